@@ -1,0 +1,24 @@
+# SPDX-License-Identifier: Apache-2.0
+# Libraries of Debian 12 (scripts/packages.txt). A room links only those that its README names.
+find_package(Threads REQUIRED)
+find_package(fmt REQUIRED)
+find_package(GTest REQUIRED)
+find_package(OpenSSL REQUIRED)
+find_package(Protobuf REQUIRED)
+find_package(CLI11 REQUIRED)
+find_package(benchmark REQUIRED)
+find_package(Boost 1.81 REQUIRED COMPONENTS json)
+
+find_package(PkgConfig REQUIRED)
+pkg_check_modules(YAML REQUIRED IMPORTED_TARGET yaml-0.1)
+pkg_check_modules(TOMLPLUSPLUS IMPORTED_TARGET tomlplusplus)
+
+# gRPC without TLS, as archives: all its peers are unix sockets, and the linker keeps only what is
+# reached, which halves the memory of a program.
+file(GLOB TESSERA_ABSL_ARCHIVES /usr/lib/x86_64-linux-gnu/libabsl_*.a)
+add_library(tessera_grpc INTERFACE)
+target_link_libraries(tessera_grpc INTERFACE
+  -Wl,--start-group libgrpc++_unsecure.a libgrpc_unsecure.a libgpr.a libaddress_sorting.a libupb.a
+  libre2.a libcares.a libprotobuf.a libz.a ${TESSERA_ABSL_ARCHIVES} -Wl,--end-group
+  Threads::Threads ${CMAKE_DL_LIBS})
+add_library(tessera::grpc ALIAS tessera_grpc)

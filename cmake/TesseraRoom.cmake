@@ -1,0 +1,47 @@
+# SPDX-License-Identifier: Apache-2.0
+# A room is a folder under src/ and a static library tessera::<name>; see CONTRIBUTING.md.
+
+# tessera_room(NAME base SOURCES a.cc b.cc [DEPS tessera::x ...] [PRIVATE_DEPS ...])
+function(tessera_room)
+  cmake_parse_arguments(ARG "" "NAME" "SOURCES;DEPS;PRIVATE_DEPS" ${ARGN})
+  add_library(tessera_${ARG_NAME} STATIC ${ARG_SOURCES})
+  add_library(tessera::${ARG_NAME} ALIAS tessera_${ARG_NAME})
+  target_include_directories(tessera_${ARG_NAME} PUBLIC ${CMAKE_SOURCE_DIR})
+  target_link_libraries(tessera_${ARG_NAME} PUBLIC ${ARG_DEPS} PRIVATE ${ARG_PRIVATE_DEPS})
+endfunction()
+
+# tessera_test(NAME base_test SOURCES a_test.cc ... [DEPS ...] [TIMEOUT seconds] [LABELS ...])
+# One gtest program; CTest sees each of its tests under its own name.
+function(tessera_test)
+  cmake_parse_arguments(ARG "" "NAME;TIMEOUT" "SOURCES;DEPS;LABELS;ENVIRONMENT" ${ARGN})
+  if(NOT ARG_TIMEOUT)
+    set(ARG_TIMEOUT 60)
+  endif()
+  if(NOT ARG_LABELS)
+    set(ARG_LABELS unit)
+  endif()
+  add_executable(${ARG_NAME} ${ARG_SOURCES})
+  target_include_directories(${ARG_NAME} PRIVATE ${CMAKE_SOURCE_DIR})
+  target_link_libraries(${ARG_NAME} PRIVATE ${ARG_DEPS} GTest::gmock GTest::gtest_main)
+  set_target_properties(${ARG_NAME} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
+  include(GoogleTest)
+  gtest_discover_tests(${ARG_NAME} DISCOVERY_TIMEOUT 60
+                       PROPERTIES TIMEOUT ${ARG_TIMEOUT} LABELS "${ARG_LABELS}"
+                                  ENVIRONMENT "${ARG_ENVIRONMENT}")
+endfunction()
+
+# tessera_program(NAME tessera-agent SOURCES main.cc DEPS tessera::agent [STATIC])
+# A program in build/<preset>/bin. STATIC links a position independent program without shared
+# libraries, for what runs on hosts that we know nothing about.
+function(tessera_program)
+  cmake_parse_arguments(ARG "STATIC" "NAME" "SOURCES;DEPS" ${ARGN})
+  add_executable(${ARG_NAME} ${ARG_SOURCES})
+  target_include_directories(${ARG_NAME} PRIVATE ${CMAKE_SOURCE_DIR})
+  target_link_libraries(${ARG_NAME} PRIVATE ${ARG_DEPS})
+  if(ARG_STATIC AND NOT TESSERA_SANITIZE)
+    target_compile_options(${ARG_NAME} PRIVATE -fPIE)
+    target_link_options(${ARG_NAME} PRIVATE -static-pie)
+  else()
+    target_link_options(${ARG_NAME} PRIVATE -static-libstdc++ -static-libgcc)
+  endif()
+endfunction()

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+// Time, given in. Whatever decides by time takes a Clock, so that a test can turn it.
+#pragma once
+
+#include <chrono>
+
+namespace tessera {
+
+using Duration = std::chrono::nanoseconds;
+using MonotonicTime = std::chrono::time_point<std::chrono::steady_clock, Duration>;
+using WallTime = std::chrono::time_point<std::chrono::system_clock, Duration>;
+
+// Threads: Now and WallNow may be called from any.
+class Clock {
+ public:
+  virtual ~Clock() = default;
+  virtual MonotonicTime Now() const = 0;
+  virtual WallTime WallNow() const = 0;
+};
+
+class SystemClock : public Clock {
+ public:
+  MonotonicTime Now() const override;
+  WallTime WallNow() const override;
+};
+
+// Stands still until it is told to advance; both times move together. Threads: one.
+class FakeClock : public Clock {
+ public:
+  MonotonicTime Now() const override { return now_; }
+  WallTime WallNow() const override {
+    return WallTime(std::chrono::seconds(1'700'000'000) + now_.time_since_epoch());
+  }
+  void Advance(Duration by) { now_ += by; }
+
+ private:
+  MonotonicTime now_{};
+};
+
+}  // namespace tessera

@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+// One line per event on standard error: what happened, then key=value fields.
+//   Log(Severity::kInfo, "registered", {{"resource", name}, {"took_ms", "12"}});
+//   I1121 11:32:05.123456 registered resource=nvidia.com/gpu took_ms=12
+// Threads: any; one write(2) per line, so lines do not mix. Not for libraries that are loaded into
+// other people's programs.
+#pragma once
+
+#include <fmt/format.h>
+
+#include <functional>
+#include <initializer_list>
+#include <string>
+#include <string_view>
+#include <utility>
+
+namespace tessera {
+
+enum class Severity { kDebug, kInfo, kWarning, kError };
+enum class LogFormat { kText, kJson };
+
+struct LogField {
+  template <typename T>
+  LogField(std::string_view k, const T& v) : key(k), value(fmt::format("{}", v)) {}
+  std::string_view key;
+  std::string value;
+};
+
+struct LogOptions {
+  Severity least = Severity::kInfo;
+  LogFormat format = LogFormat::kText;
+};
+// Call once, at the start of main.
+void ConfigureLog(LogOptions options);
+
+void Log(Severity severity, std::string_view message,
+         std::initializer_list<LogField> fields = {});
+
+// The line that Log would write, without a newline. `stamp` is the time as it shall read.
+std::string FormatLogLine(LogFormat format, Severity severity, std::string_view stamp,
+                          std::string_view message, std::initializer_list<LogField> fields);
+
+// Sends lines to `sink` instead of standard error while it lives. For tests; one at a time.
+class ScopedLogSinkForTest {
+ public:
+  explicit ScopedLogSinkForTest(std::function<void(std::string_view line)> sink);
+  ~ScopedLogSinkForTest();
+};
+
+}  // namespace tessera

@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+// The few string helpers that several rooms need. Pure; any thread.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "src/base/status.h"
+
+namespace tessera {
+
+// Splits at every `separator`; an empty text gives one empty part.
+std::vector<std::string_view> Split(std::string_view text, char separator);
+// Splits, trims each part and drops the empty ones: for lists that people write.
+std::vector<std::string_view> SplitList(std::string_view text, char separator = ',');
+std::string_view Trim(std::string_view text);
+std::string ToLower(std::string_view text);
+
+// The whole text must be one decimal number that fits. INVALID_ARGUMENT quotes the text.
+Result<int64_t> ParseInt(std::string_view text);
+
+std::string HexEncode(std::string_view bytes);
+// INVALID_ARGUMENT for an odd length or a character that is not a hexadecimal digit.
+Result<std::string> HexDecode(std::string_view text);
+
+bool IsValidUtf8(std::string_view text);
+
+}  // namespace tessera

@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/base/subprocess.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+
+#include "src/base/file.h"
+
+namespace tessera {
+namespace {
+
+constexpr size_t kMaxOutput = 1u << 20;
+
+struct Pipe {
+  Fd read_end;
+  Fd write_end;
+};
+
+Result<Pipe> MakePipe() {
+  std::array<int, 2> ends;
+  if (::pipe2(ends.data(), O_CLOEXEC) != 0) return Status::FromErrno("pipe", errno);
+  return Pipe{Fd(ends[0]), Fd(ends[1])};
+}
+
+// Reads once; false at the end of the stream.
+bool Drain(int fd, std::string* into) {
+  std::array<char, 16384> buffer;
+  const ssize_t count = ::read(fd, buffer.data(), buffer.size());
+  if (count < 0) return errno == EINTR;
+  const size_t room = kMaxOutput - std::min(kMaxOutput, into->size());
+  into->append(buffer.data(), std::min(room, static_cast<size_t>(count)));
+  return count > 0;
+}
+
+// Reads both streams until they end. False when the deadline came first.
+bool ReadUntilEnd(int out, int err, MonotonicTime end, SubprocessResult* result) {
+  std::array<pollfd, 2> polls = {pollfd{out, POLLIN, 0}, pollfd{err, POLLIN, 0}};
+  const SystemClock clock;
+  while (polls[0].fd >= 0 || polls[1].fd >= 0) {
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(end - clock.Now()).count();
+    if (left <= 0) return false;
+    if (::poll(polls.data(), polls.size(), static_cast<int>(left)) < 0 && errno != EINTR) break;
+    if (polls[0].revents != 0 && !Drain(out, &result->out)) polls[0].fd = -1;
+    if (polls[1].revents != 0 && !Drain(err, &result->err)) polls[1].fd = -1;
+  }
+  return true;
+}
+
+Result<pid_t> Spawn(const std::vector<std::string>& argv, int out, int err) {
+  std::vector<char*> pointers;
+  for (const std::string& arg : argv) pointers.push_back(const_cast<char*>(arg.c_str()));
+  pointers.push_back(nullptr);
+  posix_spawn_file_actions_t actions;
+  ::posix_spawn_file_actions_init(&actions);
+  ::posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
+  ::posix_spawn_file_actions_adddup2(&actions, out, STDOUT_FILENO);
+  ::posix_spawn_file_actions_adddup2(&actions, err, STDERR_FILENO);
+  pid_t pid = -1;
+  const int error = ::posix_spawnp(&pid, pointers[0], &actions, nullptr, pointers.data(), environ);
+  ::posix_spawn_file_actions_destroy(&actions);
+  if (error != 0) return Status::FromErrno(argv[0], error);
+  return pid;
+}
+
+}  // namespace
+
+Result<SubprocessResult> RunProgram(const std::vector<std::string>& argv, Duration deadline) {
+  TESSERA_CHECK(!argv.empty());
+  const SystemClock clock;
+  const MonotonicTime end = clock.Now() + deadline;
+  ASSIGN_OR_RETURN(Pipe out, MakePipe());
+  ASSIGN_OR_RETURN(Pipe err, MakePipe());
+  ASSIGN_OR_RETURN(const pid_t pid, Spawn(argv, out.write_end.get(), err.write_end.get()));
+  out.write_end.Reset();
+  err.write_end.Reset();
+
+  SubprocessResult result;
+  const bool in_time = ReadUntilEnd(out.read_end.get(), err.read_end.get(), end, &result);
+  if (!in_time) ::kill(pid, SIGKILL);
+  int wait_status = 0;
+  while (::waitpid(pid, &wait_status, 0) < 0 && errno == EINTR) {
+  }
+  if (!in_time) {
+    return Error(Code::kDeadlineExceeded, "{} did not end in time and was killed; it said: {}{}",
+                 argv[0], result.out, result.err);
+  }
+  result.exit_code = WIFEXITED(wait_status) ? WEXITSTATUS(wait_status) : 128 + WTERMSIG(wait_status);
+  return result;
+}
+
+}  // namespace tessera

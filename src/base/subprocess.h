@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+// Runs another program to its end, with a deadline. Blocks: call it on a Worker. Never through a
+// shell. Uses posix_spawn, so it is safe in programs with threads.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "src/base/clock.h"
+#include "src/base/status.h"
+
+namespace tessera {
+
+struct SubprocessResult {
+  int exit_code = -1;  // 128 + signal where a signal ended it
+  std::string out;     // standard output, at most 1 MiB; the rest is read and dropped
+  std::string err;     // standard error, likewise
+};
+
+// `argv[0]` is looked up in PATH. DEADLINE_EXCEEDED: it was killed, and what it printed stands in
+// the message. NOT_FOUND: no such program. A program that ran and failed is not an error.
+Result<SubprocessResult> RunProgram(const std::vector<std::string>& argv, Duration deadline);
+
+}  // namespace tessera

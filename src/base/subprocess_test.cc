@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/base/subprocess.h"
+
+#include <gtest/gtest.h>
+
+namespace tessera {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+TEST(SubprocessTest, GivesOutputErrorAndExitCode) {
+  const auto result = RunProgram({"sh", "-c", "echo out; echo err >&2; exit 3"}, seconds(10));
+  ASSERT_TRUE(result.ok());
+  EXPECT_EQ(result->out, "out\n");
+  EXPECT_EQ(result->err, "err\n");
+  EXPECT_EQ(result->exit_code, 3);
+}
+
+TEST(SubprocessTest, ASignalShowsAsTheShellShowsIt) {
+  EXPECT_EQ(RunProgram({"sh", "-c", "kill -9 $$"}, seconds(10))->exit_code, 137);
+}
+
+TEST(SubprocessTest, TheDeadlineKills) {
+  const auto result = RunProgram({"sleep", "60"}, milliseconds(50));
+  EXPECT_EQ(result.status().code(), Code::kDeadlineExceeded);
+}
+
+TEST(SubprocessTest, AMissingProgramIsNotFound) {
+  EXPECT_EQ(RunProgram({"no-such-program"}, seconds(1)).status().code(), Code::kNotFound);
+}
+
+}  // namespace
+}  // namespace tessera
