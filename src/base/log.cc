@@ -9,6 +9,7 @@
 #include <ctime>
 
 #include "src/base/file.h"
+#include "src/base/strings.h"
 
 namespace tessera {
 namespace {
@@ -19,22 +20,6 @@ std::function<void(std::string_view)> sink_for_test;
 
 constexpr std::array<char, 4> kLetters = {'D', 'I', 'W', 'E'};
 constexpr std::array<std::string_view, 4> kNames = {"debug", "info", "warning", "error"};
-
-void AppendJsonString(std::string_view text, std::string* out) {
-  *out += '"';
-  for (const char c : text) {
-    const auto byte = static_cast<unsigned char>(c);
-    if (c == '"' || c == '\\') {
-      *out += '\\';
-      *out += c;
-    } else if (byte < 0x20) {
-      fmt::format_to(std::back_inserter(*out), "\\u{:04x}", byte);
-    } else {
-      *out += c;
-    }
-  }
-  *out += '"';
-}
 
 void AppendTextValue(std::string_view value, std::string* out) {
   const bool plain = !value.empty() && value.find_first_of(" \t\n\"=") == std::string_view::npos;

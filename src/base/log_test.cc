@@ -16,7 +16,7 @@ TEST(LogTest, TextQuotesValuesWithSpaces) {
 
 TEST(LogTest, JsonEscapesControlCharacters) {
   EXPECT_EQ(FormatLogLine(LogFormat::kJson, Severity::kError, "t", "line\nbreak", {{"k", "\"v\""}}),
-            R"({"ts":"t","level":"error","msg":"line\u000abreak","k":"\"v\""})");
+            R"({"ts":"t","level":"error","msg":"line\nbreak","k":"\"v\""})");
 }
 
 TEST(LogTest, DebugIsSilentUnlessAskedFor) {

@@ -112,4 +112,27 @@ bool IsValidUtf8(std::string_view text) {
   return true;
 }
 
+void AppendJsonString(std::string_view text, std::string* out) {
+  constexpr std::string_view kDigits = "0123456789abcdef";
+  *out += '"';
+  for (const char c : text) {
+    const auto byte = static_cast<unsigned char>(c);
+    if (c == '"' || c == '\\') {
+      *out += '\\';
+      *out += c;
+    } else if (c == '\n') {
+      *out += "\\n";
+    } else if (c == '\t') {
+      *out += "\\t";
+    } else if (byte < 0x20) {
+      *out += "\\u00";
+      *out += kDigits[byte >> 4];
+      *out += kDigits[byte & 15];
+    } else {
+      *out += c;
+    }
+  }
+  *out += '"';
+}
+
 }  // namespace tessera

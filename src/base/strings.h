@@ -27,4 +27,7 @@ Result<std::string> HexDecode(std::string_view text);
 
 bool IsValidUtf8(std::string_view text);
 
+// Appends `text` as a JSON string, quotes included.
+void AppendJsonString(std::string_view text, std::string* out);
+
 }  // namespace tessera

@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+// A JSON document that survives being read and written: members stay in order, unknown and duplicate
+// members stay, numbers keep their text (1.0 stays 1.0; 18446744073709551616 stays exact).
+// Not for streams of gigabytes: the whole document is in memory.
+//
+// Where a key occurs twice, Find gives the last one, as Go's decoder (runc, the kubelet) does.
+// Threads: a value belongs to one thread; const access from several is fine.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "src/base/status.h"
+
+namespace tessera {
+
+class Json {
+ public:
+  enum class Kind { kNull, kBool, kNumber, kString, kArray, kObject };
+  using Array = std::vector<Json>;
+  using Member = std::pair<std::string, Json>;
+  using Object = std::vector<Member>;
+
+  Json() = default;  // null
+  static Json Bool(bool value);
+  static Json Int(int64_t value);
+  // `text` must be a JSON number.
+  static Json NumberText(std::string text);
+  static Json String(std::string_view value);
+  static Json MakeArray(Array items = {});
+  static Json MakeObject(Object members = {});
+  static Json Strings(const std::vector<std::string>& values);
+
+  Kind kind() const { return static_cast<Kind>(value_.index()); }
+  bool is_null() const { return kind() == Kind::kNull; }
+  bool is_string() const { return kind() == Kind::kString; }
+  bool is_number() const { return kind() == Kind::kNumber; }
+  bool is_array() const { return kind() == Kind::kArray; }
+  bool is_object() const { return kind() == Kind::kObject; }
+
+  // REQUIRES: the kind. Reading another kind is a broken invariant.
+  bool bool_value() const;
+  const std::string& string_value() const;
+  const std::string& number_text() const;
+  const Array& items() const;
+  Array& items();
+  const Object& members() const;
+  Object& members();
+
+  // OUT_OF_RANGE or INVALID_ARGUMENT where it is no whole number of 64 bits, or no number.
+  Result<int64_t> ToInt() const;
+  Result<double> ToDouble() const;
+
+  // Objects. Find gives null where the key, or the object, is missing.
+  const Json* Find(std::string_view key) const;
+  Json* Find(std::string_view key);
+  // Replaces the value that Find gives, or appends a member. REQUIRES: object.
+  Json& Set(std::string_view key, Json value);
+  // The member as an object (array), made or replaced if it is missing or null. INVALID_ARGUMENT
+  // if it is something else. REQUIRES: object.
+  Result<Json*> ObjectAt(std::string_view key);
+  Result<Json*> ArrayAt(std::string_view key);
+  // Removes every member of that name.
+  void Erase(std::string_view key);
+  // Arrays. REQUIRES: array.
+  void Append(Json value);
+
+  // Typed access for codecs; the error names the key, what was wanted and what is there.
+  Result<std::string> StringAt(std::string_view key) const;
+  Result<int64_t> IntAt(std::string_view key) const;
+  Result<bool> BoolAt(std::string_view key) const;
+
+  // 1-based line of the source, where the reader knew it (YAML), else 0.
+  int line() const { return line_; }
+  void set_line(int line) { line_ = line; }
+
+  // Without white space.
+  std::string Serialize() const;
+  // For people, two spaces.
+  std::string Pretty() const;
+
+  // Values, not places: line() does not count.
+  friend bool operator==(const Json& a, const Json& b) { return a.value_ == b.value_; }
+
+ private:
+  struct Number {
+    std::string text;
+    bool operator==(const Number&) const = default;
+  };
+  using Value = std::variant<std::monostate, bool, Number, std::string, Array, Object>;
+
+  Value value_;
+  int line_ = 0;
+};
+
+std::string_view KindName(Json::Kind kind);
+
+struct JsonLimits {
+  size_t max_bytes = 16u << 20;
+  size_t max_depth = 64;
+};
+
+// INVALID_ARGUMENT names the offset, line and cause; RESOURCE_EXHAUSTED where a limit is passed.
+// The whole text must be one document.
+Result<Json> ParseJson(std::string_view text, const JsonLimits& limits = {});
+
+}  // namespace tessera

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/formats/json.h"
+
+#include <gtest/gtest.h>
+
+namespace tessera {
+namespace {
+
+TEST(JsonTest, WhatIsReadIsWrittenBackToTheLetter) {
+  for (const char* text : {
+           R"({"b":1,"a":2,"b":3})",
+           R"([1.0,1e400,-0,18446744073709551616,1E+2,0.30000000000000004])",
+           R"({"u":"ü€😀","e":"\"\\\n\t","n":null,"t":true,"f":false,"o":{},"l":[]})",
+           R"("just a string")",
+           "42",
+       }) {
+    const auto json = ParseJson(text);
+    ASSERT_TRUE(json.ok()) << json.status().ToString();
+    EXPECT_EQ(json->Serialize(), text);
+  }
+}
+
+TEST(JsonTest, AnErrorNamesByteLineAndCause) {
+  const Status status = ParseJson("{\n\"a\": 1,\n}").status();
+  EXPECT_EQ(status.code(), Code::kInvalidArgument);
+  EXPECT_NE(status.message().find("line 3"), std::string::npos) << status.message();
+}
+
+TEST(JsonTest, TruncatedTrailingDeepAndLargeAreRefused) {
+  EXPECT_EQ(ParseJson(R"({"a":[1,2)").status().code(), Code::kInvalidArgument);
+  EXPECT_EQ(ParseJson("{} x").status().code(), Code::kInvalidArgument);
+  EXPECT_EQ(ParseJson("").status().code(), Code::kInvalidArgument);
+  EXPECT_FALSE(ParseJson(std::string(1000, '[')).ok());
+  EXPECT_EQ(ParseJson("[1,2,3]", {.max_bytes = 3}).status().code(), Code::kResourceExhausted);
+}
+
+TEST(JsonTest, ADuplicateKeyMeansItsLastValueAsInGo) {
+  auto json = *ParseJson(R"({"a":1,"a":2})");
+  EXPECT_EQ(*json.IntAt("a"), 2);
+  json.Set("a", Json::Int(3));
+  EXPECT_EQ(json.Serialize(), R"({"a":1,"a":3})");
+  json.Erase("a");
+  EXPECT_EQ(json.Serialize(), "{}");
+}
+
+TEST(JsonTest, TypedAccessNamesTheFieldAndWhatIsThere) {
+  const auto json = *ParseJson(R"({"n":"x","f":1.5})");
+  EXPECT_EQ(json.IntAt("n").status().message(), "\"n\" must be a number, not a string");
+  EXPECT_EQ(json.StringAt("m").status().message(), "\"m\" is missing");
+  EXPECT_FALSE(json.IntAt("f").ok());
+}
+
+TEST(JsonTest, ObjectAtMakesWhatIsMissingAndRefusesWhatIsSomethingElse) {
+  auto json = *ParseJson(R"({"linux":null,"process":3})");
+  (*json.ObjectAt("linux"))->Set("x", Json::Bool(true));
+  EXPECT_EQ(json.Serialize(), R"({"linux":{"x":true},"process":3})");
+  EXPECT_FALSE(json.ObjectAt("process").ok());
+}
+
+TEST(JsonTest, PrettyIndentsByTwo) {
+  EXPECT_EQ(ParseJson(R"({"a":[1],"b":{}})")->Pretty(), "{\n  \"a\": [\n    1\n  ],\n  \"b\": {}\n}");
+}
+
+}  // namespace
+}  // namespace tessera

@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/formats/yaml.h"
+
+#include <yaml.h>
+
+#include <string>
+
+namespace tessera {
+namespace {
+
+constexpr size_t kMaxBytes = 4u << 20;
+constexpr int kMaxDepth = 64;
+
+// libyaml's C objects, freed with the scope.
+struct Parser {
+  Parser() { TESSERA_CHECK(yaml_parser_initialize(&c) == 1); }
+  ~Parser() { yaml_parser_delete(&c); }
+  Parser(const Parser&) = delete;
+  Parser& operator=(const Parser&) = delete;
+  yaml_parser_t c;
+};
+struct Event {
+  Event() { c.type = YAML_NO_EVENT; }
+  ~Event() { yaml_event_delete(&c); }
+  Event(const Event&) = delete;
+  Event& operator=(const Event&) = delete;
+  int line() const { return static_cast<int>(c.start_mark.line) + 1; }
+  yaml_event_t c;
+};
+
+template <typename... Args>
+Status ErrorAt(int line, fmt::format_string<Args...> format, Args&&... args) {
+  return Error(Code::kInvalidArgument, "line {}: {}", line,
+               fmt::format(format, std::forward<Args>(args)...));
+}
+
+bool IsJsonNumber(std::string_view text) {
+  const auto json = ParseJson(text, {.max_bytes = 64});
+  return json.ok() && json->is_number();
+}
+
+Json PlainScalar(const std::string& text) {
+  if (text.empty() || text == "null" || text == "~" || text == "Null" || text == "NULL") return {};
+  if (text == "true" || text == "True" || text == "TRUE") return Json::Bool(true);
+  if (text == "false" || text == "False" || text == "FALSE") return Json::Bool(false);
+  if (IsJsonNumber(text)) return Json::NumberText(text);
+  return Json::String(text);
+}
+
+class Reader {
+ public:
+  explicit Reader(std::string_view text) {
+    yaml_parser_set_input_string(&parser_.c, reinterpret_cast<const unsigned char*>(text.data()),
+                                 text.size());
+  }
+
+  Result<Json> ReadStream() {
+    Json root;
+    bool seen = false;
+    while (true) {
+      Event event;
+      RETURN_IF_ERROR(Next(&event));
+      if (event.c.type == YAML_STREAM_END_EVENT) return root;
+      if (event.c.type != YAML_DOCUMENT_START_EVENT) continue;
+      if (seen) return ErrorAt(event.line(), "a second document; one is wanted");
+      seen = true;
+      Event first;
+      RETURN_IF_ERROR(Next(&first));
+      ASSIGN_OR_RETURN(root, ReadValue(first, 0));
+    }
+  }
+
+ private:
+  Status Next(Event* event) {
+    if (yaml_parser_parse(&parser_.c, &event->c) == 1) return Status::Ok();
+    const int line = static_cast<int>(parser_.c.problem_mark.line) + 1;
+    return ErrorAt(line, "{}", parser_.c.problem ? parser_.c.problem : "not readable as YAML");
+  }
+
+  Result<Json> ReadValue(const Event& event, int depth) {
+    if (depth > kMaxDepth) return ErrorAt(event.line(), "nested deeper than {}", kMaxDepth);
+    Json json;
+    switch (event.c.type) {
+      case YAML_SCALAR_EVENT: {
+        ASSIGN_OR_RETURN(json, ReadScalar(event));
+        break;
+      }
+      case YAML_SEQUENCE_START_EVENT: {
+        if (event.c.data.sequence_start.anchor) return ErrorAt(event.line(), "anchors are not read");
+        ASSIGN_OR_RETURN(json, ReadSequence(depth));
+        break;
+      }
+      case YAML_MAPPING_START_EVENT: {
+        if (event.c.data.mapping_start.anchor) return ErrorAt(event.line(), "anchors are not read");
+        ASSIGN_OR_RETURN(json, ReadMapping(depth));
+        break;
+      }
+      default:
+        return ErrorAt(event.line(), "aliases are not read");
+    }
+    json.set_line(event.line());
+    return json;
+  }
+
+  static Result<Json> ReadScalar(const Event& event) {
+    const auto& scalar = event.c.data.scalar;
+    if (scalar.anchor) return ErrorAt(event.line(), "anchors are not read");
+    if (scalar.tag) return ErrorAt(event.line(), "tags are not read");
+    const std::string text(reinterpret_cast<const char*>(scalar.value), scalar.length);
+    return scalar.style == YAML_PLAIN_SCALAR_STYLE ? PlainScalar(text) : Json::String(text);
+  }
+
+  Result<Json> ReadSequence(int depth) {
+    Json json = Json::MakeArray();
+    while (true) {
+      Event event;
+      RETURN_IF_ERROR(Next(&event));
+      if (event.c.type == YAML_SEQUENCE_END_EVENT) return json;
+      ASSIGN_OR_RETURN(Json item, ReadValue(event, depth + 1));
+      json.Append(std::move(item));
+    }
+  }
+
+  Result<Json> ReadMapping(int depth) {
+    Json json = Json::MakeObject();
+    while (true) {
+      Event key;
+      RETURN_IF_ERROR(Next(&key));
+      if (key.c.type == YAML_MAPPING_END_EVENT) return json;
+      if (key.c.type != YAML_SCALAR_EVENT) return ErrorAt(key.line(), "a key must be a scalar");
+      const std::string name(reinterpret_cast<const char*>(key.c.data.scalar.value),
+                             key.c.data.scalar.length);
+      if (json.Find(name)) return ErrorAt(key.line(), "\"{}\" stands twice", name);
+      Event value;
+      RETURN_IF_ERROR(Next(&value));
+      ASSIGN_OR_RETURN(Json read, ReadValue(value, depth + 1));
+      json.Set(name, std::move(read));
+    }
+  }
+
+  Parser parser_;
+};
+
+}  // namespace
+
+Result<Json> ParseYaml(std::string_view text) {
+  if (text.size() > kMaxBytes) {
+    return Error(Code::kResourceExhausted, "{} bytes of YAML, at most {} are read", text.size(),
+                 kMaxBytes);
+  }
+  return Reader(text).ReadStream();
+}
+
+}  // namespace tessera

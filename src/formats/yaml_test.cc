@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/formats/yaml.h"
+
+#include <gtest/gtest.h>
+
+namespace tessera {
+namespace {
+
+TEST(YamlTest, ScalarsFollowTheJsonSchema) {
+  const auto json = ParseYaml("a: 1\nb: '1'\nc: yes\nd: true\ne: ~\nf: 0x10\ng: [1.5, x]\n");
+  ASSERT_TRUE(json.ok()) << json.status().ToString();
+  EXPECT_EQ(json->Serialize(),
+            R"({"a":1,"b":"1","c":"yes","d":true,"e":null,"f":"0x10","g":[1.5,"x"]})");
+}
+
+TEST(YamlTest, EveryValueKnowsItsLine) {
+  const auto json = *ParseYaml("a: 1\n\nb:\n  - c\n  - d\n");
+  EXPECT_EQ(json.Find("a")->line(), 1);
+  EXPECT_EQ(json.Find("b")->items()[1].line(), 5);
+}
+
+TEST(YamlTest, ErrorsNameTheLine) {
+  for (const char* text : {"a: 1\na: 2\n", "a: 1\nb: *x\n", "a: 1\n\tb: 2\n", "a: 1\n---\nb: 2\n",
+                           "a: 1\nb: !!binary x\n", "a: 1\nb: &x 2\n"}) {
+    const auto json = ParseYaml(text);
+    EXPECT_EQ(json.status().code(), Code::kInvalidArgument) << text;
+    EXPECT_NE(json.status().message().find("line "), std::string::npos) << text;
+  }
+}
+
+TEST(YamlTest, EmptyIsNull) {
+  EXPECT_TRUE(ParseYaml("")->is_null());
+  EXPECT_TRUE(ParseYaml("# only a comment\n")->is_null());
+}
+
+}  // namespace
+}  // namespace tessera
