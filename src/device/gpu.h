@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+// The vocabulary of GPUs: what one is, how two are linked, and what a node has. Plain values for
+// every room that decides or reports. Not for finding GPUs (src/gpu) nor for choosing some
+// (src/placement).
+//
+// Threads: values; NodeInventory is handed around as shared_ptr<const>, which any thread may read.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "src/base/units.h"
+
+namespace tessera::device {
+
+// A GPU is offered to pods only while it is healthy. `reason` is for people; empty when healthy.
+struct Health {
+  enum class State { kHealthy, kUnhealthy };
+
+  State state = State::kHealthy;
+  std::string reason;
+
+  static Health Healthy() { return {}; }
+  static Health Unhealthy(std::string reason) { return {State::kUnhealthy, std::move(reason)}; }
+  bool ok() const { return state == State::kHealthy; }
+  bool operator==(const Health&) const = default;
+};
+
+struct ComputeCapability {
+  int major = 0;
+  int minor = 0;
+  bool operator==(const ComputeCapability&) const = default;
+};
+
+struct Gpu {
+  std::string uuid;                // "GPU-…"; the name of its account everywhere
+  int index = 0;                   // in the driver's order, which is PCI order
+  std::optional<int> minor;        // N of /dev/nvidiaN; unknown only on an unhealthy GPU
+  std::string model;               // "NVIDIA A100-SXM4-80GB"; empty when the driver does not say
+  Bytes memory;                    // 0 when the driver does not say (integrated GPUs)
+  std::string pci_bus_id;          // "0000:07:00.0", lower case, as sysfs spells it; may be empty
+  std::optional<int> numa_node;    // none on machines without NUMA
+  std::optional<ComputeCapability> compute_capability;
+  Health health;
+
+  bool operator==(const Gpu&) const = default;
+};
+
+// What lies between two GPUs on PCIe, near to far; worth in points as NVIDIA's allocator counts it.
+enum class PcieLevel : uint8_t {
+  kUnknown,       // 0 points
+  kSystem,        // 10: across CPU sockets ("SYS")
+  kNode,          // 20: one NUMA node, several host bridges ("NODE")
+  kHostBridge,    // 30: one host bridge ("PHB")
+  kMultiSwitch,   // 40: several PCIe switches ("PXB")
+  kSingleSwitch,  // 50: one PCIe switch ("PIX")
+  kSameBoard,     // 60: one board ("PSB")
+};
+
+// More than any GPU has; a larger number in an annotation is refused.
+inline constexpr int kMaxNvLinks = 36;
+
+struct Link {
+  PcieLevel pcie = PcieLevel::kUnknown;
+  uint8_t nvlinks = 0;         // direct, or through NVSwitch the smaller number of the two GPUs
+  bool via_nvswitch = false;
+
+  bool known() const { return pcie != PcieLevel::kUnknown || nvlinks > 0; }
+  bool operator==(const Link&) const = default;
+};
+
+// 10 … 60 for the PCIe level plus 100 for each NVLink; 0 for a link that nobody knows.
+int ScoreOf(const Link& link);
+// "NV12", "NVS18" (through NVSwitch), "SYS", "NV4+NODE", "?".
+std::string NameOf(const Link& link);
+// The inverse of NameOf; nothing where `name` is none.
+std::optional<Link> LinkFromName(std::string_view name);
+
+// Links of all pairs of n GPUs, by position in NodeInventory::gpus. Symmetric by construction.
+class LinkMatrix {
+ public:
+  LinkMatrix() = default;
+  explicit LinkMatrix(size_t size);
+
+  size_t size() const { return size_; }
+  // REQUIRES: a != b, both < size().
+  const Link& At(size_t a, size_t b) const { return links_[PositionOf(a, b)]; }
+  void Set(size_t a, size_t b, Link link) { links_[PositionOf(a, b)] = link; }
+  bool operator==(const LinkMatrix&) const = default;
+
+ private:
+  size_t PositionOf(size_t a, size_t b) const;
+
+  size_t size_ = 0;
+  std::vector<Link> links_;  // the triangle above the diagonal, row by row
+};
+
+struct NodeInventory {
+  std::string driver_version;    // "550.163.01"; empty while there is no driver
+  int cuda_version = 0;          // 12040 is 12.4
+  std::vector<Gpu> gpus;         // by index, each UUID once; unhealthy ones included
+  LinkMatrix links;              // of size gpus.size()
+  int unidentified = 0;          // GPUs that the driver counts but that never told who they are
+  std::string problem;           // why there is no GPU at all: no driver, or one that hangs
+  std::vector<std::string> notes;  // what an operator should know though nothing is refused
+
+  const Gpu* Find(std::string_view uuid) const;
+  size_t healthy_count() const;
+  bool operator==(const NodeInventory&) const = default;
+};
+
+}  // namespace tessera::device

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+// The node annotation tessera.dev/devices (api/names.h): what the agent tells the cluster about its
+// GPUs. JSON, version 1:
+//
+//   {"version":1,"driver":"550.163.01","cuda":12040,
+//    "gpus":[{"uuid":"GPU-…","index":0,"minor":0,"model":"NVIDIA A100-SXM4-80GB",
+//             "bytes":85899345920,"pci":"0000:07:00.0","numa":0,"cc":"8.0",
+//             "unhealthy":"XID 79: GPU has fallen off the bus"}, …],
+//    "links":[[],["NV12+PIX"],["SYS","SYS"]],        row i: the links to GPUs 0 … i-1
+//    "unidentified":1,"problem":"…","notes":["…"]}
+//
+// Members that hold nothing (no NUMA node, healthy, …) are left out. Equal inventories give equal
+// text, so that a writer can compare before it writes.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+
+#include "src/base/status.h"
+#include "src/device/gpu.h"
+
+namespace tessera::device {
+
+inline constexpr int kNodeAnnotationVersion = 1;
+inline constexpr size_t kMaxNodeAnnotationGpus = 64;
+// Kubernetes allows 256 KiB for all annotations of an object together.
+inline constexpr size_t kMaxNodeAnnotationBytes = 64 << 10;
+
+// RESOURCE_EXHAUSTED above the two limits. Texts for people (reasons, problem, notes) are cut to
+// 200 bytes each and 8 notes.
+Result<std::string> EncodeNodeInventory(const NodeInventory& inventory);
+
+// INVALID_ARGUMENT names the field and the reason: "gpus[3].uuid: is missing". Unknown members are
+// passed over, so that a later version may add some; another version is refused.
+Result<NodeInventory> DecodeNodeInventory(std::string_view text);
+
+}  // namespace tessera::device

@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+// The GPUs of this node, from NVML, kept up to date: who they are, how they are linked, whether they
+// are well. One bad GPU, one failing call or one call that never returns costs that GPU, not the
+// node. Not for choosing GPUs (src/placement) nor for offering them to anyone (src/agent).
+//
+// What makes a GPU unhealthy, and what makes it well again:
+//   a critical XID           no further one for `xid_quiet`, enough good polls since, and a driver
+//                            that asks for no action (field 230), or a driver that was loaded anew
+//   a call that fails        the same questions answered again
+//   a call that hangs        an answer, to that call or to a later one
+//   not reported any more    reported again; forgotten when the driver was loaded anew
+// A driver that is missing, fails or hangs as a whole gives zero GPUs and `problem`, and is tried
+// again, at least every `retry_max`. A driver that was replaced on disk is loaded anew.
+//
+// Threads: lives on `runner`; NVML is called only through `caller`. Cost when all is well: two NVML
+// calls for each GPU every `poll_interval`, and one thread that sleeps in the driver.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "src/base/clock.h"
+#include "src/base/task_runner.h"
+#include "src/device/gpu.h"
+#include "src/gpu/blocking_caller.h"
+#include "src/gpu/nvml.h"
+#include "src/gpu/xid.h"
+
+namespace tessera::gpu {
+
+using InventorySnapshot = std::shared_ptr<const device::NodeInventory>;
+
+struct InventoryOptions {
+  std::string sys_root = "/sys";    // …/bus/pci/devices/<bdf>/numa_node
+  std::string proc_root = "/proc";  // …/driver/nvidia/gpus/<bdf>/information, for silent GPUs
+  XidPolicy xids;
+
+  Duration poll_interval = std::chrono::seconds(10);
+  // While something is wrong: from retry_min, doubled up to retry_max.
+  Duration retry_min = std::chrono::milliseconds(250);
+  Duration retry_max = std::chrono::seconds(2);
+  // A GPU's questions together. Init is longer: it wakes GPUs without persistence mode.
+  Duration call_deadline = std::chrono::seconds(5);
+  Duration init_deadline = std::chrono::seconds(60);
+  // The first snapshot waits so long for GPUs that are slow. < call_deadline.
+  Duration first_snapshot_within = std::chrono::seconds(1);
+  Duration event_wait = std::chrono::seconds(5);
+  Duration xid_quiet = std::chrono::seconds(60);
+  int good_polls_after_xid = 3;
+};
+
+// For metrics. Counters only grow.
+struct InventoryStats {
+  std::map<std::pair<NvmlCall, Code>, uint64_t> nvml_errors;  // UNIMPLEMENTED is not counted
+  std::map<NvmlCall, uint64_t> hung_calls;
+  std::map<std::pair<std::string, uint64_t>, uint64_t> xids;  // uuid, code
+  uint64_t driver_loads = 0;
+  uint64_t snapshots = 0;
+  int calls_stuck = 0;  // gauge: calls that hang right now
+};
+
+class Inventory {
+ public:
+  // Called on the runner with each snapshot that differs from the one before.
+  using OnChange = std::function<void(InventorySnapshot)>;
+
+  // `runner`, `loader` and `caller` outlive the inventory. `loader` is used on other threads.
+  Inventory(TaskRunner* runner, std::shared_ptr<NvmlLoader> loader, BlockingCaller* caller,
+            InventoryOptions options, OnChange on_change);
+  ~Inventory();
+  Inventory(const Inventory&) = delete;
+  Inventory& operator=(const Inventory&) = delete;
+
+  void Start();
+  // Polls every GPU now, not at the next interval: somebody saw an error.
+  void PollNow();
+  // The latest; null before the first.
+  InventorySnapshot snapshot() const;
+  const InventoryStats& stats() const;
+
+ private:
+  class Impl;
+  std::shared_ptr<Impl> impl_;
+};
+
+}  // namespace tessera::gpu

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+// The catalogue of XIDs, the driver's numbered error reports, and which of them make a GPU unhealthy.
+#pragma once
+
+#include <cstdint>
+#include <set>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace tessera::gpu {
+
+enum class XidCause { kApplication, kHardware, kDriver, kUnclear };
+enum class XidAction { kNone, kRestartApplication, kResetGpu, kRebootNode, kCheckHardware };
+
+struct XidInfo {
+  uint64_t code;
+  std::string_view name;
+  XidCause cause;
+  XidAction action;
+};
+
+std::span<const XidInfo> XidCatalogue();
+// Null for a code that is not in the catalogue.
+const XidInfo* FindXid(uint64_t code);
+// "XID 79: GPU has fallen off the bus", "XID 4242".
+std::string DescribeXid(uint64_t code);
+std::string_view XidCauseName(XidCause cause);
+std::string_view XidActionName(XidAction action);
+
+// Which XIDs are critical, by the variables that NVIDIA's device plugin reads:
+//   DP_DISABLE_HEALTHCHECKS  "all", "xids", or codes to ignore beside 13, 31, 43, 45, 68 and 109,
+//                            which are errors of an application
+//   DP_ENABLE_HEALTHCHECKS   "all", or codes that are watched whatever the other one says
+// both separated by commas. Unlike there, disabling all and enabling 79 does watch 79.
+class XidPolicy {
+ public:
+  // The default: everything but the application's errors is critical.
+  XidPolicy();
+  static XidPolicy Parse(std::string_view disable, std::string_view enable);
+
+  bool IsCritical(uint64_t xid) const;
+  // False when no XID can be critical, so that nobody needs to listen.
+  bool watches_any() const;
+  // False after "all": then a GPU that does not answer stays healthy too.
+  bool polls() const { return !disable_all_ || enable_all_ || !enabled_.empty(); }
+  // Words that were neither a code nor a keyword.
+  const std::vector<std::string>& warnings() const { return warnings_; }
+
+ private:
+  bool disable_all_ = false;
+  bool disable_xids_ = false;
+  bool enable_all_ = false;
+  std::set<uint64_t> disabled_;
+  std::set<uint64_t> enabled_;
+  std::vector<std::string> warnings_;
+};
+
+}  // namespace tessera::gpu
