@@ -1,0 +1,91 @@
+# SPDX-License-Identifier: Apache-2.0
+# shellcheck shell=bash
+# Sourced by the other scripts: where things are, and how a step is shown.
+set -euo pipefail
+
+ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+export TESSERA_CACHE=${TESSERA_CACHE:-$HOME/.cache/tessera}
+LOGS=${TESSERA_LOGS:-$ROOT/build/logs}
+
+# The compiler cache is keyed by content, so a clone at another path uses it too.
+export CCACHE_DIR=${CCACHE_DIR:-$TESSERA_CACHE/ccache}
+export CCACHE_BASEDIR=$ROOT CCACHE_NOHASHDIR=1 CCACHE_MAXSIZE=${CCACHE_MAXSIZE:-5G}
+
+mkdir -p "$LOGS" "$TESSERA_CACHE"
+
+# Colours only for a person at a terminal.
+if [ -t 1 ]; then
+  BOLD=$'\033[1m' DIM=$'\033[2m' RED=$'\033[31m' GREEN=$'\033[32m' PLAIN=$'\033[0m'
+else
+  BOLD='' DIM='' RED='' GREEN='' PLAIN=''
+fi
+
+say() { printf '%s\n' "$*"; }
+title() { printf '\n%s%s%s\n' "$BOLD" "$*" "$PLAIN"; }
+
+# The last line of a log that says something, cut to the width of a terminal.
+last_line() { tr '\r' '\n' <"$1" 2>/dev/null | grep -v '^[[:space:]]*$' | tail -n 1 | cut -c1-90 || true; }
+
+# step NAME COMMAND... runs a command with its output in a log of that name. It shows that it lives
+# every ten seconds, and on failure which step it was, the end of its log, and where the log is.
+step() {
+  local name=$1 log began pid next=10 status=0
+  shift
+  log=$LOGS/$name.log
+  began=$SECONDS
+  printf '%-26s' "$name"
+  "$@" >"$log" 2>&1 </dev/null &
+  pid=$!
+  while kill -0 "$pid" 2>/dev/null; do
+    sleep 0.1
+    if [ $((SECONDS - began)) -ge "$next" ]; then
+      printf '\n  %s%4d s  %s%s' "$DIM" $((SECONDS - began)) "$(last_line "$log")" "$PLAIN"
+      next=$((next + 10))
+    fi
+  done
+  wait "$pid" || status=$?
+  [ "$next" -eq 10 ] || printf '\n%-26s' ''
+  if [ "$status" -ne 0 ]; then
+    printf '%sfailed%s after %d s (exit %d)\n' "$RED" "$PLAIN" $((SECONDS - began)) "$status"
+    tail -n 25 "$log" | sed 's/^/    /'
+    printf 'The step "%s" failed; its whole log: %s\n' "$name" "$log"
+    return "$status"
+  fi
+  printf '%sok%s  %d s\n' "$GREEN" "$PLAIN" $((SECONDS - began))
+}
+
+require_root() {
+  [ "$(id -u)" -eq 0 ] || { say "$0 must run as root: it makes namespaces, mounts and cgroups"; exit 1; }
+}
+
+require_go() {
+  command -v go >/dev/null ||
+    { say "go is not in PATH: install Go 1.26 or later (https://go.dev/doc/install)"; exit 1; }
+}
+
+install_packages() {
+  local missing
+  missing=$(sed 's/#.*//' "$ROOT/scripts/packages.txt" | xargs -n1 | while read -r package; do
+    dpkg-query -W -f='${db:Status-Status}' "$package" 2>/dev/null | grep -qx installed || echo "$package"
+  done)
+  [ -n "$missing" ] || { say "nothing to install"; return 0; }
+  say "installing:" $missing
+  apt-get update
+  # shellcheck disable=SC2086  # a list of words
+  DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends $missing
+}
+
+# build PRESET [TARGET...]
+build() {
+  local preset=$1
+  shift
+  cd "$ROOT"
+  cmake --preset "$preset"
+  if [ $# -gt 0 ]; then cmake --build --preset "$preset" --target "$@"; else cmake --build --preset "$preset"; fi
+}
+
+TESTCLUSTER=$ROOT/build/bin/testcluster
+build_testcluster() {
+  mkdir -p "$ROOT/build/bin"
+  (cd "$ROOT/tests/cluster" && go build -o "$TESTCLUSTER" ./cmd/testcluster)
+}

@@ -1,0 +1,89 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Adds up what CTest (JUnit XML) and `go test -json` reported.
+
+  count_results.py FOLDER          the reasons of what was skipped, what failed, and the closing line
+  count_results.py --failures FILE the output of the tests that failed in one go test file
+"""
+
+import json
+import pathlib
+import sys
+import xml.etree.ElementTree as xml
+
+
+def from_junit(path):
+    for case in xml.parse(path).getroot().iter("testcase"):
+        name = f"{path.stem.removeprefix('ctest-')}: {case.get('name')}"
+        text = case.findtext("system-out") or ""
+        if case.get("status") in ("fail", "notrun_failed") or case.find("failure") is not None:
+            yield name, "failed", text
+        elif case.find("skipped") is not None or case.get("status") in ("notrun", "disabled"):
+            yield name, "skipped", gtest_reason(text)
+        elif "[  SKIPPED ]" in text:
+            yield name, "skipped", gtest_reason(text)
+        else:
+            yield name, "passed", ""
+
+
+def gtest_reason(text):
+    """GoogleTest prints `file:line: Skipped` and then the reason."""
+    lines = [line.strip() for line in text.splitlines()]
+    for at, line in enumerate(lines):
+        if line.endswith("Skipped") and at + 1 < len(lines):
+            return lines[at + 1]
+    return next((line for line in lines if "skip" in line.lower()), "no reason was printed")
+
+
+def from_go(path):
+    outputs, parents = {}, set()
+    for line in path.read_text().splitlines():
+        if not line.startswith("{"):
+            continue
+        event = json.loads(line)
+        name = event.get("Test")
+        if name is None:
+            # A package that does not build, or that dies, fails without a test of its own.
+            if event.get("Action") == "fail" and not event.get("Package", "") in parents:
+                yield f"go: {event.get('Package')}", "failed", outputs.get(event.get("Package"), "")
+            elif event.get("Action") in ("output", "build-output"):
+                key = event.get("Package") or event.get("ImportPath")
+                outputs[key] = outputs.get(key, "") + event.get("Output", "")
+            continue
+        key = f"{event['Package']}.{name}"
+        if event["Action"] == "output":
+            outputs[key] = outputs.get(key, "") + event["Output"]
+        elif event["Action"] in ("pass", "fail", "skip"):
+            if event["Action"] == "fail":
+                parents.add(event["Package"])
+            kind = {"pass": "passed", "fail": "failed", "skip": "skipped"}[event["Action"]]
+            text = outputs.get(key, "")
+            if kind == "skipped":
+                text = next((line.strip() for line in text.splitlines()
+                             if line.strip() and not line.startswith(("=== ", "--- "))), "")
+            yield f"go: {name}", kind, text
+
+
+def main():
+    if sys.argv[1] == "--failures":
+        for name, kind, text in from_go(pathlib.Path(sys.argv[2])):
+            if kind == "failed":
+                print(f"FAILED {name}\n{text}")
+        return 0
+    folder = pathlib.Path(sys.argv[1])
+    results = []
+    for path in sorted(folder.iterdir()):
+        results += list(from_junit(path) if path.suffix == ".xml" else from_go(path))
+    for name, kind, text in results:
+        if kind == "skipped":
+            print(f"skipped  {name}: {text}")
+    for name, kind, _ in results:
+        if kind == "failed":
+            print(f"FAILED   {name}")
+    count = {kind: sum(k == kind for _, k, _ in results) for kind in ("passed", "failed", "skipped")}
+    print(f"{count['passed']} passed, {count['failed']} failed, {count['skipped']} skipped")
+    return 0 if count["failed"] == 0 and count["passed"] > 0 else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
