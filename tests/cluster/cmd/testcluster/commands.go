@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"text/tabwriter"
+
+	cluster "tessera.dev/tests/cluster"
+)
+
+var commands = map[string]func(context.Context, *options, []string) error{
+	"up": up, "down": down, "status": status, "env": env, "kubectl": kubectl, "exec": execute,
+	"load-image": loadImage, "restart": restart, "stop": stop, "start": start, "logs": logs,
+}
+
+func up(ctx context.Context, o *options, _ []string) error {
+	c, err := cluster.Up(ctx, o.Options)
+	if err != nil {
+		return err
+	}
+	fmt.Printf("KUBECONFIG=%s\n", c.Kubeconfig())
+	return nil
+}
+
+func down(_ context.Context, o *options, _ []string) error {
+	dir, err := o.Folder()
+	if err != nil {
+		return err
+	}
+	return cluster.Down(dir, os.Stderr)
+}
+
+func status(ctx context.Context, o *options, _ []string) error {
+	c, err := o.open()
+	if err != nil {
+		return err
+	}
+	components, err := c.Status(ctx)
+	table := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(table, "MACHINE\tCOMPONENT\tSTATE\tPID\tSTARTS\tLAST EXIT")
+	for _, s := range components {
+		state := "stopped"
+		if s.Running {
+			state = "running"
+		}
+		fmt.Fprintf(table, "%s\t%s\t%s\t%d\t%d\t%s\n", s.Machine, s.Name, state, s.PID, s.Starts, s.Exit)
+	}
+	table.Flush()
+	if err == nil && !c.Ready {
+		err = errors.New("the cluster never became ready")
+	}
+	return err
+}
+
+func env(_ context.Context, o *options, _ []string) error {
+	c, err := o.open()
+	if err != nil {
+		return err
+	}
+	fmt.Printf("export KUBECONFIG=%s\nexport PATH=%s:\"$PATH\"\n", c.Kubeconfig(), c.BinDir())
+	return nil
+}
+
+func kubectl(ctx context.Context, o *options, args []string) error {
+	c, err := o.open()
+	if err != nil {
+		return err
+	}
+	return attach(c.KubectlCommand(ctx, args...))
+}
+
+func execute(ctx context.Context, o *options, args []string) error {
+	c, err := o.open()
+	if err != nil {
+		return err
+	}
+	if len(args) == 0 {
+		args = []string{"/bin/bash"}
+	}
+	cmd, err := c.NodeCommand(ctx, o.nodeOr(1), args...)
+	if err != nil {
+		return err
+	}
+	return attach(cmd)
+}
+
+func loadImage(ctx context.Context, o *options, args []string) error {
+	c, err := o.open()
+	if err != nil {
+		return err
+	}
+	if len(args) == 0 {
+		return errors.New("which file?")
+	}
+	var nodes []int
+	if o.node > 0 {
+		nodes = []int{o.node}
+	}
+	for _, file := range args {
+		if err := c.LoadImage(ctx, file, nodes...); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func restart(ctx context.Context, o *options, args []string) error {
+	return control(o, args, func(c *cluster.Cluster, name string) error {
+		number, err := o.signalNumber()
+		if err != nil {
+			return err
+		}
+		return c.Restart(ctx, name, o.nodeOr(1), number)
+	})
+}
+
+func stop(ctx context.Context, o *options, args []string) error {
+	return control(o, args, func(c *cluster.Cluster, name string) error {
+		number, err := o.signalNumber()
+		if err != nil {
+			return err
+		}
+		return c.Stop(ctx, name, o.nodeOr(1), number)
+	})
+}
+
+func start(ctx context.Context, o *options, args []string) error {
+	return control(o, args, func(c *cluster.Cluster, name string) error { return c.Start(ctx, name, o.nodeOr(1)) })
+}
+
+func control(o *options, args []string, act func(*cluster.Cluster, string) error) error {
+	c, err := o.open()
+	if err != nil {
+		return err
+	}
+	if len(args) == 0 {
+		return errors.New("which component?")
+	}
+	for _, name := range args {
+		if err := act(c, name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func logs(ctx context.Context, o *options, args []string) error {
+	c, err := o.open()
+	if err != nil {
+		return err
+	}
+	if len(args) != 1 {
+		return fmt.Errorf("which component? One of them, not %q", strings.Join(args, " "))
+	}
+	path, err := c.LogPath(args[0], o.nodeOr(1))
+	if err != nil {
+		return err
+	}
+	argv := []string{"cat", path}
+	if o.follow {
+		argv = []string{"tail", "-n", "+1", "-F", path}
+	}
+	return attach(exec.CommandContext(ctx, argv[0], argv[1:]...))
+}

@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// testcluster starts, inspects and removes Kubernetes clusters for tests; see the README.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"strings"
+	"syscall"
+
+	cluster "tessera.dev/tests/cluster"
+)
+
+const usage = `usage: testcluster COMMAND [FLAG...] [ARGUMENT...]
+
+  build                             build Kubernetes, containerd and the pause program into the cache
+  up [--nodes N]                    start a cluster, or find it already running
+  down                              end it and remove every trace
+  status                            its components
+  env                               lines for the shell: eval "$(testcluster env)"
+  kubectl -- ARGUMENT...            run kubectl against it
+  exec [--node I] -- COMMAND...     run a command inside node I (1 if not given; 0 is the control plane)
+  load-image [--node I] FILE...     import image archives into node I, or into all
+  restart COMPONENT [--node I]      also stop and start; --signal NAME (TERM if not given)
+  logs COMPONENT [--node I] [-f]    a component's log, or "supervisor"
+  image --tag T --out FILE ...      write an image archive; see testcluster image --help
+
+Components: etcd kube-apiserver kube-controller-manager kube-scheduler kubelet containerd
+Every command but build and image takes --name NAME or --dir FOLDER (also $TESSERA_CLUSTER_DIR);
+without them the cluster is called "default".
+`
+
+func main() {
+	if len(os.Args) < 2 {
+		fmt.Fprint(os.Stderr, usage)
+		os.Exit(2)
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	defer stop()
+	err := run(ctx, os.Args[1], os.Args[2:])
+	var exit *exec.ExitError
+	switch {
+	case errors.As(err, &exit) && exit.ExitCode() >= 0:
+		os.Exit(exit.ExitCode())
+	case errors.Is(err, flag.ErrHelp):
+		os.Exit(0)
+	case err != nil:
+		fmt.Fprintf(os.Stderr, "testcluster %s: %v\n", os.Args[1], err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, command string, args []string) error {
+	switch command {
+	case "build":
+		return cluster.Build(ctx, os.Stderr)
+	case "image":
+		return makeImage(args)
+	case "help", "-h", "--help":
+		fmt.Print(usage)
+		return nil
+	}
+	o := &options{}
+	rest, err := o.parse(command, args)
+	if err != nil {
+		return err
+	}
+	act, known := commands[command]
+	if !known {
+		return fmt.Errorf("no such command; try testcluster help")
+	}
+	return act(ctx, o, rest)
+}
+
+type options struct {
+	cluster.Options
+	node   int
+	signal string
+	follow bool
+}
+
+// parse accepts flags before and after arguments; what follows "--" is never a flag.
+func (o *options) parse(command string, args []string) ([]string, error) {
+	flags := flag.NewFlagSet("testcluster "+command, flag.ContinueOnError)
+	flags.StringVar(&o.Name, "name", "", "name of the cluster; its folder is "+cluster.DefaultRoot+"/NAME")
+	flags.StringVar(&o.Dir, "dir", os.Getenv("TESSERA_CLUSTER_DIR"), "folder of the cluster")
+	flags.IntVar(&o.Nodes, "nodes", 1, "number of nodes (up)")
+	flags.IntVar(&o.node, "node", -1, "node, from 1; 0 is the control plane")
+	flags.StringVar(&o.signal, "signal", "TERM", "signal that ends the component: TERM, KILL, INT, HUP, ABRT")
+	flags.BoolVar(&o.follow, "f", false, "follow the log")
+	o.Log = os.Stderr
+	var after []string
+	for i, arg := range args {
+		if arg == "--" {
+			args, after = args[:i], args[i+1:]
+			break
+		}
+	}
+	var rest []string
+	for len(args) > 0 {
+		if err := flags.Parse(args); err != nil {
+			return nil, err
+		}
+		if args = flags.Args(); len(args) > 0 {
+			rest, args = append(rest, args[0]), args[1:]
+		}
+	}
+	if o.Name != "" {
+		named := false
+		flags.Visit(func(f *flag.Flag) { named = named || f.Name == "dir" })
+		if !named {
+			o.Dir = ""
+		}
+	}
+	return append(rest, after...), nil
+}
+
+func (o *options) open() (*cluster.Cluster, error) {
+	dir, err := o.Folder()
+	if err != nil {
+		return nil, err
+	}
+	return cluster.Open(dir)
+}
+
+// nodeOr is the node asked for, or another.
+func (o *options) nodeOr(other int) int {
+	if o.node < 0 {
+		return other
+	}
+	return o.node
+}
+
+func attach(cmd *exec.Cmd) error {
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
+	return cmd.Run()
+}
+
+var signals = map[string]syscall.Signal{
+	"TERM": syscall.SIGTERM, "KILL": syscall.SIGKILL, "INT": syscall.SIGINT, "HUP": syscall.SIGHUP, "ABRT": syscall.SIGABRT,
+}
+
+func (o *options) signalNumber() (syscall.Signal, error) {
+	number, ok := signals[strings.TrimPrefix(strings.ToUpper(o.signal), "SIG")]
+	if !ok {
+		return 0, fmt.Errorf("unknown signal %q", o.signal)
+	}
+	return number, nil
+}

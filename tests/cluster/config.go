@@ -1,0 +1,234 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"tessera.dev/tests/cluster/internal/supervisor"
+)
+
+// Addresses are the same in every cluster: each has networks of its own.
+const (
+	headIP       = "10.250.0.1"
+	serviceIP    = "10.0.0.1" // of the service "kubernetes"; an address of the control plane here
+	serviceRange = "10.0.0.0/24"
+	apiPort      = 443
+	etcdURL      = "http://127.0.0.1:2379" // inside the control plane's namespace, unreachable for pods
+)
+
+func nodeIP(i int) string    { return fmt.Sprintf("10.250.1.%d", i) }
+func podSubnet(i int) string { return fmt.Sprintf("10.251.%d.0/24", i) }
+
+type object = map[string]any
+
+func encode(value any) string {
+	content, err := json.MarshalIndent(value, "", "  ")
+	if err != nil {
+		panic(err) // only for our own literals
+	}
+	return string(content) + "\n"
+}
+
+// headSpec describes the control plane.
+func (c *Cluster) headSpec(groups []string) *supervisor.Spec {
+	pki := func(name string) string { return filepath.Join(c.Dir, "pki", name) }
+	config := func(name string) string { return filepath.Join(c.machineDir(&c.Head), name) }
+	program := func(name string, flags ...string) supervisor.Component {
+		argv := append([]string{c.Parts.Kubernetes, name}, flags...)
+		return supervisor.Component{Name: name, Argv: argv}
+	}
+	client := func(name string) []string {
+		return []string{
+			"--authentication-kubeconfig=" + config(name), "--authorization-kubeconfig=" + config(name),
+			"--bind-address=127.0.0.1",
+		}
+	}
+	return &supervisor.Spec{
+		Hostname: c.Head.Name, StateDir: c.Dir, LogDir: c.logDir(&c.Head), Socket: c.socket(&c.Head),
+		CgroupDirs: groups, ProxyTo: fmt.Sprintf("%s:%d", headIP, apiPort),
+		Components: []supervisor.Component{
+			program("etcd", "--name=etcd", "--data-dir="+config("etcd"), "--unsafe-no-fsync",
+				"--listen-client-urls="+etcdURL, "--advertise-client-urls="+etcdURL,
+				"--listen-peer-urls=http://127.0.0.1:2380", "--log-level=warn"),
+			program("kube-apiserver", c.apiserverFlags(pki)...),
+			program("kube-controller-manager", append(client("kube-controller-manager.kubeconfig"),
+				"--kubeconfig="+config("kube-controller-manager.kubeconfig"),
+				"--service-account-private-key-file="+pki("sa.key"), "--root-ca-file="+pki("ca.crt"),
+				"--cluster-signing-cert-file="+pki("ca.crt"), "--cluster-signing-key-file="+pki("ca.key"),
+				"--requestheader-client-ca-file="+pki("front-proxy-ca.crt"),
+				"--use-service-account-credentials", "--leader-elect=false", "--controllers=*")...),
+			program("kube-scheduler", append(client("kube-scheduler.kubeconfig"),
+				"--config="+config("kube-scheduler.json"),
+				"--requestheader-client-ca-file="+pki("front-proxy-ca.crt"))...),
+		},
+	}
+}
+
+func (c *Cluster) apiserverFlags(pki func(string) string) []string {
+	return []string{
+		"--etcd-servers=" + etcdURL, "--bind-address=0.0.0.0", fmt.Sprintf("--secure-port=%d", apiPort),
+		"--advertise-address=" + headIP, "--endpoint-reconciler-type=none",
+		"--service-cluster-ip-range=" + serviceRange, "--allow-privileged=true",
+		"--authorization-mode=Node,RBAC", "--enable-admission-plugins=NodeRestriction",
+		"--client-ca-file=" + pki("ca.crt"),
+		"--tls-cert-file=" + pki("apiserver.crt"), "--tls-private-key-file=" + pki("apiserver.key"),
+		"--service-account-issuer=https://kubernetes.default.svc",
+		"--service-account-key-file=" + pki("sa.pub"), "--service-account-signing-key-file=" + pki("sa.key"),
+		"--kubelet-client-certificate=" + pki("apiserver-kubelet.crt"),
+		"--kubelet-client-key=" + pki("apiserver-kubelet.key"),
+		"--kubelet-certificate-authority=" + pki("ca.crt"),
+		"--kubelet-preferred-address-types=InternalIP",
+		"--requestheader-client-ca-file=" + pki("front-proxy-ca.crt"),
+		"--requestheader-allowed-names=front-proxy-client", "--requestheader-username-headers=X-Remote-User",
+		"--requestheader-group-headers=X-Remote-Group", "--requestheader-extra-headers-prefix=X-Remote-Extra-",
+		"--proxy-client-cert-file=" + pki("front-proxy-client.crt"),
+		"--proxy-client-key-file=" + pki("front-proxy-client.key"),
+		"--enable-aggregator-routing=true",
+	}
+}
+
+// nodeSpec describes node i, from 1.
+func (c *Cluster) nodeSpec(i int, groups []string) *supervisor.Spec {
+	m := &c.Nodes[i-1]
+	dir := c.machineDir(m)
+	tools := map[string]string{"/usr/local/bin/kubectl": c.Parts.Kubernetes}
+	for _, name := range []string{"containerd", "containerd-shim-runc-v2", "ctr"} {
+		tools["/usr/local/bin/"+name] = filepath.Join(c.Parts.Containerd, name)
+	}
+	return &supervisor.Spec{
+		Hostname: m.Name, StateDir: c.Dir, LogDir: c.logDir(m), Socket: c.socket(m), CgroupDirs: groups,
+		Node: &supervisor.Node{
+			Overlays: []string{"/etc", "/opt", "/usr", "/var"},
+			Binds: map[string]string{
+				"/var/lib/kubelet":    filepath.Join(dir, "kubelet"),
+				"/var/lib/containerd": filepath.Join(dir, "containerd"),
+				"/var/log/pods":       filepath.Join(c.logDir(m), "pods"),
+			},
+			Files: map[string]string{
+				"/etc/containerd/config.toml":     containerdConfig(),
+				"/etc/cni/net.d/10-pods.conflist": cniConfig(i),
+				"/etc/kubernetes/kubelet.json":    c.kubeletConfig(m),
+				"/etc/hosts":                      "127.0.0.1 localhost\n" + m.IP + " " + m.Name + "\n",
+				"/etc/resolv.conf":                "",
+				"/etc/containerd/conf.d/README":   "Drop-ins NAME.toml are read when containerd starts.\n",
+			},
+			Links: tools,
+		},
+		Components: []supervisor.Component{
+			{Name: "containerd", Argv: []string{filepath.Join(c.Parts.Containerd, "containerd")}},
+			{Name: "kubelet", Argv: []string{
+				c.Parts.Kubernetes, "kubelet", "--config=/etc/kubernetes/kubelet.json",
+				"--kubeconfig=" + filepath.Join(dir, "kubelet.kubeconfig"),
+				"--hostname-override=" + m.Name, "--node-ip=" + m.IP, "-v=2",
+			}},
+		},
+	}
+}
+
+// containerdConfig is the main file; drop-ins go to conf.d. The engine configurator of the product
+// edits it as it would on a real node.
+func containerdConfig() string {
+	lines := []string{
+		"version = 3",
+		`imports = ["/etc/containerd/conf.d/*.toml"]`,
+		"",
+		"[plugins.'io.containerd.cri.v1.images'.pinned_images]",
+		fmt.Sprintf("  sandbox = %q", PauseImage),
+		"",
+		"[plugins.'io.containerd.cri.v1.runtime']",
+		"  disable_apparmor = true",
+		fmt.Sprintf("  restrict_oom_score_adj = %t", !maySetOOMScore()),
+		"",
+		"[plugins.'io.containerd.cri.v1.runtime'.cni]",
+		`  bin_dirs = ["/usr/lib/cni", "/opt/cni/bin"]`,
+		`  conf_dir = "/etc/cni/net.d"`,
+		"",
+		"[plugins.'io.containerd.cri.v1.runtime'.containerd]",
+		`  default_runtime_name = "runc"`,
+		"",
+		"[plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes.runc]",
+		`  runtime_type = "io.containerd.runc.v2"`,
+		"",
+	}
+	return strings.Join(lines, "\n")
+}
+
+// maySetOOMScore: lowering it takes CAP_SYS_RESOURCE, which root of a container or small VM may lack.
+func maySetOOMScore() bool {
+	const path, less = "/proc/self/oom_score_adj", "-1"
+	before, err := os.ReadFile(path)
+	if err != nil || os.WriteFile(path, []byte(less), 0) != nil {
+		return false
+	}
+	return os.WriteFile(path, before, 0) == nil
+}
+
+func cniConfig(i int) string {
+	return encode(object{
+		"cniVersion": "1.0.0", "name": "pods",
+		"plugins": []object{
+			{
+				"type": "bridge", "bridge": "pods0", "isDefaultGateway": true, "hairpinMode": true,
+				"ipam": object{
+					"type": "host-local", "dataDir": "/run/cni/addresses",
+					"ranges": [][]object{{{"subnet": podSubnet(i)}}},
+				},
+			},
+			{"type": "portmap", "capabilities": object{"portMappings": true}},
+		},
+	})
+}
+
+func (c *Cluster) kubeletConfig(m *Machine) string {
+	dir := c.machineDir(m)
+	return encode(object{
+		"apiVersion": "kubelet.config.k8s.io/v1beta1", "kind": "KubeletConfiguration",
+		"authentication": object{
+			"anonymous": object{"enabled": false}, "webhook": object{"enabled": true},
+			"x509": object{"clientCAFile": filepath.Join(c.Dir, "pki", "ca.crt")},
+		},
+		"authorization":            object{"mode": "Webhook"},
+		"tlsCertFile":              filepath.Join(dir, "kubelet-server.crt"),
+		"tlsPrivateKeyFile":        filepath.Join(dir, "kubelet-server.key"),
+		"containerRuntimeEndpoint": "unix:///run/containerd/containerd.sock",
+		"cgroupDriver":             "cgroupfs", "failCgroupV1": false, "failSwapOn": false,
+		"cgroupsPerQOS": true, "enforceNodeAllocatable": []string{},
+		"nodeStatusUpdateFrequency": "1s", "syncFrequency": "5s", "serializeImagePulls": false,
+		"evictionHard": object{
+			"memory.available": "0%", "nodefs.available": "0%", "nodefs.inodesFree": "0%",
+			"imagefs.available": "0%", "imagefs.inodesFree": "0%",
+		},
+		"imageGCHighThresholdPercent": 100, "imageGCLowThresholdPercent": 99,
+		"localStorageCapacityIsolation": false, "makeIPTablesUtilChains": false, "resolvConf": "",
+		"oomScoreAdj": 0, "maxOpenFiles": 20000, "readOnlyPort": 0,
+	})
+}
+
+func (c *Cluster) kubeconfig(server, certificate string) string {
+	return encode(object{
+		"apiVersion": "v1", "kind": "Config", "current-context": "tessera",
+		"clusters": []object{{"name": "tessera", "cluster": object{
+			"server": server, "certificate-authority": filepath.Join(c.Dir, "pki", "ca.crt"),
+		}}},
+		"users": []object{{"name": "user", "user": object{
+			"client-certificate": certificate + ".crt", "client-key": certificate + ".key",
+		}}},
+		"contexts": []object{{"name": "tessera", "context": object{"cluster": "tessera", "user": "user"}}},
+	})
+}
+
+func (c *Cluster) schedulerConfig() string {
+	return encode(object{
+		"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration",
+		"clientConnection": object{
+			"kubeconfig": filepath.Join(c.machineDir(&c.Head), "kube-scheduler.kubeconfig"),
+		},
+		"leaderElection":           object{"leaderElect": false},
+		"percentageOfNodesToScore": 100,
+	})
+}

@@ -1,0 +1,261 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package parts builds the programs that a cluster is made of, Kubernetes, containerd and the pause
+// program, and keeps them in a cache outside the source tree. The cache is safe to lose. A part is
+// named by the content of all that goes into it, so a change of its sources makes a new one, and two
+// trees with the same sources share one. Builds of one part exclude each other between processes.
+package parts
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"sort"
+	"strings"
+	"syscall"
+	"time"
+)
+
+const (
+	// KubernetesVersion is what the nodes report; go.mod of kubernetes/ decides what is built.
+	KubernetesVersion = "v1.36.3"
+	progressPeriod    = 10 * time.Second
+	keyLength         = 16
+)
+
+// Parts are the paths of what was built.
+type Parts struct {
+	Kubernetes string // one program; its first argument names the component
+	Containerd string // folder with containerd, containerd-shim-runc-v2 and ctr
+	Pause      string // static program
+}
+
+type part struct {
+	name    string
+	expect  string
+	sources []string // globs, relative to the source folder
+	dir     string
+	argv    func(out string) []string
+}
+
+func all() []part {
+	return []part{
+		{
+			name: "kubernetes", expect: "the first build takes about nine minutes on two cores",
+			sources: []string{"kubernetes/*.go", "kubernetes/go.mod", "kubernetes/go.sum"}, dir: "kubernetes",
+			argv: func(out string) []string {
+				flags := "-s -w -X k8s.io/component-base/version.gitVersion=" + KubernetesVersion
+				return []string{"go", "build", "-ldflags=" + flags, "-o", out + "/kubernetes", "."}
+			},
+		},
+		{
+			name: "containerd", expect: "the first build takes about two minutes on two cores",
+			sources: []string{"containerd/go.mod", "containerd/go.sum"}, dir: "containerd",
+			argv: func(out string) []string { return []string{"go", "build", "-o", out + "/", "tool"} },
+		},
+		{
+			name: "pause", expect: "seconds", sources: []string{"pause/*.c"}, dir: "pause",
+			argv: func(out string) []string {
+				return []string{"gcc", "-static", "-Os", "-s", "-o", out + "/pause", "pause.c"}
+			},
+		},
+	}
+}
+
+// CacheDir is where parts are kept: $TESSERA_CACHE, or ~/.cache/tessera.
+func CacheDir() (string, error) {
+	if dir := os.Getenv("TESSERA_CACHE"); dir != "" {
+		return filepath.Abs(dir)
+	}
+	home, err := os.UserHomeDir()
+	if err != nil {
+		return "", fmt.Errorf("no cache folder: set TESSERA_CACHE: %w", err)
+	}
+	return filepath.Join(home, ".cache", "tessera"), nil
+}
+
+// Build returns all parts, building those that the cache lacks. Lines about what it does go to log.
+func Build(ctx context.Context, log io.Writer) (*Parts, error) {
+	source, err := sourceDir()
+	if err != nil {
+		return nil, err
+	}
+	cache, err := CacheDir()
+	if err != nil {
+		return nil, err
+	}
+	if err := os.MkdirAll(cache, 0o755); err != nil {
+		return nil, err
+	}
+	paths := map[string]string{}
+	for _, p := range all() {
+		if paths[p.name], err = p.get(ctx, source, cache, log); err != nil {
+			return nil, err
+		}
+	}
+	return &Parts{
+		Kubernetes: filepath.Join(paths["kubernetes"], "kubernetes"),
+		Containerd: paths["containerd"],
+		Pause:      filepath.Join(paths["pause"], "pause"),
+	}, nil
+}
+
+func (p part) get(ctx context.Context, source, cache string, log io.Writer) (string, error) {
+	key, err := p.key(ctx, source)
+	if err != nil {
+		return "", fmt.Errorf("%s: %w", p.name, err)
+	}
+	final := filepath.Join(cache, p.name+"-"+key)
+	if _, err := os.Stat(final); err == nil {
+		return final, nil
+	}
+	unlock, err := lock(ctx, filepath.Join(cache, p.name+".lock"), func() {
+		fmt.Fprintf(log, "%s: waiting for another build of it\n", p.name)
+	})
+	if err != nil {
+		return "", fmt.Errorf("%s: %w", p.name, err)
+	}
+	defer unlock()
+	if _, err := os.Stat(final); err == nil {
+		return final, nil
+	}
+	temp, err := os.MkdirTemp(cache, "building-"+p.name+"-")
+	if err != nil {
+		return "", err
+	}
+	defer os.RemoveAll(temp)
+	if err := os.Chmod(temp, 0o755); err != nil {
+		return "", err
+	}
+	if err := p.build(ctx, filepath.Join(source, p.dir), temp, log); err != nil {
+		return "", err
+	}
+	return final, os.Rename(temp, final)
+}
+
+func (p part) build(ctx context.Context, dir, out string, log io.Writer) error {
+	start := time.Now()
+	fmt.Fprintf(log, "%s: building (%s)\n", p.name, p.expect)
+	argv := p.argv(out)
+	var output bytes.Buffer
+	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
+	cmd.Dir, cmd.Stdout, cmd.Stderr = dir, &output, &output
+	done := make(chan error, 1)
+	if err := cmd.Start(); err != nil {
+		return fmt.Errorf("%s: %w", p.name, err)
+	}
+	go func() { done <- cmd.Wait() }()
+	tick := time.NewTicker(progressPeriod)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+			fmt.Fprintf(log, "%s: still building, %d s\n", p.name, int(time.Since(start).Seconds()))
+		case err := <-done:
+			if err != nil {
+				return fmt.Errorf("%s: %q in %s: %w\n%s", p.name, strings.Join(argv, " "), dir, err,
+					lastLines(output.String(), 25))
+			}
+			fmt.Fprintf(log, "%s: built in %d s\n", p.name, int(time.Since(start).Seconds()))
+			return nil
+		}
+	}
+}
+
+func (p part) key(ctx context.Context, source string) (string, error) {
+	argv := p.argv("")
+	version := exec.CommandContext(ctx, argv[0], "--version")
+	if argv[0] == "go" {
+		version = exec.CommandContext(ctx, "go", "env", "GOVERSION", "GOARCH")
+	}
+	version.Dir = filepath.Join(source, p.dir)
+	compiler, err := version.Output()
+	if err != nil {
+		return "", fmt.Errorf("%s is needed to build it: %w", argv[0], err)
+	}
+	hash := sha256.New()
+	fmt.Fprintf(hash, "%s\x00%q\x00", compiler, argv)
+	for _, glob := range p.sources {
+		files, err := filepath.Glob(filepath.Join(source, glob))
+		if err != nil {
+			return "", err
+		}
+		if len(files) == 0 {
+			return "", fmt.Errorf("no source matches %s", filepath.Join(source, glob))
+		}
+		sort.Strings(files)
+		for _, file := range files {
+			content, err := os.ReadFile(file)
+			if err != nil {
+				return "", err
+			}
+			fmt.Fprintf(hash, "%s\x00%d\x00", filepath.Base(file), len(content))
+			hash.Write(content)
+		}
+	}
+	return hex.EncodeToString(hash.Sum(nil))[:keyLength], nil
+}
+
+// sourceDir finds tests/cluster: $TESSERA_CLUSTER_SOURCE, where this file was compiled, or above the
+// working folder.
+func sourceDir() (string, error) {
+	candidates := []string{os.Getenv("TESSERA_CLUSTER_SOURCE")}
+	if _, file, _, ok := runtime.Caller(0); ok {
+		candidates = append(candidates, filepath.Join(filepath.Dir(file), "..", ".."))
+	}
+	if dir, err := os.Getwd(); err == nil {
+		for ; dir != "/"; dir = filepath.Dir(dir) {
+			candidates = append(candidates, dir, filepath.Join(dir, "tests", "cluster"))
+		}
+	}
+	for _, dir := range candidates {
+		if dir == "" {
+			continue
+		}
+		if _, err := os.Stat(filepath.Join(dir, "kubernetes", "go.mod")); err == nil {
+			return filepath.Abs(dir)
+		}
+	}
+	return "", errors.New("cannot find the sources of the cluster's parts: " +
+		"run inside the source tree, or set TESSERA_CLUSTER_SOURCE to its folder tests/cluster")
+}
+
+// lock takes an exclusive lock that ends with the process at the latest.
+func lock(ctx context.Context, path string, waiting func()) (func(), error) {
+	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|syscall.O_CLOEXEC, 0o644)
+	if err != nil {
+		return nil, err
+	}
+	for told := false; ; told = true {
+		err = syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+		if err == nil {
+			return func() { file.Close() }, nil
+		}
+		if !errors.Is(err, syscall.EWOULDBLOCK) {
+			file.Close()
+			return nil, fmt.Errorf("lock %s: %w", path, err)
+		}
+		if !told {
+			waiting()
+		}
+		select {
+		case <-ctx.Done():
+			file.Close()
+			return nil, ctx.Err()
+		case <-time.After(200 * time.Millisecond):
+		}
+	}
+}
+
+func lastLines(text string, n int) string {
+	lines := strings.Split(strings.TrimRight(text, "\n"), "\n")
+	return strings.Join(lines[max(0, len(lines)-n):], "\n")
+}

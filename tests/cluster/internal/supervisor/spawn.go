@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package supervisor
+
+import (
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"runtime"
+	"syscall"
+
+	"tessera.dev/tests/cluster/internal/cgroup"
+)
+
+// The two lives of a supervisor: first it enters its cgroups and closes the cgroup namespace over
+// them, which only counts for one thread, so it executes itself once more.
+const (
+	firstName  = "tessera-cluster-enter"
+	secondName = "tessera-cluster-supervisor"
+	listenerFD = 3
+)
+
+func init() {
+	var err error
+	switch os.Args[0] {
+	case firstName:
+		err = enter(os.Args[1])
+	case secondName:
+		err = run(os.Args[1])
+	default:
+		return
+	}
+	fmt.Fprintf(os.Stderr, "%s: %v\n", os.Args[0], err)
+	os.Exit(1)
+}
+
+// Spawn starts a supervisor for the specification file. listener may be nil. Its own messages go to
+// log. The process outlives the caller; the caller may Wait for it, to learn that it failed.
+func Spawn(specFile string, listener *net.TCPListener, log *os.File) (*exec.Cmd, error) {
+	cmd := exec.Command("/proc/self/exe")
+	cmd.Args = []string{firstName, specFile}
+	cmd.Dir = "/"
+	cmd.Env = Environment()
+	cmd.Stdout, cmd.Stderr = log, log
+	cmd.SysProcAttr = &syscall.SysProcAttr{
+		Setsid: true,
+		Cloneflags: syscall.CLONE_NEWNS | syscall.CLONE_NEWPID | syscall.CLONE_NEWNET |
+			syscall.CLONE_NEWUTS | syscall.CLONE_NEWIPC,
+	}
+	if listener != nil {
+		file, err := listener.File()
+		if err != nil {
+			return nil, err
+		}
+		defer file.Close()
+		cmd.ExtraFiles = []*os.File{file}
+	}
+	if err := cmd.Start(); err != nil {
+		return nil, fmt.Errorf("start supervisor (this needs root): %w", err)
+	}
+	return cmd, nil
+}
+
+// Environment is all that processes of the cluster get: no proxies, nothing of the caller's.
+func Environment() []string {
+	return []string{
+		"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/root", "LANG=C.UTF-8",
+	}
+}
+
+func enter(specFile string) error {
+	spec, err := readSpec(specFile)
+	if err != nil {
+		return err
+	}
+	if err := cgroup.JoinSelf(spec.CgroupDirs); err != nil {
+		return err
+	}
+	runtime.LockOSThread()
+	if err := syscall.Unshare(syscall.CLONE_NEWCGROUP); err != nil {
+		return fmt.Errorf("unshare cgroup namespace: %w", err)
+	}
+	return syscall.Exec("/proc/self/exe", []string{secondName, specFile}, os.Environ())
+}

@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package supervisor is the first process of a machine of the cluster: of the control plane, or of one
+// node. It runs in PID, mount, network, UTS, IPC and cgroup namespaces of its own, gives the node its
+// private folders, keeps its components running as systemd would with Restart=always, reaps orphans,
+// and obeys commands on a unix socket. When it ends, the kernel ends everything in its PID namespace,
+// and the mounts and network devices go with the namespaces: nothing has to be undone.
+//
+// The supervisor is this same program under another name (see Spawn), so importing this package makes
+// a program able to be one.
+package supervisor
+
+import (
+	"encoding/json"
+	"os"
+)
+
+// Spec says what one supervisor does.
+type Spec struct {
+	Hostname   string
+	StateDir   string   // the cluster's folder; the same path inside and outside
+	LogDir     string   // COMPONENT.log go here
+	Socket     string   // commands
+	CgroupDirs []string // joined before the cgroup namespace is made
+	ProxyTo    string   // address that connections to the inherited listener go to; empty for none
+	Node       *Node    // private folders; nil for the control plane
+	Components []Component
+}
+
+// Node is what makes a set of namespaces look like a machine of its own.
+type Node struct {
+	Overlays []string          // folders whose changes stay in the node, in memory
+	Binds    map[string]string // folder in the node → folder on disk, below StateDir
+	Files    map[string]string // file in the node → content
+	Links    map[string]string // symbolic link in the node → target
+}
+
+// Component is one program. It starts on command, not by itself.
+type Component struct {
+	Name string
+	Argv []string
+	Env  []string
+}
+
+// State is what the supervisor knows of a component.
+type State struct {
+	Name    string `json:"name"`
+	Running bool   `json:"running"`
+	PID     int    `json:"pid"`    // in the machine's PID namespace; 0 when not running
+	Starts  int    `json:"starts"` // since the supervisor began
+	Exit    string `json:"exit"`   // how it ended last; empty if it never did
+}
+
+// Request is one command, a line of JSON; Reply is the answer.
+type Request struct {
+	Op        string `json:"op"` // start, stop, restart, status
+	Component string `json:"component,omitempty"`
+	Signal    int    `json:"signal,omitempty"` // of stop and restart; SIGTERM if 0
+}
+
+// Reply answers a Request.
+type Reply struct {
+	Error      string  `json:"error,omitempty"`
+	Components []State `json:"components,omitempty"`
+}
+
+// Write stores the specification for Spawn.
+func (s *Spec) Write(path string) error {
+	content, err := json.MarshalIndent(s, "", "  ")
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(path, content, 0o600)
+}
+
+func readSpec(path string) (*Spec, error) {
+	content, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	spec := &Spec{}
+	return spec, json.Unmarshal(content, spec)
+}
