@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/grant/client.h"
+
+#include <poll.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "src/base/file.h"
+
+namespace tessera::grant {
+namespace {
+
+using std::chrono::milliseconds;
+
+constexpr milliseconds kFirstPause{5};
+constexpr milliseconds kLongestPause{200};
+
+MonotonicTime Now() { return std::chrono::steady_clock::now(); }
+
+int MillisUntil(MonotonicTime end) {
+  const auto left = std::chrono::ceil<milliseconds>(end - Now()).count();
+  return static_cast<int>(std::clamp<int64_t>(left, 0, 3'600'000));
+}
+
+Status WaitFor(int fd, short events, MonotonicTime end) {
+  while (true) {
+    pollfd poll_fd{.fd = fd, .events = events, .revents = 0};
+    const int count = ::poll(&poll_fd, 1, MillisUntil(end));
+    if (count > 0) return Status::Ok();
+    if (count == 0) return Status(Code::kDeadlineExceeded, "no answer in time");
+    if (errno != EINTR) return Status::FromErrno("poll", errno);
+  }
+}
+
+Result<Fd> Connect(const std::string& path) {
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  if (path.size() >= sizeof(address.sun_path)) {
+    return Error(Code::kInvalidArgument, "{}: longer than a socket's name may be", path);
+  }
+  std::memcpy(address.sun_path, path.data(), path.size());
+  Fd fd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (!fd.valid()) return Status::FromErrno("socket", errno);
+  // EAGAIN means a full backlog: as good as nobody there, for now.
+  if (::connect(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)) != 0) {
+    return Status(Code::kUnavailable, std::strerror(errno));
+  }
+  return fd;
+}
+
+Status Send(int fd, std::string_view data, MonotonicTime end) {
+  while (!data.empty()) {
+    const ssize_t count = ::send(fd, data.data(), data.size(), MSG_NOSIGNAL);
+    if (count >= 0) {
+      data.remove_prefix(static_cast<size_t>(count));
+    } else if (errno == EAGAIN) {
+      RETURN_IF_ERROR(WaitFor(fd, POLLOUT, end));
+    } else if (errno != EINTR) {
+      return Status(Code::kUnavailable, std::strerror(errno));
+    }
+  }
+  return Status::Ok();
+}
+
+Status Receive(int fd, char* data, size_t size, MonotonicTime end) {
+  while (size > 0) {
+    const ssize_t count = ::recv(fd, data, size, 0);
+    if (count > 0) {
+      data += count;
+      size -= static_cast<size_t>(count);
+    } else if (count == 0) {
+      return Status(Code::kUnavailable, "it closed the connection without an answer");
+    } else if (errno == EAGAIN) {
+      RETURN_IF_ERROR(WaitFor(fd, POLLIN, end));
+    } else if (errno != EINTR) {
+      return Status(Code::kUnavailable, std::strerror(errno));
+    }
+  }
+  return Status::Ok();
+}
+
+Result<std::string> Exchange(const std::string& path, std::string_view frame, MonotonicTime end) {
+  ASSIGN_OR_RETURN(const Fd fd, Connect(path));
+  // An agent that refuses early (too many clients, not root) answers without reading; its words
+  // are worth more than our broken pipe.
+  const Status sent = Send(fd.get(), frame, end);
+  std::array<unsigned char, kFrameHeaderSize> header;
+  const Status got = Receive(fd.get(), reinterpret_cast<char*>(header.data()), header.size(), end);
+  if (!got.ok()) return sent.ok() ? got : sent;
+  ASSIGN_OR_RETURN(const size_t length, FrameLength(header));
+  std::string reply(length, '\0');
+  RETURN_IF_ERROR(Receive(fd.get(), reply.data(), reply.size(), end));
+  return reply;
+}
+
+}  // namespace
+
+Result<Grant> Ask(const std::string& socket_path, const Request& request, Duration deadline) {
+  const MonotonicTime end = Now() + deadline;
+  const std::string frame = Frame(EncodeRequest(request));
+  milliseconds pause = kFirstPause;
+  while (true) {
+    Result<std::string> reply = Exchange(socket_path, frame, end);
+    if (reply.ok()) return DecodeReply(*reply);
+    const Status& status = reply.status();
+    if (status.code() != Code::kUnavailable || Now() + pause >= end) {
+      return status.Annotate("tessera-agent at " + socket_path);
+    }
+    ::poll(nullptr, 0, static_cast<int>(pause.count()));
+    pause = std::min(pause * 2, kLongestPause);
+  }
+}
+
+Status Ping(const std::string& socket_path, Duration deadline) {
+  Request request;
+  request.kind = Request::Kind::kPing;
+  return Ask(socket_path, request, deadline).status();
+}
+
+}  // namespace tessera::grant

@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/grant/client.h"
+
+#include <gtest/gtest.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <cstring>
+#include <functional>
+#include <thread>
+
+#include "src/base/file.h"
+
+namespace tessera::grant {
+namespace {
+
+using namespace std::chrono_literals;
+
+// Accepts one connection after the other and does to each what it was told to.
+class FakeAgent {
+ public:
+  using Behaviour = std::function<void(int fd)>;
+
+  FakeAgent(const std::string& path, std::vector<Behaviour> behaviours) {
+    sockaddr_un address{};
+    address.sun_family = AF_UNIX;
+    std::memcpy(address.sun_path, path.data(), path.size());
+    listener_.Reset(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    EXPECT_EQ(::bind(listener_.get(), reinterpret_cast<sockaddr*>(&address), sizeof(address)), 0);
+    EXPECT_EQ(::listen(listener_.get(), 8), 0);
+    thread_ = std::thread([this, behaviours = std::move(behaviours)] {
+      for (const Behaviour& behaviour : behaviours) {
+        const Fd client(::accept(listener_.get(), nullptr, nullptr));
+        if (!client.valid()) return;
+        behaviour(client.get());
+      }
+    });
+  }
+  ~FakeAgent() {
+    ::shutdown(listener_.get(), SHUT_RDWR);
+    thread_.join();
+  }
+
+ private:
+  Fd listener_;
+  std::thread thread_;
+};
+
+void ReadRequest(int fd) {
+  char buffer[4096];
+  ASSERT_GT(::recv(fd, buffer, sizeof(buffer), 0), 0);
+}
+
+void Answer(int fd) {
+  ReadRequest(fd);
+  Grant grant;
+  grant.agent_version = "1";
+  ASSERT_TRUE(WriteFd(fd, Frame(EncodeReply(grant))).ok());
+}
+
+class ClientTest : public testing::Test {
+ protected:
+  TempDir dir_;
+  std::string socket_ = dir_.path() + "/grant.sock";
+};
+
+TEST_F(ClientTest, GivesTheAgentsAnswer) {
+  const FakeAgent agent(socket_, {Answer});
+  const auto reply = Ask(socket_, {.kind = Request::Kind::kPing}, 5s);
+  ASSERT_TRUE(reply.ok()) << reply.status().ToString();
+  EXPECT_EQ(reply->agent_version, "1");
+}
+
+TEST_F(ClientTest, GivesTheAgentsRefusalAsItIs) {
+  const FakeAgent agent(socket_, {[](int fd) {
+    ReadRequest(fd);
+    const auto body = EncodeReply(Status(Code::kPermissionDenied, "replayed"));
+    ASSERT_TRUE(WriteFd(fd, Frame(body)).ok());
+  }});
+  const auto reply = Ask(socket_, {.kind = Request::Kind::kPing}, 5s);
+  EXPECT_EQ(reply.status().ToString(), "PERMISSION_DENIED: replayed");
+}
+
+TEST_F(ClientTest, AsksAgainWhenTheAgentDiesBeforeItAnswers) {
+  const FakeAgent agent(socket_, {[](int) {}, ReadRequest, Answer});
+  EXPECT_TRUE(Ping(socket_, 5s).ok());
+}
+
+TEST_F(ClientTest, NamesTheSocketWhereNobodyListens) {
+  const Status status = Ping(socket_, 20ms);
+  EXPECT_EQ(status.code(), Code::kUnavailable);
+  EXPECT_NE(status.message().find(socket_), std::string::npos) << status.message();
+}
+
+TEST_F(ClientTest, GivesUpOnAStalledAgentAtItsDeadline) {
+  Fd release_read, release_write;
+  int ends[2];
+  ASSERT_EQ(::pipe(ends), 0);
+  release_read.Reset(ends[0]);
+  release_write.Reset(ends[1]);
+  const FakeAgent agent(socket_, {[&](int) {
+    char byte;
+    EXPECT_EQ(::read(release_read.get(), &byte, 1), 0);
+  }});
+  const Status status = Ping(socket_, 30ms);
+  release_write.Reset();
+  EXPECT_EQ(status.code(), Code::kDeadlineExceeded) << status.ToString();
+}
+
+TEST_F(ClientTest, RefusesAnAnswerThatAnnouncesTooMuch) {
+  const FakeAgent agent(socket_, {[](int fd) {
+    ReadRequest(fd);
+    ASSERT_TRUE(WriteFd(fd, "\xff\xff\xff\x7f").ok());
+  }});
+  EXPECT_EQ(Ping(socket_, 5s).code(), Code::kResourceExhausted);
+}
+
+TEST_F(ClientTest, RefusesAPathThatIsTooLong) {
+  EXPECT_EQ(Ping(std::string(200, 'x'), 10ms).code(), Code::kInvalidArgument);
+}
+
+}  // namespace
+}  // namespace tessera::grant

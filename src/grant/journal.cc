@@ -1,0 +1,217 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/grant/journal.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <cstdio>
+#include <optional>
+#include <utility>
+
+namespace tessera::grant {
+namespace {
+
+constexpr std::string_view kMagic = "TSRJNL1\n";
+constexpr size_t kHeaderSize = 8;
+
+constexpr std::array<uint32_t, 256> MakeCrcTable() {
+  std::array<uint32_t, 256> table{};
+  for (uint32_t i = 0; i < table.size(); ++i) {
+    uint32_t crc = i;
+    for (int bit = 0; bit < 8; ++bit) crc = crc >> 1 ^ ((crc & 1) != 0 ? 0x82f63b78u : 0);
+    table[i] = crc;
+  }
+  return table;
+}
+constexpr std::array<uint32_t, 256> kCrcTable = MakeCrcTable();
+
+void PutU32(std::string& out, uint32_t value) {
+  for (int shift = 0; shift < 32; shift += 8) out.push_back(static_cast<char>(value >> shift & 0xff));
+}
+
+uint32_t GetU32(std::string_view data) {
+  uint32_t value = 0;
+  for (size_t i = 0; i < 4; ++i) value |= static_cast<uint32_t>(static_cast<uint8_t>(data[i])) << (8 * i);
+  return value;
+}
+
+std::string Encode(std::string_view payload) {
+  std::string record;
+  record.reserve(kHeaderSize + payload.size());
+  PutU32(record, static_cast<uint32_t>(payload.size()));
+  const uint32_t crc = Crc32c(payload, Crc32c(record));
+  PutU32(record, crc);
+  record.append(payload);
+  return record;
+}
+
+// The payload of the record at the start of `data`, if there is a whole and right one.
+std::optional<std::string_view> Decode(std::string_view data) {
+  if (data.size() < kHeaderSize) return std::nullopt;
+  const uint32_t length = GetU32(data);
+  if (length == 0 || length > Journal::kMaxRecordSize || length > data.size() - kHeaderSize) {
+    return std::nullopt;
+  }
+  const std::string_view payload = data.substr(kHeaderSize, length);
+  if (Crc32c(payload, Crc32c(data.substr(0, 4))) != GetU32(data.substr(4))) return std::nullopt;
+  return payload;
+}
+
+// Offset of the next right record at or after `from`; npos if none follows.
+size_t FindRecord(std::string_view data, size_t from) {
+  for (size_t at = from; at + kHeaderSize <= data.size(); ++at) {
+    if (Decode(data.substr(at)).has_value()) return at;
+  }
+  return std::string_view::npos;
+}
+
+struct Scan {
+  Journal::Recovery recovery;
+  uint64_t good_end = 0;
+};
+
+Scan ScanFile(std::string_view data) {
+  Scan scan;
+  size_t at = kMagic.size();
+  if (data.substr(0, kMagic.size()) != kMagic) {
+    // A crash while the file was made, or not our file at all.
+    const size_t next = FindRecord(data, 0);
+    if (next == std::string_view::npos && kMagic.substr(0, data.size()) == data) {
+      scan.recovery.torn_bytes = data.size();
+      return scan;
+    }
+    at = next == std::string_view::npos ? data.size() : next;
+    scan.recovery.damaged_bytes = at;
+    scan.recovery.damage = "the file does not start like a journal";
+  }
+  scan.good_end = at;
+  while (at < data.size()) {
+    if (const auto payload = Decode(data.substr(at))) {
+      scan.recovery.records.emplace_back(*payload);
+      at += kHeaderSize + payload->size();
+      scan.good_end = at;
+      continue;
+    }
+    const size_t next = FindRecord(data, at + 1);
+    if (next == std::string_view::npos) {
+      scan.recovery.torn_bytes = data.size() - at;
+      break;
+    }
+    scan.recovery.damaged_bytes += next - at;
+    if (scan.recovery.damage.empty()) {
+      scan.recovery.damage = "no right record at offset " + std::to_string(at);
+    }
+    at = next;
+  }
+  return scan;
+}
+
+Status SyncData(int fd) {
+  if (::fdatasync(fd) != 0) return Status::FromErrno("fdatasync", errno);
+  return Status::Ok();
+}
+
+}  // namespace
+
+uint32_t Crc32c(std::string_view data, uint32_t seed) {
+  uint32_t crc = ~seed;
+  for (const char c : data) crc = crc >> 8 ^ kCrcTable[(crc ^ static_cast<uint8_t>(c)) & 0xff];
+  return ~crc;
+}
+
+Result<Journal> Journal::Open(DirFd dir, std::string name, Recovery* recovery) {
+  *recovery = {};
+  Journal journal(std::move(dir), std::move(name));
+  const std::string path = JoinPath(journal.dir_.path(), journal.name_);
+  RETURN_IF_ERROR(journal.OpenFile().Annotate(path));
+  ASSIGN_OR_RETURN(const std::string data, ReadFd(journal.fd_.get(), kMaxFileSize).Annotate(path));
+  Scan scan = ScanFile(data);
+  *recovery = std::move(scan.recovery);
+  journal.size_ = data.size();
+  if (scan.good_end == 0) {
+    // New, or torn before its first record.
+    RETURN_IF_ERROR(journal.Replace({}).Annotate(path));
+  } else if (recovery->damaged_bytes > 0) {
+    const std::string kept = journal.name_ + ".damaged";
+    if (::renameat(journal.dir_.get(), journal.name_.c_str(), journal.dir_.get(), kept.c_str()) !=
+        0) {
+      return Status::FromErrno("keeping " + path + " aside", errno);
+    }
+    RETURN_IF_ERROR(journal.Replace(recovery->records).Annotate(path));
+  } else if (recovery->torn_bytes > 0) {
+    RETURN_IF_ERROR(journal.CutTo(scan.good_end).Annotate(path));
+    RETURN_IF_ERROR(SyncData(journal.fd_.get()).Annotate(path));
+  }
+  return journal;
+}
+
+Status Journal::OpenFile() {
+  constexpr int kFlags = O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_APPEND;
+  fd_.Reset(::openat(dir_.get(), name_.c_str(), kFlags, 0600));
+  return fd_.valid() ? Status::Ok() : Status::FromErrno("open", errno);
+}
+
+Status Journal::CutTo(uint64_t size) {
+  if (::ftruncate(fd_.get(), static_cast<off_t>(size)) != 0) {
+    return Status::FromErrno("ftruncate", errno);
+  }
+  size_ = size;
+  return Status::Ok();
+}
+
+Status Journal::Append(std::string_view record) {
+  if (in_doubt_) {
+    return Error(Code::kFailedPrecondition, "{} is in doubt after a failed write",
+                 JoinPath(dir_.path(), name_));
+  }
+  if (record.empty() || record.size() > kMaxRecordSize) {
+    return Error(Code::kResourceExhausted, "a record of {} bytes", record.size());
+  }
+  const std::string encoded = Encode(record);
+  const Status written = WriteFd(fd_.get(), encoded);
+  if (!written.ok()) {
+    // A part of it may stand there; without it the next record would follow on rubbish.
+    if (!CutTo(size_).ok()) in_doubt_ = true;
+    return written.Annotate(JoinPath(dir_.path(), name_));
+  }
+  const Status synced = SyncData(fd_.get());
+  if (!synced.ok()) {
+    in_doubt_ = true;
+    return synced.Annotate(JoinPath(dir_.path(), name_));
+  }
+  size_ += encoded.size();
+  return Status::Ok();
+}
+
+Status Journal::Replace(const std::vector<std::string>& records) {
+  const std::string temporary = name_ + ".new";
+  std::string data(kMagic);
+  for (const std::string& record : records) data += Encode(record);
+  constexpr int kFlags = O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW;
+  const auto write_new = [&]() -> Status {
+    const Fd fd(::openat(dir_.get(), temporary.c_str(), kFlags, 0600));
+    if (!fd.valid()) return Status::FromErrno(temporary, errno);
+    RETURN_IF_ERROR(WriteFd(fd.get(), data));
+    if (::fsync(fd.get()) != 0) return Status::FromErrno("fsync", errno);
+    if (::renameat(dir_.get(), temporary.c_str(), dir_.get(), name_.c_str()) != 0) {
+      return Status::FromErrno("rename", errno);
+    }
+    return Status::Ok();
+  };
+  const Status written = write_new();
+  if (!written.ok()) {
+    ::unlinkat(dir_.get(), temporary.c_str(), 0);
+    return written.Annotate(JoinPath(dir_.path(), name_));
+  }
+  // The new file has the name from here on; what the descriptor holds is the old one.
+  in_doubt_ = true;
+  RETURN_IF_ERROR(OpenFile());
+  size_ = data.size();
+  if (::fsync(dir_.get()) != 0) return Status::FromErrno("fsync of the folder", errno);
+  in_doubt_ = false;
+  return Status::Ok();
+}
+
+}  // namespace tessera::grant

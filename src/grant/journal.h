@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+// A list of records that survives crashes: an append-only file. Knows nothing of what the records mean.
+//
+//   file   := "TSRJNL1\n" record*
+//   record := length:u32 crc:u32 payload      little endian; crc is CRC-32C of length and payload
+//
+// What a crash can leave is a torn last record; it was never reported as written, so it is cut off.
+// Damage in the middle cannot come from a crash: the records around it are kept, and it is reported.
+// A write that fails (full disk) leaves the file as it was before.
+//
+// Everything is relative to a directory descriptor, so a moved folder cannot race.
+// Blocks on the disk. Threads: one at a time.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "src/base/file.h"
+#include "src/base/status.h"
+
+namespace tessera::grant {
+
+// Where records go. Implemented by Journal, and in memory by tests.
+class RecordLog {
+ public:
+  virtual ~RecordLog() = default;
+  // When it returns OK the record is on the disk. On an error it is not in the log.
+  virtual Status Append(std::string_view record) = 0;
+  // Replaces all records at once: a crash leaves the old list or the new one.
+  virtual Status Replace(const std::vector<std::string>& records) = 0;
+};
+
+class Journal : public RecordLog {
+ public:
+  static constexpr size_t kMaxRecordSize = 1u << 20;
+  static constexpr size_t kMaxFileSize = 256u << 20;
+
+  // What Open found.
+  struct Recovery {
+    std::vector<std::string> records;
+    uint64_t torn_bytes = 0;     // cut off at the end
+    uint64_t damaged_bytes = 0;  // skipped in the middle
+    std::string damage;          // for people; empty where nothing was damaged
+  };
+
+  // Opens or makes `name` (mode 0600). A damaged file is kept beside as `name`.damaged, and the
+  // journal goes on with the records that could be read. An error is the disk's.
+  static Result<Journal> Open(DirFd dir, std::string name, Recovery* recovery);
+
+  Journal(Journal&&) = default;
+  Journal& operator=(Journal&&) = default;
+
+  // RESOURCE_EXHAUSTED: too big a record, or a full disk. After a failed flush nobody knows what is
+  // on the disk, so FAILED_PRECONDITION follows until a Replace has worked.
+  Status Append(std::string_view record) override;
+  Status Replace(const std::vector<std::string>& records) override;
+
+  uint64_t size() const { return size_; }
+
+ private:
+  Journal(DirFd dir, std::string name) : dir_(std::move(dir)), name_(std::move(name)) {}
+  Status OpenFile();
+  Status CutTo(uint64_t size);
+
+  DirFd dir_;
+  std::string name_;
+  Fd fd_;
+  uint64_t size_ = 0;
+  bool in_doubt_ = false;
+};
+
+// CRC-32C (Castagnoli), as iSCSI and ext4 use it.
+uint32_t Crc32c(std::string_view data, uint32_t seed = 0);
+
+}  // namespace tessera::grant

@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/grant/journal.h"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+namespace tessera::grant {
+namespace {
+
+using Records = std::vector<std::string>;
+
+class JournalTest : public testing::Test {
+ protected:
+  std::string path() const { return dir_.path() + "/grants.journal"; }
+
+  Result<Journal> Open() {
+    auto folder = DirFd::Open(dir_.path());
+    EXPECT_TRUE(folder.ok());
+    return Journal::Open(std::move(*folder), "grants.journal", &recovery_);
+  }
+
+  void Fill(const Records& records) {
+    auto journal = Open();
+    ASSERT_TRUE(journal.ok()) << journal.status().ToString();
+    for (const std::string& record : records) ASSERT_TRUE(journal->Append(record).ok());
+  }
+
+  std::string Content() const { return *ReadFile(path()); }
+
+  void SetContent(std::string_view data) {
+    const Fd fd(::open(path().c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600));
+    ASSERT_TRUE(WriteFd(fd.get(), data).ok());
+  }
+
+  TempDir dir_;
+  Journal::Recovery recovery_;
+};
+
+TEST_F(JournalTest, GivesBackWhatWasWritten) {
+  Fill({"one", "two", std::string(100'000, 'x')});
+  ASSERT_TRUE(Open().ok());
+  EXPECT_EQ(recovery_.records, (Records{"one", "two", std::string(100'000, 'x')}));
+  EXPECT_EQ(recovery_.torn_bytes, 0u);
+  EXPECT_TRUE(recovery_.damage.empty());
+}
+
+TEST_F(JournalTest, FileIsOnlyForItsOwner) {
+  Fill({"one"});
+  struct stat info;
+  ASSERT_EQ(::stat(path().c_str(), &info), 0);
+  EXPECT_EQ(info.st_mode & 0777, 0600u);
+}
+
+TEST_F(JournalTest, CutsATornRecordOffWhereverItTore) {
+  Fill({"first record", "second record"});
+  const std::string whole = Content();
+  Fill({"third record"});
+  const std::string longer = Content();
+  for (size_t length = whole.size(); length < longer.size(); ++length) {
+    SetContent(longer.substr(0, length));
+    auto journal = Open();
+    ASSERT_TRUE(journal.ok()) << length;
+    EXPECT_EQ(recovery_.records, (Records{"first record", "second record"})) << length;
+    EXPECT_EQ(recovery_.torn_bytes, length - whole.size());
+    EXPECT_TRUE(recovery_.damage.empty());
+    ASSERT_TRUE(journal->Append("after").ok());
+    ASSERT_TRUE(Open().ok());
+    EXPECT_EQ(recovery_.records, (Records{"first record", "second record", "after"})) << length;
+  }
+}
+
+TEST_F(JournalTest, CutsZerosOffThatAFileSystemLeaves) {
+  Fill({"one"});
+  SetContent(Content() + std::string(4096, '\0'));
+  ASSERT_TRUE(Open().ok());
+  EXPECT_EQ(recovery_.records, Records{"one"});
+  EXPECT_EQ(recovery_.torn_bytes, 4096u);
+}
+
+TEST_F(JournalTest, KeepsWhatStandsAroundDamageAndSaysSo) {
+  Fill({"first record", "second record", "third record"});
+  const std::string whole = Content();
+  const size_t start = whole.find("second") - 8;
+  const size_t end = whole.find("third") - 8;
+  for (size_t at = start; at < end; ++at) {
+    std::string damaged = whole;
+    damaged[at] = static_cast<char>(damaged[at] ^ 0x41);
+    SetContent(damaged);
+    ASSERT_TRUE(Open().ok()) << at;
+    EXPECT_EQ(recovery_.records, (Records{"first record", "third record"})) << at;
+    EXPECT_EQ(recovery_.damaged_bytes, end - start);
+    EXPECT_FALSE(recovery_.damage.empty());
+    EXPECT_EQ(*ReadFile(path() + ".damaged"), damaged);
+    ASSERT_TRUE(Open().ok());
+    EXPECT_TRUE(recovery_.damage.empty()) << "healed once it was reported";
+  }
+}
+
+TEST_F(JournalTest, ForeignFileIsKeptAside) {
+  SetContent("these are not the records that you look for");
+  ASSERT_TRUE(Open().ok());
+  EXPECT_TRUE(recovery_.records.empty());
+  EXPECT_FALSE(recovery_.damage.empty());
+  EXPECT_EQ(*ReadFile(path() + ".damaged"), "these are not the records that you look for");
+}
+
+TEST_F(JournalTest, ReplaceLeavesOnlyTheNewList) {
+  auto journal = Open();
+  for (int i = 0; i < 100; ++i) ASSERT_TRUE(journal->Append("old").ok());
+  ASSERT_TRUE(journal->Replace({"a", "b"}).ok());
+  ASSERT_TRUE(journal->Append("c").ok());
+  EXPECT_EQ(journal->size(), Content().size());
+  ASSERT_TRUE(Open().ok());
+  EXPECT_EQ(recovery_.records, (Records{"a", "b", "c"}));
+  EXPECT_EQ(ListDir(dir_.path())->size(), 1u);
+}
+
+TEST_F(JournalTest, CrashDuringReplaceLeavesTheOldList) {
+  Fill({"old"});
+  const Fd half(::open((path() + ".new").c_str(), O_WRONLY | O_CREAT, 0600));
+  ASSERT_TRUE(WriteFd(half.get(), "TSRJ").ok());
+  auto journal = Open();
+  ASSERT_TRUE(journal.ok());
+  EXPECT_EQ(recovery_.records, Records{"old"});
+  EXPECT_TRUE(journal->Replace({"new"}).ok());
+}
+
+TEST_F(JournalTest, FullDiskIsAnErrorAndLeavesNoPart) {
+  auto journal = Open();
+  ASSERT_TRUE(journal->Append("one").ok());
+  const std::string before = Content();
+  // The limit makes write(2) stop in the middle of the record, as a full disk does.
+  ::signal(SIGXFSZ, SIG_IGN);
+  rlimit old;
+  ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &old), 0);
+  const rlimit small = {.rlim_cur = before.size() + 20, .rlim_max = old.rlim_max};
+  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &small), 0);
+  const Status status = journal->Append(std::string(1000, 'x'));
+  const Status replaced = journal->Replace({std::string(1000, 'x')});
+  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &old), 0);
+  ::signal(SIGXFSZ, SIG_DFL);
+  EXPECT_FALSE(status.ok());
+  EXPECT_NE(status.message().find("grants.journal"), std::string::npos);
+  EXPECT_FALSE(replaced.ok());
+  EXPECT_EQ(Content(), before);
+  EXPECT_EQ(ListDir(dir_.path())->size(), 1u);
+  EXPECT_TRUE(journal->Append("two").ok()) << "room again";
+  ASSERT_TRUE(Open().ok());
+  EXPECT_EQ(recovery_.records, (Records{"one", "two"}));
+}
+
+TEST_F(JournalTest, RefusesRecordsThatCouldNotBeRead) {
+  auto journal = Open();
+  EXPECT_FALSE(journal->Append("").ok());
+  EXPECT_FALSE(journal->Append(std::string(Journal::kMaxRecordSize + 1, 'x')).ok());
+}
+
+TEST_F(JournalTest, DoesNotFollowALink) {
+  ASSERT_EQ(::symlink("/dev/null", path().c_str()), 0);
+  EXPECT_FALSE(Open().ok());
+}
+
+TEST(Crc32cTest, KnownAnswer) { EXPECT_EQ(Crc32c("123456789"), 0xe3069283u); }
+
+}  // namespace
+}  // namespace tessera::grant

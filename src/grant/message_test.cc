@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/grant/message.h"
+
+#include <gtest/gtest.h>
+
+namespace tessera::grant {
+namespace {
+
+Request SomeRequest() {
+  return {.pod_uid = "0d9e1c5e-8b3c-4b52-9e40-1f2f3a4b5c6d",
+          .pod_namespace = "default",
+          .pod_name = "cuda-vector-add",
+          .container = "main",
+          .tokens = {{"TESSERA_GRANT_NVIDIA_COM_GPU", "v1:00:11:GPU-1,GPU-2"}}};
+}
+
+Grant SomeGrant() {
+  Grant grant;
+  grant.devices = {{.uuid = "GPU-1", .minor = 3, .path = "/dev/nvidia3",
+                    .host_path = "/run/nvidia/dev/nvidia3", .major_number = 195, .minor_number = 3}};
+  grant.mounts = {{.host = "/a", .container = "/b", .options = {"ro", "nosuid"}}};
+  grant.env = {{"NVIDIA_VISIBLE_DEVICES", "GPU-1"}};
+  grant.driver_root = "/run/nvidia";
+  grant.dev_root = "/";
+  grant.agent_version = "0.1.0";
+  return grant;
+}
+
+TEST(MessageTest, RequestComesBackAsItWas) {
+  const auto decoded = DecodeRequest(EncodeRequest(SomeRequest()));
+  ASSERT_TRUE(decoded.ok()) << decoded.status().ToString();
+  EXPECT_EQ(*decoded, SomeRequest());
+}
+
+TEST(MessageTest, PingNeedsNothingElse) {
+  const auto decoded = DecodeRequest(R"({"kind":"ping"})");
+  ASSERT_TRUE(decoded.ok());
+  EXPECT_EQ(decoded->kind, Request::Kind::kPing);
+}
+
+TEST(MessageTest, GrantComesBackAsItWas) {
+  const auto decoded = DecodeReply(EncodeReply(SomeGrant()));
+  ASSERT_TRUE(decoded.ok()) << decoded.status().ToString();
+  EXPECT_EQ(*decoded, SomeGrant());
+}
+
+TEST(MessageTest, ErrorComesBackWithItsCodeAndWords) {
+  const auto decoded = DecodeReply(EncodeReply(Status(Code::kPermissionDenied, "held by a/b")));
+  EXPECT_EQ(decoded.status().code(), Code::kPermissionDenied);
+  EXPECT_EQ(decoded.status().message(), "held by a/b");
+}
+
+TEST(MessageTest, ErrorOfUnknownCodeStaysAnError) {
+  const auto decoded = DecodeReply(R"({"error":{"code":"TIRED","message":"no"}})");
+  EXPECT_EQ(decoded.status().code(), Code::kUnknown);
+  EXPECT_FALSE(DecodeReply(R"({"error":{"code":"OK","message":"no"}})").ok());
+}
+
+TEST(MessageTest, IgnoresUnknownMembers) {
+  std::string text = EncodeRequest(SomeRequest());
+  text.insert(1, R"("future":[{"a":1}],)");
+  const auto decoded = DecodeRequest(text);
+  ASSERT_TRUE(decoded.ok());
+  EXPECT_EQ(*decoded, SomeRequest());
+}
+
+TEST(MessageTest, NamesTheMemberThatIsMissing) {
+  Request request = SomeRequest();
+  request.pod_uid.clear();
+  const auto decoded = DecodeRequest(EncodeRequest(request));
+  EXPECT_EQ(decoded.status().code(), Code::kInvalidArgument);
+  EXPECT_NE(decoded.status().message().find("pod_uid"), std::string::npos);
+}
+
+TEST(MessageTest, RefusesWhatIsTooMuch) {
+  Request request = SomeRequest();
+  request.tokens.resize(kMaxTokens + 1, request.tokens[0]);
+  EXPECT_EQ(DecodeRequest(EncodeRequest(request)).status().code(), Code::kResourceExhausted);
+  request = SomeRequest();
+  request.pod_name.assign(kMaxNameLength + 1, 'x');
+  EXPECT_EQ(DecodeRequest(EncodeRequest(request)).status().code(), Code::kResourceExhausted);
+}
+
+TEST(MessageTest, RefusesEveryPrefixOfARequest) {
+  const std::string whole = EncodeRequest(SomeRequest());
+  for (size_t length = 0; length < whole.size(); ++length) {
+    EXPECT_FALSE(DecodeRequest(whole.substr(0, length)).ok()) << length;
+  }
+}
+
+TEST(MessageTest, RefusesOtherShapes) {
+  for (const char* text : {"[]", "null", "{}", R"({"kind":"grant","tokens":{}})", R"({"kind":7})",
+                           R"({"kind":"steal"})", "[[[[[[[[[[[[]]]]]]]]]]]]"}) {
+    EXPECT_FALSE(DecodeRequest(text).ok()) << text;
+  }
+}
+
+TEST(FrameTest, LengthComesBack) {
+  const std::string frame = Frame("hello");
+  std::array<unsigned char, kFrameHeaderSize> header;
+  std::copy_n(frame.begin(), header.size(), header.begin());
+  EXPECT_EQ(FrameLength(header).value(), 5u);
+  EXPECT_EQ(frame.substr(kFrameHeaderSize), "hello");
+}
+
+TEST(FrameTest, RefusesLengthsOutOfBounds) {
+  EXPECT_FALSE(FrameLength({0, 0, 0, 0}).ok());
+  EXPECT_EQ(FrameLength({0xff, 0xff, 0xff, 0xff}).status().code(), Code::kResourceExhausted);
+}
+
+}  // namespace
+}  // namespace tessera::grant

@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/grant/token.h"
+
+#include <fcntl.h>
+#include <openssl/crypto.h>
+#include <openssl/evp.h>
+#include <openssl/hmac.h>
+#include <sys/random.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cctype>
+#include <cerrno>
+#include <utility>
+
+#include "api/names.h"
+#include "src/base/strings.h"
+
+namespace tessera::grant {
+namespace {
+
+constexpr std::string_view kVersion = "v1";
+constexpr size_t kKeySize = 32;
+constexpr size_t kTimeSize = 8;
+constexpr size_t kMaxIds = 1024;
+
+void FillRandom(unsigned char* data, size_t size) {
+  // At most 256 bytes are given whole; only an unseeded kernel at boot makes it wait.
+  ssize_t count;
+  do {
+    count = ::getrandom(data, size, 0);
+  } while (count < 0 && errno == EINTR);
+  TESSERA_CHECK(count == static_cast<ssize_t>(size));
+}
+
+std::string Join(const std::vector<std::string>& ids) {
+  std::string text;
+  for (const std::string& id : ids) {
+    if (!text.empty()) text += ',';
+    text += id;
+  }
+  return text;
+}
+
+Nonce NewNonce(WallTime now) {
+  Nonce nonce;
+  const auto since = now.time_since_epoch();
+  uint64_t millis = std::chrono::duration_cast<std::chrono::milliseconds>(since).count();
+  for (size_t i = kTimeSize; i-- > 0; millis >>= 8) nonce[i] = millis & 0xff;
+  FillRandom(nonce.data() + kTimeSize, nonce.size() - kTimeSize);
+  return nonce;
+}
+
+Result<Fd> CreateKey(const DirFd& dir, const std::string& name) {
+  // Whole or not at all: a key that a crash cut short would never be believed.
+  const std::string temporary = name + ".new";
+  Fd fd(::openat(dir.get(), temporary.c_str(), O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600));
+  if (!fd.valid()) return Status::FromErrno(JoinPath(dir.path(), temporary), errno);
+  std::array<unsigned char, kKeySize> key;
+  FillRandom(key.data(), key.size());
+  RETURN_IF_ERROR(WriteFd(fd.get(), {reinterpret_cast<const char*>(key.data()), key.size()}));
+  if (::fsync(fd.get()) != 0) return Status::FromErrno("fsync", errno);
+  if (::renameat(dir.get(), temporary.c_str(), dir.get(), name.c_str()) != 0) {
+    return Status::FromErrno("rename", errno);
+  }
+  if (::fsync(dir.get()) != 0) return Status::FromErrno("fsync of the folder", errno);
+  if (::lseek(fd.get(), 0, SEEK_SET) != 0) return Status::FromErrno("lseek", errno);
+  return fd;
+}
+
+}  // namespace
+
+WallTime MadeAt(const Nonce& nonce) {
+  uint64_t millis = 0;
+  for (size_t i = 0; i < kTimeSize; ++i) millis = millis << 8 | nonce[i];
+  // A forged time does not get here, but arithmetic shall not overflow on it either.
+  millis = std::min<uint64_t>(millis, 4'102'444'800'000);  // the year 2100
+  return WallTime(std::chrono::milliseconds(millis));
+}
+
+std::string NonceText(const Nonce& nonce) {
+  return HexEncode({reinterpret_cast<const char*>(nonce.data()), nonce.size()});
+}
+
+Result<Nonce> ParseNonce(std::string_view hex) {
+  Nonce nonce;
+  if (hex.size() != 2 * nonce.size()) return Status(Code::kInvalidArgument, "nonce: wrong length");
+  ASSIGN_OR_RETURN(const std::string bytes, HexDecode(hex));
+  std::copy(bytes.begin(), bytes.end(), nonce.begin());
+  return nonce;
+}
+
+std::string TokenVariable(std::string_view resource) {
+  std::string name(names::kEnvGrantPrefix);
+  for (const char c : resource) {
+    const auto u = static_cast<unsigned char>(c);
+    name += std::isalnum(u) != 0 ? static_cast<char>(std::toupper(u)) : '_';
+  }
+  return name;
+}
+
+TokenSealer::TokenSealer(std::string key) : key_(std::move(key)) {
+  TESSERA_CHECK(key_.size() >= kKeySize);
+}
+
+Result<TokenSealer> TokenSealer::Load(const DirFd& dir, const std::string& name) {
+  const std::string path = JoinPath(dir.path(), name);
+  Fd fd(::openat(dir.get(), name.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
+  if (!fd.valid() && errno != ENOENT) return Status::FromErrno(path, errno);
+  if (!fd.valid()) {
+    ASSIGN_OR_RETURN(fd, CreateKey(dir, name).Annotate("making " + path));
+  }
+  ASSIGN_OR_RETURN(std::string key, ReadFd(fd.get(), 4096).Annotate(path));
+  if (key.size() < kKeySize) {
+    return Error(Code::kDataLoss,
+                 "{} has {} bytes and is no key: put back a copy, or remove it and delete the GPU "
+                 "pods of this node",
+                 path, key.size());
+  }
+  return TokenSealer(std::move(key));
+}
+
+std::string TokenSealer::CodeOf(std::string_view resource, std::string_view nonce,
+                                std::string_view ids) const {
+  std::string text;
+  text.append(resource).append("|").append(nonce).append("|").append(ids);
+  std::array<unsigned char, EVP_MAX_MD_SIZE> code;
+  unsigned int size = 0;
+  const unsigned char* done =
+      ::HMAC(EVP_sha256(), key_.data(), static_cast<int>(key_.size()),
+             reinterpret_cast<const unsigned char*>(text.data()), text.size(), code.data(), &size);
+  TESSERA_CHECK(done != nullptr);
+  return HexEncode({reinterpret_cast<const char*>(code.data()), size});
+}
+
+std::string TokenSealer::Seal(std::string_view resource, const std::vector<std::string>& ids,
+                              WallTime now) const {
+  const std::string nonce = NonceText(NewNonce(now));
+  const std::string list = Join(ids);
+  std::string token(kVersion);
+  token.append(":").append(nonce).append(":").append(CodeOf(resource, nonce, list));
+  token.append(":").append(list);
+  return token;
+}
+
+Result<TokenContent> TokenSealer::Open(std::string_view resource, std::string_view token) const {
+  // The list is the rest, whatever it holds: an id may have colons.
+  std::array<std::string_view, 3> parts;
+  std::string_view rest = token;
+  for (std::string_view& part : parts) {
+    const size_t colon = rest.find(':');
+    if (colon == std::string_view::npos) {
+      return Status(Code::kInvalidArgument, "not a token of tessera-agent");
+    }
+    part = rest.substr(0, colon);
+    rest.remove_prefix(colon + 1);
+  }
+  const auto& [version, nonce, code] = parts;
+  if (version != kVersion) return Error(Code::kUnimplemented, "token version \"{:.8}\"", version);
+  TokenContent content;
+  ASSIGN_OR_RETURN(content.nonce, ParseNonce(nonce));
+  const std::string right = CodeOf(resource, nonce, rest);
+  if (code.size() != right.size() || CRYPTO_memcmp(code.data(), right.data(), code.size()) != 0) {
+    return Error(Code::kPermissionDenied,
+                 "the token for {} was not made by the agent of this node, or was changed", resource);
+  }
+  for (const std::string_view id : SplitList(rest)) content.ids.emplace_back(id);
+  if (content.ids.size() > kMaxIds) {
+    return Error(Code::kResourceExhausted, "{} ids in one token", content.ids.size());
+  }
+  return content;
+}
+
+}  // namespace tessera::grant

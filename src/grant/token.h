@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+// What Allocate puts into a container's environment instead of devices, because the kubelet does not
+// tell for which pod it allocates:
+//
+//   v1:<nonce, hex>:<HMAC-SHA256 of "resource|nonce|ids", hex>:<id>,<id>
+//
+// Allocate writes nothing to disk: everything that the agent must know later is in the token, and the
+// key makes it believe only tokens of its own. The nonce starts with the time at which it was made,
+// so that the agent need not remember spent ones for ever. Pure but for the key file and the random
+// numbers of the kernel; any thread.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "src/base/clock.h"
+#include "src/base/file.h"
+#include "src/base/status.h"
+
+namespace tessera::grant {
+
+// 8 bytes of milliseconds since 1970, big endian, then 8 random bytes.
+using Nonce = std::array<unsigned char, 16>;
+
+struct TokenContent {
+  Nonce nonce;
+  std::vector<std::string> ids;
+};
+
+// When the token was made, as its maker's clock stood.
+WallTime MadeAt(const Nonce& nonce);
+std::string NonceText(const Nonce& nonce);
+Result<Nonce> ParseNonce(std::string_view hex);
+
+// "nvidia.com/gpu" -> "TESSERA_GRANT_NVIDIA_COM_GPU".
+std::string TokenVariable(std::string_view resource);
+
+// Makes and checks tokens. The key never leaves the object.
+class TokenSealer {
+ public:
+  // REQUIRES: key.size() >= 32.
+  explicit TokenSealer(std::string key);
+
+  // Reads `name` in `dir`, or makes it (32 random bytes, mode 0600). DATA_LOSS if the file is shorter
+  // than a key: it is not replaced, because tokens that pods carry would no longer be believed.
+  static Result<TokenSealer> Load(const DirFd& dir, const std::string& name);
+
+  std::string Seal(std::string_view resource, const std::vector<std::string>& ids,
+                   WallTime now) const;
+  // INVALID_ARGUMENT: not a token. PERMISSION_DENIED: a token that is not of our making, or for
+  // another resource. Takes the same time whichever byte of the code is wrong.
+  Result<TokenContent> Open(std::string_view resource, std::string_view token) const;
+
+ private:
+  std::string CodeOf(std::string_view resource, std::string_view nonce, std::string_view ids) const;
+  std::string key_;
+};
+
+}  // namespace tessera::grant

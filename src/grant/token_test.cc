@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/grant/token.h"
+
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+
+#include <set>
+
+namespace tessera::grant {
+namespace {
+
+constexpr std::string_view kGpu = "nvidia.com/gpu";
+const WallTime kNow = WallTime(std::chrono::seconds(1'700'000'000));
+
+TokenSealer SomeSealer() { return TokenSealer(std::string(32, 'k')); }
+
+TEST(TokenTest, GivesBackItsIdsAndTime) {
+  const std::string token = SomeSealer().Seal(kGpu, {"GPU-1", "GPU-2"}, kNow);
+  EXPECT_EQ(token.substr(0, 3), "v1:");
+  const auto content = SomeSealer().Open(kGpu, token);
+  ASSERT_TRUE(content.ok()) << content.status().ToString();
+  EXPECT_EQ(content->ids, (std::vector<std::string>{"GPU-1", "GPU-2"}));
+  EXPECT_EQ(MadeAt(content->nonce), kNow);
+}
+
+TEST(TokenTest, NoTwoAreAlike) {
+  std::set<std::string> tokens;
+  for (int i = 0; i < 1000; ++i) tokens.insert(SomeSealer().Seal(kGpu, {"GPU-1"}, kNow));
+  EXPECT_EQ(tokens.size(), 1000u);
+}
+
+TEST(TokenTest, RefusesEveryChangedByte) {
+  const TokenSealer sealer = SomeSealer();
+  const std::string token = sealer.Seal(kGpu, {"GPU-1", "GPU-2"}, kNow);
+  for (size_t i = 0; i < token.size(); ++i) {
+    std::string changed = token;
+    changed[i] = changed[i] == '0' ? '1' : '0';
+    EXPECT_FALSE(sealer.Open(kGpu, changed).ok()) << changed;
+  }
+}
+
+TEST(TokenTest, RefusesAnotherResourceOrKey) {
+  const std::string token = SomeSealer().Seal(kGpu, {"GPU-1"}, kNow);
+  EXPECT_EQ(SomeSealer().Open("nvidia.com/mig-1g.5gb", token).status().code(),
+            Code::kPermissionDenied);
+  EXPECT_EQ(TokenSealer(std::string(32, 'x')).Open(kGpu, token).status().code(),
+            Code::kPermissionDenied);
+}
+
+TEST(TokenTest, RefusesWhatIsNoToken) {
+  for (const char* text : {"", "v1", "v1:", "v1::", "v1:::", "v2:00:00:GPU-1", "all", ":::::"}) {
+    EXPECT_FALSE(SomeSealer().Open(kGpu, text).ok()) << text;
+  }
+}
+
+TEST(TokenTest, VariableFollowsTheResource) {
+  EXPECT_EQ(TokenVariable(kGpu), "TESSERA_GRANT_NVIDIA_COM_GPU");
+  EXPECT_EQ(TokenVariable("nvidia.com/mig-1g.5gb"), "TESSERA_GRANT_NVIDIA_COM_MIG_1G_5GB");
+}
+
+TEST(TokenSealerTest, KeepsItsKeyOverRestarts) {
+  const TempDir dir;
+  auto folder = DirFd::Open(dir.path());
+  ASSERT_TRUE(folder.ok());
+  auto first = TokenSealer::Load(*folder, "token.key");
+  ASSERT_TRUE(first.ok()) << first.status().ToString();
+  auto second = TokenSealer::Load(*folder, "token.key");
+  ASSERT_TRUE(second.ok());
+  EXPECT_TRUE(second->Open(kGpu, first->Seal(kGpu, {"GPU-1"}, kNow)).ok());
+  struct stat info;
+  ASSERT_EQ(::stat((dir.path() + "/token.key").c_str(), &info), 0);
+  EXPECT_EQ(info.st_mode & 0777, 0600u);
+  EXPECT_EQ(ListDir(dir.path())->size(), 1u);
+}
+
+TEST(TokenSealerTest, DoesNotReplaceADamagedKey) {
+  const TempDir dir;
+  ASSERT_TRUE(WriteFileAtomically(dir.path() + "/token.key", "short", 0600).ok());
+  auto folder = DirFd::Open(dir.path());
+  EXPECT_EQ(TokenSealer::Load(*folder, "token.key").status().code(), Code::kDataLoss);
+  EXPECT_EQ(*ReadFile(dir.path() + "/token.key"), "short");
+}
+
+}  // namespace
+}  // namespace tessera::grant
