@@ -11,6 +11,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "src/base/units.h"
@@ -96,7 +97,7 @@ class LinkMatrix {
   size_t PositionOf(size_t a, size_t b) const;
 
   size_t size_ = 0;
-  std::vector<Link> links_;  // the triangle above the diagonal, row by row
+  std::vector<Link> links_;  // below the diagonal, row by row
 };
 
 struct NodeInventory {

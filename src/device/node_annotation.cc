@@ -1,0 +1,280 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/device/node_annotation.h"
+
+#include <algorithm>
+#include <charconv>
+#include <limits>
+#include <set>
+
+#include "src/formats/json.h"
+
+namespace tessera::device {
+namespace {
+
+constexpr size_t kMaxTextBytes = 200;
+constexpr size_t kMaxNotes = 8;
+constexpr int64_t kMaxSmallNumber = 1 << 20;
+
+// Cut at a character, so that the JSON stays UTF-8.
+std::string Cut(std::string_view text) {
+  if (text.size() <= kMaxTextBytes) return std::string(text);
+  size_t end = kMaxTextBytes;
+  while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xC0) == 0x80) --end;
+  return std::string(text.substr(0, end));
+}
+
+void SetText(std::string_view key, std::string_view text, Json* object) {
+  if (!text.empty()) object->Set(key, Json::String(Cut(text)));
+}
+
+void SetNumber(std::string_view key, std::optional<int> number, Json* object) {
+  if (number) object->Set(key, Json::Int(*number));
+}
+
+Json EncodeGpu(const Gpu& gpu) {
+  Json object = Json::MakeObject();
+  object.Set("uuid", Json::String(gpu.uuid));
+  object.Set("index", Json::Int(gpu.index));
+  SetNumber("minor", gpu.minor, &object);
+  SetText("model", gpu.model, &object);
+  object.Set("bytes", Json::Int(gpu.memory.count()));
+  SetText("pci", gpu.pci_bus_id, &object);
+  SetNumber("numa", gpu.numa_node, &object);
+  if (const auto& cc = gpu.compute_capability) {
+    object.Set("cc", Json::String(fmt::format("{}.{}", cc->major, cc->minor)));
+  }
+  if (!gpu.health.ok()) {
+    object.Set("unhealthy", Json::String(Cut(gpu.health.reason)));
+  }
+  return object;
+}
+
+Json EncodeLinks(const LinkMatrix& links) {
+  Json rows = Json::MakeArray();
+  for (size_t row = 0; row < links.size(); ++row) {
+    Json names = Json::MakeArray();
+    for (size_t column = 0; column < row; ++column) {
+      names.Append(Json::String(NameOf(links.At(row, column))));
+    }
+    rows.Append(std::move(names));
+  }
+  return rows;
+}
+
+// Reads members of one object; errors carry the path to it, "gpus[3].".
+class Reader {
+ public:
+  Reader(const Json& object, std::string path) : object_(object), path_(std::move(path)) {}
+
+  template <typename... Args>
+  Status Bad(std::string_view key, fmt::format_string<Args...> format, Args&&... args) const {
+    return Error(Code::kInvalidArgument, "{}{}: {}", path_, key,
+                 fmt::format(format, std::forward<Args>(args)...));
+  }
+
+  // An absent member leaves `out` as it is.
+  Status Text(std::string_view key, std::string* out) const {
+    const Json* value = object_.Find(key);
+    if (value == nullptr) return Status::Ok();
+    if (!value->is_string()) return Bad(key, "must be a string, not {}", KindName(value->kind()));
+    *out = value->string_value();
+    return Status::Ok();
+  }
+
+  Result<std::optional<int64_t>> Number(std::string_view key, int64_t max) const {
+    const Json* value = object_.Find(key);
+    if (value == nullptr) return std::optional<int64_t>();
+    const Result<int64_t> number = value->ToInt();
+    if (!number.ok()) return Bad(key, "must be a whole number");
+    if (*number < 0 || *number > max) return Bad(key, "{} is not within 0 and {}", *number, max);
+    return std::optional<int64_t>(*number);
+  }
+
+  Status SmallNumber(std::string_view key, std::optional<int>* out) const {
+    ASSIGN_OR_RETURN(const std::optional<int64_t> number, Number(key, kMaxSmallNumber));
+    if (number) *out = static_cast<int>(*number);
+    return Status::Ok();
+  }
+
+  Result<const Json::Array*> Items(std::string_view key) const {
+    static const Json::Array kNone;
+    const Json* value = object_.Find(key);
+    if (value == nullptr) return &kNone;
+    if (!value->is_array()) return Bad(key, "must be an array, not {}", KindName(value->kind()));
+    return &value->items();
+  }
+
+  bool Has(std::string_view key) const { return object_.Find(key) != nullptr; }
+
+ private:
+  const Json& object_;
+  const std::string path_;
+};
+
+std::optional<ComputeCapability> ParseCapability(std::string_view text) {
+  ComputeCapability capability;
+  const char* const end = text.data() + text.size();
+  const auto major = std::from_chars(text.data(), end, capability.major);
+  if (major.ec != std::errc() || major.ptr == end || *major.ptr != '.') return std::nullopt;
+  const auto minor = std::from_chars(major.ptr + 1, end, capability.minor);
+  if (minor.ec != std::errc() || minor.ptr != end) return std::nullopt;
+  if (capability.major < 0 || capability.minor < 0) return std::nullopt;
+  return capability;
+}
+
+Result<Gpu> DecodeGpu(const Json& json, const std::string& place) {
+  if (!json.is_object()) return Error(Code::kInvalidArgument, "{}: must be an object", place);
+  const Reader reader(json, place + ".");
+  Gpu gpu;
+  RETURN_IF_ERROR(reader.Text("uuid", &gpu.uuid));
+  if (gpu.uuid.empty()) return reader.Bad("uuid", "is missing");
+  std::optional<int> index;
+  RETURN_IF_ERROR(reader.SmallNumber("index", &index));
+  if (!index) return reader.Bad("index", "is missing");
+  gpu.index = *index;
+  RETURN_IF_ERROR(reader.SmallNumber("minor", &gpu.minor));
+  RETURN_IF_ERROR(reader.Text("model", &gpu.model));
+  ASSIGN_OR_RETURN(const std::optional<int64_t> bytes,
+                   reader.Number("bytes", std::numeric_limits<int64_t>::max()));
+  if (!bytes) return reader.Bad("bytes", "is missing");
+  gpu.memory = Bytes(*bytes);
+  RETURN_IF_ERROR(reader.Text("pci", &gpu.pci_bus_id));
+  RETURN_IF_ERROR(reader.SmallNumber("numa", &gpu.numa_node));
+  std::string capability;
+  RETURN_IF_ERROR(reader.Text("cc", &capability));
+  if (reader.Has("cc")) {
+    gpu.compute_capability = ParseCapability(capability);
+    if (!gpu.compute_capability) return reader.Bad("cc", "\"{}\" is not like 8.0", capability);
+  }
+  if (reader.Has("unhealthy")) {
+    gpu.health = Health::Unhealthy("");
+    RETURN_IF_ERROR(reader.Text("unhealthy", &gpu.health.reason));
+  }
+  return gpu;
+}
+
+Status DecodeGpus(const Reader& reader, std::vector<Gpu>* gpus) {
+  ASSIGN_OR_RETURN(const Json::Array* items, reader.Items("gpus"));
+  if (!reader.Has("gpus")) return reader.Bad("gpus", "is missing");
+  if (items->size() > kMaxNodeAnnotationGpus) {
+    return reader.Bad("gpus", "{} are more than {}", items->size(), kMaxNodeAnnotationGpus);
+  }
+  std::set<std::string> seen;
+  for (size_t i = 0; i < items->size(); ++i) {
+    const std::string place = fmt::format("gpus[{}]", i);
+    ASSIGN_OR_RETURN(Gpu gpu, DecodeGpu((*items)[i], place));
+    if (!seen.insert(gpu.uuid).second) {
+      return Error(Code::kInvalidArgument, "{}.uuid: {} stands twice", place, gpu.uuid);
+    }
+    gpus->push_back(std::move(gpu));
+  }
+  return Status::Ok();
+}
+
+Status DecodeLinkRow(const Json& row, size_t number, LinkMatrix* links) {
+  const std::string place = fmt::format("links[{}]", number);
+  if (!row.is_array() || row.items().size() != number) {
+    return Error(Code::kInvalidArgument, "{}: must be an array of {} links", place, number);
+  }
+  for (size_t column = 0; column < number; ++column) {
+    const Json& name = row.items()[column];
+    const std::optional<Link> link =
+        name.is_string() ? LinkFromName(name.string_value()) : std::nullopt;
+    if (!link) {
+      return Error(Code::kInvalidArgument, "{}[{}]: {} is not a link", place, column,
+                   name.Serialize());
+    }
+    links->Set(number, column, *link);
+  }
+  return Status::Ok();
+}
+
+// Without links all of them are unknown.
+Status DecodeLinks(const Reader& reader, size_t gpu_count, LinkMatrix* links) {
+  *links = LinkMatrix(gpu_count);
+  if (!reader.Has("links")) return Status::Ok();
+  ASSIGN_OR_RETURN(const Json::Array* rows, reader.Items("links"));
+  if (rows->size() != gpu_count) {
+    return reader.Bad("links", "{} rows for {} GPUs", rows->size(), gpu_count);
+  }
+  for (size_t row = 0; row < rows->size(); ++row) {
+    RETURN_IF_ERROR(DecodeLinkRow((*rows)[row], row, links));
+  }
+  return Status::Ok();
+}
+
+Status DecodeNotes(const Reader& reader, std::vector<std::string>* notes) {
+  ASSIGN_OR_RETURN(const Json::Array* items, reader.Items("notes"));
+  for (size_t i = 0; i < items->size(); ++i) {
+    if (!(*items)[i].is_string()) {
+      return Error(Code::kInvalidArgument, "notes[{}]: must be a string", i);
+    }
+    notes->push_back((*items)[i].string_value());
+  }
+  return Status::Ok();
+}
+
+Status DecodeVersion(const Reader& reader) {
+  ASSIGN_OR_RETURN(const std::optional<int64_t> version,
+                   reader.Number("version", kMaxSmallNumber));
+  if (!version) return reader.Bad("version", "is missing");
+  if (*version != kNodeAnnotationVersion) {
+    return reader.Bad("version", "{} is not known here, only {}", *version,
+                      kNodeAnnotationVersion);
+  }
+  return Status::Ok();
+}
+
+}  // namespace
+
+Result<std::string> EncodeNodeInventory(const NodeInventory& inventory) {
+  if (inventory.gpus.size() > kMaxNodeAnnotationGpus) {
+    return Error(Code::kResourceExhausted, "{} GPUs are more than {}", inventory.gpus.size(),
+                 kMaxNodeAnnotationGpus);
+  }
+  Json object = Json::MakeObject();
+  object.Set("version", Json::Int(kNodeAnnotationVersion));
+  SetText("driver", inventory.driver_version, &object);
+  if (inventory.cuda_version != 0) object.Set("cuda", Json::Int(inventory.cuda_version));
+  Json gpus = Json::MakeArray();
+  for (const Gpu& gpu : inventory.gpus) gpus.Append(EncodeGpu(gpu));
+  object.Set("gpus", std::move(gpus));
+  if (inventory.links.size() > 1) object.Set("links", EncodeLinks(inventory.links));
+  if (inventory.unidentified != 0) object.Set("unidentified", Json::Int(inventory.unidentified));
+  SetText("problem", inventory.problem, &object);
+  if (!inventory.notes.empty()) {
+    Json notes = Json::MakeArray();
+    const size_t count = std::min(inventory.notes.size(), kMaxNotes);
+    for (size_t i = 0; i < count; ++i) notes.Append(Json::String(Cut(inventory.notes[i])));
+    object.Set("notes", std::move(notes));
+  }
+  std::string text = object.Serialize();
+  if (text.size() > kMaxNodeAnnotationBytes) {
+    return Error(Code::kResourceExhausted, "{} bytes for {} GPUs are more than {}", text.size(),
+                 inventory.gpus.size(), kMaxNodeAnnotationBytes);
+  }
+  return text;
+}
+
+Result<NodeInventory> DecodeNodeInventory(std::string_view text) {
+  const Result<Json> json =
+      ParseJson(text, {.max_bytes = kMaxNodeAnnotationBytes, .max_depth = 16});
+  if (!json.ok()) return Status(Code::kInvalidArgument, json.status().message());
+  if (!json->is_object()) return Error(Code::kInvalidArgument, "must be a JSON object");
+  const Reader reader(*json, "");
+  RETURN_IF_ERROR(DecodeVersion(reader));
+  NodeInventory inventory;
+  RETURN_IF_ERROR(reader.Text("driver", &inventory.driver_version));
+  std::optional<int> cuda, unidentified;
+  RETURN_IF_ERROR(reader.SmallNumber("cuda", &cuda));
+  RETURN_IF_ERROR(reader.SmallNumber("unidentified", &unidentified));
+  inventory.cuda_version = cuda.value_or(0);
+  inventory.unidentified = unidentified.value_or(0);
+  RETURN_IF_ERROR(DecodeGpus(reader, &inventory.gpus));
+  RETURN_IF_ERROR(DecodeLinks(reader, inventory.gpus.size(), &inventory.links));
+  RETURN_IF_ERROR(reader.Text("problem", &inventory.problem));
+  RETURN_IF_ERROR(DecodeNotes(reader, &inventory.notes));
+  return inventory;
+}
+
+}  // namespace tessera::device

@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/device/node_annotation.h"
+
+#include <gtest/gtest.h>
+
+#include <random>
+
+namespace tessera::device {
+namespace {
+
+NodeInventory Node(size_t count) {
+  NodeInventory node;
+  node.driver_version = "550.163.01";
+  node.cuda_version = 12040;
+  node.links = LinkMatrix(count);
+  for (size_t i = 0; i < count; ++i) {
+    Gpu gpu{.uuid = fmt::format("GPU-12345678-1234-1234-1234-{:012}", i),
+            .index = static_cast<int>(i),
+            .minor = static_cast<int>(i),
+            .model = "NVIDIA A100-SXM4-80GB",
+            .memory = GiB(80),
+            .pci_bus_id = fmt::format("0000:{:02x}:00.0", i + 1)};
+    gpu.numa_node = static_cast<int>(i) % 2;
+    gpu.compute_capability = ComputeCapability{8, 0};
+    node.gpus.push_back(std::move(gpu));
+    for (size_t j = 0; j < i; ++j) {
+      node.links.Set(i, j, {.pcie = PcieLevel::kSystem, .nvlinks = 12, .via_nvswitch = true});
+    }
+  }
+  return node;
+}
+
+void ExpectRoundTrip(const NodeInventory& node) {
+  const Result<std::string> text = EncodeNodeInventory(node);
+  ASSERT_TRUE(text.ok()) << text.status().ToString();
+  EXPECT_LE(text->size(), kMaxNodeAnnotationBytes);
+  const Result<NodeInventory> back = DecodeNodeInventory(*text);
+  ASSERT_TRUE(back.ok()) << back.status().ToString() << "\n" << *text;
+  EXPECT_TRUE(*back == node) << *text;
+}
+
+TEST(NodeAnnotationTest, RoundTripsNodesOfEverySize) {
+  for (const size_t count : {0, 1, 2, 8, 16, 64}) ExpectRoundTrip(Node(count));
+}
+
+TEST(NodeAnnotationTest, RoundTripsWhatIsUnknownOrWrong) {
+  NodeInventory node = Node(3);
+  node.gpus[0] = {.uuid = "GPU-x", .index = 0, .health = Health::Unhealthy("no minor number")};
+  node.gpus[1].health = Health::Unhealthy("");
+  node.links.Set(0, 2, {});
+  node.unidentified = 2;
+  node.problem = "a problem with \"quotes\"";
+  node.notes = {"one", "two"};
+  ExpectRoundTrip(node);
+}
+
+TEST(NodeAnnotationTest, StaysBelowItsLimitsWithSixtyFourGpusThatAllExplainThemselves) {
+  NodeInventory node = Node(64);
+  for (Gpu& gpu : node.gpus) gpu.health = Health::Unhealthy(std::string(5000, 'x'));
+  node.notes.assign(100, std::string(5000, 'n'));
+  const Result<std::string> text = EncodeNodeInventory(node);
+  ASSERT_TRUE(text.ok()) << text.status().ToString();
+  const Result<NodeInventory> back = DecodeNodeInventory(*text);
+  ASSERT_TRUE(back.ok());
+  EXPECT_EQ(back->gpus[63].health.reason, std::string(200, 'x'));
+  EXPECT_EQ(back->notes.size(), 8u);
+}
+
+TEST(NodeAnnotationTest, CutsTextsBetweenCharacters) {
+  NodeInventory node = Node(1);
+  std::string reason = "a";
+  for (int i = 0; i < 150; ++i) reason += "é";
+  node.gpus[0].health = Health::Unhealthy(reason);
+  const Result<NodeInventory> back = DecodeNodeInventory(*EncodeNodeInventory(node));
+  ASSERT_TRUE(back.ok());
+  EXPECT_EQ(back->gpus[0].health.reason.size(), 199u);
+}
+
+TEST(NodeAnnotationTest, RefusesMoreGpusThanItHolds) {
+  EXPECT_EQ(EncodeNodeInventory(Node(65)).status().code(), Code::kResourceExhausted);
+}
+
+TEST(NodeAnnotationTest, NamesTheFieldAndTheReason) {
+  const struct {
+    const char* text;
+    const char* message;
+  } kCases[] = {
+      {R"([])", "must be a JSON object"},
+      {R"({"gpus":[]})", "version: is missing"},
+      {R"({"version":2,"gpus":[]})", "version: 2 is not known here, only 1"},
+      {R"({"version":"1","gpus":[]})", "version: must be a whole number"},
+      {R"({"version":1})", "gpus: is missing"},
+      {R"({"version":1,"gpus":{}})", "gpus: must be an array, not an object"},
+      {R"({"version":1,"gpus":[7]})", "gpus[0]: must be an object"},
+      {R"({"version":1,"gpus":[{"index":0,"bytes":1}]})", "gpus[0].uuid: is missing"},
+      {R"({"version":1,"gpus":[{"uuid":"a","bytes":1}]})", "gpus[0].index: is missing"},
+      {R"({"version":1,"gpus":[{"uuid":"a","index":0}]})", "gpus[0].bytes: is missing"},
+      {R"({"version":1,"gpus":[{"uuid":"a","index":-1,"bytes":1}]})",
+       "gpus[0].index: -1 is not within 0 and 1048576"},
+      {R"({"version":1,"gpus":[{"uuid":"a","index":0,"bytes":1.5}]})",
+       "gpus[0].bytes: must be a whole number"},
+      {R"({"version":1,"gpus":[{"uuid":"a","index":0,"bytes":1,"cc":"8"}]})",
+       "gpus[0].cc: \"8\" is not like 8.0"},
+      {R"({"version":1,"gpus":[{"uuid":"a","index":0,"bytes":1},{"uuid":"a","index":1,"bytes":1}]})",
+       "gpus[1].uuid: a stands twice"},
+      {R"({"version":1,"gpus":[{"uuid":"a","index":0,"bytes":1}],"links":[]})",
+       "links: 0 rows for 1 GPUs"},
+      {R"({"version":1,"gpus":[{"uuid":"a","index":0,"bytes":1}],"links":[["SYS"]]})",
+       "links[0]: must be an array of 0 links"},
+      {R"({"version":1,"gpus":[{"uuid":"a","index":0,"bytes":1},{"uuid":"b","index":1,"bytes":1}],)"
+       R"("links":[[],["NV99"]]})",
+       "links[1][0]: \"NV99\" is not a link"},
+      {R"({"version":1,"gpus":[],"notes":[1]})", "notes[0]: must be a string"},
+  };
+  for (const auto& test : kCases) {
+    const Result<NodeInventory> node = DecodeNodeInventory(test.text);
+    ASSERT_FALSE(node.ok()) << test.text;
+    EXPECT_EQ(node.status().code(), Code::kInvalidArgument);
+    EXPECT_EQ(node.status().message(), test.message);
+  }
+}
+
+TEST(NodeAnnotationTest, PassesOverMembersOfLaterVersions) {
+  const Result<NodeInventory> node = DecodeNodeInventory(
+      R"({"version":1,"gpus":[{"uuid":"a","index":0,"bytes":5,"mig":[]}],"new":{}})");
+  ASSERT_TRUE(node.ok()) << node.status().ToString();
+  EXPECT_EQ(node->gpus[0].memory, Bytes(5));
+}
+
+TEST(NodeAnnotationTest, SurvivesEveryTruncationAndRandomDamage) {
+  const std::string text = *EncodeNodeInventory(Node(4));
+  for (size_t length = 0; length < text.size(); ++length) {
+    EXPECT_FALSE(DecodeNodeInventory(text.substr(0, length)).ok());
+  }
+  std::mt19937 random(7);
+  for (int round = 0; round < 2000; ++round) {
+    std::string damaged = text;
+    damaged[random() % damaged.size()] = static_cast<char>(random());
+    const Result<NodeInventory> node = DecodeNodeInventory(damaged);
+    if (!node.ok()) continue;
+    EXPECT_TRUE(EncodeNodeInventory(*node).ok());
+  }
+}
+
+}  // namespace
+}  // namespace tessera::device
