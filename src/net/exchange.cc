@@ -1,0 +1,197 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/net/exchange.h"
+
+#include <iterator>
+#include <utility>
+
+namespace tessera::net {
+
+ConnectionPool::ConnectionPool(IoThread& io, HttpClient::Options options)
+    : io_(io), options_(std::move(options)), tls_(TlsContextSource::Side::kClient, options_.tls) {}
+
+TransportPtr ConnectionPool::TakeIdle() {
+  while (!idle_.empty()) {
+    TransportPtr transport = std::move(idle_.back().transport);
+    idle_.pop_back();
+    if (!transport->Stale()) return transport;
+    transport->Close();
+  }
+  return nullptr;
+}
+
+void ConnectionPool::Keep(TransportPtr transport) {
+  if (closed_ || idle_.size() >= options_.max_idle_connections) return transport->Close();
+  idle_.emplace_back(std::move(transport), io_);
+  const auto entry = std::prev(idle_.end());
+  entry->expiry.Start(options_.idle_timeout, [this, entry] {
+    entry->transport->Close();
+    idle_.erase(entry);
+  });
+}
+
+void ConnectionPool::Close() {
+  closed_ = true;
+  for (Idle& entry : idle_) entry.transport->Close();
+  idle_.clear();
+  // Cancel takes the exchange out of the set.
+  while (!running_.empty()) (*running_.begin())->shared_from_this()->Cancel();
+}
+
+Exchange::Exchange(std::shared_ptr<ConnectionPool> pool, Plan plan, Sink sink)
+    : pool_(std::move(pool)),
+      plan_(std::move(plan)),
+      sink_(std::move(sink)),
+      phase_(pool_->io()),
+      stall_(pool_->io()) {}
+
+void Exchange::Start() {
+  if (finished_ || pool_->closed()) return;
+  pool_->Enter(this);
+  if (TransportPtr kept = pool_->TakeIdle()) {
+    reused_ = true;
+    return SendRequest(std::move(kept));
+  }
+  Connect();
+}
+
+void Exchange::Connect() {
+  const auto& options = pool_->options();
+  std::shared_ptr<ssl_ctx_st> tls;
+  if (options.server.tls) {
+    auto context = pool_->tls().Get();
+    if (!context.ok()) return Finish(context.status());
+    tls = *std::move(context);
+  }
+  StartTimer(&phase_, plan_.deadlines.connect, "connecting");
+  attempt_ = net::Connect(pool_->io(), options.server.address, tls, options.tls.server_name,
+                          [self = shared_from_this()](Result<TransportPtr> result) {
+                            self->attempt_.reset();
+                            if (self->finished_) return;
+                            if (!result.ok()) return self->Finish(result.status());
+                            self->SendRequest(*std::move(result));
+                          });
+  if (finished_ && attempt_) std::exchange(attempt_, nullptr)->Cancel();
+}
+
+void Exchange::SendRequest(TransportPtr transport) {
+  transport_ = std::move(transport);
+  parser_ = std::make_unique<HttpParser>(plan_.kind, plan_.limits);
+  written_ = false;
+  StartTimer(&phase_, plan_.deadlines.header, "waiting for the answer's header");
+  std::string bytes = plan_.may_resend ? plan_.bytes : std::move(plan_.bytes);
+  // A failed write is not the end: the server may have answered early and closed (413, 429).
+  // Otherwise the read fails as well.
+  transport_->Write(std::move(bytes), [self = shared_from_this(), to = transport_.get()](
+                                          const Status& status) {
+    if (self->transport_.get() == to) self->written_ = status.ok();
+  });
+  ReadMore();
+}
+
+void Exchange::ReadMore() {
+  if (head_seen_) StartTimer(&stall_, plan_.deadlines.stall, "waiting for more of the body");
+  transport_->Read(
+      [self = shared_from_this(), from = transport_](const Status& status, std::string_view bytes) {
+        if (!self->finished_ && self->transport_ == from) self->OnRead(status, bytes);
+      });
+}
+
+void Exchange::OnRead(const Status& status, std::string_view bytes) {
+  stall_.Stop();
+  if (!status.ok()) return Broken(status);
+  if (bytes.empty()) {
+    peer_ended_ = true;
+    const Status end = parser_->PutEof();
+    return end.ok() ? Advance() : Broken(end);
+  }
+  const Status parsed = parser_->Put(bytes);
+  if (!parsed.ok()) return Finish(parsed);
+  Advance();
+}
+
+// 100 Continue and its like come before the answer proper.
+bool Exchange::SkipInterim() {
+  const int status = parser_->response().status;
+  if (status < 100 || status >= 200) return false;
+  const std::string rest = parser_->TakeRest();
+  parser_ = std::make_unique<HttpParser>(plan_.kind, plan_.limits);
+  const Status parsed = parser_->Put(rest);
+  if (!parsed.ok()) Finish(parsed);
+  return true;
+}
+
+void Exchange::OnHeader() {
+  if (parser_->response().status == 101) {
+    return Finish(Error(Code::kInvalidArgument, "the server switched protocols unasked"));
+  }
+  head_seen_ = true;
+  StartTimer(&phase_, plan_.deadlines.body, "reading the body");
+  if (plan_.streams) sink_.on_head(parser_->response());
+}
+
+void Exchange::Advance() {
+  while (!finished_ && parser_->header_done() && !head_seen_) {
+    if (parser_->response().status == 101 || !SkipInterim()) OnHeader();
+  }
+  if (finished_) return;
+  if (parser_->body_waiting() > 0) {
+    // Resume goes on from here.
+    if (plan_.streams) return sink_.on_piece(parser_->TakeBody());
+    body_ += parser_->TakeBody();
+  }
+  if (parser_->done()) return Complete();
+  if (peer_ended_) return Broken(Error(Code::kUnavailable, "connection closed before the answer"));
+  ReadMore();
+}
+
+void Exchange::Resume() {
+  if (!finished_) Advance();
+}
+
+void Exchange::Broken(const Status& status) {
+  if (reused_ && !parser_->started() && plan_.may_resend) {
+    reused_ = false;
+    peer_ended_ = false;
+    std::exchange(transport_, nullptr)->Close();
+    return Connect();
+  }
+  Finish(status.Annotate(pool_->options().server.address.ToString()));
+}
+
+void Exchange::Complete() {
+  const bool clean = written_ && !peer_ended_ && parser_->keep_alive();
+  if (clean && parser_->TakeRest().empty()) pool_->Keep(std::exchange(transport_, nullptr));
+  Response response = std::move(parser_->response());
+  response.body = std::move(body_);
+  Finish(std::move(response));
+}
+
+void Exchange::Finish(Result<Response> result) {
+  const Sink sink = std::move(sink_);
+  Cancel();
+  if (sink.on_end) sink.on_end(std::move(result));
+}
+
+void Exchange::Cancel() {
+  if (finished_) return;
+  finished_ = true;
+  pool_->Leave(this);
+  phase_.Stop();
+  stall_.Stop();
+  sink_ = {};
+  if (attempt_) std::exchange(attempt_, nullptr)->Cancel();
+  if (transport_) std::exchange(transport_, nullptr)->Close();
+}
+
+void Exchange::StartTimer(Timer* timer, Duration delay, std::string_view what) {
+  if (delay <= Duration::zero()) return timer->Stop();
+  timer->Start(delay, [weak = weak_from_this(), delay, what] {
+    const auto self = weak.lock();
+    if (!self || self->finished_) return;
+    const auto ms = std::chrono::duration_cast<std::chrono::milliseconds>(delay).count();
+    self->Finish(Error(Code::kDeadlineExceeded, "{}: gave up after {} ms of {}",
+                       self->pool_->options().server.address.ToString(), ms, what));
+  });
+}
+
+}  // namespace tessera::net

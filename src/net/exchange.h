@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+// Inside the room: one request with its answer, and the connections that a client keeps between
+// requests. Everything happens on the IoThread.
+#pragma once
+
+#include <list>
+#include <memory>
+#include <string>
+#include <unordered_set>
+
+#include "src/net/http_client.h"
+#include "src/net/http_parser.h"
+#include "src/net/transport.h"
+
+namespace tessera::net {
+
+class Exchange;
+
+class ConnectionPool {
+ public:
+  ConnectionPool(IoThread& io, HttpClient::Options options);
+
+  IoThread& io() { return io_; }
+  const HttpClient::Options& options() const { return options_; }
+  TlsContextSource& tls() { return tls_; }
+
+  // A kept connection that still looks alive, or null.
+  TransportPtr TakeIdle();
+  void Keep(TransportPtr transport);
+  void Enter(Exchange* exchange) { running_.insert(exchange); }
+  void Leave(Exchange* exchange) { running_.erase(exchange); }
+  // Closes what is kept and cancels what runs. Nothing starts afterwards.
+  void Close();
+  bool closed() const { return closed_; }
+
+ private:
+  struct Idle {
+    Idle(TransportPtr t, IoThread& io) : transport(std::move(t)), expiry(io) {}
+    TransportPtr transport;
+    Timer expiry;
+  };
+
+  IoThread& io_;
+  const HttpClient::Options options_;
+  TlsContextSource tls_;
+  std::list<Idle> idle_;  // the last one was used last
+  std::unordered_set<Exchange*> running_;
+  bool closed_ = false;
+};
+
+// States: connecting -> waiting for the header -> body -> finished. Kept alive by its pending
+// operation, or by whoever holds a piece of the body.
+class Exchange : public std::enable_shared_from_this<Exchange> {
+ public:
+  struct Plan {
+    std::string bytes;  // the request as it travels
+    HttpParser::Kind kind;
+    HttpParser::Limits limits;
+    Deadlines deadlines;
+    bool streams;      // pieces instead of one body
+    bool may_resend;   // on a fresh connection, if a kept one was dead
+  };
+  struct Sink {
+    std::function<void(Response head)> on_head;    // streams only
+    std::function<void(std::string piece)> on_piece;  // streams only; Resume asks for the next
+    std::function<void(Result<Response>)> on_end;
+  };
+
+  Exchange(std::shared_ptr<ConnectionPool> pool, Plan plan, Sink sink);
+
+  void Start();
+  void Resume();
+  // No more calls into the sink.
+  void Cancel();
+
+ private:
+  void Connect();
+  void SendRequest(TransportPtr transport);
+  void ReadMore();
+  void OnRead(const Status& status, std::string_view bytes);
+  void Advance();
+  bool SkipInterim();
+  void OnHeader();
+  void Broken(const Status& status);
+  void Complete();
+  void Finish(Result<Response> result);
+  void StartTimer(Timer* timer, Duration delay, std::string_view what);
+
+  std::shared_ptr<ConnectionPool> pool_;
+  Plan plan_;
+  Sink sink_;
+  Timer phase_;
+  Timer stall_;
+  std::shared_ptr<Attempt> attempt_;
+  TransportPtr transport_;
+  std::unique_ptr<HttpParser> parser_;
+  std::string body_;
+  bool reused_ = false;   // the connection had carried another request before
+  bool written_ = false;
+  bool peer_ended_ = false;
+  bool head_seen_ = false;
+  bool finished_ = false;
+};
+
+}  // namespace tessera::net

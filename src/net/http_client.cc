@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/net/http_client.h"
+
+#include <cstdint>
+#include <utility>
+
+#include "src/net/exchange.h"
+
+namespace tessera::net {
+
+// Belongs to the runner's thread, except for `exchange`, `runner` and `io`, which do not change
+// once the request is under way.
+struct Call::State {
+  IoThread* io = nullptr;
+  TaskRunner* runner = nullptr;
+  std::shared_ptr<const bool> client_gone;
+  std::weak_ptr<Exchange> exchange;
+  bool finished = false;  // answered or cancelled
+  std::function<void(Result<Response>)> on_done;  // of Send
+  StreamHandler stream;                           // of Stream
+
+  bool Deaf() const { return finished || *client_gone; }
+  void Drop() {
+    finished = true;
+    on_done = nullptr;
+    stream = {};
+  }
+};
+
+namespace {
+
+using StatePtr = std::shared_ptr<Call::State>;
+
+void End(const StatePtr& state, Result<Response> result) {
+  if (state->Deaf()) return;
+  const auto on_done = std::move(state->on_done);
+  const auto on_end = std::move(state->stream.on_end);
+  state->Drop();
+  if (on_done) return on_done(std::move(result));
+  on_end(result.status());
+}
+
+// Carries what the exchange says from the IoThread to the runner.
+Exchange::Sink MakeSink(const StatePtr& state) {
+  Exchange::Sink sink;
+  sink.on_head = [state](Response head) {
+    state->runner->Post([state, head = std::move(head)] {
+      if (!state->Deaf()) state->stream.on_head(head);
+    });
+  };
+  sink.on_piece = [state](std::string piece) {
+    // Held by the task: nothing else keeps a paused exchange.
+    auto exchange = state->exchange.lock();
+    state->runner->Post([state, exchange, piece = std::move(piece)] {
+      if (state->Deaf()) return;
+      state->stream.on_data(piece);
+      state->io->Post([exchange] { exchange->Resume(); });
+    });
+  };
+  sink.on_end = [state](Result<Response> result) {
+    state->runner->Post([state, result = std::move(result)]() mutable {
+      End(state, std::move(result));
+    });
+  };
+  return sink;
+}
+
+}  // namespace
+
+Call& Call::operator=(Call&& other) noexcept {
+  if (this == &other) return *this;
+  Cancel();
+  state_ = std::move(other.state_);
+  return *this;
+}
+
+void Call::Cancel() {
+  const StatePtr state = std::move(state_);
+  if (!state || state->finished) return;
+  state->Drop();
+  if (*state->client_gone) return;  // The client's destructor has cancelled it.
+  if (auto exchange = state->exchange.lock()) {
+    state->io->Post([exchange] { exchange->Cancel(); });
+  }
+}
+
+bool Call::active() const { return state_ && !state_->Deaf(); }
+
+struct HttpClient::Core {
+  TaskRunner& runner;
+  std::shared_ptr<ConnectionPool> pool;
+  std::shared_ptr<bool> gone = std::make_shared<bool>(false);
+};
+
+HttpClient::HttpClient(IoThread& io, TaskRunner& runner, Options options)
+    : core_(new Core{runner, std::make_shared<ConnectionPool>(io, std::move(options))}) {}
+
+HttpClient::~HttpClient() {
+  *core_->gone = true;
+  core_->pool->io().Post([pool = core_->pool] { pool->Close(); });
+}
+
+const HttpClient::Options& HttpClient::options() const { return core_->pool->options(); }
+
+Call HttpClient::Send(Request request, CallOptions options,
+                      std::function<void(Result<Response>)> on_done) {
+  auto state = std::make_shared<Call::State>();
+  state->on_done = std::move(on_done);
+  return Start(std::move(request), options, std::move(state));
+}
+
+Call HttpClient::Stream(Request request, CallOptions options, StreamHandler handler) {
+  auto state = std::make_shared<Call::State>();
+  state->stream = std::move(handler);
+  options.max_body = SIZE_MAX;
+  return Start(std::move(request), options, std::move(state));
+}
+
+Call HttpClient::Start(Request request, CallOptions options, StatePtr state) {
+  IoThread& io = core_->pool->io();
+  state->io = &io;
+  state->runner = &core_->runner;
+  state->client_gone = core_->gone;
+  request.target = this->options().server.path + request.target;
+  if (!request.headers.Has("Host")) {
+    request.headers.Set("Host", this->options().server.HostField());
+  }
+  auto bytes = SerializeRequest(request);
+  if (!bytes.ok()) {
+    core_->runner.Post([state, status = bytes.status()] { End(state, status); });
+    return Call(state);
+  }
+  const std::string& method = request.method;
+  Exchange::Plan plan{
+      .bytes = *std::move(bytes),
+      .kind = method == "HEAD" ? HttpParser::Kind::kResponseToHead : HttpParser::Kind::kResponse,
+      .limits = {.header_bytes = 64 << 10, .body_bytes = options.max_body},
+      .deadlines = options.deadlines,
+      .streams = state->stream.on_end != nullptr,
+      .may_resend =
+          method == "GET" || method == "HEAD" || method == "PUT" || method == "DELETE",
+  };
+  auto exchange = std::make_shared<Exchange>(core_->pool, std::move(plan), MakeSink(state));
+  state->exchange = exchange;
+  io.Post([exchange] { exchange->Start(); });
+  return Call(std::move(state));
+}
+
+}  // namespace tessera::net

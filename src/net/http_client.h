@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+// An HTTP/1.1 client for one server: connections are kept and reused, certificates are re-read when
+// they rotate, answers come whole or chunk by chunk. Not for: redirects, proxies, cookies, gzip,
+// retries by status (src/kube decides those).
+//
+// Threads: made, used and destroyed on `runner`'s thread; callbacks run there too, never inside the
+// call that asked for them, and never after the Call or the client is gone. Sockets live on the
+// IoThread. Idle cost: none; a kept connection is closed by one timer after `idle_timeout`.
+//
+// Errors, for both ways of asking:
+//   INVALID_ARGUMENT    the request cannot be sent as HTTP; the answer is not HTTP
+//   UNAVAILABLE         cannot connect; the connection broke before the answer was complete
+//   UNAUTHENTICATED     the server's certificate is not accepted
+//   DEADLINE_EXCEEDED   one of the Deadlines; the message says which
+//   RESOURCE_EXHAUSTED  the body is longer than `max_body`
+// Any status code of the server is an answer, not an error.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string_view>
+
+#include "src/base/status.h"
+#include "src/base/task_runner.h"
+#include "src/net/address.h"
+#include "src/net/http.h"
+#include "src/net/io_thread.h"
+#include "src/net/tls.h"
+
+namespace tessera::net {
+
+// Zero: no limit.
+struct Deadlines {
+  Duration connect = std::chrono::seconds(10);  // name lookup, TCP, TLS
+  Duration header = std::chrono::seconds(30);   // from sending until the header of the answer
+  Duration body = std::chrono::seconds(60);     // the whole body
+  Duration stall = Duration::zero();            // silence between two pieces of the body
+};
+
+// A request under way. Dropping it cancels: the callback is not called any more.
+class [[nodiscard]] Call {
+ public:
+  struct State;
+
+  Call() = default;
+  explicit Call(std::shared_ptr<State> state) : state_(std::move(state)) {}
+  ~Call() { Cancel(); }
+  Call(Call&& other) noexcept : state_(std::move(other.state_)) {}
+  Call& operator=(Call&& other) noexcept;
+
+  void Cancel();
+  // Whether the last callback is still to come.
+  bool active() const;
+
+ private:
+  std::shared_ptr<State> state_;
+};
+
+// An answer in pieces. After on_head come any number of on_data and one on_end; an error before the
+// header comes as on_end alone. The next piece is read only when on_data has returned, so a slow
+// reader slows the server and not our memory. `on_end` may drop its own Call.
+struct StreamHandler {
+  std::function<void(const Response& head)> on_head;
+  std::function<void(std::string_view piece)> on_data;
+  std::function<void(Status status)> on_end;
+};
+
+class HttpClient {
+ public:
+  struct Options {
+    Url server;  // its path goes in front of every target
+    TlsOptions tls;
+    size_t max_idle_connections = 4;
+    Duration idle_timeout = std::chrono::seconds(60);
+  };
+  struct CallOptions {
+    Deadlines deadlines;
+    size_t max_body = 64 << 20;  // of Send; a stream has no end
+  };
+
+  HttpClient(IoThread& io, TaskRunner& runner, Options options);
+  ~HttpClient();
+  HttpClient(const HttpClient&) = delete;
+  HttpClient& operator=(const HttpClient&) = delete;
+
+  // GET, HEAD, PUT and DELETE are sent once more on a fresh connection when a kept one turns out to
+  // be dead before the first byte of an answer.
+  Call Send(Request request, CallOptions options, std::function<void(Result<Response>)> on_done);
+  Call Stream(Request request, CallOptions options, StreamHandler handler);
+
+  const Options& options() const;
+
+ private:
+  struct Core;
+  Call Start(Request request, CallOptions options, std::shared_ptr<Call::State> state);
+
+  std::shared_ptr<Core> core_;
+};
+
+}  // namespace tessera::net

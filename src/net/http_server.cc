@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/net/http_server.h"
+
+#include <unordered_map>
+#include <utility>
+
+#include "src/net/server_connection.h"
+
+namespace tessera::net {
+
+// Everything belongs to the IoThread but `gone`, `handler` and `runner`, which are the runner's.
+struct HttpServer::Core : public std::enable_shared_from_this<HttpServer::Core> {
+  Core(IoThread& io_thread, TaskRunner& task_runner, Options o, Handler h)
+      : io(io_thread), runner(task_runner), options(std::move(o)), handler(std::move(h)) {
+    if (options.tls) {
+      tls = std::make_unique<TlsContextSource>(TlsContextSource::Side::kServer, *options.tls);
+    }
+  }
+
+  void AcceptNext() {
+    listener->Accept([self = shared_from_this()](Result<TransportPtr> accepted) {
+      if (self->closed || !accepted.ok()) return;
+      self->Admit(*std::move(accepted));
+      self->AcceptNext();
+    });
+  }
+
+  void Admit(TransportPtr transport) {
+    if (connections.size() >= options.limits.connections && !Evict()) return transport->Close();
+    std::shared_ptr<ssl_ctx_st> context;
+    if (tls) {
+      auto fresh = tls->Get();
+      if (!fresh.ok()) return transport->Close();
+      context = *std::move(fresh);
+    }
+    std::weak_ptr<Core> weak = weak_from_this();
+    auto connection = std::make_shared<ServerConnection>(
+        io, options.limits,
+        [weak](Request request, std::shared_ptr<ServerConnection> from, uint64_t round) {
+          if (const auto self = weak.lock()) self->Dispatch(std::move(request), from, round);
+        },
+        [weak](ServerConnection* closed) {
+          if (const auto self = weak.lock()) self->connections.erase(closed);
+        });
+    connections.emplace(connection.get(), connection);
+    connection->Start(std::move(transport), std::move(context));
+  }
+
+  // Whether there is room now. Without this, idle or malicious peers could shut out the kubelet's
+  // probes, and the kubelet would kill the pod.
+  bool Evict() {
+    ServerConnection* longest = nullptr;
+    for (const auto& [connection, held] : connections) {
+      if (!connection->evictable()) continue;
+      if (!longest || connection->waiting_since() < longest->waiting_since()) longest = connection;
+    }
+    if (longest) longest->Close();
+    return longest != nullptr;
+  }
+
+  void Dispatch(Request request, const std::shared_ptr<ServerConnection>& from, uint64_t round) {
+    std::weak_ptr<ServerConnection> weak = from;
+    Reply reply = [&io = io, weak, round](Response response) {
+      if (weak.expired()) return;
+      io.Post([weak, round, response = std::move(response)]() mutable {
+        if (const auto connection = weak.lock()) connection->Answer(round, std::move(response));
+      });
+    };
+    runner.Post([self = shared_from_this(), request = std::move(request),
+                 reply = std::move(reply)]() mutable {
+      if (!self->gone) self->handler(request, std::move(reply));
+    });
+  }
+
+  void Close() {
+    closed = true;
+    listener->Close();
+    while (!connections.empty()) {
+      const auto connection = connections.begin()->second;
+      connection->Close();
+    }
+  }
+
+  IoThread& io;
+  TaskRunner& runner;
+  const Options options;
+  Handler handler;
+  bool gone = false;
+  std::unique_ptr<TlsContextSource> tls;
+  std::shared_ptr<Listener> listener;
+  std::unordered_map<ServerConnection*, std::shared_ptr<ServerConnection>> connections;
+  bool closed = false;
+};
+
+Result<std::unique_ptr<HttpServer>> HttpServer::Start(IoThread& io, TaskRunner& runner,
+                                                      Options options, Handler handler) {
+  auto core = std::make_shared<Core>(io, runner, std::move(options), std::move(handler));
+  if (core->tls) {
+    const auto context = core->tls->Get();
+    if (!context.ok()) return context.status();
+  }
+  ASSIGN_OR_RETURN(core->listener, Listener::Open(io, core->options.address));
+  io.Post([core] { core->AcceptNext(); });
+  return std::unique_ptr<HttpServer>(new HttpServer(std::move(core)));
+}
+
+HttpServer::~HttpServer() {
+  core_->gone = true;
+  core_->io.Post([core = core_] { core->Close(); });
+}
+
+const Address& HttpServer::address() const { return core_->listener->address(); }
+
+}  // namespace tessera::net

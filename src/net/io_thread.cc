@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/net/io_thread.h"
+
+#include <pthread.h>
+
+#include <boost/asio/post.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <csignal>
+
+#include "src/net/io_thread_impl.h"
+
+namespace tessera::net {
+
+IoThread::IoThread(const std::string& name) : impl_(std::make_unique<Impl>()) {
+  // Signals are the main thread's business.
+  sigset_t all;
+  sigset_t before;
+  ::sigfillset(&all);
+  ::pthread_sigmask(SIG_SETMASK, &all, &before);
+  impl_->thread = std::thread([this] { impl_->context.run(); });
+  ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  ::pthread_setname_np(impl_->thread.native_handle(), name.substr(0, 15).c_str());
+}
+
+IoThread::~IoThread() {
+  impl_->context.stop();
+  impl_->thread.join();
+}
+
+void IoThread::Post(std::function<void()> task) { asio::post(impl_->context, std::move(task)); }
+
+using SteadyTimer = asio::basic_waitable_timer<std::chrono::steady_clock,
+                                               asio::wait_traits<std::chrono::steady_clock>,
+                                               asio::io_context::executor_type>;
+
+struct Timer::State {
+  explicit State(asio::io_context& context) : timer(context) {}
+  SteadyTimer timer;
+  uint64_t round = 0;  // of the deadline that counts; cancelled waits may still be in the queue
+};
+
+Timer::Timer(IoThread& io) : state_(std::make_shared<State>(io.impl().context)) {}
+
+Timer::~Timer() { Stop(); }
+
+void Timer::Start(Duration delay, std::function<void()> on_due) {
+  state_->timer.expires_after(std::chrono::duration_cast<std::chrono::nanoseconds>(delay));
+  state_->timer.async_wait([state = state_, round = ++state_->round, on_due = std::move(on_due)](
+                               const boost::system::error_code& error) {
+    if (!error && state->round == round) on_due();
+  });
+}
+
+void Timer::Stop() {
+  ++state_->round;
+  state_->timer.cancel();
+}
+
+Status FromErrorCode(std::string_view what, const boost::system::error_code& error) {
+  const Code code = error == asio::error::operation_aborted ? Code::kCancelled : Code::kUnavailable;
+  return Error(code, "{}: {}", what, error.message());
+}
+
+}  // namespace tessera::net

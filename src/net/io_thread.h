@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+// The one thread on which a program's sockets live. Servers and clients of this room take it by
+// reference and hand their results to a TaskRunner, so that a product's state stays on its runner:
+//
+//   net::IoThread io;                        // cmd/ makes one
+//   net::HttpServer / net::HttpClient (io, runner, ...)
+//
+// It sleeps in epoll_wait when there is nothing to do. Not for blocking work (use base::Worker) and
+// not for a product's own logic.
+//
+// Ownership: must outlive every server and client that was given it. The destructor drops what is
+// under way and joins the thread. Threads: any.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "src/base/clock.h"
+
+namespace tessera::net {
+
+class IoThread {
+ public:
+  explicit IoThread(const std::string& name = "net");
+  ~IoThread();
+  IoThread(const IoThread&) = delete;
+  IoThread& operator=(const IoThread&) = delete;
+
+  // Runs `task` on the thread. Any thread.
+  void Post(std::function<void()> task);
+
+  // Inside the room only.
+  struct Impl;
+  Impl& impl() { return *impl_; }
+
+ private:
+  std::unique_ptr<Impl> impl_;
+};
+
+// Inside the room: one deadline at a time, on the IoThread only. What was started before Start,
+// Stop or the destructor never fires after it.
+class Timer {
+ public:
+  explicit Timer(IoThread& io);
+  ~Timer();
+  Timer(const Timer&) = delete;
+  Timer& operator=(const Timer&) = delete;
+
+  void Start(Duration delay, std::function<void()> on_due);
+  void Stop();
+
+ private:
+  struct State;
+  std::shared_ptr<State> state_;
+};
+
+}  // namespace tessera::net

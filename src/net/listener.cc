@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <netinet/tcp.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <boost/asio/basic_socket_acceptor.hpp>
+#include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/ip/v6_only.hpp>
+#include <boost/asio/local/stream_protocol.hpp>
+
+#include "src/net/socket_transport.h"
+
+namespace tessera::net {
+namespace {
+
+using boost::system::error_code;
+using Endpoint = asio::generic::stream_protocol::endpoint;
+using Acceptor = asio::basic_socket_acceptor<asio::generic::stream_protocol,
+                                             asio::io_context::executor_type>;
+
+// Out of descriptors or memory: trying again at once would only spin.
+constexpr auto kAcceptPause = std::chrono::milliseconds(100);
+
+class SocketListener : public Listener, public std::enable_shared_from_this<SocketListener> {
+ public:
+  SocketListener(IoThread& io, Address address)
+      : context_(io.impl().context), acceptor_(context_), pause_(io), address_(std::move(address)) {}
+  ~SocketListener() override { RemoveFile(); }
+
+  Status Bind(const Endpoint& endpoint) {
+    error_code error;
+    acceptor_.open(endpoint.protocol(), error);
+    if (error) return FromErrorCode("socket", error);
+    if (address_.unix_path.empty()) {
+      acceptor_.set_option(asio::socket_base::reuse_address(true), error);
+    } else {
+      RemoveStaleSocket();
+    }
+    // ":9400" takes IPv4 as well, whatever net.ipv6.bindv6only says.
+    if (address_.host.empty() && endpoint.protocol().family() == AF_INET6) {
+      acceptor_.set_option(asio::ip::v6_only(false), error);
+    }
+    acceptor_.bind(endpoint, error);
+    if (error) return FromErrorCode("bind", error);
+    bound_ = true;
+    acceptor_.listen(asio::socket_base::max_listen_connections, error);
+    if (error) return FromErrorCode("listen", error);
+    LearnPort();
+    return Status::Ok();
+  }
+
+  void Reset() {
+    error_code ignored;
+    acceptor_.close(ignored);
+  }
+
+  void Accept(OnTransport on_accept) override {
+    acceptor_.async_accept([self = shared_from_this(), on_accept = std::move(on_accept)](
+                               const error_code& error, Socket socket) mutable {
+      if (self->closed_ || error == asio::error::operation_aborted) return;
+      if (error) return self->AcceptLater(std::move(on_accept));
+      const int on = 1;
+      ::setsockopt(socket.native_handle(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+      on_accept(MakePlainTransport(std::move(socket)));
+    });
+  }
+
+  void Close() override {
+    closed_ = true;
+    pause_.Stop();
+    Reset();
+    RemoveFile();
+  }
+
+  const Address& address() const override { return address_; }
+
+ private:
+  void AcceptLater(OnTransport on_accept) {
+    std::weak_ptr<SocketListener> weak = weak_from_this();
+    pause_.Start(kAcceptPause, [weak, on_accept = std::move(on_accept)]() mutable {
+      if (const auto self = weak.lock()) self->Accept(std::move(on_accept));
+    });
+  }
+
+  void LearnPort() {
+    error_code error;
+    const Endpoint local = acceptor_.local_endpoint(error);
+    if (error || !address_.unix_path.empty()) return;
+    asio::ip::tcp::endpoint tcp;
+    std::memcpy(tcp.data(), local.data(), std::min(local.size(), tcp.capacity()));
+    address_.port = tcp.port();
+  }
+
+  // What a crashed process left behind. Anything but a socket stays, and bind says why.
+  void RemoveStaleSocket() {
+    struct stat file{};
+    if (::lstat(address_.unix_path.c_str(), &file) == 0 && S_ISSOCK(file.st_mode)) {
+      ::unlink(address_.unix_path.c_str());
+    }
+  }
+
+  void RemoveFile() {
+    if (bound_ && !address_.unix_path.empty()) ::unlink(address_.unix_path.c_str());
+    bound_ = false;
+  }
+
+  asio::io_context& context_;
+  Acceptor acceptor_;
+  Timer pause_;
+  Address address_;
+  bool bound_ = false;
+  bool closed_ = false;
+};
+
+Result<Endpoint> EndpointOf(const Address& address, bool prefer_v6) {
+  if (!address.unix_path.empty()) {
+    return Endpoint(asio::local::stream_protocol::endpoint(address.unix_path));
+  }
+  if (address.host.empty()) {
+    const auto any = prefer_v6 ? asio::ip::address(asio::ip::address_v6::any())
+                               : asio::ip::address(asio::ip::address_v4::any());
+    return Endpoint(asio::ip::tcp::endpoint(any, address.port));
+  }
+  error_code error;
+  const std::string host = address.host == "localhost" ? "127.0.0.1" : address.host;
+  const auto ip = asio::ip::make_address(host, error);
+  if (error) {
+    return Error(Code::kInvalidArgument, "\"{}\" is not an IP address to listen on", address.host);
+  }
+  return Endpoint(asio::ip::tcp::endpoint(ip, address.port));
+}
+
+}  // namespace
+
+Result<std::shared_ptr<Listener>> Listener::Open(IoThread& io, const Address& address) {
+  auto listener = std::make_shared<SocketListener>(io, address);
+  ASSIGN_OR_RETURN(Endpoint endpoint, EndpointOf(address, true));
+  Status status = listener->Bind(endpoint);
+  if (!status.ok() && address.unix_path.empty() && address.host.empty()) {
+    // A kernel without IPv6.
+    listener->Reset();
+    ASSIGN_OR_RETURN(endpoint, EndpointOf(address, false));
+    status = listener->Bind(endpoint);
+  }
+  if (!status.ok()) return status.Annotate(address.ToString());
+  return std::shared_ptr<Listener>(listener);
+}
+
+}  // namespace tessera::net

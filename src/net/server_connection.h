@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+// Inside the room: one connection of a server, request after request. Everything happens on the
+// IoThread.
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "src/net/http_parser.h"
+#include "src/net/http_server.h"
+#include "src/net/transport.h"
+
+namespace tessera::net {
+
+class ServerConnection : public std::enable_shared_from_this<ServerConnection> {
+ public:
+  // Hands a complete request on; the answer comes back through Answer with the same `round`.
+  using Dispatch =
+      std::function<void(Request request, std::shared_ptr<ServerConnection> from, uint64_t round)>;
+
+  ServerConnection(IoThread& io, const ServerLimits& limits, Dispatch dispatch,
+                   std::function<void(ServerConnection*)> on_closed);
+
+  // With `tls`, shakes hands first.
+  void Start(TransportPtr transport, std::shared_ptr<ssl_ctx_st> tls);
+  // Only the first answer to the request of `round` counts.
+  void Answer(uint64_t round, Response response);
+  // Whether nobody would miss it: no complete request is waiting for its answer.
+  bool evictable() const { return state_ == State::kReading; }
+  std::chrono::steady_clock::time_point waiting_since() const { return waiting_since_; }
+  void Close();
+
+ private:
+  enum class State { kReading, kHandling, kWriting, kLingering, kClosed };
+
+  void NextRequest(std::string rest);
+  void ReadMore();
+  void OnRead(const Status& status, std::string_view bytes);
+  void Advance();
+  void Refuse(const Status& status);
+  void Write(const Response& response, bool with_body, bool keep_alive);
+  void Linger();
+  void OnLingerRead(const Status& status, size_t count);
+  void StartTimer(Duration delay, std::function<void(ServerConnection*)> on_due);
+
+  IoThread& io_;
+  const ServerLimits limits_;
+  Dispatch dispatch_;
+  std::function<void(ServerConnection*)> on_closed_;
+  Timer timer_;
+  std::shared_ptr<Attempt> handshake_;
+  TransportPtr transport_;
+  std::unique_ptr<HttpParser> parser_;
+  State state_ = State::kReading;
+  uint64_t round_ = 0;  // counts requests
+  std::chrono::steady_clock::time_point waiting_since_{};
+  bool reading_ = false;  // a Read is pending
+  bool head_only_ = false;
+  bool keep_alive_ = false;
+  bool continued_ = false;  // 100 Continue is out
+  size_t lingered_ = 0;
+};
+
+}  // namespace tessera::net

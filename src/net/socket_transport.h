@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0
+// Inside the room: the socket type of all streams, shared by transport.cc and listener.cc.
+#pragma once
+
+#include <boost/asio/basic_stream_socket.hpp>
+#include <boost/asio/generic/stream_protocol.hpp>
+
+#include "src/net/io_thread_impl.h"
+#include "src/net/transport.h"
+
+namespace tessera::net {
+
+// TCP and unix alike; the concrete executor saves a type-erased one per operation.
+using Socket = asio::basic_stream_socket<asio::generic::stream_protocol,
+                                         asio::io_context::executor_type>;
+
+TransportPtr MakePlainTransport(Socket socket);
+
+}  // namespace tessera::net

@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/net/tls.h"
+
+#include <openssl/err.h>
+#include <openssl/pem.h>
+#include <openssl/ssl.h>
+#include <sys/stat.h>
+
+#include "src/base/file.h"
+
+namespace tessera::net {
+namespace {
+
+using BioPtr = std::unique_ptr<BIO, decltype(&BIO_free)>;
+using X509Ptr = std::unique_ptr<X509, decltype(&X509_free)>;
+using KeyPtr = std::unique_ptr<EVP_PKEY, decltype(&EVP_PKEY_free)>;
+
+constexpr size_t kMaxPemSize = 4 << 20;
+
+std::string OpenSslWords() {
+  const unsigned long error = ERR_get_error();
+  ERR_clear_error();
+  if (error == 0) return "no reason given";
+  const char* reason = ERR_reason_error_string(error);
+  return reason != nullptr ? reason : fmt::format("OpenSSL error {:x}", error);
+}
+
+std::string NameOf(const PemSource& source) { return source.file.empty() ? "inline" : source.file; }
+
+Result<std::string> Read(const PemSource& source) {
+  if (source.file.empty()) return source.text;
+  return ReadFile(source.file, kMaxPemSize);
+}
+
+BioPtr Open(const std::string& pem) {
+  return {BIO_new_mem_buf(pem.data(), static_cast<int>(pem.size())), &BIO_free};
+}
+
+Status Trust(SSL_CTX* context, const PemSource& ca) {
+  ASSIGN_OR_RETURN(const std::string pem, Read(ca));
+  const BioPtr bio = Open(pem);
+  X509_STORE* store = SSL_CTX_get_cert_store(context);
+  int count = 0;
+  while (X509Ptr certificate{PEM_read_bio_X509(bio.get(), nullptr, nullptr, nullptr), &X509_free}) {
+    if (X509_STORE_add_cert(store, certificate.get()) != 1) {
+      return Error(Code::kInvalidArgument, "CA bundle {}: {}", NameOf(ca), OpenSslWords());
+    }
+    ++count;
+  }
+  ERR_clear_error();  // The end of the file reads as an error.
+  if (count > 0) return Status::Ok();
+  return Error(Code::kInvalidArgument, "CA bundle {} holds no PEM certificate", NameOf(ca));
+}
+
+Status Show(SSL_CTX* context, const TlsOptions& options) {
+  ASSIGN_OR_RETURN(const std::string chain_pem, Read(options.certificate));
+  const BioPtr chain = Open(chain_pem);
+  const X509Ptr leaf{PEM_read_bio_X509(chain.get(), nullptr, nullptr, nullptr), &X509_free};
+  if (!leaf || SSL_CTX_use_certificate(context, leaf.get()) != 1) {
+    return Error(Code::kInvalidArgument, "certificate {}: {}", NameOf(options.certificate),
+                 OpenSslWords());
+  }
+  while (X509Ptr next{PEM_read_bio_X509(chain.get(), nullptr, nullptr, nullptr), &X509_free}) {
+    if (SSL_CTX_add1_chain_cert(context, next.get()) != 1) break;
+  }
+  ERR_clear_error();
+  ASSIGN_OR_RETURN(const std::string key_pem, Read(options.key));
+  const BioPtr key_bio = Open(key_pem);
+  const KeyPtr key{PEM_read_bio_PrivateKey(key_bio.get(), nullptr, nullptr, nullptr),
+                   &EVP_PKEY_free};
+  if (!key || SSL_CTX_use_PrivateKey(context, key.get()) != 1) {
+    return Error(Code::kInvalidArgument, "private key {} does not go with certificate {}: {}",
+                 NameOf(options.key), NameOf(options.certificate), OpenSslWords());
+  }
+  return Status::Ok();
+}
+
+Status SetUp(SSL_CTX* context, TlsContextSource::Side side, const TlsOptions& options) {
+  SSL_CTX_set_min_proto_version(context, TLS1_2_VERSION);
+  SSL_CTX_set_mode(context, SSL_MODE_RELEASE_BUFFERS | SSL_MODE_ENABLE_PARTIAL_WRITE |
+                                SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER);
+  const bool server = side == TlsContextSource::Side::kServer;
+  if (server) {
+    // Sessions would be kept in memory for peers that rarely come back.
+    SSL_CTX_set_session_cache_mode(context, SSL_SESS_CACHE_OFF);
+    const unsigned char id[] = "tessera";
+    SSL_CTX_set_session_id_context(context, id, sizeof(id) - 1);
+  }
+  const bool verify = server ? !options.ca.empty() : !options.skip_verify;
+  int mode = verify ? SSL_VERIFY_PEER : SSL_VERIFY_NONE;
+  if (server && verify) mode |= SSL_VERIFY_FAIL_IF_NO_PEER_CERT;
+  SSL_CTX_set_verify(context, mode, nullptr);
+  if (verify && options.ca.empty()) {
+    return Error(Code::kInvalidArgument, "no CA is given to check the server's certificate with");
+  }
+  if (verify) RETURN_IF_ERROR(Trust(context, options.ca));
+  if (server || !options.certificate.empty()) RETURN_IF_ERROR(Show(context, options));
+  return Status::Ok();
+}
+
+}  // namespace
+
+TlsContextSource::TlsContextSource(Side side, TlsOptions options)
+    : side_(side), options_(std::move(options)) {}
+
+std::string TlsContextSource::Fingerprint() const {
+  std::string out;
+  for (const PemSource* source : {&options_.ca, &options_.certificate, &options_.key}) {
+    struct stat file{};
+    // stat, not lstat: a mounted secret is a link to ..data, which is what gets replaced.
+    if (source->file.empty() || ::stat(source->file.c_str(), &file) != 0) continue;
+    out += fmt::format("{}:{}:{}.{}:{};", file.st_dev, file.st_ino, file.st_mtim.tv_sec,
+                       file.st_mtim.tv_nsec, file.st_size);
+  }
+  return out;
+}
+
+Result<std::shared_ptr<SSL_CTX>> TlsContextSource::Get() {
+  std::string fingerprint = Fingerprint();
+  if (context_ && fingerprint == fingerprint_) return context_;
+  const auto* method = side_ == Side::kServer ? TLS_server_method() : TLS_client_method();
+  std::shared_ptr<SSL_CTX> fresh(SSL_CTX_new(method), &SSL_CTX_free);
+  if (!fresh) return Error(Code::kInternal, "TLS: {}", OpenSslWords());
+  const Status status = SetUp(fresh.get(), side_, options_);
+  // A certificate whose key is not written yet: the old pair still works, the next call looks again.
+  if (!status.ok() && context_) return context_;
+  if (!status.ok()) return status.Annotate("TLS");
+  context_ = fresh;
+  fingerprint_ = std::move(fingerprint);
+  return fresh;
+}
+
+}  // namespace tessera::net
