@@ -43,6 +43,7 @@ const (
 	controlName   = "control-plane"
 	maxNodes      = 200
 	removeTimeout = 30 * time.Second
+	lockTimeout   = 15 * time.Minute // longer than a first build
 )
 
 // ErrNoCluster: the folder holds none.
@@ -54,6 +55,11 @@ type Options struct {
 	Dir   string    // its folder, outside the source tree, on a disk that may be an overlay's upper
 	Nodes int       // 1 if 0
 	Log   io.Writer // progress, a line each; nil for none
+	Share []string  // more folders that every node shares with the host, at the same paths
+	// Flags are added to the command lines of components, by name.
+	Flags map[string][]string
+	// KubeletConfig replaces fields of every KubeletConfiguration, such as topologyManagerPolicy.
+	KubeletConfig map[string]any
 }
 
 // Cluster is a running cluster.
@@ -65,7 +71,9 @@ type Cluster struct {
 	Parts parts.Parts `json:"parts"`
 	Head  Machine     `json:"head"`
 	Nodes []Machine   `json:"nodes"`
-	log   io.Writer
+
+	log     io.Writer
+	options Options
 }
 
 // Machine is the control plane or a node.

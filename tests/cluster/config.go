@@ -5,6 +5,7 @@ package cluster
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -17,12 +18,19 @@ const (
 	headIP       = "10.250.0.1"
 	serviceIP    = "10.0.0.1" // of the service "kubernetes"; an address of the control plane here
 	serviceRange = "10.0.0.0/24"
+	dnsIP        = "10.0.0.10"
 	apiPort      = 443
 	etcdURL      = "http://127.0.0.1:2379" // inside the control plane's namespace, unreachable for pods
 )
 
 func nodeIP(i int) string    { return fmt.Sprintf("10.250.1.%d", i) }
 func podSubnet(i int) string { return fmt.Sprintf("10.251.%d.0/24", i) }
+
+// keep lists what machines share with the host: their own folder, the programs, and the source tree,
+// so that what is built while a cluster runs can be run in it.
+func (c *Cluster) keep() []string {
+	return append([]string{c.Parts.Cache, c.Parts.Tree, c.Dir}, c.options.Share...)
+}
 
 type object = map[string]any
 
@@ -39,7 +47,7 @@ func (c *Cluster) headSpec(groups []string) *supervisor.Spec {
 	pki := func(name string) string { return filepath.Join(c.Dir, "pki", name) }
 	config := func(name string) string { return filepath.Join(c.machineDir(&c.Head), name) }
 	program := func(name string, flags ...string) supervisor.Component {
-		argv := append([]string{c.Parts.Kubernetes, name}, flags...)
+		argv := append([]string{c.Parts.Kubernetes, name}, append(flags, c.options.Flags[name]...)...)
 		return supervisor.Component{Name: name, Argv: argv}
 	}
 	client := func(name string) []string {
@@ -49,7 +57,7 @@ func (c *Cluster) headSpec(groups []string) *supervisor.Spec {
 		}
 	}
 	return &supervisor.Spec{
-		Hostname: c.Head.Name, StateDir: c.Dir, LogDir: c.logDir(&c.Head), Socket: c.socket(&c.Head),
+		Hostname: c.Head.Name, Keep: c.keep(), LogDir: c.logDir(&c.Head), Socket: c.socket(&c.Head),
 		CgroupDirs: groups, ProxyTo: fmt.Sprintf("%s:%d", headIP, apiPort),
 		Components: []supervisor.Component{
 			program("etcd", "--name=etcd", "--data-dir="+config("etcd"), "--unsafe-no-fsync",
@@ -101,7 +109,7 @@ func (c *Cluster) nodeSpec(i int, groups []string) *supervisor.Spec {
 		tools["/usr/local/bin/"+name] = filepath.Join(c.Parts.Containerd, name)
 	}
 	return &supervisor.Spec{
-		Hostname: m.Name, StateDir: c.Dir, LogDir: c.logDir(m), Socket: c.socket(m), CgroupDirs: groups,
+		Hostname: m.Name, Keep: c.keep(), LogDir: c.logDir(m), Socket: c.socket(m), CgroupDirs: groups,
 		Node: &supervisor.Node{
 			Overlays: []string{"/etc", "/opt", "/usr", "/var"},
 			Binds: map[string]string{
@@ -120,12 +128,13 @@ func (c *Cluster) nodeSpec(i int, groups []string) *supervisor.Spec {
 			Links: tools,
 		},
 		Components: []supervisor.Component{
-			{Name: "containerd", Argv: []string{filepath.Join(c.Parts.Containerd, "containerd")}},
-			{Name: "kubelet", Argv: []string{
+			{Name: "containerd", Argv: append([]string{filepath.Join(c.Parts.Containerd, "containerd")},
+				c.options.Flags["containerd"]...)},
+			{Name: "kubelet", Argv: append([]string{
 				c.Parts.Kubernetes, "kubelet", "--config=/etc/kubernetes/kubelet.json",
 				"--kubeconfig=" + filepath.Join(dir, "kubelet.kubeconfig"),
 				"--hostname-override=" + m.Name, "--node-ip=" + m.IP, "-v=2",
-			}},
+			}, c.options.Flags["kubelet"]...)},
 		},
 	}
 }
@@ -186,7 +195,7 @@ func cniConfig(i int) string {
 
 func (c *Cluster) kubeletConfig(m *Machine) string {
 	dir := c.machineDir(m)
-	return encode(object{
+	config := object{
 		"apiVersion": "kubelet.config.k8s.io/v1beta1", "kind": "KubeletConfiguration",
 		"authentication": object{
 			"anonymous": object{"enabled": false}, "webhook": object{"enabled": true},
@@ -206,7 +215,11 @@ func (c *Cluster) kubeletConfig(m *Machine) string {
 		"imageGCHighThresholdPercent": 100, "imageGCLowThresholdPercent": 99,
 		"localStorageCapacityIsolation": false, "makeIPTablesUtilChains": false, "resolvConf": "",
 		"oomScoreAdj": 0, "maxOpenFiles": 20000, "readOnlyPort": 0,
-	})
+		// Nobody answers there, and that at once; without an address every pod gets a warning event.
+		"clusterDNS": []string{dnsIP}, "clusterDomain": "cluster.local",
+	}
+	maps.Copy(config, c.options.KubeletConfig)
+	return encode(config)
 }
 
 func (c *Cluster) kubeconfig(server, certificate string) string {

@@ -8,10 +8,12 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
 	"syscall"
+	"time"
 
 	"tessera.dev/tests/cluster/internal/cgroup"
 	"tessera.dev/tests/cluster/internal/supervisor"
@@ -27,6 +29,15 @@ func Down(dir string, log io.Writer) error {
 	if err != nil {
 		return err
 	}
+	unlock, err := lock(context.Background(), dir, log)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	return remove(dir, log)
+}
+
+func remove(dir string, log io.Writer) error {
 	if err := end(dir); err != nil {
 		return err
 	}
@@ -43,6 +54,27 @@ func Down(dir string, log io.Writer) error {
 	os.Remove(DefaultRoot) // succeeds for the last one
 	fmt.Fprintf(log, "the cluster in %s is gone\n", dir)
 	return nil
+}
+
+// lock keeps two Ups and Downs of one folder apart. An abstract socket's name is free again when its
+// process ends, however it ends, and leaves no file.
+func lock(ctx context.Context, dir string, log io.Writer) (func(), error) {
+	limited, cancel := context.WithTimeout(ctx, lockTimeout)
+	defer cancel()
+	for told := false; ; told = true {
+		listener, err := net.Listen("unix", "@"+groupName(dir))
+		if err == nil {
+			return func() { listener.Close() }, nil
+		}
+		if !told {
+			fmt.Fprintf(log, "waiting for another testcluster that works on %s\n", dir)
+		}
+		select {
+		case <-limited.Done():
+			return nil, fmt.Errorf("another testcluster works on %s: %w", dir, limited.Err())
+		case <-time.After(100 * time.Millisecond):
+		}
+	}
 }
 
 // end kills all processes of the cluster; the kernel then drops its namespaces, mounts and devices.

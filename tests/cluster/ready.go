@@ -30,12 +30,8 @@ const (
 func (c *Cluster) startComponents(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
-	steps := []func() error{func() error { return c.startHead(ctx) }}
 	apiReady := make(chan struct{})
-	for i := range c.Nodes {
-		steps = append(steps, func() error { return c.startNode(ctx, i+1, apiReady) })
-	}
-	steps[0] = func() error {
+	steps := []func() error{func() error {
 		if err := c.startHead(ctx); err != nil {
 			return err
 		}
@@ -46,6 +42,9 @@ func (c *Cluster) startComponents(ctx context.Context) error {
 			}
 		}
 		return nil
+	}}
+	for i := range c.Nodes {
+		steps = append(steps, func() error { return c.startNode(ctx, i+1, apiReady) })
 	}
 	var wait sync.WaitGroup
 	errs := make(chan error, len(steps))
@@ -69,14 +68,11 @@ func (c *Cluster) startHead(ctx context.Context) error {
 			return err
 		}
 	}
-	client, err := c.httpClient()
+	client, err := c.HTTPClient()
 	if err != nil {
 		return err
 	}
-	return c.poll(ctx, "kube-apiserver to be ready", func() error {
-		_, err := c.get(ctx, client, "/readyz")
-		return err
-	})
+	return c.poll(ctx, "kube-apiserver to be ready", func() error { return c.probe(ctx, client) })
 }
 
 func (c *Cluster) startNode(ctx context.Context, node int, apiReady <-chan struct{}) error {
@@ -101,15 +97,19 @@ func (c *Cluster) startNode(ctx context.Context, node int, apiReady <-chan struc
 	return c.Start(ctx, "kubelet", node)
 }
 
-// waitReady returns when the nodes are Ready and untainted and pods can be created.
-func (c *Cluster) waitReady(ctx context.Context) error {
+// WaitReady returns when the API server is ready, every node is Ready and untainted, and pods can be
+// created; Up has done so already.
+func (c *Cluster) WaitReady(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
-	client, err := c.httpClient()
+	client, err := c.HTTPClient()
 	if err != nil {
 		return err
 	}
 	c.say("waiting for %d node(s)", len(c.Nodes))
+	if err := c.poll(ctx, "kube-apiserver to be ready", func() error { return c.probe(ctx, client) }); err != nil {
+		return err
+	}
 	for _, m := range c.Nodes {
 		err := c.poll(ctx, "node "+m.Name+" to be Ready", func() error { return c.nodeReady(ctx, client, m.Name) })
 		if err != nil {
@@ -206,8 +206,11 @@ func (c *Cluster) allTails() string {
 	return text.String()
 }
 
-// httpClient speaks to the API server as administrator, from outside the cluster's network.
-func (c *Cluster) httpClient() (*http.Client, error) {
+// URL is where HTTPClient finds the API server.
+func (c *Cluster) URL() string { return fmt.Sprintf("https://127.0.0.1:%d", c.Port) }
+
+// HTTPClient speaks to the API server as administrator, from outside the cluster's network.
+func (c *Cluster) HTTPClient() (*http.Client, error) {
 	pki := filepath.Join(c.Dir, "pki")
 	certificate, err := tls.LoadX509KeyPair(filepath.Join(pki, "admin.crt"), filepath.Join(pki, "admin.key"))
 	if err != nil {
@@ -228,9 +231,13 @@ func (c *Cluster) httpClient() (*http.Client, error) {
 	}, nil
 }
 
+func (c *Cluster) probe(ctx context.Context, client *http.Client) error {
+	_, err := c.get(ctx, client, "/readyz")
+	return err
+}
+
 func (c *Cluster) get(ctx context.Context, client *http.Client, path string) ([]byte, error) {
-	url := fmt.Sprintf("https://127.0.0.1:%d%s", c.Port, path)
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, c.URL()+path, nil)
 	if err != nil {
 		return nil, err
 	}

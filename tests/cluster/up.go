@@ -41,6 +41,11 @@ func Up(ctx context.Context, options Options) (*Cluster, error) {
 	if os.Geteuid() != 0 {
 		return nil, errors.New("a cluster needs root, for namespaces and cgroups")
 	}
+	unlock, err := lock(ctx, dir, options.Log)
+	if err != nil {
+		return nil, err
+	}
+	defer unlock()
 	if c, err := reuse(ctx, dir, options); c != nil || err != nil {
 		return c, err
 	}
@@ -51,7 +56,7 @@ func Up(ctx context.Context, options Options) (*Cluster, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &Cluster{Dir: dir, Group: groupName(dir), Parts: *built, log: options.Log}
+	c := &Cluster{Dir: dir, Group: groupName(dir), Parts: *built, log: options.Log, options: options}
 	c.Head = Machine{Name: controlName, IP: headIP}
 	for i := 1; i <= options.Nodes; i++ {
 		c.Nodes = append(c.Nodes, Machine{Name: fmt.Sprintf("n%d", i), IP: nodeIP(i)})
@@ -82,11 +87,11 @@ func reuse(ctx context.Context, dir string, options Options) (*Cluster, error) {
 					"or use another name", len(c.Nodes), dir)
 			}
 			c.say("a cluster is already up in %s", dir)
-			return c, c.waitReady(ctx)
+			return c, c.WaitReady(ctx)
 		}
 	}
 	fmt.Fprintf(options.Log, "replacing the remains of a cluster in %s\n", dir)
-	return nil, Down(dir, nil)
+	return nil, remove(dir, io.Discard)
 }
 
 func checkTools() error {
@@ -120,7 +125,7 @@ func (c *Cluster) start(ctx context.Context) error {
 	if err := c.startComponents(ctx); err != nil {
 		return err
 	}
-	if err := c.waitReady(ctx); err != nil {
+	if err := c.WaitReady(ctx); err != nil {
 		return err
 	}
 	c.Ready = true
@@ -301,6 +306,7 @@ func (c *Cluster) connect() error {
 	lines := []string{
 		"link set lo up", "link add br0 type bridge", "addr add " + headIP + "/16 dev br0",
 		"addr add " + serviceIP + "/32 dev br0", "link set br0 up", "route add default dev br0",
+		"route add unreachable " + serviceRange,
 	}
 	for i, m := range c.Nodes {
 		lines = append(lines,

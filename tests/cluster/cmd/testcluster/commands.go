@@ -16,7 +16,7 @@ import (
 
 var commands = map[string]func(context.Context, *options, []string) error{
 	"up": up, "down": down, "status": status, "env": env, "kubectl": kubectl, "exec": execute,
-	"load-image": loadImage, "restart": restart, "stop": stop, "start": start, "logs": logs,
+	"load-image": loadImage, "restart": restart, "stop": stop, "start": start, "logs": logs, "wait": wait,
 }
 
 func up(ctx context.Context, o *options, _ []string) error {
@@ -56,6 +56,14 @@ func status(ctx context.Context, o *options, _ []string) error {
 		err = errors.New("the cluster never became ready")
 	}
 	return err
+}
+
+func wait(ctx context.Context, o *options, _ []string) error {
+	c, err := o.open()
+	if err != nil {
+		return err
+	}
+	return c.WaitReady(ctx)
 }
 
 func env(_ context.Context, o *options, _ []string) error {

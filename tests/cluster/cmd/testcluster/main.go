@@ -5,6 +5,7 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
@@ -20,9 +21,10 @@ import (
 const usage = `usage: testcluster COMMAND [FLAG...] [ARGUMENT...]
 
   build                             build Kubernetes, containerd and the pause program into the cache
-  up [--nodes N]                    start a cluster, or find it already running
+  up [--nodes N]                    start a cluster, or find it already running; see up --help
   down                              end it and remove every trace
   status                            its components
+  wait                              until the API server answers and every node is Ready
   env                               lines for the shell: eval "$(testcluster env)"
   kubectl -- ARGUMENT...            run kubectl against it
   exec [--node I] -- COMMAND...     run a command inside node I (1 if not given; 0 is the control plane)
@@ -91,6 +93,28 @@ func (o *options) parse(command string, args []string) ([]string, error) {
 	flags.StringVar(&o.Name, "name", "", "name of the cluster; its folder is "+cluster.DefaultRoot+"/NAME")
 	flags.StringVar(&o.Dir, "dir", os.Getenv("TESSERA_CLUSTER_DIR"), "folder of the cluster")
 	flags.IntVar(&o.Nodes, "nodes", 1, "number of nodes (up)")
+	o.Flags, o.KubeletConfig = map[string][]string{}, map[string]any{}
+	if command == "up" {
+		flags.Func("share", "FOLDER that nodes share with the host (repeatable)", func(dir string) error {
+			o.Share = append(o.Share, dir)
+			return nil
+		})
+		flags.Func("flag", "COMPONENT=FLAG for its command line (repeatable)", func(value string) error {
+			name, extra, ok := strings.Cut(value, "=")
+			if !ok {
+				return errors.New("COMPONENT=FLAG is needed")
+			}
+			o.Flags[name] = append(o.Flags[name], extra)
+			return nil
+		})
+		flags.Func("kubelet-config", "FIELD=JSON of every KubeletConfiguration (repeatable)", func(value string) error {
+			name, content, _ := strings.Cut(value, "=")
+			var decoded any
+			err := json.Unmarshal([]byte(content), &decoded)
+			o.KubeletConfig[name] = decoded
+			return err
+		})
+	}
 	flags.IntVar(&o.node, "node", -1, "node, from 1; 0 is the control plane")
 	flags.StringVar(&o.signal, "signal", "TERM", "signal that ends the component: TERM, KILL, INT, HUP, ABRT")
 	flags.BoolVar(&o.follow, "f", false, "follow the log")

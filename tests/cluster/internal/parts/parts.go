@@ -36,6 +36,8 @@ type Parts struct {
 	Kubernetes string // one program; its first argument names the component
 	Containerd string // folder with containerd, containerd-shim-runc-v2 and ctr
 	Pause      string // static program
+	Cache      string // the folder that holds them all
+	Tree       string // the source tree
 }
 
 type part struct {
@@ -105,6 +107,8 @@ func Build(ctx context.Context, log io.Writer) (*Parts, error) {
 		Kubernetes: filepath.Join(paths["kubernetes"], "kubernetes"),
 		Containerd: paths["containerd"],
 		Pause:      filepath.Join(paths["pause"], "pause"),
+		Cache:      cache,
+		Tree:       filepath.Join(source, "..", ".."),
 	}, nil
 }
 

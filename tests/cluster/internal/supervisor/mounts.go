@@ -48,11 +48,11 @@ func setUp(spec *Spec) error {
 		return err
 	}
 	links := cgroupLinks()
-	state, err := os.Open(spec.StateDir)
+	kept, err := openAll(spec.Keep)
 	if err != nil {
 		return err
 	}
-	defer state.Close()
+	defer closeAll(kept)
 	steps := []func() error{
 		func() error { return overlay(spec) },
 		func() error { return fresh("/proc", "proc", "", 0) },
@@ -69,7 +69,7 @@ func setUp(spec *Spec) error {
 		)
 	}
 	steps = append(steps,
-		func() error { return bindState(spec.StateDir, state) },
+		func() error { return bindKept(kept) },
 		func() error { return populate(spec) },
 		func() error { return mount("", "/", "", "", syscall.MS_REC|syscall.MS_SHARED) },
 		func() error { return os.WriteFile("/proc/sys/net/ipv4/ip_forward", []byte("1"), 0) },
@@ -209,12 +209,38 @@ func makeDevices() error {
 	return mount("tmpfs", "/dev/shm", "tmpfs", "mode=1777", syscall.MS_NOSUID|syscall.MS_NODEV)
 }
 
-// bindState keeps the cluster's folder at its path, though an overlay or a tmpfs may now cover it.
-func bindState(dir string, state *os.File) error {
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return err
+func openAll(dirs []string) ([]*os.File, error) {
+	var files []*os.File
+	for _, dir := range dirs {
+		file, err := os.Open(dir)
+		if err != nil {
+			closeAll(files)
+			return nil, err
+		}
+		files = append(files, file)
 	}
-	return mount(fmt.Sprintf("/proc/self/fd/%d", state.Fd()), dir, "", "", syscall.MS_BIND|syscall.MS_REC)
+	return files, nil
+}
+
+func closeAll(files []*os.File) {
+	for _, file := range files {
+		file.Close()
+	}
+}
+
+// bindKept puts folders back at their paths, which an overlay or a tmpfs may now cover. An overlay would
+// show them too, but not what the host changes in them later.
+func bindKept(kept []*os.File) error {
+	for _, dir := range kept {
+		if err := os.MkdirAll(dir.Name(), 0o755); err != nil {
+			return err
+		}
+		source := fmt.Sprintf("/proc/self/fd/%d", dir.Fd())
+		if err := mount(source, dir.Name(), "", "", syscall.MS_BIND|syscall.MS_REC); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func populate(spec *Spec) error {

@@ -18,7 +18,7 @@ import (
 // Spec says what one supervisor does.
 type Spec struct {
 	Hostname   string
-	StateDir   string   // the cluster's folder; the same path inside and outside
+	Keep       []string // folders that are the same inside and outside, whatever else covers their paths
 	LogDir     string   // COMPONENT.log go here
 	Socket     string   // commands
 	CgroupDirs []string // joined before the cgroup namespace is made
@@ -30,7 +30,7 @@ type Spec struct {
 // Node is what makes a set of namespaces look like a machine of its own.
 type Node struct {
 	Overlays []string          // folders whose changes stay in the node, in memory
-	Binds    map[string]string // folder in the node → folder on disk, below StateDir
+	Binds    map[string]string // folder in the node → folder on disk, in a kept one
 	Files    map[string]string // file in the node → content
 	Links    map[string]string // symbolic link in the node → target
 }
