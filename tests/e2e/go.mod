@@ -1,0 +1,7 @@
+module tessera.dev/tests/e2e
+
+go 1.26.0
+
+require tessera.dev/tests/cluster v0.0.0
+
+replace tessera.dev/tests/cluster => ../cluster
