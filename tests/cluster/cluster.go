@@ -55,6 +55,7 @@ type Options struct {
 	Dir   string    // its folder, outside the source tree, on a disk that may be an overlay's upper
 	Nodes int       // 1 if 0
 	Log   io.Writer // progress, a line each; nil for none
+	Tied  bool      // its processes end with the calling process, however that ends; Down clears the rest
 	Share []string  // more folders that every node shares with the host, at the same paths
 	// Flags are added to the command lines of components, by name.
 	Flags map[string][]string
@@ -73,6 +74,7 @@ type Cluster struct {
 	Nodes []Machine   `json:"nodes"`
 
 	log     io.Writer
+	tie     *os.File // kept open for as long as the process lives
 	options Options
 }
 

@@ -57,7 +57,7 @@ func (c *Cluster) headSpec(groups []string) *supervisor.Spec {
 		}
 	}
 	return &supervisor.Spec{
-		Hostname: c.Head.Name, Keep: c.keep(), LogDir: c.logDir(&c.Head), Socket: c.socket(&c.Head),
+		Hostname: c.Head.Name, Keep: c.keep(), Tied: c.options.Tied, LogDir: c.logDir(&c.Head), Socket: c.socket(&c.Head),
 		CgroupDirs: groups, ProxyTo: fmt.Sprintf("%s:%d", headIP, apiPort),
 		Components: []supervisor.Component{
 			program("etcd", "--name=etcd", "--data-dir="+config("etcd"), "--unsafe-no-fsync",
@@ -109,7 +109,7 @@ func (c *Cluster) nodeSpec(i int, groups []string) *supervisor.Spec {
 		tools["/usr/local/bin/"+name] = filepath.Join(c.Parts.Containerd, name)
 	}
 	return &supervisor.Spec{
-		Hostname: m.Name, Keep: c.keep(), LogDir: c.logDir(m), Socket: c.socket(m), CgroupDirs: groups,
+		Hostname: m.Name, Keep: c.keep(), Tied: c.options.Tied, LogDir: c.logDir(m), Socket: c.socket(m), CgroupDirs: groups,
 		Node: &supervisor.Node{
 			Overlays: []string{"/etc", "/opt", "/usr", "/var"},
 			Binds: map[string]string{

@@ -242,6 +242,14 @@ func (c *Cluster) writePauseImage() error {
 // startMachines spawns the supervisors and waits until each answers.
 func (c *Cluster) startMachines(listener *net.TCPListener) error {
 	failed := make(chan error, len(c.Nodes)+1)
+	var tie *os.File
+	if c.options.Tied {
+		var err error
+		if tie, c.tie, err = os.Pipe(); err != nil {
+			return err
+		}
+		defer tie.Close()
+	}
 	for i, m := range c.machines() {
 		groups, err := cgroup.Create(c.Group + "/" + m.Name)
 		if err != nil {
@@ -259,7 +267,7 @@ func (c *Cluster) startMachines(listener *net.TCPListener) error {
 		if err != nil {
 			return err
 		}
-		cmd, err := supervisor.Spawn(specFile, inherited, log)
+		cmd, err := supervisor.Spawn(specFile, inherited, tie, log)
 		log.Close()
 		if err != nil {
 			return err

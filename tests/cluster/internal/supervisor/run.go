@@ -47,6 +47,11 @@ func run(specFile string) error {
 	if err != nil {
 		return err
 	}
+	syscall.CloseOnExec(listenerFD)
+	if spec.Tied {
+		syscall.CloseOnExec(tieFD)
+		go endWith(os.NewFile(tieFD, "tie"))
+	}
 	listener, err := listen(spec.Socket)
 	if err != nil {
 		return err
@@ -67,6 +72,13 @@ func run(specFile string) error {
 	}
 	m.reap()
 	return nil
+}
+
+// endWith ends the machine at the end of the file.
+func endWith(tie *os.File) {
+	io.Copy(io.Discard, tie)
+	fmt.Fprintln(os.Stderr, "supervisor: the process that this cluster is tied to has ended")
+	os.Exit(0)
 }
 
 // listen works for folders whose path is longer than a socket's address may be.
@@ -265,7 +277,7 @@ func (m *machine) stop(c *component, number int) error {
 func startProxy(target string) error {
 	file := os.NewFile(listenerFD, "listener")
 	listener, err := net.FileListener(file)
-	file.Close() // the listener has a copy, which components do not inherit
+	file.Close() // the listener has a copy
 	if err != nil {
 		return fmt.Errorf("inherit listener: %w", err)
 	}

@@ -19,6 +19,7 @@ const (
 	firstName  = "tessera-cluster-enter"
 	secondName = "tessera-cluster-supervisor"
 	listenerFD = 3
+	tieFD      = 4
 )
 
 func init() {
@@ -36,8 +37,10 @@ func init() {
 }
 
 // Spawn starts a supervisor for the specification file. listener may be nil. Its own messages go to
-// log. The process outlives the caller; the caller may Wait for it, to learn that it failed.
-func Spawn(specFile string, listener *net.TCPListener, log *os.File) (*exec.Cmd, error) {
+// log. If tie is not nil, the supervisor ends when it reads the end of that file, which for a pipe is
+// when the last process that holds the other side has ended; otherwise it outlives the caller. The
+// caller may Wait for it, to learn that it failed.
+func Spawn(specFile string, listener *net.TCPListener, tie, log *os.File) (*exec.Cmd, error) {
 	cmd := exec.Command("/proc/self/exe")
 	cmd.Args = []string{firstName, specFile}
 	cmd.Dir = "/"
@@ -48,13 +51,22 @@ func Spawn(specFile string, listener *net.TCPListener, log *os.File) (*exec.Cmd,
 		Cloneflags: syscall.CLONE_NEWNS | syscall.CLONE_NEWPID | syscall.CLONE_NEWNET |
 			syscall.CLONE_NEWUTS | syscall.CLONE_NEWIPC,
 	}
+	null, err := os.Open(os.DevNull)
+	if err != nil {
+		return nil, err
+	}
+	defer null.Close()
+	cmd.ExtraFiles = []*os.File{null, tie} // listenerFD, tieFD
 	if listener != nil {
 		file, err := listener.File()
 		if err != nil {
 			return nil, err
 		}
 		defer file.Close()
-		cmd.ExtraFiles = []*os.File{file}
+		cmd.ExtraFiles[0] = file
+	}
+	if tie == nil {
+		cmd.ExtraFiles = cmd.ExtraFiles[:1]
 	}
 	if err := cmd.Start(); err != nil {
 		return nil, fmt.Errorf("start supervisor (this needs root): %w", err)

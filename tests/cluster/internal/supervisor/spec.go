@@ -22,6 +22,7 @@ type Spec struct {
 	LogDir     string   // COMPONENT.log go here
 	Socket     string   // commands
 	CgroupDirs []string // joined before the cgroup namespace is made
+	Tied       bool     // ends with what Spawn was tied to
 	ProxyTo    string   // address that connections to the inherited listener go to; empty for none
 	Node       *Node    // private folders; nil for the control plane
 	Components []Component

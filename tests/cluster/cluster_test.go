@@ -1,0 +1,442 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster_test
+
+import (
+	"context"
+	"crypto/sha256"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	cluster "tessera.dev/tests/cluster"
+	"tessera.dev/tests/cluster/image"
+)
+
+const (
+	podImage = "tessera.test/testpod:1"
+	podTime  = "60s"
+)
+
+// shared is a cluster of two nodes that the tests which do not end it use together.
+var shared struct {
+	once    sync.Once
+	cluster *cluster.Cluster
+	err     error
+}
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	if err := cluster.Down(testDir("shared"), nil); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		code = 1
+	}
+	os.Exit(code)
+}
+
+// testDir is the same in every run of the tests of one tree, so that a run clears what a killed one left.
+func testDir(name string) string {
+	wd, _ := os.Getwd()
+	tree := sha256.Sum256([]byte(wd))
+	return filepath.Join(cluster.DefaultRoot, fmt.Sprintf("test-%x-%s", tree[:4], name))
+}
+
+func requireRoot(t *testing.T) {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Skip("a cluster needs root")
+	}
+}
+
+type testLog struct{ t *testing.T }
+
+func (l testLog) Write(text []byte) (int, error) {
+	l.t.Log(strings.TrimRight(string(text), "\n"))
+	return len(text), nil
+}
+
+func sharedCluster(t *testing.T) *cluster.Cluster {
+	t.Helper()
+	requireRoot(t)
+	shared.once.Do(func() {
+		dir := testDir("shared")
+		if shared.err = cluster.Down(dir, nil); shared.err != nil {
+			return
+		}
+		options := cluster.Options{Dir: dir, Nodes: 2, Tied: true, Log: os.Stderr}
+		if shared.cluster, shared.err = cluster.Up(t.Context(), options); shared.err != nil {
+			return
+		}
+		shared.err = shared.cluster.LoadImage(t.Context(), buildTestImage(t))
+	})
+	if shared.err != nil {
+		t.Fatal(shared.err)
+	}
+	return shared.cluster
+}
+
+func buildTestImage(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	build := exec.Command("go", "build", "-ldflags=-s -w", "-o", filepath.Join(dir, "testpod"), "./internal/testpod")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("build testpod: %v\n%s", err, out)
+	}
+	b := image.New(podImage)
+	b.Config.Entrypoint = []string{"/testpod"}
+	if err := b.AddFile(filepath.Join(dir, "testpod"), "/testpod", 0o755); err != nil {
+		t.Fatal(err)
+	}
+	archive := filepath.Join(dir, "testpod.tar")
+	if err := b.WriteFile(archive); err != nil {
+		t.Fatal(err)
+	}
+	return archive
+}
+
+// pod creates a pod that runs testpod with arg, on any node if node is empty, and removes it after the test.
+func pod(t *testing.T, c *cluster.Cluster, name, node, arg string) {
+	t.Helper()
+	selector := "{}"
+	if node != "" {
+		selector = "{kubernetes.io/hostname: " + node + "}"
+	}
+	manifest := fmt.Sprintf(`
+apiVersion: v1
+kind: Pod
+metadata: {name: %s}
+spec:
+  restartPolicy: Never
+  terminationGracePeriodSeconds: 1
+  nodeSelector: %s
+  containers: [{name: main, image: %q, imagePullPolicy: Never, args: [%q]}]`, name, selector, podImage, arg)
+	if err := c.Apply(t.Context(), manifest); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		c.Kubectl(context.Background(), "delete", "pod", name, "--now", "--wait=false", "--ignore-not-found")
+	})
+}
+
+func kubectl(t *testing.T, c *cluster.Cluster, args ...string) string {
+	t.Helper()
+	out, err := c.Kubectl(t.Context(), args...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+func waitPhase(t *testing.T, c *cluster.Cluster, name, phase string) {
+	t.Helper()
+	_, err := c.Kubectl(t.Context(), "wait", "pod/"+name, "--for=jsonpath={.status.phase}="+phase, "--timeout="+podTime)
+	if err != nil {
+		state, _ := c.Kubectl(t.Context(), "describe", "pod", name)
+		t.Fatalf("%v\n%s", err, state)
+	}
+}
+
+func TestPodsRunOnEveryNodeAndTheirLogsAreRead(t *testing.T) {
+	c := sharedCluster(t)
+	for _, m := range c.Nodes {
+		pod(t, c, "hello-"+m.Name, m.Name, "hello")
+	}
+	for _, m := range c.Nodes {
+		waitPhase(t, c, "hello-"+m.Name, "Succeeded")
+		if log := kubectl(t, c, "logs", "hello-"+m.Name); log != "hello from hello-"+m.Name+"\n" {
+			t.Errorf("log of the pod on %s: %q", m.Name, log)
+		}
+	}
+}
+
+func TestPodReachesTheAPIServerAsItsServiceAccountOnItsNode(t *testing.T) {
+	c := sharedCluster(t)
+	pod(t, c, "api", "n2", "api")
+	waitPhase(t, c, "api", "Succeeded")
+	log := kubectl(t, c, "logs", "api")
+	for _, part := range []string{"system:serviceaccount:default:default", `authentication.kubernetes.io/node-name":["n2"]`} {
+		if !strings.Contains(log, part) {
+			t.Errorf("the API server's answer lacks %q: %s", part, log)
+		}
+	}
+}
+
+func TestCommandRunsInAPodThroughKubectl(t *testing.T) {
+	c := sharedCluster(t)
+	pod(t, c, "exec", "n1", "stay")
+	waitPhase(t, c, "exec", "Running")
+	if out := kubectl(t, c, "exec", "exec", "--", "/testpod", "hello"); out != "hello from exec\n" {
+		t.Errorf("kubectl exec printed %q", out)
+	}
+}
+
+func TestComponentsRestartWhilePodsRun(t *testing.T) {
+	c := sharedCluster(t)
+	pod(t, c, "survivor", "n1", "stay")
+	waitPhase(t, c, "survivor", "Running")
+	for _, name := range []string{
+		"etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "containerd", "kubelet",
+	} {
+		t.Run(name, func(t *testing.T) {
+			starts := state(t, c, name).Starts
+			if err := c.Restart(t.Context(), name, 1, syscall.SIGKILL); err != nil {
+				t.Fatal(err)
+			}
+			if now := state(t, c, name); !now.Running || now.Starts != starts+1 || now.Exit != "signal killed" {
+				t.Errorf("after the restart: %+v", now)
+			}
+			if err := c.WaitReady(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			pod(t, c, "after-"+name, "n1", "hello")
+			waitPhase(t, c, "after-"+name, "Succeeded")
+		})
+	}
+	restarts := kubectl(t, c, "get", "pod", "survivor", "-o",
+		"jsonpath={.status.phase} {.status.containerStatuses[0].restartCount}")
+	if restarts != "Running 0" {
+		t.Errorf("the pod that ran all the while: %s", restarts)
+	}
+}
+
+func state(t *testing.T, c *cluster.Cluster, name string) cluster.Component {
+	t.Helper()
+	all, err := c.Status(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, each := range all {
+		if each.Name == name && (each.Machine == c.Head.Name || each.Machine == "n1") {
+			return each
+		}
+	}
+	t.Fatalf("no component %s", name)
+	return cluster.Component{}
+}
+
+func TestStoppedComponentStaysDownUntilStarted(t *testing.T) {
+	c := sharedCluster(t)
+	if err := c.Stop(t.Context(), "kube-scheduler", 0); err != nil {
+		t.Fatal(err)
+	}
+	pod(t, c, "unscheduled", "", "hello")
+	if now := state(t, c, "kube-scheduler"); now.Running {
+		t.Errorf("it runs: %+v", now)
+	}
+	if phase := kubectl(t, c, "get", "pod", "unscheduled", "-o", "jsonpath={.status.phase}"); phase != "Pending" {
+		t.Errorf("without a scheduler the pod is %s", phase)
+	}
+	if err := c.Start(t.Context(), "kube-scheduler", 0); err != nil {
+		t.Fatal(err)
+	}
+	waitPhase(t, c, "unscheduled", "Succeeded")
+}
+
+func TestContainerdThatIsEndedInTheNodeComesBackWithItsNewConfiguration(t *testing.T) {
+	c := sharedCluster(t)
+	starts := state(t, c, "containerd").Starts
+	const dropIn = "/etc/containerd/conf.d/test.toml"
+	script := `printf '%s\n' "version = 3" "[plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes.extra]" \
+		"  runtime_type = 'io.containerd.runc.v2'" >` + dropIn + ` && pkill -TERM -x containerd`
+	if _, err := c.Exec(t.Context(), 1, "sh", "-c", script); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		c.Exec(context.Background(), 1, "rm", dropIn)
+		c.Restart(context.Background(), "containerd", 1)
+	})
+	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(100 * time.Millisecond) {
+		config, err := c.Exec(t.Context(), 1, "containerd", "config", "dump")
+		if now := state(t, c, "containerd"); now.Running && now.Starts > starts {
+			if !strings.Contains(config, "runtimes.extra") {
+				t.Errorf("the drop-in is not in the configuration: %v\n%s", err, config)
+			}
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatal("containerd did not come back")
+		}
+	}
+	pod(t, c, "after-configuration", "n1", "hello")
+	waitPhase(t, c, "after-configuration", "Succeeded")
+}
+
+func TestNodesShareNothingThatTheyChange(t *testing.T) {
+	c := sharedCluster(t)
+	for _, file := range []string{
+		"/etc/tessera/x", "/opt/tessera/x", "/usr/lib/x.so", "/var/lib/tessera/x", "/var/lib/kubelet/x", "/run/tessera/x",
+		"/etc/containerd/x", "/dev/nvidia0",
+	} {
+		if _, err := c.Exec(t.Context(), 1, "sh", "-c", `mkdir -p "${1%/*}" && echo n1 >"$1"`, "sh", file); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := c.Exec(t.Context(), 2, "test", "!", "-e", file); err != nil {
+			t.Errorf("node 2 sees %s of node 1", file)
+		}
+		if _, err := os.Stat(file); err == nil {
+			t.Errorf("the host sees %s of node 1", file)
+		}
+		if _, err := c.Exec(t.Context(), 1, "rm", file); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+func TestUpFindsARunningClusterAndRefusesAnotherSize(t *testing.T) {
+	c := sharedCluster(t)
+	again, err := cluster.Up(t.Context(), cluster.Options{Dir: c.Dir, Nodes: 2})
+	if err != nil || again.Head.PID != c.Head.PID {
+		t.Errorf("the second Up: %v", err)
+	}
+	if _, err := cluster.Up(t.Context(), cluster.Options{Dir: c.Dir, Nodes: 1}); err == nil {
+		t.Error("Up with another number of nodes succeeded")
+	}
+}
+
+func TestDownLeavesNothingAndAnotherClusterAlone(t *testing.T) {
+	other := sharedCluster(t)
+	dir := testDir("gone")
+	trace := before(dir)
+	t.Cleanup(func() { cluster.Down(dir, nil) })
+	c, err := cluster.Up(t.Context(), cluster.Options{Dir: dir, Tied: true, Log: testLog{t}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	trace.add(t, c)
+	if len(trace.traces()) == 0 {
+		t.Fatal("a running cluster leaves no trace, so this test could not fail")
+	}
+	if err := c.LoadImage(t.Context(), buildTestImage(t)); err != nil {
+		t.Fatal(err)
+	}
+	pod(t, c, "stay", "", "stay")
+	waitPhase(t, c, "stay", "Running")
+	if err := c.Down(); err != nil {
+		t.Fatal(err)
+	}
+	trace.requireGone(t)
+	if err := cluster.Down(dir, nil); err != nil {
+		t.Errorf("the second Down: %v", err)
+	}
+	if err := other.WaitReady(t.Context()); err != nil {
+		t.Errorf("the other cluster: %v", err)
+	}
+}
+
+func TestUpFailsInSecondsAndNamesTheComponentAndItsLog(t *testing.T) {
+	requireRoot(t)
+	dir := testDir("fails")
+	trace := before(dir)
+	t.Cleanup(func() { cluster.Down(dir, nil) })
+	options := cluster.Options{
+		Dir: dir, Tied: true, Log: io.Discard, Flags: map[string][]string{"kube-apiserver": {"--no-such-flag"}},
+	}
+	begin := time.Now()
+	_, err := cluster.Up(t.Context(), options)
+	if err == nil {
+		t.Fatal("Up succeeded")
+	}
+	for _, part := range []string{"kube-apiserver", "unknown flag: --no-such-flag", filepath.Join(dir, "logs")} {
+		if !strings.Contains(err.Error(), part) {
+			t.Errorf("the error lacks %q: %v", part, err)
+		}
+	}
+	if took := time.Since(begin); took > 20*time.Second {
+		t.Errorf("it took %s", took)
+	}
+	if _, err := os.Stat(filepath.Join(dir, "logs", "control-plane", "kube-apiserver.log")); err != nil {
+		t.Errorf("the log is not kept: %v", err)
+	}
+	c, err := cluster.Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	trace.group = c.Group
+	if err := cluster.Down(dir, nil); err != nil {
+		t.Fatal(err)
+	}
+	trace.requireGone(t)
+}
+
+func TestDownClearsUpAfterAKilledUp(t *testing.T) {
+	requireRoot(t)
+	program := filepath.Join(t.TempDir(), "testcluster")
+	if out, err := exec.Command("go", "build", "-o", program, "./cmd/testcluster").CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	dir := testDir("killed")
+	trace := before(dir)
+	t.Cleanup(func() { cluster.Down(dir, nil) })
+	up := exec.Command(program, "up", "--dir", dir)
+	if err := up.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { up.Process.Kill() })
+	// It is killed in the middle: machines run, the API server has begun.
+	log := filepath.Join(dir, "logs", "control-plane", "kube-apiserver.log")
+	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+		if _, err := os.Stat(log); err == nil {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatal("the API server did not begin")
+		}
+	}
+	up.Process.Kill()
+	up.Wait()
+	c, err := cluster.Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	trace.add(t, c)
+	if err := cluster.Down(dir, nil); err != nil {
+		t.Fatal(err)
+	}
+	trace.requireGone(t)
+}
+
+func TestTiedClusterEndsWithItsProcess(t *testing.T) {
+	requireRoot(t)
+	if dir := os.Getenv("TESSERA_TEST_TIED_DIR"); dir != "" {
+		_, err := cluster.Up(context.Background(), cluster.Options{Dir: dir, Tied: true})
+		t.Fatalf("Up returned before it was killed: %v", err)
+	}
+	dir := testDir("tied")
+	t.Cleanup(func() { cluster.Down(dir, nil) })
+	child := exec.Command("/proc/self/exe", "-test.run=^TestTiedClusterEndsWithItsProcess$")
+	child.Args[0] = os.Args[0]
+	child.Env = append(os.Environ(), "TESSERA_TEST_TIED_DIR="+dir)
+	if err := child.Start(); err != nil {
+		t.Fatal(err)
+	}
+	var pid int
+	for deadline := time.Now().Add(30 * time.Second); pid == 0; time.Sleep(10 * time.Millisecond) {
+		if c, err := cluster.Open(dir); err == nil {
+			pid = c.Head.PID
+		}
+		if time.Now().After(deadline) {
+			child.Process.Kill()
+			t.Fatal("no supervisor began")
+		}
+	}
+	child.Process.Kill()
+	child.Wait()
+	for deadline := time.Now().Add(10 * time.Second); alive(pid); time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("supervisor %d outlives the process that it is tied to", pid)
+		}
+	}
+}
+
+func alive(pid int) bool {
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	return err == nil && !strings.Contains(string(stat), ") Z ")
+}

@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// testpod is what the cluster's own tests run in pods: a static program that needs no other file.
+package main
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+	"time"
+)
+
+const account = "/var/run/secrets/kubernetes.io/serviceaccount/"
+
+func main() {
+	var err error
+	switch strings.Join(os.Args[1:], " ") {
+	case "hello":
+		host, _ := os.Hostname()
+		fmt.Println("hello from", host)
+	case "stay":
+		fmt.Println("staying")
+		ended := make(chan os.Signal, 1)
+		signal.Notify(ended, syscall.SIGTERM)
+		<-ended
+	case "api":
+		err = askAPI()
+	default:
+		err = fmt.Errorf("usage: testpod hello|stay|api")
+	}
+	if err != nil {
+		fmt.Println(err)
+		os.Exit(1)
+	}
+}
+
+// askAPI asks the API server who we are, at the address and with the token that every pod is given.
+func askAPI() error {
+	token, err := os.ReadFile(account + "token")
+	if err != nil {
+		return err
+	}
+	authority, err := os.ReadFile(account + "ca.crt")
+	if err != nil {
+		return err
+	}
+	roots := x509.NewCertPool()
+	roots.AppendCertsFromPEM(authority)
+	client := &http.Client{
+		Timeout: 10 * time.Second, Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots}},
+	}
+	url := fmt.Sprintf("https://%s:%s/apis/authentication.k8s.io/v1/selfsubjectreviews",
+		os.Getenv("KUBERNETES_SERVICE_HOST"), os.Getenv("KUBERNETES_SERVICE_PORT"))
+	body := `{"apiVersion":"authentication.k8s.io/v1","kind":"SelfSubjectReview"}`
+	request, err := http.NewRequest(http.MethodPost, url, strings.NewReader(body))
+	if err != nil {
+		return err
+	}
+	request.Header.Set("Authorization", "Bearer "+string(token))
+	request.Header.Set("Content-Type", "application/json")
+	response, err := client.Do(request)
+	if err != nil {
+		return err
+	}
+	defer response.Body.Close()
+	answer, err := io.ReadAll(response.Body)
+	fmt.Printf("%s %s\n", response.Status, answer)
+	return err
+}
