@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/formats/json_patcher.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <random>
+
+namespace tessera {
+namespace {
+
+using ::testing::HasSubstr;
+
+const TextEdit kDefault{TextEdit::Kind::kSet, {"default-runtime"}, Json::String("nvidia")};
+const TextEdit kRuntime{TextEdit::Kind::kSet,
+                        {"runtimes", "nvidia"},
+                        Json::MakeObject({{"args", Json::MakeArray()},
+                                          {"path", Json::String("/x")}})};
+
+std::string Patched(std::string_view text, const std::vector<TextEdit>& edits) {
+  auto result = PatchJson(text, edits);
+  return result.ok() ? *result : result.status().ToString();
+}
+
+TEST(JsonPatcher, MakesADocumentOfNothing) {
+  const std::string wanted =
+      "{\n    \"default-runtime\": \"nvidia\",\n    \"runtimes\": {\n        \"nvidia\": {\n"
+      "            \"args\": [],\n            \"path\": \"/x\"\n        }\n    }\n}\n";
+  EXPECT_EQ(Patched("", {kDefault, kRuntime}), wanted);
+  EXPECT_EQ(Patched("{}\n", {kDefault, kRuntime}), wanted);
+}
+
+TEST(JsonPatcher, KeepsIndentationOrderAndNumbers) {
+  EXPECT_EQ(Patched("{\n\t\"mtu\" : 1450.0,\n\t\"a\":[ 1,2 ]\n}", {kRuntime}),
+            "{\n\t\"mtu\" : 1450.0,\n\t\"a\":[ 1,2 ],\n\t\"runtimes\": {\n\t\t\"nvidia\": {\n"
+            "\t\t\t\"args\": [],\n\t\t\t\"path\": \"/x\"\n\t\t}\n\t}\n}");
+}
+
+TEST(JsonPatcher, StaysOnOneLineWhereTheFileIsOneLine) {
+  EXPECT_EQ(Patched(R"({"a":1,"features":{"containerd-snapshotter":true}})",
+                    {{TextEdit::Kind::kSet, {"features", "cdi"}, Json::Bool(true)}, kDefault}),
+            R"({"a":1,"features":{"containerd-snapshotter":true,"cdi":true},)"
+            R"("default-runtime":"nvidia"})");
+}
+
+TEST(JsonPatcher, ReplacesOnlyTheValue) {
+  EXPECT_EQ(Patched("{ \"default-runtime\" :   \"runc\" , \"x\":1}", {kDefault}),
+            "{ \"default-runtime\" :   \"nvidia\" , \"x\":1}");
+}
+
+TEST(JsonPatcher, KeepsBomAndCarriageReturns) {
+  EXPECT_EQ(Patched("\xEF\xBB\xBF{\r\n  \"a\": 1\r\n}\r\n", {kDefault}),
+            "\xEF\xBB\xBF{\r\n  \"a\": 1,\r\n  \"default-runtime\": \"nvidia\"\r\n}\r\n");
+}
+
+TEST(JsonPatcher, WhatIsAlreadySoKeepsItsBytes) {
+  const std::string text = R"({"default-runtime" : "nvid\u0069a"})";
+  EXPECT_EQ(Patched(text, {kDefault}), text);
+}
+
+TEST(JsonPatcher, NamesTheLineOfAComment) {
+  const auto result = PatchJson("{\n  // mirrors\n  \"a\": 1\n}", {kDefault});
+  ASSERT_FALSE(result.ok());
+  EXPECT_THAT(result.status().message(), HasSubstr("line 2"));
+  EXPECT_THAT(result.status().message(), HasSubstr("no comments"));
+}
+
+TEST(JsonPatcher, RefusesWhatIsNoObject) {
+  EXPECT_FALSE(PatchJson("[1]", {kDefault}).ok());
+  EXPECT_FALSE(PatchJson(R"({"runtimes": "runc"})", {kRuntime}).ok());
+  EXPECT_FALSE(PatchJson(R"({"a": 1)", {kRuntime}).ok());
+}
+
+TEST(JsonPatcher, RemovesMembersAndTheirCommas) {
+  const TextEdit remove{TextEdit::Kind::kRemove, {"b"}, {}};
+  EXPECT_EQ(Patched(R"({"a":1,"b":{"c":[1]},"d":2})", {remove}), R"({"a":1,"d":2})");
+  EXPECT_EQ(Patched(R"({"b":1, "d":2})", {remove}), R"({"d":2})");
+  EXPECT_EQ(Patched(R"({"b":1, "b":2})", {remove}), R"({})");
+  EXPECT_EQ(Patched("{\n  \"a\": 1,\n  \"b\": 1\n}\n", {remove}), "{\n  \"a\": 1\n}\n");
+}
+
+// Random documents: the proof inside PatchJson judges the meaning; here nothing may be refused, and
+// taking out what was put in leaves the same document.
+TEST(JsonPatcher, EveryRandomDocumentCanBeEditedAndBack) {
+  std::mt19937 random(7);
+  const auto pick = [&](int n) { return static_cast<int>(random() % n); };
+  const std::vector<std::string> gaps = {"", " ", "\n  ", "\t", "\r\n"};
+  std::function<std::string(int)> value = [&](int depth) -> std::string {
+    const auto gap = [&] { return gaps[pick(5)]; };
+    switch (pick(depth > 3 ? 4 : 6)) {
+      case 0: return "1.50e+3";
+      case 1: return "\"\\\"}],{ \\u00e9\"";
+      case 2: return "null";
+      case 3: return "true";
+      case 4: {
+        std::string out = "[";
+        for (int i = pick(3); i > 0; --i) out += gap() + value(depth + 1) + (i > 1 ? "," : "");
+        return out + gap() + "]";
+      }
+      default: {
+        std::string out = "{";
+        for (int i = pick(4); i > 0; --i) {
+          out += gap() + "\"k" + std::to_string(pick(9)) + "\"" + gap() + ":" + gap() +
+                 value(depth + 1) + gap() + (i > 1 ? "," : "");
+        }
+        return out + gap() + "}";
+      }
+    }
+  };
+  int edited = 0;
+  for (int i = 0; i < 2000; ++i) {
+    const std::string text = value(0);
+    if (text.front() != '{') continue;
+    ++edited;
+    const auto there = PatchJson(text, {kDefault, kRuntime});
+    ASSERT_TRUE(there.ok()) << text << "\n" << there.status().ToString();
+    const auto back = PatchJson(*there, {{TextEdit::Kind::kRemove, {"default-runtime"}, {}},
+                                         {TextEdit::Kind::kRemove, {"runtimes"}, {}}});
+    ASSERT_TRUE(back.ok()) << *there;
+    EXPECT_EQ(*ParseJson(*back), *ParseJson(text)) << text;
+  }
+  EXPECT_GT(edited, 100);
+}
+
+}  // namespace
+}  // namespace tessera

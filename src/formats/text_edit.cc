@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/formats/text_edit.h"
+
+#include <algorithm>
+#include <array>
+#include <string_view>
+
+namespace tessera {
+namespace {
+
+using Kind = TextEdit::Kind;
+
+constexpr std::array<std::pair<Kind, std::string_view>, 4> kKindNames = {{
+    {Kind::kSet, "set"},
+    {Kind::kRemove, "remove"},
+    {Kind::kAppend, "append"},
+    {Kind::kRemoveItem, "removeItem"},
+}};
+
+bool Creates(Kind kind) { return kind == Kind::kSet || kind == Kind::kAppend; }
+
+Status AppendItem(const TextEdit& edit, Json* parent) {
+  ASSIGN_OR_RETURN(Json * array, parent->ArrayAt(edit.path.back()));
+  const Json::Array& items = array->items();
+  if (std::find(items.begin(), items.end(), edit.value) == items.end()) array->Append(edit.value);
+  return Status::Ok();
+}
+
+Status RemoveItem(const TextEdit& edit, Json* parent) {
+  Json* array = parent->Find(edit.path.back());
+  if (array == nullptr) return Status::Ok();
+  if (!array->is_array()) {
+    return Error(Code::kInvalidArgument, "{} is no array", edit.path.back());
+  }
+  std::erase(array->items(), edit.value);
+  return Status::Ok();
+}
+
+}  // namespace
+
+Status ApplyEdit(const TextEdit& edit, Json* document) {
+  Json* parent = document;
+  for (size_t i = 0; i + 1 < edit.path.size(); ++i) {
+    if (!Creates(edit.kind)) {
+      parent = parent->Find(edit.path[i]);
+      if (parent == nullptr) return Status::Ok();
+      if (!parent->is_object()) {
+        return Error(Code::kInvalidArgument, "{} is no table", edit.path[i]);
+      }
+      continue;
+    }
+    ASSIGN_OR_RETURN(parent, parent->ObjectAt(edit.path[i]));
+  }
+  switch (edit.kind) {
+    case Kind::kSet:
+      parent->Set(edit.path.back(), edit.value);
+      return Status::Ok();
+    case Kind::kRemove:
+      parent->Erase(edit.path.back());
+      return Status::Ok();
+    case Kind::kAppend:
+      return AppendItem(edit, parent);
+    case Kind::kRemoveItem:
+      return RemoveItem(edit, parent);
+  }
+  return Status::Ok();
+}
+
+const Json* FindPath(const Json& document, const KeyPath& path) {
+  const Json* at = &document;
+  for (const std::string& key : path) {
+    at = at->Find(key);
+    if (at == nullptr) return nullptr;
+  }
+  return at;
+}
+
+Json EditsToJson(const std::vector<TextEdit>& edits) {
+  Json list = Json::MakeArray();
+  for (const TextEdit& edit : edits) {
+    Json one = Json::MakeObject();
+    for (const auto& [kind, name] : kKindNames) {
+      if (kind == edit.kind) one.Set("do", Json::String(name));
+    }
+    one.Set("path", Json::Strings(edit.path));
+    if (edit.kind != Kind::kRemove) one.Set("value", edit.value);
+    list.Append(std::move(one));
+  }
+  return list;
+}
+
+Result<std::vector<TextEdit>> EditsFromJson(const Json& json) {
+  if (!json.is_array()) return Error(Code::kInvalidArgument, "edits are no array");
+  std::vector<TextEdit> edits;
+  for (const Json& one : json.items()) {
+    TextEdit edit;
+    ASSIGN_OR_RETURN(const std::string name, one.StringAt("do"));
+    const auto* const found = std::find_if(kKindNames.begin(), kKindNames.end(),
+                                           [&](const auto& row) { return row.second == name; });
+    if (found == kKindNames.end()) {
+      return Error(Code::kInvalidArgument, "unknown edit \"{}\"", name);
+    }
+    edit.kind = found->first;
+    const Json* path = one.Find("path");
+    if (path == nullptr || !path->is_array() || path->items().empty()) {
+      return Error(Code::kInvalidArgument, "an edit has no path");
+    }
+    for (const Json& key : path->items()) {
+      if (!key.is_string()) return Error(Code::kInvalidArgument, "a path has a key that is no text");
+      edit.path.push_back(key.string_value());
+    }
+    if (const Json* value = one.Find("value")) edit.value = *value;
+    edits.push_back(std::move(edit));
+  }
+  return edits;
+}
+
+}  // namespace tessera
