@@ -74,8 +74,11 @@ struct Link {
   bool operator==(const Link&) const = default;
 };
 
-// 10 … 60 for the PCIe level plus 100 for each NVLink; 0 for a link that nobody knows.
+// 10 … 60 for the PCIe level plus 100 for each NVLink; 0 for a link that nobody knows. Always a
+// multiple of kLinkScoreUnit and at most kMaxLinkScore.
 int ScoreOf(const Link& link);
+inline constexpr int kLinkScoreUnit = 10;
+inline constexpr int kMaxLinkScore = 60 + 100 * kMaxNvLinks;
 // "NV12", "NVS18" (through NVSwitch), "SYS", "NV4+NODE", "?".
 std::string NameOf(const Link& link);
 // The inverse of NameOf; nothing where `name` is none.

@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/placement/partition_table.h"
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <limits>
+
+#include "src/base/status.h"
+#include "src/device/gpu.h"
+
+namespace tessera::placement {
+namespace {
+
+constexpr int kMaxCount = 16;
+constexpr int kGroupsOfTheFuture[] = {2, 4, 8};
+static_assert(kMaxCount * (kMaxCount - 1) / 2 * device::kMaxLinkScore / device::kLinkScoreUnit <=
+              std::numeric_limits<Score>::max());
+
+// Gives each set that is `chosen` and `missing` more of the bits from `next` on to `visit`. The last
+// bit is chosen in a plain loop: that is where the time goes.
+template <typename Visit>
+void ForEachSet(const Mask* next, const Mask* end, int missing, Mask chosen, const Visit& visit) {
+  if (missing == 0) return visit(chosen);
+  if (missing == 1) {
+    for (; next != end; ++next) visit(static_cast<Mask>(chosen | *next));
+    return;
+  }
+  for (; end - next >= missing; ++next) {
+    ForEachSet(next + 1, end, missing - 1, static_cast<Mask>(chosen | *next), visit);
+  }
+}
+
+}  // namespace
+
+PartitionTable::PartitionTable(int count, const std::function<int(int, int)>& score)
+    : count_(count), totals_(std::max(count, 8) + 1) {
+  TESSERA_CHECK(count >= 0 && count <= kMaxCount);
+  FillScores(score);
+  FillSets();
+  for (int group = 2; group < count; ++group) {
+    const bool future = std::ranges::count(kGroupsOfTheFuture, group) != 0;
+    const int largest = future ? count - 1 : count - group;
+    if (largest > group) FillTotals(group, largest);
+  }
+}
+
+void PartitionTable::FillScores(const std::function<int(int, int)>& score) {
+  std::array<std::array<Score, kMaxCount>, kMaxCount> pair{};
+  for (int b = 0; b < count_; ++b) {
+    for (int a = 0; a < b; ++a) {
+      const int points = score(a, b);
+      TESSERA_CHECK(points >= 0 && points <= device::kMaxLinkScore &&
+                    points % device::kLinkScoreUnit == 0);
+      pair[b][a] = static_cast<Score>(points / device::kLinkScoreUnit);
+    }
+  }
+  scores_.resize(size_t{1} << count_);
+  for (size_t set = 1; set < scores_.size(); ++set) {
+    const int top = std::bit_width(set) - 1;
+    const size_t rest = set ^ (size_t{1} << top);
+    Score sum = scores_[rest];
+    for (size_t left = rest; left != 0; left &= left - 1) sum += pair[top][std::countr_zero(left)];
+    scores_[set] = sum;
+  }
+}
+
+void PartitionTable::FillSets() {
+  first_set_.assign(count_ + 2, 0);
+  for (size_t set = 0; set < scores_.size(); ++set) ++first_set_[std::popcount(set) + 1];
+  for (int size = 0; size <= count_; ++size) first_set_[size + 1] += first_set_[size];
+  std::vector<size_t> next = first_set_;
+  sets_.resize(scores_.size());
+  for (size_t set = 0; set < scores_.size(); ++set) {
+    sets_[next[std::popcount(set)]++] = static_cast<Mask>(set);
+  }
+}
+
+// Subsets come before their supersets in the order of sizes, and each set needs only smaller ones.
+void PartitionTable::FillTotals(int group, int largest) {
+  std::vector<Score>& totals = totals_[group];
+  totals.resize(scores_.size());
+  for (int size = 0; size <= largest; ++size) {
+    for (const Mask set : SetsOf(size)) {
+      totals[set] =
+          size <= group ? scores_[set] : BestSplit(totals, set, group, size % group);
+    }
+  }
+}
+
+// The lowest position is in a full group, or in the one that is left over.
+Score PartitionTable::BestSplit(const std::vector<Score>& totals, Mask set, int group,
+                                   int left_over) const {
+  const Mask lowest = set & -set;
+  std::array<Mask, kMaxCount> bits;
+  Mask* end = bits.data();
+  for (Mask left = set ^ lowest; left != 0; left &= left - 1) *end++ = left & -left;
+  Score best = 0;
+  const auto visit = [&, scores = scores_.data(), table = totals.data()](Mask part) {
+    best = std::max(best, static_cast<Score>(scores[part] + table[set ^ part]));
+  };
+  ForEachSet(bits.data(), end, group - 1, lowest, visit);
+  if (left_over > 0) ForEachSet(bits.data(), end, left_over - 1, lowest, visit);
+  return best;
+}
+
+}  // namespace tessera::placement
