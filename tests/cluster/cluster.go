@@ -155,9 +155,12 @@ func (c *Cluster) Kubeconfig() string { return filepath.Join(c.Dir, "kubeconfig"
 // BinDir holds kubectl and ctr for the PATH of callers.
 func (c *Cluster) BinDir() string { return filepath.Join(c.Dir, "bin") }
 
-// Env is what a shell needs to talk to the cluster: KUBECONFIG, and PATH with kubectl.
+// Env is what a program needs to talk to the cluster. kubectl keeps its cache in the cluster's folder.
 func (c *Cluster) Env() []string {
-	return []string{"KUBECONFIG=" + c.Kubeconfig(), "PATH=" + c.BinDir() + ":" + os.Getenv("PATH")}
+	return []string{
+		"KUBECONFIG=" + c.Kubeconfig(), "KUBECACHEDIR=" + filepath.Join(c.Dir, "kubectl-cache"),
+		"PATH=" + c.BinDir() + ":" + os.Getenv("PATH"),
+	}
 }
 
 // KubectlCommand prepares kubectl; the caller sets its streams and runs it.
@@ -194,7 +197,8 @@ const joinAndRun = `for f in /sys/fs/cgroup/system/cgroup.procs /sys/fs/cgroup/*
 	`[ -e "$f" ] && echo $$ >"$f"; done; exec "$@"`
 
 // NodeCommand prepares a command that runs in all namespaces and cgroups of node i (from 1), or of the
-// control plane (0), with a fresh environment. The caller sets its streams and runs it.
+// control plane (0), with a fresh environment. The caller sets its streams and runs it. When it is
+// killed, the command in the node is.
 func (c *Cluster) NodeCommand(ctx context.Context, node int, argv ...string) (*exec.Cmd, error) {
 	m, err := c.machine(node)
 	if err != nil {
@@ -204,7 +208,7 @@ func (c *Cluster) NodeCommand(ctx context.Context, node int, argv ...string) (*e
 		return nil, fmt.Errorf("%s of the cluster in %s is not running", m.Name, c.Dir)
 	}
 	args := []string{"-t", strconv.Itoa(m.PID), "-m", "-u", "-i", "-n", "-p", "-C", "--",
-		"/bin/sh", "-c", joinAndRun, "sh"}
+		"setpriv", "--pdeathsig", "KILL", "/bin/sh", "-c", joinAndRun, "sh"}
 	cmd := exec.CommandContext(ctx, "nsenter", append(args, argv...)...)
 	cmd.Env = append(supervisor.Environment(), "TERM="+os.Getenv("TERM"))
 	return cmd, nil

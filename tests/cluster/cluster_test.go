@@ -34,6 +34,11 @@ var shared struct {
 
 func TestMain(m *testing.M) {
 	code := m.Run()
+	if c, err := cluster.Open(testDir("shared")); err == nil && code != 0 {
+		if dest, err := os.MkdirTemp("", "testcluster-logs-"); err == nil && c.SaveLogs(dest) == nil {
+			fmt.Fprintf(os.Stderr, "the logs of the cluster are in %s\n", dest)
+		}
+	}
 	if err := cluster.Down(testDir("shared"), nil); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		code = 1

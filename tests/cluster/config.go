@@ -116,6 +116,9 @@ func (c *Cluster) nodeSpec(i int, groups []string) *supervisor.Spec {
 				"/var/lib/kubelet":    filepath.Join(dir, "kubelet"),
 				"/var/lib/containerd": filepath.Join(dir, "containerd"),
 				"/var/log/pods":       filepath.Join(c.logDir(m), "pods"),
+				// Other engines need a disk for their overlays, too.
+				"/var/lib/containers": filepath.Join(dir, "containers"),
+				"/var/lib/docker":     filepath.Join(dir, "docker"),
 			},
 			Files: map[string]string{
 				"/etc/containerd/config.toml":     containerdConfig(),

@@ -160,6 +160,11 @@ func (c *Cluster) LogPath(component string, node int) (string, error) {
 	return filepath.Join(c.logDir(m), component+".log"), nil
 }
 
+// SaveLogs copies all logs, those of pods included, into a folder that it makes.
+func (c *Cluster) SaveLogs(dest string) error {
+	return os.CopyFS(dest, os.DirFS(filepath.Join(c.Dir, "logs")))
+}
+
 // tail is the end of a log, for error messages.
 func tail(path string, lines int) string {
 	content, err := os.ReadFile(path)

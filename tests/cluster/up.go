@@ -96,7 +96,7 @@ func reuse(ctx context.Context, dir string, options Options) (*Cluster, error) {
 
 func checkTools() error {
 	for tool, source := range map[string]string{
-		"ip": "iproute2", "nsenter": "util-linux", "runc": "runc", "/usr/lib/cni/bridge": "containernetworking-plugins",
+		"ip": "iproute2", "nsenter": "util-linux", "setpriv": "util-linux", "runc": "runc", "/usr/lib/cni/bridge": "containernetworking-plugins",
 	} {
 		if _, err := exec.LookPath(tool); err != nil {
 			return fmt.Errorf("%s is missing: install the package %s", tool, source)

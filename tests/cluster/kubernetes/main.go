@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Kubernetes, etcd and kubectl as one program. The first argument names the component; every
 // component is a process of its own, because each of them installs signal handlers and fills
 // process-wide metric and feature-gate registries.

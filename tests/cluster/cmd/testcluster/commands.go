@@ -16,7 +16,7 @@ import (
 
 var commands = map[string]func(context.Context, *options, []string) error{
 	"up": up, "down": down, "status": status, "env": env, "kubectl": kubectl, "exec": execute,
-	"load-image": loadImage, "restart": restart, "stop": stop, "start": start, "logs": logs, "wait": wait,
+	"load-image": loadImage, "restart": restart, "stop": stop, "start": start, "logs": logs, "wait": wait, "save-logs": saveLogs,
 }
 
 func up(ctx context.Context, o *options, _ []string) error {
@@ -71,7 +71,13 @@ func env(_ context.Context, o *options, _ []string) error {
 	if err != nil {
 		return err
 	}
-	fmt.Printf("export KUBECONFIG=%s\nexport PATH=%s:\"$PATH\"\n", c.Kubeconfig(), c.BinDir())
+	for _, each := range c.Env() {
+		name, value, _ := strings.Cut(each, "=")
+		if name == "PATH" {
+			value = c.BinDir() + ":$PATH"
+		}
+		fmt.Printf("export %s=\"%s\"\n", name, value)
+	}
 	return nil
 }
 
@@ -80,7 +86,7 @@ func kubectl(ctx context.Context, o *options, args []string) error {
 	if err != nil {
 		return err
 	}
-	return attach(c.KubectlCommand(ctx, args...))
+	return become(c.KubectlCommand(ctx, args...))
 }
 
 func execute(ctx context.Context, o *options, args []string) error {
@@ -95,7 +101,7 @@ func execute(ctx context.Context, o *options, args []string) error {
 	if err != nil {
 		return err
 	}
-	return attach(cmd)
+	return become(cmd)
 }
 
 func loadImage(ctx context.Context, o *options, args []string) error {
@@ -174,5 +180,16 @@ func logs(ctx context.Context, o *options, args []string) error {
 	if o.follow {
 		argv = []string{"tail", "-n", "+1", "-F", path}
 	}
-	return attach(exec.CommandContext(ctx, argv[0], argv[1:]...))
+	return become(exec.CommandContext(ctx, argv[0], argv[1:]...))
+}
+
+func saveLogs(_ context.Context, o *options, args []string) error {
+	c, err := o.open()
+	if err != nil {
+		return err
+	}
+	if len(args) != 1 {
+		return errors.New("into which folder?")
+	}
+	return c.SaveLogs(args[0])
 }

@@ -31,6 +31,7 @@ const usage = `usage: testcluster COMMAND [FLAG...] [ARGUMENT...]
   load-image [--node I] FILE...     import image archives into node I, or into all
   restart COMPONENT [--node I]      also stop and start; --signal NAME (TERM if not given)
   logs COMPONENT [--node I] [-f]    a component's log, or "supervisor"
+  save-logs FOLDER                  copy all logs into a new folder
   image --tag T --out FILE ...      write an image archive; see testcluster image --help
 
 Components: etcd kube-apiserver kube-controller-manager kube-scheduler kubelet containerd
@@ -46,10 +47,7 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
 	err := run(ctx, os.Args[1], os.Args[2:])
-	var exit *exec.ExitError
 	switch {
-	case errors.As(err, &exit) && exit.ExitCode() >= 0:
-		os.Exit(exit.ExitCode())
 	case errors.Is(err, flag.ErrHelp):
 		os.Exit(0)
 	case err != nil:
@@ -161,9 +159,15 @@ func (o *options) nodeOr(other int) int {
 	return o.node
 }
 
-func attach(cmd *exec.Cmd) error {
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
-	return cmd.Run()
+// become replaces this program by the command, which so gets the terminal's signals itself.
+func become(cmd *exec.Cmd) error {
+	if cmd.Err != nil {
+		return cmd.Err
+	}
+	if cmd.Env == nil {
+		cmd.Env = os.Environ()
+	}
+	return fmt.Errorf("%s: %w", cmd.Path, syscall.Exec(cmd.Path, cmd.Args, cmd.Env))
 }
 
 var signals = map[string]syscall.Signal{

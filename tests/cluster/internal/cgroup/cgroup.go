@@ -94,6 +94,9 @@ func Create(name string) ([]string, error) {
 	return dirs, nil
 }
 
+// needed by the kubelet; the others are a gain where the host allows them.
+var needed = map[string]bool{"cpu": true, "cpuset": true, "memory": true, "pids": true}
+
 // prepareParent hands version 2's controllers down. Version 1 needs nothing.
 func prepareParent(dir, kind string) error {
 	if kind != "cgroup2" {
@@ -105,7 +108,7 @@ func prepareParent(dir, kind string) error {
 	}
 	for _, controller := range strings.Fields(string(available)) {
 		control := filepath.Join(dir, "cgroup.subtree_control")
-		if err := os.WriteFile(control, []byte("+"+controller), 0); err != nil {
+		if err := os.WriteFile(control, []byte("+"+controller), 0); err != nil && needed[controller] {
 			return fmt.Errorf("enable %s in %s: %w", controller, control, err)
 		}
 	}
