@@ -1,0 +1,248 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/net/http_client.h"
+
+#include <gtest/gtest.h>
+#include <sys/socket.h>
+
+#include <atomic>
+#include <optional>
+
+#include "src/net/testing/loopback.h"
+
+namespace tessera::net {
+namespace {
+
+using std::chrono::milliseconds;
+using testing::RawServer;
+using testing::RunUntil;
+
+class HttpClientTest : public ::testing::Test {
+ protected:
+  void Serve(RawServer::Script script) {
+    server_ = std::make_unique<RawServer>(std::move(script));
+    client_ = std::make_unique<HttpClient>(io_, runner_, HttpClient::Options{server_->url(), {}});
+  }
+  Result<Response> Send(Request request = {}, HttpClient::CallOptions options = {}) {
+    std::optional<Result<Response>> answer;
+    const Call call =
+        client_->Send(std::move(request), options, [&](Result<Response> r) { answer = r; });
+    EXPECT_TRUE(RunUntil(runner_, [&] { return answer.has_value(); }));
+    if (!answer) return Error(Code::kUnknown, "no answer");
+    return *answer;
+  }
+  Code CodeOf(Request request = {}, HttpClient::CallOptions options = {}) {
+    return Send(std::move(request), options).status().code();
+  }
+
+  EpollTaskRunner runner_;
+  IoThread io_;
+  std::unique_ptr<RawServer> server_;
+  std::unique_ptr<HttpClient> client_;
+};
+
+constexpr std::string_view kOk = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
+
+void ServeOk(int fd) {
+  while (!RawServer::ReadHeader(fd).empty()) RawServer::Write(fd, kOk);
+}
+
+TEST_F(HttpClientTest, KeepsAndReusesItsConnection) {
+  Serve(ServeOk);
+  for (int i = 0; i < 5; ++i) EXPECT_EQ(Send().value().body, "ok");
+  EXPECT_EQ(server_->connections(), 1);
+}
+
+TEST_F(HttpClientTest, ReadsChunksAfterAnInterimAnswer) {
+  Serve([](int fd) {
+    RawServer::ReadHeader(fd);
+    RawServer::Write(fd,
+                     "HTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\nHTTP/1.1 201 Created\r\nA: b\r\n"
+                     "Transfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n");
+    RawServer::Write(fd, "2\r\nde\r\n0\r\n\r\n");
+  });
+  const auto answer = Send();
+  ASSERT_TRUE(answer.ok()) << answer.status().ToString();
+  EXPECT_EQ(answer->status, 201);
+  EXPECT_EQ(answer->headers.Get("a"), "b");
+  EXPECT_EQ(answer->body, "abcde");
+}
+
+TEST_F(HttpClientTest, AKeptConnectionThatDiedIsReplacedForGet) {
+  std::atomic<int> round = 0;
+  Serve([&](int fd) {
+    RawServer::ReadHeader(fd);
+    RawServer::Write(fd, kOk);
+    // The first connection dies under the second request, before a byte of an answer.
+    if (++round == 1) RawServer::ReadHeader(fd);
+  });
+  EXPECT_TRUE(Send().ok());
+  EXPECT_TRUE(Send().ok());
+  EXPECT_EQ(server_->connections(), 2);
+}
+
+TEST_F(HttpClientTest, APostIsNotSentTwice) {
+  std::atomic<int> seen = 0;
+  Serve([&](int fd) {
+    RawServer::ReadHeader(fd);
+    if (++seen == 1) RawServer::Write(fd, kOk);
+    if (seen == 1) seen += RawServer::ReadHeader(fd).empty() ? 0 : 1;
+  });
+  EXPECT_TRUE(Send().ok());
+  EXPECT_EQ(CodeOf({.method = "POST"}), Code::kUnavailable);
+  EXPECT_EQ(seen, 2);
+}
+
+TEST_F(HttpClientTest, AConnectionTheServerClosedWhileIdleIsNotUsed) {
+  Serve([](int fd) {
+    RawServer::ReadHeader(fd);
+    RawServer::Write(fd, kOk);
+  });
+  EXPECT_TRUE(Send().ok());
+  // Safe for POST too, if the end was seen before sending.
+  ASSERT_TRUE(RunUntil(runner_, [&] { return CodeOf({.method = "POST"}) == Code::kOk; }));
+}
+
+TEST_F(HttpClientTest, SaysWhichDeadlinePassed) {
+  Serve([](int fd) {
+    RawServer::ReadHeader(fd);
+    RawServer::ReadHeader(fd);  // Until the client leaves.
+  });
+  const auto answer = Send({}, {.deadlines = {.header = milliseconds(50)}});
+  EXPECT_EQ(answer.status().code(), Code::kDeadlineExceeded);
+  EXPECT_NE(answer.status().message().find("header"), std::string::npos);
+}
+
+TEST_F(HttpClientTest, ABodyThatStallsEndsAtItsDeadline) {
+  Serve([](int fd) {
+    RawServer::ReadHeader(fd);
+    RawServer::Write(fd, "HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nabc");
+    RawServer::ReadHeader(fd);
+  });
+  EXPECT_EQ(CodeOf({}, {.deadlines = {.body = milliseconds(50)}}), Code::kDeadlineExceeded);
+  EXPECT_EQ(CodeOf({}, {.deadlines = {.stall = milliseconds(50)}}), Code::kDeadlineExceeded);
+}
+
+TEST_F(HttpClientTest, ReportsBrokenAnswers) {
+  std::string text;
+  Serve([&](int fd) {
+    RawServer::ReadHeader(fd);
+    RawServer::Write(fd, text);
+  });
+  text = "";
+  EXPECT_EQ(CodeOf(), Code::kUnavailable);
+  text = "HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nabc";
+  EXPECT_EQ(CodeOf(), Code::kUnavailable);
+  text = "SSH-2.0-OpenSSH\r\n\r\n";
+  EXPECT_EQ(CodeOf(), Code::kInvalidArgument);
+  text = "HTTP/1.1 101 Switching Protocols\r\n\r\n";
+  EXPECT_EQ(CodeOf(), Code::kInvalidArgument);
+  text = "HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\n0123456789";
+  EXPECT_EQ(CodeOf({}, {.max_body = 5}), Code::kResourceExhausted);
+}
+
+TEST_F(HttpClientTest, RefusedConnectionNamesTheAddress) {
+  Serve(ServeOk);
+  const std::string address = server_->url().address.ToString();
+  server_.reset();
+  const auto answer = Send();
+  EXPECT_EQ(answer.status().code(), Code::kUnavailable);
+  EXPECT_NE(answer.status().message().find(address), std::string::npos);
+}
+
+TEST_F(HttpClientTest, ARequestThatCannotBeSentIsAnError) {
+  Serve(ServeOk);
+  EXPECT_EQ(CodeOf({.target = "/a b"}), Code::kInvalidArgument);
+}
+
+TEST_F(HttpClientTest, AHalfClosedServerStillAnswersWhatItSent) {
+  Serve([](int fd) {
+    RawServer::ReadHeader(fd);
+    RawServer::Write(fd, kOk);
+    ::shutdown(fd, SHUT_WR);
+    RawServer::ReadHeader(fd);
+  });
+  EXPECT_EQ(Send().value().body, "ok");
+}
+
+TEST_F(HttpClientTest, AnEarlyRefusalIsReadAlthoughTheWriteFails) {
+  Serve([](int fd) {
+    RawServer::ReadHeader(fd);
+    RawServer::Write(fd, "HTTP/1.1 413 No\r\nContent-Length: 0\r\nConnection: close\r\n\r\n");
+    ::shutdown(fd, SHUT_WR);
+    char sink[65536];
+    while (::recv(fd, sink, sizeof(sink), 0) > 0) {
+    }
+  });
+  EXPECT_EQ(Send({.method = "POST", .body = std::string(4 << 20, 'x')}).value().status, 413);
+}
+
+TEST_F(HttpClientTest, StreamsPiecesAsTheyCome) {
+  Serve([](int fd) {
+    RawServer::ReadHeader(fd);
+    RawServer::Write(fd, "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\none\r\n");
+    RawServer::ReadHeader(fd);
+  });
+  int status = 0;
+  std::string data;
+  std::optional<Status> end;
+  Call call = client_->Stream({}, {.deadlines = {.body = Duration::zero()}},
+                              {.on_head = [&](const Response& head) { status = head.status; },
+                               .on_data = [&](std::string_view piece) { data += piece; },
+                               .on_end = [&](const Status& s) { end = s; }});
+  ASSERT_TRUE(RunUntil(runner_, [&] { return data == "one"; }));
+  EXPECT_EQ(status, 200);
+  EXPECT_TRUE(call.active());
+  call.Cancel();
+  EXPECT_FALSE(end.has_value());
+}
+
+TEST_F(HttpClientTest, ASlowReaderSlowsTheServerAndNotOurMemory) {
+  std::atomic<size_t> sent = 0;
+  Serve([&](int fd) {
+    RawServer::ReadHeader(fd);
+    RawServer::Write(fd, "HTTP/1.1 200 OK\r\nContent-Length: 1000000000\r\n\r\n");
+    const std::string block(64 << 10, 'x');
+    while (::send(fd, block.data(), block.size(), MSG_NOSIGNAL) > 0) sent += block.size();
+  });
+  int pieces = 0;
+  size_t largest = 0;
+  Call call = client_->Stream({}, {},
+                              {.on_head = [](const Response&) {},
+                               .on_data =
+                                   [&](std::string_view piece) {
+                                     ++pieces;
+                                     largest = std::max(largest, piece.size());
+                                     runner_.Quit();  // Does not come back for the next.
+                                   },
+                               .on_end = [](const Status&) {}});
+  runner_.Run();
+  EXPECT_EQ(pieces, 1);
+  EXPECT_LE(largest, size_t{64} << 10);
+  call.Cancel();
+}
+
+TEST_F(HttpClientTest, ACancelledCallIsNeverHeardOfAgain) {
+  Serve(ServeOk);
+  bool called = false;
+  for (int i = 0; i < 50; ++i) {
+    Call call = client_->Send({}, {}, [&](const Result<Response>&) { called = true; });
+    if (i % 2 == 0) call.Cancel();
+  }
+  EXPECT_TRUE(Send().ok());
+  EXPECT_FALSE(called);
+}
+
+TEST_F(HttpClientTest, AClientThatGoesTakesItsCallsAlong) {
+  Serve([](int fd) { RawServer::ReadHeader(fd); });
+  bool called = false;
+  const Call call = client_->Send({}, {}, [&](const Result<Response>&) { called = true; });
+  client_.reset();
+  bool later = false;
+  runner_.PostDelayed(milliseconds(50), [&] { later = true; });
+  ASSERT_TRUE(RunUntil(runner_, [&] { return later; }));
+  EXPECT_FALSE(called);
+  EXPECT_FALSE(call.active());
+}
+
+}  // namespace
+}  // namespace tessera::net

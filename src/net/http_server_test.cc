@@ -1,0 +1,248 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/net/http_server.h"
+
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/time.h>
+
+#include "src/net/http_client.h"
+#include "src/net/testing/loopback.h"
+
+namespace tessera::net {
+namespace {
+
+using std::chrono::milliseconds;
+using testing::RawClient;
+using testing::RunUntil;
+
+class HttpServerTest : public ::testing::Test {
+ protected:
+  void Start(HttpServer::Options options = {}) {
+    if (options.address.unix_path.empty()) options.address.host = "127.0.0.1";
+    auto server = HttpServer::Start(
+        io_, runner_, options, [this](const Request& request, HttpServer::Reply reply) {
+          requests_.push_back(request);
+          handler_(request, std::move(reply));
+        });
+    ASSERT_TRUE(server.ok()) << server.status().ToString();
+    server_ = *std::move(server);
+  }
+  RawClient Dial() { return RawClient(server_->address()); }
+  // What a raw client gets until the server closes, while the runner serves.
+  std::string Talk(RawClient& client) {
+    std::string answer;
+    std::atomic<bool> closed = false;
+    std::thread reader([&] {
+      answer = client.ReceiveUntilClose();
+      closed = true;
+    });
+    EXPECT_TRUE(RunUntil(runner_, [&] { return closed.load(); }));
+    reader.join();
+    return answer;
+  }
+  std::string Talk(std::string_view bytes) {
+    RawClient client = Dial();
+    client.Send(bytes);
+    return Talk(client);
+  }
+
+  EpollTaskRunner runner_;
+  IoThread io_;
+  std::vector<Request> requests_;
+  std::function<void(const Request&, HttpServer::Reply)> handler_ =
+      [](const Request& request, const HttpServer::Reply& reply) {
+        reply(TextResponse(200, request.method + " " + request.target + " " + request.body));
+      };
+  std::unique_ptr<HttpServer> server_;
+};
+
+TEST_F(HttpServerTest, AnswersAndClosesWhenAsked) {
+  Start();
+  const std::string answer = Talk("GET /metrics HTTP/1.1\r\nConnection: close\r\n\r\n");
+  EXPECT_EQ(answer.substr(0, 15), "HTTP/1.1 200 OK");
+  EXPECT_NE(answer.find("\r\n\r\nGET /metrics "), std::string::npos);
+}
+
+TEST_F(HttpServerTest, AnswersPipelinedRequestsInOrder) {
+  Start();
+  const std::string answer = Talk(
+      "GET /1 HTTP/1.1\r\n\r\nPOST /2 HTTP/1.1\r\nContent-Length: 2\r\n\r\nab"
+      "GET /3 HTTP/1.1\r\nConnection: close\r\n\r\n");
+  const size_t one = answer.find("GET /1");
+  const size_t two = answer.find("POST /2 ab");
+  const size_t three = answer.find("GET /3");
+  EXPECT_LT(one, two);
+  EXPECT_LT(two, three);
+  EXPECT_NE(three, std::string::npos);
+}
+
+TEST_F(HttpServerTest, HeadGetsTheLengthAndNoBody) {
+  Start();
+  const std::string answer = Talk("HEAD /x HTTP/1.1\r\nConnection: close\r\n\r\n");
+  EXPECT_NE(answer.find("Content-Length: 8\r\n"), std::string::npos);
+  EXPECT_EQ(answer.substr(answer.size() - 4), "\r\n\r\n");
+}
+
+TEST_F(HttpServerTest, OldClientsAreClosedAfterTheAnswer) {
+  Start();
+  EXPECT_NE(Talk("GET / HTTP/1.0\r\n\r\n").find("200 OK"), std::string::npos);
+}
+
+TEST_F(HttpServerTest, TellsAClientThatWaitsToContinue) {
+  Start();
+  RawClient client = Dial();
+  client.Send("POST / HTTP/1.1\r\nExpect: 100-continue\r\nContent-Length: 2\r\n"
+              "Connection: close\r\n\r\n");
+  EXPECT_EQ(client.Receive(), "HTTP/1.1 100 Continue\r\n\r\n");
+  client.Send("ok");
+  EXPECT_NE(Talk(client).find("POST / ok"), std::string::npos);
+}
+
+TEST_F(HttpServerTest, RefusesWhatIsNotHttpOrTooLong) {
+  Start({.limits = {.header_bytes = 512, .body_bytes = 100}});
+  EXPECT_EQ(Talk("\x16\x03\x01garbage\r\n\r\n").substr(9, 3), "400");
+  EXPECT_EQ(Talk("GET / HTTP/1.1\r\nX: " + std::string(4000, 'x')).substr(9, 3), "431");
+  EXPECT_EQ(Talk("POST / HTTP/1.1\r\nContent-Length: 101\r\n\r\n").substr(9, 3), "413");
+  // The refusal arrives although the peer is still sending.
+  EXPECT_EQ(Talk("POST / HTTP/1.1\r\nContent-Length: 99999\r\n\r\n" + std::string(99999, 'x'))
+                .substr(9, 3),
+            "413");
+  EXPECT_TRUE(requests_.empty());
+}
+
+TEST_F(HttpServerTest, ARequestThatTricklesInEndsAtItsDeadline) {
+  Start({.limits = {.request = milliseconds(100)}});
+  RawClient client = Dial();
+  std::atomic<bool> stop = false;
+  std::thread trickle([&] {
+    client.Send("GET / HTTP/1.1\r\n");
+    while (!stop) client.Send("X: y\r\n");
+  });
+  const std::string answer = Talk(client);
+  stop = true;
+  trickle.join();
+  // It may also be the header's limit that ends it; either way it does not last.
+  EXPECT_TRUE(answer.empty() || answer.substr(9, 3) == "408" || answer.substr(9, 3) == "431")
+      << answer;
+}
+
+TEST_F(HttpServerTest, ASilentPeerIsClosed) {
+  Start({.limits = {.request = milliseconds(50), .idle = milliseconds(50)}});
+  EXPECT_EQ(Talk(""), "");
+  EXPECT_EQ(Talk("GET /").substr(9, 3), "408");
+  EXPECT_NE(Talk("GET / HTTP/1.1\r\n\r\n").find("200 OK"), std::string::npos);
+}
+
+TEST_F(HttpServerTest, IdlePeersMakeRoomForNewOnes) {
+  Start({.limits = {.connections = 4}});
+  std::vector<RawClient> idle;
+  for (int i = 0; i < 12; ++i) idle.push_back(Dial());
+  EXPECT_NE(Talk("GET /probe HTTP/1.1\r\nConnection: close\r\n\r\n").find("GET /probe"),
+            std::string::npos);
+}
+
+TEST_F(HttpServerTest, BusyConnectionsAreNotEvicted) {
+  Start({.limits = {.connections = 2}});
+  std::vector<HttpServer::Reply> replies;
+  handler_ = [&](const Request&, HttpServer::Reply reply) { replies.push_back(std::move(reply)); };
+  RawClient first = Dial();
+  RawClient second = Dial();
+  first.Send("GET /1 HTTP/1.1\r\nConnection: close\r\n\r\n");
+  second.Send("GET /2 HTTP/1.1\r\nConnection: close\r\n\r\n");
+  ASSERT_TRUE(RunUntil(runner_, [&] { return replies.size() == 2; }));
+  EXPECT_EQ(Talk("GET /3 HTTP/1.1\r\n\r\n"), "");
+  for (const auto& reply : replies) reply(TextResponse(200, "done"));
+  EXPECT_NE(Talk(first).find("done"), std::string::npos);
+  EXPECT_NE(Talk(second).find("done"), std::string::npos);
+}
+
+TEST_F(HttpServerTest, AHandlerThatNeverRepliesGets503) {
+  Start({.limits = {.handler = milliseconds(50)}});
+  HttpServer::Reply late;
+  handler_ = [&](const Request&, HttpServer::Reply reply) { late = std::move(reply); };
+  EXPECT_EQ(Talk("GET / HTTP/1.1\r\nConnection: close\r\n\r\n").substr(9, 3), "503");
+  late(TextResponse(200, "too late"));
+}
+
+TEST_F(HttpServerTest, APeerThatDoesNotReadIsClosed) {
+  Start({.limits = {.write = milliseconds(50)}});
+  handler_ = [](const Request&, const HttpServer::Reply& reply) {
+    reply(TextResponse(200, std::string(32 << 20, 'x')));
+  };
+  RawClient client = Dial();
+  client.Send("GET / HTTP/1.1\r\n\r\n");
+  ASSERT_TRUE(RunUntil(runner_, [&] { return !requests_.empty(); }));
+  const std::string got = Talk(client);
+  EXPECT_LT(got.size(), size_t{32} << 20);
+}
+
+TEST_F(HttpServerTest, AServerThatGoesWithARequestInHandCallsNobody) {
+  Start();
+  HttpServer::Reply held;
+  handler_ = [&](const Request&, HttpServer::Reply reply) { held = std::move(reply); };
+  RawClient client = Dial();
+  client.Send("GET / HTTP/1.1\r\n\r\n");
+  ASSERT_TRUE(RunUntil(runner_, [&] { return held != nullptr; }));
+  server_.reset();
+  held(TextResponse(200, "x"));
+  EXPECT_EQ(client.ReceiveUntilClose(), "");
+}
+
+TEST_F(HttpServerTest, ListensOnBothFamilies) {
+  auto server = HttpServer::Start(io_, runner_, {.address = ParseAddress(":0").value()},
+                                  [](const Request&, const HttpServer::Reply& reply) {
+                                    reply(TextResponse(200, "hi"));
+                                  });
+  ASSERT_TRUE(server.ok()) << server.status().ToString();
+  for (const char* host : {"127.0.0.1", "::1"}) {
+    HttpClient client(io_, runner_,
+                      {.server = {.address = {.host = host, .port = (*server)->address().port}}});
+    std::optional<Result<Response>> answer;
+    const Call call = client.Send({}, {}, [&](Result<Response> r) { answer = std::move(r); });
+    ASSERT_TRUE(RunUntil(runner_, [&] { return answer.has_value(); }));
+    ASSERT_TRUE(answer->ok()) << answer->status().ToString();
+    EXPECT_EQ((*answer)->body, "hi");
+  }
+}
+
+TEST_F(HttpServerTest, UnixSocketReplacesAStaleFileAndLeavesNone) {
+  const TempDir dir;
+  const std::string path = JoinPath(dir.path(), "s.sock");
+  Start({.address = {.unix_path = path}});
+  // A second server over the file of the first, as after a crash.
+  Start({.address = {.unix_path = path}});
+  HttpClient client(io_, runner_, {.server = {.address = {.unix_path = path}}});
+  std::optional<Result<Response>> answer;
+  const Call call = client.Send({}, {}, [&](Result<Response> r) { answer = std::move(r); });
+  ASSERT_TRUE(RunUntil(runner_, [&] { return answer.has_value(); }));
+  server_.reset();
+  ASSERT_TRUE(RunUntil(runner_, [&] { return !PathExists(path); }));
+}
+
+TEST_F(HttpServerTest, APortInUseIsAnErrorThatNamesIt) {
+  Start();
+  const auto second = HttpServer::Start(io_, runner_, {.address = server_->address()}, nullptr);
+  EXPECT_EQ(second.status().code(), Code::kUnavailable);
+  EXPECT_NE(second.status().message().find(server_->address().ToString()), std::string::npos);
+}
+
+int64_t VoluntarySwitches() {
+  rusage usage{};
+  ::getrusage(RUSAGE_SELF, &usage);
+  return usage.ru_nvcsw;
+}
+
+TEST_F(HttpServerTest, SleepsWhenNothingHappens) {
+  Start();
+  Talk("GET / HTTP/1.1\r\nConnection: close\r\n\r\n");
+  RawClient idle = Dial();
+  const int64_t before = VoluntarySwitches();
+  runner_.PostDelayed(milliseconds(300), [&] { runner_.Quit(); });
+  runner_.Run();
+  // Each wake-up of a thread is a voluntary switch: a handful for the dial and our own timer.
+  EXPECT_LE(VoluntarySwitches() - before, 8);
+}
+
+}  // namespace
+}  // namespace tessera::net

@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <gtest/gtest.h>
+
+#include <optional>
+
+#include "src/net/http_client.h"
+#include "src/net/http_server.h"
+#include "src/net/testing/loopback.h"
+
+namespace tessera::net {
+namespace {
+
+using testing::RunUntil;
+using testing::TestCa;
+
+class HttpTlsTest : public ::testing::Test {
+ protected:
+  TlsOptions ServerTls(const TestCa& ca, const std::vector<std::string>& names = {"127.0.0.1"}) {
+    const TestCa::Pair pair = ca.Issue("server", names);
+    return {.certificate = {.text = pair.certificate}, .key = {.text = pair.key}};
+  }
+  void Start(TlsOptions tls) {
+    auto server = HttpServer::Start(io_, runner_,
+                                    {.address = {.host = "127.0.0.1"}, .tls = std::move(tls)},
+                                    [](const Request&, const HttpServer::Reply& reply) {
+                                      reply(TextResponse(200, "secret"));
+                                    });
+    ASSERT_TRUE(server.ok()) << server.status().ToString();
+    server_ = *std::move(server);
+  }
+  Result<Response> Ask(HttpClient& client) {
+    std::optional<Result<Response>> answer;
+    const Call call = client.Send({}, {}, [&](Result<Response> r) { answer = std::move(r); });
+    EXPECT_TRUE(RunUntil(runner_, [&] { return answer.has_value(); }));
+    return *answer;
+  }
+  HttpClient::Options To(TlsOptions tls) {
+    return {.server = {.tls = true, .address = server_->address()}, .tls = std::move(tls)};
+  }
+  Result<Response> AskWith(TlsOptions tls) {
+    HttpClient client(io_, runner_, To(std::move(tls)));
+    return Ask(client);
+  }
+
+  EpollTaskRunner runner_;
+  IoThread io_;
+  TestCa ca_;
+  std::unique_ptr<HttpServer> server_;
+};
+
+TEST_F(HttpTlsTest, TalksToAServerItsAuthoritySigned) {
+  Start(ServerTls(ca_));
+  const auto answer = AskWith({.ca = {.text = ca_.certificate()}});
+  ASSERT_TRUE(answer.ok()) << answer.status().ToString();
+  EXPECT_EQ(answer->body, "secret");
+}
+
+TEST_F(HttpTlsTest, RefusesAStrangersCertificate) {
+  Start(ServerTls(TestCa()));
+  EXPECT_EQ(AskWith({.ca = {.text = ca_.certificate()}}).status().code(), Code::kUnauthenticated);
+}
+
+TEST_F(HttpTlsTest, RefusesACertificateForAnotherName) {
+  Start(ServerTls(ca_, {"10.9.8.7", "other.example"}));
+  const TlsOptions tls{.ca = {.text = ca_.certificate()}};
+  const Status status = AskWith(tls).status();
+  EXPECT_EQ(status.code(), Code::kUnauthenticated);
+  EXPECT_NE(status.message().find("mismatch"), std::string::npos) << status.ToString();
+}
+
+TEST_F(HttpTlsTest, ExpectsTheNameItIsTold) {
+  Start(ServerTls(ca_, {"api.example"}));
+  const PemSource ca{.text = ca_.certificate()};
+  EXPECT_TRUE(AskWith({.ca = ca, .server_name = "api.example"}).ok());
+  EXPECT_FALSE(AskWith({.ca = ca, .server_name = "other.example"}).ok());
+}
+
+TEST_F(HttpTlsTest, SkipsVerificationOnlyWhenTold) {
+  Start(ServerTls(TestCa()));
+  EXPECT_TRUE(AskWith({.skip_verify = true}).ok());
+  EXPECT_EQ(AskWith({}).status().code(), Code::kInvalidArgument);
+}
+
+TEST_F(HttpTlsTest, AServerMayAskForAClientsCertificate) {
+  TlsOptions tls = ServerTls(ca_);
+  tls.ca.text = ca_.certificate();
+  Start(tls);
+  const PemSource ca{.text = ca_.certificate()};
+  EXPECT_FALSE(AskWith({.ca = ca}).ok());
+  const TestCa::Pair client = ca_.Issue("agent", {});
+  EXPECT_TRUE(
+      AskWith({.ca = ca, .certificate = {.text = client.certificate}, .key = {.text = client.key}})
+          .ok());
+  const TestCa::Pair stranger = TestCa().Issue("agent", {});
+  EXPECT_FALSE(AskWith({.ca = ca,
+                        .certificate = {.text = stranger.certificate},
+                        .key = {.text = stranger.key}})
+                   .ok());
+}
+
+TEST_F(HttpTlsTest, FollowsABundleThatIsReplaced) {
+  const TempDir dir;
+  const std::string bundle = JoinPath(dir.path(), "ca.crt");
+  ASSERT_TRUE(WriteFileAtomically(bundle, TestCa().certificate(), 0644).ok());
+  Start(ServerTls(ca_));
+  HttpClient client(io_, runner_, To({.ca = {.file = bundle}}));
+  EXPECT_EQ(Ask(client).status().code(), Code::kUnauthenticated);
+  ASSERT_TRUE(WriteFileAtomically(bundle, ca_.certificate(), 0644).ok());
+  EXPECT_TRUE(Ask(client).ok());
+}
+
+TEST_F(HttpTlsTest, AServerShowsItsRenewedCertificate) {
+  const TempDir dir;
+  const std::string cert = JoinPath(dir.path(), "tls.crt");
+  const std::string key = JoinPath(dir.path(), "tls.key");
+  const auto write = [&](const TestCa& ca) {
+    const TestCa::Pair pair = ca.Issue("server", {"127.0.0.1"});
+    ASSERT_TRUE(WriteFileAtomically(cert, pair.certificate, 0644).ok());
+    ASSERT_TRUE(WriteFileAtomically(key, pair.key, 0600).ok());
+  };
+  write(TestCa());
+  Start({.certificate = {.file = cert}, .key = {.file = key}});
+  EXPECT_FALSE(AskWith({.ca = {.text = ca_.certificate()}}).ok());
+  write(ca_);
+  EXPECT_TRUE(AskWith({.ca = {.text = ca_.certificate()}}).ok());
+}
+
+TEST_F(HttpTlsTest, ABadBundleIsNamed) {
+  Start(ServerTls(ca_));
+  const Status missing = AskWith({.ca = {.file = "/nonexistent/ca.crt"}}).status();
+  EXPECT_NE(missing.message().find("/nonexistent/ca.crt"), std::string::npos);
+  EXPECT_EQ(AskWith({.ca = {.text = "no pem"}}).status().code(), Code::kInvalidArgument);
+}
+
+TEST_F(HttpTlsTest, PlainTextToATlsPortIsAnError) {
+  Start(ServerTls(ca_));
+  HttpClient client(io_, runner_, {.server = {.address = server_->address()}});
+  EXPECT_FALSE(Ask(client).ok());
+}
+
+}  // namespace
+}  // namespace tessera::net

@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/net/testing/loopback.h"
+
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <mutex>
+
+#include "src/base/status.h"
+
+namespace tessera::net::testing {
+
+namespace {
+
+sockaddr_in Loopback(uint16_t port) {
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_port = htons(port);
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  return address;
+}
+
+}  // namespace
+
+bool RunUntil(EpollTaskRunner& runner, const std::function<bool()>& done, Duration limit) {
+  const auto open = std::make_shared<bool>(true);
+  bool late = false;
+  // Looks again after every task by posting itself behind it.
+  std::function<void()> look = [&, open] {
+    if (!*open) return;
+    if (done() || late) return runner.Quit();
+    runner.PostDelayed(std::chrono::milliseconds(1), [&, open] {
+      if (*open) look();
+    });
+  };
+  runner.PostDelayed(limit, [&late, open] {
+    if (*open) late = true;
+  });
+  runner.Post(look);
+  runner.Run();
+  *open = false;
+  return done();
+}
+
+RawClient::RawClient(const Address& to) : fd_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
+  const sockaddr_in address = Loopback(to.port);
+  TESSERA_CHECK(::connect(fd_.get(), reinterpret_cast<const sockaddr*>(&address),
+                          sizeof(address)) == 0);
+  const timeval patience{.tv_sec = 10, .tv_usec = 0};
+  ::setsockopt(fd_.get(), SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience));
+}
+
+void RawClient::Send(std::string_view bytes) { RawServer::Write(fd_.get(), bytes); }
+
+std::string RawClient::Receive(size_t most) {
+  std::string buffer(most, '\0');
+  const ssize_t got = ::recv(fd_.get(), buffer.data(), buffer.size(), 0);
+  buffer.resize(got > 0 ? static_cast<size_t>(got) : 0);
+  return buffer;
+}
+
+std::string RawClient::ReceiveUntilClose() {
+  std::string all;
+  for (std::string piece = Receive(); !piece.empty(); piece = Receive()) all += piece;
+  return all;
+}
+
+void RawClient::ShutdownWrite() { ::shutdown(fd_.get(), SHUT_WR); }
+
+// The mutex guards `current`, so that the destructor can end the script's blocking call.
+struct RawServer::Shared {
+  Script script;
+  Fd listener;
+  uint16_t port = 0;
+  std::atomic<bool> stop{false};
+  std::atomic<int> connections{0};
+  std::mutex mutex;
+  int current = -1;
+
+  void Serve() {
+    while (!stop) {
+      const Fd connection(::accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC));
+      if (!connection.valid() || stop) return;
+      ++connections;
+      Hold(connection.get());
+      script(connection.get());
+      Hold(-1);
+    }
+  }
+  void Hold(int fd) {
+    const std::lock_guard lock(mutex);
+    current = fd;
+    if (stop && fd >= 0) ::shutdown(fd, SHUT_RDWR);
+  }
+};
+
+RawServer::RawServer(Script script) : shared_(std::make_shared<Shared>()) {
+  shared_->script = std::move(script);
+  shared_->listener.Reset(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  sockaddr_in address = Loopback(0);
+  socklen_t length = sizeof(address);
+  auto* raw = reinterpret_cast<sockaddr*>(&address);
+  TESSERA_CHECK(::bind(shared_->listener.get(), raw, length) == 0);
+  TESSERA_CHECK(::listen(shared_->listener.get(), 16) == 0);
+  TESSERA_CHECK(::getsockname(shared_->listener.get(), raw, &length) == 0);
+  shared_->port = ntohs(address.sin_port);
+  thread_ = std::thread([shared = shared_] { shared->Serve(); });
+}
+
+RawServer::~RawServer() {
+  shared_->stop = true;
+  {
+    const std::lock_guard lock(shared_->mutex);
+    if (shared_->current >= 0) ::shutdown(shared_->current, SHUT_RDWR);
+  }
+  ::shutdown(shared_->listener.get(), SHUT_RDWR);  // Ends accept.
+  thread_.join();
+}
+
+Url RawServer::url() const { return {.address = {.host = "127.0.0.1", .port = shared_->port}}; }
+int RawServer::connections() const { return shared_->connections; }
+
+std::string RawServer::ReadHeader(int fd) {
+  std::string header;
+  char byte;
+  while (header.find("\r\n\r\n") == std::string::npos) {
+    if (::recv(fd, &byte, 1, 0) <= 0) return "";
+    header.push_back(byte);
+  }
+  return header;
+}
+
+void RawServer::Write(int fd, std::string_view bytes) {
+  while (!bytes.empty()) {
+    const ssize_t sent = ::send(fd, bytes.data(), bytes.size(), MSG_NOSIGNAL);
+    if (sent <= 0) return;
+    bytes.remove_prefix(static_cast<size_t>(sent));
+  }
+}
+
+}  // namespace tessera::net::testing

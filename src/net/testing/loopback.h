@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+// For tests of this room and of rooms above: a runner to wait on, raw sockets to misbehave with, and
+// certificates made on the spot. Threads: the test's.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <vector>
+
+#include "src/base/file.h"
+#include "src/base/task_runner.h"
+#include "src/net/address.h"
+#include "src/net/tls.h"
+
+namespace tessera::net::testing {
+
+// Runs tasks on the test's thread until `done` holds. False after `limit`.
+bool RunUntil(EpollTaskRunner& runner, const std::function<bool()>& done,
+              Duration limit = std::chrono::seconds(10));
+
+// A blocking TCP connection whose every byte the test decides.
+class RawClient {
+ public:
+  explicit RawClient(const Address& to);
+  void Send(std::string_view bytes);
+  // Up to `most` bytes, waiting for the first; "" when the peer has closed (or reset).
+  std::string Receive(size_t most = 64 << 10);
+  std::string ReceiveUntilClose();
+  void ShutdownWrite();
+  int fd() const { return fd_.get(); }
+
+ private:
+  Fd fd_;
+};
+
+// A server of scripted behaviour: each connection runs `script` with its socket on a thread of the
+// server, one connection after the other, until the object goes.
+class RawServer {
+ public:
+  using Script = std::function<void(int fd)>;
+  explicit RawServer(Script script);
+  ~RawServer();
+  Url url() const;
+  int connections() const;
+
+  // For scripts: reads one request's header; "" when the peer has closed.
+  static std::string ReadHeader(int fd);
+  static void Write(int fd, std::string_view bytes);
+
+ private:
+  struct Shared;
+  std::shared_ptr<Shared> shared_;
+  std::thread thread_;
+};
+
+// A certificate authority of one test.
+class TestCa {
+ public:
+  TestCa();
+  ~TestCa();
+  struct Pair {
+    std::string certificate;
+    std::string key;
+  };
+  const std::string& certificate() const { return certificate_; }
+  // `names` are DNS names or IPs; `common_name` is the user of a client certificate.
+  Pair Issue(const std::string& common_name, const std::vector<std::string>& names) const;
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+  std::string certificate_;
+};
+
+}  // namespace tessera::net::testing
