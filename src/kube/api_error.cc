@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/kube/api_error.h"
+
+#include <algorithm>
+#include <string>
+
+#include "src/base/strings.h"
+
+namespace tessera::kube {
+namespace {
+
+// The beginning of what a proxy in between may have sent.
+constexpr size_t kMaxForeignWords = 200;
+
+Code CodeOf(int http_status, std::string_view reason) {
+  if (reason == "AlreadyExists") return Code::kAlreadyExists;
+  if (reason == "Expired" || reason == "Gone") return Code::kOutOfRange;
+  if (reason == "Timeout") return Code::kDeadlineExceeded;
+  switch (http_status) {
+    case 400:
+    case 415:
+    case 422:
+      return Code::kInvalidArgument;
+    case 401:
+      return Code::kUnauthenticated;
+    case 403:
+      return Code::kPermissionDenied;
+    case 404:
+      return Code::kNotFound;
+    case 409:
+      return Code::kAborted;
+    case 410:
+      return Code::kOutOfRange;
+    case 429:
+      return Code::kResourceExhausted;
+    case 500:
+      return Code::kInternal;
+    case 502:
+    case 503:
+      return Code::kUnavailable;
+    case 504:
+      return Code::kDeadlineExceeded;
+    default:
+      return Code::kUnknown;
+  }
+}
+
+std::string TextAt(const Json& object, std::string_view key) {
+  return object.StringAt(key).value_or("");
+}
+
+}  // namespace
+
+Status ErrorOfStatusObject(const Json& object, int http_status) {
+  if (const auto code = object.IntAt("code"); code.ok()) http_status = static_cast<int>(*code);
+  const std::string reason = TextAt(object, "reason");
+  return Error(CodeOf(http_status, reason), "{} ({}{}HTTP {})", TextAt(object, "message"), reason,
+               reason.empty() ? "" : ", ", http_status);
+}
+
+Status ErrorOf(const net::Response& response) {
+  const auto body = ParseJson(response.body);
+  if (body.ok() && body->is_object() && TextAt(*body, "kind") == "Status") {
+    return ErrorOfStatusObject(*body, response.status);
+  }
+  const std::string_view words = Trim(std::string_view(response.body).substr(0, kMaxForeignWords));
+  return Error(CodeOf(response.status, ""), "{} (HTTP {} {})",
+               words.empty() ? "the answer is not from the API server" : words, response.status,
+               net::ReasonPhrase(response.status));
+}
+
+std::optional<Duration> RetryAfter(const net::Response& response) {
+  const auto seconds = ParseInt(Trim(response.headers.Get("Retry-After")));
+  if (!seconds.ok()) return std::nullopt;
+  return std::chrono::seconds(std::clamp<int64_t>(*seconds, 0, 300));
+}
+
+}  // namespace tessera::kube

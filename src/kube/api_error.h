@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+// What an answer of the API server means as a Status. Pure; any thread.
+//
+//   400, 415, 422  INVALID_ARGUMENT      401  UNAUTHENTICATED      403  PERMISSION_DENIED
+//   404            NOT_FOUND             409  ABORTED (Conflict), ALREADY_EXISTS (AlreadyExists)
+//   410            OUT_OF_RANGE: the resource version, or the continue token, is too old; list again
+//   429            RESOURCE_EXHAUSTED    504, reason Timeout  DEADLINE_EXCEEDED
+//   500            INTERNAL              502, 503             UNAVAILABLE
+// The message carries the server's words, its reason and the HTTP status.
+#pragma once
+
+#include <optional>
+
+#include "src/base/clock.h"
+#include "src/base/status.h"
+#include "src/formats/json.h"
+#include "src/net/http.h"
+
+namespace tessera::kube {
+
+// REQUIRES: a status outside 200-299.
+Status ErrorOf(const net::Response& response);
+// From a Status object, as a watch sends it in an ERROR event.
+Status ErrorOfStatusObject(const Json& object, int http_status);
+// Retry-After in seconds, bounded to [0, 5 min]; the form with a date is ignored.
+std::optional<Duration> RetryAfter(const net::Response& response);
+
+}  // namespace tessera::kube

@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/kube/base64.h"
+
+#include <cstdint>
+
+namespace tessera::kube {
+namespace {
+
+int ValueOf(char c) {
+  if (c >= 'A' && c <= 'Z') return c - 'A';
+  if (c >= 'a' && c <= 'z') return c - 'a' + 26;
+  if (c >= '0' && c <= '9') return c - '0' + 52;
+  if (c == '+') return 62;
+  if (c == '/') return 63;
+  return -1;
+}
+
+}  // namespace
+
+Result<std::string> Base64Decode(std::string_view text) {
+  std::string out;
+  out.reserve(text.size() / 4 * 3);
+  uint32_t bits = 0;
+  int waiting = 0;  // how many of `bits` are not yet out
+  int count = 0;    // of characters, padding included
+  int padding = 0;
+  for (const char c : text) {
+    if (c == '\n' || c == '\r' || c == ' ' || c == '\t') continue;
+    ++count;
+    if (c == '=') {
+      ++padding;
+      continue;
+    }
+    const int value = ValueOf(c);
+    if (value < 0 || padding > 0) return Error(Code::kInvalidArgument, "not base64");
+    bits = bits << 6 | static_cast<uint32_t>(value);
+    waiting += 6;
+    if (waiting < 8) continue;
+    waiting -= 8;
+    out.push_back(static_cast<char>(bits >> waiting & 0xff));
+  }
+  if (count % 4 != 0 || padding > 2) return Error(Code::kInvalidArgument, "base64 is cut short");
+  return out;
+}
+
+}  // namespace tessera::kube

@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: Apache-2.0
+// The base64 of RFC 4648 §4, as kubeconfig files and webhooks use it. Pure.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "src/base/status.h"
+
+namespace tessera::kube {
+
+// White space is skipped. INVALID_ARGUMENT for anything else, or for a wrong length.
+Result<std::string> Base64Decode(std::string_view text);
+
+}  // namespace tessera::kube

@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/kube/client.h"
+
+#include <string_view>
+#include <utility>
+
+#include "src/kube/api_error.h"
+#include "src/kube/request_queue.h"
+#include "src/net/http.h"
+
+namespace tessera::kube {
+namespace {
+
+std::string_view ContentTypeOf(PatchKind kind) {
+  switch (kind) {
+    case PatchKind::kJson:
+      return "application/json-patch+json";
+    case PatchKind::kMerge:
+      return "application/merge-patch+json";
+    case PatchKind::kStrategicMerge:
+      return "application/strategic-merge-patch+json";
+    case PatchKind::kApply:
+      return "application/apply-patch+yaml";
+  }
+  CheckFailed(__FILE__, __LINE__, "unknown patch kind");
+}
+
+// Builds "a=b&c=d" of what is not empty.
+class QueryBuilder {
+ public:
+  QueryBuilder& Add(std::string_view key, std::string_view value) {
+    if (value.empty()) return *this;
+    if (!text_.empty()) text_ += '&';
+    text_.append(key).append("=").append(net::PercentEncode(value));
+    return *this;
+  }
+  std::string After(std::string path) const {
+    return text_.empty() ? path : std::move(path) + "?" + text_;
+  }
+  const std::string& text() const { return text_; }
+
+ private:
+  std::string text_;
+};
+
+net::Request MakeRequest(std::string method, std::string target) {
+  net::Request request{.method = std::move(method), .target = std::move(target)};
+  request.headers.Set("Accept", "application/json");
+  return request;
+}
+
+net::Request WithBody(net::Request request, const Json& body, std::string_view content_type) {
+  request.headers.Set("Content-Type", std::string(content_type));
+  request.body = body.Serialize();
+  return request;
+}
+
+Result<Json> BodyOf(const Result<net::Response>& answer, size_t max_body) {
+  if (!answer.ok()) return answer.status();
+  if (answer->status < 200 || answer->status > 299) return ErrorOf(*answer);
+  return ParseJson(answer->body, {.max_bytes = max_body});
+}
+
+Result<ListPage> PageOf(Result<Json> body) {
+  if (!body.ok()) return body.status();
+  Json* items = body->Find("items");
+  const Json* metadata = body->Find("metadata");
+  if (metadata == nullptr || !metadata->is_object()) {
+    return Error(Code::kInvalidArgument, "the answer is not a list");
+  }
+  ListPage page;
+  // A list without entries may come as null.
+  if (items != nullptr && items->is_array()) page.items = std::move(items->items());
+  page.resource_version = metadata->StringAt("resourceVersion").value_or("");
+  page.continue_token = metadata->StringAt("continue").value_or("");
+  return page;
+}
+
+}  // namespace
+
+std::string QueryString(const ListQuery& query) {
+  QueryBuilder builder;
+  builder.Add("labelSelector", query.label_selector).Add("fieldSelector", query.field_selector);
+  builder.Add("continue", query.continue_token);
+  if (query.limit > 0) builder.Add("limit", std::to_string(query.limit));
+  // The token holds the version of the first page; the server refuses both together.
+  if (query.continue_token.empty()) builder.Add("resourceVersion", query.resource_version);
+  return builder.text();
+}
+
+Operation& Operation::operator=(Operation&& other) noexcept {
+  if (this == &other) return *this;
+  Cancel();
+  cancel_ = std::exchange(other.cancel_, nullptr);
+  return *this;
+}
+
+void Operation::Cancel() {
+  if (const auto cancel = std::exchange(cancel_, nullptr)) cancel();
+}
+
+struct Client::Core {
+  Core(net::IoThread& io, TaskRunner& runner, Config c, Options o)
+      : config(std::move(c)), options(std::move(o)), queue(io, runner, config, options) {}
+
+  const Config config;
+  const Options options;
+  RequestQueue queue;
+};
+
+Client::Client(net::IoThread& io, TaskRunner& runner, Config config, Options options)
+    : core_(std::make_shared<Core>(io, runner, std::move(config), std::move(options))) {}
+
+Client::~Client() = default;
+
+TaskRunner& Client::runner() { return core_->queue.runner(); }
+const Config& Client::config() const { return core_->config; }
+
+Operation Client::SendForObject(net::Request request, bool repeatable, OnObject on_done) {
+  const std::string what = request.method + " " + std::string(request.path());
+  return core_->queue.Submit(
+      std::move(request), repeatable,
+      [on_done = std::move(on_done), what,
+       max_body = core_->options.max_body](const Result<net::Response>& answer) {
+        on_done(BodyOf(answer, max_body).Annotate(what));
+      });
+}
+
+Operation Client::Get(const ObjectRef& object, OnObject on_done) {
+  return SendForObject(MakeRequest("GET", PathOf(object)), true, std::move(on_done));
+}
+
+Operation Client::List(const ListQuery& query, OnPage on_done) {
+  std::string target = CollectionPath(query.type, query.ns) + "?" + QueryString(query);
+  return SendForObject(MakeRequest("GET", std::move(target)), true,
+                       [on_done = std::move(on_done)](Result<Json> body) {
+                         on_done(PageOf(std::move(body)));
+                       });
+}
+
+Operation Client::Create(const ObjectRef& object, const Json& body, OnObject on_done) {
+  // A subresource (binding, eviction, token) is created under an object's name.
+  std::string path = object.subresource.empty() ? CollectionPath(object.type, object.ns)
+                                                : PathOf(object);
+  return SendForObject(WithBody(MakeRequest("POST", std::move(path)), body, "application/json"),
+                       false, std::move(on_done));
+}
+
+Operation Client::Replace(const ObjectRef& object, const Json& body, OnObject on_done) {
+  return SendForObject(WithBody(MakeRequest("PUT", PathOf(object)), body, "application/json"), true,
+                       std::move(on_done));
+}
+
+Operation Client::Patch(const ObjectRef& object, PatchKind kind, const Json& body,
+                        const PatchOptions& options, OnObject on_done) {
+  QueryBuilder query;
+  query.Add("fieldManager", options.field_manager);
+  if (options.force) query.Add("force", "true");
+  if (options.dry_run) query.Add("dryRun", "All");
+  net::Request request = MakeRequest("PATCH", query.After(PathOf(object)));
+  return SendForObject(WithBody(std::move(request), body, ContentTypeOf(kind)),
+                       kind != PatchKind::kJson, std::move(on_done));
+}
+
+Operation Client::Delete(const ObjectRef& object, const Preconditions& preconditions,
+                         OnObject on_done) {
+  Json held = Json::MakeObject();
+  if (!preconditions.uid.empty()) held.Set("uid", Json::String(preconditions.uid));
+  if (!preconditions.resource_version.empty()) {
+    held.Set("resourceVersion", Json::String(preconditions.resource_version));
+  }
+  Json body = Json::MakeObject({{"apiVersion", Json::String("v1")},
+                                {"kind", Json::String("DeleteOptions")}});
+  if (!held.members().empty()) body.Set("preconditions", std::move(held));
+  return SendForObject(WithBody(MakeRequest("DELETE", PathOf(object)), body, "application/json"),
+                       true, std::move(on_done));
+}
+
+net::Call Client::Stream(const std::string& target, const net::Deadlines& deadlines,
+                         net::StreamHandler handler) {
+  return core_->queue.Stream(MakeRequest("GET", target), deadlines, std::move(handler));
+}
+
+}  // namespace tessera::kube

@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+// Talks to one API server: get, list, create, replace, patch, delete. JSON in and out. Watches are in
+// watch.h. Not for: knowing what is inside an object, or deciding what to do about a conflict.
+//
+// Trouble is handled here once for all callers. Too many requests (429), a server that asks for
+// patience (Retry-After), and broken connections are retried with growing, jittered waits; while the
+// client waits, nothing else of it is sent either, so a server that comes back is not trampled.
+// Requests that may not be sent twice (create, JSON patch) are retried only when the server refused
+// them unread. A 401 is retried once, with the token read anew.
+//
+// Threads: made, used and destroyed on `runner`'s thread; callbacks run there, later, and never
+// after the Operation or the client is gone. Bounds: `max_in_flight` requests at once, `max_waiting`
+// more in the queue. Idle cost: none.
+//
+// Errors: those of api_error.h for what the server answered; of net/http_client.h for what kept us
+// from an answer; RESOURCE_EXHAUSTED "queue is full". Each begins with the verb and the path.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "src/base/status.h"
+#include "src/base/task_runner.h"
+#include "src/formats/json.h"
+#include "src/kube/config.h"
+#include "src/kube/resources.h"
+#include "src/net/http_client.h"
+#include "src/net/io_thread.h"
+
+namespace tessera::kube {
+
+// A request under way, its waits included. Dropping it cancels: the callback is not called any more
+// (the server may have acted all the same).
+class [[nodiscard]] Operation {
+ public:
+  Operation() = default;
+  explicit Operation(std::function<void()> cancel) : cancel_(std::move(cancel)) {}
+  ~Operation() { Cancel(); }
+  Operation(Operation&& other) noexcept : cancel_(std::exchange(other.cancel_, nullptr)) {}
+  Operation& operator=(Operation&& other) noexcept;
+  void Cancel();
+
+ private:
+  std::function<void()> cancel_;
+};
+
+enum class PatchKind { kJson, kMerge, kStrategicMerge, kApply };
+
+struct PatchOptions {
+  std::string field_manager;  // required for kApply
+  bool force = false;         // kApply: take fields over from other managers
+  bool dry_run = false;
+};
+
+struct ListQuery {
+  ResourceType type;
+  std::string ns;  // "" is all of them
+  std::string label_selector;
+  std::string field_selector;
+  std::string resource_version;  // "" is the newest
+  std::string continue_token;    // of the page before
+  int limit = 500;
+};
+
+struct ListPage {
+  Json::Array items;  // without apiVersion and kind, as the server sends them
+  std::string resource_version;
+  std::string continue_token;  // "" on the last page
+};
+
+// A delete that holds only for this very object.
+struct Preconditions {
+  std::string uid;
+  std::string resource_version;
+};
+
+struct ClientOptions {
+  std::string user_agent = "tessera";
+  int max_attempts = 6;                          // 1: no retries
+  Duration deadline = std::chrono::seconds(60);  // of an operation, its waits included
+  size_t max_in_flight = 8;
+  size_t max_waiting = 256;
+  size_t max_body = 64 << 20;
+};
+
+class Client {
+ public:
+  using OnObject = std::function<void(Result<Json>)>;
+  using OnPage = std::function<void(Result<ListPage>)>;
+
+  using Options = ClientOptions;
+
+  Client(net::IoThread& io, TaskRunner& runner, Config config, Options options);
+  ~Client();
+  Client(const Client&) = delete;
+  Client& operator=(const Client&) = delete;
+
+  Operation Get(const ObjectRef& object, OnObject on_done);
+  Operation List(const ListQuery& query, OnPage on_done);
+  // `object.name` may be empty where the body has a name or generateName.
+  Operation Create(const ObjectRef& object, const Json& body, OnObject on_done);
+  Operation Replace(const ObjectRef& object, const Json& body, OnObject on_done);
+  Operation Patch(const ObjectRef& object, PatchKind kind, const Json& body,
+                  const PatchOptions& options, OnObject on_done);
+  Operation Delete(const ObjectRef& object, const Preconditions& preconditions, OnObject on_done);
+
+  // For watch.h: one streamed GET, neither queued nor retried.
+  net::Call Stream(const std::string& target, const net::Deadlines& deadlines,
+                   net::StreamHandler handler);
+
+  TaskRunner& runner();
+  const Config& config() const;
+
+ private:
+  struct Core;
+  Operation SendForObject(net::Request request, bool repeatable, OnObject on_done);
+
+  std::shared_ptr<Core> core_;
+};
+
+// "limit=500&labelSelector=..." with what the query says.
+std::string QueryString(const ListQuery& query);
+
+}  // namespace tessera::kube

@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+// Inside the room: sends requests with the token of the moment, a bounded number at once, and holds
+// everything back while the server asks for patience or cannot be reached. Threads: the runner's.
+#pragma once
+
+#include <functional>
+#include <memory>
+
+#include "src/kube/client.h"
+#include "src/kube/config.h"
+#include "src/net/http_client.h"
+
+namespace tessera::kube {
+
+class RequestQueue {
+ public:
+  using OnAnswer = std::function<void(const Result<net::Response>& answer)>;
+
+  RequestQueue(net::IoThread& io, TaskRunner& runner, const Config& config,
+               const ClientOptions& options);
+  ~RequestQueue();
+
+  // `repeatable`: sending it twice does no harm.
+  Operation Submit(net::Request request, bool repeatable, OnAnswer on_answer);
+  // At once and once.
+  net::Call Stream(net::Request request, const net::Deadlines& deadlines,
+                   net::StreamHandler handler);
+  TaskRunner& runner();
+
+ private:
+  struct Item;
+  struct Core;
+  std::shared_ptr<Core> core_;
+};
+
+}  // namespace tessera::kube

@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which object of the API is meant, and its path. Pure; any thread.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+namespace tessera::kube {
+
+struct ResourceType {
+  std::string_view group;  // "" is the core group
+  std::string_view version;
+  std::string_view plural;
+  bool namespaced;
+};
+
+inline constexpr ResourceType kNodes{"", "v1", "nodes", false};
+inline constexpr ResourceType kPods{"", "v1", "pods", true};
+inline constexpr ResourceType kConfigMaps{"", "v1", "configmaps", true};
+
+// One object. `subresource` such as "status" or "binding".
+struct ObjectRef {
+  ResourceType type;
+  std::string name;
+  std::string ns;  // of a namespaced type
+  std::string subresource;
+};
+
+inline ObjectRef Node(std::string name) { return {kNodes, std::move(name), "", ""}; }
+inline ObjectRef Pod(std::string ns, std::string name) {
+  return {kPods, std::move(name), std::move(ns), ""};
+}
+
+// "/api/v1/nodes/n1"; names are percent-encoded.
+std::string PathOf(const ObjectRef& object);
+// "/api/v1/namespaces/x/pods"; an empty `ns` means all namespaces.
+std::string CollectionPath(const ResourceType& type, std::string_view ns);
+
+}  // namespace tessera::kube
