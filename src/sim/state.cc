@@ -1,0 +1,311 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/sim/state.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <iterator>
+
+#include "src/sim/futex.h"
+
+namespace tessera::sim {
+namespace {
+
+constexpr uint64_t kLoadWindowNs = 1'000'000'000;
+
+uint64_t RealtimeNs() {
+  timespec now;
+  clock_gettime(CLOCK_REALTIME, &now);
+  return uint64_t(now.tv_sec) * 1'000'000'000 + uint64_t(now.tv_nsec);
+}
+
+// Of `total` busy time, which ends at `until`, the part before `at`.
+uint64_t BusyBefore(uint64_t total, uint64_t until, uint64_t at) {
+  const uint64_t to_come = until > at ? until - at : 0;
+  return total > to_come ? total - to_come : 0;
+}
+
+// The descriptor of a `slots` file: the same for all that ask in this process, and never closed (see
+// state.h). A descriptor keeps its inode, so device and inode name the file as long as we do.
+int SharedSlotsFd(const std::string& path) {
+  struct Known {
+    dev_t device;
+    ino_t inode;
+    int fd;
+  };
+  static std::mutex mutex;
+  static Known known[256];
+  static size_t count = 0;
+  std::lock_guard lock(mutex);
+  struct stat info;
+  if (stat(path.c_str(), &info) != 0) return -1;
+  for (size_t i = 0; i < count; ++i) {
+    if (known[i].device == info.st_dev && known[i].inode == info.st_ino) return known[i].fd;
+  }
+  if (count == std::size(known)) return errno = EMFILE, -1;
+  int fd = open(path.c_str(), O_RDWR | O_CLOEXEC);
+  if (fd < 0) fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (fd < 0 || fstat(fd, &info) != 0) return -1;
+  known[count++] = {info.st_dev, info.st_ino, fd};
+  return fd;
+}
+
+// Writes all of `size` bytes.
+bool WriteAll(int fd, const char* data, size_t size) {
+  while (size > 0) {
+    const ssize_t written = write(fd, data, size);
+    if (written < 0 && errno == EINTR) continue;
+    if (written <= 0) return false;
+    data += written;
+    size -= size_t(written);
+  }
+  return true;
+}
+
+}  // namespace
+
+uint64_t MonotonicNs() {
+  timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return uint64_t(now.tv_sec) * 1'000'000'000 + uint64_t(now.tv_nsec);
+}
+
+std::string State::FindDir(const void* address) {
+  if (const char* dir = getenv("SIMGPU_STATE_DIR"); dir != nullptr && *dir != '\0') return dir;
+  Dl_info info;
+  if (dladdr(address, &info) == 0 || info.dli_fname == nullptr) return "";
+  // The real path: a SONAME link may stand elsewhere than the driver root.
+  char* real = realpath(info.dli_fname, nullptr);
+  std::string path = real != nullptr ? real : info.dli_fname;
+  free(real);
+  for (size_t slash = path.rfind('/'); slash != std::string::npos; slash = path.rfind('/')) {
+    path.resize(slash);
+    const std::string dir = path + "/run/simgpu";
+    if (access((dir + "/state").c_str(), F_OK) == 0) return dir;
+  }
+  return "";
+}
+
+State::~State() {
+  if (file_ != nullptr) munmap(file_, sizeof(StateFile));
+}
+
+int State::Open(const std::string& dir) {
+  const std::string path = dir + "/state";
+  bool writable = true;
+  int fd = open(path.c_str(), O_RDWR | O_CLOEXEC);
+  if (fd < 0 && (errno == EACCES || errno == EROFS || errno == EPERM)) {
+    writable = false;
+    fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  }
+  if (fd < 0) return errno;
+  struct stat info;
+  void* memory = MAP_FAILED;
+  int error = fstat(fd, &info) != 0 ? errno : 0;
+  if (error == 0 && size_t(info.st_size) < sizeof(StateFile)) error = EPROTO;
+  if (error == 0) {
+    const int protection = writable ? PROT_READ | PROT_WRITE : PROT_READ;
+    memory = mmap(nullptr, sizeof(StateFile), protection, MAP_SHARED, fd, 0);
+    if (memory == MAP_FAILED) error = errno;
+  }
+  close(fd);
+  const int slots = error == 0 ? SharedSlotsFd(dir + "/slots") : -1;
+  if (error == 0 && slots < 0) error = errno;
+  if (error != 0) {
+    if (memory != MAP_FAILED) munmap(memory, sizeof(StateFile));
+    return error;
+  }
+  auto* file = static_cast<StateFile*>(memory);
+  if (file->magic != kStateMagic || file->version != kStateVersion ||
+      file->size != sizeof(StateFile) || file->gpu_count > kMaxGpus) {
+    munmap(memory, sizeof(StateFile));
+    return EPROTO;
+  }
+  dir_ = dir;
+  file_ = file;
+  slots_fd_ = slots;
+  writable_ = writable;
+  return 0;
+}
+
+int State::Create(const std::string& dir, const StateFile& image) {
+  // Any user of a container may use the GPU that it was given, so the files are open to all.
+  const std::string slots = dir + "/slots";
+  int fd = open(slots.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+  if (fd < 0 || fchmod(fd, 0666) != 0) return errno;
+  close(fd);
+  const std::string path = dir + "/state";
+  const std::string fresh = path + ".new";
+  fd = open(fresh.c_str(), O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+  if (fd < 0) return errno;
+  int error = 0;
+  // Slots are zeros: they stay a hole in the file.
+  const size_t head = offsetof(StateFile, slots);
+  if (!WriteAll(fd, reinterpret_cast<const char*>(&image), head) ||
+      ftruncate(fd, sizeof(StateFile)) != 0 || fchmod(fd, 0666) != 0 ||
+      rename(fresh.c_str(), path.c_str()) != 0) {
+    error = errno;
+    unlink(fresh.c_str());
+  }
+  close(fd);
+  return error;
+}
+
+std::string State::DevicePath(const char* name) {
+  const char* root = getenv("SIMGPU_DEV_ROOT");
+  return std::string(root == nullptr ? "" : root) + "/dev/" + name;
+}
+
+bool State::NodeExists(uint32_t gpu) const {
+  const std::string name = "nvidia" + std::to_string(facts(gpu).minor);
+  return access(DevicePath(name.c_str()).c_str(), F_OK) == 0;
+}
+
+int State::HolderOf(uint32_t byte) {
+  struct flock question = {};
+  question.l_type = F_WRLCK;
+  question.l_whence = SEEK_SET;
+  question.l_start = off_t(byte);
+  question.l_len = 1;
+  if (fcntl(slots_fd_, F_OFD_GETLK, &question) != 0 || question.l_type == F_UNLCK) return -1;
+  return question.l_pid < 0 ? 0 : question.l_pid;
+}
+
+uint64_t State::SumBytes(uint32_t gpu, bool only_live) {
+  uint64_t sum = 0;
+  const uint32_t used = file_->slots_used.load(std::memory_order_acquire);
+  for (uint32_t i = 0; i < used && i < kMaxSlots; ++i) {
+    const Slot& slot = file_->slots[i];
+    const uint64_t bytes = slot.gpus[gpu].bytes.load(std::memory_order_relaxed);
+    if (bytes == 0 || slot.owner.load(std::memory_order_relaxed) == 0) continue;
+    if (!only_live || HolderOf(i) >= 0) sum += bytes;
+  }
+  return sum;
+}
+
+uint64_t State::UsedBytes(uint32_t gpu) { return SumBytes(gpu, /*only_live=*/true); }
+
+uint32_t State::Processes(uint32_t gpu, ProcessView* views, uint32_t capacity) {
+  uint32_t count = 0;
+  const uint64_t now = MonotonicNs();
+  const uint32_t used = file_->slots_used.load(std::memory_order_acquire);
+  for (uint32_t i = 0; i < used && i < kMaxSlots; ++i) {
+    const Slot& slot = file_->slots[i];
+    const SlotGpu& mine = slot.gpus[gpu];
+    const uint64_t bytes = mine.bytes.load();
+    if (slot.owner.load() == 0 || (bytes == 0 && mine.contexts.load() == 0)) continue;
+    const int pid = HolderOf(i);
+    if (pid < 0) continue;
+    if (count < capacity) {
+      ProcessView& view = views[count];
+      view.slot = i;
+      view.pid = pid;
+      view.bytes = bytes;
+      view.contexts = mine.contexts.load();
+      view.busy_ns = BusyBefore(mine.busy_ns.load(), mine.busy_until_ns.load(), now);
+      memcpy(view.name, slot.name, sizeof(view.name));
+      view.name[sizeof(view.name) - 1] = '\0';
+    }
+    ++count;
+  }
+  return count;
+}
+
+uint64_t State::BusyNs(uint32_t gpu) {
+  const GpuLive& live = file_->live[gpu];
+  return BusyBefore(live.busy_ns.load(), live.busy_until_ns.load(), MonotonicNs());
+}
+
+Load State::Utilization(uint32_t gpu) {
+  const GpuLive& live = file_->live[gpu];
+  const uint64_t now = MonotonicNs();
+  const uint64_t from = now > kLoadWindowNs ? now - kLoadWindowNs : 0;
+  const uint64_t busy_now = BusyNs(gpu);
+  // The last mark at or before the window's start tells what was busy before it.
+  uint64_t busy_then = 0;
+  const uint64_t marks = live.busy_mark_count.load();
+  bool found = false;
+  for (uint64_t i = marks; i > 0 && i + kBusyMarks > marks && !found; --i) {
+    const BusyMark& mark = live.busy_marks[(i - 1) % kBusyMarks];
+    busy_then = BusyBefore(mark.total_ns.load(), mark.until_ns.load(), from);
+    found = mark.time_ns.load() <= from;
+  }
+  uint64_t percent = busy_now > busy_then ? (busy_now - busy_then) * 100 / kLoadWindowNs : 0;
+  if (percent > 100) percent = 100;
+  Load load;
+  const uint32_t set_gpu = live.utilization_gpu.load();
+  const uint32_t set_memory = live.utilization_memory.load();
+  load.gpu = set_gpu != kDerived ? set_gpu : uint32_t(percent);
+  load.memory = set_memory != kDerived ? set_memory : load.gpu / 2;
+  return load;
+}
+
+void State::PostEvent(uint32_t gpu, uint64_t type, uint64_t data) {
+  const uint64_t sequence = file_->event_count.fetch_add(1) + 1;
+  Event& event = file_->events[sequence % kMaxEvents];
+  event.sequence.store(0);
+  event.type.store(type);
+  event.data.store(data);
+  event.time_ns.store(RealtimeNs());
+  event.gpu.store(gpu);
+  event.sequence.store(sequence);
+  file_->event_signal.fetch_add(1);
+  FutexWakeAll(&file_->event_signal);
+}
+
+bool State::WaitEvent(uint64_t* last, uint32_t timeout_ms, EventView* view) {
+  const uint64_t deadline = MonotonicNs() + uint64_t(timeout_ms) * 1'000'000;
+  while (true) {
+    const uint32_t signal = file_->event_signal.load();
+    const uint64_t count = file_->event_count.load();
+    if (count > *last + kMaxEvents - 1) *last = count - (kMaxEvents - 1);
+    if (count > *last) {
+      const Event& event = file_->events[(*last + 1) % kMaxEvents];
+      const uint64_t sequence = event.sequence.load();
+      *view = {sequence, event.type.load(), event.data.load(), event.time_ns.load(),
+               event.gpu.load()};
+      // A writer may overtake us in the ring; then this was not the event we asked for.
+      if (sequence == *last + 1 && event.sequence.load() == sequence) {
+        ++*last;
+        return true;
+      }
+    }
+    const uint64_t now = MonotonicNs();
+    if (now >= deadline) {
+      // A writer that died between the number and the event must not stop us for ever.
+      if (count > *last && timeout_ms > 0) ++*last;
+      return false;
+    }
+    FutexWait(&file_->event_signal, signal, deadline - now);
+  }
+}
+
+void State::CountUnimplemented(const char* function) {
+  if (!writable_) return;
+  uint32_t hash = 2166136261u;
+  for (const char* c = function; *c != '\0'; ++c) hash = (hash ^ uint8_t(*c)) * 16777619u;
+  for (uint32_t step = 0; step < kMaxCounters; ++step) {
+    Counter& counter = file_->counters[(hash + step) % kMaxCounters];
+    uint32_t free = 0;
+    if (counter.ready.load() == 0 && counter.ready.compare_exchange_strong(free, 1)) {
+      strncpy(counter.name, function, sizeof(counter.name) - 1);
+      counter.ready.store(2);
+    }
+    // One that is being named may become ours; then it exists twice, and readers add them up.
+    if (counter.ready.load() != 2 ||
+        strncmp(counter.name, function, sizeof(counter.name) - 1) != 0) {
+      continue;
+    }
+    counter.count.fetch_add(1, std::memory_order_relaxed);
+    return;
+  }
+}
+
+}  // namespace tessera::sim

@@ -1,0 +1,206 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the simulated driver keeps in the file <driver root>/run/simgpu/state, byte for byte. All
+// processes of a node map it, in whatever pid and mount namespace they are, so it holds no pointer
+// and nothing that a crash can leave half done: every word that is written after creation stands for
+// itself and is written in one store. For behaviour see state.h.
+//
+// Facts (GpuFacts) never change after `simgpu create`. Zero means "none" unless said otherwise.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+namespace tessera::sim {
+
+inline constexpr uint64_t kStateMagic = 0x3155504753534554;  // "TESSGPU1"
+inline constexpr uint32_t kStateVersion = 1;
+inline constexpr uint32_t kMaxGpus = 16;
+inline constexpr uint32_t kMaxLinks = 18;
+inline constexpr uint32_t kMaxSlots = 2048;  // processes that use the GPUs at one time
+inline constexpr uint32_t kMaxEvents = 256;
+inline constexpr uint32_t kMaxFaults = 128;
+inline constexpr uint32_t kMaxCounters = 1024;
+inline constexpr uint32_t kBusyMarks = 32;
+inline constexpr int32_t kAllGpus = -1;
+
+using AtomicU32 = std::atomic<uint32_t>;
+using AtomicI32 = std::atomic<int32_t>;
+using AtomicU64 = std::atomic<uint64_t>;
+static_assert(AtomicU64::is_always_lock_free && sizeof(AtomicU64) == 8);
+
+struct PciAddress {
+  uint32_t domain, bus, device, function;
+};
+
+// One NVLink of a GPU. The numbers are NVML's.
+struct NvLink {
+  uint32_t active;       // 0: not connected
+  uint32_t remote_type;  // 0 GPU, 2 NVSwitch, 0xFF unknown
+  int32_t remote_gpu;    // index in this node; -1 behind a switch
+  uint32_t remote_link;  // number of the link at the other end
+  PciAddress remote;
+};
+
+// Who a GPU is. Strings are NUL-terminated; enumerations are NVML's numbers.
+struct GpuFacts {
+  char uuid[48];  // "GPU-xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx"
+  char name[96];
+  char serial[32];
+  char vbios[32];
+  char board_part_number[32];
+  char board_id_text[32];
+  uint32_t minor;  // of /dev/nvidia<minor>
+  uint32_t brand;
+  uint32_t architecture;
+  uint32_t cc_major, cc_minor;
+  uint32_t sm_count;
+  uint32_t max_threads_per_sm;
+  uint32_t shared_per_block_optin, shared_per_sm, registers_per_sm;
+  uint32_t l2_bytes;
+  uint32_t memory_bus_bits;
+  uint32_t async_engines;
+  uint32_t mig_capable;
+  uint32_t max_mig_devices;
+  uint32_t ecc_enabled;
+  uint32_t display_mode;
+
+  PciAddress pci;
+  uint32_t pci_device_id;     // device << 16 | vendor, as in nvmlPciInfo_t
+  uint32_t pci_subsystem_id;
+  uint32_t pci_class;         // 0x030200 (3D controller) or 0x030000 (VGA)
+  uint32_t pcie_gen_max, pcie_width_max;
+  int32_t numa_node;          // -1: none
+
+  uint64_t memory_bytes;      // NVML's total
+  uint64_t reserved_bytes;    // of them the driver's; CUDA's total is without
+  uint64_t context_bytes;     // one context of one process
+  uint64_t bar1_bytes;
+  uint64_t memory_bytes_per_second;
+
+  uint32_t clock_graphics_max, clock_sm_max, clock_mem_max, clock_video_max;    // MHz
+  uint32_t clock_graphics_idle, clock_sm_idle, clock_mem_idle, clock_video_idle;
+  uint32_t power_limit_mw, power_min_mw, power_max_mw, power_idle_mw;
+  uint32_t temperature_idle_c, temperature_slowdown_c, temperature_shutdown_c;
+  uint32_t temperature_memory_max_c;
+
+  uint32_t nvlink_version;
+  uint32_t nvlink_mbps;       // one link, one direction
+  uint32_t nvlink_count;      // links that the chip has
+  uint32_t pad;
+  NvLink links[kMaxLinks];
+  // nvmlGpuTopologyLevel_t to each GPU of the node: 10 one switch … 50 across sockets; 0 to itself.
+  uint32_t pcie_level[kMaxGpus];
+
+  uint32_t fabric_state;      // 0 not supported, 3 completed
+  uint32_t fabric_clique;
+  uint8_t fabric_cluster[16];
+};
+
+// A moment in the history of a GPU's busy time: what utilisation is computed from.
+struct BusyMark {
+  AtomicU64 time_ns;   // CLOCK_MONOTONIC
+  AtomicU64 total_ns;  // GpuLive::busy_ns then
+  AtomicU64 until_ns;  // GpuLive::busy_until_ns then
+};
+
+// How a GPU is. Whoever maps the file may read; only simgpu and the two libraries write.
+struct GpuLive {
+  AtomicU32 lost;              // fallen off the bus
+  AtomicU32 recovery_action;   // NVML field 230: 0 none, 1 reset, 2 reboot, 3 drain
+  AtomicU32 poison_epoch;      // contexts made under an older epoch are dead, with poison_result
+  AtomicU32 poison_result;     // CUresult
+  AtomicU32 temperature_c;     // overrides; kDerived: derive from load
+  AtomicU32 memory_temperature_c;
+  AtomicU32 power_mw;
+  AtomicU32 utilization_gpu;   // percent
+  AtomicU32 utilization_memory;
+  AtomicU32 compute_mode;
+  AtomicU32 persistence_mode;
+  AtomicU32 retired_pending;
+  // Since the driver was loaded, and for ever.
+  AtomicU64 ecc_corrected_volatile, ecc_uncorrected_volatile;
+  AtomicU64 ecc_corrected_aggregate, ecc_uncorrected_aggregate;
+  AtomicU64 remapped_corrected, remapped_uncorrected, remapped_pending, remapped_failed;
+  AtomicU64 pcie_replays;
+  AtomicU64 energy_base_mj;
+  AtomicU64 busy_ns;           // all that was ever launched, also what still runs
+  AtomicU64 busy_until_ns;     // CLOCK_MONOTONIC; the rest after now has not happened yet
+  AtomicU64 busy_mark_count;   // ever written; the ring holds the last kBusyMarks
+  BusyMark busy_marks[kBusyMarks];
+};
+inline constexpr uint32_t kDerived = 0xFFFFFFFF;
+
+// What one process holds on one GPU. Written by that process alone.
+struct SlotGpu {
+  AtomicU64 bytes;  // contexts included
+  AtomicU64 busy_ns;
+  AtomicU64 busy_until_ns;
+  AtomicU32 contexts;
+  uint32_t pad;
+};
+
+// One process. It counts for exactly as long as its record lock in the file `slots` is held, which
+// the kernel ends with the process; what a dead one left here means nothing.
+struct Slot {
+  AtomicU64 owner;  // random; 0: never used or given back
+  AtomicU64 start_ns;
+  char name[32];
+  SlotGpu gpus[kMaxGpus];
+};
+
+struct Event {
+  AtomicU64 sequence;  // of the event that stands here; 0 while it is being written
+  AtomicU64 type;      // nvmlEventType: 1, 2 ECC; 8 XID
+  AtomicU64 data;      // XID number
+  AtomicU64 time_ns;   // CLOCK_REALTIME
+  AtomicU32 gpu;
+  uint32_t pad;
+};
+
+// An injected failure of NVML calls.
+struct Fault {
+  AtomicU32 active;    // written last
+  AtomicI32 gpu;       // kAllGpus
+  AtomicU32 result;    // nvmlReturn_t
+  AtomicU32 hang;      // 1: the call does not return before the fault is cleared
+  AtomicU64 after;     // calls that still go well
+  AtomicU64 times;     // calls that it hits; 0: for ever
+  AtomicU64 calls;     // matching calls so far
+  char function[64];   // "nvmlDeviceGetMemoryInfo"; "*": every one
+};
+
+struct Counter {
+  AtomicU32 ready;  // 0 free, 1 being named, 2 in use
+  uint32_t pad;
+  AtomicU64 count;
+  char name[64];
+};
+
+struct StateFile {
+  uint64_t magic;
+  uint32_t version;
+  uint32_t size;               // sizeof(StateFile)
+  AtomicU64 generation;        // the driver was loaded anew
+  uint64_t created_ns;         // CLOCK_REALTIME
+  char node_name[64];
+  char profile[64];
+  char driver_version[32];     // "550.163.01"
+  char nvml_version[32];       // "12.550.163.01"
+  uint32_t cuda_version;       // 12040
+  uint32_t gpu_count;
+
+  AtomicU32 event_signal;      // futex: grows with each event
+  AtomicU32 fault_signal;      // futex: grows when faults change
+  AtomicU32 active_faults;
+  AtomicU32 slots_used;        // slots at and above were never claimed
+  AtomicU64 event_count;       // events ever; the ring holds the last kMaxEvents
+
+  GpuFacts facts[kMaxGpus];
+  GpuLive live[kMaxGpus];
+  Event events[kMaxEvents];
+  Fault faults[kMaxFaults];
+  Counter counters[kMaxCounters];
+  Slot slots[kMaxSlots];
+};
+
+}  // namespace tessera::sim

@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: Apache-2.0
+// The place of a process in the state: claiming it, and charging memory to it.
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/random.h>
+#include <unistd.h>
+
+#include "src/sim/state.h"
+
+namespace tessera::sim {
+namespace {
+
+// Bytes of `slots` above the slots themselves.
+constexpr uint32_t kClaimByte = kMaxSlots;
+constexpr uint32_t kChargeByte = kMaxSlots + 1;  // + gpu
+
+constexpr uint64_t kBusyMarkSpacingNs = 50'000'000;
+
+int SetLock(int fd, uint32_t byte, short type, bool wait) {
+  struct flock lock = {};
+  lock.l_type = type;
+  lock.l_whence = SEEK_SET;
+  lock.l_start = off_t(byte);
+  lock.l_len = 1;
+  while (fcntl(fd, wait ? F_SETLKW : F_SETLK, &lock) != 0) {
+    if (errno != EINTR) return errno;
+  }
+  return 0;
+}
+
+// Moves the end of a busy span on, and gives what of [start, end) was not busy before.
+uint64_t Extend(AtomicU64* until, uint64_t start, uint64_t end) {
+  uint64_t old = until->load();
+  while (end > old) {
+    if (until->compare_exchange_weak(old, end)) return end - (start > old ? start : old);
+  }
+  return 0;
+}
+
+// Remembers now and then how busy the GPU had been so far. Several processes may do so at once; a
+// mark that is a little off moves a percentage, nothing else.
+void MarkBusy(GpuLive* live) {
+  const uint64_t count = live->busy_mark_count.load();
+  const uint64_t now = MonotonicNs();
+  if (count > 0 &&
+      now < live->busy_marks[(count - 1) % kBusyMarks].time_ns.load() + kBusyMarkSpacingNs) {
+    return;
+  }
+  BusyMark& mark = live->busy_marks[count % kBusyMarks];
+  mark.total_ns.store(live->busy_ns.load());
+  mark.until_ns.store(live->busy_until_ns.load());
+  mark.time_ns.store(now);
+  live->busy_mark_count.store(count + 1);
+}
+
+}  // namespace
+
+class State::ByteLock {
+ public:
+  ByteLock(State* state, uint32_t byte) : fd_(state->slots_fd_), byte_(byte), lock_(state->mutex_) {
+    error_ = SetLock(fd_, byte_, F_WRLCK, /*wait=*/true);
+  }
+  ~ByteLock() {
+    if (error_ == 0) SetLock(fd_, byte_, F_UNLCK, /*wait=*/false);
+  }
+  int error() const { return error_; }
+
+ private:
+  const int fd_;
+  const uint32_t byte_;
+  std::lock_guard<std::mutex> lock_;
+  int error_;
+};
+
+int ProcessSlot::Claim(State* state) {
+  if (!state->writable()) return EROFS;
+  const int fd = state->slots_fd_;
+  StateFile& file = state->file();
+  uint64_t owner = 0;
+  if (getrandom(&owner, sizeof(owner), GRND_NONBLOCK) != sizeof(owner)) owner = MonotonicNs();
+  owner |= 1;
+
+  State::ByteLock claim(state, kClaimByte);
+  if (claim.error() != 0) return claim.error();
+  for (uint32_t i = 0; i < kMaxSlots; ++i) {
+    Slot& slot = file.slots[i];
+    // Only a claimer locks a slot, and we are the only one: free now is free until we take it.
+    if (slot.owner.load() != 0 && state->HolderOf(i) >= 0) continue;
+    slot.owner.store(0);
+    memset(slot.name, 0, sizeof(slot.name));
+    for (SlotGpu& gpu : slot.gpus) {
+      gpu.bytes.store(0);
+      gpu.contexts.store(0);
+      gpu.busy_ns.store(0);
+      gpu.busy_until_ns.store(0);
+    }
+    if (const int error = SetLock(fd, i, F_WRLCK, /*wait=*/false); error != 0) {
+      if (error == EAGAIN || error == EACCES) continue;
+      return error;
+    }
+    strncpy(slot.name, program_invocation_short_name, sizeof(slot.name) - 1);
+    slot.start_ns.store(MonotonicNs());
+    if (file.slots_used.load() <= i) file.slots_used.store(i + 1);
+    slot.owner.store(owner);
+    state_ = state;
+    index_ = i;
+    owner_ = owner;
+    pid_ = getpid();
+    return 0;
+  }
+  return EAGAIN;
+}
+
+Slot& ProcessSlot::slot() const { return state_->file().slots[index_]; }
+
+bool ProcessSlot::mine() const {
+  return state_ != nullptr && pid_ == getpid() && slot().owner.load() == owner_;
+}
+
+void ProcessSlot::Release() {
+  if (mine()) {
+    slot().owner.store(0);
+    SetLock(state_->slots_fd_, index_, F_UNLCK, /*wait=*/false);
+  }
+  state_ = nullptr;
+}
+
+int ProcessSlot::Charge(uint32_t gpu, uint64_t bytes) {
+  if (!mine()) return ESTALE;
+  const GpuFacts& facts = state_->facts(gpu);
+  const uint64_t capacity = facts.memory_bytes - facts.reserved_bytes;
+  if (bytes > capacity) return ENOMEM;
+  State::ByteLock lock(state_, kChargeByte + gpu);
+  if (lock.error() != 0) return lock.error();
+  // What the dead left only matters where it is in the way; asking who is alive costs system calls.
+  if (state_->SumBytes(gpu, /*only_live=*/false) + bytes > capacity &&
+      state_->SumBytes(gpu, /*only_live=*/true) + bytes > capacity) {
+    return ENOMEM;
+  }
+  slot().gpus[gpu].bytes.fetch_add(bytes);
+  return 0;
+}
+
+void ProcessSlot::Uncharge(uint32_t gpu, uint64_t bytes) {
+  if (mine()) slot().gpus[gpu].bytes.fetch_sub(bytes);
+}
+
+void ProcessSlot::AddContexts(uint32_t gpu, int delta) {
+  if (mine()) slot().gpus[gpu].contexts.fetch_add(uint32_t(delta));
+}
+
+void ProcessSlot::AddBusy(uint32_t gpu, uint64_t start_ns, uint64_t end_ns) {
+  if (end_ns <= start_ns || !mine()) return;
+  SlotGpu& mine = slot().gpus[gpu];
+  mine.busy_ns.fetch_add(Extend(&mine.busy_until_ns, start_ns, end_ns));
+  GpuLive& live = state_->live(gpu);
+  MarkBusy(&live);
+  live.busy_ns.fetch_add(Extend(&live.busy_until_ns, start_ns, end_ns));
+}
+
+}  // namespace tessera::sim
