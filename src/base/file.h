@@ -63,8 +63,8 @@ Result<std::string> ReadFd(int fd, size_t max_size = kDefaultMaxFileSize);
 // Writes all of it, whatever write(2) does in between.
 Status WriteFd(int fd, std::string_view data);
 
-// Puts `data` at `path` so that a reader, or a crash, sees the old or the new file and nothing else:
-// temporary file, fsync, rename, fsync of the folder. On error the old file stands untouched.
+// Puts `data` at `path` so that a reader, or a crash, sees the old or the new file and nothing
+// else: temporary file, fsync, rename, fsync of the folder. On error the old file stands untouched.
 Status WriteFileAtomically(const std::string& path, std::string_view data, mode_t mode);
 
 // mkdir -p.

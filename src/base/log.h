@@ -33,8 +33,7 @@ struct LogOptions {
 // Call once, at the start of main.
 void ConfigureLog(LogOptions options);
 
-void Log(Severity severity, std::string_view message,
-         std::initializer_list<LogField> fields = {});
+void Log(Severity severity, std::string_view message, std::initializer_list<LogField> fields = {});
 
 // The line that Log would write, without a newline. `stamp` is the time as it shall read.
 std::string FormatLogLine(LogFormat format, Severity severity, std::string_view stamp,

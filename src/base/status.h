@@ -85,8 +85,8 @@ Status Error(Code code, fmt::format_string<Args...> format, Args&&... args) {
 template <typename T>
 class [[nodiscard]] Result {
  public:
-  Result(T value) : value_(std::move(value)) {}            // NOLINT(google-explicit-constructor)
-  Result(Status status) : status_(std::move(status)) {}    // NOLINT(google-explicit-constructor)
+  Result(T value) : value_(std::move(value)) {}          // NOLINT(google-explicit-constructor)
+  Result(Status status) : status_(std::move(status)) {}  // NOLINT(google-explicit-constructor)
 
   bool ok() const { return value_.has_value(); }
   const Status& status() const { return status_; }
@@ -121,17 +121,17 @@ void Result<T>::Checked() const {
   if (!ok()) CheckFailed(__FILE__, __LINE__, status_.ToString());
 }
 
-#define TESSERA_CHECK(condition)                                          \
-  do {                                                                    \
+#define TESSERA_CHECK(condition)                                              \
+  do {                                                                        \
     if (!(condition)) ::tessera::CheckFailed(__FILE__, __LINE__, #condition); \
   } while (false)
 
 #define TESSERA_CONCAT_(a, b) a##b
 #define TESSERA_CONCAT(a, b) TESSERA_CONCAT_(a, b)
 
-#define RETURN_IF_ERROR(expression)                    \
-  do {                                                 \
-    ::tessera::Status status_of_expression = (expression); \
+#define RETURN_IF_ERROR(expression)                              \
+  do {                                                           \
+    ::tessera::Status status_of_expression = (expression);       \
     if (!status_of_expression.ok()) return status_of_expression; \
   } while (false)
 

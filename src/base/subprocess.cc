@@ -92,7 +92,8 @@ Result<SubprocessResult> RunProgram(const std::vector<std::string>& argv, Durati
     return Error(Code::kDeadlineExceeded, "{} did not end in time and was killed; it said: {}{}",
                  argv[0], result.out, result.err);
   }
-  result.exit_code = WIFEXITED(wait_status) ? WEXITSTATUS(wait_status) : 128 + WTERMSIG(wait_status);
+  result.exit_code =
+      WIFEXITED(wait_status) ? WEXITSTATUS(wait_status) : 128 + WTERMSIG(wait_status);
   return result;
 }
 

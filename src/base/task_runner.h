@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Where single-threaded objects live. A product's state belongs to one TaskRunner; other threads
-// reach it only by posting. Tasks posted from one thread run in the order in which they were posted.
-// Whoever is called back later and may be gone by then hands in a weak pointer.
+// reach it only by posting. Tasks posted from one thread run in the order in which they were
+// posted. Whoever is called back later and may be gone by then hands in a weak pointer.
 #pragma once
 
 #include <cstdint>
@@ -26,7 +26,8 @@ class TaskRunner {
   virtual void PostDelayed(Duration delay, Task task) = 0;
 
   // Calls `on_ready` on the runner's thread each time that `fd` has something to read or has hung
-  // up. The descriptor stays the caller's, who must Unwatch before closing it. Runner's thread only.
+  // up. The descriptor stays the caller's, who must Unwatch before closing it. Runner's thread
+  // only.
   virtual void WatchReadable(int fd, Task on_ready) = 0;
   virtual void Unwatch(int fd) = 0;
 

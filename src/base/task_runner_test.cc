@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/base/task_runner.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -43,7 +44,7 @@ TEST(EpollTaskRunnerTest, APostFromAnotherThreadWakesIt) {
 TEST(EpollTaskRunnerTest, ReadableDescriptorCallsBackAndMayUnwatchItself) {
   EpollTaskRunner runner;
   std::array<int, 2> ends;
-  ASSERT_EQ(::pipe(ends.data()), 0);
+  ASSERT_EQ(::pipe2(ends.data(), O_CLOEXEC), 0);
   const Fd read_end(ends[0]);
   const Fd write_end(ends[1]);
   int calls = 0;

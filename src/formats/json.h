@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A JSON document that survives being read and written: members stay in order, unknown and duplicate
-// members stay, numbers keep their text (1.0 stays 1.0; 18446744073709551616 stays exact).
-// Not for streams of gigabytes: the whole document is in memory.
+// A JSON document that survives being read and written: members stay in order, unknown and
+// duplicate members stay, numbers keep their text (1.0 stays 1.0; 18446744073709551616 stays
+// exact). Not for streams of gigabytes: the whole document is in memory.
 //
 // Where a key occurs twice, Find gives the last one, as Go's decoder (runc, the kubelet) does.
 // Threads: a value belongs to one thread; const access from several is fine.

@@ -91,7 +91,8 @@ class Builder {
 Status ErrorAt(std::string_view text, size_t offset, std::string_view cause) {
   const std::string_view before = text.substr(0, std::min(offset, text.size()));
   const auto line = std::count(before.begin(), before.end(), '\n') + 1;
-  return Error(Code::kInvalidArgument, "not valid JSON at byte {}, line {}: {}", offset, line, cause);
+  return Error(Code::kInvalidArgument, "not valid JSON at byte {}, line {}: {}", offset, line,
+               cause);
 }
 
 }  // namespace

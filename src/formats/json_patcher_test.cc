@@ -12,10 +12,10 @@ namespace {
 using ::testing::HasSubstr;
 
 const TextEdit kDefault{TextEdit::Kind::kSet, {"default-runtime"}, Json::String("nvidia")};
-const TextEdit kRuntime{TextEdit::Kind::kSet,
-                        {"runtimes", "nvidia"},
-                        Json::MakeObject({{"args", Json::MakeArray()},
-                                          {"path", Json::String("/x")}})};
+const TextEdit kRuntime{
+    TextEdit::Kind::kSet,
+    {"runtimes", "nvidia"},
+    Json::MakeObject({{"args", Json::MakeArray()}, {"path", Json::String("/x")}})};
 
 std::string Patched(std::string_view text, const std::vector<TextEdit>& edits) {
   auto result = PatchJson(text, edits);
@@ -88,10 +88,14 @@ TEST(JsonPatcher, EveryRandomDocumentCanBeEditedAndBack) {
   std::function<std::string(int)> value = [&](int depth) -> std::string {
     const auto gap = [&] { return gaps[pick(5)]; };
     switch (pick(depth > 3 ? 4 : 6)) {
-      case 0: return "1.50e+3";
-      case 1: return "\"\\\"}],{ \\u00e9\"";
-      case 2: return "null";
-      case 3: return "true";
+      case 0:
+        return "1.50e+3";
+      case 1:
+        return "\"\\\"}],{ \\u00e9\"";
+      case 2:
+        return "null";
+      case 3:
+        return "true";
       case 4: {
         std::string out = "[";
         for (int i = pick(3); i > 0; --i) out += gap() + value(depth + 1) + (i > 1 ? "," : "");

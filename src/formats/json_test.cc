@@ -58,7 +58,8 @@ TEST(JsonTest, ObjectAtMakesWhatIsMissingAndRefusesWhatIsSomethingElse) {
 }
 
 TEST(JsonTest, PrettyIndentsByTwo) {
-  EXPECT_EQ(ParseJson(R"({"a":[1],"b":{}})")->Pretty(), "{\n  \"a\": [\n    1\n  ],\n  \"b\": {}\n}");
+  EXPECT_EQ(ParseJson(R"({"a":[1],"b":{}})")->Pretty(),
+            "{\n  \"a\": [\n    1\n  ],\n  \"b\": {}\n}");
 }
 
 }  // namespace

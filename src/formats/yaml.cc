@@ -86,7 +86,8 @@ class Reader {
         break;
       }
       case YAML_SEQUENCE_START_EVENT: {
-        if (event.c.data.sequence_start.anchor) return ErrorAt(event.line(), "anchors are not read");
+        if (event.c.data.sequence_start.anchor)
+          return ErrorAt(event.line(), "anchors are not read");
         ASSIGN_OR_RETURN(json, ReadSequence(depth));
         break;
       }
