@@ -65,13 +65,15 @@ type Options struct {
 
 // Cluster is a running cluster.
 type Cluster struct {
-	Dir   string      `json:"dir"`
-	Group string      `json:"group"` // its cgroup, below each hierarchy's root
-	Port  int         `json:"port"`  // of the API server on 127.0.0.1
-	Ready bool        `json:"ready"` // Up came to its end
-	Parts parts.Parts `json:"parts"`
-	Head  Machine     `json:"head"`
-	Nodes []Machine   `json:"nodes"`
+	Dir   string `json:"dir"`
+	Group string `json:"group"` // its cgroup, below each hierarchy's root
+	Port  int    `json:"port"`  // of the API server on 127.0.0.1
+	Ready bool   `json:"ready"` // Up came to its end
+	// Snapshotter of containerd: overlayfs, or native where the folder is on an overlay itself.
+	Snapshotter string      `json:"snapshotter"`
+	Parts       parts.Parts `json:"parts"`
+	Head        Machine     `json:"head"`
+	Nodes       []Machine   `json:"nodes"`
 
 	log     io.Writer
 	tie     *os.File // kept open for as long as the process lives
@@ -235,7 +237,7 @@ func (c *Cluster) LoadImage(ctx context.Context, file string, nodes ...int) erro
 		if err != nil {
 			return err
 		}
-		cmd, err := c.NodeCommand(ctx, node, "ctr", "-n", "k8s.io", "images", "import", "-")
+		cmd, err := c.NodeCommand(ctx, node, "ctr", "-n", "k8s.io", "images", "import", "--local", "--snapshotter", c.Snapshotter, "-")
 		if err == nil {
 			cmd.Stdin = archive
 			_, err = output(cmd, fmt.Sprintf("node %d: import %s", node, file))

@@ -121,7 +121,7 @@ func (c *Cluster) nodeSpec(i int, groups []string) *supervisor.Spec {
 				"/var/lib/docker":     filepath.Join(dir, "docker"),
 			},
 			Files: map[string]string{
-				"/etc/containerd/config.toml":     containerdConfig(),
+				"/etc/containerd/config.toml":     c.containerdConfig(),
 				"/etc/cni/net.d/10-pods.conflist": cniConfig(i),
 				"/etc/kubernetes/kubelet.json":    c.kubeletConfig(m),
 				"/etc/hosts":                      "127.0.0.1 localhost\n" + m.IP + " " + m.Name + "\n",
@@ -144,10 +144,13 @@ func (c *Cluster) nodeSpec(i int, groups []string) *supervisor.Spec {
 
 // containerdConfig is the main file; drop-ins go to conf.d. The engine configurator of the product
 // edits it as it would on a real node.
-func containerdConfig() string {
+func (c *Cluster) containerdConfig() string {
 	lines := []string{
 		"version = 3",
 		`imports = ["/etc/containerd/conf.d/*.toml"]`,
+		"",
+		"[plugins.'io.containerd.cri.v1.images']",
+		fmt.Sprintf("  snapshotter = %q", c.Snapshotter),
 		"",
 		"[plugins.'io.containerd.cri.v1.images'.pinned_images]",
 		fmt.Sprintf("  sandbox = %q", PauseImage),

@@ -12,6 +12,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"time"
 
 	"tessera.dev/tests/cluster/image"
@@ -148,6 +149,7 @@ func (c *Cluster) writeFiles() error {
 			return err
 		}
 	}
+	c.Snapshotter = snapshotter(c.Dir)
 	if err := c.save(); err != nil {
 		return err
 	}
@@ -165,6 +167,16 @@ func (c *Cluster) writeFiles() error {
 		return fmt.Errorf("pause image: %w", err)
 	}
 	return os.WriteFile(filepath.Join(c.machineDir(&c.Head), "kube-scheduler.json"), []byte(c.schedulerConfig()), 0o600)
+}
+
+// snapshotter: an overlay cannot be the upper layer of another, as in a cluster inside a container.
+func snapshotter(dir string) string {
+	const overlayMagic = 0x794c7630
+	var stat syscall.Statfs_t
+	if syscall.Statfs(dir, &stat) == nil && stat.Type == overlayMagic {
+		return "native"
+	}
+	return "overlayfs"
 }
 
 func (c *Cluster) writeCertificates() error {

@@ -26,8 +26,8 @@ const usage = `usage: testcluster COMMAND [FLAG...] [ARGUMENT...]
   status                            its components
   wait                              until the API server answers and every node is Ready
   env                               lines for the shell: eval "$(testcluster env)"
-  kubectl -- ARGUMENT...            run kubectl against it
-  exec [--node I] -- COMMAND...     run a command inside node I (1 if not given; 0 is the control plane)
+  kubectl [--] ARGUMENT...          run kubectl against it
+  exec [--node I] [--] COMMAND...   run a command inside node I (1 if not given; 0 is the control plane)
   load-image [--node I] FILE...     import image archives into node I, or into all
   restart COMPONENT [--node I]      also stop and start; --signal NAME (TERM if not given)
   logs COMPONENT [--node I] [-f]    a component's log, or "supervisor"
@@ -85,7 +85,7 @@ type options struct {
 	follow bool
 }
 
-// parse accepts flags before and after arguments; what follows "--" is never a flag.
+// parse accepts flags before and after arguments, but leaves what kubectl and exec run as it is.
 func (o *options) parse(command string, args []string) ([]string, error) {
 	flags := flag.NewFlagSet("testcluster "+command, flag.ContinueOnError)
 	flags.StringVar(&o.Name, "name", "", "name of the cluster; its folder is "+cluster.DefaultRoot+"/NAME")
@@ -117,19 +117,16 @@ func (o *options) parse(command string, args []string) ([]string, error) {
 	flags.StringVar(&o.signal, "signal", "TERM", "signal that ends the component: TERM, KILL, INT, HUP, ABRT")
 	flags.BoolVar(&o.follow, "f", false, "follow the log")
 	o.Log = os.Stderr
-	var after []string
-	for i, arg := range args {
-		if arg == "--" {
-			args, after = args[:i], args[i+1:]
-			break
-		}
-	}
+	verbatim := command == "kubectl" || command == "exec"
 	var rest []string
 	for len(args) > 0 {
 		if err := flags.Parse(args); err != nil {
 			return nil, err
 		}
-		if args = flags.Args(); len(args) > 0 {
+		args = flags.Args()
+		if verbatim {
+			rest, args = args, nil
+		} else if len(args) > 0 {
 			rest, args = append(rest, args[0]), args[1:]
 		}
 	}
@@ -140,7 +137,7 @@ func (o *options) parse(command string, args []string) ([]string, error) {
 			o.Dir = ""
 		}
 	}
-	return append(rest, after...), nil
+	return rest, nil
 }
 
 func (o *options) open() (*cluster.Cluster, error) {

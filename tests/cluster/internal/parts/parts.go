@@ -29,6 +29,7 @@ const (
 	KubernetesVersion = "v1.36.3"
 	progressPeriod    = 10 * time.Second
 	keyLength         = 16
+	keepUnused        = 14 * 24 * time.Hour
 )
 
 // Parts are the paths of what was built.
@@ -118,7 +119,7 @@ func (p part) get(ctx context.Context, source, cache string, log io.Writer) (str
 		return "", fmt.Errorf("%s: %w", p.name, err)
 	}
 	final := filepath.Join(cache, p.name+"-"+key)
-	if _, err := os.Stat(final); err == nil {
+	if used(final) {
 		return final, nil
 	}
 	unlock, err := lock(ctx, filepath.Join(cache, p.name+".lock"), func() {
@@ -128,9 +129,10 @@ func (p part) get(ctx context.Context, source, cache string, log io.Writer) (str
 		return "", fmt.Errorf("%s: %w", p.name, err)
 	}
 	defer unlock()
-	if _, err := os.Stat(final); err == nil {
+	if used(final) {
 		return final, nil
 	}
+	prune(cache, p.name)
 	temp, err := os.MkdirTemp(cache, "building-"+p.name+"-")
 	if err != nil {
 		return "", err
@@ -143,6 +145,22 @@ func (p part) get(ctx context.Context, source, cache string, log io.Writer) (str
 		return "", err
 	}
 	return final, os.Rename(temp, final)
+}
+
+// used tells whether the part is there, and notes the time for prune.
+func used(dir string) bool {
+	now := time.Now()
+	return os.Chtimes(dir, now, now) == nil
+}
+
+// prune removes versions of a part that nobody has used for long.
+func prune(cache, name string) {
+	versions, _ := filepath.Glob(filepath.Join(cache, name+"-*"))
+	for _, version := range versions {
+		if info, err := os.Stat(version); err == nil && time.Since(info.ModTime()) > keepUnused {
+			os.RemoveAll(version)
+		}
+	}
 }
 
 func (p part) build(ctx context.Context, dir, out string, log io.Writer) error {

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 )
 
 // fixture is a part of one C file in a source folder and a cache of its own.
@@ -63,6 +64,25 @@ func TestChangedSourceMakesAnotherPart(t *testing.T) {
 	f.write(t, "int main(void) { return 1; }\n")
 	if second, err := f.get(t); err != nil || second == first {
 		t.Errorf("%s %v", second, err)
+	}
+}
+
+func TestVersionThatNobodyUsesIsRemovedInTheEnd(t *testing.T) {
+	f := newFixture(t)
+	first, err := f.get(t)
+	if err != nil {
+		t.Fatal(err)
+	}
+	long := time.Now().Add(-2 * keepUnused)
+	if err := os.Chtimes(first, long, long); err != nil {
+		t.Fatal(err)
+	}
+	f.write(t, "int main(void) { return 1; }\n")
+	if _, err := f.get(t); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(first); err == nil {
+		t.Error("it is still there")
 	}
 }
 
