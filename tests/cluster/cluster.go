@@ -168,7 +168,8 @@ func (c *Cluster) Env() []string {
 // KubectlCommand prepares kubectl; the caller sets its streams and runs it.
 func (c *Cluster) KubectlCommand(ctx context.Context, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, filepath.Join(c.BinDir(), "kubectl"), args...)
-	cmd.Env = append(os.Environ(), append(c.Env(), "HTTPS_PROXY=", "https_proxy=", "HTTP_PROXY=", "http_proxy=")...)
+	cmd.Env = append(os.Environ(), "HTTPS_PROXY=", "https_proxy=", "HTTP_PROXY=", "http_proxy=")
+	cmd.Env = append(cmd.Env, c.Env()...)
 	return cmd
 }
 
@@ -237,7 +238,8 @@ func (c *Cluster) LoadImage(ctx context.Context, file string, nodes ...int) erro
 		if err != nil {
 			return err
 		}
-		cmd, err := c.NodeCommand(ctx, node, "ctr", "-n", "k8s.io", "images", "import", "--local", "--snapshotter", c.Snapshotter, "-")
+		cmd, err := c.NodeCommand(ctx, node, "ctr", "-n", "k8s.io", "images", "import", "--local",
+			"--snapshotter", c.Snapshotter, "-")
 		if err == nil {
 			cmd.Stdin = archive
 			_, err = output(cmd, fmt.Sprintf("node %d: import %s", node, file))
@@ -268,6 +270,7 @@ func (c *Cluster) machines() []*Machine {
 	return all
 }
 
+func (c *Cluster) pki(file string) string       { return filepath.Join(c.Dir, "pki", file) }
 func (c *Cluster) machineDir(m *Machine) string { return filepath.Join(c.Dir, "machines", m.Name) }
 func (c *Cluster) logDir(m *Machine) string     { return filepath.Join(c.Dir, "logs", m.Name) }
 func (c *Cluster) socket(m *Machine) string     { return filepath.Join(c.machineDir(m), "supervisor.sock") }

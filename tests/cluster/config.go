@@ -44,7 +44,6 @@ func encode(value any) string {
 
 // headSpec describes the control plane.
 func (c *Cluster) headSpec(groups []string) *supervisor.Spec {
-	pki := func(name string) string { return filepath.Join(c.Dir, "pki", name) }
 	config := func(name string) string { return filepath.Join(c.machineDir(&c.Head), name) }
 	program := func(name string, flags ...string) supervisor.Component {
 		argv := append([]string{c.Parts.Kubernetes, name}, append(flags, c.options.Flags[name]...)...)
@@ -57,45 +56,46 @@ func (c *Cluster) headSpec(groups []string) *supervisor.Spec {
 		}
 	}
 	return &supervisor.Spec{
-		Hostname: c.Head.Name, Keep: c.keep(), Tied: c.options.Tied, LogDir: c.logDir(&c.Head), Socket: c.socket(&c.Head),
+		Hostname: c.Head.Name, Keep: c.keep(), Tied: c.options.Tied,
+		LogDir: c.logDir(&c.Head), Socket: c.socket(&c.Head),
 		CgroupDirs: groups, ProxyTo: fmt.Sprintf("%s:%d", headIP, apiPort),
 		Components: []supervisor.Component{
 			program("etcd", "--name=etcd", "--data-dir="+config("etcd"), "--unsafe-no-fsync",
 				"--listen-client-urls="+etcdURL, "--advertise-client-urls="+etcdURL,
 				"--listen-peer-urls=http://127.0.0.1:2380", "--log-level=warn"),
-			program("kube-apiserver", c.apiserverFlags(pki)...),
+			program("kube-apiserver", c.apiserverFlags()...),
 			program("kube-controller-manager", append(client("kube-controller-manager.kubeconfig"),
 				"--kubeconfig="+config("kube-controller-manager.kubeconfig"),
-				"--service-account-private-key-file="+pki("sa.key"), "--root-ca-file="+pki("ca.crt"),
-				"--cluster-signing-cert-file="+pki("ca.crt"), "--cluster-signing-key-file="+pki("ca.key"),
-				"--requestheader-client-ca-file="+pki("front-proxy-ca.crt"),
+				"--service-account-private-key-file="+c.pki("sa.key"), "--root-ca-file="+c.pki("ca.crt"),
+				"--cluster-signing-cert-file="+c.pki("ca.crt"), "--cluster-signing-key-file="+c.pki("ca.key"),
+				"--requestheader-client-ca-file="+c.pki("front-proxy-ca.crt"),
 				"--use-service-account-credentials", "--leader-elect=false", "--controllers=*")...),
 			program("kube-scheduler", append(client("kube-scheduler.kubeconfig"),
 				"--config="+config("kube-scheduler.json"),
-				"--requestheader-client-ca-file="+pki("front-proxy-ca.crt"))...),
+				"--requestheader-client-ca-file="+c.pki("front-proxy-ca.crt"))...),
 		},
 	}
 }
 
-func (c *Cluster) apiserverFlags(pki func(string) string) []string {
+func (c *Cluster) apiserverFlags() []string {
 	return []string{
 		"--etcd-servers=" + etcdURL, "--bind-address=0.0.0.0", fmt.Sprintf("--secure-port=%d", apiPort),
 		"--advertise-address=" + headIP, "--endpoint-reconciler-type=none",
 		"--service-cluster-ip-range=" + serviceRange, "--allow-privileged=true",
 		"--authorization-mode=Node,RBAC", "--enable-admission-plugins=NodeRestriction",
-		"--client-ca-file=" + pki("ca.crt"),
-		"--tls-cert-file=" + pki("apiserver.crt"), "--tls-private-key-file=" + pki("apiserver.key"),
+		"--client-ca-file=" + c.pki("ca.crt"),
+		"--tls-cert-file=" + c.pki("apiserver.crt"), "--tls-private-key-file=" + c.pki("apiserver.key"),
 		"--service-account-issuer=https://kubernetes.default.svc",
-		"--service-account-key-file=" + pki("sa.pub"), "--service-account-signing-key-file=" + pki("sa.key"),
-		"--kubelet-client-certificate=" + pki("apiserver-kubelet.crt"),
-		"--kubelet-client-key=" + pki("apiserver-kubelet.key"),
-		"--kubelet-certificate-authority=" + pki("ca.crt"),
+		"--service-account-key-file=" + c.pki("sa.pub"), "--service-account-signing-key-file=" + c.pki("sa.key"),
+		"--kubelet-client-certificate=" + c.pki("apiserver-kubelet.crt"),
+		"--kubelet-client-key=" + c.pki("apiserver-kubelet.key"),
+		"--kubelet-certificate-authority=" + c.pki("ca.crt"),
 		"--kubelet-preferred-address-types=InternalIP",
-		"--requestheader-client-ca-file=" + pki("front-proxy-ca.crt"),
+		"--requestheader-client-ca-file=" + c.pki("front-proxy-ca.crt"),
 		"--requestheader-allowed-names=front-proxy-client", "--requestheader-username-headers=X-Remote-User",
 		"--requestheader-group-headers=X-Remote-Group", "--requestheader-extra-headers-prefix=X-Remote-Extra-",
-		"--proxy-client-cert-file=" + pki("front-proxy-client.crt"),
-		"--proxy-client-key-file=" + pki("front-proxy-client.key"),
+		"--proxy-client-cert-file=" + c.pki("front-proxy-client.crt"),
+		"--proxy-client-key-file=" + c.pki("front-proxy-client.key"),
 		"--enable-aggregator-routing=true",
 	}
 }
@@ -109,7 +109,8 @@ func (c *Cluster) nodeSpec(i int, groups []string) *supervisor.Spec {
 		tools["/usr/local/bin/"+name] = filepath.Join(c.Parts.Containerd, name)
 	}
 	return &supervisor.Spec{
-		Hostname: m.Name, Keep: c.keep(), Tied: c.options.Tied, LogDir: c.logDir(m), Socket: c.socket(m), CgroupDirs: groups,
+		Hostname: m.Name, Keep: c.keep(), Tied: c.options.Tied,
+		LogDir: c.logDir(m), Socket: c.socket(m), CgroupDirs: groups,
 		Node: &supervisor.Node{
 			Overlays: []string{"/etc", "/opt", "/usr", "/var"},
 			Binds: map[string]string{
@@ -200,16 +201,15 @@ func cniConfig(i int) string {
 }
 
 func (c *Cluster) kubeletConfig(m *Machine) string {
-	dir := c.machineDir(m)
 	config := object{
 		"apiVersion": "kubelet.config.k8s.io/v1beta1", "kind": "KubeletConfiguration",
 		"authentication": object{
 			"anonymous": object{"enabled": false}, "webhook": object{"enabled": true},
-			"x509": object{"clientCAFile": filepath.Join(c.Dir, "pki", "ca.crt")},
+			"x509": object{"clientCAFile": c.pki("ca.crt")},
 		},
 		"authorization":            object{"mode": "Webhook"},
-		"tlsCertFile":              filepath.Join(dir, "kubelet-server.crt"),
-		"tlsPrivateKeyFile":        filepath.Join(dir, "kubelet-server.key"),
+		"tlsCertFile":              c.pki(m.Name + "-server.crt"),
+		"tlsPrivateKeyFile":        c.pki(m.Name + "-server.key"),
 		"containerRuntimeEndpoint": "unix:///run/containerd/containerd.sock",
 		"cgroupDriver":             "cgroupfs", "failCgroupV1": false, "failSwapOn": false,
 		"cgroupsPerQOS": true, "enforceNodeAllocatable": []string{},
@@ -232,7 +232,7 @@ func (c *Cluster) kubeconfig(server, certificate string) string {
 	return encode(object{
 		"apiVersion": "v1", "kind": "Config", "current-context": "tessera",
 		"clusters": []object{{"name": "tessera", "cluster": object{
-			"server": server, "certificate-authority": filepath.Join(c.Dir, "pki", "ca.crt"),
+			"server": server, "certificate-authority": c.pki("ca.crt"),
 		}}},
 		"users": []object{{"name": "user", "user": object{
 			"client-certificate": certificate + ".crt", "client-key": certificate + ".key",

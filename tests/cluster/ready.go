@@ -211,12 +211,11 @@ func (c *Cluster) URL() string { return fmt.Sprintf("https://127.0.0.1:%d", c.Po
 
 // HTTPClient speaks to the API server as administrator, from outside the cluster's network.
 func (c *Cluster) HTTPClient() (*http.Client, error) {
-	pki := filepath.Join(c.Dir, "pki")
-	certificate, err := tls.LoadX509KeyPair(filepath.Join(pki, "admin.crt"), filepath.Join(pki, "admin.key"))
+	certificate, err := tls.LoadX509KeyPair(c.pki("admin.crt"), c.pki("admin.key"))
 	if err != nil {
 		return nil, err
 	}
-	authority, err := os.ReadFile(filepath.Join(pki, "ca.crt"))
+	authority, err := os.ReadFile(c.pki("ca.crt"))
 	if err != nil {
 		return nil, err
 	}

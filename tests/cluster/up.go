@@ -12,13 +12,10 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"time"
 
-	"tessera.dev/tests/cluster/image"
 	"tessera.dev/tests/cluster/internal/cgroup"
 	"tessera.dev/tests/cluster/internal/parts"
-	"tessera.dev/tests/cluster/internal/pki"
 	"tessera.dev/tests/cluster/internal/supervisor"
 )
 
@@ -26,21 +23,13 @@ import (
 // that is already there is returned as it is; a broken one is replaced. When it fails, everything it
 // started has ended, and the logs stay in the folder until Down.
 func Up(ctx context.Context, options Options) (*Cluster, error) {
-	if options.Log == nil {
-		options.Log = io.Discard
-	}
-	if options.Nodes == 0 {
-		options.Nodes = 1
-	}
-	if options.Nodes < 0 || options.Nodes > maxNodes {
-		return nil, fmt.Errorf("%d nodes: from 1 to %d are possible", options.Nodes, maxNodes)
-	}
+	options = options.withDefaults()
 	dir, err := options.Folder()
 	if err != nil {
 		return nil, err
 	}
-	if os.Geteuid() != 0 {
-		return nil, errors.New("a cluster needs root, for namespaces and cgroups")
+	if err := options.check(); err != nil {
+		return nil, err
 	}
 	unlock, err := lock(ctx, dir, options.Log)
 	if err != nil {
@@ -49,9 +38,6 @@ func Up(ctx context.Context, options Options) (*Cluster, error) {
 	defer unlock()
 	if c, err := reuse(ctx, dir, options); c != nil || err != nil {
 		return c, err
-	}
-	if err := checkTools(); err != nil {
-		return nil, err
 	}
 	built, err := parts.Build(ctx, options.Log)
 	if err != nil {
@@ -95,9 +81,27 @@ func reuse(ctx context.Context, dir string, options Options) (*Cluster, error) {
 	return nil, remove(dir, io.Discard)
 }
 
-func checkTools() error {
+func (o Options) withDefaults() Options {
+	if o.Log == nil {
+		o.Log = io.Discard
+	}
+	if o.Nodes == 0 {
+		o.Nodes = 1
+	}
+	return o
+}
+
+// check names what is wrong or missing before anything begins.
+func (o Options) check() error {
+	if o.Nodes < 0 || o.Nodes > maxNodes {
+		return fmt.Errorf("%d nodes: from 1 to %d are possible", o.Nodes, maxNodes)
+	}
+	if os.Geteuid() != 0 {
+		return errors.New("a cluster needs root, for namespaces and cgroups")
+	}
 	for tool, source := range map[string]string{
-		"ip": "iproute2", "nsenter": "util-linux", "setpriv": "util-linux", "runc": "runc", "/usr/lib/cni/bridge": "containernetworking-plugins",
+		"ip": "iproute2", "nsenter": "util-linux", "setpriv": "util-linux", "runc": "runc",
+		"/usr/lib/cni/bridge": "containernetworking-plugins",
 	} {
 		if _, err := exec.LookPath(tool); err != nil {
 			return fmt.Errorf("%s is missing: install the package %s", tool, source)
@@ -134,126 +138,8 @@ func (c *Cluster) start(ctx context.Context) error {
 	return c.save()
 }
 
-// writeFiles makes the folder, certificates and configurations. The state file comes first, so that
-// Down knows the folder as a cluster's.
-func (c *Cluster) writeFiles() error {
-	for _, m := range c.machines() {
-		for _, dir := range []string{c.machineDir(m), c.logDir(m)} {
-			if err := os.MkdirAll(dir, 0o755); err != nil {
-				return err
-			}
-		}
-	}
-	for _, dir := range []string{"pki", "bin"} {
-		if err := os.MkdirAll(filepath.Join(c.Dir, dir), 0o755); err != nil {
-			return err
-		}
-	}
-	c.Snapshotter = snapshotter(c.Dir)
-	if err := c.save(); err != nil {
-		return err
-	}
-	for name, target := range map[string]string{
-		"kubectl": c.Parts.Kubernetes, "ctr": filepath.Join(c.Parts.Containerd, "ctr"),
-	} {
-		if err := os.Symlink(target, filepath.Join(c.Dir, "bin", name)); err != nil {
-			return err
-		}
-	}
-	if err := c.writeCertificates(); err != nil {
-		return fmt.Errorf("certificates: %w", err)
-	}
-	if err := c.writePauseImage(); err != nil {
-		return fmt.Errorf("pause image: %w", err)
-	}
-	return os.WriteFile(filepath.Join(c.machineDir(&c.Head), "kube-scheduler.json"), []byte(c.schedulerConfig()), 0o600)
-}
-
-// snapshotter: an overlay cannot be the upper layer of another, as in a cluster inside a container.
-func snapshotter(dir string) string {
-	const overlayMagic = 0x794c7630
-	var stat syscall.Statfs_t
-	if syscall.Statfs(dir, &stat) == nil && stat.Type == overlayMagic {
-		return "native"
-	}
-	return "overlayfs"
-}
-
-func (c *Cluster) writeCertificates() error {
-	dir := filepath.Join(c.Dir, "pki")
-	ca, err := pki.NewAuthority(dir, "ca")
-	if err != nil {
-		return err
-	}
-	front, err := pki.NewAuthority(dir, "front-proxy-ca")
-	if err != nil {
-		return err
-	}
-	if err := pki.WriteKeyPair(dir, "sa"); err != nil {
-		return err
-	}
-	if err := front.Issue(pki.Leaf{File: "front-proxy-client", CommonName: "front-proxy-client"}); err != nil {
-		return err
-	}
-	loopback := net.IPv4(127, 0, 0, 1)
-	leaves := []pki.Leaf{
-		{
-			File: "apiserver", CommonName: "kube-apiserver",
-			DNS: []string{"kubernetes", "kubernetes.default", "kubernetes.default.svc",
-				"kubernetes.default.svc.cluster.local", "localhost"},
-			IPs: []net.IP{net.ParseIP(headIP), net.ParseIP(serviceIP), loopback},
-		},
-		{File: "apiserver-kubelet", CommonName: "kube-apiserver-kubelet-client", Organizations: []string{"system:masters"}},
-		{File: "admin", CommonName: "admin", Organizations: []string{"system:masters"}},
-		{File: "kube-controller-manager", CommonName: "system:kube-controller-manager"},
-		{File: "kube-scheduler", CommonName: "system:kube-scheduler"},
-	}
-	for _, m := range c.Nodes {
-		leaves = append(leaves,
-			pki.Leaf{File: m.Name, CommonName: "system:node:" + m.Name, Organizations: []string{"system:nodes"}},
-			pki.Leaf{
-				File: filepath.Join("..", "machines", m.Name, "kubelet-server"), CommonName: m.Name,
-				DNS: []string{m.Name}, IPs: []net.IP{net.ParseIP(m.IP), loopback},
-			})
-	}
-	for _, leaf := range leaves {
-		if err := ca.Issue(leaf); err != nil {
-			return err
-		}
-	}
-	inside, outside := fmt.Sprintf("https://%s:%d", headIP, apiPort), fmt.Sprintf("https://127.0.0.1:%d", c.Port)
-	configs := map[string]string{
-		c.Kubeconfig(): c.kubeconfig(outside, filepath.Join(dir, "admin")),
-	}
-	for _, name := range []string{"kube-controller-manager", "kube-scheduler"} {
-		configs[filepath.Join(c.machineDir(&c.Head), name+".kubeconfig")] = c.kubeconfig(inside, filepath.Join(dir, name))
-	}
-	for i := range c.Nodes {
-		m := &c.Nodes[i]
-		configs[filepath.Join(c.machineDir(m), "kubelet.kubeconfig")] = c.kubeconfig(inside, filepath.Join(dir, m.Name))
-	}
-	for path, content := range configs {
-		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func (c *Cluster) pauseArchive() string { return filepath.Join(c.Dir, "pause.tar") }
-
-func (c *Cluster) writePauseImage() error {
-	builder := image.New(PauseImage)
-	if err := builder.AddFile(c.Parts.Pause, "/pause", 0o755); err != nil {
-		return err
-	}
-	builder.Config.Entrypoint = []string{"/pause"}
-	return builder.WriteFile(c.pauseArchive())
-}
-
 // startMachines spawns the supervisors and waits until each answers.
 func (c *Cluster) startMachines(listener *net.TCPListener) error {
-	failed := make(chan error, len(c.Nodes)+1)
 	var tie *os.File
 	if c.options.Tied {
 		var err error
@@ -262,33 +148,15 @@ func (c *Cluster) startMachines(listener *net.TCPListener) error {
 		}
 		defer tie.Close()
 	}
+	failed := make(chan error, len(c.Nodes)+1)
 	for i, m := range c.machines() {
-		groups, err := cgroup.Create(c.Group + "/" + m.Name)
-		if err != nil {
-			return err
-		}
-		spec, inherited := c.headSpec(groups), listener
+		inherited := listener
 		if i > 0 {
-			spec, inherited = c.nodeSpec(i, groups), nil
+			inherited = nil
 		}
-		specFile := filepath.Join(c.machineDir(m), "spec.json")
-		if err := spec.Write(specFile); err != nil {
-			return err
+		if err := c.spawn(i, inherited, tie, failed); err != nil {
+			return fmt.Errorf("%s: %w", m.Name, err)
 		}
-		log, err := os.OpenFile(filepath.Join(c.logDir(m), "supervisor.log"), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o644)
-		if err != nil {
-			return err
-		}
-		cmd, err := supervisor.Spawn(specFile, inherited, tie, log)
-		log.Close()
-		if err != nil {
-			return err
-		}
-		m.PID = cmd.Process.Pid
-		go func() {
-			err := cmd.Wait() // also collects it for callers that live as long as the cluster
-			failed <- fmt.Errorf("supervisor of %s ended: %v", m.Name, err)
-		}()
 	}
 	if err := c.save(); err != nil {
 		return err
@@ -299,6 +167,39 @@ func (c *Cluster) startMachines(listener *net.TCPListener) error {
 			return fmt.Errorf("%w\n%s\nlog: %s", err, tail(path, 5), path)
 		}
 	}
+	return nil
+}
+
+// spawn starts the supervisor of machine i; failed hears of its end.
+func (c *Cluster) spawn(i int, listener *net.TCPListener, tie *os.File, failed chan<- error) error {
+	m := c.machines()[i]
+	groups, err := cgroup.Create(c.Group + "/" + m.Name)
+	if err != nil {
+		return err
+	}
+	spec := c.headSpec(groups)
+	if i > 0 {
+		spec = c.nodeSpec(i, groups)
+	}
+	specFile := filepath.Join(c.machineDir(m), "spec.json")
+	if err := spec.Write(specFile); err != nil {
+		return err
+	}
+	flags := os.O_CREATE | os.O_WRONLY | os.O_APPEND
+	log, err := os.OpenFile(filepath.Join(c.logDir(m), "supervisor.log"), flags, 0o644)
+	if err != nil {
+		return err
+	}
+	defer log.Close()
+	cmd, err := supervisor.Spawn(specFile, listener, tie, log)
+	if err != nil {
+		return err
+	}
+	m.PID = cmd.Process.Pid
+	go func() {
+		err := cmd.Wait() // also collects it for callers that live as long as the cluster
+		failed <- fmt.Errorf("supervisor of %s ended: %v", m.Name, err)
+	}()
 	return nil
 }
 

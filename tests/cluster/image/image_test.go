@@ -255,7 +255,9 @@ func TestLdCacheIsUnderstoodByLdconfigAndTheLoader(t *testing.T) {
 }
 
 func TestLdCacheOrderIsTheLoaders(t *testing.T) {
-	for _, pair := range [][2]string{{"libb.so", "liba.so"}, {"libx.so.10", "libx.so.9"}, {"libx1.so", "libxa.so"}, {"libxy", "libx"}} {
+	for _, pair := range [][2]string{
+		{"libb.so", "liba.so"}, {"libx.so.10", "libx.so.9"}, {"libx1.so", "libxa.so"}, {"libxy", "libx"},
+	} {
 		if compareNames(pair[0], pair[1]) <= 0 || compareNames(pair[1], pair[0]) >= 0 {
 			t.Errorf("%s must come after %s", pair[0], pair[1])
 		}

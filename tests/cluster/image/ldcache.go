@@ -23,6 +23,10 @@ const (
 	libraryLength = 24
 )
 
+var abi = map[elf.Machine]int32{
+	elf.EM_X86_64: libc6 | libc6x86_64, elf.EM_AARCH64: libc6 | libc6aarch64,
+}
+
 type cached struct {
 	name, file string
 	flags      int32
@@ -33,14 +37,15 @@ type cached struct {
 func (b *Builder) AddLdCache() error {
 	libraries := map[string]cached{}
 	for file, e := range b.entries {
-		if !strings.Contains(path.Dir(file)+"/", "/lib") || !strings.Contains(path.Base(file), ".so") || !e.mode.IsRegular() {
+		inLib := strings.Contains(path.Dir(file)+"/", "/lib")
+		if !inLib || !strings.Contains(path.Base(file), ".so") || !e.mode.IsRegular() {
 			continue
 		}
 		f, err := elf.NewFile(bytes.NewReader(e.content))
 		if err != nil || f.Type != elf.ET_DYN {
 			continue
 		}
-		flags := map[elf.Machine]int32{elf.EM_X86_64: libc6 | libc6x86_64, elf.EM_AARCH64: libc6 | libc6aarch64}[f.Machine]
+		flags := abi[f.Machine]
 		name := path.Base(file)
 		if names, _ := f.DynString(elf.DT_SONAME); len(names) > 0 {
 			name = names[0]

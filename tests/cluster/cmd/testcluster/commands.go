@@ -15,8 +15,9 @@ import (
 )
 
 var commands = map[string]func(context.Context, *options, []string) error{
-	"up": up, "down": down, "status": status, "env": env, "kubectl": kubectl, "exec": execute,
-	"load-image": loadImage, "restart": restart, "stop": stop, "start": start, "logs": logs, "wait": wait, "save-logs": saveLogs,
+	"up": up, "down": down, "status": status, "wait": wait, "env": env, "kubectl": kubectl,
+	"exec": execute, "load-image": loadImage, "restart": restart, "stop": stop, "start": start,
+	"logs": logs, "save-logs": saveLogs,
 }
 
 func up(ctx context.Context, o *options, _ []string) error {
@@ -145,7 +146,9 @@ func stop(ctx context.Context, o *options, args []string) error {
 }
 
 func start(ctx context.Context, o *options, args []string) error {
-	return control(o, args, func(c *cluster.Cluster, name string) error { return c.Start(ctx, name, o.nodeOr(1)) })
+	return control(o, args, func(c *cluster.Cluster, name string) error {
+		return c.Start(ctx, name, o.nodeOr(1))
+	})
 }
 
 func control(o *options, args []string, act func(*cluster.Cluster, string) error) error {

@@ -30,7 +30,7 @@ const usage = `usage: testcluster COMMAND [FLAG...] [ARGUMENT...]
   exec [--node I] [--] COMMAND...   run a command inside node I (1 if not given; 0 is the control plane)
   load-image [--node I] FILE...     import image archives into node I, or into all
   restart COMPONENT [--node I]      also stop and start; --signal NAME (TERM if not given)
-  logs COMPONENT [--node I] [-f]    a component's log, or "supervisor"
+  logs COMPONENT [--node I] [-f]    a component's log, or the "supervisor" of its machine
   save-logs FOLDER                  copy all logs into a new folder
   image --tag T --out FILE ...      write an image archive; see testcluster image --help
 
@@ -90,33 +90,19 @@ func (o *options) parse(command string, args []string) ([]string, error) {
 	flags := flag.NewFlagSet("testcluster "+command, flag.ContinueOnError)
 	flags.StringVar(&o.Name, "name", "", "name of the cluster; its folder is "+cluster.DefaultRoot+"/NAME")
 	flags.StringVar(&o.Dir, "dir", os.Getenv("TESSERA_CLUSTER_DIR"), "folder of the cluster")
-	flags.IntVar(&o.Nodes, "nodes", 1, "number of nodes (up)")
-	o.Flags, o.KubeletConfig = map[string][]string{}, map[string]any{}
-	if command == "up" {
-		flags.Func("share", "FOLDER that nodes share with the host (repeatable)", func(dir string) error {
-			o.Share = append(o.Share, dir)
-			return nil
-		})
-		flags.Func("flag", "COMPONENT=FLAG for its command line (repeatable)", func(value string) error {
-			name, extra, ok := strings.Cut(value, "=")
-			if !ok {
-				return errors.New("COMPONENT=FLAG is needed")
-			}
-			o.Flags[name] = append(o.Flags[name], extra)
-			return nil
-		})
-		flags.Func("kubelet-config", "FIELD=JSON of every KubeletConfiguration (repeatable)", func(value string) error {
-			name, content, _ := strings.Cut(value, "=")
-			var decoded any
-			err := json.Unmarshal([]byte(content), &decoded)
-			o.KubeletConfig[name] = decoded
-			return err
-		})
+	o.node, o.Log = -1, os.Stderr
+	switch command {
+	case "up":
+		o.upFlags(flags)
+	case "restart", "stop":
+		flags.StringVar(&o.signal, "signal", "TERM", "how it ends: TERM, KILL, INT, HUP or ABRT")
+	case "logs":
+		flags.BoolVar(&o.follow, "f", false, "follow the log")
 	}
-	flags.IntVar(&o.node, "node", -1, "node, from 1; 0 is the control plane")
-	flags.StringVar(&o.signal, "signal", "TERM", "signal that ends the component: TERM, KILL, INT, HUP, ABRT")
-	flags.BoolVar(&o.follow, "f", false, "follow the log")
-	o.Log = os.Stderr
+	switch command {
+	case "exec", "load-image", "restart", "stop", "start", "logs":
+		flags.IntVar(&o.node, "node", -1, "node, from 1; 0 is the control plane")
+	}
 	verbatim := command == "kubectl" || command == "exec"
 	var rest []string
 	for len(args) > 0 {
@@ -138,6 +124,31 @@ func (o *options) parse(command string, args []string) ([]string, error) {
 		}
 	}
 	return rest, nil
+}
+
+func (o *options) upFlags(flags *flag.FlagSet) {
+	o.Flags, o.KubeletConfig = map[string][]string{}, map[string]any{}
+	flags.IntVar(&o.Nodes, "nodes", 1, "number of nodes")
+	flags.Func("share", "FOLDER that nodes share with the host (repeatable)", func(dir string) error {
+		o.Share = append(o.Share, dir)
+		return nil
+	})
+	flags.Func("flag", "COMPONENT=FLAG for its command line (repeatable)", func(value string) error {
+		name, extra, ok := strings.Cut(value, "=")
+		if !ok {
+			return errors.New("COMPONENT=FLAG is needed")
+		}
+		o.Flags[name] = append(o.Flags[name], extra)
+		return nil
+	})
+	const field = "FIELD=JSON of every KubeletConfiguration (repeatable)"
+	flags.Func("kubelet-config", field, func(value string) error {
+		name, content, _ := strings.Cut(value, "=")
+		var decoded any
+		err := json.Unmarshal([]byte(content), &decoded)
+		o.KubeletConfig[name] = decoded
+		return err
+	})
 }
 
 func (o *options) open() (*cluster.Cluster, error) {
@@ -168,7 +179,8 @@ func become(cmd *exec.Cmd) error {
 }
 
 var signals = map[string]syscall.Signal{
-	"TERM": syscall.SIGTERM, "KILL": syscall.SIGKILL, "INT": syscall.SIGINT, "HUP": syscall.SIGHUP, "ABRT": syscall.SIGABRT,
+	"TERM": syscall.SIGTERM, "KILL": syscall.SIGKILL, "INT": syscall.SIGINT, "HUP": syscall.SIGHUP,
+	"ABRT": syscall.SIGABRT,
 }
 
 func (o *options) signalNumber() (syscall.Signal, error) {
