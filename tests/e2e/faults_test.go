@@ -41,30 +41,37 @@ func agentPID(t *testing.T) string {
 	return strings.TrimSpace(text)
 }
 
-// rounds of a disturbance, each of which must not be felt for longer than two seconds, while a pod with
-// a GPU runs through all of them.
-func disturb(t *testing.T, name string, disturbance func(t *testing.T)) {
+// disturb repeats a disturbance while a pod with a GPU runs through all of it. The disturbance returns the
+// moment from which everything needed is there again (the agent's process, the kubelet's); not more than
+// two seconds later all GPUs must be offered.
+func disturb(t *testing.T, name string, disturbance func(t *testing.T) time.Time) {
 	rounds := 3
 	if *long {
 		rounds = 100
 	}
-	pod := single("through-"+name, 1, "--hold", "3600").create(t)
+	pod := single("through-"+name, 1, "--hold", "7200").create(t)
 	waitPhase(t, pod, "Running")
 	watch := watchAllocatable(t)
-	var worst time.Duration
+	var worst, longestGap time.Duration
 	for round := range rounds {
 		began := time.Now()
-		disturbance(t)
+		there := disturbance(t)
 		waitAllocatable(t, gpus, 30*time.Second)
-		gap := watch.longestBelow(gpus, began)
-		worst = max(worst, gap)
-		if gap > 2*time.Second {
-			t.Errorf("round %d: fewer than %d GPUs were offered for %s", round, gpus, gap)
+		longestGap = max(longestGap, watch.longestBelow(gpus, began))
+		back := watch.lastReached(gpus, began)
+		if back.IsZero() {
+			continue // the API never showed fewer
+		}
+		late := back.Sub(there)
+		worst = max(worst, late)
+		if late > 2*time.Second {
+			t.Errorf("round %d: all %d GPUs were offered only %s after everything was there again", round, gpus, late)
 		}
 	}
-	t.Logf("%s: %d rounds, the longest time with fewer than %d allocatable GPUs: %s", name, rounds, gpus, worst)
-	if restarts := kubectl(t, "get", "pod", pod, "-o", "jsonpath={.status.phase} {.status.containerStatuses[0].restartCount}"); restarts != "Running 0" {
-		t.Errorf("the running pod was touched: %s", restarts)
+	t.Logf("%s, %d rounds: all GPUs offered at the latest %s after; longest gap in the API %s", name, rounds, worst, longestGap)
+	state := kubectl(t, "get", "pod", pod, "-o", "jsonpath={.status.phase} {.status.containerStatuses[0].restartCount}")
+	if state != "Running 0" {
+		t.Errorf("the running pod was touched: %s", state)
 	}
 	after := single("after-"+name, gpus-1).create(t)
 	waitPhase(t, after, "Succeeded")
@@ -72,32 +79,44 @@ func disturb(t *testing.T, name string, disturbance func(t *testing.T)) {
 }
 
 func TestAgentKilledWhilePodsRun(t *testing.T) {
-	disturb(t, "agent-kill", func(t *testing.T) {
+	disturb(t, "agent-kill", func(t *testing.T) (there time.Time) {
 		old := agentPID(t)
 		onNode(t, "kill", "-9", old)
-		eventually(t, 2*time.Minute, "the agent runs again", func() bool {
+		// The kubelet's back-off between restarts of a container grows; it is not ours to shorten.
+		eventually(t, 6*time.Minute, "the agent runs again", func() bool {
 			now := agentPID(t)
+			there = time.Now()
 			return now != "" && now != old
 		})
+		return there
 	})
 }
 
 func TestKubeletRestartedWhilePodsRun(t *testing.T) {
-	disturb(t, "kubelet-restart", func(t *testing.T) {
+	disturb(t, "kubelet-restart", func(t *testing.T) time.Time {
 		if err := shared.Restart(ctx, "kubelet", 1); err != nil {
 			t.Fatal(err)
 		}
+		there := time.Now()
+		eventually(t, 30*time.Second, "the kubelet listens", func() bool {
+			_, err := shared.Exec(ctx, 1, "/bin/sh", "-c", "test -S /var/lib/kubelet/device-plugins/kubelet.sock")
+			there = time.Now()
+			return err == nil
+		})
 		kubectl(t, "wait", "node/"+node, "--for=condition=Ready", "--timeout=60s")
+		return there
 	})
 }
 
 func TestPluginSocketDeletedWhilePodsRun(t *testing.T) {
-	disturb(t, "socket-delete", func(t *testing.T) {
+	disturb(t, "socket-delete", func(t *testing.T) time.Time {
 		onNode(t, "/bin/sh", "-c", "rm /var/lib/kubelet/device-plugins/tessera-*.sock")
+		there := time.Now()
 		eventually(t, 10*time.Second, "a new socket", func() bool {
 			_, err := shared.Exec(ctx, 1, "/bin/sh", "-c", "ls /var/lib/kubelet/device-plugins/tessera-*.sock")
 			return err == nil
 		})
+		return there
 	})
 }
 
@@ -114,7 +133,7 @@ func TestContainerdRestartedWhilePodsRun(t *testing.T) {
 	}
 }
 
-func TestAPISererDownDoesNotStopAGrant(t *testing.T) {
+func TestAPIServerDownDoesNotStopAGrant(t *testing.T) {
 	// The pod is bound while the API server lives; its container starts again and again without it.
 	pod := podSpec{Name: "restarting", Containers: []container{{Name: "main", Image: "probe", GPUs: 1, Args: []string{"--fail"}}}}
 	text := fmt.Sprintf(`{"apiVersion":"v1","kind":"Pod","metadata":{"name":%q},"spec":{"terminationGracePeriodSeconds":0,`+

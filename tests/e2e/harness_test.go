@@ -404,3 +404,20 @@ func (w *allocatableWatch) longestBelow(want int, since time.Time) time.Duration
 	}
 	return longest
 }
+
+// lastReached is when `want` were offered again after there were fewer since `since`; zero if there never were.
+func (w *allocatableWatch) lastReached(want int, since time.Time) (reached time.Time) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	below := false
+	for _, c := range w.seen {
+		if c.at.Before(since) {
+			continue
+		}
+		if c.count >= want && below {
+			reached = c.at
+		}
+		below = c.count < want
+	}
+	return reached
+}
