@@ -9,6 +9,10 @@ find_package(CLI11 REQUIRED)
 find_package(benchmark REQUIRED)
 find_package(Boost 1.81 REQUIRED COMPONENTS json)
 
+# fmt as an archive (src/base/fmt_library.cc says why).
+add_library(tessera_fmt STATIC ${CMAKE_SOURCE_DIR}/src/base/fmt_library.cc)
+add_library(tessera::fmt ALIAS tessera_fmt)
+
 find_package(PkgConfig REQUIRED)
 pkg_check_modules(YAML REQUIRED IMPORTED_TARGET yaml-0.1)
 pkg_check_modules(TOMLPLUSPLUS IMPORTED_TARGET tomlplusplus)
