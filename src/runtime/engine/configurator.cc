@@ -1,0 +1,259 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/runtime/engine/configurator.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+
+#include "src/base/log.h"
+#include "src/formats/json_patcher.h"
+#include "src/formats/toml_patcher.h"
+#include "src/runtime/engine/text_diff.h"
+#include "src/runtime/engine/validate.h"
+
+namespace tessera::engine {
+namespace {
+
+constexpr Duration kValidateDeadline = std::chrono::seconds(30);
+
+}  // namespace
+
+Configurator::Configurator(ConfigureOptions options, const HostRoot* host)
+    : options_(std::move(options)), host_(*host), reloader_(options_.reload, host) {}
+
+Status Configurator::Lock() {
+  const std::string folder = DirName(options_.wanted.config);
+  ASSIGN_OR_RETURN(const std::string real, host_.Resolve(folder));
+  lock_ = Fd(::open(real.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  // Without a folder there is nothing to race for; the one that makes it wins.
+  if (!lock_.valid()) return errno == ENOENT ? Status::Ok() : Status::FromErrno(folder, errno);
+  if (::flock(lock_.get(), LOCK_EX | LOCK_NB) == 0) return Status::Ok();
+  return Error(Code::kUnavailable, "{} is being configured by another process", folder);
+}
+
+Status Configurator::Load() {
+  if (!options_.dry_run) RETURN_IF_ERROR(Lock());
+  ASSIGN_OR_RETURN(record_, LoadRecord(host_, options_.wanted.config));
+  return Status::Ok();
+}
+
+Result<std::optional<FileState>> Configurator::WithoutUs(
+    const RecordedFile& file, const std::optional<FileState>& current) const {
+  if (current && current->text == file.wrote) return file.original;
+  // A run that was cut off before it wrote this file.
+  if (current == file.original) return current;
+  if (!current) return current;
+  auto text = file.format == Format::kToml ? PatchToml(current->text, file.undo)
+                                           : PatchJson(current->text, file.undo);
+  if (!text.ok()) {
+    return text.status().Annotate(
+        fmt::format("{} was changed since it was configured, and our keys cannot be taken out",
+                    file.path));
+  }
+  FileState state = *current;
+  state.text = *std::move(text);
+  return std::optional<FileState>(std::move(state));
+}
+
+Result<std::optional<FileState>> Configurator::BaseOf(const std::string& path) const {
+  ASSIGN_OR_RETURN(std::optional<FileState> current, host_.Read(path));
+  const RecordedFile* const file = record_ ? record_->Find(path) : nullptr;
+  if (file == nullptr) return current;
+  return WithoutUs(*file, current);
+}
+
+ConfigTree Configurator::BaseTree() const {
+  ConfigTree tree;
+  tree.read = [this](const std::string& path) -> Result<std::optional<std::string>> {
+    ASSIGN_OR_RETURN(const std::optional<FileState> state, BaseOf(path));
+    if (!state) return std::optional<std::string>();
+    return std::optional<std::string>(state->text);
+  };
+  tree.glob = [this](const std::string& pattern) { return host_.Glob(pattern); };
+  return tree;
+}
+
+Status Configurator::AimAt(const Plan& plan) {
+  RETURN_IF_ERROR(AimAtBase());
+  next_ = Record{};
+  if (record_) next_->folders = record_->folders;
+  for (const FilePlan& file : plan.files) {
+    ASSIGN_OR_RETURN(const std::optional<FileState> base, BaseOf(file.path));
+    std::optional<std::string> text;
+    if (base) text = base->text;
+    RecordedFile recorded{file.path, file.format, base, {}, {}};
+    ASSIGN_OR_RETURN(recorded.wrote, ApplyFilePlan(file, text));
+    ASSIGN_OR_RETURN(recorded.undo, UndoEdits(file, text));
+    FileState target = base.value_or(FileState{});
+    target.text = recorded.wrote;
+    targets_[file.path] = std::move(target);
+    if (!base || base->text != recorded.wrote) next_->files.push_back(std::move(recorded));
+  }
+  if (next_->files.empty()) next_.reset();
+  return ReadCurrent();
+}
+
+Status Configurator::AimAtBase() {
+  targets_.clear();
+  if (!record_) return Status::Ok();
+  for (const RecordedFile& file : record_->files) {
+    ASSIGN_OR_RETURN(targets_[file.path], BaseOf(file.path));
+  }
+  return Status::Ok();
+}
+
+Status Configurator::ReadCurrent() {
+  current_.clear();
+  for (const auto& [path, target] : targets_) {
+    ASSIGN_OR_RETURN(current_[path], host_.Read(path));
+  }
+  return Status::Ok();
+}
+
+std::string Configurator::DiffText() const {
+  std::string out;
+  for (const auto& [path, target] : targets_) {
+    const auto text = [](const std::optional<FileState>& state) {
+      return state ? std::optional<std::string>(state->text) : std::nullopt;
+    };
+    out += UnifiedDiff(path, text(current_.at(path)), text(target));
+  }
+  return out;
+}
+
+Status Configurator::Validate(const Plan& plan) {
+  std::map<std::string, std::optional<std::string>> files;
+  for (const auto& [path, target] : targets_) {
+    files[path] = target ? std::optional<std::string>(target->text) : std::nullopt;
+  }
+  ASSIGN_OR_RETURN(const Validation validation,
+                   ValidateByEngine(options_.engine, host_, options_.wanted, plan, files,
+                                    options_.validate_program, kValidateDeadline));
+  outcome_.notes.push_back(validation.done
+                               ? fmt::format("{} accepts the configuration", validation.note)
+                               : fmt::format("checked by Tessera alone: {}", validation.note));
+  return Status::Ok();
+}
+
+Result<Outcome> Configurator::Configure() {
+  RETURN_IF_ERROR(Load());
+  const Status prepared = reloader_.Prepare();
+  Wanted wanted = options_.wanted;
+  if (!wanted.engine_version && reloader_.before()) {
+    wanted.engine_version = reloader_.before()->version;
+  }
+  ASSIGN_OR_RETURN(const Plan plan, MakePlan(options_.engine, wanted, BaseTree()));
+  outcome_.notes = plan.notes;
+  RETURN_IF_ERROR(AimAt(plan));
+  outcome_.diff = DiffText();
+  outcome_.changed = AnyChange();
+  if (options_.dry_run) return outcome_;
+  if (!outcome_.changed && !(record_ && record_->pending)) return outcome_;
+  RETURN_IF_ERROR(prepared);
+  const auto folders = host_.MakeParents(options_.wanted.config);
+  RETURN_IF_ERROR(folders.status());
+  if (next_) next_->folders.insert(next_->folders.end(), folders->begin(), folders->end());
+  const Status valid = Validate(plan);
+  if (!valid.ok()) {
+    RemoveFolders(*folders);
+    return valid;
+  }
+  RETURN_IF_ERROR(Commit({wanted.runtime_name, wanted.set_as_default}));
+  return outcome_;
+}
+
+Result<Outcome> Configurator::Undo() {
+  RETURN_IF_ERROR(Load());
+  if (!record_) {
+    outcome_.notes.push_back(fmt::format("nothing to undo: there is no {}",
+                                         RecordPath(options_.wanted.config)));
+    return outcome_;
+  }
+  RETURN_IF_ERROR(AimAtBase());
+  RETURN_IF_ERROR(ReadCurrent());
+  for (const RecordedFile& file : record_->files) {
+    const auto& current = current_.at(file.path);
+    if (current && current->text == file.wrote) continue;
+    outcome_.notes.push_back(fmt::format(
+        "{} was {} since it was configured: {}", file.path, current ? "changed" : "removed",
+        current ? "only our keys are taken out, the rest stays as it is" : "it stays away"));
+  }
+  outcome_.diff = DiffText();
+  outcome_.changed = AnyChange();
+  if (options_.dry_run) return outcome_;
+  if (outcome_.changed) RETURN_IF_ERROR(reloader_.Prepare());
+  RETURN_IF_ERROR(Commit({}));
+  return outcome_;
+}
+
+Status Configurator::WriteAll(const States& states) const {
+  for (const auto& [path, state] : states) {
+    // Those that are right already keep their inode.
+    ASSIGN_OR_RETURN(const std::optional<FileState> now, host_.Read(path));
+    if (now == state) continue;
+    if (state) {
+      RETURN_IF_ERROR(host_.Write(path, *state));
+    } else {
+      RETURN_IF_ERROR(host_.Remove(path));
+    }
+  }
+  return Status::Ok();
+}
+
+Status Configurator::Commit(const Expectation& expectation) {
+  const bool reload = outcome_.changed || (record_ && record_->pending);
+  Status status;
+  if (next_) {
+    for (const RecordedFile& file : next_->files) {
+      const auto made = host_.MakeParents(file.path);
+      if (!made.ok()) return RollBack(made.status());
+      next_->folders.insert(next_->folders.end(), made->begin(), made->end());
+    }
+    next_->pending = true;
+    status = SaveRecord(host_, options_.wanted.config, *next_);
+  }
+  if (status.ok()) status = WriteAll(targets_);
+  if (status.ok() && reload) {
+    outcome_.notes.push_back(reloader_.how());
+    status = reloader_.ReloadAndCheck(expectation);
+  }
+  if (!status.ok()) return RollBack(status);
+  if (next_) {
+    next_->pending = false;
+    return SaveRecord(host_, options_.wanted.config, *next_);
+  }
+  if (!record_) return Status::Ok();
+  RETURN_IF_ERROR(RemoveRecord(host_, options_.wanted.config, *record_));
+  RemoveFolders(record_->folders);
+  return Status::Ok();
+}
+
+Status Configurator::RollBack(const Status& cause) {
+  Log(Severity::kError, "rolling back", {{"cause", cause.message()}});
+  Status status = WriteAll(current_);
+  if (status.ok()) {
+    if (record_) {
+      status = SaveRecord(host_, options_.wanted.config, *record_);
+    } else if (next_) {
+      status = RemoveRecord(host_, options_.wanted.config, *next_);
+      if (status.ok()) RemoveFolders(next_->folders);
+    }
+  }
+  if (status.ok()) status = reloader_.ReloadAndCheck({});
+  if (status.ok()) return cause.Annotate("rolled back, every file is as it was");
+  return Error(Code::kInternal, "{}; and the way back failed: {}. The originals are *.tessera-backup "
+               "in {}", cause.message(), status.message(), DirName(options_.wanted.config));
+}
+
+void Configurator::RemoveFolders(const std::vector<std::string>& folders) const {
+  for (auto folder = folders.rbegin(); folder != folders.rend(); ++folder) {
+    // Those that somebody has used since are not empty, and stay.
+    const auto real = host_.Resolve(*folder);
+    if (real.ok()) (void)!::rmdir(real->c_str());
+  }
+}
+
+}  // namespace tessera::engine

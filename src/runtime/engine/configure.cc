@@ -1,0 +1,222 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/runtime/engine/configure.h"
+
+#include <CLI/CLI.hpp>
+
+#include <cstdio>
+#include <map>
+#include <optional>
+
+#include "src/base/log.h"
+#include "src/formats/toml.h"
+#include "src/runtime/engine/configurator.h"
+#include "src/runtime/engine/install.h"
+
+namespace tessera::engine {
+namespace {
+
+constexpr char kRuntimePath[] = "/opt/tessera/bin/tessera-runtime";
+constexpr char kRuntimeConfig[] = "/etc/tessera/runtime.toml";
+
+// Where an engine keeps things unless it is told otherwise.
+struct Places {
+  const char* config;
+  const char* drop_in;
+  const char* socket;
+  KeyPath socket_key;  // in the main file
+};
+
+const Places& PlacesOf(Engine engine) {
+  static const std::map<Engine, Places> places = {
+      {Engine::kContainerd,
+       {"/etc/containerd/config.toml", "/etc/containerd/conf.d/99-tessera.toml",
+        "/run/containerd/containerd.sock", {"grpc", "address"}}},
+      {Engine::kDocker, {"/etc/docker/daemon.json", "", "/run/docker.sock", {}}},
+      {Engine::kCrio,
+       {"/etc/crio/crio.conf", "/etc/crio/crio.conf.d/99-tessera.toml", "/run/crio/crio.sock",
+        {"crio", "api", "listen"}}},
+  };
+  return places.at(engine);
+}
+
+struct Flags {
+  Engine engine = Engine::kContainerd;
+  std::optional<std::string> config;
+  std::optional<std::string> drop_in;
+  std::optional<std::string> socket;
+  std::string runtime_name = "nvidia";
+  std::string runtime_path = kRuntimePath;
+  bool set_as_default = false;
+  bool enable_cdi = false;
+  bool dry_run = false;
+  bool undo = false;
+  RestartMode restart_mode = RestartMode::kAuto;
+  std::string host_root;
+  double timeout_s = 60;
+  std::string validate_command;
+  bool install = false;
+  std::string runtime_config = kRuntimeConfig;
+  RuntimeSettings settings;
+};
+
+void AddEngineFlags(CLI::App* app, Flags* flags) {
+  const std::map<std::string, Engine> engines = {{"containerd", Engine::kContainerd},
+                                                 {"docker", Engine::kDocker},
+                                                 {"crio", Engine::kCrio}};
+  const std::map<std::string, RestartMode> modes = {{"none", RestartMode::kNone},
+                                                    {"signal", RestartMode::kSignal},
+                                                    {"systemd", RestartMode::kSystemd},
+                                                    {"auto", RestartMode::kAuto}};
+  app->add_option("--engine,--runtime", flags->engine, "Engine to configure")
+      ->required()
+      ->transform(CLI::CheckedTransformer(engines).description("{containerd,docker,crio}"));
+  app->add_option("--config", flags->config, "The engine's main file (its usual place)");
+  app->add_option("--drop-in-config", flags->drop_in,
+                  "Our own file, where the engine has drop-ins; \"\" edits the main file");
+  app->add_option("--socket", flags->socket, "The engine's socket (from its configuration)");
+  app->add_option("--runtime-name,--nvidia-runtime-name", flags->runtime_name,
+                  "Name of the runtime handler")
+      ->capture_default_str();
+  app->add_option("--runtime-path,--nvidia-runtime-path", flags->runtime_path,
+                  "Where the runtime lies on the host")
+      ->capture_default_str();
+  app->add_flag("--set-as-default,--nvidia-set-as-default", flags->set_as_default,
+                "Make it the engine's default runtime");
+  app->add_flag("--cdi.enabled,--cdi.enable,--enable-cdi", flags->enable_cdi,
+                "Also let the engine inject CDI devices");
+  app->add_option("--restart-mode", flags->restart_mode, "How the engine is made to read it")
+      ->transform(CLI::CheckedTransformer(modes).description("{none,signal,systemd,auto}"));
+  app->add_option("--timeout", flags->timeout_s,
+                  "Seconds within which the engine must serve again, else all is rolled back")
+      ->capture_default_str()
+      ->check(CLI::Range(0.1, 3600.0));
+  app->add_option("--validate-command", flags->validate_command,
+                  "The engine's program, to judge the result (found on the host)");
+}
+
+void AddOtherFlags(CLI::App* app, Flags* flags) {
+  app->add_flag("--dry-run", flags->dry_run, "Print what would change, and change nothing");
+  app->add_flag("--undo", flags->undo, "Take back what was configured");
+  app->add_option("--host-root", flags->host_root, "Where the host's root is mounted");
+  app->add_flag("--install", flags->install, "First copy this program to --runtime-path");
+  app->add_option("--runtime-config", flags->runtime_config, "The runtime's settings on the host")
+      ->capture_default_str();
+  app->add_option("--driver-root", flags->settings.driver_root, "Setting: root of the driver's files");
+  app->add_option("--dev-root", flags->settings.dev_root, "Setting: root of the device nodes");
+  app->add_option("--grant-socket", flags->settings.grant_socket, "Setting: the agent's socket");
+  app->add_option("--low-level-runtime", flags->settings.runtimes,
+                  "Setting: runtimes to hand over to, the first that exists is used");
+}
+
+// The socket that the engine's own configuration names, if it does.
+std::string SocketOf(const Flags& flags, const HostRoot& host, const std::string& config) {
+  const Places& places = PlacesOf(flags.engine);
+  if (flags.socket) return *flags.socket;
+  if (places.socket_key.empty()) return places.socket;
+  const auto state = host.Read(config);
+  if (!state.ok() || !state->has_value()) return places.socket;
+  const auto document = ParseToml((*state)->text);
+  if (!document.ok()) return places.socket;
+  const Json* const address = FindPath(*document, places.socket_key);
+  if (address == nullptr || !address->is_string() || address->string_value().empty()) {
+    return places.socket;
+  }
+  return address->string_value();
+}
+
+ConfigureOptions ToOptions(const Flags& flags, const HostRoot& host) {
+  const Places& places = PlacesOf(flags.engine);
+  ConfigureOptions options;
+  options.engine = flags.engine;
+  options.wanted.config = flags.config.value_or(places.config);
+  options.wanted.drop_in = flags.drop_in.value_or(places.drop_in);
+  options.wanted.runtime_name = flags.runtime_name;
+  options.wanted.runtime_path = flags.runtime_path;
+  options.wanted.set_as_default = flags.set_as_default;
+  options.wanted.enable_cdi = flags.enable_cdi;
+  options.reload.engine = flags.engine;
+  options.reload.mode = flags.restart_mode;
+  options.reload.socket = SocketOf(flags, host, options.wanted.config);
+  options.reload.timeout =
+      std::chrono::duration_cast<Duration>(std::chrono::duration<double>(flags.timeout_s));
+  options.validate_program = flags.validate_command;
+  options.dry_run = flags.dry_run;
+  return options;
+}
+
+Status CheckFlags(const Flags& flags, const ConfigureOptions& options) {
+  for (const std::string& path : {options.wanted.config, options.reload.socket}) {
+    if (!path.starts_with('/')) return Error(Code::kInvalidArgument, "{} is not an absolute path", path);
+  }
+  const std::string& drop_in = options.wanted.drop_in;
+  if (!drop_in.empty() && !drop_in.starts_with('/')) {
+    return Error(Code::kInvalidArgument, "--drop-in-config {} is not an absolute path", drop_in);
+  }
+  if (flags.runtime_name.empty() || flags.runtime_path.empty()) {
+    return Error(Code::kInvalidArgument, "--runtime-name and --runtime-path must not be empty");
+  }
+  if (flags.undo && flags.install) {
+    return Error(Code::kInvalidArgument, "--undo and --install exclude each other");
+  }
+  return Status::Ok();
+}
+
+// Before the engine hears of the runtime, it must be there.
+Status PrepareHost(const Flags& flags, const HostRoot& host, std::vector<std::string>* notes) {
+  if (flags.install && !flags.dry_run) {
+    ASSIGN_OR_RETURN(const bool copied, InstallProgram(host, "/proc/self/exe", flags.runtime_path));
+    if (copied) notes->push_back(flags.runtime_path + " installed");
+  }
+  if (flags.install && flags.dry_run) return Status::Ok();
+  if (flags.runtime_path.starts_with('/') && !host.Exists(flags.runtime_path)) {
+    return Error(Code::kFailedPrecondition,
+                 "{} does not exist{}: no container would start. Use --install, or mount its folder",
+                 flags.runtime_path, host.IsMachine() ? "" : " below " + host.root());
+  }
+  if ((flags.install || flags.settings.Any()) && !flags.dry_run) {
+    ASSIGN_OR_RETURN(const bool changed,
+                     WriteRuntimeSettings(host, flags.runtime_config, flags.settings));
+    if (changed) notes->push_back(flags.runtime_config + " written");
+  }
+  return Status::Ok();
+}
+
+Result<Outcome> Run(const Flags& flags) {
+  const HostRoot host(flags.host_root);
+  ConfigureOptions options = ToOptions(flags, host);
+  RETURN_IF_ERROR(CheckFlags(flags, options));
+  std::vector<std::string> notes;
+  if (!flags.undo) RETURN_IF_ERROR(PrepareHost(flags, host, &notes));
+  Configurator configurator(std::move(options), &host);
+  ASSIGN_OR_RETURN(Outcome outcome, flags.undo ? configurator.Undo() : configurator.Configure());
+  outcome.notes.insert(outcome.notes.begin(), notes.begin(), notes.end());
+  return outcome;
+}
+
+}  // namespace
+
+int ConfigureMain(int argc, char** argv) {
+  Flags flags;
+  CLI::App app("Makes a container engine use tessera-runtime; --undo takes it back",
+               "tessera-runtime configure");
+  AddEngineFlags(&app, &flags);
+  AddOtherFlags(&app, &flags);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? 0 : InfoOf(Code::kInvalidArgument).exit_code;
+  }
+  const auto outcome = Run(flags);
+  if (!outcome.ok()) {
+    Log(Severity::kError, outcome.status().message());
+    return InfoOf(outcome.status().code()).exit_code;
+  }
+  for (const std::string& note : outcome->notes) Log(Severity::kInfo, note);
+  if (flags.dry_run) std::fputs(outcome->diff.c_str(), stdout);
+  Log(Severity::kInfo, !outcome->changed ? "nothing to change"
+                       : flags.dry_run   ? "would change, see the diff"
+                                         : "done");
+  return 0;
+}
+
+}  // namespace tessera::engine

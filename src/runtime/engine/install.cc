@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/runtime/engine/install.h"
+
+#include <sys/stat.h>
+
+#include "src/base/file.h"
+#include "src/formats/toml_patcher.h"
+
+namespace tessera::engine {
+namespace {
+
+constexpr size_t kMaxProgram = 256u << 20;
+
+}  // namespace
+
+Result<bool> InstallProgram(const HostRoot& host, const std::string& from, const std::string& to) {
+  FileState program;
+  ASSIGN_OR_RETURN(program.text, ReadFile(from, kMaxProgram).Annotate(from));
+  program.mode = 0755;
+  ASSIGN_OR_RETURN(const std::string real, host.Resolve(to));
+  struct stat info{};
+  if (::stat(real.c_str(), &info) == 0) {
+    if (!S_ISREG(info.st_mode)) {
+      return Error(Code::kFailedPrecondition, "{} is not a regular file", to);
+    }
+    const auto there = ReadFile(real, kMaxProgram);
+    if (there.ok() && *there == program.text && (info.st_mode & 07777) == program.mode) return false;
+  }
+  RETURN_IF_ERROR(host.MakeParents(to).status());
+  RETURN_IF_ERROR(host.Write(to, program));
+  return true;
+}
+
+Result<bool> WriteRuntimeSettings(const HostRoot& host, const std::string& path,
+                                  const RuntimeSettings& settings) {
+  ASSIGN_OR_RETURN(const std::optional<FileState> there, host.Read(path));
+  std::vector<TextEdit> edits;
+  const auto set = [&](const char* key, const std::optional<std::string>& value) {
+    if (value) edits.push_back({TextEdit::Kind::kSet, {key}, Json::String(*value)});
+  };
+  set("driver-root", settings.driver_root);
+  set("dev-root", settings.dev_root);
+  set("grant-socket", settings.grant_socket);
+  if (!settings.runtimes.empty()) {
+    edits.push_back({TextEdit::Kind::kSet, {"runtimes"}, Json::Strings(settings.runtimes)});
+  }
+  FileState state = there.value_or(FileState{});
+  ASSIGN_OR_RETURN(
+      state.text,
+      PatchToml(there ? there->text : "# Settings of tessera-runtime.\n", edits).Annotate(path));
+  if (there && there->text == state.text) return false;
+  RETURN_IF_ERROR(host.MakeParents(path).status());
+  RETURN_IF_ERROR(host.Write(path, state));
+  return true;
+}
+
+}  // namespace tessera::engine

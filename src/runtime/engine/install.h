@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+// Puts the program that runs, and its settings, onto the host. For a container made from nothing but
+// this program, which has no cp. Threads: one.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "src/base/status.h"
+#include "src/runtime/engine/host_root.h"
+
+namespace tessera::engine {
+
+// Copies `from` (this process's view) to `to` (host path). There is never a moment without a whole
+// program at `to`. True if something was written, false if it was there already.
+Result<bool> InstallProgram(const HostRoot& host, const std::string& from, const std::string& to);
+
+// Settings of the runtime that were given as flags; nothing: not given.
+struct RuntimeSettings {
+  std::optional<std::string> driver_root;
+  std::optional<std::string> dev_root;
+  std::optional<std::string> grant_socket;
+  std::vector<std::string> runtimes;
+
+  bool Any() const { return driver_root || dev_root || grant_socket || !runtimes.empty(); }
+};
+
+// Makes runtime.toml, or sets just these keys in the one that is there. True if something changed.
+// INVALID_ARGUMENT: the file there does not parse.
+Result<bool> WriteRuntimeSettings(const HostRoot& host, const std::string& path,
+                                  const RuntimeSettings& settings);
+
+}  // namespace tessera::engine

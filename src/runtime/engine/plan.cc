@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/runtime/engine/plan.h"
+
+#include <algorithm>
+#include <charconv>
+
+#include "src/base/strings.h"
+#include "src/formats/json_patcher.h"
+#include "src/formats/toml.h"
+#include "src/formats/toml_patcher.h"
+
+namespace tessera::engine {
+namespace {
+
+Result<Json> Parse(Format format, std::string_view text) {
+  if (format == Format::kToml) return ParseToml(text);
+  if (text.starts_with("\xEF\xBB\xBF")) text.remove_prefix(3);
+  if (Trim(text).empty()) return Json::MakeObject();
+  return ParseJson(text);
+}
+
+Result<std::string> Patch(Format format, std::string_view text, const std::vector<TextEdit>& edits) {
+  return format == Format::kToml ? PatchToml(text, edits) : PatchJson(text, edits);
+}
+
+// The outermost table that is there only because of us, so that no empty shell is left.
+KeyPath FirstMissing(const Json& document, const KeyPath& path) {
+  for (size_t size = 1; size < path.size(); ++size) {
+    const KeyPath part(path.begin(), path.begin() + static_cast<ptrdiff_t>(size));
+    if (FindPath(document, part) == nullptr) return part;
+  }
+  return path;
+}
+
+}  // namespace
+
+std::optional<Version> ParseVersion(std::string_view text) {
+  if (text.starts_with('v')) text.remove_prefix(1);
+  Version version;
+  const char* const end = text.data() + text.size();
+  const auto major = std::from_chars(text.data(), end, version.major);
+  if (major.ec != std::errc() || major.ptr == end || *major.ptr != '.') return std::nullopt;
+  const auto minor = std::from_chars(major.ptr + 1, end, version.minor);
+  if (minor.ec != std::errc()) return std::nullopt;
+  return version;
+}
+
+Result<Plan> MakePlan(Engine engine, const Wanted& wanted, const ConfigTree& tree) {
+  switch (engine) {
+    case Engine::kContainerd:
+      return PlanContainerd(wanted, tree);
+    case Engine::kDocker:
+      return PlanDocker(wanted, tree);
+    case Engine::kCrio:
+      return PlanCrio(wanted, tree);
+  }
+  return Error(Code::kInternal, "no such engine");
+}
+
+Result<std::string> ApplyFilePlan(const FilePlan& file, const std::optional<std::string>& text) {
+  const bool fresh = file.ours_alone || !text;
+  return Patch(file.format, fresh ? file.start : *text, file.edits).Annotate(file.path);
+}
+
+Result<std::vector<TextEdit>> UndoEdits(const FilePlan& file,
+                                        const std::optional<std::string>& text) {
+  const bool fresh = file.ours_alone || !text;
+  ASSIGN_OR_RETURN(const Json before, Parse(file.format, fresh ? file.start : *text));
+  std::vector<TextEdit> undo;
+  for (const TextEdit& edit : file.edits) {
+    const Json* const old = FindPath(before, edit.path);
+    if (edit.kind == TextEdit::Kind::kAppend) {
+      const bool had = old != nullptr && old->is_array() &&
+                       std::count(old->items().begin(), old->items().end(), edit.value) > 0;
+      if (!had) undo.push_back({TextEdit::Kind::kRemoveItem, edit.path, edit.value});
+    } else if (old != nullptr) {
+      undo.push_back({TextEdit::Kind::kSet, edit.path, *old});
+    } else {
+      const TextEdit remove{TextEdit::Kind::kRemove, FirstMissing(before, edit.path), {}};
+      if (std::find(undo.begin(), undo.end(), remove) == undo.end()) undo.push_back(remove);
+    }
+  }
+  return undo;
+}
+
+}  // namespace tessera::engine

@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0
+// Docker's daemon.json and CRI-O's drop-in.
+#include <array>
+
+#include "src/base/strings.h"
+#include "src/formats/json_patcher.h"
+#include "src/formats/toml.h"
+#include "src/runtime/engine/plan.h"
+
+namespace tessera::engine {
+namespace {
+
+// The document, {} for a file that is missing or empty.
+Result<Json> ReadJson(const std::string& path, const ConfigTree& tree) {
+  ASSIGN_OR_RETURN(const std::optional<std::string> text, tree.read(path));
+  // The patcher words the errors.
+  RETURN_IF_ERROR(PatchJson(text.value_or(""), {}).Annotate(path).status());
+  std::string_view body = text ? std::string_view(*text) : "";
+  if (body.starts_with("\xEF\xBB\xBF")) body.remove_prefix(3);
+  if (Trim(body).empty()) return Json::MakeObject();
+  return ParseJson(body);
+}
+
+// A key of CRI-O from its main file and drop-ins, the last one wins.
+Json LastValue(const std::vector<std::string>& paths, const ConfigTree& tree, const KeyPath& key) {
+  Json last;
+  for (const std::string& path : paths) {
+    const auto text = tree.read(path);
+    if (!text.ok() || !text->has_value()) continue;
+    const auto document = ParseToml(**text);
+    if (!document.ok()) continue;
+    if (const Json* value = FindPath(*document, key)) last = *value;
+  }
+  return last;
+}
+
+}  // namespace
+
+Result<Plan> PlanDocker(const Wanted& wanted, const ConfigTree& tree) {
+  ASSIGN_OR_RETURN(const Json document, ReadJson(wanted.config, tree));
+  FilePlan file;
+  file.path = wanted.config;
+  file.format = Format::kJson;
+  if (wanted.set_as_default) {
+    file.edits.push_back({TextEdit::Kind::kSet, {"default-runtime"},
+                          Json::String(wanted.runtime_name)});
+  }
+  const KeyPath runtime = {"runtimes", wanted.runtime_name};
+  const Json* const old = FindPath(document, runtime);
+  // A shim of containerd ("runtimeType") and a path exclude each other.
+  if (old == nullptr || !old->is_object() || old->Find("runtimeType") != nullptr) {
+    file.edits.push_back({TextEdit::Kind::kSet, runtime,
+                          Json::MakeObject({{"args", Json::MakeArray()},
+                                            {"path", Json::String(wanted.runtime_path)}})});
+  } else {
+    file.edits.push_back({TextEdit::Kind::kSet, {"runtimes", wanted.runtime_name, "path"},
+                          Json::String(wanted.runtime_path)});
+  }
+  if (wanted.enable_cdi) {
+    file.edits.push_back({TextEdit::Kind::kSet, {"features", "cdi"}, Json::Bool(true)});
+  }
+  return Plan{{std::move(file)}, {}, {}};
+}
+
+Result<Plan> PlanCrio(const Wanted& wanted, const ConfigTree& tree) {
+  if (wanted.drop_in.empty()) {
+    return Error(Code::kInvalidArgument, "CRI-O is configured by a drop-in: --drop-in-config is empty");
+  }
+  std::vector<std::string> paths = {wanted.config};
+  const std::string folder = wanted.drop_in.substr(0, wanted.drop_in.rfind('/'));
+  for (const std::string& path : tree.glob(folder + "/*")) {
+    if (path != wanted.drop_in) paths.push_back(path);
+  }
+  for (const std::string& path : paths) {
+    ASSIGN_OR_RETURN(const std::optional<std::string> text, tree.read(path));
+    if (text) RETURN_IF_ERROR(ParseToml(*text).Annotate(path).status());
+  }
+  FilePlan file;
+  file.path = wanted.drop_in;
+  file.ours_alone = true;
+  file.start =
+      "# Written by \"tessera-runtime configure\"; \"tessera-runtime configure --undo\" removes it.\n";
+  if (wanted.set_as_default) {
+    file.edits.push_back({TextEdit::Kind::kSet, {"crio", "runtime", "default_runtime"},
+                          Json::String(wanted.runtime_name)});
+  }
+  const KeyPath at = {"crio", "runtime", "runtimes", wanted.runtime_name};
+  const auto set = [&](std::string_view key, Json value) {
+    KeyPath path = at;
+    path.emplace_back(key);
+    file.edits.push_back({TextEdit::Kind::kSet, std::move(path), std::move(value)});
+  };
+  set("runtime_path", Json::String(wanted.runtime_path));
+  set("runtime_type", Json::String("oci"));
+  // With the monitor and annotations of the runtime that containers have had so far.
+  const Json name = LastValue(paths, tree, {"crio", "runtime", "default_runtime"});
+  const std::string source = name.is_string() ? name.string_value() : "runc";
+  static constexpr std::array<std::string_view, 4> kCopied = {
+      "runtime_root", "monitor_path", "monitor_cgroup", "allowed_annotations"};
+  for (const std::string_view key : kCopied) {
+    const Json value =
+        LastValue(paths, tree, {"crio", "runtime", "runtimes", source, std::string(key)});
+    if (!value.is_null()) set(key, value);
+  }
+  for (const std::string& path : paths) {
+    const auto text = tree.read(path);
+    if (path <= wanted.drop_in || path == wanted.config || !text.ok() || !text->has_value()) continue;
+    const auto document = ParseToml(**text);
+    if (wanted.set_as_default && document.ok() &&
+        FindPath(*document, {"crio", "runtime", "default_runtime"}) != nullptr) {
+      return Error(Code::kFailedPrecondition,
+                   "{} is read after {} and sets default_runtime: rename it so that it sorts "
+                   "before, or give another --drop-in-config",
+                   path, wanted.drop_in);
+    }
+  }
+  return Plan{{std::move(file)}, {}, {}};
+}
+
+}  // namespace tessera::engine
