@@ -29,6 +29,7 @@ import (
 	"strings"
 	"time"
 
+	"tessera.dev/tests/cluster/internal/cgroup"
 	"tessera.dev/tests/cluster/internal/parts"
 	"tessera.dev/tests/cluster/internal/supervisor"
 )
@@ -195,9 +196,9 @@ func output(cmd *exec.Cmd, what string) (string, error) {
 	return stdout.String(), nil
 }
 
-// joinAndRun moves a command into the node's own cgroups, so that what it starts is the node's.
-const joinAndRun = `for f in /sys/fs/cgroup/system/cgroup.procs /sys/fs/cgroup/*/system/cgroup.procs; do ` +
-	`[ -e "$f" ] && echo $$ >"$f"; done; exec "$@"`
+// joinAndRun moves itself into the cgroups whose files are its first arguments, up to "--", and runs the
+// rest. It joins from outside: version 2 lets nobody move in over the border of a cgroup namespace.
+const joinAndRun = `while [ "$1" != -- ]; do echo $$ >"$1" || exit 125; shift; done; shift; exec "$@"`
 
 // NodeCommand prepares a command that runs in all namespaces and cgroups of node i (from 1), or of the
 // control plane (0), with a fresh environment. The caller sets its streams and runs it. When it is
@@ -210,9 +211,17 @@ func (c *Cluster) NodeCommand(ctx context.Context, node int, argv ...string) (*e
 	if m.PID == 0 {
 		return nil, fmt.Errorf("%s of the cluster in %s is not running", m.Name, c.Dir)
 	}
-	args := []string{"-t", strconv.Itoa(m.PID), "-m", "-u", "-i", "-n", "-p", "-C", "--",
-		"setpriv", "--pdeathsig", "KILL", "/bin/sh", "-c", joinAndRun, "sh"}
-	cmd := exec.CommandContext(ctx, "nsenter", append(args, argv...)...)
+	args := []string{"-c", joinAndRun, "sh"}
+	groups, err := cgroup.Mounts()
+	if err != nil {
+		return nil, err
+	}
+	for _, group := range groups {
+		args = append(args, filepath.Join(group.Path, c.Group, m.Name, supervisor.SystemGroup, "cgroup.procs"))
+	}
+	args = append(args, "--", "nsenter", "-t", strconv.Itoa(m.PID), "-m", "-u", "-i", "-n", "-p", "-C", "--",
+		"setpriv", "--pdeathsig", "KILL")
+	cmd := exec.CommandContext(ctx, "/bin/sh", append(args, argv...)...)
 	cmd.Env = append(supervisor.Environment(), "TERM="+os.Getenv("TERM"))
 	return cmd, nil
 }

@@ -16,8 +16,8 @@ import (
 
 const (
 	cgroupRoot = "/sys/fs/cgroup"
-	// systemGroup holds what is not a pod. Version 2 wants no processes where there are child groups.
-	systemGroup = "system"
+	// SystemGroup holds what is not a pod. Version 2 wants no processes where there are child groups.
+	SystemGroup = "system"
 )
 
 // deviceNodes is what every Linux has; nothing else of the host's /dev shows in a node.
@@ -165,7 +165,7 @@ func mountCgroups(hierarchies []cgroup.Mount, links map[string]string) error {
 func joinSystemGroup(hierarchies []cgroup.Mount) error {
 	var dirs []string
 	for _, hierarchy := range hierarchies {
-		dirs = append(dirs, filepath.Join(hierarchy.Path, systemGroup))
+		dirs = append(dirs, filepath.Join(hierarchy.Path, SystemGroup))
 	}
 	for _, dir := range dirs {
 		if err := os.Mkdir(dir, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
