@@ -1,0 +1,271 @@
+// SPDX-License-Identifier: Apache-2.0
+// How a GPU does: PCIe, clocks, heat, power.
+#include "src/sim/nvml/model.h"
+#include "src/sim/nvml/session.h"
+
+namespace tessera::nvml {
+namespace {
+
+constexpr std::uint64_t kReasonGpuIdle = 0x1;
+constexpr std::uint64_t kSupportedReasons = 0x1 | 0x4 | 0x8 | 0x20 | 0x40;
+constexpr unsigned kGraphicsClockStepMhz = 15;
+
+enum Threshold : unsigned { kShutdown = 0, kSlowdown = 1, kMemoryMax = 2, kThresholds = 8 };
+enum ClockId : unsigned { kCurrent, kApplicationTarget, kApplicationDefault, kBoostMax };
+
+Return GetMaxClock(const char* function, Device device, unsigned type, unsigned* mhz) {
+  const Gpu gpu(function, device);
+  if (gpu.result() != Return::kSuccess) return gpu.result();
+  NVML_REQUIRE(mhz != nullptr && type <= kClockVideo);
+  return MaxClockOf(gpu, type, mhz) ? Return::kSuccess : Return::kNotSupported;
+}
+
+// Video and SM have no application clock.
+Return GetApplicationClock(const char* function, Device device, unsigned type, unsigned* mhz) {
+  const Gpu gpu(function, device);
+  if (gpu.result() != Return::kSuccess) return gpu.result();
+  NVML_REQUIRE(mhz != nullptr && type <= kClockVideo);
+  if (type != kClockGraphics && type != kClockMem) return Return::kNotSupported;
+  return MaxClockOf(gpu, type, mhz) ? Return::kSuccess : Return::kNotSupported;
+}
+
+Return GetReasons(const char* function, Device device, std::uint64_t* reasons) {
+  const Gpu gpu(function, device);
+  if (gpu.result() != Return::kSuccess) return gpu.result();
+  const bool idle = gpu.state().Utilization(gpu.number()).gpu == 0;
+  return Put(reasons, idle ? kReasonGpuIdle : std::uint64_t{0});
+}
+
+Return GetSupportedReasons(const char* function, Device device, std::uint64_t* reasons) {
+  const Gpu gpu(function, device);
+  if (gpu.result() != Return::kSuccess) return gpu.result();
+  return Put(reasons, kSupportedReasons);
+}
+
+Return GetPerformanceState(const char* function, Device device, unsigned* state) {
+  const Gpu gpu(function, device);
+  if (gpu.result() != Return::kSuccess) return gpu.result();
+  NVML_REQUIRE(state != nullptr);
+  return Put(state, PerformanceStateOf(gpu));
+}
+
+Return GetPowerLimit(const char* function, Device device, unsigned* milliwatts) {
+  const Gpu gpu(function, device);
+  if (gpu.result() != Return::kSuccess) return gpu.result();
+  return Put(milliwatts, gpu.facts().power_limit_mw);
+}
+
+// The links of a simulated node are always up at full speed.
+Return GetPcieGeneration(const char* function, Device device, unsigned* generation) {
+  const Gpu gpu(function, device);
+  if (gpu.result() != Return::kSuccess) return gpu.result();
+  return Put(generation, gpu.facts().pcie_gen_max);
+}
+
+Return GetPcieWidth(const char* function, Device device, unsigned* width) {
+  const Gpu gpu(function, device);
+  if (gpu.result() != Return::kSuccess) return gpu.result();
+  return Put(width, gpu.facts().pcie_width_max);
+}
+
+}  // namespace
+
+Return nvmlDeviceGetMaxPcieLinkGeneration(Device device, unsigned* generation) {
+  return GetPcieGeneration(__func__, device, generation);
+}
+Return nvmlDeviceGetGpuMaxPcieLinkGeneration(Device device, unsigned* generation) {
+  return GetPcieGeneration(__func__, device, generation);
+}
+Return nvmlDeviceGetCurrPcieLinkGeneration(Device device, unsigned* generation) {
+  return GetPcieGeneration(__func__, device, generation);
+}
+Return nvmlDeviceGetMaxPcieLinkWidth(Device device, unsigned* width) {
+  return GetPcieWidth(__func__, device, width);
+}
+Return nvmlDeviceGetCurrPcieLinkWidth(Device device, unsigned* width) {
+  return GetPcieWidth(__func__, device, width);
+}
+// The enumeration of speeds is numbered like the generations.
+Return nvmlDeviceGetPcieLinkMaxSpeed(Device device, unsigned* speed) {
+  return GetPcieGeneration(__func__, device, speed);
+}
+
+Return nvmlDeviceGetPcieSpeed(Device device, unsigned* mbps) {
+  static constexpr unsigned kMbps[] = {0, 2500, 5000, 8000, 16000, 32000, 64000};
+  NVML_ENTER_DEVICE(gpu, device);
+  const unsigned generation = gpu.facts().pcie_gen_max;
+  return Put(mbps, kMbps[generation < 7 ? generation : 0]);
+}
+
+// Traffic on PCIe is not simulated.
+Return nvmlDeviceGetPcieThroughput(Device device, unsigned counter, unsigned* kib_s) {
+  NVML_ENTER_DEVICE(gpu, device);
+  NVML_REQUIRE(counter < 2);
+  return Put(kib_s, 0U);
+}
+
+Return nvmlDeviceGetPcieReplayCounter(Device device, unsigned* count) {
+  NVML_ENTER_DEVICE(gpu, device);
+  return Put(count, static_cast<unsigned>(gpu.live().pcie_replays.load()));
+}
+
+Return nvmlDeviceGetClockInfo(Device device, unsigned type, unsigned* mhz) {
+  NVML_ENTER_DEVICE(gpu, device);
+  NVML_REQUIRE(mhz != nullptr);
+  return ClockOf(gpu, type, mhz) ? Return::kSuccess : Return::kInvalidArgument;
+}
+
+Return nvmlDeviceGetMaxClockInfo(Device device, unsigned type, unsigned* mhz) {
+  return GetMaxClock(__func__, device, type, mhz);
+}
+Return nvmlDeviceGetMaxCustomerBoostClock(Device device, unsigned type, unsigned* mhz) {
+  return GetMaxClock(__func__, device, type, mhz);
+}
+Return nvmlDeviceGetApplicationsClock(Device device, unsigned type, unsigned* mhz) {
+  return GetApplicationClock(__func__, device, type, mhz);
+}
+Return nvmlDeviceGetDefaultApplicationsClock(Device device, unsigned type, unsigned* mhz) {
+  return GetApplicationClock(__func__, device, type, mhz);
+}
+
+Return nvmlDeviceGetClock(Device device, unsigned type, unsigned id, unsigned* mhz) {
+  NVML_ENTER_DEVICE(gpu, device);
+  NVML_REQUIRE(mhz != nullptr && type <= kClockVideo && id <= kBoostMax);
+  const bool known = id == kCurrent ? ClockOf(gpu, type, mhz) : MaxClockOf(gpu, type, mhz);
+  return known ? Return::kSuccess : Return::kNotSupported;
+}
+
+Return nvmlDeviceGetSupportedMemoryClocks(Device device, unsigned* count, unsigned* mhz) {
+  NVML_ENTER_DEVICE(gpu, device);
+  NVML_REQUIRE(count != nullptr);
+  const unsigned capacity = *count;
+  *count = 1;
+  if (capacity == 0) return Return::kInsufficientSize;
+  return Put(mhz, gpu.facts().clock_mem_max);
+}
+
+// From the highest down, in the steps of the real chips.
+Return nvmlDeviceGetSupportedGraphicsClocks(Device device, unsigned memory_mhz, unsigned* count,
+                                            unsigned* mhz) {
+  NVML_ENTER_DEVICE(gpu, device);
+  NVML_REQUIRE(count != nullptr);
+  const sim::GpuFacts& facts = gpu.facts();
+  if (memory_mhz != facts.clock_mem_max) return Return::kNotFound;
+  if (facts.clock_graphics_max < facts.clock_graphics_idle) return Return::kNotSupported;
+  const unsigned steps =
+      (facts.clock_graphics_max - facts.clock_graphics_idle) / kGraphicsClockStepMhz + 1;
+  const unsigned capacity = *count;
+  *count = steps;
+  if (capacity < steps || mhz == nullptr) return Return::kInsufficientSize;
+  for (unsigned i = 0; i < steps; ++i) {
+    mhz[i] = facts.clock_graphics_max - i * kGraphicsClockStepMhz;
+  }
+  return Return::kSuccess;
+}
+
+Return nvmlDeviceGetCurrentClocksEventReasons(Device device, std::uint64_t* reasons) {
+  return GetReasons(__func__, device, reasons);
+}
+Return nvmlDeviceGetCurrentClocksThrottleReasons(Device device, std::uint64_t* reasons) {
+  return GetReasons(__func__, device, reasons);
+}
+Return nvmlDeviceGetSupportedClocksEventReasons(Device device, std::uint64_t* reasons) {
+  return GetSupportedReasons(__func__, device, reasons);
+}
+Return nvmlDeviceGetSupportedClocksThrottleReasons(Device device, std::uint64_t* reasons) {
+  return GetSupportedReasons(__func__, device, reasons);
+}
+
+// The simulated boards are cooled by their chassis.
+Return nvmlDeviceGetNumFans(Device device, unsigned* count) {
+  NVML_ENTER_DEVICE(gpu, device);
+  return Put(count, 0U);
+}
+
+Return nvmlDeviceGetTemperature(Device device, unsigned sensor, unsigned* celsius) {
+  NVML_ENTER_DEVICE(gpu, device);
+  NVML_REQUIRE(sensor == 0 && celsius != nullptr);
+  return Put(celsius, TemperatureOf(gpu));
+}
+
+Return nvmlDeviceGetTemperatureV(Device device, Temperature* temperature) {
+  NVML_ENTER_DEVICE(gpu, device);
+  NVML_REQUIRE(temperature != nullptr);
+  if (temperature->version != VersionOf<Temperature>(1)) return Return::kArgumentVersionMismatch;
+  NVML_REQUIRE(temperature->sensor == 0);
+  temperature->temperature = static_cast<int>(TemperatureOf(gpu));
+  return Return::kSuccess;
+}
+
+Return nvmlDeviceGetTemperatureThreshold(Device device, unsigned threshold, unsigned* celsius) {
+  NVML_ENTER_DEVICE(gpu, device);
+  NVML_REQUIRE(celsius != nullptr && threshold < kThresholds);
+  switch (threshold) {
+    case kShutdown: return Put(celsius, gpu.facts().temperature_shutdown_c);
+    case kSlowdown: return Put(celsius, gpu.facts().temperature_slowdown_c);
+    case kMemoryMax: return Put(celsius, gpu.facts().temperature_memory_max_c);
+    default: return Return::kNotSupported;
+  }
+}
+
+Return nvmlDeviceGetMarginTemperature(Device device, MarginTemperature* margin) {
+  NVML_ENTER_DEVICE(gpu, device);
+  NVML_REQUIRE(margin != nullptr);
+  if (margin->version != VersionOf<MarginTemperature>(1)) return Return::kArgumentVersionMismatch;
+  margin->margin =
+      static_cast<int>(gpu.facts().temperature_slowdown_c) - static_cast<int>(TemperatureOf(gpu));
+  return Return::kSuccess;
+}
+
+Return nvmlDeviceGetPerformanceState(Device device, unsigned* state) {
+  return GetPerformanceState(__func__, device, state);
+}
+Return nvmlDeviceGetPowerState(Device device, unsigned* state) {
+  return GetPerformanceState(__func__, device, state);
+}
+
+Return nvmlDeviceGetPowerManagementMode(Device device, unsigned* mode) {
+  NVML_ENTER_DEVICE(gpu, device);
+  return Put(mode, kFeatureEnabled);
+}
+
+Return nvmlDeviceGetPowerManagementLimit(Device device, unsigned* milliwatts) {
+  return GetPowerLimit(__func__, device, milliwatts);
+}
+Return nvmlDeviceGetPowerManagementDefaultLimit(Device device, unsigned* milliwatts) {
+  return GetPowerLimit(__func__, device, milliwatts);
+}
+Return nvmlDeviceGetEnforcedPowerLimit(Device device, unsigned* milliwatts) {
+  return GetPowerLimit(__func__, device, milliwatts);
+}
+
+Return nvmlDeviceGetPowerManagementLimitConstraints(Device device, unsigned* min_milliwatts,
+                                                    unsigned* max_milliwatts) {
+  NVML_ENTER_DEVICE(gpu, device);
+  NVML_REQUIRE(min_milliwatts != nullptr && max_milliwatts != nullptr);
+  *min_milliwatts = gpu.facts().power_min_mw;
+  *max_milliwatts = gpu.facts().power_max_mw;
+  return Return::kSuccess;
+}
+
+Return nvmlDeviceGetPowerUsage(Device device, unsigned* milliwatts) {
+  NVML_ENTER_DEVICE(gpu, device);
+  NVML_REQUIRE(milliwatts != nullptr);
+  return Put(milliwatts, PowerOf(gpu));
+}
+
+Return nvmlDeviceGetTotalEnergyConsumption(Device device, std::uint64_t* millijoules) {
+  NVML_ENTER_DEVICE(gpu, device);
+  NVML_REQUIRE(millijoules != nullptr);
+  return Put(millijoules, EnergyOf(gpu));
+}
+
+Return nvmlDeviceGetViolationStatus(Device device, unsigned policy, ViolationTime* time) {
+  NVML_ENTER_DEVICE(gpu, device);
+  NVML_REQUIRE(time != nullptr && policy < 12);
+  time->reference_time = NowUs() * 1000;
+  time->violation_time = 0;
+  return Return::kSuccess;
+}
+
+}  // namespace tessera::nvml

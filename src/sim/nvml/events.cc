@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+// Event sets. A set remembers how far it has read the node's ring of events, so every set gets every
+// event once, in whatever process it is. Waiting is a futex on the state: no thread, no polling.
+#include <atomic>
+#include <ctime>
+#include <new>
+
+#include "src/sim/nvml/session.h"
+
+namespace tessera::nvml {
+
+struct EventSetTag {
+  std::uint64_t magic;
+  std::atomic<std::uint64_t> last;  // sequence of the last event that was read
+  // For each GPU: what is wanted of it, and from which event on.
+  std::atomic<std::uint64_t> types[sim::kMaxGpus];
+  std::atomic<std::uint64_t> since[sim::kMaxGpus];
+};
+
+namespace {
+
+constexpr std::uint64_t kLiveSet = 0x74657373534554;
+constexpr std::uint64_t kEccTypes = kEventSingleBitEcc | kEventDoubleBitEcc;
+
+std::uint64_t SupportedTypes(const Gpu& gpu) {
+  return kEventXid | (gpu.facts().ecc_enabled != 0 ? kEccTypes : 0);
+}
+
+bool Live(EventSet set) { return set != nullptr && set->magic == kLiveSet; }
+
+bool Wanted(const EventSetTag& set, const sim::EventView& event) {
+  return event.gpu < sim::kMaxGpus && (set.types[event.gpu].load() & event.type) != 0 &&
+         event.sequence > set.since[event.gpu].load();
+}
+
+// Waits for an event that the set wants and that no other thread takes from it.
+bool WaitWanted(sim::State* state, EventSetTag* set, unsigned timeout_ms, sim::EventView* event) {
+  const std::uint64_t start_ms = sim::MonotonicNs() / 1000000;
+  while (true) {
+    const std::uint64_t waited = sim::MonotonicNs() / 1000000 - start_ms;
+    const unsigned rest = waited >= timeout_ms ? 0 : timeout_ms - static_cast<unsigned>(waited);
+    std::uint64_t last = set->last.load();
+    std::uint64_t next = last;
+    const bool found = state->WaitEvent(&next, rest, event);
+    // Of several threads that read the same event, the one that moves `last` has it.
+    const bool ours = set->last.compare_exchange_strong(last, next);
+    if (!found) return false;
+    if (ours && Wanted(*set, *event)) return true;
+  }
+}
+
+Return Wait(const char* function, EventSet set, EventData* data, unsigned timeout_ms,
+            bool with_instances) {
+  const Enter call(function);
+  if (call.result() != Return::kSuccess) return call.result();
+  NVML_REQUIRE(Live(set) && data != nullptr);
+  sim::EventView event;
+  if (!WaitWanted(&call.state(), set, timeout_ms, &event)) return Return::kTimeout;
+  data->device = HandleOf(event.gpu);
+  data->event_type = event.type;
+  data->event_data = event.data;
+  if (with_instances) {
+    data->gpu_instance_id = kNoInstance;
+    data->compute_instance_id = kNoInstance;
+  }
+  return Return::kSuccess;
+}
+
+}  // namespace
+
+Return nvmlEventSetCreate(EventSet* set) {
+  NVML_ENTER(call);
+  NVML_REQUIRE(set != nullptr);
+  auto* fresh = new (std::nothrow) EventSetTag{};
+  if (fresh == nullptr) return Return::kMemory;
+  fresh->magic = kLiveSet;
+  fresh->last.store(call.state().event_count());
+  *set = fresh;
+  return Return::kSuccess;
+}
+
+Return nvmlEventSetFree(EventSet set) {
+  NVML_ENTER(call);
+  NVML_REQUIRE(Live(set));
+  set->magic = 0;
+  delete set;
+  return Return::kSuccess;
+}
+
+Return nvmlEventSetWait(EventSet set, EventData* data, unsigned timeout_ms) {
+  return Wait(__func__, set, data, timeout_ms, /*with_instances=*/false);
+}
+Return nvmlEventSetWait_v2(EventSet set, EventData* data, unsigned timeout_ms) {
+  return Wait(__func__, set, data, timeout_ms, /*with_instances=*/true);
+}
+
+Return nvmlDeviceGetSupportedEventTypes(Device device, std::uint64_t* types) {
+  NVML_ENTER_DEVICE(gpu, device);
+  return Put(types, SupportedTypes(gpu));
+}
+
+// "All events that occurred before this call are not recorded."
+Return nvmlDeviceRegisterEvents(Device device, std::uint64_t types, EventSet set) {
+  NVML_ENTER_DEVICE(gpu, device);
+  NVML_REQUIRE(Live(set) && types != 0);
+  if ((types & ~SupportedTypes(gpu)) != 0) return Return::kNotSupported;
+  if (set->types[gpu.number()].load() == 0) {
+    set->since[gpu.number()].store(gpu.state().event_count());
+  }
+  set->types[gpu.number()].fetch_or(types);
+  return Return::kSuccess;
+}
+
+}  // namespace tessera::nvml

@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: Apache-2.0
+// Who a GPU is: what never changes while the driver is loaded.
+#include "src/sim/nvml/session.h"
+
+namespace tessera::nvml {
+namespace {
+
+constexpr unsigned kBusPcie = 2;
+
+// CUDA cores of one SM, by compute capability.
+unsigned CoresPerSm(const sim::GpuFacts& facts) {
+  if (facts.cc_major == 8 && facts.cc_minor == 0) return 64;
+  return facts.cc_major < 8 ? 64 : 128;
+}
+
+}  // namespace
+
+Return nvmlDeviceGetName(Device device, char* name, unsigned length) {
+  NVML_ENTER_DEVICE(gpu, device);
+  return CopyText(gpu.facts().name, name, length);
+}
+
+Return nvmlDeviceGetBrand(Device device, unsigned* brand) {
+  NVML_ENTER_DEVICE(gpu, device);
+  return Put(brand, gpu.facts().brand);
+}
+
+Return nvmlDeviceGetIndex(Device device, unsigned* index) {
+  NVML_ENTER_CACHED(gpu, device);
+  NVML_REQUIRE(index != nullptr);
+  const Enter call(__func__, Faults::kLater);
+  for (std::uint32_t i = 0; i < call.visible().count; ++i) {
+    if (call.visible().gpus[i] == gpu.number()) *index = i;
+  }
+  return Return::kSuccess;
+}
+
+Return nvmlDeviceGetSerial(Device device, char* serial, unsigned length) {
+  NVML_ENTER_DEVICE(gpu, device);
+  return CopyText(gpu.facts().serial, serial, length);
+}
+
+Return nvmlDeviceGetModuleId(Device device, unsigned* id) {
+  NVML_ENTER_DEVICE(gpu, device);
+  return Put(id, gpu.number());
+}
+
+Return nvmlDeviceGetUUID(Device device, char* uuid, unsigned length) {
+  NVML_ENTER_DEVICE(gpu, device);
+  return CopyText(gpu.facts().uuid, uuid, length);
+}
+
+Return nvmlDeviceGetMinorNumber(Device device, unsigned* minor) {
+  NVML_ENTER_DEVICE(gpu, device);
+  return Put(minor, gpu.facts().minor);
+}
+
+Return nvmlDeviceGetBoardPartNumber(Device device, char* number, unsigned length) {
+  NVML_ENTER_DEVICE(gpu, device);
+  return CopyText(gpu.facts().board_part_number, number, length);
+}
+
+Return nvmlDeviceGetBoardId(Device device, unsigned* id) {
+  NVML_ENTER_DEVICE(gpu, device);
+  const sim::PciAddress& pci = gpu.facts().pci;
+  return Put(id, pci.domain << 16 | pci.bus << 8 | pci.device);
+}
+
+Return nvmlDeviceGetMultiGpuBoard(Device device, unsigned* multi) {
+  NVML_ENTER_DEVICE(gpu, device);
+  return Put(multi, 0U);
+}
+
+// The infoROM is not simulated.
+Return nvmlDeviceGetInforomVersion(Device device, unsigned object, char* version, unsigned) {
+  NVML_ENTER_DEVICE(gpu, device);
+  NVML_REQUIRE(version != nullptr && object < 4);
+  return Return::kNotSupported;
+}
+
+Return nvmlDeviceGetInforomImageVersion(Device device, char* version, unsigned) {
+  NVML_ENTER_DEVICE(gpu, device);
+  NVML_REQUIRE(version != nullptr);
+  return Return::kNotSupported;
+}
+
+Return nvmlDeviceGetVbiosVersion(Device device, char* version, unsigned length) {
+  NVML_ENTER_DEVICE(gpu, device);
+  return CopyText(gpu.facts().vbios, version, length);
+}
+
+Return nvmlDeviceGetGspFirmwareVersion(Device device, char* version) {
+  NVML_ENTER_DEVICE(gpu, device);
+  return CopyText(gpu.state().file().driver_version, version, kVersionBufferSize);
+}
+
+Return nvmlDeviceGetGspFirmwareMode(Device device, unsigned* enabled, unsigned* standard) {
+  NVML_ENTER_DEVICE(gpu, device);
+  NVML_REQUIRE(enabled != nullptr && standard != nullptr);
+  *enabled = kFeatureEnabled;
+  *standard = kFeatureEnabled;
+  return Return::kSuccess;
+}
+
+Return nvmlDeviceGetArchitecture(Device device, unsigned* architecture) {
+  NVML_ENTER_DEVICE(gpu, device);
+  return Put(architecture, gpu.facts().architecture);
+}
+
+Return nvmlDeviceGetCudaComputeCapability(Device device, int* major, int* minor) {
+  NVML_ENTER_DEVICE(gpu, device);
+  NVML_REQUIRE(major != nullptr && minor != nullptr);
+  *major = static_cast<int>(gpu.facts().cc_major);
+  *minor = static_cast<int>(gpu.facts().cc_minor);
+  return Return::kSuccess;
+}
+
+Return nvmlDeviceGetNumGpuCores(Device device, unsigned* cores) {
+  NVML_ENTER_DEVICE(gpu, device);
+  return Put(cores, gpu.facts().sm_count * CoresPerSm(gpu.facts()));
+}
+
+Return nvmlDeviceGetMemoryBusWidth(Device device, unsigned* bits) {
+  NVML_ENTER_DEVICE(gpu, device);
+  return Put(bits, gpu.facts().memory_bus_bits);
+}
+
+Return nvmlDeviceGetBusType(Device device, unsigned* type) {
+  NVML_ENTER_DEVICE(gpu, device);
+  return Put(type, kBusPcie);
+}
+
+}  // namespace tessera::nvml

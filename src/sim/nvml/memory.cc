@@ -1,0 +1,216 @@
+// SPDX-License-Identifier: Apache-2.0
+// Memory, modes, and errors of the memory.
+#include <unistd.h>
+
+#include "src/sim/nvml/session.h"
+
+namespace tessera::nvml {
+namespace {
+
+enum ErrorType : unsigned { kCorrected, kUncorrected, kErrorTypes };
+enum CounterType : unsigned { kVolatile, kAggregate, kCounterTypes };
+enum Location : unsigned { kL1, kL2, kDram, kRegisterFile, kSram = 7, kLocations };
+
+std::uint64_t EccCount(const Gpu& gpu, unsigned type, unsigned counter) {
+  const sim::GpuLive& live = gpu.live();
+  if (type == kCorrected) {
+    return counter == kVolatile ? live.ecc_corrected_volatile : live.ecc_corrected_aggregate;
+  }
+  return counter == kVolatile ? live.ecc_uncorrected_volatile : live.ecc_uncorrected_aggregate;
+}
+
+// Checks that hold for all ECC counters.
+Return CheckEcc(const Gpu& gpu, unsigned type, unsigned counter, const void* result) {
+  NVML_REQUIRE(type < kErrorTypes && counter < kCounterTypes && result != nullptr);
+  return gpu.facts().ecc_enabled != 0 ? Return::kSuccess : Return::kNotSupported;
+}
+
+// Page retirement is what GPUs before Ampere do; the later ones remap rows.
+Return GetRetiredPages(const char* function, Device device, unsigned cause, unsigned* count) {
+  const Gpu gpu(function, device);
+  if (gpu.result() != Return::kSuccess) return gpu.result();
+  NVML_REQUIRE(cause < 2 && count != nullptr);
+  if (gpu.ampere_or_newer()) return Return::kNotSupported;
+  *count = 0;
+  return Return::kSuccess;
+}
+
+// Modes change for the whole node, so the real driver lets only root.
+Return SetMode(const Gpu& gpu, sim::AtomicU32* mode, unsigned value) {
+  if (geteuid() != 0 || !gpu.state().writable()) return Return::kNoPermission;
+  mode->store(value);
+  return Return::kSuccess;
+}
+
+}  // namespace
+
+Return nvmlDeviceGetMemoryInfo(Device device, Memory* memory) {
+  NVML_ENTER_DEVICE(gpu, device);
+  NVML_REQUIRE(memory != nullptr);
+  memory->total = gpu.facts().memory_bytes;
+  memory->used = gpu.facts().reserved_bytes + gpu.state().UsedBytes(gpu.number());
+  memory->free = memory->total > memory->used ? memory->total - memory->used : 0;
+  return Return::kSuccess;
+}
+
+Return nvmlDeviceGetMemoryInfo_v2(Device device, MemoryV2* memory) {
+  NVML_ENTER_DEVICE(gpu, device);
+  NVML_REQUIRE(memory != nullptr);
+  if (memory->version != VersionOf<MemoryV2>(2)) return Return::kArgumentVersionMismatch;
+  memory->total = gpu.facts().memory_bytes;
+  memory->reserved = gpu.facts().reserved_bytes;
+  memory->used = gpu.state().UsedBytes(gpu.number());
+  const std::uint64_t taken = memory->reserved + memory->used;
+  memory->free = memory->total > taken ? memory->total - taken : 0;
+  return Return::kSuccess;
+}
+
+// Nothing maps BAR1 in the simulation.
+Return nvmlDeviceGetBAR1MemoryInfo(Device device, Bar1Memory* memory) {
+  NVML_ENTER_DEVICE(gpu, device);
+  NVML_REQUIRE(memory != nullptr);
+  *memory = {gpu.facts().bar1_bytes, gpu.facts().bar1_bytes, 0};
+  return Return::kSuccess;
+}
+
+Return nvmlDeviceGetComputeMode(Device device, unsigned* mode) {
+  NVML_ENTER_DEVICE(gpu, device);
+  return Put(mode, gpu.live().compute_mode.load());
+}
+
+Return nvmlDeviceSetComputeMode(Device device, unsigned mode) {
+  NVML_ENTER_DEVICE(gpu, device);
+  NVML_REQUIRE(mode <= kComputeExclusiveProcess);
+  if (mode == kComputeExclusiveThread) return Return::kNotSupported;
+  return SetMode(gpu, &gpu.live().compute_mode, mode);
+}
+
+Return nvmlDeviceGetPersistenceMode(Device device, unsigned* mode) {
+  NVML_ENTER_DEVICE(gpu, device);
+  return Put(mode, gpu.live().persistence_mode.load());
+}
+
+Return nvmlDeviceSetPersistenceMode(Device device, unsigned mode) {
+  NVML_ENTER_DEVICE(gpu, device);
+  NVML_REQUIRE(mode <= kFeatureEnabled);
+  return SetMode(gpu, &gpu.live().persistence_mode, mode);
+}
+
+Return nvmlDeviceGetDisplayMode(Device device, unsigned* mode) {
+  NVML_ENTER_DEVICE(gpu, device);
+  return Put(mode, gpu.facts().display_mode);
+}
+
+Return nvmlDeviceGetDisplayActive(Device device, unsigned* active) {
+  NVML_ENTER_DEVICE(gpu, device);
+  return Put(active, kFeatureDisabled);
+}
+
+Return nvmlDeviceGetVirtualizationMode(Device device, unsigned* mode) {
+  NVML_ENTER_DEVICE(gpu, device);
+  return Put(mode, 0U);
+}
+
+Return nvmlDeviceGetAPIRestriction(Device device, unsigned api, unsigned* restricted) {
+  NVML_ENTER_DEVICE(gpu, device);
+  NVML_REQUIRE(api < 2);
+  return Put(restricted, kFeatureDisabled);
+}
+
+Return nvmlDeviceGetEccMode(Device device, unsigned* current, unsigned* pending) {
+  NVML_ENTER_DEVICE(gpu, device);
+  NVML_REQUIRE(current != nullptr && pending != nullptr);
+  *current = gpu.facts().ecc_enabled;
+  *pending = gpu.facts().ecc_enabled;
+  return Return::kSuccess;
+}
+
+Return nvmlDeviceGetDefaultEccMode(Device device, unsigned* mode) {
+  NVML_ENTER_DEVICE(gpu, device);
+  return Put(mode, gpu.facts().ecc_enabled);
+}
+
+Return nvmlDeviceGetTotalEccErrors(Device device, unsigned type, unsigned counter,
+                                   std::uint64_t* count) {
+  NVML_ENTER_DEVICE(gpu, device);
+  const Return result = CheckEcc(gpu, type, counter, count);
+  if (result == Return::kSuccess) *count = EccCount(gpu, type, counter);
+  return result;
+}
+
+// All injected errors are of the device's memory.
+Return nvmlDeviceGetDetailedEccErrors(Device device, unsigned type, unsigned counter,
+                                      EccErrorCounts* counts) {
+  NVML_ENTER_DEVICE(gpu, device);
+  const Return result = CheckEcc(gpu, type, counter, counts);
+  if (result != Return::kSuccess) return result;
+  *counts = {};
+  counts->device_memory = EccCount(gpu, type, counter);
+  return Return::kSuccess;
+}
+
+Return nvmlDeviceGetMemoryErrorCounter(Device device, unsigned type, unsigned counter,
+                                       unsigned location, std::uint64_t* count) {
+  NVML_ENTER_DEVICE(gpu, device);
+  NVML_REQUIRE(location < kLocations);
+  const Return result = CheckEcc(gpu, type, counter, count);
+  if (result != Return::kSuccess) return result;
+  // From Ampere on, the on-chip memories are counted as one.
+  const bool on_chip = gpu.ampere_or_newer() ? location == kSram : location <= kRegisterFile;
+  if (location != kDram && !on_chip) return Return::kNotSupported;
+  *count = location == kDram ? EccCount(gpu, type, counter) : 0;
+  return Return::kSuccess;
+}
+
+Return nvmlDeviceGetSramEccErrorStatus(Device device, EccSramErrorStatus* status) {
+  NVML_ENTER_DEVICE(gpu, device);
+  NVML_REQUIRE(status != nullptr);
+  const unsigned version = VersionOf<EccSramErrorStatus>(1);
+  if (status->version != version) return Return::kArgumentVersionMismatch;
+  if (!gpu.ampere_or_newer()) return Return::kNotSupported;
+  *status = {};
+  status->version = version;
+  return Return::kSuccess;
+}
+
+Return nvmlDeviceGetRetiredPages(Device device, unsigned cause, unsigned* count, std::uint64_t*) {
+  return GetRetiredPages(__func__, device, cause, count);
+}
+Return nvmlDeviceGetRetiredPages_v2(Device device, unsigned cause, unsigned* count,
+                                    std::uint64_t*, std::uint64_t*) {
+  return GetRetiredPages(__func__, device, cause, count);
+}
+
+Return nvmlDeviceGetRetiredPagesPendingStatus(Device device, unsigned* pending) {
+  NVML_ENTER_DEVICE(gpu, device);
+  NVML_REQUIRE(pending != nullptr);
+  if (gpu.ampere_or_newer()) return Return::kNotSupported;
+  return Put(pending, gpu.live().retired_pending.load());
+}
+
+Return nvmlDeviceGetRemappedRows(Device device, unsigned* correctable, unsigned* uncorrectable,
+                                 unsigned* pending, unsigned* failure) {
+  NVML_ENTER_DEVICE(gpu, device);
+  NVML_REQUIRE(correctable != nullptr && uncorrectable != nullptr && pending != nullptr &&
+               failure != nullptr);
+  if (!gpu.ampere_or_newer()) return Return::kNotSupported;
+  const sim::GpuLive& live = gpu.live();
+  *correctable = static_cast<unsigned>(live.remapped_corrected.load());
+  *uncorrectable = static_cast<unsigned>(live.remapped_uncorrected.load());
+  *pending = live.remapped_pending.load() != 0 ? 1 : 0;
+  *failure = live.remapped_failed.load() != 0 ? 1 : 0;
+  return Return::kSuccess;
+}
+
+// Every memory bank still has all its spare rows.
+Return nvmlDeviceGetRowRemapperHistogram(Device device, RowRemapperHistogram* values) {
+  constexpr unsigned kBanksPerGib = 8;
+  NVML_ENTER_DEVICE(gpu, device);
+  NVML_REQUIRE(values != nullptr);
+  if (!gpu.ampere_or_newer()) return Return::kNotSupported;
+  *values = {};
+  values->max = static_cast<unsigned>(gpu.facts().memory_bytes >> 30) * kBanksPerGib;
+  return Return::kSuccess;
+}
+
+}  // namespace tessera::nvml

@@ -1,0 +1,302 @@
+// SPDX-License-Identifier: Apache-2.0
+// Who uses a GPU, and how much. Processes outside of the asker's pid namespace are not listed, as
+// with the real driver.
+#include <memory>
+#include <mutex>
+#include <new>
+
+#include "src/sim/nvml/model.h"
+#include "src/sim/nvml/session.h"
+
+namespace tessera::nvml {
+namespace {
+
+constexpr unsigned kEnginePeriodUs = 167000;
+
+enum DetailMode : unsigned { kCompute, kGraphics, kMps, kDetailModes };
+enum SampleType : unsigned {
+  kPowerSamples,
+  kGpuSamples,
+  kMemorySamples,
+  kEncoderSamples,
+  kDecoderSamples,
+  kCoreClockSamples,
+  kMemoryClockSamples,
+  kSampleTypes = 10,
+};
+
+// The live processes of a GPU that this process may see.
+class ProcessList {
+ public:
+  explicit ProcessList(const Gpu& gpu) : views_(new (std::nothrow) sim::ProcessView[sim::kMaxSlots]) {
+    if (views_ == nullptr) return;
+    std::uint32_t found = gpu.state().Processes(gpu.number(), views_.get(), sim::kMaxSlots);
+    if (found > sim::kMaxSlots) found = sim::kMaxSlots;
+    for (std::uint32_t i = 0; i < found; ++i) {
+      if (views_[i].pid > 0) views_[count_++] = views_[i];
+    }
+  }
+
+  bool valid() const { return views_ != nullptr; }
+  unsigned size() const { return count_; }
+  const sim::ProcessView& operator[](unsigned i) const { return views_[i]; }
+
+ private:
+  std::unique_ptr<sim::ProcessView[]> views_;
+  unsigned count_ = 0;
+};
+
+void Fill(const sim::ProcessView& view, ProcessInfoV1* info) {
+  info->pid = static_cast<unsigned>(view.pid);
+  info->used_gpu_memory = view.bytes;
+}
+
+void Fill(const sim::ProcessView& view, ProcessInfo* info) {
+  info->pid = static_cast<unsigned>(view.pid);
+  info->used_gpu_memory = view.bytes;
+  info->gpu_instance_id = kNoInstance;
+  info->compute_instance_id = kNoInstance;
+}
+
+template <typename Info>
+Return ListCompute(const char* function, Device device, unsigned* count, Info* infos) {
+  const Gpu gpu(function, device);
+  if (gpu.result() != Return::kSuccess) return gpu.result();
+  NVML_REQUIRE(count != nullptr);
+  const ProcessList list(gpu);
+  if (!list.valid()) return Return::kMemory;
+  const unsigned capacity = *count;
+  *count = list.size();
+  if (list.size() == 0) return Return::kSuccess;
+  // Asking with no room is how clients learn the size; a promised room that is not there is not.
+  if (capacity < list.size()) return Return::kInsufficientSize;
+  NVML_REQUIRE(infos != nullptr);
+  for (unsigned i = 0; i < list.size(); ++i) Fill(list[i], &infos[i]);
+  return Return::kSuccess;
+}
+
+// Nothing draws on a simulated GPU, and there is no MPS server.
+Return ListNone(const char* function, Device device, unsigned* count) {
+  const Gpu gpu(function, device);
+  if (gpu.result() != Return::kSuccess) return gpu.result();
+  return Put(count, 0U);
+}
+
+// What a process has been busy with when it was last asked about, by slot. Utilisation of a process
+// is the difference; it is kept here because the shared state has no history for each process.
+struct Seen {
+  std::uint64_t start_ns = 0;  // of the process in the slot, so that a new one is not mistaken
+  std::uint64_t time_ns = 0;
+  std::uint64_t busy_ns = 0;
+};
+Seen g_seen[sim::kMaxGpus][sim::kMaxSlots];
+std::mutex g_seen_mutex;  // clients ask from several threads
+
+unsigned BusyPercent(const Gpu& gpu, const sim::ProcessView& view) {
+  const std::lock_guard lock(g_seen_mutex);
+  Seen& seen = g_seen[gpu.number()][view.slot];
+  const std::uint64_t now = sim::MonotonicNs();
+  const std::uint64_t start = gpu.state().file().slots[view.slot].start_ns.load();
+  if (seen.start_ns != start) seen = {start, start, 0};
+  const std::uint64_t span = now > seen.time_ns ? now - seen.time_ns : 1;
+  const std::uint64_t busy = view.busy_ns > seen.busy_ns ? view.busy_ns - seen.busy_ns : 0;
+  seen = {start, now, view.busy_ns};
+  const std::uint64_t percent = busy * 100 / span;
+  return percent > 100 ? 100 : static_cast<unsigned>(percent);
+}
+
+Return GetEngineUse(const char* function, Device device, unsigned* percent, unsigned* period_us) {
+  const Gpu gpu(function, device);
+  if (gpu.result() != Return::kSuccess) return gpu.result();
+  NVML_REQUIRE(percent != nullptr && period_us != nullptr);
+  *percent = 0;
+  *period_us = kEnginePeriodUs;
+  return Return::kSuccess;
+}
+
+bool SampleOf(const Gpu& gpu, unsigned type, unsigned* value) {
+  const sim::Load load = gpu.state().Utilization(gpu.number());
+  switch (type) {
+    case kPowerSamples: return *value = PowerOf(gpu), true;
+    case kGpuSamples: return *value = load.gpu, true;
+    case kMemorySamples: return *value = load.memory, true;
+    case kEncoderSamples:
+    case kDecoderSamples: return *value = 0, true;
+    case kCoreClockSamples: return ClockOf(gpu, kClockSm, value);
+    case kMemoryClockSamples: return ClockOf(gpu, kClockMem, value);
+    default: return false;
+  }
+}
+
+}  // namespace
+
+Return nvmlDeviceGetComputeRunningProcesses(Device device, unsigned* count, ProcessInfoV1* infos) {
+  return ListCompute(__func__, device, count, infos);
+}
+Return nvmlDeviceGetComputeRunningProcesses_v2(Device device, unsigned* count,
+                                               ProcessInfo* infos) {
+  return ListCompute(__func__, device, count, infos);
+}
+Return nvmlDeviceGetComputeRunningProcesses_v3(Device device, unsigned* count,
+                                               ProcessInfo* infos) {
+  return ListCompute(__func__, device, count, infos);
+}
+Return nvmlDeviceGetGraphicsRunningProcesses(Device device, unsigned* count, ProcessInfoV1*) {
+  return ListNone(__func__, device, count);
+}
+Return nvmlDeviceGetGraphicsRunningProcesses_v2(Device device, unsigned* count, ProcessInfo*) {
+  return ListNone(__func__, device, count);
+}
+Return nvmlDeviceGetGraphicsRunningProcesses_v3(Device device, unsigned* count, ProcessInfo*) {
+  return ListNone(__func__, device, count);
+}
+Return nvmlDeviceGetMPSComputeRunningProcesses(Device device, unsigned* count, ProcessInfoV1*) {
+  return ListNone(__func__, device, count);
+}
+Return nvmlDeviceGetMPSComputeRunningProcesses_v2(Device device, unsigned* count, ProcessInfo*) {
+  return ListNone(__func__, device, count);
+}
+Return nvmlDeviceGetMPSComputeRunningProcesses_v3(Device device, unsigned* count, ProcessInfo*) {
+  return ListNone(__func__, device, count);
+}
+
+Return nvmlDeviceGetRunningProcessDetailList(Device device, ProcessDetailList* list) {
+  NVML_ENTER_DEVICE(gpu, device);
+  NVML_REQUIRE(list != nullptr);
+  if (list->version != VersionOf<ProcessDetailList>(1)) return Return::kArgumentVersionMismatch;
+  NVML_REQUIRE(list->mode < kDetailModes);
+  const unsigned capacity = list->count;
+  list->count = 0;
+  if (list->mode != kCompute) return Return::kSuccess;
+  const ProcessList processes(gpu);
+  if (!processes.valid()) return Return::kMemory;
+  list->count = processes.size();
+  if (capacity < processes.size()) return Return::kInsufficientSize;
+  NVML_REQUIRE(list->entries != nullptr || processes.size() == 0);
+  for (unsigned i = 0; i < processes.size(); ++i) {
+    list->entries[i] = {static_cast<unsigned>(processes[i].pid), processes[i].bytes, kNoInstance,
+                        kNoInstance, 0};
+  }
+  return Return::kSuccess;
+}
+
+Return nvmlDeviceGetProcessUtilization(Device device, ProcessUtilizationSample* samples,
+                                       unsigned* count, std::uint64_t last_seen) {
+  NVML_ENTER_DEVICE(gpu, device);
+  NVML_REQUIRE(count != nullptr);
+  const ProcessList list(gpu);
+  if (!list.valid()) return Return::kMemory;
+  const std::uint64_t now = NowUs();
+  const unsigned capacity = *count;
+  *count = list.size();
+  if (list.size() == 0 || last_seen >= now) return Return::kNotFound;
+  if (samples == nullptr || capacity < list.size()) return Return::kInsufficientSize;
+  for (unsigned i = 0; i < list.size(); ++i) {
+    const unsigned busy = BusyPercent(gpu, list[i]);
+    samples[i] = {static_cast<unsigned>(list[i].pid), now, busy, busy / 2, 0, 0};
+  }
+  return Return::kSuccess;
+}
+
+Return nvmlDeviceGetProcessesUtilizationInfo(Device device, ProcessesUtilizationInfo* info) {
+  NVML_ENTER_DEVICE(gpu, device);
+  NVML_REQUIRE(info != nullptr);
+  if (info->version != VersionOf<ProcessesUtilizationInfo>(1)) {
+    return Return::kArgumentVersionMismatch;
+  }
+  const ProcessList list(gpu);
+  if (!list.valid()) return Return::kMemory;
+  const std::uint64_t now = NowUs();
+  const unsigned capacity = info->count;
+  info->count = list.size();
+  if (list.size() == 0 || info->last_seen_timestamp >= now) return Return::kNotFound;
+  if (info->entries == nullptr || capacity < list.size()) return Return::kInsufficientSize;
+  for (unsigned i = 0; i < list.size(); ++i) {
+    const unsigned busy = BusyPercent(gpu, list[i]);
+    info->entries[i] = {now, static_cast<unsigned>(list[i].pid), busy, busy / 2, 0, 0, 0, 0};
+  }
+  return Return::kSuccess;
+}
+
+Return nvmlDeviceGetUtilizationRates(Device device, Utilization* utilization) {
+  NVML_ENTER_DEVICE(gpu, device);
+  NVML_REQUIRE(utilization != nullptr);
+  const sim::Load load = gpu.state().Utilization(gpu.number());
+  *utilization = {load.gpu, load.memory};
+  return Return::kSuccess;
+}
+
+Return nvmlDeviceGetEncoderUtilization(Device device, unsigned* percent, unsigned* period_us) {
+  return GetEngineUse(__func__, device, percent, period_us);
+}
+Return nvmlDeviceGetDecoderUtilization(Device device, unsigned* percent, unsigned* period_us) {
+  return GetEngineUse(__func__, device, percent, period_us);
+}
+Return nvmlDeviceGetJpgUtilization(Device device, unsigned* percent, unsigned* period_us) {
+  return GetEngineUse(__func__, device, percent, period_us);
+}
+Return nvmlDeviceGetOfaUtilization(Device device, unsigned* percent, unsigned* period_us) {
+  return GetEngineUse(__func__, device, percent, period_us);
+}
+
+Return nvmlDeviceGetEncoderStats(Device device, unsigned* sessions, unsigned* fps,
+                                 unsigned* latency) {
+  NVML_ENTER_DEVICE(gpu, device);
+  NVML_REQUIRE(sessions != nullptr && fps != nullptr && latency != nullptr);
+  *sessions = 0;
+  *fps = 0;
+  *latency = 0;
+  return Return::kSuccess;
+}
+
+// The driver keeps a ring of samples; here there is always exactly one, of now.
+Return nvmlDeviceGetSamples(Device device, unsigned type, std::uint64_t last_seen,
+                            unsigned* value_type, unsigned* count, Sample* samples) {
+  NVML_ENTER_DEVICE(gpu, device);
+  NVML_REQUIRE(type < kSampleTypes && value_type != nullptr && count != nullptr);
+  unsigned value = 0;
+  if (!SampleOf(gpu, type, &value)) return Return::kNotSupported;
+  const std::uint64_t now = NowUs();
+  if (last_seen >= now) return Return::kNotFound;
+  *value_type = kValueUnsignedInt;
+  if (samples != nullptr) {
+    NVML_REQUIRE(*count > 0);
+    samples[0] = {now, {}};
+    samples[0].value.ui = value;
+  }
+  *count = 1;
+  return Return::kSuccess;
+}
+
+Return nvmlDeviceGetAccountingMode(Device device, unsigned* mode) {
+  NVML_ENTER_DEVICE(gpu, device);
+  return Put(mode, kFeatureDisabled);
+}
+
+Return nvmlDeviceGetAccountingBufferSize(Device device, unsigned* size) {
+  NVML_ENTER_DEVICE(gpu, device);
+  return Put(size, 4000U);
+}
+
+// Accounting is off, and nothing turns it on.
+Return nvmlDeviceGetAccountingPids(Device device, unsigned* count, unsigned*) {
+  NVML_ENTER_DEVICE(gpu, device);
+  NVML_REQUIRE(count != nullptr);
+  return Return::kNotSupported;
+}
+
+Return nvmlDeviceGetAccountingStats(Device device, unsigned, AccountingStats* stats) {
+  NVML_ENTER_DEVICE(gpu, device);
+  NVML_REQUIRE(stats != nullptr);
+  return Return::kNotSupported;
+}
+
+Return nvmlGpmQueryDeviceSupport(Device device, GpmSupport* support) {
+  NVML_ENTER_DEVICE(gpu, device);
+  NVML_REQUIRE(support != nullptr);
+  if (support->version != 1) return Return::kArgumentVersionMismatch;
+  support->is_supported = 0;
+  return Return::kSuccess;
+}
+
+}  // namespace tessera::nvml

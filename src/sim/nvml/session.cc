@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/sim/nvml/session.h"
+
+#include <pthread.h>
+#include <sys/stat.h>
+
+#include <atomic>
+#include <cerrno>
+#include <cstring>
+#include <ctime>
+#include <new>
+#include <string>
+
+namespace tessera::nvml {
+namespace {
+
+DeviceTag g_devices[sim::kMaxGpus];
+// One for each state file that this process has seen; never freed, since calls run without a lock
+// and closing a State's descriptors would drop libcuda's record locks.
+std::atomic<sim::State*> g_state{nullptr};
+std::atomic<unsigned> g_references{0};
+Visible g_visible;  // written while g_references is 0
+ino_t g_inode = 0;
+// nvmlInit and nvmlShutdown may race in a client's threads; the calls between do not take it.
+pthread_mutex_t g_mutex = PTHREAD_MUTEX_INITIALIZER;
+
+class Lock {
+ public:
+  Lock() { pthread_mutex_lock(&g_mutex); }
+  ~Lock() { pthread_mutex_unlock(&g_mutex); }
+  Lock(const Lock&) = delete;
+  Lock& operator=(const Lock&) = delete;
+};
+
+// Maps the node's state if that is not done, or was made anew since. REQUIRES: Lock.
+Return OpenState() {
+  const std::string dir = sim::State::FindDir(g_devices);
+  if (dir.empty()) return Return::kDriverNotLoaded;
+  struct stat info;
+  if (stat((dir + "/state").c_str(), &info) != 0) return Return::kDriverNotLoaded;
+  if (g_state.load() != nullptr && (g_references.load() > 0 || info.st_ino == g_inode)) {
+    return Return::kSuccess;
+  }
+  auto* state = new (std::nothrow) sim::State();
+  if (state == nullptr) return Return::kMemory;
+  const int error = state->Open(dir);
+  if (error != 0) {
+    delete state;
+    if (error == EPROTO) return Return::kLibRmVersionMismatch;
+    return error == EACCES ? Return::kNoPermission : Return::kDriverNotLoaded;
+  }
+  g_state.store(state);
+  g_inode = info.st_ino;
+  return Return::kSuccess;
+}
+
+// The kernel refuses devices outside of a container's cgroup; here the device node decides.
+void FindVisible(const sim::State& state) {
+  g_visible.count = 0;
+  for (std::uint32_t gpu = 0; gpu < state.gpu_count(); ++gpu) {
+    g_devices[gpu].gpu = gpu;
+    if (state.NodeExists(gpu)) g_visible.gpus[g_visible.count++] = gpu;
+  }
+}
+
+// The GPU of a handle that this process was given; false for anything else.
+bool FindGpu(Device device, std::uint32_t* gpu) {
+  for (std::uint32_t i = 0; i < g_visible.count; ++i) {
+    if (device != &g_devices[g_visible.gpus[i]]) continue;
+    *gpu = g_visible.gpus[i];
+    return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+Return InitSession(const char* function) {
+  {
+    const Lock lock;
+    const Return opened = OpenState();
+    if (opened != Return::kSuccess) return opened;
+  }
+  // Without the lock, since an injected hang keeps it here.
+  const auto fault = static_cast<Return>(g_state.load()->CheckFault(function, sim::kAllGpus));
+  if (fault != Return::kSuccess) return fault;
+  const Lock lock;
+  if (g_references.load() == 0) FindVisible(*g_state.load());
+  g_references.fetch_add(1);
+  return Return::kSuccess;
+}
+
+Return ShutdownSession(const char* function) {
+  const Enter call(function);
+  if (call.result() != Return::kSuccess) return call.result();
+  const Lock lock;
+  if (g_references.load() == 0) return Return::kUninitialized;
+  g_references.fetch_sub(1);
+  return Return::kSuccess;
+}
+
+Enter::Enter(const char* function, Faults faults) {
+  if (g_references.load() == 0) return;
+  state_ = g_state.load();
+  result_ = Return::kSuccess;
+  if (faults == Faults::kLater) return;
+  result_ = static_cast<Return>(state_->CheckFault(function, sim::kAllGpus));
+}
+
+const Visible& Enter::visible() const { return g_visible; }
+
+Gpu::Gpu(const char* function, Device device, WhenLost when_lost) {
+  if (g_references.load() == 0) return;
+  state_ = g_state.load();
+  result_ = Return::kInvalidArgument;
+  if (!FindGpu(device, &gpu_)) return;
+  result_ = static_cast<Return>(state_->CheckFault(function, static_cast<std::int32_t>(gpu_)));
+  if (result_ == Return::kSuccess && when_lost == WhenLost::kFail && state_->lost(gpu_)) {
+    result_ = Return::kGpuIsLost;
+  }
+}
+
+Gpu::Gpu(Device device) {
+  if (g_references.load() == 0) return;
+  state_ = g_state.load();
+  result_ = FindGpu(device, &gpu_) ? Return::kSuccess : Return::kInvalidArgument;
+}
+
+Device HandleOf(std::uint32_t gpu) { return &g_devices[gpu]; }
+
+Return CopyText(const char* text, char* buffer, unsigned length) {
+  NVML_REQUIRE(buffer != nullptr);
+  const size_t size = std::strlen(text);
+  if (size == 0) return Return::kNotSupported;
+  if (size + 1 > length) return Return::kInsufficientSize;
+  std::memcpy(buffer, text, size + 1);
+  return Return::kSuccess;
+}
+
+std::uint64_t NowUs() {
+  timespec now;
+  clock_gettime(CLOCK_REALTIME, &now);
+  return static_cast<std::uint64_t>(now.tv_sec) * 1000000 +
+         static_cast<std::uint64_t>(now.tv_nsec) / 1000;
+}
+
+}  // namespace tessera::nvml

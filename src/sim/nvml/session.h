@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the simulated NVML keeps in a process between nvmlInit and nvmlShutdown: the mapped state of
+// the node, which of its GPUs this process may see, and their handles. Every exported function goes
+// through Enter or Gpu, so that the order of checks (initialised, handle, injected failure, lost) is
+// the same everywhere.
+//
+// Threads: any. The state is never unmapped, so a call that races with nvmlShutdown stays safe.
+// Errors: as NVML's. Nothing here throws; allocations that fail are kMemory.
+#pragma once
+
+#include <cstdint>
+
+#include "api/nvml_abi.h"
+#include "src/sim/state.h"
+
+#define NVML_EXPORT __attribute__((visibility("default")))
+
+namespace tessera::nvml {
+
+extern "C" {
+#define NVML_FUNCTION(name, parameters) NVML_EXPORT Return name parameters;
+#include "api/nvml_functions.inc"
+#undef NVML_FUNCTION
+NVML_EXPORT const char* nvmlErrorString(Return result);
+}
+
+// A handle points at one of these; they live as long as the library.
+struct DeviceTag {
+  std::uint32_t gpu;  // index in the state
+};
+
+// The GPUs that this process sees, in NVML's order.
+struct Visible {
+  std::uint32_t count = 0;
+  std::uint32_t gpus[sim::kMaxGpus] = {};
+};
+
+Return InitSession(const char* function);
+Return ShutdownSession(const char* function);
+
+enum class Faults { kCheck, kLater };
+
+// An entered call without a device. Calls that find their device themselves check injected failures
+// when they have it (Faults::kLater), so that a failure of one GPU counts once.
+class Enter {
+ public:
+  explicit Enter(const char* function, Faults faults = Faults::kCheck);
+
+  Return result() const { return result_; }
+  sim::State& state() const { return *state_; }
+  const Visible& visible() const;
+
+ private:
+  Return result_ = Return::kUninitialized;
+  sim::State* state_ = nullptr;
+};
+
+enum class WhenLost { kFail, kAnswer };
+
+// An entered call on a device.
+class Gpu {
+ public:
+  Gpu(const char* function, Device device, WhenLost when_lost = WhenLost::kFail);
+  // The second device of a call: checks only the handle.
+  explicit Gpu(Device device);
+
+  Return result() const { return result_; }
+  sim::State& state() const { return *state_; }
+  std::uint32_t number() const { return gpu_; }
+  const sim::GpuFacts& facts() const { return state_->facts(gpu_); }
+  sim::GpuLive& live() const { return state_->live(gpu_); }
+  bool ampere_or_newer() const { return facts().architecture >= kArchAmpere; }
+
+ private:
+  Return result_ = Return::kUninitialized;
+  sim::State* state_ = nullptr;
+  std::uint32_t gpu_ = 0;
+};
+
+#define NVML_ENTER(call)          \
+  const Enter call(__func__);     \
+  if (call.result() != Return::kSuccess) return call.result()
+#define NVML_ENTER_DEVICE(gpu, device) \
+  const Gpu gpu(__func__, device);     \
+  if (gpu.result() != Return::kSuccess) return gpu.result()
+// For what the driver knows without asking the GPU.
+#define NVML_ENTER_CACHED(gpu, device)                   \
+  const Gpu gpu(__func__, device, WhenLost::kAnswer);    \
+  if (gpu.result() != Return::kSuccess) return gpu.result()
+#define NVML_REQUIRE(condition) \
+  if (!(condition)) return Return::kInvalidArgument
+
+Device HandleOf(std::uint32_t gpu);
+
+// kInsufficientSize where `text` and its NUL do not fit; kNotSupported for an empty text.
+Return CopyText(const char* text, char* buffer, unsigned length);
+
+template <typename T>
+Return Put(T* target, T value) {
+  NVML_REQUIRE(target != nullptr);
+  *target = value;
+  return Return::kSuccess;
+}
+
+// CLOCK_REALTIME in microseconds, the clock of samples.
+std::uint64_t NowUs();
+
+}  // namespace tessera::nvml
