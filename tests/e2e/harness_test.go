@@ -54,7 +54,7 @@ func runAll(m *testing.M) (code int, err error) {
 	if root, err = filepath.Abs("../.."); err != nil {
 		return 1, err
 	}
-	options := cluster.Options{Name: "e2e", Nodes: 1, Log: os.Stderr}
+	options := cluster.Options{Name: "e2e", Nodes: 1, Log: os.Stderr, Tied: !*keep}
 	if shared, err = cluster.Up(ctx, options); err != nil {
 		return 1, err
 	}
