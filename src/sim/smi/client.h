@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+// NVML as nvidia-smi sees it: the library by dlopen, each function by dlsym at its first use, so
+// that the program also runs on a driver that lacks some. Not for the agent (src/gpu has its own,
+// which survives a library that hangs).
+// Threads: one. Ownership: the Client owns the library's init reference and drops it at its end.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "api/nvml_abi.h"
+
+namespace tessera::smi {
+
+// What a function gave, or why it did not.
+template <typename T>
+struct Answer {
+  nvml::Return result = nvml::Return::kUnknown;
+  T value{};
+
+  bool ok() const { return result == nvml::Return::kSuccess; }
+};
+
+class Client {
+ public:
+  Client() = default;
+  ~Client();
+  Client(const Client&) = delete;
+  Client& operator=(const Client&) = delete;
+
+  // kLibraryNotFound without a library; else what nvmlInit_v2 answers.
+  nvml::Return Open();
+
+  // Calls `name`, whose type is F; kFunctionNotFound where the library lacks it.
+  template <typename F, typename... Args>
+  nvml::Return Call(const char* name, Args... args) const {
+    auto function = reinterpret_cast<F>(Symbol(name));
+    return function == nullptr ? nvml::Return::kFunctionNotFound : function(args...);
+  }
+
+  // The library's text for a return code.
+  std::string ErrorText(nvml::Return result) const;
+
+ private:
+  void* Symbol(const char* name) const;
+
+  void* library_ = nullptr;
+  bool initialised_ = false;
+};
+
+#define NVML_CALL(client, name, ...) \
+  (client).Call<::tessera::nvml::fn::name>(#name __VA_OPT__(, ) __VA_ARGS__)
+
+}  // namespace tessera::smi

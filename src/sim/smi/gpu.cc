@@ -1,0 +1,282 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/sim/smi/gpu.h"
+
+#include <fmt/format.h>
+
+#include <array>
+
+namespace tessera::smi {
+namespace {
+
+using nvml::Return;
+
+struct NamedValue {
+  unsigned value;
+  const char* name;
+};
+
+template <size_t N>
+std::string NameOf(const Answer<unsigned>& answer, const std::array<NamedValue, N>& names,
+                   const char* other) {
+  if (!answer.ok()) return kNotAvailable;
+  for (const NamedValue& named : names) {
+    if (named.value == answer.value) return named.name;
+  }
+  return other;
+}
+
+constexpr std::array kArchitectures = {
+    NamedValue{nvml::kArchKepler, "Kepler"},       NamedValue{nvml::kArchMaxwell, "Maxwell"},
+    NamedValue{nvml::kArchPascal, "Pascal"},       NamedValue{nvml::kArchVolta, "Volta"},
+    NamedValue{nvml::kArchTuring, "Turing"},       NamedValue{nvml::kArchAmpere, "Ampere"},
+    NamedValue{nvml::kArchAda, "Ada Lovelace"},    NamedValue{nvml::kArchHopper, "Hopper"},
+    NamedValue{nvml::kArchBlackwell, "Blackwell"}, NamedValue{nvml::kArchRubin, "Rubin"}};
+constexpr std::array kBrands = {NamedValue{1, "Quadro"},      NamedValue{2, "Tesla"},
+                                NamedValue{5, "GeForce"},     NamedValue{6, "Titan"},
+                                NamedValue{12, "Quadro RTX"}, NamedValue{13, "NVIDIA RTX"},
+                                NamedValue{14, "NVIDIA"},     NamedValue{15, "GeForce RTX"}};
+constexpr std::array kComputeModes = {NamedValue{0, "Default"}, NamedValue{1, "Exclusive_Thread"},
+                                      NamedValue{2, "Prohibited"},
+                                      NamedValue{3, "Exclusive_Process"}};
+constexpr std::array kVirtualizationModes = {
+    NamedValue{0, "None"}, NamedValue{1, "Pass-Through"}, NamedValue{2, "VGPU"},
+    NamedValue{3, "Host VGPU"}, NamedValue{4, "Host VSGA"}};
+constexpr std::array kRecoveryActions = {
+    NamedValue{0, "None"}, NamedValue{1, "Reset"}, NamedValue{2, "Reboot"},
+    NamedValue{3, "Drain P2P"}, NamedValue{4, "Drain and Reset"}};
+
+using NumberFn = Return (*)(nvml::Device, unsigned*);
+using Number1Fn = Return (*)(nvml::Device, unsigned, unsigned*);
+using Number64Fn = Return (*)(nvml::Device, std::uint64_t*);
+using PairFn = Return (*)(nvml::Device, unsigned*, unsigned*);
+using TextFn = Return (*)(nvml::Device, char*, unsigned);
+
+std::string ProcessName(const Client& client, unsigned pid) {
+  char name[256] = "";
+  const Return result = NVML_CALL(client, nvmlSystemGetProcessName, pid, name,
+                                  static_cast<unsigned>(sizeof(name)));
+  if (result == Return::kNotFound) return "[Not Found]";
+  if (result == Return::kNoPermission) return "[Insufficient Permissions]";
+  return result == Return::kSuccess ? name : "[Unknown Error]";
+}
+
+// Appends the processes that `function` lists.
+void AppendProcesses(const Gpu& gpu, const char* function, const char* type,
+                     std::vector<Process>* processes) {
+  std::vector<nvml::ProcessInfo> infos(64);
+  Return result = Return::kInsufficientSize;
+  while (result == Return::kInsufficientSize && infos.size() < 65536) {
+    auto count = static_cast<unsigned>(infos.size());
+    result = gpu.client().Call<nvml::fn::nvmlDeviceGetComputeRunningProcesses_v3>(
+        function, gpu.handle(), &count, infos.data());
+    infos.resize(result == Return::kSuccess ? count : infos.size() * 2);
+  }
+  if (result != Return::kSuccess) return;
+  for (const nvml::ProcessInfo& info : infos) {
+    Process process;
+    process.pid = info.pid;
+    process.type = type;
+    process.name = ProcessName(gpu.client(), info.pid);
+    process.memory_mib = info.used_gpu_memory == nvml::kMemoryNotAvailable
+                             ? kNotAvailable
+                             : std::to_string(info.used_gpu_memory >> 20);
+    processes->push_back(std::move(process));
+  }
+}
+
+}  // namespace
+
+std::string Gpu::Text(const char* function, unsigned size) const {
+  std::string buffer(size, '\0');
+  if (client_->Call<TextFn>(function, device_, buffer.data(), size) != Return::kSuccess) {
+    return kNotAvailable;
+  }
+  return buffer.c_str();
+}
+
+std::string Gpu::Name() const { return Text("nvmlDeviceGetName", nvml::kNameBufferSize); }
+std::string Gpu::Uuid() const { return Text("nvmlDeviceGetUUID", nvml::kUuidBufferSize); }
+std::string Gpu::Serial() const { return Text("nvmlDeviceGetSerial", nvml::kSerialBufferSize); }
+std::string Gpu::Vbios() const { return Text("nvmlDeviceGetVbiosVersion", 32); }
+std::string Gpu::PartNumber() const { return Text("nvmlDeviceGetBoardPartNumber", 80); }
+std::string Gpu::InforomImage() const { return Text("nvmlDeviceGetInforomImageVersion", 16); }
+
+std::string Gpu::GspFirmware() const {
+  char version[80] = "";
+  const Return result = NVML_CALL(*client_, nvmlDeviceGetGspFirmwareVersion, device_, version);
+  return result == Return::kSuccess ? version : kNotAvailable;
+}
+
+std::string Gpu::Inforom(unsigned object) const {
+  char version[16] = "";
+  const Return result = NVML_CALL(*client_, nvmlDeviceGetInforomVersion, device_, object, version,
+                                  static_cast<unsigned>(sizeof(version)));
+  return result == Return::kSuccess ? version : kNotAvailable;
+}
+
+std::string Gpu::Architecture() const {
+  return NameOf(Number("nvmlDeviceGetArchitecture"), kArchitectures, "Unknown");
+}
+std::string Gpu::Brand() const { return NameOf(Number("nvmlDeviceGetBrand"), kBrands, "Unknown"); }
+
+std::string Gpu::ComputeCapability() const {
+  int major = 0;
+  int minor = 0;
+  const Return result =
+      NVML_CALL(*client_, nvmlDeviceGetCudaComputeCapability, device_, &major, &minor);
+  return result == Return::kSuccess ? fmt::format("{}.{}", major, minor) : kNotAvailable;
+}
+
+std::string Gpu::MinorNumber() const { return Show(Number("nvmlDeviceGetMinorNumber")); }
+std::string Gpu::ComputeMode() const {
+  return NameOf(Number("nvmlDeviceGetComputeMode"), kComputeModes, "Unknown");
+}
+std::string Gpu::Virtualization() const {
+  return NameOf(Number("nvmlDeviceGetVirtualizationMode"), kVirtualizationModes, "Unknown");
+}
+
+std::string Gpu::PerformanceState() const {
+  const Answer<unsigned> state = Number("nvmlDeviceGetPerformanceState");
+  return state.ok() && state.value < 16 ? fmt::format("P{}", state.value) : kNotAvailable;
+}
+
+std::string Gpu::RecoveryAction() const {
+  const Answer<nvml::FieldValue> field = Field(nvml::kFieldRecoveryAction);
+  return NameOf({field.result, field.value.value.ui}, kRecoveryActions, "Unknown");
+}
+
+Answer<nvml::PciInfo> Gpu::Pci() const {
+  Answer<nvml::PciInfo> answer;
+  answer.result = NVML_CALL(*client_, nvmlDeviceGetPciInfo_v3, device_, &answer.value);
+  return answer;
+}
+
+std::string Gpu::BusId() const {
+  const Answer<nvml::PciInfo> pci = Pci();
+  return pci.ok() ? pci.value.bus_id : kNotAvailable;
+}
+
+Answer<nvml::MemoryV2> Gpu::Memory() const {
+  Answer<nvml::MemoryV2> answer;
+  answer.value.version = nvml::VersionOf<nvml::MemoryV2>(2);
+  answer.result = NVML_CALL(*client_, nvmlDeviceGetMemoryInfo_v2, device_, &answer.value);
+  return answer;
+}
+
+Answer<nvml::Bar1Memory> Gpu::Bar1() const {
+  Answer<nvml::Bar1Memory> answer;
+  answer.result = NVML_CALL(*client_, nvmlDeviceGetBAR1MemoryInfo, device_, &answer.value);
+  return answer;
+}
+
+Answer<nvml::Utilization> Gpu::Utilization() const {
+  Answer<nvml::Utilization> answer;
+  answer.result = NVML_CALL(*client_, nvmlDeviceGetUtilizationRates, device_, &answer.value);
+  return answer;
+}
+
+Answer<nvml::FabricInfoV3> Gpu::Fabric() const {
+  Answer<nvml::FabricInfoV3> answer;
+  answer.value.version = nvml::VersionOf<nvml::FabricInfoV3>(3);
+  answer.result = NVML_CALL(*client_, nvmlDeviceGetGpuFabricInfoV, device_, &answer.value);
+  return answer;
+}
+
+Answer<unsigned> Gpu::Number(const char* function) const {
+  Answer<unsigned> answer;
+  answer.result = client_->Call<NumberFn>(function, device_, &answer.value);
+  return answer;
+}
+
+Answer<unsigned> Gpu::Number(const char* function, unsigned argument) const {
+  Answer<unsigned> answer;
+  answer.result = client_->Call<Number1Fn>(function, device_, argument, &answer.value);
+  return answer;
+}
+
+Answer<std::uint64_t> Gpu::Number64(const char* function) const {
+  Answer<std::uint64_t> answer;
+  answer.result = client_->Call<Number64Fn>(function, device_, &answer.value);
+  return answer;
+}
+
+Answer<unsigned> Gpu::First(const char* function) const {
+  Answer<unsigned> answer;
+  unsigned second = 0;
+  answer.result = client_->Call<PairFn>(function, device_, &answer.value, &second);
+  return answer;
+}
+
+Answer<unsigned> Gpu::Second(const char* function) const {
+  Answer<unsigned> answer;
+  unsigned first = 0;
+  answer.result = client_->Call<PairFn>(function, device_, &first, &answer.value);
+  return answer;
+}
+
+Answer<std::uint64_t> Gpu::EccErrors(unsigned type, unsigned counter) const {
+  Answer<std::uint64_t> answer;
+  answer.result =
+      NVML_CALL(*client_, nvmlDeviceGetTotalEccErrors, device_, type, counter, &answer.value);
+  return answer;
+}
+
+Answer<std::uint64_t> Gpu::EccErrorsAt(unsigned type, unsigned counter, unsigned location) const {
+  Answer<std::uint64_t> answer;
+  answer.result = NVML_CALL(*client_, nvmlDeviceGetMemoryErrorCounter, device_, type, counter,
+                            location, &answer.value);
+  return answer;
+}
+
+Answer<nvml::FieldValue> Gpu::Field(unsigned id) const {
+  Answer<nvml::FieldValue> answer;
+  answer.value.field_id = id;
+  answer.result = NVML_CALL(*client_, nvmlDeviceGetFieldValues, device_, 1, &answer.value);
+  if (answer.ok()) answer.result = answer.value.result;
+  return answer;
+}
+
+std::vector<Process> Gpu::Processes() const {
+  std::vector<Process> processes;
+  AppendProcesses(*this, "nvmlDeviceGetGraphicsRunningProcesses_v3", "G", &processes);
+  AppendProcesses(*this, "nvmlDeviceGetComputeRunningProcesses_v3", "C", &processes);
+  return processes;
+}
+
+bool Gpu::Lost() const {
+  nvml::Memory memory;
+  const Return result = NVML_CALL(*client_, nvmlDeviceGetMemoryInfo, device_, &memory);
+  return result == Return::kGpuIsLost;
+}
+
+std::string Show(const Answer<unsigned>& answer, const char* unit) {
+  return Show(Answer<std::uint64_t>{answer.result, answer.value}, unit);
+}
+
+std::string Show(const Answer<std::uint64_t>& answer, const char* unit) {
+  if (!answer.ok()) return kNotAvailable;
+  return *unit == '\0' ? std::to_string(answer.value) : fmt::format("{} {}", answer.value, unit);
+}
+
+std::string ShowEnabled(const Answer<unsigned>& answer) {
+  if (!answer.ok()) return kNotAvailable;
+  return answer.value != 0 ? "Enabled" : "Disabled";
+}
+
+std::string ShowYes(const Answer<unsigned>& answer) {
+  if (!answer.ok()) return kNotAvailable;
+  return answer.value != 0 ? "Yes" : "No";
+}
+
+std::string ShowWatts(const Answer<unsigned>& answer) {
+  if (!answer.ok()) return kNotAvailable;
+  return fmt::format("{:.2f} W", answer.value / 1000.0);
+}
+
+std::string ShowMib(bool known, std::uint64_t bytes) {
+  return known ? fmt::format("{} MiB", bytes >> 20) : kNotAvailable;
+}
+
+std::string Hex(unsigned value, int digits) { return fmt::format("0x{:0{}X}", value, digits); }
+
+}  // namespace tessera::smi

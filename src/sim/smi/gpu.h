@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+// One GPU, with every value already in the words that nvidia-smi prints. A value that the driver
+// does not give is "N/A"; which of the others means what is decided here and nowhere else, so that
+// the table, the CSV and the log cannot disagree.
+// Threads: one. Ownership: borrows the Client.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "src/sim/smi/client.h"
+
+namespace tessera::smi {
+
+inline constexpr const char* kNotAvailable = "N/A";
+
+struct Process {
+  unsigned pid = 0;
+  std::string type;  // "C", "G"
+  std::string name;
+  std::string memory_mib;  // "1024", or N/A
+};
+
+class Gpu {
+ public:
+  Gpu(const Client* client, nvml::Device device, unsigned index)
+      : client_(client), device_(device), index_(index) {}
+
+  const Client& client() const { return *client_; }
+  nvml::Device handle() const { return device_; }
+  unsigned index() const { return index_; }
+
+  std::string Name() const;
+  std::string Uuid() const;
+  std::string Serial() const;
+  std::string Vbios() const;
+  std::string PartNumber() const;
+  std::string GspFirmware() const;
+  std::string InforomImage() const;
+  std::string Inforom(unsigned object) const;
+  std::string Architecture() const;
+  std::string Brand() const;
+  std::string ComputeCapability() const;
+  std::string MinorNumber() const;
+  std::string ComputeMode() const;
+  std::string Virtualization() const;
+  std::string PerformanceState() const;
+  std::string RecoveryAction() const;
+
+  Answer<nvml::PciInfo> Pci() const;
+  std::string BusId() const;  // "00000000:07:00.0"
+  Answer<nvml::MemoryV2> Memory() const;
+  Answer<nvml::Bar1Memory> Bar1() const;
+  Answer<nvml::Utilization> Utilization() const;
+  Answer<nvml::FabricInfoV3> Fabric() const;
+
+  // Of a function (device, unsigned*).
+  Answer<unsigned> Number(const char* function) const;
+  Answer<unsigned> Number(const char* function, unsigned argument) const;
+  Answer<std::uint64_t> Number64(const char* function) const;
+  // The first of a function (device, unsigned*, unsigned*), and the second.
+  Answer<unsigned> First(const char* function) const;
+  Answer<unsigned> Second(const char* function) const;
+  Answer<std::uint64_t> EccErrors(unsigned type, unsigned counter) const;
+  Answer<std::uint64_t> EccErrorsAt(unsigned type, unsigned counter, unsigned location) const;
+  Answer<nvml::FieldValue> Field(unsigned id) const;
+
+  std::vector<Process> Processes() const;
+  // True where the GPU does not answer any more.
+  bool Lost() const;
+
+ private:
+  std::string Text(const char* function, unsigned size) const;
+
+  const Client* client_;
+  nvml::Device device_;
+  unsigned index_;
+};
+
+// "12", "12 MiB", N/A.
+std::string Show(const Answer<unsigned>& answer, const char* unit = "");
+std::string Show(const Answer<std::uint64_t>& answer, const char* unit = "");
+// "Enabled", "Disabled", N/A; "Yes", "No", N/A.
+std::string ShowEnabled(const Answer<unsigned>& answer);
+std::string ShowYes(const Answer<unsigned>& answer);
+// Milliwatts as "62.34 W".
+std::string ShowWatts(const Answer<unsigned>& answer);
+std::string ShowMib(bool known, std::uint64_t bytes);
+// "0x07"
+std::string Hex(unsigned value, int digits);
+
+}  // namespace tessera::smi

@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/sim/smi/gpu_log.h"
+
+#include <fmt/format.h>
+
+#include <array>
+
+#include "src/sim/smi/gpu_sections.h"
+#include "src/sim/smi/log_tree.h"
+
+namespace tessera::smi {
+namespace {
+
+struct Display {
+  std::string_view name;
+  std::string_view sections;  // labels, with ';' between
+};
+
+constexpr std::array kDisplays = {
+    Display{"MEMORY", "FB Memory Usage;BAR1 Memory Usage;Conf Compute Protected Memory Usage"},
+    Display{"UTILIZATION", "Utilization;Encoder Stats"},
+    Display{"ECC", "ECC Mode;ECC Errors"},
+    Display{"TEMPERATURE", "Temperature"},
+    Display{"POWER", "GPU Power Readings"},
+    Display{"CLOCK", "Clocks;Applications Clocks;Max Clocks"},
+    Display{"COMPUTE", "Compute Mode"},
+    Display{"PIDS", "Processes"},
+    Display{"PERFORMANCE", "Performance State;Clocks Event Reasons"},
+    Display{"PAGE_RETIREMENT", "Retired Pages"},
+    Display{"ROW_REMAPPER", "Remapped Rows"},
+};
+
+bool Contains(std::string_view list, char separator, std::string_view item) {
+  while (!list.empty()) {
+    const size_t end = list.find(separator);
+    if (list.substr(0, end) == item) return true;
+    if (end == std::string_view::npos) return false;
+    list.remove_prefix(end + 1);
+  }
+  return false;
+}
+
+// The labels that `displays` asks for; false with a message for an unknown one.
+bool ChooseSections(std::string_view displays, std::string* sections, std::string* message) {
+  while (!displays.empty()) {
+    const size_t end = displays.find(',');
+    const std::string_view name = displays.substr(0, end);
+    bool found = false;
+    for (const Display& display : kDisplays) {
+      if (display.name != name) continue;
+      *sections += fmt::format("{};", display.sections);
+      found = true;
+    }
+    if (!found) {
+      *message = fmt::format("\"{}\" is not a recognized display option.\n", name);
+      return false;
+    }
+    displays = end == std::string_view::npos ? "" : displays.substr(end + 1);
+  }
+  return true;
+}
+
+}  // namespace
+
+bool GpuLogText(const std::string& date, const Versions& versions, const std::vector<Gpu>& gpus,
+                size_t attached, std::string_view displays, std::string* out) {
+  std::string sections;
+  if (!ChooseSections(displays, &sections, out)) return false;
+  *out += "\n==============NVSMI LOG==============\n\n";
+  AppendText({"Timestamp", "", date}, 0, out);
+  AppendText({"Driver Version", "", versions.driver}, 0, out);
+  AppendText({"CUDA Version", "", versions.cuda}, 0, out);
+  *out += '\n';
+  AppendText({"Attached GPUs", "", std::to_string(attached)}, 0, out);
+  for (const Gpu& gpu : gpus) {
+    *out += fmt::format("GPU {}\n", gpu.BusId());
+    for (const LogNode& node : GpuSections(gpu).children) {
+      if (sections.empty() || Contains(sections, ';', node.label)) AppendText(node, 1, out);
+    }
+    *out += '\n';
+  }
+  return true;
+}
+
+std::string GpuLogXml(const std::string& date, const Versions& versions,
+                      const std::vector<Gpu>& gpus, size_t attached) {
+  std::string out =
+      "<?xml version=\"1.0\" ?>\n"
+      "<!DOCTYPE nvidia_smi_log SYSTEM \"nvsmi_device_v12.dtd\">\n"
+      "<nvidia_smi_log>\n";
+  AppendXml({"", "timestamp", date}, 1, &out);
+  AppendXml({"", "driver_version", versions.driver}, 1, &out);
+  AppendXml({"", "cuda_version", versions.cuda}, 1, &out);
+  AppendXml({"", "attached_gpus", std::to_string(attached)}, 1, &out);
+  for (const Gpu& gpu : gpus) {
+    out += fmt::format("\t<gpu id=\"{}\">\n", EscapeXml(gpu.BusId()));
+    for (const LogNode& node : GpuSections(gpu).children) AppendXml(node, 2, &out);
+    out += "\t</gpu>\n\n";
+  }
+  return out + "</nvidia_smi_log>\n";
+}
+
+}  // namespace tessera::smi

@@ -1,0 +1,269 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/sim/smi/gpu_sections.h"
+
+#include <fmt/format.h>
+
+namespace tessera::smi {
+namespace {
+
+std::string Celsius(const Answer<unsigned>& answer) { return Show(answer, "C"); }
+std::string Megahertz(const Answer<unsigned>& answer) { return Show(answer, "MHz"); }
+std::string Percent(const Answer<unsigned>& answer) { return Show(answer, "%"); }
+
+Answer<unsigned> FieldNumber(const Gpu& gpu, unsigned id) {
+  const Answer<nvml::FieldValue> field = gpu.Field(id);
+  return {field.result, field.value.value.ui};
+}
+
+void AddIdentity(const Gpu& gpu, LogNode* log) {
+  log->Add("Product Name", "product_name", gpu.Name())
+      .Add("Product Brand", "product_brand", gpu.Brand())
+      .Add("Product Architecture", "product_architecture", gpu.Architecture())
+      .Add("Display Mode", "display_mode", ShowEnabled(gpu.Number("nvmlDeviceGetDisplayMode")))
+      .Add("Display Active", "display_active",
+           ShowEnabled(gpu.Number("nvmlDeviceGetDisplayActive")))
+      .Add("Persistence Mode", "persistence_mode",
+           ShowEnabled(gpu.Number("nvmlDeviceGetPersistenceMode")));
+  log->Open("MIG Mode", "mig_mode")
+      .Add("Current", "current_mig", ShowEnabled(gpu.First("nvmlDeviceGetMigMode")))
+      .Add("Pending", "pending_mig", ShowEnabled(gpu.Second("nvmlDeviceGetMigMode")));
+  log->Add("MIG Devices", "mig_devices", "None")
+      .Add("Accounting Mode", "accounting_mode",
+           ShowEnabled(gpu.Number("nvmlDeviceGetAccountingMode")))
+      .Add("Accounting Mode Buffer Size", "accounting_mode_buffer_size",
+           Show(gpu.Number("nvmlDeviceGetAccountingBufferSize")));
+  log->Open("Driver Model", "driver_model")
+      .Add("Current", "current_dm", kNotAvailable)
+      .Add("Pending", "pending_dm", kNotAvailable);
+  const Answer<unsigned> board = gpu.Number("nvmlDeviceGetBoardId");
+  log->Add("Serial Number", "serial", gpu.Serial())
+      .Add("GPU UUID", "uuid", gpu.Uuid())
+      .Add("Minor Number", "minor_number", gpu.MinorNumber())
+      .Add("VBIOS Version", "vbios_version", gpu.Vbios())
+      .Add("MultiGPU Board", "multigpu_board", ShowYes(gpu.Number("nvmlDeviceGetMultiGpuBoard")))
+      .Add("Board ID", "board_id", board.ok() ? fmt::format("0x{:x}", board.value) : kNotAvailable)
+      .Add("Board Part Number", "board_part_number", gpu.PartNumber());
+  log->Open("Inforom Version", "inforom_version")
+      .Add("Image Version", "img_version", gpu.InforomImage())
+      .Add("OEM Object", "oem_object", gpu.Inforom(0))
+      .Add("ECC Object", "ecc_object", gpu.Inforom(1))
+      .Add("Power Management Object", "pwr_object", gpu.Inforom(2));
+  log->Add("GSP Firmware Version", "gsp_firmware_version", gpu.GspFirmware())
+      .Add("GPU Recovery Action", "gpu_recovery_action", gpu.RecoveryAction());
+  log->Open("GPU Virtualization Mode", "gpu_virtualization_mode")
+      .Add("Virtualization Mode", "virtualization_mode", gpu.Virtualization());
+}
+
+void AddPci(const Gpu& gpu, LogNode* log) {
+  const Answer<nvml::PciInfo> pci = gpu.Pci();
+  auto part = [&pci](unsigned nvml::PciInfo::* member, int digits) {
+    return pci.ok() ? Hex(pci.value.*member, digits) : std::string(kNotAvailable);
+  };
+  LogNode& section = log->Open("PCI", "pci");
+  section.Add("Bus", "pci_bus", part(&nvml::PciInfo::bus, 2))
+      .Add("Device", "pci_device", part(&nvml::PciInfo::device, 2))
+      .Add("Domain", "pci_domain", part(&nvml::PciInfo::domain, 4))
+      .Add("Device Id", "pci_device_id", part(&nvml::PciInfo::pci_device_id, 8))
+      .Add("Bus Id", "pci_bus_id", gpu.BusId())
+      .Add("Sub System Id", "pci_sub_system_id", part(&nvml::PciInfo::pci_subsystem_id, 8));
+  LogNode& link = section.Open("GPU Link Info", "pci_gpu_link_info");
+  link.Open("PCIe Generation", "pcie_gen")
+      .Add("Max", "max_link_gen", Show(gpu.Number("nvmlDeviceGetMaxPcieLinkGeneration")))
+      .Add("Current", "current_link_gen", Show(gpu.Number("nvmlDeviceGetCurrPcieLinkGeneration")))
+      .Add("Device Current", "device_current_link_gen",
+           Show(gpu.Number("nvmlDeviceGetCurrPcieLinkGeneration")))
+      .Add("Device Max", "max_device_link_gen",
+           Show(gpu.Number("nvmlDeviceGetGpuMaxPcieLinkGeneration")));
+  link.Open("Link Width", "link_widths")
+      .Add("Max", "max_link_width", Show(gpu.Number("nvmlDeviceGetMaxPcieLinkWidth"), "x"))
+      .Add("Current", "current_link_width", Show(gpu.Number("nvmlDeviceGetCurrPcieLinkWidth"), "x"));
+  for (LogNode& width : link.children.back().children) {  // "16x" is written together
+    std::erase(width.value, ' ');
+  }
+  section
+      .Add("Replays Since Reset", "replay_counter",
+           Show(gpu.Number("nvmlDeviceGetPcieReplayCounter")))
+      .Add("Tx Throughput", "tx_util", Show(gpu.Number("nvmlDeviceGetPcieThroughput", 0), "KB/s"))
+      .Add("Rx Throughput", "rx_util", Show(gpu.Number("nvmlDeviceGetPcieThroughput", 1), "KB/s"));
+}
+
+void AddPerformance(const Gpu& gpu, LogNode* log) {
+  log->Add("Fan Speed", "fan_speed", Percent(gpu.Number("nvmlDeviceGetFanSpeed")))
+      .Add("Performance State", "performance_state", gpu.PerformanceState());
+  const auto reasons = gpu.Number64("nvmlDeviceGetCurrentClocksEventReasons");
+  auto reason = [&reasons](std::uint64_t bit) -> std::string {
+    if (!reasons.ok()) return kNotAvailable;
+    return (reasons.value & bit) != 0 ? "Active" : "Not Active";
+  };
+  log->Open("Clocks Event Reasons", "clocks_event_reasons")
+      .Add("Idle", "clocks_event_reason_gpu_idle", reason(0x1))
+      .Add("Applications Clocks Setting", "clocks_event_reason_applications_clocks_setting",
+           reason(0x2))
+      .Add("SW Power Cap", "clocks_event_reason_sw_power_cap", reason(0x4))
+      .Add("HW Slowdown", "clocks_event_reason_hw_slowdown", reason(0x8))
+      .Add("HW Thermal Slowdown", "clocks_event_reason_hw_thermal_slowdown", reason(0x40))
+      .Add("HW Power Brake Slowdown", "clocks_event_reason_hw_power_brake_slowdown", reason(0x80))
+      .Add("Sync Boost", "clocks_event_reason_sync_boost", reason(0x10))
+      .Add("SW Thermal Slowdown", "clocks_event_reason_sw_thermal_slowdown", reason(0x20))
+      .Add("Display Clock Setting", "clocks_event_reason_display_clocks_setting", reason(0x100));
+}
+
+void AddMemory(const Gpu& gpu, LogNode* log) {
+  const Answer<nvml::MemoryV2> memory = gpu.Memory();
+  log->Open("FB Memory Usage", "fb_memory_usage")
+      .Add("Total", "total", ShowMib(memory.ok(), memory.value.total))
+      .Add("Reserved", "reserved", ShowMib(memory.ok(), memory.value.reserved))
+      .Add("Used", "used", ShowMib(memory.ok(), memory.value.used))
+      .Add("Free", "free", ShowMib(memory.ok(), memory.value.free));
+  const Answer<nvml::Bar1Memory> bar1 = gpu.Bar1();
+  log->Open("BAR1 Memory Usage", "bar1_memory_usage")
+      .Add("Total", "total", ShowMib(bar1.ok(), bar1.value.total))
+      .Add("Used", "used", ShowMib(bar1.ok(), bar1.value.used))
+      .Add("Free", "free", ShowMib(bar1.ok(), bar1.value.free));
+  log->Add("Compute Mode", "compute_mode", gpu.ComputeMode());
+  const Answer<nvml::Utilization> use = gpu.Utilization();
+  log->Open("Utilization", "utilization")
+      .Add("GPU", "gpu_util", Percent({use.result, use.value.gpu}))
+      .Add("Memory", "memory_util", Percent({use.result, use.value.memory}))
+      .Add("Encoder", "encoder_util", Percent(gpu.First("nvmlDeviceGetEncoderUtilization")))
+      .Add("Decoder", "decoder_util", Percent(gpu.First("nvmlDeviceGetDecoderUtilization")))
+      .Add("JPEG", "jpeg_util", Percent(gpu.First("nvmlDeviceGetJpgUtilization")))
+      .Add("OFA", "ofa_util", Percent(gpu.First("nvmlDeviceGetOfaUtilization")));
+}
+
+void AddEccCounters(const Gpu& gpu, unsigned counter, LogNode* log) {
+  constexpr unsigned kDram = 2;
+  constexpr unsigned kSram = 7;
+  log->Add("SRAM Correctable", "sram_correctable", Show(gpu.EccErrorsAt(0, counter, kSram)))
+      .Add("SRAM Uncorrectable", "sram_uncorrectable", Show(gpu.EccErrorsAt(1, counter, kSram)))
+      .Add("DRAM Correctable", "dram_correctable", Show(gpu.EccErrorsAt(0, counter, kDram)))
+      .Add("DRAM Uncorrectable", "dram_uncorrectable", Show(gpu.EccErrorsAt(1, counter, kDram)));
+}
+
+void AddEcc(const Gpu& gpu, LogNode* log) {
+  log->Open("ECC Mode", "ecc_mode")
+      .Add("Current", "current_ecc", ShowEnabled(gpu.First("nvmlDeviceGetEccMode")))
+      .Add("Pending", "pending_ecc", ShowEnabled(gpu.Second("nvmlDeviceGetEccMode")));
+  LogNode& errors = log->Open("ECC Errors", "ecc_errors");
+  AddEccCounters(gpu, 0, &errors.Open("Volatile", "volatile"));
+  AddEccCounters(gpu, 1, &errors.Open("Aggregate", "aggregate"));
+  log->Open("Retired Pages", "retired_pages")
+      .Add("Pending Page Blacklist", "pending_retirement",
+           ShowYes(gpu.Number("nvmlDeviceGetRetiredPagesPendingStatus")));
+  unsigned correctable = 0;
+  unsigned uncorrectable = 0;
+  unsigned pending = 0;
+  unsigned failure = 0;
+  const nvml::Return result =
+      NVML_CALL(gpu.client(), nvmlDeviceGetRemappedRows, gpu.handle(), &correctable,
+                &uncorrectable, &pending, &failure);
+  log->Open("Remapped Rows", "remapped_rows")
+      .Add("Correctable Error", "remapped_row_corr", Show(Answer<unsigned>{result, correctable}))
+      .Add("Uncorrectable Error", "remapped_row_unc",
+           Show(Answer<unsigned>{result, uncorrectable}))
+      .Add("Pending", "remapped_row_pending", ShowYes({result, pending}))
+      .Add("Remapping Failure Occurred", "remapped_row_failure", ShowYes({result, failure}));
+}
+
+void AddHeatAndPower(const Gpu& gpu, LogNode* log) {
+  constexpr const char* kThreshold = "nvmlDeviceGetTemperatureThreshold";
+  constexpr const char* kConstraints = "nvmlDeviceGetPowerManagementLimitConstraints";
+  log->Open("Temperature", "temperature")
+      .Add("GPU Current Temp", "gpu_temp", Celsius(gpu.Number("nvmlDeviceGetTemperature", 0)))
+      .Add("GPU Shutdown Temp", "gpu_temp_max_threshold", Celsius(gpu.Number(kThreshold, 0)))
+      .Add("GPU Slowdown Temp", "gpu_temp_slow_threshold", Celsius(gpu.Number(kThreshold, 1)))
+      .Add("GPU Max Operating Temp", "gpu_temp_max_gpu_threshold",
+           Celsius(gpu.Number(kThreshold, 3)))
+      .Add("Memory Current Temp", "memory_temp", Celsius(FieldNumber(gpu, nvml::kFieldMemoryTemp)))
+      .Add("Memory Max Operating Temp", "gpu_temp_max_mem_threshold",
+           Celsius(gpu.Number(kThreshold, 2)));
+  log->Open("GPU Power Readings", "gpu_power_readings")
+      .Add("Average Power Draw", "average_power_draw",
+           ShowWatts(FieldNumber(gpu, nvml::kFieldPowerAverage)))
+      .Add("Instantaneous Power Draw", "instant_power_draw",
+           ShowWatts(FieldNumber(gpu, nvml::kFieldPowerInstant)))
+      .Add("Current Power Limit", "current_power_limit",
+           ShowWatts(gpu.Number("nvmlDeviceGetEnforcedPowerLimit")))
+      .Add("Requested Power Limit", "requested_power_limit",
+           ShowWatts(gpu.Number("nvmlDeviceGetPowerManagementLimit")))
+      .Add("Default Power Limit", "default_power_limit",
+           ShowWatts(gpu.Number("nvmlDeviceGetPowerManagementDefaultLimit")))
+      .Add("Min Power Limit", "min_power_limit", ShowWatts(gpu.First(kConstraints)))
+      .Add("Max Power Limit", "max_power_limit", ShowWatts(gpu.Second(kConstraints)));
+}
+
+void AddClocks(const Gpu& gpu, LogNode* log) {
+  auto add = [&gpu, log](const char* label, const char* tag, const char* function, bool all) {
+    LogNode& clocks = log->Open(label, tag);
+    clocks.Add("Graphics", "graphics_clock", Megahertz(gpu.Number(function, nvml::kClockGraphics)));
+    if (all) clocks.Add("SM", "sm_clock", Megahertz(gpu.Number(function, nvml::kClockSm)));
+    clocks.Add("Memory", "mem_clock", Megahertz(gpu.Number(function, nvml::kClockMem)));
+    if (all) clocks.Add("Video", "video_clock", Megahertz(gpu.Number(function, nvml::kClockVideo)));
+  };
+  add("Clocks", "clocks", "nvmlDeviceGetClockInfo", true);
+  add("Applications Clocks", "applications_clocks", "nvmlDeviceGetApplicationsClock", false);
+  add("Default Applications Clocks", "default_applications_clocks",
+      "nvmlDeviceGetDefaultApplicationsClock", false);
+  add("Max Clocks", "max_clocks", "nvmlDeviceGetMaxClockInfo", true);
+}
+
+std::string FabricState(const Answer<nvml::FabricInfoV3>& fabric) {
+  static constexpr const char* kNames[] = {kNotAvailable, "Not Started", "In Progress",
+                                           "Completed"};
+  return fabric.ok() && fabric.value.state < 4 ? kNames[fabric.value.state] : kNotAvailable;
+}
+
+void AddFabric(const Gpu& gpu, LogNode* log) {
+  const Answer<nvml::FabricInfoV3> fabric = gpu.Fabric();
+  const bool known = fabric.ok() && fabric.value.state == nvml::kFabricCompleted;
+  std::string uuid;
+  for (int i = 0; i < 16; ++i) {
+    if (i == 4 || i == 6 || i == 8 || i == 10) uuid += '-';
+    uuid += fmt::format("{:02x}", fabric.value.cluster_uuid[i]);
+  }
+  log->Open("Fabric", "fabric")
+      .Add("State", "state", FabricState(fabric))
+      .Add("Status", "status", known ? gpu.client().ErrorText(fabric.value.status) : kNotAvailable)
+      .Add("CliqueId", "cliqueId",
+           known ? std::to_string(fabric.value.clique_id) : kNotAvailable)
+      .Add("ClusterUUID", "clusterUuid", known ? uuid : kNotAvailable);
+}
+
+void AddProcesses(const Gpu& gpu, LogNode* log) {
+  const std::vector<Process> processes = gpu.Processes();
+  if (processes.empty()) {
+    log->Add("Processes", "processes", "None");
+    return;
+  }
+  LogNode& section = log->Open("Processes", "processes");
+  for (const Process& process : processes) {
+    const std::string memory =
+        process.memory_mib == kNotAvailable ? kNotAvailable : process.memory_mib + " MiB";
+    section.Open("Process", "process_info")
+        .Add("GPU instance ID", "gpu_instance_id", kNotAvailable)
+        .Add("Compute instance ID", "compute_instance_id", kNotAvailable)
+        .Add("Process ID", "pid", std::to_string(process.pid))
+        .Add("Type", "type", process.type)
+        .Add("Name", "process_name", process.name)
+        .Add("Used GPU Memory", "used_memory", memory);
+  }
+}
+
+}  // namespace
+
+LogNode GpuSections(const Gpu& gpu) {
+  LogNode log;
+  log.section = true;
+  AddIdentity(gpu, &log);
+  AddPci(gpu, &log);
+  AddPerformance(gpu, &log);
+  AddMemory(gpu, &log);
+  AddEcc(gpu, &log);
+  AddHeatAndPower(gpu, &log);
+  AddClocks(gpu, &log);
+  AddFabric(gpu, &log);
+  AddProcesses(gpu, &log);
+  return log;
+}
+
+}  // namespace tessera::smi

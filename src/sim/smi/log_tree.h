@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+// The tree behind -q: one node has the words of the text form and the tag of the XML form, so that
+// the two say the same. Not for building it (gpu_log.h).
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace tessera::smi {
+
+struct LogNode {
+  std::string label;  // "FB Memory Usage"
+  std::string tag;    // "fb_memory_usage"; "" leaves the node out of the XML
+  std::string value;  // of a leaf
+  bool section = false;
+  std::vector<LogNode> children;
+
+  // Adds a leaf and returns this node, so that calls can be chained.
+  LogNode& Add(std::string_view name, std::string_view xml, std::string text);
+  // Adds a section and returns it. It is valid until the next Add on this node.
+  LogNode& Open(std::string_view name, std::string_view xml);
+};
+
+// "    Product Name                          : NVIDIA H200\n", children indented by four more.
+void AppendText(const LogNode& node, int depth, std::string* out);
+// "\t<product_name>NVIDIA H200</product_name>\n"
+void AppendXml(const LogNode& node, int depth, std::string* out);
+std::string EscapeXml(std::string_view text);
+
+}  // namespace tessera::smi

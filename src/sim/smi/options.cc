@@ -1,0 +1,208 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/sim/smi/options.h"
+
+#include <fmt/format.h>
+
+#include <array>
+#include <cstdlib>
+#include <string_view>
+
+namespace tessera::smi {
+namespace {
+
+struct Spelling {
+  std::string_view text;
+  std::string_view option;  // the short name that stands for it below
+  bool has_value;
+};
+
+constexpr std::array kSpellings = {
+    Spelling{"-h", "-h", false},
+    Spelling{"--help", "-h", false},
+    Spelling{"--version", "--version", false},
+    Spelling{"-L", "-L", false},
+    Spelling{"--list-gpus", "-L", false},
+    Spelling{"-q", "-q", false},
+    Spelling{"--query", "-q", false},
+    Spelling{"-x", "-x", false},
+    Spelling{"--xml-format", "-x", false},
+    Spelling{"-d", "-d", true},
+    Spelling{"--display", "-d", true},
+    Spelling{"-i", "-i", true},
+    Spelling{"--id", "-i", true},
+    Spelling{"-f", "-f", true},
+    Spelling{"--filename", "-f", true},
+    Spelling{"-l", "-l", true},
+    Spelling{"--loop", "-l", true},
+    Spelling{"-lms", "-lms", true},
+    Spelling{"--loop-ms", "-lms", true},
+    Spelling{"-c", "-c", true},
+    Spelling{"--compute-mode", "-c", true},
+    Spelling{"-pm", "-pm", true},
+    Spelling{"--persistence-mode", "-pm", true},
+    Spelling{"--query-gpu", "--query-gpu", true},
+    Spelling{"--query-compute-apps", "--query-compute-apps", true},
+    Spelling{"--format", "--format", true},
+    Spelling{"--help-query-gpu", "--help-query-gpu", false},
+    Spelling{"--help-query-compute-apps", "--help-query-compute-apps", false},
+};
+
+bool ParseFormat(std::string_view text, Options* options, std::string* error) {
+  while (!text.empty()) {
+    const size_t comma = text.find(',');
+    const std::string_view word = text.substr(0, comma);
+    if (word == "csv") {
+      options->csv = true;
+    } else if (word == "noheader") {
+      options->format.header = false;
+    } else if (word == "nounits") {
+      options->format.units = false;
+    } else {
+      *error = fmt::format("\"{}\" is not a valid format option.\n", word);
+      return false;
+    }
+    text = comma == std::string_view::npos ? "" : text.substr(comma + 1);
+  }
+  return true;
+}
+
+// A number, or one of `names` for its place in the list.
+bool ParseChoice(const std::string& text, const std::vector<std::string_view>& names,
+                 unsigned* value) {
+  for (size_t i = 0; i < names.size(); ++i) {
+    if (text != names[i] && text != std::to_string(i)) continue;
+    *value = static_cast<unsigned>(i);
+    return true;
+  }
+  return false;
+}
+
+bool ParseLoop(const std::string& text, unsigned unit_ms, Options* options, std::string* error) {
+  char* end = nullptr;
+  const unsigned long value = std::strtoul(text.c_str(), &end, 10);
+  if (end == text.c_str() || *end != '\0' || value == 0 || value > 86400000) {
+    *error = fmt::format("Invalid loop interval \"{}\".\n", text);
+    return false;
+  }
+  options->loop_ms = static_cast<unsigned>(value) * unit_ms;
+  return true;
+}
+
+bool ApplyWithValue(std::string_view option, const std::string& value, Options* options,
+                    std::string* error) {
+  if (option == "-i") return options->ids = value, true;
+  if (option == "-d") return options->displays = value, true;
+  if (option == "-f") return options->output = value, true;
+  if (option == "-l") return ParseLoop(value, 1000, options, error);
+  if (option == "-lms") return ParseLoop(value, 1, options, error);
+  if (option == "--format") return ParseFormat(value, options, error);
+  if (option == "--query-gpu" || option == "--query-compute-apps") {
+    options->view = option == "--query-gpu" ? View::kQueryGpu : View::kQueryApps;
+    return options->fields = value, true;
+  }
+  const bool compute = option == "-c";
+  const std::vector<std::string_view> names =
+      compute ? std::vector<std::string_view>{"DEFAULT", "EXCLUSIVE_THREAD", "PROHIBITED",
+                                              "EXCLUSIVE_PROCESS"}
+              : std::vector<std::string_view>{"DISABLED", "ENABLED"};
+  options->view = compute ? View::kSetComputeMode : View::kSetPersistence;
+  if (ParseChoice(value, names, &options->value)) return true;
+  *error = fmt::format("Invalid value \"{}\" for \"{}\".\n", value, option);
+  return false;
+}
+
+void ApplySwitch(std::string_view option, Options* options) {
+  if (option == "-L") options->view = View::kList;
+  if (option == "-h") options->view = View::kHelp;
+  if (option == "--version") options->view = View::kVersion;
+  if (option == "--help-query-gpu") options->view = View::kHelpQueryGpu;
+  if (option == "--help-query-compute-apps") options->view = View::kHelpQueryApps;
+  if (option == "-q" && options->view == View::kTable) options->view = View::kLog;
+  if (option == "-x") options->view = View::kLogXml;
+}
+
+const Spelling* Find(std::string_view text) {
+  for (const Spelling& spelling : kSpellings) {
+    if (spelling.text == text) return &spelling;
+  }
+  return nullptr;
+}
+
+bool Invalid(std::string_view argument, std::string* error) {
+  *error = fmt::format(
+      "Invalid combination of input arguments. Please run 'nvidia-smi -h' for help.\n"
+      "\nOption \"{}\" is not recognized.\n", argument);
+  return false;
+}
+
+}  // namespace
+
+bool ParseOptions(const std::vector<std::string>& arguments, Options* options,
+                  std::string* error) {
+  bool log = false;
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    const std::string& argument = arguments[i];
+    if (i == 0 && argument == "topo") {
+      if (arguments.size() != 2 || (arguments[1] != "-m" && arguments[1] != "--matrix")) {
+        return Invalid(arguments.size() > 1 ? arguments[1] : argument, error);
+      }
+      return options->view = View::kTopology, true;
+    }
+    const size_t equals = argument.find('=');
+    const Spelling* spelling = Find(argument.substr(0, equals));
+    if (spelling == nullptr) return Invalid(argument, error);
+    if (!spelling->has_value) {
+      if (equals != std::string::npos) return Invalid(argument, error);
+      log = log || spelling->option == "-q";
+      ApplySwitch(spelling->option, options);
+      continue;
+    }
+    if (equals == std::string::npos && i + 1 == arguments.size()) return Invalid(argument, error);
+    const std::string value =
+        equals != std::string::npos ? argument.substr(equals + 1) : arguments[++i];
+    if (!ApplyWithValue(spelling->option, value, options, error)) return false;
+  }
+  if (options->view == View::kLogXml && !log) return Invalid("-x", error);
+  const bool query = options->view == View::kQueryGpu || options->view == View::kQueryApps;
+  if (query && !options->csv) {
+    *error = "\"--format=\" switch is missing. Please run 'nvidia-smi -h' for help.\n";
+    return false;
+  }
+  return true;
+}
+
+std::string Help() {
+  return R"(nvidia-smi [OPTION1 [ARG1]] [OPTION2 [ARG2]] ...
+
+    -h,   --help                    Print this text and exit.
+          --version                 Print versions and exit.
+    -L,   --list-gpus               List the GPUs of the system.
+
+  Selection and repetition:
+    -i,   --id=ID                   Only these GPUs: index, UUID or PCI bus id, comma separated.
+    -f,   --filename=FILE           Write to a file instead of standard output.
+    -l,   --loop=SEC                Repeat every SEC seconds until interrupted.
+    -lms, --loop-ms=MS              Repeat every MS milliseconds.
+
+  Log:
+    -q,   --query                   All that is known of the GPUs.
+    -x,   --xml-format              The log as XML.
+    -d,   --display=TYPE            Only some of it: MEMORY, UTILIZATION, ECC, TEMPERATURE, POWER,
+                                    CLOCK, COMPUTE, PIDS, PERFORMANCE, PAGE_RETIREMENT,
+                                    ROW_REMAPPER; comma separated.
+
+  CSV:
+          --query-gpu=FIELDS        See --help-query-gpu.
+          --query-compute-apps=FIELDS
+                                    See --help-query-compute-apps.
+          --format=csv[,noheader][,nounits]
+
+  Changes (root):
+    -pm,  --persistence-mode=MODE   0/DISABLED, 1/ENABLED
+    -c,   --compute-mode=MODE       0/DEFAULT, 2/PROHIBITED, 3/EXCLUSIVE_PROCESS
+
+    topo -m                         How the GPUs are connected.
+)";
+}
+
+}  // namespace tessera::smi

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+// The command line of nvidia-smi, in NVIDIA's spelling: "-i 0", "--id=0", "-q -x", "topo -m".
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "src/sim/smi/query.h"
+
+namespace tessera::smi {
+
+enum class View {
+  kTable,
+  kList,
+  kLog,
+  kLogXml,
+  kQueryGpu,
+  kQueryApps,
+  kTopology,
+  kHelp,
+  kHelpQueryGpu,
+  kHelpQueryApps,
+  kVersion,
+  kSetComputeMode,
+  kSetPersistence,
+};
+
+struct Options {
+  View view = View::kTable;
+  std::string ids;       // of -i: index, UUID or bus id, comma separated; "" for all
+  std::string fields;    // of --query-gpu and --query-compute-apps
+  std::string displays;  // of -d
+  CsvFormat format;
+  bool csv = false;      // --format=csv was given
+  unsigned value = 0;    // of -c and -pm
+  unsigned loop_ms = 0;  // of -l; 0: once
+  std::string output;    // of -f: a file instead of standard output
+};
+
+// False with the tool's message in *error.
+bool ParseOptions(const std::vector<std::string>& arguments, Options* options, std::string* error);
+
+std::string Help();
+
+}  // namespace tessera::smi

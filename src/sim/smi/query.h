@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+// --query-gpu and --query-compute-apps: CSV of chosen fields. The table of fields also makes
+// --help-query-gpu.
+// Errors: a name that is not in the table is what the real tool says, exit code 2.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "src/sim/smi/gpu.h"
+
+namespace tessera::smi {
+
+struct CsvFormat {
+  bool header = true;
+  bool units = true;
+};
+
+// Of the whole node, for fields that are not a GPU's.
+struct NodeFacts {
+  std::string timestamp;  // "2026/11/21 11:41:50.123"
+  std::string driver_version;
+  size_t gpu_count = 0;
+};
+
+// Appends the CSV to *out. On an unknown field: false, and *out holds only the message.
+bool QueryGpus(std::string_view fields, const CsvFormat& format, const NodeFacts& node,
+               const std::vector<Gpu>& gpus, std::string* out);
+bool QueryComputeApps(std::string_view fields, const CsvFormat& format, const NodeFacts& node,
+                      const std::vector<Gpu>& gpus, std::string* out);
+
+std::string HelpQueryGpu();
+std::string HelpQueryComputeApps();
+
+}  // namespace tessera::smi

@@ -1,0 +1,294 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/sim/smi/run.h"
+
+#include <fmt/format.h>
+#include <strings.h>
+
+#include <cstdio>
+#include <ctime>
+#include <string_view>
+
+#include "src/sim/smi/client.h"
+#include "src/sim/smi/gpu.h"
+#include "src/sim/smi/gpu_log.h"
+#include "src/sim/smi/options.h"
+#include "src/sim/smi/query.h"
+#include "src/sim/smi/views.h"
+
+namespace tessera::smi {
+namespace {
+
+using nvml::Return;
+
+enum ExitCode {
+  kExitOk = 0,
+  kExitArgument = 2,
+  kExitNotSupported = 3,
+  kExitPermission = 4,
+  kExitNotFound = 6,
+  kExitDriver = 9,
+  kExitLibrary = 12,
+  kExitFunction = 13,
+  kExitLost = 15,
+  kExitOther = 255,
+};
+
+int ExitCodeOf(Return result) {
+  switch (result) {
+    case Return::kSuccess: return kExitOk;
+    case Return::kInvalidArgument: return kExitArgument;
+    case Return::kNotSupported: return kExitNotSupported;
+    case Return::kNoPermission: return kExitPermission;
+    case Return::kNotFound: return kExitNotFound;
+    case Return::kDriverNotLoaded: return kExitDriver;
+    case Return::kLibraryNotFound: return kExitLibrary;
+    case Return::kFunctionNotFound: return kExitFunction;
+    case Return::kGpuIsLost: return kExitLost;
+    default: return kExitOther;
+  }
+}
+
+std::string InitMessage(const Client& client, Return result) {
+  switch (result) {
+    case Return::kDriverNotLoaded:
+      return "NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver. Make "
+             "sure that the latest NVIDIA driver is installed and running.\n\n";
+    case Return::kLibraryNotFound:
+      return "NVIDIA-SMI couldn't find libnvidia-ml.so library in your system. Please make sure "
+             "that the NVIDIA Display Driver is properly installed and present in your system.\n"
+             "Please also try adding directory that contains libnvidia-ml.so to your system PATH."
+             "\n\n";
+    default:
+      return fmt::format("Failed to initialize NVML: {}\n", client.ErrorText(result));
+  }
+}
+
+std::string Now(const char* format) {
+  const time_t now = time(nullptr);
+  tm parts;
+  localtime_r(&now, &parts);
+  char text[64];
+  strftime(text, sizeof(text), format, &parts);
+  return text;
+}
+
+std::string CsvTimestamp() {
+  timespec now;
+  clock_gettime(CLOCK_REALTIME, &now);
+  return fmt::format("{}.{:03}", Now("%Y/%m/%d %H:%M:%S"), now.tv_nsec / 1000000);
+}
+
+Versions VersionsOf(const Client& client) {
+  char driver[nvml::kVersionBufferSize] = "N/A";
+  NVML_CALL(client, nvmlSystemGetDriverVersion, driver, static_cast<unsigned>(sizeof(driver)));
+  int cuda = 0;
+  const Return result = NVML_CALL(client, nvmlSystemGetCudaDriverVersion_v2, &cuda);
+  return {driver, result == Return::kSuccess
+                      ? fmt::format("{}.{}", cuda / 1000, cuda % 1000 / 10)
+                      : "N/A"};
+}
+
+bool Matches(const Gpu& gpu, std::string_view id) {
+  if (id == std::to_string(gpu.index()) || id == gpu.Uuid()) return true;
+  const Answer<nvml::PciInfo> pci = gpu.Pci();
+  if (!pci.ok()) return false;
+  const std::string text(id);
+  return strcasecmp(pci.value.bus_id, text.c_str()) == 0 ||
+         strcasecmp(pci.value.bus_id_legacy, text.c_str()) == 0;
+}
+
+// One run of the program, from the open library to the output.
+class Session {
+ public:
+  Session(const Client* client, const Options* options) : client_(client), options_(options) {}
+
+  int Run(std::string* out);
+
+ private:
+  int FindGpus(std::string* out);
+  int Select(std::string* out);
+  int Render(std::string* out);
+  int Change(std::string* out);
+
+  const Client* client_;
+  const Options* options_;
+  std::vector<Gpu> gpus_;
+  size_t attached_ = 0;
+  bool lost_ = false;
+};
+
+// A GPU without a handle is reported and left out; the others are still worth showing.
+int Session::FindGpus(std::string* out) {
+  unsigned count = 0;
+  const Return result = NVML_CALL(*client_, nvmlDeviceGetCount_v2, &count);
+  if (result != Return::kSuccess) {
+    *out = fmt::format("Failed to count the GPUs: {}\n", client_->ErrorText(result));
+    return ExitCodeOf(result);
+  }
+  attached_ = count;
+  for (unsigned i = 0; i < count; ++i) {
+    nvml::Device device = nullptr;
+    const Return found = NVML_CALL(*client_, nvmlDeviceGetHandleByIndex_v2, i, &device);
+    if (found == Return::kSuccess) {
+      gpus_.emplace_back(client_, device, i);
+      continue;
+    }
+    lost_ = true;
+    *out += fmt::format("Unable to determine the device handle for GPU{}: {}{}\n", i,
+                        client_->ErrorText(found),
+                        found == Return::kGpuIsLost
+                            ? ".  Reboot the system to recover this GPU"
+                            : "");
+  }
+  if (count == 0) *out = "No devices were found\n";
+  return count == 0 ? kExitNotFound : kExitOk;
+}
+
+int Session::Select(std::string* out) {
+  if (options_->ids.empty()) return kExitOk;
+  std::vector<Gpu> selected;
+  std::string_view rest = options_->ids;
+  while (true) {
+    const size_t comma = rest.find(',');
+    const std::string_view id = rest.substr(0, comma);
+    const size_t before = selected.size();
+    for (const Gpu& gpu : gpus_) {
+      if (Matches(gpu, id)) selected.push_back(gpu);
+    }
+    if (selected.size() == before) {
+      *out = "No devices were found\n";
+      return kExitNotFound;
+    }
+    if (comma == std::string_view::npos) break;
+    rest.remove_prefix(comma + 1);
+  }
+  gpus_ = std::move(selected);
+  return kExitOk;
+}
+
+int Session::Change(std::string* out) {
+  const bool compute = options_->view == View::kSetComputeMode;
+  const char* function = compute ? "nvmlDeviceSetComputeMode" : "nvmlDeviceSetPersistenceMode";
+  for (const Gpu& gpu : gpus_) {
+    const Return result = client_->Call<nvml::fn::nvmlDeviceSetComputeMode>(
+        function, gpu.handle(), options_->value);
+    if (result != Return::kSuccess) {
+      *out += fmt::format("Unable to set {} mode for GPU {}: {}\n",
+                          compute ? "compute" : "persistence", gpu.BusId(),
+                          client_->ErrorText(result));
+      return ExitCodeOf(result);
+    }
+    static constexpr const char* kModes[] = {"DEFAULT", "EXCLUSIVE_THREAD", "PROHIBITED",
+                                             "EXCLUSIVE_PROCESS"};
+    *out += compute ? fmt::format("Set compute mode to {} for GPU {}.\n", kModes[options_->value],
+                                  gpu.BusId())
+                    : fmt::format("{} persistence mode for GPU {}.\n",
+                                  options_->value != 0 ? "Enabled" : "Disabled", gpu.BusId());
+  }
+  *out += "All done.\n";
+  return kExitOk;
+}
+
+int Session::Render(std::string* out) {
+  const NodeFacts node = {CsvTimestamp(), VersionsOf(*client_).driver, attached_};
+  const std::string date = Now("%a %b %e %H:%M:%S %Y");
+  bool good = true;
+  switch (options_->view) {
+    case View::kList: *out += ListView(gpus_); break;
+    case View::kTopology: *out += TopologyView(gpus_); break;
+    case View::kQueryGpu:
+      good = QueryGpus(options_->fields, options_->format, node, gpus_, out);
+      break;
+    case View::kQueryApps:
+      good = QueryComputeApps(options_->fields, options_->format, node, gpus_, out);
+      break;
+    case View::kLog:
+      good = GpuLogText(date, VersionsOf(*client_), gpus_, attached_, options_->displays, out);
+      break;
+    case View::kLogXml:
+      *out += GpuLogXml(date, VersionsOf(*client_), gpus_, attached_);
+      break;
+    case View::kSetComputeMode:
+    case View::kSetPersistence: return Change(out);
+    default: *out += TableView(date, VersionsOf(*client_), gpus_); break;
+  }
+  return good ? kExitOk : kExitArgument;
+}
+
+int Session::Run(std::string* out) {
+  std::string complaints;
+  int code = FindGpus(&complaints);
+  if (code == kExitOk) code = Select(&complaints);
+  if (code != kExitOk) return *out = complaints, code;
+  *out = complaints;
+  code = Render(out);
+  return code == kExitOk && lost_ ? kExitLost : code;
+}
+
+std::string VersionText(const Client& client) {
+  char nvml_version[nvml::kVersionBufferSize] = "N/A";
+  NVML_CALL(client, nvmlSystemGetNVMLVersion, nvml_version,
+            static_cast<unsigned>(sizeof(nvml_version)));
+  const Versions versions = VersionsOf(client);
+  return fmt::format(
+      "NVIDIA-SMI version  : {}\nNVML version        : {}\nDRIVER version      : {}\n"
+      "CUDA Version        : {}\n",
+      versions.driver, nvml_version, versions.driver, versions.cuda);
+}
+
+int RunOnce(const Client& client, const Options& options, std::FILE* stream) {
+  std::string out;
+  int code = kExitOk;
+  if (options.view == View::kVersion) {
+    out = VersionText(client);
+  } else {
+    code = Session(&client, &options).Run(&out);
+  }
+  std::fwrite(out.data(), 1, out.size(), stream);
+  std::fflush(stream);
+  return code;
+}
+
+// What needs no driver; false if the view does.
+bool PrintHelp(View view) {
+  std::string text;
+  if (view == View::kHelp) text = Help();
+  if (view == View::kHelpQueryGpu) text = HelpQueryGpu();
+  if (view == View::kHelpQueryApps) text = HelpQueryComputeApps();
+  std::fputs(text.c_str(), stdout);
+  return !text.empty();
+}
+
+}  // namespace
+
+int Run(const std::vector<std::string>& arguments) {
+  Options options;
+  std::string error;
+  if (!ParseOptions(arguments, &options, &error)) {
+    std::fputs(error.c_str(), stdout);
+    return kExitArgument;
+  }
+  if (PrintHelp(options.view)) return kExitOk;
+  Client client;
+  const Return opened = client.Open();
+  if (opened != Return::kSuccess) {
+    std::fputs(InitMessage(client, opened).c_str(), stdout);
+    return ExitCodeOf(opened);
+  }
+  std::FILE* stream = options.output.empty() ? stdout : std::fopen(options.output.c_str(), "we");
+  if (stream == nullptr) {
+    std::fputs(fmt::format("Unable to open {} for writing\n", options.output).c_str(), stdout);
+    return kExitArgument;
+  }
+  int code = RunOnce(client, options, stream);
+  while (code == kExitOk && options.loop_ms > 0) {
+    const timespec pause = {options.loop_ms / 1000,
+                            static_cast<long>(options.loop_ms % 1000) * 1000000};
+    nanosleep(&pause, nullptr);
+    code = RunOnce(client, options, stream);
+  }
+  if (stream != stdout && std::fclose(stream) != 0) return kExitOther;
+  return code;
+}
+
+}  // namespace tessera::smi

@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
+
+#include <string_view>
+
+#include "src/sim/smi/views.h"
+
+namespace tessera::smi {
+namespace {
+
+constexpr std::string_view kThinRule =
+    "+-----------------------------------------------------------------------------------------+\n";
+constexpr std::string_view kColumnRule =
+    "+-----------------------------------------+------------------------+----------------------+\n";
+
+std::string Shorten(std::string text, size_t width) {
+  if (text.size() > width) text = "..." + text.substr(text.size() - (width - 3));
+  return text;
+}
+
+std::string OnOff(const Answer<unsigned>& answer) {
+  if (!answer.ok()) return kNotAvailable;
+  return answer.value != 0 ? "On" : "Off";
+}
+
+std::string Watts(const Answer<unsigned>& answer) {
+  return answer.ok() ? fmt::format("{}W", (answer.value + 500) / 1000) : kNotAvailable;
+}
+
+std::string ShortComputeMode(const Gpu& gpu) {
+  const std::string mode = gpu.ComputeMode();
+  if (mode == "Exclusive_Process") return "E. Process";
+  if (mode == "Exclusive_Thread") return "E. Thread";
+  return mode;
+}
+
+std::string GpuRows(const Gpu& gpu) {
+  const Answer<nvml::MemoryV2> memory = gpu.Memory();
+  const Answer<nvml::Utilization> use = gpu.Utilization();
+  const Answer<unsigned> heat = gpu.Number("nvmlDeviceGetTemperature", 0);
+  const Answer<unsigned> fan = gpu.Number("nvmlDeviceGetFanSpeed");
+  const std::string used = memory.ok() ? fmt::format("{}MiB", memory.value.used >> 20) : "N/A";
+  const std::string total = memory.ok() ? fmt::format("{}MiB", memory.value.total >> 20) : "N/A";
+  std::string out;
+  out += fmt::format("| {:>3}  {:<26} {:>7} |   {:<16} {:>3} | {:>20} |\n", gpu.index(),
+                     Shorten(gpu.Name(), 26), OnOff(gpu.Number("nvmlDeviceGetPersistenceMode")),
+                     gpu.BusId(), OnOff(gpu.Number("nvmlDeviceGetDisplayActive")),
+                     Show(gpu.EccErrors(1, 0)));
+  out += fmt::format("| {:<4} {:>4}    {:<3}          {:>5} / {:>5} | {:>10} / {:>9} | "
+                     "{:>7}  {:>11} |\n",
+                     fan.ok() ? fmt::format("{}%", fan.value) : "N/A",
+                     heat.ok() ? fmt::format("{}C", heat.value) : "N/A", gpu.PerformanceState(),
+                     Watts(gpu.Number("nvmlDeviceGetPowerUsage")),
+                     Watts(gpu.Number("nvmlDeviceGetEnforcedPowerLimit")), used, total,
+                     use.ok() ? fmt::format("{}%", use.value.gpu) : "N/A", ShortComputeMode(gpu));
+  out += fmt::format("|{:41}|{:24}| {:>20} |\n", "", "",
+                     ShowEnabled(gpu.First("nvmlDeviceGetMigMode")));
+  return out;
+}
+
+std::string ProcessRows(const std::vector<Gpu>& gpus) {
+  std::string out;
+  for (const Gpu& gpu : gpus) {
+    for (const Process& process : gpu.Processes()) {
+      const std::string memory =
+          process.memory_mib == kNotAvailable ? kNotAvailable : process.memory_mib + "MiB";
+      out += fmt::format("| {:>4}   N/A  N/A {:>15} {:>6}   {:<36} {:>9} |\n", gpu.index(),
+                         process.pid, process.type, Shorten(process.name, 36), memory);
+    }
+  }
+  if (out.empty()) out = fmt::format("|  {:<87}|\n", "No running processes found");
+  return out;
+}
+
+}  // namespace
+
+std::string ListView(const std::vector<Gpu>& gpus) {
+  std::string out;
+  for (const Gpu& gpu : gpus) {
+    out += fmt::format("GPU {}: {} (UUID: {})\n", gpu.index(), gpu.Name(), gpu.Uuid());
+  }
+  return out;
+}
+
+std::string TableView(const std::string& date, const Versions& versions,
+                      const std::vector<Gpu>& gpus) {
+  std::string out = fmt::format("{:<31}\n", date);
+  out += kThinRule;
+  out += fmt::format("| NVIDIA-SMI {:<22} Driver Version: {:<14} CUDA Version: {:<9}|\n",
+                     versions.driver, versions.driver, versions.cuda);
+  out += kColumnRule;
+  out +=
+      "| GPU  Name                 Persistence-M | Bus-Id          Disp.A | Volatile Uncorr. ECC |\n"
+      "| Fan  Temp   Perf          Pwr:Usage/Cap |           Memory-Usage | GPU-Util  Compute M. |\n"
+      "|                                         |                        |               MIG M. |\n"
+      "|=========================================+========================+======================|\n";
+  for (const Gpu& gpu : gpus) {
+    out += GpuRows(gpu);
+    out += kColumnRule;
+  }
+  out += '\n';
+  out += kThinRule;
+  out +=
+      "| Processes:                                                                              |\n"
+      "|  GPU   GI   CI              PID   Type   Process name                        GPU Memory |\n"
+      "|        ID   ID                                                               Usage      |\n"
+      "|=========================================================================================|\n";
+  out += ProcessRows(gpus);
+  out += kThinRule;
+  return out;
+}
+
+}  // namespace tessera::smi

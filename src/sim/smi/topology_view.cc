@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+
+#include "src/sim/smi/views.h"
+
+namespace tessera::smi {
+namespace {
+
+constexpr unsigned kAffinityWords = 16;  // 1024 CPUs or nodes
+
+constexpr const char* kLegend = R"(
+Legend:
+
+  X    = Self
+  SYS  = Connection traversing PCIe as well as the SMP interconnect between NUMA nodes (e.g., QPI/UPI)
+  NODE = Connection traversing PCIe as well as the interconnect between PCIe Host Bridges within a NUMA node
+  PHB  = Connection traversing PCIe as well as a PCIe Host Bridge (typically the CPU)
+  PXB  = Connection traversing multiple PCIe bridges (without traversing the PCIe Host Bridge)
+  PIX  = Connection traversing at most a single PCIe bridge
+  NV#  = Connection traversing a bonded set of # NVLinks
+)";
+
+// A link's far end, as far as counting needs it.
+struct Links {
+  unsigned to_switch = 0;
+  std::vector<std::string> peers;  // bus ids, one per link
+};
+
+Links LinksOf(const Gpu& gpu) {
+  Links links;
+  for (unsigned link = 0; link < nvml::kNvLinkMaxLinks; ++link) {
+    const Answer<unsigned> active = gpu.Number("nvmlDeviceGetNvLinkState", link);
+    if (!active.ok() || active.value == 0) continue;
+    const Answer<unsigned> type = gpu.Number("nvmlDeviceGetNvLinkRemoteDeviceType", link);
+    if (type.ok() && type.value == nvml::kNvLinkSwitch) {
+      ++links.to_switch;
+      continue;
+    }
+    nvml::PciInfo pci;
+    const nvml::Return result =
+        NVML_CALL(gpu.client(), nvmlDeviceGetNvLinkRemotePciInfo_v2, gpu.handle(), link, &pci);
+    if (result == nvml::Return::kSuccess) links.peers.emplace_back(pci.bus_id);
+  }
+  return links;
+}
+
+std::string Level(const Gpu& a, const Gpu& b) {
+  unsigned level = 0;
+  const nvml::Return result = NVML_CALL(a.client(), nvmlDeviceGetTopologyCommonAncestor,
+                                        a.handle(), b.handle(), &level);
+  if (result != nvml::Return::kSuccess) return "N/A";
+  switch (level) {
+    case nvml::kTopologyInternal:
+    case nvml::kTopologySingle: return "PIX";
+    case nvml::kTopologyMultiple: return "PXB";
+    case nvml::kTopologyHostBridge: return "PHB";
+    case nvml::kTopologyNode: return "NODE";
+    default: return "SYS";
+  }
+}
+
+std::string Connection(const Gpu& a, const Links& a_links, const Gpu& b, const Links& b_links) {
+  auto count = static_cast<unsigned>(
+      std::count(a_links.peers.begin(), a_links.peers.end(), b.BusId()));
+  count += std::min(a_links.to_switch, b_links.to_switch);
+  return count > 0 ? fmt::format("NV{}", count) : Level(a, b);
+}
+
+// "0-3,8-11"
+std::string Ranges(const std::array<unsigned long, kAffinityWords>& bits) {
+  auto set = [&bits](unsigned i) {
+    return i < kAffinityWords * 64 && ((bits[i / 64] >> (i % 64)) & 1) != 0;
+  };
+  std::string out;
+  for (unsigned i = 0; i < kAffinityWords * 64; ++i) {
+    if (!set(i)) continue;
+    unsigned last = i;
+    while (set(last + 1)) ++last;
+    if (!out.empty()) out += ',';
+    out += last == i ? std::to_string(i) : fmt::format("{}-{}", i, last);
+    i = last;
+  }
+  return out.empty() ? "N/A" : out;
+}
+
+std::string CpuAffinity(const Gpu& gpu) {
+  std::array<unsigned long, kAffinityWords> bits{};
+  const nvml::Return result =
+      NVML_CALL(gpu.client(), nvmlDeviceGetCpuAffinity, gpu.handle(), kAffinityWords, bits.data());
+  return result == nvml::Return::kSuccess ? Ranges(bits) : "N/A";
+}
+
+std::string NumaAffinity(const Gpu& gpu) {
+  std::array<unsigned long, kAffinityWords> bits{};
+  const nvml::Return result = NVML_CALL(gpu.client(), nvmlDeviceGetMemoryAffinity, gpu.handle(),
+                                        kAffinityWords, bits.data(), 0U);
+  return result == nvml::Return::kSuccess ? Ranges(bits) : "N/A";
+}
+
+}  // namespace
+
+std::string TopologyView(const std::vector<Gpu>& gpus) {
+  std::vector<Links> links;
+  for (const Gpu& gpu : gpus) links.push_back(LinksOf(gpu));
+  std::string out;
+  for (const Gpu& gpu : gpus) out += fmt::format("\tGPU{}", gpu.index());
+  out += "\tCPU Affinity\tNUMA Affinity\tGPU NUMA ID\n";
+  for (size_t i = 0; i < gpus.size(); ++i) {
+    out += fmt::format("GPU{}", gpus[i].index());
+    for (size_t j = 0; j < gpus.size(); ++j) {
+      out += '\t';
+      out += i == j ? " X " : Connection(gpus[i], links[i], gpus[j], links[j]);
+    }
+    out += fmt::format("\t{}\t{}\t\t{}\n", CpuAffinity(gpus[i]), NumaAffinity(gpus[i]),
+                       Show(gpus[i].Number("nvmlDeviceGetNumaNodeId")));
+  }
+  return out + kLegend;
+}
+
+}  // namespace tessera::smi
