@@ -14,7 +14,6 @@ namespace {
 
 using std::chrono::milliseconds;
 using testing::RawClient;
-using testing::RunUntil;
 
 class HttpServerTest : public ::testing::Test {
  protected:
@@ -37,7 +36,7 @@ class HttpServerTest : public ::testing::Test {
       answer = client.ReceiveUntilClose();
       closed = true;
     });
-    EXPECT_TRUE(RunUntil(runner_, [&] { return closed.load(); }));
+    EXPECT_TRUE(runner_.RunUntil([&] { return closed.load(); }));
     reader.join();
     return answer;
   }
@@ -47,7 +46,7 @@ class HttpServerTest : public ::testing::Test {
     return Talk(client);
   }
 
-  EpollTaskRunner runner_;
+  testing::TestRunner runner_;
   IoThread io_;
   std::vector<Request> requests_;
   std::function<void(const Request&, HttpServer::Reply)> handler_ =
@@ -150,7 +149,7 @@ TEST_F(HttpServerTest, BusyConnectionsAreNotEvicted) {
   RawClient second = Dial();
   first.Send("GET /1 HTTP/1.1\r\nConnection: close\r\n\r\n");
   second.Send("GET /2 HTTP/1.1\r\nConnection: close\r\n\r\n");
-  ASSERT_TRUE(RunUntil(runner_, [&] { return replies.size() == 2; }));
+  ASSERT_TRUE(runner_.RunUntil([&] { return replies.size() == 2; }));
   EXPECT_EQ(Talk("GET /3 HTTP/1.1\r\n\r\n"), "");
   for (const auto& reply : replies) reply(TextResponse(200, "done"));
   EXPECT_NE(Talk(first).find("done"), std::string::npos);
@@ -172,7 +171,7 @@ TEST_F(HttpServerTest, APeerThatDoesNotReadIsClosed) {
   };
   RawClient client = Dial();
   client.Send("GET / HTTP/1.1\r\n\r\n");
-  ASSERT_TRUE(RunUntil(runner_, [&] { return !requests_.empty(); }));
+  ASSERT_TRUE(runner_.RunUntil([&] { return !requests_.empty(); }));
   const std::string got = Talk(client);
   EXPECT_LT(got.size(), size_t{32} << 20);
 }
@@ -183,7 +182,7 @@ TEST_F(HttpServerTest, AServerThatGoesWithARequestInHandCallsNobody) {
   handler_ = [&](const Request&, HttpServer::Reply reply) { held = std::move(reply); };
   RawClient client = Dial();
   client.Send("GET / HTTP/1.1\r\n\r\n");
-  ASSERT_TRUE(RunUntil(runner_, [&] { return held != nullptr; }));
+  ASSERT_TRUE(runner_.RunUntil([&] { return held != nullptr; }));
   server_.reset();
   held(TextResponse(200, "x"));
   EXPECT_EQ(client.ReceiveUntilClose(), "");
@@ -200,7 +199,7 @@ TEST_F(HttpServerTest, ListensOnBothFamilies) {
                       {.server = {.address = {.host = host, .port = (*server)->address().port}}});
     std::optional<Result<Response>> answer;
     const Call call = client.Send({}, {}, [&](Result<Response> r) { answer = std::move(r); });
-    ASSERT_TRUE(RunUntil(runner_, [&] { return answer.has_value(); }));
+    ASSERT_TRUE(runner_.RunUntil([&] { return answer.has_value(); }));
     ASSERT_TRUE(answer->ok()) << answer->status().ToString();
     EXPECT_EQ((*answer)->body, "hi");
   }
@@ -215,9 +214,9 @@ TEST_F(HttpServerTest, UnixSocketReplacesAStaleFileAndLeavesNone) {
   HttpClient client(io_, runner_, {.server = {.address = {.unix_path = path}}});
   std::optional<Result<Response>> answer;
   const Call call = client.Send({}, {}, [&](Result<Response> r) { answer = std::move(r); });
-  ASSERT_TRUE(RunUntil(runner_, [&] { return answer.has_value(); }));
+  ASSERT_TRUE(runner_.RunUntil([&] { return answer.has_value(); }));
   server_.reset();
-  ASSERT_TRUE(RunUntil(runner_, [&] { return !PathExists(path); }));
+  ASSERT_TRUE(runner_.RunUntil([&] { return !PathExists(path); }));
 }
 
 TEST_F(HttpServerTest, APortInUseIsAnErrorThatNamesIt) {
@@ -238,8 +237,7 @@ TEST_F(HttpServerTest, SleepsWhenNothingHappens) {
   Talk("GET / HTTP/1.1\r\nConnection: close\r\n\r\n");
   RawClient idle = Dial();
   const int64_t before = VoluntarySwitches();
-  runner_.PostDelayed(milliseconds(300), [&] { runner_.Quit(); });
-  runner_.Run();
+  runner_.RunFor(milliseconds(300));
   // Each wake-up of a thread is a voluntary switch: a handful for the dial and our own timer.
   EXPECT_LE(VoluntarySwitches() - before, 8);
 }

@@ -10,7 +10,6 @@
 namespace tessera::net {
 namespace {
 
-using testing::RunUntil;
 using testing::TestCa;
 
 class HttpTlsTest : public ::testing::Test {
@@ -31,7 +30,7 @@ class HttpTlsTest : public ::testing::Test {
   Result<Response> Ask(HttpClient& client) {
     std::optional<Result<Response>> answer;
     const Call call = client.Send({}, {}, [&](Result<Response> r) { answer = std::move(r); });
-    EXPECT_TRUE(RunUntil(runner_, [&] { return answer.has_value(); }));
+    EXPECT_TRUE(runner_.RunUntil([&] { return answer.has_value(); }));
     return *answer;
   }
   HttpClient::Options To(TlsOptions tls) {
@@ -42,7 +41,7 @@ class HttpTlsTest : public ::testing::Test {
     return Ask(client);
   }
 
-  EpollTaskRunner runner_;
+  testing::TestRunner runner_;
   IoThread io_;
   TestCa ca_;
   std::unique_ptr<HttpServer> server_;

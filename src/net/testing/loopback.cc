@@ -7,7 +7,10 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
+#include <condition_variable>
+#include <map>
 #include <mutex>
 
 #include "src/base/status.h"
@@ -26,25 +29,55 @@ sockaddr_in Loopback(uint16_t port) {
 
 }  // namespace
 
-bool RunUntil(EpollTaskRunner& runner, const std::function<bool()>& done, Duration limit) {
-  const auto open = std::make_shared<bool>(true);
-  bool late = false;
-  // Looks again after every task by posting itself behind it.
-  std::function<void()> look = [&, open] {
-    if (!*open) return;
-    if (done() || late) return runner.Quit();
-    runner.PostDelayed(std::chrono::milliseconds(1), [&, open] {
-      if (*open) look();
-    });
-  };
-  runner.PostDelayed(limit, [&late, open] {
-    if (*open) late = true;
-  });
-  runner.Post(look);
-  runner.Run();
-  *open = false;
-  return done();
+// The mutex hands tasks from other threads to the test's.
+struct TestRunner::Queue {
+  std::mutex mutex;
+  std::condition_variable changed;
+  std::map<std::pair<MonotonicTime, uint64_t>, Task> tasks;
+  uint64_t sequence = 0;
+
+  // The next task that is due, waiting for it up to `end`.
+  Task Take(MonotonicTime end) {
+    std::unique_lock lock(mutex);
+    while (true) {
+      const MonotonicTime now = std::chrono::steady_clock::now();
+      if (!tasks.empty() && tasks.begin()->first.first <= now) {
+        return std::move(tasks.extract(tasks.begin()).mapped());
+      }
+      if (now >= end) return nullptr;
+      changed.wait_until(lock, tasks.empty() ? end : std::min(end, tasks.begin()->first.first));
+    }
+  }
+};
+
+TestRunner::TestRunner() : queue_(std::make_unique<Queue>()) {}
+TestRunner::~TestRunner() = default;
+
+bool TestRunner::RunUntil(const std::function<bool()>& done, Duration limit) {
+  // What `done` looks at may change on other threads, without a task.
+  constexpr Duration kLook = std::chrono::milliseconds(5);
+  const MonotonicTime end = clock_.Now() + limit;
+  while (!done()) {
+    const MonotonicTime now = clock_.Now();
+    if (now >= end) return false;
+    if (const Task task = queue_->Take(std::min(end, now + kLook))) task();
+  }
+  return true;
 }
+
+void TestRunner::RunFor(Duration time) {
+  const MonotonicTime end = clock_.Now() + time;
+  while (const Task task = queue_->Take(end)) task();
+}
+
+void TestRunner::PostDelayed(Duration delay, Task task) {
+  const std::lock_guard lock(queue_->mutex);
+  queue_->tasks.emplace(std::pair(clock_.Now() + delay, queue_->sequence++), std::move(task));
+  queue_->changed.notify_all();
+}
+
+void TestRunner::WatchReadable(int, Task) { CheckFailed(__FILE__, __LINE__, "not in TestRunner"); }
+void TestRunner::Unwatch(int) { CheckFailed(__FILE__, __LINE__, "not in TestRunner"); }
 
 RawClient::RawClient(const Address& to) : fd_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
   const sockaddr_in address = Loopback(to.port);

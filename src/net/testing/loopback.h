@@ -17,9 +17,29 @@
 
 namespace tessera::net::testing {
 
-// Runs tasks on the test's thread until `done` holds. False after `limit`.
-bool RunUntil(EpollTaskRunner& runner, const std::function<bool()>& done,
-              Duration limit = std::chrono::seconds(10));
+// A runner on the test's thread that stops between two tasks and loses none. Real time.
+class TestRunner : public TaskRunner {
+ public:
+  TestRunner();
+  ~TestRunner() override;
+
+  // Runs tasks until `done` holds, which is asked after each. False after `limit`.
+  bool RunUntil(const std::function<bool()>& done, Duration limit = std::chrono::seconds(10));
+  void RunFor(Duration time);
+
+  void Post(Task task) override { PostDelayed(Duration::zero(), std::move(task)); }
+  void PostDelayed(Duration delay, Task task) override;
+  // Not there: what these tests wait for comes as tasks.
+  void WatchReadable(int fd, Task on_ready) override;
+  void Unwatch(int fd) override;
+  bool RunsTasksOnCurrentThread() const override { return true; }
+  const Clock& clock() const override { return clock_; }
+
+ private:
+  struct Queue;
+  SystemClock clock_;
+  std::unique_ptr<Queue> queue_;
+};
 
 // A blocking TCP connection whose every byte the test decides.
 class RawClient {

@@ -1,0 +1,277 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/kube/client.h"
+
+#include <gtest/gtest.h>
+
+#include <deque>
+#include <optional>
+
+#include "src/base/file.h"
+#include "src/net/http_server.h"
+#include "src/net/testing/loopback.h"
+
+namespace tessera::kube {
+namespace {
+
+using net::testing::RawServer;
+using std::chrono::milliseconds;
+
+net::Response JsonAnswer(int status, std::string body) {
+  return {status, {{"Content-Type", "application/json"}}, std::move(body)};
+}
+
+// An API server that answers what the test has queued, then 200 with an empty object.
+class ClientTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    auto server = net::HttpServer::Start(
+        io_, runner_, {.address = {.host = "127.0.0.1"}},
+        [this](const net::Request& request, const net::HttpServer::Reply& reply) {
+          seen_.push_back(request);
+          held_ = reply;
+          if (hold_) return;
+          net::Response answer = JsonAnswer(200, "{}");
+          if (!answers_.empty()) {
+            answer = answers_.front();
+            answers_.pop_front();
+          }
+          reply(answer);
+        });
+    ASSERT_TRUE(server.ok()) << server.status().ToString();
+    server_ = *std::move(server);
+    config_.server.address = server_->address();
+  }
+  Client& client() {
+    if (!client_) client_ = std::make_unique<Client>(io_, runner_, config_, options_);
+    return *client_;
+  }
+  Result<Json> Wait(const std::function<Operation(Client::OnObject)>& start) {
+    std::optional<Result<Json>> answer;
+    const Operation operation = start([&](Result<Json> r) { answer = std::move(r); });
+    EXPECT_TRUE(runner_.RunUntil([&] { return answer.has_value(); }));
+    return answer ? *answer : Result<Json>(Error(Code::kUnknown, "no answer"));
+  }
+  Result<Json> GetNode() {
+    return Wait([&](Client::OnObject f) { return client().Get(Node("n1"), std::move(f)); });
+  }
+  Result<Json> PatchNode(PatchKind kind, PatchOptions options = {}) {
+    const Json body = ParseJson(R"({"metadata":{"labels":{"a":"b"}}})").value();
+    return Wait([&](Client::OnObject f) {
+      return client().Patch(Node("n1"), kind, body, options, std::move(f));
+    });
+  }
+
+  net::testing::TestRunner runner_;
+  net::IoThread io_;
+  std::vector<net::Request> seen_;
+  std::deque<net::Response> answers_;
+  bool hold_ = false;
+  net::HttpServer::Reply held_;
+  std::unique_ptr<net::HttpServer> server_;
+  Config config_;
+  ClientOptions options_;
+  std::unique_ptr<Client> client_;
+};
+
+TEST_F(ClientTest, GetsAnObjectWithItsToken) {
+  config_.token = "secret";
+  answers_ = {JsonAnswer(200, R"({"metadata":{"name":"n1"}})")};
+  EXPECT_TRUE(GetNode().ok());
+  ASSERT_EQ(seen_.size(), 1u);
+  EXPECT_EQ(seen_[0].target, "/api/v1/nodes/n1");
+  EXPECT_EQ(seen_[0].headers.Get("Authorization"), "Bearer secret");
+  EXPECT_EQ(seen_[0].headers.Get("User-Agent"), "tessera");
+}
+
+TEST_F(ClientTest, SaysWhichPatchItIs) {
+  EXPECT_TRUE(PatchNode(PatchKind::kJson).ok());
+  EXPECT_TRUE(PatchNode(PatchKind::kMerge).ok());
+  EXPECT_TRUE(PatchNode(PatchKind::kStrategicMerge).ok());
+  EXPECT_TRUE(PatchNode(PatchKind::kApply, {.field_manager = "a b", .force = true}).ok());
+  ASSERT_EQ(seen_.size(), 4u);
+  EXPECT_EQ(seen_[0].headers.Get("Content-Type"), "application/json-patch+json");
+  EXPECT_EQ(seen_[1].headers.Get("Content-Type"), "application/merge-patch+json");
+  EXPECT_EQ(seen_[2].headers.Get("Content-Type"), "application/strategic-merge-patch+json");
+  EXPECT_EQ(seen_[3].headers.Get("Content-Type"), "application/apply-patch+yaml");
+  EXPECT_EQ(seen_[3].target, "/api/v1/nodes/n1?fieldManager=a%20b&force=true");
+  EXPECT_EQ(seen_[1].method, "PATCH");
+  EXPECT_EQ(seen_[1].body, R"({"metadata":{"labels":{"a":"b"}}})");
+}
+
+TEST_F(ClientTest, CreatesReplacesAndDeletes) {
+  const Json body = Json::MakeObject();
+  Wait([&](auto f) { return client().Create(Pod("ns", ""), body, f); }).value();
+  ObjectRef binding = Pod("ns", "p");
+  binding.subresource = "binding";
+  Wait([&](auto f) { return client().Create(binding, body, f); }).value();
+  Wait([&](auto f) { return client().Replace(Pod("ns", "p"), body, f); }).value();
+  Wait([&](auto f) { return client().Delete(Pod("ns", "p"), {.uid = "u"}, f); }).value();
+  ASSERT_EQ(seen_.size(), 4u);
+  EXPECT_EQ(seen_[0].method + seen_[0].target, "POST/api/v1/namespaces/ns/pods");
+  EXPECT_EQ(seen_[1].target, "/api/v1/namespaces/ns/pods/p/binding");
+  EXPECT_EQ(seen_[2].method, "PUT");
+  EXPECT_EQ(seen_[3].method, "DELETE");
+  EXPECT_NE(seen_[3].body.find(R"("preconditions":{"uid":"u"})"), std::string::npos);
+}
+
+TEST_F(ClientTest, ListsPageByPage) {
+  answers_ = {
+      JsonAnswer(200, R"({"metadata":{"resourceVersion":"7","continue":"t+1"},"items":[{},{}]})"),
+      JsonAnswer(200, R"({"metadata":{"resourceVersion":"7"},"items":null})")};
+  std::optional<Result<ListPage>> page;
+  ListQuery query{.type = kPods, .field_selector = "spec.nodeName=n1", .limit = 2};
+  query.resource_version = "5";
+  Operation operation = client().List(query, [&](Result<ListPage> p) { page = std::move(p); });
+  ASSERT_TRUE(runner_.RunUntil([&] { return page.has_value(); }));
+  EXPECT_EQ((*page)->items.size(), 2u);
+  EXPECT_EQ(seen_[0].target,
+            "/api/v1/pods?fieldSelector=spec.nodeName%3Dn1&limit=2&resourceVersion=5");
+  query.continue_token = (*page)->continue_token;
+  page.reset();
+  operation = client().List(query, [&](Result<ListPage> p) { page = std::move(p); });
+  ASSERT_TRUE(runner_.RunUntil([&] { return page.has_value(); }));
+  EXPECT_TRUE((*page)->items.empty());
+  EXPECT_EQ((*page)->continue_token, "");
+  EXPECT_NE(seen_[1].target.find("continue=t%2B1"), std::string::npos);
+  EXPECT_EQ(seen_[1].target.find("resourceVersion"), std::string::npos);
+}
+
+TEST_F(ClientTest, ErrorsNameVerbPathAndReason) {
+  answers_ = {JsonAnswer(403, R"({"kind":"Status","message":"no","reason":"Forbidden"})")};
+  const Status status = GetNode().status();
+  EXPECT_EQ(status.code(), Code::kPermissionDenied);
+  EXPECT_EQ(status.message(), "GET /api/v1/nodes/n1: no (Forbidden, HTTP 403)");
+  answers_ = {JsonAnswer(200, "not json")};
+  EXPECT_EQ(GetNode().status().code(), Code::kInvalidArgument);
+}
+
+TEST_F(ClientTest, WaitsWhenTheServerAsksForPatience) {
+  net::Response busy = JsonAnswer(429, "{}");
+  busy.headers.Set("Retry-After", "1");
+  answers_ = {busy};
+  const MonotonicTime began = runner_.clock().Now();
+  // Even a create is sent again: 429 means unread.
+  EXPECT_TRUE(Wait([&](auto f) {
+                return client().Create(Pod("ns", ""), Json::MakeObject(), f);
+              }).ok());
+  EXPECT_GE(runner_.clock().Now() - began, std::chrono::seconds(1));
+  EXPECT_EQ(seen_.size(), 2u);
+}
+
+TEST_F(ClientTest, GivesUpAfterItsAttempts) {
+  options_.max_attempts = 3;
+  for (int i = 0; i < 5; ++i) answers_.push_back(JsonAnswer(503, "{}"));
+  EXPECT_EQ(GetNode().status().code(), Code::kUnavailable);
+  EXPECT_EQ(seen_.size(), 3u);
+}
+
+TEST_F(ClientTest, DoesNotWaitBeyondTheDeadline) {
+  options_.deadline = milliseconds(500);
+  net::Response busy = JsonAnswer(429, "{}");
+  busy.headers.Set("Retry-After", "60");
+  answers_ = {busy};
+  const MonotonicTime began = runner_.clock().Now();
+  EXPECT_EQ(GetNode().status().code(), Code::kResourceExhausted);
+  EXPECT_LT(runner_.clock().Now() - began, std::chrono::seconds(5));
+}
+
+TEST_F(ClientTest, HoldsEverythingBackWhileTheServerAsksForPatience) {
+  net::Response busy = JsonAnswer(429, "{}");
+  busy.headers.Set("Retry-After", "1");
+  answers_ = {busy};
+  options_.max_attempts = 1;
+  EXPECT_FALSE(GetNode().ok());
+  const MonotonicTime began = runner_.clock().Now();
+  EXPECT_TRUE(GetNode().ok());
+  EXPECT_GE(runner_.clock().Now() - began, milliseconds(900));
+}
+
+TEST_F(ClientTest, RefreshesItsTokenOnce) {
+  const TempDir dir;
+  config_.token_file = JoinPath(dir.path(), "token");
+  ASSERT_TRUE(WriteFileAtomically(config_.token_file, "old", 0600).ok());
+  hold_ = true;
+  std::optional<Result<Json>> answer;
+  const Operation operation =
+      client().Get(Node("n1"), [&](Result<Json> r) { answer = std::move(r); });
+  ASSERT_TRUE(runner_.RunUntil([&] { return seen_.size() == 1; }));
+  ASSERT_TRUE(WriteFileAtomically(config_.token_file, "new", 0600).ok());
+  hold_ = false;
+  held_(JsonAnswer(401, "{}"));
+  ASSERT_TRUE(runner_.RunUntil([&] { return answer.has_value(); }));
+  EXPECT_TRUE(answer->ok());
+  EXPECT_EQ(seen_[1].headers.Get("Authorization"), "Bearer new");
+  // With the same token again there is nothing to hope for.
+  answers_ = {JsonAnswer(401, "{}")};
+  EXPECT_EQ(GetNode().status().code(), Code::kUnauthenticated);
+  EXPECT_EQ(seen_.size(), 3u);
+}
+
+TEST_F(ClientTest, BoundsItsQueue) {
+  hold_ = true;
+  options_.max_in_flight = 1;
+  options_.max_waiting = 2;
+  std::vector<Operation> operations;
+  int refused = 0;
+  for (int i = 0; i < 5; ++i) {
+    operations.push_back(client().Get(Node("n1"), [&](const Result<Json>& answer) {
+      refused += answer.status().code() == Code::kResourceExhausted ? 1 : 0;
+    }));
+  }
+  ASSERT_TRUE(runner_.RunUntil([&] { return refused == 2 && seen_.size() == 1; }));
+  // Dropping one makes room.
+  operations.erase(operations.begin() + 2);
+  operations.push_back(client().Get(Node("n1"), [](const Result<Json>&) {}));
+  operations.erase(operations.begin());
+  ASSERT_TRUE(runner_.RunUntil([&] { return seen_.size() == 2; }));
+  EXPECT_EQ(refused, 2);
+}
+
+TEST_F(ClientTest, ADroppedOperationOrClientIsNeverHeardOfAgain) {
+  bool called = false;
+  { const Operation dropped = client().Get(Node("n1"), [&](const auto&) { called = true; }); }
+  Operation kept = client().Get(Node("n1"), [&](const auto&) { called = true; });
+  client_.reset();
+  runner_.RunFor(milliseconds(50));
+  EXPECT_FALSE(called);
+}
+
+TEST_F(ClientTest, ACallbackMayDestroyTheClient) {
+  bool called = false;
+  const Operation operation = client().Get(Node("n1"), [&](const auto&) {
+    client_.reset();
+    called = true;
+  });
+  ASSERT_TRUE(runner_.RunUntil([&] { return called; }));
+}
+
+TEST_F(ClientTest, SurvivesAServerThatRestarts) {
+  const net::Address address = server_->address();
+  EXPECT_TRUE(GetNode().ok());
+  server_.reset();
+  std::optional<Result<Json>> answer;
+  const Operation operation =
+      client().Get(Node("n1"), [&](Result<Json> r) { answer = std::move(r); });
+  runner_.RunFor(milliseconds(300));
+  auto server = net::HttpServer::Start(io_, runner_, {.address = address},
+                                       [](const net::Request&, const net::HttpServer::Reply& reply) {
+                                         reply(JsonAnswer(200, "{}"));
+                                       });
+  ASSERT_TRUE(server.ok()) << server.status().ToString();
+  ASSERT_TRUE(runner_.RunUntil([&] { return answer.has_value(); }));
+  EXPECT_TRUE(answer->ok()) << answer->status().ToString();
+}
+
+TEST_F(ClientTest, AJsonPatchOrCreateIsNotSentTwiceWhenTheConnectionBreaks) {
+  RawServer broken([](int fd) { RawServer::ReadHeader(fd); });
+  config_.server = broken.url();
+  EXPECT_EQ(PatchNode(PatchKind::kJson).status().code(), Code::kUnavailable);
+  EXPECT_EQ(broken.connections(), 1);
+  options_.max_attempts = 2;
+  client_.reset();
+  EXPECT_EQ(PatchNode(PatchKind::kMerge).status().code(), Code::kUnavailable);
+  EXPECT_EQ(broken.connections(), 3);
+}
+
+}  // namespace
+}  // namespace tessera::kube
