@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/gpu/blocking_caller.h"
+
+#include <cstdint>
+#include <map>
+#include <mutex>
+#include <utility>
+
+namespace tessera::gpu {
+
+struct ThreadCaller::State {
+  struct Running {
+    std::unique_ptr<Worker> worker;  // null once it was given up on
+    std::function<void()> finished;
+    std::function<void()> overdue;
+  };
+  std::map<uint64_t, Running> jobs;  // runner's thread only
+  uint64_t next_id = 0;
+  int stuck = 0;
+
+  // Threads that come back late may do so after the runner is gone; the mutex orders the two.
+  std::mutex mutex;
+  TaskRunner* runner = nullptr;
+};
+
+ThreadCaller::ThreadCaller(TaskRunner* runner)
+    : runner_(runner), state_(std::make_shared<State>()) {
+  state_->runner = runner;
+}
+
+ThreadCaller::~ThreadCaller() {
+  {
+    std::lock_guard lock(state_->mutex);
+    state_->runner = nullptr;
+  }
+  for (auto& [id, job] : state_->jobs) {
+    if (job.worker != nullptr) job.worker->GiveUp();
+  }
+  state_->jobs.clear();
+}
+
+int ThreadCaller::stuck() const { return state_->stuck; }
+
+void ThreadCaller::Start(Job job) {
+  const uint64_t id = state_->next_id++;
+  const std::weak_ptr<State> weak = state_;
+  const auto finish = [weak, id] {
+    const std::shared_ptr<State> state = weak.lock();
+    if (state == nullptr) return;
+    auto node = state->jobs.extract(id);
+    if (node.mapped().worker == nullptr) --state->stuck;
+    node.mapped().finished();
+  };
+  const auto expire = [weak, id] {
+    const std::shared_ptr<State> state = weak.lock();
+    if (state == nullptr) return;
+    const auto job = state->jobs.find(id);
+    if (job == state->jobs.end()) return;
+    job->second.worker->GiveUp();
+    job->second.worker.reset();
+    ++state->stuck;
+    // Held here: what it calls may start jobs.
+    const std::function<void()> overdue = job->second.overdue;
+    overdue();
+  };
+
+  State::Running& running = state_->jobs[id];
+  running.finished = std::move(job.finished);
+  running.overdue = std::move(job.overdue);
+  running.worker = std::make_unique<Worker>(job.name);
+  runner_->PostDelayed(job.deadline, expire);
+  running.worker->Post([state = state_, work = std::move(job.work), finish] {
+    work();
+    std::lock_guard lock(state->mutex);
+    if (state->runner != nullptr) state->runner->Post(finish);
+  });
+}
+
+}  // namespace tessera::gpu

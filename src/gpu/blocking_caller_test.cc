@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/gpu/blocking_caller.h"
+
+#include <gtest/gtest.h>
+
+#include <future>
+
+namespace tessera::gpu {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+// Real threads and real time: deadlines that matter are short, the others never come.
+class ThreadCallerTest : public ::testing::Test {
+ protected:
+  BlockingCaller::Job Quits(Duration deadline, std::function<void()> work) {
+    return {.name = "test-job",
+            .deadline = deadline,
+            .work = std::move(work),
+            .finished = [this] { ++finished_, runner_.Quit(); },
+            .overdue = [this] { ++overdue_, runner_.Quit(); }};
+  }
+
+  EpollTaskRunner runner_;
+  int finished_ = 0;
+  int overdue_ = 0;
+};
+
+TEST_F(ThreadCallerTest, RunsWorkElsewhereAndFinishesOnTheRunner) {
+  ThreadCaller caller(&runner_);
+  bool elsewhere = false;
+  caller.Start(Quits(seconds(60), [&] { elsewhere = !runner_.RunsTasksOnCurrentThread(); }));
+  runner_.Run();
+  EXPECT_TRUE(elsewhere);
+  EXPECT_EQ(finished_, 1);
+  EXPECT_EQ(overdue_, 0);
+}
+
+TEST_F(ThreadCallerTest, AJobThatHangsIsOverdueAndFinishesLate) {
+  ThreadCaller caller(&runner_);
+  std::promise<void> release;
+  caller.Start(Quits(milliseconds(5), [wait = release.get_future().share()] { wait.get(); }));
+  runner_.Run();
+  EXPECT_EQ(overdue_, 1);
+  EXPECT_EQ(caller.stuck(), 1);
+  release.set_value();
+  runner_.Run();
+  EXPECT_EQ(finished_, 1);
+  EXPECT_EQ(caller.stuck(), 0);
+}
+
+TEST_F(ThreadCallerTest, AJobThatHangsDoesNotHoldUpOthers) {
+  ThreadCaller caller(&runner_);
+  std::promise<void> release;
+  caller.Start({.name = "hangs",
+                .deadline = seconds(60),
+                .work = [wait = release.get_future().share()] { wait.get(); },
+                .finished = [] {},
+                .overdue = [] {}});
+  caller.Start(Quits(seconds(60), [] {}));
+  runner_.Run();
+  EXPECT_EQ(finished_, 1);
+  release.set_value();
+}
+
+TEST_F(ThreadCallerTest, EndsWithJobsUnderWayAndCallsNobodyBack) {
+  std::promise<void> release;
+  {
+    ThreadCaller caller(&runner_);
+    caller.Start(Quits(seconds(60), [wait = release.get_future().share()] { wait.get(); }));
+  }
+  release.set_value();
+  ThreadCaller other(&runner_);
+  other.Start({.name = "last",
+               .deadline = seconds(60),
+               .work = [] {},
+               .finished = [this] { runner_.Quit(); },
+               .overdue = [] {}});
+  runner_.Run();
+  EXPECT_EQ(finished_ + overdue_, 0);
+}
+
+}  // namespace
+}  // namespace tessera::gpu

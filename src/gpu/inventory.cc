@@ -1,0 +1,334 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/gpu/inventory.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "src/base/log.h"
+#include "src/gpu/inventory_impl.h"
+
+namespace tessera::gpu {
+namespace {
+
+constexpr Duration kLostReopenInterval = std::chrono::seconds(60);
+constexpr Duration kStuckOpenRetry = std::chrono::seconds(30);
+constexpr int kMaxStuckOpens = 3;
+
+struct DriverReport {
+  std::string fingerprint;
+  Result<int> count = Status(Code::kInternal, "not asked");
+  NvmlErrors errors;
+};
+
+HealthRules RulesOf(const InventoryOptions& options) {
+  return {.probes_count = options.xids.polls(),
+          .recovery_counts = options.xids.watches_any(),
+          .xid_quiet = options.xid_quiet,
+          .good_polls_after_xid = options.good_polls_after_xid};
+}
+
+// Ends the session that `nvml` has, so that Init starts afresh.
+void CloseSession(Nvml* nvml, NvmlEventSet set, CallSite* site, NvmlErrors* errors) {
+  Interview interview{*nvml, *site, *errors};
+  if (set != nullptr) {
+    (void)interview.Ask(NvmlCall::kEventSetFree, [&](Nvml& n) { return n.EventSetFree(set); });
+  }
+  (void)interview.Ask(NvmlCall::kShutdown, [](Nvml& n) { return n.Shutdown(); });
+}
+
+}  // namespace
+
+Inventory::Impl::Impl(TaskRunner* runner, std::shared_ptr<NvmlLoader> loader,
+                      BlockingCaller* caller, InventoryOptions options, OnChange on_change)
+    : runner_(runner),
+      loader_(std::move(loader)),
+      options_(std::move(options)),
+      on_change_(std::move(on_change)),
+      jobs_(std::make_shared<Jobs>(caller, &stats_, [this] { AfterJob(); })),
+      table_(RulesOf(options_)) {}
+
+void Inventory::Impl::Start() {
+  Open();
+  Tick();
+}
+
+void Inventory::Impl::PollNow() {
+  if (phase_ != Phase::kOpen) return;
+  for (int index = 0; index < table_.size(); ++index) Probe(index);
+}
+
+// A session that is still there (a GPU was lost) is closed first; one that died, or whose library
+// was replaced, is left behind with whatever hangs in it.
+void Inventory::Impl::Open() {
+  const bool close = phase_ == Phase::kClosing;
+  phase_ = Phase::kOpening;
+  jobs_->NextSession();
+  ++session_;
+  const NvmlEventSet set = listener_ != nullptr ? listener_->event_set() : nullptr;
+  listener_.reset();
+  jobs_->Start<SessionReport>(
+      "nvml-init", options_.init_deadline,
+      [loader = loader_, nvml = std::move(nvml_), set, close, fingerprint = fingerprint_,
+       proc_root = options_.proc_root](CallSite* site, SessionReport* report) {
+        report->fingerprint = loader->Fingerprint();
+        if (nvml != nullptr && close) CloseSession(nvml.get(), set, site, &report->errors);
+        if (nvml != nullptr && report->fingerprint == fingerprint) {
+          report->nvml = nvml;
+        } else {
+          Result<std::shared_ptr<Nvml>> loaded = loader->Load();
+          report->status = loaded.status();
+          if (!loaded.ok()) return;
+          report->nvml = *std::move(loaded);
+        }
+        OpenSession(proc_root, site, report);
+      },
+      [this](SessionReport& report, Jobs::Back back) {
+        if (back.late) --opens_stuck_;
+        if (back.current) OnOpened(report);
+      },
+      [this](NvmlCall call, Jobs::Back) {
+        ++opens_stuck_;
+        OnOpenFailed(fmt::format("NVML call {} did not return", NvmlCallName(call)));
+        RetryOpenAfter(kStuckOpenRetry);
+      });
+  nvml_ = nullptr;
+}
+
+void Inventory::Impl::OnOpened(SessionReport& report) {
+  // Kept also after a failure: the next try need not load it again.
+  nvml_ = report.nvml;
+  fingerprint_ = report.fingerprint;
+  if (!report.status.ok()) {
+    OnOpenFailed(report.status.message());
+    open_backoff_ = std::clamp(open_backoff_ * 2, options_.retry_min, options_.retry_max);
+    RetryOpenAfter(open_backoff_);
+    return;
+  }
+  phase_ = Phase::kOpen;
+  session_started_ = runner_->clock().Now();
+  open_backoff_ = Duration::zero();
+  ++stats_.driver_loads;
+  driver_version_ = report.driver_version;
+  cuda_version_ = report.cuda_version;
+  notes_ = report.notes;
+  problem_ = report.count == 0 ? "the driver reports no GPU" : "";
+  forget_absent_ = true;
+  table_.Resize(report.count, std::move(report.proc_gpus));
+  StartListener();
+  Resettle();
+}
+
+void Inventory::Impl::OnOpenFailed(const std::string& problem) {
+  if (problem_ != problem) {
+    Log(Severity::kWarning, "no NVIDIA driver", {{"reason", problem}});
+  }
+  phase_ = Phase::kClosed;
+  problem_ = problem;
+  driver_version_.clear();
+  cuda_version_ = 0;
+  notes_.clear();
+  slots_.clear();
+  const Status status = Error(Code::kUnavailable, "{}", problem);
+  for (auto& [uuid, record] : table_.records()) {
+    record.health.OnAnswer(status, std::nullopt, runner_->clock().Now());
+  }
+}
+
+void Inventory::Impl::RetryOpenAfter(Duration delay) {
+  PostInSession(delay, [this] {
+    if (phase_ != Phase::kClosed) return;
+    if (opens_stuck_ >= kMaxStuckOpens) return RetryOpenAfter(kStuckOpenRetry);
+    Open();
+  });
+}
+
+void Inventory::Impl::OnSessionBroken(Reopen reason) {
+  if (phase_ != Phase::kOpen) return;
+  last_reopen_ = runner_->clock().Now();
+  if (reason != Reopen::kGpuLost) {
+    Log(Severity::kWarning, reason == Reopen::kDriverReplaced
+                                ? "driver was replaced, loading it anew"
+                                : "session with the driver ended, opening another one");
+    for (auto& [uuid, record] : table_.records()) {
+      record.health.OnDriverReloaded();
+      record.links.reset();
+    }
+  }
+  if (reason == Reopen::kDriverReplaced) return Open();
+  // Somebody may be in the middle of a question: AfterJob opens when all are back.
+  phase_ = Phase::kDraining;
+  if (listener_ != nullptr) listener_->Stop();
+}
+
+void Inventory::Impl::StartListener() {
+  if (!options_.xids.watches_any()) return;
+  XidListener::Hooks hooks;
+  hooks.event = [this](const XidEvent& event) { OnXid(event); };
+  hooks.watched = [this](NvmlDevice device, const Status& status) {
+    GpuTable::Record* record = table_.FindHandle(device);
+    if (record == nullptr) return;
+    const bool lacks = status.code() == Code::kUnimplemented;
+    record->health.OnEventsWatched(lacks ? Status::Ok() : status);
+    if (!status.ok() && !lacks) ArmRetry(record->gpu.index, options_.retry_max);
+  };
+  hooks.hang = [this](NvmlDevice device, NvmlCall call) {
+    if (GpuTable::Record* record = table_.FindHandle(device)) {
+      record->health.OnEventsWatched(
+          Error(Code::kDeadlineExceeded, "NVML call {} did not return", NvmlCallName(call)));
+    }
+  };
+  hooks.trouble = [this] {
+    CheckDriver();
+    PollNow();
+  };
+  listener_ = std::make_shared<XidListener>(
+      runner_, jobs_, nvml_,
+      XidListener::Options{.wait = options_.event_wait,
+                           .call_deadline = options_.call_deadline,
+                           .retry_min = options_.retry_min,
+                           .retry_max = options_.retry_max},
+      std::move(hooks));
+}
+
+void Inventory::Impl::Tick() {
+  runner_->PostDelayed(options_.poll_interval, [weak = weak_from_this()] {
+    if (const auto self = weak.lock()) self->Tick();
+  });
+  if (phase_ != Phase::kOpen) return;
+  CheckDriver();
+  PollNow();
+  ReopenForLostGpus();
+  for (int index = 0; index < table_.size(); ++index) {
+    const GpuTable::Record* record = table_.At(index);
+    if (record != nullptr && record->links && !record->links->problem.empty()) AskLinks(index);
+  }
+}
+
+void Inventory::Impl::CheckDriver() {
+  if (checking_driver_ || phase_ != Phase::kOpen) return;
+  checking_driver_ = true;
+  jobs_->Start<DriverReport>(
+      "nvml-count", options_.call_deadline,
+      [loader = loader_, nvml = nvml_](CallSite* site, DriverReport* report) {
+        report->fingerprint = loader->Fingerprint();
+        Interview interview{*nvml, *site, report->errors};
+        report->count =
+            interview.Ask(NvmlCall::kDeviceCount, [](Nvml& n) { return n.DeviceCount(); });
+      },
+      [this](DriverReport& report, Jobs::Back back) {
+        checking_driver_ = false;
+        if (!back.current) return;
+        if (!report.fingerprint.empty() && report.fingerprint != fingerprint_) {
+          return OnSessionBroken(Reopen::kDriverReplaced);
+        }
+        if (report.count.status().code() == Code::kFailedPrecondition) {
+          return OnSessionBroken(Reopen::kSessionDied);
+        }
+        if (!report.count.ok() || *report.count == table_.size() || phase_ != Phase::kOpen) return;
+        problem_ = *report.count == 0 ? "the driver reports no GPU" : "";
+        table_.Resize(*report.count, {});
+        Resettle();
+      },
+      [](NvmlCall, Jobs::Back) {});
+}
+
+void Inventory::Impl::ReopenForLostGpus() {
+  if (stats_.calls_stuck > 0 || phase_ != Phase::kOpen) return;
+  if (runner_->clock().Now() - last_reopen_ < kLostReopenInterval) return;
+  const bool some_lost = std::ranges::any_of(slots_, [](const Slot& slot) {
+    return slot.answered && !slot.well;
+  });
+  if (some_lost) OnSessionBroken(Reopen::kGpuLost);
+}
+
+// Asks all GPUs who they are; nothing is published until they have answered or time is up.
+void Inventory::Impl::Resettle() {
+  // Late answers to earlier questions must not be taken for answers about the new order.
+  jobs_->NextSession();
+  ++session_;
+  checking_driver_ = false;
+  slots_.assign(table_.size(), {});
+  settle_by_force_ = false;
+  links_started_ = false;
+  PostInSession(options_.first_snapshot_within / 2, [this] { StartLinks(); });
+  PostInSession(options_.first_snapshot_within, [this] {
+    settle_by_force_ = true;
+    AfterJob();
+  });
+  for (int index = 0; index < table_.size(); ++index) Identify(index);
+}
+
+void Inventory::Impl::OnDrained() {
+  // A session is not closed under a call that hangs in it: go on with it as it is.
+  if (stats_.calls_stuck > 0) {
+    phase_ = Phase::kOpen;
+    StartListener();
+    return Resettle();
+  }
+  // One that dies again at once is not opened in a tight loop.
+  phase_ = Phase::kClosing;
+  jobs_->NextSession();
+  ++session_;
+  const bool again = session_started_ + options_.retry_max > runner_->clock().Now();
+  PostInSession(again ? options_.retry_max : Duration::zero(), [this] { Open(); });
+}
+
+bool Inventory::Impl::Settled() const {
+  if (phase_ == Phase::kClosed) return true;
+  if (phase_ == Phase::kOpening || phase_ == Phase::kClosing) return false;
+  if (settle_by_force_) return true;
+  return links_started_ && std::ranges::all_of(slots_, [](const Slot& slot) {
+           return slot.answered && !slot.links_busy;
+         });
+}
+
+void Inventory::Impl::AfterJob() {
+  if (phase_ == Phase::kDraining && jobs_->in_flight() == 0) return OnDrained();
+  if (phase_ == Phase::kOpen &&
+      std::ranges::all_of(slots_, [](const Slot& slot) { return slot.answered; })) {
+    if (forget_absent_ && table_.everyone_known()) {
+      table_.ForgetAbsent();
+      forget_absent_ = false;
+    }
+    StartLinks();
+  }
+  if (Settled()) Publish();
+}
+
+void Inventory::Impl::Publish() {
+  auto next = std::make_shared<device::NodeInventory>();
+  next->driver_version = driver_version_;
+  next->cuda_version = cuda_version_;
+  next->problem = problem_;
+  next->notes = notes_;
+  if (listener_ != nullptr && !listener_->problem().empty()) {
+    next->notes.push_back("XIDs are not watched: " + listener_->problem());
+  }
+  table_.Fill(next.get());
+  if (snapshot_ != nullptr && *snapshot_ == *next) return;
+  snapshot_ = std::move(next);
+  ++stats_.snapshots;
+  on_change_(snapshot_);
+}
+
+void Inventory::Impl::PostInSession(Duration delay, std::function<void()> task) {
+  runner_->PostDelayed(delay,
+                       [weak = weak_from_this(), session = session_, task = std::move(task)] {
+                         const auto self = weak.lock();
+                         if (self != nullptr && self->session_ == session) task();
+                       });
+}
+
+Inventory::Inventory(TaskRunner* runner, std::shared_ptr<NvmlLoader> loader,
+                     BlockingCaller* caller, InventoryOptions options, OnChange on_change)
+    : impl_(std::make_shared<Impl>(runner, std::move(loader), caller, std::move(options),
+                                   std::move(on_change))) {}
+
+Inventory::~Inventory() = default;
+
+void Inventory::Start() { impl_->Start(); }
+void Inventory::PollNow() { impl_->PollNow(); }
+InventorySnapshot Inventory::snapshot() const { return impl_->snapshot(); }
+const InventoryStats& Inventory::stats() const { return impl_->stats(); }
+
+}  // namespace tessera::gpu

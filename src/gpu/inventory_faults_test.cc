@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: Apache-2.0
+// Every NVML call, on every GPU, with every kind of failure, from the start on and later: the other
+// GPUs stay allocatable, and all is well again when the fault is over.
+#include <gtest/gtest.h>
+
+#include "src/gpu/inventory_fixture.h"
+
+namespace tessera::gpu {
+namespace {
+
+using std::chrono::seconds;
+using testing::Fault;
+using testing::FakeDriver;
+using testing::InventoryFixture;
+
+constexpr int kGpus = 4;
+
+// Calls about one GPU, without which it cannot be given away.
+constexpr NvmlCall kIdentityCalls[] = {NvmlCall::kHandleByIndex, NvmlCall::kUuid,
+                                       NvmlCall::kMinorNumber};
+// Calls that describe one GPU; one that is merely not supported is no illness.
+constexpr NvmlCall kDescriptionCalls[] = {
+    NvmlCall::kName,           NvmlCall::kPciInfo,         NvmlCall::kMemoryInfo,
+    NvmlCall::kSupportedEvents, NvmlCall::kRegisterEvents, NvmlCall::kComputeCapability};
+// Calls whose failure costs no GPU.
+constexpr NvmlCall kHarmlessCalls[] = {
+    NvmlCall::kRecoveryAction,   NvmlCall::kCommonAncestor,     NvmlCall::kNvLinkState,
+    NvmlCall::kNvLinkRemoteType, NvmlCall::kNvLinkRemotePciInfo};
+constexpr NvmlCall kHarmlessNodeCalls[] = {NvmlCall::kDriverVersion, NvmlCall::kCudaVersion,
+                                           NvmlCall::kEventSetCreate, NvmlCall::kEventSetWait};
+
+template <typename... Lists>
+std::vector<NvmlCall> AllOf(const Lists&... lists) {
+  std::vector<NvmlCall> calls;
+  (calls.insert(calls.end(), std::begin(lists), std::end(lists)), ...);
+  return calls;
+}
+
+std::vector<NvmlCall> EveryCall() {
+  std::vector<NvmlCall> calls;
+  for (int call = 0; call < kNvmlCallCount; ++call) calls.push_back(static_cast<NvmlCall>(call));
+  return calls;
+}
+
+std::string NameOf(const ::testing::TestParamInfo<NvmlCall>& info) {
+  return std::string(NvmlCallName(info.param));
+}
+
+const std::pair<const char*, Fault> kFaults[] = {
+    {"unknown error", {Status(Code::kUnknown, "unknown error")}},
+    {"GPU is lost", {Status(Code::kDataLoss, "GPU is lost")}},
+    {"uninitialised", {Status(Code::kFailedPrecondition, "NVML is not initialised")}},
+    {"not supported", {Status(Code::kUnimplemented, "not supported")}},
+    {"no permission", {Status(Code::kPermissionDenied, "no permission")}},
+    {"invalid argument", {Status(Code::kInvalidArgument, "invalid argument")}},
+    {"timeout", {Status(Code::kDeadlineExceeded, "timeout")}},
+    {"out of memory", {Status(Code::kResourceExhausted, "out of memory")}},
+    {"hang", {}},
+};
+
+void ExpectOthersHealthy(const InventoryFixture& f, int sick) {
+  ASSERT_FALSE(f.snapshots.empty());
+  for (int gpu = 0; gpu < kGpus; ++gpu) {
+    if (gpu == sick) continue;
+    EXPECT_EQ(f.ReasonOf(gpu), "") << "GPU " << gpu;
+  }
+  // The sick one is listed, or counted.
+  EXPECT_EQ(f.node().gpus.size() + f.node().unidentified, static_cast<size_t>(kGpus));
+}
+
+void ExpectAllWellAfter(InventoryFixture* f) {
+  f->driver().faults.clear();
+  f->caller.Release();
+  f->Advance(seconds(120));
+  EXPECT_EQ(f->node().healthy_count(), static_cast<size_t>(kGpus));
+  EXPECT_EQ(f->node().gpus.size(), static_cast<size_t>(kGpus));
+  EXPECT_EQ(f->node().unidentified, 0);
+  EXPECT_EQ(f->node().problem, "");
+  EXPECT_EQ(f->inventory->stats().calls_stuck, 0);
+}
+
+class FaultOnOneGpu : public ::testing::TestWithParam<NvmlCall> {};
+class IdentityFault : public ::testing::TestWithParam<NvmlCall> {};
+class FaultOnTheNode : public ::testing::TestWithParam<NvmlCall> {};
+class HarmlessFault : public ::testing::TestWithParam<NvmlCall> {};
+
+TEST_P(FaultOnOneGpu, FromTheStartTheOtherGpusAreAllocatable) {
+  for (int gpu = 0; gpu < kGpus; ++gpu) {
+    for (const auto& [name, fault] : kFaults) {
+      SCOPED_TRACE(fmt::format("{} on GPU {}: {}", NvmlCallName(GetParam()), gpu, name));
+      InventoryFixture f(FakeDriver::WithGpus(kGpus));
+      f.driver().faults[{GetParam(), gpu}] = fault;
+      f.Start();
+      f.Advance(seconds(1));
+      ExpectOthersHealthy(f, gpu);
+      f.Advance(seconds(100));
+      ExpectOthersHealthy(f, gpu);
+      ExpectAllWellAfter(&f);
+    }
+  }
+}
+
+TEST_P(FaultOnOneGpu, LaterTheOtherGpusStayAllocatable) {
+  for (int gpu = 0; gpu < kGpus; ++gpu) {
+    for (const auto& [name, fault] : kFaults) {
+      SCOPED_TRACE(fmt::format("{} on GPU {}: {}", NvmlCallName(GetParam()), gpu, name));
+      InventoryFixture f(FakeDriver::WithGpus(kGpus));
+      f.Start();
+      f.driver().faults[{GetParam(), gpu}] = fault;
+      // In between the session may be opened anew; nobody else may notice at any time.
+      const size_t before = f.snapshots.size();
+      f.Advance(seconds(100));
+      for (size_t i = before; i < f.snapshots.size(); ++i) {
+        for (const device::Gpu& other : f.snapshots[i]->gpus) {
+          if (other.uuid == f.UuidOf(gpu)) continue;
+          EXPECT_EQ(other.health.reason, "");
+        }
+      }
+      ExpectOthersHealthy(f, gpu);
+      ExpectAllWellAfter(&f);
+    }
+  }
+}
+
+TEST_P(FaultOnTheNode, IsSaidAndRecoveredFrom) {
+  for (const auto& [name, fault] : kFaults) {
+    for (const bool from_start : {true, false}) {
+      SCOPED_TRACE(fmt::format("{}: {}{}", NvmlCallName(GetParam()), name,
+                               from_start ? " from the start" : " later"));
+      InventoryFixture f(FakeDriver::WithGpus(kGpus));
+      if (from_start) f.driver().faults[{GetParam(), -1}] = fault;
+      f.Start();
+      f.driver().faults[{GetParam(), -1}] = fault;
+      f.Advance(seconds(100));
+      ASSERT_FALSE(f.snapshots.empty());
+      const bool told = f.node().healthy_count() == static_cast<size_t>(kGpus) ||
+                        !f.node().problem.empty() || f.node().unidentified > 0 ||
+                        f.node().healthy_count() < f.node().gpus.size();
+      EXPECT_TRUE(told);
+      ExpectAllWellAfter(&f);
+    }
+  }
+}
+
+TEST_P(IdentityFault, MakesTheGpuUnfitForPods) {
+  for (const auto& [name, fault] : kFaults) {
+    SCOPED_TRACE(fmt::format("{}: {}", NvmlCallName(GetParam()), name));
+    InventoryFixture f(FakeDriver::WithGpus(kGpus));
+    f.driver().faults[{GetParam(), 1}] = fault;
+    f.Start();
+    f.Advance(seconds(10));
+    EXPECT_NE(f.ReasonOf(1), "");
+    EXPECT_EQ(f.node().healthy_count(), static_cast<size_t>(kGpus - 1));
+  }
+}
+
+// What tells nothing about a GPU never takes one away.
+TEST_P(HarmlessFault, CostsNoGpu) {
+  for (const auto& [name, fault] : kFaults) {
+    if (fault.status.ok()) continue;  // in Init's session a hang is one of the whole driver
+    SCOPED_TRACE(fmt::format("{}: {}", NvmlCallName(GetParam()), name));
+    InventoryFixture f(FakeDriver::WithGpus(kGpus));
+    f.driver().faults[{GetParam(), -1}] = fault;
+    f.Start();
+    f.Advance(seconds(100));
+    EXPECT_EQ(f.node().healthy_count(), static_cast<size_t>(kGpus));
+  }
+}
+
+using ::testing::ValuesIn;
+INSTANTIATE_TEST_SUITE_P(Calls, FaultOnOneGpu,
+                         ValuesIn(AllOf(kIdentityCalls, kDescriptionCalls, kHarmlessCalls)),
+                         NameOf);
+INSTANTIATE_TEST_SUITE_P(Calls, IdentityFault, ValuesIn(kIdentityCalls), NameOf);
+INSTANTIATE_TEST_SUITE_P(Calls, FaultOnTheNode, ValuesIn(EveryCall()), NameOf);
+INSTANTIATE_TEST_SUITE_P(Calls, HarmlessFault,
+                         ValuesIn(AllOf(kHarmlessCalls, kHarmlessNodeCalls)), NameOf);
+
+}  // namespace
+}  // namespace tessera::gpu

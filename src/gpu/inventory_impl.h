@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+// The inside of Inventory: one session with the driver, and probes of its GPUs. Private to this
+// room. inventory.cc opens and closes sessions and publishes, inventory_probes.cc asks the GPUs.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "src/gpu/gpu_table.h"
+#include "src/gpu/inventory.h"
+#include "src/gpu/jobs.h"
+#include "src/gpu/xid_listener.h"
+
+namespace tessera::gpu {
+
+class Inventory::Impl : public std::enable_shared_from_this<Inventory::Impl> {
+ public:
+  Impl(TaskRunner* runner, std::shared_ptr<NvmlLoader> loader, BlockingCaller* caller,
+       InventoryOptions options, OnChange on_change);
+
+  void Start();
+  void PollNow();
+  const InventorySnapshot& snapshot() const { return snapshot_; }
+  const InventoryStats& stats() const { return stats_; }
+
+ private:
+  enum class Phase {
+    kClosed,    // no driver; a retry is armed
+    kOpening,   // load and Init are under way
+    kOpen,
+    kDraining,  // waits for questions under way, so that the session can be closed
+    kClosing,   // all are back; Open closes it
+  };
+  enum class Reopen { kSessionDied, kDriverReplaced, kGpuLost };
+
+  // What is going on with the GPU at one index.
+  struct Slot {
+    bool busy = false;       // a question is under way, and not overdue
+    bool answered = false;   // once, or overdue
+    bool well = false;       // the last answer was good
+    bool retry_armed = false;
+    bool links_busy = false;
+    int stuck = 0;           // overdue questions that are not back
+    int link_tries = 0;
+    Duration backoff{};
+  };
+
+  // Sessions: inventory.cc.
+  void Open();
+  void OnOpened(SessionReport& report);
+  void OnOpenFailed(const std::string& problem);
+  void RetryOpenAfter(Duration delay);
+  void OnSessionBroken(Reopen reason);
+  void OnDrained();
+  void StartListener();
+  void Tick();
+  void CheckDriver();
+  void ReopenForLostGpus();
+  void Resettle();
+  void AfterJob();
+  bool Settled() const;
+  void Publish();
+  // Runs `task` later on, unless the session or the inventory is over.
+  void PostInSession(Duration delay, std::function<void()> task);
+
+  // Probes: inventory_probes.cc.
+  void Probe(int index);
+  void Identify(int index);
+  void Poll(int index, const GpuTable::Record& record);
+  void OnGpuReport(int index, const GpuReport& report);
+  void OnPollReport(int index, const PollReport& report);
+  void OnOverdue(int index, NvmlCall call);
+  void StartLinks();
+  void AskLinks(int index);
+  void ArmRetry(int index, Duration delay);
+  Duration NextBackoff(Slot* slot);
+  void OnXid(const XidEvent& event);
+
+  TaskRunner* const runner_;
+  const std::shared_ptr<NvmlLoader> loader_;
+  const InventoryOptions options_;
+  const OnChange on_change_;
+  InventoryStats stats_;
+  const std::shared_ptr<Jobs> jobs_;
+
+  Phase phase_ = Phase::kClosed;
+  uint64_t session_ = 0;
+  std::shared_ptr<Nvml> nvml_;
+  std::string fingerprint_;
+  std::string driver_version_;
+  int cuda_version_ = 0;
+  std::string problem_;
+  std::vector<std::string> notes_;
+  std::shared_ptr<XidListener> listener_;
+  Duration open_backoff_{};
+  int opens_stuck_ = 0;
+  bool checking_driver_ = false;
+  MonotonicTime last_reopen_{};
+  MonotonicTime session_started_{};
+
+  GpuTable table_;
+  std::vector<Slot> slots_;
+  bool settle_by_force_ = false;  // the time to wait for slow GPUs is over
+  bool links_started_ = false;
+  bool forget_absent_ = false;    // once all have answered
+  InventorySnapshot snapshot_;
+};
+
+}  // namespace tessera::gpu

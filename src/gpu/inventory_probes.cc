@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <utility>
+
+#include "src/base/log.h"
+#include "src/gpu/inventory_impl.h"
+
+namespace tessera::gpu {
+namespace {
+
+// A GPU that hangs is asked again, on another thread, this often at most; earlier when a question
+// comes back.
+constexpr Duration kStuckRetry = std::chrono::seconds(30);
+constexpr int kMaxStuckPerGpu = 3;
+constexpr int kMaxLinkTries = 5;
+
+}  // namespace
+
+void Inventory::Impl::Probe(int index) {
+  const Slot& slot = slots_[index];
+  if (slot.busy || slot.stuck >= kMaxStuckPerGpu) return;
+  const GpuTable::Record* record = table_.At(index);
+  if (record != nullptr && slot.well) {
+    Poll(index, *record);
+  } else {
+    Identify(index);
+  }
+}
+
+void Inventory::Impl::Identify(int index) {
+  slots_[index].busy = true;
+  jobs_->Start<GpuReport>(
+      fmt::format("nvml-gpu{}", index), options_.call_deadline,
+      [nvml = nvml_, index, sys_root = options_.sys_root](CallSite* site, GpuReport* report) {
+        IdentifyGpu(*nvml, index, sys_root, site, report);
+      },
+      [this, index](GpuReport& report, Jobs::Back back) {
+        if (!back.current) return;
+        if (back.late) --slots_[index].stuck;
+        if (!back.late) slots_[index].busy = false;
+        OnGpuReport(index, report);
+      },
+      [this, index](NvmlCall call, Jobs::Back back) {
+        if (back.current) OnOverdue(index, call);
+      });
+}
+
+void Inventory::Impl::OnGpuReport(int index, const GpuReport& report) {
+  Slot& slot = slots_[index];
+  slot.answered = true;
+  slot.well = report.status.ok();
+  GpuTable::Record* record = table_.OnIdentified(index, report, runner_->clock().Now());
+  // Perhaps the whole session is dead, but one GPU's word is not enough for that.
+  if (report.status.code() == Code::kFailedPrecondition) CheckDriver();
+  if (!slot.well || record == nullptr) return ArmRetry(index, NextBackoff(&slot));
+  slot.backoff = Duration::zero();
+  if (listener_ != nullptr) listener_->Watch(record->handle);
+  if (links_started_ && !record->links) AskLinks(index);
+  if (!record->health.health().ok()) ArmRetry(index, options_.retry_max);
+}
+
+void Inventory::Impl::Poll(int index, const GpuTable::Record& record) {
+  slots_[index].busy = true;
+  jobs_->Start<PollReport>(
+      fmt::format("nvml-gpu{}", index), options_.call_deadline,
+      [nvml = nvml_, handle = record.handle, memory = record.polls_memory](
+          CallSite* site, PollReport* report) { PollGpu(*nvml, handle, memory, site, report); },
+      [this, index](PollReport& report, Jobs::Back back) {
+        if (!back.current) return;
+        if (back.late) --slots_[index].stuck;
+        if (!back.late) slots_[index].busy = false;
+        OnPollReport(index, report);
+      },
+      [this, index](NvmlCall call, Jobs::Back back) {
+        if (back.current) OnOverdue(index, call);
+      });
+}
+
+void Inventory::Impl::OnPollReport(int index, const PollReport& report) {
+  Slot& slot = slots_[index];
+  GpuTable::Record* record = table_.At(index);
+  if (record == nullptr) return;
+  slot.well = report.status.ok();
+  record->health.OnAnswer(report.status, report.recovery, runner_->clock().Now());
+  // Perhaps the whole session is dead, but one GPU's word is not enough for that.
+  if (report.status.code() == Code::kFailedPrecondition) CheckDriver();
+  if (!slot.well) return ArmRetry(index, NextBackoff(&slot));
+  slot.backoff = Duration::zero();
+  if (record->health.health().ok()) return;
+  // Events that could not be watched are asked for again by who the GPU is.
+  if (listener_ != nullptr) listener_->Watch(record->handle);
+  ArmRetry(index, options_.retry_max);
+}
+
+void Inventory::Impl::OnOverdue(int index, NvmlCall call) {
+  Slot& slot = slots_[index];
+  slot.busy = false;
+  slot.answered = true;
+  slot.well = false;
+  ++slot.stuck;
+  table_.OnHang(index, call);
+  ArmRetry(index, kStuckRetry);
+}
+
+void Inventory::Impl::StartLinks() {
+  if (links_started_) return;
+  links_started_ = true;
+  for (int index = 0; index < table_.size(); ++index) {
+    const GpuTable::Record* record = table_.At(index);
+    if (record != nullptr && slots_[index].well && !record->links) AskLinks(index);
+  }
+}
+
+void Inventory::Impl::AskLinks(int index) {
+  Slot& slot = slots_[index];
+  if (slot.links_busy || slot.link_tries >= kMaxLinkTries) return;
+  slot.links_busy = true;
+  ++slot.link_tries;
+  const GpuTable::Record& asked = *table_.At(index);
+  std::vector<LinkPeer> peers;
+  for (const auto& [uuid, record] : table_.records()) {
+    if (uuid == asked.gpu.uuid || !record.present || record.handle == nullptr) continue;
+    peers.push_back({uuid, record.handle});
+  }
+  const auto keep = [this, index](LinkReport report) {
+    slots_[index].links_busy = false;
+    if (GpuTable::Record* record = table_.At(index)) record->links = std::move(report);
+  };
+  jobs_->Start<LinkReport>(
+      fmt::format("nvml-links{}", index), options_.call_deadline,
+      [nvml = nvml_, handle = asked.handle, peers = std::move(peers)](
+          CallSite* site, LinkReport* report) { ReadLinks(*nvml, handle, peers, site, report); },
+      [keep](LinkReport& report, Jobs::Back back) {
+        if (back.current) keep(std::move(report));
+      },
+      // Links are good to know; a GPU that truly hangs shows at its next poll.
+      [keep](NvmlCall call, Jobs::Back back) {
+        if (!back.current) return;
+        LinkReport report;
+        report.problem = fmt::format("NVML call {} did not return", NvmlCallName(call));
+        keep(std::move(report));
+      });
+}
+
+void Inventory::Impl::ArmRetry(int index, Duration delay) {
+  Slot& slot = slots_[index];
+  if (slot.retry_armed) return;
+  slot.retry_armed = true;
+  PostInSession(delay, [this, index] {
+    slots_[index].retry_armed = false;
+    if (phase_ == Phase::kOpen) Probe(index);
+  });
+}
+
+Duration Inventory::Impl::NextBackoff(Slot* slot) {
+  slot->backoff = std::clamp(slot->backoff * 2, options_.retry_min, options_.retry_max);
+  return slot->backoff;
+}
+
+void Inventory::Impl::OnXid(const XidEvent& event) {
+  GpuTable::Record* record = table_.FindHandle(event.device);
+  ++stats_.xids[{record == nullptr ? "" : record->gpu.uuid, event.xid}];
+  const bool critical = options_.xids.IsCritical(event.xid);
+  Log(critical ? Severity::kError : Severity::kWarning, DescribeXid(event.xid),
+      {{"gpu", record == nullptr ? "unknown" : record->gpu.uuid}, {"critical", critical}});
+  if (!critical) return;
+  if (record == nullptr) return PollNow();
+  record->health.OnXid(event.xid, runner_->clock().Now());
+  ArmRetry(record->gpu.index, options_.retry_max);
+}
+
+}  // namespace tessera::gpu

@@ -1,0 +1,319 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/gpu/inventory.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "src/gpu/inventory_fixture.h"
+
+namespace tessera::gpu {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using testing::FakeDriver;
+using testing::FakeNvml;
+using testing::InventoryFixture;
+
+const Status kLost(Code::kDataLoss, "GPU is lost");
+
+TEST(InventoryTest, TellsAllOfANodeInItsFirstSnapshot) {
+  InventoryFixture f(FakeDriver::WithGpus(8));
+  f.Start();
+  ASSERT_EQ(f.snapshots.size(), 1u);
+  EXPECT_EQ(f.node().driver_version, "550.163.01");
+  EXPECT_EQ(f.node().cuda_version, 12040);
+  EXPECT_EQ(f.node().healthy_count(), 8u);
+  EXPECT_THAT(f.node().notes, IsEmpty());
+  const device::Gpu& gpu = f.node().gpus[3];
+  EXPECT_EQ(gpu.uuid, f.UuidOf(3));
+  EXPECT_EQ(gpu.index, 3);
+  EXPECT_EQ(gpu.minor, 3);
+  EXPECT_EQ(gpu.memory, GiB(80));
+  EXPECT_EQ(device::NameOf(f.node().links.At(2, 3)), "NV4+PIX");
+  EXPECT_EQ(device::NameOf(f.node().links.At(1, 2)), "SYS");
+}
+
+TEST(InventoryTest, SaysNothingNewAndAsksLittleWhenNothingHappens) {
+  InventoryFixture f(FakeDriver::WithGpus(8));
+  f.Start();
+  f.Advance(seconds(5));
+  f.driver().calls.clear();
+  f.Advance(seconds(60));
+  EXPECT_EQ(f.snapshots.size(), 1u);
+  int calls = 0;
+  for (const auto& [call, count] : f.driver().calls) calls += count;
+  // Six rounds of two for each of 8 GPUs and a count, and 12 waits.
+  EXPECT_LE(calls, 6 * (8 * 2 + 1) + 12);
+  EXPECT_LE(f.driver().calls[NvmlCall::kEventSetWait], 12) << "a wait that does not block is paced";
+}
+
+TEST(InventoryTest, WithoutADriverThereIsAReasonAndADriverThatArrivesIsFound) {
+  InventoryFixture f(nullptr);
+  f.Start();
+  ASSERT_EQ(f.snapshots.size(), 1u);
+  EXPECT_THAT(f.node().gpus, IsEmpty());
+  EXPECT_EQ(f.node().problem, "libnvidia-ml.so.1 is not there");
+  f.Advance(seconds(100));
+  EXPECT_EQ(f.snapshots.size(), 1u);
+  f.loader->driver = FakeDriver::WithGpus(2);
+  f.Advance(milliseconds(2100));
+  ASSERT_EQ(f.snapshots.size(), 2u);
+  EXPECT_EQ(f.node().healthy_count(), 2u);
+  EXPECT_EQ(f.node().problem, "");
+}
+
+TEST(InventoryTest, AnInitThatHangsIsReportedAndRecoveredFrom) {
+  InventoryFixture f(FakeDriver::WithGpus(2));
+  f.driver().faults[{NvmlCall::kInit, -1}] = {};
+  f.Start();
+  EXPECT_THAT(f.snapshots, IsEmpty());
+  f.Advance(seconds(61));
+  ASSERT_EQ(f.snapshots.size(), 1u);
+  EXPECT_EQ(f.node().problem, "NVML call nvmlInit_v2 did not return");
+  EXPECT_EQ(f.inventory->stats().hung_calls.at(NvmlCall::kInit), 1u);
+  EXPECT_EQ(f.inventory->stats().calls_stuck, 1);
+  f.driver().faults.clear();
+  f.caller.Release();
+  f.runner.RunUntilIdle();
+  EXPECT_EQ(f.node().healthy_count(), 2u);
+  EXPECT_EQ(f.inventory->stats().calls_stuck, 0);
+}
+
+TEST(InventoryTest, AnInitThatNeverReturnsIsTriedAFewTimesOnly) {
+  InventoryFixture f(FakeDriver::WithGpus(2));
+  f.driver().faults[{NvmlCall::kInit, -1}] = {};
+  f.Start();
+  f.Advance(std::chrono::hours(2));
+  EXPECT_EQ(f.caller.stuck(), 3u);
+  EXPECT_EQ(f.node().problem, "NVML call nvmlInit_v2 did not return");
+}
+
+TEST(InventoryTest, ACriticalXidMakesOneGpuUnhealthyUntilItWasQuiet) {
+  InventoryFixture f(FakeDriver::WithGpus(4));
+  f.Start();
+  f.driver().events.push_back({FakeNvml::HandleOf(2), 79});
+  f.Advance(seconds(5));
+  EXPECT_EQ(f.ReasonOf(2), "XID 79: GPU has fallen off the bus");
+  EXPECT_EQ(f.node().healthy_count(), 3u);
+  f.Advance(seconds(55));
+  EXPECT_EQ(f.node().healthy_count(), 3u);
+  f.Advance(seconds(10));
+  EXPECT_EQ(f.node().healthy_count(), 4u);
+  EXPECT_EQ(f.inventory->stats().xids.at({f.UuidOf(2), 79}), 1u);
+}
+
+TEST(InventoryTest, AnXidOfAnApplicationIsCountedOnly) {
+  InventoryFixture f(FakeDriver::WithGpus(4));
+  f.Start();
+  f.driver().events = {{FakeNvml::HandleOf(2), 31}, {FakeNvml::HandleOf(2), 31}};
+  f.Advance(seconds(6));
+  EXPECT_EQ(f.snapshots.size(), 1u);
+  EXPECT_EQ(f.inventory->stats().xids.at({f.UuidOf(2), 31}), 2u);
+}
+
+TEST(InventoryTest, ADriverThatAsksForAResetKeepsTheGpuOut) {
+  InventoryFixture f(FakeDriver::WithGpus(2));
+  f.Start();
+  f.driver().recovery = RecoveryAction::kResetGpu;
+  f.Advance(seconds(11));
+  EXPECT_EQ(f.ReasonOf(0), "the driver asks for a reset of the GPU");
+  f.driver().recovery = RecoveryAction::kNone;
+  f.Advance(seconds(3));
+  EXPECT_EQ(f.node().healthy_count(), 2u);
+}
+
+TEST(InventoryTest, ALostGpuLeavesTheOthersAndComesBack) {
+  InventoryFixture f(FakeDriver::WithGpus(8));
+  f.Start();
+  for (const NvmlCall call : {NvmlCall::kHandleByIndex, NvmlCall::kMemoryInfo, NvmlCall::kUuid}) {
+    f.driver().faults[{call, 5}] = {kLost};
+  }
+  f.Advance(seconds(11));
+  EXPECT_EQ(f.node().healthy_count(), 7u);
+  EXPECT_EQ(f.ReasonOf(5), "GPU is lost");
+  f.Advance(seconds(300));
+  EXPECT_EQ(f.node().healthy_count(), 7u);
+  f.driver().faults.clear();
+  f.Advance(seconds(3));
+  EXPECT_EQ(f.node().healthy_count(), 8u);
+}
+
+TEST(InventoryTest, AGpuThatHangsIsUnhealthyAndComesBackWhenItAnswers) {
+  InventoryFixture f(FakeDriver::WithGpus(4));
+  f.Start();
+  f.driver().faults[{NvmlCall::kMemoryInfo, 1}] = {};
+  f.Advance(seconds(16));
+  EXPECT_EQ(f.node().healthy_count(), 3u);
+  EXPECT_EQ(f.ReasonOf(1), "NVML call nvmlDeviceGetMemoryInfo did not return");
+  f.Advance(std::chrono::hours(1));
+  EXPECT_EQ(f.caller.stuck(), 3u) << "threads in the driver do not pile up";
+  EXPECT_EQ(f.node().healthy_count(), 3u);
+  f.driver().faults.clear();
+  f.caller.Release();
+  f.Advance(seconds(1));
+  EXPECT_EQ(f.node().healthy_count(), 4u);
+}
+
+TEST(InventoryTest, TheFirstSnapshotDoesNotWaitForAGpuThatHangs) {
+  InventoryFixture f(FakeDriver::WithGpus(4));
+  f.driver().faults[{NvmlCall::kHandleByIndex, 2}] = {};
+  f.Start();
+  EXPECT_THAT(f.snapshots, IsEmpty());
+  f.Advance(seconds(1));
+  ASSERT_EQ(f.snapshots.size(), 1u);
+  EXPECT_EQ(f.node().healthy_count(), 3u);
+  EXPECT_EQ(f.node().unidentified, 1);
+  EXPECT_EQ(device::NameOf(f.node().links.At(0, 1)), "NV4+PIX");
+  f.Advance(seconds(5));
+  EXPECT_THAT(f.node().notes,
+              ElementsAre("GPU 2 did not tell who it is: NVML call nvmlDeviceGetHandleByIndex_v2 "
+                          "did not return"));
+}
+
+TEST(InventoryTest, AGpuThatDoesNotTellIsNamedByTheKernelModule) {
+  const auto root = std::filesystem::temp_directory_path() /
+                    fmt::format("tessera-proc-{}", static_cast<int>(::getpid()));
+  for (int i = 0; i < 2; ++i) {
+    const auto folder = root / fmt::format("driver/nvidia/gpus/0000:{:02x}:00.0", i + 1);
+    std::filesystem::create_directories(folder);
+    std::ofstream(folder / "information")
+        << "Model: NVIDIA Fake\nGPU UUID: " << InventoryFixture::UuidOf(i)
+        << "\nDevice Minor: " << i << "\nBus Location: 0000:0" << i + 1 << ":00.0\n";
+  }
+  InventoryFixture f(FakeDriver::WithGpus(2));
+  f.options.proc_root = root.string();
+  f.driver().faults[{NvmlCall::kHandleByIndex, 1}] = {kLost};
+  f.Start();
+  std::filesystem::remove_all(root);
+  EXPECT_EQ(f.node().healthy_count(), 1u);
+  EXPECT_EQ(f.ReasonOf(1), "GPU is lost");
+  EXPECT_EQ(f.node().gpus[1].minor, 1);
+  EXPECT_EQ(f.node().unidentified, 0);
+}
+
+TEST(InventoryTest, AGpuThatTheDriverStopsCountingIsMissingAndComesBack) {
+  InventoryFixture f(FakeDriver::WithGpus(4));
+  f.Start();
+  const testing::FakeGpu gone = f.driver().gpus[1];
+  f.driver().gpus.erase(f.driver().gpus.begin() + 1);
+  f.Advance(seconds(11));
+  EXPECT_EQ(f.node().healthy_count(), 3u);
+  EXPECT_EQ(f.ReasonOf(1), "the driver does not report this GPU any more");
+  EXPECT_EQ(f.node().Find(f.UuidOf(2))->index, 1) << "those behind it move up";
+  f.driver().gpus.insert(f.driver().gpus.begin() + 1, gone);
+  f.Advance(seconds(11));
+  EXPECT_EQ(f.node().healthy_count(), 4u);
+  EXPECT_EQ(f.node().gpus[1].uuid, f.UuidOf(1));
+}
+
+TEST(InventoryTest, AGpuThatIsAddedIsFound) {
+  InventoryFixture f(FakeDriver::WithGpus(3));
+  f.Start();
+  f.driver().gpus = FakeDriver::WithGpus(4)->gpus;
+  f.Advance(seconds(11));
+  EXPECT_EQ(f.node().healthy_count(), 4u);
+}
+
+TEST(InventoryTest, AReplacedDriverIsLoadedAnewAndItsOldGpusForgotten) {
+  InventoryFixture f(FakeDriver::WithGpus(4));
+  f.Start();
+  f.driver().events.push_back({FakeNvml::HandleOf(0), 79});
+  f.Advance(seconds(5));
+  EXPECT_EQ(f.node().healthy_count(), 3u);
+  f.loader->driver = FakeDriver::WithGpus(2);
+  f.loader->fingerprint = "second";
+  f.Advance(seconds(10));
+  EXPECT_EQ(f.node().gpus.size(), 2u);
+  EXPECT_EQ(f.node().healthy_count(), 2u) << "a driver loaded anew has reset its GPUs";
+  EXPECT_EQ(f.inventory->stats().driver_loads, 2u);
+}
+
+TEST(InventoryTest, ASessionThatDiesIsOpenedAgain) {
+  InventoryFixture f(FakeDriver::WithGpus(4));
+  f.Start();
+  f.driver().initialised = false;
+  f.Advance(seconds(12));
+  EXPECT_EQ(f.node().healthy_count(), 4u);
+  EXPECT_EQ(f.inventory->stats().driver_loads, 2u);
+}
+
+TEST(InventoryTest, ADriverThatIsUnloadedLeavesItsGpusUnhealthyUntilItIsBack) {
+  InventoryFixture f(FakeDriver::WithGpus(4));
+  f.Start();
+  f.driver().initialised = false;
+  f.driver().faults[{NvmlCall::kInit, -1}] = {
+      Status(Code::kFailedPrecondition, "nvmlInit_v2: the NVIDIA driver is not loaded")};
+  f.Advance(seconds(30));
+  EXPECT_EQ(f.node().gpus.size(), 4u);
+  EXPECT_EQ(f.node().healthy_count(), 0u);
+  EXPECT_EQ(f.node().problem, "nvmlInit_v2: the NVIDIA driver is not loaded");
+  f.driver().faults.clear();
+  f.Advance(seconds(3));
+  EXPECT_EQ(f.node().healthy_count(), 4u);
+}
+
+TEST(InventoryTest, PairsOnNvSwitchHaveTheSmallerNumberOfLinks) {
+  auto driver = FakeDriver::WithGpus(3);
+  driver->gpus[0].nvlinks.assign(18, "switch");
+  driver->gpus[1].nvlinks.assign(16, "switch");
+  driver->gpus[2].nvlinks.clear();
+  InventoryFixture f(driver);
+  f.Start();
+  EXPECT_EQ(device::NameOf(f.node().links.At(0, 1)), "NVS16+PIX");
+  EXPECT_EQ(device::NameOf(f.node().links.At(0, 2)), "SYS");
+}
+
+TEST(InventoryTest, LinksAreReadOnceAndNotAgain) {
+  InventoryFixture f(FakeDriver::WithGpus(4));
+  f.Start();
+  const int calls = f.driver().calls[NvmlCall::kNvLinkState];
+  f.Advance(std::chrono::hours(1));
+  EXPECT_EQ(f.driver().calls[NvmlCall::kNvLinkState], calls);
+}
+
+TEST(InventoryTest, AnEventWaitThatHangsCostsTheEventsOnly) {
+  InventoryFixture f(FakeDriver::WithGpus(4));
+  f.driver().faults[{NvmlCall::kEventSetWait, -1}] = {};
+  f.Start();
+  f.Advance(seconds(60));
+  EXPECT_EQ(f.node().healthy_count(), 4u);
+  ASSERT_EQ(f.node().notes.size(), 1u);
+  EXPECT_THAT(f.node().notes[0], HasSubstr("nvmlEventSetWait_v2 did not return"));
+  f.driver().faults.clear();
+  f.caller.Release();
+  f.driver().events.push_back({FakeNvml::HandleOf(1), 79});
+  f.Advance(seconds(10));
+  EXPECT_EQ(f.node().healthy_count(), 3u);
+  EXPECT_THAT(f.node().notes, IsEmpty());
+}
+
+TEST(InventoryTest, WithAllChecksOffAGpuStaysHealthyWhateverHappens) {
+  InventoryFixture f(FakeDriver::WithGpus(4));
+  f.options.xids = XidPolicy::Parse("all", "");
+  f.Start();
+  f.driver().faults[{NvmlCall::kMemoryInfo, 1}] = {kLost};
+  f.driver().events.push_back({FakeNvml::HandleOf(2), 79});
+  f.Advance(seconds(60));
+  EXPECT_EQ(f.node().healthy_count(), 4u);
+  EXPECT_EQ(f.driver().calls.count(NvmlCall::kEventSetWait), 0u);
+}
+
+TEST(InventoryTest, MayBeDestroyedWhileQuestionsAreUnderWay) {
+  InventoryFixture f(FakeDriver::WithGpus(4));
+  f.driver().faults[{NvmlCall::kUuid, 1}] = {};
+  f.Start();
+  f.inventory.reset();
+  f.caller.Release();
+  f.Advance(seconds(60));
+  EXPECT_LE(f.snapshots.size(), 1u);
+}
+
+}  // namespace
+}  // namespace tessera::gpu

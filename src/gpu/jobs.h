@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+// Runs questions to NVML through a BlockingCaller and keeps the books: errors, hung calls, what is
+// under way, and whether an answer still belongs to the session that asked. Private to this room.
+//
+// Threads: one runner. Lives as long as its owner; callbacks are dropped after that.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "src/base/log.h"
+#include "src/gpu/blocking_caller.h"
+#include "src/gpu/inventory.h"
+#include "src/gpu/probe.h"
+
+namespace tessera::gpu {
+
+class Jobs : public std::enable_shared_from_this<Jobs> {
+ public:
+  struct Back {
+    bool late;     // overdue was called
+    bool current;  // no NextSession since the question
+  };
+
+  // `after_each` runs after each callback.
+  Jobs(BlockingCaller* caller, InventoryStats* stats, std::function<void()> after_each)
+      : caller_(caller), stats_(stats), after_each_(std::move(after_each)) {}
+
+  // `Report` has NvmlErrors errors. `work` runs elsewhere and must own what it touches.
+  template <typename Report>
+  void Start(std::string name, Duration deadline, std::function<void(CallSite*, Report*)> work,
+             std::function<void(Report&, Back)> done,
+             std::function<void(NvmlCall, Back)> overdue);
+
+  // Answers to what was asked before are not current any more.
+  void NextSession() { ++session_; }
+  int in_flight() const { return in_flight_; }
+
+ private:
+  void Count(const NvmlErrors& errors) {
+    for (const auto& error : errors) ++stats_->nvml_errors[error];
+  }
+  void CountHang(const std::string& name, NvmlCall call) {
+    --in_flight_;
+    ++stats_->calls_stuck;
+    ++stats_->hung_calls[call];
+    Log(Severity::kError, "NVML call did not return", {{"call", NvmlCallName(call)}, {"thread", name}});
+  }
+
+  BlockingCaller* const caller_;
+  InventoryStats* const stats_;
+  const std::function<void()> after_each_;
+  uint64_t session_ = 0;
+  int in_flight_ = 0;
+};
+
+template <typename Report>
+void Jobs::Start(std::string name, Duration deadline,
+                 std::function<void(CallSite*, Report*)> work,
+                 std::function<void(Report&, Back)> done,
+                 std::function<void(NvmlCall, Back)> overdue) {
+  struct Shared {
+    CallSite site;
+    Report report;
+    bool late = false;
+  };
+  const auto shared = std::make_shared<Shared>();
+  const std::weak_ptr<Jobs> weak = weak_from_this();
+  const uint64_t session = session_;
+  ++in_flight_;
+  BlockingCaller::Job job;
+  job.name = name;
+  job.deadline = deadline;
+  job.work = [shared, work = std::move(work)] { work(&shared->site, &shared->report); };
+  job.finished = [weak, shared, session, done = std::move(done)] {
+    const std::shared_ptr<Jobs> self = weak.lock();
+    if (self == nullptr) return;
+    --(shared->late ? self->stats_->calls_stuck : self->in_flight_);
+    self->Count(shared->report.errors);
+    done(shared->report, {shared->late, session == self->session_});
+    self->after_each_();
+  };
+  job.overdue = [weak, shared, session, name, overdue = std::move(overdue)] {
+    const std::shared_ptr<Jobs> self = weak.lock();
+    if (self == nullptr) return;
+    shared->late = true;
+    self->CountHang(name, shared->site.call());
+    overdue(shared->site.call(), {true, session == self->session_});
+    self->after_each_();
+  };
+  caller_->Start(std::move(job));
+}
+
+}  // namespace tessera::gpu

@@ -1,0 +1,306 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/gpu/nvml_library.h"
+
+#include <dlfcn.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <array>
+#include <atomic>
+#include <utility>
+
+#include "api/nvml_abi.h"
+#include "src/gpu/nvml_status.h"
+
+namespace tessera::gpu {
+namespace {
+
+constexpr std::string_view kSoname = "libnvidia-ml.so.1";
+constexpr std::array<std::string_view, 6> kLibraryDirs = {
+    "/usr/lib64", "/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu",
+    "/lib64",     "/lib/x86_64-linux-gnu",     "/lib/aarch64-linux-gnu",
+};
+
+// The functions of one loaded library. A null pointer is a symbol that the driver lacks.
+class Symbols {
+ public:
+  explicit Symbols(void* handle) : handle_(handle) {
+    const auto find = [&](auto& pointer, const char* name, const char* older = nullptr) {
+      void* symbol = ::dlsym(handle, name);
+      if (symbol == nullptr && older != nullptr) symbol = ::dlsym(handle, older);
+      pointer = reinterpret_cast<std::decay_t<decltype(pointer)>>(symbol);
+    };
+    find(init, "nvmlInit_v2", "nvmlInit");
+    find(shutdown, "nvmlShutdown");
+    find(driver_version, "nvmlSystemGetDriverVersion");
+    find(cuda_version, "nvmlSystemGetCudaDriverVersion_v2", "nvmlSystemGetCudaDriverVersion");
+    find(count, "nvmlDeviceGetCount_v2", "nvmlDeviceGetCount");
+    find(handle_by_index, "nvmlDeviceGetHandleByIndex_v2", "nvmlDeviceGetHandleByIndex");
+    find(uuid, "nvmlDeviceGetUUID");
+    find(minor, "nvmlDeviceGetMinorNumber");
+    find(name, "nvmlDeviceGetName");
+    find(pci_info, "nvmlDeviceGetPciInfo_v3");
+    find(memory_info, "nvmlDeviceGetMemoryInfo");
+    find(capability, "nvmlDeviceGetCudaComputeCapability");
+    find(field_values, "nvmlDeviceGetFieldValues");
+    find(common_ancestor, "nvmlDeviceGetTopologyCommonAncestor");
+    find(link_state, "nvmlDeviceGetNvLinkState");
+    find(link_remote_type, "nvmlDeviceGetNvLinkRemoteDeviceType");
+    find(link_remote_pci, "nvmlDeviceGetNvLinkRemotePciInfo_v2");
+    find(event_set_create, "nvmlEventSetCreate");
+    find(event_set_free, "nvmlEventSetFree");
+    find(supported_events, "nvmlDeviceGetSupportedEventTypes");
+    find(register_events, "nvmlDeviceRegisterEvents");
+    find(event_set_wait, "nvmlEventSetWait_v2");
+  }
+  ~Symbols() { ::dlclose(handle_); }
+  Symbols(const Symbols&) = delete;
+  Symbols& operator=(const Symbols&) = delete;
+
+  nvml::fn::nvmlInit_v2 init;
+  nvml::fn::nvmlShutdown shutdown;
+  nvml::fn::nvmlSystemGetDriverVersion driver_version;
+  nvml::fn::nvmlSystemGetCudaDriverVersion_v2 cuda_version;
+  nvml::fn::nvmlDeviceGetCount_v2 count;
+  nvml::fn::nvmlDeviceGetHandleByIndex_v2 handle_by_index;
+  nvml::fn::nvmlDeviceGetUUID uuid;
+  nvml::fn::nvmlDeviceGetMinorNumber minor;
+  nvml::fn::nvmlDeviceGetName name;
+  nvml::fn::nvmlDeviceGetPciInfo_v3 pci_info;
+  nvml::fn::nvmlDeviceGetMemoryInfo memory_info;
+  nvml::fn::nvmlDeviceGetCudaComputeCapability capability;
+  nvml::fn::nvmlDeviceGetFieldValues field_values;
+  nvml::fn::nvmlDeviceGetTopologyCommonAncestor common_ancestor;
+  nvml::fn::nvmlDeviceGetNvLinkState link_state;
+  nvml::fn::nvmlDeviceGetNvLinkRemoteDeviceType link_remote_type;
+  nvml::fn::nvmlDeviceGetNvLinkRemotePciInfo_v2 link_remote_pci;
+  nvml::fn::nvmlEventSetCreate event_set_create;
+  nvml::fn::nvmlEventSetFree event_set_free;
+  nvml::fn::nvmlDeviceGetSupportedEventTypes supported_events;
+  nvml::fn::nvmlDeviceRegisterEvents register_events;
+  nvml::fn::nvmlEventSetWait_v2 event_set_wait;
+
+ private:
+  void* const handle_;
+};
+
+template <typename Function, typename... Args>
+Status Call(NvmlCall call, Function function, Args... args) {
+  if (function == nullptr) {
+    return NvmlStatus(call, static_cast<int>(nvml::Return::kFunctionNotFound));
+  }
+  return NvmlStatus(call, static_cast<int>(function(args...)));
+}
+
+nvml::Device Handle(NvmlDevice device) { return static_cast<nvml::Device>(device); }
+nvml::EventSet Handle(NvmlEventSet set, int) { return static_cast<nvml::EventSet>(set); }
+
+// "00000000:07:00.0" as sysfs spells it: "0000:07:00.0". Domains above 16 bits keep eight digits.
+std::string SysfsBusId(const nvml::PciInfo& pci) {
+  return fmt::format("{:04x}:{:02x}:{:02x}.0", pci.domain, pci.bus, pci.device);
+}
+
+device::PcieLevel LevelOf(unsigned level) {
+  switch (level) {
+    case nvml::kTopologyInternal: return device::PcieLevel::kSameBoard;
+    case nvml::kTopologySingle: return device::PcieLevel::kSingleSwitch;
+    case nvml::kTopologyMultiple: return device::PcieLevel::kMultiSwitch;
+    case nvml::kTopologyHostBridge: return device::PcieLevel::kHostBridge;
+    case nvml::kTopologyNode: return device::PcieLevel::kNode;
+    case nvml::kTopologySystem: return device::PcieLevel::kSystem;
+    default: return device::PcieLevel::kUnknown;
+  }
+}
+
+class NvmlLibrary final : public Nvml {
+ public:
+  explicit NvmlLibrary(void* handle) : symbols_(handle) {}
+
+  Status Init() override { return Call(NvmlCall::kInit, symbols_.init); }
+  Status Shutdown() override { return Call(NvmlCall::kShutdown, symbols_.shutdown); }
+
+  Result<std::string> DriverVersion() override {
+    std::array<char, nvml::kVersionBufferSize> text{};
+    RETURN_IF_ERROR(Call(NvmlCall::kDriverVersion, symbols_.driver_version, text.data(),
+                         static_cast<unsigned>(text.size())));
+    return std::string(text.data());
+  }
+  Result<int> CudaVersion() override {
+    int version = 0;
+    RETURN_IF_ERROR(Call(NvmlCall::kCudaVersion, symbols_.cuda_version, &version));
+    return version;
+  }
+  Result<int> DeviceCount() override {
+    unsigned count = 0;
+    RETURN_IF_ERROR(Call(NvmlCall::kDeviceCount, symbols_.count, &count));
+    return static_cast<int>(count);
+  }
+  Result<NvmlDevice> HandleByIndex(int index) override {
+    nvml::Device device = nullptr;
+    RETURN_IF_ERROR(Call(NvmlCall::kHandleByIndex, symbols_.handle_by_index,
+                         static_cast<unsigned>(index), &device));
+    return static_cast<NvmlDevice>(device);
+  }
+
+  Result<std::string> Uuid(NvmlDevice device) override {
+    return Text<nvml::kUuidBufferSize>(NvmlCall::kUuid, symbols_.uuid, device);
+  }
+  Result<std::string> Name(NvmlDevice device) override {
+    return Text<nvml::kNameBufferSize>(NvmlCall::kName, symbols_.name, device);
+  }
+  Result<int> MinorNumber(NvmlDevice device) override {
+    unsigned minor = 0;
+    RETURN_IF_ERROR(Call(NvmlCall::kMinorNumber, symbols_.minor, Handle(device), &minor));
+    return static_cast<int>(minor);
+  }
+  Result<std::string> PciBusId(NvmlDevice device) override {
+    nvml::PciInfo pci{};
+    RETURN_IF_ERROR(Call(NvmlCall::kPciInfo, symbols_.pci_info, Handle(device), &pci));
+    return SysfsBusId(pci);
+  }
+  Result<Bytes> TotalMemory(NvmlDevice device) override {
+    nvml::Memory memory{};
+    RETURN_IF_ERROR(Call(NvmlCall::kMemoryInfo, symbols_.memory_info, Handle(device), &memory));
+    return Bytes(static_cast<int64_t>(memory.total));
+  }
+  Result<device::ComputeCapability> Capability(NvmlDevice device) override {
+    device::ComputeCapability capability;
+    RETURN_IF_ERROR(Call(NvmlCall::kComputeCapability, symbols_.capability, Handle(device),
+                         &capability.major, &capability.minor));
+    return capability;
+  }
+  Result<RecoveryAction> Recovery(NvmlDevice device) override;
+
+  Result<device::PcieLevel> CommonAncestor(NvmlDevice a, NvmlDevice b) override {
+    unsigned level = ~0u;
+    RETURN_IF_ERROR(Call(NvmlCall::kCommonAncestor, symbols_.common_ancestor, Handle(a),
+                         Handle(b), &level));
+    return LevelOf(level);
+  }
+  Result<bool> NvLinkActive(NvmlDevice device, int link) override {
+    unsigned active = 0;
+    RETURN_IF_ERROR(Call(NvmlCall::kNvLinkState, symbols_.link_state, Handle(device),
+                         static_cast<unsigned>(link), &active));
+    return active == nvml::kFeatureEnabled;
+  }
+  Result<NvLinkPeer> NvLinkRemoteType(NvmlDevice device, int link) override {
+    unsigned type = nvml::kNvLinkUnknown;
+    RETURN_IF_ERROR(Call(NvmlCall::kNvLinkRemoteType, symbols_.link_remote_type, Handle(device),
+                         static_cast<unsigned>(link), &type));
+    if (type == nvml::kNvLinkSwitch) return NvLinkPeer::kSwitch;
+    return type == nvml::kNvLinkGpu ? NvLinkPeer::kGpu : NvLinkPeer::kOther;
+  }
+  Result<std::string> NvLinkRemoteBusId(NvmlDevice device, int link) override {
+    nvml::PciInfo pci{};
+    RETURN_IF_ERROR(Call(NvmlCall::kNvLinkRemotePciInfo, symbols_.link_remote_pci, Handle(device),
+                         static_cast<unsigned>(link), &pci));
+    return SysfsBusId(pci);
+  }
+
+  Result<NvmlEventSet> EventSetCreate() override {
+    nvml::EventSet set = nullptr;
+    RETURN_IF_ERROR(Call(NvmlCall::kEventSetCreate, symbols_.event_set_create, &set));
+    return static_cast<NvmlEventSet>(set);
+  }
+  Status EventSetFree(NvmlEventSet set) override {
+    return Call(NvmlCall::kEventSetFree, symbols_.event_set_free, Handle(set, 0));
+  }
+  Status RegisterXidEvents(NvmlDevice device, NvmlEventSet set) override;
+  Result<XidEvent> WaitForXid(NvmlEventSet set, Duration timeout) override;
+
+ private:
+  template <unsigned kSize, typename Function>
+  Result<std::string> Text(NvmlCall call, Function function, NvmlDevice device) {
+    std::array<char, kSize> text{};
+    RETURN_IF_ERROR(Call(call, function, Handle(device), text.data(), kSize));
+    return std::string(text.data());
+  }
+
+  Symbols symbols_;
+};
+
+Result<RecoveryAction> NvmlLibrary::Recovery(NvmlDevice device) {
+  nvml::FieldValue field{.field_id = nvml::kFieldRecoveryAction};
+  RETURN_IF_ERROR(
+      Call(NvmlCall::kRecoveryAction, symbols_.field_values, Handle(device), 1, &field));
+  RETURN_IF_ERROR(NvmlStatus(NvmlCall::kRecoveryAction, static_cast<int>(field.result)));
+  if (field.value.ui > nvml::kRecoveryDrainAndReset) return RecoveryAction::kResetGpu;
+  return static_cast<RecoveryAction>(field.value.ui);
+}
+
+Status NvmlLibrary::RegisterXidEvents(NvmlDevice device, NvmlEventSet set) {
+  std::uint64_t supported = 0;
+  RETURN_IF_ERROR(
+      Call(NvmlCall::kSupportedEvents, symbols_.supported_events, Handle(device), &supported));
+  if ((supported & nvml::kEventXid) == 0) {
+    return NvmlStatus(NvmlCall::kRegisterEvents, static_cast<int>(nvml::Return::kNotSupported));
+  }
+  return Call(NvmlCall::kRegisterEvents, symbols_.register_events, Handle(device),
+              static_cast<std::uint64_t>(nvml::kEventXid), Handle(set, 0));
+}
+
+Result<XidEvent> NvmlLibrary::WaitForXid(NvmlEventSet set, Duration timeout) {
+  const auto millis = std::chrono::ceil<std::chrono::milliseconds>(timeout).count();
+  nvml::EventData data{};
+  RETURN_IF_ERROR(Call(NvmlCall::kEventSetWait, symbols_.event_set_wait, Handle(set, 0), &data,
+                       static_cast<unsigned>(millis)));
+  if (data.event_type != nvml::kEventXid) {
+    return NvmlStatus(NvmlCall::kEventSetWait, static_cast<int>(nvml::Return::kTimeout));
+  }
+  return XidEvent{.device = data.device, .xid = data.event_data};
+}
+
+// Identity of a file, so that one put in its place is seen as another one.
+std::string IdentityOf(const std::string& path) {
+  struct stat info;
+  if (::stat(path.c_str(), &info) != 0) return "";
+  return fmt::format("{}:{}:{}:{}:{}.{}", path, info.st_dev, info.st_ino, info.st_size,
+                     info.st_mtim.tv_sec, info.st_mtim.tv_nsec);
+}
+
+// dlopen gives the library it already has for a path it has seen, even if the file is a new one and
+// the old library is still in use by a call that hangs. So each load spells the path differently.
+std::string Respell(const std::string& path) {
+  static std::atomic<int> loads{0};
+  std::string spelled;
+  for (int i = loads++ % 64; i > 0; --i) spelled += "/.";
+  return spelled + path;
+}
+
+}  // namespace
+
+NvmlLibraryLoader::NvmlLibraryLoader(std::string driver_root)
+    : driver_root_(driver_root == "/" ? "" : std::move(driver_root)) {}
+
+std::string NvmlLibraryLoader::FindLibrary() const {
+  for (const std::string_view dir : kLibraryDirs) {
+    std::string path = fmt::format("{}{}/{}", driver_root_, dir, kSoname);
+    if (::access(path.c_str(), R_OK) == 0) return path;
+  }
+  return "";
+}
+
+std::string NvmlLibraryLoader::Fingerprint() {
+  const std::string library = FindLibrary();
+  return library.empty() ? "" : IdentityOf(library);
+}
+
+Result<std::shared_ptr<Nvml>> NvmlLibraryLoader::Load() {
+  const std::string path = FindLibrary();
+  if (path.empty() && !driver_root_.empty()) {
+    return Error(Code::kNotFound,
+                 "{} is not below {}/usr/lib64, usr/lib/<triplet>, lib64 or lib/<triplet>: install "
+                 "the NVIDIA driver, or set --driver-root",
+                 kSoname, driver_root_);
+  }
+  const std::string target = path.empty() ? std::string(kSoname) : Respell(path);
+  void* handle = ::dlopen(target.c_str(), RTLD_LAZY | RTLD_LOCAL);
+  if (handle == nullptr) {
+    const char* reason = ::dlerror();
+    return Error(Code::kNotFound, "cannot load NVML: {}",
+                 reason != nullptr ? reason : "unknown reason");
+  }
+  return std::shared_ptr<Nvml>(std::make_shared<NvmlLibrary>(handle));
+}
+
+}  // namespace tessera::gpu

@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/gpu/xid_listener.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace tessera::gpu {
+namespace {
+
+constexpr char kThreadName[] = "nvml-events";
+// Threads that hang in the driver are not multiplied without end.
+constexpr int kMaxAbandoned = 3;
+
+struct SetReport {
+  Result<NvmlEventSet> set = Status(Code::kInternal, "not asked");
+  NvmlErrors errors;
+};
+struct RegisterReport {
+  Status status;
+  NvmlErrors errors;
+};
+struct WaitReport {
+  Result<XidEvent> event = Status(Code::kInternal, "not asked");
+  NvmlErrors errors;
+};
+
+}  // namespace
+
+XidListener::XidListener(TaskRunner* runner, std::shared_ptr<Jobs> jobs,
+                         std::shared_ptr<Nvml> nvml, Options options, Hooks hooks)
+    : runner_(runner),
+      jobs_(std::move(jobs)),
+      nvml_(std::move(nvml)),
+      options_(options),
+      hooks_(std::move(hooks)) {}
+
+void XidListener::Watch(NvmlDevice device) {
+  const auto has = [&](const std::vector<NvmlDevice>& list) {
+    return std::ranges::find(list, device) != list.end();
+  };
+  if (has(pending_) || has(registered_) || has(hung_)) return;
+  pending_.push_back(device);
+  Continue();
+}
+
+void XidListener::Continue() {
+  if (busy_ || stopped_ || abandoned_ >= kMaxAbandoned) return;
+  if (set_ == nullptr) return pending_.empty() ? void() : CreateSet();
+  if (!pending_.empty()) return RegisterNext();
+  if (!registered_.empty()) Wait();
+}
+
+void XidListener::ContinueAfter(Duration delay) {
+  busy_ = true;
+  runner_->PostDelayed(delay, [weak = weak_from_this()] {
+    const std::shared_ptr<XidListener> self = weak.lock();
+    if (self == nullptr) return;
+    self->busy_ = false;
+    self->Continue();
+  });
+}
+
+void XidListener::CreateSet() {
+  busy_ = true;
+  jobs_->Start<SetReport>(
+      kThreadName, options_.call_deadline,
+      [nvml = nvml_](CallSite* site, SetReport* report) {
+        Interview interview{*nvml, *site, report->errors};
+        report->set = interview.Ask(NvmlCall::kEventSetCreate,
+                                    [](Nvml& n) { return n.EventSetCreate(); });
+      },
+      [this, weak = weak_from_this()](SetReport& report, Jobs::Back back) {
+        if (weak.expired()) return;
+        if (back.late) {
+          --abandoned_;
+          return Continue();
+        }
+        busy_ = false;
+        if (report.set.ok()) {
+          set_ = *report.set;
+          problem_.clear();
+          return Continue();
+        }
+        if (report.set.status().code() == Code::kUnimplemented) {
+          stopped_ = true;  // a driver without events
+          return;
+        }
+        problem_ = report.set.status().message();
+        ContinueAfter(NextBackoff());
+      },
+      [this, weak = weak_from_this()](NvmlCall call, Jobs::Back) {
+        if (weak.expired()) return;
+        ++abandoned_;
+        Abandon(call);
+      });
+}
+
+void XidListener::RegisterNext() {
+  busy_ = true;
+  const NvmlDevice device = pending_.back();
+  pending_.pop_back();
+  jobs_->Start<RegisterReport>(
+      kThreadName, options_.call_deadline,
+      [nvml = nvml_, set = set_, device](CallSite* site, RegisterReport* report) {
+        Interview interview{*nvml, *site, report->errors};
+        report->status = interview.Ask(NvmlCall::kRegisterEvents, [&](Nvml& n) {
+          return n.RegisterXidEvents(device, set);
+        });
+      },
+      [this, weak = weak_from_this(), device](RegisterReport& report, Jobs::Back back) {
+        if (weak.expired()) return;
+        // Registered with a set that is not listened to any more: ask again.
+        if (back.late) {
+          std::erase(hung_, device);
+          return Watch(device);
+        }
+        busy_ = false;
+        if (report.status.ok()) registered_.push_back(device);
+        hooks_.watched(device, report.status);
+        Continue();
+      },
+      [this, weak = weak_from_this(), device](NvmlCall call, Jobs::Back) {
+        if (weak.expired()) return;
+        hung_.push_back(device);
+        hooks_.hang(device, call);
+        Abandon(call);
+      });
+}
+
+void XidListener::Wait() {
+  busy_ = true;
+  const MonotonicTime start = runner_->clock().Now();
+  jobs_->Start<WaitReport>(
+      kThreadName, options_.wait + options_.call_deadline,
+      [nvml = nvml_, set = set_, wait = options_.wait](CallSite* site, WaitReport* report) {
+        site->Enter(NvmlCall::kEventSetWait);
+        report->event = nvml->WaitForXid(set, wait);
+        const Code code = report->event.status().code();
+        // Nothing happened: not an error.
+        if (code == Code::kOk || code == Code::kDeadlineExceeded) return;
+        report->errors.emplace_back(NvmlCall::kEventSetWait, code);
+      },
+      [this, weak = weak_from_this(), start](WaitReport& report, Jobs::Back back) {
+        if (weak.expired()) return;
+        if (report.event.ok()) hooks_.event(*report.event);
+        if (back.late) {
+          --abandoned_;
+          return Continue();
+        }
+        busy_ = false;
+        OnWaitEnded(report.event, runner_->clock().Now() - start);
+      },
+      [this, weak = weak_from_this()](NvmlCall call, Jobs::Back) {
+        if (weak.expired()) return;
+        ++abandoned_;
+        Abandon(call);
+      });
+}
+
+void XidListener::OnWaitEnded(const Result<XidEvent>& event, Duration took) {
+  const Code code = event.status().code();
+  if (code == Code::kOk) {
+    backoff_ = Duration::zero();
+    return Continue();
+  }
+  if (code == Code::kDeadlineExceeded) {
+    backoff_ = Duration::zero();
+    // Some libraries do not block; without a pause they would cost a core.
+    if (took < options_.wait / 2) return ContinueAfter(options_.wait - took);
+    return Continue();
+  }
+  ContinueAfter(NextBackoff());
+  hooks_.trouble();
+}
+
+// The set belongs to a call that may still be in it: a new one takes over.
+void XidListener::Abandon(NvmlCall call) {
+  set_ = nullptr;
+  pending_.insert(pending_.end(), registered_.begin(), registered_.end());
+  registered_.clear();
+  if (call == NvmlCall::kEventSetWait || call == NvmlCall::kEventSetCreate) {
+    problem_ = fmt::format("NVML call {} did not return", NvmlCallName(call));
+  }
+  ContinueAfter(options_.retry_max);
+}
+
+Duration XidListener::NextBackoff() {
+  backoff_ = std::clamp(backoff_ * 2, options_.retry_min, options_.retry_max);
+  return backoff_;
+}
+
+}  // namespace tessera::gpu

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+// Waits for XID events in the driver, on a thread of its own, for as long as there is a GPU to
+// watch. A GPU that hangs while it is registered costs the event set, which is made anew without
+// it. Private to this room.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "src/base/task_runner.h"
+#include "src/gpu/jobs.h"
+#include "src/gpu/nvml.h"
+
+namespace tessera::gpu {
+
+class XidListener : public std::enable_shared_from_this<XidListener> {
+ public:
+  struct Options {
+    Duration wait{};
+    Duration call_deadline{};
+    Duration retry_min{};
+    Duration retry_max{};
+  };
+  struct Hooks {
+    std::function<void(const XidEvent&)> event;
+    // Whether the events of `device` are watched; UNIMPLEMENTED where it has none.
+    std::function<void(NvmlDevice device, const Status&)> watched;
+    std::function<void(NvmlDevice device, NvmlCall)> hang;
+    // Waiting failed: somebody should look at all GPUs.
+    std::function<void()> trouble;
+  };
+
+  XidListener(TaskRunner* runner, std::shared_ptr<Jobs> jobs, std::shared_ptr<Nvml> nvml,
+              Options options, Hooks hooks);
+
+  void Watch(NvmlDevice device);
+  // Nothing is asked any more once the question under way is answered.
+  void Stop() { stopped_ = true; }
+  // Why nobody listens; empty when all is well.
+  const std::string& problem() const { return problem_; }
+  NvmlEventSet event_set() const { return set_; }
+
+ private:
+  void Continue();
+  void ContinueAfter(Duration delay);
+  void CreateSet();
+  void RegisterNext();
+  void Wait();
+  void OnWaitEnded(const Result<XidEvent>& event, Duration took);
+  void Abandon(NvmlCall call);
+  Duration NextBackoff();
+
+  TaskRunner* const runner_;
+  const std::shared_ptr<Jobs> jobs_;
+  const std::shared_ptr<Nvml> nvml_;
+  const Options options_;
+  const Hooks hooks_;
+  bool stopped_ = false;
+  bool busy_ = false;  // a question is under way, or a pause
+  int abandoned_ = 0;
+  Duration backoff_{};
+  std::string problem_;
+  NvmlEventSet set_ = nullptr;
+  std::vector<NvmlDevice> pending_;
+  std::vector<NvmlDevice> registered_;
+  std::vector<NvmlDevice> hung_;  // until their registration comes back
+};
+
+}  // namespace tessera::gpu
