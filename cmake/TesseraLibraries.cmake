@@ -7,6 +7,8 @@ find_package(OpenSSL REQUIRED)
 find_package(Protobuf REQUIRED)
 find_package(CLI11 REQUIRED)
 find_package(benchmark REQUIRED)
+# Archives where Debian has them: tessera-runtime is static, and images are from scratch.
+set(Boost_USE_STATIC_LIBS ON)
 find_package(Boost 1.81 REQUIRED COMPONENTS json)
 
 # fmt as an archive (src/base/fmt_library.cc says why).
@@ -15,6 +17,8 @@ add_library(tessera::fmt ALIAS tessera_fmt)
 
 find_package(PkgConfig REQUIRED)
 pkg_check_modules(YAML REQUIRED IMPORTED_TARGET yaml-0.1)
+find_library(TESSERA_YAML_ARCHIVE NAMES libyaml.a REQUIRED)
+set_target_properties(PkgConfig::YAML PROPERTIES INTERFACE_LINK_LIBRARIES ${TESSERA_YAML_ARCHIVE})
 pkg_check_modules(TOMLPLUSPLUS IMPORTED_TARGET tomlplusplus)
 
 # gRPC without TLS, as archives: all its peers are unix sockets, and the linker keeps only what is
