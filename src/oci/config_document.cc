@@ -1,0 +1,275 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/oci/config_document.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <climits>
+#include <cstdlib>
+
+#include "src/base/strings.h"
+
+namespace tessera::oci {
+namespace {
+
+std::string TextOf(const Json* json) {
+  return json != nullptr && json->is_string() ? json->string_value() : std::string();
+}
+
+// Members of members; null where one is missing.
+const Json* FindPath(const Json& json, std::initializer_list<std::string_view> path) {
+  const Json* at = &json;
+  for (const std::string_view key : path) {
+    if (at != nullptr) at = at->Find(key);
+  }
+  return at;
+}
+
+Result<Json*> MakePath(Json* json, std::initializer_list<std::string_view> path) {
+  for (const std::string_view key : path) {
+    ASSIGN_OR_RETURN(json, json->ObjectAt(key));
+  }
+  return json;
+}
+
+bool IsEntryOf(const Json& entry, std::string_view name) {
+  if (!entry.is_string()) return false;
+  const std::string_view text = entry.string_value();
+  return text.size() > name.size() && text.starts_with(name) && text[name.size()] == '=';
+}
+
+Json MountToJson(const Mount& mount) {
+  Json json = Json::MakeObject();
+  json.Set("destination", Json::String(mount.destination));
+  if (!mount.type.empty()) json.Set("type", Json::String(mount.type));
+  json.Set("source", Json::String(mount.source));
+  json.Set("options", Json::Strings(mount.options));
+  return json;
+}
+
+Json DeviceToJson(const DeviceNode& node) {
+  Json json = Json::MakeObject();
+  json.Set("path", Json::String(node.path));
+  json.Set("type", Json::String(std::string_view(&node.type, 1)));
+  json.Set("major", Json::Int(node.major_number));
+  json.Set("minor", Json::Int(node.minor_number));
+  json.Set("fileMode", Json::Int(node.mode));
+  json.Set("uid", Json::Int(node.uid));
+  json.Set("gid", Json::Int(node.gid));
+  return json;
+}
+
+Json RuleToJson(const DeviceNode& node) {
+  Json json = Json::MakeObject();
+  json.Set("allow", Json::Bool(true));
+  json.Set("type", Json::String(std::string_view(&node.type, 1)));
+  json.Set("major", Json::Int(node.major_number));
+  json.Set("minor", Json::Int(node.minor_number));
+  json.Set("access", Json::String("rw"));
+  return json;
+}
+
+Status ReplaceFile(const std::string& path, std::string_view data, const struct stat& like) {
+  std::string temporary = path + ".XXXXXX";
+  const Fd fd(::mkostemp(temporary.data(), O_CLOEXEC));
+  if (!fd.valid()) return Status::FromErrno(path, errno);
+  Status status = WriteFd(fd.get(), data);
+  if (status.ok() && (::fchown(fd.get(), like.st_uid, like.st_gid) != 0 ||
+                      ::fchmod(fd.get(), like.st_mode & 07777) != 0 ||
+                      ::rename(temporary.c_str(), path.c_str()) != 0)) {
+    status = Status::FromErrno("replace", errno);
+  }
+  if (!status.ok()) ::unlink(temporary.c_str());
+  return status.Annotate(path);
+}
+
+}  // namespace
+
+std::string CleanPath(std::string_view path) {
+  std::vector<std::string_view> parts;
+  for (const std::string_view part : Split(path, '/')) {
+    if (part.empty() || part == ".") continue;
+    if (part != "..") {
+      parts.push_back(part);
+    } else if (!parts.empty()) {
+      parts.pop_back();
+    }
+  }
+  std::string clean;
+  for (const std::string_view part : parts) clean.append("/").append(part);
+  return clean.empty() ? "/" : clean;
+}
+
+bool IsBelow(std::string_view path, std::string_view dir) {
+  if (dir == "/" || path == dir) return true;
+  return path.starts_with(dir) && path[dir.size()] == '/';
+}
+
+Result<ConfigDocument> ConfigDocument::Load(const std::string& bundle, const std::string& file) {
+  char absolute[PATH_MAX];
+  if (::realpath(bundle.c_str(), absolute) == nullptr) {
+    return Status::FromErrno("bundle " + bundle, errno);
+  }
+  const std::string path = file.starts_with('/') ? file : JoinPath(absolute, file);
+  ASSIGN_OR_RETURN(const std::string text, ReadFile(path, kMaxConfigSize));
+  Result<ConfigDocument> document = Parse(text, absolute);
+  if (!document.ok()) return document.status().Annotate(path);
+  document->path_ = path;
+  return document;
+}
+
+Result<ConfigDocument> ConfigDocument::Parse(std::string_view text, std::string bundle) {
+  ASSIGN_OR_RETURN(Json json, ParseJson(text, {.max_bytes = kMaxConfigSize, .max_depth = 64}));
+  if (!json.is_object()) {
+    return Error(Code::kInvalidArgument, "must be an object, is {}", KindName(json.kind()));
+  }
+  std::string path = JoinPath(bundle, "config.json");
+  return ConfigDocument(std::move(json), std::move(bundle), std::move(path));
+}
+
+Result<std::string> ConfigDocument::RootPath() const {
+  const std::string path = TextOf(FindPath(json_, {"root", "path"}));
+  if (path.empty()) return Error(Code::kInvalidArgument, "{}: root.path is missing", path_);
+  return path.starts_with('/') ? path : JoinPath(bundle_, path);
+}
+
+std::optional<std::string> ConfigDocument::Annotation(std::string_view name) const {
+  const Json* value = FindPath(json_, {"annotations", name});
+  if (value == nullptr || !value->is_string()) return std::nullopt;
+  return value->string_value();
+}
+
+bool ConfigDocument::HasAnnotationPrefix(std::string_view prefix) const {
+  const Json* all = json_.Find("annotations");
+  if (all == nullptr || !all->is_object()) return false;
+  return std::any_of(all->members().begin(), all->members().end(),
+                     [&](const Json::Member& member) { return member.first.starts_with(prefix); });
+}
+
+std::string ConfigDocument::CgroupsPath() const {
+  return TextOf(FindPath(json_, {"linux", "cgroupsPath"}));
+}
+
+const Json* ConfigDocument::EnvList() const {
+  const Json* list = FindPath(json_, {"process", "env"});
+  return list != nullptr && list->is_array() ? list : nullptr;
+}
+
+std::optional<std::string> ConfigDocument::Env(std::string_view name) const {
+  const Json* list = EnvList();
+  if (list == nullptr) return std::nullopt;
+  const auto& items = list->items();
+  const auto found = std::find_if(items.rbegin(), items.rend(),
+                                  [&](const Json& entry) { return IsEntryOf(entry, name); });
+  if (found == items.rend()) return std::nullopt;
+  return found->string_value().substr(name.size() + 1);
+}
+
+std::vector<std::pair<std::string, std::string>> ConfigDocument::EnvWithPrefix(
+    std::string_view prefix) const {
+  std::vector<std::pair<std::string, std::string>> found;
+  const Json* list = EnvList();
+  if (list == nullptr) return found;
+  for (const Json& entry : list->items()) {
+    if (!entry.is_string() || !entry.string_value().starts_with(prefix)) continue;
+    const std::string& text = entry.string_value();
+    const size_t equals = text.find('=');
+    if (equals == std::string::npos) continue;
+    found.emplace_back(text.substr(0, equals), text.substr(equals + 1));
+  }
+  return found;
+}
+
+Status ConfigDocument::SetEnv(std::string_view name, std::string_view value) {
+  ASSIGN_OR_RETURN(Json * process, json_.ObjectAt("process"));
+  ASSIGN_OR_RETURN(Json * list, process->ArrayAt("env"));
+  std::string text = fmt::format("{}={}", name, value);
+  auto& items = list->items();
+  const auto is_it = [&](const Json& entry) { return IsEntryOf(entry, name); };
+  const auto first = std::find_if(items.begin(), items.end(), is_it);
+  if (first == items.end()) {
+    list->Append(Json::String(text));
+    return Status::Ok();
+  }
+  *first = Json::String(text);
+  items.erase(std::remove_if(first + 1, items.end(), is_it), items.end());
+  return Status::Ok();
+}
+
+std::vector<Mount> ConfigDocument::Mounts() const {
+  std::vector<Mount> mounts;
+  const Json* list = json_.Find("mounts");
+  if (list == nullptr || !list->is_array()) return mounts;
+  for (const Json& item : list->items()) {
+    Mount mount{.destination = TextOf(item.Find("destination")),
+                .type = TextOf(item.Find("type")),
+                .source = TextOf(item.Find("source"))};
+    const Json* options = item.Find("options");
+    if (options != nullptr && options->is_array()) {
+      for (const Json& option : options->items()) mount.options.push_back(TextOf(&option));
+    }
+    if (!mount.destination.empty()) mounts.push_back(std::move(mount));
+  }
+  return mounts;
+}
+
+Status ConfigDocument::AddMount(const Mount& mount) {
+  ASSIGN_OR_RETURN(Json * list, json_.ArrayAt("mounts"));
+  const std::string destination = CleanPath(mount.destination);
+  std::erase_if(list->items(), [&](const Json& item) {
+    const std::string there = TextOf(item.Find("destination"));
+    return !there.empty() && CleanPath(there) == destination;
+  });
+  list->Append(MountToJson(mount));
+  return Status::Ok();
+}
+
+void ConfigDocument::EraseMountsFrom(std::string_view dir) {
+  Json* list = json_.Find("mounts");
+  if (list == nullptr || !list->is_array()) return;
+  std::erase_if(list->items(), [&](const Json& item) {
+    const std::string source = TextOf(item.Find("source"));
+    return source.starts_with('/') && IsBelow(CleanPath(source), dir);
+  });
+}
+
+Status ConfigDocument::AddDevice(const DeviceNode& node) {
+  ASSIGN_OR_RETURN(Json * linux_part, json_.ObjectAt("linux"));
+  ASSIGN_OR_RETURN(Json * devices, linux_part->ArrayAt("devices"));
+  std::erase_if(devices->items(), [&](const Json& item) {
+    const std::string there = TextOf(item.Find("path"));
+    return !there.empty() && CleanPath(there) == node.path;
+  });
+  devices->Append(DeviceToJson(node));
+  return Status::Ok();
+}
+
+Status ConfigDocument::AllowDevice(const DeviceNode& node) {
+  ASSIGN_OR_RETURN(Json * resources, MakePath(&json_, {"linux", "resources"}));
+  ASSIGN_OR_RETURN(Json * rules, resources->ArrayAt("devices"));
+  // A later rule wins, so it stands behind the one that denies everything.
+  Json rule = RuleToJson(node);
+  std::erase(rules->items(), rule);
+  rules->Append(std::move(rule));
+  return Status::Ok();
+}
+
+Status ConfigDocument::AddGroup(uint32_t gid) {
+  ASSIGN_OR_RETURN(Json * user, MakePath(&json_, {"process", "user"}));
+  ASSIGN_OR_RETURN(Json * groups, user->ArrayAt("additionalGids"));
+  const Json group = Json::Int(gid);
+  const auto& items = groups->items();
+  if (std::find(items.begin(), items.end(), group) == items.end()) groups->Append(group);
+  return Status::Ok();
+}
+
+Status ConfigDocument::Save() const {
+  struct stat info;
+  if (::stat(path_.c_str(), &info) != 0) return Status::FromErrno(path_, errno);
+  return ReplaceFile(path_, json_.Serialize(), info);
+}
+
+}  // namespace tessera::oci

@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+// One OCI bundle's config.json, read, edited and written back without losing what we do not know:
+// members of newer runtime specs stay, in place and to the letter. Not for deciding what to edit.
+// Threads: one.
+//
+// The file is replaced by rename in the bundle's folder with its mode and owner, so whoever reads it
+// sees the old or the new one. It is not flushed to the disk: a bundle does not outlive a crash.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "src/base/file.h"
+#include "src/base/status.h"
+#include "src/formats/json.h"
+#include "src/oci/device_node.h"
+
+namespace tessera::oci {
+
+inline constexpr size_t kMaxConfigSize = 64u << 20;
+
+struct Mount {
+  std::string destination;
+  std::string type;
+  std::string source;
+  std::vector<std::string> options;
+  bool operator==(const Mount&) const = default;
+};
+
+// "/dev//x/../shm/" -> "/dev/shm". By text alone; links are not looked at.
+std::string CleanPath(std::string_view path);
+// Is `path` `dir`, or below it? Both clean.
+bool IsBelow(std::string_view path, std::string_view dir);
+
+class ConfigDocument {
+ public:
+  // `file` is config.json's name, in `bundle` unless it is absolute. Errors name the file, and
+  // offset and line where it is not JSON. Nothing is made or changed.
+  static Result<ConfigDocument> Load(const std::string& bundle,
+                                     const std::string& file = "config.json");
+  // For tests, and for documents that are never saved.
+  static Result<ConfigDocument> Parse(std::string_view text, std::string bundle);
+
+  const std::string& bundle() const { return bundle_; }  // absolute
+  const std::string& path() const { return path_; }
+  // root.path, absolute. INVALID_ARGUMENT where the document has none.
+  Result<std::string> RootPath() const;
+
+  std::optional<std::string> Annotation(std::string_view name) const;
+  // Is there any annotation whose name starts so?
+  bool HasAnnotationPrefix(std::string_view prefix) const;
+  std::string CgroupsPath() const;  // empty where it is not said
+
+  // The value that the process will see: the last entry of that name.
+  std::optional<std::string> Env(std::string_view name) const;
+  // NAME=VALUE of every entry whose name starts so, in order.
+  std::vector<std::pair<std::string, std::string>> EnvWithPrefix(std::string_view prefix) const;
+  Status SetEnv(std::string_view name, std::string_view value);
+
+  // What can be read as mounts; entries that make no sense are the low-level runtime's to refuse.
+  std::vector<Mount> Mounts() const;
+  // Replaces mounts with the same destination, and appends.
+  Status AddMount(const Mount& mount);
+  // Removes mounts whose source is `dir` or below it.
+  void EraseMountsFrom(std::string_view dir);
+
+  // Makes the node, replacing one of the same path.
+  Status AddDevice(const DeviceNode& node);
+  // Lets the container's cgroup read and write the device; not mknod it.
+  Status AllowDevice(const DeviceNode& node);
+  Status AddGroup(uint32_t gid);
+
+  const Json& json() const { return json_; }
+  // Replaces the file. NOT_FOUND, PERMISSION_DENIED, RESOURCE_EXHAUSTED (full disk): the old file
+  // stands then.
+  Status Save() const;
+
+ private:
+  ConfigDocument(Json json, std::string bundle, std::string path)
+      : json_(std::move(json)), bundle_(std::move(bundle)), path_(std::move(path)) {}
+  const Json* EnvList() const;
+
+  Json json_;
+  std::string bundle_;
+  std::string path_;
+};
+
+}  // namespace tessera::oci

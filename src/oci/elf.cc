@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/oci/elf.h"
+
+#include <elf.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <optional>
+#include <vector>
+
+namespace tessera::oci {
+namespace {
+
+constexpr size_t kMaxProgramHeaders = 512;
+constexpr size_t kMaxDynamicEntries = 4096;
+constexpr size_t kMaxSonameLength = 255;
+
+Status Bad(std::string_view what) { return Error(Code::kInvalidArgument, "{}", what); }
+
+Status ReadAt(int fd, uint64_t offset, void* data, size_t size) {
+  auto* to = static_cast<char*>(data);
+  while (size > 0) {
+    const ssize_t count = ::pread(fd, to, size, static_cast<off_t>(offset));
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0) return Status::FromErrno("read", errno);
+    if (count == 0) return Bad("ends in the middle of an ELF structure");
+    to += count;
+    offset += static_cast<uint64_t>(count);
+    size -= static_cast<size_t>(count);
+  }
+  return Status::Ok();
+}
+
+// The same walk for both classes; Types names the structures of one.
+template <typename Ehdr, typename Phdr, typename Dyn>
+class Walker {
+ public:
+  Walker(int fd, uint64_t file_size) : fd_(fd), size_(file_size) {}
+
+  Result<ElfInfo> Walk() {
+    Ehdr header;
+    RETURN_IF_ERROR(ReadAt(fd_, 0, &header, sizeof(header)));
+    if (header.e_type != ET_DYN) return Bad("is not a shared object");
+    ElfInfo info{.is_64_bit = sizeof(Ehdr) == sizeof(Elf64_Ehdr), .machine = header.e_machine};
+    RETURN_IF_ERROR(ReadProgramHeaders(header));
+    ASSIGN_OR_RETURN(info.soname, ReadSoname());
+    return info;
+  }
+
+ private:
+  Status ReadProgramHeaders(const Ehdr& header) {
+    if (header.e_phentsize != sizeof(Phdr) || header.e_phnum > kMaxProgramHeaders) {
+      return Bad("has a program header table that makes no sense");
+    }
+    if (!Inside(header.e_phoff, uint64_t{header.e_phnum} * sizeof(Phdr))) {
+      return Bad("has its program headers outside of the file");
+    }
+    segments_.resize(header.e_phnum);
+    return ReadAt(fd_, header.e_phoff, segments_.data(), segments_.size() * sizeof(Phdr));
+  }
+
+  Result<std::string> ReadSoname() {
+    for (const Phdr& segment : segments_) {
+      if (segment.p_type == PT_DYNAMIC) return SonameFrom(segment);
+    }
+    return Bad("has no dynamic section");
+  }
+
+  Result<std::string> SonameFrom(const Phdr& dynamic) {
+    const size_t count = dynamic.p_filesz / sizeof(Dyn);
+    if (count > kMaxDynamicEntries || !Inside(dynamic.p_offset, dynamic.p_filesz)) {
+      return Bad("has its dynamic section outside of the file");
+    }
+    std::vector<Dyn> entries(count);
+    RETURN_IF_ERROR(ReadAt(fd_, dynamic.p_offset, entries.data(), count * sizeof(Dyn)));
+    std::optional<uint64_t> name, table, table_size;
+    for (const Dyn& entry : entries) {
+      if (entry.d_tag == DT_NULL) break;
+      if (entry.d_tag == DT_SONAME) name = entry.d_un.d_val;
+      if (entry.d_tag == DT_STRTAB) table = entry.d_un.d_ptr;
+      if (entry.d_tag == DT_STRSZ) table_size = entry.d_un.d_val;
+    }
+    if (!name) return std::string();
+    if (!table || !table_size || *name >= *table_size) return Bad("has a SONAME without a string");
+    ASSIGN_OR_RETURN(const uint64_t offset, FileOffset(*table));
+    return StringAt(offset, *name, *table_size - *name);
+  }
+
+  // Of an address of the loaded image.
+  Result<uint64_t> FileOffset(uint64_t address) const {
+    for (const Phdr& segment : segments_) {
+      if (segment.p_type != PT_LOAD || address < segment.p_vaddr) continue;
+      const uint64_t into = address - segment.p_vaddr;
+      if (into < segment.p_filesz) return segment.p_offset + into;
+    }
+    return Bad("has its string table in no segment");
+  }
+
+  Result<std::string> StringAt(uint64_t table, uint64_t name, uint64_t left) const {
+    const uint64_t offset = table + name;
+    if (offset < table || offset >= size_) return Bad("has its SONAME outside of the file");
+    char text[kMaxSonameLength + 1];
+    const uint64_t length = std::min<uint64_t>({sizeof(text), left, size_ - offset});
+    RETURN_IF_ERROR(ReadAt(fd_, offset, text, length));
+    const size_t end = ::strnlen(text, length);
+    if (end == length) return Bad("has a SONAME that does not end");
+    if (end == 0 || std::memchr(text, '/', end) != nullptr) return Bad("has a bad SONAME");
+    return std::string(text, end);
+  }
+
+  bool Inside(uint64_t offset, uint64_t length) const {
+    return offset <= size_ && length <= size_ - offset;
+  }
+
+  const int fd_;
+  const uint64_t size_;
+  std::vector<Phdr> segments_;
+};
+
+}  // namespace
+
+Result<ElfInfo> ReadElf(int fd) {
+  struct stat info;
+  if (::fstat(fd, &info) != 0) return Status::FromErrno("fstat", errno);
+  unsigned char ident[EI_NIDENT];
+  RETURN_IF_ERROR(ReadAt(fd, 0, ident, sizeof(ident)));
+  if (std::memcmp(ident, ELFMAG, SELFMAG) != 0) return Bad("is not an ELF file");
+  if (ident[EI_DATA] != ELFDATA2LSB) return Bad("is not little endian");
+  const auto size = static_cast<uint64_t>(info.st_size);
+  if (ident[EI_CLASS] == ELFCLASS64) {
+    return Walker<Elf64_Ehdr, Elf64_Phdr, Elf64_Dyn>(fd, size).Walk();
+  }
+  if (ident[EI_CLASS] == ELFCLASS32) {
+    return Walker<Elf32_Ehdr, Elf32_Phdr, Elf32_Dyn>(fd, size).Walk();
+  }
+  return Bad("is of neither 32 nor 64 bits");
+}
+
+}  // namespace tessera::oci

@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+// Puts devices and driver files into one container, by editing its config.json and staging a folder
+// in its bundle: no hooks, nothing executed, nothing written into the image or the host's /dev.
+//
+//   /dev/nvidia0, ...             linux.devices, with a rule for the cgroup
+//   /dev/tessera/lib, bin, run    a bind mount of the staged folder (read only), and on it one bind
+//                                 mount per file of the driver; SONAMEs are links in it
+//   /etc/ld.so.cache              a merged cache bound over the image's, where it has one;
+//                                 else LD_LIBRARY_PATH
+//   PATH                          gets /dev/tessera/bin at the end
+//
+// No path that an image controls is ever the source of a mount. Not for deciding which devices.
+// Threads: one.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "src/base/status.h"
+#include "src/oci/config_document.h"
+#include "src/oci/device_node.h"
+#include "src/oci/driver_root.h"
+
+namespace tessera::oci {
+
+struct Injection {
+  std::vector<DeviceNode> devices;
+  DriverFiles driver;
+  std::vector<Mount> mounts;  // of the grant; below /dev/tessera they move with it
+  std::vector<std::pair<std::string, std::string>> env;
+};
+
+// Where driver files can go in this container, found out before anything is touched.
+struct Placement {
+  std::string driver_dir;              // /dev/tessera, or /run/tessera
+  std::optional<std::string> ld_cache; // the image's, where it can be used
+  std::string why_no_cache;            // for people, where not
+};
+
+// FAILED_PRECONDITION where the container has no tmpfs at /dev or /run, or its image has a symbolic
+// link there: the message says what to change.
+Result<Placement> FindPlacement(const ConfigDocument& document);
+
+// Stages and edits; the document is not saved. An error leaves at most the staged folder.
+Status Inject(const Injection& injection, const Placement& placement, ConfigDocument* document);
+
+}  // namespace tessera::oci

@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/oci/rooted_dir.h"
+
+#include <fcntl.h>
+#include <linux/openat2.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <climits>
+
+namespace tessera::oci {
+
+Result<std::string> PathOf(int fd) {
+  std::array<char, PATH_MAX> name;
+  const std::string link = "/proc/self/fd/" + std::to_string(fd);
+  const ssize_t length = ::readlink(link.c_str(), name.data(), name.size());
+  if (length < 0) return Status::FromErrno(link, errno);
+  return std::string(name.data(), static_cast<size_t>(length));
+}
+
+Result<RootedDir> RootedDir::Open(const std::string& path) {
+  ASSIGN_OR_RETURN(DirFd dir, DirFd::Open(path));
+  return RootedDir(std::move(dir));
+}
+
+Result<Fd> RootedDir::Resolve(const std::string& path, uint64_t flags, Links links) const {
+  open_how how{};
+  how.flags = flags | O_CLOEXEC;
+  how.resolve = RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS;
+  if (links == Links::kRefuse) how.resolve |= RESOLVE_NO_SYMLINKS;
+  long fd = -1;
+  do {  // EAGAIN: something was renamed while the kernel walked.
+    fd = ::syscall(SYS_openat2, dir_.get(), path.c_str(), &how, sizeof(how));
+  } while (fd < 0 && (errno == EAGAIN || errno == EINTR));
+  if (fd >= 0) return Fd(static_cast<int>(fd));
+  const std::string name = JoinPath(this->path(), path);
+  if (errno == ENOSYS) {
+    return Error(Code::kUnimplemented, "{}: this kernel has no openat2; Linux 5.6 has", name);
+  }
+  if (errno == ELOOP && links == Links::kRefuse) {
+    return Error(Code::kInvalidArgument, "{}: a symbolic link, which is not followed here", name);
+  }
+  return Status::FromErrno(name, errno);
+}
+
+Result<Fd> RootedDir::OpenFile(const std::string& path, Links links) const {
+  ASSIGN_OR_RETURN(const Fd place, Resolve(path, O_PATH, links));
+  struct stat info;
+  if (::fstat(place.get(), &info) != 0) return Status::FromErrno(path, errno);
+  if (!S_ISREG(info.st_mode)) {
+    return Error(Code::kInvalidArgument, "{}: not a regular file", JoinPath(this->path(), path));
+  }
+  // Through the descriptor, so that it is the file just looked at.
+  const std::string name = "/proc/self/fd/" + std::to_string(place.get());
+  Fd fd(::open(name.c_str(), O_RDONLY | O_CLOEXEC | O_NOCTTY));
+  if (!fd.valid()) return Status::FromErrno(JoinPath(this->path(), path), errno);
+  return fd;
+}
+
+Result<std::string> RootedDir::Read(const std::string& path, Links links, size_t max_size) const {
+  ASSIGN_OR_RETURN(const Fd fd, OpenFile(path, links));
+  return ReadFd(fd.get(), max_size).Annotate(JoinPath(this->path(), path));
+}
+
+bool RootedDir::HasDir(const std::string& path, Links links) const {
+  return Resolve(path, O_PATH | O_DIRECTORY, links).ok();
+}
+
+bool RootedDir::Exists(const std::string& path) const {
+  return Resolve(path, O_PATH, Links::kInRoot).ok();
+}
+
+Result<std::string> RootedDir::ReadLink(const std::string& path) const {
+  ASSIGN_OR_RETURN(const Fd fd, Resolve(path, O_PATH | O_NOFOLLOW, Links::kInRoot));
+  std::array<char, PATH_MAX> target;
+  const ssize_t length = ::readlinkat(fd.get(), "", target.data(), target.size());
+  if (length < 0) return Status::FromErrno(JoinPath(this->path(), path), errno);
+  return std::string(target.data(), static_cast<size_t>(length));
+}
+
+Result<std::string> RootedDir::HostPath(const std::string& path) const {
+  ASSIGN_OR_RETURN(const Fd fd, Resolve(path, O_PATH, Links::kInRoot));
+  struct stat info;
+  if (::fstat(fd.get(), &info) != 0) return Status::FromErrno(path, errno);
+  if (!S_ISREG(info.st_mode) && !S_ISSOCK(info.st_mode)) {
+    return Error(Code::kInvalidArgument, "{}: neither a regular file nor a socket",
+                 JoinPath(this->path(), path));
+  }
+  return PathOf(fd.get());
+}
+
+}  // namespace tessera::oci

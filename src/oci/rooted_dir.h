@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+// A folder that is a file system root of somebody else: a container's, or the driver's. Paths are
+// resolved inside of it by the kernel (openat2), so no symbolic link leads out, whoever swaps it when.
+// Needs Linux 5.6; UNIMPLEMENTED, with a message saying so, below. Any thread.
+#pragma once
+
+#include <string>
+
+#include "src/base/file.h"
+#include "src/base/status.h"
+
+namespace tessera::oci {
+
+enum class Links {
+  kInRoot,  // followed, but as if the folder were /
+  kRefuse,  // any symbolic link on the way is an error
+};
+
+class RootedDir {
+ public:
+  static Result<RootedDir> Open(const std::string& path);
+
+  const std::string& path() const { return dir_.path(); }
+
+  // Opens for reading. NOT_FOUND; INVALID_ARGUMENT where a link is refused or the thing found is not
+  // a regular file (it is not opened, so no FIFO blocks and no device is touched).
+  Result<Fd> OpenFile(const std::string& path, Links links) const;
+  Result<std::string> Read(const std::string& path, Links links, size_t max_size) const;
+  bool HasDir(const std::string& path, Links links) const;
+  bool Exists(const std::string& path) const;
+  // Where the symbolic link at the end of `path` points to, as it is written.
+  Result<std::string> ReadLink(const std::string& path) const;
+  // The host's path of `path`, its links resolved inside the root. NOT_FOUND; INVALID_ARGUMENT where
+  // it is neither a regular file nor a socket.
+  Result<std::string> HostPath(const std::string& path) const;
+
+ private:
+  explicit RootedDir(DirFd dir) : dir_(std::move(dir)) {}
+  Result<Fd> Resolve(const std::string& path, uint64_t flags, Links links) const;
+
+  DirFd dir_;
+};
+
+// The host's path of what `fd` has open. For files of the host only: the name can change any time.
+Result<std::string> PathOf(int fd);
+
+}  // namespace tessera::oci
