@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/runtime/command_line.h"
+
+#include <cstring>
+#include <span>
+#include <string_view>
+
+namespace tessera::runtime {
+namespace {
+
+// Of runc 1.1 and crun 1.x; runc takes one dash or two.
+constexpr std::string_view kGlobalWithValue[] = {"root",     "log",           "log-format",
+                                                 "criu",     "cgroup-manager", "log-level"};
+constexpr std::string_view kCreateWithValue[] = {"bundle",       "b",    "config", "f",
+                                                 "console-socket", "pid-file", "preserve-fds"};
+
+struct Option {
+  std::string_view name;         // without dashes
+  const char* value = nullptr;   // after '='
+};
+
+Option Read(const char* argument) {
+  const char* name = argument + (argument[1] == '-' ? 2 : 1);
+  const char* equals = std::strchr(name, '=');
+  if (equals == nullptr) return {name, nullptr};
+  return {std::string_view(name, static_cast<size_t>(equals - name)), equals + 1};
+}
+
+bool IsOption(const char* argument) { return argument[0] == '-' && argument[1] != '\0'; }
+
+bool Contains(std::span<const std::string_view> names, std::string_view name) {
+  for (const std::string_view one : names) {
+    if (one == name) return true;
+  }
+  return false;
+}
+
+// Walks options from `at` on; stops at the first argument that is none, at "--", or at the end.
+template <typename OnOption>
+int WalkOptions(int argc, const char* const* argv, int at, bool to_the_end,
+                std::span<const std::string_view> with_value, const OnOption& on_option) {
+  for (; at < argc; ++at) {
+    if (std::strcmp(argv[at], "--") == 0) return at + 1;
+    if (!IsOption(argv[at])) {
+      if (to_the_end) continue;
+      return at;
+    }
+    Option option = Read(argv[at]);
+    if (option.value == nullptr && Contains(with_value, option.name) && at + 1 < argc) {
+      option.value = argv[++at];
+    }
+    on_option(option);
+  }
+  return argc;
+}
+
+}  // namespace
+
+bool CommandLine::makes_container() const {
+  return verb != nullptr && (std::strcmp(verb, "create") == 0 || std::strcmp(verb, "run") == 0);
+}
+
+CommandLine ParseCommandLine(int argc, const char* const* argv) {
+  CommandLine line;
+  const int verb =
+      WalkOptions(argc, argv, 1, false, kGlobalWithValue, [&line](const Option& option) {
+        if (option.name == "log") line.log = option.value;
+        if (option.name == "log-format" && option.value != nullptr) {
+          line.log_json = std::strcmp(option.value, "json") == 0;
+        }
+      });
+  if (verb >= argc) return line;
+  line.verb = argv[verb];
+  if (!line.makes_container()) return line;
+  WalkOptions(argc, argv, verb + 1, true, kCreateWithValue, [&line](const Option& option) {
+    if (option.name == "bundle" || option.name == "b") line.bundle = option.value;
+    if (option.name == "config" || option.name == "f") line.config = option.value;
+  });
+  return line;
+}
+
+}  // namespace tessera::runtime

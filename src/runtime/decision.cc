@@ -1,0 +1,204 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/runtime/decision.h"
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "api/names.h"
+#include "src/base/file.h"
+#include "src/grant/client.h"
+#include "src/runtime/env_protocol.h"
+#include "src/runtime/gpu_models.h"
+#include "src/runtime/identity.h"
+#include "src/runtime/requirements.h"
+
+namespace tessera::runtime {
+namespace {
+
+using oci::Capabilities;
+using oci::ConfigDocument;
+using oci::DeviceNode;
+
+// One GPU to give: where its node is, and what is known of it.
+struct ChosenGpu {
+  std::string uuid;
+  std::string path;       // in the container
+  std::string host_path;
+  std::optional<std::pair<uint32_t, uint32_t>> expected;  // major and minor, where somebody said
+};
+
+struct Choice {
+  std::vector<ChosenGpu> gpus;
+  std::string driver_root;
+  std::string dev_root;
+  std::vector<oci::Mount> mounts;
+  std::vector<std::pair<std::string, std::string>> env;
+};
+
+Result<DeviceNode> LookAtGpu(const ChosenGpu& gpu) {
+  Result<DeviceNode> node = oci::LookAtDevice(gpu.host_path, gpu.path);
+  if (!node.ok()) {
+    return Error(node.status().code(),
+                 "GPU {}: {}: load the driver (nvidia-modprobe), or let tessera-agent create its "
+                 "nodes (--create-device-nodes)",
+                 gpu.uuid, node.status().message());
+  }
+  if (gpu.expected && *gpu.expected != std::pair(node->major_number, node->minor_number)) {
+    return Error(Code::kFailedPrecondition,
+                 "GPU {}: {} is {}:{}, but it was granted as {}:{}: the driver was reloaded; "
+                 "restart tessera-agent on this node",
+                 gpu.uuid, gpu.host_path, node->major_number, node->minor_number,
+                 gpu.expected->first, gpu.expected->second);
+  }
+  return node;
+}
+
+Result<std::vector<DeviceNode>> CollectNodes(const Choice& choice, Capabilities capabilities) {
+  std::vector<DeviceNode> nodes;
+  for (const ChosenGpu& gpu : choice.gpus) {
+    ASSIGN_OR_RETURN(DeviceNode node, LookAtGpu(gpu));
+    nodes.push_back(std::move(node));
+  }
+  if (nodes.empty()) return nodes;
+  for (const oci::ControlNode& control : oci::ControlNodes()) {
+    if (!(control.needed_by & capabilities)) continue;
+    const std::string path = fmt::format("/dev/{}", control.name);
+    Result<DeviceNode> node = oci::LookAtDevice(JoinPath(choice.dev_root, path), path);
+    if (node.ok()) {
+      nodes.push_back(std::move(*node));
+    } else if (control.required) {
+      return Error(node.status().code(), "{}: {}", node.status().message(), control.advice);
+    }
+  }
+  return nodes;
+}
+
+Facts CollectFacts(const Choice& choice, const oci::DriverFiles& driver) {
+  Facts facts{.cuda = CudaOfDriver(driver.version), .driver = driver.version};
+  const auto known = oci::ListGpus(choice.driver_root);
+  for (const ChosenGpu& gpu : choice.gpus) {
+    GpuFacts fact{gpu.uuid, "", "unknown"};
+    if (known.ok()) {
+      const auto found = std::find_if(known->begin(), known->end(),
+                                      [&](const auto& one) { return one.uuid == gpu.uuid; });
+      if (found != known->end()) {
+        fact.arch = ArchOfModel(found->model);
+        fact.brand = BrandOfModel(found->model);
+      }
+    }
+    facts.gpus.push_back(std::move(fact));
+  }
+  return facts;
+}
+
+Result<Decision> DecideWith(const ConfigDocument& document, Choice choice, std::string reason) {
+  Decision decision{std::move(reason), {}, {}};
+  ASSIGN_OR_RETURN(const Capabilities capabilities, ReadCapabilities(document));
+  oci::Injection injection;
+  ASSIGN_OR_RETURN(injection.devices, CollectNodes(choice, capabilities));
+  ASSIGN_OR_RETURN(injection.driver, oci::FindDriver(choice.driver_root, capabilities));
+  const auto requirements = ReadRequirements(document);
+  if (!requirements.empty()) {
+    RETURN_IF_ERROR(CheckRequirements(requirements, CollectFacts(choice, injection.driver)));
+  }
+  ASSIGN_OR_RETURN(decision.placement, oci::FindPlacement(document));
+  injection.mounts = std::move(choice.mounts);
+  injection.env = std::move(choice.env);
+  decision.injection = std::move(injection);
+  return decision;
+}
+
+std::string UuidList(const std::vector<ChosenGpu>& gpus) {
+  std::string list;
+  for (const ChosenGpu& gpu : gpus) list += (list.empty() ? "" : ",") + gpu.uuid;
+  return list;
+}
+
+Choice FromGrant(grant::Grant&& grant, const Options& options) {
+  Choice choice;
+  choice.driver_root = grant.driver_root.empty() ? options.driver_root : grant.driver_root;
+  choice.dev_root = grant.dev_root.empty() ? options.dev_root : grant.dev_root;
+  for (grant::GrantedDevice& device : grant.devices) {
+    ChosenGpu gpu{std::move(device.uuid), std::move(device.path), std::move(device.host_path), {}};
+    if (gpu.path.empty()) gpu.path = fmt::format("/dev/nvidia{}", device.minor);
+    if (gpu.host_path.empty()) gpu.host_path = JoinPath(choice.dev_root, gpu.path);
+    if (device.major_number != 0) gpu.expected = {device.major_number, device.minor_number};
+    choice.gpus.push_back(std::move(gpu));
+  }
+  for (grant::GrantedMount& mount : grant.mounts) {
+    choice.mounts.push_back({mount.container, "bind", mount.host, std::move(mount.options)});
+  }
+  choice.env.emplace_back(names::kEnvVisibleDevices,
+                          choice.gpus.empty() ? "void" : UuidList(choice.gpus));
+  for (auto& [name, value] : grant.env) choice.env.emplace_back(name, value);
+  return choice;
+}
+
+Result<Decision> DecideInKubernetes(const ConfigDocument& document, const Identity& identity,
+                                    const Options& options) {
+  if (identity.is_sandbox) return Decision{"the pod's sandbox", {}, {}};
+  grant::Request request{.pod_uid = identity.pod_uid,
+                         .pod_namespace = identity.pod_namespace,
+                         .pod_name = identity.pod_name,
+                         .container = identity.container};
+  for (auto& [name, value] : document.EnvWithPrefix(names::kEnvGrantPrefix)) {
+    request.tokens.push_back({name, value});
+  }
+  if (request.tokens.empty()) {
+    return Decision{"in Kubernetes, without a grant: no GPU, whatever the environment says", {}, {}};
+  }
+  const std::string who =
+      fmt::format("pod {}/{} ({}), container {}", identity.pod_namespace, identity.pod_name,
+                  identity.pod_uid, identity.container);
+  if (identity.pod_uid.empty() || identity.container.empty()) {
+    return Error(Code::kFailedPrecondition,
+                 "the engine does not say which pod and container this is, so its grant cannot be "
+                 "asked for: use containerd 1.6 or CRI-O 1.20 or newer, or set "
+                 "binding: allocate in tessera-agent");
+  }
+  Result<grant::Grant> grant = grant::Ask(options.grant_socket, request, options.grant_timeout);
+  if (!grant.ok()) {
+    const bool away = grant.status().code() == Code::kUnavailable;
+    return Error(grant.status().code(), "{}: {}{}", who, grant.status().message(),
+                 away ? ": is tessera-agent running on this node?" : "");
+  }
+  Choice choice = FromGrant(std::move(*grant), options);
+  std::string reason = fmt::format("granted to {}: {}", who, UuidList(choice.gpus));
+  return DecideWith(document, std::move(choice), std::move(reason));
+}
+
+Result<Decision> DecideByEnvironment(const ConfigDocument& document, const Options& options) {
+  using Kind = VisibleDevices::Kind;
+  const VisibleDevices visible = ReadVisibleDevices(document);
+  if (visible.kind == Kind::kNothing) return Decision{"no GPU is asked for", {}, {}};
+  if (!options.accept_visible_devices_envvar) {
+    return Decision{"NVIDIA_VISIBLE_DEVICES is not accepted (accept-visible-devices-envvar)", {}, {}};
+  }
+  Choice choice{.driver_root = options.driver_root, .dev_root = options.dev_root};
+  if (visible.kind != Kind::kDriverOnly) {
+    ASSIGN_OR_RETURN(const auto gpus, oci::ListGpus(options.driver_root));
+    ASSIGN_OR_RETURN(const auto selected, SelectGpus(visible, gpus));
+    for (const oci::ProcGpu& gpu : selected) {
+      const std::string path = fmt::format("/dev/nvidia{}", gpu.minor);
+      choice.gpus.push_back({gpu.uuid, path, JoinPath(options.dev_root, path), {}});
+    }
+  }
+  // A runtime inside this container must not give what this one was not given.
+  choice.env.emplace_back(names::kEnvVisibleDevices,
+                          choice.gpus.empty() ? "none" : UuidList(choice.gpus));
+  std::string reason = fmt::format("asked for by NVIDIA_VISIBLE_DEVICES: {}",
+                                   choice.gpus.empty() ? "no GPU" : UuidList(choice.gpus));
+  return DecideWith(document, std::move(choice), std::move(reason));
+}
+
+}  // namespace
+
+Result<Decision> Decide(const ConfigDocument& document, const Options& options) {
+  if (const auto identity = FindIdentity(document)) {
+    return DecideInKubernetes(document, *identity, options);
+  }
+  return DecideByEnvironment(document, options);
+}
+
+}  // namespace tessera::runtime

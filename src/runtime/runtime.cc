@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/runtime/runtime.h"
+
+#include <cstdlib>
+#include <cstring>
+#include <string>
+
+#include "src/runtime/command_line.h"
+#include "src/runtime/decision.h"
+#include "src/runtime/explain.h"
+#include "src/runtime/low_level.h"
+#include "src/runtime/options.h"
+#include "src/runtime/report.h"
+#ifdef TESSERA_WITH_CONFIGURE
+#include "src/runtime/engine/configure.h"
+#endif
+
+namespace tessera::runtime {
+namespace {
+
+// Tests, and nodes whose /etc is read only.
+constexpr const char* kConfigVariable = "TESSERA_RUNTIME_CONFIG";
+
+std::string ConfigFile() {
+  const char* path = ::getenv(kConfigVariable);
+  return path != nullptr && *path != '\0' ? path : std::string(names::kRuntimeConfigFile);
+}
+
+Status EditBundle(const CommandLine& line, const Options& options) {
+  ASSIGN_OR_RETURN(oci::ConfigDocument document,
+                   oci::ConfigDocument::Load(line.bundle != nullptr ? line.bundle : ".",
+                                             line.config != nullptr ? line.config : "config.json"));
+  ASSIGN_OR_RETURN(const Decision decision, Decide(document, options));
+  if (!decision.injection) return Status::Ok();
+  RETURN_IF_ERROR(oci::Inject(*decision.injection, *decision.placement, &document));
+  RETURN_IF_ERROR(document.Save());
+  if (!options.log.empty()) AppendLog(options.log, false, "info", decision.reason);
+  return Status::Ok();
+}
+
+Status Run(const CommandLine& line, const Result<Options>& options, char** argv) {
+  if (line.makes_container()) {
+    if (!options.ok()) return options.status();
+    RETURN_IF_ERROR(EditBundle(line, *options));
+  }
+  // A damaged configuration must not keep anybody from stopping, probing or deleting what runs.
+  static const Options kDefaults;
+  ASSIGN_OR_RETURN(const std::string path,
+                   FindLowLevelRuntime(options.ok() ? options->runtimes : kDefaults.runtimes,
+                                       ::getenv("PATH")));
+  return Become(path, argv);
+}
+
+bool IsOwnVerb(int argc, char** argv, const char* verb) {
+  return argc > 1 && std::strcmp(argv[1], verb) == 0;
+}
+
+}  // namespace
+
+int RuntimeMain(int argc, char** argv) {
+#ifdef TESSERA_WITH_CONFIGURE
+  if (IsOwnVerb(argc, argv, "configure")) return engine::ConfigureMain(argc - 1, argv + 1);
+#endif
+  const Result<Options> options = LoadOptions(ConfigFile());
+  if (IsOwnVerb(argc, argv, "explain")) return ExplainMain(argc, argv, options);
+  const CommandLine line = ParseCommandLine(argc, argv);
+  const Status status = Run(line, options, argv);
+  return ReportFailure(line, status, options.ok() ? options->log : std::string());
+}
+
+}  // namespace tessera::runtime
