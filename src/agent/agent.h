@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+// The whole node agent, put together: inventory, device plugin, registration, grants, device nodes,
+// node labels, metrics. It decides nothing itself.
+//
+// Threads: the runner's thread owns everything but the grants, which have a runner of their own
+// ("grants"), because they wait for the disk. Between the two go immutable device sets.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "src/agent/allocation.h"
+#include "src/base/status.h"
+#include "src/base/task_runner.h"
+#include "src/gpu/inventory.h"
+#include "src/net/io_thread.h"
+
+namespace tessera::agent {
+
+struct AgentOptions {
+  std::string resource;
+  Binding binding = Binding::kLate;
+  bool pass_device_specs = false;
+  bool create_device_nodes = false;
+
+  std::string driver_root = "/";
+  std::string driver_root_ctr_path;  // "": driver_root
+  std::string dev_root;              // "": driver_root where that has a dev folder, else "/"
+  std::string dev_root_ctr_path;     // "": driver_root_ctr_path where the roots are one, else dev_root
+
+  std::string kubelet_socket;  // "": do not register
+  std::string pod_resources_socket;
+  std::string state_dir;
+  std::string grant_socket;
+  std::string metrics_address;  // "": no HTTP
+  std::string node_name;        // "": do not write the node
+  std::string kubeconfig;       // "": the pod's service account
+
+  gpu::XidPolicy xids;
+};
+
+// Fills what depends on something else; looks at the file system. INVALID_ARGUMENT names the flag.
+Status CompleteOptions(AgentOptions* options);
+
+class Agent {
+ public:
+  // Options as CompleteOptions left them. Runner and io outlive the agent.
+  Agent(TaskRunner* runner, net::IoThread* io, AgentOptions options);
+  // Leaves the kubelet: the resource becomes unavailable at once, running pods go on.
+  ~Agent();
+  Agent(const Agent&) = delete;
+  Agent& operator=(const Agent&) = delete;
+
+  // Errors are those that waiting does not mend: no state folder, a port that is taken. What may
+  // come later (driver, kubelet, API server) is waited for.
+  Status Start();
+  // Looks at all GPUs now.
+  void Refresh();
+
+ private:
+  class Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+// Makes the runner, runs an agent until SIGTERM or SIGINT; SIGHUP refreshes. Gives the exit code.
+int RunAgent(AgentOptions options);
+
+}  // namespace tessera::agent

@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/agent/device_nodes.h"
+
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include "src/base/file.h"
+#include "src/base/strings.h"
+
+namespace tessera::agent {
+namespace {
+
+// The GPUs' major number is the kernel's constant for NVIDIA; that of nvidia-uvm is given when the
+// module is loaded.
+constexpr uint32_t kGpuMajor = 195;
+constexpr uint32_t kControlMinor = 255;
+constexpr uint32_t kModesetMinor = 254;
+constexpr mode_t kMode = 0666;
+constexpr size_t kMaxProcFile = 1 << 20;
+
+struct Node {
+  std::string name;  // below dev/
+  uint32_t major_number;
+  uint32_t minor_number;
+};
+
+Status Make(const std::string& path, const Node& node, bool* made) {
+  struct stat info;
+  if (::lstat(path.c_str(), &info) == 0) {
+    if (!S_ISCHR(info.st_mode)) {
+      return Error(Code::kFailedPrecondition,
+                   "{} is no character device: remove it, then tessera-agent makes the node", path);
+    }
+    // Another number is somebody's choice (a simulated driver, another module): not ours to change.
+    return Status::Ok();
+  }
+  if (errno != ENOENT) return Status::FromErrno(path, errno);
+  RETURN_IF_ERROR(MakeDirs(std::string(DirName(path))));
+  if (::mknod(path.c_str(), S_IFCHR | kMode, ::makedev(node.major_number, node.minor_number)) != 0) {
+    return Error(Code::kPermissionDenied, "{} cannot be made ({}): tessera-agent needs CAP_MKNOD",
+                 path, std::strerror(errno));
+  }
+  // The umask has taken something off.
+  if (::chmod(path.c_str(), kMode) != 0) return Status::FromErrno("chmod " + path, errno);
+  *made = true;
+  return Status::Ok();
+}
+
+// "Device Minor: \t 3" in a GPU's information file.
+std::optional<uint32_t> MinorOf(const std::string& information) {
+  constexpr std::string_view kField = "Device Minor:";
+  for (const std::string_view line : Split(information, '\n')) {
+    if (line.substr(0, kField.size()) != kField) continue;
+    const Result<int64_t> minor = ParseInt(Trim(line.substr(kField.size())));
+    if (minor.ok() && *minor >= 0 && *minor < kModesetMinor) return static_cast<uint32_t>(*minor);
+  }
+  return std::nullopt;
+}
+
+std::vector<Node> Wanted(const DeviceNodeOptions& options, DeviceNodeReport* report) {
+  const std::string gpus = JoinPath(options.proc_root, "driver/nvidia/gpus");
+  std::vector<Node> nodes;
+  const auto folders = ListDir(gpus);
+  if (!folders.ok() || folders->empty()) return nodes;  // no driver: nothing to make
+  std::string devices = ReadFile(JoinPath(options.proc_root, "devices"), kMaxProcFile).value_or("");
+  if (devices.empty()) devices = ReadFile("/proc/devices", kMaxProcFile).value_or("");
+  const uint32_t gpu_major =
+      FindMajor(devices, {"nvidia", "nvidia-frontend"}).value_or(kGpuMajor);
+  for (const std::string& folder : *folders) {
+    const std::string path = JoinPath(JoinPath(gpus, folder), "information");
+    const auto text = ReadFile(path, kMaxProcFile);
+    const auto minor = text.ok() ? MinorOf(*text) : std::nullopt;
+    if (minor) {
+      nodes.push_back({"nvidia" + std::to_string(*minor), gpu_major, *minor});
+    } else {
+      report->problems.push_back(path + " names no device minor");
+    }
+  }
+  nodes.push_back({"nvidiactl", gpu_major, kControlMinor});
+  nodes.push_back({"nvidia-modeset", gpu_major, kModesetMinor});
+  if (const auto uvm = FindMajor(devices, {"nvidia-uvm"})) {
+    nodes.push_back({"nvidia-uvm", *uvm, 0});
+    nodes.push_back({"nvidia-uvm-tools", *uvm, 1});
+  } else if (!PathExists(JoinPath(options.dev_root, "dev/nvidia-uvm"))) {
+    report->problems.push_back(
+        "/dev/nvidia-uvm is missing and the module nvidia-uvm is not loaded: run \"modprobe "
+        "nvidia-uvm\" on the host; without it CUDA does not start");
+  }
+  return nodes;
+}
+
+}  // namespace
+
+std::optional<uint32_t> FindMajor(std::string_view proc_devices,
+                                  const std::vector<std::string_view>& names) {
+  for (const std::string_view line : Split(proc_devices, '\n')) {
+    if (Trim(line) == "Block devices:") return std::nullopt;
+    const std::vector<std::string_view> words = SplitList(line, ' ');
+    if (words.size() != 2 || std::find(names.begin(), names.end(), words[1]) == names.end()) {
+      continue;
+    }
+    const Result<int64_t> number = ParseInt(words[0]);
+    if (number.ok() && *number > 0 && *number < 4096) return static_cast<uint32_t>(*number);
+  }
+  return std::nullopt;
+}
+
+DeviceNodeReport CreateDeviceNodes(const DeviceNodeOptions& options) {
+  DeviceNodeReport report;
+  for (const Node& node : Wanted(options, &report)) {
+    const std::string path = JoinPath(JoinPath(options.dev_root, "dev"), node.name);
+    bool made = false;
+    const Status status = Make(path, node, &made);
+    if (!status.ok()) report.problems.push_back(status.message());
+    if (made) report.made.push_back(path);
+  }
+  return report;
+}
+
+}  // namespace tessera::agent

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/agent/device_set.h"
+
+#include <utility>
+
+#include "src/base/strings.h"
+
+namespace tessera::agent {
+namespace {
+
+// The kubelet's API says so, though its code does not check.
+constexpr size_t kMaxIdLength = 63;
+
+}  // namespace
+
+DeviceSet::DeviceSet(std::shared_ptr<const device::NodeInventory> inventory)
+    : inventory_(std::move(inventory)) {
+  for (const device::Gpu& gpu : inventory_->gpus) {
+    // The kubelet decodes with a protobuf that refuses the whole list for one bad string.
+    if (gpu.uuid.empty() || gpu.uuid.size() > kMaxIdLength || !IsValidUtf8(gpu.uuid)) {
+      left_out_.push_back(HexEncode(gpu.uuid));
+      continue;
+    }
+    offers_.push_back({gpu.uuid, gpu.health.ok() && gpu.minor.has_value(), gpu.numa_node});
+  }
+}
+
+const device::Gpu* DeviceSet::Find(std::string_view id) const {
+  for (const Offer& offer : offers_) {
+    if (offer.id == id) return inventory_->Find(id);
+  }
+  return nullptr;
+}
+
+const placement::Chooser& DeviceSet::chooser() const {
+  std::call_once(chooser_made_, [this] {
+    chooser_ = std::make_unique<placement::Chooser>(placement::Topology::Of(*inventory_));
+  });
+  return *chooser_;
+}
+
+std::shared_ptr<const DeviceSet> DeviceSetHolder::Get() const {
+  const std::lock_guard lock(mutex_);
+  return set_;
+}
+
+void DeviceSetHolder::Set(std::shared_ptr<const DeviceSet> set) {
+  const std::lock_guard lock(mutex_);
+  set_.swap(set);
+}
+
+}  // namespace tessera::agent

@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/agent/dir_watcher.h"
+
+#include <sys/inotify.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "src/base/log.h"
+
+namespace tessera::agent {
+
+DirWatcher::DirWatcher(TaskRunner* runner, std::string dir, Events events)
+    : runner_(runner),
+      dir_(std::move(dir)),
+      events_(std::move(events)),
+      self_(std::make_shared<DirWatcher*>(this)) {}
+
+DirWatcher::~DirWatcher() {
+  if (inotify_.valid()) runner_->Unwatch(inotify_.get());
+}
+
+void DirWatcher::Start() { Watch(); }
+
+void DirWatcher::Watch() {
+  Fd fd(::inotify_init1(IN_CLOEXEC | IN_NONBLOCK));
+  constexpr uint32_t kMask = IN_CREATE | IN_MOVED_TO | IN_DELETE | IN_MOVED_FROM | IN_DELETE_SELF |
+                             IN_MOVE_SELF | IN_ONLYDIR;
+  if (!fd.valid() || ::inotify_add_watch(fd.get(), dir_.c_str(), kMask) < 0) {
+    if (!complained_) {
+      Log(Severity::kWarning, "cannot watch the folder, trying again every second",
+          {{"folder", dir_}, {"error", std::strerror(errno)}});
+    }
+    complained_ = true;
+    return WatchLater();
+  }
+  complained_ = false;
+  inotify_ = std::move(fd);
+  runner_->WatchReadable(inotify_.get(), [this] { Read(); });
+  events_.look();
+}
+
+void DirWatcher::WatchLater() {
+  runner_->PostDelayed(kRetry, [weak = std::weak_ptr<DirWatcher*>(self_)] {
+    if (const auto self = weak.lock()) (*self)->Watch();
+  });
+}
+
+void DirWatcher::Read() {
+  alignas(inotify_event) char buffer[8192];
+  const ssize_t count = ::read(inotify_.get(), buffer, sizeof(buffer));
+  const std::weak_ptr<DirWatcher*> weak = self_;
+  for (ssize_t at = 0; at < count;) {
+    inotify_event event;
+    std::memcpy(&event, buffer + at, sizeof(event));
+    const std::string name = event.len > 0 ? buffer + at + sizeof(event) : "";
+    at += static_cast<ssize_t>(sizeof(event) + event.len);
+    // A handler may destroy the watcher.
+    if (!Handle(event.mask, name) || weak.expired()) return;
+  }
+}
+
+bool DirWatcher::Handle(uint32_t mask, const std::string& name) {
+  if ((mask & (IN_IGNORED | IN_DELETE_SELF | IN_MOVE_SELF | IN_UNMOUNT)) != 0) {
+    runner_->Unwatch(inotify_.get());
+    inotify_.Reset();
+    Watch();
+    return false;
+  }
+  if ((mask & IN_Q_OVERFLOW) != 0) {
+    events_.look();
+  } else if ((mask & (IN_CREATE | IN_MOVED_TO)) != 0) {
+    events_.appeared(name);
+  } else if ((mask & (IN_DELETE | IN_MOVED_FROM)) != 0) {
+    events_.vanished(name);
+  }
+  return true;
+}
+
+}  // namespace tessera::agent

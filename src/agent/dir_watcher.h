@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+// Tells when names appear in and vanish from one directory, by inotify. Survives the directory being
+// removed and made again. Not for what happens inside of files.
+// Threads: lives on `runner`.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "src/base/file.h"
+#include "src/base/task_runner.h"
+
+namespace tessera::agent {
+
+class DirWatcher {
+ public:
+  struct Events {
+    std::function<void(const std::string& name)> appeared;
+    std::function<void(const std::string& name)> vanished;
+    // What happened meanwhile is unknown: at the first watch, after an overflow, and when the
+    // directory was made anew. Look at everything.
+    std::function<void()> look;
+  };
+  // How often a missing directory is looked for.
+  static constexpr Duration kRetry = std::chrono::seconds(1);
+
+  DirWatcher(TaskRunner* runner, std::string dir, Events events);
+  ~DirWatcher();
+  DirWatcher(const DirWatcher&) = delete;
+  DirWatcher& operator=(const DirWatcher&) = delete;
+
+  void Start();
+
+ private:
+  void Watch();
+  void WatchLater();
+  void Read();
+  // False when the watch is gone.
+  bool Handle(uint32_t mask, const std::string& name);
+
+  TaskRunner* const runner_;
+  const std::string dir_;
+  const Events events_;
+  Fd inotify_;
+  bool complained_ = false;
+  const std::shared_ptr<DirWatcher*> self_;
+};
+
+}  // namespace tessera::agent

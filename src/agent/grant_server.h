@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+// The grant socket: takes requests from tessera-runtime, hands them to a handler, sends the answer.
+// Only root may ask. A client that stalls, floods or goes away costs its own connection: sizes, times
+// and the number of connections are bounded, and where all are taken the longest waiting one goes.
+// Threads: lives on `runner`.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+
+#include "src/agent/metrics.h"
+#include "src/agent/unix_listener.h"
+#include "src/base/file.h"
+#include "src/base/task_runner.h"
+#include "src/grant/message.h"
+
+namespace tessera::agent {
+
+struct GrantServerLimits {
+  size_t connections = 64;
+  Duration request = std::chrono::seconds(5);  // from accept to the last byte of the request
+  uid_t uid = 0;                               // who may ask
+};
+
+class GrantServer {
+ public:
+  using Reply = std::function<void(Result<grant::Grant>)>;
+  // Replies once, on the runner, now or later.
+  using Handler = std::function<void(const grant::Request& request, Reply reply)>;
+
+  GrantServer(TaskRunner* runner, GrantServerLimits limits, AgentMetrics* metrics, Handler handler);
+  ~GrantServer();
+  GrantServer(const GrantServer&) = delete;
+  GrantServer& operator=(const GrantServer&) = delete;
+
+  // Mode 0600.
+  Status Listen(const std::string& path);
+  bool SocketPresent() const { return listener_.Present(); }
+  size_t connections() const { return connections_.size(); }
+
+ private:
+  struct Connection {
+    Fd fd;
+    std::string received;
+    size_t wanted = grant::kFrameHeaderSize;
+    bool header_done = false;
+    bool handling = false;
+    MonotonicTime asked{};
+  };
+
+  void Accept();
+  // False when there is no room and none could be made.
+  bool MakeRoom();
+  void Read(uint64_t id);
+  // OK until the request is whole.
+  Status TakeBytes(Connection* connection);
+  void Dispatch(uint64_t id, Connection* connection);
+  void Answer(uint64_t id, const Result<grant::Grant>& reply);
+  void Close(uint64_t id);
+
+  TaskRunner* const runner_;
+  const GrantServerLimits limits_;
+  AgentMetrics* const metrics_;
+  const Handler handler_;
+  UnixListener listener_;
+  std::map<uint64_t, Connection> connections_;  // by age
+  uint64_t next_id_ = 1;
+  const std::shared_ptr<GrantServer*> self_;
+};
+
+}  // namespace tessera::agent

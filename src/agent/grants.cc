@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/agent/grants.h"
+
+#include <pthread.h>
+
+#include <future>
+#include <utility>
+
+#include "src/agent/dir_watcher.h"
+#include "src/agent/grant_server.h"
+#include "src/agent/kubelet_client.h"
+#include "src/base/log.h"
+#include "src/grant/journal.h"
+
+namespace tessera::agent {
+namespace {
+
+// The runtime waits for some seconds; the kubelet's answer must come well before.
+constexpr Duration kPodResourcesDeadline = std::chrono::seconds(2);
+
+}  // namespace
+
+// Lives on the thread. Order is that of use: what comes later uses what comes before.
+struct Grants::State {
+  State(Grants* grants, grant::Journal opened, const std::vector<std::string>& records)
+      : journal(std::move(opened)),
+        ledger(&journal, records, &skipped),
+        pods(&grants->runner_, grants->options_.pod_resources_socket, kPodResourcesDeadline),
+        service(&grants->runner_, grants->options_.service, grants->devices_, grants->sealer_,
+                &ledger, &pods),
+        server(&grants->runner_, {.uid = grants->options_.uid}, grants->metrics_,
+               [this](const grant::Request& request, GrantServer::Reply reply) {
+                 service.Handle(request, std::move(reply));
+               }),
+        watcher(&grants->runner_, DirName(grants->options_.socket),
+                {.appeared = [](const std::string&) {},
+                 .vanished = [this](const std::string&) { Repair(); },
+                 .look = [this] { Repair(); }}),
+        socket(grants->options_.socket) {}
+
+  // /run is cleaned by people and by tmpfiles; the runtime must find us all the same.
+  void Repair() {
+    if (server.SocketPresent()) return;
+    Status status = MakeDirs(DirName(socket));
+    if (status.ok()) status = server.Listen(socket);
+    if (!status.ok()) Log(Severity::kError, "cannot listen for grants", {{"error", status.ToString()}});
+  }
+
+  grant::Journal journal;
+  size_t skipped = 0;
+  GrantLedger ledger;
+  GrpcPodResources pods;
+  GrantService service;
+  GrantServer server;
+  DirWatcher watcher;
+  const std::string socket;
+};
+
+Grants::Grants(GrantsOptions options, const DeviceSetHolder* devices,
+               const grant::TokenSealer* sealer, AgentMetrics* metrics)
+    : options_(std::move(options)), devices_(devices), sealer_(sealer), metrics_(metrics) {}
+
+Grants::~Grants() {
+  if (!thread_.joinable()) return;
+  std::promise<void> gone;
+  runner_.Post([&] {
+    state_.reset();
+    runner_.Quit();
+    gone.set_value();
+  });
+  gone.get_future().wait();
+  thread_.join();
+}
+
+Status Grants::Start() {
+  thread_ = std::thread([this] {
+    ::pthread_setname_np(::pthread_self(), "grants");
+    runner_.Run();
+  });
+  std::promise<Status> made;
+  runner_.Post([&] { made.set_value(MakeState()); });
+  return made.get_future().get();
+}
+
+Status Grants::MakeState() {
+  ASSIGN_OR_RETURN(DirFd dir, DirFd::Open(options_.state_dir));
+  grant::Journal::Recovery recovery;
+  ASSIGN_OR_RETURN(grant::Journal journal, grant::Journal::Open(std::move(dir),
+                                                                std::string(kJournalName),
+                                                                &recovery));
+  state_ = std::make_unique<State>(this, std::move(journal), recovery.records);
+  if (recovery.torn_bytes > 0 || recovery.damaged_bytes > 0) metrics_->journal_repairs.Add();
+  if (recovery.damaged_bytes > 0 || state_->skipped > 0) {
+    Log(Severity::kError, "the journal of grants was damaged; what could be read is in force",
+        {{"folder", options_.state_dir},
+         {"damage", recovery.damage},
+         {"records_skipped", state_->skipped},
+         {"bytes_skipped", recovery.damaged_bytes}});
+  }
+  Log(Severity::kInfo, "read the journal of grants",
+      {{"grants", state_->ledger.entries().size()}, {"torn_bytes", recovery.torn_bytes}});
+  RETURN_IF_ERROR(MakeDirs(DirName(options_.socket)));
+  RETURN_IF_ERROR(state_->server.Listen(options_.socket));
+  state_->watcher.Start();
+  return Status::Ok();
+}
+
+}  // namespace tessera::agent

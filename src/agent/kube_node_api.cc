@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/agent/kube_node_api.h"
+
+#include <cstdlib>
+#include <utility>
+
+#include "src/agent/version.h"
+#include "src/kube/client.h"
+#include "src/kube/config.h"
+
+namespace tessera::agent {
+
+struct KubeNodeApi::Impl {
+  kube::Client client;
+  std::string node;
+  kube::Operation operation;  // the publisher has one at a time
+};
+
+KubeNodeApi::KubeNodeApi(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+KubeNodeApi::~KubeNodeApi() = default;
+
+Result<std::unique_ptr<KubeNodeApi>> KubeNodeApi::Make(net::IoThread* io, TaskRunner* runner,
+                                                       const std::string& kubeconfig,
+                                                       const std::string& node_name) {
+  const kube::GetEnv environment = [](const char* name) -> const char* { return std::getenv(name); };
+  ASSIGN_OR_RETURN(kube::Config config, kube::FindConfig(kubeconfig, environment));
+  kube::ClientOptions options;
+  options.user_agent = "tessera-agent/" + std::string(kVersion);
+  options.max_in_flight = 1;
+  return std::unique_ptr<KubeNodeApi>(new KubeNodeApi(std::unique_ptr<Impl>(
+      new Impl{{*io, *runner, std::move(config), std::move(options)}, node_name, {}})));
+}
+
+void KubeNodeApi::Get(Done done) {
+  impl_->operation = impl_->client.Get(kube::Node(impl_->node), std::move(done));
+}
+
+void KubeNodeApi::MergePatch(const Json& patch, Done done) {
+  impl_->operation = impl_->client.Patch(kube::Node(impl_->node), kube::PatchKind::kMerge, patch,
+                                         {.field_manager = "tessera-agent"}, std::move(done));
+}
+
+}  // namespace tessera::agent

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+// The two things that we ask of the kubelet: to register a device plugin, and which pods hold which
+// devices. As interfaces, so that the state machines that use them run under virtual time.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "src/base/status.h"
+#include "src/base/task_runner.h"
+
+namespace tessera::agent {
+
+struct Registration {
+  std::string endpoint;  // base name of our socket
+  std::string resource;
+};
+
+// Threads: the runner's. `done` is called on it, once, never from within the call.
+class KubeletRegistry {
+ public:
+  using Done = std::function<void(Status)>;
+
+  virtual ~KubeletRegistry() = default;
+  // Names this kubelet's socket: another text is another socket file. Empty while there is none.
+  virtual std::string SocketIdentity() const = 0;
+  // The kubelet calls back into our server before it answers. UNAVAILABLE: nobody listens.
+  virtual void Register(const Registration& registration, Done done) = 0;
+};
+
+struct HeldDevices {
+  std::string pod_namespace;
+  std::string pod_name;
+  std::string container;
+  std::string resource;
+  std::vector<std::string> ids;
+};
+
+struct PodDevices {
+  // Every active pod, also one without devices. Ordinary init containers are in no `held`.
+  std::vector<std::pair<std::string, std::string>> pods;  // namespace, name
+  std::vector<HeldDevices> held;
+};
+
+// Threads as above.
+class PodResources {
+ public:
+  using Done = std::function<void(Result<PodDevices>)>;
+
+  virtual ~PodResources() = default;
+  virtual void List(Done done) = 0;
+};
+
+}  // namespace tessera::agent

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+// The kubelet over gRPC. Every call has a connection of its own that we make ourselves: gRPC would
+// wait a second after a refused one, and a kubelet that starts refuses for some milliseconds, because
+// its socket appears before it listens.
+//
+// Threads: live on `runner`. Destroying one cancels its calls; their `done` is not called any more.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "src/agent/kubelet.h"
+#include "src/base/clock.h"
+
+namespace tessera::agent {
+
+// The calls that are under way, so that none outlives what it reports to.
+class PendingCalls;
+
+class GrpcKubeletRegistry final : public KubeletRegistry {
+ public:
+  // The kubelet dials back for up to 10 s within the call.
+  static constexpr Duration kDeadline = std::chrono::seconds(15);
+
+  GrpcKubeletRegistry(TaskRunner* runner, std::string socket_path);
+  ~GrpcKubeletRegistry() override;
+
+  std::string SocketIdentity() const override;
+  void Register(const Registration& registration, Done done) override;
+
+ private:
+  TaskRunner* const runner_;
+  const std::string socket_path_;
+  const std::shared_ptr<PendingCalls> pending_;
+};
+
+class GrpcPodResources final : public PodResources {
+ public:
+  GrpcPodResources(TaskRunner* runner, std::string socket_path, Duration deadline);
+  ~GrpcPodResources() override;
+
+  void List(Done done) override;
+
+ private:
+  TaskRunner* const runner_;
+  const std::string socket_path_;
+  const Duration deadline_;
+  const std::shared_ptr<PendingCalls> pending_;
+};
+
+}  // namespace tessera::agent

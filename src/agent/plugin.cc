@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/agent/plugin.h"
+
+#include <sys/random.h>
+
+#include <utility>
+
+#include "src/agent/dir_watcher.h"
+#include "src/agent/kubelet_client.h"
+#include "src/agent/plugin_server.h"
+#include "src/agent/registrar.h"
+#include "src/agent/unix_listener.h"
+#include "src/base/strings.h"
+
+namespace tessera::agent {
+namespace {
+
+constexpr std::string_view kSocketPrefix = "tessera-";
+
+// A name of its own for each process: kubelets up to 1.36 mix up plugins that share one.
+std::string NewEndpointName(std::string_view resource) {
+  unsigned char random[4] = {};
+  TESSERA_CHECK(::getrandom(random, sizeof(random), 0) == sizeof(random));
+  const size_t slash = resource.find('/');
+  return std::string(kSocketPrefix) + std::string(resource.substr(slash + 1)) + "-" +
+         HexEncode({reinterpret_cast<const char*>(random), sizeof(random)}) + ".sock";
+}
+
+// One that still listens belongs to an agent that is leaving.
+void RemoveStaleSockets(const std::string& dir) {
+  const auto names = ListDir(dir);
+  if (!names.ok()) return;
+  for (const std::string& name : *names) {
+    if (name.substr(0, kSocketPrefix.size()) == kSocketPrefix) {
+      RemoveSocketIfDead(JoinPath(dir, name));
+    }
+  }
+}
+
+class Endpoint final : public PluginEndpoint {
+ public:
+  Endpoint(PluginServer* server, std::string path) : server_(server), path_(std::move(path)) {}
+  Status Listen() override { return server_->Listen(path_); }
+  bool SocketPresent() const override { return server_->SocketPresent(); }
+  void CloseStreams() override { server_->CloseStreams(); }
+  int open_streams() const override { return server_->open_streams(); }
+
+ private:
+  PluginServer* const server_;
+  const std::string path_;
+};
+
+}  // namespace
+
+// Members are destroyed from the last to the first: events stop before what they act on goes.
+class Plugin::Impl {
+ public:
+  Impl(TaskRunner* runner, PluginOptions options, const Allocator* allocator,
+       const DeviceSetHolder* devices, AgentMetrics* metrics)
+      : dir_(DirName(options.kubelet_socket)),
+        kubelet_name_(BaseName(options.kubelet_socket)),
+        name_(NewEndpointName(options.resource)),
+        server_(runner, allocator, devices, metrics,
+                {.stream_opened = [this] { registrar_.OnStreamOpened(); },
+                 .stream_closed = [this] { registrar_.OnStreamClosed(); }}),
+        endpoint_(&server_, JoinPath(dir_, name_)),
+        kubelet_(runner, options.kubelet_socket),
+        registrar_(runner, &kubelet_, &endpoint_, {name_, options.resource}, metrics, nullptr),
+        watcher_(runner, dir_,
+                 {.appeared = [this](const std::string& name) { OnAppeared(name); },
+                  .vanished = [this](const std::string& name) { OnVanished(name); },
+                  .look = [this] { registrar_.OnLook(); }}) {
+    RemoveStaleSockets(dir_);
+    watcher_.Start();
+  }
+
+  void Publish(const DeviceSet& set) {
+    server_.Publish(set);
+    if (!std::exchange(started_, true)) registrar_.Start();
+  }
+  bool registered() const { return registrar_.registered(); }
+
+ private:
+  void OnAppeared(const std::string& name) {
+    if (name == kubelet_name_) registrar_.OnKubeletSocketAppeared();
+  }
+  void OnVanished(const std::string& name) {
+    if (name == name_) registrar_.OnPluginSocketVanished();
+  }
+
+  const std::string dir_;
+  const std::string kubelet_name_;
+  const std::string name_;
+  PluginServer server_;
+  Endpoint endpoint_;
+  GrpcKubeletRegistry kubelet_;
+  Registrar registrar_;
+  DirWatcher watcher_;
+  bool started_ = false;
+};
+
+Plugin::Plugin(TaskRunner* runner, PluginOptions options, const Allocator* allocator,
+               const DeviceSetHolder* devices, AgentMetrics* metrics)
+    : impl_(std::make_unique<Impl>(runner, std::move(options), allocator, devices, metrics)) {}
+Plugin::~Plugin() = default;
+
+void Plugin::Publish(const DeviceSet& set) { impl_->Publish(set); }
+bool Plugin::registered() const { return impl_->registered(); }
+
+}  // namespace tessera::agent

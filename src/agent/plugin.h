@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+// One resource at the kubelet: the plugin's server, its registration, and the folder in which both
+// meet. Offers nothing until it has been given devices. Threads: lives on `runner`.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "src/agent/allocation.h"
+#include "src/agent/device_set.h"
+#include "src/agent/metrics.h"
+#include "src/base/task_runner.h"
+
+namespace tessera::agent {
+
+struct PluginOptions {
+  std::string resource;
+  std::string kubelet_socket;  // our socket lies beside it
+};
+
+class Plugin {
+ public:
+  // All outlive it. Removes the sockets of plugins that were killed.
+  Plugin(TaskRunner* runner, PluginOptions options, const Allocator* allocator,
+         const DeviceSetHolder* devices, AgentMetrics* metrics);
+  // Leaves the kubelet: the resource becomes unavailable at once.
+  ~Plugin();
+  Plugin(const Plugin&) = delete;
+  Plugin& operator=(const Plugin&) = delete;
+
+  // Tells the kubelet; the first time, registers with it. `set` is what `devices` holds.
+  void Publish(const DeviceSet& set);
+  // The kubelet reads our list.
+  bool registered() const;
+
+ private:
+  class Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace tessera::agent

@@ -1,0 +1,370 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/agent/plugin_server.h"
+
+#include <grpcpp/server.h>
+#include <grpcpp/server_builder.h>
+#include <grpcpp/server_posix.h>
+
+#include <algorithm>
+#include <mutex>
+#include <utility>
+#include <vector>
+
+#include "deviceplugin_v1beta1.grpc.pb.h"
+#include "src/agent/unix_listener.h"
+#include "src/base/log.h"
+
+namespace tessera::agent {
+namespace {
+
+using DeviceList = v1beta1::ListAndWatchResponse;
+
+grpc::Status ToGrpc(const Status& status) {
+  return {static_cast<grpc::StatusCode>(status.code()), status.message()};
+}
+
+DeviceList ListOf(const DeviceSet& set) {
+  DeviceList list;
+  for (const DeviceSet::Offer& offer : set.offers()) {
+    v1beta1::Device* device = list.add_devices();
+    device->set_id(offer.id);
+    device->set_health(offer.healthy ? "Healthy" : "Unhealthy");
+    if (offer.numa_node) device->mutable_topology()->add_nodes()->set_id(*offer.numa_node);
+  }
+  return list;
+}
+
+class Stream;
+
+// All streams and what they shall show. Each message replaces everything that the kubelet knows of
+// the resource, so a stream that is behind gets only the latest.
+class StreamHub {
+ public:
+  StreamHub(TaskRunner* runner, AgentMetrics* metrics, PluginServer::Events events)
+      : runner_(runner), metrics_(metrics), events_(std::move(events)) {}
+
+  void Publish(DeviceList list);
+  void CloseAll();
+  grpc::ServerWriteReactor<DeviceList>* Open(grpc::CallbackServerContext* context);
+  int open() const { return *open_; }
+
+ private:
+  friend class Stream;
+
+  void Remove(Stream* stream);
+  std::vector<std::shared_ptr<Stream>> Streams();
+
+  TaskRunner* const runner_;
+  AgentMetrics* const metrics_;
+  const PluginServer::Events events_;
+  // Runner's thread only. Tasks that run after the hub is gone find it expired.
+  const std::shared_ptr<int> open_ = std::make_shared<int>(0);
+
+  // gRPC calls streams back on its own threads, while the runner publishes.
+  std::mutex mutex_;
+  std::vector<std::shared_ptr<Stream>> streams_;
+  std::shared_ptr<const DeviceList> list_;
+  uint64_t version_ = 0;
+};
+
+// One ListAndWatch call. At most one operation is under way. gRPC's objects are valid until OnDone,
+// which comes only after Finish; Finish is called only when nothing is under way.
+class Stream final : public grpc::ServerWriteReactor<DeviceList> {
+ public:
+  Stream(StreamHub* hub, grpc::CallbackServerContext* context) : hub_(hub), context_(context) {}
+
+  // Starts what is due: the end, or the latest list. Any thread.
+  void Advance() {
+    bool finish = false;
+    {
+      const std::lock_guard lock(hub_->mutex_);
+      if (busy_ || finished_) return;
+      if (closing_) {
+        finish = finished_ = true;
+      } else if (hub_->list_ == nullptr || sent_version_ == hub_->version_) {
+        return;
+      } else {
+        busy_ = true;
+        sent_version_ = hub_->version_;
+        sending_ = hub_->list_;
+      }
+    }
+    // Outside of the lock: gRPC may call back from within.
+    if (finish) {
+      Finish(grpc::Status::OK);
+    } else {
+      hub_->metrics_->list_and_watch_messages.Add();
+      StartWrite(sending_.get());
+    }
+  }
+
+  // From our side. A peer that does not read would keep the write, and the stream, for ever.
+  void Close() {
+    bool stuck = false;
+    {
+      const std::lock_guard lock(hub_->mutex_);
+      if (finished_) return;
+      closing_ = true;
+      stuck = busy_;
+      cancelling_ = stuck;
+    }
+    if (!stuck) return Advance();
+    context_->TryCancel();
+    {
+      const std::lock_guard lock(hub_->mutex_);
+      cancelling_ = false;
+      busy_ = !write_done_;
+    }
+    Advance();
+  }
+
+  void OnWriteDone(bool ok) override {
+    {
+      const std::lock_guard lock(hub_->mutex_);
+      if (!ok) closing_ = true;
+      write_done_ = true;
+      if (cancelling_) return;  // Close goes on
+      busy_ = write_done_ = false;
+    }
+    Advance();
+  }
+
+  void OnCancel() override {
+    {
+      const std::lock_guard lock(hub_->mutex_);
+      closing_ = true;
+    }
+    Advance();
+  }
+
+  void OnDone() override { hub_->Remove(this); }
+
+ private:
+  StreamHub* const hub_;
+  grpc::CallbackServerContext* const context_;
+  // All guarded by the hub's mutex.
+  std::shared_ptr<const DeviceList> sending_;
+  uint64_t sent_version_ = 0;
+  bool busy_ = false;  // a write is under way, or Close is
+  bool write_done_ = false;
+  bool cancelling_ = false;
+  bool closing_ = false;
+  bool finished_ = false;
+};
+
+std::vector<std::shared_ptr<Stream>> StreamHub::Streams() {
+  const std::lock_guard lock(mutex_);
+  return streams_;
+}
+
+void StreamHub::Publish(DeviceList list) {
+  const std::string bytes = list.SerializeAsString();
+  {
+    const std::lock_guard lock(mutex_);
+    // The kubelet writes its checkpoint for every message, so equal ones are not sent.
+    if (list_ != nullptr && list_->SerializeAsString() == bytes) return;
+    list_ = std::make_shared<const DeviceList>(std::move(list));
+    ++version_;
+  }
+  for (const auto& stream : Streams()) stream->Advance();
+}
+
+void StreamHub::CloseAll() {
+  for (const auto& stream : Streams()) stream->Close();
+}
+
+grpc::ServerWriteReactor<DeviceList>* StreamHub::Open(grpc::CallbackServerContext* context) {
+  const auto stream = std::make_shared<Stream>(this, context);
+  {
+    const std::lock_guard lock(mutex_);
+    streams_.push_back(stream);
+  }
+  runner_->Post([this, weak = std::weak_ptr<int>(open_)] {
+    const auto open = weak.lock();
+    if (open == nullptr) return;
+    ++*open;
+    events_.stream_opened();
+  });
+  stream->Advance();
+  return stream.get();
+}
+
+void StreamHub::Remove(Stream* stream) {
+  std::shared_ptr<Stream> last;
+  {
+    const std::lock_guard lock(mutex_);
+    const auto found = std::find_if(streams_.begin(), streams_.end(),
+                                    [&](const auto& held) { return held.get() == stream; });
+    TESSERA_CHECK(found != streams_.end());
+    last = std::move(*found);
+    streams_.erase(found);
+  }
+  runner_->Post([this, weak = std::weak_ptr<int>(open_)] {
+    const auto open = weak.lock();
+    if (open == nullptr) return;
+    --*open;
+    events_.stream_closed();
+  });
+}
+
+class PluginService final : public v1beta1::DevicePlugin::CallbackService {
+ public:
+  PluginService(StreamHub* hub, const Allocator* allocator, const DeviceSetHolder* devices,
+                AgentMetrics* metrics)
+      : hub_(hub), allocator_(allocator), devices_(devices), metrics_(metrics) {}
+
+  grpc::ServerUnaryReactor* GetDevicePluginOptions(grpc::CallbackServerContext* context,
+                                                   const v1beta1::Empty*,
+                                                   v1beta1::DevicePluginOptions* reply) override {
+    reply->set_get_preferred_allocation_available(true);
+    return Done(context, "GetDevicePluginOptions", Status::Ok());
+  }
+
+  grpc::ServerWriteReactor<DeviceList>* ListAndWatch(grpc::CallbackServerContext* context,
+                                                     const v1beta1::Empty*) override {
+    return hub_->Open(context);
+  }
+
+  grpc::ServerUnaryReactor* GetPreferredAllocation(
+      grpc::CallbackServerContext* context, const v1beta1::PreferredAllocationRequest* request,
+      v1beta1::PreferredAllocationResponse* reply) override {
+    const MonotonicTime start = clock_.Now();
+    const Status status = Prefer(*request, reply);
+    metrics_->preferred.Observe(clock_.Now() - start);
+    return Done(context, "GetPreferredAllocation", status);
+  }
+
+  grpc::ServerUnaryReactor* Allocate(grpc::CallbackServerContext* context,
+                                     const v1beta1::AllocateRequest* request,
+                                     v1beta1::AllocateResponse* reply) override {
+    const MonotonicTime start = clock_.Now();
+    const Status status = AllocateAll(*request, reply);
+    metrics_->allocate.Observe(clock_.Now() - start);
+    return Done(context, "Allocate", status);
+  }
+
+  grpc::ServerUnaryReactor* PreStartContainer(grpc::CallbackServerContext* context,
+                                              const v1beta1::PreStartContainerRequest*,
+                                              v1beta1::PreStartContainerResponse*) override {
+    return Done(context, "PreStartContainer", Status::Ok());
+  }
+
+ private:
+  grpc::ServerUnaryReactor* Done(grpc::CallbackServerContext* context, std::string_view method,
+                                 const Status& status) {
+    if (!status.ok()) {
+      metrics_->calls_refused.Add(method);
+      Log(Severity::kWarning, "refused the kubelet's call",
+          {{"method", method}, {"error", status.ToString()}});
+    }
+    grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+    reactor->Finish(ToGrpc(status));
+    return reactor;
+  }
+
+  Status Prefer(const v1beta1::PreferredAllocationRequest& request,
+                v1beta1::PreferredAllocationResponse* reply) {
+    const auto devices = devices_->Get();
+    if (devices == nullptr) return Status(Code::kUnavailable, "the GPUs are not known yet");
+    for (const auto& container : request.container_requests()) {
+      ASSIGN_OR_RETURN(const std::vector<std::string> ids,
+                       allocator_->Prefer(*devices, Strings(container.available_deviceids()),
+                                          Strings(container.must_include_deviceids()),
+                                          container.allocation_size()));
+      auto* answer = reply->add_container_responses();
+      for (const std::string& id : ids) answer->add_deviceids(id);
+    }
+    return Status::Ok();
+  }
+
+  Status AllocateAll(const v1beta1::AllocateRequest& request, v1beta1::AllocateResponse* reply) {
+    const auto devices = devices_->Get();
+    if (devices == nullptr) return Status(Code::kUnavailable, "the GPUs are not known yet");
+    for (const auto& container : request.container_requests()) {
+      ASSIGN_OR_RETURN(const Allocation allocation,
+                       allocator_->Allocate(*devices, Strings(container.devices_ids())));
+      auto* answer = reply->add_container_responses();
+      for (const EnvEntry& entry : allocation.env) (*answer->mutable_envs())[entry.name] = entry.value;
+      for (const DeviceNode& node : allocation.devices) {
+        v1beta1::DeviceSpec* spec = answer->add_devices();
+        spec->set_container_path(node.container_path);
+        spec->set_host_path(node.host_path);
+        spec->set_permissions("rw");
+      }
+    }
+    return Status::Ok();
+  }
+
+  template <typename Repeated>
+  static std::vector<std::string> Strings(const Repeated& repeated) {
+    return {repeated.begin(), repeated.end()};
+  }
+
+  StreamHub* const hub_;
+  const Allocator* const allocator_;
+  const DeviceSetHolder* const devices_;
+  AgentMetrics* const metrics_;
+  const SystemClock clock_;
+};
+
+}  // namespace
+
+class PluginServer::Impl {
+ public:
+  Impl(TaskRunner* runner, const Allocator* allocator, const DeviceSetHolder* devices,
+       AgentMetrics* metrics, Events events)
+      : runner_(runner),
+        hub_(runner, metrics, std::move(events)),
+        service_(&hub_, allocator, devices, metrics) {
+    grpc::ServerBuilder builder;
+    builder.RegisterService(&service_);
+    // All peers are on this machine.
+    builder.AddChannelArgument(GRPC_ARG_HTTP2_BDP_PROBE, 0);
+    server_ = builder.BuildAndStart();
+    TESSERA_CHECK(server_ != nullptr);
+  }
+
+  ~Impl() {
+    if (listener_.valid()) runner_->Unwatch(listener_.fd());
+    listener_.Close();
+    hub_.CloseAll();
+    server_->Shutdown(std::chrono::system_clock::now() + std::chrono::milliseconds(200));
+    server_->Wait();
+  }
+
+  Status Listen(const std::string& path) {
+    if (listener_.valid()) runner_->Unwatch(listener_.fd());
+    const Status status = listener_.Listen(path, 0600);
+    if (listener_.valid()) runner_->WatchReadable(listener_.fd(), [this] { Accept(); });
+    return status;
+  }
+
+  UnixListener& listener() { return listener_; }
+  StreamHub& hub() { return hub_; }
+
+ private:
+  void Accept() {
+    Fd connection = listener_.Accept();
+    if (connection.valid()) grpc::AddInsecureChannelFromFd(server_.get(), connection.Release());
+  }
+
+  TaskRunner* const runner_;
+  StreamHub hub_;
+  PluginService service_;
+  std::unique_ptr<grpc::Server> server_;
+  UnixListener listener_;
+};
+
+PluginServer::PluginServer(TaskRunner* runner, const Allocator* allocator,
+                           const DeviceSetHolder* devices, AgentMetrics* metrics, Events events)
+    : impl_(std::make_unique<Impl>(runner, allocator, devices, metrics, std::move(events))) {}
+
+PluginServer::~PluginServer() = default;
+
+Status PluginServer::Listen(const std::string& path) { return impl_->Listen(path); }
+bool PluginServer::SocketPresent() const { return impl_->listener().Present(); }
+void PluginServer::Publish(const DeviceSet& set) { impl_->hub().Publish(ListOf(set)); }
+void PluginServer::CloseStreams() { impl_->hub().CloseAll(); }
+int PluginServer::open_streams() const { return impl_->hub().open(); }
+
+}  // namespace tessera::agent

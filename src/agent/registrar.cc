@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/agent/registrar.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "src/base/log.h"
+
+namespace tessera::agent {
+
+Registrar::Registrar(TaskRunner* runner, KubeletRegistry* kubelet, PluginEndpoint* endpoint,
+                     Registration registration, AgentMetrics* metrics,
+                     std::function<void()> on_change)
+    : runner_(runner),
+      kubelet_(kubelet),
+      endpoint_(endpoint),
+      registration_(std::move(registration)),
+      metrics_(metrics),
+      on_change_(std::move(on_change)),
+      self_(std::make_shared<Registrar*>(this)) {}
+
+Registrar::~Registrar() = default;
+
+void Registrar::Start() {
+  started_ = true;
+  Repair();
+  Try();
+}
+
+void Registrar::OnKubeletSocketAppeared() {
+  if (!started_) return;
+  const std::string identity = kubelet_->SocketIdentity();
+  // The event may come after we have found the socket ourselves: registering twice would make the
+  // kubelet drop the stream that it has just opened.
+  if (identity.empty() || (identity == tried_kubelet_ && (accepted_ || in_flight_))) return;
+  if (!known_kubelet_.empty() && identity != tried_kubelet_) {
+    metrics_->kubelet_restarts.Add();
+    Log(Severity::kInfo, "the kubelet restarted", {{"resource", registration_.resource}});
+  }
+  pause_ = kFirstPause;
+  starting_until_ = runner_->clock().Now() + kStarting;
+  // An attempt with the kubelet before this one has no meaning any more.
+  in_flight_ = false;
+  Try();
+}
+
+void Registrar::OnPluginSocketVanished() {
+  if (started_) Repair();
+}
+
+void Registrar::OnLook() {
+  if (!started_) return;
+  Repair();
+  OnKubeletSocketAppeared();
+}
+
+void Registrar::Repair() {
+  if (endpoint_->SocketPresent()) return;
+  const Status status = endpoint_->Listen();
+  if (status.ok()) {
+    if (listened_) metrics_->socket_repairs.Add();
+    listened_ = true;
+    return;
+  }
+  // The folder is not there, or not ours to write. Registering would tell of a socket that nobody
+  // can reach.
+  Log(Severity::kError, "cannot listen for the kubelet",
+      {{"endpoint", registration_.endpoint}, {"error", status.ToString()}});
+  runner_->PostDelayed(kLongestPause, [weak = std::weak_ptr<Registrar*>(self_)] {
+    if (const auto self = weak.lock()) (*self)->Repair();
+  });
+}
+
+void Registrar::Try() {
+  if (in_flight_) return;
+  ++attempt_;
+  accepted_ = false;
+  tried_kubelet_ = kubelet_->SocketIdentity();
+  UpdateRegistered();
+  if (tried_kubelet_.empty()) return;  // its appearance wakes us
+  if (!endpoint_->SocketPresent()) return TryLater(Code::kNotFound);
+  // Whoever still holds a stream is not the kubelet that we are about to register with.
+  if (endpoint_->open_streams() > 0) endpoint_->CloseStreams();
+  in_flight_ = true;
+  stream_ended_in_flight_ = false;
+  kubelet_->Register(registration_, [attempt = attempt_, weak = std::weak_ptr<Registrar*>(self_)](
+                                        const Status& status) {
+    const auto self = weak.lock();
+    if (self != nullptr && (*self)->attempt_ == attempt) (*self)->OnRegistered(status);
+  });
+}
+
+void Registrar::OnRegistered(const Status& status) {
+  in_flight_ = false;
+  // A socket on which nobody listens yet is no failure to count: it is how a kubelet starts.
+  if (status.code() != Code::kUnavailable) metrics_->registrations.Add(InfoOf(status.code()).name);
+  if (!status.ok()) {
+    if (status.code() != Code::kUnavailable || pause_ >= kLongestPause) {
+      Log(Severity::kWarning, "the kubelet did not register us, trying again",
+          {{"resource", registration_.resource}, {"error", status.ToString()}});
+    }
+    return TryLater(status.code());
+  }
+  accepted_ = true;
+  known_kubelet_ = tried_kubelet_;
+  Log(Severity::kInfo, "registered with the kubelet",
+      {{"resource", registration_.resource}, {"endpoint", registration_.endpoint}});
+  UpdateRegistered();
+  // The kubelet may have died between its answer and its stream.
+  PostForAttempt(stream_ended_in_flight_ ? kShortStreamWait : kStreamWait, [this] {
+    if (endpoint_->open_streams() == 0) Try();
+  });
+}
+
+void Registrar::TryLater(Code why) {
+  const Duration pause = pause_;
+  const bool starting = why == Code::kUnavailable && runner_->clock().Now() < starting_until_;
+  if (!starting) pause_ = std::min(pause_ * 2, Duration(kLongestPause));
+  PostForAttempt(pause, [this] { Try(); });
+}
+
+void Registrar::OnStreamOpened() {
+  UpdateRegistered();
+  PostForAttempt(kSettled, [this] {
+    if (endpoint_->open_streams() > 0) pause_ = kFirstPause;
+  });
+}
+
+void Registrar::OnStreamClosed() {
+  UpdateRegistered();
+  if (in_flight_) stream_ended_in_flight_ = true;
+  if (!started_ || in_flight_ || !accepted_ || endpoint_->open_streams() > 0) return;
+  Log(Severity::kWarning, "the kubelet ended its device stream, registering again",
+      {{"resource", registration_.resource}});
+  accepted_ = false;
+  ++attempt_;
+  TryLater(Code::kCancelled);
+}
+
+void Registrar::UpdateRegistered() {
+  const bool now = accepted_ && endpoint_->open_streams() > 0;
+  if (now == registered_) return;
+  registered_ = now;
+  if (on_change_) on_change_();
+}
+
+void Registrar::PostForAttempt(Duration delay, std::function<void()> task) {
+  runner_->PostDelayed(delay, [weak = std::weak_ptr<Registrar*>(self_), attempt = attempt_,
+                               task = std::move(task)] {
+    const auto self = weak.lock();
+    if (self != nullptr && (*self)->attempt_ == attempt) task();
+  });
+}
+
+}  // namespace tessera::agent

@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+// Keeps one device plugin registered with the kubelet, whatever happens to either: the kubelet
+// starts, stops, restarts, forgets us, or somebody removes our socket.
+//
+//   no kubelet.sock            wait for it (inotify); no polling
+//   kubelet.sock appears       try at once, then every 10 ms for two seconds, because it exists
+//                              before it listens; after that with pauses that grow to 1 s
+//   registered, stream open    nothing to do
+//   last stream ends           register again, with the same back-off. Kubelets up to 1.36 drop the
+//                              new plugin when the stream of an old one ends late, so an end right
+//                              after registering is normal, and the pause grows until it settles
+//   our socket vanishes        listen again under the same name; open streams go on, so the kubelet
+//                              notices nothing
+// Streams are closed before a registration with another kubelet, never while one is in use.
+//
+// Threads: lives on `runner`. Not for what the plugin answers (plugin_server.h).
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "src/agent/kubelet.h"
+#include "src/agent/metrics.h"
+#include "src/base/task_runner.h"
+
+namespace tessera::agent {
+
+// What the registrar needs of the plugin's server.
+class PluginEndpoint {
+ public:
+  virtual ~PluginEndpoint() = default;
+  virtual Status Listen() = 0;
+  virtual bool SocketPresent() const = 0;
+  virtual void CloseStreams() = 0;
+  virtual int open_streams() const = 0;
+};
+
+class Registrar {
+ public:
+  static constexpr Duration kFirstPause = std::chrono::milliseconds(10);
+  static constexpr Duration kLongestPause = std::chrono::seconds(1);
+  // A kubelet that starts listens right after its socket has appeared.
+  static constexpr Duration kStarting = std::chrono::seconds(2);
+  // A stream that lives so long shows that the registration holds.
+  static constexpr Duration kSettled = std::chrono::seconds(5);
+  // The kubelet opens its stream right after registering; sooner than that we look where a stream
+  // has ended meanwhile, which may have been the new one.
+  static constexpr Duration kStreamWait = std::chrono::seconds(5);
+  static constexpr Duration kShortStreamWait = std::chrono::milliseconds(250);
+
+  // All outlive it. `on_change` is told when registered() changes; may be null.
+  Registrar(TaskRunner* runner, KubeletRegistry* kubelet, PluginEndpoint* endpoint,
+            Registration registration, AgentMetrics* metrics, std::function<void()> on_change);
+  ~Registrar();
+  Registrar(const Registrar&) = delete;
+  Registrar& operator=(const Registrar&) = delete;
+
+  // Listens and registers, or waits for a kubelet.
+  void Start();
+
+  // Events. Safe before Start, when they do nothing.
+  void OnKubeletSocketAppeared();
+  void OnPluginSocketVanished();
+  void OnStreamOpened();
+  void OnStreamClosed();
+  // The state of the folder is unknown.
+  void OnLook();
+
+  // The kubelet has accepted us and reads our list.
+  bool registered() const { return registered_; }
+
+ private:
+  void Repair();
+  void Try();
+  void TryLater(Code why);
+  void OnRegistered(const Status& status);
+  void UpdateRegistered();
+  // Runs `task` unless the registrar, or the attempt that it belongs to, is over.
+  void PostForAttempt(Duration delay, std::function<void()> task);
+
+  TaskRunner* const runner_;
+  KubeletRegistry* const kubelet_;
+  PluginEndpoint* const endpoint_;
+  const Registration registration_;
+  AgentMetrics* const metrics_;
+  const std::function<void()> on_change_;
+
+  bool started_ = false;
+  bool listened_ = false;
+  bool in_flight_ = false;
+  bool accepted_ = false;  // the last registration was accepted and its streams have not ended
+  bool registered_ = false;
+  bool stream_ended_in_flight_ = false;
+  uint64_t attempt_ = 0;  // what belongs to an earlier attempt does nothing
+  Duration pause_ = kFirstPause;
+  MonotonicTime starting_until_{};
+  std::string tried_kubelet_;  // identity of its socket, at the latest attempt
+  std::string known_kubelet_;  // the one that accepted us last
+  const std::shared_ptr<Registrar*> self_;
+};
+
+}  // namespace tessera::agent

@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <malloc.h>
+#include <signal.h>
+#include <sys/file.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
+#include <fcntl.h>
+
+#include <cerrno>
+#include <cstdlib>
+
+#include "src/agent/agent.h"
+#include "src/agent/version.h"
+#include "src/base/file.h"
+#include "src/base/log.h"
+
+namespace tessera::agent {
+namespace {
+
+// gRPC would have an arena per thread, each of which keeps what it once had.
+constexpr int kMaxArenas = 1;
+
+Fd BlockSignals() {
+  sigset_t set;
+  ::sigemptyset(&set);
+  for (const int signal : {SIGTERM, SIGINT, SIGQUIT, SIGHUP}) ::sigaddset(&set, signal);
+  // Before any thread is made: they inherit it.
+  ::pthread_sigmask(SIG_BLOCK, &set, nullptr);
+  return Fd(::signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK));
+}
+
+// Two agents would write one journal. The one before us may still be leaving.
+Result<Fd> LockState(const std::string& dir) {
+  RETURN_IF_ERROR(MakeDirs(dir, 0700));
+  const std::string path = JoinPath(dir, "agent.lock");
+  Fd fd(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
+  if (!fd.valid()) return Status::FromErrno(path, errno);
+  if (::flock(fd.get(), LOCK_EX | LOCK_NB) == 0) return fd;
+  Log(Severity::kWarning, "waiting for another tessera-agent to leave", {{"lock", path}});
+  while (::flock(fd.get(), LOCK_EX) != 0) {
+    if (errno != EINTR) return Status::FromErrno(path, errno);
+  }
+  return fd;
+}
+
+}  // namespace
+
+int RunAgent(AgentOptions options) {
+  ::mallopt(M_ARENA_MAX, kMaxArenas);
+  // Nothing here has a channel that lives, so gRPC need not look after any every five seconds.
+  ::setenv("GRPC_CLIENT_CHANNEL_BACKUP_POLL_INTERVAL_MS", "0", 0);
+  Status status = CompleteOptions(&options);
+  if (!status.ok()) {
+    Log(Severity::kError, status.message());
+    return InfoOf(status.code()).exit_code;
+  }
+  Result<Fd> lock = LockState(options.state_dir);
+  if (!lock.ok()) {
+    Log(Severity::kError, lock.status().message());
+    return InfoOf(lock.status().code()).exit_code;
+  }
+  const Fd signals = BlockSignals();
+  EpollTaskRunner runner;
+  net::IoThread io;
+  Agent agent(&runner, &io, std::move(options));
+  runner.WatchReadable(signals.get(), [&] {
+    signalfd_siginfo info;
+    if (::read(signals.get(), &info, sizeof(info)) != sizeof(info)) return;
+    if (info.ssi_signo == SIGHUP) return agent.Refresh();
+    Log(Severity::kInfo, "leaving", {{"signal", info.ssi_signo}});
+    runner.Quit();
+  });
+  runner.Post([&] {
+    Log(Severity::kInfo, "tessera-agent starts", {{"version", kVersion}});
+    status = agent.Start();
+    if (!status.ok()) runner.Quit();
+    // What starting needed and running does not goes back to the system.
+    runner.PostDelayed(std::chrono::seconds(2), [] { ::malloc_trim(0); });
+  });
+  runner.Run();
+  runner.Unwatch(signals.get());
+  if (status.ok()) return 0;
+  Log(Severity::kError, status.message());
+  return InfoOf(status.code()).exit_code;
+}
+
+}  // namespace tessera::agent

@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/agent/status_page.h"
+
+#include <utility>
+
+#include "src/agent/version.h"
+
+namespace tessera::agent {
+namespace {
+
+// Between a scrape and the next one half a minute is usual.
+constexpr Duration kIdle = std::chrono::minutes(2);
+
+void WriteDevices(const AgentStatus& status, MetricsText* text) {
+  text->Family("tessera_devices", "gauge", "Devices offered to the kubelet, by health.");
+  uint64_t healthy = 0;
+  uint64_t all = 0;
+  if (status.devices != nullptr) {
+    for (const DeviceSet::Offer& offer : status.devices->offers()) {
+      ++all;
+      healthy += offer.healthy ? 1 : 0;
+    }
+  }
+  const std::string resource = MetricLabel("resource", status.resource) + ",";
+  text->Sample("tessera_devices", resource + MetricLabel("state", "healthy"), healthy);
+  text->Sample("tessera_devices", resource + MetricLabel("state", "unhealthy"), all - healthy);
+  text->Family("tessera_device_unhealthy_info", "gauge", "GPUs that are not well, and why.");
+  if (status.devices == nullptr) return;
+  for (const device::Gpu& gpu : status.devices->inventory().gpus) {
+    if (gpu.health.ok()) continue;
+    text->Sample("tessera_device_unhealthy_info",
+                 MetricLabel("uuid", gpu.uuid) + "," + MetricLabel("reason", gpu.health.reason),
+                 uint64_t{1});
+  }
+  text->Family("tessera_driver_problem", "gauge", "1 while the driver as a whole is missing or ill.");
+  text->Sample("tessera_driver_problem", "",
+               uint64_t{status.devices->inventory().problem.empty() ? 0u : 1u});
+}
+
+void WriteInventory(const gpu::InventoryStats& stats, MetricsText* text) {
+  text->Family("tessera_nvml_errors_total", "counter", "NVML calls that failed.");
+  for (const auto& [key, count] : stats.nvml_errors) {
+    text->Sample("tessera_nvml_errors_total",
+                 MetricLabel("call", gpu::NvmlCallName(key.first)) + "," +
+                     MetricLabel("code", InfoOf(key.second).name),
+                 count);
+  }
+  text->Family("tessera_nvml_hung_calls_total", "counter", "NVML calls that did not come back in time.");
+  for (const auto& [call, count] : stats.hung_calls) {
+    text->Sample("tessera_nvml_hung_calls_total", MetricLabel("call", gpu::NvmlCallName(call)), count);
+  }
+  text->Family("tessera_nvml_stuck_calls", "gauge", "NVML calls that hang right now.");
+  text->Sample("tessera_nvml_stuck_calls", "", static_cast<uint64_t>(stats.calls_stuck));
+  text->Family("tessera_xids_total", "counter", "Error reports of the driver.");
+  for (const auto& [key, count] : stats.xids) {
+    text->Sample("tessera_xids_total",
+                 MetricLabel("uuid", key.first) + "," + MetricLabel("xid", std::to_string(key.second)),
+                 count);
+  }
+  text->Family("tessera_driver_loads_total", "counter", "Times that NVML was loaded.");
+  text->Sample("tessera_driver_loads_total", "", stats.driver_loads);
+}
+
+}  // namespace
+
+std::string MetricsPage(const AgentStatus& status) {
+  MetricsText text;
+  text.Family("tessera_build_info", "gauge", "The program's version.");
+  text.Sample("tessera_build_info", MetricLabel("version", kVersion), uint64_t{1});
+  text.Family("tessera_registered", "gauge", "1 while the kubelet reads our device list.");
+  text.Sample("tessera_registered", MetricLabel("resource", status.resource),
+              uint64_t{status.registered ? 1u : 0u});
+  WriteDevices(status, &text);
+  if (status.inventory != nullptr) WriteInventory(*status.inventory, &text);
+  WriteMetrics(*status.metrics, status.resource, &text);
+  return text.Take();
+}
+
+std::string NotReadyReason(const AgentStatus& status) {
+  if (status.devices == nullptr) return "the GPUs of this node are not known yet";
+  if (status.registers && !status.registered) return "not registered with the kubelet";
+  return "";
+}
+
+Result<std::unique_ptr<StatusPage>> StatusPage::Start(net::IoThread* io, TaskRunner* runner,
+                                                      const std::string& address,
+                                                      GetStatus get_status,
+                                                      PostElsewhere post_elsewhere) {
+  net::HttpServer::Options options;
+  ASSIGN_OR_RETURN(options.address, net::ParseAddress(address).Annotate("--metrics-address"));
+  options.limits.connections = 16;
+  options.limits.body_bytes = 4 << 10;
+  options.limits.handler = std::chrono::seconds(5);
+  options.limits.idle = kIdle;
+  auto handler = [get_status = std::move(get_status), post_elsewhere = std::move(post_elsewhere)](
+                     const net::Request& request, net::HttpServer::Reply reply) {
+    if (request.method != "GET" && request.method != "HEAD") {
+      return reply(net::TextResponse(405, "only GET\n"));
+    }
+    if (request.path() == "/metrics") {
+      net::Response response = net::TextResponse(200, MetricsPage(get_status()));
+      response.headers.Set("Content-Type", "text/plain; version=0.0.4; charset=utf-8");
+      return reply(std::move(response));
+    }
+    if (request.path() == "/healthz") {
+      // This thread lives, or we would not be here.
+      return post_elsewhere([reply] { reply(net::TextResponse(200, "ok\n")); });
+    }
+    if (request.path() == "/readyz") {
+      const std::string reason = NotReadyReason(get_status());
+      return reply(reason.empty() ? net::TextResponse(200, "ok\n")
+                                  : net::TextResponse(503, reason + "\n"));
+    }
+    reply(net::TextResponse(404, "there are /metrics, /healthz and /readyz\n"));
+  };
+  auto page = std::unique_ptr<StatusPage>(new StatusPage());
+  ASSIGN_OR_RETURN(page->server_, net::HttpServer::Start(*io, *runner, options, std::move(handler)));
+  return page;
+}
+
+}  // namespace tessera::agent

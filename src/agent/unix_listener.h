@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+// A listening unix socket that knows whether the file of its name is still its own.
+// Not for connecting. Threads: one.
+#pragma once
+
+#include <sys/types.h>
+
+#include <string>
+
+#include "src/base/file.h"
+#include "src/base/status.h"
+
+namespace tessera::agent {
+
+class UnixListener {
+ public:
+  UnixListener() = default;
+  // Removes the file if it is still ours.
+  ~UnixListener() { Close(); }
+  UnixListener(const UnixListener&) = delete;
+  UnixListener& operator=(const UnixListener&) = delete;
+
+  // Replaces a file at `path`. The socket takes connections from the instant at which its name
+  // appears: it is bound under another name first.
+  Status Listen(const std::string& path, mode_t mode);
+  void Close();
+
+  bool valid() const { return fd_.valid(); }
+  int fd() const { return fd_.get(); }
+  const std::string& path() const { return path_; }
+  bool Present() const;
+  // The next connection, non-blocking; not valid when none waits.
+  Fd Accept() const;
+
+ private:
+  Fd fd_;
+  std::string path_;
+  dev_t device_ = 0;
+  ino_t inode_ = 0;
+};
+
+// Connects without blocking. UNAVAILABLE with the system's words: no such file, nobody listens, a
+// full backlog.
+Result<Fd> ConnectUnix(const std::string& path);
+
+// Removes the file if it is a socket on which nobody listens.
+void RemoveSocketIfDead(const std::string& path);
+
+}  // namespace tessera::agent
