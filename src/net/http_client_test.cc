@@ -18,6 +18,7 @@ using testing::RawServer;
 class HttpClientTest : public ::testing::Test {
  protected:
   void Serve(RawServer::Script script) {
+    client_.reset();
     server_ = std::make_unique<RawServer>(std::move(script));
     client_ = std::make_unique<HttpClient>(io_, runner_, HttpClient::Options{server_->url(), {}});
   }
@@ -122,21 +123,19 @@ TEST_F(HttpClientTest, ABodyThatStallsEndsAtItsDeadline) {
 }
 
 TEST_F(HttpClientTest, ReportsBrokenAnswers) {
-  std::string text;
-  Serve([&](int fd) {
-    RawServer::ReadHeader(fd);
-    RawServer::Write(fd, text);
-  });
-  text = "";
-  EXPECT_EQ(CodeOf(), Code::kUnavailable);
-  text = "HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nabc";
-  EXPECT_EQ(CodeOf(), Code::kUnavailable);
-  text = "SSH-2.0-OpenSSH\r\n\r\n";
-  EXPECT_EQ(CodeOf(), Code::kInvalidArgument);
-  text = "HTTP/1.1 101 Switching Protocols\r\n\r\n";
-  EXPECT_EQ(CodeOf(), Code::kInvalidArgument);
-  text = "HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\n0123456789";
-  EXPECT_EQ(CodeOf({}, {.max_body = 5}), Code::kResourceExhausted);
+  const auto answered_with = [&](std::string text, size_t max_body = 1000) {
+    Serve([text](int fd) {
+      RawServer::ReadHeader(fd);
+      RawServer::Write(fd, text);
+    });
+    return CodeOf({}, {.max_body = max_body});
+  };
+  EXPECT_EQ(answered_with(""), Code::kUnavailable);
+  EXPECT_EQ(answered_with("HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nabc"), Code::kUnavailable);
+  EXPECT_EQ(answered_with("SSH-2.0-OpenSSH\r\n\r\n"), Code::kInvalidArgument);
+  EXPECT_EQ(answered_with("HTTP/1.1 101 Switching Protocols\r\n\r\n"), Code::kInvalidArgument);
+  EXPECT_EQ(answered_with("HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\n0123456789", 5),
+            Code::kResourceExhausted);
 }
 
 TEST_F(HttpClientTest, RefusedConnectionNamesTheAddress) {
