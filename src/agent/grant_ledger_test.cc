@@ -286,7 +286,9 @@ class LedgerHistory {
       ASSERT_EQ(::truncate((dir_.path() + "/j").c_str(), static_cast<off_t>(torn)), 0);
       Open();  // the release is forgotten; it comes again with the next conflict
     }
-    if (random_() % 10 == 0) ASSERT_TRUE(ledger_->Tidy(kStart).ok());
+    if (random_() % 10 == 0) {
+      ASSERT_TRUE(ledger_->Tidy(kStart).ok());
+    }
   }
 
   std::mt19937 random_;

@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+// The parts of an agent that face the kubelet, on a runner of their own, with GPUs that the test says.
+#pragma once
+
+#include <future>
+#include <memory>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "src/agent/grants.h"
+#include "src/agent/plugin.h"
+#include "tests/component/fake_kubelet.h"
+
+namespace tessera::testing {
+
+inline constexpr const char* kGpu = "nvidia.com/gpu";
+
+class AgentNode {
+ public:
+  AgentNode(std::string dir, int gpus) : dir_(std::move(dir)), gpus_(gpus) {
+    thread_ = std::thread([this] { runner_.Run(); });
+    Run([this] {
+      plugin_ = std::make_unique<agent::Plugin>(
+          &runner_, agent::PluginOptions{kGpu, JoinPath(dir_, "kubelet.sock")}, &allocator_,
+          &devices_, &metrics_);
+    });
+  }
+  ~AgentNode() {
+    Run([this] { plugin_.reset(); });
+    runner_.Quit();
+    thread_.join();
+  }
+
+  // Publishes the GPUs, those in `ill` as unhealthy.
+  void Publish(const std::vector<int>& ill = {}) {
+    auto inventory = std::make_shared<device::NodeInventory>();
+    for (int i = 0; i < gpus_; ++i) {
+      inventory->gpus.push_back({.uuid = Id(i), .index = i, .minor = i, .numa_node = i / 4});
+    }
+    for (const int i : ill) inventory->gpus[i].health = device::Health::Unhealthy("XID 79");
+    inventory->links = device::LinkMatrix(gpus_);
+    const auto set = std::make_shared<const agent::DeviceSet>(inventory);
+    devices_.Set(set);
+    Run([&] { plugin_->Publish(*set); });
+  }
+
+  // As the kubelet shall see them.
+  std::vector<FakeKubelet::Device> Wanted(const std::vector<int>& ill = {}) const {
+    std::vector<FakeKubelet::Device> devices;
+    for (int i = 0; i < gpus_; ++i) {
+      const bool healthy = std::find(ill.begin(), ill.end(), i) == ill.end();
+      devices.push_back({Id(i), healthy, i / 4});
+    }
+    return devices;
+  }
+
+  bool registered() {
+    bool registered = false;
+    Run([&] { registered = plugin_->registered(); });
+    return registered;
+  }
+
+  static std::string Id(int i) { return "GPU-" + std::to_string(i); }
+  agent::AgentMetrics& metrics() { return metrics_; }
+  agent::DeviceSetHolder& devices() { return devices_; }
+  const grant::TokenSealer& sealer() const { return sealer_; }
+
+ private:
+  void Run(const std::function<void()>& task) {
+    std::promise<void> done;
+    runner_.Post([&] {
+      task();
+      done.set_value();
+    });
+    done.get_future().wait();
+  }
+
+  const std::string dir_;
+  const int gpus_;
+  EpollTaskRunner runner_;
+  std::thread thread_;
+  agent::AgentMetrics metrics_;
+  agent::DeviceSetHolder devices_;
+  grant::TokenSealer sealer_{std::string(32, 'k')};
+  SystemClock clock_;
+  agent::Allocator allocator_{{.resource = kGpu}, &sealer_, &clock_};
+  std::unique_ptr<agent::Plugin> plugin_;
+};
+
+}  // namespace tessera::testing
