@@ -14,10 +14,15 @@
 namespace tessera::nvml {
 namespace {
 
+// One for each state file that this process has seen; never freed, since calls run without a lock.
+struct Opened {
+  sim::State state;
+  Opened* earlier = nullptr;
+};
+
 DeviceTag g_devices[sim::kMaxGpus];
-// One for each state file that this process has seen; never freed, since calls run without a lock
-// and closing a State's descriptors would drop libcuda's record locks.
-std::atomic<sim::State*> g_state{nullptr};
+Opened* g_opened = nullptr;
+std::atomic<sim::State*> g_state{nullptr};  // of g_opened
 std::atomic<unsigned> g_references{0};
 Visible g_visible;  // written while g_references is 0
 ino_t g_inode = 0;
@@ -41,15 +46,17 @@ Return OpenState() {
   if (g_state.load() != nullptr && (g_references.load() > 0 || info.st_ino == g_inode)) {
     return Return::kSuccess;
   }
-  auto* state = new (std::nothrow) sim::State();
-  if (state == nullptr) return Return::kMemory;
-  const int error = state->Open(dir);
+  auto* opened = new (std::nothrow) Opened();
+  if (opened == nullptr) return Return::kMemory;
+  const int error = opened->state.Open(dir);
   if (error != 0) {
-    delete state;
+    delete opened;
     if (error == EPROTO) return Return::kLibRmVersionMismatch;
     return error == EACCES ? Return::kNoPermission : Return::kDriverNotLoaded;
   }
-  g_state.store(state);
+  opened->earlier = g_opened;
+  g_opened = opened;
+  g_state.store(&opened->state);
   g_inode = info.st_ino;
   return Return::kSuccess;
 }
