@@ -40,6 +40,14 @@ Status Configurator::Load() {
   return Status::Ok();
 }
 
+// The one that runs, else the one that was met before, else the one that would run.
+std::optional<Version> Configurator::EngineVersion() const {
+  if (options_.wanted.engine_version) return options_.wanted.engine_version;
+  if (reloader_.before() && reloader_.before()->version) return reloader_.before()->version;
+  if (record_ && record_->engine_version) return record_->engine_version;
+  return VersionOfProgram(options_.engine, host_, options_.validate_program);
+}
+
 Result<std::optional<FileState>> Configurator::WithoutUs(
     const RecordedFile& file, const std::optional<FileState>& current) const {
   if (current && current->text == file.wrote) return file.original;
@@ -142,9 +150,7 @@ Result<Outcome> Configurator::Configure() {
   RETURN_IF_ERROR(Load());
   const Status prepared = reloader_.Prepare();
   Wanted wanted = options_.wanted;
-  if (!wanted.engine_version && reloader_.before()) {
-    wanted.engine_version = reloader_.before()->version;
-  }
+  wanted.engine_version = EngineVersion();
   ASSIGN_OR_RETURN(const Plan plan, MakePlan(options_.engine, wanted, BaseTree()));
   outcome_.notes = plan.notes;
   RETURN_IF_ERROR(AimAt(plan));
@@ -153,6 +159,7 @@ Result<Outcome> Configurator::Configure() {
   if (options_.dry_run) return outcome_;
   if (!outcome_.changed && !(record_ && record_->pending)) return outcome_;
   RETURN_IF_ERROR(prepared);
+  if (next_) next_->engine_version = wanted.engine_version;
   const auto folders = host_.MakeParents(options_.wanted.config);
   RETURN_IF_ERROR(folders.status());
   if (next_) next_->folders.insert(next_->folders.end(), folders->begin(), folders->end());
@@ -206,10 +213,11 @@ Status Configurator::WriteAll(const States& states) const {
 Status Configurator::Commit(const Expectation& expectation) {
   const bool reload = outcome_.changed || (record_ && record_->pending);
   Status status;
+  bool reloaded = false;
   if (next_) {
     for (const RecordedFile& file : next_->files) {
       const auto made = host_.MakeParents(file.path);
-      if (!made.ok()) return RollBack(made.status());
+      if (!made.ok()) return RollBack(made.status(), false);
       next_->folders.insert(next_->folders.end(), made->begin(), made->end());
     }
     next_->pending = true;
@@ -218,12 +226,14 @@ Status Configurator::Commit(const Expectation& expectation) {
   if (status.ok()) status = WriteAll(targets_);
   if (status.ok() && reload) {
     outcome_.notes.push_back(reloader_.how());
+    reloaded = true;
     status = reloader_.ReloadAndCheck(expectation);
   }
-  if (!status.ok()) return RollBack(status);
+  if (!status.ok()) return RollBack(status, reloaded);
   if (next_) {
     next_->pending = false;
-    return SaveRecord(host_, options_.wanted.config, *next_);
+    RETURN_IF_ERROR(SaveRecord(host_, options_.wanted.config, *next_));
+    return record_ ? RemoveBackups(host_, options_.wanted.config, *record_, *next_) : Status::Ok();
   }
   if (!record_) return Status::Ok();
   RETURN_IF_ERROR(RemoveRecord(host_, options_.wanted.config, *record_));
@@ -231,7 +241,7 @@ Status Configurator::Commit(const Expectation& expectation) {
   return Status::Ok();
 }
 
-Status Configurator::RollBack(const Status& cause) {
+Status Configurator::RollBack(const Status& cause, bool reload) {
   Log(Severity::kError, "rolling back", {{"cause", cause.message()}});
   Status status = WriteAll(current_);
   if (status.ok()) {
@@ -242,7 +252,7 @@ Status Configurator::RollBack(const Status& cause) {
       if (status.ok()) RemoveFolders(next_->folders);
     }
   }
-  if (status.ok()) status = reloader_.ReloadAndCheck({});
+  if (status.ok() && reload) status = reloader_.ReloadAndCheck({});
   if (status.ok()) return cause.Annotate("rolled back, every file is as it was");
   return Error(Code::kInternal, "{}; and the way back failed: {}. The originals are *.tessera-backup "
                "in {}", cause.message(), status.message(), DirName(options_.wanted.config));

@@ -50,6 +50,7 @@ class Configurator {
   using States = std::map<std::string, std::optional<FileState>>;
 
   Status Lock();
+  std::optional<Version> EngineVersion() const;
   Status Load();
   Result<std::optional<FileState>> BaseOf(const std::string& path) const;
   Result<std::optional<FileState>> WithoutUs(const RecordedFile& file,
@@ -65,7 +66,7 @@ class Configurator {
 
   Status Commit(const Expectation& expectation);
   Status WriteAll(const States& states) const;
-  Status RollBack(const Status& cause);
+  Status RollBack(const Status& cause, bool reload);
   void RemoveFolders(const std::vector<std::string>& folders) const;
 
   const ConfigureOptions options_;

@@ -53,8 +53,11 @@ Status FillAndName(int fd, const FileState& state, const std::string& temporary,
     (void)!::fsetxattr(fd, kLabel, state.selinux.data(), state.selinux.size(), 0);
   }
   if (::fsync(fd) != 0) return Status::FromErrno("fsync", errno);
-  if (::rename(temporary.c_str(), path.c_str()) != 0) return Status::FromErrno("rename", errno);
-  return Status::Ok();
+  if (::rename(temporary.c_str(), path.c_str()) == 0) return Status::Ok();
+  if (errno == EBUSY) {
+    return Error(Code::kFailedPrecondition, "it is a mount point: mount its folder instead");
+  }
+  return Status::FromErrno("rename", errno);
 }
 
 void SyncFolder(const std::string& path) {
@@ -132,6 +135,9 @@ Status HostRoot::Write(const std::string& path, const FileState& state) const {
 
 Status HostRoot::Remove(const std::string& path) const {
   ASSIGN_OR_RETURN(const std::string real, Resolve(path));
+  // On a read-only file system unlink fails even for what is not there.
+  struct stat info{};
+  if (::lstat(real.c_str(), &info) != 0 && errno == ENOENT) return Status::Ok();
   if (::unlink(real.c_str()) != 0 && errno != ENOENT) return Status::FromErrno(path, errno);
   SyncFolder(real);
   return Status::Ok();

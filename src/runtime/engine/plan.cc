@@ -23,13 +23,11 @@ Result<std::string> Patch(Format format, std::string_view text, const std::vecto
   return format == Format::kToml ? PatchToml(text, edits) : PatchJson(text, edits);
 }
 
-// The outermost table that is there only because of us, so that no empty shell is left.
-KeyPath FirstMissing(const Json& document, const KeyPath& path) {
-  for (size_t size = 1; size < path.size(); ++size) {
-    const KeyPath part(path.begin(), path.begin() + static_cast<ptrdiff_t>(size));
-    if (FindPath(document, part) == nullptr) return part;
-  }
-  return path;
+// What to take out for a key that was not there: the table that is ours as a whole, else the key.
+const KeyPath& WhatIsOurs(const FilePlan& file, const Json& before, const KeyPath& path) {
+  const bool inside = !file.owned.empty() && path.size() >= file.owned.size() &&
+                      std::equal(file.owned.begin(), file.owned.end(), path.begin());
+  return inside && FindPath(before, file.owned) == nullptr ? file.owned : path;
 }
 
 }  // namespace
@@ -76,7 +74,7 @@ Result<std::vector<TextEdit>> UndoEdits(const FilePlan& file,
     } else if (old != nullptr) {
       undo.push_back({TextEdit::Kind::kSet, edit.path, *old});
     } else {
-      const TextEdit remove{TextEdit::Kind::kRemove, FirstMissing(before, edit.path), {}};
+      const TextEdit remove{TextEdit::Kind::kRemove, WhatIsOurs(file, before, edit.path), {}};
       if (std::find(undo.begin(), undo.end(), remove) == undo.end()) undo.push_back(remove);
     }
   }

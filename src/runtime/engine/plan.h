@@ -48,6 +48,7 @@ struct FilePlan {
   // What a file starts from that does not exist, or that is ours alone.
   std::string start;
   bool ours_alone = false;
+  KeyPath owned;  // a table that is ours as a whole if it was not there before
   std::vector<TextEdit> edits;
 };
 

@@ -19,6 +19,8 @@ namespace {
 constexpr Version kMergesDeeply{2, 1};
 // From here on this folder is imported without being asked.
 constexpr Version kImportsByDefault{2, 2};
+// From here on a file of version 1 passes for one of version 3, and its plugins.cri is lost.
+constexpr Version kForgetsVersion1{2, 2};
 constexpr char kDefaultImports[] = "/etc/containerd/conf.d/*.toml";
 constexpr char kRunc[] = "io.containerd.runc.v2";
 
@@ -44,6 +46,10 @@ Result<ConfigFile> ParseFile(const std::string& path, const std::string& text,
   auto document = ParseToml(text);
   if (!document.ok()) return document.status().Annotate(path);
   ConfigFile file{path, *std::move(document), default_version};
+  const Json* const plugins = file.document.Find("plugins");
+  if (plugins != nullptr && !plugins->is_object()) {
+    return Error(Code::kInvalidArgument, "{}: line {}: plugins is no table", path, plugins->line());
+  }
   if (file.document.Find("version") != nullptr) {
     auto version = file.document.IntAt("version");
     if (!version.ok()) return version.status().Annotate(path);
@@ -109,6 +115,12 @@ class ContainerdPlanner {
     if (root.document.members().empty()) {
       fresh_ = true;
       root.version = wanted_.engine_version && wanted_.engine_version->major >= 2 ? 3 : 2;
+    }
+    if (root.version < 2 && wanted_.engine_version && *wanted_.engine_version >= kForgetsVersion1) {
+      root.version = 3;
+      plan_.notes.push_back(fmt::format(
+          "{} is of version 1: this containerd ignores what it says about runtimes",
+          wanted_.config));
     }
     const std::vector<std::string> patterns = ImportPatterns(root, wanted_);
     imports_drop_in_ = !wanted_.drop_in.empty() && Covers(patterns, wanted_.drop_in);
@@ -197,6 +209,10 @@ class ContainerdPlanner {
     }
   }
 
+  KeyPath RuntimeTable(int64_t version) const {
+    return CriPath(version, {"containerd", "runtimes", wanted_.runtime_name});
+  }
+
   std::vector<TextEdit> RuntimeEdits(int64_t version) const {
     std::vector<TextEdit> edits;
     if (wanted_.enable_cdi) {
@@ -207,7 +223,7 @@ class ContainerdPlanner {
                        CriPath(version, {"containerd", "default_runtime_name"}),
                        Json::String(wanted_.runtime_name)});
     }
-    const KeyPath runtime = CriPath(version, {"containerd", "runtimes", wanted_.runtime_name});
+    const KeyPath runtime = RuntimeTable(version);
     const Json source = SourceRuntime();
     KeyPath at = runtime;
     at.emplace_back("runtime_type");
@@ -232,6 +248,7 @@ class ContainerdPlanner {
         "it.\nversion = {}\n",
         root().version);
     drop_in.edits = RuntimeEdits(root().version);
+    drop_in.owned = RuntimeTable(root().version);
     FilePlan main;
     main.path = wanted_.config;
     if (fresh_) {
@@ -252,6 +269,7 @@ class ContainerdPlanner {
     }
     FilePlan file;
     file.path = target->path;
+    file.owned = RuntimeTable(target->version);
     if (fresh_ && target == &root()) {
       file.edits.push_back({TextEdit::Kind::kSet, {"version"}, Json::Int(target->version)});
     }

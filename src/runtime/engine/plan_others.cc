@@ -85,6 +85,7 @@ Result<Plan> PlanCrio(const Wanted& wanted, const ConfigTree& tree) {
                           Json::String(wanted.runtime_name)});
   }
   const KeyPath at = {"crio", "runtime", "runtimes", wanted.runtime_name};
+  file.owned = at;
   const auto set = [&](std::string_view key, Json value) {
     KeyPath path = at;
     path.emplace_back(key);
@@ -114,7 +115,9 @@ Result<Plan> PlanCrio(const Wanted& wanted, const ConfigTree& tree) {
                    path, wanted.drop_in);
     }
   }
-  return Plan{{std::move(file)}, {}, {}};
+  Plan plan{{std::move(file)}, {}, {}};
+  if (wanted.enable_cdi) plan.notes.emplace_back("CRI-O always injects CDI devices");
+  return plan;
 }
 
 }  // namespace tessera::engine

@@ -59,6 +59,9 @@ Result<Record> RecordFromText(const HostRoot& host, const std::string& config,
   }
   Record record;
   ASSIGN_OR_RETURN(record.pending, json.BoolAt("pending"));
+  if (const Json* engine = json.Find("engineVersion"); engine != nullptr && engine->is_string()) {
+    record.engine_version = ParseVersion(engine->string_value());
+  }
   if (const Json* folders = json.Find("folders"); folders != nullptr && folders->is_array()) {
     for (const Json& folder : folders->items()) {
       if (folder.is_string()) record.folders.push_back(folder.string_value());
@@ -111,6 +114,10 @@ Status SaveRecord(const HostRoot& host, const std::string& config, const Record&
   Json json = Json::MakeObject();
   json.Set("version", Json::Int(kVersion));
   json.Set("pending", Json::Bool(record.pending));
+  if (record.engine_version) {
+    json.Set("engineVersion", Json::String(fmt::format("{}.{}", record.engine_version->major,
+                                                       record.engine_version->minor)));
+  }
   json.Set("folders", Json::Strings(record.folders));
   json.Set("files", std::move(files));
   FileState state;
@@ -119,13 +126,19 @@ Status SaveRecord(const HostRoot& host, const std::string& config, const Record&
   return host.Write(RecordPath(config), state);
 }
 
+Status RemoveBackups(const HostRoot& host, const std::string& config, const Record& record,
+                     const Record& kept) {
+  for (const RecordedFile& file : record.files) {
+    if (!file.original || kept.Find(file.path) != nullptr) continue;
+    RETURN_IF_ERROR(host.Remove(BackupPath(config, file.path)));
+  }
+  return Status::Ok();
+}
+
 Status RemoveRecord(const HostRoot& host, const std::string& config, const Record& record) {
   // The record goes first: backups without a record are litter, a record without backups is damage.
   RETURN_IF_ERROR(host.Remove(RecordPath(config)));
-  for (const RecordedFile& file : record.files) {
-    if (file.original) RETURN_IF_ERROR(host.Remove(BackupPath(config, file.path)));
-  }
-  return Status::Ok();
+  return RemoveBackups(host, config, record, {});
 }
 
 }  // namespace tessera::engine

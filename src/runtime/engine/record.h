@@ -29,6 +29,8 @@ struct Record {
   bool pending = false;
   std::vector<RecordedFile> files;
   std::vector<std::string> folders;  // that did not exist, outermost first
+  // So that a run that meets a silent engine plans as the one before.
+  std::optional<Version> engine_version;
 
   const RecordedFile* Find(const std::string& path) const;
 };
@@ -40,6 +42,9 @@ std::string BackupPath(const std::string& config, const std::string& file);
 Result<std::optional<Record>> LoadRecord(const HostRoot& host, const std::string& config);
 // Backups first, then the record.
 Status SaveRecord(const HostRoot& host, const std::string& config, const Record& record);
+// Removes the backups of files that `record` had and `kept` has not.
+Status RemoveBackups(const HostRoot& host, const std::string& config, const Record& record,
+                     const Record& kept);
 Status RemoveRecord(const HostRoot& host, const std::string& config, const Record& record);
 
 }  // namespace tessera::engine

@@ -146,7 +146,7 @@ Status Reloader::WaitUntilServes(const Expectation& expectation, MonotonicTime e
     if (Left(end) <= Duration::zero()) {
       return Error(Code::kDeadlineExceeded, "{} did not come back within {} s: {}",
                    NameOf(options_.engine),
-                   std::chrono::duration_cast<std::chrono::seconds>(options_.timeout).count(),
+                   std::chrono::duration<double>(options_.timeout).count(),
                    status.message());
     }
     ::poll(nullptr, 0, kAskEveryMs);

@@ -183,4 +183,18 @@ Result<Validation> ValidateByEngine(Engine engine, const HostRoot& host, const W
   return validation;
 }
 
+std::optional<Version> VersionOfProgram(Engine engine, const HostRoot& host,
+                                        const std::string& given) {
+  if (engine != Engine::kContainerd) return std::nullopt;
+  const std::string program = given.empty() ? FindHostProgram(host, "containerd") : given;
+  if (program.empty()) return std::nullopt;
+  const auto result = RunOnHost(host, {program, "--version"}, std::chrono::seconds(10));
+  if (!result.ok() || result->exit_code != 0) return std::nullopt;
+  // containerd github.com/containerd/containerd/v2 2.2.9 <commit>
+  for (const std::string_view word : SplitList(result->out, ' ')) {
+    if (const auto version = ParseVersion(word)) return version;
+  }
+  return std::nullopt;
+}
+
 }  // namespace tessera::engine

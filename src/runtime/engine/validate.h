@@ -27,4 +27,9 @@ Result<Validation> ValidateByEngine(
     const std::map<std::string, std::optional<std::string>>& files, const std::string& program,
     Duration deadline);
 
+// What `containerd --version` says on the host; nothing where there is none, or for other engines,
+// whose files do not depend on it.
+std::optional<Version> VersionOfProgram(Engine engine, const HostRoot& host,
+                                        const std::string& program);
+
 }  // namespace tessera::engine

@@ -1,0 +1,412 @@
+// SPDX-License-Identifier: Apache-2.0
+// Whole runs against real files and an engine that misbehaves: a small process behind a unix socket
+// that speaks Docker's API and rereads its configuration on SIGHUP.
+#include "src/runtime/engine/configurator.h"
+
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sched.h>
+#include <sys/file.h>
+#include <sys/mount.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <functional>
+#include <random>
+
+namespace tessera::engine {
+namespace {
+
+using ::testing::HasSubstr;
+
+enum class Temper {
+  kObedient,
+  kDeaf,       // never rereads
+  kAllergic,   // does not answer while its configuration names our runtime
+  kMortal,     // ends on SIGHUP, and nobody starts it again
+};
+
+volatile sig_atomic_t g_hangups = 0;
+
+class FakeDocker {
+ public:
+  FakeDocker(const std::string& socket_path, const std::string& config, Temper temper) {
+    const Fd listener(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    sockaddr_un address{};
+    address.sun_family = AF_UNIX;
+    std::strncpy(address.sun_path, socket_path.c_str(), sizeof address.sun_path - 1);
+    EXPECT_EQ(::bind(listener.get(), reinterpret_cast<sockaddr*>(&address), sizeof address), 0);
+    EXPECT_EQ(::listen(listener.get(), 16), 0);
+    pid_ = ::fork();
+    if (pid_ == 0) Serve(listener.get(), config, temper);
+  }
+  ~FakeDocker() {
+    ::kill(pid_, SIGKILL);
+    ::waitpid(pid_, nullptr, 0);
+  }
+  FakeDocker(const FakeDocker&) = delete;
+  FakeDocker& operator=(const FakeDocker&) = delete;
+
+ private:
+  [[noreturn]] static void Serve(int listener, const std::string& config, Temper temper) {
+    ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+    struct sigaction action{};
+    action.sa_handler = [](int) { g_hangups = g_hangups + 1; };
+    if (temper != Temper::kMortal) ::sigaction(SIGHUP, &action, nullptr);
+    std::string loaded = ReadFile(config).value_or("");
+    int seen = 0;
+    for (;;) {
+      const Fd peer(::accept4(listener, nullptr, nullptr, SOCK_CLOEXEC));
+      if (g_hangups != seen && temper != Temper::kDeaf) loaded = ReadFile(config).value_or("");
+      seen = g_hangups;
+      if (!peer.valid()) continue;
+      const bool knows = loaded.find("\"nvidia\"") != std::string::npos;
+      if (temper == Temper::kAllergic && knows) continue;
+      std::array<char, 4096> request;
+      const ssize_t size = ::recv(peer.get(), request.data(), request.size(), 0);
+      const bool info = size > 9 && std::string_view(request.data(), 9) == "GET /info";
+      const std::string body =
+          !info ? "OK" : fmt::format(R"({{"ServerVersion":"25.0.1","DefaultRuntime":"{}","Runtimes":{}}})",
+                                     knows ? "nvidia" : "runc",
+                                     knows ? R"({"runc":{},"nvidia":{}})" : R"({"runc":{}})");
+      const std::string answer = fmt::format(
+          "HTTP/1.0 200 OK\r\nX-Reloads: {}\r\n\r\n{}", seen, body);
+      (void)!::send(peer.get(), answer.data(), answer.size(), MSG_NOSIGNAL);
+    }
+  }
+
+  pid_t pid_ = -1;
+};
+
+class ConfiguratorTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    ASSERT_TRUE(MakeDirs(dir_.path() + "/etc/docker").ok());
+    ASSERT_TRUE(MakeDirs(dir_.path() + "/run").ok());
+  }
+
+  ConfigureOptions Docker() const {
+    ConfigureOptions options;
+    options.engine = Engine::kDocker;
+    options.wanted.config = kConfig;
+    options.wanted.runtime_path = "/opt/tessera/bin/tessera-runtime";
+    options.wanted.set_as_default = true;
+    options.reload.engine = options.engine;
+    options.reload.socket = "/run/docker.sock";
+    options.reload.mode = RestartMode::kAuto;
+    options.reload.timeout = std::chrono::milliseconds(400);
+    return options;
+  }
+  ConfigureOptions Containerd() const {
+    ConfigureOptions options = Docker();
+    options.engine = options.reload.engine = Engine::kContainerd;
+    options.wanted.config = "/etc/containerd/config.toml";
+    options.wanted.drop_in = "/etc/containerd/conf.d/99-tessera.toml";
+    options.reload.socket = "/run/containerd.sock";
+    return options;
+  }
+  Result<Outcome> Configure(const ConfigureOptions& options) const {
+    return Configurator(options, &host_).Configure();
+  }
+  Result<Outcome> Undo(const ConfigureOptions& options) const {
+    return Configurator(options, &host_).Undo();
+  }
+  std::string SocketPath() const { return dir_.path() + "/run/docker.sock"; }
+
+  void Put(const std::string& path, std::string_view text, mode_t mode = 0644) const {
+    ASSERT_TRUE(WriteFileAtomically(dir_.path() + path, text, mode).ok());
+  }
+  std::string Text(const std::string& path) const {
+    return ReadFile(dir_.path() + path).value_or("(no file)");
+  }
+  // Every file and folder with its content.
+  std::map<std::string, std::string> Everything(const std::string& below = "/etc") const {
+    std::map<std::string, std::string> all;
+    const auto names = ListDir(dir_.path() + below);
+    if (!names.ok()) {
+      const auto state = host_.Read(below);
+      all[below] = state.ok() && *state ? fmt::format("{:o} {}", (*state)->mode, (*state)->text) : "?";
+      return all;
+    }
+    all[below] = "/";
+    for (const std::string& name : *names) all.merge(Everything(JoinPath(below, name)));
+    return all;
+  }
+
+  static constexpr char kConfig[] = "/etc/docker/daemon.json";
+  TempDir dir_;
+  HostRoot host_{dir_.path()};
+};
+
+TEST_F(ConfiguratorTest, ReloadsAndSeesThatTheEngineKnowsTheRuntime) {
+  Put(kConfig, "{\"log-driver\": \"json-file\"}", 0600);
+  const FakeDocker docker(SocketPath(), dir_.path() + kConfig, Temper::kObedient);
+  const auto outcome = Configure(Docker());
+  ASSERT_TRUE(outcome.ok()) << outcome.status().ToString();
+  EXPECT_TRUE(outcome->changed);
+  EXPECT_THAT(outcome->notes, testing::Contains(HasSubstr("SIGHUP to docker")));
+  EXPECT_THAT(Text(kConfig), HasSubstr("\"default-runtime\":\"nvidia\""));
+}
+
+TEST_F(ConfiguratorTest, ASecondTimeChangesAndReloadsNothing) {
+  const FakeDocker docker(SocketPath(), dir_.path() + kConfig, Temper::kObedient);
+  ASSERT_TRUE(Configure(Docker()).ok());
+  const auto before = Everything();
+  const auto outcome = Configure(Docker());
+  ASSERT_TRUE(outcome.ok());
+  EXPECT_FALSE(outcome->changed);
+  EXPECT_EQ(outcome->diff, "");
+  EXPECT_THAT(outcome->notes, testing::Not(testing::Contains(HasSubstr("SIGHUP"))));
+  EXPECT_EQ(Everything(), before);
+}
+
+TEST_F(ConfiguratorTest, UndoRestoresBytesModeAndAbsence) {
+  Put(kConfig, "{\"a\" :1.0}\r\n", 0640);
+  auto before = Everything();
+  const FakeDocker docker(SocketPath(), dir_.path() + kConfig, Temper::kObedient);
+  ASSERT_TRUE(Configure(Docker()).ok());
+  ASSERT_TRUE(Undo(Docker()).ok());
+  EXPECT_EQ(Everything(), before);
+
+  ASSERT_EQ(::unlink((dir_.path() + kConfig).c_str()), 0);
+  ASSERT_EQ(::rmdir((dir_.path() + "/etc/docker").c_str()), 0);
+  before = Everything();
+  ASSERT_TRUE(Configure(Docker()).ok());
+  EXPECT_NE(Everything(), before);
+  ASSERT_TRUE(Undo(Docker()).ok());
+  EXPECT_EQ(Everything(), before);
+
+  const auto again = Undo(Docker());
+  ASSERT_TRUE(again.ok());
+  EXPECT_THAT(again->notes, testing::Contains(HasSubstr("nothing to undo")));
+}
+
+TEST_F(ConfiguratorTest, RollsBackWhenTheEngineDoesNotKnowTheRuntime) {
+  Put(kConfig, "{\"a\":1}");
+  const auto before = Everything();
+  const FakeDocker docker(SocketPath(), dir_.path() + kConfig, Temper::kDeaf);
+  const auto outcome = Configure(Docker());
+  EXPECT_EQ(outcome.status().code(), Code::kDeadlineExceeded);
+  EXPECT_THAT(outcome.status().message(), HasSubstr("rolled back, every file is as it was"));
+  EXPECT_THAT(outcome.status().message(), HasSubstr("does not know the runtime nvidia"));
+  EXPECT_EQ(Everything(), before);
+}
+
+TEST_F(ConfiguratorTest, RollsBackWhenTheEngineStopsAnswering) {
+  Put(kConfig, "{\"a\":1}");
+  const auto before = Everything();
+  const FakeDocker docker(SocketPath(), dir_.path() + kConfig, Temper::kAllergic);
+  const auto outcome = Configure(Docker());
+  EXPECT_FALSE(outcome.ok());
+  EXPECT_EQ(Everything(), before);
+}
+
+TEST_F(ConfiguratorTest, SaysSoWhenTheEngineDoesNotComeBackAtAll) {
+  Put(kConfig, "{\"a\":1}");
+  const auto before = Everything();
+  const FakeDocker docker(SocketPath(), dir_.path() + kConfig, Temper::kMortal);
+  const auto outcome = Configure(Docker());
+  EXPECT_FALSE(outcome.ok());
+  EXPECT_THAT(outcome.status().message(), HasSubstr("the way back failed"));
+  EXPECT_EQ(Everything(), before);
+}
+
+TEST_F(ConfiguratorTest, AnEngineThatDoesNotRunReadsItWhenItStarts) {
+  const auto outcome = Configure(Docker());
+  ASSERT_TRUE(outcome.ok()) << outcome.status().ToString();
+  EXPECT_THAT(outcome->notes, testing::Contains(HasSubstr("docker does not run")));
+  EXPECT_THAT(Text(kConfig), HasSubstr("nvidia"));
+}
+
+TEST_F(ConfiguratorTest, SignalModeInsistsOnAnEngine) {
+  ConfigureOptions options = Docker();
+  options.reload.mode = RestartMode::kSignal;
+  const auto before = Everything();
+  EXPECT_EQ(Configure(options).status().code(), Code::kFailedPrecondition);
+  EXPECT_EQ(Everything(), before);
+}
+
+TEST_F(ConfiguratorTest, DryRunShowsTheDiffAndTouchesNothing) {
+  Put(kConfig, "{}\n");
+  const auto before = Everything();
+  ConfigureOptions options = Docker();
+  options.dry_run = true;
+  const auto outcome = Configure(options);
+  ASSERT_TRUE(outcome.ok());
+  EXPECT_THAT(outcome->diff, HasSubstr("+    \"default-runtime\": \"nvidia\""));
+  EXPECT_EQ(Everything(), before);
+}
+
+TEST_F(ConfiguratorTest, UndoKeepsWhatOthersHaveChangedSince) {
+  Put(kConfig, "{\n  \"a\": 1\n}\n");
+  ASSERT_TRUE(Configure(Docker()).ok());
+  const std::string ours = Text(kConfig);
+  Put(kConfig, fmt::format("{{\n  \"debug\": true,{}", ours.substr(1)));
+  const auto outcome = Undo(Docker());
+  ASSERT_TRUE(outcome.ok()) << outcome.status().ToString();
+  EXPECT_THAT(outcome->notes, testing::Contains(HasSubstr("only our keys are taken out")));
+  const auto document = ParseJson(Text(kConfig));
+  ASSERT_TRUE(document.ok());
+  EXPECT_TRUE(document->BoolAt("debug").value_or(false));
+  EXPECT_NE(document->Find("a"), nullptr);
+  EXPECT_EQ(document->Find("default-runtime"), nullptr);
+  EXPECT_EQ(Text("/etc/docker/daemon.json.tessera-record"), "(no file)");
+}
+
+TEST_F(ConfiguratorTest, UndoRefusesWhatItCannotTakeApart) {
+  Put(kConfig, "{}");
+  ASSERT_TRUE(Configure(Docker()).ok());
+  Put(kConfig, "{ broken");
+  const auto before = Everything();
+  EXPECT_THAT(Undo(Docker()).status().message(), HasSubstr("our keys cannot be taken out"));
+  EXPECT_EQ(Everything(), before);
+}
+
+TEST_F(ConfiguratorTest, ReconfiguringStartsFromTheOriginal) {
+  const std::string original = "{\"runtimes\":{\"nvidia\":{\"path\":\"old\"}}}";
+  Put(kConfig, original);
+  ASSERT_TRUE(Configure(Docker()).ok());
+  ConfigureOptions other = Docker();
+  other.wanted.runtime_name = "tessera";
+  other.wanted.set_as_default = false;
+  ASSERT_TRUE(Configure(other).ok());
+  EXPECT_THAT(Text(kConfig), HasSubstr("{\"nvidia\":{\"path\":\"old\"},\"tessera\":"));
+  ASSERT_TRUE(Undo(other).ok());
+  EXPECT_EQ(Text(kConfig), original);
+}
+
+TEST_F(ConfiguratorTest, ARunThatWasCutOffIsFinishedByTheNext) {
+  Put(kConfig, "{\"a\":1}");
+  ASSERT_TRUE(Configure(Docker()).ok());
+  auto record = LoadRecord(host_, kConfig);
+  ASSERT_TRUE(record.ok() && record->has_value());
+  (*record)->pending = true;
+  ASSERT_TRUE(SaveRecord(host_, kConfig, **record).ok());
+  // The engine was not told: it still has what it read before.
+  Put("/etc/docker/before.json", "{}");
+  const FakeDocker docker(SocketPath(), dir_.path() + kConfig, Temper::kObedient);
+  const auto outcome = Configure(Docker());
+  ASSERT_TRUE(outcome.ok()) << outcome.status().ToString();
+  EXPECT_FALSE(outcome->changed);
+  EXPECT_THAT(outcome->notes, testing::Contains(HasSubstr("SIGHUP")));
+  EXPECT_FALSE((*LoadRecord(host_, kConfig))->pending);
+}
+
+TEST_F(ConfiguratorTest, TwoRunsExcludeEachOther) {
+  const Fd held(::open((dir_.path() + "/etc/docker").c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  ASSERT_EQ(::flock(held.get(), LOCK_EX), 0);
+  EXPECT_EQ(Configure(Docker()).status().code(), Code::kUnavailable);
+}
+
+TEST_F(ConfiguratorTest, HostileFilesAreRefusedAndLeftAlone) {
+  const std::vector<std::pair<std::string, std::function<void()>>> cases = {
+      {"is a folder", [&] { ASSERT_TRUE(MakeDirs(dir_.path() + kConfig).ok()); }},
+      {"leads nowhere",
+       [&] { ASSERT_EQ(::symlink("/gone", (dir_.path() + kConfig).c_str()), 0); }},
+      {"no comments", [&] { Put(kConfig, "{ // x\n}"); }},
+      {"line 1", [&] { Put(kConfig, "{\"a\": \"\xFF\"}"); }},
+      {"restore the files by hand", [&] { Put("/etc/docker/daemon.json.tessera-record", "torn"); }},
+  };
+  for (const auto& [message, make] : cases) {
+    make();
+    const auto before = Everything();
+    const auto outcome = Configure(Docker());
+    EXPECT_FALSE(outcome.ok()) << message;
+    EXPECT_THAT(outcome.status().message(), HasSubstr(message));
+    EXPECT_EQ(Everything(), before) << message;
+    ::unlink((dir_.path() + kConfig).c_str());
+    ::rmdir((dir_.path() + kConfig).c_str());
+    ::unlink(fmt::format("{}{}.tessera-record", dir_.path(), kConfig).c_str());
+  }
+}
+
+TEST_F(ConfiguratorTest, AReadOnlyFileSystemIsReportedAndNothingHappens) {
+  Put(kConfig, "{\"a\":1}");
+  const std::string etc = dir_.path() + "/etc";
+  if (::unshare(CLONE_NEWNS) != 0 || ::mount("", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0 ||
+      ::mount(etc.c_str(), etc.c_str(), nullptr, MS_BIND, nullptr) != 0) {
+    GTEST_SKIP() << "mounting needs root: " << std::strerror(errno);
+  }
+  ASSERT_EQ(::mount("", etc.c_str(), nullptr, MS_REMOUNT | MS_BIND | MS_RDONLY, nullptr), 0);
+  const auto outcome = Configure(Docker());
+  EXPECT_THAT(outcome.status().message(), HasSubstr("Read-only file system"));
+  EXPECT_THAT(outcome.status().message(), testing::Not(HasSubstr("way back failed")));
+  EXPECT_EQ(Text(kConfig), "{\"a\":1}");
+  ::umount2(etc.c_str(), MNT_DETACH);
+}
+
+TEST_F(ConfiguratorTest, AFileThatIsAMountPointIsNamed) {
+  Put(kConfig, "{\"a\":1}");
+  const std::string config = dir_.path() + kConfig;
+  if (::unshare(CLONE_NEWNS) != 0 || ::mount("", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0 ||
+      ::mount(config.c_str(), config.c_str(), nullptr, MS_BIND, nullptr) != 0) {
+    GTEST_SKIP() << "mounting needs root: " << std::strerror(errno);
+  }
+  const auto outcome = Configure(Docker());
+  EXPECT_THAT(outcome.status().message(), HasSubstr("mount its folder instead"));
+  ::umount2(config.c_str(), MNT_DETACH);
+  EXPECT_EQ(Text(kConfig), "{\"a\":1}");
+}
+
+// Any configuration, any engine version: undo gives the same bytes back.
+TEST_F(ConfiguratorTest, UndoIsByteExactForRandomConfigurations) {
+  std::mt19937 random(5);
+  const auto pick = [&](size_t n) { return random() % n; };
+  const std::vector<std::string> versions = {"", "version = 2", "version=3 # x", "version = 4"};
+  const std::vector<std::string> bodies = {
+      "", "# only a comment", "imports = ['/etc/containerd/conf.d/*.toml']", "imports = [\n]",
+      "oom_score = -999", "disabled_plugins = ['cri']"};
+  const std::vector<std::string> sections = {
+      "", "[debug]\n  level = 'debug'",
+      "[plugins.\"io.containerd.grpc.v1.cri\".containerd.runtimes.runc]\nruntime_type = "
+      "'io.containerd.runc.v2'\noptions = { SystemdCgroup = true }",
+      "[plugins.'io.containerd.cri.v1.runtime'.containerd]\n  default_runtime_name = 'nvidia'\n"
+      "  runtimes.nvidia.runtime_type = 'io.containerd.runc.v2'",
+      "[plugins.cri]\n[plugins.cri.containerd.runtimes]"};
+  const std::vector<std::optional<Version>> engines = {std::nullopt, Version{1, 6}, Version{2, 0},
+                                                       Version{2, 1}, Version{2, 2}};
+  ASSERT_TRUE(MakeDirs(dir_.path() + "/etc/containerd").ok());
+  int configured = 0;
+  for (int round = 0; round < 120; ++round) {
+    std::string text;
+    for (const std::string& part : {versions[pick(4)], bodies[pick(6)], sections[pick(5)]}) {
+      text += part;
+      if (!part.empty()) text.append(pick(8) == 0 ? 2 : 1, '\n');
+    }
+    if (pick(3) == 0 && !text.empty()) text.pop_back();
+    if (pick(3) == 0) {
+      for (size_t at = 0; (at = text.find('\n', at)) != std::string::npos; at += 2) {
+        text.insert(at, 1, '\r');
+      }
+    }
+    Put("/etc/containerd/config.toml", text, pick(2) ? 0600 : 0644);
+    const auto before = Everything();
+    ConfigureOptions options = Containerd();
+    options.wanted.engine_version = engines[pick(5)];
+    options.wanted.set_as_default = pick(2) == 0;
+    options.wanted.enable_cdi = pick(2) == 0;
+    const auto outcome = Configure(options);
+    if (outcome.ok()) {
+      ++configured;
+      EXPECT_FALSE(Configure(options)->changed) << text;
+      const auto undone = Undo(options);
+      ASSERT_TRUE(undone.ok()) << undone.status().ToString();
+    } else {
+      ADD_FAILURE() << outcome.status().ToString() << "\n" << text;
+    }
+    ASSERT_EQ(Everything(), before) << text;
+  }
+  EXPECT_EQ(configured, 120);
+}
+
+}  // namespace
+}  // namespace tessera::engine

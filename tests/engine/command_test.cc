@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+// The command line, as an init container made from nothing but the program uses it.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cstdlib>
+
+#include "src/base/file.h"
+#include "src/base/subprocess.h"
+
+namespace tessera::engine {
+namespace {
+
+using ::testing::HasSubstr;
+
+class CommandTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    const char* program = std::getenv("TESSERA_CONFIGURE");
+    if (program == nullptr) GTEST_SKIP() << "TESSERA_CONFIGURE does not name the program";
+    program_ = program;
+  }
+
+  SubprocessResult Run(std::vector<std::string> argv) {
+    argv.insert(argv.begin(), {program_, "--host-root", dir_.path()});
+    auto result = RunProgram(argv, std::chrono::seconds(30));
+    return result.ok() ? *result : SubprocessResult{-1, "", result.status().ToString()};
+  }
+  std::string Text(const std::string& path) {
+    return ReadFile(dir_.path() + path).value_or("(no file)");
+  }
+
+  TempDir dir_;
+  std::string program_;
+};
+
+TEST_F(CommandTest, InstallsItselfAndConfiguresAnEmptyHost) {
+  const auto result = Run({"--engine", "containerd", "--set-as-default", "--install",
+                           "--driver-root", "/run/nvidia/driver"});
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_EQ(ReadFile(dir_.path() + "/opt/tessera/bin/tessera-runtime").value_or("a"),
+            ReadFile(program_).value_or("b"));
+  struct stat info{};
+  ASSERT_EQ(::stat((dir_.path() + "/opt/tessera/bin/tessera-runtime").c_str(), &info), 0);
+  EXPECT_EQ(info.st_mode & 07777, 0755u);
+  EXPECT_THAT(Text("/etc/tessera/runtime.toml"), HasSubstr("driver-root = \"/run/nvidia/driver\""));
+  EXPECT_THAT(Text("/etc/containerd/config.toml"), HasSubstr("imports"));
+  EXPECT_THAT(Text("/etc/containerd/conf.d/99-tessera.toml"),
+              HasSubstr("default_runtime_name = \"nvidia\""));
+  EXPECT_THAT(Run({"--engine=containerd", "--set-as-default", "--install"}).err,
+              HasSubstr("nothing to change"));
+  ASSERT_EQ(Run({"--engine=containerd", "--undo"}).exit_code, 0);
+  EXPECT_FALSE(PathExists(dir_.path() + "/etc/containerd"));
+  // What runs keeps its runtime.
+  EXPECT_TRUE(PathExists(dir_.path() + "/opt/tessera/bin/tessera-runtime"));
+}
+
+TEST_F(CommandTest, UnderstandsNvidiasNames) {
+  const auto result =
+      Run({"--runtime=docker", "--nvidia-runtime-name=gpu", "--nvidia-runtime-path=nvidia-container-runtime",
+           "--nvidia-set-as-default", "--cdi.enabled", "--dry-run"});
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_THAT(result.out, HasSubstr("+    \"default-runtime\": \"gpu\""));
+  EXPECT_THAT(result.out, HasSubstr("+            \"path\": \"nvidia-container-runtime\""));
+  EXPECT_THAT(result.out, HasSubstr("\"cdi\": true"));
+  EXPECT_FALSE(PathExists(dir_.path() + "/etc"));
+}
+
+TEST_F(CommandTest, RefusesARuntimeThatIsNotThere) {
+  const auto result = Run({"--engine=containerd"});
+  EXPECT_NE(result.exit_code, 0);
+  EXPECT_THAT(result.err, HasSubstr("no container would start"));
+  EXPECT_FALSE(PathExists(dir_.path() + "/etc"));
+}
+
+TEST_F(CommandTest, RefusesWrongFlags) {
+  EXPECT_NE(Run({"--engine=podman"}).exit_code, 0);
+  EXPECT_NE(Run({}).exit_code, 0);
+  EXPECT_NE(Run({"--engine=docker", "--undo", "--install"}).exit_code, 0);
+  EXPECT_THAT(Run({"--engine=docker", "--undo", "--config=daemon.json"}).err, HasSubstr("absolute"));
+  EXPECT_EQ(Run({"--help"}).exit_code, 0);
+}
+
+}  // namespace
+}  // namespace tessera::engine

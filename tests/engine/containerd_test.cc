@@ -1,0 +1,213 @@
+// SPDX-License-Identifier: Apache-2.0
+// The real containerd, in folders of its own, kept running as systemd would.
+#include <dirent.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdlib>
+
+#include "src/base/file.h"
+#include "src/base/subprocess.h"
+#include "src/formats/toml.h"
+#include "src/runtime/engine/configurator.h"
+
+namespace tessera::engine {
+namespace {
+
+using ::testing::Contains;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+std::string Environment(const char* name) {
+  const char* value = std::getenv(name);
+  return value == nullptr ? "" : value;
+}
+
+// $TESSERA_CONTAINERD, else what the test cluster has built, else PATH.
+std::string FindContainerd() {
+  if (const std::string given = Environment("TESSERA_CONTAINERD"); !given.empty()) return given;
+  std::string cache = Environment("TESSERA_CACHE");
+  if (cache.empty()) cache = Environment("HOME") + "/.cache/tessera";
+  for (const std::string& name : ListDir(cache).value_or({})) {
+    const std::string path = JoinPath(JoinPath(cache, name), "containerd");
+    if (name.starts_with("containerd-") && ::access(path.c_str(), X_OK) == 0) return path;
+  }
+  for (const char* path : {"/usr/local/bin/containerd", "/usr/bin/containerd"}) {
+    if (::access(path, X_OK) == 0) return path;
+  }
+  return "";
+}
+
+// Starts the program again whenever it ends. Both go when the object goes, or the test dies.
+class Supervisor {
+ public:
+  Supervisor(const std::string& program, const std::string& config, const std::string& log) {
+    pid_ = ::fork();
+    if (pid_ != 0) return;
+    ::prctl(PR_SET_PDEATHSIG, SIGTERM);
+    static volatile pid_t child = 0;
+    struct sigaction action{};
+    action.sa_handler = [](int) {
+      if (child > 0) ::kill(child, SIGKILL);
+      ::_exit(0);
+    };
+    ::sigaction(SIGTERM, &action, nullptr);
+    for (;;) {
+      child = ::fork();
+      if (child == 0) {
+        ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+        if (std::freopen(log.c_str(), "a", stderr) == nullptr) ::_exit(1);
+        ::execl(program.c_str(), program.c_str(), "--config", config.c_str(), nullptr);
+        ::_exit(127);
+      }
+      ::waitpid(child, nullptr, 0);
+      ::usleep(50'000);  // as systemd's RestartSec
+    }
+  }
+  ~Supervisor() {
+    ::kill(pid_, SIGTERM);
+    ::waitpid(pid_, nullptr, 0);
+  }
+  Supervisor(const Supervisor&) = delete;
+  Supervisor& operator=(const Supervisor&) = delete;
+
+ private:
+  pid_t pid_ = -1;
+};
+
+class ContainerdTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    program_ = FindContainerd();
+    if (program_.empty()) {
+      GTEST_SKIP() << "no containerd: build the test cluster's parts, or set TESSERA_CONTAINERD";
+    }
+    if (::getuid() != 0) GTEST_SKIP() << "containerd needs root";
+    ASSERT_TRUE(MakeDirs(Path("etc")).ok());
+    options_.wanted.config = Path("etc/config.toml");
+    options_.wanted.drop_in = Path("etc/conf.d/99-tessera.toml");
+    options_.wanted.runtime_path = "/opt/tessera/bin/tessera-runtime";
+    options_.wanted.set_as_default = true;
+    options_.validate_program = program_;
+    options_.reload.socket = Path("c.sock");
+    options_.reload.mode = RestartMode::kSignal;
+    options_.reload.timeout = std::chrono::seconds(30);
+  }
+
+  std::string Path(const std::string& name) const { return JoinPath(dir_.path(), name); }
+
+  // The part of the configuration that keeps this containerd to itself.
+  std::string Preamble(const std::string& version_line) const {
+    return fmt::format(R"({}root = "{}"
+state = "{}"
+[grpc]
+  address = "{}"
+[ttrpc]
+  address = "{}"
+)",
+                       version_line, Path("root"), Path("state"), Path("c.sock"), Path("t.sock"));
+  }
+  static constexpr char kPrivateV2[] =
+      "[plugins.\"io.containerd.nri.v1.nri\"]\n  disable = true\n"
+      "[plugins.\"io.containerd.internal.v1.opt\"]\n  path = \"{}\"\n";
+  std::string PrivatePlugins() const {
+    return fmt::format(fmt::runtime(kPrivateV2), Path("opt"));
+  }
+
+  void Start(const std::string& config) {
+    ASSERT_TRUE(WriteFileAtomically(options_.wanted.config, config, 0644).ok());
+    supervisor_.emplace(program_, options_.wanted.config, Path("log"));
+    for (int i = 0; i < 600 && !Ask().ok(); ++i) ::usleep(50'000);
+    ASSERT_TRUE(Ask().ok()) << ReadFile(Path("log")).value_or("");
+  }
+  Result<EngineAnswer> Ask() const {
+    return AskEngine(Engine::kContainerd, Path("c.sock"), std::chrono::seconds(5));
+  }
+  Result<Outcome> Configure() { return Configurator(options_, &host_).Configure(); }
+  Result<Outcome> Undo() { return Configurator(options_, &host_).Undo(); }
+
+  void ExpectConfigures(const std::string& config) {
+    Start(config);
+    ASSERT_TRUE(Ask()->serves_cri) << ReadFile(Path("log")).value_or("");
+    EXPECT_THAT(Ask()->runtimes, Not(Contains("nvidia")));
+
+    const auto outcome = Configure();
+    ASSERT_TRUE(outcome.ok()) << outcome.status().ToString();
+    EXPECT_TRUE(outcome->changed);
+    EXPECT_TRUE(PathExists(options_.wanted.drop_in));
+    const auto answer = Ask();
+    ASSERT_TRUE(answer.ok());
+    EXPECT_THAT(answer->runtimes, Contains("nvidia"));
+    const auto dump = RunProgram({program_, "--config", options_.wanted.config, "config", "dump"},
+                                 std::chrono::seconds(20));
+    ASSERT_TRUE(dump.ok());
+    const auto document = ParseToml(dump->out);
+    ASSERT_TRUE(document.ok());
+    EXPECT_EQ(FindPath(*document, {"plugins", "io.containerd.cri.v1.runtime", "containerd",
+                                   "default_runtime_name"})
+                  ->string_value(),
+              "nvidia");
+
+    const auto again = Configure();
+    ASSERT_TRUE(again.ok());
+    EXPECT_FALSE(again->changed);
+    EXPECT_EQ(Ask()->pid, answer->pid) << "it was restarted for nothing";
+
+    const auto undone = Undo();
+    ASSERT_TRUE(undone.ok()) << undone.status().ToString();
+    EXPECT_EQ(ReadFile(options_.wanted.config).value_or(""), config);
+    EXPECT_EQ(*ListDir(Path("etc")), std::vector<std::string>{"config.toml"});
+    EXPECT_THAT(Ask()->runtimes, Not(Contains("nvidia")));
+  }
+
+  TempDir dir_;
+  HostRoot host_{"/"};
+  std::string program_;
+  ConfigureOptions options_;
+  std::optional<Supervisor> supervisor_;
+};
+
+TEST_F(ContainerdTest, AVersion3FileGetsADropInAndServesTheRuntime) {
+  ExpectConfigures(Preamble("version = 3\n") + PrivatePlugins() +
+                       "[plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes.runc]\n"
+                       "  runtime_type = 'io.containerd.runc.v2'  # as ever\n"
+                       "  options = { SystemdCgroup = false }\n");
+}
+
+TEST_F(ContainerdTest, AVersion2FileGetsADropInOfItsOwnVersion) {
+  ExpectConfigures(Preamble("version = 2\n") + PrivatePlugins() +
+                       "[plugins.\"io.containerd.grpc.v1.cri\".containerd.runtimes.runc]\n"
+                       "  runtime_type = \"io.containerd.runc.v2\"\n");
+}
+
+TEST_F(ContainerdTest, AFileWithoutVersionIsServedToo) {
+  ExpectConfigures(Preamble("") + PrivatePlugins() + "[plugins.cri]\n");
+}
+
+TEST_F(ContainerdTest, ItsRefusalIsReportedBeforeAnythingIsWritten) {
+  Start(Preamble("version = 3\n") + PrivatePlugins());
+  const pid_t pid = Ask()->pid;
+  // Valid TOML that containerd does not understand, only noticed when it reads the file again.
+  const std::string broken = Preamble("version = 3\n") + PrivatePlugins() +
+                             "[timeouts]\n  \"io.containerd.timeout.task.state\" = 5\n";
+  ASSERT_TRUE(WriteFileAtomically(options_.wanted.config, broken, 0644).ok());
+  const auto outcome = Configure();
+  EXPECT_EQ(outcome.status().code(), Code::kInvalidArgument);
+  EXPECT_THAT(outcome.status().message(), HasSubstr("refuses the configuration"));
+  EXPECT_EQ(ReadFile(options_.wanted.config).value_or(""), broken);
+  EXPECT_EQ(*ListDir(Path("etc")), std::vector<std::string>{"config.toml"});
+  EXPECT_EQ(Ask()->pid, pid);
+}
+
+TEST_F(ContainerdTest, ReadsTheVersionFromTheSocket) {
+  Start(Preamble("version = 3\n") + PrivatePlugins());
+  ASSERT_TRUE(Ask()->version.has_value());
+  EXPECT_GE(Ask()->version->major, 1);
+}
+
+}  // namespace
+}  // namespace tessera::engine
