@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: Apache-2.0
+// The C ABI of the CUDA driver (libcuda.so.1) on x86-64 Linux, in our own declarations: handles,
+// result codes, structs and the signatures of the functions that Tessera simulates (src/sim) or calls
+// (samples). Not for: loading the library, nor for any behaviour.
+//
+// Rules of the ABI: every function returns a Result as int. Every out-parameter may be null where a
+// caller does not want it. A function with a new signature gets a new symbol (_v2, _v3); the names
+// here are symbols, not the macro names of the toolkit's header.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace tessera::cuda {
+
+enum class Result : int {
+  kSuccess = 0,
+  kInvalidValue = 1,
+  kOutOfMemory = 2,
+  kNotInitialized = 3,
+  kDeinitialized = 4,
+  kStubLibrary = 34,
+  kDeviceUnavailable = 46,
+  kNoDevice = 100,
+  kInvalidDevice = 101,
+  kInvalidImage = 200,
+  kInvalidContext = 201,
+  kNoBinaryForGpu = 209,
+  kEccUncorrectable = 214,
+  kInvalidPtx = 218,
+  kUnsupportedPtxVersion = 222,
+  kInvalidSource = 300,
+  kFileNotFound = 301,
+  kSharedObjectSymbolNotFound = 302,
+  kOperatingSystem = 304,
+  kInvalidHandle = 400,
+  kNotFound = 500,
+  kNotReady = 600,
+  kIllegalAddress = 700,
+  kLaunchOutOfResources = 701,
+  kPeerAccessAlreadyEnabled = 704,
+  kPeerAccessNotEnabled = 705,
+  kPrimaryContextActive = 708,
+  kContextIsDestroyed = 709,
+  kHostMemoryAlreadyRegistered = 712,
+  kHostMemoryNotRegistered = 713,
+  kLaunchFailed = 719,
+  kCooperativeLaunchTooLarge = 720,
+  kNotPermitted = 800,
+  kNotSupported = 801,
+  kUnknown = 999,
+};
+
+using Device = int;
+using DevicePtr = std::uint64_t;
+
+struct ContextTag;
+struct ModuleTag;
+struct FunctionTag;
+struct LibraryTag;
+struct KernelTag;
+struct StreamTag;
+struct EventTag;
+struct MemPoolTag;
+using Context = ContextTag*;
+using Module = ModuleTag*;
+using Function = FunctionTag*;
+using Library = LibraryTag*;
+using Kernel = KernelTag*;
+using Stream = StreamTag*;
+using Event = EventTag*;
+using MemPool = MemPoolTag*;
+
+// Stream handles that are not pointers.
+inline constexpr std::uintptr_t kStreamLegacy = 1;
+inline constexpr std::uintptr_t kStreamPerThread = 2;
+
+struct Uuid {
+  char bytes[16];
+};
+static_assert(sizeof(Uuid) == 16);
+
+// The fields that programs read of cuDeviceGetProperties, which is deprecated.
+struct DeviceProperties {
+  int max_threads_per_block, max_threads_dim[3], max_grid_size[3], shared_mem_per_block,
+      total_constant_memory, simd_width, mem_pitch, regs_per_block, clock_rate, texture_align;
+};
+
+struct LaunchAttribute {
+  unsigned id;
+  char pad[4];
+  char value[64];
+};
+static_assert(sizeof(LaunchAttribute) == 72);
+
+struct LaunchConfig {
+  unsigned grid_x, grid_y, grid_z, block_x, block_y, block_z, shared_bytes;
+  Stream stream;
+  LaunchAttribute* attributes;
+  unsigned attribute_count;
+};
+static_assert(sizeof(LaunchConfig) == 56);
+
+enum class MemoryType : unsigned { kHost = 1, kDevice = 2, kArray = 3, kUnified = 4 };
+
+struct Memcpy2D {
+  std::size_t src_x, src_y;
+  MemoryType src_type;
+  const void* src_host;
+  DevicePtr src_device;
+  void* src_array;
+  std::size_t src_pitch;
+  std::size_t dst_x, dst_y;
+  MemoryType dst_type;
+  void* dst_host;
+  DevicePtr dst_device;
+  void* dst_array;
+  std::size_t dst_pitch;
+  std::size_t width, height;
+};
+static_assert(sizeof(Memcpy2D) == 128);
+
+struct MemLocation {
+  unsigned type;  // 1: device
+  int id;
+};
+
+struct MemPoolProperties {
+  unsigned alloc_type, handle_types;
+  MemLocation location;
+  void* win32_security;
+  std::size_t max_size;
+  unsigned char reserved[56];
+};
+static_assert(sizeof(MemPoolProperties) == 88);
+
+// The types that leave launch parameters in one buffer (cuLaunchKernel's `extra`).
+inline void* const kLaunchParamEnd = nullptr;
+inline constexpr std::uintptr_t kLaunchParamBuffer = 1;
+inline constexpr std::uintptr_t kLaunchParamSize = 2;
+
+using HostFunction = void (*)(void*);
+using StreamCallback = void (*)(Stream, Result, void*);
+using OccupancySize = std::size_t (*)(int);
+
+extern "C" {
+#define CUDA_FUNCTION(name, parameters) Result name parameters;
+#include "api/cuda_functions.inc"
+#undef CUDA_FUNCTION
+}
+
+// Types of the functions, for dlsym: fn::cuInit.
+namespace fn {
+#define CUDA_FUNCTION(name, parameters) using name = Result(*) parameters;
+#include "api/cuda_functions.inc"
+#undef CUDA_FUNCTION
+}  // namespace fn
+
+}  // namespace tessera::cuda

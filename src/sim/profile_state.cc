@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: Apache-2.0
+// From a profile to the first state of a node.
+#include <algorithm>
+#include <cstring>
+#include <ctime>
+#include <utility>
+
+#include "src/sim/profile.h"
+
+namespace tessera::sim {
+namespace {
+
+constexpr uint32_t kLinkToGpu = 0;
+constexpr uint32_t kLinkToSwitch = 2;
+constexpr uint32_t kFabricCompleted = 3;
+
+// Where HGX boards have their GPUs; enough for sixteen.
+constexpr uint32_t kBuses[kMaxGpus] = {0x07, 0x0f, 0x47, 0x4e, 0x87, 0x90, 0xb7, 0xbd,
+                                       0xc1, 0xc7, 0xcd, 0xd3, 0xd9, 0xdf, 0xe5, 0xeb};
+
+template <size_t N>
+void Copy(std::string_view text, char (&out)[N]) {
+  std::memset(out, 0, N);
+  std::memcpy(out, text.data(), std::min(text.size(), N - 1));
+}
+
+// The 64 bits that follow from a text (FNV-1a, then mixed, so that neighbours differ everywhere).
+uint64_t HashOf(std::string_view text) {
+  uint64_t hash = 14695981039346656037u;
+  for (char c : text) hash = (hash ^ uint8_t(c)) * 1099511628211u;
+  hash = (hash ^ (hash >> 30)) * 0xbf58476d1ce4e5b9u;
+  hash = (hash ^ (hash >> 27)) * 0x94d049bb133111ebu;
+  return hash ^ (hash >> 31);
+}
+
+std::string UuidOf(std::string_view seed) {
+  const uint64_t high = HashOf(fmt::format("{}/high", seed));
+  const uint64_t low = HashOf(fmt::format("{}/low", seed));
+  return fmt::format("GPU-{:08x}-{:04x}-{:04x}-{:04x}-{:012x}", uint32_t(high >> 32),
+                     uint16_t(high >> 16), uint16_t(high), uint16_t(low >> 48),
+                     low & 0xFFFFFFFFFFFF);
+}
+
+uint32_t LevelBetween(const Profile& profile, uint32_t a, uint32_t b) {
+  if (a == b) return 0;
+  if (a / 2 == b / 2) return profile.pcie_pair;
+  const uint32_t half = (profile.gpus + 1) / 2;
+  return a / half == b / half ? profile.pcie_half : profile.pcie_across;
+}
+
+// Links a and b with `count` links; false if one of them has no more.
+bool Connect(StateFile* state, uint32_t a, uint32_t b, uint32_t count) {
+  GpuFacts& left = state->facts[a];
+  GpuFacts& right = state->facts[b];
+  for (uint32_t i = 0; i < count; ++i) {
+    uint32_t l = 0, r = 0;
+    while (l < left.nvlink_count && left.links[l].active != 0) ++l;
+    while (r < right.nvlink_count && right.links[r].active != 0) ++r;
+    if (l == left.nvlink_count || r == right.nvlink_count) return false;
+    left.links[l] = {1, kLinkToGpu, int32_t(b), r, right.pci};
+    right.links[r] = {1, kLinkToGpu, int32_t(a), l, left.pci};
+  }
+  return true;
+}
+
+void ConnectSwitches(const Profile& profile, StateFile* state, uint32_t gpu) {
+  GpuFacts& facts = state->facts[gpu];
+  const uint32_t links = profile.links != 0 ? profile.links : facts.nvlink_count;
+  for (uint32_t i = 0; i < links; ++i) {
+    // Six switches, as on HGX boards; each sits on a bus of its own below the GPUs'.
+    facts.links[i] = {1, kLinkToSwitch, -1, gpu * kMaxLinks + i, {0, 0x01 + i % 6, 0, 0}};
+  }
+}
+
+Status Link(const Profile& profile, StateFile* state) {
+  std::vector<LinkPair> pairs = profile.link_list;
+  const uint32_t group = profile.topology == LinkTopology::kPairs   ? 2
+                         : profile.topology == LinkTopology::kQuads ? 4
+                                                                    : 0;
+  const uint32_t all = profile.gpu.nvlink_count;
+  const uint32_t each = profile.links != 0 ? profile.links : group == 2 ? all : all / 3;
+  for (uint32_t a = 0; group != 0 && a < profile.gpus; ++a) {
+    for (uint32_t b = a + 1; b < profile.gpus && b / group == a / group; ++b) {
+      pairs.push_back({a, b, each});
+    }
+  }
+  for (const LinkPair& pair : pairs) {
+    if (pair.a >= profile.gpus || pair.b >= profile.gpus) continue;  // fewer GPUs were asked for
+    if (!Connect(state, pair.a, pair.b, pair.links)) {
+      return Error(Code::kInvalidArgument,
+                   "profile {}: node.nvlink: {} links between GPUs {} and {} are more than the {} of "
+                   "gpu.nvlinks", profile.name, pair.links, pair.a, pair.b, all);
+    }
+  }
+  for (uint32_t gpu = 0; gpu < profile.gpus && profile.topology == LinkTopology::kNvSwitch; ++gpu) {
+    ConnectSwitches(profile, state, gpu);
+  }
+  return {};
+}
+
+void DeriveClocks(GpuFacts* gpu) {
+  gpu->clock_sm_max = gpu->clock_graphics_max;
+  gpu->clock_sm_idle = gpu->clock_graphics_idle;
+  gpu->clock_video_idle = gpu->clock_graphics_idle;
+  gpu->power_max_mw = gpu->power_limit_mw;
+  gpu->registers_per_sm = 65536;
+}
+
+void FillGpu(const Profile& profile, std::string_view node_name, uint32_t index, GpuFacts* gpu) {
+  *gpu = profile.gpu;
+  DeriveClocks(gpu);
+  const std::string seed = fmt::format("{}/{}/{}", node_name, profile.name, index);
+  Copy(profile.uuids.empty() ? UuidOf(seed) : profile.uuids[index], gpu->uuid);
+  Copy(fmt::format("1{:012}", HashOf(seed + "/serial") % 1'000'000'000'000), gpu->serial);
+  gpu->minor = index;
+  gpu->pci.bus = profile.pci_buses.empty() ? kBuses[index] : profile.pci_buses[index];
+  gpu->numa_node =
+      profile.numa_nodes == 0 ? -1 : int32_t(index * profile.numa_nodes / profile.gpus);
+  for (uint32_t other = 0; other < profile.gpus; ++other) {
+    gpu->pcie_level[other] = LevelBetween(profile, index, other);
+  }
+  // From Hopper on, the fabric manager brings GPUs behind NVSwitch into a fabric.
+  if (profile.topology == LinkTopology::kNvSwitch && gpu->cc_major >= 9) {
+    gpu->fabric_state = kFabricCompleted;
+  }
+}
+
+void FillLive(GpuLive* live) {
+  for (AtomicU32* value : {&live->temperature_c, &live->memory_temperature_c, &live->power_mw,
+                           &live->utilization_gpu, &live->utilization_memory}) {
+    value->store(kDerived);
+  }
+}
+
+}  // namespace
+
+Result<std::unique_ptr<StateFile>> MakeState(const Profile& profile, std::string_view node_name) {
+  if (profile.gpus == 0 || profile.gpus > kMaxGpus) {
+    return Error(Code::kInvalidArgument, "{} GPUs: a node has 1 to {}", profile.gpus, kMaxGpus);
+  }
+  for (const auto& [what, given] : {std::pair("pci_buses", profile.pci_buses.size()),
+                                    std::pair("uuids", profile.uuids.size())}) {
+    if (given != 0 && given < profile.gpus) {
+      return Error(Code::kInvalidArgument, "profile {}: node.{} has {} entries for {} GPUs",
+                   profile.name, what, given, profile.gpus);
+    }
+  }
+  auto state = std::make_unique<StateFile>();
+  state->magic = kStateMagic;
+  state->version = kStateVersion;
+  state->size = sizeof(StateFile);
+  state->generation = 1;
+  timespec now;
+  clock_gettime(CLOCK_REALTIME, &now);
+  state->created_ns = uint64_t(now.tv_sec) * 1'000'000'000 + uint64_t(now.tv_nsec);
+  Copy(node_name, state->node_name);
+  Copy(profile.name, state->profile);
+  Copy(profile.driver_version, state->driver_version);
+  Copy(fmt::format("{}.{}", profile.cuda_version / 1000, profile.driver_version),
+       state->nvml_version);
+  state->cuda_version = profile.cuda_version;
+  state->gpu_count = profile.gpus;
+  for (uint32_t i = 0; i < profile.gpus; ++i) {
+    FillGpu(profile, node_name, i, &state->facts[i]);
+    FillLive(&state->live[i]);
+  }
+  RETURN_IF_ERROR(Link(profile, state.get()));
+  return state;
+}
+
+}  // namespace tessera::sim

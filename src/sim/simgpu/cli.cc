@@ -1,0 +1,266 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/sim/simgpu/cli.h"
+
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <cstring>
+#include <functional>
+#include <string>
+
+#include "src/base/status.h"
+#include "src/sim/simgpu/driver_root.h"
+#include "src/sim/simgpu/inject.h"
+#include "src/sim/simgpu/show.h"
+#include "src/sim/state.h"
+
+namespace tessera::sim {
+namespace {
+
+constexpr const char* kDefaultRoot = "/run/nvidia/driver";
+
+struct Flags {
+  std::string root = kDefaultRoot;
+  std::string dev_root;
+  std::string profile = "a100-sxm4-80gb";
+  std::string name;
+  std::string library_dir;
+  uint32_t gpus = 0;
+  bool device_nodes = false;
+  bool device_files = false;
+  bool uuids = false;
+  std::string output = "text";
+  int32_t gpu = 0;
+  std::string gpu_or_all = "all";
+  uint64_t code = 79;
+  uint64_t corrected = 0, uncorrected = 0;
+  std::string function;
+  std::string result = "GPU_IS_LOST";
+  uint64_t after = 0, times = 0;
+  uint32_t value = 0;
+  std::string profile_name;
+};
+
+using Action = std::function<Status()>;
+
+std::string HostName() {
+  char name[64] = "node";
+  gethostname(name, sizeof(name) - 1);
+  return name;
+}
+
+Status Create(const Flags& flags) {
+  DriverRootOptions options;
+  ASSIGN_OR_RETURN(options.profile, LoadProfile(flags.profile));
+  if (flags.gpus != 0) options.profile.gpus = flags.gpus;
+  options.node_name = flags.name.empty() ? HostName() : flags.name;
+  options.root = flags.root;
+  options.dev_root = flags.dev_root;
+  options.library_dir = flags.library_dir;
+  options.device_files = flags.device_nodes   ? DeviceFiles::kNodes
+                         : flags.device_files ? DeviceFiles::kPlain
+                                              : DeviceFiles::kNone;
+  RETURN_IF_ERROR(CreateDriverRoot(options));
+  fmt::print("{}: {} x {} at {}\n", options.node_name, options.profile.gpus, options.profile.gpu.name,
+             options.root);
+  return {};
+}
+
+// Opens the state for `body`; `wants_write`: to change it.
+Status WithState(const Flags& flags, bool wants_write, const std::function<Status(State*)>& body) {
+  State state;
+  if (const int error = state.Open(StateDir(flags.root)); error != 0) {
+    return Error(Code::kNotFound, "no simulated node at {} ({}): make one with \"simgpu create\", or "
+                 "name it with --root or $SIMGPU_ROOT", flags.root, strerror(error));
+  }
+  if (wants_write && !state.writable()) {
+    return Error(Code::kPermissionDenied, "{}/state may not be written", state.dir());
+  }
+  return body(&state);
+}
+
+Status CheckGpu(const State& state, int32_t gpu) {
+  if (gpu >= 0 && uint32_t(gpu) < state.gpu_count()) return {};
+  return Error(Code::kOutOfRange, "there is no GPU {}: the node has 0 to {}", gpu, state.gpu_count() - 1);
+}
+
+// `change` on one GPU.
+Action OnGpu(const Flags& flags, std::function<void(State*, uint32_t)> change) {
+  return [&flags, change] {
+    return WithState(flags, true, [&](State* state) -> Status {
+      RETURN_IF_ERROR(CheckGpu(*state, flags.gpu));
+      change(state, uint32_t(flags.gpu));
+      return {};
+    });
+  };
+}
+
+Status AddFault(const Flags& flags, bool hang) {
+  return WithState(flags, true, [&](State* state) -> Status {
+    int32_t gpu = kAllGpus;
+    if (flags.gpu_or_all != "all") {
+      gpu = int32_t(std::strtol(flags.gpu_or_all.c_str(), nullptr, 10));
+      RETURN_IF_ERROR(CheckGpu(*state, gpu));
+    }
+    uint32_t result = 0;
+    if (!hang) {
+      ASSIGN_OR_RETURN(result, NvmlResultFromText(flags.result));
+    }
+    const int error = state->AddFault(flags.function.c_str(), gpu, result, hang, flags.after, flags.times);
+    return error == 0 ? Status() : Status::FromErrno("add the failure of " + flags.function, error);
+  });
+}
+
+void AddNodeCommands(CLI::App* app, Flags* flags, Action* action) {
+  CLI::App* create = app->add_subcommand("create", "Make a node: driver root, state, device files");
+  create->add_option("--profile", flags->profile, "Built-in profile, or a YAML file")->capture_default_str();
+  create->add_option("--gpus", flags->gpus, "How many GPUs; without it, as the profile says")
+      ->check(CLI::Range(1u, kMaxGpus));
+  create->add_option("--name", flags->name, "Name of the node: UUIDs follow from it; without it, the host's");
+  create->add_option("--library-dir", flags->library_dir, "Where libcuda.so.1 and libnvidia-ml.so.1 of the simulation are");
+  create->add_option("--dev-root", flags->dev_root, "Device files go to DIR/dev")->envname("SIMGPU_DEV_ROOT");
+  auto* nodes = create->add_flag("--device-nodes", flags->device_nodes, "Make /dev/nvidia0 … as character devices (root)");
+  create->add_flag("--device-files", flags->device_files, "Make them as plain files")->excludes(nodes);
+  create->callback([=] { *action = [flags] { return Create(*flags); }; });
+
+  CLI::App* destroy = app->add_subcommand("destroy", "Remove the node and its device files");
+  destroy->add_option("--dev-root", flags->dev_root, "Where the device files are")->envname("SIMGPU_DEV_ROOT");
+  destroy->callback([=] {
+    *action = [flags] { return DestroyDriverRoot(flags->root, flags->dev_root); };
+  });
+
+  CLI::App* profiles = app->add_subcommand("profiles", "List the built-in profiles, or print one");
+  profiles->add_option("NAME", flags->profile_name, "Print this one, as a start for your own");
+  profiles->callback([=] {
+    *action = [flags]() -> Status {
+      if (flags->profile_name.empty()) {
+        for (const std::string& name : ProfileNames()) fmt::print("{}\n", name);
+        return {};
+      }
+      ASSIGN_OR_RETURN(const std::string text, ProfileText(flags->profile_name));
+      fmt::print("{}", text);
+      return {};
+    };
+  });
+}
+
+void AddViewCommands(CLI::App* app, Flags* flags, Action* action) {
+  CLI::App* show = app->add_subcommand("show", "Show GPUs, processes and injected failures");
+  show->add_option("-o,--output", flags->output, "text or json")->check(CLI::IsMember({"text", "json"}));
+  show->add_flag("--uuids", flags->uuids, "Only the UUIDs, one line each");
+  show->callback([=] {
+    *action = [flags] {
+      return WithState(*flags, false, [&](State* state) -> Status {
+        fmt::print("{}", flags->uuids              ? ShowUuids(*state)
+                         : flags->output == "json" ? ShowJson(state)
+                                                   : ShowText(state));
+        return {};
+      });
+    };
+  });
+  CLI::App* unimplemented =
+      app->add_subcommand("unimplemented", "Calls that programs made and the simulation does not know");
+  unimplemented->callback([=] {
+    *action = [flags] {
+      return WithState(*flags, false, [](State* state) -> Status {
+        fmt::print("{}", ShowUnimplemented(*state));
+        return {};
+      });
+    };
+  });
+}
+
+CLI::App* GpuCommand(CLI::App* parent, Flags* flags, Action* action, const char* name,
+                     const char* help, std::function<void(State*, uint32_t)> change) {
+  CLI::App* command = parent->add_subcommand(name, help);
+  command->add_option("--gpu", flags->gpu, "Index of the GPU")->required();
+  command->callback([=] { *action = OnGpu(*flags, change); });
+  return command;
+}
+
+// A value that is otherwise derived from the load.
+void AddValueCommand(CLI::App* inject, Flags* flags, Action* action, const char* name,
+                     const char* help, uint32_t highest, uint32_t factor, AtomicU32 GpuLive::*member) {
+  GpuCommand(inject, flags, action, name, help,
+             [=](State* state, uint32_t gpu) { state->live(gpu).*member = flags->value * factor; })
+      ->add_option("--value", flags->value, "The value")->required()->check(CLI::Range(0u, highest));
+}
+
+void AddFaultCommand(CLI::App* inject, Flags* flags, Action* action, bool hang) {
+  CLI::App* command = inject->add_subcommand(
+      hang ? "nvml-hang" : "nvml-fail",
+      hang ? "Calls of an NVML function do not return until \"clear\"" : "Calls of an NVML function fail");
+  command->add_option("FUNCTION", flags->function, "Such as nvmlDeviceGetMemoryInfo; * is every one")->required();
+  command->add_option("--gpu", flags->gpu_or_all, "Index of the GPU, or all")->capture_default_str();
+  if (!hang) command->add_option("--code", flags->result, "NVML error, name or number")->capture_default_str();
+  command->add_option("--after", flags->after, "So many calls go well first");
+  command->add_option("--times", flags->times, "It hits so many calls; 0: all that follow");
+  command->callback([=] { *action = [=] { return AddFault(*flags, hang); }; });
+}
+
+void AddInjectCommands(CLI::App* app, Flags* flags, Action* action) {
+  CLI::App* inject = app->add_subcommand("inject", "Break something on a node that runs");
+  inject->require_subcommand(1);
+  GpuCommand(inject, flags, action, "xid", "Report an XID",
+             [=](State* state, uint32_t gpu) { InjectXid(state, gpu, flags->code); })
+      ->add_option("--code", flags->code, "Number of the XID")->capture_default_str();
+  GpuCommand(inject, flags, action, "lost", "The GPU falls off the bus (XID 79)", InjectLost);
+  GpuCommand(inject, flags, action, "recover", "The GPU is well again", Recover);
+  CLI::App* ecc = GpuCommand(inject, flags, action, "ecc", "Memory errors; uncorrected ones end contexts",
+                             [=](State* state, uint32_t gpu) {
+                               InjectEcc(state, gpu, flags->corrected, flags->uncorrected);
+                             });
+  ecc->add_option("--corrected", flags->corrected, "How many");
+  ecc->add_option("--uncorrected", flags->uncorrected, "How many");
+  AddValueCommand(inject, flags, action, "temperature", "Set the temperature, °C", 200, 1, &GpuLive::temperature_c);
+  AddValueCommand(inject, flags, action, "power", "Set the power draw, W", 5000, 1000, &GpuLive::power_mw);
+  AddValueCommand(inject, flags, action, "utilization", "Set the utilisation, %", 100, 1, &GpuLive::utilization_gpu);
+  AddFaultCommand(inject, flags, action, false);
+  AddFaultCommand(inject, flags, action, true);
+  CLI::App* clear = inject->add_subcommand("clear", "All that was injected is undone, on all GPUs or one");
+  clear->add_option("--gpu", flags->gpu_or_all, "Index of the GPU, or all")->capture_default_str();
+  clear->callback([=] {
+    *action = [flags] {
+      return WithState(*flags, true, [&](State* state) -> Status {
+        if (flags->gpu_or_all == "all") {
+          state->ClearFaults(nullptr, kAllGpus);
+          for (uint32_t gpu = 0; gpu < state->gpu_count(); ++gpu) Recover(state, gpu);
+          return {};
+        }
+        const auto gpu = int32_t(std::strtol(flags->gpu_or_all.c_str(), nullptr, 10));
+        RETURN_IF_ERROR(CheckGpu(*state, gpu));
+        Recover(state, uint32_t(gpu));
+        return {};
+      });
+    };
+  });
+  GpuCommand(app, flags, action, "recover", "The same as \"inject recover\"", Recover);
+}
+
+}  // namespace
+
+int RunSimgpu(int argc, char** argv) {
+  CLI::App app("Makes, shows and breaks simulated GPU nodes", "simgpu");
+  Flags flags;
+  Action action;
+  app.require_subcommand(1);
+  app.fallthrough();
+  app.add_option("--root", flags.root, "Driver root of the node")->envname("SIMGPU_ROOT")->capture_default_str();
+  AddNodeCommands(&app, &flags, &action);
+  AddViewCommands(&app, &flags, &action);
+  AddInjectCommands(&app, &flags, &action);
+  app.footer("Example:\n  simgpu create --profile h100-sxm5-80gb --gpus 8 --root /tmp/node/driver\n"
+             "  simgpu inject xid --gpu 3 --code 79 --root /tmp/node/driver");
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? 0 : 64;  // EX_USAGE
+  }
+  const Status status = action();
+  if (status.ok()) return 0;
+  fmt::print(stderr, "simgpu: {}\n", status.message());
+  return InfoOf(status.code()).exit_code;
+}
+
+}  // namespace tessera::sim

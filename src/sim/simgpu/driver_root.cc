@@ -1,0 +1,232 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/sim/simgpu/driver_root.h"
+
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+#include <unistd.h>
+
+#include "src/base/file.h"
+#include "src/sim/state.h"
+
+namespace tessera::sim {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr unsigned kNvidiaMajor = 195;
+constexpr unsigned kUvmMajor = 510;  // the kernel gives it out at run time; this is a usual one
+constexpr std::string_view kLibraryDir = "usr/lib/x86_64-linux-gnu";
+
+// Its name without version; what is not there is left out if optional.
+struct Library {
+  std::string_view name;
+  bool optional;
+};
+constexpr Library kLibraries[] = {{"libcuda", false},
+                                  {"libnvidia-ml", false},
+                                  {"libnvidia-ptxjitcompiler", true}};
+
+struct DeviceFile {
+  std::string name;
+  unsigned major, minor;
+};
+
+std::vector<DeviceFile> DeviceFilesOf(const StateFile& state) {
+  std::vector<DeviceFile> files = {{"nvidiactl", kNvidiaMajor, 255},
+                                   {"nvidia-modeset", kNvidiaMajor, 254},
+                                   {"nvidia-uvm", kUvmMajor, 0},
+                                   {"nvidia-uvm-tools", kUvmMajor, 1}};
+  for (uint32_t i = 0; i < state.gpu_count; ++i) {
+    const unsigned minor = state.facts[i].minor;
+    files.push_back({fmt::format("nvidia{}", minor), kNvidiaMajor, minor});
+  }
+  return files;
+}
+
+std::string Bdf(const PciAddress& pci) {
+  return fmt::format("{:04x}:{:02x}:{:02x}.{}", pci.domain, pci.bus, pci.device, pci.function);
+}
+
+Status Write(const std::string& path, std::string_view text) {
+  RETURN_IF_ERROR(MakeDirs(DirName(path)));
+  return WriteFileAtomically(path, text, 0644);
+}
+
+Status Copy(const std::string& from, const std::string& to) {
+  std::error_code error;
+  const std::string fresh = to + ".new";
+  // Never into the old file: programs may have it mapped.
+  fs::remove(fresh, error);
+  if (!fs::copy_file(from, fresh, error)) {
+    return Error(Code::kUnknown, "copy {} to {}: {}", from, to, error.message());
+  }
+  fs::rename(fresh, to, error);
+  if (error) return Error(Code::kUnknown, "rename {}: {}", fresh, error.message());
+  return {};
+}
+
+Status MakeLink(const std::string& path, const std::string& target) {
+  unlink(path.c_str());
+  if (symlink(target.c_str(), path.c_str()) != 0) return Status::FromErrno(path, errno);
+  return {};
+}
+
+// The first of `places` that holds `name`.
+Result<std::string> Find(const std::string& name, const std::vector<std::string>& places) {
+  std::string searched;
+  for (const std::string& place : places) {
+    const std::string path = JoinPath(place, name);
+    if (PathExists(path)) return path;
+    searched += fmt::format("{}{}", searched.empty() ? "" : ", ", place);
+  }
+  return Error(Code::kNotFound, "{} is in none of {}: build the targets sim_cuda, sim_nvml and "
+               "nvidia-smi, or name the folder with --library-dir", name, searched);
+}
+
+std::vector<std::string> LibraryPlaces(const DriverRootOptions& options) {
+  if (!options.library_dir.empty()) return {options.library_dir};
+  std::error_code error;
+  const std::string here = fs::read_symlink("/proc/self/exe", error).parent_path();
+  return {here + "/../lib/sim", here + "/../lib", here + "/../lib/tessera", here};
+}
+
+std::vector<std::string> ProgramPlaces(const DriverRootOptions& options) {
+  if (!options.program_dir.empty()) return {options.program_dir};
+  std::error_code error;
+  const std::string here = fs::read_symlink("/proc/self/exe", error).parent_path();
+  return {here, here + "/../bin"};
+}
+
+Status PlaceLibraries(const DriverRootOptions& options) {
+  const std::string folder = JoinPath(options.root, kLibraryDir);
+  RETURN_IF_ERROR(MakeDirs(folder));
+  for (const Library& library : kLibraries) {
+    const std::string soname = fmt::format("{}.so.1", library.name);
+    auto source = Find(soname, LibraryPlaces(options));
+    if (!source.ok() && library.optional) continue;
+    if (!source.ok()) return source.status();
+    const std::string versioned =
+        fmt::format("{}.so.{}", library.name, options.profile.driver_version);
+    RETURN_IF_ERROR(Copy(*source, JoinPath(folder, versioned)));
+    RETURN_IF_ERROR(MakeLink(JoinPath(folder, soname), versioned));
+    RETURN_IF_ERROR(MakeLink(JoinPath(folder, fmt::format("{}.so", library.name)), soname));
+  }
+  const std::string programs = JoinPath(options.root, "usr/bin");
+  RETURN_IF_ERROR(MakeDirs(programs));
+  // A driver root without it is still one: container images leave nvidia-smi out, too.
+  auto smi = Find("nvidia-smi", ProgramPlaces(options));
+  return smi.ok() ? Copy(*smi, JoinPath(programs, "nvidia-smi")) : Status();
+}
+
+std::string Information(const GpuFacts& gpu, std::string_view driver_version) {
+  return fmt::format(
+      "Model: \t\t {}\nIRQ:   \t\t {}\nGPU UUID: \t {}\nVideo BIOS: \t {}\nBus Type: \t PCIe\n"
+      "DMA Size: \t 47 bits\nDMA Mask: \t 0x7fffffffffff\nBus Location: \t {}\n"
+      "Device Minor: \t {}\nGPU Firmware: \t {}\nGPU Excluded:\t No\n",
+      gpu.name, 100 + gpu.minor, gpu.uuid, gpu.vbios, Bdf(gpu.pci), gpu.minor, driver_version);
+}
+
+Status WriteProc(const std::string& root, const StateFile& state) {
+  const std::string proc = JoinPath(root, "proc/driver/nvidia");
+  RETURN_IF_ERROR(Write(proc + "/version",
+      fmt::format("NVRM version: NVIDIA UNIX x86_64 Kernel Module  {}  (simulated)\n"
+                  "GCC version:  none\n", state.driver_version)));
+  RETURN_IF_ERROR(Write(proc + "/params",
+      "ModifyDeviceFiles: 1\nDeviceFileUID: 0\nDeviceFileGID: 0\nDeviceFileMode: 438\n"));
+  for (uint32_t i = 0; i < state.gpu_count; ++i) {
+    const GpuFacts& gpu = state.facts[i];
+    RETURN_IF_ERROR(Write(fmt::format("{}/gpus/{}/information", proc, Bdf(gpu.pci)),
+                          Information(gpu, state.driver_version)));
+  }
+  return {};
+}
+
+Status WriteSys(const std::string& root, const StateFile& state) {
+  for (uint32_t i = 0; i < state.gpu_count; ++i) {
+    const GpuFacts& gpu = state.facts[i];
+    const std::string device = fmt::format("{}/sys/bus/pci/devices/{}/", root, Bdf(gpu.pci));
+    RETURN_IF_ERROR(Write(device + "numa_node", fmt::format("{}\n", gpu.numa_node)));
+    const std::pair<const char*, std::string> hexadecimal[] = {
+        {"class", fmt::format("0x{:06x}\n", gpu.pci_class)},
+        {"vendor", fmt::format("0x{:04x}\n", gpu.pci_device_id & 0xFFFF)},
+        {"device", fmt::format("0x{:04x}\n", gpu.pci_device_id >> 16)},
+        {"subsystem_vendor", fmt::format("0x{:04x}\n", gpu.pci_subsystem_id & 0xFFFF)},
+        {"subsystem_device", fmt::format("0x{:04x}\n", gpu.pci_subsystem_id >> 16)}};
+    for (const auto& [name, text] : hexadecimal) RETURN_IF_ERROR(Write(device + name, text));
+  }
+  return {};
+}
+
+Status MakeDeviceFiles(const DriverRootOptions& options, const StateFile& state) {
+  if (options.device_files == DeviceFiles::kNone) return {};
+  RETURN_IF_ERROR(MakeDirs(options.dev_root + "/dev"));
+  const bool nodes = options.device_files == DeviceFiles::kNodes;
+  for (const DeviceFile& file : DeviceFilesOf(state)) {
+    const std::string path = options.dev_root + "/dev/" + file.name;
+    const mode_t type = nodes ? S_IFCHR : S_IFREG;
+    const dev_t device = nodes ? makedev(file.major, file.minor) : 0;
+    if (mknod(path.c_str(), type | 0666, device) != 0 && errno != EEXIST) {
+      return Status::FromErrno("make device node " + path, errno)
+          .Annotate(nodes ? "only root may; --device-files makes plain files" : "");
+    }
+    if (chmod(path.c_str(), 0666) != 0) return Status::FromErrno(path, errno);
+  }
+  return {};
+}
+
+// A root is ours, or new, or empty.
+Status CheckRoot(const std::string& root) {
+  if (root.empty()) return Error(Code::kInvalidArgument, "no driver root was given");
+  auto names = ListDir(root);
+  if (!names.ok() || names->empty() || PathExists(StateDir(root) + "/state")) return {};
+  return Error(Code::kAlreadyExists, "{} holds other things than a simulated driver ({}, …): give "
+               "another folder, or empty it", root, names->front());
+}
+
+// Removes a device file if it is one that MakeDeviceFiles makes.
+void RemoveDeviceFile(const std::string& dev_root, const DeviceFile& file) {
+  const std::string path = dev_root + "/dev/" + file.name;
+  struct stat info;
+  if (lstat(path.c_str(), &info) != 0) return;
+  const bool ours = S_ISCHR(info.st_mode) ? info.st_rdev == makedev(file.major, file.minor)
+                                          : S_ISREG(info.st_mode) && info.st_size == 0;
+  if (ours) unlink(path.c_str());
+}
+
+}  // namespace
+
+std::string StateDir(const std::string& root) { return JoinPath(root, "run/simgpu"); }
+
+Status CreateDriverRoot(const DriverRootOptions& options) {
+  RETURN_IF_ERROR(CheckRoot(options.root));
+  ASSIGN_OR_RETURN(auto state, MakeState(options.profile, options.node_name));
+  RETURN_IF_ERROR(PlaceLibraries(options));
+  RETURN_IF_ERROR(WriteProc(options.root, *state));
+  RETURN_IF_ERROR(WriteSys(options.root, *state));
+  RETURN_IF_ERROR(MakeDeviceFiles(options, *state));
+  const std::string dir = StateDir(options.root);
+  RETURN_IF_ERROR(MakeDirs(dir));
+  // Last: who sees a state sees all that belongs to it.
+  if (const int error = State::Create(dir, *state); error != 0) {
+    return Status::FromErrno(dir + "/state", error);
+  }
+  return {};
+}
+
+Status DestroyDriverRoot(const std::string& root, const std::string& dev_root) {
+  State state;
+  if (const int error = state.Open(StateDir(root)); error != 0) {
+    return Status(Code::kNotFound, fmt::format("no simulated driver at {}: {}", root, strerror(error)));
+  }
+  for (const DeviceFile& file : DeviceFilesOf(state.file())) RemoveDeviceFile(dev_root, file);
+  std::error_code error;
+  for (const char* name : {"usr", "proc", "sys", "run"}) fs::remove_all(fs::path(root) / name, error);
+  fs::remove(root, error);  // only when nothing else is there
+  return {};
+}
+
+}  // namespace tessera::sim

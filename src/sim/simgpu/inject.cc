@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/sim/simgpu/inject.h"
+
+#include <algorithm>
+#include <cctype>
+
+#include "api/nvml_abi.h"
+#include "src/base/strings.h"
+#include "src/sim/futex.h"
+
+namespace tessera::sim {
+namespace {
+
+constexpr uint32_t kRecoveryReset = 1;
+constexpr uint64_t kXidDoubleBit = 48;
+constexpr uint64_t kXidOffTheBus = 79;
+// CUresult for contexts that were there.
+constexpr uint32_t kCudaUnknown = 999;
+constexpr uint32_t kCudaEccUncorrectable = 214;
+
+// XIDs whose remedy, by NVIDIA's catalogue, is to reset the GPU.
+constexpr uint64_t kXidsThatWantReset[] = {48, 64, 74, 79, 95, 119, 120, 140, 143};
+
+void KillContexts(GpuLive* live, uint32_t result) {
+  live->poison_result = result;
+  live->poison_epoch.fetch_add(1);
+  FutexWakeAll(&live->poison_epoch);  // programs that wait for the GPU
+}
+
+struct NamedResult {
+  std::string_view name;
+  nvml::Return value;
+};
+constexpr NamedResult kResults[] = {
+    {"UNINITIALIZED", nvml::Return::kUninitialized},
+    {"INVALID_ARGUMENT", nvml::Return::kInvalidArgument},
+    {"NOT_SUPPORTED", nvml::Return::kNotSupported},
+    {"NO_PERMISSION", nvml::Return::kNoPermission},
+    {"NOT_FOUND", nvml::Return::kNotFound},
+    {"INSUFFICIENT_SIZE", nvml::Return::kInsufficientSize},
+    {"DRIVER_NOT_LOADED", nvml::Return::kDriverNotLoaded},
+    {"TIMEOUT", nvml::Return::kTimeout},
+    {"GPU_IS_LOST", nvml::Return::kGpuIsLost},
+    {"RESET_REQUIRED", nvml::Return::kResetRequired},
+    {"OPERATING_SYSTEM", nvml::Return::kOperatingSystem},
+    {"LIB_RM_VERSION_MISMATCH", nvml::Return::kLibRmVersionMismatch},
+    {"IN_USE", nvml::Return::kInUse},
+    {"MEMORY", nvml::Return::kMemory},
+    {"NO_DATA", nvml::Return::kNoData},
+    {"GPU_NOT_FOUND", nvml::Return::kGpuNotFound},
+    {"INVALID_STATE", nvml::Return::kInvalidState},
+    {"UNKNOWN", nvml::Return::kUnknown},
+};
+
+}  // namespace
+
+void InjectXid(State* state, uint32_t gpu, uint64_t code) {
+  if (std::ranges::count(kXidsThatWantReset, code) != 0) {
+    state->live(gpu).recovery_action = kRecoveryReset;
+  }
+  state->PostEvent(gpu, nvml::kEventXid, code);
+}
+
+void InjectLost(State* state, uint32_t gpu) {
+  GpuLive& live = state->live(gpu);
+  live.lost = 1;
+  KillContexts(&live, kCudaUnknown);
+  InjectXid(state, gpu, kXidOffTheBus);
+}
+
+void InjectEcc(State* state, uint32_t gpu, uint64_t corrected, uint64_t uncorrected) {
+  GpuLive& live = state->live(gpu);
+  live.ecc_corrected_volatile += corrected;
+  live.ecc_corrected_aggregate += corrected;
+  live.ecc_uncorrected_volatile += uncorrected;
+  live.ecc_uncorrected_aggregate += uncorrected;
+  if (corrected != 0) state->PostEvent(gpu, nvml::kEventSingleBitEcc, 0);
+  if (uncorrected == 0) return;
+  live.remapped_pending = 1;
+  KillContexts(&live, kCudaEccUncorrectable);
+  state->PostEvent(gpu, nvml::kEventDoubleBitEcc, 0);
+  InjectXid(state, gpu, kXidDoubleBit);
+}
+
+void Recover(State* state, uint32_t gpu) {
+  GpuLive& live = state->live(gpu);
+  for (auto* value : {&live.temperature_c, &live.memory_temperature_c, &live.power_mw,
+                      &live.utilization_gpu, &live.utilization_memory}) {
+    value->store(kDerived);
+  }
+  live.ecc_corrected_volatile = 0;
+  live.ecc_uncorrected_volatile = 0;
+  live.remapped_uncorrected += live.remapped_pending.exchange(0);
+  live.recovery_action = 0;
+  live.lost = 0;
+  for (const Fault& fault : state->file().faults) {
+    if (fault.active == 1 && fault.gpu == int32_t(gpu)) {
+      state->ClearFaults(fault.function, int32_t(gpu));
+    }
+  }
+}
+
+Result<uint32_t> NvmlResultFromText(const std::string& text) {
+  std::string name = text;
+  for (char& c : name) c = char(std::toupper(uint8_t(c)));
+  if (name.starts_with("NVML_ERROR_")) name.erase(0, 11);
+  for (const NamedResult& result : kResults) {
+    if (result.name == name) return uint32_t(result.value);
+  }
+  auto number = ParseInt(text);
+  if (number.ok() && *number > 0 && *number <= 999) return uint32_t(*number);
+  std::string names;
+  for (const NamedResult& result : kResults) {
+    names += fmt::format("{}{}", names.empty() ? "" : ", ", result.name);
+  }
+  return Error(Code::kInvalidArgument, "\"{}\" is no NVML error: give 1 to 999 or one of {}", text,
+               names);
+}
+
+}  // namespace tessera::sim

@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+// What `simgpu inject` does to a node that runs. Threads: any.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "src/base/status.h"
+#include "src/sim/state.h"
+
+namespace tessera::sim {
+
+// An XID as the driver reports it. Those after which the driver asks for a reset set that, too.
+void InjectXid(State* state, uint32_t gpu, uint64_t code);
+// Off the bus: XID 79, NVML answers GPU_IS_LOST, CUDA contexts die.
+void InjectLost(State* state, uint32_t gpu);
+// Adds to the counters and raises their events; uncorrected ones are XID 48 and end contexts.
+void InjectEcc(State* state, uint32_t gpu, uint64_t corrected, uint64_t uncorrected);
+// All is well again: not lost, no action wanted, derived values, volatile counters at zero, no
+// faults of this GPU. Contexts from before stay dead.
+void Recover(State* state, uint32_t gpu);
+
+// A name of nvmlReturn_t without NVML_ERROR_, or a number.
+Result<uint32_t> NvmlResultFromText(const std::string& text);
+
+}  // namespace tessera::sim

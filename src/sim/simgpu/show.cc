@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/sim/simgpu/show.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <vector>
+
+#include "src/formats/json.h"
+
+namespace tessera::sim {
+namespace {
+
+std::string BdfOf(const GpuFacts& gpu) {
+  return fmt::format("{:04x}:{:02x}:{:02x}.{}", gpu.pci.domain, gpu.pci.bus, gpu.pci.device,
+                     gpu.pci.function);
+}
+
+std::vector<ProcessView> ProcessesOf(State* state, uint32_t gpu) {
+  std::vector<ProcessView> views(kMaxSlots);
+  views.resize(std::min(state->Processes(gpu, views.data(), kMaxSlots), kMaxSlots));
+  return views;
+}
+
+// "GPU1 ×12, GPU2 ×4" or "NVSwitch ×12".
+std::string LinksOf(const GpuFacts& gpu) {
+  std::map<std::string, int> peers;
+  for (const NvLink& link : gpu.links) {
+    if (link.active == 0) continue;
+    ++peers[link.remote_gpu < 0 ? "NVSwitch" : fmt::format("GPU{}", link.remote_gpu)];
+  }
+  std::string text;
+  for (const auto& [peer, count] : peers) {
+    text += fmt::format("{}{} x{}", text.empty() ? "" : ", ", peer, count);
+  }
+  return text.empty() ? "none" : text;
+}
+
+Json GpuJson(State* state, uint32_t index) {
+  const GpuFacts& gpu = state->facts(index);
+  GpuLive& live = state->live(index);
+  Json json = Json::MakeObject();
+  json.Set("index", Json::Int(index));
+  json.Set("uuid", Json::String(gpu.uuid));
+  json.Set("name", Json::String(gpu.name));
+  json.Set("minor", Json::Int(gpu.minor));
+  json.Set("pci", Json::String(BdfOf(gpu)));
+  json.Set("numa_node", Json::Int(gpu.numa_node));
+  json.Set("memory_bytes", Json::Int(int64_t(gpu.memory_bytes)));
+  json.Set("reserved_bytes", Json::Int(int64_t(gpu.reserved_bytes)));
+  json.Set("used_bytes", Json::Int(int64_t(state->UsedBytes(index))));
+  json.Set("utilization", Json::Int(state->Utilization(index).gpu));
+  json.Set("lost", Json::Bool(live.lost != 0));
+  json.Set("recovery_action", Json::Int(live.recovery_action));
+  json.Set("ecc_corrected", Json::Int(int64_t(live.ecc_corrected_volatile.load())));
+  json.Set("ecc_uncorrected", Json::Int(int64_t(live.ecc_uncorrected_volatile.load())));
+  json.Set("nvlinks", Json::String(LinksOf(gpu)));
+  Json processes = Json::MakeArray();
+  for (const ProcessView& view : ProcessesOf(state, index)) {
+    Json process = Json::MakeObject();
+    process.Set("pid", Json::Int(view.pid));
+    process.Set("name", Json::String(view.name));
+    process.Set("bytes", Json::Int(int64_t(view.bytes)));
+    process.Set("contexts", Json::Int(view.contexts));
+    process.Set("busy_ns", Json::Int(int64_t(view.busy_ns)));
+    processes.Append(std::move(process));
+  }
+  json.Set("processes", std::move(processes));
+  return json;
+}
+
+Json FaultsJson(const StateFile& file) {
+  Json faults = Json::MakeArray();
+  for (const Fault& fault : file.faults) {
+    if (fault.active != 1) continue;
+    Json json = Json::MakeObject();
+    json.Set("function", Json::String(fault.function));
+    json.Set("gpu", Json::Int(fault.gpu));
+    json.Set("hang", Json::Bool(fault.hang != 0));
+    json.Set("result", Json::Int(fault.result));
+    json.Set("after", Json::Int(int64_t(fault.after.load())));
+    json.Set("times", Json::Int(int64_t(fault.times.load())));
+    json.Set("calls", Json::Int(int64_t(fault.calls.load())));
+    faults.Append(std::move(json));
+  }
+  return faults;
+}
+
+std::string FaultsText(const StateFile& file) {
+  std::string text;
+  for (const Fault& fault : file.faults) {
+    if (fault.active != 1) continue;
+    const std::string gpu = fault.gpu == kAllGpus ? "all" : fmt::format("{}", fault.gpu.load());
+    const std::string what =
+        fault.hang != 0 ? "hangs" : fmt::format("answers {}", fault.result.load());
+    text += fmt::format("fault: {} on GPU {} {} after {} calls ({} so far)\n", fault.function, gpu,
+                        what, fault.after.load(), fault.calls.load());
+  }
+  return text;
+}
+
+}  // namespace
+
+std::string ShowText(State* state) {
+  const StateFile& file = state->file();
+  std::string text = fmt::format("{}: {} x {}, driver {}, CUDA {}.{}\n", file.node_name,
+                                 file.gpu_count, file.profile, file.driver_version,
+                                 file.cuda_version / 1000, file.cuda_version % 1000 / 10);
+  for (uint32_t i = 0; i < file.gpu_count; ++i) {
+    const GpuFacts& gpu = state->facts(i);
+    text += fmt::format("GPU {}: {} ({})\n", i, gpu.name, gpu.uuid);
+    text += fmt::format("  {}  /dev/nvidia{}  NUMA {}  NVLink {}  {}\n", BdfOf(gpu), gpu.minor,
+                        gpu.numa_node, LinksOf(gpu), state->lost(i) ? "LOST" : "well");
+    text += fmt::format("  memory {} of {} MiB used, {} % busy\n", state->UsedBytes(i) >> 20,
+                        gpu.memory_bytes >> 20, state->Utilization(i).gpu);
+    for (const ProcessView& view : ProcessesOf(state, i)) {
+      text += fmt::format("  pid {} {}: {} MiB, {} contexts\n", view.pid, view.name,
+                          view.bytes >> 20, view.contexts);
+    }
+  }
+  return text + FaultsText(file);
+}
+
+std::string ShowJson(State* state) {
+  const StateFile& file = state->file();
+  Json json = Json::MakeObject();
+  json.Set("node", Json::String(file.node_name));
+  json.Set("profile", Json::String(file.profile));
+  json.Set("driver_version", Json::String(file.driver_version));
+  json.Set("cuda_version", Json::Int(file.cuda_version));
+  Json gpus = Json::MakeArray();
+  for (uint32_t i = 0; i < file.gpu_count; ++i) gpus.Append(GpuJson(state, i));
+  json.Set("gpus", std::move(gpus));
+  json.Set("faults", FaultsJson(file));
+  return json.Pretty() + "\n";
+}
+
+std::string ShowUuids(const State& state) {
+  std::string text;
+  for (uint32_t i = 0; i < state.gpu_count(); ++i) text += fmt::format("{}\n", state.facts(i).uuid);
+  return text;
+}
+
+std::string ShowUnimplemented(const State& state) {
+  std::map<std::string, uint64_t> sums;
+  for (const Counter& counter : state.file().counters) {
+    if (counter.ready == 2) sums[counter.name] += counter.count;
+  }
+  std::vector<std::pair<uint64_t, std::string>> sorted;
+  for (const auto& [name, count] : sums) sorted.emplace_back(count, name);
+  std::ranges::sort(sorted, std::greater());
+  std::string text = sorted.empty() ? "Nothing that is not implemented was called.\n" : "";
+  for (const auto& [count, name] : sorted) text += fmt::format("{:>10}  {}\n", count, name);
+  return text;
+}
+
+}  // namespace tessera::sim
