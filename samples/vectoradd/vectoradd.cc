@@ -1,0 +1,255 @@
+// SPDX-License-Identifier: Apache-2.0
+// Adds vectors on every visible GPU through the CUDA driver API; see README.md.
+#include <dlfcn.h>
+#include <time.h>
+
+#include <cerrno>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <vector>
+
+#include "api/cuda_abi.h"
+
+namespace {
+
+namespace cuda = tessera::cuda;
+using cuda::DevicePtr;
+using cuda::Result;
+
+constexpr uint64_t kDefaultBytes = 3 * 50'000 * sizeof(float);
+constexpr unsigned kThreadsPerBlock = 256;
+
+// c[i] = a[i] + b[i] for i < n
+constexpr char kPtx[] = R"ptx(
+.version 6.0
+.target sm_50
+.address_size 64
+
+.visible .entry vectorAdd(
+    .param .u64 a,
+    .param .u64 b,
+    .param .u64 c,
+    .param .u32 n
+)
+{
+    .reg .pred  %p<2>;
+    .reg .f32   %f<4>;
+    .reg .b32   %r<6>;
+    .reg .b64   %rd<11>;
+
+    ld.param.u64        %rd1, [a];
+    ld.param.u64        %rd2, [b];
+    ld.param.u64        %rd3, [c];
+    ld.param.u32        %r2, [n];
+    mov.u32             %r3, %ctaid.x;
+    mov.u32             %r4, %ntid.x;
+    mov.u32             %r5, %tid.x;
+    mad.lo.s32          %r1, %r3, %r4, %r5;
+    setp.ge.s32         %p1, %r1, %r2;
+    @%p1 bra            DONE;
+
+    cvta.to.global.u64  %rd4, %rd1;
+    cvta.to.global.u64  %rd5, %rd2;
+    cvta.to.global.u64  %rd6, %rd3;
+    mul.wide.s32        %rd7, %r1, 4;
+    add.s64             %rd8, %rd4, %rd7;
+    add.s64             %rd9, %rd5, %rd7;
+    add.s64             %rd10, %rd6, %rd7;
+    ld.global.f32       %f1, [%rd8];
+    ld.global.f32       %f2, [%rd9];
+    add.f32             %f3, %f1, %f2;
+    st.global.f32       [%rd10], %f3;
+
+DONE:
+    ret;
+}
+)ptx";
+
+void* Symbol(void* driver, const char* name) {
+  void* symbol = dlsym(driver, name);
+  if (symbol == nullptr) {
+    std::fprintf(stderr, "%s is missing in libcuda.so.1\n", name);
+    std::exit(1);
+  }
+  return symbol;
+}
+
+// The functions of the driver that are used here.
+struct Driver {
+  void* handle;
+#define FUNCTION(name) \
+  cuda::fn::name name = reinterpret_cast<cuda::fn::name>(Symbol(handle, #name))
+  FUNCTION(cuInit);
+  FUNCTION(cuGetErrorName);
+  FUNCTION(cuGetErrorString);
+  FUNCTION(cuDeviceGetCount);
+  FUNCTION(cuDeviceGet);
+  FUNCTION(cuDeviceGetName);
+  FUNCTION(cuDeviceGetUuid);
+  FUNCTION(cuDevicePrimaryCtxRetain);
+  FUNCTION(cuDevicePrimaryCtxRelease_v2);
+  FUNCTION(cuCtxSetCurrent);
+  FUNCTION(cuCtxSynchronize);
+  FUNCTION(cuModuleLoadData);
+  FUNCTION(cuModuleGetFunction);
+  FUNCTION(cuMemAlloc_v2);
+  FUNCTION(cuMemFree_v2);
+  FUNCTION(cuMemcpyHtoD_v2);
+  FUNCTION(cuMemcpyDtoH_v2);
+  FUNCTION(cuLaunchKernel);
+#undef FUNCTION
+};
+
+void Check(const Driver& driver, Result result, const char* call) {
+  if (result == Result::kSuccess) return;
+  const char* name = nullptr;
+  const char* text = nullptr;
+  (void)driver.cuGetErrorName(result, &name);
+  (void)driver.cuGetErrorString(result, &text);
+  std::fflush(stdout);
+  std::fprintf(stderr, "%s failed: %s (%s)\n", call, name ? name : "unknown error code",
+               text ? text : "no text");
+  std::exit(1);
+}
+#define CALL(function, ...) Check(driver, driver.function(__VA_ARGS__), #function)
+
+struct Options {
+  uint64_t bytes = kDefaultBytes;
+  unsigned hold_seconds = 0;
+};
+
+struct Vectors {
+  DevicePtr a = 0, b = 0, c = 0;
+};
+
+void PrintDevice(const Driver& driver, int ordinal, cuda::Device device) {
+  char name[256] = "";
+  cuda::Uuid uuid = {};
+  CALL(cuDeviceGetName, name, int(sizeof(name)), device);
+  CALL(cuDeviceGetUuid, &uuid, device);
+  std::printf("GPU %d: %s (UUID: GPU-", ordinal, name);
+  for (int i = 0; i < 16; ++i) {
+    const bool dash = i == 4 || i == 6 || i == 8 || i == 10;
+    std::printf("%s%02x", dash ? "-" : "", static_cast<unsigned char>(uuid.bytes[i]));
+  }
+  std::printf(")\n");
+}
+
+void Launch(const Driver& driver, const Vectors& vectors, unsigned n) {
+  cuda::Module module = nullptr;
+  cuda::Function function = nullptr;
+  CALL(cuModuleLoadData, &module, kPtx);
+  CALL(cuModuleGetFunction, &function, module, "vectorAdd");
+  Vectors arguments = vectors;
+  void* parameters[] = {&arguments.a, &arguments.b, &arguments.c, &n};
+  const unsigned blocks = (n + kThreadsPerBlock - 1) / kThreadsPerBlock;
+  std::printf("CUDA kernel launch with %u blocks of %u threads\n", blocks, kThreadsPerBlock);
+  CALL(cuLaunchKernel, function, blocks, 1, 1, kThreadsPerBlock, 1, 1, 0, nullptr, parameters,
+       nullptr);
+  CALL(cuCtxSynchronize);
+}
+
+// Adds on the device that is current; its memory stays allocated.
+Vectors AddVectors(const Driver& driver, uint64_t bytes) {
+  const auto n = static_cast<unsigned>(bytes / 3 / sizeof(float));
+  const size_t size = size_t(n) * sizeof(float);
+  std::printf("[Vector addition of %u elements]\n", n);
+  std::vector<float> a(n), b(n), c(n);
+  for (unsigned i = 0; i < n; ++i) {
+    a[i] = float(i % 1000) * 0.5f;
+    b[i] = float(i % 777) * 0.25f;
+  }
+  Vectors vectors;
+  CALL(cuMemAlloc_v2, &vectors.a, size);
+  CALL(cuMemAlloc_v2, &vectors.b, size);
+  CALL(cuMemAlloc_v2, &vectors.c, size);
+  CALL(cuMemcpyHtoD_v2, vectors.a, a.data(), size);
+  CALL(cuMemcpyHtoD_v2, vectors.b, b.data(), size);
+  Launch(driver, vectors, n);
+  CALL(cuMemcpyDtoH_v2, c.data(), vectors.c, size);
+  for (unsigned i = 0; i < n; ++i) {
+    if (c[i] == a[i] + b[i]) continue;
+    std::fprintf(stderr, "Result verification failed at element %u: %g + %g gave %g\n", i, a[i],
+                 b[i], c[i]);
+    std::exit(1);
+  }
+  return vectors;
+}
+
+void Hold(unsigned seconds) {
+  std::printf("holding for %u seconds\n", seconds);
+  std::fflush(stdout);
+  timespec rest = {time_t(seconds), 0};
+  while (nanosleep(&rest, &rest) != 0 && errno == EINTR) {
+  }
+}
+
+// A whole number in [low, high], or the program ends with a hint.
+uint64_t Number(const char* option, const char* text, uint64_t low, uint64_t high) {
+  char* end = nullptr;
+  errno = 0;
+  const unsigned long long value = text == nullptr ? 0 : std::strtoull(text, &end, 10);
+  if (text == nullptr || end == text || *end != '\0' || errno != 0 || value < low || value > high) {
+    std::fprintf(stderr, "%s wants a number from %llu to %llu\n", option,
+                 static_cast<unsigned long long>(low), static_cast<unsigned long long>(high));
+    std::exit(64);
+  }
+  return value;
+}
+
+Options ParseOptions(int argc, char** argv) {
+  Options options;
+  for (int i = 1; i < argc; i += 2) {
+    const char* value = i + 1 < argc ? argv[i + 1] : nullptr;
+    if (std::strcmp(argv[i], "--hold") == 0) {
+      options.hold_seconds = unsigned(Number(argv[i], value, 0, 1'000'000));
+    } else if (std::strcmp(argv[i], "--bytes") == 0) {
+      options.bytes = Number(argv[i], value, 3 * sizeof(float), uint64_t(24) << 30);
+    } else {
+      std::fprintf(stderr, "usage: vectoradd [--bytes N] [--hold SECONDS]\n");
+      std::exit(64);
+    }
+  }
+  return options;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const Options options = ParseOptions(argc, argv);
+  void* library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
+  if (library == nullptr) {
+    std::fprintf(stderr, "there is no CUDA driver: %s\n", dlerror());
+    return 1;
+  }
+  const Driver driver{library};
+  CALL(cuInit, 0);
+  int count = 0;
+  CALL(cuDeviceGetCount, &count);
+  std::printf("%d GPU%s visible\n", count, count == 1 ? "" : "s");
+  std::vector<Vectors> kept;
+  for (int i = 0; i < count; ++i) {
+    cuda::Device device = 0;
+    cuda::Context context = nullptr;
+    CALL(cuDeviceGet, &device, i);
+    PrintDevice(driver, i, device);
+    CALL(cuDevicePrimaryCtxRetain, &context, device);
+    CALL(cuCtxSetCurrent, context);
+    kept.push_back(AddVectors(driver, options.bytes));
+  }
+  std::printf("Test PASSED\n");
+  if (options.hold_seconds != 0) Hold(options.hold_seconds);
+  for (int i = 0; i < count; ++i) {
+    cuda::Context context = nullptr;
+    CALL(cuDevicePrimaryCtxRetain, &context, i);
+    CALL(cuCtxSetCurrent, context);
+    for (DevicePtr pointer : {kept[size_t(i)].a, kept[size_t(i)].b, kept[size_t(i)].c}) {
+      CALL(cuMemFree_v2, pointer);
+    }
+    CALL(cuDevicePrimaryCtxRelease_v2, i);
+    CALL(cuDevicePrimaryCtxRelease_v2, i);
+  }
+  return 0;
+}

@@ -1,0 +1,215 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copies and fills. Each takes the time that its bytes take over PCIe or in GPU memory.
+#include <string.h>
+
+#include "src/sim/cuda/driver.h"
+
+namespace tessera::cuda {
+namespace {
+
+constexpr uint64_t kCopyLatencyNs = 3'000;
+constexpr uint64_t kPcieLaneBytesPerSecond = 250'000'000;  // of generation 1; doubles with each
+
+enum class Way { kHostToDevice, kDeviceToHost, kDeviceToDevice, kAny };
+
+uint64_t DurationOf(const sim::GpuFacts& gpu, uint64_t bytes, bool over_pcie) {
+  uint64_t rate = gpu.memory_bytes_per_second / 2;  // read and written
+  if (over_pcie) {
+    const uint32_t doublings = gpu.pcie_gen_max > 0 ? gpu.pcie_gen_max - 1 : 0;
+    rate = (kPcieLaneBytesPerSecond << doublings) * gpu.pcie_width_max;
+  }
+  if (rate == 0) return kCopyLatencyNs;
+  return kCopyLatencyNs + uint64_t(double(bytes) * 1e9 / double(rate));
+}
+
+bool IsDeviceMemory(const Allocation* allocation) {
+  return allocation != nullptr &&
+         (allocation->kind == MemoryKind::kDevice || allocation->kind == MemoryKind::kManaged);
+}
+
+// An address of the device side must be one that we gave out, all of it.
+bool Covered(ContextCall& call, const void* pointer, uint64_t bytes) {
+  return call->FindAllocation(reinterpret_cast<DevicePtr>(pointer), bytes) != nullptr;
+}
+
+struct Rows {
+  uint64_t width = 0, height = 1, to_pitch = 0, from_pitch = 0;
+  uint64_t bytes() const { return width * height; }
+  uint64_t span(uint64_t pitch) const { return height == 0 ? 0 : pitch * (height - 1) + width; }
+};
+
+// Copies, and gives the moment when the GPU is done.
+Result Move(ContextCall& call, void* to, const void* from, const Rows& rows, Way way, Stream stream,
+            uint64_t* done_ns) {
+  StreamTag* queue = call->FindStream(call.context(), stream);
+  if (queue == nullptr) return Result::kInvalidHandle;
+  *done_ns = 0;
+  if (rows.bytes() == 0) return Result::kSuccess;
+  if (to == nullptr || from == nullptr) return Result::kInvalidValue;
+  const bool to_device = way == Way::kHostToDevice || way == Way::kDeviceToDevice;
+  const bool from_device = way == Way::kDeviceToHost || way == Way::kDeviceToDevice;
+  if (to_device && !Covered(call, to, rows.span(rows.to_pitch))) return Result::kInvalidValue;
+  if (from_device && !Covered(call, from, rows.span(rows.from_pitch))) return Result::kInvalidValue;
+  bool over_pcie = way == Way::kHostToDevice || way == Way::kDeviceToHost;
+  if (way == Way::kAny) {
+    over_pcie = !IsDeviceMemory(call->FindAllocation(reinterpret_cast<DevicePtr>(to))) ||
+                !IsDeviceMemory(call->FindAllocation(reinterpret_cast<DevicePtr>(from)));
+  }
+  for (uint64_t row = 0; row < rows.height; ++row) {
+    memmove(static_cast<char*>(to) + row * rows.to_pitch,
+            static_cast<const char*>(from) + row * rows.from_pitch, rows.width);
+  }
+  const sim::GpuFacts& gpu = call->FactsOf(call.context()->device);
+  *done_ns = call->Enqueue(queue, DurationOf(gpu, rows.bytes(), over_pcie), /*busy=*/false).end_ns;
+  return Result::kSuccess;
+}
+
+Result CopyRows(void* to, const void* from, const Rows& rows, Way way, Stream stream, bool wait) {
+  CUDA_ENTER(ContextCall, call);
+  uint64_t done_ns = 0;
+  const Result result = Move(call, to, from, rows, way, stream, &done_ns);
+  if (result != Result::kSuccess || !wait) return result;
+  return call.Wait(call.context(), done_ns);
+}
+
+Result Copy(const void* to, const void* from, size_t bytes, Way way, Stream stream, bool wait) {
+  return CopyRows(const_cast<void*>(to), from, {bytes, 1, bytes, bytes}, way, stream, wait);
+}
+
+const void* At(DevicePtr pointer) { return reinterpret_cast<const void*>(pointer); }
+
+// One side of a two-dimensional copy.
+Result Side(MemoryType type, const void* host, DevicePtr device, size_t x, size_t y, size_t pitch,
+            const void** start) {
+  switch (type) {
+    case MemoryType::kHost: *start = host; break;
+    case MemoryType::kDevice:
+    case MemoryType::kUnified: *start = At(device); break;
+    default: return Result::kNotSupported;  // arrays
+  }
+  if (*start == nullptr) return Result::kInvalidValue;
+  *start = static_cast<const char*>(*start) + y * pitch + x;
+  return Result::kSuccess;
+}
+
+Result Copy2D(const Memcpy2D* copy, Stream stream, bool wait) {
+  if (copy == nullptr) return Result::kInvalidValue;
+  const void *to = nullptr, *from = nullptr;
+  const size_t to_pitch = copy->dst_pitch != 0 ? copy->dst_pitch : copy->width;
+  const size_t from_pitch = copy->src_pitch != 0 ? copy->src_pitch : copy->width;
+  if (to_pitch < copy->width || from_pitch < copy->width) return Result::kInvalidValue;
+  Result result = Side(copy->dst_type, copy->dst_host, copy->dst_device, copy->dst_x, copy->dst_y,
+                       to_pitch, &to);
+  if (result != Result::kSuccess) return result;
+  result = Side(copy->src_type, copy->src_host, copy->src_device, copy->src_x, copy->src_y,
+                from_pitch, &from);
+  if (result != Result::kSuccess) return result;
+  const bool to_device = copy->dst_type == MemoryType::kDevice;
+  const bool from_device = copy->src_type == MemoryType::kDevice;
+  const Way way = to_device && from_device ? Way::kDeviceToDevice
+                  : to_device              ? Way::kHostToDevice
+                  : from_device            ? Way::kDeviceToHost
+                                           : Way::kAny;
+  return CopyRows(const_cast<void*>(to), from, {copy->width, copy->height, to_pitch, from_pitch},
+                  way, stream, wait);
+}
+
+template <typename T>
+Result Fill(DevicePtr to, T value, size_t count, Stream stream, bool wait) {
+  CUDA_ENTER(ContextCall, call);
+  StreamTag* queue = call->FindStream(call.context(), stream);
+  if (queue == nullptr) return Result::kInvalidHandle;
+  if (count == 0) return Result::kSuccess;
+  if (to % sizeof(T) != 0 || count > UINT64_MAX / sizeof(T) ||
+      call->FindAllocation(to, count * sizeof(T)) == nullptr) {
+    return Result::kInvalidValue;
+  }
+  T* values = reinterpret_cast<T*>(to);
+  for (size_t i = 0; i < count; ++i) values[i] = value;
+  const sim::GpuFacts& gpu = call->FactsOf(call.context()->device);
+  const uint64_t done_ns = call->Enqueue(queue, DurationOf(gpu, count * sizeof(T), false)).end_ns;
+  return wait ? call.Wait(call.context(), done_ns) : Result::kSuccess;
+}
+
+}  // namespace
+
+CUDA_EXPORT Result cuMemcpy(DevicePtr to, DevicePtr from, size_t bytes) {
+  return Copy(At(to), At(from), bytes, Way::kAny, nullptr, true);
+}
+CUDA_EXPORT Result cuMemcpyAsync(DevicePtr to, DevicePtr from, size_t bytes, Stream stream) {
+  return Copy(At(to), At(from), bytes, Way::kAny, stream, false);
+}
+CUDA_EXPORT Result cuMemcpyHtoD_v2(DevicePtr to, const void* from, size_t bytes) {
+  return Copy(At(to), from, bytes, Way::kHostToDevice, nullptr, true);
+}
+CUDA_EXPORT Result cuMemcpyDtoH_v2(void* to, DevicePtr from, size_t bytes) {
+  return Copy(to, At(from), bytes, Way::kDeviceToHost, nullptr, true);
+}
+CUDA_EXPORT Result cuMemcpyDtoD_v2(DevicePtr to, DevicePtr from, size_t bytes) {
+  return Copy(At(to), At(from), bytes, Way::kDeviceToDevice, nullptr, false);
+}
+CUDA_EXPORT Result cuMemcpyHtoDAsync_v2(DevicePtr to, const void* from, size_t bytes,
+                                        Stream stream) {
+  return Copy(At(to), from, bytes, Way::kHostToDevice, stream, false);
+}
+CUDA_EXPORT Result cuMemcpyDtoHAsync_v2(void* to, DevicePtr from, size_t bytes, Stream stream) {
+  return Copy(to, At(from), bytes, Way::kDeviceToHost, stream, false);
+}
+CUDA_EXPORT Result cuMemcpyDtoDAsync_v2(DevicePtr to, DevicePtr from, size_t bytes,
+                                        Stream stream) {
+  return Copy(At(to), At(from), bytes, Way::kDeviceToDevice, stream, false);
+}
+CUDA_EXPORT Result cuMemcpyPeer(DevicePtr to, Context, DevicePtr from, Context, size_t bytes) {
+  return Copy(At(to), At(from), bytes, Way::kDeviceToDevice, nullptr, false);
+}
+CUDA_EXPORT Result cuMemcpyPeerAsync(DevicePtr to, Context, DevicePtr from, Context, size_t bytes,
+                                     Stream stream) {
+  return Copy(At(to), At(from), bytes, Way::kDeviceToDevice, stream, false);
+}
+CUDA_EXPORT Result cuMemcpy2D_v2(const Memcpy2D* copy) { return Copy2D(copy, nullptr, true); }
+CUDA_EXPORT Result cuMemcpy2DAsync_v2(const Memcpy2D* copy, Stream stream) {
+  return Copy2D(copy, stream, false);
+}
+
+CUDA_EXPORT Result cuMemsetD8_v2(DevicePtr to, unsigned char value, size_t count) {
+  return Fill(to, value, count, nullptr, false);
+}
+CUDA_EXPORT Result cuMemsetD16_v2(DevicePtr to, unsigned short value, size_t count) {
+  return Fill(to, value, count, nullptr, false);
+}
+CUDA_EXPORT Result cuMemsetD32_v2(DevicePtr to, unsigned value, size_t count) {
+  return Fill(to, value, count, nullptr, false);
+}
+CUDA_EXPORT Result cuMemsetD8Async(DevicePtr to, unsigned char value, size_t count, Stream stream) {
+  return Fill(to, value, count, stream, false);
+}
+CUDA_EXPORT Result cuMemsetD16Async(DevicePtr to, unsigned short value, size_t count,
+                                    Stream stream) {
+  return Fill(to, value, count, stream, false);
+}
+CUDA_EXPORT Result cuMemsetD32Async(DevicePtr to, unsigned value, size_t count, Stream stream) {
+  return Fill(to, value, count, stream, false);
+}
+
+CUDA_ALIAS(cuMemcpy_ptds, cuMemcpy)
+CUDA_ALIAS(cuMemcpyAsync_ptsz, cuMemcpyAsync)
+CUDA_ALIAS(cuMemcpyHtoD_v2_ptds, cuMemcpyHtoD_v2)
+CUDA_ALIAS(cuMemcpyDtoH_v2_ptds, cuMemcpyDtoH_v2)
+CUDA_ALIAS(cuMemcpyDtoD_v2_ptds, cuMemcpyDtoD_v2)
+CUDA_ALIAS(cuMemcpyHtoDAsync_v2_ptsz, cuMemcpyHtoDAsync_v2)
+CUDA_ALIAS(cuMemcpyDtoHAsync_v2_ptsz, cuMemcpyDtoHAsync_v2)
+CUDA_ALIAS(cuMemcpyDtoDAsync_v2_ptsz, cuMemcpyDtoDAsync_v2)
+CUDA_ALIAS(cuMemcpyPeer_ptds, cuMemcpyPeer)
+CUDA_ALIAS(cuMemcpyPeerAsync_ptsz, cuMemcpyPeerAsync)
+CUDA_ALIAS(cuMemcpy2DUnaligned_v2, cuMemcpy2D_v2)
+CUDA_ALIAS(cuMemcpy2D_v2_ptds, cuMemcpy2D_v2)
+CUDA_ALIAS(cuMemcpy2DUnaligned_v2_ptds, cuMemcpy2D_v2)
+CUDA_ALIAS(cuMemcpy2DAsync_v2_ptsz, cuMemcpy2DAsync_v2)
+CUDA_ALIAS(cuMemsetD8_v2_ptds, cuMemsetD8_v2)
+CUDA_ALIAS(cuMemsetD16_v2_ptds, cuMemsetD16_v2)
+CUDA_ALIAS(cuMemsetD32_v2_ptds, cuMemsetD32_v2)
+CUDA_ALIAS(cuMemsetD8Async_ptsz, cuMemsetD8Async)
+CUDA_ALIAS(cuMemsetD16Async_ptsz, cuMemsetD16Async)
+CUDA_ALIAS(cuMemsetD32Async_ptsz, cuMemsetD32Async)
+
+}  // namespace tessera::cuda

@@ -1,0 +1,202 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/sim/cuda/image.h"
+
+#include <elf.h>
+
+#include <cctype>
+#include <cstdlib>
+#include <cstring>
+
+namespace tessera::cuda {
+namespace {
+
+constexpr uint32_t kFatBinaryMagic = 0xBA55ED50;
+constexpr uint32_t kFatBinaryWrapperMagic = 0x466243B1;
+
+// PTX in words; comments are space. Punctuation is a word of its own.
+class Words {
+ public:
+  explicit Words(std::string_view text) : rest_(text) {}
+
+  // Empty at the end.
+  std::string_view Next() {
+    SkipSpace();
+    if (rest_.empty()) return {};
+    size_t length = 1;
+    if (IsWord(rest_[0])) {
+      while (length < rest_.size() && IsWord(rest_[length])) ++length;
+    }
+    const std::string_view word = rest_.substr(0, length);
+    rest_.remove_prefix(length);
+    return word;
+  }
+
+ private:
+  static bool IsWord(char c) {
+    return std::isalnum(static_cast<unsigned char>(c)) || c == '_' || c == '$' || c == '.' || c == '%';
+  }
+
+  void SkipTo(std::string_view end) {
+    const size_t at = rest_.find(end);
+    rest_.remove_prefix(at == std::string_view::npos ? rest_.size() : at + end.size());
+  }
+
+  void SkipSpace() {
+    while (!rest_.empty()) {
+      if (rest_.starts_with("//")) SkipTo("\n");
+      else if (rest_.starts_with("/*")) SkipTo("*/");
+      else if (std::isspace(static_cast<unsigned char>(rest_[0]))) rest_.remove_prefix(1);
+      else return;
+    }
+  }
+
+  std::string_view rest_;
+};
+
+uint32_t NumberOf(std::string_view text) {
+  uint32_t value = 0;
+  for (char c : text) {
+    if (!std::isdigit(static_cast<unsigned char>(c))) break;
+    value = value * 10 + uint32_t(c - '0');
+  }
+  return value;
+}
+
+// "8.3" as 83.
+int VersionOf(std::string_view text) {
+  const size_t dot = text.find('.');
+  if (dot == std::string_view::npos) return 0;
+  return int(NumberOf(text) * 10 + NumberOf(text.substr(dot + 1)));
+}
+
+// Bytes of ".u64" and its like; 0: no type.
+uint32_t SizeOfType(std::string_view type) {
+  if (type == ".pred") return 1;
+  if (type.size() < 3 || type[0] != '.' || !std::strchr("busf", type[1])) return 0;
+  return NumberOf(type.substr(2)) / 8;
+}
+
+// One parameter up to ',' or ')': ".param .align 8 .b8 name[16]". Gives the word that ended it.
+std::string_view ReadParameter(Words* words, Parameter* parameter) {
+  uint32_t size = 0, align = 0, count = 1;
+  bool pointee = false;  // after .ptr, .align speaks of what the parameter points at
+  std::string_view word = words->Next();
+  for (; !word.empty() && word != "," && word != ")"; word = words->Next()) {
+    if (word == ".align" && pointee) words->Next();
+    else if (word == ".align") align = NumberOf(words->Next());
+    else if (word == "[") count = NumberOf(words->Next());
+    else if (word == ".ptr") pointee = true;
+    else if (size == 0) size = SizeOfType(word);
+  }
+  parameter->size = size * count;
+  parameter->offset = align != 0 ? align : size;  // alignment, until LayOut
+  return word;
+}
+
+void LayOut(Entry* entry) {
+  uint32_t offset = 0;
+  entry->parameters_known = true;
+  for (Parameter& parameter : entry->parameters) {
+    const uint32_t align = parameter.offset == 0 ? 1 : parameter.offset;
+    if (parameter.size == 0) entry->parameters_known = false;
+    offset = (offset + align - 1) / align * align;
+    parameter.offset = offset;
+    offset += parameter.size;
+  }
+}
+
+Entry ReadEntry(Words* words) {
+  Entry entry;
+  entry.name = words->Next();
+  std::string_view word = words->Next();
+  while (word == "(" || word == ",") {
+    Parameter parameter;
+    word = ReadParameter(words, &parameter);
+    if (parameter.size != 0 || word == ",") entry.parameters.push_back(parameter);
+  }
+  LayOut(&entry);
+  return entry;
+}
+
+// PTX ISA versions follow the toolkit's: 12.0 brought 8.0, 11.0 brought 7.0.
+int NewestPtx(int cuda_version) {
+  const int major = cuda_version / 1000, minor = cuda_version % 1000 / 10;
+  return major >= 13 ? 90 + minor : major == 12 ? 80 + minor : major == 11 ? 70 + minor : 65;
+}
+
+Result ReadElf(const char* data, Image* image) {
+  Elf64_Ehdr header;
+  std::memcpy(&header, data, sizeof(header));
+  if (header.e_ident[EI_CLASS] != ELFCLASS64 || header.e_shoff == 0 ||
+      header.e_shentsize != sizeof(Elf64_Shdr) || header.e_shstrndx >= header.e_shnum) {
+    return Result::kInvalidImage;
+  }
+  const auto* sections = reinterpret_cast<const Elf64_Shdr*>(data + header.e_shoff);
+  const char* names = data + sections[header.e_shstrndx].sh_offset;
+  constexpr std::string_view kText = ".text.";
+  for (unsigned i = 0; i < header.e_shnum; ++i) {
+    const std::string_view name = names + sections[i].sh_name;
+    if (!name.starts_with(kText)) continue;
+    Entry entry;
+    entry.name = name.substr(kText.size());
+    image->entries.push_back(std::move(entry));
+  }
+  return image->entries.empty() ? Result::kInvalidImage : Result::kSuccess;
+}
+
+}  // namespace
+
+const Entry* Image::Find(std::string_view name) const {
+  for (const Entry& entry : entries) {
+    if (entry.name == name) return &entry;
+  }
+  return nullptr;
+}
+
+Result ReadPtx(std::string_view text, int cc, int cuda_version, Image* image) {
+  Words words(text);
+  if (words.Next() != ".version") return Result::kInvalidImage;
+  image->ptx_version = VersionOf(words.Next());
+  if (image->ptx_version == 0) return Result::kInvalidPtx;
+  if (image->ptx_version > NewestPtx(cuda_version)) return Result::kUnsupportedPtxVersion;
+  if (words.Next() != ".target") return Result::kInvalidPtx;
+  const std::string_view target = words.Next();
+  if (!target.starts_with("sm_")) return Result::kInvalidPtx;
+  image->target = int(NumberOf(target.substr(3)));
+  if (image->target > cc) return Result::kInvalidPtx;
+  int depth = 0;
+  for (std::string_view word = words.Next(); !word.empty(); word = words.Next()) {
+    if (word == "{") ++depth;
+    else if (word == "}") --depth;
+    else if (word == ".entry" && depth == 0) image->entries.push_back(ReadEntry(&words));
+  }
+  return depth == 0 ? Result::kSuccess : Result::kInvalidPtx;
+}
+
+Result ReadImage(const void* data, int cc, int cuda_version, Image* image) {
+  if (data == nullptr) return Result::kInvalidValue;
+  const char* bytes = static_cast<const char*>(data);
+  if (std::memcmp(bytes, ELFMAG, 1) == 0) {
+    return std::memcmp(bytes, ELFMAG, SELFMAG) == 0 ? ReadElf(bytes, image) : Result::kInvalidImage;
+  }
+  uint32_t magic = 0;
+  if (bytes[0] != '\0' && bytes[1] != '\0' && bytes[2] != '\0') std::memcpy(&magic, bytes, 4);
+  if (magic == kFatBinaryMagic || magic == kFatBinaryWrapperMagic) {
+    image->any_name = true;
+    return Result::kSuccess;
+  }
+  const unsigned char first = static_cast<unsigned char>(bytes[0]);
+  if (!std::isspace(first) && first != '.' && first != '/') return Result::kInvalidImage;
+  return ReadPtx(bytes, cc, cuda_version, image);
+}
+
+std::string_view BareName(std::string_view name) {
+  if (!name.starts_with("_Z") || name.size() < 4) return name;
+  const std::string_view rest = name.substr(2);
+  size_t digits = 0;
+  while (digits < rest.size() && std::isdigit(static_cast<unsigned char>(rest[digits]))) ++digits;
+  const uint32_t length = NumberOf(rest);
+  return digits == 0 || digits + length > rest.size() ? name : rest.substr(digits, length);
+}
+
+}  // namespace tessera::cuda

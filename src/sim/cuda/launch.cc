@@ -1,0 +1,214 @@
+// SPDX-License-Identifier: Apache-2.0
+// Launches and occupancy. A known kernel computes at once (kernels.h); the stream is busy for as long
+// as its memory traffic takes. $SIMGPU_KERNEL_NS sets durations: "train=2000000,*=50000".
+#include <stdlib.h>
+#include <string.h>
+
+#include <algorithm>
+#include <string_view>
+
+#include "src/sim/cuda/driver.h"
+#include "src/sim/cuda/kernels.h"
+
+namespace tessera::cuda {
+namespace {
+
+constexpr uint64_t kLaunchNs = 2'500;
+constexpr uint64_t kWaveNs = 2'000;  // of a kernel that is not known, for each wave of blocks
+constexpr uint64_t kMaxThreadsPerBlock = 1024;
+constexpr unsigned kDefaultShared = 49152;
+constexpr size_t kMaxParameterBytes = 4096;
+
+struct Shape {
+  unsigned grid[3], block[3], shared_bytes;
+  uint64_t blocks() const { return uint64_t(grid[0]) * grid[1] * grid[2]; }
+  uint64_t threads_of_block() const { return uint64_t(block[0]) * block[1] * block[2]; }
+};
+
+Result CheckShape(const Shape& shape, const FunctionTag& function) {
+  if (shape.blocks() == 0 || shape.threads_of_block() == 0) return Result::kInvalidValue;
+  if (shape.grid[0] > 2147483647u || shape.grid[1] > 65535 || shape.grid[2] > 65535 ||
+      shape.block[0] > 1024 || shape.block[1] > 1024 || shape.block[2] > 64 ||
+      shape.threads_of_block() > kMaxThreadsPerBlock) {
+    return Result::kInvalidValue;
+  }
+  const unsigned most = std::max(kDefaultShared, unsigned(function.max_dynamic_shared));
+  return shape.shared_bytes > most ? Result::kInvalidValue : Result::kSuccess;
+}
+
+// Nanoseconds that the environment sets for a kernel; 0: none.
+uint64_t ConfiguredNs(std::string_view name) {
+  static const char* const setting = getenv("SIMGPU_KERNEL_NS");
+  std::string_view rest = setting == nullptr ? "" : setting;
+  while (!rest.empty()) {
+    const size_t comma = rest.find(',');
+    const std::string_view item = rest.substr(0, comma);
+    rest.remove_prefix(comma == std::string_view::npos ? rest.size() : comma + 1);
+    const size_t equals = item.find('=');
+    if (equals == std::string_view::npos) continue;
+    const std::string_view key = item.substr(0, equals);
+    if (key == "*" || key == name) return strtoull(item.data() + equals + 1, nullptr, 10);
+  }
+  return 0;
+}
+
+uint64_t DurationOf(const sim::GpuFacts& gpu, const Shape& shape, std::string_view name,
+                    uint64_t bytes) {
+  if (const uint64_t configured = ConfiguredNs(name); configured != 0) return configured;
+  if (bytes != 0 && gpu.memory_bytes_per_second != 0) {
+    return kLaunchNs + uint64_t(double(bytes) * 1e9 / double(gpu.memory_bytes_per_second));
+  }
+  const uint64_t resident = std::max<uint64_t>(1, uint64_t(gpu.sm_count) * gpu.max_threads_per_sm);
+  const uint64_t waves = (shape.blocks() * shape.threads_of_block() + resident - 1) / resident;
+  return kLaunchNs + waves * kWaveNs;
+}
+
+// Gathers parameters into one buffer, as the entry lays them out.
+Result Gather(const Entry& entry, void** parameters, void** extra, unsigned char* buffer,
+              bool* have) {
+  *have = false;
+  if (parameters != nullptr && extra != nullptr) return Result::kInvalidValue;
+  if (parameters != nullptr) {
+    if (!entry.parameters_known) return Result::kSuccess;  // how many there are is not known
+    for (size_t i = 0; i < entry.parameters.size(); ++i) {
+      const Parameter& parameter = entry.parameters[i];
+      if (parameters[i] == nullptr) return Result::kInvalidValue;
+      if (parameter.offset + parameter.size > kMaxParameterBytes) return Result::kInvalidValue;
+      memcpy(buffer + parameter.offset, parameters[i], parameter.size);
+    }
+    *have = true;
+    return Result::kSuccess;
+  }
+  const void* from = nullptr;
+  size_t size = 0;
+  for (void** item = extra; item != nullptr && *item != kLaunchParamEnd; item += 2) {
+    const auto kind = reinterpret_cast<uintptr_t>(*item);
+    if (kind == kLaunchParamBuffer) from = item[1];
+    else if (kind == kLaunchParamSize) size = *static_cast<size_t*>(item[1]);
+    else return Result::kInvalidValue;
+  }
+  if (from == nullptr) return entry.parameters.empty() ? Result::kSuccess : Result::kInvalidValue;
+  if (size > kMaxParameterBytes) return Result::kInvalidValue;
+  memcpy(buffer, from, size);
+  const bool enough = entry.parameters.empty() ||
+                      size >= entry.parameters.back().offset + entry.parameters.back().size;
+  *have = enough && entry.parameters_known;
+  return Result::kSuccess;
+}
+
+Result LaunchOn(Function handle, const Shape& shape, Stream stream, void** parameters,
+                void** extra) {
+  CUDA_ENTER(ContextCall, call);
+  FunctionTag* function = call->FindFunction(handle, call.context());
+  if (function == nullptr) return Result::kInvalidHandle;
+  StreamTag* queue = call->FindStream(call.context(), stream);
+  if (queue == nullptr) return Result::kInvalidHandle;
+  if (const Result result = CheckShape(shape, *function); result != Result::kSuccess) return result;
+  unsigned char buffer[kMaxParameterBytes] = {};
+  bool have = false;
+  Result result = Gather(function->entry, parameters, extra, buffer, &have);
+  if (result != Result::kSuccess) return result;
+  uint64_t bytes = 0;
+  if (have) {
+    const Launch launch{&function->entry, buffer, uint64_t(shape.grid[0]) * shape.block[0]};
+    const CheckRange check = [](void* who, DevicePtr pointer, uint64_t length) {
+      return static_cast<Driver*>(who)->FindAllocation(pointer, length) != nullptr;
+    };
+    result = RunKernel(launch, check, &call.driver(), &bytes);
+  }
+  // The launch itself went well; the program learns of a bad access when it next asks.
+  if (result != Result::kSuccess) call.context()->error = result;
+  const sim::GpuFacts& gpu = call->FactsOf(call.context()->device);
+  call->Enqueue(queue, DurationOf(gpu, shape, BareName(function->entry.name), bytes));
+  return Result::kSuccess;
+}
+
+Result MaxBlocks(int* blocks, Function handle, int block_size, size_t shared_bytes) {
+  CUDA_ENTER(ContextCall, call);
+  if (call->FindFunction(handle, call.context()) == nullptr) return Result::kInvalidHandle;
+  if (blocks == nullptr || block_size <= 0) return Result::kInvalidValue;
+  const sim::GpuFacts& gpu = call->FactsOf(call.context()->device);
+  uint64_t most = block_size > int(kMaxThreadsPerBlock) ? 0 : gpu.max_threads_per_sm / unsigned(block_size);
+  most = std::min<uint64_t>(most, gpu.max_threads_per_sm >= 2048 ? 32 : 16);
+  if (shared_bytes != 0) most = std::min<uint64_t>(most, gpu.shared_per_sm / shared_bytes);
+  *blocks = int(most);
+  return Result::kSuccess;
+}
+
+}  // namespace
+
+CUDA_EXPORT Result cuLaunchKernel(Function function, unsigned grid_x, unsigned grid_y,
+                                  unsigned grid_z, unsigned block_x, unsigned block_y,
+                                  unsigned block_z, unsigned shared_bytes, Stream stream,
+                                  void** parameters, void** extra) {
+  return LaunchOn(function, {{grid_x, grid_y, grid_z}, {block_x, block_y, block_z}, shared_bytes},
+                  stream, parameters, extra);
+}
+CUDA_ALIAS(cuLaunchKernel_ptsz, cuLaunchKernel)
+
+CUDA_EXPORT Result cuLaunchKernelEx(const LaunchConfig* config, Function function,
+                                    void** parameters, void** extra) {
+  if (config == nullptr) return Result::kInvalidValue;
+  return LaunchOn(function,
+                  {{config->grid_x, config->grid_y, config->grid_z},
+                   {config->block_x, config->block_y, config->block_z}, config->shared_bytes},
+                  config->stream, parameters, extra);
+}
+CUDA_ALIAS(cuLaunchKernelEx_ptsz, cuLaunchKernelEx)
+
+CUDA_EXPORT Result cuLaunchCooperativeKernel(Function function, unsigned grid_x, unsigned grid_y,
+                                             unsigned grid_z, unsigned block_x, unsigned block_y,
+                                             unsigned block_z, unsigned shared_bytes, Stream stream,
+                                             void** parameters) {
+  int blocks = 0;
+  const int size = int(block_x * block_y * block_z);
+  const Result result = MaxBlocks(&blocks, function, size, shared_bytes);
+  if (result != Result::kSuccess) return result;
+  Device device = 0;
+  int processors = 0;
+  (void)cuCtxGetDevice(&device);
+  (void)cuDeviceGetAttribute(&processors, 16, device);
+  if (uint64_t(grid_x) * grid_y * grid_z > uint64_t(blocks) * uint64_t(processors)) {
+    return Result::kCooperativeLaunchTooLarge;
+  }
+  return LaunchOn(function, {{grid_x, grid_y, grid_z}, {block_x, block_y, block_z}, shared_bytes},
+                  stream, parameters, nullptr);
+}
+CUDA_ALIAS(cuLaunchCooperativeKernel_ptsz, cuLaunchCooperativeKernel)
+
+CUDA_EXPORT Result cuOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, Function function,
+                                                               int block_size,
+                                                               size_t shared_bytes) {
+  return MaxBlocks(blocks, function, block_size, shared_bytes);
+}
+CUDA_EXPORT Result cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int* blocks,
+                                                                        Function function,
+                                                                        int block_size,
+                                                                        size_t shared_bytes,
+                                                                        unsigned) {
+  return MaxBlocks(blocks, function, block_size, shared_bytes);
+}
+
+CUDA_EXPORT Result cuOccupancyMaxPotentialBlockSize(int* grid, int* block, Function function,
+                                                    OccupancySize shared, size_t shared_bytes,
+                                                    int limit) {
+  if (grid == nullptr || block == nullptr) return Result::kInvalidValue;
+  const int size = limit > 0 ? std::min(limit, int(kMaxThreadsPerBlock)) : int(kMaxThreadsPerBlock);
+  int blocks = 0, processors = 0;
+  Device device = 0;
+  Result result = MaxBlocks(&blocks, function, size, shared != nullptr ? shared(size) : shared_bytes);
+  if (result == Result::kSuccess) result = cuCtxGetDevice(&device);
+  if (result == Result::kSuccess) result = cuDeviceGetAttribute(&processors, 16, device);
+  if (result != Result::kSuccess) return result;
+  *block = size;
+  *grid = blocks * processors;
+  return Result::kSuccess;
+}
+CUDA_EXPORT Result cuOccupancyMaxPotentialBlockSizeWithFlags(int* grid, int* block,
+                                                             Function function, OccupancySize shared,
+                                                             size_t shared_bytes, int limit,
+                                                             unsigned) {
+  return cuOccupancyMaxPotentialBlockSize(grid, block, function, shared, shared_bytes, limit);
+}
+
+}  // namespace tessera::cuda
