@@ -29,12 +29,21 @@ void ConnectionPool::Keep(TransportPtr transport) {
   });
 }
 
+void ConnectionPool::Enter(std::shared_ptr<Exchange> exchange) {
+  Exchange* const key = exchange.get();
+  running_.emplace(key, std::move(exchange));
+}
+
+void ConnectionPool::Leave(Exchange* exchange) { running_.erase(exchange); }
+
 void ConnectionPool::Close() {
   closed_ = true;
   for (Idle& entry : idle_) entry.transport->Close();
   idle_.clear();
-  // Cancel takes the exchange out of the set.
-  while (!running_.empty()) (*running_.begin())->shared_from_this()->Cancel();
+  while (!running_.empty()) {
+    const std::shared_ptr<Exchange> exchange = running_.begin()->second;
+    exchange->Cancel();  // takes itself out
+  }
 }
 
 Exchange::Exchange(std::shared_ptr<ConnectionPool> pool, Plan plan, Sink sink)
@@ -46,7 +55,7 @@ Exchange::Exchange(std::shared_ptr<ConnectionPool> pool, Plan plan, Sink sink)
 
 void Exchange::Start() {
   if (finished_ || pool_->closed()) return;
-  pool_->Enter(this);
+  pool_->Enter(shared_from_this());
   if (TransportPtr kept = pool_->TakeIdle()) {
     reused_ = true;
     return SendRequest(std::move(kept));
@@ -167,6 +176,7 @@ void Exchange::Complete() {
 }
 
 void Exchange::Finish(Result<Response> result) {
+  const auto self = shared_from_this();
   const Sink sink = std::move(sink_);
   Cancel();
   if (sink.on_end) sink.on_end(std::move(result));
@@ -174,6 +184,7 @@ void Exchange::Finish(Result<Response> result) {
 
 void Exchange::Cancel() {
   if (finished_) return;
+  const auto self = shared_from_this();
   finished_ = true;
   pool_->Leave(this);
   phase_.Stop();

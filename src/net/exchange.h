@@ -6,7 +6,7 @@
 #include <list>
 #include <memory>
 #include <string>
-#include <unordered_set>
+#include <unordered_map>
 
 #include "src/net/http_client.h"
 #include "src/net/http_parser.h"
@@ -27,8 +27,8 @@ class ConnectionPool {
   // A kept connection that still looks alive, or null.
   TransportPtr TakeIdle();
   void Keep(TransportPtr transport);
-  void Enter(Exchange* exchange) { running_.insert(exchange); }
-  void Leave(Exchange* exchange) { running_.erase(exchange); }
+  void Enter(std::shared_ptr<Exchange> exchange);
+  void Leave(Exchange* exchange);
   // Closes what is kept and cancels what runs. Nothing starts afterwards.
   void Close();
   bool closed() const { return closed_; }
@@ -44,12 +44,12 @@ class ConnectionPool {
   const HttpClient::Options options_;
   TlsContextSource tls_;
   std::list<Idle> idle_;  // the last one was used last
-  std::unordered_set<Exchange*> running_;
+  // Owns them, so that none ends on another thread, or after the IoThread.
+  std::unordered_map<Exchange*, std::shared_ptr<Exchange>> running_;
   bool closed_ = false;
 };
 
-// States: connecting -> waiting for the header -> body -> finished. Kept alive by its pending
-// operation, or by whoever holds a piece of the body.
+// States: connecting -> waiting for the header -> body -> finished. The pool owns it in between.
 class Exchange : public std::enable_shared_from_this<Exchange> {
  public:
   struct Plan {

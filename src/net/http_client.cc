@@ -49,12 +49,13 @@ Exchange::Sink MakeSink(const StatePtr& state) {
     });
   };
   sink.on_piece = [state](std::string piece) {
-    // Held by the task: nothing else keeps a paused exchange.
-    auto exchange = state->exchange.lock();
-    state->runner->Post([state, exchange, piece = std::move(piece)] {
+    state->runner->Post([state, piece = std::move(piece)] {
       if (state->Deaf()) return;
       state->stream.on_data(piece);
-      state->io->Post([exchange] { exchange->Resume(); });
+      if (state->Deaf()) return;
+      state->io->Post([weak = state->exchange] {
+        if (const auto exchange = weak.lock()) exchange->Resume();
+      });
     });
   };
   sink.on_end = [state](Result<Response> result) {
@@ -79,9 +80,9 @@ void Call::Cancel() {
   if (!state || state->finished) return;
   state->Drop();
   if (*state->client_gone) return;  // The client's destructor has cancelled it.
-  if (auto exchange = state->exchange.lock()) {
-    state->io->Post([exchange] { exchange->Cancel(); });
-  }
+  state->io->Post([weak = state->exchange] {
+    if (const auto exchange = weak.lock()) exchange->Cancel();
+  });
 }
 
 bool Call::active() const { return state_ && !state_->Deaf(); }
@@ -142,7 +143,7 @@ Call HttpClient::Start(Request request, CallOptions options, StatePtr state) {
   };
   auto exchange = std::make_shared<Exchange>(core_->pool, std::move(plan), MakeSink(state));
   state->exchange = exchange;
-  io.Post([exchange] { exchange->Start(); });
+  io.Post([exchange = std::move(exchange)] { exchange->Start(); });
   return Call(std::move(state));
 }
 

@@ -8,10 +8,23 @@
 
 namespace tessera::net {
 
-// Everything belongs to the IoThread but `gone`, `handler` and `runner`, which are the runner's.
+namespace {
+
+// The runner's part. Tasks that wait there hold this alone: sockets must not outlive the IoThread.
+struct Front {
+  HttpServer::Handler handler;
+  bool gone = false;
+};
+
+}  // namespace
+
+// The IoThread's part.
 struct HttpServer::Core : public std::enable_shared_from_this<HttpServer::Core> {
   Core(IoThread& io_thread, TaskRunner& task_runner, Options o, Handler h)
-      : io(io_thread), runner(task_runner), options(std::move(o)), handler(std::move(h)) {
+      : io(io_thread),
+        runner(task_runner),
+        options(std::move(o)),
+        front(std::make_shared<Front>(Front{std::move(h)})) {
     if (options.tls) {
       tls = std::make_unique<TlsContextSource>(TlsContextSource::Side::kServer, *options.tls);
     }
@@ -66,9 +79,9 @@ struct HttpServer::Core : public std::enable_shared_from_this<HttpServer::Core> 
         if (const auto connection = weak.lock()) connection->Answer(round, std::move(response));
       });
     };
-    runner.Post([self = shared_from_this(), request = std::move(request),
+    runner.Post([front = front, request = std::move(request),
                  reply = std::move(reply)]() mutable {
-      if (!self->gone) self->handler(request, std::move(reply));
+      if (!front->gone) front->handler(request, std::move(reply));
     });
   }
 
@@ -84,8 +97,7 @@ struct HttpServer::Core : public std::enable_shared_from_this<HttpServer::Core> 
   IoThread& io;
   TaskRunner& runner;
   const Options options;
-  Handler handler;
-  bool gone = false;
+  const std::shared_ptr<Front> front;
   std::unique_ptr<TlsContextSource> tls;
   std::shared_ptr<Listener> listener;
   std::unordered_map<ServerConnection*, std::shared_ptr<ServerConnection>> connections;
@@ -105,8 +117,9 @@ Result<std::unique_ptr<HttpServer>> HttpServer::Start(IoThread& io, TaskRunner& 
 }
 
 HttpServer::~HttpServer() {
-  core_->gone = true;
-  core_->io.Post([core = core_] { core->Close(); });
+  core_->front->gone = true;
+  IoThread& io = core_->io;
+  io.Post([core = std::move(core_)] { core->Close(); });
 }
 
 const Address& HttpServer::address() const { return core_->listener->address(); }

@@ -23,7 +23,8 @@ IoThread::IoThread(const std::string& name) : impl_(std::make_unique<Impl>()) {
 }
 
 IoThread::~IoThread() {
-  impl_->context.stop();
+  // Behind what servers and clients posted when they went.
+  Post([this] { impl_->context.stop(); });
   impl_->thread.join();
 }
 
