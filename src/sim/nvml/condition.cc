@@ -182,6 +182,18 @@ Return nvmlDeviceGetNumFans(Device device, unsigned* count) {
   return Put(count, 0U);
 }
 
+Return nvmlDeviceGetFanSpeed(Device device, unsigned* percent) {
+  NVML_ENTER_DEVICE(gpu, device);
+  NVML_REQUIRE(percent != nullptr);
+  return Return::kNotSupported;
+}
+
+Return nvmlDeviceGetFanSpeed_v2(Device device, unsigned, unsigned* percent) {
+  NVML_ENTER_DEVICE(gpu, device);
+  NVML_REQUIRE(percent != nullptr);
+  return Return::kNotSupported;
+}
+
 Return nvmlDeviceGetTemperature(Device device, unsigned sensor, unsigned* celsius) {
   NVML_ENTER_DEVICE(gpu, device);
   NVML_REQUIRE(sensor == 0 && celsius != nullptr);

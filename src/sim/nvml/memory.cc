@@ -35,6 +35,15 @@ Return GetRetiredPages(const char* function, Device device, unsigned cause, unsi
   return Return::kSuccess;
 }
 
+// Only Windows has driver models.
+Return GetDriverModel(const char* function, Device device, const unsigned* current,
+                      const unsigned* pending) {
+  const Gpu gpu(function, device);
+  if (gpu.result() != Return::kSuccess) return gpu.result();
+  NVML_REQUIRE(current != nullptr && pending != nullptr);
+  return Return::kNotSupported;
+}
+
 // Modes change for the whole node, so the real driver lets only root.
 Return SetMode(const Gpu& gpu, sim::AtomicU32* mode, unsigned value) {
   if (geteuid() != 0 || !gpu.state().writable()) return Return::kNoPermission;
@@ -104,6 +113,13 @@ Return nvmlDeviceGetDisplayMode(Device device, unsigned* mode) {
 Return nvmlDeviceGetDisplayActive(Device device, unsigned* active) {
   NVML_ENTER_DEVICE(gpu, device);
   return Put(active, kFeatureDisabled);
+}
+
+Return nvmlDeviceGetDriverModel(Device device, unsigned* current, unsigned* pending) {
+  return GetDriverModel(__func__, device, current, pending);
+}
+Return nvmlDeviceGetDriverModel_v2(Device device, unsigned* current, unsigned* pending) {
+  return GetDriverModel(__func__, device, current, pending);
 }
 
 Return nvmlDeviceGetVirtualizationMode(Device device, unsigned* mode) {
