@@ -103,10 +103,11 @@ class Finder {
       files_.version = std::move(version);
       dirs_ = {dir};
       // Files of one driver may be spread (vdpau, or 64-bit folders beside multiarch ones).
-      dirs_.push_back(JoinPath(dir, "vdpau"));
       for (const std::string& other : dirs) {
-        if (other != dir) dirs_.push_back(other);
+        if (other != dir && root_.HasDir(other, Links::kInRoot)) dirs_.push_back(other);
       }
+      const std::string vdpau = JoinPath(dir, "vdpau");
+      if (root_.HasDir(vdpau, Links::kInRoot)) dirs_.push_back(vdpau);
       return true;
     }
     return false;
@@ -234,13 +235,14 @@ ProcGpu ParseGpuInformation(std::string bus_id, std::string_view text) {
 }
 
 Result<std::vector<ProcGpu>> ListGpus(const std::string& root) {
-  const std::string folder = JoinPath(root, "proc/driver/nvidia/gpus");
-  Result<std::vector<ProcGpu>> gpus = ListGpusIn(folder);
+  Result<std::vector<ProcGpu>> gpus = ListGpusIn(JoinPath(root, "proc/driver/nvidia/gpus"));
   // A driver container's root often has no /proc of its own; the kernel's is the same for all.
   if (!gpus.ok() && root != "/") gpus = ListGpusIn("/proc/driver/nvidia/gpus");
   if (!gpus.ok()) {
-    return Error(gpus.status().code(), "no GPU is known: {} and /proc/driver/nvidia/gpus: {}",
-                 folder, gpus.status().message());
+    return Error(gpus.status().code(),
+                 "no GPU is known: {}: load the driver (modprobe nvidia), or name its root "
+                 "(driver-root in the runtime's configuration)",
+                 gpus.status().message());
   }
   return gpus;
 }
