@@ -118,6 +118,7 @@ void Check(const Driver& driver, Result result, const char* call) {
 struct Options {
   uint64_t bytes = kDefaultBytes;
   unsigned hold_seconds = 0;
+  bool expect_none = false;
 };
 
 struct Vectors {
@@ -201,6 +202,8 @@ uint64_t Number(const char* option, const char* text, uint64_t low, uint64_t hig
 
 Options ParseOptions(int argc, char** argv) {
   Options options;
+  options.expect_none = argc == 2 && std::strcmp(argv[1], "--expect-none") == 0;
+  if (options.expect_none) return options;
   for (int i = 1; i < argc; i += 2) {
     const char* value = i + 1 < argc ? argv[i + 1] : nullptr;
     if (std::strcmp(argv[i], "--hold") == 0) {
@@ -208,11 +211,28 @@ Options ParseOptions(int argc, char** argv) {
     } else if (std::strcmp(argv[i], "--bytes") == 0) {
       options.bytes = Number(argv[i], value, 3 * sizeof(float), uint64_t(24) << 30);
     } else {
-      std::fprintf(stderr, "usage: vectoradd [--bytes N] [--hold SECONDS]\n");
+      std::fprintf(stderr, "usage: vectoradd [--bytes N] [--hold SECONDS] | --expect-none\n");
       std::exit(64);
     }
   }
   return options;
+}
+
+// `library` may be null.
+int VisibleGpus(void* library) {
+  if (library == nullptr) return 0;
+  const Driver driver{library};
+  int count = 0;
+  const bool counted = driver.cuInit(0) == Result::kSuccess &&
+                       driver.cuDeviceGetCount(&count) == Result::kSuccess;
+  return counted ? count : 0;
+}
+
+// The exit code.
+int ExpectNone(void* library) {
+  const int count = VisibleGpus(library);
+  std::printf("%d GPUs visible, %s\n", count, count == 0 ? "as it should be" : "and none should be");
+  return count == 0 ? 0 : 1;
 }
 
 }  // namespace
@@ -220,6 +240,7 @@ Options ParseOptions(int argc, char** argv) {
 int main(int argc, char** argv) {
   const Options options = ParseOptions(argc, argv);
   void* library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
+  if (options.expect_none) return ExpectNone(library);
   if (library == nullptr) {
     std::fprintf(stderr, "there is no CUDA driver: %s\n", dlerror());
     return 1;
