@@ -2,6 +2,8 @@
 // The parts of an agent that face the kubelet, on a runner of their own, with GPUs that the test says.
 #pragma once
 
+#include <algorithm>
+#include <functional>
 #include <future>
 #include <memory>
 #include <optional>
@@ -35,12 +37,15 @@ class AgentNode {
 
   // Publishes the GPUs, those in `ill` as unhealthy.
   void Publish(const std::vector<int>& ill = {}) {
+    Publish(ill, device::LinkMatrix(static_cast<size_t>(gpus_)));
+  }
+  void Publish(const std::vector<int>& ill, device::LinkMatrix links) {
     auto inventory = std::make_shared<device::NodeInventory>();
     for (int i = 0; i < gpus_; ++i) {
       inventory->gpus.push_back({.uuid = Id(i), .index = i, .minor = i, .numa_node = i / 4});
     }
     for (const int i : ill) inventory->gpus[i].health = device::Health::Unhealthy("XID 79");
-    inventory->links = device::LinkMatrix(gpus_);
+    inventory->links = std::move(links);
     const auto set = std::make_shared<const agent::DeviceSet>(inventory);
     devices_.Set(set);
     Run([&] { plugin_->Publish(*set); });
