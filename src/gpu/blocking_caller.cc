@@ -10,7 +10,8 @@ namespace tessera::gpu {
 
 struct ThreadCaller::State {
   struct Running {
-    std::unique_ptr<Worker> worker;  // null once it was given up on
+    std::unique_ptr<Worker> worker;
+    bool overdue_told = false;
     std::function<void()> finished;
     std::function<void()> overdue;
   };
@@ -33,9 +34,7 @@ ThreadCaller::~ThreadCaller() {
     std::lock_guard lock(state_->mutex);
     state_->runner = nullptr;
   }
-  for (auto& [id, job] : state_->jobs) {
-    if (job.worker != nullptr) job.worker->GiveUp();
-  }
+  for (auto& [id, job] : state_->jobs) job.worker->GiveUp();
   state_->jobs.clear();
 }
 
@@ -47,8 +46,10 @@ void ThreadCaller::Start(Job job) {
   const auto finish = [weak, id] {
     const std::shared_ptr<State> state = weak.lock();
     if (state == nullptr) return;
+    // Empty when the caller is gone but a thread of another job still holds the state.
     auto node = state->jobs.extract(id);
-    if (node.mapped().worker == nullptr) --state->stuck;
+    if (node.empty()) return;
+    if (node.mapped().overdue_told) --state->stuck;
     node.mapped().finished();
   };
   const auto expire = [weak, id] {
@@ -56,8 +57,8 @@ void ThreadCaller::Start(Job job) {
     if (state == nullptr) return;
     const auto job = state->jobs.find(id);
     if (job == state->jobs.end()) return;
-    job->second.worker->GiveUp();
-    job->second.worker.reset();
+    // The worker stays: on a machine that was asleep or very busy it may not even have begun.
+    job->second.overdue_told = true;
     ++state->stuck;
     // Held here: what it calls may start jobs.
     const std::function<void()> overdue = job->second.overdue;

@@ -28,8 +28,8 @@ class BlockingCaller {
   virtual void Start(Job job) = 0;
 };
 
-// One Worker a job. At the deadline the worker is given up on: its thread stays until the call comes
-// back, if ever. The destructor gives up on all that still run and calls nobody back.
+// One Worker a job. A job that is overdue keeps its thread until the call comes back, if ever; no
+// other waits for it. The destructor gives up on all that still run and calls nobody back.
 class ThreadCaller final : public BlockingCaller {
  public:
   // `runner` outlives the caller.
@@ -37,7 +37,7 @@ class ThreadCaller final : public BlockingCaller {
   ~ThreadCaller() override;
 
   void Start(Job job) override;
-  // Threads that were given up on and have not come back.
+  // Jobs that are overdue and have not come back.
   int stuck() const;
 
  private:

@@ -81,5 +81,24 @@ TEST_F(ThreadCallerTest, EndsWithJobsUnderWayAndCallsNobodyBack) {
   EXPECT_EQ(finished_ + overdue_, 0);
 }
 
+TEST_F(ThreadCallerTest, AnAnswerThatWaitsWhenTheCallerEndsIsDropped) {
+  std::promise<void> release;
+  auto caller = std::make_unique<ThreadCaller>(&runner_);
+  // Holds the caller's state beyond its end.
+  caller->Start(Quits(seconds(60), [wait = release.get_future().share()] { wait.get(); }));
+  std::promise<void> answered;
+  caller->Start(Quits(seconds(60), [] {}));
+  caller->Start({.name = "last",
+                 .deadline = seconds(60),
+                 .work = [&] { answered.set_value(); },
+                 .finished = [] {},
+                 .overdue = [] {}});
+  answered.get_future().wait();
+  runner_.Post([&] { caller.reset(); });
+  runner_.PostDelayed(milliseconds(20), [this] { runner_.Quit(); });
+  runner_.Run();
+  release.set_value();
+}
+
 }  // namespace
 }  // namespace tessera::gpu

@@ -22,6 +22,7 @@ std::string_view TextOf(RecoveryAction action) {
 void HealthTracker::OnXid(uint64_t code, MonotonicTime now) {
   xid_ = DescribeXid(code);
   last_xid_ = now;
+  repaired_ = false;
   good_polls_ = 0;
 }
 
@@ -31,13 +32,19 @@ void HealthTracker::OnAnswer(const Status& status, std::optional<RecoveryAction>
   missing_.clear();
   failure_ = status.message();
   if (!status.ok()) {
+    repaired_ |= status.code() == Code::kDataLoss;
     good_polls_ = 0;
     return;
   }
   if (recovery) recovery_ = TextOf(*recovery);
+  if (!recovery_.empty()) {
+    repaired_ = true;
+    good_polls_ = 0;
+    return;
+  }
   ++good_polls_;
-  if (!recovery_.empty() || now - last_xid_ < rules_.xid_quiet) return;
-  if (good_polls_ >= rules_.good_polls_after_xid) xid_.clear();
+  const bool calm = repaired_ || now - last_xid_ >= rules_.xid_quiet;
+  if (calm && good_polls_ >= rules_.good_polls_after_xid) xid_.clear();
 }
 
 void HealthTracker::OnHang(NvmlCall call) {

@@ -49,6 +49,7 @@ class HealthTracker {
   std::string recovery_;
   std::string xid_;
   MonotonicTime last_xid_{};
+  bool repaired_ = false;  // lost, or wanting an action, since the last XID: then back is repaired
   int good_polls_ = 0;
 };
 

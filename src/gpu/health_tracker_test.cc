@@ -11,6 +11,8 @@ using std::chrono::seconds;
 constexpr HealthRules kRules{.xid_quiet = seconds(60), .good_polls_after_xid = 3};
 const Status kLost(Code::kDataLoss, "nvmlDeviceGetMemoryInfo: GPU is lost");
 
+const Status kUnknown(Code::kUnknown, "nvmlDeviceGetMemoryInfo: unknown error");
+
 MonotonicTime At(int second) { return MonotonicTime(seconds(second)); }
 
 TEST(HealthTrackerTest, AFailureLastsUntilTheNextGoodAnswer) {
@@ -24,17 +26,17 @@ TEST(HealthTrackerTest, AFailureLastsUntilTheNextGoodAnswer) {
 
 TEST(HealthTrackerTest, AnXidNeedsQuietAndGoodPolls) {
   HealthTracker tracker(kRules);
-  tracker.OnXid(79, At(0));
-  EXPECT_EQ(tracker.health().reason, "XID 79: GPU has fallen off the bus");
+  tracker.OnXid(74, At(0));
+  EXPECT_EQ(tracker.health().reason, "XID 74: NVLink error");
   tracker.OnAnswer(Status::Ok(), RecoveryAction::kNone, At(58));
   tracker.OnAnswer(Status::Ok(), RecoveryAction::kNone, At(59));
   tracker.OnAnswer(Status::Ok(), RecoveryAction::kNone, At(59));
   EXPECT_FALSE(tracker.health().ok()) << "not quiet for long enough";
-  tracker.OnXid(79, At(59));
+  tracker.OnXid(74, At(59));
   tracker.OnAnswer(Status::Ok(), RecoveryAction::kNone, At(119));
   tracker.OnAnswer(Status::Ok(), RecoveryAction::kNone, At(120));
   EXPECT_FALSE(tracker.health().ok()) << "two good polls are not three";
-  tracker.OnAnswer(kLost, std::nullopt, At(121));
+  tracker.OnAnswer(kUnknown, std::nullopt, At(121));
   tracker.OnAnswer(Status::Ok(), RecoveryAction::kNone, At(122));
   tracker.OnAnswer(Status::Ok(), RecoveryAction::kNone, At(123));
   EXPECT_FALSE(tracker.health().ok()) << "a bad poll starts the count again";
@@ -52,6 +54,23 @@ TEST(HealthTrackerTest, ADriverThatAsksForAResetIsWaitedFor) {
   EXPECT_FALSE(tracker.health().ok()) << "the question was not asked";
   tracker.OnAnswer(Status::Ok(), RecoveryAction::kNone, At(111));
   EXPECT_TRUE(tracker.health().ok());
+}
+
+TEST(HealthTrackerTest, AGpuThatWasLostOrResetSinceTheXidNeedsNoQuiet) {
+  HealthTracker lost(kRules);
+  lost.OnXid(79, At(0));
+  lost.OnAnswer(kLost, std::nullopt, At(1));
+  HealthTracker reset(kRules);
+  reset.OnXid(48, At(0));
+  reset.OnAnswer(Status::Ok(), RecoveryAction::kResetGpu, At(1));
+  for (int second = 2; second < 5; ++second) {
+    EXPECT_FALSE(lost.health().ok());
+    EXPECT_FALSE(reset.health().ok());
+    lost.OnAnswer(Status::Ok(), RecoveryAction::kNone, At(second));
+    reset.OnAnswer(Status::Ok(), RecoveryAction::kNone, At(second));
+  }
+  EXPECT_TRUE(lost.health().ok());
+  EXPECT_TRUE(reset.health().ok());
 }
 
 TEST(HealthTrackerTest, ADriverLoadedAnewForgetsXids) {

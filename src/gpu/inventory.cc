@@ -53,6 +53,7 @@ void Inventory::Impl::Start() {
 }
 
 void Inventory::Impl::PollNow() {
+  if (phase_ == Phase::kClosed || phase_ == Phase::kClosing) return Open();
   if (phase_ != Phase::kOpen) return;
   for (int index = 0; index < table_.size(); ++index) Probe(index);
 }
@@ -114,8 +115,17 @@ void Inventory::Impl::OnOpened(SessionReport& report) {
   problem_ = report.count == 0 ? "the driver reports no GPU" : "";
   forget_absent_ = true;
   table_.Resize(report.count, std::move(report.proc_gpus));
+  if (report.count == 0) return OnEmptyNode();
   StartListener();
   Resettle();
+}
+
+// NVML counts GPUs once, in Init: those whose device nodes come later are seen by another session.
+void Inventory::Impl::OnEmptyNode() {
+  slots_.clear();
+  Publish();
+  phase_ = Phase::kClosing;
+  PostInSession(options_.retry_max, [this] { Open(); });
 }
 
 void Inventory::Impl::OnOpenFailed(const std::string& problem) {

@@ -4,8 +4,9 @@
 // node. Not for choosing GPUs (src/placement) nor for offering them to anyone (src/agent).
 //
 // What makes a GPU unhealthy, and what makes it well again:
-//   a critical XID           no further one for `xid_quiet`, enough good polls since, and a driver
-//                            that asks for no action (field 230), or a driver that was loaded anew
+//   a critical XID           `good_polls_after_xid` while the driver asks for no action (field 230),
+//                            and either no further XID for `xid_quiet`, or the GPU was lost or asked
+//                            for a reset since, so that it is repaired; or a driver loaded anew
 //   a call that fails        the same questions answered again
 //   a call that hangs        an answer, to that call or to a later one
 //   not reported any more    reported again; forgotten when the driver was loaded anew
@@ -76,7 +77,8 @@ class Inventory {
   Inventory& operator=(const Inventory&) = delete;
 
   void Start();
-  // Polls every GPU now, not at the next interval: somebody saw an error.
+  // Polls every GPU, or looks for the driver, now and not at the next interval: somebody saw an
+  // error, or made device nodes.
   void PollNow();
   // The latest; null before the first.
   InventorySnapshot snapshot() const;

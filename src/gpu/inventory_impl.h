@@ -49,6 +49,7 @@ class Inventory::Impl : public std::enable_shared_from_this<Inventory::Impl> {
   // Sessions: inventory.cc.
   void Open();
   void OnOpened(SessionReport& report);
+  void OnEmptyNode();
   void OnOpenFailed(const std::string& problem);
   void RetryOpenAfter(Duration delay);
   void OnSessionBroken(Reopen reason);

@@ -69,6 +69,29 @@ TEST(InventoryTest, WithoutADriverThereIsAReasonAndADriverThatArrivesIsFound) {
   EXPECT_EQ(f.node().problem, "");
 }
 
+TEST(InventoryTest, GpusThatAppearOnAnEmptyNodeAreFound) {
+  InventoryFixture f(FakeDriver::WithGpus(0));
+  f.Start();
+  ASSERT_EQ(f.snapshots.size(), 1u);
+  EXPECT_EQ(f.node().problem, "the driver reports no GPU");
+  f.driver().gpus = FakeDriver::WithGpus(2)->gpus;
+  f.inventory->PollNow();
+  f.runner.RunUntilIdle();
+  EXPECT_EQ(f.node().healthy_count(), 2u);
+  EXPECT_EQ(f.node().problem, "");
+}
+
+TEST(InventoryTest, AllGpusMayGoAndComeBack) {
+  InventoryFixture f(FakeDriver::WithGpus(2));
+  f.Start();
+  f.driver().gpus.clear();
+  f.Advance(seconds(20));
+  EXPECT_EQ(f.node().healthy_count(), 0u);
+  f.driver().gpus = FakeDriver::WithGpus(2)->gpus;
+  f.Advance(seconds(11));
+  EXPECT_EQ(f.node().healthy_count(), 2u);
+}
+
 TEST(InventoryTest, AnInitThatHangsIsReportedAndRecoveredFrom) {
   InventoryFixture f(FakeDriver::WithGpus(2));
   f.driver().faults[{NvmlCall::kInit, -1}] = {};
