@@ -16,6 +16,8 @@ namespace tessera::engine {
 namespace {
 
 constexpr Duration kAskDeadline = std::chrono::seconds(5);
+// The last question of a wait is worth an answer, too.
+constexpr Duration kLeastAskDeadline = std::chrono::seconds(1);
 constexpr int kAskEveryMs = 50;
 
 Duration Left(MonotonicTime end) {
@@ -140,7 +142,7 @@ Status Reloader::Signal() {
 
 Status Reloader::WaitUntilServes(const Expectation& expectation, MonotonicTime end) const {
   for (;;) {
-    const auto answer = Ask(std::clamp<Duration>(Left(end), std::chrono::milliseconds(1), kAskDeadline));
+    const auto answer = Ask(std::clamp(Left(end), kLeastAskDeadline, kAskDeadline));
     const Status status = answer.ok() ? Judge(*answer, expectation) : answer.status();
     if (status.ok()) return status;
     if (Left(end) <= Duration::zero()) {
