@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "src/agent/device_nodes.h"
+#include "src/agent/dir_watcher.h"
 #include "src/agent/grants.h"
 #include "src/agent/kube_node_api.h"
 #include "src/agent/metrics.h"
@@ -44,7 +45,9 @@ class Agent::Impl {
   Status StartGrants();
   Status StartStatusPage();
   void StartPublisher();
+  void StartDeviceNodes();
   void MakeDeviceNodes();
+  void RetryDeviceNodes();
   void OnInventory(const gpu::InventorySnapshot& snapshot);
   void LogChanges(const device::NodeInventory& now);
   AgentStatus CurrentStatus() const;
@@ -61,6 +64,7 @@ class Agent::Impl {
   std::unique_ptr<KubeNodeApi> node_api_;
   std::unique_ptr<NodePublisher> publisher_;
   std::unique_ptr<Plugin> plugin_;
+  std::unique_ptr<DirWatcher> node_watcher_;
   std::unique_ptr<gpu::ThreadCaller> caller_;
   std::unique_ptr<gpu::Inventory> inventory_;
   std::unique_ptr<StatusPage> status_page_;
@@ -80,7 +84,7 @@ Status Agent::Impl::Start() {
   allocation.dev_root_ctr_path = options_.dev_root_ctr_path;
   allocator_ = std::make_unique<Allocator>(allocation, &*sealer_, &runner_->clock());
   // Device nodes first: without them the driver reports no GPU.
-  if (options_.create_device_nodes) MakeDeviceNodes();
+  if (options_.create_device_nodes) StartDeviceNodes();
   StartInventory();
   StartPlugin();
   RETURN_IF_ERROR(StartGrants());
@@ -150,6 +154,29 @@ void Agent::Impl::StartPublisher() {
   if (const auto set = devices_.Get()) publisher_->Publish(set->inventory());
 }
 
+// Made now, while the driver reports no GPU, and whenever somebody removes one.
+void Agent::Impl::StartDeviceNodes() {
+  node_watcher_ = std::make_unique<DirWatcher>(
+      runner_, JoinPath(options_.dev_root_ctr_path, "dev"),
+      DirWatcher::Events{.appeared = [](const std::string&) {},
+                         .vanished =
+                             [this](const std::string& name) {
+                               if (name.rfind("nvidia", 0) == 0) MakeDeviceNodes();
+                             },
+                         .look = [this] { MakeDeviceNodes(); }});
+  node_watcher_->Start();
+  RetryDeviceNodes();
+}
+
+void Agent::Impl::RetryDeviceNodes() {
+  MakeDeviceNodes();
+  const auto snapshot = inventory_ ? inventory_->snapshot() : nullptr;
+  if (snapshot != nullptr && snapshot->problem.empty() && !snapshot->gpus.empty()) return;
+  runner_->PostDelayed(kDeviceNodeRetry, [this, weak = std::weak_ptr<bool>(alive_)] {
+    if (!weak.expired()) RetryDeviceNodes();
+  });
+}
+
 void Agent::Impl::MakeDeviceNodes() {
   DeviceNodeOptions nodes;
   nodes.dev_root = options_.dev_root_ctr_path;
@@ -165,13 +192,6 @@ void Agent::Impl::MakeDeviceNodes() {
     Log(Severity::kWarning, "device nodes", {{"problems", problems}});
   }
   last_node_problem_ = problems;
-  const auto snapshot = inventory_ ? inventory_->snapshot() : nullptr;
-  if (snapshot != nullptr && snapshot->problem.empty() && !snapshot->gpus.empty()) return;
-  runner_->PostDelayed(kDeviceNodeRetry, [this, weak = std::weak_ptr<bool>(alive_)] {
-    if (weak.expired()) return;
-    const auto now = inventory_->snapshot();
-    if (now == nullptr || !now->problem.empty() || now->gpus.empty()) MakeDeviceNodes();
-  });
 }
 
 void Agent::Impl::OnInventory(const gpu::InventorySnapshot& snapshot) {

@@ -135,6 +135,10 @@ Status WriteProc(const std::string& root, const StateFile& state) {
   RETURN_IF_ERROR(Write(proc + "/version",
       fmt::format("NVRM version: NVIDIA UNIX x86_64 Kernel Module  {}  (simulated)\n"
                   "GCC version:  none\n", state.driver_version)));
+  // Where the agent finds the numbers of device nodes that it has to make.
+  RETURN_IF_ERROR(Write(JoinPath(root, "proc/devices"),
+      fmt::format("Character devices:\n{} nvidia\n{} nvidia-uvm\n\nBlock devices:\n",
+                  kNvidiaMajor, kUvmMajor)));
   RETURN_IF_ERROR(Write(proc + "/params",
       "ModifyDeviceFiles: 1\nDeviceFileUID: 0\nDeviceFileGID: 0\nDeviceFileMode: 438\n"));
   for (uint32_t i = 0; i < state.gpu_count; ++i) {
