@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/sim/simgpu/driver_root.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "src/base/file.h"
+#include "src/sim/simgpu/inject.h"
+#include "src/sim/simgpu/show.h"
+#include "src/sim/testing/sim_node.h"
+
+namespace tessera::sim {
+namespace {
+
+using ::testing::HasSubstr;
+
+TEST(DriverRootTest, LooksLikeARealOne) {
+  testing::SimNode node({.profile = "h100-sxm5-80gb", .gpus = 2});
+  const std::string libraries = node.library("");
+  for (const char* name : {"libcuda.so.550.163.01", "libcuda.so.1", "libcuda.so",
+                           "libnvidia-ml.so.550.163.01", "libnvidia-ml.so.1"}) {
+    EXPECT_TRUE(PathExists(libraries + name)) << name;
+  }
+  const std::string root = node.driver_root();
+  EXPECT_THAT(*ReadFile(root + "/proc/driver/nvidia/version"), HasSubstr("Kernel Module  550.163.01  "));
+  EXPECT_THAT(*ReadFile(root + "/proc/driver/nvidia/gpus/0000:43:00.0/information"),
+              HasSubstr(node.state().facts(1).uuid));
+  EXPECT_EQ(*ReadFile(root + "/sys/bus/pci/devices/0000:43:00.0/numa_node"), "1\n");
+  EXPECT_EQ(*ReadFile(root + "/sys/bus/pci/devices/0000:43:00.0/class"), "0x030200\n");
+  EXPECT_TRUE(PathExists(node.dev_root() + "/dev/nvidia-uvm"));
+}
+
+TEST(DriverRootTest, LeavesFoldersOfOthersAlone) {
+  TempDir dir;
+  ASSERT_TRUE(WriteFileAtomically(dir.path() + "/letter", "dear", 0600).ok());
+  DriverRootOptions options;
+  options.profile = *LoadProfile("t4");
+  options.root = dir.path();
+  EXPECT_EQ(CreateDriverRoot(options).code(), Code::kAlreadyExists);
+  EXPECT_EQ(DestroyDriverRoot(dir.path(), dir.path()).code(), Code::kNotFound);
+  EXPECT_TRUE(PathExists(dir.path() + "/letter"));
+}
+
+TEST(DriverRootTest, DestroyRemovesTheNodeAndItsDeviceFiles) {
+  testing::SimNode node({.profile = "t4", .gpus = 2});
+  ASSERT_TRUE(DestroyDriverRoot(node.driver_root(), node.dev_root()).ok());
+  EXPECT_FALSE(PathExists(node.driver_root()));
+  EXPECT_TRUE(ListDir(node.dev_root() + "/dev")->empty());
+}
+
+TEST(DriverRootTest, NamesTheLibraryThatIsMissing) {
+  TempDir dir;
+  DriverRootOptions options;
+  options.profile = *LoadProfile("t4");
+  options.root = dir.path() + "/driver";
+  options.library_dir = dir.path();
+  const Status status = CreateDriverRoot(options);
+  EXPECT_EQ(status.code(), Code::kNotFound);
+  EXPECT_THAT(status.message(), HasSubstr("libcuda.so.1"));
+}
+
+TEST(InjectTest, ALostGpuComesBackAfterRecover) {
+  testing::SimNode node({.profile = "t4", .gpus = 2});
+  State& state = node.state();
+  uint64_t last = state.event_count();
+  InjectLost(&state, 1);
+  EventView event;
+  ASSERT_TRUE(state.WaitEvent(&last, 0, &event));
+  EXPECT_EQ(event.data, 79u);
+  EXPECT_EQ(event.gpu, 1u);
+  EXPECT_TRUE(state.lost(1));
+  EXPECT_EQ(state.live(1).recovery_action.load(), 1u);
+  EXPECT_THAT(ShowText(&state), HasSubstr("LOST"));
+  Recover(&state, 1);
+  EXPECT_FALSE(state.lost(1));
+  EXPECT_EQ(state.live(1).recovery_action.load(), 0u);
+}
+
+TEST(InjectTest, RecoverClearsOnlyTheFaultsOfItsGpu) {
+  testing::SimNode node({.profile = "t4", .gpus = 2});
+  State& state = node.state();
+  ASSERT_EQ(state.AddFault("nvmlDeviceGetName", 0, 999, false, 0, 0), 0);
+  ASSERT_EQ(state.AddFault("nvmlDeviceGetName", 1, 999, false, 0, 0), 0);
+  Recover(&state, 1);
+  EXPECT_EQ(state.CheckFault("nvmlDeviceGetName", 0), 999u);
+  EXPECT_EQ(state.CheckFault("nvmlDeviceGetName", 1), 0u);
+}
+
+TEST(InjectTest, NvmlErrorsGoByNameOrNumber) {
+  EXPECT_EQ(*NvmlResultFromText("NVML_ERROR_GPU_IS_LOST"), 15u);
+  EXPECT_EQ(*NvmlResultFromText("timeout"), 10u);
+  EXPECT_EQ(*NvmlResultFromText("17"), 17u);
+  EXPECT_FALSE(NvmlResultFromText("nonsense").ok());
+}
+
+}  // namespace
+}  // namespace tessera::sim

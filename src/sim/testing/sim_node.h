@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+// A simulated node for a test: a driver root and device files in a temporary folder, gone with the
+// object. The environment of the process points at it, so what the test loads or runs uses it.
+//
+//   sim::testing::SimNode node({.profile = "a100-sxm4-40gb", .gpus = 8});
+//   NvmlLibraryLoader loader(node.driver_root());
+//
+// Threads: made before others start (it sets environment variables).
+#pragma once
+
+#include <string>
+
+#include "src/base/file.h"
+#include "src/sim/simgpu/driver_root.h"
+#include "src/sim/state.h"
+
+namespace tessera::sim::testing {
+
+struct SimNodeOptions {
+  std::string profile = "a100-sxm4-80gb";  // or a YAML file, or the text of one
+  uint32_t gpus = 0;                       // 0: as the profile says
+  std::string name = "node";
+};
+
+class SimNode {
+ public:
+  explicit SimNode(const SimNodeOptions& options = {});
+  ~SimNode();
+  SimNode(const SimNode&) = delete;
+  SimNode& operator=(const SimNode&) = delete;
+
+  // <temp>/driver, and <temp>, below which dev/nvidia0 … are plain files.
+  std::string driver_root() const { return dir_.path() + "/driver"; }
+  std::string dev_root() const { return dir_.path(); }
+  std::string library(const std::string& name) const {
+    return driver_root() + "/usr/lib/x86_64-linux-gnu/" + name;
+  }
+  State& state() { return state_; }
+
+ private:
+  TempDir dir_;
+  State state_;
+};
+
+}  // namespace tessera::sim::testing
