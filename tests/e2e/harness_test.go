@@ -82,7 +82,7 @@ func saveLogs() {
 	if err := os.MkdirAll(out, 0o755); err != nil {
 		return
 	}
-	exec.Command("cp", "-r", filepath.Join(shared.Dir, "logs"), out).Run()
+	shared.SaveLogs(out)
 	text, _ := shared.Kubectl(ctx, "-n", "tessera-system", "logs", "daemonset/tessera-agent")
 	os.WriteFile(filepath.Join(out, "agent.log"), []byte(text), 0o644)
 	text, _ = shared.Kubectl(ctx, "get", "pods,events", "-A", "-o", "yaml")
@@ -90,11 +90,34 @@ func saveLogs() {
 	fmt.Fprintln(os.Stderr, "e2e: logs are in", out)
 }
 
+// pairsProfile is eight A100 of which 2k and 2k+1 have NVLinks to each other, as a file.
+func pairsProfile() (string, error) {
+	text, err := exec.Command(tool("simgpu"), "profiles", "a100-sxm4-80gb").Output()
+	if err != nil {
+		return "", err
+	}
+	changed := strings.Replace(string(text), "topology: nvswitch", "topology: pairs", 1)
+	if changed == string(text) {
+		return "", fmt.Errorf("profile a100-sxm4-80gb has no NVSwitch")
+	}
+	// /tmp is the node's, too.
+	file, err := os.CreateTemp("/tmp", "e2e-*.yaml")
+	if err != nil {
+		return "", err
+	}
+	defer file.Close()
+	_, err = file.WriteString(changed)
+	return file.Name(), err
+}
+
 // deploy brings GPUs, images and Tessera onto the node.
 func deploy() error {
-	_, err := shared.Exec(ctx, 1, tool("simgpu"), "create", "--profile",
-		filepath.Join(root, "tests/e2e/testdata/nvlink-pairs.yaml"), "--root", driverRoot, "--device-nodes")
+	profile, err := pairsProfile()
 	if err != nil {
+		return err
+	}
+	defer os.Remove(profile)
+	if _, err := shared.Exec(ctx, 1, tool("simgpu"), "create", "--profile", profile, "--root", driverRoot, "--device-nodes"); err != nil {
 		return err
 	}
 	if err := loadImages(); err != nil {
