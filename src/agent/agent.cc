@@ -111,9 +111,9 @@ void Agent::Impl::StartInventory() {
 
 void Agent::Impl::StartPlugin() {
   if (options_.kubelet_socket.empty()) return;
-  plugin_ = std::make_unique<Plugin>(
-      runner_, PluginOptions{options_.resource, options_.kubelet_socket}, allocator_.get(),
-      &devices_, &metrics_);
+  plugin_ =
+      std::make_unique<Plugin>(runner_, PluginOptions{options_.resource, options_.kubelet_socket},
+                               allocator_.get(), &devices_, &metrics_);
 }
 
 Status Agent::Impl::StartGrants() {
@@ -134,9 +134,9 @@ Status Agent::Impl::StartGrants() {
 Status Agent::Impl::StartStatusPage() {
   if (options_.metrics_address.empty()) return Status::Ok();
   ASSIGN_OR_RETURN(status_page_,
-                   StatusPage::Start(io_, runner_, options_.metrics_address,
-                                     [this] { return CurrentStatus(); },
-                                     [this](TaskRunner::Task task) { grants_->Post(std::move(task)); }));
+                   StatusPage::Start(
+                       io_, runner_, options_.metrics_address, [this] { return CurrentStatus(); },
+                       [this](TaskRunner::Task task) { grants_->Post(std::move(task)); }));
   return Status::Ok();
 }
 
@@ -156,14 +156,15 @@ void Agent::Impl::StartPublisher() {
 
 // Made now, while the driver reports no GPU, and whenever somebody removes one.
 void Agent::Impl::StartDeviceNodes() {
-  node_watcher_ = std::make_unique<DirWatcher>(
-      runner_, JoinPath(options_.dev_root_ctr_path, "dev"),
-      DirWatcher::Events{.appeared = [](const std::string&) {},
-                         .vanished =
-                             [this](const std::string& name) {
-                               if (name.rfind("nvidia", 0) == 0) MakeDeviceNodes();
-                             },
-                         .look = [this] { MakeDeviceNodes(); }});
+  node_watcher_ =
+      std::make_unique<DirWatcher>(runner_, JoinPath(options_.dev_root_ctr_path, "dev"),
+                                   DirWatcher::Events{.appeared = [](const std::string&) {},
+                                                      .vanished =
+                                                          [this](const std::string& name) {
+                                                            if (name.rfind("nvidia", 0) == 0)
+                                                              MakeDeviceNodes();
+                                                          },
+                                                      .look = [this] { MakeDeviceNodes(); }});
   node_watcher_->Start();
   RetryDeviceNodes();
 }
@@ -257,8 +258,8 @@ Status CompleteOptions(AgentOptions* options) {
                                      : options->dev_root;
   }
   for (const auto& [flag, path] :
-       {std::pair("--driver-root", options->driver_root), std::pair("--dev-root", options->dev_root),
-        std::pair("--state-dir", options->state_dir),
+       {std::pair("--driver-root", options->driver_root),
+        std::pair("--dev-root", options->dev_root), std::pair("--state-dir", options->state_dir),
         std::pair("--grant-socket", options->grant_socket)}) {
     if (path.empty() || path[0] != '/') {
       return Error(Code::kInvalidArgument, "{}: \"{}\" is no absolute path", flag, path);

@@ -26,7 +26,7 @@ struct AgentOptions {
   std::string driver_root = "/";
   std::string driver_root_ctr_path;  // "": driver_root
   std::string dev_root;              // "": driver_root where that has a dev folder, else "/"
-  std::string dev_root_ctr_path;     // "": driver_root_ctr_path where the roots are one, else dev_root
+  std::string dev_root_ctr_path;  // "": driver_root_ctr_path where the roots are one, else dev_root
 
   std::string kubelet_socket;  // "": do not register
   std::string pod_resources_socket;

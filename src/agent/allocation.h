@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the agent answers to GetPreferredAllocation and Allocate. Texts of errors are those of
-// NVIDIA's device plugin, because people and tools search for them. Pure but for stat(2) on optional
-// device nodes; any thread.
+// NVIDIA's device plugin, because people and tools search for them. Pure but for stat(2) on
+// optional device nodes; any thread.
 #pragma once
 
 #include <string>

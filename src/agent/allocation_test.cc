@@ -34,8 +34,10 @@ class AllocationTest : public testing::Test {
  protected:
   Allocator Late() const { return Allocator({.resource = kGpu}, &sealer_, &clock_); }
   Allocator AtAllocate(bool device_specs = false) const {
-    return Allocator({.resource = kGpu, .binding = Binding::kAllocate,
-                      .pass_device_specs = device_specs, .dev_root_ctr_path = dev_.path()},
+    return Allocator({.resource = kGpu,
+                      .binding = Binding::kAllocate,
+                      .pass_device_specs = device_specs,
+                      .dev_root_ctr_path = dev_.path()},
                      nullptr, &clock_);
   }
 
@@ -83,9 +85,8 @@ TEST_F(AllocationTest, ControlNodesAreGivenWhereTheyExist) {
   ASSERT_TRUE(WriteFileAtomically(dev_.path() + "/dev/nvidiactl", "", 0600).ok());
   const auto allocation = AtAllocate(true).Allocate(set_, {Uuid(5)});
   ASSERT_TRUE(allocation.ok());
-  EXPECT_EQ(allocation->devices,
-            (std::vector<DeviceNode>{{"/dev/nvidiactl", "/dev/nvidiactl"},
-                                     {"/dev/nvidia5", "/dev/nvidia5"}}));
+  EXPECT_EQ(allocation->devices, (std::vector<DeviceNode>{{"/dev/nvidiactl", "/dev/nvidiactl"},
+                                                          {"/dev/nvidia5", "/dev/nvidia5"}}));
 }
 
 // What NVIDIA's plugin answered to the same questions.
@@ -119,7 +120,8 @@ class AllocationOracleTest : public AllocationTest {
   static void ExpectSame(const std::string& name, const Json& theirs, const Allocation& ours) {
     const Json& env = *theirs.Find("envs");
     ASSERT_EQ(env.members().size(), ours.env.size()) << name;
-    for (const EnvEntry& entry : ours.env) EXPECT_EQ(*env.StringAt(entry.name), entry.value) << name;
+    for (const EnvEntry& entry : ours.env)
+      EXPECT_EQ(*env.StringAt(entry.name), entry.value) << name;
     std::set<std::pair<std::string, std::string>> wanted, got;
     for (const Json& node : theirs.Find("devices")->items()) {
       EXPECT_EQ(*node.StringAt("permissions"), "rw");
@@ -172,7 +174,8 @@ TEST_F(AllocationOracleTest, PreferredAnswersAndErrorsEqualNvidias) {
     if (name == "first 3->4 (too few)") {
       return allocator.Prefer(set_, {Uuid(0), Uuid(1), Uuid(2)}, {}, 4);
     }
-    if (name == "must not available") return allocator.Prefer(set_, {Uuid(0), Uuid(1)}, {Uuid(7)}, 2);
+    if (name == "must not available")
+      return allocator.Prefer(set_, {Uuid(0), Uuid(1)}, {Uuid(7)}, 2);
     if (name == "size 0") return allocator.Prefer(set_, all, {}, 0);
     if (name == "unknown id") return allocator.Prefer(set_, {Uuid(0), "nope"}, {}, 1);
     return Status(Code::kCancelled, "ties that are decided by order");

@@ -40,7 +40,8 @@ Status Make(const std::string& path, const Node& node, bool* made) {
   }
   if (errno != ENOENT) return Status::FromErrno(path, errno);
   RETURN_IF_ERROR(MakeDirs(std::string(DirName(path))));
-  if (::mknod(path.c_str(), S_IFCHR | kMode, ::makedev(node.major_number, node.minor_number)) != 0) {
+  if (::mknod(path.c_str(), S_IFCHR | kMode, ::makedev(node.major_number, node.minor_number)) !=
+      0) {
     return Error(Code::kPermissionDenied, "{} cannot be made ({}): tessera-agent needs CAP_MKNOD",
                  path, std::strerror(errno));
   }
@@ -68,8 +69,7 @@ std::vector<Node> Wanted(const DeviceNodeOptions& options, DeviceNodeReport* rep
   if (!folders.ok() || folders->empty()) return nodes;  // no driver: nothing to make
   std::string devices = ReadFile(JoinPath(options.proc_root, "devices"), kMaxProcFile).value_or("");
   if (devices.empty()) devices = ReadFile("/proc/devices", kMaxProcFile).value_or("");
-  const uint32_t gpu_major =
-      FindMajor(devices, {"nvidia", "nvidia-frontend"}).value_or(kGpuMajor);
+  const uint32_t gpu_major = FindMajor(devices, {"nvidia", "nvidia-frontend"}).value_or(kGpuMajor);
   for (const std::string& folder : *folders) {
     const std::string path = JoinPath(JoinPath(gpus, folder), "information");
     const auto text = ReadFile(path, kMaxProcFile);

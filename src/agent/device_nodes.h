@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Makes the driver's device nodes where they are missing, as nvidia-modprobe does, so that a GPU is
-// not lost for want of a file. Nodes that are right are not touched; a file of another kind in their
-// place is an error and stays. Not for loading kernel modules.
-// Needs CAP_MKNOD. Blocks a little; threads: one.
+// not lost for want of a file. Nodes that are right are not touched; a file of another kind in
+// their place is an error and stays. Not for loading kernel modules. Needs CAP_MKNOD. Blocks a
+// little; threads: one.
 #pragma once
 
 #include <cstdint>
@@ -22,8 +22,9 @@ struct DeviceNodeOptions {
 };
 
 struct DeviceNodeReport {
-  std::vector<std::string> made;      // paths
-  std::vector<std::string> problems;  // for people: what stands in the way, or why a node is skipped
+  std::vector<std::string> made;  // paths
+  std::vector<std::string>
+      problems;  // for people: what stands in the way, or why a node is skipped
 };
 
 // Goes on after a problem with one node.

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tells when names appear in and vanish from one directory, by inotify. Survives the directory being
-// removed and made again. Not for what happens inside of files.
-// Threads: lives on `runner`.
+// Tells when names appear in and vanish from one directory, by inotify. Survives the directory
+// being removed and made again. Not for what happens inside of files. Threads: lives on `runner`.
 #pragma once
 
 #include <functional>

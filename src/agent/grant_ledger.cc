@@ -17,8 +17,8 @@ constexpr std::string_view kSpent = "spent";
 // Rewriting costs a file of all entries; not worth it for less history than this.
 constexpr size_t kMinHistory = 256;
 
-// FNV-1a. Guards nothing by itself: a token is shown only with its seal, and a stranger would have to
-// choose the UID of its pod, which the API server does.
+// FNV-1a. Guards nothing by itself: a token is shown only with its seal, and a stranger would have
+// to choose the UID of its pod, which the API server does.
 uint64_t Fingerprint(const ContainerRef& who) {
   uint64_t hash = 14695981039346656037u;
   for (const std::string* text : {&who.pod_uid, &who.container}) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which container holds which devices, by the tokens that it showed. The truth of the grant service:
-// every change is in the log before it is in memory, so an answer that was given survives a crash.
+// Which container holds which devices, by the tokens that it showed. The truth of the grant
+// service: every change is in the log before it is in memory, so an answer that was given survives
+// a crash.
 //
 //   bound      a token belongs to the first (pod UID, container) that shows it, for ever
 //   held       the devices of a bound token are that pod's until the entry is released

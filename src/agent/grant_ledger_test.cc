@@ -170,8 +170,9 @@ TEST_F(GrantLedgerTest, SenselessRecordsAreSkippedAndCounted) {
   EXPECT_EQ(ledger_->entries().size(), 1u);
 }
 
-// Random pods come, show tokens, replay those of others, and go, while the agent crashes at any byte
-// of any write. Whatever happens: no device is in two live pods, and an answer once given stands.
+// Random pods come, show tokens, replay those of others, and go, while the agent crashes at any
+// byte of any write. Whatever happens: no device is in two live pods, and an answer once given
+// stands.
 class LedgerHistory {
  public:
   explicit LedgerHistory(uint32_t seed) : random_(seed) { Open(); }

@@ -15,8 +15,8 @@
 namespace tessera::agent {
 namespace {
 
-// An answer fits into the buffer of a fresh socket, so this does not block; a peer for which it does
-// not fit does not read.
+// An answer fits into the buffer of a fresh socket, so this does not block; a peer for which it
+// does not fit does not read.
 void Send(int fd, const Result<grant::Grant>& reply) {
   const std::string frame = grant::Frame(grant::EncodeReply(reply));
   (void)::send(fd, frame.data(), frame.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
@@ -52,7 +52,8 @@ void GrantServer::Accept() {
   if (::getsockopt(fd.get(), SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0 ||
       peer.uid != limits_.uid) {
     metrics_->grants.Add("PERMISSION_DENIED");
-    return Send(fd.get(), Error(Code::kPermissionDenied, "uid {} may not ask for grants", peer.uid));
+    return Send(fd.get(),
+                Error(Code::kPermissionDenied, "uid {} may not ask for grants", peer.uid));
   }
   if (!MakeRoom()) {
     metrics_->grants.Add("RESOURCE_EXHAUSTED");
@@ -115,8 +116,8 @@ void GrantServer::Dispatch(uint64_t id, Connection* connection) {
   const Result<grant::Request> request = grant::DecodeRequest(connection->received);
   if (!request.ok()) return Answer(id, request.status());
   connection->received.clear();
-  handler_(*request, [this, id, weak = std::weak_ptr<GrantServer*>(self_), request = *request](
-                         const Result<grant::Grant>& reply) {
+  handler_(*request, [this, id, weak = std::weak_ptr<GrantServer*>(self_),
+                      request = *request](const Result<grant::Grant>& reply) {
     if (weak.expired()) return;
     if (request.kind == grant::Request::Kind::kGrant) {
       const bool ok = reply.ok();

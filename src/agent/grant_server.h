@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The grant socket: takes requests from tessera-runtime, hands them to a handler, sends the answer.
-// Only root may ask. A client that stalls, floods or goes away costs its own connection: sizes, times
-// and the number of connections are bounded, and where all are taken the longest waiting one goes.
-// Threads: lives on `runner`.
+// Only root may ask. A client that stalls, floods or goes away costs its own connection: sizes,
+// times and the number of connections are bounded, and where all are taken the longest waiting one
+// goes. Threads: lives on `runner`.
 #pragma once
 
 #include <functional>

@@ -31,9 +31,9 @@ bool Holds(const PodDevices& pods, const ContainerRef& pod, const std::string& r
 
 }  // namespace
 
-GrantService::GrantService(TaskRunner* runner, GrantOptions options,
-                           const DeviceSetHolder* devices, const grant::TokenSealer* sealer,
-                           GrantLedger* ledger, PodResources* pods)
+GrantService::GrantService(TaskRunner* runner, GrantOptions options, const DeviceSetHolder* devices,
+                           const grant::TokenSealer* sealer, GrantLedger* ledger,
+                           PodResources* pods)
     : runner_(runner),
       options_(std::move(options)),
       devices_(devices),
@@ -155,8 +155,9 @@ Status GrantService::Resolve(const std::vector<GrantLedger::Conflict>& conflicts
     const std::string held = conflict.id + " is still held by container " +
                              conflict.holder.container + " of pod " + conflict.holder.PodText();
     if (!pods.ok()) {
-      return Error(Code::kUnavailable, "{}, and the kubelet could not be asked whether it lives: {}",
-                   held, pods.status().message());
+      return Error(Code::kUnavailable,
+                   "{}, and the kubelet could not be asked whether it lives: {}", held,
+                   pods.status().message());
     }
     // A kubelet that has just started lists nobody. Who asks is certainly there.
     if (!IsListed(*pods, who)) {
@@ -177,8 +178,8 @@ Status GrantService::Resolve(const std::vector<GrantLedger::Conflict>& conflicts
 
 Result<grant::Grant> GrantService::Bind(const std::vector<Claim>& claims, const ContainerRef& who) {
   for (const Claim& claim : claims) {
-    RETURN_IF_ERROR(ledger_->Bind(claim.nonce, options_.resource, claim.ids, who,
-                                  runner_->clock().WallNow()));
+    RETURN_IF_ERROR(
+        ledger_->Bind(claim.nonce, options_.resource, claim.ids, who, runner_->clock().WallNow()));
   }
   PruneLater();
   return Describe(claims);
@@ -193,13 +194,13 @@ void GrantService::StartList() {
   listing_ = true;
   auto served = std::make_shared<std::vector<PodsDone>>(std::move(waiting_));
   waiting_.clear();
-  pods_->List([this, served, weak = std::weak_ptr<GrantService*>(self_)](
-                  const Result<PodDevices>& pods) {
-    if (weak.expired()) return;
-    listing_ = false;
-    for (const PodsDone& done : *served) done(pods);
-    if (!waiting_.empty() && !listing_) StartList();
-  });
+  pods_->List(
+      [this, served, weak = std::weak_ptr<GrantService*>(self_)](const Result<PodDevices>& pods) {
+        if (weak.expired()) return;
+        listing_ = false;
+        for (const PodsDone& done : *served) done(pods);
+        if (!waiting_.empty() && !listing_) StartList();
+      });
 }
 
 void GrantService::PruneLater() {

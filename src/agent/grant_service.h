@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Decides what the runtime's question gets: checks the token's seal, binds it to the container that
-// asks, keeps a GPU from being in two pods, refuses an ill GPU, and writes it down before it answers.
-// Transport is grant_server.h's, memory grant_ledger.h's.
+// asks, keeps a GPU from being in two pods, refuses an ill GPU, and writes it down before it
+// answers. Transport is grant_server.h's, memory grant_ledger.h's.
 //
-// A GPU that another pod's entry holds is no conflict if that pod is gone; the kubelet is asked, and
-// only then. Entries of ended pods are released there, and every minute while there are any.
+// A GPU that another pod's entry holds is no conflict if that pod is gone; the kubelet is asked,
+// and only then. Entries of ended pods are released there, and every minute while there are any.
 //
 // Threads: lives on `runner`, which may wait for the disk (journal), so not the one of health and
 // registration. Nothing here calls NVML or the API server.
@@ -27,7 +27,7 @@ namespace tessera::agent {
 
 struct GrantOptions {
   std::string resource;
-  std::string driver_root = "/";        // host paths
+  std::string driver_root = "/";  // host paths
   std::string dev_root = "/";
   std::string dev_root_ctr_path = "/";  // dev_root as this process sees it
   std::string version;

@@ -50,8 +50,11 @@ class GrantServiceTest : public testing::Test {
     pods_.runner = &runner_;
     SetHealth(0, device::Health::Healthy());
     service_.emplace(&runner_,
-                     GrantOptions{.resource = kGpu, .driver_root = "/drv", .dev_root = "/drv/dev",
-                                  .dev_root_ctr_path = "/nonexistent", .version = "1"},
+                     GrantOptions{.resource = kGpu,
+                                  .driver_root = "/drv",
+                                  .dev_root = "/drv/dev",
+                                  .dev_root_ctr_path = "/nonexistent",
+                                  .version = "1"},
                      &devices_, &sealer_, &ledger_, &pods_);
   }
 
@@ -132,7 +135,10 @@ TEST_F(GrantServiceTest, ReplayedTokenIsDenied) {
 }
 
 TEST_F(GrantServiceTest, VariableThatNoAllocateGaveIsRefused) {
-  grant::Request request{.pod_uid = "u", .pod_namespace = "n", .pod_name = "p", .container = "c",
+  grant::Request request{.pod_uid = "u",
+                         .pod_namespace = "n",
+                         .pod_name = "p",
+                         .container = "c",
                          .tokens = {{"TESSERA_GRANT_ACME_COM_GPU", Allocate({"GPU-1"})}}};
   Status status;
   service_->Handle(request, [&](const Result<grant::Grant>& reply) { status = reply.status(); });

@@ -43,7 +43,8 @@ struct Grants::State {
     if (server.SocketPresent()) return;
     Status status = MakeDirs(DirName(socket));
     if (status.ok()) status = server.Listen(socket);
-    if (!status.ok()) Log(Severity::kError, "cannot listen for grants", {{"error", status.ToString()}});
+    if (!status.ok())
+      Log(Severity::kError, "cannot listen for grants", {{"error", status.ToString()}});
   }
 
   grant::Journal journal;
@@ -85,9 +86,8 @@ Status Grants::Start() {
 Status Grants::MakeState() {
   ASSIGN_OR_RETURN(DirFd dir, DirFd::Open(options_.state_dir));
   grant::Journal::Recovery recovery;
-  ASSIGN_OR_RETURN(grant::Journal journal, grant::Journal::Open(std::move(dir),
-                                                                std::string(kJournalName),
-                                                                &recovery));
+  ASSIGN_OR_RETURN(grant::Journal journal,
+                   grant::Journal::Open(std::move(dir), std::string(kJournalName), &recovery));
   state_ = std::make_unique<State>(this, std::move(journal), recovery.records);
   if (recovery.torn_bytes > 0 || recovery.damaged_bytes > 0) metrics_->journal_repairs.Add();
   if (recovery.damaged_bytes > 0 || state_->skipped > 0) {

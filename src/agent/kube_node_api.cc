@@ -22,7 +22,9 @@ KubeNodeApi::~KubeNodeApi() = default;
 Result<std::unique_ptr<KubeNodeApi>> KubeNodeApi::Make(net::IoThread* io, TaskRunner* runner,
                                                        const std::string& kubeconfig,
                                                        const std::string& node_name) {
-  const kube::GetEnv environment = [](const char* name) -> const char* { return std::getenv(name); };
+  const kube::GetEnv environment = [](const char* name) -> const char* {
+    return std::getenv(name);
+  };
   ASSIGN_OR_RETURN(kube::Config config, kube::FindConfig(kubeconfig, environment));
   kube::ClientOptions options;
   options.user_agent = "tessera-agent/" + std::string(kVersion);

@@ -93,10 +93,10 @@ void Run(TaskRunner* runner, const std::shared_ptr<PendingCalls>& pending,
   start(raw, [runner, pending, call = std::move(call),
               done = std::move(done)](grpc::Status status) mutable {
     grpc::ClientContext* context = &call->context;
-    runner->Post([pending, call = std::move(call), done = std::move(done),
-                  status = std::move(status)] {
-      if (!pending->over()) done(*call, status);
-    });
+    runner->Post(
+        [pending, call = std::move(call), done = std::move(done), status = std::move(status)] {
+          if (!pending->over()) done(*call, status);
+        });
     pending->Remove(context);
   });
 }
@@ -110,8 +110,7 @@ void Fail(TaskRunner* runner, const std::shared_ptr<PendingCalls>& pending, Stat
   });
 }
 
-using RegisterCall =
-    Call<v1beta1::Registration::Stub, v1beta1::RegisterRequest, v1beta1::Empty>;
+using RegisterCall = Call<v1beta1::Registration::Stub, v1beta1::RegisterRequest, v1beta1::Empty>;
 using ListCall =
     Call<v1::PodResourcesLister::Stub, v1::ListPodResourcesRequest, v1::ListPodResourcesResponse>;
 
@@ -121,7 +120,9 @@ PodDevices FromReply(const v1::ListPodResourcesResponse& reply) {
     devices.pods.emplace_back(pod.namespace_(), pod.name());
     for (const v1::ContainerResources& container : pod.containers()) {
       for (const v1::ContainerDevices& held : container.devices()) {
-        devices.held.push_back({pod.namespace_(), pod.name(), container.name(),
+        devices.held.push_back({pod.namespace_(),
+                                pod.name(),
+                                container.name(),
                                 held.resource_name(),
                                 {held.device_ids().begin(), held.device_ids().end()}});
       }
@@ -159,7 +160,8 @@ void GrpcKubeletRegistry::Register(const Registration& registration, Done done) 
   call->request.set_endpoint(registration.endpoint);
   call->request.set_resource_name(registration.resource);
   call->request.mutable_options()->set_get_preferred_allocation_available(true);
-  Run(runner_, pending_, call,
+  Run(
+      runner_, pending_, call,
       [](RegisterCall* c, std::function<void(grpc::Status)> on_done) {
         c->stub->async()->Register(&c->context, &c->request, &c->reply, std::move(on_done));
       },
@@ -184,12 +186,12 @@ void GrpcPodResources::List(Done done) {
   call->channel = *channel;
   call->stub = v1::PodResourcesLister::NewStub(call->channel);
   call->context.set_deadline(After(deadline_));
-  Run(runner_, pending_, call,
+  Run(
+      runner_, pending_, call,
       [](ListCall* c, std::function<void(grpc::Status)> on_done) {
         c->stub->async()->List(&c->context, &c->request, &c->reply, std::move(on_done));
       },
-      [done = std::move(done), path = socket_path_](const ListCall& c,
-                                                    const grpc::Status& status) {
+      [done = std::move(done), path = socket_path_](const ListCall& c, const grpc::Status& status) {
         if (!status.ok()) return done(FromGrpc(status, "pod resources at " + path));
         done(FromReply(c.reply));
       });

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The kubelet over gRPC. Every call has a connection of its own that we make ourselves: gRPC would
-// wait a second after a refused one, and a kubelet that starts refuses for some milliseconds, because
-// its socket appears before it listens.
+// wait a second after a refused one, and a kubelet that starts refuses for some milliseconds,
+// because its socket appears before it listens.
 //
 // Threads: live on `runner`. Destroying one cancels its calls; their `done` is not called any more.
 #pragma once

@@ -3,10 +3,9 @@
 // GPU feature discovery writes them, and annotation tessera.dev/devices. Writes on change only, and
 // tries again with growing pauses; the API server being away has no other effect.
 //
-// On a node with several models the labels are those of the largest group (then the first name). While
-// the driver has a problem, or the inventory is not known, labels stay as they are: a DaemonSet may
-// select by them, and restarts must not move pods.
-// Threads: lives on `runner`.
+// On a node with several models the labels are those of the largest group (then the first name).
+// While the driver has a problem, or the inventory is not known, labels stay as they are: a
+// DaemonSet may select by them, and restarts must not move pods. Threads: lives on `runner`.
 #pragma once
 
 #include <functional>

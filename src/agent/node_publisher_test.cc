@@ -13,8 +13,11 @@ using namespace std::chrono_literals;
 device::NodeInventory Node(int gpus, const std::string& model = "NVIDIA A100-SXM4-40GB") {
   device::NodeInventory inventory;
   for (int i = 0; i < gpus; ++i) {
-    inventory.gpus.push_back({.uuid = "GPU-" + std::to_string(i), .index = i, .minor = i,
-                              .model = model, .memory = MiB(40960)});
+    inventory.gpus.push_back({.uuid = "GPU-" + std::to_string(i),
+                              .index = i,
+                              .minor = i,
+                              .model = model,
+                              .memory = MiB(40960)});
   }
   inventory.links = device::LinkMatrix(gpus);
   return inventory;

@@ -284,7 +284,8 @@ class PluginService final : public v1beta1::DevicePlugin::CallbackService {
       ASSIGN_OR_RETURN(const Allocation allocation,
                        allocator_->Allocate(*devices, Strings(container.devices_ids())));
       auto* answer = reply->add_container_responses();
-      for (const EnvEntry& entry : allocation.env) (*answer->mutable_envs())[entry.name] = entry.value;
+      for (const EnvEntry& entry : allocation.env)
+        (*answer->mutable_envs())[entry.name] = entry.value;
       for (const DeviceNode& node : allocation.devices) {
         v1beta1::DeviceSpec* spec = answer->add_devices();
         spec->set_container_path(node.container_path);

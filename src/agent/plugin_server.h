@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// The device plugin's side of v1beta1 for one resource: a gRPC server on a unix socket with all five
-// calls. Knows nothing of registration (registrar.h) nor of how answers come about (allocation.h).
+// The device plugin's side of v1beta1 for one resource: a gRPC server on a unix socket with all
+// five calls. Knows nothing of registration (registrar.h) nor of how answers come about
+// (allocation.h).
 //
-// The socket is listened on here and not by gRPC: so it can be made again, under the same name, when
-// somebody has removed it, while the kubelet's connection and its device stream live on.
+// The socket is listened on here and not by gRPC: so it can be made again, under the same name,
+// when somebody has removed it, while the kubelet's connection and its device stream live on.
 //
-// Threads: lives on `runner`. Allocate and GetPreferredAllocation are answered on gRPC's threads from
-// the immutable DeviceSet; they never wait for the runner, NVML or the API server, because one slow
-// answer stops the admission of every pod on the node.
+// Threads: lives on `runner`. Allocate and GetPreferredAllocation are answered on gRPC's threads
+// from the immutable DeviceSet; they never wait for the runner, NVML or the API server, because one
+// slow answer stops the admission of every pod on the node.
 #pragma once
 
 #include <functional>

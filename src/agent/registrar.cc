@@ -145,11 +145,11 @@ void Registrar::UpdateRegistered() {
 }
 
 void Registrar::PostForAttempt(Duration delay, std::function<void()> task) {
-  runner_->PostDelayed(delay, [weak = std::weak_ptr<Registrar*>(self_), attempt = attempt_,
-                               task = std::move(task)] {
-    const auto self = weak.lock();
-    if (self != nullptr && (*self)->attempt_ == attempt) task();
-  });
+  runner_->PostDelayed(
+      delay, [weak = std::weak_ptr<Registrar*>(self_), attempt = attempt_, task = std::move(task)] {
+        const auto self = weak.lock();
+        if (self != nullptr && (*self)->attempt_ == attempt) task();
+      });
 }
 
 }  // namespace tessera::agent

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <fcntl.h>
 #include <malloc.h>
 #include <signal.h>
 #include <sys/file.h>
 #include <sys/signalfd.h>
 #include <unistd.h>
-#include <fcntl.h>
 
 #include <cerrno>
 #include <cstdlib>

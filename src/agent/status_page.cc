@@ -32,7 +32,8 @@ void WriteDevices(const AgentStatus& status, MetricsText* text) {
                  MetricLabel("uuid", gpu.uuid) + "," + MetricLabel("reason", gpu.health.reason),
                  uint64_t{1});
   }
-  text->Family("tessera_driver_problem", "gauge", "1 while the driver as a whole is missing or ill.");
+  text->Family("tessera_driver_problem", "gauge",
+               "1 while the driver as a whole is missing or ill.");
   text->Sample("tessera_driver_problem", "",
                uint64_t{status.devices->inventory().problem.empty() ? 0u : 1u});
 }
@@ -45,17 +46,20 @@ void WriteInventory(const gpu::InventoryStats& stats, MetricsText* text) {
                      MetricLabel("code", InfoOf(key.second).name),
                  count);
   }
-  text->Family("tessera_nvml_hung_calls_total", "counter", "NVML calls that did not come back in time.");
+  text->Family("tessera_nvml_hung_calls_total", "counter",
+               "NVML calls that did not come back in time.");
   for (const auto& [call, count] : stats.hung_calls) {
-    text->Sample("tessera_nvml_hung_calls_total", MetricLabel("call", gpu::NvmlCallName(call)), count);
+    text->Sample("tessera_nvml_hung_calls_total", MetricLabel("call", gpu::NvmlCallName(call)),
+                 count);
   }
   text->Family("tessera_nvml_stuck_calls", "gauge", "NVML calls that hang right now.");
   text->Sample("tessera_nvml_stuck_calls", "", static_cast<uint64_t>(stats.calls_stuck));
   text->Family("tessera_xids_total", "counter", "Error reports of the driver.");
   for (const auto& [key, count] : stats.xids) {
-    text->Sample("tessera_xids_total",
-                 MetricLabel("uuid", key.first) + "," + MetricLabel("xid", std::to_string(key.second)),
-                 count);
+    text->Sample(
+        "tessera_xids_total",
+        MetricLabel("uuid", key.first) + "," + MetricLabel("xid", std::to_string(key.second)),
+        count);
   }
   text->Family("tessera_driver_loads_total", "counter", "Times that NVML was loaded.");
   text->Sample("tessera_driver_loads_total", "", stats.driver_loads);
@@ -114,7 +118,8 @@ Result<std::unique_ptr<StatusPage>> StatusPage::Start(net::IoThread* io, TaskRun
     reply(net::TextResponse(404, "there are /metrics, /healthz and /readyz\n"));
   };
   auto page = std::unique_ptr<StatusPage>(new StatusPage());
-  ASSIGN_OR_RETURN(page->server_, net::HttpServer::Start(*io, *runner, options, std::move(handler)));
+  ASSIGN_OR_RETURN(page->server_,
+                   net::HttpServer::Start(*io, *runner, options, std::move(handler)));
   return page;
 }
 

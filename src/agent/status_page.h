@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the agent says of itself over HTTP: /metrics (Prometheus), /healthz (are both threads alive),
-// /readyz (are the GPUs known, and is the kubelet reading our list). Threads: lives on `runner`.
+// What the agent says of itself over HTTP: /metrics (Prometheus), /healthz (are both threads
+// alive), /readyz (are the GPUs known, and is the kubelet reading our list). Threads: lives on
+// `runner`.
 #pragma once
 
 #include <functional>

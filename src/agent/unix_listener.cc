@@ -42,10 +42,9 @@ Status UnixListener::Listen(const std::string& path, mode_t mode) {
   if (::bind(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)) != 0) {
     return Status::FromErrno("bind " + temporary, errno);
   }
-  struct stat info{};
+  struct stat info {};
   if (::chmod(temporary.c_str(), mode) != 0 || ::listen(fd.get(), kBacklog) != 0 ||
-      ::stat(temporary.c_str(), &info) != 0 ||
-      ::rename(temporary.c_str(), path.c_str()) != 0) {
+      ::stat(temporary.c_str(), &info) != 0 || ::rename(temporary.c_str(), path.c_str()) != 0) {
     const int error = errno;
     ::unlink(temporary.c_str());
     return Status::FromErrno("listening on " + path, error);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Asks the agent, from the runtime. Blocking, one connection per question, no threads and nothing but
-// libc below it, so that it can live in a small static program.
+// Asks the agent, from the runtime. Blocking, one connection per question, no threads and nothing
+// but libc below it, so that it can live in a small static program.
 //
 // A question may be asked again: the agent gives the same container the same answer. So where the
 // agent is away, or goes away before it has answered, the client tries again until its deadline.

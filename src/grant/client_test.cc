@@ -74,10 +74,11 @@ TEST_F(ClientTest, GivesTheAgentsAnswer) {
 
 TEST_F(ClientTest, GivesTheAgentsRefusalAsItIs) {
   const FakeAgent agent(socket_, {[](int fd) {
-    ReadRequest(fd);
-    const auto body = EncodeReply(Status(Code::kPermissionDenied, "replayed"));
-    ASSERT_TRUE(WriteFd(fd, Frame(body)).ok());
-  }});
+                          ReadRequest(fd);
+                          const auto body =
+                              EncodeReply(Status(Code::kPermissionDenied, "replayed"));
+                          ASSERT_TRUE(WriteFd(fd, Frame(body)).ok());
+                        }});
   const auto reply = Ask(socket_, {.kind = Request::Kind::kPing}, 5s);
   EXPECT_EQ(reply.status().ToString(), "PERMISSION_DENIED: replayed");
 }
@@ -100,9 +101,9 @@ TEST_F(ClientTest, GivesUpOnAStalledAgentAtItsDeadline) {
   release_read.Reset(ends[0]);
   release_write.Reset(ends[1]);
   const FakeAgent agent(socket_, {[&](int) {
-    char byte;
-    EXPECT_EQ(::read(release_read.get(), &byte, 1), 0);
-  }});
+                          char byte;
+                          EXPECT_EQ(::read(release_read.get(), &byte, 1), 0);
+                        }});
   const Status status = Ping(socket_, 30ms);
   release_write.Reset();
   EXPECT_EQ(status.code(), Code::kDeadlineExceeded) << status.ToString();
@@ -110,9 +111,9 @@ TEST_F(ClientTest, GivesUpOnAStalledAgentAtItsDeadline) {
 
 TEST_F(ClientTest, RefusesAnAnswerThatAnnouncesTooMuch) {
   const FakeAgent agent(socket_, {[](int fd) {
-    ReadRequest(fd);
-    ASSERT_TRUE(WriteFd(fd, "\xff\xff\xff\x7f").ok());
-  }});
+                          ReadRequest(fd);
+                          ASSERT_TRUE(WriteFd(fd, "\xff\xff\xff\x7f").ok());
+                        }});
   EXPECT_EQ(Ping(socket_, 5s).code(), Code::kResourceExhausted);
 }
 

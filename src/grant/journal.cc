@@ -28,12 +28,14 @@ constexpr std::array<uint32_t, 256> MakeCrcTable() {
 constexpr std::array<uint32_t, 256> kCrcTable = MakeCrcTable();
 
 void PutU32(std::string& out, uint32_t value) {
-  for (int shift = 0; shift < 32; shift += 8) out.push_back(static_cast<char>(value >> shift & 0xff));
+  for (int shift = 0; shift < 32; shift += 8)
+    out.push_back(static_cast<char>(value >> shift & 0xff));
 }
 
 uint32_t GetU32(std::string_view data) {
   uint32_t value = 0;
-  for (size_t i = 0; i < 4; ++i) value |= static_cast<uint32_t>(static_cast<uint8_t>(data[i])) << (8 * i);
+  for (size_t i = 0; i < 4; ++i)
+    value |= static_cast<uint32_t>(static_cast<uint8_t>(data[i])) << (8 * i);
   return value;
 }
 

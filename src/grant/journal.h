@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// A list of records that survives crashes: an append-only file. Knows nothing of what the records mean.
+// A list of records that survives crashes: an append-only file. Knows nothing of what the records
+// mean.
 //
 //   file   := "TSRJNL1\n" record*
 //   record := length:u32 crc:u32 payload      little endian; crc is CRC-32C of length and payload
 //
 // What a crash can leave is a torn last record; it was never reported as written, so it is cut off.
-// Damage in the middle cannot come from a crash: the records around it are kept, and it is reported.
-// A write that fails (full disk) leaves the file as it was before.
+// Damage in the middle cannot come from a crash: the records around it are kept, and it is
+// reported. A write that fails (full disk) leaves the file as it was before.
 //
 // Everything is relative to a directory descriptor, so a moved folder cannot race.
 // Blocks on the disk. Threads: one at a time.

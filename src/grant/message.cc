@@ -182,8 +182,8 @@ Result<Request> DecodeRequest(std::string_view text) {
   ASSIGN_OR_RETURN(const Json::Array* tokens, OptionalArray(json, "tokens"));
   if (tokens->empty()) return Status(Code::kInvalidArgument, "grant request: tokens is empty");
   if (tokens->size() > kMaxTokens) {
-    return Error(Code::kResourceExhausted, "grant request: {} tokens, more than {}",
-                 tokens->size(), kMaxTokens);
+    return Error(Code::kResourceExhausted, "grant request: {} tokens, more than {}", tokens->size(),
+                 kMaxTokens);
   }
   for (const Json& item : *tokens) {
     ASSIGN_OR_RETURN(Token token, DecodeToken(item));

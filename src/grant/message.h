@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The contract between tessera-agent and tessera-runtime: what is asked over the grant socket, what is
-// answered, and how both travel. One request per connection:
+// The contract between tessera-agent and tessera-runtime: what is asked over the grant socket, what
+// is answered, and how both travel. One request per connection:
 //
 //   4 bytes length, little endian, then that many bytes of JSON; the answer likewise.
 //
@@ -90,8 +90,8 @@ Result<Grant> DecodeReply(std::string_view json);
 
 // Length and body as they travel. REQUIRES: body.size() <= kMaxMessageSize.
 std::string Frame(std::string_view body);
-// The length that a header announces. RESOURCE_EXHAUSTED above kMaxMessageSize, INVALID_ARGUMENT for
-// zero.
+// The length that a header announces. RESOURCE_EXHAUSTED above kMaxMessageSize, INVALID_ARGUMENT
+// for zero.
 Result<size_t> FrameLength(const std::array<unsigned char, kFrameHeaderSize>& header);
 
 }  // namespace tessera::grant

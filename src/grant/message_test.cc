@@ -16,8 +16,12 @@ Request SomeRequest() {
 
 Grant SomeGrant() {
   Grant grant;
-  grant.devices = {{.uuid = "GPU-1", .minor = 3, .path = "/dev/nvidia3",
-                    .host_path = "/run/nvidia/dev/nvidia3", .major_number = 195, .minor_number = 3}};
+  grant.devices = {{.uuid = "GPU-1",
+                    .minor = 3,
+                    .path = "/dev/nvidia3",
+                    .host_path = "/run/nvidia/dev/nvidia3",
+                    .major_number = 195,
+                    .minor_number = 3}};
   grant.mounts = {{.host = "/a", .container = "/b", .options = {"ro", "nosuid"}}};
   grant.env = {{"NVIDIA_VISIBLE_DEVICES", "GPU-1"}};
   grant.driver_root = "/run/nvidia";

@@ -162,7 +162,8 @@ Result<TokenContent> TokenSealer::Open(std::string_view resource, std::string_vi
   const std::string right = CodeOf(resource, nonce, rest);
   if (code.size() != right.size() || CRYPTO_memcmp(code.data(), right.data(), code.size()) != 0) {
     return Error(Code::kPermissionDenied,
-                 "the token for {} was not made by the agent of this node, or was changed", resource);
+                 "the token for {} was not made by the agent of this node, or was changed",
+                 resource);
   }
   for (const std::string_view id : SplitList(rest)) content.ids.emplace_back(id);
   if (content.ids.size() > kMaxIds) {

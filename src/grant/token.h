@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// What Allocate puts into a container's environment instead of devices, because the kubelet does not
-// tell for which pod it allocates:
+// What Allocate puts into a container's environment instead of devices, because the kubelet does
+// not tell for which pod it allocates:
 //
 //   v1:<nonce, hex>:<HMAC-SHA256 of "resource|nonce|ids", hex>:<id>,<id>
 //
-// Allocate writes nothing to disk: everything that the agent must know later is in the token, and the
-// key makes it believe only tokens of its own. The nonce starts with the time at which it was made,
-// so that the agent need not remember spent ones for ever. Pure but for the key file and the random
-// numbers of the kernel; any thread.
+// Allocate writes nothing to disk: everything that the agent must know later is in the token, and
+// the key makes it believe only tokens of its own. The nonce starts with the time at which it was
+// made, so that the agent need not remember spent ones for ever. Pure but for the key file and the
+// random numbers of the kernel; any thread.
 #pragma once
 
 #include <array>
@@ -44,8 +44,9 @@ class TokenSealer {
   // REQUIRES: key.size() >= 32.
   explicit TokenSealer(std::string key);
 
-  // Reads `name` in `dir`, or makes it (32 random bytes, mode 0600). DATA_LOSS if the file is shorter
-  // than a key: it is not replaced, because tokens that pods carry would no longer be believed.
+  // Reads `name` in `dir`, or makes it (32 random bytes, mode 0600). DATA_LOSS if the file is
+  // shorter than a key: it is not replaced, because tokens that pods carry would no longer be
+  // believed.
   static Result<TokenSealer> Load(const DirFd& dir, const std::string& name);
 
   std::string Seal(std::string_view resource, const std::vector<std::string>& ids,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the agent costs a node: exec to registered, memory, and CPU while nothing happens. Runs the real
-// program on a simulated node, beside a stand-in for the kubelet.
+// What the agent costs a node: exec to registered, memory, and CPU while nothing happens. Runs the
+// real program on a simulated node, beside a stand-in for the kubelet.
 //
 //   agent_bench --agent bin/tessera-agent --simgpu bin/simgpu --library-dir lib [--idle 60]
 #include <fmt/format.h>
@@ -37,11 +37,23 @@ class Process {
  public:
   Process(const Options& options, const std::string& dir, const std::string& sockets)
       : started_(Clock::now()) {
-    std::vector<std::string> arguments = {
-        options.agent, "--driver-root", dir + "/driver", "--dev-root", dir, "--kubelet-socket",
-        sockets + "/kubelet.sock", "--pod-resources-socket", sockets + "/pods.sock", "--state-dir",
-        dir + "/state", "--grant-socket", dir + "/grant.sock", "--metrics-address", "127.0.0.1:0",
-        "--node-name", ""};
+    std::vector<std::string> arguments = {options.agent,
+                                          "--driver-root",
+                                          dir + "/driver",
+                                          "--dev-root",
+                                          dir,
+                                          "--kubelet-socket",
+                                          sockets + "/kubelet.sock",
+                                          "--pod-resources-socket",
+                                          sockets + "/pods.sock",
+                                          "--state-dir",
+                                          dir + "/state",
+                                          "--grant-socket",
+                                          dir + "/grant.sock",
+                                          "--metrics-address",
+                                          "127.0.0.1:0",
+                                          "--node-name",
+                                          ""};
     std::vector<char*> argv;
     for (std::string& argument : arguments) argv.push_back(argument.data());
     argv.push_back(nullptr);
@@ -82,11 +94,10 @@ class Process {
 int Run(const Options& options) {
   const TempDir dir("agent-bench");
   ::setenv("SIMGPU_DEV_ROOT", dir.path().c_str(), 1);
-  const auto made = RunProgram(
-      {options.simgpu, "--root", dir.path() + "/driver", "create", "--dev-root", dir.path(),
-       "--device-files", "--gpus", std::to_string(options.gpus), "--library-dir",
-       options.library_dir},
-      std::chrono::seconds(30));
+  const auto made = RunProgram({options.simgpu, "--root", dir.path() + "/driver", "create",
+                                "--dev-root", dir.path(), "--device-files", "--gpus",
+                                std::to_string(options.gpus), "--library-dir", options.library_dir},
+                               std::chrono::seconds(30));
   if (!made.ok() || made->exit_code != 0) {
     fmt::print(stderr, "no simulated node: {}\n", made.ok() ? made->err : made.status().message());
     return 1;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How long the kubelet waits for Allocate and GetPreferredAllocation on the socket, for every size on
-// 8 and 16 GPUs, beside the null call (GetDevicePluginOptions) as the floor of client, gRPC and
+// How long the kubelet waits for Allocate and GetPreferredAllocation on the socket, for every size
+// on 8 and 16 GPUs, beside the null call (GetDevicePluginOptions) as the floor of client, gRPC and
 // socket. The plugin is a process of its own, so its CPU time per call is told apart.
 #include <fmt/format.h>
 #include <grpcpp/create_channel_posix.h>
@@ -29,8 +29,11 @@ device::LinkMatrix Links(int gpus) {
   for (int a = 0; a < gpus; ++a) {
     for (int b = 0; b < a; ++b) {
       const bool pair = a / 2 == b / 2, board = a / 4 == b / 4;
-      links.Set(a, b, {.pcie = board ? device::PcieLevel::kSingleSwitch : device::PcieLevel::kSystem,
-                       .nvlinks = static_cast<uint8_t>(pair ? 8 : board ? 4 : 0)});
+      links.Set(a, b,
+                {.pcie = board ? device::PcieLevel::kSingleSwitch : device::PcieLevel::kSystem,
+                 .nvlinks = static_cast<uint8_t>(pair    ? 8
+                                                 : board ? 4
+                                                         : 0)});
     }
   }
   return links;
@@ -100,8 +103,8 @@ void Bench(const std::string& dir, pid_t server, int gpus, int count) {
     std::exit(1);
   }
   auto fd = agent::ConnectUnix(JoinPath(dir, kubelet.endpoint()));
-  const auto stub = v1beta1::DevicePlugin::NewStub(
-      grpc::CreateInsecureChannelFromFd("localhost", fd->Release()));
+  const auto stub =
+      v1beta1::DevicePlugin::NewStub(grpc::CreateInsecureChannelFromFd("localhost", fd->Release()));
   Print(Measure(fmt::format("{} GPUs: GetDevicePluginOptions (null)", gpus), server, count, [&] {
     grpc::ClientContext context;
     v1beta1::DevicePluginOptions reply;
@@ -124,11 +127,12 @@ void Bench(const std::string& dir, pid_t server, int gpus, int count) {
     auto* container = request.add_container_requests();
     for (const std::string& id : all) container->add_available_deviceids(id);
     container->set_allocation_size(size);
-    Print(Measure(fmt::format("{} GPUs: GetPreferredAllocation {}", gpus, size), server, count, [&] {
-      grpc::ClientContext context;
-      v1beta1::PreferredAllocationResponse reply;
-      Check(stub->GetPreferredAllocation(&context, request, &reply));
-    }));
+    Print(
+        Measure(fmt::format("{} GPUs: GetPreferredAllocation {}", gpus, size), server, count, [&] {
+          grpc::ClientContext context;
+          v1beta1::PreferredAllocationResponse reply;
+          Check(stub->GetPreferredAllocation(&context, request, &reply));
+        }));
   }
 }
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The parts of an agent that face the kubelet, on a runner of their own, with GPUs that the test says.
+// The parts of an agent that face the kubelet, on a runner of their own, with GPUs that the test
+// says.
 #pragma once
 
 #include <algorithm>

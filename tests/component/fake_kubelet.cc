@@ -119,8 +119,8 @@ grpc::Status FakeKubelet::State::Register(grpc::ServerContext*,
   }
   ::fcntl(fd.get(), F_SETFL, O_NONBLOCK);
   connection->raw.Reset(::dup(fd.get()));
-  connection->stub = v1beta1::DevicePlugin::NewStub(
-      grpc::CreateInsecureChannelFromFd("localhost", fd.Release()));
+  connection->stub =
+      v1beta1::DevicePlugin::NewStub(grpc::CreateInsecureChannelFromFd("localhost", fd.Release()));
   grpc::ClientContext context;
   context.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(10));
   v1beta1::DevicePluginOptions options;
@@ -287,9 +287,8 @@ std::string FakeKubelet::resource() const {
 bool FakeKubelet::WaitForDevices(const std::vector<Device>& wanted,
                                  std::chrono::milliseconds deadline) {
   std::unique_lock lock(state_->mutex);
-  return state_->changed.wait_for(lock, deadline, [&] {
-    return state_->live_streams > 0 && state_->devices == wanted;
-  });
+  return state_->changed.wait_for(
+      lock, deadline, [&] { return state_->live_streams > 0 && state_->devices == wanted; });
 }
 
 std::vector<FakeKubelet::Device> FakeKubelet::devices() const {
@@ -329,7 +328,8 @@ Result<std::vector<std::pair<std::string, std::string>>> FakeKubelet::Allocate(c
   RETURN_IF_ERROR(FromGrpc(connection->stub->Allocate(&context, request, &reply)));
   if (reply.container_responses_size() != 1) return Status(Code::kInternal, "not one answer");
   std::vector<std::pair<std::string, std::string>> env;
-  for (const auto& [name, value] : reply.container_responses(0).envs()) env.emplace_back(name, value);
+  for (const auto& [name, value] : reply.container_responses(0).envs())
+    env.emplace_back(name, value);
   return env;
 }
 

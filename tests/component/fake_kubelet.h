@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kubelet's device manager as a plugin sees it, over real unix sockets and real gRPC: it cleans the
-// folder when it starts, listens on kubelet.sock, dials back inside Register and asks for the options
-// before it answers, then reads ListAndWatch until it ends. It can also die without a word, listen
-// late, refuse, forget to open its stream, open two, end one, and drop connections half.
+// The kubelet's device manager as a plugin sees it, over real unix sockets and real gRPC: it cleans
+// the folder when it starts, listens on kubelet.sock, dials back inside Register and asks for the
+// options before it answers, then reads ListAndWatch until it ends. It can also die without a word,
+// listen late, refuse, forget to open its stream, open two, end one, and drop connections half.
 //
 // It fakes the kubelet's manners only; that the real one has them is what tests/e2e proves.
 // Threads: any; calls of the plugin come on threads of their own.

@@ -231,8 +231,7 @@ TEST_F(KubeletTest, AllFiveCallsAnswer) {
   const auto refused = kubelet_.Allocate({"GPU-99"});
   EXPECT_EQ(refused.status().code(), Code::kUnknown);
   EXPECT_NE(refused.status().message().find("unknown device: GPU-99"), std::string::npos);
-  const auto preferred =
-      kubelet_.Prefer({AgentNode::Id(7), AgentNode::Id(6), AgentNode::Id(0)}, 2);
+  const auto preferred = kubelet_.Prefer({AgentNode::Id(7), AgentNode::Id(6), AgentNode::Id(0)}, 2);
   ASSERT_TRUE(preferred.ok());
   EXPECT_EQ(*preferred, (std::vector<std::string>{AgentNode::Id(6), AgentNode::Id(7)}))
       << "one NUMA node";

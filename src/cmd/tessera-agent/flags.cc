@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/cmd/tessera-agent/flags.h"
+
+#include <cstdlib>
+
+#include "api/names.h"
+#include "src/base/file.h"
+#include "src/base/log.h"
+
+namespace tessera {
+namespace {
+
+std::string EnvOr(const char* name, const char* otherwise) {
+  const char* value = std::getenv(name);
+  return value != nullptr ? value : otherwise;
+}
+
+void AddText(CLI::App* app, const char* flag, std::string* to, const char* env, const char* help) {
+  app->add_option(flag, *to, help)->envname(env)->capture_default_str();
+}
+
+void AddRoots(CLI::App* app, agent::AgentOptions* o) {
+  AddText(app, "--driver-root,--nvidia-driver-root", &o->driver_root, "NVIDIA_DRIVER_ROOT",
+          "where the driver is installed, as the host names it");
+  AddText(app, "--driver-root-ctr-path,--container-driver-root", &o->driver_root_ctr_path,
+          "DRIVER_ROOT_CTR_PATH",
+          "the same folder as this process sees it (default: --driver-root)");
+  AddText(app, "--dev-root,--nvidia-dev-root", &o->dev_root, "NVIDIA_DEV_ROOT",
+          "the folder that has dev/nvidia*, as the host names it (default: --driver-root, or / "
+          "where that has no dev)");
+  AddText(app, "--dev-root-ctr-path", &o->dev_root_ctr_path, "DEV_ROOT_CTR_PATH",
+          "the same folder as this process sees it");
+}
+
+void AddSockets(CLI::App* app, agent::AgentOptions* o) {
+  o->kubelet_socket = JoinPath(names::kDevicePluginDir, "kubelet.sock");
+  o->pod_resources_socket = names::kPodResourcesSocket;
+  o->state_dir = names::kStateDir;
+  o->grant_socket = names::kGrantSocket;
+  o->metrics_address = ":9400";
+  AddText(app, "--kubelet-socket", &o->kubelet_socket, "KUBELET_SOCKET",
+          "where the kubelet registers device plugins; \"\" does not register");
+  AddText(app, "--pod-resources-socket", &o->pod_resources_socket, "POD_RESOURCES_SOCKET",
+          "where the kubelet tells which pod has which device");
+  AddText(app, "--state-dir", &o->state_dir, "STATE_DIR",
+          "keeps the journal of grants and the token key");
+  AddText(app, "--grant-socket", &o->grant_socket, "GRANT_SOCKET", "where tessera-runtime asks");
+  AddText(app, "--metrics-address", &o->metrics_address, "METRICS_ADDRESS",
+          "serves /metrics, /healthz and /readyz; \"\" does not");
+}
+
+}  // namespace
+
+void AddAgentFlags(CLI::App* app, AgentFlags* flags) {
+  agent::AgentOptions* o = &flags->options;
+  o->resource = names::kResourceGpu;
+  app->add_option(
+         "--binding", flags->binding,
+         "late: tessera-runtime asks for the grant; allocate: Allocate names the GPUs, for "
+         "engines with NVIDIA's runtime")
+      ->envname("BINDING")
+      ->check(CLI::IsMember({"late", "allocate"}))
+      ->capture_default_str();
+  AddRoots(app, o);
+  app->add_flag("--pass-device-specs", o->pass_device_specs,
+                "with --binding=allocate: list device nodes in the answer")
+      ->envname("PASS_DEVICE_SPECS");
+  app->add_flag("--create-device-nodes", o->create_device_nodes, "make missing /dev/nvidia* nodes")
+      ->envname("CREATE_DEVICE_NODES");
+  AddSockets(app, o);
+  AddText(app, "--node-name", &o->node_name, "NODE_NAME",
+          "the Node to label; \"\" writes no labels and no annotation");
+  AddText(app, "--kubeconfig", &o->kubeconfig, "KUBECONFIG", "default: the pod's service account");
+  app->add_option("--log-format", flags->log_format, "text or json")
+      ->envname("LOG_FORMAT")
+      ->check(CLI::IsMember({"text", "json"}))
+      ->capture_default_str();
+}
+
+agent::AgentOptions ToOptions(const AgentFlags& flags) {
+  agent::AgentOptions options = flags.options;
+  options.binding = flags.binding == "late" ? agent::Binding::kLate : agent::Binding::kAllocate;
+  options.xids = gpu::XidPolicy::Parse(EnvOr("DP_DISABLE_HEALTHCHECKS", ""),
+                                       EnvOr("DP_ENABLE_HEALTHCHECKS", ""));
+  for (const std::string& word : options.xids.warnings()) {
+    Log(Severity::kWarning, "DP_*_HEALTHCHECKS: not understood", {{"word", word}});
+  }
+  return options;
+}
+
+}  // namespace tessera

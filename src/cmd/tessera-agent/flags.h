@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+// The command line of tessera-agent. Names and variables are those of NVIDIA's device plugin where
+// it has them; a flag wins over its variable.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <string>
+
+#include "src/agent/agent.h"
+
+namespace tessera {
+
+struct AgentFlags {
+  agent::AgentOptions options;
+  std::string binding = "late";
+  std::string log_format = "text";
+};
+
+// Sets the defaults of `flags`, which must outlive `app`.
+void AddAgentFlags(CLI::App* app, AgentFlags* flags);
+
+// What was parsed, with the variables that have no flag.
+agent::AgentOptions ToOptions(const AgentFlags& flags);
+
+}  // namespace tessera
