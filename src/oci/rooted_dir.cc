@@ -73,6 +73,11 @@ bool RootedDir::Exists(const std::string& path) const {
   return Resolve(path, O_PATH, Links::kInRoot).ok();
 }
 
+bool RootedDir::IsMissing(const std::string& path) const {
+  const Result<Fd> place = Resolve(path, O_PATH | O_NOFOLLOW, Links::kInRoot);
+  return !place.ok() && place.status().code() == Code::kNotFound;
+}
+
 Result<std::string> RootedDir::ReadLink(const std::string& path) const {
   ASSIGN_OR_RETURN(const Fd fd, Resolve(path, O_PATH | O_NOFOLLOW, Links::kInRoot));
   std::array<char, PATH_MAX> target;

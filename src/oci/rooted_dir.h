@@ -28,6 +28,8 @@ class RootedDir {
   Result<std::string> Read(const std::string& path, Links links, size_t max_size) const;
   bool HasDir(const std::string& path, Links links) const;
   bool Exists(const std::string& path) const;
+  // There is not even a symbolic link of that name.
+  bool IsMissing(const std::string& path) const;
   // Where the symbolic link at the end of `path` points to, as it is written.
   Result<std::string> ReadLink(const std::string& path) const;
   // The host's path of `path`, its links resolved inside the root. NOT_FOUND; INVALID_ARGUMENT where

@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: Apache-2.0
+// Containers outside Kubernetes, run to their end by real low-level runtimes.
+#include <gmock/gmock.h>
+
+#include <filesystem>
+
+#include "tests/runtime/container_fixture.h"
+
+namespace tessera {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+class Container : public ContainerFixture {};
+INSTANTIATE_TEST_SUITE_P(LowLevel, Container, ::testing::Values("runc", "crun"),
+                         [](const auto& info) { return std::string(info.param); });
+
+TEST_P(Container, WithoutARequestIsUntouched) {
+  const std::string text = config().Pretty();
+  const SubprocessResult result = Run();
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_THAT(result.out, HasSubstr("node /dev/nvidia0: No such file"));
+  EXPECT_THAT(result.out, HasSubstr("nvidia-smi missing"));
+  EXPECT_EQ(ReadFile(bundle() + "/config.json").value(), text);
+  EXPECT_FALSE(PathExists(bundle() + "/tessera"));
+}
+
+TEST_P(Container, GetsTheGpuOfAnIndexThroughTheLinkerCache) {
+  AddLinkerCache();
+  AddEnv("NVIDIA_VISIBLE_DEVICES=0");
+  const SubprocessResult result = Run();
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  // The first GPU of the bus has minor 1.
+  EXPECT_THAT(result.out, HasSubstr("node /dev/nvidia1 195:1 mode 666 allowed"));
+  EXPECT_THAT(result.out, HasSubstr("node /dev/nvidia0: No such file"));
+  EXPECT_THAT(result.out, HasSubstr("library libcuda.so.1 loaded"));
+  EXPECT_THAT(result.out, HasSubstr("library libcuda.so loaded"));
+  EXPECT_THAT(result.out, HasSubstr("library libnvidia-ml.so.1 loaded"));
+  EXPECT_THAT(result.out, HasSubstr("env LD_LIBRARY_PATH=(unset)"));
+  EXPECT_THAT(result.out, HasSubstr("env PATH=/usr/bin:/bin:/dev/tessera/bin\n"));
+  EXPECT_THAT(result.out, HasSubstr("nvidia-smi there"));
+  EXPECT_THAT(result.out, HasSubstr("driver folder read only"));
+  EXPECT_THAT(result.out,
+              HasSubstr("env NVIDIA_VISIBLE_DEVICES=GPU-11111111-1111-1111-1111-111111111111\n"));
+}
+
+TEST_P(Container, FindsLibrariesWithoutALinkerCacheInTheImage) {
+  AddEnv("NVIDIA_VISIBLE_DEVICES=all");
+  AddEnv("LD_LIBRARY_PATH=/opt/mine");
+  const SubprocessResult result = Run();
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_THAT(result.out, HasSubstr("library libcuda.so.1 loaded"));
+  EXPECT_THAT(result.out, HasSubstr("env LD_LIBRARY_PATH=/opt/mine:/dev/tessera/lib\n"));
+  EXPECT_THAT(result.out, HasSubstr("node /dev/nvidia0 195:0 mode 666 allowed"));
+  EXPECT_THAT(result.out, HasSubstr("node /dev/nvidia1 195:1 mode 666 allowed"));
+}
+
+TEST_P(Container, GivesAStaticProgramItsNodes) {
+  AddEnv("NVIDIA_VISIBLE_DEVICES=GPU-22222222-2222-2222-2222-222222222222");
+  SetArgs({"/bin/probe-static", "/dev/nvidia0", "/dev/nvidiactl", "/dev/nvidia-uvm"});
+  const SubprocessResult result = Run();
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_THAT(result.out, HasSubstr("node /dev/nvidia0 195:0 mode 666 allowed"));
+  EXPECT_THAT(result.out, HasSubstr("node /dev/nvidiactl 195:255 mode 666 allowed"));
+  EXPECT_THAT(result.out, HasSubstr("node /dev/nvidia-uvm 508:0 mode 666 allowed"));
+}
+
+TEST_P(Container, CannotOpenAGpuThatItWasNotGiven) {
+  AddEnv("NVIDIA_VISIBLE_DEVICES=0");
+  // The node of the other one, smuggled in.
+  AddMount("/tmp", "bind", path("driver/dev"), {"bind", "ro"});
+  SetArgs({"/bin/probe", "/tmp/nvidia1", "/tmp/nvidia0"});
+  const SubprocessResult result = Run();
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_THAT(result.out, HasSubstr("node /tmp/nvidia1 195:1 mode 666 allowed"));
+  EXPECT_THAT(result.out, HasSubstr("node /tmp/nvidia0 195:0 mode 666 forbidden"));
+}
+
+TEST_P(Container, LeavesNothingInAWritableImage) {
+  AddLinkerCache();
+  config().Find("root")->Set("readonly", Json::Bool(false));
+  AddEnv("NVIDIA_VISIBLE_DEVICES=all");
+  const auto image = Tree(rootfs());
+  const auto driver = Tree(path("driver"));
+  const SubprocessResult result = Run();
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_THAT(result.out, HasSubstr("library libcuda.so.1 loaded"));
+  EXPECT_EQ(Tree(rootfs()), image);
+  EXPECT_EQ(Tree(path("driver")), driver);
+}
+
+TEST_P(Container, GetsDriverFilesButNoGpuForNone) {
+  AddEnv("NVIDIA_VISIBLE_DEVICES=none");
+  const SubprocessResult result = Run();
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_THAT(result.out, HasSubstr("library libcuda.so.1 loaded"));
+  EXPECT_THAT(result.out, HasSubstr("node /dev/nvidia0: No such file"));
+}
+
+TEST_P(Container, StartsAgainFromTheSameBundle) {
+  AddLinkerCache();
+  AddEnv("NVIDIA_VISIBLE_DEVICES=0");
+  const SubprocessResult first = Run();
+  const std::string edited = ReadFile(bundle() + "/config.json").value();
+  const SubprocessResult second = RunAsItIs();
+  EXPECT_EQ(second.exit_code, 0) << second.err;
+  EXPECT_EQ(second.out, first.out);
+  EXPECT_EQ(ReadFile(bundle() + "/config.json").value(), edited);
+}
+
+TEST_P(Container, IsRefusedWhereTheDriverIsTooOld) {
+  AddEnv("NVIDIA_VISIBLE_DEVICES=0");
+  AddEnv("NVIDIA_REQUIRE_CUDA=cuda>=13.0 brand=tesla,driver>=535");
+  const SubprocessResult result = Run();
+  EXPECT_NE(result.exit_code, 0);
+  EXPECT_THAT(result.err, HasSubstr("cuda>=13.0 (found cuda 12.4)"));
+  const std::string log_text = ReadFile(log()).value();
+  EXPECT_THAT(log_text, HasSubstr("\"level\":\"error\""));
+  EXPECT_THAT(log_text, HasSubstr("found cuda 12.4"));
+}
+
+TEST_P(Container, IsRefusedForAnUnknownGpuWithTheListOfThoseThatThereAre) {
+  AddEnv("NVIDIA_VISIBLE_DEVICES=7");
+  const SubprocessResult result = Run();
+  EXPECT_NE(result.exit_code, 0);
+  EXPECT_THAT(result.err, HasSubstr("\"7\": no such GPU"));
+  EXPECT_THAT(result.err, HasSubstr("1 GPU-22222222-2222-2222-2222-222222222222"));
+}
+
+TEST_P(Container, IsRefusedWhereTheDriverRootHoldsNoLibraries) {
+  fs::remove_all(path("driver/usr/lib"));
+  AddEnv("NVIDIA_VISIBLE_DEVICES=0");
+  const SubprocessResult result = Run();
+  EXPECT_NE(result.exit_code, 0);
+  EXPECT_THAT(result.err, HasSubstr("driver root " + path("driver") + " holds no driver"));
+  EXPECT_THAT(result.err, HasSubstr("libcuda.so.<version>"));
+}
+
+TEST_P(Container, IsRefusedWithAdviceWhereUvmIsMissing) {
+  fs::remove(path("driver/dev/nvidia-uvm"));
+  AddEnv("NVIDIA_VISIBLE_DEVICES=0");
+  const SubprocessResult result = Run();
+  EXPECT_NE(result.exit_code, 0);
+  EXPECT_THAT(result.err, HasSubstr("nvidia-uvm"));
+  EXPECT_THAT(result.err, HasSubstr("nvidia-modprobe -u -c=0"));
+}
+
+TEST_P(Container, OtherVerbsWorkWithADamagedConfiguration) {
+  WriteRuntimeToml("this is = = not toml\n");
+  EXPECT_THAT(RunTessera({"state", "nobody"}).err, Not(HasSubstr("runtime.toml")));
+  const SubprocessResult result = Run();
+  EXPECT_NE(result.exit_code, 0);
+  EXPECT_THAT(result.err, HasSubstr(path("runtime.toml") + ":6"));
+}
+
+}  // namespace
+}  // namespace tessera

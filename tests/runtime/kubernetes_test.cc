@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: Apache-2.0
+// Containers of Kubernetes: what counts is the grant, asked for at a socket.
+#include <gmock/gmock.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <array>
+#include <cstring>
+#include <filesystem>
+#include <optional>
+#include <thread>
+
+#include "src/grant/message.h"
+#include "tests/runtime/container_fixture.h"
+
+namespace tessera {
+namespace {
+
+using ::testing::HasSubstr;
+
+// Answers one question at a unix socket, as the agent would.
+class OneAnswer {
+ public:
+  OneAnswer(const std::string& path, Result<grant::Grant> answer) : path_(path) {
+    listener_.Reset(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    sockaddr_un address{};
+    address.sun_family = AF_UNIX;
+    path.copy(address.sun_path, sizeof(address.sun_path) - 1);
+    TESSERA_CHECK(::bind(listener_.get(), reinterpret_cast<sockaddr*>(&address),
+                         sizeof(address)) == 0);
+    TESSERA_CHECK(::listen(listener_.get(), 4) == 0);
+    thread_ = std::thread([this, reply = grant::EncodeReply(answer)] { Serve(reply); });
+  }
+  ~OneAnswer() { Finish(); }
+  // What was asked; nothing where nobody did.
+  std::optional<grant::Request> Finish() {
+    ::shutdown(listener_.get(), SHUT_RDWR);
+    if (thread_.joinable()) thread_.join();
+    ::unlink(path_.c_str());
+    return request_;
+  }
+
+ private:
+  void Serve(const std::string& reply) {
+    const Fd peer(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC));
+    if (!peer.valid()) return;
+    std::array<unsigned char, grant::kFrameHeaderSize> header;
+    if (::recv(peer.get(), header.data(), header.size(), MSG_WAITALL) != 4) return;
+    std::string body(grant::FrameLength(header).value(), '\0');
+    ::recv(peer.get(), body.data(), body.size(), MSG_WAITALL);
+    request_ = grant::DecodeRequest(body).value();
+    (void)WriteFd(peer.get(), grant::Frame(reply)).ok();
+  }
+
+  std::string path_;
+  Fd listener_;
+  std::thread thread_;
+  std::optional<grant::Request> request_;
+};
+
+class KubernetesContainer : public ContainerFixture {
+ protected:
+  void SetUp() override {
+    ContainerFixture::SetUp();
+    if (IsSkipped()) return;
+    AddAnnotation("io.kubernetes.cri.container-type", "container");
+    AddAnnotation("io.kubernetes.cri.sandbox-uid", "0f5a1c86-1c4f-4d0e-9b3c-0d6f6a9b1a11");
+    AddAnnotation("io.kubernetes.cri.sandbox-name", "trainer");
+    AddAnnotation("io.kubernetes.cri.sandbox-namespace", "team");
+    AddAnnotation("io.kubernetes.cri.container-name", "main");
+  }
+  grant::Grant GrantOfSecondGpu() const {
+    grant::Grant grant;
+    grant.driver_root = path("driver");
+    grant.dev_root = path("driver");
+    grant.devices = {{.uuid = "GPU-22222222-2222-2222-2222-222222222222",
+                      .minor = 0,
+                      .path = "/dev/nvidia0",
+                      .host_path = path("driver/dev/nvidia0"),
+                      .major_number = 195,
+                      .minor_number = 0}};
+    return grant;
+  }
+};
+INSTANTIATE_TEST_SUITE_P(LowLevel, KubernetesContainer, ::testing::Values("runc", "crun"),
+                         [](const auto& info) { return std::string(info.param); });
+
+TEST_P(KubernetesContainer, WithoutATokenGetsNothingWhateverItsEnvironmentSays) {
+  AddEnv("NVIDIA_VISIBLE_DEVICES=all");
+  AddEnv("NVIDIA_DRIVER_CAPABILITIES=all");
+  const SubprocessResult result = Run();
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_THAT(result.out, HasSubstr("node /dev/nvidia0: No such file"));
+  EXPECT_THAT(result.out, HasSubstr("node /dev/nvidia1: No such file"));
+  EXPECT_THAT(result.out, HasSubstr("nvidia-smi missing"));
+}
+
+TEST_P(KubernetesContainer, GetsWhatItsGrantSays) {
+  AddEnv("NVIDIA_VISIBLE_DEVICES=void");
+  AddEnv("TESSERA_GRANT_NVIDIA_COM_GPU=v1:00:00:GPU-1");
+  OneAnswer agent(path("grant.sock"), GrantOfSecondGpu());
+  const SubprocessResult result = Run();
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_THAT(result.out, HasSubstr("node /dev/nvidia0 195:0 mode 666 allowed"));
+  EXPECT_THAT(result.out, HasSubstr("node /dev/nvidia1: No such file"));
+  EXPECT_THAT(result.out, HasSubstr("library libcuda.so.1 loaded"));
+  EXPECT_THAT(result.out,
+              HasSubstr("env NVIDIA_VISIBLE_DEVICES=GPU-22222222-2222-2222-2222-222222222222\n"));
+  const auto asked = agent.Finish();
+  ASSERT_TRUE(asked.has_value());
+  EXPECT_EQ(asked->pod_uid, "0f5a1c86-1c4f-4d0e-9b3c-0d6f6a9b1a11");
+  EXPECT_EQ(asked->container, "main");
+  ASSERT_EQ(asked->tokens.size(), 1u);
+  EXPECT_EQ(asked->tokens[0].value, "v1:00:00:GPU-1");
+}
+
+TEST_P(KubernetesContainer, FailsWithTheAgentsReasonWhereItIsRefused) {
+  AddEnv("TESSERA_GRANT_NVIDIA_COM_GPU=forged");
+  OneAnswer agent(path("grant.sock"), Status(Code::kPermissionDenied, "a forged token"));
+  const SubprocessResult result = Run();
+  EXPECT_EQ(result.exit_code, InfoOf(Code::kPermissionDenied).exit_code);
+  EXPECT_THAT(ReadFile(log()).value(), HasSubstr("team/trainer"));
+  EXPECT_THAT(ReadFile(log()).value(), HasSubstr("a forged token"));
+}
+
+TEST_P(KubernetesContainer, FailsWithTheSocketsNameWhileTheAgentIsAway) {
+  AddEnv("TESSERA_GRANT_NVIDIA_COM_GPU=v1:00:00:GPU-1");
+  const SubprocessResult result = Run();
+  EXPECT_EQ(result.exit_code, InfoOf(Code::kUnavailable).exit_code);
+  EXPECT_THAT(ReadFile(log()).value(), HasSubstr(path("grant.sock")));
+  EXPECT_THAT(result.err, HasSubstr("is tessera-agent running on this node?"));
+}
+
+TEST_P(KubernetesContainer, ASandboxIsNotAskedFor) {
+  AddAnnotation("io.kubernetes.cri.container-type", "sandbox");
+  AddEnv("TESSERA_GRANT_NVIDIA_COM_GPU=v1:00:00:GPU-1");
+  const SubprocessResult result = Run();
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_THAT(result.out, HasSubstr("nvidia-smi missing"));
+}
+
+}  // namespace
+}  // namespace tessera

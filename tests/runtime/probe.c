@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+// Runs inside a container and prints what it sees, a fact per line. Arguments: paths of device nodes.
+// With -DPROBE_STATIC it does without the dynamic linker.
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+#include <unistd.h>
+#ifndef PROBE_STATIC
+#include <dlfcn.h>
+#endif
+
+static void print_env(const char* name) {
+  const char* value = getenv(name);
+  printf("env %s=%s\n", name, value ? value : "(unset)");
+}
+
+static void print_node(const char* path) {
+  struct stat info;
+  if (stat(path, &info) != 0) {
+    printf("node %s: %s\n", path, strerror(errno));
+    return;
+  }
+  // No driver stands behind the number: an open that the cgroup allows ends in ENXIO.
+  const int fd = open(path, O_RDWR);
+  const char* result = fd >= 0 ? "opened" : errno == EPERM ? "forbidden" : "allowed";
+  printf("node %s %u:%u mode %o %s\n", path, major(info.st_rdev), minor(info.st_rdev),
+         info.st_mode & 07777, result);
+}
+
+#ifndef PROBE_STATIC
+static void print_library(const char* name) {
+  void* handle = dlopen(name, RTLD_NOW);
+  printf("library %s %s\n", name, handle ? "loaded" : dlerror());
+}
+#endif
+
+int main(int argc, char** argv) {
+#ifndef PROBE_STATIC
+  print_library("libcuda.so.1");
+  print_library("libcuda.so");
+  print_library("libnvidia-ml.so.1");
+#endif
+  for (int i = 1; i < argc; ++i) print_node(argv[i]);
+  print_env("NVIDIA_VISIBLE_DEVICES");
+  print_env("LD_LIBRARY_PATH");
+  print_env("PATH");
+  printf("nvidia-smi %s\n", access("/dev/tessera/bin/nvidia-smi", X_OK) == 0 ? "there" : "missing");
+  const int fd = open("/dev/tessera/lib/new", O_CREAT | O_WRONLY, 0644);
+  printf("driver folder %s\n", fd >= 0 ? "writable" : "read only");
+  return 0;
+}
