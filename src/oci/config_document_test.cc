@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/oci/config_document.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+
+namespace tessera::oci {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr std::string_view kText =
+    R"({"ociVersion":"1.3.9","future":{"x":1.0,"y":[1e3,18446744073709551616]},)"
+    R"("process":{"env":["A=1","B=2","A=3"],"user":{"uid":0}},"root":{"path":"rootfs"},)"
+    R"("mounts":[{"destination":"/proc","type":"proc","newOption":true},)"
+    R"({"destination":"/dev/","type":"tmpfs","source":"tmpfs"}],)"
+    R"("annotations":{"io.kubernetes.cri.container-name":"main","empty":""},)"
+    R"("linux":{"cgroupsPath":"/kubepods/x","seccomp":{"defaultAction":"SCMP_ACT_ERRNO"}}})";
+
+ConfigDocument Sample() { return ConfigDocument::Parse(kText, "/bundle").value(); }
+
+TEST(ConfigDocument, WithoutEditsIsTheSameToTheLetter) {
+  EXPECT_EQ(Sample().json().Serialize(), kText);
+}
+
+TEST(ConfigDocument, EditsLeaveEverythingElse) {
+  ConfigDocument document = Sample();
+  ASSERT_TRUE(document.AddMount({"/x", "bind", "/y", {"ro"}}).ok());
+  ASSERT_TRUE(document.AddDevice({.path = "/dev/nvidia0", .major_number = 195}).ok());
+  ASSERT_TRUE(document.SetEnv("A", "4").ok());
+  const std::string text = document.json().Serialize();
+  EXPECT_THAT(text, HasSubstr(R"("future":{"x":1.0,"y":[1e3,18446744073709551616]})"));
+  EXPECT_THAT(text, HasSubstr(R"("newOption":true)"));
+  EXPECT_THAT(text, HasSubstr(R"("seccomp":{"defaultAction":"SCMP_ACT_ERRNO"})"));
+  EXPECT_THAT(text, HasSubstr(R"("env":["A=4","B=2"])"));
+}
+
+TEST(ConfigDocument, TheLastEntryOfAVariableCounts) {
+  EXPECT_EQ(Sample().Env("A"), "3");
+  EXPECT_EQ(Sample().Env("C"), std::nullopt);
+  EXPECT_EQ(Sample().EnvWithPrefix("A").size(), 2u);
+}
+
+TEST(ConfigDocument, AMountReplacesOneOfTheSamePlaceHoweverItIsSpelled) {
+  ConfigDocument document = Sample();
+  ASSERT_TRUE(document.AddMount({"/dev", "bind", "/host", {}}).ok());
+  const auto mounts = document.Mounts();
+  ASSERT_EQ(mounts.size(), 2u);
+  EXPECT_EQ(mounts[1].source, "/host");
+}
+
+TEST(ConfigDocument, ADeviceAndItsRuleComeOnce) {
+  ConfigDocument document = Sample();
+  const DeviceNode node{.path = "/dev/nvidia0", .major_number = 195, .minor_number = 0};
+  for (int i = 0; i < 2; ++i) {
+    ASSERT_TRUE(document.AddDevice(node).ok());
+    ASSERT_TRUE(document.AllowDevice(node).ok());
+    ASSERT_TRUE(document.AddGroup(44).ok());
+  }
+  const Json* linux_part = document.json().Find("linux");
+  EXPECT_EQ(linux_part->Find("devices")->Serialize(),
+            R"([{"path":"/dev/nvidia0","type":"c","major":195,"minor":0,"fileMode":438,)"
+            R"("uid":0,"gid":0}])");
+  EXPECT_EQ(linux_part->Find("resources")->Find("devices")->Serialize(),
+            R"([{"allow":true,"type":"c","major":195,"minor":0,"access":"rw"}])");
+  EXPECT_EQ(document.json().Find("process")->Find("user")->Find("additionalGids")->Serialize(),
+            "[44]");
+}
+
+TEST(ConfigDocument, WrongKindsAreErrorsThatNameTheMember) {
+  auto document = ConfigDocument::Parse(R"({"mounts":{},"linux":7,"process":{"env":"x"}})", "/b");
+  ASSERT_TRUE(document.ok());
+  EXPECT_THAT(document->AddMount({"/x", "", "", {}}).message(), HasSubstr("\"mounts\""));
+  EXPECT_THAT(document->AllowDevice({}).message(), HasSubstr("\"linux\""));
+  EXPECT_THAT(document->SetEnv("A", "").message(), HasSubstr("\"env\""));
+  EXPECT_THAT(document->RootPath().status().message(), HasSubstr("root.path"));
+  EXPECT_FALSE(ConfigDocument::Parse("[]", "/b").ok());
+}
+
+TEST(ConfigDocument, SaveKeepsModeAndLeavesNoOtherFile) {
+  const TempDir dir;
+  const std::string path = JoinPath(dir.path(), "config.json");
+  ASSERT_TRUE(WriteFileAtomically(path, kText, 0640).ok());
+  ConfigDocument document = ConfigDocument::Load(dir.path()).value();
+  ASSERT_TRUE(document.SetEnv("C", "5").ok());
+  ASSERT_TRUE(document.Save().ok());
+  EXPECT_EQ(ConfigDocument::Load(dir.path()).value().Env("C"), "5");
+  EXPECT_EQ(ListDir(dir.path()).value().size(), 1u);
+  struct stat info;
+  ASSERT_EQ(::stat(path.c_str(), &info), 0);
+  EXPECT_EQ(info.st_mode & 07777, 0640u);
+}
+
+TEST(ConfigDocument, LoadErrorsNameTheFile) {
+  const TempDir dir;
+  EXPECT_THAT(ConfigDocument::Load(dir.path()).status().message(), HasSubstr("config.json"));
+  EXPECT_THAT(ConfigDocument::Load("/no/bundle").status().message(), HasSubstr("/no/bundle"));
+  ASSERT_TRUE(WriteFileAtomically(JoinPath(dir.path(), "config.json"), "{\"a\":", 0644).ok());
+  EXPECT_THAT(ConfigDocument::Load(dir.path()).status().message(),
+              HasSubstr(JoinPath(dir.path(), "config.json") + ": not valid JSON at byte"));
+}
+
+TEST(CleanPath, IsByTextAlone) {
+  EXPECT_EQ(CleanPath("/dev//x/../shm/."), "/dev/shm");
+  EXPECT_EQ(CleanPath("../.."), "/");
+  EXPECT_TRUE(IsBelow("/dev/shm", "/dev"));
+  EXPECT_FALSE(IsBelow("/device", "/dev"));
+  EXPECT_TRUE(IsBelow("/x", "/"));
+}
+
+}  // namespace
+}  // namespace tessera::oci
