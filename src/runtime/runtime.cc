@@ -3,7 +3,6 @@
 
 #include <cstdlib>
 #include <cstring>
-#include <ios>
 #include <string>
 
 #include "src/runtime/command_line.h"
@@ -60,10 +59,7 @@ bool IsOwnVerb(int argc, char** argv, const char* verb) {
 
 int RuntimeMain(int argc, char** argv) {
 #ifdef TESSERA_WITH_CONFIGURE
-  if (IsOwnVerb(argc, argv, "configure")) {
-    const std::ios_base::Init streams;  // lazy_iostream.h says why
-    return engine::ConfigureMain(argc - 1, argv + 1);
-  }
+  if (IsOwnVerb(argc, argv, "configure")) return engine::ConfigureMain(argc - 1, argv + 1);
 #endif
   const Result<Options> options = LoadOptions(ConfigFile());
   if (IsOwnVerb(argc, argv, "explain")) return ExplainMain(argc, argv, options);

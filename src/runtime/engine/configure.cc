@@ -4,6 +4,7 @@
 #include <CLI/CLI.hpp>
 
 #include <cstdio>
+#include <ios>
 #include <map>
 #include <optional>
 
@@ -196,6 +197,7 @@ Result<Outcome> Run(const Flags& flags) {
 }  // namespace
 
 int ConfigureMain(int argc, char** argv) {
+  const std::ios_base::Init streams;  // for CLI11; ../lazy_iostream.h says why here
   Flags flags;
   CLI::App app("Makes a container engine use tessera-runtime; --undo takes it back",
                "tessera-runtime configure");
