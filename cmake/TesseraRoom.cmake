@@ -10,20 +10,36 @@ function(tessera_room)
   target_link_libraries(tessera_${ARG_NAME} PUBLIC ${ARG_DEPS} PRIVATE ${ARG_PRIVATE_DEPS})
 endfunction()
 
-# tessera_test(NAME base_test SOURCES a_test.cc ... [DEPS ...] [TIMEOUT seconds] [LABELS ...])
-# One gtest program; CTest sees each of its tests under its own name.
+# Programs to build for `ctest -L unit` and `ctest -L threads` alone.
+add_custom_target(unit_tests)
+add_custom_target(threads_tests)
+
+# tessera_test(NAME base_test SOURCES a_test.cc ... [DEPS ...] [TIMEOUT seconds] [LABELS ...] [THREADS])
+# One gtest program; CTest sees each of its tests under its own name. LABELS is unit or component;
+# THREADS says that ThreadSanitizer has something to find in it.
 function(tessera_test)
-  cmake_parse_arguments(ARG "" "NAME;TIMEOUT" "SOURCES;DEPS;LABELS;ENVIRONMENT" ${ARGN})
+  cmake_parse_arguments(ARG "THREADS" "NAME;TIMEOUT" "SOURCES;DEPS;LABELS;ENVIRONMENT" ${ARGN})
   if(NOT ARG_TIMEOUT)
     set(ARG_TIMEOUT 60)
   endif()
   if(NOT ARG_LABELS)
     set(ARG_LABELS unit)
   endif()
+  if(ARG_THREADS)
+    list(APPEND ARG_LABELS threads)
+  endif()
   add_executable(${ARG_NAME} ${ARG_SOURCES})
   target_include_directories(${ARG_NAME} PRIVATE ${CMAKE_SOURCE_DIR})
   target_link_libraries(${ARG_NAME} PRIVATE ${ARG_DEPS} GTest::gmock GTest::gtest_main)
   set_target_properties(${ARG_NAME} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
+  foreach(label IN LISTS ARG_LABELS)
+    if(TARGET ${label}_tests)
+      add_dependencies(${label}_tests ${ARG_NAME})
+    endif()
+  endforeach()
+  # One label that `ctest -L`, which takes patterns, finds by each of its parts: discovery cannot
+  # pass on a list.
+  list(JOIN ARG_LABELS "-" ARG_LABELS)
   include(GoogleTest)
   gtest_discover_tests(${ARG_NAME} DISCOVERY_TIMEOUT 60
                        PROPERTIES TIMEOUT ${ARG_TIMEOUT} LABELS "${ARG_LABELS}"

@@ -166,7 +166,11 @@ void Inventory::Impl::OnXid(const XidEvent& event) {
   if (!critical) return;
   if (record == nullptr) return PollNow();
   record->health.OnXid(event.xid, runner_->clock().Now());
-  ArmRetry(record->gpu.index, options_.retry_max);
+  // Now, while it shows: a GPU that was lost, or wants a reset, is well as soon as that is over;
+  // of one that only reported something we wait for quiet.
+  const int index = record->gpu.index;
+  Probe(index);
+  ArmRetry(index, options_.retry_max);
 }
 
 }  // namespace tessera::gpu
