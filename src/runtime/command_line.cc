@@ -13,6 +13,10 @@ constexpr std::string_view kGlobalWithValue[] = {"root",     "log",           "l
                                                  "criu",     "cgroup-manager", "log-level"};
 constexpr std::string_view kCreateWithValue[] = {"bundle",       "b",    "config", "f",
                                                  "console-socket", "pid-file", "preserve-fds"};
+constexpr std::string_view kExecWithValue[] = {
+    "process", "p",   "console-socket", "pid-file", "cwd",           "env", "e",
+    "user",    "u",   "additional-gids", "g",       "process-label", "apparmor",
+    "cap",     "c",   "preserve-fds",   "cgroup"};
 
 struct Option {
   std::string_view name;         // without dashes
@@ -71,6 +75,11 @@ CommandLine ParseCommandLine(int argc, const char* const* argv) {
       });
   if (verb >= argc) return line;
   line.verb = argv[verb];
+  if (std::strcmp(line.verb, "exec") == 0) {
+    WalkOptions(argc, argv, verb + 1, false, kExecWithValue, [&line](const Option& option) {
+      if (option.name == "process" || option.name == "p") line.process = option.value;
+    });
+  }
   if (!line.makes_container()) return line;
   WalkOptions(argc, argv, verb + 1, true, kCreateWithValue, [&line](const Option& option) {
     if (option.name == "bundle" || option.name == "b") line.bundle = option.value;

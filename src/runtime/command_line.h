@@ -11,6 +11,7 @@ struct CommandLine {
   const char* verb = nullptr;
   const char* bundle = nullptr;  // of create and run
   const char* config = nullptr;  // crun's --config of create and run
+  const char* process = nullptr;  // of exec: the file with the process
   const char* log = nullptr;
   bool log_json = false;
 

@@ -7,6 +7,7 @@
 
 #include "src/runtime/command_line.h"
 #include "src/runtime/decision.h"
+#include "src/runtime/exec_process.h"
 #include "src/runtime/explain.h"
 #include "src/runtime/low_level.h"
 #include "src/runtime/options.h"
@@ -43,6 +44,8 @@ Status Run(const CommandLine& line, const Result<Options>& options, char** argv)
     if (!options.ok()) return options.status();
     RETURN_IF_ERROR(EditBundle(line, *options));
   }
+  // Only a convenience: whoever wants to look into a container must get in.
+  if (line.process != nullptr && IsGpuBundle(".")) (void)EditExecProcess(".", line.process).ok();
   // A damaged configuration must not keep anybody from stopping, probing or deleting what runs.
   static const Options kDefaults;
   ASSIGN_OR_RETURN(const std::string path,
