@@ -62,6 +62,8 @@ void AppendDriverFolders(const oci::ConfigDocument& container, std::string_view 
 
 }  // namespace
 
+std::string BundleOfExec(const char* log) { return log != nullptr ? DirName(log) : "."; }
+
 bool IsGpuBundle(const std::string& bundle) { return PathExists(oci::Stage::PathIn(bundle)); }
 
 Status EditExecProcess(const std::string& bundle, const std::string& file) {

@@ -10,8 +10,11 @@
 
 namespace tessera::runtime {
 
-// Whether `bundle` was given GPUs by `create` or `run`. containerd's and Docker's shims run exec in
-// the bundle's folder.
+// `exec` is not told the bundle. containerd's shim, which Docker uses, too, keeps the log that it names
+// (--log, may be null) in the container's bundle; others run exec in the bundle's folder.
+std::string BundleOfExec(const char* log);
+
+// Whether `bundle` was given GPUs by `create` or `run`.
 bool IsGpuBundle(const std::string& bundle);
 
 // Gives the process document in `file` what config.json in `bundle` got: the driver's folders at the

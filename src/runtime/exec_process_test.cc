@@ -52,6 +52,11 @@ TEST_F(ExecProcessTest, ADamagedDocumentStaysAsItIs) {
   EXPECT_EQ(*ReadFile(file), "{\"env\":[");
 }
 
+TEST_F(ExecProcessTest, TheBundleIsWhereTheEngineKeepsItsLog) {
+  EXPECT_EQ(BundleOfExec("/run/containerd/task/abc/log.json"), "/run/containerd/task/abc");
+  EXPECT_EQ(BundleOfExec(nullptr), ".");
+}
+
 TEST_F(ExecProcessTest, OnlyABundleWithAStageIsAGpuBundle) {
   EXPECT_FALSE(IsGpuBundle(dir_.path()));
   ASSERT_TRUE(MakeDirs(JoinPath(dir_.path(), "tessera")).ok());

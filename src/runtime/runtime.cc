@@ -45,7 +45,10 @@ Status Run(const CommandLine& line, const Result<Options>& options, char** argv)
     RETURN_IF_ERROR(EditBundle(line, *options));
   }
   // Only a convenience: whoever wants to look into a container must get in.
-  if (line.process != nullptr && IsGpuBundle(".")) (void)EditExecProcess(".", line.process).ok();
+  if (line.process != nullptr) {
+    const std::string bundle = BundleOfExec(line.log);
+    if (IsGpuBundle(bundle)) (void)EditExecProcess(bundle, line.process).ok();
+  }
   // A damaged configuration must not keep anybody from stopping, probing or deleting what runs.
   static const Options kDefaults;
   ASSIGN_OR_RETURN(const std::string path,
