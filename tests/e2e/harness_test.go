@@ -54,7 +54,9 @@ func runAll(m *testing.M) (code int, err error) {
 	if root, err = filepath.Abs("../.."); err != nil {
 		return 1, err
 	}
-	options := cluster.Options{Name: "e2e", Nodes: 1, Log: os.Stderr, Tied: !*keep}
+	options := cluster.Options{Name: "e2e", Nodes: 1, Log: os.Stderr, Tied: !*keep,
+		// A test that kills the agent a hundred times measures us, not the kubelet's back-off.
+		KubeletConfig: map[string]any{"crashLoopBackOff": map[string]string{"maxContainerRestartPeriod": "1s"}}}
 	if shared, err = cluster.Up(ctx, options); err != nil {
 		return 1, err
 	}
