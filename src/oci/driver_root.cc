@@ -117,7 +117,8 @@ class Finder {
     const std::string link = fmt::format("{}/{}.so.1", dir, stem);
     const Result<std::string> target = root_.ReadLink(link);
     if (target.ok()) {
-      const std::string_view version = DriverVersionIn(BaseName(*target), stem);
+      const std::string target_name = BaseName(*target);
+      const std::string_view version = DriverVersionIn(target_name, stem);
       const std::string file = fmt::format("{}/{}.so.{}", dir, stem, version);
       if (!version.empty() && root_.Exists(file)) return std::string(version);
     }
@@ -151,7 +152,7 @@ class Finder {
     const bool vital = library.name == "libcuda" || library.name == "libnvidia-ml";
     for (const std::string& dir : dirs_) {
       const std::string path = JoinPath(dir, name);
-      const Result<Fd> fd = root_.OpenFile(path, Links::kInRoot);
+      const Result<Fd> fd = root_.OpenTrustedFile(path);
       if (!fd.ok()) {
         if (fd.status().code() == Code::kNotFound) continue;
         files_.notes.push_back(fd.status().message());
