@@ -142,11 +142,15 @@ std::optional<std::string> ConfigDocument::Annotation(std::string_view name) con
   return value->string_value();
 }
 
-bool ConfigDocument::HasAnnotationPrefix(std::string_view prefix) const {
+bool ConfigDocument::HasAnnotationPrefix(std::string_view prefix,
+                                         std::initializer_list<std::string_view> except) const {
   const Json* all = json_.Find("annotations");
   if (all == nullptr || !all->is_object()) return false;
   return std::any_of(all->members().begin(), all->members().end(),
-                     [&](const Json::Member& member) { return member.first.starts_with(prefix); });
+                     [&](const Json::Member& member) {
+                       return member.first.starts_with(prefix) &&
+                              std::find(except.begin(), except.end(), member.first) == except.end();
+                     });
 }
 
 std::string ConfigDocument::CgroupsPath() const {
@@ -221,7 +225,9 @@ Status ConfigDocument::AddMount(const Mount& mount) {
   const std::string destination = CleanPath(mount.destination);
   std::erase_if(list->items(), [&](const Json& item) {
     const std::string there = TextOf(item.Find("destination"));
-    return !there.empty() && CleanPath(there) == destination;
+    // Cleaning adds at most the slash in front.
+    return !there.empty() && there.size() + 1 >= destination.size() &&
+           CleanPath(there) == destination;
   });
   list->Append(MountToJson(mount));
   return Status::Ok();

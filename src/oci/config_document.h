@@ -7,6 +7,7 @@
 // sees the old or the new one. It is not flushed to the disk: a bundle does not outlive a crash.
 #pragma once
 
+#include <initializer_list>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -50,7 +51,8 @@ class ConfigDocument {
 
   std::optional<std::string> Annotation(std::string_view name) const;
   // Is there any annotation whose name starts so?
-  bool HasAnnotationPrefix(std::string_view prefix) const;
+  bool HasAnnotationPrefix(std::string_view prefix,
+                           std::initializer_list<std::string_view> except = {}) const;
   std::string CgroupsPath() const;  // empty where it is not said
 
   // The value that the process will see: the last entry of that name.

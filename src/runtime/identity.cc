@@ -44,7 +44,9 @@ std::string PodUidInCgroup(std::string_view path) {
 
 std::optional<Identity> FindIdentity(const oci::ConfigDocument& document) {
   const std::string cgroup_uid = PodUidInCgroup(document.CgroupsPath());
-  const bool annotated = document.HasAnnotationPrefix("io.kubernetes.");
+  // podman borrows two names of CRI-O; each engine of Kubernetes writes others beside them.
+  const bool annotated = document.HasAnnotationPrefix(
+      "io.kubernetes.", {"io.kubernetes.cri-o.Created", "io.kubernetes.cri-o.TTY"});
   if (!annotated && document.CgroupsPath().find("kubepods") == std::string::npos) {
     return std::nullopt;
   }

@@ -79,6 +79,15 @@ TEST(Identity, OfCrioAndOfASandbox) {
   EXPECT_EQ(identity->container, "c");
 }
 
+TEST(Identity, PodmanIsNotKubernetesThoughItBorrowsNamesOfCrio) {
+  EXPECT_FALSE(FindIdentity(
+      Document(R"({"annotations":{"io.container.manager":"libpod",)"
+               R"("io.kubernetes.cri-o.Created":"2022","io.kubernetes.cri-o.TTY":"false"}})")));
+  EXPECT_TRUE(FindIdentity(
+      Document(R"({"annotations":{"io.kubernetes.cri-o.TTY":"false",)"
+               R"("io.kubernetes.cri-o.Name":"x","io.container.manager":"libpod"}})")));
+}
+
 TEST(Identity, ThePodUidStandsInTheCgroupWhereTheEngineIsOld) {
   const std::string uid = "0f5a1c86-1c4f-4d0e-9b3c-0d6f6a9b1a11";
   EXPECT_EQ(PodUidInCgroup("/kubepods/burstable/pod" + uid + "/abc"), uid);
