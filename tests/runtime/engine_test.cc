@@ -59,7 +59,8 @@ class Engine : public ContainerFixture {
     const auto result = RunProgram(
         {"/usr/bin/unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc",
          "--propagation", "private", "/bin/sh", "-c",
-         "mount -t tmpfs tmpfs /run && cd " + path("") + " && " + script},
+        "mount -t tmpfs tmpfs /run && mount -t tmpfs tmpfs /dev/shm && cd " + path("") + " && " +
+            script},
         std::chrono::seconds(50));
     EXPECT_TRUE(result.ok()) << result.status().message();
     return result.ok() ? *result : SubprocessResult{};
