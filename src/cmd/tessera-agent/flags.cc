@@ -67,6 +67,9 @@ void AddAgentFlags(CLI::App* app, AgentFlags* flags) {
       ->envname("PASS_DEVICE_SPECS");
   app->add_flag("--create-device-nodes", o->create_device_nodes, "make missing /dev/nvidia* nodes")
       ->envname("CREATE_DEVICE_NODES");
+  app->add_flag("--supervise", flags->supervise,
+                "run in a child process and start it again at once when it is killed")
+      ->envname("SUPERVISE");
   AddSockets(app, o);
   AddText(app, "--node-name", &o->node_name, "NODE_NAME",
           "the Node to label; \"\" writes no labels and no annotation");

@@ -14,6 +14,7 @@ struct AgentFlags {
   agent::AgentOptions options;
   std::string binding = "late";
   std::string log_format = "text";
+  bool supervise = false;
 };
 
 // Sets the defaults of `flags`, which must outlive `app`.

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "src/agent/agent.h"
+#include "src/agent/supervisor.h"
 #include "src/agent/version.h"
 #include "src/base/log.h"
 #include "src/cmd/tessera-agent/flags.h"
@@ -20,5 +21,6 @@ int main(int argc, char** argv) {
   CLI11_PARSE(app, argc, argv);
   const bool json = flags.log_format == "json";
   tessera::ConfigureLog({.format = json ? tessera::LogFormat::kJson : tessera::LogFormat::kText});
-  return tessera::agent::RunAgent(tessera::ToOptions(flags));
+  const auto run = [&flags] { return tessera::agent::RunAgent(tessera::ToOptions(flags)); };
+  return flags.supervise ? tessera::agent::Supervise(run) : run();
 }

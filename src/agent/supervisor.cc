@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/agent/supervisor.h"
+
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdlib>
+#include <optional>
+
+#include "src/base/log.h"
+#include "src/base/status.h"
+
+namespace tessera::agent {
+namespace {
+
+sigset_t Handled() {
+  sigset_t set;
+  ::sigemptyset(&set);
+  for (const int signal : {SIGTERM, SIGINT, SIGQUIT, SIGHUP, SIGCHLD}) ::sigaddset(&set, signal);
+  return set;
+}
+
+bool StopsUs(int signal) { return signal == SIGTERM || signal == SIGINT || signal == SIGQUIT; }
+
+class Supervisor {
+ public:
+  Supervisor(const std::function<int()>& agent, const SupervisorOptions& options)
+      : agent_(agent), options_(options), wait_(options.first_wait), handled_(Handled()) {
+    ::sigprocmask(SIG_BLOCK, &handled_, &before_);
+  }
+  ~Supervisor() { ::sigprocmask(SIG_SETMASK, &before_, nullptr); }
+  Supervisor(const Supervisor&) = delete;
+  Supervisor& operator=(const Supervisor&) = delete;
+
+  int Run() {
+    while (true) {
+      Start();
+      const int status = WaitForChild();
+      if (WIFEXITED(status)) return WEXITSTATUS(status);
+      const int signal = WTERMSIG(status);
+      if (stopping_) return 128 + signal;
+      Log(Severity::kError, "the agent was killed and is started again", {{"signal", signal}});
+      BackOff();
+      if (stopping_) return 128 + signal;
+    }
+  }
+
+ private:
+  void Start() {
+    started_ = clock_.Now();
+    const pid_t parent = ::getpid();
+    child_ = ::fork();
+    TESSERA_CHECK(child_ >= 0);
+    if (child_ != 0) return;
+    ::sigprocmask(SIG_SETMASK, &before_, nullptr);
+    ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+    // It may have died before the line above.
+    if (::getppid() != parent) ::_exit(1);
+    ::_exit(agent_());
+  }
+
+  // The child's wait status. Meanwhile passes signals on.
+  int WaitForChild() {
+    while (true) {
+      if (const std::optional<int> status = Reap()) return *status;
+      const int signal = ::sigwaitinfo(&handled_, nullptr);
+      if (signal <= 0 || signal == SIGCHLD) continue;
+      stopping_ |= StopsUs(signal);
+      ::kill(child_, signal);
+    }
+  }
+
+  // Reaps all that has ended, orphans too.
+  std::optional<int> Reap() {
+    std::optional<int> ended;
+    int status = 0;
+    for (pid_t pid; (pid = ::waitpid(-1, &status, WNOHANG)) > 0;) {
+      if (pid == child_) ended = status;
+    }
+    return ended;
+  }
+
+  void BackOff() {
+    if (clock_.Now() - started_ >= options_.settled) wait_ = options_.first_wait;
+    const MonotonicTime until = clock_.Now() + wait_;
+    wait_ = std::min(wait_ * 2, options_.longest_wait);
+    for (Duration left; !stopping_ && (left = until - clock_.Now()) > Duration::zero();) {
+      const timespec limit = {.tv_sec = left / std::chrono::seconds(1),
+                              .tv_nsec = (left % std::chrono::seconds(1)).count()};
+      stopping_ |= StopsUs(::sigtimedwait(&handled_, nullptr, &limit));
+    }
+  }
+
+  const std::function<int()>& agent_;
+  const SupervisorOptions options_;
+  const SystemClock clock_;
+  Duration wait_;
+  sigset_t handled_;
+  sigset_t before_;
+  MonotonicTime started_;
+  pid_t child_ = -1;
+  bool stopping_ = false;
+};
+
+}  // namespace
+
+int Supervise(const std::function<int()>& agent, const SupervisorOptions& options) {
+  // So that whoever looks for the agent by its name finds the one that works.
+  ::prctl(PR_SET_NAME, "tessera-init");
+  const auto named = [&agent] {
+    ::prctl(PR_SET_NAME, "tessera-agent");
+    return agent();
+  };
+  return Supervisor(named, options).Run();
+}
+
+}  // namespace tessera::agent
