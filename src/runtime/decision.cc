@@ -194,6 +194,13 @@ Result<Decision> DecideByEnvironment(const ConfigDocument& document, const Optio
 
 }  // namespace
 
+bool AsksForGpus(const ConfigDocument& document) {
+  if (const auto identity = FindIdentity(document)) {
+    return !identity->is_sandbox && !document.EnvWithPrefix(names::kEnvGrantPrefix).empty();
+  }
+  return ReadVisibleDevices(document).kind != VisibleDevices::Kind::kNothing;
+}
+
 Result<Decision> Decide(const ConfigDocument& document, const Options& options) {
   if (const auto identity = FindIdentity(document)) {
     return DecideInKubernetes(document, *identity, options);

@@ -19,6 +19,9 @@ struct Decision {
   std::optional<oci::Placement> placement;  // with an injection
 };
 
+// Whether Decide would look for GPUs at all. Reads nothing but the document.
+bool AsksForGpus(const oci::ConfigDocument& document);
+
 // Errors are of the agent (refused, not there), of the driver root, of the image's requirements, or
 // of a container that has no place for driver files.
 Result<Decision> Decide(const oci::ConfigDocument& document, const Options& options);

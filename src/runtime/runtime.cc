@@ -27,10 +27,13 @@ std::string ConfigFile() {
   return path != nullptr && *path != '\0' ? path : std::string(names::kRuntimeConfigFile);
 }
 
-Status EditBundle(const CommandLine& line, const Options& options) {
+Status EditBundle(const CommandLine& line, const Result<Options>& loaded) {
   ASSIGN_OR_RETURN(oci::ConfigDocument document,
                    oci::ConfigDocument::Load(line.bundle != nullptr ? line.bundle : ".",
                                              line.config != nullptr ? line.config : "config.json"));
+  // A damaged configuration concerns containers with GPUs alone: pods that would mend it must start.
+  if (!loaded.ok()) return AsksForGpus(document) ? loaded.status() : Status::Ok();
+  const Options& options = *loaded;
   ASSIGN_OR_RETURN(const Decision decision, Decide(document, options));
   if (!decision.injection) return Status::Ok();
   RETURN_IF_ERROR(oci::Inject(*decision.injection, *decision.placement, &document));
@@ -41,8 +44,7 @@ Status EditBundle(const CommandLine& line, const Options& options) {
 
 Status Run(const CommandLine& line, const Result<Options>& options, char** argv) {
   if (line.makes_container()) {
-    if (!options.ok()) return options.status();
-    RETURN_IF_ERROR(EditBundle(line, *options));
+    RETURN_IF_ERROR(EditBundle(line, options));
   }
   // Only a convenience: whoever wants to look into a container must get in.
   if (line.process != nullptr) {

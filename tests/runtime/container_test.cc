@@ -150,9 +150,16 @@ TEST_P(Container, IsRefusedWithAdviceWhereUvmIsMissing) {
 TEST_P(Container, OtherVerbsWorkWithADamagedConfiguration) {
   WriteRuntimeToml("this is = = not toml\n");
   EXPECT_THAT(RunTessera({"state", "nobody"}).err, Not(HasSubstr("runtime.toml")));
+  AddEnv("NVIDIA_VISIBLE_DEVICES=0");
   const SubprocessResult result = Run();
   EXPECT_NE(result.exit_code, 0);
   EXPECT_THAT(result.err, HasSubstr(path("runtime.toml") + ":6"));
+}
+
+TEST_P(Container, ADamagedConfigurationConcernsOnlyContainersWithGpus) {
+  WriteRuntimeToml("this is = = not toml\n");
+  const SubprocessResult result = Run();
+  EXPECT_EQ(result.exit_code, 0) << result.err;
 }
 
 }  // namespace
