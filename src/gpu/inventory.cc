@@ -10,6 +10,7 @@
 namespace tessera::gpu {
 namespace {
 
+constexpr Duration kLibraryGoneRetry = std::chrono::seconds(2);
 constexpr Duration kLostReopenInterval = std::chrono::seconds(60);
 constexpr Duration kStuckOpenRetry = std::chrono::seconds(30);
 constexpr int kMaxStuckOpens = 3;
@@ -99,6 +100,7 @@ void Inventory::Impl::OnOpened(SessionReport& report) {
   // Kept also after a failure: the next try need not load it again.
   nvml_ = report.nvml;
   fingerprint_ = report.fingerprint;
+  library_gone_ = false;
   if (!report.status.ok()) {
     OnOpenFailed(report.status.message());
     open_backoff_ = std::clamp(open_backoff_ * 2, options_.retry_min, options_.retry_max);
@@ -228,9 +230,15 @@ void Inventory::Impl::CheckDriver() {
       [this](DriverReport& report, Jobs::Back back) {
         checking_driver_ = false;
         if (!back.current) return;
-        if (!report.fingerprint.empty() && report.fingerprint != fingerprint_) {
-          return OnSessionBroken(Reopen::kDriverReplaced);
+        if (report.fingerprint.empty()) {
+          // What is mapped goes on answering after its files are gone. Asked twice: a driver that is
+          // being replaced is gone for a moment, too.
+          if (library_gone_) return OnSessionBroken(Reopen::kSessionDied);
+          library_gone_ = true;
+          return PostInSession(kLibraryGoneRetry, [this] { CheckDriver(); });
         }
+        library_gone_ = false;
+        if (report.fingerprint != fingerprint_) return OnSessionBroken(Reopen::kDriverReplaced);
         if (report.count.status().code() == Code::kFailedPrecondition) {
           return OnSessionBroken(Reopen::kSessionDied);
         }

@@ -89,6 +89,7 @@ class Inventory::Impl : public std::enable_shared_from_this<Inventory::Impl> {
   uint64_t session_ = 0;
   std::shared_ptr<Nvml> nvml_;
   std::string fingerprint_;
+  bool library_gone_ = false;     // its file was missing when last looked for
   std::string driver_version_;
   int cuda_version_ = 0;
   std::string problem_;

@@ -258,6 +258,20 @@ TEST(InventoryTest, AReplacedDriverIsLoadedAnewAndItsOldGpusForgotten) {
   EXPECT_EQ(f.inventory->stats().driver_loads, 2u);
 }
 
+TEST(InventoryTest, ADriverWhoseFilesAreGoneOffersNothingUntilItIsBack) {
+  InventoryFixture f(FakeDriver::WithGpus(4));
+  f.Start();
+  const auto driver = f.loader->driver;
+  f.loader->driver = nullptr;
+  f.Advance(seconds(15));
+  EXPECT_EQ(f.node().healthy_count(), 0u);
+  EXPECT_NE(f.node().problem, "");
+  f.loader->driver = driver;
+  f.Advance(seconds(15));
+  EXPECT_EQ(f.node().healthy_count(), 4u);
+  EXPECT_EQ(f.node().problem, "");
+}
+
 TEST(InventoryTest, ASessionThatDiesIsOpenedAgain) {
   InventoryFixture f(FakeDriver::WithGpus(4));
   f.Start();
