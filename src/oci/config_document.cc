@@ -242,6 +242,17 @@ void ConfigDocument::EraseMountsFrom(std::string_view dir) {
   });
 }
 
+void ConfigDocument::EraseGpuNodes() {
+  Json* linux_part = json_.Find("linux");
+  Json* devices = linux_part != nullptr ? linux_part->Find("devices") : nullptr;
+  if (devices == nullptr || !devices->is_array()) return;
+  constexpr std::string_view kPrefix = "/dev/nvidia";
+  std::erase_if(devices->items(), [&](const Json& item) {
+    const std::string path = CleanPath(TextOf(item.Find("path")));
+    return path.starts_with(kPrefix) && ParseInt(path.substr(kPrefix.size())).ok();
+  });
+}
+
 Status ConfigDocument::AddDevice(const DeviceNode& node) {
   ASSIGN_OR_RETURN(Json * linux_part, json_.ObjectAt("linux"));
   ASSIGN_OR_RETURN(Json * devices, linux_part->ArrayAt("devices"));

@@ -68,6 +68,8 @@ class ConfigDocument {
   // Removes mounts whose source is `dir` or below it.
   void EraseMountsFrom(std::string_view dir);
 
+  // Removes the nodes /dev/nvidia<number>: an engine gives a privileged container all of the host's.
+  void EraseGpuNodes();
   // Makes the node, replacing one of the same path.
   Status AddDevice(const DeviceNode& node);
   // Lets the container's cgroup read and write the device; not mknod it.

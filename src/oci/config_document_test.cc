@@ -109,5 +109,15 @@ TEST(CleanPath, IsByTextAlone) {
   EXPECT_TRUE(IsBelow("/x", "/"));
 }
 
+TEST(ConfigDocument, ErasesTheGpusThatAnEngineGaveAndNothingElse) {
+  auto document = *ConfigDocument::Parse(
+      R"({"linux":{"devices":[{"path":"/dev/nvidia0"},{"path":"/dev/nvidia12"},{"path":"/dev/nvidiactl"},)"
+      R"({"path":"/dev/fuse"}]}})",
+      "/b");
+  document.EraseGpuNodes();
+  EXPECT_EQ(document.json().Serialize(),
+            R"({"linux":{"devices":[{"path":"/dev/nvidiactl"},{"path":"/dev/fuse"}]}})");
+}
+
 }  // namespace
 }  // namespace tessera::oci

@@ -96,6 +96,8 @@ class Injector {
 
   Status Run() {
     document_.EraseMountsFrom(stage_.path());
+    // Whoever was given some GPUs shall not see the others.
+    document_.EraseGpuNodes();
     for (const DeviceNode& node : injection_.devices) RETURN_IF_ERROR(AddNode(node));
     RETURN_IF_ERROR(document_.AddMount(
         {placement_.driver_dir, "bind", stage_.tree(), kReadOnlyBind}));
