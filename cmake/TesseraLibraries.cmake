@@ -6,7 +6,6 @@ find_package(GTest REQUIRED)
 find_package(OpenSSL REQUIRED)
 find_package(Protobuf REQUIRED)
 find_package(CLI11 REQUIRED)
-find_package(benchmark REQUIRED)
 # Archives where Debian has them: tessera-runtime is static, and images are from scratch.
 set(Boost_USE_STATIC_LIBS ON)
 find_package(Boost 1.81 REQUIRED COMPONENTS json)
