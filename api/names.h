@@ -9,6 +9,11 @@ namespace tessera::names {
 
 // Extended resources.
 inline constexpr std::string_view kResourceGpu = "nvidia.com/gpu";
+inline constexpr std::string_view kResourceMigPrefix = "nvidia.com/mig-";  // and a profile: 1g.10gb
+inline constexpr std::string_view kResourceGpuMem = "aliyun.com/gpu-mem";
+inline constexpr std::string_view kResourceGpuCount = "aliyun.com/gpu-count";  // of a node
+inline constexpr std::string_view kResourceVcudaCore = "tencent.com/vcuda-core";
+inline constexpr std::string_view kResourceVcudaMemory = "tencent.com/vcuda-memory";
 
 // Node labels, as GPU feature discovery and the GPU operator write them.
 inline constexpr std::string_view kLabelGpuPresent = "nvidia.com/gpu.present";
@@ -16,9 +21,62 @@ inline constexpr std::string_view kLabelGpuCount = "nvidia.com/gpu.count";
 inline constexpr std::string_view kLabelGpuProduct = "nvidia.com/gpu.product";
 inline constexpr std::string_view kLabelGpuMemory = "nvidia.com/gpu.memory";  // MiB
 
+// Node label of gpushare: "true" turns off what would enforce limits.
+inline constexpr std::string_view kLabelCgpuDisableIsolation = "cgpu.disable.isolation";
+
 // Annotations of our own.
+inline constexpr std::string_view kAnnotationPrefix = "tessera.dev/";  // all of them begin so
 inline constexpr std::string_view kAnnotationDevices = "tessera.dev/devices";        // Node
 inline constexpr std::string_view kAnnotationAssignment = "tessera.dev/assignment";  // Pod
+
+// Annotations that people put on pods, for the scheduler: lists like a,b, and how it shall choose.
+inline constexpr std::string_view kAnnotationGpuModels = "tessera.dev/gpu-models";  // any of these
+inline constexpr std::string_view kAnnotationGpuUuids = "tessera.dev/gpu-uuids";    // only these
+inline constexpr std::string_view kAnnotationGpuUuidsExcluded =
+    "tessera.dev/gpu-uuids-excluded";  // none of these
+inline constexpr std::string_view kAnnotationPolicy = "tessera.dev/policy";  // binpack or spread
+
+// Pod annotations of Alibaba's gpushare.
+inline constexpr std::string_view kAnnotationGpuMemPrefix = "ALIYUN_COM_GPU_MEM_";
+inline constexpr std::string_view kAnnotationGpuMemIndex = "ALIYUN_COM_GPU_MEM_IDX";
+inline constexpr std::string_view kAnnotationGpuMemPod = "ALIYUN_COM_GPU_MEM_POD";
+inline constexpr std::string_view kAnnotationGpuMemDev = "ALIYUN_COM_GPU_MEM_DEV";
+inline constexpr std::string_view kAnnotationGpuMemAssigned = "ALIYUN_COM_GPU_MEM_ASSIGNED";
+inline constexpr std::string_view kAnnotationGpuMemAssumeTime = "ALIYUN_COM_GPU_MEM_ASSUME_TIME";
+inline constexpr std::string_view kAnnotationGpushareAllocation =
+    "scheduler.framework.gpushare.allocation";  // only read
+
+// Pod annotations and node labels of TKEStack's gpu-manager and its scheduler extender.
+inline constexpr std::string_view kAnnotationPredicatePrefix = "tencent.com/predicate-";
+inline constexpr std::string_view kAnnotationPredicateTime = "tencent.com/predicate-time";
+inline constexpr std::string_view kAnnotationPredicateNode = "tencent.com/predicate-node";
+inline constexpr std::string_view kAnnotationPredicateGpuIndexPrefix =
+    "tencent.com/predicate-gpu-idx-";  // and the number of a container
+inline constexpr std::string_view kAnnotationGpuAssigned = "tencent.com/gpu-assigned";
+inline constexpr std::string_view kAnnotationVcudaCoreLimit = "tencent.com/vcuda-core-limit";
+inline constexpr std::string_view kLabelLegacyGpuModel = "gaia.tencent.com/gpu-model";
+inline constexpr std::string_view kLabelLegacyGpuPool = "gaia.tencent.com/gpu-pool";
+
+// Node condition: True while every GPU of the node can be used; its reason else says what is wrong.
+inline constexpr std::string_view kConditionGpuReady = "GPUReady";
+
+// Reasons of the condition and of the Events on the Node.
+inline constexpr std::string_view kReasonGpusHealthy = "GPUsHealthy";        // condition
+inline constexpr std::string_view kReasonGpuUnhealthy = "GPUUnhealthy";      // both
+inline constexpr std::string_view kReasonGpuHealthy = "GPUHealthy";          // Event: well again
+inline constexpr std::string_view kReasonDriverNotReady = "DriverNotReady";  // both
+inline constexpr std::string_view kReasonDriverReady = "DriverReady";        // Event: there again
+inline constexpr std::string_view kReasonGpuNote = "GPUNote";                // Event: worth knowing
+inline constexpr std::string_view kReasonNoGpu = "NoGPU";  // both: a driver, but no GPU
+
+// Reasons of Events on Pods.
+inline constexpr std::string_view kReasonQuotaExceeded = "GPUQuotaExceeded";
+
+// The Lease of the scheduler's replicas.
+inline constexpr std::string_view kSchedulerLease = "tessera-scheduler";
+
+// The Service of the admission webhook, the Secret of its certificates, and both configurations.
+inline constexpr std::string_view kWebhook = "tessera-webhook";
 
 // Annotations that container engines put into config.json.
 inline constexpr std::string_view kCriContainerType = "io.kubernetes.cri.container-type";
@@ -36,6 +94,9 @@ inline constexpr std::string_view kCrioContainerName = "io.kubernetes.container.
 inline constexpr std::string_view kEnvGrantPrefix = "TESSERA_GRANT_";
 inline constexpr std::string_view kEnvGrantGpu = "TESSERA_GRANT_NVIDIA_COM_GPU";
 inline constexpr std::string_view kEnvVisibleDevices = "NVIDIA_VISIBLE_DEVICES";
+inline constexpr std::string_view kEnvGpuMemContainer =
+    "ALIYUN_COM_GPU_MEM_CONTAINER";  // beside three that have the names of its annotations
+inline constexpr std::string_view kEnvCgpuDisable = "CGPU_DISABLE";
 inline constexpr std::string_view kEnvDriverCapabilities = "NVIDIA_DRIVER_CAPABILITIES";
 inline constexpr std::string_view kEnvRequirePrefix = "NVIDIA_REQUIRE_";
 inline constexpr std::string_view kEnvDisableRequire = "NVIDIA_DISABLE_REQUIRE";
@@ -44,10 +105,14 @@ inline constexpr std::string_view kEnvDisableRequire = "NVIDIA_DISABLE_REQUIRE";
 // container, so nothing of this lands in a layer of the image.
 inline constexpr std::string_view kContainerDriverDir = "/dev/tessera";
 
+// Environment of tessera-runtime: another file in place of /etc/tessera/runtime.toml.
+inline constexpr std::string_view kEnvRuntimeConfig = "TESSERA_RUNTIME_CONFIG";
+
 // Files and sockets on a node.
 inline constexpr std::string_view kRuntimeConfigFile = "/etc/tessera/runtime.toml";
 inline constexpr std::string_view kRuntimeBinary = "/opt/tessera/bin/tessera-runtime";
 inline constexpr std::string_view kGrantSocket = "/run/tessera/grant.sock";
+inline constexpr std::string_view kDriverTreeDir = "/run/tessera-runtime";
 inline constexpr std::string_view kStateDir = "/var/lib/tessera";
 inline constexpr std::string_view kDevicePluginDir = "/var/lib/kubelet/device-plugins";
 inline constexpr std::string_view kPodResourcesSocket =

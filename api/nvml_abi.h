@@ -12,6 +12,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <string_view>
 
 namespace tessera::nvml {
 
@@ -48,6 +49,45 @@ enum class Return : int {
   kInvalidState = 29,
   kResetTypeNotSupported = 30,
   kUnknown = 999,
+};
+
+// The vendor's names, without "NVML_ERROR_".
+struct ReturnName {
+  Return value;
+  std::string_view name;
+};
+inline constexpr ReturnName kReturnNames[] = {
+    {Return::kUninitialized, "UNINITIALIZED"},
+    {Return::kInvalidArgument, "INVALID_ARGUMENT"},
+    {Return::kNotSupported, "NOT_SUPPORTED"},
+    {Return::kNoPermission, "NO_PERMISSION"},
+    {Return::kAlreadyInitialized, "ALREADY_INITIALIZED"},
+    {Return::kNotFound, "NOT_FOUND"},
+    {Return::kInsufficientSize, "INSUFFICIENT_SIZE"},
+    {Return::kInsufficientPower, "INSUFFICIENT_POWER"},
+    {Return::kDriverNotLoaded, "DRIVER_NOT_LOADED"},
+    {Return::kTimeout, "TIMEOUT"},
+    {Return::kIrqIssue, "IRQ_ISSUE"},
+    {Return::kLibraryNotFound, "LIBRARY_NOT_FOUND"},
+    {Return::kFunctionNotFound, "FUNCTION_NOT_FOUND"},
+    {Return::kCorruptedInforom, "CORRUPTED_INFOROM"},
+    {Return::kGpuIsLost, "GPU_IS_LOST"},
+    {Return::kResetRequired, "RESET_REQUIRED"},
+    {Return::kOperatingSystem, "OPERATING_SYSTEM"},
+    {Return::kLibRmVersionMismatch, "LIB_RM_VERSION_MISMATCH"},
+    {Return::kInUse, "IN_USE"},
+    {Return::kMemory, "MEMORY"},
+    {Return::kNoData, "NO_DATA"},
+    {Return::kVgpuEccNotSupported, "VGPU_ECC_NOT_SUPPORTED"},
+    {Return::kInsufficientResources, "INSUFFICIENT_RESOURCES"},
+    {Return::kFreqNotSupported, "FREQ_NOT_SUPPORTED"},
+    {Return::kArgumentVersionMismatch, "ARGUMENT_VERSION_MISMATCH"},
+    {Return::kDeprecated, "DEPRECATED"},
+    {Return::kNotReady, "NOT_READY"},
+    {Return::kGpuNotFound, "GPU_NOT_FOUND"},
+    {Return::kInvalidState, "INVALID_STATE"},
+    {Return::kResetTypeNotSupported, "RESET_TYPE_NOT_SUPPORTED"},
+    {Return::kUnknown, "UNKNOWN"},
 };
 
 // Handles are opaque; they stay valid until the last nvmlShutdown of the process.

@@ -3,12 +3,16 @@
 #pragma once
 
 #include <chrono>
+#include <string>
 
 namespace tessera {
 
 using Duration = std::chrono::nanoseconds;
 using MonotonicTime = std::chrono::time_point<std::chrono::steady_clock, Duration>;
 using WallTime = std::chrono::time_point<std::chrono::system_clock, Duration>;
+
+// "2026-01-31T23:59:59Z", as the Kubernetes API writes times.
+std::string Rfc3339(WallTime time);
 
 // Threads: Now and WallNow may be called from any.
 class Clock {

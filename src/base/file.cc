@@ -93,6 +93,18 @@ Status WriteFileAtomically(const std::string& path, std::string_view data, mode_
   return Status::Ok();
 }
 
+Result<Fd> OpenOutput(const std::string& path) {
+  Fd fd(::open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0644));
+  if (!fd.valid()) return Status::FromErrno(path, errno);
+  return fd;
+}
+
+Status WriteOutput(int fd, std::string_view data) {
+  // EINVAL: a pipe or a device has no length.
+  if (::ftruncate(fd, 0) != 0 && errno != EINVAL) return Status::FromErrno("ftruncate", errno);
+  return WriteFd(fd, data);
+}
+
 Status MakeDirs(const std::string& path, mode_t mode) {
   for (size_t end = path.find('/', 1);; end = path.find('/', end + 1)) {
     const std::string part = path.substr(0, end);

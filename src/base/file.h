@@ -67,6 +67,12 @@ Status WriteFd(int fd, std::string_view data);
 // else: temporary file, fsync, rename, fsync of the folder. On error the old file stands untouched.
 Status WriteFileAtomically(const std::string& path, std::string_view data, mode_t mode);
 
+// For what people ask a program to write, in two steps, so that a path that cannot be written is
+// told before the work is done. As a shell's `>` they follow links and leave pipes and devices what
+// they are; what stands in a file stays until WriteOutput.
+Result<Fd> OpenOutput(const std::string& path);
+Status WriteOutput(int fd, std::string_view data);
+
 // mkdir -p.
 Status MakeDirs(const std::string& path, mode_t mode = 0755);
 bool PathExists(const std::string& path);

@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 namespace tessera {
 namespace {
@@ -24,6 +25,28 @@ TEST(FileTest, AtomicWriteIntoAMissingFolderNamesThePath) {
   const Status status = WriteFileAtomically("/nonexistent-folder/a", "x", 0600);
   EXPECT_EQ(status.code(), Code::kNotFound);
   EXPECT_NE(status.message().find("/nonexistent-folder/a"), std::string::npos);
+}
+
+TEST(FileTest, OutputGoesWhereThePathLeads) {
+  const TempDir dir;
+  ASSERT_TRUE(WriteFileAtomically(dir.path() + "/file", "what was there", 0600).ok());
+  ASSERT_EQ(::symlink("file", (dir.path() + "/link").c_str()), 0);
+  const Result<Fd> link = OpenOutput(dir.path() + "/link");
+  ASSERT_TRUE(link.ok()) << link.status().ToString();
+  EXPECT_EQ(*ReadFile(dir.path() + "/file"), "what was there");
+  ASSERT_TRUE(WriteOutput(link->get(), "new").ok());
+  EXPECT_EQ(*ReadFile(dir.path() + "/file"), "new");
+
+  const std::string pipe = dir.path() + "/pipe";
+  ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
+  const Fd reader(::open(pipe.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));
+  const Result<Fd> writer = OpenOutput(pipe);
+  ASSERT_TRUE(writer.ok()) << writer.status().ToString();
+  ASSERT_TRUE(WriteOutput(writer->get(), "through").ok());
+  char text[16] = {};
+  EXPECT_EQ(::read(reader.get(), text, sizeof text), 7);
+  EXPECT_STREQ(text, "through");
+  EXPECT_EQ(OpenOutput(dir.path() + "/none/file").status().code(), Code::kNotFound);
 }
 
 TEST(FileTest, ReadRefusesWhatIsLongerThanTheLimit) {

@@ -112,11 +112,23 @@ bool IsValidUtf8(std::string_view text) {
   return true;
 }
 
+std::string CutText(std::string text, size_t limit) {
+  if (text.size() <= limit) return text;
+  while (limit > 0 && (static_cast<unsigned char>(text[limit]) & 0xC0) == 0x80) --limit;
+  text.resize(limit);
+  return text;
+}
+
 void AppendJsonString(std::string_view text, std::string* out) {
   constexpr std::string_view kDigits = "0123456789abcdef";
   *out += '"';
-  for (const char c : text) {
+  size_t plain = 0;  // from here on nothing was special
+  for (size_t i = 0; i < text.size(); ++i) {
+    const char c = text[i];
     const auto byte = static_cast<unsigned char>(c);
+    if (byte >= 0x20 && c != '"' && c != '\\') continue;
+    out->append(text, plain, i - plain);
+    plain = i + 1;
     if (c == '"' || c == '\\') {
       *out += '\\';
       *out += c;
@@ -124,14 +136,13 @@ void AppendJsonString(std::string_view text, std::string* out) {
       *out += "\\n";
     } else if (c == '\t') {
       *out += "\\t";
-    } else if (byte < 0x20) {
+    } else {
       *out += "\\u00";
       *out += kDigits[byte >> 4];
       *out += kDigits[byte & 15];
-    } else {
-      *out += c;
     }
   }
+  out->append(text, plain);
   *out += '"';
 }
 

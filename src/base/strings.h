@@ -26,6 +26,8 @@ std::string HexEncode(std::string_view bytes);
 Result<std::string> HexDecode(std::string_view text);
 
 bool IsValidUtf8(std::string_view text);
+// `text` up to `limit` bytes, cut at a character.
+std::string CutText(std::string text, size_t limit);
 
 // Appends `text` as a JSON string, quotes included.
 void AppendJsonString(std::string_view text, std::string* out);

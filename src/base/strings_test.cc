@@ -30,6 +30,13 @@ TEST(StringsTest, HexRoundTripsAndRefusesWhatIsNotHex) {
   EXPECT_FALSE(HexDecode("zz").ok());
 }
 
+TEST(StringsTest, CutTextCutsAtACharacter) {
+  EXPECT_EQ(CutText("abc", 3), "abc");
+  EXPECT_EQ(CutText("abc", 2), "ab");
+  EXPECT_EQ(CutText("a\u00e4", 2), "a");
+  EXPECT_EQ(CutText("\u00e4", 1), "");
+}
+
 TEST(StringsTest, Utf8RefusesOverlongSurrogatesAndTruncation) {
   EXPECT_TRUE(IsValidUtf8("GPU \xe2\x9c\x93 \xf0\x9f\x98\x80"));
   for (const char* bad : {"\xc0\xaf", "\xed\xa0\x80", "\xe2\x9c", "\xff", "\xf4\x90\x80\x80"}) {

@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <string_view>
 
 #include "src/base/file.h"
 
@@ -54,17 +55,36 @@ bool ReadUntilEnd(int out, int err, MonotonicTime end, SubprocessResult* result)
   return true;
 }
 
-Result<pid_t> Spawn(const std::vector<std::string>& argv, int out, int err) {
+// Ours without the names that `extra` has.
+std::vector<char*> EnvironmentWith(const std::vector<std::string>& extra) {
+  std::vector<char*> pointers;
+  for (const std::string& entry : extra) pointers.push_back(const_cast<char*>(entry.c_str()));
+  for (char** entry = environ; *entry != nullptr; ++entry) {
+    const std::string_view text = *entry;
+    const std::string_view name = text.substr(0, text.find('=') + 1);
+    const bool replaced = std::any_of(extra.begin(), extra.end(), [&](const std::string& e) {
+      return !name.empty() && e.starts_with(name);
+    });
+    if (!replaced) pointers.push_back(*entry);
+  }
+  pointers.push_back(nullptr);
+  return pointers;
+}
+
+Result<pid_t> Spawn(const std::vector<std::string>& argv, int out, int err,
+                    const std::vector<std::string>& extra_env) {
   std::vector<char*> pointers;
   for (const std::string& arg : argv) pointers.push_back(const_cast<char*>(arg.c_str()));
   pointers.push_back(nullptr);
+  const std::vector<char*> environment = EnvironmentWith(extra_env);
   posix_spawn_file_actions_t actions;
   ::posix_spawn_file_actions_init(&actions);
   ::posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
   ::posix_spawn_file_actions_adddup2(&actions, out, STDOUT_FILENO);
   ::posix_spawn_file_actions_adddup2(&actions, err, STDERR_FILENO);
   pid_t pid = -1;
-  const int error = ::posix_spawnp(&pid, pointers[0], &actions, nullptr, pointers.data(), environ);
+  const int error = ::posix_spawnp(&pid, pointers[0], &actions, nullptr, pointers.data(),
+                                   environment.data());
   ::posix_spawn_file_actions_destroy(&actions);
   if (error != 0) return Status::FromErrno(argv[0], error);
   return pid;
@@ -72,13 +92,15 @@ Result<pid_t> Spawn(const std::vector<std::string>& argv, int out, int err) {
 
 }  // namespace
 
-Result<SubprocessResult> RunProgram(const std::vector<std::string>& argv, Duration deadline) {
+Result<SubprocessResult> RunProgram(const std::vector<std::string>& argv, Duration deadline,
+                                    const std::vector<std::string>& extra_env) {
   TESSERA_CHECK(!argv.empty());
   const SystemClock clock;
   const MonotonicTime end = clock.Now() + deadline;
   ASSIGN_OR_RETURN(Pipe out, MakePipe());
   ASSIGN_OR_RETURN(Pipe err, MakePipe());
-  ASSIGN_OR_RETURN(const pid_t pid, Spawn(argv, out.write_end.get(), err.write_end.get()));
+  ASSIGN_OR_RETURN(const pid_t pid,
+                   Spawn(argv, out.write_end.get(), err.write_end.get(), extra_env));
   out.write_end.Reset();
   err.write_end.Reset();
 

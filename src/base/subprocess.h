@@ -19,6 +19,8 @@ struct SubprocessResult {
 
 // `argv[0]` is looked up in PATH. DEADLINE_EXCEEDED: it was killed, and what it printed stands in
 // the message. NOT_FOUND: no such program. A program that ran and failed is not an error.
-Result<SubprocessResult> RunProgram(const std::vector<std::string>& argv, Duration deadline);
+// `extra_env` are "NAME=value"; they go on top of our own environment.
+Result<SubprocessResult> RunProgram(const std::vector<std::string>& argv, Duration deadline,
+                                    const std::vector<std::string>& extra_env = {});
 
 }  // namespace tessera

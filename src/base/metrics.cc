@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/base/metrics.h"
+
+#include <fmt/format.h>
+
+#include <iterator>
+
+namespace tessera {
+namespace {
+
+std::string Seconds(Duration duration) {
+  return fmt::format("{}", std::chrono::duration<double>(duration).count());
+}
+
+}  // namespace
+
+void LabelledCounter::Add(std::string_view label_value, uint64_t n) {
+  const std::lock_guard lock(mutex_);
+  const auto found = values_.find(label_value);
+  if (found != values_.end()) {
+    found->second += n;
+  } else {
+    values_.emplace(label_value, n);
+  }
+}
+
+std::map<std::string, uint64_t> LabelledCounter::values() const {
+  const std::lock_guard lock(mutex_);
+  return {values_.begin(), values_.end()};
+}
+
+void LatencyHistogram::Observe(Duration took) {
+  size_t i = 0;
+  while (i < kBounds.size() && took > kBounds[i]) ++i;
+  buckets_[i].Add();
+  sum_nanos_.Add(static_cast<uint64_t>(took.count()));
+}
+
+void MetricsText::Family(std::string_view name, std::string_view type, std::string_view help) {
+  fmt::format_to(std::back_inserter(text_), "# HELP {} {}\n# TYPE {} {}\n", name, help, name, type);
+}
+
+void MetricsText::Sample(std::string_view name, std::string_view labels, uint64_t value) {
+  text_.append(name);
+  if (!labels.empty()) text_.append("{").append(labels).append("}");
+  fmt::format_to(std::back_inserter(text_), " {}\n", value);
+}
+
+void MetricsText::Sample(std::string_view name, std::string_view labels, double value) {
+  text_.append(name);
+  if (!labels.empty()) text_.append("{").append(labels).append("}");
+  fmt::format_to(std::back_inserter(text_), " {}\n", value);
+}
+
+std::string MetricLabel(std::string_view name, std::string_view value) {
+  std::string text(name);
+  text += "=\"";
+  for (const char c : value) {
+    if (c == '\n') {
+      text += "\\n";
+      continue;
+    }
+    if (c == '"' || c == '\\') text += '\\';
+    text += c;
+  }
+  return text += '"';
+}
+
+void WriteCounter(std::string_view name, std::string_view help, const Counter& counter,
+                  MetricsText* text) {
+  text->Family(name, "counter", help);
+  text->Sample(name, "", counter.value());
+}
+
+void WriteLabelled(std::string_view name, std::string_view help, std::string_view label,
+                   const LabelledCounter& counter, MetricsText* text) {
+  text->Family(name, "counter", help);
+  for (const auto& [value, count] : counter.values()) {
+    text->Sample(name, MetricLabel(label, value), count);
+  }
+}
+
+void WriteHistogram(std::string_view name, std::string_view labels,
+                    const LatencyHistogram& histogram, MetricsText* text) {
+  const std::string before = labels.empty() ? "" : std::string(labels) + ",";
+  uint64_t count = 0;
+  for (size_t i = 0; i < LatencyHistogram::kBounds.size(); ++i) {
+    count += histogram.bucket(i);
+    text->Sample(fmt::format("{}_bucket", name),
+                 before + MetricLabel("le", Seconds(LatencyHistogram::kBounds[i])), count);
+  }
+  count += histogram.bucket(LatencyHistogram::kBounds.size());
+  text->Sample(fmt::format("{}_bucket", name), before + MetricLabel("le", "+Inf"), count);
+  text->Sample(fmt::format("{}_sum", name), labels,
+               std::chrono::duration<double>(histogram.sum()).count());
+  text->Sample(fmt::format("{}_count", name), labels, count);
+}
+
+}  // namespace tessera

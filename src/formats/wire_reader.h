@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+// Reads one protobuf message field by field, without a schema and without copies: texts are views
+// into the message. For decoders that want a few fields of large messages.
+//
+//   WireReader reader(message);
+//   while (reader.Next()) {
+//     if (reader.field() == 1) name = reader.Bytes();
+//     if (reader.field() == 7) count = reader.Int();
+//   }
+//   return reader.status();
+//
+// Not for writing, nor for packed repeated numbers and groups (proto2's, refused).
+// Threads: one. Ownership: the message must outlive the reader and its views. Errors: kept until
+// status(), INVALID_ARGUMENT with the offset; Next is false then. Cost: nothing is allocated.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+
+#include "src/base/status.h"
+
+namespace tessera {
+
+class WireReader {
+ public:
+  explicit WireReader(std::string_view message) : message_(message) {}
+
+  // Moves to the next field; one that nobody asks about is passed over.
+  bool Next();
+  uint32_t field() const { return field_; }
+
+  // The value of this field; what it is not is an error, and gives nothing.
+  std::string_view Bytes();
+  uint64_t Varint();
+  int64_t Int() { return static_cast<int64_t>(Varint()); }
+  bool Bool() { return Varint() != 0; }
+
+  // OK at the end of a well-formed message.
+  Status status() const;
+
+ private:
+  enum class Type : uint8_t { kVarint = 0, kFixed64 = 1, kBytes = 2, kFixed32 = 5 };
+  bool ReadVarint(uint64_t* value);
+  bool ReadSized(uint64_t size);
+  bool Fail(const char* why);
+
+  std::string_view message_;
+  size_t at_ = 0;
+  uint32_t field_ = 0;
+  Type type_ = Type::kVarint;
+  uint64_t number_ = 0;
+  std::string_view bytes_;
+  const char* error_ = nullptr;
+};
+
+}  // namespace tessera
