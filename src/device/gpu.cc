@@ -92,6 +92,22 @@ const Gpu* NodeInventory::Find(std::string_view uuid) const {
   return gpu == gpus.end() ? nullptr : &*gpu;
 }
 
+const Gpu* NodeInventory::FindMinor(int minor) const {
+  const auto gpu = std::find_if(gpus.begin(), gpus.end(),
+                                [&](const Gpu& candidate) { return candidate.minor == minor; });
+  return gpu == gpus.end() ? nullptr : &*gpu;
+}
+
+const MigSlice* NodeInventory::FindMigSlice(std::string_view uuid) const {
+  for (const Gpu& gpu : gpus) {
+    if (!gpu.mig) continue;
+    for (const MigSlice& slice : *gpu.mig) {
+      if (slice.uuid == uuid) return &slice;
+    }
+  }
+  return nullptr;
+}
+
 size_t NodeInventory::healthy_count() const {
   return std::count_if(gpus.begin(), gpus.end(), [](const Gpu& gpu) { return gpu.health.ok(); });
 }

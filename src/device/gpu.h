@@ -37,16 +37,29 @@ struct ComputeCapability {
   bool operator==(const ComputeCapability&) const = default;
 };
 
+// A MIG slice that is offered as a device of its own: one GPU instance with its compute instance.
+struct MigSlice {
+  std::string uuid;      // "MIG-…"; the name of its account, as a GPU's is
+  std::string profile;   // "1g.10gb", "1g.10gb.me": as resource names spell it, see mig_profile.h
+  int gpu_instance = 0;  // the driver's id of the GPU instance, unique on its GPU
+  Bytes memory;
+  Health health;  // its own; a slice of an unhealthy GPU is not offered either
+
+  bool operator==(const MigSlice&) const = default;
+};
+
 struct Gpu {
-  std::string uuid;                // "GPU-…"; the name of its account everywhere
-  int index = 0;                   // in the driver's order, which is PCI order
-  std::optional<int> minor;        // N of /dev/nvidiaN; unknown only on an unhealthy GPU
-  std::string model;               // "NVIDIA A100-SXM4-80GB"; empty when the driver does not say
-  Bytes memory;                    // 0 when the driver does not say (integrated GPUs)
-  std::string pci_bus_id;          // "0000:07:00.0", lower case, as sysfs spells it; may be empty
-  std::optional<int> numa_node;    // none on machines without NUMA
+  std::string uuid;              // "GPU-…"; the name of its account everywhere
+  int index = 0;                 // in the driver's order, which is PCI order
+  std::optional<int> minor;      // N of /dev/nvidiaN; unknown only on an unhealthy GPU
+  std::string model;             // "NVIDIA A100-SXM4-80GB"; empty when the driver does not say
+  Bytes memory;                  // 0 when the driver does not say (integrated GPUs)
+  std::string pci_bus_id;        // "0000:07:00.0", lower case, as sysfs spells it; may be empty
+  std::optional<int> numa_node;  // none on machines without NUMA
   std::optional<ComputeCapability> compute_capability;
   Health health;
+  // None while MIG is off. While it is on the GPU itself is not offered, also without any slice.
+  std::optional<std::vector<MigSlice>> mig;
 
   bool operator==(const Gpu&) const = default;
 };
@@ -67,7 +80,7 @@ inline constexpr int kMaxNvLinks = 36;
 
 struct Link {
   PcieLevel pcie = PcieLevel::kUnknown;
-  uint8_t nvlinks = 0;         // direct, or through NVSwitch the smaller number of the two GPUs
+  uint8_t nvlinks = 0;  // direct, or through NVSwitch the smaller number of the two GPUs
   bool via_nvswitch = false;
 
   bool known() const { return pcie != PcieLevel::kUnknown || nvlinks > 0; }
@@ -104,15 +117,18 @@ class LinkMatrix {
 };
 
 struct NodeInventory {
-  std::string driver_version;    // "550.163.01"; empty while there is no driver
-  int cuda_version = 0;          // 12040 is 12.4
-  std::vector<Gpu> gpus;         // by index, each UUID once; unhealthy ones included
-  LinkMatrix links;              // of size gpus.size()
-  int unidentified = 0;          // GPUs that the driver counts but that never told who they are
-  std::string problem;           // why there is no GPU at all: no driver, or one that hangs
+  std::string driver_version;      // "550.163.01"; empty while there is no driver
+  int cuda_version = 0;            // 12040 is 12.4
+  std::vector<Gpu> gpus;           // by index, each UUID once; unhealthy ones included
+  LinkMatrix links;                // of size gpus.size()
+  int unidentified = 0;            // GPUs that the driver counts but that never told who they are
+  std::string problem;             // why there is no GPU at all: no driver, or one that hangs
   std::vector<std::string> notes;  // what an operator should know though nothing is refused
 
+  // Null where there is none.
   const Gpu* Find(std::string_view uuid) const;
+  const Gpu* FindMinor(int minor) const;
+  const MigSlice* FindMigSlice(std::string_view uuid) const;
   size_t healthy_count() const;
   bool operator==(const NodeInventory&) const = default;
 };

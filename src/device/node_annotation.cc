@@ -6,6 +6,8 @@
 #include <limits>
 #include <set>
 
+#include "src/device/json_fields.h"
+#include "src/device/mig_profile.h"
 #include "src/formats/json.h"
 
 namespace tessera::device {
@@ -13,7 +15,6 @@ namespace {
 
 constexpr size_t kMaxTextBytes = 200;
 constexpr size_t kMaxNotes = 8;
-constexpr int64_t kMaxSmallNumber = 1 << 20;
 
 // Cut at a character, so that the JSON stays UTF-8.
 std::string Cut(std::string_view text) {
@@ -31,6 +32,16 @@ void SetNumber(std::string_view key, std::optional<int> number, Json* object) {
   if (number) object->Set(key, Json::Int(*number));
 }
 
+Json EncodeMigSlice(const MigSlice& slice) {
+  Json object = Json::MakeObject();
+  object.Set("uuid", Json::String(slice.uuid));
+  object.Set("profile", Json::String(slice.profile));
+  object.Set("gi", Json::Int(slice.gpu_instance));
+  object.Set("bytes", Json::Int(slice.memory.count()));
+  if (!slice.health.ok()) object.Set("unhealthy", Json::String(Cut(slice.health.reason)));
+  return object;
+}
+
 Json EncodeGpu(const Gpu& gpu) {
   Json object = Json::MakeObject();
   object.Set("uuid", Json::String(gpu.uuid));
@@ -45,6 +56,11 @@ Json EncodeGpu(const Gpu& gpu) {
   }
   if (!gpu.health.ok()) {
     object.Set("unhealthy", Json::String(Cut(gpu.health.reason)));
+  }
+  if (gpu.mig) {
+    Json slices = Json::MakeArray();
+    for (const MigSlice& slice : *gpu.mig) slices.Append(EncodeMigSlice(slice));
+    object.Set("mig", std::move(slices));
   }
   return object;
 }
@@ -61,56 +77,6 @@ Json EncodeLinks(const LinkMatrix& links) {
   return rows;
 }
 
-// Reads members of one object; errors carry the path to it, "gpus[3].".
-class Reader {
- public:
-  Reader(const Json& object, std::string path) : object_(object), path_(std::move(path)) {}
-
-  template <typename... Args>
-  Status Bad(std::string_view key, fmt::format_string<Args...> format, Args&&... args) const {
-    return Error(Code::kInvalidArgument, "{}{}: {}", path_, key,
-                 fmt::format(format, std::forward<Args>(args)...));
-  }
-
-  // An absent member leaves `out` as it is.
-  Status Text(std::string_view key, std::string* out) const {
-    const Json* value = object_.Find(key);
-    if (value == nullptr) return Status::Ok();
-    if (!value->is_string()) return Bad(key, "must be a string, not {}", KindName(value->kind()));
-    *out = value->string_value();
-    return Status::Ok();
-  }
-
-  Result<std::optional<int64_t>> Number(std::string_view key, int64_t max) const {
-    const Json* value = object_.Find(key);
-    if (value == nullptr) return std::optional<int64_t>();
-    const Result<int64_t> number = value->ToInt();
-    if (!number.ok()) return Bad(key, "must be a whole number");
-    if (*number < 0 || *number > max) return Bad(key, "{} is not within 0 and {}", *number, max);
-    return std::optional<int64_t>(*number);
-  }
-
-  Status SmallNumber(std::string_view key, std::optional<int>* out) const {
-    ASSIGN_OR_RETURN(const std::optional<int64_t> number, Number(key, kMaxSmallNumber));
-    if (number) *out = static_cast<int>(*number);
-    return Status::Ok();
-  }
-
-  Result<const Json::Array*> Items(std::string_view key) const {
-    static const Json::Array kNone;
-    const Json* value = object_.Find(key);
-    if (value == nullptr) return &kNone;
-    if (!value->is_array()) return Bad(key, "must be an array, not {}", KindName(value->kind()));
-    return &value->items();
-  }
-
-  bool Has(std::string_view key) const { return object_.Find(key) != nullptr; }
-
- private:
-  const Json& object_;
-  const std::string path_;
-};
-
 std::optional<ComputeCapability> ParseCapability(std::string_view text) {
   ComputeCapability capability;
   const char* const end = text.data() + text.size();
@@ -122,9 +88,51 @@ std::optional<ComputeCapability> ParseCapability(std::string_view text) {
   return capability;
 }
 
+Status DecodeHealth(const JsonFields& reader, Health* health) {
+  if (!reader.Has("unhealthy")) return Status::Ok();
+  *health = Health::Unhealthy("");
+  return reader.Text("unhealthy", &health->reason);
+}
+
+Result<MigSlice> DecodeMigSlice(const Json& json, const std::string& place) {
+  if (!json.is_object()) return Error(Code::kInvalidArgument, "{}: must be an object", place);
+  const JsonFields reader(json, place + ".");
+  MigSlice slice;
+  RETURN_IF_ERROR(reader.Text("uuid", &slice.uuid));
+  if (slice.uuid.empty()) return reader.Bad("uuid", "is missing");
+  RETURN_IF_ERROR(reader.Text("profile", &slice.profile));
+  if (!IsMigProfile(slice.profile)) {
+    return reader.Bad("profile", "\"{}\" is not like 1g.10gb", slice.profile);
+  }
+  ASSIGN_OR_RETURN(const int64_t instance, reader.RequiredNumber("gi", kMaxSmallNumber));
+  slice.gpu_instance = static_cast<int>(instance);
+  ASSIGN_OR_RETURN(const int64_t bytes,
+                   reader.RequiredNumber("bytes", std::numeric_limits<int64_t>::max()));
+  slice.memory = Bytes(bytes);
+  RETURN_IF_ERROR(DecodeHealth(reader, &slice.health));
+  return slice;
+}
+
+// No member: MIG is off.
+Status DecodeMig(const JsonFields& reader, const std::string& place,
+                 std::optional<std::vector<MigSlice>>* mig) {
+  if (!reader.Has("mig")) return Status::Ok();
+  ASSIGN_OR_RETURN(const Json::Array* items, reader.Items("mig"));
+  if (items->size() > kMaxMigSlices) {
+    return reader.Bad("mig", "{} are more than {}", items->size(), kMaxMigSlices);
+  }
+  mig->emplace();
+  for (size_t i = 0; i < items->size(); ++i) {
+    ASSIGN_OR_RETURN(MigSlice slice,
+                     DecodeMigSlice((*items)[i], fmt::format("{}.mig[{}]", place, i)));
+    (*mig)->push_back(std::move(slice));
+  }
+  return Status::Ok();
+}
+
 Result<Gpu> DecodeGpu(const Json& json, const std::string& place) {
   if (!json.is_object()) return Error(Code::kInvalidArgument, "{}: must be an object", place);
-  const Reader reader(json, place + ".");
+  const JsonFields reader(json, place + ".");
   Gpu gpu;
   RETURN_IF_ERROR(reader.Text("uuid", &gpu.uuid));
   if (gpu.uuid.empty()) return reader.Bad("uuid", "is missing");
@@ -134,10 +142,9 @@ Result<Gpu> DecodeGpu(const Json& json, const std::string& place) {
   gpu.index = *index;
   RETURN_IF_ERROR(reader.SmallNumber("minor", &gpu.minor));
   RETURN_IF_ERROR(reader.Text("model", &gpu.model));
-  ASSIGN_OR_RETURN(const std::optional<int64_t> bytes,
-                   reader.Number("bytes", std::numeric_limits<int64_t>::max()));
-  if (!bytes) return reader.Bad("bytes", "is missing");
-  gpu.memory = Bytes(*bytes);
+  ASSIGN_OR_RETURN(const int64_t bytes,
+                   reader.RequiredNumber("bytes", std::numeric_limits<int64_t>::max()));
+  gpu.memory = Bytes(bytes);
   RETURN_IF_ERROR(reader.Text("pci", &gpu.pci_bus_id));
   RETURN_IF_ERROR(reader.SmallNumber("numa", &gpu.numa_node));
   std::string capability;
@@ -146,14 +153,25 @@ Result<Gpu> DecodeGpu(const Json& json, const std::string& place) {
     gpu.compute_capability = ParseCapability(capability);
     if (!gpu.compute_capability) return reader.Bad("cc", "\"{}\" is not like 8.0", capability);
   }
-  if (reader.Has("unhealthy")) {
-    gpu.health = Health::Unhealthy("");
-    RETURN_IF_ERROR(reader.Text("unhealthy", &gpu.health.reason));
-  }
+  RETURN_IF_ERROR(DecodeHealth(reader, &gpu.health));
+  RETURN_IF_ERROR(DecodeMig(reader, place, &gpu.mig));
   return gpu;
 }
 
-Status DecodeGpus(const Reader& reader, std::vector<Gpu>* gpus) {
+Status CheckUuidsOnce(const Gpu& gpu, const std::string& place, std::set<std::string>* seen) {
+  if (!seen->insert(gpu.uuid).second) {
+    return Error(Code::kInvalidArgument, "{}.uuid: {} stands twice", place, gpu.uuid);
+  }
+  if (!gpu.mig) return Status::Ok();
+  for (size_t i = 0; i < gpu.mig->size(); ++i) {
+    if (seen->insert((*gpu.mig)[i].uuid).second) continue;
+    return Error(Code::kInvalidArgument, "{}.mig[{}].uuid: {} stands twice", place, i,
+                 (*gpu.mig)[i].uuid);
+  }
+  return Status::Ok();
+}
+
+Status DecodeGpus(const JsonFields& reader, std::vector<Gpu>* gpus) {
   ASSIGN_OR_RETURN(const Json::Array* items, reader.Items("gpus"));
   if (!reader.Has("gpus")) return reader.Bad("gpus", "is missing");
   if (items->size() > kMaxNodeAnnotationGpus) {
@@ -163,9 +181,7 @@ Status DecodeGpus(const Reader& reader, std::vector<Gpu>* gpus) {
   for (size_t i = 0; i < items->size(); ++i) {
     const std::string place = fmt::format("gpus[{}]", i);
     ASSIGN_OR_RETURN(Gpu gpu, DecodeGpu((*items)[i], place));
-    if (!seen.insert(gpu.uuid).second) {
-      return Error(Code::kInvalidArgument, "{}.uuid: {} stands twice", place, gpu.uuid);
-    }
+    RETURN_IF_ERROR(CheckUuidsOnce(gpu, place, &seen));
     gpus->push_back(std::move(gpu));
   }
   return Status::Ok();
@@ -190,7 +206,7 @@ Status DecodeLinkRow(const Json& row, size_t number, LinkMatrix* links) {
 }
 
 // Without links all of them are unknown.
-Status DecodeLinks(const Reader& reader, size_t gpu_count, LinkMatrix* links) {
+Status DecodeLinks(const JsonFields& reader, size_t gpu_count, LinkMatrix* links) {
   *links = LinkMatrix(gpu_count);
   if (!reader.Has("links")) return Status::Ok();
   ASSIGN_OR_RETURN(const Json::Array* rows, reader.Items("links"));
@@ -203,7 +219,7 @@ Status DecodeLinks(const Reader& reader, size_t gpu_count, LinkMatrix* links) {
   return Status::Ok();
 }
 
-Status DecodeNotes(const Reader& reader, std::vector<std::string>* notes) {
+Status DecodeNotes(const JsonFields& reader, std::vector<std::string>* notes) {
   ASSIGN_OR_RETURN(const Json::Array* items, reader.Items("notes"));
   for (size_t i = 0; i < items->size(); ++i) {
     if (!(*items)[i].is_string()) {
@@ -214,23 +230,17 @@ Status DecodeNotes(const Reader& reader, std::vector<std::string>* notes) {
   return Status::Ok();
 }
 
-Status DecodeVersion(const Reader& reader) {
-  ASSIGN_OR_RETURN(const std::optional<int64_t> version,
-                   reader.Number("version", kMaxSmallNumber));
-  if (!version) return reader.Bad("version", "is missing");
-  if (*version != kNodeAnnotationVersion) {
-    return reader.Bad("version", "{} is not known here, only {}", *version,
-                      kNodeAnnotationVersion);
-  }
-  return Status::Ok();
-}
-
 }  // namespace
 
 Result<std::string> EncodeNodeInventory(const NodeInventory& inventory) {
   if (inventory.gpus.size() > kMaxNodeAnnotationGpus) {
     return Error(Code::kResourceExhausted, "{} GPUs are more than {}", inventory.gpus.size(),
                  kMaxNodeAnnotationGpus);
+  }
+  for (const Gpu& gpu : inventory.gpus) {
+    if (!gpu.mig || gpu.mig->size() <= kMaxMigSlices) continue;
+    return Error(Code::kResourceExhausted, "{} MIG slices of {} are more than {}", gpu.mig->size(),
+                 gpu.uuid, kMaxMigSlices);
   }
   Json object = Json::MakeObject();
   object.Set("version", Json::Int(kNodeAnnotationVersion));
@@ -257,12 +267,9 @@ Result<std::string> EncodeNodeInventory(const NodeInventory& inventory) {
 }
 
 Result<NodeInventory> DecodeNodeInventory(std::string_view text) {
-  const Result<Json> json =
-      ParseJson(text, {.max_bytes = kMaxNodeAnnotationBytes, .max_depth = 16});
-  if (!json.ok()) return Status(Code::kInvalidArgument, json.status().message());
-  if (!json->is_object()) return Error(Code::kInvalidArgument, "must be a JSON object");
-  const Reader reader(*json, "");
-  RETURN_IF_ERROR(DecodeVersion(reader));
+  ASSIGN_OR_RETURN(const Json json, ParseAnnotation(text, kMaxNodeAnnotationBytes));
+  const JsonFields reader(json, "");
+  RETURN_IF_ERROR(reader.Version(kNodeAnnotationVersion));
   NodeInventory inventory;
   RETURN_IF_ERROR(reader.Text("driver", &inventory.driver_version));
   std::optional<int> cuda, unidentified;

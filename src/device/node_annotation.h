@@ -5,12 +5,13 @@
 //   {"version":1,"driver":"550.163.01","cuda":12040,
 //    "gpus":[{"uuid":"GPU-…","index":0,"minor":0,"model":"NVIDIA A100-SXM4-80GB",
 //             "bytes":85899345920,"pci":"0000:07:00.0","numa":0,"cc":"8.0",
-//             "unhealthy":"XID 79: GPU has fallen off the bus"}, …],
+//             "unhealthy":"XID 79: GPU has fallen off the bus",
+//             "mig":[{"uuid":"MIG-…","profile":"1g.10gb","gi":7,"bytes":10737418240}, …]}, …],
 //    "links":[[],["NV12+PIX"],["SYS","SYS"]],        row i: the links to GPUs 0 … i-1
 //    "unidentified":1,"problem":"…","notes":["…"]}
 //
-// Members that hold nothing (no NUMA node, healthy, …) are left out. Equal inventories give equal
-// text, so that a writer can compare before it writes.
+// Members that hold nothing (no NUMA node, healthy, MIG off, …) are left out. Equal inventories
+// give equal text, so that a writer can compare before it writes.
 #pragma once
 
 #include <cstddef>
@@ -24,10 +25,11 @@ namespace tessera::device {
 
 inline constexpr int kNodeAnnotationVersion = 1;
 inline constexpr size_t kMaxNodeAnnotationGpus = 64;
-// Kubernetes allows 256 KiB for all annotations of an object together.
-inline constexpr size_t kMaxNodeAnnotationBytes = 64 << 10;
+inline constexpr size_t kMaxMigSlices = 16;
+// 64 GPUs of seven slices each fit. Kubernetes allows 256 KiB for all annotations of an object.
+inline constexpr size_t kMaxNodeAnnotationBytes = 128 << 10;
 
-// RESOURCE_EXHAUSTED above the two limits. Texts for people (reasons, problem, notes) are cut to
+// RESOURCE_EXHAUSTED above the three limits. Texts for people (reasons, problem, notes) are cut to
 // 200 bytes each and 8 notes.
 Result<std::string> EncodeNodeInventory(const NodeInventory& inventory);
 

@@ -54,6 +54,59 @@ TEST(NodeAnnotationTest, RoundTripsWhatIsUnknownOrWrong) {
   ExpectRoundTrip(node);
 }
 
+void CutIntoSlices(Gpu* gpu, int count) {
+  gpu->mig.emplace();
+  for (int i = 0; i < count; ++i) {
+    gpu->mig->push_back({.uuid = fmt::format("MIG-{}-{}", gpu->uuid.substr(4, 31), i),
+                         .profile = "1g.10gb",
+                         .gpu_instance = 7 + i,
+                         .memory = MiB(9728)});
+  }
+}
+
+TEST(NodeAnnotationTest, RoundTripsMigSlices) {
+  NodeInventory node = Node(3);
+  node.gpus[0].mig.emplace();  // MIG is on, nothing cut yet
+  CutIntoSlices(&node.gpus[1], 7);
+  node.gpus[1].mig->at(2).health = Health::Unhealthy("XID 94");
+  node.gpus[1].mig->at(3).profile = "1g.10gb.me";
+  ExpectRoundTrip(node);
+}
+
+TEST(NodeAnnotationTest, HoldsSixtyFourGpusCutIntoSevenEach) {
+  NodeInventory node = Node(64);
+  for (size_t i = 0; i < node.gpus.size(); ++i) {
+    node.gpus[i].uuid = fmt::format("GPU-{:08}-1234-1234-1234-123456789012", i);
+    CutIntoSlices(&node.gpus[i], 7);
+  }
+  ExpectRoundTrip(node);
+  CutIntoSlices(&node.gpus[5], 17);
+  EXPECT_EQ(EncodeNodeInventory(node).status().code(), Code::kResourceExhausted);
+}
+
+TEST(NodeAnnotationTest, NamesTheFieldOfASlice) {
+  const struct {
+    const char* mig;
+    const char* message;
+  } kCases[] = {
+      {R"({})", "gpus[0].mig: must be an array, not an object"},
+      {R"([7])", "gpus[0].mig[0]: must be an object"},
+      {R"([{}])", "gpus[0].mig[0].uuid: is missing"},
+      {R"([{"uuid":"m"}])", "gpus[0].mig[0].profile: \"\" is not like 1g.10gb"},
+      {R"([{"uuid":"m","profile":"1g.5gb"}])", "gpus[0].mig[0].gi: is missing"},
+      {R"([{"uuid":"m","profile":"1g.5gb","gi":-1}])",
+       "gpus[0].mig[0].gi: -1 is not within 0 and 1048576"},
+      {R"([{"uuid":"m","profile":"1g.5gb","gi":1}])", "gpus[0].mig[0].bytes: is missing"},
+      {R"([{"uuid":"a","profile":"1g.5gb","gi":1,"bytes":1}])",
+       "gpus[0].mig[0].uuid: a stands twice"},
+  };
+  for (const auto& test : kCases) {
+    const Result<NodeInventory> node = DecodeNodeInventory(fmt::format(
+        R"({{"version":1,"gpus":[{{"uuid":"a","index":0,"bytes":1,"mig":{}}}]}})", test.mig));
+    EXPECT_EQ(node.status().message(), test.message);
+  }
+}
+
 TEST(NodeAnnotationTest, StaysBelowItsLimitsWithSixtyFourGpusThatAllExplainThemselves) {
   NodeInventory node = Node(64);
   for (Gpu& gpu : node.gpus) gpu.health = Health::Unhealthy(std::string(5000, 'x'));
@@ -101,7 +154,8 @@ TEST(NodeAnnotationTest, NamesTheFieldAndTheReason) {
        "gpus[0].bytes: must be a whole number"},
       {R"({"version":1,"gpus":[{"uuid":"a","index":0,"bytes":1,"cc":"8"}]})",
        "gpus[0].cc: \"8\" is not like 8.0"},
-      {R"({"version":1,"gpus":[{"uuid":"a","index":0,"bytes":1},{"uuid":"a","index":1,"bytes":1}]})",
+      {R"({"version":1,"gpus":[{"uuid":"a","index":0,"bytes":1},)"
+       R"({"uuid":"a","index":1,"bytes":1}]})",
        "gpus[1].uuid: a stands twice"},
       {R"({"version":1,"gpus":[{"uuid":"a","index":0,"bytes":1}],"links":[]})",
        "links: 0 rows for 1 GPUs"},
@@ -122,7 +176,7 @@ TEST(NodeAnnotationTest, NamesTheFieldAndTheReason) {
 
 TEST(NodeAnnotationTest, PassesOverMembersOfLaterVersions) {
   const Result<NodeInventory> node = DecodeNodeInventory(
-      R"({"version":1,"gpus":[{"uuid":"a","index":0,"bytes":5,"mig":[]}],"new":{}})");
+      R"({"version":1,"gpus":[{"uuid":"a","index":0,"bytes":5,"colour":[]}],"new":{}})");
   ASSERT_TRUE(node.ok()) << node.status().ToString();
   EXPECT_EQ(node->gpus[0].memory, Bytes(5));
 }

@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which devices the containers of a pod have, and its pod annotation tessera.dev/assignment
+// (api/names.h). The scheduler writes it before it binds the pod; for pods that came past the
+// scheduler the agent writes what it granted. JSON, version 1:
+//
+//   {"version":1,"containers":{"main":[{"gpu":"GPU-…","milli":300,"bytes":5368709120}, …],
+//                              "side":[{"gpu":"MIG-…","milli":1000,"bytes":10737418240}]}}
+//
+// Containers without devices are left out. Equal assignments give equal text. Not for the older
+// annotations of other systems (src/device/dialects).
+//
+// Threads: values and pure functions.
+#pragma once
+
+#include <cstddef>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "src/base/status.h"
+#include "src/base/units.h"
+
+namespace tessera::device {
+
+inline constexpr int kAssignmentVersion = 1;
+inline constexpr size_t kMaxAssignmentBytes = 64 << 10;
+
+// A part of one device, or all of it.
+struct DeviceShare {
+  std::string uuid;  // of a GPU, or of a MIG slice
+  MilliGpu compute;  // thousandths of that device; 1000 is a whole one; 0 claims none
+  Bytes memory;      // also of a whole device, so that who reads it needs no inventory
+  bool operator==(const DeviceShare&) const = default;
+};
+
+struct Assignment {
+  // By name of container, init containers included; in the order in which the container shall see
+  // its devices, no device twice.
+  std::map<std::string, std::vector<DeviceShare>, std::less<>> containers;
+  bool operator==(const Assignment&) const = default;
+};
+
+// INVALID_ARGUMENT for a value that DecodeAssignment would refuse, RESOURCE_EXHAUSTED above
+// kMaxAssignmentBytes.
+Result<std::string> EncodeAssignment(const Assignment& assignment);
+
+// INVALID_ARGUMENT names the field and the reason: "containers.main[1].milli: 1001 is not within 0
+// and 1000". Unknown members are passed over, so that a later version may add some; another version
+// is refused.
+Result<Assignment> DecodeAssignment(std::string_view text);
+
+}  // namespace tessera::device

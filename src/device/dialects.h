@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+// The dialects in which pods ask for GPUs, read into one Request:
+//
+//   nvidia.com/gpu: 2                whole GPUs
+//   nvidia.com/mig-1g.10gb: 1        MIG slices
+//   aliyun.com/gpu-mem: 8            memory of one GPU that the pod shares, in MemoryUnit
+//   tencent.com/vcuda-core: 30       hundredths of one GPU, or a multiple of 100 for whole ones,
+//   tencent.com/vcuda-memory: 20     with 256 MiB blocks below 100
+//
+// Resources of others (cpu, rdma/hca, …) are passed over. Not for a container's environment
+// (src/runtime) nor for ResourceClaims.
+//
+// Threads: pure functions. Errors: INVALID_ARGUMENT for people, naming the container, the resource,
+// the value and the way out; what a container or pod asks for twice or in two ways is refused.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "src/base/status.h"
+#include "src/base/units.h"
+#include "src/device/request.h"
+
+namespace tessera::device {
+
+using Annotations = std::map<std::string, std::string, std::less<>>;
+
+// What 1 of aliyun.com/gpu-mem is; a setting of the cluster, or of a node.
+enum class MemoryUnit : uint8_t { kGiB, kMiB };
+// "GiB" or "MiB".
+std::string_view NameOf(MemoryUnit unit);
+std::optional<MemoryUnit> MemoryUnitFromName(std::string_view name);
+Bytes SizeOf(MemoryUnit unit);
+
+// What 1 of tencent.com/vcuda-memory is.
+inline constexpr Bytes kVcudaMemoryBlock = MiB(256);
+// What 1 of tencent.com/vcuda-core is.
+inline constexpr MilliGpu kVcudaCore{10};
+
+// One container as its pod's spec has it: names of resources and their quantities as text.
+struct ContainerSpec {
+  std::string name;
+  Phase phase = Phase::kMain;
+  std::map<std::string, std::string, std::less<>> limits;
+  std::map<std::string, std::string, std::less<>> requests;
+};
+
+struct PodSpec {
+  std::vector<ContainerSpec> containers;  // init containers first, in the order of the spec
+  Annotations annotations;                // those of api/names.h are read, others passed over
+};
+
+struct DialectOptions {
+  MemoryUnit gpu_mem_unit = MemoryUnit::kGiB;
+};
+
+// kNone where the container asks for nothing, or for 0 of something.
+Result<ContainerRequest> ParseContainer(const ContainerSpec& spec, const DialectOptions& options);
+
+// All containers, and what annotations say about the pod: models and UUIDs that it may or may not
+// get, the policy, the elastic limit.
+Result<Request> ParseRequest(const PodSpec& pod, const DialectOptions& options);
+
+// Cards as people type them into a web form: a natural number, or 0.1 to 1 with at most two
+// decimals. Gives tencent.com/vcuda-core: "0.3" is 30, "6" is 600; "1.5" is refused.
+Result<int64_t> ParseCards(std::string_view text);
+
+}  // namespace tessera::device

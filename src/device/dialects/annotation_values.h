@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+// Private to the annotation codecs of the dialects: values of annotations that are plain text. Each
+// is nothing where the annotation is not there; errors name the annotation, the value and what it
+// must be.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string_view>
+
+#include "src/base/status.h"
+#include "src/device/dialects.h"
+
+namespace tessera::device::dialects {
+
+// Larger minors, positions of containers and the like are somebody's mistake.
+inline constexpr int64_t kMaxPosition = 4095;
+
+const std::string* FindAnnotation(const Annotations& annotations, std::string_view key);
+
+template <typename... Args>
+Status RefuseAnnotation(std::string_view key, fmt::format_string<Args...> format, Args&&... args) {
+  return Error(Code::kInvalidArgument, "annotation {}: {}", key,
+               fmt::format(format, std::forward<Args>(args)...));
+}
+
+// A decimal number as Go prints it (no sign, no leading zero) within min and max.
+Result<int64_t> ParseNumber(std::string_view key, std::string_view text, int64_t min, int64_t max);
+
+Result<std::optional<int64_t>> NumberAt(const Annotations& annotations, std::string_view key,
+                                        int64_t min, int64_t max);
+// "true" or "false".
+Result<std::optional<bool>> BoolAt(const Annotations& annotations, std::string_view key);
+
+}  // namespace tessera::device::dialects

@@ -1,0 +1,203 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/device/dialects.h"
+
+#include <algorithm>
+#include <array>
+
+#include "api/names.h"
+#include "src/base/strings.h"
+#include "src/device/dialects/gpu_manager_annotations.h"
+#include "src/device/dialects/parser.h"
+#include "src/device/quantity.h"
+
+namespace tessera::device {
+namespace dialects {
+
+Result<Bytes> ShareMemory(std::string_view container, std::string_view resource, int64_t amount,
+                          Bytes unit) {
+  if (amount > kMaxShareMemory.count() / unit.count()) {
+    return Refuse(container, resource, "{} of {} MiB are more than any GPU has: ask for less",
+                  amount, ToMiB(unit));
+  }
+  return unit * amount;
+}
+
+Status SetWhole(std::string_view resource, int64_t count, ContainerRequest* request) {
+  if (count > kMaxDevicesPerContainer) {
+    return Refuse(request->name, resource,
+                  "{} devices are more than any node has: ask for less, or for several pods",
+                  count);
+  }
+  request->count = static_cast<int>(count);
+  request->per_gpu = {.compute = kWholeGpu};
+  return Status::Ok();
+}
+
+}  // namespace dialects
+
+namespace {
+
+using dialects::Amounts;
+using dialects::Parser;
+using dialects::Refuse;
+
+const Parser* ParserOf(std::string_view resource) {
+  static constexpr std::array<const Parser*, 4> kParsers = {
+      &dialects::kNvidiaGpu, &dialects::kNvidiaMig, &dialects::kGpuMem, &dialects::kVcuda};
+  for (const Parser* parser : kParsers) {
+    if (parser->owns(resource)) return parser;
+  }
+  return nullptr;
+}
+
+Result<int64_t> ParseAmount(std::string_view container, std::string_view resource,
+                            std::string_view text, const Parser& parser) {
+  const Result<int64_t> amount = ParseWholeQuantity(text);
+  if (amount.ok()) return amount;
+  return Refuse(container, resource, "{}: {}", amount.status().message(), parser.whole_hint);
+}
+
+// The API server refuses the same; a webhook comes before it and can say it better.
+Status CheckRequests(const ContainerSpec& spec) {
+  for (const auto& [resource, text] : spec.requests) {
+    const Parser* parser = ParserOf(resource);
+    if (parser == nullptr) continue;
+    ASSIGN_OR_RETURN(const int64_t requested, ParseAmount(spec.name, resource, text, *parser));
+    const auto limit = spec.limits.find(resource);
+    if (limit == spec.limits.end()) {
+      return Refuse(spec.name, resource,
+                    "is requested without a limit: write {} into resources.limits", requested);
+    }
+    ASSIGN_OR_RETURN(const int64_t limited,
+                     ParseAmount(spec.name, resource, limit->second, *parser));
+    if (requested != limited) {
+      return Refuse(spec.name, resource,
+                    "the request {} is not the limit {}: leave the request out, or make them equal",
+                    requested, limited);
+    }
+  }
+  return Status::Ok();
+}
+
+Status RefuseMix(const ContainerSpec& spec, const Parser& first, const Parser& second) {
+  return Error(Code::kInvalidArgument,
+               "container \"{}\": {} and {} stand in one container, and each alone says what it "
+               "gets: keep one of them",
+               spec.name, NameOf(first.dialect), NameOf(second.dialect));
+}
+
+}  // namespace
+
+std::string_view NameOf(MemoryUnit unit) { return unit == MemoryUnit::kGiB ? "GiB" : "MiB"; }
+
+std::optional<MemoryUnit> MemoryUnitFromName(std::string_view name) {
+  for (const MemoryUnit unit : {MemoryUnit::kGiB, MemoryUnit::kMiB}) {
+    if (NameOf(unit) == name) return unit;
+  }
+  return std::nullopt;
+}
+
+Bytes SizeOf(MemoryUnit unit) { return unit == MemoryUnit::kGiB ? GiB(1) : MiB(1); }
+
+Result<ContainerRequest> ParseContainer(const ContainerSpec& spec, const DialectOptions& options) {
+  RETURN_IF_ERROR(CheckRequests(spec));
+  ContainerRequest request{.name = spec.name, .phase = spec.phase};
+  const Parser* parser = nullptr;
+  Amounts amounts;
+  for (const auto& [resource, text] : spec.limits) {
+    const Parser* owner = ParserOf(resource);
+    if (owner == nullptr) continue;
+    ASSIGN_OR_RETURN(const int64_t amount, ParseAmount(spec.name, resource, text, *owner));
+    // A dialect with nothing but zeros is none: charts write 0 to say "not this one".
+    if (amount == 0) continue;
+    if (parser != nullptr && parser != owner) return RefuseMix(spec, *parser, *owner);
+    parser = owner;
+    amounts.emplace(resource, amount);
+  }
+  if (parser == nullptr) return request;
+  request.dialect = parser->dialect;
+  RETURN_IF_ERROR(parser->parse(amounts, options, &request));
+  return request;
+}
+
+namespace {
+
+const std::string* FindAnnotation(const Annotations& annotations, std::string_view key) {
+  const auto found = annotations.find(key);
+  return found == annotations.end() ? nullptr : &found->second;
+}
+
+std::vector<std::string> ListAt(const Annotations& annotations, std::string_view key) {
+  std::vector<std::string> list;
+  const std::string* text = FindAnnotation(annotations, key);
+  if (text == nullptr) return list;
+  for (const std::string_view item : SplitList(*text)) list.emplace_back(item);
+  return list;
+}
+
+// An empty list would allow every GPU, which is not what somebody who wrote the annotation meant.
+Result<std::vector<std::string>> AllowedAt(const Annotations& annotations, std::string_view key) {
+  std::vector<std::string> list = ListAt(annotations, key);
+  if (list.empty() && annotations.contains(key)) {
+    return Error(Code::kInvalidArgument,
+                 "annotation {}: names nothing: write a list like a,b or leave it out", key);
+  }
+  return list;
+}
+
+Result<Constraints> ParseConstraints(const Annotations& annotations) {
+  Constraints constraints;
+  ASSIGN_OR_RETURN(constraints.models, AllowedAt(annotations, names::kAnnotationGpuModels));
+  ASSIGN_OR_RETURN(constraints.uuids, AllowedAt(annotations, names::kAnnotationGpuUuids));
+  constraints.excluded_uuids = ListAt(annotations, names::kAnnotationGpuUuidsExcluded);
+  for (const std::string& uuid : constraints.excluded_uuids) {
+    const auto& wanted = constraints.uuids;
+    if (std::find(wanted.begin(), wanted.end(), uuid) == wanted.end()) continue;
+    return Error(Code::kInvalidArgument, "annotation {}: {} stands in {} too: keep one of them",
+                 names::kAnnotationGpuUuidsExcluded, uuid, names::kAnnotationGpuUuids);
+  }
+  return constraints;
+}
+
+Status ParsePolicy(const Annotations& annotations, std::optional<Policy>* policy) {
+  const std::string* text = FindAnnotation(annotations, names::kAnnotationPolicy);
+  if (text == nullptr) return Status::Ok();
+  *policy = PolicyFromName(*text);
+  if (*policy) return Status::Ok();
+  return Error(Code::kInvalidArgument,
+               "annotation {}: \"{}\" is no policy: write binpack or spread",
+               names::kAnnotationPolicy, text->substr(0, 64));
+}
+
+Status ParsePodAnnotations(const Annotations& annotations, Request* request) {
+  ASSIGN_OR_RETURN(request->constraints, ParseConstraints(annotations));
+  RETURN_IF_ERROR(ParsePolicy(annotations, &request->policy));
+  ASSIGN_OR_RETURN(request->elastic_limit, DecodeElasticLimit(annotations));
+  return Status::Ok();
+}
+
+}  // namespace
+
+Result<Request> ParseRequest(const PodSpec& pod, const DialectOptions& options) {
+  if (pod.containers.size() > kMaxContainers) {
+    return Error(Code::kInvalidArgument, "{} containers in one pod are more than {}",
+                 pod.containers.size(), kMaxContainers);
+  }
+  Request request;
+  bool main = false;
+  for (const ContainerSpec& spec : pod.containers) {
+    main = main || spec.phase == Phase::kMain;
+    if (main && spec.phase != Phase::kMain) {
+      return Error(Code::kInvalidArgument, "container \"{}\": an init container behind a main one",
+                   spec.name);
+    }
+    ASSIGN_OR_RETURN(ContainerRequest container, ParseContainer(spec, options));
+    request.one_gpu = request.one_gpu || container.dialect == Dialect::kGpuMem;
+    request.containers.push_back(std::move(container));
+  }
+  // Annotations of pods that want no GPU are not our business.
+  if (request.asks_for_devices()) RETURN_IF_ERROR(ParsePodAnnotations(pod.annotations, &request));
+  return request;
+}
+
+}  // namespace tessera::device

@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+// The pod annotations of TKEStack's gpu-manager and gpu-admission:
+//
+//   tencent.com/predicate-time         nanoseconds since 1970
+//   tencent.com/predicate-node         name of the node
+//   tencent.com/predicate-gpu-idx-<i>  minor numbers of container i of spec.containers: "0" or
+//   "0,1" tencent.com/gpu-assigned           "false" when chosen, "true" when given
+//   tencent.com/vcuda-core-limit       1 to 100, up to which shares of the pod may use idle compute
+//
+// They speak of minor numbers; pod_annotations.h turns them into UUIDs.
+//
+// Threads: values and pure functions. Errors: INVALID_ARGUMENT names the annotation and its value.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "src/base/status.h"
+#include "src/base/units.h"
+#include "src/device/dialects.h"
+
+namespace tessera::device {
+
+struct GpuManagerAnnotations {
+  std::map<int, std::vector<int>> minors;  // by container; never an empty list, no minor twice
+  std::string node;                        // empty: not said
+  std::optional<int64_t> time_ns;
+  std::optional<bool> assigned;
+
+  bool operator==(const GpuManagerAnnotations&) const = default;
+};
+
+// REQUIRES: what DecodeGpuManager gives.
+Annotations EncodeGpuManager(const GpuManagerAnnotations& gpu_manager);
+// Nothing where `annotations` has no prediction for any container.
+Result<std::optional<GpuManagerAnnotations>> DecodeGpuManager(const Annotations& annotations);
+
+// tencent.com/vcuda-core-limit; nothing where it is not there.
+Result<std::optional<MilliGpu>> DecodeElasticLimit(const Annotations& annotations);
+
+}  // namespace tessera::device

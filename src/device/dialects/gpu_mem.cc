@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+// aliyun.com/gpu-mem, as Alibaba's gpushare offers it: memory of one GPU, which all containers of
+// the pod share. Compute is not asked for.
+#include "api/names.h"
+#include "src/device/dialects/parser.h"
+
+namespace tessera::device::dialects {
+namespace {
+
+bool Owns(std::string_view resource) { return resource == names::kResourceGpuMem; }
+
+Status Parse(const Amounts& amounts, const DialectOptions& options, ContainerRequest* request) {
+  const Bytes unit = SizeOf(options.gpu_mem_unit);
+  ASSIGN_OR_RETURN(request->per_gpu.memory, ShareMemory(request->name, names::kResourceGpuMem,
+                                                        amounts.begin()->second, unit));
+  request->count = 1;
+  return Status::Ok();
+}
+
+}  // namespace
+
+const Parser kGpuMem = {Dialect::kGpuMem, Owns,
+                        "ask for whole units, which are GiB or MiB as the cluster has it", Parse};
+
+}  // namespace tessera::device::dialects

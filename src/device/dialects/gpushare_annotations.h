@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+// The pod annotations of Alibaba's gpushare, as its scheduler extender, device plugin and kubectl
+// plugin write and read them:
+//
+//   ALIYUN_COM_GPU_MEM_IDX          minor number of the GPU
+//   ALIYUN_COM_GPU_MEM_POD          units of aliyun.com/gpu-mem that the pod has
+//   ALIYUN_COM_GPU_MEM_DEV          units that the GPU has
+//   ALIYUN_COM_GPU_MEM_ASSIGNED     "false" when bound, "true" when given
+//   ALIYUN_COM_GPU_MEM_ASSUME_TIME  nanoseconds since 1970
+//   scheduler.framework.gpushare.allocation   {"<container>":{"<gpu>":<units>}}, read only
+//
+// They speak of minor numbers and units; pod_annotations.h turns them into UUIDs and bytes.
+//
+// Threads: values and pure functions. Errors: INVALID_ARGUMENT names the annotation and its value.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string_view>
+
+#include "src/base/status.h"
+#include "src/device/dialects.h"
+
+namespace tessera::device {
+
+inline constexpr size_t kMaxGpushareAllocationBytes = 16 << 10;
+
+struct GpushareAnnotations {
+  int gpu_minor = 0;
+  int64_t pod_units = 0;
+  std::optional<int64_t> gpu_units;  // the last three are not there on every pod
+  std::optional<bool> assigned;
+  std::optional<int64_t> assume_time_ns;
+
+  bool operator==(const GpushareAnnotations&) const = default;
+};
+
+// REQUIRES: no number is negative.
+Annotations EncodeGpushare(const GpushareAnnotations& gpushare);
+// Nothing where `annotations` has neither the GPU nor the units.
+Result<std::optional<GpushareAnnotations>> DecodeGpushare(const Annotations& annotations);
+
+// Units by position of the container in spec.containers, then by minor number.
+using GpushareAllocation = std::map<int, std::map<int, int64_t>>;
+Result<GpushareAllocation> DecodeGpushareAllocation(std::string_view text);
+
+}  // namespace tessera::device

@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+// nvidia.com/gpu and nvidia.com/mig-<profile>, as NVIDIA's device plugin offers them.
+#include "api/names.h"
+#include "src/device/dialects/parser.h"
+#include "src/device/mig_profile.h"
+
+namespace tessera::device::dialects {
+namespace {
+
+bool OwnsGpu(std::string_view resource) { return resource == names::kResourceGpu; }
+
+Status ParseGpu(const Amounts& amounts, const DialectOptions&, ContainerRequest* request) {
+  request->exclusive = true;
+  return SetWhole(names::kResourceGpu, amounts.begin()->second, request);
+}
+
+bool OwnsMig(std::string_view resource) { return resource.starts_with(names::kResourceMigPrefix); }
+
+Status ParseMig(const Amounts& amounts, const DialectOptions&, ContainerRequest* request) {
+  for (const auto& [resource, amount] : amounts) {
+    if (amount == 0) continue;
+    if (!request->mig_profile.empty()) {
+      return Refuse(request->name, resource,
+                    "the container asks for {}{} too: ask for one profile in each container",
+                    names::kResourceMigPrefix, request->mig_profile);
+    }
+    request->mig_profile = resource.substr(names::kResourceMigPrefix.size());
+    if (!IsMigProfile(request->mig_profile)) {
+      return Refuse(request->name, resource,
+                    "\"{}\" is not a MIG profile: ask for one like {}1g.10gb", request->mig_profile,
+                    names::kResourceMigPrefix);
+    }
+    RETURN_IF_ERROR(SetWhole(resource, amount, request));
+  }
+  return Status::Ok();
+}
+
+}  // namespace
+
+const Parser kNvidiaGpu = {
+    Dialect::kNvidiaGpu, OwnsGpu,
+    "ask for whole GPUs, or for a part of one with tencent.com/vcuda-core or aliyun.com/gpu-mem",
+    ParseGpu};
+const Parser kNvidiaMig = {Dialect::kNvidiaMig, OwnsMig, "ask for whole slices", ParseMig};
+
+}  // namespace tessera::device::dialects

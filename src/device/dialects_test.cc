@@ -1,0 +1,269 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/device/dialects.h"
+
+#include <gtest/gtest.h>
+
+namespace tessera::device {
+namespace {
+
+using Limits = std::map<std::string, std::string, std::less<>>;
+
+Result<ContainerRequest> Parse(Limits limits, Limits requests = {},
+                               MemoryUnit unit = MemoryUnit::kGiB) {
+  return ParseContainer(
+      {.name = "main", .limits = std::move(limits), .requests = std::move(requests)},
+      {.gpu_mem_unit = unit});
+}
+
+std::string Refusal(Limits limits, Limits requests = {}) {
+  const Result<ContainerRequest> request = Parse(std::move(limits), std::move(requests));
+  EXPECT_EQ(request.status().code(), Code::kInvalidArgument);
+  return request.status().message();
+}
+
+TEST(DialectsTest, WholeGpus) {
+  const ContainerRequest request = *Parse({{"nvidia.com/gpu", "2"}, {"cpu", "500m"}});
+  EXPECT_EQ(request, (ContainerRequest{.name = "main",
+                                       .dialect = Dialect::kNvidiaGpu,
+                                       .count = 2,
+                                       .per_gpu = {.compute = kWholeGpu},
+                                       .exclusive = true}));
+}
+
+TEST(DialectsTest, MigSlices) {
+  const ContainerRequest request = *Parse({{"nvidia.com/mig-1g.10gb.me", "3"}});
+  EXPECT_EQ(request, (ContainerRequest{.name = "main",
+                                       .dialect = Dialect::kNvidiaMig,
+                                       .count = 3,
+                                       .per_gpu = {.compute = kWholeGpu},
+                                       .mig_profile = "1g.10gb.me"}));
+}
+
+TEST(DialectsTest, GpuMemIsInTheUnitOfTheCluster) {
+  ContainerRequest request{
+      .name = "main", .dialect = Dialect::kGpuMem, .count = 1, .per_gpu = {.memory = GiB(8)}};
+  EXPECT_EQ(*Parse({{"aliyun.com/gpu-mem", "8"}}), request);
+  request.per_gpu.memory = MiB(8000);
+  EXPECT_EQ(*Parse({{"aliyun.com/gpu-mem", "8k"}}, {}, MemoryUnit::kMiB), request);
+}
+
+TEST(DialectsTest, VcudaIsAShareBelowAHundredAndWholeGpusAbove) {
+  EXPECT_EQ(*Parse({{"tencent.com/vcuda-core", "30"}, {"tencent.com/vcuda-memory", "20"}}),
+            (ContainerRequest{.name = "main",
+                              .dialect = Dialect::kVcuda,
+                              .count = 1,
+                              .per_gpu = {.compute = MilliGpu(300), .memory = MiB(5120)}}));
+  const ContainerRequest two{.name = "main",
+                             .dialect = Dialect::kVcuda,
+                             .count = 2,
+                             .per_gpu = {.compute = kWholeGpu},
+                             .exclusive = true};
+  EXPECT_EQ(*Parse({{"tencent.com/vcuda-core", "200"}}), two);
+  EXPECT_EQ(*Parse({{"tencent.com/vcuda-core", "200"}, {"tencent.com/vcuda-memory", "20"}}), two);
+}
+
+TEST(DialectsTest, ZeroAsksForNothingAndDoesNotMix) {
+  const ContainerRequest none{.name = "main"};
+  EXPECT_EQ(*Parse({}), none);
+  EXPECT_EQ(*Parse({{"cpu", "1"}, {"rdma/hca", "1"}, {"nvidia.com/gpu.shared", "1"}}), none);
+  EXPECT_EQ(*Parse({{"nvidia.com/gpu", "0"}}), none);
+  EXPECT_EQ(*Parse({{"tencent.com/vcuda-core", "0"}, {"tencent.com/vcuda-memory", "0"}}), none);
+  EXPECT_EQ(Parse({{"nvidia.com/gpu", "1"}, {"aliyun.com/gpu-mem", "0"}})->dialect,
+            Dialect::kNvidiaGpu);
+}
+
+TEST(DialectsTest, VcudaCoreIsOneToNinetyNineOrAMultipleOfAHundred) {
+  for (int64_t core = 1; core <= 1000; ++core) {
+    const Result<ContainerRequest> request = Parse(
+        {{"tencent.com/vcuda-core", std::to_string(core)}, {"tencent.com/vcuda-memory", "1"}});
+    EXPECT_EQ(request.ok(), core < 100 || core % 100 == 0) << core;
+  }
+  EXPECT_EQ(Refusal({{"tencent.com/vcuda-core", "150"}}),
+            "container \"main\": tencent.com/vcuda-core: 150 is neither 1 to 99 nor a multiple of "
+            "100: ask for 100 or 200");
+  EXPECT_EQ(Refusal({{"tencent.com/vcuda-core", "30"}}),
+            "container \"main\": tencent.com/vcuda-memory: is missing or 0 beside "
+            "tencent.com/vcuda-core: 30: ask for 1 or more blocks of 256 MiB");
+  EXPECT_EQ(Refusal({{"tencent.com/vcuda-memory", "20"}}),
+            "container \"main\": tencent.com/vcuda-core: is missing or 0 beside "
+            "tencent.com/vcuda-memory: 20: ask for 1 to 99, or for a multiple of 100");
+}
+
+TEST(DialectsTest, RefusesNumbersThatAreNotWholeNegativeOrHuge) {
+  EXPECT_EQ(
+      Refusal({{"nvidia.com/gpu", "500m"}}),
+      "container \"main\": nvidia.com/gpu: \"500m\" is not a whole number: ask for whole GPUs, "
+      "or for a part of one with tencent.com/vcuda-core or aliyun.com/gpu-mem");
+  EXPECT_EQ(Refusal({{"aliyun.com/gpu-mem", "1.5"}}),
+            "container \"main\": aliyun.com/gpu-mem: \"1.5\" is not a whole number: ask for whole "
+            "units, which are GiB or MiB as the cluster has it");
+  EXPECT_EQ(Refusal({{"nvidia.com/mig-1g.5gb", "-1"}}),
+            "container \"main\": nvidia.com/mig-1g.5gb: \"-1\" is negative: ask for whole slices");
+  EXPECT_EQ(Refusal({{"nvidia.com/gpu", "1025"}}),
+            "container \"main\": nvidia.com/gpu: 1025 devices are more than any node has: ask for "
+            "less, or for several pods");
+  EXPECT_EQ(
+      Refusal({{"tencent.com/vcuda-core", "9223372036854775807"}}),
+      "container \"main\": tencent.com/vcuda-core: 92233720368547758 devices are more than any "
+      "node has: ask for less, or for several pods");
+  EXPECT_EQ(Refusal({{"aliyun.com/gpu-mem", "9223372036854775807"}}),
+            "container \"main\": aliyun.com/gpu-mem: 9223372036854775807 of 1024 MiB are more than "
+            "any GPU has: ask for less");
+  EXPECT_EQ(Refusal({{"tencent.com/vcuda-core", "1"}, {"tencent.com/vcuda-memory", "1e18"}}),
+            "container \"main\": tencent.com/vcuda-memory: 1000000000000000000 of 256 MiB are more "
+            "than any GPU has: ask for less");
+  EXPECT_EQ(
+      Refusal({{"nvidia.com/gpu", "1e99"}}),
+      "container \"main\": nvidia.com/gpu: \"1e99\" is more than 9223372036854775807: ask for "
+      "whole GPUs, or for a part of one with tencent.com/vcuda-core or aliyun.com/gpu-mem");
+}
+
+TEST(DialectsTest, RefusesProfilesThatAreNone) {
+  EXPECT_EQ(Refusal({{"nvidia.com/mig-tiny", "1"}}),
+            "container \"main\": nvidia.com/mig-tiny: \"tiny\" is not a MIG profile: ask for one "
+            "like nvidia.com/mig-1g.10gb");
+  EXPECT_EQ(
+      Refusal({{"nvidia.com/mig-1g.5gb", "1"}, {"nvidia.com/mig-2g.10gb", "1"}}),
+      "container \"main\": nvidia.com/mig-2g.10gb: the container asks for nvidia.com/mig-1g.5gb "
+      "too: ask for one profile in each container");
+}
+
+TEST(DialectsTest, RefusesTwoDialectsInOneContainer) {
+  const struct {
+    Limits limits;
+    const char* pair;
+  } kCases[] = {
+      {{{"nvidia.com/gpu", "1"}, {"aliyun.com/gpu-mem", "8"}},
+       "aliyun.com/gpu-mem and nvidia.com/gpu"},
+      {{{"nvidia.com/gpu", "1"}, {"nvidia.com/mig-1g.5gb", "1"}},
+       "nvidia.com/gpu and nvidia.com/mig-*"},
+      {{{"tencent.com/vcuda-core", "1"}, {"aliyun.com/gpu-mem", "8"}},
+       "aliyun.com/gpu-mem and tencent.com/vcuda-core"},
+      {{{"tencent.com/vcuda-memory", "1"}, {"nvidia.com/gpu", "1"}},
+       "nvidia.com/gpu and tencent.com/vcuda-core"},
+  };
+  for (const auto& test : kCases) {
+    EXPECT_EQ(Refusal(test.limits),
+              fmt::format("container \"main\": {} stand in one container, and each alone says what "
+                          "it gets: keep one of them",
+                          test.pair));
+  }
+}
+
+TEST(DialectsTest, RequestsMustBeLimits) {
+  EXPECT_TRUE(Parse({{"nvidia.com/gpu", "1000m"}}, {{"nvidia.com/gpu", "1"}}).ok());
+  EXPECT_TRUE(Parse({{"cpu", "2"}}, {{"cpu", "1"}}).ok());
+  EXPECT_EQ(
+      Refusal({{"nvidia.com/gpu", "2"}}, {{"nvidia.com/gpu", "1"}}),
+      "container \"main\": nvidia.com/gpu: the request 1 is not the limit 2: leave the request "
+      "out, or make them equal");
+  EXPECT_EQ(Refusal({}, {{"aliyun.com/gpu-mem", "4"}}),
+            "container \"main\": aliyun.com/gpu-mem: is requested without a limit: write 4 into "
+            "resources.limits");
+}
+
+TEST(DialectsTest, APodSharesOneGpuIfAnyContainerAsksForGpuMem) {
+  const Request request = *ParseRequest(
+      {.containers = {{.name = "warm", .phase = Phase::kInit, .limits = {{"nvidia.com/gpu", "1"}}},
+                      {.name = "a", .limits = {{"aliyun.com/gpu-mem", "8"}}},
+                      {.name = "b", .limits = {{"aliyun.com/gpu-mem", "4"}}},
+                      {.name = "c"}}},
+      {});
+  ASSERT_EQ(request.containers.size(), 4u);
+  EXPECT_TRUE(request.one_gpu);
+  EXPECT_TRUE(request.asks_for_devices());
+  EXPECT_EQ(request.OneGpuShare().memory, GiB(12));
+  EXPECT_FALSE(ParseRequest({.containers = {{.name = "c"}}}, {})->asks_for_devices());
+}
+
+PodSpec OneGpuPod(Annotations annotations) {
+  return {.containers = {{.name = "main", .limits = {{"nvidia.com/gpu", "1"}}}},
+          .annotations = std::move(annotations)};
+}
+
+TEST(DialectsTest, AnnotationsConstrainThePod) {
+  const Request request =
+      *ParseRequest(OneGpuPod({{"tessera.dev/gpu-models", "A100, h100"},
+                               {"tessera.dev/gpu-uuids", "GPU-a"},
+                               {"tessera.dev/gpu-uuids-excluded", "GPU-b,GPU-c"},
+                               {"tessera.dev/policy", "spread"},
+                               {"tencent.com/vcuda-core-limit", "60"}}),
+                    {});
+  EXPECT_EQ(request.constraints,
+            (Constraints{{"A100", "h100"}, {"GPU-a"}, {"GPU-b", "GPU-c"}}));
+  EXPECT_EQ(request.policy, Policy::kSpread);
+  EXPECT_EQ(request.elastic_limit, MilliGpu(600));
+}
+
+TEST(DialectsTest, RefusesAnnotationsThatSayNothingOrTwoThings) {
+  const struct {
+    Annotations annotations;
+    const char* message;
+  } kCases[] = {
+      {{{"tessera.dev/gpu-models", " , "}},
+       "annotation tessera.dev/gpu-models: names nothing: write a list like a,b or leave it out"},
+      {{{"tessera.dev/gpu-uuids", "GPU-a"}, {"tessera.dev/gpu-uuids-excluded", "GPU-a"}},
+       "annotation tessera.dev/gpu-uuids-excluded: GPU-a stands in tessera.dev/gpu-uuids too: keep "
+       "one of them"},
+      {{{"tessera.dev/policy", "random"}},
+       "annotation tessera.dev/policy: \"random\" is no policy: write binpack or spread"},
+      {{{"tencent.com/vcuda-core-limit", "0"}},
+       "annotation tencent.com/vcuda-core-limit: 0 is not within 1 and 100"},
+      {{{"tencent.com/vcuda-core-limit", "60%"}},
+       "annotation tencent.com/vcuda-core-limit: \"60%\" is not a whole number"},
+  };
+  for (const auto& test : kCases) {
+    EXPECT_EQ(ParseRequest(OneGpuPod(test.annotations), {}).status().message(), test.message);
+    EXPECT_TRUE(
+        ParseRequest({.containers = {{.name = "c"}}, .annotations = test.annotations}, {}).ok());
+  }
+}
+
+TEST(DialectsTest, RefusesAPodThatIsNone) {
+  PodSpec pod;
+  pod.containers.resize(kMaxContainers + 1);
+  EXPECT_EQ(ParseRequest(pod, {}).status().message(),
+            "1025 containers in one pod are more than 1024");
+  pod.containers = {{.name = "a"}, {.name = "b", .phase = Phase::kSidecar}};
+  EXPECT_EQ(ParseRequest(pod, {}).status().message(),
+            "container \"b\": an init container behind a main one");
+}
+
+TEST(ParseCardsTest, TakesNaturalNumbersAndTwoDecimalsUpToOne) {
+  const struct {
+    const char* text;
+    int64_t core;
+  } kCases[] = {{"0", 0},      {"0.3", 30},  {"0.56", 56}, {"0.7", 70},     {"0.9", 90},
+                {"1", 100},    {"6", 600},   {"34", 3400}, {"0.1", 10},     {"0.10", 10},
+                {"1.00", 100}, {"2.0", 200}, {"0.99", 99}, {"1024", 102400}};
+  for (const auto& test : kCases) EXPECT_EQ(*ParseCards(test.text), test.core) << test.text;
+}
+
+TEST(ParseCardsTest, RefusesEverythingElse) {
+  for (const char* text : {"1.5",   "2.7",
+                           "3.54",  "0.05",
+                           "0.09",  "1.01",
+                           "0.333", "-1",
+                           "-0.3",  "+1",
+                           "",      ".",
+                           ".5",    "5.",
+                           "1e1",   "1,5",
+                           " 1",    "1 ",
+                           "0x1",   "NaN",
+                           "1025",  "99999999999999999999",
+                           "0.3.3", "1.-1"}) {
+    EXPECT_EQ(ParseCards(text).status().message(),
+              fmt::format("cards: \"{}\" is neither 0.1 to 1 with at most two decimals nor a whole "
+                          "number up to 1024: ask for one like 0.3, 0.56, 1 or 6",
+                          text));
+  }
+}
+
+TEST(MemoryUnitTest, HasTwoNames) {
+  EXPECT_EQ(MemoryUnitFromName("GiB"), MemoryUnit::kGiB);
+  EXPECT_EQ(MemoryUnitFromName("MiB"), MemoryUnit::kMiB);
+  EXPECT_EQ(MemoryUnitFromName("GB"), std::nullopt);
+}
+
+}  // namespace
+}  // namespace tessera::device

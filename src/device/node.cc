@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/device/node.h"
+
+#include "src/device/model.h"
+#include "src/device/node_annotation.h"
+
+namespace tessera::device {
+namespace {
+
+std::string ValueOr(const NodeObject::Map& map, std::string_view key, std::string_view other) {
+  const auto found = map.find(key);
+  return found == map.end() ? std::string(other) : found->second;
+}
+
+// The one that all GPUs have; empty where they differ.
+std::string CommonModel(const NodeInventory& inventory) {
+  std::string common;
+  for (const Gpu& gpu : inventory.gpus) {
+    const std::string model = ShortModel(gpu.model);
+    if (&gpu != &inventory.gpus.front() && model != common) return {};
+    common = model;
+  }
+  return common;
+}
+
+Result<Node> Parse(const NodeObject& object, const NodeLabelKeys& keys) {
+  Node node{.name = object.name};
+  Result<MilliCpu> cpu = ParseCpu(ValueOr(object.allocatable, "cpu", "0"));
+  if (!cpu.ok()) return cpu.status().Annotate("allocatable cpu");
+  node.cpu = *cpu;
+  Result<Bytes> memory = ParseMemory(ValueOr(object.allocatable, "memory", "0"));
+  if (!memory.ok()) return memory.status().Annotate("allocatable memory");
+  node.memory = *memory;
+  NodeInventory inventory;
+  if (const auto text = object.annotations.find(names::kAnnotationDevices);
+      text != object.annotations.end()) {
+    Result<NodeInventory> decoded = DecodeNodeInventory(text->second);
+    if (!decoded.ok()) return decoded.status().Annotate(names::kAnnotationDevices);
+    inventory = *std::move(decoded);
+  }
+  node.pool = ValueOr(object.labels, keys.pool, "");
+  node.model = ValueOr(object.labels, keys.model, CommonModel(inventory));
+  node.inventory = std::make_shared<const NodeInventory>(std::move(inventory));
+  return node;
+}
+
+}  // namespace
+
+Result<Node> ParseNode(const NodeObject& object, const NodeLabelKeys& keys) {
+  return Parse(object, keys).Annotate(fmt::format("node {}", object.name));
+}
+
+}  // namespace tessera::device

@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+// A node as whoever places pods sees it, read from the Node object: what it can give of CPU and
+// memory, its GPUs from annotation tessera.dev/devices, and the labels that quotas go by. Not for
+// what is free (src/placement).
+//
+// Threads: values; the inventory is shared and immutable. Errors: INVALID_ARGUMENT names the node,
+// the field and the value.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "api/names.h"
+#include "src/base/status.h"
+#include "src/base/units.h"
+#include "src/device/gpu.h"
+#include "src/device/quantity.h"
+
+namespace tessera::device {
+
+struct Node {
+  std::string name;
+  MilliCpu cpu;                                    // allocatable
+  Bytes memory;                                    // allocatable
+  std::shared_ptr<const NodeInventory> inventory;  // never null; empty without the annotation
+  std::string pool;                                // label; empty: none
+  // Label; without it the short model (model.h) that all of its GPUs have; empty: none, or several.
+  std::string model;
+};
+
+// The parts of a Node object that are read here.
+struct NodeObject {
+  using Map = std::map<std::string, std::string, std::less<>>;
+  std::string name;
+  Map allocatable;  // status.allocatable: quantities by resource; what is missing is 0
+  Map labels;
+  Map annotations;
+};
+
+// Which labels say pool and model; clusters that come from gpu-manager have them already.
+struct NodeLabelKeys {
+  std::string pool{names::kLabelLegacyGpuPool};
+  std::string model{names::kLabelLegacyGpuModel};
+};
+
+Result<Node> ParseNode(const NodeObject& object, const NodeLabelKeys& keys = {});
+
+}  // namespace tessera::device

@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/device/request.h"
+
+#include <gtest/gtest.h>
+
+namespace tessera::device {
+namespace {
+
+ContainerRequest GpuMem(Phase phase, int64_t gib) {
+  if (gib == 0) return {.name = "none", .phase = phase};
+  return {.name = "c",
+          .phase = phase,
+          .dialect = Dialect::kGpuMem,
+          .count = 1,
+          .per_gpu = {.memory = GiB(gib)}};
+}
+
+using Stages = std::vector<std::vector<size_t>>;
+
+TEST(RequestTest, MainContainersRunTogether) {
+  Request request;
+  request.containers = {GpuMem(Phase::kMain, 3), GpuMem(Phase::kMain, 0), GpuMem(Phase::kMain, 4)};
+  request.one_gpu = true;
+  EXPECT_EQ(request.Stages(), (Stages{{0, 2}}));
+  EXPECT_EQ(request.OneGpuShare().memory, GiB(7));
+}
+
+TEST(RequestTest, InitContainersRunOneAfterTheOtherBesideTheSidecarsBeforeThem) {
+  Request request;
+  request.containers = {GpuMem(Phase::kInit, 9), GpuMem(Phase::kSidecar, 1),
+                        GpuMem(Phase::kInit, 7), GpuMem(Phase::kSidecar, 2),
+                        GpuMem(Phase::kInit, 0), GpuMem(Phase::kMain, 4)};
+  request.one_gpu = true;
+  EXPECT_EQ(request.Stages(), (Stages{{0}, {1, 2}, {1, 3, 5}}));
+  EXPECT_EQ(request.OneGpuShare().memory, GiB(9));
+  request.containers[2].per_gpu.memory = GiB(20);
+  EXPECT_EQ(request.OneGpuShare().memory, GiB(21));
+}
+
+TEST(RequestTest, APodThatAsksForNothingHasNoStages) {
+  Request request;
+  request.containers = {GpuMem(Phase::kInit, 0), GpuMem(Phase::kMain, 0)};
+  EXPECT_TRUE(request.Stages().empty());
+  EXPECT_FALSE(request.asks_for_devices());
+  EXPECT_EQ(request.OneGpuShare(), Share{});
+  // An init container alone is enough.
+  request.containers[0] = GpuMem(Phase::kInit, 1);
+  EXPECT_EQ(request.Stages(), Stages{{0}});
+}
+
+TEST(RequestTest, OnlyGpuMemCountsOnTheOneGpu) {
+  Request request;
+  request.containers = {
+      GpuMem(Phase::kMain, 3),
+      {.name = "v", .dialect = Dialect::kVcuda, .count = 1, .per_gpu = {MilliGpu(300), GiB(5)}}};
+  EXPECT_EQ(request.OneGpuShare(), Share{});
+  request.one_gpu = true;
+  EXPECT_EQ(request.OneGpuShare(), (Share{MilliGpu(0), GiB(3)}));
+}
+
+TEST(RequestTest, SumsOfTheLargestPodFitInSixtyFourBits) {
+  Request request;
+  request.containers.assign(kMaxContainers,
+                            GpuMem(Phase::kMain, kMaxShareMemory.count() / GiB(1).count()));
+  request.one_gpu = true;
+  EXPECT_EQ(request.OneGpuShare().memory, kMaxShareMemory * kMaxContainers);
+  EXPECT_GT(request.OneGpuShare().memory, Bytes(0));
+}
+
+TEST(ConstraintsTest, AllowWhatIsNamedByModelAndUuid) {
+  const Gpu a100{.uuid = "GPU-a", .model = "NVIDIA A100-SXM4-80GB"};
+  const Gpu unknown{.uuid = "GPU-u"};
+  EXPECT_TRUE(Constraints{}.Allow(a100));
+  EXPECT_TRUE(Constraints{}.Allow(unknown));
+  EXPECT_TRUE((Constraints{.models = {"H100", "a100"}}.Allow(a100)));
+  EXPECT_FALSE((Constraints{.models = {"H100"}}.Allow(a100)));
+  EXPECT_FALSE((Constraints{.models = {"A100"}}.Allow(unknown)));
+  EXPECT_TRUE((Constraints{.uuids = {"GPU-a"}}.Allow(a100)));
+  EXPECT_FALSE((Constraints{.uuids = {"GPU-b"}}.Allow(a100)));
+  EXPECT_FALSE((Constraints{.excluded_uuids = {"GPU-a"}}.Allow(a100)));
+}
+
+TEST(ConstraintsTest, ASliceIsJudgedByItsGpuToo) {
+  const Gpu gpu{.uuid = "GPU-a", .model = "NVIDIA A100-SXM4-80GB"};
+  const MigSlice slice{.uuid = "MIG-1"};
+  EXPECT_TRUE((Constraints{.models = {"A100"}}.Allow(gpu, slice)));
+  EXPECT_TRUE((Constraints{.uuids = {"GPU-a"}}.Allow(gpu, slice)));
+  EXPECT_TRUE((Constraints{.uuids = {"MIG-1"}}.Allow(gpu, slice)));
+  EXPECT_FALSE((Constraints{.uuids = {"MIG-2"}}.Allow(gpu, slice)));
+  EXPECT_FALSE((Constraints{.excluded_uuids = {"GPU-a"}}.Allow(gpu, slice)));
+  EXPECT_FALSE((Constraints{.excluded_uuids = {"MIG-1"}}.Allow(gpu, slice)));
+  EXPECT_FALSE((Constraints{.models = {"H100"}}.Allow(gpu, slice)));
+}
+
+TEST(PolicyTest, IsReadBackFromItsName) {
+  for (const Policy policy : {Policy::kBinpack, Policy::kSpread}) {
+    EXPECT_EQ(PolicyFromName(NameOf(policy)), policy);
+  }
+  EXPECT_EQ(PolicyFromName("Binpack"), std::nullopt);
+}
+
+}  // namespace
+}  // namespace tessera::device
