@@ -13,18 +13,18 @@ struct Gain {
   auto operator<=>(const Gain&) const = default;
 };
 
-Gain GainOf(const Topology& topology, const std::vector<size_t>& set, size_t candidate) {
+Gain GainOf(const NodeLinks& links, const std::vector<size_t>& set, size_t candidate) {
   Gain gain;
   for (const size_t member : set) {
-    gain.score += device::ScoreOf(topology.links.At(member, candidate));
-    const auto& node = topology.numa_nodes[candidate];
-    gain.same_numa += node && topology.numa_nodes[member] == node;
+    gain.score += device::ScoreOf(links.links.At(member, candidate));
+    const auto& node = links.numa_nodes[candidate];
+    gain.same_numa += node && links.numa_nodes[member] == node;
   }
   return gain;
 }
 
 // Gives the sum of all gains.
-Gain Grow(const Topology& topology, const std::vector<size_t>& offered, size_t size,
+Gain Grow(const NodeLinks& links, const std::vector<size_t>& offered, size_t size,
           std::vector<size_t>* set) {
   Gain sum;
   while (set->size() < size) {
@@ -32,7 +32,7 @@ Gain Grow(const Topology& topology, const std::vector<size_t>& offered, size_t s
     Gain best_gain{-1, -1};
     for (const size_t candidate : offered) {
       if (std::ranges::find(*set, candidate) != set->end()) continue;
-      const Gain gain = GainOf(topology, *set, candidate);
+      const Gain gain = GainOf(links, *set, candidate);
       if (gain <= best_gain) continue;
       best = candidate;
       best_gain = gain;
@@ -46,7 +46,7 @@ Gain Grow(const Topology& topology, const std::vector<size_t>& offered, size_t s
 
 }  // namespace
 
-std::vector<size_t> ChooseGreedily(const Topology& topology, const std::vector<size_t>& offered,
+std::vector<size_t> ChooseGreedily(const NodeLinks& links, const std::vector<size_t>& offered,
                                    const std::vector<size_t>& required, size_t size) {
   std::vector<std::vector<size_t>> starts;
   if (!required.empty()) {
@@ -57,7 +57,7 @@ std::vector<size_t> ChooseGreedily(const Topology& topology, const std::vector<s
   std::vector<size_t> best;
   Gain best_gain{-1, -1};
   for (std::vector<size_t>& set : starts) {
-    const Gain gain = Grow(topology, offered, size, &set);
+    const Gain gain = Grow(links, offered, size, &set);
     if (gain <= best_gain) continue;
     best = std::move(set);
     best_gain = gain;

@@ -5,7 +5,7 @@
 #include <cstddef>
 #include <vector>
 
-#include "src/placement/chooser.h"
+#include "src/placement/linked_groups.h"
 
 namespace tessera::placement {
 
@@ -13,7 +13,7 @@ namespace tessera::placement {
 // that adds the highest score, and gives the set with the highest score; equal ones by NUMA node,
 // then by position. Sorted.
 // REQUIRES: `required` and `offered` are sorted, required ⊆ offered, |required| <= size <= |offered|.
-std::vector<size_t> ChooseGreedily(const Topology& topology, const std::vector<size_t>& offered,
+std::vector<size_t> ChooseGreedily(const NodeLinks& links, const std::vector<size_t>& offered,
                                    const std::vector<size_t>& required, size_t size);
 
 }  // namespace tessera::placement

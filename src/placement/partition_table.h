@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Scores of all sets of up to 16 GPUs, and the best totals into which a set can be divided. A set is
-// a bit mask of positions. Private to this room; see chooser.h for what it is used for.
+// a bit mask of positions. Private to this room; see linked_groups.h for what it is used for.
 //
 // Threads: immutable after construction.
 #pragma once

@@ -1,0 +1,401 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/placement/cluster.h"
+
+#include <algorithm>
+#include <bit>
+
+#include "src/placement/fit.h"
+#include "src/placement/linked_groups.h"
+
+namespace tessera::placement {
+namespace {
+
+constexpr size_t kFirstLog = 1024;
+
+int16_t SlackNow(const GpuState& gpu) {
+  if (!gpu.healthy || gpu.kind != kWholeDevice || gpu.held_whole) return 0;
+  if (gpu.idle()) return 1000;
+  int64_t slack = gpu.free_milli;
+  if (gpu.total_bytes > 0) slack = std::min(slack, gpu.free_bytes * 1000 / gpu.total_bytes);
+  return static_cast<int16_t>(std::max<int64_t>(slack, 0));
+}
+
+uint32_t NumberOf(PodId pod) { return static_cast<uint32_t>(pod); }
+uint32_t GenerationOf(PodId pod) { return static_cast<uint32_t>(pod >> 32); }
+
+Result<size_t> Number(std::vector<std::string>& names, std::string_view name, size_t limit,
+                      std::string_view what) {
+  const auto at = std::find(names.begin(), names.end(), name);
+  if (at != names.end()) return static_cast<size_t>(at - names.begin());
+  if (names.size() >= limit) {
+    return Error(Code::kResourceExhausted, "{} \"{}\": the cluster already has {} others", what,
+                 name, limit - 1);
+  }
+  names.emplace_back(name);
+  return names.size() - 1;
+}
+
+}  // namespace
+
+struct Cluster::PodSlot {
+  Pod pod;
+  uint32_t generation = 0;
+  uint32_t in_node = 0;  // position in node_pods_
+  bool used = false;
+};
+
+PodClass ClassOf(const Demand& demand) {
+  if (demand.asks.empty()) return PodClass::kNoGpu;
+  if (demand.asks.size() == 1 && !demand.asks[0].whole()) return PodClass::kShare;
+  switch (demand.gpus()) {
+    case 1:
+      return PodClass::kOne;
+    case 2:
+      return PodClass::kTwo;
+    case 4:
+      return PodClass::kFour;
+    case 8:
+      return PodClass::kEight;
+    default:
+      return PodClass::kOther;
+  }
+}
+
+Cluster::Cluster() : models_{""}, kinds_{""}, log_(kFirstLog) {}
+Cluster::~Cluster() = default;
+
+Result<ModelId> Cluster::ModelOf(std::string_view name) {
+  ASSIGN_OR_RETURN(const size_t id, Number(models_, name, kMaxModels, "GPU model"));
+  return static_cast<ModelId>(id);
+}
+
+Result<KindId> Cluster::KindOf(std::string_view mig_profile) {
+  ASSIGN_OR_RETURN(const size_t id, Number(kinds_, mig_profile, 256, "MIG profile"));
+  return static_cast<KindId>(id);
+}
+
+ModelId Cluster::FindModel(std::string_view name) const {
+  const auto at = std::find(models_.begin(), models_.end(), name);
+  return at == models_.end() ? kNoModel : static_cast<ModelId>(at - models_.begin());
+}
+
+std::optional<KindId> Cluster::FindKind(std::string_view mig_profile) const {
+  const auto at = std::find(kinds_.begin(), kinds_.end(), mig_profile);
+  if (at == kinds_.end()) return std::nullopt;
+  return static_cast<KindId>(at - kinds_.begin());
+}
+
+// --- Nodes
+
+Status Cluster::CheckSpec(const NodeSpec& spec) const {
+  const auto wrong = [&](std::string_view what) {
+    return Error(Code::kInvalidArgument, "node \"{}\": {}", spec.name, what);
+  };
+  if (spec.name.empty()) return Error(Code::kInvalidArgument, "a node has no name");
+  if (spec.cpu_milli < 0 || spec.memory < Bytes(0)) return wrong("negative CPU or memory");
+  if (spec.gpus.size() > kMaxGpusPerNode) {
+    return wrong(
+        fmt::format("{} GPUs; at most {} can be placed on", spec.gpus.size(), kMaxGpusPerNode));
+  }
+  if (spec.groups != nullptr && spec.groups->size() > spec.gpus.size()) {
+    return wrong(fmt::format("links of {} GPUs, but it has {}", spec.groups->size(),
+                             spec.gpus.size()));
+  }
+  for (size_t i = 0; i < spec.gpus.size(); ++i) {
+    if (spec.gpus[i].memory < Bytes(0)) return wrong(fmt::format("GPU {} has negative memory", i));
+    // 2^43 bytes times 1000 still fits where slack is computed.
+    if (spec.gpus[i].memory.count() > int64_t{1} << 43) {
+      return wrong(fmt::format("GPU {} has {} bytes; no GPU has", i, spec.gpus[i].memory.count()));
+    }
+    for (size_t j = 0; j < i && !spec.gpus[i].uuid.empty(); ++j) {
+      if (spec.gpus[j].uuid == spec.gpus[i].uuid) {
+        return wrong(fmt::format("GPU {} is listed twice", spec.gpus[i].uuid));
+      }
+    }
+  }
+  if (spec.gpus.size() > gpu_names_.left()) {
+    return Error(Code::kResourceExhausted, "node \"{}\": no numbers are left for its GPUs",
+                 spec.name);
+  }
+  return {};
+}
+
+Status Cluster::Describe(const NodeSpec& spec, std::vector<GpuState>* gpus, NodeState* state) {
+  state->cpu_total = state->cpu_free = spec.cpu_milli;
+  state->memory_total = state->memory_free = spec.memory.count();
+  state->present = true;
+  state->schedulable = spec.schedulable;
+  state->gpu_count = static_cast<uint16_t>(spec.gpus.size());
+  state->groups = spec.groups.get();
+  for (const GpuSpec& gpu : spec.gpus) {
+    GpuState now;
+    ASSIGN_OR_RETURN(now.model, ModelOf(gpu.model));
+    ASSIGN_OR_RETURN(now.kind, KindOf(gpu.mig_profile));
+    now.free_bytes = now.total_bytes = gpu.memory.count();
+    now.healthy = gpu.healthy;
+    now.slack = SlackNow(now);
+    gpus->push_back(now);
+  }
+  state->model = gpus->empty() ? kNoModel : gpus->front().model;
+  for (const GpuState& gpu : *gpus) state->mixed_models |= gpu.model != state->model;
+  if (state->mixed_models) state->model = kNoModel;
+  return {};
+}
+
+Result<NodeId> Cluster::AddNode(NodeSpec spec) {
+  RETURN_IF_ERROR(CheckSpec(spec));
+  if (by_name_.contains(spec.name)) {
+    return Error(Code::kAlreadyExists, "node \"{}\" is there already", spec.name);
+  }
+  NodeState state;
+  std::vector<GpuState> gpus;
+  RETURN_IF_ERROR(Describe(spec, &gpus, &state).Annotate(spec.name));
+  const NodeId id = static_cast<NodeId>(size_++);
+  if (id / kChunkNodes == chunks_.size()) chunks_.push_back(std::make_shared<NodeChunk>());
+  by_name_[spec.name] = id;
+  node_pods_.emplace_back();
+  Install(id, std::move(spec), state, std::move(gpus));
+  return id;
+}
+
+// Puts state and GPUs into the chunk; the place of the GPUs moves when their number grew.
+void Cluster::Install(NodeId id, NodeSpec spec, NodeState state,
+                      std::vector<GpuState> gpus) {
+  // Before the old ones are dropped, so that a GPU which stays keeps its number.
+  for (size_t i = 0; i < gpus.size(); ++i) {
+    gpus[i].id = gpu_names_.Add(spec.gpus[i].uuid, spec.gpus[i].cut_from);
+  }
+  NodeChunk& chunk = Writable(id);
+  const size_t slot = id % kChunkNodes;
+  const NodeState& old = chunk.nodes[slot];
+  if (chunk.specs[slot] != nullptr) DropNames(*chunk.specs[slot]);
+  state.first_gpu =
+      old.gpu_count >= gpus.size() ? old.first_gpu : static_cast<uint32_t>(chunk.gpus.size());
+  if (state.first_gpu + gpus.size() > chunk.gpus.size()) {
+    chunk.gpus.resize(state.first_gpu + gpus.size());
+  }
+  std::copy(gpus.begin(), gpus.end(), chunk.gpus.begin() + state.first_gpu);
+  chunk.nodes[slot] = state;
+  chunk.specs[slot] = std::make_shared<const NodeSpec>(std::move(spec));
+  CountMilli(chunk.View(slot), 1);
+  Touch(id);
+}
+
+void Cluster::DropNames(const NodeSpec& spec) {
+  for (const GpuSpec& gpu : spec.gpus) gpu_names_.Drop(gpu.uuid, gpu.cut_from);
+}
+
+Status Cluster::UpdateNode(NodeId id, NodeSpec spec) {
+  if (id >= size_ || !node(id)->present) return Error(Code::kNotFound, "node {} is gone", id);
+  RETURN_IF_ERROR(CheckSpec(spec));
+  const NodeSpec& old = this->spec(id);
+  if (spec.name != old.name) {
+    return Error(Code::kInvalidArgument, "node \"{}\" cannot become \"{}\"", old.name, spec.name);
+  }
+  // Where each GPU goes; those that are gone but held come last, as unhealthy ones.
+  uint64_t held = 0;
+  for (const PodId pod : node_pods_[id]) held |= pods_[NumberOf(pod)].pod.pick.all();
+  std::array<size_t, kMaxGpusPerNode> moved_to{};
+  for (size_t i = 0; i < old.gpus.size(); ++i) {
+    const auto same = [&](const GpuSpec& gpu) { return gpu.uuid == old.gpus[i].uuid; };
+    const auto at = old.gpus[i].uuid.empty()
+                        ? spec.gpus.begin() + std::min(i, spec.gpus.size())
+                        : std::find_if(spec.gpus.begin(), spec.gpus.end(), same);
+    moved_to[i] = static_cast<size_t>(at - spec.gpus.begin());
+    if (at != spec.gpus.end() || (held >> i & 1) == 0) continue;
+    spec.gpus.push_back(old.gpus[i]);
+    spec.gpus.back().healthy = false;
+  }
+  if (spec.gpus.size() > kMaxGpusPerNode) {
+    return Error(Code::kInvalidArgument, "node \"{}\": {} GPUs with those that pods still hold",
+                 spec.name, spec.gpus.size());
+  }
+  NodeState state;
+  std::vector<GpuState> gpus;
+  RETURN_IF_ERROR(Describe(spec, &gpus, &state).Annotate(spec.name));
+  CountMilli(node(id), -1);
+  Install(id, std::move(spec), state, std::move(gpus));
+  for (const PodId pod : node_pods_[id]) {
+    Pod& moved = pods_[NumberOf(pod)].pod;
+    for (uint64_t& mask : moved.pick.masks) {
+      uint64_t now = 0;
+      for (uint64_t left = mask; left != 0; left &= left - 1) {
+        now |= uint64_t{1} << moved_to[std::countr_zero(left)];
+      }
+      mask = now;
+    }
+    Apply(moved, 1);
+  }
+  return {};
+}
+
+Status Cluster::RemoveNode(NodeId id) {
+  if (id >= size_ || !node(id)->present) return Error(Code::kNotFound, "node {} is gone", id);
+  while (!node_pods_[id].empty()) RETURN_IF_ERROR(Remove(node_pods_[id].back()));
+  CountMilli(node(id), -1);
+  by_name_.erase(spec(id).name);
+  DropNames(spec(id));
+  NodeChunk& chunk = Writable(id);
+  NodeState& state = chunk.nodes[id % kChunkNodes];
+  state.present = state.schedulable = false;
+  Touch(id);
+  return {};
+}
+
+NodeId Cluster::FindNode(std::string_view name) const {
+  const auto at = by_name_.find(std::string(name));
+  return at == by_name_.end() ? kNoNode : at->second;
+}
+
+void Cluster::CountMilli(const NodeView& view, int sign) {
+  for (const GpuState& gpu : view.gpus) {
+    if (!gpu.healthy || gpu.kind != kWholeDevice) continue;
+    total_milli_ += sign * 1000;
+    free_milli_ += sign * std::max<int>(gpu.free_milli, 0);
+  }
+}
+
+// --- Pods
+
+Result<ShapeId> Cluster::Intern(const Demand& demand) {
+  RETURN_IF_ERROR(Validate(demand));
+  return shapes_.Intern(demand);
+}
+
+Result<PodId> Cluster::Place(ShapeId shape, NodeId id, const Pick& pick) {
+  if (id >= size_) return Error(Code::kNotFound, "there is no node {}", id);
+  RETURN_IF_ERROR(CheckPick(node(id), demand(shape), pick));
+  return Record(shape, id, pick);
+}
+
+Result<PodId> Cluster::Adopt(ShapeId shape, NodeId id, const Pick& pick) {
+  if (id >= size_ || !node(id)->present) return Error(Code::kNotFound, "there is no node {}", id);
+  RETURN_IF_ERROR(CheckPickShape(node(id), demand(shape), pick));
+  return Record(shape, id, pick);
+}
+
+PodId Cluster::Record(ShapeId shape, NodeId id, const Pick& pick) {
+  uint32_t number;
+  if (free_slots_.empty()) {
+    number = static_cast<uint32_t>(pods_.size());
+    pods_.emplace_back();
+  } else {
+    number = free_slots_.back();
+    free_slots_.pop_back();
+  }
+  PodSlot& slot = pods_[number];
+  slot.pod = {shape, id, pick};
+  slot.used = true;
+  slot.in_node = static_cast<uint32_t>(node_pods_[id].size());
+  const PodId pod = static_cast<PodId>(slot.generation) << 32 | number;
+  node_pods_[id].push_back(pod);
+  shapes_.Ref(shape);
+  ++pod_count_;
+  Apply(slot.pod, 1);
+  return pod;
+}
+
+Cluster::PodSlot* Cluster::SlotOf(PodId pod) {
+  if (NumberOf(pod) >= pods_.size()) return nullptr;
+  PodSlot& slot = pods_[NumberOf(pod)];
+  return slot.used && slot.generation == GenerationOf(pod) ? &slot : nullptr;
+}
+
+const Pod* Cluster::Find(PodId pod) const {
+  const PodSlot* slot = const_cast<Cluster*>(this)->SlotOf(pod);
+  return slot ? &slot->pod : nullptr;
+}
+
+Status Cluster::Remove(PodId pod) {
+  PodSlot* slot = SlotOf(pod);
+  if (slot == nullptr) return Error(Code::kNotFound, "the pod is gone");
+  Apply(slot->pod, -1);
+  std::vector<PodId>& beside = node_pods_[slot->pod.node];
+  pods_[NumberOf(beside.back())].in_node = slot->in_node;
+  beside[slot->in_node] = beside.back();
+  beside.pop_back();
+  shapes_.Unref(slot->pod.shape);
+  slot->used = false;
+  ++slot->generation;
+  free_slots_.push_back(NumberOf(pod));
+  --pod_count_;
+  return {};
+}
+
+std::span<const PodId> Cluster::pods_of(NodeId id) const { return node_pods_[id]; }
+
+// Takes (1) or gives back (-1) what the pod has. A pod that has a GPU to itself takes all of its
+// memory, so giving back is exact however many adopted pods are on it.
+void Cluster::Apply(const Pod& pod, int sign) {
+  const Demand& demand = this->demand(pod.shape);
+  NodeChunk& chunk = Writable(pod.node);
+  NodeState& state = chunk.nodes[pod.node % kChunkNodes];
+  state.cpu_free -= sign * demand.cpu_milli;
+  state.memory_free -= sign * demand.memory.count();
+  state.pods_by_class[static_cast<size_t>(ClassOf(demand))] += sign;
+  for (size_t n = 0; n < demand.asks.size(); ++n) {
+    const GpuAsk& ask = demand.asks[n];
+    for (uint64_t left = pod.pick.masks[n]; left != 0; left &= left - 1) {
+      GpuState& gpu = chunk.gpus[state.first_gpu + std::countr_zero(left)];
+      const int before = std::max<int>(gpu.free_milli, 0);
+      gpu.free_milli -= sign * static_cast<int32_t>(ask.milli.count());
+      gpu.free_bytes -= sign * (ask.whole() ? gpu.total_bytes : ask.bytes.count());
+      gpu.pods += sign;
+      gpu.held_whole = gpu.pods > 0 && (ask.whole() ? sign > 0 : gpu.held_whole);
+      gpu.slack = SlackNow(gpu);
+      if (gpu.healthy && gpu.kind == kWholeDevice) {
+        free_milli_ += std::max<int>(gpu.free_milli, 0) - before;
+      }
+    }
+  }
+  Touch(pod.node);
+}
+
+// --- Readers
+
+// A chunk that a snapshot holds is copied before it is written to. A reader that let go of it in
+// another thread did so before we counted: letting go of our own reference comes after, and makes
+// its reads come before our writes.
+NodeChunk& Cluster::Writable(NodeId id) {
+  std::shared_ptr<NodeChunk>& chunk = chunks_[id / kChunkNodes];
+  bool held = false;
+  {
+    const std::shared_ptr<NodeChunk> counted = chunk;
+    held = counted.use_count() > 2;
+  }
+  if (held) chunk = std::make_shared<NodeChunk>(*chunk);
+  return *chunk;
+}
+
+void Cluster::Touch(NodeId id) {
+  // The log must reach back over a pass through the cluster, or a shape that is asked for rarely
+  // looks at every node again.
+  if (log_.size() < 2 * size_) {
+    std::vector<NodeId> larger(log_.size() * 4);
+    const uint64_t oldest = version_ < log_.size() ? 0 : version_ - log_.size();
+    for (uint64_t v = oldest + 1; v <= version_; ++v) {
+      larger[v % larger.size()] = log_[v % log_.size()];
+    }
+    log_ = std::move(larger);
+  }
+  ++version_;
+  log_[version_ % log_.size()] = id;
+  chunks_[id / kChunkNodes]->nodes[id % kChunkNodes].version = version_;
+}
+
+bool Cluster::ChangesSince(uint64_t version, std::vector<NodeId>* changed) const {
+  changed->clear();
+  if (version_ - version >= log_.size()) return false;
+  for (uint64_t v = version + 1; v <= version_; ++v) changed->push_back(log_[v % log_.size()]);
+  return true;
+}
+
+Snapshot Cluster::GetSnapshot() const {
+  Snapshot snapshot;
+  snapshot.size_ = size_;
+  snapshot.version_ = version_;
+  snapshot.chunks_.assign(chunks_.begin(), chunks_.end());
+  return snapshot;
+}
+
+}  // namespace tessera::placement

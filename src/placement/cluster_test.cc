@@ -1,0 +1,263 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/placement/cluster.h"
+
+#include <gtest/gtest.h>
+
+#include <map>
+#include <random>
+
+#include "src/placement/fit.h"
+#include "src/placement/policy.h"
+#include "src/placement/sample_nodes.h"
+
+namespace tessera::placement {
+namespace {
+
+using testing::Ask;
+using testing::GpusOf;
+using testing::MakeNode;
+using testing::PickOf;
+
+TEST(ClusterTest, AWholeGpuExcludesShares) {
+  Cluster cluster;
+  const NodeId node = *cluster.AddNode(MakeNode("a", 2));
+  const ShapeId whole = *cluster.Intern(Ask(1, 1000));
+  const ShapeId share = *cluster.Intern(Ask(1, 0, GiB(8)));
+  ASSERT_TRUE(cluster.Place(whole, node, PickOf(1)).ok());
+  EXPECT_EQ(cluster.Place(share, node, PickOf(1)).status().code(), Code::kFailedPrecondition);
+  ASSERT_TRUE(cluster.Place(share, node, PickOf(2)).ok());
+  EXPECT_EQ(cluster.Place(whole, node, PickOf(2)).status().code(), Code::kFailedPrecondition);
+  EXPECT_EQ(cluster.node(node).gpus[1].slack, 900);  // memory is what it is short of
+}
+
+TEST(ClusterTest, PlaceThenRemoveRestoresTheStateExactly) {
+  Cluster cluster;
+  const NodeId node = *cluster.AddNode(MakeNode("a", 4));
+  const ShapeId base = *cluster.Intern(Ask(1, 333, Bytes(12345678)));
+  ASSERT_TRUE(cluster.Place(base, node, PickOf(4)).ok());
+  const auto before = GpusOf(cluster, node);
+  const int64_t free = cluster.free_milli();
+  for (const Demand& demand : {Ask(1, 1, Bytes(1)), Ask(2, 1000), Ask(0, 0), Ask(3, 10, GiB(3))}) {
+    const ShapeId shape = *cluster.Intern(demand);
+    Pick pick;
+    ASSERT_TRUE(PickTightest(cluster.node(node), demand, &pick));
+    const PodId pod = *cluster.Place(shape, node, pick);
+    ASSERT_TRUE(cluster.Remove(pod).ok());
+    EXPECT_EQ(GpusOf(cluster, node), before);
+    EXPECT_EQ(cluster.free_milli(), free);
+    EXPECT_EQ(cluster.Remove(pod).code(), Code::kNotFound);
+  }
+}
+
+TEST(ClusterTest, AnAdoptedPodMayOversellAndNothingMoreIsPlacedUntilItLeaves) {
+  Cluster cluster;
+  const NodeId node = *cluster.AddNode(MakeNode("a", 1));
+  const ShapeId big = *cluster.Intern(Ask(1, 700, GiB(70)));
+  const PodId first = *cluster.Adopt(big, node, PickOf(1));
+  const PodId second = *cluster.Adopt(big, node, PickOf(1));
+  EXPECT_EQ(cluster.node(node).gpus[0].slack, 0);
+  EXPECT_LT(cluster.node(node).gpus[0].free_bytes, 0);
+  EXPECT_FALSE(Fits(cluster.node(node), Ask(1, 0, Bytes(1))));
+  EXPECT_FALSE(Fits(cluster.node(node), Ask(1, 1)));
+  ASSERT_TRUE(cluster.Remove(first).ok());
+  EXPECT_TRUE(Fits(cluster.node(node), Ask(1, 300, GiB(10))));
+  ASSERT_TRUE(cluster.Remove(second).ok());
+  EXPECT_EQ(cluster.free_milli(), 1000);
+}
+
+TEST(ClusterTest, PodsStayOnTheirGpuWhenANodeIsUpdated) {
+  Cluster cluster;
+  NodeSpec spec = MakeNode("a", 3);
+  const NodeId node = *cluster.AddNode(spec);
+  const ShapeId half = *cluster.Intern(Ask(1, 500));
+  const PodId pod = *cluster.Place(half, node, PickOf(4));  // GPU-a-2
+  std::swap(spec.gpus[0], spec.gpus[2]);
+  spec.gpus.erase(spec.gpus.begin() + 1);
+  ASSERT_TRUE(cluster.UpdateNode(node, spec).ok());
+  EXPECT_EQ(cluster.Find(pod)->pick, PickOf(1));
+  EXPECT_EQ(cluster.node(node).gpus[0].free_milli, 500);
+  EXPECT_EQ(cluster.node(node).gpus[1].free_milli, 1000);
+  // Its GPU goes: it is listed for as long as it is held, and takes nobody.
+  spec.gpus.erase(spec.gpus.begin());
+  ASSERT_TRUE(cluster.UpdateNode(node, spec).ok());
+  ASSERT_EQ(cluster.node(node).gpus.size(), 2u);
+  EXPECT_FALSE(cluster.node(node).gpus[1].healthy);
+  EXPECT_EQ(cluster.total_milli(), 1000);
+  ASSERT_TRUE(cluster.Remove(pod).ok());
+  ASSERT_TRUE(cluster.UpdateNode(node, spec).ok());
+  EXPECT_EQ(cluster.node(node).gpus.size(), 1u);
+  EXPECT_EQ(cluster.free_milli(), 1000);
+}
+
+TEST(ClusterTest, AGpuKeepsItsNumberWhileANodeHasIt) {
+  Cluster cluster;
+  NodeSpec spec = MakeNode("a", 3);
+  const NodeId node = *cluster.AddNode(spec);
+  const std::vector<GpuId> first = cluster.FindGpus("GPU-a-2");
+  ASSERT_EQ(first.size(), 1u);
+  EXPECT_EQ(first[0], cluster.node(node).gpus[2].id);
+  std::swap(spec.gpus[0], spec.gpus[2]);
+  ASSERT_TRUE(cluster.UpdateNode(node, spec).ok());
+  EXPECT_EQ(cluster.FindGpus("GPU-a-2"), first);
+  EXPECT_EQ(cluster.node(node).gpus[0].id, first[0]);
+  // A pod holds it, so it stays when it is gone from the node, and goes when the pod has left.
+  const PodId pod = *cluster.Place(*cluster.Intern(Ask(1, 500)), node, PickOf(1));
+  spec.gpus.erase(spec.gpus.begin());
+  ASSERT_TRUE(cluster.UpdateNode(node, spec).ok());
+  EXPECT_EQ(cluster.FindGpus("GPU-a-2"), first);
+  ASSERT_TRUE(cluster.Remove(pod).ok());
+  ASSERT_TRUE(cluster.UpdateNode(node, spec).ok());
+  EXPECT_TRUE(cluster.FindGpus("GPU-a-2").empty());
+  // It returns on another node, with another number: whoever named it before asks again.
+  const NodeId other = *cluster.AddNode(MakeNode("b", 1));
+  NodeSpec moved = MakeNode("b", 1);
+  moved.gpus[0].uuid = "GPU-a-2";
+  ASSERT_TRUE(cluster.UpdateNode(other, moved).ok());
+  EXPECT_NE(cluster.FindGpus("GPU-a-2"), first);
+  ASSERT_TRUE(cluster.RemoveNode(node).ok());
+  ASSERT_TRUE(cluster.RemoveNode(other).ok());
+  EXPECT_TRUE(cluster.FindGpus("GPU-a-2").empty());
+  EXPECT_TRUE(cluster.FindGpus("GPU-a-1").empty());
+}
+
+TEST(ClusterTest, PlaceRefusesAGpuThatThePodDoesNotAllow) {
+  Cluster cluster;
+  const NodeId node = *cluster.AddNode(MakeNode("a", 2));
+  Demand demand = Ask(1, 500);
+  demand.named = cluster.FindGpus("GPU-a-1");
+  const ShapeId only = *cluster.Intern(demand);
+  EXPECT_EQ(cluster.Place(only, node, PickOf(1)).status().code(), Code::kFailedPrecondition);
+  EXPECT_TRUE(cluster.Place(only, node, PickOf(2)).ok());
+  demand.avoid_named = true;
+  const ShapeId others = *cluster.Intern(demand);
+  EXPECT_NE(others, only);
+  EXPECT_EQ(cluster.Place(others, node, PickOf(2)).status().code(), Code::kFailedPrecondition);
+  EXPECT_TRUE(cluster.Place(others, node, PickOf(1)).ok());
+}
+
+TEST(ClusterTest, ASnapshotDoesNotChange) {
+  Cluster cluster;
+  std::vector<NodeId> nodes;
+  for (int i = 0; i < 200; ++i)
+    nodes.push_back(*cluster.AddNode(MakeNode(fmt::format("n{}", i), 2)));
+  const ShapeId whole = *cluster.Intern(Ask(2, 1000));
+  const Snapshot before = cluster.GetSnapshot();
+  ASSERT_TRUE(cluster.Place(whole, nodes[100], PickOf(3)).ok());
+  ASSERT_TRUE(cluster.RemoveNode(nodes[150]).ok());
+  EXPECT_TRUE(before.node(100).gpus[0].idle());
+  EXPECT_TRUE(before.node(150)->present);
+  EXPECT_EQ(before.spec(100).name, "n100");
+  EXPECT_FALSE(cluster.node(100).gpus[0].idle());
+  EXPECT_FALSE(cluster.GetSnapshot().node(150)->present);
+}
+
+TEST(ClusterTest, ChangesAreToldSinceAVersionAndNotForever) {
+  Cluster cluster;
+  for (int i = 0; i < 10; ++i) (void)*cluster.AddNode(MakeNode(fmt::format("n{}", i), 1));
+  const uint64_t version = cluster.version();
+  const ShapeId shape = *cluster.Intern(Ask(1, 1000));
+  const PodId pod = *cluster.Place(shape, 7, PickOf(1));
+  ASSERT_TRUE(cluster.Remove(pod).ok());
+  std::vector<NodeId> changed;
+  ASSERT_TRUE(cluster.ChangesSince(version, &changed));
+  EXPECT_EQ(changed, (std::vector<NodeId>{7, 7}));
+  for (int i = 0; i < 5000; ++i)
+    ASSERT_TRUE(cluster.Remove(*cluster.Place(shape, 3, PickOf(1))).ok());
+  EXPECT_FALSE(cluster.ChangesSince(version, &changed));
+}
+
+TEST(ClusterTest, ShapesInUseStayAndOthersMakeRoom) {
+  Cluster cluster;
+  const NodeId node = *cluster.AddNode(MakeNode("a", 1));
+  const ShapeId held = *cluster.Intern(Ask(1, 123));
+  ASSERT_TRUE(cluster.Place(held, node, PickOf(1)).ok());
+  for (int i = 0; i < 20000; ++i) (void)*cluster.Intern(Ask(1, 5, Bytes(0), i));
+  EXPECT_LE(cluster.shapes().size(), Shapes::kIdleShapes + 2);
+  EXPECT_EQ(cluster.demand(held), Ask(1, 123));
+  EXPECT_EQ(*cluster.Intern(Ask(1, 123)), held);
+}
+
+TEST(ClusterTest, HostileNodesAndDemandsAreRefused) {
+  Cluster cluster;
+  NodeSpec spec = MakeNode("a", 2);
+  spec.gpus[1].uuid = spec.gpus[0].uuid;
+  EXPECT_EQ(cluster.AddNode(spec).status().code(), Code::kInvalidArgument);
+  EXPECT_EQ(cluster.AddNode(MakeNode("a", 65)).status().code(), Code::kInvalidArgument);
+  EXPECT_EQ(cluster.AddNode(MakeNode("a", 1, Bytes(-1))).status().code(), Code::kInvalidArgument);
+  EXPECT_EQ(cluster.AddNode(MakeNode("a", 1, Bytes(INT64_MAX))).status().code(),
+            Code::kInvalidArgument);
+  EXPECT_EQ(cluster.AddNode(MakeNode("", 1)).status().code(), Code::kInvalidArgument);
+  ASSERT_TRUE(cluster.AddNode(MakeNode("a", 1)).ok());
+  EXPECT_EQ(cluster.AddNode(MakeNode("a", 1)).status().code(), Code::kAlreadyExists);
+  for (const Demand& demand : {Ask(65, 1000), Ask(1, 1001), Ask(1, -1), Ask(1, 1, Bytes(-1)),
+                               Ask(1, 1, Bytes(0), -1), Ask(INT32_MAX, 1)}) {
+    EXPECT_EQ(cluster.Intern(demand).status().code(), Code::kInvalidArgument);
+  }
+  for (std::vector<GpuId> named : {std::vector<GpuId>{2, 1}, {1, 1}, {kNoGpu}, {}}) {
+    Demand demand = Ask(1, 1000);
+    demand.avoid_named = named.empty();
+    demand.named = std::move(named);
+    EXPECT_EQ(cluster.Intern(demand).status().code(), Code::kInvalidArgument);
+  }
+  for (int i = 0; i < 300; ++i) {
+    const auto added =
+        cluster.AddNode(MakeNode(fmt::format("m{}", i), 1, GiB(1), fmt::format("M{}", i)));
+    EXPECT_EQ(added.ok(), i < 254) << i;
+  }
+}
+
+// Conservation over random histories, and the ranker against a policy made anew.
+TEST(ClusterTest, NothingIsEverOversoldAndOldScoresEqualNewOnes) {
+  std::mt19937 random(7);
+  for (int round = 0; round < 20; ++round) {
+    Cluster cluster;
+    std::vector<NodeSpec> specs;
+    for (int i = 0; i < 12; ++i) {
+      specs.push_back(MakeNode(fmt::format("n{}", i), static_cast<int>(random() % 9),
+                               GiB(8 << random() % 4), random() % 2 ? "A" : "B"));
+      (void)*cluster.AddNode(specs.back());
+    }
+    auto policy = *MakePolicy("BestFit", cluster, {});
+    std::vector<PodId> pods;
+    for (int step = 0; step < 600; ++step) {
+      const int what = static_cast<int>(random() % 10);
+      if (what == 0) {
+        const NodeId node = random() % specs.size();
+        if (!specs[node].gpus.empty())
+          specs[node].gpus[random() % specs[node].gpus.size()].healthy ^= 1;
+        ASSERT_TRUE(cluster.UpdateNode(node, specs[node]).ok());
+      } else if (what < 4 && !pods.empty()) {
+        std::swap(pods[random() % pods.size()], pods.back());
+        ASSERT_TRUE(cluster.Remove(pods.back()).ok());
+        pods.pop_back();
+      } else {
+        Demand demand = Ask(static_cast<int>(random() % 3),
+                            random() % 3 ? 1000 : 10 * static_cast<int>(random() % 99),
+                            GiB(random() % 9), static_cast<int64_t>(random() % 30000));
+        if (!demand.asks.empty() && random() % 4 == 0) demand.asks.push_back(demand.asks[0]);
+        const ShapeId shape = *cluster.Intern(demand);
+        const auto decision = policy->Choose(shape);
+        auto fresh = *MakePolicy("BestFit", cluster, {});
+        const auto again = fresh->Choose(shape);
+        ASSERT_EQ(decision.has_value(), again.has_value());
+        if (!decision) continue;
+        ASSERT_EQ(decision->node, again->node);
+        ASSERT_EQ(decision->pick, again->pick);
+        pods.push_back(*cluster.Place(shape, decision->node, decision->pick));
+      }
+      for (NodeId id = 0; id < cluster.size(); ++id) {
+        const NodeView node = cluster.node(id);
+        ASSERT_GE(node->cpu_free, 0);
+        ASSERT_GE(node->memory_free, 0);
+        for (const GpuState& gpu : node.gpus) {
+          ASSERT_GE(gpu.free_milli, 0);
+          ASSERT_GE(gpu.free_bytes, 0);
+          ASSERT_TRUE(!gpu.held_whole || gpu.pods == 1);
+        }
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace tessera::placement

@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/placement/demand.h"
+
+#include <algorithm>
+#include <functional>
+
+namespace tessera::placement {
+
+int Demand::gpus() const {
+  int sum = 0;
+  for (const GpuAsk& ask : asks) sum += ask.count;
+  return sum;
+}
+
+int64_t Demand::milli() const {
+  int64_t sum = 0;
+  for (const GpuAsk& ask : asks) sum += ask.milli.count() * ask.count;
+  return sum;
+}
+
+Status Validate(const Demand& demand) {
+  if (demand.cpu_milli < 0 || demand.memory < Bytes(0)) {
+    return Error(Code::kInvalidArgument, "a pod cannot ask for {} thousandths of CPU and {} bytes",
+                 demand.cpu_milli, demand.memory.count());
+  }
+  if (demand.asks.size() > kMaxAsks) {
+    return Error(Code::kInvalidArgument, "{} GPU containers in one pod: at most {} can be placed",
+                 demand.asks.size(), kMaxAsks);
+  }
+  int64_t gpus = 0;
+  for (const GpuAsk& ask : demand.asks) {
+    gpus += ask.count;
+    if (ask.count < 1 || gpus > static_cast<int64_t>(kMaxGpusPerNode)) {
+      return Error(Code::kInvalidArgument, "{} GPUs: a pod with GPUs takes 1 to {}",
+                   ask.count < 1 ? ask.count : gpus, kMaxGpusPerNode);
+    }
+    if (ask.milli < MilliGpu(0) || ask.milli > kWholeGpu || ask.bytes < Bytes(0)) {
+      return Error(Code::kInvalidArgument,
+                   "{} thousandths and {} bytes of one GPU: it has 1000 thousandths, and none is "
+                   "negative",
+                   ask.milli.count(), ask.bytes.count());
+    }
+  }
+  if (demand.named.size() > kMaxNamedGpus) {
+    return Error(Code::kInvalidArgument,
+                 "{} GPUs and slices named by UUID: at most {} can be, name models instead",
+                 demand.named.size(), kMaxNamedGpus);
+  }
+  const bool ascending =
+      std::ranges::adjacent_find(demand.named, std::greater_equal<>()) == demand.named.end();
+  if (!ascending || std::ranges::count(demand.named, kNoGpu) > 0 ||
+      (demand.avoid_named && demand.named.empty())) {
+    return Error(Code::kInvalidArgument, "named GPUs are not in ascending order, or are none");
+  }
+  return {};
+}
+
+namespace {
+
+void Mix(size_t& hash, uint64_t value) {
+  value *= 0x9E3779B97F4A7C15u;
+  hash = (hash ^ value ^ (value >> 32)) * 0xD6E8FEB86659FD93u;
+}
+
+}  // namespace
+
+size_t DemandHash::operator()(const Demand& demand) const {
+  size_t hash = 0x1234567;
+  Mix(hash, static_cast<uint64_t>(demand.cpu_milli));
+  Mix(hash, static_cast<uint64_t>(demand.memory.count()));
+  for (const GpuAsk& ask : demand.asks) {
+    Mix(hash, static_cast<uint64_t>(ask.count) << 32 |
+                  static_cast<uint64_t>(ask.milli.count()) << 8 | ask.kind);
+    Mix(hash, static_cast<uint64_t>(ask.bytes.count()));
+  }
+  if (demand.models.any()) Mix(hash, std::hash<ModelSet>()(demand.models));
+  for (const GpuId gpu : demand.named) Mix(hash, gpu);
+  if (demand.avoid_named) Mix(hash, 1);
+  return hash ^ hash >> 29;
+}
+
+}  // namespace tessera::placement

@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/placement/fragmentation.h"
+
+#include <algorithm>
+#include <set>
+
+#include "src/placement/fit.h"
+
+namespace tessera::placement {
+namespace {
+
+// F depends on such a pod through CPU, model and thousandths alone, so that sums over all of them
+// can be made in advance.
+bool IsRegular(const Demand& demand) {
+  if (demand.asks.empty()) return true;
+  if (demand.asks.size() > 1 || !demand.named.empty()) return false;
+  const GpuAsk& ask = demand.asks[0];
+  return ask.kind == kWholeDevice && ask.bytes <= Bytes(0) && (ask.whole() || ask.count == 1);
+}
+
+// Memory is rounded up where it is taken and down where it is left.
+int Clamped(int16_t slack) { return std::max<int>(slack, 0); }
+
+}  // namespace
+
+// Sums of weights over the pods that may use one model, by how much CPU is left: row k is for nodes
+// that have enough for the k cheapest of them.
+struct Fragmentation::Table {
+  std::vector<int64_t> cpus;  // of these pods, ascending
+  std::vector<float> shares;  // row × (ranks + 1): of shares up to this rank
+  std::vector<float> wholes;  // row × (kMaxGpusPerNode + 1): of pods with up to so many whole GPUs
+};
+
+Fragmentation::Fragmentation(const Cluster& cluster, std::span<const MixEntry> mix) {
+  double total = 0;
+  for (const MixEntry& entry : mix) total += entry.weight;
+  std::set<int> shares;
+  for (const MixEntry& entry : mix) {
+    const Demand& demand = cluster.demand(entry.shape);
+    const bool regular = IsRegular(demand);
+    (regular ? regular_ : irregular_).push_back({demand, entry.weight / total});
+    if (!regular) continue;
+    regular_weight_ += static_cast<float>(entry.weight / total);
+    if (!demand.asks.empty() && !demand.asks[0].whole()) {
+      shares.insert(static_cast<int>(demand.asks[0].milli.count()));
+    }
+  }
+  std::sort(regular_.begin(), regular_.end(),
+            [](auto& a, auto& b) { return a.demand.cpu_milli < b.demand.cpu_milli; });
+  ranks_ = shares.size();
+  for (size_t slack = 0; slack < rank_.size(); ++slack) {
+    rank_[slack] = static_cast<uint16_t>(
+        std::distance(shares.begin(), shares.upper_bound(static_cast<int>(slack))));
+  }
+}
+
+Fragmentation::~Fragmentation() = default;
+
+const Fragmentation::Table& Fragmentation::TableOf(ModelId model) {
+  if (model >= tables_.size()) tables_.resize(model + 1);
+  if (tables_[model]) return *tables_[model];
+  tables_[model] = std::make_unique<Table>();
+  Table& table = *tables_[model];
+  const size_t width = ranks_ + 1, gpus = kMaxGpusPerNode + 1;
+  std::vector<float> share(width), whole(gpus);
+  const auto add_row = [&] {
+    table.shares.insert(table.shares.end(), share.begin(), share.end());
+    table.wholes.insert(table.wholes.end(), whole.begin(), whole.end());
+  };
+  add_row();
+  for (const Expected& pod : regular_) {
+    if (pod.demand.asks.empty() || !pod.demand.AllowsModel(model)) continue;
+    const GpuAsk& ask = pod.demand.asks[0];
+    const float weight = static_cast<float>(pod.weight);
+    if (ask.whole()) {
+      for (size_t n = static_cast<size_t>(ask.count); n < gpus; ++n) whole[n] += weight;
+    } else {
+      for (size_t r = rank_[static_cast<size_t>(ask.milli.count())]; r < width; ++r) {
+        share[r] += weight;
+      }
+    }
+    table.cpus.push_back(pod.demand.cpu_milli);
+    add_row();
+  }
+  return table;
+}
+
+double Fragmentation::Of(const NodeView& node) {
+  std::array<int16_t, kMaxGpusPerNode> slack;
+  for (size_t i = 0; i < node.gpus.size(); ++i) slack[i] = node.gpus[i].slack;
+  return Of(node, node->cpu_free, slack.data());
+}
+
+double Fragmentation::Of(const NodeView& node, int64_t cpu_free, const int16_t* slack) {
+  double sum = 0;
+  for (const Expected& pod : irregular_) sum += pod.weight * OfOne(node, cpu_free, slack, pod);
+  if (node->mixed_models) {
+    for (const Expected& pod : regular_) sum += pod.weight * OfOne(node, cpu_free, slack, pod);
+    return sum;
+  }
+  return sum + OfRegular(node, cpu_free, slack);
+}
+
+double Fragmentation::OfRegular(const NodeView& node, int64_t cpu_free, const int16_t* slack) {
+  const Table& table = TableOf(node->model);
+  const size_t row = static_cast<size_t>(
+      std::upper_bound(table.cpus.begin(), table.cpus.end(), cpu_free) - table.cpus.begin());
+  const float* const shares = table.shares.data() + row * (ranks_ + 1);
+  const size_t size = node.gpus.size();
+  int largest = 0, idle = 0;
+  size_t full = 0;
+  for (size_t i = 0; i < size; ++i) {
+    idle += Clamped(slack[i]);
+    full += slack[i] == 1000;
+    largest = std::max<int>(largest, slack[i]);
+  }
+  const float share = shares[rank_[static_cast<size_t>(largest)]];
+  const float whole = table.wholes[row * (kMaxGpusPerNode + 1) + full];
+  // Pods that run here count what is on GPUs too full for them; all others count everything.
+  float sum = static_cast<float>(idle) * (regular_weight_ - share - whole);
+  for (size_t i = 0; i < size; ++i) {
+    const int left = Clamped(slack[i]);
+    const float useless = share - shares[rank_[static_cast<size_t>(left)]];
+    sum += static_cast<float>(left) * (useless + (left < 1000 ? whole : 0));
+  }
+  return sum;
+}
+
+double Fragmentation::OfOne(const NodeView& node, int64_t cpu_free, const int16_t* slack,
+                            const Expected& pod) const {
+  const Demand& demand = pod.demand;
+  const auto size_of = [](const GpuAsk& ask) { return std::pair(ask.milli, ask.bytes); };
+  const auto largest = std::max_element(demand.asks.begin(), demand.asks.end(),
+                                        [&](auto& a, auto& b) { return size_of(a) < size_of(b); });
+  int idle = 0, useless = 0, enough = 0;
+  for (size_t i = 0; i < node.gpus.size(); ++i) {
+    const int left = Clamped(slack[i]);
+    idle += left;
+    if (demand.asks.empty()) continue;
+    const GpuState& gpu = node.gpus[i];
+    const bool large_enough = largest->bytes <= Bytes(gpu.total_bytes);
+    const bool room = left > 0 && large_enough && gpu.kind == largest->kind &&
+                      demand.AllowsModel(gpu.model) && demand.AllowsGpu(gpu.id) &&
+                      left >= SlackOf(gpu, *largest);
+    enough += room;
+    useless += room ? 0 : left;
+  }
+  const bool fits = !demand.asks.empty() && cpu_free >= demand.cpu_milli && enough >= demand.gpus();
+  return fits ? useless : idle;
+}
+
+}  // namespace tessera::placement

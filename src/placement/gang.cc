@@ -1,0 +1,272 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/placement/gang.h"
+
+#include <algorithm>
+#include <functional>
+#include <map>
+#include <optional>
+#include <tuple>
+
+#include "src/placement/explain.h"
+
+namespace tessera::placement {
+namespace {
+
+// Where the next pod of a shape goes; nothing where it goes nowhere.
+using Chooser = std::function<std::optional<Decision>(ShapeId)>;
+using Filter = std::function<bool(NodeId)>;
+
+class GangPlacer {
+ public:
+  GangPlacer(Cluster& cluster, Policy& policy, const Gang& gang)
+      : cluster_(cluster), policy_(policy), gang_(gang) {}
+
+  GangResult Place();
+
+ private:
+  Status Check() const;
+  void OrderMembers();
+  bool PlaceInLayout();
+  bool OnOneNode();
+  bool InOnePool();
+  // Tries all pods; on failure takes back what it placed and keeps the reason of the attempt that
+  // came furthest. `node` is set where only that one is tried.
+  bool Attempt(const Chooser& choose, NodeId node = kNoNode);
+  void Fail(size_t member, int had_place, NodeId node);
+  std::optional<Decision> BestOf(ShapeId shape, const Filter& allowed);
+  bool IsUsed(NodeId node) const;
+  bool HasRoomInSum(NodeId node) const;
+
+  Cluster& cluster_;
+  Policy& policy_;
+  const Gang& gang_;
+  std::vector<size_t> order_;  // members, hardest first
+  int pods_ = 0;
+  GangResult result_;
+};
+
+Status GangPlacer::Check() const {
+  int64_t pods = 0;
+  for (const GangMember& member : gang_.members) {
+    if (member.count < 1) {
+      return Error(Code::kInvalidArgument, "a member of a gang has {} pods", member.count);
+    }
+    pods += member.count;
+  }
+  if (pods == 0 || pods > kMaxGangPods) {
+    return Error(Code::kInvalidArgument, "a gang of {} pods: it has 1 to {}", pods, kMaxGangPods);
+  }
+  return {};
+}
+
+void GangPlacer::OrderMembers() {
+  const auto weight = [&](size_t member) {
+    const Demand& demand = cluster_.demand(gang_.members[member].shape);
+    int largest = 0;
+    for (const GpuAsk& ask : demand.asks) {
+      if (ask.whole()) largest = std::max(largest, ask.count);
+    }
+    return std::tuple(largest, demand.milli(), demand.gpus(), demand.cpu_milli, demand.memory);
+  };
+  for (size_t i = 0; i < gang_.members.size(); ++i) {
+    order_.push_back(i);
+    pods_ += gang_.members[i].count;
+  }
+  std::ranges::stable_sort(order_, [&](size_t a, size_t b) { return weight(a) > weight(b); });
+}
+
+GangResult GangPlacer::Place() {
+  if (const Status status = Check(); !status.ok()) {
+    result_.why = status.message();
+    return result_;
+  }
+  OrderMembers();
+  result_.placed = PlaceInLayout();
+  if (result_.placed) {
+    result_.why.clear();
+    result_.had_place = pods_;
+    std::ranges::stable_sort(result_.pods, {}, &GangPod::member);
+  }
+  return std::move(result_);
+}
+
+bool GangPlacer::PlaceInLayout() {
+  const auto anywhere = [&](ShapeId shape) { return policy_.Choose(shape); };
+  const auto prefer = [&](const Filter& allowed) {
+    return [this, allowed, anywhere](ShapeId shape) {
+      const auto decision = BestOf(shape, allowed);
+      return decision || gang_.strict ? decision : anywhere(shape);
+    };
+  };
+  switch (gang_.layout) {
+    case GangLayout::kOneNode:
+      if (OnOneNode()) return true;
+      return !gang_.strict && Attempt(prefer([this](NodeId node) { return IsUsed(node); }));
+    case GangLayout::kOnePool:
+      if (InOnePool()) return true;
+      return !gang_.strict && Attempt(anywhere);
+    case GangLayout::kApart:
+      return Attempt(prefer([this](NodeId node) { return !IsUsed(node); }));
+    case GangLayout::kAnywhere:
+      break;
+  }
+  return Attempt(anywhere);
+}
+
+bool GangPlacer::OnOneNode() {
+  const std::span<const float> scores = policy_.Scores(gang_.members[order_[0]].shape);
+  std::vector<std::pair<float, NodeId>> nodes;  // scores are void once a pod is placed
+  for (NodeId node = 0; node < scores.size(); ++node) {
+    if (scores[node] != kUnfit && HasRoomInSum(node)) nodes.emplace_back(-scores[node], node);
+  }
+  std::ranges::sort(nodes);
+  for (const auto& [score, node] : nodes) {
+    const auto here = [&, node = node](ShapeId shape) -> std::optional<Decision> {
+      const auto pick = policy_.PickOn(shape, node);
+      if (!pick) return std::nullopt;
+      return Decision{.node = node, .pick = *pick};
+    };
+    if (Attempt(here, node)) return true;
+  }
+  if (!nodes.empty()) {
+    result_.why = fmt::format("no node has room for all {} pods; {} came furthest: {}", pods_,
+                              result_.had_place, result_.why);
+    return false;
+  }
+  Fail(order_[0], 0, kNoNode);
+  result_.why = fmt::format("no node has room for all {} pods in sum; {}", pods_, result_.why);
+  return false;
+}
+
+bool GangPlacer::InOnePool() {
+  const std::span<const float> scores = policy_.Scores(gang_.members[order_[0]].shape);
+  std::map<std::string_view, float> best;
+  std::vector<std::string_view> pool_of(scores.size());
+  for (NodeId node = 0; node < scores.size(); ++node) {
+    pool_of[node] = cluster_.spec(node).pool;
+    if (scores[node] == kUnfit) continue;
+    float& highest = best.emplace(pool_of[node], kUnfit).first->second;
+    highest = std::max(highest, scores[node]);
+  }
+  std::vector<std::pair<float, std::string_view>> pools;
+  for (const auto& [pool, score] : best) pools.emplace_back(-score, pool);
+  std::ranges::sort(pools);
+  for (const auto& [score, pool] : pools) {
+    const Filter inside = [&, pool = pool](NodeId node) { return pool_of[node] == pool; };
+    if (Attempt([&](ShapeId shape) { return BestOf(shape, inside); })) return true;
+  }
+  if (pools.empty()) Fail(order_[0], 0, kNoNode);
+  result_.why = fmt::format("no pool has room for all {} pods; {}", pods_, result_.why);
+  return false;
+}
+
+bool GangPlacer::Attempt(const Chooser& choose, NodeId node) {
+  result_.pods.clear();
+  for (const size_t member : order_) {
+    for (int i = 0; i < gang_.members[member].count; ++i) {
+      const ShapeId shape = gang_.members[member].shape;
+      const std::optional<Decision> decision = choose(shape);
+      if (!decision) {
+        Fail(member, static_cast<int>(result_.pods.size()), node);
+        for (; !result_.pods.empty(); result_.pods.pop_back()) {
+          TESSERA_CHECK(cluster_.Remove(result_.pods.back().pod).ok());
+        }
+        return false;
+      }
+      // A policy never names a place where the demand does not fit.
+      const PodId pod = *cluster_.Place(shape, decision->node, decision->pick);
+      result_.pods.push_back({member, pod, *decision});
+    }
+  }
+  return true;
+}
+
+void GangPlacer::Fail(size_t member, int had_place, NodeId node) {
+  if (!result_.why.empty() && had_place <= result_.had_place) return;
+  const Demand& demand = cluster_.demand(gang_.members[member].shape);
+  result_.failed_member = member;
+  result_.had_place = had_place;
+  const std::string lack =
+      node == kNoNode ? CountLacks(cluster_, demand).Text()
+                      : fmt::format("{}: {}", cluster_.spec(node).name,
+                                    TextOf(WhyNot(cluster_.node(node), demand), demand, cluster_));
+  result_.why = fmt::format("pod {} of {}: {}", had_place + 1, pods_, lack);
+}
+
+std::optional<Decision> GangPlacer::BestOf(ShapeId shape, const Filter& allowed) {
+  const std::span<const float> scores = policy_.Scores(shape);
+  Decision best{.score = kUnfit};
+  for (NodeId node = 0; node < scores.size(); ++node) {
+    if (scores[node] > best.score && allowed(node)) {
+      best.node = node;
+      best.score = scores[node];
+    }
+  }
+  if (best.node == kNoNode) return std::nullopt;
+  best.pick = policy_.PickOn(shape, best.node).value();
+  return best;
+}
+
+bool GangPlacer::IsUsed(NodeId node) const {
+  return std::ranges::any_of(result_.pods,
+                             [&](const GangPod& pod) { return pod.decision.node == node; });
+}
+
+// What all pods need together is there, so that an attempt is worth its while.
+bool GangPlacer::HasRoomInSum(NodeId node) const {
+  const NodeView view = cluster_.node(node);
+  int64_t cpu = view->cpu_free, memory = view->memory_free, milli = 0;
+  for (const GpuState& gpu : view.gpus) {
+    if (gpu.healthy) milli += std::max(gpu.free_milli, 0);
+  }
+  for (const GangMember& member : gang_.members) {
+    const Demand& demand = cluster_.demand(member.shape);
+    cpu -= demand.cpu_milli * member.count;
+    memory -= demand.memory.count() * member.count;
+    milli -= demand.milli() * member.count;
+  }
+  return cpu >= 0 && memory >= 0 && milli >= 0;
+}
+
+// What all pods ask for; nothing where no single pod asks for that.
+std::optional<Demand> Together(const Cluster& cluster, const Gang& gang) {
+  Demand all;
+  GpuAsk gpus{.count = 0, .milli = kWholeGpu};
+  for (const GangMember& member : gang.members) {
+    const Demand& one = cluster.demand(member.shape);
+    if (&member == &gang.members.front()) all.models = one.models;
+    if (one.models != all.models) return std::nullopt;
+    all.cpu_milli += one.cpu_milli * member.count;
+    all.memory += one.memory * member.count;
+    for (const GpuAsk& ask : one.asks) {
+      if (!ask.whole() || ask.kind != kWholeDevice) return std::nullopt;
+      gpus.count += ask.count * member.count;
+      gpus.bytes = std::max(gpus.bytes, ask.bytes);
+    }
+  }
+  if (gpus.count == 0) return std::nullopt;
+  all.asks.push_back(gpus);
+  return all;
+}
+
+}  // namespace
+
+std::vector<ShapeId> ArrivalsOf(Cluster& cluster, const Gang& gang) {
+  if (gang.layout == GangLayout::kOneNode) {
+    if (const auto all = Together(cluster, gang)) {
+      // More GPUs than a node can have are no demand.
+      if (const auto shape = cluster.Intern(*all); shape.ok()) return {*shape};
+    }
+  }
+  std::vector<ShapeId> shapes;
+  for (const GangMember& member : gang.members) {
+    shapes.insert(shapes.end(), static_cast<size_t>(std::max(member.count, 0)), member.shape);
+  }
+  return shapes;
+}
+
+GangResult PlaceGang(Cluster& cluster, Policy& policy, const Gang& gang) {
+  return GangPlacer(cluster, policy, gang).Place();
+}
+
+}  // namespace tessera::placement

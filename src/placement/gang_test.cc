@@ -1,0 +1,209 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/placement/gang.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <random>
+#include <set>
+
+#include "src/placement/sample_nodes.h"
+
+namespace tessera::placement {
+namespace {
+
+using testing::Ask;
+using testing::MakeNode;
+using testing::PickOf;
+using testing::PictureOf;
+
+class GangTest : public ::testing::Test {
+ protected:
+  void AddNodes(int count, int gpus, const std::string& pool = "") {
+    for (int i = 0; i < count; ++i) {
+      NodeSpec spec = MakeNode(fmt::format("n{}", cluster_.size()), gpus);
+      spec.pool = pool;
+      ASSERT_TRUE(cluster_.AddNode(spec).ok());
+    }
+  }
+  GangMember Member(const Demand& demand, int count) { return {*cluster_.Intern(demand), count}; }
+  GangResult Place(const Gang& gang) {
+    const auto policy = *MakePolicy("BestFit", cluster_, {});
+    return PlaceGang(cluster_, *policy, gang);
+  }
+  std::multiset<NodeId> NodesOf(const GangResult& result) {
+    std::multiset<NodeId> nodes;
+    for (const GangPod& pod : result.pods) nodes.insert(pod.decision.node);
+    return nodes;
+  }
+
+  Cluster cluster_;
+};
+
+TEST_F(GangTest, PlacesTheHardestFirstAndAnswersInTheOrderOfTheMembers) {
+  AddNodes(1, 8);
+  // Shares first would leave no two GPUs free beside the four.
+  const GangResult result = Place(
+      {.members = {Member(Ask(1, 600), 2), Member(Ask(4, 1000), 1), Member(Ask(2, 1000), 1)}});
+  ASSERT_TRUE(result.placed) << result.why;
+  EXPECT_EQ(cluster_.pod_count(), 4u);
+  ASSERT_EQ(result.pods.size(), 4u);
+  EXPECT_EQ(result.pods[0].member, 0u);
+  EXPECT_EQ(result.pods[3].member, 2u);
+  for (const GangPod& pod : result.pods) {
+    EXPECT_EQ(cluster_.Find(pod.pod)->pick, pod.decision.pick);
+  }
+}
+
+TEST_F(GangTest, ARefusedGangLeavesNothingBehindAndSaysWhichPodLackedWhat) {
+  AddNodes(2, 4);
+  const auto before = PictureOf(cluster_);
+  const GangResult result = Place({.members = {Member(Ask(1, 100), 1), Member(Ask(2, 1000), 5)}});
+  EXPECT_FALSE(result.placed);
+  EXPECT_EQ(PictureOf(cluster_), before);
+  EXPECT_EQ(cluster_.pod_count(), 0u);
+  EXPECT_EQ(result.failed_member, 1u);
+  EXPECT_EQ(result.had_place, 4);
+  EXPECT_EQ(result.why, "pod 5 of 6: 0/2 nodes have room: 2 insufficient free GPUs");
+  EXPECT_THAT(result.pods, ::testing::IsEmpty());
+}
+
+TEST_F(GangTest, OneNodeTakesAllWhereOneHasRoom) {
+  AddNodes(3, 4);
+  AddNodes(1, 8);
+  const Gang gang{
+      .members = {Member(Ask(2, 1000), 3)}, .layout = GangLayout::kOneNode, .strict = true};
+  EXPECT_EQ(NodesOf(Place(gang)), (std::multiset<NodeId>{3, 3, 3}));
+  const auto before = PictureOf(cluster_);
+  const GangResult again = Place(gang);
+  EXPECT_FALSE(again.placed);
+  EXPECT_EQ(again.why, "no node has room for all 3 pods in sum; pod 1 of 3: 4/4 nodes have room");
+  EXPECT_EQ(PictureOf(cluster_), before);
+}
+
+TEST_F(GangTest, OneNodeIsAWishUnlessStrict) {
+  AddNodes(4, 4);
+  const GangResult result =
+      Place({.members = {Member(Ask(2, 1000), 4)}, .layout = GangLayout::kOneNode});
+  ASSERT_TRUE(result.placed);
+  const auto nodes = NodesOf(result);
+  EXPECT_EQ(std::set<NodeId>(nodes.begin(), nodes.end()).size(), 2u) << "on as few as will do";
+}
+
+TEST_F(GangTest, OneNodeNamesTheNodeThatCameFurthest) {
+  AddNodes(2, 4);
+  NodeSpec spec = cluster_.spec(1);
+  spec.gpus[0].model = spec.gpus[1].model = "B";
+  ASSERT_TRUE(cluster_.UpdateNode(1, spec).ok());
+  Demand demand = Ask(1, 1000);
+  demand.models.set(cluster_.FindModel("B"));
+  const GangResult result =
+      Place({.members = {Member(demand, 3)}, .layout = GangLayout::kOneNode, .strict = true});
+  EXPECT_FALSE(result.placed);
+  EXPECT_EQ(result.why,
+            "no node has room for all 3 pods; 2 came furthest: pod 3 of 3: n1: 1 GPU of model B "
+            "wanted, 0 of 4 free: 2 of another model, 2 held whole");
+}
+
+TEST_F(GangTest, OnePoolHoldsAllOrAnotherIsTried) {
+  AddNodes(2, 2, "small");
+  AddNodes(2, 4, "large");
+  const Gang gang{
+      .members = {Member(Ask(2, 1000), 3)}, .layout = GangLayout::kOnePool, .strict = true};
+  const GangResult result = Place(gang);
+  ASSERT_TRUE(result.placed) << result.why;
+  for (const NodeId node : NodesOf(result)) EXPECT_EQ(cluster_.spec(node).pool, "large");
+  const auto before = PictureOf(cluster_);
+  EXPECT_FALSE(Place(gang).placed);
+  EXPECT_EQ(PictureOf(cluster_), before);
+  Gang wish = gang;
+  wish.strict = false;
+  EXPECT_TRUE(Place(wish).placed) << "two in small, one in large";
+}
+
+TEST_F(GangTest, ApartPutsEachPodOnANodeOfItsOwn) {
+  AddNodes(3, 8);
+  Gang gang{.members = {Member(Ask(1, 1000), 3)}, .layout = GangLayout::kApart, .strict = true};
+  EXPECT_EQ(NodesOf(Place(gang)), (std::multiset<NodeId>{0, 1, 2}));
+  gang.members[0].count = 4;
+  EXPECT_FALSE(Place(gang).placed);
+  gang.strict = false;
+  EXPECT_TRUE(Place(gang).placed);
+}
+
+TEST_F(GangTest, ImpossibleGangsAreRefused) {
+  AddNodes(1, 1);
+  EXPECT_EQ(Place({}).why, "a gang of 0 pods: it has 1 to 16384");
+  EXPECT_EQ(Place({.members = {Member(Ask(0, 0), -1)}}).why, "a member of a gang has -1 pods");
+  EXPECT_EQ(Place({.members = {Member(Ask(0, 0, Bytes(0), 0), INT32_MAX)}}).why,
+            "a gang of 2147483647 pods: it has 1 to 16384");
+}
+
+TEST_F(GangTest, AllOrNothingOverRandomHistories) {
+  std::mt19937 random(9);
+  for (const char* pool : {"x", "y", "z"}) AddNodes(4, 4 + static_cast<int>(random() % 5), pool);
+  const auto policy = *MakePolicy("BestFit", cluster_, {});
+  std::vector<PodId> pods;
+  int placed = 0, refused = 0;
+  for (int step = 0; step < 1500; ++step) {
+    if (random() % 3 == 0 && !pods.empty()) {
+      std::swap(pods[random() % pods.size()], pods.back());
+      ASSERT_TRUE(cluster_.Remove(pods.back()).ok());
+      pods.pop_back();
+      continue;
+    }
+    Gang gang{.layout = static_cast<GangLayout>(random() % 4), .strict = random() % 2 == 0};
+    for (size_t i = 0; i < 1 + random() % 3; ++i) {
+      const int milli = random() % 2 ? 1000 : 100 * static_cast<int>(random() % 10);
+      gang.members.push_back(Member(Ask(static_cast<int>(random() % 5), milli, GiB(random() % 20)),
+                                    1 + static_cast<int>(random() % 4)));
+    }
+    const auto before = PictureOf(cluster_);
+    const int64_t free = cluster_.free_milli();
+    const size_t count = cluster_.pod_count();
+    const GangResult result = PlaceGang(cluster_, *policy, gang);
+    if (result.placed) {
+      ++placed;
+      size_t wanted = 0;
+      for (const GangMember& member : gang.members) wanted += member.count;
+      ASSERT_EQ(cluster_.pod_count(), count + wanted);
+      for (const GangPod& pod : result.pods) pods.push_back(pod.pod);
+      const auto nodes = NodesOf(result);
+      const size_t distinct = std::set<NodeId>(nodes.begin(), nodes.end()).size();
+      if (gang.strict && gang.layout == GangLayout::kOneNode) {
+        ASSERT_EQ(distinct, 1u);
+      }
+      if (gang.strict && gang.layout == GangLayout::kApart) {
+        ASSERT_EQ(distinct, wanted);
+      }
+    } else {
+      ++refused;
+      ASSERT_EQ(PictureOf(cluster_), before);
+      ASSERT_EQ(cluster_.free_milli(), free);
+      ASSERT_EQ(cluster_.pod_count(), count);
+      ASSERT_FALSE(result.why.empty());
+    }
+  }
+  EXPECT_GT(placed, 100);
+  EXPECT_GT(refused, 100);
+}
+
+TEST_F(GangTest, ArrivesAsItsPodsOrOnOneNodeAsOnePodOfAllItsGpus) {
+  Gang gang{.members = {Member(Ask(2, 1000, GiB(10), 4000), 3), Member(Ask(0, 0), 1)}};
+  const ShapeId gpus = gang.members[0].shape, none = gang.members[1].shape;
+  EXPECT_THAT(ArrivalsOf(cluster_, gang), ::testing::ElementsAre(gpus, gpus, gpus, none));
+  gang.layout = GangLayout::kOneNode;
+  Demand all = Ask(6, 1000, GiB(10), 13000);
+  all.memory = GiB(4);
+  EXPECT_THAT(ArrivalsOf(cluster_, gang), ::testing::ElementsAre(*cluster_.Intern(all)));
+}
+
+TEST_F(GangTest, ArrivesAsItsPodsWhereNoPodAsksForAllOfIt) {
+  Gang shares{.members = {Member(Ask(1, 500), 2)}, .layout = GangLayout::kOneNode};
+  EXPECT_EQ(ArrivalsOf(cluster_, shares).size(), 2u);
+  Gang large{.members = {Member(Ask(8, 1000), 100)}, .layout = GangLayout::kOneNode};
+  EXPECT_EQ(ArrivalsOf(cluster_, large).size(), 100u);
+}
+
+}  // namespace
+}  // namespace tessera::placement

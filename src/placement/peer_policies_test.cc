@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: Apache-2.0
+// Policies as other schedulers have them, on the cases by which those are known.
+#include <gtest/gtest.h>
+
+#include "src/placement/linked_groups.h"
+#include "src/placement/policies/gpu_tree.h"
+#include "src/placement/policy.h"
+#include "src/placement/sample_nodes.h"
+#include "src/placement/sample_topologies.h"
+
+namespace tessera::placement {
+namespace {
+
+using testing::Ask;
+using testing::MakeNode;
+using testing::PickOf;
+
+// Pairs behind one switch each; the first two pairs behind one host bridge, the third elsewhere.
+Topology SixGpus() {
+  return testing::MakeTopology(6, 0, [](int a, int b) {
+    if (a / 2 == b / 2) return device::Link{.pcie = device::PcieLevel::kSingleSwitch};
+    return device::Link{.pcie = a < 4 && b < 4 ? device::PcieLevel::kHostBridge
+                                               : device::PcieLevel::kNode};
+  });
+}
+
+class PeerPolicyTest : public ::testing::Test {
+ protected:
+  NodeId Add(const std::string& name, int gpus, Bytes memory = GiB(80)) {
+    return *cluster_.AddNode(MakeNode(name, gpus, memory));
+  }
+  Decision Place(std::string_view policy, const Demand& demand) {
+    const auto made = *MakePolicy(policy, cluster_, {});
+    const ShapeId shape = *cluster_.Intern(demand);
+    const auto decision = made->Choose(shape);
+    if (!decision) return {};
+    EXPECT_TRUE(cluster_.Place(shape, decision->node, decision->pick).ok());
+    EXPECT_EQ(made->name(), policy);
+    return *decision;
+  }
+  NodeId NodeOf(std::string_view policy, const Demand& demand) {
+    return Place(policy, demand).node;
+  }
+  uint64_t GpusOf(std::string_view policy, const Demand& demand) {
+    return Place(policy, demand).pick.all();
+  }
+  void Take(NodeId node, uint64_t mask, const Demand& demand) {
+    ASSERT_TRUE(cluster_.Place(*cluster_.Intern(demand), node, PickOf(mask)).ok());
+  }
+
+  Cluster cluster_;
+};
+
+TEST_F(PeerPolicyTest, NodesAreFilledOrSpreadOver) {
+  Add("a", 4), Add("b", 4), Add("c", 4);
+  Take(1, 0b1, Ask(1, 500));
+  EXPECT_EQ(NodeOf("NodeBinpackGpuBinpack", Ask(1, 100)), 1u);
+  EXPECT_EQ(NodeOf("NodeBinpackGpuSpread", Ask(1, 1000)), 1u);
+  EXPECT_EQ(NodeOf("NodeSpreadGpuBinpack", Ask(1, 100)), 0u);
+  EXPECT_EQ(NodeOf("NodeSpreadGpuSpread", Ask(1, 100)), 2u);
+  EXPECT_EQ(NodeOf("NodeBinpackGpuBinpack", Ask(0, 0, Bytes(0), 1)), 1u) << "by CPU";
+}
+
+TEST_F(PeerPolicyTest, GpusAreFilledOrSpreadOver) {
+  const NodeId node = Add("a", 3);
+  Take(node, 0b010, Ask(1, 500));
+  EXPECT_EQ(GpusOf("NodeBinpackGpuBinpack", Ask(1, 100)), 0b010u);
+  EXPECT_EQ(GpusOf("NodeSpreadGpuSpread", Ask(1, 100)), 0b001u);
+  EXPECT_EQ(GpusOf("NodeBinpackGpuSpread", Ask(1, 100)), 0b100u);
+  EXPECT_EQ(GpusOf("NodeSpreadGpuBinpack", Ask(1, 300)), 0b010u);
+}
+
+TEST_F(PeerPolicyTest, SpreadDoesNotRefuseWhatOnlyBinpackFits) {
+  const NodeId node = Add("a", 2);
+  Take(node, 0b01, Ask(1, 400));
+  Take(node, 0b10, Ask(1, 100));
+  // 0.6 on the emptier GPU leaves no room for 0.4 beside 0.5.
+  Demand demand;
+  for (const int milli : {600, 500, 400}) demand.asks.push_back(Ask(1, milli).asks[0]);
+  EXPECT_EQ(GpusOf("NodeSpreadGpuSpread", demand), 0b11u);
+}
+
+TEST_F(PeerPolicyTest, GpuShareTakesTheSmallestFreeMemoryThatSuffices) {
+  const NodeId node = Add("a", 4, GiB(16));
+  Take(node, 0b0001, Ask(1, 0, GiB(12)));
+  Take(node, 0b0010, Ask(1, 0, GiB(6)));
+  Take(node, 0b0100, Ask(1, 0, GiB(6)));
+  EXPECT_EQ(GpusOf("GpuShare", Ask(1, 0, GiB(8))), 0b0010u) << "10 left; the lower of two";
+  EXPECT_EQ(GpusOf("GpuShare", Ask(1, 0, GiB(8))), 0b0100u);
+  EXPECT_EQ(GpusOf("GpuShare", Ask(1, 0, GiB(3))), 0b0001u);
+  EXPECT_EQ(GpusOf("GpuShare", Ask(1, 0, GiB(3))), 0b1000u);
+  EXPECT_EQ(NodeOf("GpuShare", Ask(1, 0, GiB(14))), kNoNode);
+}
+
+TEST_F(PeerPolicyTest, GpuAdmissionTakesTheFullestNodeThatFits) {
+  for (const char* name : {"testnode0", "testnode1", "testnode2"}) Add(name, 2, MiB(4 * 256));
+  const auto pod = [](std::vector<std::pair<int, int>> containers) {
+    Demand demand;
+    for (const auto& [cores, blocks] : containers) {
+      GpuAsk ask{.count = std::max(1, cores / 100), .milli = MilliGpu(std::min(cores, 100) * 10)};
+      if (cores < 100) ask.bytes = MiB(blocks * 256);
+      demand.asks.push_back(ask);
+    }
+    return demand;
+  };
+  EXPECT_EQ(NodeOf("GpuAdmission", pod({{10, 1}, {10, 1}})), 0u);
+  EXPECT_EQ(NodeOf("GpuAdmission", pod({{100, 0}, {80, 3}})), 1u);
+  EXPECT_EQ(NodeOf("GpuAdmission", pod({{200, 0}})), 2u);
+  EXPECT_EQ(NodeOf("GpuAdmission", pod({{10, 2}})), 0u);
+}
+
+TEST_F(PeerPolicyTest, GpuAdmissionDecidesEqualNodesByName) {
+  Add("b", 2), Add("a", 2), Add("c", 2);
+  const auto policy = *MakePolicy("GpuAdmission", cluster_, {});
+  const auto scores = policy->Scores(*cluster_.Intern(Ask(1, 1000)));
+  EXPECT_EQ(std::vector(scores.begin(), scores.end()), (std::vector<float>{-1, 0, -2}));
+  EXPECT_EQ(NodeOf("GpuAdmission", Ask(1, 1000)), 1u);
+}
+
+TEST_F(PeerPolicyTest, GpuManagerLinksSeveralGpus) {
+  NodeSpec spec = MakeNode("a", 6);
+  spec.groups = std::make_shared<const LinkedGroups>(SixGpus());
+  const NodeId node = *cluster_.AddNode(spec);
+  const ShapeId three = *cluster_.Intern(Ask(3, 1000));
+  const auto policy = *MakePolicy("GpuManager", cluster_, {});
+  EXPECT_EQ(policy->PickOn(three, node), PickOf(0b000111));
+  Take(node, 0b000100, Ask(1, 1000));
+  EXPECT_EQ(GpusOf("GpuManager", Ask(2, 1000)), 0b000011u);
+}
+
+TEST_F(PeerPolicyTest, GpuManagerUsesUpFragmentsAndTightShares) {
+  NodeSpec spec = MakeNode("a", 6);
+  spec.groups = std::make_shared<const LinkedGroups>(SixGpus());
+  const NodeId node = *cluster_.AddNode(spec);
+  Take(node, 0b010000, Ask(1, 1000));
+  EXPECT_EQ(GpusOf("GpuManager", Ask(1, 1000)), 0b100000u);
+  EXPECT_EQ(GpusOf("GpuManager", Ask(1, 500, GiB(1))), 0b000001u);
+  EXPECT_EQ(GpusOf("GpuManager", Ask(1, 600, GiB(1))), 0b000010u);
+}
+
+TEST(GpuTreeTest, AnswersAsGpuManagerDoesOnSixGpus) {
+  const std::vector<GpuState> gpus(6);
+  const Topology links = SixGpus();
+  const GpuTree tree(6, &links);
+  EXPECT_EQ(tree.Link(0b111111, 3, gpus), 0b000111u);
+  EXPECT_EQ(tree.Link(0b111011, 2, gpus), 0b000011u);
+  EXPECT_EQ(tree.Fragment(0b111111, 2, gpus), 0b110000u);
+  EXPECT_EQ(tree.Fragment(0b101111, 1, gpus), 0b100000u);
+  EXPECT_EQ(tree.Link(0b111111, 6, gpus), 0b111111u);
+  EXPECT_EQ(tree.Link(0b111111, 7, gpus), 0u);
+}
+
+TEST(GpuTreeTest, WithoutLinksTheLowestPositionsAreTaken) {
+  const std::vector<GpuState> gpus(64);
+  const GpuTree tree(64, nullptr);
+  EXPECT_EQ(tree.Fragment(~uint64_t{1}, 2, gpus), 0b110u);
+  EXPECT_EQ(tree.Link(~uint64_t{1}, 2, gpus), 0b110u);
+  EXPECT_EQ(GpuTree(0, nullptr).Link(0, 1, {}), 0u);
+  EXPECT_EQ(GpuTree(1, nullptr).Fragment(1, 1, std::span(gpus).first(1)), 1u);
+}
+
+TEST(PoliciesTest, NamesAreFoundInAnyCaseAndOthersAreAnsweredWithAList) {
+  Cluster cluster;
+  EXPECT_EQ((*MakePolicy("fgd", cluster, {}))->name(), "FGD");
+  const Status unknown = MakePolicy("fdg", cluster, {}).status();
+  EXPECT_EQ(unknown.code(), Code::kInvalidArgument);
+  EXPECT_NE(unknown.message().find("there are Tessera, BestFit"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace tessera::placement

@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+// How GPUs of one node are picked, with the rule of preference left open. Private to this room; see
+// fit.h for what may be picked.
+//
+// Threads: pure functions.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cstdint>
+#include <numeric>
+#include <span>
+#include <utility>
+
+#include "src/placement/cluster.h"
+#include "src/placement/demand.h"
+#include "src/placement/fit.h"
+
+namespace tessera::placement {
+
+// GPUs of which earlier asks of the same pod may have taken parts.
+class Tally {
+ public:
+  explicit Tally(const NodeView& node) : size_(node.gpus.size()) {
+    std::copy(node.gpus.begin(), node.gpus.end(), gpus_.begin());
+  }
+  std::span<const GpuState> gpus() const { return {gpus_.data(), size_}; }
+
+  void Take(size_t i, const GpuAsk& ask) {
+    GpuState& gpu = gpus_[i];
+    gpu.slack -= static_cast<int16_t>(SlackOf(gpu, ask));
+    gpu.free_milli -= static_cast<int32_t>(ask.milli.count());
+    gpu.free_bytes -= ask.whole() ? gpu.free_bytes : ask.bytes.count();
+    gpu.held_whole |= ask.whole();
+    ++gpu.pods;
+  }
+
+ private:
+  size_t size_;
+  std::array<GpuState, kMaxGpusPerNode> gpus_;
+};
+
+// Whole asks first, then by size: what is hard to place goes where it still can.
+inline std::array<uint8_t, kMaxAsks> HardestFirst(const Demand& demand) {
+  std::array<uint8_t, kMaxAsks> order;
+  std::iota(order.begin(), order.end(), uint8_t{0});
+  std::stable_sort(order.begin(), order.begin() + demand.asks.size(), [&](int a, int b) {
+    const GpuAsk &x = demand.asks[a], &y = demand.asks[b];
+    return std::pair(x.milli, x.bytes) > std::pair(y.milli, y.bytes);
+  });
+  return order;
+}
+
+// The `count` GPUs with room that come first by `before(a, b)`, the lowest positions among equals;
+// 0 where there are not so many.
+template <typename Before>
+uint64_t FirstBy(std::span<const GpuState> gpus, const GpuAsk& ask, const Demand& demand,
+                 const Before& before) {
+  const GpuFit fits(ask, demand);
+  uint64_t chosen = 0;
+  for (int n = 0; n < ask.count; ++n) {
+    int best = -1;
+    for (size_t i = 0; i < gpus.size(); ++i) {
+      if (chosen >> i & 1 || !fits(gpus[i])) continue;
+      if (best < 0 || before(gpus[i], gpus[best])) best = static_cast<int>(i);
+    }
+    if (best < 0) return 0;
+    chosen |= uint64_t{1} << best;
+  }
+  return chosen;
+}
+
+// Gives each ask what `choose(gpus, ask)` takes for it, 0 where it finds too few; the hardest asks
+// first. False, and `pick` is undefined, where one finds none. Looks at GPUs only, not at the host.
+template <typename Choose>
+bool PickEach(const NodeView& node, const Demand& demand, Pick* pick, const Choose& choose) {
+  *pick = {};
+  if (demand.asks.size() == 1) {
+    pick->masks[0] = choose(node.gpus, demand.asks[0]);
+    return pick->masks[0] != 0;
+  }
+  if (demand.asks.empty()) return true;
+  Tally tally(node);
+  const auto order = HardestFirst(demand);
+  for (size_t n = 0; n < demand.asks.size(); ++n) {
+    const GpuAsk& ask = demand.asks[order[n]];
+    const uint64_t mask = choose(tally.gpus(), ask);
+    if (mask == 0) return false;
+    pick->masks[order[n]] = mask;
+    for (uint64_t left = mask; left != 0; left &= left - 1) tally.Take(std::countr_zero(left), ask);
+  }
+  return true;
+}
+
+// Picks with `choose`; where its order finds no room for several asks that PickTightest does, as
+// that one does, so that a policy with its own taste refuses nothing that fits and takes nothing
+// that does not. False where it does not fit.
+template <typename Choose>
+bool PickOrTightest(const NodeView& node, const Demand& demand, Pick* pick, const Choose& choose) {
+  Pick tightest;
+  if (!PickTightest(node, demand, &tightest)) return false;
+  if (!PickEach(node, demand, pick, choose)) *pick = tightest;
+  return true;
+}
+
+}  // namespace tessera::placement

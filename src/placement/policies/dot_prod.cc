@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+// DotProd as the FGD experiments define it: free and asked as vectors of CPU (in parts of 128
+// cores) and GPU (in parts of 8), int(100 · (1 − their dot product / 2)), on the tightest GPU. A
+// node whose free resources point elsewhere than the pod's, or are few, comes first.
+#include "src/placement/fit.h"
+#include "src/placement/policies/policies.h"
+#include "src/placement/policies/reference_node.h"
+#include "src/placement/scored_policy.h"
+
+namespace tessera::placement {
+namespace {
+
+class DotProd : public ScoredPolicy {
+ public:
+  using ScoredPolicy::ScoredPolicy;
+  std::string_view name() const override { return "DotProd"; }
+
+ protected:
+  float Score(const NodeView& node, ShapeId, const Demand& demand, Pick* pick) override {
+    if (!PickTightest(node, demand, pick)) return kUnfit;
+    const double cpu = static_cast<double>(node->cpu_free) / kReferenceCpu *
+                       (static_cast<double>(demand.cpu_milli) / kReferenceCpu);
+    const double gpu = static_cast<double>(SlackOfAll(node)) / kReferenceGpu *
+                       (static_cast<double>(demand.milli()) / kReferenceGpu);
+    return static_cast<float>(static_cast<int64_t>(100 * (1 - (cpu + gpu) / 2)));
+  }
+};
+
+}  // namespace
+
+std::unique_ptr<Policy> MakeDotProd(Cluster& cluster, const PolicyOptions&) {
+  return std::make_unique<DotProd>(cluster);
+}
+
+}  // namespace tessera::placement

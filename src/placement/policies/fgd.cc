@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+// Fragmentation gradient descent (Weng et al., "Beware of Fragmentation", USENIX ATC 2023): where
+// the expected pods lose the least. int(100 · sigmoid((F before − F after) / 1000)); the rounding
+// is part of the policy, as it lets the first of many nodes that are almost equal win, which fills
+// nodes up.
+//
+// Without a mix every place is as good as another, and this is first fit.
+#include <array>
+#include <bit>
+#include <cmath>
+#include <cstdint>
+#include <vector>
+
+#include "src/placement/fit.h"
+#include "src/placement/fragmentation.h"
+#include "src/placement/policies/policies.h"
+#include "src/placement/scored_policy.h"
+
+namespace tessera::placement {
+namespace {
+
+class Fgd : public ScoredPolicy {
+ public:
+  Fgd(const Cluster& cluster, const PolicyOptions& options)
+      : ScoredPolicy(cluster), fragmentation_(cluster, options.mix) {}
+  std::string_view name() const override { return "FGD"; }
+
+ protected:
+  float Score(const NodeView& node, ShapeId, const Demand& demand, Pick* pick) override {
+    std::array<int16_t, kMaxGpusPerNode> after;
+    const int64_t cpu_left = node->cpu_free - demand.cpu_milli;
+    if (demand.asks.size() == 1 && demand.asks[0].count == 1 && !demand.asks[0].whole()) {
+      return HostFits(*node.state, demand) ? BestGpu(node, demand, after.data(), pick) : kUnfit;
+    }
+    if (!PickTightest(node, demand, pick)) return kUnfit;
+    SlackAfter(node, demand, *pick, after.data());
+    return Quantised(fragmentation_.Of(node) - fragmentation_.Of(node, cpu_left, after.data()));
+  }
+
+ private:
+  static float Quantised(double gain) {
+    return static_cast<float>(static_cast<int>(100 / (1 + std::exp(-gain / 1000))));
+  }
+
+  // A share of one GPU: of all GPUs with room the best one.
+  float BestGpu(const NodeView& node, const Demand& demand, int16_t* after, Pick* pick) {
+    const GpuAsk& ask = demand.asks[0];
+    const uint64_t room = RoomFor(node, ask, demand);
+    if (room == 0) return kUnfit;
+    const double before = fragmentation_.Of(node);
+    *pick = {};
+    for (size_t i = 0; i < node.gpus.size(); ++i) after[i] = node.gpus[i].slack;
+    float best = kUnfit;
+    for (uint64_t left = room; left != 0; left &= left - 1) {
+      const size_t i = static_cast<size_t>(std::countr_zero(left));
+      const GpuState& gpu = node.gpus[i];
+      if (HasEqual(node, room & ~left, i)) continue;
+      after[i] -= static_cast<int16_t>(SlackOf(gpu, ask));
+      const float score =
+          Quantised(before - fragmentation_.Of(node, node->cpu_free - demand.cpu_milli, after));
+      after[i] = gpu.slack;
+      if (score <= best) continue;
+      best = score;
+      pick->masks[0] = uint64_t{1} << i;
+    }
+    return best;
+  }
+
+  // Whether one of `tried` has as much left of as much, so that its score is the same.
+  static bool HasEqual(const NodeView& node, uint64_t tried, size_t i) {
+    const GpuState& b = node.gpus[i];
+    for (; tried != 0; tried &= tried - 1) {
+      const GpuState& a = node.gpus[static_cast<size_t>(std::countr_zero(tried))];
+      if (a.slack == b.slack && a.total_bytes == b.total_bytes && a.model == b.model) return true;
+    }
+    return false;
+  }
+
+  Fragmentation fragmentation_;
+};
+
+}  // namespace
+
+std::unique_ptr<Policy> MakeFgd(Cluster& cluster, const PolicyOptions& options) {
+  return std::make_unique<Fgd>(cluster, options);
+}
+
+}  // namespace tessera::placement

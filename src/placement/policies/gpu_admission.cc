@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0
+// TKEStack's scheduling: gpu-admission takes the first node that fits by (free cores, free memory,
+// name), the fullest first; GPUs are picked by it in the same order ("GpuAdmission"), or by
+// gpu-manager on the node by its modes share, fragment and link ("GpuManager"). Which GPU it will
+// be is then known before the pod is bound, while gpu-manager alone only finds out afterwards.
+#include <algorithm>
+#include <string_view>
+#include <tuple>
+#include <vector>
+
+#include "src/placement/linked_groups.h"
+#include "src/placement/pick_by.h"
+#include "src/placement/policies/gpu_tree.h"
+#include "src/placement/policies/policies.h"
+
+namespace tessera::placement {
+namespace {
+
+using Gpus = std::span<const GpuState>;
+
+// As gpu-admission and gpu-manager sort: the tightest first.
+uint64_t TightestByCores(Gpus gpus, const GpuAsk& ask, const Demand& demand) {
+  return FirstBy(gpus, ask, demand, [](const GpuState& a, const GpuState& b) {
+    return std::tuple(a.free_milli, a.free_bytes, a.pods) <
+           std::tuple(b.free_milli, b.free_bytes, b.pods);
+  });
+}
+
+bool PickAsAdmission(const NodeView& node, const Demand& demand, Pick* pick) {
+  return PickOrTightest(node, demand, pick, [&](Gpus gpus, const GpuAsk& ask) {
+    return TightestByCores(gpus, ask, demand);
+  });
+}
+
+// One GPU where a group is broken, several from one group, a share where it is tightest.
+bool PickAsManager(const NodeView& node, const Demand& demand, Pick* pick) {
+  const GpuTree tree(node.gpus.size(), node->groups ? &node->groups->links() : nullptr);
+  return PickOrTightest(node, demand, pick, [&](Gpus gpus, const GpuAsk& ask) {
+    if (!ask.whole()) return TightestByCores(gpus, ask, demand);
+    const NodeView now{node.state, gpus};
+    const uint64_t available = RoomFor(now, ask, demand);
+    return ask.count == 1 ? tree.Fragment(available, 1, gpus)
+                          : tree.Link(available, ask.count, gpus);
+  });
+}
+
+using Picker = bool (*)(const NodeView&, const Demand&, Pick*);
+
+class AdmissionOrder : public Policy {
+ public:
+  AdmissionOrder(const Cluster& cluster, std::string_view name, Picker picker)
+      : cluster_(cluster), name_(name), picker_(picker) {}
+  std::string_view name() const override { return name_; }
+
+  std::optional<Decision> Choose(ShapeId shape) override {
+    const Demand& demand = cluster_.demand(shape);
+    NodeId best = kNoNode;
+    Key best_key;
+    for (NodeId node = 0; node < cluster_.size(); ++node) {
+      if (!Fits(cluster_.node(node), demand)) continue;
+      const Key key = KeyOf(node);
+      if (best != kNoNode && key >= best_key) continue;
+      best = node;
+      best_key = key;
+    }
+    if (best == kNoNode) return std::nullopt;
+    Decision decision{.node = best};
+    picker_(cluster_.node(best), demand, &decision.pick);
+    return decision;
+  }
+
+  // The negative rank: an order by name has no other number.
+  std::span<const float> Scores(ShapeId shape) override {
+    const Demand& demand = cluster_.demand(shape);
+    std::vector<std::pair<Key, NodeId>> order;
+    for (NodeId node = 0; node < cluster_.size(); ++node) {
+      if (Fits(cluster_.node(node), demand)) order.emplace_back(KeyOf(node), node);
+    }
+    std::ranges::sort(order);
+    scores_.assign(cluster_.size(), kUnfit);
+    for (size_t i = 0; i < order.size(); ++i) scores_[order[i].second] = -static_cast<float>(i);
+    return scores_;
+  }
+
+  std::optional<Pick> PickOn(ShapeId shape, NodeId node) override {
+    Pick pick;
+    if (!picker_(cluster_.node(node), cluster_.demand(shape), &pick)) return std::nullopt;
+    return pick;
+  }
+
+ private:
+  using Key = std::tuple<int64_t, int64_t, std::string_view>;
+
+  Key KeyOf(NodeId node) const {
+    int64_t milli = 0, bytes = 0;
+    for (const GpuState& gpu : cluster_.node(node).gpus) {
+      if (!gpu.healthy) continue;
+      milli += gpu.free_milli;
+      bytes += gpu.free_bytes;
+    }
+    return {milli, bytes, cluster_.spec(node).name};
+  }
+
+  const Cluster& cluster_;
+  const std::string_view name_;
+  const Picker picker_;
+  std::vector<float> scores_;
+};
+
+}  // namespace
+
+std::unique_ptr<Policy> MakeGpuAdmission(Cluster& cluster, const PolicyOptions&) {
+  return std::make_unique<AdmissionOrder>(cluster, "GpuAdmission", PickAsAdmission);
+}
+
+std::unique_ptr<Policy> MakeGpuManager(Cluster& cluster, const PolicyOptions&) {
+  return std::make_unique<AdmissionOrder>(cluster, "GpuManager", PickAsManager);
+}
+
+}  // namespace tessera::placement

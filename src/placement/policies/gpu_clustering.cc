@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+// GpuClustering as the FGD experiments define it: pods of one class (share, one, two … GPUs)
+// gather. 75 points for a node that has this class alone, 50 where it has others as well, 25 for
+// one without GPU pods, 0 for one with others only; and up to 25 for how full it is. Pods without
+// GPUs go first fit.
+#include "src/placement/fit.h"
+#include "src/placement/policies/policies.h"
+#include "src/placement/policies/reference_node.h"
+#include "src/placement/scored_policy.h"
+
+namespace tessera::placement {
+namespace {
+
+class GpuClustering : public ScoredPolicy {
+ public:
+  using ScoredPolicy::ScoredPolicy;
+  std::string_view name() const override { return "GpuClustering"; }
+
+ protected:
+  float Score(const NodeView& node, ShapeId, const Demand& demand, Pick* pick) override {
+    if (!PickTightest(node, demand, pick)) return kUnfit;
+    if (demand.asks.empty()) return 0;
+    const int64_t most = static_cast<int64_t>(kReferenceGpu);
+    const int64_t fullness = 25 * (most - SlackOfAll(node)) / most;
+    return static_cast<float>(fullness + PointsFor(*node.state, ClassOf(demand)));
+  }
+
+ private:
+  static int PointsFor(const NodeState& node, PodClass wanted) {
+    int classes = 0;
+    for (size_t n = static_cast<size_t>(PodClass::kShare); n < kPodClasses; ++n) {
+      classes += node.pods_by_class[n] > 0;
+    }
+    if (node.pods_by_class[static_cast<size_t>(wanted)] > 0) return classes == 1 ? 75 : 50;
+    return classes == 0 ? 25 : 0;
+  }
+};
+
+}  // namespace
+
+std::unique_ptr<Policy> MakeGpuClustering(Cluster& cluster, const PolicyOptions&) {
+  return std::make_unique<GpuClustering>(cluster);
+}
+
+}  // namespace tessera::placement

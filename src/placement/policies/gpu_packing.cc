@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+// GpuPacking as the FGD experiments define it: first GPUs that are in use, the fuller the better
+// (100 … 50 points), then idle GPUs of nodes in use, the fewer the better (50 … 33), then idle
+// nodes, the smaller the better (below 33). Pods without GPUs go first fit.
+#include <algorithm>
+
+#include "src/placement/fit.h"
+#include "src/placement/policies/policies.h"
+#include "src/placement/scored_policy.h"
+
+namespace tessera::placement {
+namespace {
+
+class GpuPacking : public ScoredPolicy {
+ public:
+  using ScoredPolicy::ScoredPolicy;
+  std::string_view name() const override { return "GpuPacking"; }
+
+ protected:
+  float Score(const NodeView& node, ShapeId, const Demand& demand, Pick* pick) override {
+    if (!PickTightest(node, demand, pick)) return kUnfit;
+    if (demand.asks.empty()) return 0;
+    return static_cast<float>(Points(node, pick->all()));
+  }
+
+ private:
+  static int Points(const NodeView& node, uint64_t picked) {
+    int idle = 0, idle_picked = 0, left_percent = 0;
+    for (size_t i = 0; i < node.gpus.size(); ++i) {
+      const int slack = node.gpus[i].slack;
+      idle += slack == 1000;
+      if ((picked >> i & 1) == 0) continue;
+      idle_picked += slack == 1000;
+      left_percent += slack * 100 / 1000;
+    }
+    if (idle == static_cast<int>(node.gpus.size())) return std::max(33 - idle, idle);
+    if (idle_picked > 0) return std::max(50 - idle_picked, 33);
+    return std::max(100 - left_percent / 10, 50);
+  }
+};
+
+}  // namespace
+
+std::unique_ptr<Policy> MakeGpuPacking(Cluster& cluster, const PolicyOptions&) {
+  return std::make_unique<GpuPacking>(cluster);
+}
+
+}  // namespace tessera::placement

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+// The GPUs of a node as gpu-manager groups them: a tree by what lies between them on PCIe, in which
+// it looks for one GPU in a group that is broken already ("fragment"), or for several close to each
+// other ("link"). It knows nothing of NVLink. Private to this room.
+//
+// Threads: immutable after construction. Cost: making it compares all pairs.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "src/placement/cluster.h"
+
+namespace tessera::placement {
+
+struct NodeLinks;
+
+class GpuTree {
+ public:
+  // Of a node with `size` GPUs, of which `links` knows the first; null where nobody knows any.
+  GpuTree(size_t size, const NodeLinks* links);
+
+  // `count` of the GPUs in `available`, by position in `gpus`, which are those of the node. 0 where
+  // there are not so many.
+  uint64_t Fragment(uint64_t available, int count, std::span<const GpuState> gpus) const;
+  uint64_t Link(uint64_t available, int count, std::span<const GpuState> gpus) const;
+
+ private:
+  struct Group {
+    uint64_t members = 0;
+    int level = 0;  // larger is farther
+  };
+  struct Rank;
+
+  void Connect(const NodeLinks& links);
+  static Rank RankOf(const Group& group, uint64_t available, std::span<const GpuState> gpus);
+
+  uint64_t all_;
+  std::vector<Group> groups_;  // by level, then as they were found
+};
+
+}  // namespace tessera::placement

@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/placement/policies/loss_groups.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace tessera::placement {
+
+size_t LossGroups::Hash::operator()(const Group& group) const {
+  constexpr size_t kPerWord = sizeof(uint64_t) / sizeof(PlaceParts::value_type);
+  static_assert(kMaxClasses % kPerWord == 0);
+  uint64_t hash = group.model, word;
+  for (size_t i = 0; i < kMaxClasses; i += kPerWord) {
+    std::memcpy(&word, group.lost.data() + i, sizeof word);
+    hash = (hash ^ word) * 0x9E3779B97F4A7C15u;
+    hash ^= hash >> 32;
+  }
+  return hash;
+}
+
+uint16_t LossGroups::Of(ModelId model, const PlaceParts& lost) {
+  const auto [at, is_new] =
+      ids_.try_emplace(Group{model, lost}, static_cast<uint16_t>(groups_.size()));
+  if (is_new) groups_.push_back(at->first);
+  return at->second;
+}
+
+uint16_t LossGroups::Lossless(ModelId model) {
+  if (model >= lossless_.size()) lossless_.resize(model + 1, -1);
+  if (lossless_[model] < 0) lossless_[model] = Of(model, PlaceParts{});
+  return static_cast<uint16_t>(lossless_[model]);
+}
+
+void LossGroups::Clear() {
+  groups_.clear();
+  ids_.clear();
+  lossless_.clear();
+  priced_ = 0;
+}
+
+float LossGroups::ReservationOf(uint16_t group, const Forecast& forecast) const {
+  const auto classes = forecast.classes();
+  double most = 0;
+  for (size_t j = 0; j < classes.size(); ++j) {
+    most = std::max(most, classes[j].price * groups_[group].lost[j]);
+  }
+  return static_cast<float>(most / kPartsPerPlace);
+}
+
+std::span<const float> LossGroups::Charges(const Forecast& forecast, int64_t milli) {
+  reservations_.resize(groups_.size());
+  scarcities_.resize(groups_.size());
+  for (; priced_ < groups_.size(); ++priced_) {
+    reservations_[priced_] = ReservationOf(static_cast<uint16_t>(priced_), forecast);
+    scarcities_[priced_] = static_cast<float>(forecast.scarcity(groups_[priced_].model));
+  }
+  // Nodes without a rank are in group 0, which may not exist yet.
+  charges_.assign(groups_.size() + 1, 0);
+  const auto size = static_cast<float>(milli);
+  for (size_t i = 0; i < groups_.size(); ++i) {
+    charges_[i] = -reservations_[i] - scarcities_[i] * size;
+  }
+  return charges_;
+}
+
+}  // namespace tessera::placement

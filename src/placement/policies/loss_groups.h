@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a placement takes from pods still to come: places of some classes or parts of them, on a
+// model.
+// Placements that take the same are one group, so that a change of prices is a change of one number
+// for each group and not for each node.
+//
+// Threads: one. Private to this room.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <unordered_map>
+#include <vector>
+
+#include "src/placement/policies/forecast.h"
+
+namespace tessera::placement {
+
+class LossGroups {
+ public:
+  // More groups than this: start again with Clear, and rank again.
+  static constexpr size_t kMany = 60000;
+
+  uint16_t Of(ModelId model, const PlaceParts& lost);
+  // Of a placement on this model that takes no place.
+  uint16_t Lossless(ModelId model);
+  size_t size() const { return groups_.size(); }
+  void Clear();
+
+  // Prices changed.
+  void Reprice() { priced_ = 0; }
+  // What a pod of `milli` pays in each group: never positive.
+  std::span<const float> Charges(const Forecast& forecast, int64_t milli);
+  // Of one group, apart.
+  float ReservationOf(uint16_t group, const Forecast& forecast) const;
+  ModelId ModelOf(uint16_t group) const { return groups_[group].model; }
+
+ private:
+  struct Group {
+    ModelId model;
+    PlaceParts lost;
+    bool operator==(const Group&) const = default;
+  };
+  struct Hash {
+    size_t operator()(const Group& group) const;
+  };
+
+  std::vector<Group> groups_;
+  std::unordered_map<Group, uint16_t, Hash> ids_;
+  std::vector<int32_t> lossless_;                 // by model; -1 for none
+  std::vector<float> reservations_, scarcities_;  // by group
+  size_t priced_ = 0;                             // groups with a price of now
+  std::vector<float> charges_;
+};
+
+}  // namespace tessera::placement

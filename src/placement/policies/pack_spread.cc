@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+// Binpack or spread, on nodes and on GPUs apart from each other, as HAMi and Volcano offer it. A
+// node is as full as its GPUs are with this pod on them; one without GPUs, or for a pod without
+// GPUs, as its CPU is.
+#include "src/placement/fit.h"
+#include "src/placement/pick_by.h"
+#include "src/placement/policies/policies.h"
+#include "src/placement/scored_policy.h"
+
+namespace tessera::placement {
+namespace {
+
+enum class Taste { kBinpack, kSpread };
+
+// Thousandths of the node that are used once the pod is there.
+double UsedWith(const NodeView& node, const Demand& demand) {
+  if (demand.asks.empty()) {
+    if (node->cpu_total == 0) return 0;
+    return 1000.0 * static_cast<double>(node->cpu_total - node->cpu_free + demand.cpu_milli) /
+           static_cast<double>(node->cpu_total);
+  }
+  int64_t used = demand.milli(), gpus = 0;
+  for (const GpuState& gpu : node.gpus) {
+    if (!gpu.healthy) continue;
+    ++gpus;
+    used += gpu.kind == kWholeDevice ? 1000 - gpu.slack : gpu.idle() ? 0 : 1000;
+  }
+  return static_cast<double>(used) / static_cast<double>(gpus);
+}
+
+class PackSpread : public ScoredPolicy {
+ public:
+  PackSpread(const Cluster& cluster, std::string_view name, Taste nodes, Taste gpus)
+      : ScoredPolicy(cluster), name_(name), nodes_(nodes), gpus_(gpus) {}
+  std::string_view name() const override { return name_; }
+
+ protected:
+  float Score(const NodeView& node, ShapeId, const Demand& demand, Pick* pick) override {
+    if (!PickGpus(node, demand, pick)) return kUnfit;
+    const double used = UsedWith(node, demand);
+    return static_cast<float>(nodes_ == Taste::kBinpack ? used : -used);
+  }
+
+ private:
+  bool PickGpus(const NodeView& node, const Demand& demand, Pick* pick) const {
+    if (gpus_ == Taste::kBinpack) return PickTightest(node, demand, pick);
+    return PickOrTightest(
+        node, demand, pick, [&](std::span<const GpuState> gpus, const GpuAsk& ask) {
+          return FirstBy(gpus, ask, demand, [](auto& a, auto& b) { return a.slack > b.slack; });
+        });
+  }
+
+  const std::string_view name_;
+  const Taste nodes_, gpus_;
+};
+
+}  // namespace
+
+std::unique_ptr<Policy> MakeBinpackBinpack(Cluster& cluster, const PolicyOptions&) {
+  return std::make_unique<PackSpread>(cluster, "NodeBinpackGpuBinpack", Taste::kBinpack,
+                                      Taste::kBinpack);
+}
+
+std::unique_ptr<Policy> MakeBinpackSpread(Cluster& cluster, const PolicyOptions&) {
+  return std::make_unique<PackSpread>(cluster, "NodeBinpackGpuSpread", Taste::kBinpack,
+                                      Taste::kSpread);
+}
+
+std::unique_ptr<Policy> MakeSpreadBinpack(Cluster& cluster, const PolicyOptions&) {
+  return std::make_unique<PackSpread>(cluster, "NodeSpreadGpuBinpack", Taste::kSpread,
+                                      Taste::kBinpack);
+}
+
+std::unique_ptr<Policy> MakeSpreadSpread(Cluster& cluster, const PolicyOptions&) {
+  return std::make_unique<PackSpread>(cluster, "NodeSpreadGpuSpread", Taste::kSpread,
+                                      Taste::kSpread);
+}
+
+}  // namespace tessera::placement

@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+// Makers of all policies, each in its own file; policies.cc has the table of names. Private to this
+// room.
+#pragma once
+
+#include <memory>
+
+#include "src/placement/policy.h"
+
+namespace tessera::placement {
+
+std::unique_ptr<Policy> MakeTerminalWaste(Cluster& cluster, const PolicyOptions& options);
+std::unique_ptr<Policy> MakeBestFit(Cluster& cluster, const PolicyOptions& options);
+std::unique_ptr<Policy> MakeDotProd(Cluster& cluster, const PolicyOptions& options);
+std::unique_ptr<Policy> MakeGpuClustering(Cluster& cluster, const PolicyOptions& options);
+std::unique_ptr<Policy> MakeGpuPacking(Cluster& cluster, const PolicyOptions& options);
+std::unique_ptr<Policy> MakeRandom(Cluster& cluster, const PolicyOptions& options);
+std::unique_ptr<Policy> MakeFgd(Cluster& cluster, const PolicyOptions& options);
+std::unique_ptr<Policy> MakeBinpackBinpack(Cluster& cluster, const PolicyOptions& options);
+std::unique_ptr<Policy> MakeBinpackSpread(Cluster& cluster, const PolicyOptions& options);
+std::unique_ptr<Policy> MakeSpreadBinpack(Cluster& cluster, const PolicyOptions& options);
+std::unique_ptr<Policy> MakeSpreadSpread(Cluster& cluster, const PolicyOptions& options);
+std::unique_ptr<Policy> MakeGpuShare(Cluster& cluster, const PolicyOptions& options);
+std::unique_ptr<Policy> MakeGpuAdmission(Cluster& cluster, const PolicyOptions& options);
+std::unique_ptr<Policy> MakeGpuManager(Cluster& cluster, const PolicyOptions& options);
+
+}  // namespace tessera::placement

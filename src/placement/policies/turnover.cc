@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/placement/policies/turnover.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "src/placement/policies/forecast.h"
+
+namespace tessera::placement {
+namespace {
+
+constexpr size_t kSample = 512;
+constexpr int64_t kLeastWait = 64;  // arrivals
+// A change by less is no reason to rank all nodes again.
+constexpr double kStep = 0.04;
+// Less than this of a place is none.
+constexpr double kLeastFree = 0.5 / kPartsPerPlace;
+// However fast pods leave, a place that one of them has is not free.
+constexpr double kMost = 0.9;
+
+}  // namespace
+
+bool Turnover::Arrived() {
+  ++arrived_;
+  if (!pods_leave_ || arrived_ < due_) return false;
+  if (!sample_.empty()) {
+    const auto gone = std::count_if(sample_.begin(), sample_.end(),
+                                    [&](PodId pod) { return cluster_.Find(pod) == nullptr; });
+    const double part = static_cast<double>(gone) / static_cast<double>(sample_.size());
+    gone_ = gone_ < 0 ? part : (gone_ + part) / 2;
+  }
+  TakeSample();
+  due_ = arrived_ + std::max(static_cast<int64_t>(cluster_.pod_count()) / 2, kLeastWait);
+  if (std::abs(std::min(gone_, kMost) - used_) < kStep || gone_ < 0) return false;
+  used_ = std::min(gone_, kMost);
+  FillTable();
+  return true;
+}
+
+// Every so manieth of all pods.
+void Turnover::TakeSample() {
+  const size_t stride = std::max<size_t>(cluster_.pod_count() / kSample, 1);
+  sample_.clear();
+  size_t next = 0;  // in the pods of the node
+  for (NodeId node = 0; node < cluster_.size(); ++node) {
+    const auto pods = cluster_.pods_of(node);
+    for (; next < pods.size(); next += stride) sample_.push_back(pods[next]);
+    next -= pods.size();
+  }
+}
+
+// What is gone after half of a time is near to what is gone in the mean of it.
+void Turnover::FillTable() {
+  for (size_t i = 0; i < free_.size(); ++i) {
+    const double free = std::pow(used_, static_cast<double>(i) / kStepsPerPod);
+    free_[i] = free < kLeastFree ? 0 : static_cast<float>(free);
+  }
+}
+
+}  // namespace tessera::placement

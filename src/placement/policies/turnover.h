@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+// How soon the pods that run now leave, measured: some of them are remembered, and half a life
+// later (in arrivals, by Little's law as many as there are pods) counted again. Lives differ by
+// far, so that nothing follows from their mean: most of the pods that came in an hour are gone in
+// the next, but most of those that run at a time are not.
+//
+// Not for knowing which pod leaves when. Threads: one. Cost: one pass over the nodes and a few
+// hundred pods, twice in a life. Private to this room.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <vector>
+
+#include "src/placement/cluster.h"
+
+namespace tessera::placement {
+
+class Turnover {
+ public:
+  explicit Turnover(const Cluster& cluster) : cluster_(cluster) { FillTable(); }
+
+  // A pod arrived. True when FreeOf gives other answers now.
+  bool Arrived();
+  // A pod left: before the first one does, nobody is expected to.
+  void Departed() { pods_leave_ = true; }
+
+  // False while FreeOf is 0 for whatever pods hold.
+  bool expected() const { return used_ > 0; }
+  // For what part of the next life of a pod that will be free which `pods` running pods hold: 1 for
+  // none, 0 for more than a few.
+  float FreeOf(float pods) const {
+    const auto at = static_cast<size_t>(pods * kStepsPerPod + 0.999f);
+    return at < free_.size() ? free_[at] : 0;
+  }
+
+ private:
+  static constexpr int kStepsPerPod = 8;
+
+  void TakeSample();
+  void FillTable();
+
+  const Cluster& cluster_;
+  bool pods_leave_ = false;
+  int64_t arrived_ = 0, due_ = 0;  // when the sample is counted again
+  std::vector<PodId> sample_;
+  double gone_ = -1;  // part of the pods that leaves within half a life; negative: not known
+  double used_ = 0;   // the same as it went into the table
+  std::array<float, 8 * kStepsPerPod> free_{};
+};
+
+}  // namespace tessera::placement

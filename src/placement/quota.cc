@@ -1,0 +1,246 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/placement/quota.h"
+
+#include <algorithm>
+#include <bit>
+#include <charconv>
+
+#include "src/device/model.h"
+#include "src/formats/json.h"
+
+namespace tessera::placement {
+namespace {
+
+Status Wrong(std::string_view place, std::string_view what) {
+  return Error(Code::kInvalidArgument, "GPU quota: {}: {}", place, what);
+}
+
+Status CheckNames(std::string_view place, const Json& object) {
+  const auto& members = object.members();
+  for (size_t i = 0; i < members.size(); ++i) {
+    if (members[i].first.empty()) return Wrong(place, "a name is empty");
+    for (size_t j = 0; j < i; ++j) {
+      if (members[j].first == members[i].first) {
+        return Wrong(place, fmt::format("\"{}\" occurs twice", members[i].first));
+      }
+    }
+  }
+  return {};
+}
+
+Result<std::vector<NamespaceQuota::Line>> ParseLines(const std::string& place, const Json& json) {
+  if (!json.is_object()) return Wrong(place, "must be an object of model and number of GPUs");
+  RETURN_IF_ERROR(CheckNames(place, json));
+  std::vector<NamespaceQuota::Line> lines;
+  for (const auto& [model, number] : json.members()) {
+    const std::string here = fmt::format("{}.{}", place, model);
+    const Result<int64_t> gpus = number.is_number()
+                                     ? number.ToInt()
+                                     : Error(Code::kInvalidArgument, "is no number");
+    if (!gpus.ok()) {
+      return Wrong(here, fmt::format("must be a whole number of GPUs, not {}", number.Serialize()));
+    }
+    if (*gpus < 0 || *gpus > kMaxQuotaGpus) {
+      return Wrong(here, fmt::format("must be 0 to {} GPUs, not {}", kMaxQuotaGpus, *gpus));
+    }
+    lines.push_back({model, *gpus});
+  }
+  return lines;
+}
+
+Result<std::vector<std::string>> ParsePools(const std::string& place, const Json& json) {
+  if (!json.is_array()) return Wrong(place, "must be a list of names");
+  std::vector<std::string> pools;
+  for (const Json& item : json.items()) {
+    if (!item.is_string() || item.string_value().empty()) {
+      return Wrong(place, fmt::format("must hold names of pools, not {}", item.Serialize()));
+    }
+    pools.push_back(item.string_value());
+  }
+  return pools;
+}
+
+std::string Cards(int64_t milli) { return fmt::format("{:.6g}", milli / 1000.0); }
+
+std::string Join(const std::vector<std::string>& names) {
+  std::string text;
+  for (const std::string& name : names) text += (text.empty() ? "" : ", ") + name;
+  return text;
+}
+
+// Of the compute of a GPU: sevenths, or quarters on the A30. Rounded down, so that the slices of
+// one GPU never count more than it.
+int64_t MilliOfSlice(std::string_view profile, std::string_view model) {
+  int64_t slices = 0;
+  std::from_chars(profile.data(), profile.data() + profile.size(), slices);
+  return std::min<int64_t>(1000, slices * 1000 / (device::MatchesModel(model, "A30") ? 4 : 7));
+}
+
+int64_t MilliOf(const GpuAsk& ask, const Cluster& names, std::string_view model, Bytes memory) {
+  if (ask.kind != kWholeDevice) return MilliOfSlice(names.NameOfKind(ask.kind), model);
+  if (ask.milli != MilliGpu(0) || memory <= Bytes(0)) return ask.milli.count();
+  // Rounded up: many small shares are not nothing.
+  const int64_t share = (ask.bytes.count() * 1000 + memory.count() - 1) / memory.count();
+  return std::min(share, kWholeGpu.count());
+}
+
+}  // namespace
+
+Result<QuotaConfig> ParseQuota(std::string_view text) {
+  ASSIGN_OR_RETURN(const Json json, ParseJson(text).Annotate("GPU quota"));
+  if (!json.is_object()) return Wrong("the document", "must be an object of namespaces");
+  RETURN_IF_ERROR(CheckNames("namespaces", json));
+  QuotaConfig config;
+  for (const auto& [name, value] : json.members()) {
+    const std::string place = fmt::format("namespace \"{}\"", name);
+    if (!value.is_object()) return Wrong(place, "must be an object with \"quota\" and \"pool\"");
+    RETURN_IF_ERROR(CheckNames(place, value));
+    NamespaceQuota quota;
+    for (const auto& [key, member] : value.members()) {
+      if (key == "quota") {
+        ASSIGN_OR_RETURN(quota.lines, ParseLines(place + " quota", member));
+      } else if (key == "pool") {
+        ASSIGN_OR_RETURN(quota.pools, ParsePools(place + " pool", member));
+      } else {
+        return Wrong(place, fmt::format("\"{}\" is neither \"quota\" nor \"pool\"", key));
+      }
+    }
+    config.emplace(name, std::move(quota));
+  }
+  return config;
+}
+
+std::vector<QuotaCharge> ChargesOf(std::string_view namespace_name, const Cluster& cluster,
+                                   NodeId node, const Demand& demand, const Pick& pick) {
+  const NodeSpec& spec = cluster.spec(node);
+  std::map<std::string_view, int64_t> amounts;
+  for (size_t n = 0; n < demand.asks.size(); ++n) {
+    for (uint64_t left = pick.masks[n]; left != 0; left &= left - 1) {
+      const GpuSpec& gpu = spec.gpus[std::countr_zero(left)];
+      amounts[gpu.model] += MilliOf(demand.asks[n], cluster, gpu.model, gpu.memory);
+    }
+  }
+  std::vector<QuotaCharge> charges;
+  for (const auto& [model, amount] : amounts) {
+    charges.push_back({std::string(namespace_name), std::string(model), spec.pool,
+                       MilliGpu(amount)});
+  }
+  return charges;
+}
+
+QuotaCharge ChargeOf(std::string_view namespace_name, const Cluster& names, const Demand& demand,
+                     std::string_view model, Bytes gpu_memory, std::string_view pool) {
+  int64_t amount = 0;
+  for (const GpuAsk& ask : demand.asks) {
+    amount += MilliOf(ask, names, model, gpu_memory) * ask.count;
+  }
+  return {std::string(namespace_name), std::string(model), std::string(pool), MilliGpu(amount)};
+}
+
+Quota::Amounts Quota::SumOf(std::span<const QuotaCharge> charges) {
+  Amounts sum;
+  for (const QuotaCharge& charge : charges) {
+    if (charge.amount == MilliGpu(0)) continue;
+    sum[charge.namespace_name][charge.model] += charge.amount.count();
+  }
+  return sum;
+}
+
+Status Quota::CheckModel(std::string_view name, const std::vector<NamespaceQuota::Line>& lines,
+                         const std::string& model, const Amounts& wanted) const {
+  bool named = false;
+  std::vector<std::string> others;
+  for (const NamespaceQuota::Line& line : lines) {
+    others.push_back(line.model);
+    if (!device::MatchesModel(model, line.model)) continue;
+    named = true;
+    int64_t more = 0;
+    for (const auto& [other, amount] : wanted.find(name)->second) {
+      if (device::MatchesModel(other, line.model)) more += amount;
+    }
+    const int64_t used = Used(name, line.model).count(), limit = line.gpus * 1000;
+    if (used + more <= limit) continue;
+    return Error(Code::kResourceExhausted,
+                 "namespace \"{}\" may use {} GPUs of model {}: {} used, {} left, {} wanted", name,
+                 line.gpus, line.model, Cards(used), Cards(std::max<int64_t>(limit - used, 0)),
+                 Cards(more));
+  }
+  if (named) return {};
+  return Error(Code::kPermissionDenied, "namespace \"{}\" has no quota for GPU model \"{}\": {}",
+               name, model,
+               others.empty() ? "it has none for any" : "it has some for " + Join(others));
+}
+
+Status Quota::Check(std::span<const QuotaCharge> charges) const {
+  for (const QuotaCharge& charge : charges) {
+    if (charge.amount < MilliGpu(0)) {
+      return Error(Code::kInvalidArgument, "a charge of {} thousandths", charge.amount.count());
+    }
+    const auto at = config_.find(charge.namespace_name);
+    if (at == config_.end() || charge.amount == MilliGpu(0)) continue;
+    const std::vector<std::string>& pools = at->second.pools;
+    if (!pools.empty() && std::ranges::find(pools, charge.pool) == pools.end()) {
+      return Error(Code::kPermissionDenied,
+                   "namespace \"{}\" may not use GPUs of pool \"{}\": only of {}",
+                   charge.namespace_name, charge.pool, Join(pools));
+    }
+  }
+  const Amounts wanted = SumOf(charges);
+  for (const auto& [name, models] : wanted) {
+    const auto at = config_.find(name);
+    if (at == config_.end() || !at->second.lines) continue;
+    for (const auto& [model, amount] : models) {
+      RETURN_IF_ERROR(CheckModel(name, *at->second.lines, model, wanted));
+    }
+  }
+  return {};
+}
+
+Status Quota::Charge(std::span<const QuotaCharge> charges) {
+  RETURN_IF_ERROR(Check(charges));
+  Record(charges);
+  return {};
+}
+
+void Quota::Record(std::span<const QuotaCharge> charges) {
+  for (const auto& [name, models] : SumOf(charges)) {
+    for (const auto& [model, amount] : models) used_[name][model] += amount;
+  }
+}
+
+Status Quota::Refund(std::span<const QuotaCharge> charges) {
+  const Amounts sum = SumOf(charges);
+  for (const auto& [name, models] : sum) {
+    for (const auto& [model, amount] : models) {
+      const auto at = used_.find(name);
+      const auto used = at == used_.end() ? int64_t{0}
+                        : at->second.contains(model) ? at->second.find(model)->second
+                                                     : 0;
+      if (amount >= 0 && amount <= used) continue;
+      return Error(Code::kFailedPrecondition,
+                   "namespace \"{}\" has {} GPUs of model \"{}\" charged; {} cannot be refunded",
+                   name, Cards(used), model, Cards(amount));
+    }
+  }
+  for (const auto& [name, models] : sum) {
+    auto& used = used_.find(name)->second;
+    for (const auto& [model, amount] : models) {
+      const auto at = used.find(model);
+      if ((at->second -= amount) == 0) used.erase(at);
+    }
+    if (used.empty()) used_.erase(used_.find(name));
+  }
+  return {};
+}
+
+MilliGpu Quota::Used(std::string_view namespace_name, std::string_view model) const {
+  MilliGpu sum;
+  const auto at = used_.find(namespace_name);
+  if (at == used_.end()) return sum;
+  for (const auto& [other, amount] : at->second) {
+    if (device::MatchesModel(other, model)) sum += MilliGpu(amount);
+  }
+  return sum;
+}
+
+}  // namespace tessera::placement

@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/placement/ranker.h"
+
+#include <algorithm>
+#include <functional>
+
+namespace tessera::placement {
+
+Ranker::Table& Ranker::TableOf(ShapeId shape) {
+  if (shape >= slot_of_.size()) slot_of_.resize(cluster_.shapes().size(), 0);
+  const uint64_t serial = cluster_.shapes().serial(shape);
+  if (slot_of_[shape] == 0) {
+    size_t slot = tables_.size();
+    if (slot < kMaxShapes) {
+      tables_.emplace_back();
+    } else {
+      const auto oldest = std::min_element(tables_.begin(), tables_.end(),
+                                           [](auto& a, auto& b) { return a.used < b.used; });
+      slot = static_cast<size_t>(oldest - tables_.begin());
+      std::replace(slot_of_.begin(), slot_of_.end(), static_cast<uint32_t>(slot + 1), 0u);
+    }
+    slot_of_[shape] = static_cast<uint32_t>(slot + 1);
+    tables_[slot].valid = false;
+  }
+  Table& table = tables_[slot_of_[shape] - 1];
+  if (table.serial != serial) {
+    table.serial = serial;
+    table.valid = false;
+  }
+  table.used = ++clock_;
+  current_ = &table;
+  return table;
+}
+
+void Ranker::Grow(Table& table) {
+  // New nodes are among the changes, so they are scored next.
+  table.scores.resize(cluster_.size(), kUnfit);
+  table.groups.resize(cluster_.size(), 0);
+  table.notes.resize(cluster_.size(), 0);
+  table.states.resize(cluster_.size(), 0);
+  table.at_top.resize(cluster_.size(), 0);
+}
+
+void Ranker::DropTop(Table& table) {
+  table.top.clear();
+  std::fill(table.at_top.begin(), table.at_top.end(), 0);
+  table.floor = std::numeric_limits<float>::infinity();
+}
+
+void Ranker::Sift(float bar) {
+  Table& table = *current_;
+  DropTop(table);
+  sifted_.clear();
+  size_t wanted = kTop;
+  for (const float score : table.scores) {
+    if (score == kUnfit) continue;
+    sifted_.push_back(score);
+    wanted += score >= bar;
+  }
+  table.floor = std::numeric_limits<float>::lowest();
+  if (sifted_.size() > wanted) {
+    const auto last = sifted_.begin() + static_cast<std::ptrdiff_t>(wanted);
+    std::nth_element(sifted_.begin(), last, sifted_.end(), std::greater<>());
+    table.floor = *last;
+  }
+  for (NodeId node = 0; node < table.scores.size(); ++node) {
+    if (table.scores[node] == kUnfit || table.scores[node] < table.floor) continue;
+    table.top.push_back({node, rank(node)});
+    table.at_top[node] = static_cast<uint32_t>(table.top.size());
+  }
+}
+
+NodeId Ranker::Best() const {
+  const std::vector<float>& scores = current_->scores;
+  NodeId best = kNoNode;
+  float highest = kUnfit;
+  for (NodeId node = 0; node < scores.size(); ++node) {
+    if (scores[node] > highest) {
+      highest = scores[node];
+      best = node;
+    }
+  }
+  return best;
+}
+
+void Ranker::Invalidate() {
+  for (Table& table : tables_) table.valid = false;
+}
+
+}  // namespace tessera::placement

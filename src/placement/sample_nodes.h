@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+// Nodes and demands for tests.
+#pragma once
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "src/placement/cluster.h"
+#include "src/placement/demand.h"
+
+namespace tessera::placement::testing {
+
+inline NodeSpec MakeNode(std::string name, int gpus, Bytes gpu_memory = GiB(80),
+                         std::string model = "A100") {
+  NodeSpec spec{.name = std::move(name), .cpu_milli = 96000, .memory = GiB(384)};
+  for (int i = 0; i < gpus; ++i) {
+    spec.gpus.push_back(
+        {.uuid = fmt::format("GPU-{}-{}", spec.name, i), .model = model, .memory = gpu_memory});
+  }
+  return spec;
+}
+
+inline Demand Ask(int count, int milli, Bytes bytes = Bytes(0), int64_t cpu = 1000) {
+  Demand demand{.cpu_milli = cpu, .memory = GiB(1)};
+  if (count > 0) demand.asks.push_back({.count = count, .milli = MilliGpu(milli), .bytes = bytes});
+  return demand;
+}
+
+inline Pick PickOf(uint64_t mask) {
+  Pick pick;
+  pick.masks[0] = mask;
+  return pick;
+}
+
+inline std::vector<GpuState> GpusOf(const Cluster& cluster, NodeId node) {
+  const auto view = cluster.node(node);
+  return {view.gpus.begin(), view.gpus.end()};
+}
+
+// All that placing and removing may change, for comparing before and after; without versions.
+struct NodePicture {
+  std::vector<GpuState> gpus;
+  int64_t cpu_free = 0, memory_free = 0;
+  std::array<uint32_t, kPodClasses> pods_by_class{};
+  std::vector<PodId> pods;
+  bool operator==(const NodePicture&) const = default;
+};
+
+inline std::vector<NodePicture> PictureOf(const Cluster& cluster) {
+  std::vector<NodePicture> picture;
+  for (NodeId node = 0; node < cluster.size(); ++node) {
+    const NodeView view = cluster.node(node);
+    const auto pods = cluster.pods_of(node);
+    picture.push_back({GpusOf(cluster, node), view->cpu_free, view->memory_free,
+                       view->pods_by_class, {pods.begin(), pods.end()}});
+  }
+  return picture;
+}
+
+}  // namespace tessera::placement::testing

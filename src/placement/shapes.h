@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+// Demands by number, so that pods and caches refer to them cheaply. A number stays valid while a
+// pod uses it or it is among the last kIdleShapes asked for; after that it may name another demand,
+// and its `serial` tells.
+//
+// Threads: one.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <list>
+#include <memory>
+#include <unordered_map>
+#include <vector>
+
+#include "src/placement/demand.h"
+
+namespace tessera::placement {
+
+using ShapeId = uint32_t;
+
+class Shapes {
+ public:
+  // More than any cluster has pod templates in use at a time; bounds what a tenant can make us keep
+  // by asking for ever new amounts.
+  static constexpr size_t kIdleShapes = 4096;
+
+  // REQUIRES: Validate(demand) is OK.
+  ShapeId Intern(const Demand& demand);
+  const Demand& demand(ShapeId shape) const { return *entries_[shape].demand; }
+  // Another number when the id names another demand.
+  uint64_t serial(ShapeId shape) const { return entries_[shape].serial; }
+  size_t size() const { return entries_.size(); }  // ids are below it
+
+  // A pod uses the shape, or no longer.
+  void Ref(ShapeId shape);
+  void Unref(ShapeId shape);
+
+ private:
+  struct Entry {
+    const Demand* demand = nullptr;  // the key in ids_
+    uint64_t serial = 0;
+    size_t refs = 0;
+    std::list<ShapeId>::iterator idle;  // valid while refs is 0
+  };
+
+  std::unordered_map<Demand, ShapeId, DemandHash> ids_;
+  std::vector<Entry> entries_;
+  std::list<ShapeId> idle_;  // least recently asked for first
+  uint64_t next_serial_ = 1;
+};
+
+}  // namespace tessera::placement
