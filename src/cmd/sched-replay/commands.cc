@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/cmd/sched-replay/commands.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <thread>
+
+#include "src/base/file.h"
+#include "src/replay/plot.h"
+#include "src/replay/report.h"
+#include "src/replay/study.h"
+#include "src/replay/timeline.h"
+#include "src/replay/timeline_report.h"
+#include "src/replay/trace.h"
+#include "src/replay/workload.h"
+
+namespace tessera {
+namespace {
+
+int JobsOf(const ReplayFlags& flags) {
+  if (flags.jobs > 0) return flags.jobs;
+  return static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+}
+
+// One line that is written over; only for a person who watches.
+void ShowProgress(size_t done, size_t all) {
+  if (::isatty(STDERR_FILENO) == 0) return;
+  fmt::print(stderr, "\r\x1b[K");
+  if (done < all) fmt::print(stderr, "{} of {} runs", done, all);
+  std::fflush(stderr);
+}
+
+void NoteUnknownModels(const std::vector<replay::TraceNode>& nodes,
+                       const std::vector<replay::TracePod>& pods) {
+  const replay::UnknownModels unknown = replay::FindUnknownModels(nodes, pods);
+  if (unknown.pods == 0) return;
+  fmt::print(stderr,
+             "note: {} pods fit nowhere, as they want GPUs of models that no node has: {}\n",
+             unknown.pods, unknown.Text());
+}
+
+// Before anything is computed: a path that cannot be written costs no run.
+Result<Fd> OpenPlot(const std::string& path) {
+  if (path.empty()) return Fd();
+  return OpenOutput(path).Annotate("--plot");
+}
+
+template <typename Results>
+Status Print(const ReplayFlags& flags, const Fd& plot, const Results& results) {
+  const std::string text = flags.json  ? replay::ToJson(results)
+                           : flags.csv ? replay::ToCsv(results)
+                                       : replay::ToTable(results);
+  const Status printed = WriteFd(STDOUT_FILENO, text).Annotate("standard output");
+  if (plot.valid()) {
+    RETURN_IF_ERROR(
+        WriteOutput(plot.get(), replay::Plot(results)).Annotate("--plot " + flags.plot));
+  }
+  return printed;
+}
+
+}  // namespace
+
+Status Replay(const ReplayFlags& flags) {
+  ASSIGN_OR_RETURN(const auto policies, ParsePolicies(flags.policies));
+  ASSIGN_OR_RETURN(const auto seeds, ParseSeeds(flags.seeds));
+  ASSIGN_OR_RETURN(const auto nodes, replay::ReadNodes(flags.nodes));
+  ASSIGN_OR_RETURN(const replay::PodList list, replay::ReadPods(flags.pods));
+  NoteUnknownModels(nodes, list.pods);
+  ASSIGN_OR_RETURN(const Fd plot, OpenPlot(flags.plot));
+  if (flags.timeline) {
+    ASSIGN_OR_RETURN(const auto results, replay::RunTimelines(nodes, list,
+                                                              {.policies = policies,
+                                                               .seeds = seeds,
+                                                               .load = flags.load.value_or(100),
+                                                               .as_recorded = flags.as_recorded,
+                                                               .moves = flags.moves,
+                                                               .jobs = JobsOf(flags),
+                                                               .progress = ShowProgress}));
+    return Print(flags, plot, results);
+  }
+  const SystemClock clock;
+  ASSIGN_OR_RETURN(const replay::Study study,
+                   replay::RunStudy(nodes, list.pods,
+                                    {.policies = policies,
+                                     .seeds = seeds,
+                                     .load = flags.load.value_or(130),
+                                     .keep_latencies = !flags.json && !flags.csv,
+                                     .jobs = JobsOf(flags),
+                                     .progress = ShowProgress},
+                                    clock));
+  if (study.means.front().points.size() <= 1) {
+    fmt::print(stderr,
+               "note: no pod arrived: none of the list asks for a GPU, or each asks for more than "
+               "--load percent of all\n");
+  }
+  return Print(flags, plot, study);
+}
+
+}  // namespace tessera

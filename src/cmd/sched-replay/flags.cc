@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/cmd/sched-replay/flags.h"
+
+#include <algorithm>
+
+#include "src/base/strings.h"
+#include "src/placement/policy.h"
+
+namespace tessera {
+namespace {
+
+constexpr int64_t kMostSeeds = 10'000;
+
+std::string PolicyHelp() {
+  std::string help = "names with commas, or all:";
+  for (const placement::PolicyInfo& info : placement::Policies()) {
+    help += fmt::format("\n{}: {}", info.name, info.help);
+  }
+  return help;
+}
+
+std::string ExitHelp() {
+  const auto of = [](Code code) { return InfoOf(code).exit_code; };
+  return fmt::format(
+      "Exit status: 0 done; {} wrong options, or a file that is no list of nodes or pods, or has "
+      "no GPUs;\n{} no such file; {} not allowed to read or write it; {} --timeline for a list "
+      "without times;\n{} no room for what is written.",
+      of(Code::kInvalidArgument), of(Code::kNotFound), of(Code::kPermissionDenied),
+      of(Code::kFailedPrecondition), of(Code::kResourceExhausted));
+}
+
+template <typename Parse>
+CLI::Validator Checked(Parse parse) {
+  return CLI::Validator(
+      [parse](std::string& text) {
+        const auto parsed = parse(text);
+        return parsed.ok() ? std::string() : parsed.status().message();
+      },
+      "");
+}
+
+void AddTimelineFlags(CLI::App* app, ReplayFlags* flags) {
+  CLI::Option* timeline = app->add_flag(
+      "--timeline", flags->timeline,
+      "let pods come in time, wait while they fit nowhere, and go: a steady load on all nodes, "
+      "made from the list. --load is then what they ask for at a time in the mean");
+  app->add_flag("--as-recorded", flags->as_recorded,
+                "with --timeline: each pod of the list once, at its own time, whatever the load is")
+      ->needs(timeline);
+  app->add_flag("--moves", flags->moves,
+                "with --timeline: move running pods where that makes room for one that waits, "
+                "instead of only counting where it would")
+      ->needs(timeline);
+}
+
+}  // namespace
+
+void AddReplayFlags(CLI::App* app, ReplayFlags* flags) {
+  app->add_option("--nodes", flags->nodes, "CSV file: sn, cpu_milli, memory_mib, gpu, model")
+      ->required()
+      ->type_name("FILE");
+  app->add_option("--pods", flags->pods,
+                  "CSV file: name, cpu_milli, memory_mib, num_gpu, gpu_milli and, where there are, "
+                  "gpu_spec, creation_time, deletion_time")
+      ->required()
+      ->type_name("FILE");
+  app->add_option("--policy", flags->policies, PolicyHelp())
+      ->type_name("NAME,...")
+      ->check(Checked(ParsePolicies))
+      ->capture_default_str();
+  app->add_option("--seeds", flags->seeds, "one run of each policy for each: 42-51, or 1,2,7-9")
+      ->type_name("LIST")
+      ->check(Checked(ParseSeeds))
+      ->capture_default_str();
+  app->add_option("--load", flags->load, "pods arrive that ask for so many percent of all GPUs")
+      ->type_name("PERCENT")
+      ->check(CLI::Range(1, 1000).description(""))
+      ->default_str("130, with --timeline 100");
+  app->add_option("--jobs", flags->jobs, "runs at a time; 0: as many as there are cores")
+      ->type_name("N")
+      ->check(CLI::Range(0, 1024).description(""))
+      ->capture_default_str();
+  CLI::Option* json = app->add_flag("--json", flags->json, "print JSON instead of tables");
+  app->add_flag("--csv", flags->csv, "print CSV instead of tables")->excludes(json);
+  app->add_option("--plot", flags->plot, "also draw allocation and fragmentation over load")
+      ->type_name("FILE.svg");
+  AddTimelineFlags(app, flags);
+  app->footer(ExitHelp());
+}
+
+Result<std::vector<std::string>> ParsePolicies(const std::string& text) {
+  std::vector<std::string> names;
+  if (text == "all") {
+    for (const placement::PolicyInfo& info : placement::Policies()) names.emplace_back(info.name);
+    return names;
+  }
+  for (const std::string_view name : SplitList(text)) {
+    ASSIGN_OR_RETURN(const placement::PolicyInfo* info, placement::FindPolicy(name));
+    if (std::find(names.begin(), names.end(), info->name) == names.end()) {
+      names.emplace_back(info->name);
+    }
+  }
+  if (names.empty()) return Error(Code::kInvalidArgument, "no policy named: see --help");
+  return names;
+}
+
+Result<std::vector<uint64_t>> ParseSeeds(const std::string& text) {
+  std::vector<uint64_t> seeds;
+  for (const std::string_view part : SplitList(text)) {
+    const auto ends = Split(part, '-');
+    const Result<int64_t> first = ParseInt(ends.front()), last = ParseInt(ends.back());
+    if (ends.size() > 2 || !first.ok() || !last.ok() || *last < *first ||
+        *last - *first >= kMostSeeds - static_cast<int64_t>(seeds.size())) {
+      return Error(Code::kInvalidArgument,
+                   "\"{}\" is no seed and no range like 42-51 (at most {} in all)", part,
+                   kMostSeeds);
+    }
+    for (int64_t seed = *first; seed <= *last; ++seed) {
+      seeds.push_back(static_cast<uint64_t>(seed));
+    }
+  }
+  if (seeds.empty()) return Error(Code::kInvalidArgument, "no seed in \"{}\"", text);
+  return seeds;
+}
+
+}  // namespace tessera

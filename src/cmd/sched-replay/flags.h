@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+// The command line of sched-replay.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "src/base/status.h"
+
+namespace tessera {
+
+struct ReplayFlags {
+  std::string nodes, pods;
+  std::string policies = "Tessera";
+  std::string seeds = "42-51";
+  std::optional<int> load;  // percent; none: 130, with --timeline 100
+  int jobs = 0;  // 0: all cores
+  bool json = false, csv = false;
+  std::string plot;
+  bool timeline = false, as_recorded = false, moves = false;
+};
+
+// `flags` must outlive `app`.
+void AddReplayFlags(CLI::App* app, ReplayFlags* flags);
+
+// Names of placement::Policies() in any case, or "all". INVALID_ARGUMENT lists them.
+Result<std::vector<std::string>> ParsePolicies(const std::string& text);
+// "42-51", "1,2,7-9". INVALID_ARGUMENT for what is no list of ranges, or too long a one.
+Result<std::vector<uint64_t>> ParseSeeds(const std::string& text);
+
+}  // namespace tessera

@@ -1,0 +1,233 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/replay/chart.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <limits>
+
+namespace tessera::replay {
+namespace {
+
+// Okabe and Ito's colours, which people with any colour vision tell apart, without the yellow.
+constexpr std::array<std::string_view, 8> kColours = {"#0072b2", "#d55e00", "#009e73", "#cc79a7",
+                                                      "#e69f00", "#56b4e9", "#6b4c9a", "#7f7f7f"};
+
+constexpr std::string_view kStyle =
+    "text{font-family:system-ui,-apple-system,'Segoe UI',Roboto,Helvetica,Arial,sans-serif;"
+    "font-size:12px;fill:#333}"
+    ".title{font-size:18px;font-weight:600;fill:#111}.note{fill:#666}"
+    ".panel{font-size:13px;font-weight:600;fill:#111}.tick{fill:#666;font-size:11px}"
+    ".value{font-size:11px;font-weight:600}"
+    ".grid{stroke:#e4e4e4;stroke-width:1}.axis{stroke:#999;stroke-width:1}"
+    ".line{fill:none;stroke-width:2;stroke-linejoin:round}.band{stroke:none;opacity:.14}"
+    ".diagonal{stroke:#999;stroke-width:1.2;stroke-dasharray:4 4}";
+
+std::string_view ColourOf(size_t number) { return kColours[number % kColours.size()]; }
+
+std::string Escaped(std::string_view text) {
+  std::string escaped;
+  for (const char c : text) {
+    switch (c) {
+      case '&':
+        escaped += "&amp;";
+        break;
+      case '<':
+        escaped += "&lt;";
+        break;
+      default:
+        escaped += c;
+    }
+  }
+  return escaped;
+}
+
+template <typename... Args>
+void Put(std::string* out, fmt::format_string<Args...> format, Args&&... args) {
+  fmt::format_to(std::back_inserter(*out), format, std::forward<Args>(args)...);
+  *out += '\n';
+}
+
+}  // namespace
+
+std::vector<double> Ticks(double least, double most, int count) {
+  const double rough = std::max(most - least, 1e-9) / count;
+  const double power = std::pow(10, std::floor(std::log10(rough)));
+  double step = 10 * power;
+  for (const double nice : {1.0, 2.0, 5.0}) {
+    if (nice * power >= rough) {
+      step = nice * power;
+      break;
+    }
+  }
+  std::vector<double> ticks;
+  const double first = std::floor(least / step + 1e-9), last = std::ceil(most / step - 1e-9);
+  for (double n = first; n <= last; ++n) ticks.push_back(n * step);
+  return ticks;
+}
+
+struct Chart::Scale {
+  Box box;
+  std::vector<double> xs, ys;  // ticks
+  double left = 0, right = 1;  // of x; y goes from tick to tick
+
+  double X(double x) const { return box.x + (x - left) / (right - left) * box.width; }
+  double Y(double y) const {
+    return box.y + box.height - (y - ys.front()) / (ys.back() - ys.front()) * box.height;
+  }
+};
+
+Chart::Chart(double width, double height) {
+  Put(&out_,
+      "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{0}\" height=\"{1}\" "
+      "viewBox=\"0 0 {0} {1}\" role=\"img\">\n<style>{2}</style>\n"
+      "<rect width=\"{0}\" height=\"{1}\" rx=\"6\" fill=\"#fff\"/>",
+      width, height, kStyle);
+}
+
+void Chart::Text(double x, double y, std::string_view style, std::string_view text) {
+  Put(&out_, "<text class=\"{}\" x=\"{}\" y=\"{}\">{}</text>", style, x, y, Escaped(text));
+}
+
+void Chart::Legend(double x, double y, const std::vector<Line>& lines) {
+  for (size_t n = 0; n < lines.size(); ++n) {
+    Put(&out_,
+        "<line x1=\"{}\" y1=\"{}\" x2=\"{}\" y2=\"{}\" stroke=\"{}\" stroke-width=\"3\"/>"
+        "<text x=\"{}\" y=\"{}\">{}</text>",
+        x, y - 4, x + 20, y - 4, ColourOf(n), x + 26, y, Escaped(lines[n].name));
+    x += 52 + 7.2 * static_cast<double>(lines[n].name.size());
+  }
+}
+
+void Chart::Panel(const PanelOptions& options, const std::vector<Line>& lines) {
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  double least = options.from_zero ? 0 : kInfinity, most = -kInfinity;
+  double left = kInfinity, right = -kInfinity;
+  for (const Line& line : lines) {
+    for (const LinePoint& point : line.points) {
+      least = std::min(least, point.least);
+      most = std::max(most, point.most);
+      left = std::min(left, point.x);
+      right = std::max(right, point.x);
+    }
+  }
+  if (right <= left) right = left + 1;
+  const Scale scale{.box = options.box,
+                    .xs = Ticks(left, right, 8),
+                    .ys = Ticks(least, std::max(most, least + 1e-6), 6),
+                    .left = left,
+                    .right = right};
+  Axes(options, scale);
+  const Box& box = options.box;
+  Put(&out_,
+      "<clipPath id=\"clip{0}\"><rect x=\"{1}\" y=\"{2}\" width=\"{3}\" height=\"{4}\"/></clipPath>"
+      "<g clip-path=\"url(#clip{0})\">",
+      clips_++, box.x, box.y, box.width, box.height);
+  if (!options.diagonal.empty()) Diagonal(options.diagonal, scale);
+  for (size_t n = lines.size(); n-- > 0;) Draw(lines[n], n, scale);
+  Put(&out_, "</g>");
+  Values(options, lines, scale);
+}
+
+void Chart::Axes(const PanelOptions& options, const Scale& scale) {
+  const Box& box = options.box;
+  const double bottom = box.y + box.height;
+  Put(&out_, "<text class=\"panel\" x=\"{}\" y=\"{}\">{}</text>", box.x, box.y - 8,
+      Escaped(options.title));
+  for (const double y : scale.ys) {
+    Put(&out_,
+        "<line class=\"grid\" x1=\"{0}\" y1=\"{1:.1f}\" x2=\"{2}\" y2=\"{1:.1f}\"/>"
+        "<text class=\"tick\" x=\"{3}\" y=\"{4:.1f}\" text-anchor=\"end\">{5:g}</text>",
+        box.x, scale.Y(y), box.x + box.width, box.x - 8, scale.Y(y) + 4, y);
+  }
+  for (const double x : scale.xs) {
+    if (x < scale.left || x > scale.right) continue;
+    Put(&out_,
+        "<line class=\"axis\" x1=\"{0:.1f}\" y1=\"{1}\" x2=\"{0:.1f}\" y2=\"{2}\"/>"
+        "<text class=\"tick\" x=\"{0:.1f}\" y=\"{3}\" text-anchor=\"middle\">{4:g}</text>",
+        scale.X(x), bottom, bottom + 4, bottom + 18, x);
+  }
+  Put(&out_, "<line class=\"axis\" x1=\"{}\" y1=\"{}\" x2=\"{}\" y2=\"{}\"/>", box.x, bottom,
+      box.x + box.width, bottom);
+  Put(&out_, "<text class=\"note\" x=\"{}\" y=\"{}\" text-anchor=\"middle\">{}</text>",
+      box.x + box.width / 2, bottom + 40, Escaped(options.x_label));
+}
+
+// Where y is x, as far as the panel shows it; its name is where it leaves at the top.
+void Chart::Diagonal(std::string_view name, const Scale& scale) {
+  Put(&out_, "<line class=\"diagonal\" x1=\"{:.1f}\" y1=\"{:.1f}\" x2=\"{:.1f}\" y2=\"{:.1f}\"/>",
+      scale.X(scale.left), scale.Y(scale.left), scale.X(scale.right), scale.Y(scale.right));
+  const double top = std::min(scale.ys.back(), scale.right);
+  Put(&out_, "<text class=\"tick\" x=\"{:.1f}\" y=\"{:.1f}\">{}</text>", scale.X(top) + 4,
+      scale.Y(top) + 12, Escaped(name));
+}
+
+void Chart::Draw(const Line& line, size_t number, const Scale& scale) {
+  if (line.points.empty()) return;
+  std::string band, path;
+  const auto add = [&](std::string* to, double x, double y) {
+    *to += fmt::format("{}{:.1f} {:.1f}", to->empty() ? "M" : "L", scale.X(x), scale.Y(y));
+  };
+  for (const LinePoint& point : line.points) {
+    add(&band, point.x, point.most);
+    add(&path, point.x, point.y);
+  }
+  for (auto point = line.points.rbegin(); point != line.points.rend(); ++point) {
+    add(&band, point->x, point->least);
+  }
+  Put(&out_,
+      "<path class=\"band\" fill=\"{0}\" d=\"{1}Z\"/><path class=\"line\" stroke=\"{0}\" "
+      "d=\"{2}\"/>",
+      ColourOf(number), band, path);
+}
+
+// Values beside the ends of the lines, moved apart where lines end close together.
+void Chart::Values(const PanelOptions& options, const std::vector<Line>& lines,
+                   const Scale& scale) {
+  constexpr double kApart = 13;
+  struct Label {
+    double y;
+    size_t line;
+  };
+  std::vector<Label> labels;
+  for (size_t n = 0; n < lines.size(); ++n) {
+    if (!lines[n].points.empty()) labels.push_back({scale.Y(lines[n].points.back().y) + 4, n});
+  }
+  std::sort(labels.begin(), labels.end(), [](auto& a, auto& b) { return a.y < b.y; });
+  for (size_t n = 1; n < labels.size(); ++n) {
+    labels[n].y = std::max(labels[n].y, labels[n - 1].y + kApart);
+  }
+  // What was pushed below the axis goes up again.
+  double lowest = scale.box.y + scale.box.height + 4;
+  for (size_t n = labels.size(); n-- > 0; lowest = labels[n].y - kApart) {
+    labels[n].y = std::min(labels[n].y, lowest);
+  }
+  for (const Label& label : labels) {
+    Put(&out_, "<text class=\"value\" x=\"{}\" y=\"{:.1f}\" style=\"fill:{}\">{:.{}f}</text>",
+        scale.box.x + scale.box.width + 6, label.y, ColourOf(label.line),
+        lines[label.line].points.back().y, options.decimals);
+  }
+}
+
+std::string Chart::Finish() { return std::move(out_) + "</svg>\n"; }
+
+std::string PlotPair(std::string_view title, size_t seeds, PanelOptions left,
+                     const std::vector<Line>& left_lines, PanelOptions right,
+                     const std::vector<Line>& right_lines) {
+  constexpr double kWidth = 1040, kHeight = 486;
+  left.box = {.x = 64, .y = 120, .width = 400, .height = 296};
+  right.box = {.x = 580, .y = 120, .width = 400, .height = 296};
+  Chart chart(kWidth, kHeight);
+  chart.Text(left.box.x, 34, "title", title);
+  chart.Text(left.box.x, 54, "note",
+             seeds == 1 ? std::string("one seed")
+                        : fmt::format("lines: mean of {} seeds; bands: least to most", seeds));
+  chart.Legend(left.box.x, 78, left_lines);
+  chart.Panel(left, left_lines);
+  chart.Panel(right, right_lines);
+  return chart.Finish();
+}
+
+}  // namespace tessera::replay

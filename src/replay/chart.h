@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+// Line charts as SVG: axes with round numbers, bands, values at the ends of lines that do not cover
+// each other. Private to this room. Threads: one.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace tessera::replay {
+
+struct Box {
+  double x = 0, y = 0, width = 0, height = 0;
+};
+
+struct LinePoint {
+  double x = 0, y = 0;
+  double least = 0, most = 0;  // of the band
+};
+
+struct Line {
+  std::string name;
+  std::vector<LinePoint> points;
+};
+
+struct PanelOptions {
+  Box box;
+  std::string title;
+  std::string x_label;
+  bool from_zero = false;     // the y axis begins at 0
+  std::string_view diagonal;  // what y = x means; empty draws none
+  int decimals = 1;           // of the values at the ends
+};
+
+// Numbers that people like, 1, 2 or 5 times a power of ten apart, about `count` of them, that
+// enclose least … most.
+std::vector<double> Ticks(double least, double most, int count);
+
+class Chart {
+ public:
+  Chart(double width, double height);
+
+  // `style` is title or note.
+  void Text(double x, double y, std::string_view style, std::string_view text);
+  // A line of names in the colours of the lines.
+  void Legend(double x, double y, const std::vector<Line>& lines);
+  // REQUIRES: a line with points.
+  void Panel(const PanelOptions& options, const std::vector<Line>& lines);
+
+  std::string Finish();
+
+ private:
+  struct Scale;
+
+  void Axes(const PanelOptions& options, const Scale& scale);
+  void Diagonal(std::string_view name, const Scale& scale);
+  void Draw(const Line& line, size_t number, const Scale& scale);
+  void Values(const PanelOptions& options, const std::vector<Line>& lines, const Scale& scale);
+
+  std::string out_;
+  int clips_ = 0;
+};
+
+// Two panels beside each other for the same lines, each the mean of so many seeds. The boxes are
+// set here.
+std::string PlotPair(std::string_view title, size_t seeds, PanelOptions left,
+                     const std::vector<Line>& left_lines, PanelOptions right,
+                     const std::vector<Line>& right_lines);
+
+}  // namespace tessera::replay

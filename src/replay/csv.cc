@@ -1,0 +1,222 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/replay/csv.h"
+
+#include <algorithm>
+
+#include "src/base/strings.h"
+
+namespace tessera::replay {
+
+std::string Quote(std::string_view text) {
+  constexpr size_t kQuoted = 40;
+  std::string quoted;
+  AppendJsonString(IsValidUtf8(text) ? text.substr(0, kQuoted) : "(no UTF-8)", &quoted);
+  if (!IsValidUtf8(quoted)) return "\"...\"";  // cut inside a character
+  return quoted;
+}
+
+namespace {
+
+bool LooksLikeFraction(std::string_view text) {
+  return text.find_first_not_of("0123456789.eE+-") == std::string_view::npos &&
+         text.find_first_of(".eE") != std::string_view::npos;
+}
+
+bool LooksLikeHuge(std::string_view text) {
+  const size_t digits = text.starts_with('-') || text.starts_with('+') ? 1 : 0;
+  return text.size() > digits &&
+         text.find_first_not_of("0123456789", digits) == std::string_view::npos;
+}
+
+bool IsBlank(char c) { return c == ' ' || c == '\t' || c == '\r'; }
+
+// Row after row. Nearly all have no quotes, and are split as they stand.
+class RowReader {
+ public:
+  // Keeps in `unquoted` the fields that are not in `text` as they are.
+  RowReader(std::string_view text, std::string_view file, std::deque<std::string>* unquoted)
+      : rest_(text), file_(file), unquoted_(unquoted) {}
+
+  // The line on which the last row began, from 1; 0 before the first.
+  size_t line() const { return line_; }
+
+  // False at the end.
+  Result<bool> Next(std::vector<std::string_view>* fields) {
+    while (!rest_.empty()) {
+      line_ = next_line_;
+      const std::string_view line = rest_.substr(0, rest_.find('\n'));
+      if (line.find('"') != std::string_view::npos) {
+        RETURN_IF_ERROR(TakeRow(fields));
+        return true;
+      }
+      Skip(line.size());
+      EndLine();
+      if (Trim(line).empty()) continue;
+      *fields = Split(line, ',');
+      for (std::string_view& field : *fields) field = Trim(field);
+      return true;
+    }
+    return false;
+  }
+
+  Status Wrong(size_t line, std::string_view what) const {
+    return Error(Code::kInvalidArgument, "{}:{}: {}", file_, line, what);
+  }
+
+ private:
+  void Skip(size_t size) { rest_.remove_prefix(size); }
+  void SkipBlanks() {
+    while (!rest_.empty() && IsBlank(rest_.front())) Skip(1);
+  }
+  void EndLine() {
+    if (!rest_.empty()) Skip(1);
+    ++next_line_;
+  }
+
+  Status TakeRow(std::vector<std::string_view>* fields) {
+    fields->clear();
+    while (true) {
+      SkipBlanks();
+      const size_t number = fields->size() + 1;
+      if (rest_.starts_with('"')) {
+        RETURN_IF_ERROR(TakeQuoted(number, fields));
+      } else {
+        RETURN_IF_ERROR(TakePlain(number, fields));
+      }
+      if (!rest_.starts_with(',')) break;
+      Skip(1);
+    }
+    EndLine();
+    return {};
+  }
+
+  Status TakePlain(size_t number, std::vector<std::string_view>* fields) {
+    const std::string_view field = rest_.substr(0, rest_.find_first_of(",\n"));
+    if (field.find('"') != std::string_view::npos) {
+      return Wrong(next_line_, fmt::format("field {}: a quote inside {}, which does not begin with "
+                                           "one: quote all of it and double those inside",
+                                           number, Quote(Trim(field))));
+    }
+    fields->push_back(Trim(field));
+    Skip(field.size());
+    return {};
+  }
+
+  // Up to the comma or the end of the line. What is between the quotes stays as it is; two of them
+  // are one.
+  Status TakeQuoted(size_t number, std::vector<std::string_view>* fields) {
+    const size_t opened = next_line_;
+    Skip(1);
+    std::string joined;
+    bool doubled = false;
+    while (true) {
+      const size_t end = rest_.find('"');
+      if (end == std::string_view::npos) {
+        return Wrong(opened, fmt::format("field {}: its quote is not closed", number));
+      }
+      const std::string_view piece = rest_.substr(0, end);
+      next_line_ += static_cast<size_t>(std::count(piece.begin(), piece.end(), '\n'));
+      Skip(end + 1);
+      const bool more = rest_.starts_with('"');
+      if (!more && !doubled) {
+        fields->push_back(piece);
+        break;
+      }
+      doubled = true;
+      joined += piece;
+      if (!more) {
+        fields->push_back(unquoted_->emplace_back(std::move(joined)));
+        break;
+      }
+      joined += '"';
+      Skip(1);
+    }
+    SkipBlanks();
+    if (rest_.empty() || rest_.front() == ',' || rest_.front() == '\n') return {};
+    return Wrong(next_line_, fmt::format("field {}: {} behind its closing quote", number,
+                                         Quote(rest_.substr(0, rest_.find_first_of(",\n")))));
+  }
+
+  std::string_view rest_;
+  const std::string_view file_;
+  std::deque<std::string>* const unquoted_;
+  size_t line_ = 0, next_line_ = 1;
+};
+
+}  // namespace
+
+Result<Csv> Csv::Parse(std::string_view text, std::string_view file) {
+  Csv csv;
+  csv.file_ = file;
+  if (text.starts_with("\xEF\xBB\xBF")) text.remove_prefix(3);  // as spreadsheets write it
+  RowReader reader(text, file, &csv.unquoted_);
+  std::vector<std::string_view> fields;
+  while (true) {
+    ASSIGN_OR_RETURN(const bool more, reader.Next(&fields));
+    if (!more) break;
+    if (csv.columns_.empty()) {
+      csv.columns_ = std::move(fields);
+      for (auto at = csv.columns_.begin(); at != csv.columns_.end(); ++at) {
+        if (at->empty()) return reader.Wrong(reader.line(), "a column has no name");
+        if (std::find(csv.columns_.begin(), at, *at) != at) {
+          return reader.Wrong(reader.line(), fmt::format("there are two columns {}", Quote(*at)));
+        }
+      }
+      continue;
+    }
+    if (fields.size() != csv.columns_.size()) {
+      return reader.Wrong(reader.line(),
+                          fmt::format("{} fields where the first line names {} columns",
+                                      fields.size(), csv.columns_.size()));
+    }
+    csv.fields_.insert(csv.fields_.end(), fields.begin(), fields.end());
+    csv.lines_.push_back(reader.line());
+  }
+  if (csv.lines_.empty()) {
+    return reader.Wrong(std::max<size_t>(reader.line(), 1),
+                        "there are no rows below a line of column names");
+  }
+  return csv;
+}
+
+size_t Csv::Find(std::string_view column) const {
+  const auto at = std::find(columns_.begin(), columns_.end(), column);
+  return at == columns_.end() ? kMissing : static_cast<size_t>(at - columns_.begin());
+}
+
+Result<size_t> Csv::Column(std::string_view column) const {
+  const size_t found = Find(column);
+  if (found != kMissing) return found;
+  std::string there;
+  for (const std::string_view name : columns_) {
+    if (there.size() > 200) break;
+    there += (there.empty() ? "" : ", ") + Quote(name);
+  }
+  return Error(Code::kInvalidArgument, "{}:1: column {} is missing; there are {}", file_, column,
+               there);
+}
+
+Result<int64_t> Csv::Number(size_t row, size_t column, int64_t least, int64_t most) const {
+  const std::string_view text = Text(row, column);
+  if (text.empty()) return Wrong(row, column, "a number is missing");
+  const Result<int64_t> number = ParseInt(text);
+  if (!number.ok() && !LooksLikeHuge(text)) {
+    return Wrong(row, column,
+                 fmt::format("{} is {}", Quote(text),
+                             LooksLikeFraction(text) ? "no whole number" : "no number"));
+  }
+  const bool negative = number.ok() ? *number < 0 : text.starts_with('-');
+  if (negative && least >= 0) {
+    return Wrong(row, column, fmt::format("{} is negative", Quote(text)));
+  }
+  if (!number.ok() || *number < least || *number > most) {
+    return Wrong(row, column, fmt::format("{} is not in {} … {}", Quote(text), least, most));
+  }
+  return *number;
+}
+
+Status Csv::Wrong(size_t row, size_t column, std::string_view what) const {
+  return Error(Code::kInvalidArgument, "{}:{}: {}: {}", file_, lines_[row], columns_[column], what);
+}
+
+}  // namespace tessera::replay

@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+// The fragmentation of a cluster, kept up to date node by node. Private to this room. Threads: one.
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "src/placement/cluster.h"
+#include "src/placement/fragmentation.h"
+
+namespace tessera::replay {
+
+class FragmentationMeter {
+ public:
+  FragmentationMeter(const placement::Cluster& cluster, std::span<const placement::MixEntry> mix)
+      : cluster_(cluster), fragmentation_(cluster, mix), of_node_(cluster.size()) {
+    for (placement::NodeId node = 0; node < cluster.size(); ++node) Update(node);
+  }
+
+  // The node has changed.
+  void Update(placement::NodeId node) {
+    const double now = fragmentation_.Of(cluster_.node(node));
+    total_ += now - of_node_[node];
+    of_node_[node] = now;
+  }
+  // In thousandths of a GPU.
+  double total() const { return total_; }
+
+ private:
+  const placement::Cluster& cluster_;
+  placement::Fragmentation fragmentation_;
+  std::vector<double> of_node_;
+  double total_ = 0;
+};
+
+}  // namespace tessera::replay

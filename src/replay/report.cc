@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/replay/report.h"
+
+#include <algorithm>
+
+#include "src/formats/json.h"
+#include "src/replay/text_table.h"
+
+namespace tessera::replay {
+namespace {
+
+Json Percent(double value) { return Json::NumberText(fmt::format("{:.4f}", value)); }
+
+Json PointsToJson(const std::vector<Point>& points) {
+  Json::Array items;
+  for (const Point& point : points) {
+    items.push_back(Json::MakeObject({{"load", Json::Int(point.load)},
+                                      {"allocation", Percent(point.allocation)},
+                                      {"fragmentation", Percent(point.fragmentation)},
+                                      {"idle_fragmented", Percent(point.idle_fragmented)}}));
+  }
+  return Json::MakeArray(std::move(items));
+}
+
+Json RefusedToJson(const std::vector<Point>& points) {
+  Json refused = Json::MakeObject();
+  for (size_t n = static_cast<size_t>(Size::kShare); n < kSizes; ++n) {
+    refused.Set(NameOf(static_cast<Size>(n)),
+                Json::NumberText(fmt::format("{:.3f}", points.back().refused[n])));
+  }
+  return refused;
+}
+
+void AppendCsv(std::string_view policy, const std::string& seed, const std::vector<Point>& points,
+               std::string* out) {
+  for (const Point& point : points) {
+    fmt::format_to(std::back_inserter(*out), "{},{},{},{:.4f},{:.4f},{:.4f}\n", policy, seed,
+                   point.load, point.allocation, point.fragmentation, point.idle_fragmented);
+  }
+}
+
+std::vector<int> LoadsOf(const Study& study) {
+  int most = 0;
+  for (const Mean& mean : study.means) most = std::max(most, mean.points.back().load);
+  std::vector<int> loads;
+  for (const int load : {80, 90, 100}) {
+    if (load < most) loads.push_back(load);
+  }
+  loads.push_back(most);
+  return loads;
+}
+
+const Point* PointAt(const Mean& mean, int load) {
+  const auto index = static_cast<size_t>(load);
+  return index < mean.points.size() ? &mean.points[index] : nullptr;
+}
+
+// A table with a row for each policy.
+template <typename CellOf>
+void AddTable(const Study& study, std::string_view title, const std::vector<std::string>& columns,
+              CellOf&& cell_of, std::string* out) {
+  std::vector<TextRow> rows;
+  for (const Mean& mean : study.means) {
+    rows.push_back({.name = mean.policy});
+    for (size_t n = 0; n < columns.size(); ++n) rows.back().cells.push_back(cell_of(mean, n));
+  }
+  AppendTable(title, columns, rows, out);
+}
+
+std::string Microseconds(Duration duration) {
+  return fmt::format("{:.1f}", static_cast<double>(duration.count()) / 1000);
+}
+
+std::string SpeedCell(const Speed& speed, size_t column) {
+  switch (column) {
+    case 0:
+      return Microseconds(speed.p50);
+    case 1:
+      return Microseconds(speed.p99);
+    case 2:
+      return Microseconds(speed.most);
+    case 3:
+      return fmt::format("{:.3f}", std::chrono::duration<double>(speed.decisions).count());
+    default:
+      return fmt::format("{:.3f}", std::chrono::duration<double>(speed.learning).count());
+  }
+}
+
+}  // namespace
+
+std::string ToJson(const Study& study) {
+  Json::Array runs, means;
+  for (const RunResult& run : study.runs) {
+    runs.push_back(Json::MakeObject({{"policy", Json::String(run.policy)},
+                                     {"seed", Json::NumberText(std::to_string(run.seed))},
+                                     {"points", PointsToJson(run.points)},
+                                     {"refused", RefusedToJson(run.points)}}));
+  }
+  for (const Mean& mean : study.means) {
+    means.push_back(Json::MakeObject({{"policy", Json::String(mean.policy)},
+                                      {"points", PointsToJson(mean.points)},
+                                      {"refused", RefusedToJson(mean.points)}}));
+  }
+  const Json all = Json::MakeObject(
+      {{"runs", Json::MakeArray(std::move(runs))}, {"means", Json::MakeArray(std::move(means))}});
+  return all.Serialize() + "\n";
+}
+
+std::string ToCsv(const Study& study) {
+  std::string out = "policy,seed,load,allocation,fragmentation,idle_fragmented\n";
+  for (const RunResult& run : study.runs) {
+    AppendCsv(run.policy, std::to_string(run.seed), run.points, &out);
+  }
+  for (const Mean& mean : study.means) AppendCsv(mean.policy, "mean", mean.points, &out);
+  return out;
+}
+
+std::string ToTable(const Study& study) {
+  std::string out;
+  const std::vector<int> loads = LoadsOf(study);
+  std::vector<std::string> at, sizes;
+  for (const int load : loads) at.push_back(fmt::format("{} %", load));
+  const auto add_percents = [&](std::string_view title, double Point::*field) {
+    const auto cell = [&](const Mean& mean, size_t n) {
+      const Point* point = PointAt(mean, loads[n]);
+      return point != nullptr ? fmt::format("{:.2f}", point->*field) : std::string("-");
+    };
+    AddTable(study, title, at, cell, &out);
+  };
+  add_percents("Allocated, % of all GPUs, when pods for so many had arrived", &Point::allocation);
+  add_percents("Fragmented, % of all GPUs: idle, and of no use to the typical pods",
+               &Point::fragmentation);
+  add_percents("Fragmented, % of the idle GPUs", &Point::idle_fragmented);
+  for (size_t n = static_cast<size_t>(Size::kShare); n < kSizes; ++n) {
+    sizes.emplace_back(NameOf(static_cast<Size>(n)));
+  }
+  const int until = std::min(100, loads.back());
+  const auto refused = [&](const Mean& mean, size_t n) {
+    const Point* point = PointAt(mean, until);
+    const size_t size = static_cast<size_t>(Size::kShare) + n;
+    return point != nullptr ? fmt::format("{:.1f}", point->refused[size]) : std::string("-");
+  };
+  AddTable(study,
+           fmt::format("Refused until {} % had arrived, GPUs, by what a pod asks for", until),
+           sizes, refused, &out);
+  AddTable(
+      study, "Time of a decision in microseconds, and of a run in seconds",
+      {"p50", "p99", "max", "deciding", "learning"},
+      [](const Mean& mean, size_t n) { return SpeedCell(mean.speed, n); }, &out);
+  return out;
+}
+
+}  // namespace tessera::replay

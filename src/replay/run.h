@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+// One run: one policy, one seed, one order of arrivals, no departures. What is allocated and what
+// is fragmented, by how much has arrived.
+//
+// Threads: runs share nothing but the trace, which they only read.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "src/base/clock.h"
+#include "src/base/status.h"
+#include "src/replay/trace.h"
+
+namespace tessera::replay {
+
+// Pods by what they ask for.
+enum class Size : uint8_t { kNoGpu, kShare, kOne, kTwo, kFour, kEight, kOther };
+inline constexpr size_t kSizes = 7;
+Size SizeOf(const TracePod& pod);
+std::string_view NameOf(Size size);
+
+// The state when the GPUs asked for by all pods that arrived first reached `load` percent of
+// capacity; for the last point, when all pods had arrived.
+struct Point {
+  int load = 0;
+  double allocation = 0;       // percent of capacity that pods have
+  double fragmentation = 0;    // percent of capacity that is idle and of no use to the typical pods
+  double idle_fragmented = 0;  // the same in percent of what is idle
+  std::array<double, kSizes> refused{};  // GPUs that pods asked for and did not get, by size
+};
+
+struct RunResult {
+  std::string policy;
+  uint64_t seed = 0;
+  std::vector<Point> points;          // for loads 0, 1, 2 … up to what arrived
+  std::vector<uint32_t> decision_ns;  // in order of arrival; empty unless asked for
+  Duration decisions{};               // all of them
+  Duration learning{};                // what the policy learnt from arrivals
+};
+
+struct RunOptions {
+  std::string policy;
+  uint64_t seed = 0;
+  int load = 130;             // percent of capacity that arrives
+  bool fragmentation = true;  // false leaves it out of the points, which is quicker
+  bool keep_latencies = false;
+};
+
+// INVALID_ARGUMENT for a policy that does not exist or a cluster without GPUs.
+Result<RunResult> Run(const std::vector<TraceNode>& nodes, const std::vector<TracePod>& pods,
+                      const RunOptions& options, const Clock& clock);
+
+}  // namespace tessera::replay

@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/replay/sample.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+#include <tuple>
+#include <utility>
+
+#include "src/replay/workload.h"
+
+namespace tessera::replay {
+namespace {
+
+constexpr double kLifeBlur = 0.1;
+
+// Uniform between -1/2 and 1/2.
+double Centred(Random& random) {
+  return static_cast<double>(random.Next() >> 11) * 0x1p-53 - 0.5;
+}
+
+int64_t CutLife(const TracePod& pod) { return std::min(pod.deleted - pod.created, kLongestLife); }
+
+double WorkOf(const TracePod& pod) {
+  return static_cast<double>(pod.milli()) * static_cast<double>(CutLife(pod));
+}
+
+// For each pod, the share of all GPU time that pods created before it have.
+std::vector<double> Positions(const std::vector<TracePod>& pods) {
+  std::vector<uint32_t> order(pods.size());
+  std::iota(order.begin(), order.end(), 0u);
+  std::sort(order.begin(), order.end(), [&](uint32_t a, uint32_t b) {
+    return std::tie(pods[a].created, pods[a].name, a) < std::tie(pods[b].created, pods[b].name, b);
+  });
+  std::vector<double> positions(pods.size());
+  double done = 0;
+  for (const uint32_t i : order) {
+    positions[i] = done + WorkOf(pods[i]) / 2;
+    done += WorkOf(pods[i]);
+  }
+  for (double& position : positions) position /= done;
+  return positions;
+}
+
+void SortByTime(const std::vector<TracePod>& pods, std::vector<Arrival>* arrivals) {
+  std::stable_sort(arrivals->begin(), arrivals->end(), [&](const Arrival& a, const Arrival& b) {
+    return std::tie(a.created, pods[a.pod].name, a.pod) <
+           std::tie(b.created, pods[b.pod].name, b.pod);
+  });
+}
+
+}  // namespace
+
+Sample AsRecorded(const std::vector<TracePod>& pods) {
+  Sample sample{.begin = INT64_MAX};
+  for (uint32_t i = 0; i < pods.size(); ++i) {
+    const TracePod& pod = pods[i];
+    sample.arrivals.push_back({i, pod.created, pod.deleted - pod.created});
+    sample.begin = std::min(sample.begin, pod.created);
+    sample.end = std::max(sample.end, pod.deleted);
+  }
+  SortByTime(pods, &sample.arrivals);
+  return sample;
+}
+
+Sample Steady(const std::vector<TracePod>& pods, int64_t capacity, int load, Random& random) {
+  const std::vector<double> positions = Positions(pods);
+  Sample sample;
+  std::vector<double> places;  // in the time that is looked at, of 1
+  double work = 0;
+  for (const uint32_t i : Arrivals(pods, capacity, 100 * kTurnovers, random)) {
+    const double life = static_cast<double>(CutLife(pods[i])) * (1 + kLifeBlur * Centred(random));
+    double place = std::abs(positions[i] + kBlur * Centred(random));
+    if (place > 1) place = 2 - place;
+    places.push_back(place);
+    sample.arrivals.push_back({.pod = i, .life = std::lround(life)});
+    work += life * static_cast<double>(pods[i].milli());
+  }
+  const double span = work / (static_cast<double>(capacity) * load / 100);
+  sample.end = std::max<int64_t>(std::lround(span), 1);
+  for (size_t i = 0; i < places.size(); ++i) {
+    sample.arrivals[i].created = static_cast<int64_t>(places[i] * static_cast<double>(sample.end));
+  }
+  SortByTime(pods, &sample.arrivals);
+  return sample;
+}
+
+int64_t PeakMilli(const std::vector<TracePod>& pods, const std::vector<Arrival>& arrivals) {
+  std::vector<std::pair<int64_t, int64_t>> changes;  // by time; what ends comes first
+  for (const Arrival& arrival : arrivals) {
+    const int64_t milli = pods[arrival.pod].milli();
+    changes.emplace_back(arrival.created, milli);
+    changes.emplace_back(arrival.created + arrival.life, -milli);
+  }
+  std::sort(changes.begin(), changes.end());
+  int64_t now = 0, peak = 0;
+  for (const auto& [time, milli] : changes) {
+    now += milli;
+    peak = std::max(peak, now);
+  }
+  return peak;
+}
+
+}  // namespace tessera::replay

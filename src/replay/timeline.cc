@@ -1,0 +1,345 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/replay/timeline.h"
+
+#include <algorithm>
+#include <deque>
+#include <memory>
+#include <optional>
+#include <queue>
+#include <set>
+#include <unordered_map>
+#include <utility>
+
+#include "src/placement/fit.h"
+#include "src/replay/fragmentation_meter.h"
+#include "src/replay/moves.h"
+#include "src/replay/sample.h"
+#include "src/replay/workload.h"
+
+namespace tessera::replay {
+namespace {
+
+using placement::Demand;
+using placement::NodeId;
+using placement::PodId;
+using placement::ShapeId;
+
+// Means of some amounts over equal parts of a span of time.
+class Averages {
+ public:
+  static constexpr size_t kAmounts = 3;
+  using Amounts = std::array<double, kAmounts>;
+
+  explicit Averages(int64_t span)
+      : part_(std::max(static_cast<double>(span) / kTimelinePoints, 1e-9)),
+        sums_(kTimelinePoints) {}
+
+  // The amounts were these from one time to another, both since the beginning of the span.
+  void Add(int64_t from, int64_t to, const Amounts& amounts) {
+    const double end = std::min(static_cast<double>(to), part_ * kTimelinePoints);
+    for (double at = static_cast<double>(from); at < end;) {
+      const auto part = std::min(static_cast<size_t>(at / part_), sums_.size() - 1);
+      double next = std::min(end, part_ * static_cast<double>(part + 1));
+      if (next <= at || part + 1 == sums_.size()) next = end;  // rounding
+      for (size_t n = 0; n < kAmounts; ++n) sums_[part][n] += (next - at) * amounts[n];
+      at = next;
+    }
+  }
+
+  double part() const { return part_; }
+  double Mean(size_t part, size_t amount) const { return sums_[part][amount] / part_; }
+  double Total(size_t amount) const {
+    double total = 0;
+    for (const Amounts& sum : sums_) total += sum[amount];
+    return total;
+  }
+
+ private:
+  double part_;
+  std::vector<Amounts> sums_;
+};
+
+class Timeline {
+ public:
+  Timeline(const std::vector<TracePod>& pods, Sample sample, Loaded loaded, bool moves)
+      : pods_(pods),
+        arrivals_(std::move(sample.arrivals)),
+        loaded_(std::move(loaded)),
+        cluster_(*loaded_.cluster),
+        moves_(moves),
+        meter_(cluster_, loaded_.mix),
+        begin_(sample.begin),
+        averages_(sample.end - sample.begin) {}
+
+  Result<TimelineResult> Run(const std::string& policy, uint64_t seed) {
+    const placement::PolicyOptions how{.seed = seed, .mix = loaded_.mix};
+    ASSIGN_OR_RETURN(policy_, placement::MakePolicy(policy, cluster_, how));
+    mover_ = std::make_unique<Mover>(cluster_, *policy_, [this](PodId before, PodId now) {
+      auto entry = running_.extract(before);
+      entry.key() = now;
+      pod_ids_[entry.mapped()] = now;
+      running_.insert(std::move(entry));
+    });
+    pod_ids_.resize(arrivals_.size());
+    result_.policy = policy;
+    result_.seed = seed;
+    FindKinds();
+    RETURN_IF_ERROR(Simulate());
+    Finish();
+    return std::move(result_);
+  }
+
+ private:
+  static constexpr uint32_t kImpossible = UINT32_MAX;
+
+  struct End {
+    int64_t time;
+    uint32_t arrival;
+    bool operator>(const End& other) const {
+      return std::pair(time, arrival) > std::pair(other.time, other.arrival);
+    }
+  };
+  // Pods that demand the same. Between events no kind that waits fits anywhere.
+  struct Kind {
+    Demand demand;
+    std::deque<uint32_t> waiting;  // arrivals
+  };
+
+  const TracePod& PodOf(uint32_t arrival) const { return pods_[arrivals_[arrival].pod]; }
+
+  Status Simulate() {
+    for (uint32_t next = 0; next < arrivals_.size() || !ends_.empty();) {
+      int64_t time = ends_.empty() ? INT64_MAX : ends_.top().time;
+      if (next < arrivals_.size()) time = std::min(time, arrivals_[next].created);
+      AdvanceTo(time);
+      EndPods();
+      RETURN_IF_ERROR(Retry());
+      for (; next < arrivals_.size() && arrivals_[next].created == now_; ++next) {
+        RETURN_IF_ERROR(Arrive(next));
+      }
+    }
+    return {};
+  }
+
+  // What fits nowhere on empty nodes would wait for ever.
+  void FindKinds() {
+    kind_of_.assign(pods_.size(), kImpossible);
+    std::unordered_map<Demand, uint32_t, placement::DemandHash> known;
+    for (size_t i = 0; i < pods_.size(); ++i) {
+      const auto& demand = loaded_.demands[i];
+      if (!demand) continue;
+      const auto [at, is_new] = known.try_emplace(*demand, kImpossible);
+      for (NodeId node = 0; node < cluster_.size() && is_new; ++node) {
+        if (!Fits(cluster_.node(node), *demand)) continue;
+        at->second = static_cast<uint32_t>(kinds_.size());
+        kinds_.push_back({.demand = *demand});
+        break;
+      }
+      kind_of_[i] = at->second;
+    }
+  }
+
+  void AdvanceTo(int64_t time) {
+    const double allocated = static_cast<double>(cluster_.total_milli() - cluster_.free_milli());
+    averages_.Add(now_ - begin_, time - begin_,
+                  {allocated, meter_.total(), static_cast<double>(waiting_milli_)});
+    now_ = time;
+  }
+
+  void EndPods() {
+    for (; !ends_.empty() && ends_.top().time <= now_; ends_.pop()) {
+      const PodId id = pod_ids_[ends_.top().arrival];
+      const placement::Pod pod = *cluster_.Find(id);
+      policy_->Departed(pod.shape);
+      TESSERA_CHECK(cluster_.Remove(id).ok());
+      meter_.Update(pod.node);
+      running_.erase(id);
+      freed_.insert(pod.node);
+    }
+  }
+
+  Status Arrive(uint32_t arrival) {
+    const uint32_t kind = kind_of_[arrivals_[arrival].pod];
+    if (kind == kImpossible) {
+      ++result_.never;
+      return {};
+    }
+    ASSIGN_OR_RETURN(const ShapeId shape, cluster_.Intern(kinds_[kind].demand));
+    policy_->Arrived(shape);
+    std::deque<uint32_t>& waiting = kinds_[kind].waiting;
+    if (waiting.empty()) {
+      ASSIGN_OR_RETURN(const bool placed, Start(arrival, shape));
+      if (placed) return {};
+    }
+    ++result_.blocked.waited;
+    if (waiting.empty() && TryMoves(arrival, shape)) return Retry();
+    if (waiting.empty()) waiting_kinds_.insert(kind);
+    waiting.push_back(arrival);
+    waiting_milli_ += PodOf(arrival).milli();
+    return {};
+  }
+
+  // Only what was freed can matter to those that wait.
+  bool FitsWhatWasFreed(const Demand& demand) const {
+    return std::any_of(freed_.begin(), freed_.end(),
+                       [&](NodeId node) { return Fits(cluster_.node(node), demand); });
+  }
+
+  // Those that wait in the order in which they came. In one pass things only get fuller, so a kind
+  // that does not fit is not tried again.
+  Status Retry() {
+    if (freed_.empty()) return {};
+    std::set<std::pair<uint32_t, uint32_t>> hopeful;  // first arrival, kind
+    for (const uint32_t kind : waiting_kinds_) {
+      if (FitsWhatWasFreed(kinds_[kind].demand)) {
+        hopeful.emplace(kinds_[kind].waiting.front(), kind);
+      }
+    }
+    while (!hopeful.empty()) {
+      const auto [arrival, number] = *hopeful.begin();
+      hopeful.erase(hopeful.begin());
+      Kind& kind = kinds_[number];
+      if (!FitsWhatWasFreed(kind.demand)) continue;
+      ASSIGN_OR_RETURN(const ShapeId shape, cluster_.Intern(kind.demand));
+      ASSIGN_OR_RETURN(const bool placed, Start(arrival, shape));
+      if (!placed) continue;
+      waiting_milli_ -= PodOf(arrival).milli();
+      kind.waiting.pop_front();
+      if (kind.waiting.empty()) {
+        waiting_kinds_.erase(number);
+      } else {
+        hopeful.emplace(kind.waiting.front(), number);
+      }
+    }
+    freed_.clear();
+    return {};
+  }
+
+  Result<bool> Start(uint32_t arrival, ShapeId shape) {
+    const auto decision = policy_->Choose(shape);
+    if (!decision) return false;
+    ASSIGN_OR_RETURN(const PodId pod, cluster_.Place(shape, decision->node, decision->pick));
+    meter_.Update(decision->node);
+    Started(arrival, pod);
+    return true;
+  }
+
+  void Started(uint32_t arrival, PodId pod) {
+    pod_ids_[arrival] = pod;
+    running_[pod] = arrival;
+    ends_.push({now_ + arrivals_[arrival].life, arrival});
+    const int64_t wait = now_ - arrivals_[arrival].created;
+    result_.waits[static_cast<size_t>(SizeOf(PodOf(arrival)))].push_back(wait);
+    const auto milli = static_cast<double>(PodOf(arrival).milli());
+    started_milli_ += milli;
+    waits_by_milli_ += milli * static_cast<double>(wait);
+  }
+
+  // Whether the pod was started by moving others.
+  bool TryMoves(uint32_t arrival, ShapeId shape) {
+    if (PodOf(arrival).gpus == 0 || !mover_->EnoughIdle(shape)) return false;
+    ++result_.blocked.enough_idle;
+    auto made = mover_->MakeRoom(shape);
+    if (!made) return false;
+    ++result_.blocked.room_by_moves;
+    result_.blocked.moved += made->moved.size();
+    if (!moves_) {
+      mover_->Undo(&*made);
+      return false;
+    }
+    for (const placement::Pod& old : made->old_places) {
+      meter_.Update(old.node);
+      freed_.insert(old.node);
+    }
+    for (const PodId pod : made->moved) meter_.Update(cluster_.Find(pod)->node);
+    Started(arrival, *made->placed);
+    return true;
+  }
+
+  void Finish() {
+    const double capacity = static_cast<double>(cluster_.total_milli());
+    const double span = averages_.part() * kTimelinePoints;
+    result_.nodes = cluster_.size();
+    result_.capacity_milli = cluster_.total_milli();
+    result_.peak_milli = PeakMilli(pods_, arrivals_);
+    result_.span = span;
+    result_.pods = arrivals_.size();
+    result_.gpu_hours = averages_.Total(0) / 1000 / 3600;
+    result_.allocation = 100 * averages_.Total(0) / (capacity * span);
+    result_.fragmentation = 100 * averages_.Total(1) / (capacity * span);
+    result_.mean_wait = waits_by_milli_ / std::max(started_milli_, 1.0);
+    result_.last_end = static_cast<double>(now_ - begin_);
+    for (auto& waits : result_.waits) std::sort(waits.begin(), waits.end());
+    for (size_t part = 0; part < kTimelinePoints; ++part) {
+      result_.points.push_back({.seconds = averages_.part() * static_cast<double>(part + 1),
+                                .allocation = 100 * averages_.Mean(part, 0) / capacity,
+                                .fragmentation = 100 * averages_.Mean(part, 1) / capacity,
+                                .waiting = averages_.Mean(part, 2) / 1000});
+    }
+  }
+
+  const std::vector<TracePod>& pods_;
+  const std::vector<Arrival> arrivals_;
+  Loaded loaded_;
+  placement::Cluster& cluster_;
+  const bool moves_;
+  FragmentationMeter meter_;
+  const int64_t begin_;
+  Averages averages_;
+  int64_t now_ = begin_;
+  std::unique_ptr<placement::Policy> policy_;
+  std::unique_ptr<Mover> mover_;
+  std::vector<uint32_t> kind_of_;  // by pod of the list
+  std::vector<Kind> kinds_;
+  std::set<uint32_t> waiting_kinds_;
+  std::set<NodeId> freed_;                       // since all that wait were tried
+  std::vector<PodId> pod_ids_;                   // by arrival, while it runs
+  std::unordered_map<PodId, uint32_t> running_;  // the other way round
+  std::priority_queue<End, std::vector<End>, std::greater<>> ends_;
+  int64_t waiting_milli_ = 0;
+  double started_milli_ = 0, waits_by_milli_ = 0;
+  TimelineResult result_;
+};
+
+Result<TimelineResult> RunOne(const std::vector<TraceNode>& nodes, const PodList& list,
+                              const TimelineOptions& options, const std::string& policy,
+                              uint64_t seed) {
+  Random random(seed);
+  ASSIGN_OR_RETURN(Loaded loaded, Load(nodes, list.pods, random));
+  Sample sample = options.as_recorded
+                      ? AsRecorded(list.pods)
+                      : Steady(list.pods, CapacityOf(nodes), options.load, random);
+  return Timeline(list.pods, std::move(sample), std::move(loaded), options.moves)
+      .Run(policy, seed);
+}
+
+}  // namespace
+
+Result<std::vector<TimelineResult>> RunTimelines(const std::vector<TraceNode>& nodes,
+                                                 const PodList& list,
+                                                 const TimelineOptions& options) {
+  if (!list.has_times) {
+    return Error(Code::kFailedPrecondition,
+                 "the list of pods has no times: a timeline needs the columns creation_time and "
+                 "deletion_time");
+  }
+  if (CapacityOf(nodes) == 0) return Error(Code::kInvalidArgument, "the nodes have no GPUs");
+  if (PeakMilli(list.pods, AsRecorded(list.pods).arrivals) == 0) {
+    return Error(Code::kInvalidArgument, "no pod asks for a GPU for any time");
+  }
+  const size_t seeds = options.seeds.size();
+  std::vector<std::optional<Result<TimelineResult>>> results(options.policies.size() * seeds);
+  const auto run = [&](size_t i) {
+    results[i] =
+        RunOne(nodes, list, options, options.policies[i / seeds], options.seeds[i % seeds]);
+  };
+  RunJobs(results.size(), options.jobs, run, options.progress);
+  std::vector<TimelineResult> all;
+  for (auto& result : results) {
+    ASSIGN_OR_RETURN(TimelineResult timeline, std::move(*result));
+    all.push_back(std::move(timeline));
+  }
+  return all;
+}
+
+}  // namespace tessera::replay

@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+// Timelines for people and for programs. Nothing in it differs from one run of the program to the
+// next.
+//
+// Threads: pure functions. REQUIRES everywhere: at least one result, by policy.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "src/replay/timeline.h"
+
+namespace tessera::replay {
+
+// {"timelines":[{"policy","seed","nodes","gpus","peak_gpus","gpu_hours","allocation","fragmentation",
+// "last_end","never","blocked":{…},"waiting":{"share":{"pods","mean","p50","p99","max"},…},
+// "points":[{"seconds","allocation","fragmentation","waiting_gpus"},…]},…]}. Times are seconds.
+std::string ToJson(const std::vector<TimelineResult>& results);
+// One line for each point.
+std::string ToCsv(const std::vector<TimelineResult>& results);
+// Means of all seeds for each policy; quantiles over the pods of all seeds.
+std::string ToTable(const std::vector<TimelineResult>& results);
+// Allocation and fragmentation over time.
+std::string Plot(const std::vector<TimelineResult>& results);
+
+}  // namespace tessera::replay
