@@ -45,24 +45,30 @@ Code CodeOf(int http_status, std::string_view reason) {
   }
 }
 
-std::string TextAt(const Json& object, std::string_view key) {
-  return object.StringAt(key).value_or("");
+std::optional<ServerStatus> StatusIn(const net::Response& response) {
+  if (EncodingOf(response.headers.Get("Content-Type")) == Encoding::kProtobuf) {
+    const auto envelope = OpenEnvelope(response.body);
+    if (!envelope.ok() || envelope->kind != "Status") return std::nullopt;
+    return ReadStatusMessage(envelope->message);
+  }
+  const auto body = ParseJson(response.body);
+  return body.ok() ? ReadStatus(*body) : std::nullopt;
+}
+
+Duration Bounded(int64_t seconds) {
+  return std::chrono::seconds(std::clamp<int64_t>(seconds, 0, 300));
 }
 
 }  // namespace
 
-Status ErrorOfStatusObject(const Json& object, int http_status) {
-  if (const auto code = object.IntAt("code"); code.ok()) http_status = static_cast<int>(*code);
-  const std::string reason = TextAt(object, "reason");
-  return Error(CodeOf(http_status, reason), "{} ({}{}HTTP {})", TextAt(object, "message"), reason,
-               reason.empty() ? "" : ", ", http_status);
+Status ErrorOf(const ServerStatus& said, int http_status) {
+  if (said.code != 0) http_status = said.code;
+  return Error(CodeOf(http_status, said.reason), "{} ({}{}HTTP {})", said.message, said.reason,
+               said.reason.empty() ? "" : ", ", http_status);
 }
 
 Status ErrorOf(const net::Response& response) {
-  const auto body = ParseJson(response.body);
-  if (body.ok() && body->is_object() && TextAt(*body, "kind") == "Status") {
-    return ErrorOfStatusObject(*body, response.status);
-  }
+  if (const auto said = StatusIn(response)) return ErrorOf(*said, response.status);
   const std::string_view words = Trim(std::string_view(response.body).substr(0, kMaxForeignWords));
   return Error(CodeOf(response.status, ""), "{} (HTTP {} {})",
                words.empty() ? "the answer is not from the API server" : words, response.status,
@@ -72,7 +78,12 @@ Status ErrorOf(const net::Response& response) {
 std::optional<Duration> RetryAfter(const net::Response& response) {
   const auto seconds = ParseInt(Trim(response.headers.Get("Retry-After")));
   if (!seconds.ok()) return std::nullopt;
-  return std::chrono::seconds(std::clamp<int64_t>(*seconds, 0, 300));
+  return Bounded(*seconds);
+}
+
+std::optional<Duration> RetryAfter(const ServerStatus& said) {
+  if (!said.retry_after_seconds) return std::nullopt;
+  return Bounded(*said.retry_after_seconds);
 }
 
 }  // namespace tessera::kube

@@ -13,16 +13,17 @@
 
 #include "src/base/clock.h"
 #include "src/base/status.h"
-#include "src/formats/json.h"
+#include "src/kube/raw_object.h"
 #include "src/net/http.h"
 
 namespace tessera::kube {
 
 // REQUIRES: a status outside 200-299.
 Status ErrorOf(const net::Response& response);
-// From a Status object, as a watch sends it in an ERROR event.
-Status ErrorOfStatusObject(const Json& object, int http_status);
+// As a watch sends it in an ERROR event. `http_status` counts where it has no code of its own.
+Status ErrorOf(const ServerStatus& said, int http_status);
 // Retry-After in seconds, bounded to [0, 5 min]; the form with a date is ignored.
 std::optional<Duration> RetryAfter(const net::Response& response);
+std::optional<Duration> RetryAfter(const ServerStatus& said);
 
 }  // namespace tessera::kube

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "src/kube/backoff.h"
+#include "src/kube/testing/wire_writer.h"
 
 namespace tessera::kube {
 namespace {
@@ -31,6 +32,15 @@ TEST(ApiErrorTest, KeepsTheWordsOfAProxy) {
   EXPECT_NE(ErrorOf({404, {}, ""}).message().find("404"), std::string::npos);
   EXPECT_EQ(ErrorOf({401, {}, "{\"kind\":\"Status\",\"message\":7}"}).code(),
             Code::kUnauthenticated);
+}
+
+TEST(ApiErrorTest, ReadsAStatusInProtobuf) {
+  const std::string status = testing::WireWriter().Bytes(3, "words").Bytes(4, "Expired").text();
+  const net::Headers headers{{"Content-Type", "application/vnd.kubernetes.protobuf"}};
+  const Status error = ErrorOf({410, headers, testing::Enveloped("Status", status)});
+  EXPECT_EQ(error.code(), Code::kOutOfRange);
+  EXPECT_EQ(error.message(), "words (Expired, HTTP 410)");
+  EXPECT_EQ(ErrorOf({500, headers, "k8s"}).code(), Code::kInternal);
 }
 
 TEST(ApiErrorTest, BoundsRetryAfter) {

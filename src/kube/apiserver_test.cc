@@ -6,14 +6,18 @@
 #include <unistd.h>
 
 #include <cstdlib>
+#include <map>
 #include <optional>
 
+#include "src/kube/binding.h"
+#include "src/kube/events.h"
+#include "src/kube/leader_election.h"
+#include "src/kube/objects.h"
 #include "src/kube/watch.h"
 #include "src/net/testing/loopback.h"
 
 namespace tessera::kube {
 namespace {
-
 
 class ApiServerTest : public testing::Test, public Watch::Delegate {
  protected:
@@ -59,14 +63,14 @@ class ApiServerTest : public testing::Test, public Watch::Delegate {
 
   void OnListBegin() override { ++lists_; }
   void OnListEnd() override { listed_ = true; }
-  void OnObject(const Json& object) override { Note(object, false); }
-  void OnDeleted(const Json& object) override { Note(object, true); }
+  void OnObject(const RawObject& object) override { Note(object, false); }
+  void OnDeleted(const RawObject& object) override { Note(object, true); }
   void OnTrouble(const Status& status, Duration) override { trouble_ = status; }
-  void Note(const Json& object, bool deleted) {
-    if (object.Find("metadata")->StringAt("name").value_or("") != name_) return;
+  void Note(const RawObject& raw, bool deleted) {
+    const auto object = Decode<ConfigMapObject>(raw).value();
+    if (object.meta.name != name_) return;
     deleted_ = deleted;
-    const Json* data = object.Find("data");
-    seen_ = data == nullptr ? "" : data->StringAt("k").value_or("");
+    seen_ = object.data.contains("k") ? object.data.at("k") : "";
   }
 
   net::testing::TestRunner runner_;
@@ -89,9 +93,9 @@ TEST_F(ApiServerTest, EveryKindOfPatchWritesALabel) {
   EXPECT_TRUE(
       Patch(PatchKind::kStrategicMerge, R"({"metadata":{"labels":{"nvidia.com/a":"2"}}})").ok());
   EXPECT_EQ(LabelA(), "2");
-  EXPECT_TRUE(
-      Patch(PatchKind::kJson,
-            R"([{"op":"replace","path":"/metadata/labels/nvidia.com~1a","value":"3"}])").ok());
+  EXPECT_TRUE(Patch(PatchKind::kJson,
+                    R"([{"op":"replace","path":"/metadata/labels/nvidia.com~1a","value":"3"}])")
+                  .ok());
   EXPECT_EQ(LabelA(), "3");
   const std::string apply = fmt::format(
       R"({{"apiVersion":"v1","kind":"Node","metadata":{{"name":"{}","labels":{{"nvidia.com/a":"4"}}}}}})",
@@ -115,9 +119,160 @@ TEST_F(ApiServerTest, AnOldVersionConflicts) {
   EXPECT_EQ(Patch(PatchKind::kMerge, old).status().code(), Code::kAborted);
 }
 
-TEST_F(ApiServerTest, AWatchSeesChangesAndDeletion) {
+constexpr char kPodText[] = R"({{"apiVersion":"v1","kind":"Pod","metadata":{{"name":"{0}",
+  "labels":{{"a":"b"}},"annotations":{{"c":"d\u00e9"}}}},"spec":{{
+  "schedulingGates":[{{"name":"example.com/gate"}}],
+  "initContainers":[{{"name":"i","image":"x"}},
+                    {{"name":"s","image":"x","restartPolicy":"Always"}}],
+  "containers":[{{"name":"m","image":"x","resources":{{"limits":
+                  {{"nvidia.com/gpu":"1","cpu":"1500m","memory":"1Gi"}}}}}}]}}}})";
+
+template <typename T>
+std::map<std::string, T> Keyed(const std::vector<T>& objects) {
+  std::map<std::string, T> out;
+  for (const T& o : objects) {
+    out[fmt::format("{}/{}@{}", o.meta.ns, o.meta.name, o.meta.resource_version)] = o;
+  }
+  return out;
+}
+
+TEST_F(ApiServerTest, BothEncodingsOfEveryObjectGiveTheSame) {
+  ASSERT_TRUE(Make({kPods, name_, "default", ""}, fmt::format(kPodText, name_)).ok());
+  ASSERT_TRUE(Make(Node(name_), NodeText()).ok());
+  const auto same = [&]<typename T>(T) {
+    std::map<std::string, T> both[2];
+    for (const Encoding encoding : {Encoding::kJson, Encoding::kProtobuf}) {
+      std::vector<T> objects;
+      std::optional<Status> done;
+      const ListQuery query{.type = T::kType, .limit = 0, .encoding = encoding};
+      const Operation operation = client_->List(query, [&](const Result<ListPage>& page) {
+        done = page.status();
+        for (size_t i = 0; page.ok() && i < page->items.size(); ++i) {
+          EXPECT_EQ(page->items[i].json() != nullptr, encoding == Encoding::kJson);
+          objects.push_back(Decode<T>(page->items[i]).value());
+        }
+      });
+      EXPECT_TRUE(runner_.RunUntil([&] { return done.has_value(); }));
+      EXPECT_TRUE(done && done->ok()) << done->ToString();
+      both[static_cast<int>(encoding)] = Keyed(objects);
+    }
+    int compared = 0;
+    for (const auto& [key, object] : both[0]) {
+      if (!both[1].contains(key)) continue;  // it has changed in between
+      EXPECT_TRUE(object == both[1][key]) << key;
+      ++compared;
+    }
+    EXPECT_GT(compared, 0) << T::kType.plural;
+  };
+  same(PodObject());
+  same(NodeObject());
+  same(ConfigMapObject());
+  same(LeaseObject());
+}
+
+TEST_F(ApiServerTest, ABindingSetsNodeAndAnnotationsInOneStep) {
+  const std::string text =
+      fmt::format(R"({{"apiVersion":"v1","kind":"Pod","metadata":{{"name":"{}"}},"spec":{{)"
+                  R"("schedulerName":"nobody","containers":[{{"name":"m","image":"x"}}]}}}})",
+                  name_);
+  const ObjectRef pod = Pod("default", name_);
+  const auto made = Make(pod, text);
+  ASSERT_TRUE(made.ok()) << made.status().ToString();
+  ASSERT_TRUE(Make(Node(name_), NodeText()).ok());
+  const auto bind = [&](const std::string& uid) {
+    std::optional<Status> done;
+    const Operation operation = BindPod(*client_, {"default", name_, uid, name_, {{"a/b", "c"}}},
+                                        [&](const Status& s) { done = s; });
+    EXPECT_TRUE(runner_.RunUntil([&] { return done.has_value(); }));
+    return *done;
+  };
+  EXPECT_EQ(bind("00000000-0000-4000-8000-000000000000").code(), Code::kAborted);
+  const std::string uid = made->Find("metadata")->StringAt("uid").value();
+  EXPECT_TRUE(bind(uid).ok());
+  const auto bound = Wait([&](auto f) { return client_->Get(pod, f); });
+  const auto object = Decode<PodObject>(RawObject(bound.value())).value();
+  EXPECT_EQ(object.node_name, name_);
+  EXPECT_EQ(object.meta.annotations.at("a/b"), "c");
+  EXPECT_EQ(bind(uid).code(), Code::kAborted);
+}
+
+TEST_F(ApiServerTest, EventsAreCountedUp) {
+  ASSERT_TRUE(Make(Node(name_), NodeText()).ok());
+  Status error;
+  EventRecorder recorder(*client_, {.component = "tessera-test", .instance = "i"},
+                         [&](const Status& s) { error = s; });
+  int64_t count = 0;
+  const ListQuery query{.type = kEvents,
+                        .ns = "default",
+                        // The node controller has Events about new nodes, too.
+                        .field_selector = "reason=Tested,involvedObject.name=" + name_};
+  for (int i = 0; i < 2; ++i) {
+    recorder.Record({.kind = "Node", .name = name_}, EventKind::kNormal, "Tested", "words");
+    runner_.RunFor(std::chrono::milliseconds(500));
+  }
+  const Operation operation = client_->List(query, [&](const Result<ListPage>& page) {
+    ASSERT_TRUE(page.ok() && page->items.size() == 1) << error.ToString();
+    count = page->items[0].json()->IntAt("count").value_or(0);
+  });
+  EXPECT_TRUE(runner_.RunUntil([&] { return count == 2; })) << error.ToString();
+}
+
+class Candidate : public LeaderElector::Delegate {
+ public:
+  Candidate(TaskRunner& runner, Client& client, const std::string& lease, const std::string& name)
+      : lease_(client, "default", lease),
+        elector(runner, lease_,
+                {.identity = name,
+                 .lease_duration = std::chrono::seconds(4),
+                 .renew_deadline = std::chrono::seconds(3),
+                 .retry_period = std::chrono::milliseconds(300)},
+                *this) {}
+  void OnStartedLeading() override { leads = true; }
+  void OnStoppedLeading(const Status&) override { leads = false; }
+  void OnLeader(const std::string& identity) override { leader = identity; }
+  void OnTrouble(const Status& status) override { trouble = status; }
+
+ private:
+  KubeLease lease_;
+
+ public:
+  LeaderElector elector;
+  bool leads = false;
+  std::string leader;
+  Status trouble;
+};
+
+TEST_F(ApiServerTest, OneLeadsAndTheNextWhenItLetsGo) {
+  made_.push_back({kLeases, name_, "default", ""});
+  Candidate a(runner_, *client_, name_, "a");
+  ASSERT_TRUE(runner_.RunUntil([&] { return a.leads; })) << a.trouble.ToString();
+  Candidate b(runner_, *client_, name_, "b");
+  runner_.RunFor(std::chrono::seconds(6));  // longer than a lease
+  EXPECT_TRUE(a.leads);
+  EXPECT_FALSE(b.leads);
+  EXPECT_EQ(b.leader, "a");
+  EXPECT_TRUE(a.trouble.ok()) << a.trouble.ToString();
+  bool released = false;
+  a.elector.Release([&] { released = true; });
+  EXPECT_FALSE(a.leads);
+  EXPECT_TRUE(runner_.RunUntil([&] { return released && b.leads; }));
+}
+
+// Everything at first by list or by stream, objects in JSON or in protobuf.
+class ApiServerWatchTest : public ApiServerTest,
+                           public testing::WithParamInterface<std::pair<bool, Encoding>> {};
+
+INSTANTIATE_TEST_SUITE_P(Ways, ApiServerWatchTest,
+                         testing::Values(std::pair(false, Encoding::kJson),
+                                         std::pair(true, Encoding::kJson),
+                                         std::pair(false, Encoding::kProtobuf),
+                                         std::pair(true, Encoding::kProtobuf)));
+
+TEST_P(ApiServerWatchTest, SeesChangesAndDeletion) {
+  const auto [stream_initial, encoding] = GetParam();
   const ObjectRef map{kConfigMaps, name_, "default", ""};
-  Watch watch(*client_, {.type = kConfigMaps, .ns = "default", .limit = 1}, *this, {});
+  Watch watch(*client_, {.type = kConfigMaps, .ns = "default", .limit = 1, .encoding = encoding},
+              *this, {.stream_initial = stream_initial});
   ASSERT_TRUE(runner_.RunUntil([&] { return listed_; })) << trouble_.ToString();
   const auto text = fmt::format(
       R"({{"apiVersion":"v1","kind":"ConfigMap","metadata":{{"name":"{}"}},"data":{{"k":"1"}}}})",
@@ -131,6 +286,7 @@ TEST_F(ApiServerTest, AWatchSeesChangesAndDeletion) {
   ASSERT_TRUE(Wait([&](auto f) { return client_->Delete(map, {}, f); }).ok());
   EXPECT_TRUE(runner_.RunUntil([&] { return deleted_; }));
   EXPECT_EQ(lists_, 1);
+  EXPECT_TRUE(trouble_.ok()) << trouble_.ToString();
 }
 
 }  // namespace

@@ -11,6 +11,15 @@
 
 namespace tessera::kube {
 
+// The wait after so many failures in a row before this one: in [w/2, w] for w = first * 2^failures,
+// at most `most`.
+template <typename Generator>
+Duration JitteredWait(Duration first, Duration most, int failures, Generator& random) {
+  const Duration whole = std::min(most, first * (int64_t{1} << std::min(failures, 20)));
+  std::uniform_int_distribution<int64_t> half(whole.count() / 2, whole.count());
+  return Duration(half(random));
+}
+
 class Backoff {
  public:
   // kFirst <= kMost; kMost stays below the two minutes in which an operator gets impatient.
@@ -19,13 +28,8 @@ class Backoff {
 
   explicit Backoff(uint64_t seed = std::random_device{}()) : random_(seed) {}
 
-  // Counts a failure and gives the wait: in [w/2, w] for w = kFirst * 2^(failures-1), at most kMost.
-  Duration Next() {
-    const Duration whole = std::min(kMost, kFirst * (int64_t{1} << std::min(failures_, 20)));
-    ++failures_;
-    std::uniform_int_distribution<int64_t> half(whole.count() / 2, whole.count());
-    return Duration(half(random_));
-  }
+  // Counts a failure and gives the wait.
+  Duration Next() { return JitteredWait(kFirst, kMost, failures_++, random_); }
   void Reset() { failures_ = 0; }
   int failures() const { return failures_; }
 

@@ -43,4 +43,22 @@ Result<std::string> Base64Decode(std::string_view text) {
   return out;
 }
 
+std::string Base64Encode(std::string_view bytes) {
+  static constexpr char kLetters[] =
+      "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+  std::string out;
+  out.reserve((bytes.size() + 2) / 3 * 4);
+  for (size_t at = 0; at < bytes.size(); at += 3) {
+    uint32_t bits = 0;
+    for (size_t i = 0; i < 3; ++i) {
+      bits = bits << 8 | (at + i < bytes.size() ? static_cast<uint8_t>(bytes[at + i]) : 0);
+    }
+    for (size_t i = 0; i < 4; ++i) {
+      const bool padding = at + i > bytes.size();
+      out.push_back(padding ? '=' : kLetters[bits >> (18 - 6 * i) & 63]);
+    }
+  }
+  return out;
+}
+
 }  // namespace tessera::kube

@@ -11,5 +11,7 @@ namespace tessera::kube {
 
 // White space is skipped. INVALID_ARGUMENT for anything else, or for a wrong length.
 Result<std::string> Base64Decode(std::string_view text);
+// With padding, without line breaks.
+std::string Base64Encode(std::string_view bytes);
 
 }  // namespace tessera::kube

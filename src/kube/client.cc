@@ -4,6 +4,7 @@
 #include <string_view>
 #include <utility>
 
+#include "src/formats/wire_reader.h"
 #include "src/kube/api_error.h"
 #include "src/kube/request_queue.h"
 #include "src/net/http.h"
@@ -43,9 +44,10 @@ class QueryBuilder {
   std::string text_;
 };
 
-net::Request MakeRequest(std::string method, std::string target) {
+net::Request MakeRequest(std::string method, std::string target,
+                         Encoding encoding = Encoding::kJson) {
   net::Request request{.method = std::move(method), .target = std::move(target)};
-  request.headers.Set("Accept", "application/json");
+  request.headers.Set("Accept", AcceptOf(encoding));
   return request;
 }
 
@@ -55,13 +57,18 @@ net::Request WithBody(net::Request request, const Json& body, std::string_view c
   return request;
 }
 
-Result<Json> BodyOf(const Result<net::Response>& answer, size_t max_body) {
+Status CheckAnswer(const Result<net::Response>& answer) {
   if (!answer.ok()) return answer.status();
   if (answer->status < 200 || answer->status > 299) return ErrorOf(*answer);
+  return Status::Ok();
+}
+
+Result<Json> BodyOf(const Result<net::Response>& answer, size_t max_body) {
+  RETURN_IF_ERROR(CheckAnswer(answer));
   return ParseJson(answer->body, {.max_bytes = max_body});
 }
 
-Result<ListPage> PageOf(Result<Json> body) {
+Result<ListPage> JsonPage(Result<Json> body) {
   if (!body.ok()) return body.status();
   Json* items = body->Find("items");
   const Json* metadata = body->Find("metadata");
@@ -70,10 +77,40 @@ Result<ListPage> PageOf(Result<Json> body) {
   }
   ListPage page;
   // A list without entries may come as null.
-  if (items != nullptr && items->is_array()) page.items = std::move(items->items());
+  if (items != nullptr && items->is_array()) {
+    page.items.reserve(items->items().size());
+    for (Json& item : items->items()) page.items.emplace_back(std::move(item));
+  }
   page.resource_version = metadata->StringAt("resourceVersion").value_or("");
   page.continue_token = metadata->StringAt("continue").value_or("");
   return page;
+}
+
+// Every list of the API is ListMeta, then its items.
+Result<ListPage> ProtobufPage(std::string_view body) {
+  ASSIGN_OR_RETURN(const Envelope envelope, OpenEnvelope(body));
+  ListPage page;
+  WireReader list(envelope.message);
+  while (list.Next()) {
+    if (list.field() == 2) page.items.emplace_back(list.Bytes());
+    if (list.field() != 1) continue;
+    WireReader metadata(list.Bytes());
+    while (metadata.Next()) {
+      if (metadata.field() == 2) page.resource_version = metadata.Bytes();
+      if (metadata.field() == 3) page.continue_token = metadata.Bytes();
+    }
+    RETURN_IF_ERROR(metadata.status());
+  }
+  RETURN_IF_ERROR(list.status());
+  return page;
+}
+
+Result<ListPage> PageOf(const Result<net::Response>& answer, size_t max_body) {
+  RETURN_IF_ERROR(CheckAnswer(answer));
+  if (EncodingOf(answer->headers.Get("Content-Type")) == Encoding::kProtobuf) {
+    return ProtobufPage(answer->body);
+  }
+  return JsonPage(ParseJson(answer->body, {.max_bytes = max_body}));
 }
 
 }  // namespace
@@ -131,11 +168,13 @@ Operation Client::Get(const ObjectRef& object, OnObject on_done) {
 }
 
 Operation Client::List(const ListQuery& query, OnPage on_done) {
-  std::string target = CollectionPath(query.type, query.ns) + "?" + QueryString(query);
-  return SendForObject(MakeRequest("GET", std::move(target)), true,
-                       [on_done = std::move(on_done)](Result<Json> body) {
-                         on_done(PageOf(std::move(body)));
-                       });
+  const std::string path = CollectionPath(query.type, query.ns);
+  return core_->queue.Submit(
+      MakeRequest("GET", path + "?" + QueryString(query), query.encoding), true,
+      [on_done = std::move(on_done), path,
+       max_body = core_->options.max_body](const Result<net::Response>& answer) {
+        on_done(PageOf(answer, max_body).Annotate("GET " + path));
+      });
 }
 
 Operation Client::Create(const ObjectRef& object, const Json& body, OnObject on_done) {
@@ -176,9 +215,14 @@ Operation Client::Delete(const ObjectRef& object, const Preconditions& precondit
                        true, std::move(on_done));
 }
 
-net::Call Client::Stream(const std::string& target, const net::Deadlines& deadlines,
-                         net::StreamHandler handler) {
-  return core_->queue.Stream(MakeRequest("GET", target), deadlines, std::move(handler));
+Operation Client::Stream(const std::string& target, Encoding encoding,
+                         const net::Deadlines& deadlines, net::StreamHandler handler) {
+  net::Request request = MakeRequest("GET", target, encoding);
+  // The events, unlike the objects in them, have a type of their own.
+  if (encoding == Encoding::kProtobuf) {
+    request.headers.Set("Accept", fmt::format("{};stream=watch, {}", kProtobufType, kJsonType));
+  }
+  return core_->queue.Stream(std::move(request), deadlines, std::move(handler));
 }
 
 }  // namespace tessera::kube

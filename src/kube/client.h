@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Talks to one API server: get, list, create, replace, patch, delete. JSON in and out. Watches are in
-// watch.h. Not for: knowing what is inside an object, or deciding what to do about a conflict.
+// Talks to one API server: get, list, create, replace, patch, delete. JSON in and out; lists also in
+// protobuf. Watches are in watch.h. Not for: knowing what is inside an object, or deciding what to do about a conflict.
 //
 // Trouble is handled here once for all callers. Too many requests (429), a server that asks for
 // patience (Retry-After), and broken connections are retried with growing, jittered waits; while the
@@ -20,11 +20,13 @@
 #include <memory>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "src/base/status.h"
 #include "src/base/task_runner.h"
 #include "src/formats/json.h"
 #include "src/kube/config.h"
+#include "src/kube/raw_object.h"
 #include "src/kube/resources.h"
 #include "src/net/http_client.h"
 #include "src/net/io_thread.h"
@@ -62,10 +64,13 @@ struct ListQuery {
   std::string resource_version;  // "" is the newest
   std::string continue_token;    // of the page before
   int limit = 500;
+  Encoding encoding = Encoding::kJson;  // asked for; the server may answer in JSON all the same
 };
 
 struct ListPage {
-  Json::Array items;  // without apiVersion and kind, as the server sends them
+  // Without apiVersion and kind, as the server sends them. Those in protobuf are views, valid
+  // during the callback.
+  std::vector<RawObject> items;
   std::string resource_version;
   std::string continue_token;  // "" on the last page
 };
@@ -107,8 +112,8 @@ class Client {
   Operation Delete(const ObjectRef& object, const Preconditions& preconditions, OnObject on_done);
 
   // For watch.h: one streamed GET, neither queued nor retried.
-  net::Call Stream(const std::string& target, const net::Deadlines& deadlines,
-                   net::StreamHandler handler);
+  Operation Stream(const std::string& target, Encoding encoding,
+                   const net::Deadlines& deadlines, net::StreamHandler handler);
 
   TaskRunner& runner();
   const Config& config() const;

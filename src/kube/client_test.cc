@@ -207,6 +207,65 @@ TEST_F(ClientTest, RefreshesItsTokenOnce) {
   EXPECT_EQ(seen_.size(), 3u);
 }
 
+// A plugin that answers with one more digit each time it runs.
+ExecPlugin CountingPlugin(const TempDir& dir, const std::string& more = "") {
+  const std::string script = fmt::format(
+      R"(printf 1 >> {0}; echo "{{\"apiVersion\":\"client.authentication.k8s.io/v1\",)"
+      R"(\"kind\":\"ExecCredential\",\"status\":{{\"token\":\"t$(cat {0})\"{1}}}}}")",
+      JoinPath(dir.path(), "runs"), more);
+  return {.api_version = "client.authentication.k8s.io/v1", .argv = {"sh", "-c", script}};
+}
+
+TEST_F(ClientTest, RunsAPluginOnceForAllWhoWait) {
+  const TempDir dir;
+  config_.exec = CountingPlugin(dir);
+  int answers = 0;
+  std::vector<Operation> operations;
+  for (int i = 0; i < 3; ++i) {
+    operations.push_back(client().Get(Node("n1"), [&](const Result<Json>& answer) {
+      EXPECT_TRUE(answer.ok()) << answer.status().ToString();
+      ++answers;
+    }));
+  }
+  EXPECT_EQ(answers, 0);
+  ASSERT_TRUE(runner_.RunUntil([&] { return answers == 3; }));
+  for (const net::Request& r : seen_) EXPECT_EQ(r.headers.Get("Authorization"), "Bearer t1");
+}
+
+TEST_F(ClientTest, RunsThePluginAgainWhenItsTokenIsRefusedOrExpired) {
+  const TempDir dir;
+  config_.exec = CountingPlugin(dir);
+  answers_ = {JsonAnswer(401, "{}")};
+  EXPECT_TRUE(GetNode().ok());
+  EXPECT_EQ(seen_.back().headers.Get("Authorization"), "Bearer t11");
+  EXPECT_TRUE(GetNode().ok());
+  EXPECT_EQ(seen_.back().headers.Get("Authorization"), "Bearer t11");
+  config_.exec = CountingPlugin(dir, R"(,\"expirationTimestamp\":\"2020-01-01T00:00:00Z\")");
+  client_.reset();
+  EXPECT_TRUE(GetNode().ok());
+  EXPECT_TRUE(GetNode().ok());
+  EXPECT_EQ(seen_.back().headers.Get("Authorization"), "Bearer t1111");
+}
+
+TEST_F(ClientTest, APluginThatFailsIsTheError) {
+  config_.exec = ExecPlugin{.api_version = "client.authentication.k8s.io/v1",
+                            .argv = {"sh", "-c", "echo log in first >&2; exit 1"}};
+  const Status status = GetNode().status();
+  EXPECT_EQ(status.code(), Code::kUnauthenticated);
+  EXPECT_NE(status.message().find("log in first"), std::string::npos) << status.ToString();
+  EXPECT_TRUE(seen_.empty());
+}
+
+TEST_F(ClientTest, GoesWithoutWaitingForAPluginThatHangs) {
+  config_.exec = ExecPlugin{.api_version = "client.authentication.k8s.io/v1",
+                            .argv = {"sleep", "5"}};
+  const MonotonicTime began = runner_.clock().Now();
+  const Operation operation = client().Get(Node("n1"), [](const Result<Json>&) { FAIL(); });
+  runner_.RunFor(milliseconds(50));
+  client_.reset();
+  EXPECT_LT(runner_.clock().Now() - began, std::chrono::seconds(4));
+}
+
 TEST_F(ClientTest, BoundsItsQueue) {
   hold_ = true;
   options_.max_in_flight = 1;

@@ -3,6 +3,9 @@
 
 #include <sys/stat.h>
 
+#include <cstdlib>
+#include <vector>
+
 #include "src/base/file.h"
 #include "src/base/strings.h"
 #include "src/formats/yaml.h"
@@ -19,33 +22,96 @@ std::string EnvOr(const GetEnv& getenv, const char* name) {
 }
 
 std::string Fingerprint(const std::string& path) {
-  struct stat file{};
+  struct stat file {};
   // Not lstat: the kubelet rotates by moving the ..data link.
   if (::stat(path.c_str(), &file) != 0) return "";
   return fmt::format("{}:{}:{}.{}", file.st_dev, file.st_ino, file.st_mtim.tv_sec,
                      file.st_mtim.tv_nsec);
 }
 
-// One kubeconfig file while it is read.
-class Kubeconfig {
- public:
-  Kubeconfig(std::string path, const Json& root) : path_(std::move(path)), root_(root) {}
+std::string Text(const Json& object, std::string_view key) {
+  const Json* value = object.Find(key);
+  return value != nullptr && value->is_string() ? value->string_value() : "";
+}
 
-  Result<Config> Load(std::string context_name) {
-    if (context_name.empty()) context_name = Text(root_, "current-context");
-    if (context_name.empty()) return Bad(root_, "current-context is not set");
-    ASSIGN_OR_RETURN(const Json* context, Entry("contexts", "context", context_name));
-    Config config;
-    if (const std::string ns = Text(*context, "namespace"); !ns.empty()) {
-      config.default_namespace = ns;
+// One kubeconfig file while it is read.
+class KubeconfigFile {
+ public:
+  KubeconfigFile(std::string path, Json root) : path_(std::move(path)), root_(std::move(root)) {}
+
+  const std::string& path() const { return path_; }
+  std::string current_context() const { return Text(root_, "current-context"); }
+
+  Status Bad(std::string_view why) const { return Bad(root_, why); }
+
+  // kubeconfig keeps lists of {name, <kind>: {...}}. Null where this one has none of that name.
+  Result<const Json*> Entry(std::string_view list, std::string_view kind,
+                            const std::string& name) const {
+    const Json* entries = root_.Find(list);
+    if (entries == nullptr || !entries->is_array()) return nullptr;
+    for (const Json& entry : entries->items()) {
+      if (!entry.is_object() || Text(entry, "name") != name) continue;
+      const Json* value = entry.Find(kind);
+      if (value == nullptr || !value->is_object()) return Bad(entry, "the entry is empty");
+      return value;
     }
-    ASSIGN_OR_RETURN(const Json* cluster, Entry("clusters", "cluster", Text(*context, "cluster")));
-    RETURN_IF_ERROR(ReadCluster(*cluster, &config));
-    const std::string user_name = Text(*context, "user");
-    if (user_name.empty()) return config;
-    ASSIGN_OR_RETURN(const Json* user, Entry("users", "user", user_name));
-    RETURN_IF_ERROR(ReadUser(*user, &config));
-    return config;
+    return nullptr;
+  }
+
+  Status ReadCluster(const Json& cluster, Config* config) const {
+    auto url = net::ParseUrl(Text(cluster, "server"));
+    if (!url.ok()) return Bad(cluster, "server: " + url.status().message());
+    config->server = *std::move(url);
+    if (cluster.Find("proxy-url") != nullptr) return Bad(cluster, "proxy-url is not supported");
+    ASSIGN_OR_RETURN(config->tls.ca, Pem(cluster, "certificate-authority"));
+    config->tls.server_name = Text(cluster, "tls-server-name");
+    ASSIGN_OR_RETURN(config->tls.skip_verify, Flag(cluster, "insecure-skip-tls-verify"));
+    if (!config->server.tls || config->tls.skip_verify || !config->tls.ca.empty()) {
+      return Status::Ok();
+    }
+    // As in kubectl: the server's certificate may be of a public authority.
+    auto roots = net::SystemRoots(::getenv);
+    if (!roots.ok()) {
+      return Bad(cluster, "certificate-authority is missing, and " + roots.status().message());
+    }
+    config->tls.ca = *std::move(roots);
+    return Status::Ok();
+  }
+
+  Status ReadUser(const Json& user, Config* config) const {
+    for (const std::string_view key : {"auth-provider", "username"}) {
+      if (user.Find(key) == nullptr) continue;
+      return Bad(user, fmt::format("users with \"{}\" are not supported; use a client certificate, "
+                                   "token, tokenFile or exec",
+                                   key));
+    }
+    ASSIGN_OR_RETURN(config->tls.certificate, Pem(user, "client-certificate"));
+    ASSIGN_OR_RETURN(config->tls.key, Pem(user, "client-key"));
+    if (config->tls.certificate.empty() != config->tls.key.empty()) {
+      return Bad(user, "client-certificate and client-key go together");
+    }
+    config->token_file = File(Text(user, "tokenFile"));
+    if (config->token_file.empty()) config->token = Text(user, "token");
+    const Json* exec = user.Find("exec");
+    if (exec == nullptr) return Status::Ok();
+    if (!config->token.empty() || !config->token_file.empty() || !config->tls.key.empty()) {
+      return Bad(user, "a user has either an exec plugin, or a token or certificate");
+    }
+    ASSIGN_OR_RETURN(config->exec, ReadExec(*exec));
+    return Status::Ok();
+  }
+
+  // What the cluster's entry says to plugins.
+  static Json ExecExtension(const Json& cluster) {
+    const Json* extensions = cluster.Find("extensions");
+    if (extensions == nullptr || !extensions->is_array()) return {};
+    for (const Json& entry : extensions->items()) {
+      if (!entry.is_object() || Text(entry, "name") != "client.authentication.k8s.io/exec")
+        continue;
+      const Json* config = entry.Find("extension");
+      return config != nullptr ? *config : Json();
+    }
+    return {};
   }
 
  private:
@@ -53,26 +119,16 @@ class Kubeconfig {
     return Error(Code::kInvalidArgument, "{}:{}: {}", path_, where.line(), why);
   }
 
-  static std::string Text(const Json& object, std::string_view key) {
+  Result<bool> Flag(const Json& object, std::string_view key) const {
     const Json* value = object.Find(key);
-    return value != nullptr && value->is_string() ? value->string_value() : "";
+    if (value == nullptr) return false;
+    if (value->kind() != Json::Kind::kBool)
+      return Bad(*value, fmt::format("{} is true or false", key));
+    return value->bool_value();
   }
 
-  // kubeconfig keeps lists of {name, <kind>: {...}}.
-  Result<const Json*> Entry(std::string_view list, std::string_view kind, const std::string& name) {
-    const Json* entries = root_.Find(list);
-    if (entries != nullptr && entries->is_array()) {
-      for (const Json& entry : entries->items()) {
-        if (!entry.is_object() || Text(entry, "name") != name) continue;
-        const Json* value = entry.Find(kind);
-        if (value == nullptr || !value->is_object()) return Bad(entry, "the entry is empty");
-        return value;
-      }
-    }
-    return Bad(root_, fmt::format("{} has no entry named \"{}\"", list, name));
-  }
-
-  // A pair such as certificate-authority and certificate-authority-data; the data wins, as in kubectl.
+  // A pair such as certificate-authority and certificate-authority-data; the data wins, as in
+  // kubectl.
   Result<net::PemSource> Pem(const Json& object, const std::string& key) const {
     if (const std::string data = Text(object, key + "-data"); !data.empty()) {
       auto pem = Base64Decode(data);
@@ -86,39 +142,101 @@ class Kubeconfig {
     return name.empty() || name[0] == '/' ? name : JoinPath(DirName(path_), name);
   }
 
-  Status ReadCluster(const Json& cluster, Config* config) const {
-    auto url = net::ParseUrl(Text(cluster, "server"));
-    if (!url.ok()) return Bad(cluster, "server: " + url.status().message());
-    config->server = *std::move(url);
-    if (cluster.Find("proxy-url") != nullptr) return Bad(cluster, "proxy-url is not supported");
-    ASSIGN_OR_RETURN(config->tls.ca, Pem(cluster, "certificate-authority"));
-    config->tls.server_name = Text(cluster, "tls-server-name");
-    if (cluster.Find("insecure-skip-tls-verify") != nullptr) {
-      ASSIGN_OR_RETURN(config->tls.skip_verify, cluster.BoolAt("insecure-skip-tls-verify"));
+  Result<ExecPlugin> ReadExec(const Json& exec) const {
+    ExecPlugin plugin{.api_version = Text(exec, "apiVersion"),
+                      .install_hint = Text(exec, "installHint")};
+    constexpr std::string_view kGroup = "client.authentication.k8s.io/";
+    if (plugin.api_version != std::string(kGroup) + "v1" &&
+        plugin.api_version != std::string(kGroup) + "v1beta1") {
+      return Bad(exec, fmt::format("exec: apiVersion \"{}\" is not supported; {}v1 and v1beta1 are",
+                                   plugin.api_version, kGroup));
     }
-    return Status::Ok();
-  }
-
-  Status ReadUser(const Json& user, Config* config) const {
-    for (const std::string_view key : {"exec", "auth-provider", "username"}) {
-      if (user.Find(key) == nullptr) continue;
-      return Bad(user, fmt::format("users with \"{}\" are not supported; use a client certificate, "
-                                   "token or tokenFile",
-                                   key));
+    if (Text(exec, "interactiveMode") == "Always") {
+      return Bad(exec, "exec: interactiveMode Always needs a person at a terminal");
     }
-    ASSIGN_OR_RETURN(config->tls.certificate, Pem(user, "client-certificate"));
-    ASSIGN_OR_RETURN(config->tls.key, Pem(user, "client-key"));
-    if (config->tls.certificate.empty() != config->tls.key.empty()) {
-      return Bad(user, "client-certificate and client-key go together");
+    const std::string command = Text(exec, "command");
+    if (command.empty()) return Bad(exec, "exec: command is missing");
+    // As kubectl has it: a path counts from the file's folder, a bare name from PATH.
+    plugin.argv = {command.find('/') == std::string::npos ? command : File(command)};
+    const Json* args = exec.Find("args");
+    for (size_t i = 0; args != nullptr && args->is_array() && i < args->items().size(); ++i) {
+      if (!args->items()[i].is_string()) return Bad(args->items()[i], "exec: args are texts");
+      plugin.argv.push_back(args->items()[i].string_value());
     }
-    config->token_file = File(Text(user, "tokenFile"));
-    if (config->token_file.empty()) config->token = Text(user, "token");
-    return Status::Ok();
+    const Json* env = exec.Find("env");
+    for (size_t i = 0; env != nullptr && env->is_array() && i < env->items().size(); ++i) {
+      const Json& entry = env->items()[i];
+      const std::string name = entry.is_object() ? Text(entry, "name") : "";
+      if (name.empty()) return Bad(entry, "exec: env is a list of name and value");
+      plugin.env.push_back(name + "=" + Text(entry, "value"));
+    }
+    ASSIGN_OR_RETURN(plugin.provide_cluster_info, Flag(exec, "provideClusterInfo"));
+    return plugin;
   }
 
   std::string path_;
-  const Json& root_;
+  Json root_;
 };
+
+// Files that complement each other: of each entry, and of the current context, the first that has
+// it counts, as in kubectl.
+class Kubeconfig {
+ public:
+  explicit Kubeconfig(std::vector<KubeconfigFile> files) : files_(std::move(files)) {}
+
+  Result<Config> Load(std::string context_name) const {
+    for (const KubeconfigFile& file : files_) {
+      if (context_name.empty()) context_name = file.current_context();
+    }
+    if (context_name.empty()) return Bad("current-context is not set");
+    ASSIGN_OR_RETURN(const Found context, Find("contexts", "context", context_name));
+    Config config;
+    if (const std::string ns = Text(*context.entry, "namespace"); !ns.empty()) {
+      config.default_namespace = ns;
+    }
+    ASSIGN_OR_RETURN(const Found cluster,
+                     Find("clusters", "cluster", Text(*context.entry, "cluster")));
+    RETURN_IF_ERROR(cluster.file->ReadCluster(*cluster.entry, &config));
+    const std::string user_name = Text(*context.entry, "user");
+    if (user_name.empty()) return config;
+    ASSIGN_OR_RETURN(const Found user, Find("users", "user", user_name));
+    RETURN_IF_ERROR(user.file->ReadUser(*user.entry, &config));
+    if (config.exec && config.exec->provide_cluster_info) {
+      config.exec->cluster_config = KubeconfigFile::ExecExtension(*cluster.entry);
+    }
+    return config;
+  }
+
+ private:
+  struct Found {
+    const KubeconfigFile* file;
+    const Json* entry;
+  };
+
+  Status Bad(std::string_view why) const {
+    if (files_.size() == 1) return files_[0].Bad(why);
+    std::string paths;
+    for (const KubeconfigFile& file : files_) paths += (paths.empty() ? "" : ":") + file.path();
+    return Error(Code::kInvalidArgument, "{}: {}", paths, why);
+  }
+
+  Result<Found> Find(std::string_view list, std::string_view kind, const std::string& name) const {
+    for (const KubeconfigFile& file : files_) {
+      ASSIGN_OR_RETURN(const Json* entry, file.Entry(list, kind, name));
+      if (entry != nullptr) return Found{&file, entry};
+    }
+    return Bad(fmt::format("{} has no entry named \"{}\"", list, name));
+  }
+
+  const std::vector<KubeconfigFile> files_;
+};
+
+Result<KubeconfigFile> ParseFile(std::string_view text, const std::string& path) {
+  auto root = ParseYaml(text);
+  if (!root.ok()) return root.status().Annotate(path);
+  if (!root->is_object()) return Error(Code::kInvalidArgument, "{}: not a kubeconfig", path);
+  return KubeconfigFile(path, *std::move(root));
+}
 
 }  // namespace
 
@@ -146,16 +264,33 @@ Result<Config> InClusterConfig(const GetEnv& getenv, const std::string& dir) {
 
 Result<Config> LoadKubeconfig(const std::string& path, const std::string& context) {
   ASSIGN_OR_RETURN(const std::string text, ReadFile(path, kMaxFile));
-  auto root = ParseYaml(text);
-  if (!root.ok()) return root.status().Annotate(path);
-  if (!root->is_object()) return Error(Code::kInvalidArgument, "{}: not a kubeconfig", path);
-  return Kubeconfig(path, *root).Load(context);
+  return ParseKubeconfig(text, path, context);
+}
+
+Result<Config> ParseKubeconfig(std::string_view text, const std::string& path,
+                               const std::string& context) {
+  ASSIGN_OR_RETURN(KubeconfigFile file, ParseFile(text, path));
+  return Kubeconfig({std::move(file)}).Load(context);
+}
+
+Result<Config> LoadKubeconfigs(const std::string& paths, const std::string& context) {
+  std::vector<KubeconfigFile> files;
+  for (const std::string_view path : SplitList(paths, ':')) {
+    const auto text = ReadFile(std::string(path), kMaxFile);
+    if (text.status().code() == Code::kNotFound) continue;
+    if (!text.ok()) return text.status();
+    ASSIGN_OR_RETURN(KubeconfigFile file, ParseFile(*text, std::string(path)));
+    files.push_back(std::move(file));
+  }
+  if (files.empty()) return Error(Code::kNotFound, "$KUBECONFIG: there is no file {}", paths);
+  return Kubeconfig(std::move(files)).Load(context);
 }
 
 Result<Config> FindConfig(const std::string& kubeconfig, const GetEnv& getenv) {
-  if (!kubeconfig.empty()) return LoadKubeconfig(kubeconfig);
   const std::string from_env = EnvOr(getenv, "KUBECONFIG");
-  if (!from_env.empty()) return LoadKubeconfig(from_env);
+  // Where an option takes its default from the variable, both are the same.
+  if (!kubeconfig.empty() && kubeconfig != from_env) return LoadKubeconfig(kubeconfig);
+  if (!from_env.empty()) return LoadKubeconfigs(from_env);
   return InClusterConfig(getenv);
 }
 

@@ -1,14 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 // Where the API server is and who we are there. Read from the pod's service account or from a
-// kubeconfig file. Users with an exec plugin, an auth-provider, a password or a proxy are refused by
-// name: they cannot be used yet.
+// kubeconfig file: client certificates, tokens and exec plugins. Users with an auth-provider or a
+// password (both gone from Kubernetes), clusters behind a proxy, and plugins that want to talk to a
+// person are refused by name.
 // Threads: functions are safe from any; a Config is a value.
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <string>
+#include <string_view>
 
 #include "src/base/status.h"
+#include "src/kube/exec_plugin.h"
 #include "src/net/address.h"
 #include "src/net/tls.h"
 
@@ -20,6 +24,7 @@ struct Config {
   // At most one of the two. The file is re-read when the kubelet rotates it.
   std::string token;
   std::string token_file;
+  std::optional<ExecPlugin> exec;  // instead of a token
   std::string default_namespace = "default";
 };
 
@@ -30,11 +35,20 @@ inline constexpr const char* kServiceAccountDir = "/var/run/secrets/kubernetes.i
 // From KUBERNETES_SERVICE_HOST and _PORT and the files in `dir`. FAILED_PRECONDITION outside a pod.
 Result<Config> InClusterConfig(const GetEnv& getenv, const std::string& dir = kServiceAccountDir);
 
-// The context of that name, or the current one. Relative file names count from the file's folder.
+// The context of that name, or the current one. Relative file names count from the file's folder. An
+// https server without certificate-authority is checked with the system's (net/tls.h).
 // INVALID_ARGUMENT names the file, the entry and what is wrong with it.
 Result<Config> LoadKubeconfig(const std::string& path, const std::string& context = "");
 
-// `kubeconfig` if it is not empty, else $KUBECONFIG (one file), else the pod's service account.
+// The same of a file that was read; `path` is for messages and relative names.
+Result<Config> ParseKubeconfig(std::string_view text, const std::string& path,
+                               const std::string& context = "");
+
+// The same from files joined by ':', as $KUBECONFIG has them. Each adds what those before it do not
+// have; those that are not there are passed over. NOT_FOUND where none is.
+Result<Config> LoadKubeconfigs(const std::string& paths, const std::string& context = "");
+
+// `kubeconfig` if it is not empty, else the files of $KUBECONFIG, else the pod's service account.
 Result<Config> FindConfig(const std::string& kubeconfig, const GetEnv& getenv);
 
 // The bearer token to send now. Looks at the file each time and reads it when it was replaced, so a

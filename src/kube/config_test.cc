@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdlib>
 #include <map>
 
 #include "src/base/file.h"
@@ -72,6 +73,9 @@ clusters:
     server: https://b.example
     certificate-authority-data: Y2E=
     tls-server-name: kubernetes
+    extensions:
+    - name: client.authentication.k8s.io/exec
+      extension: {audience: x}
 users:
 - name: by-certificate
   user:
@@ -83,6 +87,16 @@ users:
 - name: by-plugin
   user:
     exec: {command: aws}
+- name: by-login
+  user:
+    exec:
+      apiVersion: client.authentication.k8s.io/v1
+      command: bin/login
+      args: [get-token]
+      env: [{name: A, value: b}]
+      provideClusterInfo: true
+      interactiveMode: Never
+      installHint: install it
 - name: half
   user: {client-certificate: c.crt}
 contexts:
@@ -92,6 +106,8 @@ contexts:
   context: {cluster: b, user: by-token}
 - name: plugin
   context: {cluster: b, user: by-plugin}
+- name: login
+  context: {cluster: b, user: by-login}
 - name: half
   context: {cluster: b, user: half}
 - name: lost
@@ -112,21 +128,97 @@ TEST_F(ConfigTest, ReadsAKubeconfig) {
   EXPECT_EQ(token.token, "secret");
 }
 
+TEST_F(ConfigTest, ReadsAnExecPlugin) {
+  const Config config = LoadKubeconfig(Write("config", kKubeconfig), "login").value();
+  ASSERT_TRUE(config.exec.has_value());
+  EXPECT_EQ(config.exec->argv,
+            (std::vector<std::string>{JoinPath(dir_.path(), "bin/login"), "get-token"}));
+  EXPECT_EQ(config.exec->env, std::vector<std::string>{"A=b"});
+  EXPECT_EQ(config.exec->install_hint, "install it");
+  EXPECT_EQ(config.exec->cluster_config.Serialize(), R"({"audience":"x"})");
+}
+
 TEST_F(ConfigTest, SaysWhereAKubeconfigIsWrong) {
   const std::string path = Write("config", kKubeconfig);
   const Status plugin = LoadKubeconfig(path, "plugin").status();
-  EXPECT_NE(plugin.message().find(path + ":24"), std::string::npos) << plugin.ToString();
+  EXPECT_NE(plugin.message().find(path + ":27"), std::string::npos) << plugin.ToString();
   EXPECT_NE(plugin.message().find("exec"), std::string::npos);
   EXPECT_FALSE(LoadKubeconfig(path, "half").ok());
   EXPECT_NE(LoadKubeconfig(path, "lost").status().message().find("\"c\""), std::string::npos);
   EXPECT_FALSE(LoadKubeconfig(path, "none").ok());
+  const std::string flag = Write("flag", R"(current-context: a
+clusters: [{name: a, cluster: {server: "http://a", insecure-skip-tls-verify: tru}}]
+contexts: [{name: a, context: {cluster: a}}])");
+  EXPECT_EQ(LoadKubeconfig(flag).status().message(),
+            flag + ":2: insecure-skip-tls-verify is true or false");
   EXPECT_EQ(LoadKubeconfig(Write("list", "- a"), "").status().code(), Code::kInvalidArgument);
   EXPECT_EQ(LoadKubeconfig("/nonexistent").status().code(), Code::kNotFound);
+}
+
+TEST_F(ConfigTest, WithoutAnAuthorityTheSystemsCount) {
+  const std::string path = Write("config", R"(current-context: a
+clusters:
+- {name: a, cluster: {server: "https://a"}}
+- {name: plain, cluster: {server: "http://a"}}
+- {name: careless, cluster: {server: "https://a", insecure-skip-tls-verify: true}}
+contexts:
+- {name: a, context: {cluster: a}}
+- {name: plain, context: {cluster: plain}}
+- {name: careless, context: {cluster: careless}}
+)");
+  const std::string roots = Write("roots.pem", "roots");
+  ASSERT_EQ(::setenv("SSL_CERT_FILE", roots.c_str(), 1), 0);
+  EXPECT_EQ(LoadKubeconfig(path).value().tls.ca.file, roots);
+  EXPECT_TRUE(LoadKubeconfig(path, "plain").value().tls.ca.empty());
+  EXPECT_TRUE(LoadKubeconfig(path, "careless").value().tls.ca.empty());
+  ASSERT_EQ(::setenv("SSL_CERT_FILE", "/nonexistent/roots.pem", 1), 0);
+  const Status missing = LoadKubeconfig(path).status();
+  ASSERT_EQ(::unsetenv("SSL_CERT_FILE"), 0);
+  EXPECT_EQ(missing.code(), Code::kInvalidArgument);
+  EXPECT_NE(missing.message().find("certificate-authority is missing"), std::string::npos);
+  EXPECT_NE(missing.message().find("/nonexistent/roots.pem"), std::string::npos);
 }
 
 TEST_F(ConfigTest, FindsTheFileTheEnvironmentNames) {
   env_["KUBECONFIG"] = Write("config", kKubeconfig);
   EXPECT_EQ(FindConfig("", Env()).value().default_namespace, "ns");
+}
+
+TEST_F(ConfigTest, OfSeveralFilesTheFirstThatHasAnEntryCounts) {
+  const std::string first = Write("first", R"(
+users: [{name: u, user: {token: one}}]
+contexts: [{name: mine, context: {cluster: a, user: by-certificate}}]
+)");
+  const std::string second = Write("second", R"(
+current-context: other
+clusters: [{name: a, cluster: {server: "https://second:1", certificate-authority: ca.crt}}]
+users: [{name: u, user: {token: two}}]
+contexts: [{name: other, context: {cluster: a, user: u}}]
+)");
+  const std::string third = Write("config", kKubeconfig);
+  const std::string paths = first + ":/nowhere/config:" + second + ":" + third;
+  env_["KUBECONFIG"] = paths;
+  const Config config = FindConfig("", Env()).value();
+  EXPECT_EQ(config.server.ToString(), "https://second:1") << "not that of the third";
+  EXPECT_EQ(config.tls.ca.file, JoinPath(dir_.path(), "ca.crt"));
+  EXPECT_EQ(config.token, "one");
+  EXPECT_EQ(FindConfig(paths, Env()).value().token, "one") << "an option's default";
+  const Config mine = LoadKubeconfigs(paths, "mine").value();
+  EXPECT_EQ(mine.server.ToString(), "https://second:1");
+  EXPECT_EQ(mine.tls.certificate.text, "cert");
+  EXPECT_NE(LoadKubeconfigs(paths, "lost").status().message().find(second + ":" + third),
+            std::string::npos);
+  EXPECT_EQ(LoadKubeconfigs("/nowhere/a:/nowhere/b").status().code(), Code::kNotFound);
+  // A file that is there and no kubeconfig is no reason to guess.
+  EXPECT_EQ(LoadKubeconfigs(Write("list", "- a") + ":" + third).status().code(),
+            Code::kInvalidArgument);
+}
+
+TEST(Base64Test, Encodes) {
+  for (const char* text : {"", "f", "fo", "foo", "\xfb\xff\xbf", "abcdefg"}) {
+    EXPECT_EQ(Base64Decode(Base64Encode(text)).value(), text);
+  }
+  EXPECT_EQ(Base64Encode("fo"), "Zm8=");
 }
 
 TEST(Base64Test, DecodesAndRefuses) {

@@ -8,6 +8,7 @@
 
 #include "src/kube/api_error.h"
 #include "src/kube/backoff.h"
+#include "src/kube/credentials.h"
 
 namespace tessera::kube {
 
@@ -17,7 +18,7 @@ struct RequestQueue::Item {
   OnAnswer on_answer;
   MonotonicTime deadline;
   int attempts = 0;
-  std::string token;  // that was sent last
+  CredentialSource::Credential credential;  // that was sent last
   bool done = false;  // answered or cancelled
   net::Call call;
 };
@@ -28,8 +29,13 @@ struct RequestQueue::Core : public std::enable_shared_from_this<RequestQueue::Co
   Core(net::IoThread& io, TaskRunner& task_runner, const Config& config, const ClientOptions& o)
       : runner(task_runner),
         options(o),
-        tokens(config),
-        http(io, task_runner, {.server = config.server, .tls = config.tls}) {}
+        http(io, task_runner,
+             {.server = config.server,
+              .tls = config.tls,
+              .max_idle_connections = std::max<size_t>(4, o.max_in_flight)}),
+        credentials(task_runner, config, [this](const std::string& chain, const std::string& key) {
+          http.SetCertificate({.text = chain}, {.text = key});
+        }) {}
 
   MonotonicTime Now() const { return runner.clock().Now(); }
 
@@ -56,25 +62,42 @@ struct RequestQueue::Core : public std::enable_shared_from_this<RequestQueue::Co
     });
   }
 
-  Status Authorize(net::Request* request, std::string* token) {
-    ASSIGN_OR_RETURN(*token, tokens.Get());
-    if (!token->empty()) request->headers.Set("Authorization", "Bearer " + *token);
+  void Dress(net::Request* request, const CredentialSource::Credential& credential) const {
+    if (!credential.token.empty()) {
+      request->headers.Set("Authorization", "Bearer " + credential.token);
+    }
     request->headers.Set("User-Agent", options.user_agent);
-    return Status::Ok();
   }
 
   void Send(const ItemPtr& item) {
-    const Duration left = std::max<Duration>(item->deadline - Now(), std::chrono::milliseconds(1));
     ++item->attempts;
     flying.insert(item);
-    std::weak_ptr<Item> weak_item = item;
-    const auto answered = [weak = weak_from_this(), weak_item](Result<net::Response> answer) {
+    const std::weak_ptr<Item> weak_item = item;
+    credentials.Get([this, weak_item](const Result<CredentialSource::Credential>& credential) {
+      const auto held = weak_item.lock();
+      if (!held || held->done) return;
+      const auto answered = AnswerTo(held);
+      // Not from inside Submit.
+      if (!credential.ok()) {
+        return runner.Post([answered, status = credential.status()] { answered(status); });
+      }
+      held->credential = *credential;
+      SendDressed(held, answered);
+    });
+  }
+
+  std::function<void(Result<net::Response>)> AnswerTo(const ItemPtr& item) {
+    return [weak = weak_from_this(), weak_item = std::weak_ptr(item)](Result<net::Response> a) {
       const auto self = weak.lock();
       const auto held = weak_item.lock();
-      if (self && held && !held->done) self->OnAnswered(held, std::move(answer));
+      if (self && held && !held->done) self->OnAnswered(held, std::move(a));
     };
-    const Status ready = Authorize(&item->request, &item->token);
-    if (!ready.ok()) return runner.Post([answered, ready] { answered(ready); });
+  }
+
+  void SendDressed(const ItemPtr& item,
+                   const std::function<void(Result<net::Response>)>& answered) {
+    const Duration left = std::max<Duration>(item->deadline - Now(), std::chrono::milliseconds(1));
+    Dress(&item->request, item->credential);
     const net::Deadlines usual;
     const net::HttpClient::CallOptions call_options{
         .deadlines = {.connect = std::min(usual.connect, left),
@@ -116,7 +139,9 @@ struct RequestQueue::Core : public std::enable_shared_from_this<RequestQueue::Co
 
   bool MayTryAgain(const Item& item, const Result<net::Response>& answer, bool patience) {
     if (item.attempts >= options.max_attempts) return false;
-    if (answer.ok() && answer->status == 401) return item.attempts == 1 && TokenChanged(item);
+    if (answer.ok() && answer->status == 401) {
+      return item.attempts == 1 && credentials.Refused(item.credential);
+    }
     if (!patience || not_before >= item.deadline) return false;
     if (answer.ok()) {
       // 429 and Retry-After say that the request was turned away unread.
@@ -124,11 +149,6 @@ struct RequestQueue::Core : public std::enable_shared_from_this<RequestQueue::Co
     }
     const Code code = answer.status().code();
     return item.repeatable && (code == Code::kUnavailable || code == Code::kDeadlineExceeded);
-  }
-
-  bool TokenChanged(const Item& item) {
-    const auto token = tokens.Get();
-    return token.ok() && *token != item.token;
   }
 
   void Cancel(const ItemPtr& item) {
@@ -143,13 +163,13 @@ struct RequestQueue::Core : public std::enable_shared_from_this<RequestQueue::Co
 
   TaskRunner& runner;
   const ClientOptions options;
-  TokenSource tokens;
   std::deque<ItemPtr> waiting;
   std::unordered_set<ItemPtr> flying;
   Backoff backoff;
   MonotonicTime not_before{};
   bool wake_pending = false;
-  net::HttpClient http;  // Last: its calls refer to the rest.
+  net::HttpClient http;  // After what its calls refer to.
+  CredentialSource credentials;
 };
 
 RequestQueue::RequestQueue(net::IoThread& io, TaskRunner& runner, const Config& config,
@@ -180,15 +200,34 @@ Operation RequestQueue::Submit(net::Request request, bool repeatable, OnAnswer o
   return operation;
 }
 
-net::Call RequestQueue::Stream(net::Request request, const net::Deadlines& deadlines,
+// A stream that may have to wait for its credential first.
+struct StreamState {
+  bool dropped = false;
+  net::Call call;
+};
+
+Operation RequestQueue::Stream(net::Request request, const net::Deadlines& deadlines,
                                net::StreamHandler handler) {
-  std::string token;
-  const Status ready = core_->Authorize(&request, &token);
-  if (!ready.ok()) {
-    // Sent all the same: the server's 401 then says what is wrong.
-    request.headers.Set("User-Agent", core_->options.user_agent);
-  }
-  return core_->http.Stream(std::move(request), {.deadlines = deadlines}, std::move(handler));
+  const auto state = std::make_shared<StreamState>();
+  Core* const core = core_.get();
+  core->credentials.Get([core, state, request = std::move(request), deadlines,
+                         handler = std::move(handler)](
+                            const Result<CredentialSource::Credential>& credential) mutable {
+    if (state->dropped) return;
+    // Without one it is sent all the same: the server's 401 then says what is wrong.
+    core->Dress(&request, credential.value_or({}));
+    handler.on_head = [core, used = credential.value_or({}),
+                       on_head = std::move(handler.on_head)](const net::Response& head) {
+      if (head.status == 401) core->credentials.Refused(used);
+      on_head(head);
+    };
+    state->call = core->http.Stream(std::move(request), {.deadlines = deadlines},
+                                    std::move(handler));
+  });
+  return Operation([state] {
+    state->dropped = true;
+    state->call.Cancel();
+  });
 }
 
 }  // namespace tessera::kube

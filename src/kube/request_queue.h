@@ -22,8 +22,8 @@ class RequestQueue {
 
   // `repeatable`: sending it twice does no harm.
   Operation Submit(net::Request request, bool repeatable, OnAnswer on_answer);
-  // At once and once.
-  net::Call Stream(net::Request request, const net::Deadlines& deadlines,
+  // Once, and at once where the credential is known.
+  Operation Stream(net::Request request, const net::Deadlines& deadlines,
                    net::StreamHandler handler);
   TaskRunner& runner();
 

@@ -4,6 +4,7 @@
 
 #include <string>
 #include <string_view>
+#include <utility>
 
 namespace tessera::kube {
 
@@ -16,7 +17,14 @@ struct ResourceType {
 
 inline constexpr ResourceType kNodes{"", "v1", "nodes", false};
 inline constexpr ResourceType kPods{"", "v1", "pods", true};
+inline constexpr ResourceType kEvents{"", "v1", "events", true};
 inline constexpr ResourceType kConfigMaps{"", "v1", "configmaps", true};
+inline constexpr ResourceType kSecrets{"", "v1", "secrets", true};
+inline constexpr ResourceType kLeases{"coordination.k8s.io", "v1", "leases", true};
+inline constexpr ResourceType kMutatingWebhooks{"admissionregistration.k8s.io", "v1",
+                                                "mutatingwebhookconfigurations", false};
+inline constexpr ResourceType kValidatingWebhooks{"admissionregistration.k8s.io", "v1",
+                                                  "validatingwebhookconfigurations", false};
 
 // One object. `subresource` such as "status" or "binding".
 struct ObjectRef {
@@ -27,6 +35,7 @@ struct ObjectRef {
 };
 
 inline ObjectRef Node(std::string name) { return {kNodes, std::move(name), "", ""}; }
+inline ObjectRef NodeStatus(std::string name) { return {kNodes, std::move(name), "", "status"}; }
 inline ObjectRef Pod(std::string ns, std::string name) {
   return {kPods, std::move(name), std::move(ns), ""};
 }

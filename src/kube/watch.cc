@@ -7,23 +7,20 @@
 
 #include "src/kube/api_error.h"
 #include "src/kube/backoff.h"
+#include "src/kube/event_reader.h"
 #include "src/net/http.h"
 
 namespace tessera::kube {
 namespace {
 
 constexpr size_t kMaxErrorBody = 64 << 10;
-
-std::string VersionOf(const Json& object) {
-  const Json* metadata = object.Find("metadata");
-  if (metadata == nullptr || !metadata->is_object()) return "";
-  return metadata->StringAt("resourceVersion").value_or("");
-}
+// Beyond this, pages no longer grow: an answer stays well below the client's limit.
+constexpr int kMaxPage = 8000;
 
 }  // namespace
 
-// Listing -> streaming -> waiting -> one of the two again. Each delegate call may destroy the Watch:
-// `delegate` is null afterwards.
+// (Listing | streaming everything) -> streaming changes -> waiting -> one of the two again. Each
+// delegate call may destroy the Watch: `delegate` is null afterwards.
 struct Watch::Core : public std::enable_shared_from_this<Watch::Core> {
   Core(Client& c, ListQuery query, Delegate& d, Options o)
       : client(c), what(std::move(query)), delegate(&d), options(o) {}
@@ -37,13 +34,19 @@ struct Watch::Core : public std::enable_shared_from_this<Watch::Core> {
     };
   }
 
-  void Next() { version.empty() ? ListNextPage() : StartStream(); }
+  void Next() {
+    if (!version.empty() || options.stream_initial) return StartStream();
+    ListNextPage();
+  }
 
   void ListNextPage() { list = client.List(what, Weakly(&Core::OnPage)); }
 
   void OnPage(Result<ListPage> page) {
     if (!page.ok()) {
-      // A token that expired between pages: from the start.
+      // A token that expired between pages: from the start, in fewer and larger ones, so that a
+      // collection that is slow to read comes to its end before its tokens do.
+      const bool late = page.status().code() == Code::kOutOfRange && !what.continue_token.empty();
+      if (late) what.limit = std::min(kMaxPage, what.limit * 4);
       what.continue_token.clear();
       return Retry(page.status(), Duration::zero());
     }
@@ -58,74 +61,97 @@ struct Watch::Core : public std::enable_shared_from_this<Watch::Core> {
     if (delegate) StartStream();
   }
 
-  void StartStream() {
+  std::string StreamTarget() {
     ListQuery query = what;
     query.limit = 0;
     query.resource_version = version;
     std::uniform_int_distribution<int64_t> jitter(0, options.round.count());
     const auto round = std::chrono::duration_cast<std::chrono::seconds>(
         options.round + Duration(jitter(random)));
-    const std::string target =
-        CollectionPath(what.type, what.ns) +
-        fmt::format("?watch=1&allowWatchBookmarks=true&timeoutSeconds={}&{}",
-                    std::max<int64_t>(1, round.count()), QueryString(query));
-    buffer.clear();
+    return fmt::format("{}?watch=1&allowWatchBookmarks=true&timeoutSeconds={}{}&{}",
+                       CollectionPath(what.type, what.ns), std::max<int64_t>(1, round.count()),
+                       initial ? "&sendInitialEvents=true&resourceVersionMatch=NotOlderThan" : "",
+                       QueryString(query));
+  }
+
+  void StartStream() {
+    initial = version.empty();
     head = {};
-    stream = client.Stream(target, {.body = Duration::zero(), .stall = options.stall},
+    reader.reset();
+    ++streams;
+    stream = client.Stream(StreamTarget(), what.encoding,
+                           {.header = std::min(net::Deadlines().header, options.stall),
+                            .body = Duration::zero(),
+                            .stall = options.stall},
                            {.on_head = Weakly(&Core::OnHead),
                             .on_data = Weakly(&Core::OnData),
                             .on_end = Weakly(&Core::OnEnd)});
+    if (!initial) return;
+    client.runner().PostDelayed(options.initial, [weak = weak_from_this(), number = streams] {
+      const auto self = weak.lock();
+      if (!self || !self->delegate || !self->initial || self->streams != number) return;
+      self->options.stream_initial = false;
+      self->Break(Error(Code::kDeadlineExceeded, "the server did not send everything in one stream"));
+    });
   }
 
-  void OnHead(const net::Response& response) { head = response; }
+  void OnHead(const net::Response& response) {
+    head = response;
+    if (head.status != 200) return;
+    reader.emplace(EncodingOf(head.headers.Get("Content-Type")), options.max_event);
+    if (initial) delegate->OnListBegin();
+  }
 
   void OnData(std::string_view piece) {
-    if (head.status != 200) {
+    if (!reader) {
       head.body.append(piece.substr(0, kMaxErrorBody - std::min(kMaxErrorBody, head.body.size())));
       return;
     }
-    buffer.append(piece);
-    size_t begin = 0;
-    // Only the new piece can hold a line's end.
-    size_t end = buffer.find('\n', buffer.size() - piece.size());
-    for (; end != std::string::npos; end = buffer.find('\n', begin)) {
-      const std::string_view line = std::string_view(buffer).substr(begin, end - begin);
-      const Status status = line.empty() ? Status::Ok() : OnEvent(line);
-      if (!delegate) return;
-      if (!status.ok()) return Break(status);
-      begin = end + 1;
-    }
-    buffer.erase(0, begin);
-    if (buffer.size() > options.max_event) {
-      Break(Error(Code::kResourceExhausted, "an event is longer than {} bytes", options.max_event));
+    reader->Put(piece);
+    while (delegate) {
+      auto event = reader->Next();
+      if (!event.ok()) return Break(event.status());
+      if (!event->has_value()) return;
+      if ((*event)->type == EventType::kError) return OnError(StatusOf(**event));
+      OnEvent(**event);
     }
   }
 
-  Status OnEvent(std::string_view line) {
-    ASSIGN_OR_RETURN(const Json event, ParseJson(line, {.max_bytes = options.max_event}));
-    const Json* object = event.Find("object");
-    const std::string type = event.is_object() ? event.StringAt("type").value_or("") : "";
-    if (object == nullptr || !object->is_object()) {
-      return Error(Code::kInvalidArgument, "an event of type \"{}\" has no object", type);
-    }
-    if (type == "ERROR") return ErrorOfStatusObject(*object, 500);
-    if (type != "ADDED" && type != "MODIFIED" && type != "DELETED" && type != "BOOKMARK") {
-      return Error(Code::kInvalidArgument, "unknown event type \"{}\"", type);
-    }
-    if (std::string fresh = VersionOf(*object); !fresh.empty()) version = std::move(fresh);
+  void OnError(const ServerStatus& said) {
+    stream.Cancel();
+    Retry(ErrorOf(said, 500), RetryAfter(said).value_or(Duration::zero()));
+  }
+
+  void OnEvent(const WatchEvent& event) {
     backoff.Reset();
-    if (type == "DELETED") {
-      delegate->OnDeleted(*object);
-    } else if (type != "BOOKMARK") {
-      delegate->OnObject(*object);
+    const bool bookmark = event.type == EventType::kBookmark;
+    // The objects at the beginning have versions of long ago and in no order.
+    if (!initial || (bookmark && event.object.EndsInitialEvents())) {
+      if (std::string fresh = event.object.ResourceVersion(); !fresh.empty()) {
+        version = std::move(fresh);
+      }
     }
-    return Status::Ok();
+    if (bookmark) {
+      if (initial && !version.empty()) {
+        initial = false;
+        delegate->OnListEnd();
+      }
+      return;
+    }
+    if (event.type == EventType::kDeleted) return delegate->OnDeleted(event.object);
+    delegate->OnObject(event.object);
   }
 
   void OnEnd(const Status& status) {
     if (!status.ok()) return Retry(status, Duration::zero());
     if (head.status != 200) {
-      return Retry(ErrorOf(head), RetryAfter(head).value_or(Duration::zero()));
+      const Status refused = ErrorOf(head);
+      if (initial && refused.code() == Code::kInvalidArgument) {
+        // Not by this server.
+        options.stream_initial = false;
+        return ListNextPage();
+      }
+      return Retry(refused, RetryAfter(head).value_or(Duration::zero()));
     }
     // The round is over. The short wait keeps a server that ends each stream at once from spinning us.
     RunLater(backoff.Next());
@@ -137,8 +163,13 @@ struct Watch::Core : public std::enable_shared_from_this<Watch::Core> {
   }
 
   void Retry(const Status& status, Duration at_least) {
-    // Only a new list brings a version that the server still has.
-    if (status.code() == Code::kOutOfRange) version.clear();
+    ++streams;  // of the past: its deadline does not count any more
+    if (status.code() == Code::kOutOfRange) {
+      // A server that was away has come back: whoever follows it should not be the last to hear.
+      if (!version.empty()) backoff.Reset();
+      // Only a new list brings a version that the server still has.
+      version.clear();
+    }
     const Duration wait = std::max(at_least, backoff.Next());
     RunLater(wait);
     delegate->OnTrouble(status, wait);
@@ -149,14 +180,16 @@ struct Watch::Core : public std::enable_shared_from_this<Watch::Core> {
   Client& client;
   ListQuery what;  // continue_token holds the place between pages
   Delegate* delegate;
-  const Options options;
+  Options options;
   std::minstd_rand random{std::random_device{}()};
   Backoff backoff;
-  std::string version;  // of the last thing seen; empty: a list is due
+  std::string version;   // of the last thing seen; empty: everything is due
+  bool initial = false;  // the stream has not come to the end of everything
+  int streams = 0;
   Operation list;
-  net::Call stream;
+  Operation stream;
   net::Response head;
-  std::string buffer;  // the beginning of a line
+  std::optional<EventReader> reader;  // of a stream that was not refused
 };
 
 Watch::Watch(Client& client, ListQuery what, Delegate& delegate, Options options)

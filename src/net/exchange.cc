@@ -29,6 +29,13 @@ void ConnectionPool::Keep(TransportPtr transport) {
   });
 }
 
+void ConnectionPool::SetCertificate(PemSource certificate, PemSource key) {
+  tls_.SetCertificate(std::move(certificate), std::move(key));
+  ++generation_;
+  for (Idle& entry : idle_) entry.transport->Close();
+  idle_.clear();
+}
+
 void ConnectionPool::Enter(std::shared_ptr<Exchange> exchange) {
   Exchange* const key = exchange.get();
   running_.emplace(key, std::move(exchange));
@@ -56,6 +63,7 @@ Exchange::Exchange(std::shared_ptr<ConnectionPool> pool, Plan plan, Sink sink)
 void Exchange::Start() {
   if (finished_ || pool_->closed()) return;
   pool_->Enter(shared_from_this());
+  generation_ = pool_->generation();
   if (TransportPtr kept = pool_->TakeIdle()) {
     reused_ = true;
     return SendRequest(std::move(kept));
@@ -65,6 +73,7 @@ void Exchange::Start() {
 
 void Exchange::Connect() {
   const auto& options = pool_->options();
+  generation_ = pool_->generation();
   std::shared_ptr<ssl_ctx_st> tls;
   if (options.server.tls) {
     auto context = pool_->tls().Get();
@@ -168,7 +177,8 @@ void Exchange::Broken(const Status& status) {
 }
 
 void Exchange::Complete() {
-  const bool clean = written_ && !peer_ended_ && parser_->keep_alive();
+  const bool clean = written_ && !peer_ended_ && parser_->keep_alive() &&
+                     generation_ == pool_->generation();
   if (clean && parser_->TakeRest().empty()) pool_->Keep(std::exchange(transport_, nullptr));
   Response response = std::move(parser_->response());
   response.body = std::move(body_);

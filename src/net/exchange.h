@@ -27,11 +27,15 @@ class ConnectionPool {
   // A kept connection that still looks alive, or null.
   TransportPtr TakeIdle();
   void Keep(TransportPtr transport);
+  // Connections that have shown another one are not used again.
+  void SetCertificate(PemSource certificate, PemSource key);
   void Enter(std::shared_ptr<Exchange> exchange);
   void Leave(Exchange* exchange);
   // Closes what is kept and cancels what runs. Nothing starts afterwards.
   void Close();
   bool closed() const { return closed_; }
+  // Changes with the certificate.
+  int generation() const { return generation_; }
 
  private:
   struct Idle {
@@ -47,6 +51,7 @@ class ConnectionPool {
   // Owns them, so that none ends on another thread, or after the IoThread.
   std::unordered_map<Exchange*, std::shared_ptr<Exchange>> running_;
   bool closed_ = false;
+  int generation_ = 0;
 };
 
 // States: connecting -> waiting for the header -> body -> finished. The pool owns it in between.
@@ -95,6 +100,7 @@ class Exchange : public std::enable_shared_from_this<Exchange> {
   TransportPtr transport_;
   std::unique_ptr<HttpParser> parser_;
   std::string body_;
+  int generation_ = 0;    // of the pool, when the connection was made
   bool reused_ = false;   // the connection had carried another request before
   bool written_ = false;
   bool peer_ended_ = false;

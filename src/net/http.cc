@@ -109,6 +109,11 @@ Result<std::string> SerializeRequest(const Request& request) {
 }
 
 std::string SerializeResponse(const Response& response, bool with_body, bool keep_alive) {
+  std::string out = SerializeResponseHead(response, keep_alive);
+  return with_body ? out.append(response.body) : out;
+}
+
+std::string SerializeResponseHead(const Response& response, bool keep_alive) {
   std::string out =
       fmt::format("HTTP/1.1 {} {}\r\n", response.status, ReasonPhrase(response.status));
   for (const auto& [name, value] : response.headers) {
@@ -116,9 +121,7 @@ std::string SerializeResponse(const Response& response, bool with_body, bool kee
   }
   AppendField(&out, "Content-Length", std::to_string(response.body.size()));
   if (!keep_alive) AppendField(&out, "Connection", "close");
-  out.append("\r\n");
-  if (with_body) out.append(response.body);
-  return out;
+  return out.append("\r\n");
 }
 
 std::string_view ReasonPhrase(int status) {

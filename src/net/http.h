@@ -63,6 +63,8 @@ Result<std::string> SerializeRequest(const Request& request);
 // `with_body` is false for an answer to HEAD. Characters that would break the framing are dropped,
 // because there is nobody to tell.
 std::string SerializeResponse(const Response& response, bool with_body, bool keep_alive);
+// The same up to the body.
+std::string SerializeResponseHead(const Response& response, bool keep_alive);
 
 std::string_view ReasonPhrase(int status);
 

@@ -101,6 +101,13 @@ HttpClient::~HttpClient() {
   core_->pool->io().Post([pool = core_->pool] { pool->Close(); });
 }
 
+void HttpClient::SetCertificate(PemSource certificate, PemSource key) {
+  core_->pool->io().Post(
+      [pool = core_->pool, certificate = std::move(certificate), key = std::move(key)] {
+        pool->SetCertificate(certificate, key);
+      });
+}
+
 const HttpClient::Options& HttpClient::options() const { return core_->pool->options(); }
 
 Call HttpClient::Send(Request request, CallOptions options,

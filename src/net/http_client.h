@@ -88,6 +88,9 @@ class HttpClient {
   Call Send(Request request, CallOptions options, std::function<void(Result<Response>)> on_done);
   Call Stream(Request request, CallOptions options, StreamHandler handler);
 
+  // Shows the server this certificate from now on; kept connections are closed.
+  void SetCertificate(PemSource certificate, PemSource key);
+
   const Options& options() const;
 
  private:

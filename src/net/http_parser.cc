@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/net/http_parser.h"
 
+#include <algorithm>
 #include <boost/beast/http/basic_parser.hpp>
 #include <boost/beast/http/error.hpp>
 #include <boost/optional/optional.hpp>
@@ -13,6 +14,9 @@ namespace {
 namespace http = boost::beast::http;
 using boost::beast::error_code;
 using boost::beast::string_view;
+
+// Of a body whose length was told. A peer can say anything, so the rest has to come first.
+constexpr uint64_t kReserved = 256 << 10;
 
 std::string_view View(string_view text) { return {text.data(), text.size()}; }
 
@@ -39,7 +43,9 @@ class Collector final : public http::basic_parser<kIsRequest> {
     headers.Add(std::string(View(name)), std::string(View(value)));
   }
   void on_header_impl(error_code&) override {}
-  void on_body_init_impl(const boost::optional<uint64_t>&, error_code&) override {}
+  void on_body_init_impl(const boost::optional<uint64_t>& length, error_code&) override {
+    body_->reserve(std::min(length.value_or(0), kReserved));
+  }
   size_t on_body_impl(string_view bytes, error_code&) override {
     body_->append(bytes.data(), bytes.size());
     return bytes.size();
@@ -111,6 +117,12 @@ bool HttpParser::keep_alive() const {
 
 Status HttpParser::Put(std::string_view bytes) {
   started_ = started_ || !bytes.empty();
+  // Most of a body comes while nothing waits, and is taken from where it lies.
+  if (pending_.empty() && header_done()) {
+    RETURN_IF_ERROR(Feed(&bytes));
+    pending_.assign(bytes);
+    return Status::Ok();
+  }
   pending_.append(bytes);
   if (!header_done()) {
     const size_t end = pending_.find("\r\n\r\n", scanned_ < 3 ? 0 : scanned_ - 3);
@@ -121,23 +133,26 @@ Status HttpParser::Put(std::string_view bytes) {
     }
     if (end == std::string::npos) return Status::Ok();
   }
-  return Feed();
+  std::string_view rest = pending_;
+  RETURN_IF_ERROR(Feed(&rest));
+  pending_.erase(0, pending_.size() - rest.size());
+  return Status::Ok();
 }
 
-Status HttpParser::Feed() {
-  while (!done() && !pending_.empty()) {
+Status HttpParser::Feed(std::string_view* bytes) {
+  while (!done() && !bytes->empty()) {
     const bool in_header = !header_done();
     error_code error;
     const size_t used = impl_->Visit([&](auto& parser) {
-      return parser.put(boost::asio::const_buffer(pending_.data(), pending_.size()), error);
+      return parser.put(boost::asio::const_buffer(bytes->data(), bytes->size()), error);
     });
-    pending_.erase(0, used);
+    bytes->remove_prefix(used);
     if (error && error != http::error::need_more) return FromBeast(error, limits_);
     if (in_header && header_done()) RETURN_IF_ERROR(CheckFraming());
     if (error) break;
   }
   // Chunk extensions and trailers are the only thing that can wait here.
-  if (!done() && pending_.size() > limits_.header_bytes) {
+  if (!done() && bytes->size() > limits_.header_bytes) {
     return Error(Code::kOutOfRange, "chunk header is longer than {} bytes", limits_.header_bytes);
   }
   return Status::Ok();

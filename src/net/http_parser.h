@@ -52,7 +52,8 @@ class HttpParser {
 
  private:
   struct Impl;
-  Status Feed();
+  // Takes what it can from the front of `bytes`.
+  Status Feed(std::string_view* bytes);
   Status CheckFraming() const;
 
   std::unique_ptr<Impl> impl_;

@@ -122,6 +122,12 @@ HttpServer::~HttpServer() {
   io.Post([core = std::move(core_)] { core->Close(); });
 }
 
+void HttpServer::SetCertificate(PemSource certificate, PemSource key) {
+  core_->io.Post([core = core_, certificate = std::move(certificate), key = std::move(key)] {
+    core->tls->SetCertificate(certificate, key);
+  });
+}
+
 const Address& HttpServer::address() const { return core_->listener->address(); }
 
 }  // namespace tessera::net

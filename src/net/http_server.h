@@ -59,6 +59,10 @@ class HttpServer {
   HttpServer(const HttpServer&) = delete;
   HttpServer& operator=(const HttpServer&) = delete;
 
+  // Shows another certificate from the next connection on; those that are open keep theirs. One that
+  // cannot be read closes new connections: check it before (certificate.h). REQUIRES: Options::tls.
+  void SetCertificate(PemSource certificate, PemSource key);
+
   // With the port that the system chose.
   const Address& address() const;
 

@@ -80,6 +80,23 @@ TEST_F(HttpTlsTest, SkipsVerificationOnlyWhenTold) {
   EXPECT_EQ(AskWith({}).status().code(), Code::kInvalidArgument);
 }
 
+TEST_F(HttpTlsTest, ShowsAnotherCertificateOnNewConnectionsOnly) {
+  TlsOptions tls = ServerTls(ca_);
+  tls.ca.text = ca_.certificate();
+  Start(tls);
+  const TestCa strangers;
+  const TestCa::Pair stranger = strangers.Issue("agent", {});
+  const TestCa::Pair known = ca_.Issue("agent", {});
+  HttpClient client(io_, runner_, To({.ca = {.text = ca_.certificate()}}));
+  client.SetCertificate({.text = known.certificate}, {.text = known.key});
+  EXPECT_TRUE(Ask(client).ok());
+  // The connection that showed the first one is not used again.
+  client.SetCertificate({.text = stranger.certificate}, {.text = stranger.key});
+  EXPECT_FALSE(Ask(client).ok());
+  client.SetCertificate({.text = known.certificate}, {.text = known.key});
+  EXPECT_TRUE(Ask(client).ok());
+}
+
 TEST_F(HttpTlsTest, AServerMayAskForAClientsCertificate) {
   TlsOptions tls = ServerTls(ca_);
   tls.ca.text = ca_.certificate();
@@ -135,6 +152,18 @@ TEST_F(HttpTlsTest, PlainTextToATlsPortIsAnError) {
   Start(ServerTls(ca_));
   HttpClient client(io_, runner_, {.server = {.address = server_->address()}});
   EXPECT_FALSE(Ask(client).ok());
+}
+
+TEST_F(HttpTlsTest, ShowsTheNewCertificateFromTheNextConnectionOn) {
+  Start(ServerTls(ca_));
+  const TestCa next;
+  HttpClient old(io_, runner_, To({.ca = {.text = ca_.certificate()}}));
+  ASSERT_TRUE(Ask(old).ok());
+  const TlsOptions fresh = ServerTls(next);
+  server_->SetCertificate(fresh.certificate, fresh.key);
+  EXPECT_TRUE(AskWith({.ca = {.text = next.certificate()}}).ok());
+  EXPECT_FALSE(AskWith({.ca = {.text = ca_.certificate()}}).ok());
+  EXPECT_TRUE(Ask(old).ok()) << "an open connection broke";
 }
 
 }  // namespace

@@ -108,17 +108,18 @@ void ServerConnection::Advance() {
 
 void ServerConnection::Answer(uint64_t round, Response response) {
   if (state_ != State::kHandling || round != round_) return;
-  Write(response, !head_only_, keep_alive_);
+  Write(std::move(response), !head_only_, keep_alive_);
 }
 
 void ServerConnection::Refuse(const Status& status) {
   Write(TextResponse(RefusalStatus(status), status.message() + "\n"), true, false);
 }
 
-void ServerConnection::Write(const Response& response, bool with_body, bool keep_alive) {
+void ServerConnection::Write(Response response, bool with_body, bool keep_alive) {
   state_ = State::kWriting;
   StartTimer(limits_.write, [](ServerConnection* self) { self->Close(); });
-  transport_->Write(SerializeResponse(response, with_body, keep_alive),
+  std::string head = SerializeResponseHead(response, keep_alive);
+  transport_->Write(std::move(head), with_body ? std::move(response.body) : std::string(),
                     [self = shared_from_this(), keep_alive](const Status& status) {
                       if (self->state_ != State::kWriting) return;
                       if (!status.ok()) return self->Close();

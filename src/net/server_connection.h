@@ -40,7 +40,7 @@ class ServerConnection : public std::enable_shared_from_this<ServerConnection> {
   void OnRead(const Status& status, std::string_view bytes);
   void Advance();
   void Refuse(const Status& status);
-  void Write(const Response& response, bool with_body, bool keep_alive);
+  void Write(Response response, bool with_body, bool keep_alive);
   void Linger();
   void OnLingerRead(const Status& status, size_t count);
   void StartTimer(Duration delay, std::function<void(ServerConnection*)> on_due);

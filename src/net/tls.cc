@@ -2,28 +2,19 @@
 #include "src/net/tls.h"
 
 #include <openssl/err.h>
-#include <openssl/pem.h>
 #include <openssl/ssl.h>
 #include <sys/stat.h>
+#include <unistd.h>
+
+#include <array>
 
 #include "src/base/file.h"
+#include "src/net/openssl.h"
 
 namespace tessera::net {
 namespace {
 
-using BioPtr = std::unique_ptr<BIO, decltype(&BIO_free)>;
-using X509Ptr = std::unique_ptr<X509, decltype(&X509_free)>;
-using KeyPtr = std::unique_ptr<EVP_PKEY, decltype(&EVP_PKEY_free)>;
-
 constexpr size_t kMaxPemSize = 4 << 20;
-
-std::string OpenSslWords() {
-  const unsigned long error = ERR_get_error();
-  ERR_clear_error();
-  if (error == 0) return "no reason given";
-  const char* reason = ERR_reason_error_string(error);
-  return reason != nullptr ? reason : fmt::format("OpenSSL error {:x}", error);
-}
 
 std::string NameOf(const PemSource& source) { return source.file.empty() ? "inline" : source.file; }
 
@@ -32,16 +23,12 @@ Result<std::string> Read(const PemSource& source) {
   return ReadFile(source.file, kMaxPemSize);
 }
 
-BioPtr Open(const std::string& pem) {
-  return {BIO_new_mem_buf(pem.data(), static_cast<int>(pem.size())), &BIO_free};
-}
-
 Status Trust(SSL_CTX* context, const PemSource& ca) {
   ASSIGN_OR_RETURN(const std::string pem, Read(ca));
-  const BioPtr bio = Open(pem);
+  const BioPtr bio = OpenText(pem);
   X509_STORE* store = SSL_CTX_get_cert_store(context);
   int count = 0;
-  while (X509Ptr certificate{PEM_read_bio_X509(bio.get(), nullptr, nullptr, nullptr), &X509_free}) {
+  while (const X509Ptr certificate = NextCertificate(bio.get())) {
     if (X509_STORE_add_cert(store, certificate.get()) != 1) {
       return Error(Code::kInvalidArgument, "CA bundle {}: {}", NameOf(ca), OpenSslWords());
     }
@@ -54,20 +41,18 @@ Status Trust(SSL_CTX* context, const PemSource& ca) {
 
 Status Show(SSL_CTX* context, const TlsOptions& options) {
   ASSIGN_OR_RETURN(const std::string chain_pem, Read(options.certificate));
-  const BioPtr chain = Open(chain_pem);
-  const X509Ptr leaf{PEM_read_bio_X509(chain.get(), nullptr, nullptr, nullptr), &X509_free};
+  const BioPtr chain = OpenText(chain_pem);
+  const X509Ptr leaf = NextCertificate(chain.get());
   if (!leaf || SSL_CTX_use_certificate(context, leaf.get()) != 1) {
     return Error(Code::kInvalidArgument, "certificate {}: {}", NameOf(options.certificate),
                  OpenSslWords());
   }
-  while (X509Ptr next{PEM_read_bio_X509(chain.get(), nullptr, nullptr, nullptr), &X509_free}) {
+  while (const X509Ptr next = NextCertificate(chain.get())) {
     if (SSL_CTX_add1_chain_cert(context, next.get()) != 1) break;
   }
   ERR_clear_error();
   ASSIGN_OR_RETURN(const std::string key_pem, Read(options.key));
-  const BioPtr key_bio = Open(key_pem);
-  const KeyPtr key{PEM_read_bio_PrivateKey(key_bio.get(), nullptr, nullptr, nullptr),
-                   &EVP_PKEY_free};
+  const KeyPtr key = ReadPrivateKey(key_pem);
   if (!key || SSL_CTX_use_PrivateKey(context, key.get()) != 1) {
     return Error(Code::kInvalidArgument, "private key {} does not go with certificate {}: {}",
                  NameOf(options.key), NameOf(options.certificate), OpenSslWords());
@@ -98,7 +83,30 @@ Status SetUp(SSL_CTX* context, TlsContextSource::Side side, const TlsOptions& op
   return Status::Ok();
 }
 
+// Debian and Alpine, Fedora and RHEL, openSUSE, RHEL 6, RHEL 7, BSD: as Go's crypto/x509 looks, and
+// so kubectl.
+constexpr std::array kRootFiles = {"/etc/ssl/certs/ca-certificates.crt",
+                                   "/etc/pki/tls/certs/ca-bundle.crt",
+                                   "/etc/ssl/ca-bundle.pem",
+                                   "/etc/pki/tls/cacert.pem",
+                                   "/etc/pki/ca-trust/extracted/pem/tls-ca-bundle.pem",
+                                   "/etc/ssl/cert.pem"};
+constexpr const char* kRootFileVariable = "SSL_CERT_FILE";
+
 }  // namespace
+
+Result<PemSource> SystemRoots(const std::function<const char*(const char* name)>& getenv) {
+  const char* named = getenv(kRootFileVariable);
+  if (named != nullptr && *named != '\0') {
+    if (::access(named, R_OK) == 0) return PemSource{.file = named};
+    return Status::FromErrno(fmt::format("{} of ${}", named, kRootFileVariable), errno);
+  }
+  for (const char* file : kRootFiles) {
+    if (::access(file, R_OK) == 0) return PemSource{.file = file};
+  }
+  return Error(Code::kNotFound, "the system has no authorities: there is none of {}",
+               fmt::join(kRootFiles, ", "));
+}
 
 TlsContextSource::TlsContextSource(Side side, TlsOptions options)
     : side_(side), options_(std::move(options)) {}
@@ -128,6 +136,12 @@ Result<std::shared_ptr<SSL_CTX>> TlsContextSource::Get() {
   context_ = fresh;
   fingerprint_ = std::move(fingerprint);
   return fresh;
+}
+
+void TlsContextSource::SetCertificate(PemSource certificate, PemSource key) {
+  options_.certificate = std::move(certificate);
+  options_.key = std::move(key);
+  context_.reset();
 }
 
 }  // namespace tessera::net

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Certificates of clients and servers, re-read when they are rotated. TLS 1.2 and 1.3 through
-// OpenSSL; nothing of the system's trust store is used: who is trusted is said in the options.
+// OpenSSL; who is trusted is said in the options, and the system's trust store is used only where
+// SystemRoots() was put there.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -19,6 +21,10 @@ struct PemSource {
   std::string text;
   bool empty() const { return file.empty() && text.empty(); }
 };
+
+// The system's authorities: the file that $SSL_CERT_FILE names, else the first there is of those
+// where distributions keep them. NOT_FOUND says where it has looked.
+Result<PemSource> SystemRoots(const std::function<const char*(const char* name)>& getenv);
 
 // What each side shows and whom it trusts.
 struct TlsOptions {
@@ -39,6 +45,8 @@ class TlsContextSource {
   // The context with what the files hold now. Connections that have the old one keep it.
   // Error: which file cannot be read or parsed.
   Result<std::shared_ptr<ssl_ctx_st>> Get();
+  // Shows another certificate from the next connection on.
+  void SetCertificate(PemSource certificate, PemSource key);
   const TlsOptions& options() const { return options_; }
 
  private:

@@ -19,6 +19,9 @@ namespace {
 namespace ssl = asio::ssl;
 using boost::system::error_code;
 
+// Copying it costs less than a second piece does, which TLS would make a record of its own.
+constexpr size_t kShort = 4 << 10;
+
 bool IsOrderlyEnd(const error_code& error) {
   // Many peers skip close_notify; HTTP's own framing tells whether a message was cut.
   return error == asio::error::eof || error == ssl::error::stream_truncated;
@@ -42,9 +45,16 @@ class StreamTransport : public Transport,
         });
   }
 
-  void Write(std::string bytes, OnDone on_done) override {
-    auto held = std::make_shared<std::string>(std::move(bytes));
-    asio::async_write(stream_, asio::buffer(*held),
+  using Transport::Write;
+  void Write(std::string head, std::string body, OnDone on_done) override {
+    if (body.size() <= kShort) head.append(std::exchange(body, {}));
+    auto held =
+        std::make_shared<std::pair<std::string, std::string>>(std::move(head), std::move(body));
+    const std::array<asio::const_buffer, 2> buffers = {asio::buffer(held->first),
+                                                       asio::buffer(held->second)};
+    // As much at a time as the socket takes; Asio would take 64 KiB.
+    const auto all = [](const error_code& error, size_t) { return error ? 0 : SIZE_MAX; };
+    asio::async_write(stream_, buffers, all,
                       [self = this->shared_from_this(), held, on_done = std::move(on_done)](
                           const error_code& error, size_t) {
                         on_done(error ? FromErrorCode("write", error) : Status::Ok());

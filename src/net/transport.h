@@ -7,6 +7,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "src/base/status.h"
 #include "src/net/address.h"
@@ -25,7 +26,9 @@ class Transport {
 
   virtual ~Transport() = default;
   virtual void Read(OnRead on_read) = 0;
-  virtual void Write(std::string bytes, OnDone on_done) = 0;
+  // One after the other; long ones are not copied.
+  virtual void Write(std::string head, std::string body, OnDone on_done) = 0;
+  void Write(std::string bytes, OnDone on_done) { Write(std::move(bytes), {}, std::move(on_done)); }
   virtual void Close() = 0;
   // Whether an idle connection was closed, or spoken on, by the peer. Does not block.
   virtual bool Stale() = 0;

@@ -167,12 +167,13 @@ std::string RawServer::ReadHeader(int fd) {
   return header;
 }
 
-void RawServer::Write(int fd, std::string_view bytes) {
+bool RawServer::Write(int fd, std::string_view bytes) {
   while (!bytes.empty()) {
     const ssize_t sent = ::send(fd, bytes.data(), bytes.size(), MSG_NOSIGNAL);
-    if (sent <= 0) return;
+    if (sent <= 0) return false;
     bytes.remove_prefix(static_cast<size_t>(sent));
   }
+  return true;
 }
 
 }  // namespace tessera::net::testing

@@ -68,7 +68,8 @@ class RawServer {
 
   // For scripts: reads one request's header; "" when the peer has closed.
   static std::string ReadHeader(int fd);
-  static void Write(int fd, std::string_view bytes);
+  // False: the peer has gone.
+  static bool Write(int fd, std::string_view bytes);
 
  private:
   struct Shared;

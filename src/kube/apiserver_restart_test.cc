@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+// Against a real API server that is killed and comes back without its past: TESSERA_TEST_KUBECONFIG
+// as in apiserver_test.cc, and TESSERA_TEST_RESTART is a shell command that has etcd make a new
+// version and forget all older ones, restarts the server, and returns when it is done.
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cstdlib>
+#include <optional>
+#include <thread>
+
+#include "src/base/subprocess.h"
+#include "src/kube/informer.h"
+#include "src/net/testing/loopback.h"
+
+namespace tessera::kube {
+namespace {
+
+class Log : public Informer<ConfigMapObject>::Handler {
+ public:
+  void OnAdded(const ConfigMapObject&) override {}
+  void OnChanged(const ConfigMapObject&, const ConfigMapObject&) override {}
+  void OnRemoved(const ConfigMapObject&) override { ++removed; }
+  void OnSynced() override {}
+  void OnTrouble(const Status& status, Duration) override { trouble += status.ToString() + "\n"; }
+  int removed = 0;
+  std::string trouble;
+};
+
+TEST(ApiServerRestartTest, TheCopyFollowsThroughRestarts) {
+  const char* path = std::getenv("TESSERA_TEST_KUBECONFIG");
+  const char* restart = std::getenv("TESSERA_TEST_RESTART");
+  if (path == nullptr || restart == nullptr) {
+    GTEST_SKIP() << "TESSERA_TEST_KUBECONFIG or TESSERA_TEST_RESTART is not set";
+  }
+  net::testing::TestRunner runner;
+  net::IoThread io;
+  Client client(io, runner, LoadKubeconfig(path).value(), ClientOptions{});
+  const std::string name = fmt::format("tessera-restart-{}", ::getpid());
+  const ObjectRef map{kConfigMaps, name, "default", ""};
+  Log log;
+  Informer<ConfigMapObject> maps(client, {.ns = "default"}, {}, log);
+  const auto apply = [&](int value) {
+    const Json body = ParseJson(fmt::format(R"({{"apiVersion":"v1","kind":"ConfigMap",)"
+                                            R"("metadata":{{"name":"{}"}},"data":{{"k":"{}"}}}})",
+                                            name, value))
+                          .value();
+    std::optional<Status> done;
+    const Operation operation =
+        client.Patch(map, PatchKind::kApply, body, {.field_manager = "test", .force = true},
+                     [&](const Result<Json>& answer) { done = answer.status(); });
+    EXPECT_TRUE(runner.RunUntil([&] { return done.has_value(); }, std::chrono::seconds(70)));
+    EXPECT_TRUE(done && done->ok()) << (done ? done->ToString() : "");
+  };
+  const auto seen = [&](int value) {
+    const ConfigMapObject* object = maps.Find("default/" + name);
+    return object != nullptr && object->data.at("k") == std::to_string(value);
+  };
+  for (int round = 0; round < 2; ++round) {
+    apply(2 * round);
+    ASSERT_TRUE(runner.RunUntil([&] { return seen(2 * round); })) << log.trouble;
+    std::atomic<bool> restarted{false};
+    std::thread killer([&] {
+      const auto ended = RunProgram({"sh", "-c", restart}, std::chrono::minutes(2));
+      EXPECT_TRUE(ended.ok() && ended->exit_code == 0) << (ended.ok() ? ended->err : "");
+      restarted = true;
+    });
+    EXPECT_TRUE(runner.RunUntil([&] { return restarted.load(); }, std::chrono::minutes(2)));
+    killer.join();
+    // One write, however long the server needs: it is the client that waits.
+    apply(2 * round + 1);
+    EXPECT_TRUE(runner.RunUntil([&] { return seen(2 * round + 1); }, std::chrono::seconds(60)))
+        << log.trouble;
+  }
+  EXPECT_EQ(log.removed, 0);
+  // The versions that it watched from were gone.
+  EXPECT_NE(log.trouble.find("OUT_OF_RANGE"), std::string::npos) << log.trouble;
+  std::optional<Status> gone;
+  const Operation operation =
+      client.Delete(map, {}, [&](const Result<Json>& answer) { gone = answer.status(); });
+  EXPECT_TRUE(runner.RunUntil([&] { return gone && log.removed == 1; })) << log.trouble;
+}
+
+}  // namespace
+}  // namespace tessera::kube

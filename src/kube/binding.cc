@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/kube/binding.h"
+
+#include <utility>
+
+namespace tessera::kube {
+
+Operation BindPod(Client& client, const PodBinding& binding,
+                  std::function<void(const Status&)> on_done) {
+  Json metadata = Json::MakeObject({{"name", Json::String(binding.pod)},
+                                    {"namespace", Json::String(binding.ns)},
+                                    {"uid", Json::String(binding.uid)}});
+  Json annotations = Json::MakeObject();
+  for (const auto& [key, value] : binding.annotations) annotations.Set(key, Json::String(value));
+  if (!binding.annotations.empty()) metadata.Set("annotations", std::move(annotations));
+  const Json body =
+      Json::MakeObject({{"apiVersion", Json::String("v1")},
+                        {"kind", Json::String("Binding")},
+                        {"metadata", std::move(metadata)},
+                        {"target", Json::MakeObject({{"apiVersion", Json::String("v1")},
+                                                     {"kind", Json::String("Node")},
+                                                     {"name", Json::String(binding.node)}})}});
+  return client.Create({kPods, binding.pod, binding.ns, "binding"}, body,
+                       [on_done = std::move(on_done)](const Result<Json>& answer) {
+                         on_done(answer.status());
+                       });
+}
+
+}  // namespace tessera::kube

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+// An Event as the API wants it. Not for deciding whether it is worth one: events.h does that for
+// programs that talk much. Pure.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "src/base/clock.h"
+#include "src/formats/json.h"
+
+namespace tessera::kube {
+
+// The API's limit for the message of an Event.
+inline constexpr size_t kMaxEventMessage = 1024;
+
+// What an event is about.
+struct InvolvedObject {
+  std::string api_version = "v1";
+  std::string kind;
+  std::string ns;  // "" where the type has none: the event then stands in "default"
+  std::string name;
+  std::string uid;
+
+  std::string EventNamespace() const { return ns.empty() ? "default" : ns; }
+};
+
+enum class EventKind : uint8_t { kNormal, kWarning };
+
+struct EventReporter {
+  std::string_view component;  // "tessera-agent"
+  std::string_view instance;   // of it: the pod's or node's name
+  std::string_view host;       // "" where it does not matter
+};
+
+struct EventText {
+  EventKind kind = EventKind::kNormal;
+  std::string_view reason;   // a word in camel case that people may filter by
+  std::string_view message;  // cut at the API's limit
+};
+
+// `name` is unique in its namespace.
+Json EventObject(std::string_view name, const InvolvedObject& about, const EventText& text,
+                 const EventReporter& reporter, WallTime now, int64_t count = 1);
+
+}  // namespace tessera::kube

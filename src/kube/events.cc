@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/kube/events.h"
+
+#include <algorithm>
+#include <list>
+#include <set>
+#include <unordered_map>
+#include <utility>
+
+#include "src/base/strings.h"
+
+namespace tessera::kube {
+namespace {
+
+constexpr std::string_view kCombined = "(combined from similar events): ";
+
+// A map that forgets what was used longest ago.
+template <typename V>
+class RecentMap {
+ public:
+  explicit RecentMap(size_t most) : most_(most) {}
+
+  V& operator[](const std::string& key) {
+    const auto found = places_.find(key);
+    if (found != places_.end()) {
+      entries_.splice(entries_.begin(), entries_, found->second);
+      return entries_.front().second;
+    }
+    entries_.emplace_front(key, V());
+    places_[key] = entries_.begin();
+    if (entries_.size() > most_) {
+      places_.erase(entries_.back().first);
+      entries_.pop_back();
+    }
+    return entries_.front().second;
+  }
+
+ private:
+  const size_t most_;
+  std::list<std::pair<std::string, V>> entries_;
+  std::unordered_map<std::string, typename std::list<std::pair<std::string, V>>::iterator> places_;
+};
+
+// Of one object and reason: which messages came lately.
+struct Similar {
+  MonotonicTime since{};
+  std::set<std::string> messages;
+};
+// An event on the server.
+struct Known {
+  std::string name;  // "": none yet
+  int64_t count = 0;
+};
+// What an object may still say.
+struct Allowance {
+  double left = -1;  // below 0: not used before
+  MonotonicTime at{};
+};
+
+}  // namespace
+
+struct EventRecorder::Core : public std::enable_shared_from_this<EventRecorder::Core> {
+  Core(Client& c, Options o, OnError f)
+      : client(c),
+        options(std::move(o)),
+        on_error(std::move(f)),
+        similar(options.max_objects),
+        known(options.max_objects),
+        allowances(options.max_objects) {}
+
+  MonotonicTime Now() const { return client.runner().clock().Now(); }
+
+  bool Spend(const std::string& object) {
+    Allowance& allowance = allowances[object];
+    const MonotonicTime now = Now();
+    const auto refilled = std::chrono::duration<double>(now - allowance.at) /
+                          std::chrono::duration<double>(options.refill);
+    allowance.left = allowance.left < 0
+                         ? options.burst
+                         : std::min<double>(options.burst, allowance.left + refilled);
+    allowance.at = now;
+    if (allowance.left < 1) return false;
+    allowance.left -= 1;
+    return true;
+  }
+
+  // Whether there were so many others that this one is not worth an event of its own.
+  bool Combines(const std::string& about, const std::string& message) {
+    Similar& recent = similar[about];
+    if (recent.messages.empty() || Now() - recent.since > options.window) {
+      recent.messages.clear();
+      recent.since = Now();
+    }
+    if (recent.messages.contains(message)) return false;
+    if (recent.messages.size() >= static_cast<size_t>(options.max_similar)) return true;
+    recent.messages.insert(message);
+    return false;
+  }
+
+  void Record(const InvolvedObject& object, EventKind kind, std::string_view reason,
+              std::string_view said) {
+    const std::string who =
+        fmt::format("{}\n{}\n{}\n{}", object.kind, object.ns, object.name, object.uid);
+    if (!Spend(who)) return;
+    std::string message = CutText(std::string(said), kMaxEventMessage);
+    const std::string about = fmt::format("{}\n{}\n{}", who, static_cast<int>(kind), reason);
+    std::string key = about + "\n" + message;
+    if (Combines(about, message)) {
+      message = CutText(std::string(kCombined) + message, kMaxEventMessage);
+      key = about;  // all of them count up one event
+    }
+    Known& event = known[key];
+    ++event.count;
+    const std::string ns = object.EventNamespace();
+    if (event.count > 1) return CountUp(ns, event, message, object, kind, reason);
+    const int64_t nanos = client.runner().clock().WallNow().time_since_epoch().count();
+    event.name = fmt::format("{}.{:x}", object.name, nanos + serial++);
+    Create(ns, ObjectOf(event, message, object, kind, reason));
+  }
+
+  Json ObjectOf(const Known& event, const std::string& message, const InvolvedObject& object,
+                EventKind kind, std::string_view reason) const {
+    return EventObject(event.name, object, {kind, reason, message},
+                       {options.component, options.instance, ""}, client.runner().clock().WallNow(),
+                       event.count);
+  }
+
+  void Create(const std::string& ns, const Json& body) {
+    const int64_t number = ++operations_made;
+    operations[number] = client.Create({kEvents, "", ns, ""}, body, [this, number](const auto& a) {
+      const Status status = a.status();
+      operations.erase(number);
+      if (!status.ok() && on_error) on_error(status);
+    });
+  }
+
+  void CountUp(const std::string& ns, const Known& event, const std::string& message,
+               const InvolvedObject& object, EventKind kind, std::string_view reason) {
+    const Json patch = Json::MakeObject(
+        {{"count", Json::Int(event.count)},
+         {"message", Json::String(message)},
+         {"lastTimestamp", Json::String(Rfc3339(client.runner().clock().WallNow()))}});
+    // An event lives an hour: one that has gone is made again.
+    Json anew = ObjectOf(event, message, object, kind, reason);
+    const int64_t number = ++operations_made;
+    operations[number] =
+        client.Patch({kEvents, event.name, ns, ""}, PatchKind::kMerge, patch, {},
+                     [this, number, ns, anew = std::move(anew)](const Result<Json>& answer) {
+                       const Status status = answer.status();
+                       operations.erase(number);
+                       if (status.code() == Code::kNotFound) return Create(ns, anew);
+                       if (!status.ok() && on_error) on_error(status);
+                     });
+  }
+
+  Client& client;
+  const Options options;
+  const OnError on_error;
+  RecentMap<Similar> similar;       // by object and reason
+  RecentMap<Known> known;           // by object, reason and message
+  RecentMap<Allowance> allowances;  // by object
+  int64_t serial = 0;
+  int64_t operations_made = 0;
+  std::unordered_map<int64_t, Operation> operations;
+};
+
+EventRecorder::EventRecorder(Client& client, Options options, OnError on_error)
+    : core_(std::make_shared<Core>(client, std::move(options), std::move(on_error))) {}
+
+EventRecorder::~EventRecorder() = default;
+
+void EventRecorder::Record(const InvolvedObject& object, EventKind kind, std::string_view reason,
+                           std::string_view message) {
+  core_->Record(object, kind, reason, message);
+}
+
+}  // namespace tessera::kube

@@ -1,0 +1,188 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/kube/informer.h"
+
+#include <gtest/gtest.h>
+
+#include <map>
+
+#include "src/kube/testing/faulty_api_server.h"
+#include "src/kube/testing/samples.h"
+
+namespace tessera::kube {
+namespace {
+
+using std::chrono::milliseconds;
+using testing::FaultyApiServer;
+
+// Waits between tries are forty times shorter, so that thousands of faults fit into seconds.
+class HastyRunner : public net::testing::TestRunner {
+ public:
+  static constexpr int kHaste = 40;
+  void Post(Task task) override { TestRunner::PostDelayed(Duration::zero(), std::move(task)); }
+  void PostDelayed(Duration delay, Task task) override {
+    TestRunner::PostDelayed(delay / kHaste, std::move(task));
+  }
+  const Clock& clock() const override { return hasty_; }
+
+ private:
+  struct HastyClock : public SystemClock {
+    MonotonicTime Now() const override { return begin + (SystemClock::Now() - begin) * kHaste; }
+    MonotonicTime begin = SystemClock().Now();
+  };
+  HastyClock hasty_;
+};
+
+// Holds what it was told against what the informer holds.
+class Mirror : public Informer<PodObject>::Handler {
+ public:
+  void OnAdded(const PodObject& now) override {
+    EXPECT_TRUE(objects.emplace(KeyOf(now.meta), now).second) << now.meta.name;
+  }
+  void OnChanged(const PodObject& before, const PodObject& now) override {
+    EXPECT_EQ(objects[KeyOf(now.meta)], before);
+    objects[KeyOf(now.meta)] = now;
+  }
+  void OnRemoved(const PodObject& last) override {
+    EXPECT_EQ(objects[KeyOf(last.meta)], last);
+    objects.erase(KeyOf(last.meta));
+    if (on_removed) on_removed();
+  }
+  void OnSynced() override { ++synced; }
+  void OnTrouble(const Status& status, Duration) override { trouble += status.ToString() + "\n"; }
+
+  std::map<std::string, PodObject> objects;
+  std::function<void()> on_removed;
+  int synced = 0;
+  std::string trouble;
+};
+
+class InformerTest : public ::testing::Test {
+ protected:
+  // Of real time, as the connection counts it: silence is found out soon, and still a loaded machine
+  // comes to its answer.
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  static constexpr milliseconds kPatience{3000};
+#else
+  static constexpr milliseconds kPatience{1000};
+#endif
+
+  void Start(uint64_t seed, bool stream_initial = true) {
+    server_ = std::make_unique<FaultyApiServer>(seed);
+    client_ =
+        std::make_unique<Client>(io_, runner_, Config{.server = server_->url()},
+                                 ClientOptions{.max_attempts = 2, .deadline = kPatience});
+    stream_initial_ = stream_initial;
+  }
+  void Follow() {
+    informer_ = std::make_unique<Informer<PodObject>>(
+        *client_, ListQuery{.limit = 7}, Keep{}, mirror_,
+        Watch::Options{
+            .stall = kPatience, .max_event = 64 << 10, .stream_initial = stream_initial_});
+  }
+  bool UntilEqual() {
+    const bool equal = runner_.RunUntil([&] { return mirror_.objects == server_->Objects(); },
+                                        std::chrono::seconds(60));
+    EXPECT_TRUE(equal) << mirror_.trouble;
+    EXPECT_EQ(informer_->size(), mirror_.objects.size());
+    informer_->ForEach(
+        [&](const PodObject& pod) { EXPECT_EQ(mirror_.objects[KeyOf(pod.meta)], pod); });
+    return equal;
+  }
+
+  HastyRunner runner_;
+  net::IoThread io_;
+  Mirror mirror_;
+  bool stream_initial_ = true;
+  std::unique_ptr<FaultyApiServer> server_;
+  std::unique_ptr<Client> client_;
+  std::unique_ptr<Informer<PodObject>> informer_;
+};
+
+TEST_F(InformerTest, FollowsAddedChangedAndRemovedObjects) {
+  Start(1);
+  PodObject pod{.meta = {.name = "a", .ns = "n", .uid = "1"}};
+  server_->Put(pod);
+  Follow();
+  ASSERT_TRUE(runner_.RunUntil([&] { return mirror_.synced == 1; })) << mirror_.trouble;
+  EXPECT_TRUE(informer_->synced());
+  ASSERT_NE(informer_->Find("n/a"), nullptr);
+  pod.node_name = "node";
+  server_->Put(pod);
+  UntilEqual();
+  EXPECT_EQ(informer_->Find("n/a")->node_name, "node");
+  server_->Remove("n/a");
+  UntilEqual();
+  EXPECT_EQ(informer_->Find("n/a"), nullptr);
+  EXPECT_EQ(mirror_.trouble, "");
+}
+
+TEST_F(InformerTest, AnotherObjectOfTheSameNameIsAnotherObject) {
+  Start(1);
+  PodObject pod{.meta = {.name = "a", .ns = "n", .uid = "1"}};
+  server_->Put(pod);
+  Follow();
+  UntilEqual();
+  int removed = 0;
+  mirror_.on_removed = [&] { ++removed; };
+  pod.meta.uid = "2";
+  server_->Put(pod);
+  UntilEqual();
+  EXPECT_EQ(removed, 1);
+}
+
+TEST_F(InformerTest, AHandlerMayDestroyTheInformer) {
+  Start(1);
+  server_->Put({.meta = {.name = "a", .uid = "1"}});
+  server_->Put({.meta = {.name = "b", .uid = "2"}});
+  Follow();
+  UntilEqual();
+  mirror_.on_removed = [&] { informer_.reset(); };
+  server_->Remove("a");
+  ASSERT_TRUE(runner_.RunUntil([&] { return informer_ == nullptr; }));
+  runner_.RunFor(milliseconds(20));
+}
+
+// Random changes while everything goes wrong that can: afterwards the copy is the original, and
+// what handlers were told adds up to it.
+class FaultsTest : public InformerTest, public ::testing::WithParamInterface<int> {};
+
+TEST_P(FaultsTest, TheCopyIsTheOriginalWhateverGoesWrong) {
+  Start(static_cast<uint64_t>(GetParam()), GetParam() % 2 == 0);
+  Random random(static_cast<uint64_t>(GetParam()));
+  server_->SetFaults(15);
+  for (int i = 0; i < 40; ++i) server_->Put(testing::SamplePod(random, i));
+  Follow();
+  const auto faults = [&] {
+    int sum = 0;
+    for (const auto& [kind, count] : server_->counts()) sum += count;
+    return sum;
+  };
+  const auto change = [&] {
+    PodObject pod = testing::SamplePod(random, static_cast<int>(random.Below(60)));
+    if (random.Below(3) == 0) {
+      server_->Remove(KeyOf(pod.meta));
+    } else {
+      server_->Put(std::move(pod));
+    }
+  };
+  for (int i = 0; i < 150; ++i) {
+    change();
+    runner_.RunFor(milliseconds(random.Below(12)));
+  }
+  // How many faults a change meets depends on the machine's speed. One at a time: thousands that
+  // are late would take longer to be told, byte by byte, than anybody waits.
+  for (int i = 0; i < 1000 && faults() < 6; ++i) {
+    change();
+    runner_.RunUntil([&] { return mirror_.objects == server_->Objects(); }, milliseconds(500));
+  }
+  server_->SetFaults(0);
+  UntilEqual();
+  EXPECT_GE(mirror_.synced, 1);
+  EXPECT_FALSE(mirror_.objects.contains("x/never-whole"));
+  EXPECT_GT(faults(), 5);
+}
+
+INSTANTIATE_TEST_SUITE_P(Seeds, FaultsTest, ::testing::Range(1, 9));
+
+}  // namespace
+}  // namespace tessera::kube

@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/kube/keyed_queue.h"
+
+#include <deque>
+#include <optional>
+#include <unordered_map>
+#include <utility>
+
+#include "src/kube/backoff.h"
+
+namespace tessera::kube {
+
+struct KeyedQueue::Core : public std::enable_shared_from_this<KeyedQueue::Core> {
+  struct State {
+    bool due = false;  // in `order`
+    bool running = false;
+    std::optional<MonotonicTime> later;  // a timer is under way
+    int failures = 0;
+  };
+
+  Core(TaskRunner& r, Options o, Work w) : runner(r), options(o), work(std::move(w)) {}
+
+  void Add(const std::string& key) {
+    State& state = states[key];
+    state.later.reset();
+    if (state.due) return;
+    state.due = true;
+    order.push_back(key);
+    PumpSoon();
+  }
+
+  void AddAfter(const std::string& key, Duration delay) {
+    if (delay <= Duration::zero()) return Add(key);
+    State& state = states[key];
+    const MonotonicTime when = runner.clock().Now() + delay;
+    if (state.due || (state.later && *state.later <= when)) return;
+    state.later = when;
+    runner.PostDelayed(delay, [weak = weak_from_this(), key, when] {
+      const auto self = weak.lock();
+      if (!self) return;
+      const auto found = self->states.find(key);
+      // Otherwise another time has come before this one.
+      if (found != self->states.end() && found->second.later == when) self->Add(key);
+    });
+  }
+
+  void PumpSoon() {
+    if (std::exchange(pump_posted, true)) return;
+    runner.Post([weak = weak_from_this()] {
+      if (const auto self = weak.lock()) self->Pump();
+    });
+  }
+
+  void Pump() {
+    pump_posted = false;
+    // A key that is added while it runs waits in its place until it is done.
+    for (size_t looked = order.size(); looked > 0 && running < options.max_running; --looked) {
+      std::string key = std::move(order.front());
+      order.pop_front();
+      State& state = states[key];
+      if (state.running) {
+        order.push_back(std::move(key));
+        continue;
+      }
+      state.due = false;
+      state.running = true;
+      ++running;
+      Start(key);
+      if (closed) return;
+    }
+  }
+
+  void Start(const std::string& key) {
+    // Copies share the flag: only the first call counts.
+    const auto open = std::make_shared<bool>(true);
+    work(key, [weak = weak_from_this(), key, open](const Status& status) {
+      if (!std::exchange(*open, false)) return;
+      if (const auto self = weak.lock()) self->Finish(key, status);
+    });
+  }
+
+  void Finish(const std::string& key, const Status& status) {
+    State& state = states[key];
+    state.running = false;
+    --running;
+    if (!status.ok()) {
+      const Duration wait =
+          JitteredWait(options.first_wait, options.longest_wait, state.failures++, random);
+      AddAfter(key, wait);
+    } else {
+      state.failures = 0;
+      if (!state.due && !state.later) states.erase(key);
+    }
+    if (!order.empty()) PumpSoon();
+  }
+
+  TaskRunner& runner;
+  const Options options;
+  const Work work;
+  std::minstd_rand random{std::random_device{}()};
+  std::unordered_map<std::string, State> states;
+  std::deque<std::string> order;
+  size_t running = 0;
+  bool pump_posted = false;
+  bool closed = false;
+};
+
+KeyedQueue::KeyedQueue(TaskRunner& runner, Options options, Work work)
+    : core_(std::make_shared<Core>(runner, options, std::move(work))) {}
+
+KeyedQueue::~KeyedQueue() { core_->closed = true; }
+
+void KeyedQueue::Add(const std::string& key) { core_->Add(key); }
+void KeyedQueue::AddAfter(const std::string& key, Duration delay) { core_->AddAfter(key, delay); }
+
+size_t KeyedQueue::waiting() const {
+  size_t count = 0;
+  for (const auto& [key, state] : core_->states) count += state.due || state.later ? 1 : 0;
+  return count;
+}
+size_t KeyedQueue::running() const { return core_->running; }
+
+}  // namespace tessera::kube

@@ -1,0 +1,200 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/kube/leader_election.h"
+
+#include <optional>
+#include <random>
+#include <utility>
+
+namespace tessera::kube {
+
+Status CheckOptions(const ElectionOptions& o) {
+  if (o.identity.empty()) return Error(Code::kInvalidArgument, "election: the identity is empty");
+  if (o.retry_period <= Duration::zero() || o.renew_deadline <= 2 * o.retry_period) {
+    return Error(Code::kInvalidArgument,
+                 "election: the renew deadline must be longer than two retry periods");
+  }
+  if (o.lease_duration <= o.renew_deadline) {
+    return Error(Code::kInvalidArgument,
+                 "election: the lease must last longer than the renew deadline");
+  }
+  return Status::Ok();
+}
+
+// One attempt at a time: (get ->) create or update. `attempt` numbers them, so that what belongs to
+// one that was given up is not heard. Delegate calls come last: `delegate` is null afterwards where
+// they destroyed us.
+struct LeaderElector::Core : public std::enable_shared_from_this<LeaderElector::Core> {
+  Core(TaskRunner& r, LeaseApi& l, ElectionOptions o, Delegate& d, uint64_t seed)
+      : runner(r), lease(l), options(std::move(o)), delegate(&d), random(seed) {}
+
+  MonotonicTime Now() const { return runner.clock().Now(); }
+  bool Leading() const { return leads && Now() < valid_until; }
+
+  void After(Duration delay, void (Core::*method)()) {
+    runner.PostDelayed(delay, [weak = weak_from_this(), method, number = attempt] {
+      const auto self = weak.lock();
+      if (self && self->delegate && self->attempt == number) (self.get()->*method)();
+    });
+  }
+
+  LeaseApi::Done Answer(void (Core::*method)(const Result<LeaseObject>&)) {
+    return [weak = weak_from_this(), method, number = attempt](const Result<LeaseObject>& answer) {
+      const auto self = weak.lock();
+      if (self && self->delegate && self->attempt == number) (self.get()->*method)(answer);
+    };
+  }
+
+  void Try() {
+    ++attempt;
+    After(options.renew_deadline / 2, &Core::GiveUpAttempt);
+    // Who leads knows the lease and saves the question.
+    if (leads && observed && !look_first) return Take(*observed);
+    lease.Get(Answer(&Core::OnLease));
+  }
+
+  void GiveUpAttempt() {
+    lease.Cancel();
+    look_first = true;
+    Again(Error(Code::kDeadlineExceeded, "the lease: no answer in time"));
+  }
+
+  void OnLease(const Result<LeaseObject>& answer) {
+    look_first = false;
+    if (answer.ok()) {
+      const std::string holder = answer->holder;
+      if (!Observe(*answer)) return;
+      const bool free = holder.empty() || holder == options.identity ||
+                        Now() >= observed_at + observed->duration;
+      if (free) return Take(*observed);
+      if (leads) return StepDown(Error(Code::kAborted, "the lease was taken by {}", holder));
+      return Again(Status::Ok());
+    }
+    if (answer.status().code() != Code::kNotFound) return Again(answer.status());
+    Take({});
+  }
+
+  // False: the delegate has destroyed us.
+  bool Observe(const LeaseObject& now) {
+    const auto same = [&](const LeaseObject& a) {
+      return a.holder == now.holder && a.renewed == now.renewed && a.acquired == now.acquired &&
+             a.transitions == now.transitions && a.duration == now.duration;
+    };
+    const bool new_leader = !observed || observed->holder != now.holder;
+    if (!observed || !same(*observed)) observed_at = Now();
+    observed = now;
+    if (new_leader) delegate->OnLeader(std::string(now.holder));
+    return delegate != nullptr;
+  }
+
+  void Take(const LeaseObject& from) {
+    const bool ours = from.holder == options.identity;
+    const WallTime wall = runner.clock().WallNow();
+    LeaseObject next = from;
+    next.holder = options.identity;
+    next.duration = options.lease_duration;
+    next.renewed = wall;
+    if (!ours || from.acquired == WallTime{}) next.acquired = wall;
+    const bool create = from.meta.resource_version.empty();
+    if (!ours && !create) ++next.transitions;
+    sent_at = Now();
+    if (create) return lease.Create(next, Answer(&Core::OnTaken));
+    lease.Update(next, Answer(&Core::OnTaken));
+  }
+
+  void OnTaken(const Result<LeaseObject>& answer) {
+    if (!answer.ok()) {
+      // Somebody else wrote it, or we did and were not told.
+      look_first = true;
+      return Again(answer.status());
+    }
+    valid_until = sent_at + options.renew_deadline;
+    // The answer came too late to be worth anything: the renewal after it decides.
+    const bool starts = !leads && Now() < valid_until;
+    leads = leads || starts;
+    if (!Observe(*answer)) return;
+    Again(Status::Ok());
+    if (delegate == nullptr || !leads) return;
+    WatchDeadline();
+    if (starts) delegate->OnStartedLeading();
+  }
+
+  void WatchDeadline() {
+    runner.PostDelayed(valid_until - Now(), [weak = weak_from_this(), until = valid_until] {
+      const auto self = weak.lock();
+      if (!self || !self->delegate || !self->leads || self->valid_until != until) return;
+      self->StepDown(Error(Code::kDeadlineExceeded, "the lease could not be renewed in time"));
+    });
+  }
+
+  void StepDown(const Status& why) {
+    leads = false;
+    look_first = true;
+    lease.Cancel();
+    // What a request under way may still do is seen by asking.
+    Again(Status::Ok());
+    if (delegate != nullptr) delegate->OnStoppedLeading(why);
+  }
+
+  void Again(const Status& trouble) {
+    ++attempt;
+    if (released) return;
+    std::uniform_real_distribution<double> jitter(1.0, 1.2);
+    const double factor = leads ? 1.0 : jitter(random);
+    After(std::chrono::duration_cast<Duration>(options.retry_period * factor), &Core::Try);
+    if (!trouble.ok()) delegate->OnTrouble(trouble);
+  }
+
+  void Release(std::function<void()> on_done) {
+    released = true;
+    ++attempt;
+    lease.Cancel();
+    const bool held = leads && observed;
+    if (leads) StepDown(Error(Code::kCancelled, "the lease is given back"));
+    if (!held || delegate == nullptr) return runner.Post(std::move(on_done));
+    LeaseObject next = *observed;
+    next.holder.clear();
+    next.duration = std::chrono::seconds(1);
+    next.renewed = runner.clock().WallNow();
+    const auto once = std::make_shared<std::function<void()>>(std::move(on_done));
+    const auto finish = [once] {
+      if (const auto done = std::exchange(*once, nullptr)) done();
+    };
+    runner.PostDelayed(options.renew_deadline, finish);
+    lease.Update(next, [finish](const Result<LeaseObject>&) { finish(); });
+  }
+
+  TaskRunner& runner;
+  LeaseApi& lease;
+  const ElectionOptions options;
+  Delegate* delegate;
+  std::minstd_rand random;
+  uint64_t attempt = 0;
+  bool leads = false;
+  bool look_first = false;  // `observed` may be old
+  bool released = false;
+  MonotonicTime sent_at{};      // of the write under way
+  MonotonicTime valid_until{};  // we lead until then
+  std::optional<LeaseObject> observed;
+  MonotonicTime observed_at{};  // when it last changed before our eyes
+};
+
+LeaderElector::LeaderElector(TaskRunner& runner, LeaseApi& lease, ElectionOptions options,
+                             Delegate& delegate, uint64_t seed)
+    : core_(std::make_shared<Core>(runner, lease, std::move(options), delegate, seed)) {
+  TESSERA_CHECK(CheckOptions(core_->options).ok());
+  core_->After(Duration::zero(), &Core::Try);
+}
+
+LeaderElector::~LeaderElector() {
+  core_->delegate = nullptr;
+  core_->lease.Cancel();
+}
+
+bool LeaderElector::leading() const { return core_->Leading(); }
+
+void LeaderElector::Release(std::function<void()> on_done) {
+  const auto held = core_;
+  held->Release(std::move(on_done));
+}
+
+}  // namespace tessera::kube

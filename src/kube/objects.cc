@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/kube/objects.h"
+
+#include "src/kube/object_decoders.h"
+
+namespace tessera::kube {
+namespace {
+
+template <typename T>
+Status DecodeEither(const RawObject& raw, const Keep& keep, T* out) {
+  const Status status = raw.json() != nullptr ? FromJson(*raw.json(), keep, out)
+                                              : FromMessage(raw.message(), keep, out);
+  if (status.ok()) return status;
+  return status.Annotate(fmt::format("{} {}{}{}", T::kType.plural, out->meta.ns,
+                                     out->meta.ns.empty() ? "" : "/", out->meta.name));
+}
+
+}  // namespace
+
+PodPhase PodPhaseOf(std::string_view text) {
+  if (text == "Pending") return PodPhase::kPending;
+  if (text == "Running") return PodPhase::kRunning;
+  if (text == "Succeeded") return PodPhase::kSucceeded;
+  if (text == "Failed") return PodPhase::kFailed;
+  return PodPhase::kUnknown;
+}
+
+Status DecodeMeta(const RawObject& raw, ObjectMeta* out) {
+  static constexpr auto kNothing = [](std::string_view) { return false; };
+  const Keep keep{.label = kNothing, .annotation = kNothing};
+  return raw.json() != nullptr ? FromJson(*raw.json(), keep, out)
+                               : FromMessage(raw.message(), keep, out);
+}
+
+Status DecodeObject(const RawObject& raw, const Keep& keep, PodObject* out) {
+  return DecodeEither(raw, keep, out);
+}
+Status DecodeObject(const RawObject& raw, const Keep& keep, NodeObject* out) {
+  return DecodeEither(raw, keep, out);
+}
+Status DecodeObject(const RawObject& raw, const Keep& keep, ConfigMapObject* out) {
+  return DecodeEither(raw, keep, out);
+}
+Status DecodeObject(const RawObject& raw, const Keep& keep, LeaseObject* out) {
+  return DecodeEither(raw, keep, out);
+}
+
+}  // namespace tessera::kube

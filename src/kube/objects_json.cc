@@ -1,0 +1,191 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <utility>
+
+#include "src/kube/object_decoders.h"
+#include "src/kube/times.h"
+
+namespace tessera::kube {
+namespace {
+
+// The members of one object by name. What is missing or null is nothing; what has the wrong type is
+// an error, kept until status().
+class Fields {
+ public:
+  explicit Fields(const Json* object) : object_(object) {
+    if (object_ == nullptr || object_->is_object()) return;
+    Fail(Error(Code::kInvalidArgument, "{} where an object is wanted", KindName(object_->kind())));
+    object_ = nullptr;
+  }
+
+  const Json* Find(std::string_view key) const {
+    const Json* found = object_ == nullptr ? nullptr : object_->Find(key);
+    return found != nullptr && !found->is_null() ? found : nullptr;
+  }
+  std::string Text(std::string_view key) {
+    return Find(key) == nullptr ? "" : Take(object_->StringAt(key), std::string());
+  }
+  int64_t Int(std::string_view key) {
+    return Find(key) == nullptr ? 0 : Take(object_->IntAt(key), int64_t{0});
+  }
+  bool Flag(std::string_view key) { return Find(key) != nullptr && Take(object_->BoolAt(key), false); }
+  WallTime Time(std::string_view key) {
+    const std::string text = Text(key);
+    return text.empty() ? WallTime{} : Take(ParseRfc3339(text), WallTime{});
+  }
+  Fields Object(std::string_view key) {
+    Fields inner(Find(key));
+    Note(inner, key);
+    return inner;
+  }
+  // Texts, and numbers as the text they were written with: quantities may be either.
+  void Map(std::string_view key, const Keep::Predicate& keep, StringMap* out) {
+    Fields inner = Object(key);
+    if (inner.object_ == nullptr) return;
+    for (const auto& [name, value] : inner.object_->members()) {
+      if (!Keeps(keep, name)) continue;
+      if (value.is_string()) {
+        out->insert_or_assign(name, value.string_value());
+      } else if (value.is_number()) {
+        out->insert_or_assign(name, value.number_text());
+      } else {
+        Fail(Error(Code::kInvalidArgument, "{}.{} is {}, not text", key, name,
+                   KindName(value.kind())));
+      }
+    }
+  }
+  template <typename F>
+  void Each(std::string_view key, const F& read) {
+    const Json* list = Find(key);
+    if (list == nullptr) return;
+    if (!list->is_array()) {
+      return Fail(Error(Code::kInvalidArgument, "{} is {}, not an array", key,
+                        KindName(list->kind())));
+    }
+    for (const Json& item : list->items()) {
+      Fields inner(&item);
+      read(inner);
+      Note(inner, key);
+    }
+  }
+  void Note(const Fields& inner, std::string_view key) { Fail(inner.status_.Annotate(key)); }
+  const Status& status() const { return status_; }
+
+ private:
+  template <typename T>
+  T Take(Result<T> result, T otherwise) {
+    if (result.ok()) return *std::move(result);
+    Fail(result.status());
+    return otherwise;
+  }
+  void Fail(const Status& status) {
+    if (status_.ok()) status_ = status;
+  }
+
+  const Json* object_;
+  Status status_;
+};
+
+void ReadMeta(Fields& object, const Keep& keep, ObjectMeta* out) {
+  Fields meta = object.Object("metadata");
+  out->name = meta.Text("name");
+  out->ns = meta.Text("namespace");
+  out->uid = meta.Text("uid");
+  out->resource_version = meta.Text("resourceVersion");
+  meta.Map("labels", keep.label, &out->labels);
+  meta.Map("annotations", keep.annotation, &out->annotations);
+  out->created = meta.Time("creationTimestamp");
+  out->deleting = meta.Find("deletionTimestamp") != nullptr;
+  object.Note(meta, "metadata");
+}
+
+void ReadContainers(Fields& spec, std::string_view key, bool init, const Keep& keep,
+                    std::vector<Container>* out) {
+  spec.Each(key, [&](Fields& fields) {
+    Container& container = out->emplace_back();
+    container.name = fields.Text("name");
+    container.kind = !init                                      ? ContainerKind::kMain
+                     : fields.Text("restartPolicy") == "Always" ? ContainerKind::kSidecar
+                                                                : ContainerKind::kInit;
+    Fields resources = fields.Object("resources");
+    resources.Map("limits", keep.resource, &container.limits);
+    resources.Map("requests", keep.resource, &container.requests);
+    fields.Note(resources, "resources");
+  });
+}
+
+}  // namespace
+
+Status FromJson(const Json& object, const Keep& keep, ObjectMeta* out) {
+  Fields fields(&object);
+  ReadMeta(fields, keep, out);
+  return fields.status();
+}
+
+Status FromJson(const Json& object, const Keep& keep, PodObject* out) {
+  Fields fields(&object);
+  ReadMeta(fields, keep, &out->meta);
+  Fields spec = fields.Object("spec");
+  out->node_name = spec.Text("nodeName");
+  out->scheduler_name = spec.Text("schedulerName");
+  out->priority = static_cast<int32_t>(spec.Int("priority"));
+  spec.Each("schedulingGates", [&](Fields& gate) { out->gates.push_back(gate.Text("name")); });
+  ReadContainers(spec, "initContainers", true, keep, &out->containers);
+  ReadContainers(spec, "containers", false, keep, &out->containers);
+  fields.Note(spec, "spec");
+  Fields status = fields.Object("status");
+  out->phase = PodPhaseOf(status.Text("phase"));
+  for (const std::string_view list : {"initContainerStatuses", "containerStatuses"}) {
+    if (!keep.container_ids) break;
+    status.Each(list, [&](Fields& container) {
+      const std::string id = container.Text("containerID");
+      if (!id.empty()) out->container_ids.insert_or_assign(container.Text("name"), id);
+    });
+  }
+  fields.Note(status, "status");
+  return fields.status();
+}
+
+Status FromJson(const Json& object, const Keep& keep, NodeObject* out) {
+  Fields fields(&object);
+  ReadMeta(fields, keep, &out->meta);
+  Fields spec = fields.Object("spec");
+  out->unschedulable = spec.Flag("unschedulable");
+  spec.Each("taints", [&](Fields& taint) {
+    out->taints.push_back({taint.Text("key"), taint.Text("value"), taint.Text("effect")});
+  });
+  fields.Note(spec, "spec");
+  Fields status = fields.Object("status");
+  status.Map("capacity", keep.resource, &out->capacity);
+  status.Map("allocatable", keep.resource, &out->allocatable);
+  status.Each("conditions", [&](Fields& condition) {
+    if (condition.Text("type") == "Ready") out->ready = condition.Text("status") == "True";
+  });
+  status.Each("addresses", [&](Fields& address) {
+    if (address.Text("type") != "InternalIP" || !out->internal_ip.empty()) return;
+    out->internal_ip = address.Text("address");
+  });
+  fields.Note(status, "status");
+  return fields.status();
+}
+
+Status FromJson(const Json& object, const Keep& keep, ConfigMapObject* out) {
+  Fields fields(&object);
+  ReadMeta(fields, keep, &out->meta);
+  fields.Map("data", {}, &out->data);
+  return fields.status();
+}
+
+Status FromJson(const Json& object, const Keep& keep, LeaseObject* out) {
+  Fields fields(&object);
+  ReadMeta(fields, keep, &out->meta);
+  Fields spec = fields.Object("spec");
+  out->holder = spec.Text("holderIdentity");
+  out->duration = std::chrono::seconds(static_cast<int32_t>(spec.Int("leaseDurationSeconds")));
+  out->acquired = spec.Time("acquireTime");
+  out->renewed = spec.Time("renewTime");
+  out->transitions = static_cast<int32_t>(spec.Int("leaseTransitions"));
+  fields.Note(spec, "spec");
+  return fields.status();
+}
+
+}  // namespace tessera::kube

@@ -1,0 +1,263 @@
+// SPDX-License-Identifier: Apache-2.0
+// Field numbers: generated.proto of k8s.io/api (core/v1, coordination/v1) and of k8s.io/apimachinery
+// (pkg/apis/meta/v1, pkg/api/resource), which never change one.
+#include <iterator>
+#include <utility>
+
+#include "src/formats/wire_reader.h"
+#include "src/kube/object_decoders.h"
+
+namespace tessera::kube {
+namespace {
+
+struct MapEntry {
+  std::string_view key;
+  std::string_view value;
+};
+
+Status ReadEntry(std::string_view message, MapEntry* entry) {
+  WireReader reader(message);
+  while (reader.Next()) {
+    if (reader.field() == 1) entry->key = reader.Bytes();
+    if (reader.field() == 2) entry->value = reader.Bytes();
+  }
+  return reader.status();
+}
+
+Status AddText(std::string_view message, const Keep::Predicate& keep, StringMap* map) {
+  MapEntry entry;
+  RETURN_IF_ERROR(ReadEntry(message, &entry));
+  if (Keeps(keep, entry.key)) map->insert_or_assign(std::string(entry.key), entry.value);
+  return Status::Ok();
+}
+
+// map<string, Quantity>; a Quantity is a message around its text.
+Status AddQuantity(std::string_view message, const Keep::Predicate& keep, StringMap* map) {
+  MapEntry entry;
+  RETURN_IF_ERROR(ReadEntry(message, &entry));
+  if (!Keeps(keep, entry.key)) return Status::Ok();
+  std::string_view text;
+  WireReader quantity(entry.value);
+  while (quantity.Next()) {
+    if (quantity.field() == 1) text = quantity.Bytes();
+  }
+  map->insert_or_assign(std::string(entry.key), text);
+  return quantity.status();
+}
+
+// Time and MicroTime. A time that was never set is an empty message.
+Status ReadTime(std::string_view message, WallTime* time) {
+  int64_t seconds = 0;
+  int64_t nanos = 0;
+  WireReader reader(message);
+  while (reader.Next()) {
+    if (reader.field() == 1) seconds = reader.Int();
+    if (reader.field() == 2) nanos = reader.Int();
+  }
+  RETURN_IF_ERROR(reader.status());
+  // What 64 bits of nanoseconds hold; ParseRfc3339 has the same bounds in years.
+  constexpr int64_t kMost = 7'000'000'000;
+  if (seconds < -kMost || seconds > kMost || nanos < 0 || nanos > 999'999'999) {
+    return Error(Code::kInvalidArgument, "a time is out of range");
+  }
+  *time = WallTime(std::chrono::seconds(seconds) + Duration(nanos));
+  return Status::Ok();
+}
+
+Status ReadMeta(std::string_view message, const Keep& keep, ObjectMeta* out) {
+  WireReader reader(message);
+  while (reader.Next()) {
+    Status status;
+    switch (reader.field()) {
+      case 1: out->name = reader.Bytes(); break;
+      case 3: out->ns = reader.Bytes(); break;
+      case 5: out->uid = reader.Bytes(); break;
+      case 6: out->resource_version = reader.Bytes(); break;
+      case 8: status = ReadTime(reader.Bytes(), &out->created); break;
+      case 9: out->deleting = true; break;
+      case 11: status = AddText(reader.Bytes(), keep.label, &out->labels); break;
+      case 12: status = AddText(reader.Bytes(), keep.annotation, &out->annotations); break;
+      default: break;
+    }
+    RETURN_IF_ERROR(status);
+  }
+  return reader.status();
+}
+
+Status ReadContainer(std::string_view message, const Keep& keep, bool init, Container* out) {
+  out->kind = init ? ContainerKind::kInit : ContainerKind::kMain;
+  WireReader reader(message);
+  while (reader.Next()) {
+    if (reader.field() == 1) out->name = reader.Bytes();
+    if (reader.field() == 24 && init && reader.Bytes() == "Always") {
+      out->kind = ContainerKind::kSidecar;
+    }
+    if (reader.field() != 8) continue;
+    WireReader resources(reader.Bytes());
+    while (resources.Next()) {
+      StringMap* map = resources.field() == 1   ? &out->limits
+                       : resources.field() == 2 ? &out->requests
+                                                : nullptr;
+      if (map != nullptr) RETURN_IF_ERROR(AddQuantity(resources.Bytes(), keep.resource, map));
+    }
+    RETURN_IF_ERROR(resources.status());
+  }
+  return reader.status();
+}
+
+Status ReadPodSpec(std::string_view message, const Keep& keep, PodObject* out) {
+  std::vector<Container> main;  // init containers go first, but come last
+  WireReader reader(message);
+  while (reader.Next()) {
+    Status status;
+    switch (reader.field()) {
+      case 2: status = ReadContainer(reader.Bytes(), keep, false, &main.emplace_back()); break;
+      case 20:
+        status = ReadContainer(reader.Bytes(), keep, true, &out->containers.emplace_back());
+        break;
+      case 10: out->node_name = reader.Bytes(); break;
+      case 19: out->scheduler_name = reader.Bytes(); break;
+      case 25: out->priority = static_cast<int32_t>(reader.Int()); break;
+      case 38: {
+        WireReader gate(reader.Bytes());
+        std::string& name = out->gates.emplace_back();
+        while (gate.Next()) {
+          if (gate.field() == 1) name = gate.Bytes();
+        }
+        status = gate.status();
+        break;
+      }
+      default: break;
+    }
+    RETURN_IF_ERROR(status);
+  }
+  out->containers.insert(out->containers.end(), std::make_move_iterator(main.begin()),
+                         std::make_move_iterator(main.end()));
+  return reader.status();
+}
+
+Status ReadContainerId(std::string_view message, StringMap* ids) {
+  std::string_view name, id;
+  WireReader reader(message);
+  while (reader.Next()) {
+    if (reader.field() == 1) name = reader.Bytes();
+    if (reader.field() == 8) id = reader.Bytes();
+  }
+  if (!id.empty()) ids->insert_or_assign(std::string(name), id);
+  return reader.status();
+}
+
+Status ReadTaint(std::string_view message, Taint* out) {
+  WireReader reader(message);
+  while (reader.Next()) {
+    if (reader.field() == 1) out->key = reader.Bytes();
+    if (reader.field() == 2) out->value = reader.Bytes();
+    if (reader.field() == 3) out->effect = reader.Bytes();
+  }
+  return reader.status();
+}
+
+Status ReadNodeSpec(std::string_view message, NodeObject* out) {
+  WireReader reader(message);
+  while (reader.Next()) {
+    if (reader.field() == 4) out->unschedulable = reader.Bool();
+    if (reader.field() == 5) RETURN_IF_ERROR(ReadTaint(reader.Bytes(), &out->taints.emplace_back()));
+  }
+  return reader.status();
+}
+
+Status ReadNodeStatus(std::string_view message, const Keep& keep, NodeObject* out) {
+  WireReader reader(message);
+  while (reader.Next()) {
+    if (reader.field() == 1 || reader.field() == 2) {
+      StringMap& map = reader.field() == 1 ? out->capacity : out->allocatable;
+      RETURN_IF_ERROR(AddQuantity(reader.Bytes(), keep.resource, &map));
+    }
+    if (reader.field() != 4 && reader.field() != 5) continue;
+    // A condition's type and status, or an address's type and value: fields 1 and 2.
+    MapEntry entry;
+    const bool is_address = reader.field() == 5;
+    RETURN_IF_ERROR(ReadEntry(reader.Bytes(), &entry));
+    if (!is_address && entry.key == "Ready") out->ready = entry.value == "True";
+    if (is_address && entry.key == "InternalIP" && out->internal_ip.empty()) {
+      out->internal_ip = entry.value;
+    }
+  }
+  return reader.status();
+}
+
+Status ReadLeaseSpec(std::string_view message, LeaseObject* out) {
+  WireReader reader(message);
+  while (reader.Next()) {
+    Status status;
+    switch (reader.field()) {
+      case 1: out->holder = reader.Bytes(); break;
+      case 2: out->duration = std::chrono::seconds(static_cast<int32_t>(reader.Int())); break;
+      case 3: status = ReadTime(reader.Bytes(), &out->acquired); break;
+      case 4: status = ReadTime(reader.Bytes(), &out->renewed); break;
+      case 5: out->transitions = static_cast<int32_t>(reader.Int()); break;
+      default: break;
+    }
+    RETURN_IF_ERROR(status);
+  }
+  return reader.status();
+}
+
+}  // namespace
+
+Status FromMessage(std::string_view message, const Keep& keep, ObjectMeta* out) {
+  WireReader reader(message);
+  while (reader.Next()) {
+    if (reader.field() == 1) RETURN_IF_ERROR(ReadMeta(reader.Bytes(), keep, out));
+  }
+  return reader.status();
+}
+
+Status FromMessage(std::string_view message, const Keep& keep, PodObject* out) {
+  WireReader reader(message);
+  while (reader.Next()) {
+    if (reader.field() == 1) RETURN_IF_ERROR(ReadMeta(reader.Bytes(), keep, &out->meta));
+    if (reader.field() == 2) RETURN_IF_ERROR(ReadPodSpec(reader.Bytes(), keep, out));
+    if (reader.field() != 3) continue;
+    WireReader status(reader.Bytes());
+    while (status.Next()) {
+      if (status.field() == 1) out->phase = PodPhaseOf(status.Bytes());
+      const bool is_container = status.field() == 8 || status.field() == 10;  // main, init
+      if (is_container && keep.container_ids) {
+        RETURN_IF_ERROR(ReadContainerId(status.Bytes(), &out->container_ids));
+      }
+    }
+    RETURN_IF_ERROR(status.status());
+  }
+  return reader.status();
+}
+
+Status FromMessage(std::string_view message, const Keep& keep, NodeObject* out) {
+  WireReader reader(message);
+  while (reader.Next()) {
+    if (reader.field() == 1) RETURN_IF_ERROR(ReadMeta(reader.Bytes(), keep, &out->meta));
+    if (reader.field() == 2) RETURN_IF_ERROR(ReadNodeSpec(reader.Bytes(), out));
+    if (reader.field() == 3) RETURN_IF_ERROR(ReadNodeStatus(reader.Bytes(), keep, out));
+  }
+  return reader.status();
+}
+
+Status FromMessage(std::string_view message, const Keep& keep, ConfigMapObject* out) {
+  WireReader reader(message);
+  while (reader.Next()) {
+    if (reader.field() == 1) RETURN_IF_ERROR(ReadMeta(reader.Bytes(), keep, &out->meta));
+    if (reader.field() == 2) RETURN_IF_ERROR(AddText(reader.Bytes(), {}, &out->data));
+  }
+  return reader.status();
+}
+
+Status FromMessage(std::string_view message, const Keep& keep, LeaseObject* out) {
+  WireReader reader(message);
+  while (reader.Next()) {
+    if (reader.field() == 1) RETURN_IF_ERROR(ReadMeta(reader.Bytes(), keep, &out->meta));
+    if (reader.field() == 2) RETURN_IF_ERROR(ReadLeaseSpec(reader.Bytes(), out));
+  }
+  return reader.status();
+}
+
+}  // namespace tessera::kube

@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/kube/objects.h"
+
+#include <gtest/gtest.h>
+
+#include "src/kube/testing/samples.h"
+#include "src/kube/testing/wire_writer.h"
+
+namespace tessera::kube {
+namespace {
+
+using testing::WireWriter;
+
+template <typename T, typename Make>
+void BothEncodingsGive(const Make& make) {
+  Random random(7);
+  for (int i = 0; i < 500; ++i) {
+    const T object = make(random, i);
+    const RawObject json(ParseJson(testing::JsonOf(object)).value());
+    const std::string message = testing::MessageOf(object);
+    const auto from_json = Decode<T>(json);
+    const auto from_message = Decode<T>(RawObject(message));
+    ASSERT_TRUE(from_json.ok()) << from_json.status().ToString();
+    ASSERT_TRUE(from_message.ok()) << from_message.status().ToString();
+    ASSERT_EQ(*from_json, object) << testing::JsonOf(object);
+    ASSERT_EQ(*from_message, object) << testing::JsonOf(object);
+    ASSERT_EQ(json.ResourceVersion(), object.meta.resource_version);
+    ASSERT_EQ(RawObject(message).ResourceVersion(), object.meta.resource_version);
+  }
+}
+
+TEST(ObjectsTest, BothEncodingsGiveEqualObjects) {
+  BothEncodingsGive<PodObject>(testing::SamplePod);
+  BothEncodingsGive<NodeObject>(testing::SampleNode);
+  BothEncodingsGive<ConfigMapObject>(testing::SampleConfigMap);
+  BothEncodingsGive<LeaseObject>(testing::SampleLease);
+}
+
+TEST(ObjectsTest, KeepsIdsOfContainersWhereTheyAreAskedFor) {
+  PodObject pod{.containers = {{.name = "prepare", .kind = ContainerKind::kInit},
+                               {.name = "main"},
+                               {.name = "not-started"}},
+                .container_ids = {{"prepare", "containerd://aa"}, {"main", "containerd://bb"}}};
+  const std::string message = testing::MessageOf(pod);
+  const std::string json = testing::JsonOf(pod);
+  const Keep with{.container_ids = true};
+  EXPECT_EQ(Decode<PodObject>(RawObject(message), with)->container_ids, pod.container_ids);
+  EXPECT_EQ(Decode<PodObject>(RawObject(ParseJson(json).value()), with)->container_ids,
+            pod.container_ids);
+  EXPECT_TRUE(Decode<PodObject>(RawObject(message))->container_ids.empty());
+  EXPECT_TRUE(Decode<PodObject>(RawObject(ParseJson(json).value()))->container_ids.empty());
+}
+
+TEST(ObjectsTest, KeepsOnlyWhatIsAskedFor) {
+  const Keep keep{.label = [](std::string_view) { return false; },
+                  .annotation = [](std::string_view key) { return key == "tessera.dev/a1"; },
+                  .resource = [](std::string_view key) { return key.starts_with("nvidia.com/"); }};
+  PodObject pod{.meta = {.labels = {{"a", "b"}},
+                         .annotations = {{"tessera.dev/a1", "x"}, {"other", "y"}}},
+                .containers = {{.limits = {{"cpu", "1"}, {"nvidia.com/gpu", "2"}},
+                                .requests = {{"cpu", "1"}}}}};
+  const std::string message = testing::MessageOf(pod);
+  const std::string json = testing::JsonOf(pod);
+  pod.meta.labels.clear();
+  pod.meta.annotations.erase("other");
+  pod.containers[0].limits.erase("cpu");
+  pod.containers[0].requests.clear();
+  EXPECT_EQ(Decode<PodObject>(RawObject(message), keep).value(), pod);
+  EXPECT_EQ(Decode<PodObject>(RawObject(ParseJson(json).value()), keep).value(), pod);
+}
+
+// Cutting or changing a byte gives an error or another object, and never reads beyond.
+TEST(ObjectsTest, BrokenProtobufIsAnErrorOrAnotherObject) {
+  Random random(3);
+  int refused = 0;
+  for (int i = 0; i < 3000; ++i) {
+    std::string message = testing::MessageOf(testing::SamplePod(random, i));
+    if (i % 2 == 0) {
+      message.resize(random.Below(message.size()));
+    } else {
+      message[random.Below(message.size())] = static_cast<char>(random.Next());
+    }
+    message.shrink_to_fit();
+    refused += Decode<PodObject>(RawObject(message)).ok() ? 0 : 1;
+  }
+  EXPECT_GT(refused, 1000);
+}
+
+TEST(ObjectsTest, ErrorsNameTheObjectAndTheField) {
+  const auto refuse = [](const char* text) {
+    return Decode<PodObject>(RawObject(ParseJson(text).value())).status().message();
+  };
+  EXPECT_EQ(refuse(R"({"metadata":{"namespace":"a","name":"b"},"spec":{"nodeName":7}})").substr(0, 14),
+            "pods a/b: spec");
+  EXPECT_NE(refuse(R"({"spec":[]})").find("spec"), std::string::npos);
+  EXPECT_NE(refuse(R"({"metadata":{"labels":{"x":[]}}})").find("labels.x"), std::string::npos);
+  EXPECT_NE(refuse(R"({"metadata":{"creationTimestamp":"soon"}})").find("soon"), std::string::npos);
+  EXPECT_NE(refuse(R"({"spec":{"containers":[7]}})").find("containers"), std::string::npos);
+}
+
+TEST(ObjectsTest, NullIsNothing) {
+  const char* text = R"({"metadata":{"labels":null,"creationTimestamp":null},"spec":null})";
+  EXPECT_EQ(Decode<PodObject>(RawObject(ParseJson(text).value())).value(), PodObject{});
+}
+
+TEST(RawObjectTest, OpensTheEnvelope) {
+  const std::string bytes = testing::Enveloped("Pod", "message");
+  const Envelope envelope = OpenEnvelope(bytes).value();
+  EXPECT_EQ(envelope.kind, "Pod");
+  EXPECT_EQ(envelope.message, "message");
+  EXPECT_FALSE(OpenEnvelope("k8s").ok());
+  EXPECT_FALSE(OpenEnvelope("{}").ok());
+  EXPECT_FALSE(OpenEnvelope(bytes.substr(0, bytes.size() - 1)).ok());
+}
+
+TEST(RawObjectTest, KnowsTheEndOfTheInitialEvents) {
+  const auto bookmark = [](const std::string& value) {
+    return WireWriter()
+        .Bytes(1, WireWriter().Bytes(6, "9").Entry(12, "k8s.io/initial-events-end", value).text())
+        .text();
+  };
+  const std::string end = bookmark("true");
+  EXPECT_TRUE(RawObject(end).EndsInitialEvents());
+  const std::string other = bookmark("false");
+  EXPECT_FALSE(RawObject(other).EndsInitialEvents());
+  const char* json = R"({"metadata":{"annotations":{"k8s.io/initial-events-end":"true"}}})";
+  EXPECT_TRUE(RawObject(ParseJson(json).value()).EndsInitialEvents());
+  EXPECT_FALSE(RawObject(Json::MakeObject()).EndsInitialEvents());
+  EXPECT_FALSE(RawObject("").EndsInitialEvents());
+}
+
+TEST(RawObjectTest, ReadsAStatusInBothEncodings) {
+  const std::string message = WireWriter()
+                                  .Bytes(3, "slow")
+                                  .Bytes(4, "TooManyRequests")
+                                  .Bytes(5, WireWriter().Varint(5, 3).text())
+                                  .Varint(6, 429)
+                                  .text();
+  const char* json = R"({"kind":"Status","message":"slow","reason":"TooManyRequests","code":429,
+                         "details":{"retryAfterSeconds":3}})";
+  for (const auto& status :
+       {ReadStatusMessage(message), ReadStatus(ParseJson(json).value())}) {
+    ASSERT_TRUE(status.has_value());
+    EXPECT_EQ(status->message, "slow");
+    EXPECT_EQ(status->reason, "TooManyRequests");
+    EXPECT_EQ(status->code, 429);
+    EXPECT_EQ(status->retry_after_seconds, 3);
+  }
+  EXPECT_FALSE(ReadStatusMessage("\xff").has_value());
+  EXPECT_FALSE(ReadStatus(Json::MakeObject()).has_value());
+}
+
+TEST(RawObjectTest, TellsEncodingsByContentType) {
+  EXPECT_EQ(EncodingOf("application/vnd.kubernetes.protobuf;stream=watch"), Encoding::kProtobuf);
+  EXPECT_EQ(EncodingOf("application/json; charset=utf-8"), Encoding::kJson);
+  EXPECT_EQ(EncodingOf(""), Encoding::kJson);
+}
+
+}  // namespace
+}  // namespace tessera::kube

@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+// For tests: an API server that holds pods, and misbehaves. It is a fake because the real one cannot
+// be made to cut frames at every byte, to stall or to half-close in the middle of an event, to answer
+// 410, 429 and 500 when a seed says so, to send garbage, or frames that are longer than allowed.
+// What it does when it behaves is what apiserver_test.cc holds the real one to.
+//
+// Serves one connection at a time: one watch and its lists. Threads: any.
+#pragma once
+
+#include <atomic>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "src/base/random.h"
+#include "src/kube/objects.h"
+#include "src/net/testing/loopback.h"
+
+namespace tessera::kube::testing {
+
+class FaultyApiServer {
+ public:
+  explicit FaultyApiServer(uint64_t seed);
+  ~FaultyApiServer();
+
+  net::Url url() const { return server_->url(); }
+  // In hundredths of all answers and events. 0: it behaves.
+  void SetFaults(int percent) { faults_ = percent; }
+
+  // Creates or changes; the version is the server's.
+  void Put(PodObject pod);
+  void Remove(const std::string& key);
+  std::map<std::string, PodObject> Objects() const;
+  // How often each kind of fault has happened.
+  std::map<std::string, int> counts() const;
+
+ private:
+  using State = std::map<std::string, PodObject>;
+  struct Event {
+    int64_t version;
+    bool removed;
+    PodObject pod;
+  };
+  struct Query {
+    std::string target;
+    bool protobuf;
+    std::string Param(const std::string& name) const;
+  };
+  class Stream;
+
+  void Serve(int fd);
+  bool Answer(int fd, const Query& query);
+  bool AnswerList(int fd, const Query& query);
+  bool AnswerWatch(int fd, const Query& query);
+  bool SpoilAnswer(int fd);
+  bool SendInitial(Stream& stream, int64_t* version);
+  bool SendChanges(Stream& stream, int64_t* version);
+  bool SpoilStream(Stream& stream);
+  const State& StateAt(int64_t version);
+  uint64_t Draw(uint64_t bound);
+  // Whether this fault shall happen now; counts it.
+  std::string DrawFault(const std::vector<std::string>& kinds);
+  void WaitForClose(int fd) const;
+
+  std::atomic<int> faults_{0};
+  std::atomic<bool> stop_{false};
+  mutable std::mutex mutex_;  // the test changes what the server's thread reads
+  Random random_;
+  std::vector<Event> log_;  // log_[i] made version i + 2
+  int64_t version_ = 1;
+  State state_;
+  // What the pages of a list are cut from, at listed_version_.
+  State listed_;
+  int64_t listed_version_ = 0;
+  int64_t compacted_ = 0;  // older versions are gone
+  std::map<std::string, int> counts_;
+  std::unique_ptr<net::testing::RawServer> server_;
+};
+
+}  // namespace tessera::kube::testing

@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+// For tests and benches: objects at random, written in JSON and in protobuf as the API server writes
+// them, with what objects.h passes over (images, volumes, managed fields) in its usual size.
+#pragma once
+
+#include <string>
+
+#include "src/base/random.h"
+#include "src/kube/objects.h"
+
+namespace tessera::kube::testing {
+
+PodObject SamplePod(Random& random, int number);
+NodeObject SampleNode(Random& random, int number);
+ConfigMapObject SampleConfigMap(Random& random, int number);
+LeaseObject SampleLease(Random& random, int number);
+
+std::string JsonOf(const PodObject& pod);
+std::string JsonOf(const NodeObject& node);
+std::string JsonOf(const ConfigMapObject& map);
+std::string JsonOf(const LeaseObject& lease);
+
+// Without an envelope.
+std::string MessageOf(const PodObject& pod);
+std::string MessageOf(const NodeObject& node);
+std::string MessageOf(const ConfigMapObject& map);
+std::string MessageOf(const LeaseObject& lease);
+
+}  // namespace tessera::kube::testing

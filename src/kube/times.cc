@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/kube/times.h"
+
+#include <fmt/format.h>
+
+#include <chrono>
+#include <optional>
+
+namespace tessera::kube {
+namespace {
+
+// Takes pieces off the front of a text.
+class Cursor {
+ public:
+  explicit Cursor(std::string_view text) : text_(text) {}
+
+  std::optional<int> Digits(size_t count) {
+    if (text_.size() < count) return std::nullopt;
+    int value = 0;
+    for (const char c : text_.substr(0, count)) {
+      if (c < '0' || c > '9') return std::nullopt;
+      value = value * 10 + (c - '0');
+    }
+    text_.remove_prefix(count);
+    return value;
+  }
+  bool Take(char c) {
+    if (text_.empty() || text_[0] != c) return false;
+    text_.remove_prefix(1);
+    return true;
+  }
+  // "Y-M-D" and "h:m:s": three numbers with a sign between them.
+  bool Three(size_t first_digits, char sign, int* a, int* b, int* c) {
+    const auto x = Digits(first_digits);
+    const bool between = Take(sign);
+    const auto y = Digits(2);
+    const bool again = Take(sign);
+    const auto z = Digits(2);
+    if (!x || !between || !y || !again || !z) return false;
+    *a = *x;
+    *b = *y;
+    *c = *z;
+    return true;
+  }
+  // ".123": nanoseconds; 0 without a point.
+  std::optional<int64_t> Fraction() {
+    if (!Take('.')) return 0;
+    int64_t nanos = 0;
+    int64_t weight = 100'000'000;
+    int digits = 0;
+    for (; !text_.empty() && text_[0] >= '0' && text_[0] <= '9'; text_.remove_prefix(1), ++digits) {
+      nanos += (text_[0] - '0') * weight;
+      weight /= 10;
+    }
+    if (digits == 0) return std::nullopt;
+    return nanos;
+  }
+  // "Z", "+08:00": what to take away to get to UTC.
+  std::optional<std::chrono::minutes> Offset() {
+    if (Take('Z') || Take('z')) return std::chrono::minutes(0);
+    const int sign = Take('+') ? 1 : Take('-') ? -1 : 0;
+    const auto hours = Digits(2);
+    if (sign == 0 || !hours || !Take(':')) return std::nullopt;
+    const auto minutes = Digits(2);
+    if (!minutes || *hours > 23 || *minutes > 59) return std::nullopt;
+    return std::chrono::minutes(sign * (*hours * 60 + *minutes));
+  }
+  bool done() const { return text_.empty(); }
+
+ private:
+  std::string_view text_;
+};
+
+std::optional<WallTime> Parse(std::string_view text) {
+  Cursor cursor(text);
+  int year, month, day, hour, minute, second;
+  if (!cursor.Three(4, '-', &year, &month, &day)) return std::nullopt;
+  if (!cursor.Take('T') && !cursor.Take('t')) return std::nullopt;
+  if (!cursor.Three(2, ':', &hour, &minute, &second)) return std::nullopt;
+  const auto fraction = cursor.Fraction();
+  const auto offset = cursor.Offset();
+  const std::chrono::year_month_day date{std::chrono::year(year),
+                                         std::chrono::month(static_cast<unsigned>(month)),
+                                         std::chrono::day(static_cast<unsigned>(day))};
+  // A nanosecond count of 64 bits holds the years 1678 to 2261.
+  if (!date.ok() || year < 1700 || year > 2200 || hour > 23 || minute > 59 || second > 60) {
+    return std::nullopt;
+  }
+  if (!fraction || !offset || !cursor.done()) return std::nullopt;
+  return WallTime(std::chrono::sys_days(date)) + std::chrono::hours(hour) +
+         std::chrono::minutes(minute) + std::chrono::seconds(second) + Duration(*fraction) -
+         *offset;
+}
+
+}  // namespace
+
+Result<WallTime> ParseRfc3339(std::string_view text) {
+  if (const auto time = Parse(text)) return *time;
+  return Error(Code::kInvalidArgument, "\"{}\" is not a time such as 2026-01-31T23:59:59Z", text);
+}
+
+std::string Rfc3339Micros(WallTime time) {
+  const auto whole = std::chrono::floor<std::chrono::seconds>(time);
+  const auto micros = std::chrono::duration_cast<std::chrono::microseconds>(time - whole).count();
+  std::string text = Rfc3339(whole);
+  text.pop_back();
+  return fmt::format("{}.{:06}Z", text, micros);
+}
+
+}  // namespace tessera::kube

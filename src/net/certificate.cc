@@ -1,0 +1,231 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/net/certificate.h"
+
+#include <openssl/ec.h>
+#include <openssl/err.h>
+#include <openssl/pem.h>
+#include <openssl/rand.h>
+#include <openssl/x509v3.h>
+
+#include <array>
+#include <ctime>
+#include <utility>
+
+#include "src/base/strings.h"
+#include "src/net/openssl.h"
+
+namespace tessera::net {
+namespace {
+
+constexpr size_t kSerialBytes = 16;
+
+Status OpenSslError(std::string_view what) {
+  return Error(Code::kInternal, "{}: {}", what, OpenSslWords());
+}
+
+template <typename Writer>
+std::string ToPem(Writer write) {
+  const BioPtr bio(BIO_new(BIO_s_mem()), &BIO_free);
+  TESSERA_CHECK(bio && write(bio.get()) == 1);
+  char* data = nullptr;
+  const long size = BIO_get_mem_data(bio.get(), &data);
+  return std::string(data, static_cast<size_t>(size));
+}
+
+std::string PemOf(X509* certificate) {
+  return ToPem([&](BIO* bio) { return PEM_write_bio_X509(bio, certificate); });
+}
+
+std::string PemOf(EVP_PKEY* key) {
+  return ToPem([&](BIO* bio) {
+    return PEM_write_bio_PrivateKey(bio, key, nullptr, nullptr, 0, nullptr, nullptr);
+  });
+}
+
+bool IsIpAddress(const std::string& name) {
+  ASN1_OCTET_STRING* address = a2i_IPADDRESS(name.c_str());
+  ASN1_OCTET_STRING_free(address);
+  ERR_clear_error();
+  return address != nullptr;
+}
+
+// A name goes into a configuration line of OpenSSL's, where commas and line breaks mean something.
+Status CheckName(const std::string& name) {
+  for (const char c : name) {
+    const bool plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9');
+    if (plain || c == '-' || c == '.' || c == ':' || c == '*') continue;
+    return Error(Code::kInvalidArgument, "\"{}\" is neither a DNS name nor an IP address", name);
+  }
+  if (!name.empty()) return Status::Ok();
+  return Error(Code::kInvalidArgument, "the name of a certificate is empty");
+}
+
+// What is put together for one certificate; `status` keeps the first thing that failed.
+class Builder {
+ public:
+  Builder(EVP_PKEY* key, Validity validity) : certificate_(X509_new(), &X509_free) {
+    std::array<unsigned char, kSerialBytes> serial{};
+    Expect(RAND_bytes(serial.data(), kSerialBytes) == 1, "random numbers");
+    serial[0] &= 0x7f;  // a serial number is positive
+    serial_ = HexEncode({reinterpret_cast<const char*>(serial.data()), serial.size()});
+    BIGNUM* number = BN_bin2bn(serial.data(), kSerialBytes, nullptr);
+    BN_to_ASN1_INTEGER(number, X509_get_serialNumber(certificate_.get()));
+    BN_free(number);
+    X509_set_version(certificate_.get(), X509_VERSION_3);
+    SetTime(X509_getm_notBefore(certificate_.get()), validity.from);
+    SetTime(X509_getm_notAfter(certificate_.get()), validity.to);
+    Expect(X509_set_pubkey(certificate_.get(), key) == 1, "public key");
+  }
+
+  const std::string& serial() const { return serial_; }
+  X509* get() const { return certificate_.get(); }
+
+  void Subject(const std::string& common_name) {
+    const auto* text = reinterpret_cast<const unsigned char*>(common_name.c_str());
+    Expect(X509_NAME_add_entry_by_txt(X509_get_subject_name(get()), "CN", MBSTRING_UTF8, text, -1,
+                                      -1, 0) == 1,
+           "common name");
+  }
+
+  void Extend(X509* issuer, int nid, const std::string& value) {
+    X509V3_CTX context;
+    X509V3_set_ctx(&context, issuer, get(), nullptr, nullptr, 0);
+    X509_EXTENSION* extension = X509V3_EXT_conf_nid(nullptr, &context, nid, value.c_str());
+    Expect(extension != nullptr && X509_add_ext(get(), extension, -1) == 1, value);
+    X509_EXTENSION_free(extension);
+  }
+
+  Result<X509Ptr> Sign(X509* issuer, EVP_PKEY* key) && {
+    X509_set_issuer_name(get(), X509_get_subject_name(issuer));
+    Expect(X509_sign(get(), key, EVP_sha256()) > 0, "signature");
+    if (!status_.ok()) return status_.Annotate("making a certificate");
+    return std::move(certificate_);
+  }
+
+ private:
+  void Expect(bool good, std::string_view what) {
+    if (!good && status_.ok()) status_ = OpenSslError(what);
+  }
+  void SetTime(ASN1_TIME* at, WallTime time) {
+    const auto seconds = std::chrono::floor<std::chrono::seconds>(time.time_since_epoch());
+    Expect(ASN1_TIME_set(at, static_cast<time_t>(seconds.count())) != nullptr, "time");
+  }
+
+  X509Ptr certificate_;
+  std::string serial_;
+  Status status_;
+};
+
+Result<WallTime> TimeOf(const ASN1_TIME* time) {
+  std::tm parts{};
+  if (ASN1_TIME_to_tm(time, &parts) != 1) {
+    return Error(Code::kInvalidArgument, "the time of a certificate cannot be read");
+  }
+  return WallTime(std::chrono::seconds(::timegm(&parts)));
+}
+
+bool Has(X509* certificate, const std::string& name) {
+  if (IsIpAddress(name)) return X509_check_ip_asc(certificate, name.c_str(), 0) == 1;
+  return X509_check_host(certificate, name.data(), name.size(), 0, nullptr) == 1;
+}
+
+bool SignedByOneOf(X509* certificate, std::string_view authorities) {
+  const BioPtr pem = OpenText(authorities);
+  while (const X509Ptr authority = NextCertificate(pem.get())) {
+    if (X509_check_issued(authority.get(), certificate) == X509_V_OK &&
+        X509_verify(certificate, X509_get0_pubkey(authority.get())) == 1) {
+      return true;
+    }
+  }
+  return false;
+}
+
+}  // namespace
+
+struct CertificateAuthority::Impl {
+  KeyPtr key;
+  X509Ptr certificate;
+};
+
+CertificateAuthority::CertificateAuthority(std::unique_ptr<Impl> impl)
+    : impl_(std::move(impl)), certificate_(PemOf(impl_->certificate.get())) {}
+CertificateAuthority::~CertificateAuthority() = default;
+CertificateAuthority::CertificateAuthority(CertificateAuthority&&) noexcept = default;
+CertificateAuthority& CertificateAuthority::operator=(CertificateAuthority&&) noexcept = default;
+
+Result<CertificateAuthority> CertificateAuthority::Make(std::string_view common_name,
+                                                        Validity validity) {
+  KeyPtr key(EVP_EC_gen("P-256"), &EVP_PKEY_free);
+  if (!key) return OpenSslError("making a key");
+  Builder builder(key.get(), validity);
+  builder.Subject(fmt::format("{} {}", common_name, builder.serial().substr(0, 16)));
+  builder.Extend(builder.get(), NID_basic_constraints, "critical,CA:TRUE,pathlen:0");
+  builder.Extend(builder.get(), NID_key_usage, "critical,keyCertSign");
+  builder.Extend(builder.get(), NID_subject_key_identifier, "hash");
+  X509* self = builder.get();
+  ASSIGN_OR_RETURN(X509Ptr certificate, std::move(builder).Sign(self, key.get()));
+  return CertificateAuthority(std::make_unique<Impl>(Impl{std::move(key), std::move(certificate)}));
+}
+
+Result<CertificatePair> CertificateAuthority::Issue(const std::string& common_name,
+                                                    const std::vector<std::string>& names,
+                                                    Validity validity) const {
+  std::string alternatives;
+  for (const std::string& name : names) {
+    RETURN_IF_ERROR(CheckName(name));
+    if (!alternatives.empty()) alternatives.append(",");
+    alternatives.append(IsIpAddress(name) ? "IP:" : "DNS:").append(name);
+  }
+  const KeyPtr key(EVP_EC_gen("P-256"), &EVP_PKEY_free);
+  if (!key) return OpenSslError("making a key");
+  X509* issuer = impl_->certificate.get();
+  Builder builder(key.get(), validity);
+  builder.Subject(common_name);
+  builder.Extend(issuer, NID_basic_constraints, "critical,CA:FALSE");
+  builder.Extend(issuer, NID_key_usage, "critical,digitalSignature");
+  builder.Extend(issuer, NID_ext_key_usage, "serverAuth,clientAuth");
+  builder.Extend(issuer, NID_authority_key_identifier, "keyid");
+  if (!names.empty()) builder.Extend(issuer, NID_subject_alt_name, alternatives);
+  ASSIGN_OR_RETURN(const X509Ptr certificate, std::move(builder).Sign(issuer, impl_->key.get()));
+  return CertificatePair{PemOf(certificate.get()), PemOf(key.get())};
+}
+
+std::vector<std::string> SplitCertificates(std::string_view pem) {
+  std::vector<std::string> certificates;
+  const BioPtr bio = OpenText(pem);
+  while (const X509Ptr next = NextCertificate(bio.get())) certificates.push_back(PemOf(next.get()));
+  ERR_clear_error();  // The end of the text reads as an error.
+  return certificates;
+}
+
+Result<Validity> ValidityOf(std::string_view certificate) {
+  const X509Ptr read = NextCertificate(OpenText(certificate).get());
+  if (!read) return Error(Code::kInvalidArgument, "no PEM certificate: {}", OpenSslWords());
+  Validity validity;
+  ASSIGN_OR_RETURN(validity.from, TimeOf(X509_get0_notBefore(read.get())));
+  ASSIGN_OR_RETURN(validity.to, TimeOf(X509_get0_notAfter(read.get())));
+  return validity;
+}
+
+Status CheckServerPair(const CertificatePair& pair, std::string_view authorities,
+                       const std::vector<std::string>& names) {
+  const X509Ptr certificate = NextCertificate(OpenText(pair.certificate).get());
+  const KeyPtr key = ReadPrivateKey(pair.key);
+  ERR_clear_error();
+  if (!certificate) return Error(Code::kInvalidArgument, "there is no PEM certificate");
+  if (!key) return Error(Code::kInvalidArgument, "there is no PEM private key");
+  if (X509_check_private_key(certificate.get(), key.get()) != 1) {
+    ERR_clear_error();
+    return Error(Code::kInvalidArgument, "the private key is not the certificate's");
+  }
+  const bool trusted = SignedByOneOf(certificate.get(), authorities);
+  ERR_clear_error();
+  if (!trusted) return Error(Code::kInvalidArgument, "no authority of the bundle signed it");
+  for (const std::string& name : names) {
+    if (Has(certificate.get(), name)) continue;
+    return Error(Code::kInvalidArgument, "the certificate is not for {}", name);
+  }
+  return Status::Ok();
+}
+
+}  // namespace tessera::net

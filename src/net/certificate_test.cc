@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/net/certificate.h"
+
+#include <gtest/gtest.h>
+
+namespace tessera::net {
+namespace {
+
+using std::chrono::hours;
+
+constexpr WallTime kNow{std::chrono::seconds(1'700'000'000)};
+const Validity kDay{kNow - hours(1), kNow + hours(23)};
+
+CertificateAuthority Authority() { return CertificateAuthority::Make("test", kDay).value(); }
+
+TEST(CertificateTest, APairIsGoodForWhoeverTrustsItsAuthority) {
+  const CertificateAuthority authority = Authority();
+  const CertificateAuthority other = Authority();
+  const std::vector<std::string> names = {"a.b.svc", "10.0.0.1", "::1"};
+  const auto pair = authority.Issue("server", names, kDay);
+  ASSERT_TRUE(pair.ok()) << pair.status().ToString();
+  EXPECT_TRUE(CheckServerPair(*pair, authority.certificate(), names).ok());
+  EXPECT_TRUE(CheckServerPair(*pair, other.certificate() + authority.certificate(), names).ok());
+  EXPECT_EQ(CheckServerPair(*pair, other.certificate(), names).code(), Code::kInvalidArgument);
+  EXPECT_EQ(CheckServerPair(*pair, "", names).code(), Code::kInvalidArgument);
+}
+
+TEST(CertificateTest, APairIsForItsNamesAlone) {
+  const CertificateAuthority authority = Authority();
+  const auto pair = authority.Issue("server", {"a.b.svc", "10.0.0.1"}, kDay).value();
+  for (const char* name : {"b.svc", "c.a.b.svc", "10.0.0.2", "server"}) {
+    const Status status = CheckServerPair(pair, authority.certificate(), {name});
+    EXPECT_NE(status.message().find(name), std::string::npos) << name;
+  }
+}
+
+TEST(CertificateTest, AKeyOfAnotherCertificateIsFound) {
+  const CertificateAuthority authority = Authority();
+  auto pair = authority.Issue("server", {"a"}, kDay).value();
+  pair.key = authority.Issue("server", {"a"}, kDay)->key;
+  EXPECT_NE(CheckServerPair(pair, authority.certificate(), {}).message().find("private key"),
+            std::string::npos);
+}
+
+TEST(CertificateTest, TimesAreReadBackToTheSecond) {
+  // UTCTime ends with 2049; a year later the other form is written.
+  const Validity far{kDay.from, kNow + hours(24) * 365 * 40};
+  const CertificateAuthority authority = CertificateAuthority::Make("test", far).value();
+  EXPECT_EQ(ValidityOf(authority.certificate()).value(), far);
+  EXPECT_EQ(ValidityOf(authority.Issue("a", {"a"}, kDay)->certificate).value(), kDay);
+}
+
+TEST(CertificateTest, NoTwoAuthoritiesAreAlike) {
+  EXPECT_NE(Authority().certificate(), Authority().certificate());
+}
+
+TEST(CertificateTest, BundlesAreTakenApart) {
+  const std::string a = Authority().certificate(), b = Authority().certificate();
+  EXPECT_EQ(SplitCertificates(a + "\n# words\n" + b), (std::vector{a, b}));
+  EXPECT_TRUE(SplitCertificates("").empty());
+  EXPECT_TRUE(SplitCertificates("-----BEGIN CERTIFICATE-----\nrubbish\n").empty());
+}
+
+TEST(CertificateTest, RubbishIsNoCertificate) {
+  for (const char* text :
+       {"", "x", "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----"}) {
+    EXPECT_EQ(ValidityOf(text).status().code(), Code::kInvalidArgument);
+    EXPECT_EQ(CheckServerPair({text, text}, text, {}).code(), Code::kInvalidArgument);
+  }
+}
+
+TEST(CertificateTest, NamesThatWouldBeReadAsSomethingElseAreRefused) {
+  const CertificateAuthority authority = Authority();
+  for (const char* name : {"", "a,IP:10.0.0.1", "a\nb", "a b"}) {
+    EXPECT_EQ(authority.Issue("a", {name}, kDay).status().code(), Code::kInvalidArgument) << name;
+  }
+}
+
+}  // namespace
+}  // namespace tessera::net

@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/net/openssl.h"
+
+#include <fmt/format.h>
+#include <openssl/err.h>
+#include <openssl/pem.h>
+
+namespace tessera::net {
+
+std::string OpenSslWords() {
+  const unsigned long error = ERR_get_error();
+  ERR_clear_error();
+  if (error == 0) return "no reason given";
+  const char* reason = ERR_reason_error_string(error);
+  return reason != nullptr ? reason : fmt::format("OpenSSL error {:x}", error);
+}
+
+BioPtr OpenText(std::string_view text) {
+  return {BIO_new_mem_buf(text.data(), static_cast<int>(text.size())), &BIO_free};
+}
+
+X509Ptr NextCertificate(BIO* pem) {
+  return {PEM_read_bio_X509(pem, nullptr, nullptr, nullptr), &X509_free};
+}
+
+KeyPtr ReadPrivateKey(std::string_view pem) {
+  return {PEM_read_bio_PrivateKey(OpenText(pem).get(), nullptr, nullptr, nullptr), &EVP_PKEY_free};
+}
+
+}  // namespace tessera::net
