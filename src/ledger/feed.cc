@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/ledger/feed.h"
+
+#include <utility>
+
+namespace tessera::ledger {
+
+struct ClusterFeed::State {
+  State(kube::Client& client, ClusterLedger& ledger, FeedOptions options, Delegate& delegate)
+      : client(client), ledger(ledger), options(std::move(options)), delegate(delegate) {}
+
+  // Each informer's part in it.
+  struct Nodes : kube::Informer<kube::NodeObject>::Handler {
+    explicit Nodes(State& state) : state(state) {}
+    void OnAdded(const kube::NodeObject& now) override { Set(now); }
+    void OnChanged(const kube::NodeObject& before, const kube::NodeObject& now) override {
+      // The kubelet writes the status every few minutes, mostly with nothing new in it.
+      kube::NodeObject same = before;
+      same.meta.resource_version = now.meta.resource_version;
+      if (same != now) Set(now);
+    }
+    void OnRemoved(const kube::NodeObject& last) override {
+      state.ledger.RemoveNode(last.meta.name);
+    }
+    void OnSynced() override { state.FollowPods(); }
+    void OnTrouble(const Status& status, Duration) override {
+      state.delegate.OnTrouble("nodes", status);
+    }
+    void Set(const kube::NodeObject& now) {
+      const NodeEntry* before = state.ledger.FindNode(now.meta.name);
+      const std::string known = before == nullptr ? "" : before->problem;
+      state.ledger.SetNode(now);
+      const std::string& problem = state.ledger.FindNode(now.meta.name)->problem;
+      if (problem.empty() || problem == known) return;
+      state.delegate.OnTrouble(
+          "nodes", Error(Code::kInvalidArgument, "node {}: {}", now.meta.name, problem));
+    }
+    State& state;
+  };
+
+  struct Pods : kube::Informer<kube::PodObject>::Handler {
+    explicit Pods(State& state) : state(state) {}
+    void OnAdded(const kube::PodObject& now) override { Set(now); }
+    void OnChanged(const kube::PodObject&, const kube::PodObject& now) override { Set(now); }
+    void OnRemoved(const kube::PodObject& last) override {
+      state.ledger.RemovePod(last.meta.uid);
+      if (state.synced) state.delegate.OnPodGone(last);
+    }
+    void OnSynced() override { state.OnPart(&state.pods_synced); }
+    void OnTrouble(const Status& status, Duration) override {
+      state.delegate.OnTrouble("pods", status);
+    }
+    void Set(const kube::PodObject& now) {
+      state.ledger.SetPod(now);
+      if (state.synced) state.delegate.OnPod(now);
+    }
+    State& state;
+  };
+
+  struct Quotas : kube::Informer<kube::ConfigMapObject>::Handler {
+    explicit Quotas(State& state) : state(state) {}
+    void OnAdded(const kube::ConfigMapObject& now) override { Set(now); }
+    void OnChanged(const kube::ConfigMapObject&, const kube::ConfigMapObject& now) override {
+      Set(now);
+    }
+    void OnRemoved(const kube::ConfigMapObject&) override { Take({}); }
+    void OnSynced() override { state.OnPart(&state.quota_synced); }
+    void OnTrouble(const Status& status, Duration) override {
+      state.delegate.OnTrouble("quota", status);
+    }
+    void Set(const kube::ConfigMapObject& now) {
+      const auto text = now.data.find(state.options.quota_key);
+      if (text == now.data.end()) return Take({});
+      Result<placement::QuotaConfig> config = placement::ParseQuota(text->second);
+      if (!config.ok()) {
+        return OnTrouble(
+            config.status().Annotate(fmt::format("ConfigMap {}/{}: {}", now.meta.ns, now.meta.name,
+                                                 state.options.quota_key)),
+            Duration::zero());
+      }
+      Take(*std::move(config));
+    }
+    void Take(placement::QuotaConfig config) {
+      state.ledger.SetQuota(std::move(config));
+      state.delegate.OnQuota();
+    }
+    State& state;
+  };
+
+  void Start() {
+    nodes = std::make_unique<kube::Informer<kube::NodeObject>>(
+        client, kube::ListQuery{}, KeepOfNodes(ledger.options().labels), node_handler);
+    quota_synced = options.quota_name.empty();
+    if (quota_synced) return;
+    quotas = std::make_unique<kube::Informer<kube::ConfigMapObject>>(
+        client,
+        kube::ListQuery{.ns = options.quota_ns,
+                        .field_selector = "metadata.name=" + options.quota_name},
+        kube::Keep{}, quota_handler);
+  }
+  // Once the nodes are there.
+  void FollowPods() {
+    if (pods) return;
+    pods = std::make_unique<kube::Informer<kube::PodObject>>(client, kube::ListQuery{},
+                                                             KeepOfPods(), pod_handler);
+  }
+  void OnPart(bool* part) {
+    *part = true;
+    if (synced || !pods_synced || !quota_synced) return;
+    synced = true;
+    delegate.OnSynced();
+  }
+
+  kube::Client& client;
+  ClusterLedger& ledger;
+  const FeedOptions options;
+  Delegate& delegate;
+  Nodes node_handler{*this};
+  Pods pod_handler{*this};
+  Quotas quota_handler{*this};
+  bool pods_synced = false, quota_synced = false, synced = false;
+  std::unique_ptr<kube::Informer<kube::NodeObject>> nodes;
+  std::unique_ptr<kube::Informer<kube::ConfigMapObject>> quotas;
+  std::unique_ptr<kube::Informer<kube::PodObject>> pods;
+};
+
+ClusterFeed::ClusterFeed(kube::Client& client, ClusterLedger& ledger, FeedOptions options,
+                         Delegate& delegate)
+    : state_(std::make_unique<State>(client, ledger, std::move(options), delegate)) {
+  state_->Start();
+}
+ClusterFeed::~ClusterFeed() = default;
+
+bool ClusterFeed::synced() const { return state_->synced; }
+
+const kube::PodObject* ClusterFeed::FindPod(const std::string& key) const {
+  return state_->pods ? state_->pods->Find(key) : nullptr;
+}
+
+const kube::NodeObject* ClusterFeed::FindNode(const std::string& name) const {
+  return state_->nodes->Find(name);
+}
+
+}  // namespace tessera::ledger

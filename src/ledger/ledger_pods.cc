@@ -1,0 +1,260 @@
+// SPDX-License-Identifier: Apache-2.0
+// How single pods enter, move through and leave the account.
+#include <algorithm>
+#include <bit>
+#include <utility>
+
+#include "src/device/pod_annotations.h"
+#include "src/ledger/ledger.h"
+
+namespace tessera::ledger {
+namespace {
+
+using placement::NodeId;
+using placement::Pick;
+
+// The GPUs that `assignment` names for one ask, by their positions: those of the containers that
+// last, or, of an ask of init containers alone, theirs.
+Result<uint64_t> MaskOf(const device::Assignment& assignment, const device::Request& request,
+                        const std::vector<size_t>& containers, const placement::NodeSpec& spec) {
+  uint64_t lasting = 0, init = 0;
+  for (const size_t i : containers) {
+    const device::ContainerRequest& container = request.containers[i];
+    const auto shares = assignment.containers.find(container.name);
+    if (shares == assignment.containers.end()) continue;
+    for (const device::DeviceShare& share : shares->second) {
+      const auto same = [&](const placement::GpuSpec& gpu) { return gpu.uuid == share.uuid; };
+      const auto gpu = std::find_if(spec.gpus.begin(), spec.gpus.end(), same);
+      if (gpu == spec.gpus.end()) {
+        return Error(Code::kNotFound, "container \"{}\" has GPU {}, which node {} has not",
+                     container.name, share.uuid, spec.name);
+      }
+      (container.phase == device::Phase::kInit ? init : lasting) |= uint64_t{1}
+                                                                    << (gpu - spec.gpus.begin());
+    }
+  }
+  return lasting != 0 ? lasting : init;
+}
+
+}  // namespace
+
+std::vector<std::pair<std::string_view, device::Share>> SharesOf(const PodEntry& pod) {
+  std::vector<std::pair<std::string_view, device::Share>> shares;
+  const auto share_of = [&](std::string_view uuid) -> device::Share& {
+    for (auto& [known, share] : shares) {
+      if (known == uuid) return share;
+    }
+    return shares.emplace_back(uuid, device::Share()).second;
+  };
+  const auto add = [&](bool init) {
+    for (const device::ContainerRequest& container : pod.ask.request.containers) {
+      const auto has = pod.assignment.containers.find(container.name);
+      if (has == pod.assignment.containers.end()) continue;
+      if ((container.phase == device::Phase::kInit) != init) continue;
+      for (const device::DeviceShare& one : has->second) {
+        device::Share& sum = share_of(one.uuid);
+        sum.compute = init ? std::max(sum.compute, one.compute) : sum.compute + one.compute;
+        sum.memory = init ? std::max(sum.memory, one.memory) : sum.memory + one.memory;
+      }
+    }
+  };
+  add(false);
+  add(true);
+  for (auto& [uuid, share] : shares) share.compute = std::min(share.compute, kWholeGpu);
+  return shares;
+}
+
+const std::set<std::string>& ClusterLedger::PodsOn(const std::string& node) const {
+  static const std::set<std::string> kNone;
+  const auto found = pods_of_.find(node);
+  return found == pods_of_.end() ? kNone : found->second;
+}
+
+void ClusterLedger::MoveTo(PodEntry& pod, const std::string& node) {
+  if (pod.node == node) return;
+  if (!pod.node.empty()) {
+    const auto old = pods_of_.find(pod.node);
+    old->second.erase(pod.ask.uid);
+    if (old->second.empty()) pods_of_.erase(old);
+  }
+  pod.node = node;
+  if (!node.empty()) pods_of_[node].insert(pod.ask.uid);
+}
+
+void ClusterLedger::Arrived(PodEntry& pod, placement::ShapeId shape) {
+  if (!std::exchange(pod.arrived, true)) policy_->Arrived(shape);
+}
+
+void ClusterLedger::Release(PodEntry& pod) {
+  if (pod.place) (void)cluster_->Remove(*pod.place);
+  if (!pod.charges.empty()) (void)quota_.Refund(pod.charges);
+  pod.place.reset();
+  pod.charges.clear();
+  pod.assignment = {};
+  pod.guessed = false;
+}
+
+void ClusterLedger::Leave(PodEntry& pod) {
+  if (pod.place && pod.arrived) {
+    if (const placement::Pod* placed = cluster_->Find(*pod.place)) policy_->Departed(placed->shape);
+  }
+  Release(pod);
+  MoveTo(pod, "");
+  assumed_.erase(pod.ask.uid);
+}
+
+void ClusterLedger::RemovePod(std::string_view uid) {
+  const auto known = pods_.find(uid);
+  if (known == pods_.end()) return;
+  Leave(known->second);
+  pods_.erase(known);
+}
+
+void ClusterLedger::SetPod(const kube::PodObject& object) {
+  if (object.ended()) return RemovePod(object.meta.uid);
+  Result<PodAsk> ask = PodAskOf(object, {options_.gpu_mem_unit});
+  PodEntry& pod = pods_[object.meta.uid];
+  pod.seen = true;
+  pod.deleting = object.meta.deleting;
+  if (!ask.ok()) {
+    // The kubelet will not start what it cannot read either; it holds nothing.
+    Leave(pod);
+    pod.ask = {.uid = object.meta.uid, .ns = object.meta.ns, .name = object.meta.name};
+    pod.problem = ask.status().message();
+    pod.standing = object.node_name.empty() ? Standing::kWaiting : Standing::kBound;
+    MoveTo(pod, object.node_name);
+    return;
+  }
+  if (object.node_name.empty()) {
+    // The API server need not have seen the binding yet.
+    if (pod.standing == Standing::kAssumed) return;
+    pod.ask = *std::move(ask);
+    pod.standing = Standing::kWaiting;
+    if (!pod.ask.request.asks_for_devices() || pod.arrived) return;
+    const Result<placement::PodDemand> demand = DemandOf(pod.ask);
+    if (!demand.ok()) {
+      pod.problem = demand.status().message();
+      return;
+    }
+    const Result<placement::ShapeId> shape = cluster_->Intern(demand->demand);
+    if (shape.ok()) Arrived(pod, *shape);
+    return;
+  }
+  const bool settled = pod.standing == Standing::kBound && pod.node == object.node_name &&
+                       pod.ask == *ask && pod.annotations == object.meta.annotations;
+  if (settled) return;
+  pod.annotations = object.meta.annotations;
+  // As it was assumed: nothing moves.
+  const bool as_assumed = pod.standing == Standing::kAssumed && pod.node == object.node_name &&
+                          pod.ask.request == ask->request && AssignmentIs(pod);
+  assumed_.erase(object.meta.uid);
+  pod.standing = Standing::kBound;
+  pod.ask = *std::move(ask);
+  MoveTo(pod, object.node_name);
+  if (!as_assumed) Settle(pod);
+}
+
+// Whether its annotations say what it has here.
+bool ClusterLedger::AssignmentIs(const PodEntry& pod) const {
+  const auto node = nodes_.find(pod.node);
+  if (node == nodes_.end() || !pod.place) return false;
+  const auto told = device::AssignmentFrom(pod.annotations, pod.ask.request,
+                                           *node->second.node.inventory, options_.gpu_mem_unit);
+  return told.ok() && *told && **told == pod.assignment;
+}
+
+Result<Pick> ClusterLedger::PickOf(PodEntry& pod, const Question& question, const NodeEntry& node) {
+  const placement::NodeSpec& spec = cluster_->spec(node.id);
+  ASSIGN_OR_RETURN(const auto told,
+                   device::AssignmentFrom(pod.annotations, pod.ask.request, *node.node.inventory,
+                                          options_.gpu_mem_unit));
+  Pick pick;
+  std::optional<Pick> free;  // for what nobody says
+  const std::vector<placement::GpuAsk>& asks = question.demand.demand.asks;
+  for (size_t n = 0; n < asks.size(); ++n) {
+    if (told) {
+      ASSIGN_OR_RETURN(pick.masks[n],
+                       MaskOf(*told, pod.ask.request, question.demand.containers[n], spec));
+    }
+    if (pick.masks[n] == 0) {
+      if (!free) free = FreePick(question, node.id);
+      if (!free) {
+        return Error(Code::kFailedPrecondition,
+                     "nobody says which GPUs it has, and node {} has none left", spec.name);
+      }
+      pick.masks[n] = free->masks[n];
+      pod.guessed = true;
+    } else if (std::popcount(pick.masks[n]) != asks[n].count) {
+      return Error(Code::kInvalidArgument, "it has {} GPUs where it asks for {}",
+                   std::popcount(pick.masks[n]), asks[n].count);
+    }
+  }
+  return pick;
+}
+
+void ClusterLedger::Settle(PodEntry& pod) {
+  Release(pod);
+  pod.problem.clear();
+  const auto known = nodes_.find(pod.node);
+  if (known == nodes_.end() || known->second.id == placement::kNoNode) {
+    if (pod.ask.request.asks_for_devices()) pod.problem = "its node has no GPUs that are known";
+    return;
+  }
+  const NodeEntry& node = known->second;
+  const auto settle = [&]() -> Status {
+    Question question{.ask = pod.ask};
+    RETURN_IF_ERROR(FillDemand(&question));
+    Result<Pick> pick = PickOf(pod, question, node);
+    Status doubt;
+    if (!pick.ok()) {
+      // An annotation that makes no sense does not free the GPU that the pod is on.
+      doubt = pick.status();
+      const std::optional<Pick> free = FreePick(question, node.id);
+      if (!free) return doubt;
+      pick = *free;
+      pod.guessed = true;
+    }
+    ASSIGN_OR_RETURN(pod.place, cluster_->Adopt(question.shape, node.id, *pick));
+    pod.assignment =
+        placement::AssignmentOf(pod.ask.request, question.demand, *pick, cluster_->spec(node.id));
+    pod.charges = ChargesOf(pod.ask, node, question.demand.demand, *pick);
+    quota_.Record(pod.charges);
+    Arrived(pod, question.shape);
+    return doubt;
+  };
+  const Status status = settle();
+  if (!status.ok()) pod.problem = status.message();
+}
+
+void ClusterLedger::Forget(std::string_view uid) {
+  const auto known = pods_.find(uid);
+  if (known == pods_.end() || known->second.standing != Standing::kAssumed) return;
+  PodEntry& pod = known->second;
+  Release(pod);
+  MoveTo(pod, "");
+  assumed_.erase(pod.ask.uid);
+  pod.standing = Standing::kWaiting;
+  if (!pod.seen) pods_.erase(known);
+}
+
+std::vector<std::string> ClusterLedger::Expire() {
+  std::vector<std::string> expired, names;
+  const MonotonicTime now = clock_->Now();
+  for (const std::string& uid : assumed_) {
+    if (pods_.find(uid)->second.assumed_until <= now) expired.push_back(uid);
+  }
+  for (const std::string& uid : expired) {
+    names.push_back(pods_.find(uid)->second.ask.Text());
+    Forget(uid);
+  }
+  return names;
+}
+
+const PodEntry* ClusterLedger::FindPod(std::string_view ns, std::string_view name) const {
+  for (const auto& [uid, pod] : pods_) {
+    if (pod.ask.name == name && pod.ask.ns == ns) return &pod;
+  }
+  return nullptr;
+}
+
+}  // namespace tessera::ledger

@@ -1,0 +1,243 @@
+// SPDX-License-Identifier: Apache-2.0
+// Random histories of a cluster: pods come, are decided about, bound, resized away, deleted and
+// made again under their names; nodes come, change and go; news arrives late and in clumps;
+// schedulers crash and start anew, and a standby takes over. What must hold at every step: no GPU
+// is given out twice, and whoever builds the account from the objects alone gets the same one.
+#include <gtest/gtest.h>
+
+#include <deque>
+
+#include "api/names.h"
+#include "src/base/random.h"
+#include "src/device/assignment.h"
+#include "src/ledger/ledger.h"
+#include "src/ledger/testing/given_out.h"
+#include "src/ledger/testing/objects.h"
+
+namespace tessera::ledger {
+namespace {
+
+using namespace std::chrono_literals;
+using testing::GpuNode;
+using testing::GpuPod;
+
+// What the API server has, and the news of it.
+struct World {
+  struct News {
+    bool gone = false;
+    std::optional<kube::NodeObject> node;
+    std::optional<kube::PodObject> pod;
+  };
+
+  std::map<std::string, kube::NodeObject> nodes;
+  std::map<std::string, kube::PodObject> pods;  // by name
+  std::vector<News> log;
+
+  void Put(kube::NodeObject node) {
+    nodes[node.meta.name] = node;
+    log.push_back({.node = std::move(node)});
+  }
+  void Put(kube::PodObject pod) {
+    pods[pod.meta.name] = pod;
+    log.push_back({.pod = std::move(pod)});
+  }
+  void Remove(const kube::NodeObject& node) {
+    log.push_back({.gone = true, .node = node});
+    nodes.erase(node.meta.name);
+  }
+  void Remove(const kube::PodObject& pod) {
+    log.push_back({.gone = true, .pod = pod});
+    pods.erase(pod.meta.name);
+  }
+  // As the binding subresource does: all or nothing.
+  bool Bind(const kube::PodObject& decided, const std::string& node,
+            const device::Annotations& annotations) {
+    const auto now = pods.find(decided.meta.name);
+    if (now == pods.end() || now->second.meta.uid != decided.meta.uid ||
+        !now->second.node_name.empty() || now->second.meta.deleting) {
+      return false;
+    }
+    Put(testing::BoundPod(now->second, node, annotations));
+    return true;
+  }
+};
+
+// One replica: a ledger that has heard of the first `heard` news.
+class Replica {
+ public:
+  Replica(const World& world, const Clock& clock) : world_(world), clock_(clock) { Restart(); }
+
+  // With nothing but what the API server has now.
+  void Restart() {
+    ledger_ = ClusterLedger::Make({}, &clock_).value();
+    for (const auto& [name, node] : world_.nodes) ledger_->SetNode(node);
+    for (const auto& [name, pod] : world_.pods) ledger_->SetPod(pod);
+    heard_ = world_.log.size();
+  }
+  void Hear(size_t count) {
+    for (; count > 0 && heard_ < world_.log.size(); --count) {
+      const World::News& news = world_.log[heard_++];
+      if (news.node && news.gone) ledger_->RemoveNode(news.node->meta.name);
+      if (news.node && !news.gone) ledger_->SetNode(*news.node);
+      if (news.pod && news.gone) ledger_->RemovePod(news.pod->meta.uid);
+      if (news.pod && !news.gone) ledger_->SetPod(*news.pod);
+    }
+  }
+  size_t behind() const { return world_.log.size() - heard_; }
+  ClusterLedger& ledger() { return *ledger_; }
+
+ private:
+  const World& world_;
+  const Clock& clock_;
+  std::unique_ptr<ClusterLedger> ledger_;
+  size_t heard_ = 0;
+};
+
+// The same GPUs are free, and the same pods hold them.
+void ExpectSame(ClusterLedger& a, ClusterLedger& b) {
+  EXPECT_EQ(a.cluster().free_milli(), b.cluster().free_milli());
+  for (const auto& [name, node] : a.nodes()) {
+    const auto there = b.nodes().find(name);
+    ASSERT_NE(there, b.nodes().end());
+    const auto mine = a.cluster().node(node.id), theirs = b.cluster().node(there->second.id);
+    EXPECT_EQ(mine->cpu_free, theirs->cpu_free) << name;
+    for (size_t i = 0; i < mine.gpus.size() && i < theirs.gpus.size(); ++i) {
+      EXPECT_EQ(mine.gpus[i].free_bytes, theirs.gpus[i].free_bytes) << name << " " << i;
+    }
+  }
+  EXPECT_EQ(a.pods().size(), b.pods().size());
+}
+
+class LedgerPropertyTest : public ::testing::TestWithParam<uint64_t> {
+ protected:
+  LedgerPropertyTest() : random_(GetParam()) {
+    for (int i = 0; i < 4; ++i) world_.Put(GpuNode(NodeName(i), 4));
+    for (int i = 0; i < 2; ++i) replicas_.push_back(std::make_unique<Replica>(world_, clock_));
+  }
+
+  static std::string NodeName(uint64_t i) { return fmt::format("n{}", i); }
+  Replica& leader() { return *replicas_[leader_]; }
+
+  void CreateOrDelete() {
+    const std::string name = fmt::format("p{}", random_.Below(30));
+    const auto known = world_.pods.find(name);
+    if (known == world_.pods.end()) {
+      static const std::vector<std::map<std::string_view, std::string>> kAsks = {
+          {{names::kResourceGpu, "1"}},
+          {{names::kResourceGpu, "3"}},
+          {{names::kResourceGpuMem, "30"}},
+          {{names::kResourceGpuMem, "7"}},
+          {{names::kResourceVcudaCore, "40"}, {names::kResourceVcudaMemory, "100"}},
+          {{names::kResourceVcudaCore, "200"}},
+          {}};
+      kube::PodObject pod = GpuPod(name, kAsks[random_.Below(kAsks.size())]);
+      pod.meta.uid = fmt::format("uid-{}", next_uid_++);
+      world_.Put(std::move(pod));
+      return;
+    }
+    kube::PodObject pod = known->second;
+    if (random_.Below(2) == 0 && !pod.meta.deleting) {
+      pod.meta.deleting = true;
+      return world_.Put(std::move(pod));
+    }
+    if (random_.Below(2) == 0) pod.phase = kube::PodPhase::kSucceeded;
+    if (pod.ended()) world_.Put(pod);
+    world_.Remove(pod);
+  }
+
+  // A decision: some are never bound, some bindings are lost, some fail.
+  void Decide() {
+    std::vector<kube::PodObject> waiting;
+    for (const auto& [name, pod] : world_.pods) {
+      if (pod.node_name.empty() && !pod.meta.deleting) waiting.push_back(pod);
+    }
+    if (waiting.empty()) return;
+    const kube::PodObject pod = waiting[random_.Below(waiting.size())];
+    ClusterLedger& ledger = leader().ledger();
+    const auto question = ledger.Ask(pod);
+    ASSERT_TRUE(question.ok());
+    const std::string node = NodeName(random_.Below(5));
+    ClusterLedger::Question asked = *question;
+    const bool fits = ledger.Judge(asked, node).fits;
+    const bool expires = random_.Below(8) == 0;
+    const auto assumed = ledger.Assume(*question, node, expires ? 10s : 24h);
+    if (question->asks_for_gpus()) {
+      EXPECT_EQ(fits, assumed.ok());
+    }
+    if (!assumed.ok() || expires) return;
+    if (!world_.Bind(pod, node, assumed->annotations)) ledger.Forget(pod.meta.uid);
+  }
+
+  void ChangeNode() {
+    const std::string name = NodeName(random_.Below(4));
+    const auto known = world_.nodes.find(name);
+    // A node that is deleted takes its pods with it, as the pod garbage collector sees to.
+    if (known == world_.nodes.end()) return world_.Put(GpuNode(name, 4));
+    if (random_.Below(4) != 0) {
+      kube::NodeObject node = known->second;
+      node.unschedulable = !node.unschedulable;
+      return world_.Put(std::move(node));
+    }
+    std::vector<kube::PodObject> orphans;
+    for (const auto& [pod_name, pod] : world_.pods) {
+      if (pod.node_name == name) orphans.push_back(pod);
+    }
+    for (const kube::PodObject& pod : orphans) world_.Remove(pod);
+    world_.Remove(kube::NodeObject(known->second));
+  }
+
+  void Step() {
+    switch (random_.Below(12)) {
+      case 0:
+        return ChangeNode();
+      case 1:
+        clock_.Advance(std::chrono::seconds(random_.Below(8)));
+        (void)leader().ledger().Expire();
+        return;
+      case 2:
+        return leader().Restart();
+      case 3:
+        // The standby takes over: it decides once it has heard everything, as a new leader does by
+        // reading anew what it follows.
+        leader_ = 1 - leader_;
+        return leader().Hear(leader().behind());
+      case 4:
+      case 5:
+        return replicas_[random_.Below(2)]->Hear(random_.Below(6));
+      case 6:
+      case 7:
+      case 8:
+        return CreateOrDelete();
+      default:
+        return Decide();
+    }
+  }
+
+  Random random_;
+  FakeClock clock_;
+  World world_;
+  std::vector<std::unique_ptr<Replica>> replicas_;
+  size_t leader_ = 0;
+  int next_uid_ = 0;
+};
+
+TEST_P(LedgerPropertyTest, NoGpuIsGivenTwiceAndEverybodyHasOneAccount) {
+  for (int step = 0; step < 1000; ++step) {
+    Step();
+    EXPECT_EQ(testing::GivenOut(world_.pods).Oversold(GiB(80)), "");
+    if (HasFailure()) FAIL() << "seed " << GetParam() << ", step " << step;
+  }
+  // Once everything is heard and settled, history does not matter.
+  clock_.Advance(48h);
+  Replica anew(world_, clock_);
+  for (const auto& replica : replicas_) {
+    replica->Hear(replica->behind());
+    (void)replica->ledger().Expire();
+    ExpectSame(replica->ledger(), anew.ledger());
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Seeds, LedgerPropertyTest, ::testing::Range<uint64_t>(1, 41));
+
+}  // namespace
+}  // namespace tessera::ledger

@@ -1,0 +1,285 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/ledger/ledger.h"
+
+#include <gtest/gtest.h>
+
+#include "api/names.h"
+#include "src/device/node_annotation.h"
+#include "src/ledger/testing/objects.h"
+
+namespace tessera::ledger {
+namespace {
+
+using namespace std::chrono_literals;
+using testing::BoundPod;
+using testing::GpuNode;
+using testing::GpuPod;
+using testing::UuidOf;
+
+class LedgerTest : public ::testing::Test {
+ protected:
+  void SetUp() override { Restart(); }
+  void Restart(LedgerOptions options = {}) {
+    ledger_ = ClusterLedger::Make(std::move(options), &clock_).value();
+  }
+  ClusterLedger::Question Ask(const kube::PodObject& pod) { return ledger_->Ask(pod).value(); }
+  bool Fits(const kube::PodObject& pod, std::string_view node) {
+    ClusterLedger::Question question = Ask(pod);
+    return ledger_->Judge(question, node).fits;
+  }
+  std::string WhyNot(const kube::PodObject& pod, std::string_view node) {
+    ClusterLedger::Question question = Ask(pod);
+    return std::string(ledger_->Judge(question, node).reason);
+  }
+  Result<ClusterLedger::Assumed> Assume(const kube::PodObject& pod, std::string_view node,
+                                        Duration hold = 30s) {
+    return ledger_->Assume(Ask(pod), node, hold);
+  }
+  const PodEntry& Entry(const kube::PodObject& pod) { return ledger_->pods().at(pod.meta.uid); }
+  int64_t Free() { return ledger_->cluster().free_milli(); }
+
+  FakeClock clock_;
+  std::unique_ptr<ClusterLedger> ledger_;
+};
+
+TEST_F(LedgerTest, ABoundPodHoldsTheGpusOfItsAnnotations) {
+  ledger_->SetNode(GpuNode("n", 4));
+  kube::PodObject pod = GpuPod("a", {{names::kResourceGpu, "2"}});
+  const auto assumed = Assume(pod, "n");
+  ASSERT_TRUE(assumed.ok()) << assumed.status().ToString();
+  ASSERT_EQ(assumed->assignment.containers.at("main").size(), 2u);
+  EXPECT_EQ(Free(), 2000);
+  // A ledger that starts anew has the same account.
+  Restart();
+  ledger_->SetPod(BoundPod(pod, "n", assumed->annotations));
+  EXPECT_NE(Entry(pod).problem, "");
+  ledger_->SetNode(GpuNode("n", 4));
+  EXPECT_EQ(Entry(pod).problem, "");
+  EXPECT_EQ(Entry(pod).assignment, assumed->assignment);
+  EXPECT_FALSE(Entry(pod).guessed);
+  EXPECT_EQ(Free(), 2000);
+}
+
+TEST_F(LedgerTest, AnAssumedPodIsAsItWasWhenItIsSeenBound) {
+  ledger_->SetNode(GpuNode("n", 2));
+  const kube::PodObject pod = GpuPod("a", {{names::kResourceGpuMem, "8"}});
+  ledger_->SetPod(pod);
+  const auto assumed = Assume(pod, "n").value();
+  ledger_->SetPod(pod);  // news from before the binding
+  EXPECT_EQ(Entry(pod).standing, Standing::kAssumed);
+  const auto place = Entry(pod).place;
+  ledger_->SetPod(BoundPod(pod, "n", assumed.annotations));
+  EXPECT_EQ(Entry(pod).standing, Standing::kBound);
+  EXPECT_EQ(Entry(pod).place, place);
+  clock_.Advance(1h);
+  EXPECT_TRUE(ledger_->Expire().empty());
+  ledger_->RemovePod(pod.meta.uid);
+  EXPECT_EQ(Free(), 2000);
+}
+
+TEST_F(LedgerTest, WhatIsAssumedExpires) {
+  ledger_->SetNode(GpuNode("n", 1));
+  const kube::PodObject pod = GpuPod("a", {{names::kResourceGpu, "1"}});
+  ASSERT_TRUE(Assume(pod, "n", 10s).ok());
+  const kube::PodObject other = GpuPod("b", {{names::kResourceGpu, "1"}});
+  EXPECT_FALSE(Fits(other, "n"));
+  EXPECT_EQ(Assume(other, "n").status().code(), Code::kFailedPrecondition);
+  clock_.Advance(9s);
+  EXPECT_TRUE(ledger_->Expire().empty());
+  clock_.Advance(1s);
+  EXPECT_EQ(ledger_->Expire(), std::vector<std::string>{"ns/a"});
+  EXPECT_TRUE(Fits(other, "n"));
+  EXPECT_TRUE(ledger_->pods().empty());  // nobody but Assume knew of it
+}
+
+TEST_F(LedgerTest, AskingAgainForgetsWhatWasAssumed) {
+  ledger_->SetNode(GpuNode("n", 1));
+  const kube::PodObject pod = GpuPod("a", {{names::kResourceGpu, "1"}});
+  ASSERT_TRUE(Assume(pod, "n").ok());
+  EXPECT_TRUE(Fits(pod, "n"));
+  EXPECT_TRUE(Assume(pod, "n").ok());
+}
+
+TEST_F(LedgerTest, APodThatCamePastTheSchedulerHoldsWhatItMayHaveUntilItsNodeTells) {
+  ledger_->SetNode(GpuNode("n", 2));
+  kube::PodObject pod = GpuPod("a", {{names::kResourceGpu, "1"}});
+  ledger_->SetPod(BoundPod(pod, "n", {}));
+  EXPECT_TRUE(Entry(pod).guessed);
+  EXPECT_EQ(Free(), 1000);
+  const std::string guess = Entry(pod).assignment.containers.at("main")[0].uuid;
+  const std::string truth = UuidOf("n", guess == UuidOf("n", 0) ? 1 : 0);
+  const device::Assignment told{{{"main", {{truth, kWholeGpu, GiB(80)}}}}};
+  ledger_->SetPod(BoundPod(
+      pod, "n",
+      {{std::string(names::kAnnotationAssignment), device::EncodeAssignment(told).value()}}));
+  EXPECT_FALSE(Entry(pod).guessed);
+  EXPECT_EQ(Entry(pod).assignment.containers.at("main")[0].uuid, truth);
+  EXPECT_EQ(Free(), 1000);
+}
+
+TEST_F(LedgerTest, AForgedAnnotationTakesNoMoreThanWasAskedFor) {
+  ledger_->SetNode(GpuNode("n", 2));
+  const kube::PodObject pod = GpuPod("a", {{names::kResourceGpuMem, "8"}});
+  const device::Assignment forged{
+      {{"main", {{UuidOf("n", 0), kWholeGpu, GiB(80)}, {UuidOf("n", 1), kWholeGpu, GiB(80)}}}}};
+  ledger_->SetPod(BoundPod(
+      pod, "n",
+      {{std::string(names::kAnnotationAssignment), device::EncodeAssignment(forged).value()}}));
+  EXPECT_EQ(Entry(pod).problem, "it has 2 GPUs where it asks for 1");
+  EXPECT_TRUE(Entry(pod).guessed);
+  EXPECT_TRUE(Fits(GpuPod("b", {{names::kResourceGpu, "1"}}), "n"));
+  EXPECT_FALSE(Fits(GpuPod("c", {{names::kResourceGpu, "2"}}), "n"));
+  ledger_->SetPod(BoundPod(GpuPod("d", {{names::kResourceGpuMem, "8"}}), "n",
+                           {{std::string(names::kAnnotationAssignment), "{\"version\":"}}));
+  EXPECT_NE(ledger_->FindPod("ns", "d")->problem, "");
+}
+
+TEST_F(LedgerTest, AnotherPodOfTheSameNameIsAnotherPod) {
+  ledger_->SetNode(GpuNode("n", 2));
+  kube::PodObject pod = GpuPod("a", {{names::kResourceGpu, "1"}});
+  ledger_->SetPod(BoundPod(pod, "n", Assume(pod, "n").value().annotations));
+  kube::PodObject again = pod;
+  again.meta.uid = "another";
+  EXPECT_TRUE(Fits(again, "n"));
+  ledger_->SetPod(BoundPod(again, "n", Assume(again, "n").value().annotations));
+  EXPECT_EQ(Free(), 0);
+  ledger_->RemovePod(pod.meta.uid);
+  EXPECT_EQ(Free(), 1000);
+  EXPECT_EQ(Entry(again).problem, "");
+}
+
+TEST_F(LedgerTest, APodHoldsItsGpuWhileItIsDeletedAndNotWhenItHasEnded) {
+  ledger_->SetNode(GpuNode("n", 1));
+  kube::PodObject pod = GpuPod("a", {{names::kResourceGpu, "1"}});
+  pod = BoundPod(pod, "n", Assume(pod, "n").value().annotations);
+  pod.meta.deleting = true;
+  ledger_->SetPod(pod);
+  EXPECT_TRUE(Entry(pod).deleting);
+  EXPECT_EQ(Free(), 0);
+  pod.phase = kube::PodPhase::kSucceeded;
+  ledger_->SetPod(pod);
+  EXPECT_EQ(Free(), 1000);
+  EXPECT_TRUE(ledger_->pods().empty());
+}
+
+TEST_F(LedgerTest, WhatInitContainersHadIsNotCountedBesideWhatLasts) {
+  ledger_->SetNode(GpuNode("n", 1));
+  kube::PodObject pod = GpuPod("a", {{names::kResourceGpuMem, "7"}});
+  kube::Container init = pod.containers[0];
+  init.name = "prepare";
+  init.kind = kube::ContainerKind::kInit;
+  init.limits[std::string(names::kResourceGpuMem)] = "6";
+  init.requests = init.limits;
+  pod.containers.insert(pod.containers.begin(), init);
+  ASSERT_TRUE(Assume(pod, "n").ok());
+  const auto shares = SharesOf(Entry(pod));
+  ASSERT_EQ(shares.size(), 1u);
+  EXPECT_EQ(shares[0].second.memory, GiB(7));
+}
+
+TEST_F(LedgerTest, WholeAndSharedGpusAreOneAccount) {
+  ledger_->SetNode(GpuNode("n", 1));
+  const kube::PodObject memory = GpuPod("a", {{names::kResourceGpuMem, "40"}});
+  ASSERT_TRUE(Assume(memory, "n").ok());
+  EXPECT_FALSE(Fits(GpuPod("b", {{names::kResourceGpu, "1"}}), "n"));
+  const auto vcuda =
+      GpuPod("c", {{names::kResourceVcudaCore, "30"}, {names::kResourceVcudaMemory, "160"}});
+  ASSERT_TRUE(Assume(vcuda, "n").ok());  // 40 GiB
+  EXPECT_NE(WhyNot(GpuPod("d", {{names::kResourceGpuMem, "1"}}), "n"), "");
+}
+
+TEST_F(LedgerTest, CpuIsCountedButNeverRefuses) {
+  ledger_->SetNode(GpuNode("n", 2, "80Gi", "4"));
+  kube::PodObject pod = GpuPod("a", {{names::kResourceGpu, "1"}});
+  pod.containers[0].requests["cpu"] = "64";
+  EXPECT_TRUE(Fits(pod, "n"));
+  EXPECT_TRUE(Assume(pod, "n").ok());
+  EXPECT_EQ(ledger_->cluster().node(0)->cpu_free, 4000 - 64000);
+}
+
+TEST_F(LedgerTest, ANodeThatLeavesAndReturnsHasItsPodsAgain) {
+  ledger_->SetNode(GpuNode("n", 2));
+  kube::PodObject pod = GpuPod("a", {{names::kResourceGpu, "1"}});
+  ledger_->SetPod(BoundPod(pod, "n", Assume(pod, "n").value().annotations));
+  const device::Assignment had = Entry(pod).assignment;
+  ledger_->RemoveNode("n");
+  EXPECT_EQ(Entry(pod).problem, "its node is gone");
+  EXPECT_FALSE(Fits(GpuPod("b", {{names::kResourceGpu, "1"}}), "n"));
+  ledger_->SetNode(GpuNode("n", 2));
+  EXPECT_EQ(Entry(pod).problem, "");
+  EXPECT_EQ(Entry(pod).assignment, had);
+  EXPECT_EQ(Free(), 1000);
+}
+
+TEST_F(LedgerTest, ANodeAnnotationThatCannotBeReadLeavesWhatWasKnown) {
+  ledger_->SetNode(GpuNode("n", 2));
+  kube::PodObject pod = GpuPod("a", {{names::kResourceGpu, "1"}});
+  ASSERT_TRUE(Assume(pod, "n").ok());
+  kube::NodeObject bad = GpuNode("n", 2);
+  bad.meta.annotations[std::string(names::kAnnotationDevices)] = "{\"version\":1,\"gpus\":7}";
+  ledger_->SetNode(bad);
+  EXPECT_NE(ledger_->nodes().at("n").problem, "");
+  EXPECT_EQ(Free(), 1000);
+  const kube::PodObject late = GpuPod("late", {{names::kResourceGpu, "1"}});
+  EXPECT_EQ(WhyNot(late, "n"), ledger_->nodes().at("n").problem);
+  EXPECT_EQ(Assume(late, "n").status().code(), Code::kFailedPrecondition);
+  ledger_->SetNode(GpuNode("n", 2));
+  EXPECT_TRUE(Fits(late, "n"));
+  bad.meta.name = "other";
+  ledger_->SetNode(bad);
+  EXPECT_NE(WhyNot(GpuPod("b", {{names::kResourceGpu, "1"}}), "other"), "");
+}
+
+TEST_F(LedgerTest, QuotaCountsAssumedPods) {
+  ledger_->SetNode(GpuNode("n", 4));
+  ledger_->SetQuota(placement::ParseQuota(R"({"ns":{"quota":{"A100":1}}})").value());
+  ASSERT_TRUE(
+      Assume(GpuPod("a", {{names::kResourceVcudaCore, "60"}, {names::kResourceVcudaMemory, "10"}}),
+             "n")
+          .ok());
+  const auto second =
+      GpuPod("b", {{names::kResourceVcudaCore, "60"}, {names::kResourceVcudaMemory, "10"}});
+  EXPECT_NE(WhyNot(second, "n").find("A100"), std::string::npos) << WhyNot(second, "n");
+  EXPECT_EQ(Assume(second, "n").status().code(), Code::kResourceExhausted);
+  kube::PodObject elsewhere = second;
+  elsewhere.meta.ns = "unlimited";
+  EXPECT_TRUE(Fits(elsewhere, "n"));
+}
+
+TEST_F(LedgerTest, QuotaCountsMemoryOfPodsThatAskForNothingElse) {
+  ledger_->SetNode(GpuNode("n", 4));
+  ledger_->SetQuota(placement::ParseQuota(R"({"ns":{"quota":{"A100":1}}})").value());
+  ASSERT_TRUE(Assume(GpuPod("a", {{names::kResourceGpuMem, "60"}}), "n").ok());
+  EXPECT_FALSE(Fits(GpuPod("b", {{names::kResourceGpuMem, "30"}}), "n"));
+  EXPECT_TRUE(Fits(GpuPod("c", {{names::kResourceGpuMem, "20"}}), "n"));
+  ledger_->SetQuota(placement::ParseQuota(R"({"ns":{"quota":{"A100":0}}})").value());
+  EXPECT_FALSE(Fits(GpuPod("d", {{names::kResourceGpuMem, "1"}}), "n"));
+}
+
+TEST_F(LedgerTest, VictimsAreTheFewestOfLowerPriority) {
+  ledger_->SetNode(GpuNode("n", 2));
+  const auto run = [&](const char* name, int priority) {
+    kube::PodObject pod = GpuPod(name, {{names::kResourceGpu, "1"}});
+    pod.priority = priority;
+    ledger_->SetPod(BoundPod(pod, "n", Assume(pod, "n").value().annotations));
+    return pod.meta.uid;
+  };
+  const std::string low = run("low", 1);
+  const std::string middle = run("middle", 5);
+  kube::PodObject wants = GpuPod("wants", {{names::kResourceGpu, "1"}});
+  wants.priority = 10;
+  using Uids = std::vector<std::string>;
+  EXPECT_EQ(ledger_->Victims(Ask(wants), "n", {}), Uids{low});
+  const Uids both{low, middle};
+  EXPECT_EQ(ledger_->Victims(Ask(wants), "n", both), Uids{low});
+  wants.containers[0].limits[std::string(names::kResourceGpu)] = "2";
+  wants.containers[0].requests = wants.containers[0].limits;
+  EXPECT_EQ(ledger_->Victims(Ask(wants), "n", {{low}})->size(), 2u);
+  wants.priority = 3;
+  EXPECT_EQ(ledger_->Victims(Ask(wants), "n", {}), std::nullopt);
+  EXPECT_EQ(Free(), 0);  // nothing has happened
+  EXPECT_EQ(Entry(wants.meta.uid.empty() ? wants : GpuPod("low", {})).problem, "");
+}
+
+}  // namespace
+}  // namespace tessera::ledger

@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/ledger/pod_ask.h"
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "api/names.h"
+
+namespace tessera::ledger {
+namespace {
+
+using kube::ContainerKind;
+
+device::Phase PhaseOf(ContainerKind kind) {
+  switch (kind) {
+    case ContainerKind::kInit:
+      return device::Phase::kInit;
+    case ContainerKind::kSidecar:
+      return device::Phase::kSidecar;
+    case ContainerKind::kMain:
+      break;
+  }
+  return device::Phase::kMain;
+}
+
+// The most that containers hold at one time of what `Parse` reads: each init container beside the
+// sidecars before it, or all sidecars and main containers.
+template <typename T, typename Parse>
+Result<T> MostAtOnce(const kube::PodObject& pod, std::string_view resource, Parse parse) {
+  T lasting{}, most{};
+  for (const kube::Container& container : pod.containers) {
+    const auto found = container.requests.find(resource);
+    if (found == container.requests.end()) continue;
+    const Result<T> amount = parse(found->second);
+    if (!amount.ok()) {
+      return amount.status().Annotate(
+          fmt::format("container \"{}\": requests.{}", container.name, resource));
+    }
+    if (container.kind == ContainerKind::kInit) {
+      most = std::max(most, lasting + *amount);
+    } else {
+      lasting += *amount;
+    }
+  }
+  return std::max(most, lasting);
+}
+
+bool IsGpuResource(std::string_view key) {
+  return key == names::kResourceGpu || key == names::kResourceGpuMem ||
+         key == names::kResourceVcudaCore || key == names::kResourceVcudaMemory ||
+         key.starts_with(names::kResourceMigPrefix);
+}
+
+// All that src/device reads of a pod.
+bool IsPodAnnotation(std::string_view key) {
+  constexpr std::array kRead = {names::kAnnotationAssignment,
+                                names::kAnnotationGpuModels,
+                                names::kAnnotationGpuUuids,
+                                names::kAnnotationGpuUuidsExcluded,
+                                names::kAnnotationPolicy,
+                                names::kAnnotationGpuMemIndex,
+                                names::kAnnotationGpuMemPod,
+                                names::kAnnotationGpuMemDev,
+                                names::kAnnotationGpuMemAssigned,
+                                names::kAnnotationGpuMemAssumeTime,
+                                names::kAnnotationGpushareAllocation,
+                                names::kAnnotationPredicateTime,
+                                names::kAnnotationPredicateNode,
+                                names::kAnnotationGpuAssigned,
+                                names::kAnnotationVcudaCoreLimit};
+  return std::find(kRead.begin(), kRead.end(), key) != kRead.end() ||
+         key.starts_with(names::kAnnotationPredicateGpuIndexPrefix);
+}
+
+}  // namespace
+
+Result<PodAsk> PodAskOf(const kube::PodObject& pod, const device::DialectOptions& options) {
+  PodAsk ask{
+      .uid = pod.meta.uid, .ns = pod.meta.ns, .name = pod.meta.name, .priority = pod.priority};
+  device::PodSpec spec{.annotations = pod.meta.annotations};
+  for (const kube::Container& container : pod.containers) {
+    spec.containers.push_back({.name = container.name,
+                               .phase = PhaseOf(container.kind),
+                               .limits = container.limits,
+                               .requests = container.requests});
+  }
+  ASSIGN_OR_RETURN(ask.request, device::ParseRequest(spec, options));
+  ASSIGN_OR_RETURN(ask.cpu, MostAtOnce<device::MilliCpu>(pod, "cpu", device::ParseCpu));
+  ASSIGN_OR_RETURN(ask.memory, MostAtOnce<Bytes>(pod, "memory", device::ParseMemory));
+  return ask;
+}
+
+kube::Keep KeepOfPods() {
+  return {.label = [](std::string_view) { return false; },
+          .annotation = IsPodAnnotation,
+          .resource =
+              [](std::string_view key) {
+                return key == "cpu" || key == "memory" || IsGpuResource(key);
+              }};
+}
+
+kube::Keep KeepOfNodes(const device::NodeLabelKeys& labels) {
+  return {
+      .label = [labels](std::string_view key) { return key == labels.pool || key == labels.model; },
+      .annotation = [](std::string_view key) { return key == names::kAnnotationDevices; },
+      .resource =
+          [](std::string_view key) {
+            // The last for the command line: by how much of it a node offers it tells the unit.
+            return key == "cpu" || key == "memory" || key == names::kResourceGpuMem;
+          }};
+}
+
+}  // namespace tessera::ledger

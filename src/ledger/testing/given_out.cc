@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/ledger/testing/given_out.h"
+
+#include <set>
+
+#include "api/names.h"
+#include "src/device/assignment.h"
+
+namespace tessera::ledger::testing {
+
+void GivenOut::Add(const kube::PodObject& pod) {
+  const auto text = pod.meta.annotations.find(names::kAnnotationAssignment);
+  if (pod.node_name.empty() || pod.ended() || text == pod.meta.annotations.end()) return;
+  std::set<std::string> init;
+  for (const kube::Container& container : pod.containers) {
+    if (container.kind == kube::ContainerKind::kInit) init.insert(container.name);
+  }
+  const device::Assignment assignment = device::DecodeAssignment(text->second).value();
+  for (const auto& [container, shares] : assignment.containers) {
+    if (init.contains(container)) continue;
+    for (const device::DeviceShare& share : shares) {
+      const bool whole = share.compute == kWholeGpu;
+      milli_[share.uuid] += share.compute.count();
+      bytes_[share.uuid] += whole ? 0 : share.memory.count();
+      whole_[share.uuid] += whole ? 1 : 0;
+    }
+  }
+}
+
+std::string GivenOut::Oversold(Bytes memory_of_a_gpu) const {
+  for (const auto& [uuid, milli] : milli_) {
+    const int64_t bytes = bytes_.at(uuid);
+    const int whole = whole_.at(uuid);
+    if (milli > kWholeGpu.count() || bytes > memory_of_a_gpu.count() || whole > 1 ||
+        (whole == 1 && bytes > 0)) {
+      return uuid;
+    }
+  }
+  return "";
+}
+
+}  // namespace tessera::ledger::testing
