@@ -4,6 +4,7 @@
 #include <time.h>
 
 #include <cerrno>
+#include <csignal>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -179,11 +180,16 @@ Vectors AddVectors(const Driver& driver, uint64_t bytes) {
   return vectors;
 }
 
+volatile std::sig_atomic_t told_to_end = 0;
+
+// A container's first process has no default for SIGTERM: without a handler, whoever deletes its
+// pod waits for the whole grace period.
 void Hold(unsigned seconds) {
+  std::signal(SIGTERM, [](int) { told_to_end = 1; });
   std::printf("holding for %u seconds\n", seconds);
   std::fflush(stdout);
   timespec rest = {time_t(seconds), 0};
-  while (nanosleep(&rest, &rest) != 0 && errno == EINTR) {
+  while (told_to_end == 0 && nanosleep(&rest, &rest) != 0 && errno == EINTR) {
   }
 }
 
@@ -200,8 +206,27 @@ uint64_t Number(const char* option, const char* text, uint64_t low, uint64_t hig
   return value;
 }
 
+constexpr char kUsage[] =
+    "usage: vectoradd [--bytes N] [--hold SECONDS] | --expect-none | --help | --version\n";
+
+// Ends the program for those who only ask about it.
+void AnswerQuestions(const char* argument) {
+  if (std::strcmp(argument, "--version") == 0) {
+    std::printf("%s\n", TESSERA_VERSION);
+    std::exit(0);
+  }
+  if (std::strcmp(argument, "--help") != 0 && std::strcmp(argument, "-h") != 0) return;
+  std::printf("%s", kUsage);
+  std::printf("Adds vectors on every visible GPU and checks the sums.\n"
+              "  --bytes N        memory to use on each GPU (600000)\n"
+              "  --hold SECONDS   keep the memory for so long afterwards, or until SIGTERM\n"
+              "  --expect-none    succeed if no GPU is visible\n");
+  std::exit(0);
+}
+
 Options ParseOptions(int argc, char** argv) {
   Options options;
+  if (argc == 2) AnswerQuestions(argv[1]);
   options.expect_none = argc == 2 && std::strcmp(argv[1], "--expect-none") == 0;
   if (options.expect_none) return options;
   for (int i = 1; i < argc; i += 2) {
@@ -211,7 +236,7 @@ Options ParseOptions(int argc, char** argv) {
     } else if (std::strcmp(argv[i], "--bytes") == 0) {
       options.bytes = Number(argv[i], value, 3 * sizeof(float), uint64_t(24) << 30);
     } else {
-      std::fprintf(stderr, "usage: vectoradd [--bytes N] [--hold SECONDS] | --expect-none\n");
+      std::fputs(kUsage, stderr);
       std::exit(64);
     }
   }

@@ -6,23 +6,33 @@
 #include <optional>
 #include <utility>
 
+#include "api/names.h"
 #include "src/agent/device_nodes.h"
 #include "src/agent/dir_watcher.h"
+#include "src/agent/gpu_hardware.h"
 #include "src/agent/grants.h"
 #include "src/agent/kube_node_api.h"
+#include "src/agent/kube_pods.h"
+#include "src/agent/manager_page.h"
 #include "src/agent/metrics.h"
 #include "src/agent/node_publisher.h"
-#include "src/agent/plugin.h"
+#include "src/agent/plugins.h"
 #include "src/agent/status_page.h"
 #include "src/agent/version.h"
 #include "src/base/log.h"
+#include "src/gpu/driver_files.h"
 #include "src/gpu/nvml_library.h"
+#include "src/net/address.h"
 
 namespace tessera::agent {
 namespace {
 
 // Device nodes may be what a driver that reports nothing is waiting for.
 constexpr Duration kDeviceNodeRetry = std::chrono::seconds(5);
+// A kubelet that takes our registration has registered its node by then.
+constexpr Duration kNodeRegistered = std::chrono::seconds(20);
+// Whoever writes over what the node says is overruled after so long: one request of an idle agent.
+constexpr Duration kNodeLook = std::chrono::minutes(5);
 
 }  // namespace
 
@@ -32,7 +42,7 @@ class Agent::Impl {
       : runner_(runner), io_(io), options_(std::move(options)) {}
 
   // The kubelet's streams end first: it shall not see a plugin whose GPUs nobody watches.
-  ~Impl() { plugin_.reset(); }
+  ~Impl() { plugins_.reset(); }
 
   Status Start();
   void Refresh() {
@@ -40,10 +50,14 @@ class Agent::Impl {
   }
 
  private:
-  void StartPlugin();
+  void StartPlugins();
+  void LookAtNodeSoon();
+  void KeepLookingAtNode();
   void StartInventory();
   Status StartGrants();
+  std::unique_ptr<Pods> MakePods(TaskRunner* runner) const;
   Status StartStatusPage();
+  void StartManagerPage();
   void StartPublisher();
   void StartDeviceNodes();
   void MakeDeviceNodes();
@@ -58,37 +72,36 @@ class Agent::Impl {
 
   AgentMetrics metrics_;
   DeviceSetHolder devices_;
+  Admission admission_;
   std::optional<grant::TokenSealer> sealer_;
-  std::unique_ptr<Allocator> allocator_;
   std::unique_ptr<Grants> grants_;
   std::unique_ptr<KubeNodeApi> node_api_;
   std::unique_ptr<NodePublisher> publisher_;
-  std::unique_ptr<Plugin> plugin_;
+  std::unique_ptr<Plugins> plugins_;
   std::unique_ptr<DirWatcher> node_watcher_;
+  DeviceNodes device_nodes_;
+  bool node_retry_armed_ = false;
   std::unique_ptr<gpu::ThreadCaller> caller_;
   std::unique_ptr<gpu::Inventory> inventory_;
   std::unique_ptr<StatusPage> status_page_;
+  std::unique_ptr<ManagerPage> manager_page_;
   std::string last_node_problem_;
   const std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);
 };
 
 Status Agent::Impl::Start() {
+  caller_ = std::make_unique<gpu::ThreadCaller>(runner_);
+  // First what may fail for good: nothing is made for an agent that does not start.
+  RETURN_IF_ERROR(StartStatusPage());
+  StartManagerPage();
   RETURN_IF_ERROR(MakeDirs(options_.state_dir, 0700));
   ASSIGN_OR_RETURN(const DirFd state, DirFd::Open(options_.state_dir));
   ASSIGN_OR_RETURN(sealer_, grant::TokenSealer::Load(state, std::string(Grants::kKeyName)));
-  AllocationOptions allocation;
-  allocation.resource = options_.resource;
-  allocation.binding = options_.binding;
-  allocation.pass_device_specs = options_.pass_device_specs;
-  allocation.dev_root = options_.dev_root;
-  allocation.dev_root_ctr_path = options_.dev_root_ctr_path;
-  allocator_ = std::make_unique<Allocator>(allocation, &*sealer_, &runner_->clock());
   // Device nodes first: without them the driver reports no GPU.
   if (options_.create_device_nodes) StartDeviceNodes();
   StartInventory();
-  StartPlugin();
+  StartPlugins();
   RETURN_IF_ERROR(StartGrants());
-  RETURN_IF_ERROR(StartStatusPage());
   StartPublisher();
   return Status::Ok();
 }
@@ -97,38 +110,79 @@ void Agent::Impl::StartInventory() {
   gpu::InventoryOptions inventory;
   inventory.xids = options_.xids;
   const std::string& root = options_.driver_root_ctr_path;
-  // A simulated driver brings its own /proc and /sys below its root.
-  if (PathExists(JoinPath(root, "proc/driver/nvidia"))) {
-    inventory.proc_root = JoinPath(root, "proc");
-    if (PathExists(JoinPath(root, "sys/bus/pci"))) inventory.sys_root = JoinPath(root, "sys");
-  }
-  caller_ = std::make_unique<gpu::ThreadCaller>(runner_);
+  inventory.driver_root = root;
   inventory_ = std::make_unique<gpu::Inventory>(
       runner_, std::make_shared<gpu::NvmlLibraryLoader>(root), caller_.get(), inventory,
       [this](const gpu::InventorySnapshot& snapshot) { OnInventory(snapshot); });
   inventory_->Start();
 }
 
-void Agent::Impl::StartPlugin() {
+void Agent::Impl::StartPlugins() {
   if (options_.kubelet_socket.empty()) return;
-  plugin_ =
-      std::make_unique<Plugin>(runner_, PluginOptions{options_.resource, options_.kubelet_socket},
-                               allocator_.get(), &devices_, &metrics_);
+  PluginsOptions plugins;
+  plugins.allocation.resource = options_.resource;
+  plugins.allocation.binding = options_.binding;
+  plugins.allocation.pass_device_specs = options_.pass_device_specs;
+  plugins.allocation.dev_root = options_.dev_root;
+  plugins.allocation.dev_root_ctr_path = options_.dev_root_ctr_path;
+  plugins.allocation.admission = &admission_;
+  if (options_.binding == Binding::kLate) plugins.shared_resources = options_.shared_resources;
+  plugins.kubelet_socket = options_.kubelet_socket;
+  plugins.on_registered = [this] { LookAtNodeSoon(); };
+  plugins_ = std::make_unique<Plugins>(runner_, plugins, &*sealer_, &devices_, &metrics_);
 }
 
 Status Agent::Impl::StartGrants() {
   GrantsOptions grants;
-  grants.service.resource = options_.resource;
-  grants.service.driver_root = options_.driver_root;
-  grants.service.dev_root = options_.dev_root;
-  grants.service.dev_root_ctr_path = options_.dev_root_ctr_path;
-  grants.service.version = kVersion;
+  grants.service.description.driver_root = options_.driver_root;
+  grants.service.description.dev_root = options_.dev_root;
+  grants.service.description.dev_root_ctr_path = options_.dev_root_ctr_path;
+  grants.service.description.version = kVersion;
+  grants.service.node_name = options_.node_name;
+  grants.service.gpu_mem_unit = options_.gpu_mem_unit;
+  grants.service.admission = &admission_;
+  grants.service.metrics = &metrics_;
   grants.state_dir = options_.state_dir;
   grants.socket = options_.grant_socket;
   grants.pod_resources_socket = options_.pod_resources_socket;
   grants.uid = ::geteuid();
+  if (!options_.node_name.empty()) {
+    grants.make_pods = [this](TaskRunner* runner) { return MakePods(runner); };
+  }
+  grants.on_use = [this, weak = std::weak_ptr<bool>(alive_)](std::shared_ptr<const NodeUse> use) {
+    runner_->Post([this, weak, use = std::move(use)] {
+      if (!weak.expired() && plugins_) plugins_->SetUse(use);
+    });
+  };
   grants_ = std::make_unique<Grants>(grants, &devices_, &*sealer_, &metrics_);
   return grants_->Start();
+}
+
+void Agent::Impl::KeepLookingAtNode() {
+  runner_->PostDelayed(kNodeLook, [this, weak = std::weak_ptr<bool>(alive_)] {
+    if (weak.expired()) return;
+    publisher_->LookAgain();
+    KeepLookingAtNode();
+  });
+}
+
+// A kubelet that registers its node anew sets the resources to 0 that it does not know.
+void Agent::Impl::LookAtNodeSoon() {
+  runner_->PostDelayed(kNodeRegistered, [this, weak = std::weak_ptr<bool>(alive_)] {
+    if (!weak.expired() && publisher_) publisher_->LookAgain();
+  });
+}
+
+// On the grants' thread.
+std::unique_ptr<Pods> Agent::Impl::MakePods(TaskRunner* runner) const {
+  auto pods =
+      KubePods::Make(io_, runner, options_.kubeconfig, options_.node_name, options_.gpu_mem_unit);
+  if (pods.ok()) return *std::move(pods);
+  Log(Severity::kError,
+      "cannot talk to the API server: pods get GPUs as the kubelet names them, not as a scheduler "
+      "assigned them",
+      {{"error", pods.status().ToString()}});
+  return nullptr;
 }
 
 Status Agent::Impl::StartStatusPage() {
@@ -138,6 +192,26 @@ Status Agent::Impl::StartStatusPage() {
                        io_, runner_, options_.metrics_address, [this] { return CurrentStatus(); },
                        [this](TaskRunner::Task task) { grants_->Post(std::move(task)); }));
   return Status::Ok();
+}
+
+// Whoever still has gpu-manager on the node keeps its page, and the GPUs have an agent all the
+// same.
+void Agent::Impl::StartManagerPage() {
+  if (options_.manager_address.empty()) return;
+  ManagerPage::Sources sources;
+  sources.devices = &devices_;
+  sources.loader = std::make_shared<gpu::NvmlLibraryLoader>(options_.driver_root_ctr_path);
+  sources.caller = caller_.get();
+  sources.holdings = [this](std::function<void(Holdings)> then) {
+    if (grants_) grants_->TellHoldings(std::move(then));
+  };
+  auto page = ManagerPage::Start(io_, runner_, options_.manager_address, options_.node_name,
+                                 std::move(sources));
+  if (!page.ok()) {
+    Log(Severity::kError, "no page of gpu-manager", {{"error", page.status().ToString()}});
+    return;
+  }
+  manager_page_ = *std::move(page);
 }
 
 void Agent::Impl::StartPublisher() {
@@ -150,11 +224,17 @@ void Agent::Impl::StartPublisher() {
     return;
   }
   node_api_ = std::move(*api);
-  publisher_ = std::make_unique<NodePublisher>(runner_, node_api_.get(), &metrics_);
-  if (const auto set = devices_.Get()) publisher_->Publish(set->inventory());
+  publisher_ = std::make_unique<NodePublisher>(runner_, node_api_.get(), &metrics_, [this] {
+    return HasGpuHardware(gpu::SysRootOf(options_.driver_root_ctr_path));
+  });
+  publisher_->OnNode([this](const Json& node) {
+    grants_->SetIsolationDisabled(LabelOf(node, names::kLabelCgpuDisableIsolation) == "true");
+  });
+  if (const auto set = devices_.Get()) publisher_->Publish(set->told());
+  KeepLookingAtNode();
 }
 
-// Made now, while the driver reports no GPU, and whenever somebody removes one.
+// Made now, while the driver reports no GPU, when the GPUs change, and when somebody removes one.
 void Agent::Impl::StartDeviceNodes() {
   node_watcher_ =
       std::make_unique<DirWatcher>(runner_, JoinPath(options_.dev_root_ctr_path, "dev"),
@@ -172,20 +252,26 @@ void Agent::Impl::StartDeviceNodes() {
 void Agent::Impl::RetryDeviceNodes() {
   MakeDeviceNodes();
   const auto snapshot = inventory_ ? inventory_->snapshot() : nullptr;
-  if (snapshot != nullptr && snapshot->problem.empty() && !snapshot->gpus.empty()) return;
+  const bool well = snapshot != nullptr && snapshot->problem.empty() && !snapshot->gpus.empty();
+  if (well || node_retry_armed_) return;
+  node_retry_armed_ = true;
   runner_->PostDelayed(kDeviceNodeRetry, [this, weak = std::weak_ptr<bool>(alive_)] {
-    if (!weak.expired()) RetryDeviceNodes();
+    if (weak.expired()) return;
+    node_retry_armed_ = false;
+    RetryDeviceNodes();
   });
 }
 
 void Agent::Impl::MakeDeviceNodes() {
   DeviceNodeOptions nodes;
   nodes.dev_root = options_.dev_root_ctr_path;
-  const std::string proc = JoinPath(options_.driver_root_ctr_path, "proc");
-  if (PathExists(JoinPath(proc, "driver/nvidia"))) nodes.proc_root = proc;
-  const DeviceNodeReport report = CreateDeviceNodes(nodes);
+  nodes.proc_root = gpu::ProcRootOf(options_.driver_root_ctr_path);
+  const DeviceNodeReport report = device_nodes_.Update(nodes);
   for (const std::string& path : report.made) {
     Log(Severity::kInfo, "made a device node", {{"path", path}});
+  }
+  for (const std::string& path : report.removed) {
+    Log(Severity::kInfo, "removed a device node of a GPU that is gone", {{"path", path}});
   }
   std::string problems;
   for (const std::string& problem : report.problems) problems.append(problem).append("; ");
@@ -197,13 +283,20 @@ void Agent::Impl::MakeDeviceNodes() {
 
 void Agent::Impl::OnInventory(const gpu::InventorySnapshot& snapshot) {
   LogChanges(*snapshot);
-  const auto set = std::make_shared<const DeviceSet>(snapshot);
+  const auto set = std::make_shared<const DeviceSet>(snapshot, options_.gpu_mem_unit);
   for (const std::string& id : set->left_out()) {
     Log(Severity::kError, "a GPU has a UUID that cannot be offered", {{"uuid_hex", id}});
   }
   devices_.Set(set);
-  if (plugin_) plugin_->Publish(*set);
-  if (publisher_) publisher_->Publish(*snapshot);
+  if (plugins_) plugins_->SetDevices(set);
+  if (grants_) grants_->OnDevices();
+  if (publisher_) publisher_->Publish(set->told());
+  // Other GPUs have other nodes, and a driver that left and comes back may wait for them.
+  if (options_.create_device_nodes) {
+    runner_->Post([this, weak = std::weak_ptr<bool>(alive_)] {
+      if (!weak.expired()) RetryDeviceNodes();
+    });
+  }
   // Tabulated before the kubelet asks, but after it has our list.
   runner_->Post([set] { (void)set->chooser(); });
 }
@@ -234,8 +327,8 @@ AgentStatus Agent::Impl::CurrentStatus() const {
   status.metrics = &metrics_;
   status.devices = devices_.Get();
   status.inventory = &inventory_->stats();
-  status.registers = plugin_ != nullptr;
-  status.registered = status.registers && plugin_->registered();
+  status.registers = plugins_ != nullptr;
+  status.registered = status.registers && plugins_->registered();
   return status;
 }
 
@@ -264,6 +357,14 @@ Status CompleteOptions(AgentOptions* options) {
     if (path.empty() || path[0] != '/') {
       return Error(Code::kInvalidArgument, "{}: \"{}\" is no absolute path", flag, path);
     }
+  }
+  if (!options->metrics_address.empty()) {
+    RETURN_IF_ERROR(
+        net::ParseAddress(options->metrics_address).status().Annotate("--metrics-address"));
+  }
+  if (!options->manager_address.empty()) {
+    RETURN_IF_ERROR(
+        net::ParseAddress(options->manager_address).status().Annotate("--gpu-manager-address"));
   }
   return Status::Ok();
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The whole node agent, put together: inventory, device plugin, registration, grants, device nodes,
-// node labels, metrics. It decides nothing itself.
+// The whole node agent, put together: inventory, device plugins, registration, grants, device
+// nodes, node labels, metrics. It decides nothing itself.
 //
 // Threads: the runner's thread owns everything but the grants, which have a runner of their own
 // ("grants"), because they wait for the disk. Between the two go immutable device sets.
@@ -8,10 +8,12 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "src/agent/allocation.h"
 #include "src/base/status.h"
 #include "src/base/task_runner.h"
+#include "src/device/dialects.h"
 #include "src/gpu/inventory.h"
 #include "src/net/io_thread.h"
 
@@ -19,6 +21,8 @@ namespace tessera::agent {
 
 struct AgentOptions {
   std::string resource;
+  std::vector<std::string> shared_resources;  // beside it; only with Binding::kLate
+  device::MemoryUnit gpu_mem_unit = device::MemoryUnit::kGiB;
   Binding binding = Binding::kLate;
   bool pass_device_specs = false;
   bool create_device_nodes = false;
@@ -33,6 +37,7 @@ struct AgentOptions {
   std::string state_dir;
   std::string grant_socket;
   std::string metrics_address;  // "": no HTTP
+  std::string manager_address;  // of gpu-manager's old page; "": none
   std::string node_name;        // "": do not write the node
   std::string kubeconfig;       // "": the pod's service account
 

@@ -7,6 +7,7 @@
 
 #include "api/names.h"
 #include "src/base/file.h"
+#include "src/base/strings.h"
 
 namespace tessera::agent {
 namespace {
@@ -16,6 +17,8 @@ constexpr std::array<std::string_view, 4> kControlNodes = {
     "/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/nvidia-uvm-tools", "/dev/nvidia-modeset"};
 // A foreign runtime that reads this gives no GPU at all.
 constexpr std::string_view kNoDevices = "void";
+// Before the number of the ids that follow the first; no id begins with it.
+constexpr char kMore = '+';
 
 std::string Join(const std::vector<std::string>& parts) {
   std::string text;
@@ -34,6 +37,33 @@ std::vector<std::string> WithoutRepeats(const std::vector<std::string>& ids) {
   return unique;
 }
 
+std::vector<std::string> UuidsOf(const Admission::Waiting& waiting) {
+  std::vector<std::string> uuids;
+  for (const device::DeviceShare& share : waiting.shares) uuids.push_back(share.uuid);
+  return uuids;
+}
+
+bool Contains(const std::vector<std::string>& all, const std::vector<std::string>& some) {
+  return std::all_of(some.begin(), some.end(), [&](const std::string& one) {
+    return std::find(all.begin(), all.end(), one) != all.end();
+  });
+}
+
+Status UnknownDevice(const std::string& resource, const std::string& id) {
+  return Error(Code::kUnknown,
+               "invalid allocation request for \"{}\": invalid request: unknown device: {}",
+               resource, id);
+}
+
+// Every resource answers the same for NVIDIA_VISIBLE_DEVICES: the kubelet merges the answers for
+// one container in random order.
+Allocation TokenAnswer(const std::string& resource, std::string token) {
+  Allocation allocation;
+  allocation.env.push_back({grant::TokenVariable(resource), std::move(token)});
+  allocation.env.push_back({std::string(names::kEnvVisibleDevices), std::string(kNoDevices)});
+  return allocation;
+}
+
 }  // namespace
 
 std::string DevicePath(const std::string& root, int minor) {
@@ -49,19 +79,19 @@ Allocator::Allocator(AllocationOptions options, const grant::TokenSealer* sealer
 Result<Allocation> Allocator::Allocate(const DeviceSet& set,
                                        const std::vector<std::string>& ids) const {
   for (const std::string& id : ids) {
-    if (set.Find(id) != nullptr) continue;
-    return Error(Code::kUnknown,
-                 "invalid allocation request for \"{}\": invalid request: unknown device: {}",
-                 options_.resource, id);
+    if (set.Find(id) == nullptr) return UnknownDevice(options_.resource, id);
   }
   const std::vector<std::string> unique = WithoutRepeats(ids);
-  Allocation allocation;
-  if (options_.binding == Binding::kLate) {
-    allocation.env.push_back({grant::TokenVariable(options_.resource),
-                              sealer_->Seal(options_.resource, unique, clock_->WallNow())});
-    allocation.env.push_back({std::string(names::kEnvVisibleDevices), std::string(kNoDevices)});
-    return allocation;
+  if (options_.admission != nullptr) {
+    const auto next =
+        options_.admission->Next(options_.resource, static_cast<int64_t>(unique.size()));
+    if (next) options_.admission->Give(*next, options_.resource, unique);
   }
+  if (options_.binding == Binding::kLate) {
+    return TokenAnswer(options_.resource,
+                       sealer_->Seal(options_.resource, unique, clock_->WallNow()));
+  }
+  Allocation allocation;
   allocation.env.push_back({std::string(names::kEnvVisibleDevices), Join(unique)});
   if (options_.pass_device_specs) allocation.devices = NodesOf(set, unique);
   return allocation;
@@ -97,7 +127,45 @@ Result<std::vector<std::string>> Allocator::Prefer(const DeviceSet& set,
                    list == &available ? "available" : "required", id);
     }
   }
+  if (options_.admission != nullptr) {
+    const auto next = options_.admission->Next(options_.resource, size);
+    std::vector<std::string> assigned = next ? UuidsOf(*next) : std::vector<std::string>();
+    if (!assigned.empty() && Contains(available, assigned) && Contains(assigned, must_include)) {
+      return assigned;
+    }
+  }
   return set.chooser().ChooseDevices(available, must_include, size);
+}
+
+ShareAllocator::ShareAllocator(std::string resource, const grant::TokenSealer* sealer,
+                               const Clock* clock)
+    : resource_(std::move(resource)), sealer_(sealer), clock_(clock) {}
+
+Result<Allocation> ShareAllocator::Allocate(const DeviceSet& set,
+                                            const std::vector<std::string>& ids) const {
+  const ShareUnits* units = set.shares().Find(resource_);
+  for (const std::string& id : ids) {
+    if (units == nullptr || !units->Has(id)) return UnknownDevice(resource_, id);
+  }
+  return TokenAnswer(resource_, sealer_->Seal(resource_, ShareTokenIds(ids), clock_->WallNow()));
+}
+
+Result<std::vector<std::string>> ShareAllocator::Prefer(const DeviceSet&,
+                                                        const std::vector<std::string>&,
+                                                        const std::vector<std::string>&,
+                                                        int) const {
+  return Error(Code::kUnimplemented, "one unit of {} is as good as another", resource_);
+}
+
+std::vector<std::string> ShareTokenIds(const std::vector<std::string>& ids) {
+  if (ids.empty()) return {};
+  return {ids.front(), kMore + std::to_string(ids.size() - 1)};
+}
+
+int64_t UnitsOfToken(const std::vector<std::string>& ids) {
+  if (ids.size() != 2 || ids[1].empty() || ids[1][0] != kMore)
+    return static_cast<int64_t>(ids.size());
+  return 1 + ParseInt(std::string_view(ids[1]).substr(1)).value_or(0);
 }
 
 }  // namespace tessera::agent

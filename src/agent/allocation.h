@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "src/agent/admission.h"
 #include "src/agent/device_set.h"
 #include "src/base/clock.h"
 #include "src/base/status.h"
@@ -44,21 +45,39 @@ struct AllocationOptions {
   bool pass_device_specs = false;
   std::string dev_root = "/";           // as the host names it
   std::string dev_root_ctr_path = "/";  // as this process sees it
+  Admission* admission = nullptr;       // may be null
 };
 
-class Allocator {
+// What one resource answers to the kubelet. Any thread.
+class PluginAnswers {
+ public:
+  virtual ~PluginAnswers() = default;
+  virtual Result<Allocation> Allocate(const DeviceSet& set,
+                                      const std::vector<std::string>& ids) const = 0;
+  // Whether the kubelet shall ask for preferred allocations.
+  virtual bool prefers() const = 0;
+  virtual Result<std::vector<std::string>> Prefer(const DeviceSet& set,
+                                                  const std::vector<std::string>& available,
+                                                  const std::vector<std::string>& must_include,
+                                                  int size) const = 0;
+};
+
+// Whole GPUs.
+class Allocator final : public PluginAnswers {
  public:
   // `sealer` and `clock` outlive it. `sealer` may be null with Binding::kAllocate.
   Allocator(AllocationOptions options, const grant::TokenSealer* sealer, const Clock* clock);
 
   // UNKNOWN: an id that is not offered. Ids given twice count once.
-  Result<Allocation> Allocate(const DeviceSet& set, const std::vector<std::string>& ids) const;
+  Result<Allocation> Allocate(const DeviceSet& set,
+                              const std::vector<std::string>& ids) const override;
 
+  bool prefers() const override { return true; }
   // Empty where the question has no answer (fewer available than asked); UNKNOWN for an unknown id.
   Result<std::vector<std::string>> Prefer(const DeviceSet& set,
                                           const std::vector<std::string>& available,
                                           const std::vector<std::string>& must_include,
-                                          int size) const;
+                                          int size) const override;
 
  private:
   std::vector<DeviceNode> NodesOf(const DeviceSet& set, const std::vector<std::string>& ids) const;
@@ -67,6 +86,34 @@ class Allocator {
   const grant::TokenSealer* const sealer_;
   const Clock* const clock_;
 };
+
+// Units of a resource that shares GPUs (share_units.h). Only for Binding::kLate: which GPU it will
+// be is not known yet.
+class ShareAllocator final : public PluginAnswers {
+ public:
+  // Both outlive it.
+  ShareAllocator(std::string resource, const grant::TokenSealer* sealer, const Clock* clock);
+
+  // UNKNOWN: an id that is not offered.
+  Result<Allocation> Allocate(const DeviceSet& set,
+                              const std::vector<std::string>& ids) const override;
+  bool prefers() const override { return false; }
+  Result<std::vector<std::string>> Prefer(const DeviceSet& set,
+                                          const std::vector<std::string>& available,
+                                          const std::vector<std::string>& must_include,
+                                          int size) const override;
+
+ private:
+  const std::string resource_;
+  const grant::TokenSealer* const sealer_;
+  const Clock* const clock_;
+};
+
+// What the token of a share says: the first of its ids and how many they are, because thousands
+// would not fit into an environment.
+std::vector<std::string> ShareTokenIds(const std::vector<std::string>& ids);
+// How many units such ids stand for.
+int64_t UnitsOfToken(const std::vector<std::string>& ids);
 
 // "/dev/nvidia3" below `root`.
 std::string DevicePath(const std::string& root, int minor);

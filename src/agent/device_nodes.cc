@@ -3,6 +3,7 @@
 
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -51,6 +52,11 @@ Status Make(const std::string& path, const Node& node, bool* made) {
   return Status::Ok();
 }
 
+bool IsNode(const std::string& path, dev_t number) {
+  struct stat info;
+  return ::lstat(path.c_str(), &info) == 0 && S_ISCHR(info.st_mode) && info.st_rdev == number;
+}
+
 // "Device Minor: \t 3" in a GPU's information file.
 std::optional<uint32_t> MinorOf(const std::string& information) {
   constexpr std::string_view kField = "Device Minor:";
@@ -62,9 +68,12 @@ std::optional<uint32_t> MinorOf(const std::string& information) {
   return std::nullopt;
 }
 
-std::vector<Node> Wanted(const DeviceNodeOptions& options, DeviceNodeReport* report) {
+// `complete`: these are all; false where a GPU does not tell its minor.
+std::vector<Node> Wanted(const DeviceNodeOptions& options, DeviceNodeReport* report,
+                         bool* complete) {
   const std::string gpus = JoinPath(options.proc_root, "driver/nvidia/gpus");
   std::vector<Node> nodes;
+  *complete = true;
   const auto folders = ListDir(gpus);
   if (!folders.ok() || folders->empty()) return nodes;  // no driver: nothing to make
   std::string devices = ReadFile(JoinPath(options.proc_root, "devices"), kMaxProcFile).value_or("");
@@ -77,6 +86,7 @@ std::vector<Node> Wanted(const DeviceNodeOptions& options, DeviceNodeReport* rep
     if (minor) {
       nodes.push_back({"nvidia" + std::to_string(*minor), gpu_major, *minor});
     } else {
+      *complete = false;
       report->problems.push_back(path + " names no device minor");
     }
   }
@@ -109,15 +119,29 @@ std::optional<uint32_t> FindMajor(std::string_view proc_devices,
   return std::nullopt;
 }
 
-DeviceNodeReport CreateDeviceNodes(const DeviceNodeOptions& options) {
+DeviceNodeReport DeviceNodes::Update(const DeviceNodeOptions& options) {
   DeviceNodeReport report;
-  for (const Node& node : Wanted(options, &report)) {
+  bool complete = false;
+  std::vector<std::string> wanted;
+  for (const Node& node : Wanted(options, &report, &complete)) {
     const std::string path = JoinPath(JoinPath(options.dev_root, "dev"), node.name);
+    wanted.push_back(path);
     bool made = false;
     const Status status = Make(path, node, &made);
     if (!status.ok()) report.problems.push_back(status.message());
-    if (made) report.made.push_back(path);
+    if (!made) continue;
+    std::erase_if(made_, [&](const Made& old) { return old.path == path; });
+    made_.push_back({path, ::makedev(node.major_number, node.minor_number)});
+    report.made.push_back(path);
   }
+  if (!complete) return report;
+  std::erase_if(made_, [&](const Made& old) {
+    if (std::ranges::count(wanted, old.path) != 0) return false;
+    if (IsNode(old.path, old.number) && ::unlink(old.path.c_str()) == 0) {
+      report.removed.push_back(old.path);
+    }
+    return true;
+  });
   return report;
 }
 

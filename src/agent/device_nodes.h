@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Makes the driver's device nodes where they are missing, as nvidia-modprobe does, so that a GPU is
-// not lost for want of a file. Nodes that are right are not touched; a file of another kind in
-// their place is an error and stays. Not for loading kernel modules. Needs CAP_MKNOD. Blocks a
-// little; threads: one.
+// not lost for want of a file, and takes away those that it made for GPUs that are gone. Nodes that
+// are right are not touched; a file of another kind in their place is an error and stays. Not for
+// loading kernel modules. Needs CAP_MKNOD. Blocks a little; threads: one.
 #pragma once
+
+#include <sys/types.h>
 
 #include <cstdint>
 #include <optional>
@@ -23,12 +25,24 @@ struct DeviceNodeOptions {
 
 struct DeviceNodeReport {
   std::vector<std::string> made;  // paths
+  std::vector<std::string> removed;
   std::vector<std::string>
       problems;  // for people: what stands in the way, or why a node is skipped
 };
 
-// Goes on after a problem with one node.
-DeviceNodeReport CreateDeviceNodes(const DeviceNodeOptions& options);
+class DeviceNodes {
+ public:
+  // Goes on after a problem with one node. Removes only what this object made, and only while the
+  // driver tells the minors of all its GPUs: what somebody else made is theirs.
+  DeviceNodeReport Update(const DeviceNodeOptions& options);
+
+ private:
+  struct Made {
+    std::string path;
+    dev_t number;
+  };
+  std::vector<Made> made_;
+};
 
 // The major number of one of `names` in the text of /proc/devices, section "Character devices".
 std::optional<uint32_t> FindMajor(std::string_view proc_devices,

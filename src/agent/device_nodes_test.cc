@@ -6,6 +6,8 @@
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
+#include <filesystem>
+
 #include "src/base/file.h"
 
 namespace tessera::agent {
@@ -35,7 +37,7 @@ class DeviceNodesTest : public testing::Test {
     ASSERT_TRUE(WriteFileAtomically(dir_.path() + "/proc/devices", text, 0600).ok());
   }
   DeviceNodeReport Create() {
-    return CreateDeviceNodes({.proc_root = dir_.path() + "/proc", .dev_root = dir_.path()});
+    return nodes_.Update({.proc_root = dir_.path() + "/proc", .dev_root = dir_.path()});
   }
   std::string Dev(const std::string& name) const { return dir_.path() + "/dev/" + name; }
   // mknod wants CAP_MKNOD, which a container or user namespace may lack even for root.
@@ -46,7 +48,12 @@ class DeviceNodesTest : public testing::Test {
     return true;
   }
 
+  void RemoveGpu(const std::string& address) {
+    std::filesystem::remove_all(dir_.path() + "/proc/driver/nvidia/gpus/" + address);
+  }
+
   TempDir dir_;
+  DeviceNodes nodes_;
 };
 
 TEST_F(DeviceNodesTest, WithoutADriverNothingIsMade) {
@@ -76,6 +83,40 @@ TEST_F(DeviceNodesTest, MakesWhatIsMissingAndTouchesNothingElse) {
   EXPECT_TRUE(report.made.empty());
   ASSERT_EQ(::stat(Dev("nvidia-uvm-tools").c_str(), &info), 0);
   EXPECT_EQ(info.st_ino, inode);
+}
+
+TEST_F(DeviceNodesTest, TakesAwayWhatItMadeForGpusThatAreGoneAndNothingElse) {
+  if (!MayMakeNodes()) GTEST_SKIP() << "needs CAP_MKNOD";
+  AddGpu("0000:07:00.0", "Device Minor: 0\n");
+  AddGpu("0000:0f:00.0", "Device Minor: 1\n");
+  AddGpu("0000:47:00.0", "Device Minor: 2\n");
+  SetDevices(kDevices);
+  ASSERT_TRUE(MakeDirs(dir_.path() + "/dev").ok());
+  ASSERT_EQ(::mknod(Dev("nvidia1").c_str(), S_IFCHR | 0600, ::makedev(195, 1)), 0);
+  EXPECT_EQ(Create().made.size(), 6u);
+  RemoveGpu("0000:0f:00.0");
+  RemoveGpu("0000:47:00.0");
+  EXPECT_EQ(Create().removed, std::vector<std::string>{Dev("nvidia2")});
+  EXPECT_TRUE(PathExists(Dev("nvidia0")));
+  EXPECT_TRUE(PathExists(Dev("nvidia1"))) << "somebody else made it";
+
+  AddGpu("0000:07:00.0", "Device Minor: ?????\n");
+  EXPECT_TRUE(Create().removed.empty()) << "it may well be there";
+  RemoveGpu("0000:07:00.0");
+  EXPECT_EQ(Create().removed.size(), 5u) << "no driver";
+  EXPECT_EQ(*ListDir(dir_.path() + "/dev"), std::vector<std::string>{"nvidia1"});
+}
+
+TEST_F(DeviceNodesTest, ANodeThatSomebodyReplacedIsTheirs) {
+  if (!MayMakeNodes()) GTEST_SKIP() << "needs CAP_MKNOD";
+  AddGpu("0000:07:00.0", "Device Minor: 0\n");
+  SetDevices(kDevices);
+  Create();
+  ASSERT_EQ(::unlink(Dev("nvidia0").c_str()), 0);
+  ASSERT_EQ(::mknod(Dev("nvidia0").c_str(), S_IFCHR | 0600, ::makedev(1, 3)), 0);
+  RemoveGpu("0000:07:00.0");
+  Create();
+  EXPECT_TRUE(PathExists(Dev("nvidia0")));
 }
 
 TEST_F(DeviceNodesTest, FileInTheWayStaysAndIsNamed) {

@@ -13,8 +13,9 @@ constexpr size_t kMaxIdLength = 63;
 
 }  // namespace
 
-DeviceSet::DeviceSet(std::shared_ptr<const device::NodeInventory> inventory)
-    : inventory_(std::move(inventory)) {
+DeviceSet::DeviceSet(std::shared_ptr<const device::NodeInventory> inventory,
+                     device::MemoryUnit gpu_mem_unit)
+    : inventory_(std::move(inventory)), shares_(*inventory_, gpu_mem_unit) {
   for (const device::Gpu& gpu : inventory_->gpus) {
     // The kubelet decodes with a protobuf that refuses the whole list for one bad string.
     if (gpu.uuid.empty() || gpu.uuid.size() > kMaxIdLength || !IsValidUtf8(gpu.uuid)) {
@@ -23,6 +24,13 @@ DeviceSet::DeviceSet(std::shared_ptr<const device::NodeInventory> inventory)
     }
     offers_.push_back({gpu.uuid, gpu.health.ok() && gpu.minor.has_value(), gpu.numa_node});
   }
+}
+
+device::NodeInventory DeviceSet::told() const {
+  device::NodeInventory told = *inventory_;
+  // First of the notes, of which only some are kept.
+  if (!shares_.note().empty()) told.notes.insert(told.notes.begin(), shares_.note());
+  return told;
 }
 
 const device::Gpu* DeviceSet::Find(std::string_view id) const {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What one resource offers at one moment: the GPUs of one inventory, ready for the questions of the
-// kubelet. Immutable, so that the threads of gRPC read it without waiting for anybody.
+// What a node can offer at one moment: the GPUs of one inventory, whole and cut into units, ready
+// for the questions of the kubelet. Not who holds them (offers.h). Immutable, so that the threads
+// of gRPC read it without waiting for anybody.
 #pragma once
 
 #include <cstdint>
@@ -9,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "src/agent/share_units.h"
 #include "src/base/status.h"
 #include "src/device/gpu.h"
 #include "src/placement/chooser.h"
@@ -26,12 +28,16 @@ class DeviceSet {
 
   // GPUs whose UUID could not travel to the kubelet (not UTF-8, empty, too long) are left out and
   // named in `left_out`.
-  explicit DeviceSet(std::shared_ptr<const device::NodeInventory> inventory);
+  explicit DeviceSet(std::shared_ptr<const device::NodeInventory> inventory,
+                     device::MemoryUnit gpu_mem_unit = device::MemoryUnit::kGiB);
 
   const device::NodeInventory& inventory() const { return *inventory_; }
+  // What the node shall say: the inventory, and what is worth knowing of how it is shared.
+  device::NodeInventory told() const;
   // By position in the inventory.
   const std::vector<Offer>& offers() const { return offers_; }
   const std::vector<std::string>& left_out() const { return left_out_; }
+  const SharePlan& shares() const { return shares_; }
 
   // The offered GPU of that id; null for an unknown one.
   const device::Gpu* Find(std::string_view id) const;
@@ -42,6 +48,7 @@ class DeviceSet {
   std::shared_ptr<const device::NodeInventory> inventory_;
   std::vector<Offer> offers_;
   std::vector<std::string> left_out_;
+  SharePlan shares_;
   mutable std::once_flag chooser_made_;
   mutable std::unique_ptr<const placement::Chooser> chooser_;
 };

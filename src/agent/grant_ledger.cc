@@ -1,19 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/agent/grant_ledger.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <utility>
 
-#include "src/base/strings.h"
-#include "src/formats/json.h"
+#include "src/agent/ledger_records.h"
 
 namespace tessera::agent {
 namespace {
 
-constexpr std::string_view kBind = "bind";
-constexpr std::string_view kSpent = "spent";
 // Rewriting costs a file of all entries; not worth it for less history than this.
 constexpr size_t kMinHistory = 256;
 
@@ -28,18 +23,13 @@ uint64_t Fingerprint(const ContainerRef& who) {
   return hash;
 }
 
-bool SameContainer(const ContainerRef& a, const ContainerRef& b) {
-  return a.pod_uid == b.pod_uid && a.container == b.container;
+Hold HoldOf(const GrantLedger::Entry& entry, const device::DeviceShare& share) {
+  return {entry.holder.pod_uid, entry.phase, entry.dialect, share.compute, share.memory};
 }
 
-bool Shares(const std::vector<std::string>& ids, const std::vector<std::string>& others,
-            std::string* which) {
-  for (const std::string& id : ids) {
-    if (std::find(others.begin(), others.end(), id) == others.end()) continue;
-    *which = id;
-    return true;
-  }
-  return false;
+bool HasToken(const GrantLedger::Entry& entry, const grant::Nonce& nonce) {
+  return std::any_of(entry.claims.begin(), entry.claims.end(),
+                     [&](const Claim& claim) { return claim.nonce == nonce; });
 }
 
 }  // namespace
@@ -53,76 +43,88 @@ GrantLedger::GrantLedger(grant::RecordLog* log, const std::vector<std::string>& 
   }
 }
 
-std::string GrantLedger::EncodeBind(const grant::Nonce& nonce, const Entry& entry) {
-  Json json = Json::MakeObject();
-  json.Set("do", Json::String(kBind));
-  json.Set("nonce", Json::String(grant::NonceText(nonce)));
-  json.Set("resource", Json::String(entry.resource));
-  json.Set("ids", Json::Strings(entry.ids));
-  json.Set("uid", Json::String(entry.holder.pod_uid));
-  json.Set("namespace", Json::String(entry.holder.pod_namespace));
-  json.Set("pod", Json::String(entry.holder.pod_name));
-  json.Set("container", Json::String(entry.holder.container));
-  return json.Serialize();
-}
-
-std::string GrantLedger::EncodeSpent(const grant::Nonce& nonce, uint64_t who) {
-  Json json = Json::MakeObject();
-  json.Set("do", Json::String(kSpent));
-  json.Set("nonce", Json::String(grant::NonceText(nonce)));
-  json.Set("who", Json::String(fmt::format("{:016x}", who)));
-  return json.Serialize();
-}
-
-bool GrantLedger::Apply(const std::string& record) {
-  const Result<Json> json = ParseJson(record);
-  if (!json.ok() || !json->is_object()) return false;
-  const Result<std::string> what = json->StringAt("do");
-  const Result<std::string> text = json->StringAt("nonce");
-  if (!what.ok() || !text.ok()) return false;
-  const Result<grant::Nonce> nonce = grant::ParseNonce(*text);
-  if (!nonce.ok()) return false;
-  if (*what == kSpent) {
-    const std::string who = json->StringAt("who").value_or("");
-    const Result<std::string> bytes = HexDecode(who);
-    if (!bytes.ok() || bytes->size() != 8) return false;
-    uint64_t fingerprint = 0;
-    for (const char c : *bytes) fingerprint = fingerprint << 8 | static_cast<uint8_t>(c);
-    live_.erase(*nonce);
-    spent_[*nonce] = fingerprint;
-    return true;
+bool GrantLedger::Apply(const std::string& text) {
+  std::optional<LedgerRecord> record = DecodeRecord(text);
+  if (!record) return false;
+  const std::string uid = record->entry.holder.pod_uid;
+  switch (record->kind) {
+    case LedgerRecord::Kind::kGrant:
+      Take(std::move(record->entry));
+      if (record->chosen) chosen_[uid] = *std::move(record->chosen);
+      return true;
+    case LedgerRecord::Kind::kRelease:
+      Forget(KeyOf(record->entry.holder));
+      return true;
+    case LedgerRecord::Kind::kSpent:
+      break;
   }
-  if (*what != kBind) return false;
-  Entry entry;
-  entry.resource = json->StringAt("resource").value_or("");
-  entry.holder = {json->StringAt("uid").value_or(""), json->StringAt("namespace").value_or(""),
-                  json->StringAt("pod").value_or(""), json->StringAt("container").value_or("")};
-  const Json* ids = json->Find("ids");
-  if (ids == nullptr || !ids->is_array()) return false;
-  for (const Json& id : ids->items()) {
-    if (!id.is_string()) return false;
-    entry.ids.push_back(id.string_value());
+  if (const auto bound = bound_.find(record->nonce); bound != bound_.end()) {
+    const Key key = bound->second;
+    Entry& entry = live_.at(key);
+    std::erase_if(entry.claims, [&](const Claim& claim) { return claim.nonce == record->nonce; });
+    bound_.erase(bound);
+    if (entry.claims.empty()) Forget(key);
   }
-  spent_.erase(*nonce);
-  live_[*nonce] = std::move(entry);
+  spent_[record->nonce] = record->who;
   return true;
 }
 
-Status GrantLedger::Write(const std::string& record) {
-  if (rewrite_) RETURN_IF_ERROR(Rewrite());
-  const Status status = log_->Append(record);
-  if (status.ok()) {
-    ++records_;
-  } else {
-    rewrite_ = true;
+// Also a second record of one container: it has all that they say.
+void GrantLedger::Take(Entry entry) {
+  accounts_.reset();
+  const Key key = KeyOf(entry.holder);
+  for (const Claim& claim : entry.claims) {
+    spent_.erase(claim.nonce);
+    bound_[claim.nonce] = key;
   }
-  return status;
+  const auto [at, fresh] = live_.emplace(key, entry);
+  if (fresh) return;
+  Entry& known = at->second;
+  for (Claim& claim : entry.claims) {
+    if (!HasToken(known, claim.nonce)) known.claims.push_back(std::move(claim));
+  }
+  for (device::DeviceShare& share : entry.shares) {
+    const bool there = std::any_of(known.shares.begin(), known.shares.end(),
+                                   [&](const auto& one) { return one.uuid == share.uuid; });
+    if (!there) known.shares.push_back(std::move(share));
+  }
+}
+
+void GrantLedger::Forget(const Key& key) {
+  const auto found = live_.find(key);
+  if (found == live_.end()) return;
+  accounts_.reset();
+  const uint64_t who = Fingerprint(found->second.holder);
+  for (const Claim& claim : found->second.claims) {
+    bound_.erase(claim.nonce);
+    spent_[claim.nonce] = who;
+  }
+  live_.erase(found);
+  const auto next = live_.lower_bound({key.first, ""});
+  if (next == live_.end() || next->first.first != key.first) chosen_.erase(key.first);
+}
+
+Status GrantLedger::Write(const std::string& record, WriteTo write) {
+  // On a full disk the history takes the room that the present needs: a list without it, and again.
+  for (int attempt = rewrite_ ? 1 : 0;; ++attempt) {
+    if (rewrite_) RETURN_IF_ERROR(Rewrite());
+    const Status status = (log_->*write)(record);
+    rewrite_ = !status.ok();
+    if (status.ok()) ++records_;
+    if (status.ok() || attempt == 1) return status;
+  }
 }
 
 Status GrantLedger::Rewrite() {
   std::vector<std::string> all;
-  for (const auto& [nonce, entry] : live_) all.push_back(EncodeBind(nonce, entry));
-  for (const auto& [nonce, who] : spent_) all.push_back(EncodeSpent(nonce, who));
+  for (const auto& [key, entry] : live_) {
+    LedgerRecord record{.entry = entry};
+    if (const auto* chosen = ChosenFor(key.first)) record.chosen = *chosen;
+    all.push_back(EncodeRecord(record));
+  }
+  for (const auto& [nonce, who] : spent_) {
+    all.push_back(EncodeRecord({.kind = LedgerRecord::Kind::kSpent, .nonce = nonce, .who = who}));
+  }
   RETURN_IF_ERROR(log_->Replace(all));
   records_ = all.size();
   rewrite_ = false;
@@ -130,12 +132,13 @@ Status GrantLedger::Rewrite() {
 }
 
 Status GrantLedger::Check(const grant::Nonce& nonce, const ContainerRef& who, WallTime now) const {
-  if (const auto found = live_.find(nonce); found != live_.end()) {
-    if (SameContainer(found->second.holder, who)) return Status::Ok();
+  if (const auto found = bound_.find(nonce); found != bound_.end()) {
+    if (found->second == KeyOf(who)) return Status::Ok();
+    const ContainerRef& holder = live_.at(found->second).holder;
     return Error(Code::kPermissionDenied,
                  "the token belongs to container {} of pod {} (uid {}), not to {} of {} (uid {})",
-                 found->second.holder.container, found->second.holder.PodText(),
-                 found->second.holder.pod_uid, who.container, who.PodText(), who.pod_uid);
+                 holder.container, holder.PodText(), holder.pod_uid, who.container, who.PodText(),
+                 who.pod_uid);
   }
   if (const auto found = spent_.find(nonce); found != spent_.end()) {
     // The pod was taken for gone and is not: it may have its devices again if they are free.
@@ -154,43 +157,96 @@ Status GrantLedger::Check(const grant::Nonce& nonce, const ContainerRef& who, Wa
   return Status::Ok();
 }
 
-std::vector<GrantLedger::Conflict> GrantLedger::ConflictsOf(const std::string& resource,
-                                                            const std::vector<std::string>& ids,
-                                                            const std::string& pod_uid) const {
+std::vector<GrantLedger::Conflict> GrantLedger::ConflictsOf(
+    const Entry& wanted, const device::NodeInventory& gpus) const {
   std::vector<Conflict> conflicts;
-  for (const auto& [nonce, entry] : live_) {
-    std::string id;
-    if (entry.holder.pod_uid == pod_uid || entry.resource != resource) continue;
-    if (Shares(ids, entry.ids, &id)) conflicts.push_back({nonce, id, entry.holder});
+  for (const device::DeviceShare& share : wanted.shares) {
+    const device::Gpu* gpu = gpus.Find(share.uuid);
+    if (gpu != nullptr && Accounts().HasRoom(*gpu, HoldOf(wanted, share))) continue;
+    for (const auto& [key, entry] : live_) {
+      if (key.first == wanted.holder.pod_uid) continue;
+      const bool there = std::any_of(entry.shares.begin(), entry.shares.end(),
+                                     [&](const auto& other) { return other.uuid == share.uuid; });
+      if (there) conflicts.push_back({key, share.uuid, entry.holder});
+    }
   }
   return conflicts;
 }
 
-Status GrantLedger::Bind(const grant::Nonce& nonce, const std::string& resource,
-                         const std::vector<std::string>& ids, const ContainerRef& who,
-                         WallTime now) {
-  RETURN_IF_ERROR(Check(nonce, who, now));
-  if (live_.count(nonce) != 0) return Status::Ok();
-  if (const auto conflicts = ConflictsOf(resource, ids, who.pod_uid); !conflicts.empty()) {
-    return Error(Code::kFailedPrecondition, "{} is still held by container {} of pod {} (uid {})",
-                 conflicts[0].id, conflicts[0].holder.container, conflicts[0].holder.PodText(),
-                 conflicts[0].holder.pod_uid);
+Status GrantLedger::Bind(const Entry& wanted, const device::Assignment* chosen,
+                         const device::NodeInventory& gpus, WallTime now) {
+  LedgerRecord record{.entry = wanted};
+  const Entry* known = Find(wanted.holder);
+  if (known != nullptr) record.entry = *known;
+  record.entry.claims.clear();
+  for (const Claim& claim : wanted.claims) {
+    RETURN_IF_ERROR(Check(claim.nonce, wanted.holder, now));
+    if (bound_.count(claim.nonce) == 0) record.entry.claims.push_back(claim);
   }
-  Entry entry{resource, ids, who};
-  RETURN_IF_ERROR(Write(EncodeBind(nonce, entry)).Annotate("journal of grants"));
-  spent_.erase(nonce);
-  live_[nonce] = std::move(entry);
+  if (known != nullptr && record.entry.claims.empty()) return Status::Ok();
+  if (known == nullptr) {
+    for (const device::DeviceShare& share : wanted.shares)
+      RETURN_IF_ERROR(CheckRoom(wanted, share, gpus));
+    if (chosen != nullptr) record.chosen = *chosen;
+  }
+  RETURN_IF_ERROR(
+      Write(EncodeRecord(record), &grant::RecordLog::Append).Annotate("journal of grants"));
+  if (record.chosen) chosen_[wanted.holder.pod_uid] = *record.chosen;
+  Take(std::move(record.entry));
   return Status::Ok();
 }
 
-Status GrantLedger::Release(const grant::Nonce& nonce) {
-  const auto found = live_.find(nonce);
+Status GrantLedger::CheckRoom(const Entry& wanted, const device::DeviceShare& share,
+                              const device::NodeInventory& gpus) const {
+  const device::Gpu* gpu = gpus.Find(share.uuid);
+  if (gpu == nullptr) {
+    return Error(Code::kNotFound, "GPU {} is not on this node any more", share.uuid);
+  }
+  if (Accounts().HasRoom(*gpu, HoldOf(wanted, share))) return Status::Ok();
+  Entry one = wanted;
+  one.shares = {share};
+  const std::vector<Conflict> conflicts = ConflictsOf(one, gpus);
+  if (conflicts.empty()) {
+    return Error(Code::kFailedPrecondition,
+                 "{} has not as much memory as is asked for: {} of {} MiB", share.uuid,
+                 ToMiB(share.memory), ToMiB(gpu->memory));
+  }
+  return Error(Code::kFailedPrecondition, "{} is still held by container {} of pod {} (uid {}){}",
+               share.uuid, conflicts[0].holder.container, conflicts[0].holder.PodText(),
+               conflicts[0].holder.pod_uid,
+               conflicts.size() > 1 ? fmt::format(" and {} more", conflicts.size() - 1) : "");
+}
+
+Status GrantLedger::Release(const Key& key) {
+  const auto found = live_.find(key);
   if (found == live_.end()) return Status(Code::kNotFound, "no such grant");
-  const uint64_t who = Fingerprint(found->second.holder);
-  RETURN_IF_ERROR(Write(EncodeSpent(nonce, who)).Annotate("journal of grants"));
-  spent_[nonce] = who;
-  live_.erase(nonce);
+  LedgerRecord record{.kind = LedgerRecord::Kind::kRelease};
+  record.entry.holder = found->second.holder;
+  RETURN_IF_ERROR(
+      Write(EncodeRecord(record), &grant::RecordLog::AppendSoon).Annotate("journal of grants"));
+  Forget(key);
   return Status::Ok();
+}
+
+const GrantLedger::Entry* GrantLedger::Find(const ContainerRef& who) const {
+  const auto found = live_.find(KeyOf(who));
+  return found == live_.end() ? nullptr : &found->second;
+}
+
+const device::Assignment* GrantLedger::ChosenFor(const std::string& pod_uid) const {
+  const auto found = chosen_.find(pod_uid);
+  return found == chosen_.end() ? nullptr : &found->second;
+}
+
+const GpuAccounts& GrantLedger::Accounts() const {
+  if (accounts_) return *accounts_;
+  accounts_.emplace();
+  for (const auto& [key, entry] : live_) {
+    for (const device::DeviceShare& share : entry.shares) {
+      accounts_->Add(share.uuid, HoldOf(entry, share));
+    }
+  }
+  return *accounts_;
 }
 
 Status GrantLedger::Tidy(WallTime now) {

@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which container holds which devices, by the tokens that it showed. The truth of the grant
-// service: every change is in the log before it is in memory, so an answer that was given survives
-// a crash.
+// Which container holds which shares of which GPUs, and by which tokens it asked. The truth of the
+// grant service: every change is in the log before it is in memory, so an answer that was given
+// survives a crash.
 //
 //   bound      a token belongs to the first (pod UID, container) that shows it, for ever
-//   held       the devices of a bound token are that pod's until the entry is released
-//   released   the pod is gone; its token stays known as spent, so that nobody can show it again
+//   held       the container's shares are its pod's until the entry is released
+//   released   the pod is gone; its tokens stay known as spent, so that nobody can show them again
 //
 // A spent token is forgotten when it is older than kTokenLifetime; so an unbound token older than
-// that is refused. Conservation: two live entries of different pods never share a device.
+// that is refused. Conservation (gpu_accounts.h) holds between all live entries of different pods.
+// What the agent itself has chosen for a pod that came past the scheduler is kept with the pod's
+// entries, so that a choice for all of its containers survives, too.
 //
 // Does not know whether a pod lives; its owner asks the kubelet (grant_service.h).
 // Pure but for the log; threads: one.
@@ -21,6 +23,7 @@
 #include <string>
 #include <vector>
 
+#include "src/agent/gpu_accounts.h"
 #include "src/base/clock.h"
 #include "src/base/status.h"
 #include "src/grant/journal.h"
@@ -38,20 +41,35 @@ struct ContainerRef {
   std::string PodText() const { return pod_namespace + "/" + pod_name; }
 };
 
+// One token that a container showed: the ids of a resource that the kubelet gave it.
+struct Claim {
+  grant::Nonce nonce;
+  std::string resource;
+  std::vector<std::string> ids;
+  bool operator==(const Claim&) const = default;
+};
+
 class GrantLedger {
  public:
   // A container may start long after its pod was admitted: images are pulled, init containers run.
   static constexpr Duration kTokenLifetime = std::chrono::hours(24 * 7);
 
+  // One container.
   struct Entry {
-    std::string resource;
-    std::vector<std::string> ids;
     ContainerRef holder;
+    device::Phase phase = device::Phase::kMain;
+    device::Dialect dialect = device::Dialect::kNvidiaGpu;
+    std::vector<device::DeviceShare> shares;
+    std::map<std::string, std::string> env;  // that the container gets with them
+    std::vector<Claim> claims;
     bool operator==(const Entry&) const = default;
   };
+  using Key = std::pair<std::string, std::string>;  // pod UID, container
+  static Key KeyOf(const ContainerRef& who) { return {who.pod_uid, who.container}; }
+
   struct Conflict {
-    grant::Nonce nonce;
-    std::string id;
+    Key key;
+    std::string uuid;  // of the GPU that both want
     ContainerRef holder;
   };
 
@@ -62,37 +80,52 @@ class GrantLedger {
   // OK: `who` may have the token; nothing is written. PERMISSION_DENIED: it is bound to another
   // container. FAILED_PRECONDITION: too old.
   Status Check(const grant::Nonce& nonce, const ContainerRef& who, WallTime now) const;
-  // Live entries of other pods that hold one of `ids`.
-  std::vector<Conflict> ConflictsOf(const std::string& resource,
-                                    const std::vector<std::string>& ids,
-                                    const std::string& pod_uid) const;
+  // Live entries of other pods that leave no room for what `wanted` holds.
+  std::vector<Conflict> ConflictsOf(const Entry& wanted, const device::NodeInventory& gpus) const;
 
-  // Binds the token and takes the devices. OK also where that has happened before. Errors of Check,
-  // FAILED_PRECONDITION while there is a conflict, and errors of the log; then nothing has changed.
-  Status Bind(const grant::Nonce& nonce, const std::string& resource,
-              const std::vector<std::string>& ids, const ContainerRef& who, WallTime now);
-  // The pod of this entry is gone. NOT_FOUND; errors of the log.
-  Status Release(const grant::Nonce& nonce);
+  // Takes the shares for the container and binds its tokens. Where it has shares already it keeps
+  // those, whatever `wanted` says, and only tokens are added. `chosen`, where not null, is from now
+  // on what the agent has chosen for the pod. Errors of Check, FAILED_PRECONDITION while there is a
+  // conflict, and errors of the log; then nothing has changed.
+  Status Bind(const Entry& wanted, const device::Assignment* chosen,
+              const device::NodeInventory& gpus, WallTime now);
+  // The pod of this entry is gone. NOT_FOUND; errors of the log. Does not wait for the disk: pods
+  // end in crowds, and whoever starts meanwhile would wait for all of them. A release that a power
+  // cut takes back is found out again; one that a later grant relies on is flushed with that grant.
+  Status Release(const Key& key);
 
+  // Null where it holds nothing.
+  const Entry* Find(const ContainerRef& who) const;
+  // What the agent chose for a pod of which there are entries; null where it did not.
+  const device::Assignment* ChosenFor(const std::string& pod_uid) const;
   // Live entries.
-  const std::map<grant::Nonce, Entry>& entries() const { return live_; }
+  const std::map<Key, Entry>& entries() const { return live_; }
+  // Of them. Valid until the next change.
+  const GpuAccounts& Accounts() const;
   size_t spent() const { return spent_.size(); }
   // Forgets spent tokens that are too old to be believed anyway, and rewrites the log when most of
   // it is history. Call it now and then.
   Status Tidy(WallTime now);
 
  private:
-  static std::string EncodeBind(const grant::Nonce& nonce, const Entry& entry);
-  static std::string EncodeSpent(const grant::Nonce& nonce, uint64_t who);
   bool Apply(const std::string& record);
-  Status Write(const std::string& record);
+  // FAILED_PRECONDITION names who holds the GPU.
+  Status CheckRoom(const Entry& wanted, const device::DeviceShare& share,
+                   const device::NodeInventory& gpus) const;
+  void Take(Entry entry);
+  void Forget(const Key& key);
+  using WriteTo = Status (grant::RecordLog::*)(std::string_view record);
+  Status Write(const std::string& record, WriteTo write);
   Status Rewrite();
 
   grant::RecordLog* const log_;
-  std::map<grant::Nonce, Entry> live_;
-  std::map<grant::Nonce, uint64_t> spent_;  // fingerprint of the container it was bound to
-  size_t records_ = 0;                      // in the log
-  bool rewrite_ = false;                    // the log has refused a record and wants a new file
+  std::map<Key, Entry> live_;
+  std::map<grant::Nonce, Key> bound_;                 // tokens of live_
+  std::map<std::string, device::Assignment> chosen_;  // by pod UID
+  std::map<grant::Nonce, uint64_t> spent_;       // fingerprint of the container it was bound to
+  mutable std::optional<GpuAccounts> accounts_;  // of live_, made when asked for
+  size_t records_ = 0;                           // in the log
+  bool rewrite_ = false;  // the log has refused a record and wants a new file
 };
 
 }  // namespace tessera::agent

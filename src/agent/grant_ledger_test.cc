@@ -28,9 +28,18 @@ ContainerRef Container(int pod, const std::string& name = "main") {
 class MemoryLog : public grant::RecordLog {
  public:
   Status Append(std::string_view record) override {
-    if (full) return Status(Code::kResourceExhausted, "No space left on device");
+    if (full || records.size() >= room) {
+      return Status(Code::kResourceExhausted, "No space left on device");
+    }
     records.emplace_back(record);
+    ++flushed;
     return Status::Ok();
+  }
+  Status AppendSoon(std::string_view record) override {
+    const int before = flushed;
+    const Status status = Append(record);
+    flushed = before;
+    return status;
   }
   Status Replace(const std::vector<std::string>& all) override {
     if (full) return Status(Code::kResourceExhausted, "No space left on device");
@@ -40,14 +49,51 @@ class MemoryLog : public grant::RecordLog {
   }
   std::vector<std::string> records;
   bool full = false;
+  size_t room = SIZE_MAX;  // for records
   int replaced = 0;
+  int flushed = 0;
 };
+
+// Whole GPUs, as the kubelet named them.
+GrantLedger::Entry Whole(const grant::Nonce& nonce, const std::vector<std::string>& ids,
+                         const ContainerRef& who) {
+  GrantLedger::Entry entry{.holder = who, .claims = {{nonce, kGpu, ids}}};
+  for (const std::string& id : ids) {
+    entry.shares.push_back({.uuid = id, .compute = kWholeGpu, .memory = GiB(16)});
+  }
+  return entry;
+}
+
+GrantLedger::Entry Share(const grant::Nonce& nonce, const std::string& gpu, int milli, int gib,
+                         const ContainerRef& who, device::Phase phase = device::Phase::kMain) {
+  return {.holder = who,
+          .phase = phase,
+          .dialect = device::Dialect::kVcuda,
+          .shares = {{.uuid = gpu, .compute = MilliGpu(milli), .memory = GiB(gib)}},
+          .claims = {{nonce, "tencent.com/vcuda-core", {"c0000", "+29"}}}};
+}
+
+// Eight GPUs of 16 GiB.
+const device::NodeInventory& Gpus() {
+  static const device::NodeInventory inventory = [] {
+    device::NodeInventory gpus;
+    for (int i = 0; i < 8; ++i) {
+      gpus.gpus.push_back({.uuid = "GPU-" + std::to_string(i), .memory = GiB(16)});
+    }
+    return gpus;
+  }();
+  return inventory;
+}
 
 class GrantLedgerTest : public testing::Test {
  protected:
   Status Bind(const grant::Nonce& nonce, std::vector<std::string> ids, const ContainerRef& who) {
-    return ledger_->Bind(nonce, kGpu, ids, who, now_);
+    return Bind(Whole(nonce, ids, who));
   }
+  Status Bind(const GrantLedger::Entry& entry) {
+    return ledger_->Bind(entry, nullptr, Gpus(), now_);
+  }
+  Status Release(const ContainerRef& who) { return ledger_->Release(GrantLedger::KeyOf(who)); }
   void Restart() {
     ledger_.emplace(&log_, log_.records, &skipped_);
     EXPECT_EQ(skipped_, 0u);
@@ -80,17 +126,28 @@ TEST_F(GrantLedgerTest, ReplayedTokenIsDeniedAndNamesTheOwner) {
 TEST_F(GrantLedgerTest, TokenOfADeadPodIsDeniedToOthersAlsoAfterRestart) {
   const grant::Nonce nonce = NewNonce(now_);
   ASSERT_TRUE(Bind(nonce, {"GPU-1"}, Container(1)).ok());
-  ASSERT_TRUE(ledger_->Release(nonce).ok());
+  ASSERT_TRUE(Release(Container(1)).ok());
   for (int i = 0; i < 2; ++i) {
     EXPECT_EQ(Bind(nonce, {"GPU-1"}, Container(2)).code(), Code::kPermissionDenied);
     Restart();
   }
 }
 
+TEST_F(GrantLedgerTest, CrowdThatEndsDoesNotWaitForTheDisk) {
+  for (int i = 0; i < 3; ++i) {
+    ASSERT_TRUE(Bind(NewNonce(now_), {"GPU-" + std::to_string(i)}, Container(i)).ok());
+  }
+  ASSERT_EQ(log_.flushed, 3);
+  for (int i = 0; i < 3; ++i) ASSERT_TRUE(Release(Container(i)).ok());
+  EXPECT_EQ(log_.flushed, 3);
+  Restart();
+  EXPECT_TRUE(ledger_->entries().empty());
+}
+
 TEST_F(GrantLedgerTest, PodThatWasTakenForGoneMayComeBack) {
   const grant::Nonce nonce = NewNonce(now_);
   ASSERT_TRUE(Bind(nonce, {"GPU-1"}, Container(1)).ok());
-  ASSERT_TRUE(ledger_->Release(nonce).ok());
+  ASSERT_TRUE(Release(Container(1)).ok());
   EXPECT_TRUE(Bind(nonce, {"GPU-1"}, Container(1)).ok());
   Restart();
   EXPECT_EQ(ledger_->entries().size(), 1u);
@@ -125,6 +182,24 @@ TEST_F(GrantLedgerTest, FullDiskTakesNothingAndHealsLater) {
   EXPECT_EQ(ledger_->entries().size(), 2u);
 }
 
+TEST_F(GrantLedgerTest, ForgetsHistoryBeforeAFullDiskRefusesAGrant) {
+  const grant::Nonce nonce = NewNonce(now_);
+  // Taken for gone and back again: two records each time, of which one counts.
+  for (int i = 0; i < 5; ++i) {
+    ASSERT_TRUE(Bind(nonce, {"GPU-1"}, Container(1)).ok());
+    ASSERT_TRUE(Release(Container(1)).ok());
+  }
+  ASSERT_TRUE(Bind(nonce, {"GPU-1"}, Container(1)).ok());
+  log_.room = log_.records.size();
+  EXPECT_TRUE(Bind(NewNonce(now_), {"GPU-2"}, Container(2)).ok());
+  EXPECT_EQ(log_.replaced, 1);
+  log_.room = 2;
+  EXPECT_FALSE(Bind(NewNonce(now_), {"GPU-3"}, Container(3)).ok());
+  EXPECT_EQ(log_.replaced, 2) << "once, not for ever";
+  Restart();
+  EXPECT_EQ(ledger_->entries().size(), 2u);
+}
+
 TEST_F(GrantLedgerTest, UnusedTokenGetsTooOld) {
   const grant::Nonce nonce = NewNonce(now_);
   const grant::Nonce used = NewNonce(now_);
@@ -137,7 +212,7 @@ TEST_F(GrantLedgerTest, UnusedTokenGetsTooOld) {
 TEST_F(GrantLedgerTest, SpentTokensAreForgottenOnlyWhenTheyAreTooOldToBeBelieved) {
   const grant::Nonce nonce = NewNonce(now_);
   ASSERT_TRUE(Bind(nonce, {"GPU-1"}, Container(1)).ok());
-  ASSERT_TRUE(ledger_->Release(nonce).ok());
+  ASSERT_TRUE(Release(Container(1)).ok());
   now_ += GrantLedger::kTokenLifetime - 1s;
   ASSERT_TRUE(ledger_->Tidy(now_).ok());
   EXPECT_EQ(ledger_->spent(), 1u);
@@ -151,7 +226,7 @@ TEST_F(GrantLedgerTest, HistoryIsTidiedAway) {
   for (int i = 0; i < 1000; ++i) {
     const grant::Nonce nonce = NewNonce(now_);
     ASSERT_TRUE(Bind(nonce, {"GPU-1"}, Container(i)).ok());
-    ASSERT_TRUE(ledger_->Release(nonce).ok());
+    ASSERT_TRUE(Release(Container(i)).ok());
     now_ += 1h;
     ASSERT_TRUE(ledger_->Tidy(now_).ok());
   }
@@ -170,9 +245,79 @@ TEST_F(GrantLedgerTest, SenselessRecordsAreSkippedAndCounted) {
   EXPECT_EQ(ledger_->entries().size(), 1u);
 }
 
+TEST_F(GrantLedgerTest, SharesOfOneGpuAddUpToWhatItHas) {
+  ASSERT_TRUE(Bind(Share(NewNonce(now_), "GPU-1", 300, 5, Container(1))).ok());
+  ASSERT_TRUE(Bind(Share(NewNonce(now_), "GPU-1", 300, 5, Container(2))).ok());
+  EXPECT_EQ(Bind(Share(NewNonce(now_), "GPU-1", 500, 1, Container(3))).code(),
+            Code::kFailedPrecondition);
+  EXPECT_EQ(Bind(Share(NewNonce(now_), "GPU-1", 100, 7, Container(3))).code(),
+            Code::kFailedPrecondition);
+  EXPECT_EQ(Bind(NewNonce(now_), {"GPU-1"}, Container(3)).code(), Code::kFailedPrecondition);
+  EXPECT_TRUE(Bind(Share(NewNonce(now_), "GPU-1", 400, 6, Container(3))).ok());
+  ASSERT_TRUE(Bind(NewNonce(now_), {"GPU-2"}, Container(4)).ok());
+  EXPECT_EQ(Bind(Share(NewNonce(now_), "GPU-2", 10, 1, Container(5))).code(),
+            Code::kFailedPrecondition);
+}
+
+TEST_F(GrantLedgerTest, InitContainerLeavesItsShareToTheMainOnes) {
+  ASSERT_TRUE(
+      Bind(Share(NewNonce(now_), "GPU-1", 900, 16, Container(1, "init"), device::Phase::kInit))
+          .ok());
+  EXPECT_TRUE(Bind(Share(NewNonce(now_), "GPU-1", 500, 8, Container(1, "a"))).ok());
+  EXPECT_TRUE(Bind(Share(NewNonce(now_), "GPU-1", 500, 8, Container(1, "b"))).ok());
+  EXPECT_FALSE(Bind(Share(NewNonce(now_), "GPU-1", 10, 1, Container(1, "c"))).ok());
+  EXPECT_FALSE(Bind(Share(NewNonce(now_), "GPU-1", 10, 1, Container(2))).ok());
+}
+
+TEST_F(GrantLedgerTest, ContainerKeepsItsShareWhateverItsNextTokenSays) {
+  const ContainerRef who = Container(1);
+  ASSERT_TRUE(Bind(Share(NewNonce(now_), "GPU-1", 300, 5, who)).ok());
+  ASSERT_TRUE(Bind(Share(NewNonce(now_), "GPU-2", 300, 5, who)).ok());
+  Restart();
+  const GrantLedger::Entry* entry = ledger_->Find(who);
+  ASSERT_NE(entry, nullptr);
+  EXPECT_EQ(entry->claims.size(), 2u);
+  ASSERT_EQ(entry->shares.size(), 1u);
+  EXPECT_EQ(entry->shares[0].uuid, "GPU-1");
+}
+
+TEST_F(GrantLedgerTest, ChoiceForAPodLivesAsLongAsItsEntries) {
+  device::Assignment chosen;
+  chosen.containers["main"] = {{.uuid = "GPU-1", .memory = GiB(2)}};
+  chosen.containers["side"] = {{.uuid = "GPU-1", .memory = GiB(3)}};
+  const auto entry = Share(NewNonce(now_), "GPU-1", 0, 2, Container(1));
+  ASSERT_TRUE(ledger_->Bind(entry, &chosen, Gpus(), now_).ok());
+  for (int i = 0; i < 2; ++i) {
+    ASSERT_NE(ledger_->ChosenFor("uid-1"), nullptr);
+    EXPECT_EQ(*ledger_->ChosenFor("uid-1"), chosen);
+    Restart();
+  }
+  ASSERT_TRUE(Release(Container(1)).ok());
+  EXPECT_EQ(ledger_->ChosenFor("uid-1"), nullptr);
+  Restart();
+  EXPECT_EQ(ledger_->ChosenFor("uid-1"), nullptr);
+}
+
+TEST_F(GrantLedgerTest, JournalOfAgentsThatKnewWholeGpusOnlyIsRead) {
+  const std::string one = grant::NonceText(NewNonce(now_)), two = grant::NonceText(NewNonce(now_));
+  const auto bind = [](const std::string& nonce, const std::string& gpu, const std::string& pod) {
+    return R"({"do":"bind","nonce":")" + nonce + R"(","resource":"nvidia.com/gpu","ids":[")" + gpu +
+           R"("],"uid":"uid-)" + pod + R"(","namespace":"default","pod":"pod-)" + pod +
+           R"(","container":"main"})";
+  };
+  log_.records = {bind(one, "GPU-1", "1"), bind(two, "GPU-2", "2"),
+                  R"({"do":"spent","nonce":")" + two + R"(","who":"0123456789abcdef"})"};
+  Restart();
+  ASSERT_EQ(ledger_->entries().size(), 1u);
+  EXPECT_EQ(ledger_->spent(), 1u);
+  EXPECT_FALSE(Bind(Share(NewNonce(now_), "GPU-1", 10, 1, Container(3))).ok());
+  EXPECT_TRUE(Bind(*grant::ParseNonce(one), {"GPU-1"}, Container(1)).ok());
+  EXPECT_EQ(Bind(*grant::ParseNonce(two), {"GPU-2"}, Container(3)).code(), Code::kPermissionDenied);
+}
+
 // Random pods come, show tokens, replay those of others, and go, while the agent crashes at any
-// byte of any write. Whatever happens: no device is in two live pods, and an answer once given
-// stands.
+// byte of any write. Whatever happens: no GPU is given twice, whole or by more
+// shares than it has, and an answer once given stands.
 class LedgerHistory {
  public:
   explicit LedgerHistory(uint32_t seed) : random_(seed) { Open(); }
@@ -196,28 +341,30 @@ class LedgerHistory {
   }
 
   void CheckConservation() const {
-    std::map<std::string, std::string> owner;
-    for (const auto& [nonce, entry] : ledger_->entries()) {
-      for (const std::string& id : entry.ids) {
-        const auto [at, fresh] = owner.emplace(id, entry.holder.pod_uid);
-        ASSERT_TRUE(fresh || at->second == entry.holder.pod_uid)
-            << id << " is in " << at->second << " and " << entry.holder.pod_uid;
+    std::map<std::string, std::pair<int64_t, int64_t>> sums;  // thousandths and bytes
+    std::map<std::string, std::set<std::string>> pods, whole;
+    for (const auto& [key, entry] : ledger_->entries()) {
+      for (const device::DeviceShare& share : entry.shares) {
+        sums[share.uuid].first += share.compute.count();
+        sums[share.uuid].second += share.memory.count();
+        pods[share.uuid].insert(key.first);
+        if (share.compute == kWholeGpu) whole[share.uuid].insert(key.first);
       }
     }
-    for (const auto& [nonce, token] : answered_) {
-      const auto found = ledger_->entries().find(nonce);
-      ASSERT_TRUE(found != ledger_->entries().end()) << "an answer was forgotten";
-      ASSERT_EQ(found->second.holder, token.who);
-      ASSERT_EQ(found->second.ids, token.ids);
+    for (const auto& [uuid, sum] : sums) {
+      ASSERT_LE(sum.first, 1000) << uuid;
+      ASSERT_LE(sum.second, GiB(16).count()) << uuid;
+      ASSERT_TRUE(whole[uuid].empty() || pods[uuid].size() == 1) << uuid;
+    }
+    for (const auto& [nonce, entry] : answered_) {
+      const GrantLedger::Entry* found = ledger_->Find(entry.holder);
+      ASSERT_NE(found, nullptr) << "an answer was forgotten";
+      ASSERT_EQ(*found, entry);
     }
   }
 
  private:
-  struct Token {
-    grant::Nonce nonce;
-    std::vector<std::string> ids;
-    ContainerRef who;
-  };
+  using Token = GrantLedger::Entry;
 
   void Open() {
     ledger_.reset();
@@ -234,26 +381,30 @@ class LedgerHistory {
   }
 
   Token NewToken() {
-    Token token{NewNonce(kStart), {}, Container(next_pod_++ % 50)};
-    token.who.pod_uid += "-" + std::to_string(next_pod_);
+    ContainerRef who = Container(next_pod_++ % 50);
+    who.pod_uid += "-" + std::to_string(next_pod_);
+    const grant::Nonce nonce = NewNonce(kStart);
+    if (random_() % 2 == 0) {
+      return Share(nonce, "GPU-" + std::to_string(random_() % 8),
+                   static_cast<int>(random_() % 1000), 1 + static_cast<int>(random_() % 16), who);
+    }
     std::set<std::string> ids;
     const int count = 1 + static_cast<int>(random_() % 3);
     for (int i = 0; i < count; ++i) ids.insert("GPU-" + std::to_string(random_() % 8));
-    token.ids.assign(ids.begin(), ids.end());
-    return token;
+    return Whole(nonce, {ids.begin(), ids.end()}, who);
   }
 
   // One binding, and perhaps a crash in the middle of writing it.
   void Show(const Token& token) {
     const uint64_t before = journal_->size();
-    const Status status = ledger_->Bind(token.nonce, kGpu, token.ids, token.who, kStart);
+    const Status status = ledger_->Bind(token, nullptr, Gpus(), kStart);
     const uint64_t after = journal_->size();
     if (after > before && random_() % 3 == 0) {
       const uint64_t torn = before + random_() % (after - before);
       ASSERT_EQ(::truncate((dir_.path() + "/j").c_str(), static_cast<off_t>(torn)), 0);
       return Open();  // nobody was answered
     }
-    if (status.ok()) answered_[token.nonce] = token;
+    if (status.ok()) answered_[token.claims[0].nonce] = token;
   }
 
   const Token* AnyAnswered() {
@@ -263,25 +414,25 @@ class LedgerHistory {
 
   void ShowAgain() {
     if (const Token* token = AnyAnswered()) {
-      ASSERT_TRUE(ledger_->Bind(token->nonce, kGpu, token->ids, token->who, kStart).ok());
+      ASSERT_TRUE(ledger_->Bind(*token, nullptr, Gpus(), kStart).ok());
     }
   }
 
   void Replay() {
     if (const Token* token = AnyAnswered()) {
-      const Token thief = NewToken();
-      ASSERT_EQ(ledger_->Bind(token->nonce, kGpu, token->ids, thief.who, kStart).code(),
-                Code::kPermissionDenied);
+      Token thief = *token;
+      thief.holder = NewToken().holder;
+      ASSERT_EQ(ledger_->Bind(thief, nullptr, Gpus(), kStart).code(), Code::kPermissionDenied);
     }
   }
 
   void EndPod() {
     const Token* token = AnyAnswered();
     if (token == nullptr) return;
-    const grant::Nonce nonce = token->nonce;
-    answered_.erase(nonce);
+    const GrantLedger::Key key = GrantLedger::KeyOf(token->holder);
+    answered_.erase(grant::Nonce(token->claims[0].nonce));
     const uint64_t before = journal_->size();
-    ASSERT_TRUE(ledger_->Release(nonce).ok());
+    ASSERT_TRUE(ledger_->Release(key).ok());
     if (random_() % 3 == 0) {
       const uint64_t torn = before + random_() % (journal_->size() - before);
       ASSERT_EQ(::truncate((dir_.path() + "/j").c_str(), static_cast<off_t>(torn)), 0);

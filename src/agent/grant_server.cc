@@ -22,6 +22,23 @@ void Send(int fd, const Result<grant::Grant>& reply) {
   (void)::send(fd, frame.data(), frame.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
 }
 
+void LogAnswer(const grant::Request& request, const Result<grant::Grant>& reply) {
+  const std::string pod = request.pod_namespace + "/" + request.pod_name;
+  if (!reply.ok()) {
+    return Log(Severity::kWarning, "refused a grant",
+               {{"pod", pod},
+                {"uid", request.pod_uid},
+                {"container", request.container},
+                {"error", reply.status().ToString()}});
+  }
+  std::string gpus;
+  for (const grant::GrantedDevice& device : reply->devices) {
+    gpus.append(gpus.empty() ? "" : ",").append(device.uuid);
+  }
+  Log(Severity::kInfo, "granted",
+      {{"pod", pod}, {"uid", request.pod_uid}, {"container", request.container}, {"gpus", gpus}});
+}
+
 }  // namespace
 
 GrantServer::GrantServer(TaskRunner* runner, GrantServerLimits limits, AgentMetrics* metrics,
@@ -119,14 +136,7 @@ void GrantServer::Dispatch(uint64_t id, Connection* connection) {
   handler_(*request, [this, id, weak = std::weak_ptr<GrantServer*>(self_),
                       request = *request](const Result<grant::Grant>& reply) {
     if (weak.expired()) return;
-    if (request.kind == grant::Request::Kind::kGrant) {
-      const bool ok = reply.ok();
-      Log(ok ? Severity::kInfo : Severity::kWarning, ok ? "granted" : "refused a grant",
-          {{"pod", request.pod_namespace + "/" + request.pod_name},
-           {"uid", request.pod_uid},
-           {"container", request.container},
-           {"gpus", ok ? reply->env.begin()->second : reply.status().ToString()}});
-    }
+    if (request.kind == grant::Request::Kind::kGrant) LogAnswer(request, reply);
     Answer(id, reply);
   });
 }

@@ -7,6 +7,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "src/base/log.h"
+
 namespace tessera::agent {
 namespace {
 
@@ -71,6 +73,31 @@ TEST_F(GrantServerTest, AnswersAClientThatHasClosedItsSendingSide) {
   runner_.RunUntilIdle();
   waiting_.at(0)(grant::Grant{.agent_version = "late"});
   EXPECT_NE(Answer(client).find("late"), std::string::npos);
+}
+
+TEST_F(GrantServerTest, LogsWhatWasGrantedAndWhyNot) {
+  std::string log;
+  const ScopedLogSinkForTest sink([&](std::string_view line) { log.append(line).append("\n"); });
+  hold_ = true;
+  const auto ask = [&](const Result<grant::Grant>& reply) {
+    log.clear();
+    const Fd client = Connect();
+    Send(client, grant::Frame(grant::EncodeRequest({.kind = grant::Request::Kind::kGrant,
+                                                    .pod_uid = "u",
+                                                    .pod_namespace = "ns",
+                                                    .pod_name = "p",
+                                                    .container = "c",
+                                                    .tokens = {{"TESSERA_GRANT_X", "t"}}})));
+    ASSERT_EQ(waiting_.size(), 1u) << Answer(client);
+    std::exchange(waiting_, {})[0](reply);
+    runner_.RunUntilIdle();
+  };
+  ask(grant::Grant{.devices = {{.uuid = "GPU-1"}, {.uuid = "GPU-2"}}});
+  EXPECT_NE(log.find("granted pod=ns/p uid=u container=c gpus=GPU-1,GPU-2"), std::string::npos)
+      << log;
+  ask(Status(Code::kUnavailable, "why"));
+  EXPECT_NE(log.find("container=c error=\"UNAVAILABLE: why\""), std::string::npos) << log;
+  EXPECT_EQ(log.find("gpus="), std::string::npos) << log;
 }
 
 TEST_F(GrantServerTest, RefusesAnotherUser) {

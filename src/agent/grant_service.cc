@@ -1,47 +1,74 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/agent/grant_service.h"
 
-#include <sys/stat.h>
-#include <sys/sysmacros.h>
-
 #include <algorithm>
+#include <chrono>
 #include <utility>
 
 #include "api/names.h"
-#include "src/agent/allocation.h"
+#include "src/agent/granted_annotations.h"
+#include "src/agent/local_choice.h"
+#include "src/agent/token_request.h"
 #include "src/base/log.h"
+#include "src/device/pod_annotations.h"
 
 namespace tessera::agent {
 namespace {
 
-bool IsListed(const PodDevices& pods, const ContainerRef& pod) {
-  return std::find(pods.pods.begin(), pods.pods.end(),
-                   std::pair(pod.pod_namespace, pod.pod_name)) != pods.pods.end();
+// GPUs that pods but `uid` have by tokens that name them.
+std::set<std::string, std::less<>> ContestedGpus(const GrantLedger& ledger,
+                                                 const std::string& uid) {
+  std::set<std::string, std::less<>> contested;
+  for (const auto& [key, entry] : ledger.entries()) {
+    if (key.first == uid) continue;
+    const std::vector<std::string> named = NamedGpus(entry.claims);
+    for (const device::DeviceShare& share : entry.shares) {
+      if (std::find(named.begin(), named.end(), share.uuid) != named.end()) {
+        contested.insert(share.uuid);
+      }
+    }
+  }
+  return contested;
 }
 
-// Whether the kubelet says that this pod has the device.
-bool Holds(const PodDevices& pods, const ContainerRef& pod, const std::string& resource,
-           const std::string& id) {
-  return std::any_of(pods.held.begin(), pods.held.end(), [&](const HeldDevices& held) {
-    return held.pod_namespace == pod.pod_namespace && held.pod_name == pod.pod_name &&
-           held.resource == resource &&
-           std::find(held.ids.begin(), held.ids.end(), id) != held.ids.end();
-  });
+// Entries of all other pods: whoever is gone of them makes room.
+std::vector<GrantLedger::Conflict> AllOthers(const GrantLedger& ledger, const ContainerRef& who) {
+  std::vector<GrantLedger::Conflict> all;
+  for (const auto& [key, entry] : ledger.entries()) {
+    if (key.first == who.pod_uid || entry.shares.empty()) continue;
+    all.push_back({key, entry.shares.front().uuid, entry.holder});
+  }
+  return all;
+}
+
+// Whether the kubelet named other GPUs than the container gets.
+bool NamedOthers(const GrantLedger::Entry& entry) {
+  std::vector<std::string> named = NamedGpus(entry.claims);
+  std::vector<std::string> given;
+  for (const device::DeviceShare& share : entry.shares) given.push_back(share.uuid);
+  std::sort(named.begin(), named.end());
+  std::sort(given.begin(), given.end());
+  return !named.empty() && named != given;
 }
 
 }  // namespace
 
 GrantService::GrantService(TaskRunner* runner, GrantOptions options, const DeviceSetHolder* devices,
                            const grant::TokenSealer* sealer, GrantLedger* ledger,
-                           PodResources* pods)
+                           PodResources* kubelet, Pods* pods, OnUse on_use)
     : runner_(runner),
       options_(std::move(options)),
       devices_(devices),
       sealer_(sealer),
       ledger_(ledger),
       pods_(pods),
+      on_use_(std::move(on_use)),
+      dialects_{.gpu_mem_unit = options_.gpu_mem_unit},
+      view_(ledger, pods),
+      ended_(runner, ledger, kubelet, pods, [this] { UseChanged(); }),
       self_(std::make_shared<GrantService*>(this)) {
-  PruneLater();
+  if (pods_ != nullptr) pods_->Start(this);
+  UseChanged();
 }
 
 GrantService::~GrantService() = default;
@@ -49,188 +76,268 @@ GrantService::~GrantService() = default;
 void GrantService::Handle(const grant::Request& request, Reply reply) {
   if (request.kind == grant::Request::Kind::kPing) {
     grant::Grant pong;
-    pong.agent_version = options_.version;
+    pong.agent_version = options_.description.version;
     return reply(std::move(pong));
   }
-  const ContainerRef who{request.pod_uid, request.pod_namespace, request.pod_name,
-                         request.container};
+  Question question{{request.pod_uid, request.pod_namespace, request.pod_name, request.container},
+                    {},
+                    std::move(reply)};
   Result<std::vector<Claim>> claims = OpenTokens(request);
-  if (!claims.ok()) return reply(claims.status());
-  for (const Claim& claim : *claims) {
-    const Status status = ledger_->Check(claim.nonce, who, runner_->clock().WallNow());
-    if (!status.ok()) return reply(status);
+  if (!claims.ok()) return question.reply(claims.status());
+  question.claims = *std::move(claims);
+  for (const Claim& claim : question.claims) {
+    const Status status = ledger_->Check(claim.nonce, question.who, runner_->clock().WallNow());
+    if (!status.ok()) return question.reply(status);
   }
-  // Before anything is taken: an ill GPU is refused, and taken by nobody.
-  const Result<grant::Grant> description = Describe(*claims);
-  if (!description.ok()) return reply(description.status());
-  if (ConflictsOf(*claims, who).empty()) return reply(Bind(*claims, who));
-  ListPods([this, claims = std::move(*claims), who,
-            reply = std::move(reply)](const Result<PodDevices>& pods) {
-    const Status status = Resolve(ConflictsOf(claims, who), who, pods);
-    reply(status.ok() ? Bind(claims, who) : Result<grant::Grant>(status));
-  });
+  const bool known = pods_ == nullptr || pods_->pods().contains(question.who.pod_uid) ||
+                     ledger_->Find(question.who) != nullptr;
+  if (known) return Answer(std::move(question));
+  Wait(std::move(question));
 }
 
-Result<std::vector<GrantService::Claim>> GrantService::OpenTokens(
-    const grant::Request& request) const {
-  const std::string variable = grant::TokenVariable(options_.resource);
+Result<std::vector<Claim>> GrantService::OpenTokens(const grant::Request& request) const {
   std::vector<Claim> claims;
   for (const grant::Token& token : request.tokens) {
-    if (token.variable != variable) {
+    const auto& served = ServedResources();
+    const auto resource = std::find_if(served.begin(), served.end(), [&](const std::string& one) {
+      return grant::TokenVariable(one) == token.variable;
+    });
+    if (resource == served.end()) {
       return Error(Code::kInvalidArgument,
                    "{} names no resource of this node: tokens are given by Allocate, not written "
                    "into pods",
                    token.variable);
     }
-    if (!claims.empty()) {
-      return Error(Code::kInvalidArgument, "{} is set twice in the container", variable);
+    if (std::any_of(claims.begin(), claims.end(),
+                    [&](const Claim& claim) { return claim.resource == *resource; })) {
+      return Error(
+          Code::kInvalidArgument,
+          "{} is set twice in the container: remove the one that the pod or its image sets",
+          token.variable);
     }
     ASSIGN_OR_RETURN(grant::TokenContent content,
-                     sealer_->Open(options_.resource, token.value).Annotate(variable));
-    claims.push_back({content.nonce, std::move(content.ids)});
+                     sealer_->Open(*resource, token.value).Annotate(token.variable));
+    claims.push_back({content.nonce, *resource, std::move(content.ids)});
   }
   return claims;
 }
 
-Result<grant::GrantedDevice> GrantService::DescribeDevice(const DeviceSet& set,
-                                                          const std::string& id) const {
-  const device::Gpu* gpu = set.Find(id);
-  if (gpu == nullptr) {
-    const std::string& problem = set.inventory().problem;
-    return Error(Code::kNotFound, "GPU {} is not on this node any more{}{}", id,
-                 problem.empty() ? "" : ": ", problem);
+void GrantService::Answer(Question question) {
+  const std::shared_ptr<const DeviceSet> set = devices_->Get();
+  if (set == nullptr) {
+    return question.reply(Status(Code::kUnavailable, "the GPUs of this node are not known yet"));
   }
-  if (!gpu->health.ok() || !gpu->minor) {
-    return Error(Code::kUnavailable, "GPU {} is unhealthy: {}", id,
-                 gpu->health.ok() ? "its device node is not known" : gpu->health.reason);
+  const Result<Decision> decision = Decide(question, set);
+  if (decision.status().code() == Code::kResourceExhausted) {
+    auto others = AllOthers(*ledger_, question.who);
+    if (others.empty()) return question.reply(decision.status());
+    return AnswerAfterLook(std::move(question), std::move(others));
   }
-  grant::GrantedDevice device;
-  device.uuid = id;
-  device.minor = *gpu->minor;
-  device.path = DevicePath("/", *gpu->minor);
-  device.host_path = DevicePath(options_.dev_root, *gpu->minor);
-  struct stat info;
-  const std::string seen_here = DevicePath(options_.dev_root_ctr_path, *gpu->minor);
-  if (::stat(seen_here.c_str(), &info) == 0 && S_ISCHR(info.st_mode)) {
-    device.major_number = major(info.st_rdev);
-    device.minor_number = minor(info.st_rdev);
-  }
-  return device;
+  if (!decision.ok()) return question.reply(decision.status());
+  auto conflicts = ledger_->Find(question.who) != nullptr
+                       ? std::vector<GrantLedger::Conflict>()
+                       : ledger_->ConflictsOf(decision->entry, set->inventory());
+  if (conflicts.empty()) return question.reply(Bind(question, *decision, *set));
+  AnswerAfterLook(std::move(question), std::move(conflicts));
 }
 
-Result<grant::Grant> GrantService::Describe(const std::vector<Claim>& claims) const {
-  const auto set = devices_->Get();
-  if (set == nullptr) return Status(Code::kUnavailable, "the GPUs of this node are not known yet");
-  grant::Grant grant;
-  std::string visible;
-  for (const Claim& claim : claims) {
-    for (const std::string& id : claim.ids) {
-      ASSIGN_OR_RETURN(grant::GrantedDevice device, DescribeDevice(*set, id));
-      if (!visible.empty()) visible += ',';
-      visible += id;
-      grant.devices.push_back(std::move(device));
-    }
-  }
-  grant.env[std::string(names::kEnvVisibleDevices)] = visible.empty() ? "void" : visible;
-  grant.driver_root = options_.driver_root;
-  grant.dev_root = options_.dev_root;
-  grant.agent_version = options_.version;
-  return grant;
-}
-
-std::vector<GrantLedger::Conflict> GrantService::ConflictsOf(const std::vector<Claim>& claims,
-                                                             const ContainerRef& who) const {
-  std::vector<GrantLedger::Conflict> all;
-  for (const Claim& claim : claims) {
-    for (auto& conflict : ledger_->ConflictsOf(options_.resource, claim.ids, who.pod_uid)) {
-      all.push_back(std::move(conflict));
-    }
-  }
-  return all;
-}
-
-Status GrantService::Resolve(const std::vector<GrantLedger::Conflict>& conflicts,
-                             const ContainerRef& who, const Result<PodDevices>& pods) {
-  for (const GrantLedger::Conflict& conflict : conflicts) {
-    const std::string held = conflict.id + " is still held by container " +
-                             conflict.holder.container + " of pod " + conflict.holder.PodText();
-    if (!pods.ok()) {
-      return Error(Code::kUnavailable,
-                   "{}, and the kubelet could not be asked whether it lives: {}", held,
-                   pods.status().message());
-    }
-    // A kubelet that has just started lists nobody. Who asks is certainly there.
-    if (!IsListed(*pods, who)) {
-      return Error(Code::kUnavailable, "{}, and the kubelet does not list pod {} yet", held,
-                   who.PodText());
-    }
-    // A pod of the same name as the one that asks is its dead predecessor.
-    const bool same_name = conflict.holder.PodText() == who.PodText();
-    if (!same_name && Holds(*pods, conflict.holder, options_.resource, conflict.id)) {
-      return Status(Code::kFailedPrecondition, held + ", which lives");
-    }
-    RETURN_IF_ERROR(ledger_->Release(conflict.nonce));
-    Log(Severity::kInfo, "released the GPUs of a pod that is gone",
-        {{"pod", conflict.holder.PodText()}, {"uid", conflict.holder.pod_uid}});
-  }
-  return Status::Ok();
-}
-
-Result<grant::Grant> GrantService::Bind(const std::vector<Claim>& claims, const ContainerRef& who) {
-  for (const Claim& claim : claims) {
-    RETURN_IF_ERROR(
-        ledger_->Bind(claim.nonce, options_.resource, claim.ids, who, runner_->clock().WallNow()));
-  }
-  PruneLater();
-  return Describe(claims);
-}
-
-void GrantService::ListPods(PodsDone done) {
-  waiting_.push_back(std::move(done));
-  if (!listing_) StartList();
-}
-
-void GrantService::StartList() {
-  listing_ = true;
-  auto served = std::make_shared<std::vector<PodsDone>>(std::move(waiting_));
-  waiting_.clear();
-  pods_->List(
-      [this, served, weak = std::weak_ptr<GrantService*>(self_)](const Result<PodDevices>& pods) {
-        if (weak.expired()) return;
-        listing_ = false;
-        for (const PodsDone& done : *served) done(pods);
-        if (!waiting_.empty() && !listing_) StartList();
-      });
-}
-
-void GrantService::PruneLater() {
-  if (prune_planned_ || (ledger_->entries().empty() && ledger_->spent() == 0)) return;
-  prune_planned_ = true;
-  runner_->PostDelayed(kPruneInterval, [this, weak = std::weak_ptr<GrantService*>(self_)] {
-    if (weak.expired()) return;
-    prune_planned_ = false;
-    const Status tidied = ledger_->Tidy(runner_->clock().WallNow());
-    if (!tidied.ok()) Log(Severity::kError, tidied.message());
-    if (ledger_->entries().empty()) return;
-    ListPods([this](const Result<PodDevices>& pods) { Prune(pods); });
+void GrantService::AnswerAfterLook(Question question,
+                                   std::vector<GrantLedger::Conflict> conflicts) {
+  const auto asked = std::make_shared<Question>(std::move(question));
+  ended_.List([this, asked, conflicts = std::move(conflicts)](const Result<PodDevices>& listed) {
+    const std::shared_ptr<const DeviceSet> set = devices_->Get();
+    const Status status = ended_.Resolve(conflicts, asked->who, listed);
+    if (!status.ok()) return asked->reply(status);
+    const Result<Decision> decision = Decide(*asked, set);
+    asked->reply(decision.ok() ? Bind(*asked, *decision, *set)
+                               : Result<grant::Grant>(decision.status()));
   });
 }
 
-void GrantService::Prune(const Result<PodDevices>& pods) {
-  std::set<grant::Nonce> missing;
-  if (pods.ok()) {
-    for (const auto& [nonce, entry] : ledger_->entries()) {
-      if (!IsListed(*pods, entry.holder)) missing.insert(nonce);
-    }
-    // Twice in a row: a kubelet that has just started lists nobody.
-    for (const grant::Nonce& nonce : missing) {
-      if (missing_.count(nonce) == 0) continue;
-      const Status status = ledger_->Release(nonce);
-      if (!status.ok()) Log(Severity::kError, status.message());
-    }
+Result<GrantService::Decision> GrantService::Decide(const Question& question,
+                                                    const std::shared_ptr<const DeviceSet>& set) {
+  const ContainerRef& who = question.who;
+  if (const GrantLedger::Entry* entry = ledger_->Find(who)) {
+    Decision again{*entry, {}};
+    again.entry.claims = question.claims;
+    return again;
   }
-  missing_ = std::move(missing);
-  PruneLater();
+  if (pods_ == nullptr) {
+    ASSIGN_OR_RETURN(const device::Request request,
+                     RequestOfTokens(who.container, question.claims, set->shares().gpu_mem_unit()));
+    return DecideLocally(question, request, set);
+  }
+  const std::shared_ptr<const PodInfo>* found = view_.Find(who.pod_uid);
+  if (found == nullptr) {
+    return Error(Code::kFailedPrecondition, "pod {} (uid {}) has been deleted", who.PodText(),
+                 who.pod_uid);
+  }
+  const PodInfo& pod = **found;
+  if (!pod.request.ok()) return pod.request.status().Annotate("pod " + pod.Text());
+  const device::ContainerRequest* container = FindAsking(*pod.request, who.container);
+  if (container == nullptr) {
+    return Error(Code::kInvalidArgument,
+                 "container {} of pod {} asks for no GPU, but shows a token", who.container,
+                 pod.Text());
+  }
+  const device::Assignment assignment = view_.AssignmentOf(who.pod_uid, set);
+  const auto shares = assignment.containers.find(who.container);
+  if (shares != assignment.containers.end()) {
+    return DecisionOf(question, *pod.request, *container, shares->second, *set);
+  }
+  const Status& unreadable = view_.AssignedTo(*found, set).status;
+  if (!unreadable.ok()) return unreadable.Annotate("pod " + pod.Text());
+  return DecideLocally(question, *pod.request, set);
+}
+
+GrantService::Decision GrantService::DecisionOf(const Question& question,
+                                                const device::Request& request,
+                                                const device::ContainerRequest& container,
+                                                const std::vector<device::DeviceShare>& shares,
+                                                const DeviceSet& set) const {
+  Decision decision;
+  decision.entry.holder = question.who;
+  decision.entry.phase = container.phase;
+  decision.entry.dialect = container.dialect;
+  decision.entry.shares = shares;
+  decision.entry.env = DialectEnv(request, container, shares, set.inventory(), dialects_);
+  decision.entry.claims = question.claims;
+  return decision;
+}
+
+Result<GrantService::Decision> GrantService::DecideLocally(
+    const Question& question, const device::Request& request,
+    const std::shared_ptr<const DeviceSet>& set) {
+  LocalQuestion local{.pod_uid = question.who.pod_uid,
+                      .request = &request,
+                      .container = question.who.container,
+                      .phases_known = pods_ != nullptr,
+                      .named = NamedGpus(question.claims),
+                      .contested = ContestedGpus(*ledger_, question.who.pod_uid)};
+  // Where the kubelet named a GPU that is ill or gone, that is what to say.
+  for (const std::string& uuid : local.named) {
+    RETURN_IF_ERROR(
+        DescribeDevice(options_.description, *set, {.uuid = uuid, .compute = kWholeGpu}).status());
+  }
+  local.assigned = view_.AssignmentOf(question.who.pod_uid, set);
+  ASSIGN_OR_RETURN(device::Assignment chosen, ChooseLocally(local, *set, view_.Accounts(set)));
+  const device::ContainerRequest* container = FindAsking(request, question.who.container);
+  if (container == nullptr || !chosen.containers.contains(question.who.container)) {
+    return Error(Code::kInvalidArgument, "container {} of pod {} asks for no GPU of this agent",
+                 question.who.container, question.who.PodText());
+  }
+  Decision decision = DecisionOf(question, request, *container,
+                                 chosen.containers.find(question.who.container)->second, *set);
+  decision.chosen = std::move(chosen);
+  return decision;
+}
+
+Result<grant::Grant> GrantService::Bind(const Question& question, const Decision& decision,
+                                        const DeviceSet& set) {
+  // Before anything is taken: an ill GPU is refused, and taken by nobody.
+  ASSIGN_OR_RETURN(grant::Grant grant,
+                   DescribeGrant(options_.description, set, decision.entry.shares));
+  const bool fresh = ledger_->Find(question.who) == nullptr;
+  RETURN_IF_ERROR(ledger_->Bind(decision.entry, decision.chosen ? &*decision.chosen : nullptr,
+                                set.inventory(), runner_->clock().WallNow()));
+  for (const auto& [name, value] : decision.entry.env) grant.env.emplace(name, value);
+  if (fresh) {
+    if (options_.metrics != nullptr && NamedOthers(decision.entry)) {
+      options_.metrics->named_other_gpus.Add();
+    }
+    ended_.PruneLater();
+    UseChanged();
+    TellPod(question.who.pod_uid);
+  }
+  return grant;
+}
+
+void GrantService::Wait(Question question) {
+  const auto waiting = std::make_shared<Question>(std::move(question));
+  waiting_.push_back(waiting);
+  runner_->PostDelayed(kPodPatience, [this, waiting, weak = std::weak_ptr<GrantService*>(self_)] {
+    if (weak.expired() || std::erase(waiting_, waiting) == 0) return;
+    const Status trouble = pods_->trouble();
+    waiting->reply(Error(
+        Code::kUnavailable,
+        "pod {} (uid {}) is not known to the agent of this node yet, so neither is what it was "
+        "assigned: {}",
+        waiting->who.PodText(), waiting->who.pod_uid,
+        trouble.ok() ? "the API server has not shown it" : trouble.message()));
+  });
+}
+
+void GrantService::OnPod(const std::string& uid) {
+  const auto found = pods_->pods().find(uid);
+  const bool gone = found == pods_->pods().end();
+  if (gone) view_.Forget(uid);
+  std::vector<std::shared_ptr<Question>> ready;
+  std::erase_if(waiting_, [&](const auto& question) {
+    if (gone || question->who.pod_uid != uid) return false;
+    ready.push_back(question);
+    return true;
+  });
+  for (const auto& question : ready) Answer(std::move(*question));
+  if (gone || found->second->ended) ended_.LookSoon();
+  TellWaiting();
+  UseChanged();
+}
+
+void GrantService::OnPodsSynced() {
+  // What was granted while nobody could be told, before a crash too.
+  std::set<std::string> uids;
+  for (const auto& [key, entry] : ledger_->entries()) uids.insert(key.first);
+  for (const std::string& uid : uids) TellPod(uid);
+  ended_.LookSoon();
+  UseChanged();
+}
+
+void GrantService::TellPod(const std::string& uid) {
+  const auto set = devices_->Get();
+  if (pods_ == nullptr || set == nullptr) return;
+  const auto found = pods_->pods().find(uid);
+  if (found == pods_->pods().end()) return;
+  const auto now = runner_->clock().WallNow().time_since_epoch();
+  const device::Annotations annotations = AnnotationsAfterGrant(
+      *found->second, ledger_->ChosenFor(uid), set->inventory(), set->shares().gpu_mem_unit(),
+      options_.node_name, std::chrono::duration_cast<std::chrono::nanoseconds>(now).count());
+  if (!annotations.empty()) pods_->Annotate(*found->second, annotations);
+}
+
+// At once: the kubelet may ask right now.
+void GrantService::TellWaiting() {
+  const auto set = devices_->Get();
+  if (options_.admission == nullptr || set == nullptr) return;
+  options_.admission->Set(view_.Waiting(set, dialects_));
+}
+
+void GrantService::UseChanged() {
+  if (!on_use_ || use_planned_) return;
+  use_planned_ = true;
+  // Pods come in bursts, and the kubelet tells the scheduler of it only every ten seconds.
+  runner_->PostDelayed(kUsePause, [this, weak = std::weak_ptr<GrantService*>(self_)] {
+    if (weak.expired()) return;
+    use_planned_ = false;
+    TellUse();
+  });
+}
+
+// The kubelet is asked first which ids it has given away.
+void GrantService::TellUse() {
+  if (ledger_->entries().empty() && (pods_ == nullptr || pods_->pods().empty())) return PassUse();
+  ended_.List([this](const Result<PodDevices>& listed) {
+    if (listed.ok()) {
+      view_.SetHeld(*listed);
+      TellWaiting();
+    }
+    PassUse();
+  });
+}
+
+void GrantService::PassUse() {
+  const auto set = devices_->Get();
+  if (set == nullptr) return;
+  on_use_(std::make_shared<NodeUse>(NodeUse{view_.Accounts(set), view_.ids()}));
 }
 
 }  // namespace tessera::agent

@@ -1,24 +1,41 @@
 // SPDX-License-Identifier: Apache-2.0
-// Decides what the runtime's question gets: checks the token's seal, binds it to the container that
-// asks, keeps a GPU from being in two pods, refuses an ill GPU, and writes it down before it
-// answers. Transport is grant_server.h's, memory grant_ledger.h's.
+// Decides what the runtime's question gets: checks the seals of the tokens, finds which GPUs the
+// container was assigned, holds them to Conservation, refuses an ill GPU, and writes it down before
+// it answers. Transport is grant_server.h's, memory grant_ledger.h's.
 //
-// A GPU that another pod's entry holds is no conflict if that pod is gone; the kubelet is asked,
-// and only then. Entries of ended pods are released there, and every minute while there are any.
+//   granted before      the same again
+//   assigned            by the pod's annotations, whatever ids the kubelet gave: the scheduler sees
+//                       the whole cluster, the kubelet only numbers
+//   not assigned        the pod came past the scheduler: chosen here (local_choice.h), and written
+//   on
+//                       the pod afterwards, so that whoever reads the cluster knows
+//   not known           the pod is waited for, for kPodPatience: the kubelet may have heard of it
+//                       before we have
+// Without access to the API server all pods are unknown, and what the tokens say is what they ask
+// for.
+//
+// Room that another pod's entry takes is no conflict if that pod is gone (ended_pods.h).
 //
 // Threads: lives on `runner`, which may wait for the disk (journal), so not the one of health and
-// registration. Nothing here calls NVML or the API server.
+// registration. Nothing here waits for NVML or the API server.
 #pragma once
 
 #include <functional>
 #include <memory>
-#include <set>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "src/agent/admission.h"
 #include "src/agent/device_set.h"
+#include "src/agent/ended_pods.h"
+#include "src/agent/grant_description.h"
 #include "src/agent/grant_ledger.h"
 #include "src/agent/kubelet.h"
+#include "src/agent/metrics.h"
+#include "src/agent/node_view.h"
+#include "src/agent/offers.h"
+#include "src/agent/pods.h"
 #include "src/base/task_runner.h"
 #include "src/grant/message.h"
 #include "src/grant/token.h"
@@ -26,64 +43,85 @@
 namespace tessera::agent {
 
 struct GrantOptions {
-  std::string resource;
-  std::string driver_root = "/";  // host paths
-  std::string dev_root = "/";
-  std::string dev_root_ctr_path = "/";  // dev_root as this process sees it
-  std::string version;
+  DescriptionOptions description;
+  std::string node_name;
+  device::MemoryUnit gpu_mem_unit = device::MemoryUnit::kGiB;  // that pods mean
+  // Both may be null.
+  Admission* admission = nullptr;  // is told who waits for the kubelet
+  AgentMetrics* metrics = nullptr;
 };
 
-class GrantService {
+class GrantService final : public Pods::Listener {
  public:
-  static constexpr Duration kPruneInterval = std::chrono::seconds(60);
+  // The runtime asks for longer than that.
+  static constexpr Duration kPodPatience = std::chrono::seconds(5);
+  static constexpr Duration kUsePause = std::chrono::milliseconds(50);
   using Reply = std::function<void(Result<grant::Grant>)>;
+  // What the resources may offer has changed.
+  using OnUse = std::function<void(std::shared_ptr<const NodeUse>)>;
 
-  // All outlive it.
+  // All outlive it. `pods` may be null.
   GrantService(TaskRunner* runner, GrantOptions options, const DeviceSetHolder* devices,
-               const grant::TokenSealer* sealer, GrantLedger* ledger, PodResources* pods);
-  ~GrantService();
+               const grant::TokenSealer* sealer, GrantLedger* ledger, PodResources* kubelet,
+               Pods* pods, OnUse on_use);
+  ~GrantService() override;
   GrantService(const GrantService&) = delete;
   GrantService& operator=(const GrantService&) = delete;
 
   // Replies once, now or later; not at all when the service is destroyed before.
   void Handle(const grant::Request& request, Reply reply);
+  // There are other GPUs.
+  void OnDevices() { UseChanged(); }
+  // Whether the node is labelled so.
+  void SetIsolationDisabled(bool disabled) { dialects_.isolation_disabled = disabled; }
+
+  void OnPod(const std::string& uid) override;
+  void OnPodsSynced() override;
 
  private:
-  // One token of a request, understood.
-  struct Claim {
-    grant::Nonce nonce;
-    std::vector<std::string> ids;
+  struct Question {
+    ContainerRef who;
+    std::vector<Claim> claims;
+    Reply reply;
   };
-  using PodsDone = std::function<void(const Result<PodDevices>&)>;
+  struct Decision {
+    GrantLedger::Entry entry;
+    std::optional<device::Assignment> chosen;
+  };
 
   Result<std::vector<Claim>> OpenTokens(const grant::Request& request) const;
-  Result<grant::Grant> Describe(const std::vector<Claim>& claims) const;
-  Result<grant::GrantedDevice> DescribeDevice(const DeviceSet& set, const std::string& id) const;
-  std::vector<GrantLedger::Conflict> ConflictsOf(const std::vector<Claim>& claims,
-                                                 const ContainerRef& who) const;
-  // Releases what pods that are gone hold; an error names the one that is not.
-  Status Resolve(const std::vector<GrantLedger::Conflict>& conflicts, const ContainerRef& who,
-                 const Result<PodDevices>& pods);
-  Result<grant::Grant> Bind(const std::vector<Claim>& claims, const ContainerRef& who);
-
-  // Lists pods with a call that starts now or later, never with one that is under way: it may have
-  // looked before the asking pod was admitted.
-  void ListPods(PodsDone done);
-  void StartList();
-  void PruneLater();
-  void Prune(const Result<PodDevices>& pods);
+  // The pod is known, or nobody can know it.
+  void Answer(Question question);
+  // Once more after pods that are gone were released.
+  void AnswerAfterLook(Question question, std::vector<GrantLedger::Conflict> conflicts);
+  Result<Decision> Decide(const Question& question, const std::shared_ptr<const DeviceSet>& set);
+  Decision DecisionOf(const Question& question, const device::Request& request,
+                      const device::ContainerRequest& container,
+                      const std::vector<device::DeviceShare>& shares, const DeviceSet& set) const;
+  Result<Decision> DecideLocally(const Question& question, const device::Request& request,
+                                 const std::shared_ptr<const DeviceSet>& set);
+  Result<grant::Grant> Bind(const Question& question, const Decision& decision,
+                            const DeviceSet& set);
+  void Wait(Question question);
+  void TellPod(const std::string& uid);
+  void TellWaiting();
+  void UseChanged();
+  void TellUse();
+  void PassUse();
 
   TaskRunner* const runner_;
   const GrantOptions options_;
   const DeviceSetHolder* const devices_;
   const grant::TokenSealer* const sealer_;
   GrantLedger* const ledger_;
-  PodResources* const pods_;
+  Pods* const pods_;
+  const OnUse on_use_;
 
-  std::vector<PodsDone> waiting_;
-  bool listing_ = false;
-  bool prune_planned_ = false;
-  std::set<grant::Nonce> missing_;  // their pods were not listed at the last pruning
+  DialectSettings dialects_;
+  NodeView view_;
+  EndedPods ended_;
+  std::vector<std::shared_ptr<Question>> waiting_;  // for their pods
+  bool use_planned_ = false;
   const std::shared_ptr<GrantService*> self_;
 };
 

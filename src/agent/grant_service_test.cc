@@ -50,12 +50,11 @@ class GrantServiceTest : public testing::Test {
     pods_.runner = &runner_;
     SetHealth(0, device::Health::Healthy());
     service_.emplace(&runner_,
-                     GrantOptions{.resource = kGpu,
-                                  .driver_root = "/drv",
-                                  .dev_root = "/drv/dev",
-                                  .dev_root_ctr_path = "/nonexistent",
-                                  .version = "1"},
-                     &devices_, &sealer_, &ledger_, &pods_);
+                     GrantOptions{.description = {.driver_root = "/drv",
+                                                  .dev_root = "/drv/dev",
+                                                  .dev_root_ctr_path = "/nonexistent",
+                                                  .version = "1"}},
+                     &devices_, &sealer_, &ledger_, &pods_, nullptr, nullptr);
   }
 
   void SetHealth(size_t index, device::Health health) {
@@ -238,12 +237,12 @@ TEST_F(GrantServiceTest, QuestionsThatNeedTheKubeletWaitForAFreshAnswer) {
 TEST_F(GrantServiceTest, EndedPodsAreReleasedWhenTheyWereMissingTwice) {
   ASSERT_TRUE(Ask("a", Allocate({"GPU-1"})).ok());
   pods_.Admit("a", {"GPU-1"});
-  runner_.AdvanceTimeAndRun(10 * GrantService::kPruneInterval);
+  runner_.AdvanceTimeAndRun(10 * EndedPods::kPruneInterval);
   EXPECT_EQ(ledger_.entries().size(), 1u);
   pods_.End();
-  runner_.AdvanceTimeAndRun(GrantService::kPruneInterval);
+  runner_.AdvanceTimeAndRun(EndedPods::kPruneInterval);
   EXPECT_EQ(ledger_.entries().size(), 1u);
-  runner_.AdvanceTimeAndRun(GrantService::kPruneInterval);
+  runner_.AdvanceTimeAndRun(EndedPods::kPruneInterval);
   EXPECT_EQ(ledger_.entries().size(), 0u);
 }
 

@@ -9,6 +9,7 @@
 #include "src/agent/dir_watcher.h"
 #include "src/agent/grant_server.h"
 #include "src/agent/kubelet_client.h"
+#include "src/agent/remembered_pods.h"
 #include "src/base/log.h"
 #include "src/grant/journal.h"
 
@@ -22,12 +23,14 @@ constexpr Duration kPodResourcesDeadline = std::chrono::seconds(2);
 
 // Lives on the thread. Order is that of use: what comes later uses what comes before.
 struct Grants::State {
-  State(Grants* grants, grant::Journal opened, const std::vector<std::string>& records)
+  State(Grants* grants, grant::Journal opened, const std::vector<std::string>& records,
+        std::unique_ptr<Pods> known)
       : journal(std::move(opened)),
         ledger(&journal, records, &skipped),
-        pods(&grants->runner_, grants->options_.pod_resources_socket, kPodResourcesDeadline),
+        kubelet(&grants->runner_, grants->options_.pod_resources_socket, kPodResourcesDeadline),
+        pods(std::move(known)),
         service(&grants->runner_, grants->options_.service, grants->devices_, grants->sealer_,
-                &ledger, &pods),
+                &ledger, &kubelet, pods.get(), grants->options_.on_use),
         server(&grants->runner_, {.uid = grants->options_.uid}, grants->metrics_,
                [this](const grant::Request& request, GrantServer::Reply reply) {
                  service.Handle(request, std::move(reply));
@@ -50,7 +53,8 @@ struct Grants::State {
   grant::Journal journal;
   size_t skipped = 0;
   GrantLedger ledger;
-  GrpcPodResources pods;
+  GrpcPodResources kubelet;
+  const std::unique_ptr<Pods> pods;
   GrantService service;
   GrantServer server;
   DirWatcher watcher;
@@ -83,12 +87,46 @@ Status Grants::Start() {
   return made.get_future().get();
 }
 
+void Grants::OnDevices() {
+  runner_.Post([this] {
+    if (state_ != nullptr) state_->service.OnDevices();
+  });
+}
+
+void Grants::TellHoldings(std::function<void(Holdings)> then) {
+  runner_.Post([this, then = std::move(then)] {
+    if (state_ != nullptr) then(HoldingsOf(state_->ledger, state_->pods.get()));
+  });
+}
+
+void Grants::SetIsolationDisabled(bool disabled) {
+  runner_.Post([this, disabled] {
+    if (state_ != nullptr) state_->service.SetIsolationDisabled(disabled);
+  });
+}
+
+std::unique_ptr<Pods> Grants::MakePods() {
+  auto pods = options_.make_pods ? options_.make_pods(&runner_) : nullptr;
+  if (pods == nullptr) return nullptr;
+  grant::Journal::Recovery recovery;
+  auto dir = DirFd::Open(options_.state_dir);
+  auto journal = dir.ok() ? grant::Journal::Open(*std::move(dir), std::string(kPodsName), &recovery)
+                          : Result<grant::Journal>(dir.status());
+  if (!journal.ok()) {
+    Log(Severity::kWarning, "pods are not remembered while the API server is away",
+        {{"error", journal.status().ToString()}});
+    return pods;
+  }
+  return std::make_unique<RememberedPods>(
+      std::move(pods), std::make_unique<grant::Journal>(*std::move(journal)), recovery.records);
+}
+
 Status Grants::MakeState() {
   ASSIGN_OR_RETURN(DirFd dir, DirFd::Open(options_.state_dir));
   grant::Journal::Recovery recovery;
   ASSIGN_OR_RETURN(grant::Journal journal,
                    grant::Journal::Open(std::move(dir), std::string(kJournalName), &recovery));
-  state_ = std::make_unique<State>(this, std::move(journal), recovery.records);
+  state_ = std::make_unique<State>(this, std::move(journal), recovery.records, MakePods());
   if (recovery.torn_bytes > 0 || recovery.damaged_bytes > 0) metrics_->journal_repairs.Add();
   if (recovery.damaged_bytes > 0 || state_->skipped > 0) {
     Log(Severity::kError, "the journal of grants was damaged; what could be read is in force",

@@ -3,12 +3,14 @@
 // connection to the kubelet. Threads: made and destroyed on one, Post from any.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <thread>
 
 #include "src/agent/device_set.h"
 #include "src/agent/grant_service.h"
+#include "src/agent/holdings.h"
 #include "src/agent/metrics.h"
 #include "src/base/task_runner.h"
 #include "src/grant/token.h"
@@ -21,11 +23,15 @@ struct GrantsOptions {
   std::string socket;
   std::string pod_resources_socket;
   uid_t uid = 0;  // who may ask
+  // Makes what knows the pods, on the grants' thread; none: no pod is known.
+  std::function<std::unique_ptr<Pods>(TaskRunner* runner)> make_pods;
+  GrantService::OnUse on_use;  // called on the grants' thread
 };
 
 class Grants {
  public:
   static constexpr std::string_view kJournalName = "grants.journal";
+  static constexpr std::string_view kPodsName = "pods.journal";
   static constexpr std::string_view kKeyName = "token.key";
 
   // All outlive it.
@@ -37,12 +43,19 @@ class Grants {
 
   // Serves when it returns OK. Errors: state folder, socket.
   Status Start();
+  // There are other GPUs. Any thread.
+  void OnDevices();
+  // Whether the node is labelled so. Any thread.
+  void SetIsolationDisabled(bool disabled);
+  // What containers hold now; `then` runs on the grants' thread. Any thread.
+  void TellHoldings(std::function<void(Holdings)> then);
   // Runs on the grants' thread.
   void Post(TaskRunner::Task task) { runner_.Post(std::move(task)); }
 
  private:
   struct State;
   Status MakeState();
+  std::unique_ptr<Pods> MakePods();
 
   const GrantsOptions options_;
   const DeviceSetHolder* const devices_;

@@ -1,15 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/agent/kube_node_api.h"
 
-#include <cstdlib>
 #include <utility>
 
-#include "src/agent/version.h"
-#include "src/kube/client.h"
-#include "src/kube/config.h"
+#include "src/agent/kube_access.h"
 
 namespace tessera::agent {
-
 struct KubeNodeApi::Impl {
   kube::Client client;
   std::string node;
@@ -22,12 +18,8 @@ KubeNodeApi::~KubeNodeApi() = default;
 Result<std::unique_ptr<KubeNodeApi>> KubeNodeApi::Make(net::IoThread* io, TaskRunner* runner,
                                                        const std::string& kubeconfig,
                                                        const std::string& node_name) {
-  const kube::GetEnv environment = [](const char* name) -> const char* {
-    return std::getenv(name);
-  };
-  ASSIGN_OR_RETURN(kube::Config config, kube::FindConfig(kubeconfig, environment));
-  kube::ClientOptions options;
-  options.user_agent = "tessera-agent/" + std::string(kVersion);
+  ASSIGN_OR_RETURN(kube::Config config, FindKubeConfig(kubeconfig));
+  kube::ClientOptions options = AgentClientOptions();
   options.max_in_flight = 1;
   return std::unique_ptr<KubeNodeApi>(new KubeNodeApi(std::unique_ptr<Impl>(
       new Impl{{*io, *runner, std::move(config), std::move(options)}, node_name, {}})));
@@ -39,7 +31,18 @@ void KubeNodeApi::Get(Done done) {
 
 void KubeNodeApi::MergePatch(const Json& patch, Done done) {
   impl_->operation = impl_->client.Patch(kube::Node(impl_->node), kube::PatchKind::kMerge, patch,
-                                         {.field_manager = "tessera-agent"}, std::move(done));
+                                         {.field_manager = kFieldManager}, std::move(done));
+}
+
+void KubeNodeApi::PatchStatus(const Json& patch, Done done) {
+  impl_->operation =
+      impl_->client.Patch(kube::NodeStatus(impl_->node), kube::PatchKind::kStrategicMerge, patch,
+                          {.field_manager = kFieldManager}, std::move(done));
+}
+
+void KubeNodeApi::CreateEvent(const Json& event, Done done) {
+  const kube::ObjectRef collection{kube::kEvents, "", std::string(kNodeEventNamespace), ""};
+  impl_->operation = impl_->client.Create(collection, event, std::move(done));
 }
 
 }  // namespace tessera::agent

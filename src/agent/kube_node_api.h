@@ -21,6 +21,8 @@ class KubeNodeApi final : public NodeApi {
 
   void Get(Done done) override;
   void MergePatch(const Json& patch, Done done) override;
+  void PatchStatus(const Json& patch, Done done) override;
+  void CreateEvent(const Json& event, Done done) override;
 
  private:
   struct Impl;

@@ -1,20 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/agent/node_publisher.h"
 
-#include <algorithm>
-#include <cctype>
 #include <utility>
 
 #include "api/names.h"
 #include "src/base/log.h"
+#include "src/device/model.h"
 #include "src/device/node_annotation.h"
 
 namespace tessera::agent {
 namespace {
-
-constexpr size_t kMaxLabelValue = 63;
-
-bool IsAlnum(char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0; }
 
 void Set(NodeFacts* facts, std::string_view name, std::optional<std::string> value) {
   (*facts)[std::string(name)] = std::move(value);
@@ -49,7 +44,7 @@ std::string TextOf(const NodeState& state) {
       text.append(name).append(value ? "=" : "-").append(value.value_or("")).append("\n");
     }
   }
-  return text;
+  return text.append(state.condition.reason).append(" ").append(state.condition.message);
 }
 
 // The differences between what is there and what is wanted; nothing where there are none.
@@ -69,23 +64,9 @@ std::optional<Json> Differences(const Json* there, const NodeFacts& wanted) {
 
 }  // namespace
 
-std::string LabelValue(std::string_view model) {
-  std::string value;
-  for (const char c : model) {
-    if (c == ' ') {
-      value += '-';
-    } else if (IsAlnum(c) || c == '-' || c == '_' || c == '.') {
-      value += c;
-    }
-  }
-  if (value.size() > kMaxLabelValue) value.resize(kMaxLabelValue);
-  while (!value.empty() && !IsAlnum(value.back())) value.pop_back();
-  value.erase(0, std::distance(value.begin(), std::find_if(value.begin(), value.end(), IsAlnum)));
-  return value;
-}
-
-NodeState StateOf(const device::NodeInventory& inventory) {
+NodeState StateOf(const device::NodeInventory& inventory, bool has_hardware) {
   NodeState state;
+  state.condition = ConditionOf(inventory);
   Result<std::string> annotation = device::EncodeNodeInventory(inventory);
   if (annotation.ok()) {
     Set(&state.annotations, names::kAnnotationDevices, std::move(*annotation));
@@ -93,15 +74,17 @@ NodeState StateOf(const device::NodeInventory& inventory) {
     Log(Severity::kError, "cannot describe the GPUs in an annotation",
         {{"error", annotation.status().ToString()}});
   }
-  if (!inventory.problem.empty()) return state;
-  const Group group = LargestGroup(inventory);
+  const bool problem = !inventory.problem.empty();
+  if (problem && has_hardware) return state;
+  // GPUs that a driver told of before it went are not known to be here.
+  const Group group = problem ? Group() : LargestGroup(inventory);
   const bool any = group.count > 0;
   const auto when = [](bool holds, std::string value) {
     return holds && !value.empty() ? std::optional(std::move(value)) : std::nullopt;
   };
   Set(&state.labels, names::kLabelGpuPresent, when(any, "true"));
   Set(&state.labels, names::kLabelGpuCount, when(any, std::to_string(group.count)));
-  Set(&state.labels, names::kLabelGpuProduct, when(any, LabelValue(group.model)));
+  Set(&state.labels, names::kLabelGpuProduct, when(any, device::ProductLabel(group.model)));
   // Left out where the driver does not tell the memory, as on integrated GPUs.
   const bool memory = any && group.memory > Bytes(0);
   Set(&state.labels, names::kLabelGpuMemory, when(memory, std::to_string(ToMiB(group.memory))));
@@ -124,57 +107,143 @@ std::optional<Json> PatchFor(const Json& node, const NodeState& state) {
   return patch;
 }
 
-NodePublisher::NodePublisher(TaskRunner* runner, NodeApi* api, AgentMetrics* metrics)
+NodePublisher::NodePublisher(TaskRunner* runner, NodeApi* api, AgentMetrics* metrics,
+                             HasHardware has_hardware)
     : runner_(runner),
       api_(api),
       metrics_(metrics),
+      has_hardware_(std::move(has_hardware)),
       self_(std::make_shared<NodePublisher*>(this)) {}
 
 NodePublisher::~NodePublisher() = default;
 
 void NodePublisher::Publish(const device::NodeInventory& inventory) {
-  wanted_ = StateOf(inventory);
+  wanted_ = inventory;
+  state_ = StateOf(inventory, !inventory.problem.empty() && has_hardware_());
   changed_ = busy_;
   if (!busy_) Work();
 }
 
+void NodePublisher::LookAgain() {
+  if (!wanted_) return;
+  stale_ = busy_;
+  changed_ |= busy_;
+  written_.clear();
+  if (!busy_) Work();
+}
+
 void NodePublisher::Work() {
-  if (TextOf(*wanted_) == written_) return;
+  if (TextOf(state_) == written_) return;
   busy_ = true;
-  api_->Get([this, weak = std::weak_ptr<NodePublisher*>(self_)](const Result<Json>& node) {
-    if (!weak.expired()) OnNode(node);
-  });
+  api_->Get(Then([this](const Json& node) {
+    PlanFor(node);
+    WriteMetadata();
+  }));
 }
 
-void NodePublisher::OnNode(const Result<Json>& node) {
-  if (!node.ok()) return TryLater(node.status());
-  const std::optional<Json> patch = PatchFor(*node, *wanted_);
-  const std::string text = TextOf(*wanted_);
-  if (!patch) {
-    written_ = text;
-    return OnPatched(Status::Ok());
-  }
-  api_->MergePatch(*patch, [this, text, weak = std::weak_ptr<NodePublisher*>(self_)](
-                               const Result<Json>& patched) {
-    if (weak.expired()) return;
-    metrics_->node_writes.Add(InfoOf(patched.status().code()).name);
-    if (patched.ok()) {
-      written_ = text;
-      Log(Severity::kInfo, "wrote the node's labels and annotation");
+void NodePublisher::PlanFor(const Json& node) {
+  if (on_node_) on_node_(node);
+  plan_ = {};
+  plan_.text = TextOf(state_);
+  plan_.metadata = PatchFor(node, state_);
+  const bool lacks_gpu = !wanted_->problem.empty() || wanted_->gpus.empty();
+  if (lacks_gpu && !WasGpuNode(node) && !has_hardware_()) return;
+  const WallTime now = runner_->clock().WallNow();
+  plan_.status = ConditionPatchFor(node, state_.condition, now);
+  // While there is no driver the GPUs are not known; they may well be there.
+  const auto count = wanted_->problem.empty() ? GpuCountPatchFor(node, wanted_->gpus.size())
+                                              : std::optional<Json>();
+  if (count && plan_.status) {
+    for (const auto& [part, value] : count->Find("status")->members()) {
+      (*plan_.status->ObjectAt("status"))->Set(part, value);
     }
-    OnPatched(patched.status());
-  });
+  } else if (count) {
+    plan_.status = count;
+  }
+  for (const NodeEvent& event : EventsBetween(InventoryOn(node), *wanted_)) {
+    event_time_ = std::max(now, event_time_ + std::chrono::nanoseconds(1));
+    plan_.events.push_back(EventObject(node, event, event_time_));
+  }
 }
 
-void NodePublisher::OnPatched(const Status& status) {
-  if (!status.ok()) return TryLater(status);
+void NodePublisher::WriteMetadata() {
+  if (!plan_.metadata) return WriteStatus();
+  api_->MergePatch(*plan_.metadata, Counted(Then([this](const Json&) {
+    Log(Severity::kInfo, "wrote the node's labels and annotation");
+    // Only now: what the node said before is gone, so nobody would find these changes again.
+    for (Json& event : plan_.events) {
+      if (MayWriteEvent()) events_.push_back(std::move(event));
+    }
+    WriteStatus();
+  })));
+}
+
+void NodePublisher::WriteStatus() {
+  if (!plan_.status) return WriteEvents();
+  api_->PatchStatus(*plan_.status, Counted(Then([this](const Json&) {
+    Log(Severity::kInfo, "wrote the node's condition",
+        {{"reason", state_.condition.reason}, {"message", state_.condition.message}});
+    WriteEvents();
+  })));
+}
+
+void NodePublisher::WriteEvents() {
+  if (events_.empty()) return Finish();
+  const Json event = std::move(events_.front());
+  events_.erase(events_.begin());
+  api_->CreateEvent(
+      event, [this, weak = std::weak_ptr<NodePublisher*>(self_)](const Result<Json>& created) {
+        if (weak.expired()) return;
+        if (!created.ok()) {
+          Log(Severity::kWarning, "cannot write an Event on the node, leaving it out",
+              {{"error", created.status().ToString()}});
+        }
+        WriteEvents();
+      });
+}
+
+void NodePublisher::Finish() {
+  written_ = std::exchange(stale_, false) ? "" : plan_.text;
   pause_ = kFirstPause;
   busy_ = false;
   if (std::exchange(changed_, false)) Work();
 }
 
+NodeApi::Done NodePublisher::Counted(NodeApi::Done done) {
+  return [metrics = metrics_, done = std::move(done),
+          weak = std::weak_ptr<NodePublisher*>(self_)](const Result<Json>& answer) {
+    if (weak.expired()) return;
+    metrics->node_writes.Add(InfoOf(answer.status().code()).name);
+    done(answer);
+  };
+}
+
+NodeApi::Done NodePublisher::Then(std::function<void(const Json&)> next) {
+  return [this, next = std::move(next),
+          weak = std::weak_ptr<NodePublisher*>(self_)](const Result<Json>& answer) {
+    if (weak.expired()) return;
+    if (!answer.ok()) return TryLater(answer.status());
+    next(*answer);
+  };
+}
+
+bool NodePublisher::MayWriteEvent() {
+  const MonotonicTime now = runner_->clock().Now();
+  const auto earned = (now - event_tokens_at_) / kEventInterval;
+  if (earned > 0) {
+    event_tokens_ = static_cast<int>(std::min<int64_t>(kMaxEventBurst, event_tokens_ + earned));
+    event_tokens_at_ = now;
+  }
+  if (event_tokens_ == 0) {
+    Log(Severity::kWarning, "too many Events on the node, leaving one out");
+    return false;
+  }
+  --event_tokens_;
+  return true;
+}
+
 void NodePublisher::TryLater(const Status& status) {
-  Log(Severity::kWarning, "cannot write the node's labels and annotation, trying again",
+  Log(Severity::kWarning, "cannot write what the node says of its GPUs, trying again",
       {{"error", status.ToString()},
        {"in_s", std::chrono::duration_cast<std::chrono::seconds>(pause_).count()}});
   runner_->PostDelayed(pause_, [this, weak = std::weak_ptr<NodePublisher*>(self_)] {

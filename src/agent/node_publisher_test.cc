@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <set>
+
 #include "src/device/node_annotation.h"
 
 namespace tessera::agent {
@@ -43,6 +45,32 @@ class FakeNodeApi : public NodeApi {
       done(node);
     });
   }
+  void PatchStatus(const Json& patch, Done done) override {
+    ++status_patches;
+    runner->Post([this, done, patch] {
+      if (!status_status.ok()) return done(status_status);
+      // There is one condition, and one resource.
+      Json all = node.Find("status") != nullptr ? *node.Find("status") : Json::MakeObject();
+      for (const auto& [part, value] : patch.Find("status")->members()) all.Set(part, value);
+      node.Set("status", std::move(all));
+      done(node);
+    });
+  }
+  void CreateEvent(const Json& event, Done done) override {
+    runner->Post([this, done, event] {
+      if (!event_status.ok()) return done(event_status);
+      events.push_back(*event.StringAt("reason"));
+      names.insert(*event.Find("metadata")->StringAt("name"));
+      done(event);
+    });
+  }
+  // "False GPUUnhealthy"; "-" where there is no condition.
+  std::string Condition() const {
+    const Json* there = node.Find("status");
+    if (there == nullptr) return "-";
+    const Json& condition = there->Find("conditions")->items().at(0);
+    return *condition.StringAt("status") + " " + *condition.StringAt("reason");
+  }
   std::string Label(const std::string& name) const {
     const Json* labels = node.Find("metadata")->Find("labels");
     const Json* value = labels != nullptr ? labels->Find("nvidia.com/gpu." + name) : nullptr;
@@ -53,9 +81,26 @@ class FakeNodeApi : public NodeApi {
   Json node = *ParseJson(R"({"metadata":{"name":"n","labels":{"zone":"a"}}})");
   Json last_patch;
   Status status;
+  Status status_status;
+  Status event_status;
   int gets = 0;
   int patches = 0;
+  int status_patches = 0;
+  std::vector<std::string> events;
+  std::set<std::string> names;  // of events
 };
+
+device::NodeInventory Broken() {
+  device::NodeInventory broken;
+  broken.problem = "libnvidia-ml.so.1 is not in /run/nvidia/driver";
+  return broken;
+}
+
+device::NodeInventory Ill(int gpus, int which) {
+  auto ill = Node(gpus);
+  ill.gpus[static_cast<size_t>(which)].health = device::Health::Unhealthy("XID 79");
+  return ill;
+}
 
 class NodePublisherTest : public testing::Test {
  protected:
@@ -68,7 +113,8 @@ class NodePublisherTest : public testing::Test {
   FakeTaskRunner runner_;
   FakeNodeApi api_;
   AgentMetrics metrics_;
-  NodePublisher publisher_{&runner_, &api_, &metrics_};
+  bool hardware_ = false;
+  NodePublisher publisher_{&runner_, &api_, &metrics_, [this] { return hardware_; }};
 };
 
 TEST_F(NodePublisherTest, WritesLabelsAsGpuFeatureDiscoveryDoes) {
@@ -82,27 +128,63 @@ TEST_F(NodePublisherTest, WritesLabelsAsGpuFeatureDiscoveryDoes) {
   EXPECT_EQ(*device::DecodeNodeInventory(*annotations.StringAt("tessera.dev/devices")), Node(8));
 }
 
+TEST_F(NodePublisherTest, SaysHowManyGpusThereAreAndSaysItAgainWhereSomebodyElseWrote) {
+  Publish(Node(8));
+  const auto count = [&](std::string_view part) {
+    return *api_.node.Find("status")->Find(part)->StringAt("aliyun.com/gpu-count");
+  };
+  EXPECT_EQ(count("capacity"), "8");
+  EXPECT_EQ(count("allocatable"), "8");
+  (*api_.node.ObjectAt("status"))
+      ->Set("capacity", *ParseJson(R"({"aliyun.com/gpu-count":"0","cpu":"4"})"));
+  publisher_.LookAgain();
+  runner_.RunUntilIdle();
+  EXPECT_EQ(count("capacity"), "8");
+  Publish(Broken());
+  EXPECT_EQ(count("capacity"), "8") << "without a driver nobody knows";
+  Publish(Node(7));
+  EXPECT_EQ(count("capacity"), "7");
+}
+
+TEST_F(NodePublisherTest, OverrulesWhoeverWroteOverTheAnnotation) {
+  Publish(Node(8));
+  Json* annotations = *(*api_.node.ObjectAt("metadata"))->ObjectAt("annotations");
+  annotations->Set("tessera.dev/devices", Json::String("{bad"));
+  publisher_.LookAgain();
+  runner_.RunUntilIdle();
+  annotations = *(*api_.node.ObjectAt("metadata"))->ObjectAt("annotations");
+  EXPECT_EQ(*device::DecodeNodeInventory(*annotations->StringAt("tessera.dev/devices")), Node(8));
+}
+
 TEST_F(NodePublisherTest, WritesOnChangeOnly) {
   Publish(Node(8));
   Publish(Node(8));
   runner_.AdvanceTimeAndRun(24h);
   EXPECT_EQ(api_.patches, 1);
+  EXPECT_EQ(api_.status_patches, 1);
   EXPECT_EQ(api_.gets, 1);
 }
 
 TEST_F(NodePublisherTest, WritesNothingWhereTheNodeSaysItAlready) {
   Publish(Node(8));
-  NodePublisher after_restart(&runner_, &api_, &metrics_);
+  NodePublisher after_restart(&runner_, &api_, &metrics_, [] { return true; });
   after_restart.Publish(Node(8));
   runner_.RunUntilIdle();
   EXPECT_EQ(api_.patches, 1);
+  EXPECT_EQ(api_.status_patches, 1);
+}
+
+TEST_F(NodePublisherTest, WhatTheNodeIsLabelledIsToldBeforeItIsWritten) {
+  std::string zone;
+  publisher_.OnNode(
+      [&](const Json& node) { zone = LabelOf(node, "zone") + LabelOf(node, "none"); });
+  Publish(Node(1));
+  EXPECT_EQ(zone, "a");
 }
 
 TEST_F(NodePublisherTest, PatchHoldsOnlyWhatDiffers) {
   Publish(Node(8));
-  auto ill = Node(8);
-  ill.gpus[3].health = device::Health::Unhealthy("XID 79");
-  Publish(ill);
+  Publish(Ill(8, 3));
   EXPECT_EQ(api_.patches, 2);
   EXPECT_EQ(api_.last_patch.Find("metadata")->Find("labels"), nullptr);
 }
@@ -126,13 +208,24 @@ TEST_F(NodePublisherTest, LatestOfSeveralChangesWins) {
   EXPECT_EQ(api_.Label("count"), "6");
 }
 
-TEST_F(NodePublisherTest, LabelsStayWhileTheDriverHasAProblem) {
+TEST_F(NodePublisherTest, LabelsStayWhileTheDriverHasAProblemAndTheGpusAreThere) {
+  hardware_ = true;
   Publish(Node(8));
-  device::NodeInventory broken;
-  broken.problem = "libnvidia-ml.so.1 is not in /run/nvidia/driver";
-  Publish(broken);
+  Publish(Broken());
   EXPECT_EQ(api_.Label("present"), "true");
   EXPECT_EQ(api_.Label("count"), "8");
+}
+
+TEST_F(NodePublisherTest, LabelsGoWithDriverAndGpusAndComeBackWithThem) {
+  Publish(Node(8));
+  Publish(Broken());
+  for (const char* name : {"present", "count", "product", "memory"}) {
+    EXPECT_EQ(api_.Label(name), "-") << name;
+  }
+  EXPECT_EQ(api_.Condition(), "False DriverNotReady");
+  Publish(Node(4));
+  EXPECT_EQ(api_.Label("present"), "true");
+  EXPECT_EQ(api_.Label("count"), "4");
 }
 
 TEST_F(NodePublisherTest, LabelsGoWhereTheDriverSaysThereAreNoGpus) {
@@ -142,11 +235,85 @@ TEST_F(NodePublisherTest, LabelsGoWhereTheDriverSaysThereAreNoGpus) {
   EXPECT_EQ(api_.Label("count"), "-");
 }
 
+TEST_F(NodePublisherTest, ConditionAndEventsFollowTheHealthOfAGpu) {
+  Publish(Node(8));
+  EXPECT_EQ(api_.Condition(), "True GPUsHealthy");
+  EXPECT_TRUE(api_.events.empty());
+  Publish(Ill(8, 3));
+  EXPECT_EQ(api_.Condition(), "False GPUUnhealthy");
+  Publish(Node(8));
+  EXPECT_EQ(api_.Condition(), "True GPUsHealthy");
+  EXPECT_EQ(api_.events, (std::vector<std::string>{"GPUUnhealthy", "GPUHealthy"}));
+}
+
+TEST_F(NodePublisherTest, ConditionAndEventsFollowTheDriver) {
+  Publish(Node(8));
+  Publish(Broken());
+  EXPECT_EQ(api_.Condition(), "False DriverNotReady");
+  Publish(Node(8));
+  EXPECT_EQ(api_.Condition(), "True GPUsHealthy");
+  EXPECT_EQ(api_.events, (std::vector<std::string>{"DriverNotReady", "DriverReady"}));
+}
+
+TEST_F(NodePublisherTest, ANodeThatNeverHadAGpuGetsNoCondition) {
+  Publish(Broken());
+  EXPECT_EQ(api_.Condition(), "-");
+  EXPECT_TRUE(api_.events.empty());
+}
+
+TEST_F(NodePublisherTest, AGpuOnTheBusWithoutADriverIsSaid) {
+  hardware_ = true;
+  Publish(Broken());
+  EXPECT_EQ(api_.Condition(), "False DriverNotReady");
+  EXPECT_EQ(api_.events, std::vector<std::string>{"DriverNotReady"});
+}
+
+TEST_F(NodePublisherTest, ARestartedAgentSaysWhatHappenedMeanwhileAndRepeatsNothing) {
+  Publish(Ill(8, 3));
+  NodePublisher after_restart(&runner_, &api_, &metrics_, [] { return true; });
+  auto now = Ill(8, 3);
+  now.gpus[5].health = device::Health::Unhealthy("XID 48");
+  after_restart.Publish(now);
+  runner_.RunUntilIdle();
+  EXPECT_EQ(api_.events, (std::vector<std::string>{"GPUUnhealthy", "GPUUnhealthy"}));
+}
+
+TEST_F(NodePublisherTest, EventsWaitForAConditionThatCannotBeWritten) {
+  Publish(Node(8));
+  api_.status_status = Status(Code::kPermissionDenied, "nodes/status");
+  Publish(Ill(8, 3));
+  EXPECT_TRUE(api_.events.empty());
+  api_.status_status = Status::Ok();
+  runner_.AdvanceTimeAndRun(NodePublisher::kLongestPause);
+  EXPECT_EQ(api_.Condition(), "False GPUUnhealthy");
+  EXPECT_EQ(api_.events, std::vector<std::string>{"GPUUnhealthy"});
+}
+
+TEST_F(NodePublisherTest, AnEventThatIsRefusedHoldsNothingUp) {
+  api_.event_status = Status(Code::kPermissionDenied, "events");
+  Publish(Ill(8, 3));
+  EXPECT_EQ(api_.Condition(), "False GPUUnhealthy");
+  runner_.AdvanceTimeAndRun(1h);
+  EXPECT_EQ(api_.gets, 1);
+}
+
+TEST_F(NodePublisherTest, AFlappingGpuDoesNotFloodTheServerWithEvents) {
+  for (int i = 0; i < 100; ++i) {
+    Publish(Ill(8, 0));
+    Publish(Node(8));
+  }
+  EXPECT_EQ(api_.events.size(), size_t{NodePublisher::kMaxEventBurst});
+  EXPECT_EQ(api_.names.size(), api_.events.size());
+  runner_.AdvanceTimeAndRun(NodePublisher::kEventInterval);
+  Publish(Ill(8, 0));
+  EXPECT_EQ(api_.events.size(), size_t{NodePublisher::kMaxEventBurst} + 1);
+}
+
 TEST(NodeStateTest, LargestGroupOfModelsIsNamed) {
   auto mixed = Node(2, "Tesla T4");
   const auto more = Node(3, "NVIDIA H100");
   mixed.gpus.insert(mixed.gpus.end(), more.gpus.begin(), more.gpus.end());
-  const NodeState state = StateOf(mixed);
+  const NodeState state = StateOf(mixed, true);
   EXPECT_EQ(state.labels.at("nvidia.com/gpu.product"), "NVIDIA-H100");
   EXPECT_EQ(state.labels.at("nvidia.com/gpu.count"), "3");
 }
@@ -154,15 +321,7 @@ TEST(NodeStateTest, LargestGroupOfModelsIsNamed) {
 TEST(NodeStateTest, UnknownMemoryIsLeftOut) {
   auto node = Node(1);
   node.gpus[0].memory = Bytes(0);
-  EXPECT_EQ(StateOf(node).labels.at("nvidia.com/gpu.memory"), std::nullopt);
-}
-
-TEST(LabelValueTest, KeepsWhatALabelMayHold) {
-  EXPECT_EQ(LabelValue("Tesla T4"), "Tesla-T4");
-  EXPECT_EQ(LabelValue("NVIDIA RTX(TM) A6000/48\xc2\xae "), "NVIDIA-RTXTM-A600048");
-  EXPECT_EQ(LabelValue(" -x- "), "x");
-  EXPECT_EQ(LabelValue(std::string(100, 'a')).size(), 63u);
-  EXPECT_EQ(LabelValue("()"), "");
+  EXPECT_EQ(StateOf(node, true).labels.at("nvidia.com/gpu.memory"), std::nullopt);
 }
 
 }  // namespace

@@ -55,17 +55,18 @@ class Endpoint final : public PluginEndpoint {
 // Members are destroyed from the last to the first: events stop before what they act on goes.
 class Plugin::Impl {
  public:
-  Impl(TaskRunner* runner, PluginOptions options, const Allocator* allocator,
+  Impl(TaskRunner* runner, PluginOptions options, const PluginAnswers* answers,
        const DeviceSetHolder* devices, AgentMetrics* metrics)
       : dir_(DirName(options.kubelet_socket)),
         kubelet_name_(BaseName(options.kubelet_socket)),
         name_(NewEndpointName(options.resource)),
-        server_(runner, allocator, devices, metrics,
+        server_(runner, answers, devices, metrics,
                 {.stream_opened = [this] { registrar_.OnStreamOpened(); },
                  .stream_closed = [this] { registrar_.OnStreamClosed(); }}),
         endpoint_(&server_, JoinPath(dir_, name_)),
         kubelet_(runner, options.kubelet_socket),
-        registrar_(runner, &kubelet_, &endpoint_, {name_, options.resource}, metrics, nullptr),
+        registrar_(runner, &kubelet_, &endpoint_, {name_, options.resource}, metrics,
+                   options.on_registered_change),
         watcher_(runner, dir_,
                  {.appeared = [this](const std::string& name) { OnAppeared(name); },
                   .vanished = [this](const std::string& name) { OnVanished(name); },
@@ -74,8 +75,8 @@ class Plugin::Impl {
     watcher_.Start();
   }
 
-  void Publish(const DeviceSet& set) {
-    server_.Publish(set);
+  void Publish(const std::vector<DeviceSet::Offer>& offers) {
+    server_.Publish(offers);
     if (!std::exchange(started_, true)) registrar_.Start();
   }
   bool registered() const { return registrar_.registered(); }
@@ -99,12 +100,12 @@ class Plugin::Impl {
   bool started_ = false;
 };
 
-Plugin::Plugin(TaskRunner* runner, PluginOptions options, const Allocator* allocator,
+Plugin::Plugin(TaskRunner* runner, PluginOptions options, const PluginAnswers* answers,
                const DeviceSetHolder* devices, AgentMetrics* metrics)
-    : impl_(std::make_unique<Impl>(runner, std::move(options), allocator, devices, metrics)) {}
+    : impl_(std::make_unique<Impl>(runner, std::move(options), answers, devices, metrics)) {}
 Plugin::~Plugin() = default;
 
-void Plugin::Publish(const DeviceSet& set) { impl_->Publish(set); }
+void Plugin::Publish(const std::vector<DeviceSet::Offer>& offers) { impl_->Publish(offers); }
 bool Plugin::registered() const { return impl_->registered(); }
 
 }  // namespace tessera::agent

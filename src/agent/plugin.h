@@ -3,8 +3,10 @@
 // meet. Offers nothing until it has been given devices. Threads: lives on `runner`.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "src/agent/allocation.h"
 #include "src/agent/device_set.h"
@@ -16,20 +18,22 @@ namespace tessera::agent {
 struct PluginOptions {
   std::string resource;
   std::string kubelet_socket;  // our socket lies beside it
+  std::function<void()> on_registered_change;
 };
 
 class Plugin {
  public:
   // All outlive it. Removes the sockets of plugins that were killed.
-  Plugin(TaskRunner* runner, PluginOptions options, const Allocator* allocator,
+  Plugin(TaskRunner* runner, PluginOptions options, const PluginAnswers* answers,
          const DeviceSetHolder* devices, AgentMetrics* metrics);
   // Leaves the kubelet: the resource becomes unavailable at once.
   ~Plugin();
   Plugin(const Plugin&) = delete;
   Plugin& operator=(const Plugin&) = delete;
 
-  // Tells the kubelet; the first time, registers with it. `set` is what `devices` holds.
-  void Publish(const DeviceSet& set);
+  // Tells the kubelet; the first time, registers with it. The offers are of the set that `devices`
+  // holds.
+  void Publish(const std::vector<DeviceSet::Offer>& offers);
   // The kubelet reads our list.
   bool registered() const;
 

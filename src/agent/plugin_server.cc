@@ -23,9 +23,10 @@ grpc::Status ToGrpc(const Status& status) {
   return {static_cast<grpc::StatusCode>(status.code()), status.message()};
 }
 
-DeviceList ListOf(const DeviceSet& set) {
+DeviceList ListOf(const std::vector<DeviceSet::Offer>& offers) {
   DeviceList list;
-  for (const DeviceSet::Offer& offer : set.offers()) {
+  list.mutable_devices()->Reserve(static_cast<int>(offers.size()));
+  for (const DeviceSet::Offer& offer : offers) {
     v1beta1::Device* device = list.add_devices();
     device->set_id(offer.id);
     device->set_health(offer.healthy ? "Healthy" : "Unhealthy");
@@ -209,14 +210,14 @@ void StreamHub::Remove(Stream* stream) {
 
 class PluginService final : public v1beta1::DevicePlugin::CallbackService {
  public:
-  PluginService(StreamHub* hub, const Allocator* allocator, const DeviceSetHolder* devices,
+  PluginService(StreamHub* hub, const PluginAnswers* answers, const DeviceSetHolder* devices,
                 AgentMetrics* metrics)
-      : hub_(hub), allocator_(allocator), devices_(devices), metrics_(metrics) {}
+      : hub_(hub), answers_(answers), devices_(devices), metrics_(metrics) {}
 
   grpc::ServerUnaryReactor* GetDevicePluginOptions(grpc::CallbackServerContext* context,
                                                    const v1beta1::Empty*,
                                                    v1beta1::DevicePluginOptions* reply) override {
-    reply->set_get_preferred_allocation_available(true);
+    reply->set_get_preferred_allocation_available(answers_->prefers());
     return Done(context, "GetDevicePluginOptions", Status::Ok());
   }
 
@@ -268,9 +269,9 @@ class PluginService final : public v1beta1::DevicePlugin::CallbackService {
     if (devices == nullptr) return Status(Code::kUnavailable, "the GPUs are not known yet");
     for (const auto& container : request.container_requests()) {
       ASSIGN_OR_RETURN(const std::vector<std::string> ids,
-                       allocator_->Prefer(*devices, Strings(container.available_deviceids()),
-                                          Strings(container.must_include_deviceids()),
-                                          container.allocation_size()));
+                       answers_->Prefer(*devices, Strings(container.available_deviceids()),
+                                        Strings(container.must_include_deviceids()),
+                                        container.allocation_size()));
       auto* answer = reply->add_container_responses();
       for (const std::string& id : ids) answer->add_deviceids(id);
     }
@@ -282,7 +283,7 @@ class PluginService final : public v1beta1::DevicePlugin::CallbackService {
     if (devices == nullptr) return Status(Code::kUnavailable, "the GPUs are not known yet");
     for (const auto& container : request.container_requests()) {
       ASSIGN_OR_RETURN(const Allocation allocation,
-                       allocator_->Allocate(*devices, Strings(container.devices_ids())));
+                       answers_->Allocate(*devices, Strings(container.devices_ids())));
       auto* answer = reply->add_container_responses();
       for (const EnvEntry& entry : allocation.env)
         (*answer->mutable_envs())[entry.name] = entry.value;
@@ -302,7 +303,7 @@ class PluginService final : public v1beta1::DevicePlugin::CallbackService {
   }
 
   StreamHub* const hub_;
-  const Allocator* const allocator_;
+  const PluginAnswers* const answers_;
   const DeviceSetHolder* const devices_;
   AgentMetrics* const metrics_;
   const SystemClock clock_;
@@ -312,11 +313,11 @@ class PluginService final : public v1beta1::DevicePlugin::CallbackService {
 
 class PluginServer::Impl {
  public:
-  Impl(TaskRunner* runner, const Allocator* allocator, const DeviceSetHolder* devices,
+  Impl(TaskRunner* runner, const PluginAnswers* answers, const DeviceSetHolder* devices,
        AgentMetrics* metrics, Events events)
       : runner_(runner),
         hub_(runner, metrics, std::move(events)),
-        service_(&hub_, allocator, devices, metrics) {
+        service_(&hub_, answers, devices, metrics) {
     grpc::ServerBuilder builder;
     builder.RegisterService(&service_);
     // All peers are on this machine.
@@ -356,15 +357,17 @@ class PluginServer::Impl {
   UnixListener listener_;
 };
 
-PluginServer::PluginServer(TaskRunner* runner, const Allocator* allocator,
+PluginServer::PluginServer(TaskRunner* runner, const PluginAnswers* answers,
                            const DeviceSetHolder* devices, AgentMetrics* metrics, Events events)
-    : impl_(std::make_unique<Impl>(runner, allocator, devices, metrics, std::move(events))) {}
+    : impl_(std::make_unique<Impl>(runner, answers, devices, metrics, std::move(events))) {}
 
 PluginServer::~PluginServer() = default;
 
 Status PluginServer::Listen(const std::string& path) { return impl_->Listen(path); }
 bool PluginServer::SocketPresent() const { return impl_->listener().Present(); }
-void PluginServer::Publish(const DeviceSet& set) { impl_->hub().Publish(ListOf(set)); }
+void PluginServer::Publish(const std::vector<DeviceSet::Offer>& offers) {
+  impl_->hub().Publish(ListOf(offers));
+}
 void PluginServer::CloseStreams() { impl_->hub().CloseAll(); }
 int PluginServer::open_streams() const { return impl_->hub().open(); }
 

@@ -14,6 +14,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "src/agent/allocation.h"
 #include "src/agent/device_set.h"
@@ -32,7 +33,7 @@ class PluginServer {
   };
 
   // All outlive the server.
-  PluginServer(TaskRunner* runner, const Allocator* allocator, const DeviceSetHolder* devices,
+  PluginServer(TaskRunner* runner, const PluginAnswers* answers, const DeviceSetHolder* devices,
                AgentMetrics* metrics, Events events);
   // Ends all streams and calls; the socket's file goes if it is still ours.
   ~PluginServer();
@@ -47,7 +48,7 @@ class PluginServer {
 
   // Sends the list to every stream if it is another one than before; streams that open later get it
   // first thing.
-  void Publish(const DeviceSet& set);
+  void Publish(const std::vector<DeviceSet::Offer>& offers);
   // Ends all streams, politely where the peer still reads.
   void CloseStreams();
   // Streams that are open, as the runner has been told.

@@ -31,10 +31,10 @@ Fd BlockSignals() {
 
 // Two agents would write one journal. The one before us may still be leaving.
 Result<Fd> LockState(const std::string& dir) {
-  RETURN_IF_ERROR(MakeDirs(dir, 0700));
+  RETURN_IF_ERROR(MakeDirs(dir, 0700).Annotate("--state-dir"));
   const std::string path = JoinPath(dir, "agent.lock");
   Fd fd(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
-  if (!fd.valid()) return Status::FromErrno(path, errno);
+  if (!fd.valid()) return Status::FromErrno(path, errno).Annotate("--state-dir");
   if (::flock(fd.get(), LOCK_EX | LOCK_NB) == 0) return fd;
   Log(Severity::kWarning, "waiting for another tessera-agent to leave", {{"lock", path}});
   while (::flock(fd.get(), LOCK_EX) != 0) {

@@ -43,7 +43,7 @@ void WriteInventory(const gpu::InventoryStats& stats, MetricsText* text) {
   for (const auto& [key, count] : stats.nvml_errors) {
     text->Sample("tessera_nvml_errors_total",
                  MetricLabel("call", gpu::NvmlCallName(key.first)) + "," +
-                     MetricLabel("code", InfoOf(key.second).name),
+                     MetricLabel("code", key.second),
                  count);
   }
   text->Family("tessera_nvml_hung_calls_total", "counter",

@@ -67,6 +67,8 @@ struct FakeGpu {
   std::string bus_id;
   // Links to other GPUs by their address, each entry one NVLink; "switch" for NVSwitch.
   std::vector<std::string> nvlinks;
+  std::vector<GpuProcess> processes;
+  std::vector<ProcessLoad> loads;
 };
 
 struct Fault {
@@ -173,6 +175,12 @@ class FakeNvml final : public Nvml {
   Status RegisterXidEvents(NvmlDevice device, NvmlEventSet) override {
     const Status status = Enter(NvmlCall::kSupportedEvents, IndexOf(device));
     return status.ok() ? Enter(NvmlCall::kRegisterEvents, IndexOf(device)) : status;
+  }
+  Result<std::vector<GpuProcess>> ComputeProcesses(NvmlDevice device) override {
+    return Answer(NvmlCall::kComputeProcesses, IndexOf(device), Gpu(device).processes);
+  }
+  Result<std::vector<ProcessLoad>> ProcessLoads(NvmlDevice device, WallTime) override {
+    return Answer(NvmlCall::kProcessUtilization, IndexOf(device), Gpu(device).loads);
   }
   Result<XidEvent> WaitForXid(NvmlEventSet, Duration) override {
     RETURN_IF_ERROR(Enter(NvmlCall::kEventSetWait));

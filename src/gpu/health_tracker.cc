@@ -61,12 +61,13 @@ void HealthTracker::OnMissing() { missing_ = "the driver does not report this GP
 void HealthTracker::OnDriverReloaded() { xid_.clear(); }
 
 device::Health HealthTracker::health() const {
+  // The cause before what follows from it: a GPU that fell off the bus fails every call, too.
+  if (!xid_.empty()) return device::Health::Unhealthy(xid_);
   if (rules_.probes_count) {
     if (!missing_.empty()) return device::Health::Unhealthy(missing_);
     if (!hang_.empty()) return device::Health::Unhealthy(hang_);
     if (!failure_.empty()) return device::Health::Unhealthy(failure_);
   }
-  if (!xid_.empty()) return device::Health::Unhealthy(xid_);
   if (rules_.recovery_counts && !recovery_.empty()) return device::Health::Unhealthy(recovery_);
   if (!unwatched_.empty()) return device::Health::Unhealthy(unwatched_);
   return device::Health::Healthy();

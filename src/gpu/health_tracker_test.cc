@@ -73,6 +73,17 @@ TEST(HealthTrackerTest, AGpuThatWasLostOrResetSinceTheXidNeedsNoQuiet) {
   EXPECT_TRUE(reset.health().ok());
 }
 
+TEST(HealthTrackerTest, AnXidIsNamedBeforeTheFailuresThatFollowFromIt) {
+  HealthTracker tracker(kRules);
+  tracker.OnAnswer(kLost, std::nullopt, At(0));
+  tracker.OnXid(79, At(1));
+  tracker.OnAnswer(kLost, std::nullopt, At(2));
+  tracker.OnHang(NvmlCall::kName);
+  EXPECT_EQ(tracker.health().reason, "XID 79: GPU has fallen off the bus");
+  tracker.OnDriverReloaded();
+  EXPECT_EQ(tracker.health().reason, "NVML call nvmlDeviceGetName did not return");
+}
+
 TEST(HealthTrackerTest, ADriverLoadedAnewForgetsXids) {
   HealthTracker tracker(kRules);
   tracker.OnXid(48, At(0));

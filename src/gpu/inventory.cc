@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "src/base/log.h"
+#include "src/gpu/driver_files.h"
 #include "src/gpu/inventory_impl.h"
 
 namespace tessera::gpu {
@@ -71,7 +72,7 @@ void Inventory::Impl::Open() {
   jobs_->Start<SessionReport>(
       "nvml-init", options_.init_deadline,
       [loader = loader_, nvml = std::move(nvml_), set, close, fingerprint = fingerprint_,
-       proc_root = options_.proc_root](CallSite* site, SessionReport* report) {
+       root = options_.driver_root, proc = options_.proc_root](CallSite* site, SessionReport* report) {
         report->fingerprint = loader->Fingerprint();
         if (nvml != nullptr && close) CloseSession(nvml.get(), set, site, &report->errors);
         if (nvml != nullptr && report->fingerprint == fingerprint) {
@@ -82,7 +83,7 @@ void Inventory::Impl::Open() {
           if (!loaded.ok()) return;
           report->nvml = *std::move(loaded);
         }
-        OpenSession(proc_root, site, report);
+        OpenSession(ProcRootOf(root, proc), site, report);
       },
       [this](SessionReport& report, Jobs::Back back) {
         if (back.late) --opens_stuck_;

@@ -22,6 +22,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "src/base/clock.h"
@@ -38,6 +39,8 @@ using InventorySnapshot = std::shared_ptr<const device::NodeInventory>;
 struct InventoryOptions {
   std::string sys_root = "/sys";    // …/bus/pci/devices/<bdf>/numa_node
   std::string proc_root = "/proc";  // …/driver/nvidia/gpus/<bdf>/information, for silent GPUs
+  // A driver that brings its own proc/ and sys/ below this is asked there; see driver_files.h.
+  std::string driver_root;
   XidPolicy xids;
 
   Duration poll_interval = std::chrono::seconds(10);
@@ -56,7 +59,8 @@ struct InventoryOptions {
 
 // For metrics. Counters only grow.
 struct InventoryStats {
-  std::map<std::pair<NvmlCall, Code>, uint64_t> nvml_errors;  // UNIMPLEMENTED is not counted
+  // By call and the vendor's name of the error, "GPU_IS_LOST". What the driver lacks is not counted.
+  std::map<std::pair<NvmlCall, std::string_view>, uint64_t> nvml_errors;
   std::map<NvmlCall, uint64_t> hung_calls;
   std::map<std::pair<std::string, uint64_t>, uint64_t> xids;  // uuid, code
   uint64_t driver_loads = 0;

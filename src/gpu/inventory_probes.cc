@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "src/base/log.h"
+#include "src/gpu/driver_files.h"
 #include "src/gpu/inventory_impl.h"
 
 namespace tessera::gpu {
@@ -31,8 +32,9 @@ void Inventory::Impl::Identify(int index) {
   slots_[index].busy = true;
   jobs_->Start<GpuReport>(
       fmt::format("nvml-gpu{}", index), options_.call_deadline,
-      [nvml = nvml_, index, sys_root = options_.sys_root](CallSite* site, GpuReport* report) {
-        IdentifyGpu(*nvml, index, sys_root, site, report);
+      [nvml = nvml_, index, root = options_.driver_root, sys = options_.sys_root](
+          CallSite* site, GpuReport* report) {
+        IdentifyGpu(*nvml, index, SysRootOf(root, sys), site, report);
       },
       [this, index](GpuReport& report, Jobs::Back back) {
         if (!back.current) return;

@@ -17,6 +17,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "src/base/clock.h"
 #include "src/base/status.h"
@@ -49,8 +50,10 @@ enum class NvmlCall : uint8_t {
   kSupportedEvents,
   kRegisterEvents,
   kEventSetWait,
+  kComputeProcesses,
+  kProcessUtilization,
 };
-inline constexpr int kNvmlCallCount = static_cast<int>(NvmlCall::kEventSetWait) + 1;
+inline constexpr int kNvmlCallCount = static_cast<int>(NvmlCall::kProcessUtilization) + 1;
 
 // "nvmlDeviceGetName", the symbol in the library.
 std::string_view NvmlCallName(NvmlCall call);
@@ -67,6 +70,17 @@ enum class NvLinkPeer { kGpu, kSwitch, kOther };
 struct XidEvent {
   NvmlDevice device = nullptr;
   uint64_t xid = 0;
+};
+
+// A process that computes on a GPU. Ids are those of the caller's pid namespace; processes outside of
+// it are not told.
+struct GpuProcess {
+  int pid = 0;
+  Bytes memory;  // 0 where the driver does not say
+};
+struct ProcessLoad {
+  int pid = 0;
+  int percent = 0;  // of the GPU's multiprocessors, over the driver's last sampling period
 };
 
 class Nvml {
@@ -99,6 +113,10 @@ class Nvml {
   virtual Status EventSetFree(NvmlEventSet set) = 0;
   // UNIMPLEMENTED where the GPU reports no XIDs.
   virtual Status RegisterXidEvents(NvmlDevice device, NvmlEventSet set) = 0;
+  virtual Result<std::vector<GpuProcess>> ComputeProcesses(NvmlDevice device) = 0;
+  // Of processes that did something after `since`; each once.
+  virtual Result<std::vector<ProcessLoad>> ProcessLoads(NvmlDevice device, WallTime since) = 0;
+
   // Blocks for up to `timeout`.
   virtual Result<XidEvent> WaitForXid(NvmlEventSet set, Duration timeout) = 0;
 };

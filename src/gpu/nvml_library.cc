@@ -5,8 +5,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
+#include <map>
 #include <utility>
 
 #include "api/nvml_abi.h"
@@ -52,6 +54,9 @@ class Symbols {
     find(supported_events, "nvmlDeviceGetSupportedEventTypes");
     find(register_events, "nvmlDeviceRegisterEvents");
     find(event_set_wait, "nvmlEventSetWait_v2");
+    find(processes, "nvmlDeviceGetComputeRunningProcesses_v3",
+         "nvmlDeviceGetComputeRunningProcesses_v2");
+    find(process_utilization, "nvmlDeviceGetProcessUtilization");
   }
   ~Symbols() { ::dlclose(handle_); }
   Symbols(const Symbols&) = delete;
@@ -79,6 +84,8 @@ class Symbols {
   nvml::fn::nvmlDeviceGetSupportedEventTypes supported_events;
   nvml::fn::nvmlDeviceRegisterEvents register_events;
   nvml::fn::nvmlEventSetWait_v2 event_set_wait;
+  nvml::fn::nvmlDeviceGetComputeRunningProcesses_v3 processes;
+  nvml::fn::nvmlDeviceGetProcessUtilization process_utilization;
 
  private:
   void* const handle_;
@@ -206,6 +213,8 @@ class NvmlLibrary final : public Nvml {
     return Call(NvmlCall::kEventSetFree, symbols_.event_set_free, Handle(set, 0));
   }
   Status RegisterXidEvents(NvmlDevice device, NvmlEventSet set) override;
+  Result<std::vector<GpuProcess>> ComputeProcesses(NvmlDevice device) override;
+  Result<std::vector<ProcessLoad>> ProcessLoads(NvmlDevice device, WallTime since) override;
   Result<XidEvent> WaitForXid(NvmlEventSet set, Duration timeout) override;
 
  private:
@@ -237,6 +246,73 @@ Status NvmlLibrary::RegisterXidEvents(NvmlDevice device, NvmlEventSet set) {
   }
   return Call(NvmlCall::kRegisterEvents, symbols_.register_events, Handle(device),
               static_cast<std::uint64_t>(nvml::kEventXid), Handle(set, 0));
+}
+
+// Calls `ask(entries, &count)` with room for more and more until that is enough: processes come and go
+// between the question how many there are and the next one.
+template <typename Entry, typename Ask>
+Result<std::vector<Entry>> Grow(const Ask& ask) {
+  constexpr unsigned kMost = 1 << 16;
+  nvml::Return result = nvml::Return::kInsufficientSize;
+  Status status;
+  for (unsigned room = 64; room <= kMost; room *= 4) {
+    std::vector<Entry> entries(room);
+    unsigned count = room;
+    status = ask(entries.data(), &count, &result);
+    if (result == nvml::Return::kInsufficientSize) continue;
+    if (!status.ok()) return status;
+    entries.resize(std::min(count, room));
+    return entries;
+  }
+  return status;
+}
+
+Result<std::vector<GpuProcess>> NvmlLibrary::ComputeProcesses(NvmlDevice device) {
+  constexpr NvmlCall kCall = NvmlCall::kComputeProcesses;
+  const auto function = symbols_.processes;
+  if (function == nullptr) return Call(kCall, function, Handle(device), nullptr, nullptr);
+  const auto ask = [&](nvml::ProcessInfo* entries, unsigned* count, nvml::Return* result) {
+    *result = static_cast<nvml::Return>(function(Handle(device), count, entries));
+    return NvmlStatus(kCall, static_cast<int>(*result));
+  };
+  ASSIGN_OR_RETURN(const std::vector<nvml::ProcessInfo> entries, Grow<nvml::ProcessInfo>(ask));
+  std::vector<GpuProcess> processes;
+  for (const nvml::ProcessInfo& entry : entries) {
+    const bool known = entry.used_gpu_memory != nvml::kMemoryNotAvailable;
+    processes.push_back({.pid = static_cast<int>(entry.pid),
+                         .memory = Bytes(known ? static_cast<int64_t>(entry.used_gpu_memory) : 0)});
+  }
+  return processes;
+}
+
+Result<std::vector<ProcessLoad>> NvmlLibrary::ProcessLoads(NvmlDevice device, WallTime since) {
+  constexpr NvmlCall kCall = NvmlCall::kProcessUtilization;
+  const auto function = symbols_.process_utilization;
+  if (function == nullptr) {
+    return Call(kCall, function, Handle(device), nullptr, nullptr, std::uint64_t{0});
+  }
+  const auto micros =
+      std::chrono::duration_cast<std::chrono::microseconds>(since.time_since_epoch()).count();
+  const auto ask = [&](nvml::ProcessUtilizationSample* entries, unsigned* count,
+                       nvml::Return* result) {
+    *result = static_cast<nvml::Return>(
+        function(Handle(device), entries, count, static_cast<std::uint64_t>(micros)));
+    return NvmlStatus(kCall, static_cast<int>(*result));
+  };
+  auto samples = Grow<nvml::ProcessUtilizationSample>(ask);
+  // Nobody did anything.
+  if (samples.status().code() == Code::kNotFound) return std::vector<ProcessLoad>();
+  if (!samples.ok()) return samples.status();
+  std::ranges::sort(*samples, {}, &nvml::ProcessUtilizationSample::timestamp);
+  std::map<unsigned, unsigned> last;
+  for (const nvml::ProcessUtilizationSample& sample : *samples) last[sample.pid] = sample.sm;
+  std::vector<ProcessLoad> loads;
+  for (const auto& [pid, percent] : last) {
+    // Old drivers leave entries of nobody, and numbers that are none.
+    if (pid == 0 || percent > 100) continue;
+    loads.push_back({.pid = static_cast<int>(pid), .percent = static_cast<int>(percent)});
+  }
+  return loads;
 }
 
 Result<XidEvent> NvmlLibrary::WaitForXid(NvmlEventSet set, Duration timeout) {
@@ -297,7 +373,9 @@ Result<std::shared_ptr<Nvml>> NvmlLibraryLoader::Load() {
   void* handle = ::dlopen(target.c_str(), RTLD_LAZY | RTLD_LOCAL);
   if (handle == nullptr) {
     const char* reason = ::dlerror();
-    return Error(Code::kNotFound, "cannot load NVML: {}",
+    return Error(Code::kNotFound,
+                 "cannot load NVML: {}: install the NVIDIA driver, or set --driver-root to the "
+                 "folder that has its usr/lib",
                  reason != nullptr ? reason : "unknown reason");
   }
   return std::shared_ptr<Nvml>(std::make_shared<NvmlLibrary>(handle));

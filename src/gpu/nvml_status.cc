@@ -31,6 +31,8 @@ constexpr std::array<std::string_view, kNvmlCallCount> kCallNames = {
     "nvmlDeviceGetSupportedEventTypes",
     "nvmlDeviceRegisterEvents",
     "nvmlEventSetWait_v2",
+    "nvmlDeviceGetComputeRunningProcesses_v3",
+    "nvmlDeviceGetProcessUtilization",
 };
 
 struct ReturnInfo {
@@ -80,6 +82,19 @@ Status NvmlStatus(NvmlCall call, int result) {
     return Error(info.code, "{}: {}", NvmlCallName(call), info.text);
   }
   return Error(Code::kUnknown, "{}: NVML error {}", NvmlCallName(call), result);
+}
+
+std::string_view NvmlErrorName(const Status& status) {
+  for (const ReturnInfo& info : kReturns) {
+    // "nvmlDeviceGetName: GPU is lost", whatever stands before it.
+    if (info.code != status.code() || !status.message().ends_with(fmt::format(": {}", info.text))) {
+      continue;
+    }
+    for (const nvml::ReturnName& name : nvml::kReturnNames) {
+      if (name.value == info.value) return name.name;
+    }
+  }
+  return InfoOf(status.code()).name;
 }
 
 }  // namespace tessera::gpu

@@ -131,7 +131,7 @@ void ReadNvLinks(Interview* interview, NvmlDevice handle, LinkReport* report) {
     const Code code = active.status().code();
     if (code == Code::kUnimplemented || NoSuchIndex(code)) return;
     if (!active.ok()) {
-      interview->errors.emplace_back(NvmlCall::kNvLinkState, code);
+      interview->errors.emplace_back(NvmlCall::kNvLinkState, NvmlErrorName(active.status()));
       return fail(active.status());
     }
     if (!*active) continue;

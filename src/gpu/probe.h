@@ -12,6 +12,7 @@
 
 #include "src/device/gpu.h"
 #include "src/gpu/nvml.h"
+#include "src/gpu/nvml_status.h"
 #include "src/gpu/proc_info.h"
 
 namespace tessera::gpu {
@@ -27,7 +28,7 @@ class CallSite {
 };
 
 // What went wrong, for counting; what the driver merely lacks is left out.
-using NvmlErrors = std::vector<std::pair<NvmlCall, Code>>;
+using NvmlErrors = std::vector<std::pair<NvmlCall, std::string_view>>;  // of NvmlErrorName
 
 // NVML with a call site and a list of errors around it.
 struct Interview {
@@ -39,16 +40,18 @@ struct Interview {
   auto Ask(NvmlCall call, const Question& question) {
     site.Enter(call);
     auto answer = question(nvml);
-    const Code code = CodeOf(answer);
-    if (code != Code::kOk && code != Code::kUnimplemented) errors.emplace_back(call, code);
+    const Status& status = StatusOf(answer);
+    if (!status.ok() && status.code() != Code::kUnimplemented) {
+      errors.emplace_back(call, NvmlErrorName(status));
+    }
     return answer;
   }
 
  private:
-  static Code CodeOf(const Status& status) { return status.code(); }
+  static const Status& StatusOf(const Status& status) { return status; }
   template <typename T>
-  static Code CodeOf(const Result<T>& result) {
-    return result.status().code();
+  static const Status& StatusOf(const Result<T>& result) {
+    return result.status();
   }
 };
 

@@ -138,7 +138,8 @@ void XidListener::Wait() {
         const Code code = report->event.status().code();
         // Nothing happened: not an error.
         if (code == Code::kOk || code == Code::kDeadlineExceeded) return;
-        report->errors.emplace_back(NvmlCall::kEventSetWait, code);
+        report->errors.emplace_back(NvmlCall::kEventSetWait,
+                                    NvmlErrorName(report->event.status()));
       },
       [this, weak = weak_from_this(), start](WaitReport& report, Jobs::Back back) {
         if (weak.expired()) return;

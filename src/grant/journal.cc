@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstdio>
@@ -15,6 +16,9 @@ namespace {
 
 constexpr std::string_view kMagic = "TSRJNL1\n";
 constexpr size_t kHeaderSize = 8;
+constexpr uint64_t kMinReserve = 64 << 10;
+// About 300 grants: one in as many flushes is a long one.
+constexpr uint64_t kRoom = 128 << 10;
 
 constexpr std::array<uint32_t, 256> MakeCrcTable() {
   std::array<uint32_t, 256> table{};
@@ -98,7 +102,8 @@ Scan ScanFile(std::string_view data) {
     }
     const size_t next = FindRecord(data, at + 1);
     if (next == std::string_view::npos) {
-      scan.recovery.torn_bytes = data.size() - at;
+      const size_t last = data.find_last_not_of('\0');
+      if (last != std::string_view::npos && last >= at) scan.recovery.torn_bytes = last + 1 - at;
       break;
     }
     scan.recovery.damaged_bytes += next - at;
@@ -108,6 +113,21 @@ Scan ScanFile(std::string_view data) {
     at = next;
   }
   return scan;
+}
+
+// The file that the next Replace writes.
+std::string NextName(const std::string& name) { return name + ".new"; }
+constexpr int kNextFlags = O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW;
+
+Status WriteAt(int fd, std::string_view data, uint64_t offset) {
+  while (!data.empty()) {
+    const ssize_t count = ::pwrite(fd, data.data(), data.size(), static_cast<off_t>(offset));
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0) return Status::FromErrno("write", errno);
+    data.remove_prefix(static_cast<size_t>(count));
+    offset += static_cast<uint64_t>(count);
+  }
+  return Status::Ok();
 }
 
 Status SyncData(int fd) {
@@ -131,7 +151,8 @@ Result<Journal> Journal::Open(DirFd dir, std::string name, Recovery* recovery) {
   ASSIGN_OR_RETURN(const std::string data, ReadFd(journal.fd_.get(), kMaxFileSize).Annotate(path));
   Scan scan = ScanFile(data);
   *recovery = std::move(scan.recovery);
-  journal.size_ = data.size();
+  journal.size_ = scan.good_end;
+  journal.file_size_ = data.size();
   if (scan.good_end == 0) {
     // New, or torn before its first record.
     RETURN_IF_ERROR(journal.Replace({}).Annotate(path));
@@ -146,11 +167,12 @@ Result<Journal> Journal::Open(DirFd dir, std::string name, Recovery* recovery) {
     RETURN_IF_ERROR(journal.CutTo(scan.good_end).Annotate(path));
     RETURN_IF_ERROR(SyncData(journal.fd_.get()).Annotate(path));
   }
+  journal.ReserveNext();
   return journal;
 }
 
 Status Journal::OpenFile() {
-  constexpr int kFlags = O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_APPEND;
+  constexpr int kFlags = O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW;
   fd_.Reset(::openat(dir_.get(), name_.c_str(), kFlags, 0600));
   return fd_.valid() ? Status::Ok() : Status::FromErrno("open", errno);
 }
@@ -159,11 +181,29 @@ Status Journal::CutTo(uint64_t size) {
   if (::ftruncate(fd_.get(), static_cast<off_t>(size)) != 0) {
     return Status::FromErrno("ftruncate", errno);
   }
-  size_ = size;
+  size_ = file_size_ = size;
   return Status::Ok();
 }
 
+// Best effort: a full disk may have room for the record alone.
+void Journal::MakeRoom(size_t bytes) {
+  if (size_ + bytes <= file_size_) return;
+  const std::string zeros(size_ + bytes + kRoom - file_size_, '\0');
+  if (WriteAt(fd_.get(), zeros, file_size_).ok()) {
+    file_size_ += zeros.size();
+  } else {
+    (void)!::ftruncate(fd_.get(), static_cast<off_t>(file_size_));  // what it took of the last room
+  }
+}
+
 Status Journal::Append(std::string_view record) {
+  RETURN_IF_ERROR(AppendSoon(record));
+  const Status synced = SyncData(fd_.get());
+  if (!synced.ok()) in_doubt_ = true;
+  return synced.Annotate(JoinPath(dir_.path(), name_));
+}
+
+Status Journal::AppendSoon(std::string_view record) {
   if (in_doubt_) {
     return Error(Code::kFailedPrecondition, "{} is in doubt after a failed write",
                  JoinPath(dir_.path(), name_));
@@ -172,48 +212,53 @@ Status Journal::Append(std::string_view record) {
     return Error(Code::kResourceExhausted, "a record of {} bytes", record.size());
   }
   const std::string encoded = Encode(record);
-  const Status written = WriteFd(fd_.get(), encoded);
+  MakeRoom(encoded.size());
+  const Status written = WriteAt(fd_.get(), encoded, size_);
   if (!written.ok()) {
     // A part of it may stand there; without it the next record would follow on rubbish.
     if (!CutTo(size_).ok()) in_doubt_ = true;
     return written.Annotate(JoinPath(dir_.path(), name_));
   }
-  const Status synced = SyncData(fd_.get());
-  if (!synced.ok()) {
-    in_doubt_ = true;
-    return synced.Annotate(JoinPath(dir_.path(), name_));
-  }
   size_ += encoded.size();
+  file_size_ = std::max(file_size_, size_);
   return Status::Ok();
 }
 
 Status Journal::Replace(const std::vector<std::string>& records) {
-  const std::string temporary = name_ + ".new";
+  const std::string temporary = NextName(name_);
   std::string data(kMagic);
   for (const std::string& record : records) data += Encode(record);
-  constexpr int kFlags = O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW;
   const auto write_new = [&]() -> Status {
-    const Fd fd(::openat(dir_.get(), temporary.c_str(), kFlags, 0600));
+    // Not truncated before it is written: that would give its blocks away.
+    const Fd fd(::openat(dir_.get(), temporary.c_str(), kNextFlags, 0600));
     if (!fd.valid()) return Status::FromErrno(temporary, errno);
     RETURN_IF_ERROR(WriteFd(fd.get(), data));
+    if (::ftruncate(fd.get(), static_cast<off_t>(data.size())) != 0) {
+      return Status::FromErrno("ftruncate", errno);
+    }
     if (::fsync(fd.get()) != 0) return Status::FromErrno("fsync", errno);
     if (::renameat(dir_.get(), temporary.c_str(), dir_.get(), name_.c_str()) != 0) {
       return Status::FromErrno("rename", errno);
     }
     return Status::Ok();
   };
-  const Status written = write_new();
-  if (!written.ok()) {
-    ::unlinkat(dir_.get(), temporary.c_str(), 0);
-    return written.Annotate(JoinPath(dir_.path(), name_));
-  }
+  RETURN_IF_ERROR(write_new().Annotate(JoinPath(dir_.path(), name_)));
   // The new file has the name from here on; what the descriptor holds is the old one.
   in_doubt_ = true;
   RETURN_IF_ERROR(OpenFile());
-  size_ = data.size();
+  size_ = file_size_ = data.size();
+  MakeRoom(1);
   if (::fsync(dir_.get()) != 0) return Status::FromErrno("fsync of the folder", errno);
   in_doubt_ = false;
+  ReserveNext();
   return Status::Ok();
+}
+
+void Journal::ReserveNext() const {
+  const Fd fd(::openat(dir_.get(), NextName(name_).c_str(), kNextFlags, 0600));
+  if (!fd.valid()) return;
+  const auto size = static_cast<off_t>(std::max(size_, kMinReserve));
+  (void)::fallocate(fd.get(), FALLOC_FL_KEEP_SIZE, 0, size);
 }
 
 }  // namespace tessera::grant

@@ -2,12 +2,20 @@
 // A list of records that survives crashes: an append-only file. Knows nothing of what the records
 // mean.
 //
-//   file   := "TSRJNL1\n" record*
+//   file   := "TSRJNL1\n" record* zeros
 //   record := length:u32 crc:u32 payload      little endian; crc is CRC-32C of length and payload
 //
+// The zeros are room for records to come: a flush within them writes their blocks and nothing else,
+// while one that lengthens the file waits for the file system's own journal, and so for whatever
+// else the disk is doing (measured: p99 6 ms against 1). On a full disk there are none.
+//
 // What a crash can leave is a torn last record; it was never reported as written, so it is cut off.
-// Damage in the middle cannot come from a crash: the records around it are kept, and it is
-// reported. A write that fails (full disk) leaves the file as it was before.
+// Damage in the middle comes at most from a power cut among records of AppendSoon: the records
+// around it are kept, and it is reported. A write that fails leaves the records as they were.
+//
+// The file of the next Replace, `name`.new, stands ready with its blocks, so that a full disk does
+// not keep a journal of mostly history from becoming short. Where there is no room for it, so be
+// it.
 //
 // Everything is relative to a directory descriptor, so a moved folder cannot race.
 // Blocks on the disk. Threads: one at a time.
@@ -29,6 +37,10 @@ class RecordLog {
   virtual ~RecordLog() = default;
   // When it returns OK the record is on the disk. On an error it is not in the log.
   virtual Status Append(std::string_view record) = 0;
+  // Takes no time of the disk: a process that dies loses nothing, and a machine that loses power
+  // may lose what came since the last Append or Replace. For what is found out again where it is
+  // lost.
+  virtual Status AppendSoon(std::string_view record) { return Append(record); }
   // Replaces all records at once: a crash leaves the old list or the new one.
   virtual Status Replace(const std::vector<std::string>& records) = 0;
 };
@@ -56,19 +68,24 @@ class Journal : public RecordLog {
   // RESOURCE_EXHAUSTED: too big a record, or a full disk. After a failed flush nobody knows what is
   // on the disk, so FAILED_PRECONDITION follows until a Replace has worked.
   Status Append(std::string_view record) override;
+  Status AppendSoon(std::string_view record) override;
   Status Replace(const std::vector<std::string>& records) override;
 
+  // Of the records, without the room for more.
   uint64_t size() const { return size_; }
 
  private:
   Journal(DirFd dir, std::string name) : dir_(std::move(dir)), name_(std::move(name)) {}
   Status OpenFile();
   Status CutTo(uint64_t size);
+  void MakeRoom(size_t bytes);
+  void ReserveNext() const;
 
   DirFd dir_;
   std::string name_;
   Fd fd_;
   uint64_t size_ = 0;
+  uint64_t file_size_ = 0;  // with the zeros
   bool in_doubt_ = false;
 };
 

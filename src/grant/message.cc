@@ -55,6 +55,8 @@ Json EncodeDevice(const GrantedDevice& device) {
   json.Set("host_path", Json::String(device.host_path));
   json.Set("major_number", Json::Int(device.major_number));
   json.Set("minor_number", Json::Int(device.minor_number));
+  json.Set("milli", Json::Int(device.milli));
+  json.Set("bytes", Json::Int(device.bytes));
   return json;
 }
 
@@ -64,6 +66,16 @@ Result<uint32_t> DeviceNumber(const Json& json, std::string_view key) {
     return Error(Code::kInvalidArgument, "{} {} is no device number", key, value);
   }
   return static_cast<uint32_t>(value);
+}
+
+// Agents from before there were limits send none.
+Result<int64_t> LimitAt(const Json& json, std::string_view key, int64_t absent, int64_t max) {
+  if (json.Find(key) == nullptr) return absent;
+  ASSIGN_OR_RETURN(const int64_t value, json.IntAt(key));
+  if (value < 0 || value > max) {
+    return Error(Code::kInvalidArgument, "{} {} is not within 0 and {}", key, value, max);
+  }
+  return value;
 }
 
 Result<GrantedDevice> DecodeDevice(const Json& json) {
@@ -76,6 +88,9 @@ Result<GrantedDevice> DecodeDevice(const Json& json) {
   ASSIGN_OR_RETURN(device.host_path, NonEmptyName(json, "host_path"));
   ASSIGN_OR_RETURN(device.major_number, DeviceNumber(json, "major_number"));
   ASSIGN_OR_RETURN(device.minor_number, DeviceNumber(json, "minor_number"));
+  ASSIGN_OR_RETURN(const int64_t milli, LimitAt(json, "milli", 1000, 1000));
+  device.milli = static_cast<int>(milli);
+  ASSIGN_OR_RETURN(device.bytes, LimitAt(json, "bytes", 0, INT64_MAX));
   return device;
 }
 

@@ -59,6 +59,10 @@ struct GrantedDevice {
   // Numbers of the device node; 0:0 where the agent could not see the node. The runtime then looks.
   uint32_t major_number = 0;
   uint32_t minor_number = 0;
+  // What the container may use of it: thousandths of its compute (1000: all; 0: what others leave)
+  // and bytes of its memory (0: all).
+  int milli = 1000;
+  int64_t bytes = 0;
   bool operator==(const GrantedDevice&) const = default;
 };
 

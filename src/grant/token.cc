@@ -68,6 +68,13 @@ Result<Fd> CreateKey(const DirFd& dir, const std::string& name) {
   return fd;
 }
 
+// People put such variables into pods and images, to see what happens.
+Status NoToken() {
+  return Status(Code::kInvalidArgument,
+                "not a token of tessera-agent, which makes them when the kubelet allocates GPUs: remove the "
+                "variable from the pod or the image, and ask for GPUs with resources.limits");
+}
+
 }  // namespace
 
 WallTime MadeAt(const Nonce& nonce) {
@@ -149,20 +156,25 @@ Result<TokenContent> TokenSealer::Open(std::string_view resource, std::string_vi
   std::string_view rest = token;
   for (std::string_view& part : parts) {
     const size_t colon = rest.find(':');
-    if (colon == std::string_view::npos) {
-      return Status(Code::kInvalidArgument, "not a token of tessera-agent");
-    }
+    if (colon == std::string_view::npos) return NoToken();
     part = rest.substr(0, colon);
     rest.remove_prefix(colon + 1);
   }
   const auto& [version, nonce, code] = parts;
-  if (version != kVersion) return Error(Code::kUnimplemented, "token version \"{:.8}\"", version);
+  if (version != kVersion) {
+    return Error(Code::kUnimplemented,
+                 "token version \"{:.8}\": delete the pod, so that the agent of this node makes another",
+                 version);
+  }
   TokenContent content;
-  ASSIGN_OR_RETURN(content.nonce, ParseNonce(nonce));
+  const Result<Nonce> parsed = ParseNonce(nonce);
+  if (!parsed.ok()) return NoToken();
+  content.nonce = *parsed;
   const std::string right = CodeOf(resource, nonce, rest);
   if (code.size() != right.size() || CRYPTO_memcmp(code.data(), right.data(), code.size()) != 0) {
     return Error(Code::kPermissionDenied,
-                 "the token for {} was not made by the agent of this node, or was changed",
+                 "the token for {} was not made by the agent of this node, or was changed: delete the pod, "
+                 "so that the agent makes another",
                  resource);
   }
   for (const std::string_view id : SplitList(rest)) content.ids.emplace_back(id);

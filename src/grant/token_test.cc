@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/grant/token.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
@@ -50,6 +51,14 @@ TEST(TokenTest, RefusesAnotherResourceOrKey) {
 TEST(TokenTest, RefusesWhatIsNoToken) {
   for (const char* text : {"", "v1", "v1:", "v1::", "v1:::", "v2:00:00:GPU-1", "all", ":::::"}) {
     EXPECT_FALSE(SomeSealer().Open(kGpu, text).ok()) << text;
+  }
+}
+
+TEST(TokenTest, SaysWhatToDoWithWhatIsNoToken) {
+  for (const char* text : {"all", "v1:00:00:GPU-1", "v1:nonsense:00:GPU-1"}) {
+    EXPECT_THAT(SomeSealer().Open(kGpu, text).status().message(),
+                ::testing::HasSubstr("remove the variable from the pod"))
+        << text;
   }
 }
 

@@ -1,16 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/oci/config_document.h"
 
-#include <fcntl.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <cerrno>
 #include <climits>
 #include <cstdlib>
 
+#include "src/base/file.h"
 #include "src/base/strings.h"
+#include "src/oci/replace_file.h"
 
 namespace tessera::oci {
 namespace {
@@ -33,12 +31,6 @@ Result<Json*> MakePath(Json* json, std::initializer_list<std::string_view> path)
     ASSIGN_OR_RETURN(json, json->ObjectAt(key));
   }
   return json;
-}
-
-bool IsEntryOf(const Json& entry, std::string_view name) {
-  if (!entry.is_string()) return false;
-  const std::string_view text = entry.string_value();
-  return text.size() > name.size() && text.starts_with(name) && text[name.size()] == '=';
 }
 
 Json MountToJson(const Mount& mount) {
@@ -70,20 +62,6 @@ Json RuleToJson(const DeviceNode& node) {
   json.Set("minor", Json::Int(node.minor_number));
   json.Set("access", Json::String("rw"));
   return json;
-}
-
-Status ReplaceFile(const std::string& path, std::string_view data, const struct stat& like) {
-  std::string temporary = path + ".XXXXXX";
-  const Fd fd(::mkostemp(temporary.data(), O_CLOEXEC));
-  if (!fd.valid()) return Status::FromErrno(path, errno);
-  Status status = WriteFd(fd.get(), data);
-  if (status.ok() && (::fchown(fd.get(), like.st_uid, like.st_gid) != 0 ||
-                      ::fchmod(fd.get(), like.st_mode & 07777) != 0 ||
-                      ::rename(temporary.c_str(), path.c_str()) != 0)) {
-    status = Status::FromErrno("replace", errno);
-  }
-  if (!status.ok()) ::unlink(temporary.c_str());
-  return status.Annotate(path);
 }
 
 }  // namespace
@@ -157,50 +135,12 @@ std::string ConfigDocument::CgroupsPath() const {
   return TextOf(FindPath(json_, {"linux", "cgroupsPath"}));
 }
 
-const Json* ConfigDocument::EnvList() const {
-  const Json* list = FindPath(json_, {"process", "env"});
-  return list != nullptr && list->is_array() ? list : nullptr;
-}
+EnvView ConfigDocument::env() const { return EnvView(FindPath(json_, {"process", "env"})); }
 
-std::optional<std::string> ConfigDocument::Env(std::string_view name) const {
-  const Json* list = EnvList();
-  if (list == nullptr) return std::nullopt;
-  const auto& items = list->items();
-  const auto found = std::find_if(items.rbegin(), items.rend(),
-                                  [&](const Json& entry) { return IsEntryOf(entry, name); });
-  if (found == items.rend()) return std::nullopt;
-  return found->string_value().substr(name.size() + 1);
-}
-
-std::vector<std::pair<std::string, std::string>> ConfigDocument::EnvWithPrefix(
-    std::string_view prefix) const {
-  std::vector<std::pair<std::string, std::string>> found;
-  const Json* list = EnvList();
-  if (list == nullptr) return found;
-  for (const Json& entry : list->items()) {
-    if (!entry.is_string() || !entry.string_value().starts_with(prefix)) continue;
-    const std::string& text = entry.string_value();
-    const size_t equals = text.find('=');
-    if (equals == std::string::npos) continue;
-    found.emplace_back(text.substr(0, equals), text.substr(equals + 1));
-  }
-  return found;
-}
-
-Status ConfigDocument::SetEnv(std::string_view name, std::string_view value) {
+Result<EnvList> ConfigDocument::MutableEnv() {
   ASSIGN_OR_RETURN(Json * process, json_.ObjectAt("process"));
   ASSIGN_OR_RETURN(Json * list, process->ArrayAt("env"));
-  std::string text = fmt::format("{}={}", name, value);
-  auto& items = list->items();
-  const auto is_it = [&](const Json& entry) { return IsEntryOf(entry, name); };
-  const auto first = std::find_if(items.begin(), items.end(), is_it);
-  if (first == items.end()) {
-    list->Append(Json::String(text));
-    return Status::Ok();
-  }
-  *first = Json::String(text);
-  items.erase(std::remove_if(first + 1, items.end(), is_it), items.end());
-  return Status::Ok();
+  return EnvList(list);
 }
 
 std::vector<Mount> ConfigDocument::Mounts() const {
@@ -283,10 +223,6 @@ Status ConfigDocument::AddGroup(uint32_t gid) {
   return Status::Ok();
 }
 
-Status ConfigDocument::Save() const {
-  struct stat info;
-  if (::stat(path_.c_str(), &info) != 0) return Status::FromErrno(path_, errno);
-  return ReplaceFile(path_, json_.Serialize(), info);
-}
+Status ConfigDocument::Save() const { return ReplaceFile(path_, json_.Serialize()); }
 
 }  // namespace tessera::oci

@@ -17,6 +17,7 @@
 #include "src/base/status.h"
 #include "src/formats/json.h"
 #include "src/oci/device_node.h"
+#include "src/oci/env_list.h"
 
 namespace tessera::oci {
 
@@ -55,11 +56,10 @@ class ConfigDocument {
                            std::initializer_list<std::string_view> except = {}) const;
   std::string CgroupsPath() const;  // empty where it is not said
 
-  // The value that the process will see: the last entry of that name.
-  std::optional<std::string> Env(std::string_view name) const;
-  // NAME=VALUE of every entry whose name starts so, in order.
-  std::vector<std::pair<std::string, std::string>> EnvWithPrefix(std::string_view prefix) const;
-  Status SetEnv(std::string_view name, std::string_view value);
+  // process.env.
+  EnvView env() const;
+  // Makes it where it is missing. INVALID_ARGUMENT where it is no list.
+  Result<EnvList> MutableEnv();
 
   // What can be read as mounts; entries that make no sense are the low-level runtime's to refuse.
   std::vector<Mount> Mounts() const;
@@ -77,14 +77,12 @@ class ConfigDocument {
   Status AddGroup(uint32_t gid);
 
   const Json& json() const { return json_; }
-  // Replaces the file. NOT_FOUND, PERMISSION_DENIED, RESOURCE_EXHAUSTED (full disk): the old file
-  // stands then.
+  // Replaces the file. Errors are of ReplaceFile.
   Status Save() const;
 
  private:
   ConfigDocument(Json json, std::string bundle, std::string path)
       : json_(std::move(json)), bundle_(std::move(bundle)), path_(std::move(path)) {}
-  const Json* EnvList() const;
 
   Json json_;
   std::string bundle_;

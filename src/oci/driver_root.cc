@@ -65,6 +65,10 @@ class Finder {
     for (const DriverFile& library : DriverLibraries()) {
       if (library.needed_by & capabilities_) RETURN_IF_ERROR(FindLibrary(library));
     }
+    if (!missing_.empty()) {
+      // One line: each driver leaves some out, and the simulated one most.
+      files_.notes.push_back(fmt::format("not in this driver: {}", missing_));
+    }
     FindBinaries();
     FindSockets();
     for (const std::string_view file : kStateFiles) {
@@ -170,7 +174,7 @@ class Finder {
       files_.libraries.push_back({std::move(host_path), name, std::move(elf->soname)});
       return Status::Ok();
     }
-    files_.notes.push_back(fmt::format("{}: not in this driver", name));
+    missing_ += (missing_.empty() ? "" : ", ") + name;
     return Status::Ok();
   }
 
@@ -198,6 +202,7 @@ class Finder {
   const Capabilities capabilities_;
   DriverFiles files_;
   std::vector<std::string> dirs_;
+  std::string missing_;  // libraries, separated by commas
 };
 
 Result<std::vector<ProcGpu>> ListGpusIn(const std::string& folder) {

@@ -45,6 +45,14 @@ TEST_F(DriverRoot, GivesOnlyWhatTheCapabilitiesNeed) {
   EXPECT_EQ(files.libraries[0].soname, "libnvidia-ml.so.1");
 }
 
+TEST_F(DriverRoot, NamesAllThatTheDriverLeavesOutInOneNote) {
+  Make();
+  const DriverFiles files = FindDriver(dir_.path(), kDefaultCapabilities).value();
+  ASSERT_EQ(files.notes.size(), 1u);
+  EXPECT_TRUE(files.notes[0].starts_with("not in this driver: lib")) << files.notes[0];
+  EXPECT_THAT(files.notes[0], HasSubstr(".so.550.54.15, lib"));
+}
+
 TEST_F(DriverRoot, FindsLibrariesThatOnlyTheLinkerCacheOfTheRootKnows) {
   Make();
   fs::create_directories(path("opt/driver"));

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstring>
 #include <optional>
@@ -20,29 +21,64 @@ constexpr size_t kMaxSonameLength = 255;
 
 Status Bad(std::string_view what) { return Error(Code::kInvalidArgument, "{}", what); }
 
-Status ReadAt(int fd, uint64_t offset, void* data, size_t size) {
-  auto* to = static_cast<char*>(data);
-  while (size > 0) {
-    const ssize_t count = ::pread(fd, to, size, static_cast<off_t>(offset));
-    if (count < 0 && errno == EINTR) continue;
-    if (count < 0) return Status::FromErrno("read", errno);
-    if (count == 0) return Bad("ends in the middle of an ELF structure");
-    to += count;
-    offset += static_cast<uint64_t>(count);
-    size -= static_cast<size_t>(count);
+// Reads at offsets. The headers, and in small libraries all that is asked for, come with the first read:
+// libraries of a driver are read at each start of a container.
+class File {
+ public:
+  static Result<File> Open(int fd) {
+    struct stat info;
+    if (::fstat(fd, &info) != 0) return Status::FromErrno("fstat", errno);
+    File file(fd, static_cast<uint64_t>(info.st_size));
+    const size_t size = std::min<uint64_t>(file.size_, file.head_.size());
+    RETURN_IF_ERROR(file.ReadFrom(0, file.head_.data(), size));
+    file.head_size_ = size;
+    return file;
   }
-  return Status::Ok();
-}
+
+  uint64_t size() const { return size_; }
+
+  bool Inside(uint64_t offset, uint64_t length) const {
+    return offset <= size_ && length <= size_ - offset;
+  }
+
+  Status ReadAt(uint64_t offset, void* data, size_t size) const {
+    if (offset > head_size_ || size > head_size_ - offset) return ReadFrom(offset, data, size);
+    if (size > 0) std::memcpy(data, head_.data() + offset, size);
+    return Status::Ok();
+  }
+
+ private:
+  File(int fd, uint64_t size) : fd_(fd), size_(size) {}
+
+  Status ReadFrom(uint64_t offset, void* data, size_t size) const {
+    auto* to = static_cast<char*>(data);
+    while (size > 0) {
+      const ssize_t count = ::pread(fd_, to, size, static_cast<off_t>(offset));
+      if (count < 0 && errno == EINTR) continue;
+      if (count < 0) return Status::FromErrno("read", errno);
+      if (count == 0) return Bad("ends in the middle of an ELF structure");
+      to += count;
+      offset += static_cast<uint64_t>(count);
+      size -= static_cast<size_t>(count);
+    }
+    return Status::Ok();
+  }
+
+  int fd_;
+  uint64_t size_;
+  size_t head_size_ = 0;
+  std::array<char, 1024> head_;
+};
 
 // The same walk for both classes; Types names the structures of one.
 template <typename Ehdr, typename Phdr, typename Dyn>
 class Walker {
  public:
-  Walker(int fd, uint64_t file_size) : fd_(fd), size_(file_size) {}
+  explicit Walker(const File& file) : file_(file) {}
 
   Result<ElfInfo> Walk() {
     Ehdr header;
-    RETURN_IF_ERROR(ReadAt(fd_, 0, &header, sizeof(header)));
+    RETURN_IF_ERROR(file_.ReadAt(0, &header, sizeof(header)));
     if (header.e_type != ET_DYN) return Bad("is not a shared object");
     ElfInfo info{.is_64_bit = sizeof(Ehdr) == sizeof(Elf64_Ehdr), .machine = header.e_machine};
     RETURN_IF_ERROR(ReadProgramHeaders(header));
@@ -55,11 +91,11 @@ class Walker {
     if (header.e_phentsize != sizeof(Phdr) || header.e_phnum > kMaxProgramHeaders) {
       return Bad("has a program header table that makes no sense");
     }
-    if (!Inside(header.e_phoff, uint64_t{header.e_phnum} * sizeof(Phdr))) {
+    if (!file_.Inside(header.e_phoff, uint64_t{header.e_phnum} * sizeof(Phdr))) {
       return Bad("has its program headers outside of the file");
     }
     segments_.resize(header.e_phnum);
-    return ReadAt(fd_, header.e_phoff, segments_.data(), segments_.size() * sizeof(Phdr));
+    return file_.ReadAt(header.e_phoff, segments_.data(), segments_.size() * sizeof(Phdr));
   }
 
   Result<std::string> ReadSoname() {
@@ -71,11 +107,11 @@ class Walker {
 
   Result<std::string> SonameFrom(const Phdr& dynamic) {
     const size_t count = dynamic.p_filesz / sizeof(Dyn);
-    if (count > kMaxDynamicEntries || !Inside(dynamic.p_offset, dynamic.p_filesz)) {
+    if (count > kMaxDynamicEntries || !file_.Inside(dynamic.p_offset, dynamic.p_filesz)) {
       return Bad("has its dynamic section outside of the file");
     }
     std::vector<Dyn> entries(count);
-    RETURN_IF_ERROR(ReadAt(fd_, dynamic.p_offset, entries.data(), count * sizeof(Dyn)));
+    RETURN_IF_ERROR(file_.ReadAt(dynamic.p_offset, entries.data(), count * sizeof(Dyn)));
     std::optional<uint64_t> name, table, table_size;
     for (const Dyn& entry : entries) {
       if (entry.d_tag == DT_NULL) break;
@@ -101,40 +137,33 @@ class Walker {
 
   Result<std::string> StringAt(uint64_t table, uint64_t name, uint64_t left) const {
     const uint64_t offset = table + name;
-    if (offset < table || offset >= size_) return Bad("has its SONAME outside of the file");
+    if (offset < table || offset >= file_.size()) return Bad("has its SONAME outside of the file");
     char text[kMaxSonameLength + 1];
-    const uint64_t length = std::min<uint64_t>({sizeof(text), left, size_ - offset});
-    RETURN_IF_ERROR(ReadAt(fd_, offset, text, length));
+    const uint64_t length = std::min<uint64_t>({sizeof(text), left, file_.size() - offset});
+    RETURN_IF_ERROR(file_.ReadAt(offset, text, length));
     const size_t end = ::strnlen(text, length);
     if (end == length) return Bad("has a SONAME that does not end");
     if (end == 0 || std::memchr(text, '/', end) != nullptr) return Bad("has a bad SONAME");
     return std::string(text, end);
   }
 
-  bool Inside(uint64_t offset, uint64_t length) const {
-    return offset <= size_ && length <= size_ - offset;
-  }
-
-  const int fd_;
-  const uint64_t size_;
+  const File& file_;
   std::vector<Phdr> segments_;
 };
 
 }  // namespace
 
 Result<ElfInfo> ReadElf(int fd) {
-  struct stat info;
-  if (::fstat(fd, &info) != 0) return Status::FromErrno("fstat", errno);
+  ASSIGN_OR_RETURN(const File file, File::Open(fd));
   unsigned char ident[EI_NIDENT];
-  RETURN_IF_ERROR(ReadAt(fd, 0, ident, sizeof(ident)));
+  RETURN_IF_ERROR(file.ReadAt(0, ident, sizeof(ident)));
   if (std::memcmp(ident, ELFMAG, SELFMAG) != 0) return Bad("is not an ELF file");
   if (ident[EI_DATA] != ELFDATA2LSB) return Bad("is not little endian");
-  const auto size = static_cast<uint64_t>(info.st_size);
   if (ident[EI_CLASS] == ELFCLASS64) {
-    return Walker<Elf64_Ehdr, Elf64_Phdr, Elf64_Dyn>(fd, size).Walk();
+    return Walker<Elf64_Ehdr, Elf64_Phdr, Elf64_Dyn>(file).Walk();
   }
   if (ident[EI_CLASS] == ELFCLASS32) {
-    return Walker<Elf32_Ehdr, Elf32_Phdr, Elf32_Dyn>(fd, size).Walk();
+    return Walker<Elf32_Ehdr, Elf32_Phdr, Elf32_Dyn>(file).Walk();
   }
   return Bad("is of neither 32 nor 64 bits");
 }

@@ -3,15 +3,14 @@
 
 #include <sys/stat.h>
 
-#include <algorithm>
 #include <array>
 
 #include "api/names.h"
 #include "src/base/file.h"
-#include "src/base/strings.h"
-#include "src/oci/ld_cache.h"
 #include "src/oci/rooted_dir.h"
+#include "src/oci/shared_tree.h"
 #include "src/oci/stage.h"
+#include "src/oci/tree.h"
 
 namespace tessera::oci {
 namespace {
@@ -20,6 +19,7 @@ constexpr std::string_view kLdCache = "/etc/ld.so.cache";
 constexpr std::string_view kDefaultPath =
     "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 const std::vector<std::string> kReadOnlyBind = {"ro", "nosuid", "nodev", "bind", "rprivate"};
+const std::vector<std::string> kReadOnlyTree = {"ro", "nosuid", "nodev", "rbind", "rprivate"};
 const std::vector<std::string> kSharedBind = {"rw", "nosuid", "nodev", "noexec", "bind", "rprivate"};
 
 // Links that programs expect beside those that a SONAME gives.
@@ -33,12 +33,36 @@ constexpr ExtraLink kExtraLinks[] = {
     {"libGLX_indirect.so.0", "libGLX_nvidia.so.0"},
 };
 
-// Mounts that earlier starts of this bundle added do not count.
-std::optional<Mount> MountOver(const ConfigDocument& document, std::string_view path) {
+constexpr std::string_view kOtherDriverDir = "/run/tessera";
+
+// The container's user must be able to read what is made, whatever umask the engine runs with. The
+// low-level runtime inherits ours, so it is put back.
+class ScopedUmask {
+ public:
+  ScopedUmask() : old_(::umask(0022)) {}
+  ~ScopedUmask() { ::umask(old_); }
+  ScopedUmask(const ScopedUmask&) = delete;
+  ScopedUmask& operator=(const ScopedUmask&) = delete;
+
+ private:
+  mode_t old_;
+};
+
+// Did an earlier start of this bundle add it?
+bool IsOurs(const Mount& mount, const std::string& stage, const std::string& tree_dir) {
+  if (!mount.source.starts_with('/')) return false;
+  const std::string source = CleanPath(mount.source);
+  if (IsBelow(source, stage)) return true;
+  return !tree_dir.empty() && IsBelow(source, tree_dir) &&
+         (mount.destination == names::kContainerDriverDir || mount.destination == kOtherDriverDir);
+}
+
+std::optional<Mount> MountOver(const ConfigDocument& document, const std::string& tree_dir,
+                               std::string_view path) {
   const std::string stage = Stage::PathIn(document.bundle());
   std::optional<Mount> over;
   for (Mount& mount : document.Mounts()) {
-    if (mount.source.starts_with('/') && IsBelow(CleanPath(mount.source), stage)) continue;
+    if (IsOurs(mount, stage, tree_dir)) continue;
     const std::string destination = CleanPath(mount.destination);
     if (destination != "/" && IsBelow(path, destination)) over = std::move(mount);
   }
@@ -46,8 +70,9 @@ std::optional<Mount> MountOver(const ConfigDocument& document, std::string_view 
 }
 
 // Only a file system that the engine makes for this container, and drops with it, may get new names.
-bool IsPrivate(const ConfigDocument& document, std::string_view path) {
-  const std::optional<Mount> over = MountOver(document, path);
+bool IsPrivate(const ConfigDocument& document, const std::string& tree_dir,
+               std::string_view path) {
+  const std::optional<Mount> over = MountOver(document, tree_dir, path);
   return over && over->type == "tmpfs";
 }
 
@@ -60,29 +85,24 @@ Status CheckNoLink(const RootedDir& root, const std::string& dir) {
                dir, dir);
 }
 
-void ReadImageCache(const ConfigDocument& document, const RootedDir& root, Placement* placement) {
-  if (const auto over = MountOver(document, kLdCache)) {
+void ReadImageCache(const ConfigDocument& document, const RootedDir& root,
+                    const std::string& tree_dir, Placement* placement) {
+  if (const auto over = MountOver(document, tree_dir, kLdCache)) {
     placement->why_no_cache = "a mount at " + over->destination + " lies over it";
     return;
   }
-  Result<std::string> cache = root.Read(std::string(kLdCache), Links::kRefuse, kMaxLdCacheSize);
+  const Result<std::string> file =
+      root.Read(std::string(kLdCache), Links::kRefuse, kMaxLdCacheSize);
+  if (!file.ok()) {
+    placement->why_no_cache = file.status().message();
+    return;
+  }
+  Result<LdCache> cache = ParseLdCache(*file);
   if (!cache.ok()) {
     placement->why_no_cache = cache.status().message();
     return;
   }
-  const Result<LdCache> parsed = ParseLdCache(*cache);
-  if (!parsed.ok()) {
-    placement->why_no_cache = parsed.status().message();
-    return;
-  }
   placement->ld_cache = std::move(*cache);
-}
-
-// PATH-like lists: adds at the end, once.
-std::string AppendToList(std::string list, const std::string& dir) {
-  const auto parts = Split(list, ':');
-  if (std::find(parts.begin(), parts.end(), dir) != parts.end()) return list;
-  return list.empty() ? dir : list + ":" + dir;
 }
 
 class Injector {
@@ -94,26 +114,18 @@ class Injector {
         stage_(std::move(stage)),
         document_(*document) {}
 
-  Status Run() {
+  // Says how driver files get into the container.
+  Result<std::string> Run() {
     document_.EraseMountsFrom(stage_.path());
     // Whoever was given some GPUs shall not see the others.
     document_.EraseGpuNodes();
     for (const DeviceNode& node : injection_.devices) RETURN_IF_ERROR(AddNode(node));
-    RETURN_IF_ERROR(document_.AddMount(
-        {placement_.driver_dir, "bind", stage_.tree(), kReadOnlyBind}));
-    for (const DriverLibrary& library : injection_.driver.libraries) {
-      RETURN_IF_ERROR(AddLibrary(library));
-    }
-    for (const ExtraLink& link : kExtraLinks) RETURN_IF_ERROR(AddExtraLink(link));
-    for (const DriverBinary& binary : injection_.driver.binaries) {
-      RETURN_IF_ERROR(AddFile(binary.host_path, "bin/" + binary.name, kReadOnlyBind));
-    }
-    for (const std::string& file : injection_.driver.state_files) {
-      RETURN_IF_ERROR(AddFile(JoinPath(injection_.driver.root, file), file, kSharedBind));
-    }
+    RETURN_IF_ERROR(CollectTree());
+    ASSIGN_OR_RETURN(std::string how, MountTree());
+    for (const Mount& mount : on_tree_) RETURN_IF_ERROR(document_.AddMount(mount));
     RETURN_IF_ERROR(AddSockets());
-    for (const Mount& mount : injection_.mounts) RETURN_IF_ERROR(AddGrantedMount(mount));
-    return EditEnv();
+    RETURN_IF_ERROR(EditEnv());
+    return how;
   }
 
  private:
@@ -121,13 +133,13 @@ class Injector {
     RETURN_IF_ERROR(document_.AllowDevice(node));
     // Group access works only for members.
     if ((node.mode & 0006) != 0006 && node.gid != 0) RETURN_IF_ERROR(document_.AddGroup(node.gid));
-    if (IsPrivate(document_, node.path)) return document_.AddDevice(node);
+    if (IsPrivate(document_, injection_.tree_dir, node.path)) return document_.AddDevice(node);
     return CheckBoundNode(node);
   }
 
   // The container has a folder of the host as its /dev. There we make nothing; the node must be there.
   Status CheckBoundNode(const DeviceNode& node) {
-    const std::optional<Mount> over = MountOver(document_, node.path);
+    const std::optional<Mount> over = MountOver(document_, injection_.tree_dir, node.path);
     if (over && over->source.starts_with('/')) {
       const std::string below = node.path.substr(CleanPath(over->destination).size());
       const std::string host_path = CleanPath(over->source) + below;
@@ -144,40 +156,73 @@ class Injector {
                  over ? fmt::format("{} of the host", over->source) : "in its root file system");
   }
 
-  Status AddFile(const std::string& host, const std::string& name,
-                 const std::vector<std::string>& options) {
-    RETURN_IF_ERROR(stage_.AddPlace(name));
-    return document_.AddMount({JoinPath(placement_.driver_dir, name), "bind", host, options});
-  }
-
-  Status AddLibrary(const DriverLibrary& library) {
-    RETURN_IF_ERROR(AddFile(library.host_path, "lib/" + library.file_name, kReadOnlyBind));
-    RETURN_IF_ERROR(AddCacheEntry(library.file_name));
-    if (library.soname == library.file_name) return Status::Ok();
-    RETURN_IF_ERROR(stage_.AddLink("lib/" + library.soname, library.file_name));
-    return AddCacheEntry(library.soname);
-  }
-
-  Status AddExtraLink(const ExtraLink& link) {
-    for (const DriverLibrary& library : injection_.driver.libraries) {
-      if (library.soname != link.soname) continue;
-      RETURN_IF_ERROR(stage_.AddLink(fmt::format("lib/{}", link.name), library.file_name));
-      return AddCacheEntry(link.name);
+  Status CollectTree() {
+    for (const DriverLibrary& library : injection_.driver.libraries) AddLibrary(library);
+    for (const ExtraLink& link : kExtraLinks) AddExtraLink(link);
+    for (const DriverBinary& binary : injection_.driver.binaries) {
+      tree_.AddDriverFile("bin/" + binary.name, binary.host_path);
     }
+    for (const std::string& file : injection_.driver.state_files) {
+      tree_.AddPlace(file);
+      on_tree_.push_back({InContainer(file), "bind", JoinPath(injection_.driver.root, file),
+                          kSharedBind});
+    }
+    for (const Mount& mount : injection_.mounts) RETURN_IF_ERROR(AddGrantedMount(mount));
     return Status::Ok();
   }
 
-  Status AddCacheEntry(std::string_view name) {
+  std::string InContainer(std::string_view name) const {
+    return JoinPath(placement_.driver_dir, name);
+  }
+
+  void AddLibrary(const DriverLibrary& library) {
+    tree_.AddDriverFile("lib/" + library.file_name, library.host_path);
+    AddCacheEntry(library.file_name);
+    if (library.soname == library.file_name) return;
+    tree_.AddLink("lib/" + library.soname, library.file_name);
+    AddCacheEntry(library.soname);
+  }
+
+  void AddExtraLink(const ExtraLink& link) {
+    for (const DriverLibrary& library : injection_.driver.libraries) {
+      if (library.soname != link.soname) continue;
+      tree_.AddLink(fmt::format("lib/{}", link.name), library.file_name);
+      return AddCacheEntry(link.name);
+    }
+  }
+
+  void AddCacheEntry(std::string_view name) {
     cache_entries_.push_back({.name = std::string(name),
                               .path = fmt::format("{}/lib/{}", placement_.driver_dir, name),
                               .flags = NativeLdCacheFlags()});
-    return Status::Ok();
+  }
+
+  Result<std::string> MountTree() {
+    std::string why = "no folder for shared trees is configured";
+    if (!injection_.tree_dir.empty()) {
+      const Result<std::string> shared =
+          ShareTree(tree_, injection_.driver.root, injection_.tree_dir);
+      if (shared.ok()) {
+        RETURN_IF_ERROR(
+            document_.AddMount({placement_.driver_dir, "bind", *shared, kReadOnlyTree}));
+        return fmt::format("driver files by one mount of {}", *shared);
+      }
+      why = shared.status().message();
+    }
+    ASSIGN_OR_RETURN(const std::string staged, stage_.AddTree(tree_));
+    RETURN_IF_ERROR(document_.AddMount({placement_.driver_dir, "bind", staged, kReadOnlyBind}));
+    for (const TreeEntry& entry : tree_.entries()) {
+      if (entry.kind != TreeEntry::Kind::kDriverFile) continue;
+      RETURN_IF_ERROR(
+          document_.AddMount({InContainer(entry.name), "bind", entry.target, kReadOnlyBind}));
+    }
+    return fmt::format("driver files by a mount each: {}", why);
   }
 
   Status AddSockets() {
     for (const DriverSocket& socket : injection_.driver.sockets) {
       // In an image's own /run the place for it would stay behind.
-      if (!IsPrivate(document_, socket.container_path)) continue;
+      if (!IsPrivate(document_, injection_.tree_dir, socket.container_path)) continue;
       RETURN_IF_ERROR(
           document_.AddMount({socket.container_path, "bind", socket.host_path, kSharedBind}));
     }
@@ -188,33 +233,33 @@ class Injector {
     const std::string destination = CleanPath(mount.destination);
     if (destination == names::kContainerDriverDir ||
         !IsBelow(destination, names::kContainerDriverDir)) {
-      return document_.AddMount(mount);
+      on_tree_.push_back(mount);
+      return Status::Ok();
     }
-    const std::string name = destination.substr(names::kContainerDriverDir.size() + 1);
+    std::string name = destination.substr(names::kContainerDriverDir.size() + 1);
     struct stat info;
     if (::stat(mount.source.c_str(), &info) != 0) return Status::FromErrno(mount.source, errno);
-    RETURN_IF_ERROR(S_ISDIR(info.st_mode) ? stage_.AddFolder(name) : stage_.AddPlace(name));
-    Mount moved = mount;
-    moved.destination = JoinPath(placement_.driver_dir, name);
-    return document_.AddMount(moved);
+    on_tree_.push_back(mount);
+    on_tree_.back().destination = InContainer(name);
+    S_ISDIR(info.st_mode) ? tree_.AddFolder(std::move(name)) : tree_.AddPlace(std::move(name));
+    return Status::Ok();
   }
 
   Status EditEnv() {
-    for (const auto& [name, value] : injection_.env) RETURN_IF_ERROR(document_.SetEnv(name, value));
+    ASSIGN_OR_RETURN(EnvList env, document_.MutableEnv());
+    for (const auto& [name, value] : injection_.env) env.Set(name, value);
     if (!injection_.driver.binaries.empty()) {
-      const std::string path = document_.Env("PATH").value_or(std::string(kDefaultPath));
-      RETURN_IF_ERROR(
-          document_.SetEnv("PATH", AppendToList(path, placement_.driver_dir + "/bin")));
+      env.AppendFolder("PATH", InContainer("bin"), kDefaultPath);
     }
     if (cache_entries_.empty()) return Status::Ok();
     if (placement_.ld_cache) return AddCache();
-    const std::string list = document_.Env("LD_LIBRARY_PATH").value_or("");
-    return document_.SetEnv("LD_LIBRARY_PATH", AppendToList(list, placement_.driver_dir + "/lib"));
+    env.AppendFolder("LD_LIBRARY_PATH", InContainer("lib"));
+    return Status::Ok();
   }
 
   Status AddCache() {
-    ASSIGN_OR_RETURN(const LdCache image, ParseLdCache(*placement_.ld_cache));
-    const std::string merged = WriteLdCache(MergeLdCaches(std::move(cache_entries_), image));
+    const std::string merged =
+        WriteLdCache(MergeLdCaches(std::move(cache_entries_), *placement_.ld_cache));
     ASSIGN_OR_RETURN(const std::string path, stage_.AddFile("ld.so.cache", merged));
     return document_.AddMount({std::string(kLdCache), "bind", path, kReadOnlyBind});
   }
@@ -223,33 +268,37 @@ class Injector {
   const Placement& placement_;
   Stage stage_;
   ConfigDocument& document_;
+  Tree tree_;
+  std::vector<Mount> on_tree_;  // in order, after the tree
   std::vector<LdCacheEntry> cache_entries_;
 };
 
 }  // namespace
 
-Result<Placement> FindPlacement(const ConfigDocument& document) {
+Result<Placement> FindPlacement(const ConfigDocument& document, const std::string& tree_dir) {
   ASSIGN_OR_RETURN(const std::string root_path, document.RootPath());
   Result<RootedDir> root = RootedDir::Open(root_path);
   if (!root.ok()) return root.status().Annotate("root file system of the container");
   RETURN_IF_ERROR(CheckNoLink(*root, "dev"));
   Placement placement;
-  if (IsPrivate(document, names::kContainerDriverDir)) {
+  if (IsPrivate(document, tree_dir, names::kContainerDriverDir)) {
     placement.driver_dir = names::kContainerDriverDir;
-  } else if (IsPrivate(document, "/run/tessera")) {
+  } else if (IsPrivate(document, tree_dir, kOtherDriverDir)) {
     RETURN_IF_ERROR(CheckNoLink(*root, "run"));
-    placement.driver_dir = "/run/tessera";
+    placement.driver_dir = kOtherDriverDir;
   } else {
     return Error(Code::kFailedPrecondition,
                  "there is no place for the driver's files: the container has a tmpfs neither at "
                  "/dev nor at /run, and nothing is written into images or folders of the host; "
                  "let the engine make /dev, or mount a tmpfs at /run");
   }
-  ReadImageCache(document, *root, &placement);
+  ReadImageCache(document, *root, tree_dir, &placement);
   return placement;
 }
 
-Status Inject(const Injection& injection, const Placement& placement, ConfigDocument* document) {
+Result<std::string> Inject(const Injection& injection, const Placement& placement,
+                           ConfigDocument* document) {
+  const ScopedUmask umask;
   ASSIGN_OR_RETURN(Stage stage, Stage::Make(document->bundle()));
   return Injector(injection, placement, std::move(stage), document).Run();
 }

@@ -3,8 +3,9 @@
 // in its bundle: no hooks, nothing executed, nothing written into the image or the host's /dev.
 //
 //   /dev/nvidia0, ...             linux.devices, with a rule for the cgroup
-//   /dev/tessera/lib, bin, run    a bind mount of the staged folder (read only), and on it one bind
-//                                 mount per file of the driver; SONAMEs are links in it
+//   /dev/tessera/lib, bin, run    one bind mount of the host's shared tree; where there can be none,
+//                                 of a staged folder, and on it one for each file of the driver.
+//                                 Read only; SONAMEs are links in it
 //   /etc/ld.so.cache              a merged cache bound over the image's, where it has one;
 //                                 else LD_LIBRARY_PATH
 //   PATH                          gets /dev/tessera/bin at the end
@@ -22,6 +23,7 @@
 #include "src/oci/config_document.h"
 #include "src/oci/device_node.h"
 #include "src/oci/driver_root.h"
+#include "src/oci/ld_cache.h"
 
 namespace tessera::oci {
 
@@ -30,20 +32,25 @@ struct Injection {
   DriverFiles driver;
   std::vector<Mount> mounts;  // of the grant; below /dev/tessera they move with it
   std::vector<std::pair<std::string, std::string>> env;
+  // Where shared trees of driver files are kept on the host; empty for none.
+  std::string tree_dir;
 };
 
 // Where driver files can go in this container, found out before anything is touched.
 struct Placement {
-  std::string driver_dir;              // /dev/tessera, or /run/tessera
-  std::optional<std::string> ld_cache; // the image's, where it can be used
-  std::string why_no_cache;            // for people, where not
+  std::string driver_dir;           // /dev/tessera, or /run/tessera
+  std::optional<LdCache> ld_cache;  // the image's, where it can be used
+  std::string why_no_cache;         // for people, where not
 };
 
 // FAILED_PRECONDITION where the container has no tmpfs at /dev or /run, or its image has a symbolic
-// link there: the message says what to change.
-Result<Placement> FindPlacement(const ConfigDocument& document);
+// link there: the message says what to change. What an earlier start of the bundle mounted there, from
+// the stage or from `tree_dir`, does not count.
+Result<Placement> FindPlacement(const ConfigDocument& document, const std::string& tree_dir);
 
-// Stages and edits; the document is not saved. An error leaves at most the staged folder.
-Status Inject(const Injection& injection, const Placement& placement, ConfigDocument* document);
+// Stages and edits; the document is not saved. Says, for people, how the driver's files get into the
+// container. An error leaves at most the staged folder.
+Result<std::string> Inject(const Injection& injection, const Placement& placement,
+                           ConfigDocument* document);
 
 }  // namespace tessera::oci

@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// A small folder in the bundle that becomes /dev/tessera in the container: places to mount driver
-// files on, the links beside them, and the ld.so.cache. It goes with the bundle, so nothing is left
-// in the image's layer. Blocks on the disk; threads: one.
+// A small folder in the bundle for what is this container's alone: its ld.so.cache, and where the host
+// has no shared tree the places to mount driver files on. It goes with the bundle, so nothing is left in
+// the image's layer. Its presence says that the container was given GPUs. The caller's umask applies.
+// Blocks on the disk; threads: one.
 #pragma once
 
 #include <string>
 #include <string_view>
 
 #include "src/base/status.h"
+#include "src/oci/tree.h"
 
 namespace tessera::oci {
 
@@ -18,14 +20,10 @@ class Stage {
   static std::string PathIn(const std::string& bundle);
 
   const std::string& path() const { return path_; }
-  std::string tree() const { return path_ + "/tree"; }
 
-  // `name` is relative to the tree; folders on the way are made. An existing name is kept: the first
-  // of two wins.
-  Status AddPlace(const std::string& name);
-  Status AddFolder(const std::string& name);
-  Status AddLink(const std::string& name, const std::string& target);
-  // A file beside the tree. Gives its path.
+  // Makes the tree; driver files are empty in it, to be mounted on. Gives its path.
+  Result<std::string> AddTree(const Tree& tree);
+  // A file beside it. Gives its path.
   Result<std::string> AddFile(const std::string& name, std::string_view data);
 
  private:

@@ -92,7 +92,8 @@ Facts CollectFacts(const Choice& choice, const oci::DriverFiles& driver) {
   return facts;
 }
 
-Result<Decision> DecideWith(const ConfigDocument& document, Choice choice, std::string reason) {
+Result<Decision> DecideWith(const ConfigDocument& document, const Options& options, Choice choice,
+                            std::string reason) {
   Decision decision{std::move(reason), {}, {}};
   ASSIGN_OR_RETURN(const Capabilities capabilities, ReadCapabilities(document));
   oci::Injection injection;
@@ -102,9 +103,10 @@ Result<Decision> DecideWith(const ConfigDocument& document, Choice choice, std::
   if (!requirements.empty()) {
     RETURN_IF_ERROR(CheckRequirements(requirements, CollectFacts(choice, injection.driver)));
   }
-  ASSIGN_OR_RETURN(decision.placement, oci::FindPlacement(document));
+  ASSIGN_OR_RETURN(decision.placement, oci::FindPlacement(document, options.driver_tree_dir));
   injection.mounts = std::move(choice.mounts);
   injection.env = std::move(choice.env);
+  injection.tree_dir = options.driver_tree_dir;
   decision.injection = std::move(injection);
   return decision;
 }
@@ -142,7 +144,7 @@ Result<Decision> DecideInKubernetes(const ConfigDocument& document, const Identi
                          .pod_namespace = identity.pod_namespace,
                          .pod_name = identity.pod_name,
                          .container = identity.container};
-  for (auto& [name, value] : document.EnvWithPrefix(names::kEnvGrantPrefix)) {
+  for (auto& [name, value] : document.env().GetPrefix(names::kEnvGrantPrefix)) {
     request.tokens.push_back({name, value});
   }
   if (request.tokens.empty()) {
@@ -165,7 +167,7 @@ Result<Decision> DecideInKubernetes(const ConfigDocument& document, const Identi
   }
   Choice choice = FromGrant(std::move(*grant), options);
   std::string reason = fmt::format("granted to {}: {}", who, UuidList(choice.gpus));
-  return DecideWith(document, std::move(choice), std::move(reason));
+  return DecideWith(document, options, std::move(choice), std::move(reason));
 }
 
 Result<Decision> DecideByEnvironment(const ConfigDocument& document, const Options& options) {
@@ -189,14 +191,14 @@ Result<Decision> DecideByEnvironment(const ConfigDocument& document, const Optio
                           choice.gpus.empty() ? "none" : UuidList(choice.gpus));
   std::string reason = fmt::format("asked for by NVIDIA_VISIBLE_DEVICES: {}",
                                    choice.gpus.empty() ? "no GPU" : UuidList(choice.gpus));
-  return DecideWith(document, std::move(choice), std::move(reason));
+  return DecideWith(document, options, std::move(choice), std::move(reason));
 }
 
 }  // namespace
 
 bool AsksForGpus(const ConfigDocument& document) {
   if (const auto identity = FindIdentity(document)) {
-    return !identity->is_sandbox && !document.EnvWithPrefix(names::kEnvGrantPrefix).empty();
+    return !identity->is_sandbox && !document.env().GetPrefix(names::kEnvGrantPrefix).empty();
   }
   return ReadVisibleDevices(document).kind != VisibleDevices::Kind::kNothing;
 }

@@ -54,12 +54,12 @@ Result<size_t> IndexOf(const std::string& item, const std::vector<oci::ProcGpu>&
 }  // namespace
 
 bool IsLegacyCudaImage(const oci::ConfigDocument& document) {
-  return !document.Env(kCudaVersion).value_or("").empty() && !document.Env(kRequireCuda);
+  return !document.env().Get(kCudaVersion).value_or("").empty() && !document.env().Get(kRequireCuda);
 }
 
 VisibleDevices ReadVisibleDevices(const oci::ConfigDocument& document) {
   using Kind = VisibleDevices::Kind;
-  const auto value = document.Env(names::kEnvVisibleDevices);
+  const auto value = document.env().Get(names::kEnvVisibleDevices);
   if (!value) return {IsLegacyCudaImage(document) ? Kind::kAll : Kind::kNothing, {}};
   VisibleDevices visible;
   for (const std::string_view item : SplitList(*value)) visible.items.emplace_back(item);
@@ -76,7 +76,7 @@ VisibleDevices ReadVisibleDevices(const oci::ConfigDocument& document) {
 }
 
 Result<oci::Capabilities> ReadCapabilities(const oci::ConfigDocument& document) {
-  const auto value = document.Env(names::kEnvDriverCapabilities);
+  const auto value = document.env().Get(names::kEnvDriverCapabilities);
   if (!value && IsLegacyCudaImage(document)) return oci::kAllCapabilities;
   return oci::ParseCapabilities(value.value_or("")).Annotate(names::kEnvDriverCapabilities);
 }
@@ -84,12 +84,12 @@ Result<oci::Capabilities> ReadCapabilities(const oci::ConfigDocument& document) 
 std::vector<std::pair<std::string, std::string>> ReadRequirements(
     const oci::ConfigDocument& document) {
   std::vector<std::pair<std::string, std::string>> requirements;
-  if (IsTrue(document.Env(names::kEnvDisableRequire).value_or(""))) return requirements;
-  for (auto& [name, value] : document.EnvWithPrefix(names::kEnvRequirePrefix)) {
+  if (IsTrue(document.env().Get(names::kEnvDisableRequire).value_or(""))) return requirements;
+  for (auto& [name, value] : document.env().GetPrefix(names::kEnvRequirePrefix)) {
     if (!name.starts_with(kRequireJetpack)) requirements.emplace_back(name, value);
   }
   if (IsLegacyCudaImage(document)) {
-    const std::string version = MajorMinor(document.Env(kCudaVersion).value_or(""));
+    const std::string version = MajorMinor(document.env().Get(kCudaVersion).value_or(""));
     requirements.emplace_back(kCudaVersion, "cuda>=" + version);
   }
   return requirements;

@@ -1,10 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/runtime/exec_process.h"
 
-#include <fmt/format.h>
-#include <sys/stat.h>
-
-#include <algorithm>
 #include <optional>
 #include <string_view>
 
@@ -13,6 +9,8 @@
 #include "src/base/strings.h"
 #include "src/formats/json.h"
 #include "src/oci/config_document.h"
+#include "src/oci/env_list.h"
+#include "src/oci/replace_file.h"
 #include "src/oci/stage.h"
 
 namespace tessera::runtime {
@@ -20,44 +18,15 @@ namespace {
 
 constexpr std::string_view kVoid = "void";
 
-Json* FindEntry(Json* env, std::string_view name) {
-  for (Json& entry : env->items()) {
-    if (entry.is_string() && entry.string_value().starts_with(fmt::format("{}=", name))) return &entry;
-  }
-  return nullptr;
-}
-
-std::string ValueOf(const Json& entry) {
-  return entry.string_value().substr(entry.string_value().find('=') + 1);
-}
-
-void SetEntry(Json* env, std::string_view name, std::string_view value) {
-  Json text = Json::String(fmt::format("{}={}", name, value));
-  if (Json* entry = FindEntry(env, name)) {
-    *entry = std::move(text);
-  } else {
-    env->Append(std::move(text));
-  }
-}
-
 // Appends the driver's folders of the container's list to the process's.
-void AppendDriverFolders(const oci::ConfigDocument& container, std::string_view name, Json* env) {
-  const std::optional<std::string> wanted = container.Env(name);
+void AppendDriverFolders(const oci::EnvView& container, std::string_view name, oci::EnvList* env) {
+  const std::optional<std::string> wanted = container.Get(name);
   if (!wanted) return;
-  const Json* entry = FindEntry(env, name);
   // Without a list of its own the process would have the container's.
-  if (entry == nullptr) return SetEntry(env, name, *wanted);
-  std::string list = ValueOf(*entry);
-  const std::string old = list;
-  const auto has = [&](std::string_view folder) {
-    const auto parts = Split(list, ':');
-    return std::find(parts.begin(), parts.end(), folder) != parts.end();
-  };
+  if (!env->Get(name)) return env->Set(name, *wanted);
   for (const std::string_view folder : Split(*wanted, ':')) {
-    if (folder.find("/tessera/") == std::string_view::npos || has(folder)) continue;
-    list = list.empty() ? std::string(folder) : fmt::format("{}:{}", list, folder);
+    if (folder.find("/tessera/") != std::string_view::npos) env->AppendFolder(name, folder);
   }
-  if (list != old) SetEntry(env, name, list);
 }
 
 }  // namespace
@@ -67,22 +36,20 @@ std::string BundleOfExec(const char* log) { return log != nullptr ? DirName(log)
 bool IsGpuBundle(const std::string& bundle) { return PathExists(oci::Stage::PathIn(bundle)); }
 
 Status EditExecProcess(const std::string& bundle, const std::string& file) {
-  ASSIGN_OR_RETURN(const oci::ConfigDocument container, oci::ConfigDocument::Load(bundle));
+  ASSIGN_OR_RETURN(const oci::ConfigDocument document, oci::ConfigDocument::Load(bundle));
+  const oci::EnvView container = document.env();
   ASSIGN_OR_RETURN(const std::string text, ReadFile(file));
   ASSIGN_OR_RETURN(Json process, ParseJson(text));
   if (!process.is_object()) return Error(Code::kInvalidArgument, "{} is no JSON object", file);
-  ASSIGN_OR_RETURN(Json * env, process.ArrayAt("env"));
-  AppendDriverFolders(container, "PATH", env);
-  AppendDriverFolders(container, "LD_LIBRARY_PATH", env);
-  const Json* visible = FindEntry(env, names::kEnvVisibleDevices);
-  const std::optional<std::string> granted = container.Env(names::kEnvVisibleDevices);
-  if (granted && (visible == nullptr || ValueOf(*visible) == kVoid)) {
-    SetEntry(env, names::kEnvVisibleDevices, *granted);
+  ASSIGN_OR_RETURN(Json * list, process.ArrayAt("env"));
+  oci::EnvList env(list);
+  AppendDriverFolders(container, "PATH", &env);
+  AppendDriverFolders(container, "LD_LIBRARY_PATH", &env);
+  const std::optional<std::string> granted = container.Get(names::kEnvVisibleDevices);
+  if (granted && env.Get(names::kEnvVisibleDevices).value_or(std::string(kVoid)) == kVoid) {
+    env.Set(names::kEnvVisibleDevices, *granted);
   }
-  // In place: the engine made the file for this call alone, and deletes it by its name.
-  struct stat info;
-  if (::stat(file.c_str(), &info) != 0) return Status::FromErrno(file, errno);
-  return WriteFileAtomically(file, process.Serialize(), info.st_mode & 07777);
+  return oci::ReplaceFile(file, process.Serialize());
 }
 
 }  // namespace tessera::runtime

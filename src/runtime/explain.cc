@@ -10,29 +10,51 @@
 namespace tessera::runtime {
 namespace {
 
-constexpr std::string_view kUsage = "usage: tessera-runtime explain [--bundle DIR]\n";
+constexpr std::string_view kHelp =
+    R"(Prints what a container would get, and why. Changes nothing; in Kubernetes it asks the agent, as create does.
 
-Result<std::string> BundleOf(int argc, char** argv) {
+Usage: tessera-runtime explain [OPTIONS]
+
+Options:
+  -h,--help                   Print this help message and exit
+  -b,--bundle DIR=.           The container's bundle, with its config.json
+)";
+// Of a command line that makes no sense, as for most programs.
+constexpr int kExitUsage = 2;
+
+struct Arguments {
+  bool help = false;
   std::string bundle = ".";
+};
+
+Result<Arguments> ReadArguments(int argc, char** argv) {
+  Arguments arguments;
   for (int i = 2; i < argc; ++i) {
     const std::string_view argument = argv[i];
-    if (argument.starts_with("--bundle=")) {
-      bundle = argument.substr(std::strlen("--bundle="));
-    } else if ((argument == "--bundle" || argument == "-b") && i + 1 < argc) {
-      bundle = argv[++i];
+    if (argument == "--help" || argument == "-h") {
+      arguments.help = true;
+    } else if (argument.starts_with("--bundle=")) {
+      arguments.bundle = argument.substr(std::strlen("--bundle="));
+    } else if (argument == "--bundle" || argument == "-b") {
+      if (i + 1 == argc) return Error(Code::kInvalidArgument, "{} needs a folder", argument);
+      arguments.bundle = argv[++i];
     } else {
-      return Error(Code::kInvalidArgument, "\"{}\" is not known here; {}", argument, kUsage);
+      return Error(Code::kInvalidArgument, "\"{}\" is not known", argument);
     }
   }
-  return bundle;
+  return arguments;
 }
 
-Result<std::string> Explain(int argc, char** argv, const Result<Options>& options) {
-  ASSIGN_OR_RETURN(const std::string bundle, BundleOf(argc, argv));
+Result<std::string> Explain(const std::string& bundle, const Result<Options>& options) {
   if (!options.ok()) return options.status();
   ASSIGN_OR_RETURN(const auto document, oci::ConfigDocument::Load(bundle));
   ASSIGN_OR_RETURN(const Decision decision, Decide(document, *options));
   return DescribeDecision(decision);
+}
+
+int Fail(std::string_view message, int exit_code) {
+  (void)WriteFd(STDERR_FILENO, fmt::format("tessera-runtime: {}\n", message)).ok();
+  return exit_code;
 }
 
 }  // namespace
@@ -66,14 +88,16 @@ std::string DescribeDecision(const Decision& decision) {
 }
 
 int ExplainMain(int argc, char** argv, const Result<Options>& options) {
-  const Result<std::string> text = Explain(argc, argv, options);
-  if (text.ok()) {
-    (void)WriteFd(STDOUT_FILENO, *text).ok();
-    return 0;
+  const Result<Arguments> arguments = ReadArguments(argc, argv);
+  if (!arguments.ok()) {
+    return Fail(fmt::format("explain: {}: see tessera-runtime explain --help",
+                            arguments.status().message()),
+                kExitUsage);
   }
-  const std::string message = "tessera-runtime: " + text.status().message() + "\n";
-  (void)WriteFd(STDERR_FILENO, message).ok();
-  return InfoOf(text.status().code()).exit_code;
+  const Result<std::string> text =
+      arguments->help ? std::string(kHelp) : Explain(arguments->bundle, options);
+  if (!text.ok()) return Fail(text.status().message(), InfoOf(text.status().code()).exit_code);
+  return WriteFd(STDOUT_FILENO, *text).ok() ? 0 : 1;
 }
 
 }  // namespace tessera::runtime

@@ -31,6 +31,11 @@ class Reader {
     if (key == "runtimes") return ReadRuntimes(node);
     if (key == "driver-root") return ReadPath(key, node, &options_.driver_root);
     if (key == "dev-root") return ReadPath(key, node, &options_.dev_root);
+    if (key == "driver-tree-dir") {
+      if (node.value<std::string>() != "") return ReadPath(key, node, &options_.driver_tree_dir);
+      options_.driver_tree_dir.clear();
+      return Status::Ok();
+    }
     if (key == "grant-socket") return ReadPath(key, node, &options_.grant_socket);
     if (key == "log") return ReadPath(key, node, &options_.log);
     if (key == "grant-timeout-seconds") {
@@ -48,7 +53,7 @@ class Reader {
     }
     return Error(Code::kInvalidArgument,
                  "{}:{}: \"{}\" is no key of this file: correct or remove it (runtimes, "
-                 "driver-root, dev-root, grant-socket, grant-timeout-seconds, log, "
+                 "driver-root, dev-root, driver-tree-dir, grant-socket, grant-timeout-seconds, log, "
                  "accept-visible-devices-envvar)",
                  path_, node.source().begin.line, key);
   }

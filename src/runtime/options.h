@@ -2,21 +2,26 @@
 // /etc/tessera/runtime.toml. Every key has a default, and so has the whole file. Any thread.
 #pragma once
 
+#include <iterator>
 #include <string>
 #include <vector>
 
 #include "api/names.h"
 #include "src/base/clock.h"
 #include "src/base/status.h"
+#include "src/runtime/program_search.h"
 
 namespace tessera::runtime {
 
 struct Options {
   // Low-level runtimes, names or paths; the first that exists is used.
-  std::vector<std::string> runtimes = {"runc", "crun"};
+  std::vector<std::string> runtimes{std::begin(kDefaultRuntimes), std::end(kDefaultRuntimes)};
   // Where the driver's files and the device nodes are. A grant says it itself.
   std::string driver_root = "/";
   std::string dev_root = "/";
+  // Where trees of driver files are kept, each mounted into all containers that get the same files. Empty:
+  // each container gets a mount for each file.
+  std::string driver_tree_dir{names::kDriverTreeDir};
   std::string grant_socket{names::kGrantSocket};
   Duration grant_timeout = std::chrono::seconds(10);
   // Gets a line per container that was given GPUs, and per error; empty for none.

@@ -27,6 +27,7 @@ TEST(Options, ReadsEveryKey) {
 runtimes = ["/opt/crun"]
 driver-root = "/run/nvidia/driver"
 dev-root = "/run/nvidia"
+driver-tree-dir = "/run/trees"
 grant-socket = "/run/x.sock"
 grant-timeout-seconds = 3
 log = "/var/log/x.log"
@@ -36,10 +37,17 @@ accept-visible-devices-envvar = false
   EXPECT_THAT(options.runtimes, ElementsAre("/opt/crun"));
   EXPECT_EQ(options.driver_root, "/run/nvidia/driver");
   EXPECT_EQ(options.dev_root, "/run/nvidia");
+  EXPECT_EQ(options.driver_tree_dir, "/run/trees");
   EXPECT_EQ(options.grant_socket, "/run/x.sock");
   EXPECT_EQ(options.grant_timeout, std::chrono::seconds(3));
   EXPECT_EQ(options.log, "/var/log/x.log");
   EXPECT_FALSE(options.accept_visible_devices_envvar);
+}
+
+TEST(Options, AnEmptyFolderForDriverTreesMeansNone) {
+  EXPECT_EQ(ParseOptions("", "f")->driver_tree_dir, "/run/tessera-runtime");
+  EXPECT_EQ(ParseOptions("driver-tree-dir = \"\"\n", "f")->driver_tree_dir, "");
+  EXPECT_FALSE(ParseOptions("driver-tree-dir = 3\n", "f").ok());
 }
 
 TEST(Options, MistakesAreToldWithFileAndLine) {

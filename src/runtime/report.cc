@@ -4,25 +4,11 @@
 #include <fcntl.h>
 #include <unistd.h>
 
-#include <array>
-#include <ctime>
-
+#include "src/base/clock.h"
 #include "src/base/file.h"
 #include "src/base/strings.h"
 
 namespace tessera::runtime {
-namespace {
-
-std::string Now() {
-  const std::time_t now = std::time(nullptr);
-  std::tm parts{};
-  ::gmtime_r(&now, &parts);
-  std::array<char, 32> text;
-  const size_t length = std::strftime(text.data(), text.size(), "%Y-%m-%dT%H:%M:%SZ", &parts);
-  return std::string(text.data(), length);
-}
-
-}  // namespace
 
 std::string LogLine(bool json, std::string_view level, std::string_view message,
                     std::string_view stamp) {
@@ -36,7 +22,7 @@ void AppendLog(const std::string& path, bool json, std::string_view level,
                std::string_view message) {
   const Fd fd(::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOCTTY, 0644));
   if (!fd.valid()) return;
-  (void)WriteFd(fd.get(), LogLine(json, level, message, Now())).ok();
+  (void)WriteFd(fd.get(), LogLine(json, level, message, Rfc3339(SystemClock().WallNow()))).ok();
 }
 
 int ReportFailure(const CommandLine& line, const Status& status, const std::string& own_log) {

@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/runtime/runtime.h"
 
+#include <unistd.h>
+
 #include <cstdlib>
 #include <cstring>
 #include <string>
 
+#include "src/base/file.h"
 #include "src/runtime/command_line.h"
 #include "src/runtime/decision.h"
 #include "src/runtime/exec_process.h"
@@ -19,11 +22,8 @@
 namespace tessera::runtime {
 namespace {
 
-// Tests, and nodes whose /etc is read only.
-constexpr const char* kConfigVariable = "TESSERA_RUNTIME_CONFIG";
-
 std::string ConfigFile() {
-  const char* path = ::getenv(kConfigVariable);
+  const char* path = ::getenv(names::kEnvRuntimeConfig.data());
   return path != nullptr && *path != '\0' ? path : std::string(names::kRuntimeConfigFile);
 }
 
@@ -36,9 +36,12 @@ Status EditBundle(const CommandLine& line, const Result<Options>& loaded) {
   const Options& options = *loaded;
   ASSIGN_OR_RETURN(const Decision decision, Decide(document, options));
   if (!decision.injection) return Status::Ok();
-  RETURN_IF_ERROR(oci::Inject(*decision.injection, *decision.placement, &document));
+  ASSIGN_OR_RETURN(const std::string how,
+                   oci::Inject(*decision.injection, *decision.placement, &document));
   RETURN_IF_ERROR(document.Save());
-  if (!options.log.empty()) AppendLog(options.log, false, "info", decision.reason);
+  if (!options.log.empty()) {
+    AppendLog(options.log, false, "info", fmt::format("{}; {}", decision.reason, how));
+  }
   return Status::Ok();
 }
 
@@ -59,13 +62,35 @@ Status Run(const CommandLine& line, const Result<Options>& options, char** argv)
   return Become(path, argv);
 }
 
+constexpr std::string_view kHelp =
+    R"(tessera-runtime stands in front of runc or crun: it gives a container its GPUs, then becomes that runtime.
+
+Of its own it has:
+  tessera-runtime configure   makes containerd, Docker or CRI-O use it; see configure --help
+  tessera-runtime explain     what a container would get, and why; see explain --help
+
+Every other command is that of the runtime behind it, whose help follows.
+
+)";
+
 bool IsOwnVerb(int argc, char** argv, const char* verb) {
   return argc > 1 && std::strcmp(argv[1], verb) == 0;
+}
+
+// Whatever reads the help of an OCI runtime from a pipe gets that of the low-level runtime alone.
+bool WantsOwnHelp(int argc, char** argv) {
+  if (argc != 2) return false;
+  if (IsOwnVerb(argc, argv, "help")) return true;
+  const bool asks = IsOwnVerb(argc, argv, "--help") || IsOwnVerb(argc, argv, "-h");
+  return asks && ::isatty(STDOUT_FILENO) == 1;
 }
 
 }  // namespace
 
 int RuntimeMain(int argc, char** argv) {
+  if (WantsOwnHelp(argc, argv)) (void)WriteFd(STDOUT_FILENO, kHelp).ok();
+  static char help_option[] = "--help";
+  if (argc == 2 && IsOwnVerb(argc, argv, "help")) argv[1] = help_option;  // crun has no such verb
 #ifdef TESSERA_WITH_CONFIGURE
   if (IsOwnVerb(argc, argv, "configure")) return engine::ConfigureMain(argc - 1, argv + 1);
 #endif

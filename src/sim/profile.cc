@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/sim/profile.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
+#include <cctype>
 #include <charconv>
 #include <cstring>
 #include <functional>
@@ -116,11 +119,15 @@ Setter Named(uint32_t GpuFacts::*member, std::vector<Choice> choices) {
   };
 }
 
+bool IsControl(char c) { return uint8_t(c) < ' ' || c == 0x7F; }
+
 template <size_t N>
 Setter Text(char (GpuFacts::*member)[N]) {
   return [=](const Json& value, const Place& place, Profile* profile) -> Status {
     ASSIGN_OR_RETURN(std::string text, ScalarText(value, place));
     if (text.empty() || text.size() >= N) return place.Wrong("wants 1 to {} characters", N - 1);
+    // It goes into files of lines, as the kernel's are.
+    if (std::ranges::any_of(text, IsControl)) return place.Wrong("wants one line of text");
     std::memset(profile->gpu.*member, 0, N);
     std::memcpy(profile->gpu.*member, text.data(), text.size());
     return {};
@@ -358,6 +365,17 @@ Status CheckWhole(const Profile& profile, const Json& root, std::string_view fil
   return {};
 }
 
+// Like those of the built-in ones, which are the names of files.
+Status CheckName(std::string_view name, const Place& place) {
+  if (name.size() >= sizeof(StateFile::profile)) return place.Wrong("is too long");
+  const bool good = !name.empty() && std::isalnum(uint8_t(name[0])) != 0 &&
+                    std::ranges::all_of(name, [](char c) {
+                      return std::isalnum(uint8_t(c)) != 0 || c == '-' || c == '_' || c == '.';
+                    });
+  if (good) return {};
+  return place.Wrong("wants letters, digits, \"-\", \"_\" and \".\", a letter or digit first");
+}
+
 }  // namespace
 
 Result<Profile> ParseProfile(std::string_view text, std::string_view file) {
@@ -368,6 +386,10 @@ Result<Profile> ParseProfile(std::string_view text, std::string_view file) {
   if (const Json* base = root.Find("base")) {
     const Place at{file, "base", base->line()};
     ASSIGN_OR_RETURN(std::string name, ScalarText(*base, at));
+    if (name.find('/') != std::string::npos || name.ends_with(".yaml")) {
+      return at.Wrong("\"{}\" is a file: a base is one of the built-in profiles, {}", name,
+                      fmt::join(ProfileNames(), ", "));
+    }
     auto text_of_base = ProfileText(name);
     if (!text_of_base.ok()) return at.Wrong("{}", text_of_base.status().message());
     ASSIGN_OR_RETURN(profile, ParseProfile(*text_of_base, name));
@@ -377,7 +399,7 @@ Result<Profile> ParseProfile(std::string_view text, std::string_view file) {
     if (key == "base") continue;
     if (key == "name") {
       ASSIGN_OR_RETURN(profile.name, ScalarText(value, at));
-      if (profile.name.size() >= sizeof(StateFile::profile)) return at.Wrong("is too long");
+      RETURN_IF_ERROR(CheckName(profile.name, at));
     } else if (key == "gpu") {
       RETURN_IF_ERROR(ReadSection(value, at, GpuFields(), &profile));
     } else if (key == "node") {

@@ -97,6 +97,15 @@ TEST(ProfileTest, DescribesTheNodesOfTheRecordedAnswers) {
   EXPECT_EQ(LinksBetween(*quad_state, 3, 4), 0);
 }
 
+TEST(ProfileTest, NamesThatAreNoNamesOrSpanLinesAreRefused) {
+  for (const char* name : {"\"a\\nb\"", "a/b", "../x", "\"\"", "a b", "-x"}) {
+    EXPECT_THAT(ErrorOf(fmt::format("base: t4\nname: {}\n", name)), HasSubstr("my.yaml:2: name: wants"))
+        << name;
+  }
+  EXPECT_THAT(ErrorOf("base: t4\ngpu:\n  name: \"a\\nb\"\n"), HasSubstr("gpu.name: wants one line"));
+  EXPECT_TRUE(ParseProfile("base: t4\nname: My_node-2.0\n", "my.yaml").ok());
+}
+
 TEST(ProfileTest, ErrorsNameFileLineAndField) {
   EXPECT_THAT(ErrorOf("base: t4\ngpu:\n  memory_mib: 0\n"), HasSubstr("my.yaml:3: gpu.memory_mib: 0"));
   EXPECT_THAT(ErrorOf("base: t4\ngpu:\n  memory: 5\n"), HasSubstr("my.yaml:3: gpu.memory: is not a field"));
@@ -107,6 +116,7 @@ TEST(ProfileTest, ErrorsNameFileLineAndField) {
   EXPECT_THAT(ErrorOf("base: a100-sxm4-40gb\nnode:\n  nvlink: [0-1]\n"), HasSubstr("0-1:12"));
   EXPECT_THAT(ErrorOf("base: a100-sxm4-40gb\nnode:\n  nvlink: [\"0-1:12\", \"0-2:1\"]\n"),
               HasSubstr("more than the 12"));
+  EXPECT_THAT(ErrorOf("base: doc.yaml\n"), HasSubstr("my.yaml:1: base: \"doc.yaml\" is a file"));
   EXPECT_THAT(ErrorOf("name: x\n"), HasSubstr("gpu.name"));
   EXPECT_THAT(ErrorOf("- 1\n"), HasSubstr("my.yaml"));
   EXPECT_THAT(ErrorOf("a: [\n"), HasSubstr("my.yaml"));

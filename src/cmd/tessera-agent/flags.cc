@@ -38,6 +38,7 @@ void AddSockets(CLI::App* app, agent::AgentOptions* o) {
   o->state_dir = names::kStateDir;
   o->grant_socket = names::kGrantSocket;
   o->metrics_address = ":9400";
+  o->manager_address = ":5678";
   AddText(app, "--kubelet-socket", &o->kubelet_socket, "KUBELET_SOCKET",
           "where the kubelet registers device plugins; \"\" does not register");
   AddText(app, "--pod-resources-socket", &o->pod_resources_socket, "POD_RESOURCES_SOCKET",
@@ -47,6 +48,8 @@ void AddSockets(CLI::App* app, agent::AgentOptions* o) {
   AddText(app, "--grant-socket", &o->grant_socket, "GRANT_SOCKET", "where tessera-runtime asks");
   AddText(app, "--metrics-address", &o->metrics_address, "METRICS_ADDRESS",
           "serves /metrics, /healthz and /readyz; \"\" does not");
+  AddText(app, "--gpu-manager-address", &o->manager_address, "GPU_MANAGER_ADDRESS",
+          "serves /metric, /usage and /graph as TKEStack's gpu-manager did; \"\" does not");
 }
 
 }  // namespace
@@ -60,6 +63,17 @@ void AddAgentFlags(CLI::App* app, AgentFlags* flags) {
          "engines with NVIDIA's runtime")
       ->envname("BINDING")
       ->check(CLI::IsMember({"late", "allocate"}))
+      ->capture_default_str();
+  app->add_option("--shared-resources", flags->shared_resources,
+                  "with --binding=late: by what pods may share GPUs beside asking for whole ones; "
+                  "gpu-mem,vcuda or none")
+      ->delimiter(',')
+      ->envname("SHARED_RESOURCES")
+      ->check(CLI::IsMember({"gpu-mem", "vcuda", "none"}))
+      ->capture_default_str();
+  app->add_option("--memory-unit", flags->memory_unit, "what 1 of aliyun.com/gpu-mem is")
+      ->envname("MEMORY_UNIT")
+      ->check(CLI::IsMember({"GiB", "MiB"}))
       ->capture_default_str();
   AddRoots(app, o);
   app->add_flag("--pass-device-specs", o->pass_device_specs,
@@ -82,6 +96,13 @@ void AddAgentFlags(CLI::App* app, AgentFlags* flags) {
 
 agent::AgentOptions ToOptions(const AgentFlags& flags) {
   agent::AgentOptions options = flags.options;
+  for (const std::string& word : flags.shared_resources) {
+    if (word == "gpu-mem") options.shared_resources.emplace_back(names::kResourceGpuMem);
+    if (word != "vcuda") continue;
+    options.shared_resources.emplace_back(names::kResourceVcudaCore);
+    options.shared_resources.emplace_back(names::kResourceVcudaMemory);
+  }
+  options.gpu_mem_unit = *device::MemoryUnitFromName(flags.memory_unit);
   options.binding = flags.binding == "late" ? agent::Binding::kLate : agent::Binding::kAllocate;
   options.xids = gpu::XidPolicy::Parse(EnvOr("DP_DISABLE_HEALTHCHECKS", ""),
                                        EnvOr("DP_ENABLE_HEALTHCHECKS", ""));

@@ -5,6 +5,7 @@
 
 #include <CLI/CLI.hpp>
 #include <string>
+#include <vector>
 
 #include "src/agent/agent.h"
 
@@ -13,6 +14,8 @@ namespace tessera {
 struct AgentFlags {
   agent::AgentOptions options;
   std::string binding = "late";
+  std::vector<std::string> shared_resources = {"gpu-mem", "vcuda"};
+  std::string memory_unit = "GiB";
   std::string log_format = "text";
   bool supervise = false;
 };

@@ -7,10 +7,11 @@
 #include "src/agent/supervisor.h"
 #include "src/agent/version.h"
 #include "src/base/log.h"
+#include "src/base/parse_flags.h"
 #include "src/cmd/tessera-agent/flags.h"
 
 int main(int argc, char** argv) {
-  CLI::App app{"Offers the GPUs of this node to Kubernetes as nvidia.com/gpu.", "tessera-agent"};
+  CLI::App app{"Offers the GPUs of this node to Kubernetes, whole and shared.", "tessera-agent"};
   app.set_version_flag("--version", std::string(tessera::agent::kVersion));
   app.footer(
       "DP_DISABLE_HEALTHCHECKS and DP_ENABLE_HEALTHCHECKS choose XIDs as NVIDIA's device plugin "
@@ -18,7 +19,7 @@ int main(int argc, char** argv) {
       "\nSIGHUP looks at all GPUs at once; SIGTERM leaves the kubelet, pods that run go on.");
   tessera::AgentFlags flags;
   tessera::AddAgentFlags(&app, &flags);
-  CLI11_PARSE(app, argc, argv);
+  if (const auto done = tessera::ParseFlags(&app, argc, argv)) return *done;
   const bool json = flags.log_format == "json";
   tessera::ConfigureLog({.format = json ? tessera::LogFormat::kJson : tessera::LogFormat::kText});
   const auto run = [&flags] { return tessera::agent::RunAgent(tessera::ToOptions(flags)); };

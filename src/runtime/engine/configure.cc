@@ -8,8 +8,10 @@
 #include <map>
 #include <optional>
 
+#include "api/names.h"
 #include "src/base/log.h"
 #include "src/formats/toml.h"
+#include "src/oci/shared_tree.h"
 #include "src/runtime/engine/configurator.h"
 #include "src/runtime/engine/install.h"
 
@@ -60,17 +62,31 @@ struct Flags {
   RuntimeSettings settings;
 };
 
+// One of several names. CLI11's own transformer also takes the numbers behind them, and prints those.
+template <typename T>
+CLI::Option* AddChoice(CLI::App* app, const std::string& names, const std::string& description, T* to,
+                       const std::vector<std::pair<std::string, T>>& choices) {
+  std::string listed;
+  for (const auto& [name, value] : choices) listed += (listed.empty() ? "" : ",") + name;
+  const auto take = [to, names, choices, listed](const std::string& text) {
+    for (const auto& [name, value] : choices) {
+      if (name != text) continue;
+      *to = value;
+      return;
+    }
+    throw CLI::ValidationError(names.substr(0, names.find(',')),
+                               fmt::format("\"{}\" is not one of {}", text, listed));
+  };
+  return app->add_option_function<std::string>(names, take, description)
+      ->type_name("{" + listed + "}");
+}
+
 void AddEngineFlags(CLI::App* app, Flags* flags) {
-  const std::map<std::string, Engine> engines = {{"containerd", Engine::kContainerd},
-                                                 {"docker", Engine::kDocker},
-                                                 {"crio", Engine::kCrio}};
-  const std::map<std::string, RestartMode> modes = {{"none", RestartMode::kNone},
-                                                    {"signal", RestartMode::kSignal},
-                                                    {"systemd", RestartMode::kSystemd},
-                                                    {"auto", RestartMode::kAuto}};
-  app->add_option("--engine,--runtime", flags->engine, "Engine to configure")
-      ->required()
-      ->transform(CLI::CheckedTransformer(engines).description("{containerd,docker,crio}"));
+  AddChoice<Engine>(app, "--engine,--runtime", "Engine to configure", &flags->engine,
+                    {{"containerd", Engine::kContainerd},
+                     {"docker", Engine::kDocker},
+                     {"crio", Engine::kCrio}})
+      ->required();
   app->add_option("--config", flags->config, "The engine's main file (its usual place)");
   app->add_option("--drop-in-config", flags->drop_in,
                   "Our own file, where the engine has drop-ins; \"\" edits the main file");
@@ -85,8 +101,12 @@ void AddEngineFlags(CLI::App* app, Flags* flags) {
                 "Make it the engine's default runtime");
   app->add_flag("--cdi.enabled,--cdi.enable,--enable-cdi", flags->enable_cdi,
                 "Also let the engine inject CDI devices");
-  app->add_option("--restart-mode", flags->restart_mode, "How the engine is made to read it")
-      ->transform(CLI::CheckedTransformer(modes).description("{none,signal,systemd,auto}"));
+  AddChoice<RestartMode>(app, "--restart-mode", "How the engine is made to read it",
+                         &flags->restart_mode,
+                         {{"none", RestartMode::kNone},
+                          {"signal", RestartMode::kSignal},
+                          {"systemd", RestartMode::kSystemd},
+                          {"auto", RestartMode::kAuto}});
   app->add_option("--timeout", flags->timeout_s,
                   "Seconds within which the engine must serve again, else all is rolled back")
       ->capture_default_str()
@@ -145,6 +165,18 @@ ConfigureOptions ToOptions(const Flags& flags, const HostRoot& host) {
   return options;
 }
 
+// Engines start it with folders and PATHs of their own; Docker alone looks a bare name up, in dockerd's PATH.
+Status CheckRuntimePath(const Flags& flags) {
+  const std::string& path = flags.runtime_path;
+  const bool bare_name = !path.empty() && path.find('/') == std::string::npos;
+  if (path.starts_with('/')) return Status::Ok();
+  if (bare_name && flags.engine == Engine::kDocker && !flags.install) return Status::Ok();
+  return Error(Code::kInvalidArgument,
+               "--runtime-path \"{}\" is not an absolute path: give the place of tessera-runtime on the "
+               "host, such as {}",
+               path, kRuntimePath);
+}
+
 Status CheckFlags(const Flags& flags, const ConfigureOptions& options) {
   for (const std::string& path : {options.wanted.config, options.reload.socket}) {
     if (!path.starts_with('/')) return Error(Code::kInvalidArgument, "{} is not an absolute path", path);
@@ -153,9 +185,10 @@ Status CheckFlags(const Flags& flags, const ConfigureOptions& options) {
   if (!drop_in.empty() && !drop_in.starts_with('/')) {
     return Error(Code::kInvalidArgument, "--drop-in-config {} is not an absolute path", drop_in);
   }
-  if (flags.runtime_name.empty() || flags.runtime_path.empty()) {
-    return Error(Code::kInvalidArgument, "--runtime-name and --runtime-path must not be empty");
+  if (flags.runtime_name.empty()) {
+    return Error(Code::kInvalidArgument, "--runtime-name must not be empty");
   }
+  if (!flags.undo) RETURN_IF_ERROR(CheckRuntimePath(flags));
   if (flags.undo && flags.install) {
     return Error(Code::kInvalidArgument, "--undo and --install exclude each other");
   }
@@ -182,6 +215,32 @@ Status PrepareHost(const Flags& flags, const HostRoot& host, std::vector<std::st
   return Status::Ok();
 }
 
+// Where the runtime keeps trees of driver files; empty where it makes none.
+Result<std::string> TreeDirOf(const Flags& flags, const HostRoot& host) {
+  ASSIGN_OR_RETURN(const std::optional<FileState> state, host.Read(flags.runtime_config));
+  if (!state) return std::string(names::kDriverTreeDir);
+  ASSIGN_OR_RETURN(const Json settings, ParseToml(state->text));
+  const Json* const dir = FindPath(settings, {"driver-tree-dir"});
+  if (dir == nullptr || !dir->is_string()) return std::string(names::kDriverTreeDir);
+  return dir->string_value();
+}
+
+// The trees serve containers that are still to come. Where another engine uses the runtime they stay.
+Status DropTrees(const Flags& flags, const HostRoot& host, std::vector<std::string>* notes) {
+  ASSIGN_OR_RETURN(const std::string dir, TreeDirOf(flags, host));
+  if (dir.empty() || !host.Exists(dir + "/trees")) return Status::Ok();
+  for (const Engine engine : {Engine::kContainerd, Engine::kDocker, Engine::kCrio}) {
+    const std::string config = PlacesOf(engine).config;
+    if (!host.Exists(RecordPath(config))) continue;
+    notes->push_back(fmt::format("{}/trees stays: {} still has the runtime", dir, config));
+    return Status::Ok();
+  }
+  ASSIGN_OR_RETURN(const std::string real, host.Resolve(dir));
+  ASSIGN_OR_RETURN(const size_t trees, oci::DropSharedTrees(real));
+  notes->push_back(fmt::format("{}/trees unmounted, {} of them", dir, trees));
+  return Status::Ok();
+}
+
 Result<Outcome> Run(const Flags& flags) {
   const HostRoot host(flags.host_root);
   ConfigureOptions options = ToOptions(flags, host);
@@ -191,6 +250,11 @@ Result<Outcome> Run(const Flags& flags) {
   Configurator configurator(std::move(options), &host);
   ASSIGN_OR_RETURN(Outcome outcome, flags.undo ? configurator.Undo() : configurator.Configure());
   outcome.notes.insert(outcome.notes.begin(), notes.begin(), notes.end());
+  if (flags.undo && !flags.dry_run) {
+    // The engine is as it was, whatever becomes of these.
+    const Status dropped = DropTrees(flags, host, &outcome.notes);
+    if (!dropped.ok()) outcome.notes.push_back(dropped.message());
+  }
   return outcome;
 }
 

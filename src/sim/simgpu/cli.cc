@@ -9,9 +9,12 @@
 #include <functional>
 #include <string>
 
+#include "src/base/parse_flags.h"
 #include "src/base/status.h"
+#include "src/base/strings.h"
 #include "src/sim/simgpu/driver_root.h"
 #include "src/sim/simgpu/inject.h"
+#include "src/sim/simgpu/known_names.h"
 #include "src/sim/simgpu/show.h"
 #include "src/sim/state.h"
 
@@ -27,6 +30,7 @@ struct Flags {
   std::string name;
   std::string library_dir;
   uint32_t gpus = 0;
+  bool force = false;
   bool device_nodes = false;
   bool device_files = false;
   bool uuids = false;
@@ -50,7 +54,28 @@ std::string HostName() {
   return name;
 }
 
+// CLI11's own words for text in the place of a number are "Could not convert: --gpu = abc".
+CLI::Validator WholeNumber() {
+  const auto check = [](const std::string& text) -> std::string {
+    const Result<int64_t> number = ParseInt(text);
+    if (number.ok() && *number >= 0) return "";
+    return fmt::format("\"{}\" is no whole number from 0 on", text);
+  };
+  return CLI::Validator(check, "", "");
+}
+
+// Programs that run on a node keep its files mapped; one that takes its place shows them other GPUs.
+Status CheckNothingReplaced(const Flags& flags) {
+  if (flags.force) return {};
+  State state;
+  if (state.Open(StateDir(flags.root)) != 0) return {};
+  return Error(Code::kAlreadyExists, "{} holds {} x {} already: remove it with \"simgpu destroy\", or "
+               "replace it under whatever runs on it with --force", flags.root, state.gpu_count(),
+               state.file().profile);
+}
+
 Status Create(const Flags& flags) {
+  RETURN_IF_ERROR(CheckNothingReplaced(flags));
   DriverRootOptions options;
   ASSIGN_OR_RETURN(options.profile, LoadProfile(flags.profile));
   if (flags.gpus != 0) options.profile.gpus = flags.gpus;
@@ -85,24 +110,42 @@ Status CheckGpu(const State& state, int32_t gpu) {
   return Error(Code::kOutOfRange, "there is no GPU {}: the node has 0 to {}", gpu, state.gpu_count() - 1);
 }
 
+using Change = std::function<Status(State*, uint32_t)>;
+
 // `change` on one GPU.
-Action OnGpu(const Flags& flags, std::function<void(State*, uint32_t)> change) {
+Action OnGpu(const Flags& flags, Change change) {
   return [&flags, change] {
     return WithState(flags, true, [&](State* state) -> Status {
       RETURN_IF_ERROR(CheckGpu(*state, flags.gpu));
-      change(state, uint32_t(flags.gpu));
-      return {};
+      return change(state, uint32_t(flags.gpu));
     });
   };
 }
 
+// A change that cannot fail.
+template <typename Function>
+Change Always(Function function) {
+  return [function](State* state, uint32_t gpu) {
+    function(state, gpu);
+    return Status();
+  };
+}
+
+// "all" or an index.
+Result<int32_t> GpuOrAll(const State& state, const std::string& text) {
+  if (text == "all") return kAllGpus;
+  const Result<int64_t> index = ParseInt(text);
+  if (!index.ok() || *index != int32_t(*index)) {
+    return Error(Code::kInvalidArgument, "--gpu: \"{}\" is neither an index nor \"all\"", text);
+  }
+  RETURN_IF_ERROR(CheckGpu(state, int32_t(*index)));
+  return int32_t(*index);
+}
+
 Status AddFault(const Flags& flags, bool hang) {
   return WithState(flags, true, [&](State* state) -> Status {
-    int32_t gpu = kAllGpus;
-    if (flags.gpu_or_all != "all") {
-      gpu = int32_t(std::strtol(flags.gpu_or_all.c_str(), nullptr, 10));
-      RETURN_IF_ERROR(CheckGpu(*state, gpu));
-    }
+    RETURN_IF_ERROR(CheckNvmlFunction(flags.function));
+    ASSIGN_OR_RETURN(const int32_t gpu, GpuOrAll(*state, flags.gpu_or_all));
     uint32_t result = 0;
     if (!hang) {
       ASSIGN_OR_RETURN(result, NvmlResultFromText(flags.result));
@@ -116,16 +159,20 @@ void AddNodeCommands(CLI::App* app, Flags* flags, Action* action) {
   CLI::App* create = app->add_subcommand("create", "Make a node: driver root, state, device files");
   create->add_option("--profile", flags->profile, "Built-in profile, or a YAML file")->capture_default_str();
   create->add_option("--gpus", flags->gpus, "How many GPUs; without it, as the profile says")
+      ->check(WholeNumber())
       ->check(CLI::Range(1u, kMaxGpus));
   create->add_option("--name", flags->name, "Name of the node: UUIDs follow from it; without it, the host's");
   create->add_option("--library-dir", flags->library_dir, "Where libcuda.so.1 and libnvidia-ml.so.1 of the simulation are");
   create->add_option("--dev-root", flags->dev_root, "Device files go to DIR/dev")->envname("SIMGPU_DEV_ROOT");
   auto* nodes = create->add_flag("--device-nodes", flags->device_nodes, "Make /dev/nvidia0 … as character devices (root)");
   create->add_flag("--device-files", flags->device_files, "Make them as plain files")->excludes(nodes);
+  create->add_flag("--force", flags->force, "Replace a node that is there already, also under programs that run on it");
   create->callback([=] { *action = [flags] { return Create(*flags); }; });
 
   CLI::App* destroy = app->add_subcommand("destroy", "Remove the node and its device files");
-  destroy->add_option("--dev-root", flags->dev_root, "Where the device files are")->envname("SIMGPU_DEV_ROOT");
+  destroy->add_option("--dev-root", flags->dev_root,
+                      "Beside those that \"create\" made, also device files of these GPUs in DIR/dev")
+      ->envname("SIMGPU_DEV_ROOT");
   destroy->callback([=] {
     *action = [flags] { return DestroyDriverRoot(flags->root, flags->dev_root); };
   });
@@ -172,9 +219,9 @@ void AddViewCommands(CLI::App* app, Flags* flags, Action* action) {
 }
 
 CLI::App* GpuCommand(CLI::App* parent, Flags* flags, Action* action, const char* name,
-                     const char* help, std::function<void(State*, uint32_t)> change) {
+                     const char* help, Change change) {
   CLI::App* command = parent->add_subcommand(name, help);
-  command->add_option("--gpu", flags->gpu, "Index of the GPU")->required();
+  command->add_option("--gpu", flags->gpu, "Index of the GPU")->required()->check(WholeNumber());
   command->callback([=] { *action = OnGpu(*flags, change); });
   return command;
 }
@@ -183,8 +230,10 @@ CLI::App* GpuCommand(CLI::App* parent, Flags* flags, Action* action, const char*
 void AddValueCommand(CLI::App* inject, Flags* flags, Action* action, const char* name,
                      const char* help, uint32_t highest, uint32_t factor, AtomicU32 GpuLive::*member) {
   GpuCommand(inject, flags, action, name, help,
-             [=](State* state, uint32_t gpu) { state->live(gpu).*member = flags->value * factor; })
-      ->add_option("--value", flags->value, "The value")->required()->check(CLI::Range(0u, highest));
+             Always([=](State* state, uint32_t gpu) {
+               state->live(gpu).*member = flags->value * factor;
+             }))
+      ->add_option("--value", flags->value, "The value")->required()->check(WholeNumber())->check(CLI::Range(0u, highest));
 }
 
 void AddFaultCommand(CLI::App* inject, Flags* flags, Action* action, bool hang) {
@@ -194,8 +243,9 @@ void AddFaultCommand(CLI::App* inject, Flags* flags, Action* action, bool hang) 
   command->add_option("FUNCTION", flags->function, "Such as nvmlDeviceGetMemoryInfo; * is every one")->required();
   command->add_option("--gpu", flags->gpu_or_all, "Index of the GPU, or all")->capture_default_str();
   if (!hang) command->add_option("--code", flags->result, "NVML error, name or number")->capture_default_str();
-  command->add_option("--after", flags->after, "So many calls go well first");
-  command->add_option("--times", flags->times, "It hits so many calls; 0: all that follow");
+  command->add_option("--after", flags->after, "So many calls go well first")->check(WholeNumber());
+  command->add_option("--times", flags->times, "It hits so many calls; 0: all that follow")
+      ->check(WholeNumber());
   command->callback([=] { *action = [=] { return AddFault(*flags, hang); }; });
 }
 
@@ -203,16 +253,27 @@ void AddInjectCommands(CLI::App* app, Flags* flags, Action* action) {
   CLI::App* inject = app->add_subcommand("inject", "Break something on a node that runs");
   inject->require_subcommand(1);
   GpuCommand(inject, flags, action, "xid", "Report an XID",
-             [=](State* state, uint32_t gpu) { InjectXid(state, gpu, flags->code); })
-      ->add_option("--code", flags->code, "Number of the XID")->capture_default_str();
-  GpuCommand(inject, flags, action, "lost", "The GPU falls off the bus (XID 79)", InjectLost);
-  GpuCommand(inject, flags, action, "recover", "The GPU is well again", Recover);
+             [=](State* state, uint32_t gpu) -> Status {
+               RETURN_IF_ERROR(CheckXid(flags->code));
+               InjectXid(state, gpu, flags->code);
+               return {};
+             })
+      ->add_option("--code", flags->code, "Number of the XID, one of NVIDIA's catalogue")
+      ->check(WholeNumber())
+      ->capture_default_str();
+  GpuCommand(inject, flags, action, "lost", "The GPU falls off the bus (XID 79)", Always(InjectLost));
+  GpuCommand(inject, flags, action, "recover", "The GPU is well again", Always(Recover));
   CLI::App* ecc = GpuCommand(inject, flags, action, "ecc", "Memory errors; uncorrected ones end contexts",
-                             [=](State* state, uint32_t gpu) {
+                             [=](State* state, uint32_t gpu) -> Status {
+                               if (flags->corrected == 0 && flags->uncorrected == 0) {
+                                 return Error(Code::kInvalidArgument, "no memory errors to inject: say "
+                                              "how many with --corrected or --uncorrected");
+                               }
                                InjectEcc(state, gpu, flags->corrected, flags->uncorrected);
+                               return {};
                              });
-  ecc->add_option("--corrected", flags->corrected, "How many");
-  ecc->add_option("--uncorrected", flags->uncorrected, "How many");
+  ecc->add_option("--corrected", flags->corrected, "How many")->check(WholeNumber());
+  ecc->add_option("--uncorrected", flags->uncorrected, "How many")->check(WholeNumber());
   AddValueCommand(inject, flags, action, "temperature", "Set the temperature, °C", 200, 1, &GpuLive::temperature_c);
   AddValueCommand(inject, flags, action, "power", "Set the power draw, W", 5000, 1000, &GpuLive::power_mw);
   AddValueCommand(inject, flags, action, "utilization", "Set the utilisation, %", 100, 1, &GpuLive::utilization_gpu);
@@ -223,19 +284,16 @@ void AddInjectCommands(CLI::App* app, Flags* flags, Action* action) {
   clear->callback([=] {
     *action = [flags] {
       return WithState(*flags, true, [&](State* state) -> Status {
-        if (flags->gpu_or_all == "all") {
-          state->ClearFaults(nullptr, kAllGpus);
-          for (uint32_t gpu = 0; gpu < state->gpu_count(); ++gpu) Recover(state, gpu);
-          return {};
+        ASSIGN_OR_RETURN(const int32_t only, GpuOrAll(*state, flags->gpu_or_all));
+        if (only == kAllGpus) state->ClearFaults(nullptr, kAllGpus);
+        for (uint32_t gpu = 0; gpu < state->gpu_count(); ++gpu) {
+          if (only == kAllGpus || uint32_t(only) == gpu) Recover(state, gpu);
         }
-        const auto gpu = int32_t(std::strtol(flags->gpu_or_all.c_str(), nullptr, 10));
-        RETURN_IF_ERROR(CheckGpu(*state, gpu));
-        Recover(state, uint32_t(gpu));
         return {};
       });
     };
   });
-  GpuCommand(app, flags, action, "recover", "The same as \"inject recover\"", Recover);
+  GpuCommand(app, flags, action, "recover", "The same as \"inject recover\"", Always(Recover));
 }
 
 }  // namespace
@@ -244,6 +302,7 @@ int RunSimgpu(int argc, char** argv) {
   CLI::App app("Makes, shows and breaks simulated GPU nodes", "simgpu");
   Flags flags;
   Action action;
+  app.set_version_flag("--version", std::string(TESSERA_VERSION));
   app.require_subcommand(1);
   app.fallthrough();
   app.add_option("--root", flags.root, "Driver root of the node")->envname("SIMGPU_ROOT")->capture_default_str();
@@ -252,11 +311,7 @@ int RunSimgpu(int argc, char** argv) {
   AddInjectCommands(&app, &flags, &action);
   app.footer("Example:\n  simgpu create --profile h100-sxm5-80gb --gpus 8 --root /tmp/node/driver\n"
              "  simgpu inject xid --gpu 3 --code 79 --root /tmp/node/driver");
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? 0 : 64;  // EX_USAGE
-  }
+  if (const auto done = ParseFlags(&app, argc, argv)) return *done;
   const Status status = action();
   if (status.ok()) return 0;
   fmt::print(stderr, "simgpu: {}\n", status.message());

@@ -6,10 +6,10 @@
 #include <filesystem>
 
 #include <sys/stat.h>
-#include <sys/sysmacros.h>
 #include <unistd.h>
 
 #include "src/base/file.h"
+#include "src/sim/simgpu/device_files.h"
 #include "src/sim/state.h"
 
 namespace tessera::sim {
@@ -17,8 +17,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr unsigned kNvidiaMajor = 195;
-constexpr unsigned kUvmMajor = 510;  // the kernel gives it out at run time; this is a usual one
 constexpr std::string_view kLibraryDir = "usr/lib/x86_64-linux-gnu";
 
 // Its name without version; what is not there is left out if optional.
@@ -29,23 +27,6 @@ struct Library {
 constexpr Library kLibraries[] = {{"libcuda", false},
                                   {"libnvidia-ml", false},
                                   {"libnvidia-ptxjitcompiler", true}};
-
-struct DeviceFile {
-  std::string name;
-  unsigned major, minor;
-};
-
-std::vector<DeviceFile> DeviceFilesOf(const StateFile& state) {
-  std::vector<DeviceFile> files = {{"nvidiactl", kNvidiaMajor, 255},
-                                   {"nvidia-modeset", kNvidiaMajor, 254},
-                                   {"nvidia-uvm", kUvmMajor, 0},
-                                   {"nvidia-uvm-tools", kUvmMajor, 1}};
-  for (uint32_t i = 0; i < state.gpu_count; ++i) {
-    const unsigned minor = state.facts[i].minor;
-    files.push_back({fmt::format("nvidia{}", minor), kNvidiaMajor, minor});
-  }
-  return files;
-}
 
 std::string Bdf(const PciAddress& pci) {
   return fmt::format("{:04x}:{:02x}:{:02x}.{}", pci.domain, pci.bus, pci.device, pci.function);
@@ -165,21 +146,15 @@ Status WriteSys(const std::string& root, const StateFile& state) {
   return {};
 }
 
-Status MakeDeviceFiles(const DriverRootOptions& options, const StateFile& state) {
-  if (options.device_files == DeviceFiles::kNone) return {};
-  RETURN_IF_ERROR(MakeDirs(options.dev_root + "/dev"));
-  const bool nodes = options.device_files == DeviceFiles::kNodes;
-  for (const DeviceFile& file : DeviceFilesOf(state)) {
-    const std::string path = options.dev_root + "/dev/" + file.name;
-    const mode_t type = nodes ? S_IFCHR : S_IFREG;
-    const dev_t device = nodes ? makedev(file.major, file.minor) : 0;
-    if (mknod(path.c_str(), type | 0666, device) != 0 && errno != EEXIST) {
-      return Status::FromErrno("make device node " + path, errno)
-          .Annotate(nodes ? "only root may; --device-files makes plain files" : "");
-    }
-    if (chmod(path.c_str(), 0666) != 0) return Status::FromErrno(path, errno);
+// The device files that the options ask for.
+std::vector<DeviceFile> WantedDeviceFiles(const DriverRootOptions& options,
+                                          const StateFile& state) {
+  switch (options.device_files) {
+    case DeviceFiles::kNone: return {};
+    case DeviceFiles::kNodes: return DeviceFilesOf(state, options.dev_root, S_IFCHR);
+    case DeviceFiles::kPlain: return DeviceFilesOf(state, options.dev_root, S_IFREG);
   }
-  return {};
+  CheckFailed(__FILE__, __LINE__, "unknown kind of device files");
 }
 
 // A root is ours, or new, or empty.
@@ -191,14 +166,10 @@ Status CheckRoot(const std::string& root) {
                "another folder, or empty it", root, names->front());
 }
 
-// Removes a device file if it is one that MakeDeviceFiles makes.
-void RemoveDeviceFile(const std::string& dev_root, const DeviceFile& file) {
-  const std::string path = dev_root + "/dev/" + file.name;
-  struct stat info;
-  if (lstat(path.c_str(), &info) != 0) return;
-  const bool ours = S_ISCHR(info.st_mode) ? info.st_rdev == makedev(file.major, file.minor)
-                                          : S_ISREG(info.st_mode) && info.st_size == 0;
-  if (ours) unlink(path.c_str());
+// What the kernel would show of the GPUs.
+void RemoveKernelFiles(const std::string& root) {
+  std::error_code error;
+  for (const char* name : {"proc", "sys"}) fs::remove_all(fs::path(root) / name, error);
 }
 
 }  // namespace
@@ -209,11 +180,12 @@ Status CreateDriverRoot(const DriverRootOptions& options) {
   RETURN_IF_ERROR(CheckRoot(options.root));
   ASSIGN_OR_RETURN(auto state, MakeState(options.profile, options.node_name));
   RETURN_IF_ERROR(PlaceLibraries(options));
+  // GPUs of a node that was here before: who makes device nodes would make theirs again.
+  RemoveKernelFiles(options.root);
   RETURN_IF_ERROR(WriteProc(options.root, *state));
   RETURN_IF_ERROR(WriteSys(options.root, *state));
-  RETURN_IF_ERROR(MakeDeviceFiles(options, *state));
   const std::string dir = StateDir(options.root);
-  RETURN_IF_ERROR(MakeDirs(dir));
+  RETURN_IF_ERROR(MakeDeviceFiles(dir, WantedDeviceFiles(options, *state)));
   // Last: who sees a state sees all that belongs to it.
   if (const int error = State::Create(dir, *state); error != 0) {
     return Status::FromErrno(dir + "/state", error);
@@ -226,9 +198,18 @@ Status DestroyDriverRoot(const std::string& root, const std::string& dev_root) {
   if (const int error = state.Open(StateDir(root)); error != 0) {
     return Status(Code::kNotFound, fmt::format("no simulated driver at {}: {}", root, strerror(error)));
   }
-  for (const DeviceFile& file : DeviceFilesOf(state.file())) RemoveDeviceFile(dev_root, file);
+  // First, lest somebody who sees a device file vanish makes it again for a GPU that is listed.
+  RemoveKernelFiles(root);
+  RETURN_IF_ERROR(RemoveDeviceFiles(StateDir(root)));
+  if (!dev_root.empty()) {
+    for (const mode_t type : {S_IFCHR, S_IFREG}) {
+      for (const DeviceFile& file : DeviceFilesOf(state.file(), dev_root, type)) {
+        RemoveDeviceFile(file);
+      }
+    }
+  }
   std::error_code error;
-  for (const char* name : {"usr", "proc", "sys", "run"}) fs::remove_all(fs::path(root) / name, error);
+  for (const char* name : {"usr", "run"}) fs::remove_all(fs::path(root) / name, error);
   fs::remove(root, error);  // only when nothing else is there
   return {};
 }

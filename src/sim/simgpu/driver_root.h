@@ -31,11 +31,13 @@ struct DriverRootOptions {
   std::string dev_root;  // device files go below <dev_root>/dev
 };
 
-// Makes or replaces the driver root. ALREADY_EXISTS: `root` holds other things than a simulated
-// driver. Missing libraries: NOT_FOUND with the places that were searched.
+// Makes or replaces the driver root; device files that the old one had and the new one has not go.
+// ALREADY_EXISTS: `root` holds other things than a simulated driver, or a device file's name is
+// taken. Missing libraries: NOT_FOUND with the places that were searched.
 Status CreateDriverRoot(const DriverRootOptions& options);
 
-// Removes the driver root and the device files that belong to it. NOT_FOUND: there is none.
+// Removes the driver root and the device files that were made with it, wherever; with a `dev_root`
+// also those in its dev folder that somebody else made for these GPUs. NOT_FOUND: there is none.
 Status DestroyDriverRoot(const std::string& root, const std::string& dev_root);
 
 std::string StateDir(const std::string& root);

@@ -4,6 +4,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <filesystem>
+
 #include "src/base/file.h"
 #include "src/sim/simgpu/inject.h"
 #include "src/sim/simgpu/show.h"
@@ -46,6 +48,75 @@ TEST(DriverRootTest, DestroyRemovesTheNodeAndItsDeviceFiles) {
   ASSERT_TRUE(DestroyDriverRoot(node.driver_root(), node.dev_root()).ok());
   EXPECT_FALSE(PathExists(node.driver_root()));
   EXPECT_TRUE(ListDir(node.dev_root() + "/dev")->empty());
+}
+
+// Device files of a node that is made, changed and removed from changing folders.
+class DeviceFilesTest : public ::testing::Test {
+ protected:
+  DeviceFilesTest() {
+    before_ = std::filesystem::current_path();
+    std::filesystem::current_path(dir_.path());
+  }
+  ~DeviceFilesTest() override { std::filesystem::current_path(before_); }
+
+  Status Create(uint32_t gpus, const std::string& dev_root) {
+    DriverRootOptions options;
+    options.profile = *LoadProfile("t4");
+    options.profile.gpus = gpus;
+    options.library_dir = node_.library("");
+    options.root = "driver";
+    options.device_files = DeviceFiles::kPlain;
+    options.dev_root = dev_root;
+    return CreateDriverRoot(options);
+  }
+  size_t FilesIn(const std::string& dev_root) const {
+    return ListDir(dir_.path() + "/" + dev_root + "/dev").value_or({}).size();
+  }
+
+  TempDir dir_;
+  testing::SimNode node_{{.profile = "t4", .gpus = 1}};
+  std::filesystem::path before_;
+};
+
+TEST_F(DeviceFilesTest, DestroyFindsThemFromAnotherFolderAndWithoutTheirRoot) {
+  ASSERT_TRUE(Create(4, "here").ok());
+  EXPECT_EQ(FilesIn("here"), 8u);
+  std::filesystem::current_path(before_);
+  ASSERT_TRUE(DestroyDriverRoot(dir_.path() + "/driver", "").ok());
+  EXPECT_EQ(FilesIn("here"), 0u);
+}
+
+TEST_F(DeviceFilesTest, DestroyWithAnotherRootRemovesThemAllTheSame) {
+  ASSERT_TRUE(Create(4, "here").ok());
+  ASSERT_TRUE(DestroyDriverRoot("driver", dir_.path() + "/elsewhere").ok());
+  EXPECT_EQ(FilesIn("here"), 0u);
+}
+
+TEST_F(DeviceFilesTest, ASmallerNodeLeavesNoneOfTheLargerOne) {
+  ASSERT_TRUE(Create(8, "here").ok());
+  ASSERT_TRUE(Create(2, "here").ok());
+  EXPECT_EQ(FilesIn("here"), 6u);
+  ASSERT_TRUE(Create(2, "there").ok());
+  EXPECT_EQ(FilesIn("here"), 0u);
+  EXPECT_EQ(FilesIn("there"), 6u);
+  ASSERT_TRUE(DestroyDriverRoot("driver", "").ok());
+  EXPECT_EQ(FilesIn("there"), 0u);
+}
+
+TEST_F(DeviceFilesTest, WhatWasThereBeforeStays) {
+  ASSERT_TRUE(MakeDirs("here/dev").ok());
+  ASSERT_TRUE(WriteFileAtomically("here/dev/nvidia0", "", 0600).ok());
+  ASSERT_TRUE(Create(2, "here").ok());
+  ASSERT_TRUE(DestroyDriverRoot("driver", "").ok());
+  EXPECT_EQ(*ListDir("here/dev"), std::vector<std::string>{"nvidia0"});
+}
+
+TEST_F(DeviceFilesTest, ANameThatIsTakenIsRefusedAndNamed) {
+  ASSERT_TRUE(MakeDirs("here/dev").ok());
+  ASSERT_TRUE(WriteFileAtomically("here/dev/nvidia1", "precious", 0600).ok());
+  const Status status = Create(2, "here");
+  EXPECT_EQ(status.code(), Code::kAlreadyExists);
+  EXPECT_THAT(status.message(), HasSubstr("here/dev/nvidia1"));
 }
 
 TEST(DriverRootTest, NamesTheLibraryThatIsMissing) {

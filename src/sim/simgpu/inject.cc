@@ -27,31 +27,6 @@ void KillContexts(GpuLive* live, uint32_t result) {
   FutexWakeAll(&live->poison_epoch);  // programs that wait for the GPU
 }
 
-struct NamedResult {
-  std::string_view name;
-  nvml::Return value;
-};
-constexpr NamedResult kResults[] = {
-    {"UNINITIALIZED", nvml::Return::kUninitialized},
-    {"INVALID_ARGUMENT", nvml::Return::kInvalidArgument},
-    {"NOT_SUPPORTED", nvml::Return::kNotSupported},
-    {"NO_PERMISSION", nvml::Return::kNoPermission},
-    {"NOT_FOUND", nvml::Return::kNotFound},
-    {"INSUFFICIENT_SIZE", nvml::Return::kInsufficientSize},
-    {"DRIVER_NOT_LOADED", nvml::Return::kDriverNotLoaded},
-    {"TIMEOUT", nvml::Return::kTimeout},
-    {"GPU_IS_LOST", nvml::Return::kGpuIsLost},
-    {"RESET_REQUIRED", nvml::Return::kResetRequired},
-    {"OPERATING_SYSTEM", nvml::Return::kOperatingSystem},
-    {"LIB_RM_VERSION_MISMATCH", nvml::Return::kLibRmVersionMismatch},
-    {"IN_USE", nvml::Return::kInUse},
-    {"MEMORY", nvml::Return::kMemory},
-    {"NO_DATA", nvml::Return::kNoData},
-    {"GPU_NOT_FOUND", nvml::Return::kGpuNotFound},
-    {"INVALID_STATE", nvml::Return::kInvalidState},
-    {"UNKNOWN", nvml::Return::kUnknown},
-};
-
 }  // namespace
 
 void InjectXid(State* state, uint32_t gpu, uint64_t code) {
@@ -104,13 +79,13 @@ Result<uint32_t> NvmlResultFromText(const std::string& text) {
   std::string name = text;
   for (char& c : name) c = char(std::toupper(uint8_t(c)));
   if (name.starts_with("NVML_ERROR_")) name.erase(0, 11);
-  for (const NamedResult& result : kResults) {
+  for (const nvml::ReturnName& result : nvml::kReturnNames) {
     if (result.name == name) return uint32_t(result.value);
   }
   auto number = ParseInt(text);
   if (number.ok() && *number > 0 && *number <= 999) return uint32_t(*number);
   std::string names;
-  for (const NamedResult& result : kResults) {
+  for (const nvml::ReturnName& result : nvml::kReturnNames) {
     names += fmt::format("{}{}", names.empty() ? "" : ", ", result.name);
   }
   return Error(Code::kInvalidArgument, "\"{}\" is no NVML error: give 1 to 999 or one of {}", text,

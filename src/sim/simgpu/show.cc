@@ -100,6 +100,20 @@ std::string FaultsText(const StateFile& file) {
   return text;
 }
 
+// The worst that a program that asks would find.
+std::string_view HealthOf(State* state, uint32_t gpu) {
+  if (state->lost(gpu)) return "LOST";
+  const auto hit = [&](bool hang) {
+    return std::ranges::any_of(state->file().faults, [&](const Fault& fault) {
+      const bool here = fault.gpu == kAllGpus || fault.gpu == int32_t(gpu);
+      return fault.active == 1 && here && (fault.hang != 0) == hang;
+    });
+  };
+  if (hit(true)) return "HANGS";
+  if (hit(false)) return "FAILS";
+  return state->live(gpu).recovery_action != 0 ? "WANTS A RESET" : "well";
+}
+
 }  // namespace
 
 std::string ShowText(State* state) {
@@ -111,7 +125,7 @@ std::string ShowText(State* state) {
     const GpuFacts& gpu = state->facts(i);
     text += fmt::format("GPU {}: {} ({})\n", i, gpu.name, gpu.uuid);
     text += fmt::format("  {}  /dev/nvidia{}  NUMA {}  NVLink {}  {}\n", BdfOf(gpu), gpu.minor,
-                        gpu.numa_node, LinksOf(gpu), state->lost(i) ? "LOST" : "well");
+                        gpu.numa_node, LinksOf(gpu), HealthOf(state, i));
     text += fmt::format("  memory {} of {} MiB used, {} % busy\n", state->UsedBytes(i) >> 20,
                         gpu.memory_bytes >> 20, state->Utilization(i).gpu);
     for (const ProcessView& view : ProcessesOf(state, i)) {

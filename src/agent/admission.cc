@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/agent/admission.h"
+
+#include <algorithm>
+#include <tuple>
+#include <utility>
+
+namespace tessera::agent {
+
+void Admission::Set(std::vector<Waiting> waiting) {
+  const std::lock_guard lock(mutex_);
+  if (waiting == waiting_) return;
+  waiting_ = std::move(waiting);
+  const auto waits = [&](const std::string& uid, const std::string& container) {
+    return std::any_of(waiting_.begin(), waiting_.end(), [&](const Waiting& one) {
+      return one.pod_uid == uid && one.container == container;
+    });
+  };
+  std::erase_if(given_,
+                [&](const Given& given) { return !waits(std::get<0>(given), std::get<1>(given)); });
+  changed_.notify_all();
+}
+
+const Admission::Waiting* Admission::Find(std::string_view resource, int64_t units) const {
+  const auto found = std::find_if(waiting_.begin(), waiting_.end(), [&](const Waiting& one) {
+    const auto ask = one.asks.find(resource);
+    return ask != one.asks.end() && ask->second == units &&
+           !given_.contains({one.pod_uid, one.container, std::string(resource)});
+  });
+  return found == waiting_.end() ? nullptr : &*found;
+}
+
+std::optional<Admission::Waiting> Admission::Next(std::string_view resource, int64_t units) const {
+  const std::lock_guard lock(mutex_);
+  const Waiting* found = Find(resource, units);
+  return found == nullptr ? std::nullopt : std::optional(*found);
+}
+
+std::optional<Admission::Waiting> Admission::WaitForNext(std::string_view resource, int64_t units,
+                                                         Duration patience) {
+  std::unique_lock lock(mutex_);
+  changed_.wait_for(lock, patience, [&] { return Find(resource, units) != nullptr; });
+  const Waiting* found = Find(resource, units);
+  return found == nullptr ? std::nullopt : std::optional(*found);
+}
+
+void Admission::Give(const Waiting& to, const std::string& resource,
+                     const std::vector<std::string>& ids) {
+  const std::lock_guard lock(mutex_);
+  given_.insert({to.pod_uid, to.container, resource});
+  for (const std::string& id : ids) holders_[{resource, id}] = to;
+}
+
+std::optional<Admission::Waiting> Admission::HolderOf(std::string_view resource,
+                                                      const std::string& id) const {
+  const std::lock_guard lock(mutex_);
+  const auto found = holders_.find({std::string(resource), id});
+  return found == holders_.end() ? std::nullopt : std::optional(found->second);
+}
+
+}  // namespace tessera::agent

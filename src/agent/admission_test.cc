@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/agent/admission.h"
+
+#include <gtest/gtest.h>
+
+#include <thread>
+
+#include "api/names.h"
+#include "src/agent/allocation.h"
+#include "src/agent/fake_pods.h"
+#include "src/agent/node_view.h"
+
+namespace tessera::agent {
+namespace {
+
+using namespace std::chrono_literals;
+
+const std::string kGpu(names::kResourceGpu);
+const std::string kMem(names::kResourceGpuMem);
+
+Admission::Waiting Container(const std::string& pod, int64_t gpus, std::vector<std::string> uuids) {
+  Admission::Waiting waiting{.pod_uid = "uid-" + pod, .pod_name = pod, .container = "main"};
+  waiting.asks[kGpu] = gpus;
+  for (std::string& uuid : uuids) waiting.shares.push_back({.uuid = std::move(uuid)});
+  return waiting;
+}
+
+std::shared_ptr<const DeviceSet> FourGpus() {
+  auto inventory = std::make_shared<device::NodeInventory>();
+  for (int i = 0; i < 4; ++i) {
+    inventory->gpus.push_back(
+        {.uuid = "GPU-" + std::to_string(i), .index = i, .minor = i, .memory = GiB(16)});
+  }
+  inventory->links = device::LinkMatrix(4);
+  return std::make_shared<const DeviceSet>(inventory);
+}
+
+TEST(AdmissionTest, TheOldestWhoAsksForSoManyAndHasNoneIsNext) {
+  Admission admission;
+  admission.Set({Container("a", 2, {}), Container("b", 1, {}), Container("c", 1, {})});
+  ASSERT_EQ(admission.Next(kGpu, 1)->pod_name, "b");
+  admission.Give(*admission.Next(kGpu, 1), kGpu, {"GPU-3"});
+  EXPECT_EQ(admission.Next(kGpu, 1)->pod_name, "c");
+  EXPECT_EQ(admission.Next(kGpu, 2)->pod_name, "a");
+  EXPECT_FALSE(admission.Next(kGpu, 3));
+  EXPECT_FALSE(admission.Next(kMem, 1));
+  EXPECT_EQ(admission.HolderOf(kGpu, "GPU-3")->pod_name, "b");
+  EXPECT_FALSE(admission.HolderOf(kGpu, "GPU-0"));
+}
+
+TEST(AdmissionTest, WaitsForAPodThatIsOnItsWay) {
+  Admission admission;
+  EXPECT_FALSE(admission.WaitForNext(kGpu, 1, 1ms));
+  std::thread later([&] { admission.Set({Container("a", 1, {})}); });
+  EXPECT_TRUE(admission.WaitForNext(kGpu, 1, 20s));
+  later.join();
+}
+
+TEST(AdmissionTest, PreferredAllocationNamesWhatTheNextPodWasAssigned) {
+  const auto set = FourGpus();
+  Admission admission;
+  SystemClock clock;
+  const grant::TokenSealer sealer(std::string(32, 'k'));
+  const Allocator allocator({.resource = kGpu, .admission = &admission}, &sealer, &clock);
+  const std::vector<std::string> all = {"GPU-0", "GPU-1", "GPU-2", "GPU-3"};
+  admission.Set({Container("a", 2, {"GPU-3", "GPU-1"}), Container("b", 2, {"GPU-0", "GPU-2"})});
+  EXPECT_EQ(*allocator.Prefer(*set, all, {}, 2), (std::vector<std::string>{"GPU-3", "GPU-1"}));
+  ASSERT_TRUE(allocator.Allocate(*set, {"GPU-3", "GPU-1"}).ok());
+  EXPECT_EQ(*allocator.Prefer(*set, all, {}, 2), (std::vector<std::string>{"GPU-0", "GPU-2"}));
+  EXPECT_EQ(allocator.Prefer(*set, {"GPU-0", "GPU-1"}, {}, 2)->size(), 2u)
+      << "what is not there to be had is not named";
+  EXPECT_EQ(allocator.Prefer(*set, all, {}, 1)->size(), 1u);
+}
+
+TEST(NodeViewTest, WaitingAreThoseWithGpusThatNobodyHasGivenYet) {
+  const auto set = FourGpus();
+  FakeApiPods pods;
+  size_t skipped = 0;
+  class NoLog : public grant::RecordLog {
+    Status Append(std::string_view) override { return Status::Ok(); }
+    Status Replace(const std::vector<std::string>&) override { return Status::Ok(); }
+  } log;
+  GrantLedger ledger(&log, {}, &skipped);
+  NodeView view(&ledger, &pods);
+  const auto assign = [&](const std::string& name, int second, const std::string& uuid) {
+    PodInfo pod = FakeApiPods::Make(name, {{"main", {{kMem, "8"}}}});
+    device::Assignment assignment;
+    assignment.containers["main"] = {{.uuid = uuid, .memory = GiB(8)}};
+    pod.annotations[std::string(names::kAnnotationAssignment)] =
+        *device::EncodeAssignment(assignment);
+    pod.created = WallTime(std::chrono::seconds(second));
+    pods.Set(pod);
+  };
+  assign("young", 3, "GPU-1");
+  assign("old", 1, "GPU-2");
+  assign("known", 2, "GPU-3");
+  pods.Set(FakeApiPods::Make("past", {{"main", {{kMem, "8"}}}}));
+  view.SetHeld({.held = {{"default", "known", "main", kMem, {"m0000"}}}});
+  const auto waiting = view.Waiting(set, {});
+  ASSERT_EQ(waiting.size(), 2u);
+  EXPECT_EQ(waiting[0].pod_name, "old");
+  EXPECT_EQ(waiting[1].pod_name, "young");
+  EXPECT_EQ(waiting[0].asks.at(kMem), 8);
+  EXPECT_EQ(waiting[0].env.at("ALIYUN_COM_GPU_MEM_IDX"), "2");
+  EXPECT_EQ(view.Accounts(set).UseOf("GPU-3").memory, GiB(8));
+}
+
+}  // namespace
+}  // namespace tessera::agent

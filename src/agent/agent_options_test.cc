@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <gtest/gtest.h>
+
+#include "src/agent/agent.h"
+#include "src/base/file.h"
+
+namespace tessera::agent {
+namespace {
+
+class AgentOptionsTest : public testing::Test {
+ protected:
+  AgentOptionsTest() {
+    options_.state_dir = dir_.path() + "/state";
+    options_.grant_socket = dir_.path() + "/grant.sock";
+  }
+  std::string FailureOf() {
+    testing::internal::CaptureStderr();
+    EXPECT_NE(RunAgent(options_), 0);
+    return testing::internal::GetCapturedStderr();
+  }
+
+  TempDir dir_;
+  AgentOptions options_;
+};
+
+TEST_F(AgentOptionsTest, ABadMetricsAddressFailsBeforeAnythingIsMade) {
+  options_.metrics_address = "nonsense";
+  const std::string said = FailureOf();
+  EXPECT_NE(said.find("--metrics-address"), std::string::npos) << said;
+  EXPECT_TRUE(ListDir(dir_.path())->empty());
+}
+
+TEST_F(AgentOptionsTest, ABadAddressOfGpuManagersPageFailsBeforeAnythingIsMade) {
+  options_.manager_address = "nonsense";
+  const std::string said = FailureOf();
+  EXPECT_NE(said.find("--gpu-manager-address"), std::string::npos) << said;
+  EXPECT_TRUE(ListDir(dir_.path())->empty());
+}
+
+TEST_F(AgentOptionsTest, AStateFolderThatCannotBeMadeIsNamedWithItsFlag) {
+  options_.state_dir = "/proc/foo";
+  const std::string said = FailureOf();
+  EXPECT_NE(said.find("--state-dir"), std::string::npos) << said;
+  EXPECT_NE(said.find("/proc/foo"), std::string::npos) << said;
+}
+
+}  // namespace
+}  // namespace tessera::agent

@@ -1,0 +1,348 @@
+// SPDX-License-Identifier: Apache-2.0
+// Grants by what pods were assigned, and by choice where they came past the scheduler.
+#include <gtest/gtest.h>
+
+#include <optional>
+
+#include "api/names.h"
+#include "src/agent/allocation.h"
+#include "src/agent/fake_pods.h"
+#include "src/agent/grant_service.h"
+
+namespace tessera::agent {
+namespace {
+
+using namespace std::chrono_literals;
+
+const std::string kGpu(names::kResourceGpu);
+const std::string kMem(names::kResourceGpuMem);
+const std::string kCore(names::kResourceVcudaCore);
+const std::string kBlocks(names::kResourceVcudaMemory);
+
+class FakeKubelet : public PodResources {
+ public:
+  explicit FakeKubelet(TaskRunner* runner) : runner_(runner) {}
+  void List(Done done) override {
+    runner_->Post([this, done = std::move(done)] { done(answer); });
+  }
+  void Admit(const std::string& name) { answer->pods.emplace_back("default", name); }
+  void Hold(const std::string& name, const std::string& resource, const std::string& id) {
+    answer->held.push_back({"default", name, "main", resource, {id}});
+  }
+  void End(const std::string& name) {
+    std::erase(answer->pods, std::pair<std::string, std::string>("default", name));
+    std::erase_if(answer->held, [&](const auto& held) { return held.pod_name == name; });
+  }
+  Result<PodDevices> answer = PodDevices();
+
+ private:
+  TaskRunner* const runner_;
+};
+
+class MemoryLog : public grant::RecordLog {
+ public:
+  Status Append(std::string_view record) override {
+    records.emplace_back(record);
+    return Status::Ok();
+  }
+  Status Replace(const std::vector<std::string>& all) override {
+    records = all;
+    return Status::Ok();
+  }
+  std::vector<std::string> records;
+};
+
+// Four GPUs of 16 GiB.
+class AssignedGrantsTest : public testing::Test {
+ protected:
+  AssignedGrantsTest() {
+    auto inventory = std::make_shared<device::NodeInventory>();
+    for (int i = 0; i < 4; ++i) {
+      inventory->gpus.push_back(
+          {.uuid = "GPU-" + std::to_string(i), .index = i, .minor = i, .memory = GiB(16)});
+    }
+    inventory->links = device::LinkMatrix(4);
+    devices_.Set(std::make_shared<DeviceSet>(inventory));
+    Restart();
+  }
+
+  // As after a crash: what is not in the log is forgotten.
+  void Restart() {
+    service_.reset();
+    size_t skipped = 0;
+    ledger_.emplace(&log_, log_.records, &skipped);
+    EXPECT_EQ(skipped, 0u);
+    service_.emplace(&runner_,
+                     GrantOptions{.description = {.dev_root_ctr_path = "/nonexistent"},
+                                  .node_name = "node-1",
+                                  .metrics = &metrics_},
+                     &devices_, &sealer_, &*ledger_, &kubelet_, &pods_,
+                     [this](std::shared_ptr<const NodeUse> use) { use_ = std::move(use); });
+    runner_.RunUntilIdle();
+  }
+
+  grant::Token Token(const std::string& resource, int units) {
+    std::vector<std::string> ids;
+    if (resource == kGpu) {
+      for (int i = 0; i < units; ++i) ids.push_back("GPU-" + std::to_string(i));
+    } else {
+      ids = {"m000" + std::to_string(next_id_++), "+" + std::to_string(units - 1)};
+    }
+    return {grant::TokenVariable(resource), sealer_.Seal(resource, ids, runner_.clock().WallNow())};
+  }
+
+  // What the scheduler writes.
+  void Assign(PodInfo pod, const std::map<std::string, std::vector<std::string>>& gpus) {
+    device::Assignment assignment;
+    for (const auto& container : pod.request->containers) {
+      const auto found = gpus.find(container.name);
+      if (found == gpus.end()) continue;
+      for (const std::string& uuid : found->second) {
+        assignment.containers[container.name].push_back(
+            *device::ShareOn(container, devices_.Get()->inventory(), uuid));
+      }
+    }
+    const auto all = device::AnnotationsFor(*pod.request, assignment, devices_.Get()->inventory(),
+                                            {.node = "node-1", .time_ns = 1});
+    ASSERT_TRUE(all.ok()) << all.status().ToString();
+    pod.annotations = *all;
+    pods_.Set(std::move(pod));
+  }
+
+  Result<grant::Grant> Ask(const std::string& pod, std::vector<grant::Token> tokens,
+                           const std::string& container = "main") {
+    auto answer = Start(pod, std::move(tokens), container);
+    runner_.RunUntilIdle();
+    return answer->has_value() ? **answer : Result<grant::Grant>(Status(Code::kAborted, "waits"));
+  }
+  std::shared_ptr<std::optional<Result<grant::Grant>>> Start(
+      const std::string& pod, std::vector<grant::Token> tokens,
+      const std::string& container = "main") {
+    auto answer = std::make_shared<std::optional<Result<grant::Grant>>>();
+    service_->Handle({.pod_uid = "uid-" + pod,
+                      .pod_namespace = "default",
+                      .pod_name = pod,
+                      .container = container,
+                      .tokens = std::move(tokens)},
+                     [answer](Result<grant::Grant> reply) { *answer = std::move(reply); });
+    return answer;
+  }
+  std::string GpuOf(const std::string& pod, std::vector<grant::Token> tokens,
+                    const std::string& container = "main") {
+    const auto grant = Ask(pod, std::move(tokens), container);
+    return grant.ok() ? grant->env.at("NVIDIA_VISIBLE_DEVICES") : grant.status().ToString();
+  }
+
+  FakeTaskRunner runner_;
+  DeviceSetHolder devices_;
+  grant::TokenSealer sealer_{std::string(32, 'k')};
+  MemoryLog log_;
+  FakeApiPods pods_;
+  FakeKubelet kubelet_{&runner_};
+  AgentMetrics metrics_;
+  std::optional<GrantLedger> ledger_;
+  std::optional<GrantService> service_;
+  std::shared_ptr<const NodeUse> use_;
+  int next_id_ = 0;
+};
+
+TEST_F(AssignedGrantsTest, FollowsTheAssignmentWhateverTheKubeletNamed) {
+  Assign(FakeApiPods::Make("a", {{"main", {{kGpu, "2"}}}}), {{"main", {"GPU-3", "GPU-2"}}});
+  EXPECT_EQ(GpuOf("a", {Token(kGpu, 2)}), "GPU-3,GPU-2");
+}
+
+TEST_F(AssignedGrantsTest, CountsWhereTheKubeletNamedOtherGpus) {
+  Assign(FakeApiPods::Make("a", {{"main", {{kGpu, "2"}}}}), {{"main", {"GPU-1", "GPU-0"}}});
+  ASSERT_TRUE(Ask("a", {Token(kGpu, 2)}).ok());
+  EXPECT_EQ(metrics_.named_other_gpus.value(), 0u) << "the same in another order";
+  Assign(FakeApiPods::Make("b", {{"main", {{kGpu, "1"}}}}), {{"main", {"GPU-3"}}});
+  const auto token = Token(kGpu, 1);
+  ASSERT_TRUE(Ask("b", {token}).ok());
+  ASSERT_TRUE(Ask("b", {token}).ok());
+  Assign(FakeApiPods::Make("c", {{"main", {{kMem, "1"}}}}), {{"main", {"GPU-2"}}});
+  ASSERT_TRUE(Ask("c", {Token(kMem, 1)}).ok());
+  EXPECT_EQ(metrics_.named_other_gpus.value(), 1u);
+}
+
+TEST_F(AssignedGrantsTest, PodsOfOneSizeGetEachItsOwnInAnyOrder) {
+  for (int i = 0; i < 4; ++i) {
+    Assign(FakeApiPods::Make(std::to_string(i), {{"main", {{kMem, "8"}}}}),
+           {{"main", {"GPU-" + std::to_string(i)}}});
+  }
+  for (const int i : {2, 0, 3, 1}) {
+    EXPECT_EQ(GpuOf(std::to_string(i), {Token(kMem, 8)}), "GPU-" + std::to_string(i));
+  }
+}
+
+TEST_F(AssignedGrantsTest, GrantCarriesTheLimits) {
+  Assign(FakeApiPods::Make("a", {{"main", {{kCore, "30"}, {kBlocks, "20"}}}}),
+         {{"main", {"GPU-1"}}});
+  const auto grant = Ask("a", {Token(kBlocks, 20), Token(kCore, 30)});
+  ASSERT_TRUE(grant.ok()) << grant.status().ToString();
+  ASSERT_EQ(grant->devices.size(), 1u);
+  EXPECT_EQ(grant->devices[0].milli, 300);
+  EXPECT_EQ(grant->devices[0].bytes, GiB(5).count());
+}
+
+TEST_F(AssignedGrantsTest, OldImagesFindWhatGpushareToldThem) {
+  service_->SetIsolationDisabled(true);
+  Assign(FakeApiPods::Make("a", {{"main", {{kMem, "6"}}}, {"side", {{kMem, "2"}}}}),
+         {{"main", {"GPU-3"}}, {"side", {"GPU-3"}}});
+  const auto token = Token(kMem, 6);
+  const auto first = Ask("a", {token});
+  ASSERT_TRUE(first.ok()) << first.status().ToString();
+  EXPECT_EQ(first->env.at("ALIYUN_COM_GPU_MEM_IDX"), "3");
+  EXPECT_EQ(first->env.at("ALIYUN_COM_GPU_MEM_POD"), "8");
+  EXPECT_EQ(first->env.at("ALIYUN_COM_GPU_MEM_CONTAINER"), "6");
+  EXPECT_EQ(first->env.at("ALIYUN_COM_GPU_MEM_DEV"), "16");
+  EXPECT_EQ(first->env.at("CGPU_DISABLE"), "true");
+  service_->SetIsolationDisabled(false);
+  Restart();
+  const auto again = Ask("a", {token});
+  ASSERT_TRUE(again.ok());
+  EXPECT_EQ(*again, *first) << "the same answer, also after a crash";
+}
+
+TEST_F(AssignedGrantsTest, SameAnswerAfterACrashAlsoWhenTheAnnotationWasChanged) {
+  const PodInfo pod = FakeApiPods::Make("a", {{"main", {{kMem, "8"}}}});
+  Assign(pod, {{"main", {"GPU-1"}}});
+  const auto token = Token(kMem, 8);
+  ASSERT_EQ(GpuOf("a", {token}), "GPU-1");
+  Assign(pod, {{"main", {"GPU-2"}}});
+  EXPECT_EQ(GpuOf("a", {token}), "GPU-1");
+  Restart();
+  EXPECT_EQ(GpuOf("a", {token}), "GPU-1");
+}
+
+TEST_F(AssignedGrantsTest, ForgedAssignmentGivesNoMoreThanThePodAsksFor) {
+  PodInfo pod = FakeApiPods::Make("a", {{"main", {{kMem, "1"}}}});
+  device::Assignment forged;
+  forged.containers["main"] = {{.uuid = "GPU-1", .compute = kWholeGpu, .memory = GiB(16)}};
+  pod.annotations[std::string(names::kAnnotationAssignment)] = *device::EncodeAssignment(forged);
+  pods_.Set(pod);
+  const auto grant = Ask("a", {Token(kMem, 1)});
+  EXPECT_EQ(grant.status().code(), Code::kInvalidArgument) << grant.status().ToString();
+  pod.annotations[std::string(names::kAnnotationAssignment)] = "{";
+  pods_.Set(pod);
+  EXPECT_EQ(Ask("a", {Token(kMem, 1)}).status().code(), Code::kInvalidArgument);
+  EXPECT_TRUE(ledger_->entries().empty());
+}
+
+TEST_F(AssignedGrantsTest, WaitsForAPodThatTheApiServerHasNotShownYet) {
+  const auto answer = Start("a", {Token(kMem, 8)});
+  runner_.AdvanceTimeAndRun(1s);
+  ASSERT_FALSE(answer->has_value());
+  Assign(FakeApiPods::Make("a", {{"main", {{kMem, "8"}}}}), {{"main", {"GPU-2"}}});
+  runner_.RunUntilIdle();
+  ASSERT_TRUE(answer->has_value());
+  EXPECT_EQ((**answer)->env.at("NVIDIA_VISIBLE_DEVICES"), "GPU-2");
+}
+
+TEST_F(AssignedGrantsTest, PodThatStaysUnknownIsRefusedWithTheReason) {
+  pods_.trouble_ = Status(Code::kUnavailable, "connection refused");
+  const auto answer = Start("a", {Token(kMem, 8)});
+  runner_.AdvanceTimeAndRun(GrantService::kPodPatience);
+  ASSERT_TRUE(answer->has_value());
+  EXPECT_EQ((*answer)->status().code(), Code::kUnavailable);
+  EXPECT_NE((*answer)->status().message().find("connection refused"), std::string::npos);
+}
+
+TEST_F(AssignedGrantsTest, PodThatCamePastTheSchedulerGetsTheTightestGpuAndSaysSo) {
+  Assign(FakeApiPods::Make("first", {{"main", {{kMem, "10"}}}}), {{"main", {"GPU-2"}}});
+  pods_.Set(FakeApiPods::Make("a", {{"main", {{kMem, "6"}}}, {"side", {{kMem, "1"}}}}));
+  EXPECT_EQ(GpuOf("a", {Token(kMem, 6)}), "GPU-0") << "6 and 1 do not fit beside 10";
+  EXPECT_EQ(GpuOf("a", {Token(kMem, 1)}, "side"), "GPU-0") << "one GPU for the pod";
+  const auto& written = pods_.written["a"];
+  const auto assignment =
+      device::DecodeAssignment(written.at(std::string(names::kAnnotationAssignment)));
+  ASSERT_TRUE(assignment.ok());
+  EXPECT_EQ(assignment->containers.at("side")[0].uuid, "GPU-0");
+  EXPECT_EQ(written.at(std::string(names::kAnnotationGpuMemAssigned)), "true");
+  pods_.Set(FakeApiPods::Make("b", {{"main", {{kMem, "6"}}}}));
+  EXPECT_EQ(GpuOf("b", {Token(kMem, 6)}), "GPU-2") << "assigned, though not started, counts";
+}
+
+TEST_F(AssignedGrantsTest, ChoiceForAllContainersSurvivesACrash) {
+  pods_.apply = false;
+  pods_.Set(FakeApiPods::Make("a", {{"main", {{kMem, "6"}}}, {"side", {{kMem, "1"}}}}));
+  ASSERT_EQ(GpuOf("a", {Token(kMem, 6)}), "GPU-0");
+  Assign(FakeApiPods::Make("b", {{"main", {{kMem, "2"}}}}), {{"main", {"GPU-0"}}});
+  pods_.written.clear();
+  Restart();
+  pods_.Sync();
+  EXPECT_TRUE(pods_.written.contains("a")) << "what was not written is written after the crash";
+  EXPECT_EQ(GpuOf("a", {Token(kMem, 1)}, "side"), "GPU-0");
+}
+
+TEST_F(AssignedGrantsTest, WholeGpusAreThoseThatTheKubeletNamedUnlessAnotherHasThem) {
+  pods_.Set(FakeApiPods::Make("a", {{"main", {{kGpu, "1"}}}}));
+  EXPECT_EQ(GpuOf("a", {Token(kGpu, 1)}), "GPU-0");
+  Assign(FakeApiPods::Make("b", {{"main", {{kMem, "1"}}}}), {{"main", {"GPU-1"}}});
+  pods_.Set(FakeApiPods::Make("c", {{"main", {{kGpu, "1"}}}}));
+  const grant::Token one{grant::TokenVariable(kGpu),
+                         sealer_.Seal(kGpu, {"GPU-1"}, runner_.clock().WallNow())};
+  EXPECT_EQ(GpuOf("c", {one}), "GPU-2");
+}
+
+TEST_F(AssignedGrantsTest, RefusesWhatDoesNotFitUntilOthersEnd) {
+  pods_.Sync();
+  for (const std::string name : {"a", "b", "c", "d"}) {
+    pods_.Set(FakeApiPods::Make(name, {{"main", {{kMem, "10"}}}}));
+    const grant::Token token = Token(kMem, 10);
+    const std::string id = sealer_.Open(kMem, token.value)->ids[0];
+    kubelet_.Admit(name);
+    kubelet_.Hold(name, kMem, id);
+    ASSERT_TRUE(Ask(name, {token}).ok());
+  }
+  pods_.Set(FakeApiPods::Make("e", {{"main", {{kMem, "10"}}}}));
+  kubelet_.Admit("e");
+  const auto token = Token(kMem, 10);
+  const auto refused = Ask("e", {token});
+  EXPECT_EQ(refused.status().code(), Code::kResourceExhausted) << refused.status().ToString();
+  pods_.Remove("uid-b");
+  runner_.RunUntilIdle();
+  EXPECT_FALSE(Ask("e", {token}).ok()) << "the kubelet still has it";
+  kubelet_.End("b");
+  runner_.AdvanceTimeAndRun(1s);
+  EXPECT_EQ(ledger_->entries().size(), 3u) << "API server and kubelet agree";
+  EXPECT_TRUE(Ask("e", {token}).ok());
+}
+
+TEST_F(AssignedGrantsTest, UseIsToldWhenPodsComeAndGo) {
+  pods_.Sync();
+  Assign(FakeApiPods::Make("a", {{"main", {{kMem, "8"}}}}), {{"main", {"GPU-1"}}});
+  kubelet_.Admit("a");
+  runner_.AdvanceTimeAndRun(1s);
+  EXPECT_EQ(use_->accounts.UseOf("GPU-1").memory, GiB(8)) << "as soon as it is assigned";
+  ASSERT_TRUE(Ask("a", {Token(kMem, 8)}).ok());
+  runner_.AdvanceTimeAndRun(1s);
+  EXPECT_EQ(use_->accounts.UseOf("GPU-1").memory, GiB(8)) << "once";
+  kubelet_.End("a");
+  pods_.Remove("uid-a");
+  runner_.AdvanceTimeAndRun(1s);
+  EXPECT_TRUE(use_->accounts.UseOf("GPU-1").idle());
+}
+
+TEST_F(AssignedGrantsTest, PodMadeAgainUnderItsNameFollowsItsOwnAssignment) {
+  pods_.Sync();
+  Assign(FakeApiPods::Make("web-0", {{"main", {{kMem, "16"}}}}, "uid-old"), {{"main", {"GPU-1"}}});
+  kubelet_.Admit("web-0");
+  Start("web-0", {Token(kMem, 16)});  // uid-web-0: not known yet
+  pods_.Remove("uid-old");
+  Assign(FakeApiPods::Make("web-0", {{"main", {{kMem, "16"}}}}), {{"main", {"GPU-2"}}});
+  runner_.RunUntilIdle();
+  EXPECT_EQ(GpuOf("web-0", {Token(kMem, 16)}), "GPU-2");
+}
+
+TEST_F(AssignedGrantsTest, AnnotationsOfTheOlderSchedulersAreFollowed) {
+  PodInfo pod = FakeApiPods::Make("a", {{"main", {{kMem, "8"}}}});
+  pod.annotations = {{"ALIYUN_COM_GPU_MEM_IDX", "2"},
+                     {"ALIYUN_COM_GPU_MEM_POD", "8"},
+                     {"ALIYUN_COM_GPU_MEM_ASSIGNED", "false"}};
+  pods_.Set(pod);
+  EXPECT_EQ(GpuOf("a", {Token(kMem, 8)}), "GPU-2");
+  EXPECT_EQ(pods_.written["a"], (device::Annotations{{"ALIYUN_COM_GPU_MEM_ASSIGNED", "true"}}));
+}
+
+}  // namespace
+}  // namespace tessera::agent

@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+// What images of the older systems read in their environment: with gpu-mem ALIYUN_COM_GPU_MEM_* in
+// units of the dialect, and CGPU_DISABLE where the node is labelled so. gpu-manager has none beside
+// NVIDIA_VISIBLE_DEVICES. Pure.
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "src/device/assignment.h"
+#include "src/device/dialects.h"
+#include "src/device/gpu.h"
+
+namespace tessera::agent {
+
+struct DialectSettings {
+  device::MemoryUnit gpu_mem_unit = device::MemoryUnit::kGiB;  // that pods mean
+  bool isolation_disabled = false;                             // the node's label
+};
+
+std::map<std::string, std::string> DialectEnv(const device::Request& request,
+                                              const device::ContainerRequest& container,
+                                              const std::vector<device::DeviceShare>& shares,
+                                              const device::NodeInventory& inventory,
+                                              const DialectSettings& settings);
+
+}  // namespace tessera::agent

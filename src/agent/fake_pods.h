@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+// Pods as a test says. Threads: one.
+#pragma once
+
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "src/agent/pods.h"
+#include "src/device/pod_annotations.h"
+
+namespace tessera::agent {
+
+using Limits = std::map<std::string, std::string, std::less<>>;
+
+class FakeApiPods final : public Pods {
+ public:
+  void Start(Listener* listener) override { listener_ = listener; }
+  const Map& pods() const override { return pods_; }
+  bool synced() const override { return synced_; }
+  Status trouble() const override { return trouble_; }
+  void Annotate(const PodInfo& pod, const device::Annotations& annotations) override {
+    for (const auto& [key, value] : annotations) written[pod.name][key] = value;
+    if (!apply || !pods_.contains(pod.uid)) return;
+    PodInfo now = *pods_.at(pod.uid);
+    for (const auto& [key, value] : annotations) now.annotations[key] = value;
+    Set(std::move(now));
+  }
+
+  // Containers by name in the order of the spec; those named "init…" are init containers.
+  static PodInfo Make(const std::string& name,
+                      const std::vector<std::pair<std::string, Limits>>& containers,
+                      const std::string& uid = "") {
+    device::PodSpec spec;
+    for (const auto& [container, limits] : containers) {
+      const bool init = container.starts_with("init");
+      spec.containers.push_back({.name = container,
+                                 .phase = init ? device::Phase::kInit : device::Phase::kMain,
+                                 .limits = limits});
+    }
+    return {.uid = uid.empty() ? "uid-" + name : uid,
+            .ns = "default",
+            .name = name,
+            .request = device::ParseRequest(spec, {})};
+  }
+  void Set(PodInfo pod) {
+    const std::string uid = pod.uid;
+    pods_[uid] = std::make_shared<const PodInfo>(std::move(pod));
+    if (listener_ != nullptr) listener_->OnPod(uid);
+  }
+  void Remove(const std::string& uid) {
+    pods_.erase(uid);
+    listener_->OnPod(uid);
+  }
+  void Sync() {
+    synced_ = true;
+    listener_->OnPodsSynced();
+  }
+
+  Status trouble_;
+  bool apply = true;                                   // what is written comes back
+  std::map<std::string, device::Annotations> written;  // by name
+
+ private:
+  Listener* listener_ = nullptr;
+  Map pods_;
+  bool synced_ = false;
+};
+
+}  // namespace tessera::agent

@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/agent/kube_pods.h"
+
+#include <utility>
+
+#include "src/agent/kube_access.h"
+#include "src/base/log.h"
+#include "src/kube/client.h"
+#include "src/kube/informer.h"
+#include "src/kube/keyed_queue.h"
+#include "src/kube/objects.h"
+#include "src/ledger/pod_ask.h"
+
+namespace tessera::agent {
+namespace {
+
+constexpr Duration kLongestWait = std::chrono::minutes(2);
+
+}  // namespace
+
+std::shared_ptr<const PodInfo> PodInfoOf(const kube::PodObject& pod, device::MemoryUnit unit) {
+  Result<ledger::PodAsk> ask = ledger::PodAskOf(pod, {.gpu_mem_unit = unit});
+  return std::make_shared<const PodInfo>(
+      PodInfo{.uid = pod.meta.uid,
+              .ns = pod.meta.ns,
+              .name = pod.meta.name,
+              .request = ask.ok() ? Result<device::Request>(std::move(ask->request)) : ask.status(),
+              .annotations = pod.meta.annotations,
+              .ended = pod.ended(),
+              .container_ids = pod.container_ids,
+              .created = pod.meta.created});
+}
+
+struct KubePods::Impl final : kube::Informer<kube::PodObject>::Handler {
+  Impl(net::IoThread* io, TaskRunner* runner, kube::Config config, std::string node_name,
+       device::MemoryUnit gpu_mem_unit)
+      : client(*io, *runner, std::move(config), AgentClientOptions()),
+        node(std::move(node_name)),
+        unit(gpu_mem_unit),
+        queue(*runner, {.max_running = 4, .longest_wait = kLongestWait},
+              [this](const std::string& uid, kube::KeyedQueue::Done done) {
+                Write(uid, std::move(done));
+              }) {}
+
+  void Start(Listener* to) {
+    listener = to;
+    kube::Keep keep = ledger::KeepOfPods();
+    keep.container_ids = true;
+    informer.emplace(client, kube::ListQuery{.field_selector = "spec.nodeName=" + node}, keep,
+                     *this);
+  }
+
+  void OnAdded(const kube::PodObject& now) override { Set(now); }
+  void OnChanged(const kube::PodObject&, const kube::PodObject& now) override { Set(now); }
+  void OnRemoved(const kube::PodObject& last) override {
+    pods.erase(last.meta.uid);
+    wanted.erase(last.meta.uid);
+    listener->OnPod(last.meta.uid);
+  }
+  void OnSynced() override {
+    synced = true;
+    problem = Status::Ok();
+    listener->OnPodsSynced();
+  }
+  void OnTrouble(const Status& status, Duration retry_in) override {
+    if (problem.ok()) {
+      Log(Severity::kWarning, "cannot follow the pods of this node, trying again",
+          {{"error", status.ToString()},
+           {"in_s", std::chrono::duration_cast<std::chrono::seconds>(retry_in).count()}});
+    }
+    problem = status;
+  }
+
+  void Set(const kube::PodObject& now) {
+    problem = Status::Ok();
+    pods.insert_or_assign(now.meta.uid, PodInfoOf(now, unit));
+    listener->OnPod(now.meta.uid);
+  }
+
+  // A merge patch with the UID in it fails on another pod of that name.
+  void Write(const std::string& uid, kube::KeyedQueue::Done done) {
+    const auto pod = pods.find(uid);
+    const auto what = wanted.find(uid);
+    if (pod == pods.end() || what == wanted.end()) return done(Status::Ok());
+    Json annotations = Json::MakeObject();
+    for (const auto& [key, value] : what->second) annotations.Set(key, Json::String(value));
+    const Json patch = Json::MakeObject(
+        {{"metadata", Json::MakeObject(
+                          {{"uid", Json::String(uid)}, {"annotations", std::move(annotations)}})}});
+    operations[uid] = client.Patch(
+        kube::Pod(pod->second->ns, pod->second->name), kube::PatchKind::kMerge, patch,
+        {.field_manager = kFieldManager},
+        [this, uid, sent = what->second, done = std::move(done)](const Result<Json>& answer) {
+          Written(uid, sent, answer.status());
+          done(answer.status().code() == Code::kNotFound ? Status::Ok() : answer.status());
+        });
+  }
+
+  void Written(const std::string& uid, const device::Annotations& sent, const Status& status) {
+    operations.erase(uid);
+    const auto what = wanted.find(uid);
+    if (status.ok() && what != wanted.end()) {
+      for (const auto& [key, value] : sent) {
+        const auto entry = what->second.find(key);
+        if (entry != what->second.end() && entry->second == value) what->second.erase(entry);
+      }
+      if (what->second.empty()) wanted.erase(what);
+    }
+    if (!status.ok() && status.code() != Code::kNotFound) {
+      Log(Severity::kWarning, "cannot write on a pod which GPUs it has, trying again",
+          {{"uid", uid}, {"error", status.ToString()}});
+    }
+  }
+
+  kube::Client client;
+  const std::string node;
+  const device::MemoryUnit unit;
+  Listener* listener = nullptr;
+  Map pods;
+  bool synced = false;
+  Status problem = Status(Code::kUnavailable, "the API server has not answered yet");
+  std::map<std::string, device::Annotations> wanted;  // to be written, by UID
+  std::map<std::string, kube::Operation> operations;
+  kube::KeyedQueue queue;
+  std::optional<kube::Informer<kube::PodObject>> informer;
+};
+
+KubePods::KubePods(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+KubePods::~KubePods() = default;
+
+Result<std::unique_ptr<KubePods>> KubePods::Make(net::IoThread* io, TaskRunner* runner,
+                                                 const std::string& kubeconfig,
+                                                 const std::string& node_name,
+                                                 device::MemoryUnit gpu_mem_unit) {
+  ASSIGN_OR_RETURN(kube::Config config, FindKubeConfig(kubeconfig));
+  return std::unique_ptr<KubePods>(
+      new KubePods(std::make_unique<Impl>(io, runner, std::move(config), node_name, gpu_mem_unit)));
+}
+
+void KubePods::Start(Listener* listener) { impl_->Start(listener); }
+const Pods::Map& KubePods::pods() const { return impl_->pods; }
+bool KubePods::synced() const { return impl_->synced; }
+Status KubePods::trouble() const { return impl_->problem; }
+
+void KubePods::Annotate(const PodInfo& pod, const device::Annotations& annotations) {
+  device::Annotations& wanted = impl_->wanted[pod.uid];
+  for (const auto& [key, value] : annotations) wanted[key] = value;
+  impl_->queue.Add(pod.uid);
+}
+
+}  // namespace tessera::agent

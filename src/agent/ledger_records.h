@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+// The journal's records of the grant ledger, as JSON:
+//
+//   {"do":"grant","uid":…,"namespace":…,"pod":…,"container":…,"phase":"main","dialect":…,
+//    "tokens":[{"nonce":…,"resource":…,"ids":[…]}],"shares":[{"gpu":…,"milli":…,"bytes":…}],
+//    "env":{…},"chosen":"{…}"}   env: what else it gets; chosen: tessera.dev/assignment, where the
+//                                agent chose
+//   {"do":"release","uid":…,"container":…}
+//   {"do":"spent","nonce":…,"who":…}        in a list that was written anew
+//
+// and those of agents that knew whole GPUs only, which had one record for each token:
+//
+//   {"do":"bind","nonce":…,"resource":…,"ids":[GPUs],"uid":…,"namespace":…,"pod":…,"container":…}
+//
+// Pure.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "src/agent/grant_ledger.h"
+
+namespace tessera::agent {
+
+struct LedgerRecord {
+  enum class Kind { kGrant, kRelease, kSpent };
+  Kind kind = Kind::kGrant;
+  GrantLedger::Entry entry;                  // kGrant; of kRelease the holder's UID and container
+  std::optional<device::Assignment> chosen;  // kGrant
+  grant::Nonce nonce{};                      // kSpent
+  uint64_t who = 0;                          // kSpent
+};
+
+std::string EncodeRecord(const LedgerRecord& record);
+// Nothing for a record that makes no sense.
+std::optional<LedgerRecord> DecodeRecord(const std::string& text);
+
+// "init", "sidecar", "main". What is none of them reads as main, and as nvidia.com/gpu below.
+std::string_view PhaseText(device::Phase phase);
+device::Phase PhaseOf(std::string_view text);
+// Of device::NameOf.
+device::Dialect DialectOf(std::string_view text);
+
+}  // namespace tessera::agent

@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/agent/manager_metrics.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <functional>
+#include <tuple>
+
+#include "src/base/metrics.h"
+#include "src/device/dialects.h"
+
+namespace tessera::agent {
+namespace {
+
+double Mib(Bytes bytes) { return static_cast<double>(bytes.count()) / (1 << 20); }
+
+// The shortest decimal that is this number: 0.3, 5120, 0.5.
+std::string Decimal(double value) { return fmt::format("{}", value); }
+
+// Of which sort of value a family is: by GPU and in all, or only in all.
+struct Family {
+  const char* name;
+  const char* help;
+  const char* label;                                // that says gpu0 or total
+  std::function<double(const ManagedGpu&)> of_use;  // of one GPU; none: a limit, only in all
+  std::function<double(const ManagedContainer&)> in_all;
+};
+
+double Sum(const ManagedContainer& container, const std::function<double(const ManagedGpu&)>& of) {
+  double sum = 0;
+  for (const ManagedGpu& gpu : container.gpus) sum += of(gpu);
+  return sum;
+}
+
+const std::vector<Family>& Families() {
+  const auto used = [](const ManagedGpu& gpu) { return Mib(gpu.used); };
+  const auto load = [](const ManagedGpu& gpu) { return static_cast<double>(gpu.percent); };
+  static const std::vector<Family> families{
+      {"container_gpu_memory_total", "gpu memory usage in MiB", "gpu_memory", used,
+       [used](const ManagedContainer& c) { return Sum(c, used); }},
+      {"container_gpu_utilization", "gpu utilization", "gpu", load,
+       [load](const ManagedContainer& c) { return Sum(c, load); }},
+      {"container_request_gpu_memory", "request of gpu memory in MiB", "req_of_gpu_memory", nullptr,
+       [](const ManagedContainer& c) { return Mib(c.memory); }},
+      {"container_request_gpu_utilization", "request of gpu utilization", "req_of_gpu", nullptr,
+       [](const ManagedContainer& c) { return static_cast<double>(c.milli) / 1000; }},
+  };
+  return families;
+}
+
+// Labels in the order of their names, as Prometheus' own library writes them.
+std::string LabelsOf(const ManagerState& state, const ManagedContainer& container,
+                     const Family& family, const std::string& which) {
+  std::vector<std::pair<std::string, std::string>> labels{{"container_name", container.container},
+                                                          {family.label, which},
+                                                          {"namespace", container.ns},
+                                                          {"node", state.node},
+                                                          {"pod_name", container.pod}};
+  std::ranges::sort(labels);
+  std::string text;
+  for (const auto& [name, value] : labels) {
+    if (!text.empty()) text += ',';
+    text += MetricLabel(name, value);
+  }
+  return text;
+}
+
+std::vector<const ManagedContainer*> Sorted(const ManagerState& state) {
+  std::vector<const ManagedContainer*> sorted;
+  for (const ManagedContainer& container : state.containers) sorted.push_back(&container);
+  std::ranges::sort(sorted, [](const auto* a, const auto* b) {
+    return std::tie(a->container, a->ns, a->pod, a->pod_uid) <
+           std::tie(b->container, b->ns, b->pod, b->pod_uid);
+  });
+  return sorted;
+}
+
+std::string PidsText(const std::vector<int>& pids) {
+  return fmt::format("[{}]", fmt::join(pids, " "));
+}
+
+Json JsonOfDevice(const ManagedGpu& gpu) {
+  Json pids = Json::MakeArray();
+  for (const int pid : gpu.pids) pids.Append(Json::Int(pid));
+  return Json::MakeObject({{"id", Json::String(gpu.pci_bus_id)},
+                           {"card_idx", Json::String(fmt::format("{}", gpu.index))},
+                           {"gpu", Json::Int(gpu.percent)},
+                           {"mem", Json::NumberText(Decimal(Mib(gpu.used)))},
+                           {"pids", std::move(pids)},
+                           {"device_mem", Json::NumberText(Decimal(Mib(gpu.total)))}});
+}
+
+}  // namespace
+
+std::string ManagerMetricPage(const ManagerState& state) {
+  MetricsText text;
+  const std::vector<const ManagedContainer*> containers = Sorted(state);
+  for (const Family& family : Families()) {
+    // A use that nobody knows is not one of 0.
+    if (containers.empty() || (family.of_use && !state.problem.empty())) continue;
+    text.Family(family.name, "gauge", family.help);
+    for (const ManagedContainer* container : containers) {
+      for (const ManagedGpu& gpu : container->gpus) {
+        if (!family.of_use) break;
+        const std::string which = fmt::format("gpu{}", gpu.index);
+        text.Sample(family.name, LabelsOf(state, *container, family, which), family.of_use(gpu));
+      }
+      text.Sample(family.name, LabelsOf(state, *container, family, "total"),
+                  family.in_all(*container));
+    }
+  }
+  return text.Take();
+}
+
+Json ManagerUsage(const ManagerState& state) {
+  Json usage = Json::MakeObject();
+  for (const ManagedContainer* container : Sorted(state)) {
+    Json* pod = usage.ObjectAt(container->pod_uid).value();
+    Json devices = Json::MakeArray();
+    for (const ManagedGpu& gpu : container->gpus) devices.Append(JsonOfDevice(gpu));
+    pod->ObjectAt("stat").value()->Set(container->container,
+                                       Json::MakeObject({{"dev", std::move(devices)}}));
+    pod->Set("project", Json::String(container->ns));
+    const double cards = static_cast<double>(container->milli) / 1000;
+    pod->ObjectAt("spec").value()->Set(
+        container->container,
+        Json::MakeObject({{"gpu", Json::NumberText(Decimal(cards))},
+                          {"mem", Json::NumberText(Decimal(Mib(container->memory)))}}));
+  }
+  return Json::MakeObject({{"usage", std::move(usage)}});
+}
+
+Json ManagerGraph(const ManagerState& state) {
+  const auto is_idle = [](const ManagedNodeGpu& gpu) { return gpu.free_milli == 1000; };
+  std::string graph = fmt::format("ROOT:{}\n", std::ranges::count_if(state.gpus, is_idle));
+  for (const ManagedNodeGpu& gpu : state.gpus) {
+    graph += fmt::format(
+        "|---GPU{} (pids: {}, usedMemory: {}, totalMemory: {}, allocatableCores: {}, "
+        "allocatableMemory: {})\n",
+        gpu.index, PidsText(gpu.pids), gpu.used.count(), gpu.total.count(),
+        gpu.free_milli / device::kVcudaCore.count(), gpu.free.count());
+  }
+  return Json::MakeObject({{"graph", Json::String(graph)}});
+}
+
+}  // namespace tessera::agent

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+// What TKEStack's gpu-manager showed on its port 5678, for dashboards that read it: /metric with
+// four series for each container, /usage and /graph in its JSON. Values are the driver's, limits
+// those of the grants, and decimals are exact: 0.3 where gpu-manager wrote 0.30000001192092896.
+//
+//   container_gpu_memory_total{…,gpu_memory="gpu0"|"total"}      MiB in use
+//   container_gpu_utilization{…,gpu="gpu0"|"total"}              percent of a GPU
+//   container_request_gpu_memory{…,req_of_gpu_memory="total"}    MiB that it may use
+//   container_request_gpu_utilization{…,req_of_gpu="total"}      GPUs that it may use, 0.3
+//
+// Not for our own metrics (status_page.h). Threads: values and pure functions.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "src/base/units.h"
+#include "src/formats/json.h"
+
+namespace tessera::agent {
+
+// A container on one of its GPUs.
+struct ManagedGpu {
+  int index = 0;
+  std::string pci_bus_id;
+  Bytes total;  // of the GPU
+  Bytes used;   // by the container
+  int percent = 0;
+  std::vector<int> pids;  // of the container on this GPU, ascending
+};
+
+struct ManagedContainer {
+  std::string pod_uid;
+  std::string ns;
+  std::string pod;
+  std::string container;
+  int64_t milli = 0;  // that it may use, of all its GPUs; whole ones count 1000
+  Bytes memory;       // likewise
+  std::vector<ManagedGpu> gpus;
+};
+
+// A GPU of the node, for /graph.
+struct ManagedNodeGpu {
+  int index = 0;
+  std::vector<int> pids;
+  Bytes used;  // by processes
+  Bytes total;
+  int64_t free_milli = 0;  // that can still be given out
+  Bytes free;
+};
+
+struct ManagerState {
+  std::string node;
+  std::string problem;  // why use is not known; limits still are
+  std::vector<ManagedContainer> containers;
+  std::vector<ManagedNodeGpu> gpus;
+};
+
+// Prometheus text.
+std::string ManagerMetricPage(const ManagerState& state);
+// {"usage":{"<pod uid>":{"stat":{"<container>":{"dev":[…]}},"project":"<namespace>","spec":{…}}}}
+Json ManagerUsage(const ManagerState& state);
+// {"graph":"ROOT:8\n|---GPU0 (pids: [], usedMemory: 0, …"}
+Json ManagerGraph(const ManagerState& state);
+
+}  // namespace tessera::agent

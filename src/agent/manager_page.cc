@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/agent/manager_page.h"
+
+#include <algorithm>
+#include <map>
+#include <utility>
+
+#include "src/agent/version.h"
+
+namespace tessera::agent {
+namespace {
+
+net::Response JsonResponse(const Json& json) {
+  net::Response response = net::TextResponse(200, json.Serialize());
+  response.headers.Set("Content-Type", "application/json");
+  return response;
+}
+
+// Which container a process counts for; null: none that is known.
+const HeldContainer* ContainerOf(const Holdings& holdings, const ProcessOwner& owner) {
+  const HeldContainer* only = nullptr;
+  size_t count = 0;
+  for (const HeldContainer& container : holdings.containers) {
+    if (container.who.pod_uid != owner.pod_uid) continue;
+    if (!container.engine_id.empty() && container.engine_id == owner.container_id) {
+      return &container;
+    }
+    ++count;
+    only = &container;
+  }
+  return count == 1 && only->engine_id.empty() ? only : nullptr;
+}
+
+// Of one container, without what it uses.
+ManagedContainer LimitsOf(const HeldContainer& held, const device::NodeInventory& inventory) {
+  ManagedContainer managed{.pod_uid = held.who.pod_uid,
+                           .ns = held.who.pod_namespace,
+                           .pod = held.who.pod_name,
+                           .container = held.who.container};
+  for (const device::DeviceShare& share : held.shares) {
+    const device::Gpu* gpu = inventory.Find(share.uuid);
+    managed.milli += share.compute.count();
+    managed.memory += share.memory == Bytes(0) && gpu != nullptr ? gpu->memory : share.memory;
+    if (gpu == nullptr) continue;
+    managed.gpus.push_back(
+        {.index = gpu->index, .pci_bus_id = gpu->pci_bus_id, .total = gpu->memory});
+  }
+  std::ranges::sort(managed.gpus, {}, &ManagedGpu::index);
+  return managed;
+}
+
+}  // namespace
+
+ManagerState ManagerStateOf(const std::string& node, const Holdings& holdings,
+                            const device::NodeInventory& inventory,
+                            const gpu::ProcessReport& report, const OwnerOfPid& owner_of) {
+  ManagerState state{.node = node, .problem = report.status.message()};
+  std::map<const HeldContainer*, size_t> places;
+  for (const HeldContainer& held : holdings.containers) {
+    places[&held] = state.containers.size();
+    state.containers.push_back(LimitsOf(held, inventory));
+  }
+  for (const device::Gpu& gpu : inventory.gpus) {
+    const GpuUse held = holdings.accounts.UseOf(gpu.uuid);
+    ManagedNodeGpu shown{.index = gpu.index, .total = gpu.memory};
+    if (!held.whole) {
+      shown.free_milli = std::max<int64_t>(0, kWholeGpu.count() - held.compute.count());
+      shown.free = std::max(Bytes(0), gpu.memory - held.memory);
+    }
+    const auto same = [&](const auto& reported) { return reported.uuid == gpu.uuid; };
+    const auto reported = std::ranges::find_if(report.gpus, same);
+    for (size_t i = 0; reported != report.gpus.end() && i < reported->processes.size(); ++i) {
+      const gpu::ProcessUse& process = reported->processes[i];
+      shown.pids.push_back(process.pid);
+      shown.used += process.memory;
+      const std::optional<ProcessOwner> owner = owner_of(process.pid);
+      const HeldContainer* container = owner ? ContainerOf(holdings, *owner) : nullptr;
+      if (container == nullptr) continue;
+      for (ManagedGpu& managed : state.containers[places[container]].gpus) {
+        if (managed.index != gpu.index) continue;
+        managed.used += process.memory;
+        managed.percent += process.percent;
+        managed.pids.push_back(process.pid);
+      }
+    }
+    state.gpus.push_back(std::move(shown));
+  }
+  return state;
+}
+
+ManagerPage::ManagerPage(TaskRunner* runner, std::string node, Sources sources)
+    : runner_(runner),
+      node_(std::move(node)),
+      sources_(std::move(sources)),
+      reader_(runner, sources_.loader, sources_.caller) {}
+
+Result<std::unique_ptr<ManagerPage>> ManagerPage::Start(net::IoThread* io, TaskRunner* runner,
+                                                        const std::string& address,
+                                                        std::string node, Sources sources) {
+  net::HttpServer::Options options;
+  ASSIGN_OR_RETURN(options.address, net::ParseAddress(address).Annotate("--gpu-manager-address"));
+  options.limits.connections = 16;
+  options.limits.body_bytes = 4 << 10;
+  auto page =
+      std::unique_ptr<ManagerPage>(new ManagerPage(runner, std::move(node), std::move(sources)));
+  ManagerPage* self = page.get();
+  auto server = net::HttpServer::Start(
+      *io, *runner, options,
+      [self](const net::Request& request, const net::HttpServer::Reply& reply) {
+        self->Answer(request, reply);
+      });
+  if (!server.ok()) return server.status().Annotate("--gpu-manager-address");
+  page->server_ = *std::move(server);
+  return page;
+}
+
+void ManagerPage::Answer(const net::Request& request, const net::HttpServer::Reply& reply) {
+  if (request.method != "GET" && request.method != "HEAD") {
+    return reply(net::TextResponse(405, "only GET\n"));
+  }
+  if (request.path() == "/metric") {
+    return Gather(
+        [](const ManagerState& state) {
+          net::Response response = net::TextResponse(200, ManagerMetricPage(state));
+          response.headers.Set("Content-Type", "text/plain; version=0.0.4; charset=utf-8");
+          return response;
+        },
+        reply);
+  }
+  if (request.path() == "/usage") {
+    return Gather([](const ManagerState& state) { return JsonResponse(ManagerUsage(state)); },
+                  reply);
+  }
+  if (request.path() == "/graph") {
+    return Gather([](const ManagerState& state) { return JsonResponse(ManagerGraph(state)); },
+                  reply);
+  }
+  if (request.path() == "/version") {
+    return reply(JsonResponse(Json::MakeObject({{"version", Json::String(kVersion)}})));
+  }
+  reply(net::TextResponse(404, "there are /metric, /usage, /graph and /version\n"));
+}
+
+void ManagerPage::Gather(Write write, const net::HttpServer::Reply& reply) {
+  reader_.Read([this, write, reply](const std::shared_ptr<const gpu::ProcessReport>& report) {
+    const auto answer = [this, write, reply, report](const Holdings& holdings) {
+      const auto devices = sources_.devices->Get();
+      reply(write(ManagerStateOf(node_, holdings,
+                                 devices ? devices->inventory() : device::NodeInventory(), *report,
+                                 sources_.owner_of)));
+    };
+    // The holdings come on another thread; whether we still live is looked at on ours.
+    sources_.holdings(
+        [answer, runner = runner_, weak = std::weak_ptr<bool>(alive_)](Holdings holdings) {
+          runner->Post([answer, weak, holdings = std::move(holdings)] {
+            if (!weak.expired()) answer(holdings);
+          });
+        });
+  });
+}
+
+}  // namespace tessera::agent

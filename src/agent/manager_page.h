@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+// Serves what gpu-manager served on port 5678: GET /metric, /usage, /graph, /version. Each answer
+// is made of what the driver says at that moment (process_reader.h) and of what the grants are.
+//
+// Threads: the runner's. Cost when nobody asks: a listening socket; the driver is not even loaded.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "src/agent/device_set.h"
+#include "src/agent/holdings.h"
+#include "src/agent/manager_metrics.h"
+#include "src/agent/process_owner.h"
+#include "src/base/task_runner.h"
+#include "src/gpu/process_reader.h"
+#include "src/net/http_server.h"
+
+namespace tessera::agent {
+
+using OwnerOfPid = std::function<std::optional<ProcessOwner>(int pid)>;
+
+// A process counts for the container whose cgroup it is in. Where the engine's ids are not known
+// yet, it counts if its pod has only one container with GPUs, else for nobody.
+ManagerState ManagerStateOf(const std::string& node, const Holdings& holdings,
+                            const device::NodeInventory& inventory,
+                            const gpu::ProcessReport& report, const OwnerOfPid& owner_of);
+
+class ManagerPage {
+ public:
+  struct Sources {
+    const DeviceSetHolder* devices = nullptr;  // outlives the page, as does the caller
+    std::shared_ptr<gpu::NvmlLoader> loader;
+    gpu::BlockingCaller* caller = nullptr;
+    // Calls `then` once, on any thread, or never where the grants are gone.
+    std::function<void(std::function<void(Holdings)> then)> holdings;
+    OwnerOfPid owner_of = [](int pid) { return OwnerOf("/proc", pid); };
+  };
+
+  // INVALID_ARGUMENT or UNAVAILABLE, naming the flag and the address.
+  static Result<std::unique_ptr<ManagerPage>> Start(net::IoThread* io, TaskRunner* runner,
+                                                    const std::string& address, std::string node,
+                                                    Sources sources);
+  const net::Address& address() const { return server_->address(); }
+
+ private:
+  using Write = net::Response (*)(const ManagerState& state);
+
+  ManagerPage(TaskRunner* runner, std::string node, Sources sources);
+  void Answer(const net::Request& request, const net::HttpServer::Reply& reply);
+  void Gather(Write write, const net::HttpServer::Reply& reply);
+
+  TaskRunner* const runner_;
+  const std::string node_;
+  const Sources sources_;
+  gpu::ProcessReader reader_;
+  const std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);
+  std::unique_ptr<net::HttpServer> server_;
+};
+
+}  // namespace tessera::agent

@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/agent/node_condition.h"
+
+#include <fmt/format.h>
+
+#include <utility>
+
+#include "api/names.h"
+#include "src/base/strings.h"
+
+namespace tessera::agent {
+namespace {
+
+// A node's status is read by every kubectl and every scheduler; a few GPUs tell enough.
+constexpr size_t kMaxGpusNamed = 4;
+constexpr size_t kMaxMessage = 1024;
+
+std::string CountText(size_t count) {
+  return fmt::format("{} GPU{}", count, count == 1 ? "" : "s");
+}
+
+// "2 of 8 GPUs are unhealthy: GPU-a: XID 79; GPU-b: XID 48"
+std::string UnhealthyText(const device::NodeInventory& inventory) {
+  const size_t ill = inventory.gpus.size() - inventory.healthy_count();
+  std::string text;
+  if (ill > 0) {
+    text = fmt::format("{} of {} {} unhealthy:", ill, CountText(inventory.gpus.size()),
+                       ill == 1 ? "is" : "are");
+  }
+  size_t named = 0;
+  for (const device::Gpu& gpu : inventory.gpus) {
+    if (gpu.health.ok()) continue;
+    if (named == kMaxGpusNamed) {
+      text += fmt::format("; and {} more", ill - named);
+      break;
+    }
+    text += fmt::format("{} {}: {}", named == 0 ? "" : ";", gpu.uuid, gpu.health.reason);
+    ++named;
+  }
+  if (inventory.unidentified > 0) {
+    const auto silent = static_cast<size_t>(inventory.unidentified);
+    text += fmt::format("{}{} never told the driver who {}", text.empty() ? "" : "; ",
+                        CountText(silent), silent == 1 ? "it is" : "they are");
+  }
+  return text;
+}
+
+const Json* FindCondition(const Json& node) {
+  const Json* status = node.Find("status");
+  const Json* conditions = status != nullptr ? status->Find("conditions") : nullptr;
+  if (conditions == nullptr || !conditions->is_array()) return nullptr;
+  for (const Json& each : conditions->items()) {
+    if (each.StringAt("type").value_or("") == names::kConditionGpuReady) return &each;
+  }
+  return nullptr;
+}
+
+}  // namespace
+
+NodeCondition ConditionOf(const device::NodeInventory& inventory) {
+  if (!inventory.problem.empty()) {
+    // A driver that is not there has no version.
+    const bool driver = !inventory.driver_version.empty();
+    return {false, driver ? names::kReasonNoGpu : names::kReasonDriverNotReady,
+            CutText(inventory.problem, kMaxMessage)};
+  }
+  std::string unhealthy = UnhealthyText(inventory);
+  if (!unhealthy.empty()) {
+    return {false, names::kReasonGpuUnhealthy, CutText(std::move(unhealthy), kMaxMessage)};
+  }
+  const size_t count = inventory.gpus.size();
+  return {true, names::kReasonGpusHealthy,
+          fmt::format("{} {} healthy", CountText(count), count == 1 ? "is" : "are")};
+}
+
+std::optional<Json> ConditionPatchFor(const Json& node, const NodeCondition& condition,
+                                      WallTime now) {
+  const std::string status = condition.ready ? "True" : "False";
+  const Json* there = FindCondition(node);
+  const auto old = [&](std::string_view key) {
+    return there != nullptr ? there->StringAt(key).value_or("") : "";
+  };
+  if (there != nullptr && old("status") == status && old("reason") == condition.reason &&
+      old("message") == condition.message) {
+    return std::nullopt;
+  }
+  std::string since = old("status") == status ? old("lastTransitionTime") : "";
+  if (since.empty()) since = Rfc3339(now);
+  Json entry = Json::MakeObject({{"type", Json::String(names::kConditionGpuReady)},
+                                 {"status", Json::String(status)},
+                                 {"reason", Json::String(condition.reason)},
+                                 {"message", Json::String(condition.message)},
+                                 {"lastHeartbeatTime", Json::String(Rfc3339(now))},
+                                 {"lastTransitionTime", Json::String(since)}});
+  Json patch = Json::MakeObject();
+  patch.Set("status", Json::MakeObject({{"conditions", Json::MakeArray({std::move(entry)})}}));
+  return patch;
+}
+
+std::optional<Json> GpuCountPatchFor(const Json& node, size_t count) {
+  const std::string wanted = std::to_string(count);
+  const Json* status = node.Find("status");
+  Json changes = Json::MakeObject();
+  for (const std::string_view part : {"capacity", "allocatable"}) {
+    const Json* resources = status != nullptr ? status->Find(part) : nullptr;
+    const std::string there =
+        resources != nullptr ? resources->StringAt(names::kResourceGpuCount).value_or("0") : "0";
+    if (there == wanted) continue;
+    changes.Set(part,
+                Json::MakeObject({{std::string(names::kResourceGpuCount), Json::String(wanted)}}));
+  }
+  if (changes.members().empty()) return std::nullopt;
+  return Json::MakeObject({{"status", std::move(changes)}});
+}
+
+std::string LabelOf(const Json& node, std::string_view name) {
+  const Json* metadata = node.Find("metadata");
+  const Json* labels = metadata != nullptr ? metadata->Find("labels") : nullptr;
+  return labels != nullptr ? labels->StringAt(name).value_or("") : "";
+}
+
+bool WasGpuNode(const Json& node) {
+  return FindCondition(node) != nullptr || !LabelOf(node, names::kLabelGpuPresent).empty();
+}
+
+}  // namespace tessera::agent

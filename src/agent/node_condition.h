@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+// The Node condition GPUReady: whether all GPUs of the node can be used, and if not, why. Pure.
+//
+//   True   GPUsHealthy     "8 GPUs are healthy"
+//   False  GPUUnhealthy    "1 of 8 GPUs is unhealthy: GPU-…: XID 79: …"; the others are offered
+//          DriverNotReady  why there is no driver
+//          NoGPU           there is a driver, and it reports no GPU
+//
+// It has no heartbeat: it is written on change only. Whether the agent lives says its pod.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "src/base/clock.h"
+#include "src/device/gpu.h"
+#include "src/formats/json.h"
+
+namespace tessera::agent {
+
+struct NodeCondition {
+  bool ready = false;
+  std::string_view reason;  // of api/names.h
+  std::string message;
+};
+
+NodeCondition ConditionOf(const device::NodeInventory& inventory);
+
+// The strategic merge patch of nodes/status that brings `node` to `condition`; nothing where it is
+// there already. The time of the last transition moves only with the status.
+std::optional<Json> ConditionPatchFor(const Json& node, const NodeCondition& condition,
+                                      WallTime now);
+
+// The merge patch of nodes/status that makes it say how many GPUs it has, as aliyun.com/gpu-count:
+// not a resource that anybody can ask for, so no device plugin; nothing where it says so already.
+std::optional<Json> GpuCountPatchFor(const Json& node, size_t count);
+
+// "" where it has no such label.
+std::string LabelOf(const Json& node, std::string_view name);
+
+// Whether the node was once known to have GPUs: it has the condition, or a GPU label.
+bool WasGpuNode(const Json& node);
+
+}  // namespace tessera::agent

@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/agent/node_events.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "api/names.h"
+#include "src/agent/node_condition.h"
+#include "src/device/node_annotation.h"
+#include "src/kube/event_object.h"
+
+namespace tessera::agent {
+namespace {
+
+constexpr std::string_view kComponent = "tessera-agent";
+
+void AppendGpuEvents(const device::NodeInventory* before, const device::NodeInventory& now,
+                     std::vector<NodeEvent>* events) {
+  for (const device::Gpu& gpu : now.gpus) {
+    const device::Gpu* old = before != nullptr ? before->Find(gpu.uuid) : nullptr;
+    const bool was_healthy = old == nullptr || old->health.ok();
+    if (was_healthy == gpu.health.ok()) continue;
+    if (gpu.health.ok()) {
+      events->push_back({false, names::kReasonGpuHealthy,
+                         fmt::format("GPU {} ({}) is healthy again, after: {}", gpu.index, gpu.uuid,
+                                     old->health.reason)});
+    } else {
+      events->push_back(
+          {true, names::kReasonGpuUnhealthy,
+           fmt::format("GPU {} ({}) is unhealthy: {}", gpu.index, gpu.uuid, gpu.health.reason)});
+    }
+  }
+}
+
+// As the annotation has them: cut, and not all where they are many.
+std::vector<std::string> NotesOf(const device::NodeInventory& inventory) {
+  const auto text = device::EncodeNodeInventory(inventory);
+  auto read = text.ok() ? device::DecodeNodeInventory(*text) : text.status();
+  return read.ok() ? std::move(read->notes) : std::vector<std::string>();
+}
+
+void AppendNotes(const std::optional<device::NodeInventory>& before,
+                 const device::NodeInventory& now, std::vector<NodeEvent>* events) {
+  if (now.notes.empty()) return;
+  for (std::string& note : NotesOf(now)) {
+    const bool known = before && std::find(before->notes.begin(), before->notes.end(), note) !=
+                                     before->notes.end();
+    if (!known) events->push_back({true, names::kReasonGpuNote, std::move(note)});
+  }
+}
+
+}  // namespace
+
+std::vector<NodeEvent> EventsBetween(const std::optional<device::NodeInventory>& before,
+                                     const device::NodeInventory& now) {
+  std::vector<NodeEvent> events;
+  const bool was_problem = before && !before->problem.empty();
+  if (!now.problem.empty()) {
+    if (!was_problem) events.push_back({true, ConditionOf(now).reason, now.problem});
+    return events;
+  }
+  if (was_problem) {
+    events.push_back(
+        {false, names::kReasonDriverReady,
+         fmt::format("driver {} reports {} GPUs", now.driver_version, now.gpus.size())});
+  }
+  AppendGpuEvents(before && !was_problem ? &*before : nullptr, now, &events);
+  AppendNotes(before, now, &events);
+  return events;
+}
+
+std::optional<device::NodeInventory> InventoryOn(const Json& node) {
+  const Json* metadata = node.Find("metadata");
+  const Json* annotations = metadata != nullptr ? metadata->Find("annotations") : nullptr;
+  const Json* text =
+      annotations != nullptr ? annotations->Find(names::kAnnotationDevices) : nullptr;
+  if (text == nullptr || !text->is_string()) return std::nullopt;
+  Result<device::NodeInventory> inventory = device::DecodeNodeInventory(text->string_value());
+  if (!inventory.ok()) return std::nullopt;
+  return std::move(*inventory);
+}
+
+Json EventObject(const Json& node, const NodeEvent& event, WallTime now) {
+  const Json* metadata = node.Find("metadata");
+  const auto text = [&](std::string_view key) {
+    return metadata != nullptr ? metadata->StringAt(key).value_or("") : "";
+  };
+  const kube::InvolvedObject about{.kind = "Node", .name = text("name"), .uid = text("uid")};
+  const auto kind = event.warning ? kube::EventKind::kWarning : kube::EventKind::kNormal;
+  return kube::EventObject(fmt::format("{}.{:x}", about.name, now.time_since_epoch().count()),
+                           about, {kind, event.reason, event.message},
+                           {kComponent, about.name, about.name}, now);
+}
+
+}  // namespace tessera::agent

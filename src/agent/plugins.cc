@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/agent/plugins.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace tessera::agent {
+
+Plugins::Plugins(TaskRunner* runner, const PluginsOptions& options,
+                 const grant::TokenSealer* sealer, const DeviceSetHolder* devices,
+                 AgentMetrics* metrics)
+    : on_registered_(options.on_registered) {
+  const auto add = [&](const std::string& name, std::unique_ptr<const PluginAnswers> answers) {
+    auto plugin = std::make_unique<Plugin>(
+        runner, PluginOptions{name, options.kubelet_socket, [this] { OnRegisteredChange(); }},
+        answers.get(), devices, metrics);
+    resources_.push_back({name, std::move(answers), std::move(plugin)});
+  };
+  add(options.allocation.resource,
+      std::make_unique<Allocator>(options.allocation, sealer, &runner->clock()));
+  for (const std::string& name : options.shared_resources) {
+    add(name, std::make_unique<ShareAllocator>(name, sealer, &runner->clock()));
+  }
+}
+
+void Plugins::SetDevices(std::shared_ptr<const DeviceSet> set) {
+  set_ = std::move(set);
+  Publish();
+}
+
+void Plugins::SetUse(std::shared_ptr<const NodeUse> use) {
+  use_ = std::move(use);
+  Publish();
+}
+
+void Plugins::Publish() {
+  if (set_ == nullptr) return;
+  for (const Resource& resource : resources_) {
+    resource.plugin->Publish(OffersOf(resource.name, *set_, *use_));
+  }
+}
+
+void Plugins::OnRegisteredChange() {
+  if (std::exchange(was_registered_, registered()) || !was_registered_) return;
+  if (on_registered_) on_registered_();
+}
+
+bool Plugins::registered() const {
+  return std::all_of(resources_.begin(), resources_.end(),
+                     [](const Resource& resource) { return resource.plugin->registered(); });
+}
+
+}  // namespace tessera::agent

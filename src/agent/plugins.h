@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+// All resources at the kubelet: a device plugin for each, and what each of them offers as GPUs and
+// their use change. Threads: lives on `runner`.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "src/agent/allocation.h"
+#include "src/agent/device_set.h"
+#include "src/agent/metrics.h"
+#include "src/agent/offers.h"
+#include "src/agent/plugin.h"
+#include "src/base/task_runner.h"
+#include "src/grant/token.h"
+
+namespace tessera::agent {
+
+struct PluginsOptions {
+  AllocationOptions allocation;               // of whole GPUs
+  std::vector<std::string> shared_resources;  // only with Binding::kLate
+  std::string kubelet_socket;
+  std::function<void()> on_registered;  // a kubelet reads all of our lists
+};
+
+class Plugins {
+ public:
+  // All outlive it. Leaves the kubelet when it is destroyed.
+  Plugins(TaskRunner* runner, const PluginsOptions& options, const grant::TokenSealer* sealer,
+          const DeviceSetHolder* devices, AgentMetrics* metrics);
+
+  // `set` is what `devices` holds.
+  void SetDevices(std::shared_ptr<const DeviceSet> set);
+  void SetUse(std::shared_ptr<const NodeUse> use);
+  // The kubelet reads all of our lists.
+  bool registered() const;
+
+ private:
+  struct Resource {
+    std::string name;
+    std::unique_ptr<const PluginAnswers> answers;
+    std::unique_ptr<Plugin> plugin;
+  };
+  void Publish();
+  void OnRegisteredChange();
+
+  const std::function<void()> on_registered_;
+  bool was_registered_ = false;
+  std::vector<Resource> resources_;
+  std::shared_ptr<const DeviceSet> set_;
+  std::shared_ptr<const NodeUse> use_ = std::make_shared<const NodeUse>();
+};
+
+}  // namespace tessera::agent

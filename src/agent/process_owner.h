@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+// Whose a process is, from /proc/<pid>/cgroup: the UID of its pod and the engine's id of its
+// container. All drivers of cgroups (systemd's and the plain one), both versions, containerd, CRI-O
+// and Docker. A process cannot choose its cgroup; its environment could say anything.
+//
+// Threads: pure, but for reading the one file.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace tessera::agent {
+
+struct ProcessOwner {
+  std::string pod_uid;       // "fd3b355a-665c-4c95-8e7f-61fd2111689f"
+  std::string container_id;  // "" for a process of the pod itself
+  bool operator==(const ProcessOwner&) const = default;
+};
+
+// Of the text of /proc/<pid>/cgroup; nothing where that is no pod's.
+std::optional<ProcessOwner> ParseProcessOwner(std::string_view cgroup);
+// Nothing also where the process is gone. `proc_root`: "/proc".
+std::optional<ProcessOwner> OwnerOf(const std::string& proc_root, int pid);
+
+}  // namespace tessera::agent

@@ -1,0 +1,226 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/agent/remembered_pods.h"
+
+#include <chrono>
+#include <utility>
+
+#include "src/agent/ledger_records.h"
+#include "src/base/log.h"
+#include "src/formats/json.h"
+
+namespace tessera::agent {
+namespace {
+
+// A new list is flushed, and whoever starts meanwhile waits for it: some megabytes of history
+// first.
+constexpr size_t kMinHistory = 4096;
+
+bool IsWorthIt(const PodInfo& pod) {
+  return !pod.ended && pod.request.ok() && pod.request->asks_for_devices();
+}
+
+Json EncodeContainer(const device::ContainerRequest& container) {
+  Json json = Json::MakeObject();
+  json.Set("name", Json::String(container.name));
+  json.Set("phase", Json::String(PhaseText(container.phase)));
+  if (container.count == 0) return json;
+  json.Set("dialect", Json::String(device::NameOf(container.dialect)));
+  json.Set("count", Json::Int(container.count));
+  json.Set("milli", Json::Int(container.per_gpu.compute.count()));
+  json.Set("bytes", Json::Int(container.per_gpu.memory.count()));
+  json.Set("exclusive", Json::Bool(container.exclusive));
+  if (!container.mig_profile.empty()) json.Set("mig", Json::String(container.mig_profile));
+  return json;
+}
+
+device::ContainerRequest DecodeContainer(const Json& json) {
+  device::ContainerRequest container{.name = json.StringAt("name").value_or("")};
+  container.phase = PhaseOf(json.StringAt("phase").value_or(""));
+  container.count = static_cast<int>(json.IntAt("count").value_or(0));
+  if (container.count == 0) return container;
+  container.dialect = DialectOf(json.StringAt("dialect").value_or(""));
+  container.per_gpu = {MilliGpu(json.IntAt("milli").value_or(0)),
+                       Bytes(json.IntAt("bytes").value_or(0))};
+  container.exclusive = json.BoolAt("exclusive").value_or(false);
+  container.mig_profile = json.StringAt("mig").value_or("");
+  return container;
+}
+
+// "policy" is left out: the pod is bound.
+Json EncodeRequest(const device::Request& request) {
+  Json containers = Json::MakeArray();
+  for (const auto& container : request.containers) containers.Append(EncodeContainer(container));
+  Json json = Json::MakeObject({{"containers", std::move(containers)}});
+  json.Set("one_gpu", Json::Bool(request.one_gpu));
+  if (request.elastic_limit) json.Set("elastic", Json::Int(request.elastic_limit->count()));
+  const auto list = [&](std::string_view key, const std::vector<std::string>& values) {
+    if (!values.empty()) json.Set(key, Json::Strings(values));
+  };
+  list("models", request.constraints.models);
+  list("uuids", request.constraints.uuids);
+  list("excluded", request.constraints.excluded_uuids);
+  return json;
+}
+
+std::vector<std::string> DecodeStrings(const Json& json, std::string_view key) {
+  std::vector<std::string> values;
+  const Json* list = json.Find(key);
+  if (list == nullptr || !list->is_array()) return values;
+  for (const Json& item : list->items()) {
+    if (item.is_string()) values.push_back(item.string_value());
+  }
+  return values;
+}
+
+std::optional<device::Request> DecodeRequest(const Json& json) {
+  const Json* containers = json.is_object() ? json.Find("containers") : nullptr;
+  if (containers == nullptr || !containers->is_array()) return std::nullopt;
+  device::Request request;
+  for (const Json& item : containers->items()) {
+    if (!item.is_object()) return std::nullopt;
+    request.containers.push_back(DecodeContainer(item));
+  }
+  request.one_gpu = json.BoolAt("one_gpu").value_or(false);
+  if (const auto elastic = json.IntAt("elastic"); elastic.ok()) {
+    request.elastic_limit = MilliGpu(*elastic);
+  }
+  request.constraints = {DecodeStrings(json, "models"), DecodeStrings(json, "uuids"),
+                         DecodeStrings(json, "excluded")};
+  return request;
+}
+
+std::string GoneRecord(const std::string& uid) {
+  return Json::MakeObject({{"do", Json::String("gone")}, {"uid", Json::String(uid)}}).Serialize();
+}
+
+}  // namespace
+
+std::string EncodePod(const PodInfo& pod) {
+  Json annotations = Json::MakeObject();
+  for (const auto& [key, value] : pod.annotations) annotations.Set(key, Json::String(value));
+  const auto created =
+      std::chrono::duration_cast<std::chrono::nanoseconds>(pod.created.time_since_epoch());
+  return Json::MakeObject({{"do", Json::String("pod")},
+                           {"uid", Json::String(pod.uid)},
+                           {"namespace", Json::String(pod.ns)},
+                           {"pod", Json::String(pod.name)},
+                           {"created", Json::Int(created.count())},
+                           {"annotations", std::move(annotations)},
+                           {"request", EncodeRequest(*pod.request)}})
+      .Serialize();
+}
+
+std::shared_ptr<const PodInfo> DecodePod(const std::string& record) {
+  const Result<Json> json = ParseJson(record);
+  if (!json.ok() || !json->is_object() || json->StringAt("do").value_or("") != "pod") return {};
+  const Json* request = json->Find("request");
+  auto decoded = request != nullptr ? DecodeRequest(*request) : std::nullopt;
+  const std::string uid = json->StringAt("uid").value_or("");
+  if (!decoded || uid.empty()) return {};
+  PodInfo pod{.uid = uid,
+              .ns = json->StringAt("namespace").value_or(""),
+              .name = json->StringAt("pod").value_or(""),
+              .request = *std::move(decoded)};
+  pod.created = WallTime(std::chrono::duration_cast<WallTime::duration>(
+      std::chrono::nanoseconds(json->IntAt("created").value_or(0))));
+  const Json* annotations = json->Find("annotations");
+  if (annotations != nullptr && annotations->is_object()) {
+    for (const auto& [key, value] : annotations->members()) {
+      if (value.is_string()) pod.annotations[key] = value.string_value();
+    }
+  }
+  return std::make_shared<const PodInfo>(std::move(pod));
+}
+
+RememberedPods::RememberedPods(std::unique_ptr<Pods> pods, std::unique_ptr<grant::RecordLog> log,
+                               const std::vector<std::string>& records)
+    : pods_(std::move(pods)), log_(std::move(log)), records_(records.size()) {
+  for (const std::string& record : records) {
+    if (auto pod = DecodePod(record)) {
+      written_[pod->uid] = std::hash<std::string>()(record);
+      known_[pod->uid] = std::move(pod);
+      continue;
+    }
+    const Result<Json> json = ParseJson(record);
+    if (!json.ok() || !json->is_object()) continue;
+    const std::string uid = json->StringAt("uid").value_or("");
+    written_.erase(uid);
+    known_.erase(uid);
+  }
+}
+
+void RememberedPods::Start(Pods::Listener* listener) {
+  listener_ = listener;
+  pods_->Start(this);
+}
+
+void RememberedPods::OnPod(const std::string& uid) {
+  const auto found = pods_->pods().find(uid);
+  if (found == pods_->pods().end()) {
+    Forget(uid);
+  } else {
+    known_[uid] = found->second;
+    Remember(*found->second);
+  }
+  listener_->OnPod(uid);
+}
+
+void RememberedPods::OnPodsSynced() {
+  std::vector<std::string> gone;
+  for (const auto& [uid, pod] : known_) {
+    if (!pods_->pods().contains(uid)) gone.push_back(uid);
+  }
+  for (const std::string& uid : gone) {
+    Forget(uid);
+    listener_->OnPod(uid);
+  }
+  listener_->OnPodsSynced();
+}
+
+void RememberedPods::Forget(const std::string& uid) {
+  known_.erase(uid);
+  if (written_.erase(uid) > 0) Write(GoneRecord(uid));
+}
+
+void RememberedPods::Remember(const PodInfo& pod) {
+  if (!IsWorthIt(pod)) {
+    if (written_.erase(pod.uid) > 0) Write(GoneRecord(pod.uid));
+    return;
+  }
+  const std::string record = EncodePod(pod);
+  const size_t hash = std::hash<std::string>()(record);
+  const auto [at, fresh] = written_.emplace(pod.uid, hash);
+  if (!fresh && at->second == hash) return;
+  at->second = hash;
+  Write(record);
+}
+
+void RememberedPods::Write(const std::string& record) {
+  Status status;
+  if (rewrite_ || records_ > 4 * written_.size() + kMinHistory) {
+    status = Rewrite();
+  } else {
+    status = log_->AppendSoon(record);
+    if (status.ok()) ++records_;
+  }
+  if (!status.ok() && !rewrite_) {
+    Log(Severity::kWarning,
+        "cannot write down which pods are here: an agent that is started while "
+        "the API server is away will not know them",
+        {{"error", status.ToString()}});
+  }
+  rewrite_ = !status.ok();
+}
+
+Status RememberedPods::Rewrite() {
+  std::vector<std::string> all;
+  for (const auto& [uid, hash] : written_) {
+    const auto pod = known_.find(uid);
+    if (pod != known_.end()) all.push_back(EncodePod(*pod->second));
+  }
+  RETURN_IF_ERROR(log_->Replace(all));
+  records_ = all.size();
+  return Status::Ok();
+}
+
+}  // namespace tessera::agent

@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/agent/share_units.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <set>
+
+#include "api/names.h"
+
+namespace tessera::agent {
+namespace {
+
+constexpr int kBase = 36;
+constexpr size_t kGpuNameLength = 3;
+constexpr uint64_t kGpuNames = 36 * 36 * 36;
+constexpr int kCoresPerGpu = static_cast<int>(kWholeGpu.count() / device::kVcudaCore.count());
+
+std::string Base36(uint64_t value, size_t width) {
+  std::string text;
+  do {
+    text.insert(text.begin(), "0123456789abcdefghijklmnopqrstuvwxyz"[value % kBase]);
+    value /= kBase;
+  } while (value > 0);
+  if (text.size() < width) text.insert(0, width - text.size(), '0');
+  return text;
+}
+
+// By its UUID, so that it is the same whatever else is on the node; the next free one where two
+// have the same.
+std::string NameOf(const std::string& uuid, std::set<uint64_t>* taken) {
+  uint64_t hash = 14695981039346656037u;
+  for (const char c : uuid) hash = (hash ^ static_cast<uint8_t>(c)) * 1099511628211u;
+  hash %= kGpuNames;
+  while (!taken->insert(hash).second) hash = (hash + 1) % kGpuNames;
+  return Base36(hash, kGpuNameLength);
+}
+
+// Each id as protobuf has it: the entry's tag and length, the id's, and those of its health with
+// the longer of the two words.
+size_t ListBytes(const ShareUnits& units) {
+  constexpr size_t kBesideId = 2 + 2 + 2 + sizeof("Unhealthy") - 1;
+  size_t bytes = 0;
+  for (const ShareUnits::PerGpu& gpu : units.gpus) {
+    if (gpu.count == 0) continue;
+    const size_t longest = ShareUnits::IdOf(gpu, gpu.count - 1).size();
+    bytes += static_cast<size_t>(gpu.count) * (kBesideId + longest);
+  }
+  return bytes;
+}
+
+template <typename CountOf>
+ShareUnits Cut(const device::NodeInventory& inventory, std::string_view resource, char letter,
+               const CountOf& count_of) {
+  ShareUnits units{.resource = std::string(resource)};
+  std::set<uint64_t> taken;
+  for (const device::Gpu& gpu : inventory.gpus) {
+    const std::string name = NameOf(gpu.uuid, &taken);
+    if (gpu.mig || gpu.memory <= Bytes(0)) continue;
+    const bool healthy = gpu.health.ok() && gpu.minor.has_value();
+    units.gpus.push_back({gpu.uuid, letter + name, static_cast<int>(count_of(gpu)), healthy});
+  }
+  // Beyond what any node has; less is offered then, never something else.
+  while (ListBytes(units) > kMaxListBytes && resource != names::kResourceGpuMem) {
+    for (ShareUnits::PerGpu& gpu : units.gpus) gpu.count -= gpu.count / 16;
+  }
+  return units;
+}
+
+}  // namespace
+
+std::string ShareUnits::IdOf(const PerGpu& gpu, int number) {
+  return gpu.prefix + Base36(static_cast<uint64_t>(number), 1);
+}
+
+bool ShareUnits::Has(std::string_view id) const {
+  constexpr size_t kPrefix = 1 + kGpuNameLength;
+  if (id.size() <= kPrefix) return false;
+  const auto found = std::find_if(gpus.begin(), gpus.end(), [&](const PerGpu& gpu) {
+    return gpu.prefix == id.substr(0, kPrefix);
+  });
+  if (found == gpus.end()) return false;
+  int number = 0;
+  const auto [end, error] =
+      std::from_chars(id.data() + kPrefix, id.data() + id.size(), number, kBase);
+  return error == std::errc() && end == id.data() + id.size() && number >= 0 &&
+         number < found->count;
+}
+
+int64_t ShareUnits::count() const {
+  int64_t sum = 0;
+  for (const PerGpu& gpu : gpus) sum += gpu.count;
+  return sum;
+}
+
+SharePlan::SharePlan(const device::NodeInventory& inventory, device::MemoryUnit gpu_mem_unit)
+    : unit_(gpu_mem_unit) {
+  const auto of_memory = [&](std::string_view resource, char letter, Bytes unit) {
+    return Cut(inventory, resource, letter,
+               [unit](const device::Gpu& gpu) { return gpu.memory.count() / unit.count(); });
+  };
+  ShareUnits gpu_mem = of_memory(names::kResourceGpuMem, 'm', device::SizeOf(unit_));
+  if (ListBytes(gpu_mem) > kMaxListBytes) {
+    unit_ = device::MemoryUnit::kGiB;
+    note_ = fmt::format(
+        "{} counts GiB on this node, not MiB: its GPUs would need {} device ids, and the kubelet "
+        "takes "
+        "no longer lists; pods that mean MiB are for other nodes",
+        names::kResourceGpuMem, gpu_mem.count());
+    gpu_mem = of_memory(names::kResourceGpuMem, 'm', device::SizeOf(unit_));
+  }
+  resources_.push_back(std::move(gpu_mem));
+  resources_.push_back(Cut(inventory, names::kResourceVcudaCore, 'c',
+                           [](const device::Gpu&) { return kCoresPerGpu; }));
+  resources_.push_back(of_memory(names::kResourceVcudaMemory, 'v', device::kVcudaMemoryBlock));
+}
+
+const ShareUnits* SharePlan::Find(std::string_view resource) const {
+  const auto found = std::find_if(resources_.begin(), resources_.end(),
+                                  [&](const ShareUnits& one) { return one.resource == resource; });
+  return found == resources_.end() ? nullptr : &*found;
+}
+
+}  // namespace tessera::agent

@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/gpu/process_reader.h"
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+
+namespace tessera::gpu {
+
+// Touched by one job at a time: there is no other while one hangs.
+struct ProcessReader::Session {
+  std::shared_ptr<NvmlLoader> loader;
+  std::shared_ptr<Nvml> nvml;
+  std::string fingerprint;
+
+  ~Session() {
+    if (nvml != nullptr) (void)nvml->Shutdown();
+  }
+
+  Status Open() {
+    const std::string now = loader->Fingerprint();
+    if (nvml != nullptr && now == fingerprint) return Status::Ok();
+    if (nvml != nullptr) (void)nvml->Shutdown();
+    nvml.reset();
+    ASSIGN_OR_RETURN(std::shared_ptr<Nvml> loaded, loader->Load());
+    RETURN_IF_ERROR(loaded->Init());
+    nvml = std::move(loaded);
+    fingerprint = now;
+    return Status::Ok();
+  }
+
+  Result<ProcessReport::Gpu> ReadGpu(int index, WallTime since) {
+    ASSIGN_OR_RETURN(const NvmlDevice device, nvml->HandleByIndex(index));
+    ProcessReport::Gpu gpu;
+    ASSIGN_OR_RETURN(gpu.uuid, nvml->Uuid(device));
+    ASSIGN_OR_RETURN(const std::vector<GpuProcess> processes, nvml->ComputeProcesses(device));
+    for (const GpuProcess& process : processes) {
+      gpu.processes.push_back({.pid = process.pid, .memory = process.memory});
+    }
+    std::ranges::sort(gpu.processes, {}, &ProcessUse::pid);
+    // GPUs that do not tell loads (before Maxwell) still have memory to show.
+    const Result<std::vector<ProcessLoad>> loads = nvml->ProcessLoads(device, since);
+    if (!loads.ok()) return gpu;
+    for (const ProcessLoad& load : *loads) {
+      const auto at = std::ranges::lower_bound(gpu.processes, load.pid, {}, &ProcessUse::pid);
+      if (at != gpu.processes.end() && at->pid == load.pid) at->percent = load.percent;
+    }
+    return gpu;
+  }
+
+  void Read(WallTime since, ProcessReport* report) {
+    report->status = Open();
+    if (!report->status.ok()) return;
+    const Result<int> count = nvml->DeviceCount();
+    report->status = count.status();
+    for (int i = 0; count.ok() && i < *count; ++i) {
+      Result<ProcessReport::Gpu> gpu = ReadGpu(i, since);
+      if (gpu.ok()) report->gpus.push_back(*std::move(gpu));
+      if (gpu.status().code() == Code::kFailedPrecondition) report->status = gpu.status();
+    }
+    // The session is dead; the next question opens another.
+    if (report->status.code() == Code::kFailedPrecondition) nvml.reset();
+  }
+};
+
+struct ProcessReader::State {
+  TaskRunner* runner;
+  BlockingCaller* caller;
+  std::shared_ptr<Session> session;
+  bool running = false;  // also one that hangs
+  std::vector<OnRead> waiting;
+  std::shared_ptr<const ProcessReport> last;
+  MonotonicTime last_at{};
+
+  void Answer(std::shared_ptr<const ProcessReport> report) {
+    last = std::move(report);
+    last_at = runner->clock().Now();
+    for (const OnRead& on_read : std::exchange(waiting, {})) on_read(last);
+  }
+};
+
+ProcessReader::ProcessReader(TaskRunner* runner, std::shared_ptr<NvmlLoader> loader,
+                             BlockingCaller* caller)
+    : state_(std::make_shared<State>()) {
+  state_->runner = runner;
+  state_->caller = caller;
+  state_->session = std::make_shared<Session>();
+  state_->session->loader = std::move(loader);
+}
+ProcessReader::~ProcessReader() = default;
+
+void ProcessReader::Read(OnRead on_read) {
+  State& state = *state_;
+  const bool fresh = state.last != nullptr && state.runner->clock().Now() - state.last_at < kFresh;
+  const bool hangs = state.running && state.last != nullptr &&
+                     state.last->status.code() == Code::kDeadlineExceeded;
+  if (fresh || hangs) {
+    state.runner->Post([weak = std::weak_ptr<State>(state_), on_read = std::move(on_read)] {
+      if (const auto alive = weak.lock()) on_read(alive->last);
+    });
+    return;
+  }
+  state.waiting.push_back(std::move(on_read));
+  if (!state.running) Start();
+}
+
+void ProcessReader::Start() {
+  state_->running = true;
+  const auto report = std::make_shared<ProcessReport>();
+  const std::weak_ptr<State> weak = state_;
+  BlockingCaller::Job job;
+  job.name = "nvml-processes";
+  job.deadline = kDeadline;
+  job.work = [session = state_->session, report,
+              since = state_->runner->clock().WallNow() - kPeriod] {
+    session->Read(since, &*report);
+  };
+  job.finished = [weak, report] {
+    const auto state = weak.lock();
+    if (state == nullptr) return;
+    state->running = false;
+    state->Answer(report);
+  };
+  job.overdue = [weak] {
+    const auto state = weak.lock();
+    if (state == nullptr) return;
+    state->Answer(std::make_shared<ProcessReport>(ProcessReport{
+        .status =
+            Status(Code::kDeadlineExceeded, "the driver does not say which processes use the GPUs"),
+        .gpus = {}}));
+  };
+  state_->caller->Start(std::move(job));
+}
+
+}  // namespace tessera::gpu

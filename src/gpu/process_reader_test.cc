@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/gpu/process_reader.h"
+
+#include <gtest/gtest.h>
+
+#include "src/gpu/fake_nvml.h"
+
+namespace tessera::gpu {
+namespace {
+
+class ProcessReaderTest : public ::testing::Test {
+ protected:
+  ProcessReaderTest() {
+    loader_->driver = testing::FakeDriver::WithGpus(2);
+    loader_->driver->gpus[1].processes = {{.pid = 40, .memory = MiB(7)},
+                                          {.pid = 8, .memory = GiB(1)}};
+    loader_->driver->gpus[1].loads = {{.pid = 40, .percent = 30}, {.pid = 99, .percent = 5}};
+  }
+  std::shared_ptr<const ProcessReport> Read() {
+    std::shared_ptr<const ProcessReport> got;
+    reader_.Read([&](std::shared_ptr<const ProcessReport> report) { got = std::move(report); });
+    runner_.RunUntilIdle();
+    return got;
+  }
+  int Calls(NvmlCall call) { return loader_->driver->calls[call]; }
+
+  FakeTaskRunner runner_;
+  testing::FakeCaller caller_{&runner_};
+  const std::shared_ptr<testing::FakeLoader> loader_ = std::make_shared<testing::FakeLoader>();
+  ProcessReader reader_{&runner_, loader_, &caller_};
+};
+
+TEST_F(ProcessReaderTest, TellsMemoryAndLoadByProcess) {
+  const auto report = Read();
+  ASSERT_TRUE(report->status.ok());
+  ASSERT_EQ(report->gpus.size(), 2u);
+  EXPECT_TRUE(report->gpus[0].processes.empty());
+  EXPECT_EQ(report->gpus[1].uuid, loader_->driver->gpus[1].uuid);
+  EXPECT_EQ(report->gpus[1].processes, (std::vector<ProcessUse>{{8, GiB(1), 0}, {40, MiB(7), 30}}));
+}
+
+TEST_F(ProcessReaderTest, AsksTheDriverOnceForAllWhoAskAtOneTime) {
+  Read();
+  Read();
+  EXPECT_EQ(Calls(NvmlCall::kDeviceCount), 1);
+  runner_.AdvanceTimeAndRun(ProcessReader::kFresh);
+  Read();
+  EXPECT_EQ(Calls(NvmlCall::kDeviceCount), 2);
+  EXPECT_EQ(Calls(NvmlCall::kInit), 1) << "the session stays";
+}
+
+TEST_F(ProcessReaderTest, AGpuThatDoesNotAnswerIsLeftOut) {
+  loader_->driver->faults[{NvmlCall::kComputeProcesses, 0}].status =
+      Status(Code::kDataLoss, "GPU is lost");
+  const auto report = Read();
+  EXPECT_TRUE(report->status.ok());
+  EXPECT_EQ(report->gpus.size(), 1u);
+}
+
+TEST_F(ProcessReaderTest, AGpuWithoutLoadsStillShowsMemory) {
+  loader_->driver->faults[{NvmlCall::kProcessUtilization, 1}].status =
+      Status(Code::kUnimplemented, "not supported");
+  EXPECT_EQ(Read()->gpus[1].processes[1], (ProcessUse{40, MiB(7), 0}));
+}
+
+TEST_F(ProcessReaderTest, ADriverThatComesLaterOrIsReplacedIsFound) {
+  const auto driver = std::exchange(loader_->driver, nullptr);
+  EXPECT_EQ(Read()->status.code(), Code::kNotFound);
+  loader_->driver = driver;
+  runner_.AdvanceTimeAndRun(ProcessReader::kFresh);
+  EXPECT_TRUE(Read()->status.ok());
+  loader_->fingerprint = "second";
+  runner_.AdvanceTimeAndRun(ProcessReader::kFresh);
+  EXPECT_TRUE(Read()->status.ok());
+  EXPECT_EQ(Calls(NvmlCall::kInit), 2);
+}
+
+TEST_F(ProcessReaderTest, ADeadSessionIsOpenedAnew) {
+  Read();
+  loader_->driver->initialised = false;
+  runner_.AdvanceTimeAndRun(ProcessReader::kFresh);
+  EXPECT_EQ(Read()->status.code(), Code::kFailedPrecondition);
+  runner_.AdvanceTimeAndRun(ProcessReader::kFresh);
+  EXPECT_TRUE(Read()->status.ok());
+}
+
+TEST_F(ProcessReaderTest, ADriverThatHangsIsSaidToAndAskedOnlyOnce) {
+  loader_->driver->faults[{NvmlCall::kComputeProcesses, 1}] = {};
+  std::shared_ptr<const ProcessReport> got;
+  reader_.Read([&](std::shared_ptr<const ProcessReport> report) { got = std::move(report); });
+  runner_.AdvanceTimeAndRun(ProcessReader::kDeadline);
+  ASSERT_NE(got, nullptr);
+  EXPECT_EQ(got->status.code(), Code::kDeadlineExceeded);
+  runner_.AdvanceTimeAndRun(std::chrono::minutes(1));
+  EXPECT_EQ(Read()->status.code(), Code::kDeadlineExceeded);
+  EXPECT_EQ(caller_.stuck(), 1u);
+  loader_->driver->faults.clear();
+  caller_.Release();
+  runner_.RunUntilIdle();
+  runner_.AdvanceTimeAndRun(ProcessReader::kFresh);
+  EXPECT_TRUE(Read()->status.ok());
+}
+
+}  // namespace
+}  // namespace tessera::gpu

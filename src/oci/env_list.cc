@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/oci/env_list.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "src/base/strings.h"
+
+namespace tessera::oci {
+namespace {
+
+bool IsEntryOf(const Json& entry, std::string_view name) {
+  if (!entry.is_string()) return false;
+  const std::string_view text = entry.string_value();
+  return text.size() > name.size() && text.starts_with(name) && text[name.size()] == '=';
+}
+
+}  // namespace
+
+EnvView::EnvView(const Json* list) : list_(list != nullptr && list->is_array() ? list : nullptr) {}
+
+std::optional<std::string> EnvView::Get(std::string_view name) const {
+  if (list_ == nullptr) return std::nullopt;
+  const auto& items = list_->items();
+  const auto found = std::find_if(items.rbegin(), items.rend(),
+                                  [&](const Json& entry) { return IsEntryOf(entry, name); });
+  if (found == items.rend()) return std::nullopt;
+  return found->string_value().substr(name.size() + 1);
+}
+
+std::vector<std::pair<std::string, std::string>> EnvView::GetPrefix(std::string_view prefix) const {
+  std::vector<std::pair<std::string, std::string>> found;
+  if (list_ == nullptr) return found;
+  for (const Json& entry : list_->items()) {
+    if (!entry.is_string() || !entry.string_value().starts_with(prefix)) continue;
+    const std::string& text = entry.string_value();
+    const size_t equals = text.find('=');
+    if (equals == std::string::npos) continue;
+    found.emplace_back(text.substr(0, equals), text.substr(equals + 1));
+  }
+  return found;
+}
+
+void EnvList::Set(std::string_view name, std::string_view value) {
+  Json text = Json::String(fmt::format("{}={}", name, value));
+  auto& items = list_->items();
+  const auto is_it = [&](const Json& entry) { return IsEntryOf(entry, name); };
+  const auto first = std::find_if(items.begin(), items.end(), is_it);
+  if (first == items.end()) return list_->Append(std::move(text));
+  *first = std::move(text);
+  items.erase(std::remove_if(first + 1, items.end(), is_it), items.end());
+}
+
+void EnvList::AppendFolder(std::string_view name, std::string_view folder,
+                           std::string_view otherwise) {
+  const std::string list = Get(name).value_or(std::string(otherwise));
+  const auto parts = Split(list, ':');
+  if (std::find(parts.begin(), parts.end(), folder) != parts.end()) return;
+  Set(name, list.empty() ? std::string(folder) : fmt::format("{}:{}", list, folder));
+}
+
+}  // namespace tessera::oci

@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/oci/replace_file.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdlib>
+
+#include "src/base/file.h"
+
+namespace tessera::oci {
+
+Status ReplaceFile(const std::string& path, std::string_view data) {
+  struct stat like;
+  if (::stat(path.c_str(), &like) != 0) return Status::FromErrno(path, errno);
+  std::string temporary = path + ".XXXXXX";
+  const Fd fd(::mkostemp(temporary.data(), O_CLOEXEC));
+  if (!fd.valid()) return Status::FromErrno(path, errno);
+  Status status = WriteFd(fd.get(), data);
+  if (status.ok() && (::fchown(fd.get(), like.st_uid, like.st_gid) != 0 ||
+                      ::fchmod(fd.get(), like.st_mode & 07777) != 0 ||
+                      ::rename(temporary.c_str(), path.c_str()) != 0)) {
+    status = Status::FromErrno("replace", errno);
+  }
+  if (!status.ok()) ::unlink(temporary.c_str());
+  return status.Annotate(path);
+}
+
+}  // namespace tessera::oci

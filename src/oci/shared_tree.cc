@@ -1,0 +1,226 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/oci/shared_tree.h"
+
+#include <fcntl.h>
+#include <linux/magic.h>
+#include <sys/file.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
+#include <sys/statfs.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <chrono>
+#include <functional>
+#include <thread>
+#include <vector>
+
+#include "src/base/file.h"
+
+namespace tessera::oci {
+namespace {
+
+// Making a tree takes a millisecond; below the time that an engine gives a container to start.
+constexpr std::chrono::seconds kLockTimeout{5};
+constexpr std::chrono::milliseconds kLockRetry{5};
+
+struct FileId {
+  dev_t device = 0;
+  ino_t inode = 0;
+  bool operator==(const FileId&) const = default;
+};
+
+Result<FileId> IdOf(const std::string& path) {
+  struct stat info;
+  if (::stat(path.c_str(), &info) != 0) return Status::FromErrno(path, errno);
+  return FileId{info.st_dev, info.st_ino};
+}
+
+Status Mount(const char* source, const std::string& target, const char* type, unsigned long flags,
+             const char* data = nullptr) {
+  if (::mount(source, target.c_str(), type, flags, data) == 0) return Status::Ok();
+  return Status::FromErrno("mount " + target, errno);
+}
+
+// Running containers have copies of these mounts; they keep them.
+void Drop(const std::string& path) {
+  while (::umount2(path.c_str(), MNT_DETACH | UMOUNT_NOFOLLOW) == 0) {
+  }
+  ::rmdir(path.c_str());
+}
+
+Result<Fd> Lock(const std::string& dir) {
+  const std::string path = JoinPath(dir, "lock");
+  Fd lock(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
+  if (!lock.valid()) return Status::FromErrno(path, errno);
+  const auto deadline = std::chrono::steady_clock::now() + kLockTimeout;
+  while (::flock(lock.get(), LOCK_EX | LOCK_NB) != 0) {
+    if (errno != EWOULDBLOCK && errno != EINTR) return Status::FromErrno(path, errno);
+    if (std::chrono::steady_clock::now() > deadline) {
+      return Error(Code::kUnavailable, "{}: another process has held it for {} s", path,
+                   kLockTimeout.count());
+    }
+    std::this_thread::sleep_for(kLockRetry);
+  }
+  return lock;
+}
+
+class Sharer {
+ public:
+  Sharer(const Tree& tree, const std::string& driver_root, const std::string& dir)
+      : tree_(tree), dir_(dir), trees_(JoinPath(dir, "trees")) {
+    prefix_ = fmt::format("{:08x}-", std::hash<std::string>()(driver_root) & 0xffffffff);
+  }
+
+  Result<std::string> Share() {
+    RETURN_IF_ERROR(LookAtFiles());
+    if (IsComplete()) return path_;
+    RETURN_IF_ERROR(MakeDirs(dir_));
+    ASSIGN_OR_RETURN(const Fd lock, Lock(dir_));
+    if (IsComplete()) return path_;
+    RETURN_IF_ERROR(MakeBase());
+    Drop(path_);  // of somebody who was cut off
+    RETURN_IF_ERROR(MakeRoom());
+    const Status made = Make();
+    if (!made.ok()) {
+      Drop(path_);
+      return made;
+    }
+    return path_;
+  }
+
+ private:
+  Status LookAtFiles() {
+    std::string content;
+    for (const TreeEntry& entry : tree_.entries()) {
+      FileId id;
+      if (entry.kind == TreeEntry::Kind::kDriverFile) {
+        ASSIGN_OR_RETURN(id, IdOf(entry.target));
+      } else if (entry.kind == TreeEntry::Kind::kLink) {
+        id = IdOfEntry(JoinPath(DirName(entry.name), entry.target));
+      }
+      ids_.push_back(id);
+      content += fmt::format("{} {} {} {} {}\n", static_cast<int>(entry.kind), entry.name,
+                             entry.target, id.device, id.inode);
+    }
+    path_ = JoinPath(trees_, fmt::format("{}{:016x}", prefix_, std::hash<std::string>()(content)));
+    return Status::Ok();
+  }
+
+  FileId IdOfEntry(const std::string& name) const {
+    for (size_t i = 0; i < ids_.size(); ++i) {
+      if (tree_.entries()[i].name == name) return ids_[i];
+    }
+    return {};
+  }
+
+  // The last step of making a tree is that it becomes read only.
+  bool IsComplete() const {
+    struct statfs info;
+    if (::statfs(path_.c_str(), &info) != 0) return false;
+    return info.f_type == TMPFS_MAGIC && (info.f_flags & ST_RDONLY) != 0 && ShowsTheFiles();
+  }
+
+  bool ShowsTheFiles() const {
+    for (size_t i = 0; i < ids_.size(); ++i) {
+      const TreeEntry& entry = tree_.entries()[i];
+      if (entry.kind != TreeEntry::Kind::kDriverFile) continue;
+      const Result<FileId> there = IdOf(JoinPath(path_, entry.name));
+      if (!there.ok() || *there != ids_[i]) return false;
+    }
+    return true;
+  }
+
+  // Without it, trees below a shared /run would appear in, and be unmounted from, the namespaces of
+  // others, at their cost.
+  Status MakeBase() const {
+    if (::mkdir(trees_.c_str(), 0755) != 0 && errno != EEXIST) {
+      return Status::FromErrno(trees_, errno);
+    }
+    ASSIGN_OR_RETURN(const FileId above, IdOf(dir_));
+    ASSIGN_OR_RETURN(const FileId base, IdOf(trees_));
+    if (base.device == above.device) {
+      RETURN_IF_ERROR(MountTmpfs(trees_));
+    }
+    return Mount(nullptr, trees_, nullptr, MS_PRIVATE);
+  }
+
+  static Status MountTmpfs(const std::string& path) {
+    // Enough for names and links; what others could fill, they cannot reach.
+    return Mount("tessera", path, "tmpfs", MS_NOSUID | MS_NODEV, "mode=0755,size=1m,nr_inodes=4k");
+  }
+
+  Status Make() const {
+    if (::mkdir(path_.c_str(), 0755) != 0) return Status::FromErrno(path_, errno);
+    RETURN_IF_ERROR(MountTmpfs(path_));
+    RETURN_IF_ERROR(tree_.MakeIn(path_));
+    for (const TreeEntry& entry : tree_.entries()) {
+      if (entry.kind != TreeEntry::Kind::kDriverFile) continue;
+      const std::string place = JoinPath(path_, entry.name);
+      RETURN_IF_ERROR(Mount(entry.target.c_str(), place, nullptr, MS_BIND));
+      RETURN_IF_ERROR(Mount(nullptr, place, nullptr,
+                            MS_REMOUNT | MS_BIND | MS_RDONLY | MS_NOSUID | MS_NODEV));
+      // Else it would be a peer of the mount that the file lies on.
+      RETURN_IF_ERROR(Mount(nullptr, place, nullptr, MS_PRIVATE));
+    }
+    if (!ShowsTheFiles()) {
+      return Error(Code::kAborted, "{}: the driver's files changed meanwhile", path_);
+    }
+    return Mount(nullptr, path_, nullptr,
+                 MS_REMOUNT | MS_BIND | MS_RDONLY | MS_NOSUID | MS_NODEV);
+  }
+
+  Status MakeRoom() const {
+    ASSIGN_OR_RETURN(const std::vector<std::string> others, ListDir(trees_));
+    size_t left = others.size();
+    for (const std::string& other : others) {
+      if (!other.starts_with(prefix_) || !IsStale(JoinPath(trees_, other))) continue;
+      Drop(JoinPath(trees_, other));
+      --left;
+    }
+    if (left < kMaxSharedTrees) return Status::Ok();
+    return Error(Code::kResourceExhausted,
+                 "{} holds {} trees: unmount them (umount --recursive --lazy)", trees_, left);
+  }
+
+  // Does `other` show another file under a name of ours? Names of libraries change with the driver's
+  // version; the links to them do not.
+  bool IsStale(const std::string& other) const {
+    for (size_t i = 0; i < ids_.size(); ++i) {
+      if (ids_[i] == FileId{}) continue;
+      const Result<FileId> theirs = IdOf(JoinPath(other, tree_.entries()[i].name));
+      if (theirs.ok() && *theirs != ids_[i]) return true;
+    }
+    return false;
+  }
+
+  const Tree& tree_;
+  const std::string& dir_;
+  const std::string trees_;
+  std::string prefix_;
+  std::string path_;
+  std::vector<FileId> ids_;  // of what the tree's entries show; zero for places and folders
+};
+
+}  // namespace
+
+Result<std::string> ShareTree(const Tree& tree, const std::string& driver_root,
+                              const std::string& dir) {
+  return Sharer(tree, driver_root, dir).Share();
+}
+
+Result<size_t> DropSharedTrees(const std::string& dir) {
+  const std::string trees = JoinPath(dir, "trees");
+  if (!PathExists(trees)) return size_t{0};
+  ASSIGN_OR_RETURN(const Fd lock, Lock(dir));
+  ASSIGN_OR_RETURN(const std::vector<std::string> names, ListDir(trees));
+  for (const std::string& name : names) Drop(JoinPath(trees, name));
+  Drop(trees);
+  if (!PathExists(trees)) return names.size();
+  return Error(Code::kPermissionDenied,
+               "{} could not be unmounted: \"umount --recursive --lazy {}\" as root does it", trees,
+               trees);
+}
+
+}  // namespace tessera::oci

@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/oci/tree.h"
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <string_view>
+#include <utility>
+
+#include "src/base/file.h"
+
+namespace tessera::oci {
+namespace {
+
+// Of `path`; what is above `root` is there.
+Status MakeParents(const std::string& root, const std::string& path) {
+  for (size_t slash = path.find('/', root.size() + 1); slash != std::string::npos;
+       slash = path.find('/', slash + 1)) {
+    const std::string folder = path.substr(0, slash);
+    if (::mkdir(folder.c_str(), 0755) != 0 && errno != EEXIST) {
+      return Status::FromErrno(folder, errno);
+    }
+  }
+  return Status::Ok();
+}
+
+int Make(const TreeEntry& entry, const std::string& path) {
+  switch (entry.kind) {
+    case TreeEntry::Kind::kFolder:
+      return ::mkdir(path.c_str(), 0755);
+    case TreeEntry::Kind::kLink:
+      return ::symlink(entry.target.c_str(), path.c_str());
+    default:
+      break;
+  }
+  // An empty file, by one call instead of open and close.
+  return ::mknod(path.c_str(), S_IFREG | 0444, 0);
+}
+
+}  // namespace
+
+void Tree::Add(TreeEntry entry) {
+  const auto same = [&](const TreeEntry& other) { return other.name == entry.name; };
+  if (std::none_of(entries_.begin(), entries_.end(), same)) entries_.push_back(std::move(entry));
+}
+
+void Tree::AddDriverFile(std::string name, std::string host_path) {
+  Add({TreeEntry::Kind::kDriverFile, std::move(name), std::move(host_path)});
+}
+void Tree::AddPlace(std::string name) { Add({TreeEntry::Kind::kPlace, std::move(name), {}}); }
+void Tree::AddFolder(std::string name) { Add({TreeEntry::Kind::kFolder, std::move(name), {}}); }
+void Tree::AddLink(std::string name, std::string target) {
+  Add({TreeEntry::Kind::kLink, std::move(name), std::move(target)});
+}
+
+Status Tree::MakeIn(const std::string& dir) const {
+  for (const TreeEntry& entry : entries_) {
+    const std::string path = JoinPath(dir, entry.name);
+    int failed = Make(entry, path);
+    if (failed != 0 && errno == ENOENT) {
+      RETURN_IF_ERROR(MakeParents(dir, path));
+      failed = Make(entry, path);
+    }
+    // A folder may have been made as a parent.
+    const bool there = errno == EEXIST && entry.kind == TreeEntry::Kind::kFolder;
+    if (failed != 0 && !there) return Status::FromErrno(path, errno);
+  }
+  return Status::Ok();
+}
+
+}  // namespace tessera::oci

@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/runtime/early_start.h"
+
+#include <cerrno>
+#include <cstddef>
+#include <string_view>
+
+#include "api/names.h"
+#include "src/runtime/program_search.h"
+#include "src/runtime/raw_calls.h"
+
+#if defined(__x86_64__)
+// The stack is aligned at the start, so two pushes keep it so. rdx is the C library's.
+__asm__(
+    ".text\n.globl tessera_start\n.type tessera_start, @function\ntessera_start:\n"
+    "  mov %rsp, %rdi\n  push %rdx\n  push %rdx\n  call TesseraEarlyStart\n"
+    "  pop %rdx\n  pop %rdx\n  jmp _start\n");
+#elif defined(__aarch64__)
+// x0 is the C library's.
+__asm__(
+    ".text\n.globl tessera_start\n.type tessera_start, %function\ntessera_start:\n"
+    "  mov x19, x0\n  mov x0, sp\n  bl TesseraEarlyStart\n  mov x0, x19\n  b _start\n");
+#endif
+
+// Literals know their length; a conversion from char* would ask the C library.
+using std::literals::operator""sv;
+
+namespace tessera::runtime {
+namespace {
+
+// That make a container, or are ours.
+constexpr std::string_view kOtherVerbs[] = {"create", "run", "explain", "configure"};
+
+// Not std::strlen and the like: those are chosen by the C library when it is set up.
+std::string_view View(const char* text) {
+  size_t size = 0;
+  while (text[size] != '\0') ++size;
+  return {text, size};
+}
+
+bool Same(std::string_view a, std::string_view b) {
+  if (a.size() != b.size()) return false;
+  for (size_t i = 0; i < a.size(); ++i) {
+    if (a[i] != b[i]) return false;
+  }
+  return true;
+}
+
+bool StartsWith(std::string_view text, std::string_view prefix) {
+  return text.size() >= prefix.size() && Same({text.data(), prefix.size()}, prefix);
+}
+
+bool Contains(std::string_view text, std::string_view part) {
+  for (; text.size() >= part.size(); text.remove_prefix(1)) {
+    if (StartsWith(text, part)) return true;
+  }
+  return false;
+}
+
+const char* Variable(char** env, std::string_view name) {
+  for (; *env != nullptr; ++env) {
+    const std::string_view entry = View(*env);
+    if (StartsWith(entry, name) && entry.size() > name.size() && entry[name.size()] == '=') {
+      return *env + name.size() + 1;
+    }
+  }
+  return nullptr;
+}
+
+// Without its dashes; empty for what is no option.
+std::string_view OptionName(std::string_view word) {
+  if (word.size() < 2 || word[0] != '-') return {};
+  word.remove_prefix(word[1] == '-' ? 2 : 1);
+  return word;
+}
+
+// Is there a stage in the folder of `log`?
+bool HasStageBeside(std::string_view log) {
+  constexpr std::string_view kStage = "tessera";
+  ProgramPath path;
+  size_t folder = log.size();
+  while (folder > 0 && log[folder - 1] != '/') --folder;
+  if (folder + kStage.size() + 1 > sizeof(path)) return true;
+  for (size_t i = 0; i < folder; ++i) path[i] = log[i];
+  for (size_t i = 0; i <= kStage.size(); ++i) path[folder + i] = i < kStage.size() ? kStage[i] : '\0';
+  return raw::Access(path, F_OK) != -ENOENT;
+}
+
+// `verb` is the place of the word "exec". Options before it are the low-level runtime's.
+bool IsPlainExec(int argc, char** argv, int verb) {
+  bool has_process = false;
+  for (int i = verb + 1; i < argc; ++i) {
+    has_process = has_process || StartsWith(OptionName(View(argv[i])), "p"sv);
+  }
+  if (!has_process) return true;
+  // The word could be the value of an option.
+  if (View(argv[verb - 1])[0] == '-') return false;
+  std::string_view log;
+  for (int i = 1; i < verb; ++i) {
+    const std::string_view option = OptionName(View(argv[i]));
+    if (StartsWith(option, "log="sv)) log = {option.data() + 4, option.size() - 4};
+    if (Same(option, "log"sv)) log = View(argv[i + 1]);
+  }
+  return !HasStageBeside(log);
+}
+
+// Before the low-level runtime's help comes ours.
+constexpr std::string_view kHelp[] = {"help", "--help", "-h"};
+
+bool IsPlain(int argc, char** argv) {
+  if (argc == 2) {
+    for (const std::string_view word : kHelp) {
+      if (Same(View(argv[1]), word)) return false;
+    }
+  }
+  for (int i = 1; i < argc; ++i) {
+    const std::string_view word = View(argv[i]);
+    for (const std::string_view verb : kOtherVerbs) {
+      if (Same(word, verb)) return false;
+    }
+  }
+  for (int i = 1; i < argc; ++i) {
+    if (Same(View(argv[i]), "exec"sv)) return IsPlainExec(argc, argv, i);
+  }
+  return true;
+}
+
+bool NamesNoRuntimes(const char* config) {
+  const long fd = raw::OpenToRead(config);
+  if (fd < 0) return fd == -ENOENT || fd == -ENOTDIR;
+  char text[4096];
+  const long size = raw::Read(static_cast<int>(fd), text, sizeof(text));
+  raw::Close(static_cast<int>(fd));
+  return size >= 0 && size < static_cast<long>(sizeof(text)) &&
+         !Contains({text, static_cast<size_t>(size)}, "runtimes"sv);
+}
+
+}  // namespace
+}  // namespace tessera::runtime
+
+void TesseraEarlyStart(long* stack) {
+  using namespace tessera::runtime;  // NOLINT: this is its code, under a name for the assembler.
+  const int argc = static_cast<int>(stack[0]);
+  char** argv = reinterpret_cast<char**>(stack + 1);
+  char** env = argv + argc + 1;
+  if (argc < 2 || !IsPlain(argc, argv)) return;
+  const char* config = Variable(env, tessera::names::kEnvRuntimeConfig);
+  if (config == nullptr || *config == '\0') config = tessera::names::kRuntimeConfigFile.data();
+  if (!NamesNoRuntimes(config)) return;
+  const char* variable = Variable(env, "PATH"sv);
+  const std::string_view folders = variable != nullptr ? View(variable) : std::string_view();
+  ProgramPath path;
+  for (const std::string_view name : kDefaultRuntimes) {
+    if (!FindProgram(folders, name, path) &&
+        !FindProgram(kUsualFolders, name, path)) {
+      continue;
+    }
+    char* const own_name = argv[0];
+    argv[0] = path;
+    raw::Execute(path, argv, env);
+    argv[0] = own_name;
+    return;
+  }
+}

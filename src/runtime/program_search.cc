@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/runtime/program_search.h"
+
+#include <unistd.h>
+
+#include "src/runtime/raw_calls.h"
+
+namespace tessera::runtime {
+namespace {
+
+// "folder/name" with its zero; not where it is too long.
+bool Join(std::string_view folder, std::string_view name, ProgramPath& path) {
+  if (folder.size() + name.size() + 2 > sizeof(path)) return false;
+  char* to = path;
+  for (const char c : folder) *to++ = c;
+  if (to[-1] != '/') *to++ = '/';
+  for (const char c : name) *to++ = c;
+  *to = '\0';
+  return true;
+}
+
+}  // namespace
+
+bool IsOtherProgram(const char* path) {
+  struct stat file, self;
+  if (raw::Stat(path, &file) < 0 || !S_ISREG(file.st_mode)) return false;
+  if (raw::Access(path, X_OK) < 0) return false;
+  if (raw::Stat("/proc/self/exe", &self) < 0) return true;
+  return file.st_dev != self.st_dev || file.st_ino != self.st_ino;
+}
+
+bool FindProgram(std::string_view folders, std::string_view name, ProgramPath& path) {
+  size_t start = 0;
+  for (size_t end = 0; end <= folders.size(); ++end) {
+    if (end < folders.size() && folders[end] != ':') continue;
+    const std::string_view folder(folders.data() + start, end - start);
+    start = end + 1;
+    // Never what lies in a working folder.
+    if (folder.empty() || folder[0] != '/') continue;
+    if (Join(folder, name, path) && IsOtherProgram(path)) return true;
+  }
+  return false;
+}
+
+}  // namespace tessera::runtime

@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/sim/simgpu/cli.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "src/base/file.h"
+#include "src/sim/testing/sim_node.h"
+
+namespace tessera::sim {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+// What one call printed, and its exit code.
+struct Outcome {
+  int code;
+  std::string out, error;
+};
+
+class CliTest : public ::testing::Test {
+ protected:
+  Outcome Run(std::vector<std::string> args) {
+    args.insert(args.begin(), {"simgpu", "--root", node_.driver_root()});
+    std::vector<char*> argv;
+    for (std::string& arg : args) argv.push_back(arg.data());
+    ::testing::internal::CaptureStdout();
+    ::testing::internal::CaptureStderr();
+    const int code = RunSimgpu(int(argv.size()), argv.data());
+    fflush(nullptr);
+    return {code, ::testing::internal::GetCapturedStdout(), ::testing::internal::GetCapturedStderr()};
+  }
+  std::vector<std::string> CreateArgs() const {
+    return {"create", "--profile", "t4", "--gpus", "2", "--library-dir", node_.library("")};
+  }
+
+  testing::SimNode node_{{.profile = "t4", .gpus = 3}};
+};
+
+TEST_F(CliTest, CreateReplacesANodeOnlyByForce) {
+  const Outcome refused = Run(CreateArgs());
+  EXPECT_NE(refused.code, 0);
+  EXPECT_THAT(refused.error, HasSubstr("holds 3 x t4 already"));
+  EXPECT_THAT(refused.error, HasSubstr("--force"));
+  EXPECT_THAT(Run({"show"}).out, HasSubstr("3 x t4"));
+  auto args = CreateArgs();
+  args.push_back("--force");
+  EXPECT_EQ(Run(args).code, 0);
+  EXPECT_THAT(Run({"show"}).out, HasSubstr("2 x t4"));
+  // The agent makes device nodes of the GPUs that are listed.
+  EXPECT_EQ(ListDir(node_.driver_root() + "/proc/driver/nvidia/gpus")->size(), 2u);
+  EXPECT_EQ(ListDir(node_.driver_root() + "/sys/bus/pci/devices")->size(), 2u);
+}
+
+TEST_F(CliTest, EccWithoutACountIsRefused) {
+  const Outcome refused = Run({"inject", "ecc", "--gpu", "1"});
+  EXPECT_NE(refused.code, 0);
+  EXPECT_THAT(refused.error, HasSubstr("--uncorrected"));
+  EXPECT_EQ(Run({"inject", "ecc", "--gpu", "1", "--corrected", "2"}).code, 0);
+}
+
+TEST_F(CliTest, ShowTellsWhatIsWrongWithAGpu) {
+  EXPECT_THAT(Run({"show"}).out, HasSubstr("  well\n"));
+  Run({"inject", "nvml-hang", "nvmlDeviceGetName", "--gpu", "0"});
+  Run({"inject", "nvml-fail", "nvmlDeviceGetName", "--gpu", "1"});
+  Run({"inject", "xid", "--gpu", "2", "--code", "48"});
+  const std::string ill = Run({"show"}).out;
+  for (const char* word : {"  HANGS\n", "  FAILS\n", "  WANTS A RESET\n"}) {
+    EXPECT_THAT(ill, HasSubstr(word));
+  }
+  EXPECT_THAT(ill, Not(HasSubstr("  well\n")));
+  Run({"inject", "clear"});
+  EXPECT_THAT(Run({"show"}).out, Not(HasSubstr("HANGS")));
+}
+
+TEST_F(CliTest, TextInThePlaceOfANumberIsNamed) {
+  for (const std::vector<std::string>& args :
+       {std::vector<std::string>{"inject", "lost", "--gpu", "abc"},
+        {"inject", "power", "--gpu", "0", "--value", "abc"},
+        {"inject", "nvml-fail", "nvmlDeviceGetName", "--times", "abc"}}) {
+    const Outcome refused = Run(args);
+    EXPECT_EQ(refused.code, 64);
+    EXPECT_THAT(refused.error, HasSubstr("\"abc\" is no whole number"));
+    EXPECT_THAT(refused.error, Not(HasSubstr("Could not convert")));
+  }
+}
+
+TEST_F(CliTest, TellsItsVersion) {
+  const Outcome version = Run({"--version"});
+  EXPECT_EQ(version.code, 0);
+  EXPECT_NE(version.out, "");
+}
+
+}  // namespace
+}  // namespace tessera::sim

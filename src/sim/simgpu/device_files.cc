@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/sim/simgpu/device_files.h"
+
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <filesystem>
+#include <sstream>
+
+#include "src/base/file.h"
+
+namespace tessera::sim {
+namespace {
+
+std::string ListPath(const std::string& state_dir) { return JoinPath(state_dir, "device-files"); }
+
+// One line each: "c 195 0 /dev/nvidia0", "f 0 0 /tmp/node/dev/nvidia0".
+std::string ToText(const std::vector<DeviceFile>& files) {
+  std::string text;
+  for (const DeviceFile& file : files) {
+    text += fmt::format("{} {} {} {}\n", file.type == S_IFCHR ? 'c' : 'f', major(file.number),
+                        minor(file.number), file.path);
+  }
+  return text;
+}
+
+std::vector<DeviceFile> ReadList(const std::string& state_dir) {
+  std::vector<DeviceFile> files;
+  std::istringstream lines(ReadFile(ListPath(state_dir)).value_or(""));
+  char type = 0;
+  unsigned first = 0, second = 0;
+  DeviceFile file;
+  while (lines >> type >> first >> second >> std::ws && std::getline(lines, file.path)) {
+    file.type = type == 'c' ? S_IFCHR : S_IFREG;
+    file.number = makedev(first, second);
+    files.push_back(file);
+  }
+  return files;
+}
+
+bool Is(const struct stat& info, const DeviceFile& file) {
+  if ((info.st_mode & S_IFMT) != file.type) return false;
+  return file.type == S_IFCHR ? info.st_rdev == file.number : info.st_size == 0;
+}
+
+// Makes one; `made` tells whether it was not there.
+Status MakeOne(const DeviceFile& file, bool* made) {
+  struct stat info;
+  *made = lstat(file.path.c_str(), &info) != 0;
+  if (!*made) {
+    if (Is(info, file)) return {};
+    return Error(Code::kAlreadyExists, "{} is there already and is something else: remove it, or "
+                 "give another --dev-root", file.path);
+  }
+  RETURN_IF_ERROR(MakeDirs(DirName(file.path)));
+  if (mknod(file.path.c_str(), file.type | 0666, file.number) != 0) {
+    const bool nodes = file.type == S_IFCHR;
+    return Status::FromErrno("make device node " + file.path, errno)
+        .Annotate(nodes ? "only root may; --device-files makes plain files" : "");
+  }
+  // mknod heeds the umask.
+  if (chmod(file.path.c_str(), 0666) != 0) return Status::FromErrno(file.path, errno);
+  return {};
+}
+
+}  // namespace
+
+std::vector<DeviceFile> DeviceFilesOf(const StateFile& state, const std::string& dev_root,
+                                      mode_t type) {
+  const std::string dev = std::filesystem::absolute(dev_root + "/dev").lexically_normal();
+  std::vector<DeviceFile> files;
+  const auto add = [&](const std::string& name, unsigned first, unsigned second) {
+    files.push_back({JoinPath(dev, name), type, type == S_IFCHR ? makedev(first, second) : 0});
+  };
+  add("nvidiactl", kNvidiaMajor, 255);
+  add("nvidia-modeset", kNvidiaMajor, 254);
+  add("nvidia-uvm", kUvmMajor, 0);
+  add("nvidia-uvm-tools", kUvmMajor, 1);
+  for (uint32_t i = 0; i < state.gpu_count; ++i) {
+    const unsigned number = state.facts[i].minor;
+    add(fmt::format("nvidia{}", number), kNvidiaMajor, number);
+  }
+  return files;
+}
+
+Status MakeDeviceFiles(const std::string& state_dir, const std::vector<DeviceFile>& wanted) {
+  std::vector<DeviceFile> ours = ReadList(state_dir);
+  std::erase_if(ours, [&](const DeviceFile& old) {
+    if (std::ranges::count(wanted, old) != 0) return false;
+    RemoveDeviceFile(old);
+    return true;
+  });
+  Status status;
+  for (const DeviceFile& file : wanted) {
+    bool made = false;
+    status = MakeOne(file, &made);
+    if (!status.ok()) break;
+    if (made && std::ranges::count(ours, file) == 0) ours.push_back(file);
+  }
+  // Also after an error: what was made until then is ours.
+  RETURN_IF_ERROR(MakeDirs(state_dir));
+  RETURN_IF_ERROR(WriteFileAtomically(ListPath(state_dir), ToText(ours), 0644));
+  return status;
+}
+
+Status RemoveDeviceFiles(const std::string& state_dir) { return MakeDeviceFiles(state_dir, {}); }
+
+void RemoveDeviceFile(const DeviceFile& file) {
+  struct stat info;
+  if (lstat(file.path.c_str(), &info) == 0 && Is(info, file)) unlink(file.path.c_str());
+}
+
+}  // namespace tessera::sim

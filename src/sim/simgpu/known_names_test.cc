@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/sim/simgpu/known_names.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace tessera::sim {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+TEST(KnownNamesTest, NvmlFunctionsAreThoseOfTheLibrary) {
+  EXPECT_TRUE(CheckNvmlFunction("nvmlDeviceGetMemoryInfo").ok());
+  EXPECT_TRUE(CheckNvmlFunction("nvmlDeviceDiscoverGpus").ok()) << "named, though without an answer";
+  EXPECT_TRUE(CheckNvmlFunction("*").ok());
+}
+
+TEST(KnownNamesTest, AnUnknownFunctionIsRefusedWithTheNearest) {
+  EXPECT_THAT(CheckNvmlFunction("nvmlDeviceGetMemoryInf").message(),
+              HasSubstr("did you mean nvmlDeviceGetMemoryInfo"));
+  EXPECT_THAT(CheckNvmlFunction("GetMemoryInfo").message(), HasSubstr("nvmlDeviceGetMemoryInfo"));
+  EXPECT_THAT(CheckNvmlFunction("nvmldevicegetname").message(), HasSubstr("nvmlDeviceGetName"));
+  const Status status = CheckNvmlFunction("frobnicate");
+  EXPECT_EQ(status.code(), Code::kInvalidArgument);
+  EXPECT_THAT(status.message(), HasSubstr("such as"));
+  EXPECT_FALSE(CheckNvmlFunction("").ok());
+}
+
+TEST(KnownNamesTest, AnUnknownXidIsRefusedWithTheCatalogue) {
+  EXPECT_TRUE(CheckXid(79).ok());
+  EXPECT_TRUE(CheckXid(13).ok());
+  EXPECT_THAT(CheckXid(4242).message(), HasSubstr("there is no XID 4242"));
+  EXPECT_THAT(CheckXid(4242).message(), HasSubstr(" 48 "));
+  EXPECT_FALSE(CheckXid(0).ok());
+}
+
+TEST(NearestNamesTest, OrdersByDistanceAndLeavesStrangersOut) {
+  EXPECT_THAT(NearestNames("kitten", {"mitten", "kitten", "zebra", "sitting", "bitten"}),
+              ElementsAre("kitten", "mitten", "bitten"));
+  EXPECT_THAT(NearestNames("x", {"kitten"}), IsEmpty());
+}
+
+}  // namespace
+}  // namespace tessera::sim
