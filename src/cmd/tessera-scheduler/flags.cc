@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/cmd/tessera-scheduler/flags.h"
+
+#include <map>
+#include <vector>
+
+#include "src/base/strings.h"
+
+namespace tessera {
+namespace {
+
+double SecondsOf(Duration duration) { return std::chrono::duration<double>(duration).count(); }
+Duration DurationOf(double seconds) {
+  return std::chrono::duration_cast<Duration>(std::chrono::duration<double>(seconds));
+}
+
+void AddText(CLI::App* app, const char* flag, std::string* to, const char* env, const char* help) {
+  app->add_option(flag, *to, help)->envname(env)->capture_default_str();
+}
+
+// "5s", "500ms", "1m"; a number alone is seconds.
+void AddSeconds(CLI::App* app, const char* flag, double* to, const char* help) {
+  static const std::map<std::string, double> units = {{"ms", 0.001}, {"s", 1}, {"m", 60}};
+  app->add_option(flag, *to, help)
+      ->transform(CLI::AsNumberWithUnit(units, CLI::AsNumberWithUnit::CASE_SENSITIVE))
+      ->check(CLI::Range(0.001, 3600.0))
+      ->capture_default_str();
+}
+
+void AddServing(CLI::App* app, SchedulerFlags* flags) {
+  scheduler::SchedulerOptions* o = &flags->options;
+  o->address = ":9410";
+  o->metrics_address = ":9411";
+  AddText(app, "--address", &o->address, "ADDRESS", "serves the extender's verbs");
+  AddText(app, "--tls-cert-file", &o->tls.certificate.file, "TLS_CERT_FILE",
+          "serve them over HTTPS with this certificate; read again when it is replaced");
+  AddText(app, "--tls-private-key-file", &o->tls.key.file, "TLS_PRIVATE_KEY_FILE", "its key");
+  AddText(app, "--client-ca-file", &o->tls.ca.file, "CLIENT_CA_FILE",
+          "refuse callers without a certificate of this authority");
+  AddText(app, "--metrics-address", &o->metrics_address, "METRICS_ADDRESS",
+          "serves /metrics, /healthz and /readyz over HTTP; \"\" does not");
+  flags->max_request_mib = o->max_request_bytes >> 20;
+  app->add_option("--max-request-mib", flags->max_request_mib,
+                  "larger requests are refused; 5,000 whole nodes take about 45")
+      ->check(CLI::Range(1, 1024))
+      ->capture_default_str();
+}
+
+void AddDeciding(CLI::App* app, SchedulerFlags* flags) {
+  scheduler::SchedulerOptions* o = &flags->options;
+  flags->hold_s = SecondsOf(o->extender.hold);
+  flags->quota_config_map = o->feed.quota_ns + "/" + o->feed.quota_name;
+  std::vector<std::string> policies;
+  for (const placement::PolicyInfo& policy : placement::Policies()) {
+    policies.emplace_back(policy.name);
+  }
+  app->add_option("--policy", o->ledger.policy, "how nodes and GPUs are chosen")
+      ->envname("POLICY")
+      ->check(CLI::IsMember(policies, CLI::ignore_case))
+      ->capture_default_str();
+  app->add_option("--memory-unit", flags->memory_unit,
+                  "what 1 of aliyun.com/gpu-mem is, as the agents have it: GiB or MiB")
+      ->envname("MEMORY_UNIT")
+      ->check(CLI::IsMember({"GiB", "MiB"}))
+      ->capture_default_str();
+  AddText(app, "--quota-configmap", &flags->quota_config_map, "QUOTA_CONFIGMAP",
+          "NAMESPACE/NAME of the quotas");
+  AddText(app, "--quota-key", &o->feed.quota_key, "QUOTA_KEY", "where in it");
+  AddText(app, "--gpu-model-label", &o->ledger.labels.model, "GPU_MODEL_LABEL",
+          "node label by which quotas know models");
+  AddText(app, "--gpu-pool-label", &o->ledger.labels.pool, "GPU_POOL_LABEL",
+          "node label by which quotas know pools");
+  AddSeconds(app, "--hold", &flags->hold_s,
+             "how long a node's GPUs are held for a pod from its choice to its binding");
+}
+
+void AddAdmission(CLI::App* app, SchedulerFlags* flags) {
+  scheduler::SchedulerOptions* o = &flags->options;
+  AddText(app, "--webhook-address", &o->webhook_address, "WEBHOOK_ADDRESS",
+          "serves the admission webhook over HTTPS, with certificates that it makes itself; \"\" "
+          "does not");
+  app->add_option(
+         "--webhook-names", o->webhook_names,
+         "more host names and addresses by which API servers call it, for a clientConfig.url")
+      ->delimiter(',')
+      ->envname("WEBHOOK_NAMES");
+  AddText(app, "--default-runtime-class", &o->default_runtime_class, "DEFAULT_RUNTIME_CLASS",
+          "RuntimeClass for pods that ask for GPUs and name none, where tessera-runtime is not the "
+          "engine's default");
+}
+
+void AddElection(CLI::App* app, SchedulerFlags* flags) {
+  scheduler::SchedulerOptions* o = &flags->options;
+  flags->lease_s = SecondsOf(o->election.lease_duration);
+  flags->renew_s = SecondsOf(o->election.renew_deadline);
+  flags->retry_s = SecondsOf(o->election.retry_period);
+  app->add_flag("--leader-elect,!--no-leader-elect", o->leader_elect,
+                "lead only while holding the Lease; off for one replica alone")
+      ->envname("LEADER_ELECT");
+  AddText(app, "--leader-elect-resource-namespace", &o->lease_ns, "LEASE_NAMESPACE",
+          "namespace of the Lease (default: our own)");
+  AddSeconds(app, "--leader-elect-lease-duration", &flags->lease_s,
+             "after so long without a renewal another replica may lead");
+  AddSeconds(app, "--leader-elect-renew-deadline", &flags->renew_s,
+             "a leader that could not renew for so long stops");
+  AddSeconds(app, "--leader-elect-retry-period", &flags->retry_s, "between two tries");
+}
+
+}  // namespace
+
+void AddSchedulerFlags(CLI::App* app, SchedulerFlags* flags) {
+  AddText(app, "--kubeconfig", &flags->options.kubeconfig, "KUBECONFIG",
+          "default: the pod's service account");
+  AddServing(app, flags);
+  AddDeciding(app, flags);
+  AddAdmission(app, flags);
+  AddElection(app, flags);
+  app->add_option("--log-format", flags->log_format, "text or json")
+      ->envname("LOG_FORMAT")
+      ->check(CLI::IsMember({"text", "json"}))
+      ->capture_default_str();
+}
+
+Result<scheduler::SchedulerOptions> ToOptions(const SchedulerFlags& flags) {
+  scheduler::SchedulerOptions options = flags.options;
+  const auto parts = Split(flags.quota_config_map, '/');
+  if (parts.size() != 2 || parts[0].empty() || parts[1].empty()) {
+    return Error(Code::kInvalidArgument, "--quota-configmap: \"{}\" is not NAMESPACE/NAME",
+                 flags.quota_config_map);
+  }
+  options.feed.quota_ns = parts[0];
+  options.feed.quota_name = parts[1];
+  if (options.tls.certificate.file.empty() != options.tls.key.file.empty()) {
+    return Error(Code::kInvalidArgument, "--tls-cert-file and --tls-private-key-file go together");
+  }
+  if (!options.tls.ca.file.empty() && options.tls.certificate.file.empty()) {
+    return Error(Code::kInvalidArgument,
+                 "--client-ca-file needs HTTPS: give --tls-cert-file and --tls-private-key-file");
+  }
+  options.ledger.gpu_mem_unit = device::MemoryUnitFromName(flags.memory_unit).value();
+  options.extender.hold = DurationOf(flags.hold_s);
+  options.max_request_bytes = flags.max_request_mib << 20;
+  options.election.lease_duration = std::chrono::seconds(static_cast<int64_t>(flags.lease_s));
+  options.election.renew_deadline = DurationOf(flags.renew_s);
+  options.election.retry_period = DurationOf(flags.retry_s);
+  return options;
+}
+
+}  // namespace tessera

@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+// tessera-scheduler: chooses nodes and GPUs for pods, as an extender of kube-scheduler.
+#include <CLI/CLI.hpp>
+#include <string>
+
+#include "src/base/log.h"
+#include "src/base/parse_flags.h"
+#include "src/cmd/tessera-scheduler/flags.h"
+#include "src/scheduler/scheduler.h"
+#include "src/scheduler/version.h"
+
+int main(int argc, char** argv) {
+  CLI::App app{"Chooses nodes and GPUs for pods, as an extender of kube-scheduler.",
+               "tessera-scheduler"};
+  app.set_version_flag("--version", std::string(tessera::scheduler::kVersion));
+  app.footer("SIGTERM lets bindings end and gives the Lease back.");
+  tessera::SchedulerFlags flags;
+  tessera::AddSchedulerFlags(&app, &flags);
+  if (const auto done = tessera::ParseFlags(&app, argc, argv)) return *done;
+  const bool json = flags.log_format == "json";
+  tessera::ConfigureLog({.format = json ? tessera::LogFormat::kJson : tessera::LogFormat::kText});
+  const auto options = tessera::ToOptions(flags);
+  if (!options.ok()) {
+    tessera::Log(tessera::Severity::kError, options.status().message());
+    return tessera::InfoOf(options.status().code()).exit_code;
+  }
+  return tessera::scheduler::RunScheduler(*options);
+}

@@ -1,0 +1,249 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/scheduler/admission.h"
+
+#include <algorithm>
+#include <array>
+#include <optional>
+#include <utility>
+
+#include "api/names.h"
+#include "src/base/strings.h"
+#include "src/device/pod_annotations.h"
+#include "src/kube/objects.h"
+
+namespace tessera::scheduler {
+namespace {
+
+using device::ContainerRequest;
+using device::Dialect;
+
+// What people may say in annotations of a pod.
+constexpr std::array kAskKeys = {names::kAnnotationGpuModels, names::kAnnotationGpuUuids,
+                                 names::kAnnotationGpuUuidsExcluded, names::kAnnotationPolicy,
+                                 names::kAnnotationVcudaCoreLimit};
+constexpr std::string_view kMirror = "kubernetes.io/config.mirror";
+constexpr std::string_view kNodeUser = "system:node:";
+
+bool IsAskKey(std::string_view key) { return std::ranges::find(kAskKeys, key) != kAskKeys.end(); }
+
+// An object member of an object; null where there is none.
+const Json* Member(const Json* object, std::string_view key) {
+  const Json* found = object == nullptr ? nullptr : object->Find(key);
+  return found != nullptr && found->is_object() ? found : nullptr;
+}
+
+const Json* AnnotationsOf(const Json& pod) {
+  return Member(Member(&pod, "metadata"), "annotations");
+}
+
+std::optional<std::string> PassedOver(const AdmissionRequest& request) {
+  if (request.resource == "pods" && request.group.empty() && request.subresource.empty() &&
+      (request.operation == "CREATE" || request.operation == "UPDATE")) {
+    return std::nullopt;
+  }
+  return fmt::format(
+      "tessera looks at pods that are created or updated, not at {} of {}{}{}: mend the webhook's "
+      "rules",
+      CutText(request.operation, 16), CutText(request.resource, 32),
+      request.subresource.empty() ? "" : "/", CutText(request.subresource, 16));
+}
+
+// The kubelet's picture of a pod that stands in a file of the node: its kubelet compares it with
+// that file, so nothing may be changed, and refusing it would only hide the pod.
+bool IsMirror(const AdmissionRequest& request) {
+  const Json* annotations = AnnotationsOf(request.object);
+  return request.user.starts_with(kNodeUser) && annotations != nullptr &&
+         annotations->Find(kMirror) != nullptr;
+}
+
+// RFC 6901.
+std::string Pointer(std::string_view path, std::string_view key) {
+  std::string out = fmt::format("{}/", path);
+  for (const char c : key) {
+    if (c == '~') {
+      out += "~0";
+    } else if (c == '/') {
+      out += "~1";
+    } else {
+      out += c;
+    }
+  }
+  return out;
+}
+
+void RemoveAssignments(const AdmissionRequest& request, AdmissionAnswer* answer) {
+  const Json* annotations = AnnotationsOf(request.object);
+  if (annotations == nullptr) return;
+  std::vector<std::string> removed;
+  for (const auto& [key, value] : annotations->members()) {
+    if (!device::IsAssignmentKey(key) || std::ranges::find(removed, key) != removed.end()) continue;
+    removed.push_back(key);
+    answer->patch.push_back(
+        Json::MakeObject({{"op", Json::String("remove")},
+                          {"path", Json::String(Pointer("/metadata/annotations", key))}}));
+  }
+  if (removed.empty()) return;
+  answer->warnings.push_back(
+      fmt::format("annotations that say what a pod was given are written by Tessera; removed: {}",
+                  fmt::join(removed, ", ")));
+}
+
+Result<ledger::PodAsk> AskOf(const Json& object, const AdmissionRequest& request,
+                             const AdmissionOptions& options) {
+  ASSIGN_OR_RETURN(kube::PodObject pod, kube::Decode<kube::PodObject>(kube::RawObject(object)));
+  if (pod.meta.ns.empty()) pod.meta.ns = request.ns;
+  return ledger::PodAskOf(pod, {.gpu_mem_unit = options.gpu_mem_unit});
+}
+
+// By key, and only what IsAskKey says.
+using Asks = std::map<std::string, std::string, std::less<>>;
+
+Asks AsksOf(const Json& pod) {
+  Asks asks;
+  const Json* annotations = AnnotationsOf(pod);
+  if (annotations == nullptr) return asks;
+  for (const auto& [key, value] : annotations->members()) {
+    if (IsAskKey(key) && value.is_string()) asks[key] = value.string_value();
+  }
+  return asks;
+}
+
+Status CheckSize(const Asks& asks) {
+  size_t bytes = 0;
+  for (const auto& [key, value] : asks) {
+    bytes += value.size();
+    if (bytes <= kMaxAskBytes) continue;
+    return Error(
+        Code::kInvalidArgument,
+        "annotation {}: {} bytes, and all that say which GPUs will do may have {} together", key,
+        value.size(), kMaxAskBytes);
+  }
+  return Status::Ok();
+}
+
+void WarnOfAnnotations(const AdmissionRequest& request, const ledger::PodAsk& ask,
+                       std::vector<std::string>* warnings) {
+  const Json* annotations = AnnotationsOf(request.object);
+  if (annotations == nullptr) return;
+  const auto& containers = ask.request.containers;
+  const bool shares = std::ranges::any_of(containers, [](const ContainerRequest& container) {
+    return container.dialect == Dialect::kVcuda && !container.exclusive;
+  });
+  for (const auto& [key, value] : annotations->members()) {
+    if (key.starts_with(names::kAnnotationPrefix) && !IsAskKey(key) &&
+        !device::IsAssignmentKey(key)) {
+      warnings->push_back(
+          fmt::format("annotation {} means nothing to Tessera; those of pods are: {}",
+                      CutText(key, 64), fmt::join(kAskKeys, ", ")));
+    } else if (IsAskKey(key) && !ask.request.asks_for_devices()) {
+      warnings->push_back(
+          fmt::format("annotation {} has no effect: no container asks for GPUs", key));
+    } else if (key == names::kAnnotationVcudaCoreLimit && !shares) {
+      warnings->push_back(
+          fmt::format("annotation {} has no effect: no container asks for {} below 100", key,
+                      names::kResourceVcudaCore));
+    }
+  }
+}
+
+// Memory beside whole GPUs, which come with all of theirs; and GPUs that a container wants by its
+// environment, which gives none here.
+void WarnOfContainer(const Json& container, const ContainerRequest& ask,
+                     std::vector<std::string>* warnings) {
+  const Json* limits = Member(Member(&container, "resources"), "limits");
+  const Json* blocks = limits == nullptr ? nullptr : limits->Find(names::kResourceVcudaMemory);
+  if (ask.dialect == Dialect::kVcuda && ask.exclusive && blocks != nullptr) {
+    warnings->push_back(fmt::format("container \"{}\": {} has no effect beside whole GPUs",
+                                    ask.name, names::kResourceVcudaMemory));
+  }
+  const Json* env = container.Find("env");
+  if (ask.dialect != Dialect::kNone || env == nullptr || !env->is_array()) return;
+  for (const Json& variable : env->items()) {
+    if (!variable.is_object() ||
+        variable.StringAt("name").value_or("") != names::kEnvVisibleDevices) {
+      continue;
+    }
+    const std::string value = variable.StringAt("value").value_or("");
+    if (value.empty() || value == "void" || value == "none") continue;
+    warnings->push_back(
+        fmt::format("container \"{}\": {} gives no GPU: ask for one in resources.limits", ask.name,
+                    names::kEnvVisibleDevices));
+  }
+}
+
+void WarnOfContainers(const Json& pod, const ledger::PodAsk& ask,
+                      std::vector<std::string>* warnings) {
+  const Json* spec = Member(&pod, "spec");
+  auto next = ask.request.containers.begin();
+  for (const char* key : {"initContainers", "containers"}) {
+    const Json* list = spec == nullptr ? nullptr : spec->Find(key);
+    if (list == nullptr || !list->is_array()) continue;
+    for (const Json& container : list->items()) {
+      if (next == ask.request.containers.end()) return;
+      WarnOfContainer(container, *next++, warnings);
+    }
+  }
+}
+
+}  // namespace
+
+Admission::Admission(AdmissionOptions options, Capacity capacity)
+    : options_(std::move(options)), capacity_(std::move(capacity)) {}
+
+AdmissionAnswer Admission::Mutate(const AdmissionRequest& request) const {
+  AdmissionAnswer answer;
+  if (const auto why = PassedOver(request)) {
+    answer.warnings.push_back(*why);
+    return answer;
+  }
+  if (request.operation != "CREATE" || IsMirror(request)) return answer;
+  RemoveAssignments(request, &answer);
+  if (options_.runtime_class.empty()) return answer;
+  const Json* spec = Member(&request.object, "spec");
+  const auto ask = AskOf(request.object, request, options_);
+  // What breaks a rule is refused by Validate.
+  if (spec == nullptr || !ask.ok() || !ask->request.asks_for_devices()) return answer;
+  const Json* named = spec->Find("runtimeClassName");
+  if (named != nullptr && !named->is_null()) return answer;
+  answer.patch.push_back(Json::MakeObject({{"op", Json::String("add")},
+                                           {"path", Json::String("/spec/runtimeClassName")},
+                                           {"value", Json::String(options_.runtime_class)}}));
+  return answer;
+}
+
+AdmissionAnswer Admission::Validate(const AdmissionRequest& request) const {
+  AdmissionAnswer answer;
+  if (const auto why = PassedOver(request)) {
+    answer.warnings.push_back(*why);
+    return answer;
+  }
+  if (IsMirror(request)) return answer;
+  if (request.operation == "UPDATE") {
+    // Nothing else of a request can change. A pod on its way out must be let go, whatever it says.
+    const Json* metadata = Member(&request.object, "metadata");
+    if (metadata != nullptr && metadata->Find("deletionTimestamp") != nullptr) return answer;
+    if (AsksOf(request.object) == AsksOf(request.old_object)) return answer;
+  }
+  return ValidatePod(request);
+}
+
+AdmissionAnswer Admission::ValidatePod(const AdmissionRequest& request) const {
+  AdmissionAnswer answer;
+  answer.refusal = CheckSize(AsksOf(request.object));
+  if (!answer.refusal.ok()) return answer;
+  const auto ask = AskOf(request.object, request, options_);
+  if (!ask.ok()) {
+    answer.refusal = ask.status();
+    return answer;
+  }
+  WarnOfAnnotations(request, *ask, &answer.warnings);
+  WarnOfContainers(request.object, *ask, &answer.warnings);
+  const ClusterCapacity* capacity = capacity_();
+  if (capacity == nullptr) return answer;
+  for (const std::string& line : NeverFits(*ask, *capacity)) {
+    answer.warnings.push_back("the pod will wait: " + line);
+  }
+  return answer;
+}
+
+}  // namespace tessera::scheduler

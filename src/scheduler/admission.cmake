@@ -1,0 +1,30 @@
+# SPDX-License-Identifier: Apache-2.0
+# The admission webhook: a library of its own inside the room, which knows nothing of the extender.
+set(admission ${CMAKE_CURRENT_LIST_DIR})
+
+add_library(tessera_admission STATIC
+  ${admission}/admission.cc ${admission}/admission_capacity.cc ${admission}/admission_review.cc
+  ${admission}/admission_server.cc ${admission}/certificate_keeper.cc
+  ${admission}/certificate_plan.cc ${admission}/webhook_config.cc)
+target_include_directories(tessera_admission PUBLIC ${CMAKE_SOURCE_DIR})
+target_link_libraries(tessera_admission PUBLIC tessera::kube tessera::ledger tessera::net)
+add_library(tessera::admission ALIAS tessera_admission)
+
+add_library(tessera_admission_testing STATIC ${admission}/testing/manifests.cc
+                                             ${admission}/testing/object_store.cc
+                                             ${admission}/testing/reviews.cc)
+target_link_libraries(tessera_admission_testing PUBLIC tessera::admission)
+add_library(tessera::admission_testing ALIAS tessera_admission_testing)
+
+tessera_test(NAME admission_test
+  SOURCES ${admission}/admission_test.cc ${admission}/admission_capacity_test.cc
+          ${admission}/admission_manifests_test.cc ${admission}/admission_review_test.cc
+          ${admission}/certificate_plan_test.cc
+  DEPS tessera::admission_testing tessera::ledger_testing
+  ENVIRONMENT "TESSERA_SOURCE_DIR=${CMAKE_SOURCE_DIR}")
+tessera_test(NAME admission_loopback_test
+  SOURCES ${admission}/admission_apiserver_test.cc ${admission}/admission_server_test.cc
+          ${admission}/certificate_keeper_test.cc
+  DEPS tessera::admission_testing tessera::net_testing
+  LABELS component THREADS
+  ENVIRONMENT "TESSERA_SOURCE_DIR=${CMAKE_SOURCE_DIR}")

@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/scheduler/admission_capacity.h"
+
+#include <algorithm>
+#include <optional>
+
+#include "src/device/model.h"
+
+namespace tessera::scheduler {
+namespace {
+
+using device::ContainerRequest;
+using device::Dialect;
+
+void CountNode(const ledger::NodeEntry& entry, ClusterCapacity* capacity) {
+  std::map<std::string_view, int> whole;
+  int all = 0;
+  for (const device::Gpu& gpu : entry.node.inventory->gpus) {
+    if (!gpu.model.empty()) {
+      capacity->charged.emplace(entry.model_label.empty() ? gpu.model : entry.model_label,
+                                entry.node.pool);
+    }
+    if (gpu.mig) {
+      for (const device::MigSlice& slice : *gpu.mig) capacity->mig_profiles.insert(slice.profile);
+      continue;
+    }
+    ClusterCapacity::Model& model = capacity->models[gpu.model];
+    model.largest = std::max(model.largest, gpu.memory);
+    model.most_on_node = std::max(model.most_on_node, ++whole[gpu.model]);
+    ++all;
+  }
+  capacity->most_on_node = std::max(capacity->most_on_node, all);
+}
+
+// What the pod may get of the cluster, by its own constraints.
+struct Allowed {
+  Bytes largest;
+  int most_on_node = 0;
+  bool all = false;  // it has no constraint on models
+};
+
+std::optional<Allowed> AllowedOf(const device::Constraints& constraints,
+                                 const ClusterCapacity& capacity) {
+  Allowed allowed{.all = constraints.models.empty()};
+  bool any = false;
+  for (const auto& [product, model] : capacity.models) {
+    const auto means = [&product = product](const std::string& wanted) {
+      return device::MatchesModel(product, wanted);
+    };
+    if (!allowed.all && std::ranges::none_of(constraints.models, means)) continue;
+    any = true;
+    allowed.largest = std::max(allowed.largest, model.largest);
+    // They may stand in different nodes: no node has more, and some less.
+    allowed.most_on_node += model.most_on_node;
+  }
+  if (!any) return std::nullopt;
+  allowed.most_on_node = std::min(allowed.most_on_node, capacity.most_on_node);
+  return allowed;
+}
+
+std::string ModelsText(const ClusterCapacity& capacity) {
+  std::string text;
+  for (const auto& [product, model] : capacity.models) {
+    const std::string name = device::ShortModel(product);
+    if (!text.empty()) text += ", ";
+    text += name.empty() ? "unknown" : name;
+  }
+  return text;
+}
+
+void AddMemory(const device::Request& request, const Allowed& allowed,
+               std::vector<std::string>* lines) {
+  const std::string_view which = allowed.all ? "of the cluster" : "of the models that it allows";
+  const Bytes one_gpu = request.OneGpuShare().memory;
+  if (one_gpu > allowed.largest) {
+    lines->push_back(
+        fmt::format("{} of the pod are {} MiB of one GPU, and the largest GPU {} has {} MiB",
+                    NameOf(Dialect::kGpuMem), ToMiB(one_gpu), which, ToMiB(allowed.largest)));
+  }
+  for (const ContainerRequest& container : request.containers) {
+    const Bytes memory = container.per_gpu.memory;
+    if (container.dialect != Dialect::kVcuda || memory <= allowed.largest) continue;
+    lines->push_back(fmt::format(
+        "container \"{}\": its {} MiB are of one GPU, and the largest GPU {} has {} MiB",
+        container.name, ToMiB(memory), which, ToMiB(allowed.largest)));
+  }
+}
+
+void AddWhole(const device::Request& request, const Allowed& allowed,
+              std::vector<std::string>* lines) {
+  int most = 0;
+  for (const auto& stage : request.Stages()) {
+    int count = 0;
+    for (const size_t at : stage) {
+      if (request.containers[at].exclusive) count += request.containers[at].count;
+    }
+    most = std::max(most, count);
+  }
+  if (most <= allowed.most_on_node) return;
+  lines->push_back(fmt::format("the pod asks for {} whole GPUs, and no node has more than {}{}",
+                               most, allowed.most_on_node,
+                               allowed.all ? "" : " of the models that it allows"));
+}
+
+void AddMig(const device::Request& request, const ClusterCapacity& capacity,
+            std::vector<std::string>* lines) {
+  for (const ContainerRequest& container : request.containers) {
+    if (container.mig_profile.empty() || capacity.mig_profiles.contains(container.mig_profile)) {
+      continue;
+    }
+    lines->push_back(fmt::format("container \"{}\": no GPU of the cluster has a MIG slice {}",
+                                 container.name, container.mig_profile));
+  }
+}
+
+// The most compute that the pod holds at a time; MIG slices count by their GPU, which is not known.
+MilliGpu ComputeOf(const device::Request& request) {
+  MilliGpu most{0};
+  for (const auto& stage : request.Stages()) {
+    MilliGpu sum{0};
+    for (const size_t at : stage) {
+      const ContainerRequest& container = request.containers[at];
+      if (container.mig_profile.empty()) sum += container.per_gpu.compute * container.count;
+    }
+    most = std::max(most, sum);
+  }
+  return most;
+}
+
+bool Allows(const device::Constraints& constraints, const std::string& model) {
+  if (constraints.models.empty()) return true;
+  return std::ranges::any_of(constraints.models, [&](const std::string& wanted) {
+    // A label has the short name of what the pod may have named in full.
+    return device::MatchesModel(model, wanted) || device::MatchesModel(wanted, model);
+  });
+}
+
+void AddQuota(const ledger::PodAsk& ask, const ClusterCapacity& capacity,
+              std::vector<std::string>* lines) {
+  const auto own = capacity.quota.find(ask.ns);
+  if (own == capacity.quota.end()) return;
+  placement::Quota unused;
+  unused.SetConfig({*own});
+  const MilliGpu amount = ComputeOf(ask.request);
+  Status refusal;
+  for (const auto& [model, pool] : capacity.charged) {
+    if (!Allows(ask.request.constraints, model)) continue;
+    const Status status = unused.Check({ask.ns, model, pool, amount});
+    if (status.ok()) return;
+    // What is too much says more than what is not for this namespace at all.
+    if (refusal.ok() || status.code() == Code::kResourceExhausted) refusal = status;
+  }
+  if (!refusal.ok()) lines->push_back(refusal.message());
+}
+
+}  // namespace
+
+ClusterCapacity CapacityOf(const ledger::ClusterLedger& ledger) {
+  ClusterCapacity capacity;
+  for (const auto& [name, entry] : ledger.nodes()) CountNode(entry, &capacity);
+  capacity.quota = ledger.quota().config();
+  return capacity;
+}
+
+std::vector<std::string> NeverFits(const ledger::PodAsk& ask, const ClusterCapacity& capacity) {
+  std::vector<std::string> lines;
+  const device::Request& request = ask.request;
+  if (!request.asks_for_devices() || (capacity.models.empty() && capacity.mig_profiles.empty())) {
+    return lines;
+  }
+  AddMig(request, capacity, &lines);
+  const auto allowed = AllowedOf(request.constraints, capacity);
+  if (allowed) {
+    AddMemory(request, *allowed, &lines);
+    AddWhole(request, *allowed, &lines);
+  } else if (lines.empty() && !capacity.models.empty()) {
+    lines.push_back(fmt::format("no GPU of the cluster is one of {}; there are {}",
+                                fmt::join(request.constraints.models, ", "), ModelsText(capacity)));
+  }
+  AddQuota(ask, capacity, &lines);
+  return lines;
+}
+
+}  // namespace tessera::scheduler

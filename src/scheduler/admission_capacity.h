@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+// The most that a cluster could ever give to one pod, whoever holds it now: by this, admission
+// warns of pods that would wait for ever. Not for what is free (src/ledger), so it changes only
+// when nodes or quotas do.
+//
+// Threads: values and pure functions. Cost of making one: all GPUs are looked at once.
+#pragma once
+
+#include <map>
+#include <set>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "src/base/units.h"
+#include "src/ledger/ledger.h"
+#include "src/ledger/pod_ask.h"
+#include "src/placement/quota.h"
+
+namespace tessera::scheduler {
+
+struct ClusterCapacity {
+  struct Model {
+    Bytes largest;         // of GPUs that are not cut up
+    int most_on_node = 0;  // of these
+  };
+  std::map<std::string, Model, std::less<>> models;  // by product name
+  int most_on_node = 0;                              // of all models together
+  std::set<std::string, std::less<>> mig_profiles;
+  // What quotas go by: the model of a node's label or of its GPUs, and the node's pool.
+  std::set<std::pair<std::string, std::string>> charged;
+  placement::QuotaConfig quota;
+};
+
+ClusterCapacity CapacityOf(const ledger::ClusterLedger& ledger);
+
+// One line for each reason why the pod could not be placed even if nobody else were there. Nothing
+// where the cluster has no GPU that is known: then it says nothing about pods.
+std::vector<std::string> NeverFits(const ledger::PodAsk& ask, const ClusterCapacity& capacity);
+
+}  // namespace tessera::scheduler

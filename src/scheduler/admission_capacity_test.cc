@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/scheduler/admission_capacity.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "src/ledger/testing/objects.h"
+
+namespace tessera::scheduler {
+namespace {
+
+using ledger::testing::GpuNode;
+using ledger::testing::GpuPod;
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+using Limits = std::map<std::string_view, std::string>;
+
+class CapacityTest : public ::testing::Test {
+ protected:
+  std::vector<std::string> Lines(const Limits& limits, const std::string& models = "") const {
+    kube::PodObject pod = GpuPod("p", limits);
+    pod.meta.ns = "ml";
+    if (!models.empty()) pod.meta.annotations["tessera.dev/gpu-models"] = models;
+    return NeverFits(ledger::PodAskOf(pod, {}).value(), CapacityOf(*ledger_));
+  }
+  void SetQuota(std::string_view json) { ledger_->SetQuota(placement::ParseQuota(json).value()); }
+
+  FakeClock clock_;
+  std::unique_ptr<ledger::ClusterLedger> ledger_ = ledger::ClusterLedger::Make({}, &clock_).value();
+};
+
+TEST_F(CapacityTest, AnEmptyClusterSaysNothing) {
+  EXPECT_THAT(Lines({{"nvidia.com/gpu", "100"}}), IsEmpty());
+  EXPECT_THAT(Lines({{"nvidia.com/mig-1g.10gb", "1"}}), IsEmpty());
+}
+
+TEST_F(CapacityTest, MemoryOfOneGpuIsComparedWithTheLargest) {
+  ledger_->SetNode(GpuNode("small", 8, "16Gi"));
+  ledger_->SetNode(GpuNode("large", 1, "80Gi"));
+  EXPECT_THAT(Lines({{"aliyun.com/gpu-mem", "80"}}), IsEmpty());
+  EXPECT_THAT(Lines({{"aliyun.com/gpu-mem", "81"}}),
+              ElementsAre(AllOf(HasSubstr("82944 MiB"), HasSubstr("81920 MiB"))));
+  EXPECT_THAT(Lines({{"tencent.com/vcuda-core", "10"}, {"tencent.com/vcuda-memory", "321"}}),
+              ElementsAre(HasSubstr("82176 MiB")));
+}
+
+TEST_F(CapacityTest, WholeGpusAreComparedWithTheLargestNode) {
+  ledger_->SetNode(GpuNode("a", 4));
+  ledger_->SetNode(GpuNode("b", 2));
+  EXPECT_THAT(Lines({{"nvidia.com/gpu", "4"}}), IsEmpty());
+  EXPECT_THAT(Lines({{"nvidia.com/gpu", "5"}}), ElementsAre(HasSubstr("no node has more than 4")));
+  EXPECT_THAT(Lines({{"tencent.com/vcuda-core", "500"}}), ElementsAre(HasSubstr("5 whole GPUs")));
+}
+
+TEST_F(CapacityTest, AModelThatNobodyHasIsNamedBesideThoseThatThereAre) {
+  ledger_->SetNode(GpuNode("a", 4));
+  EXPECT_THAT(Lines({{"nvidia.com/gpu", "1"}}, "h100,A100"), IsEmpty());
+  EXPECT_THAT(Lines({{"nvidia.com/gpu", "1"}}, "H100,B200"),
+              ElementsAre("no GPU of the cluster is one of H100, B200; there are A100"));
+}
+
+TEST_F(CapacityTest, AMigProfileThatNobodyOffersIsNamed) {
+  ledger_->SetNode(GpuNode("a", 4));
+  EXPECT_THAT(Lines({{"nvidia.com/mig-1g.10gb", "1"}}),
+              ElementsAre(HasSubstr("MIG slice 1g.10gb")));
+}
+
+TEST_F(CapacityTest, AQuotaSmallerThanTheRequestIsSaid) {
+  ledger_->SetNode(GpuNode("a", 4));
+  SetQuota(R"({"ml":{"quota":{"A100":2}},"web":{"quota":{}}})");
+  EXPECT_THAT(Lines({{"nvidia.com/gpu", "2"}}), IsEmpty());
+  EXPECT_THAT(Lines({{"nvidia.com/gpu", "3"}}),
+              ElementsAre(AllOf(HasSubstr("may use 2 GPUs of model A100"), HasSubstr("3 wanted"))));
+  SetQuota(R"({"ml":{"quota":{"H100":2}}})");
+  EXPECT_THAT(Lines({{"nvidia.com/gpu", "1"}}), ElementsAre(HasSubstr("has no quota")));
+  SetQuota(R"({"ml":{"pool":["private"]}})");
+  EXPECT_THAT(Lines({{"nvidia.com/gpu", "1"}}), ElementsAre(HasSubstr("private")));
+}
+
+TEST_F(CapacityTest, AQuotaThatIsUsedUpIsNotForAdmission) {
+  ledger_->SetNode(GpuNode("a", 4));
+  SetQuota(R"({"ml":{"quota":{"A100":2}}})");
+  kube::PodObject pod = GpuPod("running", {{"nvidia.com/gpu", "2"}});
+  pod.meta.ns = "ml";
+  const auto question = ledger_->Ask(pod);
+  ASSERT_TRUE(ledger_->Assume(*question, "a", std::chrono::seconds(30)).ok());
+  EXPECT_THAT(Lines({{"nvidia.com/gpu", "2"}}), IsEmpty());
+}
+
+}  // namespace
+}  // namespace tessera::scheduler

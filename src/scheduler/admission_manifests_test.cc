@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+// deploy/manifests say to the API server what this code says to people: names that stand in both
+// must be the same. What the API server makes of them, admission_apiserver_test.cc sees.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+
+#include "api/names.h"
+#include "src/scheduler/admission_server.h"
+#include "src/scheduler/testing/manifests.h"
+
+namespace tessera::scheduler {
+namespace {
+
+using ::testing::HasSubstr;
+using testing::ManifestText;
+using testing::ReadManifest;
+
+TEST(AdmissionManifestsTest, ThePolicyGuardsEveryAnnotationThatSaysAnAssignment) {
+  const std::string text = ManifestText("21-assignments.yaml");
+  for (const std::string_view key :
+       {names::kAnnotationAssignment, names::kAnnotationGpushareAllocation,
+        names::kAnnotationGpuAssigned, names::kAnnotationGpuMemPrefix,
+        names::kAnnotationPredicatePrefix}) {
+    EXPECT_THAT(text, HasSubstr(fmt::format("'{}'", key)));
+  }
+}
+
+TEST(AdmissionManifestsTest, TheWebhookIsAskedAboutEveryResourceAndAnnotation) {
+  const std::string text = ManifestText("60-webhook.yaml");
+  for (const std::string_view name :
+       {names::kResourceGpu, names::kResourceMigPrefix, names::kResourceGpuMem,
+        names::kAnnotationPrefix, names::kAnnotationGpuModels, names::kAnnotationGpuUuids,
+        names::kAnnotationGpuUuidsExcluded, names::kAnnotationPolicy,
+        names::kAnnotationVcudaCoreLimit, names::kEnvVisibleDevices}) {
+    EXPECT_THAT(text, HasSubstr(fmt::format("'{}'", name)));
+  }
+}
+
+TEST(AdmissionManifestsTest, WebhooksLockNobodyOut) {
+  int webhooks = 0;
+  for (const Json& object : ReadManifest("60-webhook.yaml")) {
+    const Json* list = object.Find("webhooks");
+    if (list == nullptr) continue;
+    for (const Json& webhook : list->items()) {
+      ++webhooks;
+      EXPECT_EQ(webhook.StringAt("failurePolicy").value(), "Ignore");
+      EXPECT_EQ(webhook.StringAt("sideEffects").value(), "None");
+      EXPECT_EQ(*webhook.Find("admissionReviewVersions"), Json::Strings({"v1"}));
+      EXPECT_THAT(webhook.Find("namespaceSelector")->Serialize(), HasSubstr("kube-system"));
+      const std::string path =
+          webhook.Find("clientConfig")->Find("service")->StringAt("path").value();
+      EXPECT_EQ(path, object.StringAt("kind").value() == "MutatingWebhookConfiguration"
+                          ? kMutatePath
+                          : kValidatePath);
+    }
+  }
+  EXPECT_EQ(webhooks, 2);
+}
+
+TEST(AdmissionManifestsTest, RightsAreForOurOwnObjectsAlone) {
+  for (const Json& object : ReadManifest("60-webhook.yaml")) {
+    const Json* rules = object.Find("rules");
+    if (rules == nullptr) continue;
+    for (const Json& rule : rules->items()) {
+      EXPECT_EQ(*rule.Find("resourceNames"), Json::Strings({std::string(names::kWebhook)}));
+      EXPECT_EQ(*rule.Find("verbs"), Json::Strings({"get", "patch"}));
+    }
+  }
+}
+
+}  // namespace
+}  // namespace tessera::scheduler

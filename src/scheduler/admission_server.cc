@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/scheduler/admission_server.h"
+
+#include <utility>
+
+#include "src/base/log.h"
+
+namespace tessera::scheduler {
+namespace {
+
+// Warnings may be this much behind the cluster; all GPUs are looked at to make them.
+constexpr Duration kCapacityAge = std::chrono::seconds(1);
+// The API server keeps connections open, and there may be several of them.
+constexpr size_t kConnections = 256;
+
+// Until there is one that is trusted. Without it, a wrong address would be found out late.
+Result<net::TlsOptions> Unknown(WallTime now) {
+  const net::Validity validity{now, now + std::chrono::hours(1)};
+  ASSIGN_OR_RETURN(const auto nobody, net::CertificateAuthority::Make("nobody", validity));
+  ASSIGN_OR_RETURN(const auto pair, nobody.Issue("nobody", {}, validity));
+  return net::TlsOptions{.certificate = {.text = pair.certificate}, .key = {.text = pair.key}};
+}
+
+}  // namespace
+
+AdmissionServer::AdmissionServer(kube::Client& client, AdmissionOptions options, Ledger ledger)
+    : clock_(client.runner().clock()),
+      ledger_(std::move(ledger)),
+      admission_(std::move(options), [this] { return Capacity(); }) {}
+
+Result<std::unique_ptr<AdmissionServer>> AdmissionServer::Start(net::IoThread& io,
+                                                                kube::Client& client,
+                                                                AdmissionServerOptions options,
+                                                                Ledger ledger) {
+  std::unique_ptr<AdmissionServer> self(
+      new AdmissionServer(client, std::move(options.admission), std::move(ledger)));
+  ASSIGN_OR_RETURN(net::TlsOptions tls, Unknown(self->clock_.WallNow()));
+  net::HttpServer::Options http{.address = std::move(options.address), .tls = std::move(tls)};
+  http.limits.body_bytes = kMaxAdmissionBody;
+  http.limits.connections = kConnections;
+  ASSIGN_OR_RETURN(self->server_, net::HttpServer::Start(
+                                      io, client.runner(), std::move(http),
+                                      [server = self.get()](const net::Request& request,
+                                                            const net::HttpServer::Reply& reply) {
+                                        reply(server->Answer(request));
+                                      }));
+  CertificateKeeper::Delegate& delegate = *self;
+  self->keeper_ =
+      std::make_unique<CertificateKeeper>(client, std::move(options.certificates), delegate);
+  return self;
+}
+
+net::Response AdmissionServer::Answer(const net::Request& request) {
+  const bool mutate = request.path() == kMutatePath;
+  if (!mutate && request.path() != kValidatePath) {
+    return net::TextResponse(404, fmt::format("there are {} and {}\n", kMutatePath, kValidatePath));
+  }
+  if (request.method != "POST") {
+    net::Response response = net::TextResponse(405, "POST an AdmissionReview\n");
+    response.headers.Set("Allow", "POST");
+    return response;
+  }
+  const auto review = ParseAdmissionReview(request.body);
+  if (!review.ok()) {
+    ++counts_.unreadable;
+    return net::TextResponse(400, review.status().message() + "\n");
+  }
+  const AdmissionAnswer answer = mutate ? admission_.Mutate(*review) : admission_.Validate(*review);
+  ++(answer.refusal.ok() ? counts_.allowed : counts_.refused);
+  if (!answer.patch.empty()) ++counts_.changed;
+  net::Response response{.body = SerializeAdmissionReview(review->uid, answer)};
+  response.headers.Set("Content-Type", "application/json");
+  return response;
+}
+
+const ClusterCapacity* AdmissionServer::Capacity() {
+  const ledger::ClusterLedger* ledger = ledger_();
+  if (ledger == nullptr) return nullptr;
+  if (!capacity_ || clock_.Now() >= capacity_until_) {
+    capacity_ = CapacityOf(*ledger);
+    capacity_until_ = clock_.Now() + kCapacityAge;
+  }
+  return &*capacity_;
+}
+
+void AdmissionServer::OnCertificate(const net::CertificatePair& pair) {
+  server_->SetCertificate({.text = pair.certificate}, {.text = pair.key});
+  ready_ = true;
+}
+
+void AdmissionServer::OnProgress(const std::string& what) {
+  Log(Severity::kInfo, "webhook", {{"what", what}});
+}
+
+void AdmissionServer::OnTrouble(const Status& status) {
+  Log(Severity::kWarning, "webhook: tried again", {{"error", status.ToString()}});
+}
+
+}  // namespace tessera::scheduler

@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+// The admission webhook as a server of its own, over TLS alone, with certificates that it makes and
+// renews itself. Every replica of the scheduler serves it, leader or not: it decides nothing that
+// two could decide differently.
+//
+//   POST /admission/mutate, /admission/validate      an AdmissionReview; 400 says what is not one
+//
+// Bounded: bodies of kMaxAdmissionBody, connections and times as net::ServerLimits has them.
+//
+// Threads: the client's runner. Ownership: io, client, ledger and delegate outlive it. Idle cost:
+// that of a CertificateKeeper.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string_view>
+
+#include "src/kube/client.h"
+#include "src/ledger/ledger.h"
+#include "src/net/http_server.h"
+#include "src/scheduler/admission.h"
+#include "src/scheduler/certificate_keeper.h"
+
+namespace tessera::scheduler {
+
+inline constexpr std::string_view kMutatePath = "/admission/mutate";
+inline constexpr std::string_view kValidatePath = "/admission/validate";
+
+struct AdmissionServerOptions {
+  net::Address address;
+  AdmissionOptions admission;
+  CertificateKeeperOptions certificates;
+};
+
+struct AdmissionCounts {
+  int64_t allowed = 0;
+  int64_t changed = 0;  // of those that are allowed
+  int64_t refused = 0;
+  int64_t unreadable = 0;  // no AdmissionReview: 400
+};
+
+class AdmissionServer : private CertificateKeeper::Delegate {
+ public:
+  // null while the ledger is not whole; then nothing is said of the cluster.
+  using Ledger = std::function<const ledger::ClusterLedger*()>;
+
+  // Listens when it returns, with a certificate that nobody trusts until the keeper has one. Errors
+  // are those of net::HttpServer::Start.
+  static Result<std::unique_ptr<AdmissionServer>> Start(net::IoThread& io, kube::Client& client,
+                                                        AdmissionServerOptions options,
+                                                        Ledger ledger);
+
+  // With the port that the system chose.
+  const net::Address& address() const { return server_->address(); }
+  // Whether it shows a certificate that API servers will trust.
+  bool ready() const { return ready_; }
+  const AdmissionCounts& counts() const { return counts_; }
+
+ private:
+  AdmissionServer(kube::Client& client, AdmissionOptions options, Ledger ledger);
+
+  net::Response Answer(const net::Request& request);
+  const ClusterCapacity* Capacity();
+  void OnCertificate(const net::CertificatePair& pair) override;
+  void OnProgress(const std::string& what) override;
+  void OnTrouble(const Status& status) override;
+
+  const Clock& clock_;
+  const Ledger ledger_;
+  const Admission admission_;
+  std::optional<ClusterCapacity> capacity_;
+  MonotonicTime capacity_until_;
+  AdmissionCounts counts_;
+  bool ready_ = false;
+  std::unique_ptr<net::HttpServer> server_;
+  std::unique_ptr<CertificateKeeper> keeper_;
+};
+
+}  // namespace tessera::scheduler

@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/scheduler/admission_server.h"
+
+#include <gtest/gtest.h>
+
+#include "src/kube/base64.h"
+#include "src/net/http_client.h"
+#include "src/net/testing/loopback.h"
+#include "src/scheduler/testing/object_store.h"
+#include "src/scheduler/testing/reviews.h"
+
+namespace tessera::scheduler {
+namespace {
+
+using testing::CreateOf;
+using testing::PodJson;
+using testing::ReviewOf;
+
+class AdmissionServerTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    auto server = AdmissionServer::Start(
+        io_, client_,
+        {.address = {.host = "127.0.0.1"},
+         .certificates = {.ns = "ns", .secret = "cert", .certificate = {.names = {"127.0.0.1"}}}},
+        [] { return nullptr; });
+    ASSERT_TRUE(server.ok()) << server.status().ToString();
+    server_ = *std::move(server);
+    ASSERT_TRUE(runner_.RunUntil([&] { return server_->ready(); }));
+    const Json* secret = store_.Find("/api/v1/namespaces/ns/secrets/cert");
+    const std::string bundle =
+        kube::Base64Decode(secret->Find("data")->StringAt("ca.crt").value()).value();
+    api_ = std::make_unique<net::HttpClient>(
+        io_, runner_,
+        net::HttpClient::Options{.server = {.tls = true, .address = server_->address()},
+                                 .tls = {.ca = {.text = bundle}}});
+  }
+  net::Response Send(net::Request request) {
+    std::optional<Result<net::Response>> answer;
+    const net::Call call =
+        api_->Send(std::move(request), {}, [&](Result<net::Response> r) { answer = std::move(r); });
+    EXPECT_TRUE(runner_.RunUntil([&] { return answer.has_value(); }));
+    EXPECT_TRUE(answer->ok()) << answer->status().ToString();
+    return answer->ok() ? **answer : net::Response{.status = 0};
+  }
+  net::Response Post(std::string_view path, std::string body) {
+    return Send({.method = "POST", .target = std::string(path), .body = std::move(body)});
+  }
+
+  net::testing::TestRunner runner_;
+  net::IoThread io_;
+  testing::ObjectStore store_{io_, runner_};
+  kube::Client client_{io_, runner_, store_.config(), {}};
+  std::unique_ptr<AdmissionServer> server_;
+  std::unique_ptr<net::HttpClient> api_;
+};
+
+TEST_F(AdmissionServerTest, AnswersByThePath) {
+  const Json wrong =
+      PodJson({{"tencent.com/vcuda-core", "150"}}, {{"tessera.dev/assignment", "x"}});
+  const net::Response mutated = Post(kMutatePath, ReviewOf(CreateOf(wrong)));
+  EXPECT_EQ(mutated.status, 200);
+  EXPECT_NE(mutated.body.find("\"patch\""), std::string::npos);
+  const net::Response refused = Post(kValidatePath, ReviewOf(CreateOf(wrong)));
+  EXPECT_EQ(refused.status, 200);
+  EXPECT_NE(refused.body.find("150 is neither"), std::string::npos);
+  EXPECT_EQ(server_->counts().allowed, 1);
+  EXPECT_EQ(server_->counts().changed, 1);
+  EXPECT_EQ(server_->counts().refused, 1);
+}
+
+TEST_F(AdmissionServerTest, WhatIsNoReviewGets400WithTheReason) {
+  const net::Response response = Post(kValidatePath, R"({"kind":"Pod","apiVersion":"v1"})");
+  EXPECT_EQ(response.status, 400);
+  EXPECT_NE(response.body.find("AdmissionReview"), std::string::npos);
+  EXPECT_EQ(Post(kMutatePath, "").status, 400);
+  EXPECT_EQ(server_->counts().unreadable, 2);
+}
+
+TEST_F(AdmissionServerTest, OtherPathsAndMethodsAreNamed) {
+  EXPECT_EQ(Post("/", "{}").status, 404);
+  const net::Response response = Send({.target = std::string(kValidatePath)});
+  EXPECT_EQ(response.status, 405);
+  EXPECT_EQ(response.headers.Get("Allow"), "POST");
+}
+
+TEST_F(AdmissionServerTest, ABodyBeyondTheLimitIsRefused) {
+  EXPECT_EQ(Post(kValidatePath, std::string(kMaxAdmissionBody + 1, ' ')).status, 413);
+  EXPECT_EQ(Post(kValidatePath, ReviewOf(CreateOf(PodJson({})))).status, 200);
+}
+
+TEST_F(AdmissionServerTest, WithoutTlsThereIsNoAnswer) {
+  net::testing::RawClient raw(server_->address());
+  raw.Send(
+      fmt::format("POST {} HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\n{{}}", kValidatePath));
+  EXPECT_EQ(raw.ReceiveUntilClose().find("HTTP/1.1"), std::string::npos);
+  EXPECT_EQ(Post(kValidatePath, ReviewOf(CreateOf(PodJson({})))).status, 200);
+}
+
+TEST_F(AdmissionServerTest, ATakenPortIsSaidAtOnce) {
+  const auto second = AdmissionServer::Start(
+      io_, client_, {.address = server_->address(), .certificates = {.ns = "ns", .secret = "cert"}},
+      [] { return nullptr; });
+  EXPECT_EQ(second.status().code(), Code::kUnavailable);
+}
+
+}  // namespace
+}  // namespace tessera::scheduler

@@ -1,0 +1,230 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/scheduler/admission.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "src/base/random.h"
+#include "src/scheduler/testing/reviews.h"
+
+namespace tessera::scheduler {
+namespace {
+
+using ::testing::AllOf;
+using testing::ApplyPatch;
+using testing::CreateOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using testing::PodJson;
+using testing::Texts;
+using testing::UpdateOf;
+
+class AdmissionTest : public ::testing::Test {
+ protected:
+  Admission Make(AdmissionOptions options = {}) const {
+    return Admission(std::move(options), [this] { return capacity_; });
+  }
+  std::string RefusalOf(const Json& pod) const {
+    const AdmissionAnswer answer = Make().Validate(CreateOf(pod));
+    EXPECT_TRUE(answer.patch.empty());
+    return answer.refusal.message();
+  }
+  std::vector<std::string> WarningsOf(const Json& pod) const {
+    const AdmissionAnswer answer = Make().Validate(CreateOf(pod));
+    EXPECT_TRUE(answer.refusal.ok()) << answer.refusal.ToString();
+    return answer.warnings;
+  }
+
+  const ClusterCapacity* capacity_ = nullptr;
+};
+
+// Every rule of docs/admission.md, with the words that a person gets.
+TEST_F(AdmissionTest, ARequestThatBreaksARuleIsRefusedWithTheRule) {
+  const struct {
+    Texts limits;
+    const char* says;
+  } cases[] = {
+      {{{"tencent.com/vcuda-core", "150"}, {"tencent.com/vcuda-memory", "20"}},
+       "150 is neither 1 to 99 nor a multiple of 100: ask for 100 or 200"},
+      {{{"tencent.com/vcuda-core", "30"}}, "vcuda-memory: is missing or 0 beside"},
+      {{{"tencent.com/vcuda-memory", "20"}}, "vcuda-core: is missing or 0 beside"},
+      {{{"aliyun.com/gpu-mem", "8"}, {"nvidia.com/gpu", "1"}}, "keep one of them"},
+      {{{"nvidia.com/gpu", "1500m"}}, "\"1500m\" is not a whole number"},
+      {{{"nvidia.com/gpu", "2000"}}, "more than any node has"},
+      {{{"aliyun.com/gpu-mem", "9999999"}}, "more than any GPU has"},
+  };
+  for (const auto& test : cases) {
+    EXPECT_THAT(RefusalOf(PodJson(test.limits)),
+                AllOf(HasSubstr(test.says), HasSubstr("container \"main\"")));
+  }
+  EXPECT_THAT(RefusalOf(PodJson({{"nvidia.com/gpu", "1"}}, {{"tessera.dev/policy", "best"}})),
+              HasSubstr("\"best\" is no policy"));
+  EXPECT_THAT(RefusalOf(PodJson({{"nvidia.com/gpu", "1"}}, {{"tessera.dev/gpu-models", " , "}})),
+              HasSubstr("names nothing"));
+}
+
+TEST_F(AdmissionTest, GoodRequestsPassWithoutAWord) {
+  for (const Texts& limits :
+       {Texts{{"nvidia.com/gpu", "8"}}, Texts{{"aliyun.com/gpu-mem", "8"}},
+        Texts{{"tencent.com/vcuda-core", "30"}, {"tencent.com/vcuda-memory", "20"}},
+        Texts{{"tencent.com/vcuda-core", "200"}}, Texts{{"cpu", "1"}}, Texts{}}) {
+    EXPECT_THAT(WarningsOf(PodJson(limits)), IsEmpty());
+    const AdmissionAnswer answer = Make().Mutate(CreateOf(PodJson(limits)));
+    EXPECT_TRUE(answer.refusal.ok() && answer.patch.empty() && answer.warnings.empty());
+  }
+}
+
+TEST_F(AdmissionTest, OversizedAnnotationsAreRefused) {
+  const std::string big(kMaxAskBytes / 2 + 1, 'x');
+  const Json pod = PodJson({{"nvidia.com/gpu", "1"}},
+                           {{"tessera.dev/gpu-models", big}, {"tessera.dev/gpu-uuids", big}});
+  EXPECT_THAT(RefusalOf(pod), AllOf(HasSubstr("tessera.dev/gpu-uuids"), HasSubstr("16384")));
+  EXPECT_EQ(RefusalOf(PodJson({{"nvidia.com/gpu", "1"}}, {{"tessera.dev/gpu-uuids", big}})), "");
+}
+
+TEST_F(AdmissionTest, WhatHasNoEffectIsSaid) {
+  EXPECT_THAT(
+      WarningsOf(PodJson({{"tencent.com/vcuda-core", "100"}, {"tencent.com/vcuda-memory", "5"}})),
+      ElementsAre(HasSubstr("vcuda-memory has no effect beside whole GPUs")));
+  EXPECT_THAT(WarningsOf(PodJson({{"nvidia.com/gpu", "1"}}, {{"tessera.dev/gpu-model", "A100"}})),
+              ElementsAre(HasSubstr("tessera.dev/gpu-model means nothing")));
+  EXPECT_THAT(WarningsOf(PodJson({}, {{"tessera.dev/gpu-models", "A100"}})),
+              ElementsAre(HasSubstr("no container asks for GPUs")));
+  EXPECT_THAT(
+      WarningsOf(PodJson({{"nvidia.com/gpu", "1"}}, {{"tencent.com/vcuda-core-limit", "50"}})),
+      ElementsAre(HasSubstr("no container asks for tencent.com/vcuda-core below 100")));
+}
+
+TEST_F(AdmissionTest, AnEnvironmentThatGivesNoGpuIsSaid) {
+  const auto with_env = [](Json pod, const char* value) {
+    Json& container = pod.Find("spec")->Find("containers")->items()[0];
+    container.Set(
+        "env", Json::MakeArray({Json::MakeObject({{"name", Json::String("NVIDIA_VISIBLE_DEVICES")},
+                                                  {"value", Json::String(value)}})}));
+    return pod;
+  };
+  EXPECT_THAT(WarningsOf(with_env(PodJson({}), "all")), ElementsAre(HasSubstr("gives no GPU")));
+  EXPECT_THAT(WarningsOf(with_env(PodJson({}), "void")), IsEmpty());
+  // The sample of gpushare does both; its GPU comes from the limit.
+  EXPECT_THAT(WarningsOf(with_env(PodJson({{"aliyun.com/gpu-mem", "8"}}), "all")), IsEmpty());
+}
+
+TEST_F(AdmissionTest, ForgedAssignmentsAreTakenAwayAtCreation) {
+  const Json pod =
+      PodJson({{"nvidia.com/gpu", "1"}}, {{"tessera.dev/assignment", std::string(100'000, 'x')},
+                                          {"ALIYUN_COM_GPU_MEM_IDX", "0"},
+                                          {"tencent.com/predicate-gpu-idx-0", "0"},
+                                          {"tencent.com/gpu-assigned", "true"},
+                                          {"tessera.dev/policy", "spread"},
+                                          {"mine/own", "stays"}});
+  const AdmissionAnswer answer = Make().Mutate(CreateOf(pod));
+  ASSERT_TRUE(answer.refusal.ok());
+  EXPECT_THAT(answer.warnings, ElementsAre(HasSubstr("ALIYUN_COM_GPU_MEM_IDX")));
+  const auto patched = ApplyPatch(pod, answer.patch);
+  ASSERT_TRUE(patched.ok()) << patched.status().ToString();
+  EXPECT_EQ(*patched, PodJson({{"nvidia.com/gpu", "1"}},
+                              {{"tessera.dev/policy", "spread"}, {"mine/own", "stays"}}));
+}
+
+TEST_F(AdmissionTest, AnUpdateOrAMirrorOfAPodFileIsLeftAlone) {
+  const Json pod = PodJson({{"tencent.com/vcuda-core", "150"}},
+                           {{"tessera.dev/assignment", "x"}, {"kubernetes.io/config.mirror", "h"}});
+  EXPECT_TRUE(Make().Mutate(UpdateOf(pod, pod)).patch.empty());
+  AdmissionRequest mirror = CreateOf(pod);
+  mirror.user = "system:node:n1";
+  EXPECT_TRUE(Make().Mutate(mirror).patch.empty());
+  EXPECT_TRUE(Make().Validate(mirror).refusal.ok());
+  // Anybody may write that annotation; only a kubelet is believed.
+  EXPECT_FALSE(Make().Mutate(CreateOf(pod)).patch.empty());
+  EXPECT_FALSE(Make().Validate(CreateOf(pod)).refusal.ok());
+}
+
+TEST_F(AdmissionTest, AnUpdateIsJudgedByWhatItChanges) {
+  const Texts limits{{"nvidia.com/gpu", "1"}};
+  const Json good = PodJson(limits), bad = PodJson(limits, {{"tessera.dev/policy", "best"}});
+  EXPECT_TRUE(Make().Validate(UpdateOf(good, good)).refusal.ok());
+  EXPECT_FALSE(Make().Validate(UpdateOf(good, bad)).refusal.ok());
+  EXPECT_TRUE(Make().Validate(UpdateOf(bad, good)).refusal.ok());
+  // It came here before the webhook did: its finalizers and labels must go on changing.
+  EXPECT_TRUE(Make().Validate(UpdateOf(bad, bad)).refusal.ok());
+  Json leaving = bad;
+  leaving.Find("metadata")->Set("deletionTimestamp", Json::String("2026-01-01T00:00:00Z"));
+  EXPECT_TRUE(Make().Validate(UpdateOf(good, leaving)).refusal.ok());
+}
+
+TEST_F(AdmissionTest, ARuntimeClassIsNamedWhereToldAndNotNamed) {
+  const Admission admission = Make({.runtime_class = "nvidia"});
+  const Json pod = PodJson({{"nvidia.com/gpu", "1"}});
+  const auto patched = ApplyPatch(pod, admission.Mutate(CreateOf(pod)).patch);
+  ASSERT_TRUE(patched.ok());
+  EXPECT_EQ(patched->Find("spec")->StringAt("runtimeClassName").value(), "nvidia");
+  Json other = pod;
+  other.Find("spec")->Set("runtimeClassName", Json::String("gvisor"));
+  EXPECT_TRUE(admission.Mutate(CreateOf(other)).patch.empty());
+  EXPECT_TRUE(admission.Mutate(CreateOf(PodJson({{"cpu", "1"}}))).patch.empty());
+  EXPECT_TRUE(Make().Mutate(CreateOf(pod)).patch.empty());
+}
+
+TEST_F(AdmissionTest, WhatCouldNeverBePlacedIsAWarning) {
+  ClusterCapacity capacity;
+  capacity.models["Tesla T4"] = {.largest = MiB(15109), .most_on_node = 4};
+  capacity.most_on_node = 4;
+  capacity_ = &capacity;
+  EXPECT_THAT(WarningsOf(PodJson({{"aliyun.com/gpu-mem", "15"}})),
+              ElementsAre(AllOf(HasSubstr("the pod will wait: "), HasSubstr("15109 MiB"))));
+  EXPECT_THAT(WarningsOf(PodJson({{"aliyun.com/gpu-mem", "14"}})), IsEmpty());
+}
+
+TEST_F(AdmissionTest, WhatIsNoPodPasses) {
+  AdmissionRequest request = CreateOf(PodJson({{"tencent.com/vcuda-core", "150"}}));
+  request.resource = "deployments";
+  request.group = "apps";
+  for (const AdmissionAnswer& answer : {Make().Mutate(request), Make().Validate(request)}) {
+    EXPECT_TRUE(answer.refusal.ok() && answer.patch.empty());
+    EXPECT_THAT(answer.warnings, ElementsAre(HasSubstr("mend the webhook's rules")));
+  }
+  request = CreateOf(PodJson({}));
+  request.subresource = "status";
+  EXPECT_TRUE(Make().Validate(request).refusal.ok());
+  request.object = Json();
+  request.subresource.clear();
+  EXPECT_TRUE(Make().Mutate(request).patch.empty());
+}
+
+// Webhooks are called again after others, and the API server may come twice.
+TEST_F(AdmissionTest, APatchAppliedTwiceIsThePatchAppliedOnce) {
+  const Admission admission = Make({.runtime_class = "nvidia"});
+  const char* keys[] = {"tessera.dev/assignment",
+                        "ALIYUN_COM_GPU_MEM_A/~b",
+                        "tencent.com/predicate-~1",
+                        "tencent.com/gpu-assigned",
+                        "tessera.dev/policy",
+                        "a/b",
+                        "~",
+                        "/",
+                        ""};
+  const char* resources[] = {"nvidia.com/gpu", "aliyun.com/gpu-mem", "tencent.com/vcuda-core",
+                             "cpu"};
+  const char* values[] = {"1", "100", "150", "spread", "x"};
+  Random random(7);
+  int changed = 0;
+  for (int round = 0; round < 5000; ++round) {
+    Texts limits, annotations;
+    for (uint64_t n = random.Below(3); n > 0; --n)
+      limits[resources[random.Below(4)]] = values[random.Below(5)];
+    for (uint64_t n = random.Below(6); n > 0; --n)
+      annotations[keys[random.Below(9)]] = values[random.Below(5)];
+    Json pod = PodJson(limits, annotations);
+    if (random.Below(4) == 0) pod.Find("spec")->Set("runtimeClassName", Json());
+    const AdmissionAnswer first = admission.Mutate(CreateOf(pod));
+    const auto once = ApplyPatch(pod, first.patch);
+    ASSERT_TRUE(once.ok()) << once.status().ToString() << pod.Serialize();
+    ASSERT_TRUE(admission.Mutate(CreateOf(*once)).patch.empty()) << once->Serialize();
+    changed += first.patch.empty() ? 0 : 1;
+  }
+  EXPECT_GT(changed, 1000);
+}
+
+}  // namespace
+}  // namespace tessera::scheduler

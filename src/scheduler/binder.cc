@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/scheduler/binder.h"
+
+#include <utility>
+#include <vector>
+
+namespace tessera::scheduler {
+namespace {
+
+// The binder itself gives up what it has assumed.
+constexpr Duration kForever = std::chrono::hours(24 * 365);
+
+// Codes with which the API server may have bound the pod all the same.
+bool IsUnclear(Code code) {
+  switch (code) {
+    case Code::kUnavailable:
+    case Code::kDeadlineExceeded:
+    case Code::kInternal:
+    case Code::kUnknown:
+    case Code::kCancelled:
+      return true;
+    default:
+      return false;
+  }
+}
+
+}  // namespace
+
+Binder::Binder(ledger::ClusterLedger& ledger, BindingApi& api, const Clock& clock,
+               MayWrite may_write, BinderOptions options)
+    : ledger_(ledger),
+      api_(api),
+      clock_(clock),
+      may_write_(std::move(may_write)),
+      options_(options) {}
+Binder::~Binder() = default;
+
+void Binder::Bind(const kube::PodObject& pod, const std::string& node, Done done) {
+  const std::string& uid = pod.meta.uid;
+  const std::string who = "pod " + pod.meta.ns + "/" + pod.meta.name;
+  if (const std::string why = Unsettled(uid); !why.empty()) {
+    return done(Status(Code::kAborted, who + " " + why));
+  }
+  if (!pod.node_name.empty()) {
+    return done(Error(Code::kAborted, "{} is bound to node {} already", who, pod.node_name));
+  }
+  if (pod.meta.deleting) return done(Error(Code::kAborted, "{} is being deleted", who));
+  Result<ledger::ClusterLedger::Question> question = ledger_.Ask(pod);
+  if (!question.ok()) return done(question.status().Annotate(who));
+  const auto assumed = ledger_.Assume(*question, node, kForever);
+  if (!assumed.ok()) return done(assumed.status().Annotate(who));
+  if (!may_write_()) {
+    ledger_.Forget(uid);
+    return done(Error(Code::kUnavailable, "this replica does not lead any more"));
+  }
+  Pending& pending = pending_[uid];
+  pending.ns = pod.meta.ns;
+  pending.name = pod.meta.name;
+  pending.node = node;
+  pending.sent = clock_.Now();
+  pending.operation = api_.Bind(
+      {.ns = pod.meta.ns,
+       .pod = pod.meta.name,
+       .uid = uid,
+       .node = node,
+       .annotations = assumed->annotations},
+      [this, uid, done = std::move(done)](const Status& status) { OnAnswer(uid, status, done); });
+}
+
+void Binder::OnAnswer(const std::string& uid, const Status& status, const Done& done) {
+  // Gone where the feed was faster.
+  const auto found = pending_.find(uid);
+  const Done tell = done;  // the operation that holds it may go
+  const std::string id = uid;
+  if (found != pending_.end()) {
+    Pending& pending = found->second;
+    if (status.ok()) {
+      pending.state = State::kBound;
+      pending.next_check = clock_.Now() + options_.unseen;
+    } else if (IsUnclear(status.code())) {
+      pending.state = State::kUnclear;
+      pending.next_check = clock_.Now() + options_.recheck;
+      return tell(status.Annotate("whether it is bound is unclear"));
+    } else {
+      GiveUp(id);
+    }
+  }
+  tell(status);
+}
+
+void Binder::GiveUp(const std::string& uid) {
+  pending_.erase(uid);
+  ledger_.Forget(uid);
+}
+
+std::string Binder::Unsettled(std::string_view uid) const {
+  const auto found = pending_.find(uid);
+  if (found == pending_.end()) return "";
+  const Pending& pending = found->second;
+  switch (pending.state) {
+    case State::kSent:
+      return "is being bound to node " + pending.node;
+    case State::kUnclear:
+      return "may be bound to node " + pending.node + ": the API server has not said yet";
+    case State::kBound:
+      return "is bound to node " + pending.node + " already";
+  }
+  return "";
+}
+
+void Binder::OnPod(const kube::PodObject& pod) {
+  if (pod.node_name.empty()) return;
+  const auto found = pending_.find(pod.meta.uid);
+  // The answer to the caller is still to come.
+  if (found != pending_.end() && found->second.state != State::kSent) pending_.erase(found);
+}
+
+void Binder::Tick() {
+  const MonotonicTime now = clock_.Now();
+  for (auto& [uid, pending] : pending_) {
+    if (pending.state != State::kSent && pending.next_check <= now) Check(uid, pending);
+  }
+}
+
+void Binder::Check(const std::string& uid, Pending& pending) {
+  pending.next_check = clock_.Now() + options_.recheck;
+  pending.operation =
+      api_.Read(pending.ns, pending.name,
+                [this, uid](const Result<kube::PodObject>& pod) { OnRead(std::string(uid), pod); });
+}
+
+void Binder::OnRead(const std::string& uid, const Result<kube::PodObject>& pod) {
+  const auto found = pending_.find(uid);
+  if (found == pending_.end()) return;
+  Pending& pending = found->second;
+  if (!pod.ok()) {
+    // Another error says nothing of the pod.
+    if (pod.status().code() == Code::kNotFound) GiveUp(uid);
+    return;
+  }
+  if (pod->meta.uid != uid || pod->ended()) return GiveUp(uid);
+  if (!pod->node_name.empty()) {
+    // Somebody else bound it.
+    if (pod->node_name != pending.node) return GiveUp(uid);
+    // The ledger hears of it by the feed alone: of a pod that is gone before the feed saw it,
+    // nobody would ever take it off again.
+    pending.state = State::kBound;
+    pending.next_check = clock_.Now() + options_.unseen;
+    return;
+  }
+  if (clock_.Now() - pending.sent >= options_.settle) GiveUp(uid);
+}
+
+}  // namespace tessera::scheduler

@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+// Binds pods: takes the GPUs in the ledger, then writes node and annotations to the API server in
+// one request, and keeps or gives back the GPUs by what comes of it.
+//
+//   - Surely failed (the pod is gone, is another one, was bound by somebody): the GPUs are free at
+//     once.
+//   - Unclear (no answer: it may be bound): the GPUs stay taken, and nobody decides about the pod
+//     again, until the API server has said what it has.
+//   - Bound: the GPUs stay taken until the feed shows the pod, or the API server that it is gone.
+//
+// Not for choosing nodes. Threads, callbacks: the runner's. Ownership: ledger, api and clock
+// outlive it; dropping it leaves bindings under way to their fate. Cost: one request for each pod.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "src/base/clock.h"
+#include "src/base/status.h"
+#include "src/kube/binding.h"
+#include "src/ledger/ledger.h"
+#include "src/scheduler/wire.h"
+
+namespace tessera::scheduler {
+
+// What the binder wants of the API server. Callbacks come later, on the runner, and not after the
+// Operation or the object is gone.
+class BindingApi {
+ public:
+  virtual ~BindingApi() = default;
+  // As kube::BindPod.
+  virtual kube::Operation Bind(const kube::PodBinding& binding,
+                               std::function<void(const Status&)> on_done) = 0;
+  // The pod as it is now, not as a cache has it. NOT_FOUND where there is none of this name.
+  virtual kube::Operation Read(const std::string& ns, const std::string& name,
+                               std::function<void(const Result<kube::PodObject>&)> on_done) = 0;
+};
+
+struct BinderOptions {
+  // How long after a request without an answer it may still take effect. The API server gives up on
+  // what it is asked after a minute, but never takes a binding up later than it was read.
+  Duration settle = std::chrono::seconds(15);
+  // Between two questions what became of a pod.
+  Duration recheck = std::chrono::seconds(2);
+  // What is bound and not seen by the feed for that long is asked about.
+  Duration unseen = std::chrono::seconds(30);
+};
+
+class Binder {
+ public:
+  using Done = std::function<void(const Status&)>;
+  // Whether this process may still write: asked right before the request.
+  using MayWrite = std::function<bool()>;
+
+  Binder(ledger::ClusterLedger& ledger, BindingApi& api, const Clock& clock, MayWrite may_write,
+         BinderOptions options = {});
+  ~Binder();
+  Binder(const Binder&) = delete;
+  Binder& operator=(const Binder&) = delete;
+
+  // `pod` as the API server had it last; `uid` is of the one that was decided about.
+  // INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, PERMISSION_DENIED, NOT_FOUND: as
+  // ClusterLedger::Assume. ABORTED: bound already, another pod, or being bound. UNAVAILABLE: not
+  // the leader. Else what the API server said, with "unclear" where the outcome is not known.
+  void Bind(const kube::PodObject& pod, const std::string& node, Done done);
+
+  // "" where anything may be decided about the pod; else why not now.
+  std::string Unsettled(std::string_view uid) const;
+  size_t under_way() const { return pending_.size(); }
+
+  // The feed has news of the pod.
+  void OnPod(const kube::PodObject& pod);
+  void OnPodGone(std::string_view uid) { pending_.erase(std::string(uid)); }
+  // Asks what became of those that are unclear. Call it every second or so.
+  void Tick();
+
+ private:
+  enum class State { kSent, kUnclear, kBound };
+  struct Pending {
+    State state = State::kSent;
+    std::string ns, name, node;
+    MonotonicTime sent;
+    MonotonicTime next_check;
+    kube::Operation operation;
+  };
+
+  void OnAnswer(const std::string& uid, const Status& status, const Done& done);
+  void Check(const std::string& uid, Pending& pending);
+  void OnRead(const std::string& uid, const Result<kube::PodObject>& pod);
+  void GiveUp(const std::string& uid);
+
+  ledger::ClusterLedger& ledger_;
+  BindingApi& api_;
+  const Clock& clock_;
+  const MayWrite may_write_;
+  const BinderOptions options_;
+  std::map<std::string, Pending, std::less<>> pending_;  // by UID
+};
+
+}  // namespace tessera::scheduler

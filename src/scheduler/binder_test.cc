@@ -1,0 +1,233 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/scheduler/binder.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "api/names.h"
+#include "src/base/random.h"
+#include "src/ledger/testing/objects.h"
+#include "src/scheduler/testing/decider.h"
+
+namespace tessera::scheduler {
+namespace {
+
+using namespace std::chrono_literals;
+using ledger::testing::GpuNode;
+using ledger::testing::GpuPod;
+using testing::Decider;
+using Fate = testing::FakeBindingApi::Fate;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::SizeIs;
+
+kube::PodObject Whole(const std::string& name, int gpus = 1) {
+  return GpuPod(name, {{names::kResourceGpu, std::to_string(gpus)}});
+}
+
+class BinderTest : public ::testing::Test {
+ protected:
+  void SetUp() override { d.AddNode(GpuNode("n1", 1)); }
+  bool RoomFor(const kube::PodObject& pod) { return !d.Filter(pod).fitting.empty(); }
+  Decider d;
+};
+
+TEST_F(BinderTest, WritesNodeAndAssignmentInOneRequest) {
+  const kube::PodObject pod = Whole("a");
+  d.AddPod(pod);
+  EXPECT_TRUE(d.Binds(pod, d.Choose(pod)));
+  EXPECT_EQ(d.api.requests(), 1);
+  EXPECT_EQ(d.api.Find("ns/a")->node_name, "n1");
+  EXPECT_EQ(d.GivenOut().milli().at("GPU-n1-0"), 1000);
+  // For ever, also while the feed is late.
+  d.Advance(1h);
+  EXPECT_FALSE(RoomFor(Whole("b")));
+  d.RemovePod(pod);
+  EXPECT_TRUE(RoomFor(Whole("b")));
+}
+
+TEST_F(BinderTest, BindsAPodThatTheFeedHasNotSeenYet) {
+  const kube::PodObject pod = Whole("a");
+  d.api.Put(pod);
+  EXPECT_TRUE(d.Binds(pod, d.Choose(pod)));
+}
+
+TEST_F(BinderTest, RefusesAPodThatNobodyKnowsOrAnotherOfItsName) {
+  const kube::PodObject pod = Whole("a");
+  EXPECT_EQ(d.Bind(pod, "n1")->code(), Code::kNotFound);
+  d.AddPod(pod);
+  kube::PodObject other = pod;
+  other.meta.uid = "uid-other";
+  const auto status = d.Bind(other, "n1");
+  EXPECT_EQ(status->code(), Code::kNotFound);
+  EXPECT_THAT(status->message(), HasSubstr("another"));
+  EXPECT_EQ(d.api.requests(), 0);
+}
+
+TEST_F(BinderTest, RefusesAPodThatIsBoundOrLeaves) {
+  const kube::PodObject bound = Whole("a");
+  d.AddPod(bound);
+  EXPECT_TRUE(d.Binds(bound, "n1"));
+  EXPECT_EQ(d.Bind(bound, "n1")->code(), Code::kAborted);
+  d.Feed(bound);
+  EXPECT_EQ(d.Bind(bound, "n1")->code(), Code::kAborted);
+  EXPECT_THAT(d.Filter(bound).error, HasSubstr("bound to node n1 already"));
+  kube::PodObject leaving = Whole("b");
+  leaving.meta.deleting = true;
+  d.AddPod(leaving);
+  EXPECT_EQ(d.Bind(leaving, "n1")->code(), Code::kAborted);
+  EXPECT_EQ(d.api.requests(), 1);
+}
+
+TEST_F(BinderTest, ARefusalOfTheApiServerFreesTheGpusAtOnce) {
+  const kube::PodObject pod = Whole("a");
+  d.AddPod(pod);
+  d.api.SetFate(Fate::kForbidden);
+  EXPECT_EQ(d.Bind(pod, "n1")->code(), Code::kPermissionDenied);
+  EXPECT_TRUE(RoomFor(Whole("b")));
+  // Somebody else was faster; what the question held for the other pod has run out.
+  d.Advance(10s);
+  d.api.SetFate(Fate::kBinds);
+  kube::PodObject taken = pod;
+  taken.node_name = "n2";
+  d.api.Put(taken);
+  EXPECT_EQ(d.Bind(pod, "n1")->code(), Code::kAborted);
+  EXPECT_TRUE(RoomFor(Whole("b")));
+}
+
+TEST_F(BinderTest, WithoutAnAnswerTheGpusStayTakenUntilItIsClear) {
+  const kube::PodObject pod = Whole("a");
+  d.AddPod(pod);
+  d.api.SetFate(Fate::kBindsWithoutAnswer);
+  const auto status = d.Bind(pod, "n1");
+  EXPECT_EQ(status->code(), Code::kDeadlineExceeded);
+  EXPECT_THAT(status->message(), HasSubstr("unclear"));
+  // kube-scheduler asks again; the answer must not free what the pod may already run on.
+  EXPECT_THAT(d.Filter(pod).error, HasSubstr("may be bound"));
+  EXPECT_FALSE(RoomFor(Whole("b")));
+  // The API server is asked, before the feed has it.
+  d.Advance(3s);
+  EXPECT_THAT(d.Filter(pod).error, HasSubstr("bound to node n1 already"));
+  d.Advance(1h);
+  EXPECT_FALSE(RoomFor(Whole("b")));
+  EXPECT_THAT(d.Filter(pod).error, HasSubstr("bound to node n1 already"));
+}
+
+TEST_F(BinderTest, APodThatIsGoneBeforeTheFeedSawItHoldsNothing) {
+  const kube::PodObject pod = Whole("a");
+  d.api.Put(pod);
+  d.api.SetFate(Fate::kBindsWithoutAnswer);
+  EXPECT_EQ(d.Bind(pod, d.Choose(pod))->code(), Code::kDeadlineExceeded);
+  d.Advance(3s);
+  EXPECT_FALSE(RoomFor(Whole("b")));
+  d.api.Remove("ns/a");
+  d.Advance(1min);
+  EXPECT_TRUE(RoomFor(Whole("b")));
+  EXPECT_EQ(d.binder->under_way(), 0u);
+}
+
+TEST_F(BinderTest, ARequestThatWasLostIsGivenUpWhenItCannotArriveAnyMore) {
+  const kube::PodObject pod = Whole("a");
+  d.AddPod(pod);
+  d.api.SetFate(Fate::kLost);
+  EXPECT_EQ(d.Bind(pod, "n1")->code(), Code::kDeadlineExceeded);
+  d.Advance(3s);
+  EXPECT_FALSE(RoomFor(Whole("b")));
+  for (int i = 0; i < 10; ++i) d.Advance(3s);
+  EXPECT_TRUE(RoomFor(Whole("b")));
+  d.Advance(1min);
+  d.api.SetFate(Fate::kBinds);
+  EXPECT_TRUE(d.Binds(pod, d.Choose(pod)));
+}
+
+TEST_F(BinderTest, APodThatWasBoundAndDeletedBehindTheFeedGivesItsGpusBack) {
+  const kube::PodObject pod = Whole("a");
+  d.api.Put(pod);
+  EXPECT_TRUE(d.Binds(pod, d.Choose(pod)));
+  d.api.Remove("ns/a");
+  EXPECT_FALSE(RoomFor(Whole("b")));
+  d.Advance(31s);
+  EXPECT_TRUE(RoomFor(Whole("b")));
+}
+
+TEST_F(BinderTest, AReplicaThatDoesNotLeadAnyMoreWritesNothing) {
+  const kube::PodObject pod = Whole("a");
+  d.AddPod(pod);
+  d.may_write = false;
+  EXPECT_EQ(d.Bind(pod, d.Choose(pod))->code(), Code::kUnavailable);
+  EXPECT_EQ(d.api.requests(), 0);
+}
+
+TEST_F(BinderTest, TheBindingDecidesWhereTheHoldHasRunOut) {
+  const kube::PodObject slow = Whole("slow"), quick = Whole("quick");
+  d.AddPod(slow);
+  d.AddPod(quick);
+  EXPECT_EQ(d.Choose(slow), "n1");
+  d.Advance(10s);
+  EXPECT_EQ(d.Choose(quick), "n1");
+  EXPECT_EQ(d.Bind(slow, "n1")->code(), Code::kFailedPrecondition);
+  EXPECT_TRUE(d.Binds(quick, "n1"));
+  EXPECT_EQ(d.GivenOut().Oversold(GiB(80)), "");
+}
+
+TEST(BinderRaceTest, AHundredPodsForOneNodeGetWhatItHasAndNoMore) {
+  Decider d;
+  d.AddNode(GpuNode("n1", 8));
+  // All are chosen a node for before any is bound.
+  std::vector<kube::PodObject> pods;
+  int chosen = 0;
+  for (int i = 0; i < 100; ++i) {
+    pods.push_back(Whole(fmt::format("p{}", i)));
+    d.AddPod(pods.back());
+    chosen += d.Choose(pods.back()) == "n1";
+  }
+  EXPECT_EQ(chosen, 8);
+  // And a caller that binds without asking.
+  int bound = 0;
+  for (const kube::PodObject& pod : pods) {
+    bound += d.Binds(pod, "n1");
+  }
+  EXPECT_EQ(bound, 8);
+  EXPECT_THAT(d.GivenOut().milli(), SizeIs(8));
+  EXPECT_EQ(d.GivenOut().Oversold(GiB(80)), "");
+}
+
+// Whatever is lost, late or restarted, no GPU is given out twice.
+TEST(BinderRaceTest, NothingIsOversoldByAnyHistory) {
+  for (uint64_t seed = 0; seed < 60; ++seed) {
+    Random random(seed);
+    Decider d;
+    for (int n = 0; n < 3; ++n) d.AddNode(GpuNode(fmt::format("n{}", n), 2));
+    std::vector<kube::PodObject> pods;
+    for (int step = 0; step < 200; ++step) {
+      const uint64_t what = random.Below(100);
+      if (what < 25 || pods.empty()) {
+        pods.push_back(Whole(fmt::format("p{}", step), 1 + static_cast<int>(random.Below(2))));
+        random.Below(4) == 0 ? d.api.Put(pods.back()) : d.AddPod(pods.back());
+        continue;
+      }
+      const kube::PodObject pod = pods[random.Below(pods.size())];
+      if (what < 60) {
+        constexpr Fate kFates[] = {Fate::kBinds, Fate::kBinds, Fate::kBindsWithoutAnswer,
+                                   Fate::kLost};
+        d.api.SetFate(kFates[random.Below(4)]);
+        const std::string node = d.Choose(pod);
+        if (!node.empty()) (void)d.Bind(pod, node);
+      } else if (what < 75) {
+        d.Feed(pod);
+      } else if (what < 85) {
+        d.RemovePod(pod);
+      } else if (what < 97) {
+        d.Advance(std::chrono::milliseconds(random.Below(8000)));
+      } else {
+        // A new leader reads the cluster as it is.
+        for (const kube::PodObject& known : pods) d.Feed(known);
+        d.Restart();
+      }
+      ASSERT_EQ(d.GivenOut().Oversold(GiB(80)), "") << "seed " << seed << " step " << step;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace tessera::scheduler

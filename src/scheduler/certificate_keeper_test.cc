@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/scheduler/certificate_keeper.h"
+
+#include <gtest/gtest.h>
+
+#include "src/kube/base64.h"
+#include "src/net/testing/loopback.h"
+#include "src/scheduler/testing/object_store.h"
+
+namespace tessera::scheduler {
+namespace {
+
+using std::chrono::milliseconds;
+
+constexpr char kSecret[] = "/api/v1/namespaces/ns/secrets/cert";
+constexpr char kHooks[] =
+    "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations/hooks";
+
+struct Replica : CertificateKeeper::Delegate {
+  Replica(net::IoThread& io, TaskRunner& runner, const kube::Config& config,
+          CertificateKeeperOptions options)
+      : client(io, runner, config, {}), keeper(client, std::move(options), *this) {}
+  void OnCertificate(const net::CertificatePair& pair) override { shown.push_back(pair); }
+  void OnProgress(const std::string& what) override { done.push_back(what); }
+  void OnTrouble(const Status& status) override { trouble = status; }
+
+  std::vector<net::CertificatePair> shown;
+  std::vector<std::string> done;
+  Status trouble;
+  kube::Client client;
+  CertificateKeeper keeper;
+};
+
+class CertificateKeeperTest : public ::testing::Test {
+ protected:
+  CertificateKeeperOptions Options() const {
+    return {.ns = "ns",
+            .secret = "cert",
+            .certificate = {.names = {"svc"}},
+            .configurations = {{kube::kValidatingWebhooks, "hooks", "", ""},
+                               {kube::kMutatingWebhooks, "hooks", "", ""}},
+            .period = milliseconds(20)};
+  }
+  std::unique_ptr<Replica> Start(CertificateKeeperOptions options) {
+    return std::make_unique<Replica>(io_, runner_, store_.config(), std::move(options));
+  }
+  void PutHooks(const char* bundle = "") {
+    store_.Put(kHooks, ParseJson(fmt::format(
+                                     R"({{"webhooks":[{{"name":"a","clientConfig":{{"url":"x"}}}},
+                                {{"name":"b","clientConfig":{{"caBundle":"{}"}}}}]}})",
+                                     bundle))
+                           .value());
+  }
+  std::string SecretText(const char* key) const {
+    const Json* secret = store_.Find(kSecret);
+    if (secret == nullptr || secret->Find("data") == nullptr) return "";
+    return kube::Base64Decode(secret->Find("data")->StringAt(key).value_or("")).value();
+  }
+  // Whether every webhook trusts whom the Secret says.
+  bool HooksTrust() const {
+    for (const Json& hook : store_.Find(kHooks)->Find("webhooks")->items()) {
+      const auto bundle = hook.Find("clientConfig")->StringAt("caBundle").value_or("");
+      if (bundle.empty() || kube::Base64Decode(bundle).value() != SecretText("ca.crt"))
+        return false;
+    }
+    return true;
+  }
+
+  net::testing::TestRunner runner_;
+  net::IoThread io_;
+  testing::ObjectStore store_{io_, runner_};
+};
+
+TEST_F(CertificateKeeperTest, MakesASecretAndTellsEveryWebhookOfIt) {
+  PutHooks("cnViYmlzaA==");
+  const auto replica = Start(Options());
+  ASSERT_TRUE(runner_.RunUntil([&] { return !replica->shown.empty() && HooksTrust(); }))
+      << replica->trouble.ToString();
+  EXPECT_EQ(replica->shown[0].certificate, SecretText("tls.crt"));
+  EXPECT_EQ(replica->shown[0].key, SecretText("tls.key"));
+  EXPECT_TRUE(net::CheckServerPair(replica->shown[0], SecretText("ca.crt"), {"svc"}).ok());
+  EXPECT_EQ(store_.Find(kHooks)
+                ->Find("webhooks")
+                ->items()[0]
+                .Find("clientConfig")
+                ->StringAt("url")
+                .value(),
+            "x");
+  // Nothing is left to do.
+  const int writes = store_.writes();
+  runner_.RunFor(milliseconds(200));
+  EXPECT_EQ(store_.writes(), writes);
+  EXPECT_EQ(replica->shown.size(), 1u);
+}
+
+TEST_F(CertificateKeeperTest, FillsAnEmptySecretThatTheManifestsMade) {
+  store_.Put(kSecret, ParseJson(R"({"metadata":{"name":"cert","labels":{"a":"b"}}})").value());
+  const auto replica = Start(Options());
+  ASSERT_TRUE(runner_.RunUntil([&] { return !replica->shown.empty(); }));
+  EXPECT_EQ(store_.Find(kSecret)->Find("metadata")->Find("labels")->StringAt("a").value(), "b");
+  EXPECT_NE(SecretText("tls.key"), "");
+}
+
+TEST_F(CertificateKeeperTest, ReplicasThatStartTogetherShareOneCertificate) {
+  PutHooks();
+  std::vector<std::unique_ptr<Replica>> replicas;
+  for (int i = 0; i < 4; ++i) replicas.push_back(Start(Options()));
+  ASSERT_TRUE(runner_.RunUntil([&] {
+    for (const auto& replica : replicas) {
+      if (replica->shown.empty()) return false;
+    }
+    return HooksTrust();
+  }));
+  const int writes = store_.writes();
+  runner_.RunFor(milliseconds(300));
+  EXPECT_EQ(store_.writes(), writes) << "they fight";
+  for (const auto& replica : replicas) {
+    ASSERT_EQ(replica->shown.size(), 1u);
+    EXPECT_EQ(replica->shown[0], replicas[0]->shown[0]);
+    EXPECT_TRUE(replica->trouble.ok()) << replica->trouble.ToString();
+  }
+}
+
+TEST_F(CertificateKeeperTest, WhoeverLosesTheRaceReadsWhatTheOtherWrote) {
+  store_.Put(kSecret, ParseJson(R"({"metadata":{"name":"cert"}})").value());
+  const auto other = Start(Options());
+  ASSERT_TRUE(runner_.RunUntil([&] { return !other->shown.empty(); }));
+  const Json written = *store_.Find(kSecret);
+  store_.Put(kSecret, ParseJson(R"({"metadata":{"name":"cert"}})").value());
+  // Between our read and our write.
+  bool raced = false;
+  store_.OnRequest([&](const net::Request& request) {
+    if (request.method != "PATCH" || request.path() != kSecret || raced) return;
+    raced = true;
+    store_.Put(kSecret, written);
+  });
+  const auto late = Start(Options());
+  ASSERT_TRUE(runner_.RunUntil([&] { return !late->shown.empty(); }));
+  EXPECT_TRUE(raced);
+  EXPECT_EQ(late->shown[0], other->shown[0]);
+}
+
+TEST_F(CertificateKeeperTest, WhatSomebodyTakesAwayComesBack) {
+  PutHooks();
+  const auto replica = Start(Options());
+  ASSERT_TRUE(runner_.RunUntil([&] { return HooksTrust(); }));
+  PutHooks();
+  EXPECT_TRUE(runner_.RunUntil([&] { return HooksTrust(); }));
+  store_.Remove(kSecret);
+  EXPECT_TRUE(runner_.RunUntil([&] { return replica->shown.size() == 2 && HooksTrust(); }));
+}
+
+TEST_F(CertificateKeeperTest, ARotationWaitsForEveryWebhookToKnowTheNextOne) {
+  PutHooks();
+  CertificateKeeperOptions options = Options();
+  options.certificate.lifetime = std::chrono::seconds(3);
+  options.certificate.overlap = milliseconds(300);
+  const auto replica = Start(options);
+  bool trusted = true;
+  store_.OnRequest([&](const net::Request&) {
+    // At every moment that anybody could see.
+    if (replica->shown.empty() || !HooksTrust()) return;
+    for (const Json& hook : store_.Find(kHooks)->Find("webhooks")->items()) {
+      const auto bundle =
+          kube::Base64Decode(hook.Find("clientConfig")->StringAt("caBundle").value()).value();
+      trusted = trusted && net::CheckServerPair(replica->shown.back(), bundle, {"svc"}).ok();
+    }
+  });
+  ASSERT_TRUE(
+      runner_.RunUntil([&] { return replica->shown.size() == 3; }, std::chrono::seconds(30)));
+  EXPECT_TRUE(trusted);
+}
+
+TEST_F(CertificateKeeperTest, ASecretThatNobodyCanReadIsFilledAnew) {
+  store_.Put(kSecret, ParseJson(R"({"metadata":{"name":"cert"},
+      "data":{"tls.crt":"!","tls.key":7,"ca.crt":"cnViYmlzaA==","next.crt":null}})")
+                          .value());
+  const auto replica = Start(Options());
+  ASSERT_TRUE(runner_.RunUntil([&] { return !replica->shown.empty(); }));
+  EXPECT_TRUE(net::CheckServerPair(replica->shown[0], SecretText("ca.crt"), {"svc"}).ok());
+}
+
+}  // namespace
+}  // namespace tessera::scheduler

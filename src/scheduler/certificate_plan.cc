@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/scheduler/certificate_plan.h"
+
+#include <algorithm>
+
+namespace tessera::scheduler {
+namespace {
+
+using net::CertificatePair;
+using net::Validity;
+
+// Whether it may be shown for a while yet. One that counts only from later is fine: our clock is
+// behind that of whoever made it.
+bool IsUsable(const CertificatePair& pair, const CertificateSet& set, WallTime time,
+              const CertificateOptions& options) {
+  if (!net::CheckServerPair(pair, set.bundle, options.names).ok()) return false;
+  const auto validity = net::ValidityOf(pair.certificate);
+  return validity.ok() && time < validity->to;
+}
+
+// Newest first, without those that have expired by any clock, and each once.
+std::string BundleOf(const std::string& newest, const std::string& others, WallTime time,
+                     const CertificateOptions& options) {
+  std::vector<std::string> kept = {newest};
+  for (const std::string& other : net::SplitCertificates(others)) {
+    const auto validity = net::ValidityOf(other);
+    if (!validity.ok() || validity->to + options.skew < time) continue;
+    if (std::ranges::find(kept, other) == kept.end()) kept.push_back(other);
+  }
+  std::string bundle;
+  for (const std::string& one : kept) bundle += one;
+  return bundle;
+}
+
+struct Fresh {
+  CertificatePair pair;
+  std::string authority;
+};
+
+Result<Fresh> Make(WallTime time, const CertificateOptions& options) {
+  const Validity validity{time - options.skew, time + options.lifetime};
+  ASSIGN_OR_RETURN(const auto authority,
+                   net::CertificateAuthority::Make("Tessera webhook authority", validity));
+  Fresh fresh{.authority = authority.certificate()};
+  const std::string name = options.names.empty() ? "tessera" : options.names.front();
+  // A common name has at most 64 characters; nobody reads it where there are other names.
+  ASSIGN_OR_RETURN(fresh.pair, authority.Issue(name.substr(0, 64), options.names, validity));
+  return fresh;
+}
+
+// When `pair` was made, by the clock of whoever made it.
+WallTime MadeAt(const CertificatePair& pair, const CertificateOptions& options) {
+  return net::ValidityOf(pair.certificate)->from + options.skew;
+}
+
+}  // namespace
+
+std::vector<std::string> ServiceNames(const std::string& service, const std::string& ns,
+                                      const std::vector<std::string>& more) {
+  const std::string full = fmt::format("{}.{}.svc", service, ns);
+  std::vector<std::string> names = {full, full + ".cluster.local",
+                                    fmt::format("{}.{}", service, ns), service};
+  for (const std::string& name : more) {
+    if (std::ranges::find(names, name) == names.end()) names.push_back(name);
+  }
+  return names;
+}
+
+Result<std::optional<CertificateStep>> NextStep(const CertificateSet& now, WallTime time,
+                                                bool bundle_is_out,
+                                                const CertificateOptions& options) {
+  const bool serving = IsUsable(now.serving, now, time, options);
+  const bool next = !now.next.empty() && IsUsable(now.next, now, time, options);
+  const auto promoted = [&](std::string what) {
+    const std::string newest = net::SplitCertificates(now.bundle).front();
+    return CertificateStep{{BundleOf(newest, now.bundle, time, options), now.next, {}},
+                           std::move(what)};
+  };
+  if (!serving && next) return {promoted("took the next certificate at once")};
+  if (!serving) {
+    ASSIGN_OR_RETURN(Fresh fresh, Make(time, options));
+    return {CertificateStep{{BundleOf(fresh.authority, now.bundle, time, options), fresh.pair, {}},
+                            "made a certificate"}};
+  }
+  if (next) {
+    if (!bundle_is_out || time < MadeAt(now.next, options) + options.overlap) return {std::nullopt};
+    return {promoted("took the next certificate")};
+  }
+  const WallTime ends = net::ValidityOf(now.serving.certificate)->to;
+  if (time < ends - options.lifetime / 3) return {std::nullopt};
+  ASSIGN_OR_RETURN(Fresh fresh, Make(time, options));
+  return {CertificateStep{
+      {BundleOf(fresh.authority, now.bundle, time, options), now.serving, fresh.pair},
+      "prepared the next certificate"}};
+}
+
+}  // namespace tessera::scheduler

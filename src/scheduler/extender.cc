@@ -1,0 +1,256 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/scheduler/extender.h"
+
+#include <algorithm>
+#include <memory>
+#include <unordered_map>
+#include <utility>
+
+#include "api/names.h"
+#include "src/scheduler/score_ranks.h"
+
+namespace tessera::scheduler {
+namespace {
+
+// Of pods that were chosen a node for, longer than kube-scheduler takes to bind them.
+constexpr Duration kRemember = std::chrono::minutes(5);
+
+// What gpu-admission said, and people may look for.
+constexpr std::string_view kNoDevice = "no GPU device";
+
+size_t BestOf(const std::vector<float>& scores) {
+  return static_cast<size_t>(std::max_element(scores.begin(), scores.end()) - scores.begin());
+}
+
+// Reasons outlive the question, each once for the thousands of nodes that have it.
+class ReasonKeeper {
+ public:
+  explicit ReasonKeeper(FilterResult* result) : result_(result) {}
+  std::string_view Keep(std::string_view reason) {
+    std::string_view& kept = kept_[reason.data()];
+    if (kept.size() != reason.size()) {
+      kept = *result_->reasons.emplace_back(std::make_unique<const std::string>(reason));
+    }
+    return kept;
+  }
+
+ private:
+  FilterResult* const result_;
+  std::unordered_map<const char*, std::string_view> kept_;
+};
+
+// Points by how many nodes are better. Few scores differ, so they are counted, not sorted.
+std::vector<int> PointsOf(const std::vector<float>& scores, size_t best) {
+  std::vector<int> points(scores.size(), 0);
+  ScoreRanks ranks;
+  for (const float score : scores) {
+    if (score != placement::kUnfit) ranks.Add(score);
+  }
+  // 9 for the second, 0 for the last.
+  const size_t steps = std::max<size_t>(ranks.count(), 2) - 1;
+  ranks.Rank([&](size_t better) {
+    return kMaxHostScore - 1 -
+           (better < 2 ? 0 : static_cast<int>((better - 1) * kMaxHostScore / steps));
+  });
+  for (size_t i = 0; i < scores.size(); ++i) {
+    if (scores[i] != placement::kUnfit) points[i] = ranks.Of(scores[i]);
+  }
+  points[best] = kMaxHostScore;
+  return points;
+}
+
+}  // namespace
+
+Extender::Extender(ledger::ClusterLedger& ledger, Binder& binder, const Clock& clock,
+                   SchedulerMetrics& metrics, FindPod find_pod, Tell tell, ExtenderOptions options)
+    : ledger_(ledger),
+      binder_(binder),
+      clock_(clock),
+      metrics_(metrics),
+      find_pod_(std::move(find_pod)),
+      tell_(std::move(tell)),
+      options_(options) {}
+
+Result<Extender::Question> Extender::Ask(const kube::PodObject& pod) {
+  const std::string who = "pod " + pod.meta.ns + "/" + pod.meta.name;
+  if (const std::string why = binder_.Unsettled(pod.meta.uid); !why.empty()) {
+    return Status(Code::kAborted, who + " " + why);
+  }
+  const auto known = ledger_.pods().find(pod.meta.uid);
+  if (known != ledger_.pods().end() && known->second.standing == ledger::Standing::kBound) {
+    return Error(Code::kAborted, "{} is bound to node {} already", who, known->second.node);
+  }
+  Result<Question> question = ledger_.Ask(pod);
+  if (!question.ok()) return question.status().Annotate(who);
+  return question;
+}
+
+void Extender::Hold(const kube::PodObject& pod, const Question& question, std::string_view node) {
+  // It may fail by the quota alone, and then the binding says so.
+  if (ledger_.Assume(question, node, options_.hold).ok()) {
+    asked_.insert_or_assign(pod.meta.uid, Asked{pod, clock_.Now()});
+  }
+}
+
+std::vector<const ledger::NodeEntry*> Extender::NodesOf(const ExtenderArgs& args) const {
+  std::vector<const ledger::NodeEntry*> nodes(args.names.size());
+  ledger_.FindNodes(args.names, nodes);
+  return nodes;
+}
+
+FilterResult Extender::Filter(const ExtenderArgs& args) {
+  FilterResult result;
+  Result<Question> question = Ask(args.pod);
+  if (!question.ok()) {
+    metrics_.refused.Add(InfoOf(question.status().code()).name);
+    result.error = question.status().message();
+    return result;
+  }
+  const std::vector<const ledger::NodeEntry*> nodes = NodesOf(args);
+  result.fitting.reserve(nodes.size());
+  ReasonKeeper reasons(&result);
+  for (size_t i = 0; i < nodes.size(); ++i) {
+    const ledger::Verdict verdict = ledger_.Judge(*question, nodes[i]);
+    if (verdict.fits) {
+      result.fitting.push_back(i);
+    } else {
+      (verdict.unresolvable ? result.unresolvable : result.failed)
+          .emplace_back(i, reasons.Keep(verdict.reason));
+    }
+  }
+  if (result.fitting.empty()) {
+    metrics_.refused.Add("no_node_fits");
+    TellOfQuota(args.pod, *question);
+  } else if (result.fitting.size() == 1 && question->asks_for_gpus()) {
+    Hold(args.pod, *question, args.names[result.fitting[0]]);
+  }
+  return result;
+}
+
+bool Extender::HasGpus(std::string_view name) const {
+  const ledger::NodeEntry* node = ledger_.FindNode(name);
+  return node != nullptr && node->id != placement::kNoNode;
+}
+
+FilterResult Extender::FilterToOne(const ExtenderArgs& args) {
+  FilterResult result = Filter(args);
+  if (!result.error.empty()) return result;
+  const std::string pod = "pod " + args.pod.meta.name;
+  const auto keep = [&result](std::string text) -> std::string_view {
+    return *result.reasons.emplace_back(std::make_unique<const std::string>(std::move(text)));
+  };
+  std::unordered_map<std::string_view, std::string_view> in_its_words;
+  for (auto* refusals : {&result.failed, &result.unresolvable}) {
+    for (auto& [position, reason] : *refusals) {
+      if (!HasGpus(args.names[position])) {
+        reason = kNoDevice;
+        continue;
+      }
+      std::string_view& words = in_its_words[reason];
+      if (words.empty()) {
+        words = keep(fmt::format("{} does not match with this node: {}", pod, reason));
+      }
+      reason = words;
+    }
+  }
+  if (result.fitting.size() < 2) return result;
+  Result<Question> question = Ask(args.pod);
+  if (!question.ok() || !question->asks_for_gpus()) return result;
+  const size_t best = BestOf(ScoresOf(args, *question));
+  Hold(args.pod, *question, args.names[best]);
+  const std::string_view other = keep(pod + " has already been matched to another node");
+  for (const size_t i : result.fitting) {
+    if (i != best) result.failed.emplace_back(i, other);
+  }
+  result.fitting = {best};
+  return result;
+}
+
+std::vector<float> Extender::ScoresOf(const ExtenderArgs& args, const Question& question) {
+  const std::span<const float> by_id = ledger_.Scores(question);
+  const std::vector<const ledger::NodeEntry*> nodes = NodesOf(args);
+  std::vector<float> scores(nodes.size(), placement::kUnfit);
+  for (size_t i = 0; i < scores.size(); ++i) {
+    if (nodes[i] != nullptr && nodes[i]->id < by_id.size()) scores[i] = by_id[nodes[i]->id];
+  }
+  return scores;
+}
+
+std::vector<int> Extender::Prioritize(const ExtenderArgs& args) {
+  std::vector<int> points(args.names.size(), 0);
+  Result<Question> question = Ask(args.pod);
+  // A pod without GPUs is nothing to us; kube-scheduler's own scores decide.
+  if (!question.ok() || !question->asks_for_gpus() || points.empty()) return points;
+  const std::vector<float> scores = ScoresOf(args, *question);
+  const size_t best = BestOf(scores);
+  if (scores[best] == placement::kUnfit) return points;
+  Hold(args.pod, *question, args.names[best]);
+  return PointsOf(scores, best);
+}
+
+std::vector<int> Extender::PrioritizeCpuNodes(const ExtenderArgs& args) const {
+  std::vector<int> points(args.names.size(), 0);
+  for (size_t i = 0; i < points.size(); ++i) {
+    points[i] = HasGpus(args.names[i]) ? 0 : 1;
+  }
+  return points;
+}
+
+Victims Extender::Preempt(const PreemptionArgs& args) {
+  Result<Question> question = Ask(args.pod);
+  if (!question.ok()) return {};
+  if (!question->asks_for_gpus()) return args.victims;
+  Victims result;
+  for (const auto& [node, proposed] : args.victims) {
+    auto uids = ledger_.Victims(*question, node, proposed.uids);
+    if (!uids) continue;
+    result[node] = {.uids = *std::move(uids), .pdb_violations = proposed.pdb_violations};
+  }
+  return result;
+}
+
+void Extender::Bind(const BindingArgs& args, Binder::Done done) {
+  const kube::PodObject* pod = find_pod_(args.ns + "/" + args.pod);
+  if (pod == nullptr || pod->meta.uid != args.uid) {
+    // The feed may be behind kube-scheduler.
+    const auto asked = asked_.find(args.uid);
+    if (asked == asked_.end()) {
+      const std::string other = pod == nullptr ? "is not known" : "is another one now";
+      return done(
+          Error(Code::kNotFound, "pod {}/{} with UID {} {}", args.ns, args.pod, args.uid, other));
+    }
+    pod = &asked->second.pod;
+  }
+  const kube::PodObject copy = *pod;
+  binder_.Bind(copy, args.node, std::move(done));
+  asked_.erase(args.uid);
+}
+
+void Extender::TellOfQuota(const kube::PodObject& pod, const Question& question) {
+  std::string message;
+  for (const auto& [model_and_pool, status] : question.allowed) {
+    if (status.ok()) continue;
+    if (!message.empty()) message += "; ";
+    message += status.message();
+  }
+  if (message.empty()) return;
+  metrics_.refused.Add("quota");
+  const auto told = told_.find(pod.meta.uid);
+  const MonotonicTime now = clock_.Now();
+  if (told != told_.end() && told->second.message == message &&
+      now - told->second.at < options_.repeat_event) {
+    return;
+  }
+  told_.insert_or_assign(pod.meta.uid, Told{message, now});
+  tell_(pod, kube::EventKind::kWarning, names::kReasonQuotaExceeded, message);
+}
+
+void Extender::Tick() {
+  metrics_.expired.Add(ledger_.Expire().size());
+  const MonotonicTime now = clock_.Now();
+  std::erase_if(asked_, [&](const auto& entry) { return now - entry.second.at > kRemember; });
+  std::erase_if(told_,
+                [&](const auto& entry) { return now - entry.second.at > options_.repeat_event; });
+}
+
+}  // namespace tessera::scheduler

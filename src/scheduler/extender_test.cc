@@ -1,0 +1,223 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/scheduler/extender.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "api/names.h"
+#include "src/ledger/testing/objects.h"
+#include "src/scheduler/inspect.h"
+#include "src/scheduler/testing/decider.h"
+
+namespace tessera::scheduler {
+namespace {
+
+using namespace std::chrono_literals;
+using ledger::testing::BoundPod;
+using ledger::testing::GpuNode;
+using ledger::testing::GpuPod;
+using testing::Decider;
+using ::testing::ElementsAre;
+using testing::FakeBindingApi;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::SizeIs;
+
+kube::PodObject Whole(const std::string& name, int gpus = 1) {
+  return GpuPod(name, {{names::kResourceGpu, std::to_string(gpus)}});
+}
+kube::PodObject Memory(const std::string& name, int gib) {
+  return GpuPod(name, {{names::kResourceGpuMem, std::to_string(gib)}});
+}
+
+TEST(ExtenderTest, FilterNamesAllFittingNodesAndAReasonForEachOther) {
+  Decider d;
+  d.AddNode(GpuNode("n1", 1));
+  d.AddNode(GpuNode("n2", 2));
+  d.AddNode(GpuNode("n3", 4));
+  d.AddNode(GpuNode("cpu", 0));
+  const FilterResult result = d.Filter(Whole("a", 2));
+  EXPECT_EQ(result.error, "");
+  EXPECT_THAT(result.fitting, ElementsAre(1, 2));
+  // A node of one GPU never has two, whoever goes.
+  ASSERT_THAT(result.unresolvable, SizeIs(2));
+  EXPECT_EQ(result.unresolvable[0].first, 0u);
+  EXPECT_THAT(result.unresolvable[0].second, HasSubstr("2 GPUs wanted"));
+  EXPECT_EQ(result.unresolvable[1].first, 3u);
+}
+
+TEST(ExtenderTest, TheNextPodSeesWhatWasChosenForTheOneBefore) {
+  Decider d;
+  d.AddNode(GpuNode("n1", 2));
+  d.AddNode(GpuNode("n2", 2));
+  EXPECT_NE(d.Choose(Whole("a", 2)), "");
+  EXPECT_NE(d.Choose(Whole("b", 2)), "");
+  // Nothing is bound yet, and there is no room left.
+  EXPECT_EQ(d.Choose(Whole("c", 2)), "");
+  EXPECT_EQ(d.api.requests(), 0);
+}
+
+TEST(ExtenderTest, OneFittingNodeIsHeldByFilterBecauseNobodyAsksForScores) {
+  Decider d;
+  d.AddNode(GpuNode("n1", 1));
+  EXPECT_THAT(d.Filter(Whole("a")).fitting, SizeIs(1));
+  EXPECT_THAT(d.Filter(Whole("b")).fitting, IsEmpty());
+  // The same pod again has its own.
+  EXPECT_THAT(d.Filter(Whole("a")).fitting, SizeIs(1));
+}
+
+TEST(ExtenderTest, WhatIsHeldComesBackWithTime) {
+  Decider d;
+  d.AddNode(GpuNode("n1", 1));
+  d.Filter(Whole("a"));
+  d.Advance(4s);
+  EXPECT_THAT(d.Filter(Whole("b")).fitting, IsEmpty());
+  d.Advance(2s);
+  EXPECT_EQ(d.metrics.expired.value(), 1u);
+  EXPECT_THAT(d.Filter(Whole("b")).fitting, SizeIs(1));
+}
+
+TEST(ExtenderTest, TheBestNodeAloneHasTenPoints) {
+  Decider d;
+  for (int i = 0; i < 25; ++i) d.AddNode(GpuNode(fmt::format("n{}", i), 8));
+  // Some of the nodes are in use, so that scores differ.
+  for (int i = 0; i < 10; ++i) {
+    const kube::PodObject pod = Whole(fmt::format("p{}", i), 1 + i % 4);
+    d.AddPod(pod);
+    const std::string node = d.Choose(pod);
+    ASSERT_TRUE(d.Binds(pod, node));
+    d.Feed(pod);
+  }
+  const ExtenderArgs args = d.Args(Whole("a"));
+  const std::vector<int> points = d.extender->Prioritize(args);
+  EXPECT_EQ(std::count(points.begin(), points.end(), kMaxHostScore), 1);
+  for (const int point : points) {
+    EXPECT_GE(point, 0);
+    EXPECT_LE(point, kMaxHostScore);
+  }
+}
+
+TEST(ExtenderTest, APodWithoutGpusFitsEverywhereAndHoldsNothing) {
+  Decider d;
+  d.AddNode(GpuNode("n1", 1));
+  const kube::PodObject pod = GpuPod("a", {{"cpu", "2"}});
+  const ExtenderArgs args = d.Args(pod, {"n1", "unheard-of"});
+  EXPECT_THAT(d.extender->Filter(args).fitting, SizeIs(2));
+  EXPECT_THAT(d.extender->Prioritize(args), ElementsAre(0, 0));
+  EXPECT_THAT(d.Filter(Whole("b")).fitting, SizeIs(1));
+}
+
+TEST(ExtenderTest, UnknownNodesAreRefusedByName) {
+  Decider d;
+  d.AddNode(GpuNode("n1", 1));
+  const FilterResult result = d.extender->Filter(d.Args(Whole("a"), {"ghost", "n1"}));
+  EXPECT_THAT(result.fitting, ElementsAre(1));
+  ASSERT_THAT(result.failed, SizeIs(1));
+  EXPECT_THAT(result.failed[0].second, HasSubstr("not known"));
+  d.extender->Prioritize(d.Args(Whole("a"), {"ghost", "n1"}));
+  const kube::PodObject pod = Whole("a");
+  d.AddPod(pod);
+  EXPECT_EQ(d.Bind(pod, "ghost")->code(), Code::kNotFound);
+}
+
+TEST(ExtenderTest, ARequestThatBreaksARuleIsAnErrorAndNoDecision) {
+  Decider d;
+  d.AddNode(GpuNode("n1", 1));
+  const FilterResult result = d.Filter(GpuPod("a", {{names::kResourceVcudaCore, "150"}}));
+  EXPECT_THAT(result.error, HasSubstr("ns/a"));
+  EXPECT_THAT(result.error, HasSubstr("150"));
+}
+
+TEST(ExtenderTest, AnnotationsThatAUserForgedDecideNothing) {
+  Decider d;
+  d.AddNode(GpuNode("n1", 1));
+  kube::PodObject pod = Whole("a");
+  pod.meta.annotations[std::string(names::kAnnotationAssignment)] =
+      R"({"version":1,"containers":{"main":[{"gpu":"GPU-n1-0","milli":1,"bytes":1}]}})";
+  pod.meta.annotations[std::string(names::kAnnotationGpuMemIndex)] = "99";
+  d.AddPod(pod);
+  EXPECT_TRUE(d.Binds(pod, d.Choose(pod)));
+  d.Feed(pod);
+  EXPECT_EQ(d.GivenOut().milli().at("GPU-n1-0"), 1000);
+  EXPECT_THAT(d.Filter(Whole("b")).fitting, IsEmpty());
+}
+
+TEST(ExtenderTest, RefusalByQuotaIsToldOnceWithWhatIsLeft) {
+  Decider d;
+  d.AddNode(GpuNode("n1", 4));
+  d.ledger->SetQuota(placement::ParseQuota(R"({"ns":{"quota":{"A100":1}}})").value());
+  EXPECT_THAT(d.Filter(Whole("a")).fitting, SizeIs(1));
+  for (int i = 0; i < 3; ++i) {
+    const FilterResult result = d.Filter(Whole("b"));
+    EXPECT_THAT(result.fitting, IsEmpty());
+    EXPECT_THAT(result.unresolvable, SizeIs(1));
+  }
+  ASSERT_THAT(d.told, SizeIs(1));
+  EXPECT_THAT(d.told[0], HasSubstr("GPUQuotaExceeded"));
+  EXPECT_THAT(d.told[0], HasSubstr("used"));
+  d.Advance(2min);
+  d.Filter(Whole("b"));
+  // What was held has gone meanwhile: it fits now.
+  EXPECT_THAT(d.told, SizeIs(1));
+}
+
+TEST(ExtenderTest, PredicatesNameTheBestNodeAlone) {
+  Decider d;
+  d.AddNode(GpuNode("n1", 2));
+  d.AddNode(GpuNode("n2", 2));
+  d.AddNode(GpuNode("small", 1));
+  d.AddNode(GpuNode("cpu", 0));
+  const FilterResult result = d.extender->FilterToOne(d.Args(Whole("a", 2)));
+  ASSERT_THAT(result.fitting, SizeIs(1));
+  std::map<size_t, std::string> reasons(result.failed.begin(), result.failed.end());
+  reasons.insert(result.unresolvable.begin(), result.unresolvable.end());
+  EXPECT_EQ(reasons.at(1 - result.fitting[0]), "pod a has already been matched to another node");
+  EXPECT_THAT(reasons.at(2), HasSubstr("pod a does not match with this node"));
+  EXPECT_EQ(reasons.at(3), "no GPU device");
+  // It is held, so the next pod gets the other one.
+  const FilterResult next = d.extender->FilterToOne(d.Args(Whole("b", 2)));
+  ASSERT_THAT(next.fitting, SizeIs(1));
+  EXPECT_EQ(next.fitting[0], 1 - result.fitting[0]);
+  EXPECT_THAT(d.extender->PrioritizeCpuNodes(d.Args(Whole("c"))), ElementsAre(0, 0, 0, 1));
+}
+
+TEST(ExtenderTest, PreemptionNamesThosePodsThatMakeRoom) {
+  Decider d;
+  d.AddNode(GpuNode("n1", 2));
+  d.AddNode(GpuNode("n2", 1));
+  for (const char* name : {"low1", "low2"}) {
+    const kube::PodObject pod = Whole(name);
+    d.AddPod(pod);
+    ASSERT_TRUE(d.Binds(pod, "n1"));
+    d.Feed(pod);
+  }
+  kube::PodObject high = Whole("high", 2);
+  high.priority = 1000;
+  PreemptionArgs args;
+  args.pod = high;
+  args.victims["n1"] = {.uids = {"uid-low1"}, .pdb_violations = 1};
+  args.victims["n2"] = {.uids = {}};
+  const Victims victims = d.extender->Preempt(args);
+  ASSERT_THAT(victims, SizeIs(1));
+  EXPECT_THAT(victims.at("n1").uids, ::testing::UnorderedElementsAre("uid-low1", "uid-low2"));
+  EXPECT_EQ(victims.at("n1").pdb_violations, 1);
+}
+
+TEST(InspectTest, TellsWhatGpushareTold) {
+  Decider d;
+  d.AddNode(GpuNode("n1", 2));
+  d.AddNode(GpuNode("cpu", 0));
+  const kube::PodObject pod = Memory("a", 8);
+  d.AddPod(pod);
+  ASSERT_TRUE(d.Binds(pod, "n1"));
+  const std::string text = Inspect(*d.ledger, "");
+  EXPECT_THAT(text, HasSubstr(R"({"nodes":[{"name":"n1","totalGPU":160,"usedGPU":8,"devs":[)"
+                              R"({"id":0,"totalGPU":80,"usedGPU":)"));
+  EXPECT_THAT(text, HasSubstr(R"("pods":[{"name":"a","namespace":"ns","usedGPU":8}])"));
+  EXPECT_THAT(text, ::testing::Not(HasSubstr("cpu")));
+  EXPECT_EQ(Inspect(*d.ledger, "n1"), text);
+  EXPECT_EQ(Inspect(*d.ledger, "ghost"), R"({"nodes":[],"error":"there is no node \"ghost\""})");
+}
+
+}  // namespace
+}  // namespace tessera::scheduler

@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/scheduler/metrics.h"
+
+#include "src/scheduler/admission_server.h"
+#include "src/scheduler/version.h"
+
+namespace tessera::scheduler {
+namespace {
+
+void WriteGauge(std::string_view name, std::string_view help, uint64_t value, MetricsText* text) {
+  text->Family(name, "gauge", help);
+  text->Sample(name, "", value);
+}
+
+void WriteLedger(const ledger::ClusterLedger& ledger, MetricsText* text) {
+  uint64_t gpu_nodes = 0;
+  for (const auto& [name, node] : ledger.nodes()) gpu_nodes += node.id != placement::kNoNode;
+  uint64_t assumed = 0, guessed = 0, problems = 0;
+  for (const auto& [uid, pod] : ledger.pods()) {
+    assumed += pod.standing == ledger::Standing::kAssumed;
+    guessed += pod.guessed;
+    problems += !pod.problem.empty();
+  }
+  WriteGauge("tessera_scheduler_gpu_nodes", "Nodes whose GPUs are known.", gpu_nodes, text);
+  WriteGauge("tessera_scheduler_assumed_pods",
+             "Pods whose GPUs are taken and that the API server has not shown bound yet.", assumed,
+             text);
+  WriteGauge("tessera_scheduler_guessed_pods",
+             "Bound pods of which nobody has said which GPUs they have.", guessed, text);
+  WriteGauge("tessera_scheduler_problem_pods", "Pods whose GPUs cannot be counted.", problems,
+             text);
+  text->Family("tessera_scheduler_gpus", "gauge",
+               "Compute of healthy GPUs, in GPUs: all of it, and what is not given out.");
+  const placement::Cluster& cluster = ledger.cluster();
+  text->Sample("tessera_scheduler_gpus", MetricLabel("state", "all"),
+               static_cast<double>(cluster.total_milli()) / kWholeGpu.count());
+  text->Sample("tessera_scheduler_gpus", MetricLabel("state", "free"),
+               static_cast<double>(cluster.free_milli()) / kWholeGpu.count());
+}
+
+void WriteAdmission(const AdmissionCounts& counts, MetricsText* text) {
+  constexpr std::string_view kName = "tessera_scheduler_admissions_total";
+  text->Family(
+      kName, "counter",
+      "Requests of the API server to the webhook; of those that were allowed, some were changed.");
+  const std::pair<std::string_view, int64_t> samples[] = {{"allowed", counts.allowed},
+                                                          {"changed", counts.changed},
+                                                          {"refused", counts.refused},
+                                                          {"unreadable", counts.unreadable}};
+  for (const auto& [result, count] : samples) {
+    text->Sample(kName, MetricLabel("result", result), static_cast<uint64_t>(count));
+  }
+}
+
+}  // namespace
+
+std::string MetricsPage(const SchedulerMetrics& metrics, const SchedulerState& state) {
+  MetricsText text;
+  text.Family("tessera_build_info", "gauge", "The program's version.");
+  text.Sample("tessera_build_info", MetricLabel("version", kVersion), uint64_t{1});
+  WriteGauge("tessera_scheduler_leading", "1 in the replica that decides.", state.leading, &text);
+  WriteGauge("tessera_scheduler_synced", "1 once the whole cluster is known.", state.synced, &text);
+  constexpr std::string_view kLatency = "tessera_scheduler_request_duration_seconds";
+  text.Family(kLatency, "histogram",
+              "Time from a whole request to its answer; of bind with the API server's part.");
+  for (size_t i = 0; i < kVerbNames.size(); ++i) {
+    WriteHistogram(kLatency, MetricLabel("verb", kVerbNames[i]), metrics.latency[i], &text);
+  }
+  WriteLabelled("tessera_scheduler_refused_total", "Pods for which filter named no node.", "reason",
+                metrics.refused, &text);
+  WriteLabelled("tessera_scheduler_bindings_total", "Answers to bind.", "code", metrics.bindings,
+                &text);
+  WriteLabelled("tessera_scheduler_bad_requests_total", "Requests that could not be read.", "verb",
+                metrics.bad_requests, &text);
+  WriteCounter("tessera_scheduler_expired_total",
+               "Pods whose GPUs were held and that were not bound in time.", metrics.expired,
+               &text);
+  WriteLabelled("tessera_scheduler_feed_troubles_total",
+                "Troubles in following nodes, pods and the quota.", "what", metrics.feed_troubles,
+                &text);
+  WriteGauge("tessera_scheduler_bindings_under_way",
+             "Bindings that were asked for and not seen yet.", state.bindings_under_way, &text);
+  if (state.admission != nullptr) WriteAdmission(*state.admission, &text);
+  if (state.ledger != nullptr) WriteLedger(*state.ledger, &text);
+  return text.Take();
+}
+
+}  // namespace tessera::scheduler

@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the scheduler counts, and its page /metrics. Names and help stand once, in metrics.cc.
+// Threads: any.
+#pragma once
+
+#include <array>
+#include <string>
+#include <string_view>
+
+#include "src/base/metrics.h"
+#include "src/ledger/ledger.h"
+
+namespace tessera::scheduler {
+
+enum class Verb : uint8_t { kFilter, kPrioritize, kBind, kPreempt };
+inline constexpr std::array<std::string_view, 4> kVerbNames = {"filter", "prioritize", "bind",
+                                                               "preempt"};
+
+struct SchedulerMetrics {
+  // From a whole request to its answer, without sockets.
+  std::array<LatencyHistogram, kVerbNames.size()> latency;
+  LabelledCounter refused;        // filter: pods without any node, by reason
+  LabelledCounter bindings;       // by code
+  LabelledCounter bad_requests;   // by verb
+  Counter expired;                // held for a pod, and not bound in time
+  LabelledCounter feed_troubles;  // by what
+
+  LatencyHistogram& of(Verb verb) { return latency[static_cast<size_t>(verb)]; }
+};
+
+struct AdmissionCounts;  // admission_server.h
+
+// What is now.
+struct SchedulerState {
+  bool leading = false;
+  bool synced = false;
+  size_t bindings_under_way = 0;
+  const ledger::ClusterLedger* ledger = nullptr;  // null while it does not lead
+  const AdmissionCounts* admission = nullptr;     // null without a webhook
+};
+
+std::string MetricsPage(const SchedulerMetrics& metrics, const SchedulerState& state);
+
+}  // namespace tessera::scheduler

@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/scheduler/router.h"
+
+#include <utility>
+
+namespace tessera::scheduler {
+
+void Router::Add(std::string method, std::string path, Handler handler) {
+  routes_[std::move(path)] = {std::move(method), std::move(handler)};
+}
+
+const Router::Entry* Router::Find(std::string_view path) const {
+  if (const auto exact = routes_.find(path); exact != routes_.end()) return &exact->second;
+  const Entry* best = nullptr;
+  for (const auto& [prefix, entry] : routes_) {
+    // Longer ones come later in the order.
+    if (prefix.ends_with('/') && path.starts_with(prefix)) best = &entry;
+  }
+  return best;
+}
+
+void Router::Route(const net::Request& request, net::HttpServer::Reply reply) const {
+  const Entry* entry = Find(request.path());
+  if (entry == nullptr) {
+    std::string text = "there is no such page; there are:\n";
+    for (const auto& [path, at] : routes_) text += at.method + " " + path + "\n";
+    return reply(net::TextResponse(404, std::move(text)));
+  }
+  const bool fits =
+      request.method == entry->method || (request.method == "HEAD" && entry->method == "GET");
+  if (!fits) {
+    net::Response response = net::TextResponse(405, "this page wants " + entry->method + "\n");
+    response.headers.Set("Allow", entry->method);
+    return reply(std::move(response));
+  }
+  entry->handler(request, std::move(reply));
+}
+
+Router::Handler Router::AsHandler() const {
+  return [this](const net::Request& request, net::HttpServer::Reply reply) {
+    Route(request, std::move(reply));
+  };
+}
+
+net::Response JsonResponse(int status, std::string body) {
+  net::Response response;
+  response.status = status;
+  response.headers.Set("Content-Type", "application/json");
+  response.body = std::move(body);
+  return response;
+}
+
+}  // namespace tessera::scheduler

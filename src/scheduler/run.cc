@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <signal.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
+
+#include "src/base/file.h"
+#include "src/base/log.h"
+#include "src/scheduler/scheduler.h"
+#include "src/scheduler/version.h"
+
+namespace tessera::scheduler {
+namespace {
+
+Fd BlockSignals() {
+  sigset_t set;
+  ::sigemptyset(&set);
+  for (const int signal : {SIGTERM, SIGINT}) ::sigaddset(&set, signal);
+  // Before any thread is made: they inherit it.
+  ::pthread_sigmask(SIG_BLOCK, &set, nullptr);
+  return Fd(::signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK));
+}
+
+}  // namespace
+
+int RunScheduler(SchedulerOptions options) {
+  const Fd signals = BlockSignals();
+  EpollTaskRunner runner;
+  net::IoThread io;
+  Status status;
+  bool leaving = false;
+  Scheduler scheduler(&runner, &io, std::move(options));
+  runner.WatchReadable(signals.get(), [&] {
+    signalfd_siginfo info;
+    if (::read(signals.get(), &info, sizeof(info)) != sizeof(info)) return;
+    // The second time at once.
+    if (std::exchange(leaving, true)) return runner.Quit();
+    Log(Severity::kInfo, "leaving", {{"signal", info.ssi_signo}});
+    scheduler.Stop([&runner] { runner.Quit(); });
+  });
+  runner.Post([&] {
+    Log(Severity::kInfo, "tessera-scheduler starts", {{"version", kVersion}});
+    status = scheduler.Start();
+    if (!status.ok()) runner.Quit();
+  });
+  runner.Run();
+  runner.Unwatch(signals.get());
+  if (status.ok()) return 0;
+  Log(Severity::kError, status.message());
+  return InfoOf(status.code()).exit_code;
+}
+
+}  // namespace tessera::scheduler

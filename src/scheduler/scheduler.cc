@@ -1,0 +1,302 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/scheduler/scheduler.h"
+
+#include <unistd.h>
+
+#include <cstdlib>
+#include <random>
+#include <utility>
+
+#include "api/names.h"
+#include "src/base/log.h"
+#include "src/kube/config.h"
+#include "src/kube/lease.h"
+#include "src/net/http_server.h"
+#include "src/scheduler/admission_server.h"
+#include "src/scheduler/kube_binding_api.h"
+#include "src/scheduler/metrics.h"
+#include "src/scheduler/router.h"
+#include "src/scheduler/term.h"
+#include "src/scheduler/verbs.h"
+#include "src/scheduler/version.h"
+
+namespace tessera::scheduler {
+namespace {
+
+constexpr Duration kTick = std::chrono::seconds(1);
+// kube-scheduler by default waits five seconds for an extender.
+constexpr Duration kBindDeadline = std::chrono::seconds(10);
+constexpr size_t kBindsInFlight = 32;
+// How long Stop waits for bindings before it gives the Lease back.
+constexpr Duration kStopPatience = std::chrono::seconds(5);
+
+std::string HostName() {
+  char name[256] = {};
+  return ::gethostname(name, sizeof(name) - 1) == 0 ? name : "unknown";
+}
+
+std::string MadeUpIdentity() {
+  std::random_device random;
+  return fmt::format("{}_{:08x}{:08x}", HostName(), random(), random());
+}
+
+kube::ClientOptions ClientFor(size_t in_flight, Duration deadline) {
+  kube::ClientOptions options;
+  options.user_agent = "tessera-scheduler/" + std::string(kVersion);
+  options.max_in_flight = in_flight;
+  options.max_waiting = 4096;
+  options.deadline = deadline;
+  return options;
+}
+
+// Apart, so that a flood of one kind does not hold up another: least of all the renewal of the
+// Lease.
+struct Clients {
+  Clients(net::IoThread& io, TaskRunner& runner, const kube::Config& config)
+      : feed(io, runner, config, ClientFor(8, std::chrono::seconds(60))),
+        bind(io, runner, config, ClientFor(kBindsInFlight, kBindDeadline)),
+        lease(io, runner, config, ClientFor(1, std::chrono::seconds(5))),
+        bindings(bind) {}
+  kube::Client feed, bind, lease;
+  KubeBindingApi bindings;
+};
+
+}  // namespace
+
+class Scheduler::Impl : private kube::LeaderElector::Delegate {
+ public:
+  Impl(TaskRunner* runner, net::IoThread* io, SchedulerOptions options)
+      : runner_(*runner), io_(*io), options_(std::move(options)) {}
+  ~Impl() override { *alive_ = false; }
+
+  Status Start();
+  void Stop(std::function<void()> on_done);
+  const net::Address& address() const { return server_->address(); }
+
+ private:
+  Status Listen();
+  Status ServeAdmission(const std::string& ns);
+  Status Elect(const kube::Config& config);
+  void BeginTerm();
+  void Tick();
+  void AddStatusPages(Router* router);
+  SchedulerState StateNow() const;
+  // "" where it can decide.
+  std::string NotReadyReason() const;
+  bool MayWrite() const { return !options_.leader_elect || (elector_ && elector_->leading()); }
+  void Tell(const kube::PodObject& pod, kube::EventKind kind, std::string_view reason,
+            const std::string& message);
+
+  void OnStartedLeading() override;
+  void OnStoppedLeading(const Status& why) override;
+  void OnLeader(const std::string& identity) override;
+  void OnTrouble(const Status& status) override {
+    Log(Severity::kWarning, "trouble with the Lease", {{"why", status.message()}});
+  }
+
+  TaskRunner& runner_;
+  net::IoThread& io_;
+  SchedulerOptions options_;
+  SchedulerMetrics metrics_;
+  Router verbs_, status_;
+  std::unique_ptr<Clients> clients_;
+  std::unique_ptr<kube::EventRecorder> events_;
+  std::unique_ptr<kube::KubeLease> lease_;
+  std::unique_ptr<kube::LeaderElector> elector_;
+  std::unique_ptr<Term> term_;
+  std::string leader_;
+  bool stopping_ = false;
+  std::unique_ptr<net::HttpServer> server_, status_server_;
+  std::unique_ptr<AdmissionServer> admission_;
+  std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);
+};
+
+Status Scheduler::Impl::Start() {
+  // Nonsense is told now and not when leading begins.
+  RETURN_IF_ERROR(placement::FindPolicy(options_.ledger.policy).status().Annotate("--policy"));
+  if (options_.election.identity.empty()) options_.election.identity = MadeUpIdentity();
+  if (options_.leader_elect) RETURN_IF_ERROR(kube::CheckOptions(options_.election));
+  const kube::GetEnv environment = [](const char* name) -> const char* {
+    return std::getenv(name);
+  };
+  ASSIGN_OR_RETURN(const kube::Config config, kube::FindConfig(options_.kubeconfig, environment));
+  clients_ = std::make_unique<Clients>(io_, runner_, config);
+  events_ = std::make_unique<kube::EventRecorder>(
+      clients_->feed,
+      kube::EventRecorder::Options{.component = std::string(names::kSchedulerLease),
+                                   .instance = HostName()},
+      [](const Status& status) {
+        Log(Severity::kWarning, "an Event is lost", {{"why", status.message()}});
+      });
+  RETURN_IF_ERROR(Listen());
+  RETURN_IF_ERROR(ServeAdmission(config.default_namespace));
+  RETURN_IF_ERROR(Elect(config));
+  Tick();
+  return {};
+}
+
+Status Scheduler::Impl::Listen() {
+  AddVerbs(
+      [this]() -> Result<Deciders> {
+        std::string why = NotReadyReason();
+        if (!why.empty()) return Status(Code::kUnavailable, std::move(why));
+        return Deciders{&term_->extender(), &term_->ledger()};
+      },
+      runner_.clock(), metrics_, &verbs_);
+  AddStatusPages(&verbs_);
+  AddStatusPages(&status_);
+  net::HttpServer::Options options;
+  ASSIGN_OR_RETURN(options.address, net::ParseAddress(options_.address).Annotate("--address"));
+  options.limits = LimitsOfVerbs(options_.max_request_bytes);
+  if (!options_.tls.certificate.empty()) options.tls = options_.tls;
+  ASSIGN_OR_RETURN(server_,
+                   net::HttpServer::Start(io_, runner_, std::move(options), verbs_.AsHandler()));
+  if (options_.metrics_address.empty()) return {};
+  net::HttpServer::Options plain;
+  ASSIGN_OR_RETURN(plain.address,
+                   net::ParseAddress(options_.metrics_address).Annotate("--metrics-address"));
+  plain.limits.connections = 16;
+  plain.limits.body_bytes = 4 << 10;
+  ASSIGN_OR_RETURN(status_server_,
+                   net::HttpServer::Start(io_, runner_, std::move(plain), status_.AsHandler()));
+  return {};
+}
+
+Status Scheduler::Impl::ServeAdmission(const std::string& ns) {
+  if (options_.webhook_address.empty()) return {};
+  const std::string name(names::kWebhook);
+  AdmissionServerOptions options{
+      .admission = {.gpu_mem_unit = options_.ledger.gpu_mem_unit,
+                    .runtime_class = options_.default_runtime_class},
+      .certificates = {.ns = ns,
+                       .secret = name,
+                       .certificate = {.names = ServiceNames(name, ns, options_.webhook_names)},
+                       .configurations = {{kube::kMutatingWebhooks, name, "", ""},
+                                          {kube::kValidatingWebhooks, name, "", ""}}}};
+  ASSIGN_OR_RETURN(options.address,
+                   net::ParseAddress(options_.webhook_address).Annotate("--webhook-address"));
+  ASSIGN_OR_RETURN(admission_,
+                   AdmissionServer::Start(io_, clients_->feed, std::move(options), [this] {
+                     return term_ && term_->synced() ? &term_->ledger() : nullptr;
+                   }));
+  return {};
+}
+
+void Scheduler::Impl::AddStatusPages(Router* router) {
+  router->Get("/metrics", [this](const net::Request&, net::HttpServer::Reply reply) {
+    net::Response response = net::TextResponse(200, MetricsPage(metrics_, StateNow()));
+    response.headers.Set("Content-Type", "text/plain; version=0.0.4; charset=utf-8");
+    reply(std::move(response));
+  });
+  // This thread lives, or we would not be here.
+  router->Get("/healthz", [](const net::Request&, net::HttpServer::Reply reply) {
+    reply(net::TextResponse(200, "ok\n"));
+  });
+  router->Get("/readyz", [this](const net::Request&, net::HttpServer::Reply reply) {
+    const std::string why = NotReadyReason();
+    reply(why.empty() ? net::TextResponse(200, "ok\n") : net::TextResponse(503, why + "\n"));
+  });
+}
+
+SchedulerState Scheduler::Impl::StateNow() const {
+  const AdmissionCounts* admission = admission_ ? &admission_->counts() : nullptr;
+  if (!term_) return {.leading = MayWrite(), .admission = admission};
+  return {.leading = MayWrite(),
+          .synced = term_->synced(),
+          .bindings_under_way = term_->bindings_under_way(),
+          .ledger = &term_->ledger(),
+          .admission = admission};
+}
+
+std::string Scheduler::Impl::NotReadyReason() const {
+  if (stopping_) return "this replica is leaving";
+  if (!term_ || !MayWrite()) {
+    return leader_.empty() ? "no replica leads yet" : "not the leader; that is " + leader_;
+  }
+  return term_->synced() ? "" : "the cluster is not known yet";
+}
+
+Status Scheduler::Impl::Elect(const kube::Config& config) {
+  if (!options_.leader_elect) {
+    BeginTerm();
+    return {};
+  }
+  const std::string ns = options_.lease_ns.empty() ? config.default_namespace : options_.lease_ns;
+  lease_ =
+      std::make_unique<kube::KubeLease>(clients_->lease, ns, std::string(names::kSchedulerLease));
+  elector_ = std::make_unique<kube::LeaderElector>(
+      runner_, *lease_, options_.election, static_cast<kube::LeaderElector::Delegate&>(*this));
+  return {};
+}
+
+void Scheduler::Impl::BeginTerm() {
+  auto term = Term::Begin(
+      {options_.ledger, options_.feed, options_.extender, options_.binder},
+      {.client = clients_->feed,
+       .bindings = clients_->bindings,
+       .clock = runner_.clock(),
+       .metrics = metrics_,
+       .may_write = [this] { return MayWrite(); },
+       .tell = [this](const kube::PodObject& pod, kube::EventKind kind, std::string_view reason,
+                      const std::string& message) { Tell(pod, kind, reason, message); }});
+  // The policy was looked at in Start.
+  term_ = *std::move(term);
+}
+
+void Scheduler::Impl::OnStartedLeading() {
+  Log(Severity::kInfo, "leading", {{"identity", options_.election.identity}});
+  BeginTerm();
+}
+
+void Scheduler::Impl::OnStoppedLeading(const Status& why) {
+  Log(Severity::kWarning, "not leading any more", {{"why", why.message()}});
+  term_.reset();
+}
+
+void Scheduler::Impl::OnLeader(const std::string& identity) {
+  leader_ = identity;
+  if (identity != options_.election.identity) {
+    Log(Severity::kInfo, "standing by", {{"leader", identity}});
+  }
+}
+
+void Scheduler::Impl::Tell(const kube::PodObject& pod, kube::EventKind kind,
+                           std::string_view reason, const std::string& message) {
+  events_->Record({.kind = "Pod", .ns = pod.meta.ns, .name = pod.meta.name, .uid = pod.meta.uid},
+                  kind, reason, message);
+}
+
+void Scheduler::Impl::Tick() {
+  if (term_) term_->Tick();
+  runner_.PostDelayed(kTick, [this, alive = alive_] {
+    if (*alive) Tick();
+  });
+}
+
+void Scheduler::Impl::Stop(std::function<void()> on_done) {
+  stopping_ = true;
+  // Whoever leads next must see what we have bound.
+  const MonotonicTime deadline = runner_.clock().Now() + kStopPatience;
+  const auto wait = std::make_shared<std::function<void()>>();
+  *wait = [this, alive = alive_, deadline, on_done = std::move(on_done),
+           weak = std::weak_ptr(wait)] {
+    if (!*alive) return;
+    const auto again = weak.lock();
+    if (term_ && term_->bindings_under_way() > 0 && runner_.clock().Now() < deadline) {
+      return runner_.PostDelayed(std::chrono::milliseconds(50), [again] { (*again)(); });
+    }
+    if (elector_) return elector_->Release(on_done);
+    on_done();
+  };
+  runner_.Post([wait] { (*wait)(); });
+}
+
+Scheduler::Scheduler(TaskRunner* runner, net::IoThread* io, SchedulerOptions options)
+    : impl_(std::make_unique<Impl>(runner, io, std::move(options))) {}
+Scheduler::~Scheduler() = default;
+
+Status Scheduler::Start() { return impl_->Start(); }
+void Scheduler::Stop(std::function<void()> on_done) { impl_->Stop(std::move(on_done)); }
+const net::Address& Scheduler::address() const { return impl_->address(); }
+
+}  // namespace tessera::scheduler

@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+// Inside the room: how many of thousands of scores are better than each. Nodes of one kind that are
+// used alike have one score, so the different ones are found by hashing and only these are sorted.
+//
+//   for (float score : scores) ranks.Add(score);
+//   ranks.Rank(points_of_better);       // given how many are better
+//   ranks.Of(score)                     // what that said
+//
+// Threads: one. Errors: none; scores are numbers. Cost: a table that is at most half full.
+#pragma once
+
+#include <algorithm>
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+namespace tessera::scheduler {
+
+class ScoreRanks {
+ public:
+  void Add(float score) {
+    Slot* slot = &At(score);
+    if (slot->count == 0 && ++used_ * 2 > slots_.size()) {
+      Grow();
+      slot = &At(score);
+    }
+    slot->score = score;
+    ++slot->count;
+    ++count_;
+  }
+  size_t count() const { return count_; }
+
+  template <typename PointsOfBetter>
+  void Rank(PointsOfBetter points_of) {
+    std::vector<Slot*> order;
+    for (Slot& slot : slots_) {
+      if (slot.count > 0) order.push_back(&slot);
+    }
+    std::sort(order.begin(), order.end(), [](Slot* a, Slot* b) { return a->score > b->score; });
+    size_t better = 0;
+    for (Slot* slot : order) {
+      slot->points = points_of(better);
+      better += slot->count;
+    }
+  }
+  // REQUIRES: added, and ranked since.
+  int Of(float score) { return At(score).points; }
+
+ private:
+  struct Slot {
+    float score = 0;
+    uint32_t count = 0;  // 0: free
+    int points = 0;
+  };
+
+  // Its slot, or the free one where it would be.
+  Slot& At(float score) {
+    // 0 and -0 are equal, and have to hash alike.
+    const uint32_t bits = std::bit_cast<uint32_t>(score + 0.0f);
+    size_t at = (bits * 0x9E3779B1u) >> shift_;
+    while (slots_[at].count > 0 && slots_[at].score != score) at = (at + 1) & (slots_.size() - 1);
+    return slots_[at];
+  }
+  void Grow() {
+    const std::vector<Slot> old = std::exchange(slots_, std::vector<Slot>(slots_.size() * 2));
+    --shift_;
+    for (const Slot& slot : old) {
+      if (slot.count > 0) At(slot.score) = slot;
+    }
+  }
+
+  std::vector<Slot> slots_ = std::vector<Slot>(256);
+  int shift_ = 32 - 8;  // leaves as many bits as slots_ has
+  size_t used_ = 0;
+  size_t count_ = 0;
+};
+
+}  // namespace tessera::scheduler

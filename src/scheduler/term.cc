@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/scheduler/term.h"
+
+#include <utility>
+
+#include "src/base/log.h"
+
+namespace tessera::scheduler {
+
+Result<std::unique_ptr<Term>> Term::Begin(const Options& options, Given given) {
+  ASSIGN_OR_RETURN(auto ledger, ledger::ClusterLedger::Make(options.ledger, &given.clock));
+  return std::unique_ptr<Term>(new Term(options, given, std::move(ledger)));
+}
+
+Term::Term(const Options& options, const Given& given,
+           std::unique_ptr<ledger::ClusterLedger> ledger)
+    : clock_(given.clock),
+      metrics_(given.metrics),
+      began_(given.clock.Now()),
+      ledger_(std::move(ledger)),
+      binder_(std::make_unique<Binder>(*ledger_, given.bindings, given.clock, given.may_write,
+                                       options.binder)),
+      extender_(std::make_unique<Extender>(
+          *ledger_, *binder_, given.clock, given.metrics,
+          [this](const std::string& key) { return feed_->FindPod(key); }, given.tell,
+          options.extender)) {
+  feed_ = std::make_unique<ledger::ClusterFeed>(given.client, *ledger_, options.feed,
+                                                static_cast<ledger::ClusterFeed::Delegate&>(*this));
+}
+
+Term::~Term() = default;
+
+void Term::Tick() {
+  if (!synced()) return;
+  extender_->Tick();
+  binder_->Tick();
+}
+
+void Term::OnSynced() {
+  const auto took = std::chrono::duration_cast<std::chrono::milliseconds>(clock_.Now() - began_);
+  Log(Severity::kInfo, "the cluster is known",
+      {{"nodes", ledger_->nodes().size()},
+       {"pods", ledger_->pods().size()},
+       {"took_ms", took.count()}});
+}
+
+void Term::OnTrouble(std::string_view what, const Status& status) {
+  metrics_.feed_troubles.Add(what);
+  Log(Severity::kWarning, "trouble with the API server",
+      {{"what", what}, {"why", status.message()}});
+}
+
+}  // namespace tessera::scheduler

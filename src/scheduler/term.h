@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+// One term of leading: the ledger, what fills it, and what decides by it. Made when leading begins
+// and dropped when it ends, so that nothing old is ever decided by. Threads: the runner's.
+// Ownership: whatever is given in outlives it.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "src/base/clock.h"
+#include "src/kube/client.h"
+#include "src/ledger/feed.h"
+#include "src/ledger/ledger.h"
+#include "src/scheduler/binder.h"
+#include "src/scheduler/extender.h"
+#include "src/scheduler/metrics.h"
+
+namespace tessera::scheduler {
+
+class Term final : private ledger::ClusterFeed::Delegate {
+ public:
+  struct Given {
+    kube::Client& client;  // of the feed
+    BindingApi& bindings;
+    const Clock& clock;
+    SchedulerMetrics& metrics;
+    Binder::MayWrite may_write;
+    Extender::Tell tell;
+  };
+  struct Options {
+    ledger::LedgerOptions ledger;
+    ledger::FeedOptions feed;
+    ExtenderOptions extender;
+    BinderOptions binder;
+  };
+  // INVALID_ARGUMENT as ClusterLedger::Make.
+  static Result<std::unique_ptr<Term>> Begin(const Options& options, Given given);
+  ~Term() override;
+
+  bool synced() const { return feed_->synced(); }
+  Extender& extender() { return *extender_; }
+  const ledger::ClusterLedger& ledger() const { return *ledger_; }
+  size_t bindings_under_way() const { return binder_->under_way(); }
+  // Every second or so.
+  void Tick();
+
+ private:
+  Term(const Options& options, const Given& given, std::unique_ptr<ledger::ClusterLedger> ledger);
+
+  void OnSynced() override;
+  void OnPod(const kube::PodObject& pod) override { binder_->OnPod(pod); }
+  void OnPodGone(const kube::PodObject& last) override { binder_->OnPodGone(last.meta.uid); }
+  void OnTrouble(std::string_view what, const Status& status) override;
+
+  const Clock& clock_;
+  SchedulerMetrics& metrics_;
+  const MonotonicTime began_;
+  const std::unique_ptr<ledger::ClusterLedger> ledger_;
+  std::unique_ptr<Binder> binder_;
+  std::unique_ptr<Extender> extender_;
+  std::unique_ptr<ledger::ClusterFeed> feed_;
+};
+
+}  // namespace tessera::scheduler

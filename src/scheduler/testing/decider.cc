@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/scheduler/testing/decider.h"
+
+#include <algorithm>
+#include <utility>
+
+
+namespace tessera::scheduler::testing {
+namespace {
+
+std::string KeyOf(const kube::PodObject& pod) { return pod.meta.ns + "/" + pod.meta.name; }
+
+}  // namespace
+
+void Decider::Restart() {
+  extender.reset();
+  binder.reset();
+  ledger = ledger::ClusterLedger::Make(options_, &clock).value();
+  binder = std::make_unique<Binder>(
+      *ledger, api, clock, [this] { return may_write; }, BinderOptions{});
+  extender = std::make_unique<Extender>(
+      *ledger, *binder, clock, metrics,
+      [this](const std::string& key) {
+        const auto found = fed_.find(key);
+        return found == fed_.end() ? nullptr : &found->second;
+      },
+      [this](const kube::PodObject&, kube::EventKind, std::string_view reason,
+             const std::string& message) { told.push_back(std::string(reason) + ": " + message); },
+      ExtenderOptions{});
+  for (const kube::NodeObject& node : nodes_) ledger->SetNode(node);
+  FeedAll();
+}
+
+void Decider::AddNode(kube::NodeObject node) {
+  ledger->SetNode(node);
+  nodes_.push_back(std::move(node));
+}
+
+void Decider::AddPod(const kube::PodObject& pod) {
+  api.Put(pod);
+  Feed(pod);
+}
+
+void Decider::RemovePod(const kube::PodObject& pod) {
+  api.Remove(KeyOf(pod));
+  Feed(pod);
+}
+
+void Decider::Feed(const kube::PodObject& pod) {
+  const kube::PodObject* now = api.Find(KeyOf(pod));
+  const auto before = fed_.find(KeyOf(pod));
+  if (before != fed_.end() && (now == nullptr || now->meta.uid != before->second.meta.uid)) {
+    ledger->RemovePod(before->second.meta.uid);
+    binder->OnPodGone(before->second.meta.uid);
+    fed_.erase(before);
+  }
+  if (now == nullptr) return;
+  fed_[KeyOf(pod)] = *now;
+  ledger->SetPod(*now);
+  binder->OnPod(*now);
+}
+
+void Decider::FeedAll() {
+  const auto known = fed_;
+  for (const auto& [key, pod] : known) Feed(pod);
+}
+
+ExtenderArgs Decider::Args(const kube::PodObject& pod, std::vector<std::string_view> names) const {
+  ExtenderArgs args;
+  args.pod = pod;
+  args.names = std::move(names);
+  if (args.names.empty()) {
+    for (const kube::NodeObject& node : nodes_) args.names.push_back(node.meta.name);
+  }
+  return args;
+}
+
+std::string Decider::Choose(const kube::PodObject& pod) {
+  const ExtenderArgs all = Args(pod);
+  const FilterResult filtered = extender->Filter(all);
+  if (filtered.fitting.empty()) return "";
+  if (filtered.fitting.size() == 1) return std::string(all.names[filtered.fitting[0]]);
+  std::vector<std::string_view> fitting;
+  for (const size_t i : filtered.fitting) fitting.push_back(all.names[i]);
+  const ExtenderArgs args = Args(pod, fitting);
+  const std::vector<int> points = extender->Prioritize(args);
+  const auto best = std::find(points.begin(), points.end(), kMaxHostScore);
+  return std::string(args.names[static_cast<size_t>(best - points.begin())]);
+}
+
+std::optional<Status> Decider::Bind(const kube::PodObject& pod, const std::string& node) {
+  // The answer may come when the caller is gone.
+  const auto answer = std::make_shared<std::optional<Status>>();
+  extender->Bind({pod.meta.name, pod.meta.ns, pod.meta.uid, node},
+                 [answer](const Status& status) { *answer = status; });
+  api.Run();
+  return *answer;
+}
+
+void Decider::Advance(Duration by) {
+  clock.Advance(by);
+  extender->Tick();
+  binder->Tick();
+  api.Run();
+}
+
+}  // namespace tessera::scheduler::testing

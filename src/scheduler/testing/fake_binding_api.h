@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+// For tests: an API server as the binder sees it. It binds a pod once, to whoever comes first, and
+// answers when the test says so, or never.
+// Threads: the test's.
+#pragma once
+
+#include <deque>
+#include <functional>
+#include <map>
+#include <string>
+#include <utility>
+
+#include "src/scheduler/binder.h"
+
+namespace tessera::scheduler::testing {
+
+class FakeBindingApi final : public BindingApi {
+ public:
+  // What becomes of a request to bind.
+  enum class Fate { kBinds, kBindsWithoutAnswer, kLost, kForbidden };
+
+  void Put(kube::PodObject pod) { pods_[pod.meta.ns + "/" + pod.meta.name] = std::move(pod); }
+  void Remove(const std::string& key) { pods_.erase(key); }
+  const kube::PodObject* Find(const std::string& key) const {
+    const auto found = pods_.find(key);
+    return found == pods_.end() ? nullptr : &found->second;
+  }
+  const std::map<std::string, kube::PodObject>& pods() const { return pods_; }
+  void SetFate(Fate fate) { fate_ = fate; }
+  int requests() const { return requests_; }
+
+  // Gives the answers that are due, and those that come of them.
+  void Run() {
+    while (!due_.empty()) {
+      const auto task = std::move(due_.front());
+      due_.pop_front();
+      task();
+    }
+  }
+  size_t waiting() const { return due_.size(); }
+
+  kube::Operation Bind(const kube::PodBinding& binding,
+                       std::function<void(const Status&)> on_done) override {
+    ++requests_;
+    Status status;
+    if (fate_ == Fate::kForbidden) status = Status(Code::kPermissionDenied, "forbidden");
+    if (fate_ == Fate::kBinds || fate_ == Fate::kBindsWithoutAnswer) status = Apply(binding);
+    const bool silent = fate_ == Fate::kBindsWithoutAnswer || fate_ == Fate::kLost;
+    if (silent) status = Status(Code::kDeadlineExceeded, "no answer in time");
+    return Later([status, on_done = std::move(on_done)] { on_done(status); });
+  }
+
+  kube::Operation Read(const std::string& ns, const std::string& name,
+                       std::function<void(const Result<kube::PodObject>&)> on_done) override {
+    const kube::PodObject* pod = Find(ns + "/" + name);
+    Result<kube::PodObject> answer = Status(Code::kNotFound, "pods \"" + name + "\" not found");
+    if (pod != nullptr) answer = *pod;
+    return Later([answer, on_done = std::move(on_done)] { on_done(answer); });
+  }
+
+ private:
+  Status Apply(const kube::PodBinding& binding) {
+    const auto found = pods_.find(binding.ns + "/" + binding.pod);
+    if (found == pods_.end()) return Status(Code::kNotFound, "pod not found");
+    kube::PodObject& pod = found->second;
+    if (pod.meta.uid != binding.uid) return Status(Code::kAborted, "another UID");
+    if (!pod.node_name.empty()) return Status(Code::kAborted, "is already assigned to a node");
+    pod.node_name = binding.node;
+    for (const auto& [key, value] : binding.annotations) pod.meta.annotations[key] = value;
+    return {};
+  }
+  kube::Operation Later(std::function<void()> task) {
+    const auto alive = std::make_shared<bool>(true);
+    due_.push_back([alive, task = std::move(task)] {
+      if (*alive) task();
+    });
+    return kube::Operation([alive] { *alive = false; });
+  }
+
+  std::map<std::string, kube::PodObject> pods_;
+  std::deque<std::function<void()>> due_;
+  Fate fate_ = Fate::kBinds;
+  int requests_ = 0;
+};
+
+}  // namespace tessera::scheduler::testing

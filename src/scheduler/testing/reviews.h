@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+// Pods and requests as the API server sends them to a webhook, and its use of the answer: for tests
+// of this room and tests/fuzz.
+#pragma once
+
+#include <initializer_list>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "src/formats/json.h"
+#include "src/scheduler/admission_review.h"
+
+namespace tessera::scheduler::testing {
+
+using Texts = std::map<std::string, std::string, std::less<>>;
+
+// A pod "p" with one container "main".
+Json PodJson(const Texts& limits, const Texts& annotations = {});
+
+// By a user of the namespace "ml".
+AdmissionRequest CreateOf(Json pod);
+AdmissionRequest UpdateOf(Json before, Json after);
+// The body that the API server posts for it.
+std::string ReviewOf(const AdmissionRequest& request);
+
+// RFC 6902, as far as we send it: "remove" and "add" of members of objects. An operation that does
+// not apply is INVALID_ARGUMENT, as it is for the API server.
+Result<Json> ApplyPatch(Json document, const Json::Array& patch);
+
+}  // namespace tessera::scheduler::testing

@@ -1,0 +1,339 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/scheduler/wire.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <iterator>
+
+#include "src/base/strings.h"
+#include "src/formats/json_reader.h"
+#include "src/ledger/pod_ask.h"
+
+namespace tessera::scheduler {
+namespace {
+
+// Keys are ASCII words.
+bool Is(std::string_view key, std::string_view name) {
+  if (key.size() != name.size()) return false;
+  for (size_t i = 0; i < key.size(); ++i) {
+    if ((key[i] | 0x20) != (name[i] | 0x20)) return false;
+  }
+  return true;
+}
+
+// Pods are some kilobytes; a longer one is rather read twice than kept.
+constexpr size_t kMaxKeptPod = 256 << 10;
+
+Status ReadPod(std::string_view text, kube::PodObject* out) {
+  static const kube::Keep keep = ledger::KeepOfPods();
+  ASSIGN_OR_RETURN(Json json, ParseJson(text));
+  if (!json.is_object()) return Error(Code::kInvalidArgument, "Pod: is not an object");
+  *out = {};
+  RETURN_IF_ERROR(kube::DecodeObject(kube::RawObject(std::move(json)), keep, out).Annotate("Pod"));
+  if (out->meta.uid.empty()) return Error(Code::kInvalidArgument, "Pod: metadata.uid is missing");
+  return {};
+}
+
+// metadata.name of a node; empty where there is none.
+std::string_view ReadNodeName(std::string_view node, std::deque<std::string>* kept,
+                              std::string_view* quoted) {
+  JsonReader reader(node, kept);
+  std::string_view key, name;
+  for (reader.BeginObject(); reader.NextMember(&key);) {
+    if (key != "metadata") {
+      reader.Skip();
+      continue;
+    }
+    for (reader.BeginObject(); reader.NextMember(&key);) {
+      key == "name" ? void(name = reader.String(quoted)) : void(reader.Skip());
+    }
+  }
+  return reader.Finish().ok() ? name : std::string_view();
+}
+
+Status TooMany() {
+  return Error(Code::kInvalidArgument, "more than {} nodes in one request", kMaxNodes);
+}
+
+Status ReadNames(JsonReader& reader, ExtenderArgs* out) {
+  out->names.clear();
+  out->quoted.clear();
+  out->nodes.clear();
+  out->has_nodes = false;
+  if (!reader.BeginArray()) return {};
+  reader.Strings(kMaxNodes + 1, &out->names, &out->quoted);
+  return out->names.size() > kMaxNodes ? TooMany() : Status();
+}
+
+// A NodeList or null.
+Status ReadNodes(JsonReader& reader, ExtenderArgs* out) {
+  if (reader.TakeNull()) return {};
+  std::string_view key;
+  for (reader.BeginObject(); reader.NextMember(&key);) {
+    if (!Is(key, "items")) {
+      reader.Skip();
+    } else if (!reader.TakeNull()) {
+      for (reader.BeginArray(); reader.NextItem();) {
+        out->nodes.push_back(reader.Skip());
+        if (out->nodes.size() > kMaxNodes) return TooMany();
+      }
+    }
+  }
+  RETURN_IF_ERROR(reader.status());
+  out->has_nodes = true;
+  out->names.clear();
+  out->quoted.clear();
+  for (const std::string_view node : out->nodes) {
+    std::string_view quoted;
+    out->names.push_back(ReadNodeName(node, &out->kept, &quoted));
+    out->quoted.push_back(quoted);
+    if (out->names.back().empty()) {
+      return Error(Code::kInvalidArgument, "Nodes.items[{}]: metadata.name is missing",
+                   out->names.size() - 1);
+    }
+  }
+  return {};
+}
+
+void ReadVictims(JsonReader& reader, Victims* out) {
+  if (reader.TakeNull()) return;
+  std::string_view node, key;
+  for (reader.BeginObject(); reader.NextMember(&node);) {
+    NodeVictims& victims = (*out)[std::string(node)];
+    if (reader.TakeNull()) continue;
+    for (reader.BeginObject(); reader.NextMember(&key);) {
+      if (Is(key, "NumPDBViolations")) {
+        victims.pdb_violations = reader.Int();
+      } else if (Is(key, "Pods") && !reader.TakeNull()) {
+        // {"UID":…}, or whole pods.
+        for (reader.BeginArray(); reader.NextItem();) {
+          for (reader.BeginObject(); reader.NextMember(&key);) {
+            if (Is(key, "UID")) {
+              victims.uids.emplace_back(reader.String());
+            } else if (key == "metadata") {
+              for (reader.BeginObject(); reader.NextMember(&key);) {
+                key == "uid" ? void(victims.uids.emplace_back(reader.String()))
+                             : void(reader.Skip());
+              }
+            } else {
+              reader.Skip();
+            }
+          }
+        }
+      } else if (!Is(key, "Pods")) {
+        reader.Skip();
+      }
+    }
+  }
+}
+
+void AppendKey(std::string_view key, std::string* out) {
+  AppendJsonString(key, out);
+  *out += ':';
+}
+
+// Reasons as JSON, where many refusals have the same.
+class QuotedReasons {
+ public:
+  void Append(std::string_view reason, std::string* out) {
+    Entry& entry = entries_[(reinterpret_cast<uintptr_t>(reason.data()) >> 4) % entries_.size()];
+    if (entry.of.data() != reason.data() || entry.of.size() != reason.size()) {
+      entry.of = reason;
+      entry.text.clear();
+      AppendJsonString(reason, &entry.text);
+    }
+    *out += entry.text;
+  }
+
+ private:
+  struct Entry {
+    std::string_view of;
+    std::string text;
+  };
+  std::array<Entry, 64> entries_;
+};
+
+void AppendRefusals(const ExtenderArgs& args, const std::vector<FilterResult::Refusal>& refusals,
+                    QuotedReasons* reasons, std::string* out) {
+  *out += '{';
+  for (const auto& [position, reason] : refusals) {
+    *out += args.quoted[position];
+    *out += ':';
+    reasons->Append(reason, out);
+    *out += ',';
+  }
+  if (out->back() == ',') out->pop_back();
+  *out += '}';
+}
+
+// Names that stood side by side, with nothing but a comma between them, go back in one piece.
+void AppendNames(const ExtenderArgs& args, const std::vector<size_t>& positions, std::string* out) {
+  for (size_t i = 0; i < positions.size();) {
+    const char* const begin = args.quoted[positions[i]].data();
+    const char* end = begin + args.quoted[positions[i]].size();
+    for (++i; i < positions.size(); ++i) {
+      const std::string_view next = args.quoted[positions[i]];
+      if (next.data() != end + 1 || *end != ',') break;
+      end = next.data() + next.size();
+    }
+    out->append(begin, end).append(",");
+  }
+  if (!positions.empty()) out->pop_back();
+}
+
+}  // namespace
+
+Status ParseExtenderArgs(std::string_view body, ExtenderArgs* out) {
+  out->names.clear();
+  out->quoted.clear();
+  out->nodes.clear();
+  out->kept.clear();
+  out->has_nodes = false;
+  JsonReader reader(body, &out->kept);
+  std::string_view key, pod;
+  bool has_names = false;
+  for (reader.BeginObject(); reader.NextMember(&key);) {
+    if (Is(key, "Pod")) {
+      pod = reader.Skip();
+    } else if (Is(key, "NodeNames") && !reader.TakeNull()) {
+      has_names = true;
+      RETURN_IF_ERROR(ReadNames(reader, out));
+    } else if (Is(key, "Nodes") && has_names) {
+      // Whoever sends names keeps the nodes.
+      reader.Skip();
+    } else if (Is(key, "Nodes")) {
+      RETURN_IF_ERROR(ReadNodes(reader, out));
+    } else if (!Is(key, "NodeNames")) {
+      reader.Skip();
+    }
+  }
+  RETURN_IF_ERROR(reader.Finish());
+  if (pod.empty()) return Error(Code::kInvalidArgument, "Pod is missing");
+  if (pod == out->pod_text) return {};
+  out->pod_text.clear();
+  RETURN_IF_ERROR(ReadPod(pod, &out->pod));
+  if (pod.size() <= kMaxKeptPod) out->pod_text = pod;
+  return {};
+}
+
+std::string Serialize(const ExtenderArgs& args, const FilterResult& result) {
+  if (!result.error.empty()) return SerializeFilterError(result.error);
+  std::string out;
+  out.reserve(256 + args.names.size() * 32);
+  out += "{\"Nodes\":";
+  if (args.has_nodes) {
+    out += "{\"metadata\":{},\"items\":[";
+    for (const size_t position : result.fitting) out.append(args.nodes[position]).append(",");
+    if (out.back() == ',') out.pop_back();
+    out += "]}";
+  } else {
+    out += "null";
+  }
+  out += ",\"NodeNames\":[";
+  AppendNames(args, result.fitting, &out);
+  out += "],\"FailedNodes\":";
+  QuotedReasons reasons;
+  AppendRefusals(args, result.failed, &reasons, &out);
+  out += ",\"FailedAndUnresolvableNodes\":";
+  AppendRefusals(args, result.unresolvable, &reasons, &out);
+  return out += ",\"Error\":\"\"}";
+}
+
+std::string SerializeFilterError(std::string_view error) {
+  std::string out =
+      R"({"Nodes":null,"NodeNames":null,"FailedNodes":{},"FailedAndUnresolvableNodes":{},"Error":)";
+  AppendJsonString(error, &out);
+  return out += '}';
+}
+
+std::string SerializePriorities(const ExtenderArgs& args, const std::vector<int>& scores) {
+  std::string out = "[";
+  constexpr std::string_view kBegin = "{\"Host\":";
+  std::array<std::string, kMaxHostScore + 1> endings;
+  for (int score = 0; score <= kMaxHostScore; ++score) {
+    endings[score] = fmt::format(",\"Score\":{}}},", score);
+  }
+  size_t size = out.size();
+  for (size_t i = 0; i < args.quoted.size(); ++i) {
+    size += kBegin.size() + args.quoted[i].size() + endings[scores[i]].size();
+  }
+  const size_t begin = out.size();
+  out.resize(size);
+  char* at = out.data() + begin;
+  const auto put = [&at](std::string_view text) { at = std::copy_n(text.data(), text.size(), at); };
+  for (size_t i = 0; i < args.quoted.size(); ++i) {
+    put(kBegin);
+    put(args.quoted[i]);
+    put(endings[scores[i]]);
+  }
+  if (out.back() == ',') out.pop_back();
+  return out += ']';
+}
+
+Result<BindingArgs> ParseBindingArgs(std::string_view body) {
+  JsonReader reader(body);
+  BindingArgs args;
+  std::string_view key;
+  for (reader.BeginObject(); reader.NextMember(&key);) {
+    std::string* to = Is(key, "PodName")        ? &args.pod
+                      : Is(key, "PodNamespace") ? &args.ns
+                      : Is(key, "PodUID")       ? &args.uid
+                      : Is(key, "Node")         ? &args.node
+                                                : nullptr;
+    to != nullptr ? void(*to = reader.String()) : void(reader.Skip());
+  }
+  RETURN_IF_ERROR(reader.Finish());
+  for (const auto& [value, name] : {std::pair(&args.pod, "PodName"),
+                                    {&args.ns, "PodNamespace"},
+                                    {&args.uid, "PodUID"},
+                                    {&args.node, "Node"}}) {
+    if (value->empty()) return Error(Code::kInvalidArgument, "{} is missing", name);
+  }
+  return args;
+}
+
+std::string SerializeBindingResult(std::string_view error) {
+  std::string out = "{\"Error\":";
+  AppendJsonString(error, &out);
+  return out += '}';
+}
+
+Result<PreemptionArgs> ParsePreemptionArgs(std::string_view body) {
+  JsonReader reader(body);
+  PreemptionArgs args;
+  std::string_view key, pod;
+  for (reader.BeginObject(); reader.NextMember(&key);) {
+    if (Is(key, "Pod")) {
+      pod = reader.Skip();
+    } else if (Is(key, "NodeNameToVictims") || Is(key, "NodeNameToMetaVictims")) {
+      ReadVictims(reader, &args.victims);
+    } else {
+      reader.Skip();
+    }
+  }
+  RETURN_IF_ERROR(reader.Finish());
+  if (pod.empty()) return Error(Code::kInvalidArgument, "Pod is missing");
+  RETURN_IF_ERROR(ReadPod(pod, &args.pod));
+  return args;
+}
+
+std::string SerializeVictims(const Victims& victims) {
+  std::string out = "{\"NodeNameToMetaVictims\":{";
+  for (const auto& [node, of_node] : victims) {
+    AppendKey(node, &out);
+    out += "{\"Pods\":[";
+    for (const std::string& uid : of_node.uids) {
+      out += "{\"UID\":";
+      AppendJsonString(uid, &out);
+      out += "},";
+    }
+    if (out.back() == ',') out.pop_back();
+    fmt::format_to(std::back_inserter(out), "],\"NumPDBViolations\":{}}},", of_node.pdb_violations);
+  }
+  if (out.back() == ',') out.pop_back();
+  return out += "}}";
+}
+
+}  // namespace tessera::scheduler
