@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/cli/command_line.h"
+
+#include <CLI/CLI.hpp>
+#include <map>
+
+#include "src/base/file.h"
+#include "src/base/parse_flags.h"
+#include "src/base/strings.h"
+
+namespace tessera::cli {
+namespace {
+
+constexpr const char* kInspectName = "kubectl-inspect-gpushare";
+constexpr const char* kFooter =
+    "Exit codes: 0 answered; 64 a mistake in the command; 65 the quota is none; 66 no such node or "
+    "pod; 69 the API server does not answer;\n75 not in time; 77 not allowed to; 78 no kubeconfig. Colours only on a "
+    "terminal, and not with NO_COLOR.";
+
+const std::map<std::string, Format>& Formats() {
+  static const std::map<std::string, Format> formats{{"table", Format::kTable},
+                                                     {"wide", Format::kWide},
+                                                     {"json", Format::kJson},
+                                                     {"yaml", Format::kYaml}};
+  return formats;
+}
+
+// CLI11's own transformer tells a mistake as its table reads: "Check foo value in {table->".
+std::string ToFormat(std::string& text) {
+  const auto found = Formats().find(ToLower(text));
+  if (found == Formats().end()) {
+    return fmt::format("\"{}\" is none of table, wide, json and yaml", text);
+  }
+  text = std::to_string(static_cast<int>(found->second));
+  return "";
+}
+
+void AddCluster(CLI::App* app, CommandLine* line) {
+  app->add_option("--kubeconfig", line->kubeconfig,
+                  "default: $KUBECONFIG, ~/.kube/config, the pod's service account");
+  app->add_option("--context", line->context, "of the kubeconfig; default: its current one");
+  app->add_option("--timeout", line->timeout_s, "seconds to wait for the cluster")
+      ->check(CLI::Range(1, 3600))
+      ->capture_default_str();
+}
+
+void AddOutput(CLI::App* app, CommandLine* line) {
+  app->add_option("-o,--output", line->format, "table, wide, json or yaml")
+      ->transform(CLI::Validator(ToFormat, ""))
+      ->option_text("FORMAT");
+}
+
+void AddWatch(CLI::App* app, CommandLine* line) {
+  app->add_flag("-w,--watch", line->watch, "go on, and print again when something has changed");
+}
+
+void AddNamespace(CLI::App* app, CommandLine* line, const char* otherwise) {
+  app->add_option("-n,--namespace", line->ns, otherwise);
+}
+
+void AddInspect(CLI::App* app, CommandLine* line) {
+  app->add_flag("-d,--details", line->details, "which pod has how much of which GPU");
+  app->add_option("NODE", line->node, "only this node");
+  AddWatch(app, line);
+  AddCluster(app, line);
+}
+
+CLI::App* AddVerb(CLI::App* app, const char* name, const char* help, Verb verb, CommandLine* line) {
+  CLI::App* sub = app->add_subcommand(name, help);
+  sub->callback([verb, line] { line->verb = verb; });
+  return sub;
+}
+
+void AddVerbs(CLI::App* app, CommandLine* line) {
+  CLI::App* nodes =
+      AddVerb(app, "nodes", "what each node has, and what is free", Verb::kNodes, line);
+  CLI::App* gpus =
+      AddVerb(app, "gpus", "each GPU: who holds it, what is free, how it is", Verb::kGpus, line);
+  gpus->add_option("NODE", line->node, "only those of this node");
+  CLI::App* pods =
+      AddVerb(app, "pods", "what pods ask for, and which GPUs they have", Verb::kPods, line);
+  AddNamespace(pods, line, "default: that of the context");
+  pods->add_flag("-A,--all-namespaces", line->all_namespaces, "of all namespaces");
+  CLI::App* explain =
+      AddVerb(app, "explain", "why a pod is where it is, or why it waits", Verb::kExplain, line);
+  explain->add_option("POD", line->pod, "NAME or NAMESPACE/NAME")->required();
+  AddNamespace(explain, line, "default: that of the context");
+  explain->add_option("--policy", line->policy, "the scheduler's policy, as its --policy says")
+      ->capture_default_str();
+  CLI::App* quota =
+      AddVerb(app, "quota", "GPUs by namespace and model: used, left, limit", Verb::kQuota, line);
+  AddNamespace(quota, line, "default: all of them");
+  for (CLI::App* sub : {nodes, gpus, pods, quota}) AddWatch(sub, line);
+  for (CLI::App* sub : {nodes, gpus, pods, explain, quota}) {
+    AddOutput(sub, line);
+    AddCluster(sub, line);
+  }
+  AddInspect(AddVerb(app, "inspect-gpushare",
+                     "GPU memory by node, as \"kubectl inspect gpushare\" of gpushare printed it",
+                     Verb::kInspectGpushare, line),
+             line);
+}
+
+}  // namespace
+
+std::optional<int> ParseCommandLine(int argc, const char* const* argv, CommandLine* line) {
+  const std::string name = argc > 0 ? BaseName(argv[0]) : "tessera";
+  const bool inspect = name == kInspectName;
+  const std::string shown = inspect                     ? "kubectl inspect gpushare"
+                            : name == "kubectl-tessera" ? "kubectl tessera"
+                                                        : "tessera";
+  CLI::App app{inspect
+                   ? "Shows the GPU memory of the cluster's nodes, and how much pods have of it."
+                   : "Shows the GPUs of a Kubernetes cluster, who holds them, and why.",
+               shown};
+  app.set_version_flag("--version", TESSERA_VERSION);
+  app.footer(kFooter);
+  if (inspect) {
+    line->verb = Verb::kInspectGpushare;
+    AddInspect(&app, line);
+  } else {
+    AddVerbs(&app, line);
+    app.require_subcommand(1);
+  }
+  return ParseFlags(&app, argc, argv);
+}
+
+}  // namespace tessera::cli

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/cli/command_line.h"
+
+#include <gtest/gtest.h>
+
+#include <vector>
+
+namespace tessera::cli {
+namespace {
+
+CommandLine Parsed(std::vector<const char*> words) {
+  CommandLine line;
+  const std::optional<int> done =
+      ParseCommandLine(static_cast<int>(words.size()), words.data(), &line);
+  EXPECT_FALSE(done.has_value());
+  return line;
+}
+
+std::optional<int> ExitOf(std::vector<const char*> words) {
+  CommandLine line;
+  ::testing::internal::CaptureStderr();
+  ::testing::internal::CaptureStdout();
+  const auto code = ParseCommandLine(static_cast<int>(words.size()), words.data(), &line);
+  ::testing::internal::GetCapturedStderr();
+  ::testing::internal::GetCapturedStdout();
+  return code;
+}
+
+TEST(CommandLineTest, VerbsTakeTheirOptions) {
+  const CommandLine pods = Parsed({"tessera", "pods", "-A", "-o", "wide"});
+  EXPECT_EQ(pods.verb, Verb::kPods);
+  EXPECT_TRUE(pods.all_namespaces);
+  EXPECT_EQ(pods.format, Format::kWide);
+  const CommandLine explain =
+      Parsed({"/opt/bin/tessera", "explain", "nginx", "-n", "ml", "-ojson"});
+  EXPECT_EQ(explain.verb, Verb::kExplain);
+  EXPECT_EQ(explain.pod, "nginx");
+  EXPECT_EQ(explain.ns, "ml");
+  EXPECT_EQ(explain.format, Format::kJson);
+  EXPECT_EQ(Parsed({"kubectl-tessera", "gpus", "n1"}).node, "n1");
+}
+
+TEST(CommandLineTest, TheProgramsNameMakesItGpusharesPlugin) {
+  const CommandLine line = Parsed({"/usr/bin/kubectl-inspect-gpushare", "-d", "n1"});
+  EXPECT_EQ(line.verb, Verb::kInspectGpushare);
+  EXPECT_TRUE(line.details);
+  EXPECT_EQ(line.node, "n1");
+  EXPECT_EQ(Parsed({"tessera", "inspect-gpushare", "-d"}).verb, Verb::kInspectGpushare);
+}
+
+TEST(CommandLineTest, AnUnknownOutputNamesTheChoices) {
+  CommandLine line;
+  const char* const words[] = {"tessera", "nodes", "-o", "foo"};
+  ::testing::internal::CaptureStderr();
+  EXPECT_EQ(ParseCommandLine(4, words, &line), 64);
+  const std::string said = ::testing::internal::GetCapturedStderr();
+  EXPECT_NE(said.find("\"foo\" is none of table, wide, json and yaml"), std::string::npos) << said;
+  EXPECT_EQ(Parsed({"tessera", "nodes", "-o", "YAML"}).format, Format::kYaml);
+}
+
+TEST(CommandLineTest, MistakesEndWithTheCodeOfSysexits) {
+  EXPECT_EQ(ExitOf({"tessera"}), 64);
+  EXPECT_EQ(ExitOf({"tessera", "gpsu"}), 64);
+  EXPECT_EQ(ExitOf({"tessera", "nodes", "-o", "xml"}), 64);
+  EXPECT_EQ(ExitOf({"tessera", "explain"}), 64);
+  EXPECT_EQ(ExitOf({"tessera", "--help"}), 0);
+  EXPECT_EQ(ExitOf({"tessera", "--version"}), 0);
+}
+
+}  // namespace
+}  // namespace tessera::cli

@@ -1,0 +1,250 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <cmath>
+
+#include "src/cli/commands.h"
+#include "src/cli/explanation.h"
+#include "src/cli/json_of.h"
+#include "src/cli/table.h"
+#include "src/cli/text.h"
+#include "src/device/model.h"
+
+namespace tessera::cli {
+namespace {
+
+// A node that fits by its GPUs, but not by CPU or memory, has no score.
+std::string ScoreText(double score) {
+  if (!std::isfinite(score)) return "CPU or memory short";
+  // What only breaks ties is nothing to read.
+  return fmt::format("{:.4g}", std::abs(score) < 1e-6 ? 0.0 : score);
+}
+
+std::string TermsText(const Candidate& candidate) {
+  std::string text;
+  for (const auto& [term, value] : candidate.terms) {
+    if (value == 0) continue;
+    if (!text.empty()) text += ", ";
+    text += fmt::format("{} {}", term, ScoreText(value));
+  }
+  return text;
+}
+
+class Speaker {
+ public:
+  Speaker(const Explanation& found, bool colour) : found_(found), paper_(colour) {}
+
+  std::string Say() {
+    const ledger::PodEntry& pod = found_.pod;
+    const std::string name = "Pod " + pod.ask.Text();
+    switch (found_.finding) {
+      case Finding::kEnded:
+        paper_.Line(name + " has ended: it holds no GPU any more.");
+        break;
+      case Finding::kUnreadable:
+        paper_.Line(name + " gets no GPU: its request cannot be met anywhere.", Tone::kBad);
+        paper_.Line("  " + found_.unreadable);
+        break;
+      case Finding::kNoGpus:
+        paper_.Line(name + " asks for no GPU: Tessera has no part in where it runs.");
+        break;
+      case Finding::kPlaced:
+        SayPlaced(name);
+        break;
+      case Finding::kWaits:
+        SayWaits(name);
+        break;
+    }
+    return paper_.Take();
+  }
+
+ private:
+  void SayPlaced(const std::string& name) {
+    const ledger::PodEntry& pod = found_.pod;
+    paper_.Line(fmt::format("{} asks for {} and is on node {}{}.", name, found_.asks, pod.node,
+                            pod.deleting ? ", which it is leaving" : ""),
+                Tone::kHead);
+    if (!pod.problem.empty()) paper_.Line("  " + pod.problem, Tone::kBad);
+    if (pod.guessed) {
+      paper_.Line(
+          "  It was bound by somebody who does not say which GPUs it has; these are set "
+          "aside until the node's agent says.");
+    }
+    SayDevices();
+    SayCandidates(fmt::format("How nodes score for it now, by policy {}, as if it were not there:",
+                              found_.policy));
+    SayQuota();
+  }
+
+  void SayWaits(const std::string& name) {
+    paper_.Line(fmt::format("{} asks for {} and waits.", name, found_.asks), Tone::kHead);
+    for (const std::string& gate : found_.gates) {
+      paper_.Line(
+          fmt::format("  It is held back by scheduling gate {}: nobody looks for a node "
+                      "until that is taken away.",
+                      gate));
+    }
+    if (found_.nodes == 0) {
+      paper_.Line("  No node has GPUs: see \"tessera nodes\".", Tone::kBad);
+      return;
+    }
+    paper_.Line("  " + found_.summary + ".");
+    if (found_.refused_by_quota > 0) {
+      paper_.Line(
+          fmt::format("  The quota refuses {} node{} with room: {}", found_.refused_by_quota,
+                      Plural(found_.refused_by_quota), found_.quota_refusal),
+          Tone::kBad);
+    }
+    if (found_.fitting > 0) {
+      SayCandidates(fmt::format(
+          "{} node{} would do for its GPUs. What keeps it from them is kube-scheduler's to say "
+          "(CPU, memory, taints, affinity): kubectl describe pod.",
+          found_.fitting, Plural(found_.fitting)));
+    } else {
+      SayNearest();
+    }
+    SayQuota();
+  }
+
+  void SayDevices() {
+    Table table({"CONTAINER", "GPU", "MODEL", "SHARE", "UUID"});
+    for (const auto& [container, shares] : found_.pod.assignment.containers) {
+      for (const device::DeviceShare& share : shares) {
+        const auto same = [&](const DeviceView& device) { return device.uuid == share.uuid; };
+        const auto device = std::ranges::find_if(found_.devices, same);
+        const bool known = device != found_.devices.end() && device->gpu != nullptr;
+        table.Add({container, known ? device->name : "-",
+                   known ? device::ShortModel(device->gpu->model) : "-",
+                   share.compute == kWholeGpu
+                       ? "whole"
+                       : fmt::format("{} GPU, {}", CardsText(share.compute.count()),
+                                     MemoryText(share.memory)),
+                   share.uuid});
+      }
+    }
+    if (table.empty()) return;
+    paper_.Space();
+    paper_.Add(table, 2);
+  }
+
+  void SayCandidates(const std::string& heading) {
+    if (found_.candidates.empty()) return;
+    paper_.Space();
+    paper_.Line(heading);
+    Table table({"RANK", "NODE", "SCORE", "MADE OF"});
+    for (const Candidate& candidate : found_.candidates) {
+      const bool here = candidate.node == found_.pod.node;
+      table.Add({fmt::format("{}/{}", candidate.rank, found_.fitting),
+                 Cell(candidate.node + candidate.note + (here ? " (here)" : ""),
+                      here ? Tone::kGood : Tone::kPlain),
+                 ScoreText(candidate.score), TermsText(candidate)});
+    }
+    paper_.Add(table, 2);
+  }
+
+  void SayNearest() {
+    if (found_.nearest.empty()) return;
+    paper_.Space();
+    paper_.Line("The nearest to having room:");
+    for (const Misfit& misfit : found_.nearest) {
+      paper_.Line(fmt::format("  {}: {}", misfit.node, misfit.reason));
+      Table table({"GPU", "WHY NOT"});
+      for (const auto& [gpu, why] : misfit.gpus) {
+        table.Add({gpu, why.empty() ? Cell("would do", Tone::kGood) : Cell(why)});
+      }
+      if (!table.empty()) paper_.Add(table, 4);
+    }
+  }
+
+  void SayQuota() {
+    if (found_.quota.empty()) return;
+    paper_.Space();
+    paper_.Line(fmt::format("Quota of namespace {}, without this pod:", found_.pod.ask.ns));
+    paper_.Add(QuotaTable(found_.quota), 2);
+  }
+
+  const Explanation& found_;
+  Paper paper_;
+};
+
+std::string_view IdOf(Finding finding) {
+  switch (finding) {
+    case Finding::kEnded:
+      return "ended";
+    case Finding::kNoGpus:
+      return "no-gpus";
+    case Finding::kUnreadable:
+      return "unreadable";
+    case Finding::kPlaced:
+      return "placed";
+    case Finding::kWaits:
+      return "waits";
+  }
+  return "";
+}
+
+Json JsonOfCandidates(const Explanation& found) {
+  Json list = Json::MakeArray();
+  for (const Candidate& candidate : found.candidates) {
+    Json terms = Json::MakeObject();
+    for (const auto& [term, value] : candidate.terms) {
+      if (std::isfinite(value)) terms.Set(term, Json::NumberText(fmt::format("{:.9g}", value)));
+    }
+    Json json = Json::MakeObject(
+        {{"node", Json::String(candidate.node)}, {"rank", JsonOf(candidate.rank)}});
+    if (std::isfinite(candidate.score)) {
+      json.Set("score", Json::NumberText(fmt::format("{:.9g}", candidate.score)));
+    }
+    json.Set("terms", std::move(terms));
+    list.Append(std::move(json));
+  }
+  return list;
+}
+
+Json JsonOfNearest(const Explanation& found) {
+  Json list = Json::MakeArray();
+  for (const Misfit& misfit : found.nearest) {
+    Json gpus = Json::MakeArray();
+    for (const auto& [gpu, why] : misfit.gpus) {
+      gpus.Append(Json::MakeObject({{"gpu", Json::String(gpu)}, {"reason", Json::String(why)}}));
+    }
+    list.Append(Json::MakeObject({{"node", Json::String(misfit.node)},
+                                  {"reason", Json::String(misfit.reason)},
+                                  {"gpus", std::move(gpus)}}));
+  }
+  return list;
+}
+
+Json JsonOfExplanation(const View& view, const Explanation& found) {
+  Json json = Json::MakeObject({{"finding", Json::String(IdOf(found.finding))},
+                                {"pod", JsonOfPod(view, found.pod)},
+                                {"asks", Json::String(found.asks)},
+                                {"policy", Json::String(found.policy)}});
+  if (!found.unreadable.empty()) json.Set("problem", Json::String(found.unreadable));
+  if (!found.gates.empty()) json.Set("gates", Json::Strings(found.gates));
+  if (!found.summary.empty()) {
+    json.Set("summary", Json::String(found.summary));
+    json.Set("nodes", Json::MakeObject({{"withGpus", JsonOf(found.nodes)},
+                                        {"fitting", JsonOf(found.fitting)},
+                                        {"refusedByQuota", JsonOf(found.refused_by_quota)}}));
+    json.Set("candidates", JsonOfCandidates(found));
+  }
+  if (!found.nearest.empty()) json.Set("nearest", JsonOfNearest(found));
+  if (!found.quota_refusal.empty()) json.Set("quotaRefusal", Json::String(found.quota_refusal));
+  Json quota = Json::MakeArray();
+  for (const QuotaLine& line : found.quota) quota.Append(JsonOfLine(line));
+  if (!found.quota.empty()) json.Set("quota", std::move(quota));
+  return json;
+}
+
+}  // namespace
+
+std::string Explain(ledger::ClusterLedger& ledger, const FactsOf& facts, const kube::PodObject& pod,
+                    Style style) {
+  const Explanation found = ExplanationOf(ledger, facts, pod);
+  if (style.for_machines()) {
+    return Serialize(JsonOfExplanation(View(ledger, facts), found), style);
+  }
+  return Speaker(found, style.colour).Say();
+}
+
+}  // namespace tessera::cli

@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <gtest/gtest.h>
+
+#include "src/cli/fixture.h"
+
+namespace tessera::cli {
+namespace {
+
+using testing::MadeUpCluster;
+using testing::PodIn;
+
+class ExplainTest : public ::testing::Test {
+ protected:
+  ExplainTest() { FillSample(cluster_); }
+  std::string Explained(const kube::PodObject& pod) {
+    const std::string before = ShowGpus(cluster_.view(), "", {}).value();
+    std::string text = Explain(cluster_.ledger(), cluster_.facts(), pod, {});
+    EXPECT_EQ(ShowGpus(cluster_.view(), "", {}).value(), before) << "asking changes nothing";
+    return text;
+  }
+  MadeUpCluster cluster_;
+};
+
+TEST_F(ExplainTest, SaysWhereAPodIsAndHowNodesScore) {
+  const std::string text = Explained(cluster_.Place(
+      PodIn("default", "web",
+            {{names::kResourceVcudaCore, "30"}, {names::kResourceVcudaMemory, "20"}}),
+      "big", 3, 300, GiB(5)));
+  EXPECT_EQ(text, R"(Pod default/web asks for vcuda-core: 30, vcuda-memory: 20 and is on node big.
+
+  CONTAINER   GPU   MODEL   SHARE            UUID
+  main        3     A100    0.3 GPU, 5 GiB   GPU-big-3
+
+How nodes score for it now, by policy Tessera, as if it were not there:
+  RANK   NODE             SCORE   MADE OF
+  1/3    big (here)       -700
+  2/3    mini             -1000
+  3/3    old (cordoned)   -1000
+)");
+}
+
+TEST_F(ExplainTest, SaysWhyAPodWaitsGpuByGpu) {
+  const std::string text =
+      Explained(cluster_.Add(PodIn("ml", "two", {{names::kResourceGpu, "2"}})));
+  EXPECT_EQ(text, R"(Pod ml/two asks for gpu: 2 and waits.
+  0/3 nodes have room: 1 too few GPUs, 1 insufficient free GPUs, 1 unhealthy GPUs.
+
+The nearest to having room:
+  big: 2 GPUs wanted, 1 of 4 free: 1 held whole, 2 shared
+    GPU   WHY NOT
+    0     held whole by a pod (ml/train)
+    1     a whole GPU wanted, but pods have parts of it; 0.7 GPU free (default/nginx)
+    2     a whole GPU wanted, but pods have parts of it; 1 GPU free (default/binpack-1, web/binpack-2)
+    3     would do
+  old: 2 GPUs wanted, 1 of 2 free: 1 unhealthy
+    GPU   WHY NOT
+    0     would do
+    1     unhealthy: XID 79: GPU has fallen off the bus
+  mini: 2 GPUs wanted, 1 of 1 free
+    GPU   WHY NOT
+    0     would do
+)");
+}
+
+TEST_F(ExplainTest, SaysWhatTheQuotaHasLeft) {
+  cluster_.ledger().SetQuota(placement::ParseQuota(R"({"ml":{"quota":{"A100":1}}})").value());
+  const std::string text =
+      Explained(cluster_.Add(PodIn("ml", "next", {{names::kResourceGpu, "1"}})));
+  EXPECT_EQ(text, R"(Pod ml/next asks for gpu: 1 and waits.
+  3/3 nodes have room.
+  The quota refuses 3 nodes with room: namespace "ml" may use 1 GPUs of model A100: 1 used, 0 left, 1 wanted
+
+Quota of namespace ml, without this pod:
+  NAMESPACE   MODEL   USED   LEFT   LIMIT   POOLS
+  ml          A100    1      0      1       any
+)");
+}
+
+TEST_F(ExplainTest, SaysWhichNodesWouldDo) {
+  const std::string text =
+      Explained(cluster_.Add(PodIn("ml", "one", {{names::kResourceGpu, "1"}})));
+  EXPECT_EQ(text, R"(Pod ml/one asks for gpu: 1 and waits.
+  3/3 nodes have room.
+
+3 nodes would do for its GPUs. What keeps it from them is kube-scheduler's to say (CPU, memory, taints, affinity): kubectl describe pod.
+  RANK   NODE             SCORE   MADE OF
+  1/3    big              0
+  2/3    mini             0
+  3/3    old (cordoned)   0
+)");
+}
+
+TEST_F(ExplainTest, LeavesPodsWithoutGpusAlone) {
+  kube::PodObject plain = PodIn("default", "plain", {{"cpu", "1"}});
+  plain.node_name = "cpu-only";
+  EXPECT_EQ(Explained(cluster_.Add(plain)),
+            "Pod default/plain asks for no GPU: Tessera has no part in where it runs.\n");
+}
+
+TEST_F(ExplainTest, KnowsPodsThatHaveEndedOrAskWrongly) {
+  kube::PodObject ended = PodIn("default", "done", {{names::kResourceGpu, "1"}});
+  ended.phase = kube::PodPhase::kSucceeded;
+  EXPECT_EQ(Explained(cluster_.Add(ended)),
+            "Pod default/done has ended: it holds no GPU any more.\n");
+  const std::string wrong =
+      Explained(cluster_.Add(PodIn("default", "wrong", {{names::kResourceVcudaCore, "150"}})));
+  EXPECT_NE(wrong.find("its request cannot be met anywhere"), std::string::npos) << wrong;
+  EXPECT_NE(wrong.find("150"), std::string::npos) << wrong;
+}
+
+TEST_F(ExplainTest, SpeaksOfGatesThatHoldAPodBack) {
+  kube::PodObject gated = PodIn("default", "gated", {{names::kResourceGpu, "1"}});
+  gated.gates = {"example.com/quota"};
+  EXPECT_NE(Explained(cluster_.Add(gated)).find("scheduling gate example.com/quota"),
+            std::string::npos);
+}
+
+TEST_F(ExplainTest, SpeaksJson) {
+  const kube::PodObject& pod = cluster_.Add(PodIn("ml", "two", {{names::kResourceGpu, "9"}}));
+  const Json json =
+      ParseJson(Explain(cluster_.ledger(), cluster_.facts(), pod, {.format = Format::kJson}))
+          .value();
+  EXPECT_EQ(json.StringAt("finding").value(), "waits");
+  EXPECT_EQ(json.Find("nodes")->Find("fitting")->ToInt().value(), 0);
+  EXPECT_EQ(json.Find("nearest")->items()[0].StringAt("node").value(), "big");
+}
+
+}  // namespace
+}  // namespace tessera::cli

@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/cli/commands.h"
+#include "src/cli/json_of.h"
+#include "src/cli/table.h"
+#include "src/cli/text.h"
+#include "src/device/model.h"
+
+namespace tessera::cli {
+namespace {
+
+// So many fit a line with a few words each; -o wide shows all.
+constexpr size_t kHoldersShown = 3;
+
+// "ml/train (whole)", "default/nginx (0.3, 5 GiB)", "web/a (8 GiB)".
+std::string HolderText(const Holding& holding) {
+  std::string share = holding.whole() ? "whole" : "";
+  if (!holding.whole() && holding.share.compute > MilliGpu(0)) {
+    share = CardsText(holding.share.compute.count());
+  }
+  if (!holding.whole() && holding.share.memory > Bytes(0)) {
+    if (!share.empty()) share += ", ";
+    share += MemoryText(holding.share.memory);
+  }
+  return fmt::format("{} ({}{})", holding.pod->ask.Text(), share,
+                     holding.pod->guessed ? ", not confirmed" : "");
+}
+
+std::string HoldersText(const DeviceView& device, bool all) {
+  std::string text;
+  for (size_t i = 0; i < device.holders.size(); ++i) {
+    if (!text.empty()) text += ", ";
+    if (!all && i == kHoldersShown && device.holders.size() > kHoldersShown + 1) {
+      return text + fmt::format("{} more", device.holders.size() - i);
+    }
+    text += HolderText(device.holders[i]);
+  }
+  return text.empty() ? "-" : text;
+}
+
+std::vector<Cell> RowOf(const NodeView& node, const DeviceView& device, Style style) {
+  std::string model = device.gpu != nullptr ? device::ShortModel(device.gpu->model) : "";
+  if (device.slice != nullptr) model += " " + device.slice->profile;
+  std::vector<Cell> row{node.entry->node.name,
+                        device.name,
+                        model.empty() ? "-" : model,
+                        CardsText(device.used_milli),
+                        MemoryText(device.used, device.memory),
+                        HoldersText(device, style.wide())};
+  if (style.wide()) {
+    row.emplace_back(device.uuid);
+    row.emplace_back(device.gpu != nullptr ? device.gpu->pci_bus_id : "-");
+    const auto numa = device.gpu != nullptr ? device.gpu->numa_node : std::nullopt;
+    row.emplace_back(numa ? fmt::format("{}", *numa) : "-");
+  }
+  const bool well = device.unhealthy.empty();
+  row.push_back(well ? Cell("Healthy", Tone::kGood)
+                     : Cell("Unhealthy: " + device.unhealthy, Tone::kBad));
+  return row;
+}
+
+}  // namespace
+
+Json JsonOfHolding(const Holding& holding) {
+  Json json = Json::MakeObject({{"namespace", Json::String(holding.pod->ask.ns)},
+                                {"name", Json::String(holding.pod->ask.name)},
+                                {"uid", Json::String(holding.pod->ask.uid)},
+                                {"whole", Json::Bool(holding.whole())},
+                                {"milli", Json::Int(holding.share.compute.count())},
+                                {"bytes", Json::Int(holding.share.memory.count())}});
+  if (holding.pod->guessed) json.Set("confirmed", Json::Bool(false));
+  return json;
+}
+
+Json JsonOfDevice(const DeviceView& device) {
+  Json json = Json::MakeObject({{"uuid", Json::String(device.uuid)}});
+  if (device.gpu != nullptr) {
+    json.Set("index", Json::Int(device.gpu->index));
+    if (device.gpu->minor) json.Set("minor", Json::Int(*device.gpu->minor));
+    json.Set("model", Json::String(device.gpu->model));
+    json.Set("pci", Json::String(device.gpu->pci_bus_id));
+    if (device.gpu->numa_node) json.Set("numa", Json::Int(*device.gpu->numa_node));
+  }
+  if (device.slice != nullptr) json.Set("mig", Json::String(device.slice->profile));
+  json.Set("bytes", Json::MakeObject({{"used", Json::Int(device.used.count())},
+                                      {"total", Json::Int(device.memory.count())}}));
+  json.Set("milli", Json::MakeObject({{"used", Json::Int(device.used_milli)},
+                                      {"total", Json::Int(kWholeGpu.count())}}));
+  json.Set("healthy", Json::Bool(device.unhealthy.empty()));
+  if (!device.unhealthy.empty()) json.Set("unhealthy", Json::String(device.unhealthy));
+  return json;
+}
+
+Result<std::string> ShowGpus(const View& view, std::string_view node, Style style) {
+  std::vector<NodeView> nodes;
+  if (node.empty()) {
+    nodes = view.Nodes();
+  } else {
+    ASSIGN_OR_RETURN(NodeView one, view.Node(node));
+    nodes.push_back(std::move(one));
+  }
+  if (style.for_machines()) {
+    Json list = Json::MakeArray();
+    for (const NodeView& each : nodes) {
+      for (const DeviceView& device : each.devices) {
+        Json json = JsonOfDevice(device);
+        json.Set("node", Json::String(each.entry->node.name));
+        Json holders = Json::MakeArray();
+        for (const Holding& holding : device.holders) holders.Append(JsonOfHolding(holding));
+        json.Set("heldBy", std::move(holders));
+        list.Append(std::move(json));
+      }
+    }
+    return Serialize(Json::MakeObject({{"gpus", std::move(list)}}), style);
+  }
+  std::vector<std::string> columns{"NODE", "GPU", "MODEL", "COMPUTE", "MEMORY", "HELD BY"};
+  if (style.wide()) columns.insert(columns.end(), {"UUID", "PCI", "NUMA"});
+  columns.emplace_back("STATUS");
+  Table table(std::move(columns));
+  for (const NodeView& each : nodes) {
+    for (const DeviceView& device : each.devices) table.Add(RowOf(each, device, style));
+  }
+  Paper paper(style.colour);
+  if (table.empty()) {
+    paper.Line(node.empty() ? "No node has GPUs: see \"tessera nodes\"."
+                            : fmt::format("Node {} has no GPUs that are known.", node));
+  } else {
+    paper.Add(table);
+  }
+  return paper.Take();
+}
+
+}  // namespace tessera::cli

@@ -1,0 +1,249 @@
+// SPDX-License-Identifier: Apache-2.0
+// `kubectl inspect gpushare`, column by column as it was: scripts read it. Rows are sorted, where
+// they came in any order, and each GPU has its own size, where the first one's counted for all.
+#include <algorithm>
+#include <set>
+
+#include "src/base/strings.h"
+#include "src/cli/commands.h"
+#include "src/cli/tab_text.h"
+#include "src/cli/text.h"
+
+namespace tessera::cli {
+namespace {
+
+struct Usage {
+  int64_t used = 0;
+  int64_t total = 0;
+};
+
+// One GPU of a node; a GPU that is cut into slices is their sum.
+struct GpuUsage : Usage {
+  int index = 0;
+};
+
+class Inspection {
+ public:
+  Inspection(const View& view, std::vector<NodeView> nodes) : nodes_(std::move(nodes)) {
+    unit_ = view.ledger().options().gpu_mem_unit;
+    std::erase_if(nodes_, [](const NodeView& node) { return node.memory() == Bytes(0); });
+  }
+
+  std::string Summary() const;
+  std::string Details() const;
+
+ private:
+  int64_t Up(Bytes bytes) const {
+    const int64_t unit = SizeOf(unit_).count();
+    return (bytes.count() + unit - 1) / unit;
+  }
+  int64_t Down(Bytes bytes) const { return bytes.count() / SizeOf(unit_).count(); }
+
+  std::vector<GpuUsage> GpusOf(const NodeView& node) const;
+  // What pods are known to have on the node whose GPUs nobody has named yet.
+  static bool IsPending(const ledger::PodEntry& pod) {
+    return pod.guessed || pod.assignment.containers.empty();
+  }
+  int64_t AskOf(const NodeView& node, const ledger::PodEntry& pod) const;
+  std::optional<int64_t> PendingOf(const NodeView& node) const;
+  int64_t HeldOf(const NodeView& node, const ledger::PodEntry& pod, int index) const;
+  std::string RowsOf(const NodeView& node, const std::vector<GpuUsage>& gpus, bool pending) const;
+  static std::string Line(size_t length) { return std::string(length, '-') + "\n"; }
+  static std::string Share(const Usage& usage) {
+    return fmt::format("{}/{} ({}%)", usage.used, usage.total, Percent(usage));
+  }
+  static int64_t Percent(const Usage& usage) {
+    return usage.total == 0 ? 0 : usage.used * 100 / usage.total;
+  }
+  static std::string AddressOf(const NodeView& node) {
+    return node.facts.internal_ip.empty() ? "unknown" : Printable(node.facts.internal_ip);
+  }
+
+  std::vector<NodeView> nodes_;
+  device::MemoryUnit unit_;
+};
+
+std::vector<GpuUsage> Inspection::GpusOf(const NodeView& node) const {
+  std::vector<GpuUsage> gpus;
+  std::map<int, std::pair<Bytes, Bytes>> sums;  // used and total
+  for (const DeviceView& device : node.devices) {
+    if (device.gpu == nullptr) continue;
+    auto& [used, total] = sums[device.gpu->index];
+    total += device.memory;
+    // What a pod only may have stands under PENDING, as there.
+    for (const Holding& holding : device.holders) {
+      if (IsPending(*holding.pod)) continue;
+      used += holding.whole() ? device.memory : holding.share.memory;
+    }
+  }
+  for (const auto& [index, sum] : sums) {
+    const int64_t total = Down(sum.second);
+    gpus.push_back({{std::min(Up(sum.first), total), total}, index});
+  }
+  return gpus;
+}
+
+int64_t Inspection::AskOf(const NodeView& node, const ledger::PodEntry& pod) const {
+  const device::Request& request = pod.ask.request;
+  Bytes sum = request.OneGpuShare().memory;
+  for (const device::ContainerRequest& container : request.containers) {
+    if (container.dialect == device::Dialect::kNone) continue;
+    if (container.dialect == device::Dialect::kGpuMem) continue;  // in the sum of its GPU
+    const Bytes each = container.exclusive && !node.devices.empty() ? node.devices.front().memory
+                                                                    : container.per_gpu.memory;
+    sum += each * container.count;
+  }
+  return Up(sum);
+}
+
+std::optional<int64_t> Inspection::PendingOf(const NodeView& node) const {
+  std::optional<int64_t> pending;
+  for (const ledger::PodEntry* pod : node.pods) {
+    if (IsPending(*pod)) pending = pending.value_or(0) + AskOf(node, *pod);
+  }
+  return pending;
+}
+
+int64_t Inspection::HeldOf(const NodeView& node, const ledger::PodEntry& pod, int index) const {
+  Bytes sum;
+  for (const DeviceView& device : node.devices) {
+    if (device.gpu == nullptr || device.gpu->index != index) continue;
+    for (const Holding& holding : device.holders) {
+      if (holding.pod != &pod) continue;
+      sum += holding.whole() ? device.memory : holding.share.memory;
+      if (holding.whole() && device.slice == nullptr) return Down(device.memory);
+    }
+  }
+  return Up(sum);
+}
+
+std::string Inspection::Summary() const {
+  size_t columns = 0;
+  bool any_pending = false;
+  for (const NodeView& node : nodes_) {
+    for (const GpuUsage& gpu : GpusOf(node)) {
+      columns = std::max(columns, static_cast<size_t>(gpu.index) + 1);
+    }
+    any_pending = any_pending || PendingOf(node).has_value();
+  }
+  std::string text = "NAME\tIPADDRESS\t";
+  for (size_t i = 0; i < columns; ++i) text += fmt::format("GPU{}(Allocated/Total)\t", i);
+  if (any_pending) text += "PENDING(Allocated)\t";
+  text += fmt::format("GPU Memory({})\n", NameOf(unit_));
+  Usage cluster;
+  size_t line = 0;
+  for (const NodeView& node : nodes_) {
+    std::vector<std::string> cells(columns, "0/0");
+    Usage sum;
+    for (const GpuUsage& gpu : GpusOf(node)) {
+      cells[static_cast<size_t>(gpu.index)] = fmt::format("{}/{}", gpu.used, gpu.total);
+      sum.used += gpu.used;
+      sum.total += gpu.total;
+    }
+    const std::optional<int64_t> pending = PendingOf(node);
+    sum.used += pending.value_or(0);
+    std::string row = fmt::format("{}\t{}\t", node.entry->node.name, AddressOf(node));
+    for (const std::string& cell : cells) row += cell + "\t";
+    if (any_pending) row += (pending ? fmt::format("{}", *pending) : "") + "\t";
+    row += fmt::format("{}/{}\n", sum.used, sum.total);
+    if (line == 0) line = row.size() + 20;
+    text += row;
+    cluster.used += sum.used;
+    cluster.total += sum.total;
+  }
+  text += Line(line) + "Allocated/Total GPU Memory In Cluster:\n" + Share(cluster) + "\t\n";
+  return AlignTabs(text);
+}
+
+std::string Inspection::RowsOf(const NodeView& node, const std::vector<GpuUsage>& gpus,
+                               bool pending) const {
+  std::string rows;
+  for (const ledger::PodEntry* pod : node.pods) {
+    rows += fmt::format("{}\t{}\t", Printable(pod->ask.name), Printable(pod->ask.ns));
+    const bool waits = IsPending(*pod);
+    for (const GpuUsage& gpu : gpus) {
+      rows += fmt::format("{}\t", waits ? 0 : HeldOf(node, *pod, gpu.index));
+    }
+    if (pending) rows += fmt::format("{}\t", waits ? AskOf(node, *pod) : 0);
+    rows += "\n";
+  }
+  return rows;
+}
+
+std::string Inspection::Details() const {
+  std::string text;
+  Usage cluster;
+  size_t line = 0;
+  for (const NodeView& node : nodes_) {
+    const std::vector<GpuUsage> gpus = GpusOf(node);
+    const std::optional<int64_t> pending = PendingOf(node);
+    text += fmt::format("\nNAME:\t{}\nIPADDRESS:\t{}\n\nNAME\tNAMESPACE\t", node.entry->node.name,
+                        AddressOf(node));
+    Usage sum{.used = pending.value_or(0)};
+    for (const GpuUsage& gpu : gpus) {
+      text += fmt::format("GPU{}(Allocated)\t", gpu.index);
+      sum.used += gpu.used;
+      sum.total += gpu.total;
+    }
+    text += pending ? "Pending(Allocated)\t\n" : "\n";
+    const std::string rows = RowsOf(node, gpus, pending.has_value());
+    if (line == 0) line = rows.size() + 10;
+    text += fmt::format("{}Allocated :\t{} ({}%)\t\nTotal :\t{} \t\n{}", rows, sum.used,
+                        Percent(sum), sum.total, Line(line));
+    cluster.used += sum.used;
+    cluster.total += sum.total;
+  }
+  text += "\n\nAllocated/Total GPU Memory In Cluster:\t" + Share(cluster) + "\t\n";
+  return AlignTabs(text);
+}
+
+}  // namespace
+
+std::string AlignTabs(std::string_view text) {
+  constexpr size_t kPadding = 2;
+  struct Line {
+    std::vector<std::string_view> cells;
+    std::vector<size_t> widths;
+    bool Ends(size_t column) const { return column + 1 < cells.size(); }
+  };
+  std::vector<Line> lines;
+  size_t columns = 0;
+  for (const std::string_view line : Split(text, '\n')) {
+    lines.push_back({Split(line, '\t'), {}});
+    lines.back().widths.resize(lines.back().cells.size());
+    columns = std::max(columns, lines.back().cells.size());
+  }
+  for (size_t column = 0; column < columns; ++column) {
+    for (size_t first = 0, end = 0; first < lines.size(); first = std::max(end, first + 1)) {
+      size_t width = 0;
+      for (end = first; end < lines.size() && lines[end].Ends(column); ++end) {
+        width = std::max(width, WidthOf(lines[end].cells[column]) + kPadding);
+      }
+      for (size_t n = first; n < end; ++n) lines[n].widths[column] = width;
+    }
+  }
+  std::string out;
+  for (size_t n = 0; n < lines.size(); ++n) {
+    if (n > 0) out += '\n';
+    const auto& [cells, widths] = lines[n];
+    for (size_t column = 0; column < cells.size(); ++column) {
+      out += cells[column];
+      if (lines[n].Ends(column)) out.append(widths[column] - WidthOf(cells[column]), ' ');
+    }
+  }
+  return out;
+}
+
+Result<std::string> InspectGpushare(const View& view, const InspectOptions& options) {
+  std::vector<NodeView> nodes;
+  if (options.node.empty()) {
+    nodes = view.Nodes();
+  } else {
+    ASSIGN_OR_RETURN(NodeView node, view.Node(options.node));
+    nodes.push_back(std::move(node));
+  }
+  const Inspection inspection(view, std::move(nodes));
+  return options.details ? inspection.Details() : inspection.Summary();
+}
+
+}  // namespace tessera::cli

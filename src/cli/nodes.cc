@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/cli/commands.h"
+#include "src/cli/json_of.h"
+#include "src/cli/table.h"
+#include "src/cli/text.h"
+#include "src/formats/yaml.h"
+
+namespace tessera::cli {
+namespace {
+
+Cell StatusOf(const NodeView& node) {
+  const ledger::NodeEntry& entry = *node.entry;
+  std::string text = entry.ready ? "Ready" : "NotReady";
+  if (entry.unschedulable) text += ",Cordoned";
+  if (node.unhealthy() > 0) text += fmt::format(",{} unhealthy", node.unhealthy());
+  const std::string& why = entry.problem.empty() ? entry.node.inventory->problem : entry.problem;
+  if (!why.empty()) text += ": " + why;
+  const bool well = entry.ready && node.unhealthy() == 0 && why.empty();
+  return {text, !well ? Tone::kBad : entry.unschedulable ? Tone::kPlain : Tone::kGood};
+}
+
+std::string OrDash(const std::string& text) { return text.empty() ? "-" : text; }
+
+Json JsonOfNode(const NodeView& node) {
+  const ledger::NodeEntry& entry = *node.entry;
+  Json json = Json::MakeObject({
+      {"name", Json::String(entry.node.name)},
+      {"ready", Json::Bool(entry.ready)},
+      {"unschedulable", Json::Bool(entry.unschedulable)},
+      {"model", Json::String(node.model)},
+      {"pool", Json::String(entry.node.pool)},
+      {"driver", Json::String(entry.node.inventory->driver_version)},
+      {"internalIP", Json::String(node.facts.internal_ip)},
+      {"gpus", Json::MakeObject({{"count", JsonOf(node.devices.size())},
+                                 {"idle", JsonOf(node.idle())},
+                                 {"unhealthy", JsonOf(node.unhealthy())}})},
+      {"milli", Json::MakeObject({{"used", Json::Int(node.used_milli())},
+                                  {"total", JsonOf(1000 * node.devices.size())}})},
+      {"bytes", Json::MakeObject({{"used", Json::Int(node.used().count())},
+                                  {"total", Json::Int(node.memory().count())}})},
+      {"pods", JsonOf(node.pods.size())},
+  });
+  if (!entry.problem.empty()) json.Set("problem", Json::String(entry.problem));
+  const device::NodeInventory& inventory = *entry.node.inventory;
+  if (!inventory.problem.empty()) json.Set("driverProblem", Json::String(inventory.problem));
+  if (!inventory.notes.empty()) json.Set("notes", Json::Strings(inventory.notes));
+  return json;
+}
+
+}  // namespace
+
+std::string Serialize(const Json& json, Style style) {
+  return style.format == Format::kYaml ? WriteYaml(json) : PrintableJson(json.Pretty()) + "\n";
+}
+
+std::string ShowNodes(const View& view, Style style) {
+  const std::vector<NodeView> nodes = view.Nodes();
+  if (style.for_machines()) {
+    Json list = Json::MakeArray();
+    for (const NodeView& node : nodes) list.Append(JsonOfNode(node));
+    return Serialize(Json::MakeObject({{"nodes", std::move(list)}}), style);
+  }
+  Paper paper(style.colour);
+  if (nodes.empty()) {
+    paper.Line(
+        "No node has GPUs. Where GPUs are, tessera-agent says so in annotation "
+        "tessera.dev/devices of its Node: kubectl get pods -A -l app.kubernetes.io/name="
+        "tessera-agent");
+    return paper.Take();
+  }
+  std::vector<std::string> columns{"NODE", "MODEL", "GPUS", "FREE", "COMPUTE", "MEMORY", "PODS"};
+  if (style.wide()) columns.insert(columns.end(), {"POOL", "DRIVER", "INTERNAL-IP"});
+  columns.emplace_back("STATUS");
+  Table table(std::move(columns));
+  for (const NodeView& node : nodes) {
+    std::vector<Cell> row{node.entry->node.name,
+                          OrDash(node.model),
+                          fmt::format("{}", node.devices.size()),
+                          fmt::format("{}", node.idle()),
+                          fmt::format("{}/{}", CardsText(node.used_milli()), node.devices.size()),
+                          MemoryText(node.used(), node.memory()),
+                          fmt::format("{}", node.pods.size())};
+    if (style.wide()) {
+      row.emplace_back(OrDash(node.entry->node.pool));
+      row.emplace_back(OrDash(node.entry->node.inventory->driver_version));
+      row.emplace_back(OrDash(node.facts.internal_ip));
+    }
+    row.push_back(StatusOf(node));
+    table.Add(std::move(row));
+  }
+  paper.Add(table);
+  return paper.Take();
+}
+
+}  // namespace tessera::cli

@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <map>
+#include <set>
+
+#include "src/cli/commands.h"
+#include "src/cli/quota_lines.h"
+#include "src/cli/table.h"
+#include "src/cli/text.h"
+
+namespace tessera::cli {
+namespace {
+
+std::string PoolsText(const std::vector<std::string>& pools) {
+  std::string text;
+  for (const std::string& pool : pools) {
+    if (!text.empty()) text += ",";
+    text += pool;
+  }
+  return text.empty() ? "any" : text;
+}
+
+// Of a limit, or of what it leaves. "?" is not "-": there may be one.
+std::string LimitText(std::optional<int64_t> milli, bool known) {
+  if (milli) return CardsText(*milli);
+  return known ? "-" : "?";
+}
+
+void SayProblem(const Status& problem, Paper* paper) {
+  if (problem.ok()) return;
+  paper->Line("Limits are not known: " + Printable(problem.message()));
+}
+
+}  // namespace
+
+std::vector<QuotaLine> QuotaLines(const ledger::ClusterLedger& ledger, std::string_view ns) {
+  // Used by model where no line of a quota says how to count it.
+  std::map<std::string, std::map<std::string, int64_t>, std::less<>> used;
+  for (const auto& [uid, pod] : ledger.pods()) {
+    for (const placement::QuotaCharge& charge : pod.charges) {
+      used[charge.namespace_name][charge.model] += charge.amount.count();
+    }
+  }
+  const placement::QuotaConfig& config = ledger.quota().config();
+  std::set<std::string, std::less<>> namespaces;
+  for (const auto& [name, amounts] : used) namespaces.insert(name);
+  for (const auto& [name, quota] : config) namespaces.insert(name);
+
+  std::vector<QuotaLine> lines;
+  for (const std::string& name : namespaces) {
+    if (!ns.empty() && name != ns) continue;
+    const auto quota = config.find(name);
+    const auto pools = quota == config.end() ? std::vector<std::string>() : quota->second.pools;
+    if (quota == config.end() || !quota->second.lines) {
+      for (const auto& [model, milli] : used[name])
+        lines.push_back({name, model, milli, {}, pools});
+      if (used[name].empty()) lines.push_back({name, "any", 0, {}, pools});
+      continue;
+    }
+    for (const placement::NamespaceQuota::Line& line : *quota->second.lines) {
+      lines.push_back({name, line.model, ledger.quota().Used(name, line.model).count(),
+                       line.gpus * kWholeGpu.count(), pools});
+    }
+    if (quota->second.lines->empty()) lines.push_back({name, "none", 0, 0, pools});
+  }
+  return lines;
+}
+
+Json JsonOfLine(const QuotaLine& line) {
+  Json json = Json::MakeObject({{"namespace", Json::String(line.ns)},
+                                {"model", Json::String(line.model)},
+                                {"usedMilli", Json::Int(line.used_milli)}});
+  if (line.limit_milli) {
+    json.Set("leftMilli", Json::Int(*line.limit_milli - line.used_milli));
+    json.Set("limitMilli", Json::Int(*line.limit_milli));
+  }
+  json.Set("pools", Json::Strings(line.pools));
+  return json;
+}
+
+Table QuotaTable(const std::vector<QuotaLine>& lines, bool known) {
+  Table table({"NAMESPACE", "MODEL", "USED", "LEFT", "LIMIT", "POOLS"});
+  for (const QuotaLine& line : lines) {
+    std::optional<int64_t> left;
+    if (line.limit_milli) left = *line.limit_milli - line.used_milli;
+    const Tone tone = left && *left <= 0 ? Tone::kBad : Tone::kPlain;
+    table.Add({line.ns, line.model, CardsText(line.used_milli),
+               Cell(LimitText(left, known), tone), LimitText(line.limit_milli, known),
+               PoolsText(line.pools)});
+  }
+  return table;
+}
+
+std::string ShowQuota(const View& view, std::string_view ns, const Status& problem, Style style) {
+  const std::vector<QuotaLine> lines = QuotaLines(view.ledger(), ns);
+  if (style.for_machines()) {
+    Json list = Json::MakeArray();
+    for (const QuotaLine& line : lines) list.Append(JsonOfLine(line));
+    Json answer = Json::MakeObject({{"quota", std::move(list)}});
+    if (!problem.ok()) answer.Set("problem", Json::String(problem.message()));
+    return Serialize(answer, style);
+  }
+  Paper paper(style.colour);
+  if (!lines.empty()) {
+    paper.Add(QuotaTable(lines, problem.ok()));
+    SayProblem(problem, &paper);
+    return paper.Take();
+  }
+  if (!problem.ok()) {
+    SayProblem(problem, &paper);
+    return paper.Take();
+  }
+  paper.Line(ns.empty() ? "No namespace has a GPU quota, and none uses GPUs."
+                        : fmt::format("Namespace {} has no GPU quota and uses no GPUs.", ns));
+  return paper.Take();
+}
+
+}  // namespace tessera::cli

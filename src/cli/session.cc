@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/cli/session.h"
+
+#include <utility>
+
+#include "api/names.h"
+#include "src/base/file.h"
+#include "src/device/quantity.h"
+
+namespace tessera::cli {
+namespace {
+
+// A server that restarts is back by then; one that is not there has said so.
+constexpr int kFailures = 3;
+
+kube::ClientOptions ClientOptionsOf(Duration timeout) {
+  kube::ClientOptions options;
+  options.user_agent = "tessera-cli";
+  options.deadline = timeout;
+  options.max_attempts = 2;
+  return options;
+}
+
+}  // namespace
+
+Session::Session(net::IoThread& io, TaskRunner& runner, SessionOptions options, OnReady on_ready)
+    : runner_(runner),
+      options_(std::move(options)),
+      on_ready_(std::move(on_ready)),
+      client_(io, runner, options_.config, ClientOptionsOf(options_.timeout)) {
+  runner_.PostDelayed(options_.timeout, [this, weak = std::weak_ptr<bool>(alive_)] {
+    if (weak.expired()) return;
+    Finish(Error(Code::kDeadlineExceeded,
+                 "{} has not told all nodes and pods within {} s{}{}: "
+                 "give it more with --timeout",
+                 options_.config.server.ToString(),
+                 std::chrono::duration_cast<std::chrono::seconds>(options_.timeout).count(),
+                 last_trouble_.ok() ? "" : "; the last error was ", last_trouble_.message()));
+  });
+  Follow(device::MemoryUnit::kGiB, true);
+}
+Session::~Session() = default;
+
+void Session::Follow(device::MemoryUnit unit, bool with_quota) {
+  feed_.reset();
+  ledger::LedgerOptions options;
+  options.policy = options_.policy;
+  options.gpu_mem_unit = unit;
+  auto ledger = ledger::ClusterLedger::Make(options, &runner_.clock());
+  if (!ledger.ok()) return Finish(ledger.status().Annotate("--policy"));
+  ledger_ = *std::move(ledger);
+  with_quota_ = with_quota;
+  ledger::FeedOptions feed;
+  if (!with_quota) feed.quota_name.clear();
+  feed_ =
+      std::make_unique<ledger::ClusterFeed>(client_, *ledger_, feed, static_cast<Delegate&>(*this));
+}
+
+// The feed that calls us may not go meanwhile.
+void Session::FollowLater(device::MemoryUnit unit, bool with_quota) {
+  runner_.Post([this, unit, with_quota, weak = std::weak_ptr<bool>(alive_)] {
+    if (!weak.expired()) Follow(unit, with_quota);
+  });
+}
+
+void Session::Finish(Status status) {
+  if (!on_ready_) return;
+  // It may destroy us.
+  runner_.Post([on_ready = std::exchange(on_ready_, nullptr), status = std::move(status),
+                weak = std::weak_ptr<bool>(alive_)] {
+    if (!weak.expired()) on_ready(status);
+  });
+}
+
+FactsOf Session::facts() const {
+  return [this](const std::string& name) {
+    NodeFacts facts;
+    const kube::NodeObject* node = feed_->FindNode(name);
+    if (node == nullptr) return facts;
+    facts.internal_ip = node->internal_ip;
+    const auto offered = node->allocatable.find(names::kResourceGpuMem);
+    if (offered == node->allocatable.end()) return facts;
+    const Result<int64_t> count = device::ParseWholeQuantity(offered->second);
+    if (count.ok()) facts.gpu_mem = *count;
+    return facts;
+  };
+}
+
+const kube::PodObject* Session::FindPod(const std::string& ns, const std::string& name) const {
+  return feed_->FindPod(kube::KeyOf(ns, name));
+}
+
+void Session::OnSynced() {
+  const device::MemoryUnit unit = MemoryUnitOf(*ledger_, facts());
+  if (unit != ledger_->options().gpu_mem_unit) return FollowLater(unit, with_quota_);
+  Finish(Status::Ok());
+}
+
+Status Session::Helpful(std::string_view what, const Status& status) const {
+  const std::string server = options_.config.server.ToString();
+  switch (status.code()) {
+    case Code::kUnauthenticated:
+      return status.Annotate(
+          fmt::format("{} does not know who you are: log in again, or take "
+                      "another --context",
+                      server));
+    case Code::kPermissionDenied:
+      return status.Annotate(fmt::format(
+          "you may not read all {} of the cluster: have an administrator give you get, list and "
+          "watch on nodes and pods (ClusterRole tessera-view)",
+          what));
+    default:
+      return status.Annotate(
+          fmt::format("{} does not answer: is it up, and is it the right one "
+                      "(--kubeconfig, --context)?",
+                      server));
+  }
+}
+
+void Session::OnTrouble(std::string_view what, const Status& status) {
+  last_trouble_ = status;
+  const bool refused =
+      status.code() == Code::kPermissionDenied || status.code() == Code::kUnauthenticated;
+  if (what == "quota" &&
+      (status.code() == Code::kPermissionDenied || status.code() == Code::kInvalidArgument)) {
+    // Not INVALID_ARGUMENT: the mistake is in the cluster, not in the command.
+    quota_problem_ = status.code() == Code::kPermissionDenied
+                         ? status
+                         : Status(Code::kDataLoss, status.message());
+    if (status.code() == Code::kPermissionDenied && with_quota_) {
+      FollowLater(ledger_->options().gpu_mem_unit, false);
+    }
+    return;
+  }
+  if (refused || (status.code() == Code::kUnavailable && ++failures_ >= kFailures)) {
+    Finish(Helpful(what, status));
+  }
+}
+
+Result<kube::Config> FindClusterConfig(const std::string& kubeconfig, const std::string& context,
+                                       const kube::GetEnv& getenv) {
+  if (!kubeconfig.empty()) return kube::LoadKubeconfig(kubeconfig, context);
+  const auto variable = [&](const char* name) {
+    const char* value = getenv(name);
+    return std::string(value != nullptr ? value : "");
+  };
+  const std::string listed = variable("KUBECONFIG");
+  if (!listed.empty()) return kube::LoadKubeconfigs(listed, context).Annotate("$KUBECONFIG");
+  const std::string own = JoinPath(variable("HOME"), ".kube/config");
+  if (PathExists(own)) return kube::LoadKubeconfig(own, context);
+  Result<kube::Config> in_cluster = kube::InClusterConfig(getenv);
+  if (in_cluster.ok()) return in_cluster;
+  return Error(Code::kFailedPrecondition,
+               "no cluster to ask: $KUBECONFIG is not set, {} is not "
+               "there, and this is not inside of a pod: give --kubeconfig FILE",
+               own);
+}
+
+Status NoSuchPod(const ledger::ClusterLedger& ledger, const std::string& ns,
+                 const std::string& name) {
+  std::vector<std::string> here;
+  std::string elsewhere;
+  for (const auto& [uid, pod] : ledger.pods()) {
+    if (pod.ask.ns == ns) here.push_back(pod.ask.name);
+    if (pod.ask.ns != ns && pod.ask.name == name && elsewhere.empty()) elsewhere = pod.ask.ns;
+  }
+  if (!elsewhere.empty()) {
+    return Error(Code::kNotFound, "there is no pod \"{}\" in namespace {}, but in {}: -n {}", name,
+                 ns, elsewhere, elsewhere);
+  }
+  return Error(Code::kNotFound, "there is no pod \"{}\" in namespace {}{}", name, ns,
+               DidYouMean(name, here));
+}
+
+}  // namespace tessera::cli

@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+// One command's look at a cluster: the same ledger as the scheduler's, filled from the API server
+// by the same feed. Not for what is printed (commands.h).
+//
+// Waits for an API server that is slow, and for a while for one that is away; says at once what
+// waiting does not mend. Who may not read the quota's ConfigMap sees the rest.
+//
+// Threads, callbacks: the runner's. Ownership: io and runner outlive it.
+// Errors, with the way out: UNAUTHENTICATED, PERMISSION_DENIED, UNAVAILABLE, DEADLINE_EXCEEDED.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "src/base/clock.h"
+#include "src/base/status.h"
+#include "src/base/task_runner.h"
+#include "src/cli/view.h"
+#include "src/kube/client.h"
+#include "src/kube/config.h"
+#include "src/ledger/feed.h"
+#include "src/net/io_thread.h"
+
+namespace tessera::cli {
+
+struct SessionOptions {
+  kube::Config config;
+  std::string policy = "Tessera";
+  Duration timeout = std::chrono::seconds(30);
+};
+
+class Session final : private ledger::ClusterFeed::Delegate {
+ public:
+  using OnReady = std::function<void(Status)>;
+
+  // Calls `on_ready` once.
+  Session(net::IoThread& io, TaskRunner& runner, SessionOptions options, OnReady on_ready);
+  ~Session() override;
+  Session(const Session&) = delete;
+  Session& operator=(const Session&) = delete;
+
+  // After OK. They follow the cluster from then on.
+  ledger::ClusterLedger& ledger() { return *ledger_; }
+  FactsOf facts() const;
+  const kube::PodObject* FindPod(const std::string& ns, const std::string& name) const;
+  // Why quotas are not known: PERMISSION_DENIED, or DATA_LOSS for what is no quota. OK where they are.
+  const Status& quota_problem() const { return quota_problem_; }
+
+ private:
+  // Begins (anew), with or without quotas.
+  void Follow(device::MemoryUnit unit, bool with_quota);
+  void FollowLater(device::MemoryUnit unit, bool with_quota);
+  void Finish(Status status);
+  Status Helpful(std::string_view what, const Status& status) const;
+
+  void OnSynced() override;
+  void OnQuota() override { quota_problem_ = Status::Ok(); }
+  void OnTrouble(std::string_view what, const Status& status) override;
+
+  TaskRunner& runner_;
+  const SessionOptions options_;
+  OnReady on_ready_;
+  kube::Client client_;
+  int failures_ = 0;
+  bool with_quota_ = true;
+  Status quota_problem_;
+  Status last_trouble_;
+  std::unique_ptr<ledger::ClusterLedger> ledger_;
+  std::unique_ptr<ledger::ClusterFeed> feed_;
+  const std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);
+};
+
+// `kubeconfig` if it is not empty, else the files of $KUBECONFIG, else ~/.kube/config, else the pod's
+// service account. FAILED_PRECONDITION says where it has looked.
+Result<kube::Config> FindClusterConfig(const std::string& kubeconfig, const std::string& context,
+                                       const kube::GetEnv& getenv);
+
+// NOT_FOUND names pods that are spelled alike, and other namespaces that have one of this name.
+Status NoSuchPod(const ledger::ClusterLedger& ledger, const std::string& ns,
+                 const std::string& name);
+
+}  // namespace tessera::cli

@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/cli/session.h"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <cstdlib>
+
+#include "api/names.h"
+#include "src/base/file.h"
+#include "src/cli/commands.h"
+#include "src/kube/testing/samples.h"
+#include "src/kube/testing/standing_api_server.h"
+#include "src/ledger/testing/objects.h"
+#include "src/net/testing/loopback.h"
+
+namespace tessera::cli {
+namespace {
+
+using kube::testing::MessageOf;
+
+class SessionTest : public ::testing::Test {
+ protected:
+  SessionTest() {
+    kube::NodeObject node = ledger::testing::GpuNode("n1", 2);
+    node.meta.resource_version = "1";
+    node.internal_ip = "10.0.0.7";
+    node.allocatable[std::string(names::kResourceGpuMem)] = gpu_mem_;
+    SetNode(node);
+    kube::PodObject pod = ledger::testing::GpuPod("train", {{names::kResourceGpuMem, "8"}});
+    pod.meta.resource_version = "2";
+    server_.Set("pods", "Pod", {MessageOf(pod)});
+    SetQuota(R"({"ns":{"quota":{"A100":1}}})", "3");
+  }
+  void SetQuota(const std::string& text, const std::string& version) {
+    server_.Set("configmaps", "ConfigMap",
+                {MessageOf(kube::ConfigMapObject{
+                    .meta = {.name = "gpuquota", .ns = "kube-system", .resource_version = version},
+                    .data = {{"gpu_quota", text}}})});
+  }
+  void SetNode(const kube::NodeObject& node) { server_.Set("nodes", "Node", {MessageOf(node)}); }
+
+  Status Open(Duration timeout = std::chrono::seconds(10)) {
+    std::optional<Status> ready;
+    session_ = std::make_unique<Session>(
+        io_, runner_, SessionOptions{.config = {.server = url_}, .timeout = timeout},
+        [&](const Status& status) { ready = status; });
+    EXPECT_TRUE(runner_.RunUntil([&] { return ready.has_value(); }, std::chrono::seconds(20)));
+    return ready.value_or(Status(Code::kInternal, "no answer"));
+  }
+
+  const std::string gpu_mem_ = "160";
+  net::testing::TestRunner runner_;
+  net::IoThread io_;
+  kube::testing::StandingApiServer server_{io_, runner_};
+  net::Url url_ = server_.url();
+  std::unique_ptr<Session> session_;
+};
+
+TEST_F(SessionTest, HasTheLedgerOfTheScheduler) {
+  ASSERT_EQ(Open().ToString(), "OK");
+  EXPECT_EQ(session_->ledger().nodes().size(), 1u);
+  EXPECT_EQ(session_->facts()("n1").internal_ip, "10.0.0.7");
+  EXPECT_EQ(session_->ledger().options().gpu_mem_unit, device::MemoryUnit::kGiB);
+  EXPECT_EQ(session_->ledger().quota().config().size(), 1u);
+  ASSERT_NE(session_->FindPod("ns", "train"), nullptr);
+  EXPECT_EQ(session_->quota_problem().ToString(), "OK");
+}
+
+TEST_F(SessionTest, ReadsMibWhereNodesOfferMib) {
+  kube::NodeObject node = ledger::testing::GpuNode("n1", 2);
+  node.allocatable[std::string(names::kResourceGpuMem)] = "163840";
+  SetNode(node);
+  ASSERT_EQ(Open().ToString(), "OK");
+  EXPECT_EQ(session_->ledger().options().gpu_mem_unit, device::MemoryUnit::kMiB);
+}
+
+TEST_F(SessionTest, WhoMayNotReadTheQuotaSeesTheRest) {
+  server_.Refuse("configmaps", 403);
+  ASSERT_EQ(Open().ToString(), "OK");
+  EXPECT_EQ(session_->ledger().nodes().size(), 1u);
+  EXPECT_EQ(session_->quota_problem().code(), Code::kPermissionDenied);
+  EXPECT_NE(session_->quota_problem().message().find("refused by the test"), std::string::npos);
+}
+
+TEST_F(SessionTest, AQuotaThatIsNoneIsAProblemOfTheCluster) {
+  SetQuota("{", "4");
+  ASSERT_EQ(Open().ToString(), "OK");
+  EXPECT_EQ(session_->quota_problem().code(), Code::kDataLoss);
+  EXPECT_NE(session_->quota_problem().message().find("kube-system/gpuquota"), std::string::npos);
+}
+
+TEST_F(SessionTest, SaysAtOnceWhatIsNotAllowed) {
+  server_.Refuse("pods", 403);
+  const Status status = Open();
+  EXPECT_EQ(status.code(), Code::kPermissionDenied);
+  EXPECT_TRUE(status.message().starts_with("you may not read all pods of the cluster"))
+      << status.message();
+}
+
+TEST_F(SessionTest, SaysWhoseServerDoesNotAnswer) {
+  url_.address.port = 1;
+  const Status status = Open();
+  EXPECT_EQ(status.code(), Code::kUnavailable);
+  EXPECT_TRUE(status.message().starts_with("http://127.0.0.1:1 does not answer: "))
+      << status.message();
+}
+
+TEST_F(SessionTest, GivesUpInTime) {
+  net::testing::RawServer silent([](int fd) {
+    (void)net::testing::RawServer::ReadHeader(fd);
+    ::sleep(2);
+  });
+  url_ = silent.url();
+  const Status status = Open(std::chrono::seconds(1));
+  EXPECT_EQ(status.code(), Code::kDeadlineExceeded) << status.message();
+}
+
+TEST_F(SessionTest, AnUnknownPodIsAnsweredWithItsNeighbours) {
+  ASSERT_EQ(Open().ToString(), "OK");
+  EXPECT_EQ(NoSuchPod(session_->ledger(), "ns", "trian").message(),
+            "there is no pod \"trian\" in namespace ns: did you mean train?");
+  EXPECT_EQ(NoSuchPod(session_->ledger(), "default", "train").message(),
+            "there is no pod \"train\" in namespace default, but in ns: -n ns");
+}
+
+class ClusterConfigTest : public ::testing::Test {
+ protected:
+  ClusterConfigTest() {
+    char name[] = "/tmp/cli_test.XXXXXX";
+    dir_ = ::mkdtemp(name);
+  }
+  ~ClusterConfigTest() override {
+    for (const std::string& file : files_) ::unlink(file.c_str());
+    ::rmdir((dir_ + "/.kube").c_str());
+    ::rmdir(dir_.c_str());
+  }
+  std::string Write(const std::string& name, const std::string& server) {
+    const std::string path = dir_ + "/" + name;
+    EXPECT_TRUE(MakeDirs(DirName(path)).ok());
+    const std::string text = fmt::format(
+        "current-context: a\nclusters: [{{name: c, cluster: {{server: \"{}\"}}}}]\n"
+        "contexts: [{{name: a, context: {{cluster: c, user: u}}}}]\nusers: [{{name: u, user: "
+        "{{}}}}]\n",
+        server);
+    EXPECT_TRUE(WriteFileAtomically(path, text, 0600).ok());
+    files_.push_back(path);
+    return path;
+  }
+  Result<kube::Config> Find(const std::string& flag = "", const std::string& context = "") {
+    return FindClusterConfig(flag, context, [this](const char* name) -> const char* {
+      const auto found = env_.find(name);
+      return found == env_.end() ? nullptr : found->second.c_str();
+    });
+  }
+  std::string dir_;
+  std::map<std::string, std::string> env_;
+  std::vector<std::string> files_;
+};
+
+TEST_F(ClusterConfigTest, FlagThenVariableThenHome) {
+  env_["HOME"] = dir_;
+  const Status none = Find().status();
+  EXPECT_EQ(none.code(), Code::kFailedPrecondition);
+  EXPECT_NE(none.message().find(dir_ + "/.kube/config"), std::string::npos) << none.message();
+  Write(".kube/config", "http://home:1");
+  EXPECT_EQ(Find()->server.address.host, "home");
+  env_["KUBECONFIG"] = dir_ + "/missing:" + Write("two", "http://two:1");
+  EXPECT_EQ(Find()->server.address.host, "two");
+  EXPECT_EQ(Find(Write("three", "http://three:1"))->server.address.host, "three");
+  EXPECT_FALSE(Find("", "no-such-context").ok());
+  env_["KUBECONFIG"] = "/nowhere/at/all";
+  EXPECT_NE(Find().status().message().find("/nowhere/at/all"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace tessera::cli

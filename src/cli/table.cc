@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/cli/table.h"
+
+#include <algorithm>
+
+#include "src/cli/text.h"
+
+namespace tessera::cli {
+namespace {
+
+constexpr size_t kGap = 3;
+
+std::string_view CodeOf(Tone tone) {
+  switch (tone) {
+    case Tone::kPlain:
+      return "";
+    case Tone::kGood:
+      return "\033[32m";
+    case Tone::kBad:
+      return "\033[31m";
+    case Tone::kQuiet:
+      return "\033[2m";
+    case Tone::kHead:
+      return "\033[1m";
+  }
+  return "";
+}
+
+}  // namespace
+
+void Paper::Append(std::string_view printable, Tone tone) {
+  if (!colour_ || tone == Tone::kPlain || printable.empty()) {
+    text_ += printable;
+    return;
+  }
+  text_.append(CodeOf(tone)).append(printable).append("\033[0m");
+}
+
+void Paper::Line(std::string_view text, Tone tone) {
+  Append(Printable(text), tone);
+  text_ += '\n';
+}
+
+void Paper::Add(const Table& table, size_t indent) {
+  std::vector<std::vector<Cell>> rows(1);
+  for (const std::string& column : table.columns()) rows[0].emplace_back(column, Tone::kHead);
+  for (const std::vector<Cell>& row : table.rows()) {
+    for (Cell& cell : rows.emplace_back(row)) cell.text = Printable(cell.text);
+  }
+  std::vector<size_t> widths(table.columns().size());
+  for (const std::vector<Cell>& row : rows) {
+    for (size_t n = 0; n < row.size(); ++n) widths[n] = std::max(widths[n], WidthOf(row[n].text));
+  }
+  for (const std::vector<Cell>& row : rows) {
+    size_t owed = indent;
+    for (size_t n = 0; n < row.size(); ++n) {
+      if (!row[n].text.empty()) {
+        text_.append(owed, ' ');
+        Append(row[n].text, row[n].tone);
+        owed = 0;
+      }
+      owed += widths[n] - WidthOf(row[n].text) + kGap;
+    }
+    text_ += '\n';
+  }
+}
+
+}  // namespace tessera::cli

@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+// What commands print for people: lines and tables, coloured where a person looks. Everything that
+// goes in is made Printable here, in one place.
+//
+// Threads: values.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace tessera::cli {
+
+enum class Tone : uint8_t { kPlain, kGood, kBad, kQuiet, kHead };
+
+struct Cell {
+  // NOLINTNEXTLINE(google-explicit-constructor): a table is written as its texts
+  Cell(std::string text, Tone tone = Tone::kPlain) : text(std::move(text)), tone(tone) {}
+  Cell(const char* text) : text(text) {}                    // NOLINT(google-explicit-constructor)
+  Cell(std::string_view text) : text(std::string(text)) {}  // NOLINT(google-explicit-constructor)
+
+  std::string text;
+  Tone tone = Tone::kPlain;
+};
+
+class Table {
+ public:
+  explicit Table(std::vector<std::string> columns) : columns_(std::move(columns)) {}
+  // REQUIRES: a cell for each column.
+  void Add(std::vector<Cell> row) { rows_.push_back(std::move(row)); }
+  bool empty() const { return rows_.empty(); }
+  const std::vector<std::string>& columns() const { return columns_; }
+  const std::vector<std::vector<Cell>>& rows() const { return rows_; }
+
+ private:
+  std::vector<std::string> columns_;
+  std::vector<std::vector<Cell>> rows_;
+};
+
+class Paper {
+ public:
+  explicit Paper(bool colour) : colour_(colour) {}
+
+  void Line(std::string_view text, Tone tone = Tone::kPlain);
+  void Space() { text_ += '\n'; }
+  // Columns as wide as their widest cell, three spaces between them, none at the end of a line.
+  void Add(const Table& table, size_t indent = 0);
+  std::string Take() { return std::exchange(text_, {}); }
+
+ private:
+  void Append(std::string_view printable, Tone tone);
+
+  const bool colour_;
+  std::string text_;
+};
+
+}  // namespace tessera::cli

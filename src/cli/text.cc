@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/cli/text.h"
+
+#include <fmt/format.h>
+
+#include "api/names.h"
+#include "src/base/strings.h"
+
+namespace tessera::cli {
+namespace {
+
+constexpr std::string_view kReplacement = "\xef\xbf\xbd";
+
+// The UTF-8 sequence at the front; 0 where there is none.
+size_t SequenceLength(std::string_view text) {
+  const auto lead = static_cast<unsigned char>(text.front());
+  const size_t length = lead < 0x80 ? 1 : lead < 0xe0 ? 2 : lead < 0xf0 ? 3 : 4;
+  return length <= text.size() && IsValidUtf8(text.substr(0, length)) ? length : 0;
+}
+
+bool IsHarmless(std::string_view sequence) {
+  const auto byte = [&](size_t i) { return static_cast<unsigned char>(sequence[i]); };
+  if (sequence.size() == 1) return byte(0) >= 0x20 && byte(0) != 0x7f;
+  if (sequence.size() == 2) return byte(0) != 0xc2 || byte(1) >= 0xa0;  // C1
+  if (sequence.size() != 3 || byte(0) != 0xe2) return true;
+  // U+200B-200F, U+2028-202E, U+2066-2069: no width, line breaks, directions.
+  if (byte(1) == 0x80)
+    return !(byte(2) >= 0x8b && byte(2) <= 0x8f) && !(byte(2) >= 0xa8 && byte(2) <= 0xae);
+  return byte(1) != 0x81 || byte(2) < 0xa6 || byte(2) > 0xa9;
+}
+
+// A number with at most one decimal.
+std::string Short(double number) {
+  std::string text = fmt::format("{:.1f}", number);
+  if (text.ends_with(".0")) text.resize(text.size() - 2);
+  return text;
+}
+
+std::string_view WithoutDomain(std::string_view resource) {
+  return resource.substr(resource.find('/') + 1);
+}
+
+}  // namespace
+
+std::string Printable(std::string_view text) {
+  std::string out;
+  out.reserve(text.size());
+  while (!text.empty()) {
+    const size_t length = SequenceLength(text);
+    const std::string_view sequence = text.substr(0, length == 0 ? 1 : length);
+    out += length != 0 && IsHarmless(sequence) ? sequence : kReplacement;
+    text.remove_prefix(sequence.size());
+  }
+  return out;
+}
+
+std::string PrintableJson(std::string json) {
+  std::string out;
+  out.reserve(json.size());
+  for (size_t i = 0; i < json.size(); ++i) {
+    const auto byte = static_cast<unsigned char>(json[i]);
+    const auto next = static_cast<unsigned char>(i + 1 < json.size() ? json[i + 1] : 0);
+    if (byte == 0x7f) {
+      out += "\\u007f";
+    } else if (byte == 0xc2 && next >= 0x80 && next < 0xa0) {
+      out += fmt::format("\\u{:04x}", next);
+      ++i;
+    } else {
+      out += json[i];
+    }
+  }
+  return out;
+}
+
+size_t WidthOf(std::string_view text) {
+  // fmt pads to columns of a terminal: what it adds to reach `text.size()` columns, which are never
+  // fewer than there are, says how many they are.
+  return 2 * text.size() - fmt::formatted_size("{:<{}}", text, text.size());
+}
+
+std::string MemoryText(Bytes bytes) {
+  const auto count = static_cast<double>(bytes.count());
+  if (bytes >= GiB(1)) return Short(count / (1 << 30)) + " GiB";
+  if (bytes >= MiB(1) || bytes == Bytes(0)) return Short(count / (1 << 20)) + " MiB";
+  return fmt::format("{} bytes", bytes.count());
+}
+
+std::string MemoryText(Bytes part, Bytes whole) {
+  const bool gib = whole >= GiB(1);
+  const double unit = gib ? 1 << 30 : 1 << 20;
+  return fmt::format("{}/{} {}", Short(static_cast<double>(part.count()) / unit),
+                     Short(static_cast<double>(whole.count()) / unit), gib ? "GiB" : "MiB");
+}
+
+std::string CardsText(int64_t milli) {
+  return fmt::format("{:.10g}", static_cast<double>(milli) / 1000);
+}
+
+std::string AskText(const device::ContainerRequest& container, device::MemoryUnit unit) {
+  const device::Share& share = container.per_gpu;
+  switch (container.dialect) {
+    case device::Dialect::kNone:
+      return "";
+    case device::Dialect::kNvidiaGpu:
+      return fmt::format("{}: {}", WithoutDomain(names::kResourceGpu), container.count);
+    case device::Dialect::kNvidiaMig:
+      return fmt::format("{}{}: {}", WithoutDomain(names::kResourceMigPrefix),
+                         container.mig_profile, container.count);
+    case device::Dialect::kGpuMem:
+      return fmt::format("{}: {} {}", WithoutDomain(names::kResourceGpuMem),
+                         share.memory.count() / SizeOf(unit).count(), NameOf(unit));
+    case device::Dialect::kVcuda:
+      break;
+  }
+  const int64_t cores = share.compute.count() * container.count / device::kVcudaCore.count();
+  std::string text = fmt::format("{}: {}", WithoutDomain(names::kResourceVcudaCore), cores);
+  if (!container.exclusive) {
+    text += fmt::format(", {}: {}", WithoutDomain(names::kResourceVcudaMemory),
+                        share.memory.count() / device::kVcudaMemoryBlock.count());
+  }
+  return text;
+}
+
+std::string AskText(const device::Request& request, device::MemoryUnit unit) {
+  std::string text;
+  for (const device::ContainerRequest& container : request.containers) {
+    const std::string one = AskText(container, unit);
+    if (one.empty()) continue;
+    if (!text.empty()) text += " + ";
+    text += one;
+  }
+  return text.empty() ? "none" : text;
+}
+
+}  // namespace tessera::cli

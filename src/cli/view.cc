@@ -1,0 +1,204 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/cli/view.h"
+
+#include <algorithm>
+#include <tuple>
+#include <utility>
+
+#include "src/base/strings.h"
+#include "src/device/model.h"
+
+namespace tessera::cli {
+namespace {
+
+using ledger::NodeEntry;
+using ledger::PodEntry;
+
+bool ByName(const PodEntry* a, const PodEntry* b) {
+  return std::tie(a->ask.ns, a->ask.name, a->ask.uid) <
+         std::tie(b->ask.ns, b->ask.name, b->ask.uid);
+}
+
+size_t Distance(std::string_view a, std::string_view b) {
+  std::vector<size_t> row(b.size() + 1);
+  for (size_t j = 0; j <= b.size(); ++j) row[j] = j;
+  for (size_t i = 1; i <= a.size(); ++i) {
+    size_t diagonal = std::exchange(row[0], i);
+    for (size_t j = 1; j <= b.size(); ++j) {
+      const size_t change = diagonal + (a[i - 1] == b[j - 1] ? 0 : 1);
+      diagonal = std::exchange(row[j], std::min({row[j] + 1, row[j - 1] + 1, change}));
+    }
+  }
+  return row.back();
+}
+
+}  // namespace
+
+size_t NodeView::idle() const {
+  return static_cast<size_t>(std::ranges::count_if(
+      devices, [](const DeviceView& d) { return d.idle() && d.unhealthy.empty(); }));
+}
+size_t NodeView::unhealthy() const {
+  return static_cast<size_t>(
+      std::ranges::count_if(devices, [](const DeviceView& d) { return !d.unhealthy.empty(); }));
+}
+int64_t NodeView::used_milli() const {
+  int64_t sum = 0;
+  for (const DeviceView& device : devices) sum += device.used_milli;
+  return sum;
+}
+Bytes NodeView::memory() const {
+  Bytes sum;
+  for (const DeviceView& device : devices) sum += device.memory;
+  return sum;
+}
+Bytes NodeView::used() const {
+  Bytes sum;
+  for (const DeviceView& device : devices) sum += device.used;
+  return sum;
+}
+
+View::View(const ledger::ClusterLedger& ledger, FactsOf facts)
+    : ledger_(ledger), facts_(std::move(facts)) {
+  std::vector<const PodEntry*> pods;
+  for (const auto& [uid, pod] : ledger.pods()) {
+    if (pod.ask.request.asks_for_devices() && !pod.node.empty()) pods.push_back(&pod);
+  }
+  std::ranges::sort(pods, ByName);
+  for (const PodEntry* pod : pods) {
+    pods_[pod->node].push_back(pod);
+    for (const auto& [uuid, share] : ledger::SharesOf(*pod)) holders_[uuid].push_back({pod, share});
+  }
+}
+
+DeviceView View::Describe(const NodeEntry& entry, size_t position) const {
+  const placement::GpuSpec& spec = ledger_.cluster().spec(entry.id).gpus[position];
+  const placement::GpuState& state = ledger_.cluster().node(entry.id).gpus[position];
+  const device::NodeInventory& inventory = *entry.node.inventory;
+  DeviceView view{.uuid = spec.uuid,
+                  .name = "-",
+                  .gpu = inventory.Find(spec.uuid),
+                  .memory = spec.memory,
+                  .used = Bytes(std::max<int64_t>(0, state.total_bytes - state.free_bytes)),
+                  .used_milli = kWholeGpu.count() - state.free_milli};
+  if (const auto holders = holders_.find(spec.uuid); holders != holders_.end()) {
+    for (const Holding& holding : holders->second) {
+      if (holding.pod->node == entry.node.name) view.holders.push_back(holding);
+    }
+  }
+  for (const device::Gpu& gpu : inventory.gpus) {
+    const auto same = [&](const device::MigSlice& slice) { return slice.uuid == spec.uuid; };
+    if (gpu.mig && std::ranges::any_of(*gpu.mig, same)) view.gpu = &gpu;
+  }
+  view.slice = inventory.FindMigSlice(spec.uuid);
+  if (view.gpu == nullptr) {
+    view.unhealthy = "not on the node any more";
+    return view;
+  }
+  view.name = fmt::format("{}", view.gpu->index);
+  view.unhealthy = view.gpu->health.reason;
+  bool healthy = view.gpu->health.ok();
+  if (view.slice != nullptr) {
+    view.name += fmt::format(":{}", view.slice->gpu_instance);
+    healthy = healthy && view.slice->health.ok();
+    if (view.unhealthy.empty()) view.unhealthy = view.slice->health.reason;
+  }
+  if (!healthy && view.unhealthy.empty()) view.unhealthy = "unhealthy";
+  return view;
+}
+
+NodeView View::Describe(const NodeEntry& entry) const {
+  NodeView view{.entry = &entry, .facts = facts_(entry.node.name)};
+  for (const device::Gpu& gpu : entry.node.inventory->gpus) {
+    const std::string model = device::ShortModel(gpu.model);
+    view.model = view.model.empty() || view.model == model ? model : "mixed";
+  }
+  if (entry.id != placement::kNoNode) {
+    const size_t count = ledger_.cluster().spec(entry.id).gpus.size();
+    for (size_t i = 0; i < count; ++i) view.devices.push_back(Describe(entry, i));
+  }
+  const auto pods = pods_.find(entry.node.name);
+  if (pods != pods_.end()) view.pods = pods->second;
+  return view;
+}
+
+std::vector<NodeView> View::Nodes() const {
+  std::vector<NodeView> nodes;
+  for (const auto& [name, entry] : ledger_.nodes()) {
+    const bool has_gpus = entry.id != placement::kNoNode;
+    if (!has_gpus && entry.problem.empty() && entry.node.inventory->problem.empty()) continue;
+    nodes.push_back(Describe(entry));
+  }
+  return nodes;
+}
+
+Result<NodeView> View::Node(std::string_view name) const {
+  const auto found = ledger_.nodes().find(name);
+  if (found != ledger_.nodes().end()) return Describe(found->second);
+  std::vector<std::string> known;
+  for (const auto& [other, entry] : ledger_.nodes()) known.push_back(other);
+  return Error(Code::kNotFound, "there is no node \"{}\"{}", name, DidYouMean(name, known));
+}
+
+std::vector<const PodEntry*> View::Pods(std::string_view ns) const {
+  std::vector<const PodEntry*> pods;
+  for (const auto& [uid, pod] : ledger_.pods()) {
+    // What cannot be read asked for something, or it would not be a problem.
+    const bool about_gpus = pod.ask.request.asks_for_devices() || !pod.problem.empty();
+    if (about_gpus && (ns.empty() || pod.ask.ns == ns)) pods.push_back(&pod);
+  }
+  std::ranges::sort(pods, ByName);
+  return pods;
+}
+
+std::vector<DeviceView> View::DevicesOf(const PodEntry& pod) const {
+  std::vector<DeviceView> devices;
+  const auto node = ledger_.nodes().find(pod.node);
+  if (node == ledger_.nodes().end() || node->second.id == placement::kNoNode) return devices;
+  const auto shares = ledger::SharesOf(pod);
+  const auto& gpus = ledger_.cluster().spec(node->second.id).gpus;
+  for (size_t i = 0; i < gpus.size(); ++i) {
+    const auto has = [&](const auto& share) { return share.first == gpus[i].uuid; };
+    if (std::ranges::any_of(shares, has)) devices.push_back(Describe(node->second, i));
+  }
+  return devices;
+}
+
+std::string View::DeviceNames(const PodEntry& pod) const {
+  std::string names;
+  for (const DeviceView& device : DevicesOf(pod)) {
+    if (!names.empty()) names += ',';
+    names += device.name;
+  }
+  return names;
+}
+
+device::MemoryUnit MemoryUnitOf(const ledger::ClusterLedger& ledger, const FactsOf& facts) {
+  for (const auto& [name, entry] : ledger.nodes()) {
+    const std::optional<int64_t> offered = facts(name).gpu_mem;
+    if (!offered || *offered == 0) continue;
+    Bytes memory;
+    for (const device::Gpu& gpu : entry.node.inventory->gpus) memory += gpu.memory;
+    if (memory == Bytes(0)) continue;
+    return *offered > memory.count() >> 30 ? device::MemoryUnit::kMiB : device::MemoryUnit::kGiB;
+  }
+  return device::MemoryUnit::kGiB;
+}
+
+std::string DidYouMean(std::string_view wanted, const std::vector<std::string>& names) {
+  std::vector<std::pair<size_t, std::string_view>> near;
+  for (const std::string& name : names) {
+    const bool inside = wanted.size() >= 3 && name.find(wanted) != std::string::npos;
+    const size_t distance = inside ? 0 : Distance(wanted.substr(0, 256), name.substr(0, 256));
+    if (distance <= std::max<size_t>(2, wanted.size() / 4)) near.emplace_back(distance, name);
+  }
+  std::ranges::sort(near);
+  std::string text;
+  for (size_t i = 0; i < near.size() && i < 3; ++i) {
+    text += text.empty() ? ": did you mean " : ", ";
+    text += near[i].second;
+  }
+  return text.empty() ? text : text + "?";
+}
+
+}  // namespace tessera::cli
