@@ -4,14 +4,12 @@
 set -euo pipefail
 
 ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
-export TESSERA_CACHE=${TESSERA_CACHE:-$HOME/.cache/tessera}
+export TESSERA_CACHE=${TESSERA_CACHE:-${HOME:-/root}/.cache/tessera}
 LOGS=${TESSERA_LOGS:-$ROOT/build/logs}
 
 # The compiler cache is keyed by content, so a clone at another path uses it too.
 export CCACHE_DIR=${CCACHE_DIR:-$TESSERA_CACHE/ccache}
 export CCACHE_BASEDIR=$ROOT CCACHE_NOHASHDIR=1 CCACHE_MAXSIZE=${CCACHE_MAXSIZE:-5G}
-
-mkdir -p "$LOGS" "$TESSERA_CACHE"
 
 # Colours only for a person at a terminal.
 if [ -t 1 ]; then
@@ -32,6 +30,7 @@ step() {
   local name=$1 log began pid next=10 status=0
   shift
   log=$LOGS/$name.log
+  mkdir -p "$LOGS"
   began=$SECONDS
   printf '%-26s' "$name"
   "$@" >"$log" 2>&1 </dev/null &
@@ -56,6 +55,11 @@ step() {
 
 require_root() {
   [ "$(id -u)" -eq 0 ] || { say "$0 must run as root: it makes namespaces, mounts and cgroups"; exit 1; }
+}
+
+# The cluster itself testcluster looks for.
+require_testcluster() {
+  [ -x "$TESTCLUSTER" ] || { say "there is no cluster of the quickstart yet: run scripts/quickstart" >&2; exit 1; }
 }
 
 require_go() {

@@ -18,9 +18,11 @@ LEVELS = {
     "formats": 1, "device": 1,
     "placement": 2, "net": 2, "gpu": 2, "oci": 2,
     "kube": 3, "grant": 3,
-    "agent": 4, "runtime": 4, "scheduler": 4, "operator": 4, "console": 4, "cli": 4,
-    "cmd": 5,
+    "ledger": 4,
+    "agent": 5, "runtime": 5, "replay": 5, "scheduler": 5, "operator": 5, "console": 5, "cli": 5,
+    "cmd": 6,
 }
+PRODUCT = 5
 SAME_LEVEL = {("device", "formats")}
 # What the simulated driver may use; it is used by its own programs in cmd and by tests.
 ALLOWED_IN = {"sim": {"base", "formats"}, "limiter": set()}
@@ -84,7 +86,7 @@ def offences(root):
     products = {}
     for path in sorted(root.glob("src/cmd/**/*.cc")):
         used = {room_of(q) for q, _ in INCLUDE.findall(path.read_text()) if q and room_of(q)}
-        products[path] = {room for room in used if LEVELS.get(room) == 4}
+        products[path] = {room for room in used if LEVELS.get(room) == PRODUCT}
         if len(products[path]) > 1:
             found.append(f"{path.relative_to(root)}: uses several products: {sorted(products[path])}")
     return found

@@ -16,6 +16,7 @@
 
 #include "src/base/file.h"
 #include "src/base/subprocess.h"
+#include "tests/bench/interrupt.h"
 #include "tests/component/fake_kubelet.h"
 
 namespace tessera::testing {
@@ -106,6 +107,7 @@ int Run(const Options& options) {
   (void)MakeDirs(sockets);
   std::vector<double> took_ms;
   for (int run = 0; run < options.runs; ++run) {
+    if (Interrupted()) return kInterruptedExit;
     FakeKubelet kubelet(sockets);
     kubelet.Start();
     const Process process(options, dir.path(), sockets);
@@ -125,13 +127,13 @@ int Run(const Options& options) {
   kubelet.Start();
   const Process process(options, dir.path(), sockets);
   if (!kubelet.WaitForRegistrations(1, std::chrono::seconds(20))) return 1;
-  std::this_thread::sleep_for(std::chrono::seconds(5));
+  if (!SleepUnlessInterrupted(std::chrono::seconds(5))) return kInterruptedExit;
   fmt::print("| RSS, {} GPUs | {:.1f} MiB (anonymous {:.1f}, peak {:.1f}) |\n", options.gpus,
              process.StatusKiB("VmRSS") / 1024.0, process.StatusKiB("RssAnon") / 1024.0,
              process.StatusKiB("VmHWM") / 1024.0);
   fmt::print("| threads | {} |\n", process.StatusKiB("Threads"));
   const double before = process.CpuSeconds();
-  std::this_thread::sleep_for(std::chrono::seconds(options.idle_s));
+  if (!SleepUnlessInterrupted(std::chrono::seconds(options.idle_s))) return kInterruptedExit;
   const double used = process.CpuSeconds() - before;
   fmt::print("| CPU while nothing happens, {} s | {:.4f} s per minute |\n", options.idle_s,
              used * 60 / options.idle_s);
@@ -151,5 +153,6 @@ int main(int argc, char** argv) {
   app.add_option("--runs", options.runs)->capture_default_str();
   app.add_option("--idle", options.idle_s, "seconds")->capture_default_str();
   CLI11_PARSE(app, argc, argv);
+  tessera::testing::CatchInterrupts();
   return tessera::testing::Run(options);
 }

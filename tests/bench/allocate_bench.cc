@@ -15,6 +15,7 @@
 
 #include "deviceplugin_v1beta1.grpc.pb.h"
 #include "src/agent/unix_listener.h"
+#include "src/base/strings.h"
 #include "tests/component/agent_node.h"
 
 namespace tessera::testing {
@@ -140,7 +141,13 @@ void Bench(const std::string& dir, pid_t server, int gpus, int count) {
 }  // namespace tessera::testing
 
 int main(int argc, char** argv) {
-  const int count = argc > 1 ? std::atoi(argv[1]) : 1000;
+  const int64_t asked = argc > 1 ? tessera::ParseInt(argv[1]).value_or(0) : 1000;
+  if (argc > 2 || asked < 1 || asked > 1'000'000) {
+    const bool help = argc == 2 && std::string_view(argv[1]) == "--help";
+    fmt::print(help ? stdout : stderr, "usage: allocate_bench [calls of each kind, 1 to 1000000 (1000)]\n");
+    return help ? 0 : 2;
+  }
+  const int count = static_cast<int>(asked);
   fmt::print("| {:<34} | {:>5} | {:>7} | {:>7} | {:>7} | {:>9} |\n", "call (µs)", "n", "p50", "p99",
              "max", "server CPU");
   fmt::print("|{:-<36}|{:-<7}|{:-<9}|{:-<9}|{:-<9}|{:-<11}|\n", "", "", "", "", "", "");

@@ -4,12 +4,17 @@
 //
 //   runtime_bench [--runc PATH] [--ours PATH] [--pairs N]      ($TMPDIR, default /dev/shm)
 //
-// Needs root, and a low-level runtime. Prints median and 90th percentile in milliseconds, the median of
-// the differences of the pairs, and the largest resident set of our process before it becomes runc.
-// Two lines say where a create's time goes: "our part" runs a low-level runtime that does nothing,
-// "runc's part" runs bare runc on the bundle that we edited.
-// This program is also the container's init (--pause), what exec runs there (--true), and that
-// low-level runtime (--root).
+// Ours is by default the tessera-runtime that lies beside this program.
+// Needs root, and a low-level runtime. Prints median and 90th percentile in milliseconds, the medians of
+// the differences of the pairs, in wall time and in CPU time, and the largest resident set of our process
+// before it becomes runc. "runc's part" runs bare runc on the bundle that we edited. A second table is
+// about our own part alone: in front of a low-level runtime that does nothing, wall and CPU time that we
+// add, and, by stepping through it, what we do until we become that runtime. "null" is a static program
+// that only becomes another.
+// This program is also the container's init (--pause), what exec runs there (--true), that low-level
+// runtime (--root), and the null program (--become).
+#include <sched.h>
+#include <sys/mount.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -21,12 +26,15 @@
 #include <cstring>
 #include <filesystem>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "src/base/file.h"
 #include "src/base/strings.h"
 #include "src/oci/testing/fake_driver.h"
+#include "tests/bench/interrupt.h"
+#include "tests/bench/step_counter.h"
 
 namespace tessera {
 namespace {
@@ -45,7 +53,7 @@ const std::vector<std::string> kBinaries = {"nvidia-smi", "nvidia-debugdump", "n
 
 struct Setup {
   std::string runc = "/usr/sbin/runc";
-  std::string ours = "build/release/bin/tessera-runtime";
+  std::string ours;
   int pairs = 100;
   std::string folder;
   std::string state;
@@ -53,17 +61,41 @@ struct Setup {
 
 struct Sample {
   double ms = 0;
+  double cpu_us = 0;  // of the process, and of the children that it waited for
+  long faults = 0;
   long rss_kib = 0;
   int exit_code = 0;
 };
 
-[[noreturn]] void Die(const std::string& why) {
-  std::fprintf(stderr, "runtime_bench: %s\n", why.c_str());
-  std::exit(1);
+// Thrown, so that the folder, the mounts and the container go on the way out.
+struct Failure {
+  std::string why;
+  int exit_code = 1;
+};
+
+[[noreturn]] void Die(const std::string& why) { throw Failure{why}; }
+
+void DieIfInterrupted() {
+  if (testing::Interrupted()) throw Failure{"interrupted", testing::kInterruptedExit};
 }
 
 void Must(const Status& status) {
   if (!status.ok()) Die(status.message());
+}
+
+class AtExit {
+ public:
+  explicit AtExit(std::function<void()> act) : act_(std::move(act)) {}
+  ~AtExit() { act_(); }
+  AtExit(const AtExit&) = delete;
+  AtExit& operator=(const AtExit&) = delete;
+
+ private:
+  const std::function<void()> act_;
+};
+
+double Microseconds(const timeval& time) {
+  return static_cast<double>(time.tv_sec) * 1e6 + static_cast<double>(time.tv_usec);
 }
 
 Sample Run(const std::vector<std::string>& argv) {
@@ -74,6 +106,8 @@ Sample Run(const std::vector<std::string>& argv) {
   const auto start = Steady::now();
   const pid_t pid = ::fork();
   if (pid == 0) {
+    // Ctrl-C is for us: a runtime that is cut off leaves half a container.
+    ::setpgid(0, 0);
     // A file, not a pipe: the container keeps it open.
     if (std::freopen("/dev/null", "w", stdout) == nullptr) ::_exit(126);
     if (std::freopen("/dev/null", "r", stdin) == nullptr) ::_exit(126);
@@ -85,7 +119,11 @@ Sample Run(const std::vector<std::string>& argv) {
   while (::wait4(pid, &status, 0, &usage) < 0 && errno == EINTR) {
   }
   const std::chrono::duration<double, std::milli> took = Steady::now() - start;
-  return {took.count(), usage.ru_maxrss, WIFEXITED(status) ? WEXITSTATUS(status) : 128};
+  return {.ms = took.count(),
+          .cpu_us = Microseconds(usage.ru_utime) + Microseconds(usage.ru_stime),
+          .faults = usage.ru_minflt,
+          .rss_kib = usage.ru_maxrss,
+          .exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : 128};
 }
 
 double Percentile(std::vector<double> values, double part) {
@@ -110,28 +148,84 @@ void MakeBundle(const std::string& bundle) {
   Must(WriteFileAtomically(bundle + "/rootfs/init", *self, 0755));
 }
 
+// A folder in which `program` is runc.
+void MakePath(const Setup& setup, const char* name, const std::string& program) {
+  const std::string folder = setup.folder + "/path/" + name;
+  Must(MakeDirs(folder));
+  std::filesystem::create_symlink(program, folder + "/runc");
+}
+
+// Our program finds its low-level runtime in PATH, as on a node whose configuration names none.
+void UsePath(const Setup& setup, const char* name) {
+  ::setenv("PATH", (setup.folder + "/path/" + name + ":/usr/sbin:/usr/bin:/sbin:/bin").c_str(), 1);
+}
+
 class Bench {
  public:
   explicit Bench(Setup setup) : setup_(std::move(setup)) {}
 
   void RunAll() {
-    std::printf("%-22s %10s %10s %10s %10s %12s\n", "verb", "runc p50", "ours p50", "runc p90",
-                "ours p90", "added p50");
+    std::printf("%-22s %10s %10s %10s %10s %12s %12s\n", "verb", "runc p50", "ours p50", "runc p90",
+                "ours p90", "added p50", "added CPU");
     Compare("create, GPU", [this](bool ours) { return Create(ours, true); });
-    Compare("  our part", [this](bool ours) { return CreateWithoutRunc(ours); });
     Compare("  runc's part", [this](bool ours) { return CreateEdited(ours); });
     Compare("create, no GPU", [this](bool ours) { return Create(ours, false); });
     const std::string id = Start();
+    const AtExit remove([&] { Run(Command(false, {"delete", "-f", id})); });
     Compare("state", [&](bool ours) { return Run(Command(ours, {"state", id})); });
     Compare("exec", [&](bool ours) { return Run(Command(ours, {"exec", id, "/init", "--true"})); });
     Compare("kill (signal 0)", [&](bool ours) { return Run(Command(ours, {"kill", id, "0"})); });
-    Run(Command(false, {"delete", "-f", id}));
+    MeasureOurPart();
     const Sample explain =
         Run({setup_.ours, "explain", "--bundle", setup_.folder + "/bundle"});
     std::printf("resident set of our process, GPU decided: %ld KiB\n", explain.rss_kib);
   }
 
  private:
+  void MeasureOurPart() {
+    std::printf("\n%-22s %10s %10s %10s %12s %12s %8s\n", "our part", "ms p50", "cpu us p50",
+                "faults", "instructions", "system calls", "cpuid");
+    UsePath(setup_, "nothing");
+    const std::string bundle = setup_.folder + "/bundle";
+    const std::string init = bundle + "/rootfs/init";
+    const std::vector<std::string> create = {"create", "--bundle", bundle, "x"};
+    const auto nothing = [] {};
+    OurPart("null", {init, "--become", init}, {"state", "x"}, nothing);
+    OurPart("state", {setup_.ours}, {"state", "x"}, nothing);
+    OurPart("kill", {setup_.ours}, {"kill", "x", "0"}, nothing);
+    OurPart("exec", {setup_.ours}, {"exec", "--process", bundle + "/none", "x"}, nothing);
+    OurPart("create, no GPU", {setup_.ours}, create, [this] { FreshBundle(false); });
+    OurPart("create, GPU", {setup_.ours}, create, [this] { FreshBundle(true); });
+    UsePath(setup_, "real");
+  }
+
+  // What `program` adds to the nothing that it becomes.
+  void OurPart(const char* name, std::vector<std::string> program,
+               const std::vector<std::string>& verb, const std::function<void()>& prepare) {
+    std::vector<std::string> alone = {setup_.folder + "/bundle/rootfs/init"};
+    for (std::vector<std::string>* argv : {&program, &alone}) {
+      argv->insert(argv->end(), {"--root", setup_.state});
+      argv->insert(argv->end(), verb.begin(), verb.end());
+    }
+    std::vector<double> wall, cpu, faults;
+    for (int i = 0; i < setup_.pairs; ++i) {
+      DieIfInterrupted();
+      prepare();
+      const Sample ours = Run(program);
+      const Sample theirs = Run(alone);
+      if (ours.exit_code != 0 || theirs.exit_code != 0) Die(std::string(name) + " failed");
+      wall.push_back(ours.ms - theirs.ms);
+      cpu.push_back(ours.cpu_us - theirs.cpu_us);
+      faults.push_back(static_cast<double>(ours.faults - theirs.faults));
+    }
+    prepare();
+    const StepCount count = CountSteps(program).value_or(StepCount{});
+    std::printf("%-22s %+10.2f %+10.0f %+10.0f %12ld %12ld %8ld\n", name, Percentile(wall, 0.5),
+                Percentile(cpu, 0.5), Percentile(faults, 0.5), count.instructions,
+                count.system_calls, count.cpuids);
+    std::fflush(stdout);
+  }
+
   std::vector<std::string> Command(bool ours, std::vector<std::string> rest) const {
     std::vector<std::string> argv = {ours ? setup_.ours : setup_.runc, "--root", setup_.state};
     argv.insert(argv.end(), rest.begin(), rest.end());
@@ -154,22 +248,14 @@ class Bench {
     return sample;
   }
 
-  // Neither side makes a container.
-  Sample CreateWithoutRunc(bool ours) {
-    const std::string bundle = FreshBundle(true);
-    ::setenv(kConfigVariable, (setup_.folder + "/nothing.toml").c_str(), 1);
-    const std::string program = ours ? setup_.ours : setup_.folder + "/bundle/rootfs/init";
-    const Sample sample =
-        Run({program, "--root", setup_.state, "create", "--bundle", bundle, NextId()});
-    ::setenv(kConfigVariable, (setup_.folder + "/runtime.toml").c_str(), 1);
-    return sample;
-  }
-
   // Bare runc on both sides; `edited` by us beforehand.
   Sample CreateEdited(bool edited) {
-    CreateWithoutRunc(true);
-    const std::string bundle = setup_.folder + "/bundle";
-    if (!edited) Must(WriteFileAtomically(bundle + "/config.json", ConfigText(true), 0644));
+    const std::string bundle = FreshBundle(true);
+    if (edited) {
+      UsePath(setup_, "nothing");
+      Run(Command(true, {"create", "--bundle", bundle, "x"}));
+      UsePath(setup_, "real");
+    }
     const std::string id = NextId();
     const Sample sample = Run(Command(false, {"create", "--bundle", bundle, id}));
     Run(Command(false, {"delete", "-f", id}));
@@ -187,8 +273,9 @@ class Bench {
   std::string NextId() { return fmt::format("tessera-bench-{}-{}", ::getpid(), ++count_); }
 
   void Compare(const char* name, const std::function<Sample(bool ours)>& run) {
-    std::vector<double> theirs, ours, added;
+    std::vector<double> theirs, ours, added, added_cpu;
     for (int i = 0; i < setup_.pairs; ++i) {
+      DieIfInterrupted();
       const bool ours_first = i % 2 == 1;
       const Sample first = run(ours_first);
       const Sample second = run(!ours_first);
@@ -196,10 +283,12 @@ class Bench {
       ours.push_back((ours_first ? first : second).ms);
       theirs.push_back((ours_first ? second : first).ms);
       added.push_back(ours.back() - theirs.back());
+      const double cpu_us = ours_first ? first.cpu_us - second.cpu_us : second.cpu_us - first.cpu_us;
+      added_cpu.push_back(cpu_us / 1000);
     }
-    std::printf("%-22s %10.2f %10.2f %10.2f %10.2f %+12.2f\n", name, Percentile(theirs, 0.5),
+    std::printf("%-22s %10.2f %10.2f %10.2f %10.2f %+12.2f %+12.2f\n", name, Percentile(theirs, 0.5),
                 Percentile(ours, 0.5), Percentile(theirs, 0.9), Percentile(ours, 0.9),
-                Percentile(added, 0.5));
+                Percentile(added, 0.5), Percentile(added_cpu, 0.5));
     std::fflush(stdout);
   }
 
@@ -207,44 +296,104 @@ class Bench {
   int count_ = 0;
 };
 
-Setup ReadArguments(int argc, char** argv) {
+constexpr char kUsage[] =
+    "usage: runtime_bench [--runc PATH] [--ours PATH] [--pairs N]\n"
+    "Measures create, state, exec and kill on bare runc and through tessera-runtime, as root.\n"
+    "  --runc PATH   the low-level runtime (/usr/sbin/runc)\n"
+    "  --ours PATH   tessera-runtime (the one beside this program)\n"
+    "  --pairs N     runs of each verb, at least 1 (100)\n";
+constexpr int kExitUsage = 2;
+
+std::string BesideThisProgram(const char* name) {
+  return std::filesystem::read_symlink("/proc/self/exe").parent_path() / name;
+}
+
+// Nothing where the command line makes no sense.
+std::optional<Setup> ReadArguments(int argc, char** argv) {
   Setup setup;
-  for (int i = 1; i + 1 < argc; i += 2) {
+  setup.ours = BesideThisProgram("tessera-runtime");
+  for (int i = 1; i < argc; i += 2) {
     const std::string name = argv[i];
-    if (name == "--runc") setup.runc = argv[i + 1];
-    if (name == "--ours") setup.ours = argv[i + 1];
-    if (name == "--pairs") setup.pairs = static_cast<int>(ParseInt(argv[i + 1]).value_or(100));
+    if (i + 1 == argc) return std::nullopt;
+    if (name == "--runc") {
+      setup.runc = argv[i + 1];
+    } else if (name == "--ours") {
+      setup.ours = argv[i + 1];
+    } else if (name == "--pairs" && ParseInt(argv[i + 1]).value_or(0) >= 1) {
+      setup.pairs = static_cast<int>(*ParseInt(argv[i + 1]));
+    } else {
+      return std::nullopt;
+    }
   }
   return setup;
 }
 
-void WriteOptions(const Setup& setup, const std::string& name, const std::string& runtime) {
-  const std::string options = fmt::format(
-      "driver-root = \"{0}/driver\"\ndev-root = \"{0}/driver\"\nruntimes = [\"{1}\"]\n",
-      setup.folder, runtime);
-  Must(WriteFileAtomically(setup.folder + "/" + name, options, 0644));
+void CheckSetup(Setup* setup) {
+  for (auto& [option, path] : {std::pair<const char*, std::string*>{"--runc", &setup->runc},
+                               {"--ours", &setup->ours}}) {
+    if (::access(path->c_str(), X_OK) != 0) {
+      Die(fmt::format("there is no program {}: name one with {}", *path, option));
+    }
+    *path = std::filesystem::absolute(*path);  // becomes the target of a link
+  }
 }
 
-int Main(int argc, char** argv) {
-  if (argc > 1 && std::strcmp(argv[1], "--true") == 0) return 0;
-  if (argc > 1 && std::strcmp(argv[1], "--root") == 0) return 0;
-  if (argc > 1 && std::strcmp(argv[1], "--pause") == 0) return ::pause();
-  Setup setup = ReadArguments(argc, argv);
-  // Engines keep bundles in /run, a tmpfs.
-  if (const char* shm = "/dev/shm"; ::access(shm, W_OK) == 0) ::setenv("TMPDIR", shm, 0);
-  const TempDir folder("runtime-bench");
-  setup.folder = folder.path();
-  setup.state = folder.path() + "/state";
+void MakeNode(const Setup& setup) {
   oci::FakeDriverOptions driver = oci::TwoGpus();
   driver.libraries = kLibraries;
   driver.binaries = kBinaries;
   Must(oci::MakeFakeDriver(setup.folder + "/driver", driver));
   Must(oci::MakeFakeNodes(setup.folder + "/driver", driver));
   MakeBundle(setup.folder + "/bundle");
-  WriteOptions(setup, "runtime.toml", setup.runc);
-  WriteOptions(setup, "nothing.toml", setup.folder + "/bundle/rootfs/init");
+  Must(WriteFileAtomically(setup.folder + "/runtime.toml",
+                           fmt::format("driver-root = \"{0}/driver\"\ndev-root = \"{0}/driver\"\n"
+                                       "driver-tree-dir = \"{0}\"\n",
+                                       setup.folder),
+                           0644));
   ::setenv(kConfigVariable, (setup.folder + "/runtime.toml").c_str(), 1);
+  MakePath(setup, "real", setup.runc);
+  MakePath(setup, "nothing", setup.folder + "/bundle/rootfs/init");
+  UsePath(setup, "real");
+}
+
+void Measure(Setup setup) {
+  CheckSetup(&setup);
+  // Engines keep bundles in /run, a tmpfs.
+  if (const char* shm = "/dev/shm"; ::access(shm, W_OK) == 0) ::setenv("TMPDIR", shm, 0);
+  // A namespace of our own, so that the shared tree goes with us, however we end.
+  if (::unshare(CLONE_NEWNS) != 0 ||
+      ::mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0) {
+    Die("no mounts: this needs root");
+  }
+  const TempDir folder("runtime-bench");
+  const AtExit unmount([&] { ::umount2((folder.path() + "/trees").c_str(), MNT_DETACH); });
+  setup.folder = folder.path();
+  setup.state = folder.path() + "/state";
+  MakeNode(setup);
   Bench(setup).RunAll();
+}
+
+int Main(int argc, char** argv) {
+  if (argc > 1 && std::strcmp(argv[1], "--true") == 0) return 0;
+  if (argc > 1 && std::strcmp(argv[1], "--root") == 0) return 0;
+  if (argc > 2 && std::strcmp(argv[1], "--become") == 0) return ::execv(argv[2], argv + 2);
+  if (argc > 1 && std::strcmp(argv[1], "--pause") == 0) return ::pause();
+  if (argc > 1 && (std::strcmp(argv[1], "--help") == 0 || std::strcmp(argv[1], "-h") == 0)) {
+    std::fputs(kUsage, stdout);
+    return 0;
+  }
+  const std::optional<Setup> setup = ReadArguments(argc, argv);
+  if (!setup) {
+    std::fputs(kUsage, stderr);
+    return kExitUsage;
+  }
+  testing::CatchInterrupts();
+  try {
+    Measure(*setup);
+  } catch (const Failure& failure) {
+    std::fprintf(stderr, "runtime_bench: %s\n", failure.why.c_str());
+    return failure.exit_code;
+  }
   return 0;
 }
 

@@ -58,6 +58,10 @@ type Options struct {
 	Log   io.Writer // progress, a line each; nil for none
 	Tied  bool      // its processes end with the calling process, however that ends; Down clears the rest
 	Share []string  // more folders that every node shares with the host, at the same paths
+	// Services runs kube-proxy on every machine, the control plane included, so that addresses of
+	// services work for pods, for kube-scheduler and for the nodes themselves. Without it, only that
+	// of the API server does.
+	Services bool
 	// Flags are added to the command lines of components, by name.
 	Flags map[string][]string
 	// KubeletConfig replaces fields of every KubeletConfiguration, such as topologyManagerPolicy.
@@ -75,6 +79,7 @@ type Cluster struct {
 	Parts       parts.Parts `json:"parts"`
 	Head        Machine     `json:"head"`
 	Nodes       []Machine   `json:"nodes"`
+	Services    bool        `json:"services"` // kube-proxy runs
 
 	log     io.Writer
 	tie     *os.File // kept open for as long as the process lives
@@ -119,7 +124,7 @@ func (o Options) Folder() (string, error) {
 func Open(dir string) (*Cluster, error) {
 	content, err := os.ReadFile(filepath.Join(dir, stateFile))
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("%w in %s", ErrNoCluster, dir)
+		return nil, fmt.Errorf("%w in %s: scripts/quickstart starts its own, testcluster up any other", ErrNoCluster, dir)
 	}
 	if err != nil {
 		return nil, err
@@ -233,32 +238,6 @@ func (c *Cluster) Exec(ctx context.Context, node int, argv ...string) (string, e
 		return "", err
 	}
 	return output(cmd, fmt.Sprintf("node %d: %s", node, strings.Join(argv, " ")))
-}
-
-// LoadImage imports an image archive into containerd of the nodes, of all if none is named.
-func (c *Cluster) LoadImage(ctx context.Context, file string, nodes ...int) error {
-	if len(nodes) == 0 {
-		for i := range c.Nodes {
-			nodes = append(nodes, i+1)
-		}
-	}
-	for _, node := range nodes {
-		archive, err := os.Open(file)
-		if err != nil {
-			return err
-		}
-		cmd, err := c.NodeCommand(ctx, node, "ctr", "-n", "k8s.io", "images", "import", "--local",
-			"--snapshotter", c.Snapshotter, "-")
-		if err == nil {
-			cmd.Stdin = archive
-			_, err = output(cmd, fmt.Sprintf("node %d: import %s", node, file))
-		}
-		archive.Close()
-		if err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 func (c *Cluster) machine(node int) (*Machine, error) {

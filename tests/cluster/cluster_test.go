@@ -44,12 +44,15 @@ func TestPodReachesTheAPIServerAsItsServiceAccountOnItsNode(t *testing.T) {
 	}
 }
 
-func TestCommandRunsInAPodThroughKubectl(t *testing.T) {
+func TestCommandRunsInAPodOfEveryNodeThroughKubectl(t *testing.T) {
 	c := sharedCluster(t)
-	pod(t, c, "exec", "n1", "stay")
-	waitPhase(t, c, "exec", "Running")
-	if out := kubectl(t, c, "exec", "exec", "--", "/testpod", "hello"); out != "hello from exec\n" {
-		t.Errorf("kubectl exec printed %q", out)
+	for _, m := range c.Nodes {
+		name := "exec-" + m.Name
+		pod(t, c, name, m.Name, "stay")
+		waitPhase(t, c, name, "Running")
+		if out := kubectl(t, c, "exec", name, "--", "/testpod", "hello"); out != "hello from "+name+"\n" {
+			t.Errorf("kubectl exec on %s printed %q", m.Name, out)
+		}
 	}
 }
 
@@ -58,7 +61,7 @@ func TestComponentsRestartWhilePodsRun(t *testing.T) {
 	pod(t, c, "survivor", "n1", "stay")
 	waitPhase(t, c, "survivor", "Running")
 	for _, name := range []string{
-		"etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "containerd", "kubelet",
+		"etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "containerd", "kubelet", "kube-proxy",
 	} {
 		t.Run(name, func(t *testing.T) {
 			starts := state(t, c, name).Starts
@@ -151,14 +154,16 @@ func TestNodesShareNothingThatTheyChange(t *testing.T) {
 	}
 }
 
-func TestUpFindsARunningClusterAndRefusesAnotherSize(t *testing.T) {
+func TestUpFindsARunningClusterAndRefusesAnotherShape(t *testing.T) {
 	c := sharedCluster(t)
-	again, err := cluster.Up(t.Context(), cluster.Options{Dir: c.Dir, Nodes: 2})
+	again, err := cluster.Up(t.Context(), cluster.Options{Dir: c.Dir, Nodes: 2, Services: true})
 	if err != nil || again.Head.PID != c.Head.PID {
 		t.Errorf("the second Up: %v", err)
 	}
-	if _, err := cluster.Up(t.Context(), cluster.Options{Dir: c.Dir, Nodes: 1}); err == nil {
-		t.Error("Up with another number of nodes succeeded")
+	for _, other := range []cluster.Options{{Dir: c.Dir, Nodes: 1, Services: true}, {Dir: c.Dir, Nodes: 2}} {
+		if _, err := cluster.Up(t.Context(), other); err == nil || !strings.Contains(err.Error(), "2 nodes with kube-proxy") {
+			t.Errorf("Up with another shape: %v", err)
+		}
 	}
 }
 
@@ -237,7 +242,7 @@ func TestDownClearsUpAfterAKilledUp(t *testing.T) {
 	dir := testDir("killed")
 	trace := before(dir)
 	t.Cleanup(func() { cluster.Down(dir, nil) })
-	up := exec.Command(program, "up", "--dir", dir)
+	up := exec.Command(program, "up", "--dir", dir, "--nodes", "2", "--services")
 	if err := up.Start(); err != nil {
 		t.Fatal(err)
 	}

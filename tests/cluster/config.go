@@ -18,13 +18,16 @@ const (
 	headIP       = "10.250.0.1"
 	serviceIP    = "10.0.0.1" // of the service "kubernetes"; an address of the control plane here
 	serviceRange = "10.0.0.0/24"
+	podRange     = "10.251.0.0/16"
 	dnsIP        = "10.0.0.10"
 	apiPort      = 443
 	etcdURL      = "http://127.0.0.1:2379" // inside the control plane's namespace, unreachable for pods
 )
 
+var insideURL = fmt.Sprintf("https://%s:%d", headIP, apiPort)
+
 func nodeIP(i int) string    { return fmt.Sprintf("10.250.1.%d", i) }
-func podSubnet(i int) string { return fmt.Sprintf("10.251.%d.0/24", i) }
+func podSubnet(i int) string { return fmt.Sprintf("10.251.%d.0/24", i) } // in podRange
 
 // keep lists what machines share with the host: their own folder, the programs, and the source tree,
 // so that what is built while a cluster runs can be run in it.
@@ -59,7 +62,13 @@ func (c *Cluster) headSpec(groups []string) *supervisor.Spec {
 		Hostname: c.Head.Name, Keep: c.keep(), Tied: c.options.Tied,
 		LogDir: c.logDir(&c.Head), Socket: c.socket(&c.Head),
 		CgroupDirs: groups, ProxyTo: fmt.Sprintf("%s:%d", headIP, apiPort),
-		Components: []supervisor.Component{
+		Private: supervisor.Private{
+			Overlays: []string{"/etc"},
+			Files: map[string]string{
+				schedulerKubeconfig: c.kubeconfig(insideURL, c.pki("kube-scheduler")),
+			},
+		},
+		Components: append([]supervisor.Component{
 			program("etcd", "--name=etcd", "--data-dir="+config("etcd"), "--unsafe-no-fsync",
 				"--listen-client-urls="+etcdURL, "--advertise-client-urls="+etcdURL,
 				"--listen-peer-urls=http://127.0.0.1:2380", "--log-level=warn"),
@@ -71,16 +80,21 @@ func (c *Cluster) headSpec(groups []string) *supervisor.Spec {
 				"--requestheader-client-ca-file="+c.pki("front-proxy-ca.crt"),
 				"--use-service-account-credentials", "--leader-elect=false", "--controllers=*")...),
 			program("kube-scheduler", append(client("kube-scheduler.kubeconfig"),
-				"--config="+config("kube-scheduler.json"),
+				"--config="+c.schedulerConfigFile(), "--leader-elect=false",
 				"--requestheader-client-ca-file="+c.pki("front-proxy-ca.crt"))...),
-		},
+		}, c.proxies(&c.Head)...),
 	}
 }
 
 func (c *Cluster) apiserverFlags() []string {
+	// Without endpoints of the service "kubernetes", kube-proxy would reject its address.
+	endpoints := "none"
+	if c.Services {
+		endpoints = "lease"
+	}
 	return []string{
 		"--etcd-servers=" + etcdURL, "--bind-address=0.0.0.0", fmt.Sprintf("--secure-port=%d", apiPort),
-		"--advertise-address=" + headIP, "--endpoint-reconciler-type=none",
+		"--advertise-address=" + headIP, "--endpoint-reconciler-type=" + endpoints,
 		"--service-cluster-ip-range=" + serviceRange, "--allow-privileged=true",
 		"--authorization-mode=Node,RBAC", "--enable-admission-plugins=NodeRestriction",
 		"--client-ca-file=" + c.pki("ca.crt"),
@@ -111,7 +125,8 @@ func (c *Cluster) nodeSpec(i int, groups []string) *supervisor.Spec {
 	return &supervisor.Spec{
 		Hostname: m.Name, Keep: c.keep(), Tied: c.options.Tied,
 		LogDir: c.logDir(m), Socket: c.socket(m), CgroupDirs: groups,
-		Node: &supervisor.Node{
+		Private: supervisor.Private{
+			System:   true,
 			Overlays: []string{"/etc", "/opt", "/usr", "/var"},
 			Binds: map[string]string{
 				"/var/lib/kubelet":    filepath.Join(dir, "kubelet"),
@@ -131,7 +146,7 @@ func (c *Cluster) nodeSpec(i int, groups []string) *supervisor.Spec {
 			},
 			Links: tools,
 		},
-		Components: []supervisor.Component{
+		Components: append([]supervisor.Component{
 			{Name: "containerd", Argv: append([]string{filepath.Join(c.Parts.Containerd, "containerd")},
 				c.options.Flags["containerd"]...)},
 			{Name: "kubelet", Argv: append([]string{
@@ -139,7 +154,7 @@ func (c *Cluster) nodeSpec(i int, groups []string) *supervisor.Spec {
 				"--kubeconfig=" + filepath.Join(dir, "kubelet.kubeconfig"),
 				"--hostname-override=" + m.Name, "--node-ip=" + m.IP, "-v=2",
 			}, c.options.Flags["kubelet"]...)},
-		},
+		}, c.proxies(m)...),
 	}
 }
 
@@ -238,16 +253,5 @@ func (c *Cluster) kubeconfig(server, certificate string) string {
 			"client-certificate": certificate + ".crt", "client-key": certificate + ".key",
 		}}},
 		"contexts": []object{{"name": "tessera", "context": object{"cluster": "tessera", "user": "user"}}},
-	})
-}
-
-func (c *Cluster) schedulerConfig() string {
-	return encode(object{
-		"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration",
-		"clientConnection": object{
-			"kubeconfig": filepath.Join(c.machineDir(&c.Head), "kube-scheduler.kubeconfig"),
-		},
-		"leaderElection":           object{"leaderElect": false},
-		"percentageOfNodesToScore": 100,
 	})
 }

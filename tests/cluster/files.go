@@ -45,8 +45,7 @@ func (c *Cluster) writeFiles() error {
 	if err := c.writePauseImage(); err != nil {
 		return fmt.Errorf("pause image: %w", err)
 	}
-	config := filepath.Join(c.machineDir(&c.Head), "kube-scheduler.json")
-	return os.WriteFile(config, []byte(c.schedulerConfig()), 0o600)
+	return os.WriteFile(c.schedulerConfigFile(), []byte(defaultSchedulerConfig), 0o600)
 }
 
 // snapshotter: an overlay cannot be the upper layer of another, as in a cluster inside a container.
@@ -102,6 +101,7 @@ func headLeaves() []pki.Leaf {
 		{File: "admin", CommonName: "admin", Organizations: masters},
 		{File: "kube-controller-manager", CommonName: "system:kube-controller-manager"},
 		{File: "kube-scheduler", CommonName: "system:kube-scheduler"},
+		{File: "kube-proxy", CommonName: "system:kube-proxy"},
 	}
 }
 
@@ -122,16 +122,15 @@ func (c *Cluster) nodeLeaves() []pki.Leaf {
 }
 
 func (c *Cluster) writeKubeconfigs() error {
-	inside := fmt.Sprintf("https://%s:%d", headIP, apiPort)
 	configs := map[string]string{c.Kubeconfig(): c.kubeconfig(c.URL(), c.pki("admin"))}
-	for _, name := range []string{"kube-controller-manager", "kube-scheduler"} {
+	for _, name := range []string{"kube-controller-manager", "kube-scheduler", "kube-proxy"} {
 		path := filepath.Join(c.machineDir(&c.Head), name+".kubeconfig")
-		configs[path] = c.kubeconfig(inside, c.pki(name))
+		configs[path] = c.kubeconfig(insideURL, c.pki(name))
 	}
 	for i := range c.Nodes {
 		m := &c.Nodes[i]
 		path := filepath.Join(c.machineDir(m), "kubelet.kubeconfig")
-		configs[path] = c.kubeconfig(inside, c.pki(m.Name))
+		configs[path] = c.kubeconfig(insideURL, c.pki(m.Name))
 	}
 	for path, content := range configs {
 		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {

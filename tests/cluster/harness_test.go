@@ -22,7 +22,7 @@ const (
 	podTime  = "60s"
 )
 
-// shared is a cluster of two nodes that the tests which do not end it use together.
+// shared is a cluster of two nodes and with kube-proxy, which the tests that do not end it use together.
 var shared struct {
 	once    sync.Once
 	cluster *cluster.Cluster
@@ -72,7 +72,7 @@ func sharedCluster(t *testing.T) *cluster.Cluster {
 		if shared.err = cluster.Down(dir, nil); shared.err != nil {
 			return
 		}
-		options := cluster.Options{Dir: dir, Nodes: 2, Tied: true, Log: os.Stderr}
+		options := cluster.Options{Dir: dir, Nodes: 2, Services: true, Tied: true, Log: os.Stderr}
 		if shared.cluster, shared.err = cluster.Up(t.Context(), options); shared.err != nil {
 			return
 		}
@@ -115,12 +115,12 @@ func pod(t *testing.T, c *cluster.Cluster, name, node, arg string) {
 	manifest := fmt.Sprintf(`
 apiVersion: v1
 kind: Pod
-metadata: {name: %s}
+metadata: {name: %[1]s, labels: {app: %[1]s}}
 spec:
   restartPolicy: Never
   terminationGracePeriodSeconds: 1
-  nodeSelector: %s
-  containers: [{name: main, image: %q, imagePullPolicy: Never, args: [%q]}]`, name, selector, podImage, arg)
+  nodeSelector: %[2]s
+  containers: [{name: main, image: %[3]q, imagePullPolicy: Never, args: [%[4]q]}]`, name, selector, podImage, arg)
 	if err := c.Apply(t.Context(), manifest); err != nil {
 		t.Fatal(err)
 	}
@@ -155,7 +155,8 @@ func state(t *testing.T, c *cluster.Cluster, name string) cluster.Component {
 		t.Fatal(err)
 	}
 	for _, each := range all {
-		if each.Name == name && (each.Machine == c.Head.Name || each.Machine == "n1") {
+		// kube-proxy runs on all machines.
+		if each.Name == name && (each.Machine == "n1" || each.Machine == c.Head.Name && name != "kube-proxy") {
 			return each
 		}
 	}

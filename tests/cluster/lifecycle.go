@@ -11,6 +11,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -98,8 +99,23 @@ func (c *Cluster) Status(ctx context.Context) ([]Component, error) {
 	return all, nil
 }
 
+// Memory is what the cluster's programs and pods hold, without what the kernel keeps of files and could
+// give back, in bytes; by machine if any is named: 0 is the control plane.
+func (c *Cluster) Memory(machines ...int) int64 {
+	var sum int64
+	for i, m := range c.machines() {
+		if len(machines) == 0 || slices.Contains(machines, i) {
+			sum += cgroup.Memory(c.Group + "/" + m.Name)
+		}
+	}
+	return sum
+}
+
+func mebibytes(bytes int64) string { return fmt.Sprintf("%d MiB", bytes>>20) }
+
 // Restart ends a component with SIGTERM, or another signal, and starts it again. It returns when the
-// new process runs, which is before it serves. node counts for the kubelet and containerd only.
+// new process runs, which is before it serves. node counts for the kubelet, containerd and kube-proxy
+// only.
 func (c *Cluster) Restart(ctx context.Context, component string, node int, signal ...syscall.Signal) error {
 	return c.command(ctx, "restart", component, node, signal)
 }
@@ -139,9 +155,11 @@ func (c *Cluster) home(component string, node int) (*Machine, error) {
 			node = 1
 		}
 		return c.machine(node)
+	case proxyName:
+		return c.machine(node)
 	}
 	return nil, fmt.Errorf("no component %q: there are etcd, kube-apiserver, kube-controller-manager, "+
-		"kube-scheduler, kubelet and containerd", component)
+		"kube-scheduler, kubelet, containerd and, with services, kube-proxy", component)
 }
 
 // LogPath is the log of a component, or of a machine's "supervisor".

@@ -41,7 +41,7 @@ func (c *Cluster) startComponents(ctx context.Context) error {
 				return err
 			}
 		}
-		return nil
+		return c.startProxy(ctx, 0)
 	}}
 	for i := range c.Nodes {
 		steps = append(steps, func() error { return c.startNode(ctx, i+1, apiReady) })
@@ -94,11 +94,14 @@ func (c *Cluster) startNode(ctx context.Context, node int, apiReady <-chan struc
 		return ctx.Err()
 	case <-apiReady:
 	}
-	return c.Start(ctx, "kubelet", node)
+	if err := c.Start(ctx, "kubelet", node); err != nil {
+		return err
+	}
+	return c.startProxy(ctx, node)
 }
 
-// WaitReady returns when the API server is ready, every node is Ready and untainted, and pods can be
-// created; Up has done so already.
+// WaitReady returns when the API server is ready, every node is Ready and untainted, addresses of
+// services work where they should, and pods can be created; Up has done so already.
 func (c *Cluster) WaitReady(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
@@ -115,6 +118,9 @@ func (c *Cluster) WaitReady(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
+	}
+	if err := c.waitProxies(ctx); err != nil {
+		return err
 	}
 	return c.poll(ctx, "the default service account", func() error {
 		_, err := c.get(ctx, client, "/api/v1/namespaces/default/serviceaccounts/default")

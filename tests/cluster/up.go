@@ -43,7 +43,8 @@ func Up(ctx context.Context, options Options) (*Cluster, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &Cluster{Dir: dir, Group: groupName(dir), Parts: *built, log: options.Log, options: options}
+	c := &Cluster{Dir: dir, Group: groupName(dir), Parts: *built, Services: options.Services,
+		log: options.Log, options: options}
 	c.Head = Machine{Name: controlName, IP: headIP}
 	for i := 1; i <= options.Nodes; i++ {
 		c.Nodes = append(c.Nodes, Machine{Name: fmt.Sprintf("n%d", i), IP: nodeIP(i)})
@@ -69,9 +70,9 @@ func reuse(ctx context.Context, dir string, options Options) (*Cluster, error) {
 		limited, cancel := context.WithTimeout(ctx, 5*time.Second)
 		defer cancel()
 		if _, err := c.Status(limited); err == nil {
-			if len(c.Nodes) != options.Nodes {
-				return nil, fmt.Errorf("a cluster with %d nodes is already up in %s: take it down first, "+
-					"or use another name", len(c.Nodes), dir)
+			if len(c.Nodes) != options.Nodes || c.Services != options.Services {
+				return nil, fmt.Errorf("a cluster of %s is already up in %s: take it down first, or use another name",
+					c.shape(), dir)
 			}
 			c.say("a cluster is already up in %s", dir)
 			return c, c.WaitReady(ctx)
@@ -134,7 +135,8 @@ func (c *Cluster) start(ctx context.Context) error {
 		return err
 	}
 	c.Ready = true
-	c.say("cluster ready in %.1f s: %d node(s), folder %s", time.Since(begin).Seconds(), len(c.Nodes), c.Dir)
+	c.say("cluster ready in %.1f s: %s, %s of memory, folder %s", time.Since(begin).Seconds(), c.shape(),
+		mebibytes(c.Memory()), c.Dir)
 	return c.save()
 }
 
@@ -221,13 +223,25 @@ func (c *Cluster) waitSupervisor(m *Machine, failed <-chan error) error {
 	return last
 }
 
+// shape says what the cluster consists of.
+func (c *Cluster) shape() string {
+	text := fmt.Sprintf("%d nodes", len(c.Nodes))
+	if len(c.Nodes) == 1 {
+		text = "1 node"
+	}
+	if c.Services {
+		text += " with kube-proxy"
+	}
+	return text
+}
+
 // connect wires the machines: a bridge in the control plane's namespace and a cable to each node.
 // Routes to the pods of the other nodes go through the control plane.
 func (c *Cluster) connect() error {
 	lines := []string{
 		"link set lo up", "link add br0 type bridge", "addr add " + headIP + "/16 dev br0",
 		"addr add " + serviceIP + "/32 dev br0", "link set br0 up", "route add default dev br0",
-		"route add unreachable " + serviceRange,
+		c.refuseServices(),
 	}
 	for i, m := range c.Nodes {
 		lines = append(lines,

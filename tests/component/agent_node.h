@@ -49,7 +49,7 @@ class AgentNode {
     inventory->links = std::move(links);
     const auto set = std::make_shared<const agent::DeviceSet>(inventory);
     devices_.Set(set);
-    Run([&] { plugin_->Publish(*set); });
+    Run([&] { plugin_->Publish(set->offers()); });
   }
 
   // As the kubelet shall see them.

@@ -17,6 +17,7 @@
 #include <mutex>
 #include <thread>
 
+#include "api/names.h"
 #include "deviceplugin_v1beta1.grpc.pb.h"
 #include "src/base/file.h"
 
@@ -126,8 +127,10 @@ grpc::Status FakeKubelet::State::Register(grpc::ServerContext*,
   v1beta1::DevicePluginOptions options;
   const grpc::Status status = connection->stub->GetDevicePluginOptions(&context, {}, &options);
   if (!status.ok()) return status;
-  if (!options.get_preferred_allocation_available() || options.pre_start_required()) {
-    return {grpc::StatusCode::FAILED_PRECONDITION, "other options than a GPU plugin has"};
+  // Only whole GPUs differ from each other.
+  const bool whole = request->resource_name() == names::kResourceGpu;
+  if (options.get_preferred_allocation_available() != whole || options.pre_start_required()) {
+    return {grpc::StatusCode::FAILED_PRECONDITION, "other options than a plugin of GPUs has"};
   }
   {
     const std::lock_guard lock(mutex);

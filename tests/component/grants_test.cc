@@ -1,21 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 // The grant socket with its journal, as tessera-runtime meets it.
 #include <fcntl.h>
-#include <grpcpp/grpcpp.h>
 #include <gtest/gtest.h>
 #include <sys/mount.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include <atomic>
-#include <condition_variable>
-#include <mutex>
 #include <thread>
 
-#include "podresources_v1.grpc.pb.h"
 #include "src/agent/grants.h"
 #include "src/agent/unix_listener.h"
 #include "src/grant/client.h"
+#include "tests/component/fake_pod_resources.h"
 
 namespace tessera::testing {
 namespace {
@@ -24,57 +21,6 @@ using namespace std::chrono_literals;
 
 constexpr const char* kGpu = "nvidia.com/gpu";
 constexpr auto kPatience = 20s;
-
-// The kubelet's list of pods and devices, on a real socket; can hold its answer back.
-class FakePodResources final : public v1::PodResourcesLister::Service {
- public:
-  explicit FakePodResources(const std::string& path) {
-    grpc::ServerBuilder builder;
-    builder.RegisterService(this);
-    builder.AddListeningPort("unix:" + path, grpc::InsecureServerCredentials());
-    server_ = builder.BuildAndStart();
-  }
-  ~FakePodResources() override {
-    Release();
-    server_->Shutdown(std::chrono::system_clock::now());
-    server_->Wait();
-  }
-  void Admit(const std::string& pod, const std::vector<std::string>& ids) {
-    const std::lock_guard lock(mutex_);
-    v1::PodResources* entry = list_.add_pod_resources();
-    entry->set_namespace_("default");
-    entry->set_name(pod);
-    // One entry for each device, as the kubelet has it.
-    v1::ContainerResources* container = entry->add_containers();
-    container->set_name("main");
-    for (const std::string& id : ids) {
-      v1::ContainerDevices* devices = container->add_devices();
-      devices->set_resource_name(kGpu);
-      devices->add_device_ids(id);
-    }
-  }
-  void Stall() { stalled_ = true; }
-  void Release() {
-    const std::lock_guard lock(mutex_);
-    stalled_ = false;
-    changed_.notify_all();
-  }
-
- private:
-  grpc::Status List(grpc::ServerContext*, const v1::ListPodResourcesRequest*,
-                    v1::ListPodResourcesResponse* reply) override {
-    std::unique_lock lock(mutex_);
-    changed_.wait(lock, [this] { return !stalled_; });
-    *reply = list_;
-    return grpc::Status::OK;
-  }
-
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  std::atomic<bool> stalled_{false};
-  v1::ListPodResourcesResponse list_;
-  std::unique_ptr<grpc::Server> server_;
-};
 
 class GrantsTest : public ::testing::Test {
  protected:
@@ -89,8 +35,7 @@ class GrantsTest : public ::testing::Test {
 
   agent::GrantsOptions Options(const std::string& state_dir) const {
     agent::GrantsOptions options;
-    options.service.resource = kGpu;
-    options.service.version = "test";
+    options.service.description.version = "test";
     options.state_dir = state_dir;
     options.socket = socket_;
     options.pod_resources_socket = dir_.path() + "/no-kubelet.sock";

@@ -3,38 +3,27 @@
 package e2e
 
 import (
-	"fmt"
+	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
+
+	"tessera.dev/tests/e2e/bed"
 )
-
-func TestAGPULostWhileAPodRunsIsUnhealthyAndComesBack(t *testing.T) {
-	t.Cleanup(func() { simgpu(t, "recover", "--gpu", "0"); waitAllocatable(t, gpus, time.Minute) })
-	single("survivor", 1, "--hold", "300").create(t)
-	waitPhase(t, "survivor", "Running")
-
-	simgpu(t, "inject", "lost", "--gpu", "0")
-	waitAllocatable(t, gpus-1, 30*time.Second)
-	if got := phase(t, "survivor"); got != "Running" {
-		t.Errorf("the pod is %s", got)
-	}
-	simgpu(t, "recover", "--gpu", "0")
-	waitAllocatable(t, gpus, time.Minute)
-}
 
 func TestACriticalXIDWithdrawsOneGPU(t *testing.T) {
 	t.Cleanup(func() { simgpu(t, "recover", "--gpu", "3"); waitAllocatable(t, gpus, 2*time.Minute) })
 	simgpu(t, "inject", "xid", "--gpu", "3", "--code", "79")
 	waitAllocatable(t, gpus-1, 30*time.Second)
-	single("elsewhere", gpus-1).create(t)
-	waitPhase(t, "elsewhere", "Succeeded")
-	passed(t, "elsewhere", gpus-1)
+	bed.Single("elsewhere", gpus-1).Create(t)
+	bed.WaitPhase(t, "elsewhere", "Succeeded")
+	bed.Passed(t, "elsewhere", gpus-1)
 }
 
 func agentPID(t *testing.T) string {
 	t.Helper()
-	text, err := shared.Exec(ctx, 1, "pgrep", "-x", "tessera-agent")
+	text, err := bed.Shared.Exec(ctx, 1, "pgrep", "-x", "tessera-agent")
 	if err != nil {
 		return ""
 	}
@@ -46,11 +35,11 @@ func agentPID(t *testing.T) string {
 // two seconds later all GPUs must be offered.
 func disturb(t *testing.T, name string, disturbance func(t *testing.T) time.Time) {
 	rounds := 3
-	if *long {
+	if *bed.Long {
 		rounds = 100
 	}
-	pod := single("through-"+name, 1, "--hold", "7200").create(t)
-	waitPhase(t, pod, "Running")
+	pod := bed.Single("through-"+name, 1, "--hold", "7200").Create(t)
+	bed.WaitPhase(t, pod, "Running")
 	watch := watchAllocatable(t)
 	var worst, longestGap time.Duration
 	for round := range rounds {
@@ -69,13 +58,12 @@ func disturb(t *testing.T, name string, disturbance func(t *testing.T) time.Time
 		}
 	}
 	t.Logf("%s, %d rounds: all GPUs offered at the latest %s after; longest gap in the API %s", name, rounds, worst, longestGap)
-	state := kubectl(t, "get", "pod", pod, "-o", "jsonpath={.status.phase} {.status.containerStatuses[0].restartCount}")
-	if state != "Running 0" {
-		t.Errorf("the running pod was touched: %s", state)
+	if status := bed.ReadPod(t, pod).Status; status.Phase != "Running" || status.ContainerStatuses[0].RestartCount != 0 {
+		t.Errorf("the running pod was touched: %+v", status)
 	}
-	after := single("after-"+name, gpus-1).create(t)
-	waitPhase(t, after, "Succeeded")
-	passed(t, after, gpus-1)
+	after := bed.Single("after-"+name, gpus-1).Create(t)
+	bed.WaitPhase(t, after, "Succeeded")
+	bed.Passed(t, after, gpus-1)
 }
 
 func TestAgentKilledWhilePodsRun(t *testing.T) {
@@ -83,7 +71,7 @@ func TestAgentKilledWhilePodsRun(t *testing.T) {
 		old := agentPID(t)
 		onNode(t, "kill", "-9", old)
 		// The kubelet's back-off between restarts of a container grows; it is not ours to shorten.
-		eventually(t, 6*time.Minute, "the agent runs again", func() bool {
+		bed.Eventually(t, 6*time.Minute, "the agent runs again", func() bool {
 			now := agentPID(t)
 			there = time.Now()
 			return now != "" && now != old
@@ -92,28 +80,67 @@ func TestAgentKilledWhilePodsRun(t *testing.T) {
 	})
 }
 
+func TestAKilledAgentIsStartedAgainInItsContainer(t *testing.T) {
+	containers := func() string {
+		return bed.Kubectl(t, "-n", "tessera-system", "get", "pods", "-l", "app.kubernetes.io/name=tessera-agent",
+			"-o", "jsonpath={.items[*].status.containerStatuses[*].containerID}")
+	}
+	before, old := containers(), agentPID(t)
+	began := time.Now()
+	onNode(t, "kill", "-9", old)
+	bed.Eventually(t, 5*time.Second, "another agent", func() bool { now := agentPID(t); return now != "" && now != old })
+	t.Logf("another agent runs after %s", time.Since(began))
+	waitAllocatable(t, gpus, 10*time.Second)
+	if after := containers(); after != before {
+		t.Errorf("the kubelet restarted the container: %s, before %s", after, before)
+	}
+}
+
+// kubeletSocket is the kubelet's registration socket and when it was made: a new one for each kubelet.
+func kubeletSocket() string {
+	text, err := bed.Shared.Exec(ctx, 1, "stat", "-c", "%i %z", "/var/lib/kubelet/device-plugins/kubelet.sock")
+	if err != nil {
+		return ""
+	}
+	return text
+}
+
+// registered asks the kubelet whether a plugin has registered since it started.
+func registered() bool {
+	text, err := bed.Shared.Kubectl(ctx, "get", "--raw", "/api/v1/nodes/"+node+"/proxy/metrics")
+	return err == nil && strings.Contains(text, `kubelet_device_plugin_registration_total{resource_name="nvidia.com/gpu"}`)
+}
+
 func TestKubeletRestartedWhilePodsRun(t *testing.T) {
+	// The kubelet may be back before the API shows fewer GPUs, so it is asked itself.
+	var slowest time.Duration
 	disturb(t, "kubelet-restart", func(t *testing.T) time.Time {
-		if err := shared.Restart(ctx, "kubelet", 1); err != nil {
+		old := kubeletSocket()
+		if err := bed.Shared.Restart(ctx, "kubelet", 1); err != nil {
 			t.Fatal(err)
 		}
-		there := time.Now()
-		eventually(t, 30*time.Second, "the kubelet listens", func() bool {
-			_, err := shared.Exec(ctx, 1, "/bin/sh", "-c", "test -S /var/lib/kubelet/device-plugins/kubelet.sock")
-			there = time.Now()
-			return err == nil
+		bed.Eventually(t, 30*time.Second, "the kubelet listens", func() bool {
+			now := kubeletSocket()
+			return now != "" && now != old
 		})
-		kubectl(t, "wait", "node/"+node, "--for=condition=Ready", "--timeout=60s")
+		there := time.Now()
+		bed.Eventually(t, 30*time.Second, "the agent has registered with the new kubelet", registered)
+		slowest = max(slowest, time.Since(there))
+		bed.Kubectl(t, "wait", "node/"+node, "--for=condition=Ready", "--timeout=60s")
 		return there
 	})
+	t.Logf("registered with the new kubelet at the latest %s after it listens, as it says itself", slowest)
+	if slowest > 5*time.Second {
+		t.Errorf("registered only %s after the kubelet listens", slowest)
+	}
 }
 
 func TestPluginSocketDeletedWhilePodsRun(t *testing.T) {
 	disturb(t, "socket-delete", func(t *testing.T) time.Time {
 		onNode(t, "/bin/sh", "-c", "rm /var/lib/kubelet/device-plugins/tessera-*.sock")
 		there := time.Now()
-		eventually(t, 10*time.Second, "a new socket", func() bool {
-			_, err := shared.Exec(ctx, 1, "/bin/sh", "-c", "ls /var/lib/kubelet/device-plugins/tessera-*.sock")
+		bed.Eventually(t, 10*time.Second, "a new socket", func() bool {
+			_, err := bed.Shared.Exec(ctx, 1, "/bin/sh", "-c", "ls /var/lib/kubelet/device-plugins/tessera-*.sock")
 			return err == nil
 		})
 		return there
@@ -121,45 +148,67 @@ func TestPluginSocketDeletedWhilePodsRun(t *testing.T) {
 }
 
 func TestContainerdRestartedWhilePodsRun(t *testing.T) {
-	pod := single("through-containerd", 1, "--hold", "600").create(t)
-	waitPhase(t, pod, "Running")
-	if err := shared.Restart(ctx, "containerd", 1); err != nil {
+	pod := bed.Single("through-containerd", 1, "--hold", "600").Create(t)
+	bed.WaitPhase(t, pod, "Running")
+	if err := bed.Shared.Restart(ctx, "containerd", 1); err != nil {
 		t.Fatal(err)
 	}
-	after := single("after-containerd", 1).create(t)
-	waitPhase(t, after, "Succeeded")
-	if got := phase(t, pod); got != "Running" {
+	after := bed.Single("after-containerd", 1).Create(t)
+	bed.WaitPhase(t, after, "Succeeded")
+	if got := bed.Phase(t, pod); got != "Running" {
 		t.Errorf("the pod is %s", got)
 	}
 }
 
 func TestAPIServerDownDoesNotStopAGrant(t *testing.T) {
 	// The pod is bound while the API server lives; its container starts again and again without it.
-	pod := podSpec{Name: "restarting", Containers: []container{{Name: "main", Image: "probe", GPUs: 1, Args: []string{"--fail"}}}}
-	text := fmt.Sprintf(`{"apiVersion":"v1","kind":"Pod","metadata":{"name":%q},"spec":{"terminationGracePeriodSeconds":0,`+
-		`"containers":[{"name":"main","image":"tessera.dev/tests/probe:dev","imagePullPolicy":"Never","args":["--fail","--hold=1s"],`+
-		`"resources":{"limits":{"nvidia.com/gpu":1}}}]}}`, pod.Name)
-	if err := shared.Apply(ctx, text); err != nil {
+	pod := bed.Pod{Name: "restarting", RestartPolicy: "Always",
+		Containers: []bed.Container{{Name: "main", Image: "probe", GPUs: 1, Args: []string{"--fail", "--hold=1s"}}}}
+	pod.Create(t)
+	// What the container printed lies on the node: N.log of its start N, with what it saw of GPUs.
+	starts := func() int {
+		text, _ := bed.Shared.Exec(ctx, 1, "/bin/sh", "-c",
+			"grep -l /dev/nvidia[0-9] /var/log/pods/default_restarting_*/main/*.log /dev/null | sort -V | tail -n 1")
+		count, err := strconv.Atoi(strings.TrimSuffix(filepath.Base(strings.TrimSpace(text)), ".log"))
+		if err != nil {
+			return -1
+		}
+		return count
+	}
+	bed.Eventually(t, bed.PodTimeout, "the first start", func() bool { return starts() >= 0 })
+	if err := bed.Shared.Stop(ctx, "kube-apiserver", 0); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { deletePods(t, pod.Name) })
-	eventually(t, podTimeout, "the first start", func() bool {
-		out, _ := shared.Kubectl(ctx, "logs", pod.Name)
-		return strings.Contains(out, "/dev/nvidia")
+	t.Cleanup(func() { bed.StartAPIServer(t) }) // also after a failure
+	known := starts()
+	bed.Eventually(t, 20*time.Second, "two starts without the API server", func() bool { return starts() >= known+2 })
+	bed.StartAPIServer(t)
+	// The agent lists its pods anew before it knows of this one, and refuses it until then.
+	after := bed.Single("after-api-server", 1)
+	after.RestartPolicy = "OnFailure"
+	after.Create(t)
+	bed.WaitPhase(t, after.Name, "Succeeded")
+}
+
+func TestADamagedRuntimeConfigurationStopsOnlyPodsWithGPUs(t *testing.T) {
+	const file = "/etc/tessera/runtime.toml"
+	restore := func() { onNode(t, "/bin/sh", "-c", "if [ -e "+file+".kept ]; then mv "+file+".kept "+file+"; fi") }
+	t.Cleanup(restore)
+	onNode(t, "/bin/sh", "-c", "mv "+file+" "+file+".kept && echo 'this is = = not toml' >"+file)
+
+	plain := bed.Pod{Name: "plain", Containers: []bed.Container{{Name: "main", Image: "probe"}}}.Create(t)
+	bed.WaitPhase(t, plain, "Succeeded")
+	refused := bed.Single("refused", 1).Create(t)
+	bed.Eventually(t, bed.PodTimeout, "a pod event that names the file and the line", func() bool {
+		text := bed.Kubectl(t, "get", "events", "--field-selector", "involvedObject.kind=Pod,involvedObject.name="+refused,
+			"-o", "jsonpath={.items[*].message}")
+		return strings.Contains(text, file+":1")
 	})
-	if err := shared.Stop(ctx, "kube-apiserver", 0); err != nil {
-		t.Fatal(err)
+	if got := bed.Phase(t, refused); got == "Running" || got == "Succeeded" {
+		t.Errorf("the pod with a GPU is %s", got)
 	}
-	time.Sleep(15 * time.Second) // the kubelet's back-off before the next start is 10 s
-	if err := shared.Start(ctx, "kube-apiserver", 0); err != nil {
-		t.Fatal(err)
-	}
-	eventually(t, podTimeout, "a start without the API server", func() bool {
-		out, _ := shared.Kubectl(ctx, "get", "pod", pod.Name, "-o", "jsonpath={.status.containerStatuses[0].restartCount}")
-		return out != "" && out != "0"
-	})
-	out := logs(t, pod.Name)
-	if !strings.Contains(out, "/dev/nvidia") {
-		t.Errorf("the container that started without the API server has no GPU: %s", out)
-	}
+	restore()
+	mended := bed.Single("mended", 1).Create(t)
+	bed.WaitPhase(t, mended, "Succeeded")
+	bed.Passed(t, mended, 1)
 }

@@ -3,24 +3,30 @@
 package e2e
 
 import (
+	"crypto/tls"
 	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
 	"strings"
 	"testing"
+
+	"tessera.dev/tests/e2e/bed"
 )
 
 // waitingReason is what kubectl shows of a container that does not start.
 func waitingReason(t *testing.T, pod string) string {
 	t.Helper()
-	return kubectl(t, "get", "pod", pod, "-o", "jsonpath={.status.containerStatuses[0].state}")
+	return bed.Kubectl(t, "get", "pod", pod, "-o", "jsonpath={.status.containerStatuses[0].state}")
 }
 
 func TestATokenOfAnotherPodIsRefused(t *testing.T) {
-	owner := podSpec{Name: "owner", Containers: []container{{Name: "main", Image: "probe", GPUs: 1, Args: []string{"--hold=600s"}}}}.create(t)
-	waitPhase(t, owner, "Running")
+	owner := bed.Pod{Name: "owner", Containers: []bed.Container{{Name: "main", Image: "probe", GPUs: 1, Args: []string{"--hold=600s"}}}}.Create(t)
+	bed.WaitPhase(t, owner, "Running")
 	var token string
-	eventually(t, podTimeout, "the probe's report", func() bool {
+	bed.Eventually(t, bed.PodTimeout, "the probe's report", func() bool {
 		var report struct{ Environment map[string]string }
-		if json.Unmarshal([]byte(logs(t, owner)), &report) != nil {
+		if json.Unmarshal([]byte(bed.Logs(t, owner)), &report) != nil {
 			return false
 		}
 		token = report.Environment["TESSERA_GRANT_NVIDIA_COM_GPU"]
@@ -35,16 +41,16 @@ func TestATokenOfAnotherPodIsRefused(t *testing.T) {
 		"garbage":  "v1:" + strings.Repeat("A", 100),
 	} {
 		t.Run(name, func(t *testing.T) {
-			thief := podSpec{Name: "thief-" + name, Containers: []container{{Name: "main", Image: "probe",
-				Env: map[string]string{"TESSERA_GRANT_NVIDIA_COM_GPU": value}}}}.create(t)
-			eventually(t, podTimeout, "a refusal that names the token", func() bool {
+			thief := bed.Pod{Name: "thief-" + name, Containers: []bed.Container{{Name: "main", Image: "probe",
+				Env: map[string]string{"TESSERA_GRANT_NVIDIA_COM_GPU": value}}}}.Create(t)
+			bed.Eventually(t, bed.PodTimeout, "a refusal that names the token", func() bool {
 				reason := waitingReason(t, thief)
 				return strings.Contains(reason, "token") || strings.Contains(reason, "TESSERA_GRANT_NVIDIA_COM_GPU")
 			})
-			if got := phase(t, thief); got == "Running" || got == "Succeeded" {
+			if got := bed.Phase(t, thief); got == "Running" || got == "Succeeded" {
 				t.Errorf("the thief is %s", got)
 			}
-			if got := phase(t, owner); got != "Running" {
+			if got := bed.Phase(t, owner); got != "Running" {
 				t.Errorf("the owner is %s", got)
 			}
 		})
@@ -65,27 +71,58 @@ func otherMAC(token string) string {
 	return strings.Join(parts, ":")
 }
 
-// asAgent runs kubectl with the token of the agent's own pod, as a thief of the node's disk could.
-func asAgent(t *testing.T, args ...string) (string, error) {
+// agentToken is one of the agent's own pod, as a thief of the node's disk could have it.
+func agentToken(t *testing.T) string {
 	t.Helper()
-	pod := kubectl(t, "-n", "tessera-system", "get", "pods", "-l", "app.kubernetes.io/name=tessera-agent", "-o", "jsonpath={.items[0].metadata.name}")
-	uid := kubectl(t, "-n", "tessera-system", "get", "pod", pod, "-o", "jsonpath={.metadata.uid}")
-	account := kubectl(t, "-n", "tessera-system", "get", "pod", pod, "-o", "jsonpath={.spec.serviceAccountName}")
-	token := kubectl(t, "-n", "tessera-system", "create", "token", account, "--bound-object-kind=Pod",
+	pod := bed.Kubectl(t, "-n", "tessera-system", "get", "pods", "-l", "app.kubernetes.io/name=tessera-agent", "-o", "jsonpath={.items[0].metadata.name}")
+	uid := bed.Kubectl(t, "-n", "tessera-system", "get", "pod", pod, "-o", "jsonpath={.metadata.uid}")
+	account := bed.Kubectl(t, "-n", "tessera-system", "get", "pod", pod, "-o", "jsonpath={.spec.serviceAccountName}")
+	return bed.Kubectl(t, "-n", "tessera-system", "create", "token", account, "--bound-object-kind=Pod",
 		"--bound-object-name="+pod, "--bound-object-uid="+uid)
-	server := kubectl(t, "config", "view", "--minify", "-o", "jsonpath={.clusters[0].cluster.server}")
-	return shared.Kubectl(ctx, append([]string{"--kubeconfig=/dev/null", "--server=" + server, "--insecure-skip-tls-verify", "--token=" + token}, args...)...)
+}
+
+// asAgent runs kubectl with such a token.
+func asAgent(t *testing.T, token string, args ...string) (string, error) {
+	t.Helper()
+	server := bed.Kubectl(t, "config", "view", "--minify", "-o", "jsonpath={.clusters[0].cluster.server}")
+	return bed.Shared.Kubectl(ctx, append([]string{"--kubeconfig=/dev/null", "--server=" + server, "--insecure-skip-tls-verify", "--token=" + token}, args...)...)
+}
+
+// sendAsAgent sends what kubectl would first read, which the agent may not: a patch of a status, an Event.
+func sendAsAgent(t *testing.T, token, method, path, contentType, body string) error {
+	t.Helper()
+	request, err := http.NewRequest(method, bed.Shared.URL()+path+"?dryRun=All", strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	request.Header.Set("Authorization", "Bearer "+token)
+	request.Header.Set("Content-Type", contentType)
+	client := http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, DisableKeepAlives: true}}
+	response, err := client.Do(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	text, err := io.ReadAll(response.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if response.StatusCode > 299 {
+		return fmt.Errorf("%s: %s", response.Status, text)
+	}
+	return nil
 }
 
 func TestTheAgentMayChangeOnlyItsOwnNodeAndOnlyOurNames(t *testing.T) {
 	other := `{"apiVersion":"v1","kind":"Node","metadata":{"name":"other"}}`
-	if err := shared.Apply(ctx, other); err != nil {
+	if err := bed.Shared.Apply(ctx, other); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { kubectl(t, "delete", "node", "other") })
+	t.Cleanup(func() { bed.Kubectl(t, "delete", "node", "other") })
 
+	token := agentToken(t)
 	label := func(name, patch string) error {
-		_, err := asAgent(t, "patch", "node", name, "--type=merge", "-p", patch)
+		_, err := asAgent(t, token, "patch", "node", name, "--type=merge", "-p", patch)
 		return err
 	}
 	if err := label(node, `{"metadata":{"annotations":{"tessera.dev/test":"x"}}}`); err != nil {
@@ -94,21 +131,68 @@ func TestTheAgentMayChangeOnlyItsOwnNodeAndOnlyOurNames(t *testing.T) {
 	if err := label(node, `{"metadata":{"annotations":{"tessera.dev/test":null}}}`); err != nil {
 		t.Errorf("its own node: %v", err)
 	}
+	status := func(name, patch string) error {
+		return sendAsAgent(t, token, "PATCH", "/api/v1/nodes/"+name+"/status", "application/strategic-merge-patch+json", patch)
+	}
+	ours := `{"status":{"conditions":[{"type":"GPUReady","status":"Unknown","reason":"Test","message":"x"}]}}`
+	if err := status(node, ours); err != nil {
+		t.Errorf("the condition of its own node: %v", err)
+	}
 	for what, err := range map[string]error{
-		"another node":         label("other", `{"metadata":{"annotations":{"tessera.dev/test":"x"}}}`),
-		"a foreign label":      label(node, `{"metadata":{"labels":{"node-role.kubernetes.io/control-plane":""}}}`),
-		"a foreign annotation": label(node, `{"metadata":{"annotations":{"example.com/x":"y"}}}`),
-		"spec":                 label(node, `{"spec":{"unschedulable":true}}`),
-		"taints":               label(node, `{"spec":{"taints":[{"key":"x","effect":"NoSchedule"}]}}`),
+		"another node":          label("other", `{"metadata":{"annotations":{"tessera.dev/test":"x"}}}`),
+		"another node's status": status("other", ours),
+		"a foreign label":       label(node, `{"metadata":{"labels":{"node-role.kubernetes.io/control-plane":""}}}`),
+		"a foreign annotation":  label(node, `{"metadata":{"annotations":{"example.com/x":"y"}}}`),
+		"spec":                  label(node, `{"spec":{"unschedulable":true}}`),
+		"taints":                label(node, `{"spec":{"taints":[{"key":"x","effect":"NoSchedule"}]}}`),
+		"a foreign label through status": status(node,
+			`{"metadata":{"labels":{"node-role.kubernetes.io/control-plane":""}}}`),
+		"the condition Ready":    status(node, `{"status":{"conditions":[{"type":"Ready","status":"False"}]}}`),
+		"a new condition":        status(node, `{"status":{"conditions":[{"type":"X","status":"True"}]}}`),
+		"a removed condition":    status(node, `{"status":{"conditions":[{"$patch":"delete","type":"Ready"}]}}`),
+		"capacity":               status(node, `{"status":{"capacity":{"example.com/x":"1"}}}`),
+		"the node's addresses":   status(node, `{"status":{"addresses":[{"type":"InternalIP","address":"10.9.9.9"}]}}`),
+		"the kubelet's endpoint": status(node, `{"status":{"daemonEndpoints":{"kubeletEndpoint":{"Port":1}}}}`),
 	} {
-		if err == nil {
-			t.Errorf("the agent could change %s", what)
+		if err == nil || !strings.Contains(err.Error(), "forbidden") {
+			t.Errorf("the agent could change %s (%v)", what, err)
 		}
 	}
-	if _, err := asAgent(t, "get", "secrets", "-A"); err == nil {
+	if _, err := asAgent(t, token, "get", "secrets", "-A"); err == nil {
 		t.Error("the agent may read secrets")
 	}
-	if _, err := asAgent(t, "delete", "node", node); err == nil {
+	if _, err := asAgent(t, token, "delete", "node", node); err == nil {
 		t.Error("the agent may delete its node")
+	}
+}
+
+func TestTheAgentMakesEventsAboutItsOwnNodeOnly(t *testing.T) {
+	token := agentToken(t)
+	create := func(name, namespace, kind, about, component string) error {
+		text, err := json.Marshal(bed.Object{"apiVersion": "v1", "kind": "Event",
+			"metadata":       bed.Object{"name": name, "namespace": namespace},
+			"involvedObject": bed.Object{"apiVersion": "v1", "kind": kind, "name": about},
+			"reason":         "Test", "message": "x", "type": "Normal", "source": bed.Object{"component": component},
+			"reportingComponent": component, "reportingInstance": node})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return sendAsAgent(t, token, "POST", "/api/v1/namespaces/"+namespace+"/events", "application/json", string(text))
+	}
+	if err := create("own", "default", "Node", node, "tessera-agent"); err != nil {
+		t.Errorf("about its own node: %v", err)
+	}
+	for what, err := range map[string]error{
+		"about another node":    create("other", "default", "Node", "other", "tessera-agent"),
+		"about a pod":           create("pod", "default", "Pod", node, "tessera-agent"),
+		"in the kubelet's name": create("kubelet", "default", "Node", node, "kubelet"),
+		"in another namespace":  create("system", "kube-system", "Node", node, "tessera-agent"),
+	} {
+		if err == nil || !strings.Contains(err.Error(), "forbidden") {
+			t.Errorf("the agent could make an Event %s (%v)", what, err)
+		}
+	}
+	if _, err := asAgent(t, token, "get", "events", "-n", "default"); err == nil {
+		t.Error("the agent may read events")
 	}
 }

@@ -2,6 +2,8 @@
 // The command line, as an init container made from nothing but the program uses it.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sched.h>
+#include <sys/mount.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -14,6 +16,7 @@ namespace tessera::engine {
 namespace {
 
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 class CommandTest : public ::testing::Test {
  protected:
@@ -57,6 +60,34 @@ TEST_F(CommandTest, InstallsItselfAndConfiguresAnEmptyHost) {
   EXPECT_TRUE(PathExists(dir_.path() + "/opt/tessera/bin/tessera-runtime"));
 }
 
+TEST_F(CommandTest, UndoUnmountsTheTreesOfTheLastEngine) {
+  if (::unshare(CLONE_NEWNS) != 0 ||
+      ::mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0) {
+    GTEST_SKIP() << "mounts need root";
+  }
+  const std::string trees = dir_.path() + "/run/tessera-runtime/trees";
+  ASSERT_TRUE(MakeDirs(trees).ok());
+  const auto mount = [](const std::string& at) {
+    return ::mount("tessera", at.c_str(), "tmpfs", 0, "size=1m");
+  };
+  ASSERT_EQ(mount(trees), 0);
+  ASSERT_TRUE(MakeDirs(trees + "/key").ok());
+  ASSERT_EQ(mount(trees + "/key"), 0);
+  for (const char* engine : {"--engine=docker", "--engine=crio"}) {
+    ASSERT_EQ(Run({engine, "--install", "--restart-mode=none"}).exit_code, 0);
+  }
+  EXPECT_THAT(Run({"--engine=docker", "--undo", "--restart-mode=none"}).err,
+              HasSubstr("/run/tessera-runtime/trees stays: /etc/crio/crio.conf"));
+  EXPECT_TRUE(PathExists(trees + "/key"));
+  EXPECT_EQ(Run({"--engine=crio", "--undo", "--dry-run"}).exit_code, 0);
+  EXPECT_TRUE(PathExists(trees + "/key"));
+  const auto last = Run({"--engine=crio", "--undo", "--restart-mode=none"});
+  EXPECT_EQ(last.exit_code, 0);
+  EXPECT_THAT(last.err, HasSubstr("/run/tessera-runtime/trees unmounted, 1 of them"));
+  EXPECT_FALSE(PathExists(trees));
+  EXPECT_THAT(ReadFile("/proc/self/mountinfo").value(), Not(HasSubstr(trees)));
+}
+
 TEST_F(CommandTest, UnderstandsNvidiasNames) {
   const auto result =
       Run({"--runtime=docker", "--nvidia-runtime-name=gpu", "--nvidia-runtime-path=nvidia-container-runtime",
@@ -73,6 +104,31 @@ TEST_F(CommandTest, RefusesARuntimeThatIsNotThere) {
   EXPECT_NE(result.exit_code, 0);
   EXPECT_THAT(result.err, HasSubstr("no container would start"));
   EXPECT_FALSE(PathExists(dir_.path() + "/etc"));
+}
+
+TEST_F(CommandTest, RefusesARuntimePathThatTheEngineCouldNotFollow) {
+  for (const std::string engine : {"containerd", "crio", "docker"}) {
+    const auto result = Run({"--engine=" + engine, "--runtime-path", "relative/path"});
+    EXPECT_EQ(result.exit_code, 64) << engine << result.err;
+    EXPECT_THAT(result.err, HasSubstr("not an absolute path")) << engine;
+  }
+  // Only Docker looks a bare name up.
+  for (const std::string engine : {"containerd", "crio"}) {
+    EXPECT_NE(Run({"--engine=" + engine, "--runtime-path=tessera-runtime", "--dry-run"}).exit_code, 0);
+  }
+  EXPECT_NE(Run({"--engine=docker", "--runtime-path=tessera-runtime", "--install"}).exit_code, 0);
+  EXPECT_NE(Run({"--engine=docker", "--runtime-path="}).exit_code, 0);
+  EXPECT_FALSE(PathExists(dir_.path() + "/etc"));
+}
+
+TEST_F(CommandTest, TakesChoicesByNameAlone) {
+  for (const char* engine : {"--engine=foo", "--engine=1", "--engine=Docker"}) {
+    const auto result = Run({engine, "--dry-run"});
+    EXPECT_NE(result.exit_code, 0) << engine;
+    EXPECT_THAT(result.err, HasSubstr("is not one of containerd,docker,crio"));
+  }
+  EXPECT_THAT(Run({"--engine=docker", "--restart-mode=1"}).err,
+              HasSubstr("is not one of none,signal,systemd,auto"));
 }
 
 TEST_F(CommandTest, RefusesWrongFlags) {

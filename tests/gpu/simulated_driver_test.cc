@@ -3,6 +3,7 @@
 // threads, calls that really hang. The wide matrix in virtual time is in src/gpu.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <condition_variable>
 #include <cstdlib>
@@ -17,6 +18,7 @@
 #include "src/base/log.h"
 #include "src/gpu/inventory.h"
 #include "src/gpu/nvml_library.h"
+#include "src/gpu/process_reader.h"
 #include "src/sim/profile.h"
 #include "src/sim/simgpu/driver_root.h"
 #include "src/sim/simgpu/inject.h"
@@ -103,6 +105,21 @@ class SimulatedDriverTest : public ::testing::Test {
     });
   }
 
+  ProcessReport ReadProcesses() {
+    std::promise<ProcessReport> read;
+    std::unique_ptr<ProcessReader> reader;
+    OnRunner([&] {
+      reader = std::make_unique<ProcessReader>(
+          &runner_, std::make_shared<NvmlLibraryLoader>(root()), caller_.get());
+      reader->Read([&](const std::shared_ptr<const ProcessReport>& report) {
+        read.set_value(*report);
+      });
+    });
+    ProcessReport report = read.get_future().get();
+    OnRunner([&] { reader.reset(); });
+    return report;
+  }
+
   // Waits for a snapshot that fulfils `condition`, which looks at snapshot_, and does `meanwhile` now and
   // then; false after half a minute.
   bool RunUntil(const std::function<bool()>& condition,
@@ -177,6 +194,30 @@ TEST_F(SimulatedDriverTest, TellsWhatTheProfileSays) {
   EXPECT_EQ(device::NameOf(snapshot_->links.At(0, 1)).substr(0, 2), "NV")
       << device::NameOf(snapshot_->links.At(0, 1));
   EXPECT_THAT(snapshot_->notes, ::testing::IsEmpty());
+}
+
+TEST_F(SimulatedDriverTest, TellsWhichProcessesUseWhichGpu) {
+  CreateDriver();
+  sim::ProcessSlot slot;
+  ASSERT_EQ(slot.Claim(&state()), 0);
+  slot.AddContexts(2, 1);
+  ASSERT_EQ(slot.Charge(2, static_cast<uint64_t>(GiB(3).count())), 0);
+  const uint64_t now = sim::MonotonicNs();
+  slot.AddBusy(2, now - 400'000'000, now);
+  const ProcessReport report = ReadProcesses();
+  slot.Release();
+  ASSERT_TRUE(report.status.ok()) << report.status.ToString();
+  ASSERT_EQ(report.gpus.size(), kGpus);
+  EXPECT_TRUE(report.gpus[0].processes.empty());
+  EXPECT_EQ(report.gpus[2].uuid, state().facts(2).uuid);
+  ASSERT_EQ(report.gpus[2].processes.size(), 1u);
+  EXPECT_EQ(report.gpus[2].processes[0].pid, ::getpid());
+  EXPECT_EQ(report.gpus[2].processes[0].memory, GiB(3));
+  EXPECT_GT(report.gpus[2].processes[0].percent, 0);
+}
+
+TEST_F(SimulatedDriverTest, SaysWhereThereIsNoDriverToTellProcesses) {
+  EXPECT_EQ(ReadProcesses().status.code(), Code::kNotFound);
 }
 
 TEST_F(SimulatedDriverTest, ADriverThatComesLaterIsFound) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/runtime/container_fixture.h"
 
+#include <sys/mount.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -44,6 +45,12 @@ bool NeedsV1Cgroups(std::string_view runtime) {
   return runtime == "crun" && controllers.ok() && controllers->size() > 1;
 }
 
+SubprocessResult RunToItsEnd(const std::vector<std::string>& argv) {
+  Result<SubprocessResult> result = RunProgram(argv, std::chrono::seconds(30));
+  EXPECT_TRUE(result.ok()) << result.status().ToString();
+  return result.ok() ? *result : SubprocessResult{};
+}
+
 }  // namespace
 
 void ContainerFixture::SetUp() {
@@ -55,13 +62,14 @@ void ContainerFixture::SetUp() {
   const Status nodes = oci::MakeFakeNodes(path("driver"), driver);
   if (!nodes.ok()) GTEST_SKIP() << "device nodes cannot be made here: " << nodes.message();
   MakeImage();
-  WriteRuntimeToml("");
+  UseTreeDir(path("trees"));
   ::setenv("TESSERA_RUNTIME_CONFIG", path("runtime.toml").c_str(), 1);
   config_ = ParseJson(kConfig).value();
 }
 
 void ContainerFixture::TearDown() {
   ::unsetenv("TESSERA_RUNTIME_CONFIG");
+  ::umount2(path("trees/trees").c_str(), MNT_DETACH);
   // A mount that stayed would keep the folder from going.
   const auto mounts = ReadFile("/proc/self/mounts");
   ASSERT_TRUE(mounts.ok());
@@ -84,11 +92,16 @@ void ContainerFixture::AddLinkerCache() {
   ASSERT_TRUE(made.ok() && made->exit_code == 0);
 }
 
+void ContainerFixture::UseTreeDir(const std::string& dir) {
+  tree_dir_ = dir;
+  WriteRuntimeToml("");
+}
+
 void ContainerFixture::WriteRuntimeToml(const std::string& more) {
   const std::string text = fmt::format(
       "runtimes = [\"{0}\"]\ndriver-root = \"{1}\"\ndev-root = \"{1}\"\n"
-      "grant-socket = \"{2}\"\ngrant-timeout-seconds = 1\n{3}",
-      GetParam(), path("driver"), path("grant.sock"), more);
+      "driver-tree-dir = \"{2}\"\ngrant-socket = \"{3}\"\ngrant-timeout-seconds = 1\n{4}",
+      GetParam(), path("driver"), tree_dir_, path("grant.sock"), more);
   ASSERT_TRUE(WriteFileAtomically(path("runtime.toml"), text, 0644).ok());
 }
 
@@ -142,9 +155,13 @@ SubprocessResult ContainerFixture::RunTessera(const std::vector<std::string>& ar
   }
   argv.insert(argv.end(), {TESSERA_RUNTIME_PROGRAM, "--root", path("state")});
   argv.insert(argv.end(), arguments.begin(), arguments.end());
-  Result<SubprocessResult> result = RunProgram(argv, std::chrono::seconds(30));
-  EXPECT_TRUE(result.ok()) << result.status().ToString();
-  return result.ok() ? *result : SubprocessResult{};
+  return RunToItsEnd(argv);
+}
+
+SubprocessResult ContainerFixture::RunOwn(const std::vector<std::string>& arguments) {
+  std::vector<std::string> argv = {TESSERA_RUNTIME_PROGRAM};
+  argv.insert(argv.end(), arguments.begin(), arguments.end());
+  return RunToItsEnd(argv);
 }
 
 std::map<std::string, std::string> ContainerFixture::Tree(const std::string& dir) {

@@ -41,7 +41,11 @@ class ContainerFixture : public ::testing::TestWithParam<const char*> {
   // With what lies in the bundle already.
   SubprocessResult RunAsItIs();
   SubprocessResult RunTessera(const std::vector<std::string>& arguments);
+  // With a verb of its own, which comes first.
+  SubprocessResult RunOwn(const std::vector<std::string>& arguments);
   void WriteRuntimeToml(const std::string& more);
+  // Where shared trees of driver files are made; empty for none.
+  void UseTreeDir(const std::string& dir);
 
   // Every name below `dir` with its type, size and link target.
   static std::map<std::string, std::string> Tree(const std::string& dir);
@@ -51,6 +55,7 @@ class ContainerFixture : public ::testing::TestWithParam<const char*> {
 
   TempDir folder_{"tessera-runtime-test"};
   Json config_;
+  std::string tree_dir_;
   int count_ = 0;
 };
 

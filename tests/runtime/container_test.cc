@@ -2,8 +2,10 @@
 // Containers outside Kubernetes, run to their end by real low-level runtimes.
 #include <gmock/gmock.h>
 
+#include <algorithm>
 #include <filesystem>
 
+#include "src/oci/config_document.h"
 #include "tests/runtime/container_fixture.h"
 
 namespace tessera {
@@ -110,6 +112,59 @@ TEST_P(Container, StartsAgainFromTheSameBundle) {
   EXPECT_EQ(ReadFile(bundle() + "/config.json").value(), edited);
 }
 
+// Of the edited config.json: mounts whose source lies below `dir`.
+int MountsFrom(const std::string& bundle, const std::string& dir) {
+  const auto document = oci::ConfigDocument::Load(bundle);
+  if (!document.ok()) return -1;
+  const auto mounts = document->Mounts();
+  return static_cast<int>(std::count_if(mounts.begin(), mounts.end(), [&](const oci::Mount& mount) {
+    return mount.source.starts_with(dir);
+  }));
+}
+
+TEST_P(Container, GetsAllDriverFilesByOneMount) {
+  AddEnv("NVIDIA_VISIBLE_DEVICES=0");
+  WriteRuntimeToml(fmt::format("log = \"{}\"\n", path("runtime.log")));
+  const SubprocessResult result = Run();
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_THAT(result.out, HasSubstr("library libcuda.so.1 loaded"));
+  EXPECT_THAT(result.out, HasSubstr("driver folder read only"));
+  EXPECT_THAT(result.out, HasSubstr("driver file Read-only file system"));
+  EXPECT_EQ(MountsFrom(bundle(), path("trees")), 1);
+  EXPECT_EQ(MountsFrom(bundle(), path("driver/usr")), 0);
+  EXPECT_THAT(ReadFile(path("runtime.log")).value(), HasSubstr("driver files by one mount of"));
+}
+
+TEST_P(Container, GetsAMountForEachDriverFileWhereTheyCannotBeShared) {
+  AddLinkerCache();
+  AddEnv("NVIDIA_VISIBLE_DEVICES=0");
+  const SubprocessResult shared = Run();
+  for (const std::string& dir : {std::string(), path("runtime.toml/trees")}) {
+    UseTreeDir(dir);
+    WriteRuntimeToml(fmt::format("log = \"{}\"\n", path("runtime.log")));
+    const SubprocessResult result = Run();
+    EXPECT_EQ(result.exit_code, 0) << result.err;
+    EXPECT_EQ(result.out, shared.out);
+    EXPECT_EQ(MountsFrom(bundle(), path("driver/usr")), 4);
+    EXPECT_THAT(ReadFile(path("runtime.log")).value(), HasSubstr("driver files by a mount each: "));
+    EXPECT_EQ(RunAsItIs().out, shared.out);
+  }
+}
+
+TEST_P(Container, GetsTheFilesOfADriverThatWasReplaced) {
+  AddEnv("NVIDIA_VISIBLE_DEVICES=0");
+  EXPECT_EQ(Run().exit_code, 0);
+  fs::remove_all(path("driver"));
+  oci::FakeDriverOptions driver = oci::TwoGpus();
+  driver.version = "560.1.2";
+  ASSERT_TRUE(oci::MakeFakeDriver(path("driver"), driver).ok());
+  ASSERT_TRUE(oci::MakeFakeNodes(path("driver"), driver).ok());
+  const SubprocessResult result = Run();
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_THAT(result.out, HasSubstr("library libcuda.so.1 loaded"));
+  EXPECT_EQ(MountsFrom(bundle(), path("trees")), 1);
+}
+
 TEST_P(Container, IsRefusedWhereTheDriverIsTooOld) {
   AddEnv("NVIDIA_VISIBLE_DEVICES=0");
   AddEnv("NVIDIA_REQUIRE_CUDA=cuda>=13.0 brand=tesla,driver>=535");
@@ -153,13 +208,53 @@ TEST_P(Container, OtherVerbsWorkWithADamagedConfiguration) {
   AddEnv("NVIDIA_VISIBLE_DEVICES=0");
   const SubprocessResult result = Run();
   EXPECT_NE(result.exit_code, 0);
-  EXPECT_THAT(result.err, HasSubstr(path("runtime.toml") + ":6"));
+  EXPECT_THAT(result.err, HasSubstr(path("runtime.toml") + ":7"));
 }
 
 TEST_P(Container, ADamagedConfigurationConcernsOnlyContainersWithGpus) {
   WriteRuntimeToml("this is = = not toml\n");
   const SubprocessResult result = Run();
   EXPECT_EQ(result.exit_code, 0) << result.err;
+}
+
+TEST_P(Container, ExplainSaysWhatItWouldGetAndChangesNothing) {
+  AddEnv("NVIDIA_VISIBLE_DEVICES=0");
+  const std::string file = bundle() + "/config.json";
+  const std::string text = config().Pretty();
+  ASSERT_TRUE(WriteFileAtomically(file, text, 0600).ok());
+  const SubprocessResult result = RunOwn({"explain", "--bundle", bundle()});
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_THAT(result.out, HasSubstr("device     /dev/nvidia1 195:1\n"));
+  EXPECT_THAT(result.out, HasSubstr("library    /dev/tessera/lib/libcuda.so.1"));
+  EXPECT_EQ(ReadFile(file).value(), text);
+  EXPECT_FALSE(PathExists(bundle() + "/tessera"));
+  EXPECT_FALSE(PathExists(path("trees")));
+}
+
+TEST_P(Container, HelpNamesWhatIsOursAndLeavesARuntimesHelpToProgramsAlone) {
+  const SubprocessResult help = RunOwn({"help"});
+  EXPECT_EQ(help.exit_code, 0) << help.err;
+  EXPECT_THAT(help.out, HasSubstr("tessera-runtime configure "));
+  EXPECT_THAT(help.out, HasSubstr("tessera-runtime explain "));
+  // Through a pipe.
+  EXPECT_THAT(RunOwn({"--help"}).out, Not(HasSubstr("tessera-runtime")));
+}
+
+TEST_P(Container, ExplainHasHelpAndRefusesWhatItDoesNotKnow) {
+  WriteRuntimeToml("this is = = not toml\n");
+  const SubprocessResult help = RunOwn({"explain", "--help"});
+  EXPECT_EQ(help.exit_code, 0);
+  EXPECT_THAT(help.out, HasSubstr("Usage: tessera-runtime explain [OPTIONS]"));
+  EXPECT_THAT(help.out, HasSubstr("-b,--bundle DIR"));
+  EXPECT_EQ(help.err, "");
+  for (const std::vector<std::string>& wrong :
+       {std::vector<std::string>{"explain", "--bundel", "/x"}, {"explain", "here"}}) {
+    const SubprocessResult result = RunOwn(wrong);
+    EXPECT_EQ(result.exit_code, 2);
+    EXPECT_EQ(result.out, "");
+    EXPECT_THAT(result.err, HasSubstr("explain: \"" + wrong[1] + "\" is not known"));
+  }
+  EXPECT_THAT(RunOwn({"explain", "--bundle"}).err, HasSubstr("needs a folder"));
 }
 
 }  // namespace

@@ -51,5 +51,7 @@ int main(int argc, char** argv) {
   printf("nvidia-smi %s\n", access("/dev/tessera/bin/nvidia-smi", X_OK) == 0 ? "there" : "missing");
   const int fd = open("/dev/tessera/lib/new", O_CREAT | O_WRONLY, 0644);
   printf("driver folder %s\n", fd >= 0 ? "writable" : "read only");
+  const int library = open("/dev/tessera/lib/libcuda.so.1", O_WRONLY);
+  printf("driver file %s\n", library >= 0 ? "writable" : strerror(errno));
   return 0;
 }

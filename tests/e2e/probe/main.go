@@ -5,9 +5,12 @@
 package main
 
 import (
+	"encoding/binary"
 	"encoding/json"
 	"flag"
 	"fmt"
+	"io"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -21,11 +24,14 @@ type Report struct {
 	Environment map[string]string // NVIDIA_* and TESSERA_*
 	LdCache     int64             // size of /etc/ld.so.cache, -1 if there is none
 	OpenErrors  map[string]string // what open says of each device
+	Answer      string            // to the question, or why there is none
 }
 
 func main() {
 	hold := flag.Duration("hold", 0, "stay this long after the report")
 	fail := flag.Bool("fail", false, "end with exit code 1")
+	socket := flag.String("ask", "", "a unix socket to send the question to, as tessera-runtime does")
+	question := flag.String("question", "", "what to ask there")
 	flag.Parse()
 
 	report := Report{Environment: map[string]string{}, OpenErrors: map[string]string{}, LdCache: -1}
@@ -48,6 +54,9 @@ func main() {
 		}
 		file.Close()
 	}
+	if *socket != "" {
+		report.Answer = ask(*socket, *question)
+	}
 	text, err := json.Marshal(report)
 	if err != nil {
 		panic(err)
@@ -57,4 +66,23 @@ func main() {
 	if *fail {
 		os.Exit(1)
 	}
+}
+
+// ask sends a question behind its length, and returns the answer without it, or what went wrong.
+func ask(socket, question string) string {
+	connection, err := net.DialTimeout("unix", socket, 5*time.Second)
+	if err != nil {
+		return err.Error()
+	}
+	defer connection.Close()
+	connection.SetDeadline(time.Now().Add(10 * time.Second))
+	message := binary.LittleEndian.AppendUint32(nil, uint32(len(question)))
+	if _, err := connection.Write(append(message, question...)); err != nil {
+		return err.Error()
+	}
+	answer, err := io.ReadAll(connection)
+	if len(answer) < 4 {
+		return fmt.Sprintf("%d bytes and %v", len(answer), err)
+	}
+	return string(answer[4:])
 }

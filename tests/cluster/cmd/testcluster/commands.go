@@ -17,7 +17,7 @@ import (
 var commands = map[string]func(context.Context, *options, []string) error{
 	"up": up, "down": down, "status": status, "wait": wait, "env": env, "kubectl": kubectl,
 	"exec": execute, "load-image": loadImage, "restart": restart, "stop": stop, "start": start,
-	"logs": logs, "save-logs": saveLogs,
+	"logs": logs, "save-logs": saveLogs, "configure-scheduler": configureScheduler,
 }
 
 func up(ctx context.Context, o *options, _ []string) error {
@@ -53,6 +53,11 @@ func status(ctx context.Context, o *options, _ []string) error {
 		fmt.Fprintf(table, "%s\t%s\t%s\t%d\t%d\t%s\n", s.Machine, s.Name, state, s.PID, s.Starts, s.Exit)
 	}
 	table.Flush()
+	fmt.Printf("memory: %s %d MiB", c.Head.Name, c.Memory(0)>>20)
+	for i, m := range c.Nodes {
+		fmt.Printf(", %s %d MiB", m.Name, c.Memory(i+1)>>20)
+	}
+	fmt.Println()
 	if err == nil && !c.Ready {
 		err = errors.New("the cluster never became ready")
 	}
@@ -165,6 +170,21 @@ func control(o *options, args []string, act func(*cluster.Cluster, string) error
 		}
 	}
 	return nil
+}
+
+func configureScheduler(ctx context.Context, o *options, args []string) error {
+	c, err := o.open()
+	if err != nil {
+		return err
+	}
+	if len(args) != 1 {
+		return errors.New("which file?")
+	}
+	config, err := os.ReadFile(args[0])
+	if err != nil {
+		return err
+	}
+	return c.ConfigureScheduler(ctx, string(config))
 }
 
 func logs(ctx context.Context, o *options, args []string) error {

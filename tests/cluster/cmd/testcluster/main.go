@@ -21,7 +21,7 @@ import (
 const usage = `usage: testcluster COMMAND [FLAG...] [ARGUMENT...]
 
   build                             build Kubernetes, containerd and the pause program into the cache
-  up [--nodes N]                    start a cluster, or find it already running; see up --help
+  up [--nodes N] [--services]       start a cluster, or find it already running; see up --help
   down                              end it and remove every trace
   status                            its components
   wait                              until the API server answers and every node is Ready
@@ -29,12 +29,14 @@ const usage = `usage: testcluster COMMAND [FLAG...] [ARGUMENT...]
   kubectl [--] ARGUMENT...          run kubectl against it
   exec [--node I] [--] COMMAND...   run a command inside node I (1 if not given; 0 is the control plane)
   load-image [--node I] FILE...     import image archives into node I, or into all
+  configure-scheduler FILE          restart kube-scheduler with this KubeSchedulerConfiguration
   restart COMPONENT [--node I]      also stop and start; --signal NAME (TERM if not given)
   logs COMPONENT [--node I] [-f]    a component's log, or the "supervisor" of its machine
   save-logs FOLDER                  copy all logs into a new folder
   image --tag T --out FILE ...      write an image archive; see testcluster image --help
 
-Components: etcd kube-apiserver kube-controller-manager kube-scheduler kubelet containerd
+Components: etcd kube-apiserver kube-controller-manager kube-scheduler kubelet containerd,
+and kube-proxy with --services.
 Every command but build and image takes --name NAME or --dir FOLDER (also $TESSERA_CLUSTER_DIR);
 without them the cluster is called "default".
 `
@@ -129,6 +131,7 @@ func (o *options) parse(command string, args []string) ([]string, error) {
 func (o *options) upFlags(flags *flag.FlagSet) {
 	o.Flags, o.KubeletConfig = map[string][]string{}, map[string]any{}
 	flags.IntVar(&o.Nodes, "nodes", 1, "number of nodes")
+	flags.BoolVar(&o.Services, "services", false, "run kube-proxy, so that addresses of services work")
 	flags.Func("share", "FOLDER that nodes share with the host (repeatable)", func(dir string) error {
 		o.Share = append(o.Share, dir)
 		return nil

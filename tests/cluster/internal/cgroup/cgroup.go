@@ -143,6 +143,30 @@ func JoinSelf(dirs []string) error {
 	return nil
 }
 
+// Memory is what processes in NAME and below it hold that is not a file's, and files in memory: bytes,
+// 0 where no memory controller is mounted.
+func Memory(name string) int64 {
+	mounts, _ := Mounts()
+	for _, mount := range mounts {
+		content, err := os.ReadFile(filepath.Join(mount.Path, name, "memory.stat"))
+		if err != nil {
+			continue
+		}
+		var sum int64
+		for line := range strings.Lines(string(content)) {
+			field, text, _ := strings.Cut(strings.TrimSpace(line), " ")
+			switch {
+			case mount.Type == "cgroup" && (field == "total_rss" || field == "total_shmem"),
+				mount.Type == "cgroup2" && (field == "anon" || field == "shmem"):
+				value, _ := strconv.ParseInt(text, 10, 64)
+				sum += value
+			}
+		}
+		return sum
+	}
+	return 0
+}
+
 // Processes lists the processes in NAME and below it, in any hierarchy.
 func Processes(name string) (map[int]bool, error) {
 	found := map[int]bool{}

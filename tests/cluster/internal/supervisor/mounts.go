@@ -60,7 +60,7 @@ func setUp(spec *Spec) error {
 		func() error { return mountCgroups(hierarchies, links) },
 		func() error { return joinSystemGroup(hierarchies) },
 	}
-	if spec.Node != nil {
+	if spec.Private.System {
 		steps = append(steps,
 			func() error { return fresh("/dev", "tmpfs", "mode=755", syscall.MS_NOSUID) },
 			makeDevices,
@@ -70,7 +70,7 @@ func setUp(spec *Spec) error {
 	}
 	steps = append(steps,
 		func() error { return bindKept(kept) },
-		func() error { return populate(spec) },
+		func() error { return populate(&spec.Private) },
 		func() error { return mount("", "/", "", "", syscall.MS_REC|syscall.MS_SHARED) },
 		func() error { return os.WriteFile("/proc/sys/net/ipv4/ip_forward", []byte("1"), 0) },
 		func() error { return syscall.Sethostname([]byte(spec.Hostname)) },
@@ -98,12 +98,9 @@ func fresh(target, kind, options string, flags uintptr) error {
 	return mount(kind, target, kind, options, flags)
 }
 
-// overlay lets a node change folders of the system without the host or other nodes noticing. The
+// overlay lets a machine change folders of the system without the host or others noticing. The
 // changes live in memory: an overlay cannot keep them inside the folder that it covers.
 func overlay(spec *Spec) error {
-	if spec.Node == nil {
-		return nil
-	}
 	scratch := filepath.Join(filepath.Dir(spec.Socket), "scratch")
 	if err := os.MkdirAll(scratch, 0o755); err != nil {
 		return err
@@ -111,7 +108,7 @@ func overlay(spec *Spec) error {
 	if err := mount("tmpfs", scratch, "tmpfs", "mode=755", 0); err != nil {
 		return err
 	}
-	for _, dir := range spec.Node.Overlays {
+	for _, dir := range spec.Private.Overlays {
 		name := strings.ReplaceAll(dir[1:], "/", "-")
 		upper, work := filepath.Join(scratch, name, "upper"), filepath.Join(scratch, name, "work")
 		for _, make := range []string{upper, work} {
@@ -243,11 +240,8 @@ func bindKept(kept []*os.File) error {
 	return nil
 }
 
-func populate(spec *Spec) error {
-	if spec.Node == nil {
-		return nil
-	}
-	for target, source := range spec.Node.Binds {
+func populate(private *Private) error {
+	for target, source := range private.Binds {
 		for _, dir := range []string{source, target} {
 			if err := os.MkdirAll(dir, 0o755); err != nil {
 				return err
@@ -257,7 +251,7 @@ func populate(spec *Spec) error {
 			return err
 		}
 	}
-	for path, content := range spec.Node.Files {
+	for path, content := range private.Files {
 		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 			return err
 		}
@@ -266,11 +260,14 @@ func populate(spec *Spec) error {
 			return err
 		}
 	}
-	for link, target := range spec.Node.Links {
+	for link, target := range private.Links {
 		os.Remove(link)
 		if err := os.Symlink(target, link); err != nil {
 			return err
 		}
+	}
+	if !private.System {
+		return nil
 	}
 	return fakeKernelSettings()
 }

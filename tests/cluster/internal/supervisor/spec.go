@@ -24,16 +24,17 @@ type Spec struct {
 	CgroupDirs []string // joined before the cgroup namespace is made
 	Tied       bool     // ends with what Spawn was tied to
 	ProxyTo    string   // address that connections to the inherited listener go to; empty for none
-	Node       *Node    // private folders; nil for the control plane
+	Private    Private  // what is not the host's
 	Components []Component
 }
 
-// Node is what makes a set of namespaces look like a machine of its own.
-type Node struct {
-	Overlays []string          // folders whose changes stay in the node, in memory
-	Binds    map[string]string // folder in the node → folder on disk, in a kept one
-	Files    map[string]string // file in the node → content
-	Links    map[string]string // symbolic link in the node → target
+// Private is what makes a set of namespaces look like a machine of its own.
+type Private struct {
+	System   bool              // an empty /run, /dev without the host's devices, and kernel settings of its own
+	Overlays []string          // folders whose changes stay in the machine, in memory
+	Binds    map[string]string // folder in the machine → folder on disk, in a kept one
+	Files    map[string]string // file in the machine → content
+	Links    map[string]string // symbolic link in the machine → target
 }
 
 // Component is one program. It starts on command, not by itself.

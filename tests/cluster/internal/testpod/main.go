@@ -20,7 +20,8 @@ const account = "/var/run/secrets/kubernetes.io/serviceaccount/"
 
 func main() {
 	var err error
-	switch strings.Join(os.Args[1:], " ") {
+	what, rest, _ := strings.Cut(strings.Join(os.Args[1:], " "), " ")
+	switch what {
 	case "hello":
 		host, _ := os.Hostname()
 		fmt.Println("hello from", host)
@@ -31,8 +32,16 @@ func main() {
 		<-ended
 	case "api":
 		err = askAPI()
+	case "serve":
+		err = greet()
+	case "get":
+		err = get(rest)
+	case "extender":
+		err = extend()
+	case "webhook":
+		err = admit(rest)
 	default:
-		err = fmt.Errorf("usage: testpod hello|stay|api")
+		err = fmt.Errorf("usage: testpod hello|stay|api|serve|get URL|extender|webhook NAME")
 	}
 	if err != nil {
 		fmt.Println(err)

@@ -1,0 +1,8 @@
+// What the scheduler costs on a real API server. Run by hand: docs/benchmarks.md.
+module tessera.dev/tests/bench/scheduler
+
+go 1.26.0
+
+require tessera.dev/tests/cluster v0.0.0
+
+replace tessera.dev/tests/cluster => ../../cluster

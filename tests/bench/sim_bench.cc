@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the simulated driver costs a program that uses it: the size of each library, how long loading
+// and initialising it take in a fresh process, and how many of the functions that it exports answer.
+//   sim_bench [processes, 200]
+#include <dlfcn.h>
+#include <elf.h>
+#include <fmt/format.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "src/base/file.h"
+#include "src/base/strings.h"
+#include "src/sim/testing/sim_node.h"
+
+namespace tessera {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// The entry points that are only named; src/sim/*/others.inc.
+constexpr std::string_view kCudaOthers[] = {
+#define CUDA_OTHER(name) #name,
+#include "src/sim/cuda/others.inc"
+#undef CUDA_OTHER
+    // An answer of its own, which is that there is none.
+    "cuGetExportTable",
+};
+constexpr std::string_view kNvmlOthers[] = {
+#define NVML_OTHER(name) #name,
+#include "src/sim/nvml/others.inc"
+#undef NVML_OTHER
+};
+
+struct Times {
+  double load_ms = 0;
+  double init_ms = 0;
+};
+
+double Ms(Clock::duration time) { return std::chrono::duration<double, std::milli>(time).count(); }
+
+// In the child. Both libraries' init takes no argument that matters: cuInit(0), nvmlInit_v2().
+Times LoadAndInit(const std::string& path, const char* init) {
+  const auto start = Clock::now();
+  void* const library = ::dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+  const auto loaded = Clock::now();
+  if (library == nullptr) _exit(1);
+  const auto function = reinterpret_cast<int (*)(unsigned)>(::dlsym(library, init));
+  const auto found = Clock::now();
+  if (function == nullptr || function(0) != 0) _exit(1);
+  return {Ms(loaded - start), Ms(Clock::now() - found)};
+}
+
+bool RunChild(const std::string& path, const char* init, Times* times) {
+  int ends[2];
+  if (::pipe(ends) != 0) return false;
+  const pid_t child = ::fork();
+  if (child == 0) {
+    const Times measured = LoadAndInit(path, init);
+    _exit(::write(ends[1], &measured, sizeof(measured)) == sizeof(measured) ? 0 : 1);
+  }
+  ::close(ends[1]);
+  const bool read = ::read(ends[0], times, sizeof(*times)) == sizeof(*times);
+  ::close(ends[0]);
+  int status = 0;
+  ::waitpid(child, &status, 0);
+  return read && status == 0;
+}
+
+double Median(std::vector<double> values) {
+  std::ranges::sort(values);
+  return values[values.size() / 2];
+}
+
+// Functions in the dynamic symbol table that the library defines.
+size_t CountExports(const std::string& elf) {
+  Elf64_Ehdr header;
+  std::memcpy(&header, elf.data(), sizeof(header));
+  size_t count = 0;
+  for (int i = 0; i < header.e_shnum; ++i) {
+    Elf64_Shdr section;
+    std::memcpy(&section, elf.data() + header.e_shoff + i * sizeof(section), sizeof(section));
+    if (section.sh_type != SHT_DYNSYM) continue;
+    for (size_t at = 0; at < section.sh_size; at += sizeof(Elf64_Sym)) {
+      Elf64_Sym symbol;
+      std::memcpy(&symbol, elf.data() + section.sh_offset + at, sizeof(symbol));
+      const bool function = ELF64_ST_TYPE(symbol.st_info) == STT_FUNC;
+      if (function && symbol.st_shndx != SHN_UNDEF) ++count;
+    }
+  }
+  return count;
+}
+
+bool Measure(const std::string& path, const char* init, size_t others, int processes) {
+  const Result<std::string> elf = ReadFile(path);
+  if (!elf.ok()) {
+    fmt::print(stderr, "sim_bench: {}\n", elf.status().message());
+    return false;
+  }
+  std::vector<double> load, initialise;
+  for (int i = 0; i < processes; ++i) {
+    Times times;
+    if (!RunChild(path, init, &times)) {
+      fmt::print(stderr, "sim_bench: {} in {} failed\n", init, path);
+      return false;
+    }
+    load.push_back(times.load_ms);
+    initialise.push_back(times.init_ms);
+  }
+  const size_t exported = CountExports(*elf);
+  fmt::print("| {} | {} KiB | {:.2f} ms / {:.2f} ms | {} of {} |\n", BaseName(path),
+             (elf->size() + 512) / 1024, Median(load), Median(initialise), exported - others,
+             exported);
+  return true;
+}
+
+}  // namespace
+}  // namespace tessera
+
+int main(int argc, char** argv) {
+  using tessera::kCudaOthers;
+  using tessera::kNvmlOthers;
+  const int64_t processes = argc > 1 ? tessera::ParseInt(argv[1]).value_or(0) : 200;
+  if (argc > 2 || processes < 1 || processes > 100'000) {
+    fmt::print(stderr, "usage: sim_bench [processes, 1 to 100000 (200)]\n");
+    return 2;
+  }
+  const tessera::sim::testing::SimNode node({.profile = "a100-sxm4-80gb", .gpus = 8});
+  const int count = static_cast<int>(processes);
+  fmt::print("| library | size | dlopen / init, p50 of {} processes | functions that answer, of those "
+             "exported |\n|---|---|---|---|\n",
+             count);
+  std::fflush(stdout);
+  const bool cuda =
+      tessera::Measure(node.library("libcuda.so.1"), "cuInit", std::size(kCudaOthers), count);
+  std::fflush(stdout);
+  return cuda && tessera::Measure(node.library("libnvidia-ml.so.1"), "nvmlInit_v2",
+                                  std::size(kNvmlOthers), count)
+             ? 0
+             : 1;
+}

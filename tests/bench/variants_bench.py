@@ -1,0 +1,121 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""The default policy beside FGD on lists that are drawn from a list of pods: more sharing, more
+typed requests, more pods of several GPUs, more pods without GPUs. Prints a table for docs/benchmarks.md.
+
+  tests/bench/variants_bench.py NODES.csv PODS.csv [--replay build/release/bin/sched-replay] [--seeds 42-51]
+"""
+
+import argparse
+import collections
+import csv
+import json
+import pathlib
+import random
+import subprocess
+import tempfile
+
+LOADS = (80, 90, 100, 130)
+SIZES = ("share", "1", "2", "4", "8")
+
+
+def milli(row):
+    return int(row["num_gpu"]) * int(row["gpu_milli"])
+
+
+class Variants:
+    """Lists with as much GPU as the original; always the same, as the generator is seeded."""
+
+    def __init__(self, rows, models):
+        self.random = random.Random(7)
+        self.rows, self.models = rows, models
+        self.none = [row for row in rows if milli(row) == 0]
+        self.share = [row for row in rows if 0 < milli(row) < 1000]
+        self.one = [row for row in rows if milli(row) == 1000 and row["num_gpu"] == "1"]
+        self.multi = [row for row in rows if int(row["num_gpu"]) > 1]
+        self.total = sum(map(milli, rows))
+
+    def _fill(self, pool, part):
+        drawn, sum_milli = [], 0
+        while sum_milli < part * self.total:
+            drawn.append(self.random.choice(pool))
+            sum_milli += milli(drawn[-1])
+        return drawn
+
+    def part_of(self, pool, others, part):
+        rest = self._fill(others, 1 - part) if part < 1 else []
+        return self.none + self._fill(pool, part) + rest
+
+    def without_gpus(self, times):
+        gpus = self.share + self.one + self.multi
+        return gpus + [self.random.choice(self.none) for _ in range(int(times * len(self.none)))]
+
+    def typed(self, part):
+        """Some pods name a model, each as often as nodes have GPUs of it."""
+        names, weights = zip(*self.models.items())
+        drawn = []
+        for row in self.rows:
+            row = dict(row)
+            if milli(row) > 0 and self.random.random() < part:
+                row["gpu_spec"] = self.random.choices(names, weights)[0]
+            drawn.append(row)
+        return drawn
+
+    def all(self):
+        others = self.one + self.multi
+        small = self.share + self.one
+        yield "60 % of the GPUs in shares", self.part_of(self.share, others, 0.6)
+        yield "only shares", self.part_of(self.share, others, 1)
+        yield "a third names a model", self.typed(1 / 3)
+        yield "half names a model", self.typed(1 / 2)
+        yield "50 % of the GPUs in pods of several", self.part_of(self.multi, small, 0.5)
+        yield "80 %", self.part_of(self.multi, small, 0.8)
+        yield "all", self.part_of(self.multi, small, 1)
+        for times in (2, 3, 4, 6):
+            yield f"{times} times the pods without GPUs", self.without_gpus(times)
+
+
+def replay(args, rows, folder):
+    path = pathlib.Path(folder) / "pods.csv"
+    with open(path, "w", newline="") as file:
+        writer = csv.DictWriter(file, rows[0].keys())
+        writer.writeheader()
+        for number, row in enumerate(rows):
+            writer.writerow({**row, "name": f"pod-{number:06}"})
+    out = subprocess.run(
+        [args.replay, "--nodes", args.nodes, "--pods", path, "--policy", "Tessera,FGD", "--seeds",
+         args.seeds, "--json"], check=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL).stdout
+    return {mean["policy"]: mean for mean in json.loads(out)["means"]}
+
+
+def line(name, means):
+    ours, theirs = means["Tessera"], means["FGD"]
+    at = [{point["load"]: point["allocation"] for point in mean["points"]} for mean in (ours, theirs)]
+    points = " / ".join(f"{at[0][load]:.2f}" for load in LOADS)
+    more = " / ".join(f"{at[0][load] - at[1][load]:+.2f}" for load in LOADS)
+    refused = ", ".join(f"{ours['refused'][size]:.0f} ({theirs['refused'][size]:.0f})" for size in SIZES)
+    return f"| {name} | {points} | {more} | {refused} |"
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("nodes")
+    parser.add_argument("pods")
+    parser.add_argument("--replay", default="build/release/bin/sched-replay")
+    parser.add_argument("--seeds", default="42-51")
+    args = parser.parse_args()
+    models = collections.Counter()
+    for node in csv.DictReader(open(args.nodes, newline="")):
+        if int(node["gpu"]) > 0:
+            models[node["model"]] += int(node["gpu"])
+    rows = list(csv.DictReader(open(args.pods, newline="")))
+    loads = " / ".join(map(str, LOADS))
+    print(f"| drawn list | Tessera at {loads} | more than FGD | GPUs refused at the end: {', '.join(SIZES)} (FGD) |")
+    print("|---|---|---|---|")
+    with tempfile.TemporaryDirectory() as folder:
+        for name, drawn in Variants(rows, models).all():
+            print(line(name, replay(args, drawn, folder)), flush=True)
+
+
+if __name__ == "__main__":
+    main()

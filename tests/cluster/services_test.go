@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster_test
+
+import (
+	"bufio"
+	"context"
+	"encoding/base64"
+	"fmt"
+	"io"
+	"net/http"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	cluster "tessera.dev/tests/cluster"
+)
+
+// serve runs a pod of that kind on a node behind a service of the same name, port 80, and returns the
+// service's address.
+func serve(t *testing.T, c *cluster.Cluster, name, node, kind string) string {
+	t.Helper()
+	pod(t, c, name, node, kind)
+	waitPhase(t, c, name, "Running")
+	kubectl(t, c, "expose", "pod", name, "--port=80", "--target-port=8080")
+	t.Cleanup(func() { c.Kubectl(context.Background(), "delete", "service", name) })
+	return kubectl(t, c, "get", "service", name, "-o", "jsonpath={.spec.clusterIP}")
+}
+
+func eventually(t *testing.T, what string, check func() (bool, string)) {
+	t.Helper()
+	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(100 * time.Millisecond) {
+		done, last := check()
+		if done {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("not within 30 s: %s: %s", what, last)
+		}
+	}
+}
+
+func TestPodsOfDifferentNodesReachEachOther(t *testing.T) {
+	c := sharedCluster(t)
+	pod(t, c, "server", "n1", "serve")
+	waitPhase(t, c, "server", "Running")
+	address := kubectl(t, c, "get", "pod", "server", "-o", "jsonpath={.status.podIP}")
+	pod(t, c, "client", "n2", "get http://"+address+":8080/")
+	waitPhase(t, c, "client", "Succeeded")
+	if log := kubectl(t, c, "logs", "client"); log != "hello from server\n" {
+		t.Errorf("the other node's pod got %q", log)
+	}
+}
+
+func TestServiceIsReachedFromEveryPodAndMachine(t *testing.T) {
+	c := sharedCluster(t)
+	address := serve(t, c, "greeter", "n1", "serve")
+	for i := range 3 {
+		eventually(t, fmt.Sprintf("machine %d reaches the service", i), func() (bool, string) {
+			text, err := c.Exec(t.Context(), i, c.Parts.Kubernetes, "kubectl", "get", "--raw", "/", "--server=http://"+address)
+			return text == "hello from greeter\n", fmt.Sprintf("%q, %v", text, err)
+		})
+	}
+	for _, node := range []string{"n1", "n2"} {
+		pod(t, c, "ask-"+node, node, "get http://"+address+"/")
+		waitPhase(t, c, "ask-"+node, "Succeeded")
+	}
+}
+
+func TestPortIsForwardedToAPodOfEveryNode(t *testing.T) {
+	c := sharedCluster(t)
+	for _, m := range c.Nodes {
+		name := "forward-" + m.Name
+		serve(t, c, name, m.Name, "serve")
+		ctx, stop := context.WithCancel(t.Context())
+		forward := c.KubectlCommand(ctx, "port-forward", "service/"+name, ":80")
+		out, err := forward.StdoutPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := forward.Start(); err != nil {
+			t.Fatal(err)
+		}
+		line, _ := bufio.NewReader(out).ReadString('\n')
+		local := regexp.MustCompile(`127\.0\.0\.1:\d+`).FindString(line)
+		if response, err := http.Get("http://" + local + "/"); err != nil {
+			t.Errorf("through %q: %v", line, err)
+		} else {
+			text, _ := io.ReadAll(response.Body)
+			response.Body.Close()
+			if string(text) != "hello from "+name+"\n" {
+				t.Errorf("%s answered %q", m.Name, text)
+			}
+		}
+		stop()
+		forward.Wait()
+	}
+}
+
+func TestAPIServerCallsAWebhookBehindAService(t *testing.T) {
+	c := sharedCluster(t)
+	serve(t, c, "hook", "n2", "webhook hook.default.svc")
+	var authority string
+	eventually(t, "the webhook shows its certificate", func() (bool, string) {
+		authority = kubectl(t, c, "logs", "hook")
+		return strings.Contains(authority, "END CERTIFICATE"), authority
+	})
+	manifest := fmt.Sprintf(`
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingWebhookConfiguration
+metadata: {name: hook}
+webhooks:
+- name: hook.tessera.test
+  admissionReviewVersions: [v1]
+  sideEffects: None
+  failurePolicy: Fail
+  rules: [{apiGroups: [""], apiVersions: [v1], operations: [CREATE], resources: [configmaps]}]
+  objectSelector: {matchLabels: {hook: "true"}}
+  clientConfig: {caBundle: %s, service: {name: hook, namespace: default, port: 80}}`,
+		base64.StdEncoding.EncodeToString([]byte(authority)))
+	if err := c.Apply(t.Context(), manifest); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Kubectl(context.Background(), "delete", "validatingwebhookconfiguration", "hook") })
+	const object = `{"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "hooked", "labels": {"hook": "true"}}}`
+	t.Cleanup(func() { c.Kubectl(context.Background(), "delete", "configmap", "hooked", "--ignore-not-found") })
+	eventually(t, "the webhook refuses", func() (bool, string) {
+		c.Kubectl(t.Context(), "delete", "configmap", "hooked", "--ignore-not-found")
+		err := c.Apply(t.Context(), object)
+		return err != nil && strings.Contains(err.Error(), "the webhook in the pod says no"), fmt.Sprint(err)
+	})
+}
+
+func TestSchedulerAsksAnExtenderBehindAService(t *testing.T) {
+	c := sharedCluster(t)
+	address := serve(t, c, "extender", "n1", "extender")
+	config := `
+apiVersion: kubescheduler.config.k8s.io/v1
+kind: KubeSchedulerConfiguration
+clientConnection: {kubeconfig: /etc/kubernetes/scheduler.conf}
+extenders:
+- urlPrefix: http://` + address + `
+  filterVerb: filter
+  nodeCacheCapable: true`
+	if err := c.ConfigureScheduler(t.Context(), config); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := c.ConfigureScheduler(context.Background(), ""); err != nil {
+			t.Error(err)
+		}
+	})
+	pod(t, c, "unwanted", "", "hello")
+	eventually(t, "the pod says why it waits", func() (bool, string) {
+		why := kubectl(t, c, "get", "pod", "unwanted", "-o", "jsonpath={.status.conditions[0].message}")
+		return strings.Contains(why, "the extender wants no pods on n2"), why
+	})
+	if err := c.ConfigureScheduler(t.Context(), ""); err != nil {
+		t.Fatal(err)
+	}
+	waitPhase(t, c, "unwanted", "Succeeded")
+}
+
+func TestSchedulerKeepsItsConfigurationWhenANewOneIsWrong(t *testing.T) {
+	c := sharedCluster(t)
+	err := c.ConfigureScheduler(t.Context(), "kind: Nonsense")
+	if err == nil || !strings.Contains(err.Error(), "Nonsense") || !strings.Contains(err.Error(), "kube-scheduler.log") {
+		t.Errorf("the error does not say what is wrong: %v", err)
+	}
+	pod(t, c, "still-scheduled", "", "hello")
+	waitPhase(t, c, "still-scheduled", "Succeeded")
+}

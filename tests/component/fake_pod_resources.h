@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+// The kubelet's list of pods and devices, on a real socket; can hold its answer back. Threads: any.
+#pragma once
+
+#include <grpcpp/grpcpp.h>
+
+#include <condition_variable>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "podresources_v1.grpc.pb.h"
+
+namespace tessera::testing {
+
+class FakePodResources final : public v1::PodResourcesLister::Service {
+ public:
+  explicit FakePodResources(const std::string& path) {
+    grpc::ServerBuilder builder;
+    builder.RegisterService(this);
+    builder.AddListeningPort("unix:" + path, grpc::InsecureServerCredentials());
+    server_ = builder.BuildAndStart();
+  }
+  ~FakePodResources() override {
+    Release();
+    server_->Shutdown(std::chrono::system_clock::now());
+    server_->Wait();
+  }
+
+  // In namespace default, with one container, "main".
+  void Admit(const std::string& pod, const std::vector<std::string>& ids,
+             const std::string& resource = "nvidia.com/gpu") {
+    const std::lock_guard lock(mutex_);
+    v1::PodResources* entry = list_.add_pod_resources();
+    entry->set_namespace_("default");
+    entry->set_name(pod);
+    // One entry for each device, as the kubelet has it.
+    v1::ContainerResources* container = entry->add_containers();
+    container->set_name("main");
+    for (const std::string& id : ids) {
+      v1::ContainerDevices* devices = container->add_devices();
+      devices->set_resource_name(resource);
+      devices->add_device_ids(id);
+    }
+  }
+  void End(const std::string& pod) {
+    const std::lock_guard lock(mutex_);
+    auto* pods = list_.mutable_pod_resources();
+    for (int i = pods->size(); i-- > 0;) {
+      if (pods->Get(i).name() == pod) pods->DeleteSubrange(i, 1);
+    }
+  }
+
+  void Stall() {
+    const std::lock_guard lock(mutex_);
+    stalled_ = true;
+  }
+  void Release() {
+    const std::lock_guard lock(mutex_);
+    stalled_ = false;
+    changed_.notify_all();
+  }
+
+ private:
+  grpc::Status List(grpc::ServerContext*, const v1::ListPodResourcesRequest*,
+                    v1::ListPodResourcesResponse* reply) override {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [this] { return !stalled_; });
+    *reply = list_;
+    return grpc::Status::OK;
+  }
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  bool stalled_ = false;
+  v1::ListPodResourcesResponse list_;
+  std::unique_ptr<grpc::Server> server_;
+};
+
+}  // namespace tessera::testing

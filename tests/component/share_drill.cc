@@ -1,0 +1,263 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tests/component/share_drill.h"
+
+#include <unistd.h>
+
+#include <atomic>
+#include <chrono>
+#include <future>
+#include <map>
+#include <memory>
+#include <thread>
+
+#include "api/names.h"
+#include "src/agent/fake_pods.h"
+#include "src/agent/grants.h"
+#include "src/agent/offers.h"
+#include "src/agent/plugin.h"
+#include "src/base/random.h"
+#include "src/grant/client.h"
+#include "tests/component/fake_kubelet.h"
+#include "tests/component/fake_pod_resources.h"
+
+namespace tessera::testing {
+namespace {
+
+using namespace std::chrono_literals;
+using Clock = std::chrono::steady_clock;
+
+const std::string kMem(names::kResourceGpuMem);
+
+double MicrosSince(Clock::time_point start) {
+  return std::chrono::duration<double, std::micro>(Clock::now() - start).count();
+}
+
+struct Pod {
+  std::string name;
+  std::string uid;
+  int gpu = 0;
+  std::vector<std::string> ids;
+  std::string token;
+};
+
+class Drill {
+ public:
+  explicit Drill(const DrillOptions& options) : options_(options), random_(options.seed) {
+    auto inventory = std::make_shared<device::NodeInventory>();
+    for (int i = 0; i < options.gpus; ++i) {
+      inventory->gpus.push_back(
+          {.uuid = Uuid(i), .index = i, .minor = i, .memory = GiB(options.gib_per_gpu)});
+    }
+    inventory->links = device::LinkMatrix(static_cast<size_t>(options.gpus));
+    devices_.Set(std::make_shared<agent::DeviceSet>(inventory));
+    room_.assign(static_cast<size_t>(options.gpus), options.gib_per_gpu / options.gib_per_pod);
+    kubelet_.Start();
+    thread_ = std::thread([this] { runner_.Run(); });
+    OnRunner([this] {
+      plugin_ = std::make_unique<agent::Plugin>(
+          &runner_, agent::PluginOptions{kMem, plugin_dir_.path() + "/kubelet.sock", nullptr},
+          &answers_, &devices_, &metrics_);
+      plugin_->Publish(agent::OffersOf(kMem, *devices_.Get(), {}));
+    });
+    for (const auto& offer : agent::OffersOf(kMem, *devices_.Get(), {})) free_.push_back(offer.id);
+    StartGrants();
+    TESSERA_CHECK(kubelet_.WaitForRegistrations(1, 20s));
+  }
+  ~Drill() {
+    grants_.reset();
+    OnRunner([this] { plugin_.reset(); });
+    runner_.Quit();
+    thread_.join();
+  }
+
+  DrillResult Run() {
+    while (result_.starts < options_.starts) {
+      Schedule();
+      Admit();
+      Start();
+      EndSome();
+    }
+    return std::move(result_);
+  }
+
+ private:
+  static std::string Uuid(int gpu) { return "GPU-" + std::to_string(gpu); }
+
+  void StartGrants() {
+    agent::GrantsOptions grants;
+    grants.state_dir = dir_.path();
+    grants.socket = dir_.path() + "/grant.sock";
+    grants.pod_resources_socket = dir_.path() + "/pods.sock";
+    grants.uid = ::geteuid();
+    grants.make_pods = [this](TaskRunner*) {
+      auto pods = std::make_unique<agent::FakeApiPods>();
+      api_ = pods.get();
+      return pods;
+    };
+    grants_ = std::make_unique<agent::Grants>(grants, &devices_, &sealer_, &metrics_);
+    const Status status = grants_->Start();
+    if (!status.ok()) CheckFailed(__FILE__, __LINE__, status.ToString());
+    OnGrants([this] { api_->Sync(); });
+  }
+
+  template <typename Task>
+  void OnRunner(Task task) {
+    std::promise<void> done;
+    runner_.Post([&] {
+      task();
+      done.set_value();
+    });
+    done.get_future().wait();
+  }
+  template <typename Task>
+  void OnGrants(Task task) {
+    std::promise<void> done;
+    grants_->Post([&] {
+      task();
+      done.set_value();
+    });
+    done.get_future().wait();
+  }
+
+  // New pods on random GPUs that have room, under names of pods that ended where there are any.
+  void Schedule() {
+    std::vector<int> places;
+    for (int gpu = 0; gpu < options_.gpus; ++gpu) places.insert(places.end(), room_[gpu], gpu);
+    random_.Shuffle(places);
+    for (const int gpu : places) {
+      Pod pod{.uid = "uid-" + std::to_string(next_uid_++), .gpu = gpu};
+      --room_[gpu];
+      if (names_.empty()) {
+        pod.name = "pod-" + std::to_string(next_name_++);
+      } else {
+        pod.name = names_.back();
+        names_.pop_back();
+        ++result_.remade;
+      }
+      waiting_.push_back(std::move(pod));
+    }
+    for (const Pod& pod : waiting_) {
+      OnGrants([&] { api_->Set(Described(pod)); });
+    }
+  }
+
+  agent::PodInfo Described(const Pod& pod) const {
+    agent::PodInfo info = agent::FakeApiPods::Make(
+        pod.name, {{"main", {{kMem, std::to_string(options_.gib_per_pod)}}}}, pod.uid);
+    device::Assignment assignment;
+    assignment.containers["main"] = {{.uuid = Uuid(pod.gpu), .memory = GiB(options_.gib_per_pod)}};
+    info.annotations = *device::AnnotationsFor(*info.request, assignment,
+                                               devices_.Get()->inventory(), {.node = "n"});
+    return info;
+  }
+
+  // The kubelet: one pod at a time, any free ids.
+  void Admit() {
+    random_.Shuffle(waiting_);
+    for (Pod& pod : waiting_) {
+      random_.Shuffle(free_);
+      pod.ids.assign(free_.end() - options_.gib_per_pod, free_.end());
+      free_.resize(free_.size() - pod.ids.size());
+      const auto start = Clock::now();
+      const auto env = kubelet_.Allocate(pod.ids);
+      result_.allocate_us.push_back(MicrosSince(start));
+      if (!env.ok()) CheckFailed(__FILE__, __LINE__, env.status().ToString());
+      for (const auto& [name, value] : *env) {
+        if (name == grant::TokenVariable(kMem)) pod.token = value;
+      }
+      admitted_.Admit(pod.name, pod.ids, kMem);
+    }
+  }
+
+  // Containers.
+  void Start() {
+    random_.Shuffle(waiting_);
+    std::atomic<size_t> next{0};
+    std::vector<std::thread> starters;
+    std::mutex mutex;
+    for (int i = 0; i < options_.at_once; ++i) {
+      starters.emplace_back([&] {
+        for (size_t at; (at = next++) < waiting_.size();) {
+          const auto start = Clock::now();
+          const auto grant = Ask(waiting_[at]);
+          const double took = MicrosSince(start);
+          const auto ping = Clock::now();
+          const bool there = grant::Ping(dir_.path() + "/grant.sock", 20s).ok();
+          const double pinged = MicrosSince(ping);
+          const std::lock_guard lock(mutex);
+          if (there) result_.ping_us.push_back(pinged);
+          Judge(waiting_[at], grant, took);
+        }
+      });
+    }
+    for (std::thread& starter : starters) starter.join();
+    for (Pod& pod : waiting_) running_.push_back(std::move(pod));
+    waiting_.clear();
+  }
+
+  Result<grant::Grant> Ask(const Pod& pod) const {
+    return grant::Ask(dir_.path() + "/grant.sock",
+                      {.pod_uid = pod.uid,
+                       .pod_namespace = "default",
+                       .pod_name = pod.name,
+                       .container = "main",
+                       .tokens = {{grant::TokenVariable(kMem), pod.token}}},
+                      20s);
+  }
+
+  void Judge(const Pod& pod, const Result<grant::Grant>& grant, double took) {
+    ++result_.starts;
+    result_.grant_us.push_back(took);
+    if (!grant.ok()) {
+      if (result_.refused++ == 0) result_.first_refusal = grant.status().ToString();
+    } else if (grant->devices.size() != 1 || grant->devices[0].uuid != Uuid(pod.gpu)) {
+      ++result_.wrong;
+    }
+  }
+
+  // About half of the pods: gone at the API server, gone at the kubelet, their names free.
+  void EndSome() {
+    random_.Shuffle(running_);
+    const size_t count = running_.size() / 2;
+    for (size_t i = 0; i < count; ++i) {
+      Pod& pod = running_.back();
+      admitted_.End(pod.name);
+      OnGrants([&] { api_->Remove(pod.uid); });
+      free_.insert(free_.end(), pod.ids.begin(), pod.ids.end());
+      ++room_[pod.gpu];
+      names_.push_back(pod.name);
+      running_.pop_back();
+    }
+  }
+
+  const DrillOptions options_;
+  Random random_;
+  DrillResult result_;
+  TempDir dir_;
+  TempDir plugin_dir_;  // in which the kubelet removes every socket when it starts
+  FakeKubelet kubelet_{plugin_dir_.path()};
+  FakePodResources admitted_{dir_.path() + "/pods.sock"};
+  EpollTaskRunner runner_;
+  std::thread thread_;
+  agent::AgentMetrics metrics_;
+  agent::DeviceSetHolder devices_;
+  grant::TokenSealer sealer_{std::string(32, 'k')};
+  SystemClock clock_;
+  agent::ShareAllocator answers_{kMem, &sealer_, &clock_};
+  std::unique_ptr<agent::Plugin> plugin_;
+  std::unique_ptr<agent::Grants> grants_;
+  agent::FakeApiPods* api_ = nullptr;  // lives on the grants' thread
+
+  std::vector<int> room_;           // pods, by GPU
+  std::vector<std::string> free_;   // the kubelet's ids
+  std::vector<std::string> names_;  // of pods that ended
+  std::vector<Pod> waiting_, running_;
+  int next_uid_ = 0;
+  int next_name_ = 0;
+};
+
+}  // namespace
+
+DrillResult RunShareDrill(const DrillOptions& options) { return Drill(options).Run(); }
+
+}  // namespace tessera::testing

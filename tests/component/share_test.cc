@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <gtest/gtest.h>
+
+#include "tests/component/share_drill.h"
+
+namespace tessera::testing {
+namespace {
+
+TEST(ShareDrillTest, NoContainerHasAnotherGpuThanAssigned) {
+  const DrillResult result = RunShareDrill({.at_once = 4, .starts = 600});
+  EXPECT_GE(result.starts, 600);
+  EXPECT_GT(result.remade, 100);
+  EXPECT_EQ(result.wrong, 0);
+  EXPECT_EQ(result.refused, 0) << result.first_refusal;
+}
+
+}  // namespace
+}  // namespace tessera::testing

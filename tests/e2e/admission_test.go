@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"tessera.dev/tests/e2e/bed"
+)
+
+// The admission webhook and the policies of deploy/manifests, judged by the real API server. The test
+// runs beside it, because it is what the API server calls.
+func TestAdmissionAgainstTheRealServer(t *testing.T) {
+	outside, err := os.ReadFile(bed.Shared.Kubeconfig())
+	if err != nil {
+		t.Fatal(err)
+	}
+	inside := regexp.MustCompile(`https://127\.0\.0\.1:\d+`).ReplaceAll(outside, []byte("https://10.0.0.1:443"))
+	// /tmp is the control plane's, too.
+	file, err := os.CreateTemp("/tmp", "e2e-kubeconfig-*")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer os.Remove(file.Name())
+	if _, err = file.Write(inside); err == nil {
+		err = file.Close()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := bed.Shared.Exec(ctx, 0, "env", "TESSERA_SOURCE_DIR="+bed.Root, "TESSERA_TEST_WEBHOOK_KUBECONFIG="+file.Name(),
+		filepath.Join(bed.Root, "build/release/tests/admission_loopback_test"),
+		// One test wants to see what holds without a webhook, and this cluster has one deployed.
+		"--gtest_filter=*ApiServer*-*WithoutTheWebhook*")
+	if err != nil || strings.Contains(text, "[  SKIPPED ]") || !strings.Contains(text, "[  PASSED  ]") {
+		t.Errorf("%v\n%s", err, text)
+	}
+}

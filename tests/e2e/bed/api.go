@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package bed
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"sync"
+	"testing"
+	"time"
+)
+
+// ErrNotFound: the API server has no such object.
+var ErrNotFound = errors.New("not found")
+
+// A kubectl costs a process and 0.3 s of a core; what tests ask again and again goes by this client.
+var administrator = sync.OnceValues(func() (*http.Client, error) {
+	client, err := Shared.HTTPClient()
+	if err != nil {
+		return nil, err
+	}
+	client.Timeout = 30 * time.Second
+	client.Transport.(*http.Transport).DisableKeepAlives = false
+	return client, nil
+})
+
+// Call sends a request to the API server as administrator: a body of JSON, or nil, and the answer into
+// what `into` points to: a string takes it as it is, nil drops it. ErrNotFound for status 404.
+func Call(method, path string, body, into any) error {
+	client, err := administrator()
+	if err != nil {
+		return err
+	}
+	var sent io.Reader
+	if body != nil {
+		text, err := json.Marshal(body)
+		if err != nil {
+			return err
+		}
+		sent = bytes.NewReader(text)
+	}
+	request, err := http.NewRequestWithContext(ctx, method, Shared.URL()+path, sent)
+	if err != nil {
+		return err
+	}
+	request.Header.Set("Content-Type", "application/json")
+	if method == http.MethodPatch {
+		request.Header.Set("Content-Type", "application/merge-patch+json")
+	}
+	response, err := client.Do(request)
+	if err != nil {
+		return err
+	}
+	defer response.Body.Close()
+	return readAnswer(response, method+" "+path, into)
+}
+
+func readAnswer(response *http.Response, what string, into any) error {
+	text, err := io.ReadAll(response.Body)
+	if err != nil {
+		return fmt.Errorf("%s: %w", what, err)
+	}
+	if response.StatusCode == http.StatusNotFound {
+		return fmt.Errorf("%s: %w", what, ErrNotFound)
+	}
+	if response.StatusCode > 299 {
+		return fmt.Errorf("%s: %s: %s", what, response.Status, text)
+	}
+	switch into := into.(type) {
+	case nil:
+	case *string:
+		*into = string(text)
+	default:
+		if err := json.Unmarshal(text, into); err != nil {
+			return fmt.Errorf("%s: %w", what, err)
+		}
+	}
+	return nil
+}
+
+// Get reads a path of the API server; its failure is the test's.
+func Get(t *testing.T, path string, into any) {
+	t.Helper()
+	if err := Call(http.MethodGet, path, nil, into); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// NodeObject is what tests look at of a node.
+type NodeObject struct {
+	Metadata struct {
+		Labels, Annotations map[string]string
+	}
+	Status struct {
+		Allocatable map[string]string
+		Conditions  []Condition
+	}
+}
+
+// Condition of a node or a pod.
+type Condition struct{ Type, Status, Reason, Message string }
+
+// PodObject is what tests look at of a pod.
+type PodObject struct {
+	Metadata struct {
+		Name, UID           string
+		Annotations, Labels map[string]string
+	}
+	Spec struct {
+		NodeName       string
+		Containers     []struct{ Name string }
+		InitContainers []struct{ Name string }
+	}
+	Status struct {
+		Phase, PodIP, Reason, Message string
+		Conditions                    []Condition
+		InitContainerStatuses         []ContainerStatus
+		ContainerStatuses             []ContainerStatus
+	}
+}
+
+// ContainerStatus has under State one of "waiting", "running" and "terminated".
+type ContainerStatus struct {
+	Name, ContainerID string
+	RestartCount      int
+	State             map[string]map[string]any
+}
+
+// Node reads a node.
+func Node(name string) (node NodeObject, err error) {
+	err = Call(http.MethodGet, "/api/v1/nodes/"+name, nil, &node)
+	return node, err
+}
+
+const podsPath = "/api/v1/namespaces/default/pods"
+
+// ReadPod reads a pod of the namespace "default".
+func ReadPod(t *testing.T, name string) (pod PodObject) {
+	t.Helper()
+	Get(t, podsPath+"/"+name, &pod)
+	return pod
+}
+
+// ConditionOf is a condition by its type; its fields are empty if there is none.
+func ConditionOf(all []Condition, kind string) Condition {
+	for _, condition := range all {
+		if condition.Type == kind {
+			return condition
+		}
+	}
+	return Condition{}
+}

@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package bed is what packages of end-to-end tests stand on: one test cluster for each package, whose
+// nodes have simulated GPUs and Tessera as a person would deploy it, and the small words that their
+// tests use. A test process has one cluster, so it is a variable here.
+package bed
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	cluster "tessera.dev/tests/cluster"
+)
+
+const (
+	// DriverRoot is where a node's simulated driver is, as a GPU operator would have it.
+	DriverRoot = "/run/nvidia/driver"
+	// PodTimeout: a pod needs about a second; the machine may be busy with other suites.
+	PodTimeout = 60 * time.Second
+	// WholeGPU is the resource of a whole GPU.
+	WholeGPU = "nvidia.com/gpu"
+)
+
+var (
+	// Long is the mode of 100 rounds of each kind of restart.
+	Long = flag.Bool("long", false, "the long mode: 100 rounds of each kind of restart")
+	keep = flag.Bool("keep", false, "leave the cluster up at the end")
+
+	// Root is the source tree.
+	Root = sourceTree()
+	// Shared is the cluster of all tests of the package.
+	Shared *cluster.Cluster
+
+	ctx = context.Background()
+)
+
+// GPUs are those of one node: so many of a profile of simgpu, built in or a file.
+type GPUs struct {
+	Profile string
+	Count   int
+}
+
+func sourceTree() string {
+	_, file, _, _ := runtime.Caller(0)
+	return filepath.Join(filepath.Dir(file), "../../..")
+}
+
+// Tool is a program of the release build.
+func Tool(name string) string { return filepath.Join(Root, "build/release/bin", name) }
+
+// Main starts a cluster of as many nodes as there are entries of nodes, deploys Tessera, runs the tests
+// and removes the cluster. Returns the exit code for TestMain.
+func Main(m *testing.M, options cluster.Options, nodes []GPUs) int {
+	flag.Parse()
+	code, err := runAll(m, options, nodes)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "e2e:", err)
+		return 1
+	}
+	return code
+}
+
+func runAll(m *testing.M, options cluster.Options, nodes []GPUs) (code int, err error) {
+	options.Nodes, options.Log, options.Tied = len(nodes), os.Stderr, !*keep
+	if Shared, err = cluster.Up(ctx, options); err != nil {
+		return 1, err
+	}
+	defer func() {
+		if *keep {
+			return
+		}
+		if code != 0 || err != nil {
+			saveLogs(options.Name)
+		}
+		if downErr := Shared.Down(); downErr != nil && err == nil {
+			err = downErr
+		}
+	}()
+	if err := deploy(nodes); err != nil {
+		return 1, err
+	}
+	return m.Run(), nil
+}
+
+// saveLogs keeps what a failed run left, because Down removes it.
+func saveLogs(name string) {
+	out := filepath.Join(Root, "build", "logs", name)
+	os.RemoveAll(out)
+	if err := os.MkdirAll(out, 0o755); err != nil {
+		return
+	}
+	Shared.SaveLogs(out)
+	for i, m := range Shared.Nodes {
+		text, _ := Shared.Kubectl(ctx, "-n", "tessera-system", "logs", AgentOf(m.Name))
+		os.WriteFile(filepath.Join(out, fmt.Sprintf("agent-%d.log", i+1)), []byte(text), 0o644)
+	}
+	text, _ := Shared.Kubectl(ctx, "get", "pods,events", "-A", "-o", "yaml")
+	os.WriteFile(filepath.Join(out, "objects.yaml"), []byte(text), 0o644)
+	fmt.Fprintln(os.Stderr, "e2e: logs are in", out)
+}
+
+// AgentOf is the agent's pod on a node, as kubectl names it: "pod/tessera-agent-x7k2p".
+func AgentOf(node string) string {
+	text, _ := Shared.Kubectl(ctx, "-n", "tessera-system", "get", "pod", "-o", "name",
+		"-l", "app.kubernetes.io/name=tessera-agent", "--field-selector", "spec.nodeName="+node)
+	return strings.TrimSpace(text)
+}
+
+// deploy brings GPUs, images and Tessera onto the nodes.
+func deploy(nodes []GPUs) error {
+	for i, gpus := range nodes {
+		_, err := Shared.Exec(ctx, i+1, Tool("simgpu"), "create", "--profile", gpus.Profile,
+			"--gpus", fmt.Sprint(gpus.Count), "--root", DriverRoot, "--device-nodes")
+		if err != nil {
+			return err
+		}
+	}
+	if err := loadImages(); err != nil {
+		return err
+	}
+	if _, err := Shared.Kubectl(ctx, "apply", "-k", filepath.Join(Root, "deploy/simulated")); err != nil {
+		return err
+	}
+	_, err := Shared.Kubectl(ctx, "-n", "tessera-system", "rollout", "status", "daemonset/tessera-agent", "--timeout=60s")
+	if err != nil {
+		return err
+	}
+	deadline := time.Now().Add(30 * time.Second)
+	for i, gpus := range nodes {
+		name := Shared.Nodes[i].Name
+		for Allocatable(name, WholeGPU) != gpus.Count {
+			if time.Now().After(deadline) {
+				return fmt.Errorf("node %s offers %d GPUs after 30 s, not %d", name, Allocatable(name, WholeGPU), gpus.Count)
+			}
+			time.Sleep(100 * time.Millisecond)
+		}
+	}
+	return nil
+}
+
+func loadImages() error {
+	out, err := os.MkdirTemp("", "e2e-images")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(out)
+	if text, err := exec.Command(filepath.Join(Root, "scripts/images"), out).CombinedOutput(); err != nil {
+		return fmt.Errorf("scripts/images: %w: %s", err, text)
+	}
+	probe := filepath.Join(out, "probe")
+	build := exec.Command("go", "build", "-o", probe, "./probe")
+	build.Dir = filepath.Join(Root, "tests/e2e")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if text, err := build.CombinedOutput(); err != nil {
+		return fmt.Errorf("building the probe: %w: %s", err, text)
+	}
+	variants := map[string][]string{
+		"probe":     nil,
+		"probe-all": {"--env", "NVIDIA_VISIBLE_DEVICES=all", "--env", "NVIDIA_DRIVER_CAPABILITIES=all"},
+	}
+	for name, extra := range variants {
+		args := append([]string{"image", "--tag", "tessera.dev/tests/" + name + ":dev", "--out",
+			filepath.Join(out, name+".tar"), "--file", probe + ":/probe:0755", "--entrypoint", "/probe"}, extra...)
+		if text, err := exec.Command(filepath.Join(Root, "build/bin/testcluster"), args...).CombinedOutput(); err != nil {
+			return fmt.Errorf("image %s: %w: %s", name, err, text)
+		}
+	}
+	archives, err := filepath.Glob(filepath.Join(out, "*.tar"))
+	if err != nil {
+		return err
+	}
+	for _, archive := range archives {
+		if err := Shared.LoadImage(ctx, archive); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package bed
+
+import (
+	"errors"
+	"net/http"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+)
+
+// Container is one container of a test pod.
+type Container struct {
+	Name       string
+	Image      string         // vectoradd or a tests/ image
+	GPUs       int            // nvidia.com/gpu
+	Limits     map[string]int // further resources
+	Args       []string
+	Env        map[string]string
+	Privileged bool
+}
+
+// Pod is a pod of the namespace "default".
+type Pod struct {
+	Name           string
+	Init           []Container
+	Containers     []Container
+	Labels         map[string]string
+	Annotations    map[string]string
+	NodeSelector   map[string]string
+	ReadOnlyRootFS bool
+	RuntimeClass   string
+	PriorityClass  string
+	RestartPolicy  string // Never if empty
+	User           string // its processes' number on the node; the image's if empty
+	HostPath       string // a folder of the node that containers see as /node
+	NoToken        bool   // no token of a service account, which the kubelet would have to ask for
+}
+
+// Object is a part of a manifest.
+type Object = map[string]any
+
+func (c Container) manifest(readOnly bool) Object {
+	image := "tessera.dev/samples/vectoradd:dev"
+	if c.Image != "" && c.Image != "vectoradd" {
+		image = "tessera.dev/tests/" + c.Image + ":dev"
+	}
+	m := Object{"name": c.Name, "image": image, "imagePullPolicy": "Never", "args": c.Args,
+		"securityContext": Object{"readOnlyRootFilesystem": readOnly, "privileged": c.Privileged}}
+	limits := Object{}
+	for resource, count := range c.Limits {
+		limits[resource] = count
+	}
+	if c.GPUs > 0 {
+		limits[WholeGPU] = c.GPUs
+	}
+	m["resources"] = Object{"limits": limits}
+	var env []Object
+	for name, value := range c.Env {
+		env = append(env, Object{"name": name, "value": value})
+	}
+	m["env"] = env
+	return m
+}
+
+// Create makes the pod; the test's end deletes it and waits until its GPUs are free again.
+func (p Pod) Create(t *testing.T) string {
+	t.Helper()
+	if err := p.TryCreate(t); err != nil {
+		t.Fatal(err)
+	}
+	return p.Name
+}
+
+// TryCreate is Create, and returns what the API server has against the pod.
+func (p Pod) TryCreate(t *testing.T) error {
+	t.Helper()
+	err := Call(http.MethodPost, podsPath, p.manifest(), nil)
+	if err == nil {
+		deleteAtTheEnd(t, p.Name)
+	}
+	return err
+}
+
+func (p Pod) manifest() Object {
+	list := func(containers []Container) []Object {
+		var all []Object
+		for _, c := range containers {
+			all = append(all, c.manifest(p.ReadOnlyRootFS))
+		}
+		return all
+	}
+	restart := p.RestartPolicy
+	if restart == "" {
+		restart = "Never"
+	}
+	spec := Object{"restartPolicy": restart, "terminationGracePeriodSeconds": 1,
+		"nodeSelector": p.NodeSelector, "initContainers": list(p.Init), "containers": list(p.Containers)}
+	if p.RuntimeClass != "" {
+		spec["runtimeClassName"] = p.RuntimeClass
+	}
+	if p.PriorityClass != "" {
+		spec["priorityClassName"] = p.PriorityClass
+	}
+	if p.User != "" {
+		user, _ := strconv.Atoi(p.User)
+		spec["securityContext"] = Object{"runAsUser": user}
+	}
+	if p.HostPath != "" {
+		spec["volumes"] = []Object{{"name": "node", "hostPath": Object{"path": p.HostPath}}}
+		for _, container := range spec["containers"].([]Object) {
+			container["volumeMounts"] = []Object{{"name": "node", "mountPath": "/node"}}
+		}
+	}
+	if p.NoToken {
+		spec["automountServiceAccountToken"] = false
+	}
+	return Object{"apiVersion": "v1", "kind": "Pod", "metadata": Object{
+		"name": p.Name, "namespace": "default", "labels": p.Labels, "annotations": p.Annotations}, "spec": spec}
+}
+
+// podsOf are the pods that tests still have to delete. Subtests delete theirs before their parents do.
+var (
+	podsMutex sync.Mutex
+	podsOf    = map[*testing.T][]string{}
+)
+
+// deleteAtTheEnd deletes all pods of a test at once, when what was set up after the first one is undone.
+func deleteAtTheEnd(t *testing.T, name string) {
+	podsMutex.Lock()
+	defer podsMutex.Unlock()
+	if podsOf[t] == nil {
+		t.Cleanup(func() {
+			podsMutex.Lock()
+			names := podsOf[t]
+			delete(podsOf, t)
+			podsMutex.Unlock()
+			DeletePods(t, names...)
+		})
+	}
+	podsOf[t] = append(podsOf[t], name)
+}
+
+// DeletePods deletes pods of the namespace "default" and waits until they are gone, after showing them
+// if the test failed.
+func DeletePods(t *testing.T, names ...string) {
+	t.Helper()
+	if t.Failed() {
+		text, _ := Shared.Kubectl(ctx, append([]string{"describe", "pod"}, names[:min(len(names), 8)]...)...)
+		t.Log(text)
+	}
+	for _, name := range names {
+		if err := Call(http.MethodDelete, podsPath+"/"+name, nil, nil); err != nil && !errors.Is(err, ErrNotFound) {
+			t.Error(err)
+		}
+	}
+	deadline := time.Now().Add(2 * PodTimeout)
+	for _, name := range names {
+		for !errors.Is(Call(http.MethodGet, podsPath+"/"+name, nil, nil), ErrNotFound) {
+			if time.Now().After(deadline) {
+				t.Errorf("pod %s is not gone %s after it was deleted", name, 2*PodTimeout)
+				return
+			}
+			time.Sleep(pollPeriod)
+		}
+	}
+}
+
+// Single is a pod of one container that adds vectors on that many GPUs.
+func Single(name string, count int, args ...string) Pod {
+	return Pod{Name: name, Containers: []Container{{Name: "main", GPUs: count, Args: args}}}
+}

@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package bed
+
+import (
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// wiring says how kube-scheduler was configured last: "" while nobody knows, as at first in a cluster that
+// -keep kept. It stays as the last test wanted it, because a restart takes seconds.
+var wiring string
+
+// WireScheduler gives kube-scheduler the sample configuration with the address of tessera-scheduler's
+// Service, when a replica leads. The cluster needs Services.
+func WireScheduler(t *testing.T) {
+	t.Helper()
+	if wiring == "wired" {
+		return
+	}
+	if err := wireScheduler(); err != nil {
+		t.Fatal(err)
+	}
+	wiring = "wired"
+}
+
+func wireScheduler() error {
+	// Not "rollout status": the replica that stands by is never ready.
+	_, err := Shared.Kubectl(ctx, "-n", "tessera-system", "wait", "deployment/tessera-scheduler",
+		"--for=condition=Available", "--timeout=60s")
+	if err != nil {
+		return err
+	}
+	address, err := Shared.Kubectl(ctx, "-n", "tessera-system", "get", "service", "tessera-scheduler",
+		"-o", "jsonpath={.spec.clusterIP}")
+	if err != nil {
+		return err
+	}
+	path := filepath.Join(Root, "deploy/samples/kube-scheduler.yaml")
+	config, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	text := strings.ReplaceAll(string(config), "CLUSTER_IP", address)
+	if text == string(config) {
+		return fmt.Errorf("%s has no CLUSTER_IP to fill in", path)
+	}
+	return Shared.ConfigureScheduler(ctx, text)
+}
+
+// UnwireScheduler makes kube-scheduler schedule without tessera-scheduler.
+func UnwireScheduler(t *testing.T) {
+	t.Helper()
+	if wiring == "plain" {
+		return
+	}
+	if err := Shared.ConfigureScheduler(ctx, ""); err != nil {
+		t.Fatal(err)
+	}
+	wiring = "plain"
+}
+
+// StartAPIServer starts the API server that a test stopped, and returns when it answers.
+func StartAPIServer(t *testing.T) {
+	t.Helper()
+	if err := Shared.Start(ctx, "kube-apiserver", 0); err != nil {
+		t.Fatal(err)
+	}
+	Eventually(t, PodTimeout, "the API server answers", func() bool {
+		return Call(http.MethodGet, "/readyz", nil, nil) == nil
+	})
+}

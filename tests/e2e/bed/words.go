@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package bed
+
+import (
+	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+)
+
+// Kubectl runs kubectl; its failure is the test's.
+func Kubectl(t *testing.T, args ...string) string {
+	t.Helper()
+	text, err := Shared.Kubectl(ctx, args...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.TrimSpace(text)
+}
+
+// OnNode runs a command on node i, from 1.
+func OnNode(t *testing.T, i int, argv ...string) string {
+	t.Helper()
+	text, err := Shared.Exec(ctx, i, argv...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return text
+}
+
+// Simgpu runs the control tool of the simulated driver on node i, from 1.
+func Simgpu(t *testing.T, i int, args ...string) string {
+	t.Helper()
+	return OnNode(t, i, append([]string{Tool("simgpu")}, append(args, "--root", DriverRoot)...)...)
+}
+
+// UUIDs are those of the GPUs of node i, from 1, in the driver's order.
+func UUIDs(t *testing.T, i int) []string {
+	t.Helper()
+	return strings.Fields(Simgpu(t, i, "show", "--uuids"))
+}
+
+// Allocatable is how much of a resource a node offers, -1 if that cannot be said.
+func Allocatable(name, resource string) int {
+	node, err := Node(name)
+	count, convErr := strconv.Atoi(node.Status.Allocatable[resource])
+	if err != nil || convErr != nil {
+		return -1
+	}
+	return count
+}
+
+const pollPeriod = 100 * time.Millisecond
+
+// Eventually waits for a check to hold.
+func Eventually(t *testing.T, within time.Duration, what string, check func() bool) {
+	t.Helper()
+	deadline := time.Now().Add(within)
+	for !check() {
+		if time.Now().After(deadline) {
+			t.Fatalf("not within %s: %s", within, what)
+		}
+		time.Sleep(pollPeriod)
+	}
+}
+
+// WaitPhase waits until a pod is in a phase, and shows the pod if it does not get there.
+func WaitPhase(t *testing.T, name, phase string) {
+	t.Helper()
+	for deadline := time.Now().Add(PodTimeout); ; time.Sleep(pollPeriod) {
+		pod := ReadPod(t, name)
+		if pod.Status.Phase == phase {
+			return
+		}
+		if time.Now().After(deadline) || (pod.Status.Phase == "Failed" && phase != "Failed") {
+			text, _ := Shared.Kubectl(ctx, "describe", "pod", name)
+			log, _ := Shared.Kubectl(ctx, "logs", name, "--all-containers", "--ignore-errors")
+			t.Fatalf("pod %s is %s, not %s\n%s\n%s", name, pod.Status.Phase, phase, text, log)
+		}
+	}
+}
+
+// Phase of a pod.
+func Phase(t *testing.T, pod string) string {
+	t.Helper()
+	return ReadPod(t, pod).Status.Phase
+}
+
+// Logs of a pod's only container, or of those that are named.
+func Logs(t *testing.T, pod string, containers ...string) string {
+	t.Helper()
+	if len(containers) == 0 {
+		containers = []string{""}
+	}
+	var all strings.Builder
+	for _, container := range containers {
+		var text string
+		Get(t, podsPath+"/"+pod+"/log?container="+container, &text)
+		all.WriteString(text)
+	}
+	return strings.TrimSpace(all.String())
+}
+
+var uuidPattern = regexp.MustCompile(`GPU-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}`)
+
+// UUIDsIn are the GPUs that a vectorAdd log names, each once, in order.
+func UUIDsIn(text string) []string {
+	var found []string
+	seen := map[string]bool{}
+	for _, uuid := range uuidPattern.FindAllString(text, -1) {
+		if !seen[uuid] {
+			seen[uuid] = true
+			found = append(found, uuid)
+		}
+	}
+	return found
+}
+
+// Passed fails the test unless the pod added vectors on that many GPUs, and returns their UUIDs.
+func Passed(t *testing.T, pod string, count int) []string {
+	t.Helper()
+	var containers []string
+	for _, container := range ReadPod(t, pod).Spec.Containers {
+		containers = append(containers, container.Name)
+	}
+	text := Logs(t, pod, containers...)
+	if !strings.Contains(text, "Test PASSED") {
+		t.Fatalf("%s did not print Test PASSED:\n%s", pod, text)
+	}
+	found := UUIDsIn(text)
+	if len(found) != count {
+		t.Fatalf("%s saw %d GPUs, not %d:\n%s", pod, len(found), count, text)
+	}
+	return found
+}
+
+// NodeReady is the status of a node's condition Ready: True, False or Unknown.
+func NodeReady(t *testing.T, name string) string {
+	t.Helper()
+	node, err := Node(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return ConditionOf(node.Status.Conditions, "Ready").Status
+}
+
+// WaitNodeReady waits until the condition Ready of a node has that status.
+func WaitNodeReady(t *testing.T, node, status string, within time.Duration) {
+	t.Helper()
+	Eventually(t, within, fmt.Sprintf("Ready of node %s is %s", node, status), func() bool {
+		return NodeReady(t, node) == status
+	})
+}

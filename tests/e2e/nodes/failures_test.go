@@ -1,0 +1,188 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package nodes
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"tessera.dev/tests/e2e/bed"
+)
+
+// printedOnNode is what a pod's container has printed, read on node i without any API server.
+func printedOnNode(pod string, i int) string {
+	text, _ := bed.Shared.Exec(ctx, i, "/bin/sh", "-c", "cat /var/log/pods/default_"+pod+"_*/main/*.log")
+	return text
+}
+
+// stopAgent kills all processes of the agent on node i.
+func stopAgent(t *testing.T, i int) {
+	t.Helper()
+	pids := strings.Fields(bed.OnNode(t, i, "pgrep", "-f", "^/usr/bin/tessera-agent"))
+	if len(pids) == 0 {
+		t.Fatalf("no agent runs on node %d", i)
+	}
+	bed.OnNode(t, i, append([]string{"kill", "-9"}, pids...)...)
+}
+
+func TestTheStandbyKeepsToWhatAKilledLeaderBound(t *testing.T) {
+	bed.WireScheduler(t)
+	goOn := bed.Freeze(t, "kubelet", 3)
+	before := holder("bound-before", models[2])
+	before.Create(t)
+	waitBound(t, before.Name)
+	leader := killLeader(t)
+	holder("bound-after", models[2]).Create(t)
+	bed.Eventually(t, bed.PodTimeout, "another replica leads", func() bool { return leaseHolder(t) != leader })
+	goOn() // a node that is silent for longer takes no pods
+	checkGPUs(t, []string{before.Name, "bound-after"}, sizes(t))
+}
+
+// heldBack is a pod on n3 whose devices are allocated, and whose container with the share starts only
+// when the one before it has ended, some seconds later. It returns when that one runs.
+func heldBack(t *testing.T, name string, limits map[string]int) string {
+	t.Helper()
+	pod := sharing(name, limits)
+	pod.NodeSelector, pod.NoToken = onH200, true
+	pod.Init = []bed.Container{{Name: "before", Image: "probe", Args: []string{"--hold=6s"}}}
+	pod.Create(t)
+	bed.Eventually(t, bed.PodTimeout, "the container before runs", func() bool {
+		statuses := bed.ReadPod(t, name).Status.InitContainerStatuses
+		return len(statuses) > 0 && statuses[0].State["running"] != nil
+	})
+	return name
+}
+
+func TestABoundShareStartsWhileTheAPIServerIsDown(t *testing.T) {
+	bed.WireScheduler(t)
+	pod := heldBack(t, "bound-alone", map[string]int{gpuMem: 20})
+	want := assigned(t, pod)["main"][0].GPU
+	if err := bed.Shared.Stop(ctx, "kube-apiserver", 0); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { bed.StartAPIServer(t) })
+	bed.Eventually(t, bed.PodTimeout, "the pod computes without an API server", func() bool {
+		return strings.Contains(printedOnNode(pod, 3), "holding for")
+	})
+	if got := bed.UUIDsIn(printedOnNode(pod, 3)); len(got) != 1 || got[0] != want {
+		t.Errorf("it was assigned %s and has %v", want, got)
+	}
+}
+
+func TestAnAgentKilledBetweenAllocateAndStartStillGivesTheAssignedGPU(t *testing.T) {
+	bed.WireScheduler(t)
+	names := []string{
+		heldBack(t, "allocated-memory", map[string]int{gpuMem: 30}),
+		heldBack(t, "allocated-cores", map[string]int{vcudaCore: 30, vcudaMemory: 40}),
+	}
+	stopAgent(t, 3)
+	checkGPUs(t, names, sizes(t))
+}
+
+func TestANodeThatIsDeletedAndReturnsHasItsSharesAgain(t *testing.T) {
+	bed.WireScheduler(t)
+	const node, index = "n3", 3
+	// A label that the kubelet itself writes: it admits its pods anew before the agent has written its own.
+	there := map[string]string{"kubernetes.io/hostname": node}
+	for _, agentToo := range []bool{false, true} {
+		t.Run(map[bool]string{false: "the-agent-stayed", true: "the-agent-too"}[agentToo], func(t *testing.T) {
+			var names []string
+			for i, limits := range []map[string]int{{gpuMem: 100}, {gpuMem: 90}, {vcudaCore: 50, vcudaMemory: 80}} {
+				pod := sharing(fmt.Sprintf("remains-%d", i), limits)
+				pod.NodeSelector = there
+				names = append(names, pod.Create(t))
+			}
+			checkGPUs(t, names, sizes(t))
+			const used = 100 + 90 + 20 // GiB
+			bed.Eventually(t, 20*time.Second, "the scheduler counts nothing else", func() bool { return memoryInUse(t) == used })
+			if err := bed.Shared.Stop(ctx, "kubelet", index, syscall.SIGKILL); err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { bed.Shared.Start(ctx, "kubelet", index) })
+			if agentToo {
+				stopAgent(t, index)
+			}
+			if err := bed.Call(http.MethodDelete, "/api/v1/nodes/"+node, nil, nil); err != nil {
+				t.Fatal(err)
+			}
+			bed.Eventually(t, bed.PodTimeout, "the scheduler has no such node", func() bool { return memoryInUse(t) == 0 })
+			if err := bed.Shared.Start(ctx, "kubelet", index); err != nil {
+				t.Fatal(err)
+			}
+			bed.Eventually(t, bed.PodTimeout, "the node says what it has", func() bool {
+				object, err := bed.Node(node)
+				return err == nil && object.Metadata.Annotations["tessera.dev/devices"] != "" &&
+					object.Metadata.Labels[product] == models[index-1]
+			})
+			t.Cleanup(func() {
+				if t.Failed() {
+					t.Log(tessera(t, "gpus"), tessera(t, "pods"))
+				}
+			})
+			bed.Eventually(t, bed.PodTimeout, "the scheduler counts what runs there", func() bool { return memoryInUse(t) == used })
+			// 70 GiB are free in all, 50 at most of one GPU.
+			late, never := sharing("afterwards", map[string]int{gpuMem: 25}), sharing("no-room", map[string]int{gpuMem: 60})
+			late.NodeSelector, never.NodeSelector = there, there
+			late.Create(t)
+			never.Create(t)
+			checkGPUs(t, append(names, late.Name), sizes(t))
+			for _, name := range names {
+				status := bed.ReadPod(t, name).Status
+				if status.Phase != "Running" || status.ContainerStatuses[0].RestartCount != 0 {
+					t.Errorf("%s was there all the time: %+v", name, status)
+				}
+			}
+			bed.Eventually(t, bed.PodTimeout, "what does not fit waits", func() bool {
+				return bed.ConditionOf(bed.ReadPod(t, never.Name).Status.Conditions, "PodScheduled").Reason == "Unschedulable"
+			})
+		})
+	}
+}
+
+// Without tessera-scheduler, agents choose GPUs for what kube-scheduler counted, and the kubelet refuses
+// what came in between; so pods may fail, and nothing may be given out twice.
+func TestPlainKubeSchedulerDoesNotOversellBetweenDialects(t *testing.T) {
+	bed.UnwireScheduler(t)
+	var names []string
+	for round := range 2 {
+		for i, limits := range []map[string]int{{bed.WholeGPU: 1}, {gpuMem: 10}, {vcudaCore: 60, vcudaMemory: 20}, {gpuMem: 9}, {vcudaCore: 100, vcudaMemory: 1}} {
+			pod := sharing(fmt.Sprintf("plain-%d-%d", round, i), limits)
+			pod.NodeSelector = onT4
+			names = append(names, pod.Create(t))
+		}
+	}
+	states := func() (text string, running []string) {
+		for _, name := range names {
+			status := bed.ReadPod(t, name).Status
+			text += name + " " + status.Phase + "\n"
+			if status.Phase == "Running" {
+				running = append(running, name)
+			}
+		}
+		return text, running
+	}
+	var running []string
+	last, since := "", time.Now()
+	bed.Eventually(t, 2*bed.PodTimeout, "the pods' phases stay as they are", func() bool {
+		var now string
+		if now, running = states(); now != last {
+			last, since = now, time.Now()
+		}
+		return time.Since(since) > 4*time.Second && len(running) > 0
+	})
+	t.Logf("\n%s", last)
+	if len(running) < 4 {
+		t.Errorf("only %d of %d pods run on four GPUs", len(running), len(names))
+	}
+	for _, name := range running {
+		bed.Eventually(t, bed.PodTimeout, "the agent says what it gave", func() bool {
+			return json.Valid([]byte(bed.ReadPod(t, name).Metadata.Annotations["tessera.dev/assignment"]))
+		})
+	}
+	checkGPUs(t, running, sizes(t))
+}

@@ -1,0 +1,242 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package nodes
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"tessera.dev/tests/e2e/bed"
+)
+
+// unharmed is what every test here ends with: somebody else's pod runs on the GPU that was chosen for it.
+func unharmed(t *testing.T) {
+	t.Helper()
+	pod := sharing("unharmed", map[string]int{gpuMem: 4})
+	pod.Create(t)
+	checkGPUs(t, []string{pod.Name}, sizes(t))
+	bed.DeletePods(t, pod.Name)
+}
+
+// forgeries say that a pod was given the first GPU of n1, in all words that there are for it.
+func forgeries(t *testing.T) map[string]string {
+	t.Helper()
+	uuid := bed.UUIDs(t, 1)[0]
+	return map[string]string{
+		"tessera.dev/assignment": fmt.Sprintf(
+			`{"version":1,"containers":{"main":[{"gpu":%q,"milli":1000,"bytes":85899345920}]}}`, uuid),
+		"ALIYUN_COM_GPU_MEM_IDX": "0", "ALIYUN_COM_GPU_MEM_POD": "80", "ALIYUN_COM_GPU_MEM_DEV": "80",
+		"ALIYUN_COM_GPU_MEM_ASSIGNED": "true", "ALIYUN_COM_GPU_MEM_ASSUME_TIME": "1",
+		"tencent.com/predicate-gpu-idx-0": "0", "tencent.com/predicate-node": "n1", "tencent.com/gpu-assigned": "true",
+		"scheduler.framework.gpushare.allocation": `{"main":{"0":80}}`,
+	}
+}
+
+func TestForgedAnnotationsGiveNothing(t *testing.T) {
+	bed.WireScheduler(t)
+	forged := forgeries(t)
+	pod := sharing("forger", map[string]int{vcudaCore: 30, vcudaMemory: 8})
+	pod.NodeSelector, pod.Annotations = onT4, forged
+	pod.Create(t)
+	checkGPUs(t, []string{pod.Name}, sizes(t))
+	for name, value := range forged {
+		if got := bed.ReadPod(t, pod.Name).Metadata.Annotations[name]; got == value && name != "tencent.com/gpu-assigned" && name != "tencent.com/predicate-gpu-idx-0" {
+			t.Errorf("%s is still the forged %s", name, value)
+		}
+	}
+	// Later, nobody is asked to take them away: they are refused.
+	err := bed.Call(http.MethodPatch, "/api/v1/namespaces/default/pods/"+pod.Name,
+		bed.Object{"metadata": bed.Object{"annotations": forged}}, nil)
+	if err == nil || !strings.Contains(err.Error(), "annotations that say what a pod was given are written by Tessera alone") {
+		t.Errorf("a forged change: %v", err)
+	}
+	// So they are in a namespace that the webhook is not asked about.
+	err = bed.Call(http.MethodPost, "/api/v1/namespaces/kube-system/pods?dryRun=All", bed.Object{"apiVersion": "v1", "kind": "Pod",
+		"metadata": bed.Object{"name": "forger", "annotations": forged},
+		"spec":     bed.Object{"containers": []bed.Object{{"name": "main", "image": "none"}}}}, nil)
+	if err == nil || !strings.Contains(err.Error(), "written by Tessera alone") {
+		t.Errorf("a forged creation without the webhook: %v", err)
+	}
+	unharmed(t)
+}
+
+func TestOversizedAnnotationsAreRefusedOrTakenAway(t *testing.T) {
+	bed.WireScheduler(t)
+	pod := sharing("long-winded", map[string]int{gpuMem: 4})
+	pod.Annotations = map[string]string{"tessera.dev/gpu-uuids": strings.Repeat("GPU-00000000-0000-0000-0000-000000000000,", 4000)}
+	if err := pod.TryCreate(t); err == nil || !strings.Contains(err.Error(), "16384") {
+		t.Errorf("a list of 164 kB: %.300v", err)
+	}
+	pod.Annotations = forgeries(t)
+	for name := range pod.Annotations {
+		pod.Annotations[name] = strings.Repeat("9", 24<<10)
+	}
+	pod.Create(t)
+	checkGPUs(t, []string{pod.Name}, sizes(t))
+	unharmed(t)
+}
+
+// curl runs on the control plane, from where kube-scheduler and the API server call; a shell script that
+// finds the address of a Service in $ADDRESS. Returns body and status.
+func curl(t *testing.T, service, script string) string {
+	t.Helper()
+	var object struct{ Spec struct{ ClusterIP string } }
+	bed.Get(t, ours+"/services/"+service, &object)
+	text, err := bed.Shared.Exec(ctx, 0, "env", "ADDRESS="+object.Spec.ClusterIP, "/bin/sh", "-c", script+" || true")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return text
+}
+
+// post is a curl that sends JSON and says the status; asking the beginning of a question about a pod.
+const (
+	post   = `curl -sS -m 20 -w ' HTTP %{http_code}' -H 'Content-Type: application/json' `
+	asking = `{"Pod":{"metadata":{"name":"x","namespace":"default","uid":"x"},"spec":{"containers":[{"name":"main",` +
+		`"resources":{"limits":{"aliyun.com/gpu-mem":"4"}}}]}}`
+)
+
+func TestANodeAnnotationThatMakesNoSenseRefusesThatNodeAlone(t *testing.T) {
+	bed.WireScheduler(t)
+	for name, value := range map[string]string{
+		"wrong-json": `{"version":1,"gpus":[`, "no-object": `[1,2]`,
+		"many-gpus": `{"version":1,"gpus":[{}` + strings.Repeat(",{}", 80_000) + `]}`, // all that 256 KiB can hold
+		"negative":  `{"version":1,"gpus":[{"index":0,"uuid":"GPU-1","model":"x","bytes":-1}]}`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			strange := bed.Object{"apiVersion": "v1", "kind": "Node", "metadata": bed.Object{
+				"name": "strange", "annotations": bed.Object{"tessera.dev/devices": value}}}
+			if err := bed.Call(http.MethodPost, "/api/v1/nodes", strange, nil); err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { bed.Kubectl(t, "delete", "node", "strange") })
+			var got string
+			bed.Eventually(t, 20*time.Second, "the scheduler says what is wrong with the node", func() bool {
+				got = curl(t, "tessera-scheduler", post+`-d '`+asking+`,"NodeNames":["strange","n3"]}' http://$ADDRESS:9410/v1/extender/filter`)
+				return strings.Contains(got, "node strange: tessera.dev/devices: ")
+			})
+			if !strings.Contains(got, `"NodeNames":["n3"]`) {
+				t.Errorf("the other node: %.600s", got)
+			}
+			t.Logf("%.400s", got)
+		})
+	}
+	unharmed(t)
+}
+
+func TestTheExtenderRefusesWhatItCannotAnswerAndGoesOn(t *testing.T) {
+	bed.WireScheduler(t)
+	for what, each := range map[string]struct {
+		script string
+		wants  []string
+	}{
+		"50 MiB": {`head -c 52428800 /dev/zero | tr '\0' ' ' | ` + post + `-H Expect: --data-binary @- http://$ADDRESS:9410/v1/extender/filter 2>&1`,
+			[]string{"413"}},
+		"rubbish": {post + `-d '{"Pod":[' http://$ADDRESS:9410/v1/extender/filter`, []string{`"NodeNames":null`, `"Error":"JSON ends`}},
+		"unknown nodes": {post + `-d '` + asking + `,"NodeNames":["nowhere","n2"]}' http://$ADDRESS:9410/v1/extender/filter`,
+			[]string{"HTTP 200", `"NodeNames":["n2"]`, `"nowhere":"`}},
+		"an unknown pod": {post + `-d '{"PodName":"nobody","PodNamespace":"default","PodUID":"none","Node":"n2"}' http://$ADDRESS:9410/v1/extender/bind`,
+			[]string{"nobody"}},
+		"an unknown path": {post + `-d '{}' http://$ADDRESS:9410/v2/everything`, []string{"HTTP 404"}},
+	} {
+		got := curl(t, "tessera-scheduler", each.script)
+		for _, want := range each.wants {
+			if !strings.Contains(got, want) {
+				t.Errorf("%s: the answer lacks %s: %.400s", what, want, got)
+			}
+		}
+	}
+	unharmed(t)
+}
+
+func TestTheWebhookAnswersNobodyWithoutTLS(t *testing.T) {
+	got := curl(t, "tessera-webhook", `curl -sS -m 10 -w ' HTTP %{http_code}' -d '{}' http://$ADDRESS:443/admission/validate 2>&1`)
+	if strings.Contains(got, "HTTP 2") || strings.Contains(got, "allowed") {
+		t.Errorf("without TLS it said %s", got)
+	}
+	got = curl(t, "tessera-webhook", `curl -ksS -m 10 -w ' HTTP %{http_code}' -d '{}' https://$ADDRESS:443/admission/validate 2>&1`)
+	if !strings.Contains(got, "HTTP 400") {
+		t.Errorf("with TLS and no question it said %s", got)
+	}
+	wrong := sharing("wrong", map[string]int{vcudaCore: 150})
+	if err := wrong.TryCreate(t); err == nil || !strings.Contains(err.Error(), "multiple of 100") {
+		t.Errorf("the API server was answered %v", err)
+	}
+}
+
+func TestATenantGetsNothingFromTheGrantSocket(t *testing.T) {
+	bed.WireScheduler(t)
+	victim := sharing("victim", map[string]int{gpuMem: 4})
+	victim.Create(t)
+	checkGPUs(t, []string{victim.Name}, sizes(t))
+	object := bed.ReadPod(t, victim.Name)
+	question, err := json.Marshal(bed.Object{"kind": "grant", "pod_uid": object.Metadata.UID, "pod_namespace": "default",
+		"pod_name": victim.Name, "container": "main", "tokens": []bed.Object{{
+			"variable": "TESSERA_GRANT_ALIYUN_COM_GPU_MEM", "value": "v1:00:" + strings.Repeat("0", 64) + ":m0"}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, each := range map[string]struct {
+		path, user, want string
+	}{
+		"by-its-path":  {"/run/tessera/grant.sock", "0", "no such file"},
+		"as-a-user":    {"/node/grant.sock", "1000", "permission denied"},
+		"as-the-owner": {"/node/grant.sock", "0", "token"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			pod := bed.Pod{Name: "tenant-" + name, User: each.user, Containers: []bed.Container{{Name: "main", Image: "probe",
+				Args: []string{"--ask=" + each.path, "--question=" + string(question)}}}}
+			if strings.HasPrefix(each.path, "/node/") {
+				pod.HostPath = "/run/tessera"
+			}
+			pod.NodeSelector = map[string]string{"kubernetes.io/hostname": object.Spec.NodeName}
+			pod.Create(t)
+			bed.WaitPhase(t, pod.Name, "Succeeded")
+			var report struct {
+				Answer  string
+				Devices []string
+			}
+			if text := bed.Logs(t, pod.Name); json.Unmarshal([]byte(text), &report) != nil {
+				t.Fatal(text)
+			}
+			if !strings.Contains(strings.ToLower(report.Answer), each.want) || strings.Contains(report.Answer, "devices") || len(report.Devices) > 0 {
+				t.Errorf("it was answered %q and sees %v", report.Answer, report.Devices)
+			}
+			t.Log(report.Answer)
+		})
+	}
+	if got := bed.ReadPod(t, victim.Name).Status; got.Phase != "Running" || got.ContainerStatuses[0].RestartCount > 0 {
+		t.Errorf("the victim is %+v", got)
+	}
+	unharmed(t)
+}
+
+// Whoever deletes a pod by force is told by kubectl that its processes may go on. The kubelet then gives
+// its device ids away; the GPU must not follow before the old container is gone.
+func TestAForceDeletedPodDoesNotShareItsGPUWithTheNextOne(t *testing.T) {
+	bed.WireScheduler(t)
+	first := holder("forced-0", models[2])
+	second := holder("forced-1", models[2])
+	for _, pod := range []bed.Pod{first, second} {
+		pod.Create(t)
+		bed.WaitPhase(t, pod.Name, "Running")
+	}
+	uuid := held(t, first.Name)
+	goOn := bed.Freeze(t, "containerd", 3) // the old container cannot end yet
+	if err := bed.Call(http.MethodDelete, "/api/v1/namespaces/default/pods/"+first.Name+"?gracePeriodSeconds=0", nil, nil); err != nil {
+		t.Fatal(err)
+	}
+	next := holder("forced-next", models[2])
+	next.RestartPolicy = "OnFailure" // a refusal for as long as the old one lives is right
+	next.Create(t)
+	time.Sleep(3 * time.Second)
+	goOn()
+	checkGPUs(t, []string{next.Name, second.Name}, sizes(t))
+	if got := held(t, next.Name); got != uuid {
+		t.Errorf("the next pod holds %s and not %s, which is free", got, uuid)
+	}
+}

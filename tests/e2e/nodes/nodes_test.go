@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package nodes
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"tessera.dev/tests/e2e/bed"
+)
+
+// models are the labels of the nodes, in order.
+var models = []string{"NVIDIA-A100-SXM4-80GB", "Tesla-T4", "NVIDIA-H200"}
+
+// holder is a pod of one GPU of a model, which it keeps until it is deleted.
+func holder(name, model string) bed.Pod {
+	pod := bed.Single(name, 1, "--hold", "600")
+	pod.NodeSelector = map[string]string{product: model}
+	return pod
+}
+
+func nodeOf(t *testing.T, pod string) string {
+	t.Helper()
+	return bed.ReadPod(t, pod).Spec.NodeName
+}
+
+// held is the one GPU that a pod says it computes on.
+func held(t *testing.T, pod string) string {
+	t.Helper()
+	return computesOn(t, pod, "main", 1)[0]
+}
+
+func TestAPodOfEachModelRunsOnItsNodeWithAGPUOfThatNode(t *testing.T) {
+	for i, model := range models {
+		holder(fmt.Sprintf("model-%d", i+1), model).Create(t)
+	}
+	for i := range models {
+		name := fmt.Sprintf("model-%d", i+1)
+		bed.WaitPhase(t, name, "Running")
+		if node := nodeOf(t, name); node != bed.Shared.Nodes[i].Name {
+			t.Errorf("a pod for %s runs on %s", models[i], node)
+		}
+		if uuid := held(t, name); !slices.Contains(bed.UUIDs(t, i+1), uuid) {
+			t.Errorf("%s holds %s, which node %d does not have", name, uuid, i+1)
+		}
+		// kubectl exec goes to the kubelet of that node, as kubectl logs did before.
+		text := bed.Kubectl(t, "exec", name, "--", "nvidia-smi", "-L")
+		if strings.Contains(text, "\n") || !strings.Contains(strings.ReplaceAll(text, " ", "-"), models[i]) {
+			t.Errorf("nvidia-smi in %s shows %q, not one %s", name, text, models[i])
+		}
+	}
+}
+
+func TestNoTwoNodesHaveAGPUInCommon(t *testing.T) {
+	seen := map[string]int{}
+	for i, gpus := range all {
+		uuids := bed.UUIDs(t, i+1)
+		if len(uuids) != gpus.Count {
+			t.Errorf("node %d has %d GPUs, not %d", i+1, len(uuids), gpus.Count)
+		}
+		for _, uuid := range uuids {
+			if other := seen[uuid]; other != 0 {
+				t.Errorf("nodes %d and %d both have %s", other, i+1, uuid)
+			}
+			seen[uuid] = i + 1
+		}
+	}
+}
+
+func TestANodeThatLeavesKeepsItsPodsAndTakesNewOnesWhenItReturns(t *testing.T) {
+	const index, node = 2, "n2"
+	model := models[index-1]
+	holder("stays", model).Create(t)
+	bed.WaitPhase(t, "stays", "Running")
+	uuid := held(t, "stays")
+
+	if err := bed.Shared.Stop(ctx, "kubelet", index, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { bed.Shared.Start(ctx, "kubelet", index) })
+	bed.WaitNodeReady(t, node, "Unknown", time.Minute)
+	holder("waits", model).Create(t)
+	bed.Eventually(t, 10*time.Second, "the pod cannot be scheduled", func() bool {
+		return bed.ConditionOf(bed.ReadPod(t, "waits").Status.Conditions, "PodScheduled").Reason == "Unschedulable"
+	})
+
+	if err := bed.Shared.Start(ctx, "kubelet", index); err != nil {
+		t.Fatal(err)
+	}
+	bed.WaitNodeReady(t, node, "True", time.Minute)
+	bed.WaitPhase(t, "waits", "Running")
+	if other := held(t, "waits"); other == uuid {
+		t.Errorf("both pods hold %s", uuid)
+	}
+	if status := bed.ReadPod(t, "stays").Status; status.Phase != "Running" || status.ContainerStatuses[0].RestartCount != 0 {
+		t.Errorf("the pod that was there all the time: %+v", status)
+	}
+	bed.Eventually(t, 30*time.Second, "the node offers all its GPUs again", func() bool {
+		return bed.Allocatable(node, bed.WholeGPU) == all[index-1].Count
+	})
+}

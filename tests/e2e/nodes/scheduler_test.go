@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package nodes
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"tessera.dev/tests/e2e/bed"
+)
+
+func TestAPodComputesOnTheGPUsThatTheSchedulerChose(t *testing.T) {
+	bed.WireScheduler(t)
+	for _, count := range []int{1, 2} {
+		name := fmt.Sprintf("chosen-%d", count)
+		bed.Single(name, count, "--hold", "600").Create(t)
+		checkGPUs(t, []string{name}, sizes(t))
+	}
+}
+
+func TestAllDialectsShareTheGPUsOfOneNodeWithoutOverselling(t *testing.T) {
+	bed.WireScheduler(t)
+	onT4 := map[string]string{product: models[1]}
+	pods := map[string][]bed.Container{
+		"whole":     {{Name: "main", GPUs: 1, Args: []string{"--hold", "600"}}},
+		"memory":    {holding("main", map[string]int{gpuMem: 10})},
+		"two":       {holding("first", map[string]int{gpuMem: 3}), holding("second", map[string]int{gpuMem: 4})},
+		"cores":     {holding("main", map[string]int{vcudaCore: 60, vcudaMemory: 20})},
+		"more":      {holding("main", map[string]int{vcudaCore: 60, vcudaMemory: 20})},
+		"one-whole": {holding("main", map[string]int{vcudaCore: 100, vcudaMemory: 1})},
+	}
+	var names []string
+	for name, containers := range pods {
+		bed.Pod{Name: name, Containers: containers, NodeSelector: onT4}.Create(t)
+		names = append(names, name)
+	}
+	checkGPUs(t, names, sizes(t))
+	two := assigned(t, "two")
+	if two["first"][0].GPU != two["second"][0].GPU {
+		t.Errorf("the containers of a pod with %s are on two GPUs: %v", gpuMem, two)
+	}
+	// Two GPUs are whole, the others are shared; nobody else gets one of them.
+	bed.Pod{Name: "no-room", Containers: []bed.Container{{Name: "main", GPUs: 2}}, NodeSelector: onT4}.Create(t)
+	bed.Eventually(t, bed.PodTimeout, "the pod without room says why it waits", func() bool {
+		text := waitsFor(t, "no-room")
+		return strings.Contains(text, "Insufficient") || strings.Contains(text, "GPU")
+	})
+}
+
+func TestManyPodsOfOneSizeCreatedAtOnceEachGetTheirOwn(t *testing.T) {
+	bed.WireScheduler(t)
+	const count = 40
+	var names []string
+	for i := 0; i < count; i++ {
+		name := fmt.Sprintf("many-%d", i)
+		bed.Pod{Name: name, Containers: []bed.Container{holding("main", map[string]int{gpuMem: 9})}}.Create(t)
+		names = append(names, name)
+	}
+	checkGPUs(t, names, sizes(t))
+}

@@ -1,0 +1,216 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package nodes
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+
+	"tessera.dev/tests/e2e/bed"
+)
+
+const (
+	gpuMem      = "aliyun.com/gpu-mem"
+	vcudaCore   = "tencent.com/vcuda-core"
+	vcudaMemory = "tencent.com/vcuda-memory"
+	ours        = "/api/v1/namespaces/tessera-system"
+)
+
+// onT4 chooses node n2 with its four T4 of 15 GiB; onH200 node n3 with two of 140 GiB.
+var (
+	onT4   = map[string]string{product: models[1]}
+	onH200 = map[string]string{product: models[2]}
+)
+
+// share is what an assignment gives a container of one GPU.
+type share struct {
+	GPU   string `json:"gpu"`
+	Milli int    `json:"milli"`
+	Bytes int64  `json:"bytes"`
+}
+
+// assigned is what the pod's annotation says, by container.
+func assigned(t *testing.T, pod string) map[string][]share {
+	t.Helper()
+	text := bed.ReadPod(t, pod).Metadata.Annotations["tessera.dev/assignment"]
+	var assignment struct{ Containers map[string][]share }
+	if err := json.Unmarshal([]byte(text), &assignment); err != nil {
+		t.Fatalf("pod %s: assignment %q: %v", pod, text, err)
+	}
+	return assignment.Containers
+}
+
+// holding is a container that keeps what it got until it is deleted.
+func holding(name string, limits map[string]int) bed.Container {
+	return bed.Container{Name: name, Limits: limits, Args: []string{"--hold", "600"}}
+}
+
+// sharing is a pod of one such container.
+func sharing(name string, limits map[string]int) bed.Pod {
+	return bed.Pod{Name: name, Containers: []bed.Container{holding("main", limits)}}
+}
+
+// computesOn waits until a container names as many GPUs as are wanted, and returns them.
+func computesOn(t *testing.T, pod, container string, count int) []string {
+	t.Helper()
+	var found []string
+	bed.Eventually(t, bed.PodTimeout, pod+" names its GPUs", func() bool {
+		found = bed.UUIDsIn(bed.Logs(t, pod, container))
+		return len(found) == count
+	})
+	return found
+}
+
+// checkGPUs waits until each container names its GPUs, which are those of the annotation, and that no
+// GPU is given out beyond what it has.
+func checkGPUs(t *testing.T, pods []string, gpuBytes map[string]int64) {
+	t.Helper()
+	milli, bytes, whole := map[string]int{}, map[string]int64{}, map[string]int{}
+	for _, pod := range pods {
+		bed.WaitPhase(t, pod, "Running")
+		for container, shares := range assigned(t, pod) {
+			var want []string
+			for _, s := range shares {
+				want = append(want, s.GPU)
+				milli[s.GPU] += s.Milli
+				if s.Milli == 1000 {
+					whole[s.GPU]++
+				} else {
+					bytes[s.GPU] += s.Bytes
+				}
+			}
+			if got := computesOn(t, pod, container, len(want)); !sameSet(got, want) {
+				t.Errorf("%s/%s was assigned %v and has %v", pod, container, want, got)
+			}
+		}
+	}
+	for gpu := range milli {
+		if milli[gpu] > 1000 || (whole[gpu] > 0 && (whole[gpu] > 1 || bytes[gpu] > 0)) || bytes[gpu] > gpuBytes[gpu] {
+			t.Errorf("%s is given out twice: %d thousandths, %d bytes, %d whole", gpu, milli[gpu], bytes[gpu], whole[gpu])
+		}
+	}
+}
+
+// sizes are the bytes of all GPUs, by UUID, as the nodes say them.
+func sizes(t *testing.T) map[string]int64 {
+	t.Helper()
+	all := map[string]int64{}
+	for _, node := range []string{"n1", "n2", "n3"} {
+		object, err := bed.Node(node)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var inventory struct {
+			GPUs []struct {
+				UUID  string
+				Bytes int64
+			}
+		}
+		if err := json.Unmarshal([]byte(object.Metadata.Annotations["tessera.dev/devices"]), &inventory); err != nil {
+			t.Fatal(err)
+		}
+		for _, gpu := range inventory.GPUs {
+			all[gpu.UUID] = gpu.Bytes
+		}
+	}
+	return all
+}
+
+func sameSet(a, b []string) bool {
+	a, b = slices.Clone(a), slices.Clone(b)
+	slices.Sort(a)
+	slices.Sort(b)
+	return slices.Equal(a, b)
+}
+
+// waitsFor is why a pod is not scheduled, as kube-scheduler says it.
+func waitsFor(t *testing.T, pod string) string {
+	t.Helper()
+	return bed.ConditionOf(bed.ReadPod(t, pod).Status.Conditions, "PodScheduled").Message
+}
+
+func waitBound(t *testing.T, pod string) {
+	t.Helper()
+	bed.Eventually(t, bed.PodTimeout, pod+" is bound", func() bool { return nodeOf(t, pod) != "" })
+}
+
+// leaseHolder is the replica of tessera-scheduler that leads: its pod, "_", and more.
+func leaseHolder(t *testing.T) string {
+	t.Helper()
+	var lease struct {
+		Spec struct{ HolderIdentity string }
+	}
+	bed.Get(t, "/apis/coordination.k8s.io/v1/namespaces/tessera-system/leases/tessera-scheduler", &lease)
+	return lease.Spec.HolderIdentity
+}
+
+// killLeader deletes the replica that leads without any grace, and returns what held the Lease.
+func killLeader(t *testing.T) string {
+	t.Helper()
+	leader := leaseHolder(t)
+	pod, _, _ := strings.Cut(leader, "_")
+	if err := bed.Call(http.MethodDelete, ours+"/pods/"+pod+"?gracePeriodSeconds=0", nil, nil); err != nil {
+		t.Fatal(err)
+	}
+	return leader
+}
+
+// memoryInUse is how much GPU memory the scheduler's ledger has given out, in GiB, as gpushare's old page
+// tells it; -1 while nobody leads. A whole GPU counts with all its memory.
+func memoryInUse(t *testing.T) (used int) {
+	t.Helper()
+	var shown struct{ Nodes []struct{ UsedGPU int } }
+	const page = ours + "/services/tessera-scheduler:9410/proxy/gpushare-scheduler/inspect"
+	if bed.Call(http.MethodGet, page, nil, &shown) != nil {
+		return -1
+	}
+	for _, node := range shown.Nodes {
+		used += node.UsedGPU
+	}
+	return used
+}
+
+// tessera runs the command line as an administrator.
+func tessera(t *testing.T, args ...string) string {
+	t.Helper()
+	command := exec.Command(bed.Tool("tessera"), append(args, "--kubeconfig", bed.Shared.Kubeconfig())...)
+	text, err := command.Output()
+	if err != nil {
+		t.Fatalf("tessera %v: %v", args, err)
+	}
+	return string(text)
+}
+
+// waitLedgerEmpty waits until neither the scheduler nor the cluster's objects have a GPU given out.
+func waitLedgerEmpty(t *testing.T) {
+	t.Helper()
+	bed.Eventually(t, bed.PodTimeout, "the scheduler's ledger is empty", func() bool { return memoryInUse(t) == 0 })
+	var shown struct {
+		GPUs []struct {
+			UUID   string
+			HeldBy []any
+		}
+	}
+	text := tessera(t, "gpus", "-o", "json")
+	if err := json.Unmarshal([]byte(text), &shown); err != nil {
+		t.Fatalf("%v: %s", err, text)
+	}
+	for _, gpu := range shown.GPUs {
+		if len(gpu.HeldBy) > 0 {
+			t.Errorf("tessera gpus still shows holders of %s: %v", gpu.UUID, gpu.HeldBy)
+		}
+	}
+}
+
+// agentPage reads a page of the agent of a node.
+func agentPage(t *testing.T, node string, port int, path string) string {
+	t.Helper()
+	var text string
+	bed.Get(t, fmt.Sprintf("%s/%s:%d/proxy/%s", ours, strings.Replace(bed.AgentOf(node), "pod/", "pods/", 1), port, path), &text)
+	return text
+}

@@ -1,0 +1,21 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""flags_test.py PROGRAM [FLAG=VALUE...]: a flag that a program does not know, and each of these, ends
+it with 64 (EX_USAGE), and help that cannot be written with 75 (EX_TEMPFAIL)."""
+
+import subprocess
+import sys
+
+
+def fail_unless(command, out, wanted):
+    ended = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.PIPE,
+                           text=True, timeout=60)
+    if ended.returncode != wanted or not ended.stderr:
+        sys.exit(f"{' '.join(command)}: {ended.returncode}, not {wanted}; said: {ended.stderr!r}")
+
+
+program = sys.argv[1:2]
+for wrong in ["--no-such-flag"] + sys.argv[2:]:
+    fail_unless(program + [wrong], subprocess.DEVNULL, 64)
+with open("/dev/full", "w") as full:
+    fail_unless(program + ["--help"], full, 75)

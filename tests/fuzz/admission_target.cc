@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <string>
+
+#include "src/base/status.h"
+#include "src/base/strings.h"
+#include "src/scheduler/admission.h"
+#include "src/scheduler/testing/reviews.h"
+#include "tests/fuzz/pod_text.h"
+#include "tests/fuzz/targets.h"
+
+namespace tessera::fuzz {
+namespace {
+
+using scheduler::Admission;
+using scheduler::AdmissionAnswer;
+using scheduler::AdmissionRequest;
+
+// Two nodes of four GPUs, and a quota for the namespace of the seeds.
+const scheduler::ClusterCapacity& Capacity() {
+  static const auto* capacity = new scheduler::ClusterCapacity{
+      .models = {{"NVIDIA A100-SXM4-80GB", {.largest = GiB(80), .most_on_node = 4}},
+                 {"Tesla T4", {.largest = MiB(15109), .most_on_node = 4}}},
+      .most_on_node = 4,
+      .mig_profiles = {"1g.10gb"},
+      .charged = {{"NVIDIA A100-SXM4-80GB", ""}, {"Tesla T4", "public"}},
+      .quota = placement::ParseQuota(R"({"ml":{"quota":{"A100":2},"pool":["public"]}})").value()};
+  return *capacity;
+}
+
+// What the API server reads of the answer.
+void CheckAnswer(const AdmissionRequest& request, const AdmissionAnswer& answer) {
+  const auto review = ParseJson(scheduler::SerializeAdmissionReview(request.uid, answer));
+  TESSERA_CHECK(review.ok());
+  const Json* response = review->Find("response");
+  TESSERA_CHECK(response != nullptr && response->StringAt("uid").value() == request.uid);
+  TESSERA_CHECK(response->BoolAt("allowed").value() == answer.refusal.ok());
+  const Json* warnings = response->Find("warnings");
+  if (warnings == nullptr) return;
+  for (const Json& warning : warnings->items()) {
+    const std::string& text = warning.string_value();
+    TESSERA_CHECK(text.size() <= 256 && IsValidUtf8(text));
+    for (const unsigned char c : text) TESSERA_CHECK(c >= 0x20 && c != 0x7f);
+  }
+}
+
+Json ObjectOf(const device::Annotations& texts) {
+  Json object = Json::MakeObject();
+  for (const auto& [key, value] : texts) object.Set(key, Json::String(value));
+  return object;
+}
+
+// Lines of pod_text.h as the request that creates that pod.
+std::string ReviewOfText(std::string_view text) {
+  const device::PodSpec pod = ParsePodText(text);
+  Json init = Json::MakeArray(), main = Json::MakeArray();
+  for (const device::ContainerSpec& container : pod.containers) {
+    Json made = Json::MakeObject(
+        {{"name", Json::String(container.name)},
+         {"resources", Json::MakeObject({{"limits", ObjectOf(container.limits)},
+                                         {"requests", ObjectOf(container.requests)}})}});
+    if (container.phase == device::Phase::kSidecar) {
+      made.Set("restartPolicy", Json::String("Always"));
+    }
+    (container.phase == device::Phase::kMain ? main : init).Append(std::move(made));
+  }
+  return scheduler::testing::ReviewOf(scheduler::testing::CreateOf(Json::MakeObject(
+      {{"metadata", Json::MakeObject({{"annotations", ObjectOf(pod.annotations)}})},
+       {"spec", Json::MakeObject(
+                    {{"initContainers", std::move(init)}, {"containers", std::move(main)}})}})));
+}
+
+void CheckReview(std::string_view body) {
+  const auto request = scheduler::ParseAdmissionReview(body);
+  if (!request.ok()) {
+    const Code code = request.status().code();
+    TESSERA_CHECK(code == Code::kInvalidArgument || code == Code::kResourceExhausted);
+    return;
+  }
+  const Admission admission({.runtime_class = "nvidia"}, [] { return &Capacity(); });
+  CheckAnswer(*request, admission.Validate(*request));
+  const AdmissionAnswer mutated = admission.Mutate(*request);
+  CheckAnswer(*request, mutated);
+  TESSERA_CHECK(mutated.refusal.ok());
+  const auto once = scheduler::testing::ApplyPatch(request->object, mutated.patch);
+  TESSERA_CHECK(once.ok());
+  AdmissionRequest again = *request;
+  again.object = *once;
+  TESSERA_CHECK(admission.Mutate(again).patch.empty());
+}
+
+}  // namespace
+
+void AdmissionReview(std::string_view input) {
+  CheckReview(input);
+  if (IsValidUtf8(input)) CheckReview(ReviewOfText(input));
+}
+
+}  // namespace tessera::fuzz

@@ -1,0 +1,200 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tests/fuzz/targets.h"
+
+#include <algorithm>
+#include <limits>
+#include <string>
+
+#include "src/base/status.h"
+#include "src/device/assignment.h"
+#include "src/device/dialects.h"
+#include "src/device/dialects/gpu_manager_annotations.h"
+#include "src/device/dialects/gpushare_annotations.h"
+#include "src/device/mig_profile.h"
+#include "src/device/model.h"
+#include "src/device/node_annotation.h"
+#include "src/device/pod_annotations.h"
+#include "src/device/quantity.h"
+#include "tests/fuzz/pod_text.h"
+
+namespace tessera::fuzz {
+namespace {
+
+using device::ContainerRequest;
+using device::Dialect;
+
+// Every refusal says something, and as an input error.
+template <typename T>
+bool Accepted(const Result<T>& result) {
+  if (result.ok()) return true;
+  TESSERA_CHECK(result.status().code() == Code::kInvalidArgument);
+  TESSERA_CHECK(!result.status().message().empty());
+  return false;
+}
+
+void CheckContainer(const ContainerRequest& container) {
+  TESSERA_CHECK((container.count == 0) == (container.dialect == Dialect::kNone));
+  TESSERA_CHECK(container.count >= 0 && container.count <= device::kMaxDevicesPerContainer);
+  const device::Share& share = container.per_gpu;
+  TESSERA_CHECK(share.compute >= MilliGpu(0) && share.compute <= kWholeGpu);
+  TESSERA_CHECK(share.memory >= Bytes(0) && share.memory <= device::kMaxShareMemory);
+  const bool mig = container.dialect == Dialect::kNvidiaMig;
+  TESSERA_CHECK(mig == device::IsMigProfile(container.mig_profile));
+  // A part of a GPU is a part of one, and what is exclusive is whole.
+  const bool whole = share.compute == kWholeGpu;
+  TESSERA_CHECK(whole || container.count <= 1);
+  TESSERA_CHECK(!container.exclusive || (whole && !mig));
+  TESSERA_CHECK(container.count == 0 || whole || share.memory > Bytes(0));
+}
+
+// Each container with devices runs at least once, and mains only in the last stage.
+void CheckStages(const device::Request& request) {
+  const auto stages = request.Stages();
+  for (size_t i = 0; i < request.containers.size(); ++i) {
+    const auto runs = [&](const std::vector<size_t>& stage) {
+      return std::find(stage.begin(), stage.end(), i) != stage.end();
+    };
+    const size_t count = std::count_if(stages.begin(), stages.end(), runs);
+    const ContainerRequest& container = request.containers[i];
+    if (container.count == 0) {
+      TESSERA_CHECK(count == 0);
+    } else if (container.phase == device::Phase::kSidecar) {
+      TESSERA_CHECK(count >= 1 && runs(stages.back()));
+    } else {
+      TESSERA_CHECK(count == 1);
+    }
+  }
+}
+
+}  // namespace
+
+void Quantity(std::string_view input) {
+  const Result<int64_t> whole = device::ParseWholeQuantity(input);
+  const Result<Bytes> memory = device::ParseMemory(input);
+  const Result<device::MilliCpu> cpu = device::ParseCpu(input);
+  if (Accepted(whole)) {
+    TESSERA_CHECK(*whole >= 0);
+    TESSERA_CHECK(memory.ok() && memory->count() == *whole);
+    TESSERA_CHECK(*device::ParseWholeQuantity(std::to_string(*whole)) == *whole);
+  }
+  if (Accepted(memory)) TESSERA_CHECK(*memory >= Bytes(0));
+  if (Accepted(cpu)) {
+    TESSERA_CHECK(cpu->count() >= 0 && memory.ok());
+    // Rounding up: a thousand times the bytes reaches at least the thousandths.
+    TESSERA_CHECK(memory->count() >= cpu->count() / 1000);
+  }
+}
+
+void Cards(std::string_view input) {
+  const Result<int64_t> core = device::ParseCards(input);
+  if (!Accepted(core)) return;
+  device::ContainerSpec spec{.name = "main"};
+  spec.limits["tencent.com/vcuda-core"] = std::to_string(*core);
+  spec.limits["tencent.com/vcuda-memory"] = std::to_string(std::min<int64_t>(*core, 1));
+  const Result<ContainerRequest> request = device::ParseContainer(spec, {});
+  TESSERA_CHECK(request.ok());
+  TESSERA_CHECK(request->per_gpu.compute * request->count == device::kVcudaCore * *core);
+}
+
+void Dialects(std::string_view input) {
+  const device::PodSpec pod = ParsePodText(input);
+  for (const auto unit : {device::MemoryUnit::kGiB, device::MemoryUnit::kMiB}) {
+    const Result<device::Request> request = device::ParseRequest(pod, {.gpu_mem_unit = unit});
+    if (!Accepted(request)) continue;
+    TESSERA_CHECK(request->containers.size() == pod.containers.size());
+    bool gpu_mem = false;
+    for (const ContainerRequest& container : request->containers) {
+      CheckContainer(container);
+      gpu_mem = gpu_mem || container.dialect == Dialect::kGpuMem;
+    }
+    TESSERA_CHECK(request->one_gpu == gpu_mem);
+    TESSERA_CHECK((request->OneGpuShare().memory > Bytes(0)) == gpu_mem);
+    CheckStages(*request);
+  }
+}
+
+void NodeAnnotation(std::string_view input) {
+  const Result<device::NodeInventory> read = device::DecodeNodeInventory(input);
+  if (!Accepted(read)) return;
+  // Long texts for people are cut once, so from the second time on nothing changes.
+  const Result<std::string> written = device::EncodeNodeInventory(*read);
+  if (!written.ok()) {
+    TESSERA_CHECK(written.status().code() == Code::kResourceExhausted);
+    return;
+  }
+  const Result<device::NodeInventory> again = device::DecodeNodeInventory(*written);
+  TESSERA_CHECK(again.ok());
+  TESSERA_CHECK(again->gpus.size() == read->gpus.size() && again->links == read->links);
+  TESSERA_CHECK(*device::EncodeNodeInventory(*again) == *written);
+}
+
+void Assignment(std::string_view input) {
+  const Result<device::Assignment> read = device::DecodeAssignment(input);
+  if (!Accepted(read)) return;
+  const Result<std::string> written = device::EncodeAssignment(*read);
+  if (!written.ok()) {
+    TESSERA_CHECK(written.status().code() == Code::kResourceExhausted);
+    return;
+  }
+  TESSERA_CHECK(*device::DecodeAssignment(*written) == *read);
+}
+
+void PodAnnotations(std::string_view input) {
+  const device::PodSpec pod = ParsePodText(input);
+  const auto gpushare = device::DecodeGpushare(pod.annotations);
+  if (Accepted(gpushare) && *gpushare) {
+    TESSERA_CHECK(*device::DecodeGpushare(device::EncodeGpushare(**gpushare)) == *gpushare);
+  }
+  const auto gpu_manager = device::DecodeGpuManager(pod.annotations);
+  if (Accepted(gpu_manager) && *gpu_manager) {
+    TESSERA_CHECK(*device::DecodeGpuManager(device::EncodeGpuManager(**gpu_manager)) ==
+                  *gpu_manager);
+  }
+  const Result<device::Request> request = device::ParseRequest(pod, {});
+  if (!Accepted(request)) return;
+  device::NodeInventory inventory;
+  for (int i = 0; i < 4; ++i) {
+    inventory.gpus.push_back(
+        {.uuid = fmt::format("GPU-{}", i), .index = i, .minor = 3 - i, .memory = GiB(16 << i)});
+  }
+  const auto assignment =
+      device::AssignmentFrom(pod.annotations, *request, inventory, device::MemoryUnit::kGiB);
+  if (!Accepted(assignment) || !*assignment) return;
+  const auto annotations = device::AnnotationsFor(*request, **assignment, inventory, {.node = "n"});
+  if (!annotations.ok()) return;
+  TESSERA_CHECK(*device::AssignmentFrom(*annotations, *request, inventory,
+                                        device::MemoryUnit::kGiB) == *assignment);
+}
+
+void GpushareAllocation(std::string_view input) {
+  const Result<device::GpushareAllocation> read = device::DecodeGpushareAllocation(input);
+  if (!Accepted(read)) return;
+  for (const auto& [container, units_by_minor] : *read) {
+    TESSERA_CHECK(container >= 0);
+    for (const auto& [minor, units] : units_by_minor) TESSERA_CHECK(minor >= 0 && units >= 0);
+  }
+}
+
+void Names(std::string_view input) {
+  const auto is_label = [](std::string_view text) {
+    const auto plain = [](char c) {
+      return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
+    };
+    if (text.empty()) return true;
+    return text.size() <= 63 && plain(text.front()) && plain(text.back()) &&
+           std::all_of(text.begin(), text.end(),
+                       [&](char c) { return plain(c) || c == '-' || c == '_' || c == '.'; });
+  };
+  for (const std::string& name :
+       {device::ShortModel(input), device::ProductLabel(input), device::LegacyModel(input)}) {
+    TESSERA_CHECK(is_label(name));
+    TESSERA_CHECK(name.empty() || device::MatchesModel(input, name));
+  }
+  const Result<std::string> profile = device::MigProfileFromNvml(input);
+  if (Accepted(profile)) TESSERA_CHECK(is_label(*profile));
+  if (const auto link = device::LinkFromName(input)) {
+    TESSERA_CHECK(device::LinkFromName(device::NameOf(*link)) == link);
+  }
+}
+
+}  // namespace tessera::fuzz

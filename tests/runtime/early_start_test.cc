@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: Apache-2.0
+// Verbs that make no container, in front of a low-level runtime that says how it was called. They must end
+// the same whether the program decides before or after the C library is set up.
+#include <gmock/gmock.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+
+#include "src/base/file.h"
+#include "src/base/subprocess.h"
+#include "tests/bench/step_counter.h"
+
+namespace tessera {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::HasSubstr;
+
+constexpr long kFewInstructions = 30'000;  // the C library alone takes as many, and 40 CPUIDs
+
+class EarlyStart : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    path_variable_ = ::getenv("PATH");
+    MakeRuntime("first/runc");
+    MakeRuntime("second/runc");
+    ::setenv("PATH", (path("empty") + ":relative:" + path("first") + ":" + path("second")).c_str(), 1);
+    WriteConfig("driver-root = \"/\"\n");
+    ::setenv("TESSERA_RUNTIME_CONFIG", path("runtime.toml").c_str(), 1);
+  }
+  void TearDown() override {
+    ::setenv("PATH", path_variable_.c_str(), 1);
+    ::unsetenv("TESSERA_RUNTIME_CONFIG");
+  }
+
+  std::string path(const std::string& name) const { return JoinPath(folder_.path(), name); }
+  void MakeRuntime(const std::string& name) {
+    fs::create_directories(path(name).substr(0, path(name).rfind('/')));
+    // "$0" of a script is the path that was executed.
+    ASSERT_TRUE(WriteFileAtomically(path(name), "#!/bin/sh\necho \"$0|$*|$SEEN\"\n", 0755).ok());
+  }
+  void WriteConfig(const std::string& text) {
+    ASSERT_TRUE(WriteFileAtomically(path("runtime.toml"), text, 0644).ok());
+  }
+  SubprocessResult Run(std::vector<std::string> arguments) {
+    arguments.insert(arguments.begin(), TESSERA_RUNTIME_PROGRAM);
+    const auto result = RunProgram(arguments, std::chrono::seconds(10));
+    EXPECT_TRUE(result.ok()) << result.status().message();
+    return result.ok() ? *result : SubprocessResult{};
+  }
+  // A container with GPUs, or without, and a process that shall be started in it.
+  std::string MakeBundle(bool gpu) {
+    fs::create_directories(path(gpu ? "bundle/tessera" : "bundle"));
+    EXPECT_TRUE(WriteFileAtomically(path("bundle/config.json"),
+                                    R"({"process":{"env":["PATH=/bin:/dev/tessera/bin"]}})", 0600)
+                    .ok());
+    EXPECT_TRUE(WriteFileAtomically(path("process"), R"({"env":["PATH=/bin"]})", 0600).ok());
+    return path("bundle");
+  }
+
+  TempDir folder_;
+  std::string path_variable_;
+};
+
+TEST_F(EarlyStart, APlainVerbBecomesTheFirstRuntimeOfPath) {
+  ::setenv("SEEN", "kept", 1);
+  EXPECT_EQ(Run({"--root", "/r", "kill", "x y", "KILL"}).out,
+            path("first/runc") + "|--root /r kill x y KILL|kept\n");
+  ::unsetenv("SEEN");
+}
+
+TEST_F(EarlyStart, APlainVerbCostsLittle) {
+  for (const std::vector<std::string>& verb :
+       {std::vector<std::string>{"state", "x"}, {"delete", "--force", "x"},
+        {"--log", path("bundle/log.json"), "exec", "--process", path("process"), "x"}}) {
+    std::vector<std::string> argv = {TESSERA_RUNTIME_PROGRAM};
+    argv.insert(argv.end(), verb.begin(), verb.end());
+    const auto count = CountSteps(argv);
+    if (!count) GTEST_SKIP() << "steps cannot be counted on this machine";
+    EXPECT_LT(count->instructions, kFewInstructions) << verb[0];
+    EXPECT_EQ(count->cpuids, 0) << verb[0];
+  }
+}
+
+TEST_F(EarlyStart, AMissingConfigurationIsTheDefault) {
+  fs::remove(path("runtime.toml"));
+  EXPECT_EQ(Run({"state", "x"}).out, path("first/runc") + "|state x|\n");
+  ::unsetenv("TESSERA_RUNTIME_CONFIG");
+  EXPECT_THAT(Run({"state", "x"}).out, HasSubstr("/runc|state x|\n"));
+}
+
+TEST_F(EarlyStart, AConfigurationThatNamesRuntimesIsObeyed) {
+  MakeRuntime("third/mine");
+  WriteConfig("runtimes = [\"" + path("third/mine") + "\"]\n");
+  EXPECT_EQ(Run({"state", "x"}).out, path("third/mine") + "|state x|\n");
+  // Also behind more than is read early.
+  WriteConfig("#" + std::string(8192, '-') + "\nruntimes = [\"" + path("third/mine") + "\"]\n");
+  EXPECT_EQ(Run({"state", "x"}).out, path("third/mine") + "|state x|\n");
+}
+
+TEST_F(EarlyStart, NeverBecomesItself) {
+  fs::create_directories(path("empty"));
+  fs::create_symlink(TESSERA_RUNTIME_PROGRAM, path("empty/runc"));
+  EXPECT_EQ(Run({"state", "x"}).out, path("first/runc") + "|state x|\n");
+}
+
+TEST_F(EarlyStart, AFileThatCannotRunIsPassedOver) {
+  fs::remove(path("first/runc"));
+  fs::create_directories(path("first/runc"));
+  EXPECT_EQ(Run({"state", "x"}).out, path("second/runc") + "|state x|\n");
+}
+
+TEST_F(EarlyStart, ExecInAContainerWithGpusIsEdited) {
+  const std::string bundle = MakeBundle(true);
+  for (const char* option : {"--log=", "-log="}) {
+    const std::string log = option + bundle + "/log.json";
+    ASSERT_TRUE(WriteFileAtomically(path("process"), R"({"env":["PATH=/bin"]})", 0600).ok());
+    Run({log, "exec", "-d", "--process=" + path("process"), "x"});
+    EXPECT_EQ(ReadFile(path("process")).value(), R"({"env":["PATH=/bin:/dev/tessera/bin"]})");
+  }
+  ASSERT_TRUE(WriteFileAtomically(path("process"), R"({"env":["PATH=/bin"]})", 0600).ok());
+  EXPECT_EQ(Run({"--log", bundle + "/log.json", "exec", "-p", path("process"), "x"}).exit_code, 0);
+  EXPECT_EQ(ReadFile(path("process")).value(), R"({"env":["PATH=/bin:/dev/tessera/bin"]})");
+}
+
+TEST_F(EarlyStart, ExecInTheFolderOfABundleWithGpusIsEdited) {
+  MakeBundle(true);
+  const fs::path before = fs::current_path();
+  fs::current_path(path("bundle"));
+  Run({"exec", "--process", path("process"), "x"});
+  fs::current_path(before);
+  EXPECT_EQ(ReadFile(path("process")).value(), R"({"env":["PATH=/bin:/dev/tessera/bin"]})");
+}
+
+TEST_F(EarlyStart, ExecInAContainerWithoutGpusIsNot) {
+  const std::string bundle = MakeBundle(false);
+  Run({"--log", bundle + "/log.json", "exec", "--process", path("process"), "x"});
+  EXPECT_EQ(ReadFile(path("process")).value(), R"({"env":["PATH=/bin"]})");
+}
+
+TEST_F(EarlyStart, WithoutAnyRuntimeSaysWhatWasTried) {
+  WriteConfig("runtimes = [\"no-such-runtime\"]\n");
+  const SubprocessResult result = Run({"state", "x"});
+  EXPECT_NE(result.exit_code, 0);
+  EXPECT_THAT(result.err, HasSubstr("tried no-such-runtime"));
+}
+
+}  // namespace
+}  // namespace tessera

@@ -1,0 +1,59 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""What the scripts say to somebody who has only just cloned: scripts_test.py SOURCE_FOLDER"""
+
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+
+SOURCE = pathlib.Path(sys.argv.pop(1))
+
+
+def run(*argv, **more):
+    return subprocess.run(argv, capture_output=True, text=True, **more)
+
+
+class Scripts(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.root = pathlib.Path(folder.name)
+        shutil.copytree(SOURCE / "scripts", self.root / "scripts")
+        self.root.chmod(0o755)
+
+    def script(self, name):
+        return str(self.root / "scripts" / name)
+
+    def test_help_is_no_failure(self):
+        for name in ("check", "quickstart", "reference"):
+            answer = run(self.script(name), "--help")
+            self.assertEqual((answer.returncode, answer.stderr), (0, ""), name)
+            self.assertIn(name, answer.stdout)
+
+    def test_a_wrong_argument_is_answered_with_the_usage(self):
+        for name in ("check", "quickstart", "reference"):
+            answer = run(self.script(name), "--wrong", "argument")
+            self.assertEqual(answer.returncode, 2, name)
+
+    def test_without_a_cluster_they_say_how_to_get_one(self):
+        for command in (("kubectl", "get", "nodes"), ("node", "true")):
+            answer = run(self.script(command[0]), *command[1:])
+            self.assertEqual(answer.returncode, 1)
+            self.assertIn("run scripts/quickstart", answer.stderr)
+
+    @unittest.skipUnless(os.getuid() == 0, "becoming another user needs root")
+    def test_the_first_thing_another_user_hears_is_that_root_is_wanted(self):
+        for name in ("check", "quickstart"):
+            answer = run(self.script(name), user=65534, group=65534, extra_groups=[],
+                         env={"PATH": os.environ["PATH"], "HOME": "/nonexistent"})
+            self.assertEqual(answer.returncode, 1)
+            self.assertEqual(answer.stderr, "")
+            self.assertIn("must run as root", answer.stdout)
+
+
+if __name__ == "__main__":
+    unittest.main()

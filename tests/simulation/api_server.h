@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+// The API server as far as GPUs are concerned: Nodes and Pods, bindings, annotations, and news of
+// all of it, late, in clumps and with lost watches. A stand-in because the real one cannot be run
+// under virtual time, nor be made to lose exactly one answer.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "src/base/status.h"
+#include "src/kube/binding.h"
+#include "src/kube/objects.h"
+#include "tests/simulation/world.h"
+
+namespace tessera::simulation {
+
+class ApiServer {
+ public:
+  explicit ApiServer(World& world) : world_(world) {}
+
+  // --- The objects, as they are now.
+  const std::map<std::string, kube::NodeObject>& nodes() const { return nodes_; }
+  const std::map<std::string, kube::PodObject>& pods() const { return pods_; }  // by name
+  const kube::PodObject* Find(const std::string& uid) const;
+  // Grows with every change.
+  size_t version() const { return log_.size(); }
+  void Put(kube::NodeObject node);
+  void Remove(const kube::NodeObject& node);
+  void Put(kube::PodObject pod);
+  void Remove(const kube::PodObject& pod);
+
+  // --- Requests. Each takes a while; now and then it is lost, or its answer is. `done` is dropped
+  // with `life`.
+  using Done = std::function<void(const Status&)>;
+  void Call(const Life& life, std::function<Status()> effect, Done done);
+  Status Bind(const kube::PodBinding& binding);
+  Status Annotate(const std::string& uid, const kube::StringMap& annotations);
+
+  void SetDown(bool down) { down_ = down; }
+  bool down() const { return down_; }
+  // Nothing is lost any more.
+  void SetCalm() { calm_ = true; }
+
+  // --- News.
+  class Listener {
+   public:
+    virtual ~Listener() = default;
+    virtual void OnNode(const kube::NodeObject& node) { (void)node; }
+    virtual void OnNodeGone(const kube::NodeObject& last) { (void)last; }
+    virtual void OnPod(const kube::PodObject& pod) = 0;
+    virtual void OnPodGone(const kube::PodObject& last) = 0;
+    // The list is whole for the first time.
+    virtual void OnSynced() = 0;
+  };
+  // A copy that follows, as an informer has it. Of the pods of one node where `node` names one.
+  class Feed {
+   public:
+    Feed(World& world, ApiServer& server, Listener& listener, std::string node = "");
+
+    bool synced() const { return synced_; }
+    const kube::PodObject* FindPod(const std::string& name) const;
+
+   private:
+    void Plan();
+    void Deliver();
+    void List();
+    void Take(size_t event);
+    void TakePod(const kube::PodObject& pod);
+
+    World& world_;
+    ApiServer& server_;
+    Listener& listener_;
+    const std::string node_;
+    bool synced_ = false;
+    size_t heard_ = 0;
+    std::map<std::string, kube::NodeObject> nodes_;
+    std::map<std::string, kube::PodObject> pods_;
+    const Life life_ = Born();
+  };
+
+ private:
+  struct Event {
+    bool gone = false;
+    std::shared_ptr<const kube::NodeObject> node;
+    std::shared_ptr<const kube::PodObject> pod;
+  };
+
+  World& world_;
+  std::map<std::string, kube::NodeObject> nodes_;
+  std::map<std::string, kube::PodObject> pods_;
+  std::vector<Event> log_;
+  bool down_ = false;
+  bool calm_ = false;
+};
+
+}  // namespace tessera::simulation

@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+// One node: its kubelet, which admits pods, gives device ids away as it likes and starts containers
+// by the engine and the runtime, and its agent. The kubelet is a stand-in with the real one's
+// habits that matter here: ids at random, one pod after the other, an init container's ids used
+// again, failed allocations fail the pod for good, containers stop some time after the pod is
+// deleted.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <unordered_set>
+#include <vector>
+
+#include "src/agent/device_set.h"
+#include "src/agent/kubelet.h"
+#include "tests/simulation/agent.h"
+#include "tests/simulation/api_server.h"
+#include "tests/simulation/truth.h"
+#include "tests/simulation/world.h"
+
+namespace tessera::simulation {
+
+class Node final : private ApiServer::Listener, private agent::PodResources {
+ public:
+  Node(World& world, ApiServer& server, Truth& truth, const std::string& name, int gpus);
+
+  Agent& agent() { return *agent_; }
+  // One GPU falls ill for a while.
+  void FallIll();
+  // UIDs of pods whose containers all run or have ended well.
+  size_t pods() const { return pods_.size(); }
+  // Containers that wait for a grant, with the last refusal.
+  std::vector<std::string> stuck() const;
+
+ private:
+  struct Container {
+    const kube::Container* spec = nullptr;
+    std::map<std::string, std::vector<std::string>> ids;  // by resource
+    std::vector<grant::Token> tokens;
+    bool asking = false;
+    bool ran = false;
+    std::string refusal;
+  };
+  struct Pod {
+    kube::PodObject object;
+    std::vector<Container> containers;
+    bool stopping = false;
+    Life life = Born();
+  };
+
+  void OnPod(const kube::PodObject& pod) override;
+  void OnPodGone(const kube::PodObject& last) override { Stop(last.meta.uid); }
+  void OnSynced() override {}
+  void List(Done done) override;
+
+  void SetDevices();
+  void Publish();
+  void Admit(const kube::PodObject& object);
+  Status Allocate(Pod& pod, Container& container, const std::string& resource, int64_t amount);
+  const std::vector<std::string>& Healthy(const std::string& resource);
+  std::unordered_set<std::string> InUse(const std::string& resource) const;
+  void StartNext(Pod& pod);
+  void Ask(Pod& pod, size_t number);
+  void Run(Pod& pod, size_t number, const grant::Grant& grant);
+  void Stop(const std::string& uid);
+  void SetPhase(const std::string& uid, kube::PodPhase phase);
+  void Delete(const std::string& uid);
+  Pod* Find(const std::string& uid);
+
+  World& world_;
+  ApiServer& server_;
+  Truth& truth_;
+  const std::string name_;
+  std::shared_ptr<device::NodeInventory> inventory_;
+  agent::DeviceSetHolder devices_;
+  std::map<std::string, std::vector<std::string>>
+      healthy_;  // ids by resource, once they are needed
+  std::shared_ptr<const agent::NodeUse> use_ = std::make_shared<const agent::NodeUse>();
+  std::map<std::string, std::unique_ptr<Pod>> pods_;  // admitted, by UID
+  std::set<std::string> seen_;                        // UIDs that were looked at
+  std::unique_ptr<Agent> agent_;
+  std::unique_ptr<ApiServer::Feed> feed_;
+  const Life life_ = Born();
+};
+
+}  // namespace tessera::simulation

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+// What containers really run on, whoever believes what: the judge of a history.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "src/grant/message.h"
+#include "src/kube/objects.h"
+#include "tests/simulation/world.h"
+
+namespace tessera::simulation {
+
+inline constexpr int64_t kGpuBytes = int64_t{80} << 30;
+
+class Truth {
+ public:
+  explicit Truth(World& world) : world_(world) {}
+
+  // A container begins with what it was granted. Judged: no GPU is given out beyond what it has, a
+  // whole one excludes all others, the container has the GPUs that its pod was bound with and as
+  // much of them, and a container that starts again has what it had.
+  void Starts(const kube::PodObject& pod, const std::string& container, const grant::Grant& grant);
+  void Ends(const std::string& uid, const std::string& container);
+  // The pod is gone for good.
+  void Forget(const std::string& uid) { had_.erase(uid); }
+
+  size_t running() const { return running_.size(); }
+  size_t started() const { return started_; }
+
+ private:
+  using Key = std::pair<std::string, std::string>;  // UID, container
+  void CheckGpu(const std::string& uuid);
+  void CheckAssigned(const kube::PodObject& pod, const std::string& container,
+                     const grant::Grant& grant);
+
+  World& world_;
+  std::map<Key, std::vector<grant::GrantedDevice>> running_;
+  std::map<std::string, std::map<std::string, std::vector<grant::GrantedDevice>>> had_;  // by UID
+  size_t started_ = 0;
+};
+
+}  // namespace tessera::simulation

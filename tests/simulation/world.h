@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+// Time, chance and memory of one simulated history. Everything in it runs on one task runner with
+// virtual time and draws from one seed, so a history repeats itself to the last step.
+//
+// Threads: one.
+#pragma once
+
+#include <deque>
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "src/base/clock.h"
+#include "src/base/random.h"
+#include "src/base/task_runner.h"
+
+namespace tessera::simulation {
+
+// A process that can crash: what was planned for it does not happen once it is dead.
+using Life = std::shared_ptr<const bool>;
+inline Life Born() { return std::make_shared<const bool>(true); }
+
+class World {
+ public:
+  explicit World(uint64_t seed) : random_(seed) {}
+
+  FakeTaskRunner& runner() { return runner_; }
+  const Clock& clock() const { return runner_.clock(); }
+  Random& random() { return random_; }
+  // `percent` of the times.
+  bool Chance(uint64_t percent) { return random_.Below(100) < percent; }
+  Duration Between(Duration low, Duration high) {
+    return low + Duration(random_.Below(static_cast<uint64_t>((high - low).count()) + 1));
+  }
+
+  void After(Duration delay, const Life& life, std::function<void()> task) {
+    runner_.PostDelayed(delay, [weak = std::weak_ptr(life), task = std::move(task)] {
+      // Not held while it runs: a task may be the process's last.
+      if (!weak.expired()) task();
+    });
+  }
+  // Again and again, with a pause of a quarter more or less than `period`.
+  void Every(Duration period, const Life& life, std::function<void()> task) {
+    After(Between(period * 3 / 4, period * 5 / 4), life,
+          [this, period, weak = std::weak_ptr(life), task] {
+            task();
+            if (const Life alive = weak.lock()) Every(period, alive, task);
+          });
+  }
+
+  // What happens, for whoever must find out why.
+  void Note(std::string line);
+  const std::deque<std::string>& notes() const { return notes_; }
+  // Of all that was noted: two runs of one seed have the same.
+  uint64_t fingerprint() const { return fingerprint_; }
+  size_t events() const { return events_; }
+
+  // What must never happen has.
+  void Fail(std::string why);
+  const std::string& failure() const { return failure_; }
+
+ private:
+  static constexpr size_t kNotesKept = 400;
+
+  FakeTaskRunner runner_;
+  Random random_;
+  std::deque<std::string> notes_;
+  uint64_t fingerprint_ = 14695981039346656037u;  // FNV-1a
+  size_t events_ = 0;
+  std::string failure_;
+};
+
+}  // namespace tessera::simulation
