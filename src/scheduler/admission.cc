@@ -144,10 +144,21 @@ void WarnOfAnnotations(const AdmissionRequest& request, const ledger::PodAsk& as
                       names::kResourceVcudaCore));
     }
   }
+  const auto& limit = ask.request.elastic_limit;
+  for (const ContainerRequest& container : containers) {
+    if (!limit || container.dialect != Dialect::kVcuda || container.exclusive) continue;
+    const MilliGpu core = container.per_gpu.compute;
+    if (*limit >= core) continue;
+    warnings->push_back(fmt::format(
+        "container \"{}\": annotation {}: {} is less than the {} of {}, which it gets all the same",
+        container.name, names::kAnnotationVcudaCoreLimit,
+        limit->count() / device::kVcudaCore.count(), core.count() / device::kVcudaCore.count(),
+        names::kResourceVcudaCore));
+  }
 }
 
-// Memory beside whole GPUs, which come with all of theirs; and GPUs that a container wants by its
-// environment, which gives none here.
+// Memory beside whole GPUs, which come with all of theirs; what only nodes have; and GPUs that a
+// container wants by its environment, which gives none here.
 void WarnOfContainer(const Json& container, const ContainerRequest& ask,
                      std::vector<std::string>* warnings) {
   const Json* limits = Member(Member(&container, "resources"), "limits");
@@ -155,6 +166,12 @@ void WarnOfContainer(const Json& container, const ContainerRequest& ask,
   if (ask.dialect == Dialect::kVcuda && ask.exclusive && blocks != nullptr) {
     warnings->push_back(fmt::format("container \"{}\": {} has no effect beside whole GPUs",
                                     ask.name, names::kResourceVcudaMemory));
+  }
+  if (limits != nullptr && limits->Find(names::kResourceGpuCount) != nullptr) {
+    warnings->push_back(fmt::format(
+        "container \"{}\": {} says how many GPUs a node has, and gives a pod none: ask "
+        "for {} or {}",
+        ask.name, names::kResourceGpuCount, names::kResourceGpu, names::kResourceGpuMem));
   }
   const Json* env = container.Find("env");
   if (ask.dialect != Dialect::kNone || env == nullptr || !env->is_array()) return;

@@ -16,6 +16,7 @@ void CountNode(const ledger::NodeEntry& entry, ClusterCapacity* capacity) {
   std::map<std::string_view, int> whole;
   int all = 0;
   for (const device::Gpu& gpu : entry.node.inventory->gpus) {
+    capacity->uuids.insert(gpu.uuid);
     if (!gpu.model.empty()) {
       capacity->charged.emplace(entry.model_label.empty() ? gpu.model : entry.model_label,
                                 entry.node.pool);
@@ -113,6 +114,13 @@ void AddMig(const device::Request& request, const ClusterCapacity& capacity,
   }
 }
 
+void AddUuids(const device::Constraints& constraints, const ClusterCapacity& capacity,
+              std::vector<std::string>* lines) {
+  const auto known = [&](const std::string& uuid) { return capacity.uuids.contains(uuid); };
+  if (constraints.uuids.empty() || std::ranges::any_of(constraints.uuids, known)) return;
+  lines->push_back(fmt::format("the cluster has no GPU {}", fmt::join(constraints.uuids, ", ")));
+}
+
 // The most compute that the pod holds at a time; MIG slices count by their GPU, which is not known.
 MilliGpu ComputeOf(const device::Request& request) {
   MilliGpu most{0};
@@ -169,6 +177,7 @@ std::vector<std::string> NeverFits(const ledger::PodAsk& ask, const ClusterCapac
     return lines;
   }
   AddMig(request, capacity, &lines);
+  AddUuids(request.constraints, capacity, &lines);
   const auto allowed = AllowedOf(request.constraints, capacity);
   if (allowed) {
     AddMemory(request, *allowed, &lines);

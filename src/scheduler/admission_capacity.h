@@ -10,6 +10,7 @@
 #include <set>
 #include <string>
 #include <string_view>
+#include <unordered_set>
 #include <utility>
 #include <vector>
 
@@ -28,6 +29,7 @@ struct ClusterCapacity {
   std::map<std::string, Model, std::less<>> models;  // by product name
   int most_on_node = 0;                              // of all models together
   std::set<std::string, std::less<>> mig_profiles;
+  std::unordered_set<std::string> uuids;  // of GPUs
   // What quotas go by: the model of a node's label or of its GPUs, and the node's pool.
   std::set<std::pair<std::string, std::string>> charged;
   placement::QuotaConfig quota;

@@ -20,10 +20,12 @@ using Limits = std::map<std::string_view, std::string>;
 
 class CapacityTest : public ::testing::Test {
  protected:
-  std::vector<std::string> Lines(const Limits& limits, const std::string& models = "") const {
+  std::vector<std::string> Lines(const Limits& limits, const std::string& models = "",
+                                 const std::string& uuids = "") const {
     kube::PodObject pod = GpuPod("p", limits);
     pod.meta.ns = "ml";
     if (!models.empty()) pod.meta.annotations["tessera.dev/gpu-models"] = models;
+    if (!uuids.empty()) pod.meta.annotations["tessera.dev/gpu-uuids"] = uuids;
     return NeverFits(ledger::PodAskOf(pod, {}).value(), CapacityOf(*ledger_));
   }
   void SetQuota(std::string_view json) { ledger_->SetQuota(placement::ParseQuota(json).value()); }
@@ -60,6 +62,13 @@ TEST_F(CapacityTest, AModelThatNobodyHasIsNamedBesideThoseThatThereAre) {
   EXPECT_THAT(Lines({{"nvidia.com/gpu", "1"}}, "h100,A100"), IsEmpty());
   EXPECT_THAT(Lines({{"nvidia.com/gpu", "1"}}, "H100,B200"),
               ElementsAre("no GPU of the cluster is one of H100, B200; there are A100"));
+}
+
+TEST_F(CapacityTest, GpusThatTheClusterDoesNotHaveAreNamed) {
+  ledger_->SetNode(GpuNode("a", 4));
+  EXPECT_THAT(Lines({{"nvidia.com/gpu", "1"}}, "", "GPU-a-3,GPU-gone"), IsEmpty());
+  EXPECT_THAT(Lines({{"nvidia.com/gpu", "1"}}, "", "GPU-gone,GPU-lost"),
+              ElementsAre("the cluster has no GPU GPU-gone, GPU-lost"));
 }
 
 TEST_F(CapacityTest, AMigProfileThatNobodyOffersIsNamed) {

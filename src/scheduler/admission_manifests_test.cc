@@ -31,8 +31,8 @@ TEST(AdmissionManifestsTest, TheWebhookIsAskedAboutEveryResourceAndAnnotation) {
   const std::string text = ManifestText("60-webhook.yaml");
   for (const std::string_view name :
        {names::kResourceGpu, names::kResourceMigPrefix, names::kResourceGpuMem,
-        names::kAnnotationPrefix, names::kAnnotationGpuModels, names::kAnnotationGpuUuids,
-        names::kAnnotationGpuUuidsExcluded, names::kAnnotationPolicy,
+        names::kResourceGpuCount, names::kAnnotationPrefix, names::kAnnotationGpuModels,
+        names::kAnnotationGpuUuids, names::kAnnotationGpuUuidsExcluded, names::kAnnotationPolicy,
         names::kAnnotationVcudaCoreLimit, names::kEnvVisibleDevices}) {
     EXPECT_THAT(text, HasSubstr(fmt::format("'{}'", name)));
   }

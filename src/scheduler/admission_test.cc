@@ -94,6 +94,12 @@ TEST_F(AdmissionTest, WhatHasNoEffectIsSaid) {
   EXPECT_THAT(
       WarningsOf(PodJson({{"nvidia.com/gpu", "1"}}, {{"tencent.com/vcuda-core-limit", "50"}})),
       ElementsAre(HasSubstr("no container asks for tencent.com/vcuda-core below 100")));
+  const Texts share{{"tencent.com/vcuda-core", "30"}, {"tencent.com/vcuda-memory", "5"}};
+  EXPECT_THAT(WarningsOf(PodJson(share, {{"tencent.com/vcuda-core-limit", "20"}})),
+              ElementsAre(HasSubstr("20 is less than the 30 of tencent.com/vcuda-core")));
+  EXPECT_THAT(WarningsOf(PodJson(share, {{"tencent.com/vcuda-core-limit", "30"}})), IsEmpty());
+  EXPECT_THAT(WarningsOf(PodJson({{"aliyun.com/gpu-count", "1"}})),
+              ElementsAre(HasSubstr("aliyun.com/gpu-count says how many GPUs a node has")));
 }
 
 TEST_F(AdmissionTest, AnEnvironmentThatGivesNoGpuIsSaid) {

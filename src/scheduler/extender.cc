@@ -119,7 +119,9 @@ FilterResult Extender::Filter(const ExtenderArgs& args) {
     }
   }
   if (result.fitting.empty()) {
-    metrics_.refused.Add("no_node_fits");
+    const bool any_allowed = std::ranges::any_of(
+        question->allowed, [](const auto& allowed) { return allowed.second.ok(); });
+    metrics_.refused.Add(question->allowed.empty() || any_allowed ? "no_node_fits" : "quota");
     TellOfQuota(args.pod, *question);
   } else if (result.fitting.size() == 1 && question->asks_for_gpus()) {
     Hold(args.pod, *question, args.names[result.fitting[0]]);
@@ -234,7 +236,6 @@ void Extender::TellOfQuota(const kube::PodObject& pod, const Question& question)
     message += status.message();
   }
   if (message.empty()) return;
-  metrics_.refused.Add("quota");
   const auto told = told_.find(pod.meta.uid);
   const MonotonicTime now = clock_.Now();
   if (told != told_.end() && told->second.message == message &&

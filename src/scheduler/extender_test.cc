@@ -155,6 +155,8 @@ TEST(ExtenderTest, RefusalByQuotaIsToldOnceWithWhatIsLeft) {
   ASSERT_THAT(d.told, SizeIs(1));
   EXPECT_THAT(d.told[0], HasSubstr("GPUQuotaExceeded"));
   EXPECT_THAT(d.told[0], HasSubstr("used"));
+  EXPECT_EQ(d.metrics.refused.values().at("quota"), 3u);
+  EXPECT_FALSE(d.metrics.refused.values().contains("no_node_fits"));
   d.Advance(2min);
   d.Filter(Whole("b"));
   // What was held has gone meanwhile: it fits now.
