@@ -11,6 +11,7 @@
 #include <ctime>
 #include <utility>
 
+#include "src/base/dns_name.h"
 #include "src/base/strings.h"
 #include "src/net/openssl.h"
 
@@ -47,17 +48,6 @@ bool IsIpAddress(const std::string& name) {
   ASN1_OCTET_STRING_free(address);
   ERR_clear_error();
   return address != nullptr;
-}
-
-// A name goes into a configuration line of OpenSSL's, where commas and line breaks mean something.
-Status CheckName(const std::string& name) {
-  for (const char c : name) {
-    const bool plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9');
-    if (plain || c == '-' || c == '.' || c == ':' || c == '*') continue;
-    return Error(Code::kInvalidArgument, "\"{}\" is neither a DNS name nor an IP address", name);
-  }
-  if (!name.empty()) return Status::Ok();
-  return Error(Code::kInvalidArgument, "the name of a certificate is empty");
 }
 
 // What is put together for one certificate; `status` keeps the first thing that failed.
@@ -172,7 +162,7 @@ Result<CertificatePair> CertificateAuthority::Issue(const std::string& common_na
                                                     Validity validity) const {
   std::string alternatives;
   for (const std::string& name : names) {
-    RETURN_IF_ERROR(CheckName(name));
+    RETURN_IF_ERROR(CheckCertificateName(name));
     if (!alternatives.empty()) alternatives.append(",");
     alternatives.append(IsIpAddress(name) ? "IP:" : "DNS:").append(name);
   }
@@ -188,6 +178,14 @@ Result<CertificatePair> CertificateAuthority::Issue(const std::string& common_na
   if (!names.empty()) builder.Extend(issuer, NID_subject_alt_name, alternatives);
   ASSIGN_OR_RETURN(const X509Ptr certificate, std::move(builder).Sign(issuer, impl_->key.get()));
   return CertificatePair{PemOf(certificate.get()), PemOf(key.get())};
+}
+
+Status CheckCertificateName(const std::string& name) {
+  if (IsIpAddress(name)) return Status::Ok();
+  std::string_view rest = name;
+  if (rest.starts_with("*.")) rest.remove_prefix(2);
+  if (IsDnsName(ToLower(rest))) return Status::Ok();
+  return Error(Code::kInvalidArgument, "\"{}\" is neither a DNS name nor an IP address", name);
 }
 
 std::vector<std::string> SplitCertificates(std::string_view pem) {

@@ -30,6 +30,9 @@ struct CertificatePair {
   bool operator==(const CertificatePair&) const = default;
 };
 
+// INVALID_ARGUMENT: neither an IP address nor a DNS name, which may start with "*.".
+Status CheckCertificateName(const std::string& name);
+
 // Signs certificates. Its key is never given out and ends with the object.
 class CertificateAuthority {
  public:

@@ -4,7 +4,9 @@
 #include <map>
 #include <vector>
 
+#include "src/base/dns_name.h"
 #include "src/base/strings.h"
+#include "src/net/certificate.h"
 
 namespace tessera {
 namespace {
@@ -136,6 +138,15 @@ Result<scheduler::SchedulerOptions> ToOptions(const SchedulerFlags& flags) {
   if (!options.tls.ca.file.empty() && options.tls.certificate.file.empty()) {
     return Error(Code::kInvalidArgument,
                  "--client-ca-file needs HTTPS: give --tls-cert-file and --tls-private-key-file");
+  }
+  for (const std::string& name : options.webhook_names) {
+    RETURN_IF_ERROR(net::CheckCertificateName(name).Annotate("--webhook-names"));
+  }
+  if (!options.default_runtime_class.empty() && !IsDnsName(options.default_runtime_class)) {
+    return Error(Code::kInvalidArgument,
+                 "--default-runtime-class: \"{}\" is no name of a RuntimeClass: it has lower-case "
+                 "letters, digits, '-' and '.'",
+                 options.default_runtime_class);
   }
   options.ledger.gpu_mem_unit = device::MemoryUnitFromName(flags.memory_unit).value();
   options.extender.hold = DurationOf(flags.hold_s);
