@@ -108,11 +108,6 @@ Result<std::string> SerializeRequest(const Request& request) {
   return out.append("\r\n").append(request.body);
 }
 
-std::string SerializeResponse(const Response& response, bool with_body, bool keep_alive) {
-  std::string out = SerializeResponseHead(response, keep_alive);
-  return with_body ? out.append(response.body) : out;
-}
-
 std::string SerializeResponseHead(const Response& response, bool keep_alive) {
   std::string out =
       fmt::format("HTTP/1.1 {} {}\r\n", response.status, ReasonPhrase(response.status));

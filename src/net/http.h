@@ -60,10 +60,7 @@ Response TextResponse(int status, std::string body);
 // The bytes that travel. Adds Content-Length; INVALID_ARGUMENT where a method, target or field
 // would break the framing (line breaks, spaces, names that are not tokens).
 Result<std::string> SerializeRequest(const Request& request);
-// `with_body` is false for an answer to HEAD. Characters that would break the framing are dropped,
-// because there is nobody to tell.
-std::string SerializeResponse(const Response& response, bool with_body, bool keep_alive);
-// The same up to the body.
+// Up to the body. Fields that would break the framing are dropped, because there is nobody to tell.
 std::string SerializeResponseHead(const Response& response, bool keep_alive);
 
 std::string_view ReasonPhrase(int status);

@@ -38,7 +38,7 @@ TEST(SerializeTest, WritesLengthAndBody) {
   EXPECT_EQ(SerializeRequest({.method = "PUT", .target = "/x", .body = "abc"}).value(),
             "PUT /x HTTP/1.1\r\nContent-Length: 3\r\n\r\nabc");
   EXPECT_EQ(SerializeRequest({}).value(), "GET / HTTP/1.1\r\n\r\n");
-  EXPECT_EQ(SerializeResponse({404, {{"Bad", "a\nb"}}, "no"}, false, false),
+  EXPECT_EQ(SerializeResponseHead({404, {{"Bad", "a\nb"}}, "no"}, false),
             "HTTP/1.1 404 Not Found\r\nContent-Length: 2\r\nConnection: close\r\n\r\n");
 }
 
