@@ -8,6 +8,7 @@
 #include "api/names.h"
 #include "src/agent/allocation.h"
 #include "src/agent/fake_pods.h"
+#include "src/agent/four_gpus.h"
 #include "src/agent/node_view.h"
 
 namespace tessera::agent {
@@ -23,16 +24,6 @@ Admission::Waiting Container(const std::string& pod, int64_t gpus, std::vector<s
   waiting.asks[kGpu] = gpus;
   for (std::string& uuid : uuids) waiting.shares.push_back({.uuid = std::move(uuid)});
   return waiting;
-}
-
-std::shared_ptr<const DeviceSet> FourGpus() {
-  auto inventory = std::make_shared<device::NodeInventory>();
-  for (int i = 0; i < 4; ++i) {
-    inventory->gpus.push_back(
-        {.uuid = "GPU-" + std::to_string(i), .index = i, .minor = i, .memory = GiB(16)});
-  }
-  inventory->links = device::LinkMatrix(4);
-  return std::make_shared<const DeviceSet>(inventory);
 }
 
 TEST(AdmissionTest, TheOldestWhoAsksForSoManyAndHasNoneIsNext) {

@@ -5,6 +5,7 @@
 
 #include "api/names.h"
 #include "src/agent/fake_pods.h"
+#include "src/agent/four_gpus.h"
 #include "src/agent/grant_service.h"
 
 namespace tessera::agent {
@@ -46,13 +47,7 @@ class NoKubelet : public PodResources {
 class RememberedPodsTest : public testing::Test {
  protected:
   RememberedPodsTest() {
-    auto inventory = std::make_shared<device::NodeInventory>();
-    for (int i = 0; i < 4; ++i) {
-      inventory->gpus.push_back(
-          {.uuid = "GPU-" + std::to_string(i), .index = i, .minor = i, .memory = GiB(16)});
-    }
-    inventory->links = device::LinkMatrix(4);
-    devices_.Set(std::make_shared<DeviceSet>(inventory));
+    devices_.Set(FourGpus());
     Restart();
   }
 
