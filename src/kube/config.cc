@@ -8,8 +8,8 @@
 
 #include "src/base/file.h"
 #include "src/base/strings.h"
+#include "src/formats/base64.h"
 #include "src/formats/yaml.h"
-#include "src/kube/base64.h"
 
 namespace tessera::kube {
 namespace {

@@ -7,7 +7,6 @@
 #include <map>
 
 #include "src/base/file.h"
-#include "src/kube/base64.h"
 
 namespace tessera::kube {
 namespace {
@@ -212,24 +211,6 @@ contexts: [{name: other, context: {cluster: a, user: u}}]
   // A file that is there and no kubeconfig is no reason to guess.
   EXPECT_EQ(LoadKubeconfigs(Write("list", "- a") + ":" + third).status().code(),
             Code::kInvalidArgument);
-}
-
-TEST(Base64Test, Encodes) {
-  for (const char* text : {"", "f", "fo", "foo", "\xfb\xff\xbf", "abcdefg"}) {
-    EXPECT_EQ(Base64Decode(Base64Encode(text)).value(), text);
-  }
-  EXPECT_EQ(Base64Encode("fo"), "Zm8=");
-}
-
-TEST(Base64Test, DecodesAndRefuses) {
-  EXPECT_EQ(Base64Decode("").value(), "");
-  EXPECT_EQ(Base64Decode("Zg==").value(), "f");
-  EXPECT_EQ(Base64Decode("Zm8=\n").value(), "fo");
-  EXPECT_EQ(Base64Decode("Zm 9v").value(), "foo");
-  EXPECT_EQ(Base64Decode("+/+/").value(), "\xfb\xff\xbf");
-  for (const char* bad : {"Zg", "Zg=", "Z===", "Zg==Zg==", "Z!==", "===="}) {
-    EXPECT_FALSE(Base64Decode(bad).ok()) << bad;
-  }
 }
 
 }  // namespace

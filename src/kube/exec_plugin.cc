@@ -4,7 +4,7 @@
 #include "src/base/file.h"
 #include "src/base/strings.h"
 #include "src/base/subprocess.h"
-#include "src/kube/base64.h"
+#include "src/formats/base64.h"
 #include "src/kube/times.h"
 
 namespace tessera::kube {

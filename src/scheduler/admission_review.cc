@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "src/base/strings.h"
-#include "src/kube/base64.h"
+#include "src/formats/base64.h"
 
 namespace tessera::scheduler {
 namespace {
@@ -91,8 +91,7 @@ std::string SerializeAdmissionReview(const std::string& uid, const AdmissionAnsw
   if (!answer.refusal.ok()) response.Set("status", StatusOf(answer.refusal));
   if (answer.refusal.ok() && !answer.patch.empty()) {
     response.Set("patchType", Json::String("JSONPatch"));
-    response.Set("patch",
-                 Json::String(kube::Base64Encode(Json::MakeArray(answer.patch).Serialize())));
+    response.Set("patch", Json::String(Base64Encode(Json::MakeArray(answer.patch).Serialize())));
   }
   if (!answer.warnings.empty()) {
     Json warnings = Json::MakeArray();

@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-#include "src/kube/base64.h"
+#include "src/formats/base64.h"
 #include "src/scheduler/testing/reviews.h"
 
 namespace tessera::scheduler {
@@ -82,7 +82,7 @@ TEST(AdmissionReviewTest, APatchTravelsInBase64) {
   const Json response = AnswerOf({.patch = patch});
   EXPECT_TRUE(response.BoolAt("allowed").value());
   EXPECT_EQ(response.StringAt("patchType").value(), "JSONPatch");
-  EXPECT_EQ(kube::Base64Decode(response.StringAt("patch").value()).value(), R"([{"op":"remove"}])");
+  EXPECT_EQ(Base64Decode(response.StringAt("patch").value()).value(), R"([{"op":"remove"}])");
   EXPECT_EQ(AnswerOf({}).Find("patch"), nullptr);
   EXPECT_EQ(AnswerOf({.refusal = Error(Code::kInvalidArgument, "x"), .patch = patch}).Find("patch"),
             nullptr);

@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-#include "src/kube/base64.h"
+#include "src/formats/base64.h"
 #include "src/net/http_client.h"
 #include "src/net/testing/loopback.h"
 #include "src/scheduler/testing/object_store.h"
@@ -29,7 +29,7 @@ class AdmissionServerTest : public ::testing::Test {
     ASSERT_TRUE(runner_.RunUntil([&] { return server_->ready(); }));
     const Json* secret = store_.Find("/api/v1/namespaces/ns/secrets/cert");
     const std::string bundle =
-        kube::Base64Decode(secret->Find("data")->StringAt("ca.crt").value()).value();
+        Base64Decode(secret->Find("data")->StringAt("ca.crt").value()).value();
     api_ = std::make_unique<net::HttpClient>(
         io_, runner_,
         net::HttpClient::Options{.server = {.tls = true, .address = server_->address()},

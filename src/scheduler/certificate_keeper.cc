@@ -4,8 +4,8 @@
 #include <optional>
 #include <utility>
 
+#include "src/formats/base64.h"
 #include "src/kube/backoff.h"
-#include "src/kube/base64.h"
 #include "src/scheduler/webhook_config.h"
 
 namespace tessera::scheduler {
@@ -22,7 +22,7 @@ constexpr std::string_view kNextKey = "next.key";
 std::string TextAt(const Json& secret, std::string_view key) {
   const Json* data = secret.Find("data");
   if (data == nullptr || !data->is_object()) return "";
-  return kube::Base64Decode(data->StringAt(key).value_or("")).value_or("");
+  return Base64Decode(data->StringAt(key).value_or("")).value_or("");
 }
 
 CertificateSet SetOf(const Json& secret) {
@@ -35,7 +35,7 @@ Json DataOf(const CertificateSet& set) {
   Json data = Json::MakeObject();
   const auto put = [&](std::string_view key, const std::string& text) {
     // In a merge patch null takes away.
-    data.Set(key, text.empty() ? Json() : Json::String(kube::Base64Encode(text)));
+    data.Set(key, text.empty() ? Json() : Json::String(Base64Encode(text)));
   };
   put(kBundle, set.bundle);
   put(kCertificate, set.serving.certificate);

@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-#include "src/kube/base64.h"
+#include "src/formats/base64.h"
 #include "src/net/testing/loopback.h"
 #include "src/scheduler/testing/object_store.h"
 
@@ -54,14 +54,13 @@ class CertificateKeeperTest : public ::testing::Test {
   std::string SecretText(const char* key) const {
     const Json* secret = store_.Find(kSecret);
     if (secret == nullptr || secret->Find("data") == nullptr) return "";
-    return kube::Base64Decode(secret->Find("data")->StringAt(key).value_or("")).value();
+    return Base64Decode(secret->Find("data")->StringAt(key).value_or("")).value();
   }
   // Whether every webhook trusts whom the Secret says.
   bool HooksTrust() const {
     for (const Json& hook : store_.Find(kHooks)->Find("webhooks")->items()) {
       const auto bundle = hook.Find("clientConfig")->StringAt("caBundle").value_or("");
-      if (bundle.empty() || kube::Base64Decode(bundle).value() != SecretText("ca.crt"))
-        return false;
+      if (bundle.empty() || Base64Decode(bundle).value() != SecretText("ca.crt")) return false;
     }
     return true;
   }
@@ -162,7 +161,7 @@ TEST_F(CertificateKeeperTest, ARotationWaitsForEveryWebhookToKnowTheNextOne) {
     if (replica->shown.empty() || !HooksTrust()) return;
     for (const Json& hook : store_.Find(kHooks)->Find("webhooks")->items()) {
       const auto bundle =
-          kube::Base64Decode(hook.Find("clientConfig")->StringAt("caBundle").value()).value();
+          Base64Decode(hook.Find("clientConfig")->StringAt("caBundle").value()).value();
       trusted = trusted && net::CheckServerPair(replica->shown.back(), bundle, {"svc"}).ok();
     }
   });

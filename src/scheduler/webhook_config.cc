@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/scheduler/webhook_config.h"
 
-#include "src/kube/base64.h"
+#include "src/formats/base64.h"
 
 namespace tessera::scheduler {
 namespace {
@@ -16,7 +16,7 @@ Json Op(const char* op, std::string path, Json value) {
 std::optional<Json> BundlePatch(const Json& configuration, const std::string& bundle) {
   const Json* webhooks = configuration.Find("webhooks");
   if (webhooks == nullptr || !webhooks->is_array()) return std::nullopt;
-  const std::string wanted = kube::Base64Encode(bundle);
+  const std::string wanted = Base64Encode(bundle);
   Json::Array patch;
   for (size_t i = 0; i < webhooks->items().size(); ++i) {
     const Json& webhook = webhooks->items()[i];

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The base64 of RFC 4648 §4, as kubeconfig files and webhooks use it. Pure.
+// The base64 of RFC 4648 §4. Pure.
 #pragma once
 
 #include <string>
@@ -7,11 +7,11 @@
 
 #include "src/base/status.h"
 
-namespace tessera::kube {
+namespace tessera {
 
 // White space is skipped. INVALID_ARGUMENT for anything else, or for a wrong length.
 Result<std::string> Base64Decode(std::string_view text);
 // With padding, without line breaks.
 std::string Base64Encode(std::string_view bytes);
 
-}  // namespace tessera::kube
+}  // namespace tessera

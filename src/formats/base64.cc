@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "src/kube/base64.h"
+#include "src/formats/base64.h"
 
 #include <cstdint>
 
-namespace tessera::kube {
+namespace tessera {
 namespace {
 
 int ValueOf(char c) {
@@ -61,4 +61,4 @@ std::string Base64Encode(std::string_view bytes) {
   return out;
 }
 
-}  // namespace tessera::kube
+}  // namespace tessera
