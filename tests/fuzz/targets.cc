@@ -10,6 +10,7 @@
 #include "src/device/dialects.h"
 #include "src/device/dialects/gpu_manager_annotations.h"
 #include "src/device/dialects/gpushare_annotations.h"
+#include "src/device/dialects/plugin_checkpoints.h"
 #include "src/device/mig_profile.h"
 #include "src/device/model.h"
 #include "src/device/node_annotation.h"
@@ -64,6 +65,22 @@ void CheckStages(const device::Request& request) {
       TESSERA_CHECK(count == 1);
     }
   }
+}
+
+void CheckCheckpoint(std::string_view input,
+                     Status (*add)(std::string_view, device::GivenMinors*)) {
+  device::GivenMinors given;
+  const Status status = add(input, &given);
+  TESSERA_CHECK(status.ok() || status.code() == Code::kInvalidArgument ||
+                status.code() == Code::kResourceExhausted);
+  TESSERA_CHECK(status.ok() == status.message().empty());
+  for (const auto& [container, minors] : given) {
+    TESSERA_CHECK(!minors.empty() && minors.size() <= 64);
+    for (const int minor : minors) TESSERA_CHECK(minor >= 0 && minor <= 4095);
+  }
+  const device::GivenMinors before = given;
+  TESSERA_CHECK(add(input, &given).ToString() == status.ToString());
+  TESSERA_CHECK(given == before);
 }
 
 }  // namespace
@@ -173,6 +190,14 @@ void GpushareAllocation(std::string_view input) {
     TESSERA_CHECK(container >= 0);
     for (const auto& [minor, units] : units_by_minor) TESSERA_CHECK(minor >= 0 && units >= 0);
   }
+}
+
+void KubeletCheckpoint(std::string_view input) {
+  CheckCheckpoint(input, device::AddKubeletCheckpoint);
+}
+
+void GpuManagerCheckpoint(std::string_view input) {
+  CheckCheckpoint(input, device::AddGpuManagerCheckpoint);
 }
 
 void Names(std::string_view input) {

@@ -24,6 +24,9 @@ void NodeAnnotation(std::string_view input);
 void Assignment(std::string_view input);
 void PodAnnotations(std::string_view input);
 void GpushareAllocation(std::string_view input);
+// What is taken of a file is a few GPUs for each container, and the same where it is read again.
+void KubeletCheckpoint(std::string_view input);
+void GpuManagerCheckpoint(std::string_view input);
 void Names(std::string_view input);
 #ifdef TESSERA_FUZZ_TRACES
 // Files of sched-replay: what is accepted is within its limits, what is not is named by its line.
@@ -36,8 +39,8 @@ void TracePods(std::string_view input);
 void AdmissionReview(std::string_view input);
 #endif
 #ifdef TESSERA_FUZZ_KUBE
-// An object as the API server sends it, behind a letter for its type: what is read, written and read
-// again is the same.
+// An object as the API server sends it, behind a letter for its type: what is read, written and
+// read again is the same.
 void KubeObject(std::string_view input);
 // What is accepted says where to go and who is there by one way.
 void Kubeconfig(std::string_view input);
@@ -53,6 +56,8 @@ inline constexpr std::array kTargets = {
     Target{"assignment", Assignment},
     Target{"pod_annotations", PodAnnotations},
     Target{"gpushare_allocation", GpushareAllocation},
+    Target{"kubelet_checkpoint", KubeletCheckpoint},
+    Target{"gpu_manager_checkpoint", GpuManagerCheckpoint},
     Target{"names", Names},
 #ifdef TESSERA_FUZZ_TRACES
     Target{"trace_nodes", TraceNodes},

@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/device/dialects/plugin_checkpoints.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "src/formats/base64.h"
+
+namespace tessera::device {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
+
+// A field of a protobuf message, of less than 128 bytes.
+std::string Field(int number, const std::string& bytes) {
+  return std::string{static_cast<char>(number << 3 | 2), static_cast<char>(bytes.size())} + bytes;
+}
+
+std::string Node(const std::string& path) {
+  return Field(3, Field(1, path) + Field(2, path) + Field(3, "rwm"));
+}
+std::string Variable(const std::string& name, const std::string& value) {
+  return Field(1, Field(1, name) + Field(2, value));
+}
+
+std::string Entry(const std::string& uid, const std::string& container, const std::string& resource,
+                  const std::string& ids, const std::string& answer) {
+  return fmt::format(
+      R"({{"PodUID":"{}","ContainerName":"{}","ResourceName":"{}","DeviceIDs":{},"AllocResp":"{}"}})",
+      uid, container, resource, ids, Base64Encode(answer));
+}
+
+const std::string kTwoGpus = Variable("NVIDIA_VISIBLE_DEVICES", "GPU-a,GPU-b") +
+                             Node("/dev/nvidia1") + Node("/dev/nvidia3") + Node("/dev/nvidiactl") +
+                             Node("/dev/nvidia-uvm");
+const std::string kSecondGpu =
+    Variable("ALIYUN_COM_GPU_MEM_IDX", "2") + Variable("NVIDIA_VISIBLE_DEVICES", "2");
+
+TEST(KubeletCheckpointTest, BothLayoutsNameTheGpusByTheAnswersOfThePlugins) {
+  const std::string lists =
+      Entry("u1", "main", "tencent.com/vcuda-core", R"(["tencent.com/vcuda-core-0"])", kTwoGpus) +
+      "," + Entry("u2", "main", "aliyun.com/gpu-mem", R"(["GPU-x-_-1","GPU-x-_-2"])", kSecondGpu);
+  const std::string by_numa =
+      Entry("u1", "main", "tencent.com/vcuda-core", R"({"-1":["tencent.com/vcuda-core-0"]})",
+            kTwoGpus) +
+      "," + Entry("u2", "main", "aliyun.com/gpu-mem", R"({"0":["GPU-x-_-1"],"1":[]})", kSecondGpu);
+  const GivenMinors wanted = {{{"u1", "main"}, {1, 3}}, {{"u2", "main"}, {2}}};
+  for (const std::string& text :
+       {fmt::format(R"({{"PodDeviceEntries":[{}],"RegisteredDevices":null,"Checksum":1}})", lists),
+        fmt::format(R"({{"Data":{{"PodDeviceEntries":[{}]}},"Checksum":1}})", lists),
+        fmt::format(R"({{"Data":{{"PodDeviceEntries":[{}],"RegisteredDevices":{{}}}}}})",
+                    by_numa)}) {
+    GivenMinors given;
+    const Status status = AddKubeletCheckpoint(text, &given);
+    EXPECT_TRUE(status.ok()) << status.ToString();
+    EXPECT_EQ(given, wanted) << text;
+  }
+}
+
+TEST(KubeletCheckpointTest, WhatNamesNoGpuIsNotTaken) {
+  GivenMinors given;
+  const std::string entries =
+      Entry("u1", "main", "nvidia.com/gpu", "[]", kTwoGpus) + "," +
+      Entry("u2", "main", "tencent.com/vcuda-memory", "[]", "") + "," +
+      Entry("u3", "main", "aliyun.com/gpu-mem", "[]", Variable("ALIYUN_COM_GPU_MEM_IDX", "-1")) +
+      "," + Entry("u4", "main", "aliyun.com/gpu-mem", "[]", Node("/dev/nvidia0")) + "," +
+      R"({"PodUID":"u5","ContainerName":"c","ResourceName":"aliyun.com/gpu-mem","AllocResp":null})";
+  EXPECT_TRUE(AddKubeletCheckpoint(
+                  fmt::format(R"({{"Data":{{"PodDeviceEntries":[{}]}}}})", entries), &given)
+                  .ok());
+  EXPECT_TRUE(AddKubeletCheckpoint(R"({"Data":{"PodDeviceEntries":null}})", &given).ok());
+  EXPECT_TRUE(given.empty());
+}
+
+TEST(KubeletCheckpointTest, NamesTheFirstWrongEntryAndTakesTheOthers) {
+  const auto wrong = [](const std::string& entry) {
+    GivenMinors given;
+    const Status status = AddKubeletCheckpoint(
+        fmt::format(R"({{"PodDeviceEntries":[{},{}]}})", entry,
+                    Entry("u2", "main", "aliyun.com/gpu-mem", "[]", kSecondGpu)),
+        &given);
+    EXPECT_EQ(status.code(), Code::kInvalidArgument);
+    EXPECT_EQ(given.size(), 1u) << entry;
+    return status.message();
+  };
+  EXPECT_EQ(wrong("7"), "PodDeviceEntries[0]: must be an object, not a number");
+  EXPECT_THAT(wrong("{}"), StartsWith("PodDeviceEntries[0]: \"ResourceName\""));
+  EXPECT_THAT(wrong(R"({"ResourceName":"aliyun.com/gpu-mem","PodUID":3})"), HasSubstr("PodUID"));
+  EXPECT_THAT(wrong(R"({"ResourceName":"aliyun.com/gpu-mem","PodUID":"u","ContainerName":"c",)"
+                    R"("AllocResp":"!"})"),
+              StartsWith("PodDeviceEntries[0]: AllocResp: not base64"));
+  EXPECT_THAT(wrong(Entry("u", "c", "tencent.com/vcuda-core", "[]", kTwoGpus.substr(0, 60))),
+              StartsWith("PodDeviceEntries[0]: AllocResp: "));
+  EXPECT_THAT(wrong(Entry("u", "c", "tencent.com/vcuda-core", "[]", Field(3, "\x12\x7f"))),
+              StartsWith("PodDeviceEntries[0]: AllocResp: "));
+  EXPECT_EQ(
+      wrong(Entry("u", "c", "aliyun.com/gpu-mem", "[]", Variable("ALIYUN_COM_GPU_MEM_IDX", "x"))),
+      "PodDeviceEntries[0]: AllocResp: ALIYUN_COM_GPU_MEM_IDX: \"x\" is no minor number of a "
+      "GPU");
+  EXPECT_EQ(wrong("7,8,{}"),
+            "PodDeviceEntries[0]: must be an object, not a number; 2 more are wrong");
+}
+
+TEST(KubeletCheckpointTest, RefusesWhatIsNone) {
+  GivenMinors given;
+  for (const std::string text : {"", "{", "[]", "{}", R"({"Data":3})", R"({"Data":{}})",
+                                 R"({"PodDeviceEntries":{}})", R"({"PodDeviceEntries":[)"}) {
+    EXPECT_EQ(AddKubeletCheckpoint(text, &given).code(), Code::kInvalidArgument) << text;
+  }
+  EXPECT_EQ(AddKubeletCheckpoint(std::string(kMaxCheckpointBytes + 1, ' '), &given).code(),
+            Code::kResourceExhausted);
+}
+
+TEST(GpuManagerCheckpointTest, NamesTheGpusByTheirDeviceNodes) {
+  GivenMinors given = {{{"u2", "main"}, {7}}};
+  const Status status = AddGpuManagerCheckpoint(
+      R"({"PodGPUMapping":{"u1":{"main":{"Devices":["/dev/nvidia0"],"Cores":50,"Memory":8053063680},)"
+      R"("side":{"Devices":["/dev/nvidia2","/dev/nvidia10"],"Cores":200,"Memory":0}},)"
+      R"("u2":{"main":{"Devices":["/dev/nvidia1"],"Cores":100,"Memory":0}}}})",
+      &given);
+  EXPECT_TRUE(status.ok()) << status.ToString();
+  EXPECT_EQ(given,
+            (GivenMinors{{{"u1", "main"}, {0}}, {{"u1", "side"}, {2, 10}}, {{"u2", "main"}, {7}}}))
+      << "what is known already stays";
+  EXPECT_TRUE(AddGpuManagerCheckpoint(R"({"PodGPUMapping":null})", &given).ok());
+  EXPECT_TRUE(AddGpuManagerCheckpoint(R"({"PodGPUMapping":{}})", &given).ok());
+}
+
+TEST(GpuManagerCheckpointTest, NamesTheFirstWrongEntryAndTakesTheOthers) {
+  const auto wrong = [](const std::string& pods) {
+    GivenMinors given;
+    const Status status = AddGpuManagerCheckpoint(
+        fmt::format(
+            R"({{"PodGPUMapping":{{{},"good":{{"main":{{"Devices":["/dev/nvidia1"]}}}}}}}})", pods),
+        &given);
+    EXPECT_EQ(status.code(), Code::kInvalidArgument);
+    EXPECT_EQ(given.size(), 1u) << pods;
+    return status.message();
+  };
+  EXPECT_EQ(wrong(R"("u":1)"), "PodGPUMapping, pod \"u\": must be an object, not a number");
+  EXPECT_EQ(wrong(R"("u":{"c":[]})"),
+            "PodGPUMapping, pod \"u\", container \"c\": must be an object, not an array");
+  EXPECT_EQ(wrong(R"("u":{"c":{"Devices":"/dev/nvidia0"}})"),
+            "PodGPUMapping, pod \"u\", container \"c\": Devices must be a list");
+  for (const std::string device : {R"("/dev/nvidiactl")", R"("/dev/nvidia-1")", R"("/dev/nvidia")",
+                                   R"("/dev/nvidia4096")", R"("/dev/sda")", "0"}) {
+    EXPECT_EQ(
+        wrong(fmt::format(R"("u":{{"c":{{"Devices":[{}]}}}})", device)),
+        fmt::format("PodGPUMapping, pod \"u\", container \"c\": Devices: {} is no device node "
+                    "of a GPU",
+                    device));
+  }
+  std::string many;
+  for (int i = 0; i < 65; ++i) many += fmt::format(R"({}"/dev/nvidia{}")", i > 0 ? "," : "", i);
+  EXPECT_THAT(wrong(fmt::format(R"("u":{{"c":{{"Devices":[{}]}}}})", many)),
+              HasSubstr("more than 64 GPUs"));
+}
+
+TEST(GpuManagerCheckpointTest, RefusesWhatIsNone) {
+  GivenMinors given;
+  for (const std::string text :
+       {"", "[]", "{}", R"({"PodGPUMapping":[]})", R"({"PodGPUMapping":{"u":)"}) {
+    EXPECT_EQ(AddGpuManagerCheckpoint(text, &given).code(), Code::kInvalidArgument) << text;
+  }
+}
+
+}  // namespace
+}  // namespace tessera::device
