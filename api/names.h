@@ -118,6 +118,12 @@ inline constexpr std::string_view kDevicePluginDir = "/var/lib/kubelet/device-pl
 inline constexpr std::string_view kPodResourcesSocket =
     "/var/lib/kubelet/pod-resources/kubelet.sock";
 
+// What was given to containers before the agent came: files that it reads, beside kubelet.sock and
+// as gpu-manager left it.
+inline constexpr std::string_view kKubeletCheckpoint = "kubelet_internal_checkpoint";
+inline constexpr std::string_view kGpuManagerCheckpoint =
+    "/etc/gpu-manager/checkpoint/gpumanager_internal_checkpoint";
+
 // RuntimeClass and engine handler.
 inline constexpr std::string_view kRuntimeHandler = "nvidia";
 

@@ -147,6 +147,11 @@ Status Agent::Impl::StartGrants() {
   grants.pod_resources_socket = options_.pod_resources_socket;
   grants.uid = ::geteuid();
   if (!options_.node_name.empty()) {
+    const std::string kubelet =
+        options_.kubelet_socket.empty()
+            ? ""
+            : JoinPath(DirName(options_.kubelet_socket), names::kKubeletCheckpoint);
+    grants.service.given_before = ReadCheckpoints(kubelet, options_.manager_checkpoint);
     grants.make_pods = [this](TaskRunner* runner) { return MakePods(runner); };
   }
   grants.on_use = [this, weak = std::weak_ptr<bool>(alive_)](std::shared_ptr<const NodeUse> use) {

@@ -36,10 +36,11 @@ struct AgentOptions {
   std::string pod_resources_socket;
   std::string state_dir;
   std::string grant_socket;
-  std::string metrics_address;  // "": no HTTP
-  std::string manager_address;  // of gpu-manager's old page; "": none
-  std::string node_name;        // "": do not write the node
-  std::string kubeconfig;       // "": the pod's service account
+  std::string metrics_address;     // "": no HTTP
+  std::string manager_address;     // of gpu-manager's old page; "": none
+  std::string manager_checkpoint;  // what gpu-manager left; "": nothing
+  std::string node_name;           // "": do not write the node
+  std::string kubeconfig;          // "": the pod's service account
 
   gpu::XidPolicy xids;
 };

@@ -14,8 +14,10 @@ bool IsListed(const PodDevices& pods, const ContainerRef& pod) {
                    std::pair(pod.pod_namespace, pod.pod_name)) != pods.pods.end();
 }
 
-// Whether the kubelet says that this pod has what one of the entry's tokens names.
+// Whether the kubelet says that this pod has what one of the entry's tokens names. One without
+// tokens was given its GPUs by another device plugin: whoever is there has them.
 bool Holds(const PodDevices& pods, const GrantLedger::Entry& entry) {
+  if (entry.claims.empty()) return IsListed(pods, entry.holder);
   return std::any_of(pods.held.begin(), pods.held.end(), [&](const HeldDevices& held) {
     if (held.pod_namespace != entry.holder.pod_namespace ||
         held.pod_name != entry.holder.pod_name) {

@@ -83,10 +83,10 @@ class GrantLedger {
   // Live entries of other pods that leave no room for what `wanted` holds.
   std::vector<Conflict> ConflictsOf(const Entry& wanted, const device::NodeInventory& gpus) const;
 
-  // Takes the shares for the container and binds its tokens. Where it has shares already it keeps
-  // those, whatever `wanted` says, and only tokens are added. `chosen`, where not null, is from now
-  // on what the agent has chosen for the pod. Errors of Check, FAILED_PRECONDITION while there is a
-  // conflict, and errors of the log; then nothing has changed.
+  // Takes the shares for the container and binds its tokens, if it has any. Where it has shares
+  // already it keeps those, whatever `wanted` says, and only tokens are added. `chosen`, where not
+  // null, is from now on what the agent has chosen for the pod. Errors of Check,
+  // FAILED_PRECONDITION while there is a conflict, and errors of the log; then nothing has changed.
   Status Bind(const Entry& wanted, const device::Assignment* chosen,
               const device::NodeInventory& gpus, WallTime now);
   // The pod of this entry is gone. NOT_FOUND; errors of the log. Does not wait for the disk: pods

@@ -65,6 +65,7 @@ GrantService::GrantService(TaskRunner* runner, GrantOptions options, const Devic
       on_use_(std::move(on_use)),
       dialects_{.gpu_mem_unit = options_.gpu_mem_unit},
       view_(ledger, pods),
+      take_over_(options_.given_before, ledger),
       ended_(runner, ledger, kubelet, pods, [this] { UseChanged(); }),
       self_(std::make_shared<GrantService*>(this)) {
   if (pods_ != nullptr) pods_->Start(this);
@@ -157,7 +158,13 @@ void GrantService::AnswerAfterLook(Question question,
 Result<GrantService::Decision> GrantService::Decide(const Question& question,
                                                     const std::shared_ptr<const DeviceSet>& set) {
   const ContainerRef& who = question.who;
-  if (const GrantLedger::Entry* entry = ledger_->Find(who)) {
+  const GrantLedger::Entry* entry = ledger_->Find(who);
+  if (question.claims.empty() && (entry == nullptr || !entry->claims.empty())) {
+    return Error(Code::kNotFound,
+                 "container {} of pod {} was given nothing before, and shows no token",
+                 who.container, who.PodText());
+  }
+  if (entry != nullptr) {
     Decision again{*entry, {}};
     again.entry.claims = question.claims;
     return again;
@@ -267,10 +274,22 @@ void GrantService::Wait(Question question) {
   });
 }
 
+void GrantService::OnDevices() {
+  if (pods_ != nullptr) {
+    for (const auto& [uid, pod] : pods_->pods()) TakeOverFrom(pod);
+  }
+  UseChanged();
+}
+
 void GrantService::OnPod(const std::string& uid) {
   const auto found = pods_->pods().find(uid);
   const bool gone = found == pods_->pods().end();
-  if (gone) view_.Forget(uid);
+  if (gone) {
+    view_.Forget(uid);
+    take_over_.Forget(uid);
+  } else {
+    TakeOverFrom(found->second);
+  }
   std::vector<std::shared_ptr<Question>> ready;
   std::erase_if(waiting_, [&](const auto& question) {
     if (gone || question->who.pod_uid != uid) return false;
@@ -290,6 +309,17 @@ void GrantService::OnPodsSynced() {
   for (const std::string& uid : uids) TellPod(uid);
   ended_.LookSoon();
   UseChanged();
+}
+
+void GrantService::TakeOverFrom(std::shared_ptr<const PodInfo> pod) {
+  const auto set = devices_->Get();
+  if (set == nullptr) return;
+  if (!take_over_.Look(*pod, view_.AssignedTo(pod, set), *set, dialects_,
+                       runner_->clock().WallNow())) {
+    return;
+  }
+  ended_.PruneLater();
+  TellPod(pod->uid);
 }
 
 void GrantService::TellPod(const std::string& uid) {

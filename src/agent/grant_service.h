@@ -7,8 +7,8 @@
 //   assigned            by the pod's annotations, whatever ids the kubelet gave: the scheduler sees
 //                       the whole cluster, the kubelet only numbers
 //   not assigned        the pod came past the scheduler: chosen here (local_choice.h), and written
-//   on
-//                       the pod afterwards, so that whoever reads the cluster knows
+//                       on the pod afterwards, so that whoever reads the cluster knows
+//   no token            only what was given to it before there was an agent (take_over.h)
 //   not known           the pod is waited for, for kPodPatience: the kubelet may have heard of it
 //                       before we have
 // Without access to the API server all pods are unknown, and what the tokens say is what they ask
@@ -36,6 +36,7 @@
 #include "src/agent/node_view.h"
 #include "src/agent/offers.h"
 #include "src/agent/pods.h"
+#include "src/agent/take_over.h"
 #include "src/base/task_runner.h"
 #include "src/grant/message.h"
 #include "src/grant/token.h"
@@ -46,6 +47,7 @@ struct GrantOptions {
   DescriptionOptions description;
   std::string node_name;
   device::MemoryUnit gpu_mem_unit = device::MemoryUnit::kGiB;  // that pods mean
+  device::GivenMinors given_before;                            // by other device plugins
   // Both may be null.
   Admission* admission = nullptr;  // is told who waits for the kubelet
   AgentMetrics* metrics = nullptr;
@@ -71,7 +73,7 @@ class GrantService final : public Pods::Listener {
   // Replies once, now or later; not at all when the service is destroyed before.
   void Handle(const grant::Request& request, Reply reply);
   // There are other GPUs.
-  void OnDevices() { UseChanged(); }
+  void OnDevices();
   // Whether the node is labelled so.
   void SetIsolationDisabled(bool disabled) { dialects_.isolation_disabled = disabled; }
 
@@ -103,6 +105,7 @@ class GrantService final : public Pods::Listener {
   Result<grant::Grant> Bind(const Question& question, const Decision& decision,
                             const DeviceSet& set);
   void Wait(Question question);
+  void TakeOverFrom(std::shared_ptr<const PodInfo> pod);
   void TellPod(const std::string& uid);
   void TellWaiting();
   void UseChanged();
@@ -119,6 +122,7 @@ class GrantService final : public Pods::Listener {
 
   DialectSettings dialects_;
   NodeView view_;
+  TakeOver take_over_;
   EndedPods ended_;
   std::vector<std::shared_ptr<Question>> waiting_;  // for their pods
   bool use_planned_ = false;

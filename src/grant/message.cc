@@ -195,7 +195,6 @@ Result<Request> DecodeRequest(std::string_view text) {
   ASSIGN_OR_RETURN(request.pod_name, NonEmptyName(json, "pod_name"));
   ASSIGN_OR_RETURN(request.container, NonEmptyName(json, "container"));
   ASSIGN_OR_RETURN(const Json::Array* tokens, OptionalArray(json, "tokens"));
-  if (tokens->empty()) return Status(Code::kInvalidArgument, "grant request: tokens is empty");
   if (tokens->size() > kMaxTokens) {
     return Error(Code::kResourceExhausted, "grant request: {} tokens, more than {}", tokens->size(),
                  kMaxTokens);

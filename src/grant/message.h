@@ -45,7 +45,7 @@ struct Request {
   std::string pod_namespace;
   std::string pod_name;
   std::string container;
-  std::vector<Token> tokens;  // at least one for kGrant
+  std::vector<Token> tokens;  // none: what it held before there was an agent
   bool operator==(const Request&) const = default;
 };
 

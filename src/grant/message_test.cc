@@ -76,6 +76,12 @@ TEST(MessageTest, NamesTheMemberThatIsMissing) {
   EXPECT_NE(decoded.status().message().find("pod_uid"), std::string::npos);
 }
 
+TEST(MessageTest, AContainerMayHaveNoToken) {
+  Request request = SomeRequest();
+  request.tokens.clear();
+  EXPECT_EQ(DecodeRequest(EncodeRequest(request)).value(), request);
+}
+
 TEST(MessageTest, RefusesWhatIsTooMuch) {
   Request request = SomeRequest();
   request.tokens.resize(kMaxTokens + 1, request.tokens[0]);

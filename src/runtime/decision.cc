@@ -23,7 +23,7 @@ using oci::DeviceNode;
 // One GPU to give: where its node is, and what is known of it.
 struct ChosenGpu {
   std::string uuid;
-  std::string path;       // in the container
+  std::string path;  // in the container
   std::string host_path;
   std::optional<std::pair<uint32_t, uint32_t>> expected;  // major and minor, where somebody said
 };
@@ -137,6 +137,12 @@ Choice FromGrant(grant::Grant&& grant, const Options& options) {
   return choice;
 }
 
+// gpushare's device plugin gave no tokens. The agent knows which of its containers it found on the
+// node; whoever else writes such a variable gets nothing by it.
+bool MayBeOfGpushare(const ConfigDocument& document) {
+  return document.env().Get(names::kAnnotationGpuMemIndex).has_value();
+}
+
 Result<Decision> DecideInKubernetes(const ConfigDocument& document, const Identity& identity,
                                     const Options& options) {
   if (identity.is_sandbox) return Decision{"the pod's sandbox", {}, {}};
@@ -147,12 +153,11 @@ Result<Decision> DecideInKubernetes(const ConfigDocument& document, const Identi
   for (auto& [name, value] : document.env().GetPrefix(names::kEnvGrantPrefix)) {
     request.tokens.push_back({name, value});
   }
-  if (request.tokens.empty()) {
-    return Decision{"in Kubernetes, without a grant: no GPU, whatever the environment says", {}, {}};
-  }
-  const std::string who =
-      fmt::format("pod {}/{} ({}), container {}", identity.pod_namespace, identity.pod_name,
-                  identity.pod_uid, identity.container);
+  const Decision nothing{
+      "in Kubernetes, without a grant: no GPU, whatever the environment says", {}, {}};
+  if (request.tokens.empty() && !MayBeOfGpushare(document)) return nothing;
+  const std::string who = fmt::format("pod {}/{} ({}), container {}", identity.pod_namespace,
+                                      identity.pod_name, identity.pod_uid, identity.container);
   if (identity.pod_uid.empty() || identity.container.empty()) {
     return Error(Code::kFailedPrecondition,
                  "the engine does not say which pod and container this is, so its grant cannot be "
@@ -160,6 +165,7 @@ Result<Decision> DecideInKubernetes(const ConfigDocument& document, const Identi
                  "binding: allocate in tessera-agent");
   }
   Result<grant::Grant> grant = grant::Ask(options.grant_socket, request, options.grant_timeout);
+  if (request.tokens.empty() && grant.status().code() == Code::kNotFound) return nothing;
   if (!grant.ok()) {
     const bool away = grant.status().code() == Code::kUnavailable;
     return Error(grant.status().code(), "{}: {}{}", who, grant.status().message(),
@@ -175,7 +181,8 @@ Result<Decision> DecideByEnvironment(const ConfigDocument& document, const Optio
   const VisibleDevices visible = ReadVisibleDevices(document);
   if (visible.kind == Kind::kNothing) return Decision{"no GPU is asked for", {}, {}};
   if (!options.accept_visible_devices_envvar) {
-    return Decision{"NVIDIA_VISIBLE_DEVICES is not accepted (accept-visible-devices-envvar)", {}, {}};
+    return Decision{
+        "NVIDIA_VISIBLE_DEVICES is not accepted (accept-visible-devices-envvar)", {}, {}};
   }
   Choice choice{.driver_root = options.driver_root, .dev_root = options.dev_root};
   if (visible.kind != Kind::kDriverOnly) {
@@ -198,7 +205,8 @@ Result<Decision> DecideByEnvironment(const ConfigDocument& document, const Optio
 
 bool AsksForGpus(const ConfigDocument& document) {
   if (const auto identity = FindIdentity(document)) {
-    return !identity->is_sandbox && !document.env().GetPrefix(names::kEnvGrantPrefix).empty();
+    return !identity->is_sandbox &&
+           (!document.env().GetPrefix(names::kEnvGrantPrefix).empty() || MayBeOfGpushare(document));
   }
   return ReadVisibleDevices(document).kind != VisibleDevices::Kind::kNothing;
 }

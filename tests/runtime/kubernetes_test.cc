@@ -115,6 +115,30 @@ TEST_P(KubernetesContainer, GetsWhatItsGrantSays) {
   EXPECT_EQ(asked->tokens[0].value, "v1:00:00:GPU-1");
 }
 
+TEST_P(KubernetesContainer, OfGpushareHasNoTokenAndGetsWhatTheAgentTookOver) {
+  AddEnv("NVIDIA_VISIBLE_DEVICES=0");
+  AddEnv("ALIYUN_COM_GPU_MEM_IDX=0");
+  OneAnswer agent(path("grant.sock"), GrantOfSecondGpu());
+  const SubprocessResult result = Run();
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_THAT(result.out, HasSubstr("node /dev/nvidia0 195:0 mode 666 allowed"));
+  EXPECT_THAT(result.out,
+              HasSubstr("env NVIDIA_VISIBLE_DEVICES=GPU-22222222-2222-2222-2222-222222222222\n"));
+  const auto asked = agent.Finish();
+  ASSERT_TRUE(asked.has_value());
+  EXPECT_TRUE(asked->tokens.empty());
+}
+
+TEST_P(KubernetesContainer, ThatOnlySaysItIsOfGpushareGetsNothing) {
+  AddEnv("NVIDIA_VISIBLE_DEVICES=all");
+  AddEnv("ALIYUN_COM_GPU_MEM_IDX=0");
+  OneAnswer agent(path("grant.sock"), Status(Code::kNotFound, "was given nothing before"));
+  const SubprocessResult result = Run();
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_THAT(result.out, HasSubstr("node /dev/nvidia0: No such file"));
+  EXPECT_TRUE(agent.Finish().has_value());
+}
+
 TEST_P(KubernetesContainer, FailsWithTheAgentsReasonWhereItIsRefused) {
   AddEnv("TESSERA_GRANT_NVIDIA_COM_GPU=forged");
   OneAnswer agent(path("grant.sock"), Status(Code::kPermissionDenied, "a forged token"));

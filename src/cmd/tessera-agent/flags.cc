@@ -39,6 +39,7 @@ void AddSockets(CLI::App* app, agent::AgentOptions* o) {
   o->grant_socket = names::kGrantSocket;
   o->metrics_address = ":9400";
   o->manager_address = ":5678";
+  o->manager_checkpoint = names::kGpuManagerCheckpoint;
   AddText(app, "--kubelet-socket", &o->kubelet_socket, "KUBELET_SOCKET",
           "where the kubelet registers device plugins; \"\" does not register");
   AddText(app, "--pod-resources-socket", &o->pod_resources_socket, "POD_RESOURCES_SOCKET",
@@ -50,6 +51,8 @@ void AddSockets(CLI::App* app, agent::AgentOptions* o) {
           "serves /metrics, /healthz and /readyz; \"\" does not");
   AddText(app, "--gpu-manager-address", &o->manager_address, "GPU_MANAGER_ADDRESS",
           "serves /metric, /usage and /graph as TKEStack's gpu-manager did; \"\" does not");
+  AddText(app, "--gpu-manager-checkpoint", &o->manager_checkpoint, "GPU_MANAGER_CHECKPOINT",
+          "what gpu-manager wrote down of the containers that it gave GPUs, to take them over");
 }
 
 }  // namespace

@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/agent/take_over.h"
+
+#include <utility>
+
+#include "api/names.h"
+#include "src/base/file.h"
+#include "src/base/log.h"
+#include "src/device/pod_annotations.h"
+
+namespace tessera::agent {
+namespace {
+
+using ReadInto = Status (*)(std::string_view text, device::GivenMinors* given);
+
+void ReadFileInto(const std::string& path, ReadInto read, device::GivenMinors* given) {
+  if (path.empty()) return;
+  const Result<std::string> text = ReadFile(path, device::kMaxCheckpointBytes);
+  if (text.status().code() == Code::kNotFound) return;
+  const Status status = text.ok() ? read(*text, given) : text.status();
+  if (status.ok()) return;
+  Log(Severity::kWarning,
+      "cannot read all that another device plugin gave to containers: what is missing is known by "
+      "the annotations of their pods alone",
+      {{"file", path}, {"error", status.ToString()}});
+}
+
+}  // namespace
+
+bool TakeOver::Look(const PodInfo& pod, const Assignments::Assigned& annotated,
+                    const DeviceSet& set, const DialectSettings& settings, WallTime now) {
+  if (pod.ended || !pod.request.ok()) return false;
+  device::Assignment held;
+  bool corrects = false;
+  for (const device::ContainerRequest& container : pod.request->containers) {
+    if (container.count == 0 || ledger_->entries().contains({pod.uid, container.name})) continue;
+    auto shares = HeldBy(pod, container, annotated, set.inventory());
+    if (shares.empty()) continue;
+    const auto said = annotated.assignment.containers.find(container.name);
+    corrects |= said == annotated.assignment.containers.end() || said->second != shares;
+    held.containers[container.name] = std::move(shares);
+  }
+  bool taken = false;
+  for (const auto& [name, shares] : held.containers) {
+    const device::ContainerRequest& container = *FindAsking(*pod.request, name);
+    GrantLedger::Entry entry{.holder = {pod.uid, pod.ns, pod.name, name},
+                             .phase = container.phase,
+                             .dialect = container.dialect,
+                             .shares = shares};
+    entry.env = DialectEnv(*pod.request, container, shares, set.inventory(), settings);
+    const Status status = ledger_->Bind(entry, corrects ? &held : nullptr, set.inventory(), now);
+    if (!status.ok()) {
+      Tell(pod, name, status);
+      continue;
+    }
+    taken = true;
+    Log(Severity::kInfo, "took over the GPU of a container that another device plugin gave it",
+        {{"pod", pod.Text()}, {"container", name}, {"gpu", shares.front().uuid}});
+  }
+  return taken;
+}
+
+// Nothing where it holds nothing, or nobody knows what.
+std::vector<device::DeviceShare> TakeOver::HeldBy(const PodInfo& pod,
+                                                  const device::ContainerRequest& container,
+                                                  const Assignments::Assigned& annotated,
+                                                  const device::NodeInventory& inventory) {
+  if (const auto given = given_.find({pod.uid, container.name}); given != given_.end()) {
+    auto shares = SharesOf(given->second, container, inventory);
+    if (shares.ok()) return *std::move(shares);
+    Tell(pod, container.name, shares.status().Annotate("checkpoint"));
+  }
+  // With our own annotation it gets its grant, and with it its entry, when it starts.
+  const bool started = pod.container_ids.contains(container.name);
+  if (!started || pod.annotations.contains(names::kAnnotationAssignment)) return {};
+  const auto said = annotated.assignment.containers.find(container.name);
+  return said == annotated.assignment.containers.end() ? std::vector<device::DeviceShare>()
+                                                       : said->second;
+}
+
+Result<std::vector<device::DeviceShare>> TakeOver::SharesOf(
+    const std::vector<int>& minors, const device::ContainerRequest& container,
+    const device::NodeInventory& inventory) const {
+  std::vector<device::DeviceShare> shares;
+  for (const int minor : minors) {
+    const device::Gpu* gpu = inventory.FindMinor(minor);
+    if (gpu == nullptr) {
+      return Error(Code::kNotFound, "the node has no GPU with minor number {}", minor);
+    }
+    ASSIGN_OR_RETURN(device::DeviceShare share, device::ShareOn(container, inventory, gpu->uuid));
+    shares.push_back(std::move(share));
+  }
+  RETURN_IF_ERROR(device::CheckShares(container, shares, inventory));
+  return shares;
+}
+
+void TakeOver::Tell(const PodInfo& pod, const std::string& container, const Status& status) {
+  if (!told_.insert(pod.uid).second) return;
+  Log(Severity::kWarning,
+      "cannot take over the GPU of a container that another device plugin gave it",
+      {{"pod", pod.Text()}, {"container", container}, {"error", status.ToString()}});
+}
+
+device::GivenMinors ReadCheckpoints(const std::string& kubelet_file,
+                                    const std::string& gpu_manager_file) {
+  // The kubelet first: gpu-manager could only guess for which pod it was asked.
+  device::GivenMinors given;
+  ReadFileInto(kubelet_file, device::AddKubeletCheckpoint, &given);
+  ReadFileInto(gpu_manager_file, device::AddGpuManagerCheckpoint, &given);
+  return given;
+}
+
+}  // namespace tessera::agent

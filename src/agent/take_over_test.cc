@@ -1,0 +1,237 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/agent/take_over.h"
+
+#include "src/agent/grants_fixture.h"
+#include "src/base/file.h"
+#include "src/base/log.h"
+
+namespace tessera::agent {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr std::string_view kAssigned = "ALIYUN_COM_GPU_MEM_ASSIGNED";
+
+// Whose containers run, as gpushare or gpu-manager left them.
+PodInfo Running(PodInfo pod) {
+  for (const auto& container : pod.request->containers) {
+    pod.container_ids[container.name] = "containerd://1";
+  }
+  return pod;
+}
+
+PodInfo OfGpushare(const std::string& name, int units, int minor) {
+  PodInfo pod = Running(FakeApiPods::Make(name, {{"main", {{kMem, std::to_string(units)}}}}));
+  pod.annotations = {{"ALIYUN_COM_GPU_MEM_IDX", std::to_string(minor)},
+                     {"ALIYUN_COM_GPU_MEM_POD", std::to_string(units)},
+                     {"ALIYUN_COM_GPU_MEM_DEV", "16"},
+                     {std::string(kAssigned), "true"},
+                     {"ALIYUN_COM_GPU_MEM_ASSUME_TIME", "1700000000123456789"}};
+  return pod;
+}
+
+PodInfo OfGpuManager(const std::string& name, const std::string& cores, const std::string& blocks,
+                     const std::string& minors) {
+  PodInfo pod = Running(FakeApiPods::Make(name, {{"main", {{kCore, cores}, {kBlocks, blocks}}}}));
+  if (minors.empty()) return pod;
+  pod.annotations = {{"tencent.com/predicate-gpu-idx-0", minors},
+                     {"tencent.com/predicate-node", "node-1"},
+                     {"tencent.com/predicate-time", "1700000000123456789"},
+                     {"tencent.com/gpu-assigned", "true"}};
+  return pod;
+}
+
+class TakeOverTest : public GrantsFixture {
+ protected:
+  // The first pods that the agent sees are those that were there before it.
+  void Begin(const std::vector<PodInfo>& running) {
+    Restart();
+    for (const PodInfo& pod : running) {
+      kubelet_.Admit(pod.name);
+      pods_.Set(pod);
+    }
+    pods_.Sync();
+    runner_.AdvanceTimeAndRun(1s);
+  }
+  std::string HeldBy(const std::string& pod, const std::string& container = "main") {
+    const auto found = ledger_->entries().find({"uid-" + pod, container});
+    if (found == ledger_->entries().end()) return "nothing";
+    std::string held;
+    for (const auto& share : found->second.shares) {
+      held += fmt::format("{}{} {}m {}M", held.empty() ? "" : ", ", share.uuid,
+                          share.compute.count(), ToMiB(share.memory));
+    }
+    return held;
+  }
+};
+
+TEST_F(TakeOverTest, WhatTheAnnotationsOfRunningPodsSayIsInTheLedger) {
+  Begin({OfGpushare("a", 10, 2), OfGpuManager("b", "30", "20", "1"),
+         OfGpuManager("c", "200", "0", "0,3")});
+  EXPECT_EQ(HeldBy("a"), "GPU-2 0m 10240M");
+  EXPECT_EQ(HeldBy("b"), "GPU-1 300m 5120M");
+  EXPECT_EQ(HeldBy("c"), "GPU-0 1000m 16384M, GPU-3 1000m 16384M");
+  EXPECT_TRUE(pods_.written.empty()) << "they say the truth";
+  EXPECT_EQ(use_->accounts.UseOf("GPU-2").memory, GiB(10));
+  // Nothing is sold twice, to whoever asks in whatever way.
+  pods_.Set(FakeApiPods::Make("new", {{"main", {{kMem, "12"}}}}));
+  EXPECT_FALSE(Ask("new", {Token(kMem, 12)}).ok());
+  pods_.Set(FakeApiPods::Make("small", {{"main", {{kMem, "6"}}}}));
+  EXPECT_EQ(GpuOf("small", {Token(kMem, 6)}), "GPU-2");
+  pods_.Set(FakeApiPods::Make("whole", {{"main", {{kGpu, "1"}}}}));
+  EXPECT_FALSE(Ask("whole", {Token(kGpu, 1)}).ok());
+}
+
+TEST_F(TakeOverTest, GpushareTwoByItsAllocation) {
+  PodInfo pod = Running(FakeApiPods::Make("a", {{"none", {}}, {"main", {{kMem, "4"}}}}));
+  pod.annotations = {{"scheduler.framework.gpushare.allocation", R"({"1":{"3":4}})"}};
+  Begin({pod});
+  EXPECT_EQ(HeldBy("a"), "GPU-3 0m 4096M");
+}
+
+TEST_F(TakeOverTest, ContainerThatStartsAgainGetsTheSameGpuWithoutAToken) {
+  Begin({OfGpushare("a", 10, 2)});
+  const auto again = Ask("a", {});
+  ASSERT_TRUE(again.ok()) << again.status().ToString();
+  EXPECT_EQ(again->env.at("NVIDIA_VISIBLE_DEVICES"), "GPU-2");
+  EXPECT_EQ(again->env.at("ALIYUN_COM_GPU_MEM_CONTAINER"), "10");
+  EXPECT_EQ(again->devices.at(0).bytes, GiB(10).count());
+  // Also where the agent was started anew, and the API server is away.
+  pods_.Remove("uid-a");
+  Restart();
+  EXPECT_EQ(GpuOf("a", {}), "GPU-2");
+}
+
+TEST_F(TakeOverTest, WithoutATokenNobodyElseGetsAnything) {
+  Begin({OfGpushare("a", 10, 2)});
+  pods_.Set(FakeApiPods::Make("b", {{"main", {{kMem, "4"}}}}));
+  EXPECT_EQ(Ask("b", {}).status().code(), Code::kNotFound);
+  ASSERT_TRUE(Ask("b", {Token(kMem, 4)}).ok());
+  EXPECT_EQ(Ask("b", {}).status().code(), Code::kNotFound) << "not even its own";
+  EXPECT_EQ(Ask("a", {}, "other").status().code(), Code::kNotFound);
+}
+
+TEST_F(TakeOverTest, WhatIsTakenOverStaysUntilThePodIsGone) {
+  Begin({OfGpushare("a", 10, 2), OfGpushare("b", 12, 0), OfGpushare("c", 12, 1),
+         OfGpushare("d", 12, 3)});
+  pods_.Set(FakeApiPods::Make("new", {{"main", {{kMem, "8"}}}}));
+  kubelet_.Admit("new");
+  EXPECT_FALSE(Ask("new", {Token(kMem, 8)}).ok()) << "another wants it, and the pod is there";
+  runner_.AdvanceTimeAndRun(5min);
+  EXPECT_EQ(ledger_->entries().size(), 4u);
+  Restart();
+  EXPECT_EQ(ledger_->entries().size(), 4u);
+  pods_.Remove("uid-a");
+  kubelet_.End("a");
+  runner_.AdvanceTimeAndRun(1s);
+  EXPECT_EQ(HeldBy("a"), "nothing");
+  EXPECT_EQ(GpuOf("new", {Token(kMem, 8)}), "GPU-2");
+}
+
+TEST_F(TakeOverTest, CheckpointsKnowBetterThanAnnotationsAndThePodIsTold) {
+  given_before_ = {{{"uid-a", "main"}, {3}}, {{"uid-b", "main"}, {1}}, {{"uid-gone", "main"}, {0}}};
+  Begin({OfGpushare("a", 10, 2), OfGpuManager("b", "30", "20", "")});
+  EXPECT_EQ(HeldBy("a"), "GPU-3 0m 10240M") << "swapped with a pod of the same size";
+  EXPECT_EQ(HeldBy("b"), "GPU-1 300m 5120M") << "nobody had written it on the pod";
+  EXPECT_EQ(ledger_->entries().size(), 2u);
+  EXPECT_EQ(pods_.written["a"].at("ALIYUN_COM_GPU_MEM_IDX"), "3");
+  EXPECT_EQ(pods_.written["b"].at("tencent.com/predicate-gpu-idx-0"), "1");
+  EXPECT_EQ(pods_.written["b"].at("tencent.com/gpu-assigned"), "true");
+  const auto said =
+      device::DecodeAssignment(pods_.written["a"].at(std::string(names::kAnnotationAssignment)));
+  ASSERT_TRUE(said.ok());
+  EXPECT_EQ(said->containers.at("main").at(0).uuid, "GPU-3");
+}
+
+TEST_F(TakeOverTest, CheckpointThatDoesNotSuitThePodIsNotBelieved) {
+  given_before_ = {{{"uid-a", "main"}, {9}}, {{"uid-b", "main"}, {0, 1}}, {{"uid-c", "main"}, {1}}};
+  PodInfo none = Running(FakeApiPods::Make("c", {{"main", {}}}));
+  Begin({OfGpushare("a", 10, 2), OfGpuManager("b", "30", "20", ""), none});
+  EXPECT_EQ(HeldBy("a"), "GPU-2 0m 10240M") << "as its annotations say";
+  EXPECT_EQ(HeldBy("b"), "nothing") << "a share is of one GPU";
+  EXPECT_EQ(HeldBy("c"), "nothing") << "it asks for none";
+}
+
+TEST_F(TakeOverTest, WhatWasSoldTwiceStaysCountedAndIsSoldToNobodyElse) {
+  Begin({OfGpushare("a", 10, 2), OfGpushare("b", 10, 2)});
+  EXPECT_EQ(ledger_->entries().size(), 1u);
+  EXPECT_EQ(use_->accounts.UseOf("GPU-2").memory, GiB(20));
+}
+
+TEST_F(TakeOverTest, PodsThatNobodyStartedYetOrThatEndedAreLeftAlone) {
+  PodInfo waiting = OfGpushare("a", 10, 2);
+  waiting.container_ids.clear();
+  PodInfo ended = OfGpushare("b", 10, 1);
+  ended.ended = true;
+  PodInfo ours = OfGpushare("c", 10, 0);
+  ours.annotations[std::string(names::kAnnotationAssignment)] =
+      R"({"version":1,"containers":{"main":[{"gpu":"GPU-0","milli":0,"bytes":10737418240}]}})";
+  Begin({waiting, ended, ours});
+  EXPECT_TRUE(ledger_->entries().empty());
+  EXPECT_EQ(GpuOf("a", {Token(kMem, 10)}), "GPU-2") << "by a token, as its scheduler chose";
+}
+
+TEST_F(TakeOverTest, WaitsForTheDriver) {
+  devices_.Set(std::make_shared<DeviceSet>(std::make_shared<device::NodeInventory>()));
+  Begin({OfGpushare("a", 10, 2)});
+  EXPECT_EQ(HeldBy("a"), "nothing");
+  devices_.Set(FourGpus());
+  service_->OnDevices();
+  EXPECT_EQ(HeldBy("a"), "GPU-2 0m 10240M");
+}
+
+TEST_F(TakeOverTest, ForgedAnnotationGivesNoMoreThanThePodAsksFor) {
+  PodInfo pod = OfGpushare("a", 1, 2);
+  pod.annotations["ALIYUN_COM_GPU_MEM_POD"] = "16";
+  Begin({pod});
+  EXPECT_EQ(HeldBy("a"), "GPU-2 0m 1024M");
+}
+
+class CheckpointFilesTest : public testing::Test {
+ protected:
+  CheckpointFilesTest() {
+    MustWrite("kubelet", R"({"PodDeviceEntries":[]})");
+    MustWrite("manager", R"({"PodGPUMapping":{"u":{"main":{"Devices":["/dev/nvidia1"]}}}})");
+  }
+  std::string Path(const std::string& name) const { return JoinPath(dir_.path(), name); }
+  void MustWrite(const std::string& name, const std::string& text) {
+    ASSERT_TRUE(WriteFileAtomically(Path(name), text, 0600).ok());
+  }
+  device::GivenMinors Read(const std::string& kubelet, const std::string& manager) {
+    logged_.clear();
+    const ScopedLogSinkForTest sink([this](std::string_view line) { logged_.append(line); });
+    return ReadCheckpoints(kubelet, manager);
+  }
+
+  TempDir dir_;
+  std::string logged_;
+};
+
+TEST_F(CheckpointFilesTest, MissingOnesSayNothing) {
+  EXPECT_TRUE(Read(Path("x"), "").empty());
+  EXPECT_TRUE(Read("", Path("no/such")).empty());
+  EXPECT_EQ(logged_, "");
+  EXPECT_EQ(Read(Path("kubelet"), Path("manager")).size(), 1u);
+  EXPECT_EQ(logged_, "");
+}
+
+TEST_F(CheckpointFilesTest, WrongOnesAreNamedWithThePlaceAndTheOtherIsRead) {
+  MustWrite("kubelet", R"({"Data":{"PodDeviceEntries":[{"PodUID":"u",)");
+  EXPECT_EQ(Read(Path("kubelet"), Path("manager")).size(), 1u);
+  EXPECT_NE(logged_.find(Path("kubelet")), std::string::npos) << logged_;
+  EXPECT_NE(logged_.find("at byte 43, line 1"), std::string::npos) << logged_;
+  MustWrite("kubelet", R"({"PodDeviceEntries":[0]})");
+  EXPECT_EQ(Read(Path("kubelet"), Path("manager")).size(), 1u);
+  EXPECT_NE(logged_.find("PodDeviceEntries[0]: must be an object"), std::string::npos) << logged_;
+  EXPECT_EQ(Read(dir_.path(), Path("manager")).size(), 1u) << "a folder";
+  EXPECT_NE(logged_.find(dir_.path()), std::string::npos) << logged_;
+}
+
+TEST_F(CheckpointFilesTest, LargeOneIsRefused) {
+  MustWrite("kubelet", std::string(device::kMaxCheckpointBytes + 1, ' '));
+  EXPECT_EQ(Read(Path("kubelet"), Path("manager")).size(), 1u);
+  EXPECT_NE(logged_.find(Path("kubelet")), std::string::npos) << logged_;
+}
+
+}  // namespace
+}  // namespace tessera::agent
