@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/agent/node_publisher.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "api/names.h"
+#include "src/agent/kube_access.h"
 #include "src/base/log.h"
 #include "src/device/model.h"
 #include "src/device/node_annotation.h"
@@ -47,6 +49,33 @@ std::string TextOf(const NodeState& state) {
   return text.append(state.condition.reason).append(" ").append(state.condition.message);
 }
 
+// Empty where the GPUs are not of one model.
+std::string LegacyModelOf(const device::NodeInventory& inventory) {
+  if (inventory.gpus.empty()) return {};
+  const std::string& model = inventory.gpus.front().model;
+  const bool one = std::all_of(inventory.gpus.begin(), inventory.gpus.end(),
+                               [&](const device::Gpu& gpu) { return gpu.model == model; });
+  if (!one) return {};
+  std::string legacy = device::LegacyModel(model);
+  return legacy.empty() ? device::ShortModel(model) : legacy;
+}
+
+// Whether the label is there, and somebody else's: who wrote what stands in the managed fields.
+bool IsAnothers(const Json& node, std::string_view label) {
+  const auto member = [](const Json* json, std::string_view key) {
+    return json != nullptr ? json->Find(key) : nullptr;
+  };
+  const Json* metadata = member(&node, "metadata");
+  if (member(member(metadata, "labels"), label) == nullptr) return false;
+  const Json* managed = member(metadata, "managedFields");
+  if (managed == nullptr || !managed->is_array()) return true;
+  return std::none_of(managed->items().begin(), managed->items().end(), [&](const Json& entry) {
+    const Json* fields = member(member(member(&entry, "fieldsV1"), "f:metadata"), "f:labels");
+    return entry.is_object() && entry.StringAt("manager").value_or("") == kFieldManager &&
+           member(fields, fmt::format("f:{}", label)) != nullptr;
+  });
+}
+
 // The differences between what is there and what is wanted; nothing where there are none.
 std::optional<Json> Differences(const Json* there, const NodeFacts& wanted) {
   Json changes = Json::MakeObject();
@@ -88,6 +117,7 @@ NodeState StateOf(const device::NodeInventory& inventory, bool has_hardware) {
   // Left out where the driver does not tell the memory, as on integrated GPUs.
   const bool memory = any && group.memory > Bytes(0);
   Set(&state.labels, names::kLabelGpuMemory, when(memory, std::to_string(ToMiB(group.memory))));
+  Set(&state.labels, names::kLabelLegacyGpuModel, when(any, LegacyModelOf(inventory)));
   return state;
 }
 
@@ -97,7 +127,10 @@ std::optional<Json> PatchFor(const Json& node, const NodeState& state) {
     return there != nullptr ? there->Find(key) : nullptr;
   };
   Json metadata = Json::MakeObject();
-  if (auto labels = Differences(find("labels"), state.labels)) metadata.Set("labels", *labels);
+  NodeFacts wanted = state.labels;
+  if (IsAnothers(node, names::kLabelLegacyGpuModel))
+    wanted.erase(std::string(names::kLabelLegacyGpuModel));
+  if (auto labels = Differences(find("labels"), wanted)) metadata.Set("labels", *labels);
   if (auto annotations = Differences(find("annotations"), state.annotations)) {
     metadata.Set("annotations", *annotations);
   }

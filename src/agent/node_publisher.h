@@ -1,9 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // Tells the cluster about this node's GPUs: labels nvidia.com/gpu.{present,count,product,memory} as
 // GPU feature discovery writes them, annotation tessera.dev/devices, condition GPUReady, the number
-// of GPUs as aliyun.com/gpu-count, and Events when one of them changes. Writes on change only, its own
-// or one that LookAgain finds, and tries again with growing pauses; the API server being away has no other effect. An Event that
-// cannot be written is lost.
+// of GPUs as aliyun.com/gpu-count, and Events when one of them changes. Writes on change only, its
+// own or one that LookAgain finds, and tries again with growing pauses; the API server being away
+// has no other effect. An Event that cannot be written is lost.
+//
+// Also gaia.tencent.com/gpu-model, by which gpu-admission and whoever selects nodes as gpu-manager
+// had it know the model: as gpu-manager wrote it, or the chip's name where that was nothing. On a
+// node with several models it is not there, because quotas would count all GPUs as one of them; and
+// where somebody else has written it, that stays.
 //
 // On a node with several models the labels are those of the largest group (then the first name).
 // While the driver has a problem, or the inventory is not known, labels stay as they are as long as

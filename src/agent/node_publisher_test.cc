@@ -71,10 +71,21 @@ class FakeNodeApi : public NodeApi {
     const Json& condition = there->Find("conditions")->items().at(0);
     return *condition.StringAt("status") + " " + *condition.StringAt("reason");
   }
-  std::string Label(const std::string& name) const {
+  std::string Label(const std::string& name) const { return AnyLabel("nvidia.com/gpu." + name); }
+  std::string AnyLabel(const std::string& name) const {
     const Json* labels = node.Find("metadata")->Find("labels");
-    const Json* value = labels != nullptr ? labels->Find("nvidia.com/gpu." + name) : nullptr;
+    const Json* value = labels != nullptr ? labels->Find(name) : nullptr;
     return value != nullptr ? value->string_value() : "-";
+  }
+  // Who wrote it, as the API server keeps it.
+  void Own(const std::string& label, const std::string& manager) {
+    node.Find("metadata")
+        ->Set(
+            "managedFields",
+            *ParseJson(fmt::format(
+                R"([{{"manager":"kubelet","fieldsV1":{{"f:status":{{}}}}}},)"
+                R"({{"manager":"{}","fieldsV1":{{"f:metadata":{{"f:labels":{{"f:{}":{{}}}}}}}}}}])",
+                manager, label)));
   }
 
   FakeTaskRunner* runner = nullptr;
@@ -235,6 +246,34 @@ TEST_F(NodePublisherTest, LabelsGoWhereTheDriverSaysThereAreNoGpus) {
   EXPECT_EQ(api_.Label("count"), "-");
 }
 
+TEST_F(NodePublisherTest, ModelIsSaidAsGpuManagerSaidItAndGoesWithTheGpus) {
+  const std::string label = "gaia.tencent.com/gpu-model";
+  Publish(Node(8));
+  EXPECT_EQ(api_.AnyLabel(label), "A100");
+  api_.Own(label, "tessera-agent");
+  Publish(Node(8, "Tesla M40 24GB"));
+  EXPECT_EQ(api_.AnyLabel(label), "M40");
+  Publish(Node(0));
+  EXPECT_EQ(api_.AnyLabel(label), "-");
+}
+
+TEST_F(NodePublisherTest, ModelThatSomebodyElseSaidStays) {
+  const std::string label = "gaia.tencent.com/gpu-model";
+  (*api_.node.Find("metadata")->ObjectAt("labels"))->Set(label, Json::String("fast"));
+  Publish(Node(8));
+  EXPECT_EQ(api_.AnyLabel(label), "fast") << "nobody knows whose";
+  api_.Own(label, "kubectl-label");
+  Publish(Node(7));
+  EXPECT_EQ(api_.AnyLabel(label), "fast");
+  Publish(Node(0));
+  EXPECT_EQ(api_.AnyLabel(label), "fast");
+  EXPECT_EQ(api_.Label("count"), "-");
+  // Whoever takes it away leaves it to us.
+  (*api_.node.Find("metadata")->ObjectAt("labels"))->Erase(label);
+  Publish(Node(8));
+  EXPECT_EQ(api_.AnyLabel(label), "A100");
+}
+
 TEST_F(NodePublisherTest, ConditionAndEventsFollowTheHealthOfAGpu) {
   Publish(Node(8));
   EXPECT_EQ(api_.Condition(), "True GPUsHealthy");
@@ -316,6 +355,8 @@ TEST(NodeStateTest, LargestGroupOfModelsIsNamed) {
   const NodeState state = StateOf(mixed, true);
   EXPECT_EQ(state.labels.at("nvidia.com/gpu.product"), "NVIDIA-H100");
   EXPECT_EQ(state.labels.at("nvidia.com/gpu.count"), "3");
+  EXPECT_EQ(state.labels.at("gaia.tencent.com/gpu-model"), std::nullopt)
+      << "quotas would take all of them for one";
 }
 
 TEST(NodeStateTest, UnknownMemoryIsLeftOut) {

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/ledger/ledger.h"
 
+#include <algorithm>
 #include <utility>
 
+#include "src/device/model.h"
 #include "src/device/pod_annotations.h"
 
 namespace tessera::ledger {
@@ -15,6 +17,15 @@ using placement::Pick;
 std::string LabelOf(const kube::NodeObject& node, const std::string& key) {
   const auto found = node.meta.labels.find(key);
   return found == node.meta.labels.end() ? std::string() : found->second;
+}
+
+// What a label says of a node's GPUs, where it says more than they do: a quota may know them by any
+// of their names, of which the label is only one.
+std::string SaidModel(std::string label, const device::NodeInventory& inventory) {
+  const bool known =
+      std::all_of(inventory.gpus.begin(), inventory.gpus.end(),
+                  [&](const device::Gpu& gpu) { return device::MatchesModel(gpu.model, label); });
+  return known ? std::string() : std::move(label);
 }
 
 }  // namespace
@@ -63,9 +74,7 @@ placement::NodeSpec ClusterLedger::SpecOf(const NodeEntry& entry) {
 }
 
 void ClusterLedger::SetNode(const kube::NodeObject& object) {
-  NodeEntry entry{.unschedulable = object.unschedulable,
-                  .ready = object.ready,
-                  .model_label = LabelOf(object, options_.labels.model)};
+  NodeEntry entry{.unschedulable = object.unschedulable, .ready = object.ready};
   const auto [known, added] = nodes_.try_emplace(object.meta.name);
   if (added) by_name_.Insert(known->first, &known->second);
   const Result<device::Node> parsed = device::ParseNode({.name = object.meta.name,
@@ -83,6 +92,7 @@ void ClusterLedger::SetNode(const kube::NodeObject& object) {
     if (!entry.node.inventory) entry.node.inventory = std::make_shared<device::NodeInventory>();
     entry.problem = parsed.status().message();
   }
+  entry.model_label = SaidModel(LabelOf(object, options_.labels.model), *entry.node.inventory);
   known->second = std::move(entry);
   Install(known->second);
 }

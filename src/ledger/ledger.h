@@ -73,7 +73,7 @@ struct NodeEntry {
   // Why its GPUs cannot be counted: no more pods go there, and those there keep what was known.
   std::string problem;
   device::Node node;
-  std::string model_label;  // what a label says its GPUs are; quotas go by it
+  std::string model_label;  // what a label says its GPUs are, if they do not say so; quotas go by it
 };
 
 struct PodEntry {

@@ -246,6 +246,22 @@ TEST_F(LedgerTest, QuotaCountsAssumedPods) {
   EXPECT_TRUE(Fits(elsewhere, "n"));
 }
 
+TEST_F(LedgerTest, QuotaGoesByTheLabelOfANodeUnlessItOnlyNamesItsGpus) {
+  const auto fits = [&](const char* label, const char* quota) {
+    kube::NodeObject node = GpuNode("n", 4);
+    node.meta.labels[std::string(names::kLabelLegacyGpuModel)] = label;
+    ledger_->SetNode(node);
+    ledger_->SetQuota(
+        placement::ParseQuota(fmt::format(R"({{"ns":{{"quota":{{"{}":1}}}}}})", quota)).value());
+    return Fits(GpuPod("a", {{names::kResourceGpu, "1"}}), "n");
+  };
+  EXPECT_TRUE(fits("A100", "A100"));
+  EXPECT_TRUE(fits("A100", "NVIDIA-A100-SXM4-80GB"));
+  EXPECT_FALSE(fits("A100", "T4"));
+  EXPECT_TRUE(fits("fast", "fast"));
+  EXPECT_FALSE(fits("fast", "A100"));
+}
+
 TEST_F(LedgerTest, QuotaCountsMemoryOfPodsThatAskForNothingElse) {
   ledger_->SetNode(GpuNode("n", 4));
   ledger_->SetQuota(placement::ParseQuota(R"({"ns":{"quota":{"A100":1}}})").value());
