@@ -10,7 +10,38 @@ namespace tessera::simulation {
 
 using namespace std::chrono_literals;
 
-Status Disk::Write(std::function<void()> write) {
+// --- Disk.
+
+class Disk::Log final : public grant::RecordLog {
+ public:
+  Log(Disk& disk, Content& content) : disk_(disk), content_(content) {}
+
+  Status Append(std::string_view record) override {
+    return disk_.Write([&] {
+      content_.records.emplace_back(record);
+      content_.unflushed = 0;
+    });
+  }
+  Status AppendSoon(std::string_view record) override {
+    return disk_.Write([&] {
+      content_.records.emplace_back(record);
+      ++content_.unflushed;
+    });
+  }
+  Status Replace(const std::vector<std::string>& records) override {
+    return disk_.Write([&] { content_ = {.records = records}; });
+  }
+
+ private:
+  Disk& disk_;
+  Content& content_;
+};
+
+std::unique_ptr<grant::RecordLog> Disk::Open(File file) {
+  return std::make_unique<Log>(*this, files_[file]);
+}
+
+Status Disk::Write(const std::function<void()>& write) {
   if (killed_) return Status(Code::kAborted, "dead");
   if (!world_.Chance(danger_)) {
     write();
@@ -21,32 +52,80 @@ Status Disk::Write(std::function<void()> write) {
   return Status(Code::kAborted, "dead");
 }
 
-Status Disk::Append(std::string_view record) {
-  return Write([this, record = std::string(record)] {
-    records_.push_back(record);
-    unflushed_ = 0;
-  });
-}
-
-Status Disk::AppendSoon(std::string_view record) {
-  return Write([this, record = std::string(record)] {
-    records_.push_back(record);
-    ++unflushed_;
-  });
-}
-
-Status Disk::Replace(const std::vector<std::string>& records) {
-  return Write([this, records] {
-    records_ = records;
-    unflushed_ = 0;
-  });
-}
-
 void Disk::Revive() {
   killed_ = false;
-  if (unflushed_ > 0 && world_.Chance(50)) records_.resize(records_.size() - unflushed_);
-  unflushed_ = 0;
+  const bool lost_power = world_.Chance(50);
+  for (Content& content : files_) {
+    if (lost_power) content.records.resize(content.records.size() - content.unflushed);
+    content.unflushed = 0;
+  }
 }
+
+// --- What the API server says of the pods of a node, and is told.
+
+namespace {
+
+class ApiPods final : public agent::Pods, private ApiServer::Listener {
+ public:
+  ApiPods(World& world, ApiServer& server, std::string node)
+      : world_(world), server_(server), node_(std::move(node)) {}
+
+  void Start(agent::Pods::Listener* listener) override {
+    listener_ = listener;
+    feed_.emplace(world_, server_, static_cast<ApiServer::Listener&>(*this), node_);
+  }
+  const Map& pods() const override { return pods_; }
+  bool synced() const override { return feed_ && feed_->synced(); }
+  Status trouble() const override { return {}; }
+  void Annotate(const agent::PodInfo& pod, const device::Annotations& annotations) override {
+    const bool writing = wanted_.contains(pod.uid);
+    for (const auto& [key, value] : annotations) wanted_[pod.uid][key] = value;
+    if (!writing) Write(pod.uid);
+  }
+
+ private:
+  void OnPod(const kube::PodObject& pod) override {
+    pods_.insert_or_assign(pod.meta.uid, agent::PodInfoOf(pod, device::MemoryUnit::kGiB));
+    listener_->OnPod(pod.meta.uid);
+  }
+  void OnPodGone(const kube::PodObject& last) override {
+    pods_.erase(last.meta.uid);
+    wanted_.erase(last.meta.uid);
+    listener_->OnPod(last.meta.uid);
+  }
+  void OnSynced() override { listener_->OnPodsSynced(); }
+
+  void Write(const std::string& uid) {
+    const device::Annotations now = wanted_[uid];
+    server_.Call(
+        // What was sent arrives also where the sender is dead.
+        life_, [&server = server_, uid, now] { return server.Annotate(uid, now); },
+        [this, uid, now](const Status& status) {
+          const auto wanted = wanted_.find(uid);
+          if (wanted == wanted_.end()) return;
+          if (status.code() == Code::kNotFound || (status.ok() && wanted->second == now)) {
+            wanted_.erase(wanted);
+            return;
+          }
+          world_.After(1s, life_, [this, uid] {
+            if (wanted_.contains(uid)) Write(uid);
+          });
+        });
+  }
+
+  World& world_;
+  ApiServer& server_;
+  const std::string node_;
+  agent::Pods::Listener* listener_ = nullptr;
+  Map pods_;
+  std::map<std::string, device::Annotations> wanted_;  // to be written, by UID
+  std::optional<ApiServer::Feed> feed_;
+  const Life life_ = Born();
+};
+
+}  // namespace
+
+// --- The process.
 
 Agent::Agent(World& world, ApiServer& server, std::string node, agent::PodResources& kubelet,
              const agent::DeviceSetHolder& devices, OnOffers on_offers)
@@ -65,12 +144,15 @@ void Agent::StartProcess() {
   process_ = Born();
   disk_.Revive();
   size_t skipped = 0;
-  ledger_.emplace(&disk_, disk_.records(), &skipped);
+  grants_ = disk_.Open(Disk::kGrants);
+  ledger_.emplace(grants_.get(), disk_.records(Disk::kGrants), &skipped);
   if (skipped > 0) world_.Fail("the agent cannot read its journal");
+  pods_.emplace(std::make_unique<ApiPods>(world_, server_, node_), disk_.Open(Disk::kPods),
+                disk_.records(Disk::kPods));
   service_.emplace(
       &world_.runner(),
       agent::GrantOptions{.description = {.dev_root_ctr_path = "/nonexistent"}, .node_name = node_},
-      &devices_, &sealer_, &*ledger_, &kubelet_, static_cast<agent::Pods*>(this),
+      &devices_, &sealer_, &*ledger_, &kubelet_, &*pods_,
       [this](std::shared_ptr<const agent::NodeUse> use) {
         world_.After(1ms, process_, [this, use] { on_offers_(use); });
       });
@@ -80,11 +162,8 @@ void Agent::StartProcess() {
 void Agent::Crash() {
   world_.Note("agent of " + node_ + " crashes");
   service_.reset();
-  feed_.reset();
+  pods_.reset();
   ledger_.reset();
-  pods_.clear();
-  wanted_.clear();
-  listener_ = nullptr;
   process_.reset();
   world_.runner().PostDelayed(world_.Between(100ms, 6s), [this] { StartProcess(); });
 }
@@ -119,51 +198,11 @@ void Agent::Grant(const grant::Request& request, agent::GrantService::Reply repl
                              reply = std::move(reply)](Result<grant::Grant> grant) {
     // A process that died in a write answers nobody.
     if (life.expired() || disk_.killed()) return;
+    if (grant.ok() && !pods_->synced()) ++granted_from_memory_;
     reply(std::move(grant));
   });
   // Not from within its own call.
   world_.After(Duration::zero(), process_, [this] { DieIfKilled(); });
-}
-
-void Agent::Start(agent::Pods::Listener* listener) {
-  listener_ = listener;
-  feed_.emplace(world_, server_, static_cast<ApiServer::Listener&>(*this), node_);
-}
-
-void Agent::OnPod(const kube::PodObject& pod) {
-  pods_.insert_or_assign(pod.meta.uid, agent::PodInfoOf(pod, device::MemoryUnit::kGiB));
-  listener_->OnPod(pod.meta.uid);
-}
-
-void Agent::OnPodGone(const kube::PodObject& last) {
-  pods_.erase(last.meta.uid);
-  wanted_.erase(last.meta.uid);
-  listener_->OnPod(last.meta.uid);
-}
-
-void Agent::OnSynced() { listener_->OnPodsSynced(); }
-
-void Agent::Annotate(const agent::PodInfo& pod, const device::Annotations& annotations) {
-  const bool writing = wanted_.contains(pod.uid);
-  for (const auto& [key, value] : annotations) wanted_[pod.uid][key] = value;
-  if (!writing) Write(pod.uid);
-}
-
-void Agent::Write(const std::string& uid) {
-  const device::Annotations now = wanted_[uid];
-  server_.Call(
-      process_, [this, uid, now] { return server_.Annotate(uid, now); },
-      [this, uid, now](const Status& status) {
-        const auto wanted = wanted_.find(uid);
-        if (wanted == wanted_.end()) return;
-        if (status.code() == Code::kNotFound || (status.ok() && wanted->second == now)) {
-          wanted_.erase(wanted);
-          return;
-        }
-        world_.After(1s, process_, [this, uid] {
-          if (wanted_.contains(uid)) Write(uid);
-        });
-      });
 }
 
 }  // namespace tessera::simulation

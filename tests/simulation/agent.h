@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// The agent of one node as a process that crashes: the product's own grant service and ledger over
-// a disk that outlives it, and what its plugins answer to the kubelet.
+// The agent of one node as a process that crashes: the product's own grant service, ledger and
+// memory of pods over a disk that outlives it, and what its plugins answer to the kubelet.
 #pragma once
 
+#include <array>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -13,7 +15,7 @@
 #include "src/agent/grant_service.h"
 #include "src/agent/kubelet.h"
 #include "src/agent/offers.h"
-#include "src/agent/pods.h"
+#include "src/agent/remembered_pods.h"
 #include "src/grant/journal.h"
 #include "src/grant/token.h"
 #include "tests/simulation/api_server.h"
@@ -21,15 +23,15 @@
 
 namespace tessera::simulation {
 
-// The records of a journal. A crash may come before or after each write.
-class Disk final : public grant::RecordLog {
+// The agent's two journals. A crash may come before or after each write.
+class Disk {
  public:
   explicit Disk(World& world) : world_(world) {}
 
-  Status Append(std::string_view record) override;
-  Status AppendSoon(std::string_view record) override;
-  Status Replace(const std::vector<std::string>& records) override;
-  const std::vector<std::string>& records() const { return records_; }
+  enum File : size_t { kGrants, kPods, kFiles };
+  // What a process writes to. The disk outlives it.
+  std::unique_ptr<grant::RecordLog> Open(File file);
+  const std::vector<std::string>& records(File file) const { return files_[file].records; }
 
   // Whether the process died in the last write. `percent` of writes kill it.
   bool killed() const { return killed_; }
@@ -38,16 +40,20 @@ class Disk final : public grant::RecordLog {
   void Revive();
 
  private:
-  Status Write(std::function<void()> write);
+  struct Content {
+    std::vector<std::string> records;
+    size_t unflushed = 0;  // of them, at the end
+  };
+  class Log;
+  Status Write(const std::function<void()>& write);
 
   World& world_;
-  std::vector<std::string> records_;
-  size_t unflushed_ = 0;  // of them, at the end
+  std::array<Content, kFiles> files_;
   uint64_t danger_ = 0;
   bool killed_ = false;
 };
 
-class Agent final : private agent::Pods, private ApiServer::Listener {
+class Agent final {
  public:
   using OnOffers = std::function<void(std::shared_ptr<const agent::NodeUse>)>;
 
@@ -63,6 +69,8 @@ class Agent final : private agent::Pods, private ApiServer::Listener {
   Disk& disk() { return disk_; }
   // Live entries of the ledger, also while it does not run.
   size_t entries() const;
+  // Grants that it gave before the API server had told it of any pod.
+  size_t granted_from_memory() const { return granted_from_memory_; }
 
   // What the kubelet and the runtime ask. UNAVAILABLE while it does not run; an answer that is
   // under way when it crashes never comes.
@@ -74,18 +82,6 @@ class Agent final : private agent::Pods, private ApiServer::Listener {
   void StartProcess();
   void DieIfKilled();
 
-  // agent::Pods
-  void Start(agent::Pods::Listener* listener) override;
-  const Map& pods() const override { return pods_; }
-  bool synced() const override { return feed_ && feed_->synced(); }
-  Status trouble() const override { return {}; }
-  void Annotate(const agent::PodInfo& pod, const device::Annotations& annotations) override;
-  void Write(const std::string& uid);
-  // ApiServer::Listener
-  void OnPod(const kube::PodObject& pod) override;
-  void OnPodGone(const kube::PodObject& last) override;
-  void OnSynced() override;
-
   World& world_;
   ApiServer& server_;
   const std::string node_;
@@ -93,16 +89,15 @@ class Agent final : private agent::Pods, private ApiServer::Listener {
   const agent::DeviceSetHolder& devices_;
   const OnOffers on_offers_;
   Disk disk_;
+  const grant::TokenSealer sealer_;
+  size_t granted_from_memory_ = 0;
 
   // Of one process.
   Life process_;
-  grant::TokenSealer sealer_;
+  std::unique_ptr<grant::RecordLog> grants_;
   std::optional<agent::GrantLedger> ledger_;
+  std::optional<agent::RememberedPods> pods_;
   std::optional<agent::GrantService> service_;
-  std::optional<ApiServer::Feed> feed_;
-  agent::Pods::Listener* listener_ = nullptr;
-  Map pods_;
-  std::map<std::string, device::Annotations> wanted_;  // to be written, by UID
 };
 
 }  // namespace tessera::simulation

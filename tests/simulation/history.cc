@@ -43,10 +43,17 @@ class History {
             .fingerprint = world_.fingerprint(),
             .events = world_.events(),
             .containers = truth_.started(),
+            .from_memory = FromMemory(),
             .last_notes = {world_.notes().begin(), world_.notes().end()}};
   }
 
  private:
+  size_t FromMemory() const {
+    size_t sum = 0;
+    for (const auto& node : nodes_) sum += node->agent().granted_from_memory();
+    return sum;
+  }
+
   void RunFor(Duration time) {
     for (; time > Duration::zero() && world_.failure().empty(); time -= 100ms) {
       world_.runner().AdvanceTimeAndRun(100ms);
@@ -63,8 +70,8 @@ class History {
     if (known == server_.pods().end()) return server_.Put(MakePod(name));
     kube::PodObject pod = known->second;
     if (pod.meta.deleting) return;
-    // A bound pod that is deleted by force while it runs is out of this: the kubelet itself gives its
-    // devices to others then, and nobody but the engine knows when its containers end.
+    // A bound pod that is deleted by force while it runs is out of this: the kubelet itself gives
+    // its devices to others then, and nobody but the engine knows when its containers end.
     if (pod.node_name.empty() || pod.ended()) return server_.Remove(pod);
     pod.meta.deleting = true;
     server_.Put(std::move(pod));
@@ -110,6 +117,9 @@ class History {
       case 4:
         world_.Note("the API server is away");
         server_.SetDown(true);
+        for (const auto& each : nodes_) {
+          if (each->agent().running() && world_.Chance(20)) each->agent().Crash();
+        }
         return world_.runner().PostDelayed(world_.Between(500ms, 12s),
                                            [this] { server_.SetDown(false); });
       case 5:

@@ -29,7 +29,8 @@ struct Outcome {
   std::string failure;  // empty: everything held
   uint64_t fingerprint = 0;
   size_t events = 0;
-  size_t containers = 0;  // that were started
+  size_t containers = 0;   // that were started
+  size_t from_memory = 0;  // of their grants, by agents that had not heard of the API server yet
   std::vector<std::string> last_notes;
 };
 

@@ -35,12 +35,15 @@ class SimulationTest : public ::testing::TestWithParam<uint64_t> {
 };
 
 TEST_P(SimulationTest, NoGpuIsGivenTwiceNoPodGetsAnotherAndNothingIsLeft) {
+  size_t from_memory = 0;
   for (uint64_t i = 0; i < kHistoriesEach; ++i) {
     const uint64_t seed = GetParam() * kHistoriesEach + i;
     const Outcome outcome = Play(OptionsOf(seed));
     ASSERT_EQ(outcome.failure, "") << "seed " << seed << "\n" << Told(outcome);
     EXPECT_GT(outcome.containers, 20u) << "seed " << seed << ": nothing happened";
+    from_memory += outcome.from_memory;
   }
+  EXPECT_GT(from_memory, 0u) << "no agent started while the API server was away";
 }
 
 INSTANTIATE_TEST_SUITE_P(Seeds, SimulationTest, ::testing::Range<uint64_t>(0, 20));
@@ -58,8 +61,8 @@ TEST(HistoryTest, TellsOneSeed) {
   const char* seed = std::getenv("TESSERA_SIMULATION_SEED");
   if (seed == nullptr) GTEST_SKIP() << "TESSERA_SIMULATION_SEED names no seed";
   const Outcome outcome = Play(OptionsOf(std::strtoull(seed, nullptr, 10)));
-  std::printf("%s%zu events, %zu containers\n", Told(outcome).c_str(), outcome.events,
-              outcome.containers);
+  std::printf("%s%zu events, %zu containers, %zu grants before the API server was heard of\n",
+              Told(outcome).c_str(), outcome.events, outcome.containers, outcome.from_memory);
   EXPECT_EQ(outcome.failure, "");
 }
 
