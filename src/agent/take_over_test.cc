@@ -2,6 +2,7 @@
 #include "src/agent/take_over.h"
 
 #include "src/agent/grants_fixture.h"
+#include "src/agent/holdings.h"
 #include "src/base/file.h"
 #include "src/base/log.h"
 
@@ -73,6 +74,10 @@ TEST_F(TakeOverTest, WhatTheAnnotationsOfRunningPodsSayIsInTheLedger) {
   EXPECT_EQ(HeldBy("c"), "GPU-0 1000m 16384M, GPU-3 1000m 16384M");
   EXPECT_TRUE(pods_.written.empty()) << "they say the truth";
   EXPECT_EQ(use_->accounts.UseOf("GPU-2").memory, GiB(10));
+  const Holdings shown = HoldingsOf(*ledger_, &pods_);
+  ASSERT_EQ(shown.containers.size(), 3u);
+  EXPECT_EQ(shown.containers[1].who.pod_name, "b");
+  EXPECT_EQ(shown.containers[1].engine_id, "1") << "by which its processes are found";
   // Nothing is sold twice, to whoever asks in whatever way.
   pods_.Set(FakeApiPods::Make("new", {{"main", {{kMem, "12"}}}}));
   EXPECT_FALSE(Ask("new", {Token(kMem, 12)}).ok());
