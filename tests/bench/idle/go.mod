@@ -1,0 +1,8 @@
+// What an agent that has nothing to do costs its API server. Run by hand: docs/benchmarks.md.
+module tessera.dev/tests/bench/idle
+
+go 1.26.0
+
+require tessera.dev/tests/cluster v0.0.0
+
+replace tessera.dev/tests/cluster => ../../cluster
