@@ -2,7 +2,6 @@
 #include "src/agent/admission.h"
 
 #include <algorithm>
-#include <tuple>
 #include <utility>
 
 namespace tessera::agent {
@@ -18,7 +17,6 @@ void Admission::Set(std::vector<Waiting> waiting) {
   };
   std::erase_if(given_,
                 [&](const Given& given) { return !waits(std::get<0>(given), std::get<1>(given)); });
-  changed_.notify_all();
 }
 
 const Admission::Waiting* Admission::Find(std::string_view resource, int64_t units) const {
@@ -36,26 +34,10 @@ std::optional<Admission::Waiting> Admission::Next(std::string_view resource, int
   return found == nullptr ? std::nullopt : std::optional(*found);
 }
 
-std::optional<Admission::Waiting> Admission::WaitForNext(std::string_view resource, int64_t units,
-                                                         Duration patience) {
-  std::unique_lock lock(mutex_);
-  changed_.wait_for(lock, patience, [&] { return Find(resource, units) != nullptr; });
+void Admission::GiveNext(std::string_view resource, int64_t units) {
+  const std::lock_guard lock(mutex_);
   const Waiting* found = Find(resource, units);
-  return found == nullptr ? std::nullopt : std::optional(*found);
-}
-
-void Admission::Give(const Waiting& to, const std::string& resource,
-                     const std::vector<std::string>& ids) {
-  const std::lock_guard lock(mutex_);
-  given_.insert({to.pod_uid, to.container, resource});
-  for (const std::string& id : ids) holders_[{resource, id}] = to;
-}
-
-std::optional<Admission::Waiting> Admission::HolderOf(std::string_view resource,
-                                                      const std::string& id) const {
-  const std::lock_guard lock(mutex_);
-  const auto found = holders_.find({std::string(resource), id});
-  return found == holders_.end() ? std::nullopt : std::optional(found->second);
+  if (found != nullptr) given_.insert({found->pod_uid, found->container, std::string(resource)});
 }
 
 }  // namespace tessera::agent

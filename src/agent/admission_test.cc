@@ -3,8 +3,6 @@
 
 #include <gtest/gtest.h>
 
-#include <thread>
-
 #include "api/names.h"
 #include "src/agent/allocation.h"
 #include "src/agent/fake_pods.h"
@@ -14,13 +12,11 @@
 namespace tessera::agent {
 namespace {
 
-using namespace std::chrono_literals;
-
 const std::string kGpu(names::kResourceGpu);
 const std::string kMem(names::kResourceGpuMem);
 
 Admission::Waiting Container(const std::string& pod, int64_t gpus, std::vector<std::string> uuids) {
-  Admission::Waiting waiting{.pod_uid = "uid-" + pod, .pod_name = pod, .container = "main"};
+  Admission::Waiting waiting{.pod_uid = pod, .container = "main"};
   waiting.asks[kGpu] = gpus;
   for (std::string& uuid : uuids) waiting.shares.push_back({.uuid = std::move(uuid)});
   return waiting;
@@ -29,22 +25,12 @@ Admission::Waiting Container(const std::string& pod, int64_t gpus, std::vector<s
 TEST(AdmissionTest, TheOldestWhoAsksForSoManyAndHasNoneIsNext) {
   Admission admission;
   admission.Set({Container("a", 2, {}), Container("b", 1, {}), Container("c", 1, {})});
-  ASSERT_EQ(admission.Next(kGpu, 1)->pod_name, "b");
-  admission.Give(*admission.Next(kGpu, 1), kGpu, {"GPU-3"});
-  EXPECT_EQ(admission.Next(kGpu, 1)->pod_name, "c");
-  EXPECT_EQ(admission.Next(kGpu, 2)->pod_name, "a");
+  ASSERT_EQ(admission.Next(kGpu, 1)->pod_uid, "b");
+  admission.GiveNext(kGpu, 1);
+  EXPECT_EQ(admission.Next(kGpu, 1)->pod_uid, "c");
+  EXPECT_EQ(admission.Next(kGpu, 2)->pod_uid, "a");
   EXPECT_FALSE(admission.Next(kGpu, 3));
   EXPECT_FALSE(admission.Next(kMem, 1));
-  EXPECT_EQ(admission.HolderOf(kGpu, "GPU-3")->pod_name, "b");
-  EXPECT_FALSE(admission.HolderOf(kGpu, "GPU-0"));
-}
-
-TEST(AdmissionTest, WaitsForAPodThatIsOnItsWay) {
-  Admission admission;
-  EXPECT_FALSE(admission.WaitForNext(kGpu, 1, 1ms));
-  std::thread later([&] { admission.Set({Container("a", 1, {})}); });
-  EXPECT_TRUE(admission.WaitForNext(kGpu, 1, 20s));
-  later.join();
 }
 
 TEST(AdmissionTest, PreferredAllocationNamesWhatTheNextPodWasAssigned) {
@@ -52,7 +38,7 @@ TEST(AdmissionTest, PreferredAllocationNamesWhatTheNextPodWasAssigned) {
   Admission admission;
   SystemClock clock;
   const grant::TokenSealer sealer(std::string(32, 'k'));
-  const Allocator allocator({.resource = kGpu, .admission = &admission}, &sealer, &clock);
+  const Allocator allocator(kGpu, &sealer, &clock, &admission);
   const std::vector<std::string> all = {"GPU-0", "GPU-1", "GPU-2", "GPU-3"};
   admission.Set({Container("a", 2, {"GPU-3", "GPU-1"}), Container("b", 2, {"GPU-0", "GPU-2"})});
   EXPECT_EQ(*allocator.Prefer(*set, all, {}, 2), (std::vector<std::string>{"GPU-3", "GPU-1"}));
@@ -71,6 +57,10 @@ TEST(NodeViewTest, WaitingAreThoseWithGpusThatNobodyHasGivenYet) {
     Status Append(std::string_view) override { return Status::Ok(); }
     Status Replace(const std::vector<std::string>&) override { return Status::Ok(); }
   } log;
+  class NoListener : public Pods::Listener {
+    void OnPod(const std::string&) override {}
+    void OnPodsSynced() override {}
+  } listener;
   GrantLedger ledger(&log, {}, &skipped);
   NodeView view(&ledger, &pods);
   const auto assign = [&](const std::string& name, int second, const std::string& uuid) {
@@ -87,13 +77,19 @@ TEST(NodeViewTest, WaitingAreThoseWithGpusThatNobodyHasGivenYet) {
   assign("known", 2, "GPU-3");
   pods.Set(FakeApiPods::Make("past", {{"main", {{kMem, "8"}}}}));
   view.SetHeld({.held = {{"default", "known", "main", kMem, {"m0000"}}}});
-  const auto waiting = view.Waiting(set, {});
+  auto waiting = view.Waiting(set, device::MemoryUnit::kGiB);
   ASSERT_EQ(waiting.size(), 2u);
-  EXPECT_EQ(waiting[0].pod_name, "old");
-  EXPECT_EQ(waiting[1].pod_name, "young");
+  EXPECT_EQ(waiting[0].pod_uid, "uid-old");
+  EXPECT_EQ(waiting[1].pod_uid, "uid-young");
   EXPECT_EQ(waiting[0].asks.at(kMem), 8);
-  EXPECT_EQ(waiting[0].env.at("ALIYUN_COM_GPU_MEM_IDX"), "2");
   EXPECT_EQ(view.Accounts(set).UseOf("GPU-3").memory, GiB(8));
+  // From here on the kubelet sees them come as we do.
+  pods.Start(&listener);
+  pods.Sync();
+  view.Came("uid-young");
+  view.Came("uid-old");
+  waiting = view.Waiting(set, device::MemoryUnit::kGiB);
+  EXPECT_EQ(waiting[0].pod_uid, "uid-young");
 }
 
 }  // namespace

@@ -100,8 +100,8 @@ Status Agent::Impl::Start() {
   // Device nodes first: without them the driver reports no GPU.
   if (options_.create_device_nodes) StartDeviceNodes();
   StartInventory();
-  StartPlugins();
   RETURN_IF_ERROR(StartGrants());
+  StartPlugins();
   StartPublisher();
   return Status::Ok();
 }
@@ -120,13 +120,13 @@ void Agent::Impl::StartInventory() {
 void Agent::Impl::StartPlugins() {
   if (options_.kubelet_socket.empty()) return;
   PluginsOptions plugins;
-  plugins.allocation.resource = options_.resource;
-  plugins.allocation.binding = options_.binding;
-  plugins.allocation.pass_device_specs = options_.pass_device_specs;
-  plugins.allocation.dev_root = options_.dev_root;
-  plugins.allocation.dev_root_ctr_path = options_.dev_root_ctr_path;
-  plugins.allocation.admission = &admission_;
-  if (options_.binding == Binding::kLate) plugins.shared_resources = options_.shared_resources;
+  plugins.resource = options_.resource;
+  plugins.shared_resources = options_.shared_resources;
+  plugins.admission = &admission_;
+  if (options_.binding == Binding::kAllocate) plugins.grants = grants_.get();
+  plugins.device_specs = {.pass_device_specs = options_.pass_device_specs,
+                          .dev_root = options_.dev_root,
+                          .dev_root_ctr_path = options_.dev_root_ctr_path};
   plugins.kubelet_socket = options_.kubelet_socket;
   plugins.on_registered = [this] { LookAtNodeSoon(); };
   plugins_ = std::make_unique<Plugins>(runner_, plugins, &*sealer_, &devices_, &metrics_);

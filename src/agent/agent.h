@@ -21,7 +21,7 @@ namespace tessera::agent {
 
 struct AgentOptions {
   std::string resource;
-  std::vector<std::string> shared_resources;  // beside it; only with Binding::kLate
+  std::vector<std::string> shared_resources;  // beside it
   device::MemoryUnit gpu_mem_unit = device::MemoryUnit::kGiB;
   Binding binding = Binding::kLate;
   bool pass_device_specs = false;

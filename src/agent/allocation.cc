@@ -2,7 +2,6 @@
 #include "src/agent/allocation.h"
 
 #include <algorithm>
-#include <array>
 #include <utility>
 
 #include "api/names.h"
@@ -12,30 +11,10 @@
 namespace tessera::agent {
 namespace {
 
-// Given where they exist, as NVIDIA's plugin does.
-constexpr std::array<std::string_view, 4> kControlNodes = {
-    "/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/nvidia-uvm-tools", "/dev/nvidia-modeset"};
 // A foreign runtime that reads this gives no GPU at all.
 constexpr std::string_view kNoDevices = "void";
 // Before the number of the ids that follow the first; no id begins with it.
 constexpr char kMore = '+';
-
-std::string Join(const std::vector<std::string>& parts) {
-  std::string text;
-  for (const std::string& part : parts) {
-    if (!text.empty()) text += ',';
-    text += part;
-  }
-  return text;
-}
-
-std::vector<std::string> WithoutRepeats(const std::vector<std::string>& ids) {
-  std::vector<std::string> unique;
-  for (const std::string& id : ids) {
-    if (std::find(unique.begin(), unique.end(), id) == unique.end()) unique.push_back(id);
-  }
-  return unique;
-}
 
 std::vector<std::string> UuidsOf(const Admission::Waiting& waiting) {
   std::vector<std::string> uuids;
@@ -70,48 +49,23 @@ std::string DevicePath(const std::string& root, int minor) {
   return JoinPath(root, "dev/nvidia" + std::to_string(minor));
 }
 
-Allocator::Allocator(AllocationOptions options, const grant::TokenSealer* sealer,
-                     const Clock* clock)
-    : options_(std::move(options)), sealer_(sealer), clock_(clock) {
-  TESSERA_CHECK(options_.binding == Binding::kAllocate || sealer_ != nullptr);
+Allocator::Allocator(std::string resource, const grant::TokenSealer* sealer, const Clock* clock,
+                     Admission* admission)
+    : resource_(std::move(resource)), sealer_(sealer), clock_(clock), admission_(admission) {}
+
+Status Allocator::CheckIds(const DeviceSet& set, const std::vector<std::string>& ids) const {
+  for (const std::string& id : ids) {
+    if (set.Find(id) == nullptr) return UnknownDevice(resource_, id);
+  }
+  return Status::Ok();
 }
 
 Result<Allocation> Allocator::Allocate(const DeviceSet& set,
                                        const std::vector<std::string>& ids) const {
-  for (const std::string& id : ids) {
-    if (set.Find(id) == nullptr) return UnknownDevice(options_.resource, id);
-  }
+  RETURN_IF_ERROR(CheckIds(set, ids));
   const std::vector<std::string> unique = WithoutRepeats(ids);
-  if (options_.admission != nullptr) {
-    const auto next =
-        options_.admission->Next(options_.resource, static_cast<int64_t>(unique.size()));
-    if (next) options_.admission->Give(*next, options_.resource, unique);
-  }
-  if (options_.binding == Binding::kLate) {
-    return TokenAnswer(options_.resource,
-                       sealer_->Seal(options_.resource, unique, clock_->WallNow()));
-  }
-  Allocation allocation;
-  allocation.env.push_back({std::string(names::kEnvVisibleDevices), Join(unique)});
-  if (options_.pass_device_specs) allocation.devices = NodesOf(set, unique);
-  return allocation;
-}
-
-std::vector<DeviceNode> Allocator::NodesOf(const DeviceSet& set,
-                                           const std::vector<std::string>& ids) const {
-  std::vector<DeviceNode> nodes;
-  for (const std::string_view node : kControlNodes) {
-    const std::string relative(node.substr(1));
-    if (!PathExists(JoinPath(options_.dev_root_ctr_path, relative))) continue;
-    nodes.push_back({std::string(node), JoinPath(options_.dev_root, relative)});
-  }
-  for (const std::string& id : ids) {
-    const device::Gpu* gpu = set.Find(id);
-    // One that has lost its minor is unhealthy and gets no node; the kubelet does not offer it.
-    if (gpu == nullptr || !gpu->minor) continue;
-    nodes.push_back({DevicePath("/", *gpu->minor), DevicePath(options_.dev_root, *gpu->minor)});
-  }
-  return nodes;
+  if (admission_ != nullptr) admission_->GiveNext(resource_, static_cast<int64_t>(unique.size()));
+  return TokenAnswer(resource_, sealer_->Seal(resource_, unique, clock_->WallNow()));
 }
 
 Result<std::vector<std::string>> Allocator::Prefer(const DeviceSet& set,
@@ -127,8 +81,8 @@ Result<std::vector<std::string>> Allocator::Prefer(const DeviceSet& set,
                    list == &available ? "available" : "required", id);
     }
   }
-  if (options_.admission != nullptr) {
-    const auto next = options_.admission->Next(options_.resource, size);
+  if (admission_ != nullptr) {
+    const auto next = admission_->Next(resource_, size);
     std::vector<std::string> assigned = next ? UuidsOf(*next) : std::vector<std::string>();
     if (!assigned.empty() && Contains(available, assigned) && Contains(assigned, must_include)) {
       return assigned;
@@ -141,12 +95,17 @@ ShareAllocator::ShareAllocator(std::string resource, const grant::TokenSealer* s
                                const Clock* clock)
     : resource_(std::move(resource)), sealer_(sealer), clock_(clock) {}
 
-Result<Allocation> ShareAllocator::Allocate(const DeviceSet& set,
-                                            const std::vector<std::string>& ids) const {
+Status ShareAllocator::CheckIds(const DeviceSet& set, const std::vector<std::string>& ids) const {
   const ShareUnits* units = set.shares().Find(resource_);
   for (const std::string& id : ids) {
     if (units == nullptr || !units->Has(id)) return UnknownDevice(resource_, id);
   }
+  return Status::Ok();
+}
+
+Result<Allocation> ShareAllocator::Allocate(const DeviceSet& set,
+                                            const std::vector<std::string>& ids) const {
+  RETURN_IF_ERROR(CheckIds(set, ids));
   return TokenAnswer(resource_, sealer_->Seal(resource_, ShareTokenIds(ids), clock_->WallNow()));
 }
 
@@ -157,9 +116,17 @@ Result<std::vector<std::string>> ShareAllocator::Prefer(const DeviceSet&,
   return Error(Code::kUnimplemented, "one unit of {} is as good as another", resource_);
 }
 
+std::vector<std::string> WithoutRepeats(const std::vector<std::string>& ids) {
+  std::vector<std::string> unique;
+  for (const std::string& id : ids) {
+    if (std::find(unique.begin(), unique.end(), id) == unique.end()) unique.push_back(id);
+  }
+  return unique;
+}
+
 std::vector<std::string> ShareTokenIds(const std::vector<std::string>& ids) {
   if (ids.empty()) return {};
-  return {ids.front(), kMore + std::to_string(ids.size() - 1)};
+  return {*std::min_element(ids.begin(), ids.end()), kMore + std::to_string(ids.size() - 1)};
 }
 
 int64_t UnitsOfToken(const std::vector<std::string>& ids) {

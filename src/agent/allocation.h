@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the agent answers to GetPreferredAllocation and Allocate. Texts of errors are those of
-// NVIDIA's device plugin, because people and tools search for them. Pure but for stat(2) on
-// optional device nodes; any thread.
+// What the agent answers to GetPreferredAllocation and Allocate, with late binding: a token. What
+// it answers otherwise is bound_answers.h's. Texts of errors are those of NVIDIA's device plugin,
+// because people and tools search for them. Pure; any thread.
 #pragma once
 
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -18,7 +19,7 @@ namespace tessera::agent {
 // Who tells the container which GPUs it has.
 enum class Binding {
   kLate,      // tessera-runtime, which asks the grant service with the token that Allocate gave
-  kAllocate,  // Allocate itself, for engines with NVIDIA's runtime
+  kAllocate,  // Allocate itself, for engines with NVIDIA's runtime (allocate_binding.h)
 };
 
 struct EnvEntry {
@@ -37,23 +38,26 @@ struct DeviceNode {
 struct Allocation {
   std::vector<EnvEntry> env;
   std::vector<DeviceNode> devices;
-};
-
-struct AllocationOptions {
-  std::string resource;
-  Binding binding = Binding::kLate;
-  bool pass_device_specs = false;
-  std::string dev_root = "/";           // as the host names it
-  std::string dev_root_ctr_path = "/";  // as this process sees it
-  Admission* admission = nullptr;       // may be null
+  std::vector<EnvEntry> annotations;  // of the container at the engine
 };
 
 // What one resource answers to the kubelet. Any thread.
 class PluginAnswers {
  public:
+  using Allocated = std::function<void(Result<Allocation>)>;
+  using Checked = std::function<void(Status)>;
+
   virtual ~PluginAnswers() = default;
-  virtual Result<Allocation> Allocate(const DeviceSet& set,
-                                      const std::vector<std::string>& ids) const = 0;
+  // UNKNOWN: an id that is not offered.
+  virtual Status CheckIds(const DeviceSet& set, const std::vector<std::string>& ids) const = 0;
+  // Calls `done` once, now or later, on any thread; or drops it when the agent leaves. Errors of
+  // CheckIds.
+  virtual void Answer(const DeviceSet& set, const std::vector<std::string>& ids,
+                      Allocated done) const = 0;
+  // Whether the kubelet shall ask before it starts a container, and what it is told then; `done` as
+  // above.
+  virtual bool checks() const { return false; }
+  virtual void Check(const std::vector<std::string>&, Checked done) const { done(Status::Ok()); }
   // Whether the kubelet shall ask for preferred allocations.
   virtual bool prefers() const = 0;
   virtual Result<std::vector<std::string>> Prefer(const DeviceSet& set,
@@ -65,13 +69,17 @@ class PluginAnswers {
 // Whole GPUs.
 class Allocator final : public PluginAnswers {
  public:
-  // `sealer` and `clock` outlive it. `sealer` may be null with Binding::kAllocate.
-  Allocator(AllocationOptions options, const grant::TokenSealer* sealer, const Clock* clock);
+  // All outlive it. `admission` may be null.
+  Allocator(std::string resource, const grant::TokenSealer* sealer, const Clock* clock,
+            Admission* admission = nullptr);
 
-  // UNKNOWN: an id that is not offered. Ids given twice count once.
-  Result<Allocation> Allocate(const DeviceSet& set,
-                              const std::vector<std::string>& ids) const override;
-
+  Status CheckIds(const DeviceSet& set, const std::vector<std::string>& ids) const override;
+  // Errors of CheckIds. Ids given twice count once.
+  Result<Allocation> Allocate(const DeviceSet& set, const std::vector<std::string>& ids) const;
+  void Answer(const DeviceSet& set, const std::vector<std::string>& ids,
+              Allocated done) const override {
+    done(Allocate(set, ids));
+  }
   bool prefers() const override { return true; }
   // Empty where the question has no answer (fewer available than asked); UNKNOWN for an unknown id.
   Result<std::vector<std::string>> Prefer(const DeviceSet& set,
@@ -80,23 +88,25 @@ class Allocator final : public PluginAnswers {
                                           int size) const override;
 
  private:
-  std::vector<DeviceNode> NodesOf(const DeviceSet& set, const std::vector<std::string>& ids) const;
-
-  const AllocationOptions options_;
+  const std::string resource_;
   const grant::TokenSealer* const sealer_;
   const Clock* const clock_;
+  Admission* const admission_;
 };
 
-// Units of a resource that shares GPUs (share_units.h). Only for Binding::kLate: which GPU it will
-// be is not known yet.
+// Units of a resource that shares GPUs (share_units.h).
 class ShareAllocator final : public PluginAnswers {
  public:
   // Both outlive it.
   ShareAllocator(std::string resource, const grant::TokenSealer* sealer, const Clock* clock);
 
-  // UNKNOWN: an id that is not offered.
-  Result<Allocation> Allocate(const DeviceSet& set,
-                              const std::vector<std::string>& ids) const override;
+  Status CheckIds(const DeviceSet& set, const std::vector<std::string>& ids) const override;
+  // Errors of CheckIds.
+  Result<Allocation> Allocate(const DeviceSet& set, const std::vector<std::string>& ids) const;
+  void Answer(const DeviceSet& set, const std::vector<std::string>& ids,
+              Allocated done) const override {
+    done(Allocate(set, ids));
+  }
   bool prefers() const override { return false; }
   Result<std::vector<std::string>> Prefer(const DeviceSet& set,
                                           const std::vector<std::string>& available,
@@ -109,8 +119,10 @@ class ShareAllocator final : public PluginAnswers {
   const Clock* const clock_;
 };
 
-// What the token of a share says: the first of its ids and how many they are, because thousands
-// would not fit into an environment.
+// Without those that repeat one before them.
+std::vector<std::string> WithoutRepeats(const std::vector<std::string>& ids);
+// What is kept of the ids of a share: the smallest and how many they are, because thousands would
+// not fit into an environment. The kubelet names equal ids in another order each time.
 std::vector<std::string> ShareTokenIds(const std::vector<std::string>& ids);
 // How many units such ids stand for.
 int64_t UnitsOfToken(const std::vector<std::string>& ids);

@@ -9,18 +9,16 @@
 namespace tessera::agent {
 namespace {
 
-bool IsListed(const PodDevices& pods, const ContainerRef& pod) {
-  return std::find(pods.pods.begin(), pods.pods.end(),
-                   std::pair(pod.pod_namespace, pod.pod_name)) != pods.pods.end();
-}
-
-// Whether the kubelet says that this pod has what one of the entry's tokens names. One without
-// tokens was given its GPUs by another device plugin: whoever is there has them.
+// Whether the kubelet says that this pod has what one of the entry's tokens names; any pod, where
+// nobody has told yet whose they are. One without tokens was given its GPUs by another device
+// plugin: whoever is there has them.
 bool Holds(const PodDevices& pods, const GrantLedger::Entry& entry) {
-  if (entry.claims.empty()) return IsListed(pods, entry.holder);
+  if (entry.claims.empty()) {
+    return pods.Lists(entry.holder.pod_namespace, entry.holder.pod_name);
+  }
   return std::any_of(pods.held.begin(), pods.held.end(), [&](const HeldDevices& held) {
-    if (held.pod_namespace != entry.holder.pod_namespace ||
-        held.pod_name != entry.holder.pod_name) {
+    if (entry.holder.named() && (held.pod_namespace != entry.holder.pod_namespace ||
+                                 held.pod_name != entry.holder.pod_name)) {
       return false;
     }
     return std::any_of(entry.claims.begin(), entry.claims.end(), [&](const Claim& claim) {
@@ -28,6 +26,11 @@ bool Holds(const PodDevices& pods, const GrantLedger::Entry& entry) {
              std::find(held.ids.begin(), held.ids.end(), claim.ids[0]) != held.ids.end();
     });
   });
+}
+
+bool IsListed(const PodDevices& pods, const GrantLedger::Entry& entry) {
+  return entry.holder.named() ? pods.Lists(entry.holder.pod_namespace, entry.holder.pod_name)
+                              : Holds(pods, entry);
 }
 
 }  // namespace
@@ -73,12 +76,12 @@ Status EndedPods::Resolve(const std::vector<GrantLedger::Conflict>& conflicts,
                    listed.status().message());
     }
     // A kubelet that has just started lists nobody. Who asks is certainly there.
-    if (!IsListed(*listed, who)) {
+    if (who.named() ? !listed->Lists(who.pod_namespace, who.pod_name) : listed->pods.empty()) {
       return Error(Code::kUnavailable, "{}, and the kubelet does not list pod {} yet", held,
                    who.PodText());
     }
     // A pod of the same name as the one that asks is its dead predecessor.
-    const bool same_name = conflict.holder.PodText() == who.PodText();
+    const bool same_name = who.named() && conflict.holder.PodText() == who.PodText();
     if (!same_name && Holds(*listed, found->second)) continue;
     RETURN_IF_ERROR(ledger_->Release(conflict.key));
     Log(Severity::kInfo, "released the GPUs of a pod that is gone",
@@ -89,7 +92,7 @@ Status EndedPods::Resolve(const std::vector<GrantLedger::Conflict>& conflicts,
 }
 
 bool EndedPods::EndedByApi(const ContainerRef& holder) const {
-  if (pods_ == nullptr || !pods_->synced()) return false;
+  if (pods_ == nullptr || !pods_->synced() || !holder.named()) return false;
   const auto found = pods_->pods().find(holder.pod_uid);
   return found == pods_->pods().end() || found->second->ended;
 }
@@ -128,8 +131,7 @@ void EndedPods::Look() {
     std::vector<GrantLedger::Key> gone;
     for (const auto& [key, entry] : ledger_->entries()) {
       if (!EndedByApi(entry.holder)) continue;
-      const bool there =
-          !listed.ok() || (IsListed(*listed, entry.holder) && !NamesakeKnown(entry.holder));
+      const bool there = !listed.ok() || (IsListed(*listed, entry) && !NamesakeKnown(entry.holder));
       left |= there;
       if (!there) gone.push_back(key);
     }
@@ -164,7 +166,7 @@ void EndedPods::Prune(const Result<PodDevices>& listed) {
   bool released = false;
   if (listed.ok()) {
     for (const auto& [key, entry] : ledger_->entries()) {
-      if (!IsListed(*listed, entry.holder)) missing.insert(key);
+      if (!IsListed(*listed, entry)) missing.insert(key);
     }
     // Twice in a row: a kubelet that has just started lists nobody.
     for (const GrantLedger::Key& key : missing) {

@@ -59,11 +59,7 @@ bool GrantLedger::Apply(const std::string& text) {
       break;
   }
   if (const auto bound = bound_.find(record->nonce); bound != bound_.end()) {
-    const Key key = bound->second;
-    Entry& entry = live_.at(key);
-    std::erase_if(entry.claims, [&](const Claim& claim) { return claim.nonce == record->nonce; });
-    bound_.erase(bound);
-    if (entry.claims.empty()) Forget(key);
+    Drop(bound->second, record->nonce);
   }
   spent_[record->nonce] = record->who;
   return true;
@@ -75,6 +71,9 @@ void GrantLedger::Take(Entry entry) {
   const Key key = KeyOf(entry.holder);
   for (const Claim& claim : entry.claims) {
     spent_.erase(claim.nonce);
+    const auto bound = bound_.find(claim.nonce);
+    // It was given before its container was known.
+    if (bound != bound_.end() && bound->second != key) Drop(bound->second, claim.nonce);
     bound_[claim.nonce] = key;
   }
   const auto [at, fresh] = live_.emplace(key, entry);
@@ -88,6 +87,13 @@ void GrantLedger::Take(Entry entry) {
                                    [&](const auto& one) { return one.uuid == share.uuid; });
     if (!there) known.shares.push_back(std::move(share));
   }
+}
+
+void GrantLedger::Drop(Key key, const grant::Nonce& nonce) {
+  Entry& entry = live_.at(key);
+  std::erase_if(entry.claims, [&](const Claim& claim) { return claim.nonce == nonce; });
+  bound_.erase(nonce);
+  if (entry.claims.empty()) Forget(key);
 }
 
 void GrantLedger::Forget(const Key& key) {
@@ -193,6 +199,21 @@ Status GrantLedger::Bind(const Entry& wanted, const device::Assignment* chosen,
       Write(EncodeRecord(record), &grant::RecordLog::Append).Annotate("journal of grants"));
   if (record.chosen) chosen_[wanted.holder.pod_uid] = *record.chosen;
   Take(std::move(record.entry));
+  return Status::Ok();
+}
+
+Status GrantLedger::Name(const Key& key, const ContainerRef& who,
+                         const device::Assignment* chosen) {
+  const auto found = live_.find(key);
+  if (found == live_.end()) return Status(Code::kNotFound, "no such grant");
+  LedgerRecord record{.entry = found->second};
+  record.entry.holder = who;
+  record.entry.guessed = false;
+  if (chosen != nullptr) record.chosen = *chosen;
+  RETURN_IF_ERROR(
+      Write(EncodeRecord(record), &grant::RecordLog::Append).Annotate("journal of grants"));
+  Take(std::move(record.entry));
+  if (chosen != nullptr) chosen_[who.pod_uid] = *chosen;
   return Status::Ok();
 }
 

@@ -38,7 +38,12 @@ struct ContainerRef {
   std::string container;
   bool operator==(const ContainerRef&) const = default;
 
-  std::string PodText() const { return pod_namespace + "/" + pod_name; }
+  // With binding: allocate GPUs may be given before anybody says to whom; the UID then stands for
+  // that one answer.
+  bool named() const { return !pod_name.empty(); }
+  std::string PodText() const {
+    return named() ? pod_namespace + "/" + pod_name : "(not named by the kubelet yet)";
+  }
 };
 
 // One token that a container showed: the ids of a resource that the kubelet gave it.
@@ -62,6 +67,7 @@ class GrantLedger {
     std::vector<device::DeviceShare> shares;
     std::map<std::string, std::string> env;  // that the container gets with them
     std::vector<Claim> claims;
+    bool guessed = false;  // nobody has told yet that it is this container's
     bool operator==(const Entry&) const = default;
   };
   using Key = std::pair<std::string, std::string>;  // pod UID, container
@@ -89,6 +95,8 @@ class GrantLedger {
   // FAILED_PRECONDITION while there is a conflict, and errors of the log; then nothing has changed.
   Status Bind(const Entry& wanted, const device::Assignment* chosen,
               const device::NodeInventory& gpus, WallTime now);
+  // The container of this entry is known now. `chosen` as above. NOT_FOUND; errors of the log.
+  Status Name(const Key& key, const ContainerRef& who, const device::Assignment* chosen);
   // The pod of this entry is gone. NOT_FOUND; errors of the log. Does not wait for the disk: pods
   // end in crowds, and whoever starts meanwhile would wait for all of them. A release that a power
   // cut takes back is found out again; one that a later grant relies on is flushed with that grant.
@@ -114,6 +122,8 @@ class GrantLedger {
                    const device::NodeInventory& gpus) const;
   void Take(Entry entry);
   void Forget(const Key& key);
+  // Its token is no more; with the last one it goes.
+  void Drop(Key key, const grant::Nonce& nonce);
   using WriteTo = Status (grant::RecordLog::*)(std::string_view record);
   Status Write(const std::string& record, WriteTo write);
   Status Rewrite();

@@ -80,9 +80,9 @@ void GrantService::Handle(const grant::Request& request, Reply reply) {
     pong.agent_version = options_.description.version;
     return reply(std::move(pong));
   }
-  Question question{{request.pod_uid, request.pod_namespace, request.pod_name, request.container},
-                    {},
-                    std::move(reply)};
+  Question question{
+      .who = {request.pod_uid, request.pod_namespace, request.pod_name, request.container},
+      .reply = std::move(reply)};
   Result<std::vector<Claim>> claims = OpenTokens(request);
   if (!claims.ok()) return question.reply(claims.status());
   question.claims = *std::move(claims);
@@ -90,10 +90,28 @@ void GrantService::Handle(const grant::Request& request, Reply reply) {
     const Status status = ledger_->Check(claim.nonce, question.who, runner_->clock().WallNow());
     if (!status.ok()) return question.reply(status);
   }
-  const bool known = pods_ == nullptr || pods_->pods().contains(question.who.pod_uid) ||
+  Decide(std::move(question));
+}
+
+void GrantService::Decide(Question question) {
+  const bool known = pods_ == nullptr || !question.who.named() ||
+                     pods_->pods().contains(question.who.pod_uid) ||
                      ledger_->Find(question.who) != nullptr;
   if (known) return Answer(std::move(question));
   Wait(std::move(question));
+}
+
+Status GrantService::Name(const ContainerRef& unnamed, const ContainerRef& who) {
+  const GrantLedger::Entry* entry = ledger_->Find(unnamed);
+  if (entry == nullptr) return Status(Code::kNotFound, "no such grant");
+  device::Assignment chosen;
+  if (const auto* before = ledger_->ChosenFor(who.pod_uid)) chosen = *before;
+  chosen.containers.erase(unnamed.container);
+  chosen.containers[who.container] = entry->shares;
+  RETURN_IF_ERROR(ledger_->Name(GrantLedger::KeyOf(unnamed), who, &chosen));
+  UseChanged();
+  TellPod(who.pod_uid);
+  return Status::Ok();
 }
 
 Result<std::vector<Claim>> GrantService::OpenTokens(const grant::Request& request) const {
@@ -128,7 +146,7 @@ void GrantService::Answer(Question question) {
   if (set == nullptr) {
     return question.reply(Status(Code::kUnavailable, "the GPUs of this node are not known yet"));
   }
-  const Result<Decision> decision = Decide(question, set);
+  const Result<Decision> decision = DecisionFor(question, set);
   if (decision.status().code() == Code::kResourceExhausted) {
     auto others = AllOthers(*ledger_, question.who);
     if (others.empty()) return question.reply(decision.status());
@@ -149,14 +167,14 @@ void GrantService::AnswerAfterLook(Question question,
     const std::shared_ptr<const DeviceSet> set = devices_->Get();
     const Status status = ended_.Resolve(conflicts, asked->who, listed);
     if (!status.ok()) return asked->reply(status);
-    const Result<Decision> decision = Decide(*asked, set);
+    const Result<Decision> decision = DecisionFor(*asked, set);
     asked->reply(decision.ok() ? Bind(*asked, *decision, *set)
                                : Result<grant::Grant>(decision.status()));
   });
 }
 
-Result<GrantService::Decision> GrantService::Decide(const Question& question,
-                                                    const std::shared_ptr<const DeviceSet>& set) {
+Result<GrantService::Decision> GrantService::DecisionFor(
+    const Question& question, const std::shared_ptr<const DeviceSet>& set) {
   const ContainerRef& who = question.who;
   const GrantLedger::Entry* entry = ledger_->Find(who);
   if (question.claims.empty() && (entry == nullptr || !entry->claims.empty())) {
@@ -169,7 +187,7 @@ Result<GrantService::Decision> GrantService::Decide(const Question& question,
     again.entry.claims = question.claims;
     return again;
   }
-  if (pods_ == nullptr) {
+  if (pods_ == nullptr || !who.named()) {
     ASSIGN_OR_RETURN(const device::Request request,
                      RequestOfTokens(who.container, question.claims, set->shares().gpu_mem_unit()));
     return DecideLocally(question, request, set);
@@ -209,6 +227,7 @@ GrantService::Decision GrantService::DecisionOf(const Question& question,
   decision.entry.shares = shares;
   decision.entry.env = DialectEnv(request, container, shares, set.inventory(), dialects_);
   decision.entry.claims = question.claims;
+  decision.entry.guessed = question.guessed;
   return decision;
 }
 
@@ -218,7 +237,7 @@ Result<GrantService::Decision> GrantService::DecideLocally(
   LocalQuestion local{.pod_uid = question.who.pod_uid,
                       .request = &request,
                       .container = question.who.container,
-                      .phases_known = pods_ != nullptr,
+                      .phases_known = pods_ != nullptr && question.who.named(),
                       .named = NamedGpus(question.claims),
                       .contested = ContestedGpus(*ledger_, question.who.pod_uid)};
   // Where the kubelet named a GPU that is ill or gone, that is what to say.
@@ -288,6 +307,7 @@ void GrantService::OnPod(const std::string& uid) {
     view_.Forget(uid);
     take_over_.Forget(uid);
   } else {
+    view_.Came(uid);
     TakeOverFrom(found->second);
   }
   std::vector<std::shared_ptr<Question>> ready;
@@ -338,7 +358,7 @@ void GrantService::TellPod(const std::string& uid) {
 void GrantService::TellWaiting() {
   const auto set = devices_->Get();
   if (options_.admission == nullptr || set == nullptr) return;
-  options_.admission->Set(view_.Waiting(set, dialects_));
+  options_.admission->Set(view_.Waiting(set, dialects_.gpu_mem_unit));
 }
 
 void GrantService::UseChanged() {

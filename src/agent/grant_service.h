@@ -28,6 +28,7 @@
 
 #include "src/agent/admission.h"
 #include "src/agent/device_set.h"
+#include "src/agent/dialect_env.h"
 #include "src/agent/ended_pods.h"
 #include "src/agent/grant_description.h"
 #include "src/agent/grant_ledger.h"
@@ -70,8 +71,23 @@ class GrantService final : public Pods::Listener {
   GrantService(const GrantService&) = delete;
   GrantService& operator=(const GrantService&) = delete;
 
+  // Whose question it is, and what the kubelet gave it, as far as is known.
+  struct Question {
+    ContainerRef who;
+    std::vector<Claim> claims;
+    bool guessed = false;  // maybe it is another one's
+    Reply reply;
+  };
+
   // Replies once, now or later; not at all when the service is destroyed before.
   void Handle(const grant::Request& request, Reply reply);
+  // The same, for whoever has no tokens to show.
+  void Decide(Question question);
+  // Now it is known whose the grant is that was given to `unnamed`. Errors of the ledger.
+  Status Name(const ContainerRef& unnamed, const ContainerRef& who);
+
+  NodeView& view() { return view_; }
+  EndedPods& ended() { return ended_; }
   // There are other GPUs.
   void OnDevices();
   // Whether the node is labelled so.
@@ -81,11 +97,6 @@ class GrantService final : public Pods::Listener {
   void OnPodsSynced() override;
 
  private:
-  struct Question {
-    ContainerRef who;
-    std::vector<Claim> claims;
-    Reply reply;
-  };
   struct Decision {
     GrantLedger::Entry entry;
     std::optional<device::Assignment> chosen;
@@ -96,7 +107,8 @@ class GrantService final : public Pods::Listener {
   void Answer(Question question);
   // Once more after pods that are gone were released.
   void AnswerAfterLook(Question question, std::vector<GrantLedger::Conflict> conflicts);
-  Result<Decision> Decide(const Question& question, const std::shared_ptr<const DeviceSet>& set);
+  Result<Decision> DecisionFor(const Question& question,
+                               const std::shared_ptr<const DeviceSet>& set);
   Decision DecisionOf(const Question& question, const device::Request& request,
                       const device::ContainerRequest& container,
                       const std::vector<device::DeviceShare>& shares, const DeviceSet& set) const;

@@ -6,10 +6,12 @@
 #include <future>
 #include <utility>
 
+#include "src/agent/allocation_grants.h"
 #include "src/agent/dir_watcher.h"
 #include "src/agent/grant_server.h"
 #include "src/agent/kubelet_client.h"
 #include "src/agent/remembered_pods.h"
+#include "src/agent/start_checks.h"
 #include "src/base/log.h"
 #include "src/grant/journal.h"
 
@@ -31,6 +33,9 @@ struct Grants::State {
         pods(std::move(known)),
         service(&grants->runner_, grants->options_.service, grants->devices_, grants->sealer_,
                 &ledger, &kubelet, pods.get(), grants->options_.on_use),
+        allocation(&grants->runner_, &service, &ledger, pods.get(),
+                   grants->options_.service.gpu_mem_unit),
+        checks(&grants->runner_, &service, &ledger, pods.get(), grants->devices_, grants->metrics_),
         server(&grants->runner_, {.uid = grants->options_.uid}, grants->metrics_,
                [this](const grant::Request& request, GrantServer::Reply reply) {
                  service.Handle(request, std::move(reply));
@@ -56,6 +61,8 @@ struct Grants::State {
   GrpcPodResources kubelet;
   const std::unique_ptr<Pods> pods;
   GrantService service;
+  AllocationGrants allocation;
+  StartChecks checks;
   GrantServer server;
   DirWatcher watcher;
   const std::string socket;
@@ -85,6 +92,20 @@ Status Grants::Start() {
   std::promise<Status> made;
   runner_.Post([&] { made.set_value(MakeState()); });
   return made.get_future().get();
+}
+
+void Grants::Allocate(const std::string& resource, const std::vector<std::string>& ids,
+                      std::function<void(Result<grant::Grant>)> done) {
+  runner_.Post([this, resource, ids, done = std::move(done)]() mutable {
+    if (state_ != nullptr) state_->allocation.Allocate(resource, ids, std::move(done));
+  });
+}
+
+void Grants::Check(const std::string& resource, const std::vector<std::string>& ids,
+                   std::function<void(Status)> done) {
+  runner_.Post([this, resource, ids, done = std::move(done)]() mutable {
+    if (state_ != nullptr) state_->checks.Check(resource, ids, std::move(done));
+  });
 }
 
 void Grants::OnDevices() {

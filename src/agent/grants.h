@@ -8,6 +8,7 @@
 #include <string>
 #include <thread>
 
+#include "src/agent/bound_answers.h"
 #include "src/agent/device_set.h"
 #include "src/agent/grant_service.h"
 #include "src/agent/holdings.h"
@@ -28,7 +29,7 @@ struct GrantsOptions {
   GrantService::OnUse on_use;  // called on the grants' thread
 };
 
-class Grants {
+class Grants final : public KubeletGrants {
  public:
   static constexpr std::string_view kJournalName = "grants.journal";
   static constexpr std::string_view kPodsName = "pods.journal";
@@ -37,12 +38,16 @@ class Grants {
   // All outlive it.
   Grants(GrantsOptions options, const DeviceSetHolder* devices, const grant::TokenSealer* sealer,
          AgentMetrics* metrics);
-  ~Grants();
+  ~Grants() override;
   Grants(const Grants&) = delete;
   Grants& operator=(const Grants&) = delete;
 
   // Serves when it returns OK. Errors: state folder, socket.
   Status Start();
+  void Allocate(const std::string& resource, const std::vector<std::string>& ids,
+                std::function<void(Result<grant::Grant>)> done) override;
+  void Check(const std::string& resource, const std::vector<std::string>& ids,
+             std::function<void(Status)> done) override;
   // There are other GPUs. Any thread.
   void OnDevices();
   // Whether the node is labelled so. Any thread.

@@ -28,7 +28,9 @@ class FakeKubelet : public PodResources {
  public:
   explicit FakeKubelet(TaskRunner* runner) : runner_(runner) {}
   void List(Done done) override {
-    runner_->Post([this, done = std::move(done)] { done(answer); });
+    runner_->Post([this, done = std::move(done)] {
+      done(trouble.ok() ? answer : Result<PodDevices>(trouble));
+    });
   }
   void Admit(const std::string& name) { answer->pods.emplace_back("default", name); }
   void Hold(const std::string& name, const std::string& resource, const std::string& id) {
@@ -39,6 +41,7 @@ class FakeKubelet : public PodResources {
     std::erase_if(answer->held, [&](const auto& held) { return held.pod_name == name; });
   }
   Result<PodDevices> answer = PodDevices();
+  Status trouble;  // instead of the answer
 
  private:
   TaskRunner* const runner_;
@@ -65,7 +68,7 @@ class GrantsFixture : public testing::Test {
   }
 
   // As after a crash: what is not in the log is forgotten.
-  void Restart() {
+  void Restart(bool api = true) {
     service_.reset();
     size_t skipped = 0;
     ledger_.emplace(&log_, log_.records, &skipped);
@@ -75,7 +78,7 @@ class GrantsFixture : public testing::Test {
                                   .node_name = "node-1",
                                   .given_before = given_before_,
                                   .metrics = &metrics_},
-                     &devices_, &sealer_, &*ledger_, &kubelet_, &pods_,
+                     &devices_, &sealer_, &*ledger_, &kubelet_, api ? &pods_ : nullptr,
                      [this](std::shared_ptr<const NodeUse> use) { use_ = std::move(use); });
     runner_.RunUntilIdle();
   }

@@ -3,8 +3,10 @@
 // devices. As interfaces, so that the state machines that use them run under virtual time.
 #pragma once
 
+#include <algorithm>
 #include <functional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "src/base/status.h"
@@ -15,6 +17,7 @@ namespace tessera::agent {
 struct Registration {
   std::string endpoint;  // base name of our socket
   std::string resource;
+  bool pre_start = false;  // it asks before each start
 };
 
 // Threads: the runner's. `done` is called on it, once, never from within the call.
@@ -41,6 +44,10 @@ struct PodDevices {
   // Every active pod, also one without devices. Ordinary init containers are in no `held`.
   std::vector<std::pair<std::string, std::string>> pods;  // namespace, name
   std::vector<HeldDevices> held;
+
+  bool Lists(const std::string& pod_namespace, const std::string& pod_name) const {
+    return std::find(pods.begin(), pods.end(), std::pair(pod_namespace, pod_name)) != pods.end();
+  }
 };
 
 // Threads as above.

@@ -160,6 +160,7 @@ void GrpcKubeletRegistry::Register(const Registration& registration, Done done) 
   call->request.set_endpoint(registration.endpoint);
   call->request.set_resource_name(registration.resource);
   call->request.mutable_options()->set_get_preferred_allocation_available(true);
+  call->request.mutable_options()->set_pre_start_required(registration.pre_start);
   Run(
       runner_, pending_, call,
       [](RegisterCall* c, std::function<void(grpc::Status)> on_done) {

@@ -58,6 +58,7 @@ void EncodeGrant(const LedgerRecord& record, Json* json) {
     for (const auto& [name, value] : entry.env) env.Set(name, Json::String(value));
     json->Set("env", std::move(env));
   }
+  if (entry.guessed) json->Set("guessed", Json::Bool(true));
   if (!record.chosen) return;
   Result<std::string> chosen = device::EncodeAssignment(*record.chosen);
   // Made of a request that the API server took; one that is too long is known by its grants.
@@ -122,6 +123,7 @@ bool DecodeGrant(const Json& json, LedgerRecord* record) {
       if (value.is_string()) entry.env[name] = value.string_value();
     }
   }
+  entry.guessed = json.Find("guessed") != nullptr;
   const Result<std::string> chosen = json.StringAt("chosen");
   if (!chosen.ok()) return true;
   Result<device::Assignment> assignment = device::DecodeAssignment(*chosen);

@@ -3,8 +3,9 @@
 //
 //   {"do":"grant","uid":…,"namespace":…,"pod":…,"container":…,"phase":"main","dialect":…,
 //    "tokens":[{"nonce":…,"resource":…,"ids":[…]}],"shares":[{"gpu":…,"milli":…,"bytes":…}],
-//    "env":{…},"chosen":"{…}"}   env: what else it gets; chosen: tessera.dev/assignment, where the
-//                                agent chose
+//    "env":{…},"guessed":true,"chosen":"{…}"}
+//                     env: what else it gets; guessed: nobody has told yet that it is this
+//                     container's; chosen: tessera.dev/assignment, where the agent chose
 //   {"do":"release","uid":…,"container":…}
 //   {"do":"spent","nonce":…,"who":…}        in a list that was written anew
 //

@@ -46,6 +46,10 @@ void WriteMetrics(const AgentMetrics& metrics, std::string_view resource, Metric
   WriteCounter("tessera_grants_named_other_gpus_total",
                "Grants of whole GPUs where the kubelet had named others than were assigned.",
                metrics.named_other_gpus, text);
+  WriteCounter("tessera_starts_refused_total",
+               "With --binding=allocate: times that the kubelet was told not to start a container, "
+               "because it has other GPUs than it was assigned, or nobody can tell.",
+               metrics.starts_refused, text);
 }
 
 }  // namespace tessera::agent

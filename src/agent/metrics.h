@@ -22,6 +22,7 @@ struct AgentMetrics {
   LabelledCounter node_writes;  // by code
   Counter journal_repairs;
   Counter named_other_gpus;
+  Counter starts_refused;
 };
 
 // All families of `metrics`.

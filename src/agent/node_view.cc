@@ -8,10 +8,6 @@
 #include "src/agent/local_choice.h"
 
 namespace tessera::agent {
-namespace {
-
-// How many units of which resource the kubelet allocates for it. Memory beside whole GPUs of vcuda
-// is left out: it decides nothing.
 std::map<std::string, int64_t, std::less<>> AsksOf(const device::ContainerRequest& container,
                                                    device::MemoryUnit unit) {
   std::map<std::string, int64_t, std::less<>> asks;
@@ -35,8 +31,6 @@ std::map<std::string, int64_t, std::less<>> AsksOf(const device::ContainerReques
   }
   return asks;
 }
-
-}  // namespace
 
 const std::shared_ptr<const PodInfo>* NodeView::Find(const std::string& uid) const {
   if (pods_ == nullptr) return nullptr;
@@ -71,18 +65,35 @@ GpuAccounts NodeView::Accounts(const SetPtr& set) {
   return accounts;
 }
 
-std::vector<Admission::Waiting> NodeView::Waiting(const SetPtr& set,
-                                                  const DialectSettings& settings) {
-  std::vector<Admission::Waiting> waiting;
-  if (pods_ == nullptr) return waiting;
-  std::vector<std::shared_ptr<const PodInfo>> by_age;
+std::vector<std::shared_ptr<const PodInfo>> NodeView::PodsInOrder() const {
+  std::vector<std::shared_ptr<const PodInfo>> pods;
+  if (pods_ == nullptr) return pods;
   for (const auto& [uid, pod] : pods_->pods()) {
-    if (!pod->ended && pod->request.ok()) by_age.push_back(pod);
+    if (!pod->ended && pod->request.ok()) pods.push_back(pod);
   }
-  // As the kubelet sorts those that come together.
-  std::stable_sort(by_age.begin(), by_age.end(),
-                   [](const auto& a, const auto& b) { return a->created < b->created; });
-  for (const auto& pod : by_age) {
+  // The kubelet has the same watch as we, and sorts those that come together by age.
+  const auto turn = [&](const auto& pod) {
+    const auto came = came_.find(pod->uid);
+    return std::pair(came == came_.end() ? 0 : came->second, pod->created);
+  };
+  std::stable_sort(pods.begin(), pods.end(),
+                   [&](const auto& a, const auto& b) { return turn(a) < turn(b); });
+  return pods;
+}
+
+void NodeView::Came(const std::string& uid) {
+  if (!came_.contains(uid)) came_[uid] = pods_->synced() ? ++last_came_ : 0;
+}
+
+void NodeView::Forget(const std::string& uid) {
+  assignments_.Forget(uid);
+  came_.erase(uid);
+}
+
+std::vector<Admission::Waiting> NodeView::Waiting(const SetPtr& set,
+                                                  device::MemoryUnit gpu_mem_unit) {
+  std::vector<Admission::Waiting> waiting;
+  for (const auto& pod : PodsInOrder()) {
     const device::Assignment assignment = AssignmentOf(pod->uid, set);
     for (const device::ContainerRequest& container : pod->request->containers) {
       const auto shares = assignment.containers.find(container.name);
@@ -92,9 +103,7 @@ std::vector<Admission::Waiting> NodeView::Waiting(const SetPtr& set,
         continue;
       }
       waiting.push_back(
-          {pod->uid, pod->ns, pod->name, container.name, AsksOf(container, settings.gpu_mem_unit),
-           shares->second,
-           DialectEnv(*pod->request, container, shares->second, set->inventory(), settings)});
+          {pod->uid, container.name, AsksOf(container, gpu_mem_unit), shares->second});
     }
   }
   return waiting;

@@ -3,6 +3,7 @@
 // them. Threads: one.
 #pragma once
 
+#include <map>
 #include <memory>
 #include <set>
 #include <string>
@@ -11,7 +12,6 @@
 
 #include "src/agent/admission.h"
 #include "src/agent/assignments.h"
-#include "src/agent/dialect_env.h"
 #include "src/agent/gpu_accounts.h"
 #include "src/agent/grant_ledger.h"
 #include "src/agent/kubelet.h"
@@ -37,19 +37,31 @@ class NodeView {
   // What is granted, and what is assigned and not granted yet.
   GpuAccounts Accounts(const SetPtr& set);
   // Containers that have been assigned GPUs, and that neither we nor the kubelet gave any.
-  std::vector<Admission::Waiting> Waiting(const SetPtr& set, const DialectSettings& settings);
+  std::vector<Admission::Waiting> Waiting(const SetPtr& set, device::MemoryUnit gpu_mem_unit);
+  // Those that have not ended and whose request makes sense, in the order in which the kubelet
+  // comes to them: as they come to the node, and those that were there before us by age.
+  std::vector<std::shared_ptr<const PodInfo>> PodsInOrder() const;
 
   // What the kubelet has given away, as it says.
   void SetHeld(const PodDevices& listed);
   const std::set<std::string, std::less<>>& ids() const { return ids_; }
-  void Forget(const std::string& uid) { assignments_.Forget(uid); }
+  // The pod is there, maybe for the first time.
+  void Came(const std::string& uid);
+  void Forget(const std::string& uid);
 
  private:
   const GrantLedger* const ledger_;
   const Pods* const pods_;
   Assignments assignments_;
+  std::map<std::string, uint64_t, std::less<>> came_;  // by UID; 0: before all were known
+  uint64_t last_came_ = 0;
   std::set<std::string, std::less<>> ids_;
   std::set<std::tuple<std::string, std::string, std::string>> held_;  // namespace, pod, container
 };
+
+// How many units of which resource the kubelet allocates for it. Memory beside whole GPUs of vcuda
+// is left out: it decides nothing.
+std::map<std::string, int64_t, std::less<>> AsksOf(const device::ContainerRequest& container,
+                                                   device::MemoryUnit gpu_mem_unit);
 
 }  // namespace tessera::agent

@@ -208,6 +208,46 @@ void StreamHub::Remove(Stream* stream) {
   });
 }
 
+// A call that may be answered later, on any thread; whoever drops it has answered that nobody
+// answers any more. gRPC's objects are valid until Finish.
+class PendingCall {
+ public:
+  PendingCall(grpc::CallbackServerContext* context, std::string_view method, AgentMetrics* metrics,
+              LatencyHistogram* latency)
+      : reactor_(context->DefaultReactor()),
+        method_(method),
+        metrics_(metrics),
+        latency_(latency),
+        start_(clock_.Now()) {}
+  ~PendingCall() {
+    if (!finished_) Finish(Status(Code::kUnavailable, "tessera-agent is leaving"));
+  }
+  PendingCall(const PendingCall&) = delete;
+  PendingCall& operator=(const PendingCall&) = delete;
+
+  grpc::ServerUnaryReactor* reactor() const { return reactor_; }
+  // Once. The plugin may be gone when it returns.
+  void Finish(const Status& status) {
+    finished_ = true;
+    if (latency_ != nullptr) latency_->Observe(clock_.Now() - start_);
+    if (!status.ok()) {
+      metrics_->calls_refused.Add(method_);
+      Log(Severity::kWarning, "refused the kubelet's call",
+          {{"method", method_}, {"error", status.ToString()}});
+    }
+    reactor_->Finish(ToGrpc(status));
+  }
+
+ private:
+  grpc::ServerUnaryReactor* const reactor_;
+  const std::string_view method_;
+  AgentMetrics* const metrics_;
+  LatencyHistogram* const latency_;
+  const SystemClock clock_;
+  const MonotonicTime start_;
+  bool finished_ = false;
+};
+
 class PluginService final : public v1beta1::DevicePlugin::CallbackService {
  public:
   PluginService(StreamHub* hub, const PluginAnswers* answers, const DeviceSetHolder* devices,
@@ -218,7 +258,10 @@ class PluginService final : public v1beta1::DevicePlugin::CallbackService {
                                                    const v1beta1::Empty*,
                                                    v1beta1::DevicePluginOptions* reply) override {
     reply->set_get_preferred_allocation_available(answers_->prefers());
-    return Done(context, "GetDevicePluginOptions", Status::Ok());
+    reply->set_pre_start_required(answers_->checks());
+    PendingCall call(context, "GetDevicePluginOptions", metrics_, nullptr);
+    call.Finish(Status::Ok());
+    return call.reactor();
   }
 
   grpc::ServerWriteReactor<DeviceList>* ListAndWatch(grpc::CallbackServerContext* context,
@@ -229,40 +272,29 @@ class PluginService final : public v1beta1::DevicePlugin::CallbackService {
   grpc::ServerUnaryReactor* GetPreferredAllocation(
       grpc::CallbackServerContext* context, const v1beta1::PreferredAllocationRequest* request,
       v1beta1::PreferredAllocationResponse* reply) override {
-    const MonotonicTime start = clock_.Now();
-    const Status status = Prefer(*request, reply);
-    metrics_->preferred.Observe(clock_.Now() - start);
-    return Done(context, "GetPreferredAllocation", status);
+    PendingCall call(context, "GetPreferredAllocation", metrics_, &metrics_->preferred);
+    call.Finish(Prefer(*request, reply));
+    return call.reactor();
   }
 
   grpc::ServerUnaryReactor* Allocate(grpc::CallbackServerContext* context,
                                      const v1beta1::AllocateRequest* request,
                                      v1beta1::AllocateResponse* reply) override {
-    const MonotonicTime start = clock_.Now();
-    const Status status = AllocateAll(*request, reply);
-    metrics_->allocate.Observe(clock_.Now() - start);
-    return Done(context, "Allocate", status);
+    auto call = std::make_shared<PendingCall>(context, "Allocate", metrics_, &metrics_->allocate);
+    AllocateFrom(0, *request, reply, call);
+    return call->reactor();
   }
 
   grpc::ServerUnaryReactor* PreStartContainer(grpc::CallbackServerContext* context,
-                                              const v1beta1::PreStartContainerRequest*,
+                                              const v1beta1::PreStartContainerRequest* request,
                                               v1beta1::PreStartContainerResponse*) override {
-    return Done(context, "PreStartContainer", Status::Ok());
+    auto call = std::make_shared<PendingCall>(context, "PreStartContainer", metrics_, nullptr);
+    answers_->Check(Strings(request->devices_ids()),
+                    [call](const Status& status) { call->Finish(status); });
+    return call->reactor();
   }
 
  private:
-  grpc::ServerUnaryReactor* Done(grpc::CallbackServerContext* context, std::string_view method,
-                                 const Status& status) {
-    if (!status.ok()) {
-      metrics_->calls_refused.Add(method);
-      Log(Severity::kWarning, "refused the kubelet's call",
-          {{"method", method}, {"error", status.ToString()}});
-    }
-    grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-    reactor->Finish(ToGrpc(status));
-    return reactor;
-  }
-
   Status Prefer(const v1beta1::PreferredAllocationRequest& request,
                 v1beta1::PreferredAllocationResponse* reply) {
     const auto devices = devices_->Get();
@@ -278,23 +310,34 @@ class PluginService final : public v1beta1::DevicePlugin::CallbackService {
     return Status::Ok();
   }
 
-  Status AllocateAll(const v1beta1::AllocateRequest& request, v1beta1::AllocateResponse* reply) {
+  // The containers one after the other; the kubelet asks for one at a time.
+  void AllocateFrom(int at, const v1beta1::AllocateRequest& request,
+                    v1beta1::AllocateResponse* reply, const std::shared_ptr<PendingCall>& call) {
+    if (at == request.container_requests_size()) return call->Finish(Status::Ok());
     const auto devices = devices_->Get();
-    if (devices == nullptr) return Status(Code::kUnavailable, "the GPUs are not known yet");
-    for (const auto& container : request.container_requests()) {
-      ASSIGN_OR_RETURN(const Allocation allocation,
-                       answers_->Allocate(*devices, Strings(container.devices_ids())));
-      auto* answer = reply->add_container_responses();
-      for (const EnvEntry& entry : allocation.env)
-        (*answer->mutable_envs())[entry.name] = entry.value;
-      for (const DeviceNode& node : allocation.devices) {
-        v1beta1::DeviceSpec* spec = answer->add_devices();
-        spec->set_container_path(node.container_path);
-        spec->set_host_path(node.host_path);
-        spec->set_permissions("rw");
-      }
+    if (devices == nullptr) {
+      return call->Finish(Status(Code::kUnavailable, "the GPUs are not known yet"));
     }
-    return Status::Ok();
+    answers_->Answer(*devices, Strings(request.container_requests(at).devices_ids()),
+                     [this, at, &request, reply, call](const Result<Allocation>& allocation) {
+                       if (!allocation.ok()) return call->Finish(allocation.status());
+                       Fill(*allocation, reply->add_container_responses());
+                       AllocateFrom(at + 1, request, reply, call);
+                     });
+  }
+
+  static void Fill(const Allocation& allocation, v1beta1::ContainerAllocateResponse* answer) {
+    for (const EnvEntry& entry : allocation.env)
+      (*answer->mutable_envs())[entry.name] = entry.value;
+    for (const EnvEntry& entry : allocation.annotations) {
+      (*answer->mutable_annotations())[entry.name] = entry.value;
+    }
+    for (const DeviceNode& node : allocation.devices) {
+      v1beta1::DeviceSpec* spec = answer->add_devices();
+      spec->set_container_path(node.container_path);
+      spec->set_host_path(node.host_path);
+      spec->set_permissions("rw");
+    }
   }
 
   template <typename Repeated>
@@ -306,7 +349,6 @@ class PluginService final : public v1beta1::DevicePlugin::CallbackService {
   const PluginAnswers* const answers_;
   const DeviceSetHolder* const devices_;
   AgentMetrics* const metrics_;
-  const SystemClock clock_;
 };
 
 }  // namespace

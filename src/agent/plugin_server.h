@@ -6,9 +6,9 @@
 // The socket is listened on here and not by gRPC: so it can be made again, under the same name,
 // when somebody has removed it, while the kubelet's connection and its device stream live on.
 //
-// Threads: lives on `runner`. Allocate and GetPreferredAllocation are answered on gRPC's threads
-// from the immutable DeviceSet; they never wait for the runner, NVML or the API server, because one
-// slow answer stops the admission of every pod on the node.
+// Threads: lives on `runner`. The kubelet's calls come on gRPC's threads and are answered there,
+// from the immutable DeviceSet, or later by whoever the answers ask; no thread waits, and nobody
+// for the runner, NVML or the API server, because one slow answer stops the admission of every pod.
 #pragma once
 
 #include <functional>

@@ -11,13 +11,17 @@ Plugins::Plugins(TaskRunner* runner, const PluginsOptions& options,
                  AgentMetrics* metrics)
     : on_registered_(options.on_registered) {
   const auto add = [&](const std::string& name, std::unique_ptr<const PluginAnswers> answers) {
+    if (options.grants != nullptr) {
+      answers = std::make_unique<BoundAnswers>(name, std::move(answers), options.device_specs,
+                                               options.grants);
+    }
     auto plugin = std::make_unique<Plugin>(
         runner, PluginOptions{name, options.kubelet_socket, [this] { OnRegisteredChange(); }},
         answers.get(), devices, metrics);
     resources_.push_back({name, std::move(answers), std::move(plugin)});
   };
-  add(options.allocation.resource,
-      std::make_unique<Allocator>(options.allocation, sealer, &runner->clock()));
+  add(options.resource,
+      std::make_unique<Allocator>(options.resource, sealer, &runner->clock(), options.admission));
   for (const std::string& name : options.shared_resources) {
     add(name, std::make_unique<ShareAllocator>(name, sealer, &runner->clock()));
   }

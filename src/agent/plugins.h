@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "src/agent/allocation.h"
+#include "src/agent/bound_answers.h"
 #include "src/agent/device_set.h"
 #include "src/agent/metrics.h"
 #include "src/agent/offers.h"
@@ -19,8 +20,11 @@
 namespace tessera::agent {
 
 struct PluginsOptions {
-  AllocationOptions allocation;               // of whole GPUs
-  std::vector<std::string> shared_resources;  // only with Binding::kLate
+  std::string resource;                       // of whole GPUs
+  std::vector<std::string> shared_resources;  // beside it
+  Admission* admission = nullptr;             // may be null
+  KubeletGrants* grants = nullptr;            // null: late binding
+  DeviceSpecOptions device_specs;             // otherwise
   std::string kubelet_socket;
   std::function<void()> on_registered;  // a kubelet reads all of our lists
 };

@@ -42,15 +42,6 @@ std::string Join(const std::vector<std::string>& ids) {
   return text;
 }
 
-Nonce NewNonce(WallTime now) {
-  Nonce nonce;
-  const auto since = now.time_since_epoch();
-  uint64_t millis = std::chrono::duration_cast<std::chrono::milliseconds>(since).count();
-  for (size_t i = kTimeSize; i-- > 0; millis >>= 8) nonce[i] = millis & 0xff;
-  FillRandom(nonce.data() + kTimeSize, nonce.size() - kTimeSize);
-  return nonce;
-}
-
 Result<Fd> CreateKey(const DirFd& dir, const std::string& name) {
   // Whole or not at all: a key that a crash cut short would never be believed.
   const std::string temporary = name + ".new";
@@ -70,12 +61,22 @@ Result<Fd> CreateKey(const DirFd& dir, const std::string& name) {
 
 // People put such variables into pods and images, to see what happens.
 Status NoToken() {
-  return Status(Code::kInvalidArgument,
-                "not a token of tessera-agent, which makes them when the kubelet allocates GPUs: remove the "
-                "variable from the pod or the image, and ask for GPUs with resources.limits");
+  return Status(
+      Code::kInvalidArgument,
+      "not a token of tessera-agent, which makes them when the kubelet allocates GPUs: remove the "
+      "variable from the pod or the image, and ask for GPUs with resources.limits");
 }
 
 }  // namespace
+
+Nonce NewNonce(WallTime now) {
+  Nonce nonce;
+  const auto since = now.time_since_epoch();
+  uint64_t millis = std::chrono::duration_cast<std::chrono::milliseconds>(since).count();
+  for (size_t i = kTimeSize; i-- > 0; millis >>= 8) nonce[i] = millis & 0xff;
+  FillRandom(nonce.data() + kTimeSize, nonce.size() - kTimeSize);
+  return nonce;
+}
 
 WallTime MadeAt(const Nonce& nonce) {
   uint64_t millis = 0;
@@ -162,9 +163,10 @@ Result<TokenContent> TokenSealer::Open(std::string_view resource, std::string_vi
   }
   const auto& [version, nonce, code] = parts;
   if (version != kVersion) {
-    return Error(Code::kUnimplemented,
-                 "token version \"{:.8}\": delete the pod, so that the agent of this node makes another",
-                 version);
+    return Error(
+        Code::kUnimplemented,
+        "token version \"{:.8}\": delete the pod, so that the agent of this node makes another",
+        version);
   }
   TokenContent content;
   const Result<Nonce> parsed = ParseNonce(nonce);
@@ -172,10 +174,11 @@ Result<TokenContent> TokenSealer::Open(std::string_view resource, std::string_vi
   content.nonce = *parsed;
   const std::string right = CodeOf(resource, nonce, rest);
   if (code.size() != right.size() || CRYPTO_memcmp(code.data(), right.data(), code.size()) != 0) {
-    return Error(Code::kPermissionDenied,
-                 "the token for {} was not made by the agent of this node, or was changed: delete the pod, "
-                 "so that the agent makes another",
-                 resource);
+    return Error(
+        Code::kPermissionDenied,
+        "the token for {} was not made by the agent of this node, or was changed: delete the pod, "
+        "so that the agent makes another",
+        resource);
   }
   for (const std::string_view id : SplitList(rest)) content.ids.emplace_back(id);
   if (content.ids.size() > kMaxIds) {

@@ -30,6 +30,7 @@ struct TokenContent {
   std::vector<std::string> ids;
 };
 
+Nonce NewNonce(WallTime now);
 // When the token was made, as its maker's clock stood.
 WallTime MadeAt(const Nonce& nonce);
 std::string NonceText(const Nonce& nonce);

@@ -91,7 +91,7 @@ class AgentNode {
   agent::DeviceSetHolder devices_;
   grant::TokenSealer sealer_{std::string(32, 'k')};
   SystemClock clock_;
-  agent::Allocator allocator_{{.resource = kGpu}, &sealer_, &clock_};
+  agent::Allocator allocator_{kGpu, &sealer_, &clock_};
   std::unique_ptr<agent::Plugin> plugin_;
 };
 

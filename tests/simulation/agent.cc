@@ -182,7 +182,7 @@ Result<std::vector<grant::Token>> Agent::Allocate(const std::string& resource,
   }
   Result<agent::Allocation> answer =
       resource == names::kResourceGpu
-          ? agent::Allocator({.resource = resource}, &sealer_, &world_.clock()).Allocate(*set, ids)
+          ? agent::Allocator(resource, &sealer_, &world_.clock()).Allocate(*set, ids)
           : agent::ShareAllocator(resource, &sealer_, &world_.clock()).Allocate(*set, ids);
   if (!answer.ok()) return answer.status();
   std::vector<grant::Token> tokens;

@@ -62,14 +62,13 @@ void AddAgentFlags(CLI::App* app, AgentFlags* flags) {
   o->resource = names::kResourceGpu;
   app->add_option(
          "--binding", flags->binding,
-         "late: tessera-runtime asks for the grant; allocate: Allocate names the GPUs, for "
-         "engines with NVIDIA's runtime")
+         "late: tessera-runtime asks for the grant; allocate: Allocate names the GPUs, and "
+         "PreStartContainer checks whose they are, for engines with NVIDIA's runtime")
       ->envname("BINDING")
       ->check(CLI::IsMember({"late", "allocate"}))
       ->capture_default_str();
   app->add_option("--shared-resources", flags->shared_resources,
-                  "with --binding=late: by what pods may share GPUs beside asking for whole ones; "
-                  "gpu-mem,vcuda or none")
+                  "by what pods may share GPUs beside asking for whole ones; gpu-mem,vcuda or none")
       ->delimiter(',')
       ->envname("SHARED_RESOURCES")
       ->check(CLI::IsMember({"gpu-mem", "vcuda", "none"}))

@@ -89,8 +89,8 @@ Status AddVariable(std::string_view entry, std::vector<int>* minors) {
 // A ContainerAllocateResponse of the device plugin API: gpu-manager names GPUs by device nodes,
 // gpushare by a variable.
 Result<std::vector<int>> MinorsOfAnswer(std::string_view answer, std::string_view resource) {
-  constexpr uint32_t kEnvs = 1, kDevices = 3;  // of the answer
-  constexpr uint32_t kHostPath = 2;            // of a DeviceSpec
+  constexpr uint32_t kEnvs = 1, kDevices = 3, kAnnotations = 4;  // of the answer
+  constexpr uint32_t kHostPath = 2;                              // of a DeviceSpec
   const bool by_node = resource == names::kResourceVcudaCore;
   std::vector<int> minors;
   WireReader reader(answer);
@@ -100,6 +100,10 @@ Result<std::vector<int>> MinorsOfAnswer(std::string_view answer, std::string_vie
       if (const auto minor = MinorOfPath(path)) RETURN_IF_ERROR(AddMinor(*minor, &minors));
     }
     if (!by_node && reader.field() == kEnvs) RETURN_IF_ERROR(AddVariable(reader.Bytes(), &minors));
+    if (reader.field() == kAnnotations) {
+      ASSIGN_OR_RETURN(const std::string_view key, TextAt(reader.Bytes(), 1));
+      if (key == names::kAnnotationAssignment) return std::vector<int>();  // ours, by our journal
+    }
   }
   RETURN_IF_ERROR(reader.status());
   return minors;

@@ -11,7 +11,8 @@
 //   gpumanager_internal_checkpoint  of gpu-manager: {"PodGPUMapping":{"<pod UID>":{"<container>":
 //                                   {"Devices":["/dev/nvidia0"],"Cores":…,"Memory":…}}}}
 //
-// Only which GPUs is taken, not how much of them: that the pod's request says.
+// Only which GPUs is taken, not how much of them: that the pod's request says. Answers of our own
+// agent, which annotate the container with tessera.dev/assignment, are passed over.
 //
 // Threads: pure functions. Errors: INVALID_ARGUMENT names the first entry that makes no sense and
 // counts the others, RESOURCE_EXHAUSTED a text that is too long; the entries that do make sense are

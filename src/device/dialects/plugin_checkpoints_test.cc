@@ -37,6 +37,18 @@ const std::string kTwoGpus = Variable("NVIDIA_VISIBLE_DEVICES", "GPU-a,GPU-b") +
 const std::string kSecondGpu =
     Variable("ALIYUN_COM_GPU_MEM_IDX", "2") + Variable("NVIDIA_VISIBLE_DEVICES", "2");
 
+TEST(KubeletCheckpointTest, WhatOurAgentAnsweredIsNotAnotherPluginsGift) {
+  const std::string ours = Field(4, Field(1, "tessera.dev/assignment") + Field(2, "allocated"));
+  GivenMinors given;
+  const Status status = AddKubeletCheckpoint(
+      fmt::format(R"({{"Data":{{"PodDeviceEntries":[{},{}]}}}})",
+                  Entry("u1", "main", "tencent.com/vcuda-core", R"(["c0"])", kTwoGpus + ours),
+                  Entry("u2", "main", "aliyun.com/gpu-mem", R"(["m0"])", kSecondGpu + ours)),
+      &given);
+  EXPECT_TRUE(status.ok()) << status.ToString();
+  EXPECT_TRUE(given.empty());
+}
+
 TEST(KubeletCheckpointTest, BothLayoutsNameTheGpusByTheAnswersOfThePlugins) {
   const std::string lists =
       Entry("u1", "main", "tencent.com/vcuda-core", R"(["tencent.com/vcuda-core-0"])", kTwoGpus) +

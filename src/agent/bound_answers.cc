@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/agent/bound_answers.h"
+
+#include <array>
+#include <utility>
+
+#include "api/names.h"
+#include "src/base/file.h"
+
+namespace tessera::agent {
+namespace {
+
+// Given where they exist, as NVIDIA's plugin does.
+constexpr std::array<std::string_view, 4> kControlNodes = {
+    "/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/nvidia-uvm-tools", "/dev/nvidia-modeset"};
+
+}  // namespace
+
+Allocation AllocationOf(const grant::Grant& grant, const DeviceSpecOptions& options) {
+  Allocation allocation;
+  for (const auto& [name, value] : grant.env) allocation.env.push_back({name, value});
+  // The kubelet keeps the answer, and whoever reads it later knows that it is ours.
+  allocation.annotations.push_back({std::string(names::kAnnotationAssignment), "allocated"});
+  if (!options.pass_device_specs || grant.devices.empty()) return allocation;
+  for (const std::string_view node : kControlNodes) {
+    const std::string relative(node.substr(1));
+    if (!PathExists(JoinPath(options.dev_root_ctr_path, relative))) continue;
+    allocation.devices.push_back({std::string(node), JoinPath(options.dev_root, relative)});
+  }
+  for (const grant::GrantedDevice& device : grant.devices) {
+    allocation.devices.push_back({device.path, device.host_path});
+  }
+  return allocation;
+}
+
+BoundAnswers::BoundAnswers(std::string resource, std::unique_ptr<const PluginAnswers> late,
+                           DeviceSpecOptions options, KubeletGrants* grants)
+    : resource_(std::move(resource)),
+      late_(std::move(late)),
+      options_(std::move(options)),
+      grants_(grants) {}
+
+void BoundAnswers::Answer(const DeviceSet& set, const std::vector<std::string>& ids,
+                          Allocated done) const {
+  const Status known = CheckIds(set, ids);
+  if (!known.ok()) return done(known);
+  grants_->Allocate(
+      resource_, WithoutRepeats(ids),
+      [options = options_, done = std::move(done)](const Result<grant::Grant>& grant) {
+        done(grant.ok() ? AllocationOf(*grant, options) : Result<Allocation>(grant.status()));
+      });
+}
+
+void BoundAnswers::Check(const std::vector<std::string>& ids, Checked done) const {
+  grants_->Check(resource_, WithoutRepeats(ids), std::move(done));
+}
+
+}  // namespace tessera::agent

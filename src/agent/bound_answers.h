@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+// What one resource answers to the kubelet with --binding=allocate: the environment and device
+// nodes of the GPUs that the grants' thread gives (allocation_grants.h), and before each start
+// whether they are the container's (start_checks.h). The environment is that of NVIDIA's device
+// plugin, and what the older systems' images read. Any thread.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "src/agent/allocation.h"
+#include "src/grant/message.h"
+
+namespace tessera::agent {
+
+// Who gives and checks. Any thread; `done` is called on any, once, or dropped when it is destroyed.
+class KubeletGrants {
+ public:
+  virtual ~KubeletGrants() = default;
+  virtual void Allocate(const std::string& resource, const std::vector<std::string>& ids,
+                        std::function<void(Result<grant::Grant>)> done) = 0;
+  virtual void Check(const std::string& resource, const std::vector<std::string>& ids,
+                     std::function<void(Status)> done) = 0;
+};
+
+struct DeviceSpecOptions {
+  bool pass_device_specs = false;
+  std::string dev_root = "/";           // as the host names it
+  std::string dev_root_ctr_path = "/";  // as this process sees it
+};
+
+class BoundAnswers final : public PluginAnswers {
+ public:
+  // `late` knows the ids, and which are better. `grants` outlives it.
+  BoundAnswers(std::string resource, std::unique_ptr<const PluginAnswers> late,
+               DeviceSpecOptions options, KubeletGrants* grants);
+
+  Status CheckIds(const DeviceSet& set, const std::vector<std::string>& ids) const override {
+    return late_->CheckIds(set, ids);
+  }
+  void Answer(const DeviceSet& set, const std::vector<std::string>& ids,
+              Allocated done) const override;
+  bool checks() const override { return true; }
+  void Check(const std::vector<std::string>& ids, Checked done) const override;
+  bool prefers() const override { return late_->prefers(); }
+  Result<std::vector<std::string>> Prefer(const DeviceSet& set,
+                                          const std::vector<std::string>& available,
+                                          const std::vector<std::string>& must_include,
+                                          int size) const override {
+    return late_->Prefer(set, available, must_include, size);
+  }
+
+ private:
+  const std::string resource_;
+  const std::unique_ptr<const PluginAnswers> late_;
+  const DeviceSpecOptions options_;
+  KubeletGrants* const grants_;
+};
+
+// Blocks for stat(2) on device nodes.
+Allocation AllocationOf(const grant::Grant& grant, const DeviceSpecOptions& options);
+
+}  // namespace tessera::agent
