@@ -3,7 +3,7 @@
 // those that got another GPU than they were assigned; and how long Allocate and the grant took, at
 // the sockets, the journal's flush to disk included.
 //
-//   share_bench [--starts 10000] [--at-once 1] [--seed 1]
+//   share_bench [--allocate [--blind]] [--starts 10000] [--at-once 1] [--seed 1]
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
@@ -47,10 +47,14 @@ std::vector<double> FlushTimes() {
 int main(int argc, char** argv) {
   tessera::testing::DrillOptions options;
   CLI::App app{"Shared GPUs: who gets which, and how fast."};
+  bool allocate = false;
+  app.add_flag("--allocate", allocate, "as with --binding=allocate");
+  app.add_flag("--blind", options.blind, "the kubelet does not say whom it is admitting");
   app.add_option("--starts", options.starts)->capture_default_str();
   app.add_option("--at-once", options.at_once)->capture_default_str();
   app.add_option("--seed", options.seed)->capture_default_str();
   CLI11_PARSE(app, argc, argv);
+  if (allocate) options.binding = tessera::agent::Binding::kAllocate;
   const auto result = tessera::testing::RunShareDrill(options);
   fmt::print(
       "{} starts of {} GiB on {} GPUs, {} under a name used before: {} on another GPU than "
@@ -59,7 +63,7 @@ int main(int argc, char** argv) {
       result.refused);
   if (result.refused > 0) fmt::print("first refusal: {}\n", result.first_refusal);
   tessera::testing::Print("Allocate", result.allocate_us);
-  tessera::testing::Print("grant", result.grant_us);
+  tessera::testing::Print(allocate ? "PreStart" : "grant", result.grant_us);
   tessera::testing::Print("its ping", result.ping_us);
   tessera::testing::Print("its flush", tessera::testing::FlushTimes());
   return result.wrong == 0 ? 0 : 1;

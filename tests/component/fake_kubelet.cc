@@ -129,7 +129,8 @@ grpc::Status FakeKubelet::State::Register(grpc::ServerContext*,
   if (!status.ok()) return status;
   // Only whole GPUs differ from each other.
   const bool whole = request->resource_name() == names::kResourceGpu;
-  if (options.get_preferred_allocation_available() != whole || options.pre_start_required()) {
+  if (options.get_preferred_allocation_available() != whole ||
+      options.pre_start_required() != now.pre_start) {
     return {grpc::StatusCode::FAILED_PRECONDITION, "other options than a plugin of GPUs has"};
   }
   {

@@ -33,6 +33,7 @@ class FakeKubelet {
     int end_stream_at_once = 0;  // so many streams are cancelled after their first list
     int no_stream = 0;           // so many registrations are not followed by a stream
     bool two_streams = false;
+    bool pre_start = false;  // the plugin shall want to be asked before each start
   };
 
   explicit FakeKubelet(std::string dir);

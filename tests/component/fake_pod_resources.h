@@ -34,13 +34,16 @@ class FakePodResources final : public v1::PodResourcesLister::Service {
     v1::PodResources* entry = list_.add_pod_resources();
     entry->set_namespace_("default");
     entry->set_name(pod);
-    // One entry for each device, as the kubelet has it.
-    v1::ContainerResources* container = entry->add_containers();
-    container->set_name("main");
-    for (const std::string& id : ids) {
-      v1::ContainerDevices* devices = container->add_devices();
-      devices->set_resource_name(resource);
-      devices->add_device_ids(id);
+    entry->add_containers()->set_name("main");
+    Give(entry, ids, resource);
+  }
+  // As above, to the last pod of that name.
+  void Hold(const std::string& pod, const std::vector<std::string>& ids,
+            const std::string& resource) {
+    const std::lock_guard lock(mutex_);
+    auto* pods = list_.mutable_pod_resources();
+    for (int i = pods->size(); i-- > 0;) {
+      if (pods->Get(i).name() == pod) return Give(pods->Mutable(i), ids, resource);
     }
   }
   void End(const std::string& pod) {
@@ -51,6 +54,11 @@ class FakePodResources final : public v1::PodResourcesLister::Service {
     }
   }
 
+  // Answers with an error, or no more so.
+  void Fail(bool fails) {
+    const std::lock_guard lock(mutex_);
+    fails_ = fails;
+  }
   void Stall() {
     const std::lock_guard lock(mutex_);
     stalled_ = true;
@@ -62,10 +70,20 @@ class FakePodResources final : public v1::PodResourcesLister::Service {
   }
 
  private:
+  // One entry for each device, as the kubelet has it.
+  static void Give(v1::PodResources* pod, const std::vector<std::string>& ids,
+                   const std::string& resource) {
+    for (const std::string& id : ids) {
+      v1::ContainerDevices* devices = pod->mutable_containers(0)->add_devices();
+      devices->set_resource_name(resource);
+      devices->add_device_ids(id);
+    }
+  }
   grpc::Status List(grpc::ServerContext*, const v1::ListPodResourcesRequest*,
                     v1::ListPodResourcesResponse* reply) override {
     std::unique_lock lock(mutex_);
     changed_.wait(lock, [this] { return !stalled_; });
+    if (fails_) return {grpc::StatusCode::RESOURCE_EXHAUSTED, "not now"};
     *reply = list_;
     return grpc::Status::OK;
   }
@@ -73,6 +91,7 @@ class FakePodResources final : public v1::PodResourcesLister::Service {
   std::mutex mutex_;
   std::condition_variable changed_;
   bool stalled_ = false;
+  bool fails_ = false;
   v1::ListPodResourcesResponse list_;
   std::unique_ptr<grpc::Server> server_;
 };

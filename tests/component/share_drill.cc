@@ -3,6 +3,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <future>
@@ -11,6 +12,7 @@
 #include <thread>
 
 #include "api/names.h"
+#include "src/agent/bound_answers.h"
 #include "src/agent/fake_pods.h"
 #include "src/agent/grants.h"
 #include "src/agent/offers.h"
@@ -38,6 +40,8 @@ struct Pod {
   int gpu = 0;
   std::vector<std::string> ids;
   std::string token;
+  std::string visible;  // what Allocate says of GPUs
+  Status turned_away;
 };
 
 class Drill {
@@ -51,21 +55,26 @@ class Drill {
     inventory->links = device::LinkMatrix(static_cast<size_t>(options.gpus));
     devices_.Set(std::make_shared<agent::DeviceSet>(inventory));
     room_.assign(static_cast<size_t>(options.gpus), options.gib_per_gpu / options.gib_per_pod);
+    kubelet_.SetManners({.pre_start = AtAllocate()});
     kubelet_.Start();
+    StartGrants();
+    if (AtAllocate()) {
+      answers_ = std::make_unique<agent::BoundAnswers>(kMem, std::move(answers_),
+                                                       agent::DeviceSpecOptions(), grants_.get());
+    }
     thread_ = std::thread([this] { runner_.Run(); });
     OnRunner([this] {
       plugin_ = std::make_unique<agent::Plugin>(
           &runner_, agent::PluginOptions{kMem, plugin_dir_.path() + "/kubelet.sock", nullptr},
-          &answers_, &devices_, &metrics_);
+          answers_.get(), &devices_, &metrics_);
       plugin_->Publish(agent::OffersOf(kMem, *devices_.Get(), {}));
     });
     for (const auto& offer : agent::OffersOf(kMem, *devices_.Get(), {})) free_.push_back(offer.id);
-    StartGrants();
     TESSERA_CHECK(kubelet_.WaitForRegistrations(1, 20s));
   }
   ~Drill() {
-    grants_.reset();
     OnRunner([this] { plugin_.reset(); });
+    grants_.reset();
     runner_.Quit();
     thread_.join();
   }
@@ -81,6 +90,7 @@ class Drill {
   }
 
  private:
+  bool AtAllocate() const { return options_.binding == agent::Binding::kAllocate; }
   static std::string Uuid(int gpu) { return "GPU-" + std::to_string(gpu); }
 
   void StartGrants() {
@@ -154,19 +164,30 @@ class Drill {
   // The kubelet: one pod at a time, any free ids.
   void Admit() {
     random_.Shuffle(waiting_);
+    admitted_.Fail(options_.blind);
     for (Pod& pod : waiting_) {
+      // The kubelet knows of a pod before it admits it.
+      admitted_.Admit(pod.name, {}, kMem);
       random_.Shuffle(free_);
       pod.ids.assign(free_.end() - options_.gib_per_pod, free_.end());
       free_.resize(free_.size() - pod.ids.size());
       const auto start = Clock::now();
       const auto env = kubelet_.Allocate(pod.ids);
       result_.allocate_us.push_back(MicrosSince(start));
-      if (!env.ok()) CheckFailed(__FILE__, __LINE__, env.status().ToString());
+      if (!env.ok()) {
+        if (!options_.blind) CheckFailed(__FILE__, __LINE__, env.status().ToString());
+        // Nor could the agent ask who is gone: the kubelet turns the pod away.
+        pod.turned_away = env.status();
+        admitted_.End(pod.name);
+        continue;
+      }
       for (const auto& [name, value] : *env) {
         if (name == grant::TokenVariable(kMem)) pod.token = value;
+        if (name == names::kEnvVisibleDevices) pod.visible = value;
       }
-      admitted_.Admit(pod.name, pod.ids, kMem);
+      admitted_.Hold(pod.name, pod.ids, kMem);
     }
+    admitted_.Fail(false);
   }
 
   // Containers.
@@ -179,20 +200,32 @@ class Drill {
       starters.emplace_back([&] {
         for (size_t at; (at = next++) < waiting_.size();) {
           const auto start = Clock::now();
-          const auto grant = Ask(waiting_[at]);
+          const auto gpu = GpuOf(waiting_[at]);
           const double took = MicrosSince(start);
           const auto ping = Clock::now();
           const bool there = grant::Ping(dir_.path() + "/grant.sock", 20s).ok();
           const double pinged = MicrosSince(ping);
           const std::lock_guard lock(mutex);
           if (there) result_.ping_us.push_back(pinged);
-          Judge(waiting_[at], grant, took);
+          Judge(waiting_[at], gpu, took);
         }
       });
     }
     for (std::thread& starter : starters) starter.join();
     for (Pod& pod : waiting_) running_.push_back(std::move(pod));
     waiting_.clear();
+  }
+
+  // Of a container that starts.
+  Result<std::string> GpuOf(const Pod& pod) {
+    RETURN_IF_ERROR(pod.turned_away);
+    if (AtAllocate()) {
+      std::vector<std::string> ids(pod.ids.rbegin(), pod.ids.rend());
+      RETURN_IF_ERROR(kubelet_.PreStart(ids));
+      return pod.visible;
+    }
+    ASSIGN_OR_RETURN(const grant::Grant grant, Ask(pod));
+    return grant.env.at(std::string(names::kEnvVisibleDevices));
   }
 
   Result<grant::Grant> Ask(const Pod& pod) const {
@@ -205,12 +238,12 @@ class Drill {
                       20s);
   }
 
-  void Judge(const Pod& pod, const Result<grant::Grant>& grant, double took) {
+  void Judge(const Pod& pod, const Result<std::string>& gpu, double took) {
     ++result_.starts;
     result_.grant_us.push_back(took);
-    if (!grant.ok()) {
-      if (result_.refused++ == 0) result_.first_refusal = grant.status().ToString();
-    } else if (grant->devices.size() != 1 || grant->devices[0].uuid != Uuid(pod.gpu)) {
+    if (!gpu.ok()) {
+      if (result_.refused++ == 0) result_.first_refusal = gpu.status().ToString();
+    } else if (*gpu != Uuid(pod.gpu)) {
       ++result_.wrong;
     }
   }
@@ -228,6 +261,18 @@ class Drill {
       names_.push_back(pod.name);
       running_.pop_back();
     }
+    // While nobody can be asked, the agent cannot learn who is gone either.
+    while (options_.blind && HoldsForTheGone()) std::this_thread::sleep_for(5ms);
+  }
+
+  bool HoldsForTheGone() {
+    std::promise<bool> holds;
+    grants_->TellHoldings([&](const agent::Holdings& now) {
+      holds.set_value(std::any_of(
+          now.containers.begin(), now.containers.end(),
+          [&](const auto& container) { return !api_->pods().contains(container.who.pod_uid); }));
+    });
+    return holds.get_future().get();
   }
 
   const DrillOptions options_;
@@ -243,7 +288,8 @@ class Drill {
   agent::DeviceSetHolder devices_;
   grant::TokenSealer sealer_{std::string(32, 'k')};
   SystemClock clock_;
-  agent::ShareAllocator answers_{kMem, &sealer_, &clock_};
+  std::unique_ptr<const agent::PluginAnswers> answers_ =
+      std::make_unique<agent::ShareAllocator>(kMem, &sealer_, &clock_);
   std::unique_ptr<agent::Plugin> plugin_;
   std::unique_ptr<agent::Grants> grants_;
   agent::FakeApiPods* api_ = nullptr;  // lives on the grants' thread

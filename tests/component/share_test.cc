@@ -14,5 +14,22 @@ TEST(ShareDrillTest, NoContainerHasAnotherGpuThanAssigned) {
   EXPECT_EQ(result.refused, 0) << result.first_refusal;
 }
 
+TEST(ShareDrillTest, WithBindingAllocateNoContainerStartsWithAnotherGpuThanAssigned) {
+  const DrillResult result =
+      RunShareDrill({.binding = agent::Binding::kAllocate, .at_once = 4, .starts = 600});
+  EXPECT_GT(result.remade, 100);
+  EXPECT_EQ(result.wrong, 0);
+  EXPECT_EQ(result.refused, 0) << result.first_refusal;
+}
+
+TEST(ShareDrillTest, WithBindingAllocateWhoeverWasTakenForAnotherDoesNotStart) {
+  const DrillResult result = RunShareDrill(
+      {.binding = agent::Binding::kAllocate, .blind = true, .at_once = 4, .starts = 600});
+  EXPECT_GT(result.remade, 100);
+  EXPECT_EQ(result.wrong, 0);
+  EXPECT_GT(result.refused, 0) << "the order was shuffled";
+  EXPECT_LT(result.refused, result.starts);
+}
+
 }  // namespace
 }  // namespace tessera::testing
