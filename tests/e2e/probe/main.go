@@ -21,7 +21,7 @@ import (
 type Report struct {
 	Devices     []string          // /dev/nvidia*
 	Driver      []string          // files of the driver
-	Environment map[string]string // NVIDIA_* and TESSERA_*
+	Environment map[string]string // NVIDIA_*, TESSERA_* and ALIYUN_*
 	LdCache     int64             // size of /etc/ld.so.cache, -1 if there is none
 	OpenErrors  map[string]string // what open says of each device
 	Answer      string            // to the question, or why there is none
@@ -39,7 +39,7 @@ func main() {
 	report.Driver, _ = filepath.Glob("/dev/tessera/*/*")
 	for _, entry := range os.Environ() {
 		name, value, _ := strings.Cut(entry, "=")
-		if strings.HasPrefix(name, "NVIDIA_") || strings.HasPrefix(name, "TESSERA_") {
+		if strings.HasPrefix(name, "NVIDIA_") || strings.HasPrefix(name, "TESSERA_") || strings.HasPrefix(name, "ALIYUN_") {
 			report.Environment[name] = value
 		}
 	}
