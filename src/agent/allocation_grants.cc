@@ -7,6 +7,7 @@
 #include "api/names.h"
 #include "src/agent/allocation.h"
 #include "src/agent/token_request.h"
+#include "src/base/log.h"
 
 namespace tessera::agent {
 namespace {
@@ -29,6 +30,23 @@ bool Holds(const PodDevices& listed, const PodInfo& pod, const std::string& cont
 
 std::vector<std::string> KeptIds(const std::string& resource, std::vector<std::string> ids) {
   return resource == names::kResourceGpu ? std::move(ids) : ShareTokenIds(ids);
+}
+
+// Errors of now, such as a GPU whose last container still ends.
+bool MayPass(const Status& status) {
+  return status.code() == Code::kUnavailable || status.code() == Code::kFailedPrecondition ||
+         status.code() == Code::kResourceExhausted;
+}
+
+void LogGiven(const std::string& resource, const ContainerRef& who,
+              const Result<grant::Grant>& grant) {
+  if (!grant.ok()) return;
+  Log(Severity::kInfo, "allocated",
+      {{"pod", who.PodText()},
+       {"uid", who.pod_uid},
+       {"container", who.container},
+       {"resource", resource},
+       {"gpus", grant->env.at(std::string(names::kEnvVisibleDevices))}});
 }
 
 }  // namespace
@@ -62,27 +80,33 @@ void AllocationGrants::Allocate(const std::string& resource, const std::vector<s
                                                 .ids = ids,
                                                 .until = runner_->clock().Now() + kPatience,
                                                 .reply = std::move(reply)});
-  if (pods_ == nullptr) return GiveByIds(call);
+  pods_ == nullptr ? GiveByIds(call) : Look(call);
+}
+
+void AllocationGrants::Look(const CallPtr& call) {
   service_->ended().List([this, call](const Result<PodDevices>& listed) {
+    const bool busy = listed.status().code() == Code::kResourceExhausted;
+    if (busy && Again(call, kLongPause, &AllocationGrants::Look)) return;
     call->listed = listed;
     Find(call);
   });
 }
 
+bool AllocationGrants::Again(const CallPtr& call, Duration pause,
+                             void (AllocationGrants::*step)(const CallPtr&)) {
+  if (runner_->clock().Now() >= call->until) return false;
+  runner_->PostDelayed(pause, [this, call, step, weak = std::weak_ptr<AllocationGrants*>(self_)] {
+    if (!weak.expired()) (this->*step)(call);
+  });
+  return true;
+}
+
 void AllocationGrants::Find(const CallPtr& call) {
-  std::optional<Candidate> found = Next(*call, false);
-  const bool over = runner_->clock().Now() >= call->until;
-  if (!found && over) found = Next(*call, true);
-  if (found) return Give(call, *found);
-  if (!over) {
-    runner_->PostDelayed(kPause, [this, call, weak = std::weak_ptr<AllocationGrants*>(self_)] {
-      if (!weak.expired()) Find(call);
-    });
-    return;
-  }
+  if (const auto found = Next(*call, false)) return Give(call, *found);
+  if (Again(call, kPause, &AllocationGrants::Find)) return;
+  if (const auto found = Next(*call, true)) return Give(call, *found);
   const Status broken = BrokenRequest(*call);
-  if (!broken.ok()) return call->reply(broken);
-  GiveByIds(call);
+  broken.ok() ? GiveByIds(call) : call->reply(broken);
 }
 
 bool AllocationGrants::MayBe(const Call& call, const PodInfo& pod,
@@ -124,7 +148,8 @@ std::optional<AllocationGrants::Candidate> AllocationGrants::Next(const Call& ca
 Status AllocationGrants::BrokenRequest(const Call& call) const {
   if (!call.listed.ok()) return Status::Ok();
   for (const auto& [uid, pod] : pods_->pods()) {
-    if (pod->ended || pod->request.ok() || !call.listed->Lists(pod->ns, pod->name)) continue;
+    const bool starts = !pod->ended && pod->container_ids.empty();
+    if (!starts || pod->request.ok() || !call.listed->Lists(pod->ns, pod->name)) continue;
     return pod->request.status().Annotate("pod " + pod->Text());
   }
   return Status::Ok();
@@ -135,7 +160,17 @@ void AllocationGrants::Give(const CallPtr& call, const Candidate& to) {
   service_->Decide({.who = to.who,
                     .claims = {NewClaim(call->resource, call->ids, runner_->clock().WallNow())},
                     .guessed = to.guessed,
-                    .reply = call->reply});
+                    .reply = [this, call, who = to.who](const Result<grant::Grant>& grant) {
+                      Answer(call, who, grant);
+                    }});
+}
+
+// The kubelet turns a pod away for good that gets an error.
+void AllocationGrants::Answer(const CallPtr& call, const ContainerRef& who,
+                              const Result<grant::Grant>& grant) {
+  if (MayPass(grant.status()) && Again(call, kLongPause, &AllocationGrants::Look)) return;
+  LogGiven(call->resource, who, grant);
+  call->reply(grant);
 }
 
 // A container that asks for two resources is answered with the second, because only both say how
@@ -152,10 +187,14 @@ void AllocationGrants::GiveByIds(const CallPtr& call) {
       return call->reply(grant::Grant());
     }
   }
-  service_->Decide({.who = {"unnamed-" + grant::NonceText(claims[0].nonce), "", "", container},
+  const ContainerRef who{"unnamed-" + grant::NonceText(claims[0].nonce), "", "", container};
+  service_->Decide({.who = who,
                     .claims = claims,
                     .guessed = true,
-                    .reply = call->reply});
+                    .reply = [call, who](const Result<grant::Grant>& grant) {
+                      LogGiven(call->resource, who, grant);
+                      call->reply(grant);
+                    }});
 }
 
 }  // namespace tessera::agent

@@ -34,6 +34,9 @@ class AllocationGrants {
  public:
   static constexpr Duration kPatience = std::chrono::seconds(2);
   static constexpr Duration kPause = std::chrono::milliseconds(10);
+  // Between attempts at what the kubelet may answer otherwise: it turns away more than 100 lists a
+  // second, and pods end.
+  static constexpr Duration kLongPause = std::chrono::milliseconds(50);
 
   // All outlive it. `pods` may be null.
   AllocationGrants(TaskRunner* runner, GrantService* service, const GrantLedger* ledger,
@@ -54,7 +57,10 @@ class AllocationGrants {
     bool guessed = false;
   };
 
+  void Look(const CallPtr& call);
   void Find(const CallPtr& call);
+  // Tries again after the pause, unless patience is over.
+  bool Again(const CallPtr& call, Duration pause, void (AllocationGrants::*step)(const CallPtr&));
   // `again`: of those that have been given some, which the kubelet has forgotten.
   std::optional<Candidate> Next(const Call& call, bool again);
   bool MayBe(const Call& call, const PodInfo& pod, const device::ContainerRequest& container,
@@ -62,6 +68,7 @@ class AllocationGrants {
   // Of a pod that the kubelet lists and that breaks a rule.
   Status BrokenRequest(const Call& call) const;
   void Give(const CallPtr& call, const Candidate& to);
+  void Answer(const CallPtr& call, const ContainerRef& who, const Result<grant::Grant>& grant);
   void GiveByIds(const CallPtr& call);
 
   TaskRunner* const runner_;

@@ -402,11 +402,45 @@ TEST_F(AllocationGrantsTest, SharesOfAPluginBeforeUsStartAgain) {
   EXPECT_TRUE(PreStart(kMem, ids).ok());
 }
 
+TEST_F(AllocationGrantsTest, AKubeletThatIsTooBusyIsAskedAgainAndNotGuessedFor) {
+  AssignMem("a", 8, "GPU-1");
+  AssignMem("b", 8, "GPU-2");
+  kubelet_.trouble = Status(Code::kResourceExhausted, "rejected by rate limit");
+  kubelet_.Admit("b");
+  const auto answer = Start(kMem, NewIds(8));
+  runner_.AdvanceTimeAndRun(1s);
+  ASSERT_FALSE(answer->has_value());
+  kubelet_.trouble = Status::Ok();
+  runner_.AdvanceTimeAndRun(AllocationGrants::kLongPause);
+  ASSERT_TRUE(answer->has_value());
+  EXPECT_EQ(Visible(**answer), "GPU-2");
+}
+
+TEST_F(AllocationGrantsTest, WaitsForAPodThatStillEnds) {
+  AssignMem("old", 16, "GPU-1");
+  AdmitMem("old", NewIds(16));
+  pods_.Remove("uid-old");
+  AssignMem("new", 16, "GPU-1");
+  kubelet_.Admit("new");
+  const auto answer = Start(kMem, NewIds(16));
+  ASSERT_FALSE(answer->has_value()) << "the kubelet would turn the pod away for good";
+  kubelet_.End("old");
+  runner_.AdvanceTimeAndRun(1s);
+  ASSERT_TRUE(answer->has_value());
+  EXPECT_EQ(Visible(**answer), "GPU-1");
+}
+
 TEST_F(AllocationGrantsTest, PodThatBreaksARuleIsToldWhich) {
   pods_.Set(FakeApiPods::Make("bad", {{"main", {{kCore, "150"}}}}));
   kubelet_.Admit("bad");
   EXPECT_THAT(Allocate(kCore, NewIds(150)), HasSubstr("pod default/bad"));
   EXPECT_TRUE(ledger_->entries().empty());
+  // Once it runs, by whatever plugin, it is not the one that is being admitted.
+  PodInfo runs = *pods_.pods().at("uid-bad");
+  runs.container_ids["main"] = "containerd://1";
+  pods_.Set(runs);
+  kubelet_.Admit("unknown");
+  EXPECT_EQ(Allocate(kMem, NewIds(1)), "GPU-0");
 }
 
 }  // namespace

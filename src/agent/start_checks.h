@@ -50,7 +50,7 @@ class StartChecks {
   using Entry = GrantLedger::Entry;
   // A container that has the ids, or some of them, as the kubelet says.
   struct Holder {
-    ContainerRef who;  // without UID
+    ContainerRef who;    // without UID
     bool exact = false;  // these, and no others of the resource
   };
   using Holders = std::vector<Holder>;

@@ -83,7 +83,7 @@ class FakePodResources final : public v1::PodResourcesLister::Service {
                     v1::ListPodResourcesResponse* reply) override {
     std::unique_lock lock(mutex_);
     changed_.wait(lock, [this] { return !stalled_; });
-    if (fails_) return {grpc::StatusCode::RESOURCE_EXHAUSTED, "not now"};
+    if (fails_) return {grpc::StatusCode::UNAVAILABLE, "not now"};
     *reply = list_;
     return grpc::Status::OK;
   }
