@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"tessera.dev/tests/e2e/bed"
+)
+
+// offerShares has the agent offer shares of GPUs, or leave them to somebody else.
+func offerShares(t *testing.T, which string) {
+	t.Helper()
+	bed.Kubectl(t, "-n", "tessera-system", "set", "env", "daemonset/tessera-agent", which)
+	bed.Kubectl(t, "-n", "tessera-system", "rollout", "status", "daemonset/tessera-agent", "--timeout=60s")
+}
+
+// startOldPlugin runs a device plugin like gpushare's on the node until the test ends.
+func startOldPlugin(t *testing.T, args ...string) (stop func()) {
+	t.Helper()
+	program := filepath.Join(t.TempDir(), "oldplugin")
+	build := exec.Command("go", "build", "-o", program, ".")
+	build.Dir = filepath.Join(bed.Root, "tests/e2e/oldplugin")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if text, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("building the plugin: %v: %s", err, text)
+	}
+	cmd, err := bed.Shared.NodeCommand(ctx, 1, append([]string{program}, args...)...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd.Stderr = os.Stderr
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	ended := false
+	stop = func() {
+		if !ended {
+			cmd.Process.Kill()
+			cmd.Wait()
+		}
+		ended = true
+	}
+	t.Cleanup(stop)
+	return stop
+}
+
+// The container starts again every few seconds. What gpushare's plugin gave it stands in the kubelet's
+// checkpoint alone: nothing is written on its pod.
+func TestWhatGpusharesPluginGaveIsTakenOver(t *testing.T) {
+	const shares, pod = "aliyun.com/gpu-mem", "of-gpushare"
+	waitAllocatable(t, gpus, time.Minute)
+	uuid := bed.UUIDs(t, 1)[2]
+	offerShares(t, "SHARED_RESOURCES=none")
+	t.Cleanup(func() { offerShares(t, "SHARED_RESOURCES-"); waitAllocatable(t, gpus, time.Minute) })
+	stop := startOldPlugin(t, "--minor=2", "--units=80")
+	bed.Eventually(t, time.Minute, "gpushare's plugin offers 80 GiB", func() bool { return bed.Allocatable(node, shares) == 80 })
+	bed.Pod{Name: pod, RestartPolicy: "Always", Containers: []bed.Container{{Name: "main", Image: "probe",
+		Limits: map[string]int{shares: 8}, Args: []string{"--hold=8s"}}}}.Create(t)
+	bed.WaitPhase(t, pod, "Running")
+	bed.Eventually(t, bed.PodTimeout, "it has no GPU, as Tessera gave it none", func() bool {
+		text := bed.Logs(t, pod)
+		return strings.Contains(text, `"NVIDIA_VISIBLE_DEVICES":"2"`) && !strings.Contains(text, "/dev/nvidia2")
+	})
+
+	offerShares(t, "SHARED_RESOURCES-")
+	stop()
+	bed.Eventually(t, bed.PodTimeout, "its pod says which GPU it has", func() bool {
+		said := bed.ReadPod(t, pod).Metadata.Annotations
+		return said["ALIYUN_COM_GPU_MEM_IDX"] == "2" && strings.Contains(said["tessera.dev/assignment"], uuid)
+	})
+	if text := bed.Kubectl(t, "-n", "tessera-system", "logs", bed.AgentOf(node), "-c", "agent"); !strings.Contains(text, "took over") {
+		t.Errorf("the agent does not say what it took over:\n%s", text)
+	}
+	waitAllocatable(t, gpus-1, time.Minute)
+	bed.Eventually(t, time.Minute, "the container starts again, with its GPU", func() bool {
+		text := bed.Logs(t, pod)
+		return strings.Contains(text, fmt.Sprintf("%q:%q", "NVIDIA_VISIBLE_DEVICES", uuid)) && strings.Contains(text, "/dev/nvidia2")
+	})
+	bed.Kubectl(t, "delete", "pod", pod)
+	waitAllocatable(t, gpus, time.Minute)
+}
