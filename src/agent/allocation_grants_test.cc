@@ -226,6 +226,35 @@ TEST_F(AllocationGrantsTest, PodsThatHaveEachOthersGpusDoNotStart) {
   EXPECT_EQ(PreStart(kMem, first).code(), Code::kFailedPrecondition);
 }
 
+TEST_F(AllocationGrantsTest, WhoHasTheGpusOfAPodThatIsGoneDoesNotStartEither) {
+  for (const std::string name : {"a", "b"}) {
+    Assign(FakeApiPods::Make(name, {{"main", {{kGpu, "1"}}}}),
+           {{"main", {name == "a" ? "GPU-1" : "GPU-2"}}});
+  }
+  kubelet_.trouble = Status(Code::kUnavailable, "connection refused");
+  kubelet_.Admit("b");
+  EXPECT_EQ(Allocate(kGpu, {"GPU-2"}), "GPU-1") << "meant for a";
+  Hold("b", kGpu, {"GPU-2"});
+  kubelet_.trouble = Status::Ok();
+  EXPECT_EQ(PreStart(kGpu, {"GPU-2"}).code(), Code::kFailedPrecondition);
+  pods_.Remove("uid-a");
+  runner_.AdvanceTimeAndRun(10min);
+  EXPECT_TRUE(ledger_->entries().empty());
+  EXPECT_EQ(PreStart(kGpu, {"GPU-2"}).code(), Code::kFailedPrecondition)
+      << "the kubelet names what it was assigned, and Allocate named another";
+}
+
+TEST_F(AllocationGrantsTest, AKubeletThatListsNobodyForLongMakesNobodyLoseWhatItHas) {
+  AssignMem("a", 8, "GPU-1");
+  const Ids ids = NewIds(8);
+  EXPECT_EQ(AdmitMem("a", ids), "GPU-1");
+  const PodDevices before = *kubelet_.answer;
+  kubelet_.answer = PodDevices();  // it was started anew while the API server is away
+  runner_.AdvanceTimeAndRun(10min);
+  kubelet_.answer = before;
+  EXPECT_TRUE(PreStart(kMem, ids).ok());
+}
+
 TEST_F(AllocationGrantsTest, AWrongGuessDoesNotSpoilTheNextPod) {
   AssignMem("a", 8, "GPU-1");
   AssignMem("b", 8, "GPU-2");
@@ -372,9 +401,13 @@ TEST_F(AllocationGrantsTest, CoreWithoutMemoryDoesNotStart) {
 }
 
 TEST_F(AllocationGrantsTest, WholeGpusOfAPluginBeforeUsAreTakenIntoTheLedger) {
-  pods_.Set(FakeApiPods::Make("old", {{"main", {{kGpu, "1"}}}}));
+  PodInfo old = FakeApiPods::Make("old", {{"main", {{kGpu, "1"}}}});
+  pods_.Set(old);
   kubelet_.Admit("old");
   Hold("old", kGpu, {"GPU-2"});
+  EXPECT_EQ(PreStart(kGpu, {"GPU-2"}).code(), Code::kFailedPrecondition) << "it never ran";
+  old.container_ids["main"] = "containerd://1";
+  pods_.Set(old);
   EXPECT_TRUE(PreStart(kGpu, {"GPU-2"}).ok());
   EXPECT_TRUE(ledger_->Accounts().UseOf("GPU-2").whole);
   Assign(FakeApiPods::Make("wrong", {{"main", {{kGpu, "1"}}}}), {{"main", {"GPU-0"}}});

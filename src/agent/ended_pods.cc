@@ -97,6 +97,13 @@ bool EndedPods::EndedByApi(const ContainerRef& holder) const {
   return found == pods_->pods().end() || found->second->ended;
 }
 
+// As far as is known, also while the API server is away.
+bool EndedPods::LivesByApi(const ContainerRef& holder) const {
+  if (pods_ == nullptr) return false;
+  const auto found = pods_->pods().find(holder.pod_uid);
+  return found != pods_->pods().end() && !found->second->ended;
+}
+
 // The kubelet's list has names only.
 bool EndedPods::NamesakeKnown(const ContainerRef& holder) const {
   return std::any_of(pods_->pods().begin(), pods_->pods().end(), [&](const auto& pod) {
@@ -166,7 +173,7 @@ void EndedPods::Prune(const Result<PodDevices>& listed) {
   bool released = false;
   if (listed.ok()) {
     for (const auto& [key, entry] : ledger_->entries()) {
-      if (!IsListed(*listed, entry)) missing.insert(key);
+      if (!IsListed(*listed, entry) && !LivesByApi(entry.holder)) missing.insert(key);
     }
     // Twice in a row: a kubelet that has just started lists nobody.
     for (const GrantLedger::Key& key : missing) {

@@ -55,6 +55,7 @@ class EndedPods {
   void Look();
   void Prune(const Result<PodDevices>& listed);
   bool EndedByApi(const ContainerRef& holder) const;
+  bool LivesByApi(const ContainerRef& holder) const;
   bool NamesakeKnown(const ContainerRef& holder) const;
   void Release(const GrantLedger::Key& key);
 

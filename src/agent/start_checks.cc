@@ -150,16 +150,20 @@ void StartChecks::CheckStranger(const CallPtr& call, const Holders& holders) {
       return Grant(call, ContainerRef(entry.holder));
     }
   }
-  if (call->resource == names::kResourceGpu) return Adopt(call, who);
+  if (call->resource == names::kResourceGpu && HasRun(who)) return Adopt(call, who);
   Finish(call, Wrong(who, {}, "as this agent has given nothing to its ids of " + call->resource));
 }
 
+bool StartChecks::HasRun(const ContainerRef& holder) const {
+  if (pods_ == nullptr) return false;
+  const Result<ContainerRef> who = WithUid(holder);
+  return who.ok() && pods_->pods().at(who->pod_uid)->container_ids.contains(holder.container);
+}
+
+// One that has run has the GPUs of its ids; one that we kept from starting has those of another.
 void StartChecks::Adopt(const CallPtr& call, const ContainerRef& holder) {
-  Result<ContainerRef> found = pods_ == nullptr ? holder : WithUid(holder);
-  if (!found.ok()) return Finish(call, found.status());
+  const ContainerRef who = *WithUid(holder);
   const Claim claim = NewClaim(call->resource, call->ids, runner_->clock().WallNow());
-  ContainerRef who = *std::move(found);
-  if (pods_ == nullptr) who.pod_uid = "unnamed-" + grant::NonceText(claim.nonce);
   const std::vector<std::string> assigned = AssignedTo(who);
   const std::string why = "by a plugin that knew nothing of its assignment";
   if (!assigned.empty() && !SameIds(assigned, call->ids)) {

@@ -6,8 +6,8 @@
 // starts, also after restarts of kubelet and agent; the ledger is the memory.
 //
 // The kubelet says names and not UIDs, and nothing of ordinary init containers: those start where
-// Allocate left no doubt. Whole GPUs that a plugin before us gave, by ids that name them, are taken
-// into the ledger here.
+// Allocate left no doubt. Whole GPUs that a plugin before us gave, by ids that name them, to a
+// container that has run are taken into the ledger here.
 //
 // Threads: lives on `runner`, that of the grants.
 #pragma once
@@ -63,7 +63,7 @@ class StartChecks {
   Result<ContainerRef> Name(const Entry& entry, const Holders& holders);
   // Nothing was given to these ids.
   void CheckStranger(const CallPtr& call, const Holders& holders);
-  void Adopt(const CallPtr& call, const ContainerRef& who);
+  void Adopt(const CallPtr& call, const ContainerRef& holder);
   // As to a container that late binding starts: what it was given, unless it is ill.
   void Grant(const CallPtr& call, const ContainerRef& who);
   void Finish(const CallPtr& call, const Status& status) const;
@@ -73,6 +73,7 @@ class StartChecks {
   const Entry* EntryOf(const Call& call) const;
   // With its UID. UNAVAILABLE while the pod is not known.
   Result<ContainerRef> WithUid(ContainerRef who) const;
+  bool HasRun(const ContainerRef& holder) const;
   std::vector<std::string> AssignedTo(const ContainerRef& who) const;
   // FAILED_PRECONDITION, for people.
   Status Wrong(const ContainerRef& who, const std::vector<std::string>& has,
