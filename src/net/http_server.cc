@@ -52,6 +52,9 @@ struct HttpServer::Core : public std::enable_shared_from_this<HttpServer::Core> 
         [weak](Request request, std::shared_ptr<ServerConnection> from, uint64_t round) {
           if (const auto self = weak.lock()) self->Dispatch(std::move(request), from, round);
         },
+        [weak] {
+          if (const auto self = weak.lock()) self->BoundBodies();
+        },
         [weak](ServerConnection* closed) {
           if (const auto self = weak.lock()) self->connections.erase(closed);
         });
@@ -71,6 +74,22 @@ struct HttpServer::Core : public std::enable_shared_from_this<HttpServer::Core> 
     return longest != nullptr;
   }
 
+  // The largest goes first: whoever asks for little is served whatever others send.
+  void BoundBodies() {
+    size_t all = 0;
+    ServerConnection* largest = nullptr;
+    for (const auto& [connection, held] : connections) {
+      const size_t bytes = connection->body_bytes();
+      all += bytes;
+      if (!connection->evictable() || bytes == 0) continue;
+      if (!largest || bytes > largest->body_bytes()) largest = connection;
+    }
+    const ServerLimits& limits = options.limits;
+    const size_t most =
+        limits.all_bodies_bytes > 0 ? limits.all_bodies_bytes : 4 * limits.body_bytes;
+    if (all > most && largest) largest->RefuseBody();
+  }
+
   void Dispatch(Request request, const std::shared_ptr<ServerConnection>& from, uint64_t round) {
     std::weak_ptr<ServerConnection> weak = from;
     Reply reply = [&io = io, weak, round](Response response) {
@@ -79,8 +98,7 @@ struct HttpServer::Core : public std::enable_shared_from_this<HttpServer::Core> 
         if (const auto connection = weak.lock()) connection->Answer(round, std::move(response));
       });
     };
-    runner.Post([front = front, request = std::move(request),
-                 reply = std::move(reply)]() mutable {
+    runner.Post([front = front, request = std::move(request), reply = std::move(reply)]() mutable {
       if (!front->gone) front->handler(request, std::move(reply));
     });
   }

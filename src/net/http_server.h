@@ -2,8 +2,9 @@
 // A small HTTP/1.1 server for /metrics, /healthz, webhooks and the like. Keep-alive, HEAD, chunked
 // requests and 100-continue are understood; not for: routing, compression, streaming answers.
 //
-// A stranger cannot hold it: sizes, times and connections are bounded, and when all connections are
-// taken the one that has waited longest for a request is closed in favour of the new one.
+// A stranger cannot hold it: sizes, times and connections are bounded. When all connections are
+// taken, the one that has waited longest for a request is closed in favour of the new one; when
+// bodies take too much together, the largest that has not come to its end is refused.
 //
 // Threads: made, and destroyed, on `runner`'s thread; the handler runs there, one request of a
 // connection at a time, and never after the server is gone. Sockets live on the IoThread, which the
@@ -28,6 +29,8 @@ struct ServerLimits {
   size_t connections = 64;
   size_t header_bytes = 16 << 10;  // more: 431
   size_t body_bytes = 1 << 20;     // more: 413
+  // Of all bodies that are being read or handled: 503. 0: four times body_bytes.
+  size_t all_bodies_bytes = 0;
   // From the first byte of a request, or from accept, to its last byte: 408 and closed.
   Duration request = std::chrono::seconds(10);
   // Until the handler replies: 503.
@@ -59,8 +62,9 @@ class HttpServer {
   HttpServer(const HttpServer&) = delete;
   HttpServer& operator=(const HttpServer&) = delete;
 
-  // Shows another certificate from the next connection on; those that are open keep theirs. One that
-  // cannot be read closes new connections: check it before (certificate.h). REQUIRES: Options::tls.
+  // Shows another certificate from the next connection on; those that are open keep theirs. One
+  // that cannot be read closes new connections: check it before (certificate.h). REQUIRES:
+  // Options::tls.
   void SetCertificate(PemSource certificate, PemSource key);
 
   // With the port that the system chose.

@@ -19,11 +19,11 @@ class HttpServerTest : public ::testing::Test {
  protected:
   void Start(HttpServer::Options options = {}) {
     if (options.address.unix_path.empty()) options.address.host = "127.0.0.1";
-    auto server = HttpServer::Start(
-        io_, runner_, options, [this](const Request& request, HttpServer::Reply reply) {
-          requests_.push_back(request);
-          handler_(request, std::move(reply));
-        });
+    auto server = HttpServer::Start(io_, runner_, options,
+                                    [this](const Request& request, HttpServer::Reply reply) {
+                                      requests_.push_back(request);
+                                      handler_(request, std::move(reply));
+                                    });
     ASSERT_TRUE(server.ok()) << server.status().ToString();
     server_ = *std::move(server);
   }
@@ -91,8 +91,9 @@ TEST_F(HttpServerTest, OldClientsAreClosedAfterTheAnswer) {
 TEST_F(HttpServerTest, TellsAClientThatWaitsToContinue) {
   Start();
   RawClient client = Dial();
-  client.Send("POST / HTTP/1.1\r\nExpect: 100-continue\r\nContent-Length: 2\r\n"
-              "Connection: close\r\n\r\n");
+  client.Send(
+      "POST / HTTP/1.1\r\nExpect: 100-continue\r\nContent-Length: 2\r\n"
+      "Connection: close\r\n\r\n");
   EXPECT_EQ(client.Receive(), "HTTP/1.1 100 Continue\r\n\r\n");
   client.Send("ok");
   EXPECT_NE(Talk(client).find("POST / ok"), std::string::npos);
@@ -156,6 +157,31 @@ TEST_F(HttpServerTest, BusyConnectionsAreNotEvicted) {
   EXPECT_NE(Talk(second).find("done"), std::string::npos);
 }
 
+TEST_F(HttpServerTest, LargeBodiesTogetherAreBoundedAndSmallOnesServed) {
+  HttpServer::Options options;
+  options.limits = {.body_bytes = 1'000'000, .all_bodies_bytes = 2'000'000};
+  options.limits.request = std::chrono::seconds(2);
+  Start(options);
+  std::vector<RawClient> large;
+  for (int i = 0; i < 4; ++i) {
+    large.push_back(Dial());
+    large.back().Send("POST / HTTP/1.1\r\nContent-Length: 1000000\r\n\r\n" +
+                      std::string(900'000, 'x'));
+  }
+  EXPECT_NE(
+      Talk("POST / HTTP/1.1\r\nConnection: close\r\nContent-Length: 2\r\n\r\nab").find(" 200 "),
+      std::string::npos);
+  int refused = 0, late = 0;
+  for (RawClient& client : large) {
+    const std::string said = Talk(client);
+    refused += said.starts_with("HTTP/1.1 503 ") ? 1 : 0;
+    late += said.starts_with("HTTP/1.1 408 ") ? 1 : 0;
+  }
+  EXPECT_EQ(refused, 2);
+  EXPECT_EQ(late, 2);
+  EXPECT_EQ(requests_.size(), 1u);
+}
+
 TEST_F(HttpServerTest, AHandlerThatNeverRepliesGets503) {
   Start({.limits = {.handler = milliseconds(50)}});
   HttpServer::Reply late;
@@ -189,10 +215,9 @@ TEST_F(HttpServerTest, AServerThatGoesWithARequestInHandCallsNobody) {
 }
 
 TEST_F(HttpServerTest, ListensOnBothFamilies) {
-  auto server = HttpServer::Start(io_, runner_, {.address = ParseAddress(":0").value()},
-                                  [](const Request&, const HttpServer::Reply& reply) {
-                                    reply(TextResponse(200, "hi"));
-                                  });
+  auto server = HttpServer::Start(
+      io_, runner_, {.address = ParseAddress(":0").value()},
+      [](const Request&, const HttpServer::Reply& reply) { reply(TextResponse(200, "hi")); });
   ASSERT_TRUE(server.ok()) << server.status().ToString();
   for (const char* host : {"127.0.0.1", "::1"}) {
     HttpClient client(io_, runner_,

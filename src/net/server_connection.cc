@@ -27,10 +27,12 @@ int RefusalStatus(const Status& status) {
 }  // namespace
 
 ServerConnection::ServerConnection(IoThread& io, const ServerLimits& limits, Dispatch dispatch,
+                                   std::function<void()> on_body,
                                    std::function<void(ServerConnection*)> on_closed)
     : io_(io),
       limits_(limits),
       dispatch_(std::move(dispatch)),
+      on_body_(std::move(on_body)),
       on_closed_(std::move(on_closed)),
       timer_(io) {}
 
@@ -81,13 +83,25 @@ void ServerConnection::OnRead(const Status& status, std::string_view bytes) {
   }
   const Status parsed = parser_->Put(bytes);
   if (!parsed.ok()) return Refuse(parsed);
-  Advance();
+  if (parser_->body_waiting() > 0) on_body_();
+  if (state_ == State::kReading) Advance();
+}
+
+size_t ServerConnection::body_bytes() const {
+  if (state_ == State::kHandling) return handled_bytes_;
+  return state_ == State::kReading && parser_ ? parser_->body_waiting() : 0;
+}
+
+void ServerConnection::RefuseBody() {
+  (void)parser_->TakeBody();
+  Write(TextResponse(503, "too many large requests at a time\n"), true, false);
 }
 
 void ServerConnection::Advance() {
   if (parser_->done()) {
     Request request = std::move(parser_->request());
     request.body = parser_->TakeBody();
+    handled_bytes_ = request.body.size();
     head_only_ = request.method == "HEAD";
     keep_alive_ = parser_->keep_alive();
     state_ = State::kHandling;

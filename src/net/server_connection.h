@@ -20,8 +20,9 @@ class ServerConnection : public std::enable_shared_from_this<ServerConnection> {
   using Dispatch =
       std::function<void(Request request, std::shared_ptr<ServerConnection> from, uint64_t round)>;
 
+  // `on_body` is told of every piece of a body that has come, and may refuse this one or another.
   ServerConnection(IoThread& io, const ServerLimits& limits, Dispatch dispatch,
-                   std::function<void(ServerConnection*)> on_closed);
+                   std::function<void()> on_body, std::function<void(ServerConnection*)> on_closed);
 
   // With `tls`, shakes hands first.
   void Start(TransportPtr transport, std::shared_ptr<ssl_ctx_st> tls);
@@ -30,6 +31,10 @@ class ServerConnection : public std::enable_shared_from_this<ServerConnection> {
   // Whether nobody would miss it: no complete request is waiting for its answer.
   bool evictable() const { return state_ == State::kReading; }
   std::chrono::steady_clock::time_point waiting_since() const { return waiting_since_; }
+  // Of the body that is being read, or of the request that waits for its answer.
+  size_t body_bytes() const;
+  // REQUIRES: evictable. Answers 503 to what has not come to its end.
+  void RefuseBody();
   void Close();
 
  private:
@@ -48,6 +53,7 @@ class ServerConnection : public std::enable_shared_from_this<ServerConnection> {
   IoThread& io_;
   const ServerLimits limits_;
   Dispatch dispatch_;
+  std::function<void()> on_body_;
   std::function<void(ServerConnection*)> on_closed_;
   Timer timer_;
   std::shared_ptr<Attempt> handshake_;
@@ -61,6 +67,7 @@ class ServerConnection : public std::enable_shared_from_this<ServerConnection> {
   bool keep_alive_ = false;
   bool continued_ = false;  // 100 Continue is out
   size_t lingered_ = 0;
+  size_t handled_bytes_ = 0;  // of the body that was handed on last
 };
 
 }  // namespace tessera::net

@@ -126,6 +126,8 @@ class Verbs : public std::enable_shared_from_this<Verbs> {
 net::ServerLimits LimitsOfVerbs(size_t max_request_bytes) {
   net::ServerLimits limits;
   limits.body_bytes = max_request_bytes;
+  // kube-scheduler asks about one pod at a time, and binds a few beside with a few bytes each.
+  limits.all_bodies_bytes = 3 * max_request_bytes;
   // kube-scheduler keeps its connection.
   limits.idle = std::chrono::minutes(5);
   return limits;
