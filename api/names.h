@@ -72,8 +72,8 @@ inline constexpr std::string_view kReasonNoGpu = "NoGPU";  // both: a driver, bu
 // Reasons of Events on Pods.
 inline constexpr std::string_view kReasonQuotaExceeded = "GPUQuotaExceeded";
 
-// The Lease of the scheduler's replicas.
-inline constexpr std::string_view kSchedulerLease = "tessera-scheduler";
+// The scheduler: its Lease, its Service, and the EndpointSlice of that.
+inline constexpr std::string_view kScheduler = "tessera-scheduler";
 
 // The Service of the admission webhook, the Secret of its certificates, and both configurations.
 inline constexpr std::string_view kWebhook = "tessera-webhook";

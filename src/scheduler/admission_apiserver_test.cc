@@ -313,8 +313,8 @@ TEST_F(AdmissionApiServerTest, CertificatesRotateUnderLoadWithoutAPodThatSlipsTh
   std::set<std::string> certificates;
   const auto end = runner_.clock().Now() + std::chrono::seconds(20);
   while (runner_.clock().Now() < end) {
-    // A webhook that is not trusted is passed over (failurePolicy: Ignore), and the pod gets in, unless
-    // a deployed one refuses it too: so what counts is that ours did.
+    // A webhook that is not trusted is passed over (failurePolicy: Ignore), and the pod gets in,
+    // unless a deployed one refuses it too: so what counts is that ours did.
     for (int i = 0; i < 10; ++i, ++asked) {
       const int64_t refused = server_->counts().refused;
       const int status = DryRun(Wrong()).status;

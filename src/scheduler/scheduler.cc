@@ -14,6 +14,7 @@
 #include "src/net/http_server.h"
 #include "src/scheduler/admission_server.h"
 #include "src/scheduler/kube_binding_api.h"
+#include "src/scheduler/leader_endpoint.h"
 #include "src/scheduler/metrics.h"
 #include "src/scheduler/router.h"
 #include "src/scheduler/term.h"
@@ -56,8 +57,9 @@ struct Clients {
       : feed(io, runner, config, ClientFor(8, std::chrono::seconds(60))),
         bind(io, runner, config, ClientFor(kBindsInFlight, kBindDeadline)),
         lease(io, runner, config, ClientFor(1, std::chrono::seconds(5))),
+        endpoint(io, runner, config, ClientFor(1, std::chrono::seconds(2))),
         bindings(bind) {}
-  kube::Client feed, bind, lease;
+  kube::Client feed, bind, lease, endpoint;
   KubeBindingApi bindings;
 };
 
@@ -75,13 +77,16 @@ class Scheduler::Impl : private kube::LeaderElector::Delegate {
 
  private:
   Status Listen();
-  Status ServeAdmission(const std::string& ns);
-  Status Elect(const kube::Config& config);
+  Status ServeAdmission();
+  Status Elect();
   void BeginTerm();
+  void Advertise();
   void Tick();
   void AddStatusPages(Router* router);
   SchedulerState StateNow() const;
   // "" where it can decide.
+  std::string NotDecidingReason() const;
+  // "" where it can, or stands by for another one.
   std::string NotReadyReason() const;
   bool MayWrite() const { return !options_.leader_elect || (elector_ && elector_->leading()); }
   void Tell(const kube::PodObject& pod, kube::EventKind kind, std::string_view reason,
@@ -104,6 +109,8 @@ class Scheduler::Impl : private kube::LeaderElector::Delegate {
   std::unique_ptr<kube::KubeLease> lease_;
   std::unique_ptr<kube::LeaderElector> elector_;
   std::unique_ptr<Term> term_;
+  std::unique_ptr<LeaderEndpoint> endpoint_;
+  std::string ns_;  // our own
   std::string leader_;
   bool stopping_ = false;
   std::unique_ptr<net::HttpServer> server_, status_server_;
@@ -120,17 +127,18 @@ Status Scheduler::Impl::Start() {
     return std::getenv(name);
   };
   ASSIGN_OR_RETURN(const kube::Config config, kube::FindConfig(options_.kubeconfig, environment));
+  ns_ = config.default_namespace;
   clients_ = std::make_unique<Clients>(io_, runner_, config);
   events_ = std::make_unique<kube::EventRecorder>(
       clients_->feed,
-      kube::EventRecorder::Options{.component = std::string(names::kSchedulerLease),
+      kube::EventRecorder::Options{.component = std::string(names::kScheduler),
                                    .instance = HostName()},
       [](const Status& status) {
         Log(Severity::kWarning, "an Event is lost", {{"why", status.message()}});
       });
   RETURN_IF_ERROR(Listen());
-  RETURN_IF_ERROR(ServeAdmission(config.default_namespace));
-  RETURN_IF_ERROR(Elect(config));
+  RETURN_IF_ERROR(ServeAdmission());
+  RETURN_IF_ERROR(Elect());
   Tick();
   return {};
 }
@@ -138,7 +146,7 @@ Status Scheduler::Impl::Start() {
 Status Scheduler::Impl::Listen() {
   AddVerbs(
       [this]() -> Result<Deciders> {
-        std::string why = NotReadyReason();
+        std::string why = NotDecidingReason();
         if (!why.empty()) return Status(Code::kUnavailable, std::move(why));
         return Deciders{&term_->extender(), &term_->ledger()};
       },
@@ -162,15 +170,15 @@ Status Scheduler::Impl::Listen() {
   return {};
 }
 
-Status Scheduler::Impl::ServeAdmission(const std::string& ns) {
+Status Scheduler::Impl::ServeAdmission() {
   if (options_.webhook_address.empty()) return {};
   const std::string name(names::kWebhook);
   AdmissionServerOptions options{
       .admission = {.gpu_mem_unit = options_.ledger.gpu_mem_unit,
                     .runtime_class = options_.default_runtime_class},
-      .certificates = {.ns = ns,
+      .certificates = {.ns = ns_,
                        .secret = name,
-                       .certificate = {.names = ServiceNames(name, ns, options_.webhook_names)},
+                       .certificate = {.names = ServiceNames(name, ns_, options_.webhook_names)},
                        .configurations = {{kube::kMutatingWebhooks, name, "", ""},
                                           {kube::kValidatingWebhooks, name, "", ""}}}};
   ASSIGN_OR_RETURN(options.address,
@@ -209,6 +217,11 @@ SchedulerState Scheduler::Impl::StateNow() const {
 }
 
 std::string Scheduler::Impl::NotReadyReason() const {
+  const bool stands_by = !leader_.empty() && leader_ != options_.election.identity;
+  return stands_by && !stopping_ ? "" : NotDecidingReason();
+}
+
+std::string Scheduler::Impl::NotDecidingReason() const {
   if (stopping_) return "this replica is leaving";
   if (!term_ || !MayWrite()) {
     return leader_.empty() ? "no replica leads yet" : "not the leader; that is " + leader_;
@@ -216,14 +229,13 @@ std::string Scheduler::Impl::NotReadyReason() const {
   return term_->synced() ? "" : "the cluster is not known yet";
 }
 
-Status Scheduler::Impl::Elect(const kube::Config& config) {
+Status Scheduler::Impl::Elect() {
   if (!options_.leader_elect) {
     BeginTerm();
     return {};
   }
-  const std::string ns = options_.lease_ns.empty() ? config.default_namespace : options_.lease_ns;
-  lease_ =
-      std::make_unique<kube::KubeLease>(clients_->lease, ns, std::string(names::kSchedulerLease));
+  const std::string ns = options_.lease_ns.empty() ? ns_ : options_.lease_ns;
+  lease_ = std::make_unique<kube::KubeLease>(clients_->lease, ns, std::string(names::kScheduler));
   elector_ = std::make_unique<kube::LeaderElector>(
       runner_, *lease_, options_.election, static_cast<kube::LeaderElector::Delegate&>(*this));
   return {};
@@ -238,9 +250,24 @@ void Scheduler::Impl::BeginTerm() {
        .metrics = metrics_,
        .may_write = [this] { return MayWrite(); },
        .tell = [this](const kube::PodObject& pod, kube::EventKind kind, std::string_view reason,
-                      const std::string& message) { Tell(pod, kind, reason, message); }});
+                      const std::string& message) { Tell(pod, kind, reason, message); },
+       .synced = [this] { Advertise(); }});
   // The policy was looked at in Start.
   term_ = *std::move(term);
+}
+
+void Scheduler::Impl::Advertise() {
+  if (options_.advertise_address.empty() || stopping_) return;
+  endpoint_ = std::make_unique<LeaderEndpoint>(
+      clients_->endpoint,
+      LeaderEndpointOptions{.ns = ns_,
+                            .service = std::string(names::kScheduler),
+                            .ip = options_.advertise_address,
+                            .port = server_->address().port},
+      [](const Status& status) {
+        Log(Severity::kWarning, "cannot tell the Service where the leader is",
+            {{"why", status.message()}});
+      });
 }
 
 void Scheduler::Impl::OnStartedLeading() {
@@ -250,6 +277,7 @@ void Scheduler::Impl::OnStartedLeading() {
 
 void Scheduler::Impl::OnStoppedLeading(const Status& why) {
   Log(Severity::kWarning, "not leading any more", {{"why", why.message()}});
+  endpoint_.reset();
   term_.reset();
 }
 
@@ -285,8 +313,14 @@ void Scheduler::Impl::Stop(std::function<void()> on_done) {
     if (term_ && term_->bindings_under_way() > 0 && runner_.clock().Now() < deadline) {
       return runner_.PostDelayed(std::chrono::milliseconds(50), [again] { (*again)(); });
     }
-    if (elector_) return elector_->Release(on_done);
-    on_done();
+    const auto release = [this, alive, on_done] {
+      if (!*alive) return;
+      if (elector_) return elector_->Release(on_done);
+      on_done();
+    };
+    // First this: what comes later could undo what the next leader says.
+    if (endpoint_) return endpoint_->Withdraw(release);
+    release();
   };
   runner_.Post([wait] { (*wait)(); });
 }

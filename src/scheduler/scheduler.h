@@ -47,6 +47,9 @@ struct SchedulerOptions {
   bool leader_elect = true;
   std::string lease_ns;              // "": our own namespace
   kube::ElectionOptions election{};  // the identity is made up where it is empty
+  // IP address by which the Service of our namespace shall lead to this replica while it decides
+  // (leader_endpoint.h); "": whoever asks knows where to ask.
+  std::string advertise_address;
 };
 
 class Scheduler {

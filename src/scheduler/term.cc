@@ -16,6 +16,7 @@ Term::Term(const Options& options, const Given& given,
            std::unique_ptr<ledger::ClusterLedger> ledger)
     : clock_(given.clock),
       metrics_(given.metrics),
+      synced_(given.synced),
       began_(given.clock.Now()),
       ledger_(std::move(ledger)),
       binder_(std::make_unique<Binder>(*ledger_, given.bindings, given.clock, given.may_write,
@@ -42,6 +43,7 @@ void Term::OnSynced() {
       {{"nodes", ledger_->nodes().size()},
        {"pods", ledger_->pods().size()},
        {"took_ms", took.count()}});
+  synced_();
 }
 
 void Term::OnTrouble(std::string_view what, const Status& status) {

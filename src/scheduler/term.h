@@ -4,6 +4,7 @@
 // Ownership: whatever is given in outlives it.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -26,6 +27,7 @@ class Term final : private ledger::ClusterFeed::Delegate {
     SchedulerMetrics& metrics;
     Binder::MayWrite may_write;
     Extender::Tell tell;
+    std::function<void()> synced;
   };
   struct Options {
     ledger::LedgerOptions ledger;
@@ -54,6 +56,7 @@ class Term final : private ledger::ClusterFeed::Delegate {
 
   const Clock& clock_;
   SchedulerMetrics& metrics_;
+  const std::function<void()> synced_;
   const MonotonicTime began_;
   const std::unique_ptr<ledger::ClusterLedger> ledger_;
   std::unique_ptr<Binder> binder_;

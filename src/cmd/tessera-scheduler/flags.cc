@@ -7,6 +7,7 @@
 #include "src/base/dns_name.h"
 #include "src/base/strings.h"
 #include "src/net/certificate.h"
+#include "src/scheduler/leader_endpoint.h"
 
 namespace tessera {
 namespace {
@@ -101,6 +102,10 @@ void AddElection(CLI::App* app, SchedulerFlags* flags) {
       ->envname("LEADER_ELECT");
   AddText(app, "--leader-elect-resource-namespace", &o->lease_ns, "LEASE_NAMESPACE",
           "namespace of the Lease (default: our own)");
+  AddText(
+      app, "--advertise-address", &o->advertise_address, "ADVERTISE_ADDRESS",
+      "IP address to which Service tessera-scheduler of our own namespace shall lead while this "
+      "replica decides; \"\": the Service is not ours to lead");
   AddSeconds(app, "--leader-elect-lease-duration", &flags->lease_s,
              "after so long without a renewal another replica may lead");
   AddSeconds(app, "--leader-elect-renew-deadline", &flags->renew_s,
@@ -138,6 +143,9 @@ Result<scheduler::SchedulerOptions> ToOptions(const SchedulerFlags& flags) {
   if (!options.tls.ca.file.empty() && options.tls.certificate.file.empty()) {
     return Error(Code::kInvalidArgument,
                  "--client-ca-file needs HTTPS: give --tls-cert-file and --tls-private-key-file");
+  }
+  if (!options.advertise_address.empty()) {
+    RETURN_IF_ERROR(scheduler::CheckIp(options.advertise_address).Annotate("--advertise-address"));
   }
   for (const std::string& name : options.webhook_names) {
     RETURN_IF_ERROR(net::CheckCertificateName(name).Annotate("--webhook-names"));

@@ -57,9 +57,17 @@ void ObjectStore::Put(const std::string& path, Json object) {
 
 net::Response ObjectStore::Answer(const net::Request& request) {
   if (request.method == "POST") return Create(request);
-  const Json* found = Find(std::string(request.path()));
+  const std::string path(request.path());
+  // Of objects that have one manager: what it says is what there is.
+  const bool applied = request.headers.Get("Content-Type").find("apply-patch") != std::string::npos;
+  if (applied) {
+    ++writes_;
+    Put(path, ParseJson(request.body).value());
+  }
+  const Json* found = Find(path);
   if (found == nullptr) return Refusal(404, "NotFound");
-  return request.method == "PATCH" ? Patch(request, *found) : Found(*found);
+  const bool patch = request.method == "PATCH" && !applied;
+  return patch ? Patch(request, *found) : Found(*found);
 }
 
 net::Response ObjectStore::Create(const net::Request& request) {

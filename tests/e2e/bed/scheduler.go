@@ -29,11 +29,13 @@ func WireScheduler(t *testing.T) {
 }
 
 func wireScheduler() error {
-	// Not "rollout status": the replica that stands by is never ready.
-	_, err := Shared.Kubectl(ctx, "-n", "tessera-system", "wait", "deployment/tessera-scheduler",
-		"--for=condition=Available", "--timeout=60s")
-	if err != nil {
-		return err
+	for _, wait := range [][]string{
+		{"rollout", "status", "deployment/tessera-scheduler", "--timeout=60s"},
+		{"wait", "endpointslice/tessera-scheduler", "--for=jsonpath={.endpoints[0].conditions.ready}=true", "--timeout=60s"},
+	} {
+		if _, err := Shared.Kubectl(ctx, append([]string{"-n", "tessera-system"}, wait...)...); err != nil {
+			return err
+		}
 	}
 	address, err := Shared.Kubectl(ctx, "-n", "tessera-system", "get", "service", "tessera-scheduler",
 		"-o", "jsonpath={.spec.clusterIP}")

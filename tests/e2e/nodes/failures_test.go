@@ -38,9 +38,21 @@ func TestTheStandbyKeepsToWhatAKilledLeaderBound(t *testing.T) {
 	waitBound(t, before.Name)
 	leader := killLeader(t)
 	holder("bound-after", models[2]).Create(t)
-	bed.Eventually(t, bed.PodTimeout, "another replica leads", func() bool { return leaseHolder(t) != leader })
+	bed.Eventually(t, bed.PodTimeout, "another replica leads", func() bool { return leaseHolder() != leader })
 	goOn() // a node that is silent for longer takes no pods
 	checkGPUs(t, []string{before.Name, "bound-after"}, sizes(t))
+}
+
+// A new image or flag must come to run, and pods must go on being scheduled meanwhile.
+func TestARollingUpdateOfTheSchedulerComesToItsEnd(t *testing.T) {
+	bed.WireScheduler(t)
+	before := leaseHolder()
+	bed.Kubectl(t, "-n", "tessera-system", "rollout", "restart", "deployment/tessera-scheduler")
+	holder("meanwhile", models[2]).Create(t)
+	bed.Kubectl(t, "-n", "tessera-system", "rollout", "status", "deployment/tessera-scheduler", "--timeout=90s")
+	bed.Eventually(t, bed.PodTimeout, "a new replica leads", func() bool { now := leaseHolder(); return now != "" && now != before })
+	holder("afterwards", models[2]).Create(t)
+	checkGPUs(t, []string{"meanwhile", "afterwards"}, sizes(t))
 }
 
 // heldBack is a pod on n3 whose devices are allocated, and whose container with the share starts only

@@ -139,20 +139,23 @@ func waitBound(t *testing.T, pod string) {
 	bed.Eventually(t, bed.PodTimeout, pod+" is bound", func() bool { return nodeOf(t, pod) != "" })
 }
 
-// leaseHolder is the replica of tessera-scheduler that leads: its pod, "_", and more.
-func leaseHolder(t *testing.T) string {
-	t.Helper()
+// leaseHolder is the replica of tessera-scheduler that leads: its pod, "_", and more; "" while nobody
+// can be asked.
+func leaseHolder() string {
 	var lease struct {
 		Spec struct{ HolderIdentity string }
 	}
-	bed.Get(t, "/apis/coordination.k8s.io/v1/namespaces/tessera-system/leases/tessera-scheduler", &lease)
+	const path = "/apis/coordination.k8s.io/v1/namespaces/tessera-system/leases/tessera-scheduler"
+	if bed.Call(http.MethodGet, path, nil, &lease) != nil {
+		return ""
+	}
 	return lease.Spec.HolderIdentity
 }
 
 // killLeader deletes the replica that leads without any grace, and returns what held the Lease.
 func killLeader(t *testing.T) string {
 	t.Helper()
-	leader := leaseHolder(t)
+	leader := leaseHolder()
 	pod, _, _ := strings.Cut(leader, "_")
 	if err := bed.Call(http.MethodDelete, ours+"/pods/"+pod+"?gracePeriodSeconds=0", nil, nil); err != nil {
 		t.Fatal(err)
@@ -165,8 +168,8 @@ func killLeader(t *testing.T) string {
 func memoryInUse(t *testing.T) (used int) {
 	t.Helper()
 	var shown struct{ Nodes []struct{ UsedGPU int } }
-	const page = ours + "/services/tessera-scheduler:9410/proxy/gpushare-scheduler/inspect"
-	if bed.Call(http.MethodGet, page, nil, &shown) != nil {
+	pod, _, _ := strings.Cut(leaseHolder(), "_")
+	if bed.Call(http.MethodGet, ours+"/pods/"+pod+":9410/proxy/gpushare-scheduler/inspect", nil, &shown) != nil {
 		return -1
 	}
 	for _, node := range shown.Nodes {

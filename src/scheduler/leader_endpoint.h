@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+// Leads the extender's Service to the replica that decides, by an EndpointSlice that this replica
+// writes while it does. The Service has no selector: so every replica can be ready, and updates of
+// the Deployment go on, though only one of them answers.
+//
+// It is written at once, again after a failure, and every so often, in case somebody spoils it.
+// Threads: the client's runner. Ownership: the client outlives it.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "src/base/clock.h"
+#include "src/base/status.h"
+#include "src/kube/client.h"
+
+namespace tessera::scheduler {
+
+struct LeaderEndpointOptions {
+  std::string ns;
+  std::string service;  // and the name of the EndpointSlice
+  std::string ip;       // where this replica is reached
+  uint16_t port = 0;
+  Duration period = std::chrono::minutes(1);
+};
+
+// INVALID_ARGUMENT: no IP address.
+Status CheckIp(const std::string& ip);
+
+class LeaderEndpoint {
+ public:
+  using OnTrouble = std::function<void(const Status&)>;
+  // Begins to write. REQUIRES: CheckIp(options.ip).
+  LeaderEndpoint(kube::Client& client, LeaderEndpointOptions options, OnTrouble on_trouble);
+  // Leaves what is written: whoever decides next writes over it.
+  ~LeaderEndpoint();
+  LeaderEndpoint(const LeaderEndpoint&) = delete;
+  LeaderEndpoint& operator=(const LeaderEndpoint&) = delete;
+
+  // Nobody answers any more, until another replica says that it does. `on_done` comes once, whether
+  // that could be written or not.
+  void Withdraw(std::function<void()> on_done);
+
+ private:
+  struct Core;
+  std::shared_ptr<Core> core_;
+};
+
+}  // namespace tessera::scheduler

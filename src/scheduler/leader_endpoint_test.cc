@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/scheduler/leader_endpoint.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "src/net/testing/loopback.h"
+#include "src/scheduler/testing/object_store.h"
+
+namespace tessera::scheduler {
+namespace {
+
+using std::chrono::milliseconds;
+
+constexpr char kSlice[] = "/apis/discovery.k8s.io/v1/namespaces/ns/endpointslices/svc";
+
+class LeaderEndpointTest : public ::testing::Test {
+ protected:
+  std::unique_ptr<LeaderEndpoint> Lead(const char* ip, Duration period = std::chrono::hours(1)) {
+    return std::make_unique<LeaderEndpoint>(
+        client_,
+        LeaderEndpointOptions{
+            .ns = "ns", .service = "svc", .ip = ip, .port = 9410, .period = period},
+        [this](const Status& status) { trouble_ = status; });
+  }
+  // The addresses that stand there, separated by blanks; "-" where nothing stands.
+  std::string Addresses() const {
+    const Json* slice = store_.Find(kSlice);
+    if (slice == nullptr) return "-";
+    std::string text;
+    for (const Json& endpoint : slice->Find("endpoints")->items()) {
+      if (!text.empty()) text += ' ';
+      text += endpoint.Find("addresses")->items().at(0).string_value();
+    }
+    return text;
+  }
+  bool Come(const std::string& addresses) {
+    return runner_.RunUntil([&] { return Addresses() == addresses; });
+  }
+
+  net::testing::TestRunner runner_;
+  net::IoThread io_;
+  testing::ObjectStore store_{io_, runner_};
+  kube::Client client_{io_, runner_, store_.config(), {.max_attempts = 1}};
+  Status trouble_;
+};
+
+TEST_F(LeaderEndpointTest, SaysWhereTheLeaderIsAndThenThatThereIsNone) {
+  auto endpoint = Lead("10.1.2.3");
+  ASSERT_TRUE(Come("10.1.2.3"));
+  const Json slice = *store_.Find(kSlice);
+  EXPECT_EQ(slice.StringAt("addressType").value(), "IPv4");
+  EXPECT_EQ(slice.Find("metadata")->Find("labels")->StringAt("kubernetes.io/service-name").value(),
+            "svc");
+  EXPECT_EQ(slice.Find("ports")->items().at(0).Serialize(),
+            R"({"name":"extender","port":9410,"protocol":"TCP"})");
+  bool done = false;
+  endpoint->Withdraw([&] { done = true; });
+  ASSERT_TRUE(runner_.RunUntil([&] { return done; }));
+  EXPECT_EQ(Addresses(), "");
+}
+
+TEST_F(LeaderEndpointTest, TheNextLeaderWritesOverTheOneThatIsGone) {
+  auto first = Lead("10.1.2.3", milliseconds(5));
+  ASSERT_TRUE(Come("10.1.2.3"));
+  first.reset();
+  const auto second = Lead("fd00::2");
+  ASSERT_TRUE(Come("fd00::2"));
+  EXPECT_EQ(store_.Find(kSlice)->StringAt("addressType").value(), "IPv6");
+  runner_.RunFor(milliseconds(50));
+  EXPECT_EQ(Addresses(), "fd00::2");
+}
+
+TEST_F(LeaderEndpointTest, WhatSomebodySpoilsIsWrittenAnew) {
+  const auto endpoint = Lead("10.1.2.3", milliseconds(20));
+  ASSERT_TRUE(Come("10.1.2.3"));
+  store_.Remove(kSlice);
+  EXPECT_TRUE(Come("10.1.2.3"));
+}
+
+TEST(LeaderEndpointAddressTest, IsAnIpAddress) {
+  EXPECT_TRUE(CheckIp("10.0.0.1").ok() && CheckIp("fd00::1").ok());
+  for (const char* wrong : {"", "somewhere", "10.0.0", "10.0.0.1:9410", "[fd00::1]"}) {
+    EXPECT_EQ(CheckIp(wrong).code(), Code::kInvalidArgument) << wrong;
+  }
+}
+
+}  // namespace
+}  // namespace tessera::scheduler
