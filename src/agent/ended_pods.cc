@@ -65,6 +65,8 @@ void EndedPods::StartList() {
 
 Status EndedPods::Resolve(const std::vector<GrantLedger::Conflict>& conflicts,
                           const ContainerRef& who, const Result<PodDevices>& listed) {
+  // Pods end together, and each question would else ask the kubelet about its own GPU.
+  (void)ReleaseEnded(listed);
   for (const GrantLedger::Conflict& conflict : conflicts) {
     const auto found = ledger_->entries().find(conflict.key);
     if (found == ledger_->entries().end()) continue;
@@ -134,20 +136,24 @@ void EndedPods::Look() {
     return;
   }
   List([this](const Result<PodDevices>& listed) {
-    bool left = false;
-    std::vector<GrantLedger::Key> gone;
-    for (const auto& [key, entry] : ledger_->entries()) {
-      if (!EndedByApi(entry.holder)) continue;
-      const bool there = !listed.ok() || (IsListed(*listed, entry) && !NamesakeKnown(entry.holder));
-      left |= there;
-      if (!there) gone.push_back(key);
-    }
-    for (const GrantLedger::Key& key : gone) Release(key);
-    if (!gone.empty()) released_();
-    if (!left) return;
+    if (ReleaseEnded(listed)) return;
     LookAfter(pause_);
     pause_ = std::min(2 * pause_, Duration(kLongestPause));
   });
+}
+
+bool EndedPods::ReleaseEnded(const Result<PodDevices>& listed) {
+  bool left = false;
+  std::vector<GrantLedger::Key> gone;
+  for (const auto& [key, entry] : ledger_->entries()) {
+    if (!EndedByApi(entry.holder)) continue;
+    const bool there = !listed.ok() || (IsListed(*listed, entry) && !NamesakeKnown(entry.holder));
+    left |= there;
+    if (!there) gone.push_back(key);
+  }
+  for (const GrantLedger::Key& key : gone) Release(key);
+  if (!gone.empty()) released_();
+  return !left;
 }
 
 void EndedPods::Release(const GrantLedger::Key& key) {

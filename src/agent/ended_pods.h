@@ -53,6 +53,9 @@ class EndedPods {
   void StartList();
   void LookAfter(Duration pause);
   void Look();
+  // All of whom the API server says that they have ended, and the kubelet does not list them. False
+  // where it still lists some, or nobody knows.
+  bool ReleaseEnded(const Result<PodDevices>& listed);
   void Prune(const Result<PodDevices>& listed);
   bool EndedByApi(const ContainerRef& holder) const;
   bool LivesByApi(const ContainerRef& holder) const;
