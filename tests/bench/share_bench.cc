@@ -21,8 +21,8 @@ void Print(const char* what, std::vector<double> micros) {
   const auto at = [&](double part) {
     return micros[static_cast<size_t>(part * static_cast<double>(micros.size() - 1))] / 1000;
   };
-  fmt::print("{:10} p50 {:7.3f} ms  p99 {:7.3f} ms  longest {:7.3f} ms\n", what, at(0.5), at(0.99),
-             at(1));
+  fmt::print("{:10} p50 {:7.3f} ms  p95 {:7.3f} ms  p99 {:7.3f} ms  longest {:7.3f} ms\n", what,
+             at(0.5), at(0.95), at(0.99), at(1));
 }
 
 // What the disk alone takes for a record of a grant's size.
