@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
 #include <map>
 #include <memory>
 #include <random>
@@ -157,6 +158,23 @@ class World {
     ASSERT_EQ(testing::PictureOf(cluster), before);
   }
 
+  void CheckTerms(ShapeId shape) {
+    const auto scores = policy_->Scores(shape);
+    const std::vector<float> kept(scores.begin(), scores.end());
+    for (NodeId node = 0; node < cluster.size(); ++node) {
+      const std::vector<ScoreTerm> terms = policy_->Explain(shape, node);
+      ASSERT_EQ(terms.empty(), kept[node] == kUnfit) << "node " << node;
+      double sum = 0, size = 0;
+      for (const auto& [term, value] : terms) {
+        ASSERT_FALSE(term.empty());
+        sum += value;
+        size += std::abs(value);
+      }
+      if (terms.empty()) continue;
+      ASSERT_NEAR(sum, kept[node], 1e-6 * size) << "node " << node;
+    }
+  }
+
   // A policy that was told all that came and went, but never asked, answers as one that was.
   void CheckSilent(ShapeId shape) {
     const auto scores = policy_->Scores(shape);
@@ -298,6 +316,16 @@ TEST_P(PolicyPropertyTest, ScoresKeptOverChangesEqualScoresMadeAnew) {
     world.Step();
     if (step % 60 == 59) {
       for (int i = 0; i < 10; ++i) world.CheckSilent(world.RandomShape());
+    }
+  }
+}
+
+TEST_P(PolicyPropertyTest, TheTermsOfAScoreSumUpToIt) {
+  for (unsigned seed = 20; seed < 24; ++seed) {
+    World world(GetParam(), seed);
+    for (int step = 0; step < 200 && !HasFatalFailure(); ++step) {
+      if (step % 5 == 0) world.CheckTerms(world.RandomShape());
+      world.Step();
     }
   }
 }

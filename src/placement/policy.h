@@ -47,15 +47,17 @@ class Policy {
   virtual std::span<const float> Scores(ShapeId shape) = 0;
   // The GPUs that the pod would get on this node; nothing where it does not fit.
   virtual std::optional<Pick> PickOn(ShapeId shape, NodeId node) = 0;
-  // Of what the score of this node is made. Empty for policies with one term.
+  // Of what the score of this node is made: the sum of the terms is the score, but for rounding.
+  // One term with the name of the policy where it has no parts; none where the demand does not fit.
   virtual std::vector<ScoreTerm> Explain(ShapeId shape, NodeId node) {
-    (void)shape, (void)node;
-    return {};
+    const float score = Scores(shape)[node];
+    if (score == kUnfit) return {};
+    return {{name(), score}};
   }
 
   // What comes and goes, for policies that learn from it: a pod that arrives (placed or not, once),
-  // and one that leaves. A policy that learns does so in steps of some ten microseconds here, so that
-  // Choose never waits. A cluster that runs already is told as arrivals of all its pods.
+  // and one that leaves. A policy that learns does so in steps of some ten microseconds here, so
+  // that Choose never waits. A cluster that runs already is told as arrivals of all its pods.
   virtual void Arrived(ShapeId shape) { (void)shape; }
   virtual void Departed(ShapeId shape) { (void)shape; }
 };

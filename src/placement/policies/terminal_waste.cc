@@ -66,6 +66,7 @@ class TerminalWaste : public Policy {
   void Follow();
   PlainAsk Prepare(ShapeId shape);
   void Shortlist(const PlainAsk& ask);
+  const Candidate* Listed(NodeId id, float ranked) const;
   Rank Evaluate(NodeId id, const PlainAsk& ask);
   float LinkWorth(NodeId id, const PlainAsk& ask) const;
   Rank EvaluatePlain(const NodeSummary& node, const PlainAsk& ask);
@@ -290,11 +291,17 @@ std::span<const float> TerminalWaste::Scores(ShapeId shape) {
     const float score = ranked[id] + charges[groups[id]];
     scores_[id] = std::min(score, lowest);
     if (score < bar || score == kUnfit) continue;
-    for (const Candidate& listed : shortlist_) {
-      if (listed.ranked == score && listed.state == nodes_[id].state) scores_[id] = listed.refined;
-    }
+    if (const Candidate* listed = Listed(id, score)) scores_[id] = listed->refined;
   }
   return scores_;
+}
+
+// Which candidate stands for the node: one in the same state with the same score.
+const Candidate* TerminalWaste::Listed(NodeId id, float ranked) const {
+  for (const Candidate& listed : shortlist_) {
+    if (listed.ranked == ranked && listed.state == nodes_[id].state) return &listed;
+  }
+  return nullptr;
 }
 
 std::optional<Pick> TerminalWaste::PickOn(ShapeId shape, NodeId node) {
@@ -305,24 +312,27 @@ std::optional<Pick> TerminalWaste::PickOn(ShapeId shape, NodeId node) {
   return after.pick;
 }
 
+// The parts of which Scores made the score. Their sum is the score but for rounding.
 std::vector<ScoreTerm> TerminalWaste::Explain(ShapeId shape, NodeId id) {
-  const PlainAsk ask = Prepare(shape);
-  NodeSummary& node = Summary(id);
-  const NodeAfter after = Look(id, node, ask.demand);
-  if (!after.fits) return {};
+  const float score = Scores(shape)[id];
+  if (score == kUnfit) return {};
+  const PlainAsk ask(cluster_.demand(shape), forecast_.OwnPlaces(shape));
+  const Rank rank = ranker_.rank(id);
+  const ModelId model = groups_.ModelOf(rank.group);
+  const float charge = groups_.Charges(forecast_, ask.demand.milli())[rank.group];
+  const double links = LinkWorth(id, ask);
+  const float ranked = rank.score + charge;
+  const Candidate* listed = Listed(id, ranked);
+  const double waste = rank.score - links + (listed ? listed->refined - ranked : 0);
   std::vector<ScoreTerm> terms;
-  if (model_) {
-    if (node.rolled < 0) node.rolled = Rolled(node, node.key, node.closed);
-    // One number: as two, what is idle with the pod would be told below zero.
-    terms.emplace_back("waste avoided",
-                       0.5 * (node.closed + node.rolled) -
-                           0.5 * (after.closed + Rolled(node, after.key, after.closed)));
-  }
-  const uint16_t group = GroupOf(node, after.idle_taken, ask);
-  terms.emplace_back("places of large pods", -groups_.ReservationOf(group, forecast_));
+  // One number: as two, what is idle with the pod would be told below zero.
+  terms.emplace_back(model_ ? "waste avoided" : "room left on the GPU", waste);
+  terms.emplace_back("places of large pods", -groups_.ReservationOf(rank.group, forecast_));
   terms.emplace_back("scarce model",
-                     -forecast_.scarcity(node.model) * static_cast<double>(ask.demand.milli()));
-  terms.emplace_back("links", LinkWorth(id, ask));
+                     -forecast_.scarcity(model) * static_cast<double>(ask.demand.milli()));
+  terms.emplace_back("links", links);
+  // It may not be better than the worst that was looked at twice.
+  if (!listed && score < ranked) terms.emplace_back("not looked at twice", score - ranked);
   return terms;
 }
 

@@ -262,6 +262,34 @@ TEST_F(TesseraTest, PodsOfSeveralGpusGetTheBestLinkedOnesOfTheCluster) {
   EXPECT_TRUE(mask == 0b11 || mask == 0b1100 || mask == 0b110000 || mask == 0b11000000) << mask;
 }
 
+TEST_F(TesseraTest, TermsSumUpToTheScoreAlsoOfNodesThatWereNotLookedAtTwice) {
+  std::mt19937 random(21);
+  for (int i = 0; i < 80; ++i) {
+    const NodeId node = AddNode(fmt::format("n{}", i), 8, 1000 * (20 + i));
+    for (int gpu = 0; gpu < i % 8; ++gpu) {
+      const ShapeId shape = *cluster_.Intern(Ask(1, 100 * (1 + static_cast<int>(random() % 9))));
+      (void)*cluster_.Adopt(shape, node, testing::PickOf(uint64_t{1} << gpu));
+    }
+  }
+  for (int i = 0; i < 100; ++i) Learn(Ask(1, 100 * (1 + i % 10), Bytes(0), 500 * (i % 7)), 1);
+  int clipped = 0;
+  for (const Demand& demand : {Ask(1, 300), Ask(1, 1000), Ask(2, 1000)}) {
+    const ShapeId shape = *cluster_.Intern(demand);
+    const auto of_all = policy_->Scores(shape);
+    const std::vector<float> scores(of_all.begin(), of_all.end());
+    for (NodeId node = 0; node < cluster_.size(); ++node) {
+      if (scores[node] == kUnfit) continue;
+      double sum = 0;
+      for (const auto& [term, value] : policy_->Explain(shape, node)) {
+        sum += value;
+        clipped += term == "not looked at twice";
+      }
+      EXPECT_NEAR(sum, scores[node], 0.01) << node;
+    }
+  }
+  EXPECT_GT(clipped, 0);
+}
+
 // Every 16th arrival prices are set anew; there a policy that was asked all the time and one that
 // was not agree.
 TEST_F(TesseraTest, ScoresKeptOverChangesEqualScoresMadeAnew) {
