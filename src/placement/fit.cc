@@ -26,6 +26,9 @@ uint64_t Tightest(std::span<const GpuState> gpus, const GpuAsk& ask, const Deman
   return 0;
 }
 
+// Whether links between the GPUs of one ask matter.
+bool IsGroup(const GpuAsk& ask) { return ask.whole() && ask.kind == kWholeDevice && ask.count > 1; }
+
 // Those of `gpus` that the demand allows by model and UUID.
 uint64_t Allowed(std::span<const GpuState> gpus, const Demand& demand, uint64_t mask) {
   for (uint64_t left = mask; left != 0; left &= left - 1) {
@@ -87,11 +90,27 @@ int LinkPoints(const NodeView& node, const Demand& demand) {
   if (node->groups == nullptr) return 0;
   const GpuAsk* largest = nullptr;
   for (const GpuAsk& ask : demand.asks) {
-    if (!ask.whole() || ask.kind != kWholeDevice || ask.count < 2) continue;
+    if (!IsGroup(ask)) continue;
     if (largest == nullptr || ask.count > largest->count) largest = &ask;
   }
   if (largest == nullptr) return 0;
   return node->groups->BestScore(RoomFor(node, *largest, demand), largest->count);
+}
+
+bool GetsJoined(const NodeView& node, const Demand& demand) {
+  if (node->groups == nullptr) return false;
+  if (demand.asks.size() == 1) {
+    const GpuAsk& ask = demand.asks[0];
+    return IsGroup(ask) && node->groups->ChoosesJoined(RoomFor(node, ask, demand), ask.count);
+  }
+  Pick pick;
+  if (std::ranges::none_of(demand.asks, IsGroup) || !PickTightest(node, demand, &pick))
+    return false;
+  PreferLinked(node, demand, &pick);
+  for (size_t n = 0; n < demand.asks.size(); ++n) {
+    if (IsGroup(demand.asks[n]) && !node->groups->Joined(pick.masks[n])) return false;
+  }
+  return true;
 }
 
 void SlackAfter(const NodeView& node, const Demand& demand, const Pick& pick, int16_t* after) {

@@ -79,6 +79,10 @@ void PreferLinked(const NodeView& node, const Demand& demand, Pick* pick);
 // when one demand shall get the best linked GPUs of the cluster. REQUIRES: the demand fits.
 int LinkPoints(const NodeView& node, const Demand& demand);
 
+// Whether PreferLinked gives each whole ask of two or more GPUs that all have NVLinks to each
+// other. False where there is no such ask, or no link is known. REQUIRES: the demand fits.
+bool GetsJoined(const NodeView& node, const Demand& demand);
+
 // What remains of the GPUs of `node` after `pick`: `after` has one entry for each. For policies
 // that compare a node before and after. REQUIRES: the pick fits; `after` has room for the node's
 // GPUs.

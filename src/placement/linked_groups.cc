@@ -84,8 +84,8 @@ struct LinkedGroups::Tables {
 
 LinkedGroups::Tables::Merit LinkedGroups::Tables::MeritOf(Mask set, Mask rest) const {
   Merit merit;
-  merit.future = partitions.BestTotal(2, rest) + partitions.BestTotal(4, rest) +
-                 partitions.BestTotal(8, rest);
+  merit.future =
+      partitions.BestTotal(2, rest) + partitions.BestTotal(4, rest) + partitions.BestTotal(8, rest);
   for (const Mask node : numa) {
     if ((set & node) != 0) --merit.numa_nodes;
     const int left = std::popcount(static_cast<unsigned>(rest & node));
@@ -130,6 +130,12 @@ NodeLinks NodeLinks::Of(const device::NodeInventory& inventory) {
 
 LinkedGroups::LinkedGroups(NodeLinks links, size_t max_exact) : links_(std::move(links)) {
   TESSERA_CHECK(links_.size() <= kMaxLinkedGpus && links_.links.size() == links_.size());
+  joined_.resize(size());
+  for (size_t a = 0; a < size(); ++a) {
+    for (size_t b = 0; b < size(); ++b) {
+      if (a != b && links_.links.At(a, b).nvlinks > 0) joined_[a] |= uint64_t{1} << b;
+    }
+  }
   if (links_.size() <= std::min(max_exact, kMaxExactGpus)) {
     tables_ = std::make_unique<const Tables>(links_);
   }
@@ -148,8 +154,7 @@ uint64_t LinkedGroups::Choose(uint64_t available, uint64_t must_include, int siz
     return 0;
   }
   if (tables_ == nullptr) {
-    return MaskOf(
-        ChooseGreedily(links_, PositionsOf(available), PositionsOf(must_include), size));
+    return MaskOf(ChooseGreedily(links_, PositionsOf(available), PositionsOf(must_include), size));
   }
   return tables_->Choose(static_cast<Mask>(available), static_cast<Mask>(must_include), size);
 }
@@ -177,6 +182,35 @@ int LinkedGroups::BestScore(uint64_t available, int size) const {
     if ((set & ~available) == 0) best = std::max(best, tables_->partitions.ScoreOf(set));
   }
   return best * device::kLinkScoreUnit;
+}
+
+bool LinkedGroups::Joined(uint64_t set) const {
+  if (std::popcount(set) < 2 || (set & ~everything()) != 0) return false;
+  for (uint64_t left = set; left != 0; left &= left - 1) {
+    const uint64_t others = set & ~(left & -left);
+    if ((others & ~joined_[std::countr_zero(left)]) != 0) return false;
+  }
+  return true;
+}
+
+bool LinkedGroups::EachHasPartner(uint64_t set) const {
+  if (set == 0 || (set & ~everything()) != 0) return false;
+  for (uint64_t left = set; left != 0; left &= left - 1) {
+    if ((joined_[std::countr_zero(left)] & set) == 0) return false;
+  }
+  return true;
+}
+
+bool LinkedGroups::ChoosesJoined(uint64_t available, int size) const {
+  available &= everything();
+  if (size < 2 || std::popcount(available) < size) return false;
+  if (Joined(available)) return true;
+  const auto has_enough = [&](size_t i) {
+    return (available >> i & 1) != 0 && std::popcount(joined_[i] & available) + 1 >= size;
+  };
+  int candidates = 0;
+  for (size_t i = 0; i < joined_.size(); ++i) candidates += has_enough(i);
+  return candidates >= size && Joined(Choose(available, 0, size));
 }
 
 std::shared_ptr<const LinkedGroups> LinkedGroupsCache::Get(const NodeLinks& links) {

@@ -69,12 +69,21 @@ class LinkedGroups {
   // to compare nodes by. Greedy where Choose is. 0 where there are not so many.
   int BestScore(uint64_t available, int size) const;
 
+  // Whether every pair of `set` has an NVLink, direct or through NVSwitch. Not for one GPU or none.
+  bool Joined(uint64_t set) const;
+  // Whether there are GPUs in `set`, and each has an NVLink to another: who takes one breaks a
+  // pair.
+  bool EachHasPartner(uint64_t set) const;
+  // Joined of Choose(available, 0, size), mostly without choosing.
+  bool ChoosesJoined(uint64_t available, int size) const;
+
  private:
   struct Tables;
 
   uint64_t everything() const;
 
   NodeLinks links_;
+  std::vector<uint64_t> joined_;          // by position: those with an NVLink to it
   std::unique_ptr<const Tables> tables_;  // null above kMaxExactGpus
 };
 

@@ -139,6 +139,37 @@ TEST(LinkedGroupsTest, AsksOfOnePodDoNotTakeEachOthersGpus) {
   EXPECT_TRUE(cluster.Place(shape, decision->node, decision->pick).ok());
 }
 
+TEST(LinkedGroupsTest, JoinedMeansThatEveryPairHasAnNvLink) {
+  const LinkedGroups pairs(testing::NvLinkPairs(8)), quads(testing::NvLinkQuads(8)),
+      pcie(testing::PcieOnly(8)), unknown(testing::UnknownLinks(8));
+  EXPECT_TRUE(pairs.Joined(0b1100));
+  EXPECT_FALSE(pairs.Joined(0b0110));
+  EXPECT_FALSE(pairs.Joined(0b1111));
+  EXPECT_TRUE(quads.Joined(0b1111));
+  EXPECT_FALSE(quads.Joined(0b11111));
+  EXPECT_FALSE(quads.Joined(uint64_t{0b11} << 8)) << "nobody knows those";
+  EXPECT_FALSE(quads.Joined(0b1)) << "one is no group";
+  EXPECT_FALSE(pcie.ChoosesJoined(0xff, 2));
+  EXPECT_FALSE(unknown.ChoosesJoined(0xff, 2));
+  EXPECT_TRUE(pairs.ChoosesJoined(0b110010, 2));
+  EXPECT_FALSE(pairs.ChoosesJoined(0b101010, 2));
+  EXPECT_TRUE(quads.ChoosesJoined(0b11111110, 4));
+  EXPECT_FALSE(quads.ChoosesJoined(0b01111110, 4));
+}
+
+TEST(LinkedGroupsTest, SaysWithoutChoosingWhetherItWouldChooseJoinedOnes) {
+  std::mt19937 random(8);
+  for (unsigned seed = 0; seed < 20; ++seed) {
+    const LinkedGroups groups(seed % 2 ? testing::RandomLinks(8, seed) : testing::CubeMesh(8));
+    for (int i = 0; i < 200; ++i) {
+      const uint64_t available = random() & 0xff;
+      const int size = static_cast<int>(random() % 9);
+      EXPECT_EQ(groups.ChoosesJoined(available, size),
+                groups.Joined(groups.Choose(available, 0, size)));
+    }
+  }
+}
+
 TEST(LinkedGroupsTest, LinkPointsTellTheNodeWithTheBestPair) {
   Cluster cluster;
   const NodeId plain = *cluster.AddNode(Node("plain", nullptr));

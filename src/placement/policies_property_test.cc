@@ -175,6 +175,26 @@ class World {
     }
   }
 
+  // Who asks for groups of GPUs gets them joined wherever a node would give them so.
+  void CheckJoined(ShapeId shape) {
+    const Demand& demand = cluster.demand(shape);
+    const auto decision = policy_->Choose(shape);
+    if (!decision) return;
+    bool any = false;
+    for (NodeId node = 0; node < cluster.size(); ++node) {
+      const NodeView view = cluster.node(node);
+      any |= Fits(view, demand) && GetsJoined(view, demand);
+    }
+    const NodeView chosen = cluster.node(decision->node);
+    ASSERT_EQ(GetsJoined(chosen, demand), any);
+    for (size_t n = 0; any && n < demand.asks.size(); ++n) {
+      if (!demand.asks[n].whole() || demand.asks[n].count < 2) continue;
+      if (demand.asks[n].kind != kWholeDevice) continue;
+      ASSERT_TRUE(chosen->groups->Joined(decision->pick.masks[n]));
+      ++joined;
+    }
+  }
+
   // A policy that was told all that came and went, but never asked, answers as one that was.
   void CheckSilent(ShapeId shape) {
     const auto scores = policy_->Scores(shape);
@@ -208,6 +228,7 @@ class World {
 
   Cluster cluster;
   std::vector<std::pair<NodeId, Pick>> decisions;
+  int joined = 0;  // groups that CheckJoined saw
 
  private:
   struct Held {
@@ -328,6 +349,19 @@ TEST_P(PolicyPropertyTest, TheTermsOfAScoreSumUpToIt) {
       world.Step();
     }
   }
+}
+
+TEST(TesseraPropertyTest, PodsOfSeveralGpusGetThemJoinedWhereverThereAreSuch) {
+  int joined = 0;
+  for (unsigned seed = 30; seed < 40 && !::testing::Test::HasFatalFailure(); ++seed) {
+    World world("Tessera", seed);
+    for (int step = 0; step < 300 && !::testing::Test::HasFatalFailure(); ++step) {
+      world.CheckJoined(world.RandomShape());
+      world.Step();
+    }
+    joined += world.joined;
+  }
+  EXPECT_GT(joined, 100);
 }
 
 // The same nodes in another order, with the same pods, in a cluster that numbers its models anew.

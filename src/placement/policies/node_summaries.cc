@@ -2,6 +2,9 @@
 #include "src/placement/policies/node_summaries.h"
 
 #include <algorithm>
+#include <bit>
+
+#include "src/placement/linked_groups.h"
 
 namespace tessera::placement {
 namespace {
@@ -56,12 +59,13 @@ void NodeSummaries::Describe(NodeId id) {
   if (!view->present) return;
 
   std::array<int16_t, kMaxGpusPerNode> slack;
+  uint64_t idle = 0;
   node.plain = !view->mixed_models && view.gpus.size() <= NodeKey::kMaxGpus;
   const bool open = view->schedulable;
   for (size_t i = 0; i < view.gpus.size(); ++i) {
     const GpuState& gpu = view.gpus[i];
     slack[i] = gpu.slack;
-    node.idle += gpu.slack == 1000;
+    idle |= uint64_t{gpu.slack == 1000} << i;
     node.gpus += gpu.healthy && gpu.kind == kWholeDevice;
     // Unhealthy GPUs and MIG slices have no slack, and nothing of them is offered to plain asks.
     const int offered =
@@ -72,6 +76,8 @@ void NodeSummaries::Describe(NodeId id) {
       forecast_.AddSlack(gpu.model, gpu.slack);
     }
   }
+  node.idle = std::popcount(idle);
+  node.paired = view->groups != nullptr && view->groups->EachHasPartner(idle);
   node.model = view->model;
   for (const uint32_t pods : view->pods_by_class) node.pods += static_cast<int>(pods);
   node.cpu_total = view->cpu_total;
@@ -98,6 +104,7 @@ void NodeSummaries::Keep(NodeSummary& node) const {
     node.near |= static_cast<uint32_t>(near) << j;
   }
   node.state = Mix(Mix(Mix(node.key.Hash(), node.cpu), node.memory), node.plain);
+  if (node.paired) node.state = Mix(node.state, node.paired);
   // Elsewhere it does not matter how many they are.
   if (node.near != 0) node.state = Mix(node.state, node.pods);
 }

@@ -29,7 +29,8 @@ struct NodeSummary {
   int64_t cpu_total = 0, memory_total = 0;
   uint32_t near = 0;  // classes by bit: for one more place of them few enough pods must leave
   ModelId model = kNoModel;
-  bool plain = false;  // one model, no more GPUs than a key holds, and compute as scarce as memory
+  bool paired = false;  // each idle GPU has an NVLink to another
+  bool plain = false;   // one model, no more GPUs than a key holds, and compute as scarce as memory
   uint32_t generation = 0;  // of the waste model that made what follows; 0 for none
   WasteSums sums;
   float closed = 0;   // W by the closed form

@@ -4,12 +4,12 @@
 //
 //   score = W(n) - W(n + p) - max_j price_j · (places of class j lost) - scarcity(model) · milli(p)
 //
-//           + worth of the links between the GPUs of p
+//           + worth of the links between the GPUs of p, or what p breaks of others'
 //
-// All terms are thousandths of a GPU, all weights are 1. It knows nothing but the pods that came
-// and went. All nodes are ranked with W by its closed form; the Selection::kMost best states among
-// them are ranked again with the mean of closed form and roll-outs. Before the first mix is learnt,
-// W is 0.
+// All terms are thousandths of a GPU, all weights are 1; only that the GPUs of a pod of several are
+// joined by NVLink outweighs all else. It knows nothing but the pods that came and went. All nodes
+// are ranked with W by its closed form; the Selection::kMost best states among them are ranked
+// again with the mean of closed form and roll-outs. Before the first mix is learnt, W is 0.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -39,6 +39,12 @@ constexpr int64_t kArrivalsPerPrice = 16;
 // What well linked GPUs are worth to a pod of several: at most half of each of them, and half of
 // that at as many points for a pair as this (device::ScoreOf; five NVLinks).
 constexpr float kLinkWorth = 500, kHalfLinked = 500;
+// That all of them are joined by NVLink decides between nodes: it is more than all terms can differ
+// by, which is 1000 for each GPU of a node in waste (either way), places and scarcity, and 500 in
+// links.
+constexpr float kJoined = 5000 * kMaxGpusPerNode;
+// What others lose with a GPU that has a link to another idle one, where the pod needs no links.
+constexpr float kPairBroken = 50;
 
 class TerminalWaste : public Policy {
  public:
@@ -69,6 +75,9 @@ class TerminalWaste : public Policy {
   const Candidate* Listed(NodeId id, float ranked) const;
   Rank Evaluate(NodeId id, const PlainAsk& ask);
   float LinkWorth(NodeId id, const PlainAsk& ask) const;
+  static float LinksBroken(const NodeSummary& node, int idle_taken, const PlainAsk& ask) {
+    return ask.linked == 0 && node.paired ? kPairBroken * static_cast<float>(idle_taken) : 0;
+  }
   Rank EvaluatePlain(const NodeSummary& node, const PlainAsk& ask);
   uint16_t GroupOf(const NodeSummary& node, int idle_taken, const PlainAsk& ask);
   NodeAfter Look(NodeId id, const NodeSummary& node, const Demand& demand) const {
@@ -171,7 +180,7 @@ Rank TerminalWaste::Evaluate(NodeId id, const PlainAsk& ask) {
   const NodeSummary& node = Summary(id);
   const NodeAfter after = Look(id, node, ask.demand);
   if (!after.fits) return {};
-  return {.score = node.closed - after.closed + links,
+  return {.score = node.closed - after.closed + links - LinksBroken(node, after.idle_taken, ask),
           .group = GroupOf(node, after.idle_taken, ask),
           .state = node.state};
 }
@@ -181,7 +190,8 @@ float TerminalWaste::LinkWorth(NodeId id, const PlainAsk& ask) const {
   if (!Fits(cluster_.node(id), ask.demand)) return 0;
   const int pairs = ask.linked * (ask.linked - 1) / 2;
   const float points = static_cast<float>(LinkPoints(cluster_.node(id), ask.demand)) / pairs;
-  return kLinkWorth * ask.linked * points / (points + kHalfLinked);
+  return kLinkWorth * ask.linked * points / (points + kHalfLinked) +
+         (GetsJoined(cluster_.node(id), ask.demand) ? kJoined : 0);
 }
 
 Rank TerminalWaste::EvaluatePlain(const NodeSummary& node, const PlainAsk& ask) {
@@ -201,7 +211,7 @@ Rank TerminalWaste::EvaluatePlain(const NodeSummary& node, const PlainAsk& ask) 
       closed = ClosedAfter(node, ask.demand, sums, *model_);
     }
   }
-  return {.score = model_ ? node.closed - closed : 0,
+  return {.score = (model_ ? node.closed - closed : 0) - LinksBroken(node, idle_taken, ask),
           .group = GroupOf(node, idle_taken, ask),
           .state = node.state};
 }
@@ -320,7 +330,8 @@ std::vector<ScoreTerm> TerminalWaste::Explain(ShapeId shape, NodeId id) {
   const Rank rank = ranker_.rank(id);
   const ModelId model = groups_.ModelOf(rank.group);
   const float charge = groups_.Charges(forecast_, ask.demand.milli())[rank.group];
-  const double links = LinkWorth(id, ask);
+  const int idle_taken = Look(id, Summary(id), ask.demand).idle_taken;
+  const double links = LinkWorth(id, ask) - LinksBroken(Summary(id), idle_taken, ask);
   const float ranked = rank.score + charge;
   const Candidate* listed = Listed(id, ranked);
   const double waste = rank.score - links + (listed ? listed->refined - ranked : 0);

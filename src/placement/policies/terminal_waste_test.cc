@@ -2,6 +2,8 @@
 // What the default policy promises beyond what policies_property_test.cc holds every policy to.
 #include <gtest/gtest.h>
 
+#include <bit>
+#include <functional>
 #include <memory>
 #include <random>
 
@@ -260,6 +262,77 @@ TEST_F(TesseraTest, PodsOfSeveralGpusGetTheBestLinkedOnesOfTheCluster) {
   EXPECT_EQ(decision.node, linked);
   const uint64_t mask = decision.pick.masks[0];
   EXPECT_TRUE(mask == 0b11 || mask == 0b1100 || mask == 0b110000 || mask == 0b11000000) << mask;
+}
+
+// The nodes of deploy/simulated/nodes.txt, as the profiles of simgpu link their GPUs.
+class TesseraQuickstartTest : public TesseraTest {
+ protected:
+  TesseraQuickstartTest() {
+    const auto nvswitch = [](uint8_t links) {
+      return [=](int, int) { return device::Link{.nvlinks = links, .via_nvswitch = true}; };
+    };
+    a100_ = Add("n1", "A100", 8, nvswitch(12));
+    t4_ = Add("n2", "T4", 4,
+              [](int, int) { return device::Link{.pcie = device::PcieLevel::kHostBridge}; });
+    h200_ = Add("n3", "H200", 2, nvswitch(18));
+  }
+  bool Joined(const Decision& decision) {
+    return cluster_.node(decision.node)->groups->Joined(decision.pick.masks[0]);
+  }
+  static Demand Gpus(int count) { return Ask(count, 1000, Bytes(0), 100); }
+  void Fill(NodeId node, uint64_t gpus) {
+    const Demand demand = Gpus(std::popcount(gpus));
+    pods_.push_back(*cluster_.Place(*cluster_.Intern(demand), node, testing::PickOf(gpus)));
+  }
+
+  NodeId a100_, t4_, h200_;
+
+ private:
+  NodeId Add(std::string name, std::string model, int gpus,
+             const std::function<device::Link(int, int)>& link) {
+    NodeSpec spec = testing::MakeNode(std::move(name), gpus, GiB(80), std::move(model));
+    spec.cpu_milli = 2000;
+    spec.memory = GiB(8);
+    spec.groups = std::make_shared<const LinkedGroups>(testing::MakeTopology(gpus, 1, link));
+    return *cluster_.AddNode(std::move(spec));
+  }
+};
+
+TEST_F(TesseraQuickstartTest, APairOrAGroupOfFourIsJoinedByNvLink) {
+  for (const int learnt : {0, 16, 200}) {
+    Learn(Gpus(1), learnt);
+    for (const int count : {2, 4}) {
+      const auto decision = *Arrive(Gpus(count));
+      EXPECT_EQ(decision.node, count == 4 ? a100_ : h200_) << "no place for eight is lost there";
+      EXPECT_TRUE(Joined(decision));
+      Leave(0);
+    }
+  }
+}
+
+TEST_F(TesseraQuickstartTest, APairIsWorthTheLastPlaceForEight) {
+  Learn(Gpus(1), 16);
+  Fill(h200_, 0b1);
+  EXPECT_LT(Term(Gpus(2), a100_, "places of large pods"), -2000);
+  EXPECT_EQ(Arrive(Gpus(2))->node, a100_);
+}
+
+TEST_F(TesseraQuickstartTest, WithoutRoomOnLinkedGpusAPairTakesOthers) {
+  Fill(h200_, 0b1);
+  Fill(a100_, 0b11111110);
+  const auto decision = *Arrive(Gpus(2));
+  EXPECT_EQ(decision.node, t4_);
+  EXPECT_FALSE(Joined(decision));
+}
+
+TEST_F(TesseraQuickstartTest, OneGpuAndSharesLeaveLinkedOnesToOthers) {
+  EXPECT_EQ(Arrive(Gpus(1))->node, t4_);
+  EXPECT_EQ(Arrive(Ask(1, 500, Bytes(0), 100))->node, t4_);
+  EXPECT_EQ(Arrive(Ask(1, 300, GiB(60), 100))->node, t4_);
+  EXPECT_EQ(Term(Gpus(1), h200_, "links"), -50);
+  EXPECT_EQ(Term(Gpus(1), t4_, "links"), 0);
+  Fill(h200_, 0b1);
+  EXPECT_EQ(Term(Gpus(1), h200_, "links"), 0) << "the other has lost its partner already";
 }
 
 TEST_F(TesseraTest, TermsSumUpToTheScoreAlsoOfNodesThatWereNotLookedAtTwice) {
