@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Grants by what pods were assigned, and by choice where they came past the scheduler.
 #include "src/agent/grants_fixture.h"
+#include "src/agent/holdings.h"
 
 namespace tessera::agent {
 namespace {
@@ -64,6 +65,27 @@ TEST_F(AssignedGrantsTest, OldImagesFindWhatGpushareToldThem) {
   const auto again = Ask("a", {token});
   ASSERT_TRUE(again.ok());
   EXPECT_EQ(*again, *first) << "the same answer, also after a crash";
+}
+
+TEST_F(AssignedGrantsTest, NoPodSwitchesItsIsolationOffItself) {
+  Assign(FakeApiPods::Make("a", {{"main", {{kMem, "6"}}}}), {{"main", {"GPU-3"}}});
+  const auto grant = Ask("a", {Token(kMem, 6)});
+  ASSERT_TRUE(grant.ok()) << grant.status().ToString();
+  EXPECT_EQ(grant->env.at("CGPU_DISABLE"), "false") << "over what stands in its spec";
+}
+
+TEST_F(AssignedGrantsTest, InitContainerIsShownUntilItHasEnded) {
+  PodInfo pod = FakeApiPods::Make("a", {{"init", {{kGpu, "1"}}}, {"main", {{kGpu, "2"}}}});
+  Assign(pod, {{"init", {"GPU-0"}}, {"main", {"GPU-0", "GPU-1"}}});
+  ASSERT_TRUE(Ask("a", {Token(kGpu, 1)}, "init").ok());
+  EXPECT_EQ(HoldingsOf(*ledger_, &pods_).containers.size(), 1u);
+  ASSERT_TRUE(Ask("a", {Token(kGpu, 2)}).ok());
+  pod = *pods_.pods().at("uid-a");
+  pod.ended_containers = {"init", "main"};
+  pods_.Set(pod);
+  const Holdings shown = HoldingsOf(*ledger_, &pods_);
+  ASSERT_EQ(shown.containers.size(), 1u);
+  EXPECT_EQ(shown.containers[0].who.container, "main") << "it holds its GPUs while its pod lives";
 }
 
 TEST_F(AssignedGrantsTest, SameAnswerAfterACrashAlsoWhenTheAnnotationWasChanged) {

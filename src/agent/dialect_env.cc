@@ -25,7 +25,8 @@ std::map<std::string, std::string> DialectEnv(const device::Request& request,
   set(names::kAnnotationGpuMemPod, units(request.OneGpuShare().memory));
   set(names::kEnvGpuMemContainer, units(shares.front().memory));
   set(names::kAnnotationGpuMemDev, units(gpu->memory));
-  if (settings.isolation_disabled) set(names::kEnvCgpuDisable, "true");
+  // Also where it is not, over what the pod says: gpushare left the variable to it then.
+  set(names::kEnvCgpuDisable, settings.isolation_disabled ? "true" : "false");
   return env;
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What images of the older systems read in their environment: with gpu-mem ALIYUN_COM_GPU_MEM_* in
-// units of the dialect, and CGPU_DISABLE where the node is labelled so. gpu-manager has none beside
+// units of the dialect, and CGPU_DISABLE, as the node is labelled. gpu-manager has none beside
 // NVIDIA_VISIBLE_DEVICES. Pure.
 #pragma once
 

@@ -4,13 +4,17 @@
 namespace tessera::agent {
 namespace {
 
-// "containerd://<id>": the part that cgroups are named by.
-std::string EngineIdOf(const Pods* pods, const ContainerRef& who) {
-  if (pods == nullptr) return "";
+// Null where it is not known.
+const PodInfo* PodOf(const Pods* pods, const ContainerRef& who) {
+  if (pods == nullptr) return nullptr;
   const auto pod = pods->pods().find(who.pod_uid);
-  if (pod == pods->pods().end()) return "";
-  const auto id = pod->second->container_ids.find(who.container);
-  if (id == pod->second->container_ids.end()) return "";
+  return pod == pods->pods().end() ? nullptr : pod->second.get();
+}
+
+// "containerd://<id>": the part that cgroups are named by.
+std::string EngineIdOf(const PodInfo& pod, const ContainerRef& who) {
+  const auto id = pod.container_ids.find(who.container);
+  if (id == pod.container_ids.end()) return "";
   const size_t scheme = id->second.find("://");
   return scheme == std::string::npos ? id->second : id->second.substr(scheme + 3);
 }
@@ -20,7 +24,14 @@ std::string EngineIdOf(const Pods* pods, const ContainerRef& who) {
 Holdings HoldingsOf(const GrantLedger& ledger, const Pods* pods) {
   Holdings holdings{.containers = {}, .accounts = ledger.Accounts()};
   for (const auto& [key, entry] : ledger.entries()) {
-    holdings.containers.push_back({entry.holder, entry.shares, EngineIdOf(pods, entry.holder)});
+    const PodInfo* pod = PodOf(pods, entry.holder);
+    // Its entry stays, as it may start again; what it had, the next container of the pod has now.
+    if (pod != nullptr && entry.phase == device::Phase::kInit &&
+        pod->ended_containers.contains(entry.holder.container)) {
+      continue;
+    }
+    holdings.containers.push_back(
+        {entry.holder, entry.shares, pod != nullptr ? EngineIdOf(*pod, entry.holder) : ""});
   }
   return holdings;
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the containers of this node hold, for pages that show it. A copy, so that it can leave the
+// What the containers of this node hold, for pages that show it; init containers only until they
+// end. A copy, so that it can leave the
 // grants' thread.
 #pragma once
 

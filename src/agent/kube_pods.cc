@@ -28,6 +28,7 @@ std::shared_ptr<const PodInfo> PodInfoOf(const kube::PodObject& pod, device::Mem
               .annotations = pod.meta.annotations,
               .ended = pod.ended(),
               .container_ids = pod.container_ids,
+              .ended_containers = pod.ended_containers,
               .created = pod.meta.created});
 }
 
@@ -45,7 +46,7 @@ struct KubePods::Impl final : kube::Informer<kube::PodObject>::Handler {
   void Start(Listener* to) {
     listener = to;
     kube::Keep keep = ledger::KeepOfPods();
-    keep.container_ids = true;
+    keep.containers_run = true;
     informer.emplace(client, kube::ListQuery{.field_selector = "spec.nodeName=" + node}, keep,
                      *this);
   }

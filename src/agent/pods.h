@@ -7,6 +7,7 @@
 
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 
 #include "src/base/clock.h"
@@ -26,6 +27,7 @@ struct PodInfo {
   device::Annotations annotations;                      // those that src/device reads
   bool ended = false;                                   // its containers have ended for good
   kube::StringMap container_ids;                        // by container: "containerd://<id>"
+  std::set<std::string, std::less<>> ended_containers;  // that do not run, or not again yet
   WallTime created{};
 
   std::string Text() const { return ns + "/" + name; }

@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -30,7 +31,7 @@ struct Keep {
   Predicate label;
   Predicate annotation;
   Predicate resource;  // "cpu", "nvidia.com/gpu", ...
-  bool container_ids = false;  // of pods: long, and only the node's own agent needs them
+  bool containers_run = false;  // of pods: ids and ends, that only the node's own agent needs
 };
 
 struct ObjectMeta {
@@ -68,6 +69,8 @@ struct PodObject {
   // By container, as the engine's client names them: "containerd://<id>". Of those that have been
   // started, and only where Keep asks for them.
   StringMap container_ids;
+  // That do not run, or not again yet; likewise.
+  std::set<std::string, std::less<>> ended_containers;
 
   // Its containers have ended for good: what it held is free.
   bool ended() const { return phase == PodPhase::kSucceeded || phase == PodPhase::kFailed; }

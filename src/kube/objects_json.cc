@@ -135,10 +135,13 @@ Status FromJson(const Json& object, const Keep& keep, PodObject* out) {
   Fields status = fields.Object("status");
   out->phase = PodPhaseOf(status.Text("phase"));
   for (const std::string_view list : {"initContainerStatuses", "containerStatuses"}) {
-    if (!keep.container_ids) break;
+    if (!keep.containers_run) break;
     status.Each(list, [&](Fields& container) {
       const std::string id = container.Text("containerID");
       if (!id.empty()) out->container_ids.insert_or_assign(container.Text("name"), id);
+      Fields state = container.Object("state");
+      if (state.Find("terminated") != nullptr) out->ended_containers.insert(container.Text("name"));
+      container.Note(state, "state");
     });
   }
   fields.Note(status, "status");

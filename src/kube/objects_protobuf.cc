@@ -136,15 +136,21 @@ Status ReadPodSpec(std::string_view message, const Keep& keep, PodObject* out) {
   return reader.status();
 }
 
-Status ReadContainerId(std::string_view message, StringMap* ids) {
-  std::string_view name, id;
+Status ReadContainerStatus(std::string_view message, PodObject* out) {
+  std::string_view name, state, id;
   WireReader reader(message);
   while (reader.Next()) {
     if (reader.field() == 1) name = reader.Bytes();
+    if (reader.field() == 2) state = reader.Bytes();
     if (reader.field() == 8) id = reader.Bytes();
   }
-  if (!id.empty()) ids->insert_or_assign(std::string(name), id);
-  return reader.status();
+  RETURN_IF_ERROR(reader.status());
+  if (!id.empty()) out->container_ids.insert_or_assign(std::string(name), id);
+  WireReader kinds(state);  // waiting, running or terminated
+  while (kinds.Next()) {
+    if (kinds.field() == 3) out->ended_containers.emplace(name);
+  }
+  return kinds.status();
 }
 
 Status ReadTaint(std::string_view message, Taint* out) {
@@ -223,8 +229,8 @@ Status FromMessage(std::string_view message, const Keep& keep, PodObject* out) {
     while (status.Next()) {
       if (status.field() == 1) out->phase = PodPhaseOf(status.Bytes());
       const bool is_container = status.field() == 8 || status.field() == 10;  // main, init
-      if (is_container && keep.container_ids) {
-        RETURN_IF_ERROR(ReadContainerId(status.Bytes(), &out->container_ids));
+      if (is_container && keep.containers_run) {
+        RETURN_IF_ERROR(ReadContainerStatus(status.Bytes(), out));
       }
     }
     RETURN_IF_ERROR(status.status());

@@ -36,19 +36,23 @@ TEST(ObjectsTest, BothEncodingsGiveEqualObjects) {
   BothEncodingsGive<LeaseObject>(testing::SampleLease);
 }
 
-TEST(ObjectsTest, KeepsIdsOfContainersWhereTheyAreAskedFor) {
+TEST(ObjectsTest, KeepsHowContainersRunWhereThatIsAskedFor) {
   PodObject pod{.containers = {{.name = "prepare", .kind = ContainerKind::kInit},
                                {.name = "main"},
                                {.name = "not-started"}},
-                .container_ids = {{"prepare", "containerd://aa"}, {"main", "containerd://bb"}}};
+                .container_ids = {{"prepare", "containerd://aa"}, {"main", "containerd://bb"}},
+                .ended_containers = {"prepare"}};
   const std::string message = testing::MessageOf(pod);
   const std::string json = testing::JsonOf(pod);
-  const Keep with{.container_ids = true};
-  EXPECT_EQ(Decode<PodObject>(RawObject(message), with)->container_ids, pod.container_ids);
-  EXPECT_EQ(Decode<PodObject>(RawObject(ParseJson(json).value()), with)->container_ids,
-            pod.container_ids);
-  EXPECT_TRUE(Decode<PodObject>(RawObject(message))->container_ids.empty());
-  EXPECT_TRUE(Decode<PodObject>(RawObject(ParseJson(json).value()))->container_ids.empty());
+  const Keep with{.containers_run = true};
+  for (const RawObject& object : {RawObject(message), RawObject(ParseJson(json).value())}) {
+    const auto asked = Decode<PodObject>(object, with);
+    EXPECT_EQ(asked->container_ids, pod.container_ids);
+    EXPECT_EQ(asked->ended_containers, pod.ended_containers);
+    const auto plain = Decode<PodObject>(object);
+    EXPECT_TRUE(plain->container_ids.empty());
+    EXPECT_TRUE(plain->ended_containers.empty());
+  }
 }
 
 TEST(ObjectsTest, KeepsOnlyWhatIsAskedFor) {

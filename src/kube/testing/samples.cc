@@ -206,9 +206,12 @@ std::string JsonOf(const PodObject& pod) {
     const auto id = pod.container_ids.find(container.name);
     if (id == pod.container_ids.end()) continue;
     const bool main = container.kind == ContainerKind::kMain;
+    const bool ended = pod.ended_containers.contains(container.name);
+    Json state = Json::MakeObject({{ended ? "terminated" : "running", Json::MakeObject()}});
     status.ArrayAt(main ? "containerStatuses" : "initContainerStatuses")
         .value()
         ->Append(Json::MakeObject({{"name", Json::String(container.name)},
+                                   {"state", std::move(state)},
                                    {"ready", Json::Bool(true)},
                                    {"containerID", Json::String(id->second)}}));
   }
@@ -283,8 +286,11 @@ std::string MessageOf(const PodObject& pod) {
   for (const Container& c : pod.containers) {
     const auto id = pod.container_ids.find(c.name);
     if (id == pod.container_ids.end()) continue;
-    status.Bytes(c.kind == ContainerKind::kMain ? 8 : 10,
-                 WireWriter().Bytes(1, c.name).Varint(4, 1).Bytes(8, id->second).text());
+    WireWriter one;
+    one.Bytes(1, c.name);
+    one.Bytes(2, WireWriter().Bytes(pod.ended_containers.contains(c.name) ? 3 : 2, "").text());
+    one.Varint(4, 1).Bytes(8, id->second);
+    status.Bytes(c.kind == ContainerKind::kMain ? 8 : 10, one.text());
   }
   return WireWriter()
       .Bytes(1, MessageOfMeta(pod.meta))
