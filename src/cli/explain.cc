@@ -93,13 +93,13 @@ class Speaker {
     if (found_.refused_by_quota > 0) {
       paper_.Line(
           fmt::format("  The quota refuses {} node{} with room: {}", found_.refused_by_quota,
-                      Plural(found_.refused_by_quota), found_.quota_refusal),
+                      Plural(found_.refused_by_quota), fmt::join(found_.quota_refusals, "; ")),
           Tone::kBad);
     }
     if (found_.fitting > 0) {
       SayCandidates(fmt::format(
           "{} node{} would do for its GPUs. What keeps it from them is kube-scheduler's to say "
-          "(CPU, memory, taints, affinity): kubectl describe pod.",
+          "(CPU, memory, taints, node selector, affinity): kubectl describe pod.",
           found_.fitting, Plural(found_.fitting)));
     } else {
       SayNearest();
@@ -231,7 +231,11 @@ Json JsonOfExplanation(const View& view, const Explanation& found) {
     json.Set("candidates", JsonOfCandidates(found));
   }
   if (!found.nearest.empty()) json.Set("nearest", JsonOfNearest(found));
-  if (!found.quota_refusal.empty()) json.Set("quotaRefusal", Json::String(found.quota_refusal));
+  if (!found.quota_refusals.empty()) {
+    Json refusals = Json::MakeArray();
+    for (const std::string& refusal : found.quota_refusals) refusals.Append(Json::String(refusal));
+    json.Set("quotaRefusals", std::move(refusals));
+  }
   Json quota = Json::MakeArray();
   for (const QuotaLine& line : found.quota) quota.Append(JsonOfLine(line));
   if (!found.quota.empty()) json.Set("quota", std::move(quota));

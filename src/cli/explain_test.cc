@@ -76,13 +76,26 @@ Quota of namespace ml, without this pod:
 )");
 }
 
+TEST_F(ExplainTest, SaysOfAllModelsWhyTheQuotaRefusesThem) {
+  kube::NodeObject other = ledger::testing::GpuNode("other", 1);
+  other.meta.labels[std::string(names::kLabelLegacyGpuModel)] = "T4";
+  cluster_.Add(other);
+  cluster_.ledger().SetQuota(placement::ParseQuota(R"({"ml":{"quota":{"A100":1}}})").value());
+  const kube::PodObject& pod = cluster_.Add(PodIn("ml", "next", {{names::kResourceGpu, "1"}}));
+  const std::string text = Explained(pod);
+  EXPECT_NE(text.find("refuses 4 nodes with room: "), std::string::npos) << text;
+  EXPECT_NE(text.find("A100: 1 used, 0 left, 1 wanted"), std::string::npos) << text;
+  EXPECT_NE(text.find("GPU model \"T4\": it has some for A100; namespace"), std::string::npos)
+      << text;
+}
+
 TEST_F(ExplainTest, SaysWhichNodesWouldDo) {
   const std::string text =
       Explained(cluster_.Add(PodIn("ml", "one", {{names::kResourceGpu, "1"}})));
   EXPECT_EQ(text, R"(Pod ml/one asks for gpu: 1 and waits.
   3/3 nodes have room.
 
-3 nodes would do for its GPUs. What keeps it from them is kube-scheduler's to say (CPU, memory, taints, affinity): kubectl describe pod.
+3 nodes would do for its GPUs. What keeps it from them is kube-scheduler's to say (CPU, memory, taints, node selector, affinity): kubectl describe pod.
   RANK   NODE             SCORE   MADE OF
   1/3    big              0
   2/3    mini             0

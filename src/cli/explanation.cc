@@ -141,8 +141,9 @@ void Explainer::Judge(ClusterLedger::Question& question) {
     const ledger::Verdict verdict = ledger_.Judge(question, name);
     if (verdict.fits) {
       fitting.insert(name);
-    } else if (found_.refused_by_quota++ == 0) {
-      found_.quota_refusal = verdict.reason;
+    } else {
+      ++found_.refused_by_quota;
+      found_.quota_refusals.emplace(verdict.reason);
     }
   }
   found_.fitting = fitting.size();

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -48,9 +49,9 @@ struct Explanation {
   std::string summary;                // in one line
   std::vector<Candidate> candidates;  // the best first, and the node where it is
   std::vector<Misfit> nearest;        // the nearest first
-  // Nodes with room that the namespace's quota refuses, and its words for the first of them.
+  // Nodes with room that the namespace's quota refuses, and all that it says about them.
   size_t refused_by_quota = 0;
-  std::string quota_refusal;
+  std::set<std::string> quota_refusals;
   std::vector<QuotaLine> quota;  // where the namespace is limited
 };
 

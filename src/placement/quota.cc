@@ -233,6 +233,18 @@ Status Quota::Refund(std::span<const QuotaCharge> charges) {
   return {};
 }
 
+std::string Quota::TextOfLines(std::string_view namespace_name) const {
+  std::vector<std::string> texts;
+  const auto at = config_.find(namespace_name);
+  if (at == config_.end() || !at->second.lines) return "";
+  for (const NamespaceQuota::Line& line : *at->second.lines) {
+    const int64_t used = Used(namespace_name, line.model).count();
+    texts.push_back(fmt::format("{}: {} used, {} left", line.model, Cards(used),
+                                Cards(std::max<int64_t>(line.gpus * 1000 - used, 0))));
+  }
+  return fmt::format("{}", fmt::join(texts, "; "));
+}
+
 MilliGpu Quota::Used(std::string_view namespace_name, std::string_view model) const {
   MilliGpu sum;
   const auto at = used_.find(namespace_name);

@@ -80,6 +80,8 @@ class Quota {
   // Gives back what was charged, all or none. FAILED_PRECONDITION for more than is charged.
   Status Refund(std::span<const QuotaCharge> charges);
 
+  // "A100: 1 used, 0 left; T4: 2 used, 6 left": of each line of the namespace; "" without any.
+  std::string TextOfLines(std::string_view namespace_name) const;
   // Of GPUs that `model` means, as a line of a quota would.
   MilliGpu Used(std::string_view namespace_name, std::string_view model) const;
 

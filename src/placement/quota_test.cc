@@ -114,6 +114,8 @@ TEST(QuotaTest, WhatRunsStaysChargedWhenTheLimitIsLowered) {
   quota.SetConfig(*ParseQuota(R"({"ml":{"quota":{"M40":4}}})"));
   EXPECT_EQ(quota.Check(Of("ml", "M40", 1)).message(),
             "namespace \"ml\" may use 4 GPUs of model M40: 8 used, 0 left, 0.001 wanted");
+  EXPECT_EQ(quota.TextOfLines("ml"), "M40: 8 used, 0 left");
+  EXPECT_EQ(quota.TextOfLines("web"), "");
   ASSERT_TRUE(quota.Refund({&running, 1}).ok());
   EXPECT_TRUE(quota.Check(Of("ml", "M40", 4000)).ok());
 }

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <set>
 
 #include "src/device/model.h"
 
@@ -69,21 +70,27 @@ std::string ModelsText(const ClusterCapacity& capacity) {
   return text;
 }
 
+// In GiB where whole ones are wanted; what a GPU has is rounded down, as its node's offer is.
+std::string MemoryText(Bytes memory, Bytes wanted) {
+  const bool gib = wanted.count() % GiB(1).count() == 0;
+  return fmt::format("{} {}", ToMiB(memory) >> (gib ? 10 : 0), gib ? "GiB" : "MiB");
+}
+
 void AddMemory(const device::Request& request, const Allowed& allowed,
                std::vector<std::string>* lines) {
   const std::string_view which = allowed.all ? "of the cluster" : "of the models that it allows";
   const Bytes one_gpu = request.OneGpuShare().memory;
   if (one_gpu > allowed.largest) {
-    lines->push_back(
-        fmt::format("{} of the pod are {} MiB of one GPU, and the largest GPU {} has {} MiB",
-                    NameOf(Dialect::kGpuMem), ToMiB(one_gpu), which, ToMiB(allowed.largest)));
+    lines->push_back(fmt::format("{} of the pod are {} of one GPU, and the largest GPU {} has {}",
+                                 NameOf(Dialect::kGpuMem), MemoryText(one_gpu, one_gpu), which,
+                                 MemoryText(allowed.largest, one_gpu)));
   }
   for (const ContainerRequest& container : request.containers) {
     const Bytes memory = container.per_gpu.memory;
     if (container.dialect != Dialect::kVcuda || memory <= allowed.largest) continue;
     lines->push_back(fmt::format(
-        "container \"{}\": its {} MiB are of one GPU, and the largest GPU {} has {} MiB",
-        container.name, ToMiB(memory), which, ToMiB(allowed.largest)));
+        "container \"{}\": its {} are of one GPU, and the largest GPU {} has {}", container.name,
+        MemoryText(memory, memory), which, MemoryText(allowed.largest, memory)));
   }
 }
 
@@ -150,15 +157,14 @@ void AddQuota(const ledger::PodAsk& ask, const ClusterCapacity& capacity,
   placement::Quota unused;
   unused.SetConfig({*own});
   const MilliGpu amount = ComputeOf(ask.request);
-  Status refusal;
+  std::set<std::string> refusals;  // of all models: raising one quota would do
   for (const auto& [model, pool] : capacity.charged) {
     if (!Allows(ask.request.constraints, model)) continue;
     const Status status = unused.Check({ask.ns, model, pool, amount});
     if (status.ok()) return;
-    // What is too much says more than what is not for this namespace at all.
-    if (refusal.ok() || status.code() == Code::kResourceExhausted) refusal = status;
+    refusals.insert(status.message());
   }
-  if (!refusal.ok()) lines->push_back(refusal.message());
+  if (!refusals.empty()) lines->push_back(fmt::format("{}", fmt::join(refusals, "; ")));
 }
 
 }  // namespace

@@ -44,9 +44,16 @@ TEST_F(CapacityTest, MemoryOfOneGpuIsComparedWithTheLargest) {
   ledger_->SetNode(GpuNode("large", 1, "80Gi"));
   EXPECT_THAT(Lines({{"aliyun.com/gpu-mem", "80"}}), IsEmpty());
   EXPECT_THAT(Lines({{"aliyun.com/gpu-mem", "81"}}),
-              ElementsAre(AllOf(HasSubstr("82944 MiB"), HasSubstr("81920 MiB"))));
+              ElementsAre(AllOf(HasSubstr("81 GiB"), HasSubstr("80 GiB"))));
   EXPECT_THAT(Lines({{"tencent.com/vcuda-core", "10"}, {"tencent.com/vcuda-memory", "321"}}),
-              ElementsAre(HasSubstr("82176 MiB")));
+              ElementsAre(AllOf(HasSubstr("82176 MiB"), HasSubstr("81920 MiB"))));
+}
+
+TEST_F(CapacityTest, AGpuOfBrokenGiBCountsInThoseThatItsNodeOffers) {
+  ledger_->SetNode(GpuNode("h200", 8, "143771Mi"));
+  EXPECT_THAT(Lines({{"aliyun.com/gpu-mem", "140"}}), IsEmpty());
+  EXPECT_THAT(Lines({{"aliyun.com/gpu-mem", "141"}}),
+              ElementsAre(AllOf(HasSubstr("141 GiB"), HasSubstr("140 GiB"))));
 }
 
 TEST_F(CapacityTest, WholeGpusAreComparedWithTheLargestNode) {
@@ -83,6 +90,15 @@ TEST_F(CapacityTest, AQuotaSmallerThanTheRequestIsSaid) {
   EXPECT_THAT(Lines({{"nvidia.com/gpu", "2"}}), IsEmpty());
   EXPECT_THAT(Lines({{"nvidia.com/gpu", "3"}}),
               ElementsAre(AllOf(HasSubstr("may use 2 GPUs of model A100"), HasSubstr("3 wanted"))));
+  kube::NodeObject t4 = GpuNode("b", 4);
+  t4.meta.labels["gaia.tencent.com/gpu-model"] = "T4";
+  ledger_->SetNode(t4);
+  SetQuota(R"({"ml":{"quota":{"A100":2,"T4":1}}})");
+  EXPECT_THAT(Lines({{"nvidia.com/gpu", "2"}}), IsEmpty());
+  EXPECT_THAT(
+      Lines({{"nvidia.com/gpu", "3"}}),
+      ElementsAre(AllOf(HasSubstr("2 GPUs of model A100"), HasSubstr("1 GPUs of model T4"))));
+  ledger_->RemoveNode("b");
   SetQuota(R"({"ml":{"quota":{"H100":2}}})");
   EXPECT_THAT(Lines({{"nvidia.com/gpu", "1"}}), ElementsAre(HasSubstr("has no quota")));
   SetQuota(R"({"ml":{"pool":["private"]}})");

@@ -178,7 +178,7 @@ TEST_F(AdmissionTest, WhatCouldNeverBePlacedIsAWarning) {
   capacity.most_on_node = 4;
   capacity_ = &capacity;
   EXPECT_THAT(WarningsOf(PodJson({{"aliyun.com/gpu-mem", "15"}})),
-              ElementsAre(AllOf(HasSubstr("the pod will wait: "), HasSubstr("15109 MiB"))));
+              ElementsAre(AllOf(HasSubstr("the pod will wait: "), HasSubstr("14 GiB"))));
   EXPECT_THAT(WarningsOf(PodJson({{"aliyun.com/gpu-mem", "14"}})), IsEmpty());
 }
 

@@ -230,12 +230,17 @@ void Extender::Bind(const BindingArgs& args, Binder::Done done) {
 
 void Extender::TellOfQuota(const kube::PodObject& pod, const Question& question) {
   std::string message;
+  bool says_what_is_left = false;
   for (const auto& [model_and_pool, status] : question.allowed) {
     if (status.ok()) continue;
     if (!message.empty()) message += "; ";
     message += status.message();
+    says_what_is_left = says_what_is_left || status.code() == Code::kResourceExhausted;
   }
   if (message.empty()) return;
+  // Where the models of the quota have no room, only those were asked about that are not in it.
+  const std::string lines = ledger_.quota().TextOfLines(pod.meta.ns);
+  if (!says_what_is_left && !lines.empty()) message += fmt::format(" ({})", lines);
   const auto told = told_.find(pod.meta.uid);
   const MonotonicTime now = clock_.Now();
   if (told != told_.end() && told->second.message == message &&

@@ -163,6 +163,17 @@ TEST(ExtenderTest, RefusalByQuotaIsToldOnceWithWhatIsLeft) {
   EXPECT_THAT(d.told, SizeIs(1));
 }
 
+TEST(ExtenderTest, RefusalOfAModelWithoutQuotaSaysWhatIsLeftOfTheOthers) {
+  Decider d;
+  kube::NodeObject t4 = GpuNode("n1", 4);
+  t4.meta.labels["gaia.tencent.com/gpu-model"] = "T4";
+  d.AddNode(t4);
+  d.ledger->SetQuota(placement::ParseQuota(R"({"ns":{"quota":{"A100":2}}})").value());
+  EXPECT_THAT(d.Filter(Whole("a")).fitting, IsEmpty());
+  ASSERT_THAT(d.told, SizeIs(1));
+  EXPECT_THAT(d.told[0], HasSubstr("it has some for A100 (A100: 0 used, 2 left)"));
+}
+
 TEST(ExtenderTest, PredicatesNameTheBestNodeAlone) {
   Decider d;
   d.AddNode(GpuNode("n1", 2));
