@@ -10,6 +10,26 @@
 #include "src/base/status.h"
 
 namespace tessera {
+namespace {
+
+// A word that stands where a command has to; "" where there is none. CLI11 says of it that a
+// command is required, and not which word is none.
+std::string NoCommand(const CLI::App& app) {
+  const bool wanted = app.get_require_subcommand_min() > 0 && app.get_subcommands().empty();
+  const std::vector<std::string> left = app.remaining();
+  return wanted && !left.empty() && !left.front().starts_with('-') ? left.front() : "";
+}
+
+std::string TextOfNoCommand(const CLI::App& app, const std::string& word) {
+  std::vector<std::string> commands;
+  for (const CLI::App* one : app.get_subcommands([](const CLI::App*) { return true; })) {
+    commands.push_back(one->get_name());
+  }
+  return fmt::format("\"{}\" is no command: there are {}\nRun with --help for more information.\n",
+                     word, fmt::join(commands, ", "));
+}
+
+}  // namespace
 
 std::optional<int> ParseFlags(CLI::App* app, int argc, const char* const* argv) {
   try {
@@ -18,7 +38,15 @@ std::optional<int> ParseFlags(CLI::App* app, int argc, const char* const* argv) 
   } catch (const CLI::ParseError& error) {
     // Not straight to std::cout, which does not tell that a write has failed.
     std::ostringstream out, err;
-    const bool asked = app->exit(error, out, err) == 0;
+    const std::string word = NoCommand(*app);
+    bool asked = word == "help";
+    if (asked) {
+      out << app->help();
+    } else if (!word.empty()) {
+      err << TextOfNoCommand(*app, word);
+    } else {
+      asked = app->exit(error, out, err) == 0;
+    }
     const Status told = WriteFd(STDOUT_FILENO, out.str());
     if (!told.ok()) err << app->get_name() << ": standard output: " << told.message() << '\n';
     // Where this one fails too, the exit code is all there is.

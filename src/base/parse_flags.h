@@ -12,9 +12,10 @@ class App;
 
 namespace tessera {
 
-// Nothing where the program may go on. Else its exit code: 0 after --help or --version on standard
-// output; that of INVALID_ARGUMENT (64, EX_USAGE) after telling a mistake on standard error; that of
-// the failed write where standard output took no help (a full disk: 75).
+// Nothing where the program may go on. Else its exit code: 0 after --help, --version or, where the
+// program has commands, help on standard output; that of INVALID_ARGUMENT (64, EX_USAGE) after
+// telling a mistake on standard error; that of the failed write where standard output took no help
+// (a full disk: 75).
 std::optional<int> ParseFlags(CLI::App* app, int argc, const char* const* argv);
 
 }  // namespace tessera

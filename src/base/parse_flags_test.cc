@@ -18,16 +18,20 @@ struct Outcome {
   std::string out, err;
 };
 
-Outcome Parse(const char* flag) {
-  CLI::App app{"Does things.", "thing"};
-  app.add_flag("--known");
-  const char* argv[] = {"thing", flag};
+Outcome Parse(CLI::App* app, const char* word) {
+  const char* argv[] = {"thing", word};
   testing::internal::CaptureStdout();
   testing::internal::CaptureStderr();
-  Outcome outcome{.code = ParseFlags(&app, 2, argv)};
+  Outcome outcome{.code = ParseFlags(app, 2, argv)};
   outcome.err = testing::internal::GetCapturedStderr();
   outcome.out = testing::internal::GetCapturedStdout();
   return outcome;
+}
+
+Outcome Parse(const char* flag) {
+  CLI::App app{"Does things.", "thing"};
+  app.add_flag("--known");
+  return Parse(&app, flag);
 }
 
 TEST(ParseFlagsTest, GoodFlagsGoOn) { EXPECT_EQ(Parse("--known").code, std::nullopt); }
@@ -44,6 +48,25 @@ TEST(ParseFlagsTest, HelpGoesToStandardOutputAndEndsWell) {
   EXPECT_EQ(outcome.code, 0);
   EXPECT_NE(outcome.out.find("--known"), std::string::npos) << outcome.out;
   EXPECT_EQ(outcome.err, "");
+}
+
+TEST(ParseFlagsTest, AWordThatIsNoCommandIsNamedBesideThoseThatAre) {
+  const auto parse = [](const char* word) {
+    CLI::App app{"Does things.", "thing"};
+    app.add_subcommand("make", "makes it");
+    app.add_subcommand("break", "breaks it");
+    app.require_subcommand(1);
+    return Parse(&app, word);
+  };
+  const Outcome wrong = parse("bogus");
+  EXPECT_EQ(wrong.code, 64);
+  EXPECT_NE(wrong.err.find("\"bogus\" is no command: there are make, break"), std::string::npos)
+      << wrong.err;
+  const Outcome help = parse("help");
+  EXPECT_EQ(help.code, 0);
+  EXPECT_NE(help.out.find("makes it"), std::string::npos) << help.out;
+  EXPECT_EQ(parse("make").code, std::nullopt);
+  EXPECT_NE(parse("--unknown").err.find("required"), std::string::npos);
 }
 
 TEST(ParseFlagsTest, HelpThatCannotBeWrittenIsAnError) {
