@@ -3,7 +3,9 @@
 package nodes
 
 import (
+	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -17,6 +19,45 @@ func TestAPodComputesOnTheGPUsThatTheSchedulerChose(t *testing.T) {
 		bed.Single(name, count, "--hold", "600").Create(t)
 		checkGPUs(t, []string{name}, sizes(t))
 	}
+}
+
+// n2 has as many GPUs free, but without NVLink, and taking two of n1 breaks the only whole node with eight.
+func TestAPairHasAnNVLinkThoughItBreaksTheLargestNode(t *testing.T) {
+	bed.WireScheduler(t)
+	for i := range 3 {
+		name := fmt.Sprintf("linked-%d", i)
+		bed.Single(name, 2, "--hold", "600").Create(t)
+		checkGPUs(t, []string{name}, sizes(t))
+		pair := assigned(t, name)["main"]
+		if link := linkBetween(t, pair[0].GPU, pair[1].GPU); !strings.HasPrefix(link, "NV") {
+			t.Errorf("%s got two GPUs with %q between them", name, link)
+		}
+	}
+}
+
+// linkBetween is what the annotation of the GPUs' node says of them: "NVS12", "PHB".
+func linkBetween(t *testing.T, a, b string) string {
+	t.Helper()
+	for i := range all {
+		object, err := bed.Node(fmt.Sprintf("n%d", i+1))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var devices struct {
+			GPUs  []struct{ UUID string }
+			Links [][]string
+		}
+		if err := json.Unmarshal([]byte(object.Metadata.Annotations["tessera.dev/devices"]), &devices); err != nil {
+			t.Fatal(err)
+		}
+		of := func(uuid string) int {
+			return slices.IndexFunc(devices.GPUs, func(gpu struct{ UUID string }) bool { return gpu.UUID == uuid })
+		}
+		if first, second := of(a), of(b); first >= 0 && second >= 0 {
+			return devices.Links[max(first, second)][min(first, second)]
+		}
+	}
+	return "different nodes"
 }
 
 func TestAllDialectsShareTheGPUsOfOneNodeWithoutOverselling(t *testing.T) {
