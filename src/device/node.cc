@@ -23,9 +23,7 @@ std::string CommonModel(const NodeInventory& inventory) {
   return common;
 }
 
-}  // namespace
-
-Result<Node> ParseNode(const NodeObject& object, const NodeLabelKeys& keys) {
+Result<Node> Parse(const NodeObject& object, const NodeLabelKeys& keys) {
   Node node{.name = object.name};
   Result<MilliCpu> cpu = ParseCpu(ValueOr(object.allocatable, "cpu", "0"));
   if (!cpu.ok()) return cpu.status().Annotate("allocatable cpu");
@@ -44,6 +42,12 @@ Result<Node> ParseNode(const NodeObject& object, const NodeLabelKeys& keys) {
   node.model = ValueOr(object.labels, keys.model, CommonModel(inventory));
   node.inventory = std::make_shared<const NodeInventory>(std::move(inventory));
   return node;
+}
+
+}  // namespace
+
+Result<Node> ParseNode(const NodeObject& object, const NodeLabelKeys& keys) {
+  return Parse(object, keys).Annotate(fmt::format("node {}", object.name));
 }
 
 }  // namespace tessera::device

@@ -59,12 +59,12 @@ TEST(NodeTest, ANodeWithoutTheAnnotationHasNoGpus) {
 
 TEST(NodeTest, NamesTheNodeAndTheField) {
   EXPECT_EQ(ParseNode({.name = "n", .allocatable = {{"cpu", "many"}}}).status().message(),
-            "allocatable cpu: \"many\" is not a quantity like 2, 2k or 1Gi");
+            "node n: allocatable cpu: \"many\" is not a quantity like 2, 2k or 1Gi");
   EXPECT_EQ(ParseNode({.name = "n", .allocatable = {{"memory", "-1"}}}).status().message(),
-            "allocatable memory: \"-1\" is negative");
+            "node n: allocatable memory: \"-1\" is negative");
   EXPECT_EQ(
       ParseNode({.name = "n", .annotations = {{"tessera.dev/devices", "{}"}}}).status().message(),
-      "tessera.dev/devices: version: is missing");
+      "node n: tessera.dev/devices: version: is missing");
 }
 
 }  // namespace

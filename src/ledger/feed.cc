@@ -32,8 +32,8 @@ struct ClusterFeed::State {
       state.ledger.SetNode(now);
       const std::string& problem = state.ledger.FindNode(now.meta.name)->problem;
       if (problem.empty() || problem == known) return;
-      state.delegate.OnTrouble(
-          "nodes", Error(Code::kInvalidArgument, "node {}: {}", now.meta.name, problem));
+      // It names the node.
+      state.delegate.OnTrouble("nodes", Status(Code::kInvalidArgument, problem));
     }
     State& state;
   };
