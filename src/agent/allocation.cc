@@ -2,6 +2,8 @@
 #include "src/agent/allocation.h"
 
 #include <algorithm>
+#include <string_view>
+#include <unordered_set>
 #include <utility>
 
 #include "api/names.h"
@@ -118,8 +120,9 @@ Result<std::vector<std::string>> ShareAllocator::Prefer(const DeviceSet&,
 
 std::vector<std::string> WithoutRepeats(const std::vector<std::string>& ids) {
   std::vector<std::string> unique;
+  std::unordered_set<std::string_view> seen;  // a share may have thousands of ids
   for (const std::string& id : ids) {
-    if (std::find(unique.begin(), unique.end(), id) == unique.end()) unique.push_back(id);
+    if (seen.insert(id).second) unique.push_back(id);
   }
   return unique;
 }
