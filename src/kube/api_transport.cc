@@ -50,6 +50,7 @@ std::unique_ptr<ApiTransport> MakeHttpTransport(net::IoThread& io, TaskRunner& r
       io, runner,
       net::HttpClient::Options{.server = config.server,
                                .tls = config.tls,
+                               .proxy = config.proxy,
                                .max_idle_connections = max_idle_connections});
 }
 

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <deque>
+#include <map>
 #include <optional>
 
 #include "src/base/file.h"
@@ -82,6 +83,26 @@ TEST_F(ClientTest, GetsAnObjectWithItsToken) {
   EXPECT_EQ(seen_[0].target, "/api/v1/nodes/n1");
   EXPECT_EQ(seen_[0].headers.Get("Authorization"), "Bearer secret");
   EXPECT_EQ(seen_[0].headers.Get("User-Agent"), "tessera");
+}
+
+TEST_F(ClientTest, ActsAsTheUserItIsTold) {
+  config_.token = "secret";
+  config_.impersonation = {
+      .user = "jane", .uid = "7", .groups = {"dev", "ops"}, .extra = {{"acme.com/why", "audit"}}};
+  answers_ = {JsonAnswer(503, "{}")};
+  EXPECT_TRUE(GetNode().ok());
+  ASSERT_EQ(seen_.size(), 2u);  // the second attempt says it once, too
+  std::multimap<std::string, std::string> said;
+  for (const auto& [name, value] : seen_[1].headers) {
+    if (name.starts_with("Impersonate-")) said.emplace(name, value);
+  }
+  EXPECT_EQ(said, (std::multimap<std::string, std::string>{
+                      {"Impersonate-User", "jane"},
+                      {"Impersonate-Uid", "7"},
+                      {"Impersonate-Group", "dev"},
+                      {"Impersonate-Group", "ops"},
+                      {"Impersonate-Extra-acme.com%2Fwhy", "audit"}}));
+  EXPECT_EQ(seen_[1].headers.Get("Authorization"), "Bearer secret");
 }
 
 TEST_F(ClientTest, SaysWhichPatchItIs) {

@@ -64,6 +64,7 @@ struct RequestQueue::Core : public std::enable_shared_from_this<RequestQueue::Co
        const ClientOptions& o)
       : runner(task_runner),
         options(o),
+        impersonation(config.impersonation),
         transport(std::move(t)),
         credentials(task_runner, config, [this](const std::string& chain, const std::string& key) {
           transport->SetCertificate(chain, key);
@@ -144,6 +145,15 @@ struct RequestQueue::Core : public std::enable_shared_from_this<RequestQueue::Co
       request->headers.Set("Authorization", "Bearer " + credential.token);
     }
     request->headers.Set("User-Agent", options.user_agent);
+    if (impersonation.user.empty()) return;
+    request->headers.Set("Impersonate-User", impersonation.user);
+    if (!impersonation.uid.empty()) request->headers.Set("Impersonate-Uid", impersonation.uid);
+    for (const std::string& group : impersonation.groups) {
+      request->headers.Add("Impersonate-Group", group);
+    }
+    for (const auto& [key, value] : impersonation.extra) {
+      request->headers.Add("Impersonate-Extra-" + net::PercentEncode(key), value);
+    }
   }
 
   void Send(std::list<ItemPtr>::iterator place) {
@@ -276,6 +286,7 @@ struct RequestQueue::Core : public std::enable_shared_from_this<RequestQueue::Co
 
   TaskRunner& runner;
   const ClientOptions options;
+  const Impersonation impersonation;
   std::list<ItemPtr> waiting;  // by deadline
   std::unordered_set<ItemPtr> flying;
   std::multimap<MonotonicTime, ItemPtr> deadlines;
