@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "src/cli/command_line.h"
+#include "src/cli/follower.h"
 #include "src/cli/session.h"
 #include "src/cli/text.h"
 
@@ -37,16 +38,21 @@ class Command {
     if (line_.ns.empty()) line_.ns = std::move(default_namespace);
   }
 
-  // Ends the program.
-  [[noreturn]] void Run(kube::Config config) {
+  // Ends the program. `load_config` reads the configuration again.
+  [[noreturn]] void Run(kube::Config config, Follower::LoadConfig load_config) {
     EpollTaskRunner runner;
     net::IoThread io;
     runner_ = &runner;
     runner.Post([&] {
-      session_ = std::make_unique<Session>(
+      follower_ = std::make_unique<Follower>(
           io, runner,
-          SessionOptions{std::move(config), line_.policy, std::chrono::seconds(line_.timeout_s)},
-          [this](const Status& status) { OnReady(status); });
+          SessionOptions{.config = std::move(config),
+                         .policy = line_.policy,
+                         .timeout = std::chrono::seconds(line_.timeout_s),
+                         .follow = line_.watch,
+                         .pods_ns = PodsNamespace(),
+                         .pod = kube::KeyOf(PodName().first, PodName().second)},
+          std::move(load_config), [this](const Status& status) { OnReady(status); });
     });
     runner.Run();
     // The answer is out. To take the account of a large cluster apart, pod by pod, would only keep a
@@ -58,7 +64,7 @@ class Command {
  private:
   void OnReady(const Status& status) {
     if (!status.ok()) return Quit(Fail(status));
-    const Status& quota = session_->quota_problem();
+    const Status& quota = session().quota_problem();
     if (!quota.ok()) {
       std::fprintf(stderr, "tessera: quotas are not known: %s\n",
                    Printable(quota.message()).c_str());
@@ -67,11 +73,12 @@ class Command {
   }
 
   void Print() {
-    const Result<std::string> text = Answer();
+    Result<std::string> text = Answer();
     if (!text.ok()) return Quit(Fail(text.status()));
+    TellStale(&*text);
     if (*text != last_) {
-      if (line_.watch && ::isatty(STDOUT_FILENO) == 1) std::fputs(kClearScreen, stdout);
-      if (line_.watch && ::isatty(STDOUT_FILENO) == 0 && !last_.empty()) std::fputs("\n", stdout);
+      if (line_.watch && on_terminal_) std::fputs(kClearScreen, stdout);
+      if (line_.watch && !on_terminal_ && !last_.empty()) std::fputs("\n", stdout);
       std::fwrite(text->data(), 1, text->size(), stdout);
       if (std::fflush(stdout) != 0) return Quit(Fail(Status::FromErrno("stdout", errno)));
       last_ = *text;
@@ -80,13 +87,25 @@ class Command {
     runner_->PostDelayed(kWatchEvery, [this] { Print(); });
   }
 
+  // At the top of a terminal's screen; elsewhere on stderr, so that JSON stays JSON.
+  void TellStale(std::string* text) {
+    const std::string stale = follower_->StaleLine();
+    if (on_terminal_ && !stale.empty()) text->insert(0, "*** " + stale + " ***\n\n");
+    if (!on_terminal_ && stale != last_stale_) {
+      std::fprintf(stderr, "tessera: %s\n", stale.empty() ? "follows the cluster again" : stale.c_str());
+    }
+    last_stale_ = stale;
+  }
+
+  Session& session() const { return follower_->session(); }
+
   Result<std::string> Answer() {
-    ledger::ClusterLedger& ledger = session_->ledger();
+    ledger::ClusterLedger& ledger = session().ledger();
     if (line_.verb == Verb::kExplain) {
       ASSIGN_OR_RETURN(const kube::PodObject* pod, FindPod());
-      return Explain(ledger, session_->facts(), *pod, style_);
+      return Explain(ledger, session().facts(), *pod, style_);
     }
-    const View view(ledger, session_->facts());
+    const View view(ledger, session().facts());
     switch (line_.verb) {
       case Verb::kNodes:
         return ShowNodes(view, style_);
@@ -95,7 +114,7 @@ class Command {
       case Verb::kPods:
         return ShowPods(view, line_.all_namespaces ? "" : line_.ns, style_);
       case Verb::kQuota:
-        return ShowQuota(view, quota_namespace_, session_->quota_problem(), style_);
+        return ShowQuota(view, quota_namespace_, session().quota_problem(), style_);
       default:
         return InspectGpushare(view, {line_.details, line_.node});
     }
@@ -104,19 +123,28 @@ class Command {
   // Quotas that are not known are an answer to everything but to the question for them.
   int AnswerCode() const {
     if (line_.verb != Verb::kQuota) return 0;
-    return InfoOf(session_->quota_problem().code()).exit_code;
+    return InfoOf(session().quota_problem().code()).exit_code;
+  }
+
+  // All pods take GPUs, and quotas are of all namespaces: only a list of pods needs no others.
+  std::string PodsNamespace() const {
+    return line_.verb == Verb::kPods && !line_.all_namespaces ? line_.ns : "";
+  }
+
+  // Namespace and name, as they were typed.
+  std::pair<std::string, std::string> PodName() const {
+    const size_t slash = line_.pod.find('/');
+    if (slash == std::string::npos) return {line_.ns, line_.pod};
+    const std::string before = line_.pod.substr(0, slash);
+    // As kubectl writes it: pod/NAME.
+    const bool is_kind = before == "pod" || before == "pods" || before == "po";
+    return {is_kind ? line_.ns : before, line_.pod.substr(slash + 1)};
   }
 
   Result<const kube::PodObject*> FindPod() {
-    std::string ns = line_.ns, name = line_.pod;
-    if (const size_t slash = name.find('/'); slash != std::string::npos) {
-      const std::string before = name.substr(0, slash);
-      name = name.substr(slash + 1);
-      // As kubectl writes it: pod/NAME.
-      if (before != "pod" && before != "pods" && before != "po") ns = before;
-    }
-    const kube::PodObject* pod = session_->FindPod(ns, name);
-    if (pod == nullptr) return NoSuchPod(session_->ledger(), ns, name);
+    const auto [ns, name] = PodName();
+    const kube::PodObject* pod = session().FindPod(ns, name);
+    if (pod == nullptr) return NoSuchPod(session().ledger(), ns, name);
     return pod;
   }
 
@@ -129,8 +157,10 @@ class Command {
   const std::string quota_namespace_ = line_.ns;  // as it was typed
   const Style style_;
   EpollTaskRunner* runner_ = nullptr;
-  std::unique_ptr<Session> session_;
+  std::unique_ptr<Follower> follower_;
+  const bool on_terminal_ = ::isatty(STDOUT_FILENO) == 1;
   std::string last_;
+  std::string last_stale_;
   int exit_code_ = 0;
 };
 
@@ -139,10 +169,13 @@ class Command {
 int RunCli(int argc, const char* const* argv) {
   CommandLine line;
   if (const std::optional<int> done = ParseCommandLine(argc, argv, &line)) return *done;
-  Result<kube::Config> config = FindClusterConfig(line.kubeconfig, line.context, ::getenv);
+  const auto load_config = [kubeconfig = line.kubeconfig, context = line.context] {
+    return FindClusterConfig(kubeconfig, context, ::getenv);
+  };
+  Result<kube::Config> config = load_config();
   if (!config.ok()) return Fail(config.status());
   std::string ns = config->default_namespace;
-  Command(std::move(line), std::move(ns)).Run(*std::move(config));
+  Command(std::move(line), std::move(ns)).Run(*std::move(config), load_config);
 }
 
 }  // namespace tessera::cli

@@ -3,9 +3,7 @@
 
 #include <utility>
 
-#include "api/names.h"
 #include "src/base/file.h"
-#include "src/device/quantity.h"
 
 namespace tessera::cli {
 namespace {
@@ -37,12 +35,13 @@ Session::Session(net::IoThread& io, TaskRunner& runner, SessionOptions options, 
                  std::chrono::duration_cast<std::chrono::seconds>(options_.timeout).count(),
                  last_trouble_.ok() ? "" : "; the last error was ", last_trouble_.message()));
   });
-  Follow(device::MemoryUnit::kGiB, true);
+  Begin(device::MemoryUnit::kGiB, true);
 }
 Session::~Session() = default;
 
-void Session::Follow(device::MemoryUnit unit, bool with_quota) {
+void Session::Begin(device::MemoryUnit unit, bool with_quota) {
   feed_.reset();
+  snapshot_.reset();
   ledger::LedgerOptions options;
   options.policy = options_.policy;
   options.gpu_mem_unit = unit;
@@ -50,16 +49,21 @@ void Session::Follow(device::MemoryUnit unit, bool with_quota) {
   if (!ledger.ok()) return Finish(ledger.status().Annotate("--policy"));
   ledger_ = *std::move(ledger);
   with_quota_ = with_quota;
-  ledger::FeedOptions feed;
+  ledger::FeedOptions feed{.pods_ns = options_.pods_ns};
   if (!with_quota) feed.quota_name.clear();
-  feed_ =
-      std::make_unique<ledger::ClusterFeed>(client_, *ledger_, feed, static_cast<Delegate&>(*this));
+  Delegate& self = *this;
+  if (options_.follow) {
+    feed_ = std::make_unique<ledger::ClusterFeed>(client_, *ledger_, feed, self);
+  } else {
+    snapshot_ = std::make_unique<Snapshot>(client_, *ledger_, Snapshot::Options{feed, options_.pod},
+                                           self);
+  }
 }
 
 // The feed that calls us may not go meanwhile.
-void Session::FollowLater(device::MemoryUnit unit, bool with_quota) {
+void Session::BeginLater(device::MemoryUnit unit, bool with_quota) {
   runner_.Post([this, unit, with_quota, weak = std::weak_ptr<bool>(alive_)] {
-    if (!weak.expired()) Follow(unit, with_quota);
+    if (!weak.expired()) Begin(unit, with_quota);
   });
 }
 
@@ -74,26 +78,29 @@ void Session::Finish(Status status) {
 
 FactsOf Session::facts() const {
   return [this](const std::string& name) {
-    NodeFacts facts;
+    if (snapshot_) return snapshot_->FactsOfNode(name);
     const kube::NodeObject* node = feed_->FindNode(name);
-    if (node == nullptr) return facts;
-    facts.internal_ip = node->internal_ip;
-    const auto offered = node->allocatable.find(names::kResourceGpuMem);
-    if (offered == node->allocatable.end()) return facts;
-    const Result<int64_t> count = device::ParseWholeQuantity(offered->second);
-    if (count.ok()) facts.gpu_mem = *count;
-    return facts;
+    return node == nullptr ? NodeFacts{} : FactsIn(*node);
   };
 }
 
 const kube::PodObject* Session::FindPod(const std::string& ns, const std::string& name) const {
-  return feed_->FindPod(kube::KeyOf(ns, name));
+  const std::string key = kube::KeyOf(ns, name);
+  return snapshot_ ? snapshot_->FindPod(key) : feed_->FindPod(key);
 }
 
 void Session::OnSynced() {
   const device::MemoryUnit unit = MemoryUnitOf(*ledger_, facts());
-  if (unit != ledger_->options().gpu_mem_unit) return FollowLater(unit, with_quota_);
+  if (unit != ledger_->options().gpu_mem_unit) return BeginLater(unit, with_quota_);
   Finish(Status::Ok());
+}
+
+std::optional<Session::Trouble> Session::trouble() const {
+  std::optional<Trouble> first;
+  for (const auto& [what, trouble] : troubles_) {
+    if (!first || trouble.since < first->since) first = trouble;
+  }
+  return first;
 }
 
 Status Session::Helpful(std::string_view what, const Status& status) const {
@@ -119,6 +126,9 @@ Status Session::Helpful(std::string_view what, const Status& status) const {
 
 void Session::OnTrouble(std::string_view what, const Status& status) {
   last_trouble_ = status;
+  if (status.code() == Code::kAborted) {
+    return BeginLater(ledger_->options().gpu_mem_unit, with_quota_);
+  }
   const bool refused =
       status.code() == Code::kPermissionDenied || status.code() == Code::kUnauthenticated;
   if (what == "quota" &&
@@ -128,9 +138,15 @@ void Session::OnTrouble(std::string_view what, const Status& status) {
                          ? status
                          : Status(Code::kDataLoss, status.message());
     if (status.code() == Code::kPermissionDenied && with_quota_) {
-      FollowLater(ledger_->options().gpu_mem_unit, false);
+      BeginLater(ledger_->options().gpu_mem_unit, false);
     }
     return;
+  }
+  // INVALID_ARGUMENT: one object could not be read.
+  if (what != "quota" && status.code() != Code::kInvalidArgument) {
+    const WallTime now = runner_.clock().WallNow();
+    Trouble& trouble = troubles_.try_emplace(std::string(what), Trouble{{}, now}).first->second;
+    trouble.status = Helpful(what, status);
   }
   if (refused || (status.code() == Code::kUnavailable && ++failures_ >= kFailures)) {
     Finish(Helpful(what, status));

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// One command's look at a cluster: the same ledger as the scheduler's, filled from the API server
-// by the same feed. Not for what is printed (commands.h).
+// What one command sees of a cluster: the same ledger as the scheduler's. It is filled once
+// (snapshot.h), or follows the cluster by the scheduler's own feed. Not for what is printed
+// (commands.h).
 //
 // Waits for an API server that is slow, and for a while for one that is away; says at once what
 // waiting does not mend. Who may not read the quota's ConfigMap sees the rest.
@@ -10,12 +11,15 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "src/base/clock.h"
 #include "src/base/status.h"
 #include "src/base/task_runner.h"
+#include "src/cli/snapshot.h"
 #include "src/cli/view.h"
 #include "src/kube/client.h"
 #include "src/kube/config.h"
@@ -28,6 +32,9 @@ struct SessionOptions {
   kube::Config config;
   std::string policy = "Tessera";
   Duration timeout = std::chrono::seconds(30);
+  bool follow = false;
+  std::string pods_ns;  // "": pods of all namespaces
+  std::string pod;      // "ns/name" of the one that FindPod shall find
 };
 
 class Session final : private ledger::ClusterFeed::Delegate {
@@ -40,23 +47,32 @@ class Session final : private ledger::ClusterFeed::Delegate {
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;
 
-  // After OK. They follow the cluster from then on.
+  // After OK.
   ledger::ClusterLedger& ledger() { return *ledger_; }
   FactsOf facts() const;
   const kube::PodObject* FindPod(const std::string& ns, const std::string& name) const;
   // Why quotas are not known: PERMISSION_DENIED, or DATA_LOSS for what is no quota. OK where they are.
   const Status& quota_problem() const { return quota_problem_; }
 
+  // Why the ledger does not follow the cluster any more: the server rejects us or is out of reach.
+  struct Trouble {
+    Status status;  // with the way out
+    WallTime since;
+  };
+  // Nothing while it follows.
+  std::optional<Trouble> trouble() const;
+
  private:
   // Begins (anew), with or without quotas.
-  void Follow(device::MemoryUnit unit, bool with_quota);
-  void FollowLater(device::MemoryUnit unit, bool with_quota);
+  void Begin(device::MemoryUnit unit, bool with_quota);
+  void BeginLater(device::MemoryUnit unit, bool with_quota);
   void Finish(Status status);
   Status Helpful(std::string_view what, const Status& status) const;
 
   void OnSynced() override;
   void OnQuota() override { quota_problem_ = Status::Ok(); }
   void OnTrouble(std::string_view what, const Status& status) override;
+  void OnRecovered(std::string_view what) override { troubles_.erase(std::string(what)); }
 
   TaskRunner& runner_;
   const SessionOptions options_;
@@ -66,8 +82,10 @@ class Session final : private ledger::ClusterFeed::Delegate {
   bool with_quota_ = true;
   Status quota_problem_;
   Status last_trouble_;
+  std::map<std::string, Trouble> troubles_;  // of nodes and of pods
   std::unique_ptr<ledger::ClusterLedger> ledger_;
-  std::unique_ptr<ledger::ClusterFeed> feed_;
+  std::unique_ptr<Snapshot> snapshot_;
+  std::unique_ptr<ledger::ClusterFeed> feed_;  // instead, where it follows
   const std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);
 };
 

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
 
 #include "api/names.h"
@@ -19,7 +20,8 @@ namespace {
 
 using kube::testing::MessageOf;
 
-class SessionTest : public ::testing::Test {
+// Both ways to read a cluster: once, and following it.
+class SessionTest : public ::testing::TestWithParam<bool> {
  protected:
   SessionTest() {
     kube::NodeObject node = ledger::testing::GpuNode("n1", 2);
@@ -43,7 +45,11 @@ class SessionTest : public ::testing::Test {
   Status Open(Duration timeout = std::chrono::seconds(10)) {
     std::optional<Status> ready;
     session_ = std::make_unique<Session>(
-        io_, runner_, SessionOptions{.config = {.server = url_}, .timeout = timeout},
+        io_, runner_, SessionOptions{.config = {.server = url_},
+                       .timeout = timeout,
+                       .follow = GetParam(),
+                       .pods_ns = pods_ns_,
+                       .pod = "ns/train"},
         [&](const Status& status) { ready = status; });
     EXPECT_TRUE(runner_.RunUntil([&] { return ready.has_value(); }, std::chrono::seconds(20)));
     return ready.value_or(Status(Code::kInternal, "no answer"));
@@ -54,10 +60,11 @@ class SessionTest : public ::testing::Test {
   net::IoThread io_;
   kube::testing::StandingApiServer server_{io_, runner_};
   net::Url url_ = server_.url();
+  std::string pods_ns_;
   std::unique_ptr<Session> session_;
 };
 
-TEST_F(SessionTest, HasTheLedgerOfTheScheduler) {
+TEST_P(SessionTest, HasTheLedgerOfTheScheduler) {
   ASSERT_EQ(Open().ToString(), "OK");
   EXPECT_EQ(session_->ledger().nodes().size(), 1u);
   EXPECT_EQ(session_->facts()("n1").internal_ip, "10.0.0.7");
@@ -67,7 +74,7 @@ TEST_F(SessionTest, HasTheLedgerOfTheScheduler) {
   EXPECT_EQ(session_->quota_problem().ToString(), "OK");
 }
 
-TEST_F(SessionTest, ReadsMibWhereNodesOfferMib) {
+TEST_P(SessionTest, ReadsMibWhereNodesOfferMib) {
   kube::NodeObject node = ledger::testing::GpuNode("n1", 2);
   node.allocatable[std::string(names::kResourceGpuMem)] = "163840";
   SetNode(node);
@@ -75,7 +82,7 @@ TEST_F(SessionTest, ReadsMibWhereNodesOfferMib) {
   EXPECT_EQ(session_->ledger().options().gpu_mem_unit, device::MemoryUnit::kMiB);
 }
 
-TEST_F(SessionTest, WhoMayNotReadTheQuotaSeesTheRest) {
+TEST_P(SessionTest, WhoMayNotReadTheQuotaSeesTheRest) {
   server_.Refuse("configmaps", 403);
   ASSERT_EQ(Open().ToString(), "OK");
   EXPECT_EQ(session_->ledger().nodes().size(), 1u);
@@ -83,14 +90,14 @@ TEST_F(SessionTest, WhoMayNotReadTheQuotaSeesTheRest) {
   EXPECT_NE(session_->quota_problem().message().find("refused by the test"), std::string::npos);
 }
 
-TEST_F(SessionTest, AQuotaThatIsNoneIsAProblemOfTheCluster) {
+TEST_P(SessionTest, AQuotaThatIsNoneIsAProblemOfTheCluster) {
   SetQuota("{", "4");
   ASSERT_EQ(Open().ToString(), "OK");
   EXPECT_EQ(session_->quota_problem().code(), Code::kDataLoss);
   EXPECT_NE(session_->quota_problem().message().find("kube-system/gpuquota"), std::string::npos);
 }
 
-TEST_F(SessionTest, SaysAtOnceWhatIsNotAllowed) {
+TEST_P(SessionTest, SaysAtOnceWhatIsNotAllowed) {
   server_.Refuse("pods", 403);
   const Status status = Open();
   EXPECT_EQ(status.code(), Code::kPermissionDenied);
@@ -98,7 +105,7 @@ TEST_F(SessionTest, SaysAtOnceWhatIsNotAllowed) {
       << status.message();
 }
 
-TEST_F(SessionTest, SaysWhoseServerDoesNotAnswer) {
+TEST_P(SessionTest, SaysWhoseServerDoesNotAnswer) {
   url_.address.port = 1;
   const Status status = Open();
   EXPECT_EQ(status.code(), Code::kUnavailable);
@@ -106,7 +113,7 @@ TEST_F(SessionTest, SaysWhoseServerDoesNotAnswer) {
       << status.message();
 }
 
-TEST_F(SessionTest, GivesUpInTime) {
+TEST_P(SessionTest, GivesUpInTime) {
   net::testing::RawServer silent([](int fd) {
     (void)net::testing::RawServer::ReadHeader(fd);
     ::sleep(2);
@@ -116,13 +123,23 @@ TEST_F(SessionTest, GivesUpInTime) {
   EXPECT_EQ(status.code(), Code::kDeadlineExceeded) << status.message();
 }
 
-TEST_F(SessionTest, AnUnknownPodIsAnsweredWithItsNeighbours) {
+TEST_P(SessionTest, AnUnknownPodIsAnsweredWithItsNeighbours) {
   ASSERT_EQ(Open().ToString(), "OK");
   EXPECT_EQ(NoSuchPod(session_->ledger(), "ns", "trian").message(),
             "there is no pod \"trian\" in namespace ns: did you mean train?");
   EXPECT_EQ(NoSuchPod(session_->ledger(), "default", "train").message(),
             "there is no pod \"train\" in namespace default, but in ns: -n ns");
 }
+
+TEST_P(SessionTest, AsksForThePodsOfOneNamespaceAlone) {
+  pods_ns_ = "ns";
+  ASSERT_EQ(Open().ToString(), "OK");
+  const std::vector<std::string> paths = server_.paths();
+  EXPECT_NE(std::ranges::find(paths, "/api/v1/namespaces/ns/pods"), paths.end());
+  EXPECT_EQ(std::ranges::find(paths, "/api/v1/pods"), paths.end());
+}
+
+INSTANTIATE_TEST_SUITE_P(OnceOrFollowing, SessionTest, ::testing::Bool());
 
 class ClusterConfigTest : public ::testing::Test {
  protected:

@@ -5,6 +5,13 @@
 
 namespace tessera::ledger {
 
+Result<placement::QuotaConfig> QuotaIn(const kube::ConfigMapObject& map, std::string_view key) {
+  const auto text = map.data.find(key);
+  if (text == map.data.end()) return placement::QuotaConfig{};
+  return placement::ParseQuota(text->second)
+      .Annotate(fmt::format("ConfigMap {}/{}: {}", map.meta.ns, map.meta.name, key));
+}
+
 struct ClusterFeed::State {
   State(kube::Client& client, ClusterLedger& ledger, FeedOptions options, Delegate& delegate)
       : client(client), ledger(ledger), options(std::move(options)), delegate(delegate) {}
@@ -26,6 +33,7 @@ struct ClusterFeed::State {
     void OnTrouble(const Status& status, Duration) override {
       state.delegate.OnTrouble("nodes", status);
     }
+    void OnRecovered() override { state.delegate.OnRecovered("nodes"); }
     void Set(const kube::NodeObject& now) {
       const NodeEntry* before = state.ledger.FindNode(now.meta.name);
       const std::string known = before == nullptr ? "" : before->problem;
@@ -50,6 +58,7 @@ struct ClusterFeed::State {
     void OnTrouble(const Status& status, Duration) override {
       state.delegate.OnTrouble("pods", status);
     }
+    void OnRecovered() override { state.delegate.OnRecovered("pods"); }
     void Set(const kube::PodObject& now) {
       state.ledger.SetPod(now);
       if (state.synced) state.delegate.OnPod(now);
@@ -69,15 +78,8 @@ struct ClusterFeed::State {
       state.delegate.OnTrouble("quota", status);
     }
     void Set(const kube::ConfigMapObject& now) {
-      const auto text = now.data.find(state.options.quota_key);
-      if (text == now.data.end()) return Take({});
-      Result<placement::QuotaConfig> config = placement::ParseQuota(text->second);
-      if (!config.ok()) {
-        return OnTrouble(
-            config.status().Annotate(fmt::format("ConfigMap {}/{}: {}", now.meta.ns, now.meta.name,
-                                                 state.options.quota_key)),
-            Duration::zero());
-      }
+      Result<placement::QuotaConfig> config = QuotaIn(now, state.options.quota_key);
+      if (!config.ok()) return OnTrouble(config.status(), Duration::zero());
       Take(*std::move(config));
     }
     void Take(placement::QuotaConfig config) {
@@ -101,8 +103,8 @@ struct ClusterFeed::State {
   // Once the nodes are there.
   void FollowPods() {
     if (pods) return;
-    pods = std::make_unique<kube::Informer<kube::PodObject>>(client, kube::ListQuery{},
-                                                             KeepOfPods(), pod_handler);
+    pods = std::make_unique<kube::Informer<kube::PodObject>>(
+        client, kube::ListQuery{.ns = options.pods_ns}, KeepOfPods(), pod_handler);
   }
   void OnPart(bool* part) {
     *part = true;

@@ -26,7 +26,11 @@ struct FeedOptions {
   std::string quota_ns = "kube-system";
   std::string quota_name = "gpuquota";  // "": quotas are not followed
   std::string quota_key = "gpu_quota";
+  std::string pods_ns;  // "": pods of all namespaces
 };
+
+// An empty config where the map has no such key. INVALID_ARGUMENT names map and key.
+Result<placement::QuotaConfig> QuotaIn(const kube::ConfigMapObject& map, std::string_view key);
 
 class ClusterFeed {
  public:
@@ -42,6 +46,8 @@ class ClusterFeed {
     virtual void OnQuota() {}
     // For logs and metrics. `what` is "nodes", "pods" or "quota".
     virtual void OnTrouble(std::string_view what, const Status& status) = 0;
+    // The API server answers again.
+    virtual void OnRecovered(std::string_view what) { (void)what; }
   };
 
   ClusterFeed(kube::Client& client, ClusterLedger& ledger, FeedOptions options, Delegate& delegate);

@@ -59,14 +59,22 @@ std::string StandingApiServer::Kubeconfig(const std::string& ns) const {
 }
 
 void StandingApiServer::Answer(const net::Request& request, const net::HttpServer::Reply& reply) {
+  paths_.emplace_back(request.path());
   const std::string plural(Split(request.path(), '/').back());
   if (const auto refused = refused_.find(plural); refused != refused_.end()) {
     return reply(Refusal(refused->second));
+  }
+  if (!token_.empty() && request.headers.Get("Authorization") != "Bearer " + token_) {
+    return reply(Refusal(401));
   }
   const Collection& collection = collections_[plural];
   if (!request.Query("watch")) return reply(Protobuf(PageOf(collection, request)));
   if (request.Query("sendInitialEvents") != "true") return watches_.push_back(reply);
   reply(Protobuf(StreamOf(collection), ";stream=watch"));
+}
+
+void StandingApiServer::EndWatches() {
+  for (const auto& reply : std::exchange(watches_, {})) reply(Protobuf("", ";stream=watch"));
 }
 
 std::string StandingApiServer::PageOf(const Collection& collection, const net::Request& request) {

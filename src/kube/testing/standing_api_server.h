@@ -25,6 +25,13 @@ class StandingApiServer {
   void Set(const std::string& plural, std::string kind, std::vector<std::string> messages);
   // From now on this collection is answered with that HTTP status.
   void Refuse(const std::string& plural, int status) { refused_[plural] = status; }
+  void Allow(const std::string& plural) { refused_.erase(plural); }
+  // Rejects every request without this token from now on (401).
+  void RequireToken(std::string token) { token_ = std::move(token); }
+  // Of all requests so far.
+  const std::vector<std::string>& paths() const { return paths_; }
+  // Ends all watches, as a server does when their time is over.
+  void EndWatches();
   // A kubeconfig that leads here, with `ns` as the namespace of its context.
   std::string Kubeconfig(const std::string& ns = "default") const;
 
@@ -40,6 +47,8 @@ class StandingApiServer {
 
   std::map<std::string, Collection> collections_;
   std::map<std::string, int> refused_;
+  std::string token_;
+  std::vector<std::string> paths_;
   std::vector<net::HttpServer::Reply> watches_;  // that see nothing more
   std::unique_ptr<net::HttpServer> server_;
 };

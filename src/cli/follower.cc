@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/cli/follower.h"
+
+#include <utility>
+
+#include "src/cli/text.h"
+
+namespace tessera::cli {
+
+Follower::Follower(net::IoThread& io, TaskRunner& runner, SessionOptions options,
+                   LoadConfig load_config, Session::OnReady on_ready)
+    : io_(io),
+      runner_(runner),
+      options_(std::move(options)),
+      load_config_(std::move(load_config)),
+      session_(std::make_unique<Session>(io, runner, options_, std::move(on_ready))) {
+  CheckLater();
+}
+
+void Follower::CheckLater() {
+  runner_.PostDelayed(kReload, [this, weak = std::weak_ptr<bool>(alive_)] {
+    if (weak.expired()) return;
+    Check();
+    CheckLater();
+  });
+}
+
+void Follower::Check() {
+  const auto trouble = session_->trouble();
+  if (next_ || !trouble || trouble->status.code() != Code::kUnauthenticated) return;
+  Result<kube::Config> config = load_config_();
+  if (!config.ok()) return;  // while somebody writes it
+  options_.config = *std::move(config);
+  next_ = std::make_unique<Session>(io_, runner_, options_,
+                                    [this](const Status& status) { OnNextReady(status); });
+}
+
+void Follower::OnNextReady(const Status& status) {
+  if (status.ok()) session_ = std::move(next_);
+  next_.reset();
+}
+
+std::string Follower::StaleLine() const {
+  const auto trouble = session_->trouble();
+  if (!trouble) return "";
+  return Printable(
+      fmt::format("stale since {}: {}", Rfc3339(trouble->since), trouble->status.message()));
+}
+
+}  // namespace tessera::cli

@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/cli/follower.h"
+
+#include <gtest/gtest.h>
+
+#include "src/kube/testing/samples.h"
+#include "src/kube/testing/standing_api_server.h"
+#include "src/ledger/testing/objects.h"
+#include "src/net/testing/loopback.h"
+
+namespace tessera::cli {
+namespace {
+
+using kube::testing::MessageOf;
+
+class FollowerTest : public ::testing::Test {
+ protected:
+  FollowerTest() {
+    SetNodes({"n1"});
+    std::optional<Status> ready;
+    follower_ = std::make_unique<Follower>(
+        io_, runner_, SessionOptions{.config = config_, .follow = true}, [this] { return Load(); },
+        [&](const Status& status) { ready = status; });
+    EXPECT_TRUE(runner_.RunUntil([&] { return ready.has_value(); }));
+    EXPECT_EQ(ready->ToString(), "OK");
+  }
+  Result<kube::Config> Load() {
+    ++loads_;
+    return config_;
+  }
+  void SetNodes(const std::vector<std::string>& names) {
+    std::vector<std::string> messages;
+    for (const std::string& name : names) {
+      kube::NodeObject node = ledger::testing::GpuNode(name, 2);
+      node.meta.resource_version = fmt::format("{}", 1);
+      messages.push_back(MessageOf(node));
+    }
+    server_.Set("nodes", "Node", messages);
+  }
+  bool Until(const std::function<bool()>& done) {
+    return runner_.RunUntil(done, std::chrono::seconds(20));
+  }
+  bool Stale() { return !follower_->StaleLine().empty(); }
+
+  net::testing::TestRunner runner_;
+  net::IoThread io_;
+  kube::testing::StandingApiServer server_{io_, runner_};
+  kube::Config config_{.server = server_.url()};
+  int loads_ = 0;
+  std::unique_ptr<Follower> follower_;
+};
+
+TEST_F(FollowerTest, SaysNothingWhileItFollows) {
+  runner_.RunFor(std::chrono::milliseconds(300));
+  server_.EndWatches();
+  runner_.RunFor(std::chrono::milliseconds(700));
+  EXPECT_EQ(follower_->StaleLine(), "");
+  EXPECT_EQ(loads_, 0);
+}
+
+TEST_F(FollowerTest, AnOutageIsSaidAndSoIsItsEnd) {
+  server_.Refuse("nodes", 503);
+  ASSERT_TRUE(Until([&] {
+    server_.EndWatches();
+    return Stale();
+  }));
+  EXPECT_TRUE(follower_->StaleLine().starts_with("stale since 20")) << follower_->StaleLine();
+  EXPECT_NE(follower_->StaleLine().find(server_.url().ToString() + " does not answer"),
+            std::string::npos)
+      << follower_->StaleLine();
+  server_.Allow("nodes");
+  EXPECT_TRUE(Until([&] {
+    server_.EndWatches();  // a real server answers a watch at once
+    return !Stale();
+  }));
+  EXPECT_EQ(loads_, 0);
+}
+
+TEST_F(FollowerTest, ALoginElsewhereCounts) {
+  server_.RequireToken("new");
+  SetNodes({"n1", "n2"});
+  ASSERT_TRUE(Until([&] {
+    server_.EndWatches();
+    return Stale();
+  }));
+  EXPECT_NE(follower_->StaleLine().find("log in again"), std::string::npos);
+  EXPECT_EQ(follower_->session().ledger().nodes().size(), 1u);
+  // The configuration is read, and still holds nothing that the server accepts.
+  ASSERT_TRUE(Until([&] { return loads_ > 0; }));
+  EXPECT_TRUE(Stale());
+  config_.token = std::string("new");
+  EXPECT_TRUE(Until([&] { return !Stale(); }));
+  EXPECT_EQ(follower_->session().ledger().nodes().size(), 2u);
+}
+
+}  // namespace
+}  // namespace tessera::cli

@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/cli/snapshot.h"
+
+#include <optional>
+#include <unordered_map>
+#include <utility>
+
+#include "api/names.h"
+#include "src/device/quantity.h"
+#include "src/kube/watch.h"
+#include "src/placement/quota.h"
+
+namespace tessera::cli {
+namespace {
+
+// Hands each object of a collection on, once.
+template <typename T>
+class Collector final : private kube::Watch::Delegate {
+ public:
+  struct Sink {
+    std::function<void(T)> on_object;
+    std::function<void()> on_end;
+    std::function<void(const Status&)> on_trouble;
+  };
+
+  Collector(kube::Client& client, kube::ListQuery what, kube::Keep keep, Sink sink)
+      : keep_(std::move(keep)), sink_(std::move(sink)) {
+    what.type = T::kType;
+    what.encoding = kube::Encoding::kProtobuf;
+    watch_ = std::make_unique<kube::Watch>(client, std::move(what),
+                                           static_cast<kube::Watch::Delegate&>(*this),
+                                           kube::Watch::Options{});
+  }
+
+ private:
+  void OnListBegin() override {
+    if (std::exchange(begun_, true)) {
+      sink_.on_trouble(Error(Code::kAborted, "the list broke off and begins anew"));
+    }
+  }
+  void OnListEnd() override {
+    watch_.reset();
+    sink_.on_end();
+  }
+  void OnObject(const kube::RawObject& raw) override {
+    T object;
+    const Status status = kube::DecodeObject(raw, keep_, &object);
+    if (!status.ok()) return sink_.on_trouble(status);
+    sink_.on_object(std::move(object));
+  }
+  void OnDeleted(const kube::RawObject&) override {}
+  void OnTrouble(const Status& status, Duration) override { sink_.on_trouble(status); }
+
+  const kube::Keep keep_;
+  const Sink sink_;
+  bool begun_ = false;
+  std::unique_ptr<kube::Watch> watch_;
+};
+
+}  // namespace
+
+NodeFacts FactsIn(const kube::NodeObject& node) {
+  NodeFacts facts{.internal_ip = node.internal_ip};
+  const auto offered = node.allocatable.find(names::kResourceGpuMem);
+  if (offered == node.allocatable.end()) return facts;
+  const Result<int64_t> count = device::ParseWholeQuantity(offered->second);
+  if (count.ok()) facts.gpu_mem = *count;
+  return facts;
+}
+
+struct Snapshot::State {
+  State(kube::Client& client, ledger::ClusterLedger& ledger, Options o, Delegate& delegate)
+      : ledger(ledger), options(std::move(o)), delegate(delegate) {
+    nodes.emplace(client, kube::ListQuery{}, ledger::KeepOfNodes(ledger.options().labels),
+                  Collector<kube::NodeObject>::Sink{
+                      [this](const kube::NodeObject& node) { TakeNode(node); },
+                      [this] { EndPart(); }, TroubleWith("nodes")});
+    pods.emplace(client, kube::ListQuery{.ns = options.feed.pods_ns}, ledger::KeepOfPods(),
+                 Collector<kube::PodObject>::Sink{
+                     [this](kube::PodObject pod) { TakePod(std::move(pod)); },
+                     [this] { EndPart(); }, TroubleWith("pods")});
+    if (options.feed.quota_name.empty()) {
+      EndPart();
+      return;
+    }
+    quota.emplace(client,
+                  kube::ListQuery{.ns = options.feed.quota_ns,
+                                  .field_selector = "metadata.name=" + options.feed.quota_name},
+                  kube::Keep{},
+                  Collector<kube::ConfigMapObject>::Sink{
+                      [this](const kube::ConfigMapObject& map) { TakeQuota(map); },
+                      [this] { EndPart(); }, TroubleWith("quota")});
+  }
+
+  std::function<void(const Status&)> TroubleWith(std::string_view what) {
+    return [this, what](const Status& status) { delegate.OnTrouble(what, status); };
+  }
+
+  void EndPart() {
+    if (--parts == 0) delegate.OnSynced();
+  }
+
+  void TakeNode(const kube::NodeObject& node) {
+    facts.insert_or_assign(node.meta.name, FactsIn(node));
+    ledger.SetNode(node);
+    const std::string& problem = ledger.FindNode(node.meta.name)->problem;
+    if (!problem.empty()) delegate.OnTrouble("nodes", Status(Code::kInvalidArgument, problem));
+  }
+
+  void TakePod(kube::PodObject object) {
+    ledger.SetPod(object);
+    if (kube::KeyOf(object.meta) == options.pod) pod = std::move(object);
+  }
+
+  void TakeQuota(const kube::ConfigMapObject& map) {
+    const Result<placement::QuotaConfig> config = ledger::QuotaIn(map, options.feed.quota_key);
+    if (!config.ok()) return delegate.OnTrouble("quota", config.status());
+    ledger.SetQuota(*config);
+    delegate.OnQuota();
+  }
+
+  ledger::ClusterLedger& ledger;
+  const Options options;
+  Delegate& delegate;
+  int parts = 3;  // that have not come to their end
+  std::unordered_map<std::string, NodeFacts> facts;
+  std::optional<kube::PodObject> pod;
+  std::optional<Collector<kube::NodeObject>> nodes;
+  std::optional<Collector<kube::PodObject>> pods;
+  std::optional<Collector<kube::ConfigMapObject>> quota;
+};
+
+Snapshot::Snapshot(kube::Client& client, ledger::ClusterLedger& ledger, Options options,
+                   Delegate& delegate)
+    : state_(std::make_unique<State>(client, ledger, std::move(options), delegate)) {}
+Snapshot::~Snapshot() = default;
+
+const kube::PodObject* Snapshot::FindPod(const std::string& key) const {
+  return state_->pod && kube::KeyOf(state_->pod->meta) == key ? &*state_->pod : nullptr;
+}
+
+NodeFacts Snapshot::FactsOfNode(const std::string& name) const {
+  const auto found = state_->facts.find(name);
+  return found == state_->facts.end() ? NodeFacts{} : found->second;
+}
+
+}  // namespace tessera::cli
