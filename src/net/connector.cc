@@ -26,6 +26,20 @@ std::optional<Endpoint> KnownEndpoint(const Address& address) {
   return Endpoint(asio::ip::tcp::endpoint(ip, address.port));
 }
 
+// No effect on unix sockets.
+void TuneTcp(int fd) {
+  const auto set = [fd](int level, int option, int value) {
+    ::setsockopt(fd, level, option, &value, sizeof(value));
+  };
+  // Small requests must not wait for the ACK of the one before.
+  set(IPPROTO_TCP, TCP_NODELAY, 1);
+  // A server that vanished without a word ends a silent watch within a minute.
+  set(SOL_SOCKET, SO_KEEPALIVE, 1);
+  set(IPPROTO_TCP, TCP_KEEPIDLE, 30);
+  set(IPPROTO_TCP, TCP_KEEPINTVL, 10);
+  set(IPPROTO_TCP, TCP_KEEPCNT, 3);
+}
+
 // The families take turns, in the order of the system's preference (RFC 8305, section 4).
 std::vector<Endpoint> Interleaved(const std::vector<Endpoint>& sorted) {
   std::vector<Endpoint> first, second, merged;
@@ -50,9 +64,7 @@ class AddressAttempt : public Attempt, public std::enable_shared_from_this<Addre
     socket_.async_connect(endpoint, [self = shared_from_this()](const error_code& error) {
       if (!self->on_done_) return;
       if (error) return self->Finish(FromErrorCode("connect", error));
-      // Small requests must not wait for the ACK of the one before (no effect on unix sockets).
-      const int on = 1;
-      ::setsockopt(self->socket_.native_handle(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+      TuneTcp(self->socket_.native_handle());
       self->plain_ = MakePlainTransport(std::move(self->socket_));
       self->to_.proxy ? self->OpenTunnel() : self->Secure();
     });

@@ -7,6 +7,14 @@
 
 namespace tessera::net {
 
+namespace {
+
+// Of a stream, while its reader is busy with the piece before: both threads work, and pieces are
+// few. TLS alone would make one of every 16 KiB.
+constexpr size_t kReadAhead = 512 << 10;
+
+}  // namespace
+
 ConnectionPool::ConnectionPool(IoThread& io, HttpClient::Options options)
     : io_(io), options_(std::move(options)), tls_(TlsContextSource::Side::kClient, options_.tls) {}
 
@@ -168,18 +176,26 @@ void Exchange::Advance() {
     if (parser_->response().status == 101 || !SkipInterim()) OnHeader();
   }
   if (finished_) return;
-  if (parser_->body_waiting() > 0) {
-    // Resume goes on from here.
-    if (plan_.streams) return sink_.on_piece(parser_->TakeBody());
-    body_ += parser_->TakeBody();
-  }
+  if (parser_->body_waiting() > 0) body_ += parser_->TakeBody();
+  if (plan_.streams && !delivering_) Deliver();
   if (parser_->done()) return Complete();
   if (peer_ended_) return Broken(Error(Code::kUnavailable, "connection closed before the answer"));
-  ReadMore();
+  // Resume goes on from here.
+  paused_ = plan_.streams && body_.size() >= kReadAhead;
+  if (!paused_) ReadMore();
+}
+
+void Exchange::Deliver() {
+  if (body_.empty()) return;
+  delivering_ = true;
+  sink_.on_piece(std::exchange(body_, {}));
 }
 
 void Exchange::Resume() {
-  if (!finished_) Advance();
+  if (finished_) return;
+  delivering_ = false;
+  Deliver();
+  if (std::exchange(paused_, false)) ReadMore();
 }
 
 void Exchange::Broken(const Status& status) {
@@ -199,12 +215,14 @@ void Exchange::Complete() {
     pool_->Keep({std::exchange(transport_, nullptr), retire_at_});
   }
   Response response = std::move(parser_->response());
-  response.body = std::move(body_);
+  if (!plan_.streams) response.body = std::move(body_);
   Finish(std::move(response));
 }
 
 void Exchange::Finish(Result<Response> result) {
   const auto self = shared_from_this();
+  // What came before the end, or the error, is handed over before it.
+  if (plan_.streams && !finished_) Deliver();
   const Sink sink = std::move(sink_);
   Cancel();
   if (sink.on_end) sink.on_end(std::move(result));

@@ -92,6 +92,7 @@ class Exchange : public std::enable_shared_from_this<Exchange> {
   void ReadMore();
   void OnRead(const Status& status, std::string_view bytes);
   void Advance();
+  void Deliver();
   bool SkipInterim();
   void OnHeader();
   void Broken(const Status& status);
@@ -108,7 +109,9 @@ class Exchange : public std::enable_shared_from_this<Exchange> {
   TransportPtr transport_;
   MonotonicTime retire_at_{};  // of the connection
   std::unique_ptr<HttpParser> parser_;
-  std::string body_;
+  std::string body_;  // of a stream, what is not delivered yet
+  bool delivering_ = false;  // the reader of a stream is busy with a piece
+  bool paused_ = false;      // until it asks for more
   int generation_ = 0;    // of the pool, when the connection was made
   bool reused_ = false;   // the connection had carried another request before
   bool written_ = false;

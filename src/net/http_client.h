@@ -61,8 +61,8 @@ class [[nodiscard]] Call {
 };
 
 // An answer in pieces. After on_head come any number of on_data and one on_end; an error before the
-// header comes as on_end alone. The next piece is read only when on_data has returned, so a slow
-// reader slows the server and not our memory. `on_end` may drop its own Call.
+// header comes as on_end alone. While on_data runs at most half a MiB is read ahead, so a slow reader
+// slows the server and does not fill our memory. `on_end` may drop its own Call.
 struct StreamHandler {
   std::function<void(const Response& head)> on_head;
   std::function<void(std::string_view piece)> on_data;
