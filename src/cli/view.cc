@@ -109,7 +109,10 @@ DeviceView View::Describe(const NodeEntry& entry, size_t position) const {
 
 NodeView View::Describe(const NodeEntry& entry) const {
   NodeView view{.entry = &entry, .facts = facts_(entry.node.name)};
+  std::string_view before;  // all GPUs of a node are mostly of one model
   for (const device::Gpu& gpu : entry.node.inventory->gpus) {
+    if (!view.model.empty() && gpu.model == before) continue;
+    before = gpu.model;
     const std::string model = device::ShortModel(gpu.model);
     view.model = view.model.empty() || view.model == model ? model : "mixed";
   }

@@ -5,6 +5,7 @@
 #include <set>
 
 #include "src/device/json_fields.h"
+#include "src/device/plain_json.h"
 #include "src/device/request.h"
 #include "src/formats/json.h"
 
@@ -133,6 +134,7 @@ Result<std::string> EncodeAssignment(const Assignment& assignment) {
 }
 
 Result<Assignment> DecodeAssignment(std::string_view text) {
+  if (auto plain = ReadPlainAssignment(text); plain && Check(*plain).ok()) return *std::move(plain);
   ASSIGN_OR_RETURN(const Json json, ParseAnnotation(text, kMaxAssignmentBytes));
   const JsonFields fields(json, "");
   for (const std::string_view key : {"version", "containers"}) {

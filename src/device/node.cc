@@ -14,11 +14,11 @@ std::string ValueOr(const NodeObject::Map& map, std::string_view key, std::strin
 
 // The one that all GPUs have; empty where they differ.
 std::string CommonModel(const NodeInventory& inventory) {
-  std::string common;
+  if (inventory.gpus.empty()) return {};
+  const std::string& first = inventory.gpus.front().model;
+  std::string common = ShortModel(first);
   for (const Gpu& gpu : inventory.gpus) {
-    const std::string model = ShortModel(gpu.model);
-    if (&gpu != &inventory.gpus.front() && model != common) return {};
-    common = model;
+    if (gpu.model != first && ShortModel(gpu.model) != common) return {};
   }
   return common;
 }

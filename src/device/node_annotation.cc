@@ -8,6 +8,7 @@
 
 #include "src/device/json_fields.h"
 #include "src/device/mig_profile.h"
+#include "src/device/plain_json.h"
 #include "src/formats/json.h"
 
 namespace tessera::device {
@@ -267,6 +268,7 @@ Result<std::string> EncodeNodeInventory(const NodeInventory& inventory) {
 }
 
 Result<NodeInventory> DecodeNodeInventory(std::string_view text) {
+  if (auto plain = ReadPlainInventory(text)) return *std::move(plain);
   ASSIGN_OR_RETURN(const Json json, ParseAnnotation(text, kMaxNodeAnnotationBytes));
   const JsonFields reader(json, "");
   RETURN_IF_ERROR(reader.Version(kNodeAnnotationVersion));

@@ -1,0 +1,219 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/device/plain_json.h"
+
+#include <algorithm>
+#include <charconv>
+#include <limits>
+#include <string>
+#include <utility>
+
+#include "src/device/json_fields.h"
+#include "src/device/node_annotation.h"
+#include "src/device/request.h"
+#include "src/formats/json_reader.h"
+
+namespace tessera::device {
+namespace {
+
+constexpr int64_t kMaxNumber = std::numeric_limits<int64_t>::max();
+
+// One object with members that are known, each at most once. A reader that has failed gives nothing
+// more, so errors are asked for at the end.
+class PlainObject {
+ public:
+  PlainObject(JsonReader* reader, bool* plain) : reader_(*reader), plain_(*plain) {
+    reader_.BeginObject();
+  }
+
+  // False at the object's end.
+  bool Next() {
+    if (!plain_) return false;
+    return reader_.NextMember(&key_);
+  }
+  // Whether the member is the one of this name, number `bit` of those that are known.
+  bool Is(std::string_view name, unsigned bit) {
+    if (key_ != name) return false;
+    if ((seen_ >> bit & 1) != 0) plain_ = false;
+    seen_ |= 1u << bit;
+    return plain_;
+  }
+  bool Saw(unsigned bit) const { return (seen_ >> bit & 1) != 0; }
+  void Unknown() { plain_ = false; }
+
+  void Text(std::string* out) { *out = reader_.String(); }
+  // Digits without a zero in front: what every parser reads alike.
+  int64_t Number(int64_t most) {
+    const std::string_view word = reader_.Skip();
+    int64_t value = 0;
+    const char* const end = word.data() + word.size();
+    const auto [stop, error] = std::from_chars(word.data(), end, value);
+    const bool good = error == std::errc() && stop == end && !word.starts_with('-') &&
+                      (word.size() == 1 || !word.starts_with('0')) && value <= most;
+    if (!good) plain_ = false;
+    return value;
+  }
+  int SmallNumber() { return static_cast<int>(Number(kMaxSmallNumber)); }
+
+ private:
+  JsonReader& reader_;
+  bool& plain_;
+  std::string_view key_;
+  unsigned seen_ = 0;
+};
+
+bool IsPlain(std::string_view text) {
+  return std::all_of(text.begin(), text.end(), [](char c) {
+    return c != '\\' && static_cast<unsigned char>(c) < 0x80;
+  });
+}
+
+// "8.0"
+std::optional<ComputeCapability> CapabilityOf(std::string_view text) {
+  if (text.size() != 3 || text[1] != '.') return std::nullopt;
+  const auto digit = [](char c) { return c >= '0' && c <= '9'; };
+  if (!digit(text[0]) || !digit(text[2])) return std::nullopt;
+  return ComputeCapability{text[0] - '0', text[2] - '0'};
+}
+
+Gpu ReadGpu(JsonReader* reader, bool* plain) {
+  Gpu gpu;
+  PlainObject object(reader, plain);
+  while (object.Next()) {
+    if (object.Is("uuid", 0)) {
+      object.Text(&gpu.uuid);
+    } else if (object.Is("index", 1)) {
+      gpu.index = object.SmallNumber();
+    } else if (object.Is("minor", 2)) {
+      gpu.minor = object.SmallNumber();
+    } else if (object.Is("model", 3)) {
+      object.Text(&gpu.model);
+    } else if (object.Is("bytes", 4)) {
+      gpu.memory = Bytes(object.Number(kMaxNumber));
+    } else if (object.Is("pci", 5)) {
+      object.Text(&gpu.pci_bus_id);
+    } else if (object.Is("numa", 6)) {
+      gpu.numa_node = object.SmallNumber();
+    } else if (object.Is("cc", 7)) {
+      gpu.compute_capability = CapabilityOf(reader->String());
+      if (!gpu.compute_capability) *plain = false;
+    } else {
+      object.Unknown();
+    }
+  }
+  if (gpu.uuid.empty() || !object.Saw(1) || !object.Saw(4)) *plain = false;
+  return gpu;
+}
+
+void ReadGpus(JsonReader* reader, bool* plain, std::vector<Gpu>* gpus) {
+  reader->BeginArray();
+  while (*plain && reader->NextItem()) {
+    Gpu gpu = ReadGpu(reader, plain);
+    const auto same = [&](const Gpu& other) { return other.uuid == gpu.uuid; };
+    if (gpus->size() == kMaxNodeAnnotationGpus || std::any_of(gpus->begin(), gpus->end(), same)) {
+      *plain = false;
+    }
+    gpus->push_back(std::move(gpu));
+  }
+}
+
+// Row i holds the links to GPUs 0 … i-1.
+void ReadLinks(JsonReader* reader, bool* plain, LinkMatrix* links) {
+  size_t row = 0;
+  reader->BeginArray();
+  for (; *plain && reader->NextItem(); ++row) {
+    size_t column = 0;
+    reader->BeginArray();
+    for (; *plain && reader->NextItem(); ++column) {
+      const std::optional<Link> link = LinkFromName(reader->String());
+      if (!link || row >= links->size() || column >= row) {
+        *plain = false;
+      } else {
+        links->Set(row, column, *link);
+      }
+    }
+    if (column != row) *plain = false;
+  }
+  if (row != links->size()) *plain = false;
+}
+
+void ReadShares(JsonReader* reader, bool* plain, std::vector<DeviceShare>* shares) {
+  reader->BeginArray();
+  while (*plain && reader->NextItem()) {
+    DeviceShare& share = shares->emplace_back();
+    PlainObject object(reader, plain);
+    while (object.Next()) {
+      if (object.Is("gpu", 0)) {
+        object.Text(&share.uuid);
+      } else if (object.Is("milli", 1)) {
+        share.compute = MilliGpu(object.Number(kWholeGpu.count()));
+      } else if (object.Is("bytes", 2)) {
+        share.memory = Bytes(object.Number(kMaxShareMemory.count()));
+      } else {
+        object.Unknown();
+      }
+    }
+    if (!object.Saw(0) || !object.Saw(1) || !object.Saw(2)) *plain = false;
+  }
+}
+
+}  // namespace
+
+std::optional<NodeInventory> ReadPlainInventory(std::string_view text) {
+  if (text.size() > kMaxNodeAnnotationBytes || !IsPlain(text)) return std::nullopt;
+  JsonReader reader(text);
+  NodeInventory inventory;
+  int64_t version = 0;
+  bool plain = true;
+  PlainObject object(&reader, &plain);
+  while (object.Next()) {
+    if (object.Is("version", 0)) {
+      version = object.Number(kMaxNumber);
+    } else if (object.Is("driver", 1)) {
+      object.Text(&inventory.driver_version);
+    } else if (object.Is("cuda", 2)) {
+      inventory.cuda_version = object.SmallNumber();
+    } else if (object.Is("gpus", 3)) {
+      ReadGpus(&reader, &plain, &inventory.gpus);
+      inventory.links = LinkMatrix(inventory.gpus.size());
+    } else if (object.Is("links", 4)) {
+      if (!object.Saw(3)) object.Unknown();
+      ReadLinks(&reader, &plain, &inventory.links);
+    } else {
+      object.Unknown();
+    }
+  }
+  if (!plain || !reader.Finish().ok() || version != kNodeAnnotationVersion || !object.Saw(3)) {
+    return std::nullopt;
+  }
+  return inventory;
+}
+
+std::optional<Assignment> ReadPlainAssignment(std::string_view text) {
+  if (text.size() > kMaxAssignmentBytes || !IsPlain(text)) return std::nullopt;
+  JsonReader reader(text);
+  Assignment assignment;
+  int64_t version = 0;
+  bool plain = true;
+  PlainObject object(&reader, &plain);
+  while (object.Next()) {
+    if (object.Is("version", 0)) {
+      version = object.Number(kMaxNumber);
+    } else if (object.Is("containers", 1)) {
+      std::string_view name;
+      reader.BeginObject();
+      while (plain && reader.NextMember(&name)) {
+        const auto [place, added] = assignment.containers.try_emplace(std::string(name));
+        if (!added) plain = false;
+        ReadShares(&reader, &plain, &place->second);
+      }
+    } else {
+      object.Unknown();
+    }
+  }
+  if (!plain || !reader.Finish().ok() || version != kAssignmentVersion || !object.Saw(1)) {
+    return std::nullopt;
+  }
+  return assignment;
+}
+
+}  // namespace tessera::device
