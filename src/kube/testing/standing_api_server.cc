@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "src/base/strings.h"
+#include "src/kube/objects.h"
 #include "src/kube/raw_object.h"
 #include "src/kube/testing/wire_writer.h"
 
@@ -67,10 +68,29 @@ void StandingApiServer::Answer(const net::Request& request, const net::HttpServe
   if (!token_.empty() && request.headers.Get("Authorization") != "Bearer " + token_) {
     return reply(Refusal(401));
   }
-  const Collection& collection = collections_[plural];
+  const Collection& all = collections_[plural];
+  const std::optional<Collection> selected = In(all, request.path());
+  const Collection& collection = selected ? *selected : all;
   if (!request.Query("watch")) return reply(Protobuf(PageOf(collection, request)));
   if (request.Query("sendInitialEvents") != "true") return watches_.push_back(reply);
   reply(Protobuf(StreamOf(collection), ";stream=watch"));
+}
+
+std::optional<StandingApiServer::Collection> StandingApiServer::In(const Collection& all,
+                                                                   std::string_view path) {
+  constexpr std::string_view kNamespaces = "/namespaces/";
+  const size_t at = path.find(kNamespaces);
+  if (at == std::string_view::npos) return std::nullopt;
+  path.remove_prefix(at + kNamespaces.size());
+  const std::string_view ns = path.substr(0, path.find('/'));
+  Collection selected{all.kind, {}};
+  for (const std::string& message : all.messages) {
+    ObjectMeta meta;
+    if (DecodeMeta(RawObject(std::string_view(message)), &meta).ok() && meta.ns == ns) {
+      selected.messages.push_back(message);
+    }
+  }
+  return selected;
 }
 
 void StandingApiServer::EndWatches() {

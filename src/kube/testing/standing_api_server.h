@@ -8,7 +8,9 @@
 
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "src/net/http_server.h"
@@ -42,6 +44,8 @@ class StandingApiServer {
   };
 
   void Answer(const net::Request& request, const net::HttpServer::Reply& reply);
+  // Those of the namespace that the path names; nothing where it names none.
+  static std::optional<Collection> In(const Collection& all, std::string_view path);
   static std::string PageOf(const Collection& collection, const net::Request& request);
   static std::string StreamOf(const Collection& collection);
 
