@@ -220,6 +220,68 @@ TEST_F(RequestQueueTest, WhileTheServerIsOutOfReachOneRequestGoesAhead) {
   EXPECT_FALSE(hangs.answer.has_value());
 }
 
+TEST_F(RequestQueueTest, ABalancerWithoutAServerIsOutOfReach) {
+  for (const int status : {502, 503}) {
+    const size_t before = asked_.empty() ? 0 : sent();
+    Submit("/1", "GET pods", true);
+    Answer(before, net::TextResponse(status, "no backend"));
+    Submit("/2", "GET nodes", true);
+    EXPECT_EQ(sent(), before + 1) << status;
+    runner_.AdvanceTimeAndRun(milliseconds(200));
+    ASSERT_EQ(sent(), before + 2) << status;
+    Answer(before + 1, Fine());
+    EXPECT_EQ(sent(), before + 3) << status;
+    Answer(before + 2, Fine());
+  }
+  // A server that did not finish one request is there.
+  const size_t before = sent();
+  Submit("/1", "GET pods", true);
+  Answer(before, net::TextResponse(504, "timeout"));
+  Submit("/2", "GET nodes", true);
+  EXPECT_EQ(sent(), before + 2);
+}
+
+TEST_F(RequestQueueTest, OnlyWhatKeepsRequestsFromTheServerClosesTheWayToIt) {
+  for (const Code code : {Code::kUnavailable, Code::kDeadlineExceeded, Code::kUnauthenticated}) {
+    const size_t before = asked_.empty() ? 0 : sent();
+    const Asked& asked = Submit("/1");  // not repeatable
+    Answer(before, Error(code, "no answer"));
+    EXPECT_EQ(CodeOf(asked), code);
+    Submit("/2");
+    EXPECT_EQ(sent(), before + 1) << InfoOf(code).name;
+    runner_.AdvanceTimeAndRun(milliseconds(200));
+    ASSERT_EQ(sent(), before + 2);
+    Answer(before + 1, Fine());
+  }
+  // Another attempt does not mend a certificate.
+  const size_t before = sent();
+  const Asked& rejected = Submit("/3", "GET pods", true);
+  Answer(before, Error(Code::kUnauthenticated, "the certificate is not accepted"));
+  EXPECT_EQ(CodeOf(rejected), Code::kUnauthenticated);
+  runner_.AdvanceTimeAndRun(milliseconds(200));
+  Submit("/4");
+  Answer(before + 1, Error(Code::kResourceExhausted, "the body is too long"));
+  Submit("/5");
+  EXPECT_EQ(sent(), before + 3);
+}
+
+TEST_F(RequestQueueTest, AServerErrorIsRetriedWhereTheServerAsksForIt) {
+  net::Response later = net::TextResponse(500, "etcd is slow");
+  later.headers.Set("Retry-After", "2");
+  const Asked& asked = Submit("/1");
+  Answer(0, later);
+  const Asked& failed = Submit("/2", "GET pods", true);
+  ASSERT_EQ(sent(), 2u);  // no other request waits
+  Answer(1, net::TextResponse(500, "a webhook failed"));
+  EXPECT_EQ(failed.answer->value().status, 500);
+  runner_.AdvanceTimeAndRun(milliseconds(1999));
+  EXPECT_EQ(sent(), 2u);
+  runner_.AdvanceTimeAndRun(milliseconds(1));
+  ASSERT_EQ(sent(), 3u);
+  Answer(2, Fine());
+  EXPECT_EQ(CodeOf(asked), Code::kOk);
+}
+
 TEST_F(RequestQueueTest, ACancelledProbeMakesWayForTheNext) {
   Submit("/1", "GET pods", true);
   Answer(0, kRefused);

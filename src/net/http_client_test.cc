@@ -55,12 +55,12 @@ TEST_F(HttpClientTest, KeepsAndReusesItsConnection) {
 TEST_F(HttpClientTest, AnOldConnectionIsNotUsedAgain) {
   Serve(ServeOk);
   client_ = std::make_unique<HttpClient>(
-      io_, runner_, HttpClient::Options{.server = server_->url(), .max_age = milliseconds(80)});
+      io_, runner_, HttpClient::Options{.server = server_->url(), .max_age = milliseconds(1000)});
   EXPECT_EQ(Send().value().body, "ok");
   EXPECT_EQ(Send().value().body, "ok");
   EXPECT_EQ(server_->connections(), 1);
   // Idle ones are closed in time, and busy ones are not kept.
-  runner_.RunFor(milliseconds(100));
+  runner_.RunFor(milliseconds(1100));
   EXPECT_EQ(Send({.method = "POST"}).value().body, "ok");
   EXPECT_EQ(server_->connections(), 2);
 }
@@ -244,6 +244,40 @@ TEST_F(HttpClientTest, ASlowReaderSlowsTheServerAndNotOurMemory) {
   EXPECT_LT(sent, size_t{32} << 20);  // What the kernel's socket buffers took.
   EXPECT_EQ(pieces, 1);
   call.Cancel();
+}
+
+TEST_F(HttpClientTest, WhatComesWhileTheReaderIsBusyIsHandedOverInOnePiece) {
+  constexpr int kChunks = 20;
+  std::atomic<bool> go = false, sent = false;
+  Serve([&](int fd) {
+    RawServer::ReadHeader(fd);
+    RawServer::Write(fd, "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\na\r\n");
+    while (!go) std::this_thread::sleep_for(milliseconds(1));
+    for (int i = 0; i < kChunks; ++i) {
+      RawServer::Write(fd, "1\r\nb\r\n");
+      std::this_thread::sleep_for(milliseconds(2));
+    }
+    sent = true;
+    RawServer::Write(fd, "1\r\nc");  // and breaks off
+  });
+  int pieces = 0;
+  std::string data;
+  std::optional<Status> end;
+  const Call call = client_->Stream({}, {},
+                                    {.on_head = [](const Response&) {},
+                                     .on_data =
+                                         [&](std::string_view piece) {
+                                           ++pieces;
+                                           data += piece;
+                                         },
+                                     .on_end = [&](const Status& s) { end = s; }});
+  ASSERT_TRUE(runner_.RunUntil([&] { return data == "a"; }));
+  go = true;
+  while (!sent) std::this_thread::sleep_for(milliseconds(5));  // the runner is busy elsewhere
+  ASSERT_TRUE(runner_.RunUntil([&] { return end.has_value(); }));
+  EXPECT_EQ(data, "a" + std::string(kChunks, 'b') + "c");
+  EXPECT_LE(pieces, 5);
+  EXPECT_EQ(end->code(), Code::kUnavailable);
 }
 
 TEST_F(HttpClientTest, ACancelledCallIsNeverHeardOfAgain) {
