@@ -220,6 +220,18 @@ TEST_F(JournalTest, ATornRecordInTheRoomForMoreIsCutOff) {
   EXPECT_EQ(std::filesystem::file_size(path()), (kStart + Encoded("one")).size());
 }
 
+TEST_F(JournalTest, ARecordMayEndInZerosLikeTheRoomBehindIt) {
+  const std::string record("zeros\0\0\0", 8);
+  Fill({record});
+  ASSERT_TRUE(Open().ok());
+  EXPECT_EQ(recovery_.records, Records{record});
+  EXPECT_EQ(recovery_.torn_bytes, 0u);
+  EXPECT_EQ(recovery_.damaged_bytes, 0u);
+  Fill({"after"});
+  ASSERT_TRUE(Open().ok());
+  EXPECT_EQ(recovery_.records, (Records{record, "after"}));
+}
+
 TEST_F(JournalTest, TheNextFileHasItsBlocksReserved) {
   const auto reserved = [&] {
     struct stat info {};
