@@ -153,14 +153,16 @@ Client::~Client() = default;
 TaskRunner& Client::runner() { return core_->queue.runner(); }
 const Config& Client::config() const { return core_->config; }
 
-Operation Client::SendForObject(net::Request request, bool repeatable, OnObject on_done) {
+Operation Client::SendForObject(net::Request request, bool repeatable, OnObject on_done,
+                                BeforeSend before_send) {
   const std::string what = request.method + " " + std::string(request.path());
   return core_->queue.Submit(
       std::move(request), repeatable,
       [on_done = std::move(on_done), what,
        max_body = core_->options.max_body](const Result<net::Response>& answer) {
         on_done(BodyOf(answer, max_body).Annotate(what));
-      });
+      },
+      std::move(before_send));
 }
 
 Operation Client::Get(const ObjectRef& object, OnObject on_done) {
@@ -177,12 +179,13 @@ Operation Client::List(const ListQuery& query, OnPage on_done) {
       });
 }
 
-Operation Client::Create(const ObjectRef& object, const Json& body, OnObject on_done) {
+Operation Client::Create(const ObjectRef& object, const Json& body, OnObject on_done,
+                         BeforeSend before_send) {
   // A subresource (binding, eviction, token) is created under an object's name.
   std::string path = object.subresource.empty() ? CollectionPath(object.type, object.ns)
                                                 : PathOf(object);
   return SendForObject(WithBody(MakeRequest("POST", std::move(path)), body, "application/json"),
-                       false, std::move(on_done));
+                       false, std::move(on_done), std::move(before_send));
 }
 
 Operation Client::Replace(const ObjectRef& object, const Json& body, OnObject on_done) {
@@ -198,7 +201,7 @@ Operation Client::Patch(const ObjectRef& object, PatchKind kind, const Json& bod
   if (options.dry_run) query.Add("dryRun", "All");
   net::Request request = MakeRequest("PATCH", query.After(PathOf(object)));
   return SendForObject(WithBody(std::move(request), body, ContentTypeOf(kind)),
-                       kind != PatchKind::kJson, std::move(on_done));
+                       kind != PatchKind::kJson, std::move(on_done), options.before_send);
 }
 
 Operation Client::Delete(const ObjectRef& object, const Preconditions& preconditions,

@@ -48,12 +48,17 @@ class [[nodiscard]] Operation {
   std::function<void()> cancel_;
 };
 
+// Called right before each time that a request is sent, retries included. Anything but OK ends the
+// operation with that Status, unsent. Not called for a request that expired in the queue.
+using BeforeSend = std::function<Status()>;
+
 enum class PatchKind { kJson, kMerge, kStrategicMerge, kApply };
 
 struct PatchOptions {
   std::string field_manager;  // required for kApply
   bool force = false;         // kApply: take fields over from other managers
   bool dry_run = false;
+  BeforeSend before_send = nullptr;
 };
 
 struct ListQuery {
@@ -105,7 +110,8 @@ class Client {
   Operation Get(const ObjectRef& object, OnObject on_done);
   Operation List(const ListQuery& query, OnPage on_done);
   // `object.name` may be empty where the body has a name or generateName.
-  Operation Create(const ObjectRef& object, const Json& body, OnObject on_done);
+  Operation Create(const ObjectRef& object, const Json& body, OnObject on_done,
+                   BeforeSend before_send = nullptr);
   Operation Replace(const ObjectRef& object, const Json& body, OnObject on_done);
   Operation Patch(const ObjectRef& object, PatchKind kind, const Json& body,
                   const PatchOptions& options, OnObject on_done);
@@ -120,7 +126,8 @@ class Client {
 
  private:
   struct Core;
-  Operation SendForObject(net::Request request, bool repeatable, OnObject on_done);
+  Operation SendForObject(net::Request request, bool repeatable, OnObject on_done,
+                          BeforeSend before_send = nullptr);
 
   std::shared_ptr<Core> core_;
 };

@@ -16,6 +16,7 @@ struct RequestQueue::Item {
   net::Request request;
   bool repeatable;
   OnAnswer on_answer;
+  BeforeSend before_send;
   MonotonicTime deadline;
   int attempts = 0;
   CredentialSource::Credential credential;  // that was sent last
@@ -96,6 +97,14 @@ struct RequestQueue::Core : public std::enable_shared_from_this<RequestQueue::Co
 
   void SendDressed(const ItemPtr& item,
                    const std::function<void(Result<net::Response>)>& answered) {
+    if (const Status may = CheckBeforeSend(*item, Now()); !may.ok()) {
+      // Not from inside Submit.
+      return runner.Post([weak = weak_from_this(), weak_item = std::weak_ptr(item), may] {
+        const auto self = weak.lock();
+        const auto held = weak_item.lock();
+        if (self && held && !held->done) self->Finish(held, may);
+      });
+    }
     const Duration left = std::max<Duration>(item->deadline - Now(), std::chrono::milliseconds(1));
     Dress(&item->request, item->credential);
     const net::Deadlines usual;
@@ -107,13 +116,25 @@ struct RequestQueue::Core : public std::enable_shared_from_this<RequestQueue::Co
     item->call = http.Send(item->request, call_options, answered);
   }
 
+  static Status CheckBeforeSend(const Item& item, MonotonicTime now) {
+    if (now >= item.deadline) {
+      return Error(Code::kDeadlineExceeded, "not sent: it waited in the queue beyond its deadline");
+    }
+    return item.before_send ? item.before_send() : Status::Ok();
+  }
+
   void OnAnswered(const ItemPtr& item, Result<net::Response> answer) {
-    flying.erase(item);
     const bool patience = NoteHealth(answer);
     if (MayTryAgain(*item, answer, patience)) {
+      flying.erase(item);
       waiting.push_front(item);
       return Pump();
     }
+    Finish(item, answer);
+  }
+
+  void Finish(const ItemPtr& item, const Result<net::Response>& answer) {
+    flying.erase(item);
     item->done = true;
     Pump();
     // Last: it may destroy us.
@@ -180,10 +201,12 @@ RequestQueue::~RequestQueue() = default;
 
 TaskRunner& RequestQueue::runner() { return core_->runner; }
 
-Operation RequestQueue::Submit(net::Request request, bool repeatable, OnAnswer on_answer) {
+Operation RequestQueue::Submit(net::Request request, bool repeatable, OnAnswer on_answer,
+                               BeforeSend before_send) {
   auto item = std::make_shared<Item>(Item{.request = std::move(request),
                                           .repeatable = repeatable,
                                           .on_answer = std::move(on_answer),
+                                          .before_send = std::move(before_send),
                                           .deadline = core_->Now() + core_->options.deadline});
   Operation operation([weak = std::weak_ptr(core_), item] {
     if (const auto core = weak.lock()) core->Cancel(item);

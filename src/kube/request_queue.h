@@ -20,8 +20,9 @@ class RequestQueue {
                const ClientOptions& options);
   ~RequestQueue();
 
-  // `repeatable`: sending it twice does no harm.
-  Operation Submit(net::Request request, bool repeatable, OnAnswer on_answer);
+  // `repeatable`: sending it twice does no harm. `before_send` as in client.h.
+  Operation Submit(net::Request request, bool repeatable, OnAnswer on_answer,
+                   BeforeSend before_send = nullptr);
   // Once, and at once where the credential is known.
   Operation Stream(net::Request request, const net::Deadlines& deadlines,
                    net::StreamHandler handler);
