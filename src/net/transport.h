@@ -3,11 +3,14 @@
 // Asio and OpenSSL's streams. Everything happens on the IoThread.
 #pragma once
 
+#include <chrono>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "src/base/status.h"
 #include "src/net/address.h"
@@ -32,6 +35,8 @@ class Transport {
   virtual void Close() = 0;
   // Whether an idle connection was closed, or spoken on, by the peer. Does not block.
   virtual bool Stale() = 0;
+  // When the system last accepted bytes that were written, because the peer took some before.
+  virtual std::chrono::steady_clock::time_point written_at() const = 0;
 };
 
 using TransportPtr = std::shared_ptr<Transport>;
@@ -45,15 +50,26 @@ class Attempt {
   virtual void Cancel() = 0;
 };
 
-// Looks the host up, tries its addresses in turn and, with `tls`, shakes hands as `server_name`.
-// UNAVAILABLE: refused, unreachable, not found. UNAUTHENTICATED: the certificate does not hold.
-std::shared_ptr<Attempt> Connect(IoThread& io, const Address& address,
-                                 std::shared_ptr<ssl_ctx_st> tls, const std::string& server_name,
-                                 OnTransport on_done);
+struct Destination {
+  Address address;
+  std::optional<Proxy> proxy;       // opens a tunnel to `address`
+  std::shared_ptr<ssl_ctx_st> tls;  // null: plain
+  std::string server_name;          // expected in the certificate instead of the address's host
+};
 
-// The server's side of the handshake on an accepted connection.
-std::shared_ptr<Attempt> ShakeHands(IoThread& io, TransportPtr plain,
-                                    std::shared_ptr<ssl_ctx_st> tls, OnTransport on_done);
+// Looks the host up (that of the proxy where there is one) and tries its addresses, each 250 ms after
+// the one before or when that one fails; the first that is connected, tunnel and TLS included, wins
+// (RFC 8305). `candidates`: addresses to try in this order instead of those of the name.
+// UNAVAILABLE: refused, unreachable, not found, rejected by the proxy. UNAUTHENTICATED: the
+// certificate is not accepted. INVALID_ARGUMENT: the server's name cannot be in a certificate.
+std::shared_ptr<Attempt> Connect(IoThread& io, Destination destination,
+                                 const std::vector<Address>& candidates, OnTransport on_done);
+
+// TLS on a connection that carries nothing yet.
+std::shared_ptr<Attempt> ClientHandshake(TransportPtr plain, std::shared_ptr<ssl_ctx_st> tls,
+                                         const std::string& server_name, OnTransport on_done);
+std::shared_ptr<Attempt> ServerHandshake(TransportPtr plain, std::shared_ptr<ssl_ctx_st> tls,
+                                         OnTransport on_done);
 
 // Bound and listening when made.
 class Listener {
