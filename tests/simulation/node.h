@@ -29,6 +29,9 @@ class Node final : private ApiServer::Listener, private agent::PodResources {
   Agent& agent() { return *agent_; }
   // One GPU falls ill for a while.
   void FallIll();
+  // Its Node object is deleted, and made anew by its kubelet.
+  void Leave();
+  void Join();
   // UIDs of pods whose containers all run or have ended well.
   size_t pods() const { return pods_.size(); }
   // Containers that wait for a grant, with the last refusal.
