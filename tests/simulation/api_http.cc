@@ -87,7 +87,7 @@ net::Response ApiServer::HandlePod(const net::Request& request,
       binding.annotations[key] = value.string_value();
     }
   }
-  if (!may_write) world_.Note("a stale write comes: " + binding.uid);
+  if (!may_write) world_.Note("a former leader's binding comes: " + binding.uid);
   const Status status = Bind(binding);
   if (status.ok() && !may_write) stale_.insert(binding.uid);
   if (status.ok()) return Answer(201, R"({"kind":"Status","status":"Success"})");
