@@ -29,6 +29,8 @@ class ApiServer {
   const kube::PodObject* Find(const std::string& uid) const;
   // Grows with every change.
   size_t version() const { return log_.size(); }
+  // Grows with every change of what pods have: bindings and annotations.
+  size_t assignments() const { return assignments_; }
   void Put(kube::NodeObject node);
   void Remove(const kube::NodeObject& node);
   void Put(kube::PodObject pod);
@@ -123,6 +125,7 @@ class ApiServer {
   std::vector<Event> log_;
   std::map<std::string, Json> objects_;  // by path: the Lease and the EndpointSlice
   size_t object_version_ = 0;
+  size_t assignments_ = 0;
   kube::ConfigMapObject quota_;
   std::vector<kube::PodDisruptionBudgetObject> budgets_;
   std::set<std::string> stale_;

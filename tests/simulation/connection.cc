@@ -34,10 +34,10 @@ kube::Operation Connection::Send(net::Request request, const net::HttpClient::Ca
   // It takes effect although its sender has given it up, or is gone.
   world_.runner().PostDelayed(
       server_.TimeOfRequest(),
-      [this, &server = server_, weak = std::weak_ptr(life_), may_write = may_write_, wanted, on_done,
-       away, answer_lost, request = std::move(request)] {
+      [this, &server = server_, weak = std::weak_ptr(life_), term = term_, sent_in = term_(), wanted,
+       on_done, away, answer_lost, request = std::move(request)] {
         const Result<net::Response> response =
-            server.down() ? Result<net::Response>(away) : server.Handle(request, may_write());
+            server.down() ? Result<net::Response>(away) : server.Handle(request, sent_in != 0 && term() == sent_in);
         if (weak.expired()) return;
         Answer(wanted, on_done, answer_lost ? Result<net::Response>(away) : response,
                world_.Between(1ms, answer_lost ? Duration(4s) : Duration(20ms)));

@@ -17,10 +17,10 @@ namespace tessera::simulation {
 
 class Connection final : public kube::ApiTransport {
  public:
-  // `may_write` says of the process whether it may still write, when its write takes effect. It may
-  // be called when the process is gone.
-  Connection(World& world, ApiServer& server, Process& process, std::function<bool()> may_write)
-      : world_(world), server_(server), process_(process), may_write_(std::move(may_write)) {}
+  // `term` is that in which the process leads, 0 while it does not: asked when a write is sent and
+  // when it takes effect. It may be called when the process is gone.
+  Connection(World& world, ApiServer& server, Process& process, std::function<int()> term)
+      : world_(world), server_(server), process_(process), term_(std::move(term)) {}
 
   kube::Operation Send(net::Request request, const net::HttpClient::CallOptions& options,
                        OnResponse on_done) override;
@@ -35,7 +35,7 @@ class Connection final : public kube::ApiTransport {
   World& world_;
   ApiServer& server_;
   Process& process_;
-  const std::function<bool()> may_write_;
+  const std::function<int()> term_;
   const Life life_ = Born();
 };
 

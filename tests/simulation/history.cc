@@ -80,7 +80,7 @@ class History {
   void RunFor(Duration time) {
     for (; time > Duration::zero() && world_.failure().empty(); time -= 100ms) {
       world_.runner().AdvanceTimeAndRun(100ms);
-      if (std::exchange(looked_at_, server_.version()) < server_.version()) {
+      if (std::exchange(looked_at_, server_.assignments()) < server_.assignments()) {
         ExpectConserved();
         ExpectQuotaKept();
         ExpectNominationsKept();
@@ -391,7 +391,7 @@ class History {
   std::unique_ptr<KubeScheduler> kube_scheduler_;
   Life chaos_;
   int next_uid_ = 0;
-  size_t looked_at_ = 0;  // version of the API server's objects
+  size_t looked_at_ = 0;  // of the API server's assignments
   std::map<std::string, MonotonicTime> left_;             // nodes that were deleted, the last time
   std::map<std::string, MonotonicTime> bound_;            // first seen so, by UID
   std::map<std::string, MonotonicTime> nominated_since_;  // by "UID on node"

@@ -23,11 +23,9 @@ Replica::Replica(World& world, ApiServer& server, int number)
 Replica::~Replica() { Stop(); }
 
 std::unique_ptr<kube::Client> Replica::ClientFor(size_t in_flight, Duration deadline) {
-  const auto may_write = [elector = may_write_] {
-    return *elector != nullptr && (*elector)->leading();
-  };
+  const auto term = [leading = leading_] { return leading->term(); };
   return std::make_unique<kube::Client>(
-      *process_, std::make_unique<Connection>(world_, server_, *process_, may_write),
+      *process_, std::make_unique<Connection>(world_, server_, *process_, term),
       kube::Config{},
       kube::ClientOptions{.deadline = deadline,
                           .max_in_flight = in_flight,
@@ -36,11 +34,10 @@ std::unique_ptr<kube::Client> Replica::ClientFor(size_t in_flight, Duration dead
 
 void Replica::Start() {
   process_ = std::make_unique<Process>(world_);
-  may_write_ = std::make_shared<kube::LeaderElector*>(nullptr);
-  const kube::BeforeSend check_leading = [elector = may_write_] {
-    return *elector != nullptr && (*elector)->leading()
-               ? Status::Ok()
-               : Error(Code::kFailedPrecondition, "does not lead any more");
+  leading_ = std::make_shared<Leading>();
+  const kube::BeforeSend check_leading = [leading = leading_] {
+    return leading->term() != 0 ? Status::Ok()
+                                : Error(Code::kFailedPrecondition, "does not lead any more");
   };
   feed_ = ClientFor(8, 60s);
   // Few at once, so that bindings queue.
@@ -54,12 +51,12 @@ void Replica::Start() {
       *process_, *lease_,
       kube::ElectionOptions{.identity = fmt::format("{}-{}", number_, ++runs_)},
       static_cast<kube::LeaderElector::Delegate&>(*this), world_.random().Next());
-  *may_write_ = elector_.get();
+  leading_->elector = elector_.get();
   Tick();
 }
 
 void Replica::Stop() {
-  if (may_write_) *may_write_ = nullptr;
+  if (leading_) leading_->elector = nullptr;
   endpoint_.reset();
   term_.reset();
   elector_.reset();
@@ -105,6 +102,7 @@ uint64_t Replica::repairs() const {
 
 void Replica::OnStartedLeading() {
   world_.Note(fmt::format("scheduler {} leads", number_));
+  ++leading_->terms;
   scheduler::Term::Options options;
   options.feed.budgets = true;
   auto term = scheduler::Term::Begin(

@@ -59,8 +59,13 @@ class Replica final : private kube::LeaderElector::Delegate {
   const int number_;
   int runs_ = 0;
   scheduler::SchedulerMetrics metrics_;
-  // Of one process. The server's tasks may outlive it and ask whether it may write.
-  std::shared_ptr<kube::LeaderElector*> may_write_;
+  // Of one process. The server's tasks may outlive it and ask in which term it leads.
+  struct Leading {
+    kube::LeaderElector* elector = nullptr;
+    int terms = 0;
+    int term() const { return elector != nullptr && elector->leading() ? terms : 0; }
+  };
+  std::shared_ptr<Leading> leading_;
   std::unique_ptr<Process> process_;
   std::unique_ptr<kube::Client> feed_, bind_, lease_client_, endpoint_client_;
   std::unique_ptr<scheduler::KubeBindingApi> bindings_;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// 1,000 histories, each from its seed. A failing one is played again, and told, by
+// 300 histories, each from its seed. A failing one is played again, and told, by
 //   TESSERA_SIMULATION_SEED=<seed> simulation_test --gtest_filter='*TellsOne*'
 // More of them:
 //   TESSERA_SIMULATION_HISTORIES=<count> simulation_test --gtest_filter='*PlaysMany*'
@@ -17,7 +17,7 @@ namespace {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 constexpr uint64_t kHistoriesEach = 2;
 #else
-constexpr uint64_t kHistoriesEach = 50;
+constexpr uint64_t kHistoriesEach = 15;
 #endif
 
 HistoryOptions OptionsOf(uint64_t seed) {
@@ -48,7 +48,7 @@ TEST_P(SimulationTest, NoGpuIsGivenTwiceNoPodGetsAnotherAndNothingIsLeft) {
     stale += outcome.stale;
     preemptions += outcome.preemptions;
   }
-  if (kHistoriesEach < 50) return;
+  if (kHistoriesEach < 15) return;
   EXPECT_GT(from_memory, 0u) << "no agent started while the API server was away";
   EXPECT_GT(stale, 0u) << "no former leader's binding took effect";
   EXPECT_GT(preemptions, 0u) << "no pod was preempted";
