@@ -152,6 +152,10 @@ class History {
         return world_.runner().PostDelayed(world_.Between(500ms, 12s),
                                            [this] { server_.SetDown(false); });
       case 5:
+        // While a GPU is ill the nominated pod may not fit, and then nothing is kept for it.
+        for (auto& [key, since] : nominated_since_) {
+          if (key.ends_with(" on " + node.name())) since = world_.clock().Now() + Node::kMostIll;
+        }
         return node.FallIll();
       case 6: {
         const auto known = server_.nodes().find(

@@ -67,7 +67,7 @@ void Node::FallIll() {
     Publish();
   };
   set(device::Health::Unhealthy("XID 79"));
-  world_.After(world_.Between(5s, 20s), life_, [set] { set(device::Health::Healthy()); });
+  world_.After(world_.Between(5s, kMostIll), life_, [set] { set(device::Health::Healthy()); });
 }
 
 void Node::Leave() {

@@ -29,6 +29,7 @@ class Node final : private ApiServer::Listener, private agent::PodResources {
   Agent& agent() { return *agent_; }
   const std::string& name() const { return name_; }
   // One GPU falls ill for a while.
+  static constexpr Duration kMostIll = std::chrono::seconds(20);
   void FallIll();
   // Its Node object is deleted, and made anew by its kubelet.
   void Leave();
