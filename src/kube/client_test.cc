@@ -310,6 +310,38 @@ TEST_F(ClientTest, BoundsItsQueue) {
   EXPECT_EQ(refused, 2);
 }
 
+TEST_F(ClientTest, AsksRightBeforeSendingWhetherARequestMayBeSent) {
+  hold_ = true;
+  options_.max_in_flight = 1;
+  bool may_send = true;
+  int asked = 0;
+  std::vector<Status> results;
+  const BeforeSend before_send = [&] {
+    ++asked;
+    return may_send ? Status::Ok() : Error(Code::kFailedPrecondition, "not any more");
+  };
+  std::vector<Operation> operations;
+  for (int i = 0; i < 2; ++i) {
+    operations.push_back(client().Create(
+        Pod("ns", ""), Json::MakeObject(),
+        [&](const Result<Json>& answer) { results.push_back(answer.status()); }, before_send));
+  }
+  ASSERT_TRUE(runner_.RunUntil([&] { return seen_.size() == 1; }));
+  EXPECT_EQ(asked, 1);  // not about the one that waits in the queue
+  may_send = false;
+  held_(JsonAnswer(201, "{}"));
+  ASSERT_TRUE(runner_.RunUntil([&] { return results.size() == 2; }));
+  EXPECT_TRUE(results[0].ok());
+  EXPECT_EQ(results[1].code(), Code::kFailedPrecondition);
+  EXPECT_EQ(asked, 2);
+  EXPECT_EQ(seen_.size(), 1u);
+  // It says nothing about the server: nobody waits.
+  hold_ = false;
+  const MonotonicTime began = runner_.clock().Now();
+  EXPECT_TRUE(GetNode().ok());
+  EXPECT_LT(runner_.clock().Now() - began, milliseconds(190));
+}
+
 TEST_F(ClientTest, ADroppedOperationOrClientIsNeverHeardOfAgain) {
   bool called = false;
   { const Operation dropped = client().Get(Node("n1"), [&](const auto&) { called = true; }); }

@@ -6,6 +6,7 @@
 
 #include "src/device/model.h"
 #include "src/device/pod_annotations.h"
+#include "src/ledger/node_trial.h"
 
 namespace tessera::ledger {
 namespace {
@@ -110,10 +111,11 @@ void ClusterLedger::Install(NodeEntry& entry) {
     }
     entry.id = *added;
   }
-  // Those that waited for the node, or for a GPU that has come back.
+  // Those that waited for the node, or for a GPU that has come back; also what is assumed, because
+  // its binding may be on its way.
   for (const std::string& uid : PodsOn(entry.node.name)) {
     PodEntry& pod = pods_.find(uid)->second;
-    if (pod.standing == Standing::kBound && (!pod.place || !pod.problem.empty())) Settle(pod);
+    if (!pod.place || !pod.problem.empty()) Settle(pod);
   }
 }
 
@@ -206,6 +208,8 @@ Verdict ClusterLedger::Judge(Question& question, const NodeEntry* known) {
   }
   const Status& allowed = CheckQuota(question, node);
   if (!allowed.ok()) return {.unresolvable = true, .reason = allowed.message()};
+  const std::string_view reserved = ReservedReason(question, node);
+  if (!reserved.empty()) return {.reason = reserved};
   return {.fits = true};
 }
 
@@ -272,7 +276,13 @@ Result<ClusterLedger::Assumed> ClusterLedger::Assume(const Question& question,
     return Error(Code::kFailedPrecondition, "node {} has no GPUs that can be given out{}{}", name,
                  node.problem.empty() ? "" : ": ", node.problem);
   }
-  const std::optional<Pick> pick = FreePick(question, node.id);
+  const std::optional<NodeTrial> reserved = WithReserved(ask, node);
+  const std::optional<Pick> pick = reserved ? reserved->PickFor(GpusOnly(question.demand.demand))
+                                            : FreePick(question, node.id);
+  if (!pick && reserved) {
+    return Error(Code::kFailedPrecondition,
+                 "node {}: its GPUs are reserved for a pod that is nominated to it", name);
+  }
   if (!pick) {
     const Demand& demand = cluster_->demand(question.gpus_only);
     return Error(
@@ -298,6 +308,7 @@ Result<ClusterLedger::Assumed> ClusterLedger::Assume(const Question& question,
   pod.ask = ask;
   pod.standing = Standing::kAssumed;
   pod.assignment = assumed.assignment;
+  pod.annotations = assumed.annotations;
   pod.problem.clear();
   pod.place = *place;
   pod.charges = std::move(charges);

@@ -204,9 +204,10 @@ Victims Extender::Preempt(const PreemptionArgs& args) {
   if (!question->asks_for_gpus()) return args.victims;
   Victims result;
   for (const auto& [node, proposed] : args.victims) {
-    auto uids = ledger_.Victims(*question, node, proposed.uids);
-    if (!uids) continue;
-    result[node] = {.uids = *std::move(uids), .pdb_violations = proposed.pdb_violations};
+    auto eviction = ledger_.Victims(
+        *question, node, {.uids = proposed.uids, .pdb_violations = proposed.pdb_violations});
+    if (!eviction) continue;
+    result[node] = {.uids = std::move(eviction->uids), .pdb_violations = eviction->pdb_violations};
   }
   return result;
 }

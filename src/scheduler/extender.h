@@ -54,6 +54,7 @@ class Extender {
   // CPU nodes before GPU nodes, as gpu-admission had it.
   std::vector<int> PrioritizeCpuNodes(const ExtenderArgs& args) const;
   // Nodes on which the pod gets room if these pods go; those where no eviction helps are left out.
+  // Never a node without victims: kube-scheduler drops the whole answer then.
   Victims Preempt(const PreemptionArgs& args);
   void Bind(const BindingArgs& args, Binder::Done done);
 

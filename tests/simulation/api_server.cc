@@ -30,6 +30,9 @@ void ApiServer::Remove(const kube::NodeObject& node) {
 void ApiServer::Put(kube::PodObject pod) {
   pod.meta.resource_version = std::to_string(log_.size() + 1);
   log_.push_back({.pod = std::make_shared<const kube::PodObject>(pod)});
+  const auto before = pods_.find(pod.meta.name);
+  assignments_ += before == pods_.end() || before->second.node_name != pod.node_name ||
+                  before->second.meta.annotations != pod.meta.annotations;
   pods_[pod.meta.name] = std::move(pod);
 }
 
@@ -67,7 +70,10 @@ Status ApiServer::Bind(const kube::PodBinding& binding) {
   }
   world_.Note(fmt::format("bound {} to {}{}", pod.meta.uid, binding.node,
                           binding.annotations.empty() ? ", past the scheduler" : ""));
-  Put(ledger::testing::BoundPod(pod, binding.node, binding.annotations));
+  kube::PodObject bound = ledger::testing::BoundPod(pod, binding.node, binding.annotations);
+  bound.nominated_node.clear();
+  bound.scheduled = std::chrono::floor<std::chrono::seconds>(world_.clock().WallNow());
+  Put(std::move(bound));
   return {};
 }
 
