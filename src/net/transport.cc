@@ -11,6 +11,7 @@
 #include <boost/asio/ssl/stream.hpp>
 #include <boost/asio/write.hpp>
 
+#include "src/net/openssl.h"
 #include "src/net/socket_transport.h"
 
 namespace tessera::net {
@@ -74,6 +75,17 @@ class StreamTransport : public Transport,
     return got >= 0 || errno != EAGAIN;
   }
 
+  std::optional<WallTime> PeerCertificateEnds() override {
+    if constexpr (std::is_same_v<Stream, Socket>) {
+      return std::nullopt;
+    } else {
+      const X509Ptr shown(SSL_get1_peer_certificate(stream_.native_handle()), &X509_free);
+      if (!shown) return std::nullopt;
+      const Result<WallTime> ends = TimeOf(X509_get0_notAfter(shown.get()));
+      return ends.ok() ? std::optional(*ends) : std::nullopt;
+    }
+  }
+
   auto& socket() { return stream_.lowest_layer(); }
   Stream& stream() { return stream_; }
 
@@ -112,16 +124,29 @@ void ExpectName(SSL* session, const std::string& name) {
   }
 }
 
+// OpenSSL knows the methods GET, POST, HEAD and PUT.
+bool IsPlainHttp(const error_code& error) {
+  return error.category() == asio::error::get_ssl_category() &&
+         ERR_GET_REASON(static_cast<unsigned long>(error.value())) == SSL_R_HTTP_REQUEST;
+}
+
 class Handshake : public Attempt, public std::enable_shared_from_this<Handshake> {
  public:
-  Handshake(std::shared_ptr<TlsTransport> transport, OnTransport on_done)
-      : transport_(std::move(transport)), on_done_(std::move(on_done)) {}
+  Handshake(std::shared_ptr<TlsTransport> transport, OnTransport on_done,
+            std::function<void(TransportPtr)> on_plain_http = nullptr)
+      : transport_(std::move(transport)),
+        on_done_(std::move(on_done)),
+        on_plain_http_(std::move(on_plain_http)) {}
 
   void Start(ssl::stream_base::handshake_type type) {
     transport_->stream().async_handshake(type, [self = shared_from_this()](const error_code& error) {
       if (!self->on_done_) return;
       const OnTransport on_done = std::exchange(self->on_done_, nullptr);
       if (!error) return on_done(TransportPtr(self->transport_));
+      if (self->on_plain_http_ && IsPlainHttp(error)) {
+        return self->on_plain_http_(
+            MakePlainTransport(std::move(self->transport_->stream().next_layer())));
+      }
       const Status status = HandshakeStatus(self->transport_->stream().native_handle(), error);
       self->transport_->Close();
       on_done(status);
@@ -136,6 +161,7 @@ class Handshake : public Attempt, public std::enable_shared_from_this<Handshake>
  private:
   std::shared_ptr<TlsTransport> transport_;
   OnTransport on_done_;
+  std::function<void(TransportPtr)> on_plain_http_;
 };
 
 class Connector : public Attempt, public std::enable_shared_from_this<Connector> {
@@ -247,11 +273,13 @@ std::shared_ptr<Attempt> Connect(IoThread& io, const Address& address,
 }
 
 std::shared_ptr<Attempt> ShakeHands(IoThread&, TransportPtr plain, std::shared_ptr<SSL_CTX> tls,
-                                    OnTransport on_done) {
+                                    OnTransport on_done,
+                                    std::function<void(TransportPtr)> on_plain_http) {
   Socket& socket = static_cast<PlainTransport&>(*plain).stream();
   ssl::context context = Wrap(tls);
   auto transport = std::make_shared<TlsTransport>(std::move(socket), context);
-  auto handshake = std::make_shared<Handshake>(std::move(transport), std::move(on_done));
+  auto handshake = std::make_shared<Handshake>(std::move(transport), std::move(on_done),
+                                               std::move(on_plain_http));
   handshake->Start(ssl::stream_base::server);
   return handshake;
 }

@@ -5,10 +5,12 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
 
+#include "src/base/clock.h"
 #include "src/base/status.h"
 #include "src/net/address.h"
 #include "src/net/io_thread.h"
@@ -32,6 +34,8 @@ class Transport {
   virtual void Close() = 0;
   // Whether an idle connection was closed, or spoken on, by the peer. Does not block.
   virtual bool Stale() = 0;
+  // When the certificate ends that the peer showed; nothing without one.
+  virtual std::optional<WallTime> PeerCertificateEnds() { return std::nullopt; }
 };
 
 using TransportPtr = std::shared_ptr<Transport>;
@@ -51,9 +55,12 @@ std::shared_ptr<Attempt> Connect(IoThread& io, const Address& address,
                                  std::shared_ptr<ssl_ctx_st> tls, const std::string& server_name,
                                  OnTransport on_done);
 
-// The server's side of the handshake on an accepted connection.
+// The server's side of the handshake on an accepted connection. A peer that speaks plain HTTP
+// instead comes to `on_plain_http`, unencrypted and without the bytes that it has sent, so that it
+// can be told.
 std::shared_ptr<Attempt> ShakeHands(IoThread& io, TransportPtr plain,
-                                    std::shared_ptr<ssl_ctx_st> tls, OnTransport on_done);
+                                    std::shared_ptr<ssl_ctx_st> tls, OnTransport on_done,
+                                    std::function<void(TransportPtr)> on_plain_http);
 
 // Bound and listening when made.
 class Listener {
