@@ -36,10 +36,16 @@ void AddServing(CLI::App* app, SchedulerFlags* flags) {
   o->metrics_address = ":9411";
   AddText(app, "--address", &o->address, "ADDRESS", "serves the extender's verbs");
   AddText(app, "--tls-cert-file", &o->tls.certificate.file, "TLS_CERT_FILE",
-          "serve them over HTTPS with this certificate; read again when it is replaced");
+          "serve them with this certificate, read again when it is replaced; default: the replicas "
+          "make the certificates of both sides, for kube-scheduler in Secret "
+          "tessera-scheduler-client");
   AddText(app, "--tls-private-key-file", &o->tls.key.file, "TLS_PRIVATE_KEY_FILE", "its key");
   AddText(app, "--client-ca-file", &o->tls.ca.file, "CLIENT_CA_FILE",
           "refuse callers without a certificate of this authority");
+  app->add_flag("--insecure-plain-http", o->plain_http,
+                "serve them over plain HTTP: every caller that reaches the port can bind any pod "
+                "and hold any GPU")
+      ->envname("INSECURE_PLAIN_HTTP");
   AddText(app, "--metrics-address", &o->metrics_address, "METRICS_ADDRESS",
           "serves /metrics, /healthz and /readyz over HTTP; \"\" does not");
   flags->max_request_mib = o->max_request_bytes >> 20;
@@ -140,9 +146,15 @@ Result<scheduler::SchedulerOptions> ToOptions(const SchedulerFlags& flags) {
   if (options.tls.certificate.file.empty() != options.tls.key.file.empty()) {
     return Error(Code::kInvalidArgument, "--tls-cert-file and --tls-private-key-file go together");
   }
-  if (!options.tls.ca.file.empty() && options.tls.certificate.file.empty()) {
+  if (options.tls.ca.file.empty() != options.tls.certificate.file.empty()) {
     return Error(Code::kInvalidArgument,
-                 "--client-ca-file needs HTTPS: give --tls-cert-file and --tls-private-key-file");
+                 "--tls-cert-file and --client-ca-file go together, because every caller that is "
+                 "not asked for a certificate can bind pods: give both, or neither to have "
+                 "certificates made");
+  }
+  if (options.plain_http && !options.tls.certificate.file.empty()) {
+    return Error(Code::kInvalidArgument,
+                 "--insecure-plain-http and --tls-cert-file exclude each other: leave one out");
   }
   if (!options.advertise_address.empty()) {
     RETURN_IF_ERROR(scheduler::CheckIp(options.advertise_address).Annotate("--advertise-address"));
