@@ -29,7 +29,6 @@ namespace {
 constexpr Duration kTick = std::chrono::seconds(1);
 // kube-scheduler by default waits five seconds for an extender.
 constexpr Duration kBindDeadline = std::chrono::seconds(10);
-constexpr size_t kBindsInFlight = 32;
 // How long Stop waits for bindings before it gives the Lease back.
 constexpr Duration kStopPatience = std::chrono::seconds(5);
 // A caller's certificate that ends sooner is logged, once in `kWarnEvery`. Its successor is in the
@@ -64,8 +63,9 @@ struct Clients {
         bind(io, runner, config, ClientFor(kBindsInFlight, kBindDeadline)),
         lease(io, runner, config, ClientFor(1, std::chrono::seconds(5))),
         endpoint(io, runner, config, ClientFor(1, std::chrono::seconds(2))),
+        events(io, runner, config, ClientFor(4, std::chrono::seconds(30))),
         bindings(bind) {}
-  kube::Client feed, bind, lease, endpoint;
+  kube::Client feed, bind, lease, endpoint, events;
   KubeBindingApi bindings;
 };
 
@@ -155,7 +155,7 @@ Status Scheduler::Impl::Start() {
   ns_ = config.default_namespace;
   clients_ = std::make_unique<Clients>(io_, runner_, config);
   events_ = std::make_unique<kube::EventRecorder>(
-      clients_->feed,
+      clients_->events,
       kube::EventRecorder::Options{.component = std::string(names::kScheduler),
                                    .instance = HostName()},
       [](const Status& status) {
