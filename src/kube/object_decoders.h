@@ -22,6 +22,8 @@ Status FromMessage(std::string_view message, const Keep& keep, LeaseObject* out)
 
 // The same for both: what a text of the API stands for.
 PodPhase PodPhaseOf(std::string_view text);
+// PodObject::failed_attempt. A pod whose gates are not lifted was not attempted: 0.
+uint64_t FailedAttempt(std::string_view reason, std::string_view message);
 
 inline bool Keeps(const Keep::Predicate& predicate, std::string_view key) {
   return !predicate || predicate(key);

@@ -25,6 +25,12 @@ PodPhase PodPhaseOf(std::string_view text) {
   return PodPhase::kUnknown;
 }
 
+uint64_t FailedAttempt(std::string_view reason, std::string_view message) {
+  if (reason != "Unschedulable" && reason != "SchedulerError") return 0;
+  const std::hash<std::string_view> hash;
+  return (hash(reason) * 31 + hash(message)) | 1;
+}
+
 Status DecodeMeta(const RawObject& raw, ObjectMeta* out) {
   static constexpr auto kNothing = [](std::string_view) { return false; };
   const Keep keep{.label = kNothing, .annotation = kNothing};

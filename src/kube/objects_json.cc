@@ -134,6 +134,11 @@ Status FromJson(const Json& object, const Keep& keep, PodObject* out) {
   fields.Note(spec, "spec");
   Fields status = fields.Object("status");
   out->phase = PodPhaseOf(status.Text("phase"));
+  out->nominated_node = status.Text("nominatedNodeName");
+  status.Each("conditions", [&](Fields& condition) {
+    if (condition.Text("type") != "PodScheduled" || condition.Text("status") != "False") return;
+    out->failed_attempt = FailedAttempt(condition.Text("reason"), condition.Text("message"));
+  });
   for (const std::string_view list : {"initContainerStatuses", "containerStatuses"}) {
     if (!keep.containers_run) break;
     status.Each(list, [&](Fields& container) {

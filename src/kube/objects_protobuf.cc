@@ -153,6 +153,19 @@ Status ReadContainerStatus(std::string_view message, PodObject* out) {
   return kinds.status();
 }
 
+Status ReadPodCondition(std::string_view message, PodObject* out) {
+  std::string_view type, holds, reason, words;
+  WireReader reader(message);
+  while (reader.Next()) {
+    if (reader.field() == 1) type = reader.Bytes();
+    if (reader.field() == 2) holds = reader.Bytes();
+    if (reader.field() == 5) reason = reader.Bytes();
+    if (reader.field() == 6) words = reader.Bytes();
+  }
+  if (type == "PodScheduled" && holds == "False") out->failed_attempt = FailedAttempt(reason, words);
+  return reader.status();
+}
+
 Status ReadTaint(std::string_view message, Taint* out) {
   WireReader reader(message);
   while (reader.Next()) {
@@ -228,6 +241,8 @@ Status FromMessage(std::string_view message, const Keep& keep, PodObject* out) {
     WireReader status(reader.Bytes());
     while (status.Next()) {
       if (status.field() == 1) out->phase = PodPhaseOf(status.Bytes());
+      if (status.field() == 2) RETURN_IF_ERROR(ReadPodCondition(status.Bytes(), out));
+      if (status.field() == 11) out->nominated_node = status.Bytes();
       const bool is_container = status.field() == 8 || status.field() == 10;  // main, init
       if (is_container && keep.containers_run) {
         RETURN_IF_ERROR(ReadContainerStatus(status.Bytes(), out));

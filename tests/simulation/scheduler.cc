@@ -95,12 +95,16 @@ void Replica::End() {
 
 void Replica::OnPod(const kube::PodObject& pod) {
   ledger_->SetPod(pod);
-  if (synced_) binder_->OnPod(pod);
+  if (!synced_) return;
+  binder_->OnPod(pod);
+  extender_->OnPod(pod);
 }
 
 void Replica::OnPodGone(const kube::PodObject& last) {
   ledger_->RemovePod(last.meta.uid);
-  if (synced_) binder_->OnPodGone(last.meta.uid);
+  if (!synced_) return;
+  binder_->OnPodGone(last.meta.uid);
+  extender_->OnPodGone(last);
 }
 
 kube::Operation Replica::Bind(const kube::PodBinding& binding,

@@ -26,7 +26,7 @@ void AddSeconds(CLI::App* app, const char* flag, double* to, const char* help) {
   static const std::map<std::string, double> units = {{"ms", 0.001}, {"s", 1}, {"m", 60}};
   app->add_option(flag, *to, help)
       ->transform(CLI::AsNumberWithUnit(units, CLI::AsNumberWithUnit::CASE_SENSITIVE))
-      ->check(CLI::Range(0.001, 3600.0))
+      ->check(CLI::Range(0.001, 86400.0))
       ->capture_default_str();
 }
 
@@ -57,7 +57,8 @@ void AddServing(CLI::App* app, SchedulerFlags* flags) {
 
 void AddDeciding(CLI::App* app, SchedulerFlags* flags) {
   scheduler::SchedulerOptions* o = &flags->options;
-  flags->hold_s = SecondsOf(o->extender.hold);
+  flags->hold_s = SecondsOf(o->extender.hold.unproven);
+  flags->hold_limit_s = SecondsOf(o->extender.hold.limit);
   flags->quota_config_map = o->feed.quota_ns + "/" + o->feed.quota_name;
   std::vector<std::string> policies;
   for (const placement::PolicyInfo& policy : placement::Policies()) {
@@ -80,7 +81,10 @@ void AddDeciding(CLI::App* app, SchedulerFlags* flags) {
   AddText(app, "--gpu-pool-label", &o->ledger.labels.pool, "GPU_POOL_LABEL",
           "node label by which quotas know pools");
   AddSeconds(app, "--hold", &flags->hold_s,
-             "how long a node's GPUs are held for a pod from its choice to its binding");
+             "how long a node's GPUs are held from its choice to its binding for a pod that failed "
+             "before, unless its nominatedNodeName shows that kube-scheduler goes on with it");
+  AddSeconds(app, "--hold-limit", &flags->hold_limit_s,
+             "how long at most they are held while kube-scheduler keeps a pod in Permit or PreBind");
 }
 
 void AddAdmission(CLI::App* app, SchedulerFlags* flags) {
@@ -169,7 +173,7 @@ Result<scheduler::SchedulerOptions> ToOptions(const SchedulerFlags& flags) {
                  options.default_runtime_class);
   }
   options.ledger.gpu_mem_unit = device::MemoryUnitFromName(flags.memory_unit).value();
-  options.extender.hold = DurationOf(flags.hold_s);
+  options.extender.hold = {DurationOf(flags.hold_s), DurationOf(flags.hold_limit_s)};
   options.max_request_bytes = flags.max_request_mib << 20;
   options.election.lease_duration = std::chrono::seconds(static_cast<int64_t>(flags.lease_s));
   options.election.renew_deadline = DurationOf(flags.renew_s);
