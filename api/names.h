@@ -71,6 +71,7 @@ inline constexpr std::string_view kReasonNoGpu = "NoGPU";  // both: a driver, bu
 
 // Reasons of Events on Pods.
 inline constexpr std::string_view kReasonQuotaExceeded = "GPUQuotaExceeded";
+inline constexpr std::string_view kReasonGpuOverassigned = "GPUOverassigned";
 
 // The scheduler: its Lease, its Service, and the EndpointSlice of that.
 inline constexpr std::string_view kScheduler = "tessera-scheduler";

@@ -95,6 +95,146 @@ TEST_F(JournalTest, CutsATornRecordOffWhereverItTore) {
   }
 }
 
+// As the format in journal.h says.
+std::string Encoded(std::string_view payload) {
+  const auto u32 = [](uint32_t value) {
+    std::string bytes;
+    for (int shift = 0; shift < 32; shift += 8) bytes += static_cast<char>(value >> shift & 0xff);
+    return bytes;
+  };
+  const std::string length = u32(static_cast<uint32_t>(payload.size()));
+  return length + u32(Crc32c(payload, Crc32c(length))) + std::string(payload);
+}
+const std::string kStart = "TSRJNL1\n";
+
+TEST_F(JournalTest, ReadsAndWritesTheFormatThatIsDocumented) {
+  Fill({"one", "two"});
+  EXPECT_EQ(Content(), kStart + Encoded("one") + Encoded("two"));
+}
+
+// A crash may leave any prefix of what was written: whole records stay, the rest is cut off.
+TEST_F(JournalTest, KeepsTheWholeRecordsOfEveryPrefix) {
+  const Records records = {"x", "second record", "third"};
+  std::string whole = kStart;
+  std::vector<size_t> ends;  // of each record
+  for (const std::string& record : records) ends.push_back((whole += Encoded(record)).size());
+  for (size_t length = 0; length <= whole.size(); ++length) {
+    const std::string prefix = whole.substr(0, length);
+    SetContent(prefix);
+    Records kept;
+    size_t good_end = length < kStart.size() ? 0 : kStart.size();
+    for (size_t i = 0; i < records.size() && ends[i] <= length; ++i) {
+      kept.push_back(records[i]);
+      good_end = ends[i];
+    }
+    // Zeros at the end of a length field look like room for more.
+    const size_t last = prefix.find_last_not_of('\0') + 1;
+    {
+      auto journal = Open();
+      ASSERT_TRUE(journal.ok()) << length;
+      EXPECT_EQ(recovery_.records, kept) << length;
+      EXPECT_EQ(recovery_.torn_bytes, last > good_end ? last - good_end : 0) << length;
+      EXPECT_EQ(recovery_.damaged_bytes, 0u) << length;
+      EXPECT_EQ(recovery_.damage, "") << length;
+      EXPECT_EQ(journal->size(), std::max(good_end, kStart.size())) << length;
+      ASSERT_TRUE(journal->Append("after").ok());
+    }
+    EXPECT_EQ(Content(), whole.substr(0, std::max(good_end, kStart.size())) + Encoded("after"))
+        << length;
+    ASSERT_TRUE(Open().ok());
+    EXPECT_EQ(recovery_.torn_bytes, 0u) << length;
+  }
+}
+
+// What a disk may do to any byte: the record around it is lost, and no other.
+TEST_F(JournalTest, LosesOneRecordByDamageOfAnyByte) {
+  const Records records = {"first record", "x", "third record"};
+  std::string whole = kStart;
+  std::vector<size_t> ends;
+  for (const std::string& record : records) ends.push_back((whole += Encoded(record)).size());
+  for (size_t at = 0; at < whole.size(); ++at) {
+    std::string damaged = whole;
+    damaged[at] = static_cast<char>(damaged[at] ^ 0x55);
+    ::unlink((path() + ".damaged").c_str());
+    SetContent(damaged);
+    ASSERT_TRUE(Open().ok()) << at;
+    if (at < kStart.size()) {
+      EXPECT_EQ(recovery_.records, records) << at;
+      EXPECT_EQ(recovery_.damaged_bytes, kStart.size()) << at;
+      EXPECT_EQ(recovery_.damage, "the file does not start like a journal");
+      continue;
+    }
+    size_t hit = 0;
+    while (ends[hit] <= at) ++hit;
+    const size_t begin = hit == 0 ? kStart.size() : ends[hit - 1];
+    Records kept = records;
+    kept.erase(kept.begin() + static_cast<long>(hit));
+    EXPECT_EQ(recovery_.records, kept) << at;
+    // Damage of the last record cannot be told from one that tore.
+    const bool last = hit + 1 == records.size();
+    EXPECT_EQ(recovery_.damaged_bytes, last ? 0 : ends[hit] - begin) << at;
+    EXPECT_EQ(recovery_.torn_bytes, last ? ends[hit] - begin : 0) << at;
+    EXPECT_EQ(recovery_.damage, last ? "" : fmt::format("no right record at offset {}", begin));
+    EXPECT_EQ(PathExists(path() + ".damaged"), !last) << at;
+    ASSERT_TRUE(Open().ok());
+    EXPECT_EQ(recovery_.records, kept) << at;
+    EXPECT_EQ(recovery_.damaged_bytes + recovery_.torn_bytes, 0u) << "healed once it was reported";
+  }
+}
+
+TEST_F(JournalTest, AddsUpDamageAndNamesTheFirstPlace) {
+  const std::string junk = "junk that is no record";
+  SetContent(kStart + junk + Encoded("one") + junk + Encoded("y") + "torn");
+  ASSERT_TRUE(Open().ok());
+  EXPECT_EQ(recovery_.records, (Records{"one", "y"}));
+  EXPECT_EQ(recovery_.damaged_bytes, 2 * junk.size());
+  EXPECT_EQ(recovery_.torn_bytes, 4u);
+  EXPECT_EQ(recovery_.damage, "no right record at offset 8");
+}
+
+TEST_F(JournalTest, ARecordWithoutContentIsDamage) {
+  SetContent(kStart + Encoded("one") + Encoded("") + Encoded("two"));
+  ASSERT_TRUE(Open().ok());
+  EXPECT_EQ(recovery_.records, (Records{"one", "two"}));
+  EXPECT_EQ(recovery_.damaged_bytes, Encoded("").size());
+}
+
+TEST_F(JournalTest, TakesRecordsUpToTheLimitAndNoneAbove) {
+  const std::string largest(Journal::kMaxRecordSize, 'x');
+  Fill({largest});
+  ASSERT_TRUE(Open().ok());
+  EXPECT_EQ(recovery_.records, Records{largest});
+  SetContent(kStart + Encoded(largest + "x") + Encoded("after"));
+  ASSERT_TRUE(Open().ok());
+  EXPECT_EQ(recovery_.records, Records{"after"});
+  EXPECT_EQ(recovery_.damaged_bytes, Encoded(largest + "x").size());
+}
+
+TEST_F(JournalTest, ATornRecordInTheRoomForMoreIsCutOff) {
+  const std::string torn = Encoded("a record that tore").substr(0, 15);
+  SetContent(kStart + Encoded("one") + torn + std::string(4096, '\0'));
+  auto journal = Open();
+  ASSERT_TRUE(journal.ok());
+  EXPECT_EQ(recovery_.records, Records{"one"});
+  EXPECT_EQ(recovery_.torn_bytes, torn.size());
+  EXPECT_EQ(std::filesystem::file_size(path()), (kStart + Encoded("one")).size());
+}
+
+TEST_F(JournalTest, TheNextFileHasItsBlocksReserved) {
+  const auto reserved = [&] {
+    struct stat info {};
+    EXPECT_EQ(::stat((path() + ".new").c_str(), &info), 0);
+    return static_cast<uint64_t>(info.st_blocks) * 512;
+  };
+  auto journal = Open();
+  ASSERT_TRUE(journal.ok());
+  EXPECT_GE(reserved(), 64u << 10);
+  const std::string record(1000, 'r');
+  ASSERT_TRUE(journal->Replace(Records(300, record)).ok());
+  EXPECT_GE(reserved(), journal->size());
+  EXPECT_GE(journal->size(), 300'000u);
+}
+
 TEST_F(JournalTest, ZerosAtTheEndAreNoRecordAndNoDamage) {
   Fill({"one"});
   SetContent(Content() + std::string(4096, '\0'));

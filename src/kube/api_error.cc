@@ -75,6 +75,8 @@ Status ErrorOf(const net::Response& response) {
                net::ReasonPhrase(response.status));
 }
 
+bool IsApiStatus(const net::Response& response) { return StatusIn(response).has_value(); }
+
 std::optional<Duration> RetryAfter(const net::Response& response) {
   const auto seconds = ParseInt(Trim(response.headers.Get("Retry-After")));
   if (!seconds.ok()) return std::nullopt;

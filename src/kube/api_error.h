@@ -20,6 +20,8 @@ namespace tessera::kube {
 
 // REQUIRES: a status outside 200-299.
 Status ErrorOf(const net::Response& response);
+// Whether the body is a Status object of the API, and not text of a filter or proxy before it.
+bool IsApiStatus(const net::Response& response);
 // As a watch sends it in an ERROR event. `http_status` counts where it has no code of its own.
 Status ErrorOf(const ServerStatus& said, int http_status);
 // Retry-After in seconds, bounded to [0, 5 min]; the form with a date is ignored.

@@ -6,7 +6,7 @@
 namespace tessera::kube {
 
 Operation BindPod(Client& client, const PodBinding& binding,
-                  std::function<void(const Status&)> on_done) {
+                  std::function<void(const Status&)> on_done, BeforeSend before_send) {
   Json metadata = Json::MakeObject({{"name", Json::String(binding.pod)},
                                     {"namespace", Json::String(binding.ns)},
                                     {"uid", Json::String(binding.uid)}});
@@ -23,7 +23,8 @@ Operation BindPod(Client& client, const PodBinding& binding,
   return client.Create({kPods, binding.pod, binding.ns, "binding"}, body,
                        [on_done = std::move(on_done)](const Result<Json>& answer) {
                          on_done(answer.status());
-                       });
+                       },
+                       std::move(before_send));
 }
 
 }  // namespace tessera::kube

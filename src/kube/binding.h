@@ -23,6 +23,6 @@ struct PodBinding {
 // gone. UNAVAILABLE or DEADLINE_EXCEEDED leave open whether it happened: what a watch says next does
 // not.
 Operation BindPod(Client& client, const PodBinding& binding,
-                  std::function<void(const Status&)> on_done);
+                  std::function<void(const Status&)> on_done, BeforeSend before_send = nullptr);
 
 }  // namespace tessera::kube

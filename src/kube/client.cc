@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/kube/client.h"
 
+#include <algorithm>
 #include <string_view>
 #include <utility>
 
@@ -55,6 +56,11 @@ net::Request WithBody(net::Request request, const Json& body, std::string_view c
   request.headers.Set("Content-Type", std::string(content_type));
   request.body = body.Serialize();
   return request;
+}
+
+// API Priority and Fairness classifies by user, verb and resource.
+std::string FlowOf(std::string_view verb, const ResourceType& type, std::string_view subresource) {
+  return fmt::format("{} {}.{}/{}", verb, type.plural, type.group, subresource);
 }
 
 Status CheckAnswer(const Result<net::Response>& answer) {
@@ -125,69 +131,72 @@ std::string QueryString(const ListQuery& query) {
   return builder.text();
 }
 
-Operation& Operation::operator=(Operation&& other) noexcept {
-  if (this == &other) return *this;
-  Cancel();
-  cancel_ = std::exchange(other.cancel_, nullptr);
-  return *this;
-}
-
-void Operation::Cancel() {
-  if (const auto cancel = std::exchange(cancel_, nullptr)) cancel();
-}
-
 struct Client::Core {
-  Core(net::IoThread& io, TaskRunner& runner, Config c, Options o)
-      : config(std::move(c)), options(std::move(o)), queue(io, runner, config, options) {}
+  Core(TaskRunner& runner, std::unique_ptr<ApiTransport> transport, Config c, Options o)
+      : config(std::move(c)),
+        options(std::move(o)),
+        queue(runner, std::move(transport), config, options) {}
 
   const Config config;
   const Options options;
   RequestQueue queue;
 };
 
+Client::Client(TaskRunner& runner, std::unique_ptr<ApiTransport> transport, Config config,
+               Options options)
+    : core_(std::make_shared<Core>(runner, std::move(transport), std::move(config),
+                                   std::move(options))) {}
+
 Client::Client(net::IoThread& io, TaskRunner& runner, Config config, Options options)
-    : core_(std::make_shared<Core>(io, runner, std::move(config), std::move(options))) {}
+    : Client(runner,
+             MakeHttpTransport(io, runner, config, std::max<size_t>(4, options.max_in_flight)),
+             config, options) {}
 
 Client::~Client() = default;
 
 TaskRunner& Client::runner() { return core_->queue.runner(); }
 const Config& Client::config() const { return core_->config; }
 
-Operation Client::SendForObject(net::Request request, bool repeatable, OnObject on_done) {
+Operation Client::SendForObject(net::Request request, const ObjectRef& object, bool repeatable,
+                                OnObject on_done, BeforeSend before_send) {
   const std::string what = request.method + " " + std::string(request.path());
+  std::string flow = FlowOf(request.method, object.type, object.subresource);
   return core_->queue.Submit(
-      std::move(request), repeatable,
+      std::move(request), std::move(flow), repeatable,
       [on_done = std::move(on_done), what,
        max_body = core_->options.max_body](const Result<net::Response>& answer) {
         on_done(BodyOf(answer, max_body).Annotate(what));
-      });
+      },
+      std::move(before_send));
 }
 
 Operation Client::Get(const ObjectRef& object, OnObject on_done) {
-  return SendForObject(MakeRequest("GET", PathOf(object)), true, std::move(on_done));
+  return SendForObject(MakeRequest("GET", PathOf(object)), object, true, std::move(on_done));
 }
 
 Operation Client::List(const ListQuery& query, OnPage on_done) {
   const std::string path = CollectionPath(query.type, query.ns);
   return core_->queue.Submit(
-      MakeRequest("GET", path + "?" + QueryString(query), query.encoding), true,
+      MakeRequest("GET", path + "?" + QueryString(query), query.encoding),
+      FlowOf("LIST", query.type, ""), true,
       [on_done = std::move(on_done), path,
        max_body = core_->options.max_body](const Result<net::Response>& answer) {
         on_done(PageOf(answer, max_body).Annotate("GET " + path));
       });
 }
 
-Operation Client::Create(const ObjectRef& object, const Json& body, OnObject on_done) {
+Operation Client::Create(const ObjectRef& object, const Json& body, OnObject on_done,
+                         BeforeSend before_send) {
   // A subresource (binding, eviction, token) is created under an object's name.
   std::string path = object.subresource.empty() ? CollectionPath(object.type, object.ns)
                                                 : PathOf(object);
   return SendForObject(WithBody(MakeRequest("POST", std::move(path)), body, "application/json"),
-                       false, std::move(on_done));
+                       object, false, std::move(on_done), std::move(before_send));
 }
 
 Operation Client::Replace(const ObjectRef& object, const Json& body, OnObject on_done) {
-  return SendForObject(WithBody(MakeRequest("PUT", PathOf(object)), body, "application/json"), true,
-                       std::move(on_done));
+  return SendForObject(WithBody(MakeRequest("PUT", PathOf(object)), body, "application/json"),
+                       object, true, std::move(on_done));
 }
 
 Operation Client::Patch(const ObjectRef& object, PatchKind kind, const Json& body,
@@ -198,7 +207,7 @@ Operation Client::Patch(const ObjectRef& object, PatchKind kind, const Json& bod
   if (options.dry_run) query.Add("dryRun", "All");
   net::Request request = MakeRequest("PATCH", query.After(PathOf(object)));
   return SendForObject(WithBody(std::move(request), body, ContentTypeOf(kind)),
-                       kind != PatchKind::kJson, std::move(on_done));
+                       object, kind != PatchKind::kJson, std::move(on_done), options.before_send);
 }
 
 Operation Client::Delete(const ObjectRef& object, const Preconditions& preconditions,
@@ -212,7 +221,7 @@ Operation Client::Delete(const ObjectRef& object, const Preconditions& precondit
                                 {"kind", Json::String("DeleteOptions")}});
   if (!held.members().empty()) body.Set("preconditions", std::move(held));
   return SendForObject(WithBody(MakeRequest("DELETE", PathOf(object)), body, "application/json"),
-                       true, std::move(on_done));
+                       object, true, std::move(on_done));
 }
 
 Operation Client::Stream(const std::string& target, Encoding encoding,

@@ -2,9 +2,10 @@
 // Talks to one API server: get, list, create, replace, patch, delete. JSON in and out; lists also in
 // protobuf. Watches are in watch.h. Not for: knowing what is inside an object, or deciding what to do about a conflict.
 //
-// Trouble is handled here once for all callers. Too many requests (429), a server that asks for
-// patience (Retry-After), and broken connections are retried with growing, jittered waits; while the
-// client waits, nothing else of it is sent either, so a server that comes back is not trampled.
+// Trouble is handled here once for all callers, with growing, jittered waits. While the server cannot
+// be reached (broken connections, 502, 503), one request goes ahead and the others wait for it. A
+// priority level that the server rejects (429 of API Priority and Fairness) holds back the requests of
+// that level. Any other 429, and Retry-After, hold back the request that got them.
 // Requests that may not be sent twice (create, JSON patch) are retried only when the server refused
 // them unread. A 401 is retried once, with the token read anew.
 //
@@ -13,7 +14,8 @@
 // more in the queue. Idle cost: none.
 //
 // Errors: those of api_error.h for what the server answered; of net/http_client.h for what kept us
-// from an answer; RESOURCE_EXHAUSTED "queue is full". Each begins with the verb and the path.
+// from an answer; DEADLINE_EXCEEDED after `deadline`, sent or not; RESOURCE_EXHAUSTED where the queue
+// is full. Each begins with the verb and the path.
 #pragma once
 
 #include <functional>
@@ -25,6 +27,7 @@
 #include "src/base/status.h"
 #include "src/base/task_runner.h"
 #include "src/formats/json.h"
+#include "src/kube/api_transport.h"
 #include "src/kube/config.h"
 #include "src/kube/raw_object.h"
 #include "src/kube/resources.h"
@@ -33,20 +36,9 @@
 
 namespace tessera::kube {
 
-// A request under way, its waits included. Dropping it cancels: the callback is not called any more
-// (the server may have acted all the same).
-class [[nodiscard]] Operation {
- public:
-  Operation() = default;
-  explicit Operation(std::function<void()> cancel) : cancel_(std::move(cancel)) {}
-  ~Operation() { Cancel(); }
-  Operation(Operation&& other) noexcept : cancel_(std::exchange(other.cancel_, nullptr)) {}
-  Operation& operator=(Operation&& other) noexcept;
-  void Cancel();
-
- private:
-  std::function<void()> cancel_;
-};
+// Called right before each time that a request is sent, retries included. Anything but OK ends the
+// operation with that Status, unsent. Not called for a request that expired in the queue.
+using BeforeSend = std::function<Status()>;
 
 enum class PatchKind { kJson, kMerge, kStrategicMerge, kApply };
 
@@ -54,6 +46,7 @@ struct PatchOptions {
   std::string field_manager;  // required for kApply
   bool force = false;         // kApply: take fields over from other managers
   bool dry_run = false;
+  BeforeSend before_send = nullptr;
 };
 
 struct ListQuery {
@@ -98,6 +91,9 @@ class Client {
   using Options = ClientOptions;
 
   Client(net::IoThread& io, TaskRunner& runner, Config config, Options options);
+  // Over another transport than HTTP, for simulations.
+  Client(TaskRunner& runner, std::unique_ptr<ApiTransport> transport, Config config,
+         Options options);
   ~Client();
   Client(const Client&) = delete;
   Client& operator=(const Client&) = delete;
@@ -105,7 +101,8 @@ class Client {
   Operation Get(const ObjectRef& object, OnObject on_done);
   Operation List(const ListQuery& query, OnPage on_done);
   // `object.name` may be empty where the body has a name or generateName.
-  Operation Create(const ObjectRef& object, const Json& body, OnObject on_done);
+  Operation Create(const ObjectRef& object, const Json& body, OnObject on_done,
+                   BeforeSend before_send = nullptr);
   Operation Replace(const ObjectRef& object, const Json& body, OnObject on_done);
   Operation Patch(const ObjectRef& object, PatchKind kind, const Json& body,
                   const PatchOptions& options, OnObject on_done);
@@ -120,7 +117,8 @@ class Client {
 
  private:
   struct Core;
-  Operation SendForObject(net::Request request, bool repeatable, OnObject on_done);
+  Operation SendForObject(net::Request request, const ObjectRef& object, bool repeatable,
+                          OnObject on_done, BeforeSend before_send = nullptr);
 
   std::shared_ptr<Core> core_;
 };

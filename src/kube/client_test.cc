@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <deque>
+#include <map>
 #include <optional>
 
 #include "src/base/file.h"
@@ -15,6 +16,7 @@ namespace {
 
 using net::testing::RawServer;
 using std::chrono::milliseconds;
+using std::chrono::seconds;
 
 net::Response JsonAnswer(int status, std::string body) {
   return {status, {{"Content-Type", "application/json"}}, std::move(body)};
@@ -81,6 +83,26 @@ TEST_F(ClientTest, GetsAnObjectWithItsToken) {
   EXPECT_EQ(seen_[0].target, "/api/v1/nodes/n1");
   EXPECT_EQ(seen_[0].headers.Get("Authorization"), "Bearer secret");
   EXPECT_EQ(seen_[0].headers.Get("User-Agent"), "tessera");
+}
+
+TEST_F(ClientTest, ActsAsTheUserItIsTold) {
+  config_.token = "secret";
+  config_.impersonation = {
+      .user = "jane", .uid = "7", .groups = {"dev", "ops"}, .extra = {{"acme.com/why", "audit"}}};
+  answers_ = {JsonAnswer(503, "{}")};
+  EXPECT_TRUE(GetNode().ok());
+  ASSERT_EQ(seen_.size(), 2u);  // the second attempt says it once, too
+  std::multimap<std::string, std::string> said;
+  for (const auto& [name, value] : seen_[1].headers) {
+    if (name.starts_with("Impersonate-")) said.emplace(name, value);
+  }
+  EXPECT_EQ(said, (std::multimap<std::string, std::string>{
+                      {"Impersonate-User", "jane"},
+                      {"Impersonate-Uid", "7"},
+                      {"Impersonate-Group", "dev"},
+                      {"Impersonate-Group", "ops"},
+                      {"Impersonate-Extra-acme.com%2Fwhy", "audit"}}));
+  EXPECT_EQ(seen_[1].headers.Get("Authorization"), "Bearer secret");
 }
 
 TEST_F(ClientTest, SaysWhichPatchItIs) {
@@ -154,7 +176,7 @@ TEST_F(ClientTest, WaitsWhenTheServerAsksForPatience) {
   EXPECT_TRUE(Wait([&](auto f) {
                 return client().Create(Pod("ns", ""), Json::MakeObject(), f);
               }).ok());
-  EXPECT_GE(runner_.clock().Now() - began, std::chrono::seconds(1));
+  EXPECT_GE(runner_.clock().Now() - began, seconds(1));
   EXPECT_EQ(seen_.size(), 2u);
 }
 
@@ -172,18 +194,20 @@ TEST_F(ClientTest, DoesNotWaitBeyondTheDeadline) {
   answers_ = {busy};
   const MonotonicTime began = runner_.clock().Now();
   EXPECT_EQ(GetNode().status().code(), Code::kResourceExhausted);
-  EXPECT_LT(runner_.clock().Now() - began, std::chrono::seconds(5));
+  EXPECT_LT(runner_.clock().Now() - began, seconds(5));
 }
 
-TEST_F(ClientTest, HoldsEverythingBackWhileTheServerAsksForPatience) {
-  net::Response busy = JsonAnswer(429, "{}");
-  busy.headers.Set("Retry-After", "1");
-  answers_ = {busy};
-  options_.max_attempts = 1;
-  EXPECT_FALSE(GetNode().ok());
+TEST_F(ClientTest, A429OfOneEvictionHoldsBackNothingElse) {
+  net::Response forbidden = JsonAnswer(429, R"({"kind":"Status","code":429,"message":"budget"})");
+  forbidden.headers.Set("Retry-After", "60");
+  answers_ = {forbidden};
+  ObjectRef eviction = Pod("ns", "p");
+  eviction.subresource = "eviction";
+  EXPECT_FALSE(
+      Wait([&](auto f) { return client().Create(eviction, Json::MakeObject(), f); }).ok());
   const MonotonicTime began = runner_.clock().Now();
   EXPECT_TRUE(GetNode().ok());
-  EXPECT_GE(runner_.clock().Now() - began, milliseconds(900));
+  EXPECT_LT(runner_.clock().Now() - began, seconds(5));
 }
 
 TEST_F(ClientTest, RefreshesItsTokenOnce) {
@@ -263,7 +287,7 @@ TEST_F(ClientTest, GoesWithoutWaitingForAPluginThatHangs) {
   const Operation operation = client().Get(Node("n1"), [](const Result<Json>&) { FAIL(); });
   runner_.RunFor(milliseconds(50));
   client_.reset();
-  EXPECT_LT(runner_.clock().Now() - began, std::chrono::seconds(4));
+  EXPECT_LT(runner_.clock().Now() - began, seconds(4));
 }
 
 TEST_F(ClientTest, BoundsItsQueue) {
@@ -284,6 +308,38 @@ TEST_F(ClientTest, BoundsItsQueue) {
   operations.erase(operations.begin());
   ASSERT_TRUE(runner_.RunUntil([&] { return seen_.size() == 2; }));
   EXPECT_EQ(refused, 2);
+}
+
+TEST_F(ClientTest, AsksRightBeforeSendingWhetherARequestMayBeSent) {
+  hold_ = true;
+  options_.max_in_flight = 1;
+  bool may_send = true;
+  int asked = 0;
+  std::vector<Status> results;
+  const BeforeSend before_send = [&] {
+    ++asked;
+    return may_send ? Status::Ok() : Error(Code::kFailedPrecondition, "not any more");
+  };
+  std::vector<Operation> operations;
+  for (int i = 0; i < 2; ++i) {
+    operations.push_back(client().Create(
+        Pod("ns", ""), Json::MakeObject(),
+        [&](const Result<Json>& answer) { results.push_back(answer.status()); }, before_send));
+  }
+  ASSERT_TRUE(runner_.RunUntil([&] { return seen_.size() == 1; }));
+  EXPECT_EQ(asked, 1);  // not about the one that waits in the queue
+  may_send = false;
+  held_(JsonAnswer(201, "{}"));
+  ASSERT_TRUE(runner_.RunUntil([&] { return results.size() == 2; }));
+  EXPECT_TRUE(results[0].ok());
+  EXPECT_EQ(results[1].code(), Code::kFailedPrecondition);
+  EXPECT_EQ(asked, 2);
+  EXPECT_EQ(seen_.size(), 1u);
+  // It says nothing about the server: nobody waits.
+  hold_ = false;
+  const MonotonicTime began = runner_.clock().Now();
+  EXPECT_TRUE(GetNode().ok());
+  EXPECT_LT(runner_.clock().Now() - began, milliseconds(190));
 }
 
 TEST_F(ClientTest, ADroppedOperationOrClientIsNeverHeardOfAgain) {

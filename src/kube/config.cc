@@ -10,6 +10,7 @@
 #include "src/base/strings.h"
 #include "src/formats/base64.h"
 #include "src/formats/yaml.h"
+#include "src/kube/proxy.h"
 
 namespace tessera::kube {
 namespace {
@@ -62,7 +63,7 @@ class KubeconfigFile {
     auto url = net::ParseUrl(Text(cluster, "server"));
     if (!url.ok()) return Bad(cluster, "server: " + url.status().message());
     config->server = *std::move(url);
-    if (cluster.Find("proxy-url") != nullptr) return Bad(cluster, "proxy-url is not supported");
+    RETURN_IF_ERROR(ReadProxy(cluster, config));
     ASSIGN_OR_RETURN(config->tls.ca, Pem(cluster, "certificate-authority"));
     config->tls.server_name = Text(cluster, "tls-server-name");
     ASSIGN_OR_RETURN(config->tls.skip_verify, Flag(cluster, "insecure-skip-tls-verify"));
@@ -92,6 +93,7 @@ class KubeconfigFile {
     }
     config->token_file = File(Text(user, "tokenFile"));
     if (config->token_file.empty()) config->token = Text(user, "token");
+    RETURN_IF_ERROR(ReadImpersonation(user, &config->impersonation));
     const Json* exec = user.Find("exec");
     if (exec == nullptr) return Status::Ok();
     if (!config->token.empty() || !config->token_file.empty() || !config->tls.key.empty()) {
@@ -117,6 +119,50 @@ class KubeconfigFile {
  private:
   Status Bad(const Json& where, std::string_view why) const {
     return Error(Code::kInvalidArgument, "{}:{}: {}", path_, where.line(), why);
+  }
+
+  Status ReadProxy(const Json& cluster, Config* config) const {
+    const std::string url = Text(cluster, "proxy-url");
+    if (url.empty()) {
+      ASSIGN_OR_RETURN(config->proxy, ProxyFromEnvironment(::getenv, config->server));
+      return Status::Ok();
+    }
+    if (!config->server.tls) {
+      return Bad(cluster, "proxy-url is supported for https servers alone");
+    }
+    auto proxy = ParseProxy(url);
+    if (!proxy.ok()) return Bad(cluster, "proxy-url: " + proxy.status().message());
+    config->proxy = *std::move(proxy);
+    return Status::Ok();
+  }
+
+  Status ReadImpersonation(const Json& user, Impersonation* as) const {
+    as->user = Text(user, "as");
+    as->uid = Text(user, "as-uid");
+    ASSIGN_OR_RETURN(as->groups, Texts(user, "as-groups"));
+    const Json* extra = user.Find("as-user-extra");
+    if (extra != nullptr && extra->is_object()) {
+      for (const auto& [key, values] : extra->members()) {
+        ASSIGN_OR_RETURN(const std::vector<std::string> texts, Texts(*extra, key));
+        for (const std::string& text : texts) as->extra.emplace_back(key, text);
+      }
+    }
+    if (as->user.empty() && !(as->uid.empty() && as->groups.empty() && as->extra.empty())) {
+      return Bad(user, "as-uid, as-groups and as-user-extra need a user to act as: add \"as\"");
+    }
+    return Status::Ok();
+  }
+
+  Result<std::vector<std::string>> Texts(const Json& object, std::string_view key) const {
+    std::vector<std::string> texts;
+    const Json* list = object.Find(key);
+    if (list == nullptr || list->is_null()) return texts;
+    if (!list->is_array()) return Bad(*list, fmt::format("{} is a list of texts", key));
+    for (const Json& entry : list->items()) {
+      if (!entry.is_string()) return Bad(entry, fmt::format("{} is a list of texts", key));
+      texts.push_back(entry.string_value());
+    }
+    return texts;
   }
 
   Result<bool> Flag(const Json& object, std::string_view key) const {
@@ -256,6 +302,7 @@ Result<Config> InClusterConfig(const GetEnv& getenv, const std::string& dir) {
   config.server.address = {.host = host, .port = static_cast<uint16_t>(number)};
   config.tls.ca.file = JoinPath(dir, "ca.crt");
   config.token_file = JoinPath(dir, "token");
+  ASSIGN_OR_RETURN(config.proxy, ProxyFromEnvironment(getenv, config.server));
   if (const auto ns = ReadFile(JoinPath(dir, "namespace"), kMaxFile); ns.ok()) {
     config.default_namespace = std::string(Trim(*ns));
   }

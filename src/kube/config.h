@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Where the API server is and who we are there. Read from the pod's service account or from a
-// kubeconfig file: client certificates, tokens and exec plugins. Users with an auth-provider or a
-// password (both gone from Kubernetes), clusters behind a proxy, and plugins that want to talk to a
-// person are refused by name.
+// kubeconfig file: client certificates, tokens and exec plugins, impersonation, proxies (proxy.h).
+// Users with an auth-provider or a password (both gone from Kubernetes) and plugins that want to talk
+// to a person are rejected by name.
 // Threads: functions are safe from any; a Config is a value.
 #pragma once
 
@@ -10,6 +10,8 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include "src/base/status.h"
 #include "src/kube/exec_plugin.h"
@@ -18,9 +20,19 @@
 
 namespace tessera::kube {
 
+// The user to act as (as, as-uid, as-groups and as-user-extra of a kubeconfig).
+struct Impersonation {
+  std::string user;  // "": oneself
+  std::string uid;
+  std::vector<std::string> groups;
+  std::vector<std::pair<std::string, std::string>> extra;  // a key may come several times
+};
+
 struct Config {
   net::Url server;
   net::TlsOptions tls;
+  std::optional<net::Proxy> proxy;
+  Impersonation impersonation;
   // At most one of the two. The file is re-read when the kubelet rotates it.
   std::string token;
   std::string token_file;
@@ -34,6 +46,8 @@ inline constexpr const char* kServiceAccountDir = "/var/run/secrets/kubernetes.i
 
 // From KUBERNETES_SERVICE_HOST and _PORT and the files in `dir`. FAILED_PRECONDITION outside a pod.
 Result<Config> InClusterConfig(const GetEnv& getenv, const std::string& dir = kServiceAccountDir);
+
+// Both also take the proxy of the environment.
 
 // The context of that name, or the current one. Relative file names count from the file's folder. An
 // https server without certificate-authority is checked with the system's (net/tls.h).

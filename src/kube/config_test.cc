@@ -127,6 +127,58 @@ TEST_F(ConfigTest, ReadsAKubeconfig) {
   EXPECT_EQ(token.token, "secret");
 }
 
+std::string KubeconfigOf(const std::string& cluster, const std::string& user) {
+  return fmt::format(
+      "current-context: here\nclusters: [{{name: c, cluster: {{server: {}}}}}]\n"
+      "users: [{{name: u, user: {{{}}}}}]\ncontexts: [{{name: here, context: {{cluster: c, user: u}}}}]\n",
+      cluster, user);
+}
+
+TEST_F(ConfigTest, ReadsWhomToActAs) {
+  const Impersonation as =
+      ParseKubeconfig(KubeconfigOf("\"http://a\"",
+                                   "as: jane, as-uid: \"7\", as-groups: [dev, ops], "
+                                   "as-user-extra: {reason: [audit, review]}"),
+                      "f")
+          .value()
+          .impersonation;
+  EXPECT_EQ(as.user, "jane");
+  EXPECT_EQ(as.uid, "7");
+  EXPECT_EQ(as.groups, (std::vector<std::string>{"dev", "ops"}));
+  EXPECT_EQ(as.extra, (std::vector<std::pair<std::string, std::string>>{{"reason", "audit"},
+                                                                       {"reason", "review"}}));
+  // It would silently be oneself.
+  const Status status =
+      ParseKubeconfig(KubeconfigOf("\"http://a\"", "as-groups: [dev]"), "f").status();
+  EXPECT_EQ(status.code(), Code::kInvalidArgument);
+  EXPECT_NE(status.message().find("add \"as\""), std::string::npos) << status.message();
+}
+
+TEST_F(ConfigTest, ReadsTheProxyOfACluster) {
+  const auto with = [](const std::string& server, const std::string& proxy) {
+    return ParseKubeconfig(
+        KubeconfigOf(fmt::format("\"{}\", insecure-skip-tls-verify: true, proxy-url: \"{}\"",
+                                 server, proxy),
+                     ""),
+        "f");
+  };
+  EXPECT_EQ(with("https://a", "http://proxy:3128").value().proxy->address.port, 3128);
+  const Status plain = with("http://a", "http://proxy:3128").status();
+  EXPECT_NE(plain.message().find("proxy-url"), std::string::npos) << plain.message();
+  const Status socks = with("https://a", "socks5://proxy").status();
+  EXPECT_NE(socks.message().find("proxy-url: proxies with socks5://"), std::string::npos)
+      << socks.message();
+}
+
+TEST_F(ConfigTest, InAPodTheProxyOfTheEnvironmentCounts) {
+  env_ = {{"KUBERNETES_SERVICE_HOST", "10.96.0.1"},
+          {"KUBERNETES_SERVICE_PORT", "443"},
+          {"HTTPS_PROXY", "http://proxy:3128"}};
+  EXPECT_EQ(InClusterConfig(Env(), dir_.path())->proxy->address.host, "proxy");
+  env_["NO_PROXY"] = "10.96.0.0/12";
+  EXPECT_FALSE(InClusterConfig(Env(), dir_.path())->proxy.has_value());
+}
+
 TEST_F(ConfigTest, ReadsAnExecPlugin) {
   const Config config = LoadKubeconfig(Write("config", kKubeconfig), "login").value();
   ASSERT_TRUE(config.exec.has_value());

@@ -47,6 +47,8 @@ class Informer final : private Watch::Delegate {
     virtual void OnSynced() = 0;
     // For logs and metrics.
     virtual void OnTrouble(const Status& status, Duration retry_in) = 0;
+    // The copy follows the server again.
+    virtual void OnRecovered() {}
   };
 
   // `what` says namespace and selectors; type and encoding are those of T.
@@ -124,6 +126,8 @@ class Informer final : private Watch::Delegate {
   void OnTrouble(const Status& status, Duration retry_in) override {
     handler_.OnTrouble(status, retry_in);
   }
+
+  void OnRecovered() override { handler_.OnRecovered(); }
 
   void Insert(const std::string& key, T object) {
     const auto at = entries_.emplace(key, Entry{std::move(object), round_}).first;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The parts of Pods, Nodes, ConfigMaps and Leases that decisions need, read from JSON or protobuf
+// The parts of Pods, Nodes, ConfigMaps, Leases and PodDisruptionBudgets that decisions need, read from JSON or protobuf
 // into equal values. What nobody decides by (images, volumes, probes, managed fields) is passed over
 // without a copy, and of labels, annotations and resources only what `Keep` says stays: 20,000 pods
 // are a few tens of MiB.
@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
 #include <string_view>
@@ -43,6 +44,7 @@ struct ObjectMeta {
   StringMap annotations;
   WallTime created;       // the epoch where it is not said
   bool deleting = false;  // has a deletionTimestamp: on its way out, its resources still held
+  bool controlled = false;  // has a controller, which replaces it when it is gone
   bool operator==(const ObjectMeta&) const = default;
 };
 
@@ -64,7 +66,8 @@ struct PodObject {
   std::string scheduler_name;
   PodPhase phase = PodPhase::kUnknown;
   int32_t priority = 0;
-  std::string nominated_node;   // kube-scheduler works on placing it there; "" where it does not say
+  std::string nominated_node;   // kube-scheduler works on placing it there, or evicts for it there
+  WallTime scheduled;           // when it was bound, by its condition PodScheduled
   uint64_t failed_attempt = 0;  // identifies what PodScheduled=False says of the last one; 0: none
   std::vector<std::string> gates;     // of scheduling, that are still there
   std::vector<Container> containers;  // init containers and sidecars first, in their order
@@ -116,6 +119,32 @@ struct LeaseObject {
   bool operator==(const LeaseObject&) const = default;
 };
 
+// Which objects are meant, by their labels.
+struct LabelSelector {
+  enum class Operator : uint8_t { kIn, kNotIn, kExists, kDoesNotExist };
+  struct Requirement {
+    std::string key;
+    Operator op = Operator::kIn;
+    std::vector<std::string> values;
+    bool operator==(const Requirement&) const = default;
+  };
+  std::vector<Requirement> requirements;  // of matchLabels, too
+
+  // All objects where it requires nothing.
+  bool Matches(const StringMap& labels) const;
+  bool operator==(const LabelSelector&) const = default;
+};
+
+struct PodDisruptionBudgetObject {
+  static constexpr ResourceType kType = kPodDisruptionBudgets;
+  ObjectMeta meta;
+  std::optional<LabelSelector> selector;  // none: no pod
+  int32_t disruptions_allowed = 0;
+  // Pods whose eviction the API server has counted already, by name.
+  std::set<std::string, std::less<>> disrupted;
+  bool operator==(const PodDisruptionBudgetObject&) const = default;
+};
+
 // Name, namespace, uid and version, without labels and annotations; `raw` may be of any type.
 Status DecodeMeta(const RawObject& raw, ObjectMeta* out);
 
@@ -124,6 +153,7 @@ Status DecodeObject(const RawObject& raw, const Keep& keep, PodObject* out);
 Status DecodeObject(const RawObject& raw, const Keep& keep, NodeObject* out);
 Status DecodeObject(const RawObject& raw, const Keep& keep, ConfigMapObject* out);
 Status DecodeObject(const RawObject& raw, const Keep& keep, LeaseObject* out);
+Status DecodeObject(const RawObject& raw, const Keep& keep, PodDisruptionBudgetObject* out);
 
 template <typename T>
 Result<T> Decode(const RawObject& raw, const Keep& keep = {}) {

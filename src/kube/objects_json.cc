@@ -67,16 +67,34 @@ class Fields {
       Note(inner, key);
     }
   }
+  std::vector<std::string> Texts(std::string_view key) {
+    std::vector<std::string> texts;
+    const Json* list = Find(key);
+    if (list == nullptr) return texts;
+    if (!list->is_array()) {
+      Fail(Error(Code::kInvalidArgument, "{} is {}, not an array", key, KindName(list->kind())));
+      return texts;
+    }
+    for (const Json& item : list->items()) {
+      if (item.is_string()) {
+        texts.push_back(item.string_value());
+      } else {
+        Fail(Error(Code::kInvalidArgument, "{} holds {}, not text", key, KindName(item.kind())));
+      }
+    }
+    return texts;
+  }
   void Note(const Fields& inner, std::string_view key) { Fail(inner.status_.Annotate(key)); }
-  const Status& status() const { return status_; }
-
- private:
+  // The first error is kept.
   template <typename T>
   T Take(Result<T> result, T otherwise) {
     if (result.ok()) return *std::move(result);
     Fail(result.status());
     return otherwise;
   }
+  const Status& status() const { return status_; }
+
+ private:
   void Fail(const Status& status) {
     if (status_.ok()) status_ = status;
   }
@@ -95,6 +113,9 @@ void ReadMeta(Fields& object, const Keep& keep, ObjectMeta* out) {
   meta.Map("annotations", keep.annotation, &out->annotations);
   out->created = meta.Time("creationTimestamp");
   out->deleting = meta.Find("deletionTimestamp") != nullptr;
+  meta.Each("ownerReferences", [&](Fields& owner) {
+    if (owner.Flag("controller")) out->controlled = true;
+  });
   object.Note(meta, "metadata");
 }
 
@@ -136,8 +157,12 @@ Status FromJson(const Json& object, const Keep& keep, PodObject* out) {
   out->phase = PodPhaseOf(status.Text("phase"));
   out->nominated_node = status.Text("nominatedNodeName");
   status.Each("conditions", [&](Fields& condition) {
-    if (condition.Text("type") != "PodScheduled" || condition.Text("status") != "False") return;
-    out->failed_attempt = FailedAttempt(condition.Text("reason"), condition.Text("message"));
+    if (condition.Text("type") != "PodScheduled") return;
+    const std::string holds = condition.Text("status");
+    if (holds == "True") out->scheduled = condition.Time("lastTransitionTime");
+    if (holds == "False") {
+      out->failed_attempt = FailedAttempt(condition.Text("reason"), condition.Text("message"));
+    }
   });
   for (const std::string_view list : {"initContainerStatuses", "containerStatuses"}) {
     if (!keep.containers_run) break;
@@ -180,6 +205,36 @@ Status FromJson(const Json& object, const Keep& keep, ConfigMapObject* out) {
   Fields fields(&object);
   ReadMeta(fields, keep, &out->meta);
   fields.Map("data", {}, &out->data);
+  return fields.status();
+}
+
+Status FromJson(const Json& object, const Keep& keep, PodDisruptionBudgetObject* out) {
+  Fields fields(&object);
+  ReadMeta(fields, keep, &out->meta);
+  Fields spec = fields.Object("spec");
+  if (spec.Find("selector") != nullptr) {
+    Fields selector = spec.Object("selector");
+    std::vector<LabelSelector::Requirement>& all = out->selector.emplace().requirements;
+    StringMap labels;
+    selector.Map("matchLabels", {}, &labels);
+    for (const auto& [key, value] : labels) {
+      all.push_back({key, LabelSelector::Operator::kIn, {value}});
+    }
+    selector.Each("matchExpressions", [&](Fields& expression) {
+      LabelSelector::Requirement& one = all.emplace_back();
+      one.key = expression.Text("key");
+      one.op = expression.Take(OperatorOf(expression.Text("operator")), one.op);
+      one.values = expression.Texts("values");
+    });
+    spec.Note(selector, "selector");
+  }
+  fields.Note(spec, "spec");
+  Fields status = fields.Object("status");
+  out->disruptions_allowed = static_cast<int32_t>(status.Int("disruptionsAllowed"));
+  StringMap disrupted;
+  status.Map("disruptedPods", {}, &disrupted);
+  for (const auto& [name, when] : disrupted) out->disrupted.insert(name);
+  fields.Note(status, "status");
   return fields.status();
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Field numbers: generated.proto of k8s.io/api (core/v1, coordination/v1) and of k8s.io/apimachinery
+// Field numbers: generated.proto of k8s.io/api (core/v1, coordination/v1, policy/v1) and of k8s.io/apimachinery
 // (pkg/apis/meta/v1, pkg/api/resource), which never change one.
 #include <iterator>
 #include <utility>
@@ -77,6 +77,14 @@ Status ReadMeta(std::string_view message, const Keep& keep, ObjectMeta* out) {
       case 9: out->deleting = true; break;
       case 11: status = AddText(reader.Bytes(), keep.label, &out->labels); break;
       case 12: status = AddText(reader.Bytes(), keep.annotation, &out->annotations); break;
+      case 13: {
+        WireReader owner(reader.Bytes());
+        while (owner.Next()) {
+          if (owner.field() == 6 && owner.Bool()) out->controlled = true;
+        }
+        status = owner.status();
+        break;
+      }
       default: break;
     }
     RETURN_IF_ERROR(status);
@@ -154,15 +162,73 @@ Status ReadContainerStatus(std::string_view message, PodObject* out) {
 }
 
 Status ReadPodCondition(std::string_view message, PodObject* out) {
-  std::string_view type, holds, reason, words;
+  std::string_view type, holds, since, reason, words;
   WireReader reader(message);
   while (reader.Next()) {
     if (reader.field() == 1) type = reader.Bytes();
     if (reader.field() == 2) holds = reader.Bytes();
+    if (reader.field() == 4) since = reader.Bytes();
     if (reader.field() == 5) reason = reader.Bytes();
     if (reader.field() == 6) words = reader.Bytes();
   }
-  if (type == "PodScheduled" && holds == "False") out->failed_attempt = FailedAttempt(reason, words);
+  RETURN_IF_ERROR(reader.status());
+  if (type != "PodScheduled") return Status::Ok();
+  if (holds == "False") out->failed_attempt = FailedAttempt(reason, words);
+  return holds == "True" ? ReadTime(since, &out->scheduled) : Status::Ok();
+}
+
+Status ReadPodStatus(std::string_view message, const Keep& keep, PodObject* out) {
+  WireReader status(message);
+  while (status.Next()) {
+    if (status.field() == 1) out->phase = PodPhaseOf(status.Bytes());
+    if (status.field() == 2) RETURN_IF_ERROR(ReadPodCondition(status.Bytes(), out));
+    if (status.field() == 11) out->nominated_node = status.Bytes();
+    const bool is_container = status.field() == 8 || status.field() == 10;  // main, init
+    if (is_container && keep.containers_run) {
+      RETURN_IF_ERROR(ReadContainerStatus(status.Bytes(), out));
+    }
+  }
+  return status.status();
+}
+
+Status ReadRequirement(std::string_view message, LabelSelector::Requirement* out) {
+  WireReader reader(message);
+  while (reader.Next()) {
+    if (reader.field() == 1) out->key = reader.Bytes();
+    if (reader.field() == 2) {
+      ASSIGN_OR_RETURN(out->op, OperatorOf(reader.Bytes()));
+    }
+    if (reader.field() == 3) out->values.emplace_back(reader.Bytes());
+  }
+  return reader.status();
+}
+
+Status ReadSelector(std::string_view message, LabelSelector* out) {
+  StringMap labels;
+  std::vector<LabelSelector::Requirement> expressions;
+  WireReader reader(message);
+  while (reader.Next()) {
+    if (reader.field() == 1) RETURN_IF_ERROR(AddText(reader.Bytes(), {}, &labels));
+    if (reader.field() == 2) {
+      RETURN_IF_ERROR(ReadRequirement(reader.Bytes(), &expressions.emplace_back()));
+    }
+  }
+  for (const auto& [key, value] : labels) {
+    out->requirements.push_back({key, LabelSelector::Operator::kIn, {value}});
+  }
+  out->requirements.insert(out->requirements.end(), expressions.begin(), expressions.end());
+  return reader.status();
+}
+
+Status ReadBudgetStatus(std::string_view message, PodDisruptionBudgetObject* out) {
+  WireReader reader(message);
+  while (reader.Next()) {
+    if (reader.field() == 3) out->disruptions_allowed = static_cast<int32_t>(reader.Int());
+    if (reader.field() != 2) continue;
+    MapEntry entry;
+    RETURN_IF_ERROR(ReadEntry(reader.Bytes(), &entry));
+    out->disrupted.emplace(entry.key);
+  }
   return reader.status();
 }
 
@@ -237,18 +303,7 @@ Status FromMessage(std::string_view message, const Keep& keep, PodObject* out) {
   while (reader.Next()) {
     if (reader.field() == 1) RETURN_IF_ERROR(ReadMeta(reader.Bytes(), keep, &out->meta));
     if (reader.field() == 2) RETURN_IF_ERROR(ReadPodSpec(reader.Bytes(), keep, out));
-    if (reader.field() != 3) continue;
-    WireReader status(reader.Bytes());
-    while (status.Next()) {
-      if (status.field() == 1) out->phase = PodPhaseOf(status.Bytes());
-      if (status.field() == 2) RETURN_IF_ERROR(ReadPodCondition(status.Bytes(), out));
-      if (status.field() == 11) out->nominated_node = status.Bytes();
-      const bool is_container = status.field() == 8 || status.field() == 10;  // main, init
-      if (is_container && keep.containers_run) {
-        RETURN_IF_ERROR(ReadContainerStatus(status.Bytes(), out));
-      }
-    }
-    RETURN_IF_ERROR(status.status());
+    if (reader.field() == 3) RETURN_IF_ERROR(ReadPodStatus(reader.Bytes(), keep, out));
   }
   return reader.status();
 }
@@ -268,6 +323,21 @@ Status FromMessage(std::string_view message, const Keep& keep, ConfigMapObject* 
   while (reader.Next()) {
     if (reader.field() == 1) RETURN_IF_ERROR(ReadMeta(reader.Bytes(), keep, &out->meta));
     if (reader.field() == 2) RETURN_IF_ERROR(AddText(reader.Bytes(), {}, &out->data));
+  }
+  return reader.status();
+}
+
+Status FromMessage(std::string_view message, const Keep& keep, PodDisruptionBudgetObject* out) {
+  WireReader reader(message);
+  while (reader.Next()) {
+    if (reader.field() == 1) RETURN_IF_ERROR(ReadMeta(reader.Bytes(), keep, &out->meta));
+    if (reader.field() == 3) RETURN_IF_ERROR(ReadBudgetStatus(reader.Bytes(), out));
+    if (reader.field() != 2) continue;
+    WireReader spec(reader.Bytes());
+    while (spec.Next()) {
+      if (spec.field() == 2) RETURN_IF_ERROR(ReadSelector(spec.Bytes(), &out->selector.emplace()));
+    }
+    RETURN_IF_ERROR(spec.status());
   }
   return reader.status();
 }

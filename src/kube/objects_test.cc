@@ -34,6 +34,7 @@ TEST(ObjectsTest, BothEncodingsGiveEqualObjects) {
   BothEncodingsGive<NodeObject>(testing::SampleNode);
   BothEncodingsGive<ConfigMapObject>(testing::SampleConfigMap);
   BothEncodingsGive<LeaseObject>(testing::SampleLease);
+  BothEncodingsGive<PodDisruptionBudgetObject>(testing::SampleBudget);
 }
 
 TEST(ObjectsTest, KeepsHowContainersRunWhereThatIsAskedFor) {
@@ -134,6 +135,24 @@ TEST(ObjectsTest, ErrorsNameTheObjectAndTheField) {
 TEST(ObjectsTest, NullIsNothing) {
   const char* text = R"({"metadata":{"labels":null,"creationTimestamp":null},"spec":null})";
   EXPECT_EQ(Decode<PodObject>(RawObject(ParseJson(text).value())).value(), PodObject{});
+}
+
+TEST(LabelSelectorTest, EveryRequirementMustHold) {
+  using Operator = LabelSelector::Operator;
+  const StringMap labels{{"app", "train"}, {"tier", "a"}};
+  EXPECT_TRUE(LabelSelector{}.Matches(labels));
+  EXPECT_TRUE(LabelSelector{}.Matches({}));
+  const auto matches = [&](std::vector<LabelSelector::Requirement> all) {
+    return LabelSelector{std::move(all)}.Matches(labels);
+  };
+  EXPECT_TRUE(matches({{"app", Operator::kIn, {"serve", "train"}}}));
+  EXPECT_FALSE(matches({{"app", Operator::kIn, {"serve"}}}));
+  EXPECT_FALSE(matches({{"other", Operator::kIn, {"train"}}}));
+  EXPECT_FALSE(matches({{"app", Operator::kNotIn, {"train"}}}));
+  EXPECT_TRUE(matches({{"other", Operator::kNotIn, {"train"}}}));
+  EXPECT_TRUE(matches({{"app", Operator::kExists, {}}}));
+  EXPECT_FALSE(matches({{"app", Operator::kDoesNotExist, {}}}));
+  EXPECT_FALSE(matches({{"app", Operator::kExists, {}}, {"tier", Operator::kIn, {"b"}}}));
 }
 
 TEST(RawObjectTest, OpensTheEnvelope) {

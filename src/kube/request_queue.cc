@@ -2,64 +2,142 @@
 #include "src/kube/request_queue.h"
 
 #include <algorithm>
-#include <deque>
+#include <list>
+#include <map>
+#include <random>
+#include <unordered_map>
 #include <unordered_set>
 #include <utility>
 
 #include "src/kube/api_error.h"
-#include "src/kube/backoff.h"
 #include "src/kube/credentials.h"
+#include "src/kube/send_lane.h"
 
 namespace tessera::kube {
+namespace {
+
+constexpr MonotonicTime kNever = MonotonicTime::max();
+// API Priority and Fairness names the level of each request in its answer.
+constexpr std::string_view kPriorityLevel = "X-Kubernetes-PF-PriorityLevel-UID";
+
+int64_t Seconds(Duration time) {
+  return std::chrono::duration_cast<std::chrono::seconds>(time).count();
+}
+
+// The request may not have reached a server, or its proxy has none.
+bool IsOutOfReach(const Result<net::Response>& answer) {
+  if (answer.ok()) return answer->status == 502 || answer->status == 503;
+  const Code code = answer.status().code();
+  return code == Code::kUnavailable || code == Code::kDeadlineExceeded ||
+         code == Code::kUnauthenticated;
+}
+
+// The server asks this request to come back later, or did not finish it.
+bool IsDeferred(const net::Response& answer) {
+  return answer.status == 429 || answer.status == 504 ||
+         (answer.status >= 500 && RetryAfter(answer));
+}
+
+}  // namespace
 
 struct RequestQueue::Item {
   net::Request request;
+  std::string flow;
   bool repeatable;
   OnAnswer on_answer;
+  BeforeSend before_send;
   MonotonicTime deadline;
+  MonotonicTime not_before{};  // a wait of this request alone
   int attempts = 0;
+  Status last_error;
   CredentialSource::Credential credential;  // that was sent last
-  bool done = false;  // answered or cancelled
-  net::Call call;
+  bool done = false;                        // answered or cancelled
+  Operation call;
+  std::multimap<MonotonicTime, std::shared_ptr<Item>>::iterator timer;
 };
 
+// Items are `waiting`, or `flying` from Send until the answer. All of them are in `deadlines`.
 struct RequestQueue::Core : public std::enable_shared_from_this<RequestQueue::Core> {
   using ItemPtr = std::shared_ptr<Item>;
 
-  Core(net::IoThread& io, TaskRunner& task_runner, const Config& config, const ClientOptions& o)
+  Core(TaskRunner& task_runner, std::unique_ptr<ApiTransport> t, const Config& config,
+       const ClientOptions& o)
       : runner(task_runner),
         options(o),
-        http(io, task_runner,
-             {.server = config.server,
-              .tls = config.tls,
-              .max_idle_connections = std::max<size_t>(4, o.max_in_flight)}),
+        impersonation(config.impersonation),
+        transport(std::move(t)),
         credentials(task_runner, config, [this](const std::string& chain, const std::string& key) {
-          http.SetCertificate({.text = chain}, {.text = key});
+          transport->SetCertificate(chain, key);
         }) {}
 
   MonotonicTime Now() const { return runner.clock().Now(); }
 
-  // Sends what may be sent now. After trouble one request goes ahead, to see whether it is over.
-  void Pump() {
-    while (!waiting.empty()) {
-      const size_t allowed = backoff.failures() > 0 ? 1 : options.max_in_flight;
-      if (flying.size() >= allowed) return;
-      if (Now() < not_before) return WakeAt(not_before);
-      const ItemPtr item = waiting.front();
-      waiting.pop_front();
-      Send(item);
+  // Sends what may be sent now, and sets the alarm for what may be sent later. Calls no callback.
+  void SendReady() {
+    const MonotonicTime now = Now();
+    MonotonicTime wake = deadlines.empty() ? kNever : deadlines.begin()->first;
+    for (auto at = waiting.begin(); at != waiting.end();) {
+      const auto next = std::next(at);
+      if (IsDue(**at, now, &wake) && server.clear() && LaneOf(**at) == nullptr) Send(at);
+      at = next;
     }
+    // After trouble the newest goes ahead: it has the most time left for an answer. The oldest one
+    // might expire before its answer each time, and the lane would never open.
+    for (auto at = waiting.end(); at != waiting.begin();) {
+      const auto item = std::prev(at);
+      if (IsDue(**item, now, &wake) && MayProbe(**item, now, &wake)) {
+        Send(item);
+      } else {
+        at = item;
+      }
+    }
+    WakeAt(wake);
+  }
+
+  bool IsDue(const Item& item, MonotonicTime now, MonotonicTime* wake) const {
+    if (now < item.not_before) *wake = std::min(*wake, item.not_before);
+    return now >= item.not_before && now < item.deadline && flying.size() < options.max_in_flight;
+  }
+
+  bool MayProbe(const Item& item, MonotonicTime now, MonotonicTime* wake) {
+    const SendLane* level = LaneOf(item);
+    return server.Open(now, wake) && (level == nullptr || level->Open(now, wake));
+  }
+
+  // Null while the server accepts what is on the request's level.
+  SendLane* LaneOf(const Item& item) {
+    const auto level = level_of_flow.find(item.flow);
+    const auto lane = levels.find(level == level_of_flow.end() ? item.flow : level->second);
+    return lane == levels.end() ? nullptr : &lane->second;
   }
 
   void WakeAt(MonotonicTime when) {
-    if (wake_pending) return;
-    wake_pending = true;
-    runner.PostDelayed(when - Now(), [weak = weak_from_this()] {
+    if (when >= wake_at) return;
+    wake_at = when;
+    runner.PostDelayed(when - Now(), [weak = weak_from_this(), when] {
       const auto self = weak.lock();
-      if (!self) return;
-      self->wake_pending = false;
-      self->Pump();
+      if (!self || self->wake_at != when) return;
+      self->wake_at = kNever;
+      self->OnAlarm();
     });
+  }
+
+  void OnAlarm() {
+    while (!closed && !deadlines.empty() && deadlines.begin()->first <= Now()) {
+      const ItemPtr item = deadlines.begin()->second;
+      Finish(item, ExpiredStatus(*item));
+    }
+    if (!closed) SendReady();
+  }
+
+  Status ExpiredStatus(const Item& item) const {
+    const std::string_view known = item.last_error.ok() ? "" : ": the last error was ";
+    if (item.attempts > 0) {
+      return Error(Code::kDeadlineExceeded, "no answer within {} s{}{}", Seconds(options.deadline),
+                   known, item.last_error.message());
+    }
+    return Error(Code::kDeadlineExceeded, "not sent within {} s{}{}", Seconds(options.deadline),
+                 trouble.ok() ? "" : ": the API server is out of reach: ", trouble.message());
   }
 
   void Dress(net::Request* request, const CredentialSource::Credential& credential) const {
@@ -67,143 +145,196 @@ struct RequestQueue::Core : public std::enable_shared_from_this<RequestQueue::Co
       request->headers.Set("Authorization", "Bearer " + credential.token);
     }
     request->headers.Set("User-Agent", options.user_agent);
+    if (impersonation.user.empty()) return;
+    request->headers.Set("Impersonate-User", impersonation.user);
+    if (!impersonation.uid.empty()) request->headers.Set("Impersonate-Uid", impersonation.uid);
+    for (const std::string& group : impersonation.groups) {
+      request->headers.Add("Impersonate-Group", group);
+    }
+    for (const auto& [key, value] : impersonation.extra) {
+      request->headers.Add("Impersonate-Extra-" + net::PercentEncode(key), value);
+    }
   }
 
-  void Send(const ItemPtr& item) {
-    ++item->attempts;
+  void Send(std::list<ItemPtr>::iterator place) {
+    const ItemPtr item = *place;
+    waiting.erase(place);
     flying.insert(item);
+    server.OnSent(item.get());
+    if (SendLane* lane = LaneOf(*item)) lane->OnSent(item.get());
     const std::weak_ptr<Item> weak_item = item;
     credentials.Get([this, weak_item](const Result<CredentialSource::Credential>& credential) {
       const auto held = weak_item.lock();
       if (!held || held->done) return;
-      const auto answered = AnswerTo(held);
-      // Not from inside Submit.
-      if (!credential.ok()) {
-        return runner.Post([answered, status = credential.status()] { answered(status); });
-      }
+      if (!credential.ok()) return FinishLater(held, credential.status());
       held->credential = *credential;
-      SendDressed(held, answered);
+      SendDressed(held);
     });
   }
 
-  std::function<void(Result<net::Response>)> AnswerTo(const ItemPtr& item) {
-    return [weak = weak_from_this(), weak_item = std::weak_ptr(item)](Result<net::Response> a) {
-      const auto self = weak.lock();
-      const auto held = weak_item.lock();
-      if (self && held && !held->done) self->OnAnswered(held, std::move(a));
-    };
-  }
-
-  void SendDressed(const ItemPtr& item,
-                   const std::function<void(Result<net::Response>)>& answered) {
-    const Duration left = std::max<Duration>(item->deadline - Now(), std::chrono::milliseconds(1));
-    Dress(&item->request, item->credential);
-    const net::Deadlines usual;
-    const net::HttpClient::CallOptions call_options{
-        .deadlines = {.connect = std::min(usual.connect, left),
-                      .header = std::min(usual.header, left),
-                      .body = std::min(usual.body, left)},
-        .max_body = options.max_body};
-    item->call = http.Send(item->request, call_options, answered);
+  void SendDressed(const ItemPtr& item) {
+    // Time may have passed since the credential was asked for. The alarm ends it.
+    if (Now() >= item->deadline) return;
+    if (item->before_send) {
+      if (Status allowed = item->before_send(); !allowed.ok()) return FinishLater(item, allowed);
+    }
+    ++item->attempts;
+    net::Request request = item->request;
+    Dress(&request, item->credential);
+    item->call = transport->Send(
+        std::move(request), {.max_body = options.max_body},
+        [weak = weak_from_this(), weak_item = std::weak_ptr(item)](Result<net::Response> answer) {
+          const auto self = weak.lock();
+          const auto held = weak_item.lock();
+          if (self && held && !held->done) self->OnAnswered(held, std::move(answer));
+        });
   }
 
   void OnAnswered(const ItemPtr& item, Result<net::Response> answer) {
-    flying.erase(item);
-    const bool patience = NoteHealth(answer);
-    if (MayTryAgain(*item, answer, patience)) {
-      waiting.push_front(item);
-      return Pump();
-    }
-    item->done = true;
-    Pump();
-    // Last: it may destroy us.
-    std::exchange(item->on_answer, nullptr)(answer);
+    Land(item);
+    NoteHealth(item, answer);
+    if (!MayRetry(item.get(), answer)) return Finish(item, std::move(answer));
+    item->last_error = answer.ok() ? ErrorOf(*answer) : answer.status();
+    const auto later = [&](const ItemPtr& other) { return other->deadline > item->deadline; };
+    waiting.insert(std::find_if(waiting.begin(), waiting.end(), later), item);
+    SendReady();
   }
 
-  // Keeps the client's back-off state. Returns whether the server is in trouble, or out of reach.
-  bool NoteHealth(const Result<net::Response>& answer) {
+  // What the answer says about the way to the server, and about the request's priority level.
+  void NoteHealth(const ItemPtr& item, const Result<net::Response>& answer) {
+    if (IsOutOfReach(answer)) {
+      trouble = answer.ok() ? ErrorOf(*answer) : answer.status();
+      return server.OnTrouble(Now(), random);
+    }
+    if (!answer.ok()) return;
+    trouble = Status();
+    server.OnSuccess();
+    std::string level(answer->headers.Get(kPriorityLevel));
+    if (level.empty()) level = item->flow;
+    if (std::string& known = level_of_flow[item->flow]; known != level) known = level;
+    // A rejected level is answered in plain text. A Status object speaks of this request alone:
+    // an eviction that a PodDisruptionBudget forbids is a 429 too.
+    if (answer->status == 429 && !IsApiStatus(*answer)) {
+      return levels[level].OnTrouble(Now(), random);
+    }
+    levels.erase(level);
+  }
+
+  // Sets the request's own wait.
+  bool MayRetry(Item* item, const Result<net::Response>& answer) {
+    if (item->attempts >= options.max_attempts) return false;
+    if (answer.ok() && answer->status == 401) {
+      return item->attempts == 1 && credentials.Refused(item->credential);
+    }
+    const bool out_of_reach = IsOutOfReach(answer);
+    if (!out_of_reach && (!answer.ok() || !IsDeferred(*answer))) return false;
+    // Another attempt does not mend a certificate.
+    if (answer.status().code() == Code::kUnauthenticated) return false;
     std::optional<Duration> asked;
     if (answer.ok()) asked = RetryAfter(*answer);
-    const int status = answer.ok() ? answer->status : 0;
-    const bool trouble = status == 0 || status == 429 || (status >= 500 && asked) ||
-                         (status >= 502 && status <= 504);
-    if (!trouble) {
-      backoff.Reset();
-      return false;
-    }
-    // Of several requests that fail together only the first counts.
-    if (Now() >= not_before) not_before = Now() + backoff.Next();
-    if (asked) not_before = std::max(not_before, Now() + *asked);
-    return true;
+    // 429 and Retry-After say that the request was turned away unread.
+    const bool unread = asked || (answer.ok() && answer->status == 429);
+    if (!item->repeatable && !unread) return false;
+    // While the server is out of reach its lane spaces the attempts.
+    const Duration own = out_of_reach ? Duration::zero()
+                                      : JitteredWait(Backoff::kFirst, Backoff::kMost,
+                                                     item->attempts - 1, random);
+    item->not_before = Now() + std::max(own, asked.value_or(Duration::zero()));
+    return std::max(item->not_before, server.not_before()) < item->deadline;
   }
 
-  bool MayTryAgain(const Item& item, const Result<net::Response>& answer, bool patience) {
-    if (item.attempts >= options.max_attempts) return false;
-    if (answer.ok() && answer->status == 401) {
-      return item.attempts == 1 && credentials.Refused(item.credential);
-    }
-    if (!patience || not_before >= item.deadline) return false;
-    if (answer.ok()) {
-      // 429 and Retry-After say that the request was turned away unread.
-      return item.repeatable || answer->status == 429 || RetryAfter(*answer).has_value();
-    }
-    const Code code = answer.status().code();
-    return item.repeatable && (code == Code::kUnavailable || code == Code::kDeadlineExceeded);
+  // Not in flight any more.
+  void Land(const ItemPtr& item) {
+    flying.erase(item);
+    server.OnEnded(item.get());
+    for (auto& [level, lane] : levels) lane.OnEnded(item.get());
+  }
+
+  void Forget(const ItemPtr& item) {
+    item->done = true;
+    item->call.Cancel();
+    deadlines.erase(item->timer);
+    std::erase(waiting, item);
+    Land(item);
+  }
+
+  void Finish(const ItemPtr& item, const Result<net::Response>& answer) {
+    const auto on_answer = std::exchange(item->on_answer, nullptr);
+    Forget(item);
+    SendReady();
+    on_answer(answer);  // Last: it may destroy us.
+  }
+
+  // Never from inside Submit.
+  void FinishLater(const ItemPtr& item, Status status) {
+    runner.Post([weak = weak_from_this(), item, status = std::move(status)] {
+      if (const auto self = weak.lock(); self && !item->done) self->Finish(item, status);
+    });
   }
 
   void Cancel(const ItemPtr& item) {
     if (item->done) return;
-    item->done = true;
-    item->call.Cancel();
     item->on_answer = nullptr;
-    std::erase(waiting, item);
-    flying.erase(item);
-    Pump();
+    Forget(item);
+    SendReady();
+  }
+
+  void Close() {
+    closed = true;
+    for (const auto& [deadline, item] : deadlines) item->done = true;
   }
 
   TaskRunner& runner;
   const ClientOptions options;
-  std::deque<ItemPtr> waiting;
+  const Impersonation impersonation;
+  std::list<ItemPtr> waiting;  // by deadline
   std::unordered_set<ItemPtr> flying;
-  Backoff backoff;
-  MonotonicTime not_before{};
-  bool wake_pending = false;
-  net::HttpClient http;  // After what its calls refer to.
+  std::multimap<MonotonicTime, ItemPtr> deadlines;
+  SendLane server;
+  std::unordered_map<std::string, SendLane> levels;  // those that the server rejects
+  std::unordered_map<std::string, std::string> level_of_flow;
+  Status trouble;  // why the server is out of reach
+  std::minstd_rand random{std::random_device{}()};
+  MonotonicTime wake_at = kNever;
+  bool closed = false;
+  std::unique_ptr<ApiTransport> transport;  // After what its calls refer to.
   CredentialSource credentials;
 };
 
-RequestQueue::RequestQueue(net::IoThread& io, TaskRunner& runner, const Config& config,
-                           const ClientOptions& options)
-    : core_(std::make_shared<Core>(io, runner, config, options)) {}
+RequestQueue::RequestQueue(TaskRunner& runner, std::unique_ptr<ApiTransport> transport,
+                           const Config& config, const ClientOptions& options)
+    : core_(std::make_shared<Core>(runner, std::move(transport), config, options)) {}
 
-RequestQueue::~RequestQueue() = default;
+RequestQueue::~RequestQueue() { core_->Close(); }
 
 TaskRunner& RequestQueue::runner() { return core_->runner; }
 
-Operation RequestQueue::Submit(net::Request request, bool repeatable, OnAnswer on_answer) {
+Operation RequestQueue::Submit(net::Request request, std::string flow, bool repeatable,
+                               OnAnswer on_answer, BeforeSend before_send) {
   auto item = std::make_shared<Item>(Item{.request = std::move(request),
+                                          .flow = std::move(flow),
                                           .repeatable = repeatable,
                                           .on_answer = std::move(on_answer),
+                                          .before_send = std::move(before_send),
                                           .deadline = core_->Now() + core_->options.deadline});
   Operation operation([weak = std::weak_ptr(core_), item] {
     if (const auto core = weak.lock()) core->Cancel(item);
   });
-  if (core_->waiting.size() >= core_->options.max_waiting) {
-    core_->runner.Post([weak = std::weak_ptr(core_), item] {
-      if (!weak.lock() || std::exchange(item->done, true)) return;
-      item->on_answer(Error(Code::kResourceExhausted, "the client's queue is full"));
-    });
-    return operation;
+  const bool full = core_->waiting.size() >= core_->options.max_waiting;
+  item->timer = core_->deadlines.emplace(item->deadline, item);
+  if (full) {
+    core_->FinishLater(item, Error(Code::kResourceExhausted, "the client's queue is full"));
+  } else {
+    core_->waiting.push_back(std::move(item));
   }
-  core_->waiting.push_back(std::move(item));
-  core_->Pump();
+  core_->SendReady();
   return operation;
 }
 
 // A stream that may have to wait for its credential first.
 struct StreamState {
   bool dropped = false;
-  net::Call call;
+  Operation call;
 };
 
 Operation RequestQueue::Stream(net::Request request, const net::Deadlines& deadlines,
@@ -221,8 +352,7 @@ Operation RequestQueue::Stream(net::Request request, const net::Deadlines& deadl
       if (head.status == 401) core->credentials.Refused(used);
       on_head(head);
     };
-    state->call = core->http.Stream(std::move(request), {.deadlines = deadlines},
-                                    std::move(handler));
+    state->call = core->transport->Stream(std::move(request), deadlines, std::move(handler));
   });
   return Operation([state] {
     state->dropped = true;

@@ -25,6 +25,8 @@ struct Watch::Core : public std::enable_shared_from_this<Watch::Core> {
   Core(Client& c, ListQuery query, Delegate& d, Options o)
       : client(c), what(std::move(query)), delegate(&d), options(o) {}
 
+  MonotonicTime Now() const { return client.runner().clock().Now(); }
+
   // Binds a member function to us, as long as the Watch lives.
   template <typename... Args>
   auto Weakly(void (Core::*method)(Args...)) {
@@ -35,7 +37,8 @@ struct Watch::Core : public std::enable_shared_from_this<Watch::Core> {
   }
 
   void Next() {
-    if (!version.empty() || options.stream_initial) return StartStream();
+    const bool may_stream = options.stream_initial && Now() >= pages_until;
+    if (!version.empty() || may_stream) return StartStream();
     ListNextPage();
   }
 
@@ -50,6 +53,7 @@ struct Watch::Core : public std::enable_shared_from_this<Watch::Core> {
       what.continue_token.clear();
       return Retry(page.status(), Duration::zero());
     }
+    if (!Recovered()) return;
     if (what.continue_token.empty()) delegate->OnListBegin();
     for (size_t i = 0; delegate && i < page->items.size(); ++i) delegate->OnObject(page->items[i]);
     if (!delegate) return;
@@ -86,12 +90,20 @@ struct Watch::Core : public std::enable_shared_from_this<Watch::Core> {
                            {.on_head = Weakly(&Core::OnHead),
                             .on_data = Weakly(&Core::OnData),
                             .on_end = Weakly(&Core::OnEnd)});
-    if (!initial) return;
-    client.runner().PostDelayed(options.initial, [weak = weak_from_this(), number = streams] {
+    progress_at = Now();
+    if (initial) CheckProgressIn(options.initial);
+  }
+
+  // A large collection may take minutes, as long as it moves.
+  void CheckProgressIn(Duration wait) {
+    client.runner().PostDelayed(wait, [weak = weak_from_this(), number = streams] {
       const auto self = weak.lock();
       if (!self || !self->delegate || !self->initial || self->streams != number) return;
-      self->options.stream_initial = false;
-      self->Break(Error(Code::kDeadlineExceeded, "the server did not send everything in one stream"));
+      const Duration left = self->progress_at + self->options.initial - self->Now();
+      if (left > Duration::zero()) return self->CheckProgressIn(left);
+      self->pages_until = self->Now() + self->options.pages;
+      self->Break(Error(Code::kDeadlineExceeded,
+                        "the stream of everything stopped before its end: asking for pages instead"));
     });
   }
 
@@ -99,10 +111,17 @@ struct Watch::Core : public std::enable_shared_from_this<Watch::Core> {
     head = response;
     if (head.status != 200) return;
     reader.emplace(EncodingOf(head.headers.Get("Content-Type")), options.max_event);
-    if (initial) delegate->OnListBegin();
+    if (Recovered() && initial) delegate->OnListBegin();
+  }
+
+  // False: the delegate has destroyed us.
+  bool Recovered() {
+    if (std::exchange(in_trouble, false)) delegate->OnRecovered();
+    return delegate != nullptr;
   }
 
   void OnData(std::string_view piece) {
+    progress_at = Now();
     if (!reader) {
       head.body.append(piece.substr(0, kMaxErrorBody - std::min(kMaxErrorBody, head.body.size())));
       return;
@@ -148,7 +167,7 @@ struct Watch::Core : public std::enable_shared_from_this<Watch::Core> {
       const Status refused = ErrorOf(head);
       if (initial && refused.code() == Code::kInvalidArgument) {
         // Not by this server.
-        options.stream_initial = false;
+        pages_until = Now() + options.pages;
         return ListNextPage();
       }
       return Retry(refused, RetryAfter(head).value_or(Duration::zero()));
@@ -172,6 +191,7 @@ struct Watch::Core : public std::enable_shared_from_this<Watch::Core> {
     }
     const Duration wait = std::max(at_least, backoff.Next());
     RunLater(wait);
+    in_trouble = true;
     delegate->OnTrouble(status, wait);
   }
 
@@ -185,7 +205,10 @@ struct Watch::Core : public std::enable_shared_from_this<Watch::Core> {
   Backoff backoff;
   std::string version;   // of the last thing seen; empty: everything is due
   bool initial = false;  // the stream has not come to the end of everything
+  bool in_trouble = false;
   int streams = 0;
+  MonotonicTime progress_at{};  // of the stream
+  MonotonicTime pages_until{};  // lists are asked for in pages until then
   Operation list;
   Operation stream;
   net::Response head;

@@ -33,6 +33,8 @@ class Watch {
     virtual void OnDeleted(const RawObject& last_state) = 0;
     // For logs and metrics; nothing needs to be done.
     virtual void OnTrouble(const Status& status, Duration retry_in) = 0;
+    // The server answers again, after OnTrouble.
+    virtual void OnRecovered() {}
   };
 
   struct Options {
@@ -41,10 +43,12 @@ class Watch {
     // A stream that is silent for longer is taken for dead. Bookmarks come each minute or so.
     Duration stall = std::chrono::minutes(3);
     size_t max_event = 8 << 20;
-    // Asks for everything in one stream. A server that refuses, or has not come to the end after
-    // `initial` (before 1.27 they take the question for another one), is asked for lists from then on.
+    // Asks for everything in one stream. A server that rejects this, or that is silent for `initial`
+    // before the end (before 1.27 servers ignore the parameter and wait for changes), is asked for
+    // lists in pages, and for a stream again once `pages` has passed: it may have been upgraded.
     bool stream_initial = true;
     Duration initial = std::chrono::minutes(1);
+    Duration pages = std::chrono::minutes(30);
   };
 
   // Starts at once. `what` says type, namespace, selectors, page size and encoding.

@@ -101,6 +101,7 @@ class WatchTest : public ::testing::Test, public Watch::Delegate {
     waits_.push_back(retry_in);
     log_ += fmt::format("!{} ", InfoOf(status.code()).name);
   }
+  void OnRecovered() override { ++recoveries_; }
   void Note(std::string_view sign, const RawObject& raw) {
     log_ += fmt::format("{}{} ", sign, Decode<PodObject>(raw).value().meta.name);
     if (++notes_ == destroy_after_) watch_.reset();
@@ -110,6 +111,7 @@ class WatchTest : public ::testing::Test, public Watch::Delegate {
   net::IoThread io_;
   std::string log_;
   std::vector<Duration> waits_;  // as troubles told
+  int recoveries_ = 0;
   int notes_ = 0;
   int destroy_after_ = -1;
   std::unique_ptr<FaultServer> server_;
@@ -170,6 +172,38 @@ TEST_F(WatchTest, ListsWhereTheStreamOfEverythingHasNoEnd) {
        ListOf(5, Object("a", 1)), std::string(kStreamHead)},
       {.initial = milliseconds(50)});
   Until("[+a !DEADLINE_EXCEEDED [+a ] ");
+}
+
+// Its answer to the first request comes in pieces, each after a pause.
+TEST_F(WatchTest, AStreamOfEverythingMayTakeLongAsLongAsItMoves) {
+  RawServer server([](int fd) {
+    if (RawServer::ReadHeader(fd).empty()) return;
+    RawServer::Write(fd, kStreamHead);
+    for (const char* name : {"a", "b", "c", "d", "e"}) {
+      std::this_thread::sleep_for(milliseconds(250));
+      RawServer::Write(fd, Chunk(Event("ADDED", Object(name, 5))));
+    }
+    RawServer::Write(fd, Chunk(EndOfInitial(7)));
+    RawServer::ReadHeader(fd);
+  });
+  client_ = std::make_unique<Client>(io_, runner_, Config{.server = server.url()}, ClientOptions{});
+  watch_ = std::make_unique<Watch>(*client_, ListQuery{.type = kPods}, *this,
+                                   Watch::Options{.initial = milliseconds(1000)});
+  Until("[+a +b +c +d +e ] ");
+  watch_.reset();
+  client_.reset();
+}
+
+TEST_F(WatchTest, PagesAreNotPermanent) {
+  const std::string gone = "HTTP/1.1 410 Gone\r\nContent-Length: 0\r\n\r\n";
+  const std::string refusal = "HTTP/1.1 422 No\r\nContent-Length: 0\r\n\r\n";
+  Follow({.type = kPods}, {refusal, ListOf(5, Object("a", 1)), gone,
+                           std::string(kStreamHead) + Chunk(Event("ADDED", Object("b", 6))) +
+                               Chunk(EndOfInitial(7))},
+         {.pages = milliseconds(1)});
+  Until("[+a ] !OUT_OF_RANGE [+b ] ");
+  EXPECT_EQ(recoveries_, 1);
+  EXPECT_NE(WatchTarget(3).find("sendInitialEvents"), std::string::npos);
 }
 
 constexpr std::string_view kProtobufHead =
@@ -241,6 +275,7 @@ TEST_F(WatchTest, ResumesAfterTheConnectionBreaks) {
   Start({ListOf(5, ""), std::string(kStreamHead) + Chunk(Event("ADDED", Object("x", 6))) + "CLOSE",
          std::string(kStreamHead) + Chunk(Event("ADDED", Object("y", 7)))});
   Until("[] +x !UNAVAILABLE +y ");
+  EXPECT_EQ(recoveries_, 1);
   EXPECT_NE(WatchTarget(2).find("resourceVersion=6"), std::string::npos);
 }
 

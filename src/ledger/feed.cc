@@ -87,9 +87,32 @@ struct ClusterFeed::State {
     State& state;
   };
 
+  struct BudgetHandler : kube::Informer<kube::PodDisruptionBudgetObject>::Handler {
+    explicit BudgetHandler(State& state) : state(state) {}
+    using Object = kube::PodDisruptionBudgetObject;
+    void OnAdded(const Object& now) override { state.ledger.budgets().Set(now); }
+    void OnChanged(const Object&, const Object& now) override { state.ledger.budgets().Set(now); }
+    void OnRemoved(const Object& last) override {
+      state.ledger.budgets().Remove(last.meta.ns, last.meta.name);
+    }
+    void OnSynced() override { state.ledger.budgets().SetKnown(); }
+    void OnTrouble(const Status& status, Duration) override {
+      state.delegate.OnTrouble("budgets", status);
+    }
+    State& state;
+  };
+  static kube::Keep KeepOfBudgets() {
+    const auto none = [](std::string_view) { return false; };
+    return {.label = none, .annotation = none};
+  }
+
   void Start() {
     nodes = std::make_unique<kube::Informer<kube::NodeObject>>(
         client, kube::ListQuery{}, KeepOfNodes(ledger.options().labels), node_handler);
+    if (options.budgets) {
+      budgets = std::make_unique<kube::Informer<kube::PodDisruptionBudgetObject>>(
+          client, kube::ListQuery{}, KeepOfBudgets(), budget_handler);
+    }
     quota_synced = options.quota_name.empty();
     if (quota_synced) return;
     quotas = std::make_unique<kube::Informer<kube::ConfigMapObject>>(
@@ -102,7 +125,7 @@ struct ClusterFeed::State {
   void FollowPods() {
     if (pods) return;
     pods = std::make_unique<kube::Informer<kube::PodObject>>(client, kube::ListQuery{},
-                                                             KeepOfPods(), pod_handler);
+                                                             KeepOfPods(options.budgets), pod_handler);
   }
   void OnPart(bool* part) {
     *part = true;
@@ -118,9 +141,11 @@ struct ClusterFeed::State {
   Nodes node_handler{*this};
   Pods pod_handler{*this};
   Quotas quota_handler{*this};
+  BudgetHandler budget_handler{*this};
   bool pods_synced = false, quota_synced = false, synced = false;
   std::unique_ptr<kube::Informer<kube::NodeObject>> nodes;
   std::unique_ptr<kube::Informer<kube::ConfigMapObject>> quotas;
+  std::unique_ptr<kube::Informer<kube::PodDisruptionBudgetObject>> budgets;
   std::unique_ptr<kube::Informer<kube::PodObject>> pods;
 };
 

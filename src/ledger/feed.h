@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Fills a ClusterLedger from the API server and keeps it so: Nodes, Pods, and the quota's
-// ConfigMap.
+// Fills a ClusterLedger from the API server and keeps it so: Nodes, Pods, PodDisruptionBudgets, and
+// the quota's ConfigMap.
 //
 // Pods are followed once all nodes are there, so that each finds its node at once. Until synced()
 // the ledger is not whole and nothing may be decided by it. While the API server is away the ledger
 // stays as it was, and so do decisions: bindings made with it will fail there.
+//
+// PodDisruptionBudgets matter to preemption alone, so nothing waits for them.
 //
 // A quota that cannot be read is told as trouble, and the last good one stays; without the
 // ConfigMap nothing is limited.
@@ -26,6 +28,8 @@ struct FeedOptions {
   std::string quota_ns = "kube-system";
   std::string quota_name = "gpuquota";  // "": quotas are not followed
   std::string quota_key = "gpu_quota";
+  // Whether PodDisruptionBudgets and the labels of pods are followed, for ClusterLedger::Victims.
+  bool budgets = false;
 };
 
 class ClusterFeed {
@@ -40,7 +44,7 @@ class ClusterFeed {
     virtual void OnPodGone(const kube::PodObject& last) { (void)last; }
     // The ledger has what the quota's ConfigMap says; this ends its trouble.
     virtual void OnQuota() {}
-    // For logs and metrics. `what` is "nodes", "pods" or "quota".
+    // For logs and metrics. `what` is "nodes", "pods", "quota" or "budgets".
     virtual void OnTrouble(std::string_view what, const Status& status) = 0;
   };
 

@@ -6,6 +6,7 @@
 
 #include "src/device/model.h"
 #include "src/device/pod_annotations.h"
+#include "src/ledger/node_trial.h"
 
 namespace tessera::ledger {
 namespace {
@@ -206,6 +207,8 @@ Verdict ClusterLedger::Judge(Question& question, const NodeEntry* known) {
   }
   const Status& allowed = CheckQuota(question, node);
   if (!allowed.ok()) return {.unresolvable = true, .reason = allowed.message()};
+  const std::string_view reserved = ReservedReason(question, node);
+  if (!reserved.empty()) return {.reason = reserved};
   return {.fits = true};
 }
 
@@ -272,7 +275,13 @@ Result<ClusterLedger::Assumed> ClusterLedger::Assume(const Question& question,
     return Error(Code::kFailedPrecondition, "node {} has no GPUs that can be given out{}{}", name,
                  node.problem.empty() ? "" : ": ", node.problem);
   }
-  const std::optional<Pick> pick = FreePick(question, node.id);
+  const std::optional<NodeTrial> reserved = WithReserved(ask, node);
+  const std::optional<Pick> pick = reserved ? reserved->PickFor(GpusOnly(question.demand.demand))
+                                            : FreePick(question, node.id);
+  if (!pick && reserved) {
+    return Error(Code::kFailedPrecondition,
+                 "node {}: its GPUs are reserved for a pod that is nominated to it", name);
+  }
   if (!pick) {
     const Demand& demand = cluster_->demand(question.gpus_only);
     return Error(

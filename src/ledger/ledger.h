@@ -28,6 +28,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -45,6 +46,7 @@
 #include "src/device/dialects.h"
 #include "src/device/node.h"
 #include "src/kube/objects.h"
+#include "src/ledger/budgets.h"
 #include "src/ledger/lacks.h"
 #include "src/ledger/node_index.h"
 #include "src/ledger/pod_ask.h"
@@ -56,6 +58,8 @@
 #include "src/placement/quota.h"
 
 namespace tessera::ledger {
+
+class NodeTrial;
 
 struct LedgerOptions {
   std::string policy = "Tessera";  // as placement::Policies() names them
@@ -83,6 +87,10 @@ struct PodEntry {
   std::string node;               // "" while it waits
   device::Assignment assignment;  // empty where it holds no GPU
   bool guessed = false;           // bound by somebody who did not say which GPUs
+  std::string nominated;          // the node for which kube-scheduler evicts other pods, for this one
+  kube::StringMap labels;         // of a pod that asks for GPUs
+  WallTime bound_at;              // by the API server's clock; the epoch while it waits
+  bool controlled = false;        // has a controller, which replaces it when it is evicted
   std::string problem;            // why it asks for GPUs, is bound, and yet holds none here
   // For the ledger itself.
   device::Annotations annotations;
@@ -119,6 +127,7 @@ class ClusterLedger {
   void SetPod(const kube::PodObject& pod);
   void RemovePod(std::string_view uid);
   void SetQuota(placement::QuotaConfig config) { quota_.SetConfig(std::move(config)); }
+  Budgets& budgets() { return budgets_; }
 
   // --- Questions. A Question is good until the ledger changes.
   struct Question {
@@ -130,6 +139,8 @@ class ClusterLedger {
     bool asks_for_gpus() const { return !demand.demand.asks.empty(); }
     // What the quota says, by model, pool and a GPU's memory.
     std::map<std::tuple<std::string, std::string, int64_t>, Status> allowed;
+    // By node: why GPUs that are free are kept for another pod.
+    std::map<std::string, std::string> reserved;
   };
   // INVALID_ARGUMENT for a request that breaks a rule of its dialect. A pod that is assumed is
   // asked about as if it held nothing: it is forgotten first.
@@ -146,12 +157,30 @@ class ClusterLedger {
   std::string Summary(const Question& question) const;
   // All there is to say about one node. NOT_FOUND for a node without GPUs.
   Result<placement::NodeReport> Report(const Question& question, std::string_view node);
-  // Who must leave `node` for the pod to fit: of `proposed` (UIDs; kube-scheduler's choice) and,
-  // where these are not enough, of other pods with lower priority there. Nobody is named who need
-  // not go, but for those of `proposed` without GPUs, who are there for other reasons. Nothing
-  // where no eviction helps.
-  std::optional<std::vector<std::string>> Victims(const Question& question, std::string_view node,
-                                                  std::span<const std::string> proposed);
+  struct Eviction {
+    std::vector<std::string> uids;
+    int64_t pdb_violations = 0;  // how many of these evictions violate a PodDisruptionBudget
+    bool operator==(const Eviction&) const = default;
+  };
+  // Which pods must leave `node` for this one to fit: of `proposed` (kube-scheduler's choice) and,
+  // where these are not enough and the budgets are known, of other pods with lower priority there;
+  // those whose eviction violates a budget only where there is no other way. No pod is named that
+  // need not go, but for those of `proposed` without GPUs, which are there for other reasons.
+  // Nothing where no eviction helps. GPUs that are reserved for pods of the same or higher priority
+  // do not count as free.
+  std::optional<Eviction> Victims(const Question& question, std::string_view node,
+                                  const Eviction& proposed);
+
+  // A bound pod that was assigned more of a GPU than pods that were bound before it leave. Two
+  // schedulers, or a scheduler and a writer of annotations, decided without knowing of each other.
+  struct Overassignment {
+    std::string node;
+    std::string gpu;  // UUID; one of them where there are several
+    const PodEntry* excess = nullptr;
+    const PodEntry* older = nullptr;  // the first to be bound of those that hold the GPU
+  };
+  // Valid until the ledger changes. Cost: a look at all GPUs.
+  std::vector<Overassignment> Overassigned() const;
 
   // --- Decisions.
   // Chooses GPUs on the node and takes them for the pod, for `hold` from now or until the feed
@@ -206,6 +235,17 @@ class ClusterLedger {
   const Status& Allowed(Question& question, const NodeEntry& node, const std::string& model,
                         Bytes gpu_memory) const;
   const Status& CheckQuota(Question& question, const NodeEntry& node) const;
+  using PodFilter = std::function<bool(const PodEntry&)>;
+  void Nominate(PodEntry& pod, const std::string& node);
+  std::vector<const PodEntry*> NominatedBefore(const PodAsk& ask, const std::string& node) const;
+  void AddTo(NodeTrial* trial, const PodEntry& pod) const;
+  NodeTrial TrialOf(const NodeEntry& node, const PodFilter& stays) const;
+  std::vector<std::pair<placement::Demand, placement::Pick>> ReservedOn(
+      const NodeEntry& node, std::span<const PodEntry* const> nominated);
+  // The node with what is reserved there before pods of this ask; nothing where nothing is.
+  std::optional<NodeTrial> WithReserved(const PodAsk& ask, const NodeEntry& node);
+  std::string_view ReservedReason(Question& question, const NodeEntry& node);
+  void AddOverassigned(const NodeEntry& node, std::vector<Overassignment>* all) const;
   // Takes the pod off its node; its entry stays.
   void Release(PodEntry& pod);
   void Leave(PodEntry& pod);
@@ -226,6 +266,8 @@ class ClusterLedger {
   Pods pods_;
   std::unordered_map<std::string, std::set<std::string>> pods_of_;  // UIDs by node
   std::set<std::string> assumed_;                                   // UIDs
+  std::unordered_map<std::string, std::set<std::string>> nominated_;  // UIDs by node
+  Budgets budgets_;
 };
 
 }  // namespace tessera::ledger

@@ -106,6 +106,7 @@ void ClusterLedger::Leave(PodEntry& pod) {
 void ClusterLedger::RemovePod(std::string_view uid) {
   const auto known = pods_.find(uid);
   if (known == pods_.end()) return;
+  Nominate(known->second, "");
   Leave(known->second);
   pods_.erase(known);
 }
@@ -116,16 +117,24 @@ void ClusterLedger::SetPod(const kube::PodObject& object) {
   PodEntry& pod = pods_[object.meta.uid];
   pod.seen = true;
   pod.deleting = object.meta.deleting;
+  pod.controlled = object.meta.controlled;
+  if (!object.node_name.empty()) {
+    pod.bound_at = object.scheduled == WallTime{} ? object.meta.created : object.scheduled;
+  }
   if (!ask.ok()) {
     // The kubelet will not start what it cannot read either; it holds nothing.
     Leave(pod);
+    Nominate(pod, "");
     pod.ask = {.uid = object.meta.uid, .ns = object.meta.ns, .name = object.meta.name};
     pod.problem = ask.status().message();
     pod.standing = object.node_name.empty() ? Standing::kWaiting : Standing::kBound;
     MoveTo(pod, object.node_name);
     return;
   }
+  if (ask->request.asks_for_devices()) pod.labels = object.meta.labels;
   if (object.node_name.empty()) {
+    pod.ask.uid = object.meta.uid;
+    Nominate(pod, object.meta.deleting ? "" : object.nominated_node);
     // The API server need not have seen the binding yet.
     if (pod.standing == Standing::kAssumed) return;
     pod.ask = *std::move(ask);
@@ -140,6 +149,7 @@ void ClusterLedger::SetPod(const kube::PodObject& object) {
     if (shape.ok()) Arrived(pod, *shape);
     return;
   }
+  Nominate(pod, "");
   const bool settled = pod.standing == Standing::kBound && pod.node == object.node_name &&
                        pod.ask == *ask && pod.annotations == object.meta.annotations;
   if (settled) return;

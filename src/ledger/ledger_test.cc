@@ -272,30 +272,5 @@ TEST_F(LedgerTest, QuotaCountsMemoryOfPodsThatAskForNothingElse) {
   EXPECT_FALSE(Fits(GpuPod("d", {{names::kResourceGpuMem, "1"}}), "n"));
 }
 
-TEST_F(LedgerTest, VictimsAreTheFewestOfLowerPriority) {
-  ledger_->SetNode(GpuNode("n", 2));
-  const auto run = [&](const char* name, int priority) {
-    kube::PodObject pod = GpuPod(name, {{names::kResourceGpu, "1"}});
-    pod.priority = priority;
-    ledger_->SetPod(BoundPod(pod, "n", Assume(pod, "n").value().annotations));
-    return pod.meta.uid;
-  };
-  const std::string low = run("low", 1);
-  const std::string middle = run("middle", 5);
-  kube::PodObject wants = GpuPod("wants", {{names::kResourceGpu, "1"}});
-  wants.priority = 10;
-  using Uids = std::vector<std::string>;
-  EXPECT_EQ(ledger_->Victims(Ask(wants), "n", {}), Uids{low});
-  const Uids both{low, middle};
-  EXPECT_EQ(ledger_->Victims(Ask(wants), "n", both), Uids{low});
-  wants.containers[0].limits[std::string(names::kResourceGpu)] = "2";
-  wants.containers[0].requests = wants.containers[0].limits;
-  EXPECT_EQ(ledger_->Victims(Ask(wants), "n", {{low}})->size(), 2u);
-  wants.priority = 3;
-  EXPECT_EQ(ledger_->Victims(Ask(wants), "n", {}), std::nullopt);
-  EXPECT_EQ(Free(), 0);  // nothing has happened
-  EXPECT_EQ(Entry(wants.meta.uid.empty() ? wants : GpuPod("low", {})).problem, "");
-}
-
 }  // namespace
 }  // namespace tessera::ledger

@@ -91,8 +91,8 @@ Result<PodAsk> PodAskOf(const kube::PodObject& pod, const device::DialectOptions
   return ask;
 }
 
-kube::Keep KeepOfPods() {
-  return {.label = [](std::string_view) { return false; },
+kube::Keep KeepOfPods(bool labels) {
+  return {.label = [labels](std::string_view) { return labels; },
           .annotation = IsPodAnnotation,
           .resource =
               [](std::string_view key) {

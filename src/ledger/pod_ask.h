@@ -35,7 +35,8 @@ struct PodAsk {
 Result<PodAsk> PodAskOf(const kube::PodObject& pod, const device::DialectOptions& options);
 
 // What PodAskOf and the ledger read of labels, annotations and resources: for informers.
-kube::Keep KeepOfPods();
+// `labels`: of pods, too, by any of which PodDisruptionBudgets may select them.
+kube::Keep KeepOfPods(bool labels = false);
 kube::Keep KeepOfNodes(const device::NodeLabelKeys& labels);
 
 }  // namespace tessera::ledger

@@ -1,72 +1,119 @@
 // SPDX-License-Identifier: Apache-2.0
-// Who must leave a node for a pod to get its GPUs there.
+// Which pods must leave a node for another to get its GPUs there.
 #include <algorithm>
 #include <tuple>
 #include <utility>
 
 #include "src/ledger/ledger.h"
+#include "src/ledger/node_trial.h"
 
 namespace tessera::ledger {
 namespace {
 
-// A pod that could be evicted, and what it would give back.
+// A pod that could be evicted.
 struct Holder {
-  std::string uid;
-  int32_t priority = 0;
+  const std::string* uid;
+  const PodEntry* pod;
   bool proposed = false;
-  placement::Pod taken;
-  placement::PodId place = 0;
+  bool violates = false;  // a PodDisruptionBudget
 };
+
+std::vector<bool> Violated(const Budgets& budgets, const std::vector<Holder>& holders) {
+  std::vector<Budgets::Pod> pods;
+  for (const Holder& holder : holders) {
+    pods.push_back({holder.pod->ask.ns, holder.pod->ask.name, &holder.pod->labels});
+  }
+  return budgets.Violated(pods);
+}
+
+int64_t CountViolated(const Budgets& budgets, const std::vector<Holder>& holders) {
+  const std::vector<bool> violated = Violated(budgets, holders);
+  return std::count(violated.begin(), violated.end(), true);
+}
+
+// In this order pods come back, if there is room beside the new one: as kube-scheduler does it,
+// those first whose eviction violates a budget, then the highest priority; among equals those that
+// kube-scheduler would spare. Pods that are being deleted leave anyway.
+void SortBySparing(std::vector<Holder>* holders) {
+  std::sort(holders->begin(), holders->end(), [](const Holder& a, const Holder& b) {
+    const auto rank = [](const Holder& holder) {
+      return std::tuple(holder.pod->deleting, !holder.violates,
+                        -int64_t{holder.pod->ask.priority}, holder.proposed,
+                        std::string_view(*holder.uid));
+    };
+    return rank(a) < rank(b);
+  });
+}
 
 }  // namespace
 
-std::optional<std::vector<std::string>> ClusterLedger::Victims(
-    const Question& question, std::string_view name, std::span<const std::string> proposed) {
+std::optional<ClusterLedger::Eviction> ClusterLedger::Victims(const Question& question,
+                                                              std::string_view name,
+                                                              const Eviction& proposed) {
   const auto known = nodes_.find(name);
   if (known == nodes_.end() || known->second.id == placement::kNoNode) return std::nullopt;
-  const auto fits = [&] {
-    return placement::WhyNot(cluster_->node(known->second.id), cluster_->demand(question.gpus_only))
-        .ok();
-  };
-  std::vector<std::string> victims;  // whoever goes for other reasons than GPUs
-  std::vector<Holder> holders;
-  for (const std::string& uid : proposed) {
+  const NodeEntry& node = known->second;
+  Eviction eviction;  // at first pods that go for other reasons than GPUs
+  for (const std::string& uid : proposed.uids) {
     const auto pod = pods_.find(uid);
-    if (pod == pods_.end() || !pod->second.ask.request.asks_for_devices()) victims.push_back(uid);
+    if (pod == pods_.end() || !pod->second.ask.request.asks_for_devices()) {
+      eviction.uids.push_back(uid);
+    }
   }
+  const size_t without_gpus = eviction.uids.size();
+  std::vector<Holder> holders;
+  const auto may_leave = [&](const PodEntry& pod, bool is_proposed) {
+    if (!pod.place || pod.standing != Standing::kBound) return false;
+    if (!pod.ask.request.asks_for_devices()) return false;
+    return is_proposed || (budgets_.known() && pod.ask.priority < question.ask.priority);
+  };
   for (const std::string& uid : PodsOn(known->first)) {
     const PodEntry& pod = pods_.find(uid)->second;
-    if (!pod.place || pod.standing != Standing::kBound || !pod.ask.request.asks_for_devices()) {
-      continue;
-    }
-    const bool is_proposed = std::find(proposed.begin(), proposed.end(), uid) != proposed.end();
-    if (!is_proposed && pod.ask.priority >= question.ask.priority) continue;
-    holders.push_back(
-        {uid, pod.ask.priority, is_proposed, *cluster_->Find(*pod.place), *pod.place});
+    const bool is_proposed =
+        std::find(proposed.uids.begin(), proposed.uids.end(), uid) != proposed.uids.end();
+    if (may_leave(pod, is_proposed)) holders.push_back({&uid, &pod, is_proposed});
   }
-  // The dearest come back first; among equals those that kube-scheduler would have spared.
-  std::sort(holders.begin(), holders.end(), [](const Holder& a, const Holder& b) {
-    return std::tuple(-a.priority, a.proposed, std::string_view(a.uid)) <
-           std::tuple(-b.priority, b.proposed, std::string_view(b.uid));
-  });
-  for (Holder& holder : holders) (void)cluster_->Remove(holder.place);
-  const bool helps = fits();
-  for (Holder& holder : holders) {
-    holder.place =
-        cluster_->Adopt(holder.taken.shape, holder.taken.node, holder.taken.pick).value();
-    if (!helps || fits()) continue;
-    (void)cluster_->Remove(holder.place);
-    victims.push_back(holder.uid);
+  const auto stays = [&](const PodEntry& pod) {
+    return std::none_of(holders.begin(), holders.end(),
+                        [&](const Holder& holder) { return holder.pod == &pod; });
+  };
+  const placement::Demand wanted = GpusOnly(question.demand.demand);
+  NodeTrial trial = TrialOf(node, stays);
+  for (const PodEntry* pod : NominatedBefore(question.ask, known->first)) {
+    const Result<placement::PodDemand> demand = DemandOf(pod->ask);
+    if (!demand.ok()) continue;
+    const placement::Demand reserved = GpusOnly(demand->demand);
+    if (const auto pick = trial.PickFor(reserved)) trial.Add(reserved, *pick);
   }
-  // Nothing has happened yet: all of them are as they were.
+  if (!trial.Fits(wanted)) return std::nullopt;
+
+  std::vector<Holder> by_proposal = holders;
+  std::erase_if(by_proposal, [](const Holder& holder) { return !holder.proposed; });
+  const std::vector<bool> violated = Violated(budgets_, holders);
+  for (size_t i = 0; i < holders.size(); ++i) holders[i].violates = violated[i];
+  SortBySparing(&holders);
+  std::vector<Holder> leaving;
   for (const Holder& holder : holders) {
-    const bool gone = std::find(victims.begin(), victims.end(), holder.uid) != victims.end();
-    pods_.find(holder.uid)->second.place =
-        gone ? cluster_->Adopt(holder.taken.shape, holder.taken.node, holder.taken.pick).value()
-             : holder.place;
+    NodeTrial with = trial;
+    AddTo(&with, *holder.pod);
+    if (with.Fits(wanted)) {
+      trial = std::move(with);
+    } else {
+      leaving.push_back(holder);
+      eviction.uids.push_back(*holder.uid);
+    }
   }
-  if (!helps || victims.empty()) return std::nullopt;
-  return victims;
+  if (eviction.uids.empty()) return std::nullopt;
+  std::erase_if(leaving, [](const Holder& holder) { return holder.pod->deleting; });
+  eviction.pdb_violations = CountViolated(budgets_, leaving);
+  // Labels of pods without GPUs are not known here: what kube-scheduler counted for them stays.
+  if (without_gpus > 0) {
+    eviction.pdb_violations += std::max<int64_t>(
+        0, proposed.pdb_violations - CountViolated(budgets_, by_proposal));
+  } else if (!budgets_.known()) {
+    eviction.pdb_violations = proposed.pdb_violations;
+  }
+  return eviction;
 }
 
 }  // namespace tessera::ledger

@@ -37,4 +37,10 @@ struct Url {
 // "https://10.0.0.1:6443/base". User info, queries and fragments are INVALID_ARGUMENT.
 Result<Url> ParseUrl(std::string_view text);
 
+// An HTTP proxy that opens tunnels (CONNECT).
+struct Proxy {
+  Address address;
+  std::string authorization;  // value of Proxy-Authorization; "": none
+};
+
 }  // namespace tessera::net

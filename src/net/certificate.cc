@@ -108,7 +108,8 @@ class Builder {
 
 bool Has(X509* certificate, const std::string& name) {
   if (IsIpAddress(name)) return X509_check_ip_asc(certificate, name.c_str(), 0) == 1;
-  return X509_check_host(certificate, name.data(), name.size(), 0, nullptr) == 1;
+  return X509_check_host(certificate, name.data(), name.size(),
+                         X509_CHECK_FLAG_NEVER_CHECK_SUBJECT, nullptr) == 1;
 }
 
 bool SignedByOneOf(X509* certificate, std::string_view authorities) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/net/exchange.h"
 
+#include <algorithm>
 #include <iterator>
 #include <utility>
 
@@ -9,22 +10,34 @@ namespace tessera::net {
 ConnectionPool::ConnectionPool(IoThread& io, HttpClient::Options options)
     : io_(io), options_(std::move(options)), tls_(TlsContextSource::Side::kClient, options_.tls) {}
 
-TransportPtr ConnectionPool::TakeIdle() {
+ConnectionPool::Connection ConnectionPool::TakeIdle() {
   while (!idle_.empty()) {
-    TransportPtr transport = std::move(idle_.back().transport);
+    Connection connection = std::move(idle_.back().connection);
     idle_.pop_back();
-    if (!transport->Stale()) return transport;
-    transport->Close();
+    if (!connection.transport->Stale()) return connection;
+    connection.transport->Close();
   }
-  return nullptr;
+  return {};
 }
 
-void ConnectionPool::Keep(TransportPtr transport) {
-  if (closed_ || idle_.size() >= options_.max_idle_connections) return transport->Close();
-  idle_.emplace_back(std::move(transport), io_);
+ConnectionPool::Connection ConnectionPool::Adopt(TransportPtr fresh) {
+  if (options_.max_age <= Duration::zero()) return {std::move(fresh), MonotonicTime::max()};
+  // Clients that connected together do not come back together.
+  std::uniform_int_distribution<int64_t> age(options_.max_age.count() / 4 * 3,
+                                             options_.max_age.count());
+  return {std::move(fresh), std::chrono::steady_clock::now() + Duration(age(random_))};
+}
+
+void ConnectionPool::Keep(Connection connection) {
+  const MonotonicTime now = std::chrono::steady_clock::now();
+  if (closed_ || idle_.size() >= options_.max_idle_connections || now >= connection.retire_at) {
+    return connection.transport->Close();
+  }
+  const Duration left = std::min(options_.idle_timeout, connection.retire_at - now);
+  idle_.emplace_back(std::move(connection), io_);
   const auto entry = std::prev(idle_.end());
-  entry->expiry.Start(options_.idle_timeout, [this, entry] {
-    entry->transport->Close();
+  entry->expiry.Start(left, [this, entry] {
+    entry->connection.transport->Close();
     idle_.erase(entry);
   });
 }
@@ -32,7 +45,7 @@ void ConnectionPool::Keep(TransportPtr transport) {
 void ConnectionPool::SetCertificate(PemSource certificate, PemSource key) {
   tls_.SetCertificate(std::move(certificate), std::move(key));
   ++generation_;
-  for (Idle& entry : idle_) entry.transport->Close();
+  for (Idle& entry : idle_) entry.connection.transport->Close();
   idle_.clear();
 }
 
@@ -45,7 +58,7 @@ void ConnectionPool::Leave(Exchange* exchange) { running_.erase(exchange); }
 
 void ConnectionPool::Close() {
   closed_ = true;
-  for (Idle& entry : idle_) entry.transport->Close();
+  for (Idle& entry : idle_) entry.connection.transport->Close();
   idle_.clear();
   while (!running_.empty()) {
     const std::shared_ptr<Exchange> exchange = running_.begin()->second;
@@ -64,7 +77,7 @@ void Exchange::Start() {
   if (finished_ || pool_->closed()) return;
   pool_->Enter(shared_from_this());
   generation_ = pool_->generation();
-  if (TransportPtr kept = pool_->TakeIdle()) {
+  if (auto kept = pool_->TakeIdle(); kept.transport) {
     reused_ = true;
     return SendRequest(std::move(kept));
   }
@@ -74,25 +87,28 @@ void Exchange::Start() {
 void Exchange::Connect() {
   const auto& options = pool_->options();
   generation_ = pool_->generation();
-  std::shared_ptr<ssl_ctx_st> tls;
+  Destination to{.address = options.server.address,
+                 .proxy = options.proxy,
+                 .server_name = options.tls.server_name};
   if (options.server.tls) {
     auto context = pool_->tls().Get();
     if (!context.ok()) return Finish(context.status());
-    tls = *std::move(context);
+    to.tls = *std::move(context);
   }
   StartTimer(&phase_, plan_.deadlines.connect, "connecting");
-  attempt_ = net::Connect(pool_->io(), options.server.address, tls, options.tls.server_name,
+  attempt_ = net::Connect(pool_->io(), std::move(to), {},
                           [self = shared_from_this()](Result<TransportPtr> result) {
                             self->attempt_.reset();
                             if (self->finished_) return;
                             if (!result.ok()) return self->Finish(result.status());
-                            self->SendRequest(*std::move(result));
+                            self->SendRequest(self->pool_->Adopt(*std::move(result)));
                           });
   if (finished_ && attempt_) std::exchange(attempt_, nullptr)->Cancel();
 }
 
-void Exchange::SendRequest(TransportPtr transport) {
-  transport_ = std::move(transport);
+void Exchange::SendRequest(ConnectionPool::Connection connection) {
+  transport_ = std::move(connection.transport);
+  retire_at_ = connection.retire_at;
   parser_ = std::make_unique<HttpParser>(plan_.kind, plan_.limits);
   written_ = false;
   StartTimer(&phase_, plan_.deadlines.header, "waiting for the answer's header");
@@ -179,7 +195,9 @@ void Exchange::Broken(const Status& status) {
 void Exchange::Complete() {
   const bool clean = written_ && !peer_ended_ && parser_->keep_alive() &&
                      generation_ == pool_->generation();
-  if (clean && parser_->TakeRest().empty()) pool_->Keep(std::exchange(transport_, nullptr));
+  if (clean && parser_->TakeRest().empty()) {
+    pool_->Keep({std::exchange(transport_, nullptr), retire_at_});
+  }
   Response response = std::move(parser_->response());
   response.body = std::move(body_);
   Finish(std::move(response));

@@ -5,6 +5,7 @@
 
 #include <list>
 #include <memory>
+#include <random>
 #include <string>
 #include <unordered_map>
 
@@ -24,9 +25,15 @@ class ConnectionPool {
   const HttpClient::Options& options() const { return options_; }
   TlsContextSource& tls() { return tls_; }
 
-  // A kept connection that still looks alive, or null.
-  TransportPtr TakeIdle();
-  void Keep(TransportPtr transport);
+  // A connection, and when it is too old to be used for another request.
+  struct Connection {
+    TransportPtr transport;
+    MonotonicTime retire_at{};
+  };
+  // A kept one that still looks alive, or null.
+  Connection TakeIdle();
+  void Keep(Connection connection);
+  Connection Adopt(TransportPtr fresh);
   // Connections that have shown another one are not used again.
   void SetCertificate(PemSource certificate, PemSource key);
   void Enter(std::shared_ptr<Exchange> exchange);
@@ -39,8 +46,8 @@ class ConnectionPool {
 
  private:
   struct Idle {
-    Idle(TransportPtr t, IoThread& io) : transport(std::move(t)), expiry(io) {}
-    TransportPtr transport;
+    Idle(Connection c, IoThread& io) : connection(std::move(c)), expiry(io) {}
+    Connection connection;
     Timer expiry;
   };
 
@@ -48,6 +55,7 @@ class ConnectionPool {
   const HttpClient::Options options_;
   TlsContextSource tls_;
   std::list<Idle> idle_;  // the last one was used last
+  std::minstd_rand random_{std::random_device{}()};
   // Owns them, so that none ends on another thread, or after the IoThread.
   std::unordered_map<Exchange*, std::shared_ptr<Exchange>> running_;
   bool closed_ = false;
@@ -80,7 +88,7 @@ class Exchange : public std::enable_shared_from_this<Exchange> {
 
  private:
   void Connect();
-  void SendRequest(TransportPtr transport);
+  void SendRequest(ConnectionPool::Connection connection);
   void ReadMore();
   void OnRead(const Status& status, std::string_view bytes);
   void Advance();
@@ -98,6 +106,7 @@ class Exchange : public std::enable_shared_from_this<Exchange> {
   Timer stall_;
   std::shared_ptr<Attempt> attempt_;
   TransportPtr transport_;
+  MonotonicTime retire_at_{};  // of the connection
   std::unique_ptr<HttpParser> parser_;
   std::string body_;
   int generation_ = 0;    // of the pool, when the connection was made

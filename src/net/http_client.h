@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // An HTTP/1.1 client for one server: connections are kept and reused, certificates are re-read when
-// they rotate, answers come whole or chunk by chunk. Not for: redirects, proxies, cookies, gzip,
+// they rotate, answers come whole or chunk by chunk. Not for: redirects, cookies, gzip,
 // retries by status (src/kube decides those).
+// Of the server's addresses the first that answers is used, at most 250 ms after the one before it. A
+// connection that is some minutes old is not used again, so that load returns to servers that were
+// away.
 //
 // Threads: made, used and destroyed on `runner`'s thread; callbacks run there too, never inside the
 // call that asked for them, and never after the Call or the client is gone. Sockets live on the
@@ -18,6 +21,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string_view>
 
 #include "src/base/status.h"
@@ -70,8 +74,11 @@ class HttpClient {
   struct Options {
     Url server;  // its path goes in front of every target
     TlsOptions tls;
+    std::optional<Proxy> proxy;  // REQUIRES: server.tls
     size_t max_idle_connections = 4;
     Duration idle_timeout = std::chrono::seconds(60);
+    // Between three quarters of this and all of it. Zero: no limit.
+    Duration max_age = std::chrono::minutes(5);
   };
   struct CallOptions {
     Deadlines deadlines;

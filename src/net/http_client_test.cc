@@ -52,6 +52,33 @@ TEST_F(HttpClientTest, KeepsAndReusesItsConnection) {
   EXPECT_EQ(server_->connections(), 1);
 }
 
+TEST_F(HttpClientTest, AnOldConnectionIsNotUsedAgain) {
+  Serve(ServeOk);
+  client_ = std::make_unique<HttpClient>(
+      io_, runner_, HttpClient::Options{.server = server_->url(), .max_age = milliseconds(80)});
+  EXPECT_EQ(Send().value().body, "ok");
+  EXPECT_EQ(Send().value().body, "ok");
+  EXPECT_EQ(server_->connections(), 1);
+  // Idle ones are closed in time, and busy ones are not kept.
+  runner_.RunFor(milliseconds(100));
+  EXPECT_EQ(Send({.method = "POST"}).value().body, "ok");
+  EXPECT_EQ(server_->connections(), 2);
+}
+
+TEST_F(HttpClientTest, AConnectionThatGetsOldUnderARequestIsNotKept) {
+  Serve([](int fd) {
+    while (!RawServer::ReadHeader(fd).empty()) {
+      std::this_thread::sleep_for(milliseconds(60));
+      RawServer::Write(fd, kOk);
+    }
+  });
+  client_ = std::make_unique<HttpClient>(
+      io_, runner_, HttpClient::Options{.server = server_->url(), .max_age = milliseconds(50)});
+  EXPECT_EQ(Send().value().body, "ok");
+  EXPECT_EQ(Send().value().body, "ok");
+  EXPECT_EQ(server_->connections(), 2);
+}
+
 TEST_F(HttpClientTest, ReadsChunksAfterAnInterimAnswer) {
   Serve([](int fd) {
     RawServer::ReadHeader(fd);

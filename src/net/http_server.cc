@@ -65,13 +65,13 @@ struct HttpServer::Core : public std::enable_shared_from_this<HttpServer::Core> 
   // Whether there is room now. Without this, idle or malicious peers could shut out the kubelet's
   // probes, and the kubelet would kill the pod.
   bool Evict() {
-    ServerConnection* longest = nullptr;
+    ServerConnection* slowest = nullptr;
     for (const auto& [connection, held] : connections) {
       if (!connection->evictable()) continue;
-      if (!longest || connection->waiting_since() < longest->waiting_since()) longest = connection;
+      if (!slowest || connection->waiting_since() < slowest->waiting_since()) slowest = connection;
     }
-    if (longest) longest->Close();
-    return longest != nullptr;
+    if (slowest) slowest->Close();
+    return slowest != nullptr;
   }
 
   // The largest goes first: whoever asks for little is served whatever others send.
@@ -81,6 +81,7 @@ struct HttpServer::Core : public std::enable_shared_from_this<HttpServer::Core> 
     for (const auto& [connection, held] : connections) {
       const size_t bytes = connection->body_bytes();
       all += bytes;
+      // One that is being handled cannot be refused any more.
       if (!connection->evictable() || bytes == 0) continue;
       if (!largest || bytes > largest->body_bytes()) largest = connection;
     }

@@ -2,9 +2,10 @@
 // A small HTTP/1.1 server for /metrics, /healthz, webhooks and the like. Keep-alive, HEAD, chunked
 // requests and 100-continue are understood; not for: routing, compression, streaming answers.
 //
-// A stranger cannot hold it: sizes, times and connections are bounded. When all connections are
-// taken, the one that has waited longest for a request is closed in favour of the new one; when
-// bodies take too much together, the largest that has not come to its end is refused.
+// A peer cannot block it: sizes, times and connections are bounded. When all connections are taken,
+// the one whose peer has been slowest is closed for the new one: in the TLS handshake, between two
+// requests, or not reading its answer. Those that wait for the handler stay. When bodies take too much
+// together, the largest that is not complete is refused.
 //
 // Threads: made, and destroyed, on `runner`'s thread; the handler runs there, one request of a
 // connection at a time, and never after the server is gone. Sockets live on the IoThread, which the

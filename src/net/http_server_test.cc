@@ -157,6 +157,49 @@ TEST_F(HttpServerTest, BusyConnectionsAreNotEvicted) {
   EXPECT_NE(Talk(second).find("done"), std::string::npos);
 }
 
+TEST_F(HttpServerTest, PeersThatDoNotReadTheirAnswersMakeRoomForAProbe) {
+  Start({.limits = {.connections = 16}});
+  handler_ = [](const Request& request, const HttpServer::Reply& reply) {
+    const bool large = request.target == "/metrics";
+    reply(TextResponse(200, large ? std::string(8 << 20, 'x') : "healthy"));
+  };
+  std::string many;
+  for (int i = 0; i < 8; ++i) many += "GET /metrics HTTP/1.1\r\n\r\n";
+  std::vector<RawClient> hoarders;
+  for (int i = 0; i < 16; ++i) {
+    hoarders.push_back(Dial());
+    hoarders.back().Send(many);
+  }
+  ASSERT_TRUE(runner_.RunUntil([&] { return requests_.size() == 16; }));
+  runner_.RunFor(milliseconds(100));  // until the kernel's buffers are full
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_NE(Talk("GET /healthz HTTP/1.1\r\nConnection: close\r\n\r\n").find("healthy"),
+              std::string::npos);
+  }
+}
+
+TEST_F(HttpServerTest, APeerThatReadsOutlivesOneThatDoesNot) {
+  Start({.limits = {.connections = 2}});
+  handler_ = [](const Request&, const HttpServer::Reply& reply) {
+    reply(TextResponse(200, std::string(32 << 20, 'x')));
+  };
+  RawClient reads = Dial();
+  reads.Send("GET /1 HTTP/1.1\r\nConnection: close\r\n\r\n");
+  ASSERT_TRUE(runner_.RunUntil([&] { return requests_.size() == 1; }));
+  RawClient stuck = Dial();
+  stuck.Send("GET /2 HTTP/1.1\r\nConnection: close\r\n\r\n");
+  ASSERT_TRUE(runner_.RunUntil([&] { return requests_.size() == 2; }));
+  runner_.RunFor(milliseconds(50));
+  // The first one began earlier, but is still moving.
+  size_t got = 0;
+  for (int i = 0; i < 200; ++i) got += reads.Receive().size();
+  RawClient probe = Dial();
+  runner_.RunFor(milliseconds(50));
+  got += Talk(reads).size();
+  EXPECT_GT(got, size_t{32} << 20);
+  EXPECT_LT(Talk(stuck).size(), size_t{32} << 20);
+}
+
 TEST_F(HttpServerTest, LargeBodiesTogetherAreBoundedAndSmallOnesServed) {
   HttpServer::Options options;
   options.limits = {.body_bytes = 1'000'000, .all_bodies_bytes = 2'000'000};
@@ -242,6 +285,9 @@ TEST_F(HttpServerTest, UnixSocketReplacesAStaleFileAndLeavesNone) {
   std::optional<Result<Response>> answer;
   const Call call = client.Send({}, {}, [&](Result<Response> r) { answer = std::move(r); });
   ASSERT_TRUE(runner_.RunUntil([&] { return answer.has_value(); }));
+  EXPECT_TRUE(answer->ok()) << answer->status().ToString();
+  // The first server is gone for good; the file is the second one's.
+  EXPECT_TRUE(PathExists(path));
   server_.reset();
   ASSERT_TRUE(runner_.RunUntil([&] { return !PathExists(path); }));
 }

@@ -1,11 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
+#include <openssl/pem.h>
+#include <sys/socket.h>
 
+#include <cerrno>
 #include <optional>
 
 #include "src/net/certificate.h"
 #include "src/net/http_client.h"
 #include "src/net/http_server.h"
+#include "src/net/openssl.h"
 #include "src/net/testing/loopback.h"
 
 namespace tessera::net {
@@ -75,6 +79,68 @@ TEST_F(HttpTlsTest, ExpectsTheNameItIsTold) {
   const PemSource ca{.text = ca_.certificate()};
   EXPECT_TRUE(AskWith({.ca = ca, .server_name = "api.example"}).ok());
   EXPECT_FALSE(AskWith({.ca = ca, .server_name = "other.example"}).ok());
+}
+
+TEST_F(HttpTlsTest, ACommonNameIsNoName) {
+  const TestCa::Pair pair = ca_.Issue("api.example", {});
+  Start({.certificate = {.text = pair.certificate}, .key = {.text = pair.key}});
+  const auto answer = AskWith({.ca = {.text = ca_.certificate()}, .server_name = "api.example"});
+  EXPECT_EQ(answer.status().code(), Code::kUnauthenticated);
+}
+
+TEST_F(HttpTlsTest, ANameThatCannotBeExpectedIsAnError) {
+  Start(ServerTls(ca_, {"api.example"}));
+  // OpenSSL refuses it; unnoticed, each certificate of the authority would be accepted.
+  const std::string name("api.example\0.evil.example", 24);
+  const Status status = AskWith({.ca = {.text = ca_.certificate()}, .server_name = name}).status();
+  EXPECT_EQ(status.code(), Code::kInvalidArgument) << status.ToString();
+}
+
+// The authority's certificate as another one, which nobody has, would have signed it.
+std::string AsIntermediate(const std::string& authority) {
+  const X509Ptr certificate = NextCertificate(OpenText(authority).get());
+  const KeyPtr root(EVP_EC_gen("P-256"), &EVP_PKEY_free);
+  X509_NAME* issuer = X509_NAME_new();
+  X509_NAME_add_entry_by_txt(issuer, "CN", MBSTRING_ASC,
+                             reinterpret_cast<const unsigned char*>("root"), -1, -1, 0);
+  X509_set_issuer_name(certificate.get(), issuer);
+  X509_NAME_free(issuer);
+  EXPECT_GT(X509_sign(certificate.get(), root.get(), EVP_sha256()), 0);
+  const BioPtr out(BIO_new(BIO_s_mem()), &BIO_free);
+  PEM_write_bio_X509(out.get(), certificate.get());
+  char* text = nullptr;
+  const long size = BIO_get_mem_data(out.get(), &text);
+  return std::string(text, static_cast<size_t>(size));
+}
+
+TEST_F(HttpTlsTest, TrustsAnIntermediateAuthorityWithoutItsRoot) {
+  const std::string intermediate = AsIntermediate(ca_.certificate());
+  const TestCa::Pair pair = ca_.Issue("server", {"127.0.0.1"});
+  Start({.certificate = {.text = pair.certificate + intermediate}, .key = {.text = pair.key}});
+  const auto answer = AskWith({.ca = {.text = intermediate}});
+  EXPECT_TRUE(answer.ok()) << answer.status().ToString();
+  EXPECT_FALSE(AskWith({.ca = {.text = AsIntermediate(TestCa().certificate())}}).ok());
+}
+
+TEST_F(HttpTlsTest, InTheHandshakeTheOldestMakesRoom) {
+  HttpServer::Options options;
+  options.address.host = "127.0.0.1";
+  options.tls = ServerTls(ca_);
+  options.limits.connections = 4;
+  auto server = HttpServer::Start(
+      io_, runner_, std::move(options),
+      [](const Request&, const HttpServer::Reply& reply) { reply(TextResponse(200, "secret")); });
+  server_ = *std::move(server);
+  std::vector<testing::RawClient> silent;
+  for (int i = 0; i < 4; ++i) silent.emplace_back(server_->address());
+  runner_.RunFor(std::chrono::milliseconds(50));
+  EXPECT_TRUE(AskWith({.ca = {.text = ca_.certificate()}}).ok());
+  EXPECT_EQ(silent[0].Receive(), "");  // closed
+  char byte;
+  for (int i = 1; i < 4; ++i) {
+    EXPECT_EQ(::recv(silent[i].fd(), &byte, 1, MSG_DONTWAIT), -1) << i;
+    EXPECT_EQ(errno, EAGAIN) << i;
+  }
 }
 
 TEST_F(HttpTlsTest, SkipsVerificationOnlyWhenTold) {

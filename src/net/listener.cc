@@ -42,7 +42,7 @@ class SocketListener : public Listener, public std::enable_shared_from_this<Sock
     }
     acceptor_.bind(endpoint, error);
     if (error) return FromErrorCode("bind", error);
-    bound_ = true;
+    RememberFile();
     acceptor_.listen(asio::socket_base::max_listen_connections, error);
     if (error) return FromErrorCode("listen", error);
     LearnPort();
@@ -68,8 +68,8 @@ class SocketListener : public Listener, public std::enable_shared_from_this<Sock
   void Close() override {
     closed_ = true;
     pause_.Stop();
-    Reset();
     RemoveFile();
+    Reset();
   }
 
   const Address& address() const override { return address_; }
@@ -99,16 +99,28 @@ class SocketListener : public Listener, public std::enable_shared_from_this<Sock
     }
   }
 
+  void RememberFile() {
+    if (address_.unix_path.empty()) return;
+    struct stat file{};
+    if (::lstat(address_.unix_path.c_str(), &file) == 0) file_ = {file.st_dev, file.st_ino};
+  }
+
+  // Leaves the file of another server that has bound the path meanwhile. REQUIRES: the socket is
+  // open, so that its inode has no second life.
   void RemoveFile() {
-    if (bound_ && !address_.unix_path.empty()) ::unlink(address_.unix_path.c_str());
-    bound_ = false;
+    struct stat file{};
+    if (file_ && ::lstat(address_.unix_path.c_str(), &file) == 0 &&
+        *file_ == std::pair(file.st_dev, file.st_ino)) {
+      ::unlink(address_.unix_path.c_str());
+    }
+    file_.reset();
   }
 
   asio::io_context& context_;
   Acceptor acceptor_;
   Timer pause_;
   Address address_;
-  bool bound_ = false;
+  std::optional<std::pair<dev_t, ino_t>> file_;  // of the unix socket
   bool closed_ = false;
 };
 

@@ -29,21 +29,21 @@ int RefusalStatus(const Status& status) {
 ServerConnection::ServerConnection(IoThread& io, const ServerLimits& limits, Dispatch dispatch,
                                    std::function<void()> on_body,
                                    std::function<void(ServerConnection*)> on_closed)
-    : io_(io),
-      limits_(limits),
+    : limits_(limits),
       dispatch_(std::move(dispatch)),
       on_body_(std::move(on_body)),
       on_closed_(std::move(on_closed)),
       timer_(io) {}
 
 void ServerConnection::Start(TransportPtr transport, std::shared_ptr<ssl_ctx_st> tls) {
+  waiting_since_ = std::chrono::steady_clock::now();
   StartTimer(limits_.request, [](ServerConnection* self) { self->Close(); });
   if (!tls) {
     transport_ = std::move(transport);
     return NextRequest({});
   }
-  handshake_ = ShakeHands(
-      io_, std::move(transport), std::move(tls),
+  handshake_ = ServerHandshake(
+      std::move(transport), std::move(tls),
       [self = shared_from_this()](Result<TransportPtr> result) {
         self->handshake_.reset();
         if (!result.ok()) return self->Close();
@@ -92,6 +92,10 @@ void ServerConnection::OnRead(const Status& status, std::string_view bytes) {
   if (!parsed.ok()) return Refuse(parsed);
   if (parser_->body_waiting() > 0) on_body_();
   if (state_ == State::kReading) Advance();
+}
+
+std::chrono::steady_clock::time_point ServerConnection::waiting_since() const {
+  return state_ == State::kWriting ? transport_->written_at() : waiting_since_;
 }
 
 size_t ServerConnection::body_bytes() const {

@@ -28,12 +28,14 @@ class ServerConnection : public std::enable_shared_from_this<ServerConnection> {
   void Start(TransportPtr transport, std::shared_ptr<ssl_ctx_st> tls);
   // Only the first answer to the request of `round` counts.
   void Answer(uint64_t round, Response response);
-  // Whether nobody would miss it: no complete request is waiting for its answer.
-  bool evictable() const { return state_ == State::kReading; }
-  std::chrono::steady_clock::time_point waiting_since() const { return waiting_since_; }
+  // Whether it may be closed for another one: no complete request is waiting for the handler.
+  bool evictable() const { return state_ != State::kHandling; }
+  // Since when the peer has made no progress: since it connected, since its last answer, since it
+  // last took bytes of an answer. Bytes of a request that trickle in are no progress.
+  std::chrono::steady_clock::time_point waiting_since() const;
   // Of the body that is being read, or of the request that waits for its answer.
   size_t body_bytes() const;
-  // REQUIRES: evictable. Answers 503 to what has not come to its end.
+  // REQUIRES: a body is being read. Answers 503 to what has not come to its end.
   void RefuseBody();
   void Close();
 
@@ -50,7 +52,6 @@ class ServerConnection : public std::enable_shared_from_this<ServerConnection> {
   void OnLingerRead(const Status& status, size_t count);
   void StartTimer(Duration delay, std::function<void(ServerConnection*)> on_due);
 
-  IoThread& io_;
   const ServerLimits limits_;
   Dispatch dispatch_;
   std::function<void()> on_body_;

@@ -35,6 +35,8 @@ Status Trust(SSL_CTX* context, const PemSource& ca) {
     ++count;
   }
   ERR_clear_error();  // The end of the file reads as an error.
+  // As in Go, and so in kubectl: a bundle may hold an intermediate authority without its root.
+  X509_VERIFY_PARAM_set_flags(SSL_CTX_get0_param(context), X509_V_FLAG_PARTIAL_CHAIN);
   if (count > 0) return Status::Ok();
   return Error(Code::kInvalidArgument, "CA bundle {} holds no PEM certificate", NameOf(ca));
 }

@@ -1,13 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/net/transport.h"
 
-#include <netinet/tcp.h>
-
 #include <array>
 #include <boost/asio/buffer.hpp>
-#include <boost/asio/connect.hpp>
-#include <boost/asio/ip/tcp.hpp>
-#include <boost/asio/local/stream_protocol.hpp>
+#include <boost/asio/ip/address.hpp>
 #include <boost/asio/ssl/stream.hpp>
 #include <boost/asio/write.hpp>
 
@@ -53,8 +49,12 @@ class StreamTransport : public Transport,
         std::make_shared<std::pair<std::string, std::string>>(std::move(head), std::move(body));
     const std::array<asio::const_buffer, 2> buffers = {asio::buffer(held->first),
                                                        asio::buffer(held->second)};
+    written_at_ = std::chrono::steady_clock::now();
     // As much at a time as the socket takes; Asio would take 64 KiB.
-    const auto all = [](const error_code& error, size_t) { return error ? 0 : SIZE_MAX; };
+    const auto all = [this](const error_code& error, size_t count) {
+      if (count > 0) written_at_ = std::chrono::steady_clock::now();
+      return error ? 0 : SIZE_MAX;
+    };
     asio::async_write(stream_, buffers, all,
                       [self = this->shared_from_this(), held, on_done = std::move(on_done)](
                           const error_code& error, size_t) {
@@ -85,12 +85,14 @@ class StreamTransport : public Transport,
       return ends.ok() ? std::optional(*ends) : std::nullopt;
     }
   }
+  std::chrono::steady_clock::time_point written_at() const override { return written_at_; }
 
   auto& socket() { return stream_.lowest_layer(); }
   Stream& stream() { return stream_; }
 
  private:
   Stream stream_;
+  std::chrono::steady_clock::time_point written_at_{};
   std::array<char, 16 << 10> buffer_;
 };
 
@@ -112,16 +114,22 @@ Status HandshakeStatus(SSL* session, const error_code& error) {
   return FromErrorCode("TLS handshake", error);
 }
 
-void ExpectName(SSL* session, const std::string& name) {
+// Every step is checked: without an expected name OpenSSL accepts each certificate of the authority.
+Status ExpectName(SSL* session, const std::string& name) {
   error_code not_an_address;
   asio::ip::make_address(name, not_an_address);
   X509_VERIFY_PARAM* expected = SSL_get0_param(session);
-  if (not_an_address) {
-    SSL_set_tlsext_host_name(session, name.c_str());
-    X509_VERIFY_PARAM_set1_host(expected, name.c_str(), name.size());
-  } else {
-    X509_VERIFY_PARAM_set1_ip_asc(expected, name.c_str());
-  }
+  // As in Go: names are those of subjectAltName, and a wildcard is a whole label.
+  X509_VERIFY_PARAM_set_hostflags(
+      expected, X509_CHECK_FLAG_NEVER_CHECK_SUBJECT | X509_CHECK_FLAG_NO_PARTIAL_WILDCARDS);
+  const bool done = not_an_address
+                        ? X509_VERIFY_PARAM_set1_host(expected, name.data(), name.size()) == 1 &&
+                              SSL_set_tlsext_host_name(session, name.c_str()) == 1
+                        : X509_VERIFY_PARAM_set1_ip_asc(expected, name.c_str()) == 1;
+  if (done) return Status::Ok();
+  return Error(Code::kInvalidArgument,
+               "TLS: \"{}\" cannot be the name of a server: want a DNS name or an IP address: {}",
+               name, OpenSslWords());
 }
 
 // OpenSSL knows the methods GET, POST, HEAD and PUT.
@@ -130,16 +138,27 @@ bool IsPlainHttp(const error_code& error) {
          ERR_GET_REASON(static_cast<unsigned long>(error.value())) == SSL_R_HTTP_REQUEST;
 }
 
-class Handshake : public Attempt, public std::enable_shared_from_this<Handshake> {
+std::shared_ptr<TlsTransport> OverTls(Transport& plain, const std::shared_ptr<SSL_CTX>& tls) {
+  ssl::context context = Wrap(tls);
+  return std::make_shared<TlsTransport>(std::move(static_cast<PlainTransport&>(plain).stream()),
+                                        context);
+}
+
+class Handshake : public Attempt {
  public:
   Handshake(std::shared_ptr<TlsTransport> transport, OnTransport on_done,
-            std::function<void(TransportPtr)> on_plain_http = nullptr)
+            std::function<void(TransportPtr)> on_plain_http)
       : transport_(std::move(transport)),
         on_done_(std::move(on_done)),
         on_plain_http_(std::move(on_plain_http)) {}
 
-  void Start(ssl::stream_base::handshake_type type) {
-    transport_->stream().async_handshake(type, [self = shared_from_this()](const error_code& error) {
+  static std::shared_ptr<Attempt> Start(std::shared_ptr<TlsTransport> transport,
+                                        ssl::stream_base::handshake_type side,
+                                        OnTransport on_done,
+                                        std::function<void(TransportPtr)> on_plain_http = nullptr) {
+    auto self = std::make_shared<Handshake>(std::move(transport), std::move(on_done),
+                                            std::move(on_plain_http));
+    self->transport_->stream().async_handshake(side, [self](const error_code& error) {
       if (!self->on_done_) return;
       const OnTransport on_done = std::exchange(self->on_done_, nullptr);
       if (!error) return on_done(TransportPtr(self->transport_));
@@ -151,6 +170,7 @@ class Handshake : public Attempt, public std::enable_shared_from_this<Handshake>
       self->transport_->Close();
       on_done(status);
     });
+    return self;
   }
 
   void Cancel() override {
@@ -164,124 +184,29 @@ class Handshake : public Attempt, public std::enable_shared_from_this<Handshake>
   std::function<void(TransportPtr)> on_plain_http_;
 };
 
-class Connector : public Attempt, public std::enable_shared_from_this<Connector> {
- public:
-  Connector(IoThread& io, Address address, std::shared_ptr<SSL_CTX> tls, std::string server_name,
-            OnTransport on_done)
-      : context_(io.impl().context),
-        resolver_(context_),
-        socket_(context_),
-        address_(std::move(address)),
-        tls_(std::move(tls)),
-        server_name_(std::move(server_name)),
-        on_done_(std::move(on_done)) {}
-
-  void Start() {
-    if (!address_.unix_path.empty()) {
-      endpoints_.emplace_back(asio::local::stream_protocol::endpoint(address_.unix_path));
-      return TryNext();
-    }
-    error_code not_an_address;
-    const auto ip = asio::ip::make_address(address_.host, not_an_address);
-    if (!not_an_address) {
-      endpoints_.emplace_back(asio::ip::tcp::endpoint(ip, address_.port));
-      return TryNext();
-    }
-    // Asio starts a thread for getaddrinfo here, and only here.
-    resolver_.async_resolve(
-        address_.host, std::to_string(address_.port),
-        [self = shared_from_this()](const error_code& error, auto results) {
-          if (error) return self->Finish(FromErrorCode("name lookup", error));
-          for (const auto& result : results) self->endpoints_.emplace_back(result.endpoint());
-          self->TryNext();
-        });
-  }
-
-  void Cancel() override {
-    on_done_ = nullptr;
-    resolver_.cancel();
-    error_code ignored;
-    socket_.close(ignored);
-    if (handshake_) handshake_->Cancel();
-  }
-
- private:
-  using Resolver = asio::ip::basic_resolver<asio::ip::tcp, asio::io_context::executor_type>;
-
-  void TryNext() {
-    if (!on_done_) return;
-    if (next_ == endpoints_.size()) return Finish(last_error_);
-    error_code ignored;
-    socket_.close(ignored);
-    socket_.async_connect(endpoints_[next_++],
-                          [self = shared_from_this()](const error_code& error) {
-                            if (!self->on_done_) return;
-                            if (!error) return self->Connected();
-                            self->last_error_ = FromErrorCode("connect", error);
-                            self->TryNext();
-                          });
-  }
-
-  void Connected() {
-    // Small requests must not wait for the ACK of the one before (no effect on unix sockets).
-    const int on = 1;
-    ::setsockopt(socket_.native_handle(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
-    if (!tls_) return Finish(MakePlainTransport(std::move(socket_)));
-    ssl::context context = Wrap(tls_);
-    auto transport = std::make_shared<TlsTransport>(std::move(socket_), context);
-    ExpectName(transport->stream().native_handle(),
-               server_name_.empty() ? address_.host : server_name_);
-    handshake_ = std::make_shared<Handshake>(
-        transport, [self = shared_from_this()](Result<TransportPtr> result) {
-          self->handshake_.reset();
-          self->Finish(std::move(result));
-        });
-    handshake_->Start(ssl::stream_base::client);
-  }
-
-  void Finish(Result<TransportPtr> result) {
-    if (!on_done_) return;
-    std::exchange(on_done_, nullptr)(std::move(result).Annotate(address_.ToString()));
-  }
-
-  asio::io_context& context_;
-  Resolver resolver_;
-  Socket socket_;
-  Address address_;
-  std::shared_ptr<SSL_CTX> tls_;
-  std::string server_name_;
-  OnTransport on_done_;  // Empty once called or cancelled.
-  std::vector<asio::generic::stream_protocol::endpoint> endpoints_;
-  size_t next_ = 0;
-  Status last_error_ = Error(Code::kUnavailable, "the name has no address");
-  std::shared_ptr<Handshake> handshake_;
-};
-
 }  // namespace
 
 TransportPtr MakePlainTransport(Socket socket) {
   return std::make_shared<PlainTransport>(std::move(socket));
 }
 
-std::shared_ptr<Attempt> Connect(IoThread& io, const Address& address,
-                                 std::shared_ptr<SSL_CTX> tls, const std::string& server_name,
-                                 OnTransport on_done) {
-  auto connector = std::make_shared<Connector>(io, address, std::move(tls), server_name,
-                                               std::move(on_done));
-  connector->Start();
-  return connector;
+std::shared_ptr<Attempt> ClientHandshake(TransportPtr plain, std::shared_ptr<SSL_CTX> tls,
+                                         const std::string& server_name, OnTransport on_done) {
+  auto transport = OverTls(*plain, tls);
+  const Status named = ExpectName(transport->stream().native_handle(), server_name);
+  if (!named.ok()) {
+    transport->Close();
+    on_done(named);
+    return nullptr;
+  }
+  return Handshake::Start(std::move(transport), ssl::stream_base::client, std::move(on_done));
 }
 
-std::shared_ptr<Attempt> ShakeHands(IoThread&, TransportPtr plain, std::shared_ptr<SSL_CTX> tls,
-                                    OnTransport on_done,
-                                    std::function<void(TransportPtr)> on_plain_http) {
-  Socket& socket = static_cast<PlainTransport&>(*plain).stream();
-  ssl::context context = Wrap(tls);
-  auto transport = std::make_shared<TlsTransport>(std::move(socket), context);
-  auto handshake = std::make_shared<Handshake>(std::move(transport), std::move(on_done),
-                                               std::move(on_plain_http));
-  handshake->Start(ssl::stream_base::server);
-  return handshake;
+std::shared_ptr<Attempt> ServerHandshake(TransportPtr plain, std::shared_ptr<SSL_CTX> tls,
+                                         OnTransport on_done,
+                                         std::function<void(TransportPtr)> on_plain_http) {
+  return Handshake::Start(OverTls(*plain, tls), ssl::stream_base::server, std::move(on_done),
+                          std::move(on_plain_http));
 }
 
 }  // namespace tessera::net

@@ -3,12 +3,14 @@
 // Asio and OpenSSL's streams. Everything happens on the IoThread.
 #pragma once
 
+#include <chrono>
 #include <functional>
 #include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "src/base/clock.h"
 #include "src/base/status.h"
@@ -36,6 +38,8 @@ class Transport {
   virtual bool Stale() = 0;
   // When the certificate ends that the peer showed; nothing without one.
   virtual std::optional<WallTime> PeerCertificateEnds() { return std::nullopt; }
+  // When the system last accepted bytes that were written, because the peer took some before.
+  virtual std::chrono::steady_clock::time_point written_at() const = 0;
 };
 
 using TransportPtr = std::shared_ptr<Transport>;
@@ -49,18 +53,29 @@ class Attempt {
   virtual void Cancel() = 0;
 };
 
-// Looks the host up, tries its addresses in turn and, with `tls`, shakes hands as `server_name`.
-// UNAVAILABLE: refused, unreachable, not found. UNAUTHENTICATED: the certificate does not hold.
-std::shared_ptr<Attempt> Connect(IoThread& io, const Address& address,
-                                 std::shared_ptr<ssl_ctx_st> tls, const std::string& server_name,
-                                 OnTransport on_done);
+struct Destination {
+  Address address;
+  std::optional<Proxy> proxy;       // opens a tunnel to `address`
+  std::shared_ptr<ssl_ctx_st> tls;  // null: plain
+  std::string server_name;          // expected in the certificate instead of the address's host
+};
 
-// The server's side of the handshake on an accepted connection. A peer that speaks plain HTTP
-// instead comes to `on_plain_http`, unencrypted and without the bytes that it has sent, so that it
-// can be told.
-std::shared_ptr<Attempt> ShakeHands(IoThread& io, TransportPtr plain,
-                                    std::shared_ptr<ssl_ctx_st> tls, OnTransport on_done,
-                                    std::function<void(TransportPtr)> on_plain_http);
+// Looks the host up (that of the proxy where there is one) and tries its addresses, each 250 ms after
+// the one before or when that one fails; the first that is connected, tunnel and TLS included, wins
+// (RFC 8305). `candidates`: addresses to try in this order instead of those of the name.
+// UNAVAILABLE: refused, unreachable, not found, rejected by the proxy. UNAUTHENTICATED: the
+// certificate is not accepted. INVALID_ARGUMENT: the server's name cannot be in a certificate.
+std::shared_ptr<Attempt> Connect(IoThread& io, Destination destination,
+                                 const std::vector<Address>& candidates, OnTransport on_done);
+
+// TLS on a connection that carries nothing yet.
+std::shared_ptr<Attempt> ClientHandshake(TransportPtr plain, std::shared_ptr<ssl_ctx_st> tls,
+                                         const std::string& server_name, OnTransport on_done);
+// A peer that speaks plain HTTP instead comes to `on_plain_http`, unencrypted and without the bytes
+// that it has sent, so that it can be told.
+std::shared_ptr<Attempt> ServerHandshake(TransportPtr plain, std::shared_ptr<ssl_ctx_st> tls,
+                                         OnTransport on_done,
+                                         std::function<void(TransportPtr)> on_plain_http);
 
 // Bound and listening when made.
 class Listener {

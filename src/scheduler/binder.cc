@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/scheduler/binder.h"
 
+#include <algorithm>
 #include <utility>
 #include <vector>
 
@@ -57,14 +58,24 @@ void Binder::Bind(const kube::PodObject& pod, const std::string& node, Done done
   pending.ns = pod.meta.ns;
   pending.name = pod.meta.name;
   pending.node = node;
-  pending.sent = clock_.Now();
   pending.operation = api_.Bind(
       {.ns = pod.meta.ns,
        .pod = pod.meta.name,
        .uid = uid,
        .node = node,
        .annotations = assumed->annotations},
+      [this, uid] { return BeforeSend(uid); },
       [this, uid, done = std::move(done)](const Status& status) { OnAnswer(uid, status, done); });
+}
+
+Status Binder::BeforeSend(const std::string& uid) {
+  if (!may_write_()) return Error(Code::kUnavailable, "this replica does not lead any more");
+  // Gone where the feed was faster: the API server judges.
+  if (const auto found = pending_.find(uid); found != pending_.end()) {
+    found->second.state = State::kSent;
+    found->second.sent = clock_.Now();
+  }
+  return Status::Ok();
 }
 
 void Binder::OnAnswer(const std::string& uid, const Status& status, const Done& done) {
@@ -77,7 +88,7 @@ void Binder::OnAnswer(const std::string& uid, const Status& status, const Done& 
     if (status.ok()) {
       pending.state = State::kBound;
       pending.next_check = clock_.Now() + options_.unseen;
-    } else if (IsUnclear(status.code())) {
+    } else if (pending.state != State::kQueued && IsUnclear(status.code())) {
       pending.state = State::kUnclear;
       pending.next_check = clock_.Now() + options_.recheck;
       return tell(status.Annotate("whether it is bound is unclear"));
@@ -93,11 +104,18 @@ void Binder::GiveUp(const std::string& uid) {
   ledger_.Forget(uid);
 }
 
+size_t Binder::unanswered() const {
+  return static_cast<size_t>(std::count_if(
+      pending_.begin(), pending_.end(),
+      [](const auto& entry) { return entry.second.state != State::kBound; }));
+}
+
 std::string Binder::Unsettled(std::string_view uid) const {
   const auto found = pending_.find(uid);
   if (found == pending_.end()) return "";
   const Pending& pending = found->second;
   switch (pending.state) {
+    case State::kQueued:
     case State::kSent:
       return "is being bound to node " + pending.node;
     case State::kUnclear:
@@ -112,13 +130,13 @@ void Binder::OnPod(const kube::PodObject& pod) {
   if (pod.node_name.empty()) return;
   const auto found = pending_.find(pod.meta.uid);
   // The answer to the caller is still to come.
-  if (found != pending_.end() && found->second.state != State::kSent) pending_.erase(found);
+  if (found != pending_.end() && HasAnswer(found->second)) pending_.erase(found);
 }
 
 void Binder::Tick() {
   const MonotonicTime now = clock_.Now();
   for (auto& [uid, pending] : pending_) {
-    if (pending.state != State::kSent && pending.next_check <= now) Check(uid, pending);
+    if (HasAnswer(pending) && pending.next_check <= now) Check(uid, pending);
   }
 }
 

@@ -2,7 +2,7 @@
 // Binds pods: takes the GPUs in the ledger, then writes node and annotations to the API server in
 // one request, and keeps or gives back the GPUs by what comes of it.
 //
-//   - Surely failed (the pod is gone, is another one, was bound by somebody): the GPUs are free at
+//   - Surely failed (it was never sent, the pod is gone, is another one, was bound by somebody): the GPUs are free at
 //     once.
 //   - Unclear (no answer: it may be bound): the GPUs stay taken, and nobody decides about the pod
 //     again, until the API server has said what it has.
@@ -31,8 +31,9 @@ namespace tessera::scheduler {
 class BindingApi {
  public:
   virtual ~BindingApi() = default;
-  // As kube::BindPod.
-  virtual kube::Operation Bind(const kube::PodBinding& binding,
+  // As kube::BindPod. `before_send` is called right before the request is sent, long after this call
+  // where it has to wait; if it is not OK, or is never called, the request was not sent.
+  virtual kube::Operation Bind(const kube::PodBinding& binding, kube::BeforeSend before_send,
                                std::function<void(const Status&)> on_done) = 0;
   // The pod as it is now, not as a cache has it. NOT_FOUND where there is none of this name.
   virtual kube::Operation Read(const std::string& ns, const std::string& name,
@@ -40,8 +41,8 @@ class BindingApi {
 };
 
 struct BinderOptions {
-  // How long after a request without an answer it may still take effect. The API server gives up on
-  // what it is asked after a minute, but never takes a binding up later than it was read.
+  // How long after it was sent a binding without an answer may still take effect. The API server
+  // gives up on a request after a minute, but does not begin one whose client is gone.
   Duration settle = std::chrono::seconds(15);
   // Between two questions what became of a pod.
   Duration recheck = std::chrono::seconds(2);
@@ -52,7 +53,7 @@ struct BinderOptions {
 class Binder {
  public:
   using Done = std::function<void(const Status&)>;
-  // Whether this process may still write: asked right before the request.
+  // Whether this process may still write: asked when a binding is requested and when it is sent.
   using MayWrite = std::function<bool()>;
 
   Binder(ledger::ClusterLedger& ledger, BindingApi& api, const Clock& clock, MayWrite may_write,
@@ -70,6 +71,8 @@ class Binder {
   // "" where anything may be decided about the pod; else why not now.
   std::string Unsettled(std::string_view uid) const;
   size_t under_way() const { return pending_.size(); }
+  // Of these, bindings that the API server has not answered: they may still take effect.
+  size_t unanswered() const;
 
   // The feed has news of the pod.
   void OnPod(const kube::PodObject& pod);
@@ -78,15 +81,19 @@ class Binder {
   void Tick();
 
  private:
-  enum class State { kSent, kUnclear, kBound };
+  enum class State { kQueued, kSent, kUnclear, kBound };
   struct Pending {
-    State state = State::kSent;
+    State state = State::kQueued;
     std::string ns, name, node;
-    MonotonicTime sent;
+    MonotonicTime sent{};
     MonotonicTime next_check;
     kube::Operation operation;
   };
 
+  static bool HasAnswer(const Pending& pending) {
+    return pending.state == State::kUnclear || pending.state == State::kBound;
+  }
+  Status BeforeSend(const std::string& uid);
   void OnAnswer(const std::string& uid, const Status& status, const Done& done);
   void Check(const std::string& uid, Pending& pending);
   void OnRead(const std::string& uid, const Result<kube::PodObject>& pod);

@@ -161,6 +161,64 @@ TEST_F(BinderTest, AReplicaThatDoesNotLeadAnyMoreWritesNothing) {
   EXPECT_EQ(d.api.requests(), 0);
 }
 
+// As the client answers for what waited in its queue until the Lease, or its deadline, was lost.
+TEST_F(BinderTest, ABindingThatWasNeverSentFreesTheGpusAtOnce) {
+  const kube::PodObject pod = Whole("a");
+  d.AddPod(pod);
+  d.api.SetFate(Fate::kNotSent);
+  EXPECT_EQ(d.Bind(pod, "n1")->code(), Code::kDeadlineExceeded);
+  EXPECT_EQ(d.binder->under_way(), 0u);
+  EXPECT_TRUE(RoomFor(Whole("b")));
+}
+
+TEST_F(BinderTest, LeadershipIsCheckedWhenABindingIsSent) {
+  const kube::PodObject pod = Whole("a");
+  d.AddPod(pod);
+  d.api.Hold();
+  std::optional<Status> answer;
+  d.extender->Bind({"a", "ns", pod.meta.uid, "n1"}, [&](const Status& status) { answer = status; });
+  EXPECT_EQ(answer, std::nullopt);
+  d.may_write = false;
+  d.api.Release();
+  EXPECT_EQ(answer->code(), Code::kUnavailable);
+  EXPECT_EQ(d.api.requests(), 0);
+  EXPECT_TRUE(d.api.Find("ns/a")->node_name.empty());
+  d.may_write = true;
+  EXPECT_TRUE(RoomFor(Whole("b")));
+}
+
+// What may still take effect counts from when it was sent, not from when it was queued.
+TEST_F(BinderTest, ALostRequestSettlesFromWhenItWasSent) {
+  const kube::PodObject pod = Whole("a");
+  d.AddPod(pod);
+  d.api.SetFate(Fate::kLost);
+  d.api.Hold();
+  d.extender->Bind({"a", "ns", pod.meta.uid, "n1"}, [](const Status&) {});
+  d.clock.Advance(10s);
+  d.api.Release();
+  for (int i = 0; i < 6; ++i) d.Advance(2s);
+  EXPECT_FALSE(RoomFor(Whole("b")));
+  for (int i = 0; i < 3; ++i) d.Advance(2s);
+  EXPECT_TRUE(RoomFor(Whole("b")));
+}
+
+TEST_F(BinderTest, CountsBindingsWithoutAnAnswer) {
+  const kube::PodObject pod = Whole("a");
+  d.AddPod(pod);
+  d.extender->Bind({"a", "ns", pod.meta.uid, "n1"}, [](const Status&) {});
+  EXPECT_EQ(d.binder->unanswered(), 1u);
+  d.api.Run();
+  EXPECT_EQ(d.binder->unanswered(), 0u);
+  EXPECT_EQ(d.binder->under_way(), 1u);  // not seen by the feed yet
+  d.Feed(pod);
+  EXPECT_EQ(d.binder->under_way(), 0u);
+  d.AddNode(GpuNode("n2", 1));
+  d.api.SetFate(Fate::kBindsWithoutAnswer);
+  d.AddPod(Whole("b"));
+  EXPECT_EQ(d.Bind(Whole("b"), "n2")->code(), Code::kDeadlineExceeded);
+  EXPECT_EQ(d.binder->unanswered(), 1u);
+}
+
 TEST_F(BinderTest, TheBindingDecidesWhereTheHoldHasRunOut) {
   kube::PodObject slow = Whole("slow"), quick = Whole("quick");
   slow.failed_attempt = 7;  // so it is not held for long

@@ -12,8 +12,14 @@
 namespace tessera::scheduler {
 namespace {
 
-// How long a binding waits for the watch to show its pod: less than kube-scheduler waits for us.
-constexpr Duration kUnseen = std::chrono::seconds(2);
+// How long a binding waits for the watch to show its pod: with the deadline of its request less
+// than kube-scheduler waits for us.
+constexpr Duration kUnseen = std::chrono::milliseconds(500);
+
+Status NotShown(const BindingArgs& args) {
+  return Error(Code::kUnavailable, "pod {}/{} with UID {} is not shown by the watch yet", args.ns,
+               args.pod, args.uid);
+}
 
 // What gpu-admission said, and people may look for.
 constexpr std::string_view kNoDevice = "no GPU device";
@@ -212,9 +218,10 @@ Victims Extender::Preempt(const PreemptionArgs& args) {
   if (!question->asks_for_gpus()) return args.victims;
   Victims result;
   for (const auto& [node, proposed] : args.victims) {
-    auto uids = ledger_.Victims(*question, node, proposed.uids);
-    if (!uids) continue;
-    result[node] = {.uids = *std::move(uids), .pdb_violations = proposed.pdb_violations};
+    auto eviction = ledger_.Victims(
+        *question, node, {.uids = proposed.uids, .pdb_violations = proposed.pdb_violations});
+    if (!eviction) continue;
+    result[node] = {.uids = std::move(eviction->uids), .pdb_violations = eviction->pdb_violations};
   }
   return result;
 }
@@ -252,9 +259,10 @@ void Extender::Bind(const BindingArgs& args, Binder::Done done) {
 
 void Extender::OnPod(const kube::PodObject& pod) {
   holds_.OnPod(pod);
-  if (auto early = early_.extract(pod.meta.uid)) {
-    Bind(early.mapped().args, std::move(early.mapped().done));
-  }
+  const auto found = early_.extract(pod.meta.uid);
+  if (!found) return;
+  const auto& [args, done, at] = found.mapped();
+  clock_.Now() - at < kUnseen ? Bind(args, done) : done(NotShown(args));
 }
 
 void Extender::OnPodGone(const kube::PodObject& last) { holds_.Drop(last.meta.uid); }
@@ -289,8 +297,7 @@ void Extender::Tick() {
   std::erase_if(early_, [&](auto& entry) {
     const auto& [args, done, at] = entry.second;
     if (now - at < kUnseen) return false;
-    done(Error(Code::kUnavailable, "pod {}/{} with UID {} is not shown by the watch yet", args.ns,
-               args.pod, args.uid));
+    done(NotShown(args));
     return true;
   });
   std::erase_if(told_,

@@ -203,10 +203,58 @@ TEST(ExtenderTest, PreemptionNamesThosePodsThatMakeRoom) {
   args.pod = high;
   args.victims["n1"] = {.uids = {"uid-low1"}, .pdb_violations = 1};
   args.victims["n2"] = {.uids = {}};
+  d.ledger->budgets().SetKnown();
   const Victims victims = d.extender->Preempt(args);
   ASSERT_THAT(victims, SizeIs(1));
   EXPECT_THAT(victims.at("n1").uids, ::testing::UnorderedElementsAre("uid-low1", "uid-low2"));
-  EXPECT_EQ(victims.at("n1").pdb_violations, 1);
+  // Counted for these very pods, of which no budget speaks.
+  EXPECT_EQ(victims.at("n1").pdb_violations, 0);
+}
+
+// kube-scheduler 1.36 asks about a node only where it found victims itself; of an answer that names
+// a node without any it drops the whole.
+TEST(ExtenderTest, PreemptionNamesNoNodeWithoutVictims) {
+  Decider d;
+  d.AddNode(GpuNode("free", 2));
+  d.AddNode(GpuNode("full", 1));
+  const kube::PodObject low = Whole("low");
+  d.AddPod(low);
+  ASSERT_TRUE(d.Binds(low, "full"));
+  d.Feed(low);
+  d.ledger->budgets().SetKnown();
+  kube::PodObject high = Whole("high");
+  high.priority = 1000;
+  PreemptionArgs args{.pod = high};
+  args.victims["free"] = {};
+  args.victims["full"] = {};
+  const Victims victims = d.extender->Preempt(args);
+  ASSERT_THAT(victims, SizeIs(1));
+  EXPECT_THAT(victims.at("full").uids, ElementsAre("uid-low"));
+  args.victims.clear();
+  EXPECT_THAT(d.extender->Preempt(args), IsEmpty());
+}
+
+TEST(ExtenderTest, WhatVictimsLeaveIsKeptForThePodThatIsNominated) {
+  Decider d;
+  d.AddNode(GpuNode("n1", 1));
+  const kube::PodObject low = Whole("low");
+  d.AddPod(low);
+  ASSERT_TRUE(d.Binds(low, "n1"));
+  d.Feed(low);
+  kube::PodObject high = Whole("high");
+  high.priority = 1000;
+  high.nominated_node = "n1";
+  d.AddPod(high);
+  d.RemovePod(low);
+  // It was asked about first, and has to wait.
+  kube::PodObject other = Whole("other");
+  d.AddPod(other);
+  const FilterResult refused = d.Filter(other);
+  EXPECT_THAT(refused.fitting, IsEmpty());
+  ASSERT_THAT(refused.failed, SizeIs(1));
+  EXPECT_THAT(refused.failed[0].second, HasSubstr("reserved for pod ns/high"));
+  EXPECT_EQ(d.Bind(other, "n1")->code(), Code::kFailedPrecondition);
+  EXPECT_TRUE(d.Binds(high, d.Choose(high)));
 }
 
 TEST(InspectTest, TellsWhatGpushareTold) {

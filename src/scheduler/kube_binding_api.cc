@@ -7,9 +7,9 @@
 
 namespace tessera::scheduler {
 
-kube::Operation KubeBindingApi::Bind(const kube::PodBinding& binding,
+kube::Operation KubeBindingApi::Bind(const kube::PodBinding& binding, kube::BeforeSend before_send,
                                      std::function<void(const Status&)> on_done) {
-  return kube::BindPod(client_, binding, std::move(on_done));
+  return kube::BindPod(client_, binding, std::move(on_done), std::move(before_send));
 }
 
 kube::Operation KubeBindingApi::Read(const std::string& ns, const std::string& name,
@@ -18,6 +18,24 @@ kube::Operation KubeBindingApi::Read(const std::string& ns, const std::string& n
     if (!json.ok()) return on_done(json.status());
     on_done(kube::Decode<kube::PodObject>(kube::RawObject(*std::move(json)), ledger::KeepOfPods()));
   });
+}
+
+kube::Operation KubeEvictionApi::Evict(const std::string& ns, const std::string& name,
+                                       const std::string& uid,
+                                       std::function<void(const Status&)> on_done) {
+  const Json body = Json::MakeObject(
+      {{"apiVersion", Json::String("policy/v1")},
+       {"kind", Json::String("Eviction")},
+       {"metadata",
+        Json::MakeObject({{"name", Json::String(name)}, {"namespace", Json::String(ns)}})},
+       {"deleteOptions",
+        Json::MakeObject(
+            {{"preconditions", Json::MakeObject({{"uid", Json::String(uid)}})}})}});
+  return client_.Create({kube::kPods, name, ns, "eviction"}, body,
+                        [on_done = std::move(on_done)](const Result<Json>& answer) {
+                          on_done(answer.status());
+                        },
+                        before_send_);
 }
 
 }  // namespace tessera::scheduler

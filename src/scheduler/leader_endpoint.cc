@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "src/kube/backoff.h"
+#include "src/kube/objects.h"
 
 namespace tessera::scheduler {
 namespace {
@@ -32,26 +33,27 @@ struct LeaderEndpoint::Core : std::enable_shared_from_this<LeaderEndpoint::Core>
         on_trouble(std::move(t)),
         slice{kube::kEndpointSlices, options.service, options.ns, ""} {}
 
-  Json Body(bool answering) const {
+  // Of the version that was read; "" where there was none.
+  Json Body(bool answering, const std::string& version) const {
     Json endpoints = Json::MakeArray({});
     if (answering) {
       endpoints = Json::MakeArray(
           {Json::MakeObject({{"addresses", Json::Strings({options.ip})},
                              {"conditions", Json::MakeObject({{"ready", Json::Bool(true)}})}})});
     }
+    Json metadata = Json::MakeObject(
+        {{"name", Json::String(options.service)},
+         {"namespace", Json::String(options.ns)},
+         {"labels", Json::MakeObject(
+                        {{"kubernetes.io/service-name", Json::String(options.service)},
+                         {"endpointslice.kubernetes.io/managed-by", Json::String(options.service)},
+                         {"app.kubernetes.io/name", Json::String(options.service)},
+                         {"app.kubernetes.io/part-of", Json::String("tessera")}})}});
+    if (!version.empty()) metadata.Set("resourceVersion", Json::String(version));
     return Json::MakeObject(
         {{"apiVersion", Json::String("discovery.k8s.io/v1")},
          {"kind", Json::String("EndpointSlice")},
-         {"metadata",
-          Json::MakeObject(
-              {{"name", Json::String(options.service)},
-               {"namespace", Json::String(options.ns)},
-               {"labels",
-                Json::MakeObject(
-                    {{"kubernetes.io/service-name", Json::String(options.service)},
-                     {"endpointslice.kubernetes.io/managed-by", Json::String(options.service)},
-                     {"app.kubernetes.io/name", Json::String(options.service)},
-                     {"app.kubernetes.io/part-of", Json::String("tessera")}})}})},
+         {"metadata", std::move(metadata)},
          {"addressType", Json::String(IsAddress(AF_INET, options.ip) ? "IPv4" : "IPv6")},
          {"endpoints", std::move(endpoints)},
          {"ports",
@@ -60,16 +62,57 @@ struct LeaderEndpoint::Core : std::enable_shared_from_this<LeaderEndpoint::Core>
                                              {"protocol", Json::String("TCP")}})})}});
   }
 
-  void Write(bool answering, kube::Client::OnObject on_done) {
-    operation = client.Patch(slice, kube::PatchKind::kApply, Body(answering),
-                             {.field_manager = options.service, .force = true}, std::move(on_done));
+  using Done = std::function<void(const Status&)>;
+
+  // Reads the EndpointSlice, confirms the Lease, and writes over what was read.
+  void Write(bool answering, Done on_done) {
+    operation = client.Get(slice, [this, answering, on_done = std::move(on_done)](Result<Json> now) {
+      const Done done = on_done;  // the operation that holds it is replaced
+      if (!now.ok() && now.status().code() != Code::kNotFound) return done(now.status());
+      std::string version;
+      if (now.ok()) version = kube::RawObject(*std::move(now)).ResourceVersion();
+      ConfirmLease([this, answering, version, done](const Status& leading) {
+        const Done then = done;
+        leading.ok() ? Replace(answering, version, then) : then(leading);
+      });
+    });
+  }
+
+  void ConfirmLease(Done on_done) {
+    if (options.identity.empty()) return on_done(Status::Ok());
+    operation = client.Get(
+        {kube::kLeases, options.lease, options.lease_ns, ""},
+        [this, on_done = std::move(on_done)](Result<Json> answer) {
+          const Done done = on_done;
+          if (!answer.ok()) return done(answer.status());
+          const auto lease = kube::Decode<kube::LeaseObject>(kube::RawObject(*std::move(answer)));
+          if (!lease.ok()) return done(lease.status());
+          if (lease->holder == options.identity) return done(Status::Ok());
+          done(Error(Code::kFailedPrecondition, "not written: the Lease is held by \"{}\"",
+                     lease->holder));
+        });
+  }
+
+  void Replace(bool answering, const std::string& version, Done on_done) {
+    const auto written = [on_done = std::move(on_done)](const Result<Json>& answer) {
+      on_done(answer.status());
+    };
+    const Json body = Body(answering, version);
+    operation = version.empty()
+                    ? client.Create({kube::kEndpointSlices, "", options.ns, ""}, body, written,
+                                    options.before_send)
+                    : client.Patch(slice, kube::PatchKind::kApply, body,
+                                   {.field_manager = options.service,
+                                    .force = true,
+                                    .before_send = options.before_send},
+                                   written);
   }
 
   void Publish() {
-    Write(true, [weak = weak_from_this()](const Result<Json>& answer) {
+    Write(true, [weak = weak_from_this()](const Status& answer) {
       const auto self = weak.lock();
       if (!self) return;
-      if (!answer.ok()) self->on_trouble(answer.status());
+      if (!answer.ok()) self->on_trouble(answer);
       if (answer.ok()) self->backoff.Reset();
       self->PublishAfter(answer.ok() ? self->options.period : self->backoff.Next());
     });
@@ -100,7 +143,7 @@ LeaderEndpoint::~LeaderEndpoint() { core_->operation.Cancel(); }
 
 void LeaderEndpoint::Withdraw(std::function<void()> on_done) {
   core_->withdrawn = true;
-  core_->Write(false, [on_done = std::move(on_done)](const Result<Json>&) { on_done(); });
+  core_->Write(false, [on_done = std::move(on_done)](const Status&) { on_done(); });
 }
 
 }  // namespace tessera::scheduler

@@ -4,6 +4,12 @@
 // the Deployment go on, though only one of them answers.
 //
 // It is written at once, again after a failure, and every so often, in case somebody spoils it.
+//
+// A former leader never overwrites what its successor wrote, however long it stood still and
+// however late its request arrives. Each write first reads the EndpointSlice, then the Lease, and
+// holds for that version of the EndpointSlice alone. If the Lease has another holder, nothing is
+// written. If another replica acquires the Lease later, it writes the EndpointSlice later, too: a
+// stale write comes before that and is overwritten, or after it and conflicts.
 // Threads: the client's runner. Ownership: the client outlives it.
 #pragma once
 
@@ -24,6 +30,9 @@ struct LeaderEndpointOptions {
   std::string ip;       // where this replica is reached
   uint16_t port = 0;
   Duration period = std::chrono::minutes(1);
+  // The Lease by which this replica leads, and its identity there; without election "".
+  std::string lease_ns, lease, identity;
+  kube::BeforeSend before_send;  // of what is written
 };
 
 // INVALID_ARGUMENT: no IP address.
@@ -32,6 +41,7 @@ Status CheckIp(const std::string& ip);
 class LeaderEndpoint {
  public:
   using OnTrouble = std::function<void(const Status&)>;
+  // FAILED_PRECONDITION is reported where another replica holds the Lease.
   // Begins to write. REQUIRES: CheckIp(options.ip).
   LeaderEndpoint(kube::Client& client, LeaderEndpointOptions options, OnTrouble on_trouble);
   // Leaves what is written: whoever decides next writes over it.

@@ -12,15 +12,23 @@ namespace {
 
 using std::chrono::milliseconds;
 
+constexpr char kLease[] = "/apis/coordination.k8s.io/v1/namespaces/ns/leases/svc";
 constexpr char kSlice[] = "/apis/discovery.k8s.io/v1/namespaces/ns/endpointslices/svc";
 
 class LeaderEndpointTest : public ::testing::Test {
  protected:
-  std::unique_ptr<LeaderEndpoint> Lead(const char* ip, Duration period = std::chrono::hours(1)) {
+  std::unique_ptr<LeaderEndpoint> Lead(const char* ip, Duration period = std::chrono::hours(1),
+                                       const char* identity = "") {
     return std::make_unique<LeaderEndpoint>(
         client_,
-        LeaderEndpointOptions{
-            .ns = "ns", .service = "svc", .ip = ip, .port = 9410, .period = period},
+        LeaderEndpointOptions{.ns = "ns",
+                              .service = "svc",
+                              .ip = ip,
+                              .port = 9410,
+                              .period = period,
+                              .lease_ns = "ns",
+                              .lease = "svc",
+                              .identity = identity},
         [this](const Status& status) { trouble_ = status; });
   }
   // The addresses that stand there, separated by blanks; "-" where nothing stands.
@@ -33,6 +41,12 @@ class LeaderEndpointTest : public ::testing::Test {
       text += endpoint.Find("addresses")->items().at(0).string_value();
     }
     return text;
+  }
+  void SetHolder(const char* identity) {
+    store_.Put(kLease,
+               ParseJson(fmt::format(R"({{"metadata":{{}},"spec":{{"holderIdentity":"{}"}}}})",
+                                     identity))
+                   .value());
   }
   bool Come(const std::string& addresses) {
     return runner_.RunUntil([&] { return Addresses() == addresses; });
@@ -69,6 +83,46 @@ TEST_F(LeaderEndpointTest, TheNextLeaderWritesOverTheOneThatIsGone) {
   EXPECT_EQ(store_.Find(kSlice)->StringAt("addressType").value(), "IPv6");
   runner_.RunFor(milliseconds(50));
   EXPECT_EQ(Addresses(), "fd00::2");
+}
+
+// As one that stood still for a minute: its timer is due, and its clock says that it leads.
+TEST_F(LeaderEndpointTest, AFormerLeaderDoesNotOverwriteItsSuccessor) {
+  SetHolder("old");
+  const auto former = Lead("10.1.2.3", milliseconds(5), "old");
+  ASSERT_TRUE(Come("10.1.2.3"));
+  SetHolder("new");
+  const auto successor = Lead("10.4.5.6", std::chrono::hours(1), "new");
+  ASSERT_TRUE(Come("10.4.5.6"));
+  ASSERT_TRUE(runner_.RunUntil([&] { return !trouble_.ok(); }));
+  EXPECT_EQ(trouble_.code(), Code::kFailedPrecondition);
+  EXPECT_NE(trouble_.message().find("held by \"new\""), std::string::npos) << trouble_.message();
+  EXPECT_EQ(Addresses(), "10.4.5.6");
+  // Nor does it take away what is not its own.
+  bool done = false;
+  former->Withdraw([&] { done = true; });
+  ASSERT_TRUE(runner_.RunUntil([&] { return done; }));
+  EXPECT_EQ(Addresses(), "10.4.5.6");
+}
+
+// The Lease changes hands after it was read, and the successor writes before the old request comes.
+TEST_F(LeaderEndpointTest, AWriteThatComesTooLateConflicts) {
+  SetHolder("old");
+  auto former = Lead("10.1.2.3", std::chrono::hours(1), "old");
+  ASSERT_TRUE(Come("10.1.2.3"));
+  former.reset();
+  int overtaken = 0;
+  store_.OnRequest([&](const net::Request& request) {
+    if (request.method != "PATCH" || overtaken > 0) return;
+    ++overtaken;
+    Json slice = *store_.Find(kSlice);
+    slice.Set("endpoints", ParseJson(R"([{"addresses":["10.4.5.6"]}])").value());
+    store_.Put(kSlice, std::move(slice));
+    SetHolder("new");
+  });
+  former = Lead("10.1.2.3", std::chrono::hours(1), "old");
+  ASSERT_TRUE(runner_.RunUntil([&] { return trouble_.code() == Code::kFailedPrecondition; }));
+  EXPECT_EQ(overtaken, 1);
+  EXPECT_EQ(Addresses(), "10.4.5.6");
 }
 
 TEST_F(LeaderEndpointTest, WhatSomebodySpoilsIsWrittenAnew) {

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/scheduler/metrics.h"
 
+#include <set>
+
 #include "src/scheduler/admission_server.h"
 #include "src/scheduler/version.h"
 
@@ -27,6 +29,10 @@ void WriteLedger(const ledger::ClusterLedger& ledger, MetricsText* text) {
              text);
   WriteGauge("tessera_scheduler_guessed_pods",
              "Bound pods of which nobody has said which GPUs they have.", guessed, text);
+  std::set<std::string> overassigned;
+  for (const auto& one : ledger.Overassigned()) overassigned.insert(one.gpu);
+  WriteGauge("tessera_scheduler_overassigned_gpus",
+             "GPUs of which pods were assigned more than they have.", overassigned.size(), text);
   WriteGauge("tessera_scheduler_problem_pods", "Pods whose GPUs cannot be counted.", problems,
              text);
   text->Family("tessera_scheduler_gpus", "gauge",
@@ -76,8 +82,11 @@ std::string MetricsPage(const SchedulerMetrics& metrics, const SchedulerState& s
                "Pods whose GPUs were held and that were not bound in time.", metrics.expired,
                &text);
   WriteLabelled("tessera_scheduler_feed_troubles_total",
-                "Troubles in following nodes, pods and the quota.", "what", metrics.feed_troubles,
+                "Troubles in following nodes, pods, disruption budgets and the quota.", "what", metrics.feed_troubles,
                 &text);
+  WriteLabelled("tessera_scheduler_repairs_total",
+                "Evictions of pods that were assigned a GPU of an older pod.", "result",
+                metrics.repairs, &text);
   WriteGauge("tessera_scheduler_bindings_under_way",
              "Bindings that were asked for and not seen yet.", state.bindings_under_way, &text);
   if (state.caller_certificate_ends) {

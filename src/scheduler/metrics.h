@@ -26,6 +26,7 @@ struct SchedulerMetrics {
   LabelledCounter bad_requests;   // by verb
   Counter expired;                // held for a pod, and not bound in time
   LabelledCounter feed_troubles;  // by what
+  LabelledCounter repairs;        // evictions because of over-assigned GPUs, by result
 
   LatencyHistogram& of(Verb verb) { return latency[static_cast<size_t>(verb)]; }
 };

@@ -14,6 +14,7 @@
 #include "src/net/http_server.h"
 #include "src/scheduler/admission_server.h"
 #include "src/scheduler/certificate_plan.h"
+#include "src/scheduler/drain.h"
 #include "src/scheduler/extender_certificates.h"
 #include "src/scheduler/kube_binding_api.h"
 #include "src/scheduler/leader_endpoint.h"
@@ -27,10 +28,9 @@ namespace tessera::scheduler {
 namespace {
 
 constexpr Duration kTick = std::chrono::seconds(1);
-// kube-scheduler by default waits five seconds for an extender.
-constexpr Duration kBindDeadline = std::chrono::seconds(10);
-// How long Stop waits for bindings before it gives the Lease back.
-constexpr Duration kStopPatience = std::chrono::seconds(5);
+static_assert(kBindDeadline < kStopPatience);
+static_assert(kBindDeadline <
+              kube::ElectionOptions().lease_duration - kube::ElectionOptions().renew_deadline);
 // A caller's certificate that ends sooner is logged, once in `kWarnEvery`. Its successor is in the
 // Secret for twice as long.
 constexpr Duration kWarnBefore = std::chrono::hours(24 * 60);
@@ -58,15 +58,18 @@ kube::ClientOptions ClientFor(size_t in_flight, Duration deadline) {
 // Apart, so that a flood of one kind does not hold up another: least of all the renewal of the
 // Lease.
 struct Clients {
-  Clients(net::IoThread& io, TaskRunner& runner, const kube::Config& config)
+  Clients(net::IoThread& io, TaskRunner& runner, const kube::Config& config,
+          const kube::BeforeSend& check_leading)
       : feed(io, runner, config, ClientFor(8, std::chrono::seconds(60))),
         bind(io, runner, config, ClientFor(kBindsInFlight, kBindDeadline)),
         lease(io, runner, config, ClientFor(1, std::chrono::seconds(5))),
         endpoint(io, runner, config, ClientFor(1, std::chrono::seconds(2))),
         events(io, runner, config, ClientFor(4, std::chrono::seconds(30))),
-        bindings(bind) {}
+        bindings(bind),
+        evictions(bind, check_leading) {}
   kube::Client feed, bind, lease, endpoint, events;
   KubeBindingApi bindings;
+  KubeEvictionApi evictions;
 };
 
 }  // namespace
@@ -100,7 +103,14 @@ class Scheduler::Impl : private kube::LeaderElector::Delegate,
   std::string NotDecidingReason() const;
   // "" where it can, or stands by for another one.
   std::string NotReadyReason() const;
+  const std::string& LeaseNamespace() const {
+    return options_.lease_ns.empty() ? ns_ : options_.lease_ns;
+  }
   bool MayWrite() const { return !options_.leader_elect || (elector_ && elector_->leading()); }
+  Status CheckLeading() const {
+    if (MayWrite()) return Status::Ok();
+    return Error(Code::kFailedPrecondition, "this replica does not lead any more");
+  }
   void Tell(const kube::PodObject& pod, kube::EventKind kind, std::string_view reason,
             const std::string& message);
 
@@ -153,7 +163,7 @@ Status Scheduler::Impl::Start() {
   };
   ASSIGN_OR_RETURN(const kube::Config config, kube::FindConfig(options_.kubeconfig, environment));
   ns_ = config.default_namespace;
-  clients_ = std::make_unique<Clients>(io_, runner_, config);
+  clients_ = std::make_unique<Clients>(io_, runner_, config, [this] { return CheckLeading(); });
   events_ = std::make_unique<kube::EventRecorder>(
       clients_->events,
       kube::EventRecorder::Options{.component = std::string(names::kScheduler),
@@ -309,18 +319,20 @@ Status Scheduler::Impl::Elect() {
     BeginTerm();
     return {};
   }
-  const std::string ns = options_.lease_ns.empty() ? ns_ : options_.lease_ns;
-  lease_ = std::make_unique<kube::KubeLease>(clients_->lease, ns, std::string(names::kScheduler));
+  lease_ = std::make_unique<kube::KubeLease>(clients_->lease, LeaseNamespace(),
+                                             std::string(names::kScheduler));
   elector_ = std::make_unique<kube::LeaderElector>(
       runner_, *lease_, options_.election, static_cast<kube::LeaderElector::Delegate&>(*this));
   return {};
 }
 
 void Scheduler::Impl::BeginTerm() {
+  options_.feed.budgets = true;
   auto term = Term::Begin(
       {options_.ledger, options_.feed, options_.extender, options_.binder},
       {.client = clients_->feed,
        .bindings = clients_->bindings,
+       .evictions = clients_->evictions,
        .clock = runner_.clock(),
        .metrics = metrics_,
        .may_write = [this] { return MayWrite(); },
@@ -338,7 +350,11 @@ void Scheduler::Impl::Advertise() {
       LeaderEndpointOptions{.ns = ns_,
                             .service = std::string(names::kScheduler),
                             .ip = options_.advertise_address,
-                            .port = server_->address().port},
+                            .port = server_->address().port,
+                            .lease_ns = LeaseNamespace(),
+                            .lease = std::string(names::kScheduler),
+                            .identity = options_.leader_elect ? options_.election.identity : "",
+                            .before_send = [this] { return CheckLeading(); }},
       [](const Status& status) {
         Log(Severity::kWarning, "cannot tell the Service where the leader is",
             {{"why", status.message()}});
@@ -378,26 +394,25 @@ void Scheduler::Impl::Tick() {
 
 void Scheduler::Impl::Stop(std::function<void()> on_done) {
   stopping_ = true;
-  // Whoever leads next must see what we have bound.
-  const MonotonicTime deadline = runner_.clock().Now() + kStopPatience;
-  const auto wait = std::make_shared<std::function<void()>>();
-  *wait = [this, alive = alive_, deadline, on_done = std::move(on_done),
-           weak = std::weak_ptr(wait)] {
+  const auto unanswered = [this, alive = alive_]() -> size_t {
+    return *alive && term_ ? term_->bindings_unanswered() : 0;
+  };
+  Drain(runner_, kStopPatience, unanswered, [this, alive = alive_, on_done](size_t left) {
     if (!*alive) return;
-    const auto again = weak.lock();
-    if (term_ && term_->bindings_under_way() > 0 && runner_.clock().Now() < deadline) {
-      return runner_.PostDelayed(std::chrono::milliseconds(50), [again] { (*again)(); });
+    if (left > 0) {
+      Log(Severity::kWarning,
+          "the Lease is not given back: bindings without an answer may still take effect",
+          {{"bindings", left}});
     }
-    const auto release = [this, alive, on_done] {
+    const auto release = [this, alive, on_done, left] {
       if (!*alive) return;
-      if (elector_) return elector_->Release(on_done);
+      if (elector_ && left == 0) return elector_->Release(on_done);
       on_done();
     };
     // First this: what comes later could undo what the next leader says.
     if (endpoint_) return endpoint_->Withdraw(release);
     release();
-  };
-  runner_.Post([wait] { (*wait)(); });
+  });
 }
 
 Scheduler::Scheduler(TaskRunner* runner, net::IoThread* io, SchedulerOptions options)

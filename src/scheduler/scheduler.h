@@ -25,6 +25,17 @@
 
 namespace tessera::scheduler {
 
+// A binding that is not answered by then has failed; one that was not sent by then never is.
+//   < httpTimeout of the extender in kube-scheduler (5 s in deploy/samples): kube-scheduler gets the
+//     error, and does not retry while the first attempt still waits to be sent.
+//   < lease_duration - renew_deadline of ElectionOptions (15 s - 10 s): what a leader sends in its
+//     last moment has ended before another replica may lead.
+//   < kStopPatience: a replica that stops knows what became of each of its bindings.
+inline constexpr Duration kBindDeadline = std::chrono::seconds(4);
+// How long Stop waits for bindings before it gives the Lease back; below the 15 seconds that the
+// Deployment gives a pod to end, with the two requests that follow.
+inline constexpr Duration kStopPatience = std::chrono::seconds(6);
+
 struct SchedulerOptions {
   ledger::LedgerOptions ledger;
   ledger::FeedOptions feed;
@@ -66,7 +77,8 @@ class Scheduler {
   // configuration of the API server. The server itself is waited for.
   Status Start();
   // Answers nothing new, lets bindings end, and gives the Lease back, so that another replica may
-  // lead at once. `on_done` comes within seconds.
+  // lead at once. If a binding stays without an answer, the Lease is not given back: it expires, and
+  // until then no other replica gives the same GPUs away. `on_done` comes within seconds.
   void Stop(std::function<void()> on_done);
 
   // Where it listens, with the ports that the system chose.

@@ -24,7 +24,8 @@ Term::Term(const Options& options, const Given& given,
       extender_(std::make_unique<Extender>(
           *ledger_, *binder_, given.clock, given.metrics,
           [this](const std::string& key) { return feed_->FindPod(key); }, given.tell,
-          options.extender)) {
+          options.extender)),
+      repair_(*ledger_, given.evictions, given.clock, given.metrics, given.tell) {
   feed_ = std::make_unique<ledger::ClusterFeed>(given.client, *ledger_, options.feed,
                                                 static_cast<ledger::ClusterFeed::Delegate&>(*this));
 }
@@ -35,6 +36,7 @@ void Term::Tick() {
   if (!synced()) return;
   extender_->Tick();
   binder_->Tick();
+  repair_.Tick();
 }
 
 void Term::OnPod(const kube::PodObject& pod) {

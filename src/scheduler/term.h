@@ -15,6 +15,7 @@
 #include "src/scheduler/binder.h"
 #include "src/scheduler/extender.h"
 #include "src/scheduler/metrics.h"
+#include "src/scheduler/repair.h"
 
 namespace tessera::scheduler {
 
@@ -23,6 +24,7 @@ class Term final : private ledger::ClusterFeed::Delegate {
   struct Given {
     kube::Client& client;  // of the feed
     BindingApi& bindings;
+    EvictionApi& evictions;
     const Clock& clock;
     SchedulerMetrics& metrics;
     Binder::MayWrite may_write;
@@ -43,6 +45,7 @@ class Term final : private ledger::ClusterFeed::Delegate {
   Extender& extender() { return *extender_; }
   const ledger::ClusterLedger& ledger() const { return *ledger_; }
   size_t bindings_under_way() const { return binder_->under_way(); }
+  size_t bindings_unanswered() const { return binder_->unanswered(); }
   // Every second or so.
   void Tick();
 
@@ -61,6 +64,7 @@ class Term final : private ledger::ClusterFeed::Delegate {
   const std::unique_ptr<ledger::ClusterLedger> ledger_;
   std::unique_ptr<Binder> binder_;
   std::unique_ptr<Extender> extender_;
+  Repair repair_;
   std::unique_ptr<ledger::ClusterFeed> feed_;
 };
 

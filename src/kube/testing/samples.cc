@@ -42,7 +42,8 @@ ObjectMeta SampleMeta(Random& random, std::string_view kind, int number, bool na
           .labels = SampleMap(random, "app.example/l", 6),
           .annotations = SampleMap(random, "tessera.dev/a", 4),
           .created = SampleTime(random, std::chrono::seconds(1)),
-          .deleting = Chance(random, 5)};
+          .deleting = Chance(random, 5),
+          .controlled = Chance(random, 70)};
 }
 
 Json JsonOfMap(const StringMap& map) {
@@ -70,6 +71,12 @@ Json JsonOfMeta(const ObjectMeta& meta) {
   if (!meta.labels.empty()) out.Set("labels", JsonOfMap(meta.labels));
   if (!meta.annotations.empty()) out.Set("annotations", JsonOfMap(meta.annotations));
   if (meta.deleting) out.Set("deletionTimestamp", Json::String("2026-01-01T00:00:00Z"));
+  if (meta.controlled) {
+    const Json other = Json::MakeObject({{"uid", Json::String("o")}, {"kind", Json::String("X")}});
+    Json owner = other;
+    owner.Set("controller", Json::Bool(true));
+    out.Set("ownerReferences", Json::MakeArray({std::move(owner), other}));
+  }
   Json manager = Json::MakeObject({{"manager", Json::String("kubelet")},
                                    {"fieldsV1", ParseJson(ManagedFields()).value()}});
   out.Set("managedFields", Json::MakeArray({manager}));
@@ -91,6 +98,10 @@ std::string MessageOfMeta(const ObjectMeta& meta) {
   if (meta.deleting) out.Bytes(9, MessageOfTime(meta.created));
   for (const auto& [key, value] : meta.labels) out.Entry(11, key, value);
   for (const auto& [key, value] : meta.annotations) out.Entry(12, key, value);
+  if (meta.controlled) {
+    out.Bytes(13, WireWriter().Bytes(1, "X").Bytes(4, "o").Varint(6, 1).text());
+    out.Bytes(13, WireWriter().Bytes(1, "X").Bytes(4, "o").text());
+  }
   const std::string fields = WireWriter().Bytes(1, ManagedFields()).text();
   out.Bytes(17, WireWriter().Bytes(1, "kubelet").Bytes(7, fields).text());
   return out.text();
@@ -148,6 +159,8 @@ PodObject SamplePod(Random& random, int number) {
                 .phase = static_cast<PodPhase>(random.Below(5)),
                 .priority = static_cast<int32_t>(random.Below(2000)) - 1000};
   if (Chance(random, 10)) pod.gates = {"tessera.dev/quota", "other.example/gate"};
+  if (Chance(random, 10)) pod.nominated_node = "node-7";
+  if (!pod.node_name.empty()) pod.scheduled = SampleTime(random, std::chrono::seconds(1));
   const auto add = [&](ContainerKind kind) {
     const std::string name = fmt::format("c{}", pod.containers.size());
     pod.containers.push_back({name, kind, SampleQuantities(random), SampleQuantities(random)});
@@ -182,6 +195,59 @@ LeaseObject SampleLease(Random& random, int number) {
           .transitions = static_cast<int32_t>(random.Below(100))};
 }
 
+PodDisruptionBudgetObject SampleBudget(Random& random, int number) {
+  PodDisruptionBudgetObject budget{.meta = SampleMeta(random, "pdb", number, true),
+                                   .disruptions_allowed = static_cast<int32_t>(random.Below(4))};
+  if (Chance(random, 90)) {
+    auto& all = budget.selector.emplace().requirements;
+    using Operator = LabelSelector::Operator;
+    if (Chance(random, 80)) all.push_back({"app", Operator::kIn, {"train"}});
+    if (Chance(random, 30)) all.push_back({"tier", Operator::kNotIn, {"a", "b"}});
+    if (Chance(random, 30)) all.push_back({"track", Operator::kExists, {}});
+    if (Chance(random, 30)) all.push_back({"canary", Operator::kDoesNotExist, {}});
+  }
+  if (Chance(random, 20)) budget.disrupted = {"pod-1", "pod-2"};
+  return budget;
+}
+
+namespace {
+
+// Beyond the first, which stands as a label.
+constexpr const char* kOperators[] = {"In", "NotIn", "Exists", "DoesNotExist"};
+bool StandsAsLabel(const LabelSelector::Requirement& one) { return one.key == "app"; }
+
+}  // namespace
+
+std::string JsonOf(const PodDisruptionBudgetObject& budget) {
+  Json spec = Json::MakeObject({{"minAvailable", Json::Int(1)}});
+  if (budget.selector) {
+    Json labels = Json::MakeObject(), expressions = Json::MakeArray();
+    for (const LabelSelector::Requirement& one : budget.selector->requirements) {
+      if (StandsAsLabel(one)) {
+        labels.Set(one.key, Json::String(one.values[0]));
+        continue;
+      }
+      Json values = Json::MakeArray();
+      for (const std::string& value : one.values) values.Append(Json::String(value));
+      expressions.Append(Json::MakeObject(
+          {{"key", Json::String(one.key)},
+           {"operator", Json::String(kOperators[static_cast<size_t>(one.op)])},
+           {"values", std::move(values)}}));
+    }
+    spec.Set("selector", Json::MakeObject({{"matchLabels", std::move(labels)},
+                                           {"matchExpressions", std::move(expressions)}}));
+  }
+  Json disrupted = Json::MakeObject();
+  for (const std::string& name : budget.disrupted) {
+    disrupted.Set(name, Json::String("2026-01-01T00:00:00Z"));
+  }
+  Json out = Made("PodDisruptionBudget", budget.meta);
+  out.Set("spec", std::move(spec));
+  out.Set("status", Json::MakeObject({{"disruptionsAllowed", Json::Int(budget.disruptions_allowed)},
+                                      {"disruptedPods", std::move(disrupted)}}));
+  return out.Serialize();
+}
+
 std::string JsonOf(const PodObject& pod) {
   Json init = Json::MakeArray();
   Json main = Json::MakeArray();
@@ -202,6 +268,18 @@ std::string JsonOf(const PodObject& pod) {
   out.Set("spec", std::move(spec));
   Json status = Json::MakeObject({{"phase", Json::String(kPhases[static_cast<int>(pod.phase)])},
                                   {"hostIP", Json::String("10.0.0.1")}});
+  const bool scheduled = pod.scheduled != WallTime{};
+  const std::string since = Rfc3339(pod.scheduled);
+  for (const auto& [type, holds] : {std::pair("Ready", true), {"PodScheduled", scheduled}}) {
+    status.ArrayAt("conditions")
+        .value()
+        ->Append(Json::MakeObject({{"type", Json::String(type)},
+                                   {"status", Json::String(holds ? "True" : "False")},
+                                   {"lastTransitionTime", Json::String(since)}}));
+  }
+  if (!pod.nominated_node.empty()) {
+    status.Set("nominatedNodeName", Json::String(pod.nominated_node));
+  }
   for (const Container& container : pod.containers) {
     const auto id = pod.container_ids.find(container.name);
     if (id == pod.container_ids.end()) continue;
@@ -283,6 +361,16 @@ std::string MessageOf(const PodObject& pod) {
   for (const std::string& gate : pod.gates) spec.Bytes(38, WireWriter().Bytes(1, gate).text());
   WireWriter status;
   status.Bytes(1, kPhases[static_cast<int>(pod.phase)]).Bytes(5, "10.0.0.1");
+  const bool scheduled = pod.scheduled != WallTime{};
+  for (const auto& [type, holds] : {std::pair("Ready", true), {"PodScheduled", scheduled}}) {
+    status.Bytes(2, WireWriter()
+                        .Bytes(1, type)
+                        .Bytes(2, holds ? "True" : "False")
+                        .Bytes(3, "")
+                        .Bytes(4, MessageOfTime(pod.scheduled))
+                        .text());
+  }
+  status.Bytes(11, pod.nominated_node);
   for (const Container& c : pod.containers) {
     const auto id = pod.container_ids.find(c.name);
     if (id == pod.container_ids.end()) continue;
@@ -339,6 +427,33 @@ std::string MessageOf(const LeaseObject& lease) {
                                .Varint(5, static_cast<uint64_t>(lease.transitions))
                                .text();
   return WireWriter().Bytes(1, MessageOfMeta(lease.meta)).Bytes(2, spec).text();
+}
+
+std::string MessageOf(const PodDisruptionBudgetObject& budget) {
+  WireWriter spec;
+  spec.Bytes(1, WireWriter().Varint(1, 0).Varint(2, 1).text());
+  if (budget.selector) {
+    WireWriter selector;
+    for (const LabelSelector::Requirement& one : budget.selector->requirements) {
+      if (StandsAsLabel(one)) {
+        selector.Entry(1, one.key, one.values[0]);
+        continue;
+      }
+      WireWriter expression;
+      expression.Bytes(1, one.key).Bytes(2, kOperators[static_cast<size_t>(one.op)]);
+      for (const std::string& value : one.values) expression.Bytes(3, value);
+      selector.Bytes(2, expression.text());
+    }
+    spec.Bytes(2, selector.text());
+  }
+  WireWriter status;
+  for (const std::string& name : budget.disrupted) status.Entry(2, name, MessageOfTime({}));
+  status.Varint(3, static_cast<uint64_t>(budget.disruptions_allowed));
+  return WireWriter()
+      .Bytes(1, MessageOfMeta(budget.meta))
+      .Bytes(2, spec.text())
+      .Bytes(3, status.text())
+      .text();
 }
 
 }  // namespace tessera::kube::testing

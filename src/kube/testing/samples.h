@@ -14,16 +14,19 @@ PodObject SamplePod(Random& random, int number);
 NodeObject SampleNode(Random& random, int number);
 ConfigMapObject SampleConfigMap(Random& random, int number);
 LeaseObject SampleLease(Random& random, int number);
+PodDisruptionBudgetObject SampleBudget(Random& random, int number);
 
 std::string JsonOf(const PodObject& pod);
 std::string JsonOf(const NodeObject& node);
 std::string JsonOf(const ConfigMapObject& map);
 std::string JsonOf(const LeaseObject& lease);
+std::string JsonOf(const PodDisruptionBudgetObject& budget);
 
 // Without an envelope.
 std::string MessageOf(const PodObject& pod);
 std::string MessageOf(const NodeObject& node);
 std::string MessageOf(const ConfigMapObject& map);
 std::string MessageOf(const LeaseObject& lease);
+std::string MessageOf(const PodDisruptionBudgetObject& budget);
 
 }  // namespace tessera::kube::testing

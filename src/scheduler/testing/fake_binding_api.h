@@ -7,8 +7,10 @@
 #include <deque>
 #include <functional>
 #include <map>
+#include <memory>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "src/scheduler/binder.h"
 
@@ -17,7 +19,7 @@ namespace tessera::scheduler::testing {
 class FakeBindingApi final : public BindingApi {
  public:
   // What becomes of a request to bind.
-  enum class Fate { kBinds, kBindsWithoutAnswer, kLost, kForbidden };
+  enum class Fate { kBinds, kBindsWithoutAnswer, kLost, kForbidden, kNotSent };
 
   void Put(kube::PodObject pod) { pods_[pod.meta.ns + "/" + pod.meta.name] = std::move(pod); }
   void Remove(const std::string& key) { pods_.erase(key); }
@@ -39,10 +41,36 @@ class FakeBindingApi final : public BindingApi {
   }
   size_t waiting() const { return due_.size(); }
 
-  kube::Operation Bind(const kube::PodBinding& binding,
+  // Requests wait, unsent, until Release, which also gives the answers.
+  void Hold() { held_ = true; }
+  void Release() {
+    held_ = false;
+    for (const auto& send : std::exchange(queue_, {})) send();
+    Run();
+  }
+
+  kube::Operation Bind(const kube::PodBinding& binding, kube::BeforeSend before_send,
                        std::function<void(const Status&)> on_done) override {
-    ++requests_;
+    if (!held_) return Send(binding, before_send, std::move(on_done));
+    auto operation = std::make_shared<kube::Operation>();
+    queue_.push_back([this, binding, before_send, on_done = std::move(on_done),
+                      weak = std::weak_ptr(operation)] {
+      if (const auto alive = weak.lock()) *alive = Send(binding, before_send, on_done);
+    });
+    return kube::Operation([operation = std::move(operation)]() mutable { operation.reset(); });
+  }
+
+  kube::Operation Send(const kube::PodBinding& binding, const kube::BeforeSend& before_send,
+                       std::function<void(const Status&)> on_done) {
     Status status;
+    if (fate_ == Fate::kNotSent) {
+      status = Status(Code::kDeadlineExceeded, "waited too long in the queue");
+      return Later([status, on_done = std::move(on_done)] { on_done(status); });
+    }
+    if (status = before_send(); !status.ok()) {
+      return Later([status, on_done = std::move(on_done)] { on_done(status); });
+    }
+    ++requests_;
     if (fate_ == Fate::kForbidden) status = Status(Code::kPermissionDenied, "forbidden");
     if (fate_ == Fate::kBinds || fate_ == Fate::kBindsWithoutAnswer) status = Apply(binding);
     const bool silent = fate_ == Fate::kBindsWithoutAnswer || fate_ == Fate::kLost;
@@ -81,6 +109,8 @@ class FakeBindingApi final : public BindingApi {
   std::deque<std::function<void()>> due_;
   Fate fate_ = Fate::kBinds;
   int requests_ = 0;
+  bool held_ = false;
+  std::vector<std::function<void()>> queue_;
 };
 
 }  // namespace tessera::scheduler::testing

@@ -60,11 +60,18 @@ net::Response ObjectStore::Answer(const net::Request& request) {
   const std::string path(request.path());
   // Of objects that have one manager: what it says is what there is.
   const bool applied = request.headers.Get("Content-Type").find("apply-patch") != std::string::npos;
-  if (applied) {
-    ++writes_;
-    Put(path, ParseJson(request.body).value());
-  }
   const Json* found = Find(path);
+  if (applied) {
+    Json body = ParseJson(request.body).value();
+    const Json* wanted = body.Find("metadata")->Find("resourceVersion");
+    if (wanted != nullptr &&
+        (found == nullptr || !(*wanted == *found->Find("metadata")->Find("resourceVersion")))) {
+      return Refusal(409, "Conflict");
+    }
+    ++writes_;
+    Put(path, std::move(body));
+    found = Find(path);
+  }
   if (found == nullptr) return Refusal(404, "NotFound");
   const bool patch = request.method == "PATCH" && !applied;
   return patch ? Patch(request, *found) : Found(*found);

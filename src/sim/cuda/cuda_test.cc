@@ -188,6 +188,25 @@ TEST_F(CudaTest, KernelsOfALibraryTakeParametersFromABuffer) {
   EXPECT_OK(CU(*cuda_, cuLibraryUnload)(library));
 }
 
+TEST_F(CudaTest, AModuleOfALibraryIsUnloadedWithItAlone) {
+  Library library = nullptr;
+  Kernel kernel = nullptr;
+  Module module = nullptr;
+  Function function = nullptr;
+  ASSERT_OK(CU(*cuda_, cuLibraryLoadData)(&library, kPtx, nullptr, nullptr, 0, nullptr, nullptr, 0));
+  ASSERT_OK(CU(*cuda_, cuLibraryGetKernel)(&kernel, library, "slow"));
+  ASSERT_OK(CU(*cuda_, cuLibraryGetModule)(&module, library));
+  EXPECT_EQ(CU(*cuda_, cuModuleUnload)(module), Result::kNotPermitted);
+  // All that leads to it still does.
+  EXPECT_OK(CU(*cuda_, cuKernelGetFunction)(&function, kernel));
+  EXPECT_OK(CU(*cuda_, cuModuleGetFunction)(&function, module, "slow"));
+  Module again = nullptr;
+  EXPECT_OK(CU(*cuda_, cuLibraryGetModule)(&again, library));
+  EXPECT_EQ(again, module);
+  EXPECT_OK(CU(*cuda_, cuLibraryUnload)(library));
+  EXPECT_EQ(CU(*cuda_, cuModuleUnload)(module), Result::kInvalidHandle);
+}
+
 TEST_F(CudaTest, AnAccessOutsideOfMemoryEndsTheContext) {
   DevicePtr p = Alloc(400);
   float value = 1;

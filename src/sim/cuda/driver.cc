@@ -320,6 +320,19 @@ Driver::Span Driver::Enqueue(StreamTag* stream, uint64_t duration_ns, bool busy)
   return {start, stream->ready_ns};
 }
 
+ModuleTag* Driver::ModuleOf(LibraryTag* library, ContextTag* context) {
+  ModuleTag*& module = library->modules[context];
+  if (module == nullptr) {
+    auto made = std::make_unique<ModuleTag>();
+    made->context = context;
+    made->library = library;
+    made->image = library->image;
+    module = made.get();
+    modules_[module] = std::move(made);
+  }
+  return module;
+}
+
 FunctionTag* Driver::FindFunction(Function handle, ContextTag* context) {
   for (auto& [module, owned] : modules_) {
     for (auto& [name, function] : module->functions) {
@@ -330,14 +343,7 @@ FunctionTag* Driver::FindFunction(Function handle, ContextTag* context) {
   for (auto& [handle_of, library] : libraries_) {
     for (auto& [name, kernel] : library->kernels) {
       if (reinterpret_cast<Function>(kernel.get()) != handle) continue;
-      ModuleTag*& module = library->modules[context];
-      if (module == nullptr) {
-        auto made = std::make_unique<ModuleTag>();
-        made->context = context;
-        made->image = library->image;
-        module = made.get();
-        modules_[module] = std::move(made);
-      }
+      ModuleTag* module = ModuleOf(library.get(), context);
       auto& function = module->functions[name];
       if (function == nullptr) {
         function = std::make_unique<FunctionTag>();

@@ -81,6 +81,7 @@ struct tessera::cuda::FunctionTag {
 
 struct tessera::cuda::ModuleTag {
   ContextTag* context = nullptr;
+  LibraryTag* library = nullptr;  // that it is a part of
   Image image;
   std::map<std::string, std::unique_ptr<FunctionTag>> functions;
 };
@@ -182,6 +183,8 @@ class Driver {
   std::map<LibraryTag*, std::unique_ptr<LibraryTag>>& libraries() { return libraries_; }
   std::set<MemPoolTag*>& made_pools() { return made_pools_; }
   FunctionTag* FindFunction(Function handle, ContextTag* context);
+  // The library as a module of the context; lives as long as both do.
+  ModuleTag* ModuleOf(LibraryTag* library, ContextTag* context);
   uint64_t NextId() { return ++last_id_; }
 
  private:

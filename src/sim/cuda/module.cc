@@ -106,7 +106,11 @@ CUDA_EXPORT Result cuModuleLoad(Module* module, const char* file) {
 
 CUDA_EXPORT Result cuModuleUnload(Module module) {
   CUDA_ENTER(ContextCall, call);
-  return call->modules().erase(module) != 0 ? Result::kSuccess : Result::kInvalidHandle;
+  if (!call->modules().contains(module)) return Result::kInvalidHandle;
+  // A module from cuLibraryGetModule goes with its library alone.
+  if (module->library != nullptr) return Result::kNotPermitted;
+  call->modules().erase(module);
+  return Result::kSuccess;
 }
 
 CUDA_EXPORT Result cuModuleGetFunction(Function* function, Module module, const char* name) {
@@ -168,15 +172,7 @@ CUDA_EXPORT Result cuLibraryGetModule(Module* module, Library library) {
   CUDA_ENTER(ContextCall, call);
   if (module == nullptr) return Result::kInvalidValue;
   if (!call->libraries().contains(library)) return Result::kInvalidHandle;
-  ModuleTag*& slot = library->modules[call.context()];
-  if (slot == nullptr) {
-    auto made = std::make_unique<ModuleTag>();
-    made->context = call.context();
-    made->image = library->image;
-    slot = made.get();
-    call->modules()[slot] = std::move(made);
-  }
-  *module = slot;
+  *module = call->ModuleOf(library, call.context());
   return Result::kSuccess;
 }
 

@@ -153,14 +153,46 @@ func used(dir string) bool {
 	return os.Chtimes(dir, now, now) == nil
 }
 
-// prune removes versions of a part that nobody has used for long.
+// prune removes versions of a part that no build has asked for in a long time and no process runs.
 func prune(cache, name string) {
 	versions, _ := filepath.Glob(filepath.Join(cache, name+"-*"))
 	for _, version := range versions {
-		if info, err := os.Stat(version); err == nil && time.Since(info.ModTime()) > keepUnused {
+		info, err := os.Stat(version)
+		if err == nil && time.Since(info.ModTime()) > keepUnused && !running(version) {
 			os.RemoveAll(version)
 		}
 	}
+}
+
+// running tells whether a process executes a file of the folder: a cluster may run for weeks. Files
+// are compared, not paths, because a node's processes live in mount namespaces of their own.
+func running(dir string) bool {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return true
+	}
+	var programs []os.FileInfo
+	for _, entry := range entries {
+		if info, err := entry.Info(); err == nil && info.Mode().IsRegular() {
+			programs = append(programs, info)
+		}
+	}
+	executed, err := filepath.Glob("/proc/[0-9]*/exe")
+	if err != nil || len(executed) == 0 {
+		return true
+	}
+	for _, link := range executed {
+		info, err := os.Stat(link)
+		if err != nil {
+			continue // it has ended
+		}
+		for _, program := range programs {
+			if os.SameFile(info, program) {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 func (p part) build(ctx context.Context, dir, out string, log io.Writer) error {

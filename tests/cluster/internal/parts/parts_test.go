@@ -5,8 +5,10 @@ package parts
 import (
 	"bytes"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 )
@@ -83,6 +85,40 @@ func TestVersionThatNobodyUsesIsRemovedInTheEnd(t *testing.T) {
 	}
 	if _, err := os.Stat(first); err == nil {
 		t.Error("it is still there")
+	}
+}
+
+func TestVersionThatARunningProcessExecutesIsKept(t *testing.T) {
+	f := newFixture(t)
+	f.write(t, "#include <unistd.h>\nint main(void) { return pause(); }\n")
+	first, err := f.get(t)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// As a cluster that was started long ago.
+	process := exec.Command(filepath.Join(first, "thing"))
+	if err := process.Start(); err != nil {
+		t.Fatal(err)
+	}
+	end := sync.OnceFunc(func() {
+		process.Process.Kill()
+		process.Wait()
+	})
+	defer end()
+	long := time.Now().Add(-2 * keepUnused)
+	for _, text := range []string{"int main(void) { return 1; }\n", "int main(void) { return 2; }\n"} {
+		if err := os.Chtimes(first, long, long); err != nil {
+			t.Fatal(err)
+		}
+		f.write(t, text)
+		if _, err := f.get(t); err != nil {
+			t.Fatal(err)
+		}
+		_, err := os.Stat(filepath.Join(first, "thing"))
+		if kept := err == nil; kept != strings.Contains(text, "1") {
+			t.Errorf("%q: kept %v", text, kept)
+		}
+		end()
 	}
 }
 

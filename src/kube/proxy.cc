@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/kube/proxy.h"
+
+#include <arpa/inet.h>
+
+#include <array>
+#include <cstdint>
+#include <string>
+
+#include "src/base/strings.h"
+#include "src/formats/base64.h"
+#include "src/net/http.h"
+
+namespace tessera::kube {
+namespace {
+
+// An IPv4 address has four bytes, an IPv6 address sixteen; what is neither has none.
+struct Ip {
+  std::array<uint8_t, 16> bytes{};
+  size_t size = 0;
+};
+
+Ip ParseIp(const std::string& text) {
+  Ip ip;
+  if (::inet_pton(AF_INET, text.c_str(), ip.bytes.data()) == 1) ip.size = 4;
+  else if (::inet_pton(AF_INET6, text.c_str(), ip.bytes.data()) == 1) ip.size = 16;
+  return ip;
+}
+
+bool IsLoopback(const Ip& ip) {
+  if (ip.size == 4) return ip.bytes[0] == 127;
+  const Ip v6 = ParseIp("::1");
+  return ip.size == 16 && ip.bytes == v6.bytes;
+}
+
+bool InNetwork(const Ip& ip, std::string_view cidr) {
+  const size_t slash = cidr.find('/');
+  const Ip network = ParseIp(std::string(cidr.substr(0, slash)));
+  const Result<int64_t> prefix = ParseInt(cidr.substr(slash + 1));
+  if (network.size == 0 || network.size != ip.size || !prefix.ok()) return false;
+  for (int64_t bit = 0; bit < *prefix && bit < static_cast<int64_t>(ip.size) * 8; ++bit) {
+    const int mask = 0x80 >> (bit % 8);
+    if (((network.bytes[bit / 8] ^ ip.bytes[bit / 8]) & mask) != 0) return false;
+  }
+  return true;
+}
+
+bool Names(std::string_view entry, const std::string& host, const Ip& ip, uint16_t port) {
+  if (entry.empty()) return false;
+  if (entry == "*") return true;
+  if (entry.find('/') != std::string_view::npos) return ip.size > 0 && InNetwork(ip, entry);
+  const Result<net::Address> with_port = net::ParseAddress(entry);
+  std::string name(entry);
+  if (with_port.ok()) {
+    if (with_port->port != port) return false;
+    name = with_port->host;
+  }
+  if (ip.size > 0) {
+    const Ip named = ParseIp(name);
+    return named.size == ip.size && named.bytes == ip.bytes;
+  }
+  if (name.starts_with("*.")) name.erase(0, 1);
+  if (name.starts_with('.')) return host.ends_with(name);
+  return host == name || host.ends_with("." + name);
+}
+
+const char* FirstOf(const std::function<const char*(const char*)>& getenv, const char* upper,
+                    const char* lower) {
+  for (const char* name : {upper, lower}) {
+    const char* value = getenv(name);
+    if (value != nullptr && *value != '\0') return name;
+  }
+  return nullptr;
+}
+
+}  // namespace
+
+Result<net::Proxy> ParseProxy(std::string_view text) {
+  constexpr std::string_view kHttp = "http://";
+  std::string_view rest = text;
+  if (rest.starts_with(kHttp)) rest.remove_prefix(kHttp.size());
+  if (const size_t scheme = rest.find("://"); scheme != std::string_view::npos) {
+    return Error(Code::kInvalidArgument,
+                 "proxies with {}:// are not supported: give one with http://",
+                 rest.substr(0, scheme));
+  }
+  net::Proxy proxy;
+  if (const size_t at = rest.rfind('@'); at != std::string_view::npos) {
+    const std::string_view user = rest.substr(0, at);
+    const size_t colon = user.find(':');
+    ASSIGN_OR_RETURN(std::string pair, net::PercentDecode(user.substr(0, colon)));
+    pair += ':';
+    if (colon != std::string_view::npos) {
+      ASSIGN_OR_RETURN(const std::string password, net::PercentDecode(user.substr(colon + 1)));
+      pair += password;
+    }
+    proxy.authorization = "Basic " + Base64Encode(pair);
+    rest.remove_prefix(at + 1);
+  }
+  ASSIGN_OR_RETURN(const net::Url url, net::ParseUrl(std::string(kHttp).append(rest)));
+  proxy.address = url.address;
+  return proxy;
+}
+
+bool BypassesProxy(std::string_view no_proxy, const net::Address& server) {
+  const std::string host = ToLower(server.host);
+  const Ip ip = ParseIp(host);
+  if (host == "localhost" || IsLoopback(ip)) return true;
+  for (const std::string_view entry : Split(no_proxy, ',')) {
+    if (Names(ToLower(Trim(entry)), host, ip, server.port)) return true;
+  }
+  return false;
+}
+
+Result<std::optional<net::Proxy>> ProxyFromEnvironment(
+    const std::function<const char*(const char* name)>& getenv, const net::Url& server) {
+  const char* variable = FirstOf(getenv, "HTTPS_PROXY", "https_proxy");
+  if (variable == nullptr || !server.tls) return std::optional<net::Proxy>();
+  const char* except = FirstOf(getenv, "NO_PROXY", "no_proxy");
+  if (BypassesProxy(except == nullptr ? "" : getenv(except), server.address)) {
+    return std::optional<net::Proxy>();
+  }
+  Result<net::Proxy> proxy = ParseProxy(getenv(variable));
+  if (!proxy.ok()) {
+    return proxy.status().Annotate(
+        fmt::format("${} (to reach {} directly, name it in $NO_PROXY)", variable, server.ToString()));
+  }
+  return std::optional<net::Proxy>(*std::move(proxy));
+}
+
+}  // namespace tessera::kube

@@ -1,0 +1,350 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/kube/request_queue.h"
+
+#include <gtest/gtest.h>
+
+#include <list>
+#include <map>
+#include <vector>
+
+namespace tessera::kube {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+// A network that answers when the test says so.
+class FakeTransport : public ApiTransport {
+ public:
+  struct Sent {
+    net::Request request;
+    OnResponse on_done;
+    bool cancelled = false;
+  };
+
+  Operation Send(net::Request request, const net::HttpClient::CallOptions&,
+                 OnResponse on_done) override {
+    sent.push_back(std::make_shared<Sent>(Sent{std::move(request), std::move(on_done)}));
+    if (on_send) on_send(sent.back());
+    return Operation([held = sent.back()] { held->cancelled = true; });
+  }
+  Operation Stream(net::Request, const net::Deadlines&, net::StreamHandler) override { return {}; }
+  void SetCertificate(const std::string&, const std::string&) override {}
+
+  std::vector<std::shared_ptr<Sent>> sent;
+  std::function<void(const std::shared_ptr<Sent>&)> on_send;
+};
+
+net::Response EvictionForbidden(const std::string& level, int retry_after = 0) {
+  net::Response answer{.status = 429,
+                       .headers = {{"Content-Type", "application/json"},
+                                   {"X-Kubernetes-PF-PriorityLevel-UID", level}},
+                       .body = R"({"kind":"Status","code":429,"reason":"TooManyRequests",)"
+                               R"("message":"Cannot evict pod"})"};
+  if (retry_after > 0) answer.headers.Set("Retry-After", std::to_string(retry_after));
+  return answer;
+}
+
+net::Response LevelRejected(const std::string& level) {
+  net::Response answer = net::TextResponse(429, "Too many requests, please try again later.\n");
+  answer.headers.Set("X-Kubernetes-PF-PriorityLevel-UID", level);
+  answer.headers.Set("Retry-After", "1");
+  return answer;
+}
+
+net::Response Fine(const std::string& level = "") {
+  net::Response answer{.body = "{}"};
+  if (!level.empty()) answer.headers.Set("X-Kubernetes-PF-PriorityLevel-UID", level);
+  return answer;
+}
+
+class RequestQueueTest : public testing::Test {
+ protected:
+  struct Asked {
+    std::optional<Result<net::Response>> answer;
+    MonotonicTime answered_at{};
+    Operation operation;
+  };
+
+  Asked& Submit(const std::string& target, const std::string& flow = "POST pods/binding",
+                bool repeatable = false, const BeforeSend& before_send = nullptr) {
+    if (!queue_) {
+      auto transport = std::make_unique<FakeTransport>();
+      transport_ = transport.get();
+      queue_ = std::make_unique<RequestQueue>(runner_, std::move(transport), config_, options_);
+    }
+    Asked& asked = asked_.emplace_back();
+    asked.operation = queue_->Submit(
+        {.target = target}, flow, repeatable,
+        [this, &asked](const Result<net::Response>& answer) {
+          asked.answer = answer;
+          asked.answered_at = Now();
+        },
+        before_send);
+    return asked;
+  }
+  void Answer(size_t index, Result<net::Response> answer) {
+    const auto sent = transport_->sent.at(index);
+    if (!sent->cancelled) runner_.Post([sent, answer] { sent->on_done(answer); });
+    runner_.RunUntilIdle();
+  }
+  Code CodeOf(const Asked& asked) {
+    if (!asked.answer) return Code::kUnknown;
+    return asked.answer->status().code();
+  }
+  MonotonicTime Now() const { return runner_.clock().Now(); }
+  size_t sent() const { return transport_->sent.size(); }
+  std::string Target(size_t index) { return transport_->sent.at(index)->request.target; }
+
+  FakeTaskRunner runner_;
+  Config config_;
+  ClientOptions options_;
+  FakeTransport* transport_ = nullptr;
+  std::unique_ptr<RequestQueue> queue_;
+  std::list<Asked> asked_;
+};
+
+const Status kRefused = Error(Code::kUnavailable, "connection refused");
+
+// Ten bindings a second through a minute without a server: each ends at its deadline at the latest,
+// none is sent after it, and soon after the server is back all get through.
+TEST_F(RequestQueueTest, BindingsRecoverAfterAnOutageWithABacklog) {
+  options_.deadline = seconds(5);
+  Submit("/first");
+  bool down = false;
+  std::map<std::string, MonotonicTime> made;
+  transport_->on_send = [&](const std::shared_ptr<FakeTransport::Sent>& sent) {
+    if (made.contains(sent->request.target)) {
+      EXPECT_LT(Now(), made[sent->request.target] + options_.deadline);
+    }
+    // The connection attempt itself takes time: more than one new request comes meanwhile.
+    runner_.PostDelayed(milliseconds(300), [&down, sent] {
+      if (!sent->cancelled) sent->on_done(down ? Result<net::Response>(kRefused) : Fine());
+    });
+  };
+  Answer(0, Fine());
+  down = true;
+  int failed_late = 0;
+  for (int i = 0; i < 900; ++i) {
+    if (i == 600) down = false;
+    const std::string target = fmt::format("/{}", i);
+    made[target] = Now();
+    Submit(target);
+    runner_.AdvanceTimeAndRun(milliseconds(100));
+  }
+  runner_.AdvanceTimeAndRun(seconds(6));
+  int i = -1;
+  for (const Asked& asked : asked_) {
+    ASSERT_TRUE(asked.answer.has_value()) << i;
+    const MonotonicTime since = i < 0 ? MonotonicTime{} : made[fmt::format("/{}", i)];
+    EXPECT_LE(asked.answered_at, since + options_.deadline) << i;
+    // The server was back for a second; the last wait was up to five.
+    if (i >= 610) failed_late += asked.answer->ok() ? 0 : 1;
+    ++i;
+  }
+  EXPECT_EQ(failed_late, 0);
+}
+
+TEST_F(RequestQueueTest, AnExpiredRequestIsNeverSent) {
+  options_.deadline = seconds(4);
+  options_.max_in_flight = 1;
+  const Asked& hangs = Submit("/1");
+  const Asked& waits = Submit("/2");
+  runner_.AdvanceTimeAndRun(seconds(4));
+  EXPECT_EQ(CodeOf(hangs), Code::kDeadlineExceeded);
+  EXPECT_EQ(CodeOf(waits), Code::kDeadlineExceeded);
+  EXPECT_EQ(waits.answer->status().message(), "not sent within 4 s");
+  EXPECT_EQ(waits.answered_at, MonotonicTime(seconds(4)));
+  EXPECT_EQ(sent(), 1u);
+  Submit("/3");
+  EXPECT_EQ(sent(), 2u);
+}
+
+TEST_F(RequestQueueTest, ARequestThatWasNotSentSaysWhatIsWrongWithTheServer) {
+  options_.deadline = seconds(4);
+  options_.max_attempts = 100;
+  Submit("/1");
+  Answer(0, kRefused);
+  transport_->on_send = [&](const std::shared_ptr<FakeTransport::Sent>& sent) {
+    runner_.Post([sent] { sent->on_done(kRefused); });
+  };
+  const Asked& behind = Submit("/2");
+  Submit("/3", "GET pods", true);
+  runner_.AdvanceTimeAndRun(seconds(4));
+  ASSERT_TRUE(behind.answer.has_value());
+  EXPECT_EQ(behind.answer->status().message(),
+            "not sent within 4 s: the API server is out of reach: connection refused");
+}
+
+// The oldest of a backlog would expire before its answer, and so would each one after it.
+TEST_F(RequestQueueTest, TheNewestOfABacklogGoesAhead) {
+  options_.deadline = seconds(4);
+  Submit("/1");
+  Answer(0, kRefused);
+  Submit("/old");
+  runner_.AdvanceTimeAndRun(milliseconds(50));
+  Submit("/new");
+  runner_.AdvanceTimeAndRun(milliseconds(200));
+  ASSERT_EQ(sent(), 2u);
+  EXPECT_EQ(Target(1), "/new");
+  Answer(1, Fine());
+  ASSERT_EQ(sent(), 3u);
+  EXPECT_EQ(Target(2), "/old");
+}
+
+TEST_F(RequestQueueTest, ExpiredRequestsAreNotTroubleOfTheServer) {
+  options_.deadline = seconds(5);
+  options_.max_in_flight = 4;
+  std::vector<const Asked*> hang;
+  for (int i = 0; i < 4; ++i) hang.push_back(&Submit(fmt::format("/{}", i)));
+  runner_.AdvanceTimeAndRun(seconds(5));
+  for (const Asked* asked : hang) EXPECT_EQ(CodeOf(*asked), Code::kDeadlineExceeded);
+  for (int i = 0; i < 4; ++i) EXPECT_TRUE(transport_->sent[i]->cancelled);
+  // Four at once, without a wait.
+  for (int i = 4; i < 8; ++i) Submit(fmt::format("/{}", i));
+  EXPECT_EQ(sent(), 8u);
+}
+
+TEST_F(RequestQueueTest, WhileTheServerIsOutOfReachOneRequestGoesAhead) {
+  const Asked& hangs = Submit("/hangs");
+  for (int i = 1; i < 4; ++i) Submit(fmt::format("/{}", i), "GET pods", true);
+  for (int i = 1; i < 4; ++i) Answer(i, kRefused);
+  EXPECT_EQ(sent(), 4u);
+  // One that hangs since before is not what the others wait for.
+  runner_.AdvanceTimeAndRun(milliseconds(200));
+  EXPECT_EQ(sent(), 5u);
+  runner_.AdvanceTimeAndRun(seconds(10));
+  EXPECT_EQ(sent(), 5u);
+  Answer(4, Fine());
+  EXPECT_EQ(sent(), 7u);
+  EXPECT_FALSE(hangs.answer.has_value());
+}
+
+TEST_F(RequestQueueTest, ACancelledProbeMakesWayForTheNext) {
+  Submit("/1", "GET pods", true);
+  Answer(0, kRefused);
+  Asked& second = Submit("/2");
+  runner_.AdvanceTimeAndRun(milliseconds(200));
+  ASSERT_EQ(sent(), 2u);
+  EXPECT_EQ(Target(1), "/2");
+  second.operation.Cancel();
+  ASSERT_EQ(sent(), 3u);
+  EXPECT_EQ(Target(2), "/1");
+}
+
+TEST_F(RequestQueueTest, WaitsGrowButStayBelowTheRenewDeadlineOfALeader) {
+  options_.max_attempts = 100;
+  options_.deadline = seconds(600);
+  Submit("/1", "GET leases", true);
+  MonotonicTime last{};
+  Duration longest{};
+  transport_->on_send = [&](const std::shared_ptr<FakeTransport::Sent>& sent) {
+    longest = std::max(longest, Now() - last);
+    last = Now();
+    runner_.Post([sent] { sent->on_done(kRefused); });
+  };
+  Answer(0, kRefused);
+  runner_.AdvanceTimeAndRun(seconds(120));
+  EXPECT_LE(longest, seconds(5));
+  EXPECT_GT(longest, seconds(3));
+  EXPECT_LT(sent(), 60u);
+}
+
+TEST_F(RequestQueueTest, A429OnOneEvictionHoldsBackNoOther) {
+  const Asked& evicted = Submit("/a", "POST pods/eviction");
+  Answer(0, EvictionForbidden("workload-high"));
+  for (int i = 0; i < 5; ++i) Submit(fmt::format("/{}", i), "POST pods/eviction");
+  Submit("/bind");
+  EXPECT_EQ(sent(), 7u);
+  EXPECT_FALSE(evicted.answer.has_value());
+  runner_.AdvanceTimeAndRun(milliseconds(200));
+  ASSERT_EQ(sent(), 8u);
+  EXPECT_EQ(Target(7), "/a");
+}
+
+TEST_F(RequestQueueTest, ALongRetryAfterHoldsBackItsRequestAlone) {
+  options_.deadline = seconds(120);
+  const Asked& evicted = Submit("/a", "POST pods/eviction");
+  Answer(0, EvictionForbidden("workload-high", 90));
+  const Asked& other = Submit("/b", "POST pods/eviction");
+  ASSERT_EQ(sent(), 2u);
+  Answer(1, Fine("workload-high"));
+  EXPECT_EQ(CodeOf(other), Code::kOk);
+  runner_.AdvanceTimeAndRun(seconds(89));
+  EXPECT_EQ(sent(), 2u);
+  runner_.AdvanceTimeAndRun(seconds(1));
+  ASSERT_EQ(sent(), 3u);
+  Answer(2, Fine());
+  EXPECT_EQ(CodeOf(evicted), Code::kOk);
+}
+
+TEST_F(RequestQueueTest, ARejectedPriorityLevelHoldsBackItsOwnRequestsAlone) {
+  options_.deadline = seconds(120);
+  // Which flow is on which level is known from the answers.
+  Submit("/1", "POST pods/binding");
+  Submit("/2", "PATCH pods/");
+  Submit("/3", "PUT leases/");
+  Answer(0, Fine("workload"));
+  Answer(1, Fine("workload"));
+  Answer(2, Fine("leader-election"));
+  Submit("/4", "POST pods/binding");
+  Answer(3, LevelRejected("workload"));
+  Submit("/5", "PATCH pods/");
+  Submit("/6", "PUT leases/");
+  ASSERT_EQ(sent(), 5u);
+  EXPECT_EQ(Target(4), "/6");
+  // One of the level goes ahead; the one that was told to wait a second is not the first.
+  runner_.AdvanceTimeAndRun(milliseconds(200));
+  ASSERT_EQ(sent(), 6u);
+  EXPECT_EQ(Target(5), "/5");
+  Submit("/7", "POST pods/binding");
+  EXPECT_EQ(sent(), 6u);
+  Answer(5, Fine("workload"));
+  ASSERT_EQ(sent(), 7u);
+  EXPECT_EQ(Target(6), "/7");
+  runner_.AdvanceTimeAndRun(milliseconds(800));
+  ASSERT_EQ(sent(), 8u);
+  EXPECT_EQ(Target(7), "/4");
+}
+
+TEST_F(RequestQueueTest, WhetherARequestMayBeSentIsAskedWhenItIsSent) {
+  bool leads = true;
+  options_.max_in_flight = 1;
+  const BeforeSend before_send = [&] {
+    return leads ? Status() : Error(Code::kAborted, "not the leader");
+  };
+  Submit("/1", "POST pods/binding", false, before_send);
+  const Asked& waits = Submit("/2", "POST pods/binding", false, before_send);
+  leads = false;
+  Answer(0, Fine());
+  EXPECT_EQ(sent(), 1u);
+  EXPECT_EQ(CodeOf(waits), Code::kAborted);
+  leads = true;
+  Submit("/3", "POST pods/binding", false, before_send);
+  EXPECT_EQ(sent(), 2u);
+}
+
+TEST_F(RequestQueueTest, AMissingCredentialIsNotTroubleOfTheServer) {
+  config_.token_file = "/nowhere/token";
+  const Asked& asked = Submit("/1", "GET pods", true);
+  EXPECT_FALSE(asked.answer.has_value());
+  runner_.RunUntilIdle();
+  EXPECT_NE(asked.answer->status().message().find("/nowhere/token"), std::string::npos);
+  const Asked& again = Submit("/2", "GET pods", true);
+  runner_.RunUntilIdle();
+  EXPECT_TRUE(again.answer.has_value());
+}
+
+TEST_F(RequestQueueTest, ACallbackMayDestroyTheQueueWhileOthersExpire) {
+  options_.deadline = seconds(1);
+  Submit("/1");
+  Operation destroys = queue_->Submit({.target = "/2"}, "GET pods", false,
+                                      [this](const auto&) { queue_.reset(); });
+  const Asked& after = Submit("/3");
+  runner_.AdvanceTimeAndRun(seconds(2));
+  EXPECT_EQ(queue_, nullptr);
+  EXPECT_FALSE(after.answer.has_value());
+}
+
+}  // namespace
+}  // namespace tessera::kube

@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/ledger/node_trial.h"
+
+#include <bit>
+
+#include "src/placement/fit.h"
+
+namespace tessera::ledger {
+
+using placement::Demand;
+using placement::GpuAsk;
+using placement::GpuState;
+using placement::Pick;
+
+NodeTrial::NodeTrial(const placement::Cluster& cluster, placement::NodeId node) {
+  const placement::NodeView view = cluster.node(node);
+  state_ = *view.state;
+  state_.cpu_free = state_.cpu_total;
+  state_.memory_free = state_.memory_total;
+  gpus_.assign(view.gpus.begin(), view.gpus.end());
+  for (GpuState& gpu : gpus_) {
+    gpu.free_bytes = gpu.total_bytes;
+    gpu.free_milli = static_cast<int32_t>(kWholeGpu.count());
+    gpu.slack = gpu.healthy && gpu.kind == placement::kWholeDevice ? 1000 : 0;
+    gpu.pods = 0;
+    gpu.held_whole = false;
+  }
+}
+
+void NodeTrial::Add(const Demand& demand, const Pick& pick) {
+  for (size_t n = 0; n < demand.asks.size(); ++n) {
+    const GpuAsk& ask = demand.asks[n];
+    for (uint64_t left = pick.masks[n]; left != 0; left &= left - 1) {
+      GpuState& gpu = gpus_[static_cast<size_t>(std::countr_zero(left))];
+      gpu.slack = static_cast<int16_t>(
+          std::max(0, gpu.slack - placement::SlackOf(gpu, ask)));
+      gpu.free_milli -= static_cast<int32_t>(ask.milli.count());
+      gpu.free_bytes -= ask.whole() ? gpu.total_bytes : ask.bytes.count();
+      gpu.held_whole |= ask.whole();
+      ++gpu.pods;
+    }
+  }
+}
+
+bool NodeTrial::HasRoom(const Demand& demand, const Pick& pick) const {
+  NodeTrial with = *this;
+  with.Add(demand, pick);
+  for (uint64_t left = pick.all(); left != 0; left &= left - 1) {
+    if (IsOverassigned(with.gpus_[static_cast<size_t>(std::countr_zero(left))])) return false;
+  }
+  return true;
+}
+
+bool NodeTrial::Fits(const Demand& demand) const { return placement::Fits(View(), demand); }
+
+std::optional<Pick> NodeTrial::PickFor(const Demand& demand) const {
+  Pick pick;
+  if (!placement::PickTightest(View(), demand, &pick)) return std::nullopt;
+  placement::PreferLinked(View(), demand, &pick);
+  return pick;
+}
+
+Demand GpusOnly(Demand demand) {
+  demand.cpu_milli = 0;
+  demand.memory = Bytes(0);
+  return demand;
+}
+
+}  // namespace tessera::ledger

@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+// GPUs of which bound pods were assigned more than they have.
+#include <algorithm>
+#include <bit>
+#include <tuple>
+
+#include "src/ledger/ledger.h"
+#include "src/ledger/node_trial.h"
+
+namespace tessera::ledger {
+
+std::vector<ClusterLedger::Overassignment> ClusterLedger::Overassigned() const {
+  std::vector<Overassignment> all;
+  for (const auto& [name, node] : nodes_) {
+    if (node.id == placement::kNoNode) continue;
+    const auto gpus = cluster_->node(node.id).gpus;
+    if (std::any_of(gpus.begin(), gpus.end(), IsOverassigned)) AddOverassigned(node, &all);
+  }
+  return all;
+}
+
+// The older binding wins: pods take their GPUs in the order in which they were bound, and those that
+// find no room are in excess. Pods that are being deleted give theirs back anyway, and what pods
+// hold on suspicion was assigned by nobody.
+void ClusterLedger::AddOverassigned(const NodeEntry& node,
+                                    std::vector<Overassignment>* all) const {
+  std::vector<const PodEntry*> pods;
+  for (const std::string& uid : PodsOn(node.node.name)) {
+    const PodEntry& pod = pods_.find(uid)->second;
+    if (pod.place && pod.standing == Standing::kBound && !pod.guessed && !pod.deleting) {
+      pods.push_back(&pod);
+    }
+  }
+  std::sort(pods.begin(), pods.end(), [](const PodEntry* a, const PodEntry* b) {
+    return std::tie(a->bound_at, a->ask.uid) < std::tie(b->bound_at, b->ask.uid);
+  });
+  NodeTrial trial(*cluster_, node.id);
+  std::vector<const PodEntry*> kept;
+  for (const PodEntry* pod : pods) {
+    const placement::Pod& placed = *cluster_->Find(*pod->place);
+    const placement::Demand& demand = cluster_->demand(placed.shape);
+    if (trial.HasRoom(demand, placed.pick)) {
+      trial.Add(demand, placed.pick);
+      kept.push_back(pod);
+      continue;
+    }
+    const uint64_t wanted = placed.pick.all();
+    const auto same_gpu = [&](const PodEntry* other) {
+      return (cluster_->Find(*other->place)->pick.all() & wanted) != 0;
+    };
+    const auto older = std::find_if(kept.begin(), kept.end(), same_gpu);
+    if (older == kept.end()) continue;  // it alone is larger than the GPU: nothing to repair
+    const uint64_t shared = cluster_->Find(*(*older)->place)->pick.all() & wanted;
+    const size_t position = static_cast<size_t>(std::countr_zero(shared));
+    all->push_back({.node = node.node.name,
+                    .gpu = cluster_->spec(node.id).gpus[position].uuid,
+                    .excess = pod,
+                    .older = *older});
+  }
+}
+
+}  // namespace tessera::ledger

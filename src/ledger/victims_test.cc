@@ -1,0 +1,218 @@
+// SPDX-License-Identifier: Apache-2.0
+// Preemption: which pods leave, which budgets that violates, and for whom their GPUs are kept.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "api/names.h"
+#include "src/ledger/ledger.h"
+#include "src/ledger/testing/objects.h"
+
+namespace tessera::ledger {
+namespace {
+
+using testing::BoundPod;
+using testing::GpuNode;
+using testing::GpuPod;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::UnorderedElementsAre;
+using Eviction = ClusterLedger::Eviction;
+using Uids = std::vector<std::string>;
+
+class VictimsTest : public ::testing::Test {
+ protected:
+  void SetUp() override { ledger_->budgets().SetKnown(); }
+
+  static kube::PodObject Whole(const std::string& name, int priority, int gpus = 1) {
+    kube::PodObject pod = GpuPod(name, {{names::kResourceGpu, std::to_string(gpus)}});
+    pod.priority = priority;
+    pod.meta.labels = {{"app", name}, {"team", "a"}};
+    return pod;
+  }
+  ClusterLedger::Question Ask(const kube::PodObject& pod) { return ledger_->Ask(pod).value(); }
+  // The pod as it is once it runs on "n".
+  kube::PodObject Run(const kube::PodObject& pod) {
+    const auto assumed = ledger_->Assume(Ask(pod), "n", std::chrono::seconds(1));
+    kube::PodObject bound = BoundPod(pod, "n", assumed.value().annotations);
+    ledger_->SetPod(bound);
+    return bound;
+  }
+  void Delete(kube::PodObject pod) {
+    pod.meta.deleting = true;
+    ledger_->SetPod(pod);
+  }
+  void Nominate(kube::PodObject pod, const std::string& node) {
+    pod.nominated_node = node;
+    ledger_->SetPod(pod);
+  }
+  // Which pods' label `key` has `value`.
+  void SetBudget(const std::string& name, const std::string& key, const std::string& value,
+                 int allowed) {
+    kube::PodDisruptionBudgetObject budget{.meta = {.name = name, .ns = "ns"},
+                                           .disruptions_allowed = allowed};
+    budget.selector.emplace().requirements.push_back(
+        {key, kube::LabelSelector::Operator::kIn, {value}});
+    ledger_->budgets().Set(budget);
+  }
+  std::string Refusal(const kube::PodObject& pod) {
+    ClusterLedger::Question question = Ask(pod);
+    const Verdict verdict = ledger_->Judge(question, "n");
+    return verdict.fits ? "" : std::string(verdict.reason);
+  }
+
+  FakeClock clock_;
+  std::unique_ptr<ClusterLedger> ledger_ = ClusterLedger::Make({}, &clock_).value();
+};
+
+TEST_F(VictimsTest, TheFewestOfLowerPriorityLeave) {
+  ledger_->SetNode(GpuNode("n", 2));
+  const std::string low = Run(Whole("low", 1)).meta.uid;
+  const std::string middle = Run(Whole("middle", 5)).meta.uid;
+  EXPECT_EQ(ledger_->Victims(Ask(Whole("wants", 10)), "n", {})->uids, Uids{low});
+  EXPECT_EQ(ledger_->Victims(Ask(Whole("wants", 10)), "n", {.uids = {low, middle}})->uids,
+            Uids{low});
+  EXPECT_EQ(ledger_->Victims(Ask(Whole("wants", 10, 2)), "n", {.uids = {low}})->uids.size(), 2u);
+  EXPECT_EQ(ledger_->Victims(Ask(Whole("wants", 3, 2)), "n", {}), std::nullopt);
+}
+
+TEST_F(VictimsTest, AskingChangesNothing) {
+  ledger_->SetNode(GpuNode("n", 2));
+  Run(Whole("low", 1));
+  Run(Whole("middle", 5));
+  const ClusterLedger::Question question = Ask(Whole("wants", 10));
+  const uint64_t version = ledger_->cluster().version();
+  EXPECT_TRUE(ledger_->Victims(question, "n", {}));
+  EXPECT_EQ(ledger_->cluster().version(), version);  // what is cached stays good
+  EXPECT_EQ(ledger_->cluster().free_milli(), 0);
+}
+
+TEST_F(VictimsTest, APodUnderABudgetIsEvictedLast) {
+  ledger_->SetNode(GpuNode("n", 2));
+  const std::string guarded = Run(Whole("guarded", 1)).meta.uid;
+  const std::string free = Run(Whole("free", 5)).meta.uid;
+  SetBudget("one", "app", "guarded", 0);
+  // Although its priority is the lower one.
+  EXPECT_EQ(ledger_->Victims(Ask(Whole("wants", 10)), "n", {.uids = {guarded}}),
+            (Eviction{{free}, 0}));
+  const auto both = ledger_->Victims(Ask(Whole("wants", 10, 2)), "n", {.uids = {free}});
+  EXPECT_THAT(both->uids, UnorderedElementsAre(guarded, free));
+  EXPECT_EQ(both->pdb_violations, 1);
+}
+
+TEST_F(VictimsTest, ViolationsAreCountedForThePodsThatLeave) {
+  ledger_->SetNode(GpuNode("n", 4));
+  for (const char* name : {"a", "b", "c", "d"}) Run(Whole(name, 1));
+  SetBudget("team", "team", "a", 1);
+  EXPECT_EQ(ledger_->Victims(Ask(Whole("wants", 10, 3)), "n", {.uids = {"uid-a"}})->pdb_violations,
+            2);
+  // What kube-scheduler counted for pods that stay does not count.
+  EXPECT_EQ(ledger_
+                ->Victims(Ask(Whole("wants", 10)), "n",
+                          {.uids = {"uid-a", "uid-b"}, .pdb_violations = 1})
+                ->pdb_violations,
+            0);
+  // A pod without GPUs, of which only kube-scheduler knows.
+  EXPECT_EQ(ledger_
+                ->Victims(Ask(Whole("wants", 10)), "n",
+                          {.uids = {"uid-a", "uid-plain"}, .pdb_violations = 1})
+                ->pdb_violations,
+            1);
+  SetBudget("other-team", "team", "b", 0);
+  EXPECT_EQ(ledger_->Victims(Ask(Whole("wants", 10)), "n", {})->pdb_violations, 0);
+  ledger_->budgets().Remove("ns", "team");
+  EXPECT_EQ(ledger_->Victims(Ask(Whole("wants", 10, 4)), "n", {})->pdb_violations, 0);
+}
+
+TEST_F(VictimsTest, APodThatABudgetWasChargedForDoesNotCountAgain) {
+  ledger_->SetNode(GpuNode("n", 1));
+  Run(Whole("a", 1));
+  kube::PodDisruptionBudgetObject budget{.meta = {.name = "all", .ns = "ns"},
+                                         .selector = kube::LabelSelector{}};
+  ledger_->budgets().Set(budget);
+  EXPECT_EQ(ledger_->Victims(Ask(Whole("wants", 10)), "n", {})->pdb_violations, 1);
+  budget.disrupted = {"a"};
+  ledger_->budgets().Set(budget);
+  EXPECT_EQ(ledger_->Victims(Ask(Whole("wants", 10)), "n", {})->pdb_violations, 0);
+  budget.disrupted = {};
+  budget.selector.reset();  // selects nothing
+  ledger_->budgets().Set(budget);
+  EXPECT_EQ(ledger_->Victims(Ask(Whole("wants", 10)), "n", {})->pdb_violations, 0);
+}
+
+TEST_F(VictimsTest, WithoutTheBudgetsNoOtherPodIsNamed) {
+  ledger_ = ClusterLedger::Make({}, &clock_).value();
+  ledger_->SetNode(GpuNode("n", 2));
+  const std::string low = Run(Whole("low", 1)).meta.uid;
+  Run(Whole("middle", 5));
+  EXPECT_EQ(ledger_->Victims(Ask(Whole("wants", 10)), "n", {.uids = {low}, .pdb_violations = 1}),
+            (Eviction{{low}, 1}));
+  EXPECT_EQ(ledger_->Victims(Ask(Whole("wants", 10, 2)), "n", {.uids = {low}}), std::nullopt);
+}
+
+TEST_F(VictimsTest, PodsThatAreLeavingGoFirst) {
+  ledger_->SetNode(GpuNode("n", 2));
+  Run(Whole("a-stays", 1));
+  kube::PodObject leaving = Run(Whole("b-leaves", 5));
+  Delete(leaving);
+  SetBudget("all", "team", "a", 0);
+  EXPECT_EQ(ledger_->Victims(Ask(Whole("wants", 10)), "n", {}),
+            (Eviction{{leaving.meta.uid}, 0}));
+}
+
+TEST_F(VictimsTest, GpusOfANominatedPodAreNotForALowerOne) {
+  ledger_->SetNode(GpuNode("n", 2));
+  Nominate(Whole("high", 100), "n");
+  EXPECT_EQ(Refusal(Whole("low", 1)), "");  // there are two
+  EXPECT_THAT(Refusal(Whole("low", 1, 2)), HasSubstr("reserved for pod ns/high of priority 100"));
+  EXPECT_THAT(Refusal(Whole("equal", 100, 2)), HasSubstr("reserved"));
+  EXPECT_EQ(Refusal(Whole("higher", 101, 2)), "");
+  EXPECT_EQ(Refusal(Whole("high", 100, 1)), "");
+  // Nor does it help to evict others: the nominated pod is not there to be evicted.
+  Run(Whole("old", 0));
+  EXPECT_EQ(ledger_->Victims(Ask(Whole("low", 1, 2)), "n", {}), std::nullopt);
+  EXPECT_EQ(ledger_->Victims(Ask(Whole("low", 1)), "n", {})->uids, Uids{"uid-old"});
+}
+
+TEST_F(VictimsTest, ANominationEndsWithThePodItsBindingOrAnotherNode) {
+  ledger_->SetNode(GpuNode("n", 1));
+  const kube::PodObject high = Whole("high", 100);
+  Nominate(high, "n");
+  EXPECT_NE(Refusal(Whole("low", 1)), "");
+  Nominate(high, "elsewhere");
+  EXPECT_EQ(Refusal(Whole("low", 1)), "");
+  Nominate(high, "n");
+  EXPECT_NE(Refusal(Whole("low", 1)), "");
+  Nominate(high, "");
+  EXPECT_EQ(Refusal(Whole("low", 1)), "");
+  Nominate(high, "n");
+  ledger_->RemovePod(high.meta.uid);
+  EXPECT_EQ(Refusal(Whole("low", 1)), "");
+  // One that can never fit there keeps nothing from others.
+  Nominate(Whole("huge", 100, 8), "n");
+  EXPECT_EQ(Refusal(Whole("low", 1)), "");
+}
+
+TEST_F(VictimsTest, WhatIsFreeWhileVictimsEndIsKeptToo) {
+  ledger_->SetNode(GpuNode("n", 2));
+  const kube::PodObject victim = Run(Whole("victim", 1));
+  Nominate(Whole("high", 100, 2), "n");
+  // Before its deletion is seen, while it ends, and after.
+  EXPECT_NE(Refusal(Whole("low", 1)), "");
+  Delete(victim);
+  EXPECT_NE(Refusal(Whole("low", 1)), "");
+  ledger_->RemovePod(victim.meta.uid);
+  EXPECT_NE(Refusal(Whole("low", 1)), "");
+}
+
+TEST_F(VictimsTest, ALowerPodTakesWhatTheNominatedOneLeaves) {
+  ledger_->SetNode(GpuNode("n", 4));
+  Nominate(Whole("high", 100, 3), "n");
+  const auto low = ledger_->Assume(Ask(Whole("low", 1)), "n", std::chrono::seconds(1));
+  ASSERT_TRUE(low.ok()) << low.status().ToString();
+  const auto second = ledger_->Assume(Ask(Whole("second", 1)), "n", std::chrono::seconds(1));
+  EXPECT_EQ(second.status().code(), Code::kFailedPrecondition);
+  EXPECT_TRUE(ledger_->Assume(Ask(Whole("high", 100, 3)), "n", std::chrono::seconds(1)).ok());
+}
+
+}  // namespace
+}  // namespace tessera::ledger

@@ -1,0 +1,224 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <netinet/tcp.h>
+
+#include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/local/stream_protocol.hpp>
+
+#include "src/net/socket_transport.h"
+
+namespace tessera::net {
+namespace {
+
+using boost::system::error_code;
+using Endpoint = asio::generic::stream_protocol::endpoint;
+
+// RFC 8305, section 5.
+constexpr Duration kStagger = std::chrono::milliseconds(250);
+constexpr size_t kMaxProxyAnswer = 16 << 10;
+
+std::optional<Endpoint> KnownEndpoint(const Address& address) {
+  if (!address.unix_path.empty()) {
+    return Endpoint(asio::local::stream_protocol::endpoint(address.unix_path));
+  }
+  error_code not_an_address;
+  const auto ip = asio::ip::make_address(address.host, not_an_address);
+  if (not_an_address) return std::nullopt;
+  return Endpoint(asio::ip::tcp::endpoint(ip, address.port));
+}
+
+// The families take turns, in the order of the system's preference (RFC 8305, section 4).
+std::vector<Endpoint> Interleaved(const std::vector<Endpoint>& sorted) {
+  std::vector<Endpoint> first, second, merged;
+  for (const Endpoint& endpoint : sorted) {
+    const bool preferred = endpoint.protocol().family() == sorted[0].protocol().family();
+    (preferred ? first : second).push_back(endpoint);
+  }
+  for (size_t i = 0; i < std::max(first.size(), second.size()); ++i) {
+    if (i < first.size()) merged.push_back(first[i]);
+    if (i < second.size()) merged.push_back(second[i]);
+  }
+  return merged;
+}
+
+// One address: TCP (or a unix socket), the proxy's tunnel, TLS.
+class AddressAttempt : public Attempt, public std::enable_shared_from_this<AddressAttempt> {
+ public:
+  AddressAttempt(asio::io_context& context, const Destination& to, OnTransport on_done)
+      : to_(to), socket_(context), on_done_(std::move(on_done)) {}
+
+  void Start(const Endpoint& endpoint) {
+    socket_.async_connect(endpoint, [self = shared_from_this()](const error_code& error) {
+      if (!self->on_done_) return;
+      if (error) return self->Finish(FromErrorCode("connect", error));
+      // Small requests must not wait for the ACK of the one before (no effect on unix sockets).
+      const int on = 1;
+      ::setsockopt(self->socket_.native_handle(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+      self->plain_ = MakePlainTransport(std::move(self->socket_));
+      self->to_.proxy ? self->OpenTunnel() : self->Secure();
+    });
+  }
+
+  void Cancel() override {
+    on_done_ = nullptr;
+    error_code ignored;
+    socket_.close(ignored);
+    if (plain_) plain_->Close();
+    if (handshake_) std::exchange(handshake_, nullptr)->Cancel();
+  }
+
+ private:
+  void OpenTunnel() {
+    const std::string target = to_.address.ToString();
+    std::string request = fmt::format("CONNECT {0} HTTP/1.1\r\nHost: {0}\r\n", target);
+    if (!to_.proxy->authorization.empty()) {
+      request += fmt::format("Proxy-Authorization: {}\r\n", to_.proxy->authorization);
+    }
+    // A write that fails lets the read fail, too.
+    plain_->Write(request + "\r\n", [](const Status&) {});
+    ReadTunnelAnswer();
+  }
+
+  void ReadTunnelAnswer() {
+    plain_->Read([self = shared_from_this()](const Status& status, std::string_view bytes) {
+      if (!self->on_done_) return;
+      if (!status.ok()) return self->FailTunnel(status.message());
+      self->answer_ += bytes;
+      const size_t end = self->answer_.find("\r\n\r\n");
+      if (end != std::string::npos) return self->OnTunnelAnswer(end + 4);
+      if (bytes.empty()) return self->FailTunnel("it closed the connection");
+      if (self->answer_.size() > kMaxProxyAnswer) return self->FailTunnel("its answer is too long");
+      self->ReadTunnelAnswer();
+    });
+  }
+
+  void OnTunnelAnswer(size_t header_size) {
+    const std::string line = answer_.substr(0, answer_.find("\r\n"));
+    const bool accepted = line.starts_with("HTTP/1.") && line.substr(8, 2) == " 2";
+    if (!accepted) return FailTunnel(line);
+    // In TLS the client speaks first.
+    if (answer_.size() > header_size) return FailTunnel("it sent bytes of its own");
+    Secure();
+  }
+
+  void FailTunnel(std::string_view why) {
+    Finish(Error(Code::kUnavailable, "the proxy {} opens no tunnel: {}",
+                 to_.proxy->address.ToString(), why));
+  }
+
+  void Secure() {
+    if (!to_.tls) return Finish(std::exchange(plain_, nullptr));
+    const std::string& name = to_.server_name.empty() ? to_.address.host : to_.server_name;
+    handshake_ = ClientHandshake(std::exchange(plain_, nullptr), to_.tls, name,
+                                 [self = shared_from_this()](Result<TransportPtr> result) {
+                                   self->Finish(std::move(result));
+                                 });
+  }
+
+  void Finish(Result<TransportPtr> result) {
+    handshake_.reset();
+    if (!result.ok() && plain_) plain_->Close();
+    if (on_done_) std::exchange(on_done_, nullptr)(std::move(result));
+  }
+
+  const Destination to_;
+  Socket socket_;
+  TransportPtr plain_;
+  std::string answer_;  // of the proxy
+  std::shared_ptr<Attempt> handshake_;
+  OnTransport on_done_;  // Empty once called or cancelled.
+};
+
+// All addresses of a destination, one after the other and side by side.
+class Connector : public Attempt, public std::enable_shared_from_this<Connector> {
+ public:
+  Connector(IoThread& io, Destination to, OnTransport on_done)
+      : context_(io.impl().context),
+        resolver_(context_),
+        stagger_(io),
+        to_(std::move(to)),
+        on_done_(std::move(on_done)) {}
+
+  void Start(const std::vector<Address>& candidates) {
+    for (const Address& candidate : candidates) {
+      if (auto endpoint = KnownEndpoint(candidate)) endpoints_.push_back(*endpoint);
+    }
+    const Address& dialed = to_.proxy ? to_.proxy->address : to_.address;
+    if (endpoints_.empty()) {
+      if (auto endpoint = KnownEndpoint(dialed)) endpoints_.push_back(*endpoint);
+    }
+    if (!endpoints_.empty()) return TryNext();
+    // Asio starts a thread for getaddrinfo here, and only here.
+    resolver_.async_resolve(
+        dialed.host, std::to_string(dialed.port),
+        [self = shared_from_this()](const error_code& error, auto results) {
+          if (error) return self->Finish(FromErrorCode("name lookup", error));
+          for (const auto& result : results) self->endpoints_.emplace_back(result.endpoint());
+          if (self->endpoints_.empty()) return self->Finish(self->error_);
+          self->endpoints_ = Interleaved(self->endpoints_);
+          self->TryNext();
+        });
+  }
+
+  void Cancel() override {
+    on_done_ = nullptr;
+    resolver_.cancel();
+    stagger_.Stop();
+    for (const auto& attempt : std::exchange(attempts_, {})) attempt->Cancel();
+  }
+
+ private:
+  using Resolver = asio::ip::basic_resolver<asio::ip::tcp, asio::io_context::executor_type>;
+
+  void TryNext() {
+    if (!on_done_ || next_ == endpoints_.size()) return;
+    ++running_;
+    const auto attempt = std::make_shared<AddressAttempt>(
+        context_, to_, [self = shared_from_this()](Result<TransportPtr> result) {
+          self->OnAttemptEnd(std::move(result));
+        });
+    attempts_.push_back(attempt);
+    attempt->Start(endpoints_[next_++]);
+    if (next_ == endpoints_.size()) return;
+    stagger_.Start(kStagger, [weak = weak_from_this()] {
+      if (const auto self = weak.lock()) self->TryNext();
+    });
+  }
+
+  void OnAttemptEnd(Result<TransportPtr> result) {
+    --running_;
+    if (result.ok()) return Finish(std::move(result));
+    // A certificate that is not accepted tells more than a port that is closed.
+    if (error_.code() != Code::kUnauthenticated) error_ = result.status();
+    TryNext();
+    if (running_ == 0) Finish(error_);
+  }
+
+  void Finish(Result<TransportPtr> result) {
+    if (!on_done_) return;
+    const OnTransport on_done = std::exchange(on_done_, nullptr);
+    Cancel();
+    on_done(std::move(result).Annotate(to_.address.ToString()));
+  }
+
+  asio::io_context& context_;
+  Resolver resolver_;
+  Timer stagger_;
+  const Destination to_;
+  OnTransport on_done_;  // Empty once called or cancelled.
+  std::vector<Endpoint> endpoints_;
+  size_t next_ = 0;
+  int running_ = 0;
+  Status error_ = Error(Code::kUnavailable, "the name has no address");
+  std::vector<std::shared_ptr<AddressAttempt>> attempts_;
+};
+
+}  // namespace
+
+std::shared_ptr<Attempt> Connect(IoThread& io, Destination destination,
+                                 const std::vector<Address>& candidates, OnTransport on_done) {
+  auto connector = std::make_shared<Connector>(io, std::move(destination), std::move(on_done));
+  connector->Start(candidates);
+  return connector;
+}
+
+}  // namespace tessera::net

@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+// Deadlines that hold only together with those of other programs.
+#include <gtest/gtest.h>
+
+#include "src/base/strings.h"
+#include "src/scheduler/scheduler.h"
+#include "src/scheduler/testing/manifests.h"
+
+namespace tessera::scheduler {
+namespace {
+
+// "5s".
+std::chrono::seconds SecondsOf(std::string_view text) {
+  EXPECT_TRUE(text.ends_with('s')) << text;
+  return std::chrono::seconds(ParseInt(text.substr(0, text.size() - 1)).value());
+}
+
+TEST(DeadlinesTest, ABindingFailsBeforeKubeSchedulerStopsWaitingForIt) {
+  int extenders = 0;
+  for (const Json& config : testing::ReadManifest("../samples/kube-scheduler.yaml")) {
+    for (const Json& extender : config.Find("extenders")->items()) {
+      ++extenders;
+      EXPECT_LT(kBindDeadline, SecondsOf(extender.StringAt("httpTimeout").value()));
+    }
+  }
+  EXPECT_EQ(extenders, 1);
+}
+
+TEST(DeadlinesTest, ALeadersLastBindingEndsBeforeAnotherReplicaLeads) {
+  const SchedulerOptions defaults;
+  EXPECT_LT(kBindDeadline, defaults.election.lease_duration - defaults.election.renew_deadline);
+}
+
+TEST(DeadlinesTest, StopEndsBeforeThePodIsKilled) {
+  for (const Json& object : testing::ReadManifest("50-scheduler.yaml")) {
+    if (object.StringAt("kind").value() != "Deployment") continue;
+    const int64_t grace = object.Find("spec")
+                              ->Find("template")
+                              ->Find("spec")
+                              ->IntAt("terminationGracePeriodSeconds")
+                              .value();
+    // The EndpointSlice and the Lease are written after it.
+    EXPECT_LE(kStopPatience + std::chrono::seconds(2 + 5), std::chrono::seconds(grace));
+    return;
+  }
+  FAIL() << "no Deployment";
+}
+
+}  // namespace
+}  // namespace tessera::scheduler

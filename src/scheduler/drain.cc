@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/scheduler/drain.h"
+
+#include <utility>
+
+namespace tessera::scheduler {
+namespace {
+
+constexpr Duration kPause = std::chrono::milliseconds(50);
+
+void Look(TaskRunner& runner, MonotonicTime until, std::function<size_t()> left,
+          std::function<void(size_t)> on_done) {
+  const size_t now = left();
+  if (now == 0 || runner.clock().Now() >= until) return on_done(now);
+  runner.PostDelayed(kPause,
+                     [&runner, until, left = std::move(left), on_done = std::move(on_done)] {
+                       Look(runner, until, left, on_done);
+                     });
+}
+
+}  // namespace
+
+void Drain(TaskRunner& runner, Duration patience, std::function<size_t()> left,
+           std::function<void(size_t left)> on_done) {
+  const MonotonicTime until = runner.clock().Now() + patience;
+  runner.Post([&runner, until, left = std::move(left), on_done = std::move(on_done)] {
+    Look(runner, until, left, on_done);
+  });
+}
+
+}  // namespace tessera::scheduler

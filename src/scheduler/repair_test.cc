@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/scheduler/repair.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "api/names.h"
+#include "src/ledger/testing/objects.h"
+
+namespace tessera::scheduler {
+namespace {
+
+using namespace std::chrono_literals;
+using ledger::testing::BoundPod;
+using ledger::testing::GpuNode;
+using ledger::testing::GpuPod;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::SizeIs;
+
+class FakeEvictions final : public EvictionApi {
+ public:
+  kube::Operation Evict(const std::string&, const std::string&, const std::string& uid,
+                        std::function<void(const Status&)> on_done) override {
+    evicted.push_back(uid);
+    answer = std::move(on_done);
+    return {};
+  }
+  std::vector<std::string> evicted;
+  std::function<void(const Status&)> answer;
+};
+
+class RepairTest : public ::testing::Test {
+ protected:
+  void SetUp() override { ledger_->SetNode(GpuNode("n", 2)); }
+  // On GPU 0 of the node, bound at that second.
+  kube::PodObject Bind(const std::string& name, int second, bool controlled = true) {
+    kube::PodObject pod = GpuPod(name, {{names::kResourceGpu, "1"}});
+    pod.meta.controlled = controlled;
+    pod.scheduled = WallTime(std::chrono::seconds(1000 + second));
+    pod = BoundPod(pod, "n",
+                   {{std::string(names::kAnnotationAssignment),
+                     R"({"version":1,"containers":{"main":[{"gpu":"GPU-n-0","milli":1000,)"
+                     R"("bytes":85899345920}]}})"}});
+    ledger_->SetPod(pod);
+    return pod;
+  }
+  void Advance(Duration by) {
+    for (; by > Duration::zero(); by -= 1s) {
+      clock_.Advance(1s);
+      repair_.Tick();
+    }
+  }
+
+  FakeClock clock_;
+  SchedulerMetrics metrics_;
+  FakeEvictions api_;
+  std::vector<std::string> told_;
+  std::unique_ptr<ledger::ClusterLedger> ledger_ =
+      ledger::ClusterLedger::Make({}, &clock_).value();
+  Repair repair_{*ledger_, api_, clock_, metrics_,
+                 [this](const kube::PodObject& pod, kube::EventKind, std::string_view reason,
+                        const std::string& message) {
+                   told_.push_back(fmt::format("{} {}: {}", pod.meta.name, reason, message));
+                 }};
+};
+
+TEST_F(RepairTest, TheOlderBindingWins) {
+  Bind("b-older", 1);
+  Bind("a-newer", 2);
+  Advance(30s);
+  EXPECT_THAT(api_.evicted, ElementsAre("uid-a-newer"));
+  ASSERT_THAT(told_, SizeIs(2));
+  EXPECT_THAT(told_[0], HasSubstr("b-older GPUOverassigned: GPU GPU-n-0 of node n"));
+  EXPECT_THAT(told_[1], HasSubstr("a-newer GPUOverassigned"));
+  EXPECT_THAT(told_[1], HasSubstr("is evicted"));
+}
+
+TEST_F(RepairTest, WhatEndsByItselfIsLeftAlone) {
+  Bind("older", 1);
+  const kube::PodObject newer = Bind("newer", 2);
+  Advance(9s);
+  ledger_->RemovePod(newer.meta.uid);
+  Advance(30s);
+  Bind("newer", 2);
+  Advance(9s);  // counted anew
+  EXPECT_THAT(api_.evicted, IsEmpty());
+  EXPECT_THAT(told_, IsEmpty());
+}
+
+TEST_F(RepairTest, PodsThatAreBeingDeletedCountAsGone) {
+  kube::PodObject older = Bind("older", 1);
+  Bind("newer", 2);
+  older.meta.deleting = true;
+  ledger_->SetPod(older);
+  Advance(60s);
+  EXPECT_THAT(api_.evicted, IsEmpty());
+}
+
+TEST_F(RepairTest, APodWithoutAControllerIsNotEvicted) {
+  Bind("older", 1);
+  Bind("newer", 2, false);
+  Advance(5min);
+  EXPECT_THAT(api_.evicted, IsEmpty());
+  ASSERT_THAT(told_, SizeIs(2));
+  EXPECT_THAT(told_[1], HasSubstr("delete it"));
+}
+
+TEST_F(RepairTest, EvictionsGoOneByOneAndAreRetried) {
+  Bind("a", 1);
+  Bind("b", 2);
+  Bind("c", 3);
+  Advance(30s);
+  ASSERT_THAT(api_.evicted, ElementsAre("uid-b"));  // no answer yet
+  api_.answer(Status(Code::kResourceExhausted, "a budget forbids it"));
+  Advance(1s);
+  EXPECT_THAT(api_.evicted, ElementsAre("uid-b", "uid-c"));
+  api_.answer(Status::Ok());
+  ledger_->RemovePod("uid-c");
+  EXPECT_EQ(metrics_.repairs.values().at("evicted"), 1u);
+  Advance(20s);
+  EXPECT_THAT(api_.evicted, ElementsAre("uid-b", "uid-c", "uid-b"));
+}
+
+}  // namespace
+}  // namespace tessera::scheduler
