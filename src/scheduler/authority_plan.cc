@@ -73,8 +73,8 @@ Result<std::optional<CertificatePair>> NextClient(const CertificatePair& now,
                                                   const Authorities& authorities, WallTime time,
                                                   const AuthorityOptions& options) {
   if (IsFresh(now, authorities, {}, options.client, time)) return {std::nullopt};
-  ASSIGN_OR_RETURN(CertificatePair pair, Issue(authorities.newest, "kube-scheduler", {},
-                                               options.client, time, options));
+  ASSIGN_OR_RETURN(CertificatePair pair,
+                   Issue(authorities.newest, "kube-scheduler", {}, options.client, time, options));
   return {std::move(pair)};
 }
 

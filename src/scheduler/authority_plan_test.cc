@@ -12,9 +12,7 @@ constexpr WallTime kNow{std::chrono::seconds(1'800'000'000)};
 const std::vector<std::string> kNames = {"tessera-scheduler.ns.svc", "10.0.0.7"};
 
 Authorities Made(WallTime time = kNow) { return NextAuthorities({}, time, {}).value().value(); }
-WallTime EndOf(const net::CertificatePair& pair) {
-  return net::ValidityOf(pair.certificate)->to;
-}
+WallTime EndOf(const net::CertificatePair& pair) { return net::ValidityOf(pair.certificate)->to; }
 
 TEST(AuthorityPlanTest, OneAuthoritySignsBothSides) {
   const Authorities made = Made();

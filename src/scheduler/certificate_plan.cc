@@ -68,10 +68,10 @@ std::vector<std::string> ServiceNames(const std::string& service, const std::str
 
 Result<net::TlsOptions> PlaceholderTls(WallTime now) {
   const Validity validity{now, now + std::chrono::hours(1)};
-  ASSIGN_OR_RETURN(const auto nobody,
+  ASSIGN_OR_RETURN(const auto authority,
                    net::CertificateAuthority::Make("Tessera placeholder", validity));
-  ASSIGN_OR_RETURN(const auto pair, nobody.Issue("placeholder", {}, validity));
-  return net::TlsOptions{.ca = {.text = nobody.certificate()},
+  ASSIGN_OR_RETURN(const auto pair, authority.Issue("placeholder", {}, validity));
+  return net::TlsOptions{.ca = {.text = authority.certificate()},
                          .certificate = {.text = pair.certificate},
                          .key = {.text = pair.key}};
 }

@@ -66,9 +66,7 @@ struct ExtenderCertificates::Core : std::enable_shared_from_this<ExtenderCertifi
     Sleep(std::min<Duration>(backoff.Next(), options.period));
   }
   // After a write that came to nothing because another replica was faster, or failed.
-  void Retry(const Status& status) {
-    LostRace(status) ? Sleep(backoff.Next()) : Fail(status);
-  }
+  void Retry(const Status& status) { LostRace(status) ? Sleep(backoff.Next()) : Fail(status); }
 
   void Begin() {
     operation = authority_secret.Read(Alive([](Core& self, const Result<Found>& found) {

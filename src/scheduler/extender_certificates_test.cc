@@ -84,8 +84,8 @@ TEST_F(ExtenderCertificatesTest, ReplicasShareAuthoritiesAndServeTheirOwnAddress
   })) << a->trouble.ToString();
   EXPECT_EQ(a->shown.back().ca.text, b->shown.back().ca.text);
   EXPECT_EQ(a->shown.back().ca.text, Text("client", "ca.crt"));
-  const Status served = Serves(a->shown.back(), {"10.1.0.1", "10.0.0.7", "tessera-scheduler",
-                                                 "tessera-scheduler.ns.svc"});
+  const Status served = Serves(
+      a->shown.back(), {"10.1.0.1", "10.0.0.7", "tessera-scheduler", "tessera-scheduler.ns.svc"});
   EXPECT_TRUE(served.ok()) << served.ToString();
   EXPECT_TRUE(Serves(b->shown.back(), {"10.1.0.2"}).ok());
   EXPECT_FALSE(Serves(b->shown.back(), {"10.1.0.1"}).ok());
@@ -144,18 +144,17 @@ class ExtenderPortTest : public ExtenderCertificatesTest {
   Result<net::Response> Bind(const net::HttpClient::Options& to) {
     net::HttpClient client(io_, runner_, to);
     std::optional<Result<net::Response>> answer;
-    const net::Call call = client.Send(
-        {.method = "POST",
-         .target = "/v1/extender/bind",
-         .body = R"({"PodName":"a","PodNamespace":"ns","PodUID":"u","Node":"n1"})"},
-        {}, [&](Result<net::Response> r) { answer = std::move(r); });
+    const net::Call call =
+        client.Send({.method = "POST",
+                     .target = "/v1/extender/bind",
+                     .body = R"({"PodName":"a","PodNamespace":"ns","PodUID":"u","Node":"n1"})"},
+                    {}, [&](Result<net::Response> r) { answer = std::move(r); });
     EXPECT_TRUE(runner_.RunUntil([&] { return answer.has_value(); }));
     return *answer;
   }
   Result<net::Response> BindOverTls(net::TlsOptions tls) {
     tls.server_name = "tessera-scheduler.ns.svc";
-    return Bind(
-        {.server = {.tls = true, .address = scheduler_->address()}, .tls = std::move(tls)});
+    return Bind({.server = {.tls = true, .address = scheduler_->address()}, .tls = std::move(tls)});
   }
 
   TempDir dir_;
@@ -176,10 +175,10 @@ TEST_F(ExtenderPortTest, OnlyTheClientOfTheSecretIsAnswered) {
   EXPECT_FALSE(BindOverTls({.ca = client.ca}).ok());
   const net::testing::TestCa stranger;
   const auto other = stranger.Issue("kube-scheduler", {});
-  EXPECT_FALSE(BindOverTls({.ca = client.ca,
-                            .certificate = {.text = other.certificate},
-                            .key = {.text = other.key}})
-                   .ok());
+  EXPECT_FALSE(
+      BindOverTls(
+          {.ca = client.ca, .certificate = {.text = other.certificate}, .key = {.text = other.key}})
+          .ok());
   // Neither is a caller of the old kind, which gets the reason.
   const auto plain = Bind({.server = {.address = scheduler_->address()}});
   ASSERT_TRUE(plain.ok()) << plain.status().ToString();

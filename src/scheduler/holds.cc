@@ -103,7 +103,8 @@ void Holds::OnPod(const kube::PodObject& pod) {
 
 void Holds::Tick() {
   const MonotonicTime now = clock_.Now();
-  std::erase_if(pods_, [&](const auto& entry) { return now - entry.second.named > options_.limit; });
+  std::erase_if(pods_,
+                [&](const auto& entry) { return now - entry.second.named > options_.limit; });
 }
 
 }  // namespace tessera::scheduler

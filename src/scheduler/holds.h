@@ -66,7 +66,7 @@ class Holds {
  private:
   struct Pod {
     MonotonicTime named;     // when
-    std::vector<bool> fits;  // by NodeId
+    std::vector<bool> fits;  // by NodeId; a node that inherits the id of a removed one counts as it
     std::string node;        // that is held, or will be once the pod is shown
     bool shown = false;      // by the watch, so that it may hold
     uint64_t failure = 0;    // of an earlier attempt, as kube-scheduler had it

@@ -47,7 +47,7 @@ struct SchedulerOptions {
   // Of `address`. Without a certificate the replicas make those of both sides themselves
   // (extender_certificates.h).
   net::TlsOptions tls;
-  bool plain_http = false;      // `address` speaks plain HTTP: every caller that reaches it may bind
+  bool plain_http = false;  // `address` speaks plain HTTP: every caller that reaches it may bind
   std::string metrics_address;  // the status pages alone, plain; "": not
   size_t max_request_bytes = 48 << 20;
 
