@@ -176,7 +176,7 @@ TEST_F(BinderTest, LeadershipIsCheckedWhenABindingIsSent) {
   d.AddPod(pod);
   d.api.Hold();
   std::optional<Status> answer;
-  d.extender->Bind({"a", "ns", pod.meta.uid, "n1"}, [&](const Status& status) { answer = status; });
+  d.binder->Bind(pod, "n1", [&](const Status& status) { answer = status; });
   EXPECT_EQ(answer, std::nullopt);
   d.may_write = false;
   d.api.Release();
@@ -193,7 +193,7 @@ TEST_F(BinderTest, ALostRequestSettlesFromWhenItWasSent) {
   d.AddPod(pod);
   d.api.SetFate(Fate::kLost);
   d.api.Hold();
-  d.extender->Bind({"a", "ns", pod.meta.uid, "n1"}, [](const Status&) {});
+  d.binder->Bind(pod, "n1", [](const Status&) {});
   d.clock.Advance(10s);
   d.api.Release();
   for (int i = 0; i < 6; ++i) d.Advance(2s);
@@ -205,7 +205,7 @@ TEST_F(BinderTest, ALostRequestSettlesFromWhenItWasSent) {
 TEST_F(BinderTest, CountsBindingsWithoutAnAnswer) {
   const kube::PodObject pod = Whole("a");
   d.AddPod(pod);
-  d.extender->Bind({"a", "ns", pod.meta.uid, "n1"}, [](const Status&) {});
+  d.binder->Bind(pod, "n1", [](const Status&) {});
   EXPECT_EQ(d.binder->unanswered(), 1u);
   d.api.Run();
   EXPECT_EQ(d.binder->unanswered(), 0u);

@@ -90,11 +90,11 @@ TEST_F(HoldsTest, ANominatedNodeShowsThatTheAttemptGoesOn) {
 }
 
 TEST_F(HoldsTest, ADifferentFailureReleasesAtOnce) {
-  Show(Nominated(Failed(Whole("a")), "n1"));
+  Show(Failed(Whole("a")));
   d.Filter(Failed(Whole("a")));
-  Show(Nominated(Failed(Whole("a")), "n1"));  // other news of the pod are none of its attempt
+  Show(Failed(Whole("a")));  // other news of the pod are none of its attempt
   EXPECT_FALSE(IsFree());
-  Show(Nominated(Failed(Whole("a"), 9), "n1"));
+  Show(Failed(Whole("a"), 9));
   EXPECT_TRUE(IsFree());
 }
 
