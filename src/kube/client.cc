@@ -2,6 +2,7 @@
 #include "src/kube/client.h"
 
 #include <algorithm>
+#include <random>
 #include <string_view>
 #include <utility>
 
@@ -139,6 +140,7 @@ struct Client::Core {
 
   const Config config;
   const Options options;
+  std::mt19937_64 seeds{options.seed.value_or(std::random_device{}())};
   RequestQueue queue;
 };
 
@@ -155,6 +157,7 @@ Client::Client(net::IoThread& io, TaskRunner& runner, Config config, Options opt
 Client::~Client() = default;
 
 TaskRunner& Client::runner() { return core_->queue.runner(); }
+uint64_t Client::NextSeed() { return core_->seeds(); }
 const Config& Client::config() const { return core_->config; }
 
 Operation Client::SendForObject(net::Request request, const ObjectRef& object, bool repeatable,

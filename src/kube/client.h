@@ -20,6 +20,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -81,6 +82,7 @@ struct ClientOptions {
   size_t max_in_flight = 8;
   size_t max_waiting = 256;
   size_t max_body = 64 << 20;
+  std::optional<uint64_t> seed;  // of the jitter of waits; else the system's chance
 };
 
 class Client {
@@ -114,6 +116,8 @@ class Client {
 
   TaskRunner& runner();
   const Config& config() const;
+  // For the jitter of what uses this client.
+  uint64_t NextSeed();
 
  private:
   struct Core;

@@ -294,7 +294,7 @@ struct RequestQueue::Core : public std::enable_shared_from_this<RequestQueue::Co
   std::unordered_map<std::string, SendLane> levels;  // those that the server rejects
   std::unordered_map<std::string, std::string> level_of_flow;
   Status trouble;  // why the server is out of reach
-  std::minstd_rand random{std::random_device{}()};
+  std::mt19937_64 random{options.seed.value_or(std::random_device{}())};
   MonotonicTime wake_at = kNever;
   bool closed = false;
   std::unique_ptr<ApiTransport> transport;  // After what its calls refer to.

@@ -201,8 +201,8 @@ struct Watch::Core : public std::enable_shared_from_this<Watch::Core> {
   ListQuery what;  // continue_token holds the place between pages
   Delegate* delegate;
   Options options;
-  std::minstd_rand random{std::random_device{}()};
-  Backoff backoff;
+  std::mt19937_64 random{client.NextSeed()};
+  Backoff backoff{client.NextSeed()};
   std::string version;   // of the last thing seen; empty: everything is due
   bool initial = false;  // the stream has not come to the end of everything
   bool in_trouble = false;

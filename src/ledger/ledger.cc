@@ -111,10 +111,11 @@ void ClusterLedger::Install(NodeEntry& entry) {
     }
     entry.id = *added;
   }
-  // Those that waited for the node, or for a GPU that has come back.
+  // Those that waited for the node, or for a GPU that has come back; also what is assumed, because
+  // its binding may be on its way.
   for (const std::string& uid : PodsOn(entry.node.name)) {
     PodEntry& pod = pods_.find(uid)->second;
-    if (pod.standing == Standing::kBound && (!pod.place || !pod.problem.empty())) Settle(pod);
+    if (!pod.place || !pod.problem.empty()) Settle(pod);
   }
 }
 
@@ -307,6 +308,7 @@ Result<ClusterLedger::Assumed> ClusterLedger::Assume(const Question& question,
   pod.ask = ask;
   pod.standing = Standing::kAssumed;
   pod.assignment = assumed.assignment;
+  pod.annotations = assumed.annotations;
   pod.problem.clear();
   pod.place = *place;
   pod.charges = std::move(charges);

@@ -272,5 +272,21 @@ TEST_F(LedgerTest, QuotaCountsMemoryOfPodsThatAskForNothingElse) {
   EXPECT_FALSE(Fits(GpuPod("d", {{names::kResourceGpuMem, "1"}}), "n"));
 }
 
+// Its binding is on its way, or was not seen yet, when the Node object is deleted and made anew.
+TEST_F(LedgerTest, WhatIsAssumedHoldsItsGpusWhenItsNodeReturns) {
+  ledger_->SetNode(GpuNode("n", 1));
+  const kube::PodObject pod = GpuPod("a", {{names::kResourceGpu, "1"}});
+  const auto assumed = Assume(pod, "n");
+  ASSERT_TRUE(assumed.ok());
+  ledger_->RemoveNode("n");
+  ledger_->SetNode(GpuNode("n", 1));
+  EXPECT_FALSE(Fits(GpuPod("b", {{names::kResourceGpu, "1"}}), "n"));
+  ledger_->SetPod(BoundPod(pod, "n", assumed->annotations));
+  EXPECT_EQ(Entry(pod).problem, "");
+  EXPECT_EQ(Entry(pod).assignment, assumed->assignment);
+  ledger_->RemovePod(pod.meta.uid);
+  EXPECT_TRUE(Fits(GpuPod("b", {{names::kResourceGpu, "1"}}), "n"));
+}
+
 }  // namespace
 }  // namespace tessera::ledger

@@ -128,7 +128,7 @@ struct LeaderEndpoint::Core : std::enable_shared_from_this<LeaderEndpoint::Core>
   const LeaderEndpointOptions options;
   const OnTrouble on_trouble;
   const kube::ObjectRef slice;
-  kube::Backoff backoff;
+  kube::Backoff backoff{client.NextSeed()};
   kube::Operation operation;
   bool withdrawn = false;
 };

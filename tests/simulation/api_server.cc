@@ -67,7 +67,10 @@ Status ApiServer::Bind(const kube::PodBinding& binding) {
   }
   world_.Note(fmt::format("bound {} to {}{}", pod.meta.uid, binding.node,
                           binding.annotations.empty() ? ", past the scheduler" : ""));
-  Put(ledger::testing::BoundPod(pod, binding.node, binding.annotations));
+  kube::PodObject bound = ledger::testing::BoundPod(pod, binding.node, binding.annotations);
+  bound.nominated_node.clear();
+  bound.scheduled = std::chrono::floor<std::chrono::seconds>(world_.clock().WallNow());
+  Put(std::move(bound));
   return {};
 }
 

@@ -1,17 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-// The API server as far as GPUs are concerned: Nodes and Pods, bindings, annotations, and news of
-// all of it, late, in clumps and with lost watches. A stand-in because the real one cannot be run
-// under virtual time, nor be made to lose exactly one answer.
+// The API server as far as GPUs are concerned: Nodes and Pods, bindings, evictions, annotations, the
+// Lease, the EndpointSlice, and news of all of it, late, in clumps and with lost watches. Schedulers
+// speak to it as over HTTP (connection.h); kubelets, agents and users call it. A stand-in because
+// the real one cannot be run under virtual time, nor be made to lose exactly one answer.
 #pragma once
 
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
 #include "src/base/status.h"
 #include "src/kube/binding.h"
 #include "src/kube/objects.h"
+#include "src/net/http.h"
 #include "tests/simulation/world.h"
 
 namespace tessera::simulation {
@@ -37,6 +40,28 @@ class ApiServer {
   void Call(const Life& life, std::function<Status()> effect, Done done);
   Status Bind(const kube::PodBinding& binding);
   Status Annotate(const std::string& uid, const kube::StringMap& annotations);
+
+  // --- Requests over HTTP, and their faults. `may_write`: whether their sender still leads. What
+  // takes effect although it does not is remembered as stale.
+  net::Response Handle(const net::Request& request, bool may_write);
+  bool Loses() { return !calm_ && world_.Chance(3); }
+  bool calm() const { return calm_; }
+  Duration TimeOfRequest();
+  Duration TimeOfNews();
+  // Pods (UIDs) that were bound by a replica that did not lead any more.
+  const std::set<std::string>& stale() const { return stale_; }
+  // Where the EndpointSlice leads to; "" where it leads nowhere.
+  std::string Leader() const;
+
+  // --- Watches over HTTP.
+  enum class Kind { kNodes, kPods, kConfigMaps, kBudgets };
+  static Kind KindOf(const net::Request& request);
+  std::string FramesOfAll(Kind kind) const;
+  std::string BookmarkFrame(Kind kind, bool ends_initial) const;
+  // Of the change that made `version` + 1; "" where it was of another kind.
+  const std::string& FrameOf(Kind kind, size_t version);
+  void SetQuota(const std::string& text);
+  void Put(kube::PodDisruptionBudgetObject budget) { budgets_.push_back(std::move(budget)); }
 
   void SetDown(bool down) { down_ = down; }
   bool down() const { return down_; }
@@ -85,12 +110,22 @@ class ApiServer {
     bool gone = false;
     std::shared_ptr<const kube::NodeObject> node;
     std::shared_ptr<const kube::PodObject> pod;
+    std::string frame;  // once it was asked for
   };
+  net::Response HandlePod(const net::Request& request, const std::vector<std::string>& path,
+                          bool may_write);
+  net::Response HandleObject(const net::Request& request);
+  net::Response Evict(const std::string& name, const std::string& uid);
 
   World& world_;
   std::map<std::string, kube::NodeObject> nodes_;
   std::map<std::string, kube::PodObject> pods_;
   std::vector<Event> log_;
+  std::map<std::string, Json> objects_;  // by path: the Lease and the EndpointSlice
+  size_t object_version_ = 0;
+  kube::ConfigMapObject quota_;
+  std::vector<kube::PodDisruptionBudgetObject> budgets_;
+  std::set<std::string> stale_;
   bool down_ = false;
   bool calm_ = false;
 };

@@ -3,8 +3,11 @@
 
 #include <fmt/format.h>
 
+#include <set>
 #include <utility>
 
+#include "api/names.h"
+#include "src/device/assignment.h"
 #include "src/ledger/testing/given_out.h"
 #include "src/ledger/testing/objects.h"
 
@@ -12,6 +15,9 @@ namespace tessera::simulation {
 namespace {
 
 using namespace std::chrono_literals;
+
+// GPUs of the namespace that all pods are in, below what the cluster has.
+constexpr int64_t kQuota = 26;
 
 class History {
  public:
@@ -21,8 +27,14 @@ class History {
       nodes_.push_back(
           std::make_unique<Node>(world_, server_, truth_, fmt::format("n{}", i), options.gpus));
     }
+    server_.SetQuota(fmt::format(R"({{"ns":{{"quota":{{"A100":{}}}}}}})", kQuota));
+    kube::PodDisruptionBudgetObject budget{
+        .meta = {.name = "guarded", .ns = "ns", .uid = "b", .resource_version = "1"}};
+    budget.selector.emplace().requirements.push_back(
+        {"guarded", kube::LabelSelector::Operator::kExists, {}});
+    server_.Put(std::move(budget));
     for (int i = 0; i < 2; ++i) {
-      replicas_.push_back(std::make_unique<Replica>(world_, server_, lease_, i));
+      replicas_.push_back(std::make_unique<Replica>(world_, server_, i));
     }
     kube_scheduler_ = std::make_unique<KubeScheduler>(world_, server_, replicas_, options.past_us);
   }
@@ -34,8 +46,10 @@ class History {
     RunFor(options_.chaos);
     chaos_.reset();
     Mend();
-    RunFor(2min);
-    if (options_.past_us == 0) ExpectEverythingRuns();
+    RunFor(3min);
+    ExpectRepaired();
+    ExpectEverythingRuns();
+    ExpectLedgerIsTrue();
     DeleteAll();
     RunFor(4min);
     ExpectEmpty();
@@ -44,6 +58,9 @@ class History {
             .events = world_.events(),
             .containers = truth_.started(),
             .from_memory = FromMemory(),
+            .stale = server_.stale().size(),
+            .repairs = Repairs(),
+            .preemptions = kube_scheduler_->preemptions(),
             .last_notes = {world_.notes().begin(), world_.notes().end()}};
   }
 
@@ -54,12 +71,19 @@ class History {
     return sum;
   }
 
+  uint64_t Repairs() const {
+    uint64_t sum = 0;
+    for (const auto& replica : replicas_) sum += replica->repairs();
+    return sum;
+  }
+
   void RunFor(Duration time) {
     for (; time > Duration::zero() && world_.failure().empty(); time -= 100ms) {
       world_.runner().AdvanceTimeAndRun(100ms);
-      if (options_.past_us == 0 &&
-          std::exchange(looked_at_, server_.version()) < server_.version()) {
+      if (std::exchange(looked_at_, server_.version()) < server_.version()) {
         ExpectConserved();
+        ExpectQuotaKept();
+        ExpectNominationsKept();
       }
     }
   }
@@ -89,6 +113,11 @@ class History {
     kube::PodObject pod =
         ledger::testing::GpuPod(name, kLimits[world_.random().Below(kLimits.size())]);
     pod.meta.uid = fmt::format("u{}", next_uid_++);
+    pod.meta.controlled = true;
+    pod.meta.created = std::chrono::floor<std::chrono::seconds>(world_.clock().WallNow());
+    if (world_.Chance(20)) pod.meta.labels["guarded"] = "yes";
+    constexpr int32_t kPriorities[] = {0, 0, 0, 100, 1000};
+    pod.priority = kPriorities[world_.random().Below(5)];
     if (world_.Chance(15)) {  // two containers that share or have their own
       kube::Container second = pod.containers[0];
       second.name = "second";
@@ -105,7 +134,7 @@ class History {
 
   void Break() {
     Node& node = *nodes_[world_.random().Below(nodes_.size())];
-    switch (world_.random().Below(10)) {
+    switch (world_.random().Below(12)) {
       case 0:
       case 1:
         if (node.agent().running()) node.agent().Crash();
@@ -124,11 +153,23 @@ class History {
                                            [this] { server_.SetDown(false); });
       case 5:
         return node.FallIll();
-      case 6:
-        kube::NodeObject object = server_.nodes().at(
+      case 6: {
+        const auto known = server_.nodes().find(
             fmt::format("n{}", world_.random().Below(static_cast<uint64_t>(options_.nodes))));
+        if (known == server_.nodes().end()) return;
+        kube::NodeObject object = known->second;
         object.unschedulable = !object.unschedulable;
         return server_.Put(std::move(object));
+      }
+      case 7:
+        // Longer than its Lease lasts; now and then shorter.
+        return replicas_[world_.random().Below(2)]->Freeze(world_.Chance(70)
+                                                               ? Duration(30s)
+                                                               : world_.Between(1s, 14s));
+      case 8:
+        left_[node.name()] = world_.clock().Now();
+        node.Leave();
+        return world_.After(world_.Between(2s, 20s), chaos_, [&node] { node.Join(); });
     }
   }
 
@@ -136,7 +177,10 @@ class History {
     world_.Note("calm");
     server_.SetDown(false);
     server_.SetCalm();
-    for (const auto& node : nodes_) node->agent().disk().SetDanger(0);
+    for (const auto& node : nodes_) {
+      node->agent().disk().SetDanger(0);
+      node->Join();
+    }
     for (const auto& [name, node] : std::map(server_.nodes())) {
       kube::NodeObject object = node;
       object.unschedulable = false;
@@ -144,11 +188,38 @@ class History {
     }
   }
 
-  // Pods that wait beyond what the cluster has are all right; what is bound runs.
+  // Pods that wait beyond what the cluster has are all right; what is bound runs. Only a pod that
+  // was bound to a node without asking waits there for as long as the node has no room for it.
   void ExpectEverythingRuns() {
     for (const auto& node : nodes_) {
-      for (const std::string& container : node->stuck()) world_.Fail("never started: " + container);
+      for (const std::string& container : node->stuck()) {
+        const std::string uid = container.substr(0, container.find('/'));
+        const kube::PodObject* pod = server_.Find(uid);
+        if (pod != nullptr && !IsAssigned(*pod) && !WouldFit(*pod)) continue;
+        world_.Fail("never started: " + container);
+      }
     }
+  }
+
+  static bool IsAssigned(const kube::PodObject& pod) {
+    return pod.meta.annotations.contains(names::kAnnotationAssignment);
+  }
+
+  // The account of what the API server has now, without some of the pods.
+  std::unique_ptr<ledger::ClusterLedger> Account(
+      const std::function<bool(const kube::PodObject&)>& without) const {
+    auto ledger = ledger::ClusterLedger::Make({.policy = "BestFit"}, &world_.clock()).value();
+    for (const auto& [name, node] : server_.nodes()) ledger->SetNode(node);
+    for (const auto& [name, pod] : server_.pods()) {
+      if (!pod.node_name.empty() && !without(pod)) ledger->SetPod(pod);
+    }
+    return ledger;
+  }
+
+  bool WouldFit(const kube::PodObject& bound) const {
+    const auto ledger = Account([&](const auto& pod) { return pod.meta.uid == bound.meta.uid; });
+    auto question = ledger->Ask(bound);
+    return question.ok() && ledger->Judge(*question, bound.node_name).fits;
   }
 
   void DeleteAll() {
@@ -171,38 +242,159 @@ class History {
     for (const auto& node : nodes_) {
       if (node->agent().entries() > 0) world_.Fail("an agent's ledger is not empty");
     }
-    bool led = false;
-    for (const auto& replica : replicas_) {
-      if (replica->extender() == nullptr) continue;
-      led = true;
-      const placement::Cluster& cluster = replica->ledger()->cluster();
-      if (cluster.free_milli() != 1000 * options_.nodes * options_.gpus) {
-        std::string pods;
-        for (const auto& [uid, pod] : replica->ledger()->pods()) pods += " " + uid;
-        world_.Fail(fmt::format("the scheduler has {} of {} thousandths free; its pods:{}",
-                                cluster.free_milli(), cluster.total_milli(), pods));
-      }
-    }
-    if (!led) world_.Fail("nobody leads");
+    ExpectLedgerIsTrue();
   }
 
-  // By what is written on bound pods, which is what schedulers decide by.
+  const Replica* Leader() const {
+    for (const auto& replica : replicas_) {
+      if (replica->decides()) return replica.get();
+    }
+    return nullptr;
+  }
+
+  // One replica leads, the EndpointSlice leads there, and it has of each GPU what is written on
+  // pods: as much compute and as much memory.
+  void ExpectLedgerIsTrue() {
+    if (!world_.failure().empty()) return;
+    const Replica* leader = Leader();
+    if (leader == nullptr) return world_.Fail("nobody leads");
+    if (server_.Leader() != leader->address()) {
+      return world_.Fail(fmt::format("the EndpointSlice leads to \"{}\", and {} decides",
+                                     server_.Leader(), leader->address()));
+    }
+    // A pod that is bound and not assigned holds GPUs on suspicion.
+    for (const auto& [name, pod] : server_.pods()) {
+      if (!pod.node_name.empty() && !pod.ended() && !IsAssigned(pod)) return;
+    }
+    const ledger::testing::GivenOut given(server_.pods());
+    const placement::Cluster& cluster = leader->ledger().cluster();
+    for (const auto& [name, node] : leader->ledger().nodes()) {
+      const placement::NodeView view = cluster.node(node.id);
+      for (size_t i = 0; i < view.gpus.size(); ++i) {
+        const std::string& uuid = cluster.spec(node.id).gpus[i].uuid;
+        const auto milli = given.milli().find(uuid);
+        const int64_t wanted_milli = milli == given.milli().end() ? 0 : milli->second;
+        const int64_t wanted_bytes = given.bytes(uuid, Bytes(kGpuBytes));
+        const int64_t has_milli = 1000 - view.gpus[i].free_milli;
+        const int64_t has_bytes = view.gpus[i].total_bytes - view.gpus[i].free_bytes;
+        if (has_milli == wanted_milli && has_bytes == wanted_bytes) continue;
+        world_.Fail(fmt::format("of {} the scheduler has {} thousandths and {} bytes given out, "
+                                "and pods have {} and {}",
+                                uuid, has_milli, has_bytes, wanted_milli, wanted_bytes));
+      }
+    }
+  }
+
+  // By what is written on bound pods, which is what schedulers decide by. A GPU is assigned beyond
+  // what it has only by a write that came when its sender did not lead any more, or where a pod was
+  // bound without asking.
   void ExpectConserved() {
-    const std::string gpu = ledger::testing::GivenOut(server_.pods()).Oversold(Bytes(kGpuBytes));
-    if (!gpu.empty()) world_.Fail(gpu + " is assigned twice");
+    for (const auto& [name, pod] : server_.pods()) {
+      if (!pod.node_name.empty()) bound_.try_emplace(pod.meta.uid, world_.clock().Now());
+    }
+    const ledger::testing::GivenOut given(server_.pods());
+    for (const std::string& uuid : given.AllOversold(Bytes(kGpuBytes))) {
+      bool explained = false;
+      std::string holders;
+      for (const auto& [name, pod] : server_.pods()) {
+        const auto text = pod.meta.annotations.find(names::kAnnotationAssignment);
+        if (text == pod.meta.annotations.end() || pod.ended()) continue;
+        if (text->second.find('"' + uuid + '"') == std::string::npos) continue;
+        explained = explained || !IsOurs(pod);
+        holders += fmt::format(" {} ({}{})", pod.meta.uid, text->second,
+                               pod.meta.deleting ? ", deleting" : "");
+      }
+      if (!explained) world_.Fail(uuid + " is assigned twice:" + holders);
+    }
+  }
+
+  // Whether it was bound by the replica that led.
+  bool IsOurs(const kube::PodObject& pod) const {
+    return !server_.stale().contains(pod.meta.uid) &&
+           !kube_scheduler_->bound_past_us().contains(pod.meta.uid);
+  }
+
+  void ExpectRepaired() {
+    const ledger::testing::GivenOut given(server_.pods());
+    for (const std::string& uuid : given.AllOversold(Bytes(kGpuBytes))) {
+      world_.Fail(uuid + " is still assigned twice");
+    }
+  }
+
+  // Of nodes that were deleted meanwhile it is not known what their pods have.
+  bool WasAway(const kube::PodObject& pod) const {
+    const auto left = left_.find(pod.node_name);
+    const auto bound = bound_.find(pod.meta.uid);
+    return left != left_.end() && bound != bound_.end() && bound->second < left->second + 45s;
+  }
+
+  void ExpectQuotaKept() {
+    int64_t milli = 0;
+    for (const auto& [name, pod] : server_.pods()) {
+      const auto text = pod.meta.annotations.find(names::kAnnotationAssignment);
+      if (text == pod.meta.annotations.end() || pod.ended() || !IsOurs(pod)) continue;
+      if (WasAway(pod)) continue;
+      const device::Assignment assignment = device::DecodeAssignment(text->second).value();
+      for (const auto& [container, shares] : assignment.containers) {
+        if (container == "init") continue;
+        for (const device::DeviceShare& share : shares) {
+          const int64_t by_memory = (share.memory.count() * 1000 + kGpuBytes - 1) / kGpuBytes;
+          milli += share.compute.count() > 0 ? share.compute.count() : by_memory;
+        }
+      }
+    }
+    if (milli > kQuota * 1000) {
+      world_.Fail(fmt::format("{} thousandths are given out of a quota of {}", milli,
+                              kQuota * 1000));
+    }
+  }
+
+  // A pod of lower priority is not bound where that takes what a nominated pod would get, once the
+  // nomination was there for longer than any news is late.
+  void ExpectNominationsKept() {
+    constexpr Duration kKnown = 45s;
+    const MonotonicTime now = world_.clock().Now();
+    std::set<std::string> nominated;
+    for (const auto& [name, pod] : server_.pods()) {
+      if (!pod.node_name.empty() || pod.nominated_node.empty() || pod.meta.deleting) continue;
+      const std::string key = pod.meta.uid + " on " + pod.nominated_node;
+      nominated.insert(key);
+      const auto [since, is_new] = nominated_since_.try_emplace(key, now);
+      if (is_new || now - since->second < kKnown) continue;
+      const auto came_later = [&](const kube::PodObject& other) {
+        return other.node_name == pod.nominated_node && other.priority < pod.priority &&
+               IsOurs(other) && bound_.contains(other.meta.uid) &&
+               bound_.at(other.meta.uid) > since->second + kKnown;
+      };
+      bool any = false;
+      for (const auto& [key2, other] : server_.pods()) any = any || came_later(other);
+      if (!any) continue;
+      const auto fits = [&](const std::function<bool(const kube::PodObject&)>& without) {
+        const auto ledger = Account([&](const auto& other) {
+          return other.meta.deleting || without(other);
+        });
+        auto question = ledger->Ask(pod);
+        return question.ok() && ledger->Judge(*question, pod.nominated_node).fits;
+      };
+      if (!fits(came_later) || fits([](const auto&) { return false; })) continue;
+      world_.Fail(fmt::format("what was kept for {} went to a pod of lower priority", key));
+    }
+    std::erase_if(nominated_since_, [&](const auto& e) { return !nominated.contains(e.first); });
   }
 
   const HistoryOptions options_;
   World world_;
   ApiServer server_;
   Truth truth_;
-  Lease lease_;
   std::vector<std::unique_ptr<Node>> nodes_;
   std::vector<std::unique_ptr<Replica>> replicas_;
   std::unique_ptr<KubeScheduler> kube_scheduler_;
   Life chaos_;
   int next_uid_ = 0;
   size_t looked_at_ = 0;  // version of the API server's objects
+  std::map<std::string, MonotonicTime> left_;             // nodes that were deleted, the last time
+  std::map<std::string, MonotonicTime> bound_;            // first seen so, by UID
+  std::map<std::string, MonotonicTime> nominated_since_;  // by "UID on node"
 };
 
 }  // namespace

@@ -31,6 +31,9 @@ struct Outcome {
   size_t events = 0;
   size_t containers = 0;   // that were started
   size_t from_memory = 0;  // of their grants, by agents that had not heard of the API server yet
+  size_t stale = 0;        // bindings by replicas that did not lead any more
+  size_t repairs = 0;      // evictions of pods in excess
+  size_t preemptions = 0;
   std::vector<std::string> last_notes;
 };
 

@@ -70,10 +70,25 @@ void Node::FallIll() {
   world_.After(world_.Between(5s, 20s), life_, [set] { set(device::Health::Healthy()); });
 }
 
+void Node::Leave() {
+  const auto known = server_.nodes().find(name_);
+  if (known == server_.nodes().end()) return;
+  world_.Note(name_ + " is deleted");
+  server_.Remove(kube::NodeObject(known->second));
+}
+
+void Node::Join() {
+  if (server_.nodes().contains(name_)) return;
+  world_.Note(name_ + " comes back");
+  server_.Put(ledger::testing::GpuNode(name_, static_cast<int>(inventory_->gpus.size())));
+  Publish();
+}
+
 void Node::Publish() {
   server_.Call(
       life_,
       [this] {
+        if (!server_.nodes().contains(name_)) return Status();
         kube::NodeObject node = server_.nodes().at(name_);
         node.meta.annotations[std::string(names::kAnnotationDevices)] =
             device::EncodeNodeInventory(*inventory_).value();

@@ -27,8 +27,12 @@ class Node final : private ApiServer::Listener, private agent::PodResources {
   Node(World& world, ApiServer& server, Truth& truth, const std::string& name, int gpus);
 
   Agent& agent() { return *agent_; }
+  const std::string& name() const { return name_; }
   // One GPU falls ill for a while.
   void FallIll();
+  // Its Node object is deleted, and made anew by its kubelet.
+  void Leave();
+  void Join();
   // UIDs of pods whose containers all run or have ended well.
   size_t pods() const { return pods_.size(); }
   // Containers that wait for a grant, with the last refusal.

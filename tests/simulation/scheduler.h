@@ -1,76 +1,75 @@
 // SPDX-License-Identifier: Apache-2.0
 // Two replicas of the scheduler, of which one leads at a time, and kube-scheduler, which asks the
-// leader about one pod after the other and binds while it goes on. Decisions are the product's own:
-// ClusterLedger, Extender, Binder. The Lease is a stand-in with the rules of kube::LeaderElector:
-// whoever leads stops before another may begin.
+// one that the EndpointSlice names about one pod after the other, and binds while it goes on. A
+// replica is the product's own code but for its sockets: LeaderElector on a Lease, Client with its
+// queue, Informer, Term with ledger, binder, extender and repair, and LeaderEndpoint.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <memory>
-#include <optional>
 #include <string>
+#include <vector>
 
-#include "src/ledger/ledger.h"
-#include "src/scheduler/binder.h"
-#include "src/scheduler/extender.h"
+#include "src/kube/client.h"
+#include "src/kube/leader_election.h"
+#include "src/kube/lease.h"
+#include "src/scheduler/kube_binding_api.h"
+#include "src/scheduler/leader_endpoint.h"
 #include "src/scheduler/metrics.h"
+#include "src/scheduler/term.h"
 #include "tests/simulation/api_server.h"
+#include "tests/simulation/connection.h"
+#include "tests/simulation/process.h"
 #include "tests/simulation/world.h"
 
 namespace tessera::simulation {
 
-struct Lease {
-  static constexpr Duration kDuration = std::chrono::seconds(15);
-  static constexpr Duration kRenewDeadline = std::chrono::seconds(10);
-  static constexpr Duration kRetryPeriod = std::chrono::seconds(2);
-
-  int holder = -1;
-  uint64_t renewals = 0;
-};
-
-class Replica final : private ApiServer::Listener, private scheduler::BindingApi {
+class Replica final : private kube::LeaderElector::Delegate {
  public:
-  Replica(World& world, ApiServer& server, Lease& lease, int number);
+  Replica(World& world, ApiServer& server, int number);
   ~Replica() override;
 
   void Crash();
-  // Null while it does not lead, or does not know the cluster yet.
-  scheduler::Extender* extender() { return leads() && synced_ ? extender_.get() : nullptr; }
-  const ledger::ClusterLedger* ledger() const { return ledger_.get(); }
+  // Stands still for that long, and then goes on as if nothing had been.
+  void Freeze(Duration time);
+  bool frozen() const { return process_ && process_->frozen(); }
+  std::string address() const { return fmt::format("10.0.0.{}", number_ + 1); }
+  // Calls `ask` once the process has read the request, with null where it cannot decide; never
+  // where it crashes before.
+  void Ask(std::function<void(scheduler::Extender*)> ask);
+
+  bool decides() const { return term_ && term_->synced() && elector_->leading(); }
+  const ledger::ClusterLedger& ledger() const { return term_->ledger(); }
+  uint64_t repairs() const;
 
  private:
-  bool leads() const { return led_until_ > world_.clock().Now(); }
   void Start();
-  void Elect();
-  void Begin();
-  void End();
+  void Stop();
+  void Tick();
+  std::unique_ptr<kube::Client> ClientFor(size_t in_flight, Duration deadline);
 
-  void OnNode(const kube::NodeObject& node) override { ledger_->SetNode(node); }
-  void OnNodeGone(const kube::NodeObject& last) override { ledger_->RemoveNode(last.meta.name); }
-  void OnPod(const kube::PodObject& pod) override;
-  void OnPodGone(const kube::PodObject& last) override;
-  void OnSynced() override { synced_ = true; }
-
-  kube::Operation Bind(const kube::PodBinding& binding,
-                       std::function<void(const Status&)> on_done) override;
-  kube::Operation Read(const std::string& ns, const std::string& name,
-                       std::function<void(const Result<kube::PodObject>&)> on_done) override;
+  void OnStartedLeading() override;
+  void OnStoppedLeading(const Status& why) override;
+  void OnLeader(const std::string&) override {}
+  void OnTrouble(const Status&) override {}
 
   World& world_;
   ApiServer& server_;
-  Lease& lease_;
   const int number_;
+  int runs_ = 0;
   scheduler::SchedulerMetrics metrics_;
-  Life process_;
-  Life term_;  // of leading
-  MonotonicTime led_until_{};
-  uint64_t seen_renewals_ = 0;
-  MonotonicTime seen_at_{};
-  bool synced_ = false;
-  std::unique_ptr<ledger::ClusterLedger> ledger_;
-  std::unique_ptr<scheduler::Binder> binder_;
-  std::unique_ptr<scheduler::Extender> extender_;
-  std::unique_ptr<ApiServer::Feed> feed_;
+  // Of one process. The server's tasks may outlive it and ask whether it may write.
+  std::shared_ptr<kube::LeaderElector*> may_write_;
+  std::unique_ptr<Process> process_;
+  std::unique_ptr<kube::Client> feed_, bind_, lease_client_, endpoint_client_;
+  std::unique_ptr<scheduler::KubeBindingApi> bindings_;
+  std::unique_ptr<scheduler::KubeEvictionApi> evictions_;
+  std::unique_ptr<kube::KubeLease> lease_;
+  std::unique_ptr<kube::LeaderElector> elector_;
+  std::unique_ptr<scheduler::Term> term_;
+  std::unique_ptr<scheduler::LeaderEndpoint> endpoint_;
+  const Life life_ = Born();
 };
 
 class KubeScheduler {
@@ -79,25 +78,39 @@ class KubeScheduler {
   KubeScheduler(World& world, ApiServer& server, std::vector<std::unique_ptr<Replica>>& replicas,
                 int past_us);
 
+  // Pods (UIDs) that it bound itself, without an assignment.
+  const std::set<std::string>& bound_past_us() const { return bound_past_us_; }
+  size_t preemptions() const { return preemptions_; }
+
  private:
   struct Waiting {
     MonotonicTime next;
     Duration pause{};
-    bool binding = false;
+    bool busy = false;
+  };
+  struct Decision {
+    std::string node;
+    std::vector<std::string> victims;  // UIDs, to be evicted from `node`
   };
 
   void Cycle();
   void Schedule(const kube::PodObject& pod, Waiting& waiting);
+  Decision Decide(scheduler::Extender& extender, const kube::PodObject& pod);
+  Decision Preempt(scheduler::Extender& extender, const kube::PodObject& pod);
+  void OnDecision(const kube::PodObject& pod, const Decision& decision);
+  void Nominate(const std::string& uid, const std::string& node);
   void BindSoon(const kube::PodObject& pod, const std::string& node);
   void BindPastUs(const kube::PodObject& pod, Waiting& waiting);
-  void Again(Waiting& waiting);
-  scheduler::Extender* Leader();
+  void Again(const std::string& uid);
+  Replica* Leader();
 
   World& world_;
   ApiServer& server_;
   std::vector<std::unique_ptr<Replica>>& replicas_;
   const int past_us_;
   std::map<std::string, Waiting> waiting_;  // by UID
+  std::set<std::string> bound_past_us_;
+  size_t preemptions_ = 0;
   const Life life_ = Born();
 };
 

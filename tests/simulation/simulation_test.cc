@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // 1,000 histories, each from its seed. A failing one is played again, and told, by
-//   TESSERA_SIMULATION_SEED=<seed> simulation_test
+//   TESSERA_SIMULATION_SEED=<seed> simulation_test --gtest_filter='*TellsOne*'
+// More of them:
+//   TESSERA_SIMULATION_HISTORIES=<count> simulation_test --gtest_filter='*PlaysMany*'
+// with TESSERA_SIMULATION_FROM=<seed>.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -35,15 +38,20 @@ class SimulationTest : public ::testing::TestWithParam<uint64_t> {
 };
 
 TEST_P(SimulationTest, NoGpuIsGivenTwiceNoPodGetsAnotherAndNothingIsLeft) {
-  size_t from_memory = 0;
+  size_t from_memory = 0, stale = 0, preemptions = 0;
   for (uint64_t i = 0; i < kHistoriesEach; ++i) {
     const uint64_t seed = GetParam() * kHistoriesEach + i;
     const Outcome outcome = Play(OptionsOf(seed));
     ASSERT_EQ(outcome.failure, "") << "seed " << seed << "\n" << Told(outcome);
     EXPECT_GT(outcome.containers, 20u) << "seed " << seed << ": nothing happened";
     from_memory += outcome.from_memory;
+    stale += outcome.stale;
+    preemptions += outcome.preemptions;
   }
+  if (kHistoriesEach < 50) return;
   EXPECT_GT(from_memory, 0u) << "no agent started while the API server was away";
+  EXPECT_GT(stale, 0u) << "no former leader's binding took effect";
+  EXPECT_GT(preemptions, 0u) << "no pod was preempted";
 }
 
 INSTANTIATE_TEST_SUITE_P(Seeds, SimulationTest, ::testing::Range<uint64_t>(0, 20));
@@ -61,9 +69,40 @@ TEST(HistoryTest, TellsOneSeed) {
   const char* seed = std::getenv("TESSERA_SIMULATION_SEED");
   if (seed == nullptr) GTEST_SKIP() << "TESSERA_SIMULATION_SEED names no seed";
   const Outcome outcome = Play(OptionsOf(std::strtoull(seed, nullptr, 10)));
-  std::printf("%s%zu events, %zu containers, %zu grants before the API server was heard of\n",
-              Told(outcome).c_str(), outcome.events, outcome.containers, outcome.from_memory);
+  std::printf("%s%zu events, %zu containers, %zu grants before the API server was heard of, "
+              "%zu stale bindings, %zu repairs, %zu preemptions\n",
+              Told(outcome).c_str(), outcome.events, outcome.containers, outcome.from_memory,
+              outcome.stale, outcome.repairs, outcome.preemptions);
   EXPECT_EQ(outcome.failure, "");
+}
+
+uint64_t NumberIn(const char* variable, uint64_t otherwise) {
+  const char* text = std::getenv(variable);
+  return text == nullptr ? otherwise : std::strtoull(text, nullptr, 10);
+}
+
+TEST(HistoryTest, PlaysMany) {
+  const uint64_t count = NumberIn("TESSERA_SIMULATION_HISTORIES", 0);
+  if (count == 0) GTEST_SKIP() << "TESSERA_SIMULATION_HISTORIES names no count";
+  const uint64_t from = NumberIn("TESSERA_SIMULATION_FROM", 1000);
+  const ScopedLogSinkForTest quiet([](std::string_view) {});
+  const auto began = std::chrono::steady_clock::now();
+  size_t containers = 0, stale = 0, repairs = 0, preemptions = 0;
+  int failed = 0;
+  for (uint64_t seed = from; seed < from + count && failed < 20; ++seed) {
+    const Outcome outcome = Play(OptionsOf(seed));
+    containers += outcome.containers;
+    stale += outcome.stale;
+    repairs += outcome.repairs;
+    preemptions += outcome.preemptions;
+    EXPECT_EQ(outcome.failure, "") << "seed " << seed;
+    failed += !outcome.failure.empty();
+  }
+  const std::chrono::duration<double> took = std::chrono::steady_clock::now() - began;
+  std::printf("%d failed; %zu containers, %zu stale bindings, %zu repairs, %zu preemptions; "
+              "%.1f ms a history\n",
+              failed, containers, stale, repairs, preemptions,
+              took.count() * 1000 / static_cast<double>(count));
 }
 
 }  // namespace

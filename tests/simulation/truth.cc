@@ -39,11 +39,9 @@ void Truth::CheckGpu(const std::string& uuid) {
       if (device.uuid != uuid) continue;
       ++holders;
       milli += device.milli;
-      if (device.milli == 1000) {
-        ++whole;
-      } else {
-        bytes += device.bytes;
-      }
+      whole += device.milli == 1000;
+      // A whole GPU has no limit: all of its memory goes with it.
+      bytes += device.milli == 1000 ? kGpuBytes : device.bytes;
     }
   }
   if (milli > 1000 || bytes > kGpuBytes || (whole > 0 && holders > 1)) {
@@ -65,7 +63,7 @@ void Truth::CheckAssigned(const kube::PodObject& pod, const std::string& contain
     const device::DeviceShare& share = shares->second[i];
     const grant::GrantedDevice& device = grant.devices[i];
     same = device.uuid == share.uuid && device.milli == share.compute.count() &&
-           (share.compute == kWholeGpu || device.bytes == share.memory.count());
+           device.bytes == (share.compute == kWholeGpu ? 0 : share.memory.count());
   }
   if (!same) {
     world_.Fail(fmt::format("{}/{} runs on other GPUs than it was assigned: {}", pod.meta.uid,

@@ -27,16 +27,17 @@ void GivenOut::Add(const kube::PodObject& pod) {
   }
 }
 
-std::string GivenOut::Oversold(Bytes memory_of_a_gpu) const {
+std::vector<std::string> GivenOut::AllOversold(Bytes memory_of_a_gpu) const {
+  std::vector<std::string> all;
   for (const auto& [uuid, milli] : milli_) {
     const int64_t bytes = bytes_.at(uuid);
     const int whole = whole_.at(uuid);
     if (milli > kWholeGpu.count() || bytes > memory_of_a_gpu.count() || whole > 1 ||
         (whole == 1 && bytes > 0)) {
-      return uuid;
+      all.push_back(uuid);
     }
   }
-  return "";
+  return all;
 }
 
 }  // namespace tessera::ledger::testing

@@ -8,6 +8,7 @@
 
 #include <map>
 #include <string>
+#include <vector>
 
 #include "src/base/units.h"
 #include "src/kube/objects.h"
@@ -25,9 +26,19 @@ class GivenOut {
   }
 
   // The UUID of a GPU of which more is given out than there is, "" where there is none.
-  std::string Oversold(Bytes memory_of_a_gpu) const;
+  std::string Oversold(Bytes memory_of_a_gpu) const {
+    const std::vector<std::string> all = AllOversold(memory_of_a_gpu);
+    return all.empty() ? "" : all[0];
+  }
+  std::vector<std::string> AllOversold(Bytes memory_of_a_gpu) const;
   // Thousandths of compute, by UUID, of those that somebody holds.
   const std::map<std::string, int64_t>& milli() const { return milli_; }
+  // Of its memory, where a GPU that somebody has to himself is given out with all of it.
+  int64_t bytes(const std::string& uuid, Bytes memory_of_a_gpu) const {
+    const auto whole = whole_.find(uuid);
+    if (whole == whole_.end()) return 0;
+    return whole->second * memory_of_a_gpu.count() + bytes_.at(uuid);
+  }
 
  private:
   void Add(const kube::PodObject& pod);

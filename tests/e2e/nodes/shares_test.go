@@ -53,6 +53,52 @@ func TestAPodOfHigherPriorityTakesTheGPUOfALowerOne(t *testing.T) {
 	bed.Eventually(t, 20*time.Second, "the scheduler says that four GPUs are in use", func() bool { return memoryInUse(t) == 4*15 })
 }
 
+func TestAPodUnderADisruptionBudgetKeepsItsGPU(t *testing.T) {
+	bed.WireScheduler(t)
+	const class = "above-budgets"
+	const budgets = "/apis/policy/v1/namespaces/default/poddisruptionbudgets"
+	for path, object := range map[string]bed.Object{
+		"/apis/scheduling.k8s.io/v1/priorityclasses": {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass",
+			"metadata": bed.Object{"name": class}, "value": 1000},
+		budgets: {"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": bed.Object{"name": "guarded"},
+			"spec": bed.Object{"minAvailable": 2, "selector": bed.Object{
+				"matchLabels":      bed.Object{"guarded": "yes"},
+				"matchExpressions": []bed.Object{{"key": "unguarded", "operator": "DoesNotExist"}}}}},
+	} {
+		if err := bed.Call(http.MethodPost, path, object, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Cleanup(func() {
+		bed.Kubectl(t, "delete", "priorityclass", class)
+		bed.Kubectl(t, "delete", "poddisruptionbudget", "guarded")
+	})
+	for i := range 4 {
+		low := holder(fmt.Sprintf("low-%d", i), models[1])
+		if i < 2 { // the first by name, and the first to be bound
+			low.Labels = map[string]string{"guarded": "yes"}
+		}
+		low.Create(t)
+		bed.WaitPhase(t, low.Name, "Running")
+	}
+	bed.Eventually(t, 20*time.Second, "the budget counts its pods", func() bool {
+		var budget struct {
+			Status struct{ CurrentHealthy, ExpectedPods int }
+		}
+		bed.Get(t, budgets+"/guarded", &budget)
+		return budget.Status.CurrentHealthy == 2 && budget.Status.ExpectedPods == 2
+	})
+	high := bed.Single("high", 2, "--hold", "600")
+	high.NodeSelector, high.PriorityClass = map[string]string{product: models[1]}, class
+	high.Create(t)
+	bed.WaitPhase(t, "high", "Running")
+	for _, name := range []string{"low-0", "low-1"} {
+		if phase := bed.Phase(t, name); phase != "Running" {
+			t.Errorf("%s, which a budget guards, is %s", name, phase)
+		}
+	}
+}
+
 func TestADeploymentScaledAHundredTimesLeavesTheLedgerEmpty(t *testing.T) {
 	bed.WireScheduler(t)
 	waitLedgerEmpty(t)

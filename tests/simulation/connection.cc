@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tests/simulation/connection.h"
+
+#include <utility>
+
+#include "src/base/strings.h"
+#include "src/kube/testing/wire_writer.h"
+
+namespace tessera::simulation {
+
+using namespace std::chrono_literals;
+
+void Connection::Answer(const std::weak_ptr<const bool>& request, const OnResponse& on_done,
+                        Result<net::Response> response, Duration delay) {
+  world_.After(delay, life_, [this, request, on_done, response = std::move(response)] {
+    process_.Post([request, on_done, response] {
+      // Not held while it runs: the callback may drop it.
+      if (!request.expired()) on_done(response);
+    });
+  });
+}
+
+kube::Operation Connection::Send(net::Request request, const net::HttpClient::CallOptions&,
+                                 OnResponse on_done) {
+  Life held = Born();
+  const std::weak_ptr<const bool> wanted = held;
+  kube::Operation operation([held = std::move(held)]() mutable { held.reset(); });
+  const Status away(Code::kUnavailable, "the API server did not answer");
+  if (server_.down() || server_.Loses()) {
+    Answer(wanted, on_done, away, world_.Between(10ms, 3s));
+    return operation;
+  }
+  const bool answer_lost = server_.Loses();
+  // It takes effect although its sender has given it up, or is gone.
+  world_.runner().PostDelayed(
+      server_.TimeOfRequest(),
+      [this, &server = server_, weak = std::weak_ptr(life_), may_write = may_write_, wanted, on_done,
+       away, answer_lost, request = std::move(request)] {
+        const Result<net::Response> response =
+            server.down() ? Result<net::Response>(away) : server.Handle(request, may_write());
+        if (weak.expired()) return;
+        Answer(wanted, on_done, answer_lost ? Result<net::Response>(away) : response,
+               world_.Between(1ms, answer_lost ? Duration(4s) : Duration(20ms)));
+      });
+  return operation;
+}
+
+namespace {
+
+// A watch: everything, then changes as they come.
+class Stream final : public std::enable_shared_from_this<Stream> {
+ public:
+  Stream(World& world, ApiServer& server, Process& process, const net::Request& request,
+         net::StreamHandler handler)
+      : world_(world),
+        server_(server),
+        process_(process),
+        kind_(server.KindOf(request)),
+        initial_(request.Query("sendInitialEvents").has_value()),
+        version_(static_cast<size_t>(
+            ParseInt(request.Query("resourceVersion").value_or("")).value_or(0))),
+        handler_(std::move(handler)) {}
+
+  void Start() {
+    if (server_.down()) return End(Status(Code::kUnavailable, "connection refused"));
+    Later(world_.Between(1ms, 20ms), [this] {
+      handler_.on_head({200,
+                        {{"Content-Type", "application/vnd.kubernetes.protobuf;stream=watch"}},
+                        ""});
+      if (!initial_ && (server_.Loses() || version_ == 0)) {
+        const auto gone = kube::testing::WireWriter().Bytes(3, "too old").Bytes(4, "Expired");
+        return Data(kube::testing::WatchFrame(
+            "ERROR", "Status", kube::testing::WireWriter(gone).Varint(6, 410).text()));
+      }
+      if (initial_) {
+        version_ = server_.version();
+        std::string all = server_.FramesOfAll(kind_);
+        all += server_.BookmarkFrame(kind_, true);
+        Data(all);
+      }
+      Plan();
+    });
+  }
+
+ private:
+  void Plan() {
+    Later(server_.TimeOfNews(), [this] { Deliver(); });
+  }
+  void Deliver() {
+    if (server_.down()) return Plan();
+    if (server_.Loses()) return End(Status(Code::kUnavailable, "the connection broke"));
+    const size_t until =
+        server_.calm() ? server_.version()
+                       : std::min(server_.version(), version_ + 1 + world_.random().Below(8));
+    std::string frames;
+    while (version_ < until) frames += server_.FrameOf(kind_, version_++);
+    if (!frames.empty()) Data(frames);
+    Plan();
+  }
+  void Data(const std::string& bytes) {
+    process_.Post([weak = weak_from_this(), bytes] {
+      const auto self = weak.lock();
+      if (self) self->handler_.on_data(bytes);
+    });
+  }
+  void End(Status status) {
+    Later(world_.Between(1ms, 100ms), [this, status] {
+      const auto on_end = handler_.on_end;
+      on_end(status);
+    });
+  }
+  // In the process, so that it happens in order with what it has read.
+  void Later(Duration delay, std::function<void()> task) {
+    process_.PostDelayed(delay, [weak = weak_from_this(), task = std::move(task)] {
+      if (const auto self = weak.lock()) task();
+    });
+  }
+
+  World& world_;
+  ApiServer& server_;
+  Process& process_;
+  const ApiServer::Kind kind_;
+  const bool initial_;
+  size_t version_;
+  const net::StreamHandler handler_;
+};
+
+}  // namespace
+
+kube::Operation Connection::Stream(net::Request request, const net::Deadlines&,
+                                   net::StreamHandler handler) {
+  auto stream = std::make_shared<simulation::Stream>(world_, server_, process_, request,
+                                                     std::move(handler));
+  // Not from inside the call.
+  process_.Post([weak = std::weak_ptr(stream)] {
+    if (const auto alive = weak.lock()) alive->Start();
+  });
+  return kube::Operation([stream = std::move(stream)]() mutable { stream.reset(); });
+}
+
+}  // namespace tessera::simulation

@@ -1,0 +1,231 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <set>
+#include <utility>
+
+#include "tests/simulation/scheduler.h"
+
+namespace tessera::simulation {
+
+using namespace std::chrono_literals;
+
+namespace {
+
+// How long kube-scheduler waits for an extender.
+constexpr Duration kHttpTimeout = 5s;
+
+}  // namespace
+
+KubeScheduler::KubeScheduler(World& world, ApiServer& server,
+                             std::vector<std::unique_ptr<Replica>>& replicas, int past_us)
+    : world_(world), server_(server), replicas_(replicas), past_us_(past_us) {
+  world_.Every(40ms, life_, [this] { Cycle(); });
+}
+
+Replica* KubeScheduler::Leader() {
+  const std::string address = server_.Leader();
+  for (const auto& replica : replicas_) {
+    if (replica->address() == address) return replica.get();
+  }
+  return nullptr;
+}
+
+void KubeScheduler::Again(const std::string& uid) {
+  const auto found = waiting_.find(uid);
+  if (found == waiting_.end()) return;
+  Waiting& waiting = found->second;
+  waiting.busy = false;
+  waiting.pause = std::clamp<Duration>(waiting.pause * 2, 1s, 10s);
+  waiting.next = world_.clock().Now() + waiting.pause;
+}
+
+void KubeScheduler::Cycle() {
+  std::set<std::string> there;
+  const kube::PodObject* chosen = nullptr;
+  const auto before = [&](const kube::PodObject& a, const kube::PodObject& b) {
+    return std::pair(-a.priority, waiting_[a.meta.uid].next) <
+           std::pair(-b.priority, waiting_[b.meta.uid].next);
+  };
+  for (const auto& [name, pod] : server_.pods()) {
+    if (!pod.node_name.empty() || pod.meta.deleting || pod.ended()) continue;
+    there.insert(pod.meta.uid);
+    const Waiting& waiting = waiting_[pod.meta.uid];
+    if (waiting.busy || waiting.next > world_.clock().Now()) continue;
+    if (chosen == nullptr || before(pod, *chosen)) chosen = &pod;
+  }
+  std::erase_if(waiting_, [&](const auto& entry) { return !there.contains(entry.first); });
+  if (chosen == nullptr) return;
+  const kube::PodObject pod = *chosen;
+  Waiting& waiting = waiting_[pod.meta.uid];
+  if (waiting.pause == Duration::zero() && world_.Chance(static_cast<uint64_t>(past_us_))) {
+    return BindPastUs(pod, waiting);
+  }
+  Schedule(pod, waiting);
+}
+
+// As plain kube-scheduler would: it knows nothing of single GPUs.
+void KubeScheduler::BindPastUs(const kube::PodObject& pod, Waiting& waiting) {
+  if (server_.nodes().empty()) return Again(pod.meta.uid);
+  auto node = server_.nodes().begin();
+  std::advance(node, world_.random().Below(server_.nodes().size()));
+  waiting.busy = true;
+  server_.Call(
+      life_,
+      [this, pod, name = node->first] {
+        const Status status = server_.Bind({.ns = pod.meta.ns,
+                                            .pod = pod.meta.name,
+                                            .uid = pod.meta.uid,
+                                            .node = name,
+                                            .annotations = {}});
+        if (status.ok()) bound_past_us_.insert(pod.meta.uid);
+        return status;
+      },
+      [this, uid = pod.meta.uid](const Status&) { Again(uid); });
+}
+
+void KubeScheduler::Schedule(const kube::PodObject& pod, Waiting& waiting) {
+  Replica* leader = Leader();
+  if (leader == nullptr) return Again(pod.meta.uid);
+  waiting.busy = true;
+  const auto answered = std::make_shared<bool>(false);
+  leader->Ask([this, pod, answered, life = std::weak_ptr(life_)](scheduler::Extender* extender) {
+    // The replica reads the request also where nobody waits for the answer any more.
+    const Decision decision = extender != nullptr ? Decide(*extender, pod) : Decision();
+    if (life.expired() || std::exchange(*answered, true)) return;
+    OnDecision(pod, decision);
+  });
+  world_.After(kHttpTimeout, life_, [this, uid = pod.meta.uid, answered] {
+    if (!std::exchange(*answered, true)) Again(uid);
+  });
+}
+
+KubeScheduler::Decision KubeScheduler::Decide(scheduler::Extender& extender,
+                                              const kube::PodObject& pod) {
+  scheduler::ExtenderArgs args{.pod = pod};
+  for (const auto& [name, node] : server_.nodes()) {
+    if (!node.unschedulable) args.names.push_back(name);
+  }
+  const scheduler::FilterResult fits = extender.Filter(args);
+  if (!fits.error.empty()) return {};
+  if (fits.fitting.empty()) return Preempt(extender, pod);
+  size_t chosen = fits.fitting[0];
+  if (fits.fitting.size() > 1) {
+    scheduler::ExtenderArgs fitting{.pod = pod};
+    for (const size_t position : fits.fitting) fitting.names.push_back(args.names[position]);
+    const std::vector<int> scores = extender.Prioritize(fitting);
+    size_t best =
+        static_cast<size_t>(std::max_element(scores.begin(), scores.end()) - scores.begin());
+    // Others score, too.
+    if (world_.Chance(10)) best = world_.random().Below(scores.size());
+    chosen = fits.fitting[best];
+  }
+  return {.node = std::string(args.names[chosen]), .victims = {}};
+}
+
+// Proposes on each node the pod of the lowest priority, and one more now and then: it counts
+// resources, and knows nothing of single GPUs.
+KubeScheduler::Decision KubeScheduler::Preempt(scheduler::Extender& extender,
+                                               const kube::PodObject& pod) {
+  scheduler::PreemptionArgs args{.pod = pod};
+  std::map<std::string, const kube::PodObject*> lowest;
+  for (const auto& [name, other] : server_.pods()) {
+    if (other.node_name.empty() || other.ended() || other.priority >= pod.priority) continue;
+    const auto node = server_.nodes().find(other.node_name);
+    if (node == server_.nodes().end() || node->second.unschedulable) continue;
+    // Its earlier victims still end.
+    if (other.meta.deleting && other.node_name == pod.nominated_node) return {};
+    const kube::PodObject*& known = lowest[other.node_name];
+    if (known == nullptr || other.priority < known->priority) known = &other;
+    if (world_.Chance(10)) args.victims[other.node_name].uids.push_back(other.meta.uid);
+  }
+  for (const auto& [node, victim] : lowest) {
+    std::vector<std::string>& uids = args.victims[node].uids;
+    if (std::find(uids.begin(), uids.end(), victim->meta.uid) == uids.end()) {
+      uids.push_back(victim->meta.uid);
+    }
+  }
+  if (args.victims.empty()) return {};
+  const scheduler::Victims victims = extender.Preempt(args);
+  for (const auto& [node, of_node] : victims) {
+    if (of_node.uids.empty()) world_.Fail("preempt named node " + node + " without victims");
+    for (const std::string& uid : of_node.uids) {
+      const kube::PodObject* victim = server_.Find(uid);
+      if (victim != nullptr && victim->priority >= pod.priority) {
+        world_.Fail(fmt::format("{} would evict {} of no lower priority", pod.meta.uid, uid));
+      }
+    }
+  }
+  if (victims.empty()) return {};
+  const auto best = std::min_element(victims.begin(), victims.end(), [](auto& a, auto& b) {
+    return a.second.pdb_violations < b.second.pdb_violations;
+  });
+  return {.node = best->first, .victims = best->second.uids};
+}
+
+void KubeScheduler::OnDecision(const kube::PodObject& pod, const Decision& decision) {
+  if (decision.node.empty() || !decision.victims.empty()) {
+    if (decision.node != pod.nominated_node) Nominate(pod.meta.uid, decision.node);
+    for (const std::string& uid : decision.victims) {
+      server_.Call(
+          life_,
+          [this, uid] {
+            if (const kube::PodObject* known = server_.Find(uid); known && !known->meta.deleting) {
+              world_.Note("preempted " + uid);
+              ++preemptions_;
+              kube::PodObject victim = *known;
+              victim.meta.deleting = true;
+              server_.Put(std::move(victim));
+            }
+            return Status();
+          },
+          [](const Status&) {});
+    }
+    return Again(pod.meta.uid);
+  }
+  BindSoon(pod, decision.node);
+}
+
+void KubeScheduler::Nominate(const std::string& uid, const std::string& node) {
+  server_.Call(
+      life_,
+      [this, uid, node] {
+        const kube::PodObject* known = server_.Find(uid);
+        if (known == nullptr || !known->node_name.empty()) return Status();
+        kube::PodObject pod = *known;
+        pod.nominated_node = node;
+        server_.Put(std::move(pod));
+        return Status();
+      },
+      [](const Status&) {});
+}
+
+void KubeScheduler::BindSoon(const kube::PodObject& pod, const std::string& node) {
+  world_.After(
+      world_.Between(1ms, world_.Chance(90) ? Duration(50ms) : Duration(7s)), life_,
+      [this, pod, node] {
+        const auto answered = std::make_shared<bool>(false);
+        const auto once = [this, answered, uid = pod.meta.uid](const Status& status) {
+          if (std::exchange(*answered, true)) return;
+          if (!status.ok()) world_.Note("not bound: " + uid + ": " + status.message());
+          Again(uid);
+        };
+        Replica* leader = Leader();
+        if (leader == nullptr) return once(Status(Code::kUnavailable, "no replica leads"));
+        // Should the leader crash or stand still, kube-scheduler gives up.
+        world_.After(kHttpTimeout, life_,
+                     [once] { once(Status(Code::kUnavailable, "timeout")); });
+        leader->Ask([this, pod, node, once,
+                     life = std::weak_ptr(life_)](scheduler::Extender* extender) {
+          if (extender == nullptr) return once(Status(Code::kUnavailable, "does not lead"));
+          extender->Bind({pod.meta.name, pod.meta.ns, pod.meta.uid, node},
+                         [this, once, life](const Status& status) {
+                           if (const Life alive = life.lock()) {
+                             world_.After(world_.Between(1ms, 5ms), alive,
+                                          [once, status] { once(status); });
+                           }
+                         });
+        });
+      });
+}
+
+}  // namespace tessera::simulation

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+// The task runner of one simulated process, which can stand still, as under SIGSTOP or on a stalled
+// machine, and can crash. While it stands still time goes on: when it resumes, all that was due
+// happens at once, and what it received meanwhile is read.
+// Threads: one.
+#pragma once
+
+#include <utility>
+#include <vector>
+
+#include "tests/simulation/world.h"
+
+namespace tessera::simulation {
+
+class Process final : public TaskRunner {
+ public:
+  explicit Process(World& world) : world_(world) {}
+
+  void Freeze(Duration time) {
+    frozen_ = true;
+    world_.After(time, life_, [this] { Thaw(); });
+  }
+  bool frozen() const { return frozen_; }
+
+  void Post(Task task) override { PostDelayed(Duration::zero(), std::move(task)); }
+  void PostDelayed(Duration delay, Task task) override {
+    world_.After(std::max(delay, Duration::zero()), life_,
+                 [this, task = std::move(task)]() mutable { Run(std::move(task)); });
+  }
+  void WatchReadable(int, Task) override {}
+  void Unwatch(int) override {}
+  bool RunsTasksOnCurrentThread() const override { return true; }
+  const Clock& clock() const override { return world_.clock(); }
+
+ private:
+  void Run(Task task) {
+    if (frozen_) return stalled_.push_back(std::move(task));
+    task();
+  }
+  void Thaw() {
+    frozen_ = false;
+    for (Task& task : std::exchange(stalled_, {})) Post(std::move(task));
+  }
+
+  World& world_;
+  bool frozen_ = false;
+  std::vector<Task> stalled_;
+  const Life life_ = Born();
+};
+
+}  // namespace tessera::simulation

@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <utility>
+
+#include "src/scheduler/scheduler.h"
+#include "tests/simulation/scheduler.h"
+
+namespace tessera::simulation {
+
+using namespace std::chrono_literals;
+
+namespace {
+
+constexpr const char* kNamespace = "kube-system";
+constexpr const char* kName = "tessera-scheduler";
+
+}  // namespace
+
+Replica::Replica(World& world, ApiServer& server, int number)
+    : world_(world), server_(server), number_(number) {
+  Start();
+}
+
+Replica::~Replica() { Stop(); }
+
+std::unique_ptr<kube::Client> Replica::ClientFor(size_t in_flight, Duration deadline) {
+  const auto may_write = [elector = may_write_] {
+    return *elector != nullptr && (*elector)->leading();
+  };
+  return std::make_unique<kube::Client>(
+      *process_, std::make_unique<Connection>(world_, server_, *process_, may_write),
+      kube::Config{},
+      kube::ClientOptions{.deadline = deadline,
+                          .max_in_flight = in_flight,
+                          .seed = world_.random().Next()});
+}
+
+void Replica::Start() {
+  process_ = std::make_unique<Process>(world_);
+  may_write_ = std::make_shared<kube::LeaderElector*>(nullptr);
+  const kube::BeforeSend check_leading = [elector = may_write_] {
+    return *elector != nullptr && (*elector)->leading()
+               ? Status::Ok()
+               : Error(Code::kFailedPrecondition, "does not lead any more");
+  };
+  feed_ = ClientFor(8, 60s);
+  // Few at once, so that bindings queue.
+  bind_ = ClientFor(2, scheduler::kBindDeadline);
+  lease_client_ = ClientFor(1, 5s);
+  endpoint_client_ = ClientFor(1, 2s);
+  bindings_ = std::make_unique<scheduler::KubeBindingApi>(*bind_);
+  evictions_ = std::make_unique<scheduler::KubeEvictionApi>(*bind_, check_leading);
+  lease_ = std::make_unique<kube::KubeLease>(*lease_client_, kNamespace, kName);
+  elector_ = std::make_unique<kube::LeaderElector>(
+      *process_, *lease_,
+      kube::ElectionOptions{.identity = fmt::format("{}-{}", number_, ++runs_)},
+      static_cast<kube::LeaderElector::Delegate&>(*this), world_.random().Next());
+  *may_write_ = elector_.get();
+  Tick();
+}
+
+void Replica::Stop() {
+  if (may_write_) *may_write_ = nullptr;
+  endpoint_.reset();
+  term_.reset();
+  elector_.reset();
+  lease_.reset();
+  evictions_.reset();
+  bindings_.reset();
+  endpoint_client_.reset();
+  lease_client_.reset();
+  bind_.reset();
+  feed_.reset();
+  process_.reset();
+}
+
+void Replica::Crash() {
+  if (!process_) return;
+  world_.Note(fmt::format("scheduler {} crashes", number_));
+  Stop();
+  // Another process with the same number knows nothing.
+  world_.After(world_.Between(100ms, 5s), life_, [this] { Start(); });
+}
+
+void Replica::Freeze(Duration time) {
+  if (!process_ || process_->frozen()) return;
+  world_.Note(fmt::format("scheduler {} stands still", number_));
+  process_->Freeze(time);
+}
+
+void Replica::Tick() {
+  if (term_) term_->Tick();
+  process_->PostDelayed(1s, [this] { Tick(); });
+}
+
+void Replica::Ask(std::function<void(scheduler::Extender*)> ask) {
+  if (!process_) return;
+  process_->Post([this, ask = std::move(ask)] { ask(decides() ? &term_->extender() : nullptr); });
+}
+
+uint64_t Replica::repairs() const {
+  const auto values = metrics_.repairs.values();
+  const auto found = values.find("evicted");
+  return found == values.end() ? 0 : found->second;
+}
+
+void Replica::OnStartedLeading() {
+  world_.Note(fmt::format("scheduler {} leads", number_));
+  scheduler::Term::Options options;
+  options.feed.budgets = true;
+  auto term = scheduler::Term::Begin(
+      options,
+      {.client = *feed_,
+       .bindings = *bindings_,
+       .evictions = *evictions_,
+       .clock = world_.clock(),
+       .metrics = metrics_,
+       .may_write = [this] { return elector_->leading(); },
+       .tell = [](const kube::PodObject&, kube::EventKind, std::string_view,
+                  const std::string&) {},
+       .synced =
+           [this] {
+             endpoint_ = std::make_unique<scheduler::LeaderEndpoint>(
+                 *endpoint_client_,
+                 scheduler::LeaderEndpointOptions{
+                     .ns = kNamespace,
+                     .service = kName,
+                     .ip = address(),
+                     .port = 9410,
+                     .lease_ns = kNamespace,
+                     .lease = kName,
+                     .identity = fmt::format("{}-{}", number_, runs_)},
+                 [](const Status&) {});
+           }});
+  term_ = *std::move(term);
+}
+
+void Replica::OnStoppedLeading(const Status& why) {
+  world_.Note(fmt::format("scheduler {} leads no more: {}", number_, why.message()));
+  endpoint_.reset();
+  term_.reset();
+}
+
+}  // namespace tessera::simulation
