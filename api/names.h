@@ -76,6 +76,11 @@ inline constexpr std::string_view kReasonGpuOverassigned = "GPUOverassigned";
 // The scheduler: its Lease, its Service, and the EndpointSlice of that.
 inline constexpr std::string_view kScheduler = "tessera-scheduler";
 
+// Secrets of the extender's port: the authorities' private keys, for the replicas alone, and what
+// kube-scheduler shows and trusts.
+inline constexpr std::string_view kAuthoritySecret = "tessera-scheduler-authority";
+inline constexpr std::string_view kClientSecret = "tessera-scheduler-client";
+
 // The Service of the admission webhook, the Secret of its certificates, and both configurations.
 inline constexpr std::string_view kWebhook = "tessera-webhook";
 

@@ -85,6 +85,13 @@ class Speaker {
                       "until that is taken away.",
                       gate));
     }
+    if (!found_.nominated_node.empty()) {
+      paper_.Line(
+          fmt::format("  kube-scheduler works on placing it on node {}, where the scheduler holds "
+                      "GPUs for it: it waits there for other pods of its group, for volumes, or "
+                      "for evicted pods to end.",
+                      found_.nominated_node));
+    }
     if (found_.nodes == 0) {
       paper_.Line("  No node has GPUs: see \"tessera nodes\".", Tone::kBad);
       return;
@@ -223,6 +230,9 @@ Json JsonOfExplanation(const View& view, const Explanation& found) {
                                 {"policy", Json::String(found.policy)}});
   if (!found.unreadable.empty()) json.Set("problem", Json::String(found.unreadable));
   if (!found.gates.empty()) json.Set("gates", Json::Strings(found.gates));
+  if (!found.nominated_node.empty()) {
+    json.Set("nominatedNode", Json::String(found.nominated_node));
+  }
   if (!found.summary.empty()) {
     json.Set("summary", Json::String(found.summary));
     json.Set("nodes", Json::MakeObject({{"withGpus", JsonOf(found.nodes)},

@@ -128,6 +128,18 @@ TEST_F(ExplainTest, SpeaksOfGatesThatHoldAPodBack) {
             std::string::npos);
 }
 
+TEST_F(ExplainTest, NamesTheNodeThatKubeSchedulerWorksOn) {
+  kube::PodObject held = PodIn("default", "held", {{names::kResourceGpu, "1"}});
+  held.nominated_node = "big";
+  const kube::PodObject& pod = cluster_.Add(held);
+  EXPECT_NE(Explained(pod).find("kube-scheduler works on placing it on node big, where the "
+                                "scheduler holds GPUs for it"),
+            std::string::npos);
+  const std::string json =
+      Explain(cluster_.ledger(), cluster_.facts(), pod, {.format = Format::kJson});
+  EXPECT_EQ(ParseJson(json)->StringAt("nominatedNode").value(), "big");
+}
+
 TEST_F(ExplainTest, SpeaksJson) {
   const kube::PodObject& pod = cluster_.Add(PodIn("ml", "two", {{names::kResourceGpu, "9"}}));
   const Json json =

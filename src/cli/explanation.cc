@@ -83,6 +83,7 @@ Explanation Explainer::Explain() {
   found_.pod.ask.name = object_.meta.name;
   found_.pod.node = object_.node_name;
   found_.gates = object_.gates;
+  found_.nominated_node = object_.nominated_node;
   if (object_.ended()) {
     found_.finding = Finding::kEnded;
     return std::move(found_);

@@ -40,6 +40,7 @@ struct Explanation {
   std::string asks;
   std::string unreadable;          // kUnreadable: why
   std::vector<std::string> gates;  // of scheduling, that hold it back
+  std::string nominated_node;      // on which kube-scheduler works on placing it
   std::string policy;
   std::vector<DeviceView> devices;  // kPlaced: those that it has; the uuids are those of `pod`
 

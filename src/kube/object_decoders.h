@@ -24,6 +24,8 @@ Status FromMessage(std::string_view message, const Keep& keep, PodDisruptionBudg
 
 // The same for both: what a text of the API stands for.
 PodPhase PodPhaseOf(std::string_view text);
+// PodObject::failed_attempt. A pod whose gates are not lifted was not attempted: 0.
+uint64_t FailedAttempt(std::string_view reason, std::string_view message);
 // INVALID_ARGUMENT for one that there is not.
 Result<LabelSelector::Operator> OperatorOf(std::string_view text);
 

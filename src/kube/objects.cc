@@ -27,6 +27,12 @@ PodPhase PodPhaseOf(std::string_view text) {
   return PodPhase::kUnknown;
 }
 
+uint64_t FailedAttempt(std::string_view reason, std::string_view message) {
+  if (reason != "Unschedulable" && reason != "SchedulerError") return 0;
+  const std::hash<std::string_view> hash;
+  return (hash(reason) * 31 + hash(message)) | 1;
+}
+
 Result<LabelSelector::Operator> OperatorOf(std::string_view text) {
   using Operator = LabelSelector::Operator;
   if (text == "In") return Operator::kIn;

@@ -66,8 +66,9 @@ struct PodObject {
   std::string scheduler_name;
   PodPhase phase = PodPhase::kUnknown;
   int32_t priority = 0;
-  std::string nominated_node;  // for which kube-scheduler evicts other pods; "" where it does not
-  WallTime scheduled;          // when it was bound, by its condition PodScheduled
+  std::string nominated_node;   // kube-scheduler works on placing it there, or evicts for it there
+  WallTime scheduled;           // when it was bound, by its condition PodScheduled
+  uint64_t failed_attempt = 0;  // identifies what PodScheduled=False says of the last one; 0: none
   std::vector<std::string> gates;     // of scheduling, that are still there
   std::vector<Container> containers;  // init containers and sidecars first, in their order
   // By container, as the engine's client names them: "containerd://<id>". Of those that have been

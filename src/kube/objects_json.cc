@@ -157,8 +157,12 @@ Status FromJson(const Json& object, const Keep& keep, PodObject* out) {
   out->phase = PodPhaseOf(status.Text("phase"));
   out->nominated_node = status.Text("nominatedNodeName");
   status.Each("conditions", [&](Fields& condition) {
-    if (condition.Text("type") != "PodScheduled" || condition.Text("status") != "True") return;
-    out->scheduled = condition.Time("lastTransitionTime");
+    if (condition.Text("type") != "PodScheduled") return;
+    const std::string holds = condition.Text("status");
+    if (holds == "True") out->scheduled = condition.Time("lastTransitionTime");
+    if (holds == "False") {
+      out->failed_attempt = FailedAttempt(condition.Text("reason"), condition.Text("message"));
+    }
   });
   for (const std::string_view list : {"initContainerStatuses", "containerStatuses"}) {
     if (!keep.containers_run) break;

@@ -162,16 +162,19 @@ Status ReadContainerStatus(std::string_view message, PodObject* out) {
 }
 
 Status ReadPodCondition(std::string_view message, PodObject* out) {
-  std::string_view type, holds, since;
+  std::string_view type, holds, since, reason, words;
   WireReader reader(message);
   while (reader.Next()) {
     if (reader.field() == 1) type = reader.Bytes();
     if (reader.field() == 2) holds = reader.Bytes();
     if (reader.field() == 4) since = reader.Bytes();
+    if (reader.field() == 5) reason = reader.Bytes();
+    if (reader.field() == 6) words = reader.Bytes();
   }
   RETURN_IF_ERROR(reader.status());
-  if (type != "PodScheduled" || holds != "True") return Status::Ok();
-  return ReadTime(since, &out->scheduled);
+  if (type != "PodScheduled") return Status::Ok();
+  if (holds == "False") out->failed_attempt = FailedAttempt(reason, words);
+  return holds == "True" ? ReadTime(since, &out->scheduled) : Status::Ok();
 }
 
 Status ReadPodStatus(std::string_view message, const Keep& keep, PodObject* out) {

@@ -56,6 +56,35 @@ TEST(ObjectsTest, KeepsHowContainersRunWhereThatIsAskedFor) {
   }
 }
 
+TEST(ObjectsTest, TellsFailedAttemptsOfSchedulingApart) {
+  const auto decode = [](const char* holds, const char* reason, const char* words) {
+    const std::string json = fmt::format(
+        R"({{"status":{{"nominatedNodeName":"n1","conditions":[{{"type":"Ready","status":"False",)"
+        R"("reason":"Unschedulable"}},{{"type":"PodScheduled","status":"{}","reason":"{}",)"
+        R"("message":"{}"}}]}}}})",
+        holds, reason, words);
+    const std::string condition = WireWriter()
+                                      .Bytes(1, "PodScheduled")
+                                      .Bytes(2, holds)
+                                      .Bytes(5, reason)
+                                      .Bytes(6, words)
+                                      .text();
+    const std::string status = WireWriter().Bytes(2, condition).Bytes(11, "n1").text();
+    const std::string message = WireWriter().Bytes(3, status).text();
+    const PodObject pod = Decode<PodObject>(RawObject(ParseJson(json).value())).value();
+    EXPECT_EQ(pod, Decode<PodObject>(RawObject(message)).value());
+    EXPECT_EQ(pod.nominated_node, "n1");
+    return pod.failed_attempt;
+  };
+  const uint64_t one = decode("False", "Unschedulable", "0/3 nodes are available");
+  EXPECT_NE(one, 0u);
+  EXPECT_EQ(one, decode("False", "Unschedulable", "0/3 nodes are available"));
+  EXPECT_NE(one, decode("False", "Unschedulable", "0/4 nodes are available"));
+  EXPECT_NE(one, decode("False", "SchedulerError", "0/3 nodes are available"));
+  EXPECT_EQ(decode("False", "SchedulingGated", "it waits for its gates"), 0u);
+  EXPECT_EQ(decode("True", "", ""), 0u);
+}
+
 TEST(ObjectsTest, KeepsOnlyWhatIsAskedFor) {
   const Keep keep{.label = [](std::string_view) { return false; },
                   .annotation = [](std::string_view key) { return key == "tessera.dev/a1"; },

@@ -194,6 +194,8 @@ class ClusterLedger {
   Result<Assumed> Assume(const Question& question, std::string_view node, Duration hold);
   // The decision came to nothing. Of a pod that is bound nothing changes.
   void Forget(std::string_view uid);
+  // What the pod was assumed to have is held for `hold` from now.
+  void Extend(std::string_view uid, Duration hold);
   // Gives back what was assumed and has run out; gives their names, ns/name.
   std::vector<std::string> Expire();
 

@@ -247,6 +247,12 @@ void ClusterLedger::Forget(std::string_view uid) {
   if (!pod.seen) pods_.erase(known);
 }
 
+void ClusterLedger::Extend(std::string_view uid, Duration hold) {
+  const auto known = pods_.find(uid);
+  if (known == pods_.end() || known->second.standing != Standing::kAssumed) return;
+  known->second.assumed_until = clock_->Now() + hold;
+}
+
 std::vector<std::string> ClusterLedger::Expire() {
   std::vector<std::string> expired, names;
   const MonotonicTime now = clock_->Now();

@@ -106,14 +106,6 @@ class Builder {
   Status status_;
 };
 
-Result<WallTime> TimeOf(const ASN1_TIME* time) {
-  std::tm parts{};
-  if (ASN1_TIME_to_tm(time, &parts) != 1) {
-    return Error(Code::kInvalidArgument, "the time of a certificate cannot be read");
-  }
-  return WallTime(std::chrono::seconds(::timegm(&parts)));
-}
-
 bool Has(X509* certificate, const std::string& name) {
   if (IsIpAddress(name)) return X509_check_ip_asc(certificate, name.c_str(), 0) == 1;
   return X509_check_host(certificate, name.data(), name.size(),
@@ -156,6 +148,25 @@ Result<CertificateAuthority> CertificateAuthority::Make(std::string_view common_
   X509* self = builder.get();
   ASSIGN_OR_RETURN(X509Ptr certificate, std::move(builder).Sign(self, key.get()));
   return CertificateAuthority(std::make_unique<Impl>(Impl{std::move(key), std::move(certificate)}));
+}
+
+Result<CertificateAuthority> CertificateAuthority::Load(const CertificatePair& pair) {
+  X509Ptr certificate = NextCertificate(OpenText(pair.certificate).get());
+  KeyPtr key = ReadPrivateKey(pair.key);
+  const bool match =
+      certificate && key && X509_check_private_key(certificate.get(), key.get()) == 1;
+  ERR_clear_error();
+  if (!certificate) return Error(Code::kInvalidArgument, "the authority has no PEM certificate");
+  if (!key) return Error(Code::kInvalidArgument, "the authority has no PEM private key");
+  if (!match) {
+    return Error(Code::kInvalidArgument, "the private key is not the authority certificate's");
+  }
+  return CertificateAuthority(
+      std::make_unique<Impl>(Impl{std::move(key), std::move(certificate)}));
+}
+
+CertificatePair CertificateAuthority::pair() const {
+  return {certificate_, PemOf(impl_->key.get())};
 }
 
 Result<CertificatePair> CertificateAuthority::Issue(const std::string& common_name,

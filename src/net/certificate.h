@@ -33,16 +33,19 @@ struct CertificatePair {
 // INVALID_ARGUMENT: neither an IP address nor a DNS name, which may start with "*.".
 Status CheckCertificateName(const std::string& name);
 
-// Signs certificates. Its key is never given out and ends with the object.
+// Signs certificates. A caller that never asks for its pair throws the key away with the object.
 class CertificateAuthority {
  public:
   // No two authorities have the same subject: a serial number is added to the name.
   static Result<CertificateAuthority> Make(std::string_view common_name, Validity validity);
+  // From what pair() gave. INVALID_ARGUMENT: unreadable, or the key is not the certificate's.
+  static Result<CertificateAuthority> Load(const CertificatePair& pair);
   ~CertificateAuthority();
   CertificateAuthority(CertificateAuthority&& other) noexcept;
   CertificateAuthority& operator=(CertificateAuthority&& other) noexcept;
 
   const std::string& certificate() const { return certificate_; }
+  CertificatePair pair() const;
   // For servers and for clients. `names` are DNS names and IP addresses, none of them twice.
   Result<CertificatePair> Issue(const std::string& common_name,
                                 const std::vector<std::string>& names, Validity validity) const;

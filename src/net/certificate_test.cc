@@ -42,6 +42,21 @@ TEST(CertificateTest, AKeyOfAnotherCertificateIsFound) {
             std::string::npos);
 }
 
+TEST(CertificateTest, AnAuthorityThatIsKeptGoesOnSigning) {
+  const CertificateAuthority made = Authority();
+  const auto loaded = CertificateAuthority::Load(made.pair());
+  ASSERT_TRUE(loaded.ok()) << loaded.status().ToString();
+  EXPECT_EQ(loaded->certificate(), made.certificate());
+  const auto pair = loaded->Issue("server", {"a"}, kDay);
+  ASSERT_TRUE(pair.ok());
+  EXPECT_TRUE(CheckServerPair(*pair, made.certificate(), {"a"}).ok());
+  for (const CertificatePair& wrong :
+       {CertificatePair{made.certificate(), Authority().pair().key},
+        CertificatePair{made.certificate(), ""}, CertificatePair{"", made.pair().key}}) {
+    EXPECT_EQ(CertificateAuthority::Load(wrong).status().code(), Code::kInvalidArgument);
+  }
+}
+
 TEST(CertificateTest, TimesAreReadBackToTheSecond) {
   // UTCTime ends with 2049; a year later the other form is written.
   const Validity far{kDay.from, kNow + hours(24) * 365 * 40};

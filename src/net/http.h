@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "src/base/clock.h"
 #include "src/base/status.h"
 
 namespace tessera::net {
@@ -41,6 +42,8 @@ struct Request {
   std::string target = "/";  // path and query as on the wire, percent-encoded
   Headers headers;
   std::string body;
+  // Received over TLS with a client certificate: when that one ends.
+  std::optional<WallTime> certificate_ends;
 
   // The target without its query, not decoded.
   std::string_view path() const;

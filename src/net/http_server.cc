@@ -141,10 +141,8 @@ HttpServer::~HttpServer() {
   io.Post([core = std::move(core_)] { core->Close(); });
 }
 
-void HttpServer::SetCertificate(PemSource certificate, PemSource key) {
-  core_->io.Post([core = core_, certificate = std::move(certificate), key = std::move(key)] {
-    core->tls->SetCertificate(certificate, key);
-  });
+void HttpServer::SetTls(TlsOptions tls) {
+  core_->io.Post([core = core_, tls = std::move(tls)] { core->tls->SetOptions(tls); });
 }
 
 const Address& HttpServer::address() const { return core_->listener->address(); }

@@ -63,10 +63,10 @@ class HttpServer {
   HttpServer(const HttpServer&) = delete;
   HttpServer& operator=(const HttpServer&) = delete;
 
-  // Shows another certificate from the next connection on; those that are open keep theirs. One
-  // that cannot be read closes new connections: check it before (certificate.h). REQUIRES:
-  // Options::tls.
-  void SetCertificate(PemSource certificate, PemSource key);
+  // Another certificate to show, and another authority of clients, from the next connection on;
+  // open connections keep theirs. Options that cannot be read close new connections: check them
+  // before (certificate.h). REQUIRES: Options::tls.
+  void SetTls(TlsOptions tls);
 
   // With the port that the system chose.
   const Address& address() const;

@@ -6,6 +6,7 @@
 #include <cerrno>
 #include <optional>
 
+#include "src/net/certificate.h"
 #include "src/net/http_client.h"
 #include "src/net/http_server.h"
 #include "src/net/openssl.h"
@@ -25,7 +26,8 @@ class HttpTlsTest : public ::testing::Test {
   void Start(TlsOptions tls) {
     auto server = HttpServer::Start(io_, runner_,
                                     {.address = {.host = "127.0.0.1"}, .tls = std::move(tls)},
-                                    [](const Request&, const HttpServer::Reply& reply) {
+                                    [this](const Request& request, const HttpServer::Reply& reply) {
+                                      certificate_ends_ = request.certificate_ends;
                                       reply(TextResponse(200, "secret"));
                                     });
     ASSERT_TRUE(server.ok()) << server.status().ToString();
@@ -48,6 +50,7 @@ class HttpTlsTest : public ::testing::Test {
   testing::TestRunner runner_;
   IoThread io_;
   TestCa ca_;
+  std::optional<WallTime> certificate_ends_;  // of the last request
   std::unique_ptr<HttpServer> server_;
 };
 
@@ -214,10 +217,49 @@ TEST_F(HttpTlsTest, ABadBundleIsNamed) {
   EXPECT_EQ(AskWith({.ca = {.text = "no pem"}}).status().code(), Code::kInvalidArgument);
 }
 
-TEST_F(HttpTlsTest, PlainTextToATlsPortIsAnError) {
+TEST_F(HttpTlsTest, AnExplanationAnswersPlainHttp) {
   Start(ServerTls(ca_));
-  HttpClient client(io_, runner_, {.server = {.address = server_->address()}});
-  EXPECT_FALSE(Ask(client).ok());
+  for (const char* method : {"GET", "POST"}) {
+    // More than one read takes: what is left unread must not destroy the answer.
+    HttpClient client(io_, runner_, {.server = {.address = server_->address()}});
+    std::optional<Result<Response>> answer;
+    const Call call = client.Send({.method = method, .body = std::string(40 << 10, 'x')}, {},
+                                  [&](Result<Response> r) { answer = std::move(r); });
+    ASSERT_TRUE(runner_.RunUntil([&] { return answer.has_value(); }));
+    ASSERT_TRUE(answer->ok()) << answer->status().ToString();
+    EXPECT_EQ((**answer).status, 400);
+    EXPECT_NE((**answer).body.find("this port speaks HTTPS"), std::string::npos) << (**answer).body;
+    EXPECT_EQ((**answer).body.find("secret"), std::string::npos);
+  }
+}
+
+TEST_F(HttpTlsTest, TheHandlerSeesWhenAClientsCertificateEnds) {
+  const TestCa clients;
+  TlsOptions tls = ServerTls(ca_);
+  tls.ca = {.text = clients.certificate()};
+  Start(tls);
+  const TestCa::Pair pair = clients.Issue("client", {});
+  EXPECT_TRUE(AskWith({.ca = {.text = ca_.certificate()},
+                       .certificate = {.text = pair.certificate},
+                       .key = {.text = pair.key}})
+                  .ok());
+  ASSERT_TRUE(certificate_ends_.has_value());
+  EXPECT_EQ(*certificate_ends_, ValidityOf(pair.certificate)->to);
+}
+
+TEST_F(HttpTlsTest, AnAuthorityOfClientsIsReplacedWhileItServes) {
+  const TestCa before, after;
+  TlsOptions tls = ServerTls(ca_);
+  tls.ca = {.text = before.certificate()};
+  Start(tls);
+  const TestCa::Pair pair = after.Issue("client", {});
+  const TlsOptions client{.ca = {.text = ca_.certificate()},
+                          .certificate = {.text = pair.certificate},
+                          .key = {.text = pair.key}};
+  EXPECT_FALSE(AskWith(client).ok());
+  tls.ca = {.text = after.certificate()};
+  server_->SetTls(tls);
+  EXPECT_TRUE(AskWith(client).ok());
 }
 
 TEST_F(HttpTlsTest, ShowsTheNewCertificateFromTheNextConnectionOn) {
@@ -226,7 +268,7 @@ TEST_F(HttpTlsTest, ShowsTheNewCertificateFromTheNextConnectionOn) {
   HttpClient old(io_, runner_, To({.ca = {.text = ca_.certificate()}}));
   ASSERT_TRUE(Ask(old).ok());
   const TlsOptions fresh = ServerTls(next);
-  server_->SetCertificate(fresh.certificate, fresh.key);
+  server_->SetTls({.certificate = fresh.certificate, .key = fresh.key});
   EXPECT_TRUE(AskWith({.ca = {.text = next.certificate()}}).ok());
   EXPECT_FALSE(AskWith({.ca = {.text = ca_.certificate()}}).ok());
   EXPECT_TRUE(Ask(old).ok()) << "an open connection broke";

@@ -27,4 +27,12 @@ KeyPtr ReadPrivateKey(std::string_view pem) {
   return {PEM_read_bio_PrivateKey(OpenText(pem).get(), nullptr, nullptr, nullptr), &EVP_PKEY_free};
 }
 
+Result<WallTime> TimeOf(const ASN1_TIME* time) {
+  std::tm parts{};
+  if (ASN1_TIME_to_tm(time, &parts) != 1) {
+    return Error(Code::kInvalidArgument, "the time of a certificate cannot be read");
+  }
+  return WallTime(std::chrono::seconds(::timegm(&parts)));
+}
+
 }  // namespace tessera::net

@@ -10,6 +10,9 @@
 #include <string>
 #include <string_view>
 
+#include "src/base/clock.h"
+#include "src/base/status.h"
+
 namespace tessera::net {
 
 using BioPtr = std::unique_ptr<BIO, decltype(&BIO_free)>;
@@ -24,5 +27,8 @@ BioPtr OpenText(std::string_view text);
 // The next certificate, or key, of PEM text; null at its end and at what is none.
 X509Ptr NextCertificate(BIO* pem);
 KeyPtr ReadPrivateKey(std::string_view pem);
+
+// INVALID_ARGUMENT: it cannot be read.
+Result<WallTime> TimeOf(const ASN1_TIME* time);
 
 }  // namespace tessera::net

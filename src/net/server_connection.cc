@@ -42,13 +42,20 @@ void ServerConnection::Start(TransportPtr transport, std::shared_ptr<ssl_ctx_st>
     transport_ = std::move(transport);
     return NextRequest({});
   }
-  handshake_ = ServerHandshake(std::move(transport), std::move(tls),
-                               [self = shared_from_this()](Result<TransportPtr> result) {
-                                 self->handshake_.reset();
-                                 if (!result.ok()) return self->Close();
-                                 self->transport_ = *std::move(result);
-                                 self->NextRequest({});
-                               });
+  handshake_ = ServerHandshake(
+      std::move(transport), std::move(tls),
+      [self = shared_from_this()](Result<TransportPtr> result) {
+        self->handshake_.reset();
+        if (!result.ok()) return self->Close();
+        self->transport_ = *std::move(result);
+        self->certificate_ends_ = self->transport_->PeerCertificateEnds();
+        self->NextRequest({});
+      },
+      [self = shared_from_this()](TransportPtr plain) {
+        self->handshake_.reset();
+        self->transport_ = std::move(plain);
+        self->Write(TextResponse(400, "this port speaks HTTPS: ask it by https://\n"), true, false);
+      });
 }
 
 void ServerConnection::NextRequest(std::string rest) {
@@ -105,6 +112,7 @@ void ServerConnection::Advance() {
   if (parser_->done()) {
     Request request = std::move(parser_->request());
     request.body = parser_->TakeBody();
+    request.certificate_ends = certificate_ends_;
     handled_bytes_ = request.body.size();
     head_only_ = request.method == "HEAD";
     keep_alive_ = parser_->keep_alive();
@@ -147,7 +155,7 @@ void ServerConnection::Write(Response response, bool with_body, bool keep_alive)
 }
 
 void ServerConnection::Linger() {
-  if (parser_->done()) return Close();
+  if (parser_ && parser_->done()) return Close();
   state_ = State::kLingering;
   StartTimer(kLingerTime, [](ServerConnection* self) { self->Close(); });
   if (!reading_) ReadMore();

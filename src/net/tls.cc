@@ -141,8 +141,14 @@ Result<std::shared_ptr<SSL_CTX>> TlsContextSource::Get() {
 }
 
 void TlsContextSource::SetCertificate(PemSource certificate, PemSource key) {
-  options_.certificate = std::move(certificate);
-  options_.key = std::move(key);
+  TlsOptions options = options_;
+  options.certificate = std::move(certificate);
+  options.key = std::move(key);
+  SetOptions(std::move(options));
+}
+
+void TlsContextSource::SetOptions(TlsOptions options) {
+  options_ = std::move(options);
   context_.reset();
 }
 

@@ -47,6 +47,8 @@ class TlsContextSource {
   Result<std::shared_ptr<ssl_ctx_st>> Get();
   // Shows another certificate from the next connection on.
   void SetCertificate(PemSource certificate, PemSource key);
+  // The same, and may also trust others.
+  void SetOptions(TlsOptions options);
   const TlsOptions& options() const { return options_; }
 
  private:

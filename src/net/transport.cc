@@ -75,6 +75,16 @@ class StreamTransport : public Transport,
     return got >= 0 || errno != EAGAIN;
   }
 
+  std::optional<WallTime> PeerCertificateEnds() override {
+    if constexpr (std::is_same_v<Stream, Socket>) {
+      return std::nullopt;
+    } else {
+      const X509Ptr shown(SSL_get1_peer_certificate(stream_.native_handle()), &X509_free);
+      if (!shown) return std::nullopt;
+      const Result<WallTime> ends = TimeOf(X509_get0_notAfter(shown.get()));
+      return ends.ok() ? std::optional(*ends) : std::nullopt;
+    }
+  }
   std::chrono::steady_clock::time_point written_at() const override { return written_at_; }
 
   auto& socket() { return stream_.lowest_layer(); }
@@ -122,6 +132,12 @@ Status ExpectName(SSL* session, const std::string& name) {
                name, OpenSslWords());
 }
 
+// OpenSSL knows the methods GET, POST, HEAD and PUT.
+bool IsPlainHttp(const error_code& error) {
+  return error.category() == asio::error::get_ssl_category() &&
+         ERR_GET_REASON(static_cast<unsigned long>(error.value())) == SSL_R_HTTP_REQUEST;
+}
+
 std::shared_ptr<TlsTransport> OverTls(Transport& plain, const std::shared_ptr<SSL_CTX>& tls) {
   ssl::context context = Wrap(tls);
   return std::make_shared<TlsTransport>(std::move(static_cast<PlainTransport&>(plain).stream()),
@@ -130,17 +146,26 @@ std::shared_ptr<TlsTransport> OverTls(Transport& plain, const std::shared_ptr<SS
 
 class Handshake : public Attempt {
  public:
-  Handshake(std::shared_ptr<TlsTransport> transport, OnTransport on_done)
-      : transport_(std::move(transport)), on_done_(std::move(on_done)) {}
+  Handshake(std::shared_ptr<TlsTransport> transport, OnTransport on_done,
+            std::function<void(TransportPtr)> on_plain_http)
+      : transport_(std::move(transport)),
+        on_done_(std::move(on_done)),
+        on_plain_http_(std::move(on_plain_http)) {}
 
   static std::shared_ptr<Attempt> Start(std::shared_ptr<TlsTransport> transport,
                                         ssl::stream_base::handshake_type side,
-                                        OnTransport on_done) {
-    auto self = std::make_shared<Handshake>(std::move(transport), std::move(on_done));
+                                        OnTransport on_done,
+                                        std::function<void(TransportPtr)> on_plain_http = nullptr) {
+    auto self = std::make_shared<Handshake>(std::move(transport), std::move(on_done),
+                                            std::move(on_plain_http));
     self->transport_->stream().async_handshake(side, [self](const error_code& error) {
       if (!self->on_done_) return;
       const OnTransport on_done = std::exchange(self->on_done_, nullptr);
       if (!error) return on_done(TransportPtr(self->transport_));
+      if (self->on_plain_http_ && IsPlainHttp(error)) {
+        return self->on_plain_http_(
+            MakePlainTransport(std::move(self->transport_->stream().next_layer())));
+      }
       const Status status = HandshakeStatus(self->transport_->stream().native_handle(), error);
       self->transport_->Close();
       on_done(status);
@@ -156,6 +181,7 @@ class Handshake : public Attempt {
  private:
   std::shared_ptr<TlsTransport> transport_;
   OnTransport on_done_;
+  std::function<void(TransportPtr)> on_plain_http_;
 };
 
 }  // namespace
@@ -177,8 +203,10 @@ std::shared_ptr<Attempt> ClientHandshake(TransportPtr plain, std::shared_ptr<SSL
 }
 
 std::shared_ptr<Attempt> ServerHandshake(TransportPtr plain, std::shared_ptr<SSL_CTX> tls,
-                                         OnTransport on_done) {
-  return Handshake::Start(OverTls(*plain, tls), ssl::stream_base::server, std::move(on_done));
+                                         OnTransport on_done,
+                                         std::function<void(TransportPtr)> on_plain_http) {
+  return Handshake::Start(OverTls(*plain, tls), ssl::stream_base::server, std::move(on_done),
+                          std::move(on_plain_http));
 }
 
 }  // namespace tessera::net

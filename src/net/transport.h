@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "src/base/clock.h"
 #include "src/base/status.h"
 #include "src/net/address.h"
 #include "src/net/io_thread.h"
@@ -35,6 +36,8 @@ class Transport {
   virtual void Close() = 0;
   // Whether an idle connection was closed, or spoken on, by the peer. Does not block.
   virtual bool Stale() = 0;
+  // When the certificate ends that the peer showed; nothing without one.
+  virtual std::optional<WallTime> PeerCertificateEnds() { return std::nullopt; }
   // When the system last accepted bytes that were written, because the peer took some before.
   virtual std::chrono::steady_clock::time_point written_at() const = 0;
 };
@@ -68,8 +71,11 @@ std::shared_ptr<Attempt> Connect(IoThread& io, Destination destination,
 // TLS on a connection that carries nothing yet.
 std::shared_ptr<Attempt> ClientHandshake(TransportPtr plain, std::shared_ptr<ssl_ctx_st> tls,
                                          const std::string& server_name, OnTransport on_done);
+// A peer that speaks plain HTTP instead comes to `on_plain_http`, unencrypted and without the bytes
+// that it has sent, so that it can be told.
 std::shared_ptr<Attempt> ServerHandshake(TransportPtr plain, std::shared_ptr<ssl_ctx_st> tls,
-                                         OnTransport on_done);
+                                         OnTransport on_done,
+                                         std::function<void(TransportPtr)> on_plain_http);
 
 // Bound and listening when made.
 class Listener {

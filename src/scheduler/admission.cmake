@@ -5,7 +5,7 @@ set(admission ${CMAKE_CURRENT_LIST_DIR})
 add_library(tessera_admission STATIC
   ${admission}/admission.cc ${admission}/admission_capacity.cc ${admission}/admission_review.cc
   ${admission}/admission_server.cc ${admission}/certificate_keeper.cc
-  ${admission}/certificate_plan.cc ${admission}/webhook_config.cc)
+  ${admission}/certificate_plan.cc ${admission}/shared_secret.cc ${admission}/webhook_config.cc)
 target_include_directories(tessera_admission PUBLIC ${CMAKE_SOURCE_DIR})
 target_link_libraries(tessera_admission PUBLIC tessera::kube tessera::ledger tessera::net)
 add_library(tessera::admission ALIAS tessera_admission)

@@ -152,17 +152,17 @@ bool Allows(const device::Constraints& constraints, const std::string& model) {
 
 void AddQuota(const ledger::PodAsk& ask, const ClusterCapacity& capacity,
               std::vector<std::string>* lines) {
-  const auto own = capacity.quota.find(ask.ns);
-  if (own == capacity.quota.end()) return;
+  const auto own = capacity.quota.config().find(ask.ns);
+  if (own == capacity.quota.config().end()) return;
   placement::Quota unused;
   unused.SetConfig({*own});
   const MilliGpu amount = ComputeOf(ask.request);
   std::set<std::string> refusals;  // of all models: raising one quota would do
   for (const auto& [model, pool] : capacity.charged) {
     if (!Allows(ask.request.constraints, model)) continue;
-    const Status status = unused.Check({ask.ns, model, pool, amount});
-    if (status.ok()) return;
-    refusals.insert(status.message());
+    const placement::QuotaCharge charge{ask.ns, model, pool, amount};
+    if (unused.Check(charge).ok()) return;
+    refusals.insert(capacity.quota.Check(charge).message());
   }
   if (!refusals.empty()) lines->push_back(fmt::format("{}", fmt::join(refusals, "; ")));
 }
@@ -172,7 +172,7 @@ void AddQuota(const ledger::PodAsk& ask, const ClusterCapacity& capacity,
 ClusterCapacity CapacityOf(const ledger::ClusterLedger& ledger) {
   ClusterCapacity capacity;
   for (const auto& [name, entry] : ledger.nodes()) CountNode(entry, &capacity);
-  capacity.quota = ledger.quota().config();
+  capacity.quota = ledger.quota();
   return capacity;
 }
 

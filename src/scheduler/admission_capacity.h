@@ -32,7 +32,7 @@ struct ClusterCapacity {
   std::unordered_set<std::string> uuids;  // of GPUs
   // What quotas go by: the model of a node's label or of its GPUs, and the node's pool.
   std::set<std::pair<std::string, std::string>> charged;
-  placement::QuotaConfig quota;
+  placement::Quota quota;  // with what is used, for the text of a warning
 };
 
 ClusterCapacity CapacityOf(const ledger::ClusterLedger& ledger);

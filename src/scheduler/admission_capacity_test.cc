@@ -113,6 +113,9 @@ TEST_F(CapacityTest, AQuotaThatIsUsedUpIsNotForAdmission) {
   const auto question = ledger_->Ask(pod);
   ASSERT_TRUE(ledger_->Assume(*question, "a", std::chrono::seconds(30)).ok());
   EXPECT_THAT(Lines({{"nvidia.com/gpu", "2"}}), IsEmpty());
+  // What could never be placed is warned of, with what is used now.
+  EXPECT_THAT(Lines({{"nvidia.com/gpu", "3"}}),
+              ElementsAre(HasSubstr("2 GPUs of model A100: 2 used, 0 left, 3 wanted")));
 }
 
 }  // namespace

@@ -70,5 +70,45 @@ TEST(AdmissionManifestsTest, RightsAreForOurOwnObjectsAlone) {
   }
 }
 
+// Of the extender's port: the scheduler may write the Secrets that it fills, and no others.
+TEST(SchedulerManifestsTest, SecretsAreThoseThatTheSchedulerFills) {
+  const Json wanted =
+      Json::Strings({std::string(names::kAuthoritySecret), std::string(names::kClientSecret)});
+  std::vector<std::string> secrets;
+  bool granted = false;
+  for (const Json& object : ReadManifest("50-scheduler.yaml")) {
+    if (object.StringAt("kind").value() == "Secret") {
+      secrets.push_back(object.Find("metadata")->StringAt("name").value());
+      EXPECT_EQ(object.Find("data"), nullptr);  // an apply would write over what is in it
+    }
+    const Json* rules = object.Find("rules");
+    if (rules == nullptr) continue;
+    for (const Json& rule : rules->items()) {
+      if (rule.Find("resources")->Serialize().find("secrets") == std::string::npos) continue;
+      granted = true;
+      EXPECT_EQ(*rule.Find("resourceNames"), wanted);
+      EXPECT_EQ(*rule.Find("verbs"), Json::Strings({"get", "patch"}));
+    }
+  }
+  EXPECT_EQ(Json::Strings(secrets), wanted);
+  EXPECT_TRUE(granted);
+}
+
+TEST(SchedulerManifestsTest, KubeSchedulerShowsACertificate) {
+  const Json sample = ReadManifest("../samples/kube-scheduler.yaml").at(0);
+  const Json& extender = sample.Find("extenders")->items().at(0);
+  EXPECT_THAT(extender.StringAt("urlPrefix").value(), HasSubstr("https://"));
+  EXPECT_EQ(*extender.Find("enableHTTPS"), Json::Bool(true));
+  const Json* tls = extender.Find("tlsConfig");
+  for (const char* field : {"caFile", "certFile", "keyFile"}) {
+    EXPECT_THAT(tls->StringAt(field).value(), HasSubstr("/etc/kubernetes/tessera/"));
+  }
+  EXPECT_EQ(tls->StringAt("serverName").value(), "tessera-scheduler.tessera-system.svc");
+  // Of each profile, which counts before the one for all.
+  for (const Json& profile : sample.Find("profiles")->items()) {
+    EXPECT_EQ(profile.IntAt("percentageOfNodesToScore").value(), 100);
+  }
+}
+
 }  // namespace
 }  // namespace tessera::scheduler

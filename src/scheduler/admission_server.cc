@@ -13,14 +13,6 @@ constexpr Duration kCapacityAge = std::chrono::seconds(1);
 // The API server keeps connections open, and there may be several of them.
 constexpr size_t kConnections = 256;
 
-// Until there is one that is trusted. Without it, a wrong address would be found out late.
-Result<net::TlsOptions> Unknown(WallTime now) {
-  const net::Validity validity{now, now + std::chrono::hours(1)};
-  ASSIGN_OR_RETURN(const auto nobody, net::CertificateAuthority::Make("nobody", validity));
-  ASSIGN_OR_RETURN(const auto pair, nobody.Issue("nobody", {}, validity));
-  return net::TlsOptions{.certificate = {.text = pair.certificate}, .key = {.text = pair.key}};
-}
-
 }  // namespace
 
 AdmissionServer::AdmissionServer(kube::Client& client, AdmissionOptions options, Ledger ledger)
@@ -34,7 +26,8 @@ Result<std::unique_ptr<AdmissionServer>> AdmissionServer::Start(net::IoThread& i
                                                                 Ledger ledger) {
   std::unique_ptr<AdmissionServer> self(
       new AdmissionServer(client, std::move(options.admission), std::move(ledger)));
-  ASSIGN_OR_RETURN(net::TlsOptions tls, Unknown(self->clock_.WallNow()));
+  ASSIGN_OR_RETURN(net::TlsOptions tls, PlaceholderTls(self->clock_.WallNow()));
+  tls.ca = {};  // API servers show no certificate
   net::HttpServer::Options http{.address = std::move(options.address), .tls = std::move(tls)};
   http.limits.body_bytes = kMaxAdmissionBody;
   http.limits.connections = kConnections;
@@ -84,7 +77,7 @@ const ClusterCapacity* AdmissionServer::Capacity() {
 }
 
 void AdmissionServer::OnCertificate(const net::CertificatePair& pair) {
-  server_->SetCertificate({.text = pair.certificate}, {.text = pair.key});
+  server_->SetTls({.certificate = {.text = pair.certificate}, .key = {.text = pair.key}});
   ready_ = true;
 }
 

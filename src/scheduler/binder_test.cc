@@ -28,7 +28,10 @@ kube::PodObject Whole(const std::string& name, int gpus = 1) {
 class BinderTest : public ::testing::Test {
  protected:
   void SetUp() override { d.AddNode(GpuNode("n1", 1)); }
-  bool RoomFor(const kube::PodObject& pod) { return !d.Filter(pod).fitting.empty(); }
+  // Nothing is held for it: the feed does not show it.
+  bool RoomFor(const kube::PodObject& pod) {
+    return !d.extender->Filter(d.Args(pod)).fitting.empty();
+  }
   Decider d;
 };
 
@@ -54,11 +57,11 @@ TEST_F(BinderTest, BindsAPodThatTheFeedHasNotSeenYet) {
 
 TEST_F(BinderTest, RefusesAPodThatNobodyKnowsOrAnotherOfItsName) {
   const kube::PodObject pod = Whole("a");
-  EXPECT_EQ(d.Bind(pod, "n1")->code(), Code::kNotFound);
+  EXPECT_EQ(d.BindAsKubeScheduler(pod, "n1")->code(), Code::kNotFound);
   d.AddPod(pod);
   kube::PodObject other = pod;
   other.meta.uid = "uid-other";
-  const auto status = d.Bind(other, "n1");
+  const auto status = d.BindAsKubeScheduler(other, "n1");
   EXPECT_EQ(status->code(), Code::kNotFound);
   EXPECT_THAT(status->message(), HasSubstr("another"));
   EXPECT_EQ(d.api.requests(), 0);
@@ -173,7 +176,7 @@ TEST_F(BinderTest, LeadershipIsCheckedWhenABindingIsSent) {
   d.AddPod(pod);
   d.api.Hold();
   std::optional<Status> answer;
-  d.extender->Bind({"a", "ns", pod.meta.uid, "n1"}, [&](const Status& status) { answer = status; });
+  d.binder->Bind(pod, "n1", [&](const Status& status) { answer = status; });
   EXPECT_EQ(answer, std::nullopt);
   d.may_write = false;
   d.api.Release();
@@ -190,7 +193,7 @@ TEST_F(BinderTest, ALostRequestSettlesFromWhenItWasSent) {
   d.AddPod(pod);
   d.api.SetFate(Fate::kLost);
   d.api.Hold();
-  d.extender->Bind({"a", "ns", pod.meta.uid, "n1"}, [](const Status&) {});
+  d.binder->Bind(pod, "n1", [](const Status&) {});
   d.clock.Advance(10s);
   d.api.Release();
   for (int i = 0; i < 6; ++i) d.Advance(2s);
@@ -202,7 +205,7 @@ TEST_F(BinderTest, ALostRequestSettlesFromWhenItWasSent) {
 TEST_F(BinderTest, CountsBindingsWithoutAnAnswer) {
   const kube::PodObject pod = Whole("a");
   d.AddPod(pod);
-  d.extender->Bind({"a", "ns", pod.meta.uid, "n1"}, [](const Status&) {});
+  d.binder->Bind(pod, "n1", [](const Status&) {});
   EXPECT_EQ(d.binder->unanswered(), 1u);
   d.api.Run();
   EXPECT_EQ(d.binder->unanswered(), 0u);
@@ -217,7 +220,8 @@ TEST_F(BinderTest, CountsBindingsWithoutAnAnswer) {
 }
 
 TEST_F(BinderTest, TheBindingDecidesWhereTheHoldHasRunOut) {
-  const kube::PodObject slow = Whole("slow"), quick = Whole("quick");
+  kube::PodObject slow = Whole("slow"), quick = Whole("quick");
+  slow.failed_attempt = 7;  // so it is not held for long
   d.AddPod(slow);
   d.AddPod(quick);
   EXPECT_EQ(d.Choose(slow), "n1");

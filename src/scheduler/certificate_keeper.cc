@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/scheduler/certificate_keeper.h"
 
-#include <optional>
 #include <utility>
 
-#include "src/formats/base64.h"
 #include "src/kube/backoff.h"
+#include "src/scheduler/shared_secret.h"
 #include "src/scheduler/webhook_config.h"
 
 namespace tessera::scheduler {
@@ -18,31 +17,19 @@ constexpr std::string_view kKey = "tls.key";
 constexpr std::string_view kNextCertificate = "next.crt";
 constexpr std::string_view kNextKey = "next.key";
 
-// What cannot be read is as good as not there: a new one is made in its place.
-std::string TextAt(const Json& secret, std::string_view key) {
-  const Json* data = secret.Find("data");
-  if (data == nullptr || !data->is_object()) return "";
-  return Base64Decode(data->StringAt(key).value_or("")).value_or("");
+// What cannot be read counts as missing: a new one is made in its place.
+CertificateSet SetOf(const SharedSecret::Found& found) {
+  return {.bundle = found.Text(kBundle),
+          .serving = {found.Text(kCertificate), found.Text(kKey)},
+          .next = {found.Text(kNextCertificate), found.Text(kNextKey)}};
 }
 
-CertificateSet SetOf(const Json& secret) {
-  return {.bundle = TextAt(secret, kBundle),
-          .serving = {TextAt(secret, kCertificate), TextAt(secret, kKey)},
-          .next = {TextAt(secret, kNextCertificate), TextAt(secret, kNextKey)}};
-}
-
-Json DataOf(const CertificateSet& set) {
-  Json data = Json::MakeObject();
-  const auto put = [&](std::string_view key, const std::string& text) {
-    // In a merge patch null takes away.
-    data.Set(key, text.empty() ? Json() : Json::String(Base64Encode(text)));
-  };
-  put(kBundle, set.bundle);
-  put(kCertificate, set.serving.certificate);
-  put(kKey, set.serving.key);
-  put(kNextCertificate, set.next.certificate);
-  put(kNextKey, set.next.key);
-  return data;
+SharedSecret::Texts DataOf(const CertificateSet& set) {
+  return {{std::string(kBundle), set.bundle},
+          {std::string(kCertificate), set.serving.certificate},
+          {std::string(kKey), set.serving.key},
+          {std::string(kNextCertificate), set.next.certificate},
+          {std::string(kNextKey), set.next.key}};
 }
 
 }  // namespace
@@ -54,7 +41,7 @@ struct CertificateKeeper::Core : std::enable_shared_from_this<CertificateKeeper:
         runner(c.runner()),
         options(std::move(o)),
         delegate(d),
-        secret{kube::kSecrets, options.secret, options.ns, ""} {}
+        secret(c, options.ns, options.secret) {}
 
   // A callback that does nothing once the keeper is gone.
   template <typename F>
@@ -74,60 +61,24 @@ struct CertificateKeeper::Core : std::enable_shared_from_this<CertificateKeeper:
   }
 
   void Begin() {
-    operation = client.Get(secret, Alive([](Core& self, const Result<Json>& answer) {
-                             if (answer.ok()) return self.OnSecret(*answer);
-                             if (answer.status().code() != Code::kNotFound) {
-                               return self.Fail(answer.status());
-                             }
-                             self.OnSecret(Json::MakeObject());
-                           }));
+    operation = secret.Read(Alive([](Core& self, const Result<SharedSecret::Found>& found) {
+      found.ok() ? self.OnSecret(*found) : self.Fail(found.status());
+    }));
   }
 
-  void OnSecret(const Json& found) {
+  void OnSecret(const SharedSecret::Found& found) {
     const CertificateSet set = SetOf(found);
     const bool out = set.bundle == bundle_out;
     const auto step = NextStep(set, runner.clock().WallNow(), out, options.certificate);
     if (!step.ok()) return Fail(step.status());
-    if (*step) return Write(found, **step);
-    Adopt(set);
-  }
-
-  void Write(const Json& found, const CertificateStep& step) {
-    auto on_done = Alive([step](Core& self, const Result<Json>& answer) {
-      const Code code = answer.status().code();
-      // Another replica was faster, and what it wrote counts. After its Create we may only patch.
-      if (code == Code::kAborted || code == Code::kAlreadyExists) {
-        return self.Sleep(self.backoff.Next());
-      }
-      if (!answer.ok()) return self.Fail(answer.status());
-      self.delegate.OnProgress(step.what);
-      self.Adopt(step.set);
-    });
-    const Json* metadata = found.Find("metadata");
-    if (metadata == nullptr) {
-      operation = client.Create(secret, NewSecret(step.set), std::move(on_done));
-      return;
-    }
-    // With the version in it a merge patch conflicts as a replacement does.
-    const Json patch = Json::MakeObject(
-        {{"metadata",
-          Json::MakeObject({{"resourceVersion",
-                             Json::String(metadata->StringAt("resourceVersion").value_or(""))}})},
-         {"data", DataOf(step.set)}});
-    operation = client.Patch(secret, kube::PatchKind::kMerge, patch, {}, std::move(on_done));
-  }
-
-  Json NewSecret(const CertificateSet& set) const {
-    Json data = DataOf(set);
-    std::erase_if(data.members(),
-                  [](const Json::Member& member) { return member.second.is_null(); });
-    return Json::MakeObject(
-        {{"apiVersion", Json::String("v1")},
-         {"kind", Json::String("Secret")},
-         {"metadata", Json::MakeObject({{"name", Json::String(options.secret)},
-                                        {"namespace", Json::String(options.ns)}})},
-         {"type", Json::String("Opaque")},
-         {"data", std::move(data)}});
+    if (!*step) return Adopt(set);
+    operation = secret.Write(found, DataOf((*step)->set),
+                             Alive([step = **step](Core& self, const Status& status) {
+                               if (LostRace(status)) return self.Sleep(self.backoff.Next());
+                               if (!status.ok()) return self.Fail(status);
+                               self.delegate.OnProgress(step.what);
+                               self.Adopt(step.set);
+                             }));
   }
 
   void Adopt(const CertificateSet& set) {
@@ -186,7 +137,7 @@ struct CertificateKeeper::Core : std::enable_shared_from_this<CertificateKeeper:
   TaskRunner& runner;
   const CertificateKeeperOptions options;
   Delegate& delegate;
-  const kube::ObjectRef secret;
+  const SharedSecret secret;
   kube::Backoff backoff;
   kube::Operation operation;
   net::CertificatePair shown;

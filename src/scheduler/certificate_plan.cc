@@ -66,6 +66,16 @@ std::vector<std::string> ServiceNames(const std::string& service, const std::str
   return names;
 }
 
+Result<net::TlsOptions> PlaceholderTls(WallTime now) {
+  const Validity validity{now, now + std::chrono::hours(1)};
+  ASSIGN_OR_RETURN(const auto authority,
+                   net::CertificateAuthority::Make("Tessera placeholder", validity));
+  ASSIGN_OR_RETURN(const auto pair, authority.Issue("placeholder", {}, validity));
+  return net::TlsOptions{.ca = {.text = authority.certificate()},
+                         .certificate = {.text = pair.certificate},
+                         .key = {.text = pair.key}};
+}
+
 Result<std::optional<CertificateStep>> NextStep(const CertificateSet& now, WallTime time,
                                                 bool bundle_is_out,
                                                 const CertificateOptions& options) {

@@ -24,6 +24,7 @@
 #include "src/base/clock.h"
 #include "src/base/status.h"
 #include "src/net/certificate.h"
+#include "src/net/tls.h"
 
 namespace tessera::scheduler {
 
@@ -45,6 +46,10 @@ struct CertificateOptions {
 // "<service>.<ns>.svc", by which API servers call it, the shorter and longer forms, and `more`.
 std::vector<std::string> ServiceNames(const std::string& service, const std::string& ns,
                                       const std::vector<std::string>& more);
+
+// To serve with until there is a certificate: no caller trusts it, and it trusts none. A port that
+// is taken is so found at once.
+Result<net::TlsOptions> PlaceholderTls(WallTime now);
 
 struct CertificateStep {
   CertificateSet set;

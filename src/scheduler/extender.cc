@@ -12,8 +12,14 @@
 namespace tessera::scheduler {
 namespace {
 
-// Of pods that were chosen a node for, longer than kube-scheduler takes to bind them.
-constexpr Duration kRemember = std::chrono::minutes(5);
+// How long a binding waits for the watch to show its pod: with the deadline of its request less
+// than kube-scheduler waits for us.
+constexpr Duration kUnseen = std::chrono::milliseconds(500);
+
+Status NotShown(const BindingArgs& args) {
+  return Error(Code::kUnavailable, "pod {}/{} with UID {} is not shown by the watch yet", args.ns,
+               args.pod, args.uid);
+}
 
 // What gpu-admission said, and people may look for.
 constexpr std::string_view kNoDevice = "no GPU device";
@@ -38,6 +44,11 @@ class ReasonKeeper {
   FilterResult* const result_;
   std::unordered_map<const char*, std::string_view> kept_;
 };
+
+void Mark(placement::NodeId id, std::vector<bool>* fits) {
+  if (id >= fits->size()) fits->resize(id + 1);
+  (*fits)[id] = true;
+}
 
 // Points by how many nodes are better. Few scores differ, so they are counted, not sorted.
 std::vector<int> PointsOf(const std::vector<float>& scores, size_t best) {
@@ -69,7 +80,14 @@ Extender::Extender(ledger::ClusterLedger& ledger, Binder& binder, const Clock& c
       metrics_(metrics),
       find_pod_(std::move(find_pod)),
       tell_(std::move(tell)),
-      options_(options) {}
+      options_(options),
+      holds_(ledger, binder, clock, find_pod_, options.hold) {}
+
+Extender::~Extender() {
+  for (auto& [uid, early] : early_) {
+    early.done(Status(Code::kUnavailable, "this replica does not lead any more"));
+  }
+}
 
 Result<Extender::Question> Extender::Ask(const kube::PodObject& pod) {
   const std::string who = "pod " + pod.meta.ns + "/" + pod.meta.name;
@@ -83,13 +101,6 @@ Result<Extender::Question> Extender::Ask(const kube::PodObject& pod) {
   Result<Question> question = ledger_.Ask(pod);
   if (!question.ok()) return question.status().Annotate(who);
   return question;
-}
-
-void Extender::Hold(const kube::PodObject& pod, const Question& question, std::string_view node) {
-  // It may fail by the quota alone, and then the binding says so.
-  if (ledger_.Assume(question, node, options_.hold).ok()) {
-    asked_.insert_or_assign(pod.meta.uid, Asked{pod, clock_.Now()});
-  }
 }
 
 std::vector<const ledger::NodeEntry*> Extender::NodesOf(const ExtenderArgs& args) const {
@@ -108,23 +119,26 @@ FilterResult Extender::Filter(const ExtenderArgs& args) {
   }
   const std::vector<const ledger::NodeEntry*> nodes = NodesOf(args);
   result.fitting.reserve(nodes.size());
+  std::vector<bool> fits;  // by NodeId
   ReasonKeeper reasons(&result);
   for (size_t i = 0; i < nodes.size(); ++i) {
     const ledger::Verdict verdict = ledger_.Judge(*question, nodes[i]);
     if (verdict.fits) {
       result.fitting.push_back(i);
+      if (question->asks_for_gpus()) Mark(nodes[i]->id, &fits);
     } else {
       (verdict.unresolvable ? result.unresolvable : result.failed)
           .emplace_back(i, reasons.Keep(verdict.reason));
     }
   }
+  holds_.Name(args.pod, std::move(fits));
   if (result.fitting.empty()) {
     const bool any_allowed = std::ranges::any_of(
         question->allowed, [](const auto& allowed) { return allowed.second.ok(); });
     metrics_.refused.Add(question->allowed.empty() || any_allowed ? "no_node_fits" : "quota");
     TellOfQuota(args.pod, *question);
   } else if (result.fitting.size() == 1 && question->asks_for_gpus()) {
-    Hold(args.pod, *question, args.names[result.fitting[0]]);
+    holds_.Hold(args.pod, *question, args.names[result.fitting[0]]);
   }
   return result;
 }
@@ -159,7 +173,7 @@ FilterResult Extender::FilterToOne(const ExtenderArgs& args) {
   Result<Question> question = Ask(args.pod);
   if (!question.ok() || !question->asks_for_gpus()) return result;
   const size_t best = BestOf(ScoresOf(args, *question));
-  Hold(args.pod, *question, args.names[best]);
+  holds_.Hold(args.pod, *question, args.names[best]);
   const std::string_view other = keep(pod + " has already been matched to another node");
   for (const size_t i : result.fitting) {
     if (i != best) result.failed.emplace_back(i, other);
@@ -186,7 +200,7 @@ std::vector<int> Extender::Prioritize(const ExtenderArgs& args) {
   const std::vector<float> scores = ScoresOf(args, *question);
   const size_t best = BestOf(scores);
   if (scores[best] == placement::kUnfit) return points;
-  Hold(args.pod, *question, args.names[best]);
+  holds_.Hold(args.pod, *question, args.names[best]);
   return PointsOf(scores, best);
 }
 
@@ -213,21 +227,45 @@ Victims Extender::Preempt(const PreemptionArgs& args) {
 }
 
 void Extender::Bind(const BindingArgs& args, Binder::Done done) {
-  const kube::PodObject* pod = find_pod_(args.ns + "/" + args.pod);
+  const std::string key = args.ns + "/" + args.pod;
+  const kube::PodObject* pod = find_pod_(key);
+  const bool named = holds_.Named(args.uid, args.node);
   if (pod == nullptr || pod->meta.uid != args.uid) {
-    // The feed may be behind kube-scheduler.
-    const auto asked = asked_.find(args.uid);
-    if (asked == asked_.end()) {
-      const std::string other = pod == nullptr ? "is not known" : "is another one now";
-      return done(
-          Error(Code::kNotFound, "pod {}/{} with UID {} {}", args.ns, args.pod, args.uid, other));
+    if (named) {
+      early_.insert_or_assign(args.uid, Early{args, std::move(done), clock_.Now()});
+      return;
     }
-    pod = &asked->second.pod;
+    const std::string other = pod == nullptr ? "is not known" : "is another one now";
+    return done(Error(Code::kNotFound, "pod {} with UID {} {}", key, args.uid, other));
+  }
+  const auto ask = ledger::PodAskOf(*pod, {ledger_.options().gpu_mem_unit});
+  if (ask.ok() && !ask->request.asks_for_devices()) {
+    return done(Error(Code::kInvalidArgument,
+                      "pod {} asks for no GPU: kube-scheduler binds such pods itself where "
+                      "managedResources of the extender names the resources",
+                      key));
+  }
+  // What is being bound, or is, has a better reason.
+  if (!named && pod->node_name.empty() && binder_.Unsettled(args.uid).empty()) {
+    return done(Error(Code::kFailedPrecondition,
+                      "pod {}: filter did not name node {} for it in this replica, or its attempt "
+                      "was given up since: kube-scheduler has to ask anew",
+                      key, args.node));
   }
   const kube::PodObject copy = *pod;
   binder_.Bind(copy, args.node, std::move(done));
-  asked_.erase(args.uid);
+  holds_.Drop(args.uid);
 }
+
+void Extender::OnPod(const kube::PodObject& pod) {
+  holds_.OnPod(pod);
+  const auto found = early_.extract(pod.meta.uid);
+  if (!found) return;
+  const auto& [args, done, at] = found.mapped();
+  clock_.Now() - at < kUnseen ? Bind(args, done) : done(NotShown(args));
+}
+
+void Extender::OnPodGone(const kube::PodObject& last) { holds_.Drop(last.meta.uid); }
 
 void Extender::TellOfQuota(const kube::PodObject& pod, const Question& question) {
   std::string message;
@@ -255,7 +293,13 @@ void Extender::TellOfQuota(const kube::PodObject& pod, const Question& question)
 void Extender::Tick() {
   metrics_.expired.Add(ledger_.Expire().size());
   const MonotonicTime now = clock_.Now();
-  std::erase_if(asked_, [&](const auto& entry) { return now - entry.second.at > kRemember; });
+  holds_.Tick();
+  std::erase_if(early_, [&](auto& entry) {
+    const auto& [args, done, at] = entry.second;
+    if (now - at < kUnseen) return false;
+    done(NotShown(args));
+    return true;
+  });
   std::erase_if(told_,
                 [&](const auto& entry) { return now - entry.second.at > options_.repeat_event; });
 }

@@ -3,9 +3,9 @@
 // who must go for a pod. Nothing of it is written to the API server; binding is binder.h's.
 //
 // kube-scheduler asks about the next pod before it has bound the one before. So that it sees that
-// one's GPUs as taken, the best node's are held for some seconds when it was named: by prioritize,
-// or by filter where only one node fits, because kube-scheduler then asks no more. Another question
-// about the pod, its binding, or time lets them go.
+// one's GPUs as taken, the best node's are held (holds.h) when it was named: by prioritize, or by
+// filter where only one node fits, because kube-scheduler then asks no more. Another question about
+// the pod, its binding, the end of kube-scheduler's attempt, or time releases them.
 //
 // Not for HTTP (verbs.h). Threads: the runner's. Ownership: ledger, binder, clock and metrics
 // outlive it. Cost: filter and prioritize are a pass over the nodes that are asked about.
@@ -22,14 +22,14 @@
 #include "src/kube/events.h"
 #include "src/ledger/ledger.h"
 #include "src/scheduler/binder.h"
+#include "src/scheduler/holds.h"
 #include "src/scheduler/metrics.h"
 #include "src/scheduler/wire.h"
 
 namespace tessera::scheduler {
 
 struct ExtenderOptions {
-  // How long a node's GPUs are held for a pod between its choice and its binding.
-  Duration hold = std::chrono::seconds(5);
+  HoldOptions hold;
   // The same refusal about the same pod is told as an Event once in this time.
   Duration repeat_event = std::chrono::minutes(1);
 };
@@ -39,11 +39,14 @@ class Extender {
   // About a pod, for people who look at it.
   using Tell = std::function<void(const kube::PodObject& pod, kube::EventKind kind,
                                   std::string_view reason, const std::string& message)>;
-  // As the feed has it; null where it has none. Key: "ns/name".
-  using FindPod = std::function<const kube::PodObject*(const std::string& key)>;
+  using FindPod = Holds::FindPod;
 
   Extender(ledger::ClusterLedger& ledger, Binder& binder, const Clock& clock,
            SchedulerMetrics& metrics, FindPod find_pod, Tell tell, ExtenderOptions options);
+  // Bindings that wait for the watch are answered with UNAVAILABLE.
+  ~Extender();
+  Extender(const Extender&) = delete;
+  Extender& operator=(const Extender&) = delete;
 
   FilterResult Filter(const ExtenderArgs& args);
   // As gpu-admission answered: the best node alone, which is held, and the others' refusals in its
@@ -56,15 +59,23 @@ class Extender {
   // Nodes on which the pod gets room if these pods go; those where no eviction helps are left out.
   // Never a node without victims: kube-scheduler drops the whole answer then.
   Victims Preempt(const PreemptionArgs& args);
+  // As Binder::Bind, for a pod that asks for GPUs and a node that Filter named for it, both in this
+  // term: INVALID_ARGUMENT or FAILED_PRECONDITION else. kube-scheduler then asks anew, which it also
+  // does when another replica has begun to lead since its filter. A pod that the watch does not
+  // show yet is waited for, half a second at most.
   void Bind(const BindingArgs& args, Binder::Done done);
 
-  // Lets go of what was held too long. Call it every second or so.
+  // The feed has news of the pod.
+  void OnPod(const kube::PodObject& pod);
+  void OnPodGone(const kube::PodObject& last);
+  // Releases what was held too long. Call it every second or so.
   void Tick();
 
  private:
   using Question = ledger::ClusterLedger::Question;
-  struct Asked {
-    kube::PodObject pod;
+  struct Early {
+    BindingArgs args;
+    Binder::Done done;
     MonotonicTime at;
   };
   struct Told {
@@ -74,7 +85,6 @@ class Extender {
 
   // A question about a pod that may be decided about.
   Result<Question> Ask(const kube::PodObject& pod);
-  void Hold(const kube::PodObject& pod, const Question& question, std::string_view node);
   void TellOfQuota(const kube::PodObject& pod, const Question& question);
   // By position, null for names that nobody knows.
   std::vector<const ledger::NodeEntry*> NodesOf(const ExtenderArgs& args) const;
@@ -89,8 +99,9 @@ class Extender {
   const FindPod find_pod_;
   const Tell tell_;
   const ExtenderOptions options_;
-  // Pods that are held: kube-scheduler may know them before our feed does.
-  std::map<std::string, Asked, std::less<>> asked_;  // by UID
+  Holds holds_;
+  // Bindings of pods that kube-scheduler knows and our feed does not yet.
+  std::map<std::string, Early, std::less<>> early_;  // by UID
   std::map<std::string, Told, std::less<>> told_;    // by UID
 };
 

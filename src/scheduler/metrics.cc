@@ -89,6 +89,14 @@ std::string MetricsPage(const SchedulerMetrics& metrics, const SchedulerState& s
                 metrics.repairs, &text);
   WriteGauge("tessera_scheduler_bindings_under_way",
              "Bindings that were asked for and not seen yet.", state.bindings_under_way, &text);
+  if (state.caller_certificate_ends) {
+    WriteGauge("tessera_scheduler_client_certificate_expiration_timestamp_seconds",
+               "When the certificate ends that kube-scheduler showed last, in Unix time.",
+               static_cast<uint64_t>(std::chrono::floor<std::chrono::seconds>(
+                                         state.caller_certificate_ends->time_since_epoch())
+                                         .count()),
+               &text);
+  }
   if (state.admission != nullptr) WriteAdmission(*state.admission, &text);
   if (state.ledger != nullptr) WriteLedger(*state.ledger, &text);
   return text.Take();

@@ -4,9 +4,11 @@
 #pragma once
 
 #include <array>
+#include <optional>
 #include <string>
 #include <string_view>
 
+#include "src/base/clock.h"
 #include "src/base/metrics.h"
 #include "src/ledger/ledger.h"
 
@@ -38,6 +40,7 @@ struct SchedulerState {
   size_t bindings_under_way = 0;
   const ledger::ClusterLedger* ledger = nullptr;  // null while it does not lead
   const AdmissionCounts* admission = nullptr;     // null without a webhook
+  std::optional<WallTime> caller_certificate_ends{};  // what the last caller showed
 };
 
 std::string MetricsPage(const SchedulerMetrics& metrics, const SchedulerState& state);

@@ -13,7 +13,9 @@
 #include "src/kube/lease.h"
 #include "src/net/http_server.h"
 #include "src/scheduler/admission_server.h"
+#include "src/scheduler/certificate_plan.h"
 #include "src/scheduler/drain.h"
+#include "src/scheduler/extender_certificates.h"
 #include "src/scheduler/kube_binding_api.h"
 #include "src/scheduler/leader_endpoint.h"
 #include "src/scheduler/metrics.h"
@@ -26,10 +28,13 @@ namespace tessera::scheduler {
 namespace {
 
 constexpr Duration kTick = std::chrono::seconds(1);
-constexpr size_t kBindsInFlight = 32;
 static_assert(kBindDeadline < kStopPatience);
 static_assert(kBindDeadline <
               kube::ElectionOptions().lease_duration - kube::ElectionOptions().renew_deadline);
+// A caller's certificate that ends sooner is logged, once in `kWarnEvery`. Its successor is in the
+// Secret for twice as long.
+constexpr Duration kWarnBefore = std::chrono::hours(24 * 60);
+constexpr Duration kWarnEvery = std::chrono::hours(24);
 
 std::string HostName() {
   char name[256] = {};
@@ -59,16 +64,18 @@ struct Clients {
         bind(io, runner, config, ClientFor(kBindsInFlight, kBindDeadline)),
         lease(io, runner, config, ClientFor(1, std::chrono::seconds(5))),
         endpoint(io, runner, config, ClientFor(1, std::chrono::seconds(2))),
+        events(io, runner, config, ClientFor(4, std::chrono::seconds(30))),
         bindings(bind),
         evictions(bind, check_leading) {}
-  kube::Client feed, bind, lease, endpoint;
+  kube::Client feed, bind, lease, endpoint, events;
   KubeBindingApi bindings;
   KubeEvictionApi evictions;
 };
 
 }  // namespace
 
-class Scheduler::Impl : private kube::LeaderElector::Delegate {
+class Scheduler::Impl : private kube::LeaderElector::Delegate,
+                        private ExtenderCertificates::Delegate {
  public:
   Impl(TaskRunner* runner, net::IoThread* io, SchedulerOptions options)
       : runner_(*runner), io_(*io), options_(std::move(options)) {}
@@ -80,6 +87,11 @@ class Scheduler::Impl : private kube::LeaderElector::Delegate {
 
  private:
   Status Listen();
+  // The options of `address`, for now.
+  Result<std::optional<net::TlsOptions>> TlsAtStart() const;
+  void KeepCertificates();
+  bool makes_certificates() const { return !options_.plain_http && options_.tls.certificate.empty(); }
+  void NoteCaller(const net::Request& request);
   Status ServeAdmission();
   Status Elect();
   void BeginTerm();
@@ -109,6 +121,15 @@ class Scheduler::Impl : private kube::LeaderElector::Delegate {
     Log(Severity::kWarning, "trouble with the Lease", {{"why", status.message()}});
   }
 
+  void OnTls(const net::TlsOptions& tls) override;
+  void OnCertificateProgress(const std::string& what) override {
+    Log(Severity::kInfo, what);
+  }
+  void OnCertificateTrouble(const Status& status) override {
+    Log(Severity::kWarning, "cannot keep the extender's certificates, retrying",
+        {{"error", status.ToString()}});
+  }
+
   TaskRunner& runner_;
   net::IoThread& io_;
   SchedulerOptions options_;
@@ -123,7 +144,11 @@ class Scheduler::Impl : private kube::LeaderElector::Delegate {
   std::string ns_;  // our own
   std::string leader_;
   bool stopping_ = false;
+  bool has_certificate_ = false;  // or needs none
+  std::optional<WallTime> caller_ends_;
+  MonotonicTime next_warning_;
   std::unique_ptr<net::HttpServer> server_, status_server_;
+  std::unique_ptr<ExtenderCertificates> certificates_;
   std::unique_ptr<AdmissionServer> admission_;
   std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);
 };
@@ -140,7 +165,7 @@ Status Scheduler::Impl::Start() {
   ns_ = config.default_namespace;
   clients_ = std::make_unique<Clients>(io_, runner_, config, [this] { return CheckLeading(); });
   events_ = std::make_unique<kube::EventRecorder>(
-      clients_->feed,
+      clients_->events,
       kube::EventRecorder::Options{.component = std::string(names::kScheduler),
                                    .instance = HostName()},
       [](const Status& status) {
@@ -166,9 +191,14 @@ Status Scheduler::Impl::Listen() {
   net::HttpServer::Options options;
   ASSIGN_OR_RETURN(options.address, net::ParseAddress(options_.address).Annotate("--address"));
   options.limits = LimitsOfVerbs(options_.max_request_bytes);
-  if (!options_.tls.certificate.empty()) options.tls = options_.tls;
-  ASSIGN_OR_RETURN(server_,
-                   net::HttpServer::Start(io_, runner_, std::move(options), verbs_.AsHandler()));
+  ASSIGN_OR_RETURN(options.tls, TlsAtStart());
+  ASSIGN_OR_RETURN(server_, net::HttpServer::Start(
+                                io_, runner_, std::move(options),
+                                [this](const net::Request& request, net::HttpServer::Reply reply) {
+                                  NoteCaller(request);
+                                  verbs_.Route(request, std::move(reply));
+                                }));
+  KeepCertificates();
   if (options_.metrics_address.empty()) return {};
   net::HttpServer::Options plain;
   ASSIGN_OR_RETURN(plain.address,
@@ -178,6 +208,49 @@ Status Scheduler::Impl::Listen() {
   ASSIGN_OR_RETURN(status_server_,
                    net::HttpServer::Start(io_, runner_, std::move(plain), status_.AsHandler()));
   return {};
+}
+
+Result<std::optional<net::TlsOptions>> Scheduler::Impl::TlsAtStart() const {
+  if (options_.plain_http) return {std::nullopt};
+  if (!makes_certificates()) return {options_.tls};
+  ASSIGN_OR_RETURN(net::TlsOptions placeholder, PlaceholderTls(runner_.clock().WallNow()));
+  return {std::move(placeholder)};
+}
+
+void Scheduler::Impl::KeepCertificates() {
+  if (options_.plain_http) {
+    Log(Severity::kWarning,
+        "--insecure-plain-http: every caller that reaches the extender's port can bind pods",
+        {{"address", options_.address}});
+  }
+  has_certificate_ = !makes_certificates();
+  if (has_certificate_) return;
+  ExtenderCertificateOptions options{.ns = ns_,
+                                     .service = std::string(names::kScheduler),
+                                     .authority_secret = std::string(names::kAuthoritySecret),
+                                     .client_secret = std::string(names::kClientSecret)};
+  if (!options_.advertise_address.empty()) options.more.push_back(options_.advertise_address);
+  certificates_ = std::make_unique<ExtenderCertificates>(
+      clients_->feed, std::move(options), static_cast<ExtenderCertificates::Delegate&>(*this));
+}
+
+void Scheduler::Impl::OnTls(const net::TlsOptions& tls) {
+  server_->SetTls(tls);
+  if (std::exchange(has_certificate_, true)) return;
+  if (term_ && term_->synced()) Advertise();
+}
+
+void Scheduler::Impl::NoteCaller(const net::Request& request) {
+  if (!request.certificate_ends) return;
+  caller_ends_ = request.certificate_ends;
+  const Clock& clock = runner_.clock();
+  if (*caller_ends_ - clock.WallNow() > kWarnBefore || clock.Now() < next_warning_) return;
+  next_warning_ = clock.Now() + kWarnEvery;
+  Log(Severity::kWarning,
+      "the certificate of kube-scheduler ends soon: replace its files, those of the Secret where "
+      "they are from there",
+      {{"ends", Rfc3339(*caller_ends_)},
+       {"secret", fmt::format("{}/{}", ns_, names::kClientSecret)}});
 }
 
 Status Scheduler::Impl::ServeAdmission() {
@@ -217,13 +290,14 @@ void Scheduler::Impl::AddStatusPages(Router* router) {
 }
 
 SchedulerState Scheduler::Impl::StateNow() const {
-  const AdmissionCounts* admission = admission_ ? &admission_->counts() : nullptr;
-  if (!term_) return {.leading = MayWrite(), .admission = admission};
-  return {.leading = MayWrite(),
-          .synced = term_->synced(),
-          .bindings_under_way = term_->bindings_under_way(),
-          .ledger = &term_->ledger(),
-          .admission = admission};
+  SchedulerState state{.leading = MayWrite(),
+                       .admission = admission_ ? &admission_->counts() : nullptr,
+                       .caller_certificate_ends = caller_ends_};
+  if (!term_) return state;
+  state.synced = term_->synced();
+  state.bindings_under_way = term_->bindings_under_way();
+  state.ledger = &term_->ledger();
+  return state;
 }
 
 std::string Scheduler::Impl::NotReadyReason() const {
@@ -236,6 +310,7 @@ std::string Scheduler::Impl::NotDecidingReason() const {
   if (!term_ || !MayWrite()) {
     return leader_.empty() ? "no replica leads yet" : "not the leader; that is " + leader_;
   }
+  if (!has_certificate_) return "there is no certificate of the extender's port yet";
   return term_->synced() ? "" : "the cluster is not known yet";
 }
 
@@ -269,7 +344,7 @@ void Scheduler::Impl::BeginTerm() {
 }
 
 void Scheduler::Impl::Advertise() {
-  if (options_.advertise_address.empty() || stopping_) return;
+  if (options_.advertise_address.empty() || stopping_ || !has_certificate_) return;
   endpoint_ = std::make_unique<LeaderEndpoint>(
       clients_->endpoint,
       LeaderEndpointOptions{.ns = ns_,

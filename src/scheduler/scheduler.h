@@ -43,8 +43,11 @@ struct SchedulerOptions {
   BinderOptions binder;
 
   std::string kubeconfig;       // "": the pod's service account
-  std::string address;          // the verbs, and the status pages
-  net::TlsOptions tls;          // of `address`; without a certificate it speaks plain HTTP
+  std::string address;  // the verbs, and the status pages
+  // Of `address`. Without a certificate the replicas make those of both sides themselves
+  // (extender_certificates.h).
+  net::TlsOptions tls;
+  bool plain_http = false;  // `address` speaks plain HTTP: every caller that reaches it may bind
   std::string metrics_address;  // the status pages alone, plain; "": not
   size_t max_request_bytes = 48 << 20;
 

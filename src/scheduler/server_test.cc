@@ -8,6 +8,7 @@
 #include "api/names.h"
 #include "src/ledger/testing/objects.h"
 #include "src/net/testing/loopback.h"
+#include "src/scheduler/kube_binding_api.h"
 #include "src/scheduler/scheduler.h"
 #include "src/scheduler/testing/decider.h"
 #include "src/scheduler/verbs.h"
@@ -24,10 +25,9 @@ class ServerTest : public ::testing::Test {
  protected:
   void SetUp() override {
     d_.AddNode(GpuNode("n1", 2));
+    deciding_ = {d_.extender.get(), d_.ledger.get()};
     AddVerbs(
-        [this]() -> Result<Deciders> {
-          return Deciders{d_.extender.get(), d_.ledger.get()};
-        },
+        [this]() -> Result<Deciders> { return deciding_; },
         d_.clock, d_.metrics, &router_);
     net::HttpServer::Options options;
     options.address.host = "127.0.0.1";
@@ -53,15 +53,18 @@ class ServerTest : public ::testing::Test {
   }
   std::string AskAFilter() {
     return Exchange([](RawClient& client) {
-      client.Send(Post("filter",
-                       R"({"Pod":{"metadata":{"name":"a","uid":"u"},"spec":{"containers":[)"
-                       R"({"name":"m","resources":{"limits":{"nvidia.com/gpu":"1"}}}]}},)"
-                       R"("NodeNames":["n1"]})"));
+      client.Send(kFilter);
       return client.Receive();
     });
   }
+  inline static const std::string kFilter =
+      Post("filter",
+           R"({"Pod":{"metadata":{"name":"a","uid":"u"},"spec":{"containers":[)"
+           R"({"name":"m","resources":{"limits":{"nvidia.com/gpu":"1"}}}]}},)"
+           R"("NodeNames":["n1"]})");
 
   testing::Decider d_;
+  Deciders deciding_;
   net::testing::TestRunner runner_;
   net::IoThread io_;
   Router router_;
@@ -88,6 +91,71 @@ TEST_F(ServerTest, ARequestThatDoesNotSayItsLengthIsCutOff) {
   });
   EXPECT_THAT(said, ::testing::AnyOf(StartsWith("HTTP/1.1 413 "), ""));
   EXPECT_THAT(AskAFilter(), HasSubstr(R"("NodeNames":["n1"])"));
+}
+
+// kube-scheduler waits for each binding on a connection of its own, and asks about the next pod
+// meanwhile.
+TEST_F(ServerTest, ASlowApiServerHoldsUpNoDecision) {
+  constexpr int kBindings = 100;
+  constexpr Duration kDelay = std::chrono::seconds(2);
+  net::HttpServer::Options slow;
+  slow.address.host = "127.0.0.1";
+  slow.limits.connections = 2 * kBindings;
+  const auto api_server = net::HttpServer::Start(
+      io_, runner_, slow, [this, kDelay](const net::Request&, net::HttpServer::Reply reply) {
+        runner_.PostDelayed(kDelay, [reply = std::move(reply)] {
+          reply(net::TextResponse(201, R"({"kind":"Status","status":"Success"})"));
+        });
+      });
+  kube::Client client(io_, runner_, {.server = {.address = (*api_server)->address()}},
+                      {.deadline = std::chrono::seconds(10), .max_in_flight = kBindsInFlight});
+  KubeBindingApi api(client);
+  Binder binder(*d_.ledger, api, d_.clock, [] { return true; });
+  Extender extender(
+      *d_.ledger, binder, d_.clock, d_.metrics,
+      [this](const std::string& key) { return d_.api.Find(key); },
+      [](const kube::PodObject&, kube::EventKind, std::string_view, const std::string&) {}, {});
+  deciding_ = {&extender, d_.ledger.get()};
+  std::vector<std::string> bindings;
+  for (int i = 0; i < kBindings; ++i) {
+    if (i % 8 == 0) d_.AddNode(GpuNode(fmt::format("big{}", i), 8));
+    const std::string node = fmt::format("big{}", i / 8 * 8);
+    const kube::PodObject pod =
+        ledger::testing::GpuPod(fmt::format("p{}", i), {{names::kResourceGpu, "1"}});
+    d_.AddPod(pod);
+    extender.Filter(d_.Args(pod, {node}));
+    bindings.push_back(Post("bind", fmt::format(R"({{"PodName":"{}","PodNamespace":"{}",)"
+                                                R"("PodUID":"{}","Node":"{}"}})",
+                                                pod.meta.name, pod.meta.ns, pod.meta.uid, node)));
+  }
+  std::vector<std::string> answers(kBindings);
+  std::string filtered;
+  std::chrono::steady_clock::duration waited{}, all{};
+  std::atomic<bool> done = false;
+  std::thread caller([&] {
+    const auto began = std::chrono::steady_clock::now();
+    std::vector<std::unique_ptr<RawClient>> waiting;
+    for (const std::string& binding : bindings) {
+      waiting.push_back(std::make_unique<RawClient>(server_->address()));
+      waiting.back()->Send(binding);
+    }
+    RawClient next(server_->address());
+    const auto asked = std::chrono::steady_clock::now();
+    next.Send(kFilter);
+    filtered = next.Receive();
+    waited = std::chrono::steady_clock::now() - asked;
+    for (int i = 0; i < kBindings; ++i) answers[i] = waiting[i]->Receive();
+    all = std::chrono::steady_clock::now() - began;
+    done = true;
+  });
+  EXPECT_TRUE(runner_.RunUntil([&] { return done.load(); }, std::chrono::seconds(60)));
+  caller.join();
+  EXPECT_THAT(filtered, HasSubstr(R"("NodeNames":["n1"])"));
+  EXPECT_LT(waited, kDelay / 2);
+  for (const std::string& answer : answers) ASSERT_THAT(answer, HasSubstr(R"({"Error":""})"));
+  // No binding waits for another one: kube-scheduler would give up after five seconds.
+  EXPECT_LT(all, 2 * kDelay);
+  deciding_ = {d_.extender.get(), d_.ledger.get()};
 }
 
 // 45 MiB of whole nodes, as kube-scheduler sends them without nodeCacheCapable.

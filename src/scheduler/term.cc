@@ -39,6 +39,16 @@ void Term::Tick() {
   repair_.Tick();
 }
 
+void Term::OnPod(const kube::PodObject& pod) {
+  binder_->OnPod(pod);
+  extender_->OnPod(pod);
+}
+
+void Term::OnPodGone(const kube::PodObject& last) {
+  binder_->OnPodGone(last.meta.uid);
+  extender_->OnPodGone(last);
+}
+
 void Term::OnSynced() {
   const auto took = std::chrono::duration_cast<std::chrono::milliseconds>(clock_.Now() - began_);
   Log(Severity::kInfo, "the cluster is known",

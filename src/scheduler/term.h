@@ -53,8 +53,8 @@ class Term final : private ledger::ClusterFeed::Delegate {
   Term(const Options& options, const Given& given, std::unique_ptr<ledger::ClusterLedger> ledger);
 
   void OnSynced() override;
-  void OnPod(const kube::PodObject& pod) override { binder_->OnPod(pod); }
-  void OnPodGone(const kube::PodObject& last) override { binder_->OnPodGone(last.meta.uid); }
+  void OnPod(const kube::PodObject& pod) override;
+  void OnPodGone(const kube::PodObject& last) override;
   void OnTrouble(std::string_view what, const Status& status) override;
 
   const Clock& clock_;

@@ -125,6 +125,7 @@ class Verbs : public std::enable_shared_from_this<Verbs> {
 
 net::ServerLimits LimitsOfVerbs(size_t max_request_bytes) {
   net::ServerLimits limits;
+  limits.connections = 4096;
   limits.body_bytes = max_request_bytes;
   // kube-scheduler asks about one pod at a time, and binds a few beside with a few bytes each.
   limits.all_bodies_bytes = 3 * max_request_bytes;

@@ -34,7 +34,12 @@ struct Deciders {
 // UNAVAILABLE says why nothing can be decided: not the leader, not synced. Asked for each request.
 using GetDeciders = std::function<Result<Deciders>()>;
 
-// Of a server for the verbs.
+// How many requests that bind are sent to the API server at a time; more wait for these.
+// kube-scheduler waits five seconds for each.
+inline constexpr size_t kBindsInFlight = 128;
+
+// Of a server for the verbs. kube-scheduler holds a connection for each binding that it waits for,
+// with no bound on them, and asks about the next pod on another one.
 net::ServerLimits LimitsOfVerbs(size_t max_request_bytes);
 
 void AddVerbs(GetDeciders get, const Clock& clock, SchedulerMetrics& metrics, Router* router);

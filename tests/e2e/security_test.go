@@ -33,7 +33,7 @@ func TestATokenOfAnotherPodIsRefused(t *testing.T) {
 		return true
 	})
 	if token == "" {
-		t.Skip("tokens are not shown to containers")
+		t.Fatal("the owner's container shows no token: what can a thief replay?")
 	}
 	for name, value := range map[string]string{
 		"replayed": token,

@@ -22,7 +22,7 @@ class CommandTest : public ::testing::Test {
  protected:
   void SetUp() override {
     const char* program = std::getenv("TESSERA_CONFIGURE");
-    if (program == nullptr) GTEST_SKIP() << "TESSERA_CONFIGURE does not name the program";
+    ASSERT_NE(program, nullptr) << "TESSERA_CONFIGURE does not name the program";
     program_ = program;
   }
 

@@ -26,7 +26,7 @@ void AddSeconds(CLI::App* app, const char* flag, double* to, const char* help) {
   static const std::map<std::string, double> units = {{"ms", 0.001}, {"s", 1}, {"m", 60}};
   app->add_option(flag, *to, help)
       ->transform(CLI::AsNumberWithUnit(units, CLI::AsNumberWithUnit::CASE_SENSITIVE))
-      ->check(CLI::Range(0.001, 3600.0))
+      ->check(CLI::Range(0.001, 86400.0))
       ->capture_default_str();
 }
 
@@ -36,10 +36,16 @@ void AddServing(CLI::App* app, SchedulerFlags* flags) {
   o->metrics_address = ":9411";
   AddText(app, "--address", &o->address, "ADDRESS", "serves the extender's verbs");
   AddText(app, "--tls-cert-file", &o->tls.certificate.file, "TLS_CERT_FILE",
-          "serve them over HTTPS with this certificate; read again when it is replaced");
+          "serve them with this certificate, read again when it is replaced; default: the replicas "
+          "make the certificates of both sides, for kube-scheduler in Secret "
+          "tessera-scheduler-client");
   AddText(app, "--tls-private-key-file", &o->tls.key.file, "TLS_PRIVATE_KEY_FILE", "its key");
   AddText(app, "--client-ca-file", &o->tls.ca.file, "CLIENT_CA_FILE",
           "refuse callers without a certificate of this authority");
+  app->add_flag("--insecure-plain-http", o->plain_http,
+                "serve them over plain HTTP: every caller that reaches the port can bind any pod "
+                "and hold any GPU")
+      ->envname("INSECURE_PLAIN_HTTP");
   AddText(app, "--metrics-address", &o->metrics_address, "METRICS_ADDRESS",
           "serves /metrics, /healthz and /readyz over HTTP; \"\" does not");
   flags->max_request_mib = o->max_request_bytes >> 20;
@@ -51,7 +57,8 @@ void AddServing(CLI::App* app, SchedulerFlags* flags) {
 
 void AddDeciding(CLI::App* app, SchedulerFlags* flags) {
   scheduler::SchedulerOptions* o = &flags->options;
-  flags->hold_s = SecondsOf(o->extender.hold);
+  flags->hold_s = SecondsOf(o->extender.hold.unproven);
+  flags->hold_limit_s = SecondsOf(o->extender.hold.limit);
   flags->quota_config_map = o->feed.quota_ns + "/" + o->feed.quota_name;
   std::vector<std::string> policies;
   for (const placement::PolicyInfo& policy : placement::Policies()) {
@@ -74,7 +81,10 @@ void AddDeciding(CLI::App* app, SchedulerFlags* flags) {
   AddText(app, "--gpu-pool-label", &o->ledger.labels.pool, "GPU_POOL_LABEL",
           "node label by which quotas know pools");
   AddSeconds(app, "--hold", &flags->hold_s,
-             "how long a node's GPUs are held for a pod from its choice to its binding");
+             "how long a node's GPUs are held from its choice to its binding for a pod that failed "
+             "before, unless its nominatedNodeName shows that kube-scheduler goes on with it");
+  AddSeconds(app, "--hold-limit", &flags->hold_limit_s,
+             "how long at most they are held while kube-scheduler keeps a pod in Permit or PreBind");
 }
 
 void AddAdmission(CLI::App* app, SchedulerFlags* flags) {
@@ -140,9 +150,15 @@ Result<scheduler::SchedulerOptions> ToOptions(const SchedulerFlags& flags) {
   if (options.tls.certificate.file.empty() != options.tls.key.file.empty()) {
     return Error(Code::kInvalidArgument, "--tls-cert-file and --tls-private-key-file go together");
   }
-  if (!options.tls.ca.file.empty() && options.tls.certificate.file.empty()) {
+  if (options.tls.ca.file.empty() != options.tls.certificate.file.empty()) {
     return Error(Code::kInvalidArgument,
-                 "--client-ca-file needs HTTPS: give --tls-cert-file and --tls-private-key-file");
+                 "--tls-cert-file and --client-ca-file go together, because every caller that is "
+                 "not asked for a certificate can bind pods: give both, or neither to have "
+                 "certificates made");
+  }
+  if (options.plain_http && !options.tls.certificate.file.empty()) {
+    return Error(Code::kInvalidArgument,
+                 "--insecure-plain-http and --tls-cert-file exclude each other: leave one out");
   }
   if (!options.advertise_address.empty()) {
     RETURN_IF_ERROR(scheduler::CheckIp(options.advertise_address).Annotate("--advertise-address"));
@@ -157,7 +173,7 @@ Result<scheduler::SchedulerOptions> ToOptions(const SchedulerFlags& flags) {
                  options.default_runtime_class);
   }
   options.ledger.gpu_mem_unit = device::MemoryUnitFromName(flags.memory_unit).value();
-  options.extender.hold = DurationOf(flags.hold_s);
+  options.extender.hold = {DurationOf(flags.hold_s), DurationOf(flags.hold_limit_s)};
   options.max_request_bytes = flags.max_request_mib << 20;
   options.election.lease_duration = std::chrono::seconds(static_cast<int64_t>(flags.lease_s));
   options.election.renew_deadline = DurationOf(flags.renew_s);

@@ -52,12 +52,14 @@ void Decider::Feed(const kube::PodObject& pod) {
   if (before != fed_.end() && (now == nullptr || now->meta.uid != before->second.meta.uid)) {
     ledger->RemovePod(before->second.meta.uid);
     binder->OnPodGone(before->second.meta.uid);
+    extender->OnPodGone(before->second);
     fed_.erase(before);
   }
   if (now == nullptr) return;
   fed_[KeyOf(pod)] = *now;
   ledger->SetPod(*now);
   binder->OnPod(*now);
+  extender->OnPod(*now);
 }
 
 void Decider::FeedAll() {
@@ -75,9 +77,14 @@ ExtenderArgs Decider::Args(const kube::PodObject& pod, std::vector<std::string_v
   return args;
 }
 
+FilterResult Decider::Filter(const kube::PodObject& pod) {
+  if (!fed_.contains(KeyOf(pod))) AddPod(pod);
+  return extender->Filter(Args(pod));
+}
+
 std::string Decider::Choose(const kube::PodObject& pod) {
   const ExtenderArgs all = Args(pod);
-  const FilterResult filtered = extender->Filter(all);
+  const FilterResult filtered = Filter(pod);
   if (filtered.fitting.empty()) return "";
   if (filtered.fitting.size() == 1) return std::string(all.names[filtered.fitting[0]]);
   std::vector<std::string_view> fitting;
@@ -90,6 +97,17 @@ std::string Decider::Choose(const kube::PodObject& pod) {
 
 std::optional<Status> Decider::Bind(const kube::PodObject& pod, const std::string& node) {
   // The answer may come when the caller is gone.
+  const auto answer = std::make_shared<std::optional<Status>>();
+  const auto found = fed_.find(KeyOf(pod));
+  const bool known = found != fed_.end() && found->second.meta.uid == pod.meta.uid;
+  binder->Bind(known ? kube::PodObject(found->second) : pod, node,
+               [answer](const Status& status) { *answer = status; });
+  api.Run();
+  return *answer;
+}
+
+std::optional<Status> Decider::BindAsKubeScheduler(const kube::PodObject& pod,
+                                                   const std::string& node) {
   const auto answer = std::make_shared<std::optional<Status>>();
   extender->Bind({pod.meta.name, pod.meta.ns, pod.meta.uid, node},
                  [answer](const Status& status) { *answer = status; });

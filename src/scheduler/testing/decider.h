@@ -33,11 +33,14 @@ class Decider {
   void FeedAll();
 
   ExtenderArgs Args(const kube::PodObject& pod, std::vector<std::string_view> names = {}) const;
-  FilterResult Filter(const kube::PodObject& pod) { return extender->Filter(Args(pod)); }
+  // A pod that is not known is added first.
+  FilterResult Filter(const kube::PodObject& pod);
   // Filter and prioritize as kube-scheduler asks; the node of 10 points, "" where none fits.
   std::string Choose(const kube::PodObject& pod);
-  // Runs what is due. Nothing while there is no answer.
+  // By the binder alone, whoever asked for it. Runs what is due. Nothing while there is no answer.
   std::optional<Status> Bind(const kube::PodObject& pod, const std::string& node);
+  // The same through the extender.
+  std::optional<Status> BindAsKubeScheduler(const kube::PodObject& pod, const std::string& node);
   bool Binds(const kube::PodObject& pod, const std::string& node) {
     const std::optional<Status> status = Bind(pod, node);
     return status && status->ok();

@@ -117,6 +117,7 @@ type PodObject struct {
 	}
 	Status struct {
 		Phase, PodIP, Reason, Message string
+		NominatedNodeName             string
 		Conditions                    []Condition
 		InitContainerStatuses         []ContainerStatus
 		ContainerStatuses             []ContainerStatus

@@ -36,6 +36,7 @@ type Pod struct {
 	RestartPolicy  string // Never if empty
 	User           string // its processes' number on the node; the image's if empty
 	HostPath       string // a folder of the node that containers see as /node
+	Claim          string // a PersistentVolumeClaim that it needs; its containers do not see it
 	NoToken        bool   // no token of a service account, which the kubelet would have to ask for
 }
 
@@ -113,6 +114,9 @@ func (p Pod) manifest() Object {
 		for _, container := range spec["containers"].([]Object) {
 			container["volumeMounts"] = []Object{{"name": "node", "mountPath": "/node"}}
 		}
+	}
+	if p.Claim != "" {
+		spec["volumes"] = []Object{{"name": "claim", "persistentVolumeClaim": Object{"claimName": p.Claim}}}
 	}
 	if p.NoToken {
 		spec["automountServiceAccountToken"] = false

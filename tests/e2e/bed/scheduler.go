@@ -32,10 +32,14 @@ func wireScheduler() error {
 	for _, wait := range [][]string{
 		{"rollout", "status", "deployment/tessera-scheduler", "--timeout=60s"},
 		{"wait", "endpointslice/tessera-scheduler", "--for=jsonpath={.endpoints[0].conditions.ready}=true", "--timeout=60s"},
+		{"wait", "secret/tessera-scheduler-client", `--for=jsonpath={.data.tls\.key}`, "--timeout=60s"},
 	} {
 		if _, err := Shared.Kubectl(ctx, append([]string{"-n", "tessera-system"}, wait...)...); err != nil {
 			return err
 		}
+	}
+	if err := installClientCertificate(); err != nil {
+		return err
 	}
 	address, err := Shared.Kubectl(ctx, "-n", "tessera-system", "get", "service", "tessera-scheduler",
 		"-o", "jsonpath={.spec.clusterIP}")
@@ -52,6 +56,29 @@ func wireScheduler() error {
 		return fmt.Errorf("%s has no CLUSTER_IP to fill in", path)
 	}
 	return Shared.ConfigureScheduler(ctx, text)
+}
+
+// ClientFiles is where the sample configuration expects the files of Secret tessera-scheduler-client, in
+// the control plane.
+const ClientFiles = "/etc/kubernetes/tessera"
+
+func installClientCertificate() error {
+	for _, name := range []string{"ca.crt", "tls.crt", "tls.key"} {
+		text, err := Shared.Kubectl(ctx, "-n", "tessera-system", "get", "secret", "tessera-scheduler-client",
+			"-o", fmt.Sprintf("go-template={{index .data %q | base64decode}}", name))
+		if err != nil {
+			return err
+		}
+		command, err := Shared.NodeCommand(ctx, 0, "/bin/sh", "-c", `umask 077 && mkdir -p "$1" && cat >"$1/$2"`, "sh", ClientFiles, name)
+		if err != nil {
+			return err
+		}
+		command.Stdin = strings.NewReader(text)
+		if said, err := command.CombinedOutput(); err != nil {
+			return fmt.Errorf("%s/%s of the control plane: %w: %s", ClientFiles, name, err, said)
+		}
+	}
+	return nil
 }
 
 // UnwireScheduler makes kube-scheduler schedule without tessera-scheduler.

@@ -84,9 +84,7 @@ func TestOversizedAnnotationsAreRefusedOrTakenAway(t *testing.T) {
 // finds the address of a Service in $ADDRESS. Returns body and status.
 func curl(t *testing.T, service, script string) string {
 	t.Helper()
-	var object struct{ Spec struct{ ClusterIP string } }
-	bed.Get(t, ours+"/services/"+service, &object)
-	text, err := bed.Shared.Exec(ctx, 0, "env", "ADDRESS="+object.Spec.ClusterIP, "/bin/sh", "-c", script+" || true")
+	text, err := bed.Shared.Exec(ctx, 0, "env", "ADDRESS="+address(t, service), "/bin/sh", "-c", script+" || true")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -95,8 +93,12 @@ func curl(t *testing.T, service, script string) string {
 
 // post is a curl that sends JSON and says the status; asking the beginning of a question about a pod.
 const (
-	post   = `curl -sS -m 20 -w ' HTTP %{http_code}' -H 'Content-Type: application/json' `
-	asking = `{"Pod":{"metadata":{"name":"x","namespace":"default","uid":"x"},"spec":{"containers":[{"name":"main",` +
+	post = `curl -sS -m 20 -w ' HTTP %{http_code}' -H 'Content-Type: application/json' `
+	// extender is such a call of the extender, as kube-scheduler makes it; a verb and more follow.
+	extender = post + asKubeScheduler + `https://$ADDRESS:9410/v1/extender/`
+	// asKubeScheduler shows and trusts what kube-scheduler does.
+	asKubeScheduler = `--cacert ` + bed.ClientFiles + `/ca.crt --cert ` + bed.ClientFiles + `/tls.crt --key ` + bed.ClientFiles + `/tls.key `
+	asking          = `{"Pod":{"metadata":{"name":"x","namespace":"default","uid":"x"},"spec":{"containers":[{"name":"main",` +
 		`"resources":{"limits":{"aliyun.com/gpu-mem":"4"}}}]}}`
 )
 
@@ -116,7 +118,7 @@ func TestANodeAnnotationThatMakesNoSenseRefusesThatNodeAlone(t *testing.T) {
 			t.Cleanup(func() { bed.Kubectl(t, "delete", "node", "strange") })
 			var got string
 			bed.Eventually(t, 20*time.Second, "the scheduler says what is wrong with the node", func() bool {
-				got = curl(t, "tessera-scheduler", post+`-d '`+asking+`,"NodeNames":["strange","n3"]}' http://$ADDRESS:9410/v1/extender/filter`)
+				got = curl(t, "tessera-scheduler", extender+`filter -d '`+asking+`,"NodeNames":["strange","n3"]}'`)
 				return strings.Contains(got, "node strange: tessera.dev/devices: ")
 			})
 			if !strings.Contains(got, `"NodeNames":["n3"]`) {
@@ -134,14 +136,14 @@ func TestTheExtenderRefusesWhatItCannotAnswerAndGoesOn(t *testing.T) {
 		script string
 		wants  []string
 	}{
-		"50 MiB": {`head -c 52428800 /dev/zero | tr '\0' ' ' | ` + post + `-H Expect: --data-binary @- http://$ADDRESS:9410/v1/extender/filter 2>&1`,
+		"50 MiB": {`head -c 52428800 /dev/zero | tr '\0' ' ' | ` + extender + `filter -H Expect: --data-binary @- 2>&1`,
 			[]string{"413"}},
-		"rubbish": {post + `-d '{"Pod":[' http://$ADDRESS:9410/v1/extender/filter`, []string{`"NodeNames":null`, `"Error":"JSON ends`}},
-		"unknown nodes": {post + `-d '` + asking + `,"NodeNames":["nowhere","n2"]}' http://$ADDRESS:9410/v1/extender/filter`,
+		"rubbish": {extender + `filter -d '{"Pod":['`, []string{`"NodeNames":null`, `"Error":"JSON ends`}},
+		"unknown nodes": {extender + `filter -d '` + asking + `,"NodeNames":["nowhere","n2"]}'`,
 			[]string{"HTTP 200", `"NodeNames":["n2"]`, `"nowhere":"`}},
-		"an unknown pod": {post + `-d '{"PodName":"nobody","PodNamespace":"default","PodUID":"none","Node":"n2"}' http://$ADDRESS:9410/v1/extender/bind`,
+		"an unknown pod": {extender + `bind -d '{"PodName":"nobody","PodNamespace":"default","PodUID":"none","Node":"n2"}'`,
 			[]string{"nobody"}},
-		"an unknown path": {post + `-d '{}' http://$ADDRESS:9410/v2/everything`, []string{"HTTP 404"}},
+		"an unknown path": {extender + `../../v2/everything -d '{}'`, []string{"HTTP 404"}},
 	} {
 		got := curl(t, "tessera-scheduler", each.script)
 		for _, want := range each.wants {
@@ -153,9 +155,89 @@ func TestTheExtenderRefusesWhatItCannotAnswerAndGoesOn(t *testing.T) {
 	unharmed(t)
 }
 
+// address is the Service's.
+func address(t *testing.T, service string) string {
+	t.Helper()
+	var object struct{ Spec struct{ ClusterIP string } }
+	bed.Get(t, ours+"/services/"+service, &object)
+	return object.Spec.ClusterIP
+}
+
+// leaderIP is the address of the replica that leads.
+func leaderIP(t *testing.T) string {
+	t.Helper()
+	pod, _, _ := strings.Cut(leaseHolder(), "_")
+	var object bed.PodObject
+	bed.Get(t, ours+"/pods/"+pod, &object)
+	return object.Status.PodIP
+}
+
+// stuck is a pod with these limits that fits no node by its selector, so that kube-scheduler never asks the
+// extender about it. Returns what binds it to n1.
+func stuck(t *testing.T, name string, limits map[string]int) string {
+	t.Helper()
+	pod := sharing(name, limits)
+	pod.NodeSelector = map[string]string{"kubernetes.io/hostname": "nowhere"}
+	pod.Create(t)
+	bed.Eventually(t, bed.PodTimeout, name+" is refused everywhere", func() bool { return waitsFor(t, name) != "" })
+	return fmt.Sprintf(`{"PodName":%q,"PodNamespace":"default","PodUID":%q,"Node":"n1"}`, name, bed.ReadPod(t, name).Metadata.UID)
+}
+
+func TestAPodWithoutTheCertificateIsNotAnsweredByTheExtender(t *testing.T) {
+	bed.WireScheduler(t)
+	binding := stuck(t, "pawn", map[string]int{gpuMem: 4})
+	host := address(t, "tessera-scheduler")
+	for name, each := range map[string]struct{ url, want string }{
+		"plain":           {"http://" + host + ":9410", "this port speaks HTTPS"},
+		"no-certificate":  {"https://" + host + ":9410", `Post "https://`}, // the handshake fails: there is no answer
+		"the-status-port": {"http://" + leaderIP(t) + ":9411", "404"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			pod := bed.Pod{Name: "caller-" + name, Containers: []bed.Container{{Name: "main", Image: "probe",
+				Args: []string{"--ask=" + each.url + "/v1/extender/bind", "--question=" + binding}}}}.Create(t)
+			bed.WaitPhase(t, pod, "Succeeded")
+			var report struct{ Answer string }
+			if text := bed.Logs(t, pod); json.Unmarshal([]byte(text), &report) != nil {
+				t.Fatal(text)
+			}
+			if !strings.Contains(report.Answer, each.want) || strings.HasPrefix(report.Answer, "200") {
+				t.Errorf("it was answered %q", report.Answer)
+			}
+			t.Log(report.Answer)
+		})
+	}
+	if got := nodeOf(t, "pawn"); got != "" {
+		t.Errorf("pawn was bound to %s", got)
+	}
+	unharmed(t)
+}
+
+// Also who has the certificate binds only what kube-scheduler had asked about.
+func TestOnlyAPodThatWasFilteredForTheNodeIsBound(t *testing.T) {
+	bed.WireScheduler(t)
+	for name, each := range map[string]struct {
+		limits map[string]int
+		want   string
+	}{
+		"against-its-selector": {map[string]int{gpuMem: 4}, "filter did not name node n1"},
+		"without-gpus":         {map[string]int{}, "asks for no GPU"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := curl(t, "tessera-scheduler", extender+`bind -d '`+stuck(t, name, each.limits)+`'`)
+			if !strings.Contains(got, each.want) {
+				t.Errorf("it was answered %s", got)
+			}
+			if node := nodeOf(t, name); node != "" {
+				t.Errorf("it was bound to %s", node)
+			}
+		})
+	}
+	unharmed(t)
+}
+
 func TestTheWebhookAnswersNobodyWithoutTLS(t *testing.T) {
 	got := curl(t, "tessera-webhook", `curl -sS -m 10 -w ' HTTP %{http_code}' -d '{}' http://$ADDRESS:443/admission/validate 2>&1`)
-	if strings.Contains(got, "HTTP 2") || strings.Contains(got, "allowed") {
+	if !strings.Contains(got, "HTTP 400") || !strings.Contains(got, "this port speaks HTTPS") {
 		t.Errorf("without TLS it said %s", got)
 	}
 	got = curl(t, "tessera-webhook", `curl -ksS -m 10 -w ' HTTP %{http_code}' -d '{}' https://$ADDRESS:443/admission/validate 2>&1`)

@@ -5,9 +5,11 @@ package nodes
 import (
 	"encoding/json"
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"tessera.dev/tests/e2e/bed"
 )
@@ -99,4 +101,68 @@ func TestManyPodsOfOneSizeCreatedAtOnceEachGetTheirOwn(t *testing.T) {
 		names = append(names, name)
 	}
 	checkGPUs(t, names, sizes(t))
+}
+
+// While a volume is made for a pod, kube-scheduler keeps it in PreBind for up to ten minutes, and says nothing
+// to the extender. By the sums that kube-scheduler counts itself, the third pod fits beside the two.
+func TestGPUsAreHeldWhileAPodWaitsForItsVolume(t *testing.T) {
+	bed.WireScheduler(t)
+	err := bed.Shared.Apply(ctx, `apiVersion: storage.k8s.io/v1
+kind: StorageClass
+metadata: {name: never}
+provisioner: tessera.test/never
+volumeBindingMode: WaitForFirstConsumer
+`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { bed.Kubectl(t, "delete", "storageclass", "never") })
+	for i := range 2 {
+		name := fmt.Sprintf("slow-%d", i)
+		if err := bed.Shared.Apply(ctx, `apiVersion: v1
+kind: PersistentVolumeClaim
+metadata: {name: `+name+`, namespace: default}
+spec: {storageClassName: never, accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Mi}}}
+`); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { bed.Kubectl(t, "delete", "pvc", name, "--wait=false") })
+		pod := sharing(name, map[string]int{gpuMem: 100})
+		pod.NodeSelector, pod.Claim = onH200, name
+		pod.Create(t)
+		bed.Eventually(t, bed.PodTimeout, name+" is in PreBind", func() bool {
+			return bed.ReadPod(t, name).Status.NominatedNodeName == "n3"
+		})
+	}
+	time.Sleep(8 * time.Second) // longer than a hold without any sign of life
+	next := sharing("next", map[string]int{gpuMem: 50})
+	next.NodeSelector = onH200
+	next.Create(t)
+	bed.Eventually(t, bed.PodTimeout, "the next pod is refused by the extender", func() bool {
+		return strings.Contains(waitsFor(t, "next"), "GiB")
+	})
+	if node := nodeOf(t, "next"); node != "" {
+		t.Errorf("it was bound to %s", node)
+	}
+	if text := tessera(t, "explain", "slow-0", "-n", "default"); !strings.Contains(text, "kube-scheduler works on placing it on node n3") {
+		t.Errorf("explain says %s", text)
+	}
+	bed.DeletePods(t, "slow-0")
+	waitBound(t, "next")
+}
+
+// What it does for pods that are alike would decide the second one by what was free for the first one.
+func TestKubeSchedulerDoesNotBatchPodsBesideAnExtender(t *testing.T) {
+	bed.WireScheduler(t)
+	path, err := bed.Shared.LogPath("kube-scheduler", 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	log, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(string(log), "Disabling signatures for profile because it has extenders configured") {
+		t.Errorf("kube-scheduler does not say in %s that it has switched batching off", path)
+	}
 }

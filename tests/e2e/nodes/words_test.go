@@ -168,8 +168,8 @@ func killLeader(t *testing.T) string {
 func memoryInUse(t *testing.T) (used int) {
 	t.Helper()
 	var shown struct{ Nodes []struct{ UsedGPU int } }
-	pod, _, _ := strings.Cut(leaseHolder(), "_")
-	if bed.Call(http.MethodGet, ours+"/pods/"+pod+":9410/proxy/gpushare-scheduler/inspect", nil, &shown) != nil {
+	text := curl(t, "tessera-scheduler", `curl -sS -m 5 `+asKubeScheduler+`https://$ADDRESS:9410/gpushare-scheduler/inspect`)
+	if json.Unmarshal([]byte(text), &shown) != nil {
 		return -1
 	}
 	for _, node := range shown.Nodes {

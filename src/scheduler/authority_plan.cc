@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/scheduler/authority_plan.h"
+
+#include <algorithm>
+
+namespace tessera::scheduler {
+namespace {
+
+using net::CertificateAuthority;
+using net::CertificatePair;
+using net::Validity;
+
+// Until when the authority can sign; nothing where it cannot.
+std::optional<WallTime> EndOf(const CertificatePair& authority, WallTime time) {
+  if (!CertificateAuthority::Load(authority).ok()) return std::nullopt;
+  const auto validity = net::ValidityOf(authority.certificate);
+  if (!validity.ok() || validity->to <= time) return std::nullopt;
+  return validity->to;
+}
+
+// Whether a certificate for `names` need not be replaced yet.
+bool IsFresh(const CertificatePair& pair, const Authorities& authorities,
+             const std::vector<std::string>& names, Duration lifetime, WallTime time) {
+  if (!net::CheckServerPair(pair, authorities.bundle(), names).ok()) return false;
+  const auto validity = net::ValidityOf(pair.certificate);
+  return validity.ok() && time < validity->to - lifetime / 3;
+}
+
+Result<CertificatePair> Issue(const CertificatePair& signer, const std::string& common_name,
+                              const std::vector<std::string>& names, Duration lifetime,
+                              WallTime time, const AuthorityOptions& options) {
+  ASSIGN_OR_RETURN(const auto authority, CertificateAuthority::Load(signer));
+  ASSIGN_OR_RETURN(const Validity signers, net::ValidityOf(signer.certificate));
+  const Validity validity{std::max(time - options.skew, signers.from),
+                          std::min(time + lifetime, signers.to)};
+  return authority.Issue(common_name, names, validity);
+}
+
+}  // namespace
+
+Result<std::optional<Authorities>> NextAuthorities(const Authorities& now, WallTime time,
+                                                   const AuthorityOptions& options) {
+  Authorities next = now;
+  if (!EndOf(now.older, time)) next.older = {};
+  const auto ends = EndOf(now.newest, time);
+  if (!ends || time >= *ends - options.lifetime / 3) {
+    if (ends) next.older = now.newest;
+    ASSIGN_OR_RETURN(const auto made,
+                     CertificateAuthority::Make("Tessera extender authority",
+                                                {time - options.skew, time + options.lifetime}));
+    next.newest = made.pair();
+  }
+  if (next == now) return {std::nullopt};
+  return {next};
+}
+
+Result<std::optional<CertificatePair>> NextServing(const CertificatePair& now,
+                                                   const Authorities& authorities,
+                                                   const std::vector<std::string>& names,
+                                                   WallTime time, const AuthorityOptions& options) {
+  if (IsFresh(now, authorities, names, options.serving, time)) return {std::nullopt};
+  const auto ends = EndOf(authorities.older, time);
+  const bool older_signs = ends && *ends >= time + options.serving;
+  // A common name has at most 64 characters; clients read the other names.
+  ASSIGN_OR_RETURN(CertificatePair pair,
+                   Issue(older_signs ? authorities.older : authorities.newest,
+                         names.empty() ? "tessera" : names.front().substr(0, 64), names,
+                         options.serving, time, options));
+  return {std::move(pair)};
+}
+
+Result<std::optional<CertificatePair>> NextClient(const CertificatePair& now,
+                                                  const Authorities& authorities, WallTime time,
+                                                  const AuthorityOptions& options) {
+  if (IsFresh(now, authorities, {}, options.client, time)) return {std::nullopt};
+  ASSIGN_OR_RETURN(CertificatePair pair,
+                   Issue(authorities.newest, "kube-scheduler", {}, options.client, time, options));
+  return {std::move(pair)};
+}
+
+}  // namespace tessera::scheduler

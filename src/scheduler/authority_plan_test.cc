@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/scheduler/authority_plan.h"
+
+#include <gtest/gtest.h>
+
+namespace tessera::scheduler {
+namespace {
+
+using std::chrono::hours;
+constexpr Duration kDay = hours(24);
+constexpr WallTime kNow{std::chrono::seconds(1'800'000'000)};
+const std::vector<std::string> kNames = {"tessera-scheduler.ns.svc", "10.0.0.7"};
+
+Authorities Made(WallTime time = kNow) { return NextAuthorities({}, time, {}).value().value(); }
+WallTime EndOf(const net::CertificatePair& pair) { return net::ValidityOf(pair.certificate)->to; }
+
+TEST(AuthorityPlanTest, OneAuthoritySignsBothSides) {
+  const Authorities made = Made();
+  EXPECT_TRUE(made.older.empty());
+  EXPECT_FALSE(NextAuthorities(made, kNow, {}).value().has_value());
+  const auto serving = NextServing({}, made, kNames, kNow, {}).value().value();
+  EXPECT_TRUE(net::CheckServerPair(serving, made.bundle(), kNames).ok());
+  const auto client = NextClient({}, made, kNow, {}).value().value();
+  EXPECT_TRUE(net::CheckServerPair(client, made.bundle(), {}).ok());
+  EXPECT_EQ(EndOf(serving), kNow + kDay * 90);
+  EXPECT_EQ(EndOf(client), kNow + kDay * 365);
+  // Clocks that are a day behind accept both.
+  EXPECT_EQ(net::ValidityOf(client.certificate)->from, kNow - kDay);
+  EXPECT_FALSE(NextServing(serving, made, kNames, kNow, {}).value().has_value());
+  EXPECT_FALSE(NextClient(client, made, kNow, {}).value().has_value());
+}
+
+TEST(AuthorityPlanTest, CertificatesAreReplacedAThirdOfTheirLifeBeforeTheirEnd) {
+  const Authorities made = Made();
+  const auto serving = NextServing({}, made, kNames, kNow, {}).value().value();
+  EXPECT_FALSE(NextServing(serving, made, kNames, kNow + kDay * 59, {}).value().has_value());
+  EXPECT_TRUE(NextServing(serving, made, kNames, kNow + kDay * 60, {}).value().has_value());
+  const auto client = NextClient({}, made, kNow, {}).value().value();
+  EXPECT_FALSE(NextClient(client, made, kNow + kDay * 243, {}).value().has_value());
+  EXPECT_TRUE(NextClient(client, made, kNow + kDay * 244, {}).value().has_value());
+}
+
+TEST(AuthorityPlanTest, AnotherAddressOfTheServiceWantsAnotherCertificate) {
+  const Authorities made = Made();
+  const auto serving = NextServing({}, made, kNames, kNow, {}).value().value();
+  const auto next = NextServing(serving, made, {"tessera-scheduler.ns.svc", "10.0.0.8"}, kNow, {});
+  ASSERT_TRUE(next.value().has_value());
+  EXPECT_TRUE(net::CheckServerPair(**next, made.bundle(), {"10.0.0.8"}).ok());
+}
+
+// A kube-scheduler that never starts again trusts what it read on the first day for as long as an
+// authority of that day can sign.
+TEST(AuthorityPlanTest, WhatIsServedIsTrustedByWhoReadTheFirstBundleForNineYears) {
+  Authorities authorities = Made();
+  net::CertificatePair serving, client;
+  const std::string first = authorities.newest.certificate;
+  for (WallTime time = kNow; time < kNow + kDay * 3650; time += kDay * 29) {
+    if (auto next = NextAuthorities(authorities, time, {}).value()) authorities = *next;
+    if (auto next = NextServing(serving, authorities, kNames, time, {}).value()) serving = *next;
+    if (auto next = NextClient(client, authorities, time, {}).value()) client = *next;
+    // The server trusts whatever kube-scheduler was ever given and has not expired.
+    ASSERT_TRUE(net::CheckServerPair(client, authorities.bundle(), {}).ok());
+    ASSERT_GT(EndOf(serving), time);
+    if (time < kNow + kDay * (3650 - 90)) {
+      ASSERT_TRUE(net::CheckServerPair(serving, first, kNames).ok());
+    }
+  }
+  EXPECT_FALSE(authorities.older.empty());
+  // The older one is dropped with its end; the newer one has signed before.
+  const WallTime later = kNow + kDay * 3651;
+  authorities = NextAuthorities(authorities, later, {}).value().value();
+  EXPECT_TRUE(authorities.older.empty());
+  EXPECT_TRUE(net::CheckServerPair(serving, authorities.bundle(), kNames).ok());
+}
+
+TEST(AuthorityPlanTest, WhatCannotBeReadIsMadeAnew) {
+  const Authorities made = Made();
+  Authorities broken = made;
+  broken.newest.key = Made().newest.key;
+  const auto next = NextAuthorities(broken, kNow, {}).value();
+  ASSERT_TRUE(next.has_value());
+  EXPECT_NE(next->newest.certificate, made.newest.certificate);
+  // Certificates of the lost authority are replaced with it.
+  const auto client = NextClient({}, made, kNow, {}).value().value();
+  EXPECT_TRUE(NextClient(client, *next, kNow, {}).value().has_value());
+}
+
+}  // namespace
+}  // namespace tessera::scheduler

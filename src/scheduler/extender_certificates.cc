@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/scheduler/extender_certificates.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "src/kube/backoff.h"
+#include "src/scheduler/certificate_plan.h"
+#include "src/scheduler/shared_secret.h"
+
+namespace tessera::scheduler {
+namespace {
+
+using Found = SharedSecret::Found;
+
+// Keys of the authorities' Secret, and of kube-scheduler's, which is of the form kubernetes.io/tls.
+constexpr char kAuthority[] = "ca.crt", kAuthorityKey[] = "ca.key";
+constexpr char kOlder[] = "older.crt", kOlderKey[] = "older.key";
+constexpr char kBundle[] = "ca.crt", kCertificate[] = "tls.crt", kKey[] = "tls.key";
+
+Authorities AuthoritiesIn(const Found& found) {
+  return {.newest = {found.Text(kAuthority), found.Text(kAuthorityKey)},
+          .older = {found.Text(kOlder), found.Text(kOlderKey)}};
+}
+
+// "None", which a Service without an address has, is none.
+std::vector<std::string> AddressesOf(const Json& service) {
+  std::vector<std::string> addresses;
+  const Json* spec = service.Find("spec");
+  const Json* all = spec == nullptr ? nullptr : spec->Find("clusterIPs");
+  if (all == nullptr || !all->is_array()) return addresses;
+  for (const Json& each : all->items()) {
+    if (each.is_string() && each.string_value() != "None") {
+      addresses.push_back(each.string_value());
+    }
+  }
+  return addresses;
+}
+
+}  // namespace
+
+// One round: authorities, addresses of the Service, what is served, kube-scheduler's Secret, sleep.
+struct ExtenderCertificates::Core : std::enable_shared_from_this<ExtenderCertificates::Core> {
+  Core(kube::Client& c, ExtenderCertificateOptions o, Delegate& d)
+      : client(c),
+        runner(c.runner()),
+        options(std::move(o)),
+        delegate(d),
+        authority_secret(c, options.ns, options.authority_secret),
+        client_secret(c, options.ns, options.client_secret) {}
+
+  // A callback that does nothing once the keeper is gone.
+  template <typename F>
+  auto Alive(F f) {
+    return [weak = weak_from_this(), f = std::move(f)](auto&&... args) {
+      if (const auto self = weak.lock()) f(*self, std::forward<decltype(args)>(args)...);
+    };
+  }
+  WallTime Now() const { return runner.clock().WallNow(); }
+
+  void Sleep(Duration time) {
+    runner.PostDelayed(time, Alive([](Core& self) { self.Begin(); }));
+  }
+  void Fail(const Status& status) {
+    delegate.OnCertificateTrouble(status);
+    Sleep(std::min<Duration>(backoff.Next(), options.period));
+  }
+  // After a write that came to nothing because another replica was faster, or failed.
+  void Retry(const Status& status) { LostRace(status) ? Sleep(backoff.Next()) : Fail(status); }
+
+  void Begin() {
+    operation = authority_secret.Read(Alive([](Core& self, const Result<Found>& found) {
+      found.ok() ? self.OnAuthorities(*found) : self.Fail(found.status());
+    }));
+  }
+
+  void OnAuthorities(const Found& found) {
+    const Authorities now = AuthoritiesIn(found);
+    const auto next = NextAuthorities(now, Now(), options.authority);
+    if (!next.ok()) return Fail(next.status());
+    if (!*next) return Adopt(now);
+    const Authorities& made = **next;
+    operation = authority_secret.Write(
+        found,
+        {{kAuthority, made.newest.certificate},
+         {kAuthorityKey, made.newest.key},
+         {kOlder, made.older.certificate},
+         {kOlderKey, made.older.key}},
+        Alive([made](Core& self, const Status& status) {
+          if (!status.ok()) return self.Retry(status);
+          self.delegate.OnCertificateProgress("made an authority of the extender's certificates");
+          self.Adopt(made);
+        }));
+  }
+
+  void Adopt(const Authorities& now) {
+    authorities = now;
+    operation = client.Get({kServices, options.service, options.ns, ""},
+                           Alive([](Core& self, const Result<Json>& answer) {
+                             if (answer.ok()) self.addresses = AddressesOf(*answer);
+                             // The Service's names are enough for a client that expects one.
+                             if (!answer.ok() && answer.status().code() != Code::kNotFound) {
+                               self.delegate.OnCertificateTrouble(answer.status());
+                             }
+                             self.Serve();
+                           }));
+  }
+
+  void Serve() {
+    std::vector<std::string> more = options.more;
+    more.insert(more.end(), addresses.begin(), addresses.end());
+    const auto names = ServiceNames(options.service, options.ns, more);
+    const auto next = NextServing(serving, authorities, names, Now(), options.authority);
+    if (!next.ok()) return Fail(next.status());
+    if (*next) serving = **next;
+    if (*next || trusted != authorities.bundle()) {
+      trusted = authorities.bundle();
+      delegate.OnTls({.ca = {.text = trusted},
+                      .certificate = {.text = serving.certificate},
+                      .key = {.text = serving.key}});
+    }
+    operation = client_secret.Read(Alive([](Core& self, const Result<Found>& found) {
+      found.ok() ? self.OnClient(*found) : self.Fail(found.status());
+    }));
+  }
+
+  void OnClient(const Found& found) {
+    net::CertificatePair pair{found.Text(kCertificate), found.Text(kKey)};
+    const auto next = NextClient(pair, authorities, Now(), options.authority);
+    if (!next.ok()) return Fail(next.status());
+    if (!*next && found.Text(kBundle) == authorities.bundle()) return End();
+    if (*next) pair = **next;
+    operation = client_secret.Write(
+        found,
+        {{kBundle, authorities.bundle()}, {kCertificate, pair.certificate}, {kKey, pair.key}},
+        Alive([](Core& self, const Status& status) {
+          if (!status.ok()) return self.Retry(status);
+          self.delegate.OnCertificateProgress("wrote kube-scheduler's certificate into Secret " +
+                                              self.client_secret.Name());
+          self.End();
+        }));
+  }
+
+  void End() {
+    backoff.Reset();
+    Sleep(options.period);
+  }
+
+  static constexpr kube::ResourceType kServices{"", "v1", "services", true};
+
+  kube::Client& client;
+  TaskRunner& runner;
+  const ExtenderCertificateOptions options;
+  Delegate& delegate;
+  const SharedSecret authority_secret, client_secret;
+  kube::Backoff backoff;
+  kube::Operation operation;
+  Authorities authorities;
+  std::vector<std::string> addresses;  // of the Service
+  net::CertificatePair serving;
+  std::string trusted;  // the bundle that was served with last
+};
+
+ExtenderCertificates::ExtenderCertificates(kube::Client& client, ExtenderCertificateOptions options,
+                                           Delegate& delegate)
+    : core_(std::make_shared<Core>(client, std::move(options), delegate)) {
+  core_->Sleep(Duration::zero());
+}
+
+ExtenderCertificates::~ExtenderCertificates() { core_->operation.Cancel(); }
+
+}  // namespace tessera::scheduler

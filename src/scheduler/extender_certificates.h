@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+// Keeps the certificates of the extender's port (authority_plan.h): the authorities in a Secret
+// that all replicas share, what kube-scheduler shows in a Secret for the administrator, and what
+// this replica shows in memory.
+//
+// No leader is needed (shared_secret.h). Threads, callbacks: the client's runner; none after it is
+// gone. Ownership: the client and the delegate outlive it; a delegate must not destroy it inside a
+// call. Cost: three GETs every `period`. Errors are reported and retried, sooner than that.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "src/base/status.h"
+#include "src/kube/client.h"
+#include "src/net/tls.h"
+#include "src/scheduler/authority_plan.h"
+
+namespace tessera::scheduler {
+
+struct ExtenderCertificateOptions {
+  std::string ns;
+  std::string service;            // kube-scheduler calls its names and cluster addresses
+  std::vector<std::string> more;  // other addresses of this replica
+  std::string authority_secret;   // holds private keys of authorities: for replicas alone
+  std::string client_secret;      // ca.crt, tls.crt and tls.key for kube-scheduler
+  AuthorityOptions authority;
+  Duration period = std::chrono::seconds(30);
+};
+
+class ExtenderCertificates {
+ public:
+  class Delegate {
+   public:
+    virtual ~Delegate() = default;
+    // To serve with from now on; it asks for a client's certificate.
+    virtual void OnTls(const net::TlsOptions& tls) = 0;
+    // For logs.
+    virtual void OnCertificateProgress(const std::string& what) = 0;
+    virtual void OnCertificateTrouble(const Status& status) = 0;
+  };
+
+  // Starts at once, from a task of its own.
+  ExtenderCertificates(kube::Client& client, ExtenderCertificateOptions options,
+                       Delegate& delegate);
+  ~ExtenderCertificates();
+  ExtenderCertificates(const ExtenderCertificates&) = delete;
+  ExtenderCertificates& operator=(const ExtenderCertificates&) = delete;
+
+ private:
+  struct Core;
+  std::shared_ptr<Core> core_;
+};
+
+}  // namespace tessera::scheduler

@@ -1,0 +1,212 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/scheduler/holds.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "api/names.h"
+#include "src/ledger/testing/objects.h"
+#include "src/scheduler/testing/decider.h"
+
+namespace tessera::scheduler {
+namespace {
+
+using namespace std::chrono_literals;
+using ledger::testing::GpuNode;
+using ledger::testing::GpuPod;
+using testing::Decider;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::SizeIs;
+
+kube::PodObject Whole(const std::string& name, int gpus = 1) {
+  return GpuPod(name, {{names::kResourceGpu, std::to_string(gpus)}});
+}
+// As kube-scheduler's condition PodScheduled says of an attempt before.
+kube::PodObject Failed(kube::PodObject pod, uint64_t attempt = 7) {
+  pod.failed_attempt = attempt;
+  return pod;
+}
+kube::PodObject Nominated(kube::PodObject pod, const std::string& node) {
+  pod.nominated_node = node;
+  return pod;
+}
+
+// One node with one GPU, which "a" has been chosen for.
+class HoldsTest : public ::testing::Test {
+ protected:
+  HoldsTest() { d.AddNode(GpuNode("n1", 1)); }
+  // Whether another pod gets the GPU.
+  bool IsFree() { return !d.Filter(Whole("b")).fitting.empty(); }
+  // What the API server shows of it from now on.
+  void Show(const kube::PodObject& pod) { d.AddPod(pod); }
+
+  Decider d;
+};
+
+TEST_F(HoldsTest, AFirstAttemptIsHeldUntilItsFailureIsSeen) {
+  ASSERT_THAT(d.Filter(Whole("a")).fitting, SizeIs(1));
+  d.Advance(20min);  // in Permit: the other pods of its group have no nodes yet
+  EXPECT_FALSE(IsFree());
+  Show(Failed(Whole("a")));
+  EXPECT_TRUE(IsFree());
+}
+
+TEST_F(HoldsTest, ALongAttemptEndsWithItsBinding) {
+  ASSERT_EQ(d.Choose(Whole("a")), "n1");
+  d.Advance(20min);
+  EXPECT_TRUE(d.BindAsKubeScheduler(Whole("a"), "n1")->ok());
+  d.Feed(Whole("a"));
+  d.Advance(1h);
+  EXPECT_FALSE(IsFree());
+}
+
+TEST_F(HoldsTest, NoHoldOutlastsItsLimit) {
+  d.Filter(Whole("a"));
+  d.Advance(26min);
+  EXPECT_TRUE(IsFree());
+  EXPECT_EQ(d.metrics.expired.value(), 1u);
+}
+
+// The same words would not be written again: nothing would show that this attempt failed, too.
+TEST_F(HoldsTest, AnotherAttemptIsHeldForAMomentWithoutANominatedNode) {
+  Show(Failed(Whole("a")));
+  d.Filter(Failed(Whole("a")));
+  d.Advance(4s);
+  EXPECT_FALSE(IsFree());
+  d.Advance(2s);
+  EXPECT_TRUE(IsFree());
+}
+
+TEST_F(HoldsTest, ANominatedNodeShowsThatTheAttemptGoesOn) {
+  Show(Failed(Whole("a")));
+  d.Filter(Failed(Whole("a")));
+  d.Advance(1s);
+  Show(Nominated(Failed(Whole("a")), "n1"));
+  d.Advance(10min);
+  EXPECT_FALSE(IsFree());
+  Show(Failed(Whole("a")));  // cleared: it was given up
+  EXPECT_TRUE(IsFree());
+}
+
+TEST_F(HoldsTest, ADifferentFailureReleasesAtOnce) {
+  Show(Failed(Whole("a")));
+  d.Filter(Failed(Whole("a")));
+  Show(Failed(Whole("a")));  // other news of the pod are none of its attempt
+  EXPECT_FALSE(IsFree());
+  Show(Failed(Whole("a"), 9));
+  EXPECT_TRUE(IsFree());
+}
+
+TEST_F(HoldsTest, AFailureThatTheWatchShowsLateIsNotThisAttempts) {
+  Show(Whole("a"));
+  d.Filter(Failed(Whole("a")));  // kube-scheduler knows of it before we do
+  Show(Failed(Whole("a")));
+  EXPECT_FALSE(IsFree());
+}
+
+TEST_F(HoldsTest, TheHoldFollowsTheNodeThatKubeSchedulerChose) {
+  d.AddNode(GpuNode("n2", 1));
+  const std::string best = d.Choose(Whole("a"));
+  const std::string other = best == "n1" ? "n2" : "n1";
+  Show(Nominated(Whole("a"), other));
+  const auto fits = [&](const std::string& node) {
+    return !d.extender->Filter(d.Args(Whole("b"), {node})).fitting.empty();
+  };
+  EXPECT_TRUE(fits(best));
+  EXPECT_FALSE(fits(other));
+}
+
+TEST_F(HoldsTest, APodThatIsGoneHoldsNothing) {
+  d.Filter(Whole("a"));
+  d.RemovePod(Whole("a"));
+  EXPECT_TRUE(IsFree());
+}
+
+TEST_F(HoldsTest, AUidThatNoPodHasHoldsNothing) {
+  d.AddPod(Whole("a"));
+  kube::PodObject invented = Whole("a");
+  invented.meta.uid = "invented";
+  EXPECT_THAT(d.extender->Filter(d.Args(invented)).fitting, SizeIs(1));
+  EXPECT_THAT(d.extender->Filter(d.Args(Whole("unheard-of"))).fitting, SizeIs(1));
+  EXPECT_TRUE(IsFree());
+}
+
+TEST_F(HoldsTest, APodThatKubeSchedulerKnowsFirstHoldsOnceItIsShown) {
+  EXPECT_THAT(d.extender->Filter(d.Args(Whole("a"))).fitting, SizeIs(1));
+  Show(Whole("a"));
+  EXPECT_FALSE(IsFree());
+}
+
+class BindTest : public HoldsTest {};
+
+TEST_F(BindTest, TakesOnlyNodesThatFilterNamed) {
+  d.AddNode(GpuNode("n2", 1));
+  const kube::PodObject pod = Whole("a");
+  d.AddPod(pod);
+  Status status = d.BindAsKubeScheduler(pod, "n2").value();
+  EXPECT_EQ(status.code(), Code::kFailedPrecondition);
+  EXPECT_THAT(status.message(), HasSubstr("pod ns/a: filter did not name node n2"));
+  d.extender->Filter(d.Args(pod, {"n1"}));  // as the pod's node selector has it
+  status = d.BindAsKubeScheduler(pod, "n2").value();
+  EXPECT_EQ(status.code(), Code::kFailedPrecondition);
+  EXPECT_EQ(d.api.requests(), 0);
+  EXPECT_TRUE(d.BindAsKubeScheduler(pod, "n1")->ok());
+}
+
+// A leader does not know what another one was asked; kube-scheduler asks anew after the error.
+TEST_F(BindTest, AnotherLeaderWantsAnotherFilter) {
+  const kube::PodObject pod = Whole("a");
+  const std::string node = d.Choose(pod);
+  d.Restart();
+  EXPECT_EQ(d.BindAsKubeScheduler(pod, node)->code(), Code::kFailedPrecondition);
+  EXPECT_EQ(d.Choose(pod), node);
+  EXPECT_TRUE(d.BindAsKubeScheduler(pod, node)->ok());
+}
+
+TEST_F(BindTest, OneAnswerOfFilterIsForOneBinding) {
+  const kube::PodObject pod = Whole("a");
+  const std::string node = d.Choose(pod);
+  d.api.SetFate(testing::FakeBindingApi::Fate::kForbidden);
+  EXPECT_EQ(d.BindAsKubeScheduler(pod, node)->code(), Code::kPermissionDenied);
+  d.api.SetFate(testing::FakeBindingApi::Fate::kBinds);
+  EXPECT_EQ(d.BindAsKubeScheduler(pod, node)->code(), Code::kFailedPrecondition);
+}
+
+TEST_F(BindTest, APodWithoutGpusIsNotOurs) {
+  const kube::PodObject pod = GpuPod("a", {{"cpu", "2"}});
+  d.AddPod(pod);
+  d.extender->Filter(d.Args(pod));
+  const Status status = d.BindAsKubeScheduler(pod, "n1").value();
+  EXPECT_EQ(status.code(), Code::kInvalidArgument);
+  EXPECT_THAT(status.message(), HasSubstr("asks for no GPU"));
+  EXPECT_EQ(d.api.requests(), 0);
+}
+
+TEST_F(BindTest, WaitsAMomentForTheWatchToShowThePod) {
+  const kube::PodObject pod = Whole("a");
+  const auto bind = [&](std::optional<Status>* answer) {
+    d.extender->Filter(d.Args(pod));
+    d.extender->Bind({"a", "ns", pod.meta.uid, "n1"},
+                     [answer](const Status& status) { *answer = status; });
+    d.api.Run();
+  };
+  std::optional<Status> late, gone, shown;
+  bind(&late);
+  EXPECT_FALSE(late.has_value());
+  d.Advance(3s);
+  ASSERT_TRUE(late.has_value());
+  EXPECT_EQ(late->code(), Code::kUnavailable);
+  bind(&gone);
+  d.Restart();  // it leads no more
+  ASSERT_TRUE(gone.has_value());
+  EXPECT_EQ(gone->code(), Code::kUnavailable);
+  bind(&shown);
+  d.AddPod(pod);
+  d.api.Run();
+  ASSERT_TRUE(shown.has_value());
+  EXPECT_TRUE(shown->ok()) << shown->ToString();
+}
+
+}  // namespace
+}  // namespace tessera::scheduler

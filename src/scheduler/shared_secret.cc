@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/scheduler/shared_secret.h"
+
+#include <utility>
+
+#include "src/formats/base64.h"
+
+namespace tessera::scheduler {
+namespace {
+
+SharedSecret::Found FoundIn(const Json& secret) {
+  SharedSecret::Found found{.exists = true};
+  if (const Json* metadata = secret.Find("metadata")) {
+    found.version = metadata->StringAt("resourceVersion").value_or("");
+  }
+  const Json* data = secret.Find("data");
+  if (data == nullptr || !data->is_object()) return found;
+  for (const auto& [key, value] : data->members()) {
+    auto text = Base64Decode(data->StringAt(key).value_or(""));
+    if (text.ok()) found.data.emplace(key, *std::move(text));
+  }
+  return found;
+}
+
+}  // namespace
+
+std::string SharedSecret::Found::Text(std::string_view key) const {
+  const auto at = data.find(key);
+  return at == data.end() ? std::string() : at->second;
+}
+
+SharedSecret::SharedSecret(kube::Client& client, std::string ns, std::string name)
+    : client_(client), object_{kube::kSecrets, std::move(name), std::move(ns), ""} {}
+
+kube::Operation SharedSecret::Read(std::function<void(const Result<Found>&)> on_done) const {
+  return client_.Get(object_, [on_done = std::move(on_done)](const Result<Json>& answer) {
+    if (answer.ok()) return on_done(FoundIn(*answer));
+    if (answer.status().code() == Code::kNotFound) return on_done(Found());
+    on_done(answer.status());
+  });
+}
+
+kube::Operation SharedSecret::Write(const Found& found, const Texts& texts,
+                                    std::function<void(const Status&)> on_done) const {
+  Json data = Json::MakeObject();
+  for (const auto& [key, text] : texts) {
+    // In a merge patch null removes.
+    if (found.exists || !text.empty()) {
+      data.Set(key, text.empty() ? Json() : Json::String(Base64Encode(text)));
+    }
+  }
+  auto on_answer = [on_done = std::move(on_done)](const Result<Json>& answer) {
+    on_done(answer.status());
+  };
+  if (found.exists) {
+    // With the version in it a merge patch conflicts as a replacement does.
+    const Json patch = Json::MakeObject(
+        {{"metadata", Json::MakeObject({{"resourceVersion", Json::String(found.version)}})},
+         {"data", std::move(data)}});
+    return client_.Patch(object_, kube::PatchKind::kMerge, patch, {}, std::move(on_answer));
+  }
+  const Json secret =
+      Json::MakeObject({{"apiVersion", Json::String("v1")},
+                        {"kind", Json::String("Secret")},
+                        {"metadata", Json::MakeObject({{"name", Json::String(object_.name)},
+                                                       {"namespace", Json::String(object_.ns)}})},
+                        {"type", Json::String("Opaque")},
+                        {"data", std::move(data)}});
+  return client_.Create(object_, secret, std::move(on_answer));
+}
+
+bool LostRace(const Status& status) {
+  return status.code() == Code::kAborted || status.code() == Code::kAlreadyExists;
+}
+
+}  // namespace tessera::scheduler

@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+// A Secret that all replicas share. It is written only in the version that was read, so of two
+// replicas that write at a time one does, and the other reads what the first one wrote.
+//
+// Threads, callbacks: the client's runner. Ownership: the client outlives it.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <string>
+
+#include "src/base/status.h"
+#include "src/kube/client.h"
+
+namespace tessera::scheduler {
+
+class SharedSecret {
+ public:
+  using Texts = std::map<std::string, std::string, std::less<>>;  // by key, decoded
+
+  struct Found {
+    bool exists = false;
+    std::string version;
+    Texts data;  // without what cannot be decoded
+    // "" where there is none.
+    std::string Text(std::string_view key) const;
+  };
+
+  SharedSecret(kube::Client& client, std::string ns, std::string name);
+
+  // A Secret that does not exist is an empty one.
+  kube::Operation Read(std::function<void(const Result<Found>&)> on_done) const;
+  // An empty text removes its key; keys that are not named stay. ABORTED or ALREADY_EXISTS: another
+  // replica wrote since `found` was read.
+  kube::Operation Write(const Found& found, const Texts& data,
+                        std::function<void(const Status&)> on_done) const;
+
+  // "ns/name".
+  std::string Name() const { return object_.ns + "/" + object_.name; }
+
+ private:
+  kube::Client& client_;
+  const kube::ObjectRef object_;
+};
+
+// Whether Write failed because another replica was faster: read again.
+bool LostRace(const Status& status);
+
+}  // namespace tessera::scheduler
