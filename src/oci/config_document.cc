@@ -114,6 +114,11 @@ Result<std::string> ConfigDocument::RootPath() const {
   return path.starts_with('/') ? path : JoinPath(bundle_, path);
 }
 
+bool ConfigDocument::IsRootReadOnly() const {
+  const Json* readonly = FindPath(json_, {"root", "readonly"});
+  return readonly != nullptr && *readonly == Json::Bool(true);
+}
+
 std::optional<std::string> ConfigDocument::Annotation(std::string_view name) const {
   const Json* value = FindPath(json_, {"annotations", name});
   if (value == nullptr || !value->is_string()) return std::nullopt;

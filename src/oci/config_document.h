@@ -49,6 +49,7 @@ class ConfigDocument {
   const std::string& path() const { return path_; }
   // root.path, absolute. INVALID_ARGUMENT where the document has none.
   Result<std::string> RootPath() const;
+  bool IsRootReadOnly() const;
 
   std::optional<std::string> Annotation(std::string_view name) const;
   // Is there any annotation whose name starts so?

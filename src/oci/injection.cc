@@ -33,8 +33,6 @@ constexpr ExtraLink kExtraLinks[] = {
     {"libGLX_indirect.so.0", "libGLX_nvidia.so.0"},
 };
 
-constexpr std::string_view kOtherDriverDir = "/run/tessera";
-
 // The container's user must be able to read what is made, whatever umask the engine runs with. The
 // low-level runtime inherits ours, so it is put back.
 class ScopedUmask {
@@ -85,24 +83,12 @@ Status CheckNoLink(const RootedDir& root, const std::string& dir) {
                dir, dir);
 }
 
-void ReadImageCache(const ConfigDocument& document, const RootedDir& root,
-                    const std::string& tree_dir, Placement* placement) {
+LinkerSetup FindLinker(const ConfigDocument& document, const RootedDir& root,
+                       const std::string& tree_dir) {
   if (const auto over = MountOver(document, tree_dir, kLdCache)) {
-    placement->why_no_cache = "a mount at " + over->destination + " lies over it";
-    return;
+    return {.why = "a mount at " + over->destination + " lies over " + std::string(kLdCache)};
   }
-  const Result<std::string> file =
-      root.Read(std::string(kLdCache), Links::kRefuse, kMaxLdCacheSize);
-  if (!file.ok()) {
-    placement->why_no_cache = file.status().message();
-    return;
-  }
-  Result<LdCache> cache = ParseLdCache(*file);
-  if (!cache.ok()) {
-    placement->why_no_cache = cache.status().message();
-    return;
-  }
-  placement->ld_cache = std::move(*cache);
+  return FindLinkerSetup(root, document.IsRootReadOnly());
 }
 
 class Injector {
@@ -252,14 +238,19 @@ class Injector {
       env.AppendFolder("PATH", InContainer("bin"), kDefaultPath);
     }
     if (cache_entries_.empty()) return Status::Ok();
-    if (placement_.ld_cache) return AddCache();
+    if (placement_.linker.way != LinkerSetup::Way::kEnvironment) return AddCache();
     env.AppendFolder("LD_LIBRARY_PATH", InContainer("lib"));
     return Status::Ok();
   }
 
   Status AddCache() {
     const std::string merged =
-        WriteLdCache(MergeLdCaches(std::move(cache_entries_), *placement_.ld_cache));
+        WriteLdCache(MergeLdCaches(std::move(cache_entries_), placement_.linker.cache));
+    // A root that cannot be written for us cannot be written by ldconfig in the container either.
+    if (placement_.linker.way == LinkerSetup::Way::kWrite &&
+        WriteLinkerFiles(placement_.root, InContainer("lib"), merged).ok()) {
+      return Status::Ok();
+    }
     ASSIGN_OR_RETURN(const std::string path, stage_.AddFile("ld.so.cache", merged));
     return document_.AddMount({std::string(kLdCache), "bind", path, kReadOnlyBind});
   }
@@ -280,20 +271,19 @@ Result<Placement> FindPlacement(const ConfigDocument& document, const std::strin
   Result<RootedDir> root = RootedDir::Open(root_path);
   if (!root.ok()) return root.status().Annotate("root file system of the container");
   RETURN_IF_ERROR(CheckNoLink(*root, "dev"));
-  Placement placement;
-  if (IsPrivate(document, tree_dir, names::kContainerDriverDir)) {
-    placement.driver_dir = names::kContainerDriverDir;
-  } else if (IsPrivate(document, tree_dir, kOtherDriverDir)) {
+  std::string driver_dir(names::kContainerDriverDir);
+  if (!IsPrivate(document, tree_dir, driver_dir)) {
+    driver_dir = kOtherDriverDir;
+    if (!IsPrivate(document, tree_dir, driver_dir)) {
+      return Error(Code::kFailedPrecondition,
+                   "there is no place for the driver's files: the container has a tmpfs neither at "
+                   "/dev nor at /run, and nothing is written into images or folders of the host; "
+                   "let the engine make /dev, or mount a tmpfs at /run");
+    }
     RETURN_IF_ERROR(CheckNoLink(*root, "run"));
-    placement.driver_dir = kOtherDriverDir;
-  } else {
-    return Error(Code::kFailedPrecondition,
-                 "there is no place for the driver's files: the container has a tmpfs neither at "
-                 "/dev nor at /run, and nothing is written into images or folders of the host; "
-                 "let the engine make /dev, or mount a tmpfs at /run");
   }
-  ReadImageCache(document, *root, tree_dir, &placement);
-  return placement;
+  LinkerSetup linker = FindLinker(document, *root, tree_dir);
+  return Placement{std::move(driver_dir), std::move(*root), std::move(linker)};
 }
 
 Result<std::string> Inject(const Injection& injection, const Placement& placement,

@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 // Puts devices and driver files into one container, by editing its config.json and staging a folder
-// in its bundle: no hooks, nothing executed, nothing written into the image or the host's /dev.
+// in its bundle: no hooks, nothing executed, nothing written into the host's /dev, and into the
+// container's root file system only what its dynamic linker needs (linker_setup.h).
 //
 //   /dev/nvidia0, ...             linux.devices, with a rule for the cgroup
 //   /dev/tessera/lib, bin, run    one bind mount of the host's shared tree; where there can be none,
 //                                 of a staged folder, and on it one for each file of the driver.
 //                                 Read only; SONAMEs are links in it
-//   /etc/ld.so.cache              a merged cache bound over the image's, where it has one;
-//                                 else LD_LIBRARY_PATH
+//   /etc/ld.so.cache              a merged cache, written into a writable root or mounted over that of
+//                                 a read-only one; else LD_LIBRARY_PATH
 //   PATH                          gets /dev/tessera/bin at the end
 //
 // No path that an image controls is ever the source of a mount. Not for deciding which devices.
 // Threads: one.
 #pragma once
 
-#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -23,7 +23,8 @@
 #include "src/oci/config_document.h"
 #include "src/oci/device_node.h"
 #include "src/oci/driver_root.h"
-#include "src/oci/ld_cache.h"
+#include "src/oci/linker_setup.h"
+#include "src/oci/rooted_dir.h"
 
 namespace tessera::oci {
 
@@ -38,9 +39,9 @@ struct Injection {
 
 // Where driver files can go in this container, found out before anything is touched.
 struct Placement {
-  std::string driver_dir;           // /dev/tessera, or /run/tessera
-  std::optional<LdCache> ld_cache;  // the image's, where it can be used
-  std::string why_no_cache;         // for people, where not
+  std::string driver_dir;  // /dev/tessera, or /run/tessera
+  RootedDir root;          // the container's
+  LinkerSetup linker;
 };
 
 // FAILED_PRECONDITION where the container has no tmpfs at /dev or /run, or its image has a symbolic

@@ -97,6 +97,33 @@ Result<std::string> RootedDir::ReadLink(const std::string& path) const {
   return std::string(target.data(), static_cast<size_t>(length));
 }
 
+Status RootedDir::ReplaceFile(const std::string& path, std::string_view data) const {
+  const std::string full = JoinPath(this->path(), path);
+  ASSIGN_OR_RETURN(const Fd folder, Resolve(DirName(path), O_PATH | O_DIRECTORY, Links::kRefuse));
+  const std::string name = BaseName(path);
+  struct stat like;
+  if (::fstatat(folder.get(), name.c_str(), &like, AT_SYMLINK_NOFOLLOW) == 0) {
+    if (!S_ISREG(like.st_mode)) {
+      return Error(Code::kInvalidArgument, "{}: not a regular file", full);
+    }
+  } else if (errno != ENOENT || ::fstat(folder.get(), &like) != 0) {
+    return Status::FromErrno(full, errno);
+  }
+  const std::string temporary = "." + name + ".tessera";
+  ::unlinkat(folder.get(), temporary.c_str(), 0);  // left by a process that was killed
+  const Fd fd(::openat(folder.get(), temporary.c_str(),
+                       O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600));
+  if (!fd.valid()) return Status::FromErrno(full, errno);
+  Status status = WriteFd(fd.get(), data);
+  if (status.ok() &&
+      (::fchown(fd.get(), like.st_uid, like.st_gid) != 0 || ::fchmod(fd.get(), 0644) != 0 ||
+       ::renameat(folder.get(), temporary.c_str(), folder.get(), name.c_str()) != 0)) {
+    status = Status::FromErrno("replace", errno);
+  }
+  if (!status.ok()) ::unlinkat(folder.get(), temporary.c_str(), 0);
+  return status.Annotate(full);
+}
+
 Result<std::string> RootedDir::HostPath(const std::string& path) const {
   ASSIGN_OR_RETURN(const Fd fd, Resolve(path, O_PATH, Links::kInRoot));
   struct stat info;

@@ -153,7 +153,7 @@ Result<Decision> DecideInKubernetes(const ConfigDocument& document, const Identi
   for (auto& [name, value] : document.env().GetPrefix(names::kEnvGrantPrefix)) {
     request.tokens.push_back({name, value});
   }
-  const Decision nothing{
+  Decision nothing{
       "in Kubernetes, without a grant: no GPU, whatever the environment says", {}, {}};
   if (request.tokens.empty() && !MayBeOfGpushare(document)) return nothing;
   const std::string who = fmt::format("pod {}/{} ({}), container {}", identity.pod_namespace,

@@ -57,6 +57,18 @@ int Fail(std::string_view message, int exit_code) {
   return exit_code;
 }
 
+std::string DescribeLinker(const oci::LinkerSetup& linker) {
+  switch (linker.way) {
+    case oci::LinkerSetup::Way::kWrite:
+      return "libraries are found through /etc/ld.so.cache, written into the container's layer\n";
+    case oci::LinkerSetup::Way::kMount:
+      return "libraries are found through /etc/ld.so.cache, mounted into the read-only root\n";
+    case oci::LinkerSetup::Way::kEnvironment:
+      break;
+  }
+  return fmt::format("libraries are found through LD_LIBRARY_PATH: {}\n", linker.why);
+}
+
 }  // namespace
 
 std::string DescribeDecision(const Decision& decision) {
@@ -79,10 +91,7 @@ std::string DescribeDecision(const Decision& decision) {
     text += fmt::format("mount      {} from {}\n", mount.destination, mount.source);
   }
   for (const auto& [name, value] : injection.env) text += fmt::format("env        {}={}\n", name, value);
-  text += decision.placement->ld_cache
-              ? std::string("libraries are found through /etc/ld.so.cache\n")
-              : fmt::format("libraries are found through LD_LIBRARY_PATH: {}\n",
-                            decision.placement->why_no_cache);
+  text += DescribeLinker(decision.placement->linker);
   for (const std::string& note : injection.driver.notes) text += fmt::format("note       {}\n", note);
   return text;
 }

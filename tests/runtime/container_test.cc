@@ -59,6 +59,18 @@ TEST_P(Container, FindsLibrariesWithoutALinkerCacheInTheImage) {
   EXPECT_THAT(result.out, HasSubstr("node /dev/nvidia1 195:1 mode 666 allowed"));
 }
 
+TEST_P(Container, OfAMuslImageNothingIsWritten) {
+  ASSERT_TRUE(WriteFileAtomically(rootfs() + "/etc/ld-musl-x86_64.path", "/lib\n", 0644).ok());
+  config().Find("root")->Set("readonly", Json::Bool(false));
+  AddEnv("NVIDIA_VISIBLE_DEVICES=0");
+  SetArgs({"/bin/probe-static"});
+  const auto image = Tree(rootfs());
+  const SubprocessResult result = Run();
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_THAT(result.out, HasSubstr("env LD_LIBRARY_PATH=/dev/tessera/lib\n"));
+  EXPECT_EQ(Tree(rootfs()), image);
+}
+
 TEST_P(Container, GivesAStaticProgramItsNodes) {
   AddEnv("NVIDIA_VISIBLE_DEVICES=GPU-22222222-2222-2222-2222-222222222222");
   SetArgs({"/bin/probe-static", "/dev/nvidia0", "/dev/nvidiactl", "/dev/nvidia-uvm"});
@@ -80,16 +92,24 @@ TEST_P(Container, CannotOpenAGpuThatItWasNotGiven) {
   EXPECT_THAT(result.out, HasSubstr("node /tmp/nvidia0 195:0 mode 666 forbidden"));
 }
 
-TEST_P(Container, LeavesNothingInAWritableImage) {
+TEST_P(Container, LeavesOnlyTheLinkersFilesInAWritableImage) {
   AddLinkerCache();
   config().Find("root")->Set("readonly", Json::Bool(false));
   AddEnv("NVIDIA_VISIBLE_DEVICES=all");
-  const auto image = Tree(rootfs());
+  const std::string cache = rootfs() + "/etc/ld.so.cache";
+  const std::string conf = rootfs() + "/etc/ld.so.conf.d/00-tessera.conf";
+  auto image = Tree(rootfs());
   const auto driver = Tree(path("driver"));
   const SubprocessResult result = Run();
   EXPECT_EQ(result.exit_code, 0) << result.err;
   EXPECT_THAT(result.out, HasSubstr("library libcuda.so.1 loaded"));
-  EXPECT_EQ(Tree(rootfs()), image);
+  auto after = Tree(rootfs());
+  EXPECT_NE(after[cache], image[cache]);
+  EXPECT_THAT(ReadFile(conf).value(), HasSubstr("\n/dev/tessera/lib\n"));
+  image.erase(cache);
+  after.erase(cache);
+  after.erase(conf);
+  EXPECT_EQ(after, image);
   EXPECT_EQ(Tree(path("driver")), driver);
 }
 
