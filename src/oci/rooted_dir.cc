@@ -97,6 +97,23 @@ Result<std::string> RootedDir::ReadLink(const std::string& path) const {
   return std::string(target.data(), static_cast<size_t>(length));
 }
 
+Result<std::string> RootedDir::RealPath(const std::string& path) const {
+  ASSIGN_OR_RETURN(const Fd fd, Resolve(path, O_PATH, Links::kInRoot));
+  ASSIGN_OR_RETURN(const std::string real, PathOf(fd.get()));
+  ASSIGN_OR_RETURN(const std::string root, PathOf(dir_.get()));  // which may be a link itself
+  if (root == "/") return real.substr(1);
+  if (real == root) return std::string(".");
+  if (!real.starts_with(root + "/")) {
+    return Error(Code::kNotFound, "{}: is at {}", JoinPath(this->path(), path), real);
+  }
+  return real.substr(root.size() + 1);
+}
+
+Result<std::vector<std::string>> RootedDir::List(const std::string& path) const {
+  ASSIGN_OR_RETURN(const Fd fd, Resolve(path, O_PATH | O_DIRECTORY, Links::kInRoot));
+  return ListDir("/proc/self/fd/" + std::to_string(fd.get()));
+}
+
 Status RootedDir::ReplaceFile(const std::string& path, std::string_view data) const {
   const std::string full = JoinPath(this->path(), path);
   ASSIGN_OR_RETURN(const Fd folder, Resolve(DirName(path), O_PATH | O_DIRECTORY, Links::kRefuse));

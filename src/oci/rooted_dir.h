@@ -6,6 +6,7 @@
 
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "src/base/file.h"
 #include "src/base/status.h"
@@ -40,6 +41,11 @@ class RootedDir {
   // the new content; nothing is synced. INVALID_ARGUMENT where a link is on the way or `path` is not a
   // regular file; the error that the kernel gave where the file system cannot be written.
   Status ReplaceFile(const std::string& path, std::string_view data) const;
+  // `path` below the root, without links in it: usr/lib/libcuda.so.1 -> usr/lib/nvidia/libcuda.so.550.54.15.
+  // NOT_FOUND.
+  Result<std::string> RealPath(const std::string& path) const;
+  // The names in a folder, sorted. NOT_FOUND.
+  Result<std::vector<std::string>> List(const std::string& path) const;
   // The host's path of `path`, its links resolved inside the root. NOT_FOUND; INVALID_ARGUMENT where
   // it is neither a regular file nor a socket.
   Result<std::string> HostPath(const std::string& path) const;

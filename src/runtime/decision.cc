@@ -54,6 +54,18 @@ Result<DeviceNode> LookAtGpu(const ChosenGpu& gpu) {
   return node;
 }
 
+// Of the granted GPUs alone. Programs without a screen do without them.
+void AddDrmNodes(const Choice& choice, std::vector<DeviceNode>* nodes) {
+  for (const oci::ProcGpu& gpu : oci::ListGpus(choice.driver_root).value_or({})) {
+    if (std::ranges::find(choice.gpus, gpu.uuid, &ChosenGpu::uuid) == choice.gpus.end()) continue;
+    for (const std::string& name : oci::DrmNodes(choice.driver_root, gpu.bus_id)) {
+      const std::string path = "/dev/" + name;
+      Result<DeviceNode> node = oci::LookAtDevice(JoinPath(choice.dev_root, path), path);
+      if (node.ok()) nodes->push_back(std::move(*node));
+    }
+  }
+}
+
 Result<std::vector<DeviceNode>> CollectNodes(const Choice& choice, Capabilities capabilities) {
   std::vector<DeviceNode> nodes;
   for (const ChosenGpu& gpu : choice.gpus) {
@@ -61,13 +73,14 @@ Result<std::vector<DeviceNode>> CollectNodes(const Choice& choice, Capabilities 
     nodes.push_back(std::move(node));
   }
   if (nodes.empty()) return nodes;
+  if (capabilities & (oci::kGraphics | oci::kDisplay)) AddDrmNodes(choice, &nodes);
   for (const oci::ControlNode& control : oci::ControlNodes()) {
     if (!(control.needed_by & capabilities)) continue;
     const std::string path = fmt::format("/dev/{}", control.name);
     Result<DeviceNode> node = oci::LookAtDevice(JoinPath(choice.dev_root, path), path);
     if (node.ok()) {
       nodes.push_back(std::move(*node));
-    } else if (control.required) {
+    } else if (control.required_by & oci::MustWork(capabilities)) {
       return Error(node.status().code(), "{}: {}", node.status().message(), control.advice);
     }
   }
