@@ -3,6 +3,7 @@
 
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <array>
 
 #include "api/names.h"
@@ -22,6 +23,12 @@ const std::vector<std::string> kReadOnlyBind = {"ro", "nosuid", "nodev", "bind",
 const std::vector<std::string> kReadOnlyTree = {"ro", "nosuid", "nodev", "rbind", "rprivate"};
 const std::vector<std::string> kSharedBind = {"rw", "nosuid", "nodev", "noexec", "bind", "rprivate"};
 
+#if defined(__x86_64__)
+constexpr std::string_view kGbmFolders = "/usr/lib/x86_64-linux-gnu/gbm:/usr/lib64/gbm:/usr/lib/gbm";
+#elif defined(__aarch64__)
+constexpr std::string_view kGbmFolders = "/usr/lib/aarch64-linux-gnu/gbm:/usr/lib64/gbm:/usr/lib/gbm";
+#endif
+
 // Links that programs expect beside those that a SONAME gives.
 struct ExtraLink {
   std::string_view name;
@@ -31,6 +38,22 @@ constexpr ExtraLink kExtraLinks[] = {
     {"libcuda.so", "libcuda.so.1"},
     {"libnvidia-opticalflow.so", "libnvidia-opticalflow.so.1"},
     {"libGLX_indirect.so.0", "libGLX_nvidia.so.0"},
+};
+
+// Where a loader looks for files like those in `folder` of the tree, which goes in front. Where the
+// variable is not set the loader looks in `otherwise`, which then has to be named, too.
+struct LoaderPath {
+  std::string_view variable;
+  std::string_view folder;
+  std::string_view otherwise;
+};
+constexpr LoaderPath kLoaderPaths[] = {
+    {"XDG_DATA_DIRS", "share", "/usr/local/share:/usr/share"},  // Vulkan
+    {"__EGL_VENDOR_LIBRARY_DIRS", "share/glvnd/egl_vendor.d",
+     "/etc/glvnd/egl_vendor.d:/usr/share/glvnd/egl_vendor.d"},
+    {"__EGL_EXTERNAL_PLATFORM_CONFIG_DIRS", "share/egl/egl_external_platform.d",
+     "/etc/egl/egl_external_platform.d:/usr/share/egl/egl_external_platform.d"},
+    {"GBM_BACKENDS_PATH", "lib/gbm", kGbmFolders},
 };
 
 // The container's user must be able to read what is made, whatever umask the engine runs with. The
@@ -148,6 +171,9 @@ class Injector {
     for (const DriverBinary& binary : injection_.driver.binaries) {
       tree_.AddDriverFile("bin/" + binary.name, binary.host_path);
     }
+    for (const DriverDataFile& file : injection_.driver.data_files) {
+      tree_.AddDriverFile("share/" + file.name, file.host_path);
+    }
     for (const std::string& file : injection_.driver.state_files) {
       tree_.AddPlace(file);
       on_tree_.push_back({InContainer(file), "bind", JoinPath(injection_.driver.root, file),
@@ -164,6 +190,10 @@ class Injector {
   void AddLibrary(const DriverLibrary& library) {
     tree_.AddDriverFile("lib/" + library.file_name, library.host_path);
     AddCacheEntry(library.file_name);
+    // By this name the GBM loader asks for the driver of the kernel module nvidia-drm.
+    if (library.soname == "libnvidia-allocator.so.1" && !injection_.driver.data_files.empty()) {
+      tree_.AddLink("lib/gbm/nvidia-drm_gbm.so", "../" + library.file_name);
+    }
     if (library.soname == library.file_name) return;
     tree_.AddLink("lib/" + library.soname, library.file_name);
     AddCacheEntry(library.soname);
@@ -237,10 +267,20 @@ class Injector {
     if (!injection_.driver.binaries.empty()) {
       env.AppendFolder("PATH", InContainer("bin"), kDefaultPath);
     }
+    for (const LoaderPath& path : kLoaderPaths) AddLoaderPath(path, &env);
     if (cache_entries_.empty()) return Status::Ok();
     if (placement_.linker.way != LinkerSetup::Way::kEnvironment) return AddCache();
     env.AppendFolder("LD_LIBRARY_PATH", InContainer("lib"));
     return Status::Ok();
+  }
+
+  void AddLoaderPath(const LoaderPath& path, EnvList* env) const {
+    const std::string prefix = std::string(path.folder) + "/";
+    const auto below = [&](const TreeEntry& entry) { return entry.name.starts_with(prefix); };
+    if (std::ranges::none_of(tree_.entries(), below)) return;
+    const std::string ours = InContainer(path.folder);
+    const std::string list = env->Get(path.variable).value_or(std::string(path.otherwise));
+    if (!list.starts_with(ours)) env->Set(path.variable, fmt::format("{}:{}", ours, list));
   }
 
   Status AddCache() {
@@ -265,6 +305,12 @@ class Injector {
 };
 
 }  // namespace
+
+std::vector<std::string_view> FolderVariables() {
+  std::vector<std::string_view> names = {"PATH", "LD_LIBRARY_PATH"};
+  for (const LoaderPath& path : kLoaderPaths) names.push_back(path.variable);
+  return names;
+}
 
 Result<Placement> FindPlacement(const ConfigDocument& document, const std::string& tree_dir) {
   ASSIGN_OR_RETURN(const std::string root_path, document.RootPath());

@@ -9,6 +9,7 @@
 //                                 Read only; SONAMEs are links in it
 //   /etc/ld.so.cache              a merged cache, written into a writable root or mounted over that of
 //                                 a read-only one; else LD_LIBRARY_PATH
+//   /dev/tessera/share            what loaders of Vulkan, EGL and GBM read, named by their variables
 //   PATH                          gets /dev/tessera/bin at the end
 //
 // No path that an image controls is ever the source of a mount. Not for deciding which devices.
@@ -16,6 +17,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -43,6 +45,9 @@ struct Placement {
   RootedDir root;          // the container's
   LinkerSetup linker;
 };
+
+// Environment variables whose lists of folders may get one of ours.
+std::vector<std::string_view> FolderVariables();
 
 // FAILED_PRECONDITION where the container has no tmpfs at /dev or /run, or its image has a symbolic
 // link there: the message says what to change. What an earlier start of the bundle mounted there, from
