@@ -75,6 +75,10 @@ class ConfigDocument {
   Status AddDevice(const DeviceNode& node);
   // Lets the container's cgroup read and write the device; not mknod it.
   Status AllowDevice(const DeviceNode& node);
+  // A privileged container's cgroup lets it open any device.
+  bool AllowsAllDevices() const;
+  // Behind such a rule: forbids this device.
+  Status DenyDevice(const DeviceNode& node);
   Status AddGroup(uint32_t gid);
 
   const Json& json() const { return json_; }
@@ -84,6 +88,8 @@ class ConfigDocument {
  private:
   ConfigDocument(Json json, std::string bundle, std::string path)
       : json_(std::move(json)), bundle_(std::move(bundle)), path_(std::move(path)) {}
+
+  Status AddRule(Json rule);
 
   Json json_;
   std::string bundle_;

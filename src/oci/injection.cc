@@ -126,8 +126,7 @@ class Injector {
   // Says how driver files get into the container.
   Result<std::string> Run() {
     document_.EraseMountsFrom(stage_.path());
-    // Whoever was given some GPUs shall not see the others.
-    document_.EraseGpuNodes();
+    RETURN_IF_ERROR(WithholdGpus(injection_.withheld, &document_));
     for (const DeviceNode& node : injection_.devices) RETURN_IF_ERROR(AddNode(node));
     RETURN_IF_ERROR(CollectTree());
     ASSIGN_OR_RETURN(std::string how, MountTree());
@@ -330,6 +329,13 @@ Result<Placement> FindPlacement(const ConfigDocument& document, const std::strin
   }
   LinkerSetup linker = FindLinker(document, *root, tree_dir);
   return Placement{std::move(driver_dir), std::move(*root), std::move(linker)};
+}
+
+Status WithholdGpus(const std::vector<DeviceNode>& gpus, ConfigDocument* document) {
+  // An engine gives a privileged container the nodes of all GPUs.
+  document->EraseGpuNodes();
+  for (const DeviceNode& gpu : gpus) RETURN_IF_ERROR(document->DenyDevice(gpu));
+  return Status::Ok();
 }
 
 Result<std::string> Inject(const Injection& injection, const Placement& placement,

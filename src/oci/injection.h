@@ -32,6 +32,7 @@ namespace tessera::oci {
 
 struct Injection {
   std::vector<DeviceNode> devices;
+  std::vector<DeviceNode> withheld;  // GPUs of others; not for containers whose cgroup denies them anyway
   DriverFiles driver;
   std::vector<Mount> mounts;  // of the grant; below /dev/tessera they move with it
   std::vector<std::pair<std::string, std::string>> env;
@@ -53,6 +54,9 @@ std::vector<std::string_view> FolderVariables();
 // link there: the message says what to change. What an earlier start of the bundle mounted there, from
 // the stage or from `tree_dir`, does not count.
 Result<Placement> FindPlacement(const ConfigDocument& document, const std::string& tree_dir);
+
+// Takes the nodes of all GPUs away, and forbids `gpus` in a cgroup that allows every device.
+Status WithholdGpus(const std::vector<DeviceNode>& gpus, ConfigDocument* document);
 
 // Stages and edits; the document is not saved. Says, for people, how the driver's files get into the
 // container. An error leaves at most the staged folder.

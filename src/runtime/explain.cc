@@ -73,8 +73,17 @@ std::string DescribeLinker(const oci::LinkerSetup& linker) {
 
 std::string DescribeDecision(const Decision& decision) {
   std::string text = fmt::format("decision   {}\n", decision.reason);
-  if (!decision.injection) return text + "injected   nothing\n";
+  const auto withheld = [&](const std::vector<oci::DeviceNode>& nodes) {
+    for (const oci::DeviceNode& node : nodes) {
+      text += fmt::format("withheld   {} {}:{}\n", node.path, node.major_number, node.minor_number);
+    }
+  };
+  if (!decision.injection) {
+    withheld(decision.withheld);
+    return text + "injected   nothing\n";
+  }
   const oci::Injection& injection = *decision.injection;
+  withheld(injection.withheld);
   const std::string& dir = decision.placement->driver_dir;
   for (const oci::DeviceNode& node : injection.devices) {
     text += fmt::format("device     {} {}:{}\n", node.path, node.major_number, node.minor_number);
@@ -86,6 +95,9 @@ std::string DescribeDecision(const Decision& decision) {
   }
   for (const oci::DriverBinary& binary : injection.driver.binaries) {
     text += fmt::format("binary     {}/bin/{} from {}\n", dir, binary.name, binary.host_path);
+  }
+  for (const oci::DriverDataFile& file : injection.driver.data_files) {
+    text += fmt::format("file       {}/share/{} from {}\n", dir, file.name, file.host_path);
   }
   for (const oci::Mount& mount : injection.mounts) {
     text += fmt::format("mount      {} from {}\n", mount.destination, mount.source);
