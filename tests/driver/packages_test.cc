@@ -37,7 +37,14 @@ struct Generation {
 class DriverPackages : public ::testing::TestWithParam<Generation> {
  protected:
   void SetUp() override {
-    const auto fetched = RunProgram({FETCH_PACKAGES, CacheDir()}, std::chrono::seconds(240));
+    const std::string common =
+        ":libcuda1,libnvidia-ml1,nvidia-smi,libglx-nvidia0,libegl-nvidia0,nvidia-vulkan-common,"
+        "nvidia-egl-common";
+    const auto fetched = RunProgram(
+        {FETCH_DEBS, CacheDir(), "non-free",
+         "470=bookworm:libnvidia-tesla-470-cuda1,libnvidia-tesla-470-ml1,nvidia-tesla-470-smi",
+         "535=bookworm" + common, "550=trixie" + common},
+        std::chrono::seconds(240));
     if (!fetched.ok() || fetched->exit_code != 0) {
       GTEST_SKIP() << "NVIDIA's packages cannot be had: "
                    << (fetched.ok() ? fetched->err : fetched.status().message());
