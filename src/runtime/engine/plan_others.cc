@@ -133,7 +133,7 @@ Result<Plan> PlanCrio(const Wanted& wanted, const ConfigTree& tree) {
                    path, wanted.drop_in);
     }
   }
-  Plan plan{{std::move(file)}, {}, {}};
+  Plan plan{{std::move(file)}, {paths.begin() + 1, paths.end()}, {}};
   if (wanted.enable_cdi) plan.notes.emplace_back("CRI-O always injects CDI devices");
   return plan;
 }
