@@ -140,6 +140,10 @@ std::string ConfigDocument::CgroupsPath() const {
   return TextOf(FindPath(json_, {"linux", "cgroupsPath"}));
 }
 
+std::string ConfigDocument::MountLabel() const {
+  return TextOf(FindPath(json_, {"linux", "mountLabel"}));
+}
+
 EnvView ConfigDocument::env() const { return EnvView(FindPath(json_, {"process", "env"})); }
 
 Result<EnvList> ConfigDocument::MutableEnv() {

@@ -56,6 +56,7 @@ class ConfigDocument {
   bool HasAnnotationPrefix(std::string_view prefix,
                            std::initializer_list<std::string_view> except = {}) const;
   std::string CgroupsPath() const;  // empty where it is not said
+  std::string MountLabel() const;   // SELinux's, of this container's files; empty without SELinux
 
   // process.env.
   EnvView env() const;

@@ -216,7 +216,8 @@ class Injector {
     std::string why = "no folder for shared trees is configured";
     if (!injection_.tree_dir.empty()) {
       const Result<std::string> shared =
-          ShareTree(tree_, injection_.driver.root, injection_.tree_dir);
+          ShareTree(tree_, injection_.driver.root, injection_.tree_dir,
+                    LabelForAll(document_.MountLabel()));
       if (shared.ok()) {
         RETURN_IF_ERROR(
             document_.AddMount({placement_.driver_dir, "bind", *shared, kReadOnlyTree}));
@@ -341,7 +342,7 @@ Status WithholdGpus(const std::vector<DeviceNode>& gpus, ConfigDocument* documen
 Result<std::string> Inject(const Injection& injection, const Placement& placement,
                            ConfigDocument* document) {
   const ScopedUmask umask;
-  ASSIGN_OR_RETURN(Stage stage, Stage::Make(document->bundle()));
+  ASSIGN_OR_RETURN(Stage stage, Stage::Make(document->bundle(), document->MountLabel()));
   return Injector(injection, placement, std::move(stage), document).Run();
 }
 

@@ -5,9 +5,11 @@
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
+#include <sys/xattr.h>
 #include <unistd.h>
 
 #include <array>
+#include <cerrno>
 #include <filesystem>
 
 #include "src/oci/testing/fake_driver.h"
@@ -261,6 +263,24 @@ TEST_F(InjectionTest, SocketsOfTheDriverNeedAPrivateFolder) {
   EXPECT_THAT(Destinations(Injected(Document(OwnDev()))), Not(Contains("/run/nvidia-persistenced/socket")));
   EXPECT_THAT(Destinations(Injected(Document({{"/dev", "tmpfs", "x"}, {"/run", "tmpfs", "x"}}))),
               Contains("/run/nvidia-persistenced/socket"));
+}
+
+TEST_F(InjectionTest, WhatIsStagedHasTheContainersSelinuxLabel) {
+  AddImageCache();
+  ConfigDocument plain = Document(OwnDev(), true);
+  Json json = plain.json();
+  const std::string label = "system_u:object_r:container_file_t:s0:c15,c300";
+  json.Find("linux")->Set("mountLabel", Json::String(label));
+  Injected(ConfigDocument::Parse(json.Serialize(), path("bundle")).value());
+  for (const char* name : {"tree", "tree/lib", "tree/lib/libcuda.so.1", "ld.so.cache"}) {
+    std::array<char, 256> value{};
+    const std::string file = path("bundle/tessera/") + name;
+    const ssize_t size = ::lgetxattr(file.c_str(), "security.selinux", value.data(), value.size());
+    if (size < 0 && errno == ENOTSUP) GTEST_SKIP() << "no security attributes here";
+    EXPECT_EQ(std::string(value.data()), label) << name;
+  }
+  Injected(plain);
+  EXPECT_LT(::lgetxattr(path("bundle/tessera/tree").c_str(), "security.selinux", nullptr, 0), 0);
 }
 
 }  // namespace

@@ -235,5 +235,14 @@ TEST_F(SharedTree, WithoutTheRightToMountSaysSo) {
   EXPECT_EQ(status, 0);
 }
 
+TEST(LabelForAll, LeavesOutWhatKeepsContainersApart) {
+  EXPECT_EQ(LabelForAll("system_u:object_r:container_file_t:s0:c15,c300"),
+            "system_u:object_r:container_file_t:s0");
+  EXPECT_EQ(LabelForAll("system_u:object_r:container_file_t:s0"), "system_u:object_r:container_file_t:s0");
+  for (const char* none : {"", "container_file_t", "a:b:c", "a:b:c\",x:s0", "a:b:c d:s0"}) {
+    EXPECT_EQ(LabelForAll(none), "") << none;
+  }
+}
+
 }  // namespace
 }  // namespace tessera::oci
