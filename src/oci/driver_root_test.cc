@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/oci/driver_root.h"
 
+#include <elf.h>
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <cstring>
 #include <filesystem>
+#include <functional>
 
 #include "src/oci/elf.h"
 #include "src/oci/ld_cache.h"
@@ -247,6 +250,49 @@ TEST_F(Elf, EveryTruncationAndEveryFlippedByteOfTheHeadersIsSurvived) {
   }
   EXPECT_FALSE(Read(good.substr(0, 60)).ok());
   EXPECT_FALSE(Read("#!/bin/sh\nexit 0\n# longer than an identification").ok());
+}
+
+// The library with one of its segments changed: 0 is PT_LOAD, 1 PT_DYNAMIC.
+std::string WithSegment(int index, const std::function<void(Elf64_Phdr*, size_t)>& change) {
+  std::string data = MakeLibrary("libcuda.so.1");
+  Elf64_Ehdr header;
+  std::memcpy(&header, data.data(), sizeof(header));
+  const size_t at = header.e_phoff + static_cast<size_t>(index) * sizeof(Elf64_Phdr);
+  Elf64_Phdr segment;
+  std::memcpy(&segment, data.data() + at, sizeof(segment));
+  change(&segment, data.size());
+  std::memcpy(data.data() + at, &segment, sizeof(segment));
+  return data;
+}
+
+TEST_F(Elf, TheDynamicSectionMayEndWithTheFileAndNotBehindIt) {
+  const auto read = [&](size_t behind) {
+    return Read(WithSegment(1, [&](Elf64_Phdr* segment, size_t size) {
+      segment->p_filesz = size - segment->p_offset + behind;
+    }));
+  };
+  EXPECT_EQ(read(0).value().soname, "libcuda.so.1");
+  EXPECT_THAT(read(1).status().message(), HasSubstr("dynamic section outside of the file"));
+  const auto beyond = Read(WithSegment(1, [](Elf64_Phdr* segment, size_t size) {
+    segment->p_offset = size + 1;
+    segment->p_filesz = 0;
+  }));
+  EXPECT_THAT(beyond.status().message(), HasSubstr("dynamic section outside of the file"));
+}
+
+TEST_F(Elf, StringsMayBeginWhereTheirSegmentBeginsAndNotWhereItEnds) {
+  const std::string data = MakeLibrary("libcuda.so.1");
+  const size_t strings = data.find("libcuda.so.1") - 1;
+  const auto read = [&](size_t begin, size_t end) {
+    return Read(WithSegment(0, [&](Elf64_Phdr* segment, size_t) {
+      segment->p_offset = segment->p_vaddr = begin;
+      segment->p_filesz = end - begin;
+    }));
+  };
+  EXPECT_EQ(read(strings, data.size()).value().soname, "libcuda.so.1");
+  EXPECT_EQ(read(0, strings + 1).value().soname, "libcuda.so.1");
+  EXPECT_THAT(read(strings + 1, data.size()).status().message(), HasSubstr("in no segment"));
+  EXPECT_THAT(read(0, strings).status().message(), HasSubstr("in no segment"));
 }
 
 TEST(Capabilities, KnowsTheWords) {

@@ -11,7 +11,10 @@
 #include <array>
 #include <cerrno>
 #include <filesystem>
+#include <map>
 
+#include "src/oci/replace_file.h"
+#include "src/oci/shared_tree.h"
 #include "src/oci/testing/fake_driver.h"
 
 namespace tessera::oci {
@@ -281,6 +284,64 @@ TEST_F(InjectionTest, WhatIsStagedHasTheContainersSelinuxLabel) {
   }
   Injected(plain);
   EXPECT_LT(::lgetxattr(path("bundle/tessera/tree").c_str(), "security.selinux", nullptr, 0), 0);
+}
+
+TEST_F(InjectionTest, WithoutASharedTreeEachFileOfTheDriverIsMountedReadOnly) {
+  const ConfigDocument document = Injected(Document(OwnDev()));
+  std::map<std::string, Mount> mounts;
+  for (const Mount& mount : document.Mounts()) mounts[mount.destination] = mount;
+  ASSERT_EQ(mounts.size(), 6u) << "/dev, the tree, three libraries and a program";
+  EXPECT_EQ(mounts["/dev/tessera"].source, path("bundle/tessera/tree"));
+  const Mount& cuda = mounts["/dev/tessera/lib/libcuda.so.550.54.15"];
+  EXPECT_EQ(cuda.source, path("driver/usr/lib/x86_64-linux-gnu/libcuda.so.550.54.15"));
+  EXPECT_THAT(cuda.options, ElementsAre("ro", "nosuid", "nodev", "bind", "rprivate"));
+}
+
+TEST_F(InjectionTest, ASharedTreeIsOneMount) {
+  injection_.tree_dir = path("trees");
+  ConfigDocument document = Document(OwnDev());
+  const auto how = Inject(injection_, FindPlacement(document, path("trees")).value(), &document);
+  ASSERT_TRUE(how.ok()) << how.status().message();
+  if (!how->starts_with("driver files by one mount")) GTEST_SKIP() << *how;
+  EXPECT_THAT(Destinations(document), ElementsAre("/dev", "/dev/tessera"));
+  EXPECT_TRUE(DropSharedTrees(path("trees")).ok());
+}
+
+TEST(ReplaceFile, AFailureLeavesNoOtherFile) {
+  const TempDir dir;
+  fs::create_directories(dir.path() + "/config.json/full");
+  EXPECT_FALSE(ReplaceFile(dir.path() + "/config.json", "x").ok());
+  EXPECT_EQ(ListDir(dir.path()).value().size(), 1u);
+}
+
+TEST(RootedDirReplaceFile, MakesAndReplacesFilesAndFollowsNoLink) {
+  const TempDir dir;
+  fs::create_directories(dir.path() + "/root/etc");
+  fs::create_directories(dir.path() + "/outside");
+  const RootedDir root = RootedDir::Open(dir.path() + "/root").value();
+  ASSERT_TRUE(root.ReplaceFile("etc/x", "1").ok());
+  ASSERT_TRUE(root.ReplaceFile("etc/x", "2").ok());
+  EXPECT_EQ(ReadFile(dir.path() + "/root/etc/x").value(), "2");
+  struct stat info;
+  ASSERT_EQ(::stat((dir.path() + "/root/etc/x").c_str(), &info), 0);
+  EXPECT_EQ(info.st_mode & 07777, 0644u);
+  EXPECT_EQ(ListDir(dir.path() + "/root/etc").value().size(), 1u);
+  fs::create_symlink("../../outside", dir.path() + "/root/link");
+  fs::create_symlink("../../outside/x", dir.path() + "/root/etc/y");
+  EXPECT_EQ(root.ReplaceFile("link/x", "3").code(), Code::kInvalidArgument);
+  EXPECT_EQ(root.ReplaceFile("etc/y", "3").code(), Code::kInvalidArgument);
+  EXPECT_EQ(root.ReplaceFile("nothing/x", "3").code(), Code::kNotFound);
+  EXPECT_EQ(ListDir(dir.path() + "/outside").value().size(), 0u);
+  if (::geteuid() != 0) return;
+  ASSERT_EQ(::chown((dir.path() + "/root/etc/x").c_str(), 12, 34), 0);
+  ASSERT_EQ(::chown((dir.path() + "/root/etc").c_str(), 56, 78), 0);
+  ASSERT_TRUE(root.ReplaceFile("etc/x", "4").ok());
+  ASSERT_TRUE(root.ReplaceFile("etc/new", "5").ok());
+  ASSERT_EQ(::stat((dir.path() + "/root/etc/x").c_str(), &info), 0);
+  EXPECT_EQ(info.st_uid, 12u);
+  EXPECT_EQ(info.st_gid, 34u);
+  ASSERT_EQ(::stat((dir.path() + "/root/etc/new").c_str(), &info), 0);
+  EXPECT_EQ(info.st_uid, 56u);
 }
 
 }  // namespace
