@@ -168,8 +168,9 @@ Capabilities LibraryNeededBy(std::string_view stem) {
 
 bool IsDriverLibrary(std::string_view file_name, std::string_view version) {
   constexpr std::string_view kInfix = ".so.";
+  if (!file_name.starts_with("lib")) return false;
   const size_t at = file_name.find(kInfix);
-  if (!file_name.starts_with("lib") || at == std::string_view::npos) return false;
+  if (at == std::string_view::npos) return false;
   return file_name.substr(at + kInfix.size()) == version ||
          std::ranges::find(kOtherVersions, file_name.substr(0, at)) != std::end(kOtherVersions);
 }

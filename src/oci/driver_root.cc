@@ -53,10 +53,10 @@ class Finder {
 
  private:
   Status FindLibraries(const std::string& dir) {
-    const auto names = root_.List(dir);
+    const auto names = root_.List(
+        dir, [&](std::string_view name) { return IsDriverLibrary(name, files_.version); });
     if (!names.ok()) return Status::Ok();
     for (const std::string& name : *names) {
-      if (!IsDriverLibrary(name, files_.version)) continue;
       if (LibraryNeededBy(StemOf(name)) & capabilities_) RETURN_IF_ERROR(AddLibrary(dir, name));
     }
     return Status::Ok();

@@ -80,10 +80,10 @@ std::string DriverSearch::Newest(const std::vector<std::string>& folders,
                                  std::string_view stem) const {
   std::string newest, newest_name;
   for (const std::string& folder : folders) {
-    const auto names = root_.List(folder);
+    const auto names = root_.List(
+        folder, [&](std::string_view name) { return !DriverVersionIn(name, stem).empty(); });
     if (!names.ok()) continue;
     for (const std::string& name : *names) {
-      if (DriverVersionIn(name, stem).empty()) continue;
       if (!newest.empty() && CompareLibraryNames(name, newest_name) <= 0) continue;
       if (!root_.Exists(JoinPath(folder, name))) continue;
       newest_name = name;

@@ -1,15 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/oci/rooted_dir.h"
 
+#include <dirent.h>
 #include <fcntl.h>
 #include <linux/openat2.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <climits>
+#include <memory>
 
 namespace tessera::oci {
 
@@ -109,9 +112,19 @@ Result<std::string> RootedDir::RealPath(const std::string& path) const {
   return real.substr(root.size() + 1);
 }
 
-Result<std::vector<std::string>> RootedDir::List(const std::string& path) const {
-  ASSIGN_OR_RETURN(const Fd fd, Resolve(path, O_PATH | O_DIRECTORY, Links::kInRoot));
-  return ListDir("/proc/self/fd/" + std::to_string(fd.get()));
+Result<std::vector<std::string>> RootedDir::List(
+    const std::string& path, const std::function<bool(std::string_view)>& keep) const {
+  ASSIGN_OR_RETURN(Fd fd, Resolve(path, O_RDONLY | O_DIRECTORY, Links::kInRoot));
+  const std::unique_ptr<DIR, int (*)(DIR*)> dir(::fdopendir(fd.get()), &::closedir);
+  if (!dir) return Status::FromErrno(JoinPath(this->path(), path), errno);
+  (void)fd.Release();  // closedir closes it
+  std::vector<std::string> names;
+  while (const dirent* entry = ::readdir(dir.get())) {
+    const std::string_view name = entry->d_name;
+    if (name != "." && name != ".." && keep(name)) names.emplace_back(name);
+  }
+  std::sort(names.begin(), names.end());
+  return names;
 }
 
 Status RootedDir::ReplaceFile(const std::string& path, std::string_view data) const {

@@ -4,6 +4,7 @@
 // Needs Linux 5.6; UNIMPLEMENTED, with a message saying so, below. Any thread.
 #pragma once
 
+#include <functional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -44,8 +45,10 @@ class RootedDir {
   // `path` below the root, without links in it: usr/lib/libcuda.so.1 -> usr/lib/nvidia/libcuda.so.550.54.15.
   // NOT_FOUND.
   Result<std::string> RealPath(const std::string& path) const;
-  // The names in a folder, sorted. NOT_FOUND.
-  Result<std::vector<std::string>> List(const std::string& path) const;
+  // The names in a folder that `keep` says yes to, sorted; folders may have thousands. NOT_FOUND.
+  Result<std::vector<std::string>> List(
+      const std::string& path,
+      const std::function<bool(std::string_view)>& keep = [](std::string_view) { return true; }) const;
   // The host's path of `path`, its links resolved inside the root. NOT_FOUND; INVALID_ARGUMENT where
   // it is neither a regular file nor a socket.
   Result<std::string> HostPath(const std::string& path) const;
