@@ -140,6 +140,15 @@ TEST_F(SharedTree, AReplacedDriverGetsANewTreeAndTheOldOneGoes) {
   EXPECT_EQ(Mounts(), mounts);
 }
 
+TEST_F(SharedTree, ALibraryOfAnotherVersionIsKnownByItsLink) {
+  const std::string old = Share().value();
+  // The program stays the same file.
+  ASSERT_TRUE(WriteFileAtomically(path("driver/libx.so.2.0"), "x2.0", 0644).ok());
+  version_ = "2.0";
+  EXPECT_EQ(ReadFile(Share().value() + "/lib/libx.so.1").value(), "x2.0");
+  EXPECT_FALSE(PathExists(old));
+}
+
 TEST_F(SharedTree, AContainerKeepsTheFilesOfADriverThatIsGone) {
   fs::create_directories(path("container"));
   ASSERT_EQ(::mount(Share()->c_str(), path("container").c_str(), nullptr,
