@@ -3,6 +3,8 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sched.h>
+#include <sys/mount.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
 #include <sys/xattr.h>
@@ -298,6 +300,11 @@ TEST_F(InjectionTest, WithoutASharedTreeEachFileOfTheDriverIsMountedReadOnly) {
 }
 
 TEST_F(InjectionTest, ASharedTreeIsOneMount) {
+  // The namespace goes with the process, however it ends.
+  if (::unshare(CLONE_NEWNS) != 0 ||
+      ::mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0) {
+    GTEST_SKIP() << "mounts need root";
+  }
   injection_.tree_dir = path("trees");
   ConfigDocument document = Document(OwnDev());
   const auto how = Inject(injection_, FindPlacement(document, path("trees")).value(), &document);
