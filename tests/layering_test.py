@@ -23,7 +23,7 @@ LEVELS = {
     "cmd": 6,
 }
 PRODUCT = 5
-SAME_LEVEL = {("device", "formats")}
+SAME_LEVEL = {("device", "formats"), ("gpu", "oci")}
 # What the simulated driver may use; it is used by its own programs in cmd and by tests.
 ALLOWED_IN = {"sim": {"base", "formats"}, "limiter": set()}
 # Pure rooms: no files, clocks, threads or sockets.

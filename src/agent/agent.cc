@@ -10,6 +10,7 @@
 #include "src/agent/device_nodes.h"
 #include "src/agent/dir_watcher.h"
 #include "src/agent/gpu_hardware.h"
+#include "src/agent/kernel_module.h"
 #include "src/agent/grants.h"
 #include "src/agent/kube_node_api.h"
 #include "src/agent/kube_pods.h"
@@ -29,6 +30,7 @@ namespace {
 
 // Device nodes may be what a driver that reports nothing is waiting for.
 constexpr Duration kDeviceNodeRetry = std::chrono::seconds(5);
+constexpr Duration kModprobeRetry = std::chrono::minutes(1);
 // A kubelet that takes our registration has registered its node by then.
 constexpr Duration kNodeRegistered = std::chrono::seconds(20);
 // Whoever writes over what the node says is overruled after so long: one request of an idle agent.
@@ -62,6 +64,7 @@ class Agent::Impl {
   void StartDeviceNodes();
   void MakeDeviceNodes();
   void RetryDeviceNodes();
+  void LoadModule(const std::string& module);
   void OnInventory(const gpu::InventorySnapshot& snapshot);
   void LogChanges(const device::NodeInventory& now);
   AgentStatus CurrentStatus() const;
@@ -81,6 +84,8 @@ class Agent::Impl {
   std::unique_ptr<DirWatcher> node_watcher_;
   DeviceNodes device_nodes_;
   bool node_retry_armed_ = false;
+  std::unique_ptr<Worker> modprobe_;  // made when it is needed
+  MonotonicTime next_modprobe_{};
   std::unique_ptr<gpu::ThreadCaller> caller_;
   std::unique_ptr<gpu::Inventory> inventory_;
   std::unique_ptr<StatusPage> status_page_;
@@ -271,6 +276,7 @@ void Agent::Impl::MakeDeviceNodes() {
   DeviceNodeOptions nodes;
   nodes.dev_root = options_.dev_root_ctr_path;
   nodes.proc_root = gpu::ProcRootOf(options_.driver_root_ctr_path);
+  nodes.load_module = [this](const std::string& module) { LoadModule(module); };
   const DeviceNodeReport report = device_nodes_.Update(nodes);
   for (const std::string& path : report.made) {
     Log(Severity::kInfo, "made a device node", {{"path", path}});
@@ -284,6 +290,27 @@ void Agent::Impl::MakeDeviceNodes() {
     Log(Severity::kWarning, "device nodes", {{"problems", problems}});
   }
   last_node_problem_ = problems;
+}
+
+// Not where the driver is simulated, and not more than once in a while: the reason may stay.
+void Agent::Impl::LoadModule(const std::string& module) {
+  const MonotonicTime now = runner_->clock().Now();
+  if (!PathExists("/sys/module/nvidia") || now < next_modprobe_) return;
+  next_modprobe_ = now + kModprobeRetry;
+  if (!modprobe_) modprobe_ = std::make_unique<Worker>("modprobe");
+  modprobe_->Post([this, module, runner = runner_, root = options_.driver_root_ctr_path,
+                   weak = std::weak_ptr<bool>(alive_)] {
+    const Status loaded = LoadKernelModule(root, module);
+    runner->Post([this, module, loaded, weak] {
+      if (weak.expired()) return;
+      if (!loaded.ok()) {
+        Log(Severity::kError, "cannot load a kernel module", {{"error", loaded.message()}});
+        return;
+      }
+      Log(Severity::kInfo, "loaded a kernel module", {{"module", module}});
+      MakeDeviceNodes();
+    });
+  });
 }
 
 void Agent::Impl::OnInventory(const gpu::InventorySnapshot& snapshot) {

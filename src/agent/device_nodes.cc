@@ -52,9 +52,37 @@ Status Make(const std::string& path, const Node& node, bool* made) {
   return Status::Ok();
 }
 
-bool IsNode(const std::string& path, dev_t number) {
+// Links are followed where `is_link`.
+bool IsNode(const std::string& path, dev_t number, bool is_link) {
   struct stat info;
-  return ::lstat(path.c_str(), &info) == 0 && S_ISCHR(info.st_mode) && info.st_rdev == number;
+  const int failed = is_link ? ::stat(path.c_str(), &info) : ::lstat(path.c_str(), &info);
+  return failed == 0 && S_ISCHR(info.st_mode) && info.st_rdev == number;
+}
+
+// The link of the node at `path`, which is there. A link that leads to another device, or nowhere, is
+// replaced: numbers are given anew when a module is loaded.
+Status Link(const std::string& dev, const std::string& name, std::string* link, dev_t* number,
+            bool* made) {
+  struct stat node;
+  const std::string path = JoinPath(dev, name);
+  if (::lstat(path.c_str(), &node) != 0) return Status::FromErrno(path, errno);
+  *number = node.st_rdev;
+  *link = fmt::format("{}/char/{}:{}", dev, major(node.st_rdev), minor(node.st_rdev));
+  if (!S_ISCHR(node.st_mode) || IsNode(*link, node.st_rdev, true)) return Status::Ok();
+  struct stat there;
+  if (::lstat(link->c_str(), &there) == 0) {
+    if (!S_ISLNK(there.st_mode)) {
+      return Error(Code::kFailedPrecondition,
+                   "{} is no symbolic link: remove it, then tessera-agent makes it", *link);
+    }
+    ::unlink(link->c_str());
+  }
+  RETURN_IF_ERROR(MakeDirs(DirName(*link)));
+  if (::symlink(("../" + name).c_str(), link->c_str()) != 0) {
+    return Status::FromErrno(*link, errno);
+  }
+  *made = true;
+  return Status::Ok();
 }
 
 // "Device Minor: \t 3" in a GPU's information file.
@@ -99,6 +127,7 @@ std::vector<Node> Wanted(const DeviceNodeOptions& options, DeviceNodeReport* rep
     report->problems.push_back(
         "/dev/nvidia-uvm is missing and the module nvidia-uvm is not loaded: run \"modprobe "
         "nvidia-uvm\" on the host; without it CUDA does not start");
+    if (options.load_module) options.load_module("nvidia-uvm");
   }
   return nodes;
 }
@@ -119,25 +148,37 @@ std::optional<uint32_t> FindMajor(std::string_view proc_devices,
   return std::nullopt;
 }
 
+void DeviceNodes::Record(Made made, DeviceNodeReport* report) {
+  std::erase_if(made_, [&](const Made& old) { return old.path == made.path; });
+  report->made.push_back(made.path);
+  made_.push_back(std::move(made));
+}
+
 DeviceNodeReport DeviceNodes::Update(const DeviceNodeOptions& options) {
   DeviceNodeReport report;
   bool complete = false;
+  const std::string dev = JoinPath(options.dev_root, "dev");
   std::vector<std::string> wanted;
   for (const Node& node : Wanted(options, &report, &complete)) {
-    const std::string path = JoinPath(JoinPath(options.dev_root, "dev"), node.name);
+    const std::string path = JoinPath(dev, node.name);
     wanted.push_back(path);
     bool made = false;
-    const Status status = Make(path, node, &made);
+    Status status = Make(path, node, &made);
+    if (made) Record({path, ::makedev(node.major_number, node.minor_number), false}, &report);
+    std::string link;
+    dev_t number = 0;
+    made = false;
+    if (status.ok()) status = Link(dev, node.name, &link, &number, &made);
+    if (made) Record({link, number, true}, &report);
+    if (!link.empty()) wanted.push_back(link);
     if (!status.ok()) report.problems.push_back(status.message());
-    if (!made) continue;
-    std::erase_if(made_, [&](const Made& old) { return old.path == path; });
-    made_.push_back({path, ::makedev(node.major_number, node.minor_number)});
-    report.made.push_back(path);
   }
   if (!complete) return report;
+  // A link before its node, by which it is known.
+  std::stable_partition(made_.begin(), made_.end(), [](const Made& made) { return made.is_link; });
   std::erase_if(made_, [&](const Made& old) {
     if (std::ranges::count(wanted, old.path) != 0) return false;
-    if (IsNode(old.path, old.number) && ::unlink(old.path.c_str()) == 0) {
+    if (IsNode(old.path, old.number, old.is_link) && ::unlink(old.path.c_str()) == 0) {
       report.removed.push_back(old.path);
     }
     return true;

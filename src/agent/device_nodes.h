@@ -8,6 +8,7 @@
 #include <sys/types.h>
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -21,6 +22,8 @@ struct DeviceNodeOptions {
   // As this process sees them. /proc of the driver: driver/nvidia/gpus/*/information tells minors.
   std::string proc_root = "/proc";
   std::string dev_root = "/";
+  // Called with the name of a module that has to be loaded; may be empty.
+  std::function<void(const std::string& module)> load_module;
 };
 
 struct DeviceNodeReport {
@@ -37,10 +40,14 @@ class DeviceNodes {
   DeviceNodeReport Update(const DeviceNodeOptions& options);
 
  private:
+  // A node, or the link to one.
   struct Made {
     std::string path;
     dev_t number;
+    bool is_link;
   };
+  void Record(Made made, DeviceNodeReport* report);
+
   std::vector<Made> made_;
 };
 

@@ -69,9 +69,12 @@ TEST_F(DeviceNodesTest, MakesWhatIsMissingAndTouchesNothingElse) {
   SetDevices(kDevices);
   auto report = Create();
   EXPECT_TRUE(report.problems.empty());
-  EXPECT_EQ(report.made, (std::vector<std::string>{Dev("nvidia0"), Dev("nvidia3"), Dev("nvidiactl"),
-                                                   Dev("nvidia-modeset"), Dev("nvidia-uvm"),
-                                                   Dev("nvidia-uvm-tools")}));
+  EXPECT_EQ(report.made,
+            (std::vector<std::string>{
+                Dev("nvidia0"), Dev("char/195:0"), Dev("nvidia3"), Dev("char/195:3"),
+                Dev("nvidiactl"), Dev("char/195:255"), Dev("nvidia-modeset"), Dev("char/195:254"),
+                Dev("nvidia-uvm"), Dev("char/510:0"), Dev("nvidia-uvm-tools"), Dev("char/510:1")}));
+  EXPECT_EQ(std::filesystem::read_symlink(Dev("char/195:3")), "../nvidia3");
   struct stat info;
   ASSERT_EQ(::stat(Dev("nvidia3").c_str(), &info), 0);
   EXPECT_EQ(info.st_rdev, ::makedev(195, 3));
@@ -93,18 +96,20 @@ TEST_F(DeviceNodesTest, TakesAwayWhatItMadeForGpusThatAreGoneAndNothingElse) {
   SetDevices(kDevices);
   ASSERT_TRUE(MakeDirs(dir_.path() + "/dev").ok());
   ASSERT_EQ(::mknod(Dev("nvidia1").c_str(), S_IFCHR | 0600, ::makedev(195, 1)), 0);
-  EXPECT_EQ(Create().made.size(), 6u);
+  EXPECT_EQ(Create().made.size(), 13u) << "six nodes, seven links";
   RemoveGpu("0000:0f:00.0");
   RemoveGpu("0000:47:00.0");
-  EXPECT_EQ(Create().removed, std::vector<std::string>{Dev("nvidia2")});
+  EXPECT_EQ(Create().removed, (std::vector<std::string>{Dev("char/195:1"), Dev("char/195:2"),
+                                                        Dev("nvidia2")}));
   EXPECT_TRUE(PathExists(Dev("nvidia0")));
   EXPECT_TRUE(PathExists(Dev("nvidia1"))) << "somebody else made it";
 
   AddGpu("0000:07:00.0", "Device Minor: ?????\n");
   EXPECT_TRUE(Create().removed.empty()) << "it may well be there";
   RemoveGpu("0000:07:00.0");
-  EXPECT_EQ(Create().removed.size(), 5u) << "no driver";
-  EXPECT_EQ(*ListDir(dir_.path() + "/dev"), std::vector<std::string>{"nvidia1"});
+  EXPECT_EQ(Create().removed.size(), 10u) << "no driver";
+  EXPECT_EQ(*ListDir(dir_.path() + "/dev"), (std::vector<std::string>{"char", "nvidia1"}));
+  EXPECT_TRUE(ListDir(Dev("char"))->empty());
 }
 
 TEST_F(DeviceNodesTest, ANodeThatSomebodyReplacedIsTheirs) {
@@ -129,6 +134,50 @@ TEST_F(DeviceNodesTest, FileInTheWayStaysAndIsNamed) {
   EXPECT_NE(report.problems[0].find(Dev("nvidia0") + " is no character device"), std::string::npos)
       << report.problems[0];
   EXPECT_EQ(*ReadFile(Dev("nvidia0")), "precious");
+}
+
+TEST_F(DeviceNodesTest, LinksLeadToTheNumbersThatDevicesHaveNow) {
+  if (!MayMakeNodes()) GTEST_SKIP() << "needs CAP_MKNOD";
+  AddGpu("0000:07:00.0", "Device Minor: 0\n");
+  SetDevices(kDevices);
+  ASSERT_TRUE(MakeDirs(Dev("char")).ok());
+  // Of a module that had another number, and one that leads nowhere.
+  ASSERT_EQ(::mknod(Dev("old").c_str(), S_IFCHR | 0600, ::makedev(1, 3)), 0);
+  std::filesystem::create_symlink("../old", Dev("char/195:0"));
+  std::filesystem::create_symlink("../nowhere", Dev("char/510:0"));
+  // Right, although it is written otherwise.
+  std::filesystem::create_symlink(Dev("nvidiactl"), Dev("char/195:255"));
+  EXPECT_TRUE(Create().problems.empty());
+  EXPECT_EQ(std::filesystem::read_symlink(Dev("char/195:0")), "../nvidia0");
+  EXPECT_EQ(std::filesystem::read_symlink(Dev("char/510:0")), "../nvidia-uvm");
+  EXPECT_EQ(std::filesystem::read_symlink(Dev("char/195:255")), Dev("nvidiactl"));
+}
+
+TEST_F(DeviceNodesTest, AFileInPlaceOfALinkStaysAndIsNamed) {
+  if (!MayMakeNodes()) GTEST_SKIP() << "needs CAP_MKNOD";
+  AddGpu("0000:07:00.0", "Device Minor: 0\n");
+  SetDevices(kDevices);
+  ASSERT_TRUE(MakeDirs(Dev("char")).ok());
+  ASSERT_TRUE(WriteFileAtomically(Dev("char/195:0"), "precious", 0600).ok());
+  const auto report = Create();
+  ASSERT_EQ(report.problems.size(), 1u);
+  EXPECT_NE(report.problems[0].find(Dev("char/195:0") + " is no symbolic link"), std::string::npos);
+  EXPECT_EQ(*ReadFile(Dev("char/195:0")), "precious");
+}
+
+TEST_F(DeviceNodesTest, AsksForUvmAndMakesItsNodesWhenItIsLoaded) {
+  if (!MayMakeNodes()) GTEST_SKIP() << "needs CAP_MKNOD";
+  AddGpu("0000:07:00.0", "Device Minor: 0\n");
+  SetDevices("Character devices:\n195 nvidia\n");
+  std::vector<std::string> asked;
+  DeviceNodeOptions options{.proc_root = dir_.path() + "/proc", .dev_root = dir_.path()};
+  options.load_module = [&](const std::string& module) { asked.push_back(module); };
+  EXPECT_EQ(nodes_.Update(options).problems.size(), 1u);
+  EXPECT_EQ(asked, std::vector<std::string>{"nvidia-uvm"});
+  SetDevices(kDevices);
+  EXPECT_TRUE(nodes_.Update(options).problems.empty());
+  EXPECT_EQ(asked.size(), 1u);
+  EXPECT_TRUE(PathExists(Dev("nvidia-uvm")));
 }
 
 TEST_F(DeviceNodesTest, SaysHowToLoadUvm) {

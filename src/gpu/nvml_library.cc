@@ -6,22 +6,16 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <atomic>
 #include <map>
 #include <utility>
 
 #include "api/nvml_abi.h"
 #include "src/gpu/nvml_status.h"
+#include "src/oci/driver_root.h"
 
 namespace tessera::gpu {
 namespace {
-
-constexpr std::string_view kSoname = "libnvidia-ml.so.1";
-constexpr std::array<std::string_view, 6> kLibraryDirs = {
-    "/usr/lib64", "/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu",
-    "/lib64",     "/lib/x86_64-linux-gnu",     "/lib/aarch64-linux-gnu",
-};
 
 // The functions of one loaded library. A null pointer is a symbol that the driver lacks.
 class Symbols {
@@ -346,14 +340,10 @@ std::string Respell(const std::string& path) {
 }  // namespace
 
 NvmlLibraryLoader::NvmlLibraryLoader(std::string driver_root)
-    : driver_root_(driver_root == "/" ? "" : std::move(driver_root)) {}
+    : driver_root_(driver_root.empty() ? "/" : std::move(driver_root)) {}
 
 std::string NvmlLibraryLoader::FindLibrary() const {
-  for (const std::string_view dir : kLibraryDirs) {
-    std::string path = fmt::format("{}{}/{}", driver_root_, dir, kSoname);
-    if (::access(path.c_str(), R_OK) == 0) return path;
-  }
-  return "";
+  return oci::FindDriverLibrary(driver_root_, "libnvidia-ml").value_or("");
 }
 
 std::string NvmlLibraryLoader::Fingerprint() {
@@ -362,19 +352,13 @@ std::string NvmlLibraryLoader::Fingerprint() {
 }
 
 Result<std::shared_ptr<Nvml>> NvmlLibraryLoader::Load() {
-  const std::string path = FindLibrary();
-  if (path.empty() && !driver_root_.empty()) {
-    return Error(Code::kNotFound,
-                 "{} is not below {}/usr/lib64, usr/lib/<triplet>, lib64 or lib/<triplet>: install "
-                 "the NVIDIA driver, or set --driver-root",
-                 kSoname, driver_root_);
-  }
-  const std::string target = path.empty() ? std::string(kSoname) : Respell(path);
+  ASSIGN_OR_RETURN(const std::string path, oci::FindDriverLibrary(driver_root_, "libnvidia-ml"));
+  const std::string target = Respell(path);
   void* handle = ::dlopen(target.c_str(), RTLD_LAZY | RTLD_LOCAL);
   if (handle == nullptr) {
     const char* reason = ::dlerror();
     return Error(Code::kNotFound,
-                 "cannot load NVML: {}: install the NVIDIA driver, or set --driver-root to the "
+                 "cannot load NVML: {}: install the NVIDIA driver again, or set --driver-root to the "
                  "folder that has its usr/lib",
                  reason != nullptr ? reason : "unknown reason");
   }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// NVML by dlopen. The library is looked for below the driver root where drivers put it
-// (usr/lib64, usr/lib/<triplet>, lib64, lib/<triplet>), then by its SONAME through the dynamic loader
-// where the root is "/". A symbol that an old driver lacks makes its call UNIMPLEMENTED.
+// NVML by dlopen. The library is found below the driver root as the container runtime finds it
+// (oci/driver_root.h), so the two never disagree. A symbol that an old driver lacks makes its call
+// UNIMPLEMENTED.
 #pragma once
 
 #include <memory>

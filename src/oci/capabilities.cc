@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/oci/capabilities.h"
 
+#include <algorithm>
 #include <iterator>
 
 #include "src/base/strings.h"
@@ -55,7 +56,51 @@ constexpr DriverFile kLibraries[] = {
     {"libGLESv1_CM_nvidia", kDrawing},
     {"libnvidia-glvkspirv", kDrawing},
     {"libnvidia-cbl", kDrawing},
+    {"libnvidia-vksc-core", kDrawing},
+    {"libnvidia-vulkan-producer", kDrawing},
+    {"libnvidia-present", kDrawing},
+    {"libnvidia-api", kDrawing},
+    {"libnvidia-egl-gbm", kDrawing},
+    {"libnvidia-egl-wayland", kDrawing},
+    {"libnvidia-egl-wayland2", kDrawing},
+    {"libnvidia-egl-xcb", kDrawing},
+    {"libnvidia-egl-xlib", kDrawing},
+    {"libnvidia-gtk2", kDisplay},
+    {"libnvidia-gtk3", kDisplay},
+    {"libnvidia-wayland-client", kDisplay},
+    {"libglxserver_nvidia", kDisplay},
     {"libnvidia-ngx", kNgx},
+};
+// Libraries whose version is not the driver's.
+constexpr std::string_view kOtherVersions[] = {
+    "libnvidia-nvvm70",      "libnvidia-api",          "libnvidia-egl-gbm",
+    "libnvidia-egl-wayland", "libnvidia-egl-wayland2", "libnvidia-egl-xcb",
+    "libnvidia-egl-xlib",
+};
+
+#if defined(__x86_64__)
+#define TESSERA_ICD "vulkan/icd.d/nvidia_icd.x86_64.json"
+#elif defined(__aarch64__)
+#define TESSERA_ICD "vulkan/icd.d/nvidia_icd.aarch64.json"
+#endif
+constexpr std::string_view kVulkanIcd = "vulkan/icd.d/nvidia_icd.json";
+constexpr std::string_view kEglVendor = "glvnd/egl_vendor.d/10_nvidia.json";
+constexpr DriverFile kDataFiles[] = {
+    {kVulkanIcd, kDrawing},
+    {TESSERA_ICD, kDrawing},
+    {"vulkan/implicit_layer.d/nvidia_layers.json", kDrawing},
+    {kEglVendor, kDrawing},
+    {"egl/egl_external_platform.d/09_nvidia_wayland2.json", kDrawing},
+    {"egl/egl_external_platform.d/10_nvidia_wayland.json", kDrawing},
+    {"egl/egl_external_platform.d/15_nvidia_gbm.json", kDrawing},
+    {"egl/egl_external_platform.d/20_nvidia_xcb.json", kDrawing},
+    {"egl/egl_external_platform.d/20_nvidia_xlib.json", kDrawing},
+};
+
+constexpr DriverPart kNeededParts[] = {
+    {kVideo, "libnvidia-encode"}, {kVideo, "libnvcuvid"},      {kGraphics, "libGLX_nvidia"},
+    {kGraphics, "libEGL_nvidia"}, {kGraphics, kVulkanIcd},     {kGraphics, kEglVendor},
+    {kDisplay, "libGLX_nvidia"},
 };
 
 constexpr DriverFile kBinaries[] = {
@@ -68,12 +113,14 @@ constexpr DriverFile kBinaries[] = {
 };
 
 constexpr ControlNode kControlNodes[] = {
-    {"nvidiactl", kAllCapabilities, true,
+    {"nvidiactl", kAllCapabilities, kAllCapabilities,
      "load the driver (modprobe nvidia), or let tessera-agent create it (--create-device-nodes)"},
-    {"nvidia-uvm", kCompute, true,
+    {"nvidia-uvm", kCompute, kCompute,
      "run \"nvidia-modprobe -u -c=0\", or let tessera-agent create it (--create-device-nodes)"},
-    {"nvidia-uvm-tools", kCompute, false, ""},
-    {"nvidia-modeset", kDrawing, false, ""},
+    {"nvidia-uvm-tools", kCompute, 0, ""},
+    {"nvidia-modeset", kDrawing, kDisplay,
+     "load the module (modprobe nvidia-modeset), or leave display out of "
+     "NVIDIA_DRIVER_CAPABILITIES"},
 };
 
 }  // namespace
@@ -99,6 +146,10 @@ Result<Capabilities> ParseCapabilities(std::string_view text) {
   return found;
 }
 
+Capabilities MustWork(Capabilities capabilities) {
+  return capabilities == kAllCapabilities ? kDefaultCapabilities : capabilities;
+}
+
 std::string CapabilitiesText(Capabilities capabilities) {
   if (capabilities == kAllCapabilities) return "all";
   std::string text;
@@ -110,8 +161,23 @@ std::string CapabilitiesText(Capabilities capabilities) {
   return text.empty() ? "none" : text;
 }
 
-std::span<const DriverFile> DriverLibraries() { return kLibraries; }
+Capabilities LibraryNeededBy(std::string_view stem) {
+  const auto* found = std::ranges::find(kLibraries, stem, &DriverFile::name);
+  return found != std::end(kLibraries) ? found->needed_by : kAllCapabilities;
+}
+
+bool IsDriverLibrary(std::string_view file_name, std::string_view version) {
+  constexpr std::string_view kInfix = ".so.";
+  if (!file_name.starts_with("lib")) return false;
+  const size_t at = file_name.find(kInfix);
+  if (at == std::string_view::npos) return false;
+  return file_name.substr(at + kInfix.size()) == version ||
+         std::ranges::find(kOtherVersions, file_name.substr(0, at)) != std::end(kOtherVersions);
+}
+
 std::span<const DriverFile> DriverBinaries() { return kBinaries; }
+std::span<const DriverFile> DriverDataFiles() { return kDataFiles; }
+std::span<const DriverPart> NeededParts() { return kNeededParts; }
 std::span<const ControlNode> ControlNodes() { return kControlNodes; }
 
 }  // namespace tessera::oci

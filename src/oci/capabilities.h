@@ -26,20 +26,36 @@ inline constexpr Capabilities kAllCapabilities = 63;
 // "compute,utility", "all"; empty gives the default. compat32 is known, and gives nothing: 32-bit
 // libraries are not placed. INVALID_ARGUMENT names a word that is not known.
 Result<Capabilities> ParseCapabilities(std::string_view text);
+// Those of them without which a container must not start: "all" means the default and what else there is.
+Capabilities MustWork(Capabilities capabilities);
 std::string CapabilitiesText(Capabilities capabilities);
 
+// Which containers get a library of the driver: by its name without what follows ".so". One that is not
+// known here is for all: newer drivers bring new ones.
+Capabilities LibraryNeededBy(std::string_view stem);
+// Is a file a library of the driver `version`? Most end in that version; some have a version of their own.
+bool IsDriverLibrary(std::string_view file_name, std::string_view version);
+
 struct DriverFile {
-  std::string_view name;  // "libcuda": lib files are <name>.so.<driver version>
+  std::string_view name;
   Capabilities needed_by;
 };
-std::span<const DriverFile> DriverLibraries();
 std::span<const DriverFile> DriverBinaries();
+// Files by which loaders of Vulkan, EGL and GBM find the driver; below usr/share or etc.
+std::span<const DriverFile> DriverDataFiles();
+
+// Without it a capability does not work: a library's name without ".so", or a data file.
+struct DriverPart {
+  Capabilities capability;
+  std::string_view name;
+};
+std::span<const DriverPart> NeededParts();
 
 // Device nodes beside /dev/nvidiaN.
 struct ControlNode {
   std::string_view name;  // below /dev
   Capabilities needed_by;
-  bool required;
+  Capabilities required_by;  // where one of these must work, the node must be there
   std::string_view advice;  // how to get it where it is missing
 };
 std::span<const ControlNode> ControlNodes();

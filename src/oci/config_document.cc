@@ -54,13 +54,13 @@ Json DeviceToJson(const DeviceNode& node) {
   return json;
 }
 
-Json RuleToJson(const DeviceNode& node) {
+Json RuleToJson(const DeviceNode& node, bool allow, std::string_view access) {
   Json json = Json::MakeObject();
-  json.Set("allow", Json::Bool(true));
+  json.Set("allow", Json::Bool(allow));
   json.Set("type", Json::String(std::string_view(&node.type, 1)));
   json.Set("major", Json::Int(node.major_number));
   json.Set("minor", Json::Int(node.minor_number));
-  json.Set("access", Json::String("rw"));
+  json.Set("access", Json::String(access));
   return json;
 }
 
@@ -114,6 +114,11 @@ Result<std::string> ConfigDocument::RootPath() const {
   return path.starts_with('/') ? path : JoinPath(bundle_, path);
 }
 
+bool ConfigDocument::IsRootReadOnly() const {
+  const Json* readonly = FindPath(json_, {"root", "readonly"});
+  return readonly != nullptr && *readonly == Json::Bool(true);
+}
+
 std::optional<std::string> ConfigDocument::Annotation(std::string_view name) const {
   const Json* value = FindPath(json_, {"annotations", name});
   if (value == nullptr || !value->is_string()) return std::nullopt;
@@ -133,6 +138,10 @@ bool ConfigDocument::HasAnnotationPrefix(std::string_view prefix,
 
 std::string ConfigDocument::CgroupsPath() const {
   return TextOf(FindPath(json_, {"linux", "cgroupsPath"}));
+}
+
+std::string ConfigDocument::MountLabel() const {
+  return TextOf(FindPath(json_, {"linux", "mountLabel"}));
 }
 
 EnvView ConfigDocument::env() const { return EnvView(FindPath(json_, {"process", "env"})); }
@@ -204,14 +213,36 @@ Status ConfigDocument::AddDevice(const DeviceNode& node) {
   return Status::Ok();
 }
 
-Status ConfigDocument::AllowDevice(const DeviceNode& node) {
+Status ConfigDocument::AddRule(Json rule) {
   ASSIGN_OR_RETURN(Json * resources, MakePath(&json_, {"linux", "resources"}));
   ASSIGN_OR_RETURN(Json * rules, resources->ArrayAt("devices"));
-  // A later rule wins, so it stands behind the one that denies everything.
-  Json rule = RuleToJson(node);
+  // A later rule wins, so it stands behind the one that is for everything.
   std::erase(rules->items(), rule);
   rules->Append(std::move(rule));
   return Status::Ok();
+}
+
+Status ConfigDocument::AllowDevice(const DeviceNode& node) {
+  return AddRule(RuleToJson(node, true, "rw"));
+}
+
+Status ConfigDocument::DenyDevice(const DeviceNode& node) {
+  return AddRule(RuleToJson(node, false, "rwm"));
+}
+
+bool ConfigDocument::AllowsAllDevices() const {
+  const Json* rules = FindPath(json_, {"linux", "resources", "devices"});
+  if (rules == nullptr || !rules->is_array()) return false;
+  const auto any_number = [](const Json* number) {
+    return number == nullptr || number->ToInt().value_or(-1) == -1;
+  };
+  return std::ranges::any_of(rules->items(), [&](const Json& rule) {
+    const Json* allow = rule.Find("allow");
+    const std::string type = TextOf(rule.Find("type"));
+    return allow != nullptr && *allow == Json::Bool(true) && (type.empty() || type == "a") &&
+           any_number(rule.Find("major")) && any_number(rule.Find("minor")) &&
+           TextOf(rule.Find("access")).starts_with("rw");
+  });
 }
 
 Status ConfigDocument::AddGroup(uint32_t gid) {

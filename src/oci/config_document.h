@@ -49,12 +49,14 @@ class ConfigDocument {
   const std::string& path() const { return path_; }
   // root.path, absolute. INVALID_ARGUMENT where the document has none.
   Result<std::string> RootPath() const;
+  bool IsRootReadOnly() const;
 
   std::optional<std::string> Annotation(std::string_view name) const;
   // Is there any annotation whose name starts so?
   bool HasAnnotationPrefix(std::string_view prefix,
                            std::initializer_list<std::string_view> except = {}) const;
   std::string CgroupsPath() const;  // empty where it is not said
+  std::string MountLabel() const;   // SELinux's, of this container's files; empty without SELinux
 
   // process.env.
   EnvView env() const;
@@ -74,6 +76,10 @@ class ConfigDocument {
   Status AddDevice(const DeviceNode& node);
   // Lets the container's cgroup read and write the device; not mknod it.
   Status AllowDevice(const DeviceNode& node);
+  // A privileged container's cgroup lets it open any device.
+  bool AllowsAllDevices() const;
+  // Behind such a rule: forbids this device.
+  Status DenyDevice(const DeviceNode& node);
   Status AddGroup(uint32_t gid);
 
   const Json& json() const { return json_; }
@@ -83,6 +89,8 @@ class ConfigDocument {
  private:
   ConfigDocument(Json json, std::string bundle, std::string path)
       : json_(std::move(json)), bundle_(std::move(bundle)), path_(std::move(path)) {}
+
+  Status AddRule(Json rule);
 
   Json json_;
   std::string bundle_;

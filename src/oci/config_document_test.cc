@@ -107,6 +107,83 @@ TEST(CleanPath, IsByTextAlone) {
   EXPECT_TRUE(IsBelow("/x", "/"));
 }
 
+TEST(CleanPath, PathsThatOnlyBeginAlikeAreNotBelow) {
+  EXPECT_TRUE(IsBelow("/dev", "/dev"));
+  EXPECT_FALSE(IsBelow("/dev", "/dev/shm"));
+  EXPECT_FALSE(IsBelow("/devshm", "/dev"));
+  EXPECT_FALSE(IsBelow("/x/dev/shm", "/dev"));
+  EXPECT_EQ(CleanPath("a/b/../../../c"), "/c");
+  EXPECT_EQ(CleanPath("/a/.../b"), "/a/.../b");
+  EXPECT_EQ(CleanPath(""), "/");
+}
+
+TEST(ConfigDocument, ErasesMountsFromAFolderAndNoOthers) {
+  auto document = *ConfigDocument::Parse(
+      R"({"mounts":[{"destination":"/a","source":"/bundle/tessera/tree"},)"
+      R"({"destination":"/b","source":"/bundle//tessera"},{"destination":"/c","source":"/bundle/tessera2"},)"
+      R"({"destination":"/d","source":"tmpfs"},{"destination":"/e"},)"
+      R"({"destination":"/f","source":"/bundle/tessera/../other"}]})",
+      "/bundle");
+  document.EraseMountsFrom("/bundle/tessera");
+  std::string left;
+  for (const Mount& mount : document.Mounts()) left += mount.destination;
+  EXPECT_EQ(left, "/c/d/e/f");
+}
+
+TEST(ConfigDocument, MountsAndDevicesWithoutAPlaceAreLeftAlone) {
+  auto document = *ConfigDocument::Parse(
+      R"({"mounts":[{"source":"x"},{"destination":"/"},{"destination":"x"}],)"
+      R"("linux":{"devices":[{"type":"c"},{"path":"/dev//nvidia0"},{"path":"/dev/fuse"}]}})",
+      "/b");
+  EXPECT_EQ(document.Mounts().size(), 2u);
+  ASSERT_TRUE(document.AddMount({"/x", "bind", "/y", {}}).ok());
+  EXPECT_EQ(document.json().Find("mounts")->items().size(), 3u) << "it replaced the one without a slash";
+  ASSERT_TRUE(document.AddDevice({.path = "/dev/nvidia0"}).ok());
+  EXPECT_EQ(document.json().Find("linux")->Find("devices")->items().size(), 3u);
+}
+
+TEST(ConfigDocument, AMountOfAnEmptyPlaceReplacesNothing) {
+  auto document = *ConfigDocument::Parse(R"({"mounts":[{"destination":""}]})", "/b");
+  ASSERT_TRUE(document.AddMount({"/", "bind", "/y", {}}).ok());
+  EXPECT_EQ(document.json().Find("mounts")->items().size(), 2u);
+}
+
+TEST(ConfigDocument, TheRootIsAbsoluteOrInTheBundle) {
+  EXPECT_EQ(Sample().RootPath().value(), "/bundle/rootfs");
+  EXPECT_EQ(ConfigDocument::Parse(R"({"root":{"path":"/x"}})", "/b")->RootPath().value(), "/x");
+  EXPECT_FALSE(Sample().IsRootReadOnly());
+  EXPECT_TRUE(ConfigDocument::Parse(R"({"root":{"readonly":true}})", "/b")->IsRootReadOnly());
+  EXPECT_FALSE(ConfigDocument::Parse(R"({"root":{"readonly":"yes"}})", "/b")->IsRootReadOnly());
+}
+
+TEST(ConfigDocument, AnnotationsAreTextAndFoundByPrefixButForExceptions) {
+  const auto document = *ConfigDocument::Parse(R"({"annotations":{"a.x":"1","a.y":"","n":3}})", "/b");
+  EXPECT_EQ(document.Annotation("a.x"), "1");
+  EXPECT_EQ(document.Annotation("a.y"), "");
+  EXPECT_EQ(document.Annotation("n"), std::nullopt);
+  EXPECT_TRUE(document.HasAnnotationPrefix("a."));
+  EXPECT_TRUE(document.HasAnnotationPrefix("a.", {"a.x"}));
+  EXPECT_FALSE(document.HasAnnotationPrefix("a.", {"a.x", "a.y"}));
+  EXPECT_FALSE(document.HasAnnotationPrefix("b."));
+  EXPECT_FALSE(ConfigDocument::Parse("{}", "/b")->HasAnnotationPrefix(""));
+}
+
+TEST(ConfigDocument, ARuleForEveryDeviceIsTold) {
+  const auto allows_all = [](const std::string& rules) {
+    return ConfigDocument::Parse(R"({"linux":{"resources":{"devices":[)" + rules + "]}}}", "/b")
+        ->AllowsAllDevices();
+  };
+  EXPECT_TRUE(allows_all(R"({"allow":false,"access":"rwm"},{"allow":true,"access":"rwm"})"));
+  EXPECT_TRUE(allows_all(R"({"allow":true,"type":"a","major":-1,"minor":-1,"access":"rw"})"));
+  for (const char* other : {R"({"allow":false,"access":"rwm"})", R"({"allow":true,"type":"c","access":"rwm"})",
+                            R"({"allow":true,"major":195,"access":"rwm"})",
+                            R"({"allow":true,"minor":3,"access":"rwm"})", R"({"allow":true,"access":"m"})",
+                            R"({"access":"rwm"})"}) {
+    EXPECT_FALSE(allows_all(other)) << other;
+  }
+  EXPECT_FALSE(ConfigDocument::Parse("{}", "/b")->AllowsAllDevices());
+}
+
 TEST(ConfigDocument, ErasesTheGpusThatAnEngineGaveAndNothingElse) {
   auto document = *ConfigDocument::Parse(
       R"({"linux":{"devices":[{"path":"/dev/nvidia0"},{"path":"/dev/nvidia12"},{"path":"/dev/nvidiactl"},)"

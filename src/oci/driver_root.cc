@@ -3,33 +3,16 @@
 
 #include <algorithm>
 #include <array>
-#include <optional>
 #include <utility>
 
 #include "src/base/file.h"
 #include "src/base/strings.h"
+#include "src/oci/driver_search.h"
 #include "src/oci/elf.h"
-#include "src/oci/ld_cache.h"
 
 namespace tessera::oci {
 namespace {
 
-#if defined(__x86_64__)
-#define TESSERA_MULTIARCH "x86_64-linux-gnu"
-#elif defined(__aarch64__)
-#define TESSERA_MULTIARCH "aarch64-linux-gnu"
-#endif
-
-constexpr std::array<std::string_view, 8> kLibraryDirs = {
-    "usr/lib/" TESSERA_MULTIARCH,
-    "usr/lib/" TESSERA_MULTIARCH "/nvidia/current",
-    "usr/lib64",
-    "usr/lib",
-    "lib/" TESSERA_MULTIARCH,
-    "lib64",
-    "usr/local/lib",
-    "usr/lib/nvidia",
-};
 constexpr std::array<std::string_view, 5> kBinaryDirs = {"usr/bin", "usr/sbin", "bin", "sbin",
                                                          "usr/local/bin"};
 constexpr std::array<std::string_view, 2> kStateFiles = {"run/simgpu/state", "run/simgpu/slots"};
@@ -43,16 +26,6 @@ constexpr SocketPlace kSockets[] = {
     {"run/nvidia-fabricmanager/socket", kUtility},
 };
 
-// libcuda.so.550.54.15 -> 550.54.15; empty for libcuda.so.1.
-std::string_view DriverVersionIn(std::string_view name, std::string_view stem) {
-  if (!name.starts_with(stem)) return {};
-  name.remove_prefix(stem.size());
-  if (!name.starts_with(".so.")) return {};
-  name.remove_prefix(4);
-  const bool numbers = name.find_first_not_of("0123456789.") == std::string_view::npos;
-  return numbers && name.find('.') != std::string_view::npos ? name : std::string_view();
-}
-
 class Finder {
  public:
   Finder(const RootedDir& root, Capabilities capabilities)
@@ -61,133 +34,116 @@ class Finder {
   }
 
   Result<DriverFiles> Find() {
-    RETURN_IF_ERROR(FindVersion());
-    for (const DriverFile& library : DriverLibraries()) {
-      if (library.needed_by & capabilities_) RETURN_IF_ERROR(FindLibrary(library));
+    ASSIGN_OR_RETURN(place_, DriverSearch(root_).FindPlace());
+    files_.version = place_.version;
+    for (const std::string& dir : place_.dirs) {
+      RETURN_IF_ERROR(FindLibraries(dir));
+      RETURN_IF_ERROR(FindLibraries(dir + "/vdpau"));
     }
-    if (!missing_.empty()) {
-      // One line: each driver leaves some out, and the simulated one most.
-      files_.notes.push_back(fmt::format("not in this driver: {}", missing_));
-    }
+    std::ranges::sort(files_.libraries, {}, &DriverLibrary::file_name);
     FindBinaries();
+    FindDataFiles();
     FindSockets();
     for (const std::string_view file : kStateFiles) {
       if (root_.Exists(std::string(file))) files_.state_files.emplace_back(file);
     }
+    RETURN_IF_ERROR(CheckParts());
     return std::move(files_);
   }
 
  private:
-  Status FindVersion() {
-    std::vector<std::string> dirs(kLibraryDirs.begin(), kLibraryDirs.end());
-    for (const std::string_view stem : {"libcuda", "libnvidia-ml"}) {
-      if (TryDirs(dirs, stem)) return Status::Ok();
-    }
-    // Somewhere else: the root's own linker cache knows.
-    const std::vector<std::string> cached = DirsFromCache();
-    for (const std::string_view stem : {"libcuda", "libnvidia-ml"}) {
-      if (TryDirs(cached, stem)) return Status::Ok();
-    }
-    dirs.insert(dirs.end(), cached.begin(), cached.end());
-    std::string searched;
-    for (const std::string& dir : dirs) {
-      if (root_.HasDir(dir, Links::kInRoot)) searched += (searched.empty() ? "" : ", ") + dir;
-    }
-    return Error(Code::kNotFound,
-                 "driver root {} holds no driver: there is no libcuda.so.<version> and no "
-                 "libnvidia-ml.so.<version> in {}; install the driver, or name its root "
-                 "(driver-root in the runtime's configuration, --driver-root of tessera-agent)",
-                 root_.path(), searched.empty() ? "any library folder, for it has none" : searched);
-  }
-
-  bool TryDirs(const std::vector<std::string>& dirs, std::string_view stem) {
-    for (const std::string& dir : dirs) {
-      std::string version = VersionIn(dir, stem);
-      if (version.empty()) continue;
-      files_.version = std::move(version);
-      dirs_ = {dir};
-      // Files of one driver may be spread (vdpau, or 64-bit folders beside multiarch ones).
-      for (const std::string& other : dirs) {
-        if (other != dir && root_.HasDir(other, Links::kInRoot)) dirs_.push_back(other);
-      }
-      const std::string vdpau = JoinPath(dir, "vdpau");
-      if (root_.HasDir(vdpau, Links::kInRoot)) dirs_.push_back(vdpau);
-      return true;
-    }
-    return false;
-  }
-
-  std::string VersionIn(const std::string& dir, std::string_view stem) const {
-    const std::string link = fmt::format("{}/{}.so.1", dir, stem);
-    const Result<std::string> target = root_.ReadLink(link);
-    if (target.ok()) {
-      const std::string target_name = BaseName(*target);
-      const std::string_view version = DriverVersionIn(target_name, stem);
-      const std::string file = fmt::format("{}/{}.so.{}", dir, stem, version);
-      if (!version.empty() && root_.Exists(file)) return std::string(version);
-    }
-    // Without the usual link the folder has to be read.
-    const Result<std::vector<std::string>> names = ListDir(JoinPath(root_.path(), dir));
-    if (!names.ok()) return {};
+  Status FindLibraries(const std::string& dir) {
+    const auto names = root_.List(
+        dir, [&](std::string_view name) { return IsDriverLibrary(name, files_.version); });
+    if (!names.ok()) return Status::Ok();
     for (const std::string& name : *names) {
-      const std::string_view version = DriverVersionIn(name, stem);
-      if (!version.empty()) return std::string(version);
+      if (LibraryNeededBy(StemOf(name)) & capabilities_) RETURN_IF_ERROR(AddLibrary(dir, name));
     }
-    return {};
+    return Status::Ok();
   }
 
-  std::vector<std::string> DirsFromCache() const {
-    std::vector<std::string> dirs;
-    const Result<std::string> data =
-        root_.Read("etc/ld.so.cache", Links::kInRoot, kMaxLdCacheSize);
-    if (!data.ok()) return dirs;
-    const Result<LdCache> cache = ParseLdCache(*data);
-    if (!cache.ok()) return dirs;
-    for (const LdCacheEntry& entry : cache->entries) {
-      if (entry.flags != NativeLdCacheFlags()) continue;
-      if (entry.name != "libcuda.so.1" && entry.name != "libnvidia-ml.so.1") continue;
-      dirs.push_back(DirName(entry.path));
-    }
-    return dirs;
-  }
+  static std::string_view StemOf(std::string_view name) { return name.substr(0, name.find(".so")); }
 
-  Status FindLibrary(const DriverFile& library) {
-    const std::string name = fmt::format("{}.so.{}", library.name, files_.version);
-    const bool vital = library.name == "libcuda" || library.name == "libnvidia-ml";
-    for (const std::string& dir : dirs_) {
-      const std::string path = JoinPath(dir, name);
-      const Result<Fd> fd = root_.OpenTrustedFile(path);
-      if (!fd.ok()) {
-        if (fd.status().code() == Code::kNotFound) continue;
-        files_.notes.push_back(fd.status().message());
-        continue;
-      }
-      Result<ElfInfo> elf = ReadElf(fd->get());
-      ASSIGN_OR_RETURN(std::string host_path, PathOf(fd->get()));
-      if (!elf.ok()) {
-        const Status why = elf.status().Annotate(host_path);
-        if (vital) return why;
-        files_.notes.push_back(why.message());
-        continue;
-      }
-      if (elf->soname.empty()) elf->soname = name;
-      files_.libraries.push_back({std::move(host_path), name, std::move(elf->soname)});
+  // The first of a name wins, and of names that lead to one file.
+  Status AddLibrary(const std::string& dir, const std::string& name) {
+    const Result<Fd> fd = root_.OpenTrustedFile(JoinPath(dir, name));
+    if (!fd.ok()) {
+      files_.notes.push_back(fd.status().message());
       return Status::Ok();
     }
-    missing_ += (missing_.empty() ? "" : ", ") + name;
+    ASSIGN_OR_RETURN(std::string host_path, PathOf(fd->get()));
+    const auto same = [&](const DriverLibrary& other) {
+      return other.file_name == name || other.host_path == host_path;
+    };
+    if (std::ranges::any_of(files_.libraries, same)) return Status::Ok();
+    Result<ElfInfo> elf = ReadElf(fd->get());
+    if (elf.ok() && !elf->is_64_bit) return Status::Ok();
+    if (!elf.ok()) {
+      const Status why = elf.status().Annotate(host_path);
+      if (StemOf(name) == "libcuda" || StemOf(name) == "libnvidia-ml") return why;
+      files_.notes.push_back(why.message());
+      return Status::Ok();
+    }
+    if (elf->soname.empty()) elf->soname = name;
+    files_.libraries.push_back({std::move(host_path), name, std::move(elf->soname)});
     return Status::Ok();
   }
 
   void FindBinaries() {
     for (const DriverFile& binary : DriverBinaries()) {
       if (!(binary.needed_by & capabilities_)) continue;
-      for (const std::string_view dir : kBinaryDirs) {
-        Result<std::string> path = root_.HostPath(fmt::format("{}/{}", dir, binary.name));
+      for (const std::string& dir : BinaryDirs()) {
+        Result<std::string> path = root_.HostPath(JoinPath(dir, binary.name));
         if (!path.ok()) continue;
         files_.binaries.push_back({std::move(*path), std::string(binary.name)});
         break;
       }
     }
+  }
+
+  // Debian's programs lie in usr/lib/nvidia/current where no alternative leads to them.
+  std::vector<std::string> BinaryDirs() const {
+    std::vector<std::string> dirs(kBinaryDirs.begin(), kBinaryDirs.end());
+    const std::string& own = place_.dirs[0];
+    if (BaseName(DirName(own)) == "nvidia") dirs.push_back("usr/lib/nvidia/" + BaseName(own));
+    return dirs;
+  }
+
+  void FindDataFiles() {
+    for (const DriverFile& file : DriverDataFiles()) {
+      if (!(file.needed_by & capabilities_)) continue;
+      for (const std::string_view dir : {"usr/share", "etc"}) {
+        Result<std::string> path = root_.HostPath(fmt::format("{}/{}", dir, file.name));
+        if (!path.ok()) continue;
+        files_.data_files.push_back({std::move(*path), std::string(file.name)});
+        break;
+      }
+    }
+  }
+
+  Status CheckParts() const {
+    std::string missing;
+    Capabilities broken = 0;
+    for (const DriverPart& part : NeededParts()) {
+      if (!(part.capability & MustWork(capabilities_)) || HasPart(part.name)) continue;
+      broken |= part.capability;
+      if (missing.find(part.name) == std::string::npos) {
+        missing += (missing.empty() ? "" : ", ") + std::string(part.name);
+      }
+    }
+    if (broken == 0) return Status::Ok();
+    return Error(Code::kFailedPrecondition,
+                 "NVIDIA_DRIVER_CAPABILITIES asks for {0}, but driver {1} in {2} lacks {3}: install "
+                 "these parts of the driver, or leave {0} out of NVIDIA_DRIVER_CAPABILITIES",
+                 CapabilitiesText(broken), files_.version, files_.root, missing);
+  }
+
+  bool HasPart(std::string_view name) const {
+    return std::ranges::any_of(
+               files_.libraries,
+               [&](const DriverLibrary& library) { return StemOf(library.file_name) == name; }) ||
+           std::ranges::any_of(files_.data_files,
+                               [&](const DriverDataFile& file) { return file.name == name; });
   }
 
   void FindSockets() {
@@ -201,9 +157,17 @@ class Finder {
   const RootedDir& root_;
   const Capabilities capabilities_;
   DriverFiles files_;
-  std::vector<std::string> dirs_;
-  std::string missing_;  // libraries, separated by commas
+  DriverPlace place_;
 };
+
+Result<RootedDir> OpenRoot(const std::string& root) {
+  Result<RootedDir> dir = RootedDir::Open(root);
+  if (dir.ok()) return dir;
+  return Error(dir.status().code(),
+               "driver root {}: install the NVIDIA driver, or name its root (driver-root in the "
+               "runtime's configuration, --driver-root of tessera-agent)",
+               dir.status().message());
+}
 
 Result<std::vector<ProcGpu>> ListGpusIn(const std::string& folder) {
   ASSIGN_OR_RETURN(const std::vector<std::string> bus_ids, ListDir(folder));
@@ -219,9 +183,14 @@ Result<std::vector<ProcGpu>> ListGpusIn(const std::string& folder) {
 }  // namespace
 
 Result<DriverFiles> FindDriver(const std::string& root, Capabilities capabilities) {
-  Result<RootedDir> dir = RootedDir::Open(root);
-  if (!dir.ok()) return dir.status().Annotate("driver root");
-  return Finder(*dir, capabilities).Find();
+  ASSIGN_OR_RETURN(const RootedDir dir, OpenRoot(root));
+  return Finder(dir, capabilities).Find();
+}
+
+Result<std::string> FindDriverLibrary(const std::string& root, std::string_view stem) {
+  ASSIGN_OR_RETURN(const RootedDir dir, OpenRoot(root));
+  ASSIGN_OR_RETURN(const std::string path, DriverSearch(dir).FindLibrary(stem));
+  return dir.HostPath(path);
 }
 
 ProcGpu ParseGpuInformation(std::string bus_id, std::string_view text) {
@@ -238,6 +207,22 @@ ProcGpu ParseGpuInformation(std::string bus_id, std::string_view text) {
     }
   }
   return gpu;
+}
+
+std::vector<std::string> DrmNodes(const std::string& root, const std::string& bus_id) {
+  const bool own = PathExists(JoinPath(root, "proc/driver/nvidia")) &&
+                   PathExists(JoinPath(root, "sys/bus/pci"));
+  const std::string folder =
+      fmt::format("{}/bus/pci/devices/{}/drm", own ? JoinPath(root, "sys") : "/sys", bus_id);
+  std::vector<std::string> nodes;
+  for (const std::string& name : ListDir(folder).value_or({})) {
+    // Not the connectors of a card: card1-DP-1.
+    const bool connector = name.find('-') != std::string::npos;
+    if ((name.starts_with("card") || name.starts_with("renderD")) && !connector) {
+      nodes.push_back("dri/" + name);
+    }
+  }
+  return nodes;
 }
 
 Result<std::vector<ProcGpu>> ListGpus(const std::string& root) {

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Finds the driver's files below a root: /, /run/nvidia/driver of a driver container, or a simulated
-// driver. Looks files up by name instead of listing folders of thousands, and never loads one.
-// The root belongs to the host and is trusted; links in it are resolved inside of it. Any thread.
+// driver. The version is that of libcuda, as links (alternatives too) and the root's linker cache lead to
+// it; a library belongs to the driver if its name ends in that version. No library is loaded. The root belongs to the host and is trusted; links in it are resolved inside of it. Any thread.
 #pragma once
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "src/base/status.h"
@@ -26,6 +27,11 @@ struct DriverBinary {
   std::string name;
 };
 
+struct DriverDataFile {
+  std::string host_path;
+  std::string name;  // vulkan/icd.d/nvidia_icd.json
+};
+
 // Something of the host that containers talk to.
 struct DriverSocket {
   std::string host_path;
@@ -37,6 +43,7 @@ struct DriverFiles {
   std::string version;  // 550.54.15
   std::vector<DriverLibrary> libraries;
   std::vector<DriverBinary> binaries;
+  std::vector<DriverDataFile> data_files;
   std::vector<DriverSocket> sockets;
   // The simulated driver's shared state, as paths below the root (run/simgpu/state); empty for real
   // drivers.
@@ -47,7 +54,13 @@ struct DriverFiles {
 
 // NOT_FOUND where the root, or the driver in it, is missing: the message lists the folders searched.
 // INVALID_ARGUMENT where libcuda (compute) or libnvidia-ml (utility) is there but no library.
+// FAILED_PRECONDITION where the driver lacks what video, graphics or display needs; all of the
+// capabilities at once mean what there is.
 Result<DriverFiles> FindDriver(const std::string& root, Capabilities capabilities);
+
+// The host's path, links resolved, of the file that programs get for <stem>.so.1 ("libnvidia-ml"); found as
+// FindDriver finds it. NOT_FOUND as above.
+Result<std::string> FindDriverLibrary(const std::string& root, std::string_view stem);
 
 // One GPU, as the kernel module describes it.
 struct ProcGpu {
@@ -60,6 +73,9 @@ struct ProcGpu {
 // From <root>/proc/driver/nvidia/gpus, else from /proc. In the order of bus ids, which is the order
 // of indices that nvidia-smi shows. NOT_FOUND where neither is there.
 Result<std::vector<ProcGpu>> ListGpus(const std::string& root);
+// A GPU's nodes of the Direct Rendering Manager, below /dev: dri/card1, dri/renderD128. Empty where the
+// module nvidia-drm is not loaded.
+std::vector<std::string> DrmNodes(const std::string& root, const std::string& bus_id);
 // The text of one "information" file.
 ProcGpu ParseGpuInformation(std::string bus_id, std::string_view text);
 

@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/oci/driver_root.h"
 
+#include <elf.h>
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <cstring>
 #include <filesystem>
+#include <functional>
 
 #include "src/oci/elf.h"
 #include "src/oci/ld_cache.h"
@@ -22,6 +25,25 @@ using ::testing::HasSubstr;
 class DriverRoot : public ::testing::Test {
  protected:
   std::string path(const std::string& name) const { return JoinPath(dir_.path(), name); }
+  void Library(const std::string& name, const std::string& soname) {
+    fs::create_directories(DirName(path(name)));
+    ASSERT_TRUE(WriteFileAtomically(path(name), MakeLibrary(soname), 0755).ok());
+  }
+  void AddGraphics() {
+    for (const std::string name : {"libGLX_nvidia", "libEGL_nvidia"}) {
+      Library("usr/lib/x86_64-linux-gnu/" + name + ".so.550.54.15", name + ".so.0");
+    }
+    for (const std::string name :
+         {"etc/vulkan/icd.d/nvidia_icd.json", "usr/share/glvnd/egl_vendor.d/10_nvidia.json"}) {
+      fs::create_directories(DirName(path(name)));
+      ASSERT_TRUE(WriteFileAtomically(path(name), "{}", 0644).ok());
+    }
+  }
+  static std::vector<std::string> Names(const Result<DriverFiles>& files) {
+    std::vector<std::string> names;
+    for (const DriverLibrary& library : files.value().libraries) names.push_back(library.file_name);
+    return names;
+  }
   void Make() { ASSERT_TRUE(MakeFakeDriver(dir_.path(), TwoGpus()).ok()); }
   TempDir dir_;
 };
@@ -31,9 +53,9 @@ TEST_F(DriverRoot, FindsVersionLibrariesAndPrograms) {
   const DriverFiles files = FindDriver(dir_.path(), kDefaultCapabilities).value();
   EXPECT_EQ(files.version, "550.54.15");
   ASSERT_EQ(files.libraries.size(), 3u);
-  EXPECT_EQ(files.libraries[0].soname, "libnvidia-ml.so.1");
-  EXPECT_EQ(files.libraries[1].file_name, "libcuda.so.550.54.15");
-  EXPECT_EQ(files.libraries[1].host_path, path("usr/lib/x86_64-linux-gnu/libcuda.so.550.54.15"));
+  EXPECT_EQ(files.libraries[1].soname, "libnvidia-ml.so.1");
+  EXPECT_EQ(files.libraries[0].file_name, "libcuda.so.550.54.15");
+  EXPECT_EQ(files.libraries[0].host_path, path("usr/lib/x86_64-linux-gnu/libcuda.so.550.54.15"));
   ASSERT_EQ(files.binaries.size(), 1u);
   EXPECT_EQ(files.binaries[0].name, "nvidia-smi");
 }
@@ -45,12 +67,89 @@ TEST_F(DriverRoot, GivesOnlyWhatTheCapabilitiesNeed) {
   EXPECT_EQ(files.libraries[0].soname, "libnvidia-ml.so.1");
 }
 
-TEST_F(DriverRoot, NamesAllThatTheDriverLeavesOutInOneNote) {
+TEST_F(DriverRoot, GivesLibrariesOfTheDriversVersionThatItDoesNotKnow) {
   Make();
+  Library("usr/lib/x86_64-linux-gnu/libnvidia-brandnew.so.550.54.15", "libnvidia-brandnew.so.1");
+  Library("usr/lib/x86_64-linux-gnu/libnvidia-brandnew.so.540.1.2", "libnvidia-brandnew.so.1");
+  Library("usr/lib/x86_64-linux-gnu/libother.so.1.2", "libother.so.1");
+  EXPECT_THAT(Names(FindDriver(dir_.path(), kUtility)),
+              ElementsAre("libnvidia-brandnew.so.550.54.15", "libnvidia-ml.so.550.54.15"));
+}
+
+TEST_F(DriverRoot, GivesLibrariesThatHaveAVersionOfTheirOwn) {
+  Make();
+  Library("usr/lib/x86_64-linux-gnu/libnvidia-nvvm70.so.4", "libnvidia-nvvm70.so.4");
+  EXPECT_THAT(Names(FindDriver(dir_.path(), kCompute)),
+              ElementsAre("libcuda.so.550.54.15", "libnvidia-nvvm70.so.4",
+                          "libnvidia-ptxjitcompiler.so.550.54.15"));
+  EXPECT_THAT(Names(FindDriver(dir_.path(), kUtility)), ElementsAre("libnvidia-ml.so.550.54.15"));
+}
+
+TEST_F(DriverRoot, FollowsAlternativesToTheFolderOfTheirVersion) {
+  Make();
+  fs::create_directories(path("usr/lib/x86_64-linux-gnu/nvidia"));
+  fs::rename(path("usr/lib/x86_64-linux-gnu"), path("moved"));
+  fs::create_directories(path("usr/lib/x86_64-linux-gnu/nvidia"));
+  fs::rename(path("moved"), path("usr/lib/x86_64-linux-gnu/nvidia/tesla-550"));
+  Library("usr/lib/x86_64-linux-gnu/nvidia/current/libcuda.so.610.1.2", "libcuda.so.1");
+  fs::create_directories(path("etc/alternatives"));
+  for (const std::string name : {"libcuda.so.1", "libnvidia-ml.so.1"}) {
+    fs::create_symlink("/etc/alternatives/nvidia--" + name, path("usr/lib/x86_64-linux-gnu/" + name));
+    fs::create_symlink("/usr/lib/x86_64-linux-gnu/nvidia/tesla-550/" + name,
+                       path("etc/alternatives/nvidia--" + name));
+  }
   const DriverFiles files = FindDriver(dir_.path(), kDefaultCapabilities).value();
-  ASSERT_EQ(files.notes.size(), 1u);
-  EXPECT_TRUE(files.notes[0].starts_with("not in this driver: lib")) << files.notes[0];
-  EXPECT_THAT(files.notes[0], HasSubstr(".so.550.54.15, lib"));
+  EXPECT_EQ(files.version, "550.54.15");
+  EXPECT_EQ(files.libraries.size(), 3u);
+  EXPECT_EQ(FindDriverLibrary(dir_.path(), "libnvidia-ml").value(),
+            path("usr/lib/x86_64-linux-gnu/nvidia/tesla-550/libnvidia-ml.so.550.54.15"));
+}
+
+TEST_F(DriverRoot, WithoutAnyLinkTheNewestVersionIsTheDrivers) {
+  Library("usr/lib64/libcuda.so.550.9.1", "libcuda.so.1");
+  Library("usr/lib64/libcuda.so.550.54.15", "libcuda.so.1");
+  Library("usr/lib64/libcuda.so.535.261.03", "libcuda.so.1");
+  fs::create_symlink("/nowhere", path("usr/lib64/libcuda.so.999.1"));
+  const DriverFiles files = FindDriver(dir_.path(), kCompute).value();
+  EXPECT_EQ(files.version, "550.54.15");
+  EXPECT_EQ(files.libraries.size(), 1u);
+}
+
+TEST_F(DriverRoot, ALibraryWithoutAVersionIsTheAgentsButNoDriverForContainers) {
+  Library("usr/lib64/libnvidia-ml.so.1", "libnvidia-ml.so.1");
+  EXPECT_EQ(FindDriverLibrary(dir_.path(), "libnvidia-ml").value(),
+            path("usr/lib64/libnvidia-ml.so.1"));
+  const auto files = FindDriver(dir_.path(), kUtility);
+  EXPECT_EQ(files.status().code(), Code::kNotFound);
+}
+
+TEST_F(DriverRoot, GraphicsAreGivenWholeOrRefusedWithWhatIsMissing) {
+  Make();
+  const auto lacking = FindDriver(dir_.path(), kGraphics | kDisplay | kUtility);
+  EXPECT_EQ(lacking.status().code(), Code::kFailedPrecondition);
+  EXPECT_THAT(lacking.status().message(),
+              HasSubstr("asks for graphics,display, but driver 550.54.15 in " + dir_.path() +
+                        " lacks libGLX_nvidia, libEGL_nvidia, vulkan/icd.d/nvidia_icd.json, "
+                        "glvnd/egl_vendor.d/10_nvidia.json: install"));
+  // "all" means what there is.
+  EXPECT_EQ(FindDriver(dir_.path(), kAllCapabilities).value().data_files.size(), 0u);
+  AddGraphics();
+  const DriverFiles files = FindDriver(dir_.path(), kGraphics | kDisplay).value();
+  ASSERT_EQ(files.data_files.size(), 2u);
+  EXPECT_EQ(files.data_files[0].host_path, path("etc/vulkan/icd.d/nvidia_icd.json"));
+  EXPECT_EQ(files.data_files[1].name, "glvnd/egl_vendor.d/10_nvidia.json");
+  EXPECT_EQ(FindDriver(dir_.path(), kCompute).value().data_files.size(), 0u);
+}
+
+TEST_F(DriverRoot, DrmNodesAreThoseOfTheGpu) {
+  Make();
+  for (const char* name : {"card1", "renderD129", "controlD65", "card1-DP-1"}) {
+    fs::create_directories(path("sys/bus/pci/devices/0000:07:00.0/drm/") + name);
+  }
+  fs::create_directories(path("sys/bus/pci/devices/0000:0f:00.0/drm/card2"));
+  EXPECT_THAT(DrmNodes(dir_.path(), "0000:07:00.0"), ElementsAre("dri/card1", "dri/renderD129"));
+  EXPECT_THAT(DrmNodes(dir_.path(), "0000:0f:00.0"), ElementsAre("dri/card2"));
+  EXPECT_THAT(DrmNodes(dir_.path(), "0000:aa:00.0"), ElementsAre());
 }
 
 TEST_F(DriverRoot, FindsLibrariesThatOnlyTheLinkerCacheOfTheRootKnows) {
@@ -151,6 +250,49 @@ TEST_F(Elf, EveryTruncationAndEveryFlippedByteOfTheHeadersIsSurvived) {
   }
   EXPECT_FALSE(Read(good.substr(0, 60)).ok());
   EXPECT_FALSE(Read("#!/bin/sh\nexit 0\n# longer than an identification").ok());
+}
+
+// The library with one of its segments changed: 0 is PT_LOAD, 1 PT_DYNAMIC.
+std::string WithSegment(int index, const std::function<void(Elf64_Phdr*, size_t)>& change) {
+  std::string data = MakeLibrary("libcuda.so.1");
+  Elf64_Ehdr header;
+  std::memcpy(&header, data.data(), sizeof(header));
+  const size_t at = header.e_phoff + static_cast<size_t>(index) * sizeof(Elf64_Phdr);
+  Elf64_Phdr segment;
+  std::memcpy(&segment, data.data() + at, sizeof(segment));
+  change(&segment, data.size());
+  std::memcpy(data.data() + at, &segment, sizeof(segment));
+  return data;
+}
+
+TEST_F(Elf, TheDynamicSectionMayEndWithTheFileAndNotBehindIt) {
+  const auto read = [&](size_t behind) {
+    return Read(WithSegment(1, [&](Elf64_Phdr* segment, size_t size) {
+      segment->p_filesz = size - segment->p_offset + behind;
+    }));
+  };
+  EXPECT_EQ(read(0).value().soname, "libcuda.so.1");
+  EXPECT_THAT(read(1).status().message(), HasSubstr("dynamic section outside of the file"));
+  const auto beyond = Read(WithSegment(1, [](Elf64_Phdr* segment, size_t size) {
+    segment->p_offset = size + 1;
+    segment->p_filesz = 0;
+  }));
+  EXPECT_THAT(beyond.status().message(), HasSubstr("dynamic section outside of the file"));
+}
+
+TEST_F(Elf, StringsMayBeginWhereTheirSegmentBeginsAndNotWhereItEnds) {
+  const std::string data = MakeLibrary("libcuda.so.1");
+  const size_t strings = data.find("libcuda.so.1") - 1;
+  const auto read = [&](size_t begin, size_t end) {
+    return Read(WithSegment(0, [&](Elf64_Phdr* segment, size_t) {
+      segment->p_offset = segment->p_vaddr = begin;
+      segment->p_filesz = end - begin;
+    }));
+  };
+  EXPECT_EQ(read(strings, data.size()).value().soname, "libcuda.so.1");
+  EXPECT_EQ(read(0, strings + 1).value().soname, "libcuda.so.1");
+  EXPECT_THAT(read(strings + 1, data.size()).status().message(), HasSubstr("in no segment"));
+  EXPECT_THAT(read(0, strings).status().message(), HasSubstr("in no segment"));
 }
 
 TEST(Capabilities, KnowsTheWords) {

@@ -3,6 +3,7 @@
 
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <array>
 
 #include "api/names.h"
@@ -22,6 +23,12 @@ const std::vector<std::string> kReadOnlyBind = {"ro", "nosuid", "nodev", "bind",
 const std::vector<std::string> kReadOnlyTree = {"ro", "nosuid", "nodev", "rbind", "rprivate"};
 const std::vector<std::string> kSharedBind = {"rw", "nosuid", "nodev", "noexec", "bind", "rprivate"};
 
+#if defined(__x86_64__)
+constexpr std::string_view kGbmFolders = "/usr/lib/x86_64-linux-gnu/gbm:/usr/lib64/gbm:/usr/lib/gbm";
+#elif defined(__aarch64__)
+constexpr std::string_view kGbmFolders = "/usr/lib/aarch64-linux-gnu/gbm:/usr/lib64/gbm:/usr/lib/gbm";
+#endif
+
 // Links that programs expect beside those that a SONAME gives.
 struct ExtraLink {
   std::string_view name;
@@ -33,7 +40,21 @@ constexpr ExtraLink kExtraLinks[] = {
     {"libGLX_indirect.so.0", "libGLX_nvidia.so.0"},
 };
 
-constexpr std::string_view kOtherDriverDir = "/run/tessera";
+// Where a loader looks for files like those in `folder` of the tree, which goes in front. Where the
+// variable is not set the loader looks in `otherwise`, which then has to be named, too.
+struct LoaderPath {
+  std::string_view variable;
+  std::string_view folder;
+  std::string_view otherwise;
+};
+constexpr LoaderPath kLoaderPaths[] = {
+    {"XDG_DATA_DIRS", "share", "/usr/local/share:/usr/share"},  // Vulkan
+    {"__EGL_VENDOR_LIBRARY_DIRS", "share/glvnd/egl_vendor.d",
+     "/etc/glvnd/egl_vendor.d:/usr/share/glvnd/egl_vendor.d"},
+    {"__EGL_EXTERNAL_PLATFORM_CONFIG_DIRS", "share/egl/egl_external_platform.d",
+     "/etc/egl/egl_external_platform.d:/usr/share/egl/egl_external_platform.d"},
+    {"GBM_BACKENDS_PATH", "lib/gbm", kGbmFolders},
+};
 
 // The container's user must be able to read what is made, whatever umask the engine runs with. The
 // low-level runtime inherits ours, so it is put back.
@@ -85,24 +106,12 @@ Status CheckNoLink(const RootedDir& root, const std::string& dir) {
                dir, dir);
 }
 
-void ReadImageCache(const ConfigDocument& document, const RootedDir& root,
-                    const std::string& tree_dir, Placement* placement) {
+LinkerSetup FindLinker(const ConfigDocument& document, const RootedDir& root,
+                       const std::string& tree_dir) {
   if (const auto over = MountOver(document, tree_dir, kLdCache)) {
-    placement->why_no_cache = "a mount at " + over->destination + " lies over it";
-    return;
+    return {.why = "a mount at " + over->destination + " lies over " + std::string(kLdCache)};
   }
-  const Result<std::string> file =
-      root.Read(std::string(kLdCache), Links::kRefuse, kMaxLdCacheSize);
-  if (!file.ok()) {
-    placement->why_no_cache = file.status().message();
-    return;
-  }
-  Result<LdCache> cache = ParseLdCache(*file);
-  if (!cache.ok()) {
-    placement->why_no_cache = cache.status().message();
-    return;
-  }
-  placement->ld_cache = std::move(*cache);
+  return FindLinkerSetup(root, document.IsRootReadOnly());
 }
 
 class Injector {
@@ -117,8 +126,7 @@ class Injector {
   // Says how driver files get into the container.
   Result<std::string> Run() {
     document_.EraseMountsFrom(stage_.path());
-    // Whoever was given some GPUs shall not see the others.
-    document_.EraseGpuNodes();
+    RETURN_IF_ERROR(WithholdGpus(injection_.withheld, &document_));
     for (const DeviceNode& node : injection_.devices) RETURN_IF_ERROR(AddNode(node));
     RETURN_IF_ERROR(CollectTree());
     ASSIGN_OR_RETURN(std::string how, MountTree());
@@ -162,6 +170,9 @@ class Injector {
     for (const DriverBinary& binary : injection_.driver.binaries) {
       tree_.AddDriverFile("bin/" + binary.name, binary.host_path);
     }
+    for (const DriverDataFile& file : injection_.driver.data_files) {
+      tree_.AddDriverFile("share/" + file.name, file.host_path);
+    }
     for (const std::string& file : injection_.driver.state_files) {
       tree_.AddPlace(file);
       on_tree_.push_back({InContainer(file), "bind", JoinPath(injection_.driver.root, file),
@@ -178,6 +189,10 @@ class Injector {
   void AddLibrary(const DriverLibrary& library) {
     tree_.AddDriverFile("lib/" + library.file_name, library.host_path);
     AddCacheEntry(library.file_name);
+    // By this name the GBM loader asks for the driver of the kernel module nvidia-drm.
+    if (library.soname == "libnvidia-allocator.so.1" && !injection_.driver.data_files.empty()) {
+      tree_.AddLink("lib/gbm/nvidia-drm_gbm.so", "../" + library.file_name);
+    }
     if (library.soname == library.file_name) return;
     tree_.AddLink("lib/" + library.soname, library.file_name);
     AddCacheEntry(library.soname);
@@ -201,7 +216,8 @@ class Injector {
     std::string why = "no folder for shared trees is configured";
     if (!injection_.tree_dir.empty()) {
       const Result<std::string> shared =
-          ShareTree(tree_, injection_.driver.root, injection_.tree_dir);
+          ShareTree(tree_, injection_.driver.root, injection_.tree_dir,
+                    LabelForAll(document_.MountLabel()));
       if (shared.ok()) {
         RETURN_IF_ERROR(
             document_.AddMount({placement_.driver_dir, "bind", *shared, kReadOnlyTree}));
@@ -251,15 +267,30 @@ class Injector {
     if (!injection_.driver.binaries.empty()) {
       env.AppendFolder("PATH", InContainer("bin"), kDefaultPath);
     }
+    for (const LoaderPath& path : kLoaderPaths) AddLoaderPath(path, &env);
     if (cache_entries_.empty()) return Status::Ok();
-    if (placement_.ld_cache) return AddCache();
+    if (placement_.linker.way != LinkerSetup::Way::kEnvironment) return AddCache();
     env.AppendFolder("LD_LIBRARY_PATH", InContainer("lib"));
     return Status::Ok();
   }
 
+  void AddLoaderPath(const LoaderPath& path, EnvList* env) const {
+    const std::string prefix = std::string(path.folder) + "/";
+    const auto below = [&](const TreeEntry& entry) { return entry.name.starts_with(prefix); };
+    if (std::ranges::none_of(tree_.entries(), below)) return;
+    const std::string ours = InContainer(path.folder);
+    const std::string list = env->Get(path.variable).value_or(std::string(path.otherwise));
+    if (!list.starts_with(ours)) env->Set(path.variable, fmt::format("{}:{}", ours, list));
+  }
+
   Status AddCache() {
     const std::string merged =
-        WriteLdCache(MergeLdCaches(std::move(cache_entries_), *placement_.ld_cache));
+        WriteLdCache(MergeLdCaches(std::move(cache_entries_), placement_.linker.cache));
+    // A root that cannot be written for us cannot be written by ldconfig in the container either.
+    if (placement_.linker.way == LinkerSetup::Way::kWrite &&
+        WriteLinkerFiles(placement_.root, InContainer("lib"), merged).ok()) {
+      return Status::Ok();
+    }
     ASSIGN_OR_RETURN(const std::string path, stage_.AddFile("ld.so.cache", merged));
     return document_.AddMount({std::string(kLdCache), "bind", path, kReadOnlyBind});
   }
@@ -275,31 +306,43 @@ class Injector {
 
 }  // namespace
 
+std::vector<std::string_view> FolderVariables() {
+  std::vector<std::string_view> names = {"PATH", "LD_LIBRARY_PATH"};
+  for (const LoaderPath& path : kLoaderPaths) names.push_back(path.variable);
+  return names;
+}
+
 Result<Placement> FindPlacement(const ConfigDocument& document, const std::string& tree_dir) {
   ASSIGN_OR_RETURN(const std::string root_path, document.RootPath());
   Result<RootedDir> root = RootedDir::Open(root_path);
   if (!root.ok()) return root.status().Annotate("root file system of the container");
   RETURN_IF_ERROR(CheckNoLink(*root, "dev"));
-  Placement placement;
-  if (IsPrivate(document, tree_dir, names::kContainerDriverDir)) {
-    placement.driver_dir = names::kContainerDriverDir;
-  } else if (IsPrivate(document, tree_dir, kOtherDriverDir)) {
+  std::string driver_dir(names::kContainerDriverDir);
+  if (!IsPrivate(document, tree_dir, driver_dir)) {
+    driver_dir = kOtherDriverDir;
+    if (!IsPrivate(document, tree_dir, driver_dir)) {
+      return Error(Code::kFailedPrecondition,
+                   "there is no place for the driver's files: the container has a tmpfs neither at "
+                   "/dev nor at /run, and nothing is written into images or folders of the host; "
+                   "let the engine make /dev, or mount a tmpfs at /run");
+    }
     RETURN_IF_ERROR(CheckNoLink(*root, "run"));
-    placement.driver_dir = kOtherDriverDir;
-  } else {
-    return Error(Code::kFailedPrecondition,
-                 "there is no place for the driver's files: the container has a tmpfs neither at "
-                 "/dev nor at /run, and nothing is written into images or folders of the host; "
-                 "let the engine make /dev, or mount a tmpfs at /run");
   }
-  ReadImageCache(document, *root, tree_dir, &placement);
-  return placement;
+  LinkerSetup linker = FindLinker(document, *root, tree_dir);
+  return Placement{std::move(driver_dir), std::move(*root), std::move(linker)};
+}
+
+Status WithholdGpus(const std::vector<DeviceNode>& gpus, ConfigDocument* document) {
+  // An engine gives a privileged container the nodes of all GPUs.
+  document->EraseGpuNodes();
+  for (const DeviceNode& gpu : gpus) RETURN_IF_ERROR(document->DenyDevice(gpu));
+  return Status::Ok();
 }
 
 Result<std::string> Inject(const Injection& injection, const Placement& placement,
                            ConfigDocument* document) {
   const ScopedUmask umask;
-  ASSIGN_OR_RETURN(Stage stage, Stage::Make(document->bundle()));
+  ASSIGN_OR_RETURN(Stage stage, Stage::Make(document->bundle(), document->MountLabel()));
   return Injector(injection, placement, std::move(stage), document).Run();
 }
 

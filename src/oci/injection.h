@@ -1,21 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
 // Puts devices and driver files into one container, by editing its config.json and staging a folder
-// in its bundle: no hooks, nothing executed, nothing written into the image or the host's /dev.
+// in its bundle: no hooks, nothing executed, nothing written into the host's /dev, and into the
+// container's root file system only what its dynamic linker needs (linker_setup.h).
 //
 //   /dev/nvidia0, ...             linux.devices, with a rule for the cgroup
 //   /dev/tessera/lib, bin, run    one bind mount of the host's shared tree; where there can be none,
 //                                 of a staged folder, and on it one for each file of the driver.
 //                                 Read only; SONAMEs are links in it
-//   /etc/ld.so.cache              a merged cache bound over the image's, where it has one;
-//                                 else LD_LIBRARY_PATH
+//   /etc/ld.so.cache              a merged cache, written into a writable root or mounted over that of
+//                                 a read-only one; else LD_LIBRARY_PATH
+//   /dev/tessera/share            what loaders of Vulkan, EGL and GBM read, named by their variables
 //   PATH                          gets /dev/tessera/bin at the end
 //
 // No path that an image controls is ever the source of a mount. Not for deciding which devices.
 // Threads: one.
 #pragma once
 
-#include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -23,12 +25,14 @@
 #include "src/oci/config_document.h"
 #include "src/oci/device_node.h"
 #include "src/oci/driver_root.h"
-#include "src/oci/ld_cache.h"
+#include "src/oci/linker_setup.h"
+#include "src/oci/rooted_dir.h"
 
 namespace tessera::oci {
 
 struct Injection {
   std::vector<DeviceNode> devices;
+  std::vector<DeviceNode> withheld;  // GPUs of others; not for containers whose cgroup denies them anyway
   DriverFiles driver;
   std::vector<Mount> mounts;  // of the grant; below /dev/tessera they move with it
   std::vector<std::pair<std::string, std::string>> env;
@@ -38,15 +42,21 @@ struct Injection {
 
 // Where driver files can go in this container, found out before anything is touched.
 struct Placement {
-  std::string driver_dir;           // /dev/tessera, or /run/tessera
-  std::optional<LdCache> ld_cache;  // the image's, where it can be used
-  std::string why_no_cache;         // for people, where not
+  std::string driver_dir;  // /dev/tessera, or /run/tessera
+  RootedDir root;          // the container's
+  LinkerSetup linker;
 };
+
+// Environment variables whose lists of folders may get one of ours.
+std::vector<std::string_view> FolderVariables();
 
 // FAILED_PRECONDITION where the container has no tmpfs at /dev or /run, or its image has a symbolic
 // link there: the message says what to change. What an earlier start of the bundle mounted there, from
 // the stage or from `tree_dir`, does not count.
 Result<Placement> FindPlacement(const ConfigDocument& document, const std::string& tree_dir);
+
+// Takes the nodes of all GPUs away, and forbids `gpus` in a cgroup that allows every device.
+Status WithholdGpus(const std::vector<DeviceNode>& gpus, ConfigDocument* document);
 
 // Stages and edits; the document is not saved. Says, for people, how the driver's files get into the
 // container. An error leaves at most the staged folder.

@@ -105,5 +105,12 @@ TEST(LdCache, EveryTruncationAndEveryFlippedByteIsSurvived) {
   EXPECT_FALSE(ParseLdCache("").ok());
 }
 
+TEST(LdCacheNames, RunsOfDigitsAreNumbersFromZeroToNine) {
+  EXPECT_LT(CompareLibraryNames("libx.so.9", "libx.so.10"), 0);
+  EXPECT_LT(CompareLibraryNames("libx.so.19", "libx.so.20"), 0);
+  EXPECT_GT(CompareLibraryNames("libx.so.100", "libx.so.99"), 0);
+  EXPECT_EQ(CompareLibraryNames("libx.so.09", "libx.so.9"), 0);
+}
+
 }  // namespace
 }  // namespace tessera::oci

@@ -1,15 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/oci/rooted_dir.h"
 
+#include <dirent.h>
 #include <fcntl.h>
 #include <linux/openat2.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <climits>
+#include <memory>
 
 namespace tessera::oci {
 
@@ -95,6 +98,60 @@ Result<std::string> RootedDir::ReadLink(const std::string& path) const {
   const ssize_t length = ::readlinkat(fd.get(), "", target.data(), target.size());
   if (length < 0) return Status::FromErrno(JoinPath(this->path(), path), errno);
   return std::string(target.data(), static_cast<size_t>(length));
+}
+
+Result<std::string> RootedDir::RealPath(const std::string& path) const {
+  ASSIGN_OR_RETURN(const Fd fd, Resolve(path, O_PATH, Links::kInRoot));
+  ASSIGN_OR_RETURN(const std::string real, PathOf(fd.get()));
+  ASSIGN_OR_RETURN(const std::string root, PathOf(dir_.get()));  // which may be a link itself
+  if (root == "/") return real.substr(1);
+  if (real == root) return std::string(".");
+  if (!real.starts_with(root + "/")) {
+    return Error(Code::kNotFound, "{}: is at {}", JoinPath(this->path(), path), real);
+  }
+  return real.substr(root.size() + 1);
+}
+
+Result<std::vector<std::string>> RootedDir::List(
+    const std::string& path, const std::function<bool(std::string_view)>& keep) const {
+  ASSIGN_OR_RETURN(Fd fd, Resolve(path, O_RDONLY | O_DIRECTORY, Links::kInRoot));
+  const std::unique_ptr<DIR, int (*)(DIR*)> dir(::fdopendir(fd.get()), &::closedir);
+  if (!dir) return Status::FromErrno(JoinPath(this->path(), path), errno);
+  (void)fd.Release();  // closedir closes it
+  std::vector<std::string> names;
+  while (const dirent* entry = ::readdir(dir.get())) {
+    const std::string_view name = entry->d_name;
+    if (name != "." && name != ".." && keep(name)) names.emplace_back(name);
+  }
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+Status RootedDir::ReplaceFile(const std::string& path, std::string_view data) const {
+  const std::string full = JoinPath(this->path(), path);
+  ASSIGN_OR_RETURN(const Fd folder, Resolve(DirName(path), O_PATH | O_DIRECTORY, Links::kRefuse));
+  const std::string name = BaseName(path);
+  struct stat like;
+  if (::fstatat(folder.get(), name.c_str(), &like, AT_SYMLINK_NOFOLLOW) == 0) {
+    if (!S_ISREG(like.st_mode)) {
+      return Error(Code::kInvalidArgument, "{}: not a regular file", full);
+    }
+  } else if (errno != ENOENT || ::fstat(folder.get(), &like) != 0) {
+    return Status::FromErrno(full, errno);
+  }
+  const std::string temporary = "." + name + ".tessera";
+  ::unlinkat(folder.get(), temporary.c_str(), 0);  // left by a process that was killed
+  const Fd fd(::openat(folder.get(), temporary.c_str(),
+                       O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600));
+  if (!fd.valid()) return Status::FromErrno(full, errno);
+  Status status = WriteFd(fd.get(), data);
+  if (status.ok() &&
+      (::fchown(fd.get(), like.st_uid, like.st_gid) != 0 || ::fchmod(fd.get(), 0644) != 0 ||
+       ::renameat(folder.get(), temporary.c_str(), folder.get(), name.c_str()) != 0)) {
+    status = Status::FromErrno("replace", errno);
+  }
+  if (!status.ok()) ::unlinkat(folder.get(), temporary.c_str(), 0);
+  return status.Annotate(full);
 }
 
 Result<std::string> RootedDir::HostPath(const std::string& path) const {

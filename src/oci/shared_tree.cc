@@ -10,13 +10,17 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <cctype>
 #include <cerrno>
 #include <chrono>
+#include <cstring>
 #include <functional>
 #include <thread>
 #include <vector>
 
 #include "src/base/file.h"
+#include "src/base/strings.h"
 
 namespace tessera::oci {
 namespace {
@@ -68,8 +72,9 @@ Result<Fd> Lock(const std::string& dir) {
 
 class Sharer {
  public:
-  Sharer(const Tree& tree, const std::string& driver_root, const std::string& dir)
-      : tree_(tree), dir_(dir), trees_(JoinPath(dir, "trees")) {
+  Sharer(const Tree& tree, const std::string& driver_root, const std::string& dir,
+         const std::string& label)
+      : tree_(tree), dir_(dir), label_(label), trees_(JoinPath(dir, "trees")) {
     prefix_ = fmt::format("{:08x}-", std::hash<std::string>()(driver_root) & 0xffffffff);
   }
 
@@ -92,7 +97,7 @@ class Sharer {
 
  private:
   Status LookAtFiles() {
-    std::string content;
+    std::string content = label_;
     for (const TreeEntry& entry : tree_.entries()) {
       FileId id;
       if (entry.kind == TreeEntry::Kind::kDriverFile) {
@@ -146,14 +151,16 @@ class Sharer {
     return Mount(nullptr, trees_, nullptr, MS_PRIVATE);
   }
 
-  static Status MountTmpfs(const std::string& path) {
+  static Status MountTmpfs(const std::string& path, const std::string& label = "") {
     // Enough for names and links; what others could fill, they cannot reach.
-    return Mount("tessera", path, "tmpfs", MS_NOSUID | MS_NODEV, "mode=0755,size=1m,nr_inodes=4k");
+    std::string options = "mode=0755,size=1m,nr_inodes=4k";
+    if (!label.empty()) options += fmt::format(",context=\"{}\"", label);
+    return Mount("tessera", path, "tmpfs", MS_NOSUID | MS_NODEV, options.c_str());
   }
 
   Status Make() const {
     if (::mkdir(path_.c_str(), 0755) != 0) return Status::FromErrno(path_, errno);
-    RETURN_IF_ERROR(MountTmpfs(path_));
+    RETURN_IF_ERROR(MountTmpfs(path_, label_));
     RETURN_IF_ERROR(tree_.MakeIn(path_));
     for (const TreeEntry& entry : tree_.entries()) {
       if (entry.kind != TreeEntry::Kind::kDriverFile) continue;
@@ -197,6 +204,7 @@ class Sharer {
 
   const Tree& tree_;
   const std::string& dir_;
+  const std::string& label_;
   const std::string trees_;
   std::string prefix_;
   std::string path_;
@@ -206,8 +214,18 @@ class Sharer {
 }  // namespace
 
 Result<std::string> ShareTree(const Tree& tree, const std::string& driver_root,
-                              const std::string& dir) {
-  return Sharer(tree, driver_root, dir).Share();
+                              const std::string& dir, const std::string& label) {
+  return Sharer(tree, driver_root, dir, label).Share();
+}
+
+std::string LabelForAll(std::string_view mount_label) {
+  constexpr size_t kUserRoleType = 3;
+  const std::vector<std::string_view> parts = Split(mount_label, ':');
+  const bool plain = std::ranges::all_of(mount_label, [](char c) {
+    return std::isalnum(static_cast<unsigned char>(c)) || std::strchr("_.:,-", c) != nullptr;
+  });
+  if (parts.size() <= kUserRoleType || !plain) return "";
+  return fmt::format("{}:{}:{}:s0", parts[0], parts[1], parts[2]);
 }
 
 Result<size_t> DropSharedTrees(const std::string& dir) {

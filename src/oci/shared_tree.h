@@ -16,6 +16,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 
 #include "src/base/status.h"
 #include "src/oci/tree.h"
@@ -29,8 +30,14 @@ namespace tessera::oci {
 // PERMISSION_DENIED: mounts need root. RESOURCE_EXHAUSTED: there are kMaxSharedTrees, which nobody
 // reaches without trying. UNAVAILABLE: another process holds the lock. NOT_FOUND, ABORTED: the driver is
 // being replaced. Whatever the error, no half-made tree stays.
+// `label`: SELinux's for the tree's folders and links, without which a confined container cannot search
+// them; empty without SELinux. The driver's files keep their own, which containers may read.
 Result<std::string> ShareTree(const Tree& tree, const std::string& driver_root,
-                              const std::string& dir);
+                              const std::string& dir, const std::string& label = "");
+
+// A container's label without its categories, which keep containers apart: "…:container_file_t:s0:c1,c2" ->
+// "…:container_file_t:s0", which all may read. Empty where `mount_label` is not a label.
+std::string LabelForAll(std::string_view mount_label);
 
 // Unmounts and removes all trees of `dir`, and says how many there were; 0 also where there is no such
 // folder. Running containers keep their copies; one that is being started at this moment may fail. The

@@ -140,6 +140,15 @@ TEST_F(SharedTree, AReplacedDriverGetsANewTreeAndTheOldOneGoes) {
   EXPECT_EQ(Mounts(), mounts);
 }
 
+TEST_F(SharedTree, ALibraryOfAnotherVersionIsKnownByItsLink) {
+  const std::string old = Share().value();
+  // The program stays the same file.
+  ASSERT_TRUE(WriteFileAtomically(path("driver/libx.so.2.0"), "x2.0", 0644).ok());
+  version_ = "2.0";
+  EXPECT_EQ(ReadFile(Share().value() + "/lib/libx.so.1").value(), "x2.0");
+  EXPECT_FALSE(PathExists(old));
+}
+
 TEST_F(SharedTree, AContainerKeepsTheFilesOfADriverThatIsGone) {
   fs::create_directories(path("container"));
   ASSERT_EQ(::mount(Share()->c_str(), path("container").c_str(), nullptr,
@@ -233,6 +242,15 @@ TEST_F(SharedTree, WithoutTheRightToMountSaysSo) {
   int status = 0;
   ASSERT_EQ(::waitpid(child, &status, 0), child);
   EXPECT_EQ(status, 0);
+}
+
+TEST(LabelForAll, LeavesOutWhatKeepsContainersApart) {
+  EXPECT_EQ(LabelForAll("system_u:object_r:container_file_t:s0:c15,c300"),
+            "system_u:object_r:container_file_t:s0");
+  EXPECT_EQ(LabelForAll("system_u:object_r:container_file_t:s0"), "system_u:object_r:container_file_t:s0");
+  for (const char* none : {"", "container_file_t", "a:b:c", "a:b:c\",x:s0", "a:b:c d:s0"}) {
+    EXPECT_EQ(LabelForAll(none), "") << none;
+  }
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 
 #include <fcntl.h>
 #include <sys/stat.h>
+#include <sys/xattr.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -15,8 +16,8 @@ namespace tessera::oci {
 
 std::string Stage::PathIn(const std::string& bundle) { return JoinPath(bundle, "tessera"); }
 
-Result<Stage> Stage::Make(const std::string& bundle) {
-  Stage stage(PathIn(bundle));
+Result<Stage> Stage::Make(const std::string& bundle, const std::string& label) {
+  Stage stage(PathIn(bundle), label);
   if (::mkdir(stage.path_.c_str(), 0755) != 0) {
     if (errno != EEXIST) return Status::FromErrno(stage.path_, errno);
     std::error_code error;
@@ -31,6 +32,10 @@ Result<std::string> Stage::AddTree(const Tree& tree) {
   std::string path = JoinPath(path_, "tree");
   if (::mkdir(path.c_str(), 0755) != 0) return Status::FromErrno(path, errno);
   RETURN_IF_ERROR(tree.MakeIn(path));
+  RETURN_IF_ERROR(Label(path));
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(path)) {
+    RETURN_IF_ERROR(Label(entry.path()));
+  }
   return path;
 }
 
@@ -39,7 +44,17 @@ Result<std::string> Stage::AddFile(const std::string& name, std::string_view dat
   const Fd fd(::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644));
   if (!fd.valid()) return Status::FromErrno(path, errno);
   RETURN_IF_ERROR(WriteFd(fd.get(), data).Annotate(path));
+  RETURN_IF_ERROR(Label(path));
   return path;
+}
+
+// Low-level runtimes label what they mount themselves, but no bind mounts.
+Status Stage::Label(const std::string& path) const {
+  if (label_.empty()) return Status::Ok();
+  if (::lsetxattr(path.c_str(), "security.selinux", label_.c_str(), label_.size() + 1, 0) == 0) {
+    return Status::Ok();
+  }
+  return Status::FromErrno("label " + path, errno);
 }
 
 }  // namespace tessera::oci

@@ -16,7 +16,8 @@ namespace tessera::oci {
 class Stage {
  public:
   // Makes <bundle>/tessera anew; what an earlier start of the same bundle left there goes.
-  static Result<Stage> Make(const std::string& bundle);
+  // `label`: SELinux's for what is made, empty without SELinux.
+  static Result<Stage> Make(const std::string& bundle, const std::string& label = "");
   static std::string PathIn(const std::string& bundle);
 
   const std::string& path() const { return path_; }
@@ -27,8 +28,12 @@ class Stage {
   Result<std::string> AddFile(const std::string& name, std::string_view data);
 
  private:
-  explicit Stage(std::string path) : path_(std::move(path)) {}
+  Stage(std::string path, std::string label)
+      : path_(std::move(path)), label_(std::move(label)) {}
+  Status Label(const std::string& path) const;
+
   std::string path_;
+  std::string label_;
 };
 
 }  // namespace tessera::oci

@@ -5,11 +5,15 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "src/base/status.h"
 
 namespace tessera::oci {
+
+// Where the tree stands in a container whose /dev is not its own; else names::kContainerDriverDir.
+inline constexpr std::string_view kOtherDriverDir = "/run/tessera";
 
 struct TreeEntry {
   enum class Kind { kDriverFile, kPlace, kFolder, kLink };

@@ -54,6 +54,18 @@ Result<DeviceNode> LookAtGpu(const ChosenGpu& gpu) {
   return node;
 }
 
+// Of the granted GPUs alone. Programs without a screen do without them.
+void AddDrmNodes(const Choice& choice, std::vector<DeviceNode>* nodes) {
+  for (const oci::ProcGpu& gpu : oci::ListGpus(choice.driver_root).value_or({})) {
+    if (std::ranges::find(choice.gpus, gpu.uuid, &ChosenGpu::uuid) == choice.gpus.end()) continue;
+    for (const std::string& name : oci::DrmNodes(choice.driver_root, gpu.bus_id)) {
+      const std::string path = "/dev/" + name;
+      Result<DeviceNode> node = oci::LookAtDevice(JoinPath(choice.dev_root, path), path);
+      if (node.ok()) nodes->push_back(std::move(*node));
+    }
+  }
+}
+
 Result<std::vector<DeviceNode>> CollectNodes(const Choice& choice, Capabilities capabilities) {
   std::vector<DeviceNode> nodes;
   for (const ChosenGpu& gpu : choice.gpus) {
@@ -61,17 +73,36 @@ Result<std::vector<DeviceNode>> CollectNodes(const Choice& choice, Capabilities 
     nodes.push_back(std::move(node));
   }
   if (nodes.empty()) return nodes;
+  if (capabilities & (oci::kGraphics | oci::kDisplay)) AddDrmNodes(choice, &nodes);
   for (const oci::ControlNode& control : oci::ControlNodes()) {
     if (!(control.needed_by & capabilities)) continue;
     const std::string path = fmt::format("/dev/{}", control.name);
     Result<DeviceNode> node = oci::LookAtDevice(JoinPath(choice.dev_root, path), path);
     if (node.ok()) {
       nodes.push_back(std::move(*node));
-    } else if (control.required) {
+    } else if (control.required_by & oci::MustWork(capabilities)) {
       return Error(node.status().code(), "{}: {}", node.status().message(), control.advice);
     }
   }
   return nodes;
+}
+
+// The GPUs of the node that are not among `given`, for a container that may open any device.
+std::vector<DeviceNode> CollectWithheld(const ConfigDocument& document, const std::string& driver_root,
+                                        const std::string& dev_root,
+                                        const std::vector<DeviceNode>& given) {
+  std::vector<DeviceNode> withheld;
+  if (!document.AllowsAllDevices()) return withheld;
+  for (const oci::ProcGpu& gpu : oci::ListGpus(driver_root).value_or({})) {
+    const std::string path = fmt::format("/dev/nvidia{}", gpu.minor);
+    Result<DeviceNode> node = oci::LookAtDevice(JoinPath(dev_root, path), path);
+    if (!node.ok()) continue;
+    const bool is_given = std::ranges::any_of(given, [&](const DeviceNode& other) {
+      return other.major_number == node->major_number && other.minor_number == node->minor_number;
+    });
+    if (!is_given) withheld.push_back(std::move(*node));
+  }
+  return withheld;
 }
 
 Facts CollectFacts(const Choice& choice, const oci::DriverFiles& driver) {
@@ -98,6 +129,8 @@ Result<Decision> DecideWith(const ConfigDocument& document, const Options& optio
   ASSIGN_OR_RETURN(const Capabilities capabilities, ReadCapabilities(document));
   oci::Injection injection;
   ASSIGN_OR_RETURN(injection.devices, CollectNodes(choice, capabilities));
+  injection.withheld =
+      CollectWithheld(document, choice.driver_root, choice.dev_root, injection.devices);
   ASSIGN_OR_RETURN(injection.driver, oci::FindDriver(choice.driver_root, capabilities));
   const auto requirements = ReadRequirements(document);
   if (!requirements.empty()) {
@@ -143,6 +176,16 @@ bool MayBeOfGpushare(const ConfigDocument& document) {
   return document.env().Get(names::kAnnotationGpuMemIndex).has_value();
 }
 
+// Containers that manage GPUs, or the node, are privileged and have no grant.
+Decision WithoutGrant(const ConfigDocument& document, const Identity& identity,
+                      const Options& options) {
+  Decision nothing{
+      "in Kubernetes, without a grant: no GPU, whatever the environment says", {}, {}};
+  if (std::ranges::count(options.privileged_namespaces, identity.pod_namespace) != 0) return nothing;
+  nothing.withheld = CollectWithheld(document, options.driver_root, options.dev_root, {});
+  return nothing;
+}
+
 Result<Decision> DecideInKubernetes(const ConfigDocument& document, const Identity& identity,
                                     const Options& options) {
   if (identity.is_sandbox) return Decision{"the pod's sandbox", {}, {}};
@@ -153,9 +196,9 @@ Result<Decision> DecideInKubernetes(const ConfigDocument& document, const Identi
   for (auto& [name, value] : document.env().GetPrefix(names::kEnvGrantPrefix)) {
     request.tokens.push_back({name, value});
   }
-  const Decision nothing{
-      "in Kubernetes, without a grant: no GPU, whatever the environment says", {}, {}};
-  if (request.tokens.empty() && !MayBeOfGpushare(document)) return nothing;
+  if (request.tokens.empty() && !MayBeOfGpushare(document)) {
+    return WithoutGrant(document, identity, options);
+  }
   const std::string who = fmt::format("pod {}/{} ({}), container {}", identity.pod_namespace,
                                       identity.pod_name, identity.pod_uid, identity.container);
   if (identity.pod_uid.empty() || identity.container.empty()) {
@@ -165,7 +208,9 @@ Result<Decision> DecideInKubernetes(const ConfigDocument& document, const Identi
                  "binding: allocate in tessera-agent");
   }
   Result<grant::Grant> grant = grant::Ask(options.grant_socket, request, options.grant_timeout);
-  if (request.tokens.empty() && grant.status().code() == Code::kNotFound) return nothing;
+  if (request.tokens.empty() && grant.status().code() == Code::kNotFound) {
+    return WithoutGrant(document, identity, options);
+  }
   if (!grant.ok()) {
     const bool away = grant.status().code() == Code::kUnavailable;
     return Error(grant.status().code(), "{}: {}{}", who, grant.status().message(),

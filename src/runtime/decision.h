@@ -5,6 +5,7 @@
 
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "src/base/status.h"
 #include "src/oci/config_document.h"
@@ -15,8 +16,11 @@ namespace tessera::runtime {
 
 struct Decision {
   std::string reason;                      // one line, for people
-  std::optional<oci::Injection> injection;  // nothing: the container passes untouched
+  std::optional<oci::Injection> injection;  // nothing: it gets nothing
   std::optional<oci::Placement> placement;  // with an injection
+  // Without one: GPUs that a privileged container of Kubernetes would see. Where there are none the
+  // container passes untouched.
+  std::vector<oci::DeviceNode> withheld = {};
 };
 
 // Whether Decide would look for GPUs at all. Reads nothing but the document.

@@ -10,6 +10,7 @@
 #include "src/formats/json.h"
 #include "src/oci/config_document.h"
 #include "src/oci/env_list.h"
+#include "src/oci/injection.h"
 #include "src/oci/replace_file.h"
 #include "src/oci/stage.h"
 
@@ -43,8 +44,9 @@ Status EditExecProcess(const std::string& bundle, const std::string& file) {
   if (!process.is_object()) return Error(Code::kInvalidArgument, "{} is no JSON object", file);
   ASSIGN_OR_RETURN(Json * list, process.ArrayAt("env"));
   oci::EnvList env(list);
-  AppendDriverFolders(container, "PATH", &env);
-  AppendDriverFolders(container, "LD_LIBRARY_PATH", &env);
+  for (const std::string_view name : oci::FolderVariables()) {
+    AppendDriverFolders(container, name, &env);
+  }
   const std::optional<std::string> granted = container.Get(names::kEnvVisibleDevices);
   if (granted && env.Get(names::kEnvVisibleDevices).value_or(std::string(kVoid)) == kVoid) {
     env.Set(names::kEnvVisibleDevices, *granted);

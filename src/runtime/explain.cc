@@ -57,12 +57,33 @@ int Fail(std::string_view message, int exit_code) {
   return exit_code;
 }
 
+std::string DescribeLinker(const oci::LinkerSetup& linker) {
+  switch (linker.way) {
+    case oci::LinkerSetup::Way::kWrite:
+      return "libraries are found through /etc/ld.so.cache, written into the container's layer\n";
+    case oci::LinkerSetup::Way::kMount:
+      return "libraries are found through /etc/ld.so.cache, mounted into the read-only root\n";
+    case oci::LinkerSetup::Way::kEnvironment:
+      break;
+  }
+  return fmt::format("libraries are found through LD_LIBRARY_PATH: {}\n", linker.why);
+}
+
 }  // namespace
 
 std::string DescribeDecision(const Decision& decision) {
   std::string text = fmt::format("decision   {}\n", decision.reason);
-  if (!decision.injection) return text + "injected   nothing\n";
+  const auto withheld = [&](const std::vector<oci::DeviceNode>& nodes) {
+    for (const oci::DeviceNode& node : nodes) {
+      text += fmt::format("withheld   {} {}:{}\n", node.path, node.major_number, node.minor_number);
+    }
+  };
+  if (!decision.injection) {
+    withheld(decision.withheld);
+    return text + "injected   nothing\n";
+  }
   const oci::Injection& injection = *decision.injection;
+  withheld(injection.withheld);
   const std::string& dir = decision.placement->driver_dir;
   for (const oci::DeviceNode& node : injection.devices) {
     text += fmt::format("device     {} {}:{}\n", node.path, node.major_number, node.minor_number);
@@ -75,14 +96,14 @@ std::string DescribeDecision(const Decision& decision) {
   for (const oci::DriverBinary& binary : injection.driver.binaries) {
     text += fmt::format("binary     {}/bin/{} from {}\n", dir, binary.name, binary.host_path);
   }
+  for (const oci::DriverDataFile& file : injection.driver.data_files) {
+    text += fmt::format("file       {}/share/{} from {}\n", dir, file.name, file.host_path);
+  }
   for (const oci::Mount& mount : injection.mounts) {
     text += fmt::format("mount      {} from {}\n", mount.destination, mount.source);
   }
   for (const auto& [name, value] : injection.env) text += fmt::format("env        {}={}\n", name, value);
-  text += decision.placement->ld_cache
-              ? std::string("libraries are found through /etc/ld.so.cache\n")
-              : fmt::format("libraries are found through LD_LIBRARY_PATH: {}\n",
-                            decision.placement->why_no_cache);
+  text += DescribeLinker(decision.placement->linker);
   for (const std::string& note : injection.driver.notes) text += fmt::format("note       {}\n", note);
   return text;
 }

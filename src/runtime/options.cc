@@ -16,6 +16,8 @@ namespace tessera::runtime {
 namespace {
 
 constexpr size_t kMaxFileSize = 1u << 20;
+constexpr std::string_view kRuntimesWanted =
+    "a list of names or absolute paths, [\"runc\", \"crun\"]";
 
 class Reader {
  public:
@@ -28,7 +30,16 @@ class Reader {
 
  private:
   Status ReadKey(std::string_view key, const toml::node& node) {
-    if (key == "runtimes") return ReadRuntimes(node);
+    if (key == "runtimes") {
+      if (const auto* list = node.as_array(); list == nullptr || list->empty()) {
+        return Wrong(key, node, kRuntimesWanted);
+      }
+      return ReadList(key, node, kRuntimesWanted, &options_.runtimes);
+    }
+    if (key == "privileged-namespaces") {
+      return ReadList(key, node, "a list of namespaces in quotes, or []",
+                      &options_.privileged_namespaces);
+    }
     if (key == "driver-root") return ReadPath(key, node, &options_.driver_root);
     if (key == "dev-root") return ReadPath(key, node, &options_.dev_root);
     if (key == "driver-tree-dir") {
@@ -54,19 +65,19 @@ class Reader {
     return Error(Code::kInvalidArgument,
                  "{}:{}: \"{}\" is no key of this file: correct or remove it (runtimes, "
                  "driver-root, dev-root, driver-tree-dir, grant-socket, grant-timeout-seconds, log, "
-                 "accept-visible-devices-envvar)",
+                 "accept-visible-devices-envvar, privileged-namespaces)",
                  path_, node.source().begin.line, key);
   }
 
-  Status ReadRuntimes(const toml::node& node) {
-    constexpr std::string_view kWanted = "a list of names or absolute paths, [\"runc\", \"crun\"]";
+  Status ReadList(std::string_view key, const toml::node& node, std::string_view wanted,
+                  std::vector<std::string>* to) {
     const toml::array* list = node.as_array();
-    if (list == nullptr || list->empty()) return Wrong("runtimes", node, kWanted);
-    options_.runtimes.clear();
+    if (list == nullptr) return Wrong(key, node, wanted);
+    to->clear();
     for (const toml::node& item : *list) {
       const auto name = item.value<std::string>();
-      if (!name || name->empty()) return Wrong("runtimes", item, kWanted);
-      options_.runtimes.push_back(*name);
+      if (!name || name->empty()) return Wrong(key, item, wanted);
+      to->push_back(*name);
     }
     return Status::Ok();
   }

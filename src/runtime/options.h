@@ -28,6 +28,9 @@ struct Options {
   std::string log;
   // Whether NVIDIA_VISIBLE_DEVICES gives GPUs outside Kubernetes. In Kubernetes it never does.
   bool accept_visible_devices_envvar = true;
+  // In Kubernetes, privileged containers of these namespaces see all GPUs without a grant; those of
+  // others see none.
+  std::vector<std::string> privileged_namespaces = {"kube-system", "tessera-system"};
 };
 
 // A missing file gives the defaults. INVALID_ARGUMENT names file, line, key and what to do.

@@ -32,6 +32,7 @@ grant-socket = "/run/x.sock"
 grant-timeout-seconds = 3
 log = "/var/log/x.log"
 accept-visible-devices-envvar = false
+privileged-namespaces = ["gpu-operator"]
 )",
                                        "f").value();
   EXPECT_THAT(options.runtimes, ElementsAre("/opt/crun"));
@@ -42,6 +43,7 @@ accept-visible-devices-envvar = false
   EXPECT_EQ(options.grant_timeout, std::chrono::seconds(3));
   EXPECT_EQ(options.log, "/var/log/x.log");
   EXPECT_FALSE(options.accept_visible_devices_envvar);
+  EXPECT_THAT(options.privileged_namespaces, ElementsAre("gpu-operator"));
 }
 
 TEST(Options, AnEmptyFolderForDriverTreesMeansNone) {
@@ -55,6 +57,10 @@ TEST(Options, MistakesAreToldWithFileAndLine) {
     return ParseOptions(text, "/etc/x.toml").status().message();
   };
   EXPECT_THAT(message("\nruntimes = \"runc\"\n"), HasSubstr("/etc/x.toml:2: \"runtimes\""));
+  EXPECT_THAT(message("runtimes = []\n"), HasSubstr("\"runtimes\" must be a list"));
+  EXPECT_THAT(message("privileged-namespaces = \"x\""), HasSubstr("a list of namespaces"));
+  EXPECT_THAT(message("\nprivileged-namespaces = [\"a\", 3]"), HasSubstr("/etc/x.toml:2"));
+  EXPECT_TRUE(ParseOptions("privileged-namespaces = []", "f")->privileged_namespaces.empty());
   EXPECT_THAT(message("driver_root = \"/\"\n"), HasSubstr("/etc/x.toml:1: \"driver_root\" is no key"));
   EXPECT_THAT(message("\n\nlog = [\n"), HasSubstr("/etc/x.toml:"));
   EXPECT_THAT(message("dev-root = \"relative\""), HasSubstr("absolute path"));

@@ -35,7 +35,11 @@ Status EditBundle(const CommandLine& line, const Result<Options>& loaded) {
   if (!loaded.ok()) return AsksForGpus(document) ? loaded.status() : Status::Ok();
   const Options& options = *loaded;
   ASSIGN_OR_RETURN(const Decision decision, Decide(document, options));
-  if (!decision.injection) return Status::Ok();
+  if (!decision.injection) {
+    if (decision.withheld.empty()) return Status::Ok();
+    RETURN_IF_ERROR(oci::WithholdGpus(decision.withheld, &document));
+    return document.Save();
+  }
   ASSIGN_OR_RETURN(const std::string how,
                    oci::Inject(*decision.injection, *decision.placement, &document));
   RETURN_IF_ERROR(document.Save());

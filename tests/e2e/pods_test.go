@@ -119,8 +119,17 @@ func TestAGrantedContainerSeesItsOwnGPUAndNoOther(t *testing.T) {
 	}
 }
 
-func TestAPrivilegedPodWithAGrantSeesItsOwnGPUAlone(t *testing.T) {
-	pod := bed.Pod{Name: "privileged", Containers: []bed.Container{{Name: "main", Image: "probe", GPUs: 1, Privileged: true}}}.Create(t)
+func TestAPrivilegedPodNeedsLeaveAndSeesItsOwnGPUAlone(t *testing.T) {
+	refused := bed.Pod{Name: "privileged-refused", Containers: []bed.Container{{Name: "main", GPUs: 1, Privileged: true}}}
+	if err := refused.TryCreate(t); err == nil || !strings.Contains(err.Error(), "tessera.dev/privileged-gpus=allowed") {
+		t.Errorf("a privileged pod was created: %v", err)
+	}
+	bed.Kubectl(t, "label", "namespace", "default", "tessera.dev/privileged-gpus=allowed")
+	defer bed.Kubectl(t, "label", "namespace", "default", "tessera.dev/privileged-gpus-")
+	allowed := bed.Pod{Name: "privileged", Containers: []bed.Container{{Name: "main", Image: "probe", GPUs: 1, Privileged: true}}}
+	// The API server hears of the label a moment later.
+	bed.Eventually(t, 10*time.Second, "a privileged pod is admitted", func() bool { return allowed.TryCreate(t) == nil })
+	pod := allowed.Name
 	bed.WaitPhase(t, pod, "Succeeded")
 	report := probeReport(t, pod)
 	numbered := slices.DeleteFunc(slices.Clone(report.Devices), func(device string) bool {

@@ -8,12 +8,14 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
 
 #include "src/base/file.h"
 #include "src/base/subprocess.h"
 #include "src/formats/toml.h"
 #include "src/runtime/engine/configurator.h"
+#include "tests/engine/engine_programs.h"
 
 namespace tessera::engine {
 namespace {
@@ -22,24 +24,17 @@ using ::testing::Contains;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-std::string Environment(const char* name) {
-  const char* value = std::getenv(name);
-  return value == nullptr ? "" : value;
-}
-
-// $TESSERA_CONTAINERD, else what the test cluster has built, else PATH.
-std::string FindContainerd() {
-  if (const std::string given = Environment("TESSERA_CONTAINERD"); !given.empty()) return given;
-  std::string cache = Environment("TESSERA_CACHE");
-  if (cache.empty()) cache = Environment("HOME") + "/.cache/tessera";
-  for (const std::string& name : ListDir(cache).value_or({})) {
-    const std::string path = JoinPath(JoinPath(cache, name), "containerd");
-    if (name.starts_with("containerd-") && ::access(path.c_str(), X_OK) == 0) return path;
+// Of the test cluster's version or Debian's.
+Result<std::string> FindContainerd(const std::string& version) {
+  if (const char* given = std::getenv("TESSERA_CONTAINERD")) return std::string(given);
+  if (version == "1.7") {
+    ASSIGN_OR_RETURN(const std::string folder, DebianEngine(FETCH_DEBS, "containerd-1.7"));
+    return folder + "/usr/bin/containerd";
   }
-  for (const char* path : {"/usr/local/bin/containerd", "/usr/bin/containerd"}) {
-    if (::access(path, X_OK) == 0) return path;
-  }
-  return "";
+  const std::string folder = BuiltContainerd();
+  if (!folder.empty()) return folder + "/containerd";
+  return Error(Code::kNotFound,
+               "no containerd: build the test cluster's parts, or set TESSERA_CONTAINERD");
 }
 
 // Starts the program again whenever it ends. Both go when the object goes, or the test dies.
@@ -79,14 +74,13 @@ class Supervisor {
   pid_t pid_ = -1;
 };
 
-class ContainerdTest : public ::testing::Test {
+class ContainerdTest : public ::testing::TestWithParam<const char*> {
  protected:
   void SetUp() override {
-    program_ = FindContainerd();
-    if (program_.empty()) {
-      GTEST_SKIP() << "no containerd: build the test cluster's parts, or set TESSERA_CONTAINERD";
-    }
     if (::getuid() != 0) GTEST_SKIP() << "containerd needs root";
+    const auto program = FindContainerd(GetParam());
+    if (!program.ok()) GTEST_SKIP() << program.status().message();
+    program_ = *program;
     ASSERT_TRUE(MakeDirs(Path("etc")).ok());
     options_.wanted.config = Path("etc/config.toml");
     options_.wanted.drop_in = Path("etc/conf.d/99-tessera.toml");
@@ -99,6 +93,10 @@ class ContainerdTest : public ::testing::Test {
   }
 
   std::string Path(const std::string& name) const { return JoinPath(dir_.path(), name); }
+
+  static bool Is17() { return GetParam() == std::string_view("1.7"); }
+  // What this containerd writes by default.
+  static std::string OwnVersion() { return Is17() ? "version = 2\n" : "version = 3\n"; }
 
   // The part of the configuration that keeps this containerd to itself.
   std::string Preamble(const std::string& version_line) const {
@@ -138,19 +136,26 @@ state = "{}"
     const auto outcome = Configure();
     ASSERT_TRUE(outcome.ok()) << outcome.status().ToString();
     EXPECT_TRUE(outcome->changed);
-    EXPECT_TRUE(PathExists(options_.wanted.drop_in));
+    // Before 2.1, a drop-in would replace the section that the main file has.
+    EXPECT_EQ(PathExists(options_.wanted.drop_in), !Is17());
     const auto answer = Ask();
     ASSERT_TRUE(answer.ok());
-    EXPECT_THAT(answer->runtimes, Contains("nvidia"));
+    // 1.7 does not say which runtimes it has.
+    if (!Is17()) {
+      EXPECT_THAT(answer->runtimes, Contains("nvidia"));
+    }
     const auto dump = RunProgram({program_, "--config", options_.wanted.config, "config", "dump"},
                                  std::chrono::seconds(20));
     ASSERT_TRUE(dump.ok());
     const auto document = ParseToml(dump->out);
     ASSERT_TRUE(document.ok());
-    EXPECT_EQ(FindPath(*document, {"plugins", "io.containerd.cri.v1.runtime", "containerd",
-                                   "default_runtime_name"})
-                  ->string_value(),
-              "nvidia");
+    const char* const plugin =
+        Is17() ? "io.containerd.grpc.v1.cri" : "io.containerd.cri.v1.runtime";
+    const Json* const name =
+        FindPath(*document, {"plugins", plugin, "containerd", "default_runtime_name"});
+    ASSERT_NE(name, nullptr) << dump->out;
+    EXPECT_EQ(name->string_value(), "nvidia");
+    EXPECT_THAT(dump->out, HasSubstr("/opt/tessera/bin/tessera-runtime"));
 
     const auto again = Configure();
     ASSERT_TRUE(again.ok());
@@ -171,28 +176,37 @@ state = "{}"
   std::optional<Supervisor> supervisor_;
 };
 
-TEST_F(ContainerdTest, AVersion3FileGetsADropInAndServesTheRuntime) {
+INSTANTIATE_TEST_SUITE_P(Engines, ContainerdTest, ::testing::Values("2", "1.7"),
+                         [](const auto& info) {
+                           std::string name(info.param);
+                           std::replace(name.begin(), name.end(), '.', '_');
+                           return name;
+                         });
+
+TEST_P(ContainerdTest, AVersion3FileGetsADropInAndServesTheRuntime) {
+  if (Is17()) GTEST_SKIP() << "containerd 1.7 does not know version 3";
   ExpectConfigures(Preamble("version = 3\n") + PrivatePlugins() +
                        "[plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes.runc]\n"
                        "  runtime_type = 'io.containerd.runc.v2'  # as ever\n"
                        "  options = { SystemdCgroup = false }\n");
 }
 
-TEST_F(ContainerdTest, AVersion2FileGetsADropInOfItsOwnVersion) {
+TEST_P(ContainerdTest, AVersion2FileGetsADropInOfItsOwnVersion) {
   ExpectConfigures(Preamble("version = 2\n") + PrivatePlugins() +
                        "[plugins.\"io.containerd.grpc.v1.cri\".containerd.runtimes.runc]\n"
                        "  runtime_type = \"io.containerd.runc.v2\"\n");
 }
 
-TEST_F(ContainerdTest, AFileWithoutVersionIsServedToo) {
+TEST_P(ContainerdTest, AFileWithoutVersionIsServedToo) {
+  if (Is17()) GTEST_SKIP() << "a file without a version is one of version 1 there";
   ExpectConfigures(Preamble("") + PrivatePlugins() + "[plugins.cri]\n");
 }
 
-TEST_F(ContainerdTest, ItsRefusalIsReportedBeforeAnythingIsWritten) {
-  Start(Preamble("version = 3\n") + PrivatePlugins());
+TEST_P(ContainerdTest, ItsRefusalIsReportedBeforeAnythingIsWritten) {
+  Start(Preamble(OwnVersion()) + PrivatePlugins());
   const pid_t pid = Ask()->pid;
   // Valid TOML that containerd does not understand, only noticed when it reads the file again.
-  const std::string broken = Preamble("version = 3\n") + PrivatePlugins() +
+  const std::string broken = Preamble(OwnVersion()) + PrivatePlugins() +
                              "[timeouts]\n  \"io.containerd.timeout.task.state\" = 5\n";
   ASSERT_TRUE(WriteFileAtomically(options_.wanted.config, broken, 0644).ok());
   const auto outcome = Configure();
@@ -203,8 +217,8 @@ TEST_F(ContainerdTest, ItsRefusalIsReportedBeforeAnythingIsWritten) {
   EXPECT_EQ(Ask()->pid, pid);
 }
 
-TEST_F(ContainerdTest, ReadsTheVersionFromTheSocket) {
-  Start(Preamble("version = 3\n") + PrivatePlugins());
+TEST_P(ContainerdTest, ReadsTheVersionFromTheSocket) {
+  Start(Preamble(OwnVersion()) + PrivatePlugins());
   ASSERT_TRUE(Ask()->version.has_value());
   EXPECT_GE(Ask()->version->major, 1);
 }

@@ -223,7 +223,7 @@ TEST_F(SimulatedDriverTest, SaysWhereThereIsNoDriverToTellProcesses) {
 TEST_F(SimulatedDriverTest, ADriverThatComesLaterIsFound) {
   Start();
   ASSERT_TRUE(RunUntil([this] { return !snapshot_->problem.empty(); }));
-  EXPECT_THAT(snapshot_->problem, ::testing::HasSubstr("libnvidia-ml.so.1 is not below"));
+  EXPECT_THAT(snapshot_->problem, ::testing::HasSubstr("install the NVIDIA driver, or name its root"));
   CreateDriver();
   EXPECT_TRUE(RunUntilHealthy(kGpus)) << Describe();
 }

@@ -88,6 +88,9 @@ void ContainerFixture::MakeImage() {
 }
 
 void ContainerFixture::AddLinkerCache() {
+  fs::create_directories(rootfs() + "/etc/ld.so.conf.d");
+  ASSERT_TRUE(WriteFileAtomically(rootfs() + "/etc/ld.so.conf", "include /etc/ld.so.conf.d/*.conf\n",
+                                  0644).ok());
   const auto made = RunProgram({"/sbin/ldconfig", "-r", rootfs()}, std::chrono::seconds(30));
   ASSERT_TRUE(made.ok() && made->exit_code == 0);
 }

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Containers outside Kubernetes, run to their end by real low-level runtimes.
 #include <gmock/gmock.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -59,6 +62,18 @@ TEST_P(Container, FindsLibrariesWithoutALinkerCacheInTheImage) {
   EXPECT_THAT(result.out, HasSubstr("node /dev/nvidia1 195:1 mode 666 allowed"));
 }
 
+TEST_P(Container, OfAMuslImageNothingIsWritten) {
+  ASSERT_TRUE(WriteFileAtomically(rootfs() + "/etc/ld-musl-x86_64.path", "/lib\n", 0644).ok());
+  config().Find("root")->Set("readonly", Json::Bool(false));
+  AddEnv("NVIDIA_VISIBLE_DEVICES=0");
+  SetArgs({"/bin/probe-static"});
+  const auto image = Tree(rootfs());
+  const SubprocessResult result = Run();
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_THAT(result.out, HasSubstr("env LD_LIBRARY_PATH=/dev/tessera/lib\n"));
+  EXPECT_EQ(Tree(rootfs()), image);
+}
+
 TEST_P(Container, GivesAStaticProgramItsNodes) {
   AddEnv("NVIDIA_VISIBLE_DEVICES=GPU-22222222-2222-2222-2222-222222222222");
   SetArgs({"/bin/probe-static", "/dev/nvidia0", "/dev/nvidiactl", "/dev/nvidia-uvm"});
@@ -80,16 +95,24 @@ TEST_P(Container, CannotOpenAGpuThatItWasNotGiven) {
   EXPECT_THAT(result.out, HasSubstr("node /tmp/nvidia0 195:0 mode 666 forbidden"));
 }
 
-TEST_P(Container, LeavesNothingInAWritableImage) {
+TEST_P(Container, LeavesOnlyTheLinkersFilesInAWritableImage) {
   AddLinkerCache();
   config().Find("root")->Set("readonly", Json::Bool(false));
   AddEnv("NVIDIA_VISIBLE_DEVICES=all");
-  const auto image = Tree(rootfs());
+  const std::string cache = rootfs() + "/etc/ld.so.cache";
+  const std::string conf = rootfs() + "/etc/ld.so.conf.d/00-tessera.conf";
+  auto image = Tree(rootfs());
   const auto driver = Tree(path("driver"));
   const SubprocessResult result = Run();
   EXPECT_EQ(result.exit_code, 0) << result.err;
   EXPECT_THAT(result.out, HasSubstr("library libcuda.so.1 loaded"));
-  EXPECT_EQ(Tree(rootfs()), image);
+  auto after = Tree(rootfs());
+  EXPECT_NE(after[cache], image[cache]);
+  EXPECT_THAT(ReadFile(conf).value(), HasSubstr("\n/dev/tessera/lib\n"));
+  image.erase(cache);
+  after.erase(cache);
+  after.erase(conf);
+  EXPECT_EQ(after, image);
   EXPECT_EQ(Tree(path("driver")), driver);
 }
 
@@ -191,6 +214,70 @@ TEST_P(Container, IsRefusedWhereTheDriverRootHoldsNoLibraries) {
   EXPECT_NE(result.exit_code, 0);
   EXPECT_THAT(result.err, HasSubstr("driver root " + path("driver") + " holds no driver"));
   EXPECT_THAT(result.err, HasSubstr("libcuda.so.<version>"));
+}
+
+TEST_P(Container, GetsGraphicsOfItsOwnGpuAlone) {
+  AddLinkerCache();
+  const auto library = [&](const std::string& name, const std::string& soname) {
+    const std::string file = path("driver/usr/lib/x86_64-linux-gnu/") + name + ".so.550.54.15";
+    ASSERT_TRUE(WriteFileAtomically(file, oci::MakeLibrary(soname), 0755).ok());
+  };
+  library("libGLX_nvidia", "libGLX_nvidia.so.0");
+  library("libEGL_nvidia", "libEGL_nvidia.so.0");
+  library("libnvidia-allocator", "libnvidia-allocator.so.1");
+  for (const char* name : {"vulkan/icd.d/nvidia_icd.json", "glvnd/egl_vendor.d/10_nvidia.json"}) {
+    const std::string file = path("driver/usr/share/") + name;
+    fs::create_directories(DirName(file));
+    ASSERT_TRUE(WriteFileAtomically(file, "{}", 0644).ok());
+  }
+  fs::create_directories(path("driver/dev/dri"));
+  const auto drm = [&](const char* bus, const char* name, unsigned minor) {
+    fs::create_directories(path("driver/sys/bus/pci/devices/") + bus + "/drm/" + name);
+    const std::string node = path("driver/dev/dri/") + name;
+    ASSERT_EQ(::mknod(node.c_str(), S_IFCHR | 0660, makedev(226, minor)), 0);
+    ASSERT_EQ(::chmod(node.c_str(), 0660), 0);
+    ASSERT_EQ(::chown(node.c_str(), 0, 44), 0);
+  };
+  drm("0000:07:00.0", "renderD128", 128);
+  drm("0000:0f:00.0", "renderD129", 129);
+  AddEnv("NVIDIA_VISIBLE_DEVICES=0");
+  AddEnv("NVIDIA_DRIVER_CAPABILITIES=graphics");
+  AddEnv("XDG_DATA_DIRS=/opt/share");
+  SetArgs({"/bin/probe", "/dev/dri/renderD128", "/dev/dri/renderD129"});
+  const SubprocessResult result = Run();
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_THAT(result.out, HasSubstr("node /dev/dri/renderD128 226:128 mode 660 allowed"));
+  EXPECT_THAT(result.out, HasSubstr("node /dev/dri/renderD129: No such file"));
+  EXPECT_THAT(result.out, HasSubstr("library libGLX_nvidia.so.0 loaded"));
+  EXPECT_THAT(result.out, HasSubstr("library libcuda.so.1 libcuda.so.1: cannot open"));
+  EXPECT_THAT(result.out, HasSubstr("env XDG_DATA_DIRS=/dev/tessera/share:/opt/share\n"));
+  EXPECT_THAT(result.out, HasSubstr("env __EGL_VENDOR_LIBRARY_DIRS=/dev/tessera/share/glvnd/"
+                                    "egl_vendor.d:/etc/glvnd/egl_vendor.d:/usr/share/glvnd/"));
+  EXPECT_THAT(result.out, HasSubstr("env GBM_BACKENDS_PATH=/dev/tessera/lib/gbm:/usr/lib/"));
+  EXPECT_THAT(result.out, HasSubstr("vulkan driver there"));
+  EXPECT_THAT(result.out, HasSubstr("gbm driver there"));
+  // A second start changes nothing.
+  EXPECT_EQ(RunAsItIs().out, result.out);
+}
+
+TEST_P(Container, IsRefusedWhereTheDriverCannotDrawOrEncode) {
+  AddEnv("NVIDIA_VISIBLE_DEVICES=0");
+  AddEnv("NVIDIA_DRIVER_CAPABILITIES=compute,video");
+  const SubprocessResult result = Run();
+  EXPECT_NE(result.exit_code, 0);
+  EXPECT_THAT(result.err, HasSubstr("asks for video, but driver 550.54.15"));
+  EXPECT_THAT(result.err, HasSubstr("lacks libnvidia-encode, libnvcuvid"));
+}
+
+TEST_P(Container, IsRefusedADisplayWithoutTheModule) {
+  const std::string file = path("driver/usr/lib/x86_64-linux-gnu/libGLX_nvidia.so.550.54.15");
+  ASSERT_TRUE(WriteFileAtomically(file, oci::MakeLibrary("libGLX_nvidia.so.0"), 0755).ok());
+  AddEnv("NVIDIA_VISIBLE_DEVICES=0");
+  AddEnv("NVIDIA_DRIVER_CAPABILITIES=display");
+  const SubprocessResult result = Run();
+  EXPECT_NE(result.exit_code, 0);
+  EXPECT_THAT(result.err, HasSubstr("/dev/nvidia-modeset"));
+  EXPECT_THAT(result.err, HasSubstr("modprobe nvidia-modeset"));
 }
 
 TEST_P(Container, IsRefusedWithAdviceWhereUvmIsMissing) {

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Engines without Kubernetes in front of tessera-runtime: ctr with a containerd of its own, and
+// Engines without Kubernetes in front of tessera-runtime: ctr with a containerd of its own, dockerd and
 // podman. Each runs in namespaces of its own, so that its processes and mounts end with the test.
 #include <gmock/gmock.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <cstdlib>
 #include <filesystem>
 
+#include "tests/engine/engine_programs.h"
 #include "tests/runtime/container_fixture.h"
 
 namespace tessera {
@@ -15,22 +15,7 @@ namespace {
 
 namespace fs = std::filesystem;
 using ::testing::HasSubstr;
-
-// The folder of containerd's programs: where scripts keep those that they built, else the host's.
-std::string FindContainerd() {
-  const char* cache = ::getenv("TESSERA_CACHE");
-  const char* home = ::getenv("HOME");
-  const std::string folder =
-      cache != nullptr ? cache : JoinPath(home != nullptr ? home : "/root", ".cache/tessera");
-  std::error_code ignored;
-  for (const auto& entry : fs::directory_iterator(folder, ignored)) {
-    if (!entry.path().filename().string().starts_with("containerd-")) continue;
-    if (PathExists(entry.path() / "containerd") && PathExists(entry.path() / "ctr")) {
-      return entry.path();
-    }
-  }
-  return PathExists("/usr/bin/containerd") && PathExists("/usr/bin/ctr") ? "/usr/bin" : "";
-}
+using ::testing::Not;
 
 class Engine : public ContainerFixture {
  protected:
@@ -66,13 +51,13 @@ class Engine : public ContainerFixture {
     return result.ok() ? *result : SubprocessResult{};
   }
 
-  SubprocessResult Ctr(const std::string& programs, const std::string& env) {
+  SubprocessResult Ctr(const std::string& programs, int version, const std::string& env) {
     const std::string config = fmt::format(
-        "version = 3\nroot = \"{0}\"\nstate = \"/run/containerd\"\n"
+        "version = {1}\nroot = \"{0}\"\nstate = \"/run/containerd\"\n"
         "disabled_plugins = [\"io.containerd.grpc.v1.cri\", \"io.containerd.cri.v1.images\","
         " \"io.containerd.cri.v1.runtime\", \"io.containerd.nri.v1.nri\"]\n"
         "[grpc]\naddress = \"/run/containerd/containerd.sock\"\n",
-        path("containerd"));
+        path("containerd"), version);
     EXPECT_TRUE(WriteFileAtomically(path("containerd.toml"), config, 0644).ok());
     return Shell(fmt::format(
         "PATH={0}:$PATH && {{ containerd --config containerd.toml >containerd.log 2>&1 & }} && "
@@ -81,6 +66,39 @@ class Engine : public ContainerFixture {
         "ctr run --rm --rootfs --read-only --cgroup /{1} --runc-binary {2} {3} {4} probe "
         "/bin/probe /dev/nvidia0 /dev/nvidia1",
         programs, cgroup_, path("runtime"), env, rootfs()));
+  }
+
+  // A dockerd that keeps to itself, configured, used, and put back; then the container's layer.
+  SubprocessResult Docker(const std::string& programs) {
+    const std::string config = fmt::format(
+        "{{\n\t\"data-root\": \"{0}/docker\",\n\t\"exec-root\": \"/run/docker\",\n"
+        "\t\"hosts\": [\"unix:///run/docker.sock\"], \"storage-driver\": \"vfs\",\n"
+        "\t\"bridge\": \"none\", \"iptables\": false, \"cgroup-parent\": \"/{1}\"\n}}\n",
+        path(""), cgroup_);
+    EXPECT_TRUE(WriteFileAtomically(path("daemon.json"), config, 0644).ok());
+    fs::copy_file("/sbin/ldconfig", rootfs() + "/bin/ldconfig");
+    const SubprocessResult result = Shell(fmt::format(
+        R"(export PATH={0}/usr/bin:{0}/usr/sbin:$PATH
+LD_LIBRARY_PATH={0}/lib/x86_64-linux-gnu dockerd --config-file $PWD/daemon.json >dockerd.log 2>&1 &
+i=0; until docker version >/dev/null 2>&1 || [ $((i+=1)) -gt 300 ]; do sleep 0.1; done
+tar -C {1} -c . | docker import - probe >/dev/null
+set -e
+run() {{ docker run --rm --network none -e NVIDIA_VISIBLE_DEVICES=$1 probe /bin/probe /dev/nvidia0 /dev/nvidia1; }}
+configure="{2} configure --engine docker --config $PWD/daemon.json --socket /run/docker.sock --runtime-path $PWD/runtime"
+echo before; run 0
+$configure --set-as-default 2>&1
+docker info --format 'default {{{{.DefaultRuntime}}}}'
+echo configured; run 0
+echo void; run void
+docker run --name layer --network none -e NVIDIA_VISIBLE_DEVICES=0 probe /bin/ldconfig && echo ldconfig succeeded
+docker diff layer; echo that is all
+$configure --undo 2>&1
+docker info --format 'default {{{{.DefaultRuntime}}}}'
+echo undone; run 0
+docker rm layer >/dev/null)",
+        programs, rootfs(), TESSERA_RUNTIME_PROGRAM));
+    EXPECT_EQ(ReadFile(path("daemon.json")).value(), config) << "not put back byte for byte";
+    return result;
   }
 
   SubprocessResult Podman(const std::string& env) {
@@ -122,13 +140,47 @@ void ExpectNoGpu(const SubprocessResult& result) {
   EXPECT_THAT(result.out, HasSubstr("nvidia-smi missing"));
 }
 
+// What the script printed between two of its words.
+SubprocessResult Between(const SubprocessResult& result, const std::string& from,
+                         const std::string& to) {
+  const size_t begin = result.out.find(from + "\n");
+  const size_t end = result.out.find(to + "\n", begin);
+  EXPECT_NE(end, std::string::npos) << from << " to " << to << " is not in " << result.out;
+  return {0, begin == std::string::npos ? "" : result.out.substr(begin, end - begin), result.err};
+}
+
+TEST_P(Engine, DockerIsConfiguredGivesTheGpuAskedForAndIsPutBack) {
+  const auto programs = DebianEngine(FETCH_DEBS, "docker");
+  if (!programs.ok()) GTEST_SKIP() << programs.status().message();
+  AddLinkerCache();
+  const SubprocessResult result = Docker(*programs);
+  ASSERT_EQ(result.exit_code, 0) << result.out << result.err
+                                 << ReadFile(path("dockerd.log")).value_or("");
+  ExpectNoGpu(Between(result, "before", "default nvidia"));
+  ExpectGpuZero(Between(result, "configured", "void"));
+  ExpectNoGpu(Between(result, "void", "ldconfig succeeded"));
+  const std::string layer = Between(result, "ldconfig succeeded", "that is all").out;
+  EXPECT_THAT(layer, HasSubstr("A /etc/ld.so.conf.d/00-tessera.conf\n"));
+  EXPECT_THAT(layer, HasSubstr("C /etc/ld.so.cache\n"));
+  EXPECT_THAT(layer, Not(HasSubstr(".so.1")));
+  ExpectNoGpu(Between(result, "default runc\nundone", "driver file No such file or directory"));
+}
+
 TEST_P(Engine, CtrGivesTheGpuAskedForAndNoneOtherwise) {
-  const std::string programs = FindContainerd();
-  if (programs.empty()) GTEST_SKIP() << "containerd and ctr are neither built nor installed";
   const auto image = Tree(rootfs());
-  ExpectGpuZero(Ctr(programs, "--env NVIDIA_VISIBLE_DEVICES=0"));
-  ExpectNoGpu(Ctr(programs, ""));
-  EXPECT_EQ(Tree(rootfs()), image);
+  const std::string built = BuiltContainerd();
+  if (!built.empty()) {
+    ExpectGpuZero(Ctr(built, 3, "--env NVIDIA_VISIBLE_DEVICES=0"));
+    ExpectNoGpu(Ctr(built, 3, ""));
+    EXPECT_EQ(Tree(rootfs()), image);
+  }
+  const auto debian = DebianEngine(FETCH_DEBS, "containerd-1.7");
+  if (debian.ok()) {
+    ExpectGpuZero(Ctr(*debian + "/usr/bin", 2, "--env NVIDIA_VISIBLE_DEVICES=0"));
+    ExpectNoGpu(Ctr(*debian + "/usr/bin", 2, ""));
+    EXPECT_EQ(Tree(rootfs()), image);
+  }
+  if (built.empty() && !debian.ok()) GTEST_SKIP() << "no containerd: " << debian.status().message();
 }
 
 TEST_P(Engine, PodmanGivesTheGpuAskedForAndNoneOtherwise) {

@@ -74,13 +74,36 @@ TEST_P(HostileImage, WithEtcAsALinkOutIsGivenLibrariesByTheEnvironment) {
   EXPECT_THAT(result.out, HasSubstr("env LD_LIBRARY_PATH=/dev/tessera/lib\n"));
 }
 
-TEST_P(HostileImage, WithALinkInPlaceOfLdSoConfIsHarmless) {
+TEST_P(HostileImage, WithLdSoConfOrItsFolderAsALinkOutIsGivenLibrariesByTheEnvironment) {
+  for (const std::string& name : {std::string("etc/ld.so.conf.d"), std::string("etc/ld.so.conf")}) {
+    AddLinkerCache();
+    Link(name, path(name.ends_with(".d") ? "host/dir" : "host/secret"));
+    const SubprocessResult result = Run();
+    EXPECT_EQ(result.exit_code, 0) << result.err;
+    EXPECT_THAT(result.out, HasSubstr("env LD_LIBRARY_PATH=/dev/tessera/lib\n"));
+    EXPECT_THAT(result.out, HasSubstr("library libcuda.so.1 loaded"));
+    fs::remove(JoinPath(rootfs(), name));
+  }
+}
+
+TEST_P(HostileImage, WithLinksOutWhereTheLinkersFilesAreWrittenIsHarmless) {
   AddLinkerCache();
-  Link("etc/ld.so.conf", path("host/secret"));
+  Link("etc/.ld.so.cache.tessera", path("host/secret"));
+  Link("etc/ld.so.conf.d/.00-tessera.conf.tessera", path("host/dir"));
   const SubprocessResult result = Run();
   EXPECT_EQ(result.exit_code, 0) << result.err;
   EXPECT_THAT(result.out, HasSubstr("env LD_LIBRARY_PATH=(unset)"));
   EXPECT_THAT(result.out, HasSubstr("library libcuda.so.1 loaded"));
+}
+
+TEST_P(HostileImage, WithALinkOutInPlaceOfOurOwnFileHasTheCacheMounted) {
+  AddLinkerCache();
+  Link("etc/ld.so.conf.d/00-tessera.conf", path("host/secret"));
+  const auto image = Tree(rootfs());
+  const SubprocessResult result = Run();
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_THAT(result.out, HasSubstr("library libcuda.so.1 loaded"));
+  EXPECT_EQ(Tree(rootfs()), image);
 }
 
 TEST_P(HostileImage, WithAFifoOrGarbageAsLinkerCacheIsGivenLibrariesByTheEnvironment) {

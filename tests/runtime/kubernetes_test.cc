@@ -18,6 +18,7 @@ namespace tessera {
 namespace {
 
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 // Answers one question at a unix socket, as the agent would.
 class OneAnswer {
@@ -94,6 +95,54 @@ TEST_P(KubernetesContainer, WithoutATokenGetsNothingWhateverItsEnvironmentSays) 
   EXPECT_THAT(result.out, HasSubstr("node /dev/nvidia0: No such file"));
   EXPECT_THAT(result.out, HasSubstr("node /dev/nvidia1: No such file"));
   EXPECT_THAT(result.out, HasSubstr("nvidia-smi missing"));
+}
+
+// As containerd writes it for a privileged container: any device, and nodes of all that the host has.
+void MakePrivileged(Json* config) {
+  Json* linux_part = config->Find("linux");
+  linux_part->Find("resources")->Set(
+      "devices", ParseJson(R"([{"allow":false,"access":"rwm"},{"allow":true,"access":"rwm"}])").value());
+  linux_part->Set("devices", ParseJson(R"([
+      {"path":"/dev/nvidia0","type":"c","major":195,"minor":0,"fileMode":438,"uid":0,"gid":0},
+      {"path":"/dev/nvidia1","type":"c","major":195,"minor":1,"fileMode":438,"uid":0,"gid":0},
+      {"path":"/dev/fuse","type":"c","major":10,"minor":229,"fileMode":438,"uid":0,"gid":0}])").value());
+}
+
+TEST_P(KubernetesContainer, APrivilegedOneCanOpenItsOwnGpuAlone) {
+  MakePrivileged(&config());
+  AddMount("/tmp", "bind", path("driver/dev"), {"bind", "ro"});
+  AddEnv("TESSERA_GRANT_NVIDIA_COM_GPU=v1:00:00:GPU-1");
+  SetArgs({"/bin/probe", "/dev/nvidia0", "/dev/nvidia1", "/tmp/nvidia0", "/tmp/nvidia1", "/dev/fuse"});
+  OneAnswer agent(path("grant.sock"), GrantOfSecondGpu());
+  const SubprocessResult result = Run();
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_THAT(result.out, HasSubstr("node /dev/nvidia0 195:0 mode 666 allowed"));
+  EXPECT_THAT(result.out, HasSubstr("node /dev/nvidia1: No such file"));
+  EXPECT_THAT(result.out, HasSubstr("node /tmp/nvidia0 195:0 mode 666 allowed"));
+  EXPECT_THAT(result.out, HasSubstr("node /tmp/nvidia1 195:1 mode 666 forbidden"));
+  EXPECT_THAT(result.out, Not(HasSubstr("node /dev/fuse 10:229 mode 666 forbidden")));
+}
+
+TEST_P(KubernetesContainer, APrivilegedOneWithoutAGrantCanOpenNoGpu) {
+  MakePrivileged(&config());
+  AddMount("/tmp", "bind", path("driver/dev"), {"bind", "ro"});
+  SetArgs({"/bin/probe", "/dev/nvidia0", "/tmp/nvidia0", "/tmp/nvidia1"});
+  const SubprocessResult result = Run();
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_THAT(result.out, HasSubstr("node /dev/nvidia0: No such file"));
+  EXPECT_THAT(result.out, HasSubstr("node /tmp/nvidia0 195:0 mode 666 forbidden"));
+  EXPECT_THAT(result.out, HasSubstr("node /tmp/nvidia1 195:1 mode 666 forbidden"));
+}
+
+TEST_P(KubernetesContainer, APrivilegedOneOfASystemNamespaceSeesAllGpus) {
+  WriteRuntimeToml("privileged-namespaces = [\"monitoring\", \"team\"]\n");
+  MakePrivileged(&config());
+  const std::string text = config().Pretty();
+  const SubprocessResult result = Run();
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_THAT(result.out, HasSubstr("node /dev/nvidia0 195:0 mode 666 allowed"));
+  EXPECT_THAT(result.out, HasSubstr("node /dev/nvidia1 195:1 mode 666 allowed"));
+  EXPECT_EQ(ReadFile(bundle() + "/config.json").value(), text);
 }
 
 TEST_P(KubernetesContainer, GetsWhatItsGrantSays) {

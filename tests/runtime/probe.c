@@ -18,6 +18,10 @@ static void print_env(const char* name) {
   printf("env %s=%s\n", name, value ? value : "(unset)");
 }
 
+static void print_file(const char* what, const char* path) {
+  printf("%s %s\n", what, access(path, R_OK) == 0 ? "there" : "missing");
+}
+
 static void print_node(const char* path) {
   struct stat info;
   if (stat(path, &info) != 0) {
@@ -43,11 +47,17 @@ int main(int argc, char** argv) {
   print_library("libcuda.so.1");
   print_library("libcuda.so");
   print_library("libnvidia-ml.so.1");
+  print_library("libGLX_nvidia.so.0");
 #endif
   for (int i = 1; i < argc; ++i) print_node(argv[i]);
   print_env("NVIDIA_VISIBLE_DEVICES");
   print_env("LD_LIBRARY_PATH");
   print_env("PATH");
+  print_env("XDG_DATA_DIRS");
+  print_env("__EGL_VENDOR_LIBRARY_DIRS");
+  print_env("GBM_BACKENDS_PATH");
+  print_file("vulkan driver", "/dev/tessera/share/vulkan/icd.d/nvidia_icd.json");
+  print_file("gbm driver", "/dev/tessera/lib/gbm/nvidia-drm_gbm.so");
   printf("nvidia-smi %s\n", access("/dev/tessera/bin/nvidia-smi", X_OK) == 0 ? "there" : "missing");
   const int fd = open("/dev/tessera/lib/new", O_CREAT | O_WRONLY, 0644);
   printf("driver folder %s\n", fd >= 0 ? "writable" : "read only");

@@ -19,6 +19,8 @@ namespace {
 
 constexpr Duration kValidateDeadline = std::chrono::seconds(30);
 
+Status FirstOf(const Status& first, const Status& second) { return first.ok() ? second : first; }
+
 }  // namespace
 
 Configurator::Configurator(ConfigureOptions options, const HostRoot* host)
@@ -210,7 +212,20 @@ Status Configurator::WriteAll(const States& states) const {
   return Status::Ok();
 }
 
-Status Configurator::Commit(const Expectation& expectation) {
+Status Configurator::WriteForReload(const States& states, Expectation* expectation) const {
+  if (options_.engine != Engine::kDocker || !expectation->runtime.empty()) return WriteAll(states);
+  States shown = states;
+  for (auto& [path, state] : shown) {
+    ASSIGN_OR_RETURN(DockerReload reload,
+                     ReloadDockerWithout(state ? std::optional(state->text) : std::nullopt));
+    if (!state) state = FileState{};
+    state->text = std::move(reload.text);
+    *expectation = {std::move(reload.default_runtime), true};
+  }
+  return WriteAll(shown);
+}
+
+Status Configurator::Commit(Expectation expectation) {
   const bool reload = outcome_.changed || (record_ && record_->pending);
   Status status;
   bool reloaded = false;
@@ -223,12 +238,15 @@ Status Configurator::Commit(const Expectation& expectation) {
     next_->pending = true;
     status = SaveRecord(host_, options_.wanted.config, *next_);
   }
-  if (status.ok()) status = WriteAll(targets_);
   if (status.ok() && reload) {
-    outcome_.notes.push_back(reloader_.how());
-    reloaded = true;
-    status = reloader_.ReloadAndCheck(expectation);
+    status = WriteForReload(targets_, &expectation);
+    if (status.ok()) {
+      outcome_.notes.push_back(reloader_.how());
+      reloaded = true;
+      status = reloader_.ReloadAndCheck(expectation);
+    }
   }
+  if (status.ok()) status = WriteAll(targets_);
   if (!status.ok()) return RollBack(status, reloaded);
   if (next_) {
     next_->pending = false;
@@ -243,16 +261,20 @@ Status Configurator::Commit(const Expectation& expectation) {
 
 Status Configurator::RollBack(const Status& cause, bool reload) {
   Log(Severity::kError, "rolling back", {{"cause", cause.message()}});
-  Status status = WriteAll(current_);
-  if (status.ok()) {
+  Expectation expectation;
+  Status status = reload ? WriteForReload(current_, &expectation) : Status::Ok();
+  if (status.ok() && reload) status = reloader_.ReloadAndCheck(expectation);
+  const Status written = WriteAll(current_);
+  if (status.ok()) status = written;
+  if (written.ok()) {
     if (record_) {
-      status = SaveRecord(host_, options_.wanted.config, *record_);
+      status = FirstOf(status, SaveRecord(host_, options_.wanted.config, *record_));
     } else if (next_) {
-      status = RemoveRecord(host_, options_.wanted.config, *next_);
-      if (status.ok()) RemoveFolders(next_->folders);
+      const Status removed = RemoveRecord(host_, options_.wanted.config, *next_);
+      if (removed.ok()) RemoveFolders(next_->folders);
+      status = FirstOf(status, removed);
     }
   }
-  if (status.ok() && reload) status = reloader_.ReloadAndCheck({});
   if (status.ok()) return cause.Annotate("rolled back, every file is as it was");
   return Error(Code::kInternal, "{}; and the way back failed: {}. The originals are *.tessera-backup "
                "in {}", cause.message(), status.message(), DirName(options_.wanted.config));

@@ -64,8 +64,10 @@ class Configurator {
   Status Validate(const Plan& plan);
   std::string DiffText() const;
 
-  Status Commit(const Expectation& expectation);
+  Status Commit(Expectation expectation);
   Status WriteAll(const States& states) const;
+  // Writes what the engine has to read again so that it is as if only `states` had ever been there.
+  Status WriteForReload(const States& states, Expectation* expectation) const;
   Status RollBack(const Status& cause, bool reload);
   void RemoveFolders(const std::vector<std::string>& folders) const;
 

@@ -62,22 +62,31 @@ class FakeDocker {
     struct sigaction action{};
     action.sa_handler = [](int) { g_hangups = g_hangups + 1; };
     if (temper != Temper::kMortal) ::sigaction(SIGHUP, &action, nullptr);
-    std::string loaded = ReadFile(config).value_or("");
+    // dockerd keeps what the file no longer says, and all of it where the file is gone.
+    std::string default_runtime = "runc";
+    bool knows = false;
+    const auto load = [&] {
+      const Result<Json> file = ParseJson(ReadFile(config).value_or(""));
+      if (!file.ok()) return;
+      const Json* runtimes = file->Find("runtimes");
+      if (runtimes != nullptr) knows = runtimes->Find("nvidia") != nullptr;
+      default_runtime = file->StringAt("default-runtime").value_or(default_runtime);
+    };
+    load();
     int seen = 0;
     for (;;) {
       const Fd peer(::accept4(listener, nullptr, nullptr, SOCK_CLOEXEC));
-      if (g_hangups != seen && temper != Temper::kDeaf) loaded = ReadFile(config).value_or("");
+      if (g_hangups != seen && temper != Temper::kDeaf) load();
       seen = g_hangups;
       if (!peer.valid()) continue;
-      const bool knows = loaded.find("\"nvidia\"") != std::string::npos;
       if (temper == Temper::kAllergic && knows) continue;
       std::array<char, 4096> request;
       const ssize_t size = ::recv(peer.get(), request.data(), request.size(), 0);
       const bool info = size > 9 && std::string_view(request.data(), 9) == "GET /info";
       const std::string body =
           !info ? "OK" : fmt::format(R"({{"ServerVersion":"25.0.1","DefaultRuntime":"{}","Runtimes":{}}})",
-                                     knows ? "nvidia" : "runc",
-                                     knows ? R"({"runc":{},"nvidia":{}})" : R"({"runc":{}})");
+                                     default_runtime,
+                                     knows ? R"({"runc":{},"crun":{},"nvidia":{}})" : R"({"runc":{},"crun":{}})");
       const std::string answer = fmt::format(
           "HTTP/1.0 200 OK\r\nX-Reloads: {}\r\n\r\n{}", seen, body);
       (void)!::send(peer.get(), answer.data(), answer.size(), MSG_NOSIGNAL);
@@ -188,6 +197,21 @@ TEST_F(ConfiguratorTest, UndoRestoresBytesModeAndAbsence) {
   const auto again = Undo(Docker());
   ASSERT_TRUE(again.ok());
   EXPECT_THAT(again->notes, testing::Contains(HasSubstr("nothing to undo")));
+}
+
+TEST_F(ConfiguratorTest, AfterUndoTheEngineHasTheDefaultRuntimeThatItHad) {
+  for (const char* text : {"", "{\"default-runtime\": \"crun\", \"runtimes\": {\"crun\": {}}}"}) {
+    if (*text != '\0') Put(kConfig, text, 0644);
+    const FakeDocker docker(SocketPath(), dir_.path() + kConfig, Temper::kObedient);
+    ASSERT_TRUE(Configure(Docker()).ok());
+    const auto ask = [&] { return *AskEngine(Engine::kDocker, SocketPath(), std::chrono::seconds(5)); };
+    EXPECT_EQ(ask().default_runtime, "nvidia");
+    const auto undone = Configurator(Docker(), &host_).Undo();
+    ASSERT_TRUE(undone.ok()) << undone.status().ToString();
+    EXPECT_EQ(ask().default_runtime, *text == '\0' ? "runc" : "crun");
+    EXPECT_EQ(ReadFile(dir_.path() + kConfig).value_or(""), text);
+    ::unlink(SocketPath().c_str());
+  }
 }
 
 TEST_F(ConfiguratorTest, RollsBackWhenTheEngineDoesNotKnowTheRuntime) {

@@ -8,6 +8,7 @@
 #include "src/formats/json_patcher.h"
 #include "src/formats/toml.h"
 #include "src/formats/toml_patcher.h"
+#include "src/runtime/engine/leftovers.h"
 
 namespace tessera::engine {
 namespace {
@@ -44,15 +45,14 @@ std::optional<Version> ParseVersion(std::string_view text) {
 }
 
 Result<Plan> MakePlan(Engine engine, const Wanted& wanted, const ConfigTree& tree) {
-  switch (engine) {
-    case Engine::kContainerd:
-      return PlanContainerd(wanted, tree);
-    case Engine::kDocker:
-      return PlanDocker(wanted, tree);
-    case Engine::kCrio:
-      return PlanCrio(wanted, tree);
+  Result<Plan> plan = engine == Engine::kContainerd ? PlanContainerd(wanted, tree)
+                      : engine == Engine::kDocker   ? PlanDocker(wanted, tree)
+                                                    : PlanCrio(wanted, tree);
+  if (!plan.ok()) return plan;
+  for (std::string& line : FindLeftovers(wanted, *plan, tree)) {
+    plan->notes.push_back(std::move(line));
   }
-  return Error(Code::kInternal, "no such engine");
+  return plan;
 }
 
 Result<std::string> ApplyFilePlan(const FilePlan& file, const std::optional<std::string>& text) {

@@ -36,6 +36,24 @@ Json LastValue(const std::vector<std::string>& paths, const ConfigTree& tree, co
 
 }  // namespace
 
+Result<DockerReload> ReloadDockerWithout(const std::optional<std::string>& text) {
+  ConfigTree tree;
+  tree.read = [&](const std::string&) -> Result<std::optional<std::string>> { return text; };
+  ASSIGN_OR_RETURN(const Json document, ReadJson("daemon.json", tree));
+  std::vector<TextEdit> edits;
+  const Json* const name = document.Find("default-runtime");
+  if (name == nullptr) {
+    edits.push_back({TextEdit::Kind::kSet, {"default-runtime"}, Json::String("runc")});
+  }
+  if (document.Find("runtimes") == nullptr) {
+    edits.push_back({TextEdit::Kind::kSet, {"runtimes"}, Json::MakeObject()});
+  }
+  DockerReload reload;
+  ASSIGN_OR_RETURN(reload.text, PatchJson(text.value_or(""), edits));
+  reload.default_runtime = name != nullptr && name->is_string() ? name->string_value() : "runc";
+  return reload;
+}
+
 Result<Plan> PlanDocker(const Wanted& wanted, const ConfigTree& tree) {
   ASSIGN_OR_RETURN(const Json document, ReadJson(wanted.config, tree));
   FilePlan file;
@@ -115,7 +133,7 @@ Result<Plan> PlanCrio(const Wanted& wanted, const ConfigTree& tree) {
                    path, wanted.drop_in);
     }
   }
-  Plan plan{{std::move(file)}, {}, {}};
+  Plan plan{{std::move(file)}, {paths.begin() + 1, paths.end()}, {}};
   if (wanted.enable_cdi) plan.notes.emplace_back("CRI-O always injects CDI devices");
   return plan;
 }

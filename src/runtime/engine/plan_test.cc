@@ -442,5 +442,50 @@ TEST(Diffs, AreEmptyForEqualTextsAndShowMissingLineEnds) {
   EXPECT_EQ(UnifiedDiff("f", std::nullopt, "a\n"), "--- /dev/null\n+++ f\n@@ -0,0 +1,1 @@\n+a\n");
 }
 
+TEST(Leftovers, OfNvidiasToolkitAreNamedWithFileAndRemedy) {
+  Files files = {
+      {kMain, "version = 3\nimports = [\"/etc/containerd/conf.d/*.toml\"]\n"},
+      {"/etc/containerd/conf.d/50-nvidia.toml",
+       "version = 3\n[plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes]\n"
+       "nvidia = {runtime_type='io.containerd.runc.v2', "
+       "options={BinaryName='/usr/bin/nvidia-container-runtime'}}\n"
+       "nvidia-cdi = {runtime_type='io.containerd.runc.v2', "
+       "options={BinaryName='/usr/local/nvidia/toolkit/nvidia-container-runtime.cdi'}}\n"},
+      {"/etc/cdi/nvidia.yaml", "kind: nvidia.com/gpu\n"},
+      {"/etc/cdi/nic.yaml", "kind: vendor.com/nic\n"},
+  };
+  const auto notes = MakePlan(Engine::kContainerd, Containerd(Version{2, 2}), TreeOf(files))->notes;
+  ASSERT_EQ(notes.size(), 2u) << notes.back();
+  EXPECT_THAT(notes[0], HasSubstr("/etc/containerd/conf.d/50-nvidia.toml: the runtime handler "
+                                  "\"nvidia-cdi\" leads to /usr/local/nvidia/toolkit/"));
+  EXPECT_THAT(notes[0], HasSubstr("remove it"));
+  EXPECT_THAT(notes[1], HasSubstr("/etc/cdi/nvidia.yaml"));
+}
+
+TEST(Leftovers, OfDockerAndCrioToo) {
+  Wanted docker;
+  docker.config = "/etc/docker/daemon.json";
+  docker.runtime_path = "/opt/tessera/bin/tessera-runtime";
+  const Files daemon = {{docker.config,
+                         R"({"default-runtime": "old", "runtimes": {"old": {"path": "nvidia-container-runtime"},
+                             "nvidia": {"path": "nvidia-container-runtime"}, "crun": {"path": "crun"}}})"}};
+  const auto notes = MakePlan(Engine::kDocker, docker, TreeOf(daemon))->notes;
+  ASSERT_EQ(notes.size(), 1u);
+  EXPECT_THAT(notes[0], HasSubstr("handler \"old\" leads to nvidia-container-runtime"));
+  Wanted crio = docker;
+  crio.config = "/etc/crio/crio.conf";
+  crio.drop_in = "/etc/crio/crio.conf.d/99-tessera.toml";
+  const Files hooks = {
+      {"/etc/crio/crio.conf.d/10-nvidia.conf",
+       "[crio.runtime.runtimes.nvidia-legacy]\nruntime_path = \"/usr/bin/nvidia-container-runtime.legacy\"\n"},
+      {"/usr/share/containers/oci/hooks.d/oci-nvidia-hook.json",
+       R"({"version":"1.0.0","hook":{"path":"/usr/bin/nvidia-container-runtime-hook"}})"},
+      {"/etc/containers/oci/hooks.d/other.json", R"({"hook":{"path":"/usr/bin/other"}})"}};
+  const auto of_crio = MakePlan(Engine::kCrio, crio, TreeOf(hooks))->notes;
+  ASSERT_EQ(of_crio.size(), 2u);
+  EXPECT_THAT(of_crio[0], HasSubstr("10-nvidia.conf: the runtime handler \"nvidia-legacy\""));
+  EXPECT_THAT(of_crio[1], HasSubstr("oci-nvidia-hook.json runs /usr/bin/nvidia-container-runtime-hook"));
+}
+
 }  // namespace
 }  // namespace tessera::engine

@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/oci/driver_search.h"
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "src/oci/ld_cache.h"
+
+namespace tessera::oci {
+namespace {
+
+#if defined(__x86_64__)
+#define TESSERA_MULTIARCH "x86_64-linux-gnu"
+#elif defined(__aarch64__)
+#define TESSERA_MULTIARCH "aarch64-linux-gnu"
+#endif
+
+constexpr std::array<std::string_view, 7> kLibraryDirs = {
+    "usr/lib/" TESSERA_MULTIARCH, "usr/lib64", "usr/lib",         "lib/" TESSERA_MULTIARCH,
+    "lib64",                      "lib",       "usr/local/lib",
+};
+// Below a library folder: each folder in it is a driver of Debian's.
+constexpr std::string_view kVersionsDir = "nvidia";
+constexpr int kMaxLinks = 16;
+
+// libcuda.so.550.54.15 -> 550.54.15; empty for libcuda.so.1.
+std::string_view DriverVersionIn(std::string_view name, std::string_view stem) {
+  if (!name.starts_with(stem)) return {};
+  name.remove_prefix(stem.size());
+  if (!name.starts_with(".so.")) return {};
+  name.remove_prefix(4);
+  const bool numbers = name.find_first_not_of("0123456789.") == std::string_view::npos;
+  return numbers && name.find('.') != std::string_view::npos ? name : std::string_view();
+}
+
+std::string Joined(const std::vector<std::string>& names) {
+  std::string text;
+  for (const std::string& name : names) text += (text.empty() ? "" : ", ") + name;
+  return text;
+}
+
+}  // namespace
+
+// Folders may be links to each other (lib -> usr/lib): each is searched once.
+std::vector<std::string> DriverSearch::Folders() const {
+  std::vector<std::string> folders;
+  const auto add = [&](const std::string& folder) {
+    Result<std::string> real = root_.RealPath(folder);
+    if (!real.ok() || std::ranges::count(folders, *real) != 0) return;
+    if (root_.HasDir(*real, Links::kRefuse)) folders.push_back(std::move(*real));
+  };
+  for (const std::string_view dir : kLibraryDirs) add(std::string(dir));
+  const size_t plain = folders.size();
+  for (size_t i = 0; i < plain; ++i) {
+    const std::string versions = JoinPath(folders[i], kVersionsDir);
+    const auto names = root_.List(versions);
+    if (!names.ok()) continue;
+    add(versions);
+    for (const std::string& name : *names) add(JoinPath(versions, name));
+  }
+  return folders;
+}
+
+std::vector<std::string> DriverSearch::FoldersOfCache() const {
+  const Result<std::string> data = root_.Read("etc/ld.so.cache", Links::kInRoot, kMaxLdCacheSize);
+  const Result<LdCache> cache = data.ok() ? ParseLdCache(*data) : data.status();
+  if (!cache.ok()) return {};
+  std::vector<std::string> folders;
+  for (const LdCacheEntry& entry : cache->entries) {
+    if (entry.flags != NativeLdCacheFlags()) continue;
+    if (entry.name == "libcuda.so.1" || entry.name == "libnvidia-ml.so.1") {
+      folders.push_back(DirName(entry.path));
+    }
+  }
+  return folders;
+}
+
+std::string DriverSearch::Newest(const std::vector<std::string>& folders,
+                                 std::string_view stem) const {
+  std::string newest, newest_name;
+  for (const std::string& folder : folders) {
+    const auto names = root_.List(
+        folder, [&](std::string_view name) { return !DriverVersionIn(name, stem).empty(); });
+    if (!names.ok()) continue;
+    for (const std::string& name : *names) {
+      if (!newest.empty() && CompareLibraryNames(name, newest_name) <= 0) continue;
+      if (!root_.Exists(JoinPath(folder, name))) continue;
+      newest_name = name;
+      newest = JoinPath(folder, name);
+    }
+  }
+  return newest;
+}
+
+Result<std::string> DriverSearch::FindName(std::string_view stem) const {
+  const auto find_in = [&](const auto& folders) {
+    for (const auto& folder : folders) {
+      std::string path = fmt::format("{}/{}.so.1", folder, stem);
+      if (root_.Exists(path)) return path;
+    }
+    return std::string();
+  };
+  // Most drivers are found by one or two steps.
+  if (std::string path = find_in(kLibraryDirs); !path.empty()) return path;
+  std::vector<std::string> folders = Folders();
+  if (std::string path = find_in(folders); !path.empty()) return path;
+  const std::vector<std::string> cached = FoldersOfCache();
+  if (std::string path = find_in(cached); !path.empty()) return path;
+  folders.insert(folders.end(), cached.begin(), cached.end());
+  if (std::string path = Newest(folders, stem); !path.empty()) return path;
+  return Error(Code::kNotFound,
+               "driver root {0} holds no driver: there is no {1}.so.1 and no {1}.so.<version> in {2}; "
+               "install the NVIDIA driver, or name its root (driver-root in the runtime's "
+               "configuration, --driver-root of tessera-agent)",
+               root_.path(), stem,
+               folders.empty() ? "any library folder, for it has none" : Joined(folders));
+}
+
+Result<std::string> DriverSearch::FindLibrary(std::string_view stem) const {
+  ASSIGN_OR_RETURN(const std::string path, FindName(stem));
+  return root_.RealPath(path);
+}
+
+Result<DriverPlace> DriverSearch::FollowToVersion(std::string path, std::string_view stem) const {
+  const std::string start = path;
+  for (int links = 0; links < kMaxLinks; ++links) {
+    const std::string name = BaseName(path);
+    const std::string_view version = DriverVersionIn(name, stem);
+    if (!version.empty()) {
+      ASSIGN_OR_RETURN(std::string dir, root_.RealPath(DirName(path)));
+      return DriverPlace{std::string(version), {std::move(dir)}};
+    }
+    const Result<std::string> target = root_.ReadLink(path);
+    if (!target.ok()) break;
+    path = target->starts_with('/') ? *target : JoinPath(DirName(path), *target);
+  }
+  return Error(Code::kNotFound,
+               "{}: no link on its way has the driver's version (want {}.so.<version>), so the "
+               "driver's other files cannot be told from others: install the driver again",
+               JoinPath(root_.path(), start), stem);
+}
+
+Result<DriverPlace> DriverSearch::FindPlace() const {
+  Status why = Status::Ok();
+  for (const std::string_view stem : {"libcuda", "libnvidia-ml"}) {
+    const Result<std::string> path = FindName(stem);
+    Result<DriverPlace> place = path.ok() ? FollowToVersion(*path, stem) : path.status();
+    if (!place.ok()) {
+      if (why.ok()) why = place.status();
+      continue;
+    }
+    // Files of one driver may be spread.
+    for (std::string& folder : Folders()) {
+      if (folder != place->dirs[0]) place->dirs.push_back(std::move(folder));
+    }
+    return place;
+  }
+  return why;
+}
+
+}  // namespace tessera::oci

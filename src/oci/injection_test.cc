@@ -1,0 +1,355 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/oci/injection.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sched.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+#include <sys/xattr.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <filesystem>
+#include <map>
+
+#include "src/oci/replace_file.h"
+#include "src/oci/shared_tree.h"
+#include "src/oci/testing/fake_driver.h"
+
+namespace tessera::oci {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::Contains;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+class InjectionTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    ASSERT_TRUE(MakeFakeDriver(path("driver"), TwoGpus()).ok());
+    fs::create_directories(path("bundle/rootfs/etc/ld.so.conf.d"));
+    injection_.driver = FindDriver(path("driver"), kDefaultCapabilities).value();
+  }
+
+  std::string path(const std::string& name) const { return JoinPath(dir_.path(), name); }
+  std::string rootfs() const { return path("bundle/rootfs"); }
+
+  void AddImageCache(const std::string& conf = "include /etc/ld.so.conf.d/*.conf\n") {
+    LdCache cache;
+    cache.entries = {{.name = "libc.so.6", .path = "/lib/libc.so.6", .flags = NativeLdCacheFlags()},
+                     {.name = "libcuda.so.1", .path = "/opt/libcuda.so.1", .flags = NativeLdCacheFlags()}};
+    Write("etc/ld.so.cache", WriteLdCache(cache));
+    Write("etc/ld.so.conf", conf);
+  }
+  void Write(const std::string& name, const std::string& text) {
+    ASSERT_TRUE(WriteFileAtomically(JoinPath(rootfs(), name), text, 0644).ok());
+  }
+
+  // `mounts`: destination, type and source of each.
+  using Mounts = std::vector<std::array<std::string, 3>>;
+  ConfigDocument Document(const Mounts& mounts, bool read_only = false) {
+    Json json = ParseJson(R"({"process":{"env":["PATH=/bin"]},"root":{"path":"rootfs"},"linux":{}})").value();
+    json.Find("root")->Set("readonly", Json::Bool(read_only));
+    Json list = Json::MakeArray();
+    for (const auto& [destination, type, source] : mounts) {
+      Json mount = Json::MakeObject();
+      mount.Set("destination", Json::String(destination));
+      mount.Set("type", Json::String(type));
+      mount.Set("source", Json::String(source));
+      list.Append(std::move(mount));
+    }
+    json.Set("mounts", std::move(list));
+    return ConfigDocument::Parse(json.Serialize(), path("bundle")).value();
+  }
+  static Mounts OwnDev() { return {{"/dev", "tmpfs", "tmpfs"}}; }
+
+  Result<std::string> Place(const Mounts& mounts, const std::string& tree_dir = "") {
+    ASSIGN_OR_RETURN(const Placement placement, FindPlacement(Document(mounts), tree_dir));
+    return placement.driver_dir;
+  }
+
+  // With the mounts that a start would add.
+  ConfigDocument Injected(ConfigDocument document) {
+    const Result<Placement> placement = FindPlacement(document, "");
+    EXPECT_TRUE(placement.ok()) << placement.status().message();
+    const auto how = Inject(injection_, *placement, &document);
+    EXPECT_TRUE(how.ok()) << how.status().message();
+    return document;
+  }
+  static std::vector<std::string> Destinations(const ConfigDocument& document) {
+    std::vector<std::string> all;
+    for (const Mount& mount : document.Mounts()) all.push_back(mount.destination);
+    return all;
+  }
+
+  TempDir dir_;
+  Injection injection_;
+};
+
+TEST_F(InjectionTest, DriverFilesGoIntoATmpfsAtDevElseAtRun) {
+  EXPECT_EQ(Place(OwnDev()).value(), "/dev/tessera");
+  EXPECT_EQ(Place({{"/dev/", "tmpfs", "x"}, {"/run", "tmpfs", "x"}}).value(), "/dev/tessera");
+  EXPECT_EQ(Place({{"/dev", "bind", "/dev"}, {"/run", "tmpfs", "x"}}).value(), "/run/tessera");
+  EXPECT_EQ(Place({{"/run", "tmpfs", "x"}}).value(), "/run/tessera");
+  // The last mount over a path is what the container sees; names that only begin alike are not over it.
+  EXPECT_EQ(Place({{"/dev", "tmpfs", "x"}, {"/dev", "bind", "/dev"}, {"/run", "tmpfs", "x"}}).value(),
+            "/run/tessera");
+  EXPECT_EQ(Place({{"/dev", "tmpfs", "x"}, {"/dev/tessera", "bind", "/x"}, {"/run", "tmpfs", "x"}}).value(),
+            "/run/tessera");
+  EXPECT_EQ(Place({{"/dev", "tmpfs", "x"}, {"/dev/tess", "bind", "/x"}, {"/device", "bind", "/x"}}).value(),
+            "/dev/tessera");
+}
+
+TEST_F(InjectionTest, WithoutATmpfsTheContainerIsRefused) {
+  for (const Mounts& mounts : {Mounts{}, Mounts{{"/", "tmpfs", "x"}}, Mounts{{"/dev", "bind", "/dev"}}}) {
+    const auto place = Place(mounts);
+    EXPECT_EQ(place.status().code(), Code::kFailedPrecondition);
+    EXPECT_THAT(place.status().message(), HasSubstr("mount a tmpfs at /run"));
+  }
+}
+
+TEST_F(InjectionTest, LinksInTheImageAreRefused) {
+  fs::create_symlink("/tmp", rootfs() + "/dev");
+  EXPECT_THAT(Place(OwnDev()).status().message(), HasSubstr("the image has /dev as a symbolic link"));
+  fs::remove(rootfs() + "/dev");
+  fs::create_symlink("/tmp", rootfs() + "/run");
+  EXPECT_EQ(Place(OwnDev()).value(), "/dev/tessera") << "/run is not used";
+  EXPECT_THAT(Place({{"/run", "tmpfs", "x"}}).status().message(), HasSubstr("/run as a symbolic link"));
+}
+
+TEST_F(InjectionTest, WhatAnEarlierStartMountedThereDoesNotCount) {
+  const std::string trees = path("trees");
+  EXPECT_EQ(Place({{"/dev", "tmpfs", "x"}, {"/dev/tessera", "bind", trees + "/trees/1"}}, trees).value(),
+            "/dev/tessera");
+  EXPECT_EQ(Place({{"/dev", "tmpfs", "x"}, {"/dev/tessera", "bind", path("bundle/tessera/tree")}}).value(),
+            "/dev/tessera");
+  EXPECT_EQ(Place({{"/run", "tmpfs", "x"}, {"/run/tessera", "bind", trees + "/trees/1"}}, trees).value(),
+            "/run/tessera");
+  // Elsewhere, or from a folder that only begins alike, it is the user's.
+  EXPECT_FALSE(Place({{"/dev", "tmpfs", "x"}, {"/dev/tessera", "bind", trees + "2/x"}}, trees).ok());
+  EXPECT_FALSE(Place({{"/dev", "tmpfs", "x"}, {"/dev/tessera", "bind", path("bundle/tessera2")}}).ok());
+  EXPECT_FALSE(Place({{"/dev", "tmpfs", "x"}, {"/dev", "bind", trees + "/x"}}, trees).ok());
+  EXPECT_FALSE(Place({{"/dev", "tmpfs", "x"}, {"/dev/tessera", "bind", "relative"}}, trees).ok());
+}
+
+TEST_F(InjectionTest, TheLinkersFilesAreWrittenIntoAWritableRoot) {
+  AddImageCache();
+  const ConfigDocument document = Injected(Document(OwnDev()));
+  EXPECT_THAT(Destinations(document), Not(Contains("/etc/ld.so.cache")));
+  EXPECT_FALSE(document.env().Get("LD_LIBRARY_PATH").has_value());
+  const LdCache cache = ParseLdCache(ReadFile(rootfs() + "/etc/ld.so.cache").value()).value();
+  std::vector<std::string> paths;
+  for (const LdCacheEntry& entry : cache.entries) paths.push_back(entry.path);
+  EXPECT_THAT(paths, Contains("/dev/tessera/lib/libcuda.so.1"));
+  EXPECT_THAT(paths, Contains("/lib/libc.so.6"));
+  EXPECT_THAT(paths, Not(Contains("/opt/libcuda.so.1")));
+  EXPECT_THAT(ReadFile(rootfs() + "/etc/ld.so.conf.d/00-tessera.conf").value(),
+              HasSubstr("\n/dev/tessera/lib\n"));
+}
+
+TEST_F(InjectionTest, EntriesOfAnEarlierDriverLeaveTheCache) {
+  AddImageCache();
+  LdCache cache;
+  for (const char* old : {"/dev/tessera/lib/libnvidia-old.so.1", "/run/tessera/lib/libnvidia-old.so.1",
+                          "/dev/tesseract/libnvidia-old.so.1"}) {
+    cache.entries.push_back({.name = "libnvidia-old.so.1", .path = old, .flags = NativeLdCacheFlags()});
+  }
+  Write("etc/ld.so.cache", WriteLdCache(cache));
+  Injected(Document(OwnDev()));
+  const LdCache now = ParseLdCache(ReadFile(rootfs() + "/etc/ld.so.cache").value()).value();
+  std::vector<std::string> old;
+  for (const LdCacheEntry& entry : now.entries) {
+    if (entry.name == "libnvidia-old.so.1") old.push_back(entry.path);
+  }
+  EXPECT_THAT(old, ElementsAre("/dev/tesseract/libnvidia-old.so.1"));
+}
+
+TEST_F(InjectionTest, OverTheCacheOfAReadOnlyRootAMergedOneIsMounted) {
+  AddImageCache();
+  const std::string before = ReadFile(rootfs() + "/etc/ld.so.cache").value();
+  const ConfigDocument document = Injected(Document(OwnDev(), true));
+  EXPECT_THAT(Destinations(document), Contains("/etc/ld.so.cache"));
+  EXPECT_EQ(ReadFile(rootfs() + "/etc/ld.so.cache").value(), before);
+  EXPECT_FALSE(PathExists(rootfs() + "/etc/ld.so.conf.d/00-tessera.conf"));
+}
+
+TEST_F(InjectionTest, ElseLibrariesAreFoundThroughTheEnvironment) {
+  const auto by_environment = [&](const Mounts& mounts) {
+    const ConfigDocument document = Injected(Document(mounts));
+    EXPECT_FALSE(PathExists(rootfs() + "/etc/ld.so.conf.d/00-tessera.conf"));
+    return document.env().Get("LD_LIBRARY_PATH") == "/dev/tessera/lib";
+  };
+  EXPECT_TRUE(by_environment(OwnDev())) << "no cache";
+  for (const char* conf : {"/usr/lib\n", "# include ld.so.conf.d/*.conf\n", "include /etc/other/*.conf\n",
+                           "include ld.so.conf.d/*.conf more\n"}) {
+    AddImageCache(conf);
+    EXPECT_TRUE(by_environment(OwnDev())) << conf;
+  }
+  AddImageCache();
+  for (const char* over : {"/etc", "/etc/ld.so.cache"}) {
+    EXPECT_TRUE(by_environment({{"/dev", "tmpfs", "x"}, {over, "bind", "/x"}})) << over;
+  }
+  fs::remove(rootfs() + "/etc/ld.so.conf.d");
+  EXPECT_TRUE(by_environment(OwnDev())) << "no folder";
+}
+
+TEST_F(InjectionTest, LdSoConfMayNameItsFolderInBothWays) {
+  for (const char* conf : {"include ld.so.conf.d/*.conf\n", "\tinclude\t/etc/ld.so.conf.d/*.conf # all\n"}) {
+    AddImageCache(conf);
+    EXPECT_FALSE(Injected(Document(OwnDev())).env().Get("LD_LIBRARY_PATH").has_value()) << conf;
+    fs::remove(rootfs() + "/etc/ld.so.conf.d/00-tessera.conf");
+  }
+}
+
+TEST_F(InjectionTest, NodesAreMadeInADevOfTheContainersOwnAlone) {
+  injection_.devices = {{.path = "/dev/nvidia0", .major_number = 1, .minor_number = 3, .mode = 0660, .gid = 44}};
+  const ConfigDocument document = Injected(Document(OwnDev()));
+  const Json* devices = document.json().Find("linux")->Find("devices");
+  ASSERT_NE(devices, nullptr);
+  EXPECT_EQ(devices->items().size(), 1u);
+  EXPECT_EQ(document.json().Find("process")->Find("user")->Find("additionalGids")->Serialize(), "[44]");
+
+  // Of the host's /dev the node must be there, with that number.
+  ConfigDocument bound = Document({{"/dev", "bind", path("hostdev")}, {"/run", "tmpfs", "x"}});
+  const Placement placement = FindPlacement(bound, "").value();
+  const auto refused = Inject(injection_, placement, &bound);
+  EXPECT_THAT(refused.status().message(), HasSubstr("the container's /dev is " + path("hostdev") + " of the host"));
+  fs::create_directories(path("hostdev"));
+  if (::mknod(path("hostdev/nvidia0").c_str(), S_IFCHR | 0600, makedev(1, 5)) != 0) {
+    GTEST_SKIP() << "needs CAP_MKNOD";
+  }
+  EXPECT_FALSE(Inject(injection_, placement, &bound).ok()) << "another device";
+  fs::remove(path("hostdev/nvidia0"));
+  ASSERT_EQ(::mknod(path("hostdev/nvidia0").c_str(), S_IFCHR | 0600, makedev(1, 3)), 0);
+  const auto given = Inject(injection_, placement, &bound);
+  EXPECT_TRUE(given.ok()) << given.status().message();
+  EXPECT_EQ(bound.json().Find("linux")->Find("devices"), nullptr) << "nothing is made there";
+}
+
+TEST_F(InjectionTest, AGroupIsJoinedOnlyWhereTheNodeNeedsIt) {
+  injection_.devices = {{.path = "/dev/a", .mode = 0666, .gid = 44}, {.path = "/dev/b", .mode = 0660, .gid = 0}};
+  const ConfigDocument document = Injected(Document(OwnDev()));
+  EXPECT_EQ(document.json().Find("process")->Find("user"), nullptr);
+}
+
+TEST_F(InjectionTest, GrantedMountsMoveWithTheDriversFolder) {
+  ASSERT_TRUE(WriteFileAtomically(path("limits"), "x", 0644).ok());
+  injection_.mounts = {{"/dev/tessera/limits", "bind", path("limits"), {}},
+                       {"/dev/tessera/folder", "bind", dir_.path(), {}},
+                       {"/opt/x", "bind", "/nowhere", {}}};
+  const ConfigDocument document = Injected(Document({{"/run", "tmpfs", "x"}}));
+  EXPECT_THAT(Destinations(document), Contains("/run/tessera/limits"));
+  EXPECT_THAT(Destinations(document), Contains("/opt/x"));
+  EXPECT_TRUE(fs::is_regular_file(path("bundle/tessera/tree/limits")));
+  EXPECT_TRUE(fs::is_directory(path("bundle/tessera/tree/folder")));
+  EXPECT_FALSE(PathExists(path("bundle/tessera/tree/x")));
+
+  injection_.mounts = {{"/dev/tessera/gone", "bind", path("gone"), {}}};
+  ConfigDocument again = Document(OwnDev());
+  EXPECT_EQ(Inject(injection_, FindPlacement(again, "").value(), &again).status().code(), Code::kNotFound);
+}
+
+TEST_F(InjectionTest, ProgramsAndLinksComeWithTheLibraries) {
+  const ConfigDocument document = Injected(Document(OwnDev()));
+  EXPECT_EQ(document.env().Get("PATH"), "/bin:/dev/tessera/bin");
+  EXPECT_EQ(fs::read_symlink(path("bundle/tessera/tree/lib/libcuda.so.1")), "libcuda.so.550.54.15");
+  EXPECT_EQ(fs::read_symlink(path("bundle/tessera/tree/lib/libcuda.so")), "libcuda.so.550.54.15");
+  EXPECT_FALSE(PathExists(path("bundle/tessera/tree/lib/gbm")));
+  EXPECT_FALSE(document.env().Get("XDG_DATA_DIRS").has_value());
+}
+
+TEST_F(InjectionTest, SocketsOfTheDriverNeedAPrivateFolder) {
+  injection_.driver.sockets = {{path("socket"), "/run/nvidia-persistenced/socket"}};
+  EXPECT_THAT(Destinations(Injected(Document(OwnDev()))), Not(Contains("/run/nvidia-persistenced/socket")));
+  EXPECT_THAT(Destinations(Injected(Document({{"/dev", "tmpfs", "x"}, {"/run", "tmpfs", "x"}}))),
+              Contains("/run/nvidia-persistenced/socket"));
+}
+
+TEST_F(InjectionTest, WhatIsStagedHasTheContainersSelinuxLabel) {
+  AddImageCache();
+  ConfigDocument plain = Document(OwnDev(), true);
+  Json json = plain.json();
+  const std::string label = "system_u:object_r:container_file_t:s0:c15,c300";
+  json.Find("linux")->Set("mountLabel", Json::String(label));
+  Injected(ConfigDocument::Parse(json.Serialize(), path("bundle")).value());
+  for (const char* name : {"tree", "tree/lib", "tree/lib/libcuda.so.1", "ld.so.cache"}) {
+    std::array<char, 256> value{};
+    const std::string file = path("bundle/tessera/") + name;
+    const ssize_t size = ::lgetxattr(file.c_str(), "security.selinux", value.data(), value.size());
+    if (size < 0 && errno == ENOTSUP) GTEST_SKIP() << "no security attributes here";
+    EXPECT_EQ(std::string(value.data()), label) << name;
+  }
+  Injected(plain);
+  EXPECT_LT(::lgetxattr(path("bundle/tessera/tree").c_str(), "security.selinux", nullptr, 0), 0);
+}
+
+TEST_F(InjectionTest, WithoutASharedTreeEachFileOfTheDriverIsMountedReadOnly) {
+  const ConfigDocument document = Injected(Document(OwnDev()));
+  std::map<std::string, Mount> mounts;
+  for (const Mount& mount : document.Mounts()) mounts[mount.destination] = mount;
+  ASSERT_EQ(mounts.size(), 6u) << "/dev, the tree, three libraries and a program";
+  EXPECT_EQ(mounts["/dev/tessera"].source, path("bundle/tessera/tree"));
+  const Mount& cuda = mounts["/dev/tessera/lib/libcuda.so.550.54.15"];
+  EXPECT_EQ(cuda.source, path("driver/usr/lib/x86_64-linux-gnu/libcuda.so.550.54.15"));
+  EXPECT_THAT(cuda.options, ElementsAre("ro", "nosuid", "nodev", "bind", "rprivate"));
+}
+
+TEST_F(InjectionTest, ASharedTreeIsOneMount) {
+  // The namespace goes with the process, however it ends.
+  if (::unshare(CLONE_NEWNS) != 0 ||
+      ::mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0) {
+    GTEST_SKIP() << "mounts need root";
+  }
+  injection_.tree_dir = path("trees");
+  ConfigDocument document = Document(OwnDev());
+  const auto how = Inject(injection_, FindPlacement(document, path("trees")).value(), &document);
+  ASSERT_TRUE(how.ok()) << how.status().message();
+  if (!how->starts_with("driver files by one mount")) GTEST_SKIP() << *how;
+  EXPECT_THAT(Destinations(document), ElementsAre("/dev", "/dev/tessera"));
+  EXPECT_TRUE(DropSharedTrees(path("trees")).ok());
+}
+
+TEST(ReplaceFile, AFailureLeavesNoOtherFile) {
+  const TempDir dir;
+  fs::create_directories(dir.path() + "/config.json/full");
+  EXPECT_FALSE(ReplaceFile(dir.path() + "/config.json", "x").ok());
+  EXPECT_EQ(ListDir(dir.path()).value().size(), 1u);
+}
+
+TEST(RootedDirReplaceFile, MakesAndReplacesFilesAndFollowsNoLink) {
+  const TempDir dir;
+  fs::create_directories(dir.path() + "/root/etc");
+  fs::create_directories(dir.path() + "/outside");
+  const RootedDir root = RootedDir::Open(dir.path() + "/root").value();
+  ASSERT_TRUE(root.ReplaceFile("etc/x", "1").ok());
+  ASSERT_TRUE(root.ReplaceFile("etc/x", "2").ok());
+  EXPECT_EQ(ReadFile(dir.path() + "/root/etc/x").value(), "2");
+  struct stat info;
+  ASSERT_EQ(::stat((dir.path() + "/root/etc/x").c_str(), &info), 0);
+  EXPECT_EQ(info.st_mode & 07777, 0644u);
+  EXPECT_EQ(ListDir(dir.path() + "/root/etc").value().size(), 1u);
+  fs::create_symlink("../../outside", dir.path() + "/root/link");
+  fs::create_symlink("../../outside/x", dir.path() + "/root/etc/y");
+  EXPECT_EQ(root.ReplaceFile("link/x", "3").code(), Code::kInvalidArgument);
+  EXPECT_EQ(root.ReplaceFile("etc/y", "3").code(), Code::kInvalidArgument);
+  EXPECT_EQ(root.ReplaceFile("nothing/x", "3").code(), Code::kNotFound);
+  EXPECT_EQ(ListDir(dir.path() + "/outside").value().size(), 0u);
+  if (::geteuid() != 0) return;
+  ASSERT_EQ(::chown((dir.path() + "/root/etc/x").c_str(), 12, 34), 0);
+  ASSERT_EQ(::chown((dir.path() + "/root/etc").c_str(), 56, 78), 0);
+  ASSERT_TRUE(root.ReplaceFile("etc/x", "4").ok());
+  ASSERT_TRUE(root.ReplaceFile("etc/new", "5").ok());
+  ASSERT_EQ(::stat((dir.path() + "/root/etc/x").c_str(), &info), 0);
+  EXPECT_EQ(info.st_uid, 12u);
+  EXPECT_EQ(info.st_gid, 34u);
+  ASSERT_EQ(::stat((dir.path() + "/root/etc/new").c_str(), &info), 0);
+  EXPECT_EQ(info.st_uid, 56u);
+}
+
+}  // namespace
+}  // namespace tessera::oci

@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/oci/linker_setup.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "api/names.h"
+#include "src/base/strings.h"
+#include "src/oci/config_document.h"
+#include "src/oci/tree.h"
+
+namespace tessera::oci {
+namespace {
+
+constexpr const char* kCache = "etc/ld.so.cache";
+constexpr const char* kConf = "etc/ld.so.conf";
+constexpr const char* kConfDir = "etc/ld.so.conf.d";
+// ldconfig reads them in the order of their names, and prefers what it finds first.
+constexpr const char* kOurConf = "etc/ld.so.conf.d/00-tessera.conf";
+constexpr size_t kMaxConfSize = 64u << 10;
+
+// Does ldconfig read the folder in which our file will be?
+bool IncludesConfDir(std::string_view conf) {
+  const auto lines = Split(conf, '\n');
+  return std::any_of(lines.begin(), lines.end(), [](std::string_view line) {
+    const size_t comment = std::min(line.find('#'), line.size());
+    std::string text(line.substr(0, comment));
+    std::replace(text.begin(), text.end(), '\t', ' ');
+    const auto words = SplitList(text, ' ');
+    return words.size() == 2 && words[0] == "include" &&
+           (words[1] == "ld.so.conf.d/*.conf" || words[1] == "/etc/ld.so.conf.d/*.conf");
+  });
+}
+
+Status CheckLdconfig(const RootedDir& root) {
+  ASSIGN_OR_RETURN(const std::string conf, root.Read(kConf, Links::kRefuse, kMaxConfSize));
+  if (!root.HasDir(kConfDir, Links::kRefuse) || !IncludesConfDir(conf)) {
+    return Error(Code::kFailedPrecondition, "the image's /{} does not include /{}/*.conf", kConf,
+                 kConfDir);
+  }
+  return Status::Ok();
+}
+
+Result<LdCache> ReadCache(const RootedDir& root) {
+  ASSIGN_OR_RETURN(const std::string file, root.Read(kCache, Links::kRefuse, kMaxLdCacheSize));
+  ASSIGN_OR_RETURN(LdCache cache, ParseLdCache(file));
+  // Of an earlier start of this container, or of the one that its image was committed from.
+  std::erase_if(cache.entries, [](const LdCacheEntry& entry) {
+    return IsBelow(entry.path, names::kContainerDriverDir) ||
+           IsBelow(entry.path, kOtherDriverDir);
+  });
+  return cache;
+}
+
+}  // namespace
+
+LinkerSetup FindLinkerSetup(const RootedDir& root, bool read_only) {
+  LinkerSetup setup;
+  Result<LdCache> cache = ReadCache(root);
+  const Status usable = !cache.ok() || read_only ? cache.status() : CheckLdconfig(root);
+  if (!usable.ok()) {
+    setup.why = usable.message();
+    return setup;
+  }
+  setup.way = read_only ? LinkerSetup::Way::kMount : LinkerSetup::Way::kWrite;
+  setup.cache = std::move(*cache);
+  return setup;
+}
+
+Status WriteLinkerFiles(const RootedDir& root, std::string_view library_dir,
+                        std::string_view cache) {
+  const std::string conf = fmt::format(
+      "# Written by tessera-runtime: the GPU driver's libraries, where the container has them.\n{}\n",
+      library_dir);
+  const auto write = [&](const char* path, std::string_view data) {
+    const auto there = root.Read(path, Links::kRefuse, kMaxLdCacheSize);
+    return there.ok() && *there == data ? Status::Ok() : root.ReplaceFile(path, data);
+  };
+  RETURN_IF_ERROR(write(kOurConf, conf));
+  return write(kCache, cache);
+}
+
+}  // namespace tessera::oci

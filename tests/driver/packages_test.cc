@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: Apache-2.0
+// Debian's packages of NVIDIA's driver: the agent and the runtime find the same one, as packages lay it out
+// and as update-alternatives links it.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <filesystem>
+
+#include "src/base/file.h"
+#include "src/base/subprocess.h"
+#include "src/gpu/nvml_library.h"
+#include "src/oci/driver_root.h"
+
+namespace tessera {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
+
+constexpr const char* kLibraries = "usr/lib/x86_64-linux-gnu";
+
+std::string CacheDir() {
+  const char* cache = ::getenv("TESSERA_CACHE");
+  const char* home = ::getenv("HOME");
+  const std::string dir =
+      cache != nullptr ? cache : JoinPath(home != nullptr ? home : "/root", ".cache/tessera");
+  return JoinPath(dir, "nvidia-packages");
+}
+
+struct Generation {
+  const char* name;
+  const char* folder;  // Debian's, below usr/lib/<multiarch>/nvidia
+};
+
+class DriverPackages : public ::testing::TestWithParam<Generation> {
+ protected:
+  void SetUp() override {
+    const std::string common =
+        ":libcuda1,libnvidia-ml1,nvidia-smi,libglx-nvidia0,libegl-nvidia0,nvidia-vulkan-common,"
+        "nvidia-egl-common";
+    const auto fetched = RunProgram(
+        {FETCH_DEBS, CacheDir(), "non-free",
+         "470=bookworm:libnvidia-tesla-470-cuda1,libnvidia-tesla-470-ml1,nvidia-tesla-470-smi",
+         "535=bookworm" + common, "550=trixie" + common},
+        std::chrono::seconds(240));
+    if (!fetched.ok() || fetched->exit_code != 0) {
+      GTEST_SKIP() << "NVIDIA's packages cannot be had: "
+                   << (fetched.ok() ? fetched->err : fetched.status().message());
+    }
+    fs::copy(JoinPath(CacheDir(), GetParam().name), root(),
+             fs::copy_options::recursive | fs::copy_options::copy_symlinks);
+  }
+
+  std::string root() const { return dir_.path() + "/root"; }
+  std::string own_dir() const {
+    return fmt::format("{}/nvidia/{}", kLibraries, GetParam().folder);
+  }
+
+  // As the packages' triggers do it: name -> /etc/alternatives/… -> the driver's folder, all absolute.
+  void AddAlternative(const std::string& link, const std::string& target) {
+    const std::string between = "etc/alternatives/nvidia--" + BaseName(link);
+    fs::create_directories(JoinPath(root(), "etc/alternatives"));
+    fs::create_directories(JoinPath(root(), DirName(link)));
+    fs::create_symlink("/" + target, JoinPath(root(), between));
+    fs::create_symlink("/" + between, JoinPath(root(), link));
+  }
+  void AddAlternatives() {
+    for (const char* name : {"libcuda.so.1", "libnvidia-ml.so.1"}) {
+      AddAlternative(JoinPath(kLibraries, name), JoinPath(own_dir(), name));
+    }
+    AddAlternative("usr/bin/nvidia-smi",
+                   fmt::format("usr/lib/nvidia/{}/nvidia-smi", GetParam().folder));
+  }
+
+  void ExpectFound() {
+    const auto files = oci::FindDriver(root(), oci::kDefaultCapabilities);
+    ASSERT_TRUE(files.ok()) << files.status().message();
+    EXPECT_THAT(files->version, StartsWith(std::string(GetParam().name) + "."));
+    std::string nvml;
+    for (const oci::DriverLibrary& library : files->libraries) {
+      EXPECT_TRUE(library.file_name.ends_with(".so." + files->version)) << library.file_name;
+      if (library.soname == "libnvidia-ml.so.1") nvml = library.host_path;
+    }
+    ASSERT_EQ(files->libraries.size(), 2u);
+    EXPECT_EQ(files->libraries[0].soname, "libcuda.so.1");
+    ASSERT_EQ(files->binaries.size(), 1u);
+    EXPECT_THAT(files->binaries[0].host_path, HasSubstr("/usr/lib/nvidia/"));
+    // The agent opens the very file that containers get. There is no GPU behind it here.
+    gpu::NvmlLibraryLoader loader(root());
+    EXPECT_EQ(loader.FindLibrary(), nvml);
+    const auto loaded = loader.Load();
+    ASSERT_TRUE(loaded.ok()) << loaded.status().message();
+    const Status started = (*loaded)->Init();
+    EXPECT_FALSE(started.ok());
+    EXPECT_THAT(started.message(), HasSubstr("nvmlInit"));
+  }
+
+  TempDir dir_;
+};
+INSTANTIATE_TEST_SUITE_P(Debian, DriverPackages,
+                         ::testing::Values(Generation{"470", "tesla-470"}, Generation{"535", "current"},
+                                           Generation{"550", "current"}),
+                         [](const auto& info) { return std::string(info.param.name); });
+
+TEST_P(DriverPackages, AreFoundThroughAlternatives) {
+  AddAlternatives();
+  ExpectFound();
+}
+
+TEST_P(DriverPackages, AreFoundWithoutAlternatives) { ExpectFound(); }
+
+TEST_P(DriverPackages, GiveGraphicsWithTheFilesOfItsLoadersOrTheReason) {
+  const auto files = oci::FindDriver(root(), oci::kGraphics);
+  if (PathExists(JoinPath(root(), "usr/share/vulkan"))) {
+    ASSERT_TRUE(files.ok()) << files.status().message();
+    std::vector<std::string> names;
+    for (const oci::DriverDataFile& file : files->data_files) names.push_back(file.name);
+    EXPECT_THAT(names, ::testing::ElementsAre("vulkan/icd.d/nvidia_icd.json",
+                                              "vulkan/implicit_layer.d/nvidia_layers.json",
+                                              "glvnd/egl_vendor.d/10_nvidia.json"));
+  } else {
+    EXPECT_EQ(files.status().code(), Code::kFailedPrecondition);
+    EXPECT_THAT(files.status().message(), HasSubstr("lacks libGLX_nvidia, libEGL_nvidia, vulkan/"));
+  }
+  const auto video = oci::FindDriver(root(), oci::kVideo | oci::kCompute);
+  EXPECT_THAT(video.status().message(), HasSubstr("asks for video, but driver "));
+  EXPECT_TRUE(oci::FindDriver(root(), oci::kAllCapabilities).ok());
+}
+
+}  // namespace
+}  // namespace tessera

@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+// Container engines that tests run but do not install: those that the test cluster built, and Debian's
+// packages, unpacked into $TESSERA_CACHE.
+#pragma once
+
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdlib>
+#include <string>
+
+#include "src/base/file.h"
+#include "src/base/subprocess.h"
+
+namespace tessera {
+
+inline std::string EngineCache() {
+  const char* cache = ::getenv("TESSERA_CACHE");
+  const char* home = ::getenv("HOME");
+  return cache != nullptr ? cache : JoinPath(home != nullptr ? home : "/root", ".cache/tessera");
+}
+
+// The folder with containerd, ctr and the shim that the test cluster uses, else the host's; "" for none.
+inline std::string BuiltContainerd() {
+  for (const std::string& name : ListDir(EngineCache()).value_or({})) {
+    const std::string folder = JoinPath(EngineCache(), name);
+    if (!name.starts_with("containerd-") || !PathExists(folder + "/containerd")) continue;
+    if (PathExists(folder + "/ctr")) return folder;
+  }
+  for (const char* folder : {"/usr/local/bin", "/usr/bin"}) {
+    if (PathExists(JoinPath(folder, "containerd")) && PathExists(JoinPath(folder, "ctr"))) {
+      return folder;
+    }
+  }
+  return "";
+}
+
+// "docker" (with the containerd that it starts) or "containerd-1.7"; their folder, or the reason why not.
+inline Result<std::string> DebianEngine(const std::string& fetch_debs, const std::string& name) {
+  const std::string dir = JoinPath(EngineCache(), "engine-packages");
+  ASSIGN_OR_RETURN(const SubprocessResult fetched,
+                   RunProgram({fetch_debs, dir, "main",
+                               "docker=bookworm:docker.io,containerd,libdevmapper1.02.1",
+                               "containerd-1.7=trixie:containerd"},
+                              std::chrono::seconds(240)));
+  if (fetched.exit_code == 0) return JoinPath(dir, name);
+  return Error(Code::kUnavailable, "Debian's packages cannot be had: {}", fetched.err);
+}
+
+}  // namespace tessera
