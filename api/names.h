@@ -28,6 +28,8 @@ inline constexpr std::string_view kLabelCgpuDisableIsolation = "cgpu.disable.iso
 inline constexpr std::string_view kAnnotationPrefix = "tessera.dev/";  // all of them begin so
 inline constexpr std::string_view kAnnotationDevices = "tessera.dev/devices";        // Node
 inline constexpr std::string_view kAnnotationAssignment = "tessera.dev/assignment";  // Pod
+inline constexpr std::string_view kAnnotationAllocated =
+    "tessera.dev/allocated";  // container, in answers of Allocate with --binding=allocate
 
 // Annotations that people put on pods, for the scheduler: lists like a,b, and how it shall choose.
 inline constexpr std::string_view kAnnotationGpuModels = "tessera.dev/gpu-models";  // any of these
