@@ -96,6 +96,9 @@ inline constexpr std::string_view kCrioContainerName = "io.kubernetes.container.
 inline constexpr std::string_view kEnvGrantPrefix = "TESSERA_GRANT_";
 inline constexpr std::string_view kEnvGrantGpu = "TESSERA_GRANT_NVIDIA_COM_GPU";
 inline constexpr std::string_view kEnvVisibleDevices = "NVIDIA_VISIBLE_DEVICES";
+// On the API server's copy of a static pod: the UID by which kubelet and engine know the pod.
+inline constexpr std::string_view kAnnotationConfigMirror = "kubernetes.io/config.mirror";
+
 inline constexpr std::string_view kEnvGpuMemContainer =
     "ALIYUN_COM_GPU_MEM_CONTAINER";  // beside three that have the names of its annotations
 inline constexpr std::string_view kEnvCgpuDisable = "CGPU_DISABLE";
