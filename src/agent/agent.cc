@@ -62,7 +62,17 @@ class Agent::Impl {
   void StartDeviceNodes();
   void MakeDeviceNodes();
   void RetryDeviceNodes();
-  void OnInventory(const gpu::InventorySnapshot& snapshot);
+  void OnInventory(const gpu::InventorySnapshot& reported);
+  void OnWithheld(const WithheldGpus& withheld);
+  // What calls `method` on our thread, from any.
+  template <typename T>
+  std::function<void(const T&)> OnMain(void (Impl::*method)(const T&)) {
+    return [this, method, weak = std::weak_ptr<bool>(alive_)](const T& value) {
+      runner_->Post([this, method, weak, value] {
+        if (!weak.expired()) (this->*method)(value);
+      });
+    };
+  }
   void LogChanges(const device::NodeInventory& now);
   AgentStatus CurrentStatus() const;
 
@@ -85,6 +95,7 @@ class Agent::Impl {
   std::unique_ptr<gpu::Inventory> inventory_;
   std::unique_ptr<StatusPage> status_page_;
   std::unique_ptr<ManagerPage> manager_page_;
+  WithheldGpus withheld_;
   std::string last_node_problem_;
   const std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);
 };
@@ -154,6 +165,9 @@ Status Agent::Impl::StartGrants() {
     grants.service.given_before = ReadCheckpoints(kubelet, options_.manager_checkpoint);
     grants.make_pods = [this](TaskRunner* runner) { return MakePods(runner); };
   }
+  grants.nvml = std::make_shared<gpu::NvmlLibraryLoader>(options_.driver_root_ctr_path);
+  grants.service.release.bound = options_.release_timeout;
+  grants.service.release.on_withheld = OnMain(&Impl::OnWithheld);
   grants.on_use = [this, weak = std::weak_ptr<bool>(alive_)](std::shared_ptr<const NodeUse> use) {
     runner_->Post([this, weak, use = std::move(use)] {
       if (!weak.expired() && plugins_) plugins_->SetUse(use);
@@ -286,7 +300,13 @@ void Agent::Impl::MakeDeviceNodes() {
   last_node_problem_ = problems;
 }
 
-void Agent::Impl::OnInventory(const gpu::InventorySnapshot& snapshot) {
+void Agent::Impl::OnWithheld(const WithheldGpus& withheld) {
+  withheld_ = withheld;
+  if (const auto snapshot = inventory_->snapshot()) OnInventory(snapshot);
+}
+
+void Agent::Impl::OnInventory(const gpu::InventorySnapshot& reported) {
+  const gpu::InventorySnapshot snapshot = Withhold(reported, withheld_);
   LogChanges(*snapshot);
   const auto set = std::make_shared<const DeviceSet>(snapshot, options_.gpu_mem_unit);
   for (const std::string& id : set->left_out()) {

@@ -42,6 +42,8 @@ struct AgentOptions {
   std::string node_name;           // "": do not write the node
   std::string kubeconfig;          // "": the pod's service account
 
+  // How long GPUs of a pod that is gone wait for its processes before they are withheld.
+  Duration release_timeout = std::chrono::seconds(30);
   gpu::XidPolicy xids;
 };
 

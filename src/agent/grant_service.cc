@@ -41,6 +41,11 @@ std::vector<GrantLedger::Conflict> AllOthers(const GrantLedger& ledger, const Co
   return all;
 }
 
+ReleaseOptions WithMetrics(ReleaseOptions release, AgentMetrics* metrics) {
+  release.metrics = metrics;
+  return release;
+}
+
 // Whether the kubelet named other GPUs than the container gets.
 bool NamedOthers(const GrantLedger::Entry& entry) {
   std::vector<std::string> named = NamedGpus(entry.claims);
@@ -66,7 +71,8 @@ GrantService::GrantService(TaskRunner* runner, GrantOptions options, const Devic
       dialects_{.gpu_mem_unit = options_.gpu_mem_unit},
       view_(ledger, pods),
       take_over_(options_.given_before, ledger),
-      ended_(runner, ledger, kubelet, pods, [this] { UseChanged(); }),
+      ended_(runner, ledger, kubelet, pods, WithMetrics(options_.release, options_.metrics),
+             [this] { UseChanged(); }),
       self_(std::make_shared<GrantService*>(this)) {
   if (pods_ != nullptr) pods_->Start(this);
   UseChanged();
@@ -82,6 +88,7 @@ void GrantService::Handle(const grant::Request& request, Reply reply) {
   }
   Question question{
       .who = {request.pod_uid, request.pod_namespace, request.pod_name, request.container},
+      .until = runner_->clock().Now() + kPodPatience,
       .reply = std::move(reply)};
   Result<std::vector<Claim>> claims = OpenTokens(request);
   if (!claims.ok()) return question.reply(claims.status());
@@ -163,13 +170,22 @@ void GrantService::Answer(Question question) {
 void GrantService::AnswerAfterLook(Question question,
                                    std::vector<GrantLedger::Conflict> conflicts) {
   const auto asked = std::make_shared<Question>(std::move(question));
-  ended_.List([this, asked, conflicts = std::move(conflicts)](const Result<PodDevices>& listed) {
+  ended_.Resolve(conflicts, asked->who, [this, asked, conflicts](const Status& status) {
     const std::shared_ptr<const DeviceSet> set = devices_->Get();
-    const Status status = ended_.Resolve(conflicts, asked->who, listed);
     if (!status.ok()) return asked->reply(status);
     const Result<Decision> decision = DecisionFor(*asked, set);
-    asked->reply(decision.ok() ? Bind(*asked, *decision, *set)
-                               : Result<grant::Grant>(decision.status()));
+    const Result<grant::Grant> grant =
+        decision.ok() ? Bind(*asked, *decision, *set) : Result<grant::Grant>(decision.status());
+    const bool held = grant.status().code() == Code::kFailedPrecondition ||
+                      grant.status().code() == Code::kResourceExhausted;
+    const auto leaving = held ? ended_.WhyLeaving(conflicts) : std::nullopt;
+    if (!leaving) return asked->reply(grant);
+    if (runner_->clock().Now() >= asked->until) {
+      return asked->reply(Error(Code::kUnavailable, "{}; the kubelet tries again", *leaving));
+    }
+    runner_->PostDelayed(kLeavingPause, [this, asked, weak = std::weak_ptr<GrantService*>(self_)] {
+      if (!weak.expired()) Answer(std::move(*asked));
+    });
   });
 }
 

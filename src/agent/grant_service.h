@@ -49,6 +49,7 @@ struct GrantOptions {
   std::string node_name;
   device::MemoryUnit gpu_mem_unit = device::MemoryUnit::kGiB;  // that pods mean
   device::GivenMinors given_before;                            // by other device plugins
+  ReleaseOptions release;  // its metrics are those below
   // Both may be null.
   Admission* admission = nullptr;  // is told who waits for the kubelet
   AgentMetrics* metrics = nullptr;
@@ -58,6 +59,8 @@ class GrantService final : public Pods::Listener {
  public:
   // The runtime asks for longer than that.
   static constexpr Duration kPodPatience = std::chrono::seconds(5);
+  // Between looks whether a pod that is gone has left a GPU that the question needs.
+  static constexpr Duration kLeavingPause = std::chrono::milliseconds(100);
   static constexpr Duration kUsePause = std::chrono::milliseconds(50);
   using Reply = std::function<void(Result<grant::Grant>)>;
   // What the resources may offer has changed.
@@ -76,6 +79,7 @@ class GrantService final : public Pods::Listener {
     ContainerRef who;
     std::vector<Claim> claims;
     bool guessed = false;  // maybe it is another one's
+    MonotonicTime until{};  // how long it may wait for a GPU that a pod is leaving
     Reply reply;
   };
 

@@ -10,9 +10,12 @@
 #include "src/agent/dir_watcher.h"
 #include "src/agent/grant_server.h"
 #include "src/agent/kubelet_client.h"
+#include "src/agent/pod_processes.h"
 #include "src/agent/remembered_pods.h"
 #include "src/agent/start_checks.h"
 #include "src/base/log.h"
+#include "src/gpu/blocking_caller.h"
+#include "src/gpu/process_reader.h"
 #include "src/grant/journal.h"
 
 namespace tessera::agent {
@@ -20,6 +23,12 @@ namespace {
 
 // The runtime waits for some seconds; the kubelet's answer must come well before.
 constexpr Duration kPodResourcesDeadline = std::chrono::seconds(2);
+
+GrantOptions ServiceOptions(const GrantsOptions& options, PodProcesses* processes) {
+  GrantOptions service = options.service;
+  if (options.nvml != nullptr) service.release.processes = processes;
+  return service;
+}
 
 }  // namespace
 
@@ -31,8 +40,11 @@ struct Grants::State {
         ledger(&journal, records, &skipped),
         kubelet(&grants->runner_, grants->options_.pod_resources_socket, kPodResourcesDeadline),
         pods(std::move(known)),
-        service(&grants->runner_, grants->options_.service, grants->devices_, grants->sealer_,
-                &ledger, &kubelet, pods.get(), grants->options_.on_use),
+        caller(&grants->runner_),
+        gpu_processes(&grants->runner_, grants->options_.nvml, &caller),
+        processes(grants->options_.proc_root, &gpu_processes, &caller),
+        service(&grants->runner_, ServiceOptions(grants->options_, &processes), grants->devices_,
+                grants->sealer_, &ledger, &kubelet, pods.get(), grants->options_.on_use),
         allocation(&grants->runner_, &service, &ledger, pods.get(),
                    grants->options_.service.gpu_mem_unit),
         checks(&grants->runner_, &service, &ledger, pods.get(), grants->devices_, grants->metrics_),
@@ -60,6 +72,9 @@ struct Grants::State {
   GrantLedger ledger;
   GrpcPodResources kubelet;
   const std::unique_ptr<Pods> pods;
+  gpu::ThreadCaller caller;
+  gpu::ProcessReader gpu_processes;
+  NodeProcesses processes;
   GrantService service;
   AllocationGrants allocation;
   StartChecks checks;

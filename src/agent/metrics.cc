@@ -50,6 +50,13 @@ void WriteMetrics(const AgentMetrics& metrics, std::string_view resource, Metric
                "With --binding=allocate: times that the kubelet was told not to start a container, "
                "because it has other GPUs than it was assigned, or nobody can tell.",
                metrics.starts_refused, text);
+  text->Family("tessera_leaving_containers", "gauge",
+               "Containers of pods that are gone whose GPUs wait for processes to end.");
+  text->Sample("tessera_leaving_containers", "", metrics.leaving_containers.load());
+  WriteCounter("tessera_release_timeouts_total",
+               "Containers whose GPUs were withheld, because processes of the pod had not ended "
+               "within --release-timeout.",
+               metrics.release_bounds_exceeded, text);
 }
 
 }  // namespace tessera::agent

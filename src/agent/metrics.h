@@ -3,6 +3,8 @@
 // Threads: any.
 #pragma once
 
+#include <atomic>
+#include <cstdint>
 #include <string_view>
 
 #include "src/base/metrics.h"
@@ -23,6 +25,8 @@ struct AgentMetrics {
   Counter journal_repairs;
   Counter named_other_gpus;
   Counter starts_refused;
+  std::atomic<uint64_t> leaving_containers{0};  // gauge
+  Counter release_bounds_exceeded;
 };
 
 // All families of `metrics`.
