@@ -33,6 +33,7 @@ constexpr Duration kDeviceNodeRetry = std::chrono::seconds(5);
 constexpr Duration kNodeRegistered = std::chrono::seconds(20);
 // Whoever writes over what the node says is overruled after so long: one request of an idle agent.
 constexpr Duration kNodeLook = std::chrono::minutes(5);
+constexpr std::string_view kXidFile = "xids";
 
 }  // namespace
 
@@ -120,6 +121,7 @@ Status Agent::Impl::Start() {
 void Agent::Impl::StartInventory() {
   gpu::InventoryOptions inventory;
   inventory.xids = options_.xids;
+  inventory.xid_file = JoinPath(options_.state_dir, kXidFile);
   const std::string& root = options_.driver_root_ctr_path;
   inventory.driver_root = root;
   inventory_ = std::make_unique<gpu::Inventory>(

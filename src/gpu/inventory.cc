@@ -47,7 +47,8 @@ Inventory::Impl::Impl(TaskRunner* runner, std::shared_ptr<NvmlLoader> loader,
       options_(std::move(options)),
       on_change_(std::move(on_change)),
       jobs_(std::make_shared<Jobs>(caller, &stats_, [this] { AfterJob(); })),
-      table_(RulesOf(options_)) {}
+      xid_memory_(options_.xid_file, BootId()),
+      table_(RulesOf(options_), xid_memory_.xids()) {}
 
 void Inventory::Impl::Start() {
   Open();
@@ -312,6 +313,7 @@ void Inventory::Impl::AfterJob() {
     StartLinks();
   }
   if (Settled()) Publish();
+  xid_memory_.Save(table_.unrepaired());
 }
 
 void Inventory::Impl::Publish() {
