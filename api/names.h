@@ -121,6 +121,8 @@ inline constexpr std::string_view kDriverTreeDir = "/run/tessera-runtime";
 inline constexpr std::string_view kStateDir = "/var/lib/tessera";
 inline constexpr std::string_view kDevicePluginDir = "/var/lib/kubelet/device-plugins";
 inline constexpr std::string_view kPodResourcesSocket =
+// Beside the socket: while a file of this name exists, the agent has the driver closed.
+inline constexpr std::string_view kDriverReleaseFile = "release-driver";
     "/var/lib/kubelet/pod-resources/kubelet.sock";
 
 // What was given to containers before the agent came: files that it reads, beside kubelet.sock and

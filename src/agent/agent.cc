@@ -21,6 +21,7 @@
 #include "src/agent/version.h"
 #include "src/base/log.h"
 #include "src/gpu/driver_files.h"
+#include "src/gpu/driver_gate.h"
 #include "src/gpu/nvml_library.h"
 #include "src/net/address.h"
 
@@ -33,14 +34,24 @@ constexpr Duration kDeviceNodeRetry = std::chrono::seconds(5);
 constexpr Duration kNodeRegistered = std::chrono::seconds(20);
 // Whoever writes over what the node says is overruled after so long: one request of an idle agent.
 constexpr Duration kNodeLook = std::chrono::minutes(5);
+constexpr Duration kReleaseLook = std::chrono::seconds(1);
 constexpr std::string_view kXidFile = "xids";
+
+std::string ReleaseFile(const AgentOptions& options) {
+  return JoinPath(DirName(options.grant_socket), names::kDriverReleaseFile);
+}
 
 }  // namespace
 
 class Agent::Impl {
  public:
   Impl(TaskRunner* runner, net::IoThread* io, AgentOptions options)
-      : runner_(runner), io_(io), options_(std::move(options)) {}
+      : runner_(runner),
+        io_(io),
+        options_(std::move(options)),
+        driver_gate_(std::make_shared<gpu::DriverGate>(
+            fmt::format("the driver is closed for maintenance: remove {} to open it again",
+                        ReleaseFile(options_)))) {}
 
   // The kubelet's streams end first: it shall not see a plugin whose GPUs nobody watches.
   ~Impl() { plugins_.reset(); }
@@ -63,6 +74,9 @@ class Agent::Impl {
   void StartDeviceNodes();
   void MakeDeviceNodes();
   void RetryDeviceNodes();
+  void StartDriverRelease();
+  void SetDriverReleased(bool released);
+  std::shared_ptr<gpu::NvmlLoader> MakeLoader() const;
   void OnInventory(const gpu::InventorySnapshot& reported);
   void OnWithheld(const WithheldGpus& withheld);
   // What calls `method` on our thread, from any.
@@ -96,6 +110,8 @@ class Agent::Impl {
   std::unique_ptr<gpu::Inventory> inventory_;
   std::unique_ptr<StatusPage> status_page_;
   std::unique_ptr<ManagerPage> manager_page_;
+  const std::shared_ptr<gpu::DriverGate> driver_gate_;
+  std::unique_ptr<DirWatcher> release_watcher_;
   WithheldGpus withheld_;
   std::string last_node_problem_;
   const std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);
@@ -111,8 +127,10 @@ Status Agent::Impl::Start() {
   ASSIGN_OR_RETURN(sealer_, grant::TokenSealer::Load(state, std::string(Grants::kKeyName)));
   // Device nodes first: without them the driver reports no GPU.
   if (options_.create_device_nodes) StartDeviceNodes();
+  driver_gate_->SetClosed(PathExists(ReleaseFile(options_)));
   StartInventory();
   RETURN_IF_ERROR(StartGrants());
+  StartDriverRelease();
   StartPlugins();
   StartPublisher();
   return Status::Ok();
@@ -125,7 +143,7 @@ void Agent::Impl::StartInventory() {
   const std::string& root = options_.driver_root_ctr_path;
   inventory.driver_root = root;
   inventory_ = std::make_unique<gpu::Inventory>(
-      runner_, std::make_shared<gpu::NvmlLibraryLoader>(root), caller_.get(), inventory,
+      runner_, MakeLoader(), caller_.get(), inventory,
       [this](const gpu::InventorySnapshot& snapshot) { OnInventory(snapshot); });
   inventory_->Start();
 }
@@ -167,7 +185,7 @@ Status Agent::Impl::StartGrants() {
     grants.service.given_before = ReadCheckpoints(kubelet, options_.manager_checkpoint);
     grants.make_pods = [this](TaskRunner* runner) { return MakePods(runner); };
   }
-  grants.nvml = std::make_shared<gpu::NvmlLibraryLoader>(options_.driver_root_ctr_path);
+  grants.nvml = MakeLoader();
   grants.service.release.bound = options_.release_timeout;
   grants.service.release.on_withheld = OnMain(&Impl::OnWithheld);
   grants.on_use = [this, weak = std::weak_ptr<bool>(alive_)](std::shared_ptr<const NodeUse> use) {
@@ -221,7 +239,7 @@ void Agent::Impl::StartManagerPage() {
   if (options_.manager_address.empty()) return;
   ManagerPage::Sources sources;
   sources.devices = &devices_;
-  sources.loader = std::make_shared<gpu::NvmlLibraryLoader>(options_.driver_root_ctr_path);
+  sources.loader = MakeLoader();
   sources.caller = caller_.get();
   sources.holdings = [this](std::function<void(Holdings)> then) {
     if (grants_) grants_->TellHoldings(std::move(then));
@@ -300,6 +318,43 @@ void Agent::Impl::MakeDeviceNodes() {
     Log(Severity::kWarning, "device nodes", {{"problems", problems}});
   }
   last_node_problem_ = problems;
+}
+
+std::shared_ptr<gpu::NvmlLoader> Agent::Impl::MakeLoader() const {
+  return std::make_shared<gpu::GatedLoader>(
+      driver_gate_, std::make_shared<gpu::NvmlLibraryLoader>(options_.driver_root_ctr_path));
+}
+
+// An administrator makes the file before an upgrade of the driver or a reset of a GPU.
+void Agent::Impl::StartDriverRelease() {
+  const auto set_if = [this](bool released) {
+    return [this, released](const std::string& name) {
+      if (name == names::kDriverReleaseFile) SetDriverReleased(released);
+    };
+  };
+  release_watcher_ = std::make_unique<DirWatcher>(
+      runner_, DirName(ReleaseFile(options_)),
+      DirWatcher::Events{
+          .appeared = set_if(true), .vanished = set_if(false), .look = [this] {
+            SetDriverReleased(PathExists(ReleaseFile(options_)));
+          }});
+  release_watcher_->Start();
+}
+
+void Agent::Impl::SetDriverReleased(bool released) {
+  if (driver_gate_->closed() == released) return;
+  driver_gate_->SetClosed(released);
+  Log(Severity::kWarning, released ? "closes the driver for maintenance" : "opens the driver again",
+      {{"file", ReleaseFile(options_)}});
+  inventory_->PollNow();
+  // A session that was being opened is seen at the second look.
+  for (const Duration delay : {kReleaseLook, 4 * kReleaseLook}) {
+    runner_->PostDelayed(delay, [this, weak = std::weak_ptr<bool>(alive_)] {
+      if (weak.expired()) return;
+      if (grants_) grants_->RefreshDriver();
+      if (manager_page_) manager_page_->RefreshDriver();
+    });
+  }
 }
 
 void Agent::Impl::OnWithheld(const WithheldGpus& withheld) {

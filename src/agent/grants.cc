@@ -129,6 +129,12 @@ void Grants::OnDevices() {
   });
 }
 
+void Grants::RefreshDriver() {
+  runner_.Post([this] {
+    if (state_ != nullptr) state_->gpu_processes.Refresh();
+  });
+}
+
 void Grants::TellHoldings(std::function<void(Holdings)> then) {
   runner_.Post([this, then = std::move(then)] {
     if (state_ != nullptr) then(HoldingsOf(state_->ledger, state_->pods.get()));

@@ -54,6 +54,8 @@ class Grants final : public KubeletGrants {
              std::function<void(Status)> done) override;
   // There are other GPUs. Any thread.
   void OnDevices();
+  // The driver may have gone; see ProcessReader. Any thread.
+  void RefreshDriver();
   // Whether the node is labelled so. Any thread.
   void SetIsolationDisabled(bool disabled);
   // What containers hold now; `then` runs on the grants' thread. Any thread.

@@ -161,6 +161,28 @@ TEST(InventoryTest, ARestartOfTheAgentDoesNotHealAGpu) {
   EXPECT_EQ(f.node().healthy_count(), 4u);
 }
 
+TEST(InventoryTest, AClosedGateEndsTheSessionWithinSecondsAndAnOpenOneBeginsAnother) {
+  InventoryFixture f(FakeDriver::WithGpus(2));
+  f.Start();
+  f.driver().events.push_back({FakeNvml::HandleOf(1), 48});
+  f.Advance(seconds(5));
+  ASSERT_EQ(f.node().healthy_count(), 1u);
+  f.gate->SetClosed(true);
+  f.inventory->PollNow();
+  f.Advance(seconds(10));
+  EXPECT_EQ(f.node().problem, "closed for maintenance");
+  EXPECT_EQ(f.node().healthy_count(), 0u);
+  EXPECT_FALSE(f.driver().initialised) << "the modules could not be unloaded";
+  const int inits = f.driver().calls[NvmlCall::kInit];
+  f.Advance(std::chrono::hours(1));
+  EXPECT_EQ(f.driver().calls[NvmlCall::kInit], inits);
+  f.gate->SetClosed(false);
+  f.Advance(seconds(3));
+  EXPECT_EQ(f.node().healthy_count(), 1u);
+  f.Advance(seconds(10));
+  EXPECT_EQ(f.node().healthy_count(), 2u) << "the reset that it was closed for";
+}
+
 TEST(InventoryTest, AGpuInMigModeIsWithdrawnWhileItIs) {
   InventoryFixture f(FakeDriver::WithGpus(4));
   f.driver().gpus[1].mig = true;
