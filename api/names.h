@@ -92,13 +92,13 @@ inline constexpr std::string_view kCrioPodName = "io.kubernetes.pod.name";
 inline constexpr std::string_view kCrioPodNamespace = "io.kubernetes.pod.namespace";
 inline constexpr std::string_view kCrioContainerName = "io.kubernetes.container.name";
 
+// On the API server's copy of a static pod: the UID by which kubelet and engine know the pod.
+inline constexpr std::string_view kAnnotationConfigMirror = "kubernetes.io/config.mirror";
+
 // Environment of containers.
 inline constexpr std::string_view kEnvGrantPrefix = "TESSERA_GRANT_";
 inline constexpr std::string_view kEnvGrantGpu = "TESSERA_GRANT_NVIDIA_COM_GPU";
 inline constexpr std::string_view kEnvVisibleDevices = "NVIDIA_VISIBLE_DEVICES";
-// On the API server's copy of a static pod: the UID by which kubelet and engine know the pod.
-inline constexpr std::string_view kAnnotationConfigMirror = "kubernetes.io/config.mirror";
-
 inline constexpr std::string_view kEnvGpuMemContainer =
     "ALIYUN_COM_GPU_MEM_CONTAINER";  // beside three that have the names of its annotations
 inline constexpr std::string_view kEnvCgpuDisable = "CGPU_DISABLE";
@@ -117,12 +117,12 @@ inline constexpr std::string_view kEnvRuntimeConfig = "TESSERA_RUNTIME_CONFIG";
 inline constexpr std::string_view kRuntimeConfigFile = "/etc/tessera/runtime.toml";
 inline constexpr std::string_view kRuntimeBinary = "/opt/tessera/bin/tessera-runtime";
 inline constexpr std::string_view kGrantSocket = "/run/tessera/grant.sock";
+// Beside the socket: while a file of this name exists, the agent has the driver closed.
+inline constexpr std::string_view kDriverReleaseFile = "release-driver";
 inline constexpr std::string_view kDriverTreeDir = "/run/tessera-runtime";
 inline constexpr std::string_view kStateDir = "/var/lib/tessera";
 inline constexpr std::string_view kDevicePluginDir = "/var/lib/kubelet/device-plugins";
 inline constexpr std::string_view kPodResourcesSocket =
-// Beside the socket: while a file of this name exists, the agent has the driver closed.
-inline constexpr std::string_view kDriverReleaseFile = "release-driver";
     "/var/lib/kubelet/pod-resources/kubelet.sock";
 
 // What was given to containers before the agent came: files that it reads, beside kubelet.sock and
