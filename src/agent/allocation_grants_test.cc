@@ -436,6 +436,23 @@ TEST_F(AllocationGrantsTest, MemoryBesideAnothersWholeGpuStartsNothing) {
   EXPECT_EQ(PreStart(kBlocks, other).code(), Code::kFailedPrecondition);
 }
 
+TEST_F(AllocationGrantsTest, TheKubeletsShareOfAnAllocateIsNotOurs) {
+  allocation_.emplace(&runner_, &*service_, &*ledger_, &pods_, device::MemoryUnit::kGiB, &metrics_);
+  AssignMem("a", 8, "GPU-0");
+  kubelet_.Admit("a");
+  const auto answer = Start(kMem, NewIds(8));
+  ASSERT_TRUE(answer->has_value());
+  EXPECT_EQ(metrics_.allocate_own.bucket(0), 1u);
+  // Waiting for a pod that is not known yet is not ours either.
+  kubelet_.Admit("late");
+  const auto late = Start(kMem, NewIds(5));
+  runner_.AdvanceTimeAndRun(1s);
+  AssignMem("late", 5, "GPU-2");
+  runner_.AdvanceTimeAndRun(AllocationGrants::kPause);
+  ASSERT_TRUE(late->has_value());
+  EXPECT_EQ(metrics_.allocate_own.bucket(0), 2u);
+}
+
 TEST_F(AllocationGrantsTest, CoreWithoutMemoryDoesNotStart) {
   RestartAll(false);
   kubelet_.Admit("a");

@@ -46,7 +46,7 @@ struct Grants::State {
         service(&grants->runner_, ServiceOptions(grants->options_, &processes), grants->devices_,
                 grants->sealer_, &ledger, &kubelet, pods.get(), grants->options_.on_use),
         allocation(&grants->runner_, &service, &ledger, pods.get(),
-                   grants->options_.service.gpu_mem_unit),
+                   grants->options_.service.gpu_mem_unit, grants->metrics_),
         checks(&grants->runner_, &service, &ledger, pods.get(), grants->devices_, grants->metrics_),
         server(&grants->runner_, {.uid = grants->options_.uid}, grants->metrics_,
                [this](const grant::Request& request, GrantServer::Reply reply) {

@@ -17,6 +17,10 @@ void WriteLatency(std::string_view name, std::string_view help, std::string_view
 void WriteMetrics(const AgentMetrics& metrics, std::string_view resource, MetricsText* text) {
   WriteLatency("tessera_allocate_duration_seconds", "Time of Allocate calls of the kubelet.",
                resource, metrics.allocate, text);
+  WriteLatency("tessera_allocate_own_duration_seconds",
+               "With --binding=allocate: time of Allocate calls without waiting for the kubelet's "
+               "list of pods.",
+               resource, metrics.allocate_own, text);
   WriteLatency("tessera_preferred_allocation_duration_seconds",
                "Time of GetPreferredAllocation calls of the kubelet.", resource, metrics.preferred,
                text);

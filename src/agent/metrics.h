@@ -13,6 +13,7 @@ namespace tessera::agent {
 
 struct AgentMetrics {
   LatencyHistogram allocate;
+  LatencyHistogram allocate_own;
   LatencyHistogram preferred;
   LatencyHistogram grant;
   LabelledCounter calls_refused;  // by method
