@@ -70,6 +70,10 @@ inline constexpr std::string_view kReasonDriverNotReady = "DriverNotReady";  // 
 inline constexpr std::string_view kReasonDriverReady = "DriverReady";        // Event: there again
 inline constexpr std::string_view kReasonGpuNote = "GPUNote";                // Event: worth knowing
 inline constexpr std::string_view kReasonNoGpu = "NoGPU";  // both: a driver, but no GPU
+inline constexpr std::string_view kReasonRuntimeNotConfigured =
+    "RuntimeNotConfigured";  // both: containers would start without their GPUs
+inline constexpr std::string_view kReasonRuntimeConfigured =
+    "RuntimeConfigured";  // Event: the engine starts containers through tessera-runtime again
 
 // Reasons of Events on Pods.
 inline constexpr std::string_view kReasonQuotaExceeded = "GPUQuotaExceeded";

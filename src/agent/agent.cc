@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/agent/agent.h"
 
+#include <fmt/ranges.h>
 #include <unistd.h>
 
 #include <optional>
@@ -9,6 +10,7 @@
 #include "api/names.h"
 #include "src/agent/device_nodes.h"
 #include "src/agent/dir_watcher.h"
+#include "src/agent/engine_watch.h"
 #include "src/agent/gpu_hardware.h"
 #include "src/agent/grants.h"
 #include "src/agent/kube_node_api.h"
@@ -35,10 +37,19 @@ constexpr Duration kNodeRegistered = std::chrono::seconds(20);
 // Whoever writes over what the node says is overruled after so long: one request of an idle agent.
 constexpr Duration kNodeLook = std::chrono::minutes(5);
 constexpr Duration kReleaseLook = std::chrono::seconds(1);
+// The engine is given a minute to serve again after a repair.
+constexpr Duration kEngineDeadline = std::chrono::minutes(2);
 constexpr std::string_view kXidFile = "xids";
 
 std::string ReleaseFile(const AgentOptions& options) {
   return JoinPath(DirName(options.grant_socket), names::kDriverReleaseFile);
+}
+
+// Where the engine's configuration lies, drop-ins included.
+std::vector<std::string_view> EngineFolders(std::string_view engine) {
+  if (engine == "docker") return {"/etc/docker"};
+  if (engine == "crio") return {"/etc/crio", "/etc/crio/crio.conf.d"};
+  return {"/etc/containerd", "/etc/containerd/conf.d"};
 }
 
 }  // namespace
@@ -76,9 +87,12 @@ class Agent::Impl {
   void RetryDeviceNodes();
   void StartDriverRelease();
   void SetDriverReleased(bool released);
+  void StartEngineWatch();
   std::shared_ptr<gpu::NvmlLoader> MakeLoader() const;
   void OnInventory(const gpu::InventorySnapshot& reported);
   void OnWithheld(const WithheldGpus& withheld);
+  void OnUnredeemed(const std::vector<std::string>& containers);
+  void Publish();
   // What calls `method` on our thread, from any.
   template <typename T>
   std::function<void(const T&)> OnMain(void (Impl::*method)(const T&)) {
@@ -112,6 +126,9 @@ class Agent::Impl {
   std::unique_ptr<ManagerPage> manager_page_;
   const std::shared_ptr<gpu::DriverGate> driver_gate_;
   std::unique_ptr<DirWatcher> release_watcher_;
+  std::unique_ptr<EngineWatch> engine_watch_;
+  std::string engine_problem_;
+  std::string unredeemed_problem_;
   WithheldGpus withheld_;
   std::string last_node_problem_;
   const std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);
@@ -184,6 +201,7 @@ Status Agent::Impl::StartGrants() {
             : JoinPath(DirName(options_.kubelet_socket), names::kKubeletCheckpoint);
     grants.service.given_before = ReadCheckpoints(kubelet, options_.manager_checkpoint);
     grants.make_pods = [this](TaskRunner* runner) { return MakePods(runner); };
+    if (options_.binding == Binding::kLate) grants.service.on_unredeemed = OnMain(&Impl::OnUnredeemed);
   }
   grants.nvml = MakeLoader();
   grants.service.release.bound = options_.release_timeout;
@@ -269,7 +287,7 @@ void Agent::Impl::StartPublisher() {
   publisher_->OnNode([this](const Json& node) {
     grants_->SetIsolationDisabled(LabelOf(node, names::kLabelCgpuDisableIsolation) == "true");
   });
-  if (const auto set = devices_.Get()) publisher_->Publish(set->told());
+  Publish();
   KeepLookingAtNode();
 }
 
@@ -320,6 +338,28 @@ void Agent::Impl::MakeDeviceNodes() {
   last_node_problem_ = problems;
 }
 
+void Agent::Impl::Publish() {
+  const auto set = devices_.Get();
+  if (publisher_ == nullptr || set == nullptr) return;
+  device::NodeInventory told = set->told();
+  told.runtime_problem = engine_problem_.empty() ? unredeemed_problem_ : engine_problem_;
+  publisher_->Publish(told);
+}
+
+void Agent::Impl::OnUnredeemed(const std::vector<std::string>& containers) {
+  unredeemed_problem_.clear();
+  if (!containers.empty()) {
+    unredeemed_problem_ = fmt::format(
+        "{} containers run without their GPUs, because the engine started them without "
+        "tessera-runtime: {}{}. Restart the agent's pod of this node, which configures the engine, "
+        "then these pods",
+        containers.size(), containers.front(), containers.size() > 1 ? " and others" : "");
+    Log(Severity::kError, "containers run without their GPUs",
+        {{"containers", fmt::format("{}", fmt::join(containers, " "))}});
+  }
+  Publish();
+}
+
 std::shared_ptr<gpu::NvmlLoader> Agent::Impl::MakeLoader() const {
   return std::make_shared<gpu::GatedLoader>(
       driver_gate_, std::make_shared<gpu::NvmlLibraryLoader>(options_.driver_root_ctr_path));
@@ -357,6 +397,26 @@ void Agent::Impl::SetDriverReleased(bool released) {
   }
 }
 
+void Agent::Impl::StartEngineWatch() {
+  if (options_.engine.empty()) return;
+  EngineWatchOptions watch;
+  // The program that the installer has put there.
+  watch.command = {JoinPath(options_.engine_host_root, names::kRuntimeBinary), "configure",
+                   "--engine=" + options_.engine, "--host-root=" + options_.engine_host_root,
+                   "--set-as-default"};
+  for (const std::string_view folder : EngineFolders(options_.engine)) {
+    watch.folders.push_back(JoinPath(options_.engine_host_root, folder));
+  }
+  watch.repair = options_.repair_engine;
+  engine_watch_ = std::make_unique<EngineWatch>(
+      runner_, watch, RunOnWorker(runner_, kEngineDeadline), &metrics_,
+      [this](const std::string& problem) {
+        engine_problem_ = problem;
+        Publish();
+      });
+  engine_watch_->Start();
+}
+
 void Agent::Impl::OnWithheld(const WithheldGpus& withheld) {
   withheld_ = withheld;
   if (const auto snapshot = inventory_->snapshot()) OnInventory(snapshot);
@@ -370,9 +430,11 @@ void Agent::Impl::OnInventory(const gpu::InventorySnapshot& reported) {
     Log(Severity::kError, "a GPU has a UUID that cannot be offered", {{"uuid_hex", id}});
   }
   devices_.Set(set);
+  // The installer leaves nodes without GPUs alone.
+  if (!snapshot->gpus.empty() && engine_watch_ == nullptr) StartEngineWatch();
   if (plugins_) plugins_->SetDevices(set);
   if (grants_) grants_->OnDevices();
-  if (publisher_) publisher_->Publish(set->told());
+  Publish();
   // Other GPUs have other nodes, and a driver that left and comes back may wait for them.
   if (options_.create_device_nodes) {
     runner_->Post([this, weak = std::weak_ptr<bool>(alive_)] {
@@ -435,7 +497,8 @@ Status CompleteOptions(AgentOptions* options) {
   for (const auto& [flag, path] :
        {std::pair("--driver-root", options->driver_root),
         std::pair("--dev-root", options->dev_root), std::pair("--state-dir", options->state_dir),
-        std::pair("--grant-socket", options->grant_socket)}) {
+        std::pair("--grant-socket", options->grant_socket),
+        std::pair("--engine-host-root", options->engine_host_root)}) {
     if (path.empty() || path[0] != '/') {
       return Error(Code::kInvalidArgument, "{}: \"{}\" is no absolute path", flag, path);
     }

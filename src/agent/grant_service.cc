@@ -3,12 +3,14 @@
 
 #include <algorithm>
 #include <chrono>
+#include <iterator>
 #include <utility>
 
 #include "api/names.h"
 #include "src/agent/granted_annotations.h"
 #include "src/agent/local_choice.h"
 #include "src/agent/token_request.h"
+#include "src/agent/unredeemed.h"
 #include "src/base/log.h"
 #include "src/device/pod_annotations.h"
 
@@ -75,6 +77,7 @@ GrantService::GrantService(TaskRunner* runner, GrantOptions options, const Devic
              [this] { UseChanged(); }),
       self_(std::make_shared<GrantService*>(this)) {
   if (pods_ != nullptr) pods_->Start(this);
+  if (pods_ != nullptr && options_.on_unredeemed) LookForTokens();
   UseChanged();
 }
 
@@ -368,6 +371,34 @@ void GrantService::TellPod(const std::string& uid) {
       *found->second, ledger_->ChosenFor(uid), set->inventory(), set->shares().gpu_mem_unit(),
       options_.node_name, std::chrono::duration_cast<std::chrono::nanoseconds>(now).count());
   if (!annotations.empty()) pods_->Annotate(*found->second, annotations);
+}
+
+void GrantService::LookForTokens() {
+  runner_->PostDelayed(kTokenInterval, [this, weak = std::weak_ptr<GrantService*>(self_)] {
+    if (weak.expired()) return;
+    LookForTokens();
+    const bool any = std::any_of(pods_->pods().begin(), pods_->pods().end(), [](const auto& pod) {
+      return !pod.second->ended && pod.second->request.ok() &&
+             pod.second->request->asks_for_devices();
+    });
+    if (!any) return OnUnredeemed({});
+    ended_.List([this](const Result<PodDevices>& listed) {
+      if (!listed.ok()) return;
+      OnUnredeemed(UnredeemedContainers(*listed, *pods_, *ledger_, options_.here_since));
+    });
+  });
+}
+
+// Twice in a row: a container may have started between the two lists.
+void GrantService::OnUnredeemed(std::vector<std::string> containers) {
+  std::vector<std::string> both;
+  std::set_intersection(containers.begin(), containers.end(), seen_unredeemed_.begin(),
+                        seen_unredeemed_.end(), std::back_inserter(both));
+  seen_unredeemed_ = std::move(containers);
+  if (options_.metrics != nullptr) options_.metrics->unredeemed_tokens = both.size();
+  if (both == unredeemed_) return;
+  unredeemed_ = std::move(both);
+  options_.on_unredeemed(unredeemed_);
 }
 
 // At once: the kubelet may ask right now.

@@ -2,6 +2,7 @@
 #include "src/agent/grants.h"
 
 #include <pthread.h>
+#include <sys/stat.h>
 
 #include <future>
 #include <utility>
@@ -24,8 +25,16 @@ namespace {
 // The runtime waits for some seconds; the kubelet's answer must come well before.
 constexpr Duration kPodResourcesDeadline = std::chrono::seconds(2);
 
+// The token key was made when the agent first came to this node.
+WallTime FirstStart(const std::string& state_dir) {
+  struct stat info {};
+  if (::stat(JoinPath(state_dir, Grants::kKeyName).c_str(), &info) != 0) return WallTime{};
+  return WallTime(std::chrono::seconds(info.st_mtim.tv_sec));
+}
+
 GrantOptions ServiceOptions(const GrantsOptions& options, PodProcesses* processes) {
   GrantOptions service = options.service;
+  service.here_since = FirstStart(options.state_dir);
   if (options.nvml != nullptr) service.release.processes = processes;
   return service;
 }

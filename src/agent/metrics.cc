@@ -61,6 +61,16 @@ void WriteMetrics(const AgentMetrics& metrics, std::string_view resource, Metric
                "Containers whose GPUs were withheld, because processes of the pod had not ended "
                "within --release-timeout.",
                metrics.release_bounds_exceeded, text);
+  text->Family("tessera_unredeemed_tokens", "gauge",
+               "Containers that run with a token and without their GPUs: tessera-runtime never "
+               "asked for their grants.");
+  text->Sample("tessera_unredeemed_tokens", "", metrics.unredeemed_tokens.load());
+  WriteLabelled("tessera_engine_checks_total",
+                "Looks at the container engine's configuration: configured, changed or failed.",
+                "result", metrics.engine_checks, text);
+  WriteLabelled("tessera_engine_repairs_total",
+                "With --repair-engine: times that the container engine was configured again.",
+                "result", metrics.engine_repairs, text);
 }
 
 }  // namespace tessera::agent

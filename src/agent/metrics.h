@@ -28,6 +28,9 @@ struct AgentMetrics {
   Counter starts_refused;
   std::atomic<uint64_t> leaving_containers{0};  // gauge
   Counter release_bounds_exceeded;
+  std::atomic<uint64_t> unredeemed_tokens{0};  // gauge: containers
+  LabelledCounter engine_checks;               // by result
+  LabelledCounter engine_repairs;              // by result
 };
 
 // All families of `metrics`.

@@ -92,6 +92,17 @@ void AddAgentFlags(CLI::App* app, AgentFlags* flags) {
       ->envname("RELEASE_TIMEOUT")
       ->check(CLI::Range(1, 86400))
       ->capture_default_str();
+  app->add_option("--engine", o->engine,
+                  "the container engine whose configuration is watched: whether it still starts "
+                  "containers through tessera-runtime; default: none is")
+      ->envname("ENGINE")
+      ->check(CLI::IsMember({"containerd", "docker", "crio"}));
+  AddText(app, "--engine-host-root", &o->engine_host_root, "ENGINE_HOST_ROOT",
+          "where the host's root, or its folders of the engine, are mounted");
+  app->add_flag("--repair-engine", o->repair_engine,
+                "configure the engine again where its configuration was changed, which restarts it; "
+                "at most every ten minutes")
+      ->envname("REPAIR_ENGINE");
   AddSockets(app, o);
   AddText(app, "--node-name", &o->node_name, "NODE_NAME",
           "the Node to label; \"\" writes no labels and no annotation");
