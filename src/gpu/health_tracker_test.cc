@@ -42,7 +42,7 @@ TEST(HealthTrackerTest, AnXidThatNeedsAResetStaysUntilARepairShows) {
   EXPECT_EQ(tracker.unrepaired_xid(), 48u);
 }
 
-TEST(HealthTrackerTest, AnXidThatNobodyKnowsNeedsQuietAndGoodPolls) {
+TEST(HealthTrackerTest, AnUnknownXidNeedsQuietAndGoodPolls) {
   HealthTracker tracker(kRules);
   tracker.OnXid(4242, XidEffect::kUntilQuiet, At(0));
   EXPECT_EQ(tracker.health().reason, "XID 4242");

@@ -6,7 +6,7 @@
 // What makes a GPU unhealthy, and what makes it well again:
 //   an XID that needs a      a repair (health_tracker.h), then `good_polls_after_xid` good answers
 //   repair, by the catalogue
-//   an XID that nobody knows `xid_quiet` without another one and as many good answers
+//   an unknown XID           `xid_quiet` without another one and as many good answers
 //   MIG mode                 MIG mode off
 //   a call that fails        the same questions answered again
 //   a call that hangs        an answer, to that call or to a later one
