@@ -134,8 +134,9 @@ void AllocationGrants::Find(const CallPtr& call) {
 bool AllocationGrants::MayBe(const Call& call, const PodInfo& pod,
                              const device::ContainerRequest& container, bool again) const {
   // First what leaves few: most containers of the node have been given theirs.
-  const GrantLedger::Entry* entry = ledger_->Find({pod.uid, pod.ns, pod.name, container.name});
-  if (HasClaim(entry, call.resource) != again) return false;
+  const auto entry = ledger_->entries().find({pod.uid, container.name});
+  const bool known = entry != ledger_->entries().end();
+  if (HasClaim(known ? &entry->second : nullptr, call.resource) != again) return false;
   const auto asks = AsksOf(container, unit_);
   const auto ask = asks.find(call.resource);
   // Memory beside whole GPUs decides nothing, and is as much as it is.

@@ -292,7 +292,10 @@ Result<grant::Grant> GrantService::Bind(const Question& question, const Decision
     }
     ended_.PruneLater();
     UseChanged();
-    TellPod(question.who.pod_uid);
+    // After the answer: the container waits for that, and not for what is written on its pod.
+    runner_->Post([this, uid = question.who.pod_uid, weak = std::weak_ptr<GrantService*>(self_)] {
+      if (!weak.expired()) TellPod(uid);
+    });
   }
   return grant;
 }
