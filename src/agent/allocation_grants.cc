@@ -184,6 +184,7 @@ void AllocationGrants::Give(const CallPtr& call, const Candidate& to) {
   service_->Decide({.who = to.who,
                     .claims = {NewClaim(call->resource, call->ids, runner_->clock().WallNow())},
                     .guessed = to.guessed,
+                    .waited = {call, &call->waited},
                     .reply = [this, call, who = to.who](const Result<grant::Grant>& grant) {
                       Answer(call, who, grant);
                     }});

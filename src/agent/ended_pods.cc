@@ -82,9 +82,11 @@ void EndedPods::StartList() {
 }
 
 void EndedPods::Resolve(std::vector<GrantLedger::Conflict> conflicts, ContainerRef who,
-                        std::function<void(const Status&)> done) {
-  List([this, conflicts = std::move(conflicts), who = std::move(who),
+                        Resolved done) {
+  const MonotonicTime asked = runner_->clock().Now();
+  List([this, asked, conflicts = std::move(conflicts), who = std::move(who),
         done = std::move(done)](const Result<PodDevices>& listed) {
+    const Duration asking = runner_->clock().Now() - asked;
     // Pods end together, and each question would else ask the kubelet about its own GPU.
     bool listed_still = false;
     Keys gone = EndedAndUnlisted(listed, &listed_still);
@@ -94,11 +96,11 @@ void EndedPods::Resolve(std::vector<GrantLedger::Conflict> conflicts, ContainerR
       if (!can_judge.ok() || found == ledger_->entries().end()) continue;
       if (IsGone(found->second, *listed, who)) gone.insert(conflict.key);
     }
-    ReleaseLeft(std::move(gone), [this, conflicts, done, can_judge] {
+    ReleaseLeft(std::move(gone), [this, conflicts, done, can_judge, asking] {
       const bool held = std::any_of(conflicts.begin(), conflicts.end(), [&](const auto& conflict) {
         return ledger_->entries().contains(conflict.key);
       });
-      done(held ? can_judge : Status::Ok());
+      done(held ? can_judge : Status::Ok(), asking);
     });
   });
 }

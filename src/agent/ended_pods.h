@@ -65,9 +65,9 @@ class EndedPods {
   // have looked before the asking pod was admitted.
   void List(PodsDone done);
   // Releases those of `conflicts` whose pods are gone and have left. UNAVAILABLE while that cannot
-  // be known; OK leaves those whose pods live, or are leaving.
-  void Resolve(std::vector<GrantLedger::Conflict> conflicts, ContainerRef who,
-               std::function<void(const Status&)> done);
+  // be known; OK leaves those whose pods live, or are leaving. `asking`: how long the kubelet took.
+  using Resolved = std::function<void(const Status&, Duration asking)>;
+  void Resolve(std::vector<GrantLedger::Conflict> conflicts, ContainerRef who, Resolved done);
   // Why the first of them that is leaving still holds its GPU; nothing where none is leaving.
   std::optional<std::string> WhyLeaving(const std::vector<GrantLedger::Conflict>& conflicts) const;
   // The API server says that pods have ended or are gone: looks soon, then again until the kubelet

@@ -173,7 +173,9 @@ void GrantService::Answer(Question question) {
 void GrantService::AnswerAfterLook(Question question,
                                    std::vector<GrantLedger::Conflict> conflicts) {
   const auto asked = std::make_shared<Question>(std::move(question));
-  ended_.Resolve(conflicts, asked->who, [this, asked, conflicts](const Status& status) {
+  ended_.Resolve(conflicts, asked->who, [this, asked, conflicts](const Status& status,
+                                                                  Duration asking) {
+    if (asked->waited != nullptr) *asked->waited += asking;
     const std::shared_ptr<const DeviceSet> set = devices_->Get();
     if (!status.ok()) return asked->reply(status);
     const Result<Decision> decision = DecisionFor(*asked, set);

@@ -85,6 +85,7 @@ class GrantService final : public Pods::Listener {
     std::vector<Claim> claims;
     bool guessed = false;  // maybe it is another one's
     MonotonicTime until{};  // how long it may wait for a GPU that a pod is leaving
+    std::shared_ptr<Duration> waited;  // where not null, grows by waits for the kubelet and for pods
     Reply reply;
   };
 
