@@ -348,7 +348,10 @@ int ConfigureMain(int argc, char** argv) {
     return app.exit(error) == 0 ? 0 : InfoOf(Code::kInvalidArgument).exit_code;
   }
   if (!flags.dry_run) {
+    const pid_t parent = ::getpid();
     if (const std::optional<int> code = LeaveToChild()) return *code;
+    // What a child has begun does not wait for its turn again.
+    if (::getpid() == parent) flags.spread_s = 0;
   }
   const auto outcome = Run(flags);
   if (!outcome.ok()) {
