@@ -28,6 +28,8 @@ inline constexpr std::string_view kLabelCgpuDisableIsolation = "cgpu.disable.iso
 inline constexpr std::string_view kAnnotationPrefix = "tessera.dev/";  // all of them begin so
 inline constexpr std::string_view kAnnotationDevices = "tessera.dev/devices";        // Node
 inline constexpr std::string_view kAnnotationAssignment = "tessera.dev/assignment";  // Pod
+inline constexpr std::string_view kAnnotationAllocated =
+    "tessera.dev/allocated";  // container, in answers of Allocate with --binding=allocate
 
 // Annotations that people put on pods, for the scheduler: lists like a,b, and how it shall choose.
 inline constexpr std::string_view kAnnotationGpuModels = "tessera.dev/gpu-models";  // any of these
@@ -68,6 +70,10 @@ inline constexpr std::string_view kReasonDriverNotReady = "DriverNotReady";  // 
 inline constexpr std::string_view kReasonDriverReady = "DriverReady";        // Event: there again
 inline constexpr std::string_view kReasonGpuNote = "GPUNote";                // Event: worth knowing
 inline constexpr std::string_view kReasonNoGpu = "NoGPU";  // both: a driver, but no GPU
+inline constexpr std::string_view kReasonRuntimeNotConfigured =
+    "RuntimeNotConfigured";  // both: containers would start without their GPUs
+inline constexpr std::string_view kReasonRuntimeConfigured =
+    "RuntimeConfigured";  // Event: the engine starts containers through tessera-runtime again
 
 // Reasons of Events on Pods.
 inline constexpr std::string_view kReasonQuotaExceeded = "GPUQuotaExceeded";
@@ -96,6 +102,9 @@ inline constexpr std::string_view kCrioPodName = "io.kubernetes.pod.name";
 inline constexpr std::string_view kCrioPodNamespace = "io.kubernetes.pod.namespace";
 inline constexpr std::string_view kCrioContainerName = "io.kubernetes.container.name";
 
+// On the API server's copy of a static pod: the UID by which kubelet and engine know the pod.
+inline constexpr std::string_view kAnnotationConfigMirror = "kubernetes.io/config.mirror";
+
 // Environment of containers.
 inline constexpr std::string_view kEnvGrantPrefix = "TESSERA_GRANT_";
 inline constexpr std::string_view kEnvGrantGpu = "TESSERA_GRANT_NVIDIA_COM_GPU";
@@ -118,6 +127,8 @@ inline constexpr std::string_view kEnvRuntimeConfig = "TESSERA_RUNTIME_CONFIG";
 inline constexpr std::string_view kRuntimeConfigFile = "/etc/tessera/runtime.toml";
 inline constexpr std::string_view kRuntimeBinary = "/opt/tessera/bin/tessera-runtime";
 inline constexpr std::string_view kGrantSocket = "/run/tessera/grant.sock";
+// Beside the socket: while a file of this name exists, the agent has the driver closed.
+inline constexpr std::string_view kDriverReleaseFile = "release-driver";
 inline constexpr std::string_view kDriverTreeDir = "/run/tessera-runtime";
 inline constexpr std::string_view kStateDir = "/var/lib/tessera";
 inline constexpr std::string_view kDevicePluginDir = "/var/lib/kubelet/device-plugins";

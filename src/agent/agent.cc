@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/agent/agent.h"
 
+#include <fmt/ranges.h>
 #include <unistd.h>
 
 #include <optional>
@@ -9,6 +10,7 @@
 #include "api/names.h"
 #include "src/agent/device_nodes.h"
 #include "src/agent/dir_watcher.h"
+#include "src/agent/engine_watch.h"
 #include "src/agent/gpu_hardware.h"
 #include "src/agent/kernel_module.h"
 #include "src/agent/grants.h"
@@ -22,6 +24,7 @@
 #include "src/agent/version.h"
 #include "src/base/log.h"
 #include "src/gpu/driver_files.h"
+#include "src/gpu/driver_gate.h"
 #include "src/gpu/nvml_library.h"
 #include "src/net/address.h"
 
@@ -35,13 +38,33 @@ constexpr Duration kModprobeRetry = std::chrono::minutes(1);
 constexpr Duration kNodeRegistered = std::chrono::seconds(20);
 // Whoever writes over what the node says is overruled after so long: one request of an idle agent.
 constexpr Duration kNodeLook = std::chrono::minutes(5);
+constexpr Duration kReleaseLook = std::chrono::seconds(1);
+// The engine is given a minute to serve again after a repair.
+constexpr Duration kEngineDeadline = std::chrono::minutes(2);
+constexpr std::string_view kXidFile = "xids";
+
+std::string ReleaseFile(const AgentOptions& options) {
+  return JoinPath(DirName(options.grant_socket), names::kDriverReleaseFile);
+}
+
+// Where the engine's configuration lies, drop-ins included.
+std::vector<std::string_view> EngineFolders(std::string_view engine) {
+  if (engine == "docker") return {"/etc/docker"};
+  if (engine == "crio") return {"/etc/crio", "/etc/crio/crio.conf.d"};
+  return {"/etc/containerd", "/etc/containerd/conf.d"};
+}
 
 }  // namespace
 
 class Agent::Impl {
  public:
   Impl(TaskRunner* runner, net::IoThread* io, AgentOptions options)
-      : runner_(runner), io_(io), options_(std::move(options)) {}
+      : runner_(runner),
+        io_(io),
+        options_(std::move(options)),
+        driver_gate_(std::make_shared<gpu::DriverGate>(
+            fmt::format("the driver is closed for maintenance: remove {} to open it again",
+                        ReleaseFile(options_)))) {}
 
   // The kubelet's streams end first: it shall not see a plugin whose GPUs nobody watches.
   ~Impl() { plugins_.reset(); }
@@ -65,7 +88,23 @@ class Agent::Impl {
   void MakeDeviceNodes();
   void RetryDeviceNodes();
   void LoadModule(const std::string& module);
-  void OnInventory(const gpu::InventorySnapshot& snapshot);
+  void StartDriverRelease();
+  void SetDriverReleased(bool released);
+  void StartEngineWatch();
+  std::shared_ptr<gpu::NvmlLoader> MakeLoader() const;
+  void OnInventory(const gpu::InventorySnapshot& reported);
+  void OnWithheld(const WithheldGpus& withheld);
+  void OnUnredeemed(const std::vector<std::string>& containers);
+  void Publish();
+  // What calls `method` on our thread, from any.
+  template <typename T>
+  std::function<void(const T&)> OnMain(void (Impl::*method)(const T&)) {
+    return [this, method, weak = std::weak_ptr<bool>(alive_)](const T& value) {
+      runner_->Post([this, method, weak, value] {
+        if (!weak.expired()) (this->*method)(value);
+      });
+    };
+  }
   void LogChanges(const device::NodeInventory& now);
   AgentStatus CurrentStatus() const;
 
@@ -90,6 +129,12 @@ class Agent::Impl {
   std::unique_ptr<gpu::Inventory> inventory_;
   std::unique_ptr<StatusPage> status_page_;
   std::unique_ptr<ManagerPage> manager_page_;
+  const std::shared_ptr<gpu::DriverGate> driver_gate_;
+  std::unique_ptr<DirWatcher> release_watcher_;
+  std::unique_ptr<EngineWatch> engine_watch_;
+  std::string engine_problem_;
+  std::string unredeemed_problem_;
+  WithheldGpus withheld_;
   std::string last_node_problem_;
   const std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);
 };
@@ -104,8 +149,10 @@ Status Agent::Impl::Start() {
   ASSIGN_OR_RETURN(sealer_, grant::TokenSealer::Load(state, std::string(Grants::kKeyName)));
   // Device nodes first: without them the driver reports no GPU.
   if (options_.create_device_nodes) StartDeviceNodes();
+  driver_gate_->SetClosed(PathExists(ReleaseFile(options_)));
   StartInventory();
   RETURN_IF_ERROR(StartGrants());
+  StartDriverRelease();
   StartPlugins();
   StartPublisher();
   return Status::Ok();
@@ -114,10 +161,11 @@ Status Agent::Impl::Start() {
 void Agent::Impl::StartInventory() {
   gpu::InventoryOptions inventory;
   inventory.xids = options_.xids;
+  inventory.xid_file = JoinPath(options_.state_dir, kXidFile);
   const std::string& root = options_.driver_root_ctr_path;
   inventory.driver_root = root;
   inventory_ = std::make_unique<gpu::Inventory>(
-      runner_, std::make_shared<gpu::NvmlLibraryLoader>(root), caller_.get(), inventory,
+      runner_, MakeLoader(), caller_.get(), inventory,
       [this](const gpu::InventorySnapshot& snapshot) { OnInventory(snapshot); });
   inventory_->Start();
 }
@@ -158,7 +206,11 @@ Status Agent::Impl::StartGrants() {
             : JoinPath(DirName(options_.kubelet_socket), names::kKubeletCheckpoint);
     grants.service.given_before = ReadCheckpoints(kubelet, options_.manager_checkpoint);
     grants.make_pods = [this](TaskRunner* runner) { return MakePods(runner); };
+    if (options_.binding == Binding::kLate) grants.service.on_unredeemed = OnMain(&Impl::OnUnredeemed);
   }
+  grants.nvml = MakeLoader();
+  grants.service.release.bound = options_.release_timeout;
+  grants.service.release.on_withheld = OnMain(&Impl::OnWithheld);
   grants.on_use = [this, weak = std::weak_ptr<bool>(alive_)](std::shared_ptr<const NodeUse> use) {
     runner_->Post([this, weak, use = std::move(use)] {
       if (!weak.expired() && plugins_) plugins_->SetUse(use);
@@ -210,7 +262,7 @@ void Agent::Impl::StartManagerPage() {
   if (options_.manager_address.empty()) return;
   ManagerPage::Sources sources;
   sources.devices = &devices_;
-  sources.loader = std::make_shared<gpu::NvmlLibraryLoader>(options_.driver_root_ctr_path);
+  sources.loader = MakeLoader();
   sources.caller = caller_.get();
   sources.holdings = [this](std::function<void(Holdings)> then) {
     if (grants_) grants_->TellHoldings(std::move(then));
@@ -240,7 +292,7 @@ void Agent::Impl::StartPublisher() {
   publisher_->OnNode([this](const Json& node) {
     grants_->SetIsolationDisabled(LabelOf(node, names::kLabelCgpuDisableIsolation) == "true");
   });
-  if (const auto set = devices_.Get()) publisher_->Publish(set->told());
+  Publish();
   KeepLookingAtNode();
 }
 
@@ -313,16 +365,103 @@ void Agent::Impl::LoadModule(const std::string& module) {
   });
 }
 
-void Agent::Impl::OnInventory(const gpu::InventorySnapshot& snapshot) {
+void Agent::Impl::Publish() {
+  const auto set = devices_.Get();
+  if (publisher_ == nullptr || set == nullptr) return;
+  device::NodeInventory told = set->told();
+  told.runtime_problem = engine_problem_.empty() ? unredeemed_problem_ : engine_problem_;
+  publisher_->Publish(told);
+}
+
+void Agent::Impl::OnUnredeemed(const std::vector<std::string>& containers) {
+  unredeemed_problem_.clear();
+  if (!containers.empty()) {
+    unredeemed_problem_ = fmt::format(
+        "{} containers run without their GPUs, because the engine started them without "
+        "tessera-runtime: {}{}. Restart the agent's pod of this node, which configures the engine, "
+        "then these pods",
+        containers.size(), containers.front(), containers.size() > 1 ? " and others" : "");
+    Log(Severity::kError, "containers run without their GPUs",
+        {{"containers", fmt::format("{}", fmt::join(containers, " "))}});
+  }
+  Publish();
+}
+
+std::shared_ptr<gpu::NvmlLoader> Agent::Impl::MakeLoader() const {
+  return std::make_shared<gpu::GatedLoader>(
+      driver_gate_, std::make_shared<gpu::NvmlLibraryLoader>(options_.driver_root_ctr_path));
+}
+
+// An administrator makes the file before an upgrade of the driver or a reset of a GPU.
+void Agent::Impl::StartDriverRelease() {
+  const auto set_if = [this](bool released) {
+    return [this, released](const std::string& name) {
+      if (name == names::kDriverReleaseFile) SetDriverReleased(released);
+    };
+  };
+  release_watcher_ = std::make_unique<DirWatcher>(
+      runner_, DirName(ReleaseFile(options_)),
+      DirWatcher::Events{
+          .appeared = set_if(true), .vanished = set_if(false), .look = [this] {
+            SetDriverReleased(PathExists(ReleaseFile(options_)));
+          }});
+  release_watcher_->Start();
+}
+
+void Agent::Impl::SetDriverReleased(bool released) {
+  if (driver_gate_->closed() == released) return;
+  driver_gate_->SetClosed(released);
+  Log(Severity::kWarning, released ? "closes the driver for maintenance" : "opens the driver again",
+      {{"file", ReleaseFile(options_)}});
+  inventory_->PollNow();
+  // A session that was being opened is seen at the second look.
+  for (const Duration delay : {kReleaseLook, 4 * kReleaseLook}) {
+    runner_->PostDelayed(delay, [this, weak = std::weak_ptr<bool>(alive_)] {
+      if (weak.expired()) return;
+      if (grants_) grants_->RefreshDriver();
+      if (manager_page_) manager_page_->RefreshDriver();
+    });
+  }
+}
+
+void Agent::Impl::StartEngineWatch() {
+  if (options_.engine.empty()) return;
+  EngineWatchOptions watch;
+  // The program that the installer has put there.
+  watch.command = {JoinPath(options_.engine_host_root, names::kRuntimeBinary), "configure",
+                   "--engine=" + options_.engine, "--host-root=" + options_.engine_host_root,
+                   "--set-as-default"};
+  for (const std::string_view folder : EngineFolders(options_.engine)) {
+    watch.folders.push_back(JoinPath(options_.engine_host_root, folder));
+  }
+  watch.repair = options_.repair_engine;
+  engine_watch_ = std::make_unique<EngineWatch>(
+      runner_, watch, RunOnWorker(runner_, kEngineDeadline), &metrics_,
+      [this](const std::string& problem) {
+        engine_problem_ = problem;
+        Publish();
+      });
+  engine_watch_->Start();
+}
+
+void Agent::Impl::OnWithheld(const WithheldGpus& withheld) {
+  withheld_ = withheld;
+  if (const auto snapshot = inventory_->snapshot()) OnInventory(snapshot);
+}
+
+void Agent::Impl::OnInventory(const gpu::InventorySnapshot& reported) {
+  const gpu::InventorySnapshot snapshot = Withhold(reported, withheld_);
   LogChanges(*snapshot);
   const auto set = std::make_shared<const DeviceSet>(snapshot, options_.gpu_mem_unit);
   for (const std::string& id : set->left_out()) {
     Log(Severity::kError, "a GPU has a UUID that cannot be offered", {{"uuid_hex", id}});
   }
   devices_.Set(set);
+  // The installer leaves nodes without GPUs alone.
+  if (!snapshot->gpus.empty() && engine_watch_ == nullptr) StartEngineWatch();
   if (plugins_) plugins_->SetDevices(set);
   if (grants_) grants_->OnDevices();
-  if (publisher_) publisher_->Publish(set->told());
+  Publish();
   // Other GPUs have other nodes, and a driver that left and comes back may wait for them.
   if (options_.create_device_nodes) {
     runner_->Post([this, weak = std::weak_ptr<bool>(alive_)] {
@@ -385,7 +524,8 @@ Status CompleteOptions(AgentOptions* options) {
   for (const auto& [flag, path] :
        {std::pair("--driver-root", options->driver_root),
         std::pair("--dev-root", options->dev_root), std::pair("--state-dir", options->state_dir),
-        std::pair("--grant-socket", options->grant_socket)}) {
+        std::pair("--grant-socket", options->grant_socket),
+        std::pair("--engine-host-root", options->engine_host_root)}) {
     if (path.empty() || path[0] != '/') {
       return Error(Code::kInvalidArgument, "{}: \"{}\" is no absolute path", flag, path);
     }

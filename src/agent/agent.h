@@ -42,6 +42,11 @@ struct AgentOptions {
   std::string node_name;           // "": do not write the node
   std::string kubeconfig;          // "": the pod's service account
 
+  std::string engine;            // whose configuration is watched; "": none
+  std::string engine_host_root = "/";  // below which its files are
+  bool repair_engine = false;
+  // How long GPUs of a pod that is gone wait for its processes before they are withheld.
+  Duration release_timeout = std::chrono::seconds(30);
   gpu::XidPolicy xids;
 };
 

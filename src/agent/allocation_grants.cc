@@ -54,7 +54,9 @@ void LogGiven(const std::string& resource, const ContainerRef& who,
 struct AllocationGrants::Call {
   std::string resource;
   std::vector<std::string> ids;
+  MonotonicTime began;
   MonotonicTime until;
+  Duration waited{};  // for the kubelet's list, and between attempts
   Result<PodDevices> listed = Status(Code::kUnavailable, "not asked");
   GrantService::Reply reply;
 };
@@ -71,20 +73,36 @@ bool IsOf(const Claim& claim, const std::string& resource, const std::vector<std
 
 AllocationGrants::AllocationGrants(TaskRunner* runner, GrantService* service,
                                    const GrantLedger* ledger, const Pods* pods,
-                                   device::MemoryUnit gpu_mem_unit)
-    : runner_(runner), service_(service), ledger_(ledger), pods_(pods), unit_(gpu_mem_unit) {}
+                                   device::MemoryUnit gpu_mem_unit, AgentMetrics* metrics)
+    : runner_(runner),
+      service_(service),
+      ledger_(ledger),
+      pods_(pods),
+      unit_(gpu_mem_unit),
+      metrics_(metrics) {}
 
 void AllocationGrants::Allocate(const std::string& resource, const std::vector<std::string>& ids,
                                 GrantService::Reply reply) {
+  const MonotonicTime now = runner_->clock().Now();
   const auto call = std::make_shared<Call>(Call{.resource = resource,
                                                 .ids = ids,
-                                                .until = runner_->clock().Now() + kPatience,
+                                                .began = now,
+                                                .until = now + kPatience,
                                                 .reply = std::move(reply)});
   pods_ == nullptr ? GiveByIds(call) : Look(call);
 }
 
+void AllocationGrants::Reply(const CallPtr& call, const Result<grant::Grant>& grant) const {
+  if (metrics_ != nullptr) {
+    metrics_->allocate_own.Observe(runner_->clock().Now() - call->began - call->waited);
+  }
+  call->reply(grant);
+}
+
 void AllocationGrants::Look(const CallPtr& call) {
-  service_->ended().List([this, call](const Result<PodDevices>& listed) {
+  const MonotonicTime asked = runner_->clock().Now();
+  service_->ended().List([this, call, asked](const Result<PodDevices>& listed) {
+    call->waited += runner_->clock().Now() - asked;
     const bool busy = listed.status().code() == Code::kResourceExhausted;
     if (busy && Again(call, kLongPause, &AllocationGrants::Look)) return;
     call->listed = listed;
@@ -94,10 +112,14 @@ void AllocationGrants::Look(const CallPtr& call) {
 
 bool AllocationGrants::Again(const CallPtr& call, Duration pause,
                              void (AllocationGrants::*step)(const CallPtr&)) {
-  if (runner_->clock().Now() >= call->until) return false;
-  runner_->PostDelayed(pause, [this, call, step, weak = std::weak_ptr<AllocationGrants*>(self_)] {
-    if (!weak.expired()) (this->*step)(call);
-  });
+  const MonotonicTime paused = runner_->clock().Now();
+  if (paused >= call->until) return false;
+  runner_->PostDelayed(
+      pause, [this, call, step, paused, weak = std::weak_ptr<AllocationGrants*>(self_)] {
+        if (weak.expired()) return;
+        call->waited += runner_->clock().Now() - paused;
+        (this->*step)(call);
+      });
   return true;
 }
 
@@ -106,11 +128,15 @@ void AllocationGrants::Find(const CallPtr& call) {
   if (Again(call, kPause, &AllocationGrants::Find)) return;
   if (const auto found = Next(*call, true)) return Give(call, *found);
   const Status broken = BrokenRequest(*call);
-  broken.ok() ? GiveByIds(call) : call->reply(broken);
+  broken.ok() ? GiveByIds(call) : Reply(call, broken);
 }
 
 bool AllocationGrants::MayBe(const Call& call, const PodInfo& pod,
                              const device::ContainerRequest& container, bool again) const {
+  // First what leaves few: most containers of the node have been given theirs.
+  const auto entry = ledger_->entries().find({pod.uid, container.name});
+  const bool known = entry != ledger_->entries().end();
+  if (HasClaim(known ? &entry->second : nullptr, call.resource) != again) return false;
   const auto asks = AsksOf(container, unit_);
   const auto ask = asks.find(call.resource);
   // Memory beside whole GPUs decides nothing, and is as much as it is.
@@ -119,9 +145,7 @@ bool AllocationGrants::MayBe(const Call& call, const PodInfo& pod,
   if (!beside && (ask == asks.end() || ask->second != static_cast<int64_t>(call.ids.size()))) {
     return false;
   }
-  if (call.listed.ok() && Holds(*call.listed, pod, container.name, call.resource)) return false;
-  const GrantLedger::Entry* entry = ledger_->Find({pod.uid, pod.ns, pod.name, container.name});
-  return HasClaim(entry, call.resource) == again;
+  return !call.listed.ok() || !Holds(*call.listed, pod, container.name, call.resource);
 }
 
 std::optional<AllocationGrants::Candidate> AllocationGrants::Next(const Call& call, bool again) {
@@ -131,11 +155,11 @@ std::optional<AllocationGrants::Candidate> AllocationGrants::Next(const Call& ca
   std::optional<Candidate> next;
   int pods = 0;
   for (const auto& pod : service_->view().PodsInOrder()) {
-    if (told && !call.listed->Lists(pod->ns, pod->name)) continue;
     const auto& containers = pod->request->containers;
     const auto found = std::find_if(containers.begin(), containers.end(),
                                     [&](const auto& one) { return MayBe(call, *pod, one, again); });
     if (found == containers.end()) continue;
+    if (told && !call.listed->Lists(pod->ns, pod->name)) continue;
     next = {{pod->uid, pod->ns, pod->name, found->name}, true};
     ++pods;
     if (!told) break;
@@ -160,6 +184,7 @@ void AllocationGrants::Give(const CallPtr& call, const Candidate& to) {
   service_->Decide({.who = to.who,
                     .claims = {NewClaim(call->resource, call->ids, runner_->clock().WallNow())},
                     .guessed = to.guessed,
+                    .waited = {call, &call->waited},
                     .reply = [this, call, who = to.who](const Result<grant::Grant>& grant) {
                       Answer(call, who, grant);
                     }});
@@ -170,7 +195,7 @@ void AllocationGrants::Answer(const CallPtr& call, const ContainerRef& who,
                               const Result<grant::Grant>& grant) {
   if (MayPass(grant.status()) && Again(call, kLongPause, &AllocationGrants::Look)) return;
   LogGiven(call->resource, who, grant);
-  call->reply(grant);
+  Reply(call, grant);
 }
 
 // A container that asks for two resources is answered with the second, because only both say how
@@ -184,16 +209,16 @@ void AllocationGrants::GiveByIds(const CallPtr& call) {
     claims.resize(1);
     if (!RequestOfTokens(container, claims, unit_).ok()) {
       half_ = claims[0];
-      return call->reply(grant::Grant());
+      return Reply(call, grant::Grant());
     }
   }
   const ContainerRef who{"unnamed-" + grant::NonceText(claims[0].nonce), "", "", container};
   service_->Decide({.who = who,
                     .claims = claims,
                     .guessed = true,
-                    .reply = [call, who](const Result<grant::Grant>& grant) {
+                    .reply = [this, call, who](const Result<grant::Grant>& grant) {
                       LogGiven(call->resource, who, grant);
-                      call->reply(grant);
+                      Reply(call, grant);
                     }});
 }
 

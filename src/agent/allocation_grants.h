@@ -22,6 +22,7 @@
 #include "src/agent/grant_ledger.h"
 #include "src/agent/grant_service.h"
 #include "src/agent/kubelet.h"
+#include "src/agent/metrics.h"
 #include "src/agent/pods.h"
 #include "src/base/task_runner.h"
 
@@ -38,9 +39,10 @@ class AllocationGrants {
   // second, and pods end.
   static constexpr Duration kLongPause = std::chrono::milliseconds(50);
 
-  // All outlive it. `pods` may be null.
+  // All outlive it. `pods` and `metrics` may be null.
   AllocationGrants(TaskRunner* runner, GrantService* service, const GrantLedger* ledger,
-                   const Pods* pods, device::MemoryUnit gpu_mem_unit);
+                   const Pods* pods, device::MemoryUnit gpu_mem_unit,
+                   AgentMetrics* metrics = nullptr);
   AllocationGrants(const AllocationGrants&) = delete;
   AllocationGrants& operator=(const AllocationGrants&) = delete;
 
@@ -57,6 +59,7 @@ class AllocationGrants {
     bool guessed = false;
   };
 
+  void Reply(const CallPtr& call, const Result<grant::Grant>& grant) const;
   void Look(const CallPtr& call);
   void Find(const CallPtr& call);
   // Tries again after the pause, unless patience is over.
@@ -76,6 +79,7 @@ class AllocationGrants {
   const GrantLedger* const ledger_;
   const Pods* const pods_;
   const device::MemoryUnit unit_;
+  AgentMetrics* const metrics_;
   std::optional<Claim> half_;  // what came first of an unnamed container with two resources
   const std::shared_ptr<AllocationGrants*> self_ = std::make_shared<AllocationGrants*>(this);
 };

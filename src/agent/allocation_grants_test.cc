@@ -389,6 +389,70 @@ TEST_F(AllocationGrantsTest, WhatNobodyStartedIsReleasedWhenTheKubeletHasItNoMor
   EXPECT_TRUE(ledger_->entries().empty());
 }
 
+TEST_F(AllocationGrantsTest, MemoryBesideWholeGpusDecidesNothingWhateverItsIds) {
+  Assign(FakeApiPods::Make("a", {{"main", {{kCore, "100"}, {kBlocks, "7"}}}}),
+         {{"main", {"GPU-1"}}});
+  kubelet_.Admit("a");
+  const Ids core = NewIds(100), blocks = NewIds(7);
+  ASSERT_EQ(Allocate(kCore, core), "GPU-1");
+  Hold("a", kCore, core);
+  Hold("a", kBlocks, blocks);
+  EXPECT_TRUE(PreStart(kBlocks, blocks).ok());
+  EXPECT_TRUE(PreStart(kCore, core).ok());
+  EXPECT_EQ(metrics_.starts_refused.value(), 0u);
+}
+
+TEST_F(AllocationGrantsTest, OtherIdsThanItWasGivenDoNotStartAContainerWithAWholeGpu) {
+  Assign(FakeApiPods::Make("a", {{"main", {{kCore, "100"}, {kBlocks, "7"}}}}),
+         {{"main", {"GPU-1"}}});
+  kubelet_.Admit("a");
+  ASSERT_EQ(Allocate(kCore, NewIds(100)), "GPU-1");
+  const Ids core = NewIds(100);
+  Hold("a", kCore, core);
+  EXPECT_EQ(PreStart(kCore, core).code(), Code::kFailedPrecondition);
+  EXPECT_EQ(metrics_.starts_refused.value(), 1u);
+}
+
+TEST_F(AllocationGrantsTest, OtherMemoryIdsThanItWasGivenDoNotStartAShare) {
+  Assign(FakeApiPods::Make("a", {{"main", {{kCore, "30"}, {kBlocks, "20"}}}}),
+         {{"main", {"GPU-1"}}});
+  kubelet_.Admit("a");
+  ASSERT_EQ(Allocate(kBlocks, NewIds(20)), "GPU-1");
+  const Ids blocks = NewIds(20);
+  Hold("a", kBlocks, blocks);
+  EXPECT_EQ(PreStart(kBlocks, blocks).code(), Code::kFailedPrecondition);
+}
+
+TEST_F(AllocationGrantsTest, MemoryBesideAnothersWholeGpuStartsNothing) {
+  Assign(FakeApiPods::Make("a", {{"main", {{kCore, "100"}, {kBlocks, "7"}}}}),
+         {{"main", {"GPU-1"}}});
+  kubelet_.Admit("a");
+  kubelet_.Admit("b");
+  ASSERT_EQ(Allocate(kCore, NewIds(100)), "GPU-1");
+  const Ids sidecar = NewIds(7), other = NewIds(7);
+  kubelet_.answer->held.push_back({"default", "a", "sidecar", kBlocks, sidecar});
+  EXPECT_EQ(PreStart(kBlocks, sidecar).code(), Code::kFailedPrecondition);
+  Hold("b", kBlocks, other);
+  EXPECT_EQ(PreStart(kBlocks, other).code(), Code::kFailedPrecondition);
+}
+
+TEST_F(AllocationGrantsTest, TheKubeletsShareOfAnAllocateIsNotOurs) {
+  allocation_.emplace(&runner_, &*service_, &*ledger_, &pods_, device::MemoryUnit::kGiB, &metrics_);
+  AssignMem("a", 8, "GPU-0");
+  kubelet_.Admit("a");
+  const auto answer = Start(kMem, NewIds(8));
+  ASSERT_TRUE(answer->has_value());
+  EXPECT_EQ(metrics_.allocate_own.bucket(0), 1u);
+  // Waiting for a pod that is not known yet is not ours either.
+  kubelet_.Admit("late");
+  const auto late = Start(kMem, NewIds(5));
+  runner_.AdvanceTimeAndRun(1s);
+  AssignMem("late", 5, "GPU-2");
+  runner_.AdvanceTimeAndRun(AllocationGrants::kPause);
+  ASSERT_TRUE(late->has_value());
+  EXPECT_EQ(metrics_.allocate_own.bucket(0), 2u);
+}
+
 TEST_F(AllocationGrantsTest, CoreWithoutMemoryDoesNotStart) {
   RestartAll(false);
   kubelet_.Admit("a");

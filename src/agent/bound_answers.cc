@@ -20,7 +20,7 @@ Allocation AllocationOf(const grant::Grant& grant, const DeviceSpecOptions& opti
   Allocation allocation;
   for (const auto& [name, value] : grant.env) allocation.env.push_back({name, value});
   // The kubelet keeps the answer, and whoever reads it later knows that it is ours.
-  allocation.annotations.push_back({std::string(names::kAnnotationAssignment), "allocated"});
+  allocation.annotations.push_back({std::string(names::kAnnotationAllocated), "true"});
   if (!options.pass_device_specs || grant.devices.empty()) return allocation;
   for (const std::string_view node : kControlNodes) {
     const std::string relative(node.substr(1));

@@ -26,9 +26,9 @@ void DirWatcher::Start() { Watch(); }
 
 void DirWatcher::Watch() {
   Fd fd(::inotify_init1(IN_CLOEXEC | IN_NONBLOCK));
-  constexpr uint32_t kMask = IN_CREATE | IN_MOVED_TO | IN_DELETE | IN_MOVED_FROM | IN_DELETE_SELF |
-                             IN_MOVE_SELF | IN_ONLYDIR;
-  if (!fd.valid() || ::inotify_add_watch(fd.get(), dir_.c_str(), kMask) < 0) {
+  const uint32_t mask = IN_CREATE | IN_MOVED_TO | IN_DELETE | IN_MOVED_FROM | IN_DELETE_SELF |
+                        IN_MOVE_SELF | IN_ONLYDIR | (events_.written ? IN_CLOSE_WRITE : 0);
+  if (!fd.valid() || ::inotify_add_watch(fd.get(), dir_.c_str(), mask) < 0) {
     if (!complained_) {
       Log(Severity::kWarning, "cannot watch the folder, trying again every second",
           {{"folder", dir_}, {"error", std::strerror(errno)}});
@@ -75,6 +75,8 @@ bool DirWatcher::Handle(uint32_t mask, const std::string& name) {
     events_.appeared(name);
   } else if ((mask & (IN_DELETE | IN_MOVED_FROM)) != 0) {
     events_.vanished(name);
+  } else if ((mask & IN_CLOSE_WRITE) != 0) {
+    events_.written(name);
   }
   return true;
 }

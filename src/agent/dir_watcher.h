@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tells when names appear in and vanish from one directory, by inotify. Survives the directory
-// being removed and made again. Not for what happens inside of files. Threads: lives on `runner`.
+// Reports names that appear in and vanish from one directory, and files there that were written,
+// by inotify. Survives the directory being removed and made again. Threads: lives on `runner`.
 #pragma once
 
 #include <functional>
@@ -20,6 +20,8 @@ class DirWatcher {
     // What happened meanwhile is unknown: at the first watch, after an overflow, and when the
     // directory was made anew. Look at everything.
     std::function<void()> look;
+    // A file was closed after it was open for writing; may be null.
+    std::function<void(const std::string& name)> written = nullptr;
   };
   // How often a missing directory is looked for.
   static constexpr Duration kRetry = std::chrono::seconds(1);

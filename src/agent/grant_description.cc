@@ -19,9 +19,9 @@ Result<grant::GrantedDevice> DescribeDevice(const DescriptionOptions& options, c
     return Error(Code::kNotFound, "GPU {} is not on this node any more{}{}", share.uuid,
                  problem.empty() ? "" : ": ", problem);
   }
-  if (!gpu->health.ok() || !gpu->minor) {
+  if (!gpu->health.usable() || !gpu->minor) {
     return Error(Code::kUnavailable, "GPU {} is unhealthy: {}", share.uuid,
-                 gpu->health.ok() ? "its device node is not known" : gpu->health.reason);
+                 gpu->health.usable() ? "its device node is not known" : gpu->health.reason);
   }
   grant::GrantedDevice device;
   device.uuid = share.uuid;

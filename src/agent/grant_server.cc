@@ -47,23 +47,17 @@ GrantServer::GrantServer(TaskRunner* runner, GrantServerLimits limits, AgentMetr
       limits_(limits),
       metrics_(metrics),
       handler_(std::move(handler)),
+      accept_loop_(runner, [this](Fd fd) { OnConnection(std::move(fd)); }),
       self_(std::make_shared<GrantServer*>(this)) {}
 
 GrantServer::~GrantServer() {
-  if (listener_.valid()) runner_->Unwatch(listener_.fd());
+  accept_loop_.Close();
   while (!connections_.empty()) Close(connections_.begin()->first);
 }
 
-Status GrantServer::Listen(const std::string& path) {
-  if (listener_.valid()) runner_->Unwatch(listener_.fd());
-  const Status status = listener_.Listen(path, 0600);
-  if (listener_.valid()) runner_->WatchReadable(listener_.fd(), [this] { Accept(); });
-  return status;
-}
+Status GrantServer::Listen(const std::string& path) { return accept_loop_.Listen(path, 0600); }
 
-void GrantServer::Accept() {
-  Fd fd = listener_.Accept();
-  if (!fd.valid()) return;
+void GrantServer::OnConnection(Fd fd) {
   ucred peer{};
   socklen_t size = sizeof(peer);
   if (::getsockopt(fd.get(), SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0 ||
@@ -72,13 +66,10 @@ void GrantServer::Accept() {
     return Send(fd.get(),
                 Error(Code::kPermissionDenied, "uid {} may not ask for grants", peer.uid));
   }
-  if (!MakeRoom()) {
-    metrics_->grants.Add("RESOURCE_EXHAUSTED");
-    return Send(fd.get(), Status(Code::kResourceExhausted, "too many requests at once"));
-  }
   const uint64_t id = next_id_++;
   const int raw = fd.get();
   connections_[id].fd = std::move(fd);
+  connections_[id].came = runner_->clock().Now();
   runner_->WatchReadable(raw, [this, id] { Read(id); });
   runner_->PostDelayed(limits_.request, [this, id, weak = std::weak_ptr<GrantServer*>(self_)] {
     if (weak.expired()) return;
@@ -86,15 +77,23 @@ void GrantServer::Accept() {
     if (found == connections_.end() || found->second.handling) return;
     Answer(id, Status(Code::kDeadlineExceeded, "the request did not come in time"));
   });
+  MakeRoom();
 }
 
-bool GrantServer::MakeRoom() {
-  if (connections_.size() < limits_.connections) return true;
+void GrantServer::MakeRoom() {
+  if (connections_.size() < limits_.connections) return accept_loop_.Resume();
+  accept_loop_.Pause();
   const auto oldest = std::find_if(connections_.begin(), connections_.end(),
                                    [](const auto& each) { return !each.second.handling; });
-  if (oldest == connections_.end()) return false;
-  Answer(oldest->first, Status(Code::kResourceExhausted, "too many requests at once"));
-  return true;
+  // Each answer makes room.
+  if (oldest == connections_.end()) return;
+  const Duration rest = oldest->second.came + limits_.stalled - runner_->clock().Now();
+  if (rest <= Duration::zero()) {
+    return Answer(oldest->first, Status(Code::kResourceExhausted, "too many requests at once"));
+  }
+  runner_->PostDelayed(rest, [this, weak = std::weak_ptr<GrantServer*>(self_)] {
+    if (!weak.expired()) MakeRoom();
+  });
 }
 
 void GrantServer::Read(uint64_t id) {
@@ -157,6 +156,7 @@ void GrantServer::Close(uint64_t id) {
   if (found == connections_.end()) return;
   runner_->Unwatch(found->second.fd.get());
   connections_.erase(found);
+  if (connections_.size() < limits_.connections) accept_loop_.Resume();
 }
 
 }  // namespace tessera::agent

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // The grant socket: takes requests from tessera-runtime, hands them to a handler, sends the answer.
 // Only root may ask. A client that stalls, floods or goes away costs its own connection: sizes,
-// times and the number of connections are bounded, and where all are taken the longest waiting one
-// goes. Threads: lives on `runner`.
+// times and the number of connections are bounded. Where all are taken, the longest stalled one
+// goes; where all wait for their answers, further ones wait in the kernel. Threads: lives on
+// `runner`.
 #pragma once
 
 #include <functional>
@@ -10,8 +11,8 @@
 #include <memory>
 #include <string>
 
+#include "src/agent/accept_loop.h"
 #include "src/agent/metrics.h"
-#include "src/agent/unix_listener.h"
 #include "src/base/file.h"
 #include "src/base/task_runner.h"
 #include "src/grant/message.h"
@@ -21,6 +22,7 @@ namespace tessera::agent {
 struct GrantServerLimits {
   size_t connections = 64;
   Duration request = std::chrono::seconds(5);  // from accept to the last byte of the request
+  Duration stalled = std::chrono::seconds(1);  // after that it makes room for others
   uid_t uid = 0;                               // who may ask
 };
 
@@ -37,7 +39,7 @@ class GrantServer {
 
   // Mode 0600.
   Status Listen(const std::string& path);
-  bool SocketPresent() const { return listener_.Present(); }
+  bool SocketPresent() const { return accept_loop_.Present(); }
   size_t connections() const { return connections_.size(); }
 
  private:
@@ -47,12 +49,13 @@ class GrantServer {
     size_t wanted = grant::kFrameHeaderSize;
     bool header_done = false;
     bool handling = false;
+    MonotonicTime came{};
     MonotonicTime asked{};
   };
 
-  void Accept();
-  // False when there is no room and none could be made.
-  bool MakeRoom();
+  void OnConnection(Fd fd);
+  // Stops taking connections where all are taken, until there is room.
+  void MakeRoom();
   void Read(uint64_t id);
   // OK until the request is whole.
   Status TakeBytes(Connection* connection);
@@ -64,7 +67,7 @@ class GrantServer {
   const GrantServerLimits limits_;
   AgentMetrics* const metrics_;
   const Handler handler_;
-  UnixListener listener_;
+  AcceptLoop accept_loop_;
   std::map<uint64_t, Connection> connections_;  // by age
   uint64_t next_id_ = 1;
   const std::shared_ptr<GrantServer*> self_;

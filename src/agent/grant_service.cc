@@ -3,12 +3,14 @@
 
 #include <algorithm>
 #include <chrono>
+#include <iterator>
 #include <utility>
 
 #include "api/names.h"
 #include "src/agent/granted_annotations.h"
 #include "src/agent/local_choice.h"
 #include "src/agent/token_request.h"
+#include "src/agent/unredeemed.h"
 #include "src/base/log.h"
 #include "src/device/pod_annotations.h"
 
@@ -41,6 +43,11 @@ std::vector<GrantLedger::Conflict> AllOthers(const GrantLedger& ledger, const Co
   return all;
 }
 
+ReleaseOptions WithMetrics(ReleaseOptions release, AgentMetrics* metrics) {
+  release.metrics = metrics;
+  return release;
+}
+
 // Whether the kubelet named other GPUs than the container gets.
 bool NamedOthers(const GrantLedger::Entry& entry) {
   std::vector<std::string> named = NamedGpus(entry.claims);
@@ -66,9 +73,11 @@ GrantService::GrantService(TaskRunner* runner, GrantOptions options, const Devic
       dialects_{.gpu_mem_unit = options_.gpu_mem_unit},
       view_(ledger, pods),
       take_over_(options_.given_before, ledger),
-      ended_(runner, ledger, kubelet, pods, [this] { UseChanged(); }),
+      ended_(runner, ledger, kubelet, pods, WithMetrics(options_.release, options_.metrics),
+             [this] { UseChanged(); }),
       self_(std::make_shared<GrantService*>(this)) {
   if (pods_ != nullptr) pods_->Start(this);
+  if (pods_ != nullptr && options_.on_unredeemed) LookForTokens();
   UseChanged();
 }
 
@@ -82,6 +91,7 @@ void GrantService::Handle(const grant::Request& request, Reply reply) {
   }
   Question question{
       .who = {request.pod_uid, request.pod_namespace, request.pod_name, request.container},
+      .until = runner_->clock().Now() + kPodPatience,
       .reply = std::move(reply)};
   Result<std::vector<Claim>> claims = OpenTokens(request);
   if (!claims.ok()) return question.reply(claims.status());
@@ -163,13 +173,24 @@ void GrantService::Answer(Question question) {
 void GrantService::AnswerAfterLook(Question question,
                                    std::vector<GrantLedger::Conflict> conflicts) {
   const auto asked = std::make_shared<Question>(std::move(question));
-  ended_.List([this, asked, conflicts = std::move(conflicts)](const Result<PodDevices>& listed) {
+  ended_.Resolve(conflicts, asked->who, [this, asked, conflicts](const Status& status,
+                                                                  Duration asking) {
+    if (asked->waited != nullptr) *asked->waited += asking;
     const std::shared_ptr<const DeviceSet> set = devices_->Get();
-    const Status status = ended_.Resolve(conflicts, asked->who, listed);
     if (!status.ok()) return asked->reply(status);
     const Result<Decision> decision = DecisionFor(*asked, set);
-    asked->reply(decision.ok() ? Bind(*asked, *decision, *set)
-                               : Result<grant::Grant>(decision.status()));
+    const Result<grant::Grant> grant =
+        decision.ok() ? Bind(*asked, *decision, *set) : Result<grant::Grant>(decision.status());
+    const bool held = grant.status().code() == Code::kFailedPrecondition ||
+                      grant.status().code() == Code::kResourceExhausted;
+    const auto leaving = held ? ended_.WhyLeaving(conflicts) : std::nullopt;
+    if (!leaving) return asked->reply(grant);
+    if (runner_->clock().Now() >= asked->until) {
+      return asked->reply(Error(Code::kUnavailable, "{}; the kubelet tries again", *leaving));
+    }
+    runner_->PostDelayed(kLeavingPause, [this, asked, weak = std::weak_ptr<GrantService*>(self_)] {
+      if (!weak.expired()) Answer(std::move(*asked));
+    });
   });
 }
 
@@ -273,7 +294,10 @@ Result<grant::Grant> GrantService::Bind(const Question& question, const Decision
     }
     ended_.PruneLater();
     UseChanged();
-    TellPod(question.who.pod_uid);
+    // After the answer: the container waits for that, and not for what is written on its pod.
+    runner_->Post([this, uid = question.who.pod_uid, weak = std::weak_ptr<GrantService*>(self_)] {
+      if (!weak.expired()) TellPod(uid);
+    });
   }
   return grant;
 }
@@ -352,6 +376,34 @@ void GrantService::TellPod(const std::string& uid) {
       *found->second, ledger_->ChosenFor(uid), set->inventory(), set->shares().gpu_mem_unit(),
       options_.node_name, std::chrono::duration_cast<std::chrono::nanoseconds>(now).count());
   if (!annotations.empty()) pods_->Annotate(*found->second, annotations);
+}
+
+void GrantService::LookForTokens() {
+  runner_->PostDelayed(kTokenInterval, [this, weak = std::weak_ptr<GrantService*>(self_)] {
+    if (weak.expired()) return;
+    LookForTokens();
+    const bool any = std::any_of(pods_->pods().begin(), pods_->pods().end(), [](const auto& pod) {
+      return !pod.second->ended && pod.second->request.ok() &&
+             pod.second->request->asks_for_devices();
+    });
+    if (!any) return OnUnredeemed({});
+    ended_.List([this](const Result<PodDevices>& listed) {
+      if (!listed.ok()) return;
+      OnUnredeemed(UnredeemedContainers(*listed, *pods_, *ledger_, options_.here_since));
+    });
+  });
+}
+
+// Twice in a row: a container may have started between the two lists.
+void GrantService::OnUnredeemed(std::vector<std::string> containers) {
+  std::vector<std::string> both;
+  std::set_intersection(containers.begin(), containers.end(), seen_unredeemed_.begin(),
+                        seen_unredeemed_.end(), std::back_inserter(both));
+  seen_unredeemed_ = std::move(containers);
+  if (options_.metrics != nullptr) options_.metrics->unredeemed_tokens = both.size();
+  if (both == unredeemed_) return;
+  unredeemed_ = std::move(both);
+  options_.on_unredeemed(unredeemed_);
 }
 
 // At once: the kubelet may ask right now.

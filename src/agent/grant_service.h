@@ -49,6 +49,11 @@ struct GrantOptions {
   std::string node_name;
   device::MemoryUnit gpu_mem_unit = device::MemoryUnit::kGiB;  // that pods mean
   device::GivenMinors given_before;                            // by other device plugins
+  ReleaseOptions release;  // its metrics are those below
+  // Containers that run without their GPUs (unredeemed.h), seen at two looks; called when they
+  // change. Null: they are not looked for. `here_since`: pods from before may be another plugin's.
+  std::function<void(const std::vector<std::string>&)> on_unredeemed;
+  WallTime here_since{};
   // Both may be null.
   Admission* admission = nullptr;  // is told who waits for the kubelet
   AgentMetrics* metrics = nullptr;
@@ -58,7 +63,10 @@ class GrantService final : public Pods::Listener {
  public:
   // The runtime asks for longer than that.
   static constexpr Duration kPodPatience = std::chrono::seconds(5);
+  // Between looks whether a pod that is gone has left a GPU that the question needs.
+  static constexpr Duration kLeavingPause = std::chrono::milliseconds(100);
   static constexpr Duration kUsePause = std::chrono::milliseconds(50);
+  static constexpr Duration kTokenInterval = std::chrono::minutes(1);
   using Reply = std::function<void(Result<grant::Grant>)>;
   // What the resources may offer has changed.
   using OnUse = std::function<void(std::shared_ptr<const NodeUse>)>;
@@ -76,6 +84,8 @@ class GrantService final : public Pods::Listener {
     ContainerRef who;
     std::vector<Claim> claims;
     bool guessed = false;  // maybe it is another one's
+    MonotonicTime until{};  // how long it may wait for a GPU that a pod is leaving
+    std::shared_ptr<Duration> waited;  // where not null, grows by waits for the kubelet and for pods
     Reply reply;
   };
 
@@ -120,6 +130,8 @@ class GrantService final : public Pods::Listener {
   void TakeOverFrom(std::shared_ptr<const PodInfo> pod);
   void TellPod(const std::string& uid);
   void TellWaiting();
+  void LookForTokens();
+  void OnUnredeemed(std::vector<std::string> containers);
   void UseChanged();
   void TellUse();
   void PassUse();
@@ -138,6 +150,8 @@ class GrantService final : public Pods::Listener {
   EndedPods ended_;
   std::vector<std::shared_ptr<Question>> waiting_;  // for their pods
   bool use_planned_ = false;
+  std::vector<std::string> seen_unredeemed_;  // at the last look
+  std::vector<std::string> unredeemed_;       // as reported
   const std::shared_ptr<GrantService*> self_;
 };
 

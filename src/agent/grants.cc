@@ -2,6 +2,7 @@
 #include "src/agent/grants.h"
 
 #include <pthread.h>
+#include <sys/stat.h>
 
 #include <future>
 #include <utility>
@@ -10,9 +11,12 @@
 #include "src/agent/dir_watcher.h"
 #include "src/agent/grant_server.h"
 #include "src/agent/kubelet_client.h"
+#include "src/agent/pod_processes.h"
 #include "src/agent/remembered_pods.h"
 #include "src/agent/start_checks.h"
 #include "src/base/log.h"
+#include "src/gpu/blocking_caller.h"
+#include "src/gpu/process_reader.h"
 #include "src/grant/journal.h"
 
 namespace tessera::agent {
@@ -20,6 +24,20 @@ namespace {
 
 // The runtime waits for some seconds; the kubelet's answer must come well before.
 constexpr Duration kPodResourcesDeadline = std::chrono::seconds(2);
+
+// The token key was made when the agent first came to this node.
+WallTime FirstStart(const std::string& state_dir) {
+  struct stat info {};
+  if (::stat(JoinPath(state_dir, Grants::kKeyName).c_str(), &info) != 0) return WallTime{};
+  return WallTime(std::chrono::seconds(info.st_mtim.tv_sec));
+}
+
+GrantOptions ServiceOptions(const GrantsOptions& options, PodProcesses* processes) {
+  GrantOptions service = options.service;
+  service.here_since = FirstStart(options.state_dir);
+  if (options.nvml != nullptr) service.release.processes = processes;
+  return service;
+}
 
 }  // namespace
 
@@ -31,10 +49,13 @@ struct Grants::State {
         ledger(&journal, records, &skipped),
         kubelet(&grants->runner_, grants->options_.pod_resources_socket, kPodResourcesDeadline),
         pods(std::move(known)),
-        service(&grants->runner_, grants->options_.service, grants->devices_, grants->sealer_,
-                &ledger, &kubelet, pods.get(), grants->options_.on_use),
+        caller(&grants->runner_),
+        gpu_processes(&grants->runner_, grants->options_.nvml, &caller),
+        processes(grants->options_.proc_root, &gpu_processes, &caller),
+        service(&grants->runner_, ServiceOptions(grants->options_, &processes), grants->devices_,
+                grants->sealer_, &ledger, &kubelet, pods.get(), grants->options_.on_use),
         allocation(&grants->runner_, &service, &ledger, pods.get(),
-                   grants->options_.service.gpu_mem_unit),
+                   grants->options_.service.gpu_mem_unit, grants->metrics_),
         checks(&grants->runner_, &service, &ledger, pods.get(), grants->devices_, grants->metrics_),
         server(&grants->runner_, {.uid = grants->options_.uid}, grants->metrics_,
                [this](const grant::Request& request, GrantServer::Reply reply) {
@@ -60,6 +81,9 @@ struct Grants::State {
   GrantLedger ledger;
   GrpcPodResources kubelet;
   const std::unique_ptr<Pods> pods;
+  gpu::ThreadCaller caller;
+  gpu::ProcessReader gpu_processes;
+  NodeProcesses processes;
   GrantService service;
   AllocationGrants allocation;
   StartChecks checks;
@@ -111,6 +135,12 @@ void Grants::Check(const std::string& resource, const std::vector<std::string>& 
 void Grants::OnDevices() {
   runner_.Post([this] {
     if (state_ != nullptr) state_->service.OnDevices();
+  });
+}
+
+void Grants::RefreshDriver() {
+  runner_.Post([this] {
+    if (state_ != nullptr) state_->gpu_processes.Refresh();
   });
 }
 

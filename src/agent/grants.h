@@ -14,6 +14,7 @@
 #include "src/agent/holdings.h"
 #include "src/agent/metrics.h"
 #include "src/base/task_runner.h"
+#include "src/gpu/nvml.h"
 #include "src/grant/token.h"
 
 namespace tessera::agent {
@@ -24,6 +25,9 @@ struct GrantsOptions {
   std::string socket;
   std::string pod_resources_socket;
   uid_t uid = 0;  // who may ask
+  // Asked which processes use a GPU; null: GPUs are released without looking for processes (tests).
+  std::shared_ptr<gpu::NvmlLoader> nvml;
+  std::string proc_root = "/proc";
   // Makes what knows the pods, on the grants' thread; none: no pod is known.
   std::function<std::unique_ptr<Pods>(TaskRunner* runner)> make_pods;
   GrantService::OnUse on_use;  // called on the grants' thread
@@ -50,6 +54,8 @@ class Grants final : public KubeletGrants {
              std::function<void(Status)> done) override;
   // There are other GPUs. Any thread.
   void OnDevices();
+  // The driver may have gone; see ProcessReader. Any thread.
+  void RefreshDriver();
   // Whether the node is labelled so. Any thread.
   void SetIsolationDisabled(bool disabled);
   // What containers hold now; `then` runs on the grants' thread. Any thread.

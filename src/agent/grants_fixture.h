@@ -77,6 +77,8 @@ class GrantsFixture : public testing::Test {
                      GrantOptions{.description = {.dev_root_ctr_path = "/nonexistent"},
                                   .node_name = "node-1",
                                   .given_before = given_before_,
+                                  .release = release_,
+                                  .on_unredeemed = on_unredeemed_,
                                   .metrics = &metrics_},
                      &devices_, &sealer_, &*ledger_, &kubelet_, api ? &pods_ : nullptr,
                      [this](std::shared_ptr<const NodeUse> use) { use_ = std::move(use); });
@@ -137,6 +139,8 @@ class GrantsFixture : public testing::Test {
 
   FakeTaskRunner runner_;
   device::GivenMinors given_before_;
+  ReleaseOptions release_;
+  std::function<void(const std::vector<std::string>&)> on_unredeemed_;
   DeviceSetHolder devices_;
   grant::TokenSealer sealer_{std::string(32, 'k')};
   MemoryLog log_;

@@ -3,6 +3,7 @@
 
 #include <utility>
 
+#include "api/names.h"
 #include "src/agent/kube_access.h"
 #include "src/base/log.h"
 #include "src/kube/client.h"
@@ -18,10 +19,20 @@ constexpr Duration kLongestWait = std::chrono::minutes(2);
 
 }  // namespace
 
+std::string NodeUidOf(const kube::ObjectMeta& pod) {
+  const auto mirror = pod.annotations.find(names::kAnnotationConfigMirror);
+  // Such a hash is no UID of an API server, so no pod can pose as another one that is not static.
+  constexpr size_t kHashLength = 32;
+  const bool is_hash =
+      mirror != pod.annotations.end() && mirror->second.size() == kHashLength &&
+      mirror->second.find_first_not_of("0123456789abcdef") == std::string::npos;
+  return is_hash ? mirror->second : pod.uid;
+}
+
 std::shared_ptr<const PodInfo> PodInfoOf(const kube::PodObject& pod, device::MemoryUnit unit) {
   Result<ledger::PodAsk> ask = ledger::PodAskOf(pod, {.gpu_mem_unit = unit});
   return std::make_shared<const PodInfo>(
-      PodInfo{.uid = pod.meta.uid,
+      PodInfo{.uid = NodeUidOf(pod.meta),
               .ns = pod.meta.ns,
               .name = pod.meta.name,
               .request = ask.ok() ? Result<device::Request>(std::move(ask->request)) : ask.status(),
@@ -47,6 +58,9 @@ struct KubePods::Impl final : kube::Informer<kube::PodObject>::Handler {
     listener = to;
     kube::Keep keep = ledger::KeepOfPods();
     keep.containers_run = true;
+    keep.annotation = [read = keep.annotation](std::string_view key) {
+      return key == names::kAnnotationConfigMirror || read(key);
+    };
     informer.emplace(client, kube::ListQuery{.field_selector = "spec.nodeName=" + node}, keep,
                      *this);
   }
@@ -54,9 +68,14 @@ struct KubePods::Impl final : kube::Informer<kube::PodObject>::Handler {
   void OnAdded(const kube::PodObject& now) override { Set(now); }
   void OnChanged(const kube::PodObject&, const kube::PodObject& now) override { Set(now); }
   void OnRemoved(const kube::PodObject& last) override {
-    pods.erase(last.meta.uid);
-    wanted.erase(last.meta.uid);
-    listener->OnPod(last.meta.uid);
+    const std::string uid = NodeUidOf(last.meta);
+    const auto known = api_uids.find(uid);
+    // The kubelet has made the mirror of a static pod anew before the old one was gone.
+    if (known == api_uids.end() || known->second != last.meta.uid) return;
+    api_uids.erase(known);
+    pods.erase(uid);
+    wanted.erase(uid);
+    listener->OnPod(uid);
   }
   void OnSynced() override {
     synced = true;
@@ -74,8 +93,16 @@ struct KubePods::Impl final : kube::Informer<kube::PodObject>::Handler {
 
   void Set(const kube::PodObject& now) {
     problem = Status::Ok();
-    pods.insert_or_assign(now.meta.uid, PodInfoOf(now, unit));
-    listener->OnPod(now.meta.uid);
+    const std::string uid = NodeUidOf(now.meta);
+    const auto known = pods.find(uid);
+    if (known != pods.end() && (known->second->ns != now.meta.ns || known->second->name != now.meta.name)) {
+      Log(Severity::kWarning, "two pods claim to be one static pod: the second is passed over",
+          {{"pod", known->second->Text()}, {"second", now.meta.ns + "/" + now.meta.name}});
+      return;
+    }
+    api_uids[uid] = now.meta.uid;
+    pods.insert_or_assign(uid, PodInfoOf(now, unit));
+    listener->OnPod(uid);
   }
 
   // A merge patch with the UID in it fails on another pod of that name.
@@ -87,7 +114,7 @@ struct KubePods::Impl final : kube::Informer<kube::PodObject>::Handler {
     for (const auto& [key, value] : what->second) annotations.Set(key, Json::String(value));
     const Json patch = Json::MakeObject(
         {{"metadata", Json::MakeObject(
-                          {{"uid", Json::String(uid)}, {"annotations", std::move(annotations)}})}});
+                          {{"uid", Json::String(api_uids.at(uid))}, {"annotations", std::move(annotations)}})}});
     operations[uid] = client.Patch(
         kube::Pod(pod->second->ns, pod->second->name), kube::PatchKind::kMerge, patch,
         {.field_manager = kFieldManager},
@@ -118,6 +145,7 @@ struct KubePods::Impl final : kube::Informer<kube::PodObject>::Handler {
   const device::MemoryUnit unit;
   Listener* listener = nullptr;
   Map pods;
+  std::map<std::string, std::string> api_uids;  // by the UID on the node
   bool synced = false;
   Status problem = Status(Code::kUnavailable, "the API server has not answered yet");
   std::map<std::string, device::Annotations> wanted;  // to be written, by UID

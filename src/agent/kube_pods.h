@@ -13,6 +13,10 @@
 
 namespace tessera::agent {
 
+// The UID by which kubelet and engine know the pod. A static pod has one of its own, which the API
+// server's copy of it (the mirror pod) names in an annotation.
+std::string NodeUidOf(const kube::ObjectMeta& pod);
+
 // What the agent needs of a pod. `unit` is what the pod means by 1 of aliyun.com/gpu-mem.
 std::shared_ptr<const PodInfo> PodInfoOf(const kube::PodObject& pod, device::MemoryUnit unit);
 

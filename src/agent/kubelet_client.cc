@@ -119,12 +119,19 @@ PodDevices FromReply(const v1::ListPodResourcesResponse& reply) {
   for (const v1::PodResources& pod : reply.pod_resources()) {
     devices.pods.emplace_back(pod.namespace_(), pod.name());
     for (const v1::ContainerResources& container : pod.containers()) {
+      HeldDevices* last = nullptr;
       for (const v1::ContainerDevices& held : container.devices()) {
+        // The kubelet has an entry for each id.
+        if (last != nullptr && last->resource == held.resource_name()) {
+          last->ids.insert(last->ids.end(), held.device_ids().begin(), held.device_ids().end());
+          continue;
+        }
         devices.held.push_back({pod.namespace_(),
                                 pod.name(),
                                 container.name(),
                                 held.resource_name(),
                                 {held.device_ids().begin(), held.device_ids().end()}});
+        last = &devices.held.back();
       }
     }
   }

@@ -45,6 +45,9 @@ class ManagerPage {
                                                     Sources sources);
   const net::Address& address() const { return server_->address(); }
 
+  // The driver may have gone; see ProcessReader.
+  void RefreshDriver() { reader_.Refresh(); }
+
  private:
   using Write = net::Response (*)(const ManagerState& state);
 

@@ -17,6 +17,10 @@ void WriteLatency(std::string_view name, std::string_view help, std::string_view
 void WriteMetrics(const AgentMetrics& metrics, std::string_view resource, MetricsText* text) {
   WriteLatency("tessera_allocate_duration_seconds", "Time of Allocate calls of the kubelet.",
                resource, metrics.allocate, text);
+  WriteLatency("tessera_allocate_own_duration_seconds",
+               "With --binding=allocate: time of Allocate calls without waiting for the kubelet's "
+               "list of pods.",
+               resource, metrics.allocate_own, text);
   WriteLatency("tessera_preferred_allocation_duration_seconds",
                "Time of GetPreferredAllocation calls of the kubelet.", resource, metrics.preferred,
                text);
@@ -50,6 +54,23 @@ void WriteMetrics(const AgentMetrics& metrics, std::string_view resource, Metric
                "With --binding=allocate: times that the kubelet was told not to start a container, "
                "because it has other GPUs than it was assigned, or nobody can tell.",
                metrics.starts_refused, text);
+  text->Family("tessera_leaving_containers", "gauge",
+               "Containers of pods that are gone whose GPUs wait for processes to end.");
+  text->Sample("tessera_leaving_containers", "", metrics.leaving_containers.load());
+  WriteCounter("tessera_release_timeouts_total",
+               "Containers whose GPUs were withheld, because processes of the pod had not ended "
+               "within --release-timeout.",
+               metrics.release_bounds_exceeded, text);
+  text->Family("tessera_unredeemed_tokens", "gauge",
+               "Containers that run with a token and without their GPUs: tessera-runtime never "
+               "asked for their grants.");
+  text->Sample("tessera_unredeemed_tokens", "", metrics.unredeemed_tokens.load());
+  WriteLabelled("tessera_engine_checks_total",
+                "Looks at the container engine's configuration: configured, changed or failed.",
+                "result", metrics.engine_checks, text);
+  WriteLabelled("tessera_engine_repairs_total",
+                "With --repair-engine: times that the container engine was configured again.",
+                "result", metrics.engine_repairs, text);
 }
 
 }  // namespace tessera::agent

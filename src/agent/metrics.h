@@ -3,6 +3,8 @@
 // Threads: any.
 #pragma once
 
+#include <atomic>
+#include <cstdint>
 #include <string_view>
 
 #include "src/base/metrics.h"
@@ -11,6 +13,7 @@ namespace tessera::agent {
 
 struct AgentMetrics {
   LatencyHistogram allocate;
+  LatencyHistogram allocate_own;
   LatencyHistogram preferred;
   LatencyHistogram grant;
   LabelledCounter calls_refused;  // by method
@@ -23,6 +26,11 @@ struct AgentMetrics {
   Counter journal_repairs;
   Counter named_other_gpus;
   Counter starts_refused;
+  std::atomic<uint64_t> leaving_containers{0};  // gauge
+  Counter release_bounds_exceeded;
+  std::atomic<uint64_t> unredeemed_tokens{0};  // gauge: containers
+  LabelledCounter engine_checks;               // by result
+  LabelledCounter engine_repairs;              // by result
 };
 
 // All families of `metrics`.

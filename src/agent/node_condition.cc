@@ -68,6 +68,10 @@ NodeCondition ConditionOf(const device::NodeInventory& inventory) {
   if (!unhealthy.empty()) {
     return {false, names::kReasonGpuUnhealthy, CutText(std::move(unhealthy), kMaxMessage)};
   }
+  if (!inventory.runtime_problem.empty()) {
+    return {false, names::kReasonRuntimeNotConfigured,
+            CutText(inventory.runtime_problem, kMaxMessage)};
+  }
   const size_t count = inventory.gpus.size();
   return {true, names::kReasonGpusHealthy,
           fmt::format("{} {} healthy", CountText(count), count == 1 ? "is" : "are")};

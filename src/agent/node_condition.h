@@ -5,6 +5,7 @@
 //   False  GPUUnhealthy    "1 of 8 GPUs is unhealthy: GPU-…: XID 79: …"; the others are offered
 //          DriverNotReady  why there is no driver
 //          NoGPU           there is a driver, and it reports no GPU
+//          RuntimeNotConfigured  containers would start without their GPUs, and why
 //
 // It has no heartbeat: it is written on change only. Whether the agent lives says its pod.
 #pragma once

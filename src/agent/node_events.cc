@@ -67,6 +67,14 @@ std::vector<NodeEvent> EventsBetween(const std::optional<device::NodeInventory>&
          fmt::format("driver {} reports {} GPUs", now.driver_version, now.gpus.size())});
   }
   AppendGpuEvents(before && !was_problem ? &*before : nullptr, now, &events);
+  const bool was_without = before && !before->runtime_problem.empty();
+  if (!now.runtime_problem.empty() && !was_without) {
+    events.push_back({true, names::kReasonRuntimeNotConfigured, now.runtime_problem});
+  }
+  if (now.runtime_problem.empty() && was_without) {
+    events.push_back({false, names::kReasonRuntimeConfigured,
+                      "containers start through tessera-runtime again"});
+  }
   AppendNotes(before, now, &events);
   return events;
 }

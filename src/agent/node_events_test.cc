@@ -43,6 +43,16 @@ TEST(NodeEventsTest, EachGpuThatChangesIsNamed) {
   EXPECT_TRUE(EventsBetween(Gpus({"", "x"}), Gpus({"", "y"})).empty());
 }
 
+TEST(NodeEventsTest, AnEngineThatForgetsTheRuntimeIsSaidOnceAndSoIsItsReturn) {
+  auto changed = Gpus({""});
+  changed.runtime_problem = "config.toml was changed";
+  EXPECT_EQ(Texts(EventsBetween(Gpus({""}), changed)),
+            "!RuntimeNotConfigured: config.toml was changed\n");
+  EXPECT_TRUE(EventsBetween(changed, changed).empty());
+  EXPECT_EQ(Texts(EventsBetween(changed, Gpus({""}))),
+            "RuntimeConfigured: containers start through tessera-runtime again\n");
+}
+
 TEST(NodeEventsTest, FirstWordsOfANodeNameWhatIsWrongOnly) {
   EXPECT_TRUE(EventsBetween(std::nullopt, Gpus({"", ""})).empty());
   EXPECT_EQ(EventsBetween(std::nullopt, Gpus({"XID 79", ""})).size(), 1u);

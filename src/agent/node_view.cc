@@ -68,16 +68,23 @@ GpuAccounts NodeView::Accounts(const SetPtr& set) {
 std::vector<std::shared_ptr<const PodInfo>> NodeView::PodsInOrder() const {
   std::vector<std::shared_ptr<const PodInfo>> pods;
   if (pods_ == nullptr) return pods;
-  for (const auto& [uid, pod] : pods_->pods()) {
-    if (!pod->ended && pod->request.ok()) pods.push_back(pod);
-  }
   // The kubelet has the same watch as we, and sorts those that come together by age.
-  const auto turn = [&](const auto& pod) {
-    const auto came = came_.find(pod->uid);
-    return std::pair(came == came_.end() ? 0 : came->second, pod->created);
+  struct Turn {
+    uint64_t came;
+    WallTime created;
+    const std::shared_ptr<const PodInfo>* pod;
   };
-  std::stable_sort(pods.begin(), pods.end(),
-                   [&](const auto& a, const auto& b) { return turn(a) < turn(b); });
+  std::vector<Turn> turns;
+  for (const auto& [uid, pod] : pods_->pods()) {
+    if (pod->ended || !pod->request.ok()) continue;
+    const auto came = came_.find(uid);
+    turns.push_back({came == came_.end() ? 0 : came->second, pod->created, &pod});
+  }
+  std::stable_sort(turns.begin(), turns.end(), [](const Turn& a, const Turn& b) {
+    return std::tie(a.came, a.created) < std::tie(b.came, b.created);
+  });
+  pods.reserve(turns.size());
+  for (const Turn& turn : turns) pods.push_back(*turn.pod);
   return pods;
 }
 

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "deviceplugin_v1beta1.grpc.pb.h"
-#include "src/agent/unix_listener.h"
+#include "src/agent/accept_loop.h"
 #include "src/base/log.h"
 
 namespace tessera::agent {
@@ -357,9 +357,11 @@ class PluginServer::Impl {
  public:
   Impl(TaskRunner* runner, const PluginAnswers* answers, const DeviceSetHolder* devices,
        AgentMetrics* metrics, Events events)
-      : runner_(runner),
-        hub_(runner, metrics, std::move(events)),
-        service_(&hub_, answers, devices, metrics) {
+      : hub_(runner, metrics, std::move(events)),
+        service_(&hub_, answers, devices, metrics),
+        accept_loop_(runner, [this](Fd connection) {
+          grpc::AddInsecureChannelFromFd(server_.get(), connection.Release());
+        }) {
     grpc::ServerBuilder builder;
     builder.RegisterService(&service_);
     // All peers are on this machine.
@@ -369,34 +371,21 @@ class PluginServer::Impl {
   }
 
   ~Impl() {
-    if (listener_.valid()) runner_->Unwatch(listener_.fd());
-    listener_.Close();
+    accept_loop_.Close();
     hub_.CloseAll();
     server_->Shutdown(std::chrono::system_clock::now() + std::chrono::milliseconds(200));
     server_->Wait();
   }
 
-  Status Listen(const std::string& path) {
-    if (listener_.valid()) runner_->Unwatch(listener_.fd());
-    const Status status = listener_.Listen(path, 0600);
-    if (listener_.valid()) runner_->WatchReadable(listener_.fd(), [this] { Accept(); });
-    return status;
-  }
-
-  UnixListener& listener() { return listener_; }
+  Status Listen(const std::string& path) { return accept_loop_.Listen(path, 0600); }
+  bool SocketPresent() const { return accept_loop_.Present(); }
   StreamHub& hub() { return hub_; }
 
  private:
-  void Accept() {
-    Fd connection = listener_.Accept();
-    if (connection.valid()) grpc::AddInsecureChannelFromFd(server_.get(), connection.Release());
-  }
-
-  TaskRunner* const runner_;
   StreamHub hub_;
   PluginService service_;
   std::unique_ptr<grpc::Server> server_;
-  UnixListener listener_;
+  AcceptLoop accept_loop_;
 };
 
 PluginServer::PluginServer(TaskRunner* runner, const PluginAnswers* answers,
@@ -406,7 +395,7 @@ PluginServer::PluginServer(TaskRunner* runner, const PluginAnswers* answers,
 PluginServer::~PluginServer() = default;
 
 Status PluginServer::Listen(const std::string& path) { return impl_->Listen(path); }
-bool PluginServer::SocketPresent() const { return impl_->listener().Present(); }
+bool PluginServer::SocketPresent() const { return impl_->SocketPresent(); }
 void PluginServer::Publish(const std::vector<DeviceSet::Offer>& offers) {
   impl_->hub().Publish(ListOf(offers));
 }

@@ -20,7 +20,7 @@ namespace tessera::agent {
 
 // Immutable: a pod that changes is another one.
 struct PodInfo {
-  std::string uid;
+  std::string uid;  // by which kubelet and engine know it; see kube_pods.h for static pods
   std::string ns;
   std::string name;
   Result<device::Request> request = device::Request();  // an error: a rule that it breaks

@@ -11,6 +11,20 @@ namespace {
 // Between a scrape and the next one half a minute is usual.
 constexpr Duration kIdle = std::chrono::minutes(2);
 
+template <typename Holds>
+void WriteReasons(const AgentStatus& status, std::string_view name, const Holds& holds,
+                  MetricsText* text) {
+  if (status.devices == nullptr) return;
+  for (const device::Gpu& gpu : status.devices->inventory().gpus) {
+    if (!holds(gpu.health)) continue;
+    text->Sample(name,
+                 MetricLabel("uuid", gpu.uuid) + "," +
+                     MetricLabel("state", device::NameOf(gpu.health.state)) + "," +
+                     MetricLabel("reason", gpu.health.reason),
+                 uint64_t{1});
+  }
+}
+
 void WriteDevices(const AgentStatus& status, MetricsText* text) {
   text->Family("tessera_devices", "gauge", "Devices offered to the kubelet, by health.");
   uint64_t healthy = 0;
@@ -24,14 +38,17 @@ void WriteDevices(const AgentStatus& status, MetricsText* text) {
   const std::string resource = MetricLabel("resource", status.resource) + ",";
   text->Sample("tessera_devices", resource + MetricLabel("state", "healthy"), healthy);
   text->Sample("tessera_devices", resource + MetricLabel("state", "unhealthy"), all - healthy);
-  text->Family("tessera_device_unhealthy_info", "gauge", "GPUs that are not well, and why.");
+  text->Family("tessera_device_unhealthy_info", "gauge", "GPUs that are not offered, and why.");
+  WriteReasons(status, "tessera_device_unhealthy_info",
+               [](const device::Health& health) { return !health.ok(); }, text);
+  text->Family("tessera_device_suspect_info", "gauge",
+               "GPUs that are offered though an error of an application was reported, and which.");
+  WriteReasons(status, "tessera_device_suspect_info",
+               [](const device::Health& health) {
+                 return health.state == device::Health::State::kSuspect;
+               },
+               text);
   if (status.devices == nullptr) return;
-  for (const device::Gpu& gpu : status.devices->inventory().gpus) {
-    if (gpu.health.ok()) continue;
-    text->Sample("tessera_device_unhealthy_info",
-                 MetricLabel("uuid", gpu.uuid) + "," + MetricLabel("reason", gpu.health.reason),
-                 uint64_t{1});
-  }
   text->Family("tessera_driver_problem", "gauge",
                "1 while the driver as a whole is missing or ill.");
   text->Sample("tessera_driver_problem", "",

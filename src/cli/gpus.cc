@@ -52,9 +52,13 @@ std::vector<Cell> RowOf(const NodeView& node, const DeviceView& device, Style st
     const auto numa = device.gpu != nullptr ? device.gpu->numa_node : std::nullopt;
     row.emplace_back(numa ? fmt::format("{}", *numa) : "-");
   }
-  const bool well = device.unhealthy.empty();
-  row.push_back(well ? Cell("Healthy", Tone::kGood)
-                     : Cell("Unhealthy: " + device.unhealthy, Tone::kBad));
+  if (!device.unhealthy.empty()) {
+    row.emplace_back("Unhealthy: " + device.unhealthy, Tone::kBad);
+  } else if (!device.suspect.empty()) {
+    row.emplace_back("Suspect: " + device.suspect, Tone::kPlain);
+  } else {
+    row.emplace_back("Healthy", Tone::kGood);
+  }
   return row;
 }
 
@@ -87,6 +91,7 @@ Json JsonOfDevice(const DeviceView& device) {
                                       {"total", Json::Int(kWholeGpu.count())}}));
   json.Set("healthy", Json::Bool(device.unhealthy.empty()));
   if (!device.unhealthy.empty()) json.Set("unhealthy", Json::String(device.unhealthy));
+  if (!device.suspect.empty()) json.Set("suspect", Json::String(device.suspect));
   return json;
 }
 

@@ -96,8 +96,8 @@ DeviceView View::Describe(const NodeEntry& entry, size_t position) const {
     return view;
   }
   view.name = fmt::format("{}", view.gpu->index);
-  view.unhealthy = view.gpu->health.reason;
   bool healthy = view.gpu->health.ok();
+  (healthy ? view.suspect : view.unhealthy) = view.gpu->health.reason;
   if (view.slice != nullptr) {
     view.name += fmt::format(":{}", view.slice->gpu_instance);
     healthy = healthy && view.slice->health.ok();

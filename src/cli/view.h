@@ -41,7 +41,8 @@ struct DeviceView {
   Bytes memory;
   Bytes used;
   int64_t used_milli = 0;
-  std::string unhealthy;         // why; "" while it is well
+  std::string unhealthy;         // why; "" while it is offered
+  std::string suspect;           // what was reported of a GPU that is offered all the same
   std::vector<Holding> holders;  // by namespace and name
 
   bool idle() const { return holders.empty(); }

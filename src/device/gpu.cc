@@ -48,6 +48,17 @@ bool ParseNvLinks(std::string_view name, Link* link) {
 
 }  // namespace
 
+std::string_view NameOf(Health::State state) {
+  switch (state) {
+    case Health::State::kHealthy: return "healthy";
+    case Health::State::kSuspect: return "suspect";
+    case Health::State::kRecovering: return "recovering";
+    case Health::State::kWithheld: return "withheld";
+    case Health::State::kUnhealthy: break;
+  }
+  return "unhealthy";
+}
+
 int ScoreOf(const Link& link) {
   return InfoOf(link.pcie).score + kScorePerNvLink * std::min<int>(link.nvlinks, kMaxNvLinks);
 }

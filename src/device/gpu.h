@@ -18,18 +18,30 @@
 
 namespace tessera::device {
 
-// A GPU is offered to pods only while it is healthy. `reason` is for people; empty when healthy.
+// Whether a GPU is offered to pods. `reason` is for people; empty when healthy.
 struct Health {
-  enum class State { kHealthy, kUnhealthy };
+  enum class State {
+    kHealthy,
+    kSuspect,     // offered: an application's error was reported, the GPU itself goes on
+    kUnhealthy,   // not offered
+    kRecovering,  // not offered: repaired, and being checked
+    kWithheld,    // not offered: a pod that is gone still uses it; other holders go on
+  };
 
   State state = State::kHealthy;
   std::string reason;
 
   static Health Healthy() { return {}; }
   static Health Unhealthy(std::string reason) { return {State::kUnhealthy, std::move(reason)}; }
-  bool ok() const { return state == State::kHealthy; }
+  // Whether new pods may get it.
+  bool ok() const { return state == State::kHealthy || state == State::kSuspect; }
+  // Whether containers that hold it may start again.
+  bool usable() const { return ok() || state == State::kWithheld; }
   bool operator==(const Health&) const = default;
 };
+
+// "healthy", "suspect", "unhealthy", "recovering", "withheld".
+std::string_view NameOf(Health::State state);
 
 struct ComputeCapability {
   int major = 0;
@@ -123,6 +135,7 @@ struct NodeInventory {
   LinkMatrix links;                // of size gpus.size()
   int unidentified = 0;            // GPUs that the driver counts but that never told who they are
   std::string problem;             // why there is no GPU at all: no driver, or one that hangs
+  std::string runtime_problem;     // why containers would start without their GPUs
   std::vector<std::string> notes;  // what an operator should know though nothing is refused
 
   // Null where there is none.

@@ -33,13 +33,21 @@ void SetNumber(std::string_view key, std::optional<int> number, Json* object) {
   if (number) object->Set(key, Json::Int(*number));
 }
 
+// "unhealthy": the reason, with "state" where that says more; "suspect": the reason.
+void EncodeHealth(const Health& health, Json* object) {
+  if (health.state == Health::State::kHealthy) return;
+  object->Set(health.ok() ? "suspect" : "unhealthy", Json::String(Cut(health.reason)));
+  if (health.ok() || health.state == Health::State::kUnhealthy) return;
+  object->Set("state", Json::String(NameOf(health.state)));
+}
+
 Json EncodeMigSlice(const MigSlice& slice) {
   Json object = Json::MakeObject();
   object.Set("uuid", Json::String(slice.uuid));
   object.Set("profile", Json::String(slice.profile));
   object.Set("gi", Json::Int(slice.gpu_instance));
   object.Set("bytes", Json::Int(slice.memory.count()));
-  if (!slice.health.ok()) object.Set("unhealthy", Json::String(Cut(slice.health.reason)));
+  EncodeHealth(slice.health, &object);
   return object;
 }
 
@@ -55,9 +63,7 @@ Json EncodeGpu(const Gpu& gpu) {
   if (const auto& cc = gpu.compute_capability) {
     object.Set("cc", Json::String(fmt::format("{}.{}", cc->major, cc->minor)));
   }
-  if (!gpu.health.ok()) {
-    object.Set("unhealthy", Json::String(Cut(gpu.health.reason)));
-  }
+  EncodeHealth(gpu.health, &object);
   if (gpu.mig) {
     Json slices = Json::MakeArray();
     for (const MigSlice& slice : *gpu.mig) slices.Append(EncodeMigSlice(slice));
@@ -90,8 +96,18 @@ std::optional<ComputeCapability> ParseCapability(std::string_view text) {
 }
 
 Status DecodeHealth(const JsonFields& reader, Health* health) {
+  if (reader.Has("suspect")) {
+    health->state = Health::State::kSuspect;
+    RETURN_IF_ERROR(reader.Text("suspect", &health->reason));
+  }
   if (!reader.Has("unhealthy")) return Status::Ok();
   *health = Health::Unhealthy("");
+  std::string state;
+  RETURN_IF_ERROR(reader.Text("state", &state));
+  // A state that a later version may add is one of not being offered.
+  for (const auto known : {Health::State::kRecovering, Health::State::kWithheld}) {
+    if (state == NameOf(known)) health->state = known;
+  }
   return reader.Text("unhealthy", &health->reason);
 }
 
@@ -253,6 +269,7 @@ Result<std::string> EncodeNodeInventory(const NodeInventory& inventory) {
   if (inventory.links.size() > 1) object.Set("links", EncodeLinks(inventory.links));
   if (inventory.unidentified != 0) object.Set("unidentified", Json::Int(inventory.unidentified));
   SetText("problem", inventory.problem, &object);
+  SetText("runtime_problem", inventory.runtime_problem, &object);
   if (!inventory.notes.empty()) {
     Json notes = Json::MakeArray();
     const size_t count = std::min(inventory.notes.size(), kMaxNotes);
@@ -282,6 +299,7 @@ Result<NodeInventory> DecodeNodeInventory(std::string_view text) {
   RETURN_IF_ERROR(DecodeGpus(reader, &inventory.gpus));
   RETURN_IF_ERROR(DecodeLinks(reader, inventory.gpus.size(), &inventory.links));
   RETURN_IF_ERROR(reader.Text("problem", &inventory.problem));
+  RETURN_IF_ERROR(reader.Text("runtime_problem", &inventory.runtime_problem));
   RETURN_IF_ERROR(DecodeNotes(reader, &inventory.notes));
   return inventory;
 }

@@ -73,6 +73,27 @@ TEST(NodeAnnotationTest, RoundTripsMigSlices) {
   ExpectRoundTrip(node);
 }
 
+TEST(NodeAnnotationTest, RoundTripsHealthAndWhatIsWrongWithTheRuntime) {
+  using State = Health::State;
+  NodeInventory node = Node(5);
+  int at = 0;
+  for (const State state : {State::kHealthy, State::kSuspect, State::kUnhealthy, State::kRecovering,
+                            State::kWithheld}) {
+    node.gpus[at++].health = {state, state == State::kHealthy ? "" : "why"};
+  }
+  node.runtime_problem = "config.toml was changed";
+  ExpectRoundTrip(node);
+  // What an older reader knows: offered or not.
+  const auto text = EncodeNodeInventory(node);
+  ASSERT_TRUE(text.ok());
+  size_t unhealthy = 0;
+  for (size_t i = text->find("\"unhealthy\""); i != std::string::npos;
+       i = text->find("\"unhealthy\"", i + 1)) {
+    ++unhealthy;
+  }
+  EXPECT_EQ(unhealthy, 3u);
+}
+
 TEST(NodeAnnotationTest, HoldsSixtyFourGpusCutIntoSevenEach) {
   NodeInventory node = Node(64);
   for (size_t i = 0; i < node.gpus.size(); ++i) {

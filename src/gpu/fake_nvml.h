@@ -69,6 +69,7 @@ struct FakeGpu {
   std::vector<std::string> nvlinks;
   std::vector<GpuProcess> processes;
   std::vector<ProcessLoad> loads;
+  bool mig = false;
 };
 
 struct Fault {
@@ -147,6 +148,12 @@ class FakeNvml final : public Nvml {
   }
   Result<RecoveryAction> Recovery(NvmlDevice device) override {
     return Answer(NvmlCall::kRecoveryAction, IndexOf(device), RecoveryAction{driver_->recovery});
+  }
+  Result<bool> MigEnabled(NvmlDevice device) override {
+    // Also asked with the handle of a GPU that has gone.
+    const auto index = static_cast<size_t>(IndexOf(device));
+    return Answer(NvmlCall::kMigMode, IndexOf(device),
+                  index < driver_->gpus.size() && driver_->gpus[index].mig);
   }
   Result<device::PcieLevel> CommonAncestor(NvmlDevice a, NvmlDevice b) override {
     const bool near = IndexOf(a) / 2 == IndexOf(b) / 2;

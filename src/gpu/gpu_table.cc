@@ -45,6 +45,7 @@ GpuTable::Record* GpuTable::OnIdentified(int index, const GpuReport& report, Mon
   Update(report.gpu, &record.gpu);
   if (report.handle != nullptr) record.handle = report.handle;
   record.polls_memory = report.polls_memory;
+  if (report.status.ok()) record.health.OnMigMode(report.mig);
   record.health.OnAnswer(report.status, std::nullopt, now);
   return &record;
 }
@@ -78,6 +79,20 @@ bool GpuTable::everyone_known() const {
   return std::ranges::none_of(uuids_, [](const std::string& uuid) { return uuid.empty(); });
 }
 
+UnrepairedXids GpuTable::unrepaired() const {
+  // Of GPUs that have not shown up since, nothing has changed.
+  UnrepairedXids all = remembered_;
+  for (const auto& [uuid, record] : records_) {
+    const std::optional<uint64_t> xid = record.health.unrepaired_xid();
+    if (xid) {
+      all[uuid] = *xid;
+    } else {
+      all.erase(uuid);
+    }
+  }
+  return all;
+}
+
 void GpuTable::Fill(device::NodeInventory* inventory) const {
   std::vector<const Record*> order;
   for (const auto& [uuid, record] : records_) order.push_back(&record);
@@ -86,6 +101,7 @@ void GpuTable::Fill(device::NodeInventory* inventory) const {
   for (const Record* record : order) {
     inventory->gpus.push_back(record->gpu);
     inventory->gpus.back().health = record->health.health();
+    if (record->health.mig()) inventory->gpus.back().mig.emplace();
     linked.push_back({&record->gpu, record->links ? &*record->links : nullptr});
   }
   inventory->links = MergeLinks(linked, &inventory->notes);
@@ -138,6 +154,8 @@ GpuTable::Record& GpuTable::Bind(int index, const std::string& uuid) {
   record.present = true;
   record.gpu.uuid = uuid;
   record.gpu.index = index;
+  const auto remembered = remembered_.find(uuid);
+  if (is_new && remembered != remembered_.end()) record.health.Remember(remembered->second);
   if (const ProcGpu* known = is_new ? FindProc(uuid) : nullptr) {
     record.gpu.minor = known->minor;
     record.gpu.model = known->model;

@@ -12,6 +12,7 @@
 #include "src/device/gpu.h"
 #include "src/gpu/health_tracker.h"
 #include "src/gpu/probe.h"
+#include "src/gpu/xid_memory.h"
 
 namespace tessera::gpu {
 
@@ -28,7 +29,9 @@ class GpuTable {
     std::optional<LinkReport> links;
   };
 
-  explicit GpuTable(HealthRules rules) : rules_(rules) {}
+  // `remembered`: XIDs that waited for their repair when the agent last ran.
+  explicit GpuTable(HealthRules rules, UnrepairedXids remembered = {})
+      : rules_(rules), remembered_(std::move(remembered)) {}
 
   // The driver counts `count` GPUs; `proc_gpus` is what the kernel module knows.
   void Resize(int count, std::vector<ProcGpu> proc_gpus);
@@ -49,6 +52,8 @@ class GpuTable {
   void ForgetAbsent();
   bool everyone_known() const;
 
+  UnrepairedXids unrepaired() const;
+
   // gpus, links, unidentified and notes.
   void Fill(device::NodeInventory* inventory) const;
 
@@ -59,6 +64,7 @@ class GpuTable {
   Record& Bind(int index, const std::string& uuid);
 
   const HealthRules rules_;
+  const UnrepairedXids remembered_;
   std::vector<std::string> uuids_;      // by index; empty where nobody knows
   std::vector<std::string> failures_;   // by index: why not
   std::vector<ProcGpu> proc_gpus_;

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/gpu/health_tracker.h"
 
+#include <fmt/format.h>
+
 #include "src/gpu/xid.h"
 
 namespace tessera::gpu {
@@ -19,11 +21,22 @@ std::string_view TextOf(RecoveryAction action) {
 
 }  // namespace
 
-void HealthTracker::OnXid(uint64_t code, MonotonicTime now) {
-  xid_ = DescribeXid(code);
-  last_xid_ = now;
-  repaired_ = false;
+void HealthTracker::OnXid(uint64_t code, XidEffect effect, MonotonicTime now) {
+  if (effect == XidEffect::kNone) return;
+  if (effect == XidEffect::kSuspect) {
+    suspect_xid_ = code;
+    suspect_at_ = now;
+    return;
+  }
   good_polls_ = 0;
+  const bool needs_repair = effect == XidEffect::kUntilRepaired;
+  // What needs a repair stays the reason.
+  if (!needs_repair && xid_ && xid_->needs_repair) return;
+  xid_ = Xid{.code = code, .needs_repair = needs_repair, .at = now};
+}
+
+void HealthTracker::Remember(uint64_t code) {
+  xid_ = Xid{.code = code, .needs_repair = true, .remembered = true};
 }
 
 void HealthTracker::OnAnswer(const Status& status, std::optional<RecoveryAction> recovery,
@@ -31,20 +44,23 @@ void HealthTracker::OnAnswer(const Status& status, std::optional<RecoveryAction>
   hang_.clear();
   missing_.clear();
   failure_ = status.message();
-  if (!status.ok()) {
-    repaired_ |= status.code() == Code::kDataLoss;
-    good_polls_ = 0;
-    return;
-  }
-  if (recovery) recovery_ = TextOf(*recovery);
-  if (!recovery_.empty()) {
-    repaired_ = true;
+  if (status.ok() && recovery) recovery_ = TextOf(*recovery);
+  if (!status.ok() || !recovery_.empty()) {
+    if (xid_ && (status.ok() || status.code() == Code::kDataLoss)) xid_->repaired = true;
     good_polls_ = 0;
     return;
   }
   ++good_polls_;
-  const bool calm = repaired_ || now - last_xid_ >= rules_.xid_quiet;
-  if (calm && good_polls_ >= rules_.good_polls_after_xid) xid_.clear();
+  if (suspect_xid_ && now - suspect_at_ >= rules_.xid_quiet) suspect_xid_.reset();
+  if (!xid_ || good_polls_ < rules_.good_polls_after_xid) return;
+  const bool quiet = !xid_->needs_repair && now - xid_->at >= rules_.xid_quiet;
+  if (xid_->repaired || quiet) xid_.reset();
+}
+
+void HealthTracker::OnDriverContent() {
+  if (!xid_ || !xid_->remembered || xid_->repaired) return;
+  xid_->repaired = true;
+  good_polls_ = 0;
 }
 
 void HealthTracker::OnHang(NvmlCall call) {
@@ -58,18 +74,45 @@ void HealthTracker::OnEventsWatched(const Status& status) {
 
 void HealthTracker::OnMissing() { missing_ = "the driver does not report this GPU any more"; }
 
-void HealthTracker::OnDriverReloaded() { xid_.clear(); }
+void HealthTracker::OnDriverReloaded() {
+  suspect_xid_.reset();
+  if (!xid_) return;
+  xid_->repaired = true;
+  good_polls_ = 0;
+}
+
+std::optional<uint64_t> HealthTracker::unrepaired_xid() const {
+  if (!xid_ || !xid_->needs_repair) return std::nullopt;
+  return xid_->code;
+}
 
 device::Health HealthTracker::health() const {
+  const auto others = [this]() -> std::string {
+    if (rules_.probes_count) {
+      for (const std::string* reason : {&missing_, &hang_, &failure_}) {
+        if (!reason->empty()) return *reason;
+      }
+    }
+    if (rules_.recovery_counts && !recovery_.empty()) return recovery_;
+    return unwatched_;
+  }();
   // The cause before what follows from it: a GPU that fell off the bus fails every call, too.
-  if (!xid_.empty()) return device::Health::Unhealthy(xid_);
-  if (rules_.probes_count) {
-    if (!missing_.empty()) return device::Health::Unhealthy(missing_);
-    if (!hang_.empty()) return device::Health::Unhealthy(hang_);
-    if (!failure_.empty()) return device::Health::Unhealthy(failure_);
+  if (xid_ && xid_->repaired && others.empty()) {
+    return {device::Health::State::kRecovering, "recovering from " + DescribeXid(xid_->code)};
   }
-  if (rules_.recovery_counts && !recovery_.empty()) return device::Health::Unhealthy(recovery_);
-  if (!unwatched_.empty()) return device::Health::Unhealthy(unwatched_);
+  if (xid_) {
+    const XidInfo* info = FindXid(xid_->code);
+    const bool say = xid_->needs_repair && !xid_->repaired && info != nullptr;
+    return device::Health::Unhealthy(
+        DescribeXid(xid_->code) +
+        (say ? fmt::format("; to do: {}", XidActionName(info->action)) : ""));
+  }
+  if (!others.empty()) return device::Health::Unhealthy(others);
+  if (mig_) {
+    return device::Health::Unhealthy(
+        "MIG mode is on, and MIG slices are not supported yet: turn it off (nvidia-smi -mig 0)");
+  }
+  if (suspect_xid_) return {device::Health::State::kSuspect, DescribeXid(*suspect_xid_)};
   return device::Health::Healthy();
 }
 

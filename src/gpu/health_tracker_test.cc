@@ -24,23 +24,84 @@ TEST(HealthTrackerTest, AFailureLastsUntilTheNextGoodAnswer) {
   EXPECT_TRUE(tracker.health().ok());
 }
 
-TEST(HealthTrackerTest, AnXidNeedsQuietAndGoodPolls) {
+using State = device::Health::State;
+
+void AnswerWell(HealthTracker* tracker, int second) {
+  tracker->OnAnswer(Status::Ok(), RecoveryAction::kNone, At(second));
+}
+
+TEST(HealthTrackerTest, AnXidThatNeedsAResetStaysUntilARepairShows) {
   HealthTracker tracker(kRules);
-  tracker.OnXid(74, At(0));
-  EXPECT_EQ(tracker.health().reason, "XID 74: NVLink error");
-  tracker.OnAnswer(Status::Ok(), RecoveryAction::kNone, At(58));
-  tracker.OnAnswer(Status::Ok(), RecoveryAction::kNone, At(59));
-  tracker.OnAnswer(Status::Ok(), RecoveryAction::kNone, At(59));
+  tracker.OnXid(48, XidEffect::kUntilRepaired, At(0));
+  EXPECT_EQ(tracker.health().reason, "XID 48: Double-bit ECC error; to do: reset the GPU");
+  for (int second = 10; second < 10000; second += 10) {
+    AnswerWell(&tracker, second);
+    tracker.OnDriverContent();
+  }
+  EXPECT_EQ(tracker.health().state, State::kUnhealthy) << "no quiet heals a GPU";
+  EXPECT_EQ(tracker.unrepaired_xid(), 48u);
+}
+
+TEST(HealthTrackerTest, AnUnknownXidNeedsQuietAndGoodPolls) {
+  HealthTracker tracker(kRules);
+  tracker.OnXid(4242, XidEffect::kUntilQuiet, At(0));
+  EXPECT_EQ(tracker.health().reason, "XID 4242");
+  for (const int second : {58, 59, 59}) AnswerWell(&tracker, second);
   EXPECT_FALSE(tracker.health().ok()) << "not quiet for long enough";
-  tracker.OnXid(74, At(59));
-  tracker.OnAnswer(Status::Ok(), RecoveryAction::kNone, At(119));
-  tracker.OnAnswer(Status::Ok(), RecoveryAction::kNone, At(120));
+  tracker.OnXid(4242, XidEffect::kUntilQuiet, At(59));
+  for (const int second : {119, 120}) AnswerWell(&tracker, second);
   EXPECT_FALSE(tracker.health().ok()) << "two good polls are not three";
   tracker.OnAnswer(kUnknown, std::nullopt, At(121));
-  tracker.OnAnswer(Status::Ok(), RecoveryAction::kNone, At(122));
-  tracker.OnAnswer(Status::Ok(), RecoveryAction::kNone, At(123));
+  for (const int second : {122, 123}) AnswerWell(&tracker, second);
   EXPECT_FALSE(tracker.health().ok()) << "a bad poll starts the count again";
-  tracker.OnAnswer(Status::Ok(), RecoveryAction::kNone, At(124));
+  AnswerWell(&tracker, 124);
+  EXPECT_TRUE(tracker.health().ok());
+}
+
+TEST(HealthTrackerTest, AnXidOfAnApplicationMakesAGpuSuspectAndItStaysOnOffer) {
+  HealthTracker tracker(kRules);
+  tracker.OnXid(31, XidEffect::kSuspect, At(0));
+  EXPECT_EQ(tracker.health().state, State::kSuspect);
+  EXPECT_TRUE(tracker.health().ok());
+  EXPECT_EQ(tracker.health().reason, "XID 31: GPU memory page fault");
+  AnswerWell(&tracker, 59);
+  EXPECT_EQ(tracker.health().state, State::kSuspect);
+  AnswerWell(&tracker, 60);
+  EXPECT_EQ(tracker.health(), device::Health::Healthy());
+}
+
+TEST(HealthTrackerTest, AnXidThatNeedsARepairIsNotReplacedByAHarmlessOne) {
+  HealthTracker tracker(kRules);
+  tracker.OnXid(48, XidEffect::kUntilRepaired, At(0));
+  tracker.OnXid(4242, XidEffect::kUntilQuiet, At(1));
+  tracker.OnXid(31, XidEffect::kSuspect, At(2));
+  tracker.OnXid(154, XidEffect::kNone, At(3));
+  for (int second = 100; second < 110; ++second) AnswerWell(&tracker, second);
+  EXPECT_EQ(tracker.unrepaired_xid(), 48u);
+  EXPECT_FALSE(tracker.health().ok());
+}
+
+TEST(HealthTrackerTest, ARememberedXidIsRepairedWhereTheDriverKnowsActionsAndAsksForNone) {
+  HealthTracker silent(kRules);
+  HealthTracker content(kRules);
+  silent.Remember(48);
+  content.Remember(48);
+  EXPECT_FALSE(content.health().ok());
+  for (int second = 1; second < 5; ++second) {
+    AnswerWell(&silent, second);
+    AnswerWell(&content, second);
+    content.OnDriverContent();
+  }
+  EXPECT_FALSE(silent.health().ok());
+  EXPECT_TRUE(content.health().ok());
+}
+
+TEST(HealthTrackerTest, AGpuInMigModeIsUnhealthyUntilItIsOff) {
+  HealthTracker tracker(kRules);
+  tracker.OnMigMode(true);
+  EXPECT_TRUE(tracker.mig());
+  EXPECT_NE(tracker.health().reason.find("MIG mode is on"), std::string::npos);
+  tracker.OnMigMode(false);
   EXPECT_TRUE(tracker.health().ok());
 }
 
@@ -56,38 +117,48 @@ TEST(HealthTrackerTest, ADriverThatAsksForAResetIsWaitedFor) {
   EXPECT_TRUE(tracker.health().ok());
 }
 
-TEST(HealthTrackerTest, AGpuThatWasLostOrResetSinceTheXidNeedsNoQuiet) {
+TEST(HealthTrackerTest, AGpuThatWasLostOrResetSinceTheXidRecovers) {
   HealthTracker lost(kRules);
-  lost.OnXid(79, At(0));
+  lost.OnXid(79, XidEffect::kUntilRepaired, At(0));
   lost.OnAnswer(kLost, std::nullopt, At(1));
   HealthTracker reset(kRules);
-  reset.OnXid(48, At(0));
+  reset.OnXid(48, XidEffect::kUntilRepaired, At(0));
   reset.OnAnswer(Status::Ok(), RecoveryAction::kResetGpu, At(1));
+  EXPECT_EQ(lost.health().state, State::kUnhealthy);
+  EXPECT_EQ(reset.health().state, State::kUnhealthy);
   for (int second = 2; second < 5; ++second) {
     EXPECT_FALSE(lost.health().ok());
     EXPECT_FALSE(reset.health().ok());
-    lost.OnAnswer(Status::Ok(), RecoveryAction::kNone, At(second));
-    reset.OnAnswer(Status::Ok(), RecoveryAction::kNone, At(second));
+    AnswerWell(&lost, second);
+    AnswerWell(&reset, second);
+    if (second == 4) continue;
+    EXPECT_EQ(lost.health().state, State::kRecovering);
+    EXPECT_EQ(reset.health().reason, "recovering from XID 48: Double-bit ECC error");
   }
   EXPECT_TRUE(lost.health().ok());
   EXPECT_TRUE(reset.health().ok());
+  EXPECT_EQ(reset.unrepaired_xid(), std::nullopt);
 }
 
 TEST(HealthTrackerTest, AnXidIsNamedBeforeTheFailuresThatFollowFromIt) {
   HealthTracker tracker(kRules);
   tracker.OnAnswer(kLost, std::nullopt, At(0));
-  tracker.OnXid(79, At(1));
+  tracker.OnXid(79, XidEffect::kUntilRepaired, At(1));
+  EXPECT_EQ(tracker.health().reason, "XID 79: GPU has fallen off the bus; to do: reboot the node");
   tracker.OnAnswer(kLost, std::nullopt, At(2));
   tracker.OnHang(NvmlCall::kName);
   EXPECT_EQ(tracker.health().reason, "XID 79: GPU has fallen off the bus");
-  tracker.OnDriverReloaded();
-  EXPECT_EQ(tracker.health().reason, "NVML call nvmlDeviceGetName did not return");
 }
 
-TEST(HealthTrackerTest, ADriverLoadedAnewForgetsXids) {
+TEST(HealthTrackerTest, ADriverLoadedAnewIsARepair) {
   HealthTracker tracker(kRules);
-  tracker.OnXid(48, At(0));
+  tracker.OnXid(48, XidEffect::kUntilRepaired, At(0));
+  AnswerWell(&tracker, 1);
   tracker.OnDriverReloaded();
+  for (int second = 2; second < 5; ++second) {
+    EXPECT_EQ(tracker.health().state, State::kRecovering);
+    AnswerWell(&tracker, second);
+  }
   EXPECT_TRUE(tracker.health().ok());
 }
 

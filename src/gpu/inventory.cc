@@ -47,7 +47,8 @@ Inventory::Impl::Impl(TaskRunner* runner, std::shared_ptr<NvmlLoader> loader,
       options_(std::move(options)),
       on_change_(std::move(on_change)),
       jobs_(std::make_shared<Jobs>(caller, &stats_, [this] { AfterJob(); })),
-      table_(RulesOf(options_)) {}
+      xid_memory_(options_.xid_file, BootId()),
+      table_(RulesOf(options_), xid_memory_.xids()) {}
 
 void Inventory::Impl::Start() {
   Open();
@@ -57,6 +58,7 @@ void Inventory::Impl::Start() {
 void Inventory::Impl::PollNow() {
   if (phase_ == Phase::kClosed || phase_ == Phase::kClosing) return Open();
   if (phase_ != Phase::kOpen) return;
+  CheckDriver();
   for (int index = 0; index < table_.size(); ++index) Probe(index);
 }
 
@@ -190,10 +192,7 @@ void Inventory::Impl::StartListener() {
           Error(Code::kDeadlineExceeded, "NVML call {} did not return", NvmlCallName(call)));
     }
   };
-  hooks.trouble = [this] {
-    CheckDriver();
-    PollNow();
-  };
+  hooks.trouble = [this] { PollNow(); };
   listener_ = std::make_shared<XidListener>(
       runner_, jobs_, nvml_,
       XidListener::Options{.wait = options_.event_wait,
@@ -208,7 +207,6 @@ void Inventory::Impl::Tick() {
     if (const auto self = weak.lock()) self->Tick();
   });
   if (phase_ != Phase::kOpen) return;
-  CheckDriver();
   PollNow();
   ReopenForLostGpus();
   for (int index = 0; index < table_.size(); ++index) {
@@ -315,6 +313,7 @@ void Inventory::Impl::AfterJob() {
 }
 
 void Inventory::Impl::Publish() {
+  xid_memory_.Save(table_.unrepaired());
   auto next = std::make_shared<device::NodeInventory>();
   next->driver_version = driver_version_;
   next->cuda_version = cuda_version_;

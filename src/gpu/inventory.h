@@ -4,16 +4,17 @@
 // node. Not for choosing GPUs (src/placement) nor for offering them to anyone (src/agent).
 //
 // What makes a GPU unhealthy, and what makes it well again:
-//   a critical XID           `good_polls_after_xid` while the driver asks for no action (field 230),
-//                            and either no further XID for `xid_quiet`, or the GPU was lost or asked
-//                            for a reset since, so that it is repaired; or a driver loaded anew
+//   an XID that needs a      a repair (health_tracker.h), then `good_polls_after_xid` good answers
+//   repair, by the catalogue
+//   an unknown XID           `xid_quiet` without another one and as many good answers
+//   MIG mode                 MIG mode off
 //   a call that fails        the same questions answered again
 //   a call that hangs        an answer, to that call or to a later one
 //   not reported any more    reported again; forgotten when the driver was loaded anew
 // A driver that is missing, fails or hangs as a whole gives zero GPUs and `problem`, and is tried
 // again, at least every `retry_max`. A driver that was replaced on disk is loaded anew.
 //
-// Threads: lives on `runner`; NVML is called only through `caller`. Cost when all is well: two NVML
+// Threads: lives on `runner`; NVML is called only through `caller`. Cost when all is well: three NVML
 // calls for each GPU every `poll_interval`, and one thread that sleeps in the driver.
 #pragma once
 
@@ -42,6 +43,8 @@ struct InventoryOptions {
   // A driver that brings its own proc/ and sys/ below this is asked there; see driver_files.h.
   std::string driver_root;
   XidPolicy xids;
+  // Remembers which XIDs wait for a repair; "": forgets them when the agent ends.
+  std::string xid_file;
 
   Duration poll_interval = std::chrono::seconds(10);
   // While something is wrong: from retry_min, doubled up to retry_max.

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "src/base/log.h"
+#include "src/gpu/driver_gate.h"
 #include "src/gpu/fake_nvml.h"
 #include "src/gpu/inventory.h"
 
@@ -23,7 +24,7 @@ class InventoryFixture {
 
   void Start() {
     inventory = std::make_unique<Inventory>(
-        &runner, loader, &caller, options,
+        &runner, std::make_shared<GatedLoader>(gate, loader), &caller, options,
         [this](InventorySnapshot snapshot) { snapshots.push_back(std::move(snapshot)); });
     inventory->Start();
     runner.RunUntilIdle();
@@ -47,6 +48,7 @@ class InventoryFixture {
  public:
   FakeTaskRunner runner;
   std::shared_ptr<FakeLoader> loader = std::make_shared<FakeLoader>();
+  std::shared_ptr<DriverGate> gate = std::make_shared<DriverGate>("closed for maintenance");
   FakeCaller caller{&runner};
   InventoryOptions options;
   std::vector<InventorySnapshot> snapshots;

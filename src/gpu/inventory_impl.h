@@ -101,6 +101,7 @@ class Inventory::Impl : public std::enable_shared_from_this<Inventory::Impl> {
   MonotonicTime last_reopen_{};
   MonotonicTime session_started_{};
 
+  XidMemory xid_memory_;
   GpuTable table_;
   std::vector<Slot> slots_;
   bool settle_by_force_ = false;  // the time to wait for slow GPUs is over

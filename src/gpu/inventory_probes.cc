@@ -84,6 +84,12 @@ void Inventory::Impl::OnPollReport(int index, const PollReport& report) {
   if (record == nullptr) return;
   slot.well = report.status.ok();
   record->health.OnAnswer(report.status, report.recovery, runner_->clock().Now());
+  if (report.status.ok()) {
+    record->health.OnMigMode(report.mig);
+    if (report.knows_recovery && report.recovery == RecoveryAction::kNone) {
+      record->health.OnDriverContent();
+    }
+  }
   // Perhaps the whole session is dead, but one GPU's word is not enough for that.
   if (report.status.code() == Code::kFailedPrecondition) CheckDriver();
   if (!slot.well) return ArmRetry(index, NextBackoff(&slot));
@@ -162,12 +168,13 @@ Duration Inventory::Impl::NextBackoff(Slot* slot) {
 void Inventory::Impl::OnXid(const XidEvent& event) {
   GpuTable::Record* record = table_.FindHandle(event.device);
   ++stats_.xids[{record == nullptr ? "" : record->gpu.uuid, event.xid}];
+  const XidEffect effect = options_.xids.EffectOf(event.xid);
   const bool critical = options_.xids.IsCritical(event.xid);
   Log(critical ? Severity::kError : Severity::kWarning, DescribeXid(event.xid),
       {{"gpu", record == nullptr ? "unknown" : record->gpu.uuid}, {"critical", critical}});
-  if (!critical) return;
-  if (record == nullptr) return PollNow();
-  record->health.OnXid(event.xid, runner_->clock().Now());
+  if (effect == XidEffect::kNone) return;
+  if (record == nullptr) return critical ? PollNow() : void();
+  record->health.OnXid(event.xid, effect, runner_->clock().Now());
   // Now, while it shows: a GPU that was lost, or wants a reset, is well as soon as that is over;
   // of one that only reported something we wait for quiet.
   const int index = record->gpu.index;

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "src/base/file.h"
 #include "src/gpu/inventory.h"
 
 #include <gmock/gmock.h>
@@ -49,8 +50,8 @@ TEST(InventoryTest, SaysNothingNewAndAsksLittleWhenNothingHappens) {
   EXPECT_EQ(f.snapshots.size(), 1u);
   int calls = 0;
   for (const auto& [call, count] : f.driver().calls) calls += count;
-  // Six rounds of two for each of 8 GPUs and a count, and 12 waits.
-  EXPECT_LE(calls, 6 * (8 * 2 + 1) + 12);
+  // Six rounds of three for each of 8 GPUs and a count, and 12 waits.
+  EXPECT_LE(calls, 6 * (8 * 3 + 1) + 12);
   EXPECT_LE(f.driver().calls[NvmlCall::kEventSetWait], 12) << "a wait that does not block is paced";
 }
 
@@ -118,27 +119,94 @@ TEST(InventoryTest, AnInitThatNeverReturnsIsTriedAFewTimesOnly) {
   EXPECT_EQ(f.node().problem, "NVML call nvmlInit_v2 did not return");
 }
 
-TEST(InventoryTest, ACriticalXidMakesOneGpuUnhealthyUntilItWasQuiet) {
+TEST(InventoryTest, AnXidThatNeedsARepairMakesOneGpuUnhealthyUntilThatShows) {
   InventoryFixture f(FakeDriver::WithGpus(4));
   f.Start();
   f.driver().events.push_back({FakeNvml::HandleOf(2), 79});
   f.Advance(seconds(5));
-  EXPECT_EQ(f.ReasonOf(2), "XID 79: GPU has fallen off the bus");
+  EXPECT_EQ(f.ReasonOf(2), "XID 79: GPU has fallen off the bus; to do: reboot the node");
   EXPECT_EQ(f.node().healthy_count(), 3u);
-  f.Advance(seconds(55));
-  EXPECT_EQ(f.node().healthy_count(), 3u);
-  f.Advance(seconds(10));
+  f.Advance(std::chrono::hours(1));
+  EXPECT_EQ(f.node().healthy_count(), 3u) << "time repairs nothing";
+  f.driver().recovery = RecoveryAction::kResetGpu;
+  f.Advance(seconds(11));
+  f.driver().recovery = RecoveryAction::kNone;
+  f.Advance(seconds(8));
   EXPECT_EQ(f.node().healthy_count(), 4u);
   EXPECT_EQ(f.inventory->stats().xids.at({f.UuidOf(2), 79}), 1u);
 }
 
-TEST(InventoryTest, AnXidOfAnApplicationIsCountedOnly) {
+TEST(InventoryTest, ARestartOfTheAgentDoesNotHealAGpu) {
+  const TempDir dir;
+  InventoryFixture f(FakeDriver::WithGpus(4));
+  f.options.xid_file = dir.path() + "/xids";
+  f.driver().faults[{NvmlCall::kRecoveryAction, -1}] = {Status(Code::kUnimplemented, "not known")};
+  f.Start();
+  f.driver().events.push_back({FakeNvml::HandleOf(2), 48});
+  f.Advance(seconds(5));
+  ASSERT_EQ(f.node().healthy_count(), 3u);
+  f.inventory.reset();
+  f.Start();
+  EXPECT_EQ(f.ReasonOf(2), "XID 48: Double-bit ECC error; to do: reset the GPU");
+  f.Advance(std::chrono::hours(1));
+  EXPECT_EQ(f.node().healthy_count(), 3u);
+  // A driver that knows recovery actions and asks for none was reset meanwhile.
+  f.inventory.reset();
+  f.driver().faults.clear();
+  f.Start();
+  f.Advance(seconds(30));
+  EXPECT_EQ(f.node().healthy_count(), 4u);
+  f.inventory.reset();
+  f.Start();
+  EXPECT_EQ(f.node().healthy_count(), 4u);
+}
+
+TEST(InventoryTest, AClosedGateEndsTheSessionWithinSecondsAndAnOpenOneBeginsAnother) {
+  InventoryFixture f(FakeDriver::WithGpus(2));
+  f.Start();
+  f.driver().events.push_back({FakeNvml::HandleOf(1), 48});
+  f.Advance(seconds(5));
+  ASSERT_EQ(f.node().healthy_count(), 1u);
+  f.gate->SetClosed(true);
+  f.inventory->PollNow();
+  f.Advance(seconds(10));
+  EXPECT_EQ(f.node().problem, "closed for maintenance");
+  EXPECT_EQ(f.node().healthy_count(), 0u);
+  EXPECT_FALSE(f.driver().initialised) << "the modules could not be unloaded";
+  const int inits = f.driver().calls[NvmlCall::kInit];
+  f.Advance(std::chrono::hours(1));
+  EXPECT_EQ(f.driver().calls[NvmlCall::kInit], inits);
+  f.gate->SetClosed(false);
+  f.Advance(seconds(3));
+  EXPECT_EQ(f.node().healthy_count(), 1u);
+  f.Advance(seconds(10));
+  EXPECT_EQ(f.node().healthy_count(), 2u) << "the reset that it was closed for";
+}
+
+TEST(InventoryTest, AGpuInMigModeIsWithdrawnWhileItIs) {
+  InventoryFixture f(FakeDriver::WithGpus(4));
+  f.driver().gpus[1].mig = true;
+  f.Start();
+  EXPECT_EQ(f.node().healthy_count(), 3u);
+  EXPECT_NE(f.ReasonOf(1).find("MIG mode is on"), std::string::npos);
+  EXPECT_TRUE(f.node().gpus[1].mig.has_value());
+  f.driver().gpus[1].mig = false;
+  f.driver().gpus[3].mig = true;
+  f.Advance(seconds(11));
+  EXPECT_EQ(f.ReasonOf(1), "");
+  EXPECT_NE(f.ReasonOf(3), "");
+}
+
+TEST(InventoryTest, AnXidOfAnApplicationIsCountedAndNamedAndTheGpuStaysOnOffer) {
   InventoryFixture f(FakeDriver::WithGpus(4));
   f.Start();
   f.driver().events = {{FakeNvml::HandleOf(2), 31}, {FakeNvml::HandleOf(2), 31}};
   f.Advance(seconds(6));
-  EXPECT_EQ(f.snapshots.size(), 1u);
+  EXPECT_EQ(f.node().healthy_count(), 4u);
+  EXPECT_EQ(f.ReasonOf(2), "XID 31: GPU memory page fault");
   EXPECT_EQ(f.inventory->stats().xids.at({f.UuidOf(2), 31}), 2u);
+  f.Advance(seconds(75));
+  EXPECT_EQ(f.ReasonOf(2), "");
 }
 
 TEST(InventoryTest, ADriverThatAsksForAResetKeepsTheGpuOut) {

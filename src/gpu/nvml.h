@@ -52,8 +52,9 @@ enum class NvmlCall : uint8_t {
   kEventSetWait,
   kComputeProcesses,
   kProcessUtilization,
+  kMigMode,
 };
-inline constexpr int kNvmlCallCount = static_cast<int>(NvmlCall::kProcessUtilization) + 1;
+inline constexpr int kNvmlCallCount = static_cast<int>(NvmlCall::kMigMode) + 1;
 
 // "nvmlDeviceGetName", the symbol in the library.
 std::string_view NvmlCallName(NvmlCall call);
@@ -102,6 +103,8 @@ class Nvml {
   virtual Result<Bytes> TotalMemory(NvmlDevice device) = 0;
   virtual Result<device::ComputeCapability> Capability(NvmlDevice device) = 0;
   virtual Result<RecoveryAction> Recovery(NvmlDevice device) = 0;
+  // Whether MIG mode is on now. UNIMPLEMENTED where the GPU cannot.
+  virtual Result<bool> MigEnabled(NvmlDevice device) = 0;
 
   virtual Result<device::PcieLevel> CommonAncestor(NvmlDevice a, NvmlDevice b) = 0;
   // INVALID_ARGUMENT for a link number that the GPU does not have.

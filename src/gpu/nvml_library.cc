@@ -51,6 +51,7 @@ class Symbols {
     find(processes, "nvmlDeviceGetComputeRunningProcesses_v3",
          "nvmlDeviceGetComputeRunningProcesses_v2");
     find(process_utilization, "nvmlDeviceGetProcessUtilization");
+    find(mig_mode, "nvmlDeviceGetMigMode");
   }
   ~Symbols() { ::dlclose(handle_); }
   Symbols(const Symbols&) = delete;
@@ -80,6 +81,7 @@ class Symbols {
   nvml::fn::nvmlEventSetWait_v2 event_set_wait;
   nvml::fn::nvmlDeviceGetComputeRunningProcesses_v3 processes;
   nvml::fn::nvmlDeviceGetProcessUtilization process_utilization;
+  nvml::fn::nvmlDeviceGetMigMode mig_mode;
 
  private:
   void* const handle_;
@@ -171,6 +173,13 @@ class NvmlLibrary final : public Nvml {
     return capability;
   }
   Result<RecoveryAction> Recovery(NvmlDevice device) override;
+  Result<bool> MigEnabled(NvmlDevice device) override {
+    unsigned current = 0;
+    unsigned pending = 0;
+    RETURN_IF_ERROR(
+        Call(NvmlCall::kMigMode, symbols_.mig_mode, Handle(device), &current, &pending));
+    return current == nvml::kFeatureEnabled;
+  }
 
   Result<device::PcieLevel> CommonAncestor(NvmlDevice a, NvmlDevice b) override {
     unsigned level = ~0u;

@@ -33,6 +33,7 @@ constexpr std::array<std::string_view, kNvmlCallCount> kCallNames = {
     "nvmlEventSetWait_v2",
     "nvmlDeviceGetComputeRunningProcesses_v3",
     "nvmlDeviceGetProcessUtilization",
+    "nvmlDeviceGetMigMode",
 };
 
 struct ReturnInfo {

@@ -32,6 +32,12 @@ void Take(Result<T> answer, Field* field, Status* status) {
   }
 }
 
+// A GPU that cannot, or a driver that fails on this alone, has MIG off.
+bool AskMig(Interview* interview, NvmlDevice handle) {
+  return interview->Ask(NvmlCall::kMigMode, [&](Nvml& nvml) { return nvml.MigEnabled(handle); })
+      .value_or(false);
+}
+
 void Describe(Interview* interview, GpuReport* report) {
   const NvmlDevice handle = report->handle;
   device::Gpu& gpu = report->gpu;
@@ -44,6 +50,7 @@ void Describe(Interview* interview, GpuReport* report) {
   Take(interview->Ask(NvmlCall::kComputeCapability,
                       [&](Nvml& nvml) { return nvml.Capability(handle); }),
        &gpu.compute_capability, &report->status);
+  report->mig = AskMig(interview, handle);
 }
 
 }  // namespace
@@ -112,10 +119,11 @@ void PollGpu(Nvml& nvml, NvmlDevice handle, bool memory, CallSite* site, PollRep
   }
   if (!report->status.ok()) return;
   // A driver that does not know the field, or fails on it alone, asks for nothing.
-  report->recovery = interview
-                         .Ask(NvmlCall::kRecoveryAction,
-                              [&](Nvml& n) { return n.Recovery(handle); })
-                         .value_or(RecoveryAction::kNone);
+  const auto recovery =
+      interview.Ask(NvmlCall::kRecoveryAction, [&](Nvml& n) { return n.Recovery(handle); });
+  report->knows_recovery = recovery.ok();
+  report->recovery = recovery.value_or(RecoveryAction::kNone);
+  report->mig = AskMig(&interview, handle);
 }
 
 namespace {

@@ -76,6 +76,7 @@ struct GpuReport {
   NvmlDevice handle = nullptr;
   bool identified = false;    // gpu.uuid is right
   bool polls_memory = false;  // TotalMemory is known to this GPU
+  bool mig = false;           // MIG mode is on
   device::Gpu gpu;
   NvmlErrors errors;
 };
@@ -86,6 +87,8 @@ void IdentifyGpu(Nvml& nvml, int index, const std::string& sys_root, CallSite* s
 struct PollReport {
   Status status;
   RecoveryAction recovery = RecoveryAction::kNone;
+  bool knows_recovery = false;  // the driver has answered; an old one does not know the question
+  bool mig = false;             // MIG mode is on
   NvmlErrors errors;
 };
 void PollGpu(Nvml& nvml, NvmlDevice handle, bool memory, CallSite* site, PollReport* report);

@@ -104,6 +104,12 @@ void ProcessReader::Read(OnRead on_read) {
   if (!state.running) Start();
 }
 
+void ProcessReader::Refresh() {
+  if (state_->running || state_->session->nvml == nullptr) return;
+  state_->last = nullptr;
+  Read([](const auto&) {});
+}
+
 void ProcessReader::Start() {
   state_->running = true;
   const auto report = std::make_shared<ProcessReport>();

@@ -60,6 +60,8 @@ class ProcessReader {
   // Calls back once, later, and never after the reader is gone. A question that hangs is answered
   // with DEADLINE_EXCEEDED, and so are those that follow, until the driver is back.
   void Read(OnRead on_read);
+  // Closes the session where the driver has gone, without waiting for the next question.
+  void Refresh();
 
  private:
   struct Session;

@@ -49,6 +49,17 @@ TEST_F(ProcessReaderTest, AsksTheDriverOnceForAllWhoAskAtOneTime) {
   EXPECT_EQ(Calls(NvmlCall::kInit), 1) << "the session stays";
 }
 
+TEST_F(ProcessReaderTest, RefreshClosesTheSessionWhereTheDriverHasGoneAndAsksNothingElse) {
+  reader_.Refresh();
+  runner_.RunUntilIdle();
+  EXPECT_EQ(Calls(NvmlCall::kInit), 0) << "there is no session to close";
+  Read();
+  const auto driver = std::exchange(loader_->driver, nullptr);
+  reader_.Refresh();
+  runner_.RunUntilIdle();
+  EXPECT_FALSE(driver->initialised);
+}
+
 TEST_F(ProcessReaderTest, AGpuThatDoesNotAnswerIsLeftOut) {
   loader_->driver->faults[{NvmlCall::kComputeProcesses, 0}].status =
       Status(Code::kDataLoss, "GPU is lost");

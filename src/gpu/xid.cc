@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <optional>
 
 #include "src/base/strings.h"
@@ -21,8 +20,9 @@ constexpr XidInfo kCatalogue[] = {
 #undef TESSERA_XID
 };
 
-// Errors of an application; the GPU itself goes on.
-constexpr std::array<uint64_t, 6> kIgnored = {13, 31, 43, 45, 68, 109};
+bool NeedsRepair(XidAction action) {
+  return action == kResetGpu || action == kRebootNode || action == kCheckHardware;
+}
 
 std::optional<uint64_t> ParseCode(std::string_view word) {
   const Result<int64_t> code = ParseInt(word);
@@ -65,8 +65,6 @@ std::string_view XidActionName(XidAction action) {
   return "none";
 }
 
-XidPolicy::XidPolicy() : disabled_(kIgnored.begin(), kIgnored.end()) {}
-
 XidPolicy XidPolicy::Parse(std::string_view disable, std::string_view enable) {
   XidPolicy policy;
   for (const std::string_view word : SplitList(disable)) {
@@ -92,9 +90,18 @@ XidPolicy XidPolicy::Parse(std::string_view disable, std::string_view enable) {
   return policy;
 }
 
-bool XidPolicy::IsCritical(uint64_t xid) const {
-  if (enable_all_ || enabled_.contains(xid)) return true;
-  return !disable_all_ && !disable_xids_ && !disabled_.contains(xid);
+XidEffect XidPolicy::EffectOf(uint64_t xid) const {
+  const XidInfo* info = FindXid(xid);
+  if (info != nullptr && NeedsRepair(info->action)) {
+    const bool watched = enable_all_ || enabled_.contains(xid) ||
+                         (!disable_all_ && !disable_xids_ && !disabled_.contains(xid));
+    return watched ? XidEffect::kUntilRepaired : XidEffect::kNone;
+  }
+  if (enable_all_ || enabled_.contains(xid)) return XidEffect::kUntilQuiet;
+  if (disable_all_ || disable_xids_ || disabled_.contains(xid)) return XidEffect::kNone;
+  // A code that a newer driver has: what asks for a repair shows in the driver's recovery action.
+  if (info == nullptr) return XidEffect::kUntilQuiet;
+  return info->action == kRestartApplication ? XidEffect::kSuspect : XidEffect::kNone;
 }
 
 bool XidPolicy::watches_any() const {

@@ -29,19 +29,27 @@ std::string DescribeXid(uint64_t code);
 std::string_view XidCauseName(XidCause cause);
 std::string_view XidActionName(XidAction action);
 
-// Which XIDs are critical, by the variables that NVIDIA's device plugin reads:
-//   DP_DISABLE_HEALTHCHECKS  "all", "xids", or codes to ignore beside 13, 31, 43, 45, 68 and 109,
-//                            which are errors of an application
-//   DP_ENABLE_HEALTHCHECKS   "all", or codes that are watched whatever the other one says
+// What an XID does to the health of its GPU.
+enum class XidEffect {
+  kNone,
+  kSuspect,          // an application's error: the GPU stays on offer
+  kUntilQuiet,       // unhealthy for a while: nothing says that a repair is needed
+  kUntilRepaired,    // unhealthy until a reset, a reboot or a driver that was loaded anew
+};
+
+// Which XIDs make a GPU unhealthy: those whose action in the catalogue is more than to restart the
+// application, and those that are not in it; by the variables that NVIDIA's device plugin reads:
+//   DP_DISABLE_HEALTHCHECKS  "all", "xids", or codes to ignore
+//   DP_ENABLE_HEALTHCHECKS   "all", or codes that make a GPU unhealthy whatever else is said
 // both separated by commas. Unlike there, disabling all and enabling 79 does watch 79.
 class XidPolicy {
  public:
-  // The default: everything but the application's errors is critical.
-  XidPolicy();
   static XidPolicy Parse(std::string_view disable, std::string_view enable);
 
-  bool IsCritical(uint64_t xid) const;
-  // False when no XID can be critical, so that nobody needs to listen.
+  XidEffect EffectOf(uint64_t xid) const;
+  // Whether it makes a GPU unhealthy.
+  bool IsCritical(uint64_t xid) const { return EffectOf(xid) >= XidEffect::kUntilQuiet; }
+  // False when no XID has an effect, so that no thread needs to listen.
   bool watches_any() const;
   // False after "all": then a GPU that does not answer stays healthy too.
   bool polls() const { return !disable_all_ || enable_all_ || !enabled_.empty(); }

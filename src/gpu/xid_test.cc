@@ -26,12 +26,19 @@ TEST(XidCatalogueTest, DescribesKnownAndUnknownCodes) {
   EXPECT_EQ(DescribeXid(4242), "XID 4242");
 }
 
-TEST(XidPolicyTest, ByDefaultOnlyErrorsOfApplicationsAreIgnored) {
+TEST(XidPolicyTest, ByDefaultTheActionOfTheCatalogueDecides) {
   const XidPolicy policy;
-  for (const uint64_t xid : {13, 31, 43, 45, 68, 109}) EXPECT_FALSE(policy.IsCritical(xid)) << xid;
-  for (const uint64_t xid : {48, 63, 74, 79, 94, 119, 4242}) {
+  // A tenant can cause these, and restarting its program is all there is to do.
+  for (const uint64_t xid : {13, 31, 32, 43, 45, 68, 69, 94}) {
+    EXPECT_EQ(policy.EffectOf(xid), XidEffect::kSuspect) << xid;
+    EXPECT_FALSE(policy.IsCritical(xid)) << xid;
+  }
+  for (const uint64_t xid : {48, 74, 79, 95, 109, 119}) {
+    EXPECT_EQ(policy.EffectOf(xid), XidEffect::kUntilRepaired) << xid;
     EXPECT_TRUE(policy.IsCritical(xid)) << xid;
   }
+  for (const uint64_t xid : {78, 93, 154}) EXPECT_EQ(policy.EffectOf(xid), XidEffect::kNone) << xid;
+  EXPECT_EQ(policy.EffectOf(4242), XidEffect::kUntilQuiet);
   EXPECT_TRUE(policy.watches_any());
   EXPECT_TRUE(policy.polls());
 }
@@ -41,13 +48,17 @@ TEST(XidPolicyTest, CodesAreDisabledAndEnabled) {
   EXPECT_FALSE(policy.IsCritical(79));
   EXPECT_TRUE(policy.IsCritical(31));
   EXPECT_TRUE(policy.IsCritical(48)) << "enabling wins";
-  EXPECT_FALSE(policy.IsCritical(13)) << "the default list stays";
+  EXPECT_FALSE(policy.IsCritical(13)) << "the catalogue stays";
+  EXPECT_EQ(policy.EffectOf(79), XidEffect::kNone);
+  EXPECT_EQ(policy.EffectOf(31), XidEffect::kUntilQuiet) << "no repair is due";
+  EXPECT_EQ(policy.EffectOf(48), XidEffect::kUntilRepaired);
 }
 
 TEST(XidPolicyTest, DisablingAllTurnsEverythingOff) {
   for (const char* word : {"all", "xids", " all ,79"}) {
     const XidPolicy policy = XidPolicy::Parse(word, "");
-    EXPECT_FALSE(policy.IsCritical(79)) << word;
+    EXPECT_EQ(policy.EffectOf(79), XidEffect::kNone) << word;
+    EXPECT_EQ(policy.EffectOf(13), XidEffect::kNone) << word;
     EXPECT_FALSE(policy.watches_any()) << word;
   }
   EXPECT_FALSE(XidPolicy::Parse("all", "").polls());

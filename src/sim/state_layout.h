@@ -13,7 +13,7 @@
 namespace tessera::sim {
 
 inline constexpr uint64_t kStateMagic = 0x3155504753534554;  // "TESSGPU1"
-inline constexpr uint32_t kStateVersion = 1;
+inline constexpr uint32_t kStateVersion = 2;
 inline constexpr uint32_t kMaxGpus = 16;
 inline constexpr uint32_t kMaxLinks = 18;
 inline constexpr uint32_t kMaxSlots = 2048;  // processes that use the GPUs at one time
@@ -117,6 +117,8 @@ struct GpuLive {
   AtomicU32 compute_mode;
   AtomicU32 persistence_mode;
   AtomicU32 retired_pending;
+  AtomicU32 mig_mode;          // 1: on
+  uint32_t pad;
   // Since the driver was loaded, and for ever.
   AtomicU64 ecc_corrected_volatile, ecc_uncorrected_volatile;
   AtomicU64 ecc_corrected_aggregate, ecc_uncorrected_aggregate;

@@ -63,6 +63,7 @@ int main(int argc, char** argv) {
       result.refused);
   if (result.refused > 0) fmt::print("first refusal: {}\n", result.first_refusal);
   tessera::testing::Print("Allocate", result.allocate_us);
+  if (allocate) tessera::testing::Print("its own", result.own_us);
   tessera::testing::Print(allocate ? "PreStart" : "grant", result.grant_us);
   tessera::testing::Print("its ping", result.ping_us);
   tessera::testing::Print("its flush", tessera::testing::FlushTimes());

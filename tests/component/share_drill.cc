@@ -172,8 +172,11 @@ class Drill {
       pod.ids.assign(free_.end() - options_.gib_per_pod, free_.end());
       free_.resize(free_.size() - pod.ids.size());
       const auto start = Clock::now();
+      const Duration own = metrics_.allocate_own.sum();
       const auto env = kubelet_.Allocate(pod.ids);
       result_.allocate_us.push_back(MicrosSince(start));
+      result_.own_us.push_back(
+          std::chrono::duration<double, std::micro>(metrics_.allocate_own.sum() - own).count());
       if (!env.ok()) {
         if (!options_.blind) CheckFailed(__FILE__, __LINE__, env.status().ToString());
         // Nor could the agent ask who is gone: the kubelet turns the pod away.

@@ -34,6 +34,7 @@ struct DrillResult {
   int refused = 0;  // did not start, though they had been assigned a GPU with room
   int remade = 0;   // under the name of a pod before
   std::vector<double> allocate_us;
+  std::vector<double> own_us;    // of Allocate with Binding::kAllocate: not the kubelet's list
   std::vector<double> grant_us;  // or PreStartContainer
   std::vector<double> ping_us;   // of questions that need no decision, among the others
   std::string first_refusal;

@@ -3,9 +3,11 @@
 package e2e
 
 import (
+	"net/http"
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -88,7 +90,9 @@ func TestAKilledAgentIsStartedAgainInItsContainer(t *testing.T) {
 	before, old := containers(), agentPID(t)
 	began := time.Now()
 	onNode(t, "kill", "-9", old)
-	bed.Eventually(t, 5*time.Second, "another agent", func() bool { now := agentPID(t); return now != "" && now != old })
+	// After many kills, as TestAgentKilledWhilePodsRun makes them, the agent's parent pauses for up to five
+	// seconds before it starts the next one.
+	bed.Eventually(t, 20*time.Second, "another agent", func() bool { now := agentPID(t); return now != "" && now != old })
 	t.Logf("another agent runs after %s", time.Since(began))
 	waitAllocatable(t, gpus, 10*time.Second)
 	if after := containers(); after != before {
@@ -211,4 +215,116 @@ func TestADamagedRuntimeConfigurationStopsOnlyPodsWithGPUs(t *testing.T) {
 	mended := bed.Single("mended", 1).Create(t)
 	bed.WaitPhase(t, mended, "Succeeded")
 	bed.Passed(t, mended, 1)
+}
+
+// freezePod keeps all processes of a pod from running and from ending, as a hang in the driver does, until the
+// returned function or the test's end lets them go on.
+func freezePod(t *testing.T, uid string) (thaw func()) {
+	t.Helper()
+	// Both cgroup drivers: pod<uid>, or <uid> with underscores in the name of a slice.
+	find := "find /sys/fs/cgroup/freezer -type d \\( -name 'pod" + uid + "' -o -name '*pod" + strings.ReplaceAll(uid, "-", "_") + ".slice' \\)"
+	folders := strings.Fields(onNode(t, "/bin/sh", "-c", find+" 2>/dev/null || true"))
+	if len(folders) != 1 {
+		t.Skipf("the pod's freezer cgroup of version 1 is one of %q: a frozen process of version 2 can be killed", folders)
+	}
+	set := func(state string) error {
+		_, err := bed.Shared.Exec(ctx, 1, "/bin/sh", "-c", "echo "+state+" >"+folders[0]+"/freezer.state")
+		return err
+	}
+	if err := set("FROZEN"); err != nil {
+		t.Fatal(err)
+	}
+	thaw = sync.OnceFunc(func() {
+		if err := set("THAWED"); err != nil {
+			t.Error(err)
+		}
+	})
+	t.Cleanup(thaw)
+	return thaw
+}
+
+func TestTheGPUsOfAForceDeletedPodWaitForProcessesThatDoNotEnd(t *testing.T) {
+	t.Cleanup(func() { waitAllocatable(t, gpus, 2*time.Minute) })
+	bed.Single("frozen", gpus, "--hold", "600").Create(t)
+	bed.WaitPhase(t, "frozen", "Running")
+	thaw := freezePod(t, bed.ReadPod(t, "frozen").Metadata.UID)
+	if err := bed.Call(http.MethodDelete, "/api/v1/namespaces/default/pods/frozen?gracePeriodSeconds=0", nil, nil); err != nil {
+		t.Fatal(err)
+	}
+	next := bed.Single("after-frozen", gpus)
+	next.RestartPolicy = "OnFailure" // a refusal for as long as the old one lives is right
+	next.Create(t)
+	// The kubelet has forgotten the pod and gives its ids to the next one; the agent has not.
+	waitAllocatable(t, 0, time.Minute)
+	if got := waitCondition(t, "False GPUUnhealthy: "); !strings.Contains(got, "pod default/frozen is gone, but") {
+		t.Errorf("the condition does not say who holds the GPUs: %s", got)
+	}
+	if phase := bed.Phase(t, next.Name); phase != "Pending" {
+		t.Errorf("the next pod is %s while the first one's processes are there", phase)
+	}
+	thaw()
+	waitAllocatable(t, gpus, time.Minute)
+	waitCondition(t, "True GPUsHealthy")
+	bed.WaitPhase(t, next.Name, "Succeeded")
+	bed.Passed(t, next.Name, gpus)
+}
+
+func TestAGPUInMIGModeIsWithdrawn(t *testing.T) {
+	t.Cleanup(func() {
+		simgpu(t, "inject", "mig", "--gpu", "2", "--mode", "off")
+		waitAllocatable(t, gpus, time.Minute)
+	})
+	simgpu(t, "inject", "mig", "--gpu", "2", "--mode", "on")
+	waitAllocatable(t, gpus-1, 30*time.Second)
+	if got := waitCondition(t, "False GPUUnhealthy: "); !strings.Contains(got, "MIG mode is on") {
+		t.Errorf("the condition does not say why: %s", got)
+	}
+}
+
+func TestAnXIDOfAnApplicationLeavesTheGPUOnOffer(t *testing.T) {
+	simgpu(t, "inject", "xid", "--gpu", "4", "--code", "31")
+	bed.Eventually(t, 30*time.Second, "the annotation names the XID", func() bool {
+		object, err := bed.Node(node)
+		return err == nil && strings.Contains(object.Metadata.Annotations["tessera.dev/devices"], `"suspect":"XID 31`)
+	})
+	if got := allocatable(); got != gpus {
+		t.Errorf("%d GPUs are offered, not %d", got, gpus)
+	}
+}
+
+// Everything of ours that has the driver open on the node: the agent has it mapped while it uses it.
+func agentHasDriver(t *testing.T) bool {
+	t.Helper()
+	return strings.Contains(onNode(t, "/bin/sh", "-c", "cat /proc/"+agentPID(t)+"/maps"), "libnvidia-ml")
+}
+
+func TestTheDriverIsClosedOnRequestAndOpenedAgain(t *testing.T) {
+	const file = "/run/tessera/release-driver"
+	t.Cleanup(func() { onNode(t, "rm", "-f", file); waitAllocatable(t, gpus, time.Minute) })
+	if !agentHasDriver(t) {
+		t.Fatal("the agent does not use the driver")
+	}
+	onNode(t, "touch", file)
+	bed.Eventually(t, 30*time.Second, "the agent has the driver closed", func() bool { return !agentHasDriver(t) })
+	waitAllocatable(t, 0, 30*time.Second)
+	if got := waitCondition(t, "False DriverNotReady: "); !strings.Contains(got, file) {
+		t.Errorf("the condition does not say what to do: %s", got)
+	}
+	onNode(t, "rm", file)
+	waitAllocatable(t, gpus, 30*time.Second)
+	waitCondition(t, "True GPUsHealthy")
+}
+
+func TestAnEngineConfigurationThatIsTakenAwayIsReported(t *testing.T) {
+	const file, kept = "/etc/containerd/conf.d/99-tessera.toml", "/etc/containerd/99-tessera.kept"
+	restore := func() { onNode(t, "/bin/sh", "-c", "if [ -e "+kept+" ]; then mv "+kept+" "+file+"; fi") }
+	t.Cleanup(restore)
+	reported := len(nodeEvents(t, "RuntimeNotConfigured"))
+	onNode(t, "mv", file, kept)
+	if got := waitCondition(t, "False RuntimeNotConfigured: "); !strings.Contains(got, file) {
+		t.Errorf("the condition does not name the file: %s", got)
+	}
+	waitEvent(t, "RuntimeNotConfigured", reported)
+	restore()
+	waitCondition(t, "True GPUsHealthy")
 }

@@ -3,8 +3,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sched.h>
+#include <signal.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cstdlib>
@@ -58,6 +60,33 @@ TEST_F(CommandTest, InstallsItselfAndConfiguresAnEmptyHost) {
   EXPECT_FALSE(PathExists(dir_.path() + "/etc/containerd"));
   // What runs keeps its runtime.
   EXPECT_TRUE(PathExists(dir_.path() + "/opt/tessera/bin/tessera-runtime"));
+}
+
+TEST_F(CommandTest, WhereTheProcessThatWorksIsKilledItsParentDoesItAgain) {
+  const pid_t parent = ::fork();
+  if (parent == 0) {
+    const std::string root = "--host-root=" + dir_.path();
+    // Long enough to be killed in.
+    ::execl(program_.c_str(), program_.c_str(), root.c_str(), "--engine=containerd", "--install",
+            "--set-as-default", "--spread=86400", nullptr);
+    ::_exit(127);
+  }
+  int child = 0;
+  const std::string children = fmt::format("/proc/{}/task/{}/children", parent, parent);
+  for (int i = 0; i < 1000 && child == 0; ++i) {
+    ::usleep(10'000);
+    // It waits once the runtime is installed.
+    if (PathExists(dir_.path() + "/etc/tessera/runtime.toml")) {
+      child = std::atoi(ReadFile(children).value_or("").c_str());
+    }
+  }
+  ASSERT_GT(child, 0);
+  ::kill(child, SIGKILL);
+  int status = 0;
+  ASSERT_EQ(::waitpid(parent, &status, 0), parent);
+  EXPECT_EQ(WEXITSTATUS(status), 0);
+  EXPECT_THAT(Text("/etc/containerd/conf.d/99-tessera.toml"),
+              HasSubstr("default_runtime_name = \"nvidia\""));
 }
 
 TEST_F(CommandTest, UndoUnmountsTheTreesOfTheLastEngine) {

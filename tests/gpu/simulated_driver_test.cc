@@ -239,16 +239,27 @@ TEST_F(SimulatedDriverTest, AReplacedDriverIsLoadedAnew) {
   })) << Describe();
 }
 
-TEST_F(SimulatedDriverTest, ACriticalXidIsSeenAndPasses) {
+TEST_F(SimulatedDriverTest, AnXidIsSeenAndItsGpuRecoversAfterTheReset) {
   CreateDriver();
   Start();
   ASSERT_TRUE(RunUntilHealthy(kGpus));
   // What happens before a GPU's events are registered is not recorded: report it until it is seen.
   ASSERT_TRUE(RunUntil(
       [this] { return snapshot_->healthy_count() == kGpus - 1; },
-      [this] { sim::InjectXid(&state(), 2, 94); }))
+      [this] { sim::InjectXid(&state(), 2, 95); }))
       << Describe();
-  EXPECT_EQ(ReasonOf(2), "XID 94: Contained ECC error");
+  EXPECT_TRUE(ReasonOf(2).starts_with("XID 95: Uncontained ECC error")) << ReasonOf(2);
+  sim::Recover(&state(), 2);
+  EXPECT_TRUE(RunUntilHealthy(kGpus)) << Describe();
+}
+
+TEST_F(SimulatedDriverTest, AGpuInMigModeIsWithdrawn) {
+  CreateDriver();
+  sim::SetMigMode(&state(), 3, true);
+  Start();
+  ASSERT_TRUE(RunUntilHealthy(kGpus - 1)) << Describe();
+  EXPECT_TRUE(ReasonOf(3).starts_with("MIG mode is on")) << ReasonOf(3);
+  sim::SetMigMode(&state(), 3, false);
   EXPECT_TRUE(RunUntilHealthy(kGpus)) << Describe();
 }
 

@@ -128,13 +128,16 @@ class ApiPods final : public agent::Pods, private ApiServer::Listener {
 // --- The process.
 
 Agent::Agent(World& world, ApiServer& server, std::string node, agent::PodResources& kubelet,
-             const agent::DeviceSetHolder& devices, OnOffers on_offers)
+             agent::PodProcesses& processes, const agent::DeviceSetHolder& devices,
+             OnOffers on_offers, OnWithheld on_withheld)
     : world_(world),
       server_(server),
       node_(std::move(node)),
       kubelet_(kubelet),
+      processes_(processes),
       devices_(devices),
       on_offers_(std::move(on_offers)),
+      on_withheld_(std::move(on_withheld)),
       disk_(world),
       sealer_(std::string(32, 'k')) {
   StartProcess();
@@ -143,6 +146,7 @@ Agent::Agent(World& world, ApiServer& server, std::string node, agent::PodResour
 void Agent::StartProcess() {
   process_ = Born();
   disk_.Revive();
+  on_withheld_({});
   size_t skipped = 0;
   grants_ = disk_.Open(Disk::kGrants);
   ledger_.emplace(grants_.get(), disk_.records(Disk::kGrants), &skipped);
@@ -151,7 +155,14 @@ void Agent::StartProcess() {
                 disk_.records(Disk::kPods));
   service_.emplace(
       &world_.runner(),
-      agent::GrantOptions{.description = {.dev_root_ctr_path = "/nonexistent"}, .node_name = node_},
+      agent::GrantOptions{
+          .description = {.dev_root_ctr_path = "/nonexistent"},
+          .node_name = node_,
+          .release = {.processes = &processes_,
+                      .on_withheld =
+                          [this](const agent::WithheldGpus& withheld) {
+                            world_.After(1ms, process_, [this, withheld] { on_withheld_(withheld); });
+                          }}},
       &devices_, &sealer_, &*ledger_, &kubelet_, &*pods_,
       [this](std::shared_ptr<const agent::NodeUse> use) {
         world_.After(1ms, process_, [this, use] { on_offers_(use); });

@@ -55,11 +55,14 @@ class Disk {
 
 class Agent final {
  public:
+  using OnWithheld = std::function<void(const agent::WithheldGpus&)>;
   using OnOffers = std::function<void(std::shared_ptr<const agent::NodeUse>)>;
 
-  // `kubelet` and `devices` outlive it.
+  // `kubelet`, `processes` and `devices` outlive it. `on_withheld` as the service calls it, and with
+  // nothing when a process starts.
   Agent(World& world, ApiServer& server, std::string node, agent::PodResources& kubelet,
-        const agent::DeviceSetHolder& devices, OnOffers on_offers);
+        agent::PodProcesses& processes, const agent::DeviceSetHolder& devices, OnOffers on_offers,
+        OnWithheld on_withheld);
 
   bool running() const { return service_.has_value(); }
   void Crash();
@@ -86,8 +89,10 @@ class Agent final {
   ApiServer& server_;
   const std::string node_;
   agent::PodResources& kubelet_;
+  agent::PodProcesses& processes_;
   const agent::DeviceSetHolder& devices_;
   const OnOffers on_offers_;
+  const OnWithheld on_withheld_;
   Disk disk_;
   const grant::TokenSealer sealer_;
   size_t granted_from_memory_ = 0;

@@ -94,9 +94,8 @@ class History {
     if (known == server_.pods().end()) return server_.Put(MakePod(name));
     kube::PodObject pod = known->second;
     if (pod.meta.deleting) return;
-    // A bound pod that is deleted by force while it runs is out of this: the kubelet itself gives
-    // its devices to others then, and nobody but the engine knows when its containers end.
-    if (pod.node_name.empty() || pod.ended()) return server_.Remove(pod);
+    const bool by_force = world_.Chance(10);
+    if (pod.node_name.empty() || pod.ended() || by_force) return server_.Remove(pod);
     pod.meta.deleting = true;
     server_.Put(std::move(pod));
   }

@@ -29,9 +29,16 @@ Node::Node(World& world, ApiServer& server, Truth& truth, const std::string& nam
           .value());
   server_.Put(object);
   agent_ = std::make_unique<Agent>(world_, server_, name_, static_cast<agent::PodResources&>(*this),
-                                   devices_, [this](std::shared_ptr<const agent::NodeUse> use) {
+                                   static_cast<agent::PodProcesses&>(*this), devices_,
+                                   [this](std::shared_ptr<const agent::NodeUse> use) {
                                      use_ = std::move(use);
                                      SetDevices();
+                                   },
+                                   [this](const agent::WithheldGpus& withheld) {
+                                     if (withheld_ == withheld) return;
+                                     withheld_ = withheld;
+                                     SetDevices();
+                                     Publish();
                                    });
   SetDevices();
   feed_ = std::make_unique<ApiServer::Feed>(world_, server_,
@@ -40,7 +47,7 @@ Node::Node(World& world, ApiServer& server, Truth& truth, const std::string& nam
 
 // What the plugins tell the kubelet, as it hears it.
 void Node::SetDevices() {
-  const auto set = std::make_shared<const agent::DeviceSet>(inventory_);
+  const auto set = std::make_shared<const agent::DeviceSet>(Published());
   devices_.Set(set);
   healthy_.clear();
 }
@@ -91,7 +98,7 @@ void Node::Publish() {
         if (!server_.nodes().contains(name_)) return Status();
         kube::NodeObject node = server_.nodes().at(name_);
         node.meta.annotations[std::string(names::kAnnotationDevices)] =
-            device::EncodeNodeInventory(*inventory_).value();
+            device::EncodeNodeInventory(*Published()).value();
         server_.Put(std::move(node));
         return Status();
       },
@@ -138,6 +145,7 @@ void Node::Admit(const kube::PodObject& object) {
 std::unordered_set<std::string> Node::InUse(const std::string& resource) const {
   std::unordered_set<std::string> used;
   for (const auto& [uid, pod] : pods_) {
+    if (pod->forgotten) continue;
     for (const Container& container : pod->containers) {
       const auto ids = container.ids.find(resource);
       if (ids != container.ids.end()) used.insert(ids->second.begin(), ids->second.end());
@@ -251,6 +259,12 @@ void Node::Run(Pod& pod, size_t number, const grant::Grant& grant) {
   });
 }
 
+// Deleted by force: the kubelet gives its ids to others at once, and then ends its containers.
+void Node::OnPodGone(const kube::PodObject& last) {
+  if (Pod* pod = Find(last.meta.uid)) pod->forgotten = true;
+  Stop(last.meta.uid);
+}
+
 void Node::Stop(const std::string& uid) {
   Pod* pod = Find(uid);
   if (pod == nullptr) {
@@ -258,7 +272,10 @@ void Node::Stop(const std::string& uid) {
     return Delete(uid);
   }
   if (std::exchange(pod->stopping, true)) return;
-  world_.After(world_.Between(10ms, 3s), pod->life, [this, pod, uid] {
+  // Some hang in the driver for longer than the agent waits.
+  const bool hangs = pod->forgotten && world_.Chance(20);
+  const Duration takes = hangs ? world_.Between(20s, 50s) : world_.Between(10ms, 3s);
+  world_.After(takes, pod->life, [this, pod, uid] {
     for (const Container& container : pod->containers) truth_.Ends(uid, container.spec->name);
     world_.After(world_.Between(10ms, 300ms), life_, [this, uid] {
       pods_.erase(uid);
@@ -296,11 +313,22 @@ void Node::SetPhase(const std::string& uid, kube::PodPhase phase) {
       });
 }
 
-void Node::List(Done done) {
+// From its admission until its sandbox is gone a pod has a process.
+void Node::Read(agent::PodProcesses::Done done) {
+  world_.After(world_.Between(1ms, 20ms), life_, [this, done = std::move(done)] {
+    agent::ProcessSightings seen;
+    int pid = 1;
+    for (const auto& [uid, pod] : pods_) seen.by_pod[uid] = {{++pid, 'S'}};
+    done(seen);
+  });
+}
+
+void Node::List(agent::PodResources::Done done) {
   world_.After(world_.Between(1ms, 20ms), life_, [this, done = std::move(done)] {
     if (world_.Chance(2)) return done(Status(Code::kUnavailable, "the kubelet does not answer"));
     agent::PodDevices listed;
     for (const auto& [uid, pod] : pods_) {
+      if (pod->forgotten) continue;
       listed.pods.emplace_back(pod->object.meta.ns, pod->object.meta.name);
       for (const Container& container : pod->containers) {
         if (container.spec->kind == kube::ContainerKind::kInit) continue;

@@ -22,7 +22,9 @@
 
 namespace tessera::simulation {
 
-class Node final : private ApiServer::Listener, private agent::PodResources {
+class Node final : private ApiServer::Listener,
+                   private agent::PodResources,
+                   private agent::PodProcesses {
  public:
   Node(World& world, ApiServer& server, Truth& truth, const std::string& name, int gpus);
 
@@ -52,14 +54,19 @@ class Node final : private ApiServer::Listener, private agent::PodResources {
     kube::PodObject object;
     std::vector<Container> containers;
     bool stopping = false;
+    bool forgotten = false;  // deleted by force: its ids are free, its containers still end
     Life life = Born();
   };
 
   void OnPod(const kube::PodObject& pod) override;
-  void OnPodGone(const kube::PodObject& last) override { Stop(last.meta.uid); }
+  void OnPodGone(const kube::PodObject& last) override;
   void OnSynced() override {}
-  void List(Done done) override;
+  void List(agent::PodResources::Done done) override;
+  void Read(agent::PodProcesses::Done done) override;
 
+  std::shared_ptr<const device::NodeInventory> Published() const {
+    return agent::Withhold(inventory_, withheld_);
+  }
   void SetDevices();
   void Publish();
   void Admit(const kube::PodObject& object);
@@ -79,6 +86,7 @@ class Node final : private ApiServer::Listener, private agent::PodResources {
   Truth& truth_;
   const std::string name_;
   std::shared_ptr<device::NodeInventory> inventory_;
+  agent::WithheldGpus withheld_;
   agent::DeviceSetHolder devices_;
   std::map<std::string, std::vector<std::string>>
       healthy_;  // ids by resource, once they are needed

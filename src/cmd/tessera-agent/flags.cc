@@ -86,6 +86,23 @@ void AddAgentFlags(CLI::App* app, AgentFlags* flags) {
   app->add_flag("--supervise", flags->supervise,
                 "run in a child process and start it again at once when it is killed")
       ->envname("SUPERVISE");
+  app->add_option("--release-timeout", flags->release_timeout_s,
+                  "seconds that the GPUs of a pod that is gone wait for its processes to end; "
+                  "after that they are withheld, with the process as the reason, until it has ended")
+      ->envname("RELEASE_TIMEOUT")
+      ->check(CLI::Range(1, 86400))
+      ->capture_default_str();
+  app->add_option("--engine", o->engine,
+                  "the container engine whose configuration is watched: whether it still starts "
+                  "containers through tessera-runtime; default: none is")
+      ->envname("ENGINE")
+      ->check(CLI::IsMember({"containerd", "docker", "crio"}));
+  AddText(app, "--engine-host-root", &o->engine_host_root, "ENGINE_HOST_ROOT",
+          "where the host's root, or its folders of the engine, are mounted");
+  app->add_flag("--repair-engine", o->repair_engine,
+                "configure the engine again where its configuration was changed, which restarts it; "
+                "at most every ten minutes")
+      ->envname("REPAIR_ENGINE");
   AddSockets(app, o);
   AddText(app, "--node-name", &o->node_name, "NODE_NAME",
           "the Node to label; \"\" writes no labels and no annotation");
@@ -106,6 +123,7 @@ agent::AgentOptions ToOptions(const AgentFlags& flags) {
   }
   options.gpu_mem_unit = *device::MemoryUnitFromName(flags.memory_unit);
   options.binding = flags.binding == "late" ? agent::Binding::kLate : agent::Binding::kAllocate;
+  options.release_timeout = std::chrono::seconds(flags.release_timeout_s);
   options.xids = gpu::XidPolicy::Parse(EnvOr("DP_DISABLE_HEALTHCHECKS", ""),
                                        EnvOr("DP_ENABLE_HEALTHCHECKS", ""));
   for (const std::string& word : options.xids.warnings()) {

@@ -17,6 +17,7 @@ struct AgentFlags {
   std::vector<std::string> shared_resources = {"gpu-mem", "vcuda"};
   std::string memory_unit = "GiB";
   std::string log_format = "text";
+  int release_timeout_s = 30;
   bool supervise = false;
 };
 

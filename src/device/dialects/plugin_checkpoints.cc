@@ -102,7 +102,10 @@ Result<std::vector<int>> MinorsOfAnswer(std::string_view answer, std::string_vie
     if (!by_node && reader.field() == kEnvs) RETURN_IF_ERROR(AddVariable(reader.Bytes(), &minors));
     if (reader.field() == kAnnotations) {
       ASSIGN_OR_RETURN(const std::string_view key, TextAt(reader.Bytes(), 1));
-      if (key == names::kAnnotationAssignment) return std::vector<int>();  // ours, by our journal
+      // Ours, by our journal; the second as earlier agents marked their answers.
+      if (key == names::kAnnotationAllocated || key == names::kAnnotationAssignment) {
+        return std::vector<int>();
+      }
     }
   }
   RETURN_IF_ERROR(reader.status());

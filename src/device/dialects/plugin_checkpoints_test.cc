@@ -38,12 +38,13 @@ const std::string kSecondGpu =
     Variable("ALIYUN_COM_GPU_MEM_IDX", "2") + Variable("NVIDIA_VISIBLE_DEVICES", "2");
 
 TEST(KubeletCheckpointTest, WhatOurAgentAnsweredIsNotAnotherPluginsGift) {
-  const std::string ours = Field(4, Field(1, "tessera.dev/assignment") + Field(2, "allocated"));
+  const std::string ours = Field(4, Field(1, "tessera.dev/allocated") + Field(2, "true"));
+  const std::string before = Field(4, Field(1, "tessera.dev/assignment") + Field(2, "allocated"));
   GivenMinors given;
   const Status status = AddKubeletCheckpoint(
       fmt::format(R"({{"Data":{{"PodDeviceEntries":[{},{}]}}}})",
                   Entry("u1", "main", "tencent.com/vcuda-core", R"(["c0"])", kTwoGpus + ours),
-                  Entry("u2", "main", "aliyun.com/gpu-mem", R"(["m0"])", kSecondGpu + ours)),
+                  Entry("u2", "main", "aliyun.com/gpu-mem", R"(["m0"])", kSecondGpu + before)),
       &given);
   EXPECT_TRUE(status.ok()) << status.ToString();
   EXPECT_TRUE(given.empty());

@@ -150,7 +150,11 @@ Status Configurator::Validate(const Plan& plan) {
 
 Result<Outcome> Configurator::Configure() {
   RETURN_IF_ERROR(Load());
-  const Status prepared = reloader_.Prepare();
+  Status prepared = reloader_.Prepare();
+  if (WasCutOff() && !reloader_.before()) {
+    if (!reloader_.AwaitEngine()) return TakeBack();
+    prepared = reloader_.Prepare();
+  }
   Wanted wanted = options_.wanted;
   wanted.engine_version = EngineVersion();
   ASSIGN_OR_RETURN(const Plan plan, MakePlan(options_.engine, wanted, BaseTree()));
@@ -261,6 +265,8 @@ Status Configurator::Commit(Expectation expectation) {
 
 Status Configurator::RollBack(const Status& cause, bool reload) {
   Log(Severity::kError, "rolling back", {{"cause", cause.message()}});
+  // What a run that was cut off has written is no state to go back to.
+  if (WasCutOff()) return TakeBack().Annotate(cause.message());
   Expectation expectation;
   Status status = reload ? WriteForReload(current_, &expectation) : Status::Ok();
   if (status.ok() && reload) status = reloader_.ReloadAndCheck(expectation);
@@ -278,6 +284,32 @@ Status Configurator::RollBack(const Status& cause, bool reload) {
   if (status.ok()) return cause.Annotate("rolled back, every file is as it was");
   return Error(Code::kInternal, "{}; and the way back failed: {}. The originals are *.tessera-backup "
                "in {}", cause.message(), status.message(), DirName(options_.wanted.config));
+}
+
+Status Configurator::TakeBack() {
+  const std::string place = DirName(options_.wanted.config);
+  const auto take = [&]() -> Status {
+    RETURN_IF_ERROR(AimAtBase());
+    // Its supervisor starts an engine that ends again and again; systemd may have given up.
+    Expectation expectation;
+    RETURN_IF_ERROR(WriteForReload(targets_, &expectation));
+    const Status serves = reloader_.ReloadAndCheck(expectation);
+    RETURN_IF_ERROR(WriteAll(targets_));
+    RETURN_IF_ERROR(RemoveRecord(host_, options_.wanted.config, *record_));
+    RemoveFolders(record_->folders);
+    return serves;
+  };
+  const Status taken = take();
+  if (!taken.ok()) {
+    return Error(Code::kInternal,
+                 "{} was left half configured, and the way back failed: {}. The originals are "
+                 "*.tessera-backup in {}",
+                 options_.wanted.config, taken.message(), place);
+  }
+  return Error(Code::kAborted,
+               "a run that was cut off had changed {}, and {} has not served since: every file is as "
+               "it was before Tessera. Run it again",
+               place, NameOf(options_.engine));
 }
 
 void Configurator::RemoveFolders(const std::vector<std::string>& folders) const {

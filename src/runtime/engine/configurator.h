@@ -3,6 +3,8 @@
 //   base   = the files as they were without us (from the record, else as they are)
 //   target = base with the plan's edits, or base itself for --undo
 //   back up, validate, write, reload, check; on failure everything is as before, reloaded again.
+// A run that was cut off, even killed, leaves a record that says so: the next run finishes it where
+// the engine serves, and else takes everything back to the base.
 // The same target again changes nothing and reloads nothing.
 //
 // Not for installing programs (install.h). Blocks. Threads: one; runs exclude each other by a lock
@@ -68,7 +70,11 @@ class Configurator {
   Status WriteAll(const States& states) const;
   // Writes what the engine has to read again so that it is as if only `states` had ever been there.
   Status WriteForReload(const States& states, Expectation* expectation) const;
+  // A run before this one was cut off between its first write and the engine's proof.
+  bool WasCutOff() const { return record_ && record_->pending && !options_.dry_run; }
   Status RollBack(const Status& cause, bool reload);
+  // To the files as they were without us, because the engine has not served since.
+  Status TakeBack();
   void RemoveFolders(const std::vector<std::string>& folders) const;
 
   const ConfigureOptions options_;

@@ -325,6 +325,44 @@ TEST_F(ConfiguratorTest, ARunThatWasCutOffIsFinishedByTheNext) {
   EXPECT_FALSE((*LoadRecord(host_, kConfig))->pending);
 }
 
+TEST_F(ConfiguratorTest, ARunThatWasCutOffIsTakenBackWhereTheEngineHasNotServedSince) {
+  for (const auto temper : {std::optional<Temper>(), std::optional(Temper::kAllergic)}) {
+    Put(kConfig, "{\"a\":1}");
+    const auto before = Everything();
+    ASSERT_TRUE(Configure(Docker()).ok());
+    auto record = LoadRecord(host_, kConfig);
+    ASSERT_TRUE(record.ok() && record->has_value());
+    (*record)->pending = true;
+    ASSERT_TRUE(SaveRecord(host_, kConfig, **record).ok());
+    // It does not run at all, or does not answer with our configuration.
+    std::optional<FakeDocker> docker;
+    if (temper) docker.emplace(SocketPath(), dir_.path() + kConfig, *temper);
+    const auto outcome = Configure(Docker());
+    EXPECT_THAT(outcome.status().message(), HasSubstr("every file is as it was before Tessera"));
+    EXPECT_EQ(Everything(), before);
+    docker.reset();
+    (void)::unlink(SocketPath().c_str());
+    ASSERT_TRUE(Configure(Docker()).ok()) << "the next run begins anew";
+    ASSERT_TRUE(Undo(Docker()).ok());
+  }
+}
+
+TEST_F(ConfiguratorTest, ARunThatWasCutOffAndCannotBeFinishedIsTakenBack) {
+  Put(kConfig, "{\"a\":1}");
+  const auto before = Everything();
+  ASSERT_TRUE(Configure(Docker()).ok());
+  auto record = LoadRecord(host_, kConfig);
+  ASSERT_TRUE(record.ok() && record->has_value());
+  (*record)->pending = true;
+  ASSERT_TRUE(SaveRecord(host_, kConfig, **record).ok());
+  // It has the configuration of before, and goes on with it.
+  const std::string other = dir_.path() + "/etc/before.json";
+  const FakeDocker docker(SocketPath(), other, Temper::kDeaf);
+  const auto outcome = Configure(Docker());
+  EXPECT_FALSE(outcome.ok());
+  EXPECT_EQ(Everything(), before);
+}
+
 TEST_F(ConfiguratorTest, TwoRunsExcludeEachOther) {
   const Fd held(::open((dir_.path() + "/etc/docker").c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   ASSERT_EQ(::flock(held.get(), LOCK_EX), 0);

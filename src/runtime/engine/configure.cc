@@ -2,7 +2,13 @@
 #include "src/runtime/engine/configure.h"
 
 #include <CLI/CLI.hpp>
+#include <poll.h>
+#include <signal.h>
+#include <sys/random.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
+#include <chrono>
 #include <cstdio>
 #include <ios>
 #include <map>
@@ -53,6 +59,8 @@ struct Flags {
   bool enable_cdi = false;
   bool dry_run = false;
   bool undo = false;
+  bool only_with_gpu = false;
+  double spread_s = 0;
   RestartMode restart_mode = RestartMode::kAuto;
   std::string host_root;
   double timeout_s = 60;
@@ -118,6 +126,13 @@ void AddEngineFlags(CLI::App* app, Flags* flags) {
 void AddOtherFlags(CLI::App* app, Flags* flags) {
   app->add_flag("--dry-run", flags->dry_run, "Print what would change, and change nothing");
   app->add_flag("--undo", flags->undo, "Take back what was configured");
+  app->add_flag("--only-with-gpu", flags->only_with_gpu,
+                "Do nothing on a node that has no NVIDIA GPU");
+  app->add_option("--spread", flags->spread_s,
+                  "Wait a random part of so many seconds before a change that restarts the engine, so "
+                  "that a rollout does not restart the engines of all nodes at once")
+      ->capture_default_str()
+      ->check(CLI::Range(0.0, 86400.0));
   app->add_option("--host-root", flags->host_root, "Where the host's root is mounted");
   app->add_flag("--install", flags->install, "First copy this program to --runtime-path");
   app->add_option("--runtime-config", flags->runtime_config, "The runtime's settings on the host")
@@ -241,12 +256,72 @@ Status DropTrees(const Flags& flags, const HostRoot& host, std::vector<std::stri
   return Status::Ok();
 }
 
+// The PCI bus shows an NVIDIA display controller, or the driver is loaded.
+bool HasGpu() {
+  const HostRoot machine("");
+  if (machine.Exists("/proc/driver/nvidia/version")) return true;
+  const auto reads = [](const std::string& file, std::string_view start) {
+    return ReadFile(file, 64).value_or("").starts_with(start);
+  };
+  for (const std::string& device : machine.Glob("/sys/bus/pci/devices/*")) {
+    if (reads(device + "/vendor", "0x10de") && reads(device + "/class", "0x03")) return true;
+  }
+  return false;
+}
+
+// Only where something will change: an engine that is configured is not waited for.
+Status WaitForTurn(const Flags& flags, const ConfigureOptions& options, const HostRoot& host) {
+  if (flags.spread_s <= 0 || flags.dry_run || flags.undo) return Status::Ok();
+  ConfigureOptions probe = options;
+  probe.dry_run = true;
+  ASSIGN_OR_RETURN(const Outcome outcome, Configurator(std::move(probe), &host).Configure());
+  if (!outcome.changed) return Status::Ok();
+  uint32_t random = 0;
+  TESSERA_CHECK(::getrandom(&random, sizeof(random), 0) == sizeof(random));
+  const auto wait = std::chrono::milliseconds(
+      static_cast<int64_t>(flags.spread_s * 1000 * (random / 4294967296.0)));
+  Log(Severity::kInfo, "waits before the engine is restarted, so that not all nodes do it at once",
+      {{"wait_ms", wait.count()}});
+  ::poll(nullptr, 0, static_cast<int>(wait.count()));
+  return Status::Ok();
+}
+
+// The work is done by a child: where that is killed, its parent does it again, which finishes or takes
+// back what was begun. Gives the exit code in the parent, and nothing where there is work to do.
+std::optional<int> LeaveToChild() {
+  sigset_t passed_on;
+  sigset_t before;
+  ::sigemptyset(&passed_on);
+  for (const int signal : {SIGTERM, SIGINT, SIGCHLD}) ::sigaddset(&passed_on, signal);
+  ::sigprocmask(SIG_BLOCK, &passed_on, &before);
+  const pid_t child = ::fork();
+  if (child <= 0) {
+    ::sigprocmask(SIG_SETMASK, &before, nullptr);
+    return std::nullopt;  // also where there can be no child
+  }
+  int status = 0;
+  while (::waitpid(child, &status, WNOHANG) != child) {
+    const int signal = ::sigwaitinfo(&passed_on, nullptr);
+    if (signal > 0 && signal != SIGCHLD) ::kill(child, signal);
+  }
+  ::sigprocmask(SIG_SETMASK, &before, nullptr);
+  if (WIFEXITED(status)) return WEXITSTATUS(status);
+  if (WTERMSIG(status) == SIGTERM || WTERMSIG(status) == SIGINT) return 128 + WTERMSIG(status);
+  Log(Severity::kError, "was killed while it configured the engine: finishes it, or takes it back",
+      {{"signal", WTERMSIG(status)}});
+  return std::nullopt;
+}
+
 Result<Outcome> Run(const Flags& flags) {
   const HostRoot host(flags.host_root);
   ConfigureOptions options = ToOptions(flags, host);
   RETURN_IF_ERROR(CheckFlags(flags, options));
+  if (flags.only_with_gpu && !HasGpu()) {
+    return Outcome{.notes = {"this node has no NVIDIA GPU: it is left as it is"}};
+  }
   std::vector<std::string> notes;
   if (!flags.undo) RETURN_IF_ERROR(PrepareHost(flags, host, &notes));
+  RETURN_IF_ERROR(WaitForTurn(flags, options, host));
   Configurator configurator(std::move(options), &host);
   ASSIGN_OR_RETURN(Outcome outcome, flags.undo ? configurator.Undo() : configurator.Configure());
   outcome.notes.insert(outcome.notes.begin(), notes.begin(), notes.end());
@@ -271,6 +346,12 @@ int ConfigureMain(int argc, char** argv) {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? 0 : InfoOf(Code::kInvalidArgument).exit_code;
+  }
+  if (!flags.dry_run) {
+    const pid_t parent = ::getpid();
+    if (const std::optional<int> code = LeaveToChild()) return *code;
+    // What a child has begun does not wait for its turn again.
+    if (::getpid() == parent) flags.spread_s = 0;
   }
   const auto outcome = Run(flags);
   if (!outcome.ok()) {

@@ -79,6 +79,10 @@ Status Reloader::Prepare() {
   return PrepareSignal();
 }
 
+bool Reloader::AwaitEngine() const {
+  return WaitUntilServes({}, SystemClock().Now() + options_.timeout).ok();
+}
+
 Status Reloader::PrepareSignal() {
   if (before_->pid <= 1) {
     return Error(Code::kFailedPrecondition,

@@ -40,6 +40,8 @@ class Reloader {
 
   // Finds out how, before anything is changed. FAILED_PRECONDITION says what is missing.
   Status Prepare();
+  // Waits for an engine that is starting. False: it did not answer within the timeout.
+  bool AwaitEngine() const;
   // REQUIRES: Prepare gave OK. DEADLINE_EXCEEDED, UNAVAILABLE: it does not serve as it did before,
   // or does not know the runtime.
   Status ReloadAndCheck(const Expectation& expectation);

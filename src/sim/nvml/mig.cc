@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The questions about MIG of a node where it is off: which GPUs could, and that no slice exists.
+// The questions about MIG: which GPUs could, which are in MIG mode, and that no slice exists.
 #include "src/sim/nvml/session.h"
 
 namespace tessera::nvml {
@@ -33,8 +33,9 @@ Return nvmlDeviceGetMigMode(Device device, unsigned* current, unsigned* pending)
   NVML_ENTER_DEVICE(gpu, device);
   NVML_REQUIRE(current != nullptr && pending != nullptr);
   if (gpu.facts().mig_capable == 0) return Return::kNotSupported;
-  *current = kFeatureDisabled;
-  *pending = kFeatureDisabled;
+  const unsigned mode = gpu.live().mig_mode.load() != 0 ? kFeatureEnabled : kFeatureDisabled;
+  *current = mode;
+  *pending = mode;
   return Return::kSuccess;
 }
 

@@ -44,6 +44,7 @@ struct Flags {
   uint64_t after = 0, times = 0;
   uint32_t value = 0;
   std::string profile_name;
+  std::string mig = "on";
 };
 
 using Action = std::function<Status()>;
@@ -263,6 +264,18 @@ void AddInjectCommands(CLI::App* app, Flags* flags, Action* action) {
       ->capture_default_str();
   GpuCommand(inject, flags, action, "lost", "The GPU falls off the bus (XID 79)", Always(InjectLost));
   GpuCommand(inject, flags, action, "recover", "The GPU is well again", Always(Recover));
+  GpuCommand(inject, flags, action, "mig", "Turn MIG mode on or off; there are no slices",
+             [=](State* state, uint32_t gpu) -> Status {
+               if (state->facts(gpu).mig_capable == 0) {
+                 return Error(Code::kFailedPrecondition, "GPU {} cannot do MIG: take a node of A100 "
+                              "or newer", gpu);
+               }
+               SetMigMode(state, gpu, flags->mig == "on");
+               return {};
+             })
+      ->add_option("--mode", flags->mig, "on or off")
+      ->check(CLI::IsMember({"on", "off"}))
+      ->capture_default_str();
   CLI::App* ecc = GpuCommand(inject, flags, action, "ecc", "Memory errors; uncorrected ones end contexts",
                              [=](State* state, uint32_t gpu) -> Status {
                                if (flags->corrected == 0 && flags->uncorrected == 0) {

@@ -57,6 +57,8 @@ void InjectEcc(State* state, uint32_t gpu, uint64_t corrected, uint64_t uncorrec
   InjectXid(state, gpu, kXidDoubleBit);
 }
 
+void SetMigMode(State* state, uint32_t gpu, bool on) { state->live(gpu).mig_mode = on ? 1 : 0; }
+
 void Recover(State* state, uint32_t gpu) {
   GpuLive& live = state->live(gpu);
   for (auto* value : {&live.temperature_c, &live.memory_temperature_c, &live.power_mw,

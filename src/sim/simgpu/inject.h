@@ -16,6 +16,8 @@ void InjectXid(State* state, uint32_t gpu, uint64_t code);
 void InjectLost(State* state, uint32_t gpu);
 // Adds to the counters and raises their events; uncorrected ones are XID 48 and end contexts.
 void InjectEcc(State* state, uint32_t gpu, uint64_t corrected, uint64_t uncorrected);
+// MIG mode on or off, without slices. REQUIRES: the GPU can.
+void SetMigMode(State* state, uint32_t gpu, bool on);
 // All is well again: not lost, no action wanted, derived values, volatile counters at zero, no
 // faults of this GPU. Contexts from before stay dead.
 void Recover(State* state, uint32_t gpu);

@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/agent/accept_loop.h"
+
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "src/base/log.h"
+
+namespace tessera::agent {
+namespace {
+
+bool OutOfResources(int error) {
+  return error == EMFILE || error == ENFILE || error == ENOMEM || error == ENOBUFS;
+}
+
+}  // namespace
+
+Status AcceptLoop::Listen(const std::string& path, mode_t mode) {
+  Pause();
+  const Status status = listener_.Listen(path, mode);
+  Resume();
+  return status;
+}
+
+void AcceptLoop::Close() {
+  Pause();
+  listener_.Close();
+}
+
+void AcceptLoop::Pause() {
+  if (std::exchange(watching_, false)) runner_->Unwatch(listener_.fd());
+}
+
+void AcceptLoop::Resume() {
+  if (watching_ || !listener_.valid()) return;
+  watching_ = true;
+  runner_->WatchReadable(listener_.fd(), [this] { Accept(); });
+}
+
+void AcceptLoop::Accept() {
+  Fd connection = listener_.Accept();
+  const int error = errno;
+  if (connection.valid()) {
+    complained_ = false;
+    return on_connection_(std::move(connection));
+  }
+  if (!OutOfResources(error)) return;
+  if (!std::exchange(complained_, true)) {
+    Log(Severity::kError, "cannot take a connection, which waits",
+        {{"socket", listener_.path()}, {"error", std::strerror(error)}});
+  }
+  Pause();
+  runner_->PostDelayed(kPause, [this, weak = std::weak_ptr<AcceptLoop*>(self_)] {
+    if (!weak.expired()) Resume();
+  });
+}
+
+}  // namespace tessera::agent

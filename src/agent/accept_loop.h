@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+// Takes connections from a unix socket as they come. Where the process or the machine has no
+// descriptor left, it pauses instead of spinning on a socket that stays readable; the connections
+// wait in the kernel. Threads: lives on `runner`.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "src/agent/unix_listener.h"
+#include "src/base/task_runner.h"
+
+namespace tessera::agent {
+
+class AcceptLoop {
+ public:
+  static constexpr Duration kPause = std::chrono::milliseconds(100);
+
+  AcceptLoop(TaskRunner* runner, std::function<void(Fd)> on_connection)
+      : runner_(runner), on_connection_(std::move(on_connection)) {}
+  ~AcceptLoop() { Close(); }
+  AcceptLoop(const AcceptLoop&) = delete;
+  AcceptLoop& operator=(const AcceptLoop&) = delete;
+
+  // As UnixListener::Listen.
+  Status Listen(const std::string& path, mode_t mode);
+  void Close();
+  bool Present() const { return listener_.Present(); }
+  // Leaves connections in the kernel until Resume.
+  void Pause();
+  void Resume();
+
+ private:
+  void Accept();
+
+  TaskRunner* const runner_;
+  const std::function<void(Fd)> on_connection_;
+  UnixListener listener_;
+  bool watching_ = false;
+  bool complained_ = false;
+  const std::shared_ptr<AcceptLoop*> self_ = std::make_shared<AcceptLoop*>(this);
+};
+
+}  // namespace tessera::agent

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/agent/accept_loop.h"
+
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <vector>
+
+#include "src/base/log.h"
+
+namespace tessera::agent {
+namespace {
+
+class AcceptLoopTest : public testing::Test {
+ protected:
+  void SetUp() override { ASSERT_TRUE(loop_.Listen(path_, 0600).ok()); }
+
+  TempDir dir_;
+  const std::string path_ = dir_.path() + "/socket";
+  FakeTaskRunner runner_;
+  std::vector<Fd> taken_;
+  AcceptLoop loop_{&runner_, [this](Fd fd) { taken_.push_back(std::move(fd)); }};
+};
+
+TEST_F(AcceptLoopTest, WithoutADescriptorItPausesAndTakesTheConnectionLater) {
+  int lines = 0;
+  const ScopedLogSinkForTest sink([&](std::string_view) { ++lines; });
+  const Result<Fd> client = ConnectUnix(path_);
+  ASSERT_TRUE(client.ok());
+  rlimit limit{};
+  ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &limit), 0);
+  const rlimit few{.rlim_cur = 64, .rlim_max = limit.rlim_max};
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &few), 0);
+  std::vector<Fd> all;
+  for (Fd fd(::dup(0)); fd.valid(); fd = Fd(::dup(0))) all.push_back(std::move(fd));
+  // Would not end if it spun.
+  runner_.RunUntilIdle();
+  for (int i = 0; i < 10; ++i) runner_.AdvanceTimeAndRun(AcceptLoop::kPause);
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &limit), 0);
+  all.clear();
+  EXPECT_TRUE(taken_.empty());
+  EXPECT_EQ(lines, 1);
+  runner_.AdvanceTimeAndRun(AcceptLoop::kPause);
+  EXPECT_EQ(taken_.size(), 1u);
+}
+
+TEST_F(AcceptLoopTest, WhilePausedConnectionsWait) {
+  loop_.Pause();
+  const Result<Fd> client = ConnectUnix(path_);
+  ASSERT_TRUE(client.ok());
+  runner_.RunUntilIdle();
+  EXPECT_TRUE(taken_.empty());
+  loop_.Resume();
+  runner_.RunUntilIdle();
+  EXPECT_EQ(taken_.size(), 1u);
+}
+
+}  // namespace
+}  // namespace tessera::agent

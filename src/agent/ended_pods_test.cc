@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: Apache-2.0
+// When the GPUs of a pod that is gone pass on, with processes that do not end.
+#include "src/agent/ended_pods.h"
+
+#include <gtest/gtest.h>
+
+#include "src/agent/grants_fixture.h"
+
+namespace tessera::agent {
+namespace {
+
+using namespace std::chrono_literals;
+
+class FakeProcesses final : public PodProcesses {
+ public:
+  explicit FakeProcesses(TaskRunner* runner) : runner_(runner) {}
+  void Read(Done done) override {
+    ++reads;
+    runner_->Post([this, done = std::move(done)] { done(seen); });
+  }
+  void Run(const std::string& pod, char state = 'S') {
+    seen.by_pod["uid-" + pod] = {{4711, state}};
+  }
+  void End(const std::string& pod) { seen.by_pod.erase("uid-" + pod); }
+
+  ProcessSightings seen;
+  int reads = 0;
+
+ private:
+  TaskRunner* const runner_;
+};
+
+class EndedPodsTest : public GrantsFixture {
+ protected:
+  EndedPodsTest() {
+    release_ = {.processes = &processes_,
+                .bound = 30s,
+                .on_withheld = [this](const WithheldGpus& now) { withheld_ = now; }};
+    Restart();
+    pods_.Sync();
+  }
+
+  void StartOn(const std::string& name, const std::string& gpu) {
+    Assign(FakeApiPods::Make(name, {{"main", {{kGpu, "1"}}}}), {{"main", {gpu}}});
+    kubelet_.Admit(name);
+    ASSERT_EQ(GpuOf(name, {Token(kGpu, 1)}), gpu);
+    processes_.Run(name);
+  }
+  // Deleted by force: API server and kubelet have forgotten it, its container lives on.
+  void ForceDelete(const std::string& name) {
+    kubelet_.End(name);
+    pods_.Remove("uid-" + name);
+    runner_.AdvanceTimeAndRun(1s);
+  }
+
+  FakeProcesses processes_{&runner_};
+  WithheldGpus withheld_;
+};
+
+TEST_F(EndedPodsTest, AGpuIsReleasedOnlyWhenTheProcessesOfItsPodHaveLeft) {
+  StartOn("a", "GPU-1");
+  ForceDelete("a");
+  EXPECT_EQ(ledger_->entries().size(), 1u);
+  EXPECT_EQ(metrics_.leaving_containers, 1u);
+  processes_.End("a");
+  runner_.AdvanceTimeAndRun(3s);
+  EXPECT_TRUE(ledger_->entries().empty());
+  EXPECT_EQ(metrics_.leaving_containers, 0u);
+  EXPECT_TRUE(withheld_.empty());
+}
+
+TEST_F(EndedPodsTest, ThePodThatComesNextWaitsForAProcessThatEnds) {
+  StartOn("a", "GPU-1");
+  ForceDelete("a");
+  Assign(FakeApiPods::Make("b", {{"main", {{kGpu, "1"}}}}), {{"main", {"GPU-1"}}});
+  kubelet_.Admit("b");
+  const auto answer = Start("b", {Token(kGpu, 1)});
+  runner_.AdvanceTimeAndRun(2s);
+  EXPECT_FALSE(answer->has_value());
+  processes_.End("a");
+  runner_.AdvanceTimeAndRun(500ms);
+  ASSERT_TRUE(answer->has_value());
+  EXPECT_TRUE((*answer)->ok()) << (*answer)->status().ToString();
+}
+
+TEST_F(EndedPodsTest, ThePodThatComesNextIsToldWhichProcessStaysWhileItDoes) {
+  StartOn("a", "GPU-1");
+  processes_.Run("a", 'D');
+  ForceDelete("a");
+  Assign(FakeApiPods::Make("b", {{"main", {{kGpu, "1"}}}}), {{"main", {"GPU-1"}}});
+  kubelet_.Admit("b");
+  const auto answer = Start("b", {Token(kGpu, 1)});
+  runner_.AdvanceTimeAndRun(GrantService::kPodPatience + 1s);
+  ASSERT_TRUE(answer->has_value());
+  EXPECT_EQ((*answer)->status().code(), Code::kUnavailable);
+  EXPECT_NE((*answer)->status().message().find("GPU-1 is not free yet: pod default/a (uid uid-a) is "
+                                               "gone, but process 4711 (state D)"),
+            std::string::npos)
+      << (*answer)->status().message();
+}
+
+TEST_F(EndedPodsTest, AfterTheBoundTheGpuIsWithheldUntilTheProcessIsGone) {
+  StartOn("a", "GPU-1");
+  processes_.Run("a", 'D');
+  ForceDelete("a");
+  runner_.AdvanceTimeAndRun(27s);
+  EXPECT_TRUE(withheld_.empty());
+  runner_.AdvanceTimeAndRun(6s);
+  ASSERT_TRUE(withheld_.contains("GPU-1"));
+  EXPECT_EQ(withheld_.at("GPU-1"),
+            "withheld: pod default/a is gone, but process 4711 (state D) of it is still there");
+  EXPECT_EQ(metrics_.release_bounds_exceeded.value(), 1u);
+  EXPECT_EQ(ledger_->entries().size(), 1u);
+  runner_.AdvanceTimeAndRun(1h);
+  EXPECT_EQ(ledger_->entries().size(), 1u);
+  processes_.End("a");
+  runner_.AdvanceTimeAndRun(5s);
+  EXPECT_TRUE(ledger_->entries().empty());
+  EXPECT_TRUE(withheld_.empty());
+  EXPECT_EQ(metrics_.release_bounds_exceeded.value(), 1u);
+}
+
+TEST_F(EndedPodsTest, NothingIsReleasedWhileProcessesCannotBeSeen) {
+  StartOn("a", "GPU-1");
+  processes_.seen = {};
+  processes_.seen.status = Status(Code::kPermissionDenied, "/proc: Permission denied");
+  ForceDelete("a");
+  EXPECT_EQ(ledger_->entries().size(), 1u);
+  processes_.seen.status = Status::Ok();
+  runner_.AdvanceTimeAndRun(5s);
+  EXPECT_TRUE(ledger_->entries().empty());
+}
+
+TEST_F(EndedPodsTest, APodThatTheApiServerReportsAsRunningKeepsItsGpu) {
+  StartOn("a", "GPU-1");
+  // As after a restart of the kubelet, before it has looked at its containers.
+  kubelet_.End("a");
+  processes_.End("a");
+  Assign(FakeApiPods::Make("b", {{"main", {{kGpu, "1"}}}}), {{"main", {"GPU-1"}}});
+  kubelet_.Admit("b");
+  const auto grant = Ask("b", {Token(kGpu, 1)});
+  EXPECT_EQ(grant.status().code(), Code::kFailedPrecondition);
+  EXPECT_NE(grant.status().message().find("default/a"), std::string::npos);
+  EXPECT_NE(ledger_->Find({"uid-a", "default", "a", "main"}), nullptr);
+}
+
+TEST_F(EndedPodsTest, APodMadeAgainUnderItsNameWaitsForTheProcessesOfItsPredecessor) {
+  StartOn("web-0", "GPU-1");
+  pods_.Remove("uid-web-0");
+  PodInfo second = FakeApiPods::Make("web-0", {{"main", {{kGpu, "1"}}}}, "uid-second");
+  Assign(second, {{"main", {"GPU-1"}}});
+  runner_.AdvanceTimeAndRun(1s);
+  EXPECT_NE(ledger_->Find({"uid-web-0", "default", "web-0", "main"}), nullptr);
+  processes_.End("web-0");
+  runner_.AdvanceTimeAndRun(5s);
+  EXPECT_EQ(ledger_->Find({"uid-web-0", "default", "web-0", "main"}), nullptr);
+}
+
+TEST_F(EndedPodsTest, AStaticPodWhoseMirrorIsMadeAnewKeepsItsGpu) {
+  StartOn("a", "GPU-1");
+  const PodInfo mirror = *pods_.pods().at("uid-a");
+  pods_.Remove("uid-a");
+  kubelet_.End("a");
+  runner_.AdvanceTimeAndRun(1s);
+  EXPECT_EQ(metrics_.leaving_containers, 1u);
+  pods_.Set(mirror);
+  kubelet_.Admit("a");
+  processes_.End("a");
+  runner_.AdvanceTimeAndRun(1min);
+  EXPECT_EQ(ledger_->entries().size(), 1u);
+  EXPECT_EQ(metrics_.leaving_containers, 0u);
+}
+
+TEST_F(EndedPodsTest, ProcessesAreReadOnlyWhenAPodIsGone) {
+  StartOn("a", "GPU-1");
+  runner_.AdvanceTimeAndRun(1h);
+  EXPECT_EQ(processes_.reads, 0);
+}
+
+}  // namespace
+}  // namespace tessera::agent

@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/agent/engine_watch.h"
+
+#include <fmt/format.h>
+
+#include <utility>
+
+#include "src/base/log.h"
+#include "src/base/strings.h"
+
+namespace tessera::agent {
+namespace {
+
+constexpr size_t kMaxTrouble = 400;
+
+// The files of a unified diff: "--- /etc/containerd/config.toml"; of one that is missing, "--- /dev/null"
+// and then "+++ /etc/…".
+std::string FilesOf(std::string_view diff) {
+  std::string files;
+  std::string_view last;
+  for (const std::string_view line : Split(diff, '\n')) {
+    if (!line.starts_with("--- /") && !line.starts_with("+++ /")) continue;
+    const std::string_view name = line.substr(4);
+    if (name == "/dev/null" || name == last) continue;
+    files.append(files.empty() ? "" : ", ").append(name);
+    last = name;
+  }
+  return files;
+}
+
+}  // namespace
+
+EngineWatch::EngineWatch(TaskRunner* runner, EngineWatchOptions options, ProgramRunner run,
+                         AgentMetrics* metrics, OnProblem on_problem)
+    : runner_(runner),
+      options_(std::move(options)),
+      run_(std::move(run)),
+      metrics_(metrics),
+      on_problem_(std::move(on_problem)) {
+  const auto changed = [this](const std::string&) { CheckSoon(); };
+  for (const std::string& folder : options_.folders) {
+    watchers_.push_back(std::make_unique<DirWatcher>(
+        runner_, folder,
+        DirWatcher::Events{
+            .appeared = changed, .vanished = changed, .look = [] {}, .written = changed}));
+  }
+}
+
+void EngineWatch::Start() {
+  for (const auto& watcher : watchers_) watcher->Start();
+  CheckRegularly();
+}
+
+void EngineWatch::CheckRegularly() {
+  Check();
+  runner_->PostDelayed(kInterval, [this, weak = std::weak_ptr<EngineWatch*>(self_)] {
+    if (!weak.expired()) CheckRegularly();
+  });
+}
+
+// A tool writes several files.
+void EngineWatch::CheckSoon() {
+  if (std::exchange(soon_, true)) return;
+  runner_->PostDelayed(kBurst, [this, weak = std::weak_ptr<EngineWatch*>(self_)] {
+    if (weak.expired()) return;
+    soon_ = false;
+    Check();
+  });
+}
+
+void EngineWatch::Check() {
+  again_ = running_;
+  if (running_) return;
+  running_ = true;
+  std::vector<std::string> argv = options_.command;
+  argv.emplace_back("--dry-run");
+  run_(std::move(argv), [this, weak = std::weak_ptr<EngineWatch*>(self_)](
+                            const Result<SubprocessResult>& result) {
+    if (weak.expired()) return;
+    running_ = false;
+    OnChecked(result);
+    if (again_) Check();
+  });
+}
+
+void EngineWatch::OnChecked(const Result<SubprocessResult>& result) {
+  metrics_->engine_checks.Add(!result.ok() || result->exit_code != 0 ? "failed"
+                              : result->out.empty()                  ? "configured"
+                                                                     : "changed");
+  if (!result.ok() || result->exit_code != 0) {
+    std::string trouble = CutText(result.ok() ? result->err : result.status().message(), kMaxTrouble);
+    if (trouble != trouble_) {
+      Log(Severity::kWarning, "cannot judge the container engine's configuration",
+          {{"error", trouble}});
+    }
+    trouble_ = std::move(trouble);
+    return;
+  }
+  trouble_.clear();
+  if (result->out.empty()) return SetProblem("");
+  SetProblem(fmt::format(
+      "{} was changed since it was configured: new containers start without tessera-runtime, and so "
+      "without their GPUs. Restart the agent's pod of this node, which configures it again, or set "
+      "--repair-engine",
+      FilesOf(result->out)));
+  if (options_.repair) Repair();
+}
+
+void EngineWatch::Repair() {
+  const MonotonicTime now = runner_->clock().Now();
+  if (repaired_at_ && now - *repaired_at_ < kRepairInterval) return;
+  repaired_at_ = now;
+  running_ = true;
+  Log(Severity::kWarning, "configures the container engine again, which restarts it");
+  run_(options_.command, [this, weak = std::weak_ptr<EngineWatch*>(self_)](
+                             const Result<SubprocessResult>& result) {
+    if (weak.expired()) return;
+    running_ = false;
+    const bool well = result.ok() && result->exit_code == 0;
+    metrics_->engine_repairs.Add(well ? "OK" : "failed");
+    if (!well) {
+      Log(Severity::kError, "cannot configure the container engine",
+          {{"error", CutText(result.ok() ? result->err : result.status().message(), kMaxTrouble)}});
+    }
+    Check();
+  });
+}
+
+void EngineWatch::SetProblem(std::string problem) {
+  if (problem == problem_) return;
+  problem_ = std::move(problem);
+  if (problem_.empty()) {
+    Log(Severity::kInfo, "the container engine is configured for tessera-runtime again");
+  } else {
+    Log(Severity::kError, "the container engine's configuration has changed", {{"what", problem_}});
+  }
+  on_problem_(problem_);
+}
+
+ProgramRunner RunOnWorker(TaskRunner* runner, Duration deadline) {
+  // Kept by the function: its destructor waits for the program.
+  const auto worker = std::make_shared<Worker>("engine-check");
+  return [runner, worker, deadline](std::vector<std::string> argv, ProgramDone done) {
+    worker->Post([runner, deadline, argv = std::move(argv), done = std::move(done)] {
+      runner->Post([done, result = RunProgram(argv, deadline)] { done(result); });
+    });
+  };
+}
+
+}  // namespace tessera::agent

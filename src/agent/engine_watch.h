@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+// Whether the container engine's configuration still starts containers through tessera-runtime. The
+// installer writes it once; a configuration tool or a package upgrade may write over it, and pods
+// would then start without their GPUs.
+//
+// "tessera-runtime configure --dry-run" judges: it prints what it would change. It runs at the
+// start, after a change in the watched folders, and every kInterval. With `repair` the same command
+// without --dry-run follows, which restarts the engine; at most once in kRepairInterval, so that two
+// tools that disagree do not restart it in turns.
+//
+// Threads: lives on `runner`; programs run elsewhere.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "src/agent/dir_watcher.h"
+#include "src/agent/metrics.h"
+#include "src/base/subprocess.h"
+#include "src/base/task_runner.h"
+
+namespace tessera::agent {
+
+struct EngineWatchOptions {
+  std::vector<std::string> command;  // tessera-runtime configure …
+  std::vector<std::string> folders;  // of the engine's configuration, as this process sees them
+  bool repair = false;
+};
+
+// Runs a program and calls back on the runner.
+using ProgramDone = std::function<void(const Result<SubprocessResult>&)>;
+using ProgramRunner = std::function<void(std::vector<std::string> argv, ProgramDone done)>;
+
+class EngineWatch {
+ public:
+  static constexpr Duration kInterval = std::chrono::minutes(5);
+  static constexpr Duration kBurst = std::chrono::seconds(1);
+  static constexpr Duration kRepairInterval = std::chrono::minutes(10);
+  // "" when all is well again.
+  using OnProblem = std::function<void(const std::string& problem)>;
+
+  // `metrics` outlives it.
+  EngineWatch(TaskRunner* runner, EngineWatchOptions options, ProgramRunner run,
+              AgentMetrics* metrics, OnProblem on_problem);
+  EngineWatch(const EngineWatch&) = delete;
+  EngineWatch& operator=(const EngineWatch&) = delete;
+
+  void Start();
+
+ private:
+  void CheckSoon();
+  void CheckRegularly();
+  void Check();
+  void OnChecked(const Result<SubprocessResult>& result);
+  void Repair();
+  void SetProblem(std::string problem);
+
+  TaskRunner* const runner_;
+  const EngineWatchOptions options_;
+  const ProgramRunner run_;
+  AgentMetrics* const metrics_;
+  const OnProblem on_problem_;
+  std::vector<std::unique_ptr<DirWatcher>> watchers_;
+  bool running_ = false;  // a program
+  bool again_ = false;    // something changed meanwhile
+  bool soon_ = false;
+  std::string problem_;
+  std::string trouble_;  // why it cannot be judged
+  std::optional<MonotonicTime> repaired_at_;
+  const std::shared_ptr<EngineWatch*> self_ = std::make_shared<EngineWatch*>(this);
+};
+
+// One thread for each program that runs; there is never more than one at a time.
+ProgramRunner RunOnWorker(TaskRunner* runner, Duration deadline);
+
+}  // namespace tessera::agent

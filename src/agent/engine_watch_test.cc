@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/agent/engine_watch.h"
+
+#include <gtest/gtest.h>
+
+#include <fstream>
+
+#include "src/base/file.h"
+
+namespace tessera::agent {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr const char* kDiff = "--- /etc/containerd/config.toml\n+++ /etc/containerd/config.toml\n+x\n";
+
+class EngineWatchTest : public testing::Test {
+ protected:
+  void Start(bool repair = false) {
+    watch_.emplace(
+        &runner_,
+        EngineWatchOptions{
+            .command = {"configure"}, .folders = {dir_.path()}, .repair = repair},
+        [this](std::vector<std::string> argv, ProgramDone done) {
+          runs_.push_back(std::move(argv));
+          runner_.Post([this, done = std::move(done)] {
+            if (repairs_ && runs_.back().size() == 1) result_->out.clear();
+            done(result_);
+          });
+        },
+        &metrics_, [this](const std::string& problem) { problems_.push_back(problem); });
+    watch_->Start();
+    runner_.RunUntilIdle();
+  }
+  size_t Repairs() const {
+    return static_cast<size_t>(
+        std::count(runs_.begin(), runs_.end(), std::vector<std::string>{"configure"}));
+  }
+
+  TempDir dir_;
+  FakeTaskRunner runner_;
+  AgentMetrics metrics_;
+  std::vector<std::vector<std::string>> runs_;
+  std::vector<std::string> problems_;
+  Result<SubprocessResult> result_ = SubprocessResult{.exit_code = 0};
+  bool repairs_ = true;
+  std::optional<EngineWatch> watch_;
+};
+
+TEST_F(EngineWatchTest, AConfigurationThatIsAsItShouldBeIsNoProblem) {
+  Start();
+  EXPECT_EQ(runs_, (std::vector<std::vector<std::string>>{{"configure", "--dry-run"}}));
+  runner_.AdvanceTimeAndRun(EngineWatch::kInterval);
+  EXPECT_EQ(runs_.size(), 2u);
+  EXPECT_TRUE(problems_.empty());
+}
+
+TEST_F(EngineWatchTest, AFileThatIsWrittenOverIsReportedWithinSecondsAndSoIsItsReturn) {
+  Start();
+  result_->out = kDiff;
+  std::ofstream(dir_.path() + "/config.toml") << "another";
+  runner_.AdvanceTimeAndRun(EngineWatch::kBurst);
+  ASSERT_EQ(problems_.size(), 1u);
+  EXPECT_TRUE(problems_[0].starts_with("/etc/containerd/config.toml was changed")) << problems_[0];
+  EXPECT_EQ(Repairs(), 0u) << "nothing is repaired unasked";
+  result_->out.clear();
+  std::ofstream(dir_.path() + "/config.toml", std::ios::app) << "as before";
+  runner_.AdvanceTimeAndRun(EngineWatch::kBurst);
+  EXPECT_EQ(problems_.back(), "");
+  EXPECT_EQ(metrics_.engine_checks.values().at("changed"), 1u);
+}
+
+TEST_F(EngineWatchTest, AFileThatIsMissingIsNamed) {
+  result_->out = "--- /dev/null\n+++ /etc/containerd/conf.d/99-tessera.toml\n@@\n+--- x\n";
+  Start();
+  ASSERT_EQ(problems_.size(), 1u);
+  EXPECT_TRUE(problems_[0].starts_with("/etc/containerd/conf.d/99-tessera.toml was changed"));
+}
+
+TEST_F(EngineWatchTest, WhatItMissedItSeesWithTheNextInterval) {
+  Start();
+  result_->out = kDiff;
+  runner_.AdvanceTimeAndRun(EngineWatch::kInterval);
+  EXPECT_EQ(problems_.size(), 1u);
+  runner_.AdvanceTimeAndRun(EngineWatch::kInterval);
+  EXPECT_EQ(problems_.size(), 1u) << "said once";
+}
+
+TEST_F(EngineWatchTest, ACheckThatFailsSaysNothingOfTheEngine) {
+  result_ = SubprocessResult{.exit_code = 78, .err = "config.toml:3: not TOML"};
+  Start();
+  result_ = Status(Code::kNotFound, "no tessera-runtime");
+  runner_.AdvanceTimeAndRun(EngineWatch::kInterval);
+  EXPECT_TRUE(problems_.empty());
+  EXPECT_EQ(metrics_.engine_checks.values().at("failed"), 2u);
+}
+
+TEST_F(EngineWatchTest, RepairsWhereItIsToldToAndLooksAgain) {
+  result_->out = kDiff;
+  Start(true);
+  EXPECT_EQ(Repairs(), 1u);
+  EXPECT_EQ(problems_.back(), "");
+  EXPECT_EQ(metrics_.engine_repairs.values().at("OK"), 1u);
+}
+
+TEST_F(EngineWatchTest, TwoToolsThatDisagreeDoNotRestartTheEngineInTurns) {
+  repairs_ = false;
+  result_->out = kDiff;
+  Start(true);
+  for (int i = 0; i < 100; ++i) {
+    std::ofstream(dir_.path() + "/config.toml") << i;
+    runner_.AdvanceTimeAndRun(EngineWatch::kBurst);
+  }
+  EXPECT_EQ(Repairs(), 1u);
+  runner_.AdvanceTimeAndRun(EngineWatch::kRepairInterval);
+  EXPECT_EQ(Repairs(), 2u);
+}
+
+}  // namespace
+}  // namespace tessera::agent

@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/agent/pod_processes.h"
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+
+#include "src/agent/process_owner.h"
+#include "src/base/file.h"
+#include "src/base/strings.h"
+
+namespace tessera::agent {
+namespace {
+
+constexpr Duration kWalkDeadline = std::chrono::seconds(10);
+
+// The state of a process; nothing where it is gone or dead. The line of stat is "pid (name) state
+// …", and the name may have spaces and brackets.
+std::optional<char> StateOf(const std::string& proc_root, int pid) {
+  const Result<std::string> stat = ReadFile(fmt::format("{}/{}/stat", proc_root, pid));
+  const size_t name_end = stat.ok() ? stat->rfind(')') : std::string::npos;
+  if (name_end == std::string::npos || name_end + 2 >= stat->size()) return std::nullopt;
+  const std::vector<std::string_view> fields =
+      Split(std::string_view(*stat).substr(name_end + 2), ' ');
+  const char state = fields[0].empty() ? '?' : fields[0][0];
+  // A zombie whose other threads live keeps what they use: num_threads is field 20 of the line.
+  constexpr size_t kThreads = 20 - 3;
+  const bool others = fields.size() > kThreads && fields[kThreads] != "0" && fields[kThreads] != "1";
+  if ((state == 'Z' && !others) || state == 'X') return std::nullopt;
+  return state;
+}
+
+}  // namespace
+
+std::string ProcessSightings::RemainsOf(const std::string& pod_uid,
+                                        const std::vector<device::DeviceShare>& shares) const {
+  const auto pod = by_pod.find(pod_uid);
+  if (pod != by_pod.end() && !pod->second.empty()) {
+    const Process& first = pod->second.front();
+    const size_t count = pod->second.size();
+    const std::string text = fmt::format("{} (state {})", first.pid, first.state);
+    return count == 1 ? "process " + text
+                      : fmt::format("{} processes, the first is {}", count, text);
+  }
+  for (const device::DeviceShare& share : shares) {
+    const auto exited = exited_on_gpu.find(share.uuid);
+    if (exited == exited_on_gpu.end() || exited->second.empty()) continue;
+    return fmt::format("process {}, which has exited but the driver still has it on {}",
+                       exited->second.front(), share.uuid);
+  }
+  return "";
+}
+
+ProcessSightings SightProcesses(const std::string& proc_root, const gpu::ProcessReport& gpus) {
+  ProcessSightings sightings;
+  const Result<std::vector<std::string>> names = ListDir(proc_root);
+  if (!names.ok()) {
+    sightings.status = names.status();
+    return sightings;
+  }
+  for (const std::string& name : *names) {
+    const Result<int64_t> pid = ParseInt(name);
+    if (!pid.ok()) continue;
+    const std::optional<ProcessOwner> owner = OwnerOf(proc_root, static_cast<int>(*pid));
+    if (!owner) continue;
+    if (const auto state = StateOf(proc_root, static_cast<int>(*pid))) {
+      sightings.by_pod[owner->pod_uid].push_back({static_cast<int>(*pid), *state});
+    }
+  }
+  for (auto& [uid, processes] : sightings.by_pod) {
+    std::ranges::sort(processes, {}, &ProcessSightings::Process::pid);
+  }
+  for (const gpu::ProcessReport::Gpu& gpu : gpus.gpus) {
+    for (const gpu::ProcessUse& use : gpu.processes) {
+      if (!StateOf(proc_root, use.pid)) sightings.exited_on_gpu[gpu.uuid].push_back(use.pid);
+    }
+  }
+  return sightings;
+}
+
+NodeProcesses::NodeProcesses(std::string proc_root, gpu::ProcessReader* gpus,
+                             gpu::BlockingCaller* caller)
+    : proc_root_(std::move(proc_root)), gpus_(gpus), caller_(caller) {}
+
+void NodeProcesses::Read(Done done) {
+  gpus_->Read([this, done = std::move(done), weak = std::weak_ptr<NodeProcesses*>(self_)](
+                  const std::shared_ptr<const gpu::ProcessReport>& gpus) {
+    if (!weak.expired()) Walk(gpus, done);
+  });
+}
+
+void NodeProcesses::Walk(const std::shared_ptr<const gpu::ProcessReport>& gpus, Done done) {
+  const auto sightings = std::make_shared<ProcessSightings>();
+  const auto answered = std::make_shared<bool>(false);
+  const auto answer = [answered, done = std::move(done),
+                       weak = std::weak_ptr<NodeProcesses*>(self_)](const ProcessSightings& seen) {
+    if (!weak.expired() && !std::exchange(*answered, true)) done(seen);
+  };
+  gpu::BlockingCaller::Job job;
+  job.name = "pod-processes";
+  job.deadline = kWalkDeadline;
+  job.work = [sightings, gpus, root = proc_root_] { *sightings = SightProcesses(root, *gpus); };
+  job.finished = [sightings, answer] { answer(*sightings); };
+  job.overdue = [answer] {
+    ProcessSightings none;
+    none.status = Status(Code::kDeadlineExceeded, "/proc could not be read in time");
+    answer(none);
+  };
+  caller_->Start(std::move(job));
+}
+
+}  // namespace tessera::agent

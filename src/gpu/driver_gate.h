@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+// Lets an administrator have the driver to himself: while the gate is closed there is no driver to
+// find, so every session with NVML ends and none is opened, and the kernel modules can be unloaded
+// or a GPU reset. Threads: any.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "src/gpu/nvml.h"
+
+namespace tessera::gpu {
+
+class DriverGate {
+ public:
+  // `reason` is what users of the driver are told while it is closed.
+  explicit DriverGate(std::string reason) : reason_(std::move(reason)) {}
+
+  void SetClosed(bool closed) { closed_ = closed; }
+  bool closed() const { return closed_; }
+  const std::string& reason() const { return reason_; }
+
+ private:
+  const std::string reason_;
+  std::atomic<bool> closed_{false};
+};
+
+// Another loader behind a gate.
+class GatedLoader final : public NvmlLoader {
+ public:
+  GatedLoader(std::shared_ptr<const DriverGate> gate, std::shared_ptr<NvmlLoader> loader)
+      : gate_(std::move(gate)), loader_(std::move(loader)) {}
+
+  // UNAVAILABLE while the gate is closed.
+  Result<std::shared_ptr<Nvml>> Load() override {
+    if (gate_->closed()) return Status(Code::kUnavailable, gate_->reason());
+    return loader_->Load();
+  }
+  std::string Fingerprint() override { return gate_->closed() ? "" : loader_->Fingerprint(); }
+
+ private:
+  const std::shared_ptr<const DriverGate> gate_;
+  const std::shared_ptr<NvmlLoader> loader_;
+};
+
+}  // namespace tessera::gpu

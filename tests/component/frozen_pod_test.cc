@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+// Whether a pod's processes are seen in real cgroups, with the names that both cgroup drivers give
+// them, also a process that cannot end because its cgroup is frozen.
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <fstream>
+#include <optional>
+#include <thread>
+
+#include "src/agent/pod_processes.h"
+#include "src/base/file.h"
+
+namespace tessera::agent {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr const char* kUid = "fd3b355a-665c-4c95-8e7f-61fd2111689f";
+
+// Where cgroups are mounted, and how a process is frozen there.
+struct Hierarchy {
+  const char* root;
+  const char* freezer;
+  const char* frozen;
+  const char* thawed;
+  bool survives_kill;  // while it is frozen
+};
+constexpr Hierarchy kVersion1{"/sys/fs/cgroup/freezer", "freezer.state", "FROZEN", "THAWED", true};
+constexpr Hierarchy kVersion2{"/sys/fs/cgroup", "cgroup.freeze", "1", "0", false};
+constexpr Hierarchy kVersion2Beside1{"/sys/fs/cgroup/unified", "cgroup.freeze", "1", "0", false};
+
+bool Write(const std::string& path, std::string_view text) {
+  std::ofstream file(path);
+  file << text << std::flush;
+  return file.good();
+}
+
+// A process in a cgroup of its own below one for the test; both go with the object.
+class PodInCgroup {
+ public:
+  PodInCgroup(const Hierarchy& hierarchy, const std::string& pod)
+      : hierarchy_(hierarchy),
+        top_(fmt::format("{}/tessera-test-{}", hierarchy.root, ::getpid())),
+        pod_(top_ + "/" + pod),
+        container_(pod_ + "/" + std::string(64, 'a')) {
+    // Not a folder of the tmpfs in which version 1 is mounted.
+    if (!PathExists(std::string(hierarchy.root) + "/cgroup.procs")) return;
+    child_ = ::fork();
+    if (child_ == 0) {
+      for (;;) ::pause();
+    }
+    for (const std::string& folder : {top_, pod_, container_}) {
+      made_ = ::mkdir(folder.c_str(), 0755) == 0;
+    }
+    made_ = made_ && Write(container_ + "/cgroup.procs", std::to_string(child_)) &&
+            PathExists(Freezer());
+  }
+  ~PodInCgroup() {
+    if (made_) (void)Freeze(false);
+    Kill();
+    Reap();
+    for (const std::string& folder : {container_, pod_, top_}) {
+      // The kernel may still be taking the last process out.
+      for (int i = 0; i < 100 && ::rmdir(folder.c_str()) != 0 && errno == EBUSY; ++i) {
+        std::this_thread::sleep_for(10ms);
+      }
+    }
+  }
+  PodInCgroup(const PodInCgroup&) = delete;
+  PodInCgroup& operator=(const PodInCgroup&) = delete;
+
+  bool made() const { return made_; }
+  pid_t pid() const { return child_; }
+  bool Freeze(bool frozen) const {
+    return Write(Freezer(), frozen ? hierarchy_.frozen : hierarchy_.thawed);
+  }
+  void Kill() const {
+    if (child_ > 0) ::kill(child_, SIGKILL);
+  }
+  void Reap() {
+    if (child_ > 0) ::waitpid(child_, nullptr, 0);
+    child_ = 0;
+  }
+
+ private:
+  std::string Freezer() const { return container_ + "/" + hierarchy_.freezer; }
+
+  const Hierarchy& hierarchy_;
+  const std::string top_, pod_, container_;
+  pid_t child_ = 0;
+  bool made_ = false;
+};
+
+std::string Remains() { return SightProcesses("/proc", {}).RemainsOf(kUid, {}); }
+
+class FrozenPodTest : public testing::TestWithParam<std::string> {};
+
+TEST_P(FrozenPodTest, AProcessCountsUntilItHasLeftItsCgroup) {
+  bool any = false;
+  for (const Hierarchy* hierarchy : {&kVersion1, &kVersion2, &kVersion2Beside1}) {
+    SCOPED_TRACE(hierarchy->root);
+    PodInCgroup pod(*hierarchy, GetParam());
+    if (!pod.made()) continue;  // not mounted here, or no root
+    any = true;
+    EXPECT_TRUE(Remains().starts_with(fmt::format("process {} ", pod.pid()))) << Remains();
+    ASSERT_TRUE(pod.Freeze(true));
+    pod.Kill();
+    if (hierarchy->survives_kill) {
+      std::this_thread::sleep_for(50ms);
+      EXPECT_TRUE(Remains().starts_with(fmt::format("process {} ", pod.pid()))) << Remains();
+      ASSERT_TRUE(pod.Freeze(false));
+    }
+    // A zombie from here on, which holds nothing.
+    siginfo_t info{};
+    ASSERT_EQ(::waitid(P_PID, static_cast<id_t>(pod.pid()), &info, WEXITED | WNOWAIT), 0);
+    EXPECT_EQ(Remains(), "");
+    pod.Reap();
+    EXPECT_EQ(Remains(), "");
+  }
+  if (!any) GTEST_SKIP() << "no cgroup can be made below /sys/fs/cgroup: run as root";
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    CgroupDrivers, FrozenPodTest,
+    testing::Values(fmt::format("pod{}", kUid),
+                    "kubepods-burstable-podfd3b355a_665c_4c95_8e7f_61fd2111689f.slice"),
+    [](const auto& info) { return info.param.starts_with("pod") ? "cgroupfs" : "systemd"; });
+
+}  // namespace
+}  // namespace tessera::agent
