@@ -43,12 +43,18 @@ inline bool Fits(const GpuState& gpu, const GpuAsk& ask, const Demand& demand) {
   return GpuFit(ask, demand)(gpu);
 }
 
-// Thousandths of this GPU that one GPU of `ask` takes from its slack.
+// Thousandths that `milli` and `bytes` take of a GPU with `device_memory` bytes: compute and device
+// memory count alike, the scarcer decides. Above 1000 where they do not fit.
+inline int MilliOn(int64_t device_memory, int milli, int64_t bytes) {
+  if (bytes <= 0) return milli;
+  if (bytes > device_memory) return 1001;
+  return std::max(milli, static_cast<int>((bytes * 1000 + device_memory - 1) / device_memory));
+}
+
+// Thousandths of this GPU that one GPU of `ask` takes from its slack. REQUIRES: it fits.
 inline int SlackOf(const GpuState& gpu, const GpuAsk& ask) {
   const int milli = static_cast<int>(ask.milli.count());
-  if (ask.bytes <= Bytes(0) || gpu.total_bytes <= 0 || ask.whole()) return milli;
-  const int64_t share = (ask.bytes.count() * 1000 + gpu.total_bytes - 1) / gpu.total_bytes;
-  return std::max(milli, static_cast<int>(std::min<int64_t>(share, 1000)));
+  return ask.whole() ? milli : MilliOn(gpu.total_bytes, milli, ask.bytes.count());
 }
 
 inline bool HostFits(const NodeState& node, const Demand& demand) {

@@ -8,6 +8,8 @@
 // Threads: a policy belongs to the thread of its cluster.
 #pragma once
 
+#include <array>
+#include <bitset>
 #include <cstdint>
 #include <limits>
 #include <memory>
@@ -68,9 +70,17 @@ struct MixEntry {
   double weight = 0;
 };
 
+// Parts of the default policy. "Tessera-links-turnover" is the policy without these two, to see
+// what they are worth on a trace.
+enum PolicyPart { kRollOuts, kClosedForm, kMemo, kTurnover, kReservation, kScarcity, kLinks };
+inline constexpr std::array<std::string_view, 7> kPolicyParts{
+    "rollouts", "closedform", "memo", "turnover", "reservation", "scarcity", "links"};
+using PolicyParts = std::bitset<kPolicyParts.size()>;
+
 struct PolicyOptions {
   uint64_t seed = 0;          // of policies that draw
   std::vector<MixEntry> mix;  // what is expected to come; may be empty
+  PolicyParts without;        // set by MakePolicy from the name
 };
 
 // Names as in `sched-replay --policy`, in the order in which help lists them.
@@ -83,6 +93,6 @@ std::span<const PolicyInfo> Policies();
 // Upper and lower case are one. INVALID_ARGUMENT lists the names that there are.
 Result<const PolicyInfo*> FindPolicy(std::string_view name);
 Result<std::unique_ptr<Policy>> MakePolicy(std::string_view name, Cluster& cluster,
-                                           const PolicyOptions& options);
+                                           PolicyOptions options);
 
 }  // namespace tessera::placement

@@ -2,7 +2,6 @@
 #include "src/placement/ranker.h"
 
 #include <algorithm>
-#include <functional>
 
 namespace tessera::placement {
 
@@ -36,38 +35,6 @@ void Ranker::Grow(Table& table) {
   // New nodes are among the changes, so they are scored next.
   table.scores.resize(cluster_.size(), kUnfit);
   table.groups.resize(cluster_.size(), 0);
-  table.notes.resize(cluster_.size(), 0);
-  table.states.resize(cluster_.size(), 0);
-  table.at_top.resize(cluster_.size(), 0);
-}
-
-void Ranker::DropTop(Table& table) {
-  table.top.clear();
-  std::fill(table.at_top.begin(), table.at_top.end(), 0);
-  table.floor = std::numeric_limits<float>::infinity();
-}
-
-void Ranker::Sift(float bar) {
-  Table& table = *current_;
-  DropTop(table);
-  sifted_.clear();
-  size_t wanted = kTop;
-  for (const float score : table.scores) {
-    if (score == kUnfit) continue;
-    sifted_.push_back(score);
-    wanted += score >= bar;
-  }
-  table.floor = std::numeric_limits<float>::lowest();
-  if (sifted_.size() > wanted) {
-    const auto last = sifted_.begin() + static_cast<std::ptrdiff_t>(wanted);
-    std::nth_element(sifted_.begin(), last, sifted_.end(), std::greater<>());
-    table.floor = *last;
-  }
-  for (NodeId node = 0; node < table.scores.size(); ++node) {
-    if (table.scores[node] == kUnfit || table.scores[node] < table.floor) continue;
-    table.top.push_back({node, rank(node)});
-    table.at_top[node] = static_cast<uint32_t>(table.top.size());
-  }
 }
 
 NodeId Ranker::Best() const {

@@ -96,9 +96,9 @@ Result<std::vector<std::string>> ParsePolicies(const std::string& text) {
   }
   for (const std::string_view name : SplitList(text)) {
     ASSIGN_OR_RETURN(const placement::PolicyInfo* info, placement::FindPolicy(name));
-    if (std::find(names.begin(), names.end(), info->name) == names.end()) {
-      names.emplace_back(info->name);
-    }
+    const std::string parts = ToLower(name.substr(std::min(name.find('-'), name.size())));
+    const std::string known_as = std::string(info->name) + parts;
+    if (std::ranges::find(names, known_as) == names.end()) names.push_back(known_as);
   }
   if (names.empty()) return Error(Code::kInvalidArgument, "no policy named: see --help");
   return names;

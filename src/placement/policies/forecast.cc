@@ -16,19 +16,19 @@ constexpr int64_t kMemoryBand = int64_t{32} << 30;
 // Before anything was seen: in 50 pods, 3 want a whole node of the largest kind. It fades as pods
 // arrive; without it the last empty node could go before the first large pod was seen.
 constexpr double kPriorLarge = 3, kPriorPods = 50;
-// Sets of models that pods name; more of them than any cluster has are not told apart.
+// Sets of models that pods name; a new set replaces the one with the least demand.
 constexpr size_t kMaxTyped = 64;
 // Old arrivals fade over this many lives of a pod, and no faster than over so many departures.
 constexpr double kLivesRemembered = 4, kLeastRemembered = 4096;
 
 using NoPromotion = boost::math::policies::policy<boost::math::policies::promote_double<false>>;
 
-// P(D >= places) when D is negative binomial: `seen` events in `exposure` arrivals, predicted over
-// `horizon` arrivals. A Poisson rate that was learnt is uncertain; this tail knows it.
-double ChanceOfAtLeast(double places, double seen, double exposure, double horizon) {
-  if (places <= 0) return 1;
+// P(D >= slots) when D is negative binomial: `seen` events in `exposure` arrivals, predicted over
+// `horizon` arrivals.
+double ChanceOfAtLeast(double slots, double seen, double exposure, double horizon) {
+  if (slots <= 0) return 1;
   if (seen <= 0 || horizon <= 0) return 0;
-  return boost::math::ibeta(places, seen, horizon / (exposure + horizon), NoPromotion());
+  return boost::math::ibeta(slots, seen, horizon / (exposure + horizon), NoPromotion());
 }
 
 double NormalTail(double z) { return 0.5 * std::erfc(z * M_SQRT1_2); }
@@ -53,7 +53,7 @@ LargeSize SizeOf(const Demand& demand) {
 
 }  // namespace
 
-int LargeSize::PlacesOf(const LargeSize& other) const {
+int LargeSize::SlotsOf(const LargeSize& other) const {
   if (gpus < 2 || gpus < other.gpus || cpu_milli < other.cpu_milli || memory < other.memory ||
       !Within(models, other.models)) {
     return 0;
@@ -74,61 +74,93 @@ Forecast::Seen& Forecast::Look(ShapeId shape) {
   seen.pod.memory = demand.memory.count();
   seen.pod.models = demand.models;
   seen.pod.count = demand.gpus();
-  if (seen.pod.count > 0) seen.pod.milli = static_cast<int>(demand.milli() / seen.pod.count);
+  if (seen.pod.count == 0) return seen;
+  seen.pod.milli = static_cast<int>(demand.milli() / seen.pod.count);
+  for (const GpuAsk& ask : demand.asks) seen.pod.bytes += ask.count * ask.bytes.count();
+  seen.pod.bytes /= seen.pod.count;
   return seen;
 }
 
-// Null above kMaxClasses. A new class starts with what was seen before of its size and larger.
-LargeClass* Forecast::ClassOf(const LargeSize& size, bool* is_new) {
-  for (LargeClass& known : classes_) {
-    if (known.size == size) return &known;
-  }
-  if (classes_.size() == kMaxClasses) return nullptr;
+double LargeClass::demand() const { return seen + (whole_node ? kPriorLarge : 0); }
+
+// A new class starts with the demand seen before of its size and larger. Null where that is no more
+// than the demand of each class there is.
+LargeClass* Forecast::ClassOf(const LargeSize& size) {
+  const auto known =
+      std::ranges::find_if(classes_, [&](const LargeClass& of) { return of.size == size; });
+  if (known != classes_.end()) return &*known;
   LargeClass added{.size = size};
-  for (const Seen& seen : seen_) {
-    added.seen += seen.pod.weight * seen.size.PlacesOf(size);
+  for (const Seen& seen : seen_) added.seen += seen.pod.weight * seen.size.SlotsOf(size);
+  auto slot = classes_.end();
+  if (classes_.size() < kMaxClasses) {
+    slot = classes_.insert(slot, added);
+  } else {
+    slot = std::ranges::min_element(classes_, {}, &LargeClass::demand);
+    if (slot->demand() >= added.demand()) return nullptr;
+    *slot = added;
   }
-  classes_.push_back(added);
-  *is_new = true;
-  return &classes_.back();
+  new_classes_ |= uint32_t{1} << (slot - classes_.begin());
+  return &*slot;
 }
 
-bool Forecast::Arrived(ShapeId shape) {
+void Forecast::Arrived(ShapeId shape) {
   Seen& seen = Look(shape);
-  const double milli = static_cast<double>(cluster_.demand(shape).milli());
-  bool is_new = false;
-  if (seen.size.gpus >= 2) (void)ClassOf(seen.size, &is_new);
+  const double milli = MeanMilli(cluster_.demand(shape));
+  if (seen.size.gpus >= 2) (void)ClassOf(seen.size);
   for (LargeClass& known : classes_) {
     // What serves the larger one is not there for the smaller.
-    known.seen += unit_ * seen.size.PlacesOf(known.size);
+    known.seen += unit_ * seen.size.SlotsOf(known.size);
   }
   arrivals_ += unit_;
   arrived_milli_ += unit_ * milli;
   seen.pod.weight += unit_;
-  if (milli > 0 && seen.pod.models.any()) {
-    const auto same = [&](const TypedDemand& typed) { return typed.models == seen.pod.models; };
-    if (std::none_of(typed_.begin(), typed_.end(), same) && typed_.size() < kMaxTyped) {
-      typed_.push_back({.models = seen.pod.models});
+  if (milli > 0 && seen.pod.models.any()) CountTyped(seen.pod.models, milli);
+}
+
+void Forecast::CountTyped(const ModelSet& models, double milli) {
+  if (std::ranges::find(typed_, models, &TypedDemand::models) == typed_.end()) {
+    if (typed_.size() == kMaxTyped) {
+      typed_.erase(std::ranges::min_element(typed_, {}, &TypedDemand::milli));
     }
-    for (TypedDemand& typed : typed_) {
-      if (!Within(seen.pod.models, typed.models)) continue;
-      typed.milli += unit_ * milli;
-      typed.square += unit_ * milli * milli;
-    }
+    typed_.push_back({.models = models});
   }
-  return is_new;
+  for (TypedDemand& typed : typed_) {
+    if (!Within(models, typed.models)) continue;
+    typed.milli += unit_ * milli;
+    typed.square += unit_ * milli * milli;
+  }
 }
 
 void Forecast::Departed(ShapeId shape) {
   const Seen& seen = Look(shape);
   departures_ += unit_;
-  departed_milli_ += unit_ * static_cast<double>(cluster_.demand(shape).milli());
-  for (LargeClass& known : classes_) {
-    known.left += unit_ * seen.size.PlacesOf(known.size);
-  }
+  departed_milli_ += unit_ * MeanMilli(cluster_.demand(shape));
+  for (LargeClass& known : classes_) known.departed += unit_ * seen.size.SlotsOf(known.size);
   const double lives = kLivesRemembered * static_cast<double>(cluster_.pod_count());
   unit_ *= 1 + 1 / std::max(lives, kLeastRemembered);
   if (unit_ > 1e6) Fade();
+}
+
+int64_t Forecast::MilliOn(const Demand& demand, ModelId model) const {
+  const int64_t memory = model < device_memory_.size() ? device_memory_[model] : 0;
+  int64_t sum = 0;
+  for (const GpuAsk& ask : demand.asks) {
+    const int milli = static_cast<int>(ask.milli.count());
+    sum += ask.count * std::min(placement::MilliOn(memory, milli, ask.bytes.count()), 1000);
+  }
+  return sum;
+}
+
+// Over the GPUs of the models that it allows.
+double Forecast::MeanMilli(const Demand& demand) const {
+  double sum = 0, gpus = 0;
+  for (ModelId model = 0; model < capacity_.size(); ++model) {
+    if (capacity_[model].gpus == 0 || !demand.AllowsModel(model)) continue;
+    const auto count = static_cast<double>(capacity_[model].gpus);
+    sum += count * static_cast<double>(MilliOn(demand, model));
+    gpus += count;
+  }
+  return gpus > 0 ? sum / gpus : static_cast<double>(demand.milli());
 }
 
 // Everything in units of now; what weighs nothing any more is forgotten.
@@ -139,7 +171,7 @@ void Forecast::Fade() {
   }
   for (LargeClass& known : classes_) {
     known.seen /= unit_;
-    known.left /= unit_;
+    known.departed /= unit_;
   }
   for (TypedDemand& typed : typed_) {
     typed.milli /= unit_;
@@ -149,19 +181,22 @@ void Forecast::Fade() {
   unit_ = 1;
 }
 
-bool Forecast::SawNode(const NodeView& node) {
-  if (!node->present || node->gpu_count < largest_node_) return false;
+void Forecast::SawNode(const NodeView& node) {
+  if (!node->present) return;
+  device_memory_.resize(std::max(device_memory_.size(), cluster_.model_count()), 0);
+  for (const GpuState& gpu : node.gpus) {
+    if (gpu.kind != kWholeDevice) continue;
+    device_memory_[gpu.model] = std::max(device_memory_[gpu.model], gpu.total_bytes);
+  }
+  if (node->gpu_count < largest_node_) return;
   if (node->gpu_count > largest_node_) {
     largest_node_ = node->gpu_count;
     for (LargeClass& known : classes_) known.whole_node = false;
   }
-  bool is_new = false;
   LargeClass* whole = ClassOf({.gpus = largest_node_,
                                .cpu_milli = node->cpu_total / kCpuBand * kCpuBand,
-                               .memory = node->memory_total / kMemoryBand * kMemoryBand},
-                              &is_new);
+                               .memory = node->memory_total / kMemoryBand * kMemoryBand});
   if (whole != nullptr) whole->whole_node = true;
-  return is_new;
 }
 
 std::vector<MixPod> Forecast::Mix() const {
@@ -172,69 +207,67 @@ std::vector<MixPod> Forecast::Mix() const {
   return mix;
 }
 
-Places Forecast::OwnPlaces(ShapeId shape) {
+Slots Forecast::OwnSlots(ShapeId shape) {
   const LargeSize size = Look(shape).size;
-  Places own{};
+  Slots own{};
   for (size_t j = 0; j < classes_.size(); ++j) {
-    own[j] = static_cast<uint8_t>(size.PlacesOf(classes_[j].size));
+    own[j] = static_cast<uint8_t>(size.SlotsOf(classes_[j].size));
   }
   return own;
 }
 
-uint8_t Forecast::PlacesOn(const NodeView& node, size_t of_class) const {
+uint8_t Forecast::SlotsOn(const NodeView& node, size_t of_class) const {
   const LargeSize& size = classes_[of_class].size;
   if (!node->present || !node->schedulable) return 0;
   int64_t idle = 0;
-  for (const GpuState& gpu : node.gpus) {
-    idle += gpu.slack == 1000 && size.Allows(gpu.model);
+  for (const GpuState& gpu : node.gpus) idle += gpu.slack == 1000 && size.Allows(gpu.model);
+  int64_t slots = idle / size.gpus;
+  if (slots > 0 && size.cpu_milli > 0) {
+    slots = std::min(slots, std::max<int64_t>(node->cpu_free, 0) / size.cpu_milli);
   }
-  int64_t places = idle / size.gpus;
-  if (places > 0 && size.cpu_milli > 0) {
-    places = std::min(places, std::max<int64_t>(node->cpu_free, 0) / size.cpu_milli);
+  if (slots > 0 && size.memory > 0) {
+    slots = std::min(slots, std::max<int64_t>(node->memory_free, 0) / size.memory);
   }
-  if (places > 0 && size.memory > 0) {
-    places = std::min(places, std::max<int64_t>(node->memory_free, 0) / size.memory);
-  }
-  return static_cast<uint8_t>(places);
+  return static_cast<uint8_t>(slots);
 }
 
-void Forecast::AddPlaces(const Places& places, int sign) {
-  for (size_t j = 0; j < classes_.size(); ++j) classes_[j].places += sign * places[j];
+void Forecast::AddGpu(ModelId model, int slack, int sign) {
+  if (model >= capacity_.size()) capacity_.resize(model + 1);
+  capacity_[model].gpus += sign;
+  capacity_[model].slack += sign * slack;
 }
 
-void Forecast::AddSlack(ModelId model, int64_t milli) {
-  if (model >= slack_.size()) slack_.resize(model + 1, 0);
-  slack_[model] += milli;
-}
-
-// Arrivals until the cluster is full. Where pods leave, in no more arrivals than a life is long,
-// which by Little's law is as many as there are pods: what comes later finds others gone.
+// In arrivals. By Little's law a lifetime is as many as there are pods: what arrives later finds
+// others gone. Where there are few pods just now, no shorter than prices stay as they are.
 double Forecast::Horizon() const {
+  int64_t slack = 0;
+  for (const Capacity& model : capacity_) slack += model.slack;
   const double net = (arrived_milli_ - departed_milli_) / std::max(arrivals_, 1.0);
-  const double until_full = static_cast<double>(cluster_.free_milli()) / std::max(net, 1.0);
+  const double until_full = static_cast<double>(slack) / std::max(net, 1.0);
   if (departures_ <= 0) return until_full;
-  return std::min(until_full, static_cast<double>(cluster_.pod_count()));
+  const auto pods = static_cast<double>(cluster_.pod_count());
+  return std::min(until_full, std::max(pods, static_cast<double>(kArrivalsPerPrice)));
 }
 
-void Forecast::Price() {
+void Forecast::Price(const PolicyParts& without) {
   const double horizon = arrivals_ > 0 ? Horizon() : 0;
   for (LargeClass& known : classes_) {
-    const double freed = arrivals_ > 0 ? horizon * known.left / arrivals_ : 0;
-    const double chance = ChanceOfAtLeast(static_cast<double>(known.places) + freed,
-                                          known.seen + (known.whole_node ? kPriorLarge : 0),
+    const double freed = arrivals_ > 0 ? horizon * known.departed / arrivals_ : 0;
+    const double chance = ChanceOfAtLeast(static_cast<double>(known.slots) + freed, known.demand(),
                                           arrivals_ + (known.whole_node ? kPriorPods : 0), horizon);
-    known.price = 1000.0 * known.size.gpus * chance;
+    known.price = without.test(kReservation) ? 0 : 1000.0 * known.size.gpus * chance;
   }
-  scarcity_.assign(slack_.size(), 0);
+  scarcity_.assign(capacity_.size(), 0);
+  if (without.test(kScarcity)) return;
   for (const TypedDemand& typed : typed_) {
     double free = 0;
-    for (ModelId model = 0; model < slack_.size(); ++model) {
-      if (typed.models.test(model)) free += static_cast<double>(slack_[model]);
+    for (ModelId model = 0; model < capacity_.size(); ++model) {
+      if (typed.models.test(model)) free += static_cast<double>(capacity_[model].slack);
     }
     const double mean = horizon * typed.milli / arrivals_;
     const double variance = horizon * typed.square / arrivals_ * (1 + horizon / arrivals_);
     const double chance = NormalTail((free - mean) / std::sqrt(std::max(variance, 1.0)));
-    for (ModelId model = 0; model < slack_.size(); ++model) {
+    for (ModelId model = 0; model < capacity_.size(); ++model) {
       if (typed.models.test(model)) scarcity_[model] = std::max(scarcity_[model], chance);
     }
   }

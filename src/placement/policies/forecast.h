@@ -1,24 +1,29 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is still to come, and what it makes places worth: learnt from the pods that arrived and
-// left, and from nothing else.
+// Demand that is still to come, and what it makes capacity worth: learned from the pods that
+// arrived and departed, and from nothing else.
 //
-// Two prices follow from it, in thousandths of a GPU.
-// - Reservation (Littlewood's rule): a class of large pods needs several whole GPUs, CPU and memory
-// on
-//   one node. A place that could hold one more of them costs what such a pod would use, times the
-//   chance that more of them come than there are places.
-// - Scarce models: pods that name models can go nowhere else. Everything placed on such a model
-// costs
-//   its own size, times the chance that they will fill it.
+// Two prices follow, in thousandths of a GPU.
+// - Reservation (Littlewood's rule): a class of large pods needs several whole GPUs, CPU and device
+//   memory on one node; a slot is room for one such pod. With D the number of such pods within the
+//   horizon and K the slots there are, a slot is worth 1000 · GPUs · P(D >= K). Classes are nested:
+//   the demand of a class counts every larger pod (Hall's condition). As in a linear program, what
+//   capacity is worth is the sum over all constraints that it is part of.
+// - Scarcity: a pod that names GPU models can run nowhere else. Everything placed on such a model
+//   costs its own size times the chance that those pods fill the model.
 //
-// Time is counted in arrivals; what has left weighs less the longer ago it came. The caller says
-// what places and models the cluster has left. Threads: one. Private to this room.
+// D is the posterior predictive of a Poisson rate, a negative binomial, so that a rate learned from
+// few pods is uncertain. The horizon is the number of arrivals until the cluster is full, but where
+// pods depart no more than one pod lifetime.
+//
+// Time is counted in arrivals; departed demand weighs less the longer ago it came. The caller
+// reports which slots and models the cluster has left. Threads: one. Private to this room.
 #pragma once
 
 #include <array>
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "src/placement/cluster.h"
@@ -35,58 +40,72 @@ struct LargeSize {
   ModelSet models;
 
   bool operator==(const LargeSize&) const = default;
-  // How many places for pods of size `other` a pod of this size takes: one of eight GPUs takes two
-  // of four. None where it is smaller.
-  int PlacesOf(const LargeSize& other) const;
+  // How many slots of size `other` a pod of this size takes: one of eight GPUs takes two of four.
+  // None where it is smaller.
+  int SlotsOf(const LargeSize& other) const;
   bool Allows(ModelId model) const { return models.none() || models.test(model); }
 };
 
 struct LargeClass {
   LargeSize size;
-  // Places that arrivals of this size or larger took: a pod of eight GPUs takes two of four.
+  // Slots that arrivals of this size or larger took: a pod of eight GPUs takes two of four.
   double seen = 0;
-  double left = 0;          // that departures gave back
+  double departed = 0;      // slots that departures gave back
   bool whole_node = false;  // the size of a largest node: expected before one was seen
-  int64_t places = 0;       // how many pods of exactly this size would fit now
-  double price = 0;         // of one place
+  int64_t slots = 0;        // how many pods of exactly this size would fit now
+  double price = 0;         // of one slot
+
+  double demand() const;  // `seen`, and what is expected before anything was seen
 };
 
-// Bounds what a tenant can make us count by asking for ever new sizes; later ones are not
-// protected.
+// Bounds what a tenant can make us count by asking for ever new sizes: a class with more demand
+// replaces the one with the least.
 inline constexpr size_t kMaxClasses = 32;
-using Places = std::array<uint8_t, kMaxClasses>;  // by class
-// The same in parts of a place.
-inline constexpr int kPartsPerPlace = 64;
-using PlaceParts = std::array<uint16_t, kMaxClasses>;
+using Slots = std::array<uint8_t, kMaxClasses>;  // by class
+// The same in parts of a slot.
+inline constexpr int kPartsPerSlot = 64;
+using SlotParts = std::array<uint16_t, kMaxClasses>;
+
+// Prices are set anew after so many arrivals.
+inline constexpr int64_t kArrivalsPerPrice = 16;
 
 class Forecast {
  public:
   explicit Forecast(const Cluster& cluster) : cluster_(cluster) {}
 
-  // True when there is a class that was not there before: count its places.
-  bool Arrived(ShapeId shape);
+  void Arrived(ShapeId shape);
   void Departed(ShapeId shape);
-  // The same for the size of a node with more GPUs than any before, or as many.
-  bool SawNode(const NodeView& node);
+  // A node came or changed: a class of pods that want the largest nodes whole is expected.
+  void SawNode(const NodeView& node);
+  // Bit j: class j is new, in a slot of `classes` that may have held another. Count its slots on
+  // every node and add them with AddSlots. Cleared by the call.
+  uint32_t TakeNewClasses() { return std::exchange(new_classes_, 0); }
+  uint32_t new_classes() const { return new_classes_; }
 
+  // Whether any pod has departed.
+  bool pods_depart() const { return departures_ > 0; }
   // The mix of what arrived, in no order.
   std::vector<MixPod> Mix() const;
+  // Bytes of one GPU by model; 0 where no node has said.
+  const std::vector<int64_t>& device_memory() const { return device_memory_; }
 
   std::span<const LargeClass> classes() const { return classes_; }
-  // Of how many places of each class a pod of this shape is itself what they are kept for: taking
-  // those is no loss to others.
-  Places OwnPlaces(ShapeId shape);
+  // How many slots of each class a pod of this shape fills as the pod they are kept for: no loss.
+  Slots OwnSlots(ShapeId shape);
   // How many pods of the class would fit the node as it is.
-  uint8_t PlacesOn(const NodeView& node, size_t of_class) const;
+  uint8_t SlotsOn(const NodeView& node, size_t of_class) const;
+  void AddSlots(size_t of_class, int sign, uint8_t slots) {
+    classes_[of_class].slots += sign * slots;
+  }
+  // One GPU of this model, with this slack, joins (1) or leaves (-1) the capacity.
+  void AddGpu(ModelId model, int slack, int sign);
 
-  // What a node adds to, or takes from, the places of all classes and the slack of a model.
-  void AddPlaces(const Places& places, int sign);
-  void AddSlack(ModelId model, int64_t milli);
-
-  // Prices for places and models as they are now.
-  void Price();
+  // Sets prices for slots and models as they are now.
+  void Price(const PolicyParts& without);
   // The chance that pods which must use this model fill it.
   double scarcity(ModelId model) const { return model < scarcity_.size() ? scarcity_[model] : 0; }
+  // What a demand takes of GPUs of this model, in thousandths.
+  int64_t MilliOn(const Demand& demand, ModelId model) const;
 
  private:
   struct Seen {
@@ -98,9 +117,14 @@ class Forecast {
     ModelSet models;
     double milli = 0, square = 0;  // sums over arrivals
   };
+  struct Capacity {
+    int64_t gpus = 0, slack = 0;
+  };
 
   Seen& Look(ShapeId shape);
-  LargeClass* ClassOf(const LargeSize& size, bool* is_new);
+  LargeClass* ClassOf(const LargeSize& size);
+  void CountTyped(const ModelSet& models, double milli);
+  double MeanMilli(const Demand& demand) const;
   void Fade();
   double Horizon() const;
 
@@ -111,10 +135,12 @@ class Forecast {
   double arrivals_ = 0, arrived_milli_ = 0;
   double departures_ = 0, departed_milli_ = 0;
   std::vector<LargeClass> classes_;
+  uint32_t new_classes_ = 0;
   std::vector<TypedDemand> typed_;
-  std::vector<int64_t> slack_;    // by model
-  std::vector<double> scarcity_;  // by model
-  int largest_node_ = 2;          // GPUs
+  std::vector<int64_t> device_memory_;  // by model
+  std::vector<Capacity> capacity_;      // by model
+  std::vector<double> scarcity_;        // by model
+  int largest_node_ = 2;                // GPUs
 };
 
 }  // namespace tessera::placement

@@ -7,7 +7,7 @@
 namespace tessera::placement {
 
 size_t LossGroups::Hash::operator()(const Group& group) const {
-  constexpr size_t kPerWord = sizeof(uint64_t) / sizeof(PlaceParts::value_type);
+  constexpr size_t kPerWord = sizeof(uint64_t) / sizeof(SlotParts::value_type);
   static_assert(kMaxClasses % kPerWord == 0);
   uint64_t hash = group.model, word;
   for (size_t i = 0; i < kMaxClasses; i += kPerWord) {
@@ -18,7 +18,7 @@ size_t LossGroups::Hash::operator()(const Group& group) const {
   return hash;
 }
 
-uint16_t LossGroups::Of(ModelId model, const PlaceParts& lost) {
+uint16_t LossGroups::Of(ModelId model, const SlotParts& lost) {
   const auto [at, is_new] =
       ids_.try_emplace(Group{model, lost}, static_cast<uint16_t>(groups_.size()));
   if (is_new) groups_.push_back(at->first);
@@ -27,7 +27,7 @@ uint16_t LossGroups::Of(ModelId model, const PlaceParts& lost) {
 
 uint16_t LossGroups::Lossless(ModelId model) {
   if (model >= lossless_.size()) lossless_.resize(model + 1, -1);
-  if (lossless_[model] < 0) lossless_[model] = Of(model, PlaceParts{});
+  if (lossless_[model] < 0) lossless_[model] = Of(model, SlotParts{});
   return static_cast<uint16_t>(lossless_[model]);
 }
 
@@ -40,14 +40,12 @@ void LossGroups::Clear() {
 
 float LossGroups::ReservationOf(uint16_t group, const Forecast& forecast) const {
   const auto classes = forecast.classes();
-  double most = 0;
-  for (size_t j = 0; j < classes.size(); ++j) {
-    most = std::max(most, classes[j].price * groups_[group].lost[j]);
-  }
-  return static_cast<float>(most / kPartsPerPlace);
+  double sum = 0;
+  for (size_t j = 0; j < classes.size(); ++j) sum += classes[j].price * groups_[group].lost[j];
+  return static_cast<float>(sum / kPartsPerSlot);
 }
 
-std::span<const float> LossGroups::Charges(const Forecast& forecast, int64_t milli) {
+std::span<const float> LossGroups::Charges(const Forecast& forecast, const Demand& demand) {
   reservations_.resize(groups_.size());
   scarcities_.resize(groups_.size());
   for (; priced_ < groups_.size(); ++priced_) {
@@ -56,9 +54,10 @@ std::span<const float> LossGroups::Charges(const Forecast& forecast, int64_t mil
   }
   // Nodes without a rank are in group 0, which may not exist yet.
   charges_.assign(groups_.size() + 1, 0);
-  const auto size = static_cast<float>(milli);
   for (size_t i = 0; i < groups_.size(); ++i) {
-    charges_[i] = -reservations_[i] - scarcities_[i] * size;
+    charges_[i] = -reservations_[i];
+    if (scarcities_[i] == 0) continue;
+    charges_[i] -= scarcities_[i] * static_cast<float>(forecast.MilliOn(demand, groups_[i].model));
   }
   return charges_;
 }

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a placement takes from pods still to come: places of some classes or parts of them, on a
-// model.
-// Placements that take the same are one group, so that a change of prices is a change of one number
-// for each group and not for each node.
+// What a placement takes from pods that are still to come: slots of large pods, on a GPU model.
+// Placements that take the same are one group, so that a change of prices changes one number for
+// each group, and not one for each node.
 //
 // Threads: one. Private to this room.
 #pragma once
@@ -21,16 +20,16 @@ class LossGroups {
   // More groups than this: start again with Clear, and rank again.
   static constexpr size_t kMany = 60000;
 
-  uint16_t Of(ModelId model, const PlaceParts& lost);
-  // Of a placement on this model that takes no place.
+  uint16_t Of(ModelId model, const SlotParts& lost);
+  // Of a placement on this model that takes no slot.
   uint16_t Lossless(ModelId model);
   size_t size() const { return groups_.size(); }
   void Clear();
 
   // Prices changed.
   void Reprice() { priced_ = 0; }
-  // What a pod of `milli` pays in each group: never positive.
-  std::span<const float> Charges(const Forecast& forecast, int64_t milli);
+  // What the demand is charged in each group: never positive.
+  std::span<const float> Charges(const Forecast& forecast, const Demand& demand);
   // Of one group, apart.
   float ReservationOf(uint16_t group, const Forecast& forecast) const;
   ModelId ModelOf(uint16_t group) const { return groups_[group].model; }
@@ -38,7 +37,7 @@ class LossGroups {
  private:
   struct Group {
     ModelId model;
-    PlaceParts lost;
+    SlotParts lost;
     bool operator==(const Group&) const = default;
   };
   struct Hash {

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/placement/policies/policies.h"
 
+#include <fmt/ranges.h>
+
+#include <algorithm>
 #include <array>
 #include <string>
 
@@ -34,10 +37,33 @@ std::span<const PolicyInfo> Policies() {
   return kPolicies;
 }
 
+namespace {
+
+// The parts after the first dash of a name.
+Result<PolicyParts> LeftOut(std::string_view name) {
+  PolicyParts without;
+  for (size_t dash = name.find('-'); dash != name.npos; dash = name.find('-')) {
+    name.remove_prefix(dash + 1);
+    const std::string part = ToLower(name.substr(0, name.find('-')));
+    const auto at = std::ranges::find(kPolicyParts, part);
+    if (at == kPolicyParts.end()) {
+      return Error(Code::kInvalidArgument, "no policy has a part \"{}\": Tessera has {}", part,
+                   fmt::join(kPolicyParts, ", "));
+    }
+    without.set(static_cast<size_t>(at - kPolicyParts.begin()));
+  }
+  return without;
+}
+
+}  // namespace
+
 Result<const PolicyInfo*> FindPolicy(std::string_view name) {
+  ASSIGN_OR_RETURN(const PolicyParts without, LeftOut(name));
+  const std::string whole = ToLower(name.substr(0, name.find('-')));
   std::string known;
   for (const PolicyInfo& info : Policies()) {
-    if (ToLower(info.name) == ToLower(name)) return &info;
+    if (ToLower(info.name) == whole && (without.none() || info.make == MakeTerminalWaste))
+      return &info;
     known += known.empty() ? "" : ", ";
     known += info.name;
   }
@@ -45,8 +71,9 @@ Result<const PolicyInfo*> FindPolicy(std::string_view name) {
 }
 
 Result<std::unique_ptr<Policy>> MakePolicy(std::string_view name, Cluster& cluster,
-                                           const PolicyOptions& options) {
+                                           PolicyOptions options) {
   ASSIGN_OR_RETURN(const PolicyInfo* info, FindPolicy(name));
+  ASSIGN_OR_RETURN(options.without, LeftOut(name));
   return info->make(cluster, options);
 }
 

@@ -1,27 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tessera, the default policy: the node and GPU where the pod leaves the least waste in the end
-// (waste_model.h), less what the place is worth to pods that are still to come (forecast.h).
+// Tessera, the default policy: the node and GPUs where the pod adds least terminal waste
+// (waste_model.h), less what the capacity is worth to pods that are still to come (forecast.h).
 //
-//   score = W(n) - W(n + p) - max_j price_j · (places of class j lost) - scarcity(model) · milli(p)
-//
-//           + worth of the links between the GPUs of p, or what p breaks of others'
+//   score = [W(n) - W(n + p)] - Σ_j price_j · (slots of class j lost) - scarcity(model) · milli(p)
+//           + links(p on n)
 //
 // All terms are thousandths of a GPU, all weights are 1; only that the GPUs of a pod of several are
-// joined by NVLink outweighs all else. It knows nothing but the pods that came and went. All nodes
-// are ranked with W by its closed form; the Selection::kMost best states among them are ranked
-// again with the mean of closed form and roll-outs. Before the first mix is learnt, W is 0.
+// joined by NVLink outweighs all else. Every feasible node is evaluated. The policy knows the pods
+// that arrived and departed and nothing else; before the first mix is learned, W is 0.
 #include <algorithm>
-#include <array>
+#include <bit>
 #include <cmath>
 
 #include "src/placement/fit.h"
 #include "src/placement/policies/forecast.h"
 #include "src/placement/policies/loss_groups.h"
-#include "src/placement/policies/node_after.h"
 #include "src/placement/policies/node_summaries.h"
-#include "src/placement/policies/plain_ask.h"
 #include "src/placement/policies/policies.h"
-#include "src/placement/policies/selection.h"
 #include "src/placement/policies/turnover.h"
 #include "src/placement/policies/waste_model.h"
 #include "src/placement/ranker.h"
@@ -29,27 +24,49 @@
 namespace tessera::placement {
 namespace {
 
-// The first mix is learnt after so many pods, the next after twice as many.
+// The first mix is learned after so many pods, the next after twice as many.
 constexpr int64_t kFirstMix = 8;
-// Where pods leave, it is learnt anew after so many lives of a pod.
-constexpr int64_t kLivesPerMix = 2, kLeastLife = 1024;
+// Where pods depart, it is learned anew after so many pod lifetimes.
+constexpr int64_t kLifetimesPerMix = 2, kLeastLifetime = 1024;
 constexpr int kStepsPerArrival = 2;  // of a model that is being made
-constexpr int64_t kArrivalsPerPrice = 16;
 
 // What well linked GPUs are worth to a pod of several: at most half of each of them, and half of
 // that at as many points for a pair as this (device::ScoreOf; five NVLinks).
 constexpr float kLinkWorth = 500, kHalfLinked = 500;
-// That all of them are joined by NVLink decides between nodes: it is more than all terms can differ
-// by, which is 1000 for each GPU of a node in waste (either way), places and scarcity, and 500 in
-// links.
+// Joined by NVLink decides between nodes: more than all terms can differ by, which is 1000 for each
+// GPU of a node in waste (either way), slots and scarcity, and 500 in links.
 constexpr float kJoined = 5000 * kMaxGpusPerNode;
 // What others lose with a GPU that has a link to another idle one, where the pod needs no links.
 constexpr float kPairBroken = 50;
 
+// A demand as every node is asked about it.
+struct Asked {
+  Asked(const Demand& demand, const Slots& own) : demand(demand), own(own) {
+    for (const GpuAsk& ask : demand.asks) {
+      if (ask.whole() && ask.count > 1) linked = std::max(linked, ask.count);
+    }
+    share = demand.asks.size() == 1 && demand.asks[0].count == 1 && !demand.asks[0].whole();
+  }
+
+  const Demand& demand;
+  Slots own;       // that it fills as the pod they are kept for
+  int linked = 0;  // GPUs of its largest whole ask, where there are several
+  bool share = false;
+};
+
+// A demand placed on a node.
+struct Placed {
+  Pick pick;
+  NodeKey key;         // of the node with the demand
+  int idle_taken = 0;  // GPUs
+  float waste = 0;     // of the node with the demand
+};
+
 class TerminalWaste : public Policy {
  public:
-  explicit TerminalWaste(const Cluster& cluster)
+  TerminalWaste(const Cluster& cluster, const PolicyParts& without)
       : cluster_(cluster),
+        without_(without),
         ranker_(cluster),
         forecast_(cluster),
         turnover_(cluster),
@@ -64,66 +81,51 @@ class TerminalWaste : public Policy {
   void Departed(ShapeId shape) override;
 
  private:
-  struct Remembered {
-    uint64_t epoch = 0, state = 0;
-    Rank rank;
-  };
-
-  void Follow();
-  PlainAsk Prepare(ShapeId shape);
-  void Shortlist(const PlainAsk& ask);
-  const Candidate* Listed(NodeId id, float ranked) const;
-  Rank Evaluate(NodeId id, const PlainAsk& ask);
-  float LinkWorth(NodeId id, const PlainAsk& ask) const;
-  static float LinksBroken(const NodeSummary& node, int idle_taken, const PlainAsk& ask) {
-    return ask.linked == 0 && node.paired ? kPairBroken * static_cast<float>(idle_taken) : 0;
-  }
-  Rank EvaluatePlain(const NodeSummary& node, const PlainAsk& ask);
-  uint16_t GroupOf(const NodeSummary& node, int idle_taken, const PlainAsk& ask);
-  NodeAfter Look(NodeId id, const NodeSummary& node, const Demand& demand) const {
-    return NodeAfter::Of(cluster_.node(id), node, demand, model_.get());
-  }
-  float Correction(NodeId id, const PlainAsk& ask);
-  float Rolled(const NodeSummary& node, const NodeKey& key, float closed);
   void Learn();
-  NodeSummary& Summary(NodeId id) { return nodes_.Of(id, model_.get(), generation_); }
+  void Follow();
+  void Refresh(ShapeId shape);
+  Rank Evaluate(NodeId id, const Asked& asked);
+  bool Try(NodeId id, const Asked& asked, Placed* placed);
+  bool TryShare(NodeId id, const Demand& demand, Placed* placed);
+  float Waste(const NodeKey& key) { return model_ ? model_->Waste(key) : 0; }
+  float Links(NodeId id, const Asked& asked, int idle_taken) const;
 
   const Cluster& cluster_;
+  const PolicyParts without_;
   Ranker ranker_;
   Forecast forecast_;
   Turnover turnover_;
   NodeSummaries nodes_;
   LossGroups groups_;
   std::unique_ptr<WasteModel> model_, next_;  // in use; being made
-  uint32_t generation_ = 0;
   int64_t arrived_ = 0, next_mix_ = kFirstMix, departed_ = 0;
   int64_t priced_ = -1;  // arrivals / kArrivalsPerPrice when prices were set
-  bool new_class_ = false, new_turnover_ = false;
-  std::array<Remembered, 512> remembered_;  // ranks of states, while one shape is ranked
-  uint64_t epoch_ = 0;
-  std::vector<Candidate> shortlist_;
+  bool new_turnover_ = false;
   std::vector<float> scores_;
 };
 
 void TerminalWaste::Arrived(ShapeId shape) {
-  new_class_ |= forecast_.Arrived(shape);
-  new_turnover_ |= turnover_.Arrived();
+  forecast_.Arrived(shape);
+  if (!without_.test(kTurnover)) new_turnover_ |= turnover_.Arrived();
   ++arrived_;
   if (arrived_ >= next_mix_ && !next_) {
-    next_ = std::make_unique<WasteModel>(forecast_.Mix(), cluster_.model_count());
+    std::vector<int64_t> device_memory = forecast_.device_memory();
+    device_memory.resize(cluster_.model_count(), 0);
+    next_ = std::make_unique<WasteModel>(forecast_.Mix(), std::move(device_memory),
+                                         !forecast_.pods_depart(), without_);
     next_mix_ = 2 * arrived_;
   }
   if (next_) Learn();
   Follow();
 }
 
-// A departing pod means that the mix may change for ever: then it is learnt at intervals.
+// A departing pod means that the mix may change for ever: then it is learned at intervals.
 void TerminalWaste::Departed(ShapeId shape) {
   forecast_.Departed(shape);
   turnover_.Departed();
   ++departed_;
-  const auto life = std::max(static_cast<int64_t>(cluster_.pod_count()), kLeastLife);
-  if (departed_ < kLivesPerMix * life) return;
+  const auto lifetime = std::max(static_cast<int64_t>(cluster_.pod_count()), kLeastLifetime);
+  if (departed_ < kLifetimesPerMix * lifetime) return;
   departed_ = 0;
   next_mix_ = std::min(next_mix_, arrived_ + 1);
 }
@@ -132,7 +134,6 @@ void TerminalWaste::Learn() {
   for (int i = 0; i < kStepsPerArrival; ++i) {
     if (next_->Step()) continue;
     model_ = std::move(next_);
-    ++generation_;
     ranker_.Invalidate();
     return;
   }
@@ -141,216 +142,157 @@ void TerminalWaste::Learn() {
 // Takes in what changed in the cluster, and sets prices when they are due.
 void TerminalWaste::Follow() {
   bool changed = nodes_.Sync();
-  if (new_class_) nodes_.CountNewClasses();
   if (new_turnover_) nodes_.TurnoverChanged();
-  changed |= new_class_ | new_turnover_;
-  new_class_ = new_turnover_ = false;
+  changed |= std::exchange(new_turnover_, false);
   if (changed || groups_.size() > LossGroups::kMany) {
     groups_.Clear();
     ranker_.Invalidate();
   }
   if (changed || priced_ != arrived_ / kArrivalsPerPrice) {
-    forecast_.Price();
+    forecast_.Price(without_);
     groups_.Reprice();
     priced_ = arrived_ / kArrivalsPerPrice;
   }
 }
 
-// Everything up to date but the shortlist.
-PlainAsk TerminalWaste::Prepare(ShapeId shape) {
+void TerminalWaste::Refresh(ShapeId shape) {
   Follow();
-  const PlainAsk ask(cluster_.demand(shape), forecast_.OwnPlaces(shape));
-  ++epoch_;
-  ranker_.Refresh(shape, [&](const NodeView&, NodeId id) { return Evaluate(id, ask); });
-  return ask;
+  const Asked asked(cluster_.demand(shape), forecast_.OwnSlots(shape));
+  ranker_.Refresh(shape, [&](const NodeView&, NodeId id) { return Evaluate(id, asked); });
 }
 
-Rank TerminalWaste::Evaluate(NodeId id, const PlainAsk& ask) {
-  if (nodes_[id].cpu < ask.demand.cpu_milli || nodes_[id].memory < ask.demand.memory.count()) {
-    return {};
+Rank TerminalWaste::Evaluate(NodeId id, const Asked& asked) {
+  Placed placed;
+  if (!Try(id, asked, &placed)) return {};
+  const NodeSummary& node = nodes_[id];
+  const uint16_t group =
+      nodes_.TakesSlots(node, placed.idle_taken, asked.demand)
+          ? groups_.Of(node.key.model,
+                       nodes_.SlotsTaken(node, placed.idle_taken, asked.demand, asked.own))
+          : groups_.Lossless(node.key.model);
+  return {.score = Waste(node.key) - placed.waste + Links(id, asked, placed.idle_taken),
+          .group = group};
+}
+
+// Places the demand on the node: a share on the GPU with the least terminal waste, the tightest of
+// equal ones; all else where it is tightest. False where it does not fit.
+bool TerminalWaste::Try(NodeId id, const Asked& asked, Placed* placed) {
+  const NodeSummary& node = nodes_[id];
+  const Demand& demand = asked.demand;
+  if (node.cpu < demand.cpu_milli || node.memory < demand.memory.count()) return false;
+  if (asked.share) return TryShare(id, demand, placed);
+  const NodeView view = cluster_.node(id);
+  if (!PickTightest(view, demand, &placed->pick)) return false;
+  std::array<int16_t, kMaxGpusPerNode> slack;
+  SlackAfter(view, demand, placed->pick, slack.data());
+  for (size_t i = 0; i < view.gpus.size(); ++i) {
+    slack[i] = std::max<int16_t>(slack[i], 0);
+    placed->idle_taken += view.gpus[i].slack == 1000 && (placed->pick.all() >> i & 1);
   }
-  const float links = LinkWorth(id, ask);
-  if (ask.plain && nodes_[id].plain && links == 0) {
-    Remembered& remembered = remembered_[nodes_[id].state % remembered_.size()];
-    if (remembered.epoch != epoch_ || remembered.state != nodes_[id].state) {
-      remembered = {epoch_, nodes_[id].state, EvaluatePlain(Summary(id), ask)};
+  placed->key = NodeKey::Of(view->model, node.cpu - demand.cpu_milli,
+                            node.memory - demand.memory.count(), slack.data(), view.gpus.size());
+  placed->waste = Waste(placed->key);
+  return true;
+}
+
+bool TerminalWaste::TryShare(NodeId id, const Demand& demand, Placed* placed) {
+  const NodeSummary& node = nodes_[id];
+  const NodeView view = cluster_.node(id);
+  const GpuAsk& ask = demand.asks[0];
+  const GpuFit fits(ask, demand);
+  std::array<int16_t, kMaxGpusPerNode> slack;
+  for (size_t i = 0; i < view.gpus.size(); ++i) slack[i] = view.gpus[i].slack;
+  const auto tried = [&](size_t i) {
+    const GpuState& gpu = view.gpus[i];
+    for (size_t j = 0; j < i; ++j) {
+      const GpuState& other = view.gpus[j];
+      if (other.slack == gpu.slack && other.total_bytes == gpu.total_bytes && fits(other))
+        return true;
     }
-    return remembered.rank;
-  }
-  const NodeSummary& node = Summary(id);
-  const NodeAfter after = Look(id, node, ask.demand);
-  if (!after.fits) return {};
-  return {.score = node.closed - after.closed + links - LinksBroken(node, after.idle_taken, ask),
-          .group = GroupOf(node, after.idle_taken, ask),
-          .state = node.state};
-}
-
-float TerminalWaste::LinkWorth(NodeId id, const PlainAsk& ask) const {
-  if (ask.linked == 0 || cluster_.node(id)->groups == nullptr) return 0;
-  if (!Fits(cluster_.node(id), ask.demand)) return 0;
-  const int pairs = ask.linked * (ask.linked - 1) / 2;
-  const float points = static_cast<float>(LinkPoints(cluster_.node(id), ask.demand)) / pairs;
-  return kLinkWorth * ask.linked * points / (points + kHalfLinked) +
-         (GetsJoined(cluster_.node(id), ask.demand) ? kJoined : 0);
-}
-
-Rank TerminalWaste::EvaluatePlain(const NodeSummary& node, const PlainAsk& ask) {
-  if (ask.count > 0 && !ask.demand.AllowsModel(node.model)) return {};
-  int idle_taken = 0;
-  float closed = 0;
-  if (ask.share()) {
-    const int16_t slack = BestSlack(node, ask, model_.get(), &closed);
-    if (slack < 0) return {};
-    idle_taken = slack == 1000;
-  } else {
-    if (node.idle < ask.count) return {};
-    idle_taken = ask.count;
-    if (model_) {
-      WasteSums sums = node.sums;
-      model_->Add(node.model, 1000, static_cast<float>(-ask.count), &sums);
-      closed = ClosedAfter(node, ask.demand, sums, *model_);
-    }
-  }
-  return {.score = (model_ ? node.closed - closed : 0) - LinksBroken(node, idle_taken, ask),
-          .group = GroupOf(node, idle_taken, ask),
-          .state = node.state};
-}
-
-uint16_t TerminalWaste::GroupOf(const NodeSummary& node, int idle_taken, const PlainAsk& ask) {
-  if (!nodes_.TakesPlaces(node, idle_taken, ask.demand)) return groups_.Lossless(node.model);
-  return groups_.Of(node.model, nodes_.PlacesTaken(node, idle_taken, ask));
-}
-
-void TerminalWaste::Shortlist(const PlainAsk& ask) {
-  const auto charges = groups_.Charges(forecast_, ask.demand.milli());
-  const auto offer = [&](NodeId id, const Rank& rank, Selection* to) {
-    const float score = rank.score + charges[rank.group];
-    if (score >= to->bar()) to->Offer(id, score, rank.state);
+    return false;
   };
-  const size_t wanted = model_ ? Selection::kMost : 1;  // without a model scores are exact
-  Selection selection(wanted);
-  for (const auto& [id, rank] : ranker_.top()) offer(id, rank, &selection);
-  // Charges only lower a score, so whoever is not at the top has less than floor().
-  if (selection.bar() < ranker_.floor()) {
-    selection = Selection(wanted);
-    for (NodeId id = 0; id < cluster_.size(); ++id) offer(id, ranker_.rank(id), &selection);
-    ranker_.Sift(selection.bar());
+  float best = std::numeric_limits<float>::infinity();
+  int best_slack = 0;
+  for (size_t i = 0; i < view.gpus.size(); ++i) {
+    const GpuState& gpu = view.gpus[i];
+    if (!fits(gpu) || tried(i)) continue;
+    slack[i] = static_cast<int16_t>(std::max(gpu.slack - SlackOf(gpu, ask), 0));
+    const NodeKey key =
+        NodeKey::Of(view->model, node.cpu - demand.cpu_milli, node.memory - demand.memory.count(),
+                    slack.data(), view.gpus.size());
+    slack[i] = gpu.slack;
+    const float waste = Waste(key);
+    if (waste > best || (waste == best && gpu.slack >= best_slack)) continue;
+    best = waste;
+    best_slack = gpu.slack;
+    placed->pick = {.masks = {uint64_t{1} << i}};
+    placed->key = key;
+    placed->idle_taken = gpu.slack == 1000;
   }
-  shortlist_.assign(selection.list().begin(), selection.list().end());
-  for (Candidate& candidate : shortlist_) {
-    float& correction = ranker_.note(candidate.node);
-    if (std::isnan(correction)) correction = model_ ? 0.5f * Correction(candidate.node, ask) : 0;
-    candidate.refined = candidate.ranked + correction;
-  }
+  placed->waste = best;
+  return best < std::numeric_limits<float>::infinity();
 }
 
-// Roll-outs know one model; a node that mixes them has the closed form alone.
-float TerminalWaste::Rolled(const NodeSummary& node, const NodeKey& key, float closed) {
-  return node.model == kNoModel && key.gpus > 0 ? closed : model_->RollOuts(key);
-}
-
-// What the roll-outs say that the placement saves, less what the closed form says.
-float TerminalWaste::Correction(NodeId id, const PlainAsk& ask) {
-  NodeSummary& node = Summary(id);
-  if (node.rolled < 0) node.rolled = Rolled(node, node.key, node.closed);
-  float closed;
-  NodeKey key;
-  if (ask.plain && node.plain && ask.share()) {
-    const int16_t slack = BestSlack(node, ask, model_.get(), &closed);
-    key = node.key.With(slack, static_cast<int16_t>(slack - ask.milli),
-                        node.cpu - ask.demand.cpu_milli, node.memory - ask.demand.memory.count());
-  } else {
-    const NodeAfter after = Look(id, node, ask.demand);
-    closed = after.closed;
-    key = after.key;
+float TerminalWaste::Links(NodeId id, const Asked& asked, int idle_taken) const {
+  if (without_.test(kLinks)) return 0;
+  const NodeView view = cluster_.node(id);
+  if (view->groups == nullptr) return 0;
+  if (asked.linked == 0) {
+    return nodes_[id].paired ? -kPairBroken * static_cast<float>(idle_taken) : 0;
   }
-  return (node.rolled - Rolled(node, key, closed)) - (node.closed - closed);
+  const int pairs = asked.linked * (asked.linked - 1) / 2;
+  const float points = static_cast<float>(LinkPoints(view, asked.demand)) / pairs;
+  return kLinkWorth * asked.linked * points / (points + kHalfLinked) +
+         (GetsJoined(view, asked.demand) ? kJoined : 0);
 }
 
-std::optional<Decision> TerminalWaste::Choose(ShapeId shape) {
-  Shortlist(Prepare(shape));
-  if (shortlist_.empty()) return std::nullopt;
-  const Candidate* best = &shortlist_[0];
-  for (const Candidate& other : shortlist_) {
-    if (other.refined > best->refined ||
-        (other.refined == best->refined && other.node < best->node)) {
-      best = &other;
-    }
-  }
-  const Demand& demand = cluster_.demand(shape);
-  NodeAfter after = Look(best->node, Summary(best->node), demand);
-  PreferLinked(cluster_.node(best->node), demand, &after.pick);
-  return Decision{.node = best->node, .pick = after.pick, .score = best->refined};
-}
-
-// Refined scores of the shortlist; nobody else is above the lowest of them.
 std::span<const float> TerminalWaste::Scores(ShapeId shape) {
-  Shortlist(Prepare(shape));
-  const auto charges = groups_.Charges(forecast_, cluster_.demand(shape).milli());
-  float lowest = std::numeric_limits<float>::infinity(), bar = lowest;
-  for (const Candidate& candidate : shortlist_) {
-    // Without a model it lists one of several that may be as good, and which one says nothing.
-    if (model_) lowest = std::min(lowest, candidate.refined);
-    bar = std::min(bar, candidate.ranked);
-  }
-  lowest = std::nextafter(lowest, kUnfit);
+  Refresh(shape);
+  const auto charges = groups_.Charges(forecast_, cluster_.demand(shape));
   const auto ranked = ranker_.scores();
   const auto groups = ranker_.groups();
   scores_.resize(ranked.size());
-  for (NodeId id = 0; id < scores_.size(); ++id) {
-    const float score = ranked[id] + charges[groups[id]];
-    scores_[id] = std::min(score, lowest);
-    if (score < bar || score == kUnfit) continue;
-    if (const Candidate* listed = Listed(id, score)) scores_[id] = listed->refined;
-  }
+  for (NodeId id = 0; id < scores_.size(); ++id) scores_[id] = ranked[id] + charges[groups[id]];
   return scores_;
 }
 
-// Which candidate stands for the node: one in the same state with the same score.
-const Candidate* TerminalWaste::Listed(NodeId id, float ranked) const {
-  for (const Candidate& listed : shortlist_) {
-    if (listed.ranked == ranked && listed.state == nodes_[id].state) return &listed;
-  }
-  return nullptr;
+std::optional<Decision> TerminalWaste::Choose(ShapeId shape) {
+  const auto scores = Scores(shape);
+  const auto best = std::ranges::max_element(scores);
+  if (best == scores.end() || *best == kUnfit) return std::nullopt;
+  const auto node = static_cast<NodeId>(best - scores.begin());
+  return Decision{.node = node, .pick = *PickOn(shape, node), .score = *best};
 }
 
 std::optional<Pick> TerminalWaste::PickOn(ShapeId shape, NodeId node) {
-  Prepare(shape);
-  NodeAfter after = Look(node, Summary(node), cluster_.demand(shape));
-  if (!after.fits) return std::nullopt;
-  PreferLinked(cluster_.node(node), cluster_.demand(shape), &after.pick);
-  return after.pick;
+  Follow();
+  const Demand& demand = cluster_.demand(shape);
+  Placed placed;
+  if (!Try(node, Asked(demand, {}), &placed)) return std::nullopt;
+  PreferLinked(cluster_.node(node), demand, &placed.pick);
+  return placed.pick;
 }
 
 // The parts of which Scores made the score. Their sum is the score but for rounding.
 std::vector<ScoreTerm> TerminalWaste::Explain(ShapeId shape, NodeId id) {
-  const float score = Scores(shape)[id];
-  if (score == kUnfit) return {};
-  const PlainAsk ask(cluster_.demand(shape), forecast_.OwnPlaces(shape));
-  const Rank rank = ranker_.rank(id);
-  const ModelId model = groups_.ModelOf(rank.group);
-  const float charge = groups_.Charges(forecast_, ask.demand.milli())[rank.group];
-  const int idle_taken = Look(id, Summary(id), ask.demand).idle_taken;
-  const double links = LinkWorth(id, ask) - LinksBroken(Summary(id), idle_taken, ask);
-  const float ranked = rank.score + charge;
-  const Candidate* listed = Listed(id, ranked);
-  const double waste = rank.score - links + (listed ? listed->refined - ranked : 0);
-  std::vector<ScoreTerm> terms;
-  // One number: as two, what is idle with the pod would be told below zero.
-  terms.emplace_back(model_ ? "waste avoided" : "room left on the GPU", waste);
-  terms.emplace_back("places of large pods", -groups_.ReservationOf(rank.group, forecast_));
-  terms.emplace_back("scarce model",
-                     -forecast_.scarcity(model) * static_cast<double>(ask.demand.milli()));
-  terms.emplace_back("links", links);
-  // It may not be better than the worst that was looked at twice.
-  if (!listed && score < ranked) terms.emplace_back("not looked at twice", score - ranked);
-  return terms;
+  if (Scores(shape)[id] == kUnfit) return {};
+  const Asked asked(cluster_.demand(shape), {});
+  Placed placed;
+  (void)Try(id, asked, &placed);
+  const Rank ranked{ranker_.scores()[id], ranker_.groups()[id]};
+  const float links = Links(id, asked, placed.idle_taken);
+  const ModelId model = groups_.ModelOf(ranked.group);
+  return {{"waste avoided", ranked.score - links},
+          {"slots of large pods", -groups_.ReservationOf(ranked.group, forecast_)},
+          {"scarce model", -forecast_.scarcity(model) *
+                               static_cast<double>(forecast_.MilliOn(asked.demand, model))},
+          {"links", links}};
 }
 
 }  // namespace
 
-std::unique_ptr<Policy> MakeTerminalWaste(Cluster& cluster, const PolicyOptions&) {
-  return std::make_unique<TerminalWaste>(cluster);
+std::unique_ptr<Policy> MakeTerminalWaste(Cluster& cluster, const PolicyOptions& options) {
+  return std::make_unique<TerminalWaste>(cluster, options.without);
 }
 
 }  // namespace tessera::placement

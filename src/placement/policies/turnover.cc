@@ -13,9 +13,9 @@ constexpr size_t kSample = 512;
 constexpr int64_t kLeastWait = 64;  // arrivals
 // A change by less is no reason to rank all nodes again.
 constexpr double kStep = 0.04;
-// Less than this of a place is none.
-constexpr double kLeastFree = 0.5 / kPartsPerPlace;
-// However fast pods leave, a place that one of them has is not free.
+// Less than this of a slot is none.
+constexpr double kLeastFree = 0.5 / kPartsPerSlot;
+// However fast pods leave, a slot that one of them holds is not free.
 constexpr double kMost = 0.9;
 
 }  // namespace
@@ -37,7 +37,7 @@ bool Turnover::Arrived() {
   return true;
 }
 
-// Every so manieth of all pods.
+// Every n-th of all pods.
 void Turnover::TakeSample() {
   const size_t stride = std::max<size_t>(cluster_.pod_count() / kSample, 1);
   sample_.clear();

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// How soon the pods that run now leave, measured: some of them are remembered, and half a life
-// later (in arrivals, by Little's law as many as there are pods) counted again. Lives differ by
-// far, so that nothing follows from their mean: most of the pods that came in an hour are gone in
-// the next, but most of those that run at a time are not.
+// How soon running pods leave, measured: a sample of them is counted again half a pod lifetime
+// later. A lifetime is as many arrivals as there are pods (Little's law). Lifetimes differ widely,
+// so nothing follows from their mean: most of the pods that arrive in an hour leave within the next
+// one, while most of those that run at an instant stay.
 //
 // Not for knowing which pod leaves when. Threads: one. Cost: one pass over the nodes and a few
-// hundred pods, twice in a life. Private to this room.
+// hundred pods, twice in a lifetime. Private to this room.
 #pragma once
 
 #include <array>
@@ -22,13 +22,13 @@ class Turnover {
 
   // A pod arrived. True when FreeOf gives other answers now.
   bool Arrived();
-  // A pod left: before the first one does, nobody is expected to.
+  // A pod left: before the first one does, none is expected to.
   void Departed() { pods_leave_ = true; }
 
-  // False while FreeOf is 0 for whatever pods hold.
+  // False while FreeOf is 0 for every number of pods but none.
   bool expected() const { return used_ > 0; }
-  // For what part of the next life of a pod that will be free which `pods` running pods hold: 1 for
-  // none, 0 for more than a few.
+  // Expected fraction of the next pod lifetime for which the capacity held by `pods` running pods
+  // is free: 1 for none, 0 for more than a few.
   float FreeOf(float pods) const {
     const auto at = static_cast<size_t>(pods * kStepsPerPod + 0.999f);
     return at < free_.size() ? free_[at] : 0;

@@ -5,12 +5,16 @@
 #include <cmath>
 #include <cstring>
 #include <map>
+#include <numeric>
 #include <random>
+
+#include "src/placement/fit.h"
 
 namespace tessera::placement {
 namespace {
 
 constexpr int kDraws = 48;
+constexpr int kEarly = 4;  // draws after which idle GPU counts a first time, see WasteModel
 constexpr int kLanes = 16;
 constexpr int kPatience = 16;      // draws that may fit nowhere before a node counts as full
 constexpr int64_t kCpuUnit = 100;  // of roll-outs: up to 3,276 cores
@@ -30,36 +34,14 @@ int16_t Units(int64_t amount, int64_t unit) {
   return static_cast<int16_t>(std::clamp<int64_t>((amount + unit / 2) / unit, 0, 32000));
 }
 
-// E[(Z - z)+] for a standard normal Z: what a demand of mean 0 lacks where z is there. From a
-// table.
-class NormalLoss {
- public:
-  NormalLoss() {
-    for (int i = 0; i <= kSize; ++i) {
-      const double z = (i - kSize / 2) / static_cast<double>(kPerUnit);
-      values_[i] = static_cast<float>(std::exp(-0.5 * z * z) / std::sqrt(2 * M_PI) -
-                                      z * 0.5 * std::erfc(z / std::sqrt(2.0)));
-    }
-  }
-  float At(float z) const {
-    const float at = (z + kRange) * kPerUnit;
-    if (at <= 0) return -z;
-    if (at >= kSize) return 0;
-    const int row = static_cast<int>(at);
-    return values_[row] + (at - static_cast<float>(row)) * (values_[row + 1] - values_[row]);
-  }
-
- private:
-  static constexpr int kRange = 5, kPerUnit = 64, kSize = 2 * kRange * kPerUnit;
-  std::array<float, kSize + 2> values_{};
-};
-const NormalLoss kNormalLoss;
-
-// Which part of a demand of this mean and variance will not be met where `there` is.
-float MissingPart(float mean, float variance, float there) {
+// Expected fraction of a normally distributed demand that is not met by `available`:
+// E[(N - available)+] / E[N].
+double UnmetFraction(double mean, double variance, double available) {
   if (mean <= 0) return 0;
-  const float spread = std::sqrt(std::max(variance, 1e-6f));
-  return std::min(spread * kNormalLoss.At((there - mean) / spread) / mean, 1.0f);
+  const double sigma = std::sqrt(std::max(variance, 1e-6)), z = (available - mean) / sigma;
+  const double density = std::exp(-0.5 * z * z) / std::sqrt(2 * M_PI);
+  const double unmet = sigma * (density - z * 0.5 * std::erfc(z * M_SQRT1_2));
+  return std::clamp(unmet / mean, 0.0, 1.0);
 }
 
 inline bool Any(const Lanes& lanes) {
@@ -75,19 +57,28 @@ inline bool Any(const Lanes& lanes) {
 #define TESSERA_WIDE_AND_NARROW __attribute__((target_clones("avx2", "default")))
 #endif
 
-TESSERA_WIDE_AND_NARROW int Pack(const Draw* draws, const NodeKey& key) {
+TESSERA_WIDE_AND_NARROW double Pack(const Draw* draws, const NodeKey& key, double early_weight) {
   constexpr int16_t kNone = 1001;
   Lanes free[NodeKey::kMaxGpus];
   const int gpus = key.gpus;
   for (int i = 0; i < gpus; ++i) free[i] = Lanes{} + key.slack[i];
   Lanes cpu = Lanes{} + Units(key.cpu_steps * NodeKey::kCpuStep, kCpuUnit);
   Lanes memory = Lanes{} + Units(key.memory_steps * NodeKey::kMemoryStep, kMemoryUnit);
-  Lanes lately{};  // where something was placed by the last draws
+  Lanes lately{};          // where something was placed by the last draws
+  const auto idle = [&] {  // at most 16 · 1000 in each lane
+    Lanes lanes{};
+    for (int i = 0; i < gpus; ++i) lanes += free[i];
+    int sum = 0;
+    for (int lane = 0; lane < kLanes; ++lane) sum += lanes[lane];
+    return sum / double{kLanes};
+  };
+  double early = 0;
   for (int d = 0; d < kDraws; ++d) {
     if (d % kPatience == 0) {
       if (d > 0 && !Any(lately)) break;
       lately = Lanes{};
     }
+    if (d == kEarly) early = idle();
     const Draw* draw = draws + d;
     Lanes room{}, tightest = Lanes{} + kNone;
     for (int i = 0; i < gpus; ++i) {
@@ -108,18 +99,15 @@ TESSERA_WIDE_AND_NARROW int Pack(const Draw* draws, const NodeKey& key) {
     cpu -= placed & draw->cpu;
     memory -= placed & draw->memory;
   }
-  Lanes idle{};
-  for (int i = 0; i < gpus; ++i) idle += free[i];  // at most 16 · 1000
-  int sum = 0;
-  for (int lane = 0; lane < kLanes; ++lane) sum += idle[lane];
-  return sum;
+  return early_weight * early + (1 - early_weight) * idle();
 }
 
 }  // namespace
 
+// What one GPU model makes of the mix: the closed form by slack, and the streams of roll-outs.
 struct WasteModel::Tables {
   struct Row {
-    float waste = 0, cpu = 0, cpu_variance = 0, memory = 0, memory_variance = 0;
+    double waste = 0, cpu = 0, cpu_square = 0, memory = 0, memory_square = 0;
   };
   // Pods of the mix that take `milli` of a GPU: chance, and moments of CPU and memory per GPU.
   struct Size {
@@ -127,36 +115,47 @@ struct WasteModel::Tables {
     double chance = 0, cpu = 0, cpu_square = 0, memory = 0, memory_square = 0;
   };
 
-  std::array<Row, 1001> rows;  // closed form, by slack of one GPU
+  std::array<Row, 1001> rows;  // by slack of one GPU
   std::array<Draw, kDraws> draws;
-  std::vector<const MixPod*> pods;
+  std::vector<MixPod> pods;  // that this model can host, at what they take of it
   std::vector<double> ends;  // of their parts of [0, 1)
   std::vector<Size> sizes;   // ascending
   int next_row = 0;
+  double closed_weight = 0.5;
   std::mt19937 random{12345};  // any: see FillDraw
 
-  void Start(const std::vector<MixPod>& mix, ModelId model);
+  void Start(const std::vector<MixPod>& mix, ModelId model, int64_t device_memory);
   void FillRow(int slack);
   void FillDraw(Draw* draw);
+  double ClosedForm(const NodeKey& key) const;
 };
 
-void WasteModel::Tables::Start(const std::vector<MixPod>& mix, ModelId model) {
-  double total = 0;
-  for (const MixPod& pod : mix) {
+void WasteModel::Tables::Start(const std::vector<MixPod>& mix, ModelId model,
+                               int64_t device_memory) {
+  double total = 0, cpu = 0, cpu_with_gpus = 0;
+  for (MixPod pod : mix) {
     if (pod.weight <= 0 || (pod.models.any() && !pod.models.test(model))) continue;
-    pods.push_back(&pod);
+    if (pod.count > 0) {
+      pod.milli = MilliOn(device_memory, pod.milli, pod.bytes);
+      if (pod.milli > 1000) continue;
+    }
+    pods.push_back(pod);
     total += pod.weight;
+    const double pod_cpu = pod.weight * static_cast<double>(pod.cpu_milli);
+    cpu += pod_cpu;
+    if (pod.count > 0) cpu_with_gpus += pod_cpu;
   }
+  if (cpu > 0) closed_weight *= cpu_with_gpus / cpu;
   std::map<int, Size> by_milli;
   double sum = 0;
-  for (const MixPod* pod : pods) {
-    const double p = pod->weight / total;
+  for (const MixPod& pod : pods) {
+    const double p = pod.weight / total;
     ends.push_back(sum += p);
-    if (pod->count == 0 || pod->milli == 0) continue;
-    Size& size = by_milli[pod->milli];
-    size.milli = pod->milli;
-    const double cpu = static_cast<double>(pod->cpu_milli) / 1000 / pod->count;
-    const double memory = static_cast<double>(pod->memory >> 20) / 1024 / pod->count;
+    if (pod.count == 0 || pod.milli == 0) continue;
+    Size& size = by_milli[pod.milli];
+    size.milli = pod.milli;
+    const double cpu = static_cast<double>(pod.cpu_milli) / pod.count;
+    const double memory = static_cast<double>(pod.memory) / pod.count;
     size.chance += p;
     size.cpu += p * cpu;
     size.cpu_square += p * cpu * cpu;
@@ -166,34 +165,33 @@ void WasteModel::Tables::Start(const std::vector<MixPod>& mix, ModelId model) {
   for (const auto& [milli, size] : by_milli) sizes.push_back(size);
 }
 
-// w(r) = (1-h)·r + h·Σ p·w(r-g)/P, where P is the chance that a pod fits into r, and h that one of
-// kOffers does; the same for what these pods ask of the host.
+// The recursion of the header, and of the first two moments of CPU and memory.
 void WasteModel::Tables::FillRow(int slack) {
-  double chance = 0, waste = 0, cpu = 0, cpu_square = 0, memory = 0, memory_square = 0;
+  double chance = 0;
+  Row sum;
   for (const Size& size : sizes) {
     if (size.milli > slack) break;
     const Row& rest = rows[slack - size.milli];
     const double p = size.chance;
     chance += p;
-    waste += p * rest.waste;
-    cpu += size.cpu + p * rest.cpu;
-    cpu_square +=
-        size.cpu_square + 2 * size.cpu * rest.cpu + p * (rest.cpu * rest.cpu + rest.cpu_variance);
-    memory += size.memory + p * rest.memory;
-    memory_square += size.memory_square + 2 * size.memory * rest.memory +
-                     p * (rest.memory * rest.memory + rest.memory_variance);
+    sum.waste += p * rest.waste;
+    sum.cpu += size.cpu + p * rest.cpu;
+    sum.cpu_square += size.cpu_square + 2 * size.cpu * rest.cpu + p * rest.cpu_square;
+    sum.memory += size.memory + p * rest.memory;
+    sum.memory_square +=
+        size.memory_square + 2 * size.memory * rest.memory + p * rest.memory_square;
   }
   Row& row = rows[slack];
   if (chance <= 0) {
-    row.waste = static_cast<float>(slack);
+    row.waste = slack;
     return;
   }
   const double h = 1 - std::pow(1 - std::min(chance, 1.0), kOffers), k = h / chance;
-  row.waste = static_cast<float>((1 - h) * slack + k * waste);
-  row.cpu = static_cast<float>(k * cpu);
-  row.cpu_variance = static_cast<float>(k * cpu_square - k * k * cpu * cpu);
-  row.memory = static_cast<float>(k * memory);
-  row.memory_variance = static_cast<float>(k * memory_square - k * k * memory * memory);
+  row = {.waste = (1 - h) * slack + k * sum.waste,
+         .cpu = k * sum.cpu,
+         .cpu_square = k * sum.cpu_square,
+         .memory = k * sum.memory,
+         .memory_square = k * sum.memory_square};
 }
 
 // The 16 lanes take one pod from each sixteenth of the mix, so that together they differ less from
@@ -207,7 +205,7 @@ void WasteModel::Tables::FillDraw(Draw* draw) {
   for (int lane = 0; lane < kLanes; ++lane) {
     const double at = (order[lane] + random() / 4294967296.0) / kLanes;
     const size_t chosen = std::upper_bound(ends.begin(), ends.end(), at) - ends.begin();
-    const MixPod& pod = *pods[std::min(chosen, pods.size() - 1)];
+    const MixPod& pod = pods[std::min(chosen, pods.size() - 1)];
     draw->milli[lane] = static_cast<int16_t>(pod.milli);
     draw->count[lane] = static_cast<int16_t>(pod.count);
     draw->cpu[lane] = Units(pod.cpu_milli, kCpuUnit);
@@ -215,25 +213,32 @@ void WasteModel::Tables::FillDraw(Draw* draw) {
   }
 }
 
-// A cache of fixed size: what is thrown out is computed again, to the same value.
+double WasteModel::Tables::ClosedForm(const NodeKey& key) const {
+  double idle = 0, waste = 0, cpu = 0, cpu_variance = 0, memory = 0, memory_variance = 0;
+  for (int i = 0; i < key.gpus; ++i) {
+    const Row& row = rows[key.slack[i]];
+    idle += key.slack[i];
+    waste += row.waste;
+    cpu += row.cpu;
+    cpu_variance += row.cpu_square - row.cpu * row.cpu;
+    memory += row.memory;
+    memory_variance += row.memory_square - row.memory * row.memory;
+  }
+  const auto cpu_left = static_cast<double>(key.cpu_steps * NodeKey::kCpuStep);
+  const auto memory_left = static_cast<double>(key.memory_steps * NodeKey::kMemoryStep);
+  return waste + std::max(UnmetFraction(cpu, cpu_variance, cpu_left),
+                          UnmetFraction(memory, memory_variance, memory_left)) *
+                     (idle - waste);
+}
+
+// A cache of fixed size: what is evicted is computed again, to the same value.
 struct WasteModel::Memo {
   struct Entry {
     NodeKey key;
-    float waste;
-    bool used = false;
+    float waste = -1;  // negative: empty
   };
-  std::vector<Entry> entries = std::vector<Entry>(1 << 14);
+  std::vector<Entry> entries = std::vector<Entry>(1 << 16);
 };
-
-NodeKey NodeKey::With(int16_t from, int16_t to, int64_t cpu_milli, int64_t memory_bytes) const {
-  NodeKey key = *this;
-  key.SetHost(cpu_milli, memory_bytes);
-  int at = 0;
-  while (at + 1 < gpus && key.slack[at] != from) ++at;
-  for (; at > 0 && key.slack[at - 1] > to; --at) key.slack[at] = key.slack[at - 1];
-  if (gpus > 0) key.slack[at] = to;
-  return key;
-}
 
 uint64_t NodeKey::Hash() const {
   static_assert(sizeof(NodeKey) == 40);
@@ -254,11 +259,7 @@ void NodeKey::SetHost(int64_t cpu_milli, int64_t memory_bytes) {
 NodeKey NodeKey::Of(ModelId model, int64_t cpu_milli, int64_t memory, const int16_t* slack,
                     size_t count) {
   std::array<int16_t, kMaxGpusPerNode> sorted;
-  for (size_t i = 0; i < count; ++i) {
-    size_t at = i;
-    for (; at > 0 && sorted[at - 1] > slack[i]; --at) sorted[at] = sorted[at - 1];
-    sorted[at] = slack[i];
-  }
+  std::partial_sort_copy(slack, slack + count, sorted.begin(), sorted.begin() + count);
   const size_t kept = std::min(count, kMaxGpus);
   NodeKey key{.model = model, .gpus = static_cast<int16_t>(kept)};
   key.SetHost(cpu_milli, memory);
@@ -266,8 +267,14 @@ NodeKey NodeKey::Of(ModelId model, int64_t cpu_milli, int64_t memory, const int1
   return key;
 }
 
-WasteModel::WasteModel(std::vector<MixPod> mix, size_t models)
-    : mix_(std::move(mix)), tables_(models), memo_(std::make_unique<Memo>()) {}
+WasteModel::WasteModel(std::vector<MixPod> mix, std::vector<int64_t> device_memory, bool filling,
+                       PolicyParts without)
+    : mix_(std::move(mix)),
+      device_memory_(std::move(device_memory)),
+      tables_(device_memory_.size()),
+      early_weight_(filling ? 0.3 : 0),
+      without_(without),
+      memo_(std::make_unique<Memo>()) {}
 WasteModel::~WasteModel() = default;
 
 bool WasteModel::Step() {
@@ -275,7 +282,7 @@ bool WasteModel::Step() {
   std::unique_ptr<Tables>& tables = tables_[built_];
   if (!tables) {
     tables = std::make_unique<Tables>();
-    tables->Start(mix_, static_cast<ModelId>(built_));
+    tables->Start(mix_, static_cast<ModelId>(built_), device_memory_[built_]);
   }
   for (int terms = 0; tables->next_row <= 1000 && terms < kTermsPerStep;) {
     tables->FillRow(tables->next_row++);
@@ -293,36 +300,20 @@ const WasteModel::Tables& WasteModel::TablesOf(ModelId model) const {
   return *tables_[model < tables_.size() ? model : kNoModel];
 }
 
-void WasteModel::Add(ModelId model, int slack, float sign, WasteSums* sums) const {
-  const Tables::Row& row = TablesOf(model).rows[std::clamp(slack, 0, 1000)];
-  sums->idle += sign * static_cast<float>(slack);
-  sums->waste += sign * row.waste;
-  sums->cpu += sign * row.cpu;
-  sums->cpu_variance += sign * row.cpu_variance;
-  sums->memory += sign * row.memory;
-  sums->memory_variance += sign * row.memory_variance;
-}
-
-float WasteModel::ClosedForm(const WasteSums& sums, int64_t cpu_milli, int64_t memory) const {
-  const float cores = static_cast<float>(cpu_milli) * 1e-3f;
-  const float gib = static_cast<float>(memory >> 20) * (1.0f / 1024);
-  const float missing = std::max(MissingPart(sums.cpu, sums.cpu_variance, cores),
-                                 MissingPart(sums.memory, sums.memory_variance, gib));
-  return sums.waste + missing * (sums.idle - sums.waste);
-}
-
-float WasteModel::RollOuts(const NodeKey& key) {
+float WasteModel::Waste(const NodeKey& key) {
   Memo::Entry& known = memo_->entries[key.Hash() % memo_->entries.size()];
-  if (known.used && known.key == key) return known.waste;
+  if (known.waste >= 0 && known.key == key && !without_.test(kMemo)) return known.waste;
   const Tables& tables = TablesOf(key.model);
-  float waste = 0;
-  if (tables.pods.empty()) {
-    for (int i = 0; i < key.gpus; ++i) waste += key.slack[i];
-  } else {
-    waste = static_cast<float>(Pack(tables.draws.data(), key)) / kLanes;
+  double waste = std::accumulate(key.slack.begin(), key.slack.end(), 0.0);
+  if (!tables.pods.empty() && waste > 0) {
+    const double closed = without_.test(kClosedForm) ? 0 : tables.ClosedForm(key);
+    const double rolled =
+        without_.test(kRollOuts) ? closed : Pack(tables.draws.data(), key, early_weight_);
+    const double weight = without_.test(kClosedForm) ? 0 : tables.closed_weight;
+    waste = weight * closed + (1 - weight) * rolled;
   }
-  known = {key, waste, true};
-  return waste;
+  known = {key, static_cast<float>(waste)};
+  return known.waste;
 }
 
 }  // namespace tessera::placement

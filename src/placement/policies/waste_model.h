@@ -1,41 +1,55 @@
 // SPDX-License-Identifier: Apache-2.0
-// How much of a node will be idle in the end: W(n), the expected idle thousandths of GPU on node n
-// after a long stream of pods from a mix was offered to n alone. "What is left at the end" rather
-// than "who fits now" is what makes 810 + 190 meet on one GPU, and CPU-hungry pods find CPU.
+// Terminal waste W(n): the expected idle thousandths of GPU on node n after a long stream of pods,
+// drawn from the mix of recent arrivals, was offered to n alone. Fragmentation asks who fits now;
+// terminal waste asks what is left in the end, so 810 + 190 meet on one GPU, and pods that need
+// many cores go where cores would be left over.
 //
-// Two estimates. The closed form looks at each GPU by itself, and at the CPU and memory that the
-// pods on all of them will need (normal distributions): smooth, and blind to packing. Roll-outs
-// pack 16 fixed sequences of pods onto the node: they see packing, and are rough. Both are
-// functions of the mix and of the node, and of nothing else: not of the order in which nodes were
-// looked at.
+// W is a weighted mean of two estimates.
+// - Roll-outs: 16 fixed sequences of 48 pods are packed onto the node, tightest GPU first (common
+//   random numbers). Where no pod departs, what is idle after 4 pods counts 0.3, and what is idle
+//   after 48 counts 0.7: the cluster may be full before a node has seen a long stream. Roll-outs
+//   see packing, and that pods without GPUs compete for CPU.
+// - Closed form: each GPU is a renewal process of its own. With r thousandths left, P_r the chance
+//   that the next pod fits, h_r = 1 - (1 - P_r)^40 the chance that one of the next 40 does, and g
+//   what it takes:
+//       w(r) = (1 - h_r) r + h_r E[w(r - g) | g <= r]
+//   The same recursion gives mean and variance of the CPU and memory that the pods on all GPUs need
+//   (normal distributions). GPU without CPU or memory to feed it is idle, too. The closed form has
+//   no sampling noise, but does not see pods without GPUs: its weight is half the fraction of the
+//   mix's CPU that pods with GPUs ask for.
 //
-// Not for choosing nodes (terminal_waste.cc). Threads: one. Cost: a closed form is some ten
-// nanoseconds, a roll-out one or two microseconds for a node in a state that was not seen before.
-// Private to this room.
+// Device memory counts like compute: on a GPU model with m bytes, a pod of the mix takes the larger
+// of its thousandths and its bytes / m.
+//
+// W depends on the mix and the node alone, and not on the order of questions. It is kept per node
+// state, so that equal nodes and repeated questions cost a lookup.
+//
+// Not for choosing nodes (terminal_waste.cc). Threads: one. Cost: some ten nanoseconds for a known
+// state, two microseconds for another. Private to this room.
 #pragma once
 
 #include <array>
 #include <cstdint>
 #include <memory>
-#include <span>
 #include <vector>
 
 #include "src/placement/cluster.h"
+#include "src/placement/policy.h"
 
 namespace tessera::placement {
 
-// A pod of the mix as the model sees it: `count` GPUs, `milli` on each.
+// A pod of the mix as the model sees it: `count` GPUs, `milli` and `bytes` on each.
 struct MixPod {
   double weight = 0;  // any scale
   int count = 0;
   int milli = 0;
+  int64_t bytes = 0;
   int64_t cpu_milli = 0;
   int64_t memory = 0;
   ModelSet models;  // none means any
 };
 
-// What roll-outs depend on: model, CPU and memory in steps, and the slack of the GPUs in ascending
-// order.
+// The state of a node: GPU model, CPU and memory in steps, slack of its GPUs in ascending order.
 struct NodeKey {
   static constexpr size_t kMaxGpus = 16;  // of larger nodes the 16 with the most slack count
   static constexpr int64_t kCpuStep = 500;
@@ -51,24 +65,16 @@ struct NodeKey {
   // REQUIRES: `slack` has `count` entries.
   static NodeKey Of(ModelId model, int64_t cpu_milli, int64_t memory, const int16_t* slack,
                     size_t count);
-  // After a GPU with slack `from` is left with `to`, and the host with this.
-  NodeKey With(int16_t from, int16_t to, int64_t cpu_milli, int64_t memory_bytes) const;
   void SetHost(int64_t cpu_milli, int64_t memory_bytes);
   uint64_t Hash() const;
 };
 
-// What the closed form needs of a node: sums over its GPUs.
-struct WasteSums {
-  float idle = 0;                         // thousandths
-  float waste = 0;                        // of them idle in the end if CPU and memory were endless
-  float cpu = 0, cpu_variance = 0;        // that the pods to come will ask for: cores
-  float memory = 0, memory_variance = 0;  // GiB
-};
-
 class WasteModel {
  public:
-  // Nothing is computed yet: Step does, model by model.
-  WasteModel(std::vector<MixPod> mix, size_t models);
+  // `device_memory` has the bytes of one GPU by model, 0 where unknown. Nothing is computed yet:
+  // Step does, model by model. `filling`: no pod departs, so the stream may end early.
+  WasteModel(std::vector<MixPod> mix, std::vector<int64_t> device_memory, bool filling,
+             PolicyParts without = {});
   ~WasteModel();
   WasteModel(const WasteModel&) = delete;
   WasteModel& operator=(const WasteModel&) = delete;
@@ -76,12 +82,7 @@ class WasteModel {
   // One step of some ten microseconds towards a model that can be asked; false when it can.
   bool Step();
 
-  // One GPU of a model with this slack leaves or joins the sums.
-  void Add(ModelId model, int slack, float sign, WasteSums* sums) const;
-  // W by the closed form, of a node with these sums and this much CPU and memory left.
-  float ClosedForm(const WasteSums& sums, int64_t cpu_milli, int64_t memory) const;
-  // W by roll-outs.
-  float RollOuts(const NodeKey& key);
+  float Waste(const NodeKey& key);
 
  private:
   struct Tables;
@@ -90,8 +91,11 @@ class WasteModel {
   const Tables& TablesOf(ModelId model) const;
 
   std::vector<MixPod> mix_;
+  std::vector<int64_t> device_memory_;
   std::vector<std::unique_ptr<Tables>> tables_;  // by model
   size_t built_ = 0;
+  const double early_weight_;  // of what is idle after a few pods
+  const PolicyParts without_;
   std::unique_ptr<Memo> memo_;
 };
 
