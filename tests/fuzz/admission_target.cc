@@ -15,6 +15,13 @@ using scheduler::Admission;
 using scheduler::AdmissionAnswer;
 using scheduler::AdmissionRequest;
 
+placement::Quota SomeQuota() {
+  placement::Quota quota;
+  quota.SetConfig(
+      placement::ParseQuota(R"({"ml":{"quota":{"A100":2},"pool":["public"]}})").value());
+  return quota;
+}
+
 // Two nodes of four GPUs, and a quota for the namespace of the seeds.
 const scheduler::ClusterCapacity& Capacity() {
   static const auto* capacity = new scheduler::ClusterCapacity{
@@ -23,7 +30,7 @@ const scheduler::ClusterCapacity& Capacity() {
       .most_on_node = 4,
       .mig_profiles = {"1g.10gb"},
       .charged = {{"NVIDIA A100-SXM4-80GB", ""}, {"Tesla T4", "public"}},
-      .quota = placement::ParseQuota(R"({"ml":{"quota":{"A100":2},"pool":["public"]}})").value()};
+      .quota = SomeQuota()};
   return *capacity;
 }
 
