@@ -66,7 +66,8 @@ placement::NodeSpec ClusterLedger::SpecOf(const NodeEntry& entry) {
                            .model = gpu.model,
                            .memory = slice.memory,
                            .mig_profile = slice.profile,
-                           .healthy = gpu.health.ok() && slice.health.ok()});
+                           .healthy = gpu.health.ok() && slice.health.ok(),
+                           .cut_from = gpu.uuid});
     }
   }
   if (linked && spec.gpus.size() > 1)
