@@ -33,9 +33,9 @@ TEST_F(ExplainTest, SaysWhereAPodIsAndHowNodesScore) {
 
 How nodes score for it now, by policy Tessera, as if it were not there:
   RANK   NODE             SCORE   MADE OF
-  1/3    big (here)       -700    room left on the GPU -700
-  2/3    mini             -1000   room left on the GPU -1000
-  3/3    old (cordoned)   -1000   room left on the GPU -1000
+  1/3    big (here)       300     waste avoided 300
+  2/3    mini             -687    waste avoided -687
+  3/3    old (cordoned)   -687    waste avoided -687
 )");
 }
 

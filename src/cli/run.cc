@@ -51,7 +51,7 @@ class Command {
                          .timeout = std::chrono::seconds(line_.timeout_s),
                          .follow = line_.watch,
                          .pods_ns = PodsNamespace(),
-                         .pod = kube::KeyOf(PodName().first, PodName().second)},
+                         .pod = ExplainedPod()},
           std::move(load_config), [this](const Status& status) { OnReady(status); });
     });
     runner.Run();
@@ -129,6 +129,10 @@ class Command {
   // All pods take GPUs, and quotas are of all namespaces: only a list of pods needs no others.
   std::string PodsNamespace() const {
     return line_.verb == Verb::kPods && !line_.all_namespaces ? line_.ns : "";
+  }
+
+  std::string ExplainedPod() const {
+    return line_.verb == Verb::kExplain ? kube::KeyOf(PodName().first, PodName().second) : "";
   }
 
   // Namespace and name, as they were typed.

@@ -34,7 +34,7 @@ struct SessionOptions {
   Duration timeout = std::chrono::seconds(30);
   bool follow = false;
   std::string pods_ns;  // "": pods of all namespaces
-  std::string pod;      // "ns/name" of the one that FindPod shall find
+  std::string pod;      // "ns/name" of the one that FindPod shall find; "" for none
 };
 
 class Session final : private ledger::ClusterFeed::Delegate {

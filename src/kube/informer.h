@@ -2,13 +2,15 @@
 // A copy of a collection of objects that follows the API server, and tells what changes in it. The
 // struct T (objects.h) says what is kept of each object: what nobody reads costs nothing.
 //
-//   kube::Informer<kube::PodObject> pods(client, {.field_selector = "spec.nodeName=n1"}, keep, *this);
+//   kube::Informer<kube::PodObject> pods(client, {.field_selector = "spec.nodeName=n1"}, keep,
+//   *this);
+// Objects of which only the arrival and the end matter can be kept as outlines: their UID alone.
 //
 // Not for deciding what to do about a change: put a key into a KeyedQueue (keyed_queue.h).
 // Threads, callbacks: the client's runner. Ownership: client and handler must outlive it; a handler
 // may destroy the informer inside any call. The store already has the new state when a handler is
 // called. An object that cannot be read is told as trouble; what was known of it stays.
-// Idle cost: that of a Watch.
+// Cost: an object, or 60 bytes for an outline. Idle cost: that of a Watch.
 #pragma once
 
 #include <cstdint>
@@ -21,6 +23,7 @@
 
 #include "src/kube/client.h"
 #include "src/kube/objects.h"
+#include "src/kube/uid.h"
 #include "src/kube/watch.h"
 
 namespace tessera::kube {
@@ -43,6 +46,9 @@ class Informer final : private Watch::Delegate {
     virtual void OnChanged(const T& before, const T& now) = 0;
     // Also for one that was replaced by another of its name (uid): OnAdded follows.
     virtual void OnRemoved(const T& last) = 0;
+    // An object that is kept as an outline was added, has changed, or was listed once more.
+    virtual void OnOutline(const T& now) { (void)now; }
+    virtual void OnOutlineRemoved(const Uid& uid) { (void)uid; }
     // The store holds everything: after the start, and each time that a list was due again.
     virtual void OnSynced() = 0;
     // For logs and metrics.
@@ -51,9 +57,14 @@ class Informer final : private Watch::Delegate {
     virtual void OnRecovered() {}
   };
 
-  // `what` says namespace and selectors; type and encoding are those of T.
-  Informer(Client& client, ListQuery what, Keep keep, Handler& handler, Watch::Options options = {})
-      : keep_(std::move(keep)), handler_(handler) {
+  // Whether an object is kept as an outline. An object may become one, or cease to be.
+  using IsOutline = bool (*)(const T& object);
+
+  // `what` says namespace and selectors; type and encoding are those of T. `is_outline` may be
+  // null.
+  Informer(Client& client, ListQuery what, Keep keep, Handler& handler, Watch::Options options = {},
+           IsOutline is_outline = nullptr)
+      : keep_(std::move(keep)), handler_(handler), is_outline_(is_outline) {
     what.type = T::kType;
     what.encoding = Encoding::kProtobuf;
     watch_ = std::make_unique<Watch>(client, std::move(what), static_cast<Watch::Delegate&>(*this),
@@ -63,12 +74,13 @@ class Informer final : private Watch::Delegate {
 
   // Whether everything has come once.
   bool synced() const { return synced_; }
-  size_t size() const { return entries_.size(); }
-  // Valid until the object changes or goes.
+  size_t size() const { return entries_.size() + outlines_.size(); }
+  // Valid until the object changes or goes. Null for an outline.
   const T* Find(const std::string& key) const {
     const auto found = entries_.find(key);
     return found == entries_.end() ? nullptr : &found->second.object;
   }
+  // Without outlines.
   template <typename F>
   void ForEach(const F& f) const {
     for (const auto& [key, entry] : entries_) f(entry.object);
@@ -87,9 +99,17 @@ class Informer final : private Watch::Delegate {
     for (const auto& [key, entry] : entries_) {
       if (entry.round != round_) gone.push_back(key);
     }
+    std::vector<Uid> outlines_gone;
+    for (const auto& [uid, round] : outlines_) {
+      if (round != round_) outlines_gone.push_back(uid);
+    }
     const auto alive = alive_;
     for (const std::string& key : gone) {
       Remove(key);
+      if (!*alive) return;
+    }
+    for (const Uid& uid : outlines_gone) {
+      RemoveOutline(uid);
       if (!*alive) return;
     }
     synced_ = true;
@@ -102,12 +122,27 @@ class Informer final : private Watch::Delegate {
     const std::string key = KeyOf(now.meta);
     const auto found = entries_.find(key);
     if (found != entries_.end()) found->second.round = round_;
-    if (!status.ok()) return handler_.OnTrouble(status, Duration::zero());
+    if (!status.ok()) {
+      const auto outline = outlines_.find(Uid::Of(now.meta.uid));
+      if (outline != outlines_.end()) outline->second = round_;
+      return handler_.OnTrouble(status, Duration::zero());
+    }
+    const auto alive = alive_;
+    if (is_outline_ != nullptr) {
+      const Uid uid = Uid::Of(now.meta.uid);
+      if (is_outline_(now)) {
+        Remove(key);
+        if (!*alive) return;
+        outlines_[uid] = round_;
+        return handler_.OnOutline(now);
+      }
+      RemoveOutline(uid);
+      if (!*alive) return;
+    }
     if (found == entries_.end()) return Insert(key, std::move(now));
     T& known = found->second.object;
     if (known.meta.resource_version == now.meta.resource_version) return;
     if (known.meta.uid != now.meta.uid) {
-      const auto alive = alive_;
       Remove(key);
       if (*alive) Insert(key, std::move(now));
       return;
@@ -120,7 +155,9 @@ class Informer final : private Watch::Delegate {
     ObjectMeta meta;
     const Status status = DecodeMeta(raw, &meta);
     if (!status.ok()) return handler_.OnTrouble(status, Duration::zero());
+    const auto alive = alive_;
     Remove(KeyOf(meta));
+    if (*alive) RemoveOutline(Uid::Of(meta.uid));
   }
 
   void OnTrouble(const Status& status, Duration retry_in) override {
@@ -142,9 +179,15 @@ class Informer final : private Watch::Delegate {
     handler_.OnRemoved(last);
   }
 
+  void RemoveOutline(const Uid& uid) {
+    if (outlines_.erase(uid) > 0) handler_.OnOutlineRemoved(uid);
+  }
+
   const Keep keep_;
   Handler& handler_;
+  const IsOutline is_outline_;
   std::unordered_map<std::string, Entry> entries_;
+  std::unordered_map<Uid, uint64_t, Uid::Hash> outlines_;  // the round of each
   uint64_t round_ = 0;
   bool synced_ = false;
   std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);

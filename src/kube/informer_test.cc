@@ -7,6 +7,7 @@
 
 #include "src/kube/testing/faulty_api_server.h"
 #include "src/kube/testing/samples.h"
+#include "src/kube/testing/standing_api_server.h"
 
 namespace tessera::kube {
 namespace {
@@ -128,6 +129,77 @@ TEST_F(InformerTest, AnotherObjectOfTheSameNameIsAnotherObject) {
   server_->Put(pod);
   UntilEqual();
   EXPECT_EQ(removed, 1);
+}
+
+// Pods without a node are kept as outlines.
+class OutlineMirror : public Mirror {
+ public:
+  void OnOutline(const PodObject& now) override { names[now.meta.uid] = KeyOf(now.meta); }
+  void OnOutlineRemoved(const Uid& uid) override {
+    EXPECT_EQ(std::erase_if(names, [&](const auto& name) { return Uid::Of(name.first) == uid; }),
+              1u);
+  }
+  std::map<std::string, std::string> names;  // of outlines, by UID
+};
+
+TEST_F(InformerTest, OutlinesAreToldOfAndNotKept) {
+  Start(1);
+  PodObject pod{.meta = {.name = "a", .ns = "n", .uid = "1"}};
+  server_->Put(pod);
+  server_->Put({.meta = {.name = "no-namespace", .uid = "7"}});
+  OutlineMirror mirror;
+  Informer<PodObject> informer(*client_, ListQuery{.limit = 7}, Keep{}, mirror, Watch::Options{},
+                               [](const PodObject& object) { return object.node_name.empty(); });
+  using Outlines = std::map<std::string, std::string>;
+  const auto until = [&](const Outlines& expected) {
+    return runner_.RunUntil([&] { return mirror.names == expected; });
+  };
+  EXPECT_TRUE(until({{"1", "n/a"}, {"7", "no-namespace"}}));
+  EXPECT_EQ(informer.Find("n/a"), nullptr);
+  EXPECT_EQ(informer.size(), 2u);
+  server_->Remove("n/a");
+  pod.meta.uid = "2";  // another one
+  server_->Put(pod);
+  EXPECT_TRUE(until({{"2", "n/a"}, {"7", "no-namespace"}}));
+  server_->Remove("no-namespace");
+  EXPECT_TRUE(until({{"2", "n/a"}}));
+  pod.node_name = "node";  // no outline any more
+  server_->Put(pod);
+  EXPECT_TRUE(runner_.RunUntil([&] { return mirror.objects.contains("n/a"); }));
+  EXPECT_TRUE(mirror.names.empty());
+  ASSERT_NE(informer.Find("n/a"), nullptr);
+  pod.node_name.clear();
+  server_->Put(pod);
+  EXPECT_TRUE(until({{"2", "n/a"}}));
+  EXPECT_TRUE(mirror.objects.empty());
+  EXPECT_EQ(mirror.trouble, "");
+}
+
+TEST_F(InformerTest, OutlinesThatAListDoesNotHaveAreRemoved) {
+  testing::StandingApiServer server(io_, runner_);
+  const auto set = [&](const std::vector<std::string>& uids) {
+    std::vector<std::string> messages;
+    for (const std::string& uid : uids) {
+      messages.push_back(testing::MessageOf(PodObject{.meta = {.name = "p" + uid, .uid = uid}}));
+    }
+    server.Set("pods", "Pod", std::move(messages));
+  };
+  set({"1", "2"});
+  Client client(io_, runner_, Config{.server = server.url()}, ClientOptions{});
+  OutlineMirror mirror;
+  const Informer<PodObject> informer(client, ListQuery{}, Keep{}, mirror, Watch::Options{},
+                                     [](const PodObject&) { return true; });
+  const auto until = [&](const std::map<std::string, std::string>& expected) {
+    return runner_.RunUntil([&] { return mirror.names == expected; });
+  };
+  EXPECT_TRUE(until({{"1", "p1"}, {"2", "p2"}}));
+  set({"2", "3"});
+  server.Refuse("pods", 410);  // what it has is too old
+  server.EndWatches();
+  runner_.RunFor(milliseconds(50));
+  server.Allow("pods");
+  EXPECT_TRUE(until({{"2", "p2"}, {"3", "p3"}}));
+  EXPECT_EQ(informer.size(), 2u);
 }
 
 TEST_F(InformerTest, AHandlerMayDestroyTheInformer) {

@@ -54,6 +54,8 @@ struct ClusterFeed::State {
       state.ledger.RemovePod(last.meta.uid);
       if (state.synced) state.delegate.OnPodGone(last);
     }
+    void OnOutline(const kube::PodObject& now) override { state.ledger.SetPod(now); }
+    void OnOutlineRemoved(const kube::Uid& uid) override { state.ledger.RemovePlainPod(uid); }
     void OnSynced() override { state.OnPart(&state.pods_synced); }
     void OnTrouble(const Status& status, Duration) override {
       state.delegate.OnTrouble("pods", status);
@@ -123,11 +125,18 @@ struct ClusterFeed::State {
                         .field_selector = "metadata.name=" + options.quota_name},
         kube::Keep{}, quota_handler);
   }
+  // Pods that have ended hold nothing. A watch with this selector says of a pod that ends that it
+  // is gone.
+  static constexpr const char* kNotEnded = "status.phase!=Succeeded,status.phase!=Failed";
+
   // Once the nodes are there.
   void FollowPods() {
     if (pods) return;
+    const bool all = options.all_pods;
     pods = std::make_unique<kube::Informer<kube::PodObject>>(
-        client, kube::ListQuery{.ns = options.pods_ns}, KeepOfPods(options.budgets), pod_handler);
+        client, kube::ListQuery{.ns = options.pods_ns, .field_selector = all ? "" : kNotEnded},
+        KeepOfPods(options.budgets), pod_handler, kube::Watch::Options{},
+        all ? nullptr : HasNoGpus);
   }
   void OnPart(bool* part) {
     *part = true;

@@ -29,6 +29,9 @@ struct FeedOptions {
   std::string quota_name = "gpuquota";  // "": quotas are not followed
   std::string quota_key = "gpu_quota";
   std::string pods_ns;  // "": pods of all namespaces
+  // Whether FindPod finds pods without GPUs and pods that have ended, too. They are most pods of a
+  // cluster, and nothing is decided by them.
+  bool all_pods = false;
   // Whether PodDisruptionBudgets and the labels of pods are followed, for ClusterLedger::Victims.
   bool budgets = false;
 };
@@ -44,7 +47,9 @@ class ClusterFeed {
     // Everything has come once.
     virtual void OnSynced() = 0;
     // The ledger has changed by a pod, after it was synced; `pod` is what the API server has now.
+    // Pods that FindPod does not find are not reported.
     virtual void OnPod(const kube::PodObject& pod) { (void)pod; }
+    // It is gone or, without FeedOptions::all_pods, has ended.
     virtual void OnPodGone(const kube::PodObject& last) { (void)last; }
     // The ledger has what the quota's ConfigMap says; this ends its trouble.
     virtual void OnQuota() {}

@@ -36,6 +36,7 @@ Result<std::unique_ptr<ClusterLedger>> ClusterLedger::Make(LedgerOptions options
   std::unique_ptr<ClusterLedger> ledger(new ClusterLedger(std::move(options), clock));
   ASSIGN_OR_RETURN(ledger->policy_,
                    placement::MakePolicy(ledger->options_.policy, *ledger->cluster_, {}));
+  ledger->plain_pods_.emplace(*ledger->cluster_, *ledger->policy_);
   return ledger;
 }
 
@@ -66,7 +67,8 @@ placement::NodeSpec ClusterLedger::SpecOf(const NodeEntry& entry) {
                            .model = gpu.model,
                            .memory = slice.memory,
                            .mig_profile = slice.profile,
-                           .healthy = gpu.health.ok() && slice.health.ok()});
+                           .healthy = gpu.health.ok() && slice.health.ok(),
+                           .cut_from = gpu.uuid});
     }
   }
   if (linked && spec.gpus.size() > 1)
@@ -110,11 +112,13 @@ void ClusterLedger::Install(NodeEntry& entry) {
       return;
     }
     entry.id = *added;
+    plain_pods_->OnNodeAdded(entry.node.name, entry.id);
   }
   // Those that waited for the node, or for a GPU that has come back; also what is assumed, because
   // its binding may be on its way.
   for (const std::string& uid : PodsOn(entry.node.name)) {
     PodEntry& pod = pods_.find(uid)->second;
+    if (!pod.ask.request.asks_for_devices()) continue;
     if (!pod.place || !pod.problem.empty()) Settle(pod);
   }
 }
@@ -128,6 +132,7 @@ void ClusterLedger::RemoveNode(std::string_view name) {
     pod.problem = "its node is gone";
   }
   if (known->second.id != placement::kNoNode) (void)cluster_->RemoveNode(known->second.id);
+  plain_pods_->OnNodeRemoved(known->first);
   by_name_.Erase(known->first);
   nodes_.erase(known);
 }

@@ -21,7 +21,7 @@
 // asked for.
 //
 // CPU and memory of hosts are counted, because policies price them, but never refuse: that is
-// kube-scheduler's to judge, and it has.
+// kube-scheduler's to judge, and it has. Of a pod without GPUs nothing else is kept.
 //
 // Not for I/O (feed.h), nor for saying how a request over the network looks (src/scheduler).
 // Threads: one. Cost: a pod or node that changes touches one node.
@@ -49,6 +49,7 @@
 #include "src/ledger/budgets.h"
 #include "src/ledger/lacks.h"
 #include "src/ledger/node_index.h"
+#include "src/ledger/plain_pods.h"
 #include "src/ledger/pod_ask.h"
 #include "src/placement/cluster.h"
 #include "src/placement/demand_of.h"
@@ -126,6 +127,8 @@ class ClusterLedger {
   void RemoveNode(std::string_view name);
   void SetPod(const kube::PodObject& pod);
   void RemovePod(std::string_view uid);
+  // Of pods without GPUs the ledger itself knows no more.
+  void RemovePlainPod(const kube::Uid& uid) { plain_pods_->Remove(uid); }
   void SetQuota(placement::QuotaConfig config) { quota_.SetConfig(std::move(config)); }
   Budgets& budgets() { return budgets_; }
 
@@ -209,7 +212,9 @@ class ClusterLedger {
   void FindNodes(std::span<const std::string_view> names, std::span<const NodeEntry*> out) const {
     by_name_.Find(names, out);
   }
-  const Pods& pods() const { return pods_; }  // by UID; those that have ended are not there
+  // By UID, those that ask for GPUs and those that cannot be read; pods that have ended are not
+  // there.
+  const Pods& pods() const { return pods_; }
   const PodEntry* FindPod(std::string_view ns, std::string_view name) const;
   const placement::Cluster& cluster() const { return *cluster_; }
   const placement::Quota& quota() const { return quota_; }
@@ -223,6 +228,9 @@ class ClusterLedger {
   placement::Policy& PolicyFor(const PodAsk& ask);
   placement::NodeSpec SpecOf(const NodeEntry& entry);
   void Install(NodeEntry& entry);
+  // Of a pod without GPUs.
+  void SetPlain(const kube::PodObject& object, const PodAsk& ask);
+  void SetUnreadable(const kube::PodObject& object, const Status& why);
 
   // Of a bound pod: finds or guesses its GPUs and takes them.
   void Settle(PodEntry& pod);
@@ -264,6 +272,7 @@ class ClusterLedger {
   Nodes nodes_;
   NodeIndex by_name_;  // views of the keys of nodes_
   Pods pods_;
+  std::optional<PlainPods> plain_pods_;                             // empty until there is a policy
   std::unordered_map<std::string, std::set<std::string>> pods_of_;  // UIDs by node
   std::set<std::string> assumed_;                                   // UIDs
   std::unordered_map<std::string, std::set<std::string>> nominated_;  // UIDs by node

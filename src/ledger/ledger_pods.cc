@@ -104,6 +104,7 @@ void ClusterLedger::Leave(PodEntry& pod) {
 }
 
 void ClusterLedger::RemovePod(std::string_view uid) {
+  RemovePlainPod(kube::Uid::Of(uid));
   const auto known = pods_.find(uid);
   if (known == pods_.end()) return;
   Nominate(known->second, "");
@@ -114,6 +115,8 @@ void ClusterLedger::RemovePod(std::string_view uid) {
 void ClusterLedger::SetPod(const kube::PodObject& object) {
   if (object.ended()) return RemovePod(object.meta.uid);
   Result<PodAsk> ask = PodAskOf(object, {options_.gpu_mem_unit});
+  if (!ask.ok()) return SetUnreadable(object, ask.status());
+  if (!ask->request.asks_for_devices()) return SetPlain(object, *ask);
   PodEntry& pod = pods_[object.meta.uid];
   pod.seen = true;
   pod.deleting = object.meta.deleting;
@@ -121,17 +124,7 @@ void ClusterLedger::SetPod(const kube::PodObject& object) {
   if (!object.node_name.empty()) {
     pod.bound_at = object.scheduled == WallTime{} ? object.meta.created : object.scheduled;
   }
-  if (!ask.ok()) {
-    // The kubelet will not start what it cannot read either; it holds nothing.
-    Leave(pod);
-    Nominate(pod, "");
-    pod.ask = {.uid = object.meta.uid, .ns = object.meta.ns, .name = object.meta.name};
-    pod.problem = ask.status().message();
-    pod.standing = object.node_name.empty() ? Standing::kWaiting : Standing::kBound;
-    MoveTo(pod, object.node_name);
-    return;
-  }
-  if (ask->request.asks_for_devices()) pod.labels = object.meta.labels;
+  pod.labels = object.meta.labels;
   if (object.node_name.empty()) {
     pod.ask.uid = object.meta.uid;
     Nominate(pod, object.meta.deleting ? "" : object.nominated_node);
@@ -139,7 +132,7 @@ void ClusterLedger::SetPod(const kube::PodObject& object) {
     if (pod.standing == Standing::kAssumed) return;
     pod.ask = *std::move(ask);
     pod.standing = Standing::kWaiting;
-    if (!pod.ask.request.asks_for_devices() || pod.arrived) return;
+    if (pod.arrived) return;
     const Result<placement::PodDemand> demand = DemandOf(pod.ask);
     if (!demand.ok()) {
       pod.problem = demand.status().message();
@@ -162,6 +155,28 @@ void ClusterLedger::SetPod(const kube::PodObject& object) {
   pod.ask = *std::move(ask);
   MoveTo(pod, object.node_name);
   if (!as_assumed) Settle(pod);
+}
+
+// The kubelet will not start what it cannot read either: the pod holds nothing.
+void ClusterLedger::SetUnreadable(const kube::PodObject& object, const Status& why) {
+  RemovePod(object.meta.uid);
+  PodEntry& pod = pods_[object.meta.uid];
+  pod.ask = {.uid = object.meta.uid, .ns = object.meta.ns, .name = object.meta.name};
+  pod.seen = true;
+  pod.deleting = object.meta.deleting;
+  pod.problem = why.message();
+  pod.standing = object.node_name.empty() ? Standing::kWaiting : Standing::kBound;
+  MoveTo(pod, object.node_name);
+}
+
+void ClusterLedger::SetPlain(const kube::PodObject& object, const PodAsk& ask) {
+  if (pods_.contains(ask.uid)) RemovePod(ask.uid);  // it could not be read before
+  if (object.node_name.empty()) return;             // it takes nothing yet
+  const NodeEntry* node = FindNode(object.node_name);
+  const NodeId id = node == nullptr ? placement::kNoNode : node->id;
+  const Status counted =
+      plain_pods_->Set(kube::Uid::Of(ask.uid), object.node_name, id, ask.cpu.count(), ask.memory);
+  if (!counted.ok()) SetUnreadable(object, counted);
 }
 
 // Whether its annotations say what it has here.
@@ -207,7 +222,7 @@ void ClusterLedger::Settle(PodEntry& pod) {
   pod.problem.clear();
   const auto known = nodes_.find(pod.node);
   if (known == nodes_.end() || known->second.id == placement::kNoNode) {
-    if (pod.ask.request.asks_for_devices()) pod.problem = "its node has no GPUs that are known";
+    pod.problem = "its node has no GPUs that are known";
     return;
   }
   const NodeEntry& node = known->second;

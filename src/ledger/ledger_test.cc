@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <set>
+
 #include "api/names.h"
 #include "src/device/node_annotation.h"
 #include "src/ledger/testing/objects.h"
@@ -244,6 +246,39 @@ TEST_F(LedgerTest, QuotaCountsAssumedPods) {
   kube::PodObject elsewhere = second;
   elsewhere.meta.ns = "unlimited";
   EXPECT_TRUE(Fits(elsewhere, "n"));
+}
+
+TEST_F(LedgerTest, AMigSliceMayBeNamedByTheGpuItIsCutFrom) {
+  kube::NodeObject node = GpuNode("n", 2);
+  std::string& annotation = node.meta.annotations[std::string(names::kAnnotationDevices)];
+  device::NodeInventory inventory = device::DecodeNodeInventory(annotation).value();
+  for (device::Gpu& gpu : inventory.gpus) {
+    gpu.mig.emplace();
+    for (int i = 0; i < 2; ++i) {
+      gpu.mig->push_back({.uuid = fmt::format("MIG-{}-{}", gpu.index, i),
+                          .profile = "1g.10gb",
+                          .gpu_instance = i + 1,
+                          .memory = GiB(10)});
+    }
+  }
+  annotation = device::EncodeNodeInventory(inventory).value();
+  ledger_->SetNode(node);
+  ASSERT_EQ(ledger_->FindNode("n")->problem, "");
+  const auto slices = [&](std::string_view key, const std::string& uuid, const char* amount) {
+    kube::PodObject pod = GpuPod("a", {{"nvidia.com/mig-1g.10gb", amount}});
+    pod.meta.annotations[std::string(key)] = uuid;
+    std::set<std::string> given;
+    const auto assumed = Assume(pod, "n");
+    if (!assumed.ok()) return given;
+    for (const auto& share : assumed->assignment.containers.at("main")) given.insert(share.uuid);
+    return given;
+  };
+  using Slices = std::set<std::string>;
+  const std::string first = UuidOf("n", 0), second = UuidOf("n", 1);
+  EXPECT_EQ(slices(names::kAnnotationGpuUuids, second, "2"), (Slices{"MIG-1-0", "MIG-1-1"}));
+  EXPECT_EQ(slices(names::kAnnotationGpuUuids, second, "3"), Slices{});
+  EXPECT_EQ(slices(names::kAnnotationGpuUuidsExcluded, first, "2"), (Slices{"MIG-1-0", "MIG-1-1"}));
+  EXPECT_EQ(slices(names::kAnnotationGpuUuids, "MIG-0-1", "1"), Slices{"MIG-0-1"});
 }
 
 TEST_F(LedgerTest, QuotaGoesByTheLabelOfANodeUnlessItOnlyNamesItsGpus) {

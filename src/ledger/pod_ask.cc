@@ -91,6 +91,17 @@ Result<PodAsk> PodAskOf(const kube::PodObject& pod, const device::DialectOptions
   return ask;
 }
 
+bool HasNoGpus(const kube::PodObject& pod) {
+  const auto names_gpus = [](const kube::StringMap& amounts) {
+    return std::any_of(amounts.begin(), amounts.end(),
+                       [](const auto& amount) { return IsGpuResource(amount.first); });
+  };
+  return std::none_of(pod.containers.begin(), pod.containers.end(),
+                      [&](const kube::Container& container) {
+                        return names_gpus(container.limits) || names_gpus(container.requests);
+                      });
+}
+
 kube::Keep KeepOfPods(bool labels) {
   return {.label = [labels](std::string_view) { return labels; },
           .annotation = IsPodAnnotation,

@@ -34,6 +34,9 @@ struct PodAsk {
 
 Result<PodAsk> PodAskOf(const kube::PodObject& pod, const device::DialectOptions& options);
 
+// Whether no container names a resource of GPUs.
+bool HasNoGpus(const kube::PodObject& pod);
+
 // What PodAskOf and the ledger read of labels, annotations and resources: for informers.
 // `labels`: of pods, too, by any of which PodDisruptionBudgets may select them.
 kube::Keep KeepOfPods(bool labels = false);

@@ -150,15 +150,26 @@ Result<NodeId> Cluster::AddNode(NodeSpec spec) {
   NodeState state;
   std::vector<GpuState> gpus;
   RETURN_IF_ERROR(Describe(spec, &gpus, &state).Annotate(spec.name));
-  const NodeId id = static_cast<NodeId>(size_++);
-  if (id / kChunkNodes == chunks_.size()) chunks_.push_back(std::make_shared<NodeChunk>());
+  const NodeId id = NewNodeId();
   by_name_[spec.name] = id;
-  node_pods_.emplace_back();
   Install(id, std::move(spec), state, std::move(gpus));
   return id;
 }
 
-// Puts state and GPUs into the chunk; the place of the GPUs moves when their number grew.
+NodeId Cluster::NewNodeId() {
+  if (!free_nodes_.empty()) {
+    const NodeId id = free_nodes_.back();
+    free_nodes_.pop_back();
+    return id;
+  }
+  const NodeId id = static_cast<NodeId>(size_++);
+  if (id / kChunkNodes == chunks_.size()) chunks_.push_back(std::make_shared<NodeChunk>());
+  node_pods_.emplace_back();
+  return id;
+}
+
+// Writes state and GPUs into the chunk. The GPUs move to its end when there is no room for more of
+// them where they were.
 void Cluster::Install(NodeId id, NodeSpec spec, NodeState state,
                       std::vector<GpuState> gpus) {
   // Before the old ones are dropped, so that a GPU which stays keeps its number.
@@ -168,10 +179,12 @@ void Cluster::Install(NodeId id, NodeSpec spec, NodeState state,
   NodeChunk& chunk = Writable(id);
   const size_t slot = id % kChunkNodes;
   const NodeState& old = chunk.nodes[slot];
-  if (chunk.specs[slot] != nullptr) DropNames(*chunk.specs[slot]);
-  state.first_gpu =
-      old.gpu_count >= gpus.size() ? old.first_gpu : static_cast<uint32_t>(chunk.gpus.size());
-  if (state.first_gpu + gpus.size() > chunk.gpus.size()) {
+  if (old.present) DropNames(*chunk.specs[slot]);
+  state.first_gpu = old.first_gpu;
+  state.gpu_room = old.gpu_room;
+  if (state.gpu_room < gpus.size()) {
+    state.first_gpu = static_cast<uint32_t>(chunk.gpus.size());
+    state.gpu_room = static_cast<uint16_t>(gpus.size());
     chunk.gpus.resize(state.first_gpu + gpus.size());
   }
   std::copy(gpus.begin(), gpus.end(), chunk.gpus.begin() + state.first_gpu);
@@ -238,6 +251,8 @@ Status Cluster::RemoveNode(NodeId id) {
   NodeChunk& chunk = Writable(id);
   NodeState& state = chunk.nodes[id % kChunkNodes];
   state.present = state.schedulable = false;
+  state.gpu_count = 0;
+  free_nodes_.push_back(id);
   Touch(id);
   return {};
 }

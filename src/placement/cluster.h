@@ -94,6 +94,7 @@ struct NodeState {
   const LinkedGroups* groups = nullptr;  // of the spec beside it
   uint32_t first_gpu = 0;                // in its chunk
   uint16_t gpu_count = 0;
+  uint16_t gpu_room = 0;     // how many GPUs the chunk has room for there
   ModelId model = kNoModel;  // of all its GPUs; kNoModel where it has none or they differ
   bool present = false;      // false once the node is gone
   bool schedulable = false;
@@ -167,12 +168,13 @@ class Cluster {
 
   // --- Nodes.
   // ALREADY_EXISTS for a name that is present; INVALID_ARGUMENT for negative or impossible numbers.
+  // The id may be that of a node that was removed, so that nodes that come and go take no memory.
   Result<NodeId> AddNode(NodeSpec spec);
   // What a node has now: GPUs came, went or fell ill, it was cordoned. Pods stay on their GPUs,
   // which are known by UUID; a GPU that is gone stays listed as unhealthy for as long as pods hold
   // it.
   Status UpdateNode(NodeId id, NodeSpec spec);
-  // Its pods go with it. The id is not used again.
+  // Its pods go with it.
   Status RemoveNode(NodeId id);
   NodeId FindNode(std::string_view name) const;  // kNoNode where there is none
 
@@ -214,6 +216,7 @@ class Cluster {
  private:
   struct PodSlot;
 
+  NodeId NewNodeId();
   NodeChunk& Writable(NodeId id);
   void Touch(NodeId id);
   Status CheckSpec(const NodeSpec& spec) const;
@@ -230,6 +233,7 @@ class Cluster {
   GpuNames gpu_names_;
   std::vector<std::shared_ptr<NodeChunk>> chunks_;
   size_t size_ = 0;
+  std::vector<NodeId> free_nodes_;  // ids of nodes that were removed
   std::unordered_map<std::string, NodeId> by_name_;
   std::vector<std::vector<PodId>> node_pods_;
 

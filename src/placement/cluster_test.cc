@@ -135,6 +135,27 @@ TEST(ClusterTest, PlaceRefusesAGpuThatThePodDoesNotAllow) {
   EXPECT_TRUE(cluster.Place(others, node, PickOf(1)).ok());
 }
 
+TEST(ClusterTest, NodesThatComeAndGoTakeNoMoreRoom) {
+  Cluster cluster;
+  const ShapeId whole = *cluster.Intern(Ask(1, 1000));
+  for (int i = 0; i < 100; ++i) (void)*cluster.AddNode(MakeNode(fmt::format("n{}", i), 2));
+  for (int i = 100; i < 5000; ++i) {
+    ASSERT_TRUE(cluster.RemoveNode(cluster.FindNode(fmt::format("n{}", i - 100))).ok());
+    const NodeId node = *cluster.AddNode(MakeNode(fmt::format("n{}", i), 1 + i % 4));
+    ASSERT_TRUE(cluster.Place(whole, node, PickOf(1)).ok());
+  }
+  EXPECT_LE(cluster.size(), 100u);
+  EXPECT_EQ(cluster.pod_count(), 100u);
+  for (NodeId node = 0; node < cluster.size(); ++node) {
+    const NodeView view = cluster.node(node);
+    ASSERT_EQ(view.gpus.size(), cluster.spec(node).gpus.size());
+    EXPECT_EQ(cluster.pods_of(node).size(), 1u);
+    EXPECT_FALSE(view.gpus[0].idle());
+    for (size_t i = 1; i < view.gpus.size(); ++i) EXPECT_TRUE(view.gpus[i].idle()) << i;
+    EXPECT_EQ(cluster.FindGpus(cluster.spec(node).gpus[0].uuid).size(), 1u);
+  }
+}
+
 TEST(ClusterTest, ASnapshotDoesNotChange) {
   Cluster cluster;
   std::vector<NodeId> nodes;

@@ -238,8 +238,11 @@ class World {
   };
 
   void AddNode() {
-    specs_.push_back(RandomNode(fmt::format("n{}", cluster.size()), &random_));
-    ASSERT_TRUE(cluster.AddNode(specs_.back()).ok());
+    const NodeSpec spec = RandomNode(fmt::format("n{}", added_++), &random_);
+    const auto node = cluster.AddNode(spec);
+    ASSERT_TRUE(node.ok()) << node.status().ToString();
+    specs_.resize(cluster.size());
+    specs_[*node] = spec;
   }
 
   void RemoveNode() {
@@ -303,6 +306,7 @@ class World {
   }
 
   std::mt19937 random_;
+  int added_ = 0;                // nodes, so that each has a name of its own
   std::vector<NodeSpec> specs_;  // by node
   std::vector<Held> pods_;
   Quota quota_;

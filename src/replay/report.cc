@@ -24,7 +24,7 @@ Json PointsToJson(const std::vector<Point>& points) {
 
 Json RefusedToJson(const std::vector<Point>& points) {
   Json refused = Json::MakeObject();
-  for (size_t n = static_cast<size_t>(Size::kShare); n < kSizes; ++n) {
+  for (size_t n = 0; n < kSizes; ++n) {
     refused.Set(NameOf(static_cast<Size>(n)),
                 Json::NumberText(fmt::format("{:.3f}", points.back().refused[n])));
   }
@@ -131,18 +131,19 @@ std::string ToTable(const Study& study) {
   add_percents("Fragmented, % of all GPUs: idle, and of no use to the typical pods",
                &Point::fragmentation);
   add_percents("Fragmented, % of the idle GPUs", &Point::idle_fragmented);
-  for (size_t n = static_cast<size_t>(Size::kShare); n < kSizes; ++n) {
+  for (size_t n = 0; n < kSizes; ++n) {
     sizes.emplace_back(NameOf(static_cast<Size>(n)));
   }
   const int until = std::min(100, loads.back());
   const auto refused = [&](const Mean& mean, size_t n) {
     const Point* point = PointAt(mean, until);
-    const size_t size = static_cast<size_t>(Size::kShare) + n;
-    return point != nullptr ? fmt::format("{:.1f}", point->refused[size]) : std::string("-");
+    return point != nullptr ? fmt::format("{:.1f}", point->refused[n]) : std::string("-");
   };
-  AddTable(study,
-           fmt::format("Refused until {} % had arrived, GPUs, by what a pod asks for", until),
-           sizes, refused, &out);
+  AddTable(
+      study,
+      fmt::format("Refused until {} % had arrived, GPUs (of none: pods), by what a pod asks for",
+                  until),
+      sizes, refused, &out);
   AddTable(
       study, "Time of a decision in microseconds, and of a run in seconds",
       {"p50", "p99", "max", "deciding", "learning"},

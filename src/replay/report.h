@@ -12,9 +12,9 @@
 namespace tessera::replay {
 
 // {"runs":[{"policy","seed","points":[{"load","allocation","fragmentation","idle_fragmented"},…],
-// "refused":{"share",…}},…],"means":[{"policy","points":[…],"refused":{…}},…]}. Loads, allocation
-// and fragmentation are percent of all GPUs, idle_fragmented is percent of the idle ones, refused
-// is GPUs at the last point.
+// "refused":{"none","share",…}},…],"means":[{"policy","points":[…],"refused":{…}},…]}. Loads,
+// allocation and fragmentation are percent of all GPUs, idle_fragmented is percent of the idle
+// ones, refused is GPUs at the last point, and of "none", which ask for no GPU, pods.
 std::string ToJson(const Study& study);
 // One line for each point: policy,seed,load,…, with seed "mean" for means.
 std::string ToCsv(const Study& study);

@@ -7,7 +7,6 @@
 #include <span>
 
 #include "src/replay/fragmentation_meter.h"
-#include "src/replay/workload.h"
 
 namespace tessera::replay {
 namespace {
@@ -43,10 +42,16 @@ class Runner {
   }
 
  private:
+  static constexpr int64_t kOnePod = 1000;  // in thousandths, where pods are counted
+
   Status Arrive(uint32_t i) {
     const TracePod& pod = pods_[i];
     ASSIGN_OR_RETURN(const bool placed, Decide(loaded_.demands[i]));
-    if (!placed) refused_[static_cast<size_t>(SizeOf(pod))] += pod.milli();
+    if (placed) {
+      allocated_ += pod.milli();
+    } else {
+      refused_[static_cast<size_t>(SizeOf(pod))] += pod.gpus > 0 ? pod.milli() : kOnePod;
+    }
     return {};
   }
 
@@ -74,7 +79,7 @@ class Runner {
 
   void AddPoint(int load) {
     const double capacity = static_cast<double>(capacity_);
-    const double idle = static_cast<double>(loaded_.cluster->free_milli());
+    const double idle = static_cast<double>(capacity_ - allocated_);
     Point point{.load = load, .allocation = 100 * (1 - idle / capacity)};
     if (meter_) {
       point.fragmentation = 100 * meter_->total() / capacity;
@@ -91,6 +96,7 @@ class Runner {
   const int64_t capacity_;
   std::optional<FragmentationMeter> meter_;
   std::unique_ptr<placement::Policy> policy_;
+  int64_t allocated_ = 0;                  // thousandths
   std::array<int64_t, kSizes> refused_{};  // thousandths
   RunResult result_;
 };
@@ -124,7 +130,7 @@ Result<RunResult> Run(const std::vector<TraceNode>& nodes, const std::vector<Tra
   if (capacity == 0) return Error(Code::kInvalidArgument, "the nodes have no GPUs");
   Random random(options.seed);
   const std::vector<uint32_t> arrivals = Arrivals(pods, capacity, options.load, random);
-  ASSIGN_OR_RETURN(Loaded loaded, Load(nodes, pods, random));
+  ASSIGN_OR_RETURN(Loaded loaded, Load(nodes, pods, options.share_of, random));
   return Runner(pods, options, clock, std::move(loaded)).Run(arrivals);
 }
 

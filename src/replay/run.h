@@ -14,6 +14,7 @@
 #include "src/base/clock.h"
 #include "src/base/status.h"
 #include "src/replay/trace.h"
+#include "src/replay/workload.h"
 
 namespace tessera::replay {
 
@@ -30,7 +31,8 @@ struct Point {
   double allocation = 0;       // percent of capacity that pods have
   double fragmentation = 0;    // percent of capacity that is idle and of no use to the typical pods
   double idle_fragmented = 0;  // the same in percent of what is idle
-  std::array<double, kSizes> refused{};  // GPUs that pods asked for and did not get, by size
+  // GPUs that pods asked for and did not get, by size; of kNoGpu the number of pods.
+  std::array<double, kSizes> refused{};
 };
 
 struct RunResult {
@@ -46,6 +48,7 @@ struct RunOptions {
   std::string policy;
   uint64_t seed = 0;
   int load = 130;             // percent of capacity that arrives
+  ShareOf share_of = ShareOf::kCompute;
   bool fragmentation = true;  // false leaves it out of the points, which is quicker
   bool keep_latencies = false;
 };

@@ -61,6 +61,7 @@ Result<Study> RunStudy(const std::vector<TraceNode>& nodes, const std::vector<Tr
                      {.policy = options.policies[i / seeds],
                       .seed = options.seeds[i % seeds],
                       .load = options.load,
+                      .share_of = options.share_of,
                       .fragmentation = options.fragmentation,
                       .keep_latencies = options.keep_latencies},
                      clock);

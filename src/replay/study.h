@@ -19,6 +19,7 @@ struct StudyOptions {
   std::vector<std::string> policies;
   std::vector<uint64_t> seeds;
   int load = 130;
+  ShareOf share_of = ShareOf::kCompute;
   bool fragmentation = true;
   bool keep_latencies = false;
   int jobs = 1;  // threads

@@ -305,7 +305,7 @@ Result<TimelineResult> RunOne(const std::vector<TraceNode>& nodes, const PodList
                               const TimelineOptions& options, const std::string& policy,
                               uint64_t seed) {
   Random random(seed);
-  ASSIGN_OR_RETURN(Loaded loaded, Load(nodes, list.pods, random));
+  ASSIGN_OR_RETURN(Loaded loaded, Load(nodes, list.pods, ShareOf::kCompute, random));
   Sample sample = options.as_recorded
                       ? AsRecorded(list.pods)
                       : Steady(list.pods, CapacityOf(nodes), options.load, random);

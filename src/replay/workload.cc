@@ -33,13 +33,21 @@ Result<placement::ModelSet> ModelsOf(const TracePod& pod, Cluster& cluster) {
   return models;
 }
 
-Result<std::optional<Demand>> DemandOf(const TracePod& pod, Cluster& cluster) {
+// Traces do not know the device memory of a GPU: a thousand equal parts do for all.
+constexpr Bytes kThousandthOfMemory = MiB(16);
+
+Result<std::optional<Demand>> DemandOf(const TracePod& pod, ShareOf share_of, Cluster& cluster) {
   if (pod.gpus > static_cast<int>(placement::kMaxGpusPerNode)) return std::optional<Demand>();
   Demand demand;
   demand.cpu_milli = pod.cpu_milli;
   demand.memory = pod.memory;
   if (pod.gpus > 0) {
-    demand.asks.push_back({.count = pod.gpus, .milli = pod.per_gpu});
+    placement::GpuAsk ask{.count = pod.gpus, .milli = pod.per_gpu};
+    if (share_of == ShareOf::kMemory && !ask.whole()) {
+      ask.bytes = kThousandthOfMemory * pod.per_gpu.count();
+      ask.milli = MilliGpu(0);
+    }
+    demand.asks.push_back(ask);
     ASSIGN_OR_RETURN(demand.models, ModelsOf(pod, cluster));
   }
   return std::optional<Demand>(std::move(demand));
@@ -50,7 +58,8 @@ placement::NodeSpec SpecOf(const TraceNode& node) {
   spec.name = node.name;
   spec.cpu_milli = node.cpu_milli;
   spec.memory = node.memory;
-  spec.gpus.resize(static_cast<size_t>(node.gpus), {.model = node.model});
+  spec.gpus.resize(static_cast<size_t>(node.gpus),
+                   {.model = node.model, .memory = kThousandthOfMemory * kWholeGpu.count()});
   return spec;
 }
 
@@ -137,7 +146,7 @@ UnknownModels FindUnknownModels(const std::vector<TraceNode>& nodes,
 }
 
 Result<Loaded> Load(const std::vector<TraceNode>& nodes, const std::vector<TracePod>& pods,
-                    Random& random) {
+                    ShareOf share_of, Random& random) {
   Loaded loaded;
   loaded.cluster = std::make_unique<Cluster>();
   std::vector<uint32_t> order(nodes.size());
@@ -148,11 +157,11 @@ Result<Loaded> Load(const std::vector<TraceNode>& nodes, const std::vector<Trace
   }
   loaded.demands.reserve(pods.size());
   for (const TracePod& pod : pods) {
-    ASSIGN_OR_RETURN(auto demand, DemandOf(pod, *loaded.cluster).Annotate(pod.name));
+    ASSIGN_OR_RETURN(auto demand, DemandOf(pod, share_of, *loaded.cluster).Annotate(pod.name));
     loaded.demands.push_back(std::move(demand));
   }
   for (const TypicalPod& typical : TypicalPods(pods)) {
-    ASSIGN_OR_RETURN(const auto demand, DemandOf(typical.pod, *loaded.cluster));
+    ASSIGN_OR_RETURN(const auto demand, DemandOf(typical.pod, share_of, *loaded.cluster));
     if (!demand) continue;
     ASSIGN_OR_RETURN(const ShapeId shape, loaded.cluster->Intern(*demand));
     loaded.mix.push_back({shape, static_cast<double>(typical.count)});

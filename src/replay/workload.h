@@ -47,6 +47,10 @@ struct UnknownModels {
 UnknownModels FindUnknownModels(const std::vector<TraceNode>& nodes,
                                 const std::vector<TracePod>& pods);
 
+// What the shares of a list are shares of. By memory, `gpu_milli` is thousandths of a GPU's device
+// memory, as of pods that ask for GiB, and no compute is asked for.
+enum class ShareOf : uint8_t { kCompute, kMemory };
+
 // A cluster with the nodes of a trace, and what its pods demand there.
 struct Loaded {
   std::unique_ptr<placement::Cluster> cluster;
@@ -58,6 +62,6 @@ struct Loaded {
 // Nodes are added in a random order, so that ties, which go to the lowest id, go anywhere.
 // RESOURCE_EXHAUSTED for too many GPU models.
 Result<Loaded> Load(const std::vector<TraceNode>& nodes, const std::vector<TracePod>& pods,
-                    Random& random);
+                    ShareOf share_of, Random& random);
 
 }  // namespace tessera::replay

@@ -53,7 +53,7 @@ void Term::OnSynced() {
   const auto took = std::chrono::duration_cast<std::chrono::milliseconds>(clock_.Now() - began_);
   Log(Severity::kInfo, "the cluster is known",
       {{"nodes", ledger_->nodes().size()},
-       {"pods", ledger_->pods().size()},
+       {"gpu_pods", ledger_->pods().size()},
        {"took_ms", took.count()}});
   synced_();
 }

@@ -16,7 +16,7 @@ import subprocess
 import tempfile
 
 LOADS = (80, 90, 100, 130)
-SIZES = ("share", "1", "2", "4", "8")
+SIZES = ("none", "share", "1", "2", "4", "8")
 
 
 def milli(row):
@@ -71,11 +71,19 @@ class Variants:
         yield "50 % of the GPUs in pods of several", self.part_of(self.multi, small, 0.5)
         yield "80 %", self.part_of(self.multi, small, 0.8)
         yield "all", self.part_of(self.multi, small, 1)
-        for times in (2, 3, 4, 6):
+        for times in (2, 3, 4, 5, 6):
             yield f"{times} times the pods without GPUs", self.without_gpus(times)
 
 
-def replay(args, rows, folder):
+def models_of(nodes):
+    models = collections.Counter()
+    for node in csv.DictReader(open(nodes, newline="")):
+        if int(node["gpu"]) > 0:
+            models[node["model"]] += int(node["gpu"])
+    return models
+
+
+def replay(args, rows, folder, policies="Tessera,FGD", more=()):
     path = pathlib.Path(folder) / "pods.csv"
     with open(path, "w", newline="") as file:
         writer = csv.DictWriter(file, rows[0].keys())
@@ -83,8 +91,8 @@ def replay(args, rows, folder):
         for number, row in enumerate(rows):
             writer.writerow({**row, "name": f"pod-{number:06}"})
     out = subprocess.run(
-        [args.replay, "--nodes", args.nodes, "--pods", path, "--policy", "Tessera,FGD", "--seeds",
-         args.seeds, "--json"], check=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL).stdout
+        [args.replay, "--nodes", args.nodes, "--pods", path, "--policy", policies, "--seeds",
+         args.seeds, "--json", *more], check=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL).stdout
     return {mean["policy"]: mean for mean in json.loads(out)["means"]}
 
 
@@ -104,16 +112,12 @@ def main():
     parser.add_argument("--replay", default="build/release/bin/sched-replay")
     parser.add_argument("--seeds", default="42-51")
     args = parser.parse_args()
-    models = collections.Counter()
-    for node in csv.DictReader(open(args.nodes, newline="")):
-        if int(node["gpu"]) > 0:
-            models[node["model"]] += int(node["gpu"])
     rows = list(csv.DictReader(open(args.pods, newline="")))
     loads = " / ".join(map(str, LOADS))
-    print(f"| drawn list | Tessera at {loads} | more than FGD | GPUs refused at the end: {', '.join(SIZES)} (FGD) |")
+    print(f"| drawn list | Tessera at {loads} | more than FGD | refused at the end: pods without GPUs, GPUs of {', '.join(SIZES[1:])} (FGD) |")
     print("|---|---|---|---|")
     with tempfile.TemporaryDirectory() as folder:
-        for name, drawn in Variants(rows, models).all():
+        for name, drawn in Variants(rows, models_of(args.nodes)).all():
             print(line(name, replay(args, drawn, folder)), flush=True)
 
 

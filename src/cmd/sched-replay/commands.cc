@@ -87,6 +87,8 @@ Status Replay(const ReplayFlags& flags) {
                                     {.policies = policies,
                                      .seeds = seeds,
                                      .load = flags.load.value_or(130),
+                                     .share_of = flags.shares_by_memory ? replay::ShareOf::kMemory
+                                                                        : replay::ShareOf::kCompute,
                                      .keep_latencies = !flags.json && !flags.csv,
                                      .jobs = JobsOf(flags),
                                      .progress = ShowProgress},

@@ -44,6 +44,7 @@ void AddTimelineFlags(CLI::App* app, ReplayFlags* flags) {
       "--timeline", flags->timeline,
       "let pods come in time, wait while they fit nowhere, and go: a steady load on all nodes, "
       "made from the list. --load is then what they ask for at a time in the mean");
+  timeline->excludes("--shares-by-memory");
   app->add_flag("--as-recorded", flags->as_recorded,
                 "with --timeline: each pod of the list once, at its own time, whatever the load is")
       ->needs(timeline);
@@ -76,6 +77,9 @@ void AddReplayFlags(CLI::App* app, ReplayFlags* flags) {
       ->type_name("PERCENT")
       ->check(CLI::Range(1, 1000).description(""))
       ->default_str("130, with --timeline 100");
+  app->add_flag("--shares-by-memory", flags->shares_by_memory,
+                "take gpu_milli of shares as thousandths of a GPU's device memory, and not of its "
+                "compute; not with --timeline");
   app->add_option("--jobs", flags->jobs, "runs at a time; 0: as many as there are cores")
       ->type_name("N")
       ->check(CLI::Range(0, 1024).description(""))

@@ -20,6 +20,7 @@ struct ReplayFlags {
   int jobs = 0;  // 0: all cores
   bool json = false, csv = false;
   std::string plot;
+  bool shares_by_memory = false;
   bool timeline = false, as_recorded = false, moves = false;
 };
 

@@ -7,7 +7,8 @@
 //
 // All terms are thousandths of a GPU, all weights are 1; only that the GPUs of a pod of several are
 // joined by NVLink outweighs all else. Every feasible node is evaluated. The policy knows the pods
-// that arrived and departed and nothing else; before the first mix is learned, W is 0.
+// that arrived and departed and nothing else; before the first mix is learned, W is what is left on
+// GPUs that are partly used.
 #include <algorithm>
 #include <bit>
 #include <cmath>
@@ -54,6 +55,12 @@ struct Asked {
   bool share = false;
 };
 
+float Remnants(const NodeKey& key) {
+  int sum = 0;
+  for (const int slack : key.slack) sum += slack % 1000;
+  return static_cast<float>(sum);
+}
+
 // A demand placed on a node.
 struct Placed {
   Pick pick;
@@ -87,7 +94,7 @@ class TerminalWaste : public Policy {
   Rank Evaluate(NodeId id, const Asked& asked);
   bool Try(NodeId id, const Asked& asked, Placed* placed);
   bool TryShare(NodeId id, const Demand& demand, Placed* placed);
-  float Waste(const NodeKey& key) { return model_ ? model_->Waste(key) : 0; }
+  float Waste(const NodeKey& key) { return model_ ? model_->Waste(key) : Remnants(key); }
   float Links(NodeId id, const Asked& asked, int idle_taken) const;
 
   const Cluster& cluster_;
