@@ -13,10 +13,12 @@ namespace {
 using placement::NodeId;
 using placement::Pick;
 
-// The GPUs that `assignment` names for one ask, by their positions: those of the containers that
-// last, or, of an ask of init containers alone, theirs.
+// The GPUs that `assignment` names for one ask of `count`, by their positions: those of all of its
+// containers, because the agent keeps an init container's GPUs for as long as its pod lives. An
+// annotation that gives an init container GPUs beside those that last counts without it.
 Result<uint64_t> MaskOf(const device::Assignment& assignment, const device::Request& request,
-                        const std::vector<size_t>& containers, const placement::NodeSpec& spec) {
+                        const std::vector<size_t>& containers, int count,
+                        const placement::NodeSpec& spec) {
   uint64_t lasting = 0, init = 0;
   for (const size_t i : containers) {
     const device::ContainerRequest& container = request.containers[i];
@@ -33,7 +35,8 @@ Result<uint64_t> MaskOf(const device::Assignment& assignment, const device::Requ
                                                                     << (gpu - spec.gpus.begin());
     }
   }
-  return lasting != 0 ? lasting : init;
+  if (lasting == 0) return init;
+  return std::popcount(lasting) < count ? lasting | init : lasting;
 }
 
 }  // namespace
@@ -183,8 +186,8 @@ Result<Pick> ClusterLedger::PickOf(PodEntry& pod, const Question& question, cons
   const std::vector<placement::GpuAsk>& asks = question.demand.demand.asks;
   for (size_t n = 0; n < asks.size(); ++n) {
     if (told) {
-      ASSIGN_OR_RETURN(pick.masks[n],
-                       MaskOf(*told, pod.ask.request, question.demand.containers[n], spec));
+      ASSIGN_OR_RETURN(pick.masks[n], MaskOf(*told, pod.ask.request, question.demand.containers[n],
+                                             asks[n].count, spec));
     }
     if (pick.masks[n] == 0) {
       if (!free) free = FreePick(question, node.id);

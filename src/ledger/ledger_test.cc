@@ -177,6 +177,29 @@ TEST_F(LedgerTest, WhatInitContainersHadIsNotCountedBesideWhatLasts) {
   EXPECT_EQ(shares[0].second.memory, GiB(7));
 }
 
+TEST_F(LedgerTest, WhatOnlyAnInitContainerHadIsItsPodsAsLongAsThatLives) {
+  ledger_->SetNode(GpuNode("n", 3));
+  kube::PodObject pod = GpuPod("a", {{names::kResourceGpu, "1"}});
+  kube::Container init = pod.containers[0];
+  init.name = "prepare";
+  init.kind = kube::ContainerKind::kInit;
+  init.limits[std::string(names::kResourceGpu)] = "2";
+  init.requests = init.limits;
+  pod.containers.insert(pod.containers.begin(), init);
+  const kube::PodObject bound = BoundPod(pod, "n", Assume(pod, "n").value().annotations);
+  ledger_->SetPod(bound);
+  const device::Assignment had = Entry(pod).assignment;
+  EXPECT_EQ(Free(), 1000);
+  // As after a start of the scheduler.
+  ledger_->RemovePod(bound.meta.uid);
+  ASSERT_EQ(Free(), 3000);
+  ledger_->SetPod(bound);
+  EXPECT_EQ(Free(), 1000);
+  EXPECT_EQ(Entry(pod).problem, "");
+  EXPECT_FALSE(Entry(pod).guessed);
+  EXPECT_EQ(Entry(pod).assignment, had);
+}
+
 TEST_F(LedgerTest, WholeAndSharedGpusAreOneAccount) {
   ledger_->SetNode(GpuNode("n", 1));
   const kube::PodObject memory = GpuPod("a", {{names::kResourceGpuMem, "40"}});
