@@ -16,13 +16,18 @@ using device::DeviceShare;
 using device::Dialect;
 using device::Gpu;
 
+bool Contains(const std::vector<std::string>& all, const std::string& one) {
+  return std::find(all.begin(), all.end(), one) != all.end();
+}
+
 class Choice {
  public:
   Choice(const LocalQuestion& question, const DeviceSet& set, GpuAccounts accounts)
       : question_(question),
         set_(set),
         accounts_(std::move(accounts)),
-        result_(question.assigned) {}
+        result_(question.assigned),
+        groups_(question.request->Groups()) {}
 
   Status Place(const ContainerRequest& container) {
     if (container.count == 0 || container.dialect == Dialect::kNvidiaMig) return Status::Ok();
@@ -47,10 +52,54 @@ class Choice {
   device::Assignment result() && { return std::move(result_); }
 
  private:
+  bool MeetsItsOwnPod(const Gpu& gpu, const Hold& hold) const {
+    return question_.phases_known && accounts_.MeetsItsOwnPod(gpu.uuid, hold);
+  }
+
   bool MayHave(const Gpu& gpu, const Hold& hold) const {
     return gpu.health.ok() && gpu.minor && !gpu.mig && question_.request->constraints.Allow(gpu) &&
-           accounts_.HasRoom(gpu, hold) &&
-           !(question_.phases_known && accounts_.MeetsItsOwnPod(gpu.uuid, hold));
+           accounts_.HasRoom(gpu, hold) && !MeetsItsOwnPod(gpu, hold);
+  }
+
+  // Those that use the same GPUs as `container`: an init container's are those of a container after
+  // it, as the kubelet gives them and as the scheduler counts them. Itself included.
+  std::vector<const ContainerRequest*> GroupOf(const ContainerRequest& container) const {
+    const std::vector<ContainerRequest>& all = question_.request->containers;
+    for (const std::vector<size_t>& group : groups_) {
+      std::vector<const ContainerRequest*> members;
+      for (const size_t i : group) members.push_back(&all[i]);
+      if (std::find(members.begin(), members.end(), &container) != members.end()) return members;
+    }
+    return {&container};
+  }
+
+  // GPUs that containers of the group have already, with room for one more of them. Unhealthy ones,
+  // too: the container waits for them, because the agent keeps what an init container had, and
+  // another GPU would be the pod's beyond what the scheduler counts.
+  std::vector<std::string> Kept(const std::vector<const ContainerRequest*>& group,
+                                const Hold& hold) const {
+    std::vector<std::string> uuids;
+    for (const ContainerRequest* member : group) {
+      const auto found = result_.containers.find(member->name);
+      if (found == result_.containers.end()) continue;
+      for (const DeviceShare& share : found->second) {
+        const Gpu* gpu = set_.inventory().Find(share.uuid);
+        if (gpu == nullptr || Contains(uuids, share.uuid) || MeetsItsOwnPod(*gpu, hold)) continue;
+        // What the pod has it need not share with a pod that was assigned the GPU meanwhile.
+        const bool enough = share.compute == kWholeGpu ||
+                            (share.compute >= hold.compute && share.memory >= hold.memory);
+        if (enough || accounts_.HasRoom(*gpu, hold)) uuids.push_back(share.uuid);
+      }
+    }
+    return uuids;
+  }
+
+  bool PodHas(const std::string& uuid) const {
+    return std::any_of(
+        result_.containers.begin(), result_.containers.end(), [&](const auto& container) {
+          return std::any_of(container.second.begin(), container.second.end(),
+                             [&](const DeviceShare& share) { return share.uuid == uuid; });
+        });
   }
 
   // That of the pod's other containers, where the dialect keeps them together.
@@ -75,6 +124,16 @@ class Choice {
       if (const std::string* gpu = GpuOfThePod()) return *gpu;
       hold.memory = question_.request->OneGpuShare().memory;
       hold.phase = device::Phase::kMain;
+    } else {
+      const std::vector<const ContainerRequest*> group = GroupOf(container);
+      // A GPU that has room for the largest of them: they get it one after the other.
+      for (const ContainerRequest* member : group) {
+        if (member->exclusive) continue;
+        hold.compute = std::max(hold.compute, member->per_gpu.compute);
+        hold.memory = std::max(hold.memory, member->per_gpu.memory);
+      }
+      const std::vector<std::string> kept = Kept(group, hold);
+      if (!kept.empty()) return kept.front();
     }
     std::optional<std::tuple<Bytes, MilliGpu, const Gpu*>> best;
     for (const Gpu& gpu : set_.inventory().gpus) {
@@ -97,18 +156,20 @@ class Choice {
                     .dialect = container.dialect,
                     .compute = kWholeGpu};
     const auto count = static_cast<size_t>(container.count);
-    std::vector<std::string> free;
+    const std::vector<std::string> kept = Kept(GroupOf(container), hold);
+    if (kept.size() > count) return ChooseOfKept(kept, container.count);
+    // GPUs of the pod's other groups only where there are no others.
+    std::vector<std::string> free = kept, fresh = kept;
     for (const Gpu& gpu : set_.inventory().gpus) {
-      if (set_.Find(gpu.uuid) != nullptr && MayHave(gpu, hold)) free.push_back(gpu.uuid);
+      if (set_.Find(gpu.uuid) == nullptr || !MayHave(gpu, hold)) continue;
+      if (Contains(kept, gpu.uuid)) continue;
+      free.push_back(gpu.uuid);
+      if (!PodHas(gpu.uuid)) fresh.push_back(gpu.uuid);
     }
-    const auto will_do = [&](const std::string& uuid) {
-      return question_.contested.contains(uuid) ||
-             std::find(free.begin(), free.end(), uuid) != free.end();
-    };
-    const std::vector<std::string>& named = question_.named;
-    if (named.size() == count && std::all_of(named.begin(), named.end(), will_do)) return named;
-    ASSIGN_OR_RETURN(std::vector<std::string> chosen,
-                     set_.chooser().ChooseDevices(free, {}, container.count));
+    ASSIGN_OR_RETURN(std::vector<std::string> chosen, ChooseOf(fresh, kept, container.count));
+    if (chosen.empty()) {
+      ASSIGN_OR_RETURN(chosen, ChooseOf(free, kept, container.count));
+    }
     if (chosen.size() == count) return chosen;
     return Error(Code::kResourceExhausted,
                  "container \"{}\": {} GPUs of this node are free, {} are asked for by a pod that "
@@ -116,10 +177,46 @@ class Choice {
                  container.name, free.size(), count);
   }
 
+  // `count` of `kept`, which are more: healthy ones where they suffice, and those that the kubelet
+  // named where they are among them.
+  Result<std::vector<std::string>> ChooseOfKept(const std::vector<std::string>& kept,
+                                                int count) const {
+    std::vector<std::string> healthy;
+    for (const std::string& uuid : kept) {
+      if (set_.inventory().Find(uuid)->health.ok()) healthy.push_back(uuid);
+    }
+    const auto& those = healthy.size() < static_cast<size_t>(count) ? kept : healthy;
+    const std::vector<std::string>& named = question_.named;
+    const auto is_one = [&](const std::string& uuid) { return Contains(those, uuid); };
+    if (named.size() == static_cast<size_t>(count) &&
+        std::all_of(named.begin(), named.end(), is_one)) {
+      return named;
+    }
+    return set_.chooser().ChooseDevices(those, {}, count);
+  }
+
+  // `count` of `free`, `kept` among them: those that the kubelet named where they are, else the
+  // best linked ones. Empty where there are not as many.
+  Result<std::vector<std::string>> ChooseOf(const std::vector<std::string>& free,
+                                            const std::vector<std::string>& kept, int count) const {
+    const std::vector<std::string>& named = question_.named;
+    const auto will_do = [&](const std::string& uuid) {
+      return question_.contested.contains(uuid) || Contains(free, uuid);
+    };
+    const auto is_named = [&](const std::string& uuid) { return Contains(named, uuid); };
+    if (named.size() == static_cast<size_t>(count) &&
+        std::all_of(named.begin(), named.end(), will_do) &&
+        std::all_of(kept.begin(), kept.end(), is_named)) {
+      return named;
+    }
+    return set_.chooser().ChooseDevices(free, kept, count);
+  }
+
   const LocalQuestion& question_;
   const DeviceSet& set_;
   GpuAccounts accounts_;
   device::Assignment result_;
+  const std::vector<std::vector<size_t>> groups_;
 };
 
 }  // namespace

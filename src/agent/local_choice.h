@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Which GPUs a pod gets that came past the scheduler, so that nobody chose any for it: shares go to
 // the GPU where they leave the least behind, whole GPUs are those that the kubelet named, where
-// they are free, else the best linked ones. Pure.
+// they are free, else the best linked ones. Containers that use the same GPUs (Request::Groups)
+// keep to those that one of them has already, whatever the kubelet named. Pure.
 #pragma once
 
 #include <set>
