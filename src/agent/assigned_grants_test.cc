@@ -228,6 +228,18 @@ TEST_F(AssignedGrantsTest, AContainerHasAnotherOnesInitGpuWhereThereIsNoOther) {
   EXPECT_TRUE(second == "GPU-1" || second == "GPU-2") << second;
 }
 
+TEST_F(AssignedGrantsTest, APodWithoutRoomForAllOfItsContainersTakesNoGpu) {
+  Assign(FakeApiPods::Make("b", {{"main", {{kGpu, "3"}}}}),
+         {{"main", {"GPU-1", "GPU-2", "GPU-3"}}});
+  pods_.Set(FakeApiPods::Make("a", {{"main", {{kGpu, "1"}}}, {"second", {{kGpu, "1"}}}}));
+  EXPECT_EQ(Ask("a", {Token(kGpu, 1)}).status().code(), Code::kResourceExhausted);
+  EXPECT_TRUE(ledger_->entries().empty());
+  EXPECT_FALSE(pods_.written.contains("a"));
+  pods_.Remove("uid-b");
+  EXPECT_EQ(GpuOf("a", {Token(kGpu, 1)}), "GPU-0");
+  EXPECT_NE(GpuOf("a", {Token(kGpu, 1)}, "second"), "GPU-0");
+}
+
 TEST_F(AssignedGrantsTest, ContainersThatRunOneAfterTheOtherShareOneGpu) {
   Assign(FakeApiPods::Make("b", {{"main", {{kCore, "50"}, {kBlocks, "4"}}}}),
          {{"main", {"GPU-2"}}});

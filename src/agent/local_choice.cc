@@ -29,12 +29,14 @@ class Choice {
         result_(question.assigned),
         groups_(question.request->Groups()) {}
 
-  Status Place(const ContainerRequest& container) {
+  enum class Whole { kOfStarting, kOfAll };
+
+  Status Place(const ContainerRequest& container, Whole whole) {
     if (container.count == 0 || container.dialect == Dialect::kNvidiaMig) return Status::Ok();
     if (result_.containers.contains(container.name)) return Status::Ok();
     std::vector<std::string> uuids;
     if (container.exclusive) {
-      if (container.name != question_.container) return Status::Ok();
+      if (whole == Whole::kOfStarting && !IsStarting(container)) return Status::Ok();
       ASSIGN_OR_RETURN(uuids, WholeGpus(container));
     } else {
       ASSIGN_OR_RETURN(std::string uuid, SharedGpu(container));
@@ -52,6 +54,16 @@ class Choice {
   device::Assignment result() && { return std::move(result_); }
 
  private:
+  bool IsStarting(const ContainerRequest& container) const {
+    return container.name == question_.container;
+  }
+
+  // What the kubelet named is the starting container's.
+  bool IsNamed(const ContainerRequest& container) const {
+    return IsStarting(container) &&
+           question_.named.size() == static_cast<size_t>(container.count);
+  }
+
   bool MeetsItsOwnPod(const Gpu& gpu, const Hold& hold) const {
     return question_.phases_known && accounts_.MeetsItsOwnPod(gpu.uuid, hold);
   }
@@ -157,7 +169,7 @@ class Choice {
                     .compute = kWholeGpu};
     const auto count = static_cast<size_t>(container.count);
     const std::vector<std::string> kept = Kept(GroupOf(container), hold);
-    if (kept.size() > count) return ChooseOfKept(kept, container.count);
+    if (kept.size() > count) return ChooseOfKept(container, kept);
     // GPUs of the pod's other groups only where there are no others.
     std::vector<std::string> free = kept, fresh = kept;
     for (const Gpu& gpu : set_.inventory().gpus) {
@@ -166,9 +178,9 @@ class Choice {
       free.push_back(gpu.uuid);
       if (!PodHas(gpu.uuid)) fresh.push_back(gpu.uuid);
     }
-    ASSIGN_OR_RETURN(std::vector<std::string> chosen, ChooseOf(fresh, kept, container.count));
+    ASSIGN_OR_RETURN(std::vector<std::string> chosen, ChooseOf(container, fresh, kept));
     if (chosen.empty()) {
-      ASSIGN_OR_RETURN(chosen, ChooseOf(free, kept, container.count));
+      ASSIGN_OR_RETURN(chosen, ChooseOf(container, free, kept));
     }
     if (chosen.size() == count) return chosen;
     return Error(Code::kResourceExhausted,
@@ -177,39 +189,37 @@ class Choice {
                  container.name, free.size(), count);
   }
 
-  // `count` of `kept`, which are more: healthy ones where they suffice, and those that the kubelet
-  // named where they are among them.
-  Result<std::vector<std::string>> ChooseOfKept(const std::vector<std::string>& kept,
-                                                int count) const {
+  // Of `kept`, which are more than enough: healthy ones where they suffice, and those that the
+  // kubelet named where they are among them.
+  Result<std::vector<std::string>> ChooseOfKept(const ContainerRequest& container,
+                                                const std::vector<std::string>& kept) const {
     std::vector<std::string> healthy;
     for (const std::string& uuid : kept) {
       if (set_.inventory().Find(uuid)->health.ok()) healthy.push_back(uuid);
     }
-    const auto& those = healthy.size() < static_cast<size_t>(count) ? kept : healthy;
-    const std::vector<std::string>& named = question_.named;
+    const bool suffice = healthy.size() >= static_cast<size_t>(container.count);
+    const std::vector<std::string>& those = suffice ? healthy : kept;
     const auto is_one = [&](const std::string& uuid) { return Contains(those, uuid); };
-    if (named.size() == static_cast<size_t>(count) &&
-        std::all_of(named.begin(), named.end(), is_one)) {
-      return named;
-    }
-    return set_.chooser().ChooseDevices(those, {}, count);
+    const std::vector<std::string>& named = question_.named;
+    if (IsNamed(container) && std::all_of(named.begin(), named.end(), is_one)) return named;
+    return set_.chooser().ChooseDevices(those, {}, container.count);
   }
 
-  // `count` of `free`, `kept` among them: those that the kubelet named where they are, else the
-  // best linked ones. Empty where there are not as many.
-  Result<std::vector<std::string>> ChooseOf(const std::vector<std::string>& free,
-                                            const std::vector<std::string>& kept, int count) const {
+  // Of `free`, `kept` among them: those that the kubelet named where they are, else the best linked
+  // ones. Empty where they do not suffice.
+  Result<std::vector<std::string>> ChooseOf(const ContainerRequest& container,
+                                            const std::vector<std::string>& free,
+                                            const std::vector<std::string>& kept) const {
     const std::vector<std::string>& named = question_.named;
     const auto will_do = [&](const std::string& uuid) {
       return question_.contested.contains(uuid) || Contains(free, uuid);
     };
     const auto is_named = [&](const std::string& uuid) { return Contains(named, uuid); };
-    if (named.size() == static_cast<size_t>(count) &&
-        std::all_of(named.begin(), named.end(), will_do) &&
+    if (IsNamed(container) && std::all_of(named.begin(), named.end(), will_do) &&
         std::all_of(kept.begin(), kept.end(), is_named)) {
       return named;
     }
-    return set_.chooser().ChooseDevices(free, kept, count);
+    return set_.chooser().ChooseDevices(free, kept, container.count);
   }
 
   const LocalQuestion& question_;
@@ -232,8 +242,15 @@ Result<device::Assignment> ChooseLocally(const LocalQuestion& question, const De
   // Who starts now goes first.
   for (const bool now : {true, false}) {
     for (const ContainerRequest& container : question.request->containers) {
-      if ((container.name == question.container) == now) RETURN_IF_ERROR(choice.Place(container));
+      if ((container.name == question.container) != now) continue;
+      RETURN_IF_ERROR(choice.Place(container, Choice::Whole::kOfStarting));
     }
+  }
+  // A pod that cannot have all of its GPUs takes none: it would hold some of them for nothing, and
+  // what it has would not be what the scheduler counts for it.
+  Choice all = choice;
+  for (const ContainerRequest& container : question.request->containers) {
+    RETURN_IF_ERROR(all.Place(container, Choice::Whole::kOfAll));
   }
   return std::move(choice).result();
 }

@@ -31,7 +31,8 @@ struct LocalQuestion {
 
 // `assigned`, and what the container gets, and what every other container of the pod gets that
 // shares GPUs: they must find room later. Other containers with whole GPUs choose when they start,
-// because the kubelet names theirs then. RESOURCE_EXHAUSTED says what there is no room for.
+// because the kubelet names theirs then; there must be room for them now. RESOURCE_EXHAUSTED says
+// what there is no room for.
 Result<device::Assignment> ChooseLocally(const LocalQuestion& question, const DeviceSet& set,
                                          GpuAccounts accounts);
 
