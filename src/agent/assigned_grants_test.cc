@@ -169,6 +169,104 @@ TEST_F(AssignedGrantsTest, WholeGpusAreThoseThatTheKubeletNamedUnlessAnotherHasT
   EXPECT_EQ(GpuOf("c", {one}), "GPU-2");
 }
 
+TEST_F(AssignedGrantsTest, AContainerHasTheGpusOfTheInitContainerBeforeIt) {
+  Assign(FakeApiPods::Make("b", {{"main", {{kMem, "1"}}}}), {{"main", {"GPU-1"}}});
+  pods_.Set(FakeApiPods::Make("a", {{"init", {{kGpu, "2"}}}, {"main", {{kGpu, "2"}}}}));
+  const std::string had = GpuOf("a", {Token(kGpu, 2)}, "init");
+  ASSERT_EQ(had, "GPU-0,GPU-2") << "the kubelet named GPU-0 and GPU-1, and that is taken";
+  pods_.Remove("uid-b");
+  EXPECT_EQ(GpuOf("a", {Token(kGpu, 2)}), had) << "although GPU-1 is free now";
+  EXPECT_TRUE(ledger_->Accounts().UseOf("GPU-1").idle());
+  EXPECT_TRUE(ledger_->Accounts().UseOf("GPU-3").idle());
+}
+
+TEST_F(AssignedGrantsTest, AContainerHasItsInitContainersGpuAlsoWhereAnotherPodWasAssignedIt) {
+  pods_.Set(FakeApiPods::Make("a", {{"init", {{kGpu, "1"}}}, {"main", {{kGpu, "1"}}}}));
+  ASSERT_EQ(GpuOf("a", {Token(kGpu, 1)}, "init"), "GPU-0");
+  // By a scheduler that did not know of it yet.
+  Assign(FakeApiPods::Make("b", {{"main", {{kGpu, "1"}}}}), {{"main", {"GPU-0"}}});
+  EXPECT_FALSE(Ask("b", {Token(kGpu, 1)}).ok());
+  EXPECT_EQ(GpuOf("a", {Token(kGpu, 1)}), "GPU-0");
+}
+
+TEST_F(AssignedGrantsTest, AContainerThatAsksForFewerHasSomeOfTheInitContainersGpus) {
+  pods_.Set(FakeApiPods::Make("a", {{"init", {{kGpu, "3"}}}, {"main", {{kGpu, "1"}}}}));
+  const grant::Token three{
+      grant::TokenVariable(kGpu),
+      sealer_.Seal(kGpu, {"GPU-1", "GPU-2", "GPU-3"}, runner_.clock().WallNow())};
+  ASSERT_EQ(GpuOf("a", {three}, "init"), "GPU-1,GPU-2,GPU-3");
+  EXPECT_NE(GpuOf("a", {Token(kGpu, 1)}), "GPU-0") << "which the kubelet named";
+  EXPECT_TRUE(ledger_->Accounts().UseOf("GPU-0").idle());
+}
+
+TEST_F(AssignedGrantsTest, AContainerThatAsksForMoreHasTheInitContainersGpusAndOthers) {
+  pods_.Set(FakeApiPods::Make("a", {{"init", {{kGpu, "1"}}}, {"main", {{kGpu, "2"}}}}));
+  const grant::Token last{grant::TokenVariable(kGpu),
+                          sealer_.Seal(kGpu, {"GPU-3"}, runner_.clock().WallNow())};
+  ASSERT_EQ(GpuOf("a", {last}, "init"), "GPU-3");
+  const auto grant = Ask("a", {Token(kGpu, 2)});
+  ASSERT_TRUE(grant.ok()) << grant.status().ToString();
+  ASSERT_EQ(grant->devices.size(), 2u);
+  EXPECT_TRUE(grant->devices[0].uuid == "GPU-3" || grant->devices[1].uuid == "GPU-3");
+}
+
+TEST_F(AssignedGrantsTest, AnInitContainersGpuIsForTheContainerThatTheSchedulerCountsItWith) {
+  pods_.Set(FakeApiPods::Make(
+      "a", {{"init", {{kGpu, "1"}}}, {"main", {{kGpu, "1"}}}, {"second", {{kGpu, "1"}}}}));
+  ASSERT_EQ(GpuOf("a", {Token(kGpu, 1)}, "init"), "GPU-0");
+  EXPECT_NE(GpuOf("a", {Token(kGpu, 1)}, "second"), "GPU-0");
+  EXPECT_EQ(GpuOf("a", {Token(kGpu, 1)}), "GPU-0");
+}
+
+TEST_F(AssignedGrantsTest, AContainerHasAnotherOnesInitGpuWhereThereIsNoOther) {
+  Assign(FakeApiPods::Make("b", {{"main", {{kMem, "1"}}}}), {{"main", {"GPU-3"}}});
+  pods_.Set(FakeApiPods::Make(
+      "a", {{"init", {{kGpu, "3"}}}, {"main", {{kGpu, "1"}}}, {"second", {{kGpu, "1"}}}}));
+  ASSERT_EQ(GpuOf("a", {Token(kGpu, 3)}, "init"), "GPU-0,GPU-1,GPU-2");
+  ASSERT_EQ(GpuOf("a", {Token(kGpu, 1)}), "GPU-0");
+  const std::string second = GpuOf("a", {Token(kGpu, 1)}, "second");
+  EXPECT_TRUE(second == "GPU-1" || second == "GPU-2") << second;
+}
+
+TEST_F(AssignedGrantsTest, APodWithoutRoomForAllOfItsContainersTakesNoGpu) {
+  Assign(FakeApiPods::Make("b", {{"main", {{kGpu, "3"}}}}),
+         {{"main", {"GPU-1", "GPU-2", "GPU-3"}}});
+  pods_.Set(FakeApiPods::Make("a", {{"main", {{kGpu, "1"}}}, {"second", {{kGpu, "1"}}}}));
+  EXPECT_EQ(Ask("a", {Token(kGpu, 1)}).status().code(), Code::kResourceExhausted);
+  EXPECT_TRUE(ledger_->entries().empty());
+  EXPECT_FALSE(pods_.written.contains("a"));
+  pods_.Remove("uid-b");
+  EXPECT_EQ(GpuOf("a", {Token(kGpu, 1)}), "GPU-0");
+  EXPECT_NE(GpuOf("a", {Token(kGpu, 1)}, "second"), "GPU-0");
+}
+
+TEST_F(AssignedGrantsTest, ContainersThatRunOneAfterTheOtherShareOneGpu) {
+  Assign(FakeApiPods::Make("b", {{"main", {{kCore, "50"}, {kBlocks, "4"}}}}),
+         {{"main", {"GPU-2"}}});
+  pods_.Set(FakeApiPods::Make("a", {{"init", {{kCore, "30"}, {kBlocks, "20"}}},
+                                    {"main", {{kCore, "60"}, {kBlocks, "4"}}}}));
+  const std::string had = GpuOf("a", {Token(kBlocks, 20), Token(kCore, 30)}, "init");
+  EXPECT_EQ(had, "GPU-0") << "GPU-2 has room for one of them only";
+  EXPECT_EQ(GpuOf("a", {Token(kBlocks, 4), Token(kCore, 60)}), had);
+}
+
+TEST_F(AssignedGrantsTest, AContainerWaitsForAnUnhealthyGpuOfItsInitContainer) {
+  pods_.Set(FakeApiPods::Make("a", {{"init", {{kGpu, "1"}}}, {"main", {{kGpu, "1"}}}}));
+  const grant::Token last{grant::TokenVariable(kGpu),
+                          sealer_.Seal(kGpu, {"GPU-3"}, runner_.clock().WallNow())};
+  ASSERT_EQ(GpuOf("a", {last}, "init"), "GPU-3");
+  const auto well = devices_.Get();
+  device::NodeInventory inventory = well->inventory();
+  inventory.gpus[3].health = device::Health::Unhealthy("XID 79");
+  devices_.Set(std::make_shared<const DeviceSet>(
+      std::make_shared<const device::NodeInventory>(std::move(inventory))));
+  const auto refused = Ask("a", {Token(kGpu, 1)});
+  EXPECT_NE(refused.status().message().find("XID 79"), std::string::npos)
+      << refused.status().ToString();
+  devices_.Set(well);
+  EXPECT_EQ(GpuOf("a", {Token(kGpu, 1)}), "GPU-3");
+}
+
 TEST_F(AssignedGrantsTest, RefusesWhatDoesNotFitUntilOthersEnd) {
   pods_.Sync();
   for (const std::string name : {"a", "b", "c", "d"}) {

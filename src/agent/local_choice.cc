@@ -16,20 +16,27 @@ using device::DeviceShare;
 using device::Dialect;
 using device::Gpu;
 
+bool Contains(const std::vector<std::string>& all, const std::string& one) {
+  return std::find(all.begin(), all.end(), one) != all.end();
+}
+
 class Choice {
  public:
   Choice(const LocalQuestion& question, const DeviceSet& set, GpuAccounts accounts)
       : question_(question),
         set_(set),
         accounts_(std::move(accounts)),
-        result_(question.assigned) {}
+        result_(question.assigned),
+        groups_(question.request->Groups()) {}
 
-  Status Place(const ContainerRequest& container) {
+  enum class Whole { kOfStarting, kOfAll };
+
+  Status Place(const ContainerRequest& container, Whole whole) {
     if (container.count == 0 || container.dialect == Dialect::kNvidiaMig) return Status::Ok();
     if (result_.containers.contains(container.name)) return Status::Ok();
     std::vector<std::string> uuids;
     if (container.exclusive) {
-      if (container.name != question_.container) return Status::Ok();
+      if (whole == Whole::kOfStarting && !IsStarting(container)) return Status::Ok();
       ASSIGN_OR_RETURN(uuids, WholeGpus(container));
     } else {
       ASSIGN_OR_RETURN(std::string uuid, SharedGpu(container));
@@ -47,10 +54,64 @@ class Choice {
   device::Assignment result() && { return std::move(result_); }
 
  private:
+  bool IsStarting(const ContainerRequest& container) const {
+    return container.name == question_.container;
+  }
+
+  // What the kubelet named is the starting container's.
+  bool IsNamed(const ContainerRequest& container) const {
+    return IsStarting(container) &&
+           question_.named.size() == static_cast<size_t>(container.count);
+  }
+
+  bool MeetsItsOwnPod(const Gpu& gpu, const Hold& hold) const {
+    return question_.phases_known && accounts_.MeetsItsOwnPod(gpu.uuid, hold);
+  }
+
   bool MayHave(const Gpu& gpu, const Hold& hold) const {
     return gpu.health.ok() && gpu.minor && !gpu.mig && question_.request->constraints.Allow(gpu) &&
-           accounts_.HasRoom(gpu, hold) &&
-           !(question_.phases_known && accounts_.MeetsItsOwnPod(gpu.uuid, hold));
+           accounts_.HasRoom(gpu, hold) && !MeetsItsOwnPod(gpu, hold);
+  }
+
+  // Those that use the same GPUs as `container`: an init container's are those of a container after
+  // it, as the kubelet gives them and as the scheduler counts them. Itself included.
+  std::vector<const ContainerRequest*> GroupOf(const ContainerRequest& container) const {
+    const std::vector<ContainerRequest>& all = question_.request->containers;
+    for (const std::vector<size_t>& group : groups_) {
+      std::vector<const ContainerRequest*> members;
+      for (const size_t i : group) members.push_back(&all[i]);
+      if (std::find(members.begin(), members.end(), &container) != members.end()) return members;
+    }
+    return {&container};
+  }
+
+  // GPUs that containers of the group have already, with room for one more of them. Unhealthy ones,
+  // too: the container waits for them, because the agent keeps what an init container had, and
+  // another GPU would be the pod's beyond what the scheduler counts.
+  std::vector<std::string> Kept(const std::vector<const ContainerRequest*>& group,
+                                const Hold& hold) const {
+    std::vector<std::string> uuids;
+    for (const ContainerRequest* member : group) {
+      const auto found = result_.containers.find(member->name);
+      if (found == result_.containers.end()) continue;
+      for (const DeviceShare& share : found->second) {
+        const Gpu* gpu = set_.inventory().Find(share.uuid);
+        if (gpu == nullptr || Contains(uuids, share.uuid) || MeetsItsOwnPod(*gpu, hold)) continue;
+        // What the pod has it need not share with a pod that was assigned the GPU meanwhile.
+        const bool enough = share.compute == kWholeGpu ||
+                            (share.compute >= hold.compute && share.memory >= hold.memory);
+        if (enough || accounts_.HasRoom(*gpu, hold)) uuids.push_back(share.uuid);
+      }
+    }
+    return uuids;
+  }
+
+  bool PodHas(const std::string& uuid) const {
+    return std::any_of(
+        result_.containers.begin(), result_.containers.end(), [&](const auto& container) {
+          return std::any_of(container.second.begin(), container.second.end(),
+                             [&](const DeviceShare& share) { return share.uuid == uuid; });
+        });
   }
 
   // That of the pod's other containers, where the dialect keeps them together.
@@ -75,6 +136,16 @@ class Choice {
       if (const std::string* gpu = GpuOfThePod()) return *gpu;
       hold.memory = question_.request->OneGpuShare().memory;
       hold.phase = device::Phase::kMain;
+    } else {
+      const std::vector<const ContainerRequest*> group = GroupOf(container);
+      // A GPU that has room for the largest of them: they get it one after the other.
+      for (const ContainerRequest* member : group) {
+        if (member->exclusive) continue;
+        hold.compute = std::max(hold.compute, member->per_gpu.compute);
+        hold.memory = std::max(hold.memory, member->per_gpu.memory);
+      }
+      const std::vector<std::string> kept = Kept(group, hold);
+      if (!kept.empty()) return kept.front();
     }
     std::optional<std::tuple<Bytes, MilliGpu, const Gpu*>> best;
     for (const Gpu& gpu : set_.inventory().gpus) {
@@ -97,18 +168,20 @@ class Choice {
                     .dialect = container.dialect,
                     .compute = kWholeGpu};
     const auto count = static_cast<size_t>(container.count);
-    std::vector<std::string> free;
+    const std::vector<std::string> kept = Kept(GroupOf(container), hold);
+    if (kept.size() > count) return ChooseOfKept(container, kept);
+    // GPUs of the pod's other groups only where there are no others.
+    std::vector<std::string> free = kept, fresh = kept;
     for (const Gpu& gpu : set_.inventory().gpus) {
-      if (set_.Find(gpu.uuid) != nullptr && MayHave(gpu, hold)) free.push_back(gpu.uuid);
+      if (set_.Find(gpu.uuid) == nullptr || !MayHave(gpu, hold)) continue;
+      if (Contains(kept, gpu.uuid)) continue;
+      free.push_back(gpu.uuid);
+      if (!PodHas(gpu.uuid)) fresh.push_back(gpu.uuid);
     }
-    const auto will_do = [&](const std::string& uuid) {
-      return question_.contested.contains(uuid) ||
-             std::find(free.begin(), free.end(), uuid) != free.end();
-    };
-    const std::vector<std::string>& named = question_.named;
-    if (named.size() == count && std::all_of(named.begin(), named.end(), will_do)) return named;
-    ASSIGN_OR_RETURN(std::vector<std::string> chosen,
-                     set_.chooser().ChooseDevices(free, {}, container.count));
+    ASSIGN_OR_RETURN(std::vector<std::string> chosen, ChooseOf(container, fresh, kept));
+    if (chosen.empty()) {
+      ASSIGN_OR_RETURN(chosen, ChooseOf(container, free, kept));
+    }
     if (chosen.size() == count) return chosen;
     return Error(Code::kResourceExhausted,
                  "container \"{}\": {} GPUs of this node are free, {} are asked for by a pod that "
@@ -116,10 +189,44 @@ class Choice {
                  container.name, free.size(), count);
   }
 
+  // Of `kept`, which are more than enough: healthy ones where they suffice, and those that the
+  // kubelet named where they are among them.
+  Result<std::vector<std::string>> ChooseOfKept(const ContainerRequest& container,
+                                                const std::vector<std::string>& kept) const {
+    std::vector<std::string> healthy;
+    for (const std::string& uuid : kept) {
+      if (set_.inventory().Find(uuid)->health.ok()) healthy.push_back(uuid);
+    }
+    const bool suffice = healthy.size() >= static_cast<size_t>(container.count);
+    const std::vector<std::string>& those = suffice ? healthy : kept;
+    const auto is_one = [&](const std::string& uuid) { return Contains(those, uuid); };
+    const std::vector<std::string>& named = question_.named;
+    if (IsNamed(container) && std::all_of(named.begin(), named.end(), is_one)) return named;
+    return set_.chooser().ChooseDevices(those, {}, container.count);
+  }
+
+  // Of `free`, `kept` among them: those that the kubelet named where they are, else the best linked
+  // ones. Empty where they do not suffice.
+  Result<std::vector<std::string>> ChooseOf(const ContainerRequest& container,
+                                            const std::vector<std::string>& free,
+                                            const std::vector<std::string>& kept) const {
+    const std::vector<std::string>& named = question_.named;
+    const auto will_do = [&](const std::string& uuid) {
+      return question_.contested.contains(uuid) || Contains(free, uuid);
+    };
+    const auto is_named = [&](const std::string& uuid) { return Contains(named, uuid); };
+    if (IsNamed(container) && std::all_of(named.begin(), named.end(), will_do) &&
+        std::all_of(kept.begin(), kept.end(), is_named)) {
+      return named;
+    }
+    return set_.chooser().ChooseDevices(free, kept, container.count);
+  }
+
   const LocalQuestion& question_;
   const DeviceSet& set_;
   GpuAccounts accounts_;
   device::Assignment result_;
+  const std::vector<std::vector<size_t>> groups_;
 };
 
 }  // namespace
@@ -135,8 +242,15 @@ Result<device::Assignment> ChooseLocally(const LocalQuestion& question, const De
   // Who starts now goes first.
   for (const bool now : {true, false}) {
     for (const ContainerRequest& container : question.request->containers) {
-      if ((container.name == question.container) == now) RETURN_IF_ERROR(choice.Place(container));
+      if ((container.name == question.container) != now) continue;
+      RETURN_IF_ERROR(choice.Place(container, Choice::Whole::kOfStarting));
     }
+  }
+  // A pod that cannot have all of its GPUs takes none: it would hold some of them for nothing, and
+  // what it has would not be what the scheduler counts for it.
+  Choice all = choice;
+  for (const ContainerRequest& container : question.request->containers) {
+    RETURN_IF_ERROR(all.Place(container, Choice::Whole::kOfAll));
   }
   return std::move(choice).result();
 }

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Which GPUs a pod gets that came past the scheduler, so that nobody chose any for it: shares go to
 // the GPU where they leave the least behind, whole GPUs are those that the kubelet named, where
-// they are free, else the best linked ones. Pure.
+// they are free, else the best linked ones. Containers that use the same GPUs (Request::Groups)
+// keep to those that one of them has already, whatever the kubelet named. Pure.
 #pragma once
 
 #include <set>
@@ -30,7 +31,8 @@ struct LocalQuestion {
 
 // `assigned`, and what the container gets, and what every other container of the pod gets that
 // shares GPUs: they must find room later. Other containers with whole GPUs choose when they start,
-// because the kubelet names theirs then. RESOURCE_EXHAUSTED says what there is no room for.
+// because the kubelet names theirs then; there must be room for them now. RESOURCE_EXHAUSTED says
+// what there is no room for.
 Result<device::Assignment> ChooseLocally(const LocalQuestion& question, const DeviceSet& set,
                                          GpuAccounts accounts);
 

@@ -18,6 +18,50 @@ bool AllowsModel(const Constraints& constraints, const Gpu& gpu) {
                      [&](const std::string& wanted) { return MatchesModel(gpu.model, wanted); });
 }
 
+// What the GPUs of a group must have for the largest of its containers.
+struct GroupSize {
+  int count = 0;
+  MilliGpu compute;
+  Bytes memory;
+  std::string_view mig_profile;
+
+  // Thousandths of GPUs that it takes up, by compute and memory; a GPU is one of 80 GiB here.
+  int64_t weight() const { return count * (compute.count() + memory.count() / MiB(80).count()); }
+};
+
+GroupSize SizeOf(const ContainerRequest& container) {
+  const bool whole = container.exclusive || !container.mig_profile.empty();
+  return {container.count, whole ? kWholeGpu : container.per_gpu.compute, container.per_gpu.memory,
+          container.mig_profile};
+}
+
+GroupSize Both(const GroupSize& a, const GroupSize& b) {
+  return {std::max(a.count, b.count), std::max(a.compute, b.compute), std::max(a.memory, b.memory),
+          a.mig_profile};
+}
+
+struct Group {
+  std::vector<size_t> containers;
+  GroupSize size;
+  bool takes_init = false;  // no: a sidecar would still be there
+};
+
+void AddInit(size_t container, const GroupSize& size, std::vector<Group>* groups) {
+  Group* best = nullptr;
+  int64_t growth = size.weight();
+  for (Group& group : *groups) {
+    if (!group.takes_init || group.size.mig_profile != size.mig_profile) continue;
+    const int64_t more = Both(group.size, size).weight() - group.size.weight();
+    if (more > growth || (more == growth && best != nullptr)) continue;
+    best = &group;
+    growth = more;
+  }
+  if (best == nullptr)
+    best = &groups->emplace_back(Group{.containers = {}, .size = size, .takes_init = true});
+  best->size = Both(best->size, size);
+  best->containers.push_back(container);
+}
+
 }  // namespace
 
 std::string_view NameOf(Dialect dialect) {
@@ -75,6 +119,35 @@ std::vector<std::vector<size_t>> Request::Stages() const {
   }
   if (!running.empty()) stages.push_back(std::move(running));
   return stages;
+}
+
+std::vector<std::vector<size_t>> Request::Groups() const {
+  const auto on_one_gpu = [&](const ContainerRequest& container) {
+    return one_gpu && container.dialect == Dialect::kGpuMem;
+  };
+  std::vector<Group> groups;
+  Group together;
+  for (size_t i = 0; i < containers.size(); ++i) {
+    const ContainerRequest& container = containers[i];
+    if (container.count == 0) continue;
+    if (on_one_gpu(container)) {
+      together.containers.push_back(i);
+    } else if (container.phase != Phase::kInit) {
+      groups.push_back({.containers = {i},
+                        .size = SizeOf(container),
+                        .takes_init = container.phase == Phase::kMain});
+    }
+  }
+  if (!together.containers.empty()) groups.push_back(std::move(together));
+  for (size_t i = 0; i < containers.size(); ++i) {
+    const ContainerRequest& container = containers[i];
+    if (container.count == 0 || container.phase != Phase::kInit || on_one_gpu(container)) continue;
+    AddInit(i, SizeOf(container), &groups);
+  }
+  std::vector<std::vector<size_t>> positions;
+  positions.reserve(groups.size());
+  for (Group& group : groups) positions.push_back(std::move(group.containers));
+  return positions;
 }
 
 Share Request::OneGpuShare() const {

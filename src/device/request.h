@@ -99,6 +99,11 @@ struct Request {
   // before it, all sidecars and main containers). A sidecar keeps its devices from group to group,
   // and an init container's are free for the next group. The last group is that of the main phase.
   std::vector<std::vector<size_t>> Stages() const;
+  // Containers that use the same GPUs, by position, those without devices left out. Containers that
+  // run at the same time have groups of their own, except that those of one_gpu share one. An init
+  // container joins the group of the main container that becomes the least larger by it, or has one
+  // of its own where that is less. Placement gives each group its GPUs, and the node keeps to it.
+  std::vector<std::vector<size_t>> Groups() const;
   // The most memory and compute that one_gpu's containers hold at the same time; 0 without any.
   Share OneGpuShare() const;
 

@@ -48,6 +48,44 @@ TEST(RequestTest, APodThatAsksForNothingHasNoStages) {
   EXPECT_EQ(request.Stages(), Stages{{0}});
 }
 
+ContainerRequest Whole(Phase phase, int count) {
+  return {.name = "c",
+          .phase = phase,
+          .dialect = Dialect::kNvidiaGpu,
+          .count = count,
+          .per_gpu = {kWholeGpu, Bytes(0)},
+          .exclusive = true};
+}
+
+using Groups = std::vector<std::vector<size_t>>;
+
+TEST(RequestTest, AnInitContainerUsesTheGpusOfTheContainerThatItMakesTheLeastLarger) {
+  Request request;
+  request.containers = {Whole(Phase::kInit, 2), Whole(Phase::kSidecar, 2), Whole(Phase::kInit, 3),
+                        {.name = "none"},       Whole(Phase::kMain, 1),    Whole(Phase::kMain, 2)};
+  EXPECT_EQ(request.Groups(), (Groups{{1}, {4}, {5, 0, 2}}));
+  request.containers[2] = Whole(Phase::kInit, 1);
+  EXPECT_EQ(request.Groups(), (Groups{{1}, {4, 2}, {5, 0}})) << "the first of two that suffice";
+}
+
+TEST(RequestTest, AnInitContainerThatFindsNoneToShareWithHasItsOwnGpus) {
+  Request request;
+  request.containers = {Whole(Phase::kInit, 1), Whole(Phase::kInit, 2), Whole(Phase::kSidecar, 1)};
+  EXPECT_EQ(request.Groups(), (Groups{{2}, {0, 1}})) << "not those of a sidecar";
+  ContainerRequest slice = Whole(Phase::kMain, 1);
+  slice.mig_profile = "1g.10gb";
+  request.containers[2] = slice;
+  EXPECT_EQ(request.Groups(), (Groups{{2}, {0, 1}})) << "not those of another kind";
+}
+
+TEST(RequestTest, ContainersOfTheOneGpuAreOneGroup) {
+  Request request;
+  request.containers = {GpuMem(Phase::kInit, 9), GpuMem(Phase::kSidecar, 1), Whole(Phase::kInit, 1),
+                        GpuMem(Phase::kMain, 4)};
+  request.one_gpu = true;
+  EXPECT_EQ(request.Groups(), (Groups{{0, 1, 3}, {2}}));
+}
+
 TEST(RequestTest, OnlyGpuMemCountsOnTheOneGpu) {
   Request request;
   request.containers = {

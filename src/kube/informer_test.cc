@@ -59,8 +59,7 @@ class Mirror : public Informer<PodObject>::Handler {
 
 class InformerTest : public ::testing::Test {
  protected:
-  // Of real time, as the connection counts it: silence is found out soon, and still a loaded machine
-  // comes to its answer.
+  // Of real time: silence is found out soon, and still a loaded machine comes to its answer.
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
   static constexpr milliseconds kPatience{3000};
 #else
@@ -69,9 +68,10 @@ class InformerTest : public ::testing::Test {
 
   void Start(uint64_t seed, bool stream_initial = true) {
     server_ = std::make_unique<FaultyApiServer>(seed);
-    client_ =
-        std::make_unique<Client>(io_, runner_, Config{.server = server_->url()},
-                                 ClientOptions{.max_attempts = 2, .deadline = kPatience});
+    // The connection counts real time, and the client's queue the runner's.
+    client_ = std::make_unique<Client>(
+        io_, runner_, Config{.server = server_->url()},
+        ClientOptions{.max_attempts = 2, .deadline = kPatience * HastyRunner::kHaste});
     stream_initial_ = stream_initial;
   }
   void Follow() {

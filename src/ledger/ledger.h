@@ -235,8 +235,11 @@ class ClusterLedger {
   // Of a bound pod: finds or guesses its GPUs and takes them.
   void Settle(PodEntry& pod);
   Result<placement::Pick> PickOf(PodEntry& pod, const Question& question, const NodeEntry& node);
+  device::Request AssignedPart(const PodEntry& pod, const NodeEntry& node) const;
   bool AssignmentIs(const PodEntry& pod) const;
   std::optional<placement::Pick> FreePick(const Question& question, placement::NodeId id);
+  std::optional<placement::Pick> FreeBeside(const Question& question, const NodeEntry& node,
+                                            const placement::Pick& known) const;
   std::vector<placement::QuotaCharge> ChargesOf(const PodAsk& ask, const NodeEntry& node,
                                                 const placement::Demand& demand,
                                                 const placement::Pick& pick) const;

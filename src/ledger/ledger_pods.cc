@@ -6,17 +6,21 @@
 
 #include "src/device/pod_annotations.h"
 #include "src/ledger/ledger.h"
+#include "src/ledger/node_trial.h"
 
 namespace tessera::ledger {
 namespace {
 
+using placement::Demand;
 using placement::NodeId;
 using placement::Pick;
 
-// The GPUs that `assignment` names for one ask, by their positions: those of the containers that
-// last, or, of an ask of init containers alone, theirs.
+// The GPUs that `assignment` names for one ask of `count`, by their positions: those of all of its
+// containers, because the agent keeps an init container's GPUs for as long as its pod lives. An
+// annotation that gives an init container GPUs beside those that last counts without it.
 Result<uint64_t> MaskOf(const device::Assignment& assignment, const device::Request& request,
-                        const std::vector<size_t>& containers, const placement::NodeSpec& spec) {
+                        const std::vector<size_t>& containers, int count,
+                        const placement::NodeSpec& spec) {
   uint64_t lasting = 0, init = 0;
   for (const size_t i : containers) {
     const device::ContainerRequest& container = request.containers[i];
@@ -33,7 +37,8 @@ Result<uint64_t> MaskOf(const device::Assignment& assignment, const device::Requ
                                                                     << (gpu - spec.gpus.begin());
     }
   }
-  return lasting != 0 ? lasting : init;
+  if (lasting == 0) return init;
+  return std::popcount(lasting) < count ? lasting | init : lasting;
 }
 
 }  // namespace
@@ -188,31 +193,77 @@ bool ClusterLedger::AssignmentIs(const PodEntry& pod) const {
   return told.ok() && *told && **told == pod.assignment;
 }
 
+// The pod's request with only those containers asking for devices that its annotations name GPUs
+// for.
+device::Request ClusterLedger::AssignedPart(const PodEntry& pod, const NodeEntry& node) const {
+  device::Request part = pod.ask.request;
+  const auto told =
+      device::AssignmentFrom(pod.annotations, part, *node.node.inventory, options_.gpu_mem_unit);
+  for (device::ContainerRequest& container : part.containers) {
+    if (told.ok() && *told && (*told)->containers.contains(container.name)) continue;
+    container = {.name = container.name, .phase = container.phase};
+  }
+  return part;
+}
+
 Result<Pick> ClusterLedger::PickOf(PodEntry& pod, const Question& question, const NodeEntry& node) {
   const placement::NodeSpec& spec = cluster_->spec(node.id);
   ASSIGN_OR_RETURN(const auto told,
                    device::AssignmentFrom(pod.annotations, pod.ask.request, *node.node.inventory,
                                           options_.gpu_mem_unit));
   Pick pick;
-  std::optional<Pick> free;  // for what nobody says
-  const std::vector<placement::GpuAsk>& asks = question.demand.demand.asks;
-  for (size_t n = 0; n < asks.size(); ++n) {
+  const Demand& demand = question.demand.demand;
+  std::vector<size_t> unknown;  // asks that nobody says GPUs of
+  for (size_t n = 0; n < demand.asks.size(); ++n) {
+    const int count = demand.asks[n].count;
     if (told) {
       ASSIGN_OR_RETURN(pick.masks[n],
-                       MaskOf(*told, pod.ask.request, question.demand.containers[n], spec));
+                       MaskOf(*told, pod.ask.request, question.demand.containers[n], count, spec));
     }
     if (pick.masks[n] == 0) {
-      if (!free) free = FreePick(question, node.id);
-      if (!free) {
-        return Error(Code::kFailedPrecondition,
-                     "nobody says which GPUs it has, and node {} has none left", spec.name);
-      }
-      pick.masks[n] = free->masks[n];
-      pod.guessed = true;
-    } else if (std::popcount(pick.masks[n]) != asks[n].count) {
+      unknown.push_back(n);
+    } else if (std::popcount(pick.masks[n]) != count) {
       return Error(Code::kInvalidArgument, "it has {} GPUs where it asks for {}",
-                   std::popcount(pick.masks[n]), asks[n].count);
+                   std::popcount(pick.masks[n]), count);
     }
+  }
+  if (unknown.empty()) return pick;
+  const std::optional<Pick> free = unknown.size() == demand.asks.size()
+                                       ? FreePick(question, node.id)
+                                       : FreeBeside(question, node, pick);
+  if (!free) {
+    return Error(Code::kFailedPrecondition,
+                 "nobody says which GPUs it has, and node {} has none left", spec.name);
+  }
+  for (const size_t n : unknown) pick.masks[n] = free->masks[n];
+  pod.guessed = true;
+  return pick;
+}
+
+// GPUs that are free for the asks without any in `known`, beside those of `known`.
+std::optional<Pick> ClusterLedger::FreeBeside(const Question& question, const NodeEntry& node,
+                                              const Pick& known) const {
+  Demand has = GpusOnly(question.demand.demand);
+  Demand lacks = has;
+  has.asks.clear();
+  lacks.asks.clear();
+  Pick of_has;
+  const auto& asks = question.demand.demand.asks;
+  for (size_t n = 0; n < asks.size(); ++n) {
+    if (known.masks[n] == 0) {
+      lacks.asks.push_back(asks[n]);
+    } else {
+      of_has.masks[has.asks.size()] = known.masks[n];
+      has.asks.push_back(asks[n]);
+    }
+  }
+  NodeTrial trial = TrialOf(node, [](const PodEntry&) { return true; });
+  trial.Add(has, of_has);
+  const std::optional<Pick> found = trial.PickFor(lacks);
+  if (!found) return std::nullopt;
+  Pick pick;
+  for (size_t n = 0, next = 0; n < asks.size(); ++n) {
+    if (known.masks[n] == 0) pick.masks[n] = found->masks[next++];
   }
   return pick;
 }
@@ -235,13 +286,22 @@ void ClusterLedger::Settle(PodEntry& pod) {
       // An annotation that makes no sense does not free the GPU that the pod is on.
       doubt = pick.status();
       const std::optional<Pick> free = FreePick(question, node.id);
-      if (!free) return doubt;
-      pick = *free;
-      pod.guessed = true;
+      if (free) {
+        pick = *free;
+        pod.guessed = true;
+      } else {
+        // Some of its containers may run: what they have is not free.
+        pod.guessed = false;
+        question.ask.request = AssignedPart(pod, node);
+        if (!question.ask.request.asks_for_devices()) return doubt;
+        RETURN_IF_ERROR(FillDemand(&question));
+        pick = PickOf(pod, question, node);
+        if (!pick.ok()) return doubt;
+      }
     }
     ASSIGN_OR_RETURN(pod.place, cluster_->Adopt(question.shape, node.id, *pick));
-    pod.assignment =
-        placement::AssignmentOf(pod.ask.request, question.demand, *pick, cluster_->spec(node.id));
+    pod.assignment = placement::AssignmentOf(question.ask.request, question.demand, *pick,
+                                             cluster_->spec(node.id));
     pod.charges = ChargesOf(pod.ask, node, question.demand.demand, *pick);
     quota_.Record(pod.charges);
     Arrived(pod, question.shape);

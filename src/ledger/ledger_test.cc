@@ -119,6 +119,38 @@ TEST_F(LedgerTest, APodThatCamePastTheSchedulerHoldsWhatItMayHaveUntilItsNodeTel
   EXPECT_EQ(Free(), 1000);
 }
 
+TEST_F(LedgerTest, APodOfWhichOneContainerHasItsGpuHoldsItAndAnotherOneOnlyWhereThereIsOne) {
+  ledger_->SetNode(GpuNode("n", 2));
+  kube::PodObject pod = GpuPod("a", {{names::kResourceGpu, "1"}});
+  kube::Container second = pod.containers[0];
+  second.name = "second";
+  pod.containers.push_back(second);
+  for (const int gpu : {0, 1}) {
+    const device::Assignment told{{{"second", {{UuidOf("n", gpu), kWholeGpu, GiB(80)}}}}};
+    ledger_->SetPod(BoundPod(
+        pod, "n",
+        {{std::string(names::kAnnotationAssignment), device::EncodeAssignment(told).value()}}));
+    EXPECT_EQ(Free(), 0);
+    EXPECT_EQ(Entry(pod).assignment.containers.at("second")[0].uuid, UuidOf("n", gpu));
+    EXPECT_EQ(Entry(pod).assignment.containers.at("main")[0].uuid, UuidOf("n", 1 - gpu));
+  }
+  // Another pod has the other GPU.
+  ledger_->RemovePod(pod.meta.uid);
+  const kube::PodObject other = GpuPod("b", {{names::kResourceGpu, "1"}});
+  ledger_->SetPod(BoundPod(other, "n", Assume(other, "n").value().annotations));
+  const std::string taken = Entry(other).assignment.containers.at("main")[0].uuid;
+  const std::string left = UuidOf("n", taken == UuidOf("n", 0) ? 1 : 0);
+  const device::Assignment told{{{"second", {{left, kWholeGpu, GiB(80)}}}}};
+  ledger_->SetPod(BoundPod(
+      pod, "n",
+      {{std::string(names::kAnnotationAssignment), device::EncodeAssignment(told).value()}}));
+  EXPECT_EQ(Free(), 0) << "what it has is not free, although it lacks another";
+  EXPECT_FALSE(Entry(pod).guessed);
+  EXPECT_NE(Entry(pod).problem, "");
+  ledger_->RemovePod(pod.meta.uid);
+  EXPECT_EQ(Free(), 1000);
+}
+
 TEST_F(LedgerTest, AForgedAnnotationTakesNoMoreThanWasAskedFor) {
   ledger_->SetNode(GpuNode("n", 2));
   const kube::PodObject pod = GpuPod("a", {{names::kResourceGpuMem, "8"}});
@@ -177,6 +209,29 @@ TEST_F(LedgerTest, WhatInitContainersHadIsNotCountedBesideWhatLasts) {
   const auto shares = SharesOf(Entry(pod));
   ASSERT_EQ(shares.size(), 1u);
   EXPECT_EQ(shares[0].second.memory, GiB(7));
+}
+
+TEST_F(LedgerTest, WhatOnlyAnInitContainerHadIsItsPodsAsLongAsThatLives) {
+  ledger_->SetNode(GpuNode("n", 3));
+  kube::PodObject pod = GpuPod("a", {{names::kResourceGpu, "1"}});
+  kube::Container init = pod.containers[0];
+  init.name = "prepare";
+  init.kind = kube::ContainerKind::kInit;
+  init.limits[std::string(names::kResourceGpu)] = "2";
+  init.requests = init.limits;
+  pod.containers.insert(pod.containers.begin(), init);
+  const kube::PodObject bound = BoundPod(pod, "n", Assume(pod, "n").value().annotations);
+  ledger_->SetPod(bound);
+  const device::Assignment had = Entry(pod).assignment;
+  EXPECT_EQ(Free(), 1000);
+  // As after a start of the scheduler.
+  ledger_->RemovePod(bound.meta.uid);
+  ASSERT_EQ(Free(), 3000);
+  ledger_->SetPod(bound);
+  EXPECT_EQ(Free(), 1000);
+  EXPECT_EQ(Entry(pod).problem, "");
+  EXPECT_FALSE(Entry(pod).guessed);
+  EXPECT_EQ(Entry(pod).assignment, had);
 }
 
 TEST_F(LedgerTest, WholeAndSharedGpusAreOneAccount) {

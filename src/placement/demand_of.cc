@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <bit>
 #include <iterator>
-#include <optional>
 #include <set>
 
 #include "src/device/model.h"
@@ -13,7 +12,6 @@ namespace tessera::placement {
 namespace {
 
 using device::ContainerRequest;
-using device::Phase;
 
 // Names that no node has, for pods that want what nobody here knows. One for all of them: pods must
 // not be able to use up the numbers that nodes need.
@@ -77,34 +75,6 @@ GpuAsk Both(const GpuAsk& a, const GpuAsk& b) {
           a.kind};
 }
 
-// Thousandths of GPUs that an ask takes up, by compute and memory; a GPU is one of 80 GiB here.
-int64_t Weight(const GpuAsk& ask) {
-  return ask.count * (ask.milli.count() + ask.bytes.count() / MiB(80).count());
-}
-
-// Puts an init container onto the ask that grows the least by it, or into one of its own where that
-// is less. `shareable` says which asks hold no sidecar, which would still be there.
-void AddInit(const GpuAsk& ask, size_t container, std::vector<bool>* shareable, PodDemand* pod) {
-  std::optional<size_t> best;
-  int64_t growth = Weight(ask);
-  for (size_t n = 0; n < pod->demand.asks.size(); ++n) {
-    const GpuAsk& other = pod->demand.asks[n];
-    if (!(*shareable)[n] || other.kind != ask.kind) continue;
-    const int64_t more = Weight(Both(other, ask)) - Weight(other);
-    if (more > growth || (more == growth && best)) continue;
-    best = n;
-    growth = more;
-  }
-  if (!best) {
-    best = pod->demand.asks.size();
-    pod->demand.asks.push_back(ask);
-    pod->containers.emplace_back();
-    shareable->push_back(true);
-  }
-  pod->demand.asks[*best] = Both(pod->demand.asks[*best], ask);
-  pod->containers[*best].push_back(container);
-}
-
 }  // namespace
 
 Result<PodDemand> DemandOf(const device::Request& request, int64_t cpu_milli, Bytes memory,
@@ -116,32 +86,20 @@ Result<PodDemand> DemandOf(const device::Request& request, int64_t cpu_milli, By
     ASSIGN_OR_RETURN(pod.demand.models, ModelsOf(request.constraints, names));
     NameGpus(request.constraints, names, &pod.demand);
   }
-  std::vector<bool> shareable;
-  const auto add = [&](const GpuAsk& ask, std::vector<size_t> containers, bool with_init) {
+  pod.containers = request.Groups();
+  for (const std::vector<size_t>& group : pod.containers) {
+    const ContainerRequest& first = request.containers[group.front()];
+    if (request.one_gpu && first.dialect == device::Dialect::kGpuMem) {
+      const device::Share share = request.OneGpuShare();
+      pod.demand.asks.push_back({.count = 1, .milli = share.compute, .bytes = share.memory});
+      continue;
+    }
+    ASSIGN_OR_RETURN(GpuAsk ask, AskOf(first, names));
+    for (size_t i = 1; i < group.size(); ++i) {
+      ASSIGN_OR_RETURN(const GpuAsk other, AskOf(request.containers[group[i]], names));
+      ask = Both(ask, other);
+    }
     pod.demand.asks.push_back(ask);
-    pod.containers.push_back(std::move(containers));
-    shareable.push_back(with_init);
-  };
-  const auto on_one_gpu = [&](const ContainerRequest& container) {
-    return request.one_gpu && container.dialect == device::Dialect::kGpuMem && container.count > 0;
-  };
-  std::vector<size_t> together;
-  for (size_t i = 0; i < request.containers.size(); ++i) {
-    const ContainerRequest& container = request.containers[i];
-    if (on_one_gpu(container)) together.push_back(i);
-    if (container.count == 0 || on_one_gpu(container) || container.phase == Phase::kInit) continue;
-    ASSIGN_OR_RETURN(const GpuAsk ask, AskOf(container, names));
-    add(ask, {i}, container.phase == Phase::kMain);
-  }
-  if (!together.empty()) {
-    const device::Share share = request.OneGpuShare();
-    add({.count = 1, .milli = share.compute, .bytes = share.memory}, together, false);
-  }
-  for (size_t i = 0; i < request.containers.size(); ++i) {
-    const ContainerRequest& container = request.containers[i];
-    if (container.count == 0 || on_one_gpu(container) || container.phase != Phase::kInit) continue;
-    ASSIGN_OR_RETURN(const GpuAsk ask, AskOf(container, names));
-    AddInit(ask, i, &shareable, &pod);
   }
   RETURN_IF_ERROR(Validate(pod.demand));
   return pod;

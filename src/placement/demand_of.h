@@ -2,8 +2,8 @@
 // Between what a pod says and what placement computes with: its request as a Demand, and the GPUs
 // that were picked for it as the assignment that its containers are granted.
 //
-// Containers that run at the same time have asks of their own; an init container, which runs alone,
-// uses GPUs of those after it where they suffice, or else makes their ask larger.
+// Each group of containers that use the same GPUs (Request::Groups) has one ask, which is as large
+// as the largest of them.
 //
 // Threads: as Cluster. Cost: allocates.
 #pragma once

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/scheduler/admission_server.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "src/formats/base64.h"
@@ -89,11 +90,15 @@ TEST_F(AdmissionServerTest, ABodyBeyondTheLimitIsRefused) {
   EXPECT_EQ(Post(kValidatePath, ReviewOf(CreateOf(PodJson({})))).status, 200);
 }
 
-TEST_F(AdmissionServerTest, WithoutTlsThereIsNoAnswer) {
+TEST_F(AdmissionServerTest, AnswersPlainHttpWithAnExplanationAndNoReview) {
   net::testing::RawClient raw(server_->address());
   raw.Send(
       fmt::format("POST {} HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\n{{}}", kValidatePath));
-  EXPECT_EQ(raw.ReceiveUntilClose().find("HTTP/1.1"), std::string::npos);
+  const std::string answer = raw.ReceiveUntilClose();
+  EXPECT_THAT(answer, ::testing::StartsWith("HTTP/1.1 400 "));
+  EXPECT_THAT(answer, ::testing::HasSubstr("this port speaks HTTPS: ask it by https://"));
+  EXPECT_THAT(answer, ::testing::Not(::testing::HasSubstr("AdmissionReview")));
+  EXPECT_EQ(server_->counts().unreadable, 0) << "the review was not read";
   EXPECT_EQ(Post(kValidatePath, ReviewOf(CreateOf(PodJson({})))).status, 200);
 }
 

@@ -198,10 +198,20 @@ class History {
       for (const std::string& container : node->stuck()) {
         const std::string uid = container.substr(0, container.find('/'));
         const kube::PodObject* pod = server_.Find(uid);
-        if (pod != nullptr && !IsAssigned(*pod) && !WouldFit(*pod)) continue;
+        const bool asked = !kube_scheduler_->bound_past_us().contains(uid);
+        if (pod != nullptr && !asked && !WouldFit(*pod)) continue;
         world_.Fail("never started: " + container);
       }
     }
+  }
+
+  // Whether the leader has chosen another node than the nominated one for it.
+  bool IsAssumedElsewhere(const kube::PodObject& pod) const {
+    const Replica* leader = Leader();
+    if (leader == nullptr) return false;
+    const ledger::PodEntry* entry = leader->ledger().FindPod(pod.meta.ns, pod.meta.name);
+    return entry != nullptr && entry->ask.uid == pod.meta.uid &&
+           entry->standing == ledger::Standing::kAssumed && entry->node != pod.nominated_node;
   }
 
   static bool IsAssigned(const kube::PodObject& pod) {
@@ -353,7 +363,8 @@ class History {
   }
 
   // A pod of lower priority is not bound where that takes what a nominated pod would get, once the
-  // nomination was there for longer than any news is late.
+  // nomination was there for longer than any news is late. Judged when the pod is bound: later a
+  // pod of higher priority may take the rest.
   void ExpectNominationsKept() {
     constexpr Duration kKnown = 45s;
     const MonotonicTime now = world_.clock().Now();
@@ -363,15 +374,18 @@ class History {
       const std::string key = pod.meta.uid + " on " + pod.nominated_node;
       nominated.insert(key);
       const auto [since, is_new] = nominated_since_.try_emplace(key, now);
+      // While it is on its way to another node nothing is kept for it on this one.
+      if (IsAssumedElsewhere(pod)) since->second = now;
       if (is_new || now - since->second < kKnown) continue;
-      const auto came_later = [&](const kube::PodObject& other) {
+      const auto came_now = [&](const kube::PodObject& other) {
         return other.node_name == pod.nominated_node && other.priority < pod.priority &&
-               IsOurs(other) && bound_.contains(other.meta.uid) &&
-               bound_.at(other.meta.uid) > since->second + kKnown;
+               IsOurs(other) && bound_.contains(other.meta.uid) && bound_.at(other.meta.uid) == now;
       };
-      bool any = false;
-      for (const auto& [key2, other] : server_.pods()) any = any || came_later(other);
-      if (!any) continue;
+      std::string takers;
+      for (const auto& [key2, other] : server_.pods()) {
+        if (came_now(other)) takers += fmt::format(" {} ({})", other.meta.uid, other.priority);
+      }
+      if (takers.empty()) continue;
       const auto fits = [&](const std::function<bool(const kube::PodObject&)>& without) {
         const auto ledger = Account([&](const auto& other) {
           return other.meta.deleting || without(other);
@@ -379,8 +393,9 @@ class History {
         auto question = ledger->Ask(pod);
         return question.ok() && ledger->Judge(*question, pod.nominated_node).fits;
       };
-      if (!fits(came_later) || fits([](const auto&) { return false; })) continue;
-      world_.Fail(fmt::format("what was kept for {} went to a pod of lower priority", key));
+      if (!fits(came_now) || fits([](const auto&) { return false; })) continue;
+      world_.Fail(fmt::format("what was kept for {} ({}) went to pods of lower priority:{}", key,
+                              pod.priority, takers));
     }
     std::erase_if(nominated_since_, [&](const auto& e) { return !nominated.contains(e.first); });
   }
