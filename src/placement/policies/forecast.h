@@ -84,6 +84,8 @@ class Forecast {
 
   // Whether any pod has departed.
   bool pods_depart() const { return departures_ > 0; }
+  // What an arrival asks for, in thousandths.
+  double mean_milli() const { return arrivals_ > 0 ? arrived_milli_ / arrivals_ : 0; }
   // The mix of what arrived, in no order.
   std::vector<MixPod> Mix() const;
   // Bytes of one GPU by model; 0 where no node has said.

@@ -89,6 +89,7 @@ class TerminalWaste : public Policy {
 
  private:
   void Learn();
+  double PartThatNeverComes(const std::vector<MixPod>& mix) const;
   void Follow();
   void Refresh(ShapeId shape);
   Rank Evaluate(NodeId id, const Asked& asked);
@@ -118,12 +119,35 @@ void TerminalWaste::Arrived(ShapeId shape) {
   if (arrived_ >= next_mix_ && !next_) {
     std::vector<int64_t> device_memory = forecast_.device_memory();
     device_memory.resize(cluster_.model_count(), 0);
-    next_ = std::make_unique<WasteModel>(forecast_.Mix(), std::move(device_memory),
-                                         !forecast_.pods_depart(), without_);
+    std::vector<MixPod> mix = forecast_.Mix();
+    const double never_comes = PartThatNeverComes(mix);
+    next_ = std::make_unique<WasteModel>(std::move(mix), std::move(device_memory), never_comes,
+                                         without_);
     next_mix_ = 2 * arrived_;
   }
   if (next_) Learn();
   Follow();
+}
+
+// Where no pod departs and pods of this mix use up the CPU or memory of the cluster before its
+// GPUs: the part of the pods that would fill the GPUs, but for which there is no CPU or memory.
+double TerminalWaste::PartThatNeverComes(const std::vector<MixPod>& mix) const {
+  if (forecast_.pods_depart()) return 0;
+  double weight = 0, cpu = 0, memory = 0, all_cpu = 0, all_memory = 0;
+  for (const MixPod& pod : mix) {
+    weight += pod.weight;
+    cpu += pod.weight * static_cast<double>(pod.cpu_milli);
+    memory += pod.weight * static_cast<double>(pod.memory);
+  }
+  for (NodeId id = 0; id < cluster_.size(); ++id) {
+    const NodeView node = cluster_.node(id);
+    if (!node->present || node.gpus.empty()) continue;
+    all_cpu += static_cast<double>(node->cpu_total);
+    all_memory += static_cast<double>(node->memory_total);
+  }
+  const double gpus = weight * forecast_.mean_milli() / static_cast<double>(cluster_.total_milli());
+  const double host = std::max(cpu / all_cpu, memory / all_memory);
+  return host > gpus ? 1 - gpus / host : 0;
 }
 
 // A departing pod means that the mix may change for ever: then it is learned at intervals.

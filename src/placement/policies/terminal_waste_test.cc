@@ -33,7 +33,7 @@ constexpr int64_t kDeviceMemory = int64_t{80} << 30;
 // Of GPU model 1, without some parts.
 std::unique_ptr<WasteModel> Model(std::vector<MixPod> mix, PolicyParts without = {}) {
   auto model = std::make_unique<WasteModel>(std::move(mix), std::vector<int64_t>{0, kDeviceMemory},
-                                            true, without);
+                                            0.3, without);
   while (model->Step()) {
   }
   return model;

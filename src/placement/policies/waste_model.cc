@@ -20,6 +20,7 @@ constexpr int kPatience = 16;      // draws that may fit nowhere before a node c
 constexpr int64_t kCpuUnit = 100;  // of roll-outs: up to 3,276 cores
 constexpr int64_t kMemoryUnit = int64_t{512} << 20;  // up to 16 TiB
 constexpr double kOffers = 40;                       // pods offered to one GPU in the closed form
+constexpr double kMostClosed = 0.5;                  // weight of the closed form
 // Terms of the closed form computed in one step of preparation: some 50 µs.
 constexpr int kTermsPerStep = 8000;
 
@@ -121,7 +122,7 @@ struct WasteModel::Tables {
   std::vector<double> ends;  // of their parts of [0, 1)
   std::vector<Size> sizes;   // ascending
   int next_row = 0;
-  double closed_weight = 0.5;
+  double closed_weight = kMostClosed;
   std::mt19937 random{12345};  // any: see FillDraw
 
   void Start(const std::vector<MixPod>& mix, ModelId model, int64_t device_memory);
@@ -145,7 +146,7 @@ void WasteModel::Tables::Start(const std::vector<MixPod>& mix, ModelId model,
     cpu += pod_cpu;
     if (pod.count > 0) cpu_with_gpus += pod_cpu;
   }
-  if (cpu > 0) closed_weight *= cpu_with_gpus / cpu;
+  if (cpu > 0) closed_weight = std::min(kMostClosed, std::pow(cpu_with_gpus / cpu, 1.5));
   std::map<int, Size> by_milli;
   double sum = 0;
   for (const MixPod& pod : pods) {
@@ -267,12 +268,12 @@ NodeKey NodeKey::Of(ModelId model, int64_t cpu_milli, int64_t memory, const int1
   return key;
 }
 
-WasteModel::WasteModel(std::vector<MixPod> mix, std::vector<int64_t> device_memory, bool filling,
-                       PolicyParts without)
+WasteModel::WasteModel(std::vector<MixPod> mix, std::vector<int64_t> device_memory,
+                       double early_weight, PolicyParts without)
     : mix_(std::move(mix)),
       device_memory_(std::move(device_memory)),
       tables_(device_memory_.size()),
-      early_weight_(filling ? 0.3 : 0),
+      early_weight_(early_weight),
       without_(without),
       memo_(std::make_unique<Memo>()) {}
 WasteModel::~WasteModel() = default;

@@ -6,8 +6,8 @@
 //
 // W is a weighted mean of two estimates.
 // - Roll-outs: 16 fixed sequences of 48 pods are packed onto the node, tightest GPU first (common
-//   random numbers). Where no pod departs, what is idle after 4 pods counts 0.3, and what is idle
-//   after 48 counts 0.7: the cluster may be full before a node has seen a long stream. Roll-outs
+//   random numbers). What is idle after 4 pods counts `early_weight`, and what is idle after 48
+//   counts the rest: the cluster may run out of CPU before a node has seen a long stream. Roll-outs
 //   see packing, and that pods without GPUs compete for CPU.
 // - Closed form: each GPU is a renewal process of its own. With r thousandths left, P_r the chance
 //   that the next pod fits, h_r = 1 - (1 - P_r)^40 the chance that one of the next 40 does, and g
@@ -15,8 +15,8 @@
 //       w(r) = (1 - h_r) r + h_r E[w(r - g) | g <= r]
 //   The same recursion gives mean and variance of the CPU and memory that the pods on all GPUs need
 //   (normal distributions). GPU without CPU or memory to feed it is idle, too. The closed form has
-//   no sampling noise, but does not see pods without GPUs: its weight is half the fraction of the
-//   mix's CPU that pods with GPUs ask for.
+//   no sampling noise, but does not see how pods of several GPUs pack, nor pods without GPUs: its
+//   weight is f^1.5, at most half, where pods with GPUs ask for the fraction f of the mix's CPU.
 //
 // Device memory counts like compute: on a GPU model with m bytes, a pod of the mix takes the larger
 // of its thousandths and its bytes / m.
@@ -72,8 +72,8 @@ struct NodeKey {
 class WasteModel {
  public:
   // `device_memory` has the bytes of one GPU by model, 0 where unknown. Nothing is computed yet:
-  // Step does, model by model. `filling`: no pod departs, so the stream may end early.
-  WasteModel(std::vector<MixPod> mix, std::vector<int64_t> device_memory, bool filling,
+  // Step does, model by model. `early_weight`: the chance that the stream ends early.
+  WasteModel(std::vector<MixPod> mix, std::vector<int64_t> device_memory, double early_weight,
              PolicyParts without = {});
   ~WasteModel();
   WasteModel(const WasteModel&) = delete;
@@ -94,7 +94,7 @@ class WasteModel {
   std::vector<int64_t> device_memory_;
   std::vector<std::unique_ptr<Tables>> tables_;  // by model
   size_t built_ = 0;
-  const double early_weight_;  // of what is idle after a few pods
+  const double early_weight_;
   const PolicyParts without_;
   std::unique_ptr<Memo> memo_;
 };
