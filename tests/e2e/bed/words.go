@@ -53,7 +53,7 @@ func Allocatable(name, resource string) int {
 	return count
 }
 
-const pollPeriod = 100 * time.Millisecond
+const pollPeriod = 50 * time.Millisecond
 
 // Eventually waits for a check to hold.
 func Eventually(t *testing.T, within time.Duration, what string, check func() bool) {
