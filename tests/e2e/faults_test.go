@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -181,7 +182,8 @@ func TestAPIServerDownDoesNotStopAGrant(t *testing.T) {
 		return count
 	}
 	bed.Eventually(t, bed.PodTimeout, "the first start", func() bool { return starts() >= 0 })
-	if err := bed.Shared.Stop(ctx, "kube-apiserver", 0); err != nil {
+	// Killed: at SIGTERM it waits for its watches until it is killed.
+	if err := bed.Shared.Stop(ctx, "kube-apiserver", 0, syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { bed.StartAPIServer(t) }) // also after a failure
