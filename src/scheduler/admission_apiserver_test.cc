@@ -311,8 +311,8 @@ TEST_F(AdmissionApiServerTest, CertificatesRotateUnderLoadWithoutAPodThatSlipsTh
   ASSERT_EQ(DryRun(Wrong()).status, 422);
   int asked = 0, slipped = 0;
   std::set<std::string> certificates;
-  const auto end = runner_.clock().Now() + std::chrono::seconds(20);
-  while (runner_.clock().Now() < end) {
+  const auto end = runner_.clock().Now() + std::chrono::seconds(30);
+  while (runner_.clock().Now() < end && (certificates.size() < 5 || asked <= 100)) {
     // A webhook that is not trusted is passed over (failurePolicy: Ignore), and the pod gets in,
     // unless a deployed one refuses it too: so what counts is that ours did.
     for (int i = 0; i < 10; ++i, ++asked) {
@@ -324,7 +324,7 @@ TEST_F(AdmissionApiServerTest, CertificatesRotateUnderLoadWithoutAPodThatSlipsTh
     certificates.insert(secret.Find("data")->StringAt("tls.crt").value());
   }
   EXPECT_EQ(slipped, 0) << "of " << asked;
-  EXPECT_GE(certificates.size(), 4u);
+  EXPECT_GE(certificates.size(), 5u);
   EXPECT_GT(asked, 100);
   RecordProperty("asked", asked);
   RecordProperty("certificates", static_cast<int>(certificates.size()));

@@ -12,9 +12,29 @@ import (
 	"tessera.dev/tests/e2e/bed"
 )
 
-// The admission webhook and the policies of deploy/manifests, judged by the real API server. The test
-// runs beside it, because it is what the API server calls.
+// The admission webhook and the policies of deploy/manifests, judged by the real API server.
 func TestAdmissionAgainstTheRealServer(t *testing.T) {
+	// One test wants to see what holds without a webhook, and this cluster has one deployed.
+	runAdmissionTests(t, "*ApiServer*-*WithoutTheWebhook*")
+}
+
+func TestAdmissionWithoutTheWebhookAgainstTheRealServer(t *testing.T) {
+	patch := func(change string) {
+		for _, kind := range []string{"mutating", "validating"} {
+			bed.Kubectl(t, "patch", kind+"webhookconfiguration", "tessera-webhook", "--type=json", "-p", change)
+		}
+	}
+	// The deployed webhook is not asked about any namespace.
+	const selector = `"path":"/webhooks/0/namespaceSelector/matchLabels"`
+	t.Cleanup(func() { patch(`[{"op":"remove",` + selector + `}]`) })
+	patch(`[{"op":"add",` + selector + `,"value":{"tessera.test/webhook":"asked"}}]`)
+	runAdmissionTests(t, "*ApiServer*WithoutTheWebhook*")
+}
+
+// runAdmissionTests runs those tests of admission_loopback_test beside the API server, because they are
+// what it calls.
+func runAdmissionTests(t *testing.T, filter string) {
+	t.Helper()
 	outside, err := os.ReadFile(bed.Shared.Kubeconfig())
 	if err != nil {
 		t.Fatal(err)
@@ -33,9 +53,7 @@ func TestAdmissionAgainstTheRealServer(t *testing.T) {
 		t.Fatal(err)
 	}
 	text, err := bed.Shared.Exec(ctx, 0, "env", "TESSERA_SOURCE_DIR="+bed.Root, "TESSERA_TEST_WEBHOOK_KUBECONFIG="+file.Name(),
-		filepath.Join(bed.Root, "build/release/tests/admission_loopback_test"),
-		// One test wants to see what holds without a webhook, and this cluster has one deployed.
-		"--gtest_filter=*ApiServer*-*WithoutTheWebhook*")
+		filepath.Join(bed.Root, "build/release/tests/admission_loopback_test"), "--gtest_filter="+filter)
 	if err != nil || strings.Contains(text, "[  SKIPPED ]") || !ranTests.MatchString(text) {
 		t.Errorf("%v\n%s", err, text)
 	}

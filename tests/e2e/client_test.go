@@ -27,7 +27,7 @@ func TestAPIClientAgainstTheRealServer(t *testing.T) {
 	cmd := exec.Command(filepath.Join(bed.Root, "build/release/tests/kube_loopback_test"), "--gtest_filter=*ApiServer*")
 	// It also kills the API server, as a person would with testcluster, after etcd has forgotten all
 	// versions but the newest.
-	testcluster := "go run -C " + bed.Root + "/tests/cluster ./cmd/testcluster "
+	testcluster := filepath.Join(bed.Root, "build/bin/testcluster") + " "
 	restart := "set -e\n" +
 		testcluster + "exec --dir " + bed.Shared.Dir + " --node 0 -- sh -c '" + forget + "'\n" +
 		testcluster + "restart kube-apiserver --node 0 --signal KILL --dir " + bed.Shared.Dir

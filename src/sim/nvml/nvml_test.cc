@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <cstring>
+#include <filesystem>
 #include <set>
 #include <thread>
 #include <vector>
@@ -110,6 +111,31 @@ TEST_F(NvmlTest, EndsWithTheLastShutdown) {
   EXPECT_EQ(NVML(nvmlDeviceGetCount_v2)(&count), Return::kSuccess);
   EXPECT_EQ(NVML(nvmlShutdown)(), Return::kSuccess);
   EXPECT_EQ(NVML(nvmlDeviceGetCount_v2)(&count), Return::kUninitialized);
+}
+
+// How many descriptors of this process are of that file.
+int OpenDescriptors(const std::string& path) {
+  const std::string wanted = std::filesystem::canonical(path);
+  int count = 0;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
+    std::error_code gone;
+    if (std::filesystem::read_symlink(entry.path(), gone) == wanted) ++count;
+  }
+  return count;
+}
+
+TEST_F(NvmlTest, KeepsTheDriverOpenFromTheFirstInitToTheLastShutdown) {
+  const std::string file = node_.state().dir() + "/state";
+  EXPECT_EQ(OpenDescriptors(file), 0);
+  for (int round = 0; round < 2; ++round) {
+    Init();
+    Init();
+    EXPECT_EQ(OpenDescriptors(file), 1);
+    EXPECT_EQ(NVML(nvmlShutdown)(), Return::kSuccess);
+    EXPECT_EQ(OpenDescriptors(file), 1);
+    EXPECT_EQ(NVML(nvmlShutdown)(), Return::kSuccess);
+    EXPECT_EQ(OpenDescriptors(file), 0);
+  }
 }
 
 TEST_F(NvmlTest, WithoutStateTheDriverIsNotLoaded) {

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/sim/nvml/session.h"
 
+#include <fcntl.h>
 #include <pthread.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <cerrno>
@@ -26,6 +28,9 @@ std::atomic<sim::State*> g_state{nullptr};  // of g_opened
 std::atomic<unsigned> g_references{0};
 Visible g_visible;  // written while g_references is 0
 ino_t g_inode = 0;
+// The state file, open while g_references is above 0, as the real library keeps /dev/nvidiactl
+// open: so /proc/<pid>/fd shows who uses the driver.
+int g_session_fd = -1;
 // nvmlInit and nvmlShutdown may race in a client's threads; the calls between do not take it.
 pthread_mutex_t g_mutex = PTHREAD_MUTEX_INITIALIZER;
 
@@ -92,7 +97,10 @@ Return InitSession(const char* function) {
   const auto fault = static_cast<Return>(g_state.load()->CheckFault(function, sim::kAllGpus));
   if (fault != Return::kSuccess) return fault;
   const Lock lock;
-  if (g_references.load() == 0) FindVisible(*g_state.load());
+  if (g_references.load() == 0) {
+    FindVisible(*g_state.load());
+    g_session_fd = open((g_state.load()->dir() + "/state").c_str(), O_RDONLY | O_CLOEXEC);
+  }
   g_references.fetch_add(1);
   return Return::kSuccess;
 }
@@ -102,7 +110,10 @@ Return ShutdownSession(const char* function) {
   if (call.result() != Return::kSuccess) return call.result();
   const Lock lock;
   if (g_references.load() == 0) return Return::kUninitialized;
-  g_references.fetch_sub(1);
+  if (g_references.fetch_sub(1) == 1 && g_session_fd >= 0) {
+    close(g_session_fd);
+    g_session_fd = -1;
+  }
   return Return::kSuccess;
 }
 

@@ -95,11 +95,17 @@ type NodeObject struct {
 	Metadata struct {
 		Labels, Annotations map[string]string
 	}
+	Spec struct {
+		Taints []Taint
+	}
 	Status struct {
 		Allocatable map[string]string
 		Conditions  []Condition
 	}
 }
+
+// Taint of a node.
+type Taint struct{ Key, Effect string }
 
 // Condition of a node or a pod.
 type Condition struct{ Type, Status, Reason, Message string }

@@ -4,6 +4,7 @@ package bed
 
 import (
 	"fmt"
+	"net/http"
 	"regexp"
 	"strconv"
 	"strings"
@@ -53,7 +54,7 @@ func Allocatable(name, resource string) int {
 	return count
 }
 
-const pollPeriod = 100 * time.Millisecond
+const pollPeriod = 50 * time.Millisecond
 
 // Eventually waits for a check to hold.
 func Eventually(t *testing.T, within time.Duration, what string, check func() bool) {
@@ -89,6 +90,9 @@ func Phase(t *testing.T, pod string) string {
 	return ReadPod(t, pod).Status.Phase
 }
 
+// The kubelet may not have the log of a container yet that it calls running, and may have been restarted.
+const logTimeout = 10 * time.Second
+
 // Logs of a pod's only container, or of those that are named.
 func Logs(t *testing.T, pod string, containers ...string) string {
 	t.Helper()
@@ -98,7 +102,14 @@ func Logs(t *testing.T, pod string, containers ...string) string {
 	var all strings.Builder
 	for _, container := range containers {
 		var text string
-		Get(t, podsPath+"/"+pod+"/log?container="+container, &text)
+		path := podsPath + "/" + pod + "/log?container=" + container
+		err := Call(http.MethodGet, path, nil, &text)
+		for deadline := time.Now().Add(logTimeout); err != nil && time.Now().Before(deadline); time.Sleep(pollPeriod) {
+			err = Call(http.MethodGet, path, nil, &text)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
 		all.WriteString(text)
 	}
 	return strings.TrimSpace(all.String())

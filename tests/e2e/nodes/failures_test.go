@@ -74,7 +74,8 @@ func TestABoundShareStartsWhileTheAPIServerIsDown(t *testing.T) {
 	bed.WireScheduler(t)
 	pod := heldBack(t, "bound-alone", map[string]int{gpuMem: 20})
 	want := assigned(t, pod)["main"][0].GPU
-	if err := bed.Shared.Stop(ctx, "kube-apiserver", 0); err != nil {
+	// Killed: at SIGTERM it waits for its watches until it is killed.
+	if err := bed.Shared.Stop(ctx, "kube-apiserver", 0, syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { bed.StartAPIServer(t) })

@@ -31,8 +31,10 @@ func TestMain(m *testing.M) {
 	}
 	os.Exit(bed.Main(m, cluster.Options{
 		Name: "e2e-nodes", Services: true,
-		// A node that is gone is missed after 15 s, not 50.
-		Flags: map[string][]string{"kube-controller-manager": {"--node-monitor-grace-period=15s"}},
+		// A node that is gone is missed after 15 s, not 50; and a Deployment that is scaled again and again does
+		// not wait for the client's twenty requests a second.
+		Flags: map[string][]string{"kube-controller-manager": {
+			"--node-monitor-grace-period=15s", "--kube-api-qps=200", "--kube-api-burst=400"}},
 		KubeletConfig: map[string]any{
 			"nodeLeaseDurationSeconds": 8,
 			"crashLoopBackOff":         map[string]string{"maxContainerRestartPeriod": "1s"},

@@ -83,6 +83,11 @@ func TestANodeThatLeavesKeepsItsPodsAndTakesNewOnesWhenItReturns(t *testing.T) {
 	}
 	t.Cleanup(func() { bed.Shared.Start(ctx, "kubelet", index) })
 	bed.WaitNodeReady(t, node, "Unknown", time.Minute)
+	// The taint, by which kube-scheduler passes the node over, comes a moment after the condition.
+	bed.Eventually(t, 20*time.Second, "the node is tainted as unreachable", func() bool {
+		object, err := bed.Node(node)
+		return err == nil && slices.Contains(object.Spec.Taints, bed.Taint{Key: "node.kubernetes.io/unreachable", Effect: "NoSchedule"})
+	})
 	holder("waits", model).Create(t)
 	bed.Eventually(t, 10*time.Second, "the pod cannot be scheduled", func() bool {
 		return bed.ConditionOf(bed.ReadPod(t, "waits").Status.Conditions, "PodScheduled").Reason == "Unschedulable"
