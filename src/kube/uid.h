@@ -19,7 +19,10 @@ struct Uid {
   bool operator==(const Uid&) const = default;
 
   struct Hash {
-    size_t operator()(const Uid& uid) const { return uid.high ^ uid.low * 0x9E3779B97F4A7C15; }
+    // Not to throw spares hash tables a word for each.
+    size_t operator()(const Uid& uid) const noexcept {
+      return uid.high ^ uid.low * 0x9E3779B97F4A7C15;
+    }
   };
 };
 

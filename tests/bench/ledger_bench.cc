@@ -60,9 +60,9 @@ kube::NodeObject NodeOf(int number) {
   return node;
 }
 
-// In each generation a tenth of the pods are replaced, as by rolling updates.
+// In each generation a tenth of the pods are replaced, as by rolling updates, on all nodes.
 int BornIn(int generation, int number) {
-  for (; generation > 0 && generation % 10 != number % 10; --generation) {
+  for (; generation > 0 && generation % 10 != number / 7 % 10; --generation) {
   }
   return generation;
 }
@@ -83,7 +83,7 @@ kube::PodObject PodOf(const Size& size, int generation, int number) {
       fmt::format("service-{}-{}-{:05x}", gpu ? "gpu" : "web", replica_set, number), amounts);
   pod.meta.ns = fmt::format("team-{}", number % 170);
   pod.meta.uid = UidOf(generation, number);
-  pod.meta.resource_version = fmt::format("{}", 1'000'000 + number);
+  pod.meta.resource_version = fmt::format("{}", 1'000'000 * (generation + 1) + number);
   pod.meta.labels = {{"app", fmt::format("service-{}", number / 70)},
                      {"pod-template-hash", replica_set}};
   pod.phase = kube::PodPhase::kRunning;
@@ -156,10 +156,12 @@ class Follower : private ledger::ClusterFeed::Delegate {
     if (generation_ == 0) fmt::print(stderr, "{}: {}\n", what, status.ToString());
   }
 
-  // Whether this generation's last pod is there.
+  // Whether the last pod is there as it is in this generation.
   bool IsThere() const {
     const kube::PodObject last = PodOf(size_, generation_, size_.pods() - 1);
-    return feed_->synced() && feed_->FindPod(kube::KeyOf(last.meta)) != nullptr;
+    const kube::PodObject* known = feed_->FindPod(kube::KeyOf(last.meta));
+    return feed_->synced() && known != nullptr &&
+           known->meta.resource_version == last.meta.resource_version;
   }
 
   void Poll() {
