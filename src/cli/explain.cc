@@ -66,7 +66,7 @@ class Speaker {
                             pod.deleting ? ", which it is leaving" : ""),
                 Tone::kHead);
     if (!pod.problem.empty()) paper_.Line("  " + pod.problem, Tone::kBad);
-    if (pod.guessed) {
+    if (pod.guessed()) {
       paper_.Line(
           "  It was bound by somebody who does not say which GPUs it has; these are set "
           "aside until the node's agent says.");

@@ -22,7 +22,7 @@ std::string HolderText(const Holding& holding) {
     share += MemoryText(holding.share.memory);
   }
   return fmt::format("{} ({}{})", holding.pod->ask.Text(), share,
-                     holding.pod->guessed ? ", not confirmed" : "");
+                     holding.pod->guessed() ? ", not confirmed" : "");
 }
 
 std::string HoldersText(const DeviceView& device, bool all) {
@@ -71,7 +71,7 @@ Json JsonOfHolding(const Holding& holding) {
                                 {"whole", Json::Bool(holding.whole())},
                                 {"milli", Json::Int(holding.share.compute.count())},
                                 {"bytes", Json::Int(holding.share.memory.count())}});
-  if (holding.pod->guessed) json.Set("confirmed", Json::Bool(false));
+  if (holding.pod->guessed()) json.Set("confirmed", Json::Bool(false));
   return json;
 }
 

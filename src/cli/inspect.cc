@@ -42,7 +42,7 @@ class Inspection {
   std::vector<GpuUsage> GpusOf(const NodeView& node) const;
   // What pods are known to have on the node whose GPUs nobody has named yet.
   static bool IsPending(const ledger::PodEntry& pod) {
-    return pod.guessed || pod.assignment.containers.empty();
+    return pod.guessed() || pod.assignment.containers.empty();
   }
   int64_t AskOf(const NodeView& node, const ledger::PodEntry& pod) const;
   std::optional<int64_t> PendingOf(const NodeView& node) const;

@@ -14,7 +14,7 @@ Cell StatusOf(const PodEntry& pod) {
   std::string text = pod.standing == Standing::kWaiting ? "Waiting" : "Placed";
   if (pod.deleting) text = "Leaving";
   if (!pod.problem.empty()) return {text + ": " + pod.problem, Tone::kBad};
-  if (pod.guessed) return {text + ": the agent has not said which GPUs", Tone::kPlain};
+  if (pod.guessed()) return {text + ": the agent has not said which GPUs", Tone::kPlain};
   return {text, pod.standing == Standing::kWaiting ? Tone::kPlain : Tone::kGood};
 }
 
@@ -46,7 +46,7 @@ Json JsonOfPod(const View& view, const PodEntry& pod) {
                                 {"node", Json::String(pod.node)},
                                 {"containers", std::move(containers)}});
   if (pod.deleting) json.Set("deleting", Json::Bool(true));
-  if (pod.guessed) json.Set("confirmed", Json::Bool(false));
+  if (pod.guessed()) json.Set("confirmed", Json::Bool(false));
   if (!pod.problem.empty()) json.Set("problem", Json::String(pod.problem));
   return json;
 }

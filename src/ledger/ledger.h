@@ -27,6 +27,7 @@
 // Threads: one. Cost: a pod or node that changes touches one node.
 #pragma once
 
+#include <bitset>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -87,7 +88,9 @@ struct PodEntry {
   bool deleting = false;
   std::string node;               // "" while it waits
   device::Assignment assignment;  // empty where it holds no GPU
-  bool guessed = false;           // bound by somebody who did not say which GPUs
+  // By position in its demand, the asks whose GPUs no annotation names: the pod bypassed the
+  // scheduler, and its containers have not started.
+  std::bitset<placement::kMaxAsks> guessed_asks;
   std::string nominated;          // the node for which kube-scheduler evicts other pods, for this one
   kube::StringMap labels;         // of a pod that asks for GPUs
   WallTime bound_at;              // by the API server's clock; the epoch while it waits
@@ -100,6 +103,8 @@ struct PodEntry {
   MonotonicTime assumed_until;
   bool arrived = false;  // the policy knows of it
   bool seen = false;     // by the API server; else assumed before its news came
+
+  bool guessed() const { return guessed_asks.any(); }
 };
 
 // By UUID, what the pod's containers have of one device at one time: those that last together, or a
@@ -236,6 +241,7 @@ class ClusterLedger {
   void Settle(PodEntry& pod);
   Result<placement::Pick> PickOf(PodEntry& pod, const Question& question, const NodeEntry& node);
   device::Request AssignedPart(const PodEntry& pod, const NodeEntry& node) const;
+  void MoveGuesses(const PodEntry& told, const NodeEntry& node);
   bool AssignmentIs(const PodEntry& pod) const;
   std::optional<placement::Pick> FreePick(const Question& question, placement::NodeId id);
   std::optional<placement::Pick> FreeBeside(const Question& question, const NodeEntry& node,
@@ -256,6 +262,8 @@ class ClusterLedger {
   // The node with what is reserved there before pods of this ask; nothing where nothing is.
   std::optional<NodeTrial> WithReserved(const PodAsk& ask, const NodeEntry& node);
   std::string_view ReservedReason(Question& question, const NodeEntry& node);
+  // The GPUs of a pod with a place that are not guessed.
+  placement::Pick AssignedPick(const PodEntry& pod) const;
   void AddOverassigned(const NodeEntry& node, std::vector<Overassignment>* all) const;
   // Takes the pod off its node; its entry stays.
   void Release(PodEntry& pod);

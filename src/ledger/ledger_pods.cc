@@ -96,7 +96,7 @@ void ClusterLedger::Release(PodEntry& pod) {
   pod.place.reset();
   pod.charges.clear();
   pod.assignment = {};
-  pod.guessed = false;
+  pod.guessed_asks.reset();
 }
 
 void ClusterLedger::Leave(PodEntry& pod) {
@@ -235,8 +235,10 @@ Result<Pick> ClusterLedger::PickOf(PodEntry& pod, const Question& question, cons
     return Error(Code::kFailedPrecondition,
                  "nobody says which GPUs it has, and node {} has none left", spec.name);
   }
-  for (const size_t n : unknown) pick.masks[n] = free->masks[n];
-  pod.guessed = true;
+  for (const size_t n : unknown) {
+    pick.masks[n] = free->masks[n];
+    pod.guessed_asks.set(n);
+  }
   return pick;
 }
 
@@ -288,10 +290,10 @@ void ClusterLedger::Settle(PodEntry& pod) {
       const std::optional<Pick> free = FreePick(question, node.id);
       if (free) {
         pick = *free;
-        pod.guessed = true;
+        for (size_t n = 0; n < question.demand.demand.asks.size(); ++n) pod.guessed_asks.set(n);
       } else {
         // Some of its containers may run: what they have is not free.
-        pod.guessed = false;
+        pod.guessed_asks.reset();
         question.ask.request = AssignedPart(pod, node);
         if (!question.ask.request.asks_for_devices()) return doubt;
         RETURN_IF_ERROR(FillDemand(&question));
@@ -309,6 +311,23 @@ void ClusterLedger::Settle(PodEntry& pod) {
   };
   const Status status = settle();
   if (!status.ok()) pod.problem = status.message();
+  if (pod.place) MoveGuesses(pod, node);
+}
+
+// Other pods whose GPUs were guessed before it was known what this one has: they get others.
+void ClusterLedger::MoveGuesses(const PodEntry& told, const NodeEntry& node) {
+  uint64_t contested = AssignedPick(told).all();
+  const auto gpus = cluster_->node(node.id).gpus;
+  for (size_t i = 0; i < gpus.size(); ++i) {
+    if (!IsOverassigned(gpus[i])) contested &= ~(uint64_t{1} << i);
+  }
+  if (contested == 0) return;
+  for (const std::string& uid : PodsOn(node.node.name)) {
+    PodEntry& other = pods_.find(uid)->second;
+    if (&other == &told || !other.place || !other.guessed()) continue;
+    const uint64_t guessed = cluster_->Find(*other.place)->pick.all() & ~AssignedPick(other).all();
+    if ((guessed & contested) != 0) Settle(other);
+  }
 }
 
 void ClusterLedger::Forget(std::string_view uid) {

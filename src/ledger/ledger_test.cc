@@ -58,7 +58,7 @@ TEST_F(LedgerTest, ABoundPodHoldsTheGpusOfItsAnnotations) {
   ledger_->SetNode(GpuNode("n", 4));
   EXPECT_EQ(Entry(pod).problem, "");
   EXPECT_EQ(Entry(pod).assignment, assumed->assignment);
-  EXPECT_FALSE(Entry(pod).guessed);
+  EXPECT_FALSE(Entry(pod).guessed());
   EXPECT_EQ(Free(), 2000);
 }
 
@@ -106,7 +106,7 @@ TEST_F(LedgerTest, APodThatCamePastTheSchedulerHoldsWhatItMayHaveUntilItsNodeTel
   ledger_->SetNode(GpuNode("n", 2));
   kube::PodObject pod = GpuPod("a", {{names::kResourceGpu, "1"}});
   ledger_->SetPod(BoundPod(pod, "n", {}));
-  EXPECT_TRUE(Entry(pod).guessed);
+  EXPECT_TRUE(Entry(pod).guessed());
   EXPECT_EQ(Free(), 1000);
   const std::string guess = Entry(pod).assignment.containers.at("main")[0].uuid;
   const std::string truth = UuidOf("n", guess == UuidOf("n", 0) ? 1 : 0);
@@ -114,7 +114,7 @@ TEST_F(LedgerTest, APodThatCamePastTheSchedulerHoldsWhatItMayHaveUntilItsNodeTel
   ledger_->SetPod(BoundPod(
       pod, "n",
       {{std::string(names::kAnnotationAssignment), device::EncodeAssignment(told).value()}}));
-  EXPECT_FALSE(Entry(pod).guessed);
+  EXPECT_FALSE(Entry(pod).guessed());
   EXPECT_EQ(Entry(pod).assignment.containers.at("main")[0].uuid, truth);
   EXPECT_EQ(Free(), 1000);
 }
@@ -145,7 +145,7 @@ TEST_F(LedgerTest, APodOfWhichOneContainerHasItsGpuHoldsItAndAnotherOneOnlyWhere
       pod, "n",
       {{std::string(names::kAnnotationAssignment), device::EncodeAssignment(told).value()}}));
   EXPECT_EQ(Free(), 0) << "what it has is not free, although it lacks another";
-  EXPECT_FALSE(Entry(pod).guessed);
+  EXPECT_FALSE(Entry(pod).guessed());
   EXPECT_NE(Entry(pod).problem, "");
   ledger_->RemovePod(pod.meta.uid);
   EXPECT_EQ(Free(), 1000);
@@ -160,7 +160,7 @@ TEST_F(LedgerTest, AForgedAnnotationTakesNoMoreThanWasAskedFor) {
       pod, "n",
       {{std::string(names::kAnnotationAssignment), device::EncodeAssignment(forged).value()}}));
   EXPECT_EQ(Entry(pod).problem, "it has 2 GPUs where it asks for 1");
-  EXPECT_TRUE(Entry(pod).guessed);
+  EXPECT_TRUE(Entry(pod).guessed());
   EXPECT_TRUE(Fits(GpuPod("b", {{names::kResourceGpu, "1"}}), "n"));
   EXPECT_FALSE(Fits(GpuPod("c", {{names::kResourceGpu, "2"}}), "n"));
   ledger_->SetPod(BoundPod(GpuPod("d", {{names::kResourceGpuMem, "8"}}), "n",
@@ -230,7 +230,7 @@ TEST_F(LedgerTest, WhatOnlyAnInitContainerHadIsItsPodsAsLongAsThatLives) {
   ledger_->SetPod(bound);
   EXPECT_EQ(Free(), 1000);
   EXPECT_EQ(Entry(pod).problem, "");
-  EXPECT_FALSE(Entry(pod).guessed);
+  EXPECT_FALSE(Entry(pod).guessed());
   EXPECT_EQ(Entry(pod).assignment, had);
 }
 
@@ -301,6 +301,27 @@ TEST_F(LedgerTest, QuotaCountsAssumedPods) {
   kube::PodObject elsewhere = second;
   elsewhere.meta.ns = "unlimited";
   EXPECT_TRUE(Fits(elsewhere, "n"));
+}
+
+TEST_F(LedgerTest, AGuessMovesWhenAnotherPodHasTheGpu) {
+  ledger_->SetNode(GpuNode("n", 2));
+  const kube::PodObject guessed = GpuPod("a", {{names::kResourceGpu, "1"}});
+  ledger_->SetPod(BoundPod(guessed, "n", {}));
+  const auto told = [&](const char* name, const std::string& gpu) {
+    const device::Assignment assignment{{{"main", {{gpu, kWholeGpu, GiB(80)}}}}};
+    const kube::PodObject pod = GpuPod(name, {{names::kResourceGpu, "1"}});
+    ledger_->SetPod(BoundPod(pod, "n",
+                             {{std::string(names::kAnnotationAssignment),
+                               device::EncodeAssignment(assignment).value()}}));
+  };
+  const std::string first = Entry(guessed).assignment.containers.at("main")[0].uuid;
+  told("b", first);
+  const std::string second = Entry(guessed).assignment.containers.at("main")[0].uuid;
+  EXPECT_NE(second, first);
+  EXPECT_TRUE(Entry(guessed).guessed());
+  told("c", second);
+  EXPECT_NE(Entry(guessed).problem, "") << "no GPU is left for it";
+  EXPECT_FALSE(Entry(guessed).place);
 }
 
 TEST_F(LedgerTest, AMigSliceMayBeNamedByTheGpuItIsCutFrom) {

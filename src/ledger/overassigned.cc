@@ -19,15 +19,24 @@ std::vector<ClusterLedger::Overassignment> ClusterLedger::Overassigned() const {
   return all;
 }
 
-// The older binding wins: pods take their GPUs in the order in which they were bound, and those that
-// find no room are in excess. Pods that are being deleted give theirs back anyway, and what pods
-// hold on suspicion was assigned by nobody.
+placement::Pick ClusterLedger::AssignedPick(const PodEntry& pod) const {
+  placement::Pick pick = cluster_->Find(*pod.place)->pick;
+  for (size_t n = 0; n < pick.masks.size(); ++n) {
+    if (pod.guessed_asks.test(n)) pick.masks[n] = 0;
+  }
+  return pick;
+}
+
+// The older binding wins: pods take their GPUs in the order in which they were bound, and those
+// that find no room are in excess. Pods that are being deleted give theirs back anyway, and GPUs
+// that are only guessed were assigned by nobody.
 void ClusterLedger::AddOverassigned(const NodeEntry& node,
                                     std::vector<Overassignment>* all) const {
   std::vector<const PodEntry*> pods;
   for (const std::string& uid : PodsOn(node.node.name)) {
     const PodEntry& pod = pods_.find(uid)->second;
-    if (pod.place && pod.standing == Standing::kBound && !pod.guessed && !pod.deleting) {
+    if (pod.place && pod.standing == Standing::kBound && !pod.deleting &&
+        AssignedPick(pod).all() != 0) {
       pods.push_back(&pod);
     }
   }
@@ -39,18 +48,19 @@ void ClusterLedger::AddOverassigned(const NodeEntry& node,
   for (const PodEntry* pod : pods) {
     const placement::Pod& placed = *cluster_->Find(*pod->place);
     const placement::Demand& demand = cluster_->demand(placed.shape);
-    if (trial.HasRoom(demand, placed.pick)) {
-      trial.Add(demand, placed.pick);
+    const placement::Pick assigned = AssignedPick(*pod);
+    if (trial.HasRoom(demand, assigned)) {
+      trial.Add(demand, assigned);
       kept.push_back(pod);
       continue;
     }
-    const uint64_t wanted = placed.pick.all();
+    const uint64_t wanted = assigned.all();
     const auto same_gpu = [&](const PodEntry* other) {
-      return (cluster_->Find(*other->place)->pick.all() & wanted) != 0;
+      return (AssignedPick(*other).all() & wanted) != 0;
     };
     const auto older = std::find_if(kept.begin(), kept.end(), same_gpu);
     if (older == kept.end()) continue;  // it alone is larger than the GPU: nothing to repair
-    const uint64_t shared = cluster_->Find(*(*older)->place)->pick.all() & wanted;
+    const uint64_t shared = AssignedPick(**older).all() & wanted;
     const size_t position = static_cast<size_t>(std::countr_zero(shared));
     all->push_back({.node = node.node.name,
                     .gpu = cluster_->spec(node.id).gpus[position].uuid,

@@ -10,10 +10,11 @@ namespace tessera::ledger {
 namespace {
 
 using testing::BoundPod;
+using ::testing::ElementsAre;
 using testing::GpuNode;
 using testing::GpuPod;
-using ::testing::ElementsAre;
 using ::testing::IsEmpty;
+using testing::UuidOf;
 
 class OverassignedTest : public ::testing::Test {
  protected:
@@ -94,6 +95,21 @@ TEST_F(OverassignedTest, PodsThatLeaveOrThatNobodyAssignedDoNotCount) {
   EXPECT_THAT(Found(), IsEmpty());
 }
 
+// It bypassed the scheduler, and one of its containers has started.
+TEST_F(OverassignedTest, OfAPodThatIsGuessedInPartTheRestCounts) {
+  kube::PodObject pod = GpuPod("older", {{names::kResourceGpu, "1"}});
+  pod.containers.push_back(pod.containers[0]);
+  pod.containers[1].name = "second";
+  pod.scheduled = WallTime(std::chrono::seconds(1));
+  const device::Assignment of_main{{{"main", {{UuidOf("n", 0), kWholeGpu, GiB(80)}}}}};
+  ledger_->SetPod(BoundPod(
+      pod, "n",
+      {{std::string(names::kAnnotationAssignment), device::EncodeAssignment(of_main).value()}}));
+  ASSERT_TRUE(ledger_->pods().begin()->second.guessed());
+  Bind("on-the-guessed", 2, {.gpu = 1});
+  Bind("on-the-other", 3, {});
+  EXPECT_THAT(Found(), ElementsAre("on-the-other after older on GPU-n-0"));
+}
 
 }  // namespace
 }  // namespace tessera::ledger

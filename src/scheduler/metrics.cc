@@ -20,7 +20,7 @@ void WriteLedger(const ledger::ClusterLedger& ledger, MetricsText* text) {
   uint64_t assumed = 0, guessed = 0, problems = 0;
   for (const auto& [uid, pod] : ledger.pods()) {
     assumed += pod.standing == ledger::Standing::kAssumed;
-    guessed += pod.guessed;
+    guessed += pod.guessed();
     problems += !pod.problem.empty();
   }
   WriteGauge("tessera_scheduler_gpu_nodes", "Nodes whose GPUs are known.", gpu_nodes, text);
