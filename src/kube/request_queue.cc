@@ -72,7 +72,8 @@ struct RequestQueue::Core : public std::enable_shared_from_this<RequestQueue::Co
 
   MonotonicTime Now() const { return runner.clock().Now(); }
 
-  // Sends what may be sent now, and sets the alarm for what may be sent later. Calls no callback.
+  // Sends what may be sent now, and sets the alarm for what may be sent later. Calls no callback
+  // but before_send.
   void SendReady() {
     const MonotonicTime now = Now();
     MonotonicTime wake = deadlines.empty() ? kNever : deadlines.begin()->first;
@@ -276,7 +277,11 @@ struct RequestQueue::Core : public std::enable_shared_from_this<RequestQueue::Co
     if (item->done) return;
     item->on_answer = nullptr;
     Forget(item);
-    SendReady();
+    // Not before the caller has returned: it may cancel all of its requests, and none of them is to
+    // be sent meanwhile.
+    runner.Post([weak = weak_from_this()] {
+      if (const auto self = weak.lock(); self && !self->closed) self->SendReady();
+    });
   }
 
   void Close() {

@@ -290,6 +290,7 @@ TEST_F(RequestQueueTest, ACancelledProbeMakesWayForTheNext) {
   ASSERT_EQ(sent(), 2u);
   EXPECT_EQ(Target(1), "/2");
   second.operation.Cancel();
+  runner_.RunUntilIdle();
   ASSERT_EQ(sent(), 3u);
   EXPECT_EQ(Target(2), "/1");
 }
@@ -384,6 +385,26 @@ TEST_F(RequestQueueTest, WhetherARequestMayBeSentIsAskedWhenItIsSent) {
   leads = true;
   Submit("/3", "POST pods/binding", false, before_send);
   EXPECT_EQ(sent(), 2u);
+}
+
+// An owner that cancels all its requests in its destructor cannot answer whether one may be sent.
+TEST_F(RequestQueueTest, NothingIsSentWhileACallerCancels) {
+  options_.max_in_flight = 1;
+  bool cancelling = false;
+  const BeforeSend before_send = [&] {
+    EXPECT_FALSE(cancelling);
+    return Status::Ok();
+  };
+  Asked& first = Submit("/1", "POST pods/binding", false, before_send);
+  Asked& second = Submit("/2", "POST pods/binding", false, before_send);
+  Submit("/3", "POST pods/binding", false, before_send);
+  cancelling = true;
+  first.operation.Cancel();
+  second.operation.Cancel();
+  cancelling = false;
+  runner_.RunUntilIdle();
+  ASSERT_EQ(sent(), 2u);
+  EXPECT_EQ(Target(1), "/3");
 }
 
 TEST_F(RequestQueueTest, AMissingCredentialIsNotTroubleOfTheServer) {
