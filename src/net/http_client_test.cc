@@ -222,12 +222,16 @@ TEST_F(HttpClientTest, StreamsPiecesAsTheyCome) {
 }
 
 TEST_F(HttpClientTest, ASlowReaderSlowsTheServerAndNotOurMemory) {
-  std::atomic<size_t> sent = 0;
-  Serve([&](int fd) {
+  // The server's thread may still send when the test is over.
+  const auto all_sent = std::make_shared<std::atomic<size_t>>(0);
+  const std::atomic<size_t>& sent = *all_sent;
+  Serve([all_sent](int fd) {
     RawServer::ReadHeader(fd);
     RawServer::Write(fd, "HTTP/1.1 200 OK\r\nContent-Length: 1000000000\r\n\r\n");
     const std::string block(64 << 10, 'x');
-    while (::send(fd, block.data(), block.size(), MSG_NOSIGNAL) > 0) sent += block.size();
+    while (::send(fd, block.data(), block.size(), MSG_NOSIGNAL) > 0) {
+      *all_sent += block.size();
+    }
   });
   int pieces = 0;
   Call call = client_->Stream({}, {},
