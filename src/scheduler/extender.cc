@@ -235,7 +235,9 @@ void Extender::Bind(const BindingArgs& args, Binder::Done done) {
       early_.insert_or_assign(args.uid, Early{args, std::move(done), clock_.Now()});
       return;
     }
-    const std::string other = pod == nullptr ? "is not known" : "is another one now";
+    // Pods without GPUs are not among those that the feed keeps.
+    const std::string other =
+        pod == nullptr ? "is not known, or asks for no GPU" : "is another one now";
     return done(Error(Code::kNotFound, "pod {} with UID {} {}", key, args.uid, other));
   }
   const auto ask = ledger::PodAskOf(*pod, {ledger_.options().gpu_mem_unit});
