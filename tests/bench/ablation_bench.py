@@ -8,7 +8,6 @@ GPU-hours with departures.
   tests/bench/ablation_bench.py NODES.csv PODS.csv [--replay build/release/bin/sched-replay] [--seeds 42-44]
 """
 
-import argparse
 import collections
 import csv
 import json
@@ -50,12 +49,7 @@ def lost_with_departures(args):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("nodes")
-    parser.add_argument("pods")
-    parser.add_argument("--replay", default="build/release/bin/sched-replay")
-    parser.add_argument("--seeds", default="42-44")
-    args = parser.parse_args()
+    args = variants_bench.parse_args(__doc__, seeds="42-44")
     rows = list(csv.DictReader(open(args.pods, newline="")))
     lists = [("the list", rows)] + [
         (name, drawn)

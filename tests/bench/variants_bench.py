@@ -83,7 +83,7 @@ def models_of(nodes):
     return models
 
 
-def replay(args, rows, folder, policies="Tessera,FGD", more=()):
+def replay(args, rows, folder, policies="Tessera,FGD"):
     path = pathlib.Path(folder) / "pods.csv"
     with open(path, "w", newline="") as file:
         writer = csv.DictWriter(file, rows[0].keys())
@@ -92,7 +92,7 @@ def replay(args, rows, folder, policies="Tessera,FGD", more=()):
             writer.writerow({**row, "name": f"pod-{number:06}"})
     out = subprocess.run(
         [args.replay, "--nodes", args.nodes, "--pods", path, "--policy", policies, "--seeds",
-         args.seeds, "--json", *more], check=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL).stdout
+         args.seeds, "--json"], check=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL).stdout
     return {mean["policy"]: mean for mean in json.loads(out)["means"]}
 
 
@@ -105,13 +105,17 @@ def line(name, means):
     return f"| {name} | {points} | {more} | {refused} |"
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+def parse_args(description, seeds):
+    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("nodes")
     parser.add_argument("pods")
     parser.add_argument("--replay", default="build/release/bin/sched-replay")
-    parser.add_argument("--seeds", default="42-51")
-    args = parser.parse_args()
+    parser.add_argument("--seeds", default=seeds)
+    return parser.parse_args()
+
+
+def main():
+    args = parse_args(__doc__, seeds="42-51")
     rows = list(csv.DictReader(open(args.pods, newline="")))
     loads = " / ".join(map(str, LOADS))
     print(f"| drawn list | Tessera at {loads} | more than FGD | refused at the end: pods without GPUs, GPUs of {', '.join(SIZES[1:])} (FGD) |")
