@@ -189,8 +189,8 @@ class Choice {
                  container.name, free.size(), count);
   }
 
-  // Of `kept`, which are more than enough: healthy ones where they suffice, and those that the
-  // kubelet named where they are among them.
+  // Chooses from `kept`, which has more than enough: healthy GPUs where they suffice, and those
+  // that the kubelet named where they are among them.
   Result<std::vector<std::string>> ChooseOfKept(const ContainerRequest& container,
                                                 const std::vector<std::string>& kept) const {
     std::vector<std::string> healthy;
@@ -205,8 +205,8 @@ class Choice {
     return set_.chooser().ChooseDevices(those, {}, container.count);
   }
 
-  // Of `free`, `kept` among them: those that the kubelet named where they are, else the best linked
-  // ones. Empty where they do not suffice.
+  // Chooses from `free`, which includes `kept`: the GPUs that the kubelet named where they are
+  // among them, else the best linked ones. Empty where `free` does not suffice.
   Result<std::vector<std::string>> ChooseOf(const ContainerRequest& container,
                                             const std::vector<std::string>& free,
                                             const std::vector<std::string>& kept) const {

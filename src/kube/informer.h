@@ -2,9 +2,9 @@
 // A copy of a collection of objects that follows the API server, and tells what changes in it. The
 // struct T (objects.h) says what is kept of each object: what nobody reads costs nothing.
 //
-//   kube::Informer<kube::PodObject> pods(client, {.field_selector = "spec.nodeName=n1"}, keep,
-//   *this);
-// Objects of which only the arrival and the end matter can be kept as outlines: their UID alone.
+//   kube::Informer<kube::PodObject> pods(client, {.ns = "default"}, keep, *this);
+//
+// An object of which only arrival and end matter can be kept as an outline: its UID alone.
 //
 // Not for deciding what to do about a change: put a key into a KeyedQueue (keyed_queue.h).
 // Threads, callbacks: the client's runner. Ownership: client and handler must outlive it; a handler

@@ -59,7 +59,7 @@ class Mirror : public Informer<PodObject>::Handler {
 
 class InformerTest : public ::testing::Test {
  protected:
-  // Of real time: silence is found out soon, and still a loaded machine comes to its answer.
+  // Real time: short enough to notice silence soon, long enough for an answer under load.
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
   static constexpr milliseconds kPatience{3000};
 #else

@@ -132,7 +132,7 @@ class ClusterLedger {
   void RemoveNode(std::string_view name);
   void SetPod(const kube::PodObject& pod);
   void RemovePod(std::string_view uid);
-  // Of pods without GPUs the ledger itself knows no more.
+  // The same for a pod without GPUs, of which only the UID is known.
   void RemovePlainPod(const kube::Uid& uid) { plain_pods_->Remove(uid); }
   void SetQuota(placement::QuotaConfig config) { quota_.SetConfig(std::move(config)); }
   Budgets& budgets() { return budgets_; }
@@ -233,7 +233,7 @@ class ClusterLedger {
   placement::Policy& PolicyFor(const PodAsk& ask);
   placement::NodeSpec SpecOf(const NodeEntry& entry);
   void Install(NodeEntry& entry);
-  // Of a pod without GPUs.
+  // Counts what a pod without GPUs takes of its node.
   void SetPlain(const kube::PodObject& object, const PodAsk& ask);
   void SetUnreadable(const kube::PodObject& object, const Status& why);
 

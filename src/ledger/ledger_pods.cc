@@ -213,7 +213,7 @@ Result<Pick> ClusterLedger::PickOf(PodEntry& pod, const Question& question, cons
                                           options_.gpu_mem_unit));
   Pick pick;
   const Demand& demand = question.demand.demand;
-  std::vector<size_t> unknown;  // asks that nobody says GPUs of
+  std::vector<size_t> unknown;  // asks whose GPUs no annotation names
   for (size_t n = 0; n < demand.asks.size(); ++n) {
     const int count = demand.asks[n].count;
     if (told) {
@@ -233,7 +233,7 @@ Result<Pick> ClusterLedger::PickOf(PodEntry& pod, const Question& question, cons
                                        : FreeBeside(question, node, pick);
   if (!free) {
     return Error(Code::kFailedPrecondition,
-                 "nobody says which GPUs it has, and node {} has none left", spec.name);
+                 "no annotation names its GPUs, and node {} has none left", spec.name);
   }
   for (const size_t n : unknown) {
     pick.masks[n] = free->masks[n];

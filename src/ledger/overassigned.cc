@@ -28,8 +28,8 @@ placement::Pick ClusterLedger::AssignedPick(const PodEntry& pod) const {
 }
 
 // The older binding wins: pods take their GPUs in the order in which they were bound, and those
-// that find no room are in excess. Pods that are being deleted give theirs back anyway, and GPUs
-// that are only guessed were assigned by nobody.
+// that find no room are in excess. Pods that are being deleted do not count, and neither do GPUs
+// that are only guessed.
 void ClusterLedger::AddOverassigned(const NodeEntry& node,
                                     std::vector<Overassignment>* all) const {
   std::vector<const PodEntry*> pods;

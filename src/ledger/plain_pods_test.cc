@@ -17,7 +17,7 @@ using testing::GpuPod;
 
 class PlainPodsTest : public ::testing::Test {
  protected:
-  // Of a node of 128 cores and 1 TiB.
+  // CPU in thousandths of a core and memory in bytes that pods take of a node.
   std::pair<int64_t, int64_t> Taken(std::string_view name) {
     const auto& state = *ledger_->cluster().node(ledger_->FindNode(name)->id).state;
     return {state.cpu_total - state.cpu_free, state.memory_total - state.memory_free};
