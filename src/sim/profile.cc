@@ -365,6 +365,33 @@ Status CheckWhole(const Profile& profile, const Json& root, std::string_view fil
   return {};
 }
 
+// The CUDA version of each driver branch, by the first number of the driver's version.
+struct DriverBranch {
+  int branch;
+  uint32_t cuda_version;
+};
+constexpr DriverBranch kDriverBranches[] = {
+    {390, 9010},  {410, 10000}, {418, 10010}, {440, 10020}, {450, 11000}, {455, 11010},
+    {460, 11020}, {465, 11030}, {470, 11040}, {495, 11050}, {510, 11060}, {515, 11070},
+    {520, 11080}, {525, 12000}, {530, 12010}, {535, 12020}, {545, 12030}, {550, 12040},
+    {555, 12050}, {560, 12060}, {565, 12070}, {570, 12080}, {575, 12090}, {580, 13000},
+};
+
+// driver.cuda follows from driver.version where the profile does not give it.
+Status ReadDriver(const Json& section, const Place& place, Profile* profile) {
+  RETURN_IF_ERROR(ReadSection(section, place, DriverFields(), profile));
+  const Json* version = section.Find("version");
+  if (version == nullptr || section.Find("cuda") != nullptr) return {};
+  const int branch = std::atoi(profile->driver_version.c_str());
+  const auto* known = std::ranges::find(kDriverBranches, branch, &DriverBranch::branch);
+  if (known == std::end(kDriverBranches)) {
+    const Place at{place.file, place.field + ".version", version->line()};
+    return at.Wrong("the CUDA version of driver {} is unknown: give driver.cuda", branch);
+  }
+  profile->cuda_version = known->cuda_version;
+  return {};
+}
+
 // Like those of the built-in ones, which are the names of files.
 Status CheckName(std::string_view name, const Place& place) {
   if (name.size() >= sizeof(StateFile::profile)) return place.Wrong("is too long");
@@ -405,7 +432,7 @@ Result<Profile> ParseProfile(std::string_view text, std::string_view file) {
     } else if (key == "node") {
       RETURN_IF_ERROR(ReadSection(value, at, NodeFields(), &profile));
     } else if (key == "driver") {
-      RETURN_IF_ERROR(ReadSection(value, at, DriverFields(), &profile));
+      RETURN_IF_ERROR(ReadDriver(value, at, &profile));
     } else {
       return at.Wrong("is not a field; there are name, base, driver, gpu, node");
     }

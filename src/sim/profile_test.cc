@@ -65,6 +65,21 @@ TEST(ProfileTest, AllBuiltInProfilesMakeNodesOfOneToSixteenGpus) {
   }
 }
 
+TEST(ProfileTest, TheCudaVersionFollowsFromTheDriverVersion) {
+  const auto cuda = [](const std::string& driver) {
+    return ParseProfile("base: t4\ndriver: " + driver + "\n", "my.yaml")->cuda_version;
+  };
+  EXPECT_EQ(cuda("{version: 470.256.02}"), 11040u);
+  EXPECT_EQ(cuda("{version: 535.309.01}"), 12020u);
+  EXPECT_EQ(cuda("{version: 550.163.01}"), 12040u);
+  EXPECT_EQ(cuda("{version: 570.211.01}"), 12080u);
+  EXPECT_EQ(cuda("{version: 580.95.05}"), 13000u);
+  EXPECT_EQ(cuda("{cuda: 12.6, version: 535.309.01}"), 12060u) << "a profile may say otherwise";
+  EXPECT_EQ(cuda("{cuda: 12.6}"), 12060u);
+  EXPECT_THAT(ErrorOf("base: t4\ndriver: {version: 700.10}\n"),
+              HasSubstr("my.yaml:2: driver.version: the CUDA version of driver 700 is unknown: give driver.cuda"));
+}
+
 TEST(ProfileTest, UuidsFollowFromNodeAndIndex) {
   const Profile profile = *LoadProfile("t4");
   const auto a = *MakeState(profile, "a");
