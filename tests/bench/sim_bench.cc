@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the simulated driver costs a program that uses it: the size of each library, how long loading
-// and initialising it take in a fresh process, and how many of the functions that it exports answer.
+// and initialising it take in a fresh process, how many of the functions that it exports answer, and
+// what the look-ups of a CUDA runtime that starts take.
 //   sim_bench [processes, 200]
 #include <dlfcn.h>
 #include <elf.h>
@@ -24,14 +25,16 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// The entry points that are only named; src/sim/*/others.inc.
-constexpr std::string_view kCudaOthers[] = {
-#define CUDA_OTHER(name) #name,
-#include "src/sim/cuda/others.inc"
-#undef CUDA_OTHER
-    // An answer of its own, which is that there is none.
-    "cuGetExportTable",
+// A CUDA runtime that starts asks for so many symbols.
+constexpr size_t kLookUps = 440;
+constexpr std::string_view kCudaSymbols[] = {
+#define CUDA_SYMBOL(name, since, class_) #name,
+#define CUDA_DEBUGGER_SYMBOL(name)
+#include "api/cuda_symbols.inc"
+#undef CUDA_SYMBOL
+#undef CUDA_DEBUGGER_SYMBOL
 };
+// The entry points that are only named.
 constexpr std::string_view kNvmlOthers[] = {
 #define NVML_OTHER(name) #name,
 #include "src/sim/nvml/others.inc"
@@ -79,7 +82,7 @@ double Median(std::vector<double> values) {
 }
 
 // Functions in the dynamic symbol table that the library defines.
-size_t CountExports(const std::string& elf) {
+size_t CountExports(const std::string& elf, bool only_weak) {
   Elf64_Ehdr header;
   std::memcpy(&header, elf.data(), sizeof(header));
   size_t count = 0;
@@ -91,13 +94,19 @@ size_t CountExports(const std::string& elf) {
       Elf64_Sym symbol;
       std::memcpy(&symbol, elf.data() + section.sh_offset + at, sizeof(symbol));
       const bool function = ELF64_ST_TYPE(symbol.st_info) == STT_FUNC;
-      if (function && symbol.st_shndx != SHN_UNDEF) ++count;
+      if (!function || symbol.st_shndx == SHN_UNDEF) continue;
+      if (!only_weak || ELF64_ST_BIND(symbol.st_info) == STB_WEAK) ++count;
     }
   }
   return count;
 }
 
-bool Measure(const std::string& path, const char* init, size_t others, int processes) {
+// Of libcuda: the weak exports (src/sim/cuda/symbols.cc), and cuGetExportTable, which has no table.
+size_t CountOthers(const std::string& elf, bool cuda) {
+  return cuda ? CountExports(elf, true) + 1 : std::size(kNvmlOthers);
+}
+
+bool Measure(const std::string& path, const char* init, bool cuda, int processes) {
   const Result<std::string> elf = ReadFile(path);
   if (!elf.ok()) {
     fmt::print(stderr, "sim_bench: {}\n", elf.status().message());
@@ -113,10 +122,35 @@ bool Measure(const std::string& path, const char* init, size_t others, int proce
     load.push_back(times.load_ms);
     initialise.push_back(times.init_ms);
   }
-  const size_t exported = CountExports(*elf);
+  const size_t exported = CountExports(*elf, false);
   fmt::print("| {} | {} KiB | {:.2f} ms / {:.2f} ms | {} of {} |\n", BaseName(path),
-             (elf->size() + 512) / 1024, Median(load), Median(initialise), exported - others,
-             exported);
+             (elf->size() + 512) / 1024, Median(load), Median(initialise),
+             exported - CountOthers(*elf, cuda), exported);
+  return true;
+}
+
+// The names that a runtime asks for have no suffix. The first call of the library is among them.
+bool MeasureLookUps(const std::string& path, int rounds) {
+  std::vector<std::string> names;
+  for (const std::string_view symbol : kCudaSymbols) {
+    if (symbol.find('_') == symbol.npos && names.size() < kLookUps) names.emplace_back(symbol);
+  }
+  void* const library = ::dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+  const auto look_up = reinterpret_cast<int (*)(const char*, void**, int, uint64_t, int*)>(
+      library == nullptr ? nullptr : ::dlsym(library, "cuGetProcAddress_v2"));
+  if (look_up == nullptr) return false;
+  std::vector<double> times;
+  for (int round = 0; round < rounds; ++round) {
+    const auto start = Clock::now();
+    for (const std::string& name : names) {
+      void* function = nullptr;
+      int status = 0;
+      look_up(name.c_str(), &function, 12000, 0, &status);
+    }
+    times.push_back(1000 * Ms(Clock::now() - start));
+  }
+  fmt::print("\n{} calls of cuGetProcAddress: the first time {:.0f} µs, then p50 {:.0f} µs\n",
+             names.size(), times.front(), Median(times));
   return true;
 }
 
@@ -124,8 +158,6 @@ bool Measure(const std::string& path, const char* init, size_t others, int proce
 }  // namespace tessera
 
 int main(int argc, char** argv) {
-  using tessera::kCudaOthers;
-  using tessera::kNvmlOthers;
   const int64_t processes = argc > 1 ? tessera::ParseInt(argv[1]).value_or(0) : 200;
   if (argc > 2 || processes < 1 || processes > 100'000) {
     fmt::print(stderr, "usage: sim_bench [processes, 1 to 100000 (200)]\n");
@@ -137,11 +169,9 @@ int main(int argc, char** argv) {
              "exported |\n|---|---|---|---|\n",
              count);
   std::fflush(stdout);
-  const bool cuda =
-      tessera::Measure(node.library("libcuda.so.1"), "cuInit", std::size(kCudaOthers), count);
+  const std::string cuda = node.library("libcuda.so.1"), nvml = node.library("libnvidia-ml.so.1");
+  bool ok = tessera::Measure(cuda, "cuInit", true, count);
   std::fflush(stdout);
-  return cuda && tessera::Measure(node.library("libnvidia-ml.so.1"), "nvmlInit_v2",
-                                  std::size(kNvmlOthers), count)
-             ? 0
-             : 1;
+  ok = tessera::Measure(nvml, "nvmlInit_v2", false, count) && ok;
+  return tessera::MeasureLookUps(cuda, count) && ok ? 0 : 1;
 }

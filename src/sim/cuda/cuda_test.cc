@@ -323,6 +323,11 @@ TEST_F(CudaTest, GetProcAddressPicksByVersionAndStreamMode) {
   EXPECT_EQ(function, symbol("cuGetProcAddress"));
   EXPECT_OK(get("cuGetProcAddress", &function, 12000, 0, nullptr));
   EXPECT_EQ(function, symbol("cuGetProcAddress_v2"));
+  EXPECT_OK(get("cuMemAlloc", &function, 99000, 0, &status));
+  EXPECT_EQ(function, symbol("cuMemAlloc_v2")) << "a driver answers newer versions as its own";
+  EXPECT_OK(get("cuMemcpyHtoD", &function, 5000, 2, &status));
+  EXPECT_EQ(function, nullptr) << "older than the stream modes";
+  EXPECT_EQ(status, 2);
   EXPECT_OK(get("cuMemAllocAsync", &function, 11010, 0, &status));
   EXPECT_EQ(function, nullptr);
   EXPECT_EQ(status, 2);
@@ -330,8 +335,16 @@ TEST_F(CudaTest, GetProcAddressPicksByVersionAndStreamMode) {
   EXPECT_EQ(status, 1);
   EXPECT_OK(get("", &function, 0, 0, &status));
   EXPECT_EQ(status, 1);
-  EXPECT_EQ(get("cuInit", &function, 99000, 0, nullptr), Result::kInvalidValue);
+  EXPECT_EQ(get("cuInit", &function, 12000, 4, nullptr), Result::kInvalidValue);
   EXPECT_EQ(get(nullptr, &function, 12000, 0, nullptr), Result::kInvalidValue);
+}
+
+TEST_F(CudaTest, GetProcAddressWithoutAStatusFailsForWhatItDoesNotFind) {
+  void* function = this;
+  EXPECT_EQ(CU(*cuda_, cuGetProcAddress)("cuMemAllocAsync", &function, 11010, 0), Result::kNotFound);
+  EXPECT_EQ(function, this) << "the driver leaves it as it is";
+  EXPECT_OK(CU(*cuda_, cuGetProcAddress)("cuMemAllocAsync", &function, 11020, 0));
+  EXPECT_EQ(function, dlsym(cuda_->handle(), "cuMemAllocAsync"));
 }
 
 TEST_F(CudaTest, PoolsAndManagedMemoryAreCharged) {

@@ -51,15 +51,10 @@ Result UuidBytes(const char* text, Uuid* uuid) {
 
 CUDA_EXPORT Result cuInit(unsigned flags) { return Driver::Get().Init(flags); }
 
+// Answers before cuInit, too.
 CUDA_EXPORT Result cuDriverGetVersion(int* version) {
-  // Answers before cuInit, too.
-  Driver& driver = Driver::Get();
-  if (driver.state().valid()) return Put(version, driver.state().file().cuda_version);
-  static const char here = 0;
-  sim::State state;
-  const std::string dir = sim::State::FindDir(&here);
-  if (dir.empty() || state.Open(dir) != 0) return Result::kNoDevice;
-  return Put(version, state.file().cuda_version);
+  const unsigned cuda = Driver::Get().CudaVersion();
+  return cuda == Driver::kNoNode ? Result::kNoDevice : Put(version, cuda);
 }
 
 CUDA_EXPORT Result cuDeviceGet(Device* device, int ordinal) {

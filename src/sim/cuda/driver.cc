@@ -21,6 +21,12 @@ constexpr unsigned kStreamNonBlocking = 1;
 
 uint64_t RoundUp(uint64_t value, uint64_t unit) { return (value + unit - 1) / unit * unit; }
 
+// The folder of the state that this library belongs to.
+std::string StateDir() {
+  static const char here = 0;
+  return sim::State::FindDir(&here);
+}
+
 bool Exists(const char* device) {
   return access(sim::State::DevicePath(device).c_str(), F_OK) == 0;
 }
@@ -34,6 +40,16 @@ Driver& Driver::Get() {
 }
 
 bool Driver::forked() const { return pid_ != getpid(); }
+
+unsigned Driver::CudaVersion() {
+  const unsigned known = cuda_version_.load(std::memory_order_relaxed);
+  if (known != kNoNode) return known;
+  sim::State state;
+  const std::string dir = StateDir();
+  if (dir.empty() || state.Open(dir) != 0) return kNoNode;
+  cuda_version_ = state.file().cuda_version;
+  return cuda_version_;
+}
 
 Result Driver::Init(unsigned flags) {
   if (flags != 0) return Result::kInvalidValue;
@@ -56,8 +72,7 @@ Result Driver::Init(unsigned flags) {
 
 Result Driver::FindGpus() {
   if (!state_.valid()) {
-    static const char here = 0;
-    const std::string dir = sim::State::FindDir(&here);
+    const std::string dir = StateDir();
     if (dir.empty() || state_.Open(dir) != 0) return Result::kNoDevice;
   }
   // As the real driver: without the control node there is no driver, without UVM no memory.

@@ -13,6 +13,7 @@
 #pragma once
 
 #include <atomic>
+#include <climits>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -137,6 +138,11 @@ class Driver {
   // True in a child of a process that had initialised: CUDA does not survive fork.
   bool forked() const;
 
+  // The CUDA version of the driver, such as 12040; read once. Answers before cuInit, too. kNoNode:
+  // there is no simulated node, and every version of CUDA is below this one.
+  static constexpr unsigned kNoNode = UINT_MAX;
+  unsigned CudaVersion();
+
   sim::State& state() { return state_; }
   sim::ProcessSlot& slot() { return slot_; }
   int device_count() const { return int(gpus_.size()); }
@@ -195,6 +201,7 @@ class Driver {
   void FreePart(const Allocation& allocation);
 
   std::atomic<bool> initialised_ = false;
+  std::atomic<unsigned> cuda_version_ = kNoNode;
   int pid_ = 0;
   std::mutex init_mutex_;
   std::mutex mutex_;

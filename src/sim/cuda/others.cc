@@ -1,29 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is not implemented answers NOT_SUPPORTED, whatever its arguments, and is counted.
+// What has no answer refuses with NOT_SUPPORTED and is counted; and answers that need no state.
 #include "src/sim/cuda/driver.h"
+#include "src/sim/cuda/symbols.h"
 
 namespace tessera::cuda {
-namespace {
 
-Result NotImplemented(const char* name) {
+int Refuse(const char* symbol) {
   Driver& driver = Driver::Get();
-  if (!driver.initialised() || driver.forked()) return Result::kNotInitialized;
-  driver.state().CountUnimplemented(name);
-  return Result::kNotSupported;
+  if (!driver.initialised() || driver.forked()) return int(Result::kNotInitialized);
+  driver.state().CountUnimplemented(symbol);
+  return int(Result::kNotSupported);
 }
-
-}  // namespace
-
-#define CUDA_OTHER(name) \
-  CUDA_EXPORT Result name() { return NotImplemented(#name); }
-#include "src/sim/cuda/others.inc"
-#undef CUDA_OTHER
 
 // The private tables of the driver are not part of its ABI.
 CUDA_EXPORT Result cuGetExportTable(const void** table, const Uuid* id) {
   if (table == nullptr || id == nullptr) return Result::kInvalidValue;
   *table = nullptr;
-  return NotImplemented("cuGetExportTable");
+  return Result(Refuse("cuGetExportTable"));
 }
 
 CUDA_EXPORT Result cuModuleGetLoadingMode(int* mode) { return Put(mode, 2); }  // lazy

@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the library exports and what cuGetProcAddress finds, both from api/cuda_symbols.inc.
+//
+// Every symbol of the table has a weak definition that refuses with NOT_SUPPORTED. A definition in
+// another file replaces it. Threads: any. Cost of a look-up: one hash of the name, no allocation.
+#pragma once
+
+#include <string_view>
+
+namespace tessera::cuda {
+
+// The address of an export. The type is that of none of them.
+using AnyFunction = int (*)();
+
+enum class Lookup { kFound = 0, kSymbolNotFound = 1, kVersionNotSufficient = 2 };
+
+struct Found {
+  AnyFunction function = nullptr;
+  Lookup status = Lookup::kSymbolNotFound;
+};
+
+// What a driver of the CUDA version `driver` answers a program that was built for `version`.
+Found FindSymbol(std::string_view base_name, bool per_thread, unsigned version, unsigned driver);
+
+// Counts the call of a function without an answer; returns NOT_SUPPORTED, or NOT_INITIALIZED before
+// cuInit. Defined in others.cc.
+int Refuse(const char* symbol);
+
+}  // namespace tessera::cuda
