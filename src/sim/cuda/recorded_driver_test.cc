@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+// The library on a node whose profile names a driver against the answers of that driver.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <set>
+
+#include "src/sim/cuda/cuda_library.h"
+#include "src/sim/testing/driver_records.h"
+#include "src/sim/testing/sim_node.h"
+
+namespace tessera::cuda {
+namespace {
+
+using ::testing::IsEmpty;
+using ::testing::ValuesIn;
+using sim::testing::RecordedAddress;
+using sim::testing::RecordedDriver;
+
+class RecordedDriverTest : public ::testing::TestWithParam<RecordedDriver> {
+ protected:
+  RecordedDriverTest()
+      : node_({.profile = fmt::format("base: t4\ndriver: {{version: {}}}\n", GetParam().version)}),
+        cuda_(node_.library("libcuda.so.1")) {}
+
+  // The answer of `cuda_`, or of its cuGetProcAddress without a status if the driver has no other.
+  RecordedAddress Ask(const RecordedAddress& question, int version) const {
+    void* function = nullptr;
+    RecordedAddress answer = question;
+    const char* name = question.name.c_str();
+    answer.result = int(question.status == -1
+                            ? CU(cuda_, cuGetProcAddress)(name, &function, version, question.flags)
+                            : CU(cuda_, cuGetProcAddress_v2)(name, &function, version, question.flags,
+                                                             &answer.status));
+    // Several symbols can have one address; the look-up itself has a test that tells them apart.
+    const bool same = function == (question.symbol.empty() ? nullptr : Export(question.symbol));
+    if (!same) answer.symbol = "another symbol";
+    return answer;
+  }
+  void* Export(const std::string& symbol) const { return dlsym(cuda_.handle(), symbol.c_str()); }
+
+  sim::testing::SimNode node_;
+  CudaLibrary cuda_;
+};
+
+INSTANTIATE_TEST_SUITE_P(Drivers, RecordedDriverTest, ValuesIn(sim::testing::kRecordedDrivers));
+
+TEST_P(RecordedDriverTest, HasTheCudaVersionOfItsDriver) {
+  int version = 0;
+  EXPECT_EQ(CU(cuda_, cuDriverGetVersion)(&version), Result::kSuccess);
+  EXPECT_EQ(version, GetParam().cuda_version);
+}
+
+TEST_P(RecordedDriverTest, GetProcAddressAnswersAsTheDriver) {
+  const auto recorded = sim::testing::RecordedAddresses(GetParam().version);
+  if (!recorded.ok()) GTEST_SKIP() << recorded.status().message();
+  std::set<std::string> differences;
+  for (const RecordedAddress& theirs : *recorded) {
+    for (const int version : {theirs.first_version, theirs.last_version}) {
+      const RecordedAddress ours = Ask(theirs, version);
+      if (ours.result == theirs.result && ours.status == theirs.status && ours.symbol == theirs.symbol) {
+        continue;
+      }
+      differences.insert(fmt::format("{}, flags {}, CUDA {}: {}/{} {}, not {}/{} {}", theirs.name,
+                                     theirs.flags, version, ours.result, ours.status, ours.symbol,
+                                     theirs.result, theirs.status, theirs.symbol));
+    }
+  }
+  EXPECT_THAT(differences, IsEmpty());
+}
+
+TEST_P(RecordedDriverTest, GetProcAddressFindsNoExportByANameWithASuffix) {
+  const auto exports = sim::testing::RecordedExports("libcuda", GetParam().version);
+  if (!exports.ok()) GTEST_SKIP() << exports.status().message();
+  int asked = 0;
+  for (const std::string& symbol : *exports) {
+    const bool suffix = symbol.ends_with("_ptsz") || symbol.ends_with("_ptds") ||
+                        (symbol.size() > 3 && symbol.substr(symbol.size() - 3, 2) == "_v");
+    if (!suffix) continue;
+    ++asked;
+    void* function = this;
+    int status = -1;
+    EXPECT_EQ(CU(cuda_, cuGetProcAddress_v2)(symbol.c_str(), &function, 12000, 0, &status), Result::kSuccess);
+    EXPECT_EQ(function, nullptr) << symbol;
+    EXPECT_EQ(status, 1) << symbol;
+    EXPECT_EQ(CU(cuda_, cuGetProcAddress)(symbol.c_str(), &function, 12000, 0), Result::kNotFound);
+  }
+  EXPECT_GT(asked, 100);
+}
+
+TEST_P(RecordedDriverTest, EveryExportOfTheDriverIsThere) {
+  const auto exports = sim::testing::RecordedExports("libcuda", GetParam().version);
+  if (!exports.ok()) GTEST_SKIP() << exports.status().message();
+  std::set<std::string> missing;
+  for (const std::string& symbol : *exports) {
+    if (!symbol.starts_with("cudbg") && Export(symbol) == nullptr) missing.insert(symbol);
+  }
+  EXPECT_THAT(missing, IsEmpty());
+}
+
+}  // namespace
+}  // namespace tessera::cuda
