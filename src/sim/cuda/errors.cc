@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Names and texts of results.
+// Names and texts of results, as far as the node's driver knows them.
 #include "src/sim/cuda/driver.h"
 
 namespace tessera::cuda {
@@ -8,77 +8,24 @@ namespace {
 struct ErrorText {
   int code;
   const char* name;
+  unsigned since;
   const char* text;
 };
 
 constexpr ErrorText kErrors[] = {
-    {0, "CUDA_SUCCESS", "no error"},
-    {1, "CUDA_ERROR_INVALID_VALUE", "invalid argument"},
-    {2, "CUDA_ERROR_OUT_OF_MEMORY", "out of memory"},
-    {3, "CUDA_ERROR_NOT_INITIALIZED", "initialization error"},
-    {4, "CUDA_ERROR_DEINITIALIZED", "driver shutting down"},
-    {5, "CUDA_ERROR_PROFILER_DISABLED", "profiler disabled while using external profiling tool"},
-    {34, "CUDA_ERROR_STUB_LIBRARY", "CUDA driver is a stub library"},
-    {46, "CUDA_ERROR_DEVICE_UNAVAILABLE", "CUDA-capable device(s) is/are busy or unavailable"},
-    {100, "CUDA_ERROR_NO_DEVICE", "no CUDA-capable device is detected"},
-    {101, "CUDA_ERROR_INVALID_DEVICE", "invalid device ordinal"},
-    {102, "CUDA_ERROR_DEVICE_NOT_LICENSED", "device doesn't have valid Grid license"},
-    {200, "CUDA_ERROR_INVALID_IMAGE", "device kernel image is invalid"},
-    {201, "CUDA_ERROR_INVALID_CONTEXT", "invalid device context"},
-    {202, "CUDA_ERROR_CONTEXT_ALREADY_CURRENT", "context already current"},
-    {205, "CUDA_ERROR_MAP_FAILED", "mapping of buffer object failed"},
-    {206, "CUDA_ERROR_UNMAP_FAILED", "unmapping of buffer object failed"},
-    {207, "CUDA_ERROR_ARRAY_IS_MAPPED", "array is mapped"},
-    {208, "CUDA_ERROR_ALREADY_MAPPED", "resource already mapped"},
-    {209, "CUDA_ERROR_NO_BINARY_FOR_GPU", "no kernel image is available for execution on the device"},
-    {210, "CUDA_ERROR_ALREADY_ACQUIRED", "resource already acquired"},
-    {211, "CUDA_ERROR_NOT_MAPPED", "resource not mapped"},
-    {214, "CUDA_ERROR_ECC_UNCORRECTABLE", "uncorrectable ECC error encountered"},
-    {215, "CUDA_ERROR_UNSUPPORTED_LIMIT", "limit is not supported on this architecture"},
-    {216, "CUDA_ERROR_CONTEXT_ALREADY_IN_USE", "exclusive-thread device already in use by a different thread"},
-    {217, "CUDA_ERROR_PEER_ACCESS_UNSUPPORTED", "peer access is not supported between these two devices"},
-    {218, "CUDA_ERROR_INVALID_PTX", "a PTX JIT compilation failed"},
-    {220, "CUDA_ERROR_NVLINK_UNCORRECTABLE", "uncorrectable NVLink error detected during the execution"},
-    {221, "CUDA_ERROR_JIT_COMPILER_NOT_FOUND", "PTX JIT compiler library not found"},
-    {222, "CUDA_ERROR_UNSUPPORTED_PTX_VERSION", "the provided PTX was compiled with an unsupported toolchain."},
-    {300, "CUDA_ERROR_INVALID_SOURCE", "device kernel image is invalid"},
-    {301, "CUDA_ERROR_FILE_NOT_FOUND", "file not found"},
-    {302, "CUDA_ERROR_SHARED_OBJECT_SYMBOL_NOT_FOUND", "shared object symbol not found"},
-    {303, "CUDA_ERROR_SHARED_OBJECT_INIT_FAILED", "shared object initialization failed"},
-    {304, "CUDA_ERROR_OPERATING_SYSTEM", "OS call failed or operation not supported on this OS"},
-    {400, "CUDA_ERROR_INVALID_HANDLE", "invalid resource handle"},
-    {401, "CUDA_ERROR_ILLEGAL_STATE", "the operation cannot be performed in the present state"},
-    {500, "CUDA_ERROR_NOT_FOUND", "named symbol not found"},
-    {600, "CUDA_ERROR_NOT_READY", "device not ready"},
-    {700, "CUDA_ERROR_ILLEGAL_ADDRESS", "an illegal memory access was encountered"},
-    {701, "CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES", "too many resources requested for launch"},
-    {702, "CUDA_ERROR_LAUNCH_TIMEOUT", "the launch timed out and was terminated"},
-    {704, "CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED", "peer access is already enabled"},
-    {705, "CUDA_ERROR_PEER_ACCESS_NOT_ENABLED", "peer access has not been enabled"},
-    {708, "CUDA_ERROR_PRIMARY_CONTEXT_ACTIVE", "cannot set while device is active in this process"},
-    {709, "CUDA_ERROR_CONTEXT_IS_DESTROYED", "context is destroyed"},
-    {710, "CUDA_ERROR_ASSERT", "device-side assert triggered"},
-    {712, "CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED", "part or all of the requested memory range is already mapped"},
-    {713, "CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED", "pointer does not correspond to a registered memory region"},
-    {719, "CUDA_ERROR_LAUNCH_FAILED", "unspecified launch failure"},
-    {720, "CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE", "too many blocks in cooperative launch"},
-    {800, "CUDA_ERROR_NOT_PERMITTED", "operation not permitted"},
-    {801, "CUDA_ERROR_NOT_SUPPORTED", "operation not supported"},
-    {802, "CUDA_ERROR_SYSTEM_NOT_READY", "system not yet initialized"},
-    {803, "CUDA_ERROR_SYSTEM_DRIVER_MISMATCH", "system has unsupported display driver / cuda driver combination"},
-    {804, "CUDA_ERROR_COMPAT_NOT_SUPPORTED_ON_DEVICE", "forward compatibility was attempted on non supported HW"},
-    {900, "CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED", "operation not permitted when stream is capturing"},
-    {999, "CUDA_ERROR_UNKNOWN", "unknown error"},
+#define CUDA_ERROR(code, name, since, text) {code, #name, since, text},
+#include "api/cuda_errors.inc"
+#undef CUDA_ERROR
 };
 
 Result Find(Result error, const char* ErrorText::*member, const char** text) {
   if (text == nullptr) return Result::kInvalidValue;
   *text = nullptr;
   for (const ErrorText& entry : kErrors) {
-    if (entry.code == static_cast<int>(error)) {
-      *text = entry.*member;
-      return Result::kSuccess;
-    }
+    if (entry.code != static_cast<int>(error)) continue;
+    if (entry.since > Driver::Get().CudaVersion()) return Result::kInvalidValue;
+    *text = entry.*member;
+    return Result::kSuccess;
   }
   return Result::kInvalidValue;
 }

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <map>
 #include <set>
 
 #include "src/sim/cuda/cuda_library.h"
@@ -86,6 +87,23 @@ TEST_P(RecordedDriverTest, GetProcAddressFindsNoExportByANameWithASuffix) {
     EXPECT_EQ(CU(cuda_, cuGetProcAddress)(symbol.c_str(), &function, 12000, 0), Result::kNotFound);
   }
   EXPECT_GT(asked, 100);
+}
+
+TEST_P(RecordedDriverTest, ErrorsHaveTheNamesAndTextsOfTheDriver) {
+  const auto recorded = sim::testing::RecordedCudaErrors(GetParam().version);
+  if (!recorded.ok()) GTEST_SKIP() << recorded.status().message();
+  std::map<int, std::pair<std::string, std::string>> theirs, ours;
+  for (const auto& error : *recorded) theirs[error.code] = {error.name, error.text};
+  for (int code = -1; code <= 1000; ++code) {
+    const char* name = "";
+    const char* text = "";
+    const Result result = CU(cuda_, cuGetErrorName)(Result(code), &name);
+    EXPECT_EQ(CU(cuda_, cuGetErrorString)(Result(code), &text), result);
+    EXPECT_EQ(name == nullptr, text == nullptr);
+    EXPECT_EQ(result, name == nullptr ? Result::kInvalidValue : Result::kSuccess) << code;
+    if (name != nullptr) ours[code] = {name, text};
+  }
+  EXPECT_EQ(ours, theirs);
 }
 
 TEST_P(RecordedDriverTest, EveryExportOfTheDriverIsThere) {

@@ -73,6 +73,17 @@ TEST(CudaSymbolsTest, EveryVersionOfAFunctionHasOneClass) {
   }
 }
 
+TEST(CudaSymbolsTest, EveryFunctionThatAnswersIsASymbol) {
+  const Names answering = {
+#define CUDA_FUNCTION(name, parameters) #name,
+#include "api/cuda_functions.inc"
+#undef CUDA_FUNCTION
+  };
+  Names known;
+  for (const Row& row : kRows) known.emplace(row.symbol);
+  EXPECT_THAT(Without(answering, known), IsEmpty());
+}
+
 TEST(CudaSymbolsTest, EveryExportOfARecordedDriverHasAClass) {
   const auto drivers = sim::testing::DriversWithRecordedExports();
   if (!drivers.ok()) GTEST_SKIP() << drivers.status().message();
