@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// The library on a node whose profile names a driver against the answers of that driver.
+// The libraries on a node whose profile names a driver against the answers of that driver.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <map>
 #include <set>
 
+#include "api/nvml_abi.h"
 #include "src/sim/cuda/cuda_library.h"
 #include "src/sim/testing/driver_records.h"
 #include "src/sim/testing/sim_node.h"
@@ -103,6 +104,21 @@ TEST_P(RecordedDriverTest, ErrorsHaveTheNamesAndTextsOfTheDriver) {
     EXPECT_EQ(result, name == nullptr ? Result::kInvalidValue : Result::kSuccess) << code;
     if (name != nullptr) ours[code] = {name, text};
   }
+  EXPECT_EQ(ours, theirs);
+}
+
+TEST_P(RecordedDriverTest, NvmlErrorsHaveTheTextsOfTheDriver) {
+  const auto recorded = sim::testing::RecordedNvmlErrors(GetParam().version);
+  if (!recorded.ok()) GTEST_SKIP() << recorded.status().message();
+  void* nvml = dlopen(node_.library("libnvidia-ml.so.1").c_str(), RTLD_NOW | RTLD_LOCAL);
+  ASSERT_NE(nvml, nullptr) << dlerror();
+  const auto text_of = reinterpret_cast<nvml::fn::nvmlErrorString>(dlsym(nvml, "nvmlErrorString"));
+  std::map<int, std::string> theirs, ours;
+  for (int code = -1; code <= 1000; ++code) {
+    theirs[code] = "Unknown Error";
+    ours[code] = text_of(nvml::Return(code));
+  }
+  for (const auto& error : *recorded) theirs[error.code] = error.text;
   EXPECT_EQ(ours, theirs);
 }
 

@@ -14,51 +14,51 @@ Return CountAndRefuse(const char* function) {
 
 struct Text {
   Return result;
+  unsigned since;  // the CUDA version of the first driver that knows the code; 0: 11.4 or older
   const char* text;
 };
 
 constexpr Text kTexts[] = {
-    {Return::kSuccess, "Success"},
-    {Return::kUninitialized, "Uninitialized"},
-    {Return::kInvalidArgument, "Invalid Argument"},
-    {Return::kNotSupported, "Not Supported"},
-    {Return::kNoPermission, "Insufficient Permissions"},
-    {Return::kAlreadyInitialized, "Already Initialized"},
-    {Return::kNotFound, "Not Found"},
-    {Return::kInsufficientSize, "Insufficient Size"},
-    {Return::kInsufficientPower, "Insufficient External Power"},
-    {Return::kDriverNotLoaded, "Driver Not Loaded"},
-    {Return::kTimeout, "Timeout"},
-    {Return::kIrqIssue, "Interrupt Request Issue"},
-    {Return::kLibraryNotFound, "NVML Shared Library Not Found"},
-    {Return::kFunctionNotFound, "Function Not Found"},
-    {Return::kCorruptedInforom, "Corrupted infoROM"},
-    {Return::kGpuIsLost, "GPU is lost"},
-    {Return::kResetRequired, "GPU requires reset"},
-    {Return::kOperatingSystem, "GPU access blocked by the operating system"},
-    {Return::kLibRmVersionMismatch, "Driver/library version mismatch"},
-    {Return::kInUse, "In use by another client"},
-    {Return::kMemory, "Insufficient Memory"},
-    {Return::kNoData, "No data"},
-    {Return::kVgpuEccNotSupported, "Operation not available on vGPU with ECC enabled"},
-    {Return::kInsufficientResources, "Insufficient Resources"},
-    {Return::kFreqNotSupported, "Frequency not supported"},
-    {Return::kArgumentVersionMismatch, "Argument version mismatch"},
-    {Return::kDeprecated, "Deprecated"},
-    {Return::kNotReady, "Not Ready"},
-    {Return::kGpuNotFound, "GPU not found"},
-    {Return::kInvalidState, "Invalid state"},
-    {Return::kResetTypeNotSupported, "Reset type not supported"},
-    {Return::kUnknown, "Unknown Error"},
+    {Return::kSuccess, 0, "Success"},
+    {Return::kUninitialized, 0, "Uninitialized"},
+    {Return::kInvalidArgument, 0, "Invalid Argument"},
+    {Return::kNotSupported, 0, "Not Supported"},
+    {Return::kNoPermission, 0, "Insufficient Permissions"},
+    {Return::kAlreadyInitialized, 0, "Already Initialized"},
+    {Return::kNotFound, 0, "Not Found"},
+    {Return::kInsufficientSize, 0, "Insufficient Size"},
+    {Return::kInsufficientPower, 0, "Insufficient External Power"},
+    {Return::kDriverNotLoaded, 0, "Driver Not Loaded"},
+    {Return::kTimeout, 0, "Timeout"},
+    {Return::kIrqIssue, 0, "Interrupt Request Issue"},
+    {Return::kLibraryNotFound, 0, "NVML Shared Library Not Found"},
+    {Return::kFunctionNotFound, 0, "Function Not Found"},
+    {Return::kCorruptedInforom, 0, "Corrupted infoROM"},
+    {Return::kGpuIsLost, 0, "GPU is lost"},
+    {Return::kResetRequired, 0, "GPU requires reset"},
+    {Return::kOperatingSystem, 0, "GPU access blocked by the operating system"},
+    {Return::kLibRmVersionMismatch, 0, "Driver/library version mismatch"},
+    {Return::kInUse, 0, "In use by another client"},
+    {Return::kMemory, 0, "Insufficient Memory"},
+    {Return::kNoData, 11070, "No data"},
+    {Return::kVgpuEccNotSupported, 11070, "vGPU ECC not supported"},
+    {Return::kInsufficientResources, 0, "Insufficient Resources"},
+    {Return::kFreqNotSupported, 0, "Invalid Frequency"},
+    {Return::kArgumentVersionMismatch, 11080, "Argument version mismatch"},
+    {Return::kDeprecated, 12000, "Requested functionality has been deprecated"},
+    {Return::kNotReady, 12020, "System is not in ready state"},
+    {Return::kGpuNotFound, 12030, "No supported GPUs were found"},
+    {Return::kInvalidState, 12040, "Resource not in correct state to perform requested operation"},
+    {Return::kResetTypeNotSupported, 13000, "Reset type not supported"},
 };
 
 }  // namespace
 
 const char* nvmlErrorString(Return result) {
   for (const Text& text : kTexts) {
-    if (text.result == result) return text.text;
+    if (text.result == result && text.since <= CudaVersion()) return text.text;
   }
-  return "Unknown Error Code";
+  return "Unknown Error";
 }
 
 // Their arguments do not matter: on x86-64 the caller cleans up after itself.

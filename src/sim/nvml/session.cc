@@ -8,6 +8,7 @@
 
 #include <atomic>
 #include <cerrno>
+#include <climits>
 #include <cstring>
 #include <ctime>
 #include <new>
@@ -115,6 +116,12 @@ Return ShutdownSession(const char* function) {
     g_session_fd = -1;
   }
   return Return::kSuccess;
+}
+
+unsigned CudaVersion() {
+  const Lock lock;
+  if (OpenState() != Return::kSuccess) return UINT_MAX;
+  return g_state.load()->file().cuda_version;
 }
 
 Enter::Enter(const char* function, Faults faults) {

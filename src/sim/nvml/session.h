@@ -38,6 +38,10 @@ struct Visible {
 Return InitSession(const char* function);
 Return ShutdownSession(const char* function);
 
+// The CUDA version of the node's driver, such as 12040; above every version where there is no node.
+// Answers before nvmlInit, too.
+unsigned CudaVersion();
+
 enum class Faults { kCheck, kLater };
 
 // An entered call without a device. Calls that find their device themselves check injected failures
