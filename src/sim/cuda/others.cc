@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What has no answer refuses with NOT_SUPPORTED and is counted; and answers that need no state.
+// The refusal of functions without an answer, and answers that need no state.
 #include "src/sim/cuda/driver.h"
 #include "src/sim/cuda/symbols.h"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The libraries on a node whose profile names a driver against the answers of that driver.
+// Compares the libraries on a node whose profile names a driver with the answers of that driver.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -30,11 +30,13 @@ class RecordedDriverTest : public ::testing::TestWithParam<RecordedDriver> {
     void* function = nullptr;
     RecordedAddress answer = question;
     const char* name = question.name.c_str();
-    answer.result = int(question.status == -1
-                            ? CU(cuda_, cuGetProcAddress)(name, &function, version, question.flags)
-                            : CU(cuda_, cuGetProcAddress_v2)(name, &function, version, question.flags,
-                                                             &answer.status));
-    // Several symbols can have one address; the look-up itself has a test that tells them apart.
+    const unsigned flags = question.flags;
+    const Result result =
+        question.status == -1
+            ? CU(cuda_, cuGetProcAddress)(name, &function, version, flags)
+            : CU(cuda_, cuGetProcAddress_v2)(name, &function, version, flags, &answer.status);
+    answer.result = int(result);
+    // Several symbols can share an address here. The test of the look-up tells them apart.
     const bool same = function == (question.symbol.empty() ? nullptr : Export(question.symbol));
     if (!same) answer.symbol = "another symbol";
     return answer;
@@ -60,9 +62,8 @@ TEST_P(RecordedDriverTest, GetProcAddressAnswersAsTheDriver) {
   for (const RecordedAddress& theirs : *recorded) {
     for (const int version : {theirs.first_version, theirs.last_version}) {
       const RecordedAddress ours = Ask(theirs, version);
-      if (ours.result == theirs.result && ours.status == theirs.status && ours.symbol == theirs.symbol) {
-        continue;
-      }
+      const bool same_result = ours.result == theirs.result && ours.status == theirs.status;
+      if (same_result && ours.symbol == theirs.symbol) continue;
       differences.insert(fmt::format("{}, flags {}, CUDA {}: {}/{} {}, not {}/{} {}", theirs.name,
                                      theirs.flags, version, ours.result, ours.status, ours.symbol,
                                      theirs.result, theirs.status, theirs.symbol));
@@ -82,10 +83,11 @@ TEST_P(RecordedDriverTest, GetProcAddressFindsNoExportByANameWithASuffix) {
     ++asked;
     void* function = this;
     int status = -1;
-    EXPECT_EQ(CU(cuda_, cuGetProcAddress_v2)(symbol.c_str(), &function, 12000, 0, &status), Result::kSuccess);
+    const char* name = symbol.c_str();
+    EXPECT_EQ(CU(cuda_, cuGetProcAddress_v2)(name, &function, 12000, 0, &status), Result::kSuccess);
     EXPECT_EQ(function, nullptr) << symbol;
     EXPECT_EQ(status, 1) << symbol;
-    EXPECT_EQ(CU(cuda_, cuGetProcAddress)(symbol.c_str(), &function, 12000, 0), Result::kNotFound);
+    EXPECT_EQ(CU(cuda_, cuGetProcAddress)(name, &function, 12000, 0), Result::kNotFound);
   }
   EXPECT_GT(asked, 100);
 }

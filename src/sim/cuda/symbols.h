@@ -9,7 +9,7 @@
 
 namespace tessera::cuda {
 
-// The address of an export. The type is that of none of them.
+// The address of an export. No export has this type.
 using AnyFunction = int (*)();
 
 enum class Lookup { kFound = 0, kSymbolNotFound = 1, kVersionNotSufficient = 2 };
@@ -19,7 +19,7 @@ struct Found {
   Lookup status = Lookup::kSymbolNotFound;
 };
 
-// What a driver of the CUDA version `driver` answers a program that was built for `version`.
+// The answer of a driver of the CUDA version `driver` to a program that was built for `version`.
 Found FindSymbol(std::string_view base_name, bool per_thread, unsigned version, unsigned driver);
 
 // Counts the call of a function without an answer; returns NOT_SUPPORTED, or NOT_INITIALIZED before

@@ -43,7 +43,7 @@ constexpr Row kRows[] = {
 #undef CUDA_DEBUGGER_SYMBOL
 };
 
-// Strings, so that a failure names what differs and not how many.
+// Sets of names, so that a failure says what differs.
 using Names = std::set<std::string>;
 
 Names Without(const Names& names, const Names& others) {
@@ -55,7 +55,8 @@ Names Without(const Names& names, const Names& others) {
 TEST(CudaSymbolsTest, EverySymbolHasAClassAndStandsOnce) {
   std::string_view last;
   for (const Row& row : kRows) {
-    EXPECT_THAT(row.class_name, AnyOf("Allocate", "Free", "Launch", "Wait", "View", "Pass")) << row.symbol;
+    EXPECT_THAT(row.class_name, AnyOf("Allocate", "Free", "Launch", "Wait", "View", "Pass"))
+        << row.symbol;
     EXPECT_TRUE(row.since == 0 || (row.since >= 2000 && row.since % 10 == 0)) << row.symbol;
     EXPECT_LT(last, row.symbol) << "the table is sorted";
     last = row.symbol;
@@ -134,7 +135,8 @@ TEST_P(RecordedSymbolsTest, TheLookUpFindsTheSymbolsThatTheDriverAnswers) {
 
 TEST(FindSymbolTest, NamesThatAreNoBaseNamesAreNotFound) {
   for (const char* name : {"", "cuNothing", "cumemalloc", "cuMemAlloc_v2", "cuMemAlloc_v2_ptsz",
-                           "cuLaunchKernel_ptsz", "cuMemcpy_ptds", "cuMemAl", "cuMemGetAttribute"}) {
+                           "cuLaunchKernel_ptsz", "cuMemcpy_ptds", "cuMemAl",
+                           "cuMemGetAttribute"}) {
     const Found found = FindSymbol(name, false, 12000, 12040);
     EXPECT_EQ(found.function, nullptr) << name;
     EXPECT_EQ(found.status, Lookup::kSymbolNotFound) << name;

@@ -9,7 +9,7 @@
 namespace tessera::sim::testing {
 namespace {
 
-// A record says nothing of later versions, which a driver answers as its own.
+// A driver answers every version above its own as its own.
 constexpr int kLastVersion = 99990;
 
 using Row = std::vector<std::string>;
@@ -52,24 +52,28 @@ Result<std::vector<std::string>> DriversWithRecordedExports() {
   return drivers;
 }
 
-Result<std::vector<std::string>> RecordedExports(std::string_view library, std::string_view driver) {
-  ASSIGN_OR_RETURN(const std::vector<Row> rows, ReadRows(fmt::format("{}-{}.symbols", library, driver)));
+Result<std::vector<std::string>> RecordedExports(std::string_view library,
+                                                 std::string_view driver) {
+  ASSIGN_OR_RETURN(const auto rows, ReadRows(fmt::format("{}-{}.symbols", library, driver)));
   std::vector<std::string> exports;
   for (const Row& row : rows) exports.push_back(row[0]);
   return exports;
 }
 
-// Fields: name, flags, first version, result/status, symbol. Rows of a name and flags stand together.
+// Fields: name, flags, first version, result/status, symbol. Rows of a name and its flags follow
+// each other.
 Result<std::vector<RecordedAddress>> RecordedAddresses(std::string_view driver) {
-  ASSIGN_OR_RETURN(const std::vector<Row> rows, ReadRows(fmt::format("getprocaddress-{}.tsv", driver)));
+  ASSIGN_OR_RETURN(const auto rows, ReadRows(fmt::format("getprocaddress-{}.tsv", driver)));
   std::vector<RecordedAddress> answers;
   for (const Row& row : rows) {
     TESSERA_CHECK(row.size() == 5);
     RecordedAddress answer{row[0], unsigned(std::stoi(row[1])), std::stoi(row[2]), kLastVersion,
                            std::stoi(row[3]), std::stoi(row[3].substr(row[3].find('/') + 1)),
                            row[4] == "-" ? "" : row[4]};
-    if (!answers.empty() && answers.back().name == answer.name && answers.back().flags == answer.flags) {
-      answers.back().last_version = answer.first_version - 1;
+    if (!answers.empty()) {
+      RecordedAddress& last = answers.back();
+      const bool continued = last.name == answer.name && last.flags == answer.flags;
+      if (continued) last.last_version = answer.first_version - 1;
     }
     answers.push_back(std::move(answer));
   }
@@ -77,14 +81,14 @@ Result<std::vector<RecordedAddress>> RecordedAddresses(std::string_view driver) 
 }
 
 Result<std::vector<RecordedError>> RecordedCudaErrors(std::string_view driver) {
-  ASSIGN_OR_RETURN(const std::vector<Row> rows, ReadRows(fmt::format("cuda-errors-{}.tsv", driver)));
+  ASSIGN_OR_RETURN(const auto rows, ReadRows(fmt::format("cuda-errors-{}.tsv", driver)));
   std::vector<RecordedError> errors;
   for (const Row& row : rows) errors.push_back({std::stoi(row.at(0)), row.at(1), row.at(2)});
   return errors;
 }
 
 Result<std::vector<RecordedError>> RecordedNvmlErrors(std::string_view driver) {
-  ASSIGN_OR_RETURN(const std::vector<Row> rows, ReadRows(fmt::format("nvml-errors-{}.tsv", driver)));
+  ASSIGN_OR_RETURN(const auto rows, ReadRows(fmt::format("nvml-errors-{}.tsv", driver)));
   std::vector<RecordedError> errors;
   for (const Row& row : rows) errors.push_back({std::stoi(row.at(0)), "", row.at(1)});
   return errors;

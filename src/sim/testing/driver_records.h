@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// For tests: what NVIDIA's own driver libraries export and answer, recorded without a GPU. The records
-// are not part of the tree. They lie in $TESSERA_ORACLES, by default in ../shared/oracles beside it.
+// For tests: the recorded exports and answers of NVIDIA's own driver libraries. The records are not
+// part of the tree. They lie in $TESSERA_ORACLES, by default in ../shared/oracles beside it.
 //
-// Errors: of files that are absent; a test then skips with the message.
+// Errors: a file is absent. A test then skips with the message.
 #pragma once
 
 #include <ostream>
@@ -23,7 +23,7 @@ inline constexpr RecordedDriver kRecordedDrivers[] = {
     {"470.256.02", 11040}, {"535.309.01", 12020}, {"550.163.01", 12040}};
 void PrintTo(const RecordedDriver& driver, std::ostream* out);  // for names of tests
 
-// The drivers of which there is a file `libcuda-<version>.symbols`.
+// The drivers with a file `libcuda-<version>.symbols`.
 Result<std::vector<std::string>> DriversWithRecordedExports();
 // The sorted exports of `library`, such as libcuda, of a driver.
 Result<std::vector<std::string>> RecordedExports(std::string_view library, std::string_view driver);
@@ -39,7 +39,7 @@ struct RecordedAddress {
 };
 Result<std::vector<RecordedAddress>> RecordedAddresses(std::string_view driver);
 
-// A result code and what the driver calls it. `name` is empty for NVML, whose codes have a text only.
+// A result code and what the driver calls it. `name` is empty for NVML, whose codes have no names.
 struct RecordedError {
   int code;
   std::string name, text;
