@@ -147,7 +147,7 @@ Result<Capabilities> ParseCapabilities(std::string_view text) {
 }
 
 Capabilities MustWork(Capabilities capabilities) {
-  return capabilities == kAllCapabilities ? kDefaultCapabilities : capabilities;
+  return (capabilities & kAsFarAsThereIs) != 0 ? kDefaultCapabilities : capabilities;
 }
 
 std::string CapabilitiesText(Capabilities capabilities) {

@@ -21,12 +21,14 @@ inline constexpr Capabilities kGraphics = 8;
 inline constexpr Capabilities kDisplay = 16;
 inline constexpr Capabilities kNgx = 32;
 inline constexpr Capabilities kDefaultCapabilities = kCompute | kUtility;
-inline constexpr Capabilities kAllCapabilities = 63;
+// "all": each of them, as far as the driver has it. A list that names each of them is not "all".
+inline constexpr Capabilities kAsFarAsThereIs = 64;
+inline constexpr Capabilities kAllCapabilities = 127;
 
 // "compute,utility", "all"; empty gives the default. compat32 is known, and gives nothing: 32-bit
 // libraries are not placed. INVALID_ARGUMENT names a word that is not known.
 Result<Capabilities> ParseCapabilities(std::string_view text);
-// Those of them without which a container must not start: "all" means the default and what else there is.
+// Those of them without which a container must not start: of "all" the default ones.
 Capabilities MustWork(Capabilities capabilities);
 std::string CapabilitiesText(Capabilities capabilities);
 

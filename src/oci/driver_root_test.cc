@@ -131,8 +131,7 @@ TEST_F(DriverRoot, GraphicsAreGivenWholeOrRefusedWithWhatIsMissing) {
               HasSubstr("asks for graphics,display, but driver 550.54.15 in " + dir_.path() +
                         " lacks libGLX_nvidia, libEGL_nvidia, vulkan/icd.d/nvidia_icd.json, "
                         "glvnd/egl_vendor.d/10_nvidia.json: install"));
-  // "all" means what there is.
-  EXPECT_EQ(FindDriver(dir_.path(), kAllCapabilities).value().data_files.size(), 0u);
+  EXPECT_EQ(FindDriver(dir_.path(), ParseCapabilities("all").value()).value().data_files.size(), 0u);
   AddGraphics();
   const DriverFiles files = FindDriver(dir_.path(), kGraphics | kDisplay).value();
   ASSERT_EQ(files.data_files.size(), 2u);
@@ -295,10 +294,43 @@ TEST_F(Elf, StringsMayBeginWhereTheirSegmentBeginsAndNotWhereItEnds) {
   EXPECT_THAT(read(0, strings).status().message(), HasSubstr("in no segment"));
 }
 
+TEST_F(DriverRoot, VideoIsGivenWholeOrRefusedUnlessItIsAskedForByAll) {
+  Make();
+  const auto find = [&](std::string_view words) {
+    return FindDriver(dir_.path(), ParseCapabilities(words).value());
+  };
+  const auto has = [](const DriverFiles& files, std::string_view stem) {
+    return std::ranges::any_of(files.libraries, [&](const DriverLibrary& library) {
+      return library.file_name.starts_with(stem);
+    });
+  };
+  for (const char* words : {"video", "compute,utility,video",
+                            "compute,utility,video,graphics,display,ngx"}) {
+    const auto refused = find(words);
+    EXPECT_EQ(refused.status().code(), Code::kFailedPrecondition) << words;
+    EXPECT_THAT(refused.status().message(), HasSubstr("lacks libnvidia-encode, libnvcuvid"));
+  }
+  EXPECT_TRUE(has(find("all").value(), "libcuda.so"));
+  // One of two is not the whole.
+  Library("usr/lib64/libnvcuvid.so.550.54.15", "libnvcuvid.so.1");
+  EXPECT_THAT(find("video").status().message(), HasSubstr("lacks libnvidia-encode:"));
+  EXPECT_TRUE(has(find("all").value(), "libnvcuvid.so"));
+  Library("usr/lib64/libnvidia-encode.so.550.54.15", "libnvidia-encode.so.1");
+  for (const char* words : {"all", "video"}) {
+    EXPECT_TRUE(has(find(words).value(), "libnvidia-encode.so")) << words;
+    EXPECT_TRUE(has(find(words).value(), "libnvcuvid.so")) << words;
+  }
+}
+
 TEST(Capabilities, KnowsTheWords) {
   EXPECT_EQ(ParseCapabilities("").value(), kDefaultCapabilities);
   EXPECT_EQ(ParseCapabilities(" video , utility").value(), kVideo | kUtility);
   EXPECT_EQ(ParseCapabilities("all").value(), kAllCapabilities);
+  EXPECT_EQ(MustWork(ParseCapabilities("all").value()), kDefaultCapabilities);
+  EXPECT_EQ(MustWork(ParseCapabilities("compute,video").value()), kCompute | kVideo);
+  EXPECT_EQ(CapabilitiesText(ParseCapabilities("all").value()), "all");
+  EXPECT_EQ(CapabilitiesText(ParseCapabilities("video,utility,graphics,display,ngx,compute").value()),
+            "compute,utility,video,graphics,display,ngx");
   EXPECT_EQ(ParseCapabilities("compat32").value(), 0u);
   EXPECT_THAT(ParseCapabilities("compute,cuda").status().message(), HasSubstr("\"cuda\""));
 }

@@ -269,6 +269,16 @@ TEST_P(Container, IsRefusedWhereTheDriverCannotDrawOrEncode) {
   EXPECT_THAT(result.err, HasSubstr("lacks libnvidia-encode, libnvcuvid"));
 }
 
+TEST_P(Container, GetsWhatTheDriverHasForAll) {
+  AddEnv("NVIDIA_VISIBLE_DEVICES=0");
+  AddEnv("NVIDIA_DRIVER_CAPABILITIES=all");
+  const SubprocessResult result = Run();
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_THAT(result.out, HasSubstr("node /dev/nvidia1 195:1 mode 666 allowed"));
+  EXPECT_THAT(result.out, HasSubstr("library libcuda.so.1 loaded"));
+  EXPECT_THAT(result.out, HasSubstr("nvidia-smi there"));
+}
+
 TEST_P(Container, IsRefusedADisplayWithoutTheModule) {
   const std::string file = path("driver/usr/lib/x86_64-linux-gnu/libGLX_nvidia.so.550.54.15");
   ASSERT_TRUE(WriteFileAtomically(file, oci::MakeLibrary("libGLX_nvidia.so.0"), 0755).ok());
