@@ -164,6 +164,9 @@ TEST_F(CommandTest, RefusesWrongFlags) {
   EXPECT_NE(Run({"--engine=podman"}).exit_code, 0);
   EXPECT_NE(Run({}).exit_code, 0);
   EXPECT_NE(Run({"--engine=docker", "--undo", "--install"}).exit_code, 0);
+  for (const char* other : {"--undo", "--install", "--dry-run"}) {
+    EXPECT_NE(Run({"--engine=docker", "--guard", other}).exit_code, 0) << other;
+  }
   EXPECT_THAT(Run({"--engine=docker", "--undo", "--config=daemon.json"}).err, HasSubstr("absolute"));
   EXPECT_EQ(Run({"--help"}).exit_code, 0);
 }

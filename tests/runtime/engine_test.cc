@@ -1,14 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Engines without Kubernetes in front of tessera-runtime: ctr with a containerd of its own, dockerd and
-// podman. Each runs in namespaces of its own, so that its processes and mounts end with the test.
+// podman.
 #include <gmock/gmock.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include <filesystem>
 
 #include "tests/engine/engine_programs.h"
-#include "tests/runtime/container_fixture.h"
+#include "tests/runtime/engine_fixture.h"
 
 namespace tessera {
 namespace {
@@ -17,40 +15,8 @@ namespace fs = std::filesystem;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-class Engine : public ContainerFixture {
+class Engine : public EngineFixture {
  protected:
-  void SetUp() override {
-    ContainerFixture::SetUp();
-    if (IsSkipped()) return;
-    cgroup_ = fmt::format("tessera-engine-{}", ::getpid());
-    // Engines do not hand on their environment.
-    const std::string wrapper = fmt::format(
-        "#!/bin/sh\nTESSERA_RUNTIME_CONFIG={} exec {} \"$@\"\n", path("runtime.toml"),
-        TESSERA_RUNTIME_PROGRAM);
-    ASSERT_TRUE(WriteFileAtomically(path("runtime"), wrapper, 0755).ok());
-  }
-
-  void TearDown() override {
-    std::error_code ignored;
-    for (const auto& hierarchy : fs::directory_iterator("/sys/fs/cgroup", ignored)) {
-      RemoveCgroup(hierarchy.path() / cgroup_);
-    }
-    RemoveCgroup("/sys/fs/cgroup/" + cgroup_);
-    ContainerFixture::TearDown();
-  }
-
-  // Process 1 of the namespace ends with the shell, and all others with it.
-  SubprocessResult Shell(const std::string& script) {
-    const auto result = RunProgram(
-        {"/usr/bin/unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc",
-         "--propagation", "private", "/bin/sh", "-c",
-        "mount -t tmpfs tmpfs /run && mount -t tmpfs tmpfs /dev/shm && cd " + path("") + " && " +
-            script},
-        std::chrono::seconds(50));
-    EXPECT_TRUE(result.ok()) << result.status().message();
-    return result.ok() ? *result : SubprocessResult{};
-  }
-
   SubprocessResult Ctr(const std::string& programs, int version, const std::string& env) {
     const std::string config = fmt::format(
         "version = {1}\nroot = \"{0}\"\nstate = \"/run/containerd\"\n"
@@ -65,7 +31,7 @@ class Engine : public ContainerFixture {
         "done; "
         "ctr run --rm --rootfs --read-only --cgroup /{1} --runc-binary {2} {3} {4} probe "
         "/bin/probe /dev/nvidia0 /dev/nvidia1",
-        programs, cgroup_, path("runtime"), env, rootfs()));
+        programs, cgroup(), path("runtime"), env, rootfs()));
   }
 
   // A dockerd that keeps to itself, configured, used, and put back; then the container's layer.
@@ -74,7 +40,7 @@ class Engine : public ContainerFixture {
         "{{\n\t\"data-root\": \"{0}/docker\",\n\t\"exec-root\": \"/run/docker\",\n"
         "\t\"hosts\": [\"unix:///run/docker.sock\"], \"storage-driver\": \"vfs\",\n"
         "\t\"bridge\": \"none\", \"iptables\": false, \"cgroup-parent\": \"/{1}\"\n}}\n",
-        path(""), cgroup_);
+        path(""), cgroup());
     EXPECT_TRUE(WriteFileAtomically(path("daemon.json"), config, 0644).ok());
     fs::copy_file("/sbin/ldconfig", rootfs() + "/bin/ldconfig");
     const SubprocessResult result = Shell(fmt::format(
@@ -107,19 +73,8 @@ docker rm layer >/dev/null)",
         "--cgroup-manager cgroupfs --events-backend none --runtime {0}/runtime run --rm "
         "--network none --cgroup-parent /{1} --ulimit nofile=1024:1024 --ulimit nproc=1024:1024 "
         "--read-only {2} --rootfs {3} /bin/probe /dev/nvidia0 /dev/nvidia1",
-        path(""), cgroup_, env, rootfs()));
+        path(""), cgroup(), env, rootfs()));
   }
-
- private:
-  static void RemoveCgroup(const fs::path& folder) {
-    std::error_code ignored;
-    for (const auto& entry : fs::directory_iterator(folder, ignored)) {
-      if (entry.is_directory(ignored)) RemoveCgroup(entry.path());
-    }
-    ::rmdir(folder.c_str());
-  }
-
-  std::string cgroup_;
 };
 INSTANTIATE_TEST_SUITE_P(LowLevel, Engine, ::testing::Values("runc"),
                          [](const auto& info) { return std::string(info.param); });

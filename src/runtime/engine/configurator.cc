@@ -2,6 +2,7 @@
 #include "src/runtime/engine/configurator.h"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <sys/file.h>
 #include <unistd.h>
 
@@ -18,6 +19,10 @@ namespace tessera::engine {
 namespace {
 
 constexpr Duration kValidateDeadline = std::chrono::seconds(30);
+// Longer than Recover holds the lock to read the record.
+constexpr int kLockAttempts = 20;
+constexpr int kLockPauseMs = 50;
+constexpr int kRecoverPauseMs = 500;
 
 Status FirstOf(const Status& first, const Status& second) { return first.ok() ? second : first; }
 
@@ -32,7 +37,11 @@ Status Configurator::Lock() {
   lock_ = Fd(::open(real.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   // Without a folder there is nothing to race for; the one that makes it wins.
   if (!lock_.valid()) return errno == ENOENT ? Status::Ok() : Status::FromErrno(folder, errno);
-  if (::flock(lock_.get(), LOCK_EX | LOCK_NB) == 0) return Status::Ok();
+  for (int i = 0; i < kLockAttempts; ++i) {
+    if (::flock(lock_.get(), LOCK_EX | LOCK_NB) == 0) return Status::Ok();
+    ::poll(nullptr, 0, kLockPauseMs);
+  }
+  lock_.Reset();
   return Error(Code::kUnavailable, "{} is being configured by another process", folder);
 }
 
@@ -150,8 +159,9 @@ Status Configurator::Validate(const Plan& plan) {
 
 Result<Outcome> Configurator::Configure() {
   RETURN_IF_ERROR(Load());
+  if (WasCutOff() && record_->served_cri) reloader_.RequireCri();
   Status prepared = reloader_.Prepare();
-  if (WasCutOff() && !reloader_.before()) {
+  if (WasCutOff() && !reloader_.Serves()) {
     if (!reloader_.AwaitEngine()) return TakeBack();
     prepared = reloader_.Prepare();
   }
@@ -165,7 +175,11 @@ Result<Outcome> Configurator::Configure() {
   if (options_.dry_run) return outcome_;
   if (!outcome_.changed && !(record_ && record_->pending)) return outcome_;
   RETURN_IF_ERROR(prepared);
-  if (next_) next_->engine_version = wanted.engine_version;
+  if (next_) {
+    next_->engine_version = wanted.engine_version;
+    next_->served_cri = (reloader_.before() && reloader_.before()->serves_cri) ||
+                        (WasCutOff() && record_->served_cri);
+  }
   const auto folders = host_.MakeParents(options_.wanted.config);
   RETURN_IF_ERROR(folders.status());
   if (next_) next_->folders.insert(next_->folders.end(), folders->begin(), folders->end());
@@ -200,6 +214,36 @@ Result<Outcome> Configurator::Undo() {
   if (outcome_.changed) RETURN_IF_ERROR(reloader_.Prepare());
   RETURN_IF_ERROR(Commit({}));
   return outcome_;
+}
+
+Result<bool> Configurator::MeetsCutOffRun() {
+  // Without the lock first, so that a run that begins meanwhile gets it. A run that ends meanwhile
+  // removes the record's backups, which looks like damage.
+  const auto record = LoadRecord(host_, options_.wanted.config);
+  if (record.ok() && !(*record && (*record)->pending)) return false;
+  RETURN_IF_ERROR(Load());
+  return WasCutOff();
+}
+
+Status Configurator::Recover() {
+  const MonotonicTime end = SystemClock().Now() + options_.reload.timeout;
+  for (;;) {
+    const auto cut_off = MeetsCutOffRun();
+    if (cut_off.status().code() == Code::kUnavailable) return Status::Ok();
+    RETURN_IF_ERROR(cut_off.status());
+    if (!*cut_off) return Status::Ok();
+    if (record_->served_cri) reloader_.RequireCri();
+    const bool last = SystemClock().Now() >= end;
+    if (!last) lock_.Reset();  // while an engine that hangs is asked
+    if (reloader_.Serves()) return Status::Ok();
+    if (last) break;
+    ::poll(nullptr, 0, kRecoverPauseMs);
+  }
+  // How to make it read the files again, if it answers at all.
+  (void)reloader_.Prepare();
+  const Status taken = TakeBack();
+  lock_.Reset();
+  return taken;
 }
 
 Status Configurator::WriteAll(const States& states) const {

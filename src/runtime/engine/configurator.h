@@ -4,7 +4,8 @@
 //   target = base with the plan's edits, or base itself for --undo
 //   back up, validate, write, reload, check; on failure everything is as before, reloaded again.
 // A run that was cut off, even killed, leaves a record that says so: the next run finishes it where
-// the engine serves, and else takes everything back to the base.
+// the engine serves, and else takes everything back to the base. Where there can be no next run, because
+// the engine that would start it does not serve, Recover does the same from another process (guard.h).
 // The same target again changes nothing and reloads nothing.
 //
 // Not for installing programs (install.h). Blocks. Threads: one; runs exclude each other by a lock
@@ -47,6 +48,10 @@ class Configurator {
 
   Result<Outcome> Configure();
   Result<Outcome> Undo();
+  // Takes back a run that was cut off, where the engine does not serve within the timeout: ABORTED
+  // says that all is as it was before Tessera. OK: another run is at work, or none was cut off, or the
+  // engine serves, and the next run finishes it. Holds the lock only while it writes.
+  Status Recover();
 
  private:
   using States = std::map<std::string, std::optional<FileState>>;
@@ -54,6 +59,8 @@ class Configurator {
   Status Lock();
   std::optional<Version> EngineVersion() const;
   Status Load();
+  // Whether the record tells of a run that was cut off. UNAVAILABLE: another run holds the lock.
+  Result<bool> MeetsCutOffRun();
   Result<std::optional<FileState>> BaseOf(const std::string& path) const;
   Result<std::optional<FileState>> WithoutUs(const RecordedFile& file,
                                              const std::optional<FileState>& current) const;

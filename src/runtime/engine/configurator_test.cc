@@ -129,6 +129,13 @@ class ConfiguratorTest : public ::testing::Test {
   Result<Outcome> Undo(const ConfigureOptions& options) const {
     return Configurator(options, &host_).Undo();
   }
+  // As if the last run had been killed before the engine had proved that it serves.
+  void CutOff() const {
+    auto record = LoadRecord(host_, kConfig);
+    ASSERT_TRUE(record.ok() && record->has_value());
+    (*record)->pending = true;
+    ASSERT_TRUE(SaveRecord(host_, kConfig, **record).ok());
+  }
   std::string SocketPath() const { return dir_.path() + "/run/docker.sock"; }
 
   void Put(const std::string& path, std::string_view text, mode_t mode = 0644) const {
@@ -311,10 +318,7 @@ TEST_F(ConfiguratorTest, ReconfiguringStartsFromTheOriginal) {
 TEST_F(ConfiguratorTest, ARunThatWasCutOffIsFinishedByTheNext) {
   Put(kConfig, "{\"a\":1}");
   ASSERT_TRUE(Configure(Docker()).ok());
-  auto record = LoadRecord(host_, kConfig);
-  ASSERT_TRUE(record.ok() && record->has_value());
-  (*record)->pending = true;
-  ASSERT_TRUE(SaveRecord(host_, kConfig, **record).ok());
+  CutOff();
   // The engine was not told: it still has what it read before.
   Put("/etc/docker/before.json", "{}");
   const FakeDocker docker(SocketPath(), dir_.path() + kConfig, Temper::kObedient);
@@ -330,10 +334,7 @@ TEST_F(ConfiguratorTest, ARunThatWasCutOffIsTakenBackWhereTheEngineHasNotServedS
     Put(kConfig, "{\"a\":1}");
     const auto before = Everything();
     ASSERT_TRUE(Configure(Docker()).ok());
-    auto record = LoadRecord(host_, kConfig);
-    ASSERT_TRUE(record.ok() && record->has_value());
-    (*record)->pending = true;
-    ASSERT_TRUE(SaveRecord(host_, kConfig, **record).ok());
+    CutOff();
     // It does not run at all, or does not answer with our configuration.
     std::optional<FakeDocker> docker;
     if (temper) docker.emplace(SocketPath(), dir_.path() + kConfig, *temper);
@@ -351,16 +352,48 @@ TEST_F(ConfiguratorTest, ARunThatWasCutOffAndCannotBeFinishedIsTakenBack) {
   Put(kConfig, "{\"a\":1}");
   const auto before = Everything();
   ASSERT_TRUE(Configure(Docker()).ok());
-  auto record = LoadRecord(host_, kConfig);
-  ASSERT_TRUE(record.ok() && record->has_value());
-  (*record)->pending = true;
-  ASSERT_TRUE(SaveRecord(host_, kConfig, **record).ok());
+  CutOff();
   // It has the configuration of before, and goes on with it.
   const std::string other = dir_.path() + "/etc/before.json";
   const FakeDocker docker(SocketPath(), other, Temper::kDeaf);
   const auto outcome = Configure(Docker());
   EXPECT_FALSE(outcome.ok());
   EXPECT_EQ(Everything(), before);
+}
+
+TEST_F(ConfiguratorTest, RecoverTakesBackARunThatWasCutOffWhereTheEngineDoesNotServe) {
+  Put(kConfig, "{\"a\":1}");
+  const auto before = Everything();
+  EXPECT_TRUE(Configurator(Docker(), &host_).Recover().ok()) << "there was no run";
+  ASSERT_TRUE(Configure(Docker()).ok());
+  const auto configured = Everything();
+  EXPECT_TRUE(Configurator(Docker(), &host_).Recover().ok()) << "the run came to its end";
+  EXPECT_EQ(Everything(), configured);
+  CutOff();
+  EXPECT_THAT(Configurator(Docker(), &host_).Recover().message(),
+              HasSubstr("every file is as it was before Tessera"));
+  EXPECT_EQ(Everything(), before);
+}
+
+TEST_F(ConfiguratorTest, RecoverLeavesARunThatIsAtWorkAlone) {
+  ASSERT_TRUE(Configure(Docker()).ok());
+  CutOff();
+  const auto begun = Everything();
+  const Fd held(::open((dir_.path() + "/etc/docker").c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  ASSERT_EQ(::flock(held.get(), LOCK_EX), 0);
+  EXPECT_TRUE(Configurator(Docker(), &host_).Recover().ok());
+  EXPECT_EQ(Everything(), begun);
+}
+
+TEST_F(ConfiguratorTest, RecoverLeavesAnEngineThatServesToTheNextRun) {
+  ASSERT_TRUE(Configure(Docker()).ok());
+  CutOff();
+  const auto begun = Everything();
+  const FakeDocker docker(SocketPath(), dir_.path() + kConfig, Temper::kObedient);
+  EXPECT_TRUE(Configurator(Docker(), &host_).Recover().ok());
+  EXPECT_EQ(Everything(), begun);
+  EXPECT_TRUE(Configure(Docker()).ok());
+  EXPECT_FALSE((*LoadRecord(host_, kConfig))->pending);
 }
 
 TEST_F(ConfiguratorTest, TwoRunsExcludeEachOther) {

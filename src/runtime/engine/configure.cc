@@ -19,6 +19,7 @@
 #include "src/formats/toml.h"
 #include "src/oci/shared_tree.h"
 #include "src/runtime/engine/configurator.h"
+#include "src/runtime/engine/guard.h"
 #include "src/runtime/engine/install.h"
 
 namespace tessera::engine {
@@ -59,6 +60,7 @@ struct Flags {
   bool enable_cdi = false;
   bool dry_run = false;
   bool undo = false;
+  bool guard = false;
   bool only_with_gpu = false;
   double spread_s = 0;
   RestartMode restart_mode = RestartMode::kAuto;
@@ -126,6 +128,9 @@ void AddEngineFlags(CLI::App* app, Flags* flags) {
 void AddOtherFlags(CLI::App* app, Flags* flags) {
   app->add_flag("--dry-run", flags->dry_run, "Print what would change, and change nothing");
   app->add_flag("--undo", flags->undo, "Take back what was configured");
+  app->add_flag("--guard", flags->guard,
+                "Configure nothing, and run until stopped: where another run was killed and the engine "
+                "does not serve within --timeout, put its files back");
   app->add_flag("--only-with-gpu", flags->only_with_gpu,
                 "Do nothing on a node that has no NVIDIA GPU");
   app->add_option("--spread", flags->spread_s,
@@ -206,6 +211,10 @@ Status CheckFlags(const Flags& flags, const ConfigureOptions& options) {
   if (!flags.undo) RETURN_IF_ERROR(CheckRuntimePath(flags));
   if (flags.undo && flags.install) {
     return Error(Code::kInvalidArgument, "--undo and --install exclude each other");
+  }
+  if (flags.guard && (flags.undo || flags.install || flags.dry_run)) {
+    return Error(Code::kInvalidArgument,
+                 "--guard excludes --undo, --install and --dry-run: it configures nothing by itself");
   }
   return Status::Ok();
 }
@@ -316,6 +325,7 @@ Result<Outcome> Run(const Flags& flags) {
   const HostRoot host(flags.host_root);
   ConfigureOptions options = ToOptions(flags, host);
   RETURN_IF_ERROR(CheckFlags(flags, options));
+  if (flags.guard) GuardEngine([&] { return ToOptions(flags, host); }, &host);
   if (flags.only_with_gpu && !HasGpu()) {
     return Outcome{.notes = {"this node has no NVIDIA GPU: it is left as it is"}};
   }
@@ -347,7 +357,7 @@ int ConfigureMain(int argc, char** argv) {
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? 0 : InfoOf(Code::kInvalidArgument).exit_code;
   }
-  if (!flags.dry_run) {
+  if (!flags.dry_run && !flags.guard) {
     const pid_t parent = ::getpid();
     if (const std::optional<int> code = LeaveToChild()) return *code;
     // What a child has begun does not wait for its turn again.

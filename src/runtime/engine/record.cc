@@ -62,6 +62,10 @@ Result<Record> RecordFromText(const HostRoot& host, const std::string& config,
   if (const Json* engine = json.Find("engineVersion"); engine != nullptr && engine->is_string()) {
     record.engine_version = ParseVersion(engine->string_value());
   }
+  // Records of earlier versions do not have it.
+  if (json.Find("servedCri") != nullptr) {
+    ASSIGN_OR_RETURN(record.served_cri, json.BoolAt("servedCri"));
+  }
   if (const Json* folders = json.Find("folders"); folders != nullptr && folders->is_array()) {
     for (const Json& folder : folders->items()) {
       if (folder.is_string()) record.folders.push_back(folder.string_value());
@@ -118,6 +122,7 @@ Status SaveRecord(const HostRoot& host, const std::string& config, const Record&
     json.Set("engineVersion", Json::String(fmt::format("{}.{}", record.engine_version->major,
                                                        record.engine_version->minor)));
   }
+  json.Set("servedCri", Json::Bool(record.served_cri));
   json.Set("folders", Json::Strings(record.folders));
   json.Set("files", std::move(files));
   FileState state;

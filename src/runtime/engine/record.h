@@ -31,6 +31,8 @@ struct Record {
   std::vector<std::string> folders;  // that did not exist, outermost first
   // So that a run that meets a silent engine plans as the one before.
   std::optional<Version> engine_version;
+  // The engine served the kubelet's interface before the change, so it must serve it after the change.
+  bool served_cri = false;
 
   const RecordedFile* Find(const std::string& path) const;
 };

@@ -57,6 +57,7 @@ Result<EngineAnswer> Reloader::Ask(Duration deadline) const {
 Status Reloader::Prepare() {
   const auto answer = Ask(std::min(kAskDeadline, options_.timeout));
   if (answer.ok()) before_ = *answer;
+  if (answer.ok() && answer->serves_cri) RequireCri();
   if (options_.mode == RestartMode::kNone) {
     words_ = "not reloaded, as --restart-mode=none asks";
     return Status::Ok();
@@ -77,6 +78,11 @@ Status Reloader::Prepare() {
                  NameOf(options_.engine), options_.socket, answer.status().message());
   }
   return PrepareSignal();
+}
+
+bool Reloader::Serves() const {
+  const auto answer = Ask(std::min(kAskDeadline, options_.timeout));
+  return answer.ok() && Judge(*answer, {}).ok();
 }
 
 bool Reloader::AwaitEngine() const {
@@ -160,7 +166,7 @@ Status Reloader::WaitUntilServes(const Expectation& expectation, MonotonicTime e
 }
 
 Status Reloader::Judge(const EngineAnswer& answer, const Expectation& expectation) const {
-  if (before_ && before_->serves_cri && !answer.serves_cri) {
+  if (requires_cri_ && !answer.serves_cri) {
     return Error(Code::kUnavailable, "the kubelet's interface is not served any more");
   }
   if (expectation.runtime.empty() || answer.runtimes.empty()) return Status::Ok();

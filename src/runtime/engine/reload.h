@@ -40,7 +40,11 @@ class Reloader {
 
   // Finds out how, before anything is changed. FAILED_PRECONDITION says what is missing.
   Status Prepare();
-  // Waits for an engine that is starting. False: it did not answer within the timeout.
+  // The engine serves only if it serves the kubelet's interface. Prepare requires it where it finds it.
+  void RequireCri() { requires_cri_ = true; }
+  // Whether the engine serves now.
+  bool Serves() const;
+  // Waits for an engine that is starting. False: it did not serve within the timeout.
   bool AwaitEngine() const;
   // REQUIRES: Prepare gave OK. DEADLINE_EXCEEDED, UNAVAILABLE: it does not serve as it did before,
   // or does not know the runtime.
@@ -66,6 +70,7 @@ class Reloader {
   RestartMode how_ = RestartMode::kNone;
   std::string words_;
   std::optional<EngineAnswer> before_;
+  bool requires_cri_ = false;
 };
 
 // "containerd", "docker", "crio": names of the systemd units, and of the flag's values.
