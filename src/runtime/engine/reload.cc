@@ -77,6 +77,14 @@ Status Reloader::Prepare() {
                  "{} does not answer on {}: {}. Is the socket's folder mounted, and --socket right?",
                  NameOf(options_.engine), options_.socket, answer.status().message());
   }
+  if (options_.engine == Engine::kCrio && options_.mode == RestartMode::kAuto) {
+    return Error(Code::kFailedPrecondition,
+                 "crio uses a new runtime only after a restart, and there is no active systemd unit of it "
+                 "below {}/. Run with the host's root mounted, or with --restart-mode=signal if its "
+                 "supervisor starts it again after SIGTERM, or with --restart-mode=none and restart it "
+                 "yourself",
+                 host_.root());
+  }
   return PrepareSignal();
 }
 
@@ -99,7 +107,7 @@ Status Reloader::PrepareSignal() {
                  before_->pid == 0 ? "not in this pid namespace" : "the init process");
   }
   how_ = RestartMode::kSignal;
-  words_ = fmt::format("{} to {} (pid {})", options_.engine == Engine::kContainerd ? "SIGTERM" : "SIGHUP",
+  words_ = fmt::format("{} to {} (pid {})", EndsOnReload() ? "SIGTERM" : "SIGHUP",
                        NameOf(options_.engine), before_->pid);
   return Status::Ok();
 }
@@ -140,7 +148,7 @@ Status Reloader::Signal() {
   if (answer->pid <= 1) return Error(Code::kFailedPrecondition, "the engine's process is not visible");
   const Fd pidfd(static_cast<int>(::syscall(SYS_pidfd_open, answer->pid, 0)));
   if (!pidfd.valid()) return Status::FromErrno("pidfd_open", errno);
-  const bool ends = options_.engine == Engine::kContainerd;
+  const bool ends = EndsOnReload();
   if (::syscall(SYS_pidfd_send_signal, pidfd.get(), ends ? SIGTERM : SIGHUP, nullptr, 0) != 0) {
     return Status::FromErrno(words_, errno);
   }

@@ -3,7 +3,9 @@
 //
 // containerd reads its configuration only when it starts: it gets SIGTERM and whoever supervises it
 // (systemd, Restart=always) starts it again; containers go on under their shims. Docker reloads
-// runtimes on SIGHUP. CRI-O is restarted by systemd, or reloads on SIGHUP.
+// runtimes on SIGHUP. CRI-O lists new runtimes after SIGHUP but starts containers with the old ones
+// (cri-o/cri-o issue 10202, seen with 1.34), so it is restarted: by systemd, because its unit has
+// Restart=on-failure, and so stays down after SIGTERM.
 //
 // Not for: engines that nobody supervises. They are told to end only if --restart-mode=signal
 // asks for it. Threads: one.
@@ -59,6 +61,8 @@ class Reloader {
  private:
   Status PrepareSignal();
   bool UnitIsActive() const;
+  // Else it reads its configuration while it runs.
+  bool EndsOnReload() const { return options_.engine != Engine::kDocker; }
   Status Signal();
   Status RestartUnit();
   Status WaitUntilServes(const Expectation& expectation, MonotonicTime end) const;
