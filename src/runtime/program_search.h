@@ -11,9 +11,9 @@ namespace tessera::runtime {
 
 // Low-level runtimes that are looked for where the configuration names none.
 inline constexpr std::string_view kDefaultRuntimes[] = {"runc", "crun"};
-// Where they are looked for after PATH.
+// Where they are looked for after PATH. CRI-O's packages bring theirs in the last folder.
 inline constexpr std::string_view kUsualFolders =
-    "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:/opt/tessera/bin";
+    "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:/opt/tessera/bin:/usr/libexec/crio";
 
 // An absolute path, ending with a zero.
 using ProgramPath = char[PATH_MAX];

@@ -138,6 +138,18 @@ TEST_P(Engine, CtrGivesTheGpuAskedForAndNoneOtherwise) {
   if (built.empty() && !debian.ok()) GTEST_SKIP() << "no containerd: " << debian.status().message();
 }
 
+TEST_P(Engine, FindsALowLevelRuntimeOfCriosPackages) {
+  const std::string settings = "runtimes = [\"runc-of-crio\"]\n";
+  ASSERT_TRUE(WriteFileAtomically(path("crio.toml"), settings, 0644).ok());
+  const SubprocessResult result = Shell(fmt::format(
+      "mount -t tmpfs tmpfs /usr/libexec && mkdir /usr/libexec/crio && "
+      "cp $(command -v runc) /usr/libexec/crio/runc-of-crio && "
+      "TESSERA_RUNTIME_CONFIG=$PWD/crio.toml {} --version",
+      TESSERA_RUNTIME_PROGRAM));
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_THAT(result.out, HasSubstr("version"));
+}
+
 TEST_P(Engine, PodmanGivesTheGpuAskedForAndNoneOtherwise) {
   if (!PathExists("/usr/bin/podman")) GTEST_SKIP() << "podman is not installed";
   ExpectGpuZero(Podman("--env NVIDIA_VISIBLE_DEVICES=0"));
