@@ -105,6 +105,9 @@ func Build(ctx context.Context, log io.Writer) error {
 	return err
 }
 
+// BuildCRIO builds CRI-O, which no cluster has, for tests of engines.
+func BuildCRIO(ctx context.Context, log io.Writer) error { return parts.BuildCRIO(ctx, log) }
+
 // Folder is where a cluster of these options lives.
 func (o Options) Folder() (string, error) {
 	if o.Dir != "" {

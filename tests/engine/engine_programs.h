@@ -20,13 +20,19 @@ inline std::string EngineCache() {
   return cache != nullptr ? cache : JoinPath(home != nullptr ? home : "/root", ".cache/tessera");
 }
 
-// The folder with containerd, ctr and the shim that the test cluster uses, else the host's; "" for none.
-inline std::string BuiltContainerd() {
+// The folder of a part that the test cluster's build keeps, and that has this program; "" for none.
+inline std::string BuiltPart(const std::string& part, const std::string& program) {
   for (const std::string& name : ListDir(EngineCache()).value_or({})) {
     const std::string folder = JoinPath(EngineCache(), name);
-    if (!name.starts_with("containerd-") || !PathExists(folder + "/containerd")) continue;
-    if (PathExists(folder + "/ctr")) return folder;
+    if (name.starts_with(part + "-") && PathExists(JoinPath(folder, program))) return folder;
   }
+  return "";
+}
+
+// The folder with containerd, ctr and the shim that the test cluster uses, else the host's; "" for none.
+inline std::string BuiltContainerd() {
+  const std::string built = BuiltPart("containerd", "ctr");
+  if (!built.empty()) return built;
   for (const char* folder : {"/usr/local/bin", "/usr/bin"}) {
     if (PathExists(JoinPath(folder, "containerd")) && PathExists(JoinPath(folder, "ctr"))) {
       return folder;

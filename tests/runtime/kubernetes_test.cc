@@ -1,64 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 // Containers of Kubernetes: what counts is the grant, asked for at a socket.
 #include <gmock/gmock.h>
-#include <sys/socket.h>
-#include <sys/un.h>
-#include <unistd.h>
 
-#include <array>
-#include <cstring>
 #include <filesystem>
-#include <optional>
-#include <thread>
 
-#include "src/grant/message.h"
 #include "tests/runtime/container_fixture.h"
+#include "tests/runtime/one_answer.h"
 
 namespace tessera {
 namespace {
 
 using ::testing::HasSubstr;
 using ::testing::Not;
-
-// Answers one question at a unix socket, as the agent would.
-class OneAnswer {
- public:
-  OneAnswer(const std::string& path, Result<grant::Grant> answer) : path_(path) {
-    listener_.Reset(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
-    sockaddr_un address{};
-    address.sun_family = AF_UNIX;
-    path.copy(address.sun_path, sizeof(address.sun_path) - 1);
-    TESSERA_CHECK(::bind(listener_.get(), reinterpret_cast<sockaddr*>(&address),
-                         sizeof(address)) == 0);
-    TESSERA_CHECK(::listen(listener_.get(), 4) == 0);
-    thread_ = std::thread([this, reply = grant::EncodeReply(answer)] { Serve(reply); });
-  }
-  ~OneAnswer() { Finish(); }
-  // What was asked; nothing where nobody did.
-  std::optional<grant::Request> Finish() {
-    ::shutdown(listener_.get(), SHUT_RDWR);
-    if (thread_.joinable()) thread_.join();
-    ::unlink(path_.c_str());
-    return request_;
-  }
-
- private:
-  void Serve(const std::string& reply) {
-    const Fd peer(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC));
-    if (!peer.valid()) return;
-    std::array<unsigned char, grant::kFrameHeaderSize> header;
-    if (::recv(peer.get(), header.data(), header.size(), MSG_WAITALL) != 4) return;
-    std::string body(grant::FrameLength(header).value(), '\0');
-    ::recv(peer.get(), body.data(), body.size(), MSG_WAITALL);
-    request_ = grant::DecodeRequest(body).value();
-    (void)WriteFd(peer.get(), grant::Frame(reply)).ok();
-  }
-
-  std::string path_;
-  Fd listener_;
-  std::thread thread_;
-  std::optional<grant::Request> request_;
-};
 
 class KubernetesContainer : public ContainerFixture {
  protected:
@@ -71,18 +24,7 @@ class KubernetesContainer : public ContainerFixture {
     AddAnnotation("io.kubernetes.cri.sandbox-namespace", "team");
     AddAnnotation("io.kubernetes.cri.container-name", "main");
   }
-  grant::Grant GrantOfSecondGpu() const {
-    grant::Grant grant;
-    grant.driver_root = path("driver");
-    grant.dev_root = path("driver");
-    grant.devices = {{.uuid = "GPU-22222222-2222-2222-2222-222222222222",
-                      .minor = 0,
-                      .path = "/dev/nvidia0",
-                      .host_path = path("driver/dev/nvidia0"),
-                      .major_number = 195,
-                      .minor_number = 0}};
-    return grant;
-  }
+  grant::Grant GrantOfSecondGpu() const { return tessera::GrantOfSecondGpu(path("driver")); }
 };
 INSTANTIATE_TEST_SUITE_P(LowLevel, KubernetesContainer, ::testing::Values("runc", "crun"),
                          [](const auto& info) { return std::string(info.param); });

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Runs inside a container and prints what it sees, a fact per line. Arguments: paths of device nodes.
-// With -DPROBE_STATIC it does without the dynamic linker.
+// With -DPROBE_STATIC it does without the dynamic linker, and "--pause" keeps a pod's namespaces.
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -43,7 +43,9 @@ static void print_library(const char* name) {
 #endif
 
 int main(int argc, char** argv) {
-#ifndef PROBE_STATIC
+#ifdef PROBE_STATIC
+  if (argc == 2 && strcmp(argv[1], "--pause") == 0) return pause();
+#else
   print_library("libcuda.so.1");
   print_library("libcuda.so");
   print_library("libnvidia-ml.so.1");

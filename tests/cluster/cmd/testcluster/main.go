@@ -21,6 +21,7 @@ import (
 const usage = `usage: testcluster COMMAND [FLAG...] [ARGUMENT...]
 
   build                             build Kubernetes, containerd and the pause program into the cache
+  build crio                        build CRI-O into the cache, for tests of engines
   up [--nodes N] [--services]       start a cluster, or find it already running; see up --help
   down                              end it and remove every trace
   status                            its components
@@ -61,6 +62,12 @@ func main() {
 func run(ctx context.Context, command string, args []string) error {
 	switch command {
 	case "build":
+		if len(args) == 1 && args[0] == "crio" {
+			return cluster.BuildCRIO(ctx, os.Stderr)
+		}
+		if len(args) > 0 {
+			return fmt.Errorf("%q is not crio", args)
+		}
 		return cluster.Build(ctx, os.Stderr)
 	case "image":
 		return makeImage(args)

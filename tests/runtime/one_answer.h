@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+// Stands in for tessera-agent: the tests need an answer, not an agent with a kubelet.
+#pragma once
+
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <array>
+#include <optional>
+#include <string>
+#include <thread>
+
+#include "src/base/file.h"
+#include "src/grant/message.h"
+
+namespace tessera {
+
+// Answers one question at a unix socket, as the agent would.
+class OneAnswer {
+ public:
+  OneAnswer(const std::string& path, Result<grant::Grant> answer) : path_(path) {
+    listener_.Reset(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    sockaddr_un address{};
+    address.sun_family = AF_UNIX;
+    path.copy(address.sun_path, sizeof(address.sun_path) - 1);
+    TESSERA_CHECK(::bind(listener_.get(), reinterpret_cast<sockaddr*>(&address),
+                         sizeof(address)) == 0);
+    TESSERA_CHECK(::listen(listener_.get(), 4) == 0);
+    thread_ = std::thread([this, reply = grant::EncodeReply(answer)] { Serve(reply); });
+  }
+  ~OneAnswer() { Finish(); }
+  // What was asked; nothing where nobody did.
+  std::optional<grant::Request> Finish() {
+    ::shutdown(listener_.get(), SHUT_RDWR);
+    if (thread_.joinable()) thread_.join();
+    ::unlink(path_.c_str());
+    return request_;
+  }
+
+ private:
+  void Serve(const std::string& reply) {
+    const Fd peer(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC));
+    if (!peer.valid()) return;
+    std::array<unsigned char, grant::kFrameHeaderSize> header;
+    if (::recv(peer.get(), header.data(), header.size(), MSG_WAITALL) != 4) return;
+    std::string body(grant::FrameLength(header).value(), '\0');
+    ::recv(peer.get(), body.data(), body.size(), MSG_WAITALL);
+    request_ = grant::DecodeRequest(body).value();
+    (void)WriteFd(peer.get(), grant::Frame(reply)).ok();
+  }
+
+  std::string path_;
+  Fd listener_;
+  std::thread thread_;
+  std::optional<grant::Request> request_;
+};
+
+// The GPU of minor 0 is the second one of the bus.
+inline grant::Grant GrantOfSecondGpu(const std::string& driver_root) {
+  grant::Grant grant;
+  grant.driver_root = driver_root;
+  grant.dev_root = driver_root;
+  grant.devices = {{.uuid = "GPU-22222222-2222-2222-2222-222222222222",
+                    .minor = 0,
+                    .path = "/dev/nvidia0",
+                    .host_path = driver_root + "/dev/nvidia0",
+                    .major_number = 195,
+                    .minor_number = 0}};
+  return grant;
+}
+
+}  // namespace tessera
