@@ -18,6 +18,9 @@ constexpr std::string_view kExecWithValue[] = {
     "user",    "u",   "additional-gids", "g",       "process-label", "apparmor",
     "cap",     "c",   "preserve-fds",   "cgroup"};
 
+// The values of its other options are not taken for options of ours.
+constexpr std::string_view kUpdateWithValue[] = {"resources", "r"};
+
 struct Option {
   std::string_view name;         // without dashes
   const char* value = nullptr;   // after '='
@@ -78,6 +81,11 @@ CommandLine ParseCommandLine(int argc, const char* const* argv) {
   if (std::strcmp(line.verb, "exec") == 0) {
     WalkOptions(argc, argv, verb + 1, false, kExecWithValue, [&line](const Option& option) {
       if (option.name == "process" || option.name == "p") line.process = option.value;
+    });
+  }
+  if (std::strcmp(line.verb, "update") == 0) {
+    WalkOptions(argc, argv, verb + 1, true, kUpdateWithValue, [&line](const Option& option) {
+      if (option.name == "resources" || option.name == "r") line.resources = option.value;
     });
   }
   if (!line.makes_container()) return line;

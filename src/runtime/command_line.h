@@ -12,6 +12,7 @@ struct CommandLine {
   const char* bundle = nullptr;  // of create and run
   const char* config = nullptr;  // crun's --config of create and run
   const char* process = nullptr;  // of exec: the file with the process
+  const char* resources = nullptr;  // of update: the file with what it sets, or "-"
   const char* log = nullptr;
   bool log_json = false;
 

@@ -28,8 +28,8 @@ using std::literals::operator""sv;
 namespace tessera::runtime {
 namespace {
 
-// That make a container, or are ours.
-constexpr std::string_view kOtherVerbs[] = {"create", "run", "explain", "configure"};
+// They make a container, or change its limits, or are ours.
+constexpr std::string_view kOtherVerbs[] = {"create", "run", "update", "explain", "configure"};
 
 // Not std::strlen and the like: those are chosen by the C library when it is set up.
 std::string_view View(const char* text) {

@@ -6,7 +6,7 @@
 // ParseCommandLine, LoadOptions and FindLowLevelRuntime. Linked as the entry point of static programs that
 // need no relocation; others start with main().
 //
-// Plain is: no word of the command line is a verb that is ours or makes a container, nor is the only one a wish for help; the configuration names
+// Plain is: no word of the command line is a verb that is ours, makes a container or changes its limits, nor is the only one a wish for help; the configuration names
 // no runtimes; and, for exec with a process file, the bundle was given no GPUs.
 #pragma once
 

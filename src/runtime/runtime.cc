@@ -15,6 +15,7 @@
 #include "src/runtime/low_level.h"
 #include "src/runtime/options.h"
 #include "src/runtime/report.h"
+#include "src/runtime/update_resources.h"
 #ifdef TESSERA_WITH_CONFIGURE
 #include "src/runtime/engine/configure.h"
 #endif
@@ -49,7 +50,7 @@ Status EditBundle(const CommandLine& line, const Result<Options>& loaded) {
   return Status::Ok();
 }
 
-Status Run(const CommandLine& line, const Result<Options>& options, char** argv) {
+Status Run(const CommandLine& line, const Result<Options>& options, int argc, char** argv) {
   if (line.makes_container()) {
     RETURN_IF_ERROR(EditBundle(line, options));
   }
@@ -57,6 +58,10 @@ Status Run(const CommandLine& line, const Result<Options>& options, char** argv)
   if (line.process != nullptr) {
     const std::string bundle = BundleOfExec(line.log);
     if (IsGpuBundle(bundle)) (void)EditExecProcess(bundle, line.process).ok();
+  }
+  if (line.resources != nullptr) {
+    // Where the document cannot be read, the low-level runtime says so.
+    (void)LeaveDeviceRulesOut(line.resources, argc, argv).ok();
   }
   // A damaged configuration must not keep anybody from stopping, probing or deleting what runs.
   static const Options kDefaults;
@@ -101,7 +106,7 @@ int RuntimeMain(int argc, char** argv) {
   const Result<Options> options = LoadOptions(ConfigFile());
   if (IsOwnVerb(argc, argv, "explain")) return ExplainMain(argc, argv, options);
   const CommandLine line = ParseCommandLine(argc, argv);
-  const Status status = Run(line, options, argv);
+  const Status status = Run(line, options, argc, argv);
   return ReportFailure(line, status, options.ok() ? options->log : std::string());
 }
 
