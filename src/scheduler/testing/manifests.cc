@@ -10,9 +10,8 @@ namespace tessera::scheduler::testing {
 
 std::string ManifestText(const std::string& name) {
   const char* root = std::getenv("TESSERA_SOURCE_DIR");
-  return ReadFile(fmt::format("{}/deploy/manifests/{}", root == nullptr ? "." : root, name),
-                  size_t{1} << 20)
-      .value();
+  if (root == nullptr) root = TESSERA_BUILT_FROM;
+  return ReadFile(fmt::format("{}/deploy/manifests/{}", root, name), size_t{1} << 20).value();
 }
 
 std::vector<Json> ReadManifest(const std::string& name) {

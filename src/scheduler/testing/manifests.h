@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// deploy/manifests, for tests. The folder of the tree comes from TESSERA_SOURCE_DIR.
+// deploy/manifests, for tests. The tree is the one that the test was built from, or the folder that
+// TESSERA_SOURCE_DIR names where the test runs on another machine.
 #pragma once
 
 #include <string>
