@@ -145,8 +145,6 @@ bool MakeWhole(Decimal* value) {
 
 std::optional<int64_t> ToInt(const Decimal& value) {
   if (value.digits.empty()) return 0;
-  constexpr int64_t kMaxDigits = std::numeric_limits<int64_t>::digits10 + 1;
-  if (static_cast<int64_t>(value.digits.size()) + value.exponent > kMaxDigits) return std::nullopt;
   const std::string text = value.digits + std::string(static_cast<size_t>(value.exponent), '0');
   int64_t number = 0;
   const auto [stop, error] = std::from_chars(text.data(), text.data() + text.size(), number);

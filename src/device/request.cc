@@ -30,8 +30,7 @@ struct GroupSize {
 };
 
 GroupSize SizeOf(const ContainerRequest& container) {
-  const bool whole = container.exclusive || !container.mig_profile.empty();
-  return {container.count, whole ? kWholeGpu : container.per_gpu.compute, container.per_gpu.memory,
+  return {container.count, container.per_gpu.compute, container.per_gpu.memory,
           container.mig_profile};
 }
 
@@ -157,10 +156,8 @@ Share Request::OneGpuShare() const {
     Share sum;
     for (const size_t i : stage) {
       if (containers[i].dialect != Dialect::kGpuMem) continue;
-      sum.compute += containers[i].per_gpu.compute;
       sum.memory += containers[i].per_gpu.memory;
     }
-    most.compute = std::max(most.compute, sum.compute);
     most.memory = std::max(most.memory, sum.memory);
   }
   return most;
