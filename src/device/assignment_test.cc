@@ -100,6 +100,33 @@ TEST(AssignmentTest, EncodesNothingThatItWouldNotRead) {
   EXPECT_EQ(EncodeAssignment({{{"a", {}}}}).status().message(), "containers.a: has no device");
 }
 
+TEST(AssignmentTest, TakesNamesAndUuidsOfEveryKindUpToTheirLimits) {
+  const std::string name = "az-09" + std::string(57, 'm') + "z";
+  const std::string uuid = "MIG-GPU/az_AZ-09" + std::string(80, 'Z');
+  ASSERT_EQ(name.size(), 63u);
+  ASSERT_EQ(uuid.size(), 96u);
+  const Assignment assignment{{{name, {{uuid, kWholeGpu, kMaxShareMemory}}}}};
+  EXPECT_EQ(*DecodeAssignment(*EncodeAssignment(assignment)), assignment);
+}
+
+TEST(AssignmentTest, WritesAndReadsAsManyBytesAsTheLimitAllows) {
+  Assignment assignment;
+  const auto size = [&] { return EncodeAssignment(assignment)->size(); };
+  for (int i = 0; size() < kMaxAssignmentBytes - 300; ++i) {
+    assignment.containers[fmt::format("c{}", i)] = {{"GPU-x", MilliGpu(1), Bytes(1)}};
+  }
+  std::vector<DeviceShare>& last = assignment.containers["z"];
+  last = {{"G", MilliGpu(1), Bytes(1)}, {"H", MilliGpu(1), Bytes(1)}, {"I", MilliGpu(1), Bytes(1)}};
+  for (DeviceShare& share : last) {
+    const size_t left = kMaxAssignmentBytes - size();
+    share.uuid += std::string(std::min<size_t>(left, 95), 'x');
+  }
+  ASSERT_EQ(size(), kMaxAssignmentBytes);
+  EXPECT_EQ(*DecodeAssignment(*EncodeAssignment(assignment)), assignment);
+  assignment.containers["z"].push_back({"J", MilliGpu(1), Bytes(1)});
+  EXPECT_EQ(EncodeAssignment(assignment).status().code(), Code::kResourceExhausted);
+}
+
 TEST(AssignmentTest, RefusesWhatIsTooLarge) {
   Assignment assignment;
   for (int i = 0; i < 2000; ++i) {

@@ -118,6 +118,15 @@ TEST(DialectsTest, RefusesNumbersThatAreNotWholeNegativeOrHuge) {
       "whole GPUs, or for a part of one with tencent.com/vcuda-core or aliyun.com/gpu-mem");
 }
 
+TEST(DialectsTest, TakesAsMuchAsTheLargestNodeAndGpuMayHave) {
+  EXPECT_EQ(Parse({{"nvidia.com/gpu", "1024"}})->count, 1024);
+  EXPECT_EQ(Parse({{"aliyun.com/gpu-mem", "1048576"}})->per_gpu.memory, kMaxShareMemory);
+  EXPECT_FALSE(Parse({{"aliyun.com/gpu-mem", "1048577"}}).ok());
+  PodSpec pod;
+  pod.containers.resize(kMaxContainers);
+  EXPECT_TRUE(ParseRequest(pod, {}).ok());
+}
+
 TEST(DialectsTest, RefusesProfilesThatAreNone) {
   EXPECT_EQ(Refusal({{"nvidia.com/mig-tiny", "1"}}),
             "container \"main\": nvidia.com/mig-tiny: \"tiny\" is not a MIG profile: ask for one "
@@ -174,6 +183,13 @@ TEST(DialectsTest, APodSharesOneGpuIfAnyContainerAsksForGpuMem) {
   EXPECT_TRUE(request.asks_for_devices());
   EXPECT_EQ(request.OneGpuShare().memory, GiB(12));
   EXPECT_FALSE(ParseRequest({.containers = {{.name = "c"}}}, {})->asks_for_devices());
+}
+
+TEST(DialectsTest, APodOfWholeGpusAloneNeedNotBeOnOneGpu) {
+  EXPECT_FALSE(ParseRequest({.containers = {{.name = "a", .limits = {{"nvidia.com/gpu", "1"}}},
+                                            {.name = "b", .limits = {{"nvidia.com/gpu", "1"}}}}},
+                            {})
+                   ->one_gpu);
 }
 
 PodSpec OneGpuPod(Annotations annotations) {
@@ -235,7 +251,7 @@ TEST(ParseCardsTest, TakesNaturalNumbersAndTwoDecimalsUpToOne) {
     int64_t core;
   } kCases[] = {{"0", 0},      {"0.3", 30},  {"0.56", 56}, {"0.7", 70},     {"0.9", 90},
                 {"1", 100},    {"6", 600},   {"34", 3400}, {"0.1", 10},     {"0.10", 10},
-                {"1.00", 100}, {"2.0", 200}, {"0.99", 99}, {"1024", 102400}};
+                {"1.00", 100}, {"2.0", 200}, {"0.99", 99}, {"1024", 102400}, {"000001", 100}};
   for (const auto& test : kCases) EXPECT_EQ(*ParseCards(test.text), test.core) << test.text;
 }
 
@@ -251,7 +267,9 @@ TEST(ParseCardsTest, RefusesEverythingElse) {
                            " 1",    "1 ",
                            "0x1",   "NaN",
                            "1025",  "99999999999999999999",
-                           "0.3.3", "1.-1"}) {
+                           "0.3.3", "1.-1",
+                           "-0",    "-0.00",
+                           "0000001"}) {
     EXPECT_EQ(ParseCards(text).status().message(),
               fmt::format("cards: \"{}\" is neither 0.1 to 1 with at most two decimals nor a whole "
                           "number up to 1024: ask for one like 0.3, 0.56, 1 or 6",

@@ -33,7 +33,7 @@ TEST(LinkTest, EveryLinkIsReadBackFromItsName) {
 
 TEST(LinkTest, RefusesNamesThatAreNone) {
   for (const char* name : {"", "NV", "NV0", "NV37", "NV-1", "NV12+", "NV12+?", "NVS", "nv4", "SYS ",
-                           "NV04", "NV4+NV4", "X"}) {
+                           "NV04", "NV4+NV4", "X", "NVx", "NV4x", "NVS4x"}) {
     EXPECT_EQ(LinkFromName(name), std::nullopt) << name;
   }
 }
@@ -48,6 +48,29 @@ TEST(LinkMatrixTest, IsSymmetric) {
       EXPECT_FALSE(links.At(a, b).known());
     }
   }
+}
+
+TEST(LinkMatrixTest, EachPairHasALinkOfItsOwn) {
+  constexpr size_t kCount = 6;
+  const auto link = [](size_t a, size_t b) {
+    return Link{.nvlinks = static_cast<uint8_t>(1 + a * kCount + b)};
+  };
+  LinkMatrix links(kCount);
+  for (size_t b = 0; b < kCount; ++b) {
+    for (size_t a = 0; a < b; ++a) links.Set(a, b, link(a, b));
+  }
+  for (size_t b = 0; b < kCount; ++b) {
+    for (size_t a = 0; a < b; ++a) EXPECT_EQ(links.At(b, a), link(a, b)) << a << " " << b;
+  }
+}
+
+TEST(LinkMatrixDeathTest, HasNoLinkOfAGpuToItselfOrToOneThatIsNotThere) {
+  const LinkMatrix links(4);
+  EXPECT_DEATH((void)links.At(1, 1), "");
+  EXPECT_DEATH((void)links.At(4, 0), "");
+  EXPECT_DEATH((void)links.At(0, 4), "");
+  EXPECT_DEATH((void)links.At(9, 0), "");
+  EXPECT_DEATH((void)links.At(0, 9), "");
 }
 
 TEST(NodeInventoryTest, CountsWhatIsHealthyAndFindsByUuid) {

@@ -80,6 +80,9 @@ TEST(ModelTest, AProductLabelKeepsWhatALabelMayHold) {
   EXPECT_EQ(ProductLabel(" -x- "), "x");
   EXPECT_EQ(ProductLabel(std::string(100, 'a')).size(), 63u);
   EXPECT_EQ(ProductLabel("()"), "");
+  EXPECT_EQ(ProductLabel("az_AZ.09"), "az_AZ.09");
+  EXPECT_EQ(ProductLabel("z"), "z");
+  EXPECT_EQ(ProductLabel("Z"), "Z");
 }
 
 }  // namespace

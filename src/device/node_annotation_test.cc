@@ -73,6 +73,42 @@ TEST(NodeAnnotationTest, RoundTripsMigSlices) {
   ExpectRoundTrip(node);
 }
 
+TEST(NodeAnnotationTest, RoundTripsAsManySlicesAndBytesAsTheLimitsAllow) {
+  NodeInventory node = Node(64);
+  CutIntoSlices(&node.gpus[0], kMaxMigSlices);
+  ExpectRoundTrip(node);
+  const size_t left = kMaxNodeAnnotationBytes - EncodeNodeInventory(node)->size();
+  node.gpus[0].uuid += std::string(left, 'x');
+  ExpectRoundTrip(node);
+  node.gpus[0].uuid += 'x';
+  EXPECT_EQ(EncodeNodeInventory(node).status().code(), Code::kResourceExhausted);
+}
+
+TEST(NodeAnnotationTest, ATextOfNoCharacterIsCutToNothing) {
+  NodeInventory node = Node(1);
+  node.problem = std::string(300, '\x80');
+  EXPECT_EQ(EncodeNodeInventory(node)->find('\x80'), std::string::npos);
+}
+
+TEST(NodeAnnotationTest, TheComputeCapabilityIsTwoNumbersAroundAPoint) {
+  const auto read = [](std::string_view capability) {
+    return DecodeNodeInventory(
+        fmt::format(R"({{"version":1,"gpus":[{{"uuid":"G","index":0,"bytes":1,"cc":"{}"}}]}})",
+                    capability));
+  };
+  for (const char* text : {"0.0", "0.10", "9.9", "12.0", "8.10"}) {
+    const Result<NodeInventory> node = read(text);
+    ASSERT_TRUE(node.ok()) << node.status().ToString();
+    const ComputeCapability is = *node->gpus[0].compute_capability;
+    EXPECT_EQ(fmt::format("{}.{}", is.major, is.minor), text);
+  }
+  for (const char* text : {"8", ".", "8.", ".0", "8x0", "8-0", "x.0", "8.x", "8.0x", "-8.0", "8.-1",
+                           "12x0", "12.", "12.0x"}) {
+    EXPECT_EQ(read(text).status().message(),
+              fmt::format("gpus[0].cc: \"{}\" is not like 8.0", text));
+  }
+}
+
 TEST(NodeAnnotationTest, RoundTripsHealthAndWhatIsWrongWithTheRuntime) {
   using State = Health::State;
   NodeInventory node = Node(5);

@@ -49,6 +49,14 @@ TEST(NodeTest, GpusOfDifferentSizeAndModelStayApart) {
   EXPECT_EQ(node->inventory->gpus[1].memory, GiB(80));
 }
 
+TEST(NodeTest, ProductsOfOneChipAreOneModel) {
+  NodeInventory inventory;
+  inventory.gpus = {{.uuid = "GPU-a", .model = "NVIDIA A100-SXM4-80GB"},
+                    {.uuid = "GPU-b", .index = 1, .model = "NVIDIA A100 80GB PCIe"}};
+  inventory.links = LinkMatrix(2);
+  EXPECT_EQ(ParseNode(SpecOf(inventory))->model, "A100");
+}
+
 TEST(NodeTest, ANodeWithoutTheAnnotationHasNoGpus) {
   const Result<Node> node = ParseNode({.name = "cpu-1"});
   ASSERT_TRUE(node.ok());

@@ -46,6 +46,45 @@ TEST(PlainJsonTest, ReadsWhatTheEncodersWrite) {
   EXPECT_EQ(*ReadPlainAssignment(text), SomeAssignment());
 }
 
+TEST(PlainJsonTest, ReadsAsManyBytesAsTheLimitsAllow) {
+  const auto fill = [](std::string text, size_t size) {
+    return text + std::string(size - text.size(), ' ');
+  };
+  const std::string inventory = *EncodeNodeInventory(Inventory(2));
+  EXPECT_TRUE(ReadPlainInventory(fill(inventory, kMaxNodeAnnotationBytes)).has_value());
+  EXPECT_FALSE(ReadPlainInventory(fill(inventory, kMaxNodeAnnotationBytes + 1)).has_value());
+  const std::string assignment = *EncodeAssignment(SomeAssignment());
+  EXPECT_TRUE(ReadPlainAssignment(fill(assignment, kMaxAssignmentBytes)).has_value());
+  EXPECT_FALSE(ReadPlainAssignment(fill(assignment, kMaxAssignmentBytes + 1)).has_value());
+}
+
+TEST(PlainJsonTest, LeavesTextsWithEscapesAndOtherThanAsciiToOthers) {
+  NodeInventory node = Inventory(1);
+  for (const char* driver : {"\x80", "\xc3\xa9"}) {
+    node.driver_version = driver;
+    EXPECT_FALSE(ReadPlainInventory(*EncodeNodeInventory(node)).has_value());
+  }
+  std::string text = *EncodeAssignment(SomeAssignment());
+  text.replace(text.find("GPU-a"), 5, "GPU-\\u0061");
+  EXPECT_FALSE(ReadPlainAssignment(text).has_value());
+  EXPECT_EQ(*DecodeAssignment(text), SomeAssignment());
+}
+
+TEST(PlainJsonTest, LeavesMoreRowsOfLinksThanGpusToOthers) {
+  EXPECT_FALSE(ReadPlainInventory(R"({"version":1,"gpus":[{"uuid":"G","index":0,"bytes":1}],)"
+                                  R"("links":[[],["SYS"]]})")
+                   .has_value());
+}
+
+TEST(PlainJsonTest, ReadsComputeCapabilitiesOfAnyTwoDigits) {
+  NodeInventory node = Inventory(1);
+  for (const ComputeCapability capability : {ComputeCapability{0, 9}, ComputeCapability{9, 0}}) {
+    node.gpus[0].compute_capability = capability;
+    ASSERT_TRUE(ReadPlainInventory(*EncodeNodeInventory(node)).has_value());
+    EXPECT_TRUE(*ReadPlainInventory(*EncodeNodeInventory(node)) == node);
+  }
+}
+
 TEST(PlainJsonTest, LeavesTheRestToOthers) {
   NodeInventory node = Inventory(2);
   node.gpus[1].health = Health::Unhealthy("XID 79");

@@ -96,6 +96,10 @@ TEST(PodAnnotationsTest, ReadsGpusharesAllocationBeforeItsFive) {
   EXPECT_EQ(
       **AssignmentFrom(annotations, request, Inventory(), MemoryUnit::kMiB),
       (Assignment{{{"a", {{"GPU-b", MilliGpu(0), MiB(5)}, {"GPU-a", MilliGpu(0), MiB(3)}}}}}));
+  EXPECT_EQ(**AssignmentFrom(
+                {{"scheduler.framework.gpushare.allocation", R"({"0":{"0":1048576}})"}}, request,
+                Inventory(), MemoryUnit::kGiB),
+            (Assignment{{{"a", {{"GPU-b", MilliGpu(0), kMaxShareMemory}}}}}));
 }
 
 TEST(PodAnnotationsTest, RefusesOlderAnnotationsThatFitNeitherNodeNorPod) {

@@ -37,6 +37,7 @@ TEST(QuantityTest, ReadsWhatTheApiServerReads) {
       {"7Ei", 8'070'450'532'247'928'832},
       {"9223372036854775807", INT64_MAX},
       {"0e999999", 0},
+      {"10000000000000000000e-1", 1'000'000'000'000'000'000},
       // Rounded up to nano, which here is a whole number again.
       {"0.9999999999", 1},
       {"9.99999999999", 10},
@@ -46,6 +47,11 @@ TEST(QuantityTest, ReadsWhatTheApiServerReads) {
     ASSERT_TRUE(value.ok()) << test.text << ": " << value.status().ToString();
     EXPECT_EQ(*value, test.value) << test.text;
   }
+}
+
+TEST(QuantityTest, ReadsUpToAHundredAndTwentyEightCharacters) {
+  EXPECT_EQ(*ParseWholeQuantity(std::string(127, '0') + "7"), 7);
+  EXPECT_FALSE(ParseWholeQuantity(std::string(128, '0') + "7").ok());
 }
 
 TEST(QuantityTest, SaysWhyItRefuses) {

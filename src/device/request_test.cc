@@ -68,6 +68,37 @@ TEST(RequestTest, AnInitContainerUsesTheGpusOfTheContainerThatItMakesTheLeastLar
   EXPECT_EQ(request.Groups(), (Groups{{1}, {4, 2}, {5, 0}})) << "the first of two that suffice";
 }
 
+ContainerRequest Vcuda(Phase phase, int milli, int64_t gib) {
+  return {.name = "c",
+          .phase = phase,
+          .dialect = Dialect::kVcuda,
+          .count = 1,
+          .per_gpu = {MilliGpu(milli), GiB(gib)}};
+}
+
+TEST(RequestTest, AnInitContainerGoesWhereItAddsTheLeastComputeAndMemory) {
+  Request request;
+  request.containers = {Vcuda(Phase::kInit, 500, 40), Vcuda(Phase::kMain, 500, 10),
+                        Vcuda(Phase::kMain, 100, 40)};
+  EXPECT_EQ(request.Groups(), (Groups{{1, 0}, {2}})) << "30 GiB are less than 400 thousandths";
+  request.containers[1].per_gpu.memory = GiB(1);
+  request.containers[2].per_gpu.compute = MilliGpu(200);
+  EXPECT_EQ(request.Groups(), (Groups{{1}, {2, 0}})) << "39 GiB are more than 300 thousandths";
+}
+
+TEST(RequestTest, WhatAnInitContainerAddedIsThereForTheNext) {
+  Request request;
+  request.containers = {Vcuda(Phase::kInit, 300, 40), Vcuda(Phase::kInit, 300, 40),
+                        Vcuda(Phase::kMain, 300, 20), Vcuda(Phase::kMain, 300, 10)};
+  EXPECT_EQ(request.Groups(), (Groups{{2, 0, 1}, {3}}));
+}
+
+TEST(RequestTest, AnInitContainerSharesAlsoWhereThatSavesNothing) {
+  Request request;
+  request.containers = {GpuMem(Phase::kInit, 8), Whole(Phase::kMain, 1)};
+  EXPECT_EQ(request.Groups(), (Groups{{1, 0}}));
+}
+
 TEST(RequestTest, AnInitContainerThatFindsNoneToShareWithHasItsOwnGpus) {
   Request request;
   request.containers = {Whole(Phase::kInit, 1), Whole(Phase::kInit, 2), Whole(Phase::kSidecar, 1)};

@@ -99,6 +99,13 @@ TEST(GpuManagerTest, ReadsAndWritesItsAnnotations) {
   EXPECT_EQ(*DecodeGpuManager({{"tencent.com/gpu-assigned", "false"}}), std::nullopt);
 }
 
+TEST(GpuManagerTest, TakesTheLongestNodeNameAndTheHighestMinorNumber) {
+  const GpuManagerAnnotations gpu_manager{.minors = {{4095, {4095, 0}}},
+                                          .node = "az-09." + std::string(247, 'z')};
+  ASSERT_EQ(gpu_manager.node.size(), 253u);
+  EXPECT_EQ(**DecodeGpuManager(EncodeGpuManager(gpu_manager)), gpu_manager);
+}
+
 TEST(GpuManagerTest, NamesTheAnnotationAndTheValue) {
   std::string many = "0";
   for (int i = 1; i <= 64; ++i) many += fmt::format(",{}", i);
@@ -118,6 +125,8 @@ TEST(GpuManagerTest, NamesTheAnnotationAndTheValue) {
       {"tencent.com/predicate-gpu-idx-00", "0", "\"00\" is not a whole number"},
       {"tencent.com/predicate-node", "a b", "\"a b\" is not the name of a node"},
       {"tencent.com/predicate-node", "", "\"\" is not the name of a node"},
+      {"tencent.com/predicate-node", std::string(254, 'a'),
+       fmt::format("\"{}\" is not the name of a node", std::string(64, 'a'))},
       {"tencent.com/predicate-time", "yesterday", "\"yesterday\" is not a whole number"},
       {"tencent.com/gpu-assigned", "1", "\"1\" is neither true nor false"},
   };
