@@ -119,7 +119,7 @@ void ClusterLedger::Install(NodeEntry& entry) {
   for (const std::string& uid : PodsOn(entry.node.name)) {
     PodEntry& pod = pods_.find(uid)->second;
     if (!pod.ask.request.asks_for_devices()) continue;
-    if (!pod.place || !pod.problem.empty()) Settle(pod);
+    if (!pod.problem.empty()) Settle(pod);
   }
 }
 

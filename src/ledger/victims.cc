@@ -64,7 +64,6 @@ std::optional<ClusterLedger::Eviction> ClusterLedger::Victims(const Question& qu
   std::vector<Holder> holders;
   const auto may_leave = [&](const PodEntry& pod, bool is_proposed) {
     if (!pod.place || pod.standing != Standing::kBound) return false;
-    if (!pod.ask.request.asks_for_devices()) return false;
     return is_proposed || (budgets_.known() && pod.ask.priority < question.ask.priority);
   };
   for (const std::string& uid : PodsOn(known->first)) {
