@@ -46,6 +46,8 @@ TEST_F(PlainPodsTest, TakeWhatTheyAskForOfNodesWithGpus) {
   EXPECT_TRUE(ledger_->pods().empty());
   Set(Plain("b", "1"), "n");  // resized
   EXPECT_EQ(Taken("n").first, 3000);
+  Set(Plain("b", "1", "1Gi"), "n");
+  EXPECT_EQ(Taken("n"), std::pair(int64_t{3000}, int64_t{5} << 30));
   kube::PodObject ended = BoundPod(a, "n", {});
   ended.phase = kube::PodPhase::kSucceeded;
   ledger_->SetPod(ended);

@@ -75,6 +75,14 @@ TEST_F(VictimsTest, TheFewestOfLowerPriorityLeave) {
   EXPECT_EQ(ledger_->Victims(Ask(Whole("wants", 3, 2)), "n", {}), std::nullopt);
 }
 
+TEST_F(VictimsTest, PodsOfEqualPriorityAndThoseThatAreNotBoundYetStay) {
+  ledger_->SetNode(GpuNode("n", 2));
+  Run(Whole("equal", 10));
+  ASSERT_TRUE(ledger_->Assume(Ask(Whole("assumed", 1)), "n", std::chrono::seconds(9)).ok());
+  EXPECT_EQ(ledger_->Victims(Ask(Whole("wants", 10)), "n", {}), std::nullopt);
+  EXPECT_EQ(ledger_->Victims(Ask(Whole("wants", 10)), "unknown", {}), std::nullopt);
+}
+
 TEST_F(VictimsTest, AskingChangesNothing) {
   ledger_->SetNode(GpuNode("n", 2));
   Run(Whole("low", 1));
@@ -121,6 +129,18 @@ TEST_F(VictimsTest, ViolationsAreCountedForThePodsThatLeave) {
   EXPECT_EQ(ledger_->Victims(Ask(Whole("wants", 10)), "n", {})->pdb_violations, 0);
   ledger_->budgets().Remove("ns", "team");
   EXPECT_EQ(ledger_->Victims(Ask(Whole("wants", 10, 4)), "n", {})->pdb_violations, 0);
+}
+
+TEST_F(VictimsTest, ViolationsOfPodsWithoutGpusAreThoseThatNoneWithGpusExplains) {
+  ledger_->SetNode(GpuNode("n", 2));
+  Run(Whole("a", 1));
+  Run(Whole("b", 1));
+  SetBudget("team", "team", "a", 0);
+  EXPECT_EQ(ledger_
+                ->Victims(Ask(Whole("wants", 10)), "n",
+                          {.uids = {"uid-a", "uid-plain"}, .pdb_violations = 2})
+                ->pdb_violations,
+            2);
 }
 
 TEST_F(VictimsTest, APodThatABudgetWasChargedForDoesNotCountAgain) {
@@ -202,6 +222,42 @@ TEST_F(VictimsTest, WhatIsFreeWhileVictimsEndIsKeptToo) {
   EXPECT_NE(Refusal(Whole("low", 1)), "");
   ledger_->RemovePod(victim.meta.uid);
   EXPECT_NE(Refusal(Whole("low", 1)), "");
+}
+
+TEST_F(VictimsTest, TheNominatedPodOfTheHighestPriorityIsNamed) {
+  ledger_->SetNode(GpuNode("n", 2));
+  Nominate(Whole("a-lower", 50), "n");
+  Nominate(Whole("b-high", 100), "n");
+  Nominate(Whole("c-high", 100), "n");
+  EXPECT_THAT(Refusal(Whole("low", 1)), HasSubstr("ns/b-high of priority 100"));
+}
+
+TEST_F(VictimsTest, ANominatedPodKeepsNothingWherePodsOfItsPriorityStay) {
+  ledger_->SetNode(GpuNode("n", 2));
+  Run(Whole("equal", 10));
+  Nominate(Whole("nominated", 10, 2), "n");
+  EXPECT_EQ(Refusal(Whole("low", 1)), "");
+}
+
+TEST_F(VictimsTest, ANominatedShareKeepsTheGpuThatItFillsMost) {
+  ledger_->SetNode(GpuNode("n", 2));
+  const auto share = [](const std::string& name, const char* core, const char* blocks) {
+    return GpuPod(name,
+                  {{names::kResourceVcudaCore, core}, {names::kResourceVcudaMemory, blocks}});
+  };
+  const auto run_on = [&](const kube::PodObject& pod, int gpu, int milli) {
+    const device::Assignment on{
+        {{"main", {{testing::UuidOf("n", gpu), MilliGpu(milli), MiB(256)}}}}};
+    ledger_->SetPod(BoundPod(
+        pod, "n",
+        {{std::string(names::kAnnotationAssignment), device::EncodeAssignment(on).value()}}));
+  };
+  run_on(share("half", "50", "1"), 0, 500);
+  run_on(share("most", "70", "1"), 1, 700);
+  kube::PodObject nominated = share("nominated", "20", "1");
+  nominated.priority = 100;
+  Nominate(nominated, "n");
+  EXPECT_EQ(Refusal(share("low", "50", "1")), "") << "the other GPU is free for half of it";
 }
 
 TEST_F(VictimsTest, ALowerPodTakesWhatTheNominatedOneLeaves) {

@@ -1,0 +1,247 @@
+// SPDX-License-Identifier: Apache-2.0
+// Holds, reports, quota and what a pod is counted with.
+#include <gtest/gtest.h>
+
+#include "api/names.h"
+#include "src/device/node_annotation.h"
+#include "src/ledger/ledger.h"
+#include "src/ledger/testing/objects.h"
+
+namespace tessera::ledger {
+namespace {
+
+using namespace std::chrono_literals;
+using testing::BoundPod;
+using testing::GpuNode;
+using testing::GpuPod;
+using testing::UuidOf;
+
+class LedgerPodsTest : public ::testing::Test {
+ protected:
+  ClusterLedger::Question Ask(const kube::PodObject& pod) { return ledger_->Ask(pod).value(); }
+  bool Fits(const kube::PodObject& pod) {
+    ClusterLedger::Question question = Ask(pod);
+    return ledger_->Judge(question, "n").fits;
+  }
+  Result<ClusterLedger::Assumed> Assume(const kube::PodObject& pod, Duration hold = 30s) {
+    return ledger_->Assume(Ask(pod), "n", hold);
+  }
+  const PodEntry& Entry(const kube::PodObject& pod) { return ledger_->pods().at(pod.meta.uid); }
+  int64_t CpuFree() { return ledger_->cluster().node(ledger_->FindNode("n")->id)->cpu_free; }
+  static kube::PodObject Whole(const std::string& name) {
+    return GpuPod(name, {{names::kResourceGpu, "1"}});
+  }
+  static kube::PodObject With(kube::PodObject pod, const device::Assignment& assignment) {
+    return BoundPod(std::move(pod), "n",
+                    {{std::string(names::kAnnotationAssignment),
+                      device::EncodeAssignment(assignment).value()}});
+  }
+  void SetQuota(std::string_view text) { ledger_->SetQuota(placement::ParseQuota(text).value()); }
+  // A node whose GPUs are as `edit` makes them.
+  template <typename Edit>
+  static kube::NodeObject Edited(int gpus, Edit edit) {
+    kube::NodeObject node = GpuNode("n", gpus);
+    std::string& text = node.meta.annotations[std::string(names::kAnnotationDevices)];
+    device::NodeInventory inventory = device::DecodeNodeInventory(text).value();
+    edit(inventory.gpus);
+    text = device::EncodeNodeInventory(inventory).value();
+    return node;
+  }
+
+  FakeClock clock_;
+  std::unique_ptr<ClusterLedger> ledger_ = ClusterLedger::Make({}, &clock_).value();
+};
+
+TEST_F(LedgerPodsTest, AHoldLastsUntilItsExtensionEnds) {
+  ledger_->SetNode(GpuNode("n", 1));
+  const kube::PodObject pod = Whole("a");
+  ASSERT_TRUE(Assume(pod, 10s).ok());
+  clock_.Advance(9s);
+  ledger_->Extend(pod.meta.uid, 10s);
+  ledger_->Extend("unknown", 10s);
+  clock_.Advance(9s);
+  EXPECT_TRUE(ledger_->Expire().empty());
+  clock_.Advance(1s);
+  EXPECT_EQ(ledger_->Expire(), std::vector<std::string>{"ns/a"});
+}
+
+TEST_F(LedgerPodsTest, AnUnknownPodCanBeForgotten) {
+  ledger_->SetNode(GpuNode("n", 1));
+  ASSERT_TRUE(Assume(Whole("a")).ok());
+  ledger_->Forget("unknown");
+  EXPECT_FALSE(Fits(Whole("b")));
+}
+
+TEST_F(LedgerPodsTest, APodThatIsBoundIsNotAssumedAgain) {
+  ledger_->SetNode(GpuNode("n", 2));
+  const kube::PodObject pod = Whole("a");
+  const auto question = Ask(pod);
+  ledger_->SetPod(BoundPod(pod, "n", Assume(pod).value().annotations));
+  EXPECT_EQ(ledger_->Assume(question, "n", 30s).status().code(), Code::kFailedPrecondition);
+  EXPECT_EQ(Entry(pod).standing, Standing::kBound);
+}
+
+TEST_F(LedgerPodsTest, APodIsFoundByNamespaceAndName) {
+  ledger_->SetNode(GpuNode("n", 2));
+  kube::PodObject a = Whole("a"), other = Whole("a");
+  other.meta.ns = "other";
+  other.meta.uid = "uid-0";  // before the first
+  ledger_->SetPod(other);
+  ledger_->SetPod(Whole("0"));
+  ledger_->SetPod(a);
+  ASSERT_NE(ledger_->FindPod("ns", "a"), nullptr);
+  EXPECT_EQ(ledger_->FindPod("ns", "a")->ask.uid, "uid-a");
+  EXPECT_EQ(ledger_->FindPod("ns", "b"), nullptr);
+  EXPECT_EQ(ledger_->FindPod("none", "a"), nullptr);
+}
+
+TEST_F(LedgerPodsTest, SharesAreWhatLastsTogetherOrAnInitContainerThatHasMore) {
+  PodEntry pod;
+  const auto add = [&](const char* name, device::Phase phase, int milli, int gib) {
+    pod.ask.request.containers.push_back({.name = name, .phase = phase});
+    pod.assignment.containers[name] = {{"G", MilliGpu(milli), GiB(gib)}};
+  };
+  add("prepare", device::Phase::kInit, 900, 12);
+  add("a", device::Phase::kMain, 300, 10);
+  add("b", device::Phase::kMain, 400, 5);
+  ASSERT_EQ(SharesOf(pod).size(), 1u);
+  EXPECT_EQ(SharesOf(pod)[0].second, (device::Share{MilliGpu(900), GiB(15)}));
+  pod.assignment.containers["prepare"] = {{"G", MilliGpu(100), GiB(20)}};
+  EXPECT_EQ(SharesOf(pod)[0].second, (device::Share{MilliGpu(700), GiB(20)}));
+  add("c", device::Phase::kSidecar, 500, 1);
+  EXPECT_EQ(SharesOf(pod)[0].second, (device::Share{kWholeGpu, GiB(20)}));
+}
+
+TEST_F(LedgerPodsTest, GpusOfAnInitContainerBesideThoseThatLastDoNotCount) {
+  ledger_->SetNode(GpuNode("n", 2));
+  kube::PodObject pod = Whole("a");
+  kube::Container init = pod.containers[0];
+  init.name = "prepare";
+  init.kind = kube::ContainerKind::kInit;
+  pod.containers.insert(pod.containers.begin(), init);
+  ledger_->SetPod(With(pod, {{{"prepare", {{UuidOf("n", 0), kWholeGpu, GiB(80)}}},
+                              {"main", {{UuidOf("n", 1), kWholeGpu, GiB(80)}}}}}));
+  EXPECT_EQ(Entry(pod).problem, "");
+  EXPECT_EQ(ledger_->cluster().free_milli(), 1000);
+  EXPECT_EQ(Entry(pod).assignment.containers.at("main")[0].uuid, UuidOf("n", 1));
+}
+
+TEST_F(LedgerPodsTest, SlicesAreOfferedWhereTheyAndTheirGpuAreHealthy) {
+  const auto node = [](bool gpu_is_healthy, bool slice_is_healthy) {
+    return Edited(1, [&](std::vector<device::Gpu>& gpus) {
+      if (!gpu_is_healthy) gpus[0].health = device::Health::Unhealthy("XID 79");
+      device::MigSlice slice{
+          .uuid = "MIG-0", .profile = "1g.10gb", .gpu_instance = 1, .memory = GiB(10)};
+      if (!slice_is_healthy) slice.health = device::Health::Unhealthy("XID 94");
+      gpus[0].mig = {slice};
+    });
+  };
+  const kube::PodObject pod = GpuPod("a", {{"nvidia.com/mig-1g.10gb", "1"}});
+  for (const bool gpu : {true, false}) {
+    for (const bool slice : {true, false}) {
+      ledger_->SetNode(node(gpu, slice));
+      EXPECT_EQ(Fits(pod), gpu && slice) << gpu << slice;
+    }
+  }
+}
+
+TEST_F(LedgerPodsTest, AQuotaAllowsANodeOfWhichOneKindOfGpuIsAllowed) {
+  const auto set = [&](const char* model, int gib) {
+    ledger_->SetNode(Edited(2, [&](std::vector<device::Gpu>& gpus) {
+      gpus[1].model = model;
+      gpus[1].memory = GiB(gib);
+    }));
+  };
+  SetQuota(R"({"ns":{"quota":{"T4":1}}})");
+  set("Tesla T4", 80);
+  EXPECT_TRUE(Fits(Whole("a")));
+  // A quarter of the larger one is left of the quota, which is half of the smaller one.
+  ledger_->SetNode(Edited(2, [](std::vector<device::Gpu>& gpus) { gpus[0].memory = GiB(40); }));
+  SetQuota(R"({"ns":{"quota":{"A100":1}}})");
+  ASSERT_TRUE(Assume(GpuPod("b", {{names::kResourceGpuMem, "60"}})).ok());
+  EXPECT_TRUE(Fits(GpuPod("c", {{names::kResourceGpuMem, "20"}})));
+  EXPECT_FALSE(Fits(GpuPod("d", {{names::kResourceGpuMem, "21"}})));
+}
+
+TEST_F(LedgerPodsTest, QuotaByTheLabelOfANodeCountsAllGpusOfAPod) {
+  kube::NodeObject node = GpuNode("n", 4);
+  node.meta.labels[std::string(names::kLabelLegacyGpuModel)] = "fast";
+  ledger_->SetNode(node);
+  SetQuota(R"({"ns":{"quota":{"fast":2}}})");
+  ASSERT_TRUE(Assume(GpuPod("a", {{names::kResourceGpu, "2"}})).ok());
+  EXPECT_FALSE(Fits(Whole("b")));
+}
+
+TEST_F(LedgerPodsTest, APolicyOfThePodGoesBeforeThatOfTheCluster) {
+  ledger_->SetNode(GpuNode("n", 2));
+  const kube::PodObject first = GpuPod("a", {{names::kResourceGpuMem, "10"}});
+  ASSERT_TRUE(Assume(first).ok());
+  const std::string used = Entry(first).assignment.containers.at("main")[0].uuid;
+  for (const char* policy : {"binpack", "spread"}) {
+    kube::PodObject pod = GpuPod("b", {{names::kResourceGpuMem, "10"}});
+    pod.meta.annotations[std::string(names::kAnnotationPolicy)] = policy;
+    const auto assumed = Assume(pod);
+    ASSERT_TRUE(assumed.ok()) << assumed.status().ToString();
+    EXPECT_EQ(assumed->assignment.containers.at("main")[0].uuid == used,
+              policy == std::string_view("binpack"));
+    ledger_->Forget(pod.meta.uid);
+  }
+}
+
+TEST_F(LedgerPodsTest, AReportIsAboutGpusWhereCpuOrMemoryIsShort) {
+  kube::NodeObject without = GpuNode("without", 0);
+  ledger_->SetNode(without);
+  ledger_->SetNode(GpuNode("n", 1, "80Gi", "4"));
+  kube::PodObject pod = Whole("a");
+  EXPECT_EQ(ledger_->Report(Ask(pod), "unknown").status().code(), Code::kNotFound);
+  EXPECT_EQ(ledger_->Report(Ask(pod), "without").status().code(), Code::kNotFound);
+  EXPECT_TRUE(ledger_->Report(Ask(pod), "n")->lack.ok());
+  for (const auto& [resource, amount] : {std::pair("cpu", "64"), std::pair("memory", "2Ti")}) {
+    pod.containers[0].requests = {{resource, amount}};
+    const auto report = ledger_->Report(Ask(pod), "n");
+    ASSERT_TRUE(report.ok());
+    EXPECT_TRUE(report->lack.ok()) << report->text;
+    EXPECT_TRUE(report->pick.has_value());
+  }
+  const auto two = ledger_->Report(Ask(GpuPod("b", {{names::kResourceGpu, "2"}})), "n");
+  EXPECT_FALSE(two->lack.ok());
+}
+
+TEST_F(LedgerPodsTest, APodThatIsResizedInPlaceTakesWhatItHasNow) {
+  ledger_->SetNode(GpuNode("n", 2));
+  kube::PodObject pod = Whole("a");
+  pod = BoundPod(pod, "n", Assume(pod).value().annotations);
+  ledger_->SetPod(pod);
+  const int64_t before = CpuFree();
+  pod.containers[0].requests["cpu"] = "3";
+  ledger_->SetPod(pod);
+  EXPECT_EQ(CpuFree(), before - 3000);
+}
+
+TEST_F(LedgerPodsTest, ABoundPodThatIsSeenAgainChangesNothing) {
+  ledger_->SetNode(GpuNode("n", 2));
+  kube::PodObject pod = Whole("a");
+  pod = BoundPod(pod, "n", Assume(pod).value().annotations);
+  ledger_->SetPod(pod);
+  const uint64_t version = ledger_->cluster().version();
+  pod.meta.resource_version = "2";
+  ledger_->SetPod(pod);
+  EXPECT_EQ(ledger_->cluster().version(), version) << "what is cached stays good";
+}
+
+TEST_F(LedgerPodsTest, AWaitingPodOfTooManyKindsOfRequestsHasAProblem) {
+  kube::PodObject pod = Whole("a");
+  for (size_t i = 1; i <= placement::kMaxAsks; ++i) {
+    pod.containers.push_back(pod.containers[0]);
+    pod.containers.back().name = fmt::format("c{}", i);
+  }
+  ledger_->SetPod(pod);
+  EXPECT_NE(Entry(pod).problem, "");
+  pod.containers.pop_back();
+  pod.meta.uid = "uid-b";
+  ledger_->SetPod(pod);
+  EXPECT_EQ(Entry(pod).problem, "");
+}
+
+}  // namespace
+}  // namespace tessera::ledger

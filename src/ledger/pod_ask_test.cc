@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/ledger/pod_ask.h"
+
+#include <gtest/gtest.h>
+
+#include "api/names.h"
+#include "src/ledger/feed.h"
+#include "src/ledger/testing/objects.h"
+
+namespace tessera::ledger {
+namespace {
+
+using testing::GpuPod;
+
+kube::Container Container(kube::ContainerKind kind, const char* cpu, const char* memory) {
+  return {.name = "c", .kind = kind, .requests = {{"cpu", cpu}, {"memory", memory}}};
+}
+
+TEST(PodAskTest, CpuAndMemoryAreTheMostThatContainersHoldAtOneTime) {
+  using enum kube::ContainerKind;
+  kube::PodObject pod = GpuPod("a", {});
+  pod.containers = {Container(kInit, "4", "1Gi"), Container(kSidecar, "1", "1Gi"),
+                    Container(kInit, "5", "9Gi"), Container(kMain, "2", "3Gi"),
+                    Container(kMain, "1", "4Gi")};
+  PodAsk ask = PodAskOf(pod, {}).value();
+  EXPECT_EQ(ask.cpu, device::MilliCpu(6000)) << "the second init container beside the sidecar";
+  EXPECT_EQ(ask.memory, GiB(10));
+  pod.containers[2] = Container(kInit, "1", "1Gi");
+  ask = PodAskOf(pod, {}).value();
+  EXPECT_EQ(ask.cpu, device::MilliCpu(4000)) << "all that last";
+  EXPECT_EQ(ask.memory, GiB(8));
+}
+
+constexpr std::string_view kGpuResources[] = {names::kResourceGpu, names::kResourceGpuMem,
+                                              names::kResourceVcudaCore,
+                                              names::kResourceVcudaMemory, "nvidia.com/mig-1g.10gb"};
+
+TEST(PodAskTest, ALimitOrARequestOfAnyGpuResourceNamesGpus) {
+  for (const std::string_view resource : kGpuResources) {
+    kube::PodObject pod = GpuPod("a", {{resource, "1"}, {"cpu", "1"}});
+    EXPECT_FALSE(HasNoGpus(pod)) << resource;
+    pod.containers[0].limits.clear();
+    EXPECT_FALSE(HasNoGpus(pod)) << resource;
+    pod.containers[0].limits.swap(pod.containers[0].requests);
+    EXPECT_FALSE(HasNoGpus(pod)) << resource;
+    EXPECT_TRUE(KeepOfPods().resource(resource)) << resource;
+  }
+  EXPECT_TRUE(HasNoGpus(GpuPod("a", {{"cpu", "1"}, {"rdma/hca", "1"}})));
+}
+
+TEST(PodAskTest, InformersKeepWhatIsReadAndNothingElse) {
+  const kube::Keep pods = KeepOfPods(), nodes = KeepOfNodes({.pool = "pool", .model = "model"});
+  for (const char* resource : {"cpu", "memory"}) {
+    EXPECT_TRUE(pods.resource(resource));
+    EXPECT_TRUE(nodes.resource(resource));
+  }
+  EXPECT_FALSE(pods.resource("rdma/hca"));
+  EXPECT_TRUE(nodes.resource(names::kResourceGpuMem));
+  EXPECT_FALSE(nodes.resource(names::kResourceGpu));
+  EXPECT_TRUE(nodes.label("pool"));
+  EXPECT_TRUE(nodes.label("model"));
+  EXPECT_FALSE(nodes.label("zone"));
+  EXPECT_TRUE(nodes.annotation(names::kAnnotationDevices));
+  EXPECT_FALSE(nodes.annotation(names::kAnnotationAssignment));
+  EXPECT_TRUE(pods.annotation(names::kAnnotationAssignment));
+  EXPECT_FALSE(pods.annotation(names::kAnnotationDevices));
+  EXPECT_FALSE(pods.label("app"));
+  EXPECT_TRUE(KeepOfPods(true).label("app"));
+}
+
+TEST(QuotaInTest, IsEmptyWhereTheConfigMapHasNoSuchKey) {
+  const kube::ConfigMapObject map{.data = {{"quota", R"({"ns":{"quota":{"A100":1}}})"}}};
+  EXPECT_EQ(QuotaIn(map, "quota")->size(), 1u);
+  EXPECT_TRUE(QuotaIn(map, "other")->empty());
+}
+
+}  // namespace
+}  // namespace tessera::ledger
