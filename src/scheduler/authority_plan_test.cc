@@ -40,6 +40,23 @@ TEST(AuthorityPlanTest, CertificatesAreReplacedAThirdOfTheirLifeBeforeTheirEnd) 
   EXPECT_TRUE(NextClient(client, made, kNow + kDay * 244, {}).value().has_value());
 }
 
+TEST(AuthorityPlanTest, AnAuthorityIsReplacedAThirdOfItsLifeBeforeItsEnd) {
+  const Authorities made = Made();
+  const WallTime end = EndOf(made.newest), due = end - AuthorityOptions().lifetime / 3;
+  EXPECT_FALSE(NextAuthorities(made, due - hours(1), {}).value().has_value());
+  const auto next = NextAuthorities(made, due, {}).value();
+  ASSERT_TRUE(next.has_value());
+  EXPECT_EQ(next->older, made.newest);
+  EXPECT_FALSE(NextAuthorities(made, end - hours(1), {}).value()->older.empty());
+  EXPECT_TRUE(NextAuthorities(made, end, {}).value()->older.empty()) << "it signs no more";
+}
+
+TEST(AuthorityPlanTest, ACertificateCountsFromADayBeforeItIsMade) {
+  const WallTime later = kNow + kDay * 10;
+  const auto client = NextClient({}, Made(), later, {}).value().value();
+  EXPECT_EQ(net::ValidityOf(client.certificate)->from, later - kDay);
+}
+
 TEST(AuthorityPlanTest, AnotherAddressOfTheServiceWantsAnotherCertificate) {
   const Authorities made = Made();
   const auto serving = NextServing({}, made, kNames, kNow, {}).value().value();

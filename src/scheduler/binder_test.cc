@@ -129,6 +129,54 @@ TEST_F(BinderTest, APodThatIsGoneBeforeTheFeedSawItHoldsNothing) {
   EXPECT_EQ(d.binder->under_way(), 0u);
 }
 
+TEST_F(BinderTest, ABoundPodThatTheFeedDoesNotShowIsReadAfterHalfAMinute) {
+  for (const Fate fate : {Fate::kBinds, Fate::kBindsWithoutAnswer}) {
+    const kube::PodObject pod = Whole("a");
+    d.api.Put(pod);
+    d.api.SetFate(fate);
+    const bool answered = d.Bind(pod, d.Choose(pod))->ok();
+    EXPECT_EQ(answered, fate == Fate::kBinds);
+    if (!answered) d.Advance(2s);  // the read that makes it clear
+    d.api.Remove("ns/a");
+    d.Advance(29s);
+    EXPECT_FALSE(RoomFor(Whole("b")));
+    d.Advance(1s);
+    EXPECT_TRUE(RoomFor(Whole("b")));
+  }
+}
+
+TEST_F(BinderTest, AnUnclearBindingIsReadAfterTwoSeconds) {
+  const kube::PodObject pod = Whole("a");
+  d.AddPod(pod);
+  d.api.SetFate(Fate::kBindsWithoutAnswer);
+  EXPECT_FALSE(d.Bind(pod, "n1")->ok());
+  d.Advance(1s);
+  EXPECT_THAT(d.Filter(pod).error, HasSubstr("may be bound"));
+  d.Advance(1s);
+  EXPECT_THAT(d.Filter(pod).error, HasSubstr("is bound to node n1 already"));
+}
+
+TEST_F(BinderTest, AnotherPodOfTheNameEndsAnUnclearBinding) {
+  const kube::PodObject pod = Whole("a");
+  d.AddPod(pod);
+  d.api.SetFate(Fate::kLost);
+  EXPECT_FALSE(d.Bind(pod, "n1")->ok());
+  kube::PodObject another = pod;
+  another.meta.uid = "uid-another";
+  d.api.Put(another);
+  d.Advance(2s);
+  EXPECT_TRUE(RoomFor(Whole("b")));
+}
+
+TEST_F(BinderTest, ALostRequestIsGivenUpFifteenSecondsAfterItWasSent) {
+  const kube::PodObject pod = Whole("a");
+  d.AddPod(pod);
+  d.api.SetFate(Fate::kLost);
+  EXPECT_FALSE(d.Bind(pod, "n1")->ok());
+  d.Advance(15s);
+  EXPECT_TRUE(RoomFor(Whole("b")));
+}
+
 TEST_F(BinderTest, ARequestThatWasLostIsGivenUpWhenItCannotArriveAnyMore) {
   const kube::PodObject pod = Whole("a");
   d.AddPod(pod);

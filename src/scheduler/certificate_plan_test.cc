@@ -65,6 +65,32 @@ TEST_F(CertificatePlanTest, ARotationOverlaps) {
   EXPECT_TRUE(net::CheckServerPair(first, set_.bundle, options_.names).ok());
 }
 
+TEST_F(CertificatePlanTest, TheNextIsPreparedAThirdBeforeTheEndAndTakenAnOverlapLater) {
+  Step();
+  now_ = kStart + hours(24 * 60) - minutes(1);
+  EXPECT_EQ(Step(), "");
+  now_ += minutes(1);
+  EXPECT_EQ(Step(), "prepared the next certificate");
+  now_ += minutes(59);
+  EXPECT_EQ(Step(), "");
+  now_ += minutes(1);
+  EXPECT_EQ(Step(), "took the next certificate");
+}
+
+TEST_F(CertificatePlanTest, AnAuthorityIsKnownForADayAfterItsEnd) {
+  Step();
+  const CertificateSet first = set_;
+  const auto known_after = [&](hours days) {
+    set_ = first;
+    now_ = kStart + days;
+    EXPECT_EQ(Step(), "made a certificate") << "its end is the first moment without it";
+    return Authorities();
+  };
+  EXPECT_EQ(known_after(hours(24 * 90)), 2u);
+  EXPECT_EQ(known_after(hours(24 * 91)), 2u) << "by a clock that is a day behind it has not ended";
+  EXPECT_EQ(known_after(hours(24 * 91 + 1)), 1u);
+}
+
 TEST_F(CertificatePlanTest, OldAuthoritiesAreForgotten) {
   for (int step = 0; step < 60; ++step, now_ += hours(24 * 10)) {
     Step();

@@ -41,7 +41,7 @@ TEST_F(DrainTest, GivesUpAfterItsPatienceAndSaysWhatIsLeft) {
   Start();
   runner_.AdvanceTimeAndRun(4900ms);
   EXPECT_EQ(said_, std::nullopt);
-  runner_.AdvanceTimeAndRun(200ms);
+  runner_.AdvanceTimeAndRun(100ms);
   EXPECT_EQ(said_, 2u);
 }
 

@@ -138,6 +138,16 @@ TEST_F(HoldsTest, APodThatKubeSchedulerKnowsFirstHoldsOnceItIsShown) {
   EXPECT_FALSE(IsFree());
 }
 
+TEST_F(HoldsTest, TheLimitCountsFromFilterAlsoWhereThePodIsShownLate) {
+  d.extender->Filter(d.Args(Whole("a")));
+  d.Advance(10min);
+  Show(Whole("a"));
+  d.Advance(14min);
+  EXPECT_FALSE(IsFree());
+  d.Advance(1min);
+  EXPECT_TRUE(IsFree());
+}
+
 class BindTest : public HoldsTest {};
 
 TEST_F(BindTest, TakesOnlyNodesThatFilterNamed) {

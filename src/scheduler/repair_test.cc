@@ -107,6 +107,35 @@ TEST_F(RepairTest, APodWithoutAControllerIsNotEvicted) {
   EXPECT_THAT(told_[1], HasSubstr("delete it"));
 }
 
+TEST_F(RepairTest, AnOverassignmentIsToldTenSecondsAfterItIsSeen) {
+  Bind("older", 1);
+  Bind("newer", 2);
+  Advance(10s);  // seen after the first
+  EXPECT_THAT(told_, IsEmpty());
+  Advance(1s);
+  EXPECT_THAT(told_, SizeIs(2));
+}
+
+TEST_F(RepairTest, BetweenEvictionsIsAPauseAndALongerOneForTheSamePod) {
+  Bind("a", 1);
+  Bind("b", 2);
+  Bind("c", 3);
+  Advance(11s);
+  ASSERT_THAT(api_.evicted, ElementsAre("uid-b"));
+  api_.answer(Status(Code::kResourceExhausted, "a budget forbids it"));
+  Advance(4s);
+  EXPECT_THAT(api_.evicted, SizeIs(1));
+  Advance(1s);
+  ASSERT_THAT(api_.evicted, ElementsAre("uid-b", "uid-c"));
+  api_.answer(Status(Code::kNotFound, "it is gone"));
+  ledger_->RemovePod("uid-c");
+  EXPECT_EQ(metrics_.repairs.values().at("evicted"), 1u);
+  Advance(24s);
+  EXPECT_THAT(api_.evicted, SizeIs(2));
+  Advance(1s);
+  EXPECT_THAT(api_.evicted, ElementsAre("uid-b", "uid-c", "uid-b"));
+}
+
 TEST_F(RepairTest, EvictionsGoOneByOneAndAreRetried) {
   Bind("a", 1);
   Bind("b", 2);
