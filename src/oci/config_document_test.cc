@@ -142,6 +142,15 @@ TEST(ConfigDocument, MountsAndDevicesWithoutAPlaceAreLeftAlone) {
   EXPECT_EQ(document.json().Find("linux")->Find("devices")->items().size(), 3u);
 }
 
+TEST(ConfigDocument, MountsThatAreNoListAreNoneAndStay) {
+  for (const char* text : {R"({"mounts":{}})", R"({"mounts":null})", "{}"}) {
+    auto document = *ConfigDocument::Parse(text, "/b");
+    EXPECT_TRUE(document.Mounts().empty());
+    document.EraseMountsFrom("/b");
+    EXPECT_EQ(document.json().Serialize(), text);
+  }
+}
+
 TEST(ConfigDocument, AMountOfAnEmptyPlaceReplacesNothing) {
   auto document = *ConfigDocument::Parse(R"({"mounts":[{"destination":""}]})", "/b");
   ASSERT_TRUE(document.AddMount({"/", "bind", "/y", {}}).ok());

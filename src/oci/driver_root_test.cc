@@ -322,6 +322,61 @@ TEST_F(DriverRoot, VideoIsGivenWholeOrRefusedUnlessItIsAskedForByAll) {
   }
 }
 
+TEST_F(Elf, StringsAreInASegmentThatIsLoaded) {
+  const auto other = Read(WithSegment(0, [](Elf64_Phdr* segment, size_t) {
+    segment->p_type = PT_NOTE;
+  }));
+  EXPECT_THAT(other.status().message(), HasSubstr("in no segment"));
+}
+
+// The library with this in its header.
+std::string WithHeader(const std::function<void(Elf64_Ehdr*)>& change) {
+  std::string data = MakeLibrary("libcuda.so.1");
+  Elf64_Ehdr header;
+  std::memcpy(&header, data.data(), sizeof(header));
+  change(&header);
+  std::memcpy(data.data(), &header, sizeof(header));
+  return data;
+}
+
+TEST_F(Elf, OtherProgramHeadersAndClassesAreRefused) {
+  EXPECT_THAT(Read(WithHeader([](Elf64_Ehdr* header) { header->e_phentsize = 8; })).status().message(),
+              HasSubstr("program header table"));
+  EXPECT_THAT(Read(WithHeader([](Elf64_Ehdr* header) { header->e_phnum = 513; })).status().message(),
+              HasSubstr("program header table"));
+  EXPECT_THAT(Read(WithHeader([](Elf64_Ehdr* header) { header->e_phnum = 512; })).status().message(),
+              HasSubstr("program headers outside"));
+  EXPECT_THAT(Read(WithHeader([](Elf64_Ehdr* header) { header->e_ident[EI_CLASS] = 3; }))
+                  .status()
+                  .message(),
+              HasSubstr("neither 32 nor 64 bits"));
+}
+
+TEST_F(Elf, ASonameEndsWithinItsTable) {
+  std::string data = MakeLibrary("libcuda.so.1");
+  // The size of the string table, which MakeLibrary gives as 256.
+  const Elf64_Dyn size{.d_tag = DT_STRSZ, .d_un = {.d_val = 256}};
+  const size_t at = data.find(std::string(reinterpret_cast<const char*>(&size), sizeof(size)));
+  ASSERT_NE(at, std::string::npos);
+  const auto read = [&](char table) {
+    data[at + sizeof(size.d_tag)] = table;
+    data[at + sizeof(size.d_tag) + 1] = 0;
+    return Read(data);
+  };
+  EXPECT_EQ(read(14).value().soname, "libcuda.so.1") << "a byte before it, and its end";
+  EXPECT_THAT(read(13).status().message(), HasSubstr("does not end"));
+  EXPECT_THAT(read(1).status().message(), HasSubstr("without a string"));
+}
+
+TEST(Capabilities, ALibraryOfTheDriverHasItsVersion) {
+  EXPECT_TRUE(IsDriverLibrary("libcuda.so.550.54", "550.54"));
+  EXPECT_FALSE(IsDriverLibrary("libcuda.so.550.55", "550.54"));
+  EXPECT_FALSE(IsDriverLibrary("libcuda.so", "550.54"));
+  EXPECT_FALSE(IsDriverLibrary("libcuda", "550.54"));
+  EXPECT_FALSE(IsDriverLibrary("cuda.so.550.54", "550.54"));
+  EXPECT_TRUE(IsDriverLibrary("libnvidia-egl-gbm.so.1.1.2", "550.54")) << "has one of its own";
+}
+
 TEST(Capabilities, KnowsTheWords) {
   EXPECT_EQ(ParseCapabilities("").value(), kDefaultCapabilities);
   EXPECT_EQ(ParseCapabilities(" video , utility").value(), kVideo | kUtility);

@@ -231,6 +231,13 @@ TEST_F(InjectionTest, NodesAreMadeInADevOfTheContainersOwnAlone) {
   EXPECT_EQ(bound.json().Find("linux")->Find("devices"), nullptr) << "nothing is made there";
 }
 
+TEST_F(InjectionTest, NoNodeIsMadeInADevOfTheImage) {
+  injection_.devices = {{.path = "/dev/nvidia0", .major_number = 1, .minor_number = 3}};
+  ConfigDocument document = Document({{"/run", "tmpfs", "x"}});
+  const auto refused = Inject(injection_, FindPlacement(document, "").value(), &document);
+  EXPECT_THAT(refused.status().message(), HasSubstr("/dev is in its root file system"));
+}
+
 TEST_F(InjectionTest, AGroupIsJoinedOnlyWhereTheNodeNeedsIt) {
   injection_.devices = {{.path = "/dev/a", .mode = 0666, .gid = 44}, {.path = "/dev/b", .mode = 0660, .gid = 0}};
   const ConfigDocument document = Injected(Document(OwnDev()));

@@ -105,6 +105,49 @@ TEST(LdCache, EveryTruncationAndEveryFlippedByteIsSurvived) {
   EXPECT_FALSE(ParseLdCache("").ok());
 }
 
+TEST(LdCache, WhatIsCutOffAnywhereIsDamaged) {
+  LdCache plain = Sample();
+  plain.entries.erase(plain.entries.begin());
+  plain.hwcaps.clear();
+  LdCache two = Sample();
+  two.hwcaps.push_back("x86-64-v4");
+  for (const LdCache& cache : {Sample(), plain, two}) {
+    const std::string good = WriteLdCache(cache);
+    EXPECT_EQ(ParseLdCache(good)->hwcaps, cache.hwcaps);
+    for (size_t length = 0; length < good.size(); ++length) {
+      EXPECT_FALSE(ParseLdCache(good.substr(0, length)).ok()) << length;
+    }
+  }
+  constexpr size_t kHeader = 48, kEntry = 24;
+  EXPECT_THAT(ParseLdCache(WriteLdCache(plain).substr(0, kHeader + 3 * kEntry)).status().message(),
+              HasSubstr("fewer entries than announced"));
+}
+
+TEST(LdCache, MayBeShorterThanAnotherEntry) {
+  LdCache cache;
+  cache.entries = {Entry("a", "/a")};
+  EXPECT_EQ(ParseLdCache(WriteLdCache(cache)).value().entries, cache.entries);
+}
+
+TEST(LdCache, IsLittleEndianOrDoesNotSay) {
+  constexpr size_t kFlags = 28;
+  std::string text = WriteLdCache(Sample());
+  for (const char flags : {0, 2}) {
+    text[kFlags] = flags;
+    EXPECT_TRUE(ParseLdCache(text).ok()) << int{flags};
+  }
+  for (const char flags : {1, 3}) {
+    text[kFlags] = flags;
+    EXPECT_THAT(ParseLdCache(text).status().message(), HasSubstr("byte order")) << int{flags};
+  }
+}
+
+TEST(LdCache, EntriesOfUnknownHwcapsAreNotWritten) {
+  LdCache cache = Sample();
+  cache.entries[0].hwcap = (uint64_t{1} << 62) | cache.hwcaps.size();
+  EXPECT_EQ(ParseLdCache(WriteLdCache(cache)).value().entries.size(), cache.entries.size() - 1);
+}
+
 TEST(LdCacheNames, RunsOfDigitsAreNumbersFromZeroToNine) {
   EXPECT_LT(CompareLibraryNames("libx.so.9", "libx.so.10"), 0);
   EXPECT_LT(CompareLibraryNames("libx.so.19", "libx.so.20"), 0);
