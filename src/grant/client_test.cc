@@ -121,5 +121,11 @@ TEST_F(ClientTest, RefusesAPathThatIsTooLong) {
   EXPECT_EQ(Ping(std::string(200, 'x'), 10ms).code(), Code::kInvalidArgument);
 }
 
+TEST_F(ClientTest, APathIsAsLongAsASocketsNameMayBe) {
+  const std::string longest(sizeof(sockaddr_un::sun_path) - 1, 'x');
+  EXPECT_EQ(Ping(longest, 1ms).code(), Code::kUnavailable);
+  EXPECT_EQ(Ping(longest + "x", 1ms).code(), Code::kInvalidArgument);
+}
+
 }  // namespace
 }  // namespace tessera::grant

@@ -272,6 +272,21 @@ TEST_F(JournalTest, FlushesDoNotLengthenTheFileButNowAndThen) {
   EXPECT_EQ(recovery_.records.size(), 1000u);
 }
 
+TEST_F(JournalTest, OpeningKeepsTheRoomForMoreAndAppendingBoundsIt) {
+  Fill({"one"});
+  const auto size = std::filesystem::file_size(path());
+  EXPECT_GT(size, Content().size());
+  EXPECT_LE(size, Content().size() + (128u << 10));
+  ASSERT_TRUE(Open().ok());
+  EXPECT_EQ(std::filesystem::file_size(path()), size);
+  auto journal = Open();
+  const std::string record(100'000, 'r');
+  for (int i = 0; i < 5; ++i) {
+    ASSERT_TRUE(journal->Append(record).ok());
+    EXPECT_LE(std::filesystem::file_size(path()), journal->size() + (128u << 10));
+  }
+}
+
 TEST_F(JournalTest, KeepsWhatStandsAroundDamageAndSaysSo) {
   Fill({"first record", "second record", "third record"});
   const std::string whole = Content();

@@ -91,6 +91,63 @@ TEST(MessageTest, RefusesWhatIsTooMuch) {
   EXPECT_EQ(DecodeRequest(EncodeRequest(request)).status().code(), Code::kResourceExhausted);
 }
 
+TEST(MessageTest, TakesAsMuchAsTheLimitsAllow) {
+  Request request = SomeRequest();
+  request.pod_name.assign(kMaxNameLength, 'x');
+  request.tokens.resize(kMaxTokens, request.tokens[0]);
+  const auto decoded = DecodeRequest(EncodeRequest(request));
+  ASSERT_TRUE(decoded.ok()) << decoded.status().ToString();
+  EXPECT_EQ(*decoded, request);
+}
+
+TEST(MessageTest, ANullListIsAnEmptyOne) {
+  const auto decoded = DecodeRequest(
+      R"({"kind":"grant","pod_uid":"u","pod_namespace":"n","pod_name":"p","container":"c",)"
+      R"("tokens":null})");
+  ASSERT_TRUE(decoded.ok()) << decoded.status().ToString();
+  EXPECT_TRUE(decoded->tokens.empty());
+}
+
+TEST(MessageTest, AnErrorOfOtherKindsOfMembersStaysAnError) {
+  const auto decoded = DecodeReply(R"({"error":{"code":7,"message":["x"]}})");
+  EXPECT_EQ(decoded.status().code(), Code::kUnknown);
+  EXPECT_EQ(decoded.status().message(), "");
+}
+
+// A reply whose one device has this member in place of the one that it had.
+Result<Grant> WithMember(const std::string& had, const std::string& has) {
+  Grant grant = SomeGrant();
+  grant.devices[0].milli = 300;
+  grant.devices[0].bytes = 5;
+  std::string text = EncodeReply(grant);
+  text.replace(text.find(had), had.size(), has);
+  return DecodeReply(text);
+}
+
+TEST(MessageTest, DeviceNumbersHaveThirtyTwoBits) {
+  const std::string had = R"("major_number":195)";
+  EXPECT_EQ(WithMember(had, R"("major_number":0)")->devices[0].major_number, 0u);
+  EXPECT_EQ(WithMember(had, R"("major_number":4294967295)")->devices[0].major_number, UINT32_MAX);
+  EXPECT_EQ(WithMember(had, R"("major_number":-1)").status().code(), Code::kInvalidArgument);
+  EXPECT_EQ(WithMember(had, R"("major_number":4294967296)").status().code(),
+            Code::kInvalidArgument);
+}
+
+TEST(MessageTest, LimitsAreWithinAWholeGpuWhichIsWhatAnAbsentOneMeans) {
+  const auto given = WithMember("", "");
+  EXPECT_EQ(given->devices[0].milli, 300);
+  EXPECT_EQ(given->devices[0].bytes, 5);
+  const std::string had = R"(,"milli":300,"bytes":5)";
+  const auto absent = WithMember(had, "");
+  ASSERT_TRUE(absent.ok()) << absent.status().ToString();
+  EXPECT_EQ(absent->devices[0].milli, 1000);
+  EXPECT_EQ(absent->devices[0].bytes, 0);
+  EXPECT_EQ(WithMember(had, R"(,"milli":0)")->devices[0].milli, 0);
+  EXPECT_EQ(WithMember(had, R"(,"milli":1000)")->devices[0].milli, 1000);
+  EXPECT_EQ(WithMember(had, R"(,"milli":1001)").status().code(), Code::kInvalidArgument);
+  EXPECT_EQ(WithMember(had, R"(,"milli":-1)").status().code(), Code::kInvalidArgument);
+}
+
 TEST(MessageTest, RefusesEveryPrefixOfARequest) {
   const std::string whole = EncodeRequest(SomeRequest());
   for (size_t length = 0; length < whole.size(); ++length) {
@@ -111,6 +168,16 @@ TEST(FrameTest, LengthComesBack) {
   std::copy_n(frame.begin(), header.size(), header.begin());
   EXPECT_EQ(FrameLength(header).value(), 5u);
   EXPECT_EQ(frame.substr(kFrameHeaderSize), "hello");
+}
+
+TEST(FrameTest, HoldsAsMuchAsTheLimitAllows) {
+  const std::string frame = Frame(std::string(kMaxMessageSize, 'x'));
+  std::array<unsigned char, kFrameHeaderSize> header;
+  std::copy_n(frame.begin(), header.size(), header.begin());
+  EXPECT_EQ(FrameLength(header).value(), kMaxMessageSize);
+  const size_t more = kMaxMessageSize + 1;
+  for (size_t i = 0; i < header.size(); ++i) header[i] = (more >> (8 * i)) & 0xff;
+  EXPECT_EQ(FrameLength(header).status().code(), Code::kResourceExhausted);
 }
 
 TEST(FrameTest, RefusesLengthsOutOfBounds) {

@@ -40,6 +40,14 @@ TEST(TokenTest, RefusesEveryChangedByte) {
   }
 }
 
+TEST(TokenTest, HasAtMostAThousandAndTwentyFourIds) {
+  std::vector<std::string> ids(1024, "GPU-1");
+  EXPECT_EQ(SomeSealer().Open(kGpu, SomeSealer().Seal(kGpu, ids, kNow))->ids, ids);
+  ids.push_back("GPU-1");
+  EXPECT_EQ(SomeSealer().Open(kGpu, SomeSealer().Seal(kGpu, ids, kNow)).status().code(),
+            Code::kResourceExhausted);
+}
+
 TEST(TokenTest, RefusesAnotherResourceOrKey) {
   const std::string token = SomeSealer().Seal(kGpu, {"GPU-1"}, kNow);
   EXPECT_EQ(SomeSealer().Open("nvidia.com/mig-1g.5gb", token).status().code(),
