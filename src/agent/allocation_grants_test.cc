@@ -513,6 +513,36 @@ TEST_F(AllocationGrantsTest, AKubeletThatIsTooBusyIsAskedAgainAndNotGuessedFor) 
   EXPECT_EQ(Visible(**answer), "GPU-2");
 }
 
+TEST_F(AllocationGrantsTest, AStartWaitsFiveSecondsForAKubeletThatIsTooBusy) {
+  AssignMem("a", 8, "GPU-1");
+  const Ids ids = NewIds(8);
+  ASSERT_EQ(AdmitMem("a", ids), "GPU-1");
+  const auto check = [&] {
+    auto answer = std::make_shared<std::optional<Status>>();
+    checks_->Check(kMem, ids, [answer](Status status) { *answer = std::move(status); });
+    return answer;
+  };
+  kubelet_.trouble = Status(Code::kResourceExhausted, "rejected by rate limit");
+  const auto given_up = check();
+  runner_.AdvanceTimeAndRun(StartChecks::kPatience - StartChecks::kPause);
+  EXPECT_FALSE(given_up->has_value());
+  runner_.AdvanceTimeAndRun(StartChecks::kPause);
+  ASSERT_TRUE(given_up->has_value());
+  EXPECT_EQ((*given_up)->code(), Code::kUnavailable);
+  const auto answered = check();
+  runner_.AdvanceTimeAndRun(1s);
+  kubelet_.trouble = Status::Ok();
+  runner_.AdvanceTimeAndRun(StartChecks::kPause);
+  ASSERT_TRUE(answered->has_value());
+  EXPECT_TRUE((*answered)->ok()) << (*answered)->ToString();
+}
+
+TEST_F(AllocationGrantsTest, AContainerWithMoreThanTheseIdsIsNotTheOneThatStarts) {
+  kubelet_.Admit("a");
+  Hold("a", kMem, {"m1", "m2"});
+  EXPECT_EQ(PreStart(kMem, {"m1"}).code(), Code::kUnavailable);
+}
+
 TEST_F(AllocationGrantsTest, WaitsForAPodThatStillEnds) {
   AssignMem("old", 16, "GPU-1");
   AdmitMem("old", NewIds(16));

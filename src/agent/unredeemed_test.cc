@@ -45,6 +45,21 @@ TEST_F(UnredeemedTest, PodsFromBeforeTheAgentAndDevicesOfOthersAreNot) {
   EXPECT_TRUE(Find().empty());
 }
 
+TEST_F(UnredeemedTest, AnotherPodOfTheNamespaceIsNotTheOneThatHoldsTheDevice) {
+  Run("a");
+  kubelet_.End("a");
+  kubelet_.Hold("unknown", kGpu, "GPU-1");
+  EXPECT_TRUE(Find().empty());
+  kubelet_.answer->held.front().pod_namespace = "other";
+  kubelet_.answer->held.front().pod_name = "a";
+  EXPECT_TRUE(Find().empty());
+}
+
+TEST_F(UnredeemedTest, APodThatWasMadeWhenTheAgentStartedIsOne) {
+  Run("a");
+  EXPECT_EQ(Find(runner_.clock().WallNow()), (std::vector<std::string>{"default/a/main"}));
+}
+
 TEST_F(UnredeemedTest, TheServiceReportsWhatItSeesTwice) {
   std::vector<std::vector<std::string>> reports;
   on_unredeemed_ = [&](const std::vector<std::string>& now) { reports.push_back(now); };
