@@ -12,7 +12,7 @@
 namespace tessera::agent {
 namespace {
 
-class AcceptLoopTest : public testing::Test {
+class AcceptLoopTest : public ::testing::Test {
  protected:
   void SetUp() override { ASSERT_TRUE(loop_.Listen(path_, 0600).ok()); }
 

@@ -7,16 +7,16 @@
 namespace tessera::agent {
 namespace {
 
-class AgentOptionsTest : public testing::Test {
+class AgentOptionsTest : public ::testing::Test {
  protected:
   AgentOptionsTest() {
     options_.state_dir = dir_.path() + "/state";
     options_.grant_socket = dir_.path() + "/grant.sock";
   }
   std::string FailureOf() {
-    testing::internal::CaptureStderr();
+    ::testing::internal::CaptureStderr();
     EXPECT_NE(RunAgent(options_), 0);
-    return testing::internal::GetCapturedStderr();
+    return ::testing::internal::GetCapturedStderr();
   }
 
   TempDir dir_;

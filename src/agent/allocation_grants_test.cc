@@ -12,7 +12,7 @@ namespace {
 
 using namespace std::chrono_literals;
 using Ids = std::vector<std::string>;
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
 class AllocationGrantsTest : public GrantsFixture {
  protected:

@@ -25,7 +25,7 @@ TEST(FindMajorTest, ReadsCharacterDevicesOnly) {
   EXPECT_EQ(FindMajor("", {"nvidia"}), std::nullopt);
 }
 
-class DeviceNodesTest : public testing::Test {
+class DeviceNodesTest : public ::testing::Test {
  protected:
   void AddGpu(const std::string& address, const std::string& text) {
     const std::string dir = dir_.path() + "/proc/driver/nvidia/gpus/" + address;

@@ -14,7 +14,7 @@ using namespace std::chrono_literals;
 
 constexpr const char* kDiff = "--- /etc/containerd/config.toml\n+++ /etc/containerd/config.toml\n+x\n";
 
-class EngineWatchTest : public testing::Test {
+class EngineWatchTest : public ::testing::Test {
  protected:
   void Start(bool repair = false) {
     watch_.emplace(

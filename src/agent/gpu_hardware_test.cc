@@ -8,7 +8,7 @@
 namespace tessera::agent {
 namespace {
 
-class GpuHardwareTest : public testing::Test {
+class GpuHardwareTest : public ::testing::Test {
  protected:
   void AddDevice(const std::string& bdf, const std::string& vendor, const std::string& pci_class) {
     const std::string device = dir_.path() + "/bus/pci/devices/" + bdf;

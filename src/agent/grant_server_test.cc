@@ -14,7 +14,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-class GrantServerTest : public testing::Test {
+class GrantServerTest : public ::testing::Test {
  protected:
   void SetUp() override { ASSERT_TRUE(server_.Listen(path_).ok()); }
 

@@ -60,7 +60,7 @@ class MemoryLog : public grant::RecordLog {
   std::vector<std::string> records;
 };
 
-class GrantsFixture : public testing::Test {
+class GrantsFixture : public ::testing::Test {
  protected:
   GrantsFixture() {
     devices_.Set(FourGpus());

@@ -15,7 +15,7 @@ namespace {
 namespace fs = std::filesystem;
 
 // A root with the programs that are in it: a shell and what it is linked with.
-class KernelModuleTest : public testing::Test {
+class KernelModuleTest : public ::testing::Test {
  protected:
   void SetUp() override {
     if (::geteuid() != 0) GTEST_SKIP() << "chroot needs root";

@@ -113,7 +113,7 @@ device::NodeInventory Ill(int gpus, int which) {
   return ill;
 }
 
-class NodePublisherTest : public testing::Test {
+class NodePublisherTest : public ::testing::Test {
  protected:
   NodePublisherTest() { api_.runner = &runner_; }
   void Publish(const device::NodeInventory& inventory) {

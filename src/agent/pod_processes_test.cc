@@ -16,7 +16,7 @@ const std::string kSlice = "kubepods-burstable-podfd3b355a_665c_4c95_8e7f_61fd21
 const std::string kId(64, 'a');
 
 // A /proc of a test's own.
-class PodProcessesTest : public testing::Test {
+class PodProcessesTest : public ::testing::Test {
  protected:
   void Put(int pid, const std::string& cgroup, char state = 'S', int threads = 1,
            const std::string& name = "a (b) c") {

@@ -53,7 +53,7 @@ class FakeEndpoint : public PluginEndpoint {
   int streams = 0;
 };
 
-class RegistrarTest : public testing::Test {
+class RegistrarTest : public ::testing::Test {
  protected:
   RegistrarTest() { kubelet_.runner = &runner_; }
 

@@ -44,7 +44,7 @@ class NoKubelet : public PodResources {
 };
 
 // An agent's pods and grants over a disk that outlives it.
-class RememberedPodsTest : public testing::Test {
+class RememberedPodsTest : public ::testing::Test {
  protected:
   RememberedPodsTest() {
     devices_.Set(FourGpus());

@@ -192,7 +192,7 @@ TEST_F(TakeOverTest, ForgedAnnotationGivesNoMoreThanThePodAsksFor) {
   EXPECT_EQ(HeldBy("a"), "GPU-2 0m 1024M");
 }
 
-class CheckpointFilesTest : public testing::Test {
+class CheckpointFilesTest : public ::testing::Test {
  protected:
   CheckpointFilesTest() {
     MustWrite("kubelet", R"({"PodDeviceEntries":[]})");

@@ -20,11 +20,11 @@ struct Outcome {
 
 Outcome Parse(CLI::App* app, const char* word) {
   const char* argv[] = {"thing", word};
-  testing::internal::CaptureStdout();
-  testing::internal::CaptureStderr();
+  ::testing::internal::CaptureStdout();
+  ::testing::internal::CaptureStderr();
   Outcome outcome{.code = ParseFlags(app, 2, argv)};
-  outcome.err = testing::internal::GetCapturedStderr();
-  outcome.out = testing::internal::GetCapturedStdout();
+  outcome.err = ::testing::internal::GetCapturedStderr();
+  outcome.out = ::testing::internal::GetCapturedStdout();
   return outcome;
 }
 
@@ -75,11 +75,11 @@ TEST(ParseFlagsTest, HelpThatCannotBeWrittenIsAnError) {
   const Fd full(::open("/dev/full", O_WRONLY | O_CLOEXEC));
   const Fd before(::dup(STDOUT_FILENO));
   ASSERT_GE(::dup2(full.get(), STDOUT_FILENO), 0);
-  testing::internal::CaptureStderr();
+  ::testing::internal::CaptureStderr();
   const auto code = ParseFlags(&app, 2, argv);
   ASSERT_GE(::dup2(before.get(), STDOUT_FILENO), 0);
   EXPECT_EQ(code, 75);
-  EXPECT_NE(testing::internal::GetCapturedStderr().find("No space left"), std::string::npos);
+  EXPECT_NE(::testing::internal::GetCapturedStderr().find("No space left"), std::string::npos);
 }
 
 }  // namespace

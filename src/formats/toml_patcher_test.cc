@@ -111,7 +111,7 @@ TEST(TomlPatcher, RefusesWhatIsNoTable) {
 }
 
 TEST(TomlPatcher, ErrorsNameTheLine) {
-  EXPECT_THAT(PatchToml("a = 1\nb = = 2\n", {}).status().message(), testing::HasSubstr("line 2"));
+  EXPECT_THAT(PatchToml("a = 1\nb = = 2\n", {}).status().message(), ::testing::HasSubstr("line 2"));
 }
 
 // Random documents in every notation: an edit is never refused, and its opposite brings back the

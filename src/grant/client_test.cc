@@ -59,7 +59,7 @@ void Answer(int fd) {
   ASSERT_TRUE(WriteFd(fd, Frame(EncodeReply(grant))).ok());
 }
 
-class ClientTest : public testing::Test {
+class ClientTest : public ::testing::Test {
  protected:
   TempDir dir_;
   std::string socket_ = dir_.path() + "/grant.sock";

@@ -17,7 +17,7 @@ namespace {
 
 using Records = std::vector<std::string>;
 
-class JournalTest : public testing::Test {
+class JournalTest : public ::testing::Test {
  protected:
   std::string path() const { return dir_.path() + "/grants.journal"; }
 

@@ -19,7 +19,7 @@
 namespace tessera::kube {
 namespace {
 
-class ApiServerTest : public testing::Test, public Watch::Delegate {
+class ApiServerTest : public ::testing::Test, public Watch::Delegate {
  protected:
   void SetUp() override {
     const char* path = std::getenv("TESSERA_TEST_KUBECONFIG");
@@ -260,10 +260,10 @@ TEST_F(ApiServerTest, OneLeadsAndTheNextWhenItLetsGo) {
 
 // Everything at first by list or by stream, objects in JSON or in protobuf.
 class ApiServerWatchTest : public ApiServerTest,
-                           public testing::WithParamInterface<std::pair<bool, Encoding>> {};
+                           public ::testing::WithParamInterface<std::pair<bool, Encoding>> {};
 
 INSTANTIATE_TEST_SUITE_P(Ways, ApiServerWatchTest,
-                         testing::Values(std::pair(false, Encoding::kJson),
+                         ::testing::Values(std::pair(false, Encoding::kJson),
                                          std::pair(true, Encoding::kJson),
                                          std::pair(false, Encoding::kProtobuf),
                                          std::pair(true, Encoding::kProtobuf)));

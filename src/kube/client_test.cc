@@ -23,7 +23,7 @@ net::Response JsonAnswer(int status, std::string body) {
 }
 
 // An API server that answers what the test has queued, then 200 with an empty object.
-class ClientTest : public testing::Test {
+class ClientTest : public ::testing::Test {
  protected:
   void SetUp() override {
     auto server = net::HttpServer::Start(

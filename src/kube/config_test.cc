@@ -11,7 +11,7 @@
 namespace tessera::kube {
 namespace {
 
-class ConfigTest : public testing::Test {
+class ConfigTest : public ::testing::Test {
  protected:
   std::string Write(const std::string& name, const std::string& text) {
     const std::string path = JoinPath(dir_.path(), name);

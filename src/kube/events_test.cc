@@ -11,7 +11,7 @@ namespace tessera::kube {
 namespace {
 
 // A server that remembers what was written to it.
-class EventsTest : public testing::Test {
+class EventsTest : public ::testing::Test {
  protected:
   void SetUp() override {
     auto server = net::HttpServer::Start(

@@ -14,7 +14,7 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
-class KeyedQueueTest : public testing::Test {
+class KeyedQueueTest : public ::testing::Test {
  protected:
   KeyedQueue& queue() {
     if (!queue_) {

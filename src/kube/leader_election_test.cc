@@ -122,7 +122,7 @@ class Replica : public LeaderElector::Delegate {
   Random& random_;
 };
 
-class LeaderElectionTest : public testing::Test {
+class LeaderElectionTest : public ::testing::Test {
  protected:
   Replica& Add(const std::string& name) {
     return *replicas_.emplace_back(std::make_unique<Replica>(runner_, store_, random_, name));

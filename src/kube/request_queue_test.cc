@@ -58,7 +58,7 @@ net::Response Fine(const std::string& level = "") {
   return answer;
 }
 
-class RequestQueueTest : public testing::Test {
+class RequestQueueTest : public ::testing::Test {
  protected:
   struct Asked {
     std::optional<Result<net::Response>> answer;

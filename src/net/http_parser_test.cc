@@ -71,7 +71,7 @@ struct BadCase {
   Code code;
 };
 
-class HttpParserRefusesTest : public testing::TestWithParam<BadCase> {};
+class HttpParserRefusesTest : public ::testing::TestWithParam<BadCase> {};
 
 TEST_P(HttpParserRefusesTest, InOnePieceAndByteByByte) {
   for (const size_t step : {size_t{1} << 20, size_t{1}}) {
@@ -83,7 +83,7 @@ TEST_P(HttpParserRefusesTest, InOnePieceAndByteByByte) {
 
 INSTANTIATE_TEST_SUITE_P(
     , HttpParserRefusesTest,
-    testing::Values(
+    ::testing::Values(
         BadCase{"Garbage", "\x16\x03\x01 hello\r\n\r\n", Code::kInvalidArgument},
         BadCase{"Http2Preface", "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", Code::kInvalidArgument},
         BadCase{"LongHeader", "GET / HTTP/1.1\r\nX: " + std::string(2000, 'x'), Code::kOutOfRange},

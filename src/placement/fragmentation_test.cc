@@ -26,7 +26,7 @@ double ByDefinition(const NodeView& node, const Demand& pod) {
   return enough < pod.asks[0].count ? idle : useless;
 }
 
-class FragmentationTest : public testing::Test {
+class FragmentationTest : public ::testing::Test {
  protected:
   Demand RandomDemand() {
     Demand demand;

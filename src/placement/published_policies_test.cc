@@ -9,7 +9,7 @@
 namespace tessera::placement {
 namespace {
 
-class PublishedPoliciesTest : public testing::Test {
+class PublishedPoliciesTest : public ::testing::Test {
  protected:
   NodeId AddNode(int64_t cpu_milli, size_t gpus) {
     NodeSpec spec{.name = std::to_string(cluster_.size()), .cpu_milli = cpu_milli};

@@ -115,7 +115,7 @@ double Tolerance(const Figure& figure) {
   return std::max(0.3, 3 * std::sqrt(variance / 10 + variance / static_cast<double>(kSeeds)));
 }
 
-class PublishedTest : public testing::TestWithParam<Published> {};
+class PublishedTest : public ::testing::TestWithParam<Published> {};
 
 TEST_P(PublishedTest, AllocationIsMet) {
   const auto study = StudyOf(GetParam().trace, {kNames.begin(), kNames.end()});
@@ -129,7 +129,7 @@ TEST_P(PublishedTest, AllocationIsMet) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Openb, PublishedTest, testing::ValuesIn(kPublished),
+INSTANTIATE_TEST_SUITE_P(Openb, PublishedTest, ::testing::ValuesIn(kPublished),
                          [](const auto& trace) { return std::string(trace.param.trace); });
 
 // What our default policy gained over FGD on the same seeds when it was chosen, in points at 80,
@@ -144,7 +144,7 @@ constexpr std::array<Gain, 5> kGains = {{{"default", {-0.05, -0.05, 0.80, 0.70}}
                                          {"gpuspec20", {2.67, 3.10, 1.28, 1.16}},
                                          {"multigpu20", {-0.05, -0.05, 0.96, 0.89}}}};
 
-class DefaultPolicyTest : public testing::TestWithParam<Gain> {};
+class DefaultPolicyTest : public ::testing::TestWithParam<Gain> {};
 
 TEST_P(DefaultPolicyTest, GainsOverFgd) {
   const auto study = StudyOf(GetParam().trace, {"Tessera", "FGD"});
@@ -162,7 +162,7 @@ TEST_P(DefaultPolicyTest, GainsOverFgd) {
 
 // Shares of device memory are as good as shares of compute: the same list, asked for in the same
 // fractions of device memory, gains as much.
-class DeviceMemoryTest : public testing::TestWithParam<const char*> {};
+class DeviceMemoryTest : public ::testing::TestWithParam<const char*> {};
 
 TEST_P(DeviceMemoryTest, GainsAsMuchAsCompute) {
   std::array<double, 2> gains{};
@@ -188,10 +188,10 @@ TEST(CpuIsShortTest, GpusAreGivenOutThatFgdLeavesWithoutCpu) {
   EXPECT_GE(gain(130), 9);
 }
 
-INSTANTIATE_TEST_SUITE_P(Openb, DeviceMemoryTest, testing::Values("default", "gpushare40"),
+INSTANTIATE_TEST_SUITE_P(Openb, DeviceMemoryTest, ::testing::Values("default", "gpushare40"),
                          [](const auto& trace) { return std::string(trace.param); });
 
-INSTANTIATE_TEST_SUITE_P(Openb, DefaultPolicyTest, testing::ValuesIn(kGains),
+INSTANTIATE_TEST_SUITE_P(Openb, DefaultPolicyTest, ::testing::ValuesIn(kGains),
                          [](const auto& trace) { return std::string(trace.param.trace); });
 
 }  // namespace

@@ -12,8 +12,8 @@
 namespace tessera::replay {
 namespace {
 
-using testing::ElementsAre;
-using testing::HasSubstr;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 
 TraceNode NodeOf(std::string name, int64_t cpu_milli, int gpus) {
   return {.name = std::move(name),
@@ -156,7 +156,7 @@ TEST(ReportTest, TableShowsALoadThatWasNotReachedAsSuch) {
 
 TEST(PlotTest, NamesPoliciesAndUnits) {
   const std::string svg = Plot(StudyOf(Trace(), 1));
-  EXPECT_THAT(svg, testing::StartsWith("<svg "));
+  EXPECT_THAT(svg, ::testing::StartsWith("<svg "));
   for (const char* text : {"FGD", "Random", "Allocated, % of all GPUs", "mean of 3 seeds"}) {
     EXPECT_THAT(svg, HasSubstr(text));
   }
@@ -164,7 +164,7 @@ TEST(PlotTest, NamesPoliciesAndUnits) {
 
 TEST(PlotTest, TicksAreRoundNumbersAroundTheData) {
   EXPECT_THAT(Ticks(0, 130, 7), ElementsAre(0, 20, 40, 60, 80, 100, 120, 140));
-  EXPECT_THAT(Ticks(3, 3, 5).size(), testing::Ge(1u));
+  EXPECT_THAT(Ticks(3, 3, 5).size(), ::testing::Ge(1u));
 }
 
 }  // namespace

@@ -15,8 +15,8 @@
 namespace tessera::replay {
 namespace {
 
-using testing::ElementsAre;
-using testing::HasSubstr;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 
 TraceNode NodeOf(std::string name, int gpus) {
   return {.name = std::move(name), .cpu_milli = 100'000, .gpus = gpus, .model = "T4"};

@@ -8,9 +8,9 @@
 namespace tessera::replay {
 namespace {
 
-using testing::AllOf;
-using testing::ElementsAre;
-using testing::HasSubstr;
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 
 constexpr std::string_view kPods = "name,cpu_milli,memory_mib,num_gpu,gpu_milli\n";
 constexpr std::string_view kNodes = "sn,cpu_milli,memory_mib,gpu,model\n";

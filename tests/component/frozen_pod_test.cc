@@ -98,7 +98,7 @@ class PodInCgroup {
 
 std::string Remains() { return SightProcesses("/proc", {}).RemainsOf(kUid, {}); }
 
-class FrozenPodTest : public testing::TestWithParam<std::string> {};
+class FrozenPodTest : public ::testing::TestWithParam<std::string> {};
 
 TEST_P(FrozenPodTest, AProcessCountsUntilItHasLeftItsCgroup) {
   bool any = false;
@@ -127,7 +127,7 @@ TEST_P(FrozenPodTest, AProcessCountsUntilItHasLeftItsCgroup) {
 
 INSTANTIATE_TEST_SUITE_P(
     CgroupDrivers, FrozenPodTest,
-    testing::Values(fmt::format("pod{}", kUid),
+    ::testing::Values(fmt::format("pod{}", kUid),
                     "kubepods-burstable-podfd3b355a_665c_4c95_8e7f_61fd2111689f.slice"),
     [](const auto& info) { return info.param.starts_with("pod") ? "cgroupfs" : "systemd"; });
 

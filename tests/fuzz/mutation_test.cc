@@ -144,7 +144,7 @@ int Rounds() {
   return rounds == nullptr ? kRounds : std::atoi(rounds);
 }
 
-class MutationTest : public testing::TestWithParam<Target> {};
+class MutationTest : public ::testing::TestWithParam<Target> {};
 
 TEST_P(MutationTest, HoldsForEverySeedAndItsMutations) {
   const std::vector<std::string> seeds = ReadSeeds(GetParam().name);
@@ -161,7 +161,7 @@ TEST_P(MutationTest, HoldsForEverySeedAndItsMutations) {
   std::signal(SIGABRT, SIG_DFL);
 }
 
-INSTANTIATE_TEST_SUITE_P(Fuzz, MutationTest, testing::ValuesIn(kTargets),
+INSTANTIATE_TEST_SUITE_P(Fuzz, MutationTest, ::testing::ValuesIn(kTargets),
                          [](const auto& target) { return std::string(target.param.name); });
 
 }  // namespace

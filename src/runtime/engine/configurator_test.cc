@@ -169,7 +169,7 @@ TEST_F(ConfiguratorTest, ReloadsAndSeesThatTheEngineKnowsTheRuntime) {
   const auto outcome = Configure(Docker());
   ASSERT_TRUE(outcome.ok()) << outcome.status().ToString();
   EXPECT_TRUE(outcome->changed);
-  EXPECT_THAT(outcome->notes, testing::Contains(HasSubstr("SIGHUP to docker")));
+  EXPECT_THAT(outcome->notes, ::testing::Contains(HasSubstr("SIGHUP to docker")));
   EXPECT_THAT(Text(kConfig), HasSubstr("\"default-runtime\":\"nvidia\""));
 }
 
@@ -181,7 +181,7 @@ TEST_F(ConfiguratorTest, ASecondTimeChangesAndReloadsNothing) {
   ASSERT_TRUE(outcome.ok());
   EXPECT_FALSE(outcome->changed);
   EXPECT_EQ(outcome->diff, "");
-  EXPECT_THAT(outcome->notes, testing::Not(testing::Contains(HasSubstr("SIGHUP"))));
+  EXPECT_THAT(outcome->notes, ::testing::Not(::testing::Contains(HasSubstr("SIGHUP"))));
   EXPECT_EQ(Everything(), before);
 }
 
@@ -203,7 +203,7 @@ TEST_F(ConfiguratorTest, UndoRestoresBytesModeAndAbsence) {
 
   const auto again = Undo(Docker());
   ASSERT_TRUE(again.ok());
-  EXPECT_THAT(again->notes, testing::Contains(HasSubstr("nothing to undo")));
+  EXPECT_THAT(again->notes, ::testing::Contains(HasSubstr("nothing to undo")));
 }
 
 TEST_F(ConfiguratorTest, AfterUndoTheEngineHasTheDefaultRuntimeThatItHad) {
@@ -254,7 +254,7 @@ TEST_F(ConfiguratorTest, SaysSoWhenTheEngineDoesNotComeBackAtAll) {
 TEST_F(ConfiguratorTest, AnEngineThatDoesNotRunReadsItWhenItStarts) {
   const auto outcome = Configure(Docker());
   ASSERT_TRUE(outcome.ok()) << outcome.status().ToString();
-  EXPECT_THAT(outcome->notes, testing::Contains(HasSubstr("docker does not run")));
+  EXPECT_THAT(outcome->notes, ::testing::Contains(HasSubstr("docker does not run")));
   EXPECT_THAT(Text(kConfig), HasSubstr("nvidia"));
 }
 
@@ -284,7 +284,7 @@ TEST_F(ConfiguratorTest, UndoKeepsWhatOthersHaveChangedSince) {
   Put(kConfig, fmt::format("{{\n  \"debug\": true,{}", ours.substr(1)));
   const auto outcome = Undo(Docker());
   ASSERT_TRUE(outcome.ok()) << outcome.status().ToString();
-  EXPECT_THAT(outcome->notes, testing::Contains(HasSubstr("only our keys are taken out")));
+  EXPECT_THAT(outcome->notes, ::testing::Contains(HasSubstr("only our keys are taken out")));
   const auto document = ParseJson(Text(kConfig));
   ASSERT_TRUE(document.ok());
   EXPECT_TRUE(document->BoolAt("debug").value_or(false));
@@ -325,7 +325,7 @@ TEST_F(ConfiguratorTest, ARunThatWasCutOffIsFinishedByTheNext) {
   const auto outcome = Configure(Docker());
   ASSERT_TRUE(outcome.ok()) << outcome.status().ToString();
   EXPECT_FALSE(outcome->changed);
-  EXPECT_THAT(outcome->notes, testing::Contains(HasSubstr("SIGHUP")));
+  EXPECT_THAT(outcome->notes, ::testing::Contains(HasSubstr("SIGHUP")));
   EXPECT_FALSE((*LoadRecord(host_, kConfig))->pending);
 }
 
@@ -434,7 +434,7 @@ TEST_F(ConfiguratorTest, AReadOnlyFileSystemIsReportedAndNothingHappens) {
   ASSERT_EQ(::mount("", etc.c_str(), nullptr, MS_REMOUNT | MS_BIND | MS_RDONLY, nullptr), 0);
   const auto outcome = Configure(Docker());
   EXPECT_THAT(outcome.status().message(), HasSubstr("Read-only file system"));
-  EXPECT_THAT(outcome.status().message(), testing::Not(HasSubstr("way back failed")));
+  EXPECT_THAT(outcome.status().message(), ::testing::Not(HasSubstr("way back failed")));
   EXPECT_EQ(Text(kConfig), "{\"a\":1}");
   ::umount2(etc.c_str(), MNT_DETACH);
 }

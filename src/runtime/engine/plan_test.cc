@@ -294,7 +294,7 @@ TEST(ContainerdPlan, SaysThatTheKubeletsInterfaceIsOff) {
   const auto plan =
       PlanContainerd(Containerd(k22), TreeOf({{kMain, "disabled_plugins = [\"cri\"]\n"}}));
   ASSERT_TRUE(plan.ok());
-  EXPECT_THAT(plan->notes, testing::Contains(HasSubstr("disabled_plugins")));
+  EXPECT_THAT(plan->notes, ::testing::Contains(HasSubstr("disabled_plugins")));
 }
 
 TEST(ContainerdPlan, ErrorsNameFileAndLine) {

@@ -39,7 +39,7 @@ bool StartsOrEnds(const char* name) {
   return std::strncmp(name, "nvmlInit", 8) == 0 || std::strcmp(name, "nvmlShutdown") == 0;
 }
 
-class NvmlTest : public testing::Test {
+class NvmlTest : public ::testing::Test {
  protected:
   NvmlTest() { node_.Export(); }
   ~NvmlTest() override {
@@ -258,7 +258,7 @@ TEST_F(NvmlTest, ListsProcessesInAllThreeForms) {
   EXPECT_EQ(list.count, 2u);
   char name[256];
   EXPECT_EQ(NVML(nvmlSystemGetProcessName)(infos[0].pid, name, sizeof(name)), Return::kSuccess);
-  EXPECT_THAT(name, testing::HasSubstr("nvml_test"));
+  EXPECT_THAT(name, ::testing::HasSubstr("nvml_test"));
 }
 
 TEST_F(NvmlTest, TopologyNamesLinksAndLevels) {
@@ -478,7 +478,7 @@ TEST(NvmlLibraryTest, ExportsOnlyItsOwnNames) {
   char line[512];
   size_t count = 0;
   while (fgets(line, sizeof(line), names) != nullptr) {
-    EXPECT_THAT(line, testing::HasSubstr(" nvml"));
+    EXPECT_THAT(line, ::testing::HasSubstr(" nvml"));
     ++count;
   }
   pclose(names);

@@ -15,8 +15,8 @@
 namespace tessera::smi {
 namespace {
 
-using testing::HasSubstr;
-using testing::StartsWith;
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
 
 struct Output {
   int code;
@@ -35,7 +35,7 @@ Output RunSmi(const std::string& arguments) {
   return output;
 }
 
-class SmiTest : public testing::Test {
+class SmiTest : public ::testing::Test {
  protected:
   SmiTest() { node_.Export(); }
   nvml::TestNode node_;
