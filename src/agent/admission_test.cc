@@ -12,12 +12,12 @@
 namespace tessera::agent {
 namespace {
 
-const std::string kGpu(names::kResourceGpu);
-const std::string kMem(names::kResourceGpuMem);
+const std::string kGpuName(names::kResourceGpu);
+const std::string kMemName(names::kResourceGpuMem);
 
 Admission::Waiting Container(const std::string& pod, int64_t gpus, std::vector<std::string> uuids) {
   Admission::Waiting waiting{.pod_uid = pod, .container = "main"};
-  waiting.asks[kGpu] = gpus;
+  waiting.asks[kGpuName] = gpus;
   for (std::string& uuid : uuids) waiting.shares.push_back({.uuid = std::move(uuid)});
   return waiting;
 }
@@ -25,12 +25,12 @@ Admission::Waiting Container(const std::string& pod, int64_t gpus, std::vector<s
 TEST(AdmissionTest, TheOldestWhoAsksForSoManyAndHasNoneIsNext) {
   Admission admission;
   admission.Set({Container("a", 2, {}), Container("b", 1, {}), Container("c", 1, {})});
-  ASSERT_EQ(admission.Next(kGpu, 1)->pod_uid, "b");
-  admission.GiveNext(kGpu, 1);
-  EXPECT_EQ(admission.Next(kGpu, 1)->pod_uid, "c");
-  EXPECT_EQ(admission.Next(kGpu, 2)->pod_uid, "a");
-  EXPECT_FALSE(admission.Next(kGpu, 3));
-  EXPECT_FALSE(admission.Next(kMem, 1));
+  ASSERT_EQ(admission.Next(kGpuName, 1)->pod_uid, "b");
+  admission.GiveNext(kGpuName, 1);
+  EXPECT_EQ(admission.Next(kGpuName, 1)->pod_uid, "c");
+  EXPECT_EQ(admission.Next(kGpuName, 2)->pod_uid, "a");
+  EXPECT_FALSE(admission.Next(kGpuName, 3));
+  EXPECT_FALSE(admission.Next(kMemName, 1));
 }
 
 TEST(AdmissionTest, PreferredAllocationNamesWhatTheNextPodWasAssigned) {
@@ -38,7 +38,7 @@ TEST(AdmissionTest, PreferredAllocationNamesWhatTheNextPodWasAssigned) {
   Admission admission;
   SystemClock clock;
   const grant::TokenSealer sealer(std::string(32, 'k'));
-  const Allocator allocator(kGpu, &sealer, &clock, &admission);
+  const Allocator allocator(kGpuName, &sealer, &clock, &admission);
   const std::vector<std::string> all = {"GPU-0", "GPU-1", "GPU-2", "GPU-3"};
   admission.Set({Container("a", 2, {"GPU-3", "GPU-1"}), Container("b", 2, {"GPU-0", "GPU-2"})});
   EXPECT_EQ(*allocator.Prefer(*set, all, {}, 2), (std::vector<std::string>{"GPU-3", "GPU-1"}));
@@ -64,7 +64,7 @@ TEST(NodeViewTest, WaitingAreThoseWithGpusThatNobodyHasGivenYet) {
   GrantLedger ledger(&log, {}, &skipped);
   NodeView view(&ledger, &pods);
   const auto assign = [&](const std::string& name, int second, const std::string& uuid) {
-    PodInfo pod = FakeApiPods::Make(name, {{"main", {{kMem, "8"}}}});
+    PodInfo pod = FakeApiPods::Make(name, {{"main", {{kMemName, "8"}}}});
     device::Assignment assignment;
     assignment.containers["main"] = {{.uuid = uuid, .memory = GiB(8)}};
     pod.annotations[std::string(names::kAnnotationAssignment)] =
@@ -75,13 +75,13 @@ TEST(NodeViewTest, WaitingAreThoseWithGpusThatNobodyHasGivenYet) {
   assign("young", 3, "GPU-1");
   assign("old", 1, "GPU-2");
   assign("known", 2, "GPU-3");
-  pods.Set(FakeApiPods::Make("past", {{"main", {{kMem, "8"}}}}));
-  view.SetHeld({.held = {{"default", "known", "main", kMem, {"m0000"}}}});
+  pods.Set(FakeApiPods::Make("past", {{"main", {{kMemName, "8"}}}}));
+  view.SetHeld({.held = {{"default", "known", "main", kMemName, {"m0000"}}}});
   auto waiting = view.Waiting(set, device::MemoryUnit::kGiB);
   ASSERT_EQ(waiting.size(), 2u);
   EXPECT_EQ(waiting[0].pod_uid, "uid-old");
   EXPECT_EQ(waiting[1].pod_uid, "uid-young");
-  EXPECT_EQ(waiting[0].asks.at(kMem), 8);
+  EXPECT_EQ(waiting[0].asks.at(kMemName), 8);
   EXPECT_EQ(view.Accounts(set).UseOf("GPU-3").memory, GiB(8));
   // From here on the kubelet sees them come as we do.
   pods.Start(&listener);

@@ -19,11 +19,11 @@ namespace {
 
 using Ids = std::vector<std::string>;
 
-constexpr const char* kGpu = "nvidia.com/gpu";
+constexpr const char* kResource = "nvidia.com/gpu";
 
 std::string Uuid(int i) { return fmt::format("GPU-12345678-1234-1234-1234-12345678{:04}", i); }
 
-std::shared_ptr<device::NodeInventory> Node(int gpus) {
+std::shared_ptr<device::NodeInventory> Inventory(int gpus) {
   auto inventory = std::make_shared<device::NodeInventory>();
   for (int i = 0; i < gpus; ++i) {
     inventory->gpus.push_back({.uuid = Uuid(i), .index = i, .minor = i, .numa_node = i / 4});
@@ -49,14 +49,14 @@ class NamedGrants final : public KubeletGrants {
   const DeviceSet& set_;
 };
 
-class AllocationTest : public testing::Test {
+class AllocationTest : public ::testing::Test {
  protected:
-  Allocator Late() const { return Allocator(kGpu, &sealer_, &clock_); }
+  Allocator Late() const { return Allocator(kResource, &sealer_, &clock_); }
   // As a whole answer of binding: allocate, where the GPUs are those of the ids.
   Result<Allocation> AtAllocate(const Ids& ids, bool device_specs = false) {
     NamedGrants grants(set_);
     const BoundAnswers answers(
-        kGpu, std::make_unique<Allocator>(Late()),
+        kResource, std::make_unique<Allocator>(Late()),
         {.pass_device_specs = device_specs, .dev_root_ctr_path = dev_.path()}, &grants);
     Result<Allocation> got = Status(Code::kAborted, "later");
     answers.Answer(set_, ids, [&](Result<Allocation> allocation) { got = std::move(allocation); });
@@ -65,7 +65,7 @@ class AllocationTest : public testing::Test {
 
   FakeClock clock_;
   grant::TokenSealer sealer_{std::string(32, 'k')};
-  DeviceSet set_{Node(8)};
+  DeviceSet set_{Inventory(8)};
   TempDir dev_;
 };
 
@@ -74,7 +74,7 @@ TEST_F(AllocationTest, LateBindingGivesATokenAndNoDevices) {
   ASSERT_TRUE(allocation.ok());
   ASSERT_EQ(allocation->env.size(), 2u);
   EXPECT_EQ(allocation->env[0].name, "TESSERA_GRANT_NVIDIA_COM_GPU");
-  EXPECT_EQ(sealer_.Open(kGpu, allocation->env[0].value)->ids, (Ids{Uuid(3), Uuid(1)}));
+  EXPECT_EQ(sealer_.Open(kResource, allocation->env[0].value)->ids, (Ids{Uuid(3), Uuid(1)}));
   EXPECT_EQ(allocation->env[1], (EnvEntry{"NVIDIA_VISIBLE_DEVICES", "void"}));
   EXPECT_TRUE(allocation->devices.empty());
 }
@@ -88,13 +88,13 @@ TEST_F(AllocationTest, UnknownIdIsRefusedInNvidiasWords) {
 }
 
 TEST_F(AllocationTest, GpuWithoutAMinorIsOfferedAsUnhealthy) {
-  auto inventory = Node(2);
+  auto inventory = Inventory(2);
   inventory->gpus[1].minor.reset();
   EXPECT_FALSE(DeviceSet(inventory).offers()[1].healthy);
 }
 
 TEST_F(AllocationTest, UuidThatIsNoTextIsNotOffered) {
-  auto inventory = Node(2);
+  auto inventory = Inventory(2);
   inventory->gpus[1].uuid = "GPU-\xff\xfe";
   const DeviceSet set(inventory);
   EXPECT_EQ(set.offers().size(), 1u);

@@ -10,7 +10,7 @@ namespace tessera::agent {
 namespace {
 
 // Rewriting costs a file of all entries; not worth it for less history than this.
-constexpr size_t kMinHistory = 256;
+constexpr size_t kMinGrantHistory = 256;
 
 // FNV-1a. Guards nothing by itself: a token is shown only with its seal, and a stranger would have
 // to choose the UID of its pod, which the API server does.
@@ -23,7 +23,7 @@ uint64_t Fingerprint(const ContainerRef& who) {
   return hash;
 }
 
-Hold HoldOf(const GrantLedger::Entry& entry, const device::DeviceShare& share) {
+Hold HoldOfEntry(const GrantLedger::Entry& entry, const device::DeviceShare& share) {
   return {entry.holder.pod_uid, entry.phase, entry.dialect, share.compute, share.memory};
 }
 
@@ -168,7 +168,7 @@ std::vector<GrantLedger::Conflict> GrantLedger::ConflictsOf(
   std::vector<Conflict> conflicts;
   for (const device::DeviceShare& share : wanted.shares) {
     const device::Gpu* gpu = gpus.Find(share.uuid);
-    if (gpu != nullptr && Accounts().HasRoom(*gpu, HoldOf(wanted, share))) continue;
+    if (gpu != nullptr && Accounts().HasRoom(*gpu, HoldOfEntry(wanted, share))) continue;
     for (const auto& [key, entry] : live_) {
       if (key.first == wanted.holder.pod_uid) continue;
       const bool there = std::any_of(entry.shares.begin(), entry.shares.end(),
@@ -223,7 +223,7 @@ Status GrantLedger::CheckRoom(const Entry& wanted, const device::DeviceShare& sh
   if (gpu == nullptr) {
     return Error(Code::kNotFound, "GPU {} is not on this node any more", share.uuid);
   }
-  if (Accounts().HasRoom(*gpu, HoldOf(wanted, share))) return Status::Ok();
+  if (Accounts().HasRoom(*gpu, HoldOfEntry(wanted, share))) return Status::Ok();
   Entry one = wanted;
   one.shares = {share};
   const std::vector<Conflict> conflicts = ConflictsOf(one, gpus);
@@ -264,7 +264,7 @@ const GpuAccounts& GrantLedger::Accounts() const {
   accounts_.emplace();
   for (const auto& [key, entry] : live_) {
     for (const device::DeviceShare& share : entry.shares) {
-      accounts_->Add(share.uuid, HoldOf(entry, share));
+      accounts_->Add(share.uuid, HoldOfEntry(entry, share));
     }
   }
   return *accounts_;
@@ -276,7 +276,7 @@ Status GrantLedger::Tidy(WallTime now) {
     spent_.erase(spent_.begin());
   }
   const size_t needed = live_.size() + spent_.size();
-  if (!rewrite_ && records_ <= 2 * needed + kMinHistory) return Status::Ok();
+  if (!rewrite_ && records_ <= 2 * needed + kMinGrantHistory) return Status::Ok();
   return Rewrite().Annotate("journal of grants");
 }
 

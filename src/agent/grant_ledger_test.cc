@@ -13,12 +13,12 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr const char* kGpu = "nvidia.com/gpu";
+constexpr const char* kGpuResource = "nvidia.com/gpu";
 const WallTime kStart = WallTime(1'700'000'000s);
 
 grant::Nonce NewNonce(WallTime made) {
   static const grant::TokenSealer sealer(std::string(32, 'k'));
-  return sealer.Open(kGpu, sealer.Seal(kGpu, {"x"}, made))->nonce;
+  return sealer.Open(kGpuResource, sealer.Seal(kGpuResource, {"x"}, made))->nonce;
 }
 
 ContainerRef Container(int pod, const std::string& name = "main") {
@@ -57,7 +57,7 @@ class MemoryLog : public grant::RecordLog {
 // Whole GPUs, as the kubelet named them.
 GrantLedger::Entry Whole(const grant::Nonce& nonce, const std::vector<std::string>& ids,
                          const ContainerRef& who) {
-  GrantLedger::Entry entry{.holder = who, .claims = {{nonce, kGpu, ids}}};
+  GrantLedger::Entry entry{.holder = who, .claims = {{nonce, kGpuResource, ids}}};
   for (const std::string& id : ids) {
     entry.shares.push_back({.uuid = id, .compute = kWholeGpu, .memory = GiB(16)});
   }
@@ -85,7 +85,7 @@ const device::NodeInventory& Gpus() {
   return inventory;
 }
 
-class GrantLedgerTest : public testing::Test {
+class GrantLedgerTest : public ::testing::Test {
  protected:
   Status Bind(const grant::Nonce& nonce, std::vector<std::string> ids, const ContainerRef& who) {
     return Bind(Whole(nonce, ids, who));
@@ -457,7 +457,7 @@ TEST(GrantLedgerPropertyTest, ConservesDevicesAndAnswersOverCrashes) {
     for (int step = 0; step < 150; ++step) {
       history.Step();
       history.CheckConservation();
-      if (testing::Test::HasFatalFailure()) FAIL() << "seed " << seed << ", step " << step;
+      if (::testing::Test::HasFatalFailure()) FAIL() << "seed " << seed << ", step " << step;
     }
   }
 }

@@ -12,7 +12,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr const char* kGpu = "nvidia.com/gpu";
+constexpr const char* kWhole = "nvidia.com/gpu";
 
 class FakePods : public PodResources {
  public:
@@ -26,7 +26,7 @@ class FakePods : public PodResources {
   }
   void Admit(const std::string& name, std::vector<std::string> ids) {
     answer->pods.emplace_back("default", name);
-    answer->held.push_back({"default", name, "main", kGpu, std::move(ids)});
+    answer->held.push_back({"default", name, "main", kWhole, std::move(ids)});
   }
   void End() { answer = PodDevices(); }
 
@@ -44,7 +44,7 @@ class FakeLog : public grant::RecordLog {
   Status status;
 };
 
-class GrantServiceTest : public testing::Test {
+class GrantServiceTest : public ::testing::Test {
  protected:
   GrantServiceTest() {
     pods_.runner = &runner_;
@@ -68,7 +68,7 @@ class GrantServiceTest : public testing::Test {
   }
 
   std::string Allocate(const std::vector<std::string>& ids) {
-    return sealer_.Seal(kGpu, ids, runner_.clock().WallNow());
+    return sealer_.Seal(kWhole, ids, runner_.clock().WallNow());
   }
 
   Result<grant::Grant> Ask(const std::string& pod, const std::string& token,
@@ -77,7 +77,7 @@ class GrantServiceTest : public testing::Test {
                            .pod_namespace = "default",
                            .pod_name = pod,
                            .container = container,
-                           .tokens = {{grant::TokenVariable(kGpu), token}}};
+                           .tokens = {{grant::TokenVariable(kWhole), token}}};
     auto answer = std::make_shared<std::optional<Result<grant::Grant>>>();
     service_->Handle(request, [answer](Result<grant::Grant> reply) { *answer = std::move(reply); });
     runner_.RunUntilIdle();
@@ -119,7 +119,7 @@ TEST_F(GrantServiceTest, SameQuestionSameAnswer) {
 
 TEST_F(GrantServiceTest, ForgedTokenIsDenied) {
   const std::string forged =
-      grant::TokenSealer(std::string(32, 'x')).Seal(kGpu, {"GPU-1"}, runner_.clock().WallNow());
+      grant::TokenSealer(std::string(32, 'x')).Seal(kWhole, {"GPU-1"}, runner_.clock().WallNow());
   EXPECT_EQ(Ask("a", forged).status().code(), Code::kPermissionDenied);
   EXPECT_EQ(Ask("a", "v1:00:00:GPU-1").status().code(), Code::kInvalidArgument);
   EXPECT_TRUE(ledger_.entries().empty());
@@ -142,8 +142,8 @@ TEST_F(GrantServiceTest, VariableThatNoAllocateGaveIsRefused) {
   Status status;
   service_->Handle(request, [&](const Result<grant::Grant>& reply) { status = reply.status(); });
   EXPECT_EQ(status.code(), Code::kInvalidArgument);
-  request.tokens = {{grant::TokenVariable(kGpu), Allocate({"GPU-1"})},
-                    {grant::TokenVariable(kGpu), Allocate({"GPU-2"})}};
+  request.tokens = {{grant::TokenVariable(kWhole), Allocate({"GPU-1"})},
+                    {grant::TokenVariable(kWhole), Allocate({"GPU-2"})}};
   service_->Handle(request, [&](const Result<grant::Grant>& reply) { status = reply.status(); });
   EXPECT_EQ(status.code(), Code::kInvalidArgument);
 }
@@ -228,7 +228,7 @@ TEST_F(GrantServiceTest, QuestionsThatNeedTheKubeletWaitForAFreshAnswer) {
   EXPECT_EQ(pods_.calls, 2);
   PodDevices after;
   after.pods = {{"default", "b"}, {"default", "c"}};
-  after.held = {{"default", "b", "main", kGpu, {"GPU-1"}}};
+  after.held = {{"default", "b", "main", kWhole, {"GPU-1"}}};
   std::exchange(pods_.held, {})[0](after);
   ASSERT_TRUE(c->has_value());
   EXPECT_EQ((*c)->status().code(), Code::kFailedPrecondition);

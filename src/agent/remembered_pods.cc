@@ -13,7 +13,7 @@ namespace {
 
 // A new list is flushed, and whoever starts meanwhile waits for it: some megabytes of history
 // first.
-constexpr size_t kMinHistory = 4096;
+constexpr size_t kMinPodHistory = 4096;
 
 bool IsWorthIt(const PodInfo& pod) {
   return !pod.ended && pod.request.ok() && pod.request->asks_for_devices();
@@ -197,7 +197,7 @@ void RememberedPods::Remember(const PodInfo& pod) {
 
 void RememberedPods::Write(const std::string& record) {
   Status status;
-  if (rewrite_ || records_ > 4 * written_.size() + kMinHistory) {
+  if (rewrite_ || records_ > 4 * written_.size() + kMinPodHistory) {
     status = Rewrite();
   } else {
     status = log_->AppendSoon(record);

@@ -17,6 +17,8 @@ std::vector<std::string_view> Split(std::string_view text, char separator);
 std::vector<std::string_view> SplitList(std::string_view text, char separator = ',');
 std::string_view Trim(std::string_view text);
 std::string ToLower(std::string_view text);
+// A decimal digit, whatever the locale.
+constexpr bool IsDigit(char c) { return c >= '0' && c <= '9'; }
 
 // The whole text must be one decimal number that fits. INVALID_ARGUMENT quotes the text.
 Result<int64_t> ParseInt(std::string_view text);

@@ -3,13 +3,14 @@
 
 #include <algorithm>
 
+#include "src/base/strings.h"
+
 namespace tessera::device {
 namespace {
 
 constexpr size_t kMaxAttributes = 16;
 constexpr size_t kMaxMemoryDigits = 4;
 
-bool IsDigit(char c) { return c >= '0' && c <= '9'; }
 bool IsLetter(char c) { return c >= 'a' && c <= 'z'; }
 
 // ".me", "-me", ".me.all": each a mark and letters.

@@ -12,8 +12,6 @@ namespace {
 
 constexpr size_t kMaxLabelLength = 63;
 
-bool IsDigit(char c) { return c >= '0' && c <= '9'; }
-
 bool IsAlphanumeric(char c) {
   return IsDigit(c) || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
 }

@@ -8,6 +8,8 @@
 #include <optional>
 #include <string>
 
+#include "src/base/strings.h"
+
 namespace tessera::device {
 namespace {
 
@@ -41,8 +43,6 @@ constexpr std::array<Suffix, 16> kSuffixes = {{
     {"Pi", 0, 50},
     {"Ei", 0, 60},
 }};
-
-bool IsDigit(char c) { return c >= '0' && c <= '9'; }
 
 // digits × 10^exponent, exact. `digits` has no leading zero; empty is zero.
 struct Decimal {

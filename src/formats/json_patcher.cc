@@ -91,9 +91,9 @@ class Walker {
   size_t at_;
 };
 
-class Patch {
+class JsonPatch {
  public:
-  explicit Patch(std::string* text) : text_(*text) {
+  explicit JsonPatch(std::string* text) : text_(*text) {
     const size_t newline = text_.find('\n');
     if (newline != std::string::npos && newline > 0 && text_[newline - 1] == '\r') eol_ = "\r\n";
   }
@@ -271,7 +271,7 @@ Result<std::string> PatchJson(std::string_view text, const std::vector<TextEdit>
     RETURN_IF_ERROR(ApplyEdit(edit, &after));
     if (after == wanted) continue;
     wanted = std::move(after);
-    Patch patch(&patched);
+    JsonPatch patch(&patched);
     RETURN_IF_ERROR(edit.kind == TextEdit::Kind::kSet ? patch.Set(edit.path, edit.value)
                                                       : patch.Remove(edit.path));
   }

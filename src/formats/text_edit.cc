@@ -8,16 +8,16 @@
 namespace tessera {
 namespace {
 
-using Kind = TextEdit::Kind;
+using EditKind = TextEdit::Kind;
 
-constexpr std::array<std::pair<Kind, std::string_view>, 4> kKindNames = {{
-    {Kind::kSet, "set"},
-    {Kind::kRemove, "remove"},
-    {Kind::kAppend, "append"},
-    {Kind::kRemoveItem, "removeItem"},
+constexpr std::array<std::pair<EditKind, std::string_view>, 4> kKindNames = {{
+    {EditKind::kSet, "set"},
+    {EditKind::kRemove, "remove"},
+    {EditKind::kAppend, "append"},
+    {EditKind::kRemoveItem, "removeItem"},
 }};
 
-bool Creates(Kind kind) { return kind == Kind::kSet || kind == Kind::kAppend; }
+bool Creates(EditKind kind) { return kind == EditKind::kSet || kind == EditKind::kAppend; }
 
 Status AppendItem(const TextEdit& edit, Json* parent) {
   ASSIGN_OR_RETURN(Json * array, parent->ArrayAt(edit.path.back()));
@@ -52,15 +52,15 @@ Status ApplyEdit(const TextEdit& edit, Json* document) {
     ASSIGN_OR_RETURN(parent, parent->ObjectAt(edit.path[i]));
   }
   switch (edit.kind) {
-    case Kind::kSet:
+    case EditKind::kSet:
       parent->Set(edit.path.back(), edit.value);
       return Status::Ok();
-    case Kind::kRemove:
+    case EditKind::kRemove:
       parent->Erase(edit.path.back());
       return Status::Ok();
-    case Kind::kAppend:
+    case EditKind::kAppend:
       return AppendItem(edit, parent);
-    case Kind::kRemoveItem:
+    case EditKind::kRemoveItem:
       return RemoveItem(edit, parent);
   }
   return Status::Ok();
@@ -83,7 +83,7 @@ Json EditsToJson(const std::vector<TextEdit>& edits) {
       if (kind == edit.kind) one.Set("do", Json::String(name));
     }
     one.Set("path", Json::Strings(edit.path));
-    if (edit.kind != Kind::kRemove) one.Set("value", edit.value);
+    if (edit.kind != EditKind::kRemove) one.Set("value", edit.value);
     list.Append(std::move(one));
   }
   return list;

@@ -12,13 +12,10 @@ namespace tessera {
 namespace {
 
 using toml_scan::Items;
+using toml_scan::HasPrefix;
 using toml_scan::Span;
 using toml_scan::Statement;
 using Kind = Statement::Kind;
-
-bool HasPrefix(const KeyPath& path, const KeyPath& prefix) {
-  return path.size() >= prefix.size() && std::equal(prefix.begin(), prefix.end(), path.begin());
-}
 
 size_t CommonLength(const KeyPath& a, const KeyPath& b) {
   return std::mismatch(a.begin(), a.end(), b.begin(), b.end()).first - a.begin();
@@ -50,9 +47,9 @@ Result<std::string> ValueText(const Json& value) {
 }
 
 // The text under one edit. Spans are fresh for each edit; the files are small.
-class Patch {
+class TomlPatch {
  public:
-  explicit Patch(std::string* text) : text_(*text) {
+  explicit TomlPatch(std::string* text) : text_(*text) {
     const size_t newline = text_.find('\n');
     if (newline != std::string::npos && newline > 0 && text_[newline - 1] == '\r') eol_ = "\r\n";
   }
@@ -392,7 +389,7 @@ Result<std::string> PatchToml(std::string_view text, const std::vector<TextEdit>
     if (after == wanted) continue;
     wanted = std::move(after);
     removes |= edit.kind == TextEdit::Kind::kRemove;
-    RETURN_IF_ERROR(Patch(&patched).Apply(edit));
+    RETURN_IF_ERROR(TomlPatch(&patched).Apply(edit));
   }
   const auto got = ParseToml(patched);
   if (!got.ok() || !(Canonical(*got, removes) == Canonical(wanted, removes))) {

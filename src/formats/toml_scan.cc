@@ -156,10 +156,6 @@ Status ReadHeader(Scanner* scanner, Statement* statement) {
   return scanner->Take(']') ? Status::Ok() : scanner->Lost("a header without \"]\"");
 }
 
-bool HasPrefix(const KeyPath& path, const KeyPath& prefix) {
-  return path.size() >= prefix.size() && std::equal(prefix.begin(), prefix.end(), path.begin());
-}
-
 bool IsBelowAny(const KeyPath& path, const std::vector<KeyPath>& arrays) {
   for (const KeyPath& array : arrays) {
     if (HasPrefix(path, array)) return true;
@@ -168,6 +164,10 @@ bool IsBelowAny(const KeyPath& path, const std::vector<KeyPath>& arrays) {
 }
 
 }  // namespace
+
+bool HasPrefix(const KeyPath& path, const KeyPath& prefix) {
+  return path.size() >= prefix.size() && std::equal(prefix.begin(), prefix.end(), path.begin());
+}
 
 Result<std::vector<Statement>> ScanStatements(std::string_view text) {
   std::vector<Statement> statements;

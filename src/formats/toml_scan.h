@@ -43,6 +43,7 @@ struct Items {
   size_t close = 0;        // the closing bracket
 };
 
+bool HasPrefix(const KeyPath& path, const KeyPath& prefix);
 Result<std::vector<Statement>> ScanStatements(std::string_view text);
 // `at` is the opening bracket, "[" or "{".
 Result<Items> ScanItems(std::string_view text, size_t at);

@@ -25,17 +25,17 @@ bool IsPlain(std::string_view text) {
   return std::ranges::find(kWords, ToLower(text)) == std::end(kWords);
 }
 
-class Writer {
+class YamlWriter {
  public:
-  explicit Writer(std::string* out) {
+  explicit YamlWriter(std::string* out) {
     TESSERA_CHECK(yaml_emitter_initialize(&emitter_) == 1);
     yaml_emitter_set_output(&emitter_, &Append, out);
     yaml_emitter_set_unicode(&emitter_, 1);
     yaml_emitter_set_width(&emitter_, -1);
   }
-  ~Writer() { yaml_emitter_delete(&emitter_); }
-  Writer(const Writer&) = delete;
-  Writer& operator=(const Writer&) = delete;
+  ~YamlWriter() { yaml_emitter_delete(&emitter_); }
+  YamlWriter(const YamlWriter&) = delete;
+  YamlWriter& operator=(const YamlWriter&) = delete;
 
   void WriteStream(const Json& document) {
     yaml_event_t event;
@@ -115,7 +115,7 @@ class Writer {
 
 std::string WriteYaml(const Json& document) {
   std::string out;
-  Writer(&out).WriteStream(document);
+  YamlWriter(&out).WriteStream(document);
   return out;
 }
 

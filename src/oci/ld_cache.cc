@@ -48,7 +48,7 @@ struct Section {
   uint32_t size;
 };
 
-Status Bad(std::string_view what) {
+Status BadCache(std::string_view what) {
   return Error(Code::kInvalidArgument, "damaged ld.so.cache: {}", what);
 }
 
@@ -58,12 +58,12 @@ class Reader {
 
   Result<LdCache> Read() {
     NewHeader header;
-    if (!Copy(0, &header)) return Bad("shorter than its header");
+    if (!Copy(0, &header)) return BadCache("shorter than its header");
     if (header.flags != 0 && (header.flags & 3) != kLittleEndian) {
-      return Bad("of another byte order");
+      return BadCache("of another byte order");
     }
     if (header.count > (data_.size() - sizeof(header)) / sizeof(NewEntry)) {
-      return Bad("fewer entries than announced");
+      return BadCache("fewer entries than announced");
     }
     LdCache cache;
     cache.entries.reserve(header.count);
@@ -83,13 +83,13 @@ class Reader {
  private:
   Status ReadExtension(const NewHeader& header, LdCache* cache) {
     uint32_t magic_and_count[2];
-    if (!Copy(header.extension_offset, &magic_and_count)) return Bad("extension outside");
+    if (!Copy(header.extension_offset, &magic_and_count)) return BadCache("extension outside");
     // An extension of another kind: the linker ignores it, and so do we.
     if (magic_and_count[0] != kExtensionMagic) return Status::Ok();
     for (uint32_t i = 0; i < std::min<uint32_t>(magic_and_count[1], 64); ++i) {
       Section section;
       if (!Copy(header.extension_offset + 8 + i * sizeof(Section), &section)) {
-        return Bad("extension section outside");
+        return BadCache("extension section outside");
       }
       if (section.tag == kSectionHwcaps) RETURN_IF_ERROR(ReadHwcaps(section, cache));
     }
@@ -97,12 +97,12 @@ class Reader {
   }
 
   Status ReadHwcaps(const Section& section, LdCache* cache) {
-    if (section.size / 4 > kMaxHwcaps) return Bad("too many glibc-hwcaps");
+    if (section.size / 4 > kMaxHwcaps) return BadCache("too many glibc-hwcaps");
     for (uint32_t i = 0; i < section.size / 4; ++i) {
       uint32_t offset = 0;
       std::string name;
       if (!Copy(size_t{section.offset} + i * 4, &offset) || !StringAt(offset, &name)) {
-        return Bad("glibc-hwcaps outside");
+        return BadCache("glibc-hwcaps outside");
       }
       cache->hwcaps.push_back(std::move(name));
     }
@@ -190,17 +190,17 @@ int CompareLibraryNames(std::string_view a, std::string_view b) {
 }
 
 Result<LdCache> ParseLdCache(std::string_view data) {
-  if (data.size() > kMaxLdCacheSize) return Bad("too long");
+  if (data.size() > kMaxLdCacheSize) return BadCache("too long");
   if (data.starts_with(kOldMagic)) {
     uint32_t count = 0;
-    if (data.size() < kOldHeaderSize) return Bad("shorter than its header");
+    if (data.size() < kOldHeaderSize) return BadCache("shorter than its header");
     std::memcpy(&count, data.data() + kOldMagic.size() + 1, sizeof(count));
     // The newer part starts at the next multiple of eight.
     const size_t end = (kOldHeaderSize + size_t{count} * kOldEntrySize + 7) & ~size_t{7};
-    if (end > data.size()) return Bad("fewer entries than announced");
+    if (end > data.size()) return BadCache("fewer entries than announced");
     data.remove_prefix(end);
   }
-  if (!data.starts_with(kNewMagic)) return Bad("neither format is known");
+  if (!data.starts_with(kNewMagic)) return BadCache("neither format is known");
   return Reader(data).Read();
 }
 

@@ -10,16 +10,16 @@
 namespace tessera::replay {
 namespace {
 
-using testing::ElementsAre;
+using ::testing::ElementsAre;
 
-TracePod PodOf(std::string name, int64_t cpu_milli, int gpus, int milli) {
+TracePod MakePod(std::string name, int64_t cpu_milli, int gpus, int milli) {
   return {
       .name = std::move(name), .cpu_milli = cpu_milli, .gpus = gpus, .per_gpu = MilliGpu(milli)};
 }
 
 std::vector<TracePod> ManyPods() {
   std::vector<TracePod> pods;
-  for (int i = 0; i < 100; ++i) pods.push_back(PodOf(fmt::format("p{:03}", i), 1000, 1, 500));
+  for (int i = 0; i < 100; ++i) pods.push_back(MakePod(fmt::format("p{:03}", i), 1000, 1, 500));
   return pods;
 }
 
@@ -70,14 +70,14 @@ TEST(ArrivalsTest, DependsOnTheSeedAndNotOnTheOrderOfTheFile) {
 }
 
 TEST(ArrivalsTest, TakesAListWithoutGpusAsItIs) {
-  const std::vector<TracePod> pods = {PodOf("a", 1, 0, 0), PodOf("b", 1, 0, 0)};
+  const std::vector<TracePod> pods = {MakePod("a", 1, 0, 0), MakePod("b", 1, 0, 0)};
   EXPECT_EQ(ArrivalsOf(pods, 100'000, 130, 1).size(), 2u);
 }
 
 TEST(TypicalPodsTest, AreTheMostFrequentOnesUntilTheShareIsReached) {
   std::vector<TracePod> pods = ManyPods();                                 // 100 × half a GPU
-  for (int i = 0; i < 60; ++i) pods.push_back(PodOf("q", 2000, 2, 1000));  // 60 × two GPUs
-  for (int i = 0; i < 5; ++i) pods.push_back(PodOf("r", 3000 + i, 0, 0));
+  for (int i = 0; i < 60; ++i) pods.push_back(MakePod("q", 2000, 2, 1000));  // 60 × two GPUs
+  for (int i = 0; i < 5; ++i) pods.push_back(MakePod("r", 3000 + i, 0, 0));
   const auto typical = TypicalPods(pods, 0.95);
   ASSERT_EQ(typical.size(), 2u);
   EXPECT_EQ(typical[0].count, 100u);
@@ -100,7 +100,7 @@ TEST(LoadTest, AddsNodesInAnOrderThatTheSeedDecides) {
 
 TEST(LoadTest, LeavesModelsThatNoNodeHasOutUnlessThereAreNoOthers) {
   const std::vector<TraceNode> nodes = {{.name = "n", .cpu_milli = 10, .gpus = 1, .model = "T4"}};
-  std::vector<TracePod> pods(2, PodOf("p", 1, 1, 1000));
+  std::vector<TracePod> pods(2, MakePod("p", 1, 1, 1000));
   pods[0].models = {"A10", "T4"};
   pods[1].models = {"A10"};
   Random random(1);

@@ -10,7 +10,7 @@
 namespace tessera::runtime {
 namespace {
 
-constexpr std::string_view kHelp =
+constexpr std::string_view kExplainHelp =
     R"(Prints what a container would get, and why. Changes nothing; in Kubernetes it asks the agent, as create does.
 
 Usage: tessera-runtime explain [OPTIONS]
@@ -116,7 +116,7 @@ int ExplainMain(int argc, char** argv, const Result<Options>& options) {
                 kExitUsage);
   }
   const Result<std::string> text =
-      arguments->help ? std::string(kHelp) : Explain(arguments->bundle, options);
+      arguments->help ? std::string(kExplainHelp) : Explain(arguments->bundle, options);
   if (!text.ok()) return Fail(text.status().message(), InfoOf(text.status().code()).exit_code);
   return WriteFd(STDOUT_FILENO, *text).ok() ? 0 : 1;
 }

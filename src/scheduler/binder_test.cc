@@ -4,7 +4,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "api/names.h"
 #include "src/base/random.h"
 #include "src/ledger/testing/objects.h"
 #include "src/scheduler/testing/decider.h"
@@ -14,16 +13,12 @@ namespace {
 
 using namespace std::chrono_literals;
 using ledger::testing::GpuNode;
-using ledger::testing::GpuPod;
+using ledger::testing::Whole;
 using testing::Decider;
 using Fate = testing::FakeBindingApi::Fate;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
-
-kube::PodObject Whole(const std::string& name, int gpus = 1) {
-  return GpuPod(name, {{names::kResourceGpu, std::to_string(gpus)}});
-}
 
 class BinderTest : public ::testing::Test {
  protected:

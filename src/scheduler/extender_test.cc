@@ -16,6 +16,7 @@ using namespace std::chrono_literals;
 using ledger::testing::BoundPod;
 using ledger::testing::GpuNode;
 using ledger::testing::GpuPod;
+using ledger::testing::Whole;
 using testing::Decider;
 using ::testing::ElementsAre;
 using testing::FakeBindingApi;
@@ -23,9 +24,6 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
 
-kube::PodObject Whole(const std::string& name, int gpus = 1) {
-  return GpuPod(name, {{names::kResourceGpu, std::to_string(gpus)}});
-}
 kube::PodObject Memory(const std::string& name, int gib) {
   return GpuPod(name, {{names::kResourceGpuMem, std::to_string(gib)}});
 }

@@ -12,7 +12,7 @@ namespace {
 
 // A refusal says in which line.
 template <typename T>
-bool Accepted(const Result<T>& result) {
+bool AcceptedTrace(const Result<T>& result) {
   if (result.ok()) return true;
   TESSERA_CHECK(result.status().code() == Code::kInvalidArgument);
   const std::string& message = result.status().message();
@@ -30,7 +30,7 @@ void CheckHost(const Item& item) {
 
 void TraceNodes(std::string_view input) {
   const auto nodes = replay::ParseNodes(input, "file");
-  if (!Accepted(nodes)) return;
+  if (!AcceptedTrace(nodes)) return;
   TESSERA_CHECK(!nodes->empty());
   std::unordered_set<std::string> names;
   for (const replay::TraceNode& node : *nodes) {
@@ -43,7 +43,7 @@ void TraceNodes(std::string_view input) {
 
 void TracePods(std::string_view input) {
   const auto list = replay::ParsePods(input, "file");
-  if (!Accepted(list)) return;
+  if (!AcceptedTrace(list)) return;
   TESSERA_CHECK(!list->pods.empty());
   for (const replay::TracePod& pod : list->pods) {
     CheckHost(pod);

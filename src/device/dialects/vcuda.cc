@@ -13,7 +13,7 @@ namespace {
 
 constexpr int64_t kCoresPerGpu = kWholeGpu.count() / kVcudaCore.count();
 
-bool Owns(std::string_view resource) {
+bool OwnsVcuda(std::string_view resource) {
   return resource == names::kResourceVcudaCore || resource == names::kResourceVcudaMemory;
 }
 
@@ -35,7 +35,7 @@ Status ParseShare(int64_t core, int64_t memory, ContainerRequest* request) {
   return Status::Ok();
 }
 
-Status Parse(const Amounts& amounts, const DialectOptions&, ContainerRequest* request) {
+Status ParseVcuda(const Amounts& amounts, const DialectOptions&, ContainerRequest* request) {
   const int64_t core = AmountOf(amounts, names::kResourceVcudaCore);
   const int64_t memory = AmountOf(amounts, names::kResourceVcudaMemory);
   if (core == 0) {
@@ -56,7 +56,7 @@ Status Parse(const Amounts& amounts, const DialectOptions&, ContainerRequest* re
 
 }  // namespace
 
-const Parser kVcuda = {Dialect::kVcuda, Owns, "ask for whole units", Parse};
+const Parser kVcuda = {Dialect::kVcuda, OwnsVcuda, "ask for whole units", ParseVcuda};
 
 }  // namespace dialects
 

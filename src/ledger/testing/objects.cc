@@ -45,6 +45,10 @@ kube::PodObject GpuPod(const std::string& name,
   return pod;
 }
 
+kube::PodObject Whole(const std::string& name, int gpus) {
+  return GpuPod(name, {{names::kResourceGpu, std::to_string(gpus)}});
+}
+
 kube::PodObject BoundPod(kube::PodObject pod, const std::string& node,
                          const device::Annotations& annotations) {
   pod.node_name = node;

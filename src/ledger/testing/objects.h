@@ -22,6 +22,9 @@ kube::NodeObject GpuNode(const std::string& name, int gpus, std::string_view gpu
 kube::PodObject GpuPod(const std::string& name,
                        const std::map<std::string_view, std::string>& limits);
 
+// A waiting pod that requests whole GPUs.
+kube::PodObject Whole(const std::string& name, int gpus = 1);
+
 // The same pod once it is bound with these annotations.
 kube::PodObject BoundPod(kube::PodObject pod, const std::string& node,
                          const device::Annotations& annotations);

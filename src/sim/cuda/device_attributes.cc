@@ -6,7 +6,7 @@
 namespace tessera::cuda {
 namespace {
 
-constexpr int kLastAttribute = 150;
+constexpr int kLastDeviceAttribute = 150;
 
 struct Fixed {
   int attribute;
@@ -62,7 +62,7 @@ constexpr Fixed kFixed[] = {
 }  // namespace
 
 bool DeviceAttribute(const sim::GpuFacts& gpu, int attribute, int* value) {
-  if (attribute < 1 || attribute > kLastAttribute) return false;
+  if (attribute < 1 || attribute > kLastDeviceAttribute) return false;
   *value = 0;
   for (const Fixed& fixed : kFixed) {
     if (fixed.attribute == attribute) *value = fixed.value;

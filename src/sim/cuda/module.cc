@@ -16,7 +16,7 @@ constexpr long kLargestFile = 256 << 20;
 // CUfunction_attribute
 constexpr int kMaxThreads = 0, kShared = 1, kConst = 2, kLocal = 3, kRegisters = 4, kPtxVersion = 5,
               kBinaryVersion = 6, kCacheModeCa = 7, kMaxDynamicShared = 8, kCarveout = 9,
-              kLastAttribute = 15;
+              kLastFunctionAttribute = 15;
 constexpr int kDefaultDynamicShared = 49152;
 constexpr int kRegistersOfAKernel = 32;
 
@@ -83,7 +83,7 @@ Result Attribute(const FunctionTag& function, int attribute, int cc, int* value)
     case kCarveout: return Put(value, -1);
     case kShared: case kConst: case kLocal: case kCacheModeCa: return Put(value, 0);
     default:
-      return attribute > kCarveout && attribute <= kLastAttribute ? Put(value, 0)
+      return attribute > kCarveout && attribute <= kLastFunctionAttribute ? Put(value, 0)
                                                                   : Result::kInvalidValue;
   }
 }

@@ -68,7 +68,7 @@ void AppendHeader(const std::vector<const Field*>& fields, const CsvFormat& form
 }
 
 template <typename Field>
-std::string Help(const std::vector<Field>& table, std::string_view option) {
+std::string FieldHelp(const std::vector<Field>& table, std::string_view option) {
   std::string out = fmt::format("List of valid properties to query for the switch \"{}\":\n\n",
                                 option);
   for (const Field& field : table) {
@@ -114,7 +114,7 @@ bool QueryComputeApps(std::string_view fields, const CsvFormat& format, const No
   return true;
 }
 
-std::string HelpQueryGpu() { return Help(GpuFields(), "--query-gpu="); }
-std::string HelpQueryComputeApps() { return Help(AppFields(), "--query-compute-apps="); }
+std::string HelpQueryGpu() { return FieldHelp(GpuFields(), "--query-gpu="); }
+std::string HelpQueryComputeApps() { return FieldHelp(AppFields(), "--query-compute-apps="); }
 
 }  // namespace tessera::smi

@@ -23,7 +23,7 @@ std::string OnOff(const Answer<unsigned>& answer) {
   return answer.value != 0 ? "On" : "Off";
 }
 
-std::string Watts(const Answer<unsigned>& answer) {
+std::string WholeWatts(const Answer<unsigned>& answer) {
   return answer.ok() ? fmt::format("{}W", (answer.value + 500) / 1000) : kNotAvailable;
 }
 
@@ -50,8 +50,8 @@ std::string GpuRows(const Gpu& gpu) {
                      "{:>7}  {:>11} |\n",
                      fan.ok() ? fmt::format("{}%", fan.value) : "N/A",
                      heat.ok() ? fmt::format("{}C", heat.value) : "N/A", gpu.PerformanceState(),
-                     Watts(gpu.Number("nvmlDeviceGetPowerUsage")),
-                     Watts(gpu.Number("nvmlDeviceGetEnforcedPowerLimit")), used, total,
+                     WholeWatts(gpu.Number("nvmlDeviceGetPowerUsage")),
+                     WholeWatts(gpu.Number("nvmlDeviceGetEnforcedPowerLimit")), used, total,
                      use.ok() ? fmt::format("{}%", use.value.gpu) : "N/A", ShortComputeMode(gpu));
   out += fmt::format("|{:41}|{:24}| {:>20} |\n", "", "",
                      ShowEnabled(gpu.First("nvmlDeviceGetMigMode")));
