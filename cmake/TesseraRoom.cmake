@@ -10,15 +10,33 @@ function(tessera_room)
   target_link_libraries(tessera_${ARG_NAME} PUBLIC ${ARG_DEPS} PRIVATE ${ARG_PRIVATE_DEPS})
 endfunction()
 
+# Where the preset has unity builds: compiles these sources of the target with each other and with no
+# others of it.
+function(tessera_unity_group target name)
+  set(batch 1)
+  if(CMAKE_UNITY_BUILD_BATCH_SIZE)
+    set(batch ${CMAKE_UNITY_BUILD_BATCH_SIZE})
+  endif()
+  set_target_properties(${target} PROPERTIES UNITY_BUILD_MODE GROUP)
+  set(position 0)
+  foreach(source IN LISTS ARGN)
+    math(EXPR number "${position} / ${batch}")
+    math(EXPR position "${position} + 1")
+    set_source_files_properties(${source} PROPERTIES UNITY_GROUP ${name}_${number})
+  endforeach()
+endfunction()
+
 # Programs to build for `ctest -L unit` and `ctest -L threads` alone.
 add_custom_target(unit_tests)
 add_custom_target(threads_tests)
 
-# tessera_test(NAME base_test SOURCES a_test.cc ... [DEPS ...] [TIMEOUT seconds] [LABELS ...] [THREADS])
+# tessera_test(NAME base_test SOURCES a_test.cc ... [APART b_test.cc ...] [DEPS ...] [TIMEOUT seconds]
+#              [LABELS ...] [THREADS])
 # One gtest program; CTest sees each of its tests under its own name. LABELS is unit or component;
-# THREADS says that ThreadSanitizer has something to find in it.
+# THREADS says that ThreadSanitizer has something to find in it. APART are sources that use a name of
+# the other sources for something else; a unity build compiles them in units of their own.
 function(tessera_test)
-  cmake_parse_arguments(ARG "THREADS" "NAME;TIMEOUT" "SOURCES;DEPS;LABELS;ENVIRONMENT" ${ARGN})
+  cmake_parse_arguments(ARG "THREADS" "NAME;TIMEOUT" "SOURCES;APART;DEPS;LABELS;ENVIRONMENT" ${ARGN})
   if(NOT ARG_TIMEOUT)
     set(ARG_TIMEOUT 60)
   endif()
@@ -28,7 +46,11 @@ function(tessera_test)
   if(ARG_THREADS)
     list(APPEND ARG_LABELS threads)
   endif()
-  add_executable(${ARG_NAME} ${ARG_SOURCES})
+  add_executable(${ARG_NAME} ${ARG_SOURCES} ${ARG_APART})
+  if(ARG_APART)
+    tessera_unity_group(${ARG_NAME} together ${ARG_SOURCES})
+    tessera_unity_group(${ARG_NAME} apart ${ARG_APART})
+  endif()
   target_include_directories(${ARG_NAME} PRIVATE ${CMAKE_SOURCE_DIR})
   target_link_libraries(${ARG_NAME} PRIVATE ${ARG_DEPS} GTest::gmock GTest::gtest_main)
   set_target_properties(${ARG_NAME} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
