@@ -92,6 +92,9 @@ class State {
 
   // Memory of live processes on a GPU.
   uint64_t UsedBytes(uint32_t gpu);
+  // The same while no process can charge more, so never more than the GPU really held at one
+  // instant. Processes that charge wait meanwhile.
+  uint64_t UsedBytesAtOnce(uint32_t gpu);
   // Fills at most `capacity` of `views` with the live processes that have a context or memory on the
   // GPU; returns how many there are. Cost: one system call for each.
   uint32_t Processes(uint32_t gpu, ProcessView* views, uint32_t capacity);

@@ -73,6 +73,11 @@ class State::ByteLock {
   int error_;
 };
 
+uint64_t State::UsedBytesAtOnce(uint32_t gpu) {
+  const ByteLock lock(this, kChargeByte + gpu);
+  return SumBytes(gpu, /*only_live=*/true);
+}
+
 int ProcessSlot::Claim(State* state) {
   if (!state->writable()) return EROFS;
   const int fd = state->slots_fd_;

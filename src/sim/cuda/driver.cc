@@ -164,9 +164,63 @@ Result Driver::Map(uint64_t bytes, uint32_t gpu, DevicePtr* pointer) {
   return Result::kSuccess;
 }
 
-Result Driver::AllocatePart(ContextTag* context, uint64_t bytes, Allocation* allocation) {
+void Driver::Unmap(DevicePtr base, uint64_t bytes, uint32_t gpu) {
+  munmap(reinterpret_cast<void*>(base), bytes);
+  slot_.Uncharge(gpu, bytes);
+}
+
+Result Driver::TakeBlocks(MemPoolTag* pool, uint64_t bytes, uint32_t gpu, uint64_t* taken,
+                          DevicePtr* base) {
+  *taken = bytes;
+  if (pool == nullptr) return Map(bytes, gpu, base);
+  // What is kept serves a smaller allocation, too, unless most of it would be wasted.
+  if (auto kept = pool->kept.lower_bound(bytes);
+      kept != pool->kept.end() && kept->first / 2 <= bytes) {
+    *taken = kept->first;
+    *base = kept->second;
+    pool->kept.erase(kept);
+    return Result::kSuccess;
+  }
+  if (pool->max_size != 0 && pool->reserved + bytes > RoundUp(pool->max_size, kBlockBytes))
+    return Result::kOutOfMemory;
+  Result result = Map(bytes, gpu, base);
+  if (result == Result::kOutOfMemory && !pool->kept.empty()) {
+    Trim(pool, 0);
+    result = Map(bytes, gpu, base);
+  }
+  if (result != Result::kSuccess) return result;
+  pool->reserved += bytes;
+  pool->reserved_high = std::max(pool->reserved_high, pool->reserved);
+  return Result::kSuccess;
+}
+
+void Driver::GiveBlocks(MemPoolTag* pool, DevicePtr base, uint64_t bytes, uint32_t gpu) {
+  if (pool == nullptr) return Unmap(base, bytes, gpu);
+  pool->kept.emplace(bytes, base);
+  Trim(pool, pool->release_threshold);
+}
+
+void Driver::Trim(MemPoolTag* pool, uint64_t keep) {
+  while (pool->reserved > keep && !pool->kept.empty()) {
+    const auto kept = pool->kept.begin();
+    Unmap(kept->second, kept->first, GpuOf(pool->device));
+    pool->reserved -= kept->first;
+    pool->kept.erase(kept);
+  }
+}
+
+uint32_t Driver::GpuOf(const Allocation& allocation) const {
+  return GpuOf(allocation.pool != nullptr ? allocation.pool->device : allocation.context->device);
+}
+
+std::map<DevicePtr, Block>& Driver::BlocksOf(const Allocation& allocation) {
+  return allocation.pool != nullptr ? allocation.pool->blocks : allocation.context->blocks;
+}
+
+Result Driver::AllocatePart(uint64_t bytes, uint32_t gpu, Allocation* allocation) {
   const uint64_t size = RoundUp(bytes, kSmallAlign);
-  for (auto& [base, block] : context->blocks) {
+  std::map<DevicePtr, Block>& blocks = BlocksOf(*allocation);
+  for (auto& [base, block] : blocks) {
     for (auto& [start, length] : block.free) {
       if (length < size) continue;
       allocation->base = start;
@@ -178,18 +232,21 @@ Result Driver::AllocatePart(ContextTag* context, uint64_t bytes, Allocation* all
       return Result::kSuccess;
     }
   }
+  uint64_t taken = 0;
   DevicePtr base = 0;
-  const Result result = Map(kBlockBytes, GpuOf(context->device), &base);
+  const Result result = TakeBlocks(allocation->pool, kBlockBytes, gpu, &taken, &base);
   if (result != Result::kSuccess) return result;
-  context->blocks[base].free[base + size] = kBlockBytes - size;
+  Block& block = blocks[base];
+  block.bytes = taken;
+  block.free[base + size] = taken - size;
   allocation->base = base;
   allocation->block = base;
   return Result::kSuccess;
 }
 
 void Driver::FreePart(const Allocation& allocation) {
-  ContextTag* context = allocation.context;
-  std::map<DevicePtr, uint64_t>& free = context->blocks[allocation.block].free;
+  std::map<DevicePtr, Block>& blocks = BlocksOf(allocation);
+  std::map<DevicePtr, uint64_t>& free = blocks[allocation.block].free;
   auto here = free.emplace(allocation.base, RoundUp(allocation.size, kSmallAlign)).first;
   if (auto next = std::next(here); next != free.end() && here->first + here->second == next->first) {
     here->second += next->second;
@@ -201,29 +258,28 @@ void Driver::FreePart(const Allocation& allocation) {
       free.erase(here);
     }
   }
-  if (free.begin()->second != kBlockBytes) return;
-  munmap(reinterpret_cast<void*>(allocation.block), kBlockBytes);
-  slot_.Uncharge(GpuOf(context->device), kBlockBytes);
-  context->blocks.erase(allocation.block);
+  const uint64_t bytes = blocks[allocation.block].bytes;
+  if (free.begin()->second != bytes) return;
+  blocks.erase(allocation.block);
+  GiveBlocks(allocation.pool, allocation.block, bytes, GpuOf(allocation));
 }
 
 Result Driver::Allocate(ContextTag* context, uint64_t bytes, MemoryKind kind, MemPoolTag* pool,
                         DevicePtr* pointer) {
   if (bytes == 0) return Result::kInvalidValue;
-  const uint32_t gpu = GpuOf(context->device);
-  const sim::GpuFacts& facts = state_.facts(gpu);
-  if (bytes > facts.memory_bytes) return Result::kOutOfMemory;
   Allocation allocation;
   allocation.size = bytes;
   allocation.kind = kind;
   allocation.context = context;
   allocation.pool = pool;
+  const uint32_t gpu = GpuOf(allocation);
+  if (bytes > state_.facts(gpu).memory_bytes) return Result::kOutOfMemory;
   Result result;
   if (bytes <= kSmallBytes) {
-    result = AllocatePart(context, bytes, &allocation);
+    result = AllocatePart(bytes, gpu, &allocation);
   } else {
-    allocation.charged = RoundUp(bytes, kBlockBytes);
-    result = Map(allocation.charged, gpu, &allocation.base);
+    result =
+        TakeBlocks(pool, RoundUp(bytes, kBlockBytes), gpu, &allocation.charged, &allocation.base);
   }
   if (result != Result::kSuccess) return result;
   if (pool != nullptr) {
@@ -246,10 +302,9 @@ Result Driver::Free(DevicePtr pointer) {
   if (allocation.pool != nullptr) allocation.pool->used -= allocation.size;
   if (allocation.block != 0) {
     FreePart(allocation);
-    return Result::kSuccess;
+  } else {
+    GiveBlocks(allocation.pool, allocation.base, allocation.charged, GpuOf(allocation));
   }
-  munmap(reinterpret_cast<void*>(allocation.base), allocation.charged);
-  slot_.Uncharge(GpuOf(allocation.context->device), allocation.charged);
   return Result::kSuccess;
 }
 

@@ -47,12 +47,13 @@ struct Allocation {
   MemoryKind kind = MemoryKind::kDevice;
   ContextTag* context = nullptr;
   MemPoolTag* pool = nullptr;
-  DevicePtr block = 0;  // the block that it is a part of, or 0
+  DevicePtr block = 0;  // of its context or pool that it is a part of, or 0
   unsigned flags = 0;
 };
 
-// 2 MiB that small allocations share.
+// That small allocations share.
 struct Block {
+  uint64_t bytes = kBlockBytes;
   std::map<DevicePtr, uint64_t> free;  // ranges
 };
 
@@ -98,12 +99,18 @@ struct tessera::cuda::LibraryTag {
   std::map<ContextTag*, ModuleTag*> modules;
 };
 
+// `reserved` is what the pool takes of the GPU: blocks that small allocations share, large
+// allocations, and what is kept of freed ones. It keeps them while it reserves no more than its
+// release threshold.
 struct tessera::cuda::MemPoolTag {
   int device = 0;
   bool built_in = false;
   uint64_t used = 0, used_high = 0;
+  uint64_t reserved = 0, reserved_high = 0;
   uint64_t max_size = 0;
   uint64_t release_threshold = 0;
+  std::map<DevicePtr, Block> blocks;
+  std::multimap<uint64_t, DevicePtr> kept;  // by size
 };
 
 struct tessera::cuda::ContextTag {
@@ -171,6 +178,8 @@ class Driver {
   MemPoolTag* PoolOf(Device device) { return pools_[size_t(device)]; }
   void SetPool(Device device, MemPoolTag* pool) { pools_[size_t(device)] = pool; }
   MemPoolTag* DefaultPoolOf(Device device) { return &default_pools_[size_t(device)]; }
+  // Gives back to the GPU what the pool keeps, until it reserves at most `keep`.
+  void Trim(MemPoolTag* pool, uint64_t keep);
 
   StreamTag* CreateStream(ContextTag* context, unsigned flags, int priority);
   void DestroyStream(StreamTag* stream);
@@ -197,7 +206,15 @@ class Driver {
   Driver() = default;
   Result FindGpus();
   Result Map(uint64_t bytes, uint32_t gpu, DevicePtr* pointer);
-  Result AllocatePart(ContextTag* context, uint64_t bytes, Allocation* allocation);
+  void Unmap(DevicePtr base, uint64_t bytes, uint32_t gpu);
+  // Takes whole blocks of the GPU, for a pool or, where it is null, for a context; and gives them
+  // back.
+  Result TakeBlocks(MemPoolTag* pool, uint64_t bytes, uint32_t gpu, uint64_t* taken,
+                    DevicePtr* base);
+  void GiveBlocks(MemPoolTag* pool, DevicePtr base, uint64_t bytes, uint32_t gpu);
+  uint32_t GpuOf(const Allocation& allocation) const;
+  std::map<DevicePtr, Block>& BlocksOf(const Allocation& allocation);
+  Result AllocatePart(uint64_t bytes, uint32_t gpu, Allocation* allocation);
   void FreePart(const Allocation& allocation);
 
   std::atomic<bool> initialised_ = false;

@@ -43,11 +43,10 @@ Result AllocateFromPool(ContextCall& call, DevicePtr* pointer, size_t bytes, Mem
                         Stream stream) {
   if (pointer == nullptr) return Result::kInvalidValue;
   if (call->FindStream(call.context(), stream) == nullptr) return Result::kInvalidHandle;
-  if (pool->max_size != 0 && pool->used + bytes > pool->max_size) return Result::kOutOfMemory;
   return call->Allocate(call.context(), bytes, MemoryKind::kDevice, pool, pointer);
 }
 
-bool IsPool(ContextCall& call, MemPool pool) {
+bool IsPool(Call& call, MemPool pool) {
   if (call->made_pools().contains(pool)) return true;
   for (int i = 0; i < call->device_count(); ++i) {
     if (pool == call->DefaultPoolOf(i)) return true;
@@ -191,38 +190,44 @@ CUDA_EXPORT Result cuMemPoolDestroy(MemPool pool) {
   if (call->PoolOf(pool->device) == pool) {
     call->SetPool(pool->device, call->DefaultPoolOf(pool->device));
   }
+  call->Trim(pool, 0);
   call->made_pools().erase(pool);
   delete pool;
   return Result::kSuccess;
 }
 
-CUDA_EXPORT Result cuMemPoolTrimTo(MemPool pool, size_t) {
-  CUDA_ENTER(ContextCall, call);
-  return IsPool(call, pool) ? Result::kSuccess : Result::kInvalidValue;  // nothing is kept back
+CUDA_EXPORT Result cuMemPoolTrimTo(MemPool pool, size_t keep) {
+  CUDA_ENTER(Call, call);
+  if (!IsPool(call, pool)) return Result::kInvalidValue;
+  call->Trim(pool, keep);
+  return Result::kSuccess;
 }
 
 CUDA_EXPORT Result cuMemPoolGetAttribute(MemPool pool, int attribute, void* value) {
-  CUDA_ENTER(ContextCall, call);
+  CUDA_ENTER(Call, call);
   if (!IsPool(call, pool) || value == nullptr) return Result::kInvalidValue;
   auto* number = static_cast<uint64_t*>(value);
   switch (attribute) {
     case 1: case 2: case 3: *static_cast<int*>(value) = 1; return Result::kSuccess;
     case kReleaseThreshold: *number = pool->release_threshold; return Result::kSuccess;
-    case kReservedCurrent: case kUsedCurrent: *number = pool->used; return Result::kSuccess;
-    case kReservedHigh: case kUsedHigh: *number = pool->used_high; return Result::kSuccess;
+    case kReservedCurrent: *number = pool->reserved; return Result::kSuccess;
+    case kReservedHigh: *number = pool->reserved_high; return Result::kSuccess;
+    case kUsedCurrent: *number = pool->used; return Result::kSuccess;
+    case kUsedHigh: *number = pool->used_high; return Result::kSuccess;
     default: return Result::kInvalidValue;
   }
 }
 
 CUDA_EXPORT Result cuMemPoolSetAttribute(MemPool pool, int attribute, void* value) {
-  CUDA_ENTER(ContextCall, call);
+  CUDA_ENTER(Call, call);
   if (!IsPool(call, pool) || value == nullptr) return Result::kInvalidValue;
   switch (attribute) {
     case 1: case 2: case 3: return Result::kSuccess;  // which reuse is allowed: hints
     case kReleaseThreshold:
       pool->release_threshold = *static_cast<uint64_t*>(value);
       return Result::kSuccess;
-    case kReservedHigh: case kUsedHigh: pool->used_high = pool->used; return Result::kSuccess;
+    case kReservedHigh: pool->reserved_high = pool->reserved; return Result::kSuccess;
+    case kUsedHigh: pool->used_high = pool->used; return Result::kSuccess;
     default: return Result::kInvalidValue;
   }
 }
