@@ -15,7 +15,7 @@ import tempfile
 # A room may include itself, rooms of lower levels, and what stands in SAME_LEVEL.
 LEVELS = {
     "base": 0,
-    "formats": 1, "device": 1,
+    "formats": 1, "device": 1, "limiter": 1,
     "placement": 2, "net": 2, "gpu": 2, "oci": 2,
     "kube": 3, "grant": 3,
     "ledger": 4,
@@ -25,7 +25,9 @@ LEVELS = {
 PRODUCT = 5
 SAME_LEVEL = {("device", "formats"), ("gpu", "oci")}
 # What the simulated driver may use; it is used by its own programs in cmd and by tests.
-ALLOWED_IN = {"sim": {"base", "formats"}, "limiter": set()}
+ALLOWED_IN = {"sim": {"base", "formats"}}
+# Loaded into other people's programs: without its tests it includes no other room.
+STANDALONE = {"limiter"}
 # Pure rooms: no files, clocks, threads or sockets.
 PURE = {"device": ["src/base/file.h", "src/base/clock.h", "src/base/task_runner.h"],
         "placement": ["src/base/file.h", "src/base/clock.h", "src/base/task_runner.h"]}
@@ -49,7 +51,9 @@ def is_test(path):
 def edge_offence(source, target, test):
     if target == source:
         return None
-    if source in ALLOWED_IN:
+    if source in STANDALONE and not test:
+        ok = False
+    elif source in ALLOWED_IN:
         ok = target in ALLOWED_IN[source]
     elif target in ALLOWED_IN:
         ok = source == "cmd" or test
@@ -100,6 +104,7 @@ def self_test():
         "src/net/a.cc": ("#include <boost/beast.hpp>", "does not name Beast"),
         "src/placement/a.cc": ('#include "src/base/clock.h"', "placement is pure"),
         "src/agent/b.cc": ('#include "src/sim/state.h"', "agent may not include sim"),
+        "src/limiter/a.cc": ('#include "src/base/file.h"', "limiter may not include base"),
         "src/cmd/x/main.cc": ('#include "src/agent/a.h"\n#include "src/runtime/b.h"',
                               "uses several products"),
     }

@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/limiter/accounts.h"
+
+#include <sched.h>
+#include <time.h>
+
+namespace tessera::limiter {
+namespace {
+
+constexpr auto kRelaxed = std::memory_order_relaxed;
+
+// A reservation that only races with others is retried in rounds, with a pause after each: another
+// process may have been interrupted between two steps. Dead processes are looked for first, and in
+// every tenth round.
+constexpr int kTriesInRound = 100;
+constexpr int kRounds = 1000;
+constexpr int kRoundsToSweep = 10;
+constexpr timespec kPause = {0, 100'000};  // with overshoot about 0.2 s in all
+// A sum that is taken while others free and allocate may be too large, so a refusal is confirmed,
+// with pauses in which the others get on: at most some 20 us for a program that is out of memory.
+constexpr int kFullAnswers = 16;
+
+}  // namespace
+
+void Accounts::Open(const Limits* limits, Usage* usage, uint32_t slot, Sweep sweep) {
+  limits_ = limits;
+  usage_ = usage;
+  slot_ = slot;
+  sweep_ = sweep;
+  turn_.Reset();
+}
+
+int Accounts::Find(const uint8_t (&uuid)[16]) const {
+  for (uint32_t i = 0; i < limits_->gpu_count && i < kMaxGpus; ++i) {
+    if (__builtin_memcmp(limits_->gpus[i].uuid, uuid, sizeof(uuid)) == 0) return int(i);
+  }
+  return -1;
+}
+
+// A process adds to `held` before it takes from `pending`. Pending is therefore read first: bytes
+// that move in between are counted twice, never not at all.
+Accounts::Sums Accounts::Sum(int gpu) const {
+  const GpuUsage& of_gpu = usage_->gpus[gpu];
+  Sums sums{limits_->gpus[gpu].unaccounted.load(kRelaxed), 0, false};
+  uint32_t slots = usage_->slots_used.load();
+  if (slots > kMaxSlots) slots = kMaxSlots;
+  for (uint32_t i = 0; i < slots; ++i) {
+    const uint64_t pending = of_gpu.pending[i].load();
+    sums.pending += pending;
+    sums.lower_pending |= pending != 0 && i < slot_;
+    sums.held += of_gpu.held[i].load();
+  }
+  return sums;
+}
+
+Accounts::Answer Accounts::TryReserve(int gpu, uint64_t bytes, bool* yield) {
+  const uint64_t limit = Limit(gpu) != 0 ? Limit(gpu) : UINT64_MAX;
+  if (bytes > limit) return Answer::kFull;
+  usage_->gpus[gpu].pending[slot_].fetch_add(bytes);
+  const Sums sums = Sum(gpu);
+  if (sums.held <= limit && sums.pending <= limit - sums.held) {
+    RecordPeak(gpu, sums.held + sums.pending);
+    return Answer::kFits;
+  }
+  Cancel(gpu, bytes);
+  if (sums.held > limit || bytes > limit - sums.held) return Answer::kFull;
+  *yield = sums.lower_pending;
+  return Answer::kContended;
+}
+
+bool Accounts::Reserve(int gpu, uint64_t bytes) {
+  bool yield = false;
+  if (TryReserve(gpu, bytes, &yield) == Answer::kFits) return true;
+  return ReserveInTurn(gpu, bytes);
+}
+
+// One thread of each process at a time, so that the order of slots decides between those that wait.
+bool Accounts::ReserveInTurn(int gpu, uint64_t bytes) {
+  const SpinGuard guard(&turn_);
+  int full = 0;
+  for (int round = 0; round < kRounds; ++round) {
+    if (sweep_ != nullptr && round % kRoundsToSweep == 0) sweep_();
+    for (int tries = 0; tries < kTriesInRound; ++tries) {
+      bool yield = false;
+      const Answer answer = TryReserve(gpu, bytes, &yield);
+      if (answer == Answer::kFits) return true;
+      full = answer == Answer::kFull ? full + 1 : 0;
+      if (full == kFullAnswers) return false;
+      // Of two that contend the lower slot retries at once, and finds the others withdrawn.
+      if (yield || answer == Answer::kFull) ::sched_yield();
+    }
+    ::nanosleep(&kPause, nullptr);
+  }
+  return false;
+}
+
+void Accounts::Cancel(int gpu, uint64_t bytes) {
+  usage_->gpus[gpu].pending[slot_].fetch_sub(bytes);
+}
+
+void Accounts::Release(int gpu, uint64_t bytes) { usage_->gpus[gpu].held[slot_].fetch_sub(bytes); }
+
+void Accounts::Add(int gpu, uint64_t bytes) { usage_->gpus[gpu].held[slot_].fetch_add(bytes); }
+
+uint64_t Accounts::Held(int gpu) const { return Sum(gpu).held; }
+
+void Accounts::RecordPeak(int gpu, uint64_t bytes) {
+  std::atomic<uint64_t>& peak = usage_->gpus[gpu].peak;
+  uint64_t seen = peak.load(kRelaxed);
+  while (bytes > seen && !peak.compare_exchange_weak(seen, bytes, kRelaxed)) {
+  }
+}
+
+void Accounts::RecordRefusal(int gpu, uint64_t bytes) {
+  usage_->gpus[gpu].refused_bytes.store(bytes, kRelaxed);
+  usage_->gpus[gpu].refused.fetch_add(1, kRelaxed);
+}
+
+}  // namespace tessera::limiter

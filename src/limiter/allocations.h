@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+// What this process has allocated and how much of it is charged, by device pointer, so that a free
+// gives back exactly what its allocation took.
+//
+// A hash table in shards, each with a spin lock that is held for a few instructions and never
+// across a call of the driver or the system. Memory comes from mmap, so the program's allocator is
+// not entered; a shard doubles when it is 70 % full. Neighbors in device memory are neighbors in
+// the table: programs allocate in a row. Threads: any. Cost: about 10 ns for each call.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "src/limiter/spin_lock.h"
+
+namespace tessera::limiter {
+
+// 8 bytes, so that a table of a million allocations stays small.
+struct Allocation {
+  uint64_t blocks : 24 = 0;  // charged for it alone; 0 for a part of a block and for memory of a
+                             // pool. Of an entry for a block: how many allocations share it
+  uint64_t context : 26 = 0;  // id of the context that frees it (contexts.h); 0: none
+  uint64_t gpu : 5 = 0;   // index in the limits
+  uint64_t pool : 9 = 0;  // 1 + index of its pool (pools.h); 0: none
+};
+static_assert(sizeof(Allocation) == 8);
+
+class Allocations {
+ public:
+  // Forgets everything, and breaks all locks: for a child after fork, which has no other threads
+  // yet.
+  void Reset();
+  // False: there is no memory for the table.
+  bool Insert(uint64_t pointer, const Allocation& allocation);
+  // False: the pointer is not known.
+  bool Remove(uint64_t pointer, Allocation* removed);
+  // Counts one more, or one less, allocation that shares the block. True for the first, and for the
+  // last.
+  bool Join(uint64_t block, int gpu);
+  bool Leave(uint64_t block);
+  // Removes every allocation of a context; calls `each` without a lock held.
+  void RemoveContext(uint64_t context, void (*each)(void*, uint64_t pointer, const Allocation&),
+                     void* argument);
+
+ private:
+  struct Entry {
+    uint64_t pointer;  // 0: empty
+    Allocation allocation;
+  };
+  struct Shard {
+    SpinLock lock;
+    uint32_t count;
+    uint32_t capacity;  // a power of two, or 0
+    Entry* entries;
+  };
+  static constexpr size_t kShards = 64;
+
+  static bool Grow(Shard* shard);
+  static Entry* Find(const Shard& shard, uint64_t pointer);
+  static void Erase(Shard* shard, Entry* entry);
+  Shard& ShardOf(uint64_t pointer);
+
+  Shard shards_[kShards] = {};
+};
+
+}  // namespace tessera::limiter

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+// A lock for a few instructions, never held across a call of the driver or the system. It needs no
+// destructor and can be reset in a child after fork. Threads: any.
+#pragma once
+
+#include <sched.h>
+
+#include <atomic>
+
+namespace tessera::limiter {
+
+class SpinLock {
+ public:
+  void Lock() {
+    for (int spins = 0; locked_.exchange(true, std::memory_order_acquire); ++spins) {
+      // The holder may wait for this very CPU.
+      if (spins > kSpins) ::sched_yield();
+    }
+  }
+  void Unlock() { locked_.store(false, std::memory_order_release); }
+  // For a child after fork: the thread that held it is not there.
+  void Reset() { locked_.store(false); }
+
+ private:
+  static constexpr int kSpins = 100;
+  std::atomic<bool> locked_{false};
+};
+
+class SpinGuard {
+ public:
+  explicit SpinGuard(SpinLock* lock) : lock_(lock) { lock_->Lock(); }
+  ~SpinGuard() { lock_->Unlock(); }
+  SpinGuard(const SpinGuard&) = delete;
+  SpinGuard& operator=(const SpinGuard&) = delete;
+
+ private:
+  SpinLock* const lock_;
+};
+
+}  // namespace tessera::limiter
