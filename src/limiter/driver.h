@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+// The real driver's functions, found by name when this library is loaded. The real library is a
+// dependency of this one by its absolute path, so it is loaded already, in the same namespace
+// (dlmopen), and whatever LD_LIBRARY_PATH says. Threads: any; nothing changes after loading.
+#pragma once
+
+#include "api/cuda_abi.h"
+
+namespace tessera::limiter {
+
+// A function that this driver is too old to have answers kNotSupported.
+struct Driver {
+  bool found;  // the real library itself
+#define LIMITER_WRAPPED(name, type) cuda::fn::type name;
+#define LIMITER_CALLED(name) cuda::fn::name name;
+#include "src/limiter/functions.inc"
+#undef LIMITER_CALLED
+#undef LIMITER_WRAPPED
+};
+extern Driver driver;
+
+// The limiter's function in place of the driver's: for a pointer that the driver's cuGetProcAddress
+// gave. Pointers to other functions come back as they are.
+void* InPlaceOf(void* driver_function);
+
+}  // namespace tessera::limiter

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+// The driver's functions by which a program begins, finds functions, and ends contexts.
+#include "src/limiter/driver.h"
+#include "src/limiter/process.h"
+
+#define LIMITER_EXPORT extern "C" __attribute__((visibility("default")))
+
+namespace tessera::cuda {
+namespace {
+
+using limiter::driver;
+using limiter::Process;
+
+}  // namespace
+
+LIMITER_EXPORT Result cuInit(unsigned flags) {
+  const Result result = Process::Get().Init();
+  return result == Result::kSuccess ? driver.cuInit(flags) : result;
+}
+
+// The driver decides by name, version and stream mode which function is meant; only its answer is
+// replaced.
+LIMITER_EXPORT Result cuGetProcAddress(const char* symbol, void** function, int version,
+                                       uint64_t flags) {
+  const Result result = driver.cuGetProcAddress(symbol, function, version, flags);
+  if (result == Result::kSuccess && function != nullptr) *function = limiter::InPlaceOf(*function);
+  return result;
+}
+
+LIMITER_EXPORT Result cuGetProcAddress_v2(const char* symbol, void** function, int version,
+                                          uint64_t flags, int* status) {
+  const Result result = driver.cuGetProcAddress_v2(symbol, function, version, flags, status);
+  if (result == Result::kSuccess && function != nullptr) *function = limiter::InPlaceOf(*function);
+  return result;
+}
+
+LIMITER_EXPORT Result cuCtxDestroy(Context context) {
+  return Process::Get().DestroyContext(context, [&] { return driver.cuCtxDestroy(context); });
+}
+
+LIMITER_EXPORT Result cuCtxDestroy_v2(Context context) {
+  return Process::Get().DestroyContext(context, [&] { return driver.cuCtxDestroy_v2(context); });
+}
+
+LIMITER_EXPORT Result cuDevicePrimaryCtxRetain(Context* context, Device device) {
+  const Result result = driver.cuDevicePrimaryCtxRetain(context, device);
+  if (result == Result::kSuccess && context != nullptr) Process::Get().SetPrimary(device, *context);
+  return result;
+}
+
+LIMITER_EXPORT Result cuDevicePrimaryCtxRelease(Device device) {
+  return Process::Get().ReleasePrimary(device,
+                                       [&] { return driver.cuDevicePrimaryCtxRelease(device); });
+}
+
+LIMITER_EXPORT Result cuDevicePrimaryCtxRelease_v2(Device device) {
+  return Process::Get().ReleasePrimary(device,
+                                       [&] { return driver.cuDevicePrimaryCtxRelease_v2(device); });
+}
+
+LIMITER_EXPORT Result cuDevicePrimaryCtxReset(Device device) {
+  return Process::Get().ReleasePrimary(device,
+                                       [&] { return driver.cuDevicePrimaryCtxReset(device); });
+}
+
+LIMITER_EXPORT Result cuDevicePrimaryCtxReset_v2(Device device) {
+  return Process::Get().ReleasePrimary(device,
+                                       [&] { return driver.cuDevicePrimaryCtxReset_v2(device); });
+}
+
+}  // namespace tessera::cuda

@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: Apache-2.0
+// Lines on standard error for the person who runs the program: "tessera: ...". At most ten a
+// minute, so that a program that retries does not fill its log. Threads: any.
+#pragma once
+
+#include <cstdint>
+
+namespace tessera::limiter {
+
+void Message(const char* format, ...) __attribute__((format(printf, 1, 2)));
+
+// An allocation that the limit refuses.
+void ReportRefusal(const uint8_t (&uuid)[16], uint64_t bytes, uint64_t held, uint64_t limit);
+
+}  // namespace tessera::limiter

@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+// For tests: a simulated node, and what a limited container of it sees at /run/tessera. The process
+// gets a mount namespace with a /run of its own, which the kernel drops at its end. Needs root.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "src/limiter/limits_file.h"
+#include "src/sim/cuda/cuda_library.h"
+#include "src/sim/testing/sim_node.h"
+
+namespace tessera::limiter::testing {
+
+class LimitedNode {
+ public:
+  // False where the process may not mount.
+  static bool Possible();
+
+  // Limits the device memory of the first GPUs of the node; 0: not limited.
+  explicit LimitedNode(const std::vector<uint64_t>& memory, const std::string& profile = "");
+
+  void SetMemory(uint32_t gpu, uint64_t bytes);
+  // The simulated device's own account.
+  uint64_t DeviceBytes(uint32_t gpu) { return node_.state().UsedBytesAtOnce(gpu); }
+  // What the container's processes hold by the limiter's account.
+  uint64_t Held(uint32_t gpu);
+  const GpuUsage& usage(uint32_t gpu);
+  sim::testing::SimNode& node() { return node_; }
+  // Clears what dead processes have left, as the next process of the container would.
+  void Sweep();
+
+  // Starts a process of the container, with the limiter loaded as its libcuda. The process ends
+  // when `body` returns, with 0 unless an expectation failed in it.
+  using Body = std::function<void(const cuda::CudaLibrary&)>;
+  int Start(const Body& body);
+  // The same, and waits: true where no expectation failed.
+  bool Run(const Body& body);
+
+ private:
+  sim::testing::SimNode node_;
+  LimitsFile limits_;
+  Usage* usage_ = nullptr;
+};
+
+inline constexpr char kContainerDir[] = "/run/tessera";
+
+}  // namespace tessera::limiter::testing
