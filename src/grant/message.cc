@@ -128,6 +128,7 @@ Json EncodeGrant(const Grant& grant) {
   json.Set("env", std::move(env));
   json.Set("driver_root", Json::String(grant.driver_root));
   json.Set("dev_root", Json::String(grant.dev_root));
+  if (!grant.limits_dir.empty()) json.Set("limits_dir", Json::String(grant.limits_dir));
   json.Set("agent_version", Json::String(grant.agent_version));
   return json;
 }
@@ -152,6 +153,7 @@ Result<Grant> DecodeGrant(const Json& json) {
   }
   grant.driver_root = OptionalString(json, "driver_root");
   grant.dev_root = OptionalString(json, "dev_root");
+  grant.limits_dir = OptionalString(json, "limits_dir");
   grant.agent_version = OptionalString(json, "agent_version");
   return grant;
 }

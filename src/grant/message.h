@@ -80,6 +80,8 @@ struct Grant {
   std::map<std::string, std::string> env;  // replaces entries of the same name
   std::string driver_root;                 // host path
   std::string dev_root;                    // host path
+  // The host's folder with what limits the container (src/limiter/region.h); empty: nothing does.
+  std::string limits_dir;
   std::string agent_version;
   bool operator==(const Grant&) const = default;
 };

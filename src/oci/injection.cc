@@ -16,11 +16,16 @@
 namespace tessera::oci {
 namespace {
 
+constexpr std::string_view kCudaSoname = "libcuda.so.1";
 constexpr std::string_view kLdCache = "/etc/ld.so.cache";
 constexpr std::string_view kDefaultPath =
     "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 const std::vector<std::string> kReadOnlyBind = {"ro", "nosuid", "nodev", "bind", "rprivate"};
 const std::vector<std::string> kReadOnlyTree = {"ro", "nosuid", "nodev", "rbind", "rprivate"};
+// What the container's processes hold: its own, gone with it. Sticky, so that no user removes
+// another's file.
+const std::vector<std::string> kUsageTmpfs = {"rw",     "nosuid",    "nodev",
+                                              "noexec", "mode=1777", "size=4m"};
 const std::vector<std::string> kSharedBind = {"rw", "nosuid", "nodev", "noexec", "bind", "rprivate"};
 
 #if defined(__x86_64__)
@@ -166,6 +171,7 @@ class Injector {
 
   Status CollectTree() {
     for (const DriverLibrary& library : injection_.driver.libraries) AddLibrary(library);
+    if (injection_.limiter) RETURN_IF_ERROR(AddLimiter(*injection_.limiter));
     for (const ExtraLink& link : kExtraLinks) AddExtraLink(link);
     for (const DriverBinary& binary : injection_.driver.binaries) {
       tree_.AddDriverFile("bin/" + binary.name, binary.host_path);
@@ -186,8 +192,28 @@ class Injector {
     return JoinPath(placement_.driver_dir, name);
   }
 
+  // The limiter's library needs the real one by this very path.
+  Status AddLimiter(const Limiter& limiter) {
+    RETURN_IF_ERROR(stage_.Label(limiter.limits_dir));
+    RETURN_IF_ERROR(stage_.Label(JoinPath(limiter.limits_dir, "limits")));
+    tree_.AddFolder("limits");
+    tree_.AddFolder("usage");
+    on_tree_.push_back({InContainer("limits"), "bind", limiter.limits_dir, kReadOnlyBind});
+    on_tree_.push_back({InContainer("usage"), "tmpfs", "tmpfs", kUsageTmpfs});
+    return Status::Ok();
+  }
+
+  // Where the container is limited, the limiter stands in place of libcuda.
+  std::string FileOf(const DriverLibrary& library) {
+    if (!injection_.limiter || library.soname != kCudaSoname) return library.host_path;
+    tree_.AddDriverFile("real/libcuda.so.1", library.host_path);
+    const bool in_dev = placement_.driver_dir == names::kContainerDriverDir;
+    return JoinPath(injection_.limiter->library_dir,
+                    in_dev ? "libtessera-cuda-dev.so" : "libtessera-cuda-run.so");
+  }
+
   void AddLibrary(const DriverLibrary& library) {
-    tree_.AddDriverFile("lib/" + library.file_name, library.host_path);
+    tree_.AddDriverFile("lib/" + library.file_name, FileOf(library));
     AddCacheEntry(library.file_name);
     // By this name the GBM loader asks for the driver of the kernel module nvidia-drm.
     if (library.soname == "libnvidia-allocator.so.1" && !injection_.driver.data_files.empty()) {
@@ -212,12 +238,17 @@ class Injector {
                               .flags = NativeLdCacheFlags()});
   }
 
+  // Trees with and without the limiter show different files as libcuda, and both are in use.
+  std::string TreeFamily() const {
+    const std::string& root = injection_.driver.root;
+    return injection_.limiter ? root + " limited by " + injection_.limiter->library_dir : root;
+  }
+
   Result<std::string> MountTree() {
     std::string why = "no folder for shared trees is configured";
     if (!injection_.tree_dir.empty()) {
       const Result<std::string> shared =
-          ShareTree(tree_, injection_.driver.root, injection_.tree_dir,
-                    LabelForAll(document_.MountLabel()));
+          ShareTree(tree_, TreeFamily(), injection_.tree_dir, LabelForAll(document_.MountLabel()));
       if (shared.ok()) {
         RETURN_IF_ERROR(
             document_.AddMount({placement_.driver_dir, "bind", *shared, kReadOnlyTree}));

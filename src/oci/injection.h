@@ -7,6 +7,8 @@
 //   /dev/tessera/lib, bin, run    one bind mount of the host's shared tree; where there can be none,
 //                                 of a staged folder, and on it one for each file of the driver.
 //                                 Read only; SONAMEs are links in it
+//   /dev/tessera/real             of a limited container: the driver's libcuda, in whose place in lib
+//                                 the limiter stands; limits, usage: what the limiter works with
 //   /etc/ld.so.cache              a merged cache, written into a writable root or mounted over that of
 //                                 a read-only one; else LD_LIBRARY_PATH
 //   /dev/tessera/share            what loaders of Vulkan, EGL and GBM read, named by their variables
@@ -16,6 +18,7 @@
 // Threads: one.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -30,10 +33,18 @@
 
 namespace tessera::oci {
 
+// What holds a container to its share of a GPU.
+struct Limiter {
+  // Host path: has libtessera-cuda-dev.so for /dev/tessera, and libtessera-cuda-run.so.
+  std::string library_dir;
+  std::string limits_dir;   // host path: what the container may use; mounted read-only
+};
+
 struct Injection {
   std::vector<DeviceNode> devices;
   std::vector<DeviceNode> withheld;  // GPUs of others; not for containers whose cgroup denies them anyway
   DriverFiles driver;
+  std::optional<Limiter> limiter;
   std::vector<Mount> mounts;  // of the grant; below /dev/tessera they move with it
   std::vector<std::pair<std::string, std::string>> env;
   // Where shared trees of driver files are kept on the host; empty for none.

@@ -306,6 +306,33 @@ TEST_F(InjectionTest, WithoutASharedTreeEachFileOfTheDriverIsMountedReadOnly) {
   EXPECT_THAT(cuda.options, ElementsAre("ro", "nosuid", "nodev", "bind", "rprivate"));
 }
 
+TEST_F(InjectionTest, ALimitedContainerGetsTheLimiterInPlaceOfLibcuda) {
+  injection_.limiter = Limiter{.library_dir = "/opt/tessera/lib", .limits_dir = path("limits")};
+  ConfigDocument document = Injected(Document(OwnDev()));
+  const auto mounts_of = [](const ConfigDocument& one) {
+    std::map<std::string, Mount> mounts;
+    for (const Mount& mount : one.Mounts()) mounts[mount.destination] = mount;
+    return mounts;
+  };
+  auto mounts = mounts_of(document);
+  EXPECT_EQ(mounts["/dev/tessera/lib/libcuda.so.550.54.15"].source,
+            "/opt/tessera/lib/libtessera-cuda-dev.so");
+  EXPECT_EQ(mounts["/dev/tessera/real/libcuda.so.1"].source,
+            path("driver/usr/lib/x86_64-linux-gnu/libcuda.so.550.54.15"));
+  EXPECT_EQ(fs::read_symlink(path("bundle/tessera/tree/lib/libcuda.so.1")), "libcuda.so.550.54.15");
+  EXPECT_EQ(mounts["/dev/tessera/limits"].source, path("limits"));
+  EXPECT_THAT(mounts["/dev/tessera/limits"].options, Contains("ro"));
+  EXPECT_EQ(mounts["/dev/tessera/usage"].type, "tmpfs")
+      << "nothing of the host is writable in the container";
+  EXPECT_THAT(mounts["/dev/tessera/usage"].options, Contains("size=4m"));
+
+  document = Injected(Document({{"/run", "tmpfs", "x"}}));
+  mounts = mounts_of(document);
+  EXPECT_EQ(mounts["/run/tessera/lib/libcuda.so.550.54.15"].source,
+            "/opt/tessera/lib/libtessera-cuda-run.so");
+  EXPECT_EQ(mounts["/run/tessera/limits"].source, path("limits"));
+}
+
 TEST_F(InjectionTest, ASharedTreeIsOneMount) {
   // The namespace goes with the process, however it ends.
   if (::unshare(CLONE_NEWNS) != 0 ||
@@ -318,6 +345,36 @@ TEST_F(InjectionTest, ASharedTreeIsOneMount) {
   ASSERT_TRUE(how.ok()) << how.status().message();
   if (!how->starts_with("driver files by one mount")) GTEST_SKIP() << *how;
   EXPECT_THAT(Destinations(document), ElementsAre("/dev", "/dev/tessera"));
+  EXPECT_TRUE(DropSharedTrees(path("trees")).ok());
+}
+
+TEST_F(InjectionTest, TreesWithAndWithoutTheLimiterAreKeptSideBySide) {
+  if (::unshare(CLONE_NEWNS) != 0 ||
+      ::mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0) {
+    GTEST_SKIP() << "mounts need root";
+  }
+  injection_.tree_dir = path("trees");
+  fs::create_directories(path("limits"));
+  for (const char* name :
+       {"limits/limits", "libtessera-cuda-dev.so", "libtessera-cuda-run.so"}) {
+    ASSERT_TRUE(WriteFileAtomically(path(name), "x", 0644).ok());
+  }
+  const auto tree = [&] {
+    ConfigDocument document = Document(OwnDev());
+    const auto how = Inject(injection_, FindPlacement(document, path("trees")).value(), &document);
+    EXPECT_TRUE(how.ok()) << how.status().message();
+    for (const Mount& mount : document.Mounts()) {
+      if (mount.destination == "/dev/tessera") return mount.source;
+    }
+    return std::string();
+  };
+  const std::string plain = tree();
+  injection_.limiter = Limiter{.library_dir = dir_.path(), .limits_dir = path("limits")};
+  const std::string limited = tree();
+  injection_.limiter.reset();
+  EXPECT_NE(plain, limited);
+  EXPECT_EQ(tree(), plain);
+  EXPECT_TRUE(PathExists(limited + "/real/libcuda.so.1")) << "a container may be starting with it";
   EXPECT_TRUE(DropSharedTrees(path("trees")).ok());
 }
 

@@ -72,10 +72,10 @@ Result<Fd> Lock(const std::string& dir) {
 
 class Sharer {
  public:
-  Sharer(const Tree& tree, const std::string& driver_root, const std::string& dir,
+  Sharer(const Tree& tree, const std::string& family, const std::string& dir,
          const std::string& label)
       : tree_(tree), dir_(dir), label_(label), trees_(JoinPath(dir, "trees")) {
-    prefix_ = fmt::format("{:08x}-", std::hash<std::string>()(driver_root) & 0xffffffff);
+    prefix_ = fmt::format("{:08x}-", std::hash<std::string>()(family) & 0xffffffff);
   }
 
   Result<std::string> Share() {
@@ -213,9 +213,9 @@ class Sharer {
 
 }  // namespace
 
-Result<std::string> ShareTree(const Tree& tree, const std::string& driver_root,
+Result<std::string> ShareTree(const Tree& tree, const std::string& family,
                               const std::string& dir, const std::string& label) {
-  return Sharer(tree, driver_root, dir, label).Share();
+  return Sharer(tree, family, dir, label).Share();
 }
 
 std::string LabelForAll(std::string_view mount_label) {

@@ -24,15 +24,15 @@
 namespace tessera::oci {
 
 // Makes, or finds, the tree that holds what `tree` says, and gives its path. The key follows from names
-// and from the files' inodes, so another driver gives another tree; trees of `driver_root` that show
-// files which are no longer the driver's are unmounted then. A tree that was cut off, or from which
+// and from the files' inodes, so another driver gives another tree; trees of the same `family`, a driver's
+// root for example, that show other files under the same names are unmounted then. A tree that was cut off, or from which
 // somebody unmounted a file, is made anew.
 // PERMISSION_DENIED: mounts need root. RESOURCE_EXHAUSTED: there are kMaxSharedTrees, which nobody
 // reaches without trying. UNAVAILABLE: another process holds the lock. NOT_FOUND, ABORTED: the driver is
 // being replaced. Whatever the error, no half-made tree stays.
 // `label`: SELinux's for the tree's folders and links, without which a confined container cannot search
 // them; empty without SELinux. The driver's files keep their own, which containers may read.
-Result<std::string> ShareTree(const Tree& tree, const std::string& driver_root,
+Result<std::string> ShareTree(const Tree& tree, const std::string& family,
                               const std::string& dir, const std::string& label = "");
 
 // A container's label without its categories, which keep containers apart: "…:container_file_t:s0:c1,c2" ->

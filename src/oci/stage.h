@@ -26,11 +26,11 @@ class Stage {
   Result<std::string> AddTree(const Tree& tree);
   // A file beside it. Gives its path.
   Result<std::string> AddFile(const std::string& name, std::string_view data);
+  // Gives a file of the host that this container alone reads the container's label.
+  Status Label(const std::string& path) const;
 
  private:
-  Stage(std::string path, std::string label)
-      : path_(std::move(path)), label_(std::move(label)) {}
-  Status Label(const std::string& path) const;
+  Stage(std::string path, std::string label) : path_(std::move(path)), label_(std::move(label)) {}
 
   std::string path_;
   std::string label_;

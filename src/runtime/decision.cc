@@ -2,6 +2,7 @@
 #include "src/runtime/decision.h"
 
 #include <algorithm>
+#include <filesystem>
 #include <utility>
 #include <vector>
 
@@ -34,6 +35,7 @@ struct Choice {
   std::string dev_root;
   std::vector<oci::Mount> mounts;
   std::vector<std::pair<std::string, std::string>> env;
+  std::string limits_dir;  // empty: nothing limits the container
 };
 
 Result<DeviceNode> LookAtGpu(const ChosenGpu& gpu) {
@@ -123,6 +125,25 @@ Facts CollectFacts(const Choice& choice, const oci::DriverFiles& driver) {
   return facts;
 }
 
+// The limiter's libraries are installed beside the program: <prefix>/bin/tessera-runtime,
+// <prefix>/lib.
+Result<oci::Limiter> FindLimiter(const std::string& limits_dir) {
+  std::error_code error;
+  const std::string program = std::filesystem::read_symlink("/proc/self/exe", error);
+  if (error) return Status::FromErrno("/proc/self/exe", error.value());
+  oci::Limiter limiter{JoinPath(DirName(DirName(program)), "lib"), limits_dir};
+  for (const char* name : {"libtessera-cuda-dev.so", "libtessera-cuda-run.so"}) {
+    if (const std::string path = JoinPath(limiter.library_dir, name); !PathExists(path)) {
+      return Error(
+          Code::kFailedPrecondition,
+          "{} is missing, so the container could not be held to its share of the GPU: install it "
+          "again (tessera-runtime configure --install)",
+          path);
+    }
+  }
+  return limiter;
+}
+
 Result<Decision> DecideWith(const ConfigDocument& document, const Options& options, Choice choice,
                             std::string reason) {
   Decision decision{std::move(reason), {}, {}};
@@ -139,6 +160,9 @@ Result<Decision> DecideWith(const ConfigDocument& document, const Options& optio
   ASSIGN_OR_RETURN(decision.placement, oci::FindPlacement(document, options.driver_tree_dir));
   injection.mounts = std::move(choice.mounts);
   injection.env = std::move(choice.env);
+  if (!choice.limits_dir.empty()) {
+    ASSIGN_OR_RETURN(injection.limiter, FindLimiter(choice.limits_dir));
+  }
   injection.tree_dir = options.driver_tree_dir;
   decision.injection = std::move(injection);
   return decision;
@@ -161,6 +185,7 @@ Choice FromGrant(grant::Grant&& grant, const Options& options) {
     if (device.major_number != 0) gpu.expected = {device.major_number, device.minor_number};
     choice.gpus.push_back(std::move(gpu));
   }
+  choice.limits_dir = std::move(grant.limits_dir);
   for (grant::GrantedMount& mount : grant.mounts) {
     choice.mounts.push_back({mount.container, "bind", mount.host, std::move(mount.options)});
   }

@@ -4,6 +4,7 @@
 
 #include <filesystem>
 
+#include "src/limiter/limits_file.h"
 #include "tests/runtime/container_fixture.h"
 #include "tests/runtime/one_answer.h"
 
@@ -104,6 +105,36 @@ TEST_P(KubernetesContainer, GetsWhatItsGrantSays) {
   EXPECT_EQ(asked->container, "main");
   ASSERT_EQ(asked->tokens.size(), 1u);
   EXPECT_EQ(asked->tokens[0].value, "v1:00:00:GPU-1");
+}
+
+TEST_P(KubernetesContainer, ALimitedOneGetsTheLimiterWithItsLimits) {
+  ASSERT_TRUE(MakeDirs(path("limits")).ok());
+  limiter::LimitsFile limits;
+  ASSERT_EQ(limits.Open(path("limits/limits").c_str()), 0);
+  AddEnv("TESSERA_GRANT_NVIDIA_COM_GPU=v1:00:00:GPU-1");
+  grant::Grant grant = GrantOfSecondGpu();
+  grant.limits_dir = path("limits");
+  {
+    OneAnswer agent(path("grant.sock"), grant);
+    const SubprocessResult result = Run();
+    EXPECT_EQ(result.exit_code, 0) << result.err;
+    EXPECT_THAT(result.out, HasSubstr("library libcuda.so.1 loaded"));
+    EXPECT_THAT(result.out, HasSubstr("cuInit 801\n")) << "the limiter works, and this driver has no cuInit";
+  }
+  // The same bundle again, and a container that lost what limits it.
+  std::filesystem::remove(path("limits/limits"));
+  OneAnswer agent(path("grant.sock"), grant);
+  const SubprocessResult result = Run();
+  EXPECT_THAT(result.out, HasSubstr("cuInit 800\n"));
+  EXPECT_THAT(result.err, HasSubstr("cannot read the limits of this container at /dev/tessera/limits/limits"));
+}
+
+TEST_P(KubernetesContainer, OneThatIsNotLimitedGetsTheDriversOwnLibrary) {
+  AddEnv("TESSERA_GRANT_NVIDIA_COM_GPU=v1:00:00:GPU-1");
+  OneAnswer agent(path("grant.sock"), GrantOfSecondGpu());
+  const SubprocessResult result = Run();
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_THAT(result.out, Not(HasSubstr("cuInit")));
 }
 
 TEST_P(KubernetesContainer, OfGpushareHasNoTokenAndGetsWhatTheAgentTookOver) {

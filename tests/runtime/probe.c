@@ -40,6 +40,13 @@ static void print_library(const char* name) {
   void* handle = dlopen(name, RTLD_NOW);
   printf("library %s %s\n", name, handle ? "loaded" : dlerror());
 }
+
+// The driver of these tests has no functions, so an answer is the limiter's.
+static void print_limiter(void) {
+  void* handle = dlopen("libcuda.so.1", RTLD_NOW);
+  int (*init)(unsigned) = handle ? (int (*)(unsigned))dlsym(handle, "cuInit") : NULL;
+  if (init) printf("cuInit %d\n", init(0));
+}
 #endif
 
 int main(int argc, char** argv) {
@@ -50,6 +57,7 @@ int main(int argc, char** argv) {
   print_library("libcuda.so");
   print_library("libnvidia-ml.so.1");
   print_library("libGLX_nvidia.so.0");
+  print_limiter();
 #endif
   for (int i = 1; i < argc; ++i) print_node(argv[i]);
   print_env("NVIDIA_VISIBLE_DEVICES");
