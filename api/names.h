@@ -127,8 +127,10 @@ inline constexpr std::string_view kEnvRuntimeConfig = "TESSERA_RUNTIME_CONFIG";
 inline constexpr std::string_view kRuntimeConfigFile = "/etc/tessera/runtime.toml";
 inline constexpr std::string_view kRuntimeBinary = "/opt/tessera/bin/tessera-runtime";
 inline constexpr std::string_view kGrantSocket = "/run/tessera/grant.sock";
-// Beside the socket: while a file of this name exists, the agent has the driver closed.
-inline constexpr std::string_view kDriverReleaseFile = "release-driver";
+inline constexpr std::string_view kLimitsDir =
+    "/run/tessera/limits";  // a folder for each container with a share: what it may use of its GPUs
+inline constexpr std::string_view kDriverReleaseFile =
+    "release-driver";  // beside the socket: while it exists, the agent has the driver closed
 inline constexpr std::string_view kDriverTreeDir = "/run/tessera-runtime";
 inline constexpr std::string_view kStateDir = "/var/lib/tessera";
 inline constexpr std::string_view kDevicePluginDir = "/var/lib/kubelet/device-plugins";

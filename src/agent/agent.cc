@@ -192,6 +192,7 @@ Status Agent::Impl::StartGrants() {
   grants.service.description.dev_root_ctr_path = options_.dev_root_ctr_path;
   grants.service.description.version = kVersion;
   grants.service.node_name = options_.node_name;
+  grants.service.limits_dir = options_.limits_dir;
   grants.service.gpu_mem_unit = options_.gpu_mem_unit;
   grants.service.admission = &admission_;
   grants.service.metrics = &metrics_;
@@ -525,7 +526,8 @@ Status CompleteOptions(AgentOptions* options) {
        {std::pair("--driver-root", options->driver_root),
         std::pair("--dev-root", options->dev_root), std::pair("--state-dir", options->state_dir),
         std::pair("--grant-socket", options->grant_socket),
-        std::pair("--engine-host-root", options->engine_host_root)}) {
+        std::pair("--engine-host-root", options->engine_host_root),
+        std::pair("--limits-dir", options->limits_dir.empty() ? "/" : options->limits_dir)}) {
     if (path.empty() || path[0] != '/') {
       return Error(Code::kInvalidArgument, "{}: \"{}\" is no absolute path", flag, path);
     }

@@ -36,6 +36,7 @@ struct AgentOptions {
   std::string pod_resources_socket;
   std::string state_dir;
   std::string grant_socket;
+  std::string limits_dir;  // for the limits of containers; "": no container is limited
   std::string metrics_address;     // "": no HTTP
   std::string manager_address;     // of gpu-manager's old page; "": none
   std::string manager_checkpoint;  // what gpu-manager left; "": nothing

@@ -71,6 +71,7 @@ GrantService::GrantService(TaskRunner* runner, GrantOptions options, const Devic
       pods_(pods),
       on_use_(std::move(on_use)),
       dialects_{.gpu_mem_unit = options_.gpu_mem_unit},
+      limits_(options_.limits_dir),
       view_(ledger, pods),
       take_over_(options_.given_before, ledger),
       ended_(runner, ledger, kubelet, pods, WithMetrics(options_.release, options_.metrics),
@@ -284,7 +285,10 @@ Result<grant::Grant> GrantService::Bind(const Question& question, const Decision
   // Before anything is taken: an ill GPU is refused, and taken by nobody.
   ASSIGN_OR_RETURN(grant::Grant grant,
                    DescribeGrant(options_.description, set, decision.entry.shares));
-  const bool fresh = ledger_->Find(question.who) == nullptr;
+  const GrantLedger::Entry* before = ledger_->Find(question.who);
+  ASSIGN_OR_RETURN(grant.limits_dir,
+                   WriteLimits(before != nullptr ? *before : decision.entry, grant.devices));
+  const bool fresh = before == nullptr;
   RETURN_IF_ERROR(ledger_->Bind(decision.entry, decision.chosen ? &*decision.chosen : nullptr,
                                 set.inventory(), runner_->clock().WallNow()));
   for (const auto& [name, value] : decision.entry.env) grant.env.emplace(name, value);
@@ -300,6 +304,14 @@ Result<grant::Grant> GrantService::Bind(const Question& question, const Decision
     });
   }
   return grant;
+}
+
+Result<std::string> GrantService::WriteLimits(const GrantLedger::Entry& entry,
+                                              const std::vector<grant::GrantedDevice>& devices) {
+  const auto disabled = entry.env.find(std::string(names::kEnvCgpuDisable));
+  const bool is_disabled = disabled != entry.env.end() && disabled->second == "true";
+  if (options_.limits_dir.empty() || is_disabled) return std::string();
+  return limits_.Write(entry.holder, devices);
 }
 
 void GrantService::Wait(Question question) {
@@ -437,6 +449,7 @@ void GrantService::TellUse() {
 }
 
 void GrantService::PassUse() {
+  if (!options_.limits_dir.empty()) limits_.RemoveOthers(ledger_->entries());
   const auto set = devices_->Get();
   if (set == nullptr) return;
   on_use_(std::make_shared<NodeUse>(NodeUse{view_.Accounts(set), view_.ids()}));

@@ -27,6 +27,7 @@
 #include <vector>
 
 #include "src/agent/admission.h"
+#include "src/agent/container_limits.h"
 #include "src/agent/device_set.h"
 #include "src/agent/dialect_env.h"
 #include "src/agent/ended_pods.h"
@@ -47,6 +48,7 @@ namespace tessera::agent {
 struct GrantOptions {
   DescriptionOptions description;
   std::string node_name;
+  std::string limits_dir;  // for the limits of containers; "": no container is limited
   device::MemoryUnit gpu_mem_unit = device::MemoryUnit::kGiB;  // that pods mean
   device::GivenMinors given_before;                            // by other device plugins
   ReleaseOptions release;  // its metrics are those below
@@ -135,6 +137,9 @@ class GrantService final : public Pods::Listener {
   void UseChanged();
   void TellUse();
   void PassUse();
+  // The folder with the limits of the container, or "".
+  Result<std::string> WriteLimits(const GrantLedger::Entry& entry,
+                                  const std::vector<grant::GrantedDevice>& devices);
 
   TaskRunner* const runner_;
   const GrantOptions options_;
@@ -145,6 +150,7 @@ class GrantService final : public Pods::Listener {
   const OnUse on_use_;
 
   DialectSettings dialects_;
+  ContainerLimits limits_;
   NodeView view_;
   TakeOver take_over_;
   EndedPods ended_;

@@ -76,6 +76,7 @@ class GrantsFixture : public ::testing::Test {
     service_.emplace(&runner_,
                      GrantOptions{.description = {.dev_root_ctr_path = "/nonexistent"},
                                   .node_name = "node-1",
+                                  .limits_dir = limits_dir_,
                                   .given_before = given_before_,
                                   .release = release_,
                                   .on_unredeemed = on_unredeemed_,
@@ -140,6 +141,7 @@ class GrantsFixture : public ::testing::Test {
   FakeTaskRunner runner_;
   device::GivenMinors given_before_;
   ReleaseOptions release_;
+  std::string limits_dir_;  // "": nothing is limited
   std::function<void(const std::vector<std::string>&)> on_unredeemed_;
   DeviceSetHolder devices_;
   grant::TokenSealer sealer_{std::string(32, 'k')};

@@ -37,6 +37,7 @@ void AddSockets(CLI::App* app, agent::AgentOptions* o) {
   o->pod_resources_socket = names::kPodResourcesSocket;
   o->state_dir = names::kStateDir;
   o->grant_socket = names::kGrantSocket;
+  o->limits_dir = names::kLimitsDir;
   o->metrics_address = ":9400";
   o->manager_address = ":5678";
   o->manager_checkpoint = names::kGpuManagerCheckpoint;
@@ -47,6 +48,8 @@ void AddSockets(CLI::App* app, agent::AgentOptions* o) {
   AddText(app, "--state-dir", &o->state_dir, "STATE_DIR",
           "keeps the journal of grants and the token key");
   AddText(app, "--grant-socket", &o->grant_socket, "GRANT_SOCKET", "where tessera-runtime asks");
+  AddText(app, "--limits-dir", &o->limits_dir, "LIMITS_DIR",
+          "the host's folder for what containers may use of their GPUs, at the same path here; \"\" limits none");
   AddText(app, "--metrics-address", &o->metrics_address, "METRICS_ADDRESS",
           "serves /metrics, /healthz and /readyz; \"\" does not");
   AddText(app, "--gpu-manager-address", &o->manager_address, "GPU_MANAGER_ADDRESS",

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+// The limits of containers, as the files that their limiters read (src/limiter/region.h):
+//
+//   <dir>/<pod UID>/<container>/limits
+//
+// A folder is made before the grant is answered, and removed when the container holds nothing any
+// more. Running containers keep what is mounted into them. Not for deciding who gets what. Threads:
+// one; touches the disk, which is a tmpfs (/run).
+#pragma once
+
+#include <set>
+#include <string>
+#include <vector>
+
+#include "src/agent/grant_ledger.h"
+#include "src/base/status.h"
+#include "src/grant/message.h"
+
+namespace tessera::agent {
+
+class ContainerLimits {
+ public:
+  // `dir` is made when it is needed; only root may enter it.
+  explicit ContainerLimits(std::string dir) : dir_(std::move(dir)) {}
+
+  // Writes the limits of the container's GPUs, and gives its folder; "" where none of them is
+  // limited. What runs in the container follows at once. INVALID_ARGUMENT: a pod UID or container
+  // name that is no name of a file.
+  Result<std::string> Write(const ContainerRef& who,
+                            const std::vector<grant::GrantedDevice>& devices);
+  // Removes the folders of containers that are not among `entries`.
+  void RemoveOthers(const std::map<GrantLedger::Key, GrantLedger::Entry>& entries);
+
+ private:
+  const std::string dir_;
+};
+
+}  // namespace tessera::agent

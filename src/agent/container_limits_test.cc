@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/agent/container_limits.h"
+
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+
+#include <filesystem>
+
+#include "src/agent/grants_fixture.h"
+#include "src/base/file.h"
+#include "src/limiter/limits_file.h"
+
+namespace tessera::agent {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr char kUuid[] = "GPU-00112233-4455-6677-8899-aabbccddeeff";
+constexpr int64_t kGiB = 1ll << 30;
+
+ContainerRef Who(const std::string& uid, const std::string& container) {
+  return {uid, "default", "pod-" + uid, container};
+}
+
+std::vector<grant::GrantedDevice> Device(int64_t bytes) {
+  return {{.uuid = kUuid, .milli = 300, .bytes = bytes}};
+}
+
+uint64_t MemoryIn(const std::string& dir) {
+  limiter::LimitsFile file;
+  EXPECT_EQ(file.Open((dir + "/limits").c_str()), 0);
+  return file.limits().gpu_count == 1 ? file.limits().gpus[0].memory.load() : 0;
+}
+
+class ContainerLimitsTest : public ::testing::Test {
+ protected:
+  TempDir temp_;
+  const std::string dir_ = temp_.path() + "/limits";
+  ContainerLimits limits_{dir_};
+};
+
+TEST_F(ContainerLimitsTest, WritesWhatAContainerMayUse) {
+  const auto dir = limits_.Write(Who("u1", "main"), Device(5 * kGiB));
+  ASSERT_TRUE(dir.ok()) << dir.status().ToString();
+  EXPECT_EQ(*dir, dir_ + "/u1/main");
+  EXPECT_EQ(MemoryIn(*dir), uint64_t(5 * kGiB));
+  struct stat info;
+  ASSERT_EQ(::stat(dir_.c_str(), &info), 0);
+  EXPECT_EQ(info.st_mode & 0777, 0700u) << "no user of the host but root reads or changes it";
+}
+
+TEST_F(ContainerLimitsTest, AnotherLimitReachesTheFileThatTheContainerHasMapped) {
+  const std::string dir = limits_.Write(Who("u1", "main"), Device(5 * kGiB)).value();
+  limiter::LimitsFile mapped;
+  ASSERT_EQ(mapped.Open((dir + "/limits").c_str()), 0);
+  ASSERT_TRUE(limits_.Write(Who("u1", "main"), Device(3 * kGiB)).ok());
+  EXPECT_EQ(mapped.limits().gpus[0].memory, uint64_t(3 * kGiB));
+}
+
+TEST_F(ContainerLimitsTest, AContainerWithWholeGpusIsNotLimited) {
+  EXPECT_EQ(limits_.Write(Who("u1", "main"), Device(0)).value(), "");
+  EXPECT_FALSE(PathExists(dir_));
+}
+
+TEST_F(ContainerLimitsTest, RemovesWhatNoContainerHoldsAnyMore) {
+  const std::string kept = limits_.Write(Who("u1", "main"), Device(kGiB)).value();
+  const std::string side = limits_.Write(Who("u1", "side"), Device(kGiB)).value();
+  const std::string gone = limits_.Write(Who("u2", "main"), Device(kGiB)).value();
+  limits_.RemoveOthers({{{"u1", "main"}, {}}});
+  EXPECT_TRUE(PathExists(kept));
+  EXPECT_FALSE(PathExists(side));
+  EXPECT_FALSE(PathExists(dir_ + "/u2"));
+  ContainerLimits none(temp_.path() + "/none");
+  none.RemoveOthers({});
+  EXPECT_FALSE(PathExists(temp_.path() + "/none"));
+}
+
+TEST_F(ContainerLimitsTest, NamesThatLeadElsewhereAreRefused) {
+  for (const char* name : {"", "..", ".", "a/b", "../x", ".hidden"}) {
+    EXPECT_EQ(limits_.Write(Who(name, "main"), Device(kGiB)).status().code(),
+              Code::kInvalidArgument)
+        << name;
+    EXPECT_EQ(limits_.Write(Who("u1", name), Device(kGiB)).status().code(), Code::kInvalidArgument)
+        << name;
+  }
+}
+
+TEST_F(ContainerLimitsTest, AFileOfAnotherVersionNamesItsPathAndTheRemedy) {
+  const std::string dir = limits_.Write(Who("u1", "main"), Device(kGiB)).value();
+  ASSERT_TRUE(WriteFileAtomically(dir + "/limits", "old", 0644).ok());
+  const Status status = limits_.Write(Who("u1", "main"), Device(kGiB)).status();
+  EXPECT_EQ(status.code(), Code::kFailedPrecondition);
+  EXPECT_NE(status.message().find(dir + "/limits was written by another version"),
+            std::string::npos);
+}
+
+// One GPU, with a UUID as drivers give it.
+class LimitedGrantsTest : public GrantsFixture {
+ protected:
+  LimitedGrantsTest() {
+    auto inventory = std::make_shared<device::NodeInventory>();
+    inventory->gpus.push_back({.uuid = kUuid, .index = 0, .minor = 0, .memory = GiB(16)});
+    inventory->links = device::LinkMatrix(1);
+    devices_.Set(std::make_shared<const DeviceSet>(inventory));
+    limits_dir_ = temp_.path() + "/limits";
+    Restart();
+  }
+  void AssignShare(const std::string& name) {
+    Assign(FakeApiPods::Make(name, {{"main", {{kMem, "6"}}}}), {{"main", {kUuid}}});
+  }
+
+  TempDir temp_;
+};
+
+TEST_F(LimitedGrantsTest, AShareIsGrantedWithItsLimitsAndTheyGoWithThePod) {
+  AssignShare("a");
+  const auto token = Token(kMem, 6);
+  const auto grant = Ask("a", {token});
+  ASSERT_TRUE(grant.ok()) << grant.status().ToString();
+  EXPECT_EQ(grant->limits_dir, limits_dir_ + "/uid-a/main");
+  EXPECT_EQ(MemoryIn(grant->limits_dir), uint64_t(6 * kGiB));
+  Restart();
+  EXPECT_EQ(Ask("a", {token})->limits_dir, grant->limits_dir)
+      << "the same answer, also after a crash";
+  pods_.Remove("uid-a");
+  runner_.AdvanceTimeAndRun(std::chrono::minutes(5));
+  ASSERT_TRUE(ledger_->entries().empty());
+  EXPECT_FALSE(PathExists(grant->limits_dir));
+}
+
+TEST_F(LimitedGrantsTest, AWholeGpuIsNotLimited) {
+  Assign(FakeApiPods::Make("a", {{"main", {{kGpu, "1"}}}}), {{"main", {kUuid}}});
+  EXPECT_EQ(Ask("a", {Token(kGpu, 1)})->limits_dir, "");
+}
+
+TEST_F(LimitedGrantsTest, TheNodesLabelSwitchesTheLimitsOfGpushareOff) {
+  service_->SetIsolationDisabled(true);
+  AssignShare("a");
+  EXPECT_EQ(Ask("a", {Token(kMem, 6)})->limits_dir, "");
+}
+
+TEST_F(LimitedGrantsTest, WithoutAFolderNoContainerIsLimited) {
+  limits_dir_ = "";
+  Restart();
+  AssignShare("a");
+  EXPECT_EQ(Ask("a", {Token(kMem, 6)})->limits_dir, "");
+}
+
+TEST_F(LimitedGrantsTest, WhereTheLimitsCannotBeWrittenNothingIsGranted) {
+  ASSERT_TRUE(WriteFileAtomically(limits_dir_, "a file in its place", 0644).ok());
+  AssignShare("a");
+  const auto grant = Ask("a", {Token(kMem, 6)});
+  EXPECT_NE(grant.status().message().find(limits_dir_), std::string::npos)
+      << grant.status().ToString();
+  EXPECT_TRUE(ledger_->entries().empty());
+}
+
+}  // namespace
+}  // namespace tessera::agent
