@@ -10,6 +10,7 @@
 
 #include <chrono>
 #include <cstdio>
+#include <filesystem>
 #include <ios>
 #include <map>
 #include <optional>
@@ -223,7 +224,11 @@ Status CheckFlags(const Flags& flags, const ConfigureOptions& options) {
 Status PrepareHost(const Flags& flags, const HostRoot& host, std::vector<std::string>* notes) {
   if (flags.install && !flags.dry_run) {
     ASSIGN_OR_RETURN(const bool copied, InstallProgram(host, "/proc/self/exe", flags.runtime_path));
-    if (copied) notes->push_back(flags.runtime_path + " installed");
+    std::error_code error;
+    const std::string program = std::filesystem::read_symlink("/proc/self/exe", error);
+    if (error) return Status::FromErrno("/proc/self/exe", error.value());
+    ASSIGN_OR_RETURN(const bool libraries, InstallLibraries(host, program, flags.runtime_path));
+    if (copied || libraries) notes->push_back(flags.runtime_path + " installed");
   }
   if (flags.install && flags.dry_run) return Status::Ok();
   if (flags.runtime_path.starts_with('/') && !host.Exists(flags.runtime_path)) {

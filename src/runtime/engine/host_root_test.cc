@@ -91,6 +91,18 @@ TEST_F(HostRootTest, InstallsAProgramOnce) {
   EXPECT_FALSE(*second);
 }
 
+TEST_F(HostRootTest, InstallsTheLimitersLibrariesBesideTheProgram) {
+  const std::string program = dir_.path() + "/usr/bin/program";
+  EXPECT_FALSE(InstallLibraries(host_, program, "/opt/t/bin/p").value()) << "there are none";
+  ASSERT_TRUE(MakeDirs(dir_.path() + "/usr/lib").ok());
+  Put("/usr/lib/libtessera-cuda-dev.so", "dev");
+  Put("/usr/lib/libtessera-cuda-run.so", "run");
+  EXPECT_TRUE(InstallLibraries(host_, program, "/opt/t/bin/p").value());
+  EXPECT_EQ(Raw("/opt/t/lib/libtessera-cuda-dev.so"), "dev");
+  EXPECT_EQ(Raw("/opt/t/lib/libtessera-cuda-run.so"), "run");
+  EXPECT_FALSE(InstallLibraries(host_, program, "/opt/t/bin/p").value());
+}
+
 TEST_F(HostRootTest, SettingsKeepWhatThePersonWrote) {
   Put("/etc/runtime.toml", "# mine\nlog = '/x'\ndriver-root = '/old' # why\n");
   RuntimeSettings settings;

@@ -10,8 +10,25 @@ namespace tessera::engine {
 namespace {
 
 constexpr size_t kMaxProgram = 256u << 20;
+constexpr std::string_view kLibraries[] = {"libtessera-cuda-dev.so", "libtessera-cuda-run.so"};
+
+std::string LibraryBeside(const std::string& program, std::string_view name) {
+  return JoinPath(DirName(DirName(program)), fmt::format("lib/{}", name));
+}
 
 }  // namespace
+
+Result<bool> InstallLibraries(const HostRoot& host, const std::string& from,
+                              const std::string& to) {
+  bool changed = false;
+  for (const std::string_view name : kLibraries) {
+    const std::string source = LibraryBeside(from, name);
+    if (!PathExists(source)) continue;
+    ASSIGN_OR_RETURN(const bool copied, InstallProgram(host, source, LibraryBeside(to, name)));
+    changed |= copied;
+  }
+  return changed;
+}
 
 Result<bool> InstallProgram(const HostRoot& host, const std::string& from, const std::string& to) {
   FileState program;

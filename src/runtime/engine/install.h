@@ -16,6 +16,11 @@ namespace tessera::engine {
 // program at `to`. True if something was written, false if it was there already.
 Result<bool> InstallProgram(const HostRoot& host, const std::string& from, const std::string& to);
 
+// The same for the limiter's libraries, which stand in ../lib beside each of the programs `from`
+// and `to`. False also where there are none beside `from`: a program that was installed without
+// them.
+Result<bool> InstallLibraries(const HostRoot& host, const std::string& from, const std::string& to);
+
 // Settings of the runtime that were given as flags; nothing: not given.
 struct RuntimeSettings {
   std::optional<std::string> driver_root;
