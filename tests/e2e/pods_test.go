@@ -46,6 +46,38 @@ func TestSamplePodsOfTheArticles(t *testing.T) {
 	}
 }
 
+// Three containers on shared GPUs: one stays below its limit, one exceeds it, and a second process in the first
+// container finds only what is left.
+func TestDeviceMemoryOfAShareIsEnforced(t *testing.T) {
+	share := func(name string, args ...string) bed.Pod {
+		return bed.Pod{Name: name, Containers: []bed.Container{{
+			Name: "main", Args: args,
+			Limits: map[string]int{"tencent.com/vcuda-core": 30, "tencent.com/vcuda-memory": 20},
+		}}}
+	}
+	const gib = 1 << 30
+	within := share("within", "--bytes", fmt.Sprint(4*gib), "--hold", "600").Create(t)
+	beyond := share("beyond", "--bytes", fmt.Sprint(6*gib)).Create(t)
+	bed.WaitPhase(t, within, "Running")
+	bed.Eventually(t, bed.PodTimeout, "the pod within its share computes", func() bool {
+		return strings.Contains(bed.Logs(t, within), "Test PASSED")
+	})
+	bed.WaitPhase(t, beyond, "Failed")
+	log := bed.Logs(t, beyond)
+	for _, want := range []string{"CUDA_ERROR_OUT_OF_MEMORY", "this container may use 5120 MiB of GPU-", "an allocation of 2048.0 MiB is refused"} {
+		if !strings.Contains(log, want) {
+			t.Errorf("the log lacks %q: %s", want, log)
+		}
+	}
+	second, err := bed.TryKubectl("exec", within, "--", "vectoradd", "--bytes", fmt.Sprint(2*gib))
+	if err == nil || !strings.Contains(err.Error(), "CUDA_ERROR_OUT_OF_MEMORY") {
+		t.Errorf("a second process got memory beyond the limit of its container: %v: %s", err, second)
+	}
+	if phase := bed.Phase(t, within); phase != "Running" {
+		t.Errorf("the pod within its share is %s", phase)
+	}
+}
+
 func TestAPairIsTheOneWithNVLink(t *testing.T) {
 	// The profile links GPUs 2k and 2k+1. With one GPU of a pair taken, the next pair is whole again.
 	order := strings.Split(strings.TrimSpace(simgpu(t, "show", "--uuids")), "\n")

@@ -12,10 +12,13 @@ import (
 	"time"
 )
 
+// TryKubectl runs kubectl. Its error holds what kubectl wrote to standard error.
+func TryKubectl(args ...string) (string, error) { return Shared.Kubectl(ctx, args...) }
+
 // Kubectl runs kubectl; its failure is the test's.
 func Kubectl(t *testing.T, args ...string) string {
 	t.Helper()
-	text, err := Shared.Kubectl(ctx, args...)
+	text, err := TryKubectl(args...)
 	if err != nil {
 		t.Fatal(err)
 	}
