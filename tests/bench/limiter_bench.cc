@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the limiter costs a program, beside the same calls of the driver alone, in one run. The
+// driver is one that does nothing (null_cuda.c), so that its own time does not hide that of the
+// limiter.
+//   limiter_bench          needs root, for a mount namespace of its own
+#include <dlfcn.h>
+#include <fmt/format.h>
+#include <sched.h>
+#include <sys/mount.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <filesystem>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "api/cuda_abi.h"
+#include "src/limiter/limits_file.h"
+
+namespace tessera {
+namespace {
+
+namespace fs = std::filesystem;
+using Clock = std::chrono::steady_clock;
+
+constexpr char kDir[] = "/run/tessera";
+constexpr uint64_t kGiB = uint64_t(1) << 30;
+constexpr int kRounds = 9;
+constexpr int kLookUps = 440;  // of a CUDA runtime that starts
+
+class Library {
+ public:
+  explicit Library(const std::string& path)
+      : handle_(::dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL)) {
+    if (handle_ == nullptr) {
+      fmt::print(stderr, "limiter_bench: {}\n", ::dlerror());
+      std::exit(1);
+    }
+  }
+  template <typename Function>
+  Function Get(const char* name) const {
+    return reinterpret_cast<Function>(::dlsym(handle_, name));
+  }
+
+ private:
+  void* handle_;
+};
+
+// The median over rounds of the nanoseconds that one of `count` calls takes.
+double Nanoseconds(int count, const std::function<void(int)>& calls) {
+  std::vector<double> times;
+  for (int round = 0; round < kRounds; ++round) {
+    const auto start = Clock::now();
+    calls(count);
+    times.push_back(std::chrono::duration<double, std::nano>(Clock::now() - start).count() / count);
+  }
+  std::nth_element(times.begin(), times.begin() + kRounds / 2, times.end());
+  return times[kRounds / 2];
+}
+
+struct Costs {
+  std::vector<std::pair<std::string, double>> of;
+};
+
+Costs Measure(const Library& cuda) {
+  Costs costs;
+  const auto init = cuda.Get<cuda::fn::cuInit>("cuInit");
+  const auto allocate = cuda.Get<cuda::fn::cuMemAlloc_v2>("cuMemAlloc_v2");
+  const auto release = cuda.Get<cuda::fn::cuMemFree_v2>("cuMemFree_v2");
+  const auto info = cuda.Get<cuda::fn::cuMemGetInfo_v2>("cuMemGetInfo_v2");
+  const auto find = cuda.Get<cuda::fn::cuGetProcAddress_v2>("cuGetProcAddress_v2");
+  if (init(0) != cuda::Result::kSuccess) std::exit(1);
+  std::vector<cuda::DevicePtr> live;
+  for (const size_t count : {0, 1000, 100'000, 1'000'000}) {
+    live.resize(count);
+    for (cuda::DevicePtr& pointer : live) {
+      if (pointer == 0 && allocate(&pointer, 2 << 20) != cuda::Result::kSuccess) std::exit(1);
+    }
+    costs.of.emplace_back(fmt::format("cuMemAlloc + cuMemFree, {} live", count),
+                          Nanoseconds(200'000, [&](int calls) {
+                            for (int i = 0; i < calls; ++i) {
+                              cuda::DevicePtr pointer = 0;
+                              allocate(&pointer, 4 << 20);
+                              release(pointer);
+                            }
+                          }));
+  }
+  costs.of.emplace_back("cuMemAlloc + cuMemFree of 1 KiB", Nanoseconds(200'000, [&](int calls) {
+                          for (int i = 0; i < calls; ++i) {
+                            cuda::DevicePtr pointer = 0;
+                            allocate(&pointer, 1024);
+                            release(pointer);
+                          }
+                        }));
+  costs.of.emplace_back("cuMemGetInfo", Nanoseconds(1'000'000, [&](int calls) {
+                          size_t free = 0, total = 0;
+                          for (int i = 0; i < calls; ++i) info(&free, &total);
+                        }));
+  costs.of.emplace_back(fmt::format("{} look-ups by cuGetProcAddress", kLookUps),
+                        Nanoseconds(1000, [&](int calls) {
+                          void* function = nullptr;
+                          for (int i = 0; i < calls * kLookUps; ++i)
+                            find("cuMemAlloc", &function, 12000, 0, nullptr);
+                        }));
+  return costs;
+}
+
+// A fresh process: loads the library and calls cuInit. Microseconds, the median.
+double StartMicroseconds(const std::string& path) {
+  std::vector<double> times;
+  for (int i = 0; i < 101; ++i) {
+    int result[2];
+    if (::pipe(result) != 0) std::exit(1);
+    const pid_t pid = ::fork();
+    if (pid == 0) {
+      const auto start = Clock::now();
+      Library(path).Get<cuda::fn::cuInit>("cuInit")(0);
+      const double took = std::chrono::duration<double, std::micro>(Clock::now() - start).count();
+      ::_exit(::write(result[1], &took, sizeof(took)) == sizeof(took) ? 0 : 1);
+    }
+    double took = 0;
+    if (::read(result[0], &took, sizeof(took)) != sizeof(took)) std::exit(1);
+    times.push_back(took);
+    ::close(result[0]);
+    ::close(result[1]);
+    ::waitpid(pid, nullptr, 0);
+  }
+  std::nth_element(times.begin(), times.begin() + 50, times.end());
+  return times[50];
+}
+
+bool MakeContainer(limiter::LimitsFile* limits) {
+  if (::unshare(CLONE_NEWNS) != 0 || ::mount("", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0 ||
+      ::mount("tmpfs", "/run", "tmpfs", 0, nullptr) != 0) {
+    return false;
+  }
+  for (const char* name : {"real", "lib", "limits", "usage"})
+    fs::create_directories(fs::path(kDir) / name);
+  fs::copy_file(NULL_CUDA_LIBRARY, fs::path(kDir) / "real/libcuda.so.1");
+  fs::copy_file(LIMITER_CUDA_LIBRARY, fs::path(kDir) / "lib/libcuda.so.1");
+  return limits->Open((std::string(kDir) + "/limits/limits").c_str()) == 0 &&
+         limits->SetMemory("GPU-00000000-0000-0000-0000-000000000001", 4096 * kGiB) == 0;
+}
+
+int Run() {
+  limiter::LimitsFile limits;
+  if (!MakeContainer(&limits)) {
+    fmt::print(stderr, "limiter_bench: needs root, for a mount namespace of its own\n");
+    return 1;
+  }
+  const std::string driver = std::string(kDir) + "/real/libcuda.so.1",
+                    limited = std::string(kDir) + "/lib/libcuda.so.1";
+  const double start_alone = StartMicroseconds(driver), start_limited = StartMicroseconds(limited);
+  const Costs alone = Measure(Library(driver)), with = Measure(Library(limited));
+  fmt::print("{:45} {:>12} {:>12} {:>12}\n", "nanoseconds, median of 9", "driver alone", "limited",
+             "added");
+  for (size_t i = 0; i < alone.of.size(); ++i) {
+    fmt::print("{:45} {:12.1f} {:12.1f} {:12.1f}\n", alone.of[i].first, alone.of[i].second,
+               with.of[i].second, with.of[i].second - alone.of[i].second);
+  }
+  fmt::print("{:45} {:12.1f} {:12.1f} {:12.1f}\n", "process start to cuInit, microseconds",
+             start_alone, start_limited, start_limited - start_alone);
+  return 0;
+}
+
+}  // namespace
+}  // namespace tessera
+
+int main() { return tessera::Run(); }
