@@ -356,7 +356,7 @@ void Cluster::Apply(const Pod& pod, int sign) {
       gpu.free_milli -= sign * static_cast<int32_t>(ask.milli.count());
       gpu.free_bytes -= sign * (ask.whole() ? gpu.total_bytes : ask.bytes.count());
       gpu.pods += sign;
-      gpu.held_whole = gpu.pods > 0 && (ask.whole() ? sign > 0 : gpu.held_whole);
+      if (ask.whole()) gpu.held_whole = sign > 0;
       gpu.slack = SlackNow(gpu);
       if (gpu.healthy && gpu.kind == kWholeDevice) {
         free_milli_ += std::max<int>(gpu.free_milli, 0) - before;

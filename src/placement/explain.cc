@@ -55,8 +55,9 @@ void NameCause(const Demand& demand, NodeLack* lack) {
   lack->unresolvable = true;
   const auto take = [&](Lack cause) {
     left -= At(*lack, cause);
-    if (left < ask.count) lack->lack = cause;
-    return left < ask.count;
+    if (left >= ask.count) return false;
+    lack->lack = cause;
+    return true;
   };
   if (left < ask.count) {
     lack->lack = left == 0 ? Lack::kNoGpu : Lack::kTooFew;
