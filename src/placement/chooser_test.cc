@@ -175,5 +175,13 @@ TEST(ChooserTest, ANodeWithoutGpusAnswersNothing) {
   EXPECT_THAT(*chooser.ChooseDevices({}, {}, 1), IsEmpty());
 }
 
+TEST(ChooserTest, AboveSixtyFourGpusASizeThatCannotBeHadGivesNothing) {
+  const Topology topology = testing::UnknownLinks(65);
+  const Chooser chooser(topology);
+  const std::vector<std::string> two(topology.ids.begin(), topology.ids.begin() + 2);
+  for (const int size : {-1, 0, 3}) EXPECT_THAT(*chooser.ChooseDevices(two, {}, size), IsEmpty());
+  EXPECT_EQ(*chooser.ChooseDevices(two, {}, 2), two);
+}
+
 }  // namespace
 }  // namespace tessera::placement

@@ -280,5 +280,97 @@ TEST(ClusterTest, NothingIsEverOversoldAndOldScoresEqualNewOnes) {
   }
 }
 
+TEST(ClusterTest, OnlyHealthyGpusThatAreNotCutUpHaveSlack) {
+  Cluster cluster;
+  NodeSpec spec = MakeNode("a", 3);
+  spec.gpus[0].healthy = false;
+  spec.gpus[1].mig_profile = "1g.10gb";
+  const NodeId node = *cluster.AddNode(spec);
+  EXPECT_EQ(cluster.node(node).gpus[0].slack, 0);
+  EXPECT_EQ(cluster.node(node).gpus[1].slack, 0);
+  EXPECT_EQ(cluster.node(node).gpus[2].slack, 1000);
+}
+
+TEST(ClusterTest, PodsAreClassedByTheirGpus) {
+  EXPECT_EQ(ClassOf(Ask(0, 0)), PodClass::kNoGpu);
+  EXPECT_EQ(ClassOf(Ask(1, 500)), PodClass::kShare);
+  EXPECT_EQ(ClassOf(Ask(1, 1000)), PodClass::kOne);
+  EXPECT_EQ(ClassOf(Ask(2, 1000)), PodClass::kTwo);
+  Demand two = Ask(1, 500);
+  two.asks.push_back(two.asks[0]);
+  EXPECT_EQ(ClassOf(two), PodClass::kTwo);
+}
+
+TEST(ClusterTest, LimitsThemselvesAreAllowed) {
+  Cluster cluster;
+  NodeSpec spec = MakeNode("a", 64);
+  spec.gpus[0].memory = Bytes(int64_t{1} << 43);
+  const NodeId node = *cluster.AddNode(spec);
+  EXPECT_TRUE(cluster.UpdateNode(node, spec).ok());
+  EXPECT_TRUE(cluster.Place(*cluster.Intern(Ask(64, 1000)), node, PickOf(~uint64_t{0})).ok());
+  spec = MakeNode("b", 1);
+  spec.gpus[0].memory = Bytes((int64_t{1} << 43) + 1);
+  EXPECT_EQ(cluster.AddNode(spec).status().code(), Code::kInvalidArgument);
+  EXPECT_EQ(cluster.AddNode(MakeNode("c", 65)).status().code(), Code::kInvalidArgument);
+}
+
+TEST(ClusterTest, TheErrorForTooManyModelsCountsThem) {
+  Cluster cluster;
+  for (size_t i = 1; i < kMaxModels; ++i) ASSERT_TRUE(cluster.ModelOf(fmt::format("m{}", i)).ok());
+  EXPECT_EQ(cluster.ModelOf("T4").status().message(),
+            "GPU model \"T4\": the cluster already has 255 others");
+}
+
+TEST(ClusterTest, APodThatWasNeverThereIsNotFound) {
+  const Cluster cluster;
+  EXPECT_EQ(cluster.Find(0), nullptr);
+}
+
+TEST(ClusterTest, GpusWithoutUuidAreKnownByPosition) {
+  Cluster cluster;
+  NodeSpec spec = MakeNode("a", 4);
+  for (GpuSpec& gpu : spec.gpus) gpu.uuid.clear();
+  const NodeId node = *cluster.AddNode(spec);
+  const PodId pod = *cluster.Place(*cluster.Intern(Ask(1, 1000)), node, PickOf(0b0100));
+  ASSERT_TRUE(cluster.UpdateNode(node, spec).ok());
+  EXPECT_EQ(cluster.node(node).gpus.size(), 4u);
+  EXPECT_EQ(cluster.Find(pod)->pick, PickOf(0b0100));
+  EXPECT_TRUE(cluster.node(node).gpus[2].held_whole);
+  spec.gpus.resize(2);
+  ASSERT_TRUE(cluster.UpdateNode(node, spec).ok());
+  ASSERT_EQ(cluster.node(node).gpus.size(), 3u) << "the held one stays";
+  EXPECT_EQ(cluster.Find(pod)->pick, PickOf(0b0100));
+  EXPECT_FALSE(cluster.node(node).gpus[2].healthy);
+}
+
+TEST(ClusterTest, ChangesAreKnownFromTheFirstNodeOn) {
+  Cluster cluster;
+  for (int i = 0; i < 600; ++i) (void)*cluster.AddNode(MakeNode(fmt::format("a{}", i), 1));
+  std::vector<NodeId> changed;
+  ASSERT_TRUE(cluster.ChangesSince(0, &changed));
+  ASSERT_EQ(changed.size(), 600u);
+  for (NodeId i = 0; i < 600; ++i) ASSERT_EQ(changed[i], i);
+}
+
+TEST(ClusterTest, ChangesAreKnownWhileTheLogOfThemGrows) {
+  Cluster cluster;
+  for (int i = 0; i < 10; ++i) (void)*cluster.AddNode(MakeNode(fmt::format("a{}", i), 1));
+  const ShapeId shape = *cluster.Intern(Ask(1, 1));
+  std::vector<NodeId> changed;
+  for (int i = 0; i < 600; ++i) {  // two changes each
+    const PodId pod = *cluster.Place(shape, static_cast<NodeId>(i % 10), PickOf(1));
+    ASSERT_TRUE(cluster.Remove(pod).ok());
+  }
+  const uint64_t before = cluster.version();
+  ASSERT_TRUE(cluster.ChangesSince(before - 900, &changed));
+  EXPECT_EQ(changed.size(), 900u);
+  for (int i = 0; i < 600; ++i) (void)*cluster.AddNode(MakeNode(fmt::format("b{}", i), 1));
+  ASSERT_TRUE(cluster.ChangesSince(before - 2, &changed));
+  ASSERT_EQ(changed.size(), 602u);
+  EXPECT_EQ(changed[0], 9u);
+  EXPECT_EQ(changed[1], 9u);
+  for (NodeId i = 0; i < 600; ++i) ASSERT_EQ(changed[2 + i], 10 + i);
+}
+
 }  // namespace
 }  // namespace tessera::placement

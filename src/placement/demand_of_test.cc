@@ -205,5 +205,29 @@ TEST_F(DemandOfTest, WhatCannotBePlacedOnIsRefused) {
   EXPECT_TRUE(Demanded({.containers = {{.name = "none"}}}).demand.asks.empty());
 }
 
+TEST_F(DemandOfTest, ContainersThatUseTheSameGpuAfterEachOtherNeedTheMostOfEither) {
+  const device::Request request{
+      .containers = {Vcuda("init", 300, GiB(4), Phase::kInit), Vcuda("main", 200, GiB(8))}};
+  EXPECT_EQ(Demanded(request).demand.asks, (std::vector<GpuAsk>{{1, MilliGpu(300), GiB(8)}}));
+}
+
+TEST_F(DemandOfTest, OnlyContainersOfGpuMemAddUpOnOneGpu) {
+  device::Request request{.containers = {GpuMem("a", GiB(8)), Vcuda("b", 300, GiB(4))},
+                          .one_gpu = true};
+  EXPECT_EQ(Demanded(request).demand.asks,
+            (std::vector<GpuAsk>{{1, MilliGpu(300), GiB(4)}, {1, MilliGpu(0), GiB(8)}}));
+  request.one_gpu = false;
+  request.containers = {GpuMem("a", GiB(8)), GpuMem("b", GiB(4))};
+  EXPECT_EQ(Demanded(request).demand.asks,
+            (std::vector<GpuAsk>{{1, MilliGpu(0), GiB(8)}, {1, MilliGpu(0), GiB(4)}}));
+}
+
+TEST_F(DemandOfTest, AnExclusiveContainerHoldsAllOfItsGpu) {
+  device::Request request{.containers = {Whole("main", 1)}};
+  request.containers[0].per_gpu = {};
+  EXPECT_EQ(Assigned(request).containers.find("main")->second,
+            (std::vector<device::DeviceShare>{{"GPU-a-0", kWholeGpu, GiB(80)}}));
+}
+
 }  // namespace
 }  // namespace tessera::placement

@@ -202,5 +202,49 @@ TEST(LackTest, EveryLackHasANameOfItsOwn) {
   }
 }
 
+TEST_F(ExplainTest, TheFirstOfEquallyFrequentCausesIsNamed) {
+  const NodeId node = Add(MakeNode("a", 2));
+  Hold(node, Ask(1, 1000), 0b01);
+  Hold(node, Ask(1, 600), 0b10);
+  EXPECT_EQ(WhyNot(cluster_.node(node), Ask(1, 500)).lack, Lack::kHeldWhole);
+  LackCounts counts;
+  counts.Add({.lack = Lack::kMemory});
+  counts.Add({.lack = Lack::kCpu});
+  EXPECT_EQ(counts.Text(), "0/2 nodes have room: 1 insufficient cpu, 1 insufficient memory");
+}
+
+TEST_F(ExplainTest, ExactlyEnoughIsEnough) {
+  const NodeId node = Add(MakeNode("a", 1));
+  Hold(node, Ask(1, 500, GiB(40)), 0b1);
+  Demand demand = Ask(1, 500, GiB(40), 95000);
+  demand.memory = GiB(383);
+  EXPECT_EQ(WhyNot(cluster_.node(node), demand).lack, Lack::kNothing);
+  EXPECT_EQ(WhyNot(cluster_.node(node).gpus[0], demand.asks[0], demand).lack, Lack::kNothing);
+}
+
+TEST_F(ExplainTest, CpuIsNamedBeforeMemoryAndPodsThatLeaveGiveBackBoth) {
+  const NodeId node = Add(MakeNode("a", 1));
+  Hold(node, Ask(0, 0), 0);
+  Demand demand = Ask(0, 0, Bytes(0), 96000);
+  demand.memory = GiB(384);
+  EXPECT_EQ(WhyNot(cluster_.node(node), demand).lack, Lack::kCpu);
+  EXPECT_FALSE(WhyNot(cluster_.node(node), demand).unresolvable);
+  demand.cpu_milli = 1;
+  EXPECT_EQ(WhyNot(cluster_.node(node), demand).lack, Lack::kMemory);
+  EXPECT_FALSE(WhyNot(cluster_.node(node), demand).unresolvable);
+  demand.memory = GiB(385);
+  EXPECT_TRUE(WhyNot(cluster_.node(node), demand).unresolvable);
+}
+
+TEST_F(ExplainTest, ComputeThatIsNotWantedIsNotNamed) {
+  const NodeId node = Add(MakeNode("a", 0));
+  EXPECT_EQ(Why(node, Ask(1, 0, GiB(8))), "1 GPU with 8 GiB wanted, the node has none");
+}
+
+TEST_F(ExplainTest, AFullChunkOfNodesIsCounted) {
+  for (int i = 0; i < 64; ++i) Add(MakeNode(fmt::format("n{}", i), 1));
+  EXPECT_EQ(CountLacks(cluster_, Ask(1, 1000)).count(Lack::kNothing), 64u);
+}
+
 }  // namespace
 }  // namespace tessera::placement

@@ -205,5 +205,83 @@ TEST_F(GangTest, ArrivesAsItsPodsWhereNoPodAsksForAllOfIt) {
   EXPECT_EQ(ArrivalsOf(cluster_, large).size(), 100u);
 }
 
+TEST_F(GangTest, TheLargestAskCountsBeforeTheSumAndEqualMembersKeepTheirOrder) {
+  AddNodes(1, 8);
+  Demand three = Ask(1, 1000);
+  three.asks.resize(3, three.asks[0]);
+  const GangResult result = Place({.members = {Member(three, 1), Member(Ask(2, 1000), 1),
+                                               Member(Ask(1, 1000), 1), Member(Ask(1, 1000), 1)}});
+  ASSERT_TRUE(result.placed) << result.why;
+  EXPECT_EQ(result.pods[1].pod, 0u) << "pods are numbered as they are placed";
+  EXPECT_EQ(result.pods[0].pod, 1u);
+  EXPECT_EQ(result.pods[2].pod, 2u);
+  EXPECT_EQ(result.pods[3].pod, 3u);
+}
+
+TEST_F(GangTest, ANodeThatAGangFillsToTheLastByteHasRoomForIt) {
+  AddNodes(1, 8);
+  Demand demand = Ask(2, 1000, Bytes(0), 24000);
+  demand.memory = GiB(96);
+  const Gang gang{.members = {Member(demand, 4)}, .layout = GangLayout::kOneNode, .strict = true};
+  EXPECT_TRUE(Place(gang).placed);
+}
+
+TEST_F(GangTest, ThePoolWithTheBestNodeIsTriedFirst) {
+  AddNodes(1, 4, "a");
+  AddNodes(1, 4, "b");
+  AddNodes(1, 4, "c");
+  ASSERT_TRUE(cluster_.Place(*cluster_.Intern(Ask(2, 1000)), 1, PickOf(0b11)).ok());
+  const auto policy = *MakePolicy("NodeBinpackGpuBinpack", cluster_, {});
+  const GangResult result = PlaceGang(
+      cluster_, *policy,
+      {.members = {Member(Ask(1, 1000), 2)}, .layout = GangLayout::kOnePool, .strict = true});
+  ASSERT_TRUE(result.placed) << result.why;
+  EXPECT_EQ(NodesOf(result), (std::multiset<NodeId>{1, 1}));
+}
+
+TEST_F(GangTest, AGangInOnePoolIsInOnePoolWhereThePolicyWouldSpreadIt) {
+  AddNodes(2, 1, "a");
+  AddNodes(2, 1, "b");
+  AddNodes(3, 1, "c");
+  const auto policy = *MakePolicy("NodeSpreadGpuSpread", cluster_, {});
+  const GangResult result = PlaceGang(
+      cluster_, *policy,
+      {.members = {Member(Ask(1, 1000), 3)}, .layout = GangLayout::kOnePool, .strict = true});
+  ASSERT_TRUE(result.placed) << result.why;
+  EXPECT_EQ(NodesOf(result), (std::multiset<NodeId>{4, 5, 6}));
+}
+
+TEST_F(GangTest, OfAttemptsThatCameEquallyFarTheFirstIsReported) {
+  AddNodes(2, 2);
+  for (NodeId node = 0; node < 2; ++node) {
+    ASSERT_TRUE(cluster_.Place(*cluster_.Intern(Ask(2, 500)), node, PickOf(0b11)).ok());
+  }
+  const GangResult result =
+      Place({.members = {Member(Ask(1, 300), 3)}, .layout = GangLayout::kOneNode, .strict = true});
+  ASSERT_FALSE(result.placed);
+  EXPECT_EQ(result.had_place, 2);
+  EXPECT_NE(result.why.find("pod 3 of 3: n0: "), std::string::npos) << result.why;
+}
+
+TEST_F(GangTest, ALargestGangOnAFullChunkOfNodesIsPlaced) {
+  AddNodes(64, 1);
+  Gang gang{.members = {Member(Demand{}, kMaxGangPods)}};
+  EXPECT_TRUE(Place(gang).placed);
+  for (const GangLayout layout : {GangLayout::kOneNode, GangLayout::kOnePool}) {
+    gang = {.members = {Member(Ask(1, 500), 2)}, .layout = layout, .strict = true};
+    EXPECT_TRUE(Place(gang).placed);
+  }
+}
+
+TEST_F(GangTest, ATypedGangOnOneNodeArrivesAsOneTypedPod) {
+  Demand typed = Ask(2, 1000);
+  typed.models.set(1);
+  const std::vector<ShapeId> arrivals = ArrivalsOf(
+      cluster_, {.members = {Member(typed, 1), Member(typed, 1)}, .layout = GangLayout::kOneNode});
+  ASSERT_EQ(arrivals.size(), 1u);
+  EXPECT_EQ(cluster_.demand(arrivals[0]).models, typed.models);
+  EXPECT_EQ(cluster_.demand(arrivals[0]).gpus(), 4);
+}
+
 }  // namespace
 }  // namespace tessera::placement

@@ -6,8 +6,10 @@
 #include <bit>
 #include <random>
 
+#include "src/placement/chooser.h"
 #include "src/placement/cluster.h"
 #include "src/placement/fit.h"
+#include "src/placement/partition_table.h"
 #include "src/placement/policy.h"
 #include "src/placement/reference_choice.h"
 #include "src/placement/sample_topologies.h"
@@ -201,6 +203,84 @@ TEST(LinkedGroupsTest, LinksOfMoreGpusThanTheNodeHasAreRefused) {
   Cluster cluster;
   EXPECT_EQ(cluster.AddNode(Node("a", GroupsOf(testing::NvSwitch(8)), 7)).status().code(),
             Code::kInvalidArgument);
+}
+
+TEST(LinkedGroupsTest, SixteenGpusAreSearchedExactly) {
+  EXPECT_TRUE(LinkedGroups(testing::NvLinkQuads(16)).exact());
+  EXPECT_FALSE(LinkedGroups(testing::NvLinkQuads(17)).exact());
+}
+
+TEST(LinkedGroupsTest, ScoresWithoutTablesEqualThoseOfTables) {
+  const LinkedGroups exact(testing::CubeMesh(8)), greedy(testing::CubeMesh(8), 0);
+  ASSERT_FALSE(greedy.exact());
+  for (uint64_t set = 0; set < 256; ++set) EXPECT_EQ(greedy.ScoreOf(set), exact.ScoreOf(set));
+  EXPECT_GT(greedy.ScoreOf(0b11), 0);
+}
+
+TEST(LinkedGroupsTest, ASetHasAtLeastOneGpuAndAtMostThoseThatThereAre) {
+  for (const size_t max_exact : {size_t{0}, kMaxExactGpus}) {
+    const LinkedGroups groups(testing::NvLinkPairs(8), max_exact);
+    for (const int size : {-1, 0, 9, 20}) {
+      EXPECT_EQ(groups.Choose(0xff, 0, size), 0u) << size;
+      EXPECT_EQ(groups.BestScore(0xff, size), 0) << size;
+    }
+  }
+}
+
+// GPUs 1 and 2 are linked, as are 0 and 3: what is chosen and what is left are equally good.
+TEST(LinkedGroupsTest, OfEquallyGoodSetsTheOneWithTheLowestPositionIsChosen) {
+  const LinkedGroups groups(testing::MakeTopology(4, 0, [](int a, int b) {
+    return device::Link{.nvlinks = static_cast<uint8_t>(a + b == 3 ? 4 : 0)};
+  }));
+  EXPECT_EQ(groups.Choose(0b1111, 0, 2), 0b1001u);
+}
+
+TEST(LinkedGroupsTest, GpusHavePartnersWhereEachHasOne) {
+  const LinkedGroups pairs(testing::NvLinkPairs(8));
+  EXPECT_TRUE(pairs.EachHasPartner(0b1111));
+  EXPECT_FALSE(pairs.EachHasPartner(0b0111));
+  EXPECT_FALSE(pairs.EachHasPartner(0)) << "there is none";
+  EXPECT_FALSE(pairs.EachHasPartner(0b11 | 0b11 << 8)) << "the links of those are not known";
+}
+
+TEST(LinkedGroupsTest, AsksForOneGpuNeedNoLinks) {
+  Cluster cluster;
+  const NodeId node = *cluster.AddNode(Node("a", GroupsOf(testing::NvLinkPairs(8))));
+  Demand demand = Whole(1);
+  demand.asks.push_back(Whole(2).asks[0]);
+  EXPECT_TRUE(GetsJoined(cluster.node(node), demand));
+  demand.asks.push_back(Whole(3).asks[0]);
+  EXPECT_FALSE(GetsJoined(cluster.node(node), demand)) << "only pairs are linked";
+  demand.asks.resize(1);
+  EXPECT_FALSE(GetsJoined(cluster.node(node), demand));
+}
+
+TEST(LinkedGroupsTest, SharesStayWhereThePolicyPutThem) {
+  Cluster cluster;
+  const NodeId node = *cluster.AddNode(Node("a", GroupsOf(testing::NvLinkPairs(8))));
+  Pick pick{{0b1000}};
+  PreferLinked(cluster.node(node), {.asks = {{.milli = MilliGpu(500)}}}, &pick);
+  EXPECT_EQ(pick.masks[0], 0b1000u);
+}
+
+TEST(PartitionTableLimitsTest, TheBestLinksOfAllAreAllowed) {
+  const PartitionTable table(2, [](int, int) { return device::kMaxLinkScore; });
+  EXPECT_EQ(table.ScoreOf(0b11), device::kMaxLinkScore / device::kLinkScoreUnit);
+}
+
+TEST(LinkedGroupsDeathTest, LinksThatDoNotMatchTheGpusAreABug) {
+  NodeLinks links = testing::NvLinkPairs(8);
+  links.numa_nodes.pop_back();
+  EXPECT_DEATH(LinkedGroups{links}, "links_.links.size");
+  Topology topology = testing::NvLinkPairs(8);
+  topology.numa_nodes.pop_back();
+  EXPECT_DEATH(Chooser{topology}, "topology_.numa_nodes.size");
+  const auto fill = [](int count, int points) {
+    const PartitionTable table(count, [=](int, int) { return points; });
+  };
+  EXPECT_DEATH(fill(17, 0), "count <= kMaxCount");
+  EXPECT_DEATH(fill(2, -10), "points >= 0");
+  EXPECT_DEATH(fill(2, device::kMaxLinkScore + 10), "points >= 0");
 }
 
 }  // namespace

@@ -189,5 +189,16 @@ TEST(QuotaTest, NeverAboveTheLimitAndRefundsRestoreExactly) {
   EXPECT_GT(refused, 1000);
 }
 
+TEST(QuotaTest, NoneAndTheMostAreQuotas) {
+  const QuotaConfig config = *ParseQuota(R"({"ml":{"quota":{"M40":0,"P100":1000000}}})");
+  EXPECT_EQ(*config.find("ml")->second.lines,
+            (std::vector<NamespaceQuota::Line>{{"M40", 0}, {"P100", 1000000}}));
+}
+
+TEST(QuotaTest, AShareOfAGpuOfUnknownMemoryIsChargedItsCompute) {
+  const Cluster cluster;
+  EXPECT_EQ(ChargeOf("ml", cluster, Ask(1, 0, GiB(8)), "A100", Bytes(0), "p").amount, MilliGpu(0));
+}
+
 }  // namespace
 }  // namespace tessera::placement
