@@ -125,5 +125,50 @@ TEST_F(FragmentationTest, FgdScoresByWhatAPlacementAddsToIt) {
   }
 }
 
+// One GPU is idle, and 200 are left on the other.
+class IrregularPodTest : public ::testing::Test {
+ protected:
+  IrregularPodTest() {
+    NodeSpec spec{.name = "n", .cpu_milli = 1000};
+    spec.gpus = {{.uuid = "GPU-0"}, {.uuid = "GPU-1"}};
+    node_ = *cluster_.AddNode(spec);
+    const ShapeId share = *cluster_.Intern({.asks = {{.milli = MilliGpu(800)}}});
+    (void)*cluster_.Adopt(share, node_, {{0b10}});
+  }
+  double Fragmented(const Demand& demand) {
+    const MixEntry entry{*cluster_.Intern(demand), 1};
+    return Fragmentation(cluster_, {&entry, 1}).Of(cluster_.node(node_));
+  }
+
+  Cluster cluster_;
+  NodeId node_ = 0;
+};
+
+TEST_F(IrregularPodTest, ARegularOneFindsOnlyTheRestUseless) {
+  EXPECT_EQ(Fragmented({.asks = {{.milli = MilliGpu(500)}}}), 200);
+  EXPECT_EQ(Fragmented({.asks = {{.milli = MilliGpu(200)}}}), 0);
+}
+
+TEST_F(IrregularPodTest, EachAskNeedsAGpuForTheLargest) {
+  EXPECT_EQ(Fragmented({.asks = {{.milli = MilliGpu(300)}, {.milli = MilliGpu(500)}}}), 1200);
+  EXPECT_EQ(Fragmented({.asks = {{.milli = MilliGpu(100)}, {.milli = MilliGpu(200)}}}), 0);
+}
+
+TEST_F(IrregularPodTest, SharesOfSeveralGpusNeedAllOfThem) {
+  EXPECT_EQ(Fragmented({.asks = {{.count = 2, .milli = MilliGpu(300)}}}), 1200);
+  EXPECT_EQ(Fragmented({.asks = {{.count = 2, .milli = MilliGpu(200)}}}), 0);
+}
+
+TEST_F(IrregularPodTest, AGpuThatThePodDoesNotAllowIsUseless) {
+  EXPECT_EQ(Fragmented({.asks = {{.milli = MilliGpu(500)}}, .named = cluster_.FindGpus("GPU-1")}),
+            1200);
+}
+
+TEST_F(IrregularPodTest, WholeDevicesAreUselessToAPodThatWantsASlice) {
+  Demand slice{.asks = {{.milli = kWholeGpu}}};
+  slice.asks[0].kind = *cluster_.KindOf("1g.10gb");
+  EXPECT_EQ(Fragmented(slice), 1200);
+}
+
 }  // namespace
 }  // namespace tessera::placement

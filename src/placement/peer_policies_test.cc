@@ -167,5 +167,104 @@ TEST(PoliciesTest, NamesAreFoundInAnyCaseAndOthersAreAnsweredWithAList) {
   EXPECT_NE(unknown.message().find("there are Tessera, BestFit"), std::string::npos);
 }
 
+TEST_F(PeerPolicyTest, AFullerGpuMakesANodeFuller) {
+  Add("a", 2), Add("b", 2);
+  Take(0, 0b01, Ask(1, 100));
+  Take(1, 0b01, Ask(1, 300));
+  EXPECT_EQ(NodeOf("NodeBinpackGpuBinpack", Ask(1, 100)), 1u);
+  EXPECT_EQ(NodeOf("NodeSpreadGpuBinpack", Ask(1, 100)), 0u);
+}
+
+TEST_F(PeerPolicyTest, ANodeIsAsFullAsItsCpuIsWithThePod) {
+  NodeSpec small = MakeNode("a", 1), large = MakeNode("b", 1);
+  small.cpu_milli = 10000;
+  large.cpu_milli = 100000;
+  (void)*cluster_.AddNode(small);
+  (void)*cluster_.AddNode(large);
+  Take(1, 0, Ask(0, 0, Bytes(0), 5000));
+  EXPECT_EQ(NodeOf("NodeBinpackGpuBinpack", Ask(0, 0, Bytes(0), 4000)), 0u) << "40 % and 9 %";
+}
+
+TEST_F(PeerPolicyTest, GpuAdmissionSumsWhatIsFreeOnHealthyGpus) {
+  NodeSpec spec = MakeNode("a", 3);
+  spec.gpus[2].healthy = false;
+  (void)*cluster_.AddNode(spec);
+  Add("b", 3);
+  Take(1, 0b001, Ask(1, 500));
+  EXPECT_EQ(NodeOf("GpuAdmission", Ask(1, 500)), 0u) << "2 are free, and 2.5 of the other";
+  EXPECT_EQ(GpusOf("GpuAdmission", Ask(1, 500)), 0b001u);
+}
+
+TEST_F(PeerPolicyTest, GpuAdmissionTakesTheNodeWithTheFewestCoresThenTheLeastMemory) {
+  Add("a", 2), Add("b", 2), Add("c", 2, GiB(40));
+  Take(1, 0b01, Ask(1, 500));
+  EXPECT_EQ(NodeOf("GpuAdmission", Ask(1, 1000)), 1u);
+  EXPECT_EQ(NodeOf("GpuAdmission", Ask(1, 1000)), 2u);
+}
+
+// Without a mix all GPUs are as good.
+TEST_F(PeerPolicyTest, FgdTakesTheFirstOfEquallyGoodGpus) {
+  const NodeId node = Add("a", 2);
+  Take(node, 0b10, Ask(1, 500));
+  EXPECT_EQ(GpusOf("FGD", Ask(1, 100)), 0b01u);
+}
+
+class FgdTest : public ::testing::Test {
+ protected:
+  Pick PickFor(const Demand& pod, const Demand& mix, NodeId node) {
+    const auto policy = *MakePolicy("FGD", cluster_, {.mix = {{*cluster_.Intern(mix), 1}}});
+    return policy->PickOn(*cluster_.Intern(pod), node).value_or(Pick{});
+  }
+  Cluster cluster_;
+};
+
+TEST_F(FgdTest, GpusWithDifferentSlackAreTriedApart) {
+  const NodeId node = *cluster_.AddNode(MakeNode("a", 2));
+  (void)*cluster_.Place(*cluster_.Intern(Ask(1, 500)), node, PickOf(0b10));
+  EXPECT_EQ(PickFor(Ask(1, 500), Ask(1, 1000), node), PickOf(0b10)) << "the other stays whole";
+}
+
+TEST_F(FgdTest, GpusWithDifferentMemoryAreTriedApart) {
+  NodeSpec spec = MakeNode("a", 2);
+  spec.gpus[1].memory = GiB(40);
+  const NodeId node = *cluster_.AddNode(spec);
+  EXPECT_EQ(PickFor(Ask(1, 0, GiB(40)), Ask(1, 1000), node), PickOf(0b10)) << "nothing is left";
+}
+
+TEST_F(FgdTest, GpusOfDifferentModelsAreTriedApart) {
+  NodeSpec spec = MakeNode("a", 2);
+  spec.gpus[1].model = "T4";
+  const NodeId node = *cluster_.AddNode(spec);
+  Demand typed = Ask(1, 1000);
+  typed.models.set(cluster_.FindModel("A100"));
+  EXPECT_EQ(PickFor(Ask(1, 500), typed, node), PickOf(0b10)) << "typed pods need the other";
+}
+
+TEST(GpuTreeTest, EqualGroupsAreComparedByMemoryThenPodsThenPosition) {
+  std::vector<GpuState> gpus(6);
+  const Topology links = SixGpus();
+  const GpuTree tree(6, &links);
+  for (GpuState& gpu : gpus) gpu.free_bytes = 100;
+  EXPECT_EQ(tree.Link(0b111111, 2, gpus), 0b000011u);
+  gpus[1].pods = 1;
+  EXPECT_EQ(tree.Link(0b111111, 2, gpus), 0b001100u) << "fewer pods";
+  EXPECT_EQ(tree.Fragment(0b001111, 2, gpus), 0b001100u);
+  gpus[0].free_bytes = 50;
+  EXPECT_EQ(tree.Link(0b111111, 2, gpus), 0b000011u) << "less memory";
+  gpus[5].free_bytes = 10;
+  EXPECT_EQ(tree.Link(0b111111, 2, gpus), 0b110000u);
+  EXPECT_EQ(tree.Link(0b011111, 2, gpus), 0b000011u) << "one is not available";
+  EXPECT_EQ(tree.Link(0b111111, 1, gpus), 0b010000u);
+}
+
+TEST(GpuTreeTest, TooFewGpusAreNone) {
+  const std::vector<GpuState> gpus(6);
+  const Topology links = SixGpus();
+  const GpuTree tree(6, &links);
+  EXPECT_EQ(tree.Fragment(0b111111, 7, gpus), 0u);
+  EXPECT_EQ(tree.Fragment(0b111111, 0, gpus), 0u);
+  EXPECT_EQ(tree.Link(0b111111, 0, gpus), 0u);
+}
+
 }  // namespace
 }  // namespace tessera::placement
