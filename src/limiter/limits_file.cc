@@ -6,8 +6,9 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
 #include <unistd.h>
+
+#include "src/limiter/region_file.h"
 
 namespace tessera::limiter {
 namespace {
@@ -18,14 +19,9 @@ int MakeFile(const char* path) {
   ::snprintf(temporary, sizeof(temporary), "%s.new", path);
   const int fd = ::open(temporary, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0644);
   if (fd < 0) return errno;
-  const Header header{kLimitsMagic, kVersion, sizeof(Limits)};
-  int error = 0;
-  // Every user of the container reads it, whatever umask the agent has.
-  if (::fchmod(fd, 0644) != 0 || ::ftruncate(fd, sizeof(Limits)) != 0 ||
-      ::pwrite(fd, &header, sizeof(header), 0) != ssize_t(sizeof(header)) ||
-      ::rename(temporary, path) != 0) {
-    error = errno;
-  }
+  // Every user of the container reads it.
+  int error = FillNewFile(fd, sizeof(Limits), kLimitsMagic, 0644);
+  if (error == 0 && ::rename(temporary, path) != 0) error = errno;
   ::close(fd);
   return error;
 }
@@ -57,22 +53,11 @@ int LimitsFile::Open(const char* path) {
   }
   const int fd = ::open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
   if (fd < 0) return errno;
-  struct stat info;
-  int error = ::fstat(fd, &info) != 0 ? errno : info.st_size < off_t(sizeof(Limits)) ? EPROTO : 0;
-  void* mapped = MAP_FAILED;
-  if (error == 0) {
-    mapped = ::mmap(nullptr, sizeof(Limits), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-    if (mapped == MAP_FAILED) error = errno;
-  }
+  void* mapped = nullptr;
+  const int error = MapFile(fd, sizeof(Limits), kLimitsMagic, /*writable=*/true, &mapped);
   ::close(fd);
-  if (error != 0) return error;
-  auto* limits = static_cast<Limits*>(mapped);
-  if (limits->header.magic != kLimitsMagic || limits->header.version != kVersion) {
-    ::munmap(mapped, sizeof(Limits));
-    return EPROTO;
-  }
-  limits_ = limits;
-  return 0;
+  if (error == 0) limits_ = static_cast<Limits*>(mapped);
+  return error;
 }
 
 int LimitsFile::SetMemory(const char* text, uint64_t bytes) {

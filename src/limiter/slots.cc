@@ -7,8 +7,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
 #include <unistd.h>
+
+#include "src/limiter/region_file.h"
 
 // Older C libraries do not declare them; the kernel has them since 3.15.
 #ifndef F_OFD_SETLK
@@ -36,38 +37,20 @@ class Fd {
 };
 
 int Map(const Fd& file, size_t size, uint32_t magic, bool writable, void** mapped) {
-  if (file.get() < 0) return errno;
-  // Not fstat, which older C libraries do not export.
-  if (::lseek(file.get(), 0, SEEK_END) < off_t(size)) return EPROTO;
-  const int protection = writable ? PROT_READ | PROT_WRITE : PROT_READ;
-  void* address = ::mmap(nullptr, size, protection, MAP_SHARED, file.get(), 0);
-  if (address == MAP_FAILED) return errno;
-  const auto* header = static_cast<const Header*>(address);
-  if (header->magic != magic || header->version != kVersion || header->size < size) {
-    ::munmap(address, size);
-    return EPROTO;
-  }
-  *mapped = address;
-  return 0;
+  return file.get() < 0 ? errno : MapFile(file.get(), size, magic, writable, mapped);
 }
 
-bool LockSlot(const Fd& file, uint32_t slot) {
+// `type` is F_WRLCK or F_UNLCK.
+bool SetLock(const Fd& file, uint32_t slot, short type) {
   struct flock lock = {};
-  lock.l_type = F_WRLCK;
+  lock.l_type = type;
   lock.l_whence = SEEK_SET;
   lock.l_start = slot;
   lock.l_len = 1;
   return ::fcntl(file.get(), F_OFD_SETLK, &lock) == 0;
 }
-
-void UnlockSlot(const Fd& file, uint32_t slot) {
-  struct flock lock = {};
-  lock.l_type = F_UNLCK;
-  lock.l_whence = SEEK_SET;
-  lock.l_start = slot;
-  lock.l_len = 1;
-  (void)::fcntl(file.get(), F_OFD_SETLK, &lock);
-}
+bool LockSlot(const Fd& file, uint32_t slot) { return SetLock(file, slot, F_WRLCK); }
+void UnlockSlot(const Fd& file, uint32_t slot) { (void)SetLock(file, slot, F_UNLCK); }
 
 // The state of a process and its start, from /proc/PID/stat. False: there is no such process.
 bool ReadStat(const char* pid, char* state, uint64_t* start) {
@@ -189,14 +172,9 @@ int MakeUsage(const char* path) {
   }
   const Fd file(fd);
   if (fd < 0) return EEXIST;
-  const Header header{kUsageMagic, kVersion, sizeof(Usage)};
-  int error = 0;
-  // Not left to the umask: processes of all users of the container write it.
-  if (::fchmod(file.get(), 0666) != 0 || ::ftruncate(file.get(), sizeof(Usage)) != 0 ||
-      ::pwrite(file.get(), &header, sizeof(header), 0) != ssize_t(sizeof(header)) ||
-      (::link(temporary, path) != 0 && errno != EEXIST)) {
-    error = errno;
-  }
+  // Processes of all users of the container write it.
+  int error = FillNewFile(fd, sizeof(Usage), kUsageMagic, 0666);
+  if (error == 0 && ::link(temporary, path) != 0 && errno != EEXIST) error = errno;
   ::unlink(temporary);
   return error;
 }
