@@ -208,8 +208,7 @@ class Injector {
     if (!injection_.limiter || library.soname != kCudaSoname) return library.host_path;
     tree_.AddDriverFile("real/libcuda.so.1", library.host_path);
     const bool in_dev = placement_.driver_dir == names::kContainerDriverDir;
-    return JoinPath(injection_.limiter->library_dir,
-                    in_dev ? "libtessera-cuda-dev.so" : "libtessera-cuda-run.so");
+    return JoinPath(injection_.limiter->library_dir, in_dev ? kLimiterInDev : kLimiterInRun);
   }
 
   void AddLibrary(const DriverLibrary& library) {
@@ -341,6 +340,10 @@ std::vector<std::string_view> FolderVariables() {
   std::vector<std::string_view> names = {"PATH", "LD_LIBRARY_PATH"};
   for (const LoaderPath& path : kLoaderPaths) names.push_back(path.variable);
   return names;
+}
+
+std::string LimiterDirBeside(std::string_view program) {
+  return JoinPath(DirName(DirName(program)), "lib");
 }
 
 Result<Placement> FindPlacement(const ConfigDocument& document, const std::string& tree_dir) {

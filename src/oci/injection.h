@@ -35,10 +35,14 @@ namespace tessera::oci {
 
 // What holds a container to its share of a GPU.
 struct Limiter {
-  // Host path: has libtessera-cuda-dev.so for /dev/tessera, and libtessera-cuda-run.so.
-  std::string library_dir;
+  std::string library_dir;  // host path of the folder with both libraries below
   std::string limits_dir;   // host path: what the container may use; mounted read-only
 };
+// For containers with their driver files in /dev/tessera, and in /run/tessera.
+inline constexpr std::string_view kLimiterInDev = "libtessera-cuda-dev.so";
+inline constexpr std::string_view kLimiterInRun = "libtessera-cuda-run.so";
+// The folder in which they are installed for a program: <prefix>/lib for <prefix>/bin/PROGRAM.
+std::string LimiterDirBeside(std::string_view program);
 
 struct Injection {
   std::vector<DeviceNode> devices;

@@ -125,14 +125,12 @@ Facts CollectFacts(const Choice& choice, const oci::DriverFiles& driver) {
   return facts;
 }
 
-// The limiter's libraries are installed beside the program: <prefix>/bin/tessera-runtime,
-// <prefix>/lib.
 Result<oci::Limiter> FindLimiter(const std::string& limits_dir) {
   std::error_code error;
   const std::string program = std::filesystem::read_symlink("/proc/self/exe", error);
   if (error) return Status::FromErrno("/proc/self/exe", error.value());
-  oci::Limiter limiter{JoinPath(DirName(DirName(program)), "lib"), limits_dir};
-  for (const char* name : {"libtessera-cuda-dev.so", "libtessera-cuda-run.so"}) {
+  oci::Limiter limiter{oci::LimiterDirBeside(program), limits_dir};
+  for (const std::string_view name : {oci::kLimiterInDev, oci::kLimiterInRun}) {
     if (const std::string path = JoinPath(limiter.library_dir, name); !PathExists(path)) {
       return Error(
           Code::kFailedPrecondition,

@@ -5,26 +5,23 @@
 
 #include "src/base/file.h"
 #include "src/formats/toml_patcher.h"
+#include "src/oci/injection.h"
 
 namespace tessera::engine {
 namespace {
 
 constexpr size_t kMaxProgram = 256u << 20;
-constexpr std::string_view kLibraries[] = {"libtessera-cuda-dev.so", "libtessera-cuda-run.so"};
-
-std::string LibraryBeside(const std::string& program, std::string_view name) {
-  return JoinPath(DirName(DirName(program)), fmt::format("lib/{}", name));
-}
 
 }  // namespace
 
 Result<bool> InstallLibraries(const HostRoot& host, const std::string& from,
                               const std::string& to) {
   bool changed = false;
-  for (const std::string_view name : kLibraries) {
-    const std::string source = LibraryBeside(from, name);
+  for (const std::string_view name : {oci::kLimiterInDev, oci::kLimiterInRun}) {
+    const std::string source = JoinPath(oci::LimiterDirBeside(from), name);
     if (!PathExists(source)) continue;
-    ASSIGN_OR_RETURN(const bool copied, InstallProgram(host, source, LibraryBeside(to, name)));
+    const std::string destination = JoinPath(oci::LimiterDirBeside(to), name);
+    ASSIGN_OR_RETURN(const bool copied, InstallProgram(host, source, destination));
     changed |= copied;
   }
   return changed;
