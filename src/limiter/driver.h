@@ -6,6 +6,9 @@
 
 #include "api/cuda_abi.h"
 
+// Before the definition of a function that programs find in the place of the driver's.
+#define LIMITER_EXPORT extern "C" __attribute__((visibility("default")))
+
 namespace tessera::limiter {
 
 // A function that this driver is too old to have answers kNotSupported.

@@ -3,8 +3,6 @@
 #include "src/limiter/driver.h"
 #include "src/limiter/process.h"
 
-#define LIMITER_EXPORT extern "C" __attribute__((visibility("default")))
-
 namespace tessera::cuda {
 namespace {
 

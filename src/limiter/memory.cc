@@ -3,26 +3,22 @@
 #include "src/limiter/driver.h"
 #include "src/limiter/process.h"
 
-#define LIMITER_EXPORT extern "C" __attribute__((visibility("default")))
-
 namespace tessera::cuda {
 namespace {
 
 using limiter::Contexts;
 using limiter::driver;
-using limiter::kBlockBytes;
-using limiter::kSmallBytes;
 using limiter::Process;
 using limiter::RoundToBlocks;
 
-// `allocate` calls the driver, which writes `pointer` and takes `bytes`, or a little more that
-// `taken` tells then.
+// `allocate` calls the driver, which writes `pointer`. Afterwards `taken` gives the bytes that the
+// driver took, which may be a little more than `bytes`.
 template <typename Allocate, typename Taken>
 Result AllocateLinear(DevicePtr* pointer, uint64_t bytes, Allocate allocate, Taken taken) {
   Process& process = Process::Get();
   const Contexts::Known context = process.CurrentContext();
   const uint64_t reserved = RoundToBlocks(bytes);
-  // The driver refuses by itself what nobody could have.
+  // The driver itself refuses a size that exceeds every device.
   if (context.gpu < 0 || pointer == nullptr || reserved == 0) return allocate();
   if (!process.Reserve(context.gpu, reserved)) return Result::kOutOfMemory;
   const Result result = allocate();
@@ -36,14 +32,15 @@ Result AllocateLinear(DevicePtr* pointer, uint64_t bytes, Allocate allocate, Tak
   return Result::kOutOfMemory;
 }
 
-// A pool may have room that is charged already, which does not show until it has allocated; so near the
-// limit what it keeps is trimmed first. And it may grow by more than is asked for.
+// Whether a pool serves an allocation from memory that it already reserves shows only afterwards. So the
+// whole size is reserved first, for which pools are trimmed near the limit. A pool may also grow by more
+// than the allocation needs; then the limit is checked again.
 template <typename Allocate, typename Free>
 Result AllocateFromPool(DevicePtr* pointer, uint64_t bytes, MemPool handle, Allocate allocate,
                         Free free) {
   Process& process = Process::Get();
   // A pool may be of another GPU than the current context.
-  const int known = process.limiting() ? process.pools().Find(handle) : -1;
+  const int known = process.FindPool(handle);
   const int gpu = known >= 0 ? process.pools().GpuOf(known) : process.CurrentContext().gpu;
   const uint64_t reserved = RoundToBlocks(bytes);
   if (gpu < 0 || pointer == nullptr || handle == nullptr || reserved == 0) return allocate();
@@ -56,7 +53,7 @@ Result AllocateFromPool(DevicePtr* pointer, uint64_t bytes, MemPool handle, Allo
     return result;
   }
   const bool charged = process.ChargePool(gpu, *pointer, pool, reserved);
-  const uint64_t limit = process.accounts().Limit(gpu);
+  const uint64_t limit = process.LimitOf(gpu);
   if (charged && (limit == 0 || process.accounts().Held(gpu) <= limit)) return Result::kSuccess;
   (void)process.Release(*pointer, [&] { return free(*pointer); });
   process.pools().Trim(gpu, &process.accounts());
@@ -154,14 +151,14 @@ LIMITER_EXPORT Result cuMemPoolCreate(MemPool* pool, const MemPoolProperties* pr
 LIMITER_EXPORT Result cuMemPoolTrimTo(MemPool handle, size_t keep) {
   const Result result = driver.cuMemPoolTrimTo(handle, keep);
   Process& process = Process::Get();
-  const int pool = process.limiting() ? process.pools().Find(handle) : -1;
+  const int pool = process.FindPool(handle);
   if (pool >= 0) process.pools().Refresh(pool, &process.accounts());
   return result;
 }
 
 LIMITER_EXPORT Result cuMemPoolDestroy(MemPool handle) {
   Process& process = Process::Get();
-  const int pool = process.limiting() ? process.pools().Find(handle) : -1;
+  const int pool = process.FindPool(handle);
   const Result result = driver.cuMemPoolDestroy(handle);
   if (pool >= 0 && result == Result::kSuccess) process.pools().Remove(pool, &process.accounts());
   return result;
@@ -173,7 +170,7 @@ LIMITER_EXPORT Result cuMemGetInfo_v2(size_t* free, size_t* total) {
   if (result != Result::kSuccess) return result;
   Process& process = Process::Get();
   const int gpu = process.CurrentContext().gpu;
-  const uint64_t limit = gpu < 0 ? 0 : process.accounts().Limit(gpu);
+  const uint64_t limit = process.LimitOf(gpu);
   if (limit != 0) {
     const uint64_t held = process.accounts().Held(gpu);
     const uint64_t left = held < limit ? limit - held : 0;
@@ -190,7 +187,7 @@ LIMITER_EXPORT Result cuDeviceTotalMem_v2(size_t* bytes, Device device) {
   if (result != Result::kSuccess || bytes == nullptr) return result;
   Process& process = Process::Get();
   const int gpu = process.GpuOf(device);
-  const uint64_t limit = gpu < 0 ? 0 : process.accounts().Limit(gpu);
+  const uint64_t limit = process.LimitOf(gpu);
   if (limit != 0 && limit < *bytes) *bytes = limit;
   return Result::kSuccess;
 }

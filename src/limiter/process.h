@@ -69,6 +69,11 @@ class Process {
   cuda::Result ReleasePrimary(cuda::Device device, Destroy destroy);
   void SetPrimary(cuda::Device device, cuda::Context context);
 
+  // The limit of device memory in bytes of a GPU in the limits; 0 where it has none, and for -1.
+  uint64_t LimitOf(int gpu) const { return gpu < 0 ? 0 : accounts_.Limit(gpu); }
+  // The index in pools(), or -1: its memory is not charged.
+  int FindPool(cuda::MemPool pool) const { return limiting() ? pools_.Find(pool) : -1; }
+
   Accounts& accounts() { return accounts_; }
   Pools& pools() { return pools_; }
 
