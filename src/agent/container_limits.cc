@@ -2,11 +2,10 @@
 #include "src/agent/container_limits.h"
 
 #include <algorithm>
-#include <cstring>
+#include <cctype>
 #include <filesystem>
 
 #include "src/base/file.h"
-#include "src/base/log.h"
 #include "src/limiter/limits_file.h"
 
 namespace tessera::agent {

@@ -8,7 +8,7 @@
 // one; touches the disk, which is a tmpfs (/run).
 #pragma once
 
-#include <set>
+#include <map>
 #include <string>
 #include <vector>
 

@@ -86,7 +86,7 @@ bool Accounts::ReserveInTurn(int gpu, uint64_t bytes) {
       if (answer == Answer::kFits) return true;
       full = answer == Answer::kFull ? full + 1 : 0;
       if (full == kFullAnswers) return false;
-      // Of two that contend the lower slot retries at once, and finds the others withdrawn.
+      // The process with the lower slot retries at once. The others have withdrawn, and yield.
       if (yield || answer == Answer::kFull) ::sched_yield();
     }
     ::nanosleep(&kPause, nullptr);

@@ -70,8 +70,8 @@ class Accounts {
   Usage* usage_ = nullptr;
   uint32_t slot_ = 0;
   Sweep sweep_ = nullptr;
-  // Of the threads of this process that lost a race one at a time retries, pauses included; never
-  // across a driver call.
+  // Lets one thread of this process retry at a time. It is held during the pauses between retries,
+  // never across a call of the driver.
   SpinLock turn_;
 };
 

@@ -308,7 +308,7 @@ TEST_F(LimiterTest, ProcessesOfTheContainerShareOneLimitAndADeadOneLeavesNothing
     EXPECT_EQ(CU(cuda, cuMemAlloc_v2)(&pointer, 30 * kMiB), Result::kOutOfMemory);
     ::kill(holder, SIGKILL);
     siginfo_t ended;
-    // It stays a zombie: nobody has waited for it, and its files are closed all the same.
+    // The killed process stays a zombie until its parent waits for it. Its files are closed then.
     (void)::waitid(P_PID, id_t(holder), &ended, WEXITED | WNOWAIT);
     Result result = Result::kOutOfMemory;
     for (int i = 0; i < 1000 && result != Result::kSuccess; ++i) {

@@ -18,7 +18,7 @@
 // Slots. A process that allocates device memory owns one slot: it holds an open-file-description
 // lock (F_OFD_SETLK) on byte `slot` of `usage`. The mapping of the file keeps the description, and
 // so the lock, until the process ends or executes another program, however it ends. What a dead
-// process held is cleared by whoever gets its lock next: the sweeper, or the slot's next owner.
+// process held is cleared by the next process that locks the slot: a sweeper, or its next owner.
 //
 // Used memory of a GPU is the sum over all slots; there is no total that could disagree with it.
 // Pure declarations, for the limiter and for the agent.

@@ -24,9 +24,9 @@
 namespace tessera::oci {
 
 // Makes, or finds, the tree that holds what `tree` says, and gives its path. The key follows from names
-// and from the files' inodes, so another driver gives another tree; trees of the same `family`, a driver's
-// root for example, that show other files under the same names are unmounted then. A tree that was cut off, or from which
-// somebody unmounted a file, is made anew.
+// and from the files' inodes, so another driver gives another tree. `family` names trees that replace each
+// other, the trees of one driver root for example: those that show other files under the same names are
+// unmounted then. A tree that was cut off, or from which somebody unmounted a file, is made anew.
 // PERMISSION_DENIED: mounts need root. RESOURCE_EXHAUSTED: there are kMaxSharedTrees, which nobody
 // reaches without trying. UNAVAILABLE: another process holds the lock. NOT_FOUND, ABORTED: the driver is
 // being replaced. Whatever the error, no half-made tree stays.

@@ -36,7 +36,7 @@ class Cri : public EngineFixture {
     for (const char* folder : {"etc", "logs", "cni", "image"}) fs::create_directories(path(folder));
   }
 
-  // Of the version 3 for containerd 2, of the version 2 for 1.7.
+  // `version` is that of the configuration file: 3 for containerd 2, and 2 for containerd 1.7.
   CriEngine Containerd(const std::string& programs, int version) const {
     // Machines without CAP_SYS_RESOURCE may not lower the score by which the kernel ends processes.
     const std::string cri = fmt::format(

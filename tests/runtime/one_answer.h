@@ -30,7 +30,7 @@ class OneAnswer {
     thread_ = std::thread([this, reply = grant::EncodeReply(answer)] { Serve(reply); });
   }
   ~OneAnswer() { Finish(); }
-  // What was asked; nothing where nobody did.
+  // Returns the request that arrived, or nothing where none arrived.
   std::optional<grant::Request> Finish() {
     ::shutdown(listener_.get(), SHUT_RDWR);
     if (thread_.joinable()) thread_.join();

@@ -59,7 +59,7 @@ class Configurator {
   Status Lock();
   std::optional<Version> EngineVersion() const;
   Status Load();
-  // Whether the record tells of a run that was cut off. UNAVAILABLE: another run holds the lock.
+  // Whether the record describes an interrupted run. UNAVAILABLE: another run holds the lock.
   Result<bool> MeetsCutOffRun();
   Result<std::optional<FileState>> BaseOf(const std::string& path) const;
   Result<std::optional<FileState>> WithoutUs(const RecordedFile& file,

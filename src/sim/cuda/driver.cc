@@ -173,7 +173,7 @@ Result Driver::TakeBlocks(MemPoolTag* pool, uint64_t bytes, uint32_t gpu, uint64
                           DevicePtr* base) {
   *taken = bytes;
   if (pool == nullptr) return Map(bytes, gpu, base);
-  // What is kept serves a smaller allocation, too, unless most of it would be wasted.
+  // A kept block also serves a smaller allocation, unless more than half of it would be wasted.
   if (auto kept = pool->kept.lower_bound(bytes);
       kept != pool->kept.end() && kept->first / 2 <= bytes) {
     *taken = kept->first;

@@ -51,7 +51,7 @@ struct Allocation {
   unsigned flags = 0;
 };
 
-// That small allocations share.
+// Device memory that small allocations share.
 struct Block {
   uint64_t bytes = kBlockBytes;
   std::map<DevicePtr, uint64_t> free;  // ranges

@@ -36,7 +36,7 @@ class RecordedDriverTest : public ::testing::TestWithParam<RecordedDriver> {
             ? CU(cuda_, cuGetProcAddress)(name, &function, version, flags)
             : CU(cuda_, cuGetProcAddress_v2)(name, &function, version, flags, &answer.status);
     answer.result = int(result);
-    // Several symbols can share an address here. The test of the look-up tells them apart.
+    // Several symbols of this library can share one address. RecordedSymbolsTest compares the symbols.
     const bool same = function == (question.symbol.empty() ? nullptr : Export(question.symbol));
     if (!same) answer.symbol = "another symbol";
     return answer;

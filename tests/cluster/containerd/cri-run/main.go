@@ -114,7 +114,7 @@ func (o *options) run(ctx context.Context, engine cri.RuntimeServiceClient) (int
 	}
 	id := sandbox.PodSandboxId
 	defer func() {
-		// What is left is removed with its containers.
+		// Removing the sandbox removes its containers.
 		_, _ = engine.StopPodSandbox(ctx, &cri.StopPodSandboxRequest{PodSandboxId: id})
 		_, _ = engine.RemovePodSandbox(ctx, &cri.RemovePodSandboxRequest{PodSandboxId: id})
 	}()
