@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/simulation/api_server.h"
 
+#include <cstdint>
 #include <utility>
 
 #include "src/ledger/testing/objects.h"
@@ -29,7 +30,9 @@ void ApiServer::Remove(const kube::NodeObject& node) {
 
 void ApiServer::Put(kube::PodObject pod) {
   pod.meta.resource_version = std::to_string(log_.size() + 1);
-  log_.push_back({.pod = std::make_shared<const kube::PodObject>(pod)});
+  const PodPtr& shown = shown_[pod.meta.name] = std::make_shared<const kube::PodObject>(pod);
+  log_.push_back({.pod = shown});
+  WakeFeeds(pod.node_name);
   const auto before = pods_.find(pod.meta.name);
   assignments_ += before == pods_.end() || before->second.node_name != pod.node_name ||
                   before->second.meta.annotations != pod.meta.annotations;
@@ -38,7 +41,10 @@ void ApiServer::Put(kube::PodObject pod) {
 
 void ApiServer::Remove(const kube::PodObject& pod) {
   log_.push_back({.gone = true, .pod = std::make_shared<const kube::PodObject>(pod)});
-  pods_.erase(std::string(pod.meta.name));
+  WakeFeeds(pod.node_name);
+  const std::string name = pod.meta.name;  // of a pod that may be the one in the map
+  shown_.erase(name);
+  pods_.erase(name);
 }
 
 void ApiServer::Call(const Life& life, std::function<Status()> effect, Done done) {
@@ -91,17 +97,21 @@ ApiServer::Feed::Feed(World& world, ApiServer& server, Listener& listener, std::
   Plan();
 }
 
-const kube::PodObject* ApiServer::Feed::FindPod(const std::string& name) const {
-  const auto found = pods_.find(name);
-  return found == pods_.end() ? nullptr : &found->second;
+void ApiServer::Feed::Plan() {
+  world_.After(server_.TimeOfNews(), life_, [this, weak = std::weak_ptr(life_)] {
+    Deliver();
+    if (weak.expired()) return;
+    if (server_.down_ || heard_ < server_.log_.size()) return Plan();
+    server_.idle_feeds_.emplace(node_, Idle{life_, this});
+  });
 }
 
-void ApiServer::Feed::Plan() {
-  const bool late = !server_.calm_ && world_.Chance(2);
-  world_.After(late ? world_.Between(1s, 20s) : world_.Between(5ms, 200ms), life_, [this] {
-    Deliver();
-    Plan();
-  });
+void ApiServer::WakeFeeds(const std::string& node) {
+  const auto [begin, end] = idle_feeds_.equal_range(node);
+  for (auto idle = begin; idle != end; ++idle) {
+    if (!idle->second.life.expired()) idle->second.feed->Plan();
+  }
+  idle_feeds_.erase(begin, end);
 }
 
 void ApiServer::Feed::Deliver() {
@@ -113,72 +123,48 @@ void ApiServer::Feed::Deliver() {
     if (!std::exchange(synced_, true)) listener_.OnSynced();
     return;
   }
-  const size_t until = server_.calm_
-                           ? server_.log_.size()
-                           : std::min(server_.log_.size(), heard_ + 1 + world_.random().Below(8));
-  while (heard_ < until) {
-    Take(heard_++);
+  for (size_t most = server_.calm_ ? SIZE_MAX : 1 + world_.random().Below(8);
+       most > 0 && heard_ < server_.log_.size(); ++heard_) {
+    const PodPtr pod = server_.log_[heard_].pod;
+    if (pod == nullptr || pod->node_name != node_) continue;
+    --most;
+    server_.log_[heard_].gone ? Drop(pod) : Take(pod);
     if (alive.use_count() == 1) return;
   }
 }
 
-void ApiServer::Feed::TakePod(const kube::PodObject& pod) {
-  if (!node_.empty() && pod.node_name != node_) return;
-  const auto known = pods_.find(pod.meta.name);
-  if (known != pods_.end() && known->second.meta.uid != pod.meta.uid) {
-    const kube::PodObject last = known->second;
+void ApiServer::Feed::Take(const PodPtr& pod) {
+  if (pod->node_name != node_) return;
+  const auto known = pods_.find(pod->meta.name);
+  if (known != pods_.end() && known->second->meta.uid != pod->meta.uid) {
+    const PodPtr last = known->second;
     pods_.erase(known);
-    listener_.OnPodGone(last);
+    listener_.OnPodGone(*last);
   }
-  const auto [at, is_new] = pods_.try_emplace(pod.meta.name);
-  if (!is_new && at->second.meta.resource_version == pod.meta.resource_version) return;
-  at->second = pod;
-  listener_.OnPod(pod);
+  PodPtr& here = pods_[pod->meta.name];
+  if (here != nullptr && here->meta.resource_version == pod->meta.resource_version) return;
+  here = pod;
+  listener_.OnPod(*pod);
 }
 
-void ApiServer::Feed::Take(size_t number) {
-  const Event event = server_.log_[number];
-  if (event.pod && !event.gone) return TakePod(*event.pod);
-  if (event.pod) {
-    const auto known = pods_.find(event.pod->meta.name);
-    if (known == pods_.end() || known->second.meta.uid != event.pod->meta.uid) return;
-    pods_.erase(known);
-    return listener_.OnPodGone(*event.pod);
-  }
-  if (!event.gone) {
-    nodes_[event.node->meta.name] = *event.node;
-    return listener_.OnNode(*event.node);
-  }
-  if (nodes_.erase(event.node->meta.name) > 0) listener_.OnNodeGone(*event.node);
+void ApiServer::Feed::Drop(const PodPtr& last) {
+  const auto known = pods_.find(last->meta.name);
+  if (known == pods_.end() || known->second->meta.uid != last->meta.uid) return;
+  pods_.erase(known);
+  listener_.OnPodGone(*last);
 }
 
 void ApiServer::Feed::List() {
   heard_ = server_.log_.size();
-  const auto before_nodes = nodes_;
-  for (const auto& [name, node] : before_nodes) {
-    if (!server_.nodes_.contains(name)) {
-      nodes_.erase(name);
-      listener_.OnNodeGone(node);
-    }
-  }
-  for (const auto& [name, node] : server_.nodes_) {
-    const auto known = nodes_.find(name);
-    if (known != nodes_.end() &&
-        known->second.meta.resource_version == node.meta.resource_version) {
-      continue;
-    }
-    nodes_[name] = node;
-    listener_.OnNode(node);
-  }
-  const auto before_pods = pods_;
-  for (const auto& [name, pod] : before_pods) {
+  const auto before = pods_;
+  for (const auto& [name, pod] : before) {
     const auto now = server_.pods_.find(name);
-    if (now == server_.pods_.end() || now->second.meta.uid != pod.meta.uid) {
+    if (now == server_.pods_.end() || now->second.meta.uid != pod->meta.uid) {
       pods_.erase(name);
-      listener_.OnPodGone(pod);
+      listener_.OnPodGone(*pod);
     }
   }
-  for (const auto& [name, pod] : std::map(server_.pods_)) TakePod(pod);
+  for (const auto& [name, pod] : std::map(server_.shown_)) Take(pod);
 }
 
 }  // namespace tessera::simulation

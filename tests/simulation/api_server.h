@@ -74,27 +74,27 @@ class ApiServer {
   class Listener {
    public:
     virtual ~Listener() = default;
-    virtual void OnNode(const kube::NodeObject& node) { (void)node; }
-    virtual void OnNodeGone(const kube::NodeObject& last) { (void)last; }
     virtual void OnPod(const kube::PodObject& pod) = 0;
     virtual void OnPodGone(const kube::PodObject& last) = 0;
     // The list is whole for the first time.
     virtual void OnSynced() = 0;
   };
-  // A copy that follows, as an informer has it. Of the pods of one node where `node` names one.
+  using PodPtr = std::shared_ptr<const kube::PodObject>;
+  // A copy of the pods of one node that follows, as an informer has it.
   class Feed {
+    friend class ApiServer;
+
    public:
-    Feed(World& world, ApiServer& server, Listener& listener, std::string node = "");
+    Feed(World& world, ApiServer& server, Listener& listener, std::string node);
 
     bool synced() const { return synced_; }
-    const kube::PodObject* FindPod(const std::string& name) const;
 
    private:
     void Plan();
     void Deliver();
     void List();
-    void Take(size_t event);
-    void TakePod(const kube::PodObject& pod);
+    void Take(const PodPtr& pod);
+    void Drop(const PodPtr& last);
 
     World& world_;
     ApiServer& server_;
@@ -102,8 +102,7 @@ class ApiServer {
     const std::string node_;
     bool synced_ = false;
     size_t heard_ = 0;
-    std::map<std::string, kube::NodeObject> nodes_;
-    std::map<std::string, kube::PodObject> pods_;
+    std::map<std::string, PodPtr> pods_;
     const Life life_ = Born();
   };
 
@@ -111,9 +110,15 @@ class ApiServer {
   struct Event {
     bool gone = false;
     std::shared_ptr<const kube::NodeObject> node;
-    std::shared_ptr<const kube::PodObject> pod;
+    PodPtr pod;
     std::string frame;  // once it was asked for
   };
+  // A feed that has all news of its node.
+  struct Idle {
+    std::weak_ptr<const bool> life;
+    Feed* feed;
+  };
+  void WakeFeeds(const std::string& node);
   net::Response HandlePod(const net::Request& request, const std::vector<std::string>& path,
                           bool may_write);
   net::Response HandleObject(const net::Request& request);
@@ -122,6 +127,8 @@ class ApiServer {
   World& world_;
   std::map<std::string, kube::NodeObject> nodes_;
   std::map<std::string, kube::PodObject> pods_;
+  std::map<std::string, PodPtr> shown_;          // the same pods, as they go into news
+  std::multimap<std::string, Idle> idle_feeds_;  // by node
   std::vector<Event> log_;
   std::map<std::string, Json> objects_;  // by path: the Lease and the EndpointSlice
   size_t object_version_ = 0;

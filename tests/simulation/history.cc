@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <set>
 #include <utility>
 
@@ -51,7 +52,8 @@ class History {
     ExpectEverythingRuns();
     ExpectLedgerIsTrue();
     DeleteAll();
-    RunFor(4min);
+    for (int i = 0; i < 8 && !IsEmpty(); ++i) RunFor(30s);
+    RunFor(30s);
     ExpectEmpty();
     return {.failure = world_.failure(),
             .fingerprint = world_.fingerprint(),
@@ -248,6 +250,12 @@ class History {
     }
   }
 
+  bool IsEmpty() const {
+    return server_.pods().empty() && truth_.running() == 0 &&
+           std::all_of(nodes_.begin(), nodes_.end(),
+                       [](const auto& node) { return node->agent().entries() == 0; });
+  }
+
   void ExpectEmpty() {
     if (!world_.failure().empty()) return;
     if (!server_.pods().empty()) world_.Fail("pods are left: " + server_.pods().begin()->first);
@@ -347,8 +355,8 @@ class History {
       const auto text = pod.meta.annotations.find(names::kAnnotationAssignment);
       if (text == pod.meta.annotations.end() || pod.ended() || !IsOurs(pod)) continue;
       if (WasAway(pod)) continue;
-      const device::Assignment assignment = device::DecodeAssignment(text->second).value();
-      for (const auto& [container, shares] : assignment.containers) {
+      for (const auto& [container, shares] :
+           ledger::testing::DecodedOnce(text->second).containers) {
         if (container == "init") continue;
         for (const device::DeviceShare& share : shares) {
           const int64_t by_memory = (share.memory.count() * 1000 + kGpuBytes - 1) / kGpuBytes;

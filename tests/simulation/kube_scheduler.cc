@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
-#include <set>
 #include <utility>
 
 #include "tests/simulation/scheduler.h"
@@ -40,20 +39,21 @@ void KubeScheduler::Again(const std::string& uid) {
 }
 
 void KubeScheduler::Cycle() {
-  std::set<std::string> there;
+  const MonotonicTime now = world_.clock().Now();
   const kube::PodObject* chosen = nullptr;
-  const auto before = [&](const kube::PodObject& a, const kube::PodObject& b) {
-    return std::pair(-a.priority, waiting_[a.meta.uid].next) <
-           std::pair(-b.priority, waiting_[b.meta.uid].next);
-  };
+  std::pair<int32_t, MonotonicTime> first;
+  ++cycle_;
   for (const auto& [name, pod] : server_.pods()) {
     if (!pod.node_name.empty() || pod.meta.deleting || pod.ended()) continue;
-    there.insert(pod.meta.uid);
-    const Waiting& waiting = waiting_[pod.meta.uid];
-    if (waiting.busy || waiting.next > world_.clock().Now()) continue;
-    if (chosen == nullptr || before(pod, *chosen)) chosen = &pod;
+    Waiting& waiting = waiting_[pod.meta.uid];
+    waiting.seen = cycle_;
+    if (waiting.busy || waiting.next > now) continue;
+    const std::pair order(-pod.priority, waiting.next);
+    if (chosen != nullptr && first <= order) continue;
+    chosen = &pod;
+    first = order;
   }
-  std::erase_if(waiting_, [&](const auto& entry) { return !there.contains(entry.first); });
+  std::erase_if(waiting_, [&](const auto& entry) { return entry.second.seen != cycle_; });
   if (chosen == nullptr) return;
   const kube::PodObject pod = *chosen;
   Waiting& waiting = waiting_[pod.meta.uid];

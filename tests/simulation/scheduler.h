@@ -9,6 +9,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "src/kube/client.h"
@@ -92,6 +93,7 @@ class KubeScheduler {
     MonotonicTime next;
     Duration pause{};
     bool busy = false;
+    uint64_t seen = 0;  // in which cycle
   };
   struct Decision {
     std::string node;
@@ -113,7 +115,8 @@ class KubeScheduler {
   ApiServer& server_;
   std::vector<std::unique_ptr<Replica>>& replicas_;
   const int past_us_;
-  std::map<std::string, Waiting> waiting_;  // by UID
+  std::unordered_map<std::string, Waiting> waiting_;  // by UID
+  uint64_t cycle_ = 0;
   std::set<std::string> bound_past_us_;
   size_t preemptions_ = 0;
   const Life life_ = Born();

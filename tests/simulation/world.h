@@ -42,11 +42,7 @@ class World {
   }
   // Again and again, with a pause of a quarter more or less than `period`.
   void Every(Duration period, const Life& life, std::function<void()> task) {
-    After(Between(period * 3 / 4, period * 5 / 4), life,
-          [this, period, weak = std::weak_ptr(life), task] {
-            task();
-            if (const Life alive = weak.lock()) Every(period, alive, task);
-          });
+    Every(period, life, std::make_shared<const std::function<void()>>(std::move(task)));
   }
 
   // What happens, for whoever must find out why.
@@ -62,6 +58,15 @@ class World {
 
  private:
   static constexpr size_t kNotesKept = 400;
+
+  void Every(Duration period, const Life& life,
+             const std::shared_ptr<const std::function<void()>>& task) {
+    After(Between(period * 3 / 4, period * 5 / 4), life,
+          [this, period, weak = std::weak_ptr(life), task] {
+            (*task)();
+            if (const Life alive = weak.lock()) Every(period, alive, task);
+          });
+  }
 
   FakeTaskRunner runner_;
   Random random_;

@@ -2,11 +2,20 @@
 #include "src/ledger/testing/given_out.h"
 
 #include <set>
+#include <unordered_map>
 
 #include "api/names.h"
-#include "src/device/assignment.h"
 
 namespace tessera::ledger::testing {
+
+const device::Assignment& DecodedOnce(const std::string& text) {
+  constexpr size_t kMost = 10'000;
+  thread_local std::unordered_map<std::string, device::Assignment> known;
+  if (known.size() >= kMost) known.clear();
+  const auto [at, is_new] = known.try_emplace(text);
+  if (is_new) at->second = device::DecodeAssignment(text).value();
+  return at->second;
+}
 
 void GivenOut::Add(const kube::PodObject& pod) {
   const auto text = pod.meta.annotations.find(names::kAnnotationAssignment);
@@ -15,8 +24,7 @@ void GivenOut::Add(const kube::PodObject& pod) {
   for (const kube::Container& container : pod.containers) {
     if (container.kind == kube::ContainerKind::kInit) init.insert(container.name);
   }
-  const device::Assignment assignment = device::DecodeAssignment(text->second).value();
-  for (const auto& [container, shares] : assignment.containers) {
+  for (const auto& [container, shares] : DecodedOnce(text->second).containers) {
     if (init.contains(container)) continue;
     for (const device::DeviceShare& share : shares) {
       const bool whole = share.compute == kWholeGpu;

@@ -11,9 +11,15 @@
 #include <vector>
 
 #include "src/base/units.h"
+#include "src/device/assignment.h"
 #include "src/kube/objects.h"
 
 namespace tessera::ledger::testing {
+
+// What the annotation says; valid until the next call. A text that was read before is not read
+// again: invariants look at all pods at every step.
+// REQUIRES: it is well-formed.
+const device::Assignment& DecodedOnce(const std::string& text);
 
 class GivenOut {
  public:
