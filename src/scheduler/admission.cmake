@@ -22,10 +22,11 @@ add_library(tessera::admission_testing ALIAS tessera_admission_testing)
 tessera_test(NAME admission_test
   SOURCES ${admission}/admission_test.cc ${admission}/admission_capacity_test.cc
           ${admission}/admission_manifests_test.cc ${admission}/admission_review_test.cc
-          ${admission}/certificate_plan_test.cc
+          ${admission}/certificate_plan_test.cc ${admission}/shared_secret_test.cc
+          ${admission}/webhook_config_test.cc
   DEPS tessera::admission_testing tessera::ledger_testing)
 tessera_test(NAME admission_loopback_test
   SOURCES ${admission}/admission_apiserver_test.cc ${admission}/admission_server_test.cc
           ${admission}/certificate_keeper_test.cc
-  DEPS tessera::admission_testing tessera::net_testing
+  DEPS tessera::admission_testing tessera::ledger_testing tessera::net_testing
   LABELS component THREADS)

@@ -49,6 +49,12 @@ TEST_F(CapacityTest, MemoryOfOneGpuIsComparedWithTheLargest) {
               ElementsAre(AllOf(HasSubstr("82176 MiB"), HasSubstr("81920 MiB"))));
 }
 
+TEST_F(CapacityTest, AShareOfAllMemoryOfTheLargestGpuFits) {
+  ledger_->SetNode(GpuNode("large", 1, "80Gi"));
+  EXPECT_THAT(Lines({{"tencent.com/vcuda-core", "10"}, {"tencent.com/vcuda-memory", "320"}}),
+              IsEmpty());
+}
+
 TEST_F(CapacityTest, AGpuOfBrokenGiBCountsInThoseThatItsNodeOffers) {
   ledger_->SetNode(GpuNode("h200", 8, "143771Mi"));
   EXPECT_THAT(Lines({{"aliyun.com/gpu-mem", "140"}}), IsEmpty());
@@ -62,6 +68,28 @@ TEST_F(CapacityTest, WholeGpusAreComparedWithTheLargestNode) {
   EXPECT_THAT(Lines({{"nvidia.com/gpu", "4"}}), IsEmpty());
   EXPECT_THAT(Lines({{"nvidia.com/gpu", "5"}}), ElementsAre(HasSubstr("no node has more than 4")));
   EXPECT_THAT(Lines({{"tencent.com/vcuda-core", "500"}}), ElementsAre(HasSubstr("5 whole GPUs")));
+}
+
+TEST_F(CapacityTest, GpusOfDifferentModelsDoNotAddUpAcrossNodes) {
+  ClusterCapacity capacity{.most_on_node = 4};
+  capacity.models["NVIDIA A100-SXM4-80GB"] = {.largest = GiB(80), .most_on_node = 4};
+  capacity.models["Tesla T4"] = {.largest = GiB(15), .most_on_node = 3};
+  const auto lines = [&](const char* gpus) {
+    return NeverFits(ledger::PodAskOf(GpuPod("p", {{"nvidia.com/gpu", gpus}}), {}).value(),
+                     capacity);
+  };
+  EXPECT_THAT(lines("4"), IsEmpty());
+  EXPECT_THAT(lines("5"), ElementsAre(HasSubstr("no node has more than 4")));
+}
+
+TEST_F(CapacityTest, AQuotaCountsForTheModelsThatThePodAllows) {
+  ledger_->SetNode(GpuNode("a", 4));
+  SetQuota(R"({"ml":{"quota":{"A100":2}}})");
+  for (const char* models : {"A100", "a100", "H100,A100"}) {
+    EXPECT_THAT(Lines({{"nvidia.com/gpu", "3"}}, models),
+                ElementsAre(HasSubstr("may use 2 GPUs of model A100")))
+        << models;
+  }
 }
 
 TEST_F(CapacityTest, AModelThatNobodyHasIsNamedBesideThoseThatThereAre) {

@@ -27,6 +27,15 @@ TEST(AdmissionManifestsTest, ThePolicyGuardsEveryAnnotationThatSaysAnAssignment)
   }
 }
 
+TEST(AdmissionManifestsTest, TheAgentMayMakeEveryEventOfItsOwnAboutPods) {
+  const std::string text = ManifestText("20-admission.yaml");
+  for (const std::string_view reason :
+       {names::kReasonCudaOutOfMemory, names::kReasonMemoryLimitChanged,
+        names::kReasonMemoryLimitRejected, names::kReasonMemoryLimitBelowUse}) {
+    EXPECT_THAT(text, HasSubstr(fmt::format("'{}'", reason)));
+  }
+}
+
 void ExpectSubResourceIsGuarded(const Json& part) {
   if (part.is_string() && part.string_value().find("request.subResource") != std::string::npos) {
     EXPECT_THAT(part.string_value(), HasSubstr("has(request.subResource)"));

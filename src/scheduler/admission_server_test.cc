@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "src/formats/base64.h"
+#include "src/ledger/testing/objects.h"
 #include "src/net/http_client.h"
 #include "src/net/testing/loopback.h"
 #include "src/scheduler/testing/object_store.h"
@@ -24,7 +25,7 @@ class AdmissionServerTest : public ::testing::Test {
         io_, client_,
         {.address = {.host = "127.0.0.1"},
          .certificates = {.ns = "ns", .secret = "cert", .certificate = {.names = {"127.0.0.1"}}}},
-        [] { return nullptr; });
+        [this] { return ledger_; });
     ASSERT_TRUE(server.ok()) << server.status().ToString();
     server_ = *std::move(server);
     ASSERT_TRUE(runner_.RunUntil([&] { return server_->ready(); }));
@@ -52,6 +53,7 @@ class AdmissionServerTest : public ::testing::Test {
   net::IoThread io_;
   testing::ObjectStore store_{io_, runner_};
   kube::Client client_{io_, runner_, store_.config(), {}};
+  const ledger::ClusterLedger* ledger_ = nullptr;
   std::unique_ptr<AdmissionServer> server_;
   std::unique_ptr<net::HttpClient> api_;
 };
@@ -67,7 +69,26 @@ TEST_F(AdmissionServerTest, AnswersByThePath) {
   EXPECT_NE(refused.body.find("150 is neither"), std::string::npos);
   EXPECT_EQ(server_->counts().allowed, 1);
   EXPECT_EQ(server_->counts().changed, 1);
+  EXPECT_EQ(Post(kMutatePath, ReviewOf(CreateOf(PodJson({})))).status, 200);
+  EXPECT_EQ(server_->counts().allowed, 2);
+  EXPECT_EQ(server_->counts().changed, 1) << "nothing of the second pod";
   EXPECT_EQ(server_->counts().refused, 1);
+}
+
+TEST_F(AdmissionServerTest, WarnsOfPodsThatNoNodeCouldEverHave) {
+  const auto post = [this] {
+    return Post(kValidatePath, ReviewOf(CreateOf(PodJson({{"aliyun.com/gpu-mem", "20"}})))).body;
+  };
+  EXPECT_THAT(post(), ::testing::Not(::testing::HasSubstr("the pod will wait")));
+  FakeClock clock;
+  const auto ledger = ledger::ClusterLedger::Make({}, &clock).value();
+  ledger->SetNode(ledger::testing::GpuNode("small", 1, "16Gi"));
+  ledger_ = ledger.get();
+  EXPECT_THAT(post(), ::testing::HasSubstr("the pod will wait"));
+  ledger->SetNode(ledger::testing::GpuNode("large", 1, "80Gi"));
+  // Nodes are read again after a second.
+  runner_.RunFor(std::chrono::milliseconds(1100));
+  EXPECT_THAT(post(), ::testing::Not(::testing::HasSubstr("the pod will wait")));
 }
 
 TEST_F(AdmissionServerTest, WhatIsNoReviewGets400WithTheReason) {

@@ -83,6 +83,15 @@ TEST_F(AdmissionTest, OversizedAnnotationsAreRefused) {
   EXPECT_EQ(RefusalOf(PodJson({{"nvidia.com/gpu", "1"}}, {{"tessera.dev/gpu-uuids", big}})), "");
 }
 
+TEST_F(AdmissionTest, AnnotationsUpToTheLimitPassAndThoseOfOthersDoNotCount) {
+  const Texts limits{{"nvidia.com/gpu", "1"}};
+  const std::string most(kMaxAskBytes, 'x');
+  EXPECT_EQ(RefusalOf(PodJson(limits, {{"tessera.dev/gpu-uuids", most}})), "");
+  EXPECT_THAT(RefusalOf(PodJson(limits, {{"tessera.dev/gpu-uuids", most + "x"}})),
+              HasSubstr("tessera.dev/gpu-uuids"));
+  EXPECT_EQ(RefusalOf(PodJson(limits, {{"mine/own", most + "x"}})), "");
+}
+
 TEST_F(AdmissionTest, WhatHasNoEffectIsSaid) {
   EXPECT_THAT(
       WarningsOf(PodJson({{"tencent.com/vcuda-core", "100"}, {"tencent.com/vcuda-memory", "5"}})),
@@ -100,6 +109,18 @@ TEST_F(AdmissionTest, WhatHasNoEffectIsSaid) {
   EXPECT_THAT(WarningsOf(PodJson(share, {{"tencent.com/vcuda-core-limit", "30"}})), IsEmpty());
   EXPECT_THAT(WarningsOf(PodJson({{"aliyun.com/gpu-count", "1"}})),
               ElementsAre(HasSubstr("aliyun.com/gpu-count says how many GPUs a node has")));
+}
+
+TEST_F(AdmissionTest, ALimitOfSharesHasNoEffectOnOtherRequests) {
+  const Texts limit{{"tencent.com/vcuda-core-limit", "50"}};
+  const auto no_effect = ElementsAre(
+      HasSubstr("annotation tencent.com/vcuda-core-limit has no effect: no container asks for"));
+  EXPECT_THAT(WarningsOf(PodJson({{"tencent.com/vcuda-core", "200"}}, limit)), no_effect);
+  EXPECT_THAT(WarningsOf(PodJson({{"aliyun.com/gpu-mem", "8"}}, limit)), no_effect);
+  // Less than whole GPUs have, or than a share by memory: it is not compared with these.
+  const Texts low{{"tencent.com/vcuda-core-limit", "1"}};
+  EXPECT_THAT(WarningsOf(PodJson({{"tencent.com/vcuda-core", "100"}}, low)), no_effect);
+  EXPECT_THAT(WarningsOf(PodJson({{"aliyun.com/gpu-mem", "8"}}, low)), no_effect);
 }
 
 TEST_F(AdmissionTest, AnEnvironmentThatGivesNoGpuIsSaid) {

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "src/base/file.h"
+#include "src/base/log.h"
 #include "src/formats/base64.h"
 #include "src/net/http_client.h"
 #include "src/net/testing/loopback.h"
@@ -29,11 +30,11 @@ struct Replica : ExtenderCertificates::Delegate {
       : client(io, runner, config, {}), keeper(client, std::move(options), *this) {}
   void OnTls(const net::TlsOptions& tls) override { shown.push_back(tls); }
   void OnCertificateProgress(const std::string& what) override { done.push_back(what); }
-  void OnCertificateTrouble(const Status& status) override { trouble = status; }
+  void OnCertificateTrouble(const Status& status) override { troubles.push_back(status); }
 
   std::vector<net::TlsOptions> shown;
   std::vector<std::string> done;
-  Status trouble;
+  std::vector<Status> troubles;
   kube::Client client;
   ExtenderCertificates keeper;
 };
@@ -81,7 +82,7 @@ TEST_F(ExtenderCertificatesTest, ReplicasShareAuthoritiesAndServeTheirOwnAddress
   const auto b = Start("10.1.0.2");
   ASSERT_TRUE(runner_.RunUntil([&] {
     return !a->shown.empty() && !b->shown.empty() && !Text("client", "tls.key").empty();
-  })) << a->trouble.ToString();
+  }));
   EXPECT_EQ(a->shown.back().ca.text, b->shown.back().ca.text);
   EXPECT_EQ(a->shown.back().ca.text, Text("client", "ca.crt"));
   const Status served = Serves(
@@ -100,6 +101,19 @@ TEST_F(ExtenderCertificatesTest, ReplicasShareAuthoritiesAndServeTheirOwnAddress
   runner_.RunFor(milliseconds(200));
   EXPECT_EQ(store_.writes(), writes);
   EXPECT_EQ(a->shown.size(), 1u);
+  EXPECT_TRUE(a->troubles.empty()) << a->troubles[0].ToString();
+}
+
+TEST_F(ExtenderCertificatesTest, AServiceThatIsNotThereOrHasNoAddressIsNoTrouble) {
+  for (const char* service : {"", R"({"metadata":{"name":"tessera-scheduler"}})",
+                              R"({"metadata":{"name":"tessera-scheduler"},"spec":{}})"}) {
+    if (*service != 0) store_.Put(kService, ParseJson(service).value());
+    const auto replica = Start("10.1.0.1");
+    ASSERT_TRUE(runner_.RunUntil([&] { return !replica->shown.empty(); })) << service;
+    EXPECT_TRUE(Serves(replica->shown.back(), {"tessera-scheduler.ns.svc", "10.1.0.1"}).ok());
+    runner_.RunFor(milliseconds(50));
+    EXPECT_TRUE(replica->troubles.empty()) << replica->troubles[0].ToString();
+  }
 }
 
 TEST_F(ExtenderCertificatesTest, ASecretThatIsEmptiedAndAServiceThatMovesAreFollowed) {
@@ -141,20 +155,27 @@ class ExtenderPortTest : public ExtenderCertificatesTest {
     const Status status = scheduler_->Start();
     ASSERT_TRUE(status.ok()) << status.ToString();
   }
-  Result<net::Response> Bind(const net::HttpClient::Options& to) {
+  Result<net::Response> Send(const net::HttpClient::Options& to, net::Request request) {
     net::HttpClient client(io_, runner_, to);
     std::optional<Result<net::Response>> answer;
-    const net::Call call =
-        client.Send({.method = "POST",
-                     .target = "/v1/extender/bind",
-                     .body = R"({"PodName":"a","PodNamespace":"ns","PodUID":"u","Node":"n1"})"},
-                    {}, [&](Result<net::Response> r) { answer = std::move(r); });
+    const net::Call call = client.Send(std::move(request), {},
+                                       [&](Result<net::Response> r) { answer = std::move(r); });
     EXPECT_TRUE(runner_.RunUntil([&] { return answer.has_value(); }));
     return *answer;
   }
-  Result<net::Response> BindOverTls(net::TlsOptions tls) {
+  Result<net::Response> Bind(const net::HttpClient::Options& to) { return Send(to, Binding()); }
+  Result<net::Response> SendOverTls(net::TlsOptions tls, net::Request request) {
     tls.server_name = "tessera-scheduler.ns.svc";
-    return Bind({.server = {.tls = true, .address = scheduler_->address()}, .tls = std::move(tls)});
+    return Send({.server = {.tls = true, .address = scheduler_->address()}, .tls = std::move(tls)},
+                std::move(request));
+  }
+  Result<net::Response> BindOverTls(net::TlsOptions tls) {
+    return SendOverTls(std::move(tls), Binding());
+  }
+  static net::Request Binding() {
+    return {.method = "POST",
+            .target = "/v1/extender/bind",
+            .body = R"({"PodName":"a","PodNamespace":"ns","PodUID":"u","Node":"n1"})"};
   }
 
   TempDir dir_;
@@ -163,6 +184,8 @@ class ExtenderPortTest : public ExtenderCertificatesTest {
 };
 
 TEST_F(ExtenderPortTest, OnlyTheClientOfTheSecretIsAnswered) {
+  std::vector<std::string> logged;
+  const ScopedLogSinkForTest sink([&](std::string_view line) { logged.emplace_back(line); });
   Start({});
   // Before there is any certificate nobody is.
   EXPECT_FALSE(BindOverTls({.skip_verify = true}).ok());
@@ -179,6 +202,10 @@ TEST_F(ExtenderPortTest, OnlyTheClientOfTheSecretIsAnswered) {
       BindOverTls(
           {.ca = client.ca, .certificate = {.text = other.certificate}, .key = {.text = other.key}})
           .ok());
+  // Its certificate lasts: there is no warning, and the page says until when.
+  const std::string page = SendOverTls(client, {.method = "GET", .target = "/metrics"})->body;
+  EXPECT_THAT(page, HasSubstr("tessera_scheduler_client_certificate_expiration_timestamp_seconds"));
+  EXPECT_THAT(logged, ::testing::Not(::testing::Contains(HasSubstr("kube-scheduler ends soon"))));
   // Neither is a caller of the old kind, which gets the reason.
   const auto plain = Bind({.server = {.address = scheduler_->address()}});
   ASSERT_TRUE(plain.ok()) << plain.status().ToString();

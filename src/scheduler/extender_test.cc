@@ -84,6 +84,26 @@ TEST(ExtenderTest, TheBestNodeAloneHasTenPoints) {
   }
 }
 
+TEST(ExtenderTest, TheOtherNodesHavePointsByRankAndThoseWithoutRoomNone) {
+  Decider d({.policy = "BestFit"});
+  for (const int gpus : {4, 1, 3, 2}) d.AddNode(GpuNode(fmt::format("n{}", gpus), gpus));
+  d.AddNode(GpuNode("cpu", 0));
+  d.AddPod(Whole("a"));
+  const auto points = [&](const kube::PodObject& pod) {
+    return d.extender->Prioritize(d.Args(pod, {"n4", "n1", "n3", "cpu", "n2"}));
+  };
+  EXPECT_THAT(points(Whole("a")), ElementsAre(3, 10, 6, 0, 9));
+  EXPECT_THAT(points(Whole("b", 2)), ElementsAre(4, 0, 9, 0, 10));
+}
+
+TEST(ExtenderTest, FilterHoldsNothingWhileSeveralNodesFit) {
+  Decider d;
+  d.AddNode(GpuNode("n1", 1));
+  d.AddNode(GpuNode("n2", 1));
+  EXPECT_THAT(d.Filter(Whole("a")).fitting, SizeIs(2));
+  EXPECT_THAT(d.Filter(Whole("b")).fitting, SizeIs(2));
+}
+
 TEST(ExtenderTest, APodWithoutGpusFitsEverywhereAndHoldsNothing) {
   Decider d;
   d.AddNode(GpuNode("n1", 1));
@@ -153,6 +173,51 @@ TEST(ExtenderTest, RefusalByQuotaIsToldOnceWithWhatIsLeft) {
   EXPECT_THAT(d.told, SizeIs(1));
 }
 
+class QuotaEventTest : public ::testing::Test {
+ protected:
+  QuotaEventTest() {
+    d.AddNode(GpuNode("n1", 4));
+    SetQuota(1);
+  }
+  void SetQuota(int gpus) {
+    d.ledger->SetQuota(
+        placement::ParseQuota(fmt::format(R"({{"ns":{{"quota":{{"A100":{}}}}}}})", gpus)).value());
+  }
+
+  Decider d;
+};
+
+TEST_F(QuotaEventTest, SaysWhatIsLeftOnce) {
+  d.Filter(Whole("a", 2));
+  ASSERT_THAT(d.told, SizeIs(1));
+  EXPECT_THAT(d.told[0], HasSubstr("1 left"));
+  EXPECT_EQ(d.told[0].find("left"), d.told[0].rfind("left"));
+}
+
+TEST_F(QuotaEventTest, IsRepeatedAfterAMinute) {
+  d.Filter(Whole("a", 3));
+  d.Advance(59s);
+  d.Filter(Whole("a", 3));
+  EXPECT_THAT(d.told, SizeIs(1));
+  d.clock.Advance(1s);
+  d.Filter(Whole("a", 3));
+  EXPECT_THAT(d.told, SizeIs(2));
+}
+
+TEST_F(QuotaEventTest, ANewReasonIsToldAtOnce) {
+  d.Filter(Whole("a", 3));
+  SetQuota(2);
+  d.Filter(Whole("a", 3));
+  ASSERT_THAT(d.told, SizeIs(2));
+  EXPECT_THAT(d.told[1], HasSubstr("2 left"));
+}
+
+TEST_F(QuotaEventTest, OfEachPodIsItsOwn) {
+  d.Filter(Whole("a", 3));
+  d.Filter(Whole("b", 3));
+  EXPECT_THAT(d.told, SizeIs(2));
+}
+
 TEST(ExtenderTest, RefusalOfAModelWithoutQuotaSaysWhatIsLeftOfTheOthers) {
   Decider d;
   kube::NodeObject t4 = GpuNode("n1", 4);
@@ -183,6 +248,16 @@ TEST(ExtenderTest, PredicatesNameTheBestNodeAlone) {
   ASSERT_THAT(next.fitting, SizeIs(1));
   EXPECT_EQ(next.fitting[0], 1 - result.fitting[0]);
   EXPECT_THAT(d.extender->PrioritizeCpuNodes(d.Args(Whole("c"))), ElementsAre(0, 0, 0, 1));
+}
+
+TEST(ExtenderTest, PredicatesNameAllNodesForAPodWithoutGpus) {
+  Decider d;
+  d.AddNode(GpuNode("n1", 2));
+  d.AddNode(GpuNode("n2", 2));
+  const kube::PodObject pod = GpuPod("a", {{"cpu", "2"}});
+  const FilterResult result = d.extender->FilterToOne(d.Args(pod));
+  EXPECT_THAT(result.fitting, ElementsAre(0, 1));
+  EXPECT_THAT(result.failed, IsEmpty());
 }
 
 TEST(ExtenderTest, PreemptionNamesThosePodsThatMakeRoom) {

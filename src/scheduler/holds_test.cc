@@ -215,5 +215,35 @@ TEST_F(BindTest, WaitsAMomentForTheWatchToShowThePod) {
   EXPECT_TRUE(shown->ok()) << shown->ToString();
 }
 
+TEST_F(BindTest, ABindingThatWaitsForTheWatchIsAnsweredOnceAfterHalfASecond) {
+  const kube::PodObject pod = Whole("a");
+  d.extender->Filter(d.Args(pod));
+  std::vector<Status> answers;
+  d.extender->Bind({"a", "ns", pod.meta.uid, "n1"},
+                   [&](const Status& status) { answers.push_back(status); });
+  d.Advance(499ms);
+  EXPECT_TRUE(answers.empty());
+  d.Advance(1ms);
+  d.Advance(1s);
+  d.AddPod(pod);
+  d.api.Run();
+  ASSERT_EQ(answers.size(), 1u);
+  EXPECT_EQ(answers[0].code(), Code::kUnavailable);
+  EXPECT_EQ(d.api.requests(), 0);
+}
+
+TEST_F(BindTest, APodThatIsShownTooLateIsNotBound) {
+  const kube::PodObject pod = Whole("a");
+  d.extender->Filter(d.Args(pod));
+  std::optional<Status> answer;
+  d.extender->Bind({"a", "ns", pod.meta.uid, "n1"}, [&](const Status& status) { answer = status; });
+  d.clock.Advance(500ms);
+  d.AddPod(pod);
+  d.api.Run();
+  ASSERT_TRUE(answer.has_value());
+  EXPECT_EQ(answer->code(), Code::kUnavailable);
+  EXPECT_EQ(d.api.requests(), 0);
+}
+
 }  // namespace
 }  // namespace tessera::scheduler

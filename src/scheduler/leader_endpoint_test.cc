@@ -74,6 +74,17 @@ TEST_F(LeaderEndpointTest, SaysWhereTheLeaderIsAndThenThatThereIsNone) {
   EXPECT_EQ(Addresses(), "");
 }
 
+TEST_F(LeaderEndpointTest, WhatIsWithdrawnIsNotPublishedAgain) {
+  const auto endpoint = Lead("10.1.2.3", milliseconds(60));
+  ASSERT_TRUE(Come("10.1.2.3"));
+  runner_.RunFor(milliseconds(20));  // its answer has come, and the next time is planned
+  bool done = false;
+  endpoint->Withdraw([&] { done = true; });
+  ASSERT_TRUE(runner_.RunUntil([&] { return done; }));
+  runner_.RunFor(milliseconds(100));
+  EXPECT_EQ(Addresses(), "");
+}
+
 TEST_F(LeaderEndpointTest, TheNextLeaderWritesOverTheOneThatIsGone) {
   auto first = Lead("10.1.2.3", milliseconds(5));
   ASSERT_TRUE(Come("10.1.2.3"));

@@ -155,5 +155,34 @@ TEST_F(VerbsTest, CountsWhatItAnswers) {
   }
 }
 
+TEST_F(VerbsTest, ThePageCountsPodsByTheirStanding) {
+  d.ledger->SetNode(ledger::testing::GpuNode("none", 0));
+  const auto assumed = ledger::testing::Whole("assumed");
+  d.AddPod(assumed);
+  d.extender->Filter(d.Args(assumed, {"n1"}));
+  // Bound without an assignment, so which GPUs it has is a guess.
+  for (const char* node : {"n1", "n2"}) {
+    d.AddPod(ledger::testing::BoundPod(ledger::testing::Whole("guessed-" + std::string(node)), node,
+                                       {}));
+  }
+  const std::string page = MetricsPage(d.metrics, {.ledger = d.ledger.get()});
+  for (const char* line :
+       {"tessera_scheduler_gpu_nodes 2\n", "tessera_scheduler_assumed_pods 1\n",
+        "tessera_scheduler_guessed_pods 2\n", "tessera_scheduler_problem_pods 0\n",
+        "tessera_scheduler_overassigned_gpus 0\n", "tessera_scheduler_leading 0\n"}) {
+    EXPECT_THAT(page, HasSubstr(line));
+  }
+  EXPECT_THAT(page, ::testing::Not(HasSubstr("admissions_total")));
+  EXPECT_THAT(page, ::testing::Not(HasSubstr("client_certificate")));
+}
+
+TEST_F(VerbsTest, ThePageCountsPodsWhoseGpusCannotBeCounted) {
+  d.AddPod(ledger::testing::BoundPod(
+      ledger::testing::Whole("a"), "n1",
+      {{std::string(names::kAnnotationAssignment), "not an assignment"}}));
+  EXPECT_THAT(MetricsPage(d.metrics, {.ledger = d.ledger.get()}),
+              HasSubstr("tessera_scheduler_problem_pods 1\n"));
+}
+
 }  // namespace
 }  // namespace tessera::scheduler

@@ -175,7 +175,7 @@ void AppendNames(const ExtenderArgs& args, const std::vector<size_t>& positions,
     const char* end = begin + args.quoted[positions[i]].size();
     for (++i; i < positions.size(); ++i) {
       const std::string_view next = args.quoted[positions[i]];
-      if (next.data() != end + 1 || *end != ',') break;
+      if (next.data() != end + 1) break;
       end = next.data() + next.size();
     }
     out->append(begin, end).append(",");

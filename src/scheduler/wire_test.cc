@@ -104,6 +104,87 @@ TEST(WireTest, AnswersWithCapitalisedKeysAndNamesAlone) {
             R"([{"Host":"n1","Score":0},{"Host":"n2","Score":10},{"Host":"n3","Score":3}])");
 }
 
+TEST(WireTest, KeysOfEqualLengthAreToldApart) {
+  ExtenderArgs args;
+  const std::string body = Body(R"("NodeNamez":["no"],"Nodez":7,"NodeNames":["n1"])");
+  ASSERT_TRUE(ParseExtenderArgs(body, &args).ok());
+  EXPECT_THAT(args.names, ElementsAre("n1"));
+}
+
+TEST(WireTest, NamesGoBeforeNodesInEitherOrder) {
+  const std::string names = R"("NodeNames":["n1"])";
+  const std::string nodes = R"("Nodes":{"items":[{"metadata":{"name":"n2"}}]})";
+  for (const std::string& body : {Body(names + "," + nodes), Body(nodes + "," + names)}) {
+    ExtenderArgs args;
+    ASSERT_TRUE(ParseExtenderArgs(body, &args).ok());
+    EXPECT_THAT(args.names, ElementsAre("n1"));
+    EXPECT_THAT(args.nodes, IsEmpty());
+    EXPECT_FALSE(args.has_nodes);
+  }
+}
+
+TEST(WireTest, AListOfNodesWithoutItemsIsAnEmptyOne) {
+  for (const char* list : {R"({})", R"({"items":null})", R"({"items":[]})"}) {
+    ExtenderArgs args;
+    ASSERT_TRUE(ParseExtenderArgs(Body("\"Nodes\":" + std::string(list)), &args).ok()) << list;
+    EXPECT_TRUE(args.has_nodes);
+    EXPECT_EQ(ParseJson(Serialize(args, {}))->Find("Nodes")->Serialize(),
+              R"({"metadata":{},"items":[]})");
+  }
+}
+
+TEST(WireTest, RefusesMoreNodesThanKubernetesCanHave) {
+  const auto list = [](std::string_view item, size_t count) {
+    std::string text = "[";
+    for (size_t i = 0; i < count; ++i) text.append(i == 0 ? "" : ",").append(item);
+    return text + "]";
+  };
+  ExtenderArgs args;
+  const std::string names = Body("\"NodeNames\":" + list("\"n\"", kMaxNodes));
+  EXPECT_TRUE(ParseExtenderArgs(names, &args).ok());
+  EXPECT_EQ(args.names.size(), kMaxNodes);
+  const std::string node = R"({"metadata":{"name":"n"}})";
+  const std::string nodes = Body("\"Nodes\":{\"items\":" + list(node, kMaxNodes) + "}");
+  EXPECT_TRUE(ParseExtenderArgs(nodes, &args).ok());
+  for (const std::string& body :
+       {Body("\"NodeNames\":" + list("\"n\"", kMaxNodes + 1)),
+        Body("\"Nodes\":{\"items\":" + list(node, kMaxNodes + 1) + "}")}) {
+    EXPECT_THAT(ParseExtenderArgs(body, &args).message(), HasSubstr("more than 50000 nodes"));
+  }
+}
+
+TEST(WireTest, ALongPodIsReadAnew) {
+  const auto body = [](const std::string& uid) {
+    return fmt::format(R"({{"Pod":{{"metadata":{{"uid":"{}","labels":{{"a":"{}"}}}}}}}})", uid,
+                       std::string(300 << 10, 'x'));
+  };
+  ExtenderArgs args;
+  ASSERT_TRUE(ParseExtenderArgs(body("u1"), &args).ok());
+  EXPECT_TRUE(args.pod_text.empty());
+  ASSERT_TRUE(ParseExtenderArgs(body("u2"), &args).ok());
+  EXPECT_EQ(args.pod.meta.uid, "u2");
+}
+
+TEST(WireTest, ANodeWithoutNameIsToldByItsPlace) {
+  ExtenderArgs args;
+  const Status status = ParseExtenderArgs(
+      Body(R"("Nodes":{"items":[{"metadata":{"name":"n1"}},{"metadata":{}}]})"), &args);
+  EXPECT_THAT(status.message(), HasSubstr("Nodes.items[1]: metadata.name is missing"));
+}
+
+TEST(WireTest, EachReasonGoesToItsNodes) {
+  ExtenderArgs args;
+  const std::string body = Body(R"("NodeNames":["n1","n2","n3","n4"])");
+  ASSERT_TRUE(ParseExtenderArgs(body, &args).ok());
+  // Reasons side by side and within each other, as close as they can be.
+  alignas(64) static constexpr char kText[] = "busyfull";
+  const std::string_view whole = kText, begin = whole.substr(0, 4), end = whole.substr(4);
+  FilterResult result;
+  result.failed = {{0, begin}, {1, end}, {2, whole}, {3, begin}};
+  EXPECT_THAT(Serialize(args, result),
+              HasSubstr(R"("FailedNodes":{"n1":"busy","n2":"full","n3":"busyfull","n4":"busy"})"));
+}
+
 // kube-scheduler takes a null for "no answer" and an empty list for "no node".
 TEST(WireTest, NoFittingNodeIsAnEmptyList) {
   ExtenderArgs args;
@@ -151,6 +232,16 @@ TEST(WireTest, ReadsVictimsInBothForms) {
     ASSERT_TRUE(args.ok()) << args.status().ToString();
     EXPECT_EQ(SerializeVictims(args->victims), expected);
   }
+}
+
+TEST(WireTest, OfVictimsOnlyTheirOwnUidsCount) {
+  const auto args = ParsePreemptionArgs(
+      Body(R"("NodeNameToVictims":{"n1":{"Podz":[{"UID":"no"}],"Pods":[{"spec":{"uid":"no"},)"
+           R"("metadata":{"name":"no","uid":"v1","labels":{"uid":"no"}}}]}})"));
+  ASSERT_TRUE(args.ok()) << args.status().ToString();
+  EXPECT_EQ(args->pod.meta.uid, "u1");
+  EXPECT_THAT(args->victims.at("n1").uids, ElementsAre("v1"));
+  EXPECT_FALSE(ParsePreemptionArgs(R"({"NodeNameToVictims":{}})").ok());
 }
 
 }  // namespace

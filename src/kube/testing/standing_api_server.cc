@@ -61,6 +61,9 @@ std::string StandingApiServer::Kubeconfig(const std::string& ns) const {
 
 void StandingApiServer::Answer(const net::Request& request, const net::HttpServer::Reply& reply) {
   paths_.emplace_back(request.path());
+  if (other_) {
+    if (auto answer = other_(request)) return reply(*std::move(answer));
+  }
   const std::string plural(Split(request.path(), '/').back());
   if (const auto refused = refused_.find(plural); refused != refused_.end()) {
     return reply(Refusal(refused->second));

@@ -6,11 +6,13 @@
 // Threads: made, used and destroyed on `runner`'s thread, where it also answers.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "src/net/http_server.h"
@@ -28,6 +30,9 @@ class StandingApiServer {
   // From now on this collection is answered with that HTTP status.
   void Refuse(const std::string& plural, int status) { refused_[plural] = status; }
   void Allow(const std::string& plural) { refused_.erase(plural); }
+  // Answers the requests for which it has an answer, such as those that write.
+  using Other = std::function<std::optional<net::Response>(const net::Request&)>;
+  void SetOther(Other other) { other_ = std::move(other); }
   // Rejects every request without this token from now on (401).
   void RequireToken(std::string token) { token_ = std::move(token); }
   // Of all requests so far.
@@ -51,6 +56,7 @@ class StandingApiServer {
 
   std::map<std::string, Collection> collections_;
   std::map<std::string, int> refused_;
+  Other other_;
   std::string token_;
   std::vector<std::string> paths_;
   std::vector<net::HttpServer::Reply> watches_;  // that see nothing more

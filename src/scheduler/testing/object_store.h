@@ -28,9 +28,10 @@ class ObjectStore {
   // Called before each request is looked at.
   void OnRequest(std::function<void(const net::Request&)> hook) { hook_ = std::move(hook); }
   int writes() const { return writes_; }
+  // For tests whose own server passes some of its requests on.
+  net::Response Answer(const net::Request& request);
 
  private:
-  net::Response Answer(const net::Request& request);
   net::Response Create(const net::Request& request);
   net::Response Patch(const net::Request& request, Json object);
 

@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: Apache-2.0
+// One replica of the scheduler as a whole, from its election to its end: what its pages and verbs
+// say meanwhile.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "src/base/file.h"
+#include "src/kube/testing/samples.h"
+#include "src/kube/testing/standing_api_server.h"
+#include "src/kube/times.h"
+#include "src/ledger/testing/objects.h"
+#include "src/net/http_client.h"
+#include "src/net/testing/loopback.h"
+#include "src/scheduler/scheduler.h"
+#include "src/scheduler/testing/object_store.h"
+
+namespace tessera::scheduler {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr char kLease[] = "/apis/coordination.k8s.io/v1/namespaces/ns/leases/tessera-scheduler";
+constexpr char kSlice[] =
+    "/apis/discovery.k8s.io/v1/namespaces/ns/endpointslices/tessera-scheduler";
+
+class ReplicaTest : public ::testing::Test {
+ protected:
+  ReplicaTest() {
+    cluster_.Set("nodes", "Node", {kube::testing::MessageOf(ledger::testing::GpuNode("n1", 2))});
+    cluster_.SetOther([this](const net::Request& request) -> std::optional<net::Response> {
+      const bool stored = request.path().find("/leases") != std::string::npos ||
+                          request.path().find("/endpointslices") != std::string::npos;
+      return stored ? std::optional(store_.Answer(request)) : std::nullopt;
+    });
+    options_.plain_http = true;
+    options_.election.identity = "us";
+    options_.address = "127.0.0.1:0";
+    options_.kubeconfig = dir_.path() + "/kubeconfig";
+  }
+
+  void Start() {
+    ASSERT_TRUE(WriteFileAtomically(options_.kubeconfig, cluster_.Kubeconfig("ns"), 0600).ok());
+    scheduler_ = std::make_unique<Scheduler>(&runner_, &io_, options_);
+    const Status status = scheduler_->Start();
+    ASSERT_TRUE(status.ok()) << status.ToString();
+  }
+  net::Response Send(const std::string& method, const std::string& target,
+                     const std::string& body = "") {
+    net::HttpClient client(io_, runner_, {.server = {.address = scheduler_->address()}});
+    std::optional<net::Response> answer;
+    const net::Call call = client.Send({.method = method, .target = target, .body = body}, {},
+                                       [&](Result<net::Response> r) { answer = *std::move(r); });
+    EXPECT_TRUE(runner_.RunUntil([&] { return answer.has_value(); }));
+    return answer.value_or(net::Response());
+  }
+  net::Response Filter() {
+    return Send(
+        "POST", "/v1/extender/filter",
+        R"({"Pod":{"metadata":{"name":"a","namespace":"ns","uid":"u"},"spec":{"containers":)"
+        R"([{"name":"m","resources":{"limits":{"nvidia.com/gpu":"1"}}}]}},)"
+        R"("NodeNames":["n1"]})");
+  }
+  // Waits until the replica is as ready as that.
+  bool Becomes(int status, const std::string& text) {
+    for (int i = 0; i < 200; ++i) {
+      const net::Response answer = Send("GET", "/readyz");
+      if (answer.status == status && answer.body == text + "\n") return true;
+      runner_.RunFor(std::chrono::milliseconds(20));
+    }
+    return false;
+  }
+  std::string Holder() const {
+    const Json* lease = store_.Find(kLease);
+    return lease == nullptr ? "no Lease"
+                            : lease->Find("spec")->StringAt("holderIdentity").value_or("");
+  }
+  void HaveLease(const std::string& holder) {
+    const std::string now = kube::Rfc3339Micros(runner_.clock().WallNow());
+    store_.Put(kLease,
+               ParseJson(fmt::format(R"({{"metadata":{{"name":"tessera-scheduler"}},"spec":{{)"
+                                     R"("holderIdentity":"{}","leaseDurationSeconds":15,)"
+                                     R"("acquireTime":"{}","renewTime":"{}"}}}})",
+                                     holder, now, now))
+                   .value());
+  }
+
+  net::testing::TestRunner runner_;
+  net::IoThread io_;
+  testing::ObjectStore store_{io_, runner_};
+  kube::testing::StandingApiServer cluster_{io_, runner_};
+  TempDir dir_;
+  SchedulerOptions options_;
+  std::unique_ptr<Scheduler> scheduler_;
+};
+
+TEST_F(ReplicaTest, ALeaderDecidesOnceItKnowsTheCluster) {
+  options_.advertise_address = "10.1.2.3";
+  cluster_.Refuse("nodes", 503);
+  Start();
+  EXPECT_TRUE(Becomes(503, "the cluster is not known yet"));
+  EXPECT_EQ(Filter().status, 503);
+  std::string page = Send("GET", "/metrics").body;
+  EXPECT_THAT(page, HasSubstr("tessera_scheduler_leading 1\n"));
+  EXPECT_THAT(page, HasSubstr("tessera_scheduler_synced 0\n"));
+  EXPECT_EQ(store_.Find(kSlice), nullptr);
+  cluster_.Allow("nodes");
+  EXPECT_TRUE(Becomes(200, "ok"));
+  EXPECT_THAT(Filter().body, HasSubstr(R"("NodeNames":["n1"])"));
+  page = Send("GET", "/metrics").body;
+  EXPECT_THAT(page, HasSubstr("tessera_scheduler_synced 1\n"));
+  EXPECT_THAT(page, HasSubstr("tessera_scheduler_gpu_nodes 1\n"));
+  EXPECT_EQ(Holder(), "us");
+  ASSERT_TRUE(runner_.RunUntil([&] { return store_.Find(kSlice) != nullptr; }));
+  EXPECT_THAT(store_.Find(kSlice)->Serialize(), HasSubstr(R"("addresses":["10.1.2.3"])"));
+}
+
+TEST_F(ReplicaTest, AStandbyIsReadyAndNamesTheLeader) {
+  HaveLease("other");
+  Start();
+  EXPECT_TRUE(Becomes(200, "ok"));
+  const net::Response refused = Filter();
+  EXPECT_EQ(refused.status, 503);
+  EXPECT_EQ(refused.body, "not the leader; that is other\n");
+  EXPECT_THAT(Send("GET", "/metrics").body, HasSubstr("tessera_scheduler_leading 0\n"));
+}
+
+TEST_F(ReplicaTest, WithoutElectionItDecidesAndWritesNoLease) {
+  options_.leader_elect = false;
+  Start();
+  EXPECT_TRUE(Becomes(200, "ok"));
+  EXPECT_EQ(Filter().status, 200);
+  EXPECT_THAT(Send("GET", "/metrics").body, HasSubstr("tessera_scheduler_leading 1\n"));
+  EXPECT_EQ(Holder(), "no Lease");
+  EXPECT_EQ(store_.Find(kSlice), nullptr);
+  bool stopped = false;
+  scheduler_->Stop([&] { stopped = true; });
+  EXPECT_TRUE(runner_.RunUntil([&] { return stopped; }));
+}
+
+TEST_F(ReplicaTest, AReplicaThatStopsWithdrawsAndGivesTheLeaseBack) {
+  options_.advertise_address = "10.1.2.3";
+  Start();
+  ASSERT_TRUE(runner_.RunUntil([&] { return store_.Find(kSlice) != nullptr; }));
+  bool stopped = false;
+  scheduler_->Stop([&] { stopped = true; });
+  EXPECT_EQ(Send("GET", "/readyz").body, "this replica is leaving\n");
+  EXPECT_TRUE(runner_.RunUntil([&] { return stopped; }));
+  EXPECT_EQ(Holder(), "");
+  EXPECT_THAT(store_.Find(kSlice)->Serialize(), HasSubstr(R"("endpoints":[])"));
+}
+
+TEST_F(ReplicaTest, AStandbyThatStopsLeavesTheLeaseAlone) {
+  HaveLease("other");
+  Start();
+  EXPECT_TRUE(Becomes(200, "ok"));
+  bool stopped = false;
+  scheduler_->Stop([&] { stopped = true; });
+  EXPECT_EQ(Send("GET", "/readyz").body, "this replica is leaving\n");
+  EXPECT_TRUE(runner_.RunUntil([&] { return stopped; }));
+  EXPECT_EQ(Holder(), "other");
+}
+
+}  // namespace
+}  // namespace tessera::scheduler

@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/scheduler/webhook_config.h"
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include "src/formats/base64.h"
+
+namespace tessera::scheduler {
+namespace {
+
+constexpr const char* kBundle = "our CA";
+
+Json Configuration(const std::string& webhooks) {
+  return ParseJson(fmt::format(R"({{"metadata":{{"name":"x"}},"webhooks":{}}})", webhooks)).value();
+}
+
+std::string PatchOf(const std::string& webhooks) {
+  const auto patch = BundlePatch(Configuration(webhooks), kBundle);
+  return patch ? patch->Serialize() : "none";
+}
+
+std::string WithBundle(const std::string& name, const std::string& bundle) {
+  return fmt::format(R"({{"name":"{}","clientConfig":{{"caBundle":"{}"}}}})", name,
+                     Base64Encode(bundle));
+}
+
+// The operations that write the bundle into the webhook, as long as it has that name.
+std::string WritesInto(int index, const std::string& name) {
+  return fmt::format(R"({{"op":"test","path":"/webhooks/{0}/name","value":"{1}"}},)"
+                     R"({{"op":"add","path":"/webhooks/{0}/clientConfig/caBundle","value":"{2}"}})",
+                     index, name, Base64Encode(kBundle));
+}
+
+TEST(WebhookConfigTest, EachWebhookWithoutTheBundleGetsItWhileItHasItsName) {
+  EXPECT_EQ(
+      PatchOf(fmt::format(R"([{{"name":"a.tessera.dev","clientConfig":{{"service":{{}}}}}},{}])",
+                          WithBundle("b.tessera.dev", "another CA"))),
+      fmt::format("[{},{}]", WritesInto(0, "a.tessera.dev"), WritesInto(1, "b.tessera.dev")));
+}
+
+TEST(WebhookConfigTest, AWebhookThatHasTheBundleIsLeftAlone) {
+  EXPECT_EQ(
+      PatchOf(fmt::format("[{},{}]", WithBundle("a", kBundle), WithBundle("b", "another CA"))),
+      fmt::format("[{}]", WritesInto(1, "b")));
+  EXPECT_EQ(PatchOf(fmt::format("[{}]", WithBundle("a", kBundle))), "none");
+}
+
+TEST(WebhookConfigTest, AWebhookThatCannotBePatchedIsLeftAlone) {
+  EXPECT_EQ(PatchOf(R"([{"clientConfig":{}},{"name":"b"},{"name":"c","clientConfig":"text"},)"
+                    R"({"name":"d","clientConfig":{}}])"),
+            fmt::format("[{}]", WritesInto(3, "d")));
+}
+
+TEST(WebhookConfigTest, AConfigurationWithoutWebhooksNeedsNoPatch) {
+  EXPECT_EQ(PatchOf("[]"), "none");
+  EXPECT_EQ(PatchOf("null"), "none");
+  EXPECT_EQ(PatchOf(R"({"name":"a","clientConfig":{}})"), "none");
+  EXPECT_FALSE(BundlePatch(ParseJson(R"({"metadata":{}})").value(), kBundle).has_value());
+}
+
+}  // namespace
+}  // namespace tessera::scheduler
