@@ -279,6 +279,24 @@ TEST_F(Elf, TheDynamicSectionMayEndWithTheFileAndNotBehindIt) {
   EXPECT_THAT(beyond.status().message(), HasSubstr("dynamic section outside of the file"));
 }
 
+TEST_F(Elf, TheDynamicSectionMayStandAnywhereInTheFile) {
+  const std::string data = MakeLibrary("libcuda.so.1");
+  for (const size_t at : {1000, 1024, 1032, 5000}) {
+    std::string dynamic;
+    std::string moved = WithSegment(1, [&](Elf64_Phdr* segment, size_t) {
+      dynamic = data.substr(segment->p_offset, segment->p_filesz);
+      segment->p_offset = at;
+    });
+    moved.resize(at);
+    EXPECT_EQ(Read(moved + dynamic).value().soname, "libcuda.so.1") << at;
+  }
+}
+
+TEST_F(Elf, ASonameMayBeLong) {
+  const std::string soname(254, 'x');
+  EXPECT_EQ(Read(MakeLibrary(soname)).value().soname, soname);
+}
+
 TEST_F(Elf, StringsMayBeginWhereTheirSegmentBeginsAndNotWhereItEnds) {
   const std::string data = MakeLibrary("libcuda.so.1");
   const size_t strings = data.find("libcuda.so.1") - 1;

@@ -178,6 +178,15 @@ TEST_F(InjectionTest, OverTheCacheOfAReadOnlyRootAMergedOneIsMounted) {
   EXPECT_FALSE(PathExists(rootfs() + "/etc/ld.so.conf.d/00-tessera.conf"));
 }
 
+TEST_F(InjectionTest, AReadOnlyRootNeedsACacheAndNoLdSoConf) {
+  AddImageCache("/usr/lib\n");
+  EXPECT_THAT(Destinations(Injected(Document(OwnDev(), true))), Contains("/etc/ld.so.cache"));
+  fs::remove(rootfs() + "/etc/ld.so.cache");
+  const ConfigDocument document = Injected(Document(OwnDev(), true));
+  EXPECT_THAT(Destinations(document), Not(Contains("/etc/ld.so.cache")));
+  EXPECT_EQ(document.env().Get("LD_LIBRARY_PATH"), "/dev/tessera/lib");
+}
+
 TEST_F(InjectionTest, ElseLibrariesAreFoundThroughTheEnvironment) {
   const auto by_environment = [&](const Mounts& mounts) {
     const ConfigDocument document = Injected(Document(mounts));
@@ -185,6 +194,9 @@ TEST_F(InjectionTest, ElseLibrariesAreFoundThroughTheEnvironment) {
     return document.env().Get("LD_LIBRARY_PATH") == "/dev/tessera/lib";
   };
   EXPECT_TRUE(by_environment(OwnDev())) << "no cache";
+  AddImageCache();
+  fs::remove(rootfs() + "/etc/ld.so.cache");
+  EXPECT_TRUE(by_environment(OwnDev())) << "no cache, although ldconfig would find the libraries";
   for (const char* conf : {"/usr/lib\n", "# include ld.so.conf.d/*.conf\n", "include /etc/other/*.conf\n",
                            "include ld.so.conf.d/*.conf more\n"}) {
     AddImageCache(conf);

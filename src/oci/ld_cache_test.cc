@@ -50,6 +50,22 @@ TEST(LdCache, ReadsTheOlderFormatInFront) {
   EXPECT_EQ(ParseLdCache(old + newer).value().entries, ParseLdCache(newer).value().entries);
 }
 
+TEST(LdCache, TheExtensionMayHaveSectionsOfOtherKindsBeforeIts) {
+  constexpr size_t kExtensionOffset = 32, kSection = 16;
+  std::string data = WriteLdCache(Sample());
+  uint32_t before;
+  std::memcpy(&before, data.data() + kExtensionOffset, sizeof(before));
+  const std::string magic = data.substr(before, 4);
+  const std::string hwcaps = data.substr(before + 8, kSection);
+  const uint32_t after = static_cast<uint32_t>((data.size() + 7) / 8 * 8);
+  data.resize(after);
+  std::memcpy(data.data() + kExtensionOffset, &after, sizeof(after));
+  const uint32_t count = 2;
+  data += magic + std::string(reinterpret_cast<const char*>(&count), sizeof(count)) +
+          std::string(kSection, '\0') + hwcaps;
+  EXPECT_EQ(ParseLdCache(data).value().hwcaps, Sample().hwcaps);
+}
+
 TEST(LdCache, OursReplaceThoseOfTheSameNameAndKind) {
   const LdCache merged =
       MergeLdCaches({Entry("libcuda.so.1", "/dev/tessera/lib/libcuda.so.1")}, Sample());

@@ -6,13 +6,17 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sched.h>
+#include <sys/file.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
+#include <chrono>
 #include <filesystem>
+#include <thread>
 
 #include "src/base/file.h"
 
@@ -97,6 +101,33 @@ TEST_F(SharedTree, ShowsTheDriversFilesAndNothingElse) {
   EXPECT_EQ(ReadFile(tree + "/run/state").value(), "");
   EXPECT_EQ(ListDir(tree).value().size(), 3u);
   EXPECT_EQ(ListDir(tree + "/lib").value().size(), 2u);
+}
+
+TEST_F(SharedTree, ATreeThatIsThereIsTakenAsItIs) {
+  const std::string tree = Share().value();
+  // Held open, so that another tree could not get the number of its file system.
+  const Fd held(::open(tree.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  EXPECT_EQ(Share().value(), tree);
+  struct stat before, now;
+  ASSERT_EQ(::fstat(held.get(), &before), 0);
+  ASSERT_EQ(::stat(tree.c_str(), &now), 0);
+  EXPECT_EQ(now.st_dev, before.st_dev);
+}
+
+TEST_F(SharedTree, WaitsForAnotherProcessThatMakesOne) {
+  fs::create_directories(path("trees"));
+  Fd held(::open(path("trees/lock").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
+  ASSERT_EQ(::flock(held.get(), LOCK_EX), 0);
+  std::atomic<bool> released = false;
+  std::thread other([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    released = true;
+    held.Reset();
+  });
+  const auto tree = Share();
+  EXPECT_TRUE(tree.ok()) << tree.status().ToString();
+  EXPECT_TRUE(released);
+  other.join();
 }
 
 TEST_F(SharedTree, CannotBeWritten) {

@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/oci/rooted_dir.h"
+
+#include <gmock/gmock.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <csignal>
+
+namespace tessera::oci {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+class RootedDirTest : public ::testing::Test {
+ protected:
+  RootedDirTest() {
+    EXPECT_TRUE(MakeDirs(At("folder")).ok());
+    EXPECT_TRUE(WriteFileAtomically(At("folder/file"), "text", 0644).ok());
+    Link("/folder/file", "link");
+    Link("nowhere", "dangling");
+    Link("loop", "loop");
+  }
+  std::string At(const std::string& name) const { return dir_.path() + "/" + name; }
+  void Link(const std::string& target, const std::string& name) const {
+    EXPECT_EQ(::symlink(target.c_str(), At(name).c_str()), 0);
+  }
+  Result<std::string> Read(const std::string& path, Links links) const {
+    return root_.Read(path, links, 100);
+  }
+
+  TempDir dir_;
+  const RootedDir root_ = RootedDir::Open(dir_.path()).value();
+};
+
+TEST_F(RootedDirTest, AnErrorTellsALinkThatIsRefusedFromWhatIsNotThere) {
+  EXPECT_EQ(Read("link", Links::kInRoot).value(), "text");
+  const Status refused = Read("link", Links::kRefuse).status();
+  EXPECT_EQ(refused.code(), Code::kInvalidArgument);
+  EXPECT_THAT(refused.message(), HasSubstr("a symbolic link, which is not followed here"));
+  for (const Links links : {Links::kInRoot, Links::kRefuse}) {
+    EXPECT_EQ(Read("folder/none", links).status().code(), Code::kNotFound);
+    EXPECT_EQ(Read("folder", links).status().code(), Code::kInvalidArgument);
+  }
+  EXPECT_THAT(Read("loop", Links::kInRoot).status().message(),
+              ::testing::Not(HasSubstr("not followed here")));
+}
+
+TEST_F(RootedDirTest, MissingIsOnlyWhatHasNotEvenALink) {
+  EXPECT_TRUE(root_.IsMissing("none"));
+  EXPECT_TRUE(root_.IsMissing("none/below"));
+  EXPECT_FALSE(root_.IsMissing("folder/file"));
+  EXPECT_FALSE(root_.IsMissing("dangling"));
+  EXPECT_FALSE(root_.Exists("dangling"));
+  // That nothing can be there is another matter.
+  EXPECT_FALSE(root_.IsMissing("folder/file/below"));
+}
+
+TEST_F(RootedDirTest, RealPathsAreRelativeToTheRoot) {
+  EXPECT_EQ(root_.RealPath("link").value(), "folder/file");
+  EXPECT_EQ(root_.RealPath("/").value(), ".");
+  EXPECT_EQ(root_.RealPath("dangling").status().code(), Code::kNotFound);
+  EXPECT_EQ(RootedDir::Open("/").value().RealPath("/proc/self/../1").value(), "proc/1");
+}
+
+TEST_F(RootedDirTest, ListsNamesInOrderWithoutTheFolderItself) {
+  EXPECT_THAT(root_.List("/").value(), ElementsAre("dangling", "folder", "link", "loop"));
+  EXPECT_THAT(root_.List("folder").value(), ElementsAre("file"));
+  EXPECT_EQ(root_.List("none").status().code(), Code::kNotFound);
+}
+
+TEST_F(RootedDirTest, HostPathsAreOfFilesAndSockets) {
+  EXPECT_EQ(root_.HostPath("link").value(), At("folder/file"));
+  EXPECT_EQ(root_.HostPath("folder").status().code(), Code::kInvalidArgument);
+}
+
+TEST_F(RootedDirTest, AFileThatCannotBeWrittenWholeIsLeftAsItWas) {
+  rlimit before;
+  ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &before), 0);
+  rlimit few = before;
+  few.rlim_cur = 10;
+  const auto handler = std::signal(SIGXFSZ, SIG_IGN);
+  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &few), 0);
+  const Status status = root_.ReplaceFile("folder/file", std::string(100, 'x'));
+  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &before), 0);
+  std::signal(SIGXFSZ, handler);
+  EXPECT_FALSE(status.ok());
+  EXPECT_THAT(root_.List("folder").value(), ElementsAre("file"));
+  EXPECT_EQ(Read("folder/file", Links::kRefuse).value(), "text");
+}
+
+}  // namespace
+}  // namespace tessera::oci

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/oci/tree.h"
+
+#include <gtest/gtest.h>
+
+#include "src/base/file.h"
+
+namespace tessera::oci {
+namespace {
+
+TEST(TreeTest, AFolderMayHaveBeenMadeForAFileInIt) {
+  Tree tree;
+  tree.AddPlace("a/b/file");
+  tree.AddFolder("a/b");
+  tree.AddFolder("a");
+  const TempDir dir;
+  EXPECT_TRUE(tree.MakeIn(dir.path()).ok());
+  EXPECT_TRUE(PathExists(dir.path() + "/a/b/file"));
+}
+
+TEST(TreeTest, NothingElseMayStandInThePlaceOfAnEntry) {
+  const TempDir dir;
+  Tree file_over_folder;
+  file_over_folder.AddPlace("a/file");
+  file_over_folder.AddLink("a", "elsewhere");
+  EXPECT_FALSE(file_over_folder.MakeIn(dir.path()).ok());
+  Tree folder_below_file;
+  folder_below_file.AddPlace("b");
+  folder_below_file.AddFolder("b/c");
+  EXPECT_FALSE(folder_below_file.MakeIn(dir.path()).ok());
+}
+
+}  // namespace
+}  // namespace tessera::oci
