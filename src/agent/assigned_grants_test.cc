@@ -123,6 +123,40 @@ TEST_F(AssignedGrantsTest, WaitsForAPodThatTheApiServerHasNotShownYet) {
   EXPECT_EQ((**answer)->env.at("NVIDIA_VISIBLE_DEVICES"), "GPU-2");
 }
 
+TEST_F(AssignedGrantsTest, AnotherPodsNewsAnswersNoQuestionAndEachIsAnsweredOnce) {
+  int answers = 0;
+  service_->Handle({.pod_uid = "uid-a",
+                    .pod_namespace = "default",
+                    .pod_name = "a",
+                    .container = "main",
+                    .tokens = {Token(kMem, 8)}},
+                   [&](const Result<grant::Grant>& reply) {
+                     ++answers;
+                     EXPECT_TRUE(reply.ok()) << reply.status().ToString();
+                   });
+  pods_.Set(FakeApiPods::Make("b", {{"main", {{kMem, "8"}}}}));
+  runner_.AdvanceTimeAndRun(1s);
+  EXPECT_EQ(answers, 0);
+  Assign(FakeApiPods::Make("a", {{"main", {{kMem, "8"}}}}), {{"main", {"GPU-2"}}});
+  Assign(FakeApiPods::Make("a", {{"main", {{kMem, "8"}}}}), {{"main", {"GPU-2"}}});
+  runner_.AdvanceTimeAndRun(2 * GrantService::kPodPatience);
+  EXPECT_EQ(answers, 1);
+}
+
+TEST_F(AssignedGrantsTest, WithoutAnApiServerAPodThatFindsNoRoomGetsThatOfAPodThatIsGone) {
+  Restart(false);
+  for (const char* name : {"a", "b", "c", "d"}) {
+    kubelet_.Admit(name);
+    ASSERT_TRUE(Ask(name, {Token(kMem, 16)}).ok());
+    kubelet_.Hold(name, kMem, "m000" + std::to_string(next_id_ - 1));
+  }
+  kubelet_.Admit("e");
+  EXPECT_EQ(Ask("e", {Token(kMem, 16)}).status().code(), Code::kResourceExhausted);
+  const std::string was_of_c = ledger_->Find({"uid-c", "default", "c", "main"})->shares[0].uuid;
+  kubelet_.End("c");
+  EXPECT_EQ(GpuOf("e", {Token(kMem, 16)}), was_of_c);
+}
+
 TEST_F(AssignedGrantsTest, PodThatStaysUnknownIsRefusedWithTheReason) {
   pods_.trouble_ = Status(Code::kUnavailable, "connection refused");
   const auto answer = Start("a", {Token(kMem, 8)});

@@ -2,6 +2,7 @@
 // When the GPUs of a pod that is gone pass on, with processes that do not end.
 #include "src/agent/ended_pods.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "src/agent/grants_fixture.h"
@@ -99,6 +100,21 @@ TEST_F(EndedPodsTest, ThePodThatComesNextIsToldWhichProcessStaysWhileItDoes) {
       << (*answer)->status().message();
 }
 
+TEST_F(EndedPodsTest, APodThatFindsNoRoomWaitsForAProcessThatEnds) {
+  for (const char* name : {"0", "1", "2", "3"}) StartOn(name, "GPU-" + std::string(name));
+  ForceDelete("2");
+  pods_.Set(FakeApiPods::Make("next", {{"main", {{kMem, "16"}}}}));
+  kubelet_.Admit("next");
+  const auto answer = Start("next", {Token(kMem, 16)});
+  runner_.AdvanceTimeAndRun(2s);
+  EXPECT_FALSE(answer->has_value());
+  processes_.End("2");
+  runner_.AdvanceTimeAndRun(500ms);
+  ASSERT_TRUE(answer->has_value());
+  ASSERT_TRUE((*answer)->ok()) << (*answer)->status().ToString();
+  EXPECT_EQ((**answer)->env.at("NVIDIA_VISIBLE_DEVICES"), "GPU-2");
+}
+
 TEST_F(EndedPodsTest, AfterTheBoundTheGpuIsWithheldUntilTheProcessIsGone) {
   StartOn("a", "GPU-1");
   processes_.Run("a", 'D');
@@ -169,6 +185,150 @@ TEST_F(EndedPodsTest, AStaticPodWhoseMirrorIsMadeAnewKeepsItsGpu) {
   runner_.AdvanceTimeAndRun(1min);
   EXPECT_EQ(ledger_->entries().size(), 1u);
   EXPECT_EQ(metrics_.leaving_containers, 0u);
+}
+
+TEST_F(EndedPodsTest, AKubeletThatStillListsAnEndedPodIsAskedAgainSoonAndThenRarely) {
+  StartOn("a", "GPU-1");
+  processes_.End("a");
+  pods_.Remove("uid-a");
+  runner_.AdvanceTimeAndRun(700ms);
+  EXPECT_EQ(ledger_->entries().size(), 1u);
+  kubelet_.End("a");
+  runner_.AdvanceTimeAndRun(1s);
+  EXPECT_TRUE(ledger_->entries().empty());
+
+  StartOn("b", "GPU-2");
+  processes_.End("b");
+  pods_.Remove("uid-b");
+  runner_.AdvanceTimeAndRun(10min);
+  EXPECT_EQ(ledger_->entries().size(), 1u);
+  EXPECT_EQ(processes_.reads, 1) << "of a only";
+  kubelet_.End("b");
+  runner_.AdvanceTimeAndRun(EndedPods::kLongestPause + 1s);
+  EXPECT_TRUE(ledger_->entries().empty());
+}
+
+TEST_F(EndedPodsTest, AnEndedPodThatTheKubeletListsKeepsItsGpu) {
+  StartOn("a", "GPU-1");
+  PodInfo ended = *pods_.pods().at("uid-a");
+  ended.ended = true;
+  pods_.Set(std::move(ended));
+  processes_.End("a");
+  runner_.AdvanceTimeAndRun(1min);
+  EXPECT_EQ(ledger_->entries().size(), 1u);
+  kubelet_.End("a");
+  runner_.AdvanceTimeAndRun(EndedPods::kLongestPause);
+  EXPECT_TRUE(ledger_->entries().empty());
+}
+
+// The kubelet lists names: what it lists may be another pod of that name only where there is one.
+TEST_F(EndedPodsTest, OnlyAPodOfTheSameNamespaceAndNameIsANamesake) {
+  StartOn("a", "GPU-1");
+  processes_.End("a");
+  PodInfo elsewhere = FakeApiPods::Make("a", {{"main", {{kGpu, "1"}}}}, "uid-elsewhere");
+  elsewhere.ns = "elsewhere";
+  pods_.Set(std::move(elsewhere));
+  pods_.Set(FakeApiPods::Make("b", {{"main", {{kGpu, "1"}}}}));
+  pods_.Remove("uid-a");
+  runner_.AdvanceTimeAndRun(1min);
+  EXPECT_EQ(ledger_->entries().size(), 1u) << "the kubelet still lists it";
+  pods_.Set(FakeApiPods::Make("a", {{"main", {{kGpu, "1"}}}}, "uid-second"));
+  runner_.AdvanceTimeAndRun(EndedPods::kLongestPause);
+  EXPECT_TRUE(ledger_->entries().empty()) << "the kubelet lists its successor";
+}
+
+TEST_F(EndedPodsTest, APodThatLivesKeepsItsGpuWhileTheKubeletListsNoPod) {
+  StartOn("a", "GPU-1");
+  kubelet_.End("a");
+  processes_.End("a");
+  runner_.AdvanceTimeAndRun(10 * EndedPods::kPruneInterval);
+  EXPECT_EQ(ledger_->entries().size(), 1u);
+}
+
+TEST_F(EndedPodsTest, GpusOfSeveralPodsAreReleasedEachWhenItsOwnProcessesHaveLeft) {
+  StartOn("a", "GPU-1");
+  StartOn("b", "GPU-2");
+  for (const char* name : {"a", "b"}) {
+    kubelet_.End(name);
+    pods_.Remove("uid-" + std::string(name));
+  }
+  runner_.AdvanceTimeAndRun(1s);
+  EXPECT_EQ(metrics_.leaving_containers, 2u);
+  processes_.End("b");
+  runner_.AdvanceTimeAndRun(40s);
+  EXPECT_EQ(ledger_->entries().size(), 1u);
+  EXPECT_NE(ledger_->Find({"uid-a", "default", "a", "main"}), nullptr);
+  EXPECT_EQ(metrics_.leaving_containers, 1u);
+  EXPECT_TRUE(withheld_.contains("GPU-1"));
+  EXPECT_FALSE(withheld_.contains("GPU-2"));
+}
+
+class UnsyncedPodsTest : public GrantsFixture {};
+
+TEST_F(UnsyncedPodsTest, BeforeAllPodsAreKnownNoneIsTakenForDeleted) {
+  Assign(FakeApiPods::Make("a", {{"main", {{kGpu, "1"}}}}), {{"main", {"GPU-1"}}});
+  ASSERT_EQ(GpuOf("a", {Token(kGpu, 1)}), "GPU-1");
+  pods_.Remove("uid-a");
+  runner_.AdvanceTimeAndRun(1min);
+  EXPECT_EQ(ledger_->entries().size(), 1u);
+  pods_.Sync();
+  runner_.AdvanceTimeAndRun(1s);
+  EXPECT_TRUE(ledger_->entries().empty());
+}
+
+TEST_F(UnsyncedPodsTest, AGpuPassesOnWhereNeitherTheKubeletNorTheApiServerKnowsItsPod) {
+  Assign(FakeApiPods::Make("a", {{"main", {{kGpu, "1"}}}}), {{"main", {"GPU-1"}}});
+  ASSERT_EQ(GpuOf("a", {Token(kGpu, 1)}), "GPU-1");
+  pods_.Remove("uid-a");
+  Assign(FakeApiPods::Make("b", {{"main", {{kGpu, "1"}}}}), {{"main", {"GPU-1"}}});
+  kubelet_.Admit("b");
+  kubelet_.Admit("a");
+  EXPECT_THAT(GpuOf("b", {Token(kGpu, 1)}), ::testing::HasSubstr("GPU-1 is still held by"));
+  kubelet_.End("a");
+  EXPECT_EQ(GpuOf("b", {Token(kGpu, 1)}), "GPU-1");
+}
+
+TEST_F(EndedPodsTest, WithoutAnApiServerProcessesOfAnUnlistedPodAreFollowedToo) {
+  Restart(false);
+  kubelet_.Admit("a");
+  ASSERT_EQ(GpuOf("a", {Token(kGpu, 1)}), "GPU-0");
+  processes_.Run("a");
+  kubelet_.End("a");
+  runner_.AdvanceTimeAndRun(2 * EndedPods::kPruneInterval);
+  EXPECT_EQ(metrics_.leaving_containers, 1u);
+  processes_.End("a");
+  runner_.AdvanceTimeAndRun(5s);
+  EXPECT_TRUE(ledger_->entries().empty());
+}
+
+TEST_F(EndedPodsTest, TokensThatAreTooOldAreForgottenAlsoWhereNothingIsGranted) {
+  StartOn("a", "GPU-1");
+  processes_.End("a");
+  ForceDelete("a");
+  ASSERT_TRUE(ledger_->entries().empty());
+  EXPECT_EQ(ledger_->spent(), 1u);
+  runner_.AdvanceTimeAndRun(GrantLedger::kTokenLifetime + 1h);
+  Restart();
+  runner_.AdvanceTimeAndRun(EndedPods::kPruneInterval);
+  EXPECT_EQ(ledger_->spent(), 0u);
+}
+
+TEST(WithholdTest, HealthyGpusAreWithheldWithTheReasonAndOthersStayAsTheyAre) {
+  auto inventory = std::make_shared<device::NodeInventory>(FourGpus()->inventory());
+  inventory->gpus[2].health = device::Health::Unhealthy("XID 79");
+  const auto withheld =
+      Withhold(inventory, {{"GPU-1", "pod a is gone"}, {"GPU-2", "pod b is gone"}});
+  EXPECT_TRUE(withheld->gpus[0].health.ok());
+  EXPECT_EQ(withheld->gpus[1].health.state, device::Health::State::kWithheld);
+  EXPECT_EQ(withheld->gpus[1].health.reason, "pod a is gone");
+  EXPECT_EQ(withheld->gpus[2].health.reason, "XID 79");
+  EXPECT_TRUE(inventory->gpus[1].health.ok()) << "others hold it";
+}
+
+TEST(WithholdTest, NothingToWithholdCopiesNothing) {
+  const auto inventory = std::make_shared<const device::NodeInventory>(FourGpus()->inventory());
+  EXPECT_EQ(Withhold(inventory, {}), inventory);
+  EXPECT_EQ(Withhold(nullptr, {{"GPU-1", "pod a is gone"}}), nullptr);
 }
 
 TEST_F(EndedPodsTest, ProcessesAreReadOnlyWhenAPodIsGone) {

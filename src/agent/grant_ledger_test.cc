@@ -202,9 +202,11 @@ TEST_F(GrantLedgerTest, ForgetsHistoryBeforeAFullDiskRefusesAGrant) {
 
 TEST_F(GrantLedgerTest, UnusedTokenGetsTooOld) {
   const grant::Nonce nonce = NewNonce(now_);
-  const grant::Nonce used = NewNonce(now_);
+  const grant::Nonce used = NewNonce(now_), latest = NewNonce(now_);
   ASSERT_TRUE(Bind(used, {"GPU-1"}, Container(1)).ok());
-  now_ += GrantLedger::kTokenLifetime + 1s;
+  now_ += GrantLedger::kTokenLifetime;
+  EXPECT_TRUE(Bind(latest, {"GPU-3"}, Container(3)).ok());
+  now_ += 1s;
   EXPECT_EQ(Bind(nonce, {"GPU-2"}, Container(2)).code(), Code::kFailedPrecondition);
   EXPECT_TRUE(Bind(used, {"GPU-1"}, Container(1)).ok()) << "a used one does not";
 }
@@ -213,10 +215,10 @@ TEST_F(GrantLedgerTest, SpentTokensAreForgottenOnlyWhenTheyAreTooOldToBeBelieved
   const grant::Nonce nonce = NewNonce(now_);
   ASSERT_TRUE(Bind(nonce, {"GPU-1"}, Container(1)).ok());
   ASSERT_TRUE(Release(Container(1)).ok());
-  now_ += GrantLedger::kTokenLifetime - 1s;
+  now_ += GrantLedger::kTokenLifetime;
   ASSERT_TRUE(ledger_->Tidy(now_).ok());
   EXPECT_EQ(ledger_->spent(), 1u);
-  now_ += 2s;
+  now_ += 1s;
   ASSERT_TRUE(ledger_->Tidy(now_).ok());
   EXPECT_EQ(ledger_->spent(), 0u);
   EXPECT_EQ(Bind(nonce, {"GPU-1"}, Container(2)).code(), Code::kFailedPrecondition);
@@ -234,6 +236,48 @@ TEST_F(GrantLedgerTest, HistoryIsTidiedAway) {
   EXPECT_GT(log_.replaced, 0);
   Restart();
   EXPECT_TRUE(ledger_->entries().empty());
+}
+
+TEST_F(GrantLedgerTest, TheJournalIsRewrittenOnlyWhereHistoryOutweighsWhatIsKept) {
+  // The ledger keeps a grant, a release and a spent token for each container.
+  for (int i = 0; i < 200; ++i) {
+    ASSERT_TRUE(Bind(NewNonce(now_), {"GPU-1"}, Container(i)).ok());
+    ASSERT_TRUE(Release(Container(i)).ok());
+  }
+  ASSERT_TRUE(ledger_->Tidy(now_).ok());
+  EXPECT_EQ(log_.replaced, 0) << "400 records, of which 200 are needed";
+  // The tokens become too old to be believed: nothing is needed any more.
+  now_ += GrantLedger::kTokenLifetime + 1s;
+  ASSERT_TRUE(ledger_->Tidy(now_).ok());
+  EXPECT_EQ(log_.replaced, 1);
+  EXPECT_TRUE(log_.records.empty());
+  for (int i = 0; i < 128; ++i) {
+    ASSERT_TRUE(Bind(NewNonce(now_), {"GPU-1"}, Container(i)).ok());
+    ASSERT_TRUE(Release(Container(i)).ok());
+  }
+  now_ += GrantLedger::kTokenLifetime + 1s;
+  ASSERT_TRUE(ledger_->Tidy(now_).ok());
+  EXPECT_EQ(log_.replaced, 1) << "256 records are not worth it";
+  ASSERT_TRUE(Bind(NewNonce(now_), {"GPU-1"}, Container(1)).ok());
+  ASSERT_TRUE(ledger_->Tidy(now_).ok());
+  EXPECT_EQ(log_.replaced, 1) << "257 records, of which one is needed";
+}
+
+TEST_F(GrantLedgerTest, AChoiceIsForgottenWithTheLastContainerOfItsPodWhateverOtherPodsHave) {
+  const auto choose = [&](int pod, const std::string& container, const std::string& gpu) {
+    const GrantLedger::Entry entry = Whole(NewNonce(now_), {gpu}, Container(pod, container));
+    device::Assignment chosen;
+    chosen.containers[container] = entry.shares;
+    ASSERT_TRUE(ledger_->Bind(entry, &chosen, Gpus(), now_).ok());
+  };
+  choose(1, "first", "GPU-1");
+  choose(1, "second", "GPU-2");
+  choose(2, "main", "GPU-3");
+  ASSERT_TRUE(Release(Container(1, "first")).ok());
+  EXPECT_NE(ledger_->ChosenFor("uid-1"), nullptr);
+  ASSERT_TRUE(Release(Container(1, "second")).ok());
+  EXPECT_EQ(ledger_->ChosenFor("uid-1"), nullptr);
+  EXPECT_NE(ledger_->ChosenFor("uid-2"), nullptr);
 }
 
 TEST_F(GrantLedgerTest, SenselessRecordsAreSkippedAndCounted) {

@@ -190,6 +190,14 @@ TEST_F(GrantServiceTest, NamesakeOnAnotherGpuDoesNotHoldTheOldOne) {
   EXPECT_TRUE(Ask("b", Allocate({"GPU-1"})).ok());
 }
 
+TEST_F(GrantServiceTest, NamesakeWithThatIdOfAnotherResourceDoesNotHoldTheGpu) {
+  ASSERT_TRUE(Ask("web-0", Allocate({"GPU-1"})).ok());
+  pods_.answer->pods.emplace_back("default", "web-0");
+  pods_.answer->held.push_back({"default", "web-0", "main", "acme.com/gpu", {"GPU-1"}});
+  pods_.Admit("b", {"GPU-1"});
+  EXPECT_TRUE(Ask("b", Allocate({"GPU-1"})).ok());
+}
+
 TEST_F(GrantServiceTest, KubeletThatListsNobodyYetIsNotBelieved) {
   ASSERT_TRUE(Ask("a", Allocate({"GPU-1"})).ok());
   EXPECT_EQ(Ask("b", Allocate({"GPU-1"})).status().code(), Code::kUnavailable);

@@ -6,6 +6,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include <array>
 #include <cstring>
 #include <functional>
 #include <thread>
@@ -81,6 +82,41 @@ TEST_F(ClientTest, GivesTheAgentsRefusalAsItIs) {
                         }});
   const auto reply = Ask(socket_, {.kind = Request::Kind::kPing}, 5s);
   EXPECT_EQ(reply.status().ToString(), "PERMISSION_DENIED: replayed");
+}
+
+TEST_F(ClientTest, ALargeRequestIsSentWholeToAnAgentThatReadsLate) {
+  Request request{.pod_uid = "u", .pod_namespace = "ns", .pod_name = "p", .container = "c"};
+  for (const char* variable : {"A", "B", "C", "D"}) {
+    request.tokens.push_back({variable, std::string(60 << 10, 'x')});
+  }
+  std::string body(EncodeRequest(request).size(), '\0');
+  const FakeAgent agent(socket_, {[&](int fd) {
+                          std::this_thread::sleep_for(20ms);  // the socket's buffer is full now
+                          std::array<unsigned char, kFrameHeaderSize> header;
+                          ASSERT_EQ(::recv(fd, header.data(), header.size(), MSG_WAITALL), 4);
+                          ASSERT_EQ(FrameLength(header).value(), body.size());
+                          ASSERT_EQ(::recv(fd, body.data(), body.size(), MSG_WAITALL),
+                                    static_cast<ssize_t>(body.size()));
+                          ASSERT_TRUE(WriteFd(fd, Frame(EncodeReply(Grant()))).ok());
+                        }});
+  EXPECT_TRUE(Ask(socket_, request, 5s).ok());
+  EXPECT_EQ(body, EncodeRequest(request));
+}
+
+TEST_F(ClientTest, AnAnswerInPiecesIsPutTogether) {
+  const FakeAgent agent(socket_, {[](int fd) {
+                          ReadRequest(fd);
+                          Grant grant;
+                          grant.agent_version = "in pieces";
+                          const std::string frame = Frame(EncodeReply(grant));
+                          for (const char c : frame) {
+                            ASSERT_TRUE(WriteFd(fd, std::string_view(&c, 1)).ok());
+                            std::this_thread::sleep_for(100us);
+                          }
+                        }});
+  const auto reply = Ask(socket_, {.kind = Request::Kind::kPing}, 5s);
+  ASSERT_TRUE(reply.ok()) << reply.status().ToString();
+  EXPECT_EQ(reply->agent_version, "in pieces");
 }
 
 TEST_F(ClientTest, AsksAgainWhenTheAgentDiesBeforeItAnswers) {
