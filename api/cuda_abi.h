@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The C ABI of the CUDA driver (libcuda.so.1) on x86-64 Linux, in our own declarations: handles,
-// result codes, structs and the signatures of the functions that Tessera simulates (src/sim) or calls
-// (samples). Not for: loading the library, nor for any behaviour.
+// result codes, structs and the signatures of the functions that Tessera simulates (src/sim), replaces
+// (src/limiter) or calls (samples). Not for: loading the library, nor for any behaviour.
 //
 // Rules of the ABI: every function returns a Result as int. Every out-parameter may be null where a
 // caller does not want it. A function with a new signature gets a new symbol (_v2, _v3); the names
@@ -48,6 +48,13 @@ enum class Result : int {
   kCooperativeLaunchTooLarge = 720,
   kNotPermitted = 800,
   kNotSupported = 801,
+  kStreamCaptureUnsupported = 900,
+  kStreamCaptureInvalidated = 901,
+  kStreamCaptureMerge = 902,
+  kStreamCaptureUnmatched = 903,
+  kStreamCaptureUnjoined = 904,
+  kCapturedEvent = 907,
+  kGraphExecUpdateFailure = 910,
   kUnknown = 999,
 };
 
@@ -62,6 +69,9 @@ struct KernelTag;
 struct StreamTag;
 struct EventTag;
 struct MemPoolTag;
+struct GraphTag;
+struct GraphNodeTag;
+struct GraphExecTag;
 using Context = ContextTag*;
 using Module = ModuleTag*;
 using Function = FunctionTag*;
@@ -70,6 +80,9 @@ using Kernel = KernelTag*;
 using Stream = StreamTag*;
 using Event = EventTag*;
 using MemPool = MemPoolTag*;
+using Graph = GraphTag*;
+using GraphNode = GraphNodeTag*;
+using GraphExec = GraphExecTag*;
 
 // Stream handles that are not pointers.
 inline constexpr std::uintptr_t kStreamLegacy = 1;
@@ -125,6 +138,34 @@ struct MemLocation {
   int id;
 };
 
+// CUmemLocationType
+inline constexpr unsigned kLocationDevice = 1, kLocationHost = 2, kLocationHostNumaCurrent = 4;
+// CUmemAllocationHandleType
+inline constexpr unsigned kShareByFileDescriptor = 1;
+
+// What cuMemCreate makes: memory that has no address until it is mapped.
+using PhysicalMemory = unsigned long long;
+
+struct PhysicalMemoryProperties {
+  unsigned type;  // 1: pinned
+  unsigned handle_types;
+  MemLocation location;
+  void* win32_meta_data;
+  unsigned char compression, gpu_direct_rdma;
+  unsigned short usage;
+  unsigned char reserved[4];
+};
+static_assert(sizeof(PhysicalMemoryProperties) == 32);
+
+// CUmemAccess_flags
+inline constexpr unsigned kAccessNone = 0, kAccessRead = 1, kAccessReadWrite = 3;
+
+struct MemAccess {
+  MemLocation location;
+  unsigned flags;
+};
+static_assert(sizeof(MemAccess) == 12);
+
 struct MemPoolProperties {
   unsigned alloc_type, handle_types;
   MemLocation location;
@@ -142,6 +183,50 @@ inline constexpr std::uintptr_t kLaunchParamSize = 2;
 using HostFunction = void (*)(void*);
 using StreamCallback = void (*)(Stream, Result, void*);
 using OccupancySize = std::size_t (*)(int);
+
+// CUgraphNodeType
+enum class GraphNodeType : int {
+  kKernel = 0,
+  kMemcpy = 1,
+  kMemset = 2,
+  kHost = 3,
+  kGraph = 4,
+  kEmpty = 5,
+  kWaitEvent = 6,
+  kEventRecord = 7,
+};
+
+// The first 56 bytes are the parameters of cuGraphAddKernelNode, all those of its _v2.
+struct KernelNodeParameters {
+  Function function;
+  unsigned grid_x, grid_y, grid_z, block_x, block_y, block_z, shared_bytes;
+  void** parameters;
+  void** extra;
+  Kernel kernel;
+  Context context;
+};
+static_assert(sizeof(KernelNodeParameters) == 72);
+
+struct MemsetNodeParameters {
+  DevicePtr to;
+  std::size_t pitch;
+  unsigned value, element_bytes;
+  std::size_t width, height;
+};
+static_assert(sizeof(MemsetNodeParameters) == 40);
+
+struct HostNodeParameters {
+  HostFunction function;
+  void* data;
+};
+
+struct GraphInstantiateParameters {
+  std::uint64_t flags;
+  Stream upload_stream;
+  GraphNode error_node;
+  int result;
+};
+static_assert(sizeof(GraphInstantiateParameters) == 32);
 
 extern "C" {
 #define CUDA_FUNCTION(name, parameters) Result name parameters;

@@ -209,7 +209,9 @@ uint32_t State::Processes(uint32_t gpu, ProcessView* views, uint32_t capacity) {
       view.pid = pid;
       view.bytes = bytes;
       view.contexts = mine.contexts.load();
-      view.busy_ns = BusyBefore(mine.busy_ns.load(), mine.busy_until_ns.load(), now);
+      const uint64_t turns = mine.turn_count.load();
+      const uint64_t until = turns == 0 ? 0 : mine.turns[(turns - 1) % kKeptTurns].end_ns.load();
+      view.busy_ns = BusyBefore(mine.given_ns.load(), until, now);
       memcpy(view.name, slot.name, sizeof(view.name));
       view.name[sizeof(view.name) - 1] = '\0';
     }

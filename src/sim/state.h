@@ -98,7 +98,7 @@ class State {
   // Fills at most `capacity` of `views` with the live processes that have a context or memory on the
   // GPU; returns how many there are. Cost: one system call for each.
   uint32_t Processes(uint32_t gpu, ProcessView* views, uint32_t capacity);
-  // Busy in the last second, from what was launched. Memory utilisation is half of it.
+  // Busy in the last second: the turns that processes had. Memory utilisation is half of it.
   Load Utilization(uint32_t gpu);
   // Busy nanoseconds of a GPU since the node was made.
   uint64_t BusyNs(uint32_t gpu);
@@ -126,13 +126,14 @@ class State {
   // Counts a call of something that is not implemented; see `simgpu unimplemented`.
   void CountUnimplemented(const char* function);
 
+  // Pid of who holds a byte of `slots`, -1: nobody. 0: somebody outside of our pid namespace.
+  int HolderOf(uint32_t byte);
+
  private:
   friend class ProcessSlot;
   // Holds a byte of `slots` for this process, and its threads off each other.
   class ByteLock;
 
-  // Pid of who holds a byte, -1: nobody. 0: somebody outside of our pid namespace.
-  int HolderOf(uint32_t byte);
   uint64_t SumBytes(uint32_t gpu, bool only_live);
   uint32_t SlowCheckFault(const char* function, int32_t gpu);
 
@@ -161,8 +162,10 @@ class ProcessSlot {
   int Charge(uint32_t gpu, uint64_t bytes);
   void Uncharge(uint32_t gpu, uint64_t bytes);
   void AddContexts(uint32_t gpu, int delta);
-  // Work on the GPU in [start, end), CLOCK_MONOTONIC.
-  void AddBusy(uint32_t gpu, uint64_t start_ns, uint64_t end_ns);
+
+  // REQUIRES: claimed.
+  State& state() { return *state_; }
+  uint32_t index() const { return index_; }
 
  private:
   Slot& slot() const;

@@ -13,7 +13,7 @@
 namespace tessera::sim {
 
 inline constexpr uint64_t kStateMagic = 0x3155504753534554;  // "TESSGPU1"
-inline constexpr uint32_t kStateVersion = 2;
+inline constexpr uint32_t kStateVersion = 3;
 inline constexpr uint32_t kMaxGpus = 16;
 inline constexpr uint32_t kMaxLinks = 18;
 inline constexpr uint32_t kMaxSlots = 2048;  // processes that use the GPUs at one time
@@ -21,6 +21,7 @@ inline constexpr uint32_t kMaxEvents = 256;
 inline constexpr uint32_t kMaxFaults = 128;
 inline constexpr uint32_t kMaxCounters = 1024;
 inline constexpr uint32_t kBusyMarks = 32;
+inline constexpr uint32_t kKeptTurns = 16;
 inline constexpr int32_t kAllGpus = -1;
 
 using AtomicU32 = std::atomic<uint32_t>;
@@ -125,20 +126,36 @@ struct GpuLive {
   AtomicU64 remapped_corrected, remapped_uncorrected, remapped_pending, remapped_failed;
   AtomicU64 pcie_replays;
   AtomicU64 energy_base_mj;
-  AtomicU64 busy_ns;           // all that was ever launched, also what still runs
-  AtomicU64 busy_until_ns;     // CLOCK_MONOTONIC; the rest after now has not happened yet
+  // Whose turn it is: see turns.h. All but `turn_lock` are written by who holds the lock.
+  AtomicU32 turn_lock;         // the holder's slot + 1; 0: free
+  AtomicU32 turn_owner;        // slot + 1 of the process that has the last turn; 0: none yet
+  AtomicU64 quantum_start_ns;  // since when the owner has had the GPU without a pause
+  AtomicU64 busy_ns;           // the sum of all turns
+  AtomicU64 busy_until_ns;     // CLOCK_MONOTONIC: the end of the last turn, which may be in the future
   AtomicU64 busy_mark_count;   // ever written; the ring holds the last kBusyMarks
   BusyMark busy_marks[kBusyMarks];
 };
 inline constexpr uint32_t kDerived = 0xFFFFFFFF;
 
-// What one process holds on one GPU. Written by that process alone.
+// A span of time in which a process has a GPU to itself. CLOCK_MONOTONIC.
+struct KeptTurn {
+  AtomicU64 start_ns, end_ns;
+  AtomicU64 given_before_ns;  // SlotGpu::given_ns before this turn
+};
+
+// What one process holds and wants of one GPU.
 struct SlotGpu {
-  AtomicU64 bytes;  // contexts included
-  AtomicU64 busy_ns;
-  AtomicU64 busy_until_ns;
+  // Written by the process itself.
+  AtomicU64 bytes;      // contexts included
   AtomicU32 contexts;
   uint32_t pad;
+  AtomicU64 wanted_ns;  // GPU time, ever; what exceeds `given_ns` waits for a turn
+  AtomicU64 since_ns;   // CLOCK_MONOTONIC: since when it waits
+  AtomicU64 turns_read; // of `turn_count`
+  // Written by who holds GpuLive::turn_lock.
+  AtomicU64 given_ns;    // the sum of its turns
+  AtomicU64 turn_count;  // turns ever; the ring holds the last kKeptTurns
+  KeptTurn turns[kKeptTurns];
 };
 
 // One process. It counts for exactly as long as its record lock in the file `slots` is held, which

@@ -15,8 +15,6 @@ namespace {
 constexpr uint32_t kClaimByte = kMaxSlots;
 constexpr uint32_t kChargeByte = kMaxSlots + 1;  // + gpu
 
-constexpr uint64_t kBusyMarkSpacingNs = 50'000'000;
-
 int SetLock(int fd, uint32_t byte, short type, bool wait) {
   struct flock lock = {};
   lock.l_type = type;
@@ -27,31 +25,6 @@ int SetLock(int fd, uint32_t byte, short type, bool wait) {
     if (errno != EINTR) return errno;
   }
   return 0;
-}
-
-// Moves the end of a busy span on, and gives what of [start, end) was not busy before.
-uint64_t Extend(AtomicU64* until, uint64_t start, uint64_t end) {
-  uint64_t old = until->load();
-  while (end > old) {
-    if (until->compare_exchange_weak(old, end)) return end - (start > old ? start : old);
-  }
-  return 0;
-}
-
-// Remembers now and then how busy the GPU had been so far. Several processes may do so at once; a
-// mark that is a little off moves a percentage, nothing else.
-void MarkBusy(GpuLive* live) {
-  const uint64_t count = live->busy_mark_count.load();
-  const uint64_t now = MonotonicNs();
-  if (count > 0 &&
-      now < live->busy_marks[(count - 1) % kBusyMarks].time_ns.load() + kBusyMarkSpacingNs) {
-    return;
-  }
-  BusyMark& mark = live->busy_marks[count % kBusyMarks];
-  mark.total_ns.store(live->busy_ns.load());
-  mark.until_ns.store(live->busy_until_ns.load());
-  mark.time_ns.store(now);
-  live->busy_mark_count.store(count + 1);
 }
 
 }  // namespace
@@ -97,8 +70,10 @@ int ProcessSlot::Claim(State* state) {
     for (SlotGpu& gpu : slot.gpus) {
       gpu.bytes.store(0);
       gpu.contexts.store(0);
-      gpu.busy_ns.store(0);
-      gpu.busy_until_ns.store(0);
+      gpu.wanted_ns.store(0);
+      gpu.given_ns.store(0);
+      gpu.turn_count.store(0);
+      gpu.turns_read.store(0);
     }
     if (const int error = SetLock(fd, i, F_WRLCK, /*wait=*/false); error != 0) {
       if (error == EAGAIN || error == EACCES) continue;
@@ -153,15 +128,6 @@ void ProcessSlot::Uncharge(uint32_t gpu, uint64_t bytes) {
 
 void ProcessSlot::AddContexts(uint32_t gpu, int delta) {
   if (mine()) slot().gpus[gpu].contexts.fetch_add(uint32_t(delta));
-}
-
-void ProcessSlot::AddBusy(uint32_t gpu, uint64_t start_ns, uint64_t end_ns) {
-  if (end_ns <= start_ns || !mine()) return;
-  SlotGpu& mine = slot().gpus[gpu];
-  mine.busy_ns.fetch_add(Extend(&mine.busy_until_ns, start_ns, end_ns));
-  GpuLive& live = state_->live(gpu);
-  MarkBusy(&live);
-  live.busy_ns.fetch_add(Extend(&live.busy_until_ns, start_ns, end_ns));
 }
 
 }  // namespace tessera::sim

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "src/base/file.h"
+#include "src/sim/turns.h"
 
 namespace tessera::sim {
 namespace {
@@ -145,13 +146,15 @@ TEST_F(StateTest, SlotsOfTheDeadAreTakenAgain) {
   EXPECT_EQ(state_.file().slots_used.load(), 1u);
 }
 
-TEST_F(StateTest, UtilizationFollowsTheLaunchesOfTheLastSecond) {
+TEST_F(StateTest, UtilizationFollowsTheTurnsOfTheLastSecond) {
   ProcessSlot slot;
   ASSERT_EQ(slot.Claim(&state_), 0);
   EXPECT_EQ(state_.Utilization(0).gpu, 0u);
   const uint64_t now = MonotonicNs();
-  slot.AddBusy(0, now - 400'000'000, now);
-  slot.AddBusy(0, now - 300'000'000, now);  // at the same time: counts once
+  Turns turns(&slot, 0);
+  Turn turn;
+  turns.Want(400'000'000, now - 400'000'000);
+  while (turns.Next(now, &turn)) turns.Use(turn.end_ns);
   EXPECT_NEAR(state_.Utilization(0).gpu, 40, 2);
   state_.live(0).utilization_gpu = 77;
   EXPECT_EQ(state_.Utilization(0).gpu, 77u);

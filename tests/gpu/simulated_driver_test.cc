@@ -23,6 +23,7 @@
 #include "src/sim/simgpu/driver_root.h"
 #include "src/sim/simgpu/inject.h"
 #include "src/sim/state.h"
+#include "src/sim/turns.h"
 
 namespace tessera::gpu {
 namespace {
@@ -203,7 +204,10 @@ TEST_F(SimulatedDriverTest, TellsWhichProcessesUseWhichGpu) {
   slot.AddContexts(2, 1);
   ASSERT_EQ(slot.Charge(2, static_cast<uint64_t>(GiB(3).count())), 0);
   const uint64_t now = sim::MonotonicNs();
-  slot.AddBusy(2, now - 400'000'000, now);
+  sim::Turns turns(&slot, 2);
+  sim::Turn turn;
+  turns.Want(400'000'000, now - 400'000'000);
+  while (turns.Next(now, &turn)) turns.Use(turn.end_ns);
   const ProcessReport report = ReadProcesses();
   slot.Release();
   ASSERT_TRUE(report.status.ok()) << report.status.ToString();
@@ -270,6 +274,8 @@ TEST_F(SimulatedDriverTest, ALostGpuLeavesTheOthersAndComesBack) {
   sim::InjectLost(&state(), 1);
   ASSERT_TRUE(RunUntilHealthy(kGpus - 1)) << Describe();
   EXPECT_NE(ReasonOf(1), "");
+  // Only a GPU that was seen to be lost after its XID is repaired when it answers again.
+  std::this_thread::sleep_for(10 * options_.poll_interval);
   sim::Recover(&state(), 1);
   EXPECT_TRUE(RunUntilHealthy(kGpus)) << Describe();
 }

@@ -18,11 +18,14 @@ Result Create(Context* context, unsigned flags, Device device, unsigned api_vers
   return result;
 }
 
-Result ReleasePrimary(Driver& driver, Primary* primary) {
+Result ReleasePrimary(Call& call, Primary* primary) {
   ContextTag* context = primary->context;
+  (void)call.Wait(context);
+  // Another thread may have released it in the meantime.
+  if (primary->context != context) return Result::kSuccess;
   primary->context = nullptr;
   primary->retained = 0;
-  driver.DestroyContext(context);
+  call->DestroyContext(context, call.lock());
   return Result::kSuccess;
 }
 
@@ -47,7 +50,7 @@ CUDA_EXPORT Result cuDevicePrimaryCtxRelease_v2(Device device) {
   if (!call->IsDevice(device)) return Result::kInvalidDevice;
   Primary& primary = call->PrimaryOf(device);
   if (primary.retained == 0) return Result::kInvalidContext;
-  return --primary.retained == 0 ? ReleasePrimary(call.driver(), &primary) : Result::kSuccess;
+  return --primary.retained == 0 ? ReleasePrimary(call, &primary) : Result::kSuccess;
 }
 CUDA_ALIAS(cuDevicePrimaryCtxRelease, cuDevicePrimaryCtxRelease_v2)
 
@@ -55,7 +58,7 @@ CUDA_EXPORT Result cuDevicePrimaryCtxReset_v2(Device device) {
   CUDA_ENTER(Call, call);
   if (!call->IsDevice(device)) return Result::kInvalidDevice;
   Primary& primary = call->PrimaryOf(device);
-  return primary.context == nullptr ? Result::kSuccess : ReleasePrimary(call.driver(), &primary);
+  return primary.context == nullptr ? Result::kSuccess : ReleasePrimary(call, &primary);
 }
 CUDA_ALIAS(cuDevicePrimaryCtxReset, cuDevicePrimaryCtxReset_v2)
 
@@ -98,7 +101,9 @@ CUDA_EXPORT Result cuCtxDestroy_v2(Context context) {
   CUDA_ENTER(Call, call);
   if (!call->IsContext(context)) return Result::kInvalidContext;
   if (call->PrimaryOf(context->device).context == context) return Result::kInvalidContext;
-  call->DestroyContext(context);
+  (void)call.Wait(context);
+  if (!call->IsContext(context)) return Result::kInvalidContext;
+  call->DestroyContext(context, call.lock());
   std::vector<ContextTag*>& stack = ContextStack();
   if (!stack.empty() && stack.back() == context) stack.pop_back();
   return Result::kSuccess;
@@ -172,14 +177,14 @@ CUDA_EXPORT Result cuCtxGetApiVersion(Context context, unsigned* version) {
 
 CUDA_EXPORT Result cuCtxSynchronize() {
   CUDA_ENTER(ContextCall, call);
-  return call.Wait(call.context(), call->ReadyAt(call.context()));
+  return call.Wait(call.context());
 }
 
 CUDA_EXPORT Result cuCtxSynchronize_v2(Context context) {
   if (context == nullptr) return cuCtxSynchronize();
   CUDA_ENTER(Call, call);
   if (!call->IsContext(context)) return Result::kInvalidContext;
-  return call.Wait(context, call->ReadyAt(context));
+  return call.Wait(context);
 }
 
 CUDA_EXPORT Result cuCtxSetLimit(int limit, size_t value) {

@@ -1,8 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copies and fills. Each takes the time that its bytes take over PCIe or in GPU memory.
+#include <stdlib.h>
 #include <string.h>
 
-#include "src/sim/cuda/driver.h"
+#include <algorithm>
+#include <memory>
+
+#include "src/sim/cuda/graph.h"
+#include "src/sim/cuda/launch.h"
 
 namespace tessera::cuda {
 namespace {
@@ -38,38 +43,59 @@ struct Rows {
   uint64_t span(uint64_t pitch) const { return height == 0 ? 0 : pitch * (height - 1) + width; }
 };
 
-// Copies, and gives the moment when the GPU is done.
-Result Move(ContextCall& call, void* to, const void* from, const Rows& rows, Way way, Stream stream,
-            uint64_t* done_ns) {
+// Host memory that the GPU cannot reach by itself. The driver reads all of it before the call
+// returns, and has written all of it.
+bool IsPageable(const Allocation* allocation) { return allocation == nullptr; }
+
+void MoveRows(void* to, const void* from, const Rows& rows) {
+  for (uint64_t row = 0; row < rows.height; ++row) {
+    memmove(static_cast<char*>(to) + row * rows.to_pitch,
+            static_cast<const char*>(from) + row * rows.from_pitch, rows.width);
+  }
+}
+
+// The rows as they are now, without gaps. Null: there is no memory for them.
+std::shared_ptr<void> Snapshot(const void* from, Rows* rows) {
+  std::shared_ptr<void> copy(malloc(rows->bytes()), free);
+  if (copy == nullptr) return nullptr;
+  MoveRows(copy.get(), from, {rows->width, rows->height, rows->width, rows->from_pitch});
+  rows->from_pitch = rows->width;
+  return copy;
+}
+
+Result CopyRows(void* to, const void* from, Rows rows, Way way, Stream stream, bool wait) {
+  CUDA_ENTER(ContextCall, call);
   StreamTag* queue = call->FindStream(call.context(), stream);
   if (queue == nullptr) return Result::kInvalidHandle;
-  *done_ns = 0;
-  if (rows.bytes() == 0) return Result::kSuccess;
+  if (rows.bytes() == 0) return wait ? call.Wait(queue) : Result::kSuccess;
   if (to == nullptr || from == nullptr) return Result::kInvalidValue;
   const bool to_device = way == Way::kHostToDevice || way == Way::kDeviceToDevice;
   const bool from_device = way == Way::kDeviceToHost || way == Way::kDeviceToDevice;
   if (to_device && !Covered(call, to, rows.span(rows.to_pitch))) return Result::kInvalidValue;
   if (from_device && !Covered(call, from, rows.span(rows.from_pitch))) return Result::kInvalidValue;
-  bool over_pcie = way == Way::kHostToDevice || way == Way::kDeviceToHost;
-  if (way == Way::kAny) {
-    over_pcie = !IsDeviceMemory(call->FindAllocation(reinterpret_cast<DevicePtr>(to))) ||
-                !IsDeviceMemory(call->FindAllocation(reinterpret_cast<DevicePtr>(from)));
-  }
-  for (uint64_t row = 0; row < rows.height; ++row) {
-    memmove(static_cast<char*>(to) + row * rows.to_pitch,
-            static_cast<const char*>(from) + row * rows.from_pitch, rows.width);
-  }
+  const Allocation* source = call->FindAllocation(reinterpret_cast<DevicePtr>(from));
+  const Allocation* target = call->FindAllocation(reinterpret_cast<DevicePtr>(to));
+  const bool over_pcie = !IsDeviceMemory(source) || !IsDeviceMemory(target);
+  Command command;
+  command.kind = over_pcie ? Command::Kind::kTransfer : Command::Kind::kCompute;
   const sim::GpuFacts& gpu = call->FactsOf(call.context()->device);
-  *done_ns = call->Enqueue(queue, DurationOf(gpu, rows.bytes(), over_pcie), /*busy=*/false).end_ns;
-  return Result::kSuccess;
-}
-
-Result CopyRows(void* to, const void* from, const Rows& rows, Way way, Stream stream, bool wait) {
-  CUDA_ENTER(ContextCall, call);
-  uint64_t done_ns = 0;
-  const Result result = Move(call, to, from, rows, way, stream, &done_ns);
-  if (result != Result::kSuccess || !wait) return result;
-  return call.Wait(call.context(), done_ns);
+  command.left_ns = double(DurationOf(gpu, rows.bytes(), over_pcie));
+  if (wait && call->graphs().Invalidate(queue)) return Result::kStreamCaptureUnsupported;
+  // A graph reads and writes the program's memory when it runs.
+  const bool captured = call->graphs().CaptureOf(queue) != nullptr;
+  if (IsPageable(target) && !captured) wait = true;
+  std::shared_ptr<void> snapshot;
+  if (IsPageable(source) && !wait && !captured) {
+    snapshot = Snapshot(from, &rows);
+    if (snapshot == nullptr)
+      wait = true;
+    else
+      from = snapshot.get();
+  }
+  command.attended = wait;
+  command.effect = [to, from, rows, snapshot] { MoveRows(to, from, rows); };
+  const Result result = call.Push(queue, std::move(command), GraphNodeType::kMemcpy);
+  return result == Result::kSuccess && wait ? call.Wait(queue) : result;
 }
 
 Result Copy(const void* to, const void* from, size_t bytes, Way way, Stream stream, bool wait) {
@@ -115,23 +141,42 @@ Result Copy2D(const Memcpy2D* copy, Stream stream, bool wait) {
 }
 
 template <typename T>
-Result Fill(DevicePtr to, T value, size_t count, Stream stream, bool wait) {
-  CUDA_ENTER(ContextCall, call);
-  StreamTag* queue = call->FindStream(call.context(), stream);
-  if (queue == nullptr) return Result::kInvalidHandle;
-  if (count == 0) return Result::kSuccess;
+Result PlanFill(ContextCall& call, DevicePtr to, T value, size_t count, Command* command) {
   if (to % sizeof(T) != 0 || count > UINT64_MAX / sizeof(T) ||
       call->FindAllocation(to, count * sizeof(T)) == nullptr) {
     return Result::kInvalidValue;
   }
-  T* values = reinterpret_cast<T*>(to);
-  for (size_t i = 0; i < count; ++i) values[i] = value;
   const sim::GpuFacts& gpu = call->FactsOf(call.context()->device);
-  const uint64_t done_ns = call->Enqueue(queue, DurationOf(gpu, count * sizeof(T), false)).end_ns;
-  return wait ? call.Wait(call.context(), done_ns) : Result::kSuccess;
+  command->left_ns = double(DurationOf(gpu, count * sizeof(T), false));
+  command->effect = [=] { std::fill_n(reinterpret_cast<T*>(to), count, value); };
+  return Result::kSuccess;
+}
+
+template <typename T>
+Result Fill(DevicePtr to, T value, size_t count, Stream stream) {
+  CUDA_ENTER(ContextCall, call);
+  StreamTag* queue = call->FindStream(call.context(), stream);
+  if (queue == nullptr) return Result::kInvalidHandle;
+  if (count == 0) return Result::kSuccess;
+  Command command;
+  const Result result = PlanFill(call, to, value, count, &command);
+  if (result != Result::kSuccess) return result;
+  return call.Push(queue, std::move(command), GraphNodeType::kMemset);
 }
 
 }  // namespace
+
+// Of one row; programs fill two-dimensional memory by kernels.
+Result PlanMemset(ContextCall& call, const MemsetNodeParameters& parameters, Command* command) {
+  if (parameters.height > 1) return Result::kNotSupported;
+  const size_t count = parameters.width;
+  switch (parameters.element_bytes) {
+    case 1: return PlanFill(call, parameters.to, uint8_t(parameters.value), count, command);
+    case 2: return PlanFill(call, parameters.to, uint16_t(parameters.value), count, command);
+    case 4: return PlanFill(call, parameters.to, parameters.value, count, command);
+    default: return Result::kInvalidValue;
+  }
+}
 
 CUDA_EXPORT Result cuMemcpy(DevicePtr to, DevicePtr from, size_t bytes) {
   return Copy(At(to), At(from), bytes, Way::kAny, nullptr, true);
@@ -172,23 +217,23 @@ CUDA_EXPORT Result cuMemcpy2DAsync_v2(const Memcpy2D* copy, Stream stream) {
 }
 
 CUDA_EXPORT Result cuMemsetD8_v2(DevicePtr to, unsigned char value, size_t count) {
-  return Fill(to, value, count, nullptr, false);
+  return Fill(to, value, count, nullptr);
 }
 CUDA_EXPORT Result cuMemsetD16_v2(DevicePtr to, unsigned short value, size_t count) {
-  return Fill(to, value, count, nullptr, false);
+  return Fill(to, value, count, nullptr);
 }
 CUDA_EXPORT Result cuMemsetD32_v2(DevicePtr to, unsigned value, size_t count) {
-  return Fill(to, value, count, nullptr, false);
+  return Fill(to, value, count, nullptr);
 }
 CUDA_EXPORT Result cuMemsetD8Async(DevicePtr to, unsigned char value, size_t count, Stream stream) {
-  return Fill(to, value, count, stream, false);
+  return Fill(to, value, count, stream);
 }
 CUDA_EXPORT Result cuMemsetD16Async(DevicePtr to, unsigned short value, size_t count,
                                     Stream stream) {
-  return Fill(to, value, count, stream, false);
+  return Fill(to, value, count, stream);
 }
 CUDA_EXPORT Result cuMemsetD32Async(DevicePtr to, unsigned value, size_t count, Stream stream) {
-  return Fill(to, value, count, stream, false);
+  return Fill(to, value, count, stream);
 }
 
 CUDA_ALIAS(cuMemcpy_ptds, cuMemcpy)

@@ -289,14 +289,14 @@ TEST_F(CudaTest, AForkedChildIsNotInitialised) {
 
 TEST_F(CudaTest, WhatIsNotImplementedSaysSoAndIsCounted) {
   using AnyFunction = Result (*)(void*, int);
-  EXPECT_EQ(cuda_->Get<AnyFunction>("cuGraphCreate")(nullptr, 0), Result::kNotSupported);
+  EXPECT_EQ(cuda_->Get<AnyFunction>("cuTexRefCreate")(nullptr, 0), Result::kNotSupported);
   const void* table = this;
   Uuid id = {};
   EXPECT_EQ(CU(*cuda_, cuGetExportTable)(&table, &id), Result::kNotSupported);
   EXPECT_EQ(table, nullptr);
   uint64_t count = 0;
   for (const sim::Counter& counter : node_->state().file().counters) {
-    if (std::strcmp(counter.name, "cuGraphCreate") == 0) count += counter.count;
+    if (std::strcmp(counter.name, "cuTexRefCreate") == 0) count += counter.count;
   }
   EXPECT_EQ(count, 1u);
 }
@@ -395,7 +395,7 @@ TEST_F(CudaTest, TheLibraryIsSmall) {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
   GTEST_SKIP() << "sanitizers make it larger";
 #endif
-  EXPECT_LT(info.st_size, 500 * 1024);
+  EXPECT_LT(info.st_size, 700 * 1024);
 }
 
 }  // namespace

@@ -1,15 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the simulated CUDA driver keeps in a process: the GPUs it sees, contexts and what lives in
-// them. The API functions (device.cc, context.cc, memory.cc, module.cc, launch.cc, stream.cc) are thin
-// over this.
+// them. The API functions (device.cc, context.cc, memory.cc, module.cc, launch.cc, stream.cc) are
+// thin over this. What the GPUs do, and when, is in engine.h.
 //
-// Time is simulated by bookkeeping: the effect of an operation (a copy, a kernel) happens when the
-// program asks for it, and the stream remembers when the GPU would be done with it. Who synchronises
-// sleeps until then. Call order is an order that a real GPU could have chosen, too, as events are
-// recorded before they are waited for.
-//
-// Threads: any. One mutex guards everything; it is never held while a thread sleeps or runs code of the
-// program. The tables live as long as the process: a thread may still be inside when main returns.
+// Threads: any. One mutex guards everything; it is never held while a thread sleeps or runs code of
+// the program. The tables live as long as the process: a thread may still be inside when main
+// returns.
 #pragma once
 
 #include <atomic>
@@ -20,9 +16,12 @@
 #include <mutex>
 #include <set>
 #include <string>
+#include <unordered_set>
 #include <vector>
 
 #include "api/cuda_abi.h"
+#include "src/sim/cuda/engine.h"
+#include "src/sim/cuda/graph.h"
 #include "src/sim/cuda/image.h"
 #include "src/sim/state.h"
 
@@ -33,6 +32,8 @@
   extern "C" decltype(name) other __attribute__((visibility("default"), alias(#name)));
 
 namespace tessera::cuda {
+
+struct KnownKernel;  // kernels.h
 
 inline constexpr uint64_t kBlockBytes = 2 << 20;  // what memory is charged in
 inline constexpr uint64_t kSmallBytes = 1 << 20;  // up to here allocations share a block
@@ -49,6 +50,20 @@ struct Allocation {
   MemPoolTag* pool = nullptr;
   DevicePtr block = 0;  // of its context or pool that it is a part of, or 0
   unsigned flags = 0;
+  // A mapping of physical memory; it has no context.
+  PhysicalMemory physical = 0;
+  Device device = 0;
+  unsigned access = kAccessReadWrite;
+};
+
+// What cuMemCreate made: it lives as long as a handle or a mapping of it does.
+struct Physical {
+  PhysicalMemoryProperties properties = {};
+  uint64_t bytes = 0;
+  int fd = -1;             // of a memfd with its contents
+  unsigned handles = 1;    // references that the program holds
+  unsigned mappings = 0;
+  bool charged = false;    // to the GPU by this process: not what another one has exported
 };
 
 // Device memory that small allocations share.
@@ -65,20 +80,28 @@ struct tessera::cuda::StreamTag {
   unsigned flags = 0;  // 1: does not wait for the legacy stream
   int priority = 0;
   uint64_t id = 0;
-  uint64_t ready_ns = 0;  // when the GPU is done with all that was launched
+  Queue queue;
+
+  bool is_legacy() const;
+  bool is_blocking() const { return (flags & 1) == 0; }
 };
 
 struct tessera::cuda::EventTag {
   ContextTag* context = nullptr;
   unsigned flags = 0;  // 2: no timing
-  bool recorded = false;
-  uint64_t at_ns = 0;
+  TicketRef ticket;    // null: not recorded
+  // Where it was recorded in a capture: its id, and the nodes that came before.
+  uint64_t capture = 0;
+  std::vector<GraphNodeTag*> captured;
 };
 
 struct tessera::cuda::FunctionTag {
   ModuleTag* module = nullptr;
   Entry entry;
   int max_dynamic_shared = 0;
+  // Looked up when it is made.
+  const KnownKernel* known = nullptr;  // null: it computes nothing
+  uint64_t configured_ns = 0;          // duration that the environment sets; 0: none
 };
 
 struct tessera::cuda::ModuleTag {
@@ -111,6 +134,8 @@ struct tessera::cuda::MemPoolTag {
   uint64_t release_threshold = 0;
   std::map<DevicePtr, Block> blocks;
   std::multimap<uint64_t, DevicePtr> kept;  // by size
+  // Ends of streams that have freed memory. What is allocated next may be the same memory.
+  std::vector<TicketRef> frees;
 };
 
 struct tessera::cuda::ContextTag {
@@ -126,6 +151,8 @@ struct tessera::cuda::ContextTag {
   std::set<ContextTag*> peers;
   std::map<int, size_t> limits;
 };
+
+inline bool tessera::cuda::StreamTag::is_legacy() const { return this == &context->legacy; }
 
 namespace tessera::cuda {
 
@@ -161,7 +188,9 @@ class Driver {
 
   // All below: REQUIRES mutex().
   Result CreateContext(Device device, unsigned flags, unsigned api_version, ContextTag** context);
-  void DestroyContext(ContextTag* context);
+  // REQUIRES: `lock` holds mutex(). It is released while effects of the context's commands end.
+  void DestroyContext(ContextTag* context, std::unique_lock<std::mutex>* lock);
+  const std::set<ContextTag*>& contexts() const { return contexts_; }
   bool IsContext(ContextTag* context) const { return contexts_.contains(context); }
   // The error that ended the context, if any: a lost GPU, uncorrectable memory.
   Result HealthOf(ContextTag* context);
@@ -170,7 +199,8 @@ class Driver {
   Result Allocate(ContextTag* context, uint64_t bytes, MemoryKind kind, MemPoolTag* pool,
                   DevicePtr* pointer);
   Result Free(DevicePtr pointer);
-  // The allocation that holds [pointer, pointer + bytes); null if there is none.
+  // The allocation that holds [pointer, pointer + bytes), or the first of several mappings without a
+  // gap; null if there is none.
   Allocation* FindAllocation(DevicePtr pointer, uint64_t bytes = 1);
   void AddHostMemory(ContextTag* context, void* pointer, uint64_t bytes, bool registered,
                      unsigned flags);
@@ -181,23 +211,32 @@ class Driver {
   // Gives back to the GPU what the pool keeps, until it reserves at most `keep`.
   void Trim(MemPoolTag* pool, uint64_t keep);
 
+  // Unmaps memory that was freed while commands that may touch it were still to come.
+  void UnmapUnused();
+
+  Engine& engine() { return engine_; }
+  Graphs& graphs() { return graphs_; }
   StreamTag* CreateStream(ContextTag* context, unsigned flags, int priority);
   void DestroyStream(StreamTag* stream);
+  bool IsStream(StreamTag* stream) const { return streams_.contains(stream); }
   // Null for a handle that is none. `stream` 0, 1 and 2 are the legacy stream of `context`.
   StreamTag* FindStream(ContextTag* context, Stream stream);
-  // Puts `duration_ns` of work at the end of the stream; gives when it starts and ends.
-  struct Span {
-    uint64_t start_ns, end_ns;
-  };
-  Span Enqueue(StreamTag* stream, uint64_t duration_ns, bool busy = true);
-  uint64_t ReadyAt(StreamTag* stream);
-  uint64_t ReadyAt(ContextTag* context);
 
-  std::set<EventTag*>& events() { return events_; }
+  std::unordered_set<EventTag*>& events() { return events_; }
+  std::map<PhysicalMemory, Physical>& physical() { return physical_; }
+  std::map<DevicePtr, uint64_t>& reservations() { return reservations_; }
+  std::map<DevicePtr, Allocation>& allocations() { return allocations_; }
   std::map<ModuleTag*, std::unique_ptr<ModuleTag>>& modules() { return modules_; }
   std::map<LibraryTag*, std::unique_ptr<LibraryTag>>& libraries() { return libraries_; }
   std::set<MemPoolTag*>& made_pools() { return made_pools_; }
+  // The function of that name in the module, which has it (`entry`), or answers to any name (null).
+  FunctionTag* FunctionOf(ModuleTag* module, const std::string& name, const Entry* entry);
+  // The kernel of that name in the library.
+  KernelTag* KernelOf(LibraryTag* library, const std::string& name);
   FunctionTag* FindFunction(Function handle, ContextTag* context);
+  KernelTag* FindKernel(Kernel handle);
+  void Unload(ModuleTag* module);
+  void Unload(LibraryTag* library);
   // The library as a module of the context; lives as long as both do.
   ModuleTag* ModuleOf(LibraryTag* library, ContextTag* context);
   uint64_t NextId() { return ++last_id_; }
@@ -230,7 +269,20 @@ class Driver {
   std::vector<MemPoolTag*> pools_;
   std::set<ContextTag*> contexts_;
   std::map<DevicePtr, Allocation> allocations_;
-  std::set<EventTag*> events_;
+  std::map<PhysicalMemory, Physical> physical_;
+  std::map<DevicePtr, uint64_t> reservations_;  // of addresses, by their start
+  struct Unused {
+    DevicePtr base;
+    uint64_t bytes;
+    uint64_t order;  // of the last command that may touch it
+  };
+  std::vector<Unused> unused_;
+  Engine engine_{this};
+  Graphs graphs_;
+  std::unordered_set<StreamTag*> streams_;
+  std::unordered_set<FunctionTag*> functions_;
+  std::unordered_set<KernelTag*> kernels_;
+  std::unordered_set<EventTag*> events_;
   std::map<ModuleTag*, std::unique_ptr<ModuleTag>> modules_;
   std::map<LibraryTag*, std::unique_ptr<LibraryTag>> libraries_;
   std::set<MemPoolTag*> made_pools_;
@@ -247,9 +299,17 @@ class Call {
   Result result() const { return result_; }
   Driver* operator->() { return &driver_; }
   Driver& driver() { return driver_; }
-  // Sleeps until `when_ns` without the mutex, or until the GPU dies; gives the context's health.
-  Result Wait(ContextTag* context, uint64_t when_ns);
-  std::unique_lock<std::mutex>& lock() { return lock_; }
+  // Sleeps without the mutex until all is done that the streams have in their queues now, or until
+  // the context dies; gives the context's health.
+  Result Wait(StreamTag* stream);
+  Result Wait(ContextTag* context);
+  Result Wait(ContextTag* context, const TicketRef& ticket);
+  // The same for all contexts of the process.
+  void WaitForAll();
+  // Puts a command at the end of the stream when there is room; a dead context takes nothing. Where
+  // the stream is captured, the command becomes a node of that type.
+  Result Push(StreamTag* stream, Command command, GraphNodeType type = GraphNodeType::kHost);
+  std::unique_lock<std::mutex>* lock() { return &lock_; }
 
  private:
   Driver& driver_;

@@ -40,66 +40,77 @@ class Arguments {
 };
 
 // (const float* a, const float* b, float* c, int n): c = a + b
-Result VectorAdd(const Arguments& arguments, uint64_t* bytes) {
+Plan VectorAdd(const Arguments& arguments) {
   const uint64_t n = arguments.Count(3);
   const float* a = arguments.Floats(0, n);
   const float* b = arguments.Floats(1, n);
   float* c = arguments.Floats(2, n);
-  if (n != 0 && (a == nullptr || b == nullptr || c == nullptr)) return Result::kIllegalAddress;
-  for (uint64_t i = 0; i < n; ++i) c[i] = a[i] + b[i];
-  *bytes = n * 3 * sizeof(float);
-  return Result::kSuccess;
+  if (n != 0 && (a == nullptr || b == nullptr || c == nullptr)) return {Result::kIllegalAddress};
+  const auto compute = [=] {
+    for (uint64_t i = 0; i < n; ++i) c[i] = a[i] + b[i];
+  };
+  return {.bytes = n * 3 * sizeof(float), .compute = compute};
 }
 
 // (int n, float a, const float* x, float* y): y = a * x + y
-Result Saxpy(const Arguments& arguments, uint64_t* bytes) {
+Plan Saxpy(const Arguments& arguments) {
   const uint64_t n = arguments.Count(0);
   const auto a = arguments.Get<float>(1);
   const float* x = arguments.Floats(2, n);
   float* y = arguments.Floats(3, n);
-  if (n != 0 && (x == nullptr || y == nullptr)) return Result::kIllegalAddress;
-  for (uint64_t i = 0; i < n; ++i) y[i] = a * x[i] + y[i];
-  *bytes = n * 3 * sizeof(float);
-  return Result::kSuccess;
+  if (n != 0 && (x == nullptr || y == nullptr)) return {Result::kIllegalAddress};
+  const auto compute = [=] {
+    for (uint64_t i = 0; i < n; ++i) y[i] = a * x[i] + y[i];
+  };
+  return {.bytes = n * 3 * sizeof(float), .compute = compute};
 }
 
 // (float* out, float value, int n): out = value
-Result Fill(const Arguments& arguments, uint64_t* bytes) {
+Plan Fill(const Arguments& arguments) {
   const uint64_t n = arguments.Count(2);
   float* out = arguments.Floats(0, n);
-  if (n != 0 && out == nullptr) return Result::kIllegalAddress;
-  std::fill_n(out, n, arguments.Get<float>(1));
-  *bytes = n * sizeof(float);
-  return Result::kSuccess;
+  if (n != 0 && out == nullptr) return {Result::kIllegalAddress};
+  const auto value = arguments.Get<float>(1);
+  return {.bytes = n * sizeof(float), .compute = [=] { std::fill_n(out, n, value); }};
 }
-
-struct Known {
-  std::string_view name;
-  std::initializer_list<uint32_t> sizes;
-  Result (*run)(const Arguments& arguments, uint64_t* bytes);
-};
-const Known kKnown[] = {
-    {"vectorAdd", {8, 8, 8, 4}, VectorAdd}, {"vecAdd", {8, 8, 8, 4}, VectorAdd},
-    {"vector_add", {8, 8, 8, 4}, VectorAdd}, {"saxpy", {4, 4, 8, 8}, Saxpy},
-    {"fill", {8, 4, 4}, Fill},
-};
 
 bool SameSizes(const Entry& entry, const std::initializer_list<uint32_t>& sizes) {
   return entry.parameters_known &&
-         std::equal(entry.parameters.begin(), entry.parameters.end(), sizes.begin(), sizes.end(),
-                    [](const Parameter& parameter, uint32_t size) { return parameter.size == size; });
+         std::equal(
+             entry.parameters.begin(), entry.parameters.end(), sizes.begin(), sizes.end(),
+             [](const Parameter& parameter, uint32_t size) { return parameter.size == size; });
 }
 
 }  // namespace
 
-Result RunKernel(const Launch& launch, CheckRange check, void* who, uint64_t* bytes) {
-  *bytes = 0;
-  const std::string_view name = BareName(launch.entry->name);
-  for (const Known& known : kKnown) {
-    if (known.name != name || !SameSizes(*launch.entry, known.sizes)) continue;
-    return known.run(Arguments(launch, check, who), bytes);
+struct KnownKernel {
+  std::string_view name;
+  std::initializer_list<uint32_t> sizes;
+  Plan (*plan)(const Arguments& arguments);
+};
+
+namespace {
+
+const KnownKernel kKnown[] = {
+    {"vectorAdd", {8, 8, 8, 4}, VectorAdd},
+    {"vecAdd", {8, 8, 8, 4}, VectorAdd},
+    {"vector_add", {8, 8, 8, 4}, VectorAdd},
+    {"saxpy", {4, 4, 8, 8}, Saxpy},
+    {"fill", {8, 4, 4}, Fill},
+};
+
+}  // namespace
+
+const KnownKernel* FindKnownKernel(const Entry& entry) {
+  const std::string_view name = BareName(entry.name);
+  for (const KnownKernel& known : kKnown) {
+    if (known.name == name && SameSizes(entry, known.sizes)) return &known;
   }
-  return Result::kSuccess;
+  return nullptr;
+}
+
+Plan PlanKernel(const KnownKernel& kernel, const Launch& launch, CheckRange check, void* who) {
+  return kernel.plan(Arguments(launch, check, who));
 }
 
 }  // namespace tessera::cuda

@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Launches and occupancy. A known kernel computes at once (kernels.h); the stream is busy for as long
-// as its memory traffic takes. $SIMGPU_KERNEL_NS sets durations: "train=2000000,*=50000".
-#include <stdlib.h>
+// Launches and occupancy. A known kernel (kernels.h) takes as long as its memory traffic, another
+// one as long as its waves of blocks. $SIMGPU_KERNEL_NS sets durations: "train=2000000,*=50000".
+#include "src/sim/cuda/launch.h"
+
 #include <string.h>
 
 #include <algorithm>
-#include <string_view>
 
-#include "src/sim/cuda/driver.h"
 #include "src/sim/cuda/kernels.h"
 
 namespace tessera::cuda {
@@ -18,12 +17,6 @@ constexpr uint64_t kWaveNs = 2'000;  // of a kernel that is not known, for each 
 constexpr uint64_t kMaxThreadsPerBlock = 1024;
 constexpr unsigned kDefaultShared = 49152;
 constexpr size_t kMaxParameterBytes = 4096;
-
-struct Shape {
-  unsigned grid[3], block[3], shared_bytes;
-  uint64_t blocks() const { return uint64_t(grid[0]) * grid[1] * grid[2]; }
-  uint64_t threads_of_block() const { return uint64_t(block[0]) * block[1] * block[2]; }
-};
 
 Result CheckShape(const Shape& shape, const FunctionTag& function) {
   if (shape.blocks() == 0 || shape.threads_of_block() == 0) return Result::kInvalidValue;
@@ -36,31 +29,26 @@ Result CheckShape(const Shape& shape, const FunctionTag& function) {
   return shape.shared_bytes > most ? Result::kInvalidValue : Result::kSuccess;
 }
 
-// Nanoseconds that the environment sets for a kernel; 0: none.
-uint64_t ConfiguredNs(std::string_view name) {
-  static const char* const setting = getenv("SIMGPU_KERNEL_NS");
-  std::string_view rest = setting == nullptr ? "" : setting;
-  while (!rest.empty()) {
-    const size_t comma = rest.find(',');
-    const std::string_view item = rest.substr(0, comma);
-    rest.remove_prefix(comma == std::string_view::npos ? rest.size() : comma + 1);
-    const size_t equals = item.find('=');
-    if (equals == std::string_view::npos) continue;
-    const std::string_view key = item.substr(0, equals);
-    if (key == "*" || key == name) return strtoull(item.data() + equals + 1, nullptr, 10);
-  }
-  return 0;
+uint64_t ThreadsThatFill(const sim::GpuFacts& gpu) {
+  return std::max<uint64_t>(1, uint64_t(gpu.sm_count) * gpu.max_threads_per_sm);
 }
 
-uint64_t DurationOf(const sim::GpuFacts& gpu, const Shape& shape, std::string_view name,
+uint64_t DurationOf(const sim::GpuFacts& gpu, const Shape& shape, const FunctionTag& function,
                     uint64_t bytes) {
-  if (const uint64_t configured = ConfiguredNs(name); configured != 0) return configured;
+  if (function.configured_ns != 0) return function.configured_ns;
   if (bytes != 0 && gpu.memory_bytes_per_second != 0) {
     return kLaunchNs + uint64_t(double(bytes) * 1e9 / double(gpu.memory_bytes_per_second));
   }
-  const uint64_t resident = std::max<uint64_t>(1, uint64_t(gpu.sm_count) * gpu.max_threads_per_sm);
+  const uint64_t resident = ThreadsThatFill(gpu);
   const uint64_t waves = (shape.blocks() * shape.threads_of_block() + resident - 1) / resident;
   return kLaunchNs + waves * kWaveNs;
+}
+
+// The part of the GPU that the kernel fills, in units of 1 / kWholeGpu.
+uint32_t ShareOf(const sim::GpuFacts& gpu, const Shape& shape) {
+  const uint64_t threads = shape.blocks() * shape.threads_of_block();
+  const uint64_t share = threads * kWholeGpu / ThreadsThatFill(gpu);
+  return uint32_t(std::clamp<uint64_t>(share, 1, kWholeGpu));
 }
 
 // Gathers parameters into one buffer, as the entry lays them out.
@@ -99,28 +87,12 @@ Result Gather(const Entry& entry, void** parameters, void** extra, unsigned char
 Result LaunchOn(Function handle, const Shape& shape, Stream stream, void** parameters,
                 void** extra) {
   CUDA_ENTER(ContextCall, call);
-  FunctionTag* function = call->FindFunction(handle, call.context());
-  if (function == nullptr) return Result::kInvalidHandle;
   StreamTag* queue = call->FindStream(call.context(), stream);
   if (queue == nullptr) return Result::kInvalidHandle;
-  if (const Result result = CheckShape(shape, *function); result != Result::kSuccess) return result;
-  unsigned char buffer[kMaxParameterBytes] = {};
-  bool have = false;
-  Result result = Gather(function->entry, parameters, extra, buffer, &have);
+  Command command;
+  const Result result = PlanLaunch(call, handle, shape, parameters, extra, &command);
   if (result != Result::kSuccess) return result;
-  uint64_t bytes = 0;
-  if (have) {
-    const Launch launch{&function->entry, buffer, uint64_t(shape.grid[0]) * shape.block[0]};
-    const CheckRange check = [](void* who, DevicePtr pointer, uint64_t length) {
-      return static_cast<Driver*>(who)->FindAllocation(pointer, length) != nullptr;
-    };
-    result = RunKernel(launch, check, &call.driver(), &bytes);
-  }
-  // The launch itself went well; the program learns of a bad access when it next asks.
-  if (result != Result::kSuccess) call.context()->error = result;
-  const sim::GpuFacts& gpu = call->FactsOf(call.context()->device);
-  call->Enqueue(queue, DurationOf(gpu, shape, BareName(function->entry.name), bytes));
-  return Result::kSuccess;
+  return call.Push(queue, std::move(command), GraphNodeType::kKernel);
 }
 
 Result MaxBlocks(int* blocks, Function handle, int block_size, size_t shared_bytes) {
@@ -136,6 +108,33 @@ Result MaxBlocks(int* blocks, Function handle, int block_size, size_t shared_byt
 }
 
 }  // namespace
+
+Result PlanLaunch(ContextCall& call, Function handle, const Shape& shape, void** parameters,
+                  void** extra, Command* command) {
+  FunctionTag* function = call->FindFunction(handle, call.context());
+  if (function == nullptr) return Result::kInvalidHandle;
+  if (const Result result = CheckShape(shape, *function); result != Result::kSuccess) return result;
+  const sim::GpuFacts& gpu = call->FactsOf(call.context()->device);
+  Plan plan;
+  if (function->known != nullptr) {
+    unsigned char buffer[kMaxParameterBytes];
+    bool have = false;
+    const Result result = Gather(function->entry, parameters, extra, buffer, &have);
+    if (result != Result::kSuccess) return result;
+    const Launch launch{&function->entry, buffer, uint64_t(shape.grid[0]) * shape.block[0]};
+    const CheckRange check = [](void* who, DevicePtr pointer, uint64_t length) {
+      return static_cast<Driver*>(who)->FindAllocation(pointer, length) != nullptr;
+    };
+    if (have) plan = PlanKernel(*function->known, launch, check, &call.driver());
+  } else if (parameters != nullptr && extra != nullptr) {
+    return Result::kInvalidValue;
+  }
+  command->share = ShareOf(gpu, shape);
+  command->left_ns = double(DurationOf(gpu, shape, *function, plan.bytes));
+  command->fails = plan.result;
+  command->effect = std::move(plan.compute);
+  return Result::kSuccess;
+}
 
 CUDA_EXPORT Result cuLaunchKernel(Function function, unsigned grid_x, unsigned grid_y,
                                   unsigned grid_z, unsigned block_x, unsigned block_y,

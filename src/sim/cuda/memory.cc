@@ -42,8 +42,17 @@ Result Allocate(DevicePtr* pointer, size_t bytes, MemoryKind kind) {
 Result AllocateFromPool(ContextCall& call, DevicePtr* pointer, size_t bytes, MemPool pool,
                         Stream stream) {
   if (pointer == nullptr) return Result::kInvalidValue;
-  if (call->FindStream(call.context(), stream) == nullptr) return Result::kInvalidHandle;
-  return call->Allocate(call.context(), bytes, MemoryKind::kDevice, pool, pointer);
+  StreamTag* queue = call->FindStream(call.context(), stream);
+  if (queue == nullptr) return Result::kInvalidHandle;
+  const Result result = call->Allocate(call.context(), bytes, MemoryKind::kDevice, pool, pointer);
+  if (result != Result::kSuccess) return result;
+  // What other streams have freed is ours when they have come there.
+  for (const TicketRef& end : pool->frees) {
+    if (!end->timed && end->stream != queue) {
+      call->engine().Push(queue, {.kind = Command::Kind::kWait, .ticket = end});
+    }
+  }
+  return Result::kSuccess;
 }
 
 bool IsPool(Call& call, MemPool pool) {
@@ -82,7 +91,10 @@ Result Describe(const Allocation& allocation, int attribute, DevicePtr pointer, 
     case kPointerIsManaged:
       *static_cast<bool*>(data) = allocation.kind == MemoryKind::kManaged;
       break;
-    case kPointerOrdinal: *static_cast<int*>(data) = allocation.context->device; break;
+    case kPointerOrdinal:
+      *static_cast<int*>(data) =
+          allocation.context != nullptr ? allocation.context->device : allocation.device;
+      break;
     case kPointerRangeStart: *static_cast<DevicePtr*>(data) = allocation.base; break;
     case kPointerRangeSize: *static_cast<size_t*>(data) = allocation.size; break;
     case kPointerMapped: *static_cast<bool*>(data) = true; break;
@@ -135,7 +147,7 @@ CUDA_EXPORT Result cuMemFree_v2(DevicePtr pointer) {
   CUDA_ENTER(ContextCall, call);
   if (pointer == 0) return Result::kSuccess;
   // The real one waits, too: nothing that runs may lose its memory.
-  const Result waited = call.Wait(call.context(), call->ReadyAt(call.context()));
+  const Result waited = call.Wait(call.context());
   return waited == Result::kSuccess ? call->Free(pointer) : waited;
 }
 
@@ -164,8 +176,16 @@ CUDA_ALIAS(cuMemAllocFromPoolAsync_ptsz, cuMemAllocFromPoolAsync)
 
 CUDA_EXPORT Result cuMemFreeAsync(DevicePtr pointer, Stream stream) {
   CUDA_ENTER(ContextCall, call);
-  if (call->FindStream(call.context(), stream) == nullptr) return Result::kInvalidHandle;
-  return pointer == 0 ? Result::kInvalidValue : call->Free(pointer);
+  StreamTag* queue = call->FindStream(call.context(), stream);
+  if (queue == nullptr) return Result::kInvalidHandle;
+  if (pointer == 0) return Result::kInvalidValue;
+  const Allocation* allocation = call->FindAllocation(pointer);
+  if (allocation != nullptr && allocation->pool != nullptr && !queue->queue.idle()) {
+    std::vector<TicketRef>& frees = allocation->pool->frees;
+    std::erase_if(frees, [](const TicketRef& end) { return end->timed; });
+    frees.push_back(call->engine().Record(queue));
+  }
+  return call->Free(pointer);
 }
 CUDA_ALIAS(cuMemFreeAsync_ptsz, cuMemFreeAsync)
 

@@ -63,15 +63,6 @@ Result LoadLibrary(Library* library, const void* image) {
   return Result::kSuccess;
 }
 
-KernelTag* FindKernel(Call& call, Kernel handle) {
-  for (auto& [key, library] : call->libraries()) {
-    for (auto& [name, kernel] : library->kernels) {
-      if (kernel.get() == handle) return kernel.get();
-    }
-  }
-  return nullptr;
-}
-
 Result Attribute(const FunctionTag& function, int attribute, int cc, int* value) {
   switch (attribute) {
     case kMaxThreads: return Put(value, 1024);
@@ -109,7 +100,7 @@ CUDA_EXPORT Result cuModuleUnload(Module module) {
   if (!call->modules().contains(module)) return Result::kInvalidHandle;
   // A module from cuLibraryGetModule goes with its library alone.
   if (module->library != nullptr) return Result::kNotPermitted;
-  call->modules().erase(module);
+  call->Unload(module);
   return Result::kSuccess;
 }
 
@@ -119,14 +110,7 @@ CUDA_EXPORT Result cuModuleGetFunction(Function* function, Module module, const 
   if (!call->modules().contains(module)) return Result::kInvalidHandle;
   const Entry* entry = module->image.Find(name);
   if (entry == nullptr && !module->image.any_name) return Result::kNotFound;
-  auto& made = module->functions[name];
-  if (made == nullptr) {
-    made = std::make_unique<FunctionTag>();
-    made->module = module;
-    if (entry != nullptr) made->entry = *entry;
-    made->entry.name = name;
-  }
-  *function = made.get();
+  *function = call->FunctionOf(module, name, entry);
   return Result::kSuccess;
 }
 
@@ -150,10 +134,8 @@ CUDA_EXPORT Result cuLibraryLoadFromFile(Library* library, const char* file, int
 
 CUDA_EXPORT Result cuLibraryUnload(Library library) {
   CUDA_ENTER(Call, call);
-  auto found = call->libraries().find(library);
-  if (found == call->libraries().end()) return Result::kInvalidHandle;
-  for (const auto& [context, module] : library->modules) call->modules().erase(module);
-  call->libraries().erase(found);
+  if (!call->libraries().contains(library)) return Result::kInvalidHandle;
+  call->Unload(library);
   return Result::kSuccess;
 }
 
@@ -162,9 +144,7 @@ CUDA_EXPORT Result cuLibraryGetKernel(Kernel* kernel, Library library, const cha
   if (kernel == nullptr || name == nullptr || *name == '\0') return Result::kInvalidValue;
   if (!call->libraries().contains(library)) return Result::kInvalidHandle;
   if (library->image.Find(name) == nullptr && !library->image.any_name) return Result::kNotFound;
-  auto& made = library->kernels[name];
-  if (made == nullptr) made = std::make_unique<KernelTag>(KernelTag{library, name});
-  *kernel = made.get();
+  *kernel = call->KernelOf(library, name);
   return Result::kSuccess;
 }
 
@@ -194,20 +174,20 @@ CUDA_EXPORT Result cuKernelGetFunction(Function* function, Kernel kernel) {
 
 CUDA_EXPORT Result cuKernelGetName(const char** name, Kernel kernel) {
   CUDA_ENTER(Call, call);
-  KernelTag* found = FindKernel(call, kernel);
+  KernelTag* found = call->FindKernel(kernel);
   return found == nullptr ? Result::kInvalidHandle : Put(name, found->name.c_str());
 }
 
 CUDA_EXPORT Result cuKernelGetAttribute(int* value, int attribute, Kernel kernel, Device device) {
   CUDA_ENTER(Call, call);
-  if (FindKernel(call, kernel) == nullptr) return Result::kInvalidHandle;
+  if (call->FindKernel(kernel) == nullptr) return Result::kInvalidHandle;
   if (!call->IsDevice(device)) return Result::kInvalidDevice;
   return Attribute(FunctionTag(), attribute, CcOf(call->FactsOf(device)), value);
 }
 
 CUDA_EXPORT Result cuKernelSetAttribute(int attribute, int, Kernel kernel, Device) {
   CUDA_ENTER(Call, call);
-  if (FindKernel(call, kernel) == nullptr) return Result::kInvalidHandle;
+  if (call->FindKernel(kernel) == nullptr) return Result::kInvalidHandle;
   return attribute == kMaxDynamicShared || attribute == kCarveout ? Result::kSuccess
                                                                   : Result::kInvalidValue;
 }

@@ -2,7 +2,6 @@
 // Streams, events and functions of the program that run in a stream.
 #include <algorithm>
 
-#include "src/sim/cuda/callbacks.h"
 #include "src/sim/cuda/driver.h"
 
 namespace tessera::cuda {
@@ -67,36 +66,46 @@ CUDA_EXPORT Result cuStreamDestroy_v2(Stream stream) {
 
 CUDA_EXPORT Result cuStreamSynchronize(Stream stream) {
   STREAM_ENTER(call, stream);
-  return call.Wait(call.stream->context, call->ReadyAt(call.stream));
+  return call.Wait(call.stream);
 }
 
 CUDA_EXPORT Result cuStreamQuery(Stream stream) {
   STREAM_ENTER(call, stream);
-  return call->ReadyAt(call.stream) > sim::MonotonicNs() ? Result::kNotReady : Result::kSuccess;
+  ContextTag* context = call.stream->context;
+  if (call->graphs().Invalidate(call.stream)) return Result::kStreamCaptureUnsupported;
+  call->engine().Advance(call.lock());
+  if (!call->IsContext(context)) return Result::kContextIsDestroyed;
+  const Result health = call->HealthOf(context);
+  if (health != Result::kSuccess) return health;
+  return call->IsStream(call.stream) && !call.stream->queue.idle() ? Result::kNotReady
+                                                                   : Result::kSuccess;
 }
 
 CUDA_EXPORT Result cuStreamWaitEvent(Stream stream, Event event, unsigned) {
   STREAM_ENTER(call, stream);
   if (!call->events().contains(event)) return Result::kInvalidHandle;
-  if (event->recorded) call.stream->ready_ns = std::max(call.stream->ready_ns, event->at_ns);
-  return Result::kSuccess;
+  if (Capture* capture = call->graphs().Find(event->capture)) {
+    std::vector<GraphNodeTag*>& last = capture->streams[call.stream];  // joins the capture
+    last.insert(last.end(), event->captured.begin(), event->captured.end());
+    return Result::kSuccess;
+  }
+  if (event->ticket == nullptr || event->ticket->timed) return Result::kSuccess;
+  if (call->graphs().CaptureOf(call.stream) != nullptr) return Result::kSuccess;
+  return call.Push(call.stream, {.kind = Command::Kind::kWait, .ticket = event->ticket});
 }
 
 CUDA_EXPORT Result cuLaunchHostFunc(Stream stream, HostFunction function, void* data) {
   STREAM_ENTER(call, stream);
   if (function == nullptr) return Result::kInvalidValue;
-  const uint64_t when = call->Enqueue(call.stream, 0).end_ns;
-  RunAt(when, [=] { function(data); });
-  return Result::kSuccess;
+  return call.Push(call.stream, {.kind = Command::Kind::kHost, .effect = [=] { function(data); }});
 }
 
 CUDA_EXPORT Result cuStreamAddCallback(Stream stream, StreamCallback callback, void* data,
                                        unsigned flags) {
   STREAM_ENTER(call, stream);
   if (callback == nullptr || flags != 0) return Result::kInvalidValue;
-  const uint64_t when = call->Enqueue(call.stream, 0).end_ns;
-  RunAt(when, [=] { callback(stream, Result::kSuccess, data); });
-  return Result::kSuccess;
+  return call.Push(call.stream, {.kind = Command::Kind::kHost,
+                                 .effect = [=] { callback(stream, Result::kSuccess, data); }});
 }
 
 CUDA_EXPORT Result cuStreamGetPriority(Stream stream, int* priority) {
@@ -119,11 +128,6 @@ CUDA_EXPORT Result cuStreamGetId(Stream stream, unsigned long long* id) {
   STREAM_ENTER(call, stream);
   return Put(id, call.stream->id);
 }
-CUDA_EXPORT Result cuStreamIsCapturing(Stream stream, int* status) {
-  STREAM_ENTER(call, stream);
-  return Put(status, 0);  // graphs are not implemented
-}
-
 CUDA_EXPORT Result cuEventCreate(Event* event, unsigned flags) {
   CUDA_ENTER(ContextCall, call);
   if (event == nullptr || flags > kEventFlags) return Result::kInvalidValue;
@@ -146,8 +150,17 @@ CUDA_EXPORT Result cuEventRecord(Event event, Stream stream) {
   STREAM_ENTER(call, stream);
   if (!call->events().contains(event)) return Result::kInvalidHandle;
   if (event->context != call.stream->context) return Result::kInvalidHandle;
-  event->recorded = true;
-  event->at_ns = call->Enqueue(call.stream, 0).end_ns;
+  event->capture = 0;
+  if (Capture* capture = call->graphs().CaptureOf(call.stream)) {
+    event->capture = capture->id;
+    event->captured = capture->streams[call.stream];
+    return Result::kSuccess;
+  }
+  call->engine().WaitForRoom(call.stream, call.lock());
+  if (!call->events().contains(event) || !call->IsStream(call.stream)) {
+    return Result::kInvalidHandle;  // destroyed by another thread meanwhile
+  }
+  event->ticket = call->engine().Record(call.stream);
   return Result::kSuccess;
 }
 CUDA_EXPORT Result cuEventRecordWithFlags(Event event, Stream stream, unsigned flags) {
@@ -156,27 +169,33 @@ CUDA_EXPORT Result cuEventRecordWithFlags(Event event, Stream stream, unsigned f
 
 CUDA_EXPORT Result cuEventQuery(Event event) {
   EVENT_ENTER(call, event);
-  const Result health = call->HealthOf(event->context);
-  if (health != Result::kSuccess || !event->recorded) return health;
-  return event->at_ns > sim::MonotonicNs() ? Result::kNotReady : Result::kSuccess;
+  if (call->graphs().Find(event->capture) != nullptr) return Result::kCapturedEvent;
+  ContextTag* context = event->context;
+  const TicketRef ticket = event->ticket;
+  call->engine().Advance(call.lock());
+  if (!call->IsContext(context)) return Result::kContextIsDestroyed;
+  const Result health = call->HealthOf(context);
+  if (health != Result::kSuccess || ticket == nullptr) return health;
+  return ticket->done ? Result::kSuccess : Result::kNotReady;
 }
 
 CUDA_EXPORT Result cuEventSynchronize(Event event) {
   EVENT_ENTER(call, event);
+  if (call->graphs().Find(event->capture) != nullptr) return Result::kCapturedEvent;
   const Result health = call->HealthOf(event->context);
-  if (health != Result::kSuccess || !event->recorded) return health;
-  return call.Wait(event->context, event->at_ns);
+  if (health != Result::kSuccess || event->ticket == nullptr) return health;
+  const TicketRef ticket = event->ticket;  // of now: the event may be recorded again
+  return call.Wait(event->context, ticket);
 }
 
 CUDA_EXPORT Result cuEventElapsedTime(float* milliseconds, Event start, Event end) {
   EVENT_ENTER(call, start);
   if (!call->events().contains(end)) return Result::kInvalidHandle;
   if (milliseconds == nullptr) return Result::kInvalidValue;
-  if (!start->recorded || !end->recorded) return Result::kInvalidHandle;
+  if (start->ticket == nullptr || end->ticket == nullptr) return Result::kInvalidHandle;
   if (((start->flags | end->flags) & kEventNoTiming) != 0) return Result::kInvalidHandle;
-  const uint64_t now = sim::MonotonicNs();
-  if (start->at_ns > now || end->at_ns > now) return Result::kNotReady;
-  *milliseconds = float(double(int64_t(end->at_ns - start->at_ns)) / 1e6);
+  if (!start->ticket->done || !end->ticket->done) return Result::kNotReady;
+  *milliseconds = float(double(int64_t(end->ticket->at_ns - start->ticket->at_ns)) / 1e6);
   return Result::kSuccess;
 }
 CUDA_ALIAS(cuEventElapsedTime_v2, cuEventElapsedTime)
@@ -190,7 +209,6 @@ CUDA_ALIAS(cuStreamGetFlags_ptsz, cuStreamGetFlags)
 CUDA_ALIAS(cuStreamGetCtx_ptsz, cuStreamGetCtx)
 CUDA_ALIAS(cuStreamGetDevice_ptsz, cuStreamGetDevice)
 CUDA_ALIAS(cuStreamGetId_ptsz, cuStreamGetId)
-CUDA_ALIAS(cuStreamIsCapturing_ptsz, cuStreamIsCapturing)
 CUDA_ALIAS(cuLaunchHostFunc_ptsz, cuLaunchHostFunc)
 CUDA_ALIAS(cuEventRecord_ptsz, cuEventRecord)
 CUDA_ALIAS(cuEventRecordWithFlags_ptsz, cuEventRecordWithFlags)

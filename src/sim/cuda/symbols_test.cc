@@ -74,15 +74,15 @@ TEST(CudaSymbolsTest, EveryVersionOfAFunctionHasOneClass) {
   }
 }
 
-TEST(CudaSymbolsTest, EveryFunctionThatAnswersIsASymbol) {
-  const Names answering = {
+TEST(CudaSymbolsTest, EveryFunctionWithASignatureIsASymbol) {
+  const Names declared = {
 #define CUDA_FUNCTION(name, parameters) #name,
 #include "api/cuda_functions.inc"
 #undef CUDA_FUNCTION
   };
   Names known;
   for (const Row& row : kRows) known.emplace(row.symbol);
-  EXPECT_THAT(Without(answering, known), IsEmpty());
+  EXPECT_THAT(Without(declared, known), IsEmpty());
 }
 
 TEST(CudaSymbolsTest, EveryExportOfARecordedDriverHasAClass) {

@@ -1,0 +1,239 @@
+// SPDX-License-Identifier: Apache-2.0
+// The memory that a process has: what it takes of the GPU, and what the program knows of it.
+#include <errno.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+
+#include <algorithm>
+
+#include "src/sim/cuda/driver.h"
+
+namespace tessera::cuda {
+namespace {
+
+constexpr uint64_t kSmallAlign = 512;  // cuMemAlloc aligns like this at least
+
+uint64_t RoundUp(uint64_t value, uint64_t unit) { return (value + unit - 1) / unit * unit; }
+
+}  // namespace
+
+Result Driver::Map(uint64_t bytes, uint32_t gpu, DevicePtr* pointer) {
+  switch (slot_.Charge(gpu, bytes)) {
+    case 0:
+      break;
+    case ENOMEM:
+      return Result::kOutOfMemory;
+    default:
+      return Result::kOperatingSystem;
+  }
+  // One block more than needed, to start at a block's border as device memory does.
+  void* memory = mmap(nullptr, bytes + kBlockBytes, PROT_READ | PROT_WRITE,
+                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (memory == MAP_FAILED) {
+    slot_.Uncharge(gpu, bytes);
+    return Result::kOutOfMemory;
+  }
+  const auto begin = reinterpret_cast<uint64_t>(memory);
+  const uint64_t base = RoundUp(begin, kBlockBytes);
+  if (base > begin) munmap(memory, base - begin);
+  if (base < begin + kBlockBytes) {
+    munmap(reinterpret_cast<void*>(base + bytes), begin + kBlockBytes - base);
+  }
+  *pointer = base;
+  return Result::kSuccess;
+}
+
+void Driver::Unmap(DevicePtr base, uint64_t bytes, uint32_t gpu) {
+  slot_.Uncharge(gpu, bytes);
+  unused_.push_back({base, bytes, engine_.last_order()});
+  UnmapUnused();
+}
+
+void Driver::UnmapUnused() {
+  if (unused_.empty()) return;
+  const uint64_t oldest = engine_.OldestOrder();
+  std::erase_if(unused_, [oldest](const Unused& unused) {
+    const bool now = oldest > unused.order;
+    if (now) munmap(reinterpret_cast<void*>(unused.base), unused.bytes);
+    return now;
+  });
+}
+
+Result Driver::TakeBlocks(MemPoolTag* pool, uint64_t bytes, uint32_t gpu, uint64_t* taken,
+                          DevicePtr* base) {
+  *taken = bytes;
+  if (pool == nullptr) return Map(bytes, gpu, base);
+  // A kept block also serves a smaller allocation, unless more than half of it would be wasted.
+  if (auto kept = pool->kept.lower_bound(bytes);
+      kept != pool->kept.end() && kept->first / 2 <= bytes) {
+    *taken = kept->first;
+    *base = kept->second;
+    pool->kept.erase(kept);
+    return Result::kSuccess;
+  }
+  if (pool->max_size != 0 && pool->reserved + bytes > RoundUp(pool->max_size, kBlockBytes))
+    return Result::kOutOfMemory;
+  Result result = Map(bytes, gpu, base);
+  if (result == Result::kOutOfMemory && !pool->kept.empty()) {
+    Trim(pool, 0);
+    result = Map(bytes, gpu, base);
+  }
+  if (result != Result::kSuccess) return result;
+  pool->reserved += bytes;
+  pool->reserved_high = std::max(pool->reserved_high, pool->reserved);
+  return Result::kSuccess;
+}
+
+void Driver::GiveBlocks(MemPoolTag* pool, DevicePtr base, uint64_t bytes, uint32_t gpu) {
+  if (pool == nullptr) return Unmap(base, bytes, gpu);
+  pool->kept.emplace(bytes, base);
+  Trim(pool, pool->release_threshold);
+}
+
+void Driver::Trim(MemPoolTag* pool, uint64_t keep) {
+  while (pool->reserved > keep && !pool->kept.empty()) {
+    const auto kept = pool->kept.begin();
+    Unmap(kept->second, kept->first, GpuOf(pool->device));
+    pool->reserved -= kept->first;
+    pool->kept.erase(kept);
+  }
+}
+
+uint32_t Driver::GpuOf(const Allocation& allocation) const {
+  return GpuOf(allocation.pool != nullptr ? allocation.pool->device : allocation.context->device);
+}
+
+std::map<DevicePtr, Block>& Driver::BlocksOf(const Allocation& allocation) {
+  return allocation.pool != nullptr ? allocation.pool->blocks : allocation.context->blocks;
+}
+
+Result Driver::AllocatePart(uint64_t bytes, uint32_t gpu, Allocation* allocation) {
+  const uint64_t size = RoundUp(bytes, kSmallAlign);
+  std::map<DevicePtr, Block>& blocks = BlocksOf(*allocation);
+  for (auto& [base, block] : blocks) {
+    for (auto& [start, length] : block.free) {
+      if (length < size) continue;
+      allocation->base = start;
+      allocation->block = base;
+      const uint64_t left = length - size;
+      const uint64_t at = start;
+      block.free.erase(at);
+      if (left != 0) block.free[at + size] = left;
+      return Result::kSuccess;
+    }
+  }
+  uint64_t taken = 0;
+  DevicePtr base = 0;
+  const Result result = TakeBlocks(allocation->pool, kBlockBytes, gpu, &taken, &base);
+  if (result != Result::kSuccess) return result;
+  Block& block = blocks[base];
+  block.bytes = taken;
+  block.free[base + size] = taken - size;
+  allocation->base = base;
+  allocation->block = base;
+  return Result::kSuccess;
+}
+
+void Driver::FreePart(const Allocation& allocation) {
+  std::map<DevicePtr, Block>& blocks = BlocksOf(allocation);
+  std::map<DevicePtr, uint64_t>& free = blocks[allocation.block].free;
+  auto here = free.emplace(allocation.base, RoundUp(allocation.size, kSmallAlign)).first;
+  if (auto next = std::next(here);
+      next != free.end() && here->first + here->second == next->first) {
+    here->second += next->second;
+    free.erase(next);
+  }
+  if (here != free.begin()) {
+    if (auto before = std::prev(here); before->first + before->second == here->first) {
+      before->second += here->second;
+      free.erase(here);
+    }
+  }
+  const uint64_t bytes = blocks[allocation.block].bytes;
+  if (free.begin()->second != bytes) return;
+  blocks.erase(allocation.block);
+  GiveBlocks(allocation.pool, allocation.block, bytes, GpuOf(allocation));
+}
+
+Result Driver::Allocate(ContextTag* context, uint64_t bytes, MemoryKind kind, MemPoolTag* pool,
+                        DevicePtr* pointer) {
+  if (bytes == 0) return Result::kInvalidValue;
+  Allocation allocation;
+  allocation.size = bytes;
+  allocation.kind = kind;
+  allocation.context = context;
+  allocation.pool = pool;
+  const uint32_t gpu = GpuOf(allocation);
+  if (bytes > state_.facts(gpu).memory_bytes) return Result::kOutOfMemory;
+  Result result;
+  if (bytes <= kSmallBytes) {
+    result = AllocatePart(bytes, gpu, &allocation);
+  } else {
+    result =
+        TakeBlocks(pool, RoundUp(bytes, kBlockBytes), gpu, &allocation.charged, &allocation.base);
+  }
+  if (result != Result::kSuccess) return result;
+  if (pool != nullptr) {
+    pool->used += bytes;
+    pool->used_high = std::max(pool->used_high, pool->used);
+  }
+  allocations_[allocation.base] = allocation;
+  *pointer = allocation.base;
+  return Result::kSuccess;
+}
+
+Result Driver::Free(DevicePtr pointer) {
+  auto found = allocations_.find(pointer);
+  if (found == allocations_.end() || found->second.kind == MemoryKind::kHost ||
+      found->second.kind == MemoryKind::kRegistered || found->second.physical != 0) {
+    return Result::kInvalidValue;
+  }
+  const Allocation allocation = found->second;
+  allocations_.erase(found);
+  if (allocation.pool != nullptr) allocation.pool->used -= allocation.size;
+  if (allocation.block != 0) {
+    FreePart(allocation);
+  } else {
+    GiveBlocks(allocation.pool, allocation.base, allocation.charged, GpuOf(allocation));
+  }
+  return Result::kSuccess;
+}
+
+Allocation* Driver::FindAllocation(DevicePtr pointer, uint64_t bytes) {
+  auto after = allocations_.upper_bound(pointer);
+  if (after == allocations_.begin()) return nullptr;
+  Allocation& allocation = std::prev(after)->second;
+  const uint64_t offset = pointer - allocation.base;
+  if (offset > allocation.size || (offset == allocation.size && bytes > 0)) return nullptr;
+  uint64_t inside = allocation.size - offset;
+  for (; inside < bytes; ++after) {
+    const bool goes_on = allocation.physical != 0 && after != allocations_.end() &&
+                         after->second.physical != 0 && after->first == pointer + inside &&
+                         after->second.access != kAccessNone;
+    if (!goes_on) return nullptr;
+    inside += after->second.size;
+  }
+  return allocation.access == kAccessNone ? nullptr : &allocation;
+}
+
+void Driver::AddHostMemory(ContextTag* context, void* pointer, uint64_t bytes, bool registered,
+                           unsigned flags) {
+  Allocation allocation;
+  allocation.base = reinterpret_cast<DevicePtr>(pointer);
+  allocation.size = bytes;
+  allocation.kind = registered ? MemoryKind::kRegistered : MemoryKind::kHost;
+  allocation.context = context;
+  allocation.flags = flags;
+  allocations_[allocation.base] = allocation;
+}
+
+bool Driver::RemoveHostMemory(void* pointer, bool registered) {
+  auto found = allocations_.find(reinterpret_cast<DevicePtr>(pointer));
+  const MemoryKind kind = registered ? MemoryKind::kRegistered : MemoryKind::kHost;
+  if (found == allocations_.end() || found->second.kind != kind) return false;
+  allocations_.erase(found);
+  if (!registered) free(pointer);
+  return true;
+}
+
+}  // namespace tessera::cuda

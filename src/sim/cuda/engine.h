@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the GPUs of this process do, and when: streams are queues of commands, each with a cost in
+// time, an effect on memory, and what it waits for.
+//
+// Time and effect are separate. Simulate() computes from the clock when each command began and
+// ended, also if that was a while ago; Apply() then carries out the effects (a copy, the sums of a
+// kernel) in the order of their ends. A command counts as done when both have happened. So the
+// threads of the program that ask or wait drive the simulation. A worker thread does it where
+// nobody asks, and runs the program's host functions.
+//
+// Kernels of one process run side by side: each takes the part of the GPU that its threads fill,
+// and if the sum is above one, all take longer. Processes take turns (src/sim/turns.h). Copies
+// between host and device use neither; they only take time.
+//
+// Threads: REQUIRES the driver's mutex for everything; it is released while effects and functions
+// of the program run.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "api/cuda_abi.h"
+#include "src/sim/state.h"
+#include "src/sim/turns.h"
+
+namespace tessera::cuda {
+
+// A point in a stream. Several may hold it: an event, a stream that waits, a thread.
+struct Ticket {
+  bool timed = false;  // the GPU has reached it, at `at_ns`
+  bool done = false;   // and the effects of what stands before it can be seen
+  uint64_t at_ns = 0;
+  StreamTag* stream = nullptr;  // while it is not timed
+  double cost_before_ns = 0;    // Queue::cost_in when it was made
+};
+using TicketRef = std::shared_ptr<Ticket>;
+
+inline constexpr uint32_t kWholeGpu = 1024;  // unit of Command::share
+inline constexpr uint64_t kNever = UINT64_MAX;
+
+struct Command {
+  enum class Kind : uint8_t { kCompute, kTransfer, kRecord, kWait, kHost };
+  Kind kind = Kind::kCompute;
+  uint32_t share = kWholeGpu;       // kCompute: of the GPU
+  double left_ns = 0;               // of its cost, for a GPU that does nothing else
+  Result fails = Result::kSuccess;  // ends the context when it is done
+  TicketRef ticket;                 // kRecord, kWait
+  std::function<void()> effect;     // may be empty
+  bool attended = false;            // a thread waits for it: the worker need not look
+
+  // Filled by Engine::Push.
+  bool ordered = false;   // not yet known to come after what the legacy stream puts before it
+  uint64_t order = 0;     // in the process
+  uint64_t since_ns = 0;  // when the program asked
+  double cost_ns = 0;
+
+  // A thread of the program, or another stream, could notice its end by itself.
+  bool needs_attention() const {
+    return !attended && (effect || (kind != Kind::kCompute && kind != Kind::kRecord));
+  }
+};
+
+// The queue of a stream.
+struct Queue {
+  std::deque<Command> commands;
+  uint64_t end_ns = 0;            // when the last command ended that is no more in the queue
+  uint64_t pushed = 0, done = 0;  // commands ever
+  double cost_in = 0, cost_out = 0;
+  // The commands at the head that wait for nothing but the GPU, and their cost.
+  size_t free_commands = 0;
+  double free_ns = 0;
+  bool in_host_function = false;
+  bool idle() const { return pushed == done; }
+};
+
+class Driver;
+
+class Engine {
+ public:
+  explicit Engine(Driver* driver) : driver_(driver) {}
+
+  // Puts a command at the end of the stream.
+  void Push(StreamTag* stream, Command command);
+  // A ticket at the end of the stream; one that is done where the stream is idle.
+  TicketRef Record(StreamTag* stream);
+  // Brings everything up to now, and deletes abandoned streams that are idle. Releases the lock
+  // while it applies effects.
+  void Advance(std::unique_lock<std::mutex>* lock);
+  // Sleeps without the lock until the ticket may be done, at most 10 ms. The caller asks again,
+  // also whether the context is still well.
+  void Sleep(std::unique_lock<std::mutex>* lock, const Ticket& ticket);
+  // Waits until the stream has room for a command, or its context is dead.
+  void WaitForRoom(StreamTag* stream, std::unique_lock<std::mutex>* lock);
+
+  // Deletes the stream when it is idle. Its commands are still carried out.
+  void Abandon(std::unique_ptr<StreamTag> stream);
+  // Drops what the streams of the context have in their queues; others do not wait for it any more.
+  void Drop(ContextTag* context, std::unique_lock<std::mutex>* lock);
+  // The number of the oldest command that is not done; UINT64_MAX: all are.
+  uint64_t OldestOrder() const;
+  uint64_t last_order() const { return last_order_; }
+
+ private:
+  // One GPU: its current turn, and how far it is used.
+  struct Gpu {
+    std::unique_ptr<sim::Turns> turns;
+    sim::Turn turn;
+    uint64_t at_ns = 0;
+  };
+  // A command whose time is over.
+  struct Due {
+    StreamTag* stream;
+    Command command;
+  };
+
+  Gpu& GpuOf(const StreamTag* stream);
+  void Simulate(uint64_t now_ns);
+  bool SettleHead(StreamTag* stream, uint64_t now_ns);
+  bool InOrder(const StreamTag* stream, const Command& command, uint64_t* since_ns) const;
+  void ExtendFree(StreamTag* stream, uint64_t since_ns);
+  void Finish(StreamTag* stream, uint64_t at_ns);
+  bool RunGpu(uint32_t gpu, uint64_t now_ns);
+  void FindHeads(uint32_t gpu, std::vector<StreamTag*>* heads);
+  bool Step(Gpu* gpu, const std::vector<StreamTag*>& heads, uint64_t until_ns);
+  static uint64_t WorkOf(const std::vector<StreamTag*>& heads);
+  void Apply(std::unique_lock<std::mutex>* lock, bool host_functions);
+  void EndHostFunction(StreamTag* stream);
+  void MarkDone(Due* due);
+  void DropStream(StreamTag* stream);
+  uint64_t EarliestEnd(StreamTag* stream, double cost_ns, uint64_t now_ns, int depth);
+  uint64_t EarliestDone(const Ticket& ticket, uint64_t now_ns, int depth);
+  void StartWorker();
+  void Work();
+  void Rouse(StreamTag* stream);
+  uint64_t NextToAttend(uint64_t now_ns);
+
+  Driver* const driver_;
+  Gpu gpus_[sim::kMaxGpus];
+  std::vector<StreamTag*> active_;  // with commands in their queue
+  std::vector<std::unique_ptr<StreamTag>> abandoned_;
+  std::deque<Due> due_;
+  bool applying_ = false;
+  uint64_t last_order_ = 0;
+  bool worker_started_ = false;
+  uint64_t worker_sleeps_until_ns_ = 0;
+  // Futexes: sleepers wait for a change.
+  std::atomic<uint32_t> progress_{0}, work_{0};
+  uint32_t sleepers_ = 0;
+  std::vector<StreamTag*> heads_;  // scratch of RunGpu
+};
+
+}  // namespace tessera::cuda

@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/sim/cuda/graph.h"
+
+#include <algorithm>
+#include <set>
+
+#include "src/sim/cuda/driver.h"
+
+namespace tessera::cuda {
+
+Capture* Graphs::CaptureOf(StreamTag* stream) {
+  for (const auto& [id, capture] : captures_) {
+    if (capture->streams.contains(stream)) return capture.get();
+  }
+  return nullptr;
+}
+
+Capture* Graphs::Find(uint64_t id) {
+  const auto found = captures_.find(id);
+  return found == captures_.end() ? nullptr : found->second.get();
+}
+
+Capture* Graphs::Begin(StreamTag* stream, uint64_t id) {
+  auto capture = std::make_unique<Capture>();
+  capture->id = id;
+  capture->origin = stream;
+  capture->graph = std::make_unique<GraphTag>();
+  capture->streams[stream];
+  return (captures_[id] = std::move(capture)).get();
+}
+
+Result Graphs::AddTo(Capture* capture, StreamTag* stream, GraphNodeType type, Command command,
+                     EventTag* event) {
+  if (capture->invalid) return Result::kStreamCaptureInvalidated;
+  auto node = std::make_unique<GraphNodeTag>();
+  node->graph = capture->graph.get();
+  node->type = type;
+  node->command = std::move(command);
+  node->event = event;
+  node->from = capture->streams[stream];
+  capture->streams[stream] = {node.get()};
+  capture->graph->nodes.push_back(std::move(node));
+  return Result::kSuccess;
+}
+
+Result Graphs::End(Capture* capture, std::unique_ptr<GraphTag>* graph) {
+  Result result = capture->invalid ? Result::kStreamCaptureInvalidated : Result::kSuccess;
+  std::set<GraphNodeTag*> joined;
+  std::vector<GraphNodeTag*> open = capture->streams[capture->origin];
+  while (!open.empty()) {
+    GraphNodeTag* node = open.back();
+    open.pop_back();
+    if (joined.insert(node).second) open.insert(open.end(), node->from.begin(), node->from.end());
+  }
+  for (const auto& [stream, last] : capture->streams) {
+    const auto is_joined = [&](GraphNodeTag* node) { return joined.contains(node); };
+    if (result == Result::kSuccess && !std::ranges::all_of(last, is_joined)) {
+      result = Result::kStreamCaptureUnjoined;
+    }
+  }
+  *graph = std::move(capture->graph);
+  captures_.erase(capture->id);
+  return result;
+}
+
+bool Graphs::Invalidate(StreamTag* stream) {
+  Capture* capture = CaptureOf(stream);
+  if (capture != nullptr) capture->invalid = true;
+  return capture != nullptr;
+}
+
+void Graphs::Forget(StreamTag* stream) {
+  if (!Invalidate(stream)) return;
+  Capture* capture = CaptureOf(stream);
+  if (capture->origin == stream)
+    captures_.erase(capture->id);
+  else
+    capture->streams.erase(stream);
+}
+
+bool Graphs::IsGraph(GraphTag* graph) const {
+  if (graphs_.contains(graph)) return true;
+  return std::ranges::any_of(captures_,
+                             [&](const auto& item) { return item.second->graph.get() == graph; });
+}
+
+bool Graphs::IsNode(GraphNodeTag* node) const {
+  const auto has = [node](const GraphTag& graph) {
+    return std::ranges::any_of(graph.nodes, [&](const auto& one) { return one.get() == node; });
+  };
+  return std::ranges::any_of(graphs_, [&](const auto& item) { return has(*item.second); }) ||
+         std::ranges::any_of(captures_, [&](const auto& item) { return has(*item.second->graph); });
+}
+
+GraphTag* Graphs::Keep(std::unique_ptr<GraphTag> graph) {
+  GraphTag* kept = graph.get();
+  graphs_[kept] = std::move(graph);
+  return kept;
+}
+
+GraphExecTag* Graphs::Keep(std::unique_ptr<GraphExecTag> exec) {
+  GraphExecTag* kept = exec.get();
+  execs_[kept] = std::move(exec);
+  return kept;
+}
+
+std::unique_ptr<GraphTag> Clone(const GraphTag& graph) {
+  auto clone = std::make_unique<GraphTag>();
+  std::map<const GraphNodeTag*, GraphNodeTag*> clones;
+  for (const auto& node : graph.nodes) {
+    auto copy = std::make_unique<GraphNodeTag>();
+    copy->graph = clone.get();
+    copy->type = node->type;
+    copy->command = node->command;
+    copy->event = node->event;
+    if (node->child != nullptr) copy->child = Clone(*node->child);
+    for (const GraphNodeTag* from : node->from) copy->from.push_back(clones[from]);
+    clones[node.get()] = copy.get();
+    clone->nodes.push_back(std::move(copy));
+  }
+  return clone;
+}
+
+}  // namespace tessera::cuda

@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+// Graphs: commands with dependencies, made by hand or by capturing streams, and launched as one.
+//
+// The commands of a launched graph run one after the other, in an order that their dependencies
+// allow. Threads: REQUIRES the driver's mutex.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <vector>
+
+#include "src/sim/cuda/engine.h"
+
+// Handles of the ABI point at these.
+struct tessera::cuda::GraphNodeTag {
+  GraphTag* graph = nullptr;
+  GraphNodeType type = GraphNodeType::kEmpty;
+  Command command;                  // not of child graphs, empty nodes and event records
+  EventTag* event = nullptr;        // kEventRecord
+  std::unique_ptr<GraphTag> child;  // kGraph
+  std::vector<GraphNodeTag*> from;  // what it comes after
+};
+
+// Every node stands after those that it comes after.
+struct tessera::cuda::GraphTag {
+  std::vector<std::unique_ptr<GraphNodeTag>> nodes;
+};
+
+struct tessera::cuda::GraphExecTag {
+  std::shared_ptr<const GraphTag> graph;
+};
+
+namespace tessera::cuda {
+
+// A capture that has begun and not ended.
+struct Capture {
+  uint64_t id = 0;
+  StreamTag* origin = nullptr;
+  bool invalid = false;
+  std::unique_ptr<GraphTag> graph;
+  // The streams that take part, and the last nodes of each.
+  std::map<StreamTag*, std::vector<GraphNodeTag*>> streams;
+};
+
+// What all captures, graphs and their instances of the process are.
+class Graphs {
+ public:
+  // The capture that the stream takes part in, or null.
+  Capture* CaptureOf(StreamTag* stream);
+  Capture* Find(uint64_t id);
+  // Adds the command to the capture instead of the stream's queue.
+  Result AddTo(Capture* capture, StreamTag* stream, GraphNodeType type, Command command,
+               EventTag* event = nullptr);
+  Capture* Begin(StreamTag* stream, uint64_t id);
+  // The graph that was captured, if every stream that took part has joined the first one again.
+  Result End(Capture* capture, std::unique_ptr<GraphTag>* graph);
+  // A captured stream cannot be waited for or asked: true where it is captured, and its capture is
+  // invalid from now on.
+  bool Invalidate(StreamTag* stream);
+  // The stream is destroyed.
+  void Forget(StreamTag* stream);
+
+  bool IsGraph(GraphTag* graph) const;
+  bool IsNode(GraphNodeTag* node) const;
+  bool IsExec(GraphExecTag* exec) const { return execs_.contains(exec); }
+  GraphTag* Keep(std::unique_ptr<GraphTag> graph);
+  void Destroy(GraphTag* graph) { graphs_.erase(graph); }
+  GraphExecTag* Keep(std::unique_ptr<GraphExecTag> exec);
+  void Destroy(GraphExecTag* exec) { execs_.erase(exec); }
+
+ private:
+  std::map<uint64_t, std::unique_ptr<Capture>> captures_;
+  std::map<GraphTag*, std::unique_ptr<GraphTag>> graphs_;
+  std::map<GraphExecTag*, std::unique_ptr<GraphExecTag>> execs_;
+};
+
+std::unique_ptr<GraphTag> Clone(const GraphTag& graph);
+
+}  // namespace tessera::cuda

@@ -1,0 +1,389 @@
+// SPDX-License-Identifier: Apache-2.0
+// The functions of graphs and of stream capture.
+#include <algorithm>
+
+#include "src/sim/cuda/driver.h"
+#include "src/sim/cuda/graph.h"
+#include "src/sim/cuda/launch.h"
+
+namespace tessera::cuda {
+namespace {
+
+constexpr int kCaptureNone = 0, kCaptureActive = 1, kCaptureInvalidated = 2;
+
+int StatusOf(const Capture* capture) {
+  if (capture == nullptr) return kCaptureNone;
+  return capture->invalid ? kCaptureInvalidated : kCaptureActive;
+}
+
+// Adds a node by hand.
+Result AddNode(Call& call, GraphNode* node, Graph graph, const GraphNode* from, size_t count,
+               std::unique_ptr<GraphNodeTag> made) {
+  if (node == nullptr || !call->graphs().IsGraph(graph)) return Result::kInvalidValue;
+  for (size_t i = 0; i < count; ++i) {
+    if (!call->graphs().IsNode(from[i]) || from[i]->graph != graph) return Result::kInvalidValue;
+    made->from.push_back(from[i]);
+  }
+  made->graph = graph;
+  *node = made.get();
+  graph->nodes.push_back(std::move(made));
+  return Result::kSuccess;
+}
+
+std::unique_ptr<GraphNodeTag> NewNode(GraphNodeType type, Command command = {}) {
+  auto node = std::make_unique<GraphNodeTag>();
+  node->type = type;
+  node->command = std::move(command);
+  return node;
+}
+
+Result AddKernelNode(GraphNode* node, Graph graph, const GraphNode* from, size_t count,
+                     const KernelNodeParameters* parameters, bool may_have_kernel) {
+  CUDA_ENTER(ContextCall, call);
+  if (parameters == nullptr) return Result::kInvalidValue;
+  Function function = parameters->function;
+  if (function == nullptr && may_have_kernel) {
+    function = reinterpret_cast<Function>(parameters->kernel);
+  }
+  Command command;
+  const Shape shape{{parameters->grid_x, parameters->grid_y, parameters->grid_z},
+                    {parameters->block_x, parameters->block_y, parameters->block_z},
+                    parameters->shared_bytes};
+  const Result result =
+      PlanLaunch(call, function, shape, parameters->parameters, parameters->extra, &command);
+  if (result != Result::kSuccess) return result;
+  return AddNode(call, node, graph, from, count,
+                 NewNode(GraphNodeType::kKernel, std::move(command)));
+}
+
+Result List(const std::vector<GraphNode>& found, GraphNode* nodes, size_t* count) {
+  if (count == nullptr) return Result::kInvalidValue;
+  if (nodes == nullptr) return Put(count, found.size());
+  for (size_t i = 0; i < *count; ++i) nodes[i] = i < found.size() ? found[i] : nullptr;
+  *count = std::min(*count, found.size());
+  return Result::kSuccess;
+}
+
+Result Instantiate(GraphExec* exec, Graph graph) {
+  CUDA_ENTER(ContextCall, call);
+  if (exec == nullptr || !call->graphs().IsGraph(graph)) return Result::kInvalidValue;
+  auto made = std::make_unique<GraphExecTag>();
+  made->graph = Clone(*graph);
+  *exec = call->graphs().Keep(std::move(made));
+  return Result::kSuccess;
+}
+
+// The nodes of a launch that the GPU does without the program are one command.
+class Launcher {
+ public:
+  Launcher(ContextCall* call, StreamTag* stream) : call_(*call), stream_(stream) {}
+
+  Result Add(const GraphTag& graph) {
+    for (const auto& node : graph.nodes) {
+      const Result result = Add(*node);
+      if (result != Result::kSuccess) return result;
+    }
+    return Result::kSuccess;
+  }
+  Result Flush() {
+    if (nodes_ == 0) return Result::kSuccess;
+    auto effects = std::make_shared<std::vector<std::function<void()>>>(std::move(effects_));
+    if (!effects->empty()) {
+      together_.effect = [effects] {
+        for (const auto& effect : *effects) effect();
+      };
+    }
+    nodes_ = 0;
+    effects_.clear();
+    Command command = std::move(together_);
+    together_ = {.share = 1};
+    return call_.Push(stream_, std::move(command));
+  }
+
+ private:
+  Result Add(const GraphNodeTag& node) {
+    if (node.child != nullptr) return Add(*node.child);
+    if (node.type == GraphNodeType::kHost) {
+      const Result result = Flush();
+      return result == Result::kSuccess ? call_.Push(stream_, node.command) : result;
+    }
+    if (node.type == GraphNodeType::kEventRecord) {
+      const Result result = Flush();
+      if (call_->events().contains(node.event)) {
+        node.event->ticket = call_->engine().Record(stream_);
+      }
+      return result;
+    }
+    if (node.type == GraphNodeType::kEmpty) return Result::kSuccess;
+    ++nodes_;
+    together_.left_ns += node.command.left_ns;
+    together_.share = std::max(together_.share, node.command.share);
+    if (node.command.fails != Result::kSuccess) together_.fails = node.command.fails;
+    if (node.command.effect) effects_.push_back(node.command.effect);
+    return Result::kSuccess;
+  }
+
+  ContextCall& call_;
+  StreamTag* const stream_;
+  Command together_{.share = 1};
+  std::vector<std::function<void()>> effects_;
+  int nodes_ = 0;
+};
+
+}  // namespace
+
+CUDA_EXPORT Result cuStreamBeginCapture_v2(Stream stream, int mode) {
+  CUDA_ENTER(ContextCall, call);
+  StreamTag* found = call->FindStream(call.context(), stream);
+  if (found == nullptr) return Result::kInvalidHandle;
+  if (mode < 0 || mode > 2) return Result::kInvalidValue;
+  if (found->is_legacy()) return Result::kStreamCaptureUnsupported;
+  if (call->graphs().CaptureOf(found) != nullptr) return Result::kInvalidValue;
+  call->graphs().Begin(found, call->NextId());
+  return Result::kSuccess;
+}
+CUDA_EXPORT Result cuStreamBeginCapture(Stream stream) {
+  return cuStreamBeginCapture_v2(stream, 0);
+}
+CUDA_ALIAS(cuStreamBeginCapture_v2_ptsz, cuStreamBeginCapture_v2)
+CUDA_ALIAS(cuStreamBeginCapture_ptsz, cuStreamBeginCapture)
+
+CUDA_EXPORT Result cuStreamEndCapture(Stream stream, Graph* graph) {
+  CUDA_ENTER(ContextCall, call);
+  StreamTag* found = call->FindStream(call.context(), stream);
+  if (found == nullptr) return Result::kInvalidHandle;
+  Capture* capture = call->graphs().CaptureOf(found);
+  if (capture == nullptr || graph == nullptr) return Result::kInvalidValue;
+  if (capture->origin != found) return Result::kStreamCaptureUnmatched;
+  std::unique_ptr<GraphTag> made;
+  const Result result = call->graphs().End(capture, &made);
+  *graph = result == Result::kSuccess ? call->graphs().Keep(std::move(made)) : nullptr;
+  return result;
+}
+CUDA_ALIAS(cuStreamEndCapture_ptsz, cuStreamEndCapture)
+
+CUDA_EXPORT Result cuStreamIsCapturing(Stream stream, int* status) {
+  CUDA_ENTER(ContextCall, call);
+  StreamTag* found = call->FindStream(call.context(), stream);
+  if (found == nullptr) return Result::kInvalidHandle;
+  return Put(status, StatusOf(call->graphs().CaptureOf(found)));
+}
+CUDA_ALIAS(cuStreamIsCapturing_ptsz, cuStreamIsCapturing)
+
+CUDA_EXPORT Result cuStreamGetCaptureInfo_v2(Stream stream, int* status, uint64_t* id, Graph* graph,
+                                             const GraphNode** from, size_t* count) {
+  CUDA_ENTER(ContextCall, call);
+  StreamTag* found = call->FindStream(call.context(), stream);
+  if (found == nullptr) return Result::kInvalidHandle;
+  Capture* capture = call->graphs().CaptureOf(found);
+  if (capture == nullptr) return Put(status, kCaptureNone);
+  const std::vector<GraphNodeTag*>& last = capture->streams[found];
+  PutIf(id, capture->id);
+  if (graph != nullptr) *graph = capture->graph.get();
+  if (from != nullptr) *from = last.data();
+  PutIf(count, last.size());
+  return Put(status, StatusOf(capture));
+}
+CUDA_ALIAS(cuStreamGetCaptureInfo_v2_ptsz, cuStreamGetCaptureInfo_v2)
+CUDA_EXPORT Result cuStreamGetCaptureInfo(Stream stream, int* status, uint64_t* id) {
+  return cuStreamGetCaptureInfo_v2(stream, status, id, nullptr, nullptr, nullptr);
+}
+CUDA_ALIAS(cuStreamGetCaptureInfo_ptsz, cuStreamGetCaptureInfo)
+
+// Captures forbid nothing to other threads here.
+CUDA_EXPORT Result cuThreadExchangeStreamCaptureMode(int* mode) {
+  static thread_local int current = 0;
+  if (mode == nullptr || *mode < 0 || *mode > 2) return Result::kInvalidValue;
+  std::swap(*mode, current);
+  return Result::kSuccess;
+}
+
+CUDA_EXPORT Result cuGraphCreate(Graph* graph, unsigned flags) {
+  CUDA_ENTER(Call, call);
+  if (graph == nullptr || flags != 0) return Result::kInvalidValue;
+  *graph = call->graphs().Keep(std::make_unique<GraphTag>());
+  return Result::kSuccess;
+}
+
+CUDA_EXPORT Result cuGraphDestroy(Graph graph) {
+  CUDA_ENTER(Call, call);
+  if (!call->graphs().IsGraph(graph)) return Result::kInvalidValue;
+  call->graphs().Destroy(graph);
+  return Result::kSuccess;
+}
+
+CUDA_EXPORT Result cuGraphClone(Graph* clone, Graph graph) {
+  CUDA_ENTER(Call, call);
+  if (clone == nullptr || !call->graphs().IsGraph(graph)) return Result::kInvalidValue;
+  *clone = call->graphs().Keep(Clone(*graph));
+  return Result::kSuccess;
+}
+
+CUDA_EXPORT Result cuGraphAddKernelNode(GraphNode* node, Graph graph, const GraphNode* from,
+                                        size_t count, const KernelNodeParameters* parameters) {
+  return AddKernelNode(node, graph, from, count, parameters, /*may_have_kernel=*/false);
+}
+CUDA_EXPORT Result cuGraphAddKernelNode_v2(GraphNode* node, Graph graph, const GraphNode* from,
+                                           size_t count, const KernelNodeParameters* parameters) {
+  return AddKernelNode(node, graph, from, count, parameters, /*may_have_kernel=*/true);
+}
+
+CUDA_EXPORT Result cuGraphAddMemsetNode(GraphNode* node, Graph graph, const GraphNode* from,
+                                        size_t count, const MemsetNodeParameters* parameters,
+                                        Context) {
+  CUDA_ENTER(ContextCall, call);
+  if (parameters == nullptr) return Result::kInvalidValue;
+  Command command;
+  const Result result = PlanMemset(call, *parameters, &command);
+  if (result != Result::kSuccess) return result;
+  return AddNode(call, node, graph, from, count,
+                 NewNode(GraphNodeType::kMemset, std::move(command)));
+}
+
+CUDA_EXPORT Result cuGraphAddHostNode(GraphNode* node, Graph graph, const GraphNode* from,
+                                      size_t count, const HostNodeParameters* parameters) {
+  CUDA_ENTER(Call, call);
+  if (parameters == nullptr || parameters->function == nullptr) return Result::kInvalidValue;
+  const HostNodeParameters host = *parameters;
+  Command command{.kind = Command::Kind::kHost, .effect = [host] { host.function(host.data); }};
+  return AddNode(call, node, graph, from, count, NewNode(GraphNodeType::kHost, std::move(command)));
+}
+
+CUDA_EXPORT Result cuGraphAddEmptyNode(GraphNode* node, Graph graph, const GraphNode* from,
+                                       size_t count) {
+  CUDA_ENTER(Call, call);
+  return AddNode(call, node, graph, from, count, NewNode(GraphNodeType::kEmpty));
+}
+
+CUDA_EXPORT Result cuGraphAddChildGraphNode(GraphNode* node, Graph graph, const GraphNode* from,
+                                            size_t count, Graph child) {
+  CUDA_ENTER(Call, call);
+  if (!call->graphs().IsGraph(child)) return Result::kInvalidValue;
+  auto made = NewNode(GraphNodeType::kGraph);
+  made->child = Clone(*child);
+  return AddNode(call, node, graph, from, count, std::move(made));
+}
+
+// A node may come after one that was added later; then it moves behind it.
+CUDA_EXPORT Result cuGraphAddDependencies(Graph graph, const GraphNode* from, const GraphNode* to,
+                                          size_t count) {
+  CUDA_ENTER(Call, call);
+  if (!call->graphs().IsGraph(graph)) return Result::kInvalidValue;
+  for (size_t i = 0; i < count; ++i) {
+    if (!call->graphs().IsNode(from[i]) || !call->graphs().IsNode(to[i])) {
+      return Result::kInvalidValue;
+    }
+  }
+  for (size_t i = 0; i < count; ++i) to[i]->from.push_back(from[i]);
+  std::vector<std::unique_ptr<GraphNodeTag>> ordered;
+  const auto is_ordered = [&](const GraphNodeTag* node) {
+    return std::ranges::any_of(ordered, [&](const auto& one) { return one.get() == node; });
+  };
+  bool moved = true;
+  while (moved) {
+    moved = false;
+    for (std::unique_ptr<GraphNodeTag>& node : graph->nodes) {
+      if (node == nullptr || !std::ranges::all_of(node->from, is_ordered)) continue;
+      ordered.push_back(std::move(node));
+      moved = true;
+    }
+  }
+  const bool circle = ordered.size() != graph->nodes.size();
+  for (std::unique_ptr<GraphNodeTag>& node : graph->nodes) {
+    if (node != nullptr) ordered.push_back(std::move(node));
+  }
+  graph->nodes = std::move(ordered);
+  for (size_t i = 0; circle && i < count; ++i) to[i]->from.pop_back();
+  return circle ? Result::kInvalidValue : Result::kSuccess;
+}
+
+CUDA_EXPORT Result cuGraphGetNodes(Graph graph, GraphNode* nodes, size_t* count) {
+  CUDA_ENTER(Call, call);
+  if (!call->graphs().IsGraph(graph)) return Result::kInvalidValue;
+  std::vector<GraphNode> all;
+  for (const auto& node : graph->nodes) all.push_back(node.get());
+  return List(all, nodes, count);
+}
+
+CUDA_EXPORT Result cuGraphGetRootNodes(Graph graph, GraphNode* nodes, size_t* count) {
+  CUDA_ENTER(Call, call);
+  if (!call->graphs().IsGraph(graph)) return Result::kInvalidValue;
+  std::vector<GraphNode> roots;
+  for (const auto& node : graph->nodes) {
+    if (node->from.empty()) roots.push_back(node.get());
+  }
+  return List(roots, nodes, count);
+}
+
+CUDA_EXPORT Result cuGraphNodeGetType(GraphNode node, GraphNodeType* type) {
+  CUDA_ENTER(Call, call);
+  return call->graphs().IsNode(node) ? Put(type, node->type) : Result::kInvalidValue;
+}
+
+CUDA_EXPORT Result cuGraphNodeGetDependencies(GraphNode node, GraphNode* from, size_t* count) {
+  CUDA_ENTER(Call, call);
+  return call->graphs().IsNode(node) ? List(node->from, from, count) : Result::kInvalidValue;
+}
+
+CUDA_EXPORT Result cuGraphInstantiate(GraphExec* exec, Graph graph, GraphNode*, char*, size_t) {
+  return Instantiate(exec, graph);
+}
+CUDA_EXPORT Result cuGraphInstantiate_v2(GraphExec* exec, Graph graph, GraphNode*, char*, size_t) {
+  return Instantiate(exec, graph);
+}
+CUDA_EXPORT Result cuGraphInstantiateWithFlags(GraphExec* exec, Graph graph, unsigned long long) {
+  return Instantiate(exec, graph);
+}
+CUDA_EXPORT Result cuGraphInstantiateWithParams(GraphExec* exec, Graph graph,
+                                                GraphInstantiateParameters* parameters) {
+  if (parameters == nullptr) return Result::kInvalidValue;
+  const Result result = Instantiate(exec, graph);
+  parameters->result = result == Result::kSuccess ? 0 : 1;
+  return result;
+}
+CUDA_ALIAS(cuGraphInstantiateWithParams_ptsz, cuGraphInstantiateWithParams)
+
+// Only a graph of the same shape can take the place of the old one.
+CUDA_EXPORT Result cuGraphExecUpdate(GraphExec exec, Graph graph, GraphNode* error_node,
+                                     int* result) {
+  CUDA_ENTER(Call, call);
+  if (!call->graphs().IsExec(exec) || !call->graphs().IsGraph(graph)) return Result::kInvalidValue;
+  if (error_node != nullptr) *error_node = nullptr;
+  const auto same = [](const auto& a, const auto& b) {
+    return a->type == b->type && a->from.size() == b->from.size();
+  };
+  const bool fits = std::ranges::equal(exec->graph->nodes, graph->nodes, same);
+  PutIf(result, fits ? 0 : 1);
+  if (!fits) return Result::kGraphExecUpdateFailure;
+  exec->graph = Clone(*graph);
+  return Result::kSuccess;
+}
+
+CUDA_EXPORT Result cuGraphExecDestroy(GraphExec exec) {
+  CUDA_ENTER(Call, call);
+  if (!call->graphs().IsExec(exec)) return Result::kInvalidValue;
+  call->graphs().Destroy(exec);
+  return Result::kSuccess;
+}
+
+CUDA_EXPORT Result cuGraphUpload(GraphExec exec, Stream stream) {
+  CUDA_ENTER(ContextCall, call);
+  if (call->FindStream(call.context(), stream) == nullptr) return Result::kInvalidHandle;
+  return call->graphs().IsExec(exec) ? Result::kSuccess : Result::kInvalidValue;
+}
+CUDA_ALIAS(cuGraphUpload_ptsz, cuGraphUpload)
+
+CUDA_EXPORT Result cuGraphLaunch(GraphExec exec, Stream stream) {
+  CUDA_ENTER(ContextCall, call);
+  StreamTag* found = call->FindStream(call.context(), stream);
+  if (found == nullptr) return Result::kInvalidHandle;
+  if (!call->graphs().IsExec(exec)) return Result::kInvalidValue;
+  // The instance may be destroyed or updated while a launch waits for room.
+  const std::shared_ptr<const GraphTag> graph = exec->graph;
+  Launcher launcher(&call, found);
+  const Result result = launcher.Add(*graph);
+  return result == Result::kSuccess ? launcher.Flush() : result;
+}
+CUDA_ALIAS(cuGraphLaunch_ptsz, cuGraphLaunch)
+
+}  // namespace tessera::cuda

@@ -1,0 +1,339 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the GPU does when: order, effects, and how kernels, streams and processes share its time.
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "src/sim/cuda/cuda_library.h"
+#include "src/sim/testing/sim_node.h"
+
+namespace tessera::cuda {
+namespace {
+
+constexpr uint64_t kMs = 1'000'000;
+constexpr unsigned kNonBlocking = 1;
+constexpr char kNode[] = "base: a100-sxm4-80gb\nnode:\n  gpus: 2\n  nvlink: none\n";
+constexpr char kPtx[] =
+    ".version 6.0\n.target sm_50\n.address_size 64\n"
+    ".visible .entry fill(.param .u64 p, .param .f32 v, .param .u32 n) { ret; }\n"
+    ".visible .entry slow() { ret; }\n.visible .entry short_one() { ret; }\n";
+// Blocks of 1,024 threads: an A100 holds 216 at once.
+constexpr unsigned kWholeGpuBlocks = 216, kTinyBlocks = 1;
+
+#define EXPECT_OK(call) EXPECT_EQ(call, Result::kSuccess)
+#define ASSERT_OK(call) ASSERT_EQ(call, Result::kSuccess)
+
+// A program with a context on GPU 0.
+struct Program {
+  explicit Program(const std::string& library) : cuda(library) {
+    Module module = nullptr;
+    EXPECT_OK(CU(cuda, cuInit)(0));
+    EXPECT_OK(CU(cuda, cuDevicePrimaryCtxRetain)(&context, 0));
+    EXPECT_OK(CU(cuda, cuCtxSetCurrent)(context));
+    EXPECT_OK(CU(cuda, cuModuleLoadData)(&module, kPtx));
+    EXPECT_OK(CU(cuda, cuModuleGetFunction)(&slow, module, "slow"));
+    EXPECT_OK(CU(cuda, cuModuleGetFunction)(&short_one, module, "short_one"));
+    EXPECT_OK(CU(cuda, cuModuleGetFunction)(&fill, module, "fill"));
+  }
+  void Launch(Function function, Stream stream, unsigned blocks = kWholeGpuBlocks) const {
+    EXPECT_OK(
+        CU(cuda, cuLaunchKernel)(function, blocks, 1, 1, 1024, 1, 1, 0, stream, nullptr, nullptr));
+  }
+  void Fill(float* to, float value, Stream stream) const {
+    auto pointer = reinterpret_cast<DevicePtr>(to);
+    int count = 1;
+    void* parameters[] = {&pointer, &value, &count};
+    EXPECT_OK(CU(cuda, cuLaunchKernel)(fill, 1, 1, 1, 1, 1, 1, 0, stream, parameters, nullptr));
+  }
+  Stream NewStream(unsigned flags = kNonBlocking) const {
+    Stream stream = nullptr;
+    EXPECT_OK(CU(cuda, cuStreamCreate)(&stream, flags));
+    return stream;
+  }
+  Event Record(Stream stream) const {
+    Event event = nullptr;
+    EXPECT_OK(CU(cuda, cuEventCreate)(&event, 0));
+    EXPECT_OK(CU(cuda, cuEventRecord)(event, stream));
+    return event;
+  }
+  float Elapsed(Event start, Event end) const {
+    float milliseconds = 0;
+    EXPECT_OK(CU(cuda, cuEventSynchronize)(end));
+    EXPECT_OK(CU(cuda, cuEventElapsedTime)(&milliseconds, start, end));
+    return milliseconds;
+  }
+  float* Pinned() const {
+    void* memory = nullptr;
+    EXPECT_OK(CU(cuda, cuMemHostAlloc)(&memory, sizeof(float), 0));
+    auto* value = static_cast<float*>(memory);
+    *value = 0;
+    return value;
+  }
+
+  CudaLibrary cuda;
+  Context context = nullptr;
+  Function slow = nullptr, short_one = nullptr, fill = nullptr;
+};
+
+// Reads what the GPU writes. There is no lock between the two, as in any program that polls memory.
+__attribute__((no_sanitize("thread"))) float Peek(const float* value) {
+  return *static_cast<const volatile float*>(value);
+}
+
+// In the process of the test; a driver cannot be unloaded, so there is one for all tests.
+class TimeTest : public ::testing::Test {
+ protected:
+  static void SetUpTestSuite() {
+    setenv("SIMGPU_KERNEL_NS", "slow=50000000,short_one=200000", 1);
+    node_ = new sim::testing::SimNode({.profile = kNode});
+    program_ = new Program(node_->library("libcuda.so.1"));
+  }
+  static void TearDownTestSuite() {
+    delete program_;
+    delete node_;
+  }
+  void SetUp() override { ASSERT_OK(CU(p().cuda, cuCtxSetCurrent)(p().context)); }
+  void TearDown() override { EXPECT_OK(CU(p().cuda, cuCtxSynchronize)()); }
+  static Program& p() { return *program_; }
+
+  static inline sim::testing::SimNode* node_ = nullptr;
+  static inline Program* program_ = nullptr;
+};
+
+TEST_F(TimeTest, AnEffectIsSeenWhenItsKernelEndsAndNotBefore) {
+  Stream stream = p().NewStream();
+  float* value = p().Pinned();
+  p().Launch(p().slow, stream);
+  p().Fill(value, 7, stream);
+  EXPECT_EQ(*value, 0.0f);
+  EXPECT_OK(CU(p().cuda, cuStreamSynchronize)(stream));
+  EXPECT_EQ(*value, 7.0f);
+}
+
+TEST_F(TimeTest, AProgramThatOnlyLooksAtMemorySeesTheEffect) {
+  Stream stream = p().NewStream();
+  float* value = p().Pinned();
+  p().Launch(p().short_one, stream);
+  p().Fill(value, 7, stream);
+  while (Peek(value) == 0.0f) std::this_thread::yield();
+  EXPECT_EQ(Peek(value), 7.0f);
+}
+
+TEST_F(TimeTest, PageableMemoryMayChangeWhenTheCallReturns) {
+  Stream stream = p().NewStream();
+  DevicePtr device = 0;
+  ASSERT_OK(CU(p().cuda, cuMemAlloc_v2)(&device, sizeof(float)));
+  float value = 7, back = 0;
+  p().Launch(p().slow, stream);
+  EXPECT_OK(CU(p().cuda, cuMemcpyHtoDAsync_v2)(device, &value, sizeof(value), stream));
+  value = 8;
+  EXPECT_OK(CU(p().cuda, cuMemcpyDtoHAsync_v2)(&back, device, sizeof(back), stream));
+  EXPECT_EQ(back, 7.0f) << "the driver writes pageable memory before it returns";
+  EXPECT_OK(CU(p().cuda, cuMemFree_v2)(device));
+}
+
+TEST_F(TimeTest, AStreamWaitsForAnEventOfAnother) {
+  Stream first = p().NewStream(), second = p().NewStream();
+  float* value = p().Pinned();
+  p().Launch(p().slow, first);
+  p().Fill(value, 7, first);
+  Event filled = p().Record(first);
+  EXPECT_OK(CU(p().cuda, cuStreamWaitEvent)(second, filled, 0));
+  EXPECT_OK(CU(p().cuda, cuEventRecord)(filled, first)) << "the wait is for the earlier recording";
+  p().Fill(value, 8, second);
+  Event end = p().Record(second);
+  EXPECT_GE(p().Elapsed(filled, end), 0.0f);
+  EXPECT_EQ(*value, 8.0f);
+}
+
+TEST_F(TimeTest, TheLegacyStreamComesAfterAndBeforeBlockingOnes) {
+  Stream stream = p().NewStream(0);
+  float* value = p().Pinned();
+  p().Launch(p().slow, stream);
+  p().Fill(value, 1, stream);
+  Event before = p().Record(stream);
+  p().Launch(p().short_one, nullptr);
+  Event legacy = p().Record(nullptr);
+  p().Fill(value, 2, stream);
+  Event after = p().Record(stream);
+  EXPECT_GE(p().Elapsed(before, after), 0.1f);
+  EXPECT_GE(p().Elapsed(before, legacy), 0.1f);
+  EXPECT_GE(p().Elapsed(legacy, after), 0.0f);
+  EXPECT_EQ(*value, 2.0f);
+}
+
+TEST_F(TimeTest, KernelsThatFillTheGpuTakeLongerSideBySideAndSmallOnesDoNot) {
+  Stream first = p().NewStream(), second = p().NewStream();
+  Event start = p().Record(first);
+  p().Launch(p().slow, first, kTinyBlocks);
+  p().Launch(p().slow, second, kTinyBlocks);
+  Event both = p().Record(second);
+  EXPECT_NEAR(p().Elapsed(start, both), 50, 1);
+  start = p().Record(first);
+  p().Launch(p().slow, first);
+  p().Launch(p().slow, second);
+  both = p().Record(second);
+  EXPECT_NEAR(p().Elapsed(start, both), 100, 1);
+}
+
+TEST_F(TimeTest, AFullQueueHoldsTheLaunchBack) {
+  Stream stream = p().NewStream();
+  const uint64_t before = sim::MonotonicNs();
+  for (int i = 0; i < 1024; ++i) p().Launch(p().short_one, stream);
+  EXPECT_LT(sim::MonotonicNs() - before, 190 * kMs) << "these 1024 take 205 ms";
+  for (int i = 0; i < 1024; ++i) p().Launch(p().short_one, stream);
+  EXPECT_GT(sim::MonotonicNs() - before, 190 * kMs);
+}
+
+TEST_F(TimeTest, ADestroyedStreamEndsItsWork) {
+  Stream stream = p().NewStream();
+  float* value = p().Pinned();
+  p().Launch(p().slow, stream);
+  p().Fill(value, 7, stream);
+  EXPECT_OK(CU(p().cuda, cuStreamDestroy_v2)(stream));
+  EXPECT_EQ(CU(p().cuda, cuStreamQuery)(stream), Result::kInvalidHandle);
+  while (Peek(value) == 0.0f) std::this_thread::yield();
+}
+
+TEST_F(TimeTest, WhatAPoolGetsBackIsNotTakenAwayFromKernelsThatStillUseIt) {
+  Stream stream = p().NewStream();
+  float* value = p().Pinned();
+  DevicePtr device = 0;
+  ASSERT_OK(CU(p().cuda, cuMemAllocAsync)(&device, 8 << 20, stream));
+  p().Launch(p().slow, stream);
+  p().Fill(reinterpret_cast<float*>(device), 7, stream);
+  EXPECT_OK(CU(p().cuda, cuMemcpyDtoHAsync_v2)(value, device, sizeof(float), stream));
+  EXPECT_OK(CU(p().cuda, cuMemFreeAsync)(device, stream));
+  EXPECT_OK(CU(p().cuda, cuStreamSynchronize)(stream));
+  EXPECT_EQ(*value, 7.0f);
+}
+
+TEST_F(TimeTest, AHostFunctionMayTakeALockThatACallerHolds) {
+  static std::mutex lock;
+  static std::atomic<bool> ran = false;
+  Stream stream = p().NewStream();
+  {
+    const std::lock_guard held(lock);
+    const auto function = [](void*) {
+      const std::lock_guard waits(lock);
+      ran = true;
+    };
+    EXPECT_OK(CU(p().cuda, cuLaunchHostFunc)(stream, function, nullptr));
+    usleep(2000);
+    EXPECT_EQ(CU(p().cuda, cuStreamQuery)(stream), Result::kNotReady);
+  }
+  EXPECT_OK(CU(p().cuda, cuStreamSynchronize)(stream));
+  EXPECT_TRUE(ran);
+}
+
+TEST_F(TimeTest, ManyThreadsOnManyStreamsLoseNothing) {
+  constexpr int kThreads = 4, kRounds = 200;
+  std::vector<std::thread> threads;
+  for (int t = 0; t < kThreads; ++t) {
+    threads.emplace_back([] {
+      ASSERT_OK(CU(p().cuda, cuCtxSetCurrent)(p().context));
+      Stream mine = p().NewStream(), other = p().NewStream(0);
+      float* value = p().Pinned();
+      for (int i = 1; i <= kRounds; ++i) {
+        p().Launch(p().short_one, mine, kTinyBlocks);
+        p().Fill(value, float(i), mine);
+        Event event = p().Record(mine);
+        EXPECT_OK(CU(p().cuda, cuStreamWaitEvent)(other, event, 0));
+        p().Launch(p().short_one, other, kTinyBlocks);
+        EXPECT_OK(CU(p().cuda, cuStreamSynchronize)(other));
+        EXPECT_EQ(*value, float(i));
+        EXPECT_OK(CU(p().cuda, cuEventDestroy_v2)(event));
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+}
+
+// Programs in processes of their own. Their queues are always full, so that what they get does not
+// depend on how often this machine runs them.
+class SharedTimeTest : public ::testing::Test {
+ protected:
+  SharedTimeTest() : node_({.profile = kNode}) {}
+  ~SharedTimeTest() override {
+    for (pid_t pid : children_) kill(pid, SIGKILL);
+    for (pid_t pid : children_) waitpid(pid, nullptr, 0);
+  }
+  // Launches kernels for ever; the GPU takes 1,024 of them at once.
+  pid_t Start(const char* kernel_ns) {
+    int ready[2];
+    EXPECT_EQ(pipe(ready), 0);
+    const pid_t pid = fork();
+    if (pid == 0) {
+      setenv("SIMGPU_KERNEL_NS", kernel_ns, 1);
+      Program program(node_.library("libcuda.so.1"));
+      for (int i = 0; i < 1000; ++i) program.Launch(program.slow, nullptr);
+      if (write(ready[1], "x", 1) != 1) _exit(1);
+      while (true) program.Launch(program.slow, nullptr);
+    }
+    close(ready[1]);
+    char byte = 0;
+    EXPECT_EQ(read(ready[0], &byte, 1), 1);
+    close(ready[0]);
+    children_.push_back(pid);
+    return pid;
+  }
+  uint64_t BusyNs(pid_t pid) {
+    sim::ProcessView views[8];
+    const uint32_t count = std::min(8u, node_.state().Processes(0, views, 8));
+    for (uint32_t i = 0; i < count; ++i) {
+      if (views[i].pid == pid) return views[i].busy_ns;
+    }
+    return 0;
+  }
+  // Nanoseconds: of the clock, and how long the GPU and each process were busy until then.
+  struct Reading {
+    double at, gpu, first, second;
+  };
+  // The processes write down what the GPU has done when they run, which this machine may put off.
+  // So this takes the most recent of the readings of 200 ms.
+  Reading Read(pid_t first, pid_t second) {
+    Reading latest{0, -1e18, 0, 0};
+    for (int i = 0; i < 100; ++i) {
+      const Reading reading{double(sim::MonotonicNs()), double(node_.state().BusyNs(0)),
+                            double(BusyNs(first)), double(BusyNs(second))};
+      if (reading.gpu - reading.at > latest.gpu - latest.at) latest = reading;
+      usleep(2'000);
+    }
+    return latest;
+  }
+
+  sim::testing::SimNode node_;
+  std::vector<pid_t> children_;
+};
+
+TEST_F(SharedTimeTest, ProcessesHaveTheGpuInTurnsWhateverTheirKernelsTake) {
+  const pid_t first = Start("slow=1000000"), second = Start("slow=30000000");
+  const Reading start = Read(first, second);
+  usleep(1'000'000);
+  const Reading end = Read(first, second);
+  const double span = end.at - start.at;
+  EXPECT_NEAR((end.gpu - start.gpu) / span, 0.995, 0.02) << "10 us of 2 ms to switch";
+  EXPECT_NEAR((end.first - start.first) / span, 0.4975, 0.03);
+  EXPECT_NEAR((end.second - start.second) / span, 0.4975, 0.03);
+}
+
+TEST_F(SharedTimeTest, AKilledProcessLeavesTheGpuToTheOthers) {
+  const pid_t victim = Start("slow=1000000"), other = Start("slow=1000000");
+  kill(victim, SIGKILL);
+  waitpid(victim, nullptr, 0);
+  std::erase(children_, victim);
+  const Reading start = Read(other, other);
+  usleep(500'000);
+  const Reading end = Read(other, other);
+  EXPECT_GT((end.first - start.first) / (end.at - start.at), 0.95);
+}
+
+}  // namespace
+}  // namespace tessera::cuda

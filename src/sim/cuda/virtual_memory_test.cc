@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: Apache-2.0
+// Virtual memory management as programs use it: PyTorch's expandable segments, NCCL's buffers.
+#include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <vector>
+
+#include "src/sim/cuda/cuda_library.h"
+#include "src/sim/testing/sim_node.h"
+
+namespace tessera::cuda {
+namespace {
+
+constexpr uint64_t kMiB = 1 << 20;
+constexpr uint64_t kBlock = 2 * kMiB;
+constexpr char kNode[] =
+    "base: a100-sxm4-80gb\ngpu:\n  memory_mib: 1100\n  reserved_mib: 100\n  context_mib: 100\n"
+    "node:\n  gpus: 1\n  nvlink: none\n";
+constexpr PhysicalMemoryProperties kOnDevice = {
+    .type = 1, .handle_types = kShareByFileDescriptor, .location = {kLocationDevice, 0}};
+constexpr MemAccess kReadWrite = {{kLocationDevice, 0}, kAccessReadWrite};
+
+#define EXPECT_OK(call) EXPECT_EQ(call, Result::kSuccess)
+#define ASSERT_OK(call) ASSERT_EQ(call, Result::kSuccess)
+
+class VirtualMemoryTest : public ::testing::Test {
+ protected:
+  static void SetUpTestSuite() {
+    node_ = new sim::testing::SimNode({.profile = kNode});
+    cuda_ = new CudaLibrary(node_->library("libcuda.so.1"));
+    ASSERT_OK(CU(*cuda_, cuInit)(0));
+    Context context = nullptr;
+    ASSERT_OK(CU(*cuda_, cuDevicePrimaryCtxRetain)(&context, 0));
+    ASSERT_OK(CU(*cuda_, cuCtxSetCurrent)(context));
+  }
+  static void TearDownTestSuite() {
+    delete cuda_;
+    delete node_;
+  }
+  void TearDown() override { EXPECT_EQ(Used(), 0u); }
+
+  static uint64_t Used() { return node_->state().UsedBytes(0) - 100 * kMiB; }
+  static PhysicalMemory Create(uint64_t bytes, const PhysicalMemoryProperties& how = kOnDevice) {
+    PhysicalMemory memory = 0;
+    EXPECT_OK(CU(*cuda_, cuMemCreate)(&memory, bytes, &how, 0));
+    return memory;
+  }
+  static DevicePtr Reserve(uint64_t bytes) {
+    DevicePtr pointer = 0;
+    EXPECT_OK(CU(*cuda_, cuMemAddressReserve)(&pointer, bytes, 0, 0, 0));
+    return pointer;
+  }
+
+  static inline sim::testing::SimNode* node_ = nullptr;
+  static inline CudaLibrary* cuda_ = nullptr;
+};
+
+TEST_F(VirtualMemoryTest, MemoryIsChargedFromItsCreationToItsLastHandleAndMapping) {
+  DevicePtr pointer = Reserve(2 * kBlock);
+  EXPECT_EQ(Used(), 0u) << "addresses cost nothing";
+  const PhysicalMemory memory = Create(kBlock);
+  EXPECT_EQ(Used(), kBlock);
+  EXPECT_OK(CU(*cuda_, cuMemMap)(pointer, kBlock, 0, memory, 0));
+  EXPECT_OK(CU(*cuda_, cuMemMap)(pointer + kBlock, kBlock, 0, memory, 0));
+  EXPECT_OK(CU(*cuda_, cuMemRelease)(memory));
+  EXPECT_EQ(CU(*cuda_, cuMemRelease)(memory), Result::kInvalidValue);
+  EXPECT_EQ(Used(), kBlock) << "it is mapped twice";
+  PhysicalMemory again = 0;
+  EXPECT_OK(CU(*cuda_, cuMemRetainAllocationHandle)(&again, reinterpret_cast<void*>(pointer + 5)));
+  EXPECT_EQ(again, memory);
+  EXPECT_EQ(CU(*cuda_, cuMemAddressFree)(pointer, 2 * kBlock), Result::kInvalidValue);
+  EXPECT_OK(CU(*cuda_, cuMemUnmap)(pointer, 2 * kBlock));
+  EXPECT_EQ(Used(), kBlock) << "a handle is held";
+  EXPECT_OK(CU(*cuda_, cuMemRelease)(again));
+  EXPECT_EQ(Used(), 0u);
+  EXPECT_OK(CU(*cuda_, cuMemAddressFree)(pointer, 2 * kBlock));
+}
+
+TEST_F(VirtualMemoryTest, TwoMappingsSideBySideAreOneArrayForCopies) {
+  DevicePtr pointer = Reserve(2 * kBlock);
+  const PhysicalMemory first = Create(kBlock), second = Create(kBlock);
+  EXPECT_OK(CU(*cuda_, cuMemMap)(pointer, kBlock, 0, first, 0));
+  EXPECT_OK(CU(*cuda_, cuMemMap)(pointer + kBlock, kBlock, 0, second, 0));
+  const std::vector<char> data(2 * kBlock, 'x');
+  EXPECT_EQ(CU(*cuda_, cuMemcpyHtoD_v2)(pointer, data.data(), data.size()), Result::kInvalidValue)
+      << "nobody may access it yet";
+  EXPECT_OK(CU(*cuda_, cuMemSetAccess)(pointer, 2 * kBlock, &kReadWrite, 1));
+  EXPECT_OK(CU(*cuda_, cuMemcpyHtoD_v2)(pointer, data.data(), data.size()));
+  EXPECT_EQ(CU(*cuda_, cuMemcpyHtoD_v2)(pointer + 1, data.data(), data.size()),
+            Result::kInvalidValue);
+  std::vector<char> back(2 * kBlock);
+  EXPECT_OK(CU(*cuda_, cuMemcpyDtoH_v2)(back.data(), pointer, back.size()));
+  EXPECT_EQ(back, data);
+  EXPECT_OK(CU(*cuda_, cuMemUnmap)(pointer, 2 * kBlock));
+  EXPECT_OK(CU(*cuda_, cuMemRelease)(first));
+  EXPECT_OK(CU(*cuda_, cuMemRelease)(second));
+  EXPECT_OK(CU(*cuda_, cuMemAddressFree)(pointer, 2 * kBlock));
+}
+
+TEST_F(VirtualMemoryTest, AnotherProcessMapsWhatIsExportedAndDoesNotPayForIt) {
+  int ready[2];
+  ASSERT_EQ(pipe(ready), 0);
+  const PhysicalMemory memory = Create(kBlock);
+  int fd = -1;
+  ASSERT_OK(CU(*cuda_, cuMemExportToShareableHandle)(&fd, memory, kShareByFileDescriptor, 0));
+  const pid_t child = fork();
+  if (child == 0) {
+    // CUDA does not survive fork, so the child writes through a mapping of its own.
+    char byte = 'x';
+    void* memory_here = mmap(nullptr, kBlock, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    if (memory_here == MAP_FAILED) _exit(3);
+    static_cast<char*>(memory_here)[7] = 'z';
+    _exit(write(ready[1], &byte, 1) == 1 ? 0 : 2);
+  }
+  char byte = 0;
+  ASSERT_EQ(read(ready[0], &byte, 1), 1);
+  PhysicalMemory imported = 0;
+  ASSERT_OK(CU(*cuda_, cuMemImportFromShareableHandle)(
+      &imported, reinterpret_cast<void*>(intptr_t(fd)), kShareByFileDescriptor));
+  EXPECT_EQ(Used(), kBlock) << "who exported it pays";
+  DevicePtr pointer = Reserve(kBlock);
+  EXPECT_OK(CU(*cuda_, cuMemMap)(pointer, kBlock, 0, imported, 0));
+  EXPECT_OK(CU(*cuda_, cuMemSetAccess)(pointer, kBlock, &kReadWrite, 1));
+  char value = 0;
+  EXPECT_OK(CU(*cuda_, cuMemcpyDtoH_v2)(&value, pointer + 7, 1));
+  EXPECT_EQ(value, 'z');
+  EXPECT_OK(CU(*cuda_, cuMemUnmap)(pointer, kBlock));
+  EXPECT_OK(CU(*cuda_, cuMemAddressFree)(pointer, kBlock));
+  EXPECT_OK(CU(*cuda_, cuMemRelease)(imported));
+  EXPECT_OK(CU(*cuda_, cuMemRelease)(memory));
+  for (int end : {ready[0], ready[1], fd}) close(end);
+  int status = -1;
+  waitpid(child, &status, 0);
+  EXPECT_EQ(status, 0);
+}
+
+TEST_F(VirtualMemoryTest, RefusesWhatTheDriverRefuses) {
+  PhysicalMemory memory = 0;
+  PhysicalMemoryProperties how = kOnDevice;
+  EXPECT_EQ(CU(*cuda_, cuMemCreate)(&memory, kMiB, &how, 0), Result::kInvalidValue);
+  EXPECT_EQ(CU(*cuda_, cuMemCreate)(&memory, 2000 * kMiB, &how, 0), Result::kOutOfMemory);
+  how.location.id = 3;
+  EXPECT_EQ(CU(*cuda_, cuMemCreate)(&memory, kBlock, &how, 0), Result::kInvalidDevice);
+  how.location = {kLocationHost, 0};
+  memory = Create(kBlock, how);
+  EXPECT_EQ(Used(), 0u) << "memory of the host";
+  DevicePtr pointer = Reserve(kBlock);
+  EXPECT_EQ(CU(*cuda_, cuMemMap)(pointer, 2 * kBlock, 0, memory, 0), Result::kInvalidValue);
+  EXPECT_EQ(CU(*cuda_, cuMemMap)(pointer + kBlock, kBlock, 0, memory, 0), Result::kInvalidValue);
+  EXPECT_OK(CU(*cuda_, cuMemMap)(pointer, kBlock, 0, memory, 0));
+  EXPECT_EQ(CU(*cuda_, cuMemFree_v2)(pointer), Result::kInvalidValue);
+  EXPECT_EQ(CU(*cuda_, cuMemUnmap)(pointer, kMiB), Result::kInvalidValue);
+  EXPECT_OK(CU(*cuda_, cuMemUnmap)(pointer, kBlock));
+  EXPECT_OK(CU(*cuda_, cuMemRelease)(memory));
+  EXPECT_OK(CU(*cuda_, cuMemAddressFree)(pointer, kBlock));
+}
+
+}  // namespace
+}  // namespace tessera::cuda

@@ -1,0 +1,213 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/sim/turns.h"
+
+#include <sched.h>
+
+#include <algorithm>
+
+namespace tessera::sim {
+namespace {
+
+constexpr uint64_t kBusyMarkSpacingNs = 50'000'000;
+constexpr int kSpinsBeforeDoubt = 1000;
+// One call writes down so many turns at most: 20 s of a GPU. The next call goes on.
+constexpr int kTurnsAtOnce = 10'000;
+
+// Remembers now and then how busy the GPU had been so far.
+void MarkBusy(GpuLive* live, uint64_t now) {
+  const uint64_t count = live->busy_mark_count.load();
+  if (count > 0 &&
+      now < live->busy_marks[(count - 1) % kBusyMarks].time_ns.load() + kBusyMarkSpacingNs) {
+    return;
+  }
+  BusyMark& mark = live->busy_marks[count % kBusyMarks];
+  mark.total_ns.store(live->busy_ns.load());
+  mark.until_ns.store(live->busy_until_ns.load());
+  mark.time_ns.store(now);
+  live->busy_mark_count.store(count + 1);
+}
+
+}  // namespace
+
+class Turns::Lock {
+ public:
+  explicit Lock(Turns* turns) : word_(turns->live().turn_lock) {
+    const uint32_t mine = turns->slot_->index() + 1;
+    for (int spins = 1;; ++spins) {
+      uint32_t holder = 0;
+      if (word_.compare_exchange_weak(holder, mine, std::memory_order_acquire)) return;
+      // Only one thread of a process comes here, so our own number is that of a dead predecessor.
+      const bool stale = holder == mine || (spins % kSpinsBeforeDoubt == 0 && holder != 0 &&
+                                            !turns->Alive(holder - 1));
+      if (stale && word_.compare_exchange_strong(holder, mine, std::memory_order_acquire)) return;
+      if (spins % 50 == 0) sched_yield();
+    }
+  }
+  ~Lock() { word_.store(0, std::memory_order_release); }
+  Lock(const Lock&) = delete;
+
+ private:
+  AtomicU32& word_;
+};
+
+bool Turns::Alive(uint32_t slot) {
+  if (slot == slot_->index()) return true;
+  State& state = slot_->state();
+  return state.file().slots[slot].owner.load() != 0 && state.HolderOf(slot) >= 0;
+}
+
+uint64_t Turns::Waiting(uint32_t slot) {
+  const SlotGpu& of = Of(slot);
+  const uint64_t wanted = of.wanted_ns.load(std::memory_order_acquire);
+  const uint64_t given = of.given_ns.load(std::memory_order_relaxed);
+  return wanted > given ? wanted - given : 0;
+}
+
+// Alive() costs a system call, so it comes last.
+bool Turns::MayHaveTurn(uint32_t slot) {
+  const SlotGpu& of = Of(slot);
+  return Waiting(slot) != 0 && of.turn_count.load() - of.turns_read.load() < kKeptTurns &&
+         Alive(slot);
+}
+
+uint64_t Turns::Used() {
+  if (turn_ == 0) return 0;
+  const KeptTurn& turn = Of(slot_->index()).turns[(turn_ - 1) % kKeptTurns];
+  const uint64_t start = turn.start_ns.load();
+  return turn.given_before_ns.load() + (used_until_ns_ > start ? used_until_ns_ - start : 0);
+}
+
+void Turns::Want(uint64_t work_ns, uint64_t since_ns) {
+  SlotGpu& mine = Of(slot_->index());
+  if (Waiting(slot_->index()) == 0) mine.since_ns.store(since_ns, std::memory_order_relaxed);
+  mine.wanted_ns.store(Used() + work_ns, std::memory_order_release);
+}
+
+void Turns::WantMore(uint64_t work_ns, uint64_t since_ns) {
+  SlotGpu& mine = Of(slot_->index());
+  const uint64_t wanted = mine.wanted_ns.load(std::memory_order_relaxed);
+  const uint64_t given = mine.given_ns.load(std::memory_order_relaxed);
+  if (wanted <= given) mine.since_ns.store(since_ns, std::memory_order_relaxed);
+  mine.wanted_ns.store(std::max(wanted, given) + work_ns, std::memory_order_release);
+}
+
+void Turns::Give(uint32_t slot, uint64_t start_ns, uint64_t most_ns) {
+  SlotGpu& of = Of(slot);
+  GpuLive& gpu = live();
+  const uint64_t length = std::min(Waiting(slot), most_ns);
+  const uint64_t count = of.turn_count.load();
+  KeptTurn& last = of.turns[(count + kKeptTurns - 1) % kKeptTurns];
+  if (count != 0 && last.end_ns.load() == start_ns) {
+    last.end_ns.store(start_ns + length);
+  } else {
+    KeptTurn& turn = of.turns[count % kKeptTurns];
+    turn.start_ns.store(start_ns);
+    turn.end_ns.store(start_ns + length);
+    turn.given_before_ns.store(of.given_ns.load());
+    of.turn_count.store(count + 1);
+  }
+  of.given_ns.store(of.given_ns.load() + length);
+  gpu.turn_owner.store(slot + 1);
+  gpu.busy_ns.store(gpu.busy_ns.load() + length);
+  gpu.busy_until_ns.store(start_ns + length);
+}
+
+// The process that had the GPU last goes on, if it has had work all the time and a part of its
+// quantum is left.
+bool Turns::GoOn(uint64_t from_ns) {
+  GpuLive& gpu = live();
+  const uint32_t owner = gpu.turn_owner.load();
+  const uint64_t quantum_end = gpu.quantum_start_ns.load() + kQuantumNs;
+  if (owner == 0 || from_ns >= quantum_end || Of(owner - 1).since_ns.load() > from_ns ||
+      !MayHaveTurn(owner - 1)) {
+    return false;
+  }
+  Give(owner - 1, from_ns, quantum_end - from_ns);
+  return true;
+}
+
+// The next one in the order of slots that waits at `from_ns`; where nobody did, who came first.
+bool Turns::GiveNext(uint64_t from_ns, uint64_t now_ns) {
+  GpuLive& gpu = live();
+  const uint32_t slots = std::min(slot_->state().file().slots_used.load(), kMaxSlots);
+  const uint32_t owner = gpu.turn_owner.load();
+  uint64_t first = now_ns + 1;
+  uint32_t next = kMaxSlots;
+  for (uint32_t i = 0; i < slots && first > from_ns; ++i) {
+    const uint32_t slot = (owner + i) % slots;  // the owner itself comes last
+    const uint64_t since = std::max(Of(slot).since_ns.load(), from_ns);
+    if (since < first && MayHaveTurn(slot)) first = since, next = slot;
+  }
+  if (next == kMaxSlots) return false;
+  if (owner != 0 && next + 1 != owner && first == from_ns) first += kSwitchNs;
+  gpu.quantum_start_ns.store(first);
+  Give(next, first, kQuantumNs);
+  return true;
+}
+
+bool Turns::Next(uint64_t now_ns, Turn* turn) {
+  const Lock lock(this);
+  GpuLive& gpu = live();
+  for (int i = 0; i < kTurnsAtOnce; ++i) {
+    const uint64_t from = gpu.busy_until_ns.load();
+    if (from > now_ns || (!GoOn(from) && !GiveNext(from, now_ns))) break;
+  }
+  MarkBusy(&gpu, now_ns);
+
+  SlotGpu& mine = Of(slot_->index());
+  if (turn_ != 0) {
+    const uint64_t end = mine.turns[(turn_ - 1) % kKeptTurns].end_ns.load();
+    if (end > turn->end_ns) {
+      turn->end_ns = end;
+      return true;
+    }
+  }
+  if (turn_ == mine.turn_count.load()) return false;
+  const KeptTurn& next = mine.turns[turn_ % kKeptTurns];
+  *turn = {next.start_ns.load(), next.end_ns.load()};
+  used_until_ns_ = turn->start_ns;
+  // The current turn may still become longer, so it counts as not yet read.
+  mine.turns_read.store(turn_++);
+  return true;
+}
+
+void Turns::GiveBack(Turn* turn, uint64_t at_ns) {
+  const Lock lock(this);
+  SlotGpu& mine = Of(slot_->index());
+  GpuLive& gpu = live();
+  if (mine.turn_count.load() != turn_ || gpu.turn_owner.load() != slot_->index() + 1) return;
+  KeptTurn& last = mine.turns[(turn_ - 1) % kKeptTurns];
+  const uint64_t end = last.end_ns.load();
+  if (at_ns >= end || gpu.busy_until_ns.load() != end) return;
+  last.end_ns.store(at_ns);
+  turn->end_ns = at_ns;
+  const uint64_t unused = end - at_ns;
+  mine.given_ns.store(mine.given_ns.load() - unused);
+  mine.wanted_ns.store(mine.given_ns.load());
+  gpu.busy_ns.store(gpu.busy_ns.load() - unused);
+  gpu.busy_until_ns.store(at_ns);
+}
+
+uint64_t Turns::EarliestEnd(uint64_t now_ns, uint64_t work_ns) {
+  GpuLive& gpu = live();
+  const uint32_t slots = std::min(slot_->state().file().slots_used.load(), kMaxSlots);
+  const uint32_t owner = gpu.turn_owner.load();
+  const uint64_t until = std::max(gpu.busy_until_ns.load(), now_ns);
+  const bool my_turn = owner == slot_->index() + 1;
+  // One round of the others is waited for, or those who come before us in it.
+  uint64_t others = 0;
+  for (uint32_t i = 0; i < slots; ++i) {
+    const uint32_t slot = (owner + i) % slots;
+    if (slot == slot_->index()) {
+      if (!my_turn) break;
+      continue;
+    }
+    if (Waiting(slot) != 0) others += std::min(Waiting(slot), kQuantumNs) + kSwitchNs;
+  }
+  if (!my_turn) return until + others + work_ns;
+  const uint64_t quantum_end = gpu.quantum_start_ns.load() + kQuantumNs;
+  if (others == 0 || now_ns + work_ns <= std::max(quantum_end, until)) return now_ns + work_ns;
+  return now_ns + work_ns + others;
+}
+
+}  // namespace tessera::sim

@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: Apache-2.0
+// Turns are computed from the times that callers give, so these tests need no clock.
+#include "src/sim/turns.h"
+
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <memory>
+#include <random>
+#include <vector>
+
+#include "src/base/file.h"
+
+namespace tessera::sim {
+namespace {
+
+constexpr uint64_t kMs = 1'000'000;
+
+// A process with work for GPU 0, as far as the GPU's time is concerned.
+struct Worker {
+  explicit Worker(State* state) {
+    EXPECT_EQ(slot.Claim(state), 0);
+    turns = std::make_unique<Turns>(&slot, 0);
+  }
+  // Takes all turns until `now`, and gives the time that was its own.
+  uint64_t Run(uint64_t now) {
+    do {
+      const uint64_t end = std::min(turn.end_ns, now);
+      if (at < turn.start_ns) at = turn.start_ns;
+      if (end > at) had += end - at, at = end;
+      turns->Use(at);
+    } while (at >= turn.end_ns && turns->Next(now, &turn));
+    return had;
+  }
+
+  ProcessSlot slot;
+  std::unique_ptr<Turns> turns;
+  Turn turn;
+  uint64_t at = 0, had = 0;
+};
+
+class TurnsTest : public ::testing::Test {
+ protected:
+  TurnsTest() {
+    auto image = std::make_unique<StateFile>();
+    image->magic = kStateMagic;
+    image->version = kStateVersion;
+    image->size = sizeof(StateFile);
+    image->gpu_count = 1;
+    EXPECT_EQ(State::Create(folder_.path(), *image), 0);
+    EXPECT_EQ(state_.Open(folder_.path()), 0);
+  }
+  TempDir folder_;
+  State state_;
+};
+
+TEST_F(TurnsTest, AProcessAloneHasTheGpuAsLongAsItWants) {
+  Worker worker(&state_);
+  worker.turns->Want(50 * kMs, 100 * kMs);
+  EXPECT_EQ(worker.Run(1000 * kMs), 50 * kMs);
+  EXPECT_EQ(worker.turn.start_ns, 100 * kMs) << "no pause between its turns";
+  EXPECT_EQ(worker.turn.end_ns, 150 * kMs);
+  EXPECT_EQ(state_.live(0).busy_ns.load(), 50 * kMs);
+}
+
+TEST_F(TurnsTest, TwoThatWantAllHaveHalfEach) {
+  Worker a(&state_), b(&state_);
+  a.turns->Want(10'000 * kMs, 0);
+  b.turns->Want(10'000 * kMs, 0);
+  for (uint64_t now = 0; now <= 1000 * kMs; now += kMs) a.Run(now), b.Run(now);
+  EXPECT_NEAR(double(a.had), 497.5 * kMs, 2.1 * kMs) << "a switch takes 10 us";
+  EXPECT_NEAR(double(b.had), 497.5 * kMs, 2.1 * kMs);
+}
+
+TEST_F(TurnsTest, AProcessThatComesLateHasHadItsTurnsAllTheSame) {
+  Worker a(&state_), b(&state_);
+  a.turns->Want(10'000 * kMs, 0);
+  b.turns->Want(10'000 * kMs, 0);
+  for (uint64_t now = 0; now <= 10 * kMs; now += kMs) a.Run(now);
+  EXPECT_NEAR(double(a.Run(10 * kMs)), 6 * kMs, kMs);
+  EXPECT_NEAR(double(b.Run(10 * kMs)), 4 * kMs, kMs);
+}
+
+TEST_F(TurnsTest, WhoHasNothingToDoGivesTheRestOfItsTurnBack) {
+  Worker a(&state_), b(&state_);
+  a.turns->Want(10'000 * kMs, 0);
+  ASSERT_TRUE(a.turns->Next(kMs / 2, &a.turn));
+  EXPECT_EQ(a.turn.end_ns, 2 * kMs);
+  a.turns->Use(kMs);
+  a.turns->GiveBack(&a.turn, kMs);
+  EXPECT_EQ(a.turn.end_ns, kMs);
+  b.turns->Want(kMs, kMs / 2);
+  EXPECT_EQ(b.Run(10 * kMs), kMs);
+  EXPECT_EQ(b.turn.start_ns, kMs + kSwitchNs);
+  EXPECT_EQ(state_.live(0).busy_ns.load(), 2 * kMs);
+}
+
+TEST_F(TurnsTest, WhoGetsWorkInItsQuantumGoesOnInIt) {
+  Worker a(&state_), b(&state_);
+  a.turns->Want(kMs, 0);
+  b.turns->Want(5 * kMs, 0);
+  ASSERT_TRUE(a.turns->Next(kMs / 2, &a.turn));
+  EXPECT_EQ(a.turn.end_ns, kMs);
+  a.turns->WantMore(5 * kMs, kMs / 2);
+  a.turns->Use(kMs);
+  ASSERT_TRUE(a.turns->Next(kMs, &a.turn));
+  EXPECT_EQ(a.turn.end_ns, 2 * kMs) << "but not beyond the quantum: the other one waits";
+  EXPECT_EQ(b.Run(5 * kMs), 2 * kMs);
+}
+
+TEST_F(TurnsTest, AKilledProcessIsPassedOver) {
+  Worker a(&state_);
+  a.turns->Want(1000 * kMs, 0);
+  int ready[2];
+  ASSERT_EQ(pipe(ready), 0);
+  const pid_t child = fork();
+  if (child == 0) {
+    State state;
+    ProcessSlot slot;
+    if (state.Open(folder_.path()) != 0 || slot.Claim(&state) != 0) _exit(1);
+    Turns turns(&slot, 0);
+    turns.Want(1000 * kMs, 0);
+    state.live(0).turn_lock = slot.index() + 1;  // it dies while it holds the lock
+    if (write(ready[1], "x", 1) != 1) _exit(1);
+    while (true) pause();
+  }
+  char byte;
+  ASSERT_EQ(read(ready[0], &byte, 1), 1);
+  kill(child, SIGKILL);
+  waitpid(child, nullptr, 0);
+  close(ready[0]);
+  close(ready[1]);
+  EXPECT_EQ(a.Run(100 * kMs), 100 * kMs);
+}
+
+// Whatever happens when, no two processes have the GPU at one moment, and it never stands still
+// while one of them waits, but for the switches.
+TEST_F(TurnsTest, RandomProcessesShareWithoutOverlapAndWithoutIdleness) {
+  constexpr int kWorkers = 5;
+  for (unsigned seed = 1; seed <= 200; ++seed) {
+    std::mt19937 random(seed);
+    const uint64_t base = state_.live(0).busy_until_ns.load();
+    const uint64_t busy_before = state_.live(0).busy_ns.load();
+    std::vector<std::unique_ptr<Worker>> workers;
+    for (int i = 0; i < kWorkers; ++i) workers.push_back(std::make_unique<Worker>(&state_));
+    uint64_t wanted = 0, had = 0;
+    uint64_t now = base;
+    for (int step = 0; step < 100; ++step) {
+      now += random() % kMs;
+      Worker& worker = *workers[random() % kWorkers];
+      const uint64_t work = random() % (3 * kMs);
+      worker.turns->WantMore(work, now);
+      wanted += work;
+      workers[random() % kWorkers]->Run(now);
+    }
+    now += 10'000 * kMs;
+    // A process that is far behind gets more turns when it has caught up.
+    for (int round = 0; round < 10; ++round) {
+      for (auto& worker : workers) worker->Run(now);
+    }
+    for (auto& worker : workers) had += worker->had;
+    EXPECT_EQ(had, wanted) << "seed " << seed;
+    EXPECT_EQ(state_.live(0).busy_ns.load() - busy_before, wanted) << "seed " << seed;
+    const uint64_t span = state_.live(0).busy_until_ns.load() - base;
+    EXPECT_GE(span, wanted) << "seed " << seed;
+    EXPECT_LE(span, wanted + 150 * kMs) << "seed " << seed;
+    for (auto& worker : workers) worker->slot.Release();
+  }
+}
+
+}  // namespace
+}  // namespace tessera::sim
