@@ -7,8 +7,6 @@
 namespace tessera::limiter {
 namespace {
 
-constexpr auto kRelaxed = std::memory_order_relaxed;
-
 // A reservation that only races with others is retried in rounds, with a pause after each: another
 // process may have been interrupted between two steps. Dead processes are looked for first, and in
 // every tenth round.

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "src/limiter/region_file.h"
+#include "src/limiter/uuid.h"
 
 namespace tessera::limiter {
 namespace {
@@ -26,19 +27,11 @@ int MakeFile(const char* path) {
   return error;
 }
 
-// The 16 bytes after "GPU-" or "MIG-", with dashes anywhere.
-bool ParseUuid(const char* text, uint8_t (&uuid)[16]) {
-  if (::strncmp(text, "GPU-", 4) == 0 || ::strncmp(text, "MIG-", 4) == 0) text += 4;
-  constexpr char kHex[] = "0123456789abcdef";
-  size_t digits = 0;
-  for (; *text != 0 && digits < 32; ++text) {
-    if (*text == '-') continue;
-    const char* digit = ::strchr(kHex, *text | 0x20);
-    if (digit == nullptr) return false;
-    uint8_t& byte = uuid[digits++ / 2];
-    byte = uint8_t(byte << 4 | (digit - kHex));
+int FindIn(const Limits& limits, const uint8_t (&uuid)[16]) {
+  for (uint32_t i = 0; i < limits.gpu_count && i < kMaxGpus; ++i) {
+    if (::memcmp(limits.gpus[i].uuid, uuid, sizeof(uuid)) == 0) return int(i);
   }
-  return digits == 32 && *text == 0;
+  return -1;
 }
 
 }  // namespace
@@ -60,17 +53,60 @@ int LimitsFile::Open(const char* path) {
   return error;
 }
 
-int LimitsFile::SetMemory(const char* text, uint64_t bytes) {
+int LimitsFile::FindOrAdd(const char* text, uint32_t* index) {
   uint8_t uuid[16] = {};
   if (!ParseUuid(text, uuid)) return EINVAL;
-  uint32_t i = 0;
-  while (i < limits_->gpu_count && ::memcmp(limits_->gpus[i].uuid, uuid, sizeof(uuid)) != 0) ++i;
-  if (i == kMaxGpus) return ENOSPC;
+  const int found = FindIn(*limits_, uuid);
+  const uint32_t i = found >= 0 ? uint32_t(found) : limits_->gpu_count;
+  if (i >= kMaxGpus) return ENOSPC;
   ::memcpy(limits_->gpus[i].uuid, uuid, sizeof(uuid));
-  limits_->gpus[i].memory.store(bytes);
-  // A reader sees a GPU only when it is whole.
-  if (i == limits_->gpu_count) __atomic_store_n(&limits_->gpu_count, i + 1, __ATOMIC_RELEASE);
+  *index = i;
   return 0;
+}
+
+// A reader sees a GPU only when it is whole.
+void LimitsFile::Show(uint32_t index) {
+  if (index == limits_->gpu_count)
+    __atomic_store_n(&limits_->gpu_count, index + 1, __ATOMIC_RELEASE);
+}
+
+int LimitsFile::SetMemory(const char* uuid, uint64_t bytes) {
+  uint32_t i = 0;
+  if (const int error = FindOrAdd(uuid, &i); error != 0) return error;
+  limits_->gpus[i].memory.store(bytes);
+  Show(i);
+  return 0;
+}
+
+int LimitsFile::SetUnaccounted(const char* text, uint64_t bytes) {
+  const int found = Find(text);
+  if (found < 0) return ENOENT;
+  limits_->gpus[found].unaccounted.store(bytes);
+  return 0;
+}
+
+int LimitsFile::Find(const char* text) const {
+  uint8_t uuid[16] = {};
+  return ParseUuid(text, uuid) ? FindIn(*limits_, uuid) : -1;
+}
+
+int LimitsFile::SetCompute(const char* uuid, double cap, double floor) {
+  uint32_t i = 0;
+  if (const int error = FindOrAdd(uuid, &i); error != 0) return error;
+  ComputeLimit& line = limits_->compute[i];
+  line.cap.store(uint32_t(cap * kOne));
+  line.floor.store(uint32_t(floor * kOne));
+  line.epoch.store(cap > 0 || floor > 0 ? line.epoch.load() + 1 : 0, std::memory_order_release);
+  Show(i);
+  return 0;
+}
+
+void LimitsFile::Write(uint32_t gpu, const Arbiter::Grant& grant) {
+  WriteGrant(grant, &limits_->compute[gpu]);
+}
+
+void LimitsFile::Write(uint32_t gpu, const Arbiter::Part& part) {
+  if (part.slot < kMaxSlots) WritePart(part, &limits_->parts[gpu][part.slot]);
 }
 
 }  // namespace tessera::limiter

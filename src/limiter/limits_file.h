@@ -5,6 +5,7 @@
 
 #include <cstdint>
 
+#include "src/limiter/compute/arbiter.h"
 #include "src/limiter/region.h"
 
 namespace tessera::limiter {
@@ -24,9 +25,23 @@ class LimitsFile {
   // Limits the device memory of a GPU ("GPU-f1e2…"), at once also for processes that run; 0 bytes:
   // not limited. EINVAL: not a UUID. ENOSPC: there are kMaxGpus others already.
   int SetMemory(const char* uuid, uint64_t bytes);
+  // What the container's processes have of a GPU beyond what their slots hold. ENOENT: there is no
+  // limit of that GPU.
+  int SetUnaccounted(const char* uuid, uint64_t bytes);
+  // The index of a GPU in `limits`; -1: it is not there, or not a UUID.
+  int Find(const char* uuid) const;
+  // The rates of the GPU's time that hold until an Arbiter grants more, and after it is gone, as
+  // fractions of the GPU; 0: not limited. Errors as of SetMemory.
+  int SetCompute(const char* uuid, double cap, double floor);
+  // What an Arbiter has decided for the GPU with this index in limits().
+  void Write(uint32_t gpu, const Arbiter::Grant& grant);
+  void Write(uint32_t gpu, const Arbiter::Part& part);
   const Limits& limits() const { return *limits_; }
 
  private:
+  int FindOrAdd(const char* uuid, uint32_t* index);
+  void Show(uint32_t index);
+
   Limits* limits_ = nullptr;
 };
 

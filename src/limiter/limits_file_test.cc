@@ -47,6 +47,19 @@ TEST(LimitsFileTest, OnlyUuidsOfGpusAreLimited) {
   EXPECT_EQ(file.SetMemory(kUuid, 6), 0) << "one that is there";
 }
 
+TEST(LimitsFileTest, UnaccountedBytesAreOfGpusThatAreLimited) {
+  const TempDir dir;
+  LimitsFile file;
+  ASSERT_EQ(file.Open((dir.path() + "/limits").c_str()), 0);
+  EXPECT_EQ(file.SetUnaccounted(kUuid, 7), ENOENT);
+  ASSERT_EQ(file.SetMemory(kUuid, 5), 0);
+  ASSERT_EQ(file.SetUnaccounted(kUuid, 7), 0);
+  EXPECT_EQ(file.limits().gpus[0].memory, 5u);
+  EXPECT_EQ(file.limits().gpus[0].unaccounted, 7u);
+  EXPECT_EQ(file.Find(kUuid), 0);
+  EXPECT_EQ(file.Find("GPU-0"), -1);
+}
+
 TEST(LimitsFileTest, ContainersOfAnyUserMayReadItAndNoOneElseMayWriteIt) {
   const TempDir dir;
   const std::string path = dir.path() + "/limits";

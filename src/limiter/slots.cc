@@ -9,6 +9,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <initializer_list>
+
 #include "src/limiter/region_file.h"
 
 // Older C libraries do not declare them; the kernel has them since 3.15.
@@ -86,11 +88,25 @@ bool IsGone(int32_t pid, uint64_t start) {
 }
 
 bool IsEmpty(const Usage& usage, uint32_t slot) {
-  if (usage.pids[slot].load() != 0) return false;
+  if (usage.pids[slot].load() != 0 || usage.compute_gpus[slot].load() != 0) return false;
   for (const GpuUsage& gpu : usage.gpus) {
     if (gpu.held[slot].load() != 0 || gpu.pending[slot].load() != 0) return false;
   }
   return true;
+}
+
+// Only lines that were written are touched: others would take memory of the container's tmpfs.
+void ClearCompute(Usage* usage, uint32_t slot) {
+  const uint32_t used = usage->compute_gpus[slot].load();
+  for (uint32_t gpu = 0; gpu < kMaxGpus; ++gpu) {
+    if ((used >> gpu & 1) == 0) continue;
+    ComputeSlot& line = usage->compute[gpu].slots[slot];
+    for (auto* field : {&line.metered, &line.in_flight, &line.last_launch, &line.last_long,
+                        &line.last_wait, &line.seen, &line.longest}) {
+      field->store(0);
+    }
+  }
+  usage->compute_gpus[slot].store(0);
 }
 
 void Clear(Usage* usage, uint32_t slot) {
@@ -98,6 +114,7 @@ void Clear(Usage* usage, uint32_t slot) {
     gpu.held[slot].store(0);
     gpu.pending[slot].store(0);
   }
+  ClearCompute(usage, slot);
   usage->starts[slot].store(0);
   usage->pids[slot].store(0);
 }

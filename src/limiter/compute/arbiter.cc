@@ -1,0 +1,338 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/limiter/compute/arbiter.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "src/limiter/compute/tuning.h"
+
+namespace tessera::limiter {
+namespace {
+
+constexpr double kQ16 = double(kOne);
+// Half of what a container may hold in advance of the others; at least two ticks.
+constexpr int64_t kLead = 4 * kMillisecond;
+constexpr int64_t kLeastCap = kMillisecond;
+// Between two ticks: while containers contend, while one is alone, and while none is active. A stop
+// must reach a low class long before the 10 ms that it has.
+constexpr int64_t kTick = 2 * kMillisecond, kStopTick = kMillisecond / 2;
+// One that launched within this time may do so again at any time, and its turns must be seen.
+constexpr int64_t kRecent = kSecond;
+constexpr int64_t kAloneTick = 8 * kMillisecond, kIdleTick = 16 * kMillisecond;
+constexpr int64_t kRateMemory = 13 * kMillisecond;
+constexpr int64_t kActive = 50 * kMillisecond, kIdle = 10 * kMillisecond;
+constexpr int64_t kHighHold = 5 * kMillisecond;
+constexpr int64_t kLongMemory = 100 * kMillisecond;
+// A process gets less in flight the more containers there are: their turns are shorter then, and a
+// program that waits for its own launches gets more of them. At least two slices.
+constexpr int64_t kLeastWindow = 800 * kMicrosecond;
+// A process that writes nothing for so long has ended or is stopped: what it claims to have in
+// flight counts no longer.
+constexpr int64_t kSilent = 100 * kMillisecond;
+// Of the correction by NVML (Utilization).
+constexpr double kDeadBand = 0.004;  // of the GPU
+constexpr int64_t kTooLongToTrim = 150 * kMillisecond;
+constexpr double kLeastChange = 0.02;
+constexpr double kLeastBias = 0.1, kMostBias = 10;
+
+// Bounds for what a container claims.
+constexpr int64_t kLargest = int64_t(1) << 60;
+constexpr int64_t kMostAtOnce = 16 * kSecond;
+
+int64_t Bounded(int64_t value) { return std::clamp(value, -kLargest, kLargest); }
+uint32_t ToQ16(double value) { return uint32_t(std::clamp(value, 0.0, 1000.0) * kQ16); }
+
+}  // namespace
+
+void Arbiter::Set(Id id, const ComputeShare& share) {
+  const auto [at, made] = containers_.try_emplace(id);
+  if (!made && at->second.share == share) return;
+  at->second.share = share;
+  if (!made) ++at->second.epoch;
+  DecideWeights();
+}
+
+void Arbiter::Remove(Id id) {
+  containers_.erase(id);
+  DecideWeights();
+}
+
+// Containers without a request divide what the requests leave.
+void Arbiter::DecideWeights() {
+  double requested = 0, weights = 0;
+  for (const auto& [id, container] : containers_) {
+    requested += container.share.request;
+    if (container.share.request <= 0) weights += container.share.weight;
+  }
+  const double rest = std::max(0.01, 1 - requested);
+  for (auto& [id, container] : containers_) {
+    const ComputeShare& share = container.share;
+    container.weight =
+        share.request > 0 ? share.request : rest * share.weight / std::max(weights, 1e-9);
+  }
+}
+
+void Arbiter::ReadProcess(int64_t now, const ProcessReading& claim, Container* container) {
+  // A time of the future counts as now.
+  ProcessReading reading = claim;
+  for (int64_t* time :
+       {&reading.last_launch, &reading.last_long, &reading.last_wait, &reading.seen}) {
+    *time = std::clamp<int64_t>(*time, 0, now);
+  }
+  auto& process = container->processes[reading.slot];
+  const int64_t metered = Bounded(reading.metered);
+  if (process.read_at != 0 && now > process.read_at) {
+    const double dt = double(now - process.read_at);
+    const double used = double(std::clamp<int64_t>(metered - process.metered, 0, kMostAtOnce)) / dt;
+    process.rate += (used - process.rate) * -std::expm1(-dt / double(kRateMemory));
+  }
+  process.metered = metered;
+  process.read_at = now;
+  process.read = true;
+  const bool silent = now - reading.seen > kSilent;
+  process.in_flight = silent ? 0 : std::clamp<int64_t>(reading.in_flight, 0, kMostAtOnce);
+  if (process.in_flight > 0) process.busy_at = now;
+  process.active = now - std::max(process.busy_at, reading.last_launch) < kActive;
+  process.long_work = now - reading.last_long < kLongMemory;
+  container->in_flight += process.in_flight;
+  container->last_launch = std::max(container->last_launch, reading.last_launch);
+  container->last_wait = std::max(container->last_wait, reading.last_wait);
+  container->longest = std::max(container->longest, reading.longest);
+  container->metered = Bounded(container->metered + metered);
+}
+
+void Arbiter::Read(int64_t now, const Reading& reading) {
+  const auto at = containers_.find(reading.id);
+  if (at == containers_.end()) return;
+  Container& container = at->second;
+  const int64_t charged = Bounded(reading.charged);
+  container.used = container.known ? charged - container.charged : 0;
+  container.charged = charged;
+  if (!container.known) container.pool = charged;
+  container.known = true;
+  container.in_flight = container.metered = container.longest = 0;
+  for (auto& [slot, process] : container.processes) process.read = false;
+  for (const ProcessReading& process : reading.processes) ReadProcess(now, process, &container);
+  std::erase_if(container.processes, [](const auto& one) { return !one.second.read; });
+  container.idle = container.in_flight == 0 && now - container.last_launch > kIdle &&
+                   now - container.last_wait > kIdle;
+}
+
+// x such that processes with short kernels, which get what they ask for, and those with long ones,
+// which get a turn whenever they have work, fill the GPU together.
+void Arbiter::DecideParts(int64_t now) {
+  active_.clear();
+  for (auto& [id, container] : containers_) {
+    for (auto& [slot, process] : container.processes) {
+      if (process.active) active_.push_back(&process);
+    }
+  }
+  for (auto& [id, container] : containers_) {
+    for (auto& [slot, process] : container.processes) {
+      if (process.at != 0) process.integral += int64_t(process.part * double(now - process.at));
+      process.at = now;
+      double low = 0, high = 1;
+      for (int step = 0; step < 12 && active_.size() > 1; ++step) {
+        const double x = (low + high) / 2;
+        double sum = x;
+        for (const Process* other : active_) {
+          if (other == &process) continue;
+          sum += other->long_work ? std::min(1.0, double(other->in_flight) / kQuantum) * x
+                                  : std::min(other->rate, x);
+        }
+        (sum < 1 ? low : high) = x;
+      }
+      process.part = high;
+    }
+  }
+}
+
+void Arbiter::DecideStops(int64_t now) {
+  bool high = false;
+  for (const auto& [id, container] : containers_) {
+    high |= container.share.priority == PriorityClass::kHigh &&
+            (container.in_flight > 0 || now - container.last_wait < kHighHold ||
+             now - container.last_launch < kHighHold);
+  }
+  for (auto& [id, container] : containers_) {
+    const bool low = container.share.priority == PriorityClass::kLow;
+    const uint32_t flags = (low ? kComputeLow : 0) | (low && high ? kComputeStop : 0);
+    // What threads have taken in advance is given up at a stop.
+    if ((flags & kComputeStop) != 0 && (container.flags & kComputeStop) == 0) ++container.epoch;
+    container.flags = flags;
+  }
+}
+
+int64_t Arbiter::CapOf(const Container& container, double weights) const {
+  return std::max(kLeastCap, int64_t(2 * double(kLead) * container.weight / weights));
+}
+
+// The GPU time since the last tick that is left to containers with a backlog.
+double Arbiter::Budget(int64_t now) const {
+  double budget = last_tick_ == 0 ? 0 : double(std::min<int64_t>(now - last_tick_, kLease));
+  for (const auto& [id, container] : containers_) {
+    if (container.light) budget -= double(container.used);
+  }
+  return std::max(budget, 0.0);
+}
+
+void Arbiter::DecidePools(int64_t now) {
+  double weights = 0;
+  for (auto& [id, container] : containers_) {
+    container.idle |= !container.known;
+    if (!container.idle && (container.flags & kComputeStop) == 0) weights += container.weight;
+  }
+  weights = std::max(weights, 1e-6);
+  int active = 0;
+  int64_t in_flight = 0;
+  for (auto& [id, container] : containers_) {
+    const int64_t head = container.pool - container.charged, cap = CapOf(container, weights);
+    const bool backlog = now - container.last_wait < kTick + kMillisecond;
+    container.light = container.idle || (head >= cap * 3 / 4 && !backlog);
+    // It keeps its place, and takes part again when it may.
+    container.stopped = (container.flags & kComputeStop) != 0;
+    active += !container.idle && !container.stopped;
+    in_flight += container.in_flight;
+  }
+  const double budget = Budget(now);
+  double heavy = 0, most = 1e18, needed = 1e18;
+  for (const auto& [id, container] : containers_) {
+    if (container.light || container.stopped) continue;
+    heavy += container.weight;
+    const auto head = double(container.pool - container.charged),
+               cap = double(CapOf(container, weights));
+    if (head > 0) most = std::min(most, std::max(0.0, cap - head) / container.weight);
+    if (head <= 0) needed = std::min(needed, (cap / 2 - head) / container.weight);
+  }
+  double each = heavy > 0 ? std::min(budget / heavy, most) : 0;
+  const bool drains = in_flight < (active <= 1 ? kLead : kMillisecond / 4);
+  if (drains && needed < 1e18) each = std::max(each, needed);
+  for (auto& [id, container] : containers_) {
+    if (container.light) {
+      container.pool = container.charged + CapOf(container, weights);
+    } else if (!container.stopped) {
+      container.pool += int64_t(each * container.weight);
+    }
+  }
+}
+
+void Arbiter::Write(int64_t now) {
+  outcome_.grants.clear();
+  outcome_.parts.clear();
+  int64_t active = 0;
+  for (const auto& [id, container] : containers_) active += !container.idle;
+  const int64_t window = std::clamp(kWindow / std::max<int64_t>(active, 1), kLeastWindow, kWindow);
+  for (auto& [id, container] : containers_) {
+    const ComputeShare& share = container.share;
+    outcome_.grants.push_back({.id = id,
+                               .epoch = container.epoch,
+                               .flags = container.flags,
+                               .bias = ToQ16(container.bias),
+                               .cap = ToQ16(share.limit),
+                               .floor = ToQ16(container.weight),
+                               .window_us = uint32_t(window / kMicrosecond),
+                               .pool = container.pool,
+                               .lease_end = now + kLease});
+    for (const auto& [slot, process] : container.processes) {
+      const bool others = active_.size() > (process.active ? 1u : 0u);
+      outcome_.parts.push_back({.id = id,
+                                .slot = slot,
+                                .part = ToQ16(process.part),
+                                .contended = others,
+                                .integral = process.integral,
+                                .at = process.at});
+    }
+  }
+}
+
+int64_t Arbiter::NextTick(int64_t now) const {
+  bool high = false, low = false;
+  int active = 0;
+  for (const auto& [id, container] : containers_) {
+    high |= container.share.priority == PriorityClass::kHigh;
+    low |= container.share.priority == PriorityClass::kLow && container.in_flight > 0;
+    active += container.known && now - container.last_launch < kRecent;
+  }
+  if (high && low) return kStopTick;
+  return active > 1 ? kTick : active == 1 ? kAloneTick : kIdleTick;
+}
+
+const Arbiter::Outcome& Arbiter::Tick(int64_t now, const std::vector<Reading>& readings) {
+  for (const Reading& reading : readings) Read(now, reading);
+  DecideParts(now);
+  DecideStops(now);
+  DecidePools(now);
+  Write(now);
+  last_tick_ = now;
+  outcome_.next = now + NextTick(now);
+  return outcome_;
+}
+
+// NVML counts whole percents in samples that are old, so only means over steady seconds are
+// compared, and the bias goes a part of the way.
+void Arbiter::Utilization(int64_t now, Id id, double used) {
+  const auto at = containers_.find(id);
+  if (at == containers_.end()) return;
+  Container& container = at->second;
+  Trim& trim = container.trim;
+  const double metered =
+      double(container.metered - trim.metered) / double(std::max<int64_t>(now - trim.at, 1));
+  const bool first = trim.at == 0;
+  trim.at = now;
+  trim.metered = container.metered;
+  if (first) return;
+  const auto changed = [](double mean, double value) {
+    return std::abs(value - mean) > std::max(kLeastChange, 0.2 * mean);
+  };
+  if (changed(trim.mean_metered, metered) || changed(trim.mean_nvml, used)) trim.samples = 0;
+  ++trim.samples;
+  const double weight = trim.samples == 1 ? 1 : 0.5;
+  trim.mean_metered += (metered - trim.mean_metered) * weight;
+  trim.mean_nvml += (used - trim.mean_nvml) * weight;
+  const double biased = trim.mean_metered * container.bias;
+  if (trim.samples < 3 || container.longest > kTooLongToTrim || biased < kDeadBand ||
+      trim.mean_nvml < kDeadBand ||
+      std::abs(trim.mean_nvml - biased) <= std::max(kDeadBand, 0.01 * biased)) {
+    return;
+  }
+  const double ratio = trim.mean_nvml / biased;
+  const double power = ratio > 1.3 || ratio < 0.77 ? 0.8 : 0.5;
+  container.bias = std::clamp(container.bias * std::pow(ratio, power), kLeastBias, kMostBias);
+}
+
+Arbiter::ProcessReading ReadLine(uint32_t slot, const ComputeSlot& line) {
+  return {.slot = slot,
+          .metered = line.metered.load(kRelaxed),
+          .in_flight = line.in_flight.load(kRelaxed),
+          .last_launch = line.last_launch.load(kRelaxed),
+          .last_long = line.last_long.load(kRelaxed),
+          .last_wait = line.last_wait.load(kRelaxed),
+          .seen = line.seen.load(kRelaxed),
+          .longest = line.longest.load(kRelaxed)};
+}
+
+// The epoch comes last: a thread that sees a new one finds the rest.
+void WriteGrant(const Arbiter::Grant& grant, ComputeLimit* line) {
+  line->flags.store(grant.flags, kRelaxed);
+  line->pool.store(grant.pool, kRelaxed);
+  line->bias.store(grant.bias, kRelaxed);
+  line->cap.store(grant.cap, kRelaxed);
+  line->floor.store(grant.floor, kRelaxed);
+  line->window_us.store(grant.window_us, kRelaxed);
+  line->lease_end.store(grant.lease_end, std::memory_order_release);
+  line->epoch.store(grant.epoch, std::memory_order_release);
+}
+
+// Each store is ordered after the odd number before it. ThreadSanitizer knows no fences.
+void WritePart(const Arbiter::Part& part, ComputePart* line) {
+  constexpr auto kRelease = std::memory_order_release;
+  const uint32_t sequence = line->sequence.load(kRelaxed) | 1;
+  line->sequence.store(sequence, kRelaxed);
+  line->part.store(part.part, kRelease);
+  line->integral.store(part.integral, kRelease);
+  line->at.store(part.at, kRelease);
+  line->contended.store(part.contended, kRelease);
+  line->sequence.store(sequence + 1, kRelease);
+}
+
+}  // namespace tessera::limiter

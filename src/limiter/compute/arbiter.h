@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: Apache-2.0
+// Divides the time of one GPU between the limited containers that use it. The agent drives it:
+//
+//   Set, Remove   when a container with a limit starts, changes or ends
+//   Tick          at the time that the last Tick named, with what was read of every container:
+//                 ComputeUsage of this GPU up to `charge.slots` lines, read with one pread
+//                 of its size (then reads more where `slots` has grown). `Outcome::next` is 0.5 to
+//                 16 ms away; between ticks nothing is read
+//   afterwards    every Grant is written to the ComputeLimit of its container, and every Part to
+//                 its ComputePart (WriteGrant, WritePart)
+//   Utilization   once a second, with NVML's measure of each container's processes
+//
+// Tick is pure: it has no clock and reads no file. What it reads was written by the containers and
+// may be anything; a container that lies harms itself, and takes from others at most what NVML does
+// not show. Not for: hard limits without an agent, which the limiter itself keeps by `cap` and
+// `floor`. Threads: one. Cost of a tick: linear in the containers, and quadratic in the processes
+// that were active within the last 50 ms.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <vector>
+
+#include "src/limiter/region.h"
+
+namespace tessera::limiter {
+
+enum class PriorityClass { kHigh, kNormal, kLow };
+
+// Rates are fractions of the GPU.
+struct ComputeShare {
+  double request = 0;  // what the container gets while it has work; 0: by its weight
+  double limit = 0;    // what it gets at most; 0: whatever others leave (work-conserving)
+  double weight = 1;   // with request 0: its part of what the requests leave
+  PriorityClass priority = PriorityClass::kNormal;
+  bool operator==(const ComputeShare&) const = default;
+};
+
+class Arbiter {
+ public:
+  using Id = uint64_t;
+
+  // One line of ComputeUsage::slots.
+  struct ProcessReading {
+    uint32_t slot = 0;
+    int64_t metered = 0, in_flight = 0, last_launch = 0, last_long = 0, last_wait = 0, seen = 0,
+            longest = 0;
+  };
+  struct Reading {
+    Id id = 0;
+    int64_t charged = 0;
+    std::vector<ProcessReading> processes;
+  };
+
+  struct Grant {
+    Id id = 0;
+    uint32_t epoch = 0, flags = 0, bias = kOne, cap = 0, floor = 0, window_us = 0;
+    int64_t pool = 0, lease_end = 0;
+  };
+  struct Part {
+    Id id = 0;
+    uint32_t slot = 0, part = kOne, contended = 0;
+    int64_t integral = 0, at = 0;
+  };
+  struct Outcome {
+    std::vector<Grant> grants;  // of all containers
+    std::vector<Part> parts;    // of all processes that were read
+    int64_t next = 0;           // when to call Tick again
+  };
+
+  // The same share again changes nothing.
+  void Set(Id id, const ComputeShare& share);
+  void Remove(Id id);
+  // `readings` may lack containers that could not be read; they keep their limits for this tick.
+  const Outcome& Tick(int64_t now, const std::vector<Reading>& readings);
+  // Mean part of the GPU that the processes of a container used in the second before `now`.
+  void Utilization(int64_t now, Id id, double used);
+
+ private:
+  struct Process {
+    int64_t metered = 0, integral = 0, at = 0, read_at = 0, busy_at = 0;
+    double rate = 0;  // GPU time per time, an exponential mean
+    double part = 1;
+    int64_t in_flight = 0;
+    bool active = false, long_work = false, read = false;
+  };
+  // Means over the seconds since the load of a container last changed.
+  struct Trim {
+    int64_t at = 0, metered = 0;
+    double mean_metered = 0, mean_nvml = 0;
+    int samples = 0;
+  };
+  struct Container {
+    ComputeShare share;
+    std::map<uint32_t, Process> processes;
+    uint32_t epoch = 1, flags = 0;
+    double bias = 1, weight = 0;
+    int64_t charged = 0, used = 0, pool = 0;  // `used`: charged since the last tick
+    int64_t in_flight = 0, last_launch = 0, last_wait = 0, longest = 0, metered = 0;
+    bool known = false, idle = true, light = true, stopped = false;
+    Trim trim;
+  };
+
+  void Read(int64_t now, const Reading& reading);
+  void ReadProcess(int64_t now, const ProcessReading& reading, Container* container);
+  void DecideWeights();
+  void DecideParts(int64_t now);
+  void DecideStops(int64_t now);
+  void DecidePools(int64_t now);
+  double Budget(int64_t now) const;
+  int64_t NextTick(int64_t now) const;
+  int64_t CapOf(const Container& container, double weights) const;
+  void Write(int64_t now);
+
+  std::map<Id, Container> containers_;
+  std::vector<Process*> active_;
+  int64_t last_tick_ = 0;
+  Outcome outcome_;
+};
+
+Arbiter::ProcessReading ReadLine(uint32_t slot, const ComputeSlot& line);
+void WriteGrant(const Arbiter::Grant& grant, ComputeLimit* line);
+void WritePart(const Arbiter::Part& part, ComputePart* line);
+
+}  // namespace tessera::limiter

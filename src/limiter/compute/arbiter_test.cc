@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/limiter/compute/arbiter.h"
+
+#include <gtest/gtest.h>
+
+#include <limits>
+#include <random>
+
+#include "src/limiter/compute/tuning.h"
+
+namespace tessera::limiter {
+namespace {
+
+constexpr int64_t kStart = 100 * kSecond;
+
+Arbiter::Reading Working(Arbiter::Id id, int64_t now, int64_t charged) {
+  return {.id = id,
+          .charged = charged,
+          .processes = {{.slot = 3,
+                         .metered = charged,
+                         .in_flight = kMillisecond,
+                         .last_launch = now,
+                         .last_wait = now,
+                         .seen = now}}};
+}
+
+const Arbiter::Grant& GrantOf(const Arbiter::Outcome& outcome, Arbiter::Id id) {
+  for (const Arbiter::Grant& grant : outcome.grants) {
+    if (grant.id == id) return grant;
+  }
+  ADD_FAILURE() << "no grant for " << id;
+  return outcome.grants.front();
+}
+
+TEST(ArbiterTest, GrantsRatesAndALeaseToEveryContainer) {
+  Arbiter arbiter;
+  arbiter.Set(1, {.request = 0.25, .limit = 0.5});
+  arbiter.Set(2, {.weight = 3});
+  arbiter.Set(3, {.weight = 1});
+  const auto& outcome = arbiter.Tick(kStart, {});
+  ASSERT_EQ(outcome.grants.size(), 3u);
+  EXPECT_EQ(GrantOf(outcome, 1).cap, kOne / 2);
+  EXPECT_EQ(GrantOf(outcome, 1).floor, kOne / 4);
+  EXPECT_EQ(GrantOf(outcome, 2).cap, 0u);
+  EXPECT_NEAR(GrantOf(outcome, 2).floor, 0.75 * 0.75 * kOne, 1);
+  EXPECT_NEAR(GrantOf(outcome, 3).floor, 0.75 * 0.25 * kOne, 1);
+  for (const auto& grant : outcome.grants) EXPECT_EQ(grant.lease_end, kStart + kLease);
+}
+
+TEST(ArbiterTest, OnlyAnotherShareMakesThreadsGiveUpWhatTheyTook) {
+  Arbiter arbiter;
+  arbiter.Set(1, {.request = 0.25, .limit = 0.5});
+  const uint32_t epoch = GrantOf(arbiter.Tick(kStart, {}), 1).epoch;
+  arbiter.Set(1, {.request = 0.25, .limit = 0.5});
+  EXPECT_EQ(GrantOf(arbiter.Tick(kStart + kMillisecond, {}), 1).epoch, epoch);
+  arbiter.Set(1, {.request = 0.25, .limit = 0.6});
+  EXPECT_EQ(GrantOf(arbiter.Tick(kStart + 2 * kMillisecond, {}), 1).epoch, epoch + 1);
+}
+
+TEST(ArbiterTest, StopsALowClassWhileAHighOneWorks) {
+  Arbiter arbiter;
+  arbiter.Set(1, {.weight = 1, .priority = PriorityClass::kHigh});
+  arbiter.Set(2, {.weight = 1, .priority = PriorityClass::kLow});
+  int64_t now = kStart;
+  const uint32_t before = GrantOf(arbiter.Tick(now, {Working(2, now, 0)}), 2).epoch;
+  now += kMillisecond;
+  const auto& outcome = arbiter.Tick(now, {Working(1, now, 0), Working(2, now, 0)});
+  EXPECT_EQ(GrantOf(outcome, 2).flags, kComputeStop | kComputeLow);
+  EXPECT_EQ(GrantOf(outcome, 2).epoch, before + 1) << "what threads took in advance is given up";
+  EXPECT_EQ(GrantOf(outcome, 1).flags, 0u);
+  EXPECT_LE(outcome.next - now, kMillisecond) << "it looks again soon";
+  now += 20 * kMillisecond;
+  EXPECT_EQ(GrantOf(arbiter.Tick(now, {Arbiter::Reading{.id = 1}, Working(2, now, 0)}), 2).flags,
+            kComputeLow);
+}
+
+TEST(ArbiterTest, TicksSeldomWhileNoContainerWorks) {
+  Arbiter arbiter;
+  for (Arbiter::Id id = 0; id < 100; ++id) arbiter.Set(id, {.weight = 1});
+  EXPECT_GE(arbiter.Tick(kStart, {}).next - kStart, 10 * kMillisecond);
+  EXPECT_LE(arbiter.Tick(kStart, {Working(1, kStart, 0), Working(2, kStart, 0)}).next - kStart,
+            2 * kMillisecond);
+}
+
+TEST(ArbiterTest, ForgetsWhatADeadProcessHadInFlight) {
+  Arbiter arbiter;
+  arbiter.Set(1, {.weight = 1, .priority = PriorityClass::kHigh});
+  arbiter.Set(2, {.weight = 1, .priority = PriorityClass::kLow});
+  const Arbiter::Reading dead = Working(1, kStart, 0);
+  EXPECT_NE(GrantOf(arbiter.Tick(kStart, {dead}), 2).flags & kComputeStop, 0u);
+  const int64_t later = kStart + 150 * kMillisecond;
+  EXPECT_EQ(GrantOf(arbiter.Tick(later, {dead}), 2).flags & kComputeStop, 0u);
+}
+
+// Whatever a container writes into its lines, the others keep a lease and sane rates.
+TEST(ArbiterTest, BoundsWhatContainersClaim) {
+  std::mt19937_64 random(3);
+  const auto number = [&]() -> int64_t {
+    switch (random() % 5) {
+      case 0:
+        return std::numeric_limits<int64_t>::max();
+      case 1:
+        return std::numeric_limits<int64_t>::min();
+      case 2:
+        return 0;
+      default:
+        return int64_t(random());
+    }
+  };
+  Arbiter arbiter;
+  for (Arbiter::Id id = 0; id < 4; ++id) arbiter.Set(id, {.request = 0.25});
+  int64_t now = kStart;
+  for (int i = 0; i < 5000; ++i, now += kMillisecond) {
+    Arbiter::Reading hostile{.id = 0, .charged = number()};
+    for (int j = 0; j < 3; ++j) {
+      hostile.processes.push_back({.slot = uint32_t(random() % 4),
+                                   .metered = number(),
+                                   .in_flight = number(),
+                                   .last_launch = number(),
+                                   .last_long = number(),
+                                   .last_wait = number(),
+                                   .seen = number(),
+                                   .longest = number()});
+    }
+    const auto& outcome = arbiter.Tick(now, {hostile, Working(1, now, i * kMillisecond / 4)});
+    for (const auto& grant : outcome.grants) {
+      ASSERT_EQ(grant.lease_end, now + kLease);
+      ASSERT_GE(grant.bias, kOne / 10);
+      ASSERT_LE(grant.bias, kOne * 10);
+    }
+    if (i % 1000 == 999) arbiter.Utilization(now, 0, double(random() % 100) / 100);
+  }
+}
+
+}  // namespace
+}  // namespace tessera::limiter

@@ -1,0 +1,225 @@
+// SPDX-License-Identifier: Apache-2.0
+// Before a launch: whether it may be made, and what it is charged. settle.cc has the rest.
+#include "src/limiter/compute/books.h"
+
+#include "src/limiter/compute/tuning.h"
+
+namespace tessera::limiter {
+namespace {
+
+// Launches of a key without a price that may be out at once: their length may be anything.
+constexpr uint32_t kMaxUnpriced = 2;
+constexpr int64_t kPoolPause = 250 * kMicrosecond, kStopPause = 100 * kMicrosecond;
+constexpr int64_t kMinPause = 50 * kMicrosecond, kMaxPause = kMillisecond;
+
+// Uniform in [0, 1), in 16 binary places. xorshift32, whose state is never 0.
+uint32_t Random(uint32_t* state) {
+  uint32_t x = *state != 0 ? *state : 2463534242u;
+  x ^= x << 13;
+  x ^= x >> 17;
+  x ^= x << 5;
+  *state = x;
+  return x >> 16;
+}
+
+// Random, so that the threads of a container do not poll in step.
+int64_t Pause(uint32_t* random) {
+  return 40 * kMicrosecond + 60 * kMicrosecond * Random(random) / kOne;
+}
+
+}  // namespace
+
+void Books::Open(const Lines& lines, Prices* prices) {
+  lines_ = lines;
+  prices_ = prices;
+  lock_.Reset();
+  settling_.store(false);
+  first_ = count_ = 0;
+  previous_ = kNoMark;
+  for (Mark& mark : marks_) mark.state.store(kFree);
+  covered_ = unmarked_ = metered_ = 0;
+  last_launch_ = last_wait_ = last_long_ = longest_ = long_out_ = 0;
+}
+
+bool Books::Leased(int64_t now) const { return lines_.limit->lease_end.load(kRelaxed) > now; }
+
+int64_t Books::Biased(int64_t amount) const {
+  const int64_t bias = lines_.limit->bias.load(kRelaxed);
+  return bias == 0 ? amount : amount * bias / kOne;
+}
+
+void Books::NoteSpent(Thread* thread) {
+  unmarked_ += thread->noted - thread->credit;
+  thread->noted = thread->credit;
+}
+
+void Books::Refund(Thread* thread) {
+  const SpinGuard guard(&lock_);
+  NoteSpent(thread);
+  lines_.charge->charged.fetch_sub(Biased(thread->credit), kRelaxed);
+  thread->credit = thread->noted = 0;
+}
+
+// Whoever moves the time on adds what has grown since. A process that is killed in between takes
+// that much from its container, which is at most the pause between two launches.
+void Books::GrowAllowance(int64_t rate, int64_t now) {
+  ComputeCharge& charge = *lines_.charge;
+  int64_t at = charge.allowance_at.load(kRelaxed);
+  if (at == 0) {
+    if (charge.allowance_at.compare_exchange_strong(at, now, kRelaxed)) {
+      charge.allowance.store(charge.charged.load(kRelaxed), kRelaxed);
+    }
+    return;
+  }
+  if (now > at && charge.allowance_at.compare_exchange_strong(at, now, kRelaxed)) {
+    charge.allowance.fetch_add(Least(now - at, kSecond) * rate / kOne, kRelaxed);
+  }
+  // One that waits for its turns during a long kernel of another may make up for that.
+  const int64_t most = charge.charged.load(kRelaxed) + Most(kBucket, Least(longest_, kSecond / 5));
+  int64_t allowance = charge.allowance.load(kRelaxed);
+  while (allowance > most &&
+         !charge.allowance.compare_exchange_weak(allowance, most, kRelaxed)) {
+  }
+}
+
+int64_t Books::WaitForAllowance(int64_t rate, bool leased, int64_t now) {
+  const int64_t charged = lines_.charge->charged.load(kRelaxed);
+  if (leased && lines_.limit->pool.load(kRelaxed) <= charged) {
+    last_wait_ = now;
+    return kPoolPause;
+  }
+  if (rate == 0) return 0;
+  GrowAllowance(rate, now);
+  const int64_t lack = charged - lines_.charge->allowance.load(kRelaxed);
+  if (lack < 0) return 0;
+  // What is in flight must be seen to end in time: others compute their part of the GPU from it.
+  const int64_t most = covered_ + unmarked_ > 0 ? kPoolPause : kMaxPause;
+  return Most(kMinPause, Least(lack * kOne / Most(rate, 1), most));
+}
+
+int64_t Books::WaitForWindow(int64_t estimate, uint32_t* random) const {
+  const bool low = (lines_.limit->flags.load(kRelaxed) & kComputeLow) != 0;
+  const int64_t in_flight = covered_ + unmarked_;
+  const int64_t window = int64_t(lines_.limit->window_us.load(kRelaxed)) * kMicrosecond;
+  int64_t bound = low ? kLowWindow : window != 0 ? window : kWindow;
+  if (!low) bound = Most(bound, estimate * 11 / 5);
+  if (in_flight <= 0 || in_flight + Least(estimate, bound) <= bound) return 0;
+  return Pause(random);
+}
+
+int64_t Books::WaitFor(Thread* thread, const Price& price, int64_t estimate, int64_t now) {
+  if (price.samples == 0 && price.outstanding >= kMaxUnpriced) {
+    return Pause(&thread->random);
+  }
+  if (const int64_t wait = WaitForWindow(estimate, &thread->random); wait != 0) {
+    last_wait_ = now;
+    return wait;
+  }
+  const bool leased = Leased(now);
+  if (leased && (lines_.limit->flags.load(kRelaxed) & kComputeStop) != 0) {
+    last_wait_ = now;
+    return kStopPause;
+  }
+  const auto& rate = leased ? lines_.limit->cap : lines_.limit->floor;
+  return WaitForAllowance(rate.load(kRelaxed), leased, now);
+}
+
+Books::Decision Books::Decide(Thread* thread, const Launch& launch, int64_t now) {
+  const uint32_t epoch = lines_.limit->epoch.load(std::memory_order_acquire);
+  if (epoch != thread->epoch) {
+    Refund(thread);
+    thread->epoch = epoch;
+  }
+  if (epoch == 0) return {};
+  const SpinGuard guard(&lock_);
+  NoteSpent(thread);
+  Price* price = prices_->Add(launch.key);
+  const bool priced = price->samples != 0;
+  const int64_t estimate = priced ? price->price.load(kRelaxed) : launch.guess;
+  if (priced && thread->credit >= estimate) {
+    thread->credit -= estimate;
+    last_launch_ = now;
+    return {};
+  }
+  if (const int64_t wait = WaitFor(thread, *price, estimate, now); wait != 0) {
+    const int mark = ClaimTail(launch.stream, now);
+    Publish(now);
+    return {wait, mark};
+  }
+  const int64_t slice = price->deviation > estimate * 3 / 5 ? kNoisySlice : kSlice;
+  const int64_t share = slice / 2 + slice * Random(&thread->random) / kOne;
+  const int64_t take = Most(share, estimate);
+  lines_.charge->charged.fetch_add(Biased(take), kRelaxed);
+  thread->credit += take - estimate;
+  thread->noted = thread->credit;
+  const int mark = Claim(launch, unmarked_ + estimate, now);
+  if (mark == kNoMark) {
+    unmarked_ += estimate;
+  } else {
+    Mark& made = marks_[mark];
+    made.timed = true;
+    made.estimate = estimate;
+    made.weight = priced ? Most(1, slice / Most(estimate, 1)) : 1;
+    made.long_work = estimate > kQuantum * 2 / 5;
+    long_out_ += made.long_work;
+    ++price->outstanding;
+  }
+  longest_ = Most(estimate, longest_ - longest_ / 64);
+  last_launch_ = now;
+  Publish(now);
+  return {0, mark};
+}
+
+// REQUIRES lock_.
+int Books::Claim(const Launch& launch, int64_t covers, int64_t now) {
+  if (count_ == kMarks) return kNoMark;
+  int index = 0;
+  while (index < kMarks && marks_[index].state.load(kRelaxed) != kFree) ++index;
+  if (index == kMarks) return kNoMark;
+  Mark& mark = marks_[index];
+  mark.timed = mark.long_work = mark.dropped = false;
+  mark.from_idle = covered_ + unmarked_ <= 0;
+  mark.kept_busy = count_ != 0;
+  mark.streams = StreamsOut(launch.stream);
+  mark.key = launch.key;
+  mark.stream = launch.stream;
+  mark.estimate = 0;
+  mark.weight = 1;
+  mark.covers = covers;
+  mark.launched = now;
+  uint32_t part = 0;
+  mark.integral = Integral(now, &part);
+  mark.state.store(kClaimed, kRelaxed);
+  covered_ += covers;
+  unmarked_ = 0;
+  order_[(first_ + count_++) % kMarks] = index;
+  return index;
+}
+
+// REQUIRES lock_. For a thread that will wait: without it the end of its last launches would show
+// only after its next one.
+int Books::ClaimTail(uintptr_t stream, int64_t now) {
+  if (unmarked_ <= 0) return kNoMark;
+  return Claim({.key = 0, .guess = 0, .stream = stream}, unmarked_, now);
+}
+
+uint32_t Books::StreamsOut(uintptr_t stream) const {
+  uintptr_t streams[8] = {stream};
+  uint32_t count = 1;
+  for (uint32_t i = 0; i < count_ && count < 8; ++i) {
+    const uintptr_t one = marks_[order_[(first_ + i) % kMarks]].stream;
+    bool known = false;
+    for (uint32_t j = 0; j < count; ++j) known |= streams[j] == one;
+    if (!known) streams[count++] = one;
+  }
+  return count;
+}
+
+void Books::Commit(int mark, bool recorded) {
+  const SpinGuard guard(&lock_);
+  Mark& made = marks_[mark];
+  const State state = made.dropped ? kFree : recorded ? kOut : kFailed;
+  made.state.store(state, std::memory_order_release);
+}
+
+}  // namespace tessera::limiter

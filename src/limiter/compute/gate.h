@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+// Connects Books with a GPU: before a launch it decides, records events and waits; afterwards it
+// asks the events. `Gpu` is the driver in the limiter and a model in tests:
+//
+//   int64_t Now();                              nanoseconds of CLOCK_MONOTONIC
+//   bool Record(int event, Stream stream);      false: the event is not recorded
+//   bool Done(int event);                       asks without waiting; an event that failed is done
+//   int64_t Elapsed(int start, int end);        nanoseconds between two done events; -1: unknown
+//
+// Events are numbers below kEvents. Waiting is the caller's: Ask says for how long.
+// Threads: any. No lock is held across a call of the GPU.
+#pragma once
+
+#include <cstdint>
+
+#include "src/limiter/compute/books.h"
+
+namespace tessera::limiter {
+
+template <typename Gpu, typename Stream>
+class Gate {
+ public:
+  static constexpr int kEvents = 2 * Books::kMarks;
+  static constexpr int StartOf(int mark) { return 2 * mark; }
+  static constexpr int EndOf(int mark) { return 2 * mark + 1; }
+
+  explicit constexpr Gate(Gpu* gpu) : gpu_(gpu) {}
+
+  Books& books() { return books_; }
+
+  // Nanoseconds to wait before asking again, or 0: launch, between Begin and End where `mark` is
+  // not kNoMark.
+  int64_t Ask(Books::Thread* thread, const Books::Launch& launch, Stream stream, int* mark) {
+    const int64_t now = gpu_->Now();
+    Harvest(now);
+    const Books::Decision decision = books_.Decide(thread, launch, now);
+    *mark = decision.mark;
+    if (decision.wait > 0 && decision.mark != Books::kNoMark) {
+      books_.Commit(decision.mark, gpu_->Record(EndOf(decision.mark), stream));
+      *mark = Books::kNoMark;
+    }
+    return decision.wait;
+  }
+  bool Begin(int mark, Stream stream) { return gpu_->Record(StartOf(mark), stream); }
+  void End(int mark, Stream stream, bool begun) {
+    books_.Commit(mark, begun && gpu_->Record(EndOf(mark), stream));
+  }
+
+  // Settles the marks whose work has ended.
+  void Harvest(int64_t now) {
+    for (int mark = books_.Oldest(); mark != Books::kNoMark; mark = books_.Oldest()) {
+      if (!gpu_->Done(EndOf(mark))) return books_.Leave();
+      Books::Times times;
+      if (books_.IsTimed(mark)) times.pair = gpu_->Elapsed(StartOf(mark), EndOf(mark));
+      if (const int previous = books_.Previous(); previous != Books::kNoMark) {
+        times.segment = gpu_->Elapsed(EndOf(previous), EndOf(mark));
+      }
+      books_.Settle(mark, times, now);
+    }
+  }
+
+  // After a call that has waited for work of the thread's stream, or of all streams.
+  void Drained(Books::Thread* thread, bool all) {
+    const int64_t now = gpu_->Now();
+    Harvest(now);
+    books_.Drained(thread, all, now);
+  }
+  // Every millisecond while work is in flight. False: nothing is.
+  bool Poll() {
+    const int64_t now = gpu_->Now();
+    Harvest(now);
+    books_.Poll(now);
+    return !books_.idle();
+  }
+
+ private:
+  Gpu* const gpu_;
+  Books books_;
+};
+
+}  // namespace tessera::limiter

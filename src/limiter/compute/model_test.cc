@@ -1,0 +1,229 @@
+// SPDX-License-Identifier: Apache-2.0
+// How well compute limits hold on a GPU in virtual time. The programs and mixes that are played by
+// default are a part of all:
+//   TESSERA_COMPUTE_MIXES=<count> limiter_compute_test    plays all programs, and so many mixes
+// Figures are percentages of a GPU in windows of a second: error of the mean / standard deviation.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+
+#include "src/limiter/testing/mix.h"
+#include "src/limiter/testing/shared_gpu.h"
+
+namespace tessera::limiter::testing {
+namespace {
+
+constexpr int64_t kSeconds = 1'000'000'000;
+constexpr double kTolerancePoints = 2;  // points, of the mean and of the deviation
+
+uint64_t Mixes() {
+  const char* text = std::getenv("TESSERA_COMPUTE_MIXES");
+  return text == nullptr ? 0 : std::strtoull(text, nullptr, 10);
+}
+
+Load Steady(double length) { return {.name = "async", .kernels = {{length}}}; }
+TenantOptions Hard(double share, const Load& load) {
+  return {.share = {.request = share, .limit = share}, .processes = {load}};
+}
+TenantOptions Weighted(double weight, const Load& load) {
+  return {.share = {.weight = weight}, .processes = {load}};
+}
+
+bool Holds(const SharedGpu::Figures& figures, double wanted) {
+  return std::abs(figures.mean - wanted) <= kTolerancePoints && figures.deviation <= kTolerancePoints;
+}
+
+// Plays the tenants, and expects each mean within `tolerance` points.
+void Expect(const char* what, const SharedGpuOptions& options, const std::vector<double>& wanted,
+            int64_t from = kSeconds, double tolerance = kTolerancePoints) {
+  SharedGpu gpu(options);
+  gpu.Run();
+  std::printf("%-36s", what);
+  for (size_t i = 0; i < wanted.size(); ++i) {
+    const auto figures = gpu.Of(i, from);
+    std::printf(" %5.1f/%.2f", figures.mean, figures.deviation);
+    EXPECT_NEAR(figures.mean, wanted[i], tolerance) << what << ", tenant " << i;
+    EXPECT_LE(figures.deviation, tolerance) << what << ", tenant " << i;
+  }
+  std::printf("\n");
+}
+
+TEST(ComputeModelTest, OneTenantGetsItsHardLimit) {
+  const std::vector<Load> loads = AllLoads();
+  int held = 0, runs = 0;
+  double error = 0, deviation = 0;
+  for (size_t i = 0; i < loads.size(); ++i) {
+    const double demand = DemandOf(loads[i]);
+    for (const double limit : {10, 30, 50, 70, 90}) {
+      if (Mixes() == 0 && (i + size_t(limit) / 10) % 5 != 0) continue;
+      SharedGpu gpu({.tenants = {Hard(limit / 100, loads[i])},
+                     .length = (Mixes() == 0 ? 5 : 9) * kSeconds,
+                     .seed = uint64_t(limit)});
+      gpu.Run();
+      const auto figures = gpu.Of(0);
+      const double wanted = std::min(limit, demand);
+      const bool holds = Holds(figures, wanted);
+      held += holds;
+      ++runs;
+      error += std::abs(figures.mean - wanted);
+      deviation += figures.deviation;
+      // A burst that needs all of its limit, and more at once than the bucket holds, comes late.
+      const bool late = loads[i].think > 0 && std::abs(demand - limit) < 1;
+      EXPECT_TRUE(holds || late) << loads[i].name << " at " << limit << ": " << figures.mean
+                                 << " / " << figures.deviation;
+    }
+  }
+  std::printf("%d of %d within 2 / 2, mean error %.2f, mean deviation %.2f\n", held, runs,
+              error / runs, deviation / runs);
+}
+
+TEST(ComputeModelTest, TwoHardLimitsHoldForKernelsOfAnyLength) {
+  for (const double length : {5 * kUs, 20 * kUs, 100 * kUs, 500 * kUs, 1.7 * kMs, 2 * kMs, 4 * kMs,
+                              5 * kMs, 20 * kMs, 50 * kMs}) {
+    char what[64];
+    std::snprintf(what, sizeof(what), "30 / 70, kernels of %.0f us", length / kUs);
+    Expect(what,
+           {.tenants = {Hard(0.3, Steady(length)), Hard(0.7, Steady(length))},
+            .length = 6 * kSeconds},
+           {29.8, 69.5});
+  }
+}
+
+TEST(ComputeModelTest, TenantsWithDifferentKernelsGetTheirShares) {
+  Expect("30 of 20 ms / 70 of 5 us",
+         {.tenants = {Hard(0.3, Steady(20 * kMs)), Hard(0.7, Steady(5 * kUs))}}, {29.5, 69.7});
+  Expect("30 of 5 us / 70 of 20 ms",
+         {.tenants = {Hard(0.3, Steady(5 * kUs)), Hard(0.7, Steady(20 * kMs))}}, {29.9, 69.3});
+  const Load graph{.kernels = {{6 * kMs, 0.05}}};
+  Expect("30 graphs / 70 of 5 us",
+         {.tenants = {Hard(0.3, graph), Hard(0.7, Steady(5 * kUs))}}, {29.8, 69.7});
+  const Load streams{.kernels = {{100 * kUs}}, .streams = 8};
+  Expect("30 in 8 streams / 70",
+         {.tenants = {Hard(0.3, streams), Hard(0.7, Steady(100 * kUs))}}, {29.8, 69.5});
+}
+
+TEST(ComputeModelTest, WeightsDivideTheGpu) {
+  for (const double length : {5 * kUs, 100 * kUs, 2 * kMs, 20 * kMs}) {
+    char what[64];
+    std::snprintf(what, sizeof(what), "1:9, kernels of %.0f us", length / kUs);
+    Expect(what, {.tenants = {Weighted(1, Steady(length)), Weighted(9, Steady(length))}}, {10, 89.5});
+  }
+  SharedGpuOptions many;
+  for (int i = 0; i < 16; ++i) many.tenants.push_back(Weighted(1, Steady(100 * kUs)));
+  Expect("16 equal weights", many, std::vector<double>(16, 6.2));
+}
+
+TEST(ComputeModelTest, AnElasticLimitUsesWhatOthersLeave) {
+  const TenantOptions elastic{.share = {.request = 0.3, .limit = 0.6},
+                              .processes = {Steady(100 * kUs)}};
+  Expect("elastic 30 to 60, alone", {.tenants = {elastic}}, {60});
+  Expect("elastic 30 to 60, beside 70", {.tenants = {elastic, Hard(0.7, Steady(100 * kUs))}},
+         {29.8, 69.5});
+}
+
+TEST(ComputeModelTest, ANewTenantGetsItsShareAtOnce) {
+  TenantOptions late = Hard(0.7, Steady(100 * kUs));
+  late.start = 3 * kSeconds;
+  Expect("70 arrives at 3 s, from 3.2 s",
+         {.tenants = {Weighted(1, Steady(100 * kUs)), late}, .length = 7 * kSeconds}, {29.8, 69.5},
+         3'200'000'000);
+}
+
+TEST(ComputeModelTest, LimitsStayWhenTheAgentDies) {
+  Expect("agent dies, weights 30 / 70",
+         {.tenants = {Weighted(3, Steady(100 * kUs)), Weighted(7, Steady(100 * kUs))},
+          .length = 8 * kSeconds,
+          .agent_dies = 3 * kSeconds},
+         {30, 69.5}, 4 * kSeconds);
+  const TenantOptions elastic{.share = {.request = 0.3, .limit = 0.6},
+                              .processes = {Steady(100 * kUs)}};
+  Expect("agent dies, elastic 30 to 60",
+         {.tenants = {elastic}, .length = 8 * kSeconds, .agent_dies = 3 * kSeconds}, {30},
+         4 * kSeconds);
+}
+
+TEST(ComputeModelTest, AStoppedLowClassGoesOnWhenTheAgentDies) {
+  const TenantOptions high{.share = {.request = 0.5, .priority = PriorityClass::kHigh},
+                           .processes = {Steady(100 * kUs)}};
+  const TenantOptions low{.share = {.request = 0.4, .priority = PriorityClass::kLow},
+                          .processes = {Steady(100 * kUs)}};
+  Expect("high / low while the agent lives", {.tenants = {high, low}}, {100, 0});
+  Expect("high / low after it died",
+         {.tenants = {high, low}, .length = 8 * kSeconds, .agent_dies = 3 * kSeconds}, {50, 40},
+         4 * kSeconds);
+}
+
+TEST(ComputeModelTest, AKilledProcessTakesNothingFromTheOthers) {
+  TenantOptions two = Hard(0.3, Steady(100 * kUs));
+  two.processes.push_back(Steady(500 * kUs));
+  Expect("SIGKILL of one of two processes",
+         {.tenants = {two, Hard(0.7, Steady(100 * kUs))},
+          .length = 8 * kSeconds,
+          .kill_at = 3 * kSeconds},
+         {29.8, 69.5}, 4 * kSeconds);
+}
+
+TEST(ComputeModelTest, AWrongMeterIsTrimmed) {
+  for (const double error : {3.0, 1.0 / 3}) {
+    char what[64];
+    std::snprintf(what, sizeof(what), "30 / 50, meter times %.2f, from 8 s", error);
+    Expect(what,
+           {.tenants = {Hard(0.3, Steady(100 * kUs)), Hard(0.5, Steady(100 * kUs))},
+            .length = 16 * kSeconds,
+            .meter_error = error},
+           {30, 50}, 8 * kSeconds);
+  }
+}
+
+// A kernel of 5 ms that has just begun when the high class arrives takes three turns, between
+// which the high class has its own: no limiter can end it sooner.
+TEST(ComputeModelTest, ALowClassIsOffTheGpuWithinTenMilliseconds) {
+  const Load bursts{.kernels = {{100 * kUs, 0.3}}, .burst = 40 * kMs, .think = 60 * kMs};
+  for (const double length : {50 * kUs, 500 * kUs, 2 * kMs, 5 * kMs}) {
+    SharedGpu gpu({.tenants = {{.share = {.request = 0.5, .priority = PriorityClass::kHigh},
+                                .processes = {bursts}},
+                               {.share = {.request = 0.5, .priority = PriorityClass::kLow},
+                                .processes = {Steady(length)}}},
+                   .length = 20 * kSeconds});
+    gpu.Run();
+    std::vector<int64_t> drains = gpu.drains;
+    ASSERT_GT(drains.size(), 100u);
+    std::sort(drains.begin(), drains.end());
+    std::printf("low kernels of %4.0f us: off the GPU after %.1f ms (median), %.1f ms (most)\n",
+                length / kUs, double(drains[drains.size() / 2]) / kMs, double(drains.back()) / kMs);
+    EXPECT_LE(drains.back(), length > 2 * kMs ? 12'000'000 : 10'000'000);
+    EXPECT_GT(gpu.Of(1).mean, 40) << "the low class works while the high one pauses";
+  }
+}
+
+TEST(ComputeModelTest, RandomMixesGetTheirShares) {
+  const uint64_t count = Mixes() == 0 ? 12 : Mixes();
+  int held = 0, tenants = 0;
+  double error = 0;
+  for (uint64_t seed = 7001; seed < 7001 + count; ++seed) {
+    Mix mix(seed);
+    SharedGpu gpu(mix.options());
+    gpu.Run();
+    const std::vector<double> wanted = mix.Expected(gpu);
+    for (size_t i = 0; i < wanted.size(); ++i) {
+      const auto figures = gpu.Of(i);
+      const bool holds = Holds(figures, wanted[i]);
+      held += holds;
+      ++tenants;
+      error += std::abs(figures.mean - wanted[i]);
+      if (holds) continue;
+      std::printf("  seed %lu tenant %zu of %zu: wanted %.1f, got %.1f / %.2f: %s\n", seed, i,
+                  wanted.size(), wanted[i], figures.mean, figures.deviation,
+                  mix.options().tenants[i].processes[0].name.c_str());
+    }
+  }
+  std::printf("%d of %d tenants within 2 / 2 (%.1f %%), mean error %.2f\n", held, tenants,
+              100.0 * held / tenants, error / tenants);
+  EXPECT_GE(held, tenants * 80 / 100);
+}
+
+}  // namespace
+}  // namespace tessera::limiter::testing

@@ -1,0 +1,319 @@
+// SPDX-License-Identifier: Apache-2.0
+// After a launch: what its events say about its price, and what that corrects.
+#include "src/limiter/compute/books.h"
+
+#include <sched.h>
+
+#include "src/limiter/compute/tuning.h"
+
+namespace tessera::limiter {
+namespace {
+
+// GPU time of a pair of events without a launch between them.
+constexpr int64_t kNullPair = 1'500;
+// The part of the GPU above which a process had it for itself.
+constexpr double kAlone = 0.97;
+// How long a process whose streams overlapped is taken to have several.
+constexpr int64_t kOverlapMemory = 50 * kMillisecond;
+// Samples that form a price before the contention rules use it.
+constexpr uint32_t kTrusted = 3;
+// After so many samples in a row that looked cut, the price itself is taken to be too low.
+constexpr uint32_t kMaxDropped = 12;
+
+// Price::near where all samples are.
+constexpr uint32_t kAllNear = 4096;
+
+int64_t Clamp(int64_t value, int64_t low, int64_t high) { return Least(Most(value, low), high); }
+
+// GPU time in the first `elapsed` of a stretch of work that began with a turn of the process: whole
+// turns of its own and the others', and then the rest.
+int64_t OwnTurns(int64_t elapsed, double part) {
+  const double cycle = double(kQuantum) / part;
+  const auto turns = double(int64_t(double(elapsed) / cycle));
+  const double rest = double(elapsed) - turns * cycle;
+  return int64_t(turns * double(kQuantum) + (rest < double(kQuantum) ? rest : double(kQuantum)));
+}
+
+// Samples of less than a turn are whole where they are about the shortest one, and many are.
+void NoteShortest(Price* price, int64_t pair) {
+  if (price->shortest == 0) price->near = kAllNear;
+  if (price->shortest == 0 || pair < price->shortest) price->shortest = pair;
+  const bool is_near = pair <= price->shortest * 21 / 20;
+  price->near = uint32_t((price->near * 15 + (is_near ? kAllNear : 0)) / 16);
+  if (!is_near) price->shortest += price->shortest / 256;
+}
+
+// Launches of one key that differ, so a long sample need not be a cut one.
+bool IsNoisy(const Price& price) {
+  return price.samples >= kTrusted && price.near < kAllNear / 6;
+}
+
+bool MayBeWhole(const Price& price) {
+  return price.shortest < kQuantum * 97 / 100 && !IsNoisy(price) && price.samples >= kTrusted;
+}
+
+}  // namespace
+
+// The integral of the part until now. A write that does not end, by an agent that was killed in
+// it, counts as no knowledge.
+int64_t Books::Integral(int64_t now, uint32_t* part) const {
+  const ComputePart& line = *lines_.part;
+  for (int tries = 0; tries < 100; ++tries) {
+    const uint32_t sequence = line.sequence.load(std::memory_order_acquire);
+    if (sequence % 2 != 0) continue;
+    constexpr auto kAcquire = std::memory_order_acquire;
+    *part = line.part.load(kAcquire);
+    const int64_t integral = line.integral.load(kAcquire), at = line.at.load(kAcquire);
+    if (line.sequence.load(kRelaxed) != sequence) continue;
+    return integral + Most(now - at, 0) * *part / kOne;
+  }
+  *part = 0;
+  return 0;
+}
+
+// The mean part of the GPU while a mark's work ran, in (0, 1]: since the mark before was settled,
+// where that is not long ago, or else since its launch.
+double Books::PartSince(const Mark& mark, int64_t now) const {
+  uint32_t part = 0;
+  const int64_t integral = Integral(now, &part);
+  const bool since_settled = mark.kept_busy && settled_at_ > mark.launched &&
+                             now - settled_at_ > 100 * kMicrosecond;
+  const int64_t from = since_settled ? settled_at_ : mark.launched;
+  const int64_t before = since_settled ? settled_integral_ : mark.integral;
+  if (part == 0 || now <= from) return 1;
+  const double mean = double(integral - before) / double(now - from);
+  return mean <= 0.01 ? 0.01 : mean > 1 ? 1 : mean;
+}
+
+// REQUIRES lock_. Removes the oldest mark from the ring.
+void Books::Retire(int index) {
+  Mark& mark = marks_[index];
+  first_ = (first_ + 1) % kMarks;
+  --count_;
+  covered_ -= mark.covers;
+  long_out_ -= mark.long_work;
+  if (mark.timed) {
+    if (Price* price = prices_->Find(mark.key); price != nullptr && price->outstanding > 0)
+      --price->outstanding;
+  }
+}
+
+// REQUIRES lock_. What a mark without events covers waits for the next one.
+void Books::DropFailed() {
+  while (count_ > 0 && marks_[order_[first_]].state.load(std::memory_order_acquire) == kFailed) {
+    const int index = order_[first_];
+    Retire(index);
+    unmarked_ += marks_[index].covers;
+    marks_[index].state.store(kFree, kRelaxed);
+  }
+}
+
+int Books::Oldest() {
+  if (settling_.exchange(true, std::memory_order_acquire)) return kNoMark;
+  int found = kNoMark;
+  {
+    const SpinGuard guard(&lock_);
+    DropFailed();
+    if (count_ > 0 && marks_[order_[first_]].state.load(std::memory_order_acquire) == kOut)
+      found = order_[first_];
+  }
+  if (found == kNoMark) Leave();
+  return found;
+}
+
+void Books::Settle(int index, const Times& times, int64_t now) {
+  {
+    const SpinGuard guard(&lock_);
+    Mark& mark = marks_[index];
+    Retire(index);
+    metered_ += mark.covers;
+    // Others may have stopped while it ran.
+    const bool contended =
+        lines_.part->contended.load(kRelaxed) != 0 || PartSince(mark, now) < kAlone;
+    const int64_t own = OwnSince(mark, times, contended, now);
+    const bool settled = SettleSegment(mark, own, contended, now);
+    if (mark.timed && times.pair >= 0) SettleSample(mark, times, own, contended, !settled, now);
+    uint32_t part = 0;
+    settled_at_ = now;
+    settled_integral_ = Integral(now, &part);
+    // Of marks of several streams, one that was launched later may have ended earlier.
+    const bool is_last = previous_ == kNoMark || times.segment >= 0;
+    if (is_last && previous_ != kNoMark) marks_[previous_].state.store(kFree, kRelaxed);
+    mark.state.store(is_last ? kPrevious : kFree, kRelaxed);
+    if (is_last) previous_ = index;
+    Publish(now);
+  }
+  Leave();
+}
+
+// A sample that is longer than its price, while others use the GPU, was probably cut at the end of
+// a turn.
+bool Books::DropAsCut(Price* price, int64_t own) const {
+  const int64_t usual = price->price.load(kRelaxed);
+  if (price->samples < kTrusted) return false;
+  const int64_t slack = Most(usual / 5 + 3 * kMicrosecond, price->deviation * 5 / 2);
+  if (own <= usual + slack) {
+    price->dropped = 0;
+    return false;
+  }
+  if (price->dropped == 0 || own < price->smallest_dropped) price->smallest_dropped = own;
+  return ++price->dropped < kMaxDropped;
+}
+
+// GPU time of the process between the ends of the last mark and this one, or of the launch itself
+// where it found nothing in flight. -1: not known.
+int64_t Books::OwnSince(const Mark& mark, const Times& times, bool contended, int64_t now) {
+  const int64_t before = stretch_;
+  int64_t length = -1;
+  if (mark.from_idle && mark.timed) {
+    length = stretch_ = times.pair;
+  } else if (mark.kept_busy) {
+    length = times.segment < 0 ? 0 : times.segment;
+    if (stretch_ >= 0) stretch_ += length;
+  } else {
+    stretch_ = -1;
+  }
+  if (!contended || length < 0) return length;
+  const double part = PartSince(mark, now);
+  if (stretch_ < 0) return int64_t(double(length) * part);
+  const int64_t began = mark.from_idle ? 0 : OwnTurns(before, part);
+  return Clamp(OwnTurns(stretch_, part) - began, 0, length);
+}
+
+void Books::Correct(int64_t difference) {
+  metered_ += difference;
+  lines_.charge->charged.fetch_add(Biased(difference), kRelaxed);
+}
+
+// While a process does not run dry, the time between the ends of two marks is that of all work
+// between them: no sampling, and no matter how streams overlap. While others use the GPU only a
+// part of that time is its own, which is known on average; for one stream samples tell more.
+bool Books::SettleSegment(const Mark& mark, int64_t own, bool contended, int64_t now) {
+  const Price* price = mark.timed ? prices_->Find(mark.key) : nullptr;
+  if (price != nullptr) noisy_ = IsNoisy(*price);
+  if ((contended && mark.streams <= 1 && !noisy_) || own < 0) return false;
+  Correct(own - mark.covers);
+  const bool overlaps =
+      mark.streams > 1 || (!contended && now - overlapped_at_ < kOverlapMemory);
+  if (overlaps) LearnOverlap(mark, own);
+  return true;
+}
+
+// A launch that overlaps with others takes longer than it uses. The price of each key that is
+// sampled approaches what all of them together used.
+void Books::LearnOverlap(const Mark& mark, int64_t own) {
+  overlap_own_ = overlap_own_ * 7 / 8 + double(own);
+  overlap_covers_ = overlap_covers_ * 7 / 8 + double(mark.covers);
+  Price* price = mark.timed ? prices_->Find(mark.key) : nullptr;
+  if (price == nullptr || price->samples < kTrusted || overlap_covers_ <= 0) return;
+  const double ratio = overlap_own_ / overlap_covers_;
+  const double bounded = ratio < 0.25 ? 0.25 : ratio > 4 ? 4 : ratio;
+  const int64_t old = price->price.load(kRelaxed);
+  price->price.store(Most(1, int64_t(double(old) * (1 + (bounded - 1) / 8))), kRelaxed);
+}
+
+// `corrects`: what was charged, too, not only the price.
+void Books::SettleSample(const Mark& mark, const Times& times, int64_t own_since, bool contended,
+                         bool corrects, int64_t now) {
+  Price* price = prices_->Find(mark.key);
+  if (mark.streams > 1) overlapped_at_ = now;
+  const bool overlaps =
+      mark.streams > 1 || (!contended && now - overlapped_at_ < kOverlapMemory);
+  if (price == nullptr || (overlaps && price->samples >= kTrusted)) return;
+  int64_t own = Most(times.pair - kNullPair, 300);
+  NoteShortest(price, own);
+  if (contended) {
+    if (!price->is_long && !IsNoisy(*price) && DropAsCut(price, own)) return;
+    if (price->is_long && MayBeWhole(*price) && own > price->shortest * 6 / 5) return;
+    if (price->dropped >= kMaxDropped) {
+      own = price->smallest_dropped;
+      price->dropped = 0;
+    } else if ((price->is_long || price->samples < kTrusted || IsNoisy(*price)) &&
+               own > kQuantum / 2 && !MayBeWhole(*price)) {
+      const bool only = own_since >= 0 && mark.covers == mark.estimate;
+      own = only ? Least(own, own_since) : int64_t(double(own) * PartSince(mark, now));
+    }
+  }
+  if (mark.weight > 2) {
+    const int64_t factor = contended ? 4 : 32;
+    own = Clamp(own, mark.estimate / 4, mark.estimate * factor);
+  }
+  if (corrects) Correct((own - mark.estimate) * mark.weight);
+  Prices::Learn(price, own);
+  // Estimates of launches that are cut vary, and must not lead in and out of this state.
+  const int64_t learned = price->price.load(kRelaxed);
+  price->is_long = learned > kQuantum * (price->is_long ? 5 : 8) / 10;
+}
+
+void Books::Drained(Thread* thread, bool all, int64_t now) {
+  const SpinGuard guard(&lock_);
+  NoteSpent(thread);
+  const bool one_stream = count_ == 0 || StreamsOut(marks_[order_[first_]].stream) == 1;
+  if (all || one_stream) {
+    metered_ += unmarked_;
+    unmarked_ = 0;
+  }
+  Publish(now);
+}
+
+// Work after the last mark ends by the clock: at the latest when the process has had its part of
+// the GPU for as long as the work is, with half as much again.
+void Books::Poll(int64_t now) {
+  const SpinGuard guard(&lock_);
+  if (count_ == 0 && unmarked_ > 0) {
+    uint32_t part = 0;
+    (void)Integral(now, &part);
+    const double rate = part == 0 ? 1 : double(part) / kOne;
+    if (double(now - last_launch_) > 1.5 * double(unmarked_) / rate + double(kMillisecond)) {
+      metered_ += unmarked_;
+      unmarked_ = 0;
+    }
+  }
+  Publish(now);
+}
+
+void Books::Forget(uint64_t key) {
+  const SpinGuard guard(&lock_);
+  prices_->Forget(key);
+}
+
+void Books::ForgetAll() {
+  const SpinGuard guard(&lock_);
+  prices_->Clear();
+}
+
+// A thread that asks for the events of a mark is let finish first.
+void Books::DropMarks() {
+  while (settling_.exchange(true, std::memory_order_acquire)) ::sched_yield();
+  {
+    const SpinGuard guard(&lock_);
+    while (count_ > 0) {
+      Mark& mark = marks_[order_[first_]];
+      metered_ += mark.covers;
+      mark.dropped = mark.state.load(kRelaxed) == kClaimed;
+      Retire(order_[first_]);
+      if (!mark.dropped) mark.state.store(kFree, kRelaxed);
+    }
+    if (previous_ != kNoMark) marks_[previous_].state.store(kFree, kRelaxed);
+    previous_ = kNoMark;
+    metered_ += unmarked_;
+    unmarked_ = 0;
+    stretch_ = -1;
+  }
+  Leave();
+}
+
+// REQUIRES lock_.
+void Books::Publish(int64_t now) {
+  ComputeSlot& slot = *lines_.slot;
+  if (long_out_ > 0) last_long_ = now;
+  slot.metered.store(metered_, kRelaxed);
+  slot.in_flight.store(covered_ + unmarked_, kRelaxed);
+  slot.last_launch.store(last_launch_, kRelaxed);
+  slot.last_long.store(last_long_, kRelaxed);
+  slot.last_wait.store(last_wait_, kRelaxed);
+  slot.longest.store(longest_, kRelaxed);
+  slot.seen.store(now, kRelaxed);
+}
+
+}  // namespace tessera::limiter

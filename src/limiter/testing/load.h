@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+// For tests: what a program gives to the GPU, one step at a time. Deterministic by seed.
+#pragma once
+
+#include <cstdint>
+#include <random>
+#include <string>
+#include <vector>
+
+namespace tessera::limiter::testing {
+
+inline constexpr double kUs = 1e3, kMs = 1e6;  // in nanoseconds
+
+struct Load {
+  struct Kernel {
+    double length;      // mean, in nanoseconds
+    double spread = 0;  // standard deviation of the logarithm
+  };
+  std::string name;
+  std::vector<Kernel> kernels;  // one of them at random for each launch
+  int streams = 1;
+  int sync_every = 0;  // launches; 0: never waits
+  double burst = 0;    // nanoseconds of GPU time, after which it waits and thinks
+  double think = 0;    // nanoseconds
+};
+
+struct Step {
+  enum Kind { kLaunch, kSync, kThink } kind;
+  int64_t length;  // of the launch, or of the pause
+  uint64_t key;
+  int stream;
+};
+
+class Program {
+ public:
+  Program(const Load& load, uint64_t seed) : load_(load), random_(seed) {}
+  Step Next();
+
+ private:
+  const Load load_;
+  std::mt19937_64 random_;
+  int launches_ = 0;
+  uint64_t stream_ = 0;
+  double in_burst_ = 0;
+  bool thinks_ = false;
+};
+
+// The loads that a single tenant is tried with.
+std::vector<Load> AllLoads();
+// One at random: kernels from 5 us to 20 ms, with and without pauses, streams and spread.
+Load RandomLoad(std::mt19937_64* random);
+
+}  // namespace tessera::limiter::testing

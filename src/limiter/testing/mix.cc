@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/limiter/testing/mix.h"
+
+#include <algorithm>
+
+namespace tessera::limiter::testing {
+namespace {
+
+constexpr double kLostToTurns = 0.007;
+constexpr double kTolerance = 0.02;
+
+}  // namespace
+
+Mix::Mix(uint64_t seed) {
+  std::mt19937_64 random(seed);
+  const auto uniform = [&] { return double(random() >> 11) * 0x1p-53; };
+  options_.seed = seed;
+  options_.gpu.seed = seed * 7 + 1;
+  options_.length = 8'000'000'000;
+  std::vector<double> parts(1 + random() % 16);
+  double sum = 0, requested = 0, weights = 0;
+  for (double& part : parts) sum += part = 0.2 + uniform();
+  const double total = 0.5 + 0.5 * uniform();
+  for (const double part : parts) {
+    TenantOptions tenant;
+    tenant.processes = {RandomLoad(&random)};
+    const double share = std::clamp(part / sum * total, 0.02, 0.9), kind = uniform();
+    if (kind < 0.75) {
+      const double limit = kind < 0.5 ? share : std::min(1.0, share * (1 + uniform()));
+      tenant.share = {.request = share, .limit = limit};
+      requested += share;
+    } else {
+      tenant.share = {.weight = 1 + double(random() % 4)};
+      weights += tenant.share.weight;
+    }
+    most_.push_back(std::min(tenant.share.limit > 0 ? tenant.share.limit : 1,
+                             DemandOf(tenant.processes[0]) / 100));
+    options_.tenants.push_back(std::move(tenant));
+  }
+  const double rest = std::max(0.01, 1 - requested);
+  for (const TenantOptions& tenant : options_.tenants) {
+    const ComputeShare& share = tenant.share;
+    weights_.push_back(share.request > 0 ? share.request : rest * share.weight / weights);
+  }
+}
+
+std::vector<double> Mix::Fill(const std::vector<double>& most) const {
+  std::vector<double> shares(most.size());
+  double low = 0, high = 1000;
+  for (int step = 0; step < 100; ++step) {
+    const double level = (low + high) / 2;
+    double sum = 0;
+    for (size_t i = 0; i < most.size(); ++i)
+      sum += shares[i] = std::min(level * weights_[i], most[i]);
+    (sum < 1 - kLostToTurns ? low : high) = level;
+  }
+  return shares;
+}
+
+std::vector<double> Mix::Expected(const SharedGpu& gpu) const {
+  std::vector<double> most = most_;
+  const std::vector<double> claims = Fill(most);
+  std::vector<double> shares = claims;
+  std::vector<bool> missed(most.size());
+  for (bool changed = true; changed;) {
+    changed = false;
+    for (size_t i = 0; i < most.size(); ++i) {
+      const double got = gpu.Of(i).mean / 100;
+      if (missed[i] || got >= shares[i] - kTolerance) continue;
+      most[i] = got;
+      missed[i] = changed = true;
+    }
+    if (changed) shares = Fill(most);
+  }
+  for (size_t i = 0; i < most.size(); ++i) shares[i] = 100 * (missed[i] ? claims[i] : shares[i]);
+  return shares;
+}
+
+}  // namespace tessera::limiter::testing

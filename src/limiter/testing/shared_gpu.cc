@@ -1,0 +1,301 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/limiter/testing/shared_gpu.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "src/limiter/compute/tuning.h"
+
+namespace tessera::limiter::testing {
+namespace {
+
+constexpr int64_t kLaunchCost = 2'500, kRecordCost = 1'000, kSyncReturn = 10'000;
+constexpr int64_t kOvershoot = 60'000;
+constexpr int64_t kSamplePeriod = 100'000'000;
+constexpr int64_t kNvmlPeriod = 167'000'000, kNvmlAge = 200'000'000;
+constexpr auto kRelaxed = std::memory_order_relaxed;
+
+struct ModelDriver {
+  GpuModel* gpu;
+  const int64_t* now;
+  int context = 0;
+  double meter_error = 1;
+  int64_t cost = 0;  // of the calls since it was last set to 0
+
+  int64_t Now() { return *now; }
+  bool Record(int event, int stream) {
+    gpu->Record(context, stream, event);
+    cost += kRecordCost;
+    return true;
+  }
+  bool Done(int event) { return gpu->Stamp(context, event) != GpuModel::kPending; }
+  int64_t Elapsed(int start, int end) {
+    return int64_t(double(gpu->Stamp(context, end) - gpu->Stamp(context, start)) * meter_error);
+  }
+};
+
+}  // namespace
+
+struct SharedGpu::Tenant {
+  TenantOptions options;
+  ComputeLimit limit = {};
+  ComputeCharge charge = {};
+  std::vector<Process*> processes;
+  std::vector<int64_t> used;                            // at each sample
+  std::vector<std::pair<int64_t, double>> utilization;  // of NVML: when, and whole percents
+  int64_t nvml_used = 0;
+};
+
+struct SharedGpu::Process {
+  Process(Tenant* owner, const Load& load, uint64_t seed, const ModelDriver& model)
+      : tenant(owner), program(load, seed), driver(model), gate(&driver) {}
+  Tenant* const tenant;
+  ComputeSlot slot = {};
+  ComputePart part = {};
+  Prices prices = {};
+  Program program;
+  ModelDriver driver;
+  Gate<ModelDriver, int> gate;
+  Books::Thread thread;
+  Step step = {};
+  enum { kReady, kHasStep, kQueueFull, kSyncing, kSynced, kDead } state = kReady;
+  int64_t wake = 0, next_poll = INT64_MAX;
+};
+
+SharedGpu::SharedGpu(const SharedGpuOptions& options)
+    : options_(options), gpu_(options.gpu), random_(options.seed) {
+  for (const TenantOptions& one : options.tenants) {
+    auto tenant = std::make_unique<Tenant>();
+    tenant->options = one;
+    for (const Load& load : one.processes) {
+      const int context = gpu_.AddContext(load.streams, Gate<ModelDriver, int>::kEvents);
+      ModelDriver driver{&gpu_, &now_, context};
+      driver.meter_error = options.meter_error;
+      auto* process = new Process(tenant.get(), load, random_(), driver);
+      process->gate.books().Open({&tenant->limit, &process->part, &tenant->charge, &process->slot},
+                                 &process->prices);
+      process->thread.random = uint32_t(random_()) | 1;
+      process->wake = one.start + int64_t(random_() % 1'000'000);
+      tenant->processes.push_back(process);
+      processes_.push_back(process);
+    }
+    if (one.limited) arbiter_.Set(tenants_.size(), one.share);
+    tenants_.push_back(std::move(tenant));
+  }
+}
+
+SharedGpu::~SharedGpu() {
+  for (Process* process : processes_) delete process;
+}
+
+double SharedGpu::bias(size_t tenant) const { return double(tenants_[tenant]->limit.bias) / kOne; }
+
+void SharedGpu::Launch(Process* process) {
+  process->driver.cost = 0;
+  const int context = process->driver.context, stream = process->step.stream;
+  int mark = Books::kNoMark;
+  const uint64_t key = PriceKey(process->step.key + 1, 7);
+  const uint32_t epoch = process->gate.books().epoch();
+  if (epoch != 0 && !process->gate.books().Spend(&process->thread, key, epoch)) {
+    const Books::Launch launch{key, 20'000, uintptr_t(stream)};
+    const int64_t wait = process->gate.Ask(&process->thread, launch, stream, &mark);
+    if (process->next_poll == INT64_MAX) process->next_poll = now_ + kMillisecond;
+    if (wait > 0) {
+      process->wake = now_ + wait + int64_t(random_() % kOvershoot);
+      return;
+    }
+  }
+  if (mark != Books::kNoMark) {
+    const bool begun = process->gate.Begin(mark, stream);
+    gpu_.Launch(context, stream, process->step.length);
+    process->gate.End(mark, stream, begun);
+  } else {
+    gpu_.Launch(context, stream, process->step.length);
+  }
+  process->state = Process::kReady;
+  process->wake = now_ + kLaunchCost + process->driver.cost;
+}
+
+void SharedGpu::Handle(Process* process) {
+  switch (process->state) {
+    case Process::kSynced:
+      process->gate.Drained(&process->thread, true);
+      process->state = Process::kReady;
+      [[fallthrough]];
+    case Process::kReady:
+      process->step = process->program.Next();
+      process->state = Process::kHasStep;
+      break;
+    default:
+      break;
+  }
+  if (process->step.kind == Step::kThink) {
+    process->state = Process::kReady;
+    process->wake = now_ + process->step.length;
+  } else if (process->step.kind == Step::kSync) {
+    process->state = Process::kSyncing;
+    process->wake = INT64_MAX;
+    gpu_.Watch(process->driver.context, true);
+    AfterGpu();
+  } else if (gpu_.queued(process->driver.context) >= GpuModel::kQueue) {
+    process->state = Process::kQueueFull;
+    process->wake = INT64_MAX;
+    gpu_.Watch(process->driver.context, true);
+  } else {
+    Launch(process);
+  }
+}
+
+// Wakes those who wait for the GPU.
+void SharedGpu::AfterGpu() {
+  for (Process* process : processes_) {
+    const int context = process->driver.context;
+    if (process->state == Process::kSyncing && gpu_.backlog(context) == 0 &&
+        gpu_.queued(context) == 0) {
+      process->state = Process::kSynced;
+      process->wake = now_ + kSyncReturn;
+    } else if (process->state == Process::kQueueFull && gpu_.queued(context) < GpuModel::kQueue) {
+      process->state = Process::kHasStep;
+      process->wake = now_;
+    } else {
+      continue;
+    }
+    gpu_.Watch(context, false);
+  }
+}
+
+void SharedGpu::Tick() {
+  readings_.clear();
+  for (size_t i = 0; i < tenants_.size(); ++i) {
+    const Tenant& tenant = *tenants_[i];
+    if (!tenant.options.limited) continue;
+    Arbiter::Reading reading{.id = i, .charged = tenant.charge.charged};
+    for (size_t j = 0; j < tenant.processes.size(); ++j) {
+      reading.processes.push_back(ReadLine(uint32_t(j), tenant.processes[j]->slot));
+    }
+    readings_.push_back(std::move(reading));
+  }
+  const Arbiter::Outcome& outcome = arbiter_.Tick(now_, readings_);
+  for (const Arbiter::Grant& grant : outcome.grants) {
+    WriteGrant(grant, &tenants_[grant.id]->limit);
+  }
+  for (const Arbiter::Part& part : outcome.parts) {
+    WritePart(part, &tenants_[part.id]->processes[part.slot]->part);
+  }
+  next_tick_ = outcome.next;
+  ++ticks_;
+}
+
+void SharedGpu::Sample() {
+  const auto used_by = [&](const Tenant& tenant) {
+    int64_t used = 0;
+    for (const Process* process : tenant.processes) used += gpu_.used(process->driver.context);
+    return used;
+  };
+  if (now_ >= next_sample_) {
+    for (auto& tenant : tenants_) tenant->used.push_back(used_by(*tenant));
+    next_sample_ += kSamplePeriod;
+  }
+  if (now_ >= next_nvml_) {
+    for (auto& tenant : tenants_) {
+      const int64_t used = used_by(*tenant);
+      tenant->utilization.emplace_back(
+          now_, std::round(100 * double(used - tenant->nvml_used) / double(kNvmlPeriod)) / 100);
+      tenant->nvml_used = used;
+    }
+    next_nvml_ += kNvmlPeriod;
+  }
+  if (now_ < next_trim_ || now_ > options_.agent_dies) return;
+  next_trim_ += 1'000'000'000;
+  for (size_t i = 0; i < tenants_.size() && options_.trims; ++i) {
+    double sum = 0;
+    int count = 0;
+    for (const auto& [at, percents] : tenants_[i]->utilization) {
+      if (at > now_ - kNvmlAge || at <= now_ - kNvmlAge - 1'000'000'000) continue;
+      sum += percents;
+      ++count;
+    }
+    if (count > 0) arbiter_.Utilization(now_, i, sum / count);
+  }
+}
+
+int64_t SharedGpu::NextTime() const {
+  int64_t next = std::min({next_tick_, next_sample_, next_nvml_, options_.length});
+  for (const Process* process : processes_)
+    next = std::min({next, process->wake, process->next_poll});
+  return next;
+}
+
+// A stretch of work of the high class begins with its first launch after 5 ms without any.
+void SharedGpu::WatchDrain() {
+  bool high = false;
+  int64_t low = 0;
+  for (const auto& tenant : tenants_) {
+    for (const Process* process : tenant->processes) {
+      const int64_t backlog = gpu_.backlog(process->driver.context);
+      if (tenant->options.share.priority == PriorityClass::kHigh) high |= backlog > 0;
+      if (tenant->options.share.priority == PriorityClass::kLow) low += backlog;
+    }
+  }
+  if (high && now_ > high_until_ + 5 * kMillisecond) high_since_ = now_;
+  if (high) high_until_ = now_;
+  if (high && high_since_ >= 0 && low == 0) {
+    drains.push_back(now_ - high_since_);
+    high_since_ = -1;
+  }
+}
+
+void SharedGpu::Run() {
+  while (now_ < options_.length) {
+    const int64_t next = NextTime();
+    gpu_.RunUntil(next);
+    now_ = gpu_.now();
+    AfterGpu();
+    WatchDrain();
+    if (now_ < next) continue;
+    if (now_ >= options_.kill_at) {
+      Process* victim = tenants_[0]->processes[0];
+      gpu_.Kill(victim->driver.context);
+      victim->state = Process::kDead;
+      victim->wake = victim->next_poll = INT64_MAX;
+    }
+    if (now_ >= next_tick_) {
+      if (now_ < options_.agent_dies)
+        Tick();
+      else
+        next_tick_ = INT64_MAX;
+    }
+    Sample();
+    for (Process* process : processes_) {
+      if (process->next_poll <= now_)
+        process->next_poll = process->gate.Poll() ? now_ + kMillisecond : INT64_MAX;
+      if (process->wake <= now_) Handle(process);
+    }
+  }
+}
+
+SharedGpu::Figures SharedGpu::Of(size_t index, int64_t from, int64_t window) const {
+  const std::vector<int64_t>& used = tenants_[index]->used;
+  const auto first = size_t(from / kSamplePeriod), width = size_t(window / kSamplePeriod);
+  std::vector<double> parts;
+  for (size_t i = first; i + width < used.size(); ++i)
+    parts.push_back(100 * double(used[i + width] - used[i]) / double(window));
+  Figures figures;
+  if (parts.empty()) return figures;
+  for (double part : parts) {
+    figures.mean += part / double(parts.size());
+    figures.most = std::max(figures.most, part);
+  }
+  double squares = 0;
+  for (double part : parts) squares += (part - figures.mean) * (part - figures.mean);
+  figures.deviation = std::sqrt(squares / double(parts.size()));
+  return figures;
+}
+
+double DemandOf(const Load& load) {
+  SharedGpu gpu({.tenants = {{.processes = {load}, .limited = false}}, .length = 2'000'000'000});
+  gpu.Run();
+  return gpu.Of(0, 500'000'000, 1'000'000'000).mean;
+}
+
+}  // namespace tessera::limiter::testing

@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+// For tests: limited containers on one GPU in virtual time. Every process runs a Program through
+// the limiter's own Gate over a GpuModel; one Arbiter divides the GPU, as the agent would.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "src/limiter/compute/arbiter.h"
+#include "src/limiter/compute/gate.h"
+#include "src/limiter/testing/gpu_model.h"
+#include "src/limiter/testing/load.h"
+
+namespace tessera::limiter::testing {
+
+struct TenantOptions {
+  ComputeShare share;
+  std::vector<Load> processes;
+  bool limited = true;
+  int64_t start = 0;
+};
+
+struct SharedGpuOptions {
+  std::vector<TenantOptions> tenants;
+  GpuModelOptions gpu;
+  int64_t length = 6'000'000'000;
+  uint64_t seed = 1;
+  int64_t agent_dies = INT64_MAX;
+  double meter_error = 1;  // factor of all times that events report
+  // At `kill_at`, the process with this number of the first tenant is killed.
+  int64_t kill_at = INT64_MAX;
+  bool trims = true;
+};
+
+class SharedGpu {
+ public:
+  explicit SharedGpu(const SharedGpuOptions& options);
+  ~SharedGpu();
+  void Run();
+
+  // The part of the GPU that a tenant used in windows of a length, sliding by 100 ms.
+  struct Figures {
+    double mean = 0, deviation = 0, most = 0;
+  };
+  Figures Of(size_t tenant, int64_t from = 1'000'000'000, int64_t window = 1'000'000'000) const;
+  double bias(size_t tenant) const;
+  int64_t ticks() const { return ticks_; }
+  // For each stretch of work of the high class: nanoseconds until no other tenant ran, at most.
+  std::vector<int64_t> drains;
+
+ private:
+  struct Tenant;
+  struct Process;
+
+  void Handle(Process* process);
+  void Launch(Process* process);
+  void AfterGpu();
+  void Tick();
+  void Sample();
+  int64_t NextTime() const;
+  void WatchDrain();
+
+  const SharedGpuOptions options_;
+  GpuModel gpu_;
+  std::mt19937_64 random_;
+  std::vector<std::unique_ptr<Tenant>> tenants_;
+  std::vector<Process*> processes_;
+  Arbiter arbiter_;
+  std::vector<Arbiter::Reading> readings_;
+  int64_t now_ = 0, next_tick_ = 0, next_sample_ = 0, next_nvml_ = 0, next_trim_ = 1'000'000'000;
+  int64_t ticks_ = 0;
+  int64_t high_since_ = -1, high_until_ = -5'000'000;
+};
+
+// The part of the GPU that a load uses where it is alone and not limited.
+double DemandOf(const Load& load);
+
+}  // namespace tessera::limiter::testing
