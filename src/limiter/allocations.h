@@ -2,26 +2,26 @@
 // What this process has allocated and how much of it is charged, by device pointer, so that a free
 // gives back exactly what its allocation took.
 //
-// A hash table in shards, each with a spin lock that is held for a few instructions and never
-// across a call of the driver or the system. Memory comes from mmap, so the program's allocator is
-// not entered; a shard doubles when it is 70 % full. Neighbors in device memory are neighbors in
-// the table: programs allocate in a row. Threads: any. Cost: about 10 ns for each call.
+// Hash tables in shards, each with a spin lock that is held for a few instructions and never across
+// a call of the driver. Neighbors in device memory are neighbors in the table: programs allocate in
+// a row. Threads: any. Cost: about 10 ns for each call.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 
 #include "src/limiter/spin_lock.h"
+#include "src/limiter/table.h"
 
 namespace tessera::limiter {
 
 // 8 bytes, so that a table of a million allocations stays small.
 struct Allocation {
-  uint64_t blocks : 24 = 0;  // charged for it alone; 0 for a part of a block and for memory of a
-                             // pool. Of an entry for a block: how many allocations share it
+  uint64_t blocks : 24 = 0;   // charged for it alone; 0 for a part of a block and for memory of a
+                              // pool. Of an entry for a block: how many allocations share it
   uint64_t context : 26 = 0;  // id of the context that frees it (contexts.h); 0: none
-  uint64_t gpu : 5 = 0;   // index in the limits
-  uint64_t pool : 9 = 0;  // 1 + index of its pool (pools.h); 0: none
+  uint64_t gpu : 5 = 0;       // index in the limits
+  uint64_t pool : 9 = 0;      // 1 + index of its pool (pools.h); 0: none
 };
 static_assert(sizeof(Allocation) == 8);
 
@@ -43,21 +43,13 @@ class Allocations {
                      void* argument);
 
  private:
-  struct Entry {
-    uint64_t pointer;  // 0: empty
-    Allocation allocation;
-  };
+  static uint32_t Place(uint64_t pointer);
   struct Shard {
     SpinLock lock;
-    uint32_t count;
-    uint32_t capacity;  // a power of two, or 0
-    Entry* entries;
+    Table<Allocation, Place> table;
   };
   static constexpr size_t kShards = 64;
 
-  static bool Grow(Shard* shard);
-  static Entry* Find(const Shard& shard, uint64_t pointer);
-  static void Erase(Shard* shard, Entry* entry);
   Shard& ShardOf(uint64_t pointer);
 
   Shard shards_[kShards] = {};

@@ -9,7 +9,7 @@
 namespace tessera::cuda {
 
 #define LIMITER_WRAPPED(name, type) extern "C" decltype(type) name;
-#define LIMITER_CALLED(name)
+#define LIMITER_CALLED(name, type)
 #include "src/limiter/functions.inc"
 #undef LIMITER_CALLED
 #undef LIMITER_WRAPPED
@@ -20,7 +20,7 @@ namespace tessera::limiter {
 namespace {
 
 #define LIMITER_WRAPPED(name, type) +1
-#define LIMITER_CALLED(name)
+#define LIMITER_CALLED(name, type)
 constexpr uint32_t kWrapped = 0
 #include "src/limiter/functions.inc"
     ;
@@ -28,7 +28,7 @@ constexpr uint32_t kWrapped = 0
 #undef LIMITER_WRAPPED
 
 // By the driver's address. Open addressing, at most a quarter full.
-constexpr uint32_t kPlaces = 128;
+constexpr uint32_t kPlaces = 512;
 static_assert(kWrapped * 4 <= kPlaces);
 struct Replacement {
   void* of_driver;
@@ -37,9 +37,9 @@ struct Replacement {
 Replacement replacements[kPlaces];
 
 uint32_t PlaceOf(const void* address) {
-  return uint32_t(reinterpret_cast<uintptr_t>(address) * 0x9e3779b97f4a7c15u >> 57);
+  return uint32_t(reinterpret_cast<uintptr_t>(address) * 0x9e3779b97f4a7c15u >> 55);
 }
-static_assert(1u << (64 - 57) == kPlaces);
+static_assert(1u << (64 - 55) == kPlaces);
 
 void Replace(void* of_driver, void* of_limiter) {
   if (of_driver == nullptr) return;
@@ -69,7 +69,7 @@ __attribute__((constructor)) void FindDriver() {
 #define LIMITER_WRAPPED(name, type)                           \
   Replace(find(#name), reinterpret_cast<void*>(&cuda::name)); \
   driver.name = OrMissing<cuda::fn::type>(find(#name));
-#define LIMITER_CALLED(name) driver.name = OrMissing<cuda::fn::name>(find(#name));
+#define LIMITER_CALLED(name, type) driver.name = OrMissing<cuda::fn::type>(find(#name));
 #include "src/limiter/functions.inc"
 #undef LIMITER_CALLED
 #undef LIMITER_WRAPPED

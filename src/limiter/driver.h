@@ -15,7 +15,7 @@ namespace tessera::limiter {
 struct Driver {
   bool found;  // the real library itself
 #define LIMITER_WRAPPED(name, type) cuda::fn::type name;
-#define LIMITER_CALLED(name) cuda::fn::name name;
+#define LIMITER_CALLED(name, type) cuda::fn::type name;
 #include "src/limiter/functions.inc"
 #undef LIMITER_CALLED
 #undef LIMITER_WRAPPED

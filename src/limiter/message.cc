@@ -2,6 +2,7 @@
 #include "src/limiter/message.h"
 
 #include <stdarg.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <time.h>
 #include <unistd.h>
@@ -11,15 +12,18 @@
 namespace tessera::limiter {
 namespace {
 
+// At most so many lines in a minute, which begins with its first line.
 constexpr int kPerMinute = 10;
-std::atomic<int64_t> minute{-1};
+std::atomic<int64_t> minute_start{INT64_MIN / 2};  // seconds
 std::atomic<int> written{0};
 
 bool MayWrite() {
   timespec now{};
   ::clock_gettime(CLOCK_MONOTONIC, &now);
-  const int64_t this_minute = now.tv_sec / 60;
-  if (minute.exchange(this_minute) != this_minute) written.store(0);
+  int64_t start = minute_start.load();
+  if (now.tv_sec - start >= 60 && minute_start.compare_exchange_strong(start, now.tv_sec)) {
+    written.store(0);
+  }
   return written.fetch_add(1) < kPerMinute;
 }
 

@@ -85,6 +85,7 @@ void Process::Reset() {
   blocks_.Reset();
   contexts_.Reset();
   pools_.Reset();
+  physical_.Reset();
   for (auto& gpu : gpus_) gpu.store(0);
   for (auto& primary : primaries_) primary.store(nullptr);
 }
@@ -107,6 +108,10 @@ bool Process::Open() {
     return false;
   }
   accounts_.Open(limits, usage, slot, Sweep);
+  const auto release = [](void* accounts, const EndedCharge& ended) {
+    static_cast<Accounts*>(accounts)->Release(ended.gpu, ended.bytes);
+  };
+  physical_.Open(release, &accounts_);
   return true;
 }
 

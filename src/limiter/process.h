@@ -19,6 +19,7 @@
 #include "src/limiter/accounts.h"
 #include "src/limiter/allocations.h"
 #include "src/limiter/contexts.h"
+#include "src/limiter/physical_memory.h"
 #include "src/limiter/pools.h"
 
 namespace tessera::limiter {
@@ -76,6 +77,7 @@ class Process {
 
   Accounts& accounts() { return accounts_; }
   Pools& pools() { return pools_; }
+  PhysicalPieces& physical() { return physical_; }
 
  private:
   static constexpr int kMaxDevices = 64;
@@ -91,6 +93,7 @@ class Process {
   Allocations blocks_;  // that small allocations share, by their address
   Contexts contexts_;
   Pools pools_;
+  PhysicalPieces physical_;
   // By device ordinal.
   std::atomic<int> gpus_[kMaxDevices] = {};  // index in the limits + 2, 0: not asked yet
   std::atomic<cuda::Context> primaries_[kMaxDevices] = {};

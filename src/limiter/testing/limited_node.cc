@@ -44,6 +44,10 @@ LimitedNode::LimitedNode(const std::vector<uint64_t>& memory, const std::string&
   for (const char* name : {"real", "lib", "limits", "usage"}) fs::create_directories(dir / name);
   fs::create_symlink(node_.library("libcuda.so.1"), dir / "real/libcuda.so.1");
   fs::copy_file(LIMITER_CUDA_LIBRARY, dir / "lib/libcuda.so.1");
+  fs::create_symlink(node_.library("libnvidia-ml.so.1"), dir / "real/libnvidia-ml.so.1");
+#ifdef LIMITER_NVML_LIBRARY
+  fs::copy_file(LIMITER_NVML_LIBRARY, dir / "lib/libnvidia-ml.so.1");
+#endif
   if (limits_.Open((dir / "limits/limits").c_str()) != 0) std::abort();
   if (MakeUsage(kUsage) != 0 || MapUsage(kUsage, &usage_) != 0) std::abort();
   for (uint32_t i = 0; i < memory.size(); ++i) SetMemory(i, memory[i]);
@@ -51,6 +55,10 @@ LimitedNode::LimitedNode(const std::vector<uint64_t>& memory, const std::string&
 
 void LimitedNode::SetMemory(uint32_t gpu, uint64_t bytes) {
   if (limits_.SetMemory(node_.state().facts(gpu).uuid, bytes) != 0) std::abort();
+}
+
+void LimitedNode::SetCompute(uint32_t gpu, double share) {
+  if (limits_.SetCompute(node_.state().facts(gpu).uuid, share, share) != 0) std::abort();
 }
 
 const GpuUsage& LimitedNode::usage(uint32_t gpu) { return usage_->gpus[gpu]; }

@@ -22,11 +22,14 @@ class LimitedNode {
   explicit LimitedNode(const std::vector<uint64_t>& memory, const std::string& profile = "");
 
   void SetMemory(uint32_t gpu, uint64_t bytes);
+  // A hard limit of the GPU's time, as without an agent; 0: none.
+  void SetCompute(uint32_t gpu, double share);
   // The simulated device's own account.
   uint64_t DeviceBytes(uint32_t gpu) { return node_.state().UsedBytesAtOnce(gpu); }
   // What the container's processes hold by the limiter's account.
   uint64_t Held(uint32_t gpu);
   const GpuUsage& usage(uint32_t gpu);
+  const ComputeUsage& compute(uint32_t gpu) { return usage_->compute[gpu]; }
   sim::testing::SimNode& node() { return node_; }
   // Clears what dead processes have left, as the next process of the container would.
   void Sweep();
@@ -44,6 +47,7 @@ class LimitedNode {
   Usage* usage_ = nullptr;
 };
 
+inline constexpr uint64_t kMiB = 1 << 20;
 inline constexpr char kContainerDir[] = "/run/tessera";
 
 }  // namespace tessera::limiter::testing

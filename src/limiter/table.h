@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+// A hash table from addresses or handles of the driver to small values. Its memory comes from mmap,
+// so the program's allocator is not entered. It doubles when it is 70 % full. `Place` gives the
+// slot where a key belongs, modulo the capacity. Keys are not 0. Threads: one at a time.
+#pragma once
+
+#include <sys/mman.h>
+
+#include <cstdint>
+
+namespace tessera::limiter {
+
+template <typename Value, uint32_t (*Place)(uint64_t key)>
+class Table {
+ public:
+  struct Entry {
+    uint64_t key;  // 0: empty
+    Value value;
+  };
+
+  uint32_t capacity() const { return capacity_; }
+  // REQUIRES: i < capacity(). Its key is 0 where the place is empty.
+  Entry* At(uint32_t i) { return &entries_[i]; }
+
+  // Null where the key is not there.
+  Entry* Find(uint64_t key) {
+    if (count_ == 0) return nullptr;
+    Entry* entry = PlaceOf(key);
+    return entry->key == 0 ? nullptr : entry;
+  }
+
+  // The entry of the key, added with an empty value where it is new (*added). Null: there is no
+  // memory.
+  Entry* Add(uint64_t key, bool* added) {
+    if (count_ * 10 >= capacity_ * 7 && !Grow()) return nullptr;
+    Entry* entry = PlaceOf(key);
+    *added = entry->key == 0;
+    if (*added) {
+      ++count_;
+      *entry = {key, Value{}};
+    }
+    return entry;
+  }
+
+  // Moves later entries of the run up, so that no mark of the removed one has to stay.
+  void Erase(Entry* entry) {
+    const uint32_t mask = capacity_ - 1;
+    auto hole = uint32_t(entry - entries_);
+    for (uint32_t i = (hole + 1) & mask; entries_[i].key != 0; i = (i + 1) & mask) {
+      const uint32_t home = Place(entries_[i].key) & mask;
+      if (((i - home) & mask) < ((i - hole) & mask)) continue;
+      entries_[hole] = entries_[i];
+      hole = i;
+    }
+    entries_[hole].key = 0;
+    --count_;
+  }
+
+  void Clear() {
+    if (entries_ != nullptr) ::munmap(entries_, capacity_ * sizeof(Entry));
+    entries_ = nullptr;
+    capacity_ = count_ = 0;
+  }
+
+ private:
+  static constexpr uint32_t kFirstCapacity = 128;
+
+  Entry* PlaceOf(uint64_t key) {
+    const uint32_t mask = capacity_ - 1;
+    uint32_t i = Place(key) & mask;
+    while (entries_[i].key != 0 && entries_[i].key != key) i = (i + 1) & mask;
+    return &entries_[i];
+  }
+
+  bool Grow() {
+    const uint32_t capacity = capacity_ == 0 ? kFirstCapacity : capacity_ * 2;
+    void* memory = ::mmap(nullptr, capacity * sizeof(Entry), PROT_READ | PROT_WRITE,
+                          MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (memory == MAP_FAILED) return false;
+    Entry* const old_entries = entries_;
+    const uint32_t old_capacity = capacity_;
+    entries_ = static_cast<Entry*>(memory);
+    capacity_ = capacity;
+    for (uint32_t i = 0; i < old_capacity; ++i) {
+      if (old_entries[i].key != 0) *PlaceOf(old_entries[i].key) = old_entries[i];
+    }
+    if (old_entries != nullptr) ::munmap(old_entries, old_capacity * sizeof(Entry));
+    return true;
+  }
+
+  uint32_t count_;
+  uint32_t capacity_;  // a power of two, or 0
+  Entry* entries_;
+};
+
+}  // namespace tessera::limiter
