@@ -112,6 +112,7 @@ bool Process::Open() {
     static_cast<Accounts*>(accounts)->Release(ended.gpu, ended.bytes);
   };
   physical_.Open(release, &accounts_);
+  Throttle::Get().Open(limits, usage, slot);
   return true;
 }
 
@@ -198,6 +199,7 @@ void Process::EndContext(uint64_t id) {
   };
   if (id != 0) allocations_.RemoveContext(id, end, this);
   pools_.RefreshAll(&accounts_);
+  Throttle::Get().ForgetContext(id);
 }
 
 void Process::SetPrimary(cuda::Device device, cuda::Context context) {

@@ -9,8 +9,7 @@
 // child starts anew.
 //
 // Failure. Where the region cannot be used, cuInit returns CUDA_ERROR_NOT_PERMITTED, and one line
-// on standard error says why. The limiter never ends the process, starts no thread, and installs no
-// signal handler.
+// on standard error says why. The limiter never ends the process and installs no signal handler.
 //
 // Threads: any.
 #pragma once
@@ -21,6 +20,7 @@
 #include "src/limiter/contexts.h"
 #include "src/limiter/physical_memory.h"
 #include "src/limiter/pools.h"
+#include "src/limiter/throttle.h"
 
 namespace tessera::limiter {
 
@@ -117,6 +117,7 @@ cuda::Result Process::Release(cuda::DevicePtr pointer, Free free) {
 template <typename Destroy>
 cuda::Result Process::DestroyContext(cuda::Context context, Destroy destroy) {
   if (!limiting()) return destroy();
+  Throttle::Get().DropMarks();
   Contexts::Known known;
   const bool is_known = contexts_.Remove(context, &known);
   const cuda::Result result = destroy();
@@ -132,6 +133,7 @@ cuda::Result Process::DestroyContext(cuda::Context context, Destroy destroy) {
 // context that it retains again in between is not charged.
 template <typename Destroy>
 cuda::Result Process::ReleasePrimary(cuda::Device device, Destroy destroy) {
+  if (limiting()) Throttle::Get().DropMarks();
   const cuda::Result result = destroy();
   if (limiting() && result == cuda::Result::kSuccess) EndPrimary(device);
   return result;

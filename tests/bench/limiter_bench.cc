@@ -27,6 +27,7 @@ namespace fs = std::filesystem;
 using Clock = std::chrono::steady_clock;
 
 constexpr char kDir[] = "/run/tessera";
+constexpr char kGpu[] = "GPU-00000000-0000-0000-0000-000000000001";
 constexpr uint64_t kGiB = uint64_t(1) << 30;
 constexpr int kRounds = 9;
 constexpr int kLookUps = 440;  // of a CUDA runtime that starts
@@ -65,7 +66,8 @@ struct Costs {
   std::vector<std::pair<std::string, double>> of;
 };
 
-Costs Measure(const Library& cuda) {
+// `set_compute` sets the compute limit of the container, as a multiple of the GPU; 0: none.
+Costs Measure(const Library& cuda, const std::function<void(double)>& set_compute) {
   Costs costs;
   const auto init = cuda.Get<cuda::fn::cuInit>("cuInit");
   const auto allocate = cuda.Get<cuda::fn::cuMemAlloc_v2>("cuMemAlloc_v2");
@@ -99,6 +101,18 @@ Costs Measure(const Library& cuda) {
                           size_t free = 0, total = 0;
                           for (int i = 0; i < calls; ++i) info(&free, &total);
                         }));
+  const auto launch = cuda.Get<cuda::fn::cuLaunchKernel>("cuLaunchKernel");
+  const auto launches = [&](int calls) {
+    const auto function = reinterpret_cast<cuda::Function>(&live);
+    for (int i = 0; i < calls; ++i)
+      launch(function, 100, 1, 1, 256, 1, 1, 0, nullptr, nullptr, nullptr);
+  };
+  set_compute(0);
+  costs.of.emplace_back("cuLaunchKernel, compute not limited", Nanoseconds(10'000'000, launches));
+  // More than there is, so that no launch waits.
+  set_compute(1000);
+  costs.of.emplace_back("cuLaunchKernel, compute limited", Nanoseconds(10'000'000, launches));
+  set_compute(0);
   costs.of.emplace_back(fmt::format("{} look-ups by cuGetProcAddress", kLookUps),
                         Nanoseconds(1000, [&](int calls) {
                           void* function = nullptr;
@@ -142,7 +156,7 @@ bool MakeContainer(limiter::LimitsFile* limits) {
   fs::copy_file(NULL_CUDA_LIBRARY, fs::path(kDir) / "real/libcuda.so.1");
   fs::copy_file(LIMITER_CUDA_LIBRARY, fs::path(kDir) / "lib/libcuda.so.1");
   return limits->Open((std::string(kDir) + "/limits/limits").c_str()) == 0 &&
-         limits->SetMemory("GPU-00000000-0000-0000-0000-000000000001", 4096 * kGiB) == 0;
+         limits->SetMemory(kGpu, 4096 * kGiB) == 0;
 }
 
 int Run() {
@@ -154,7 +168,11 @@ int Run() {
   const std::string driver = std::string(kDir) + "/real/libcuda.so.1",
                     limited = std::string(kDir) + "/lib/libcuda.so.1";
   const double start_alone = StartMicroseconds(driver), start_limited = StartMicroseconds(limited);
-  const Costs alone = Measure(Library(driver)), with = Measure(Library(limited));
+  const auto set_compute = [&](double limit) {
+    if (limits.SetCompute(kGpu, limit, limit) != 0) std::exit(1);
+  };
+  const Costs alone = Measure(Library(driver), set_compute),
+              with = Measure(Library(limited), set_compute);
   fmt::print("{:45} {:>12} {:>12} {:>12}\n", "nanoseconds, median of 9", "driver alone", "limited",
              "added");
   for (size_t i = 0; i < alone.of.size(); ++i) {

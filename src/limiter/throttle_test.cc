@@ -1,0 +1,199 @@
+// SPDX-License-Identifier: Apache-2.0
+// Compute limits on the simulated driver, as programs in a limited container meet them. How well
+// they hold is the matter of compute/model_test.cc.
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdlib>
+#include <thread>
+#include <vector>
+
+#include "src/limiter/testing/limited_node.h"
+
+namespace tessera::limiter {
+namespace {
+
+using cuda::CudaLibrary;
+using cuda::Result;
+using testing::kMiB;
+using testing::LimitedNode;
+using Clock = std::chrono::steady_clock;
+
+constexpr int64_t kMillisecond = 1'000'000;
+constexpr char kPtx[] =
+    ".version 7.0\n.target sm_80\n.address_size 64\n.visible .entry work() { ret; }\n";
+
+#define ASSERT_OK(call) ASSERT_EQ(call, Result::kSuccess)
+
+class ThrottleTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (!LimitedNode::Possible()) GTEST_SKIP() << "needs root for a mount namespace of its own";
+    setenv("SIMGPU_KERNEL_NS", "work=1000000", 1);
+  }
+  void TearDown() override { unsetenv("SIMGPU_KERNEL_NS"); }
+};
+
+void Open(const CudaLibrary& cuda, cuda::Function* function) {
+  cuda::Context context = nullptr;
+  cuda::Module module = nullptr;
+  ASSERT_OK(CU(cuda, cuInit)(0));
+  ASSERT_OK(CU(cuda, cuCtxCreate_v2)(&context, 0, 0));
+  ASSERT_OK(CU(cuda, cuModuleLoadData)(&module, kPtx));
+  ASSERT_OK(CU(cuda, cuModuleGetFunction)(function, module, "work"));
+}
+
+Result Launch(const CudaLibrary& cuda, cuda::Function function) {
+  return CU(cuda, cuLaunchKernel)(function, 1, 1, 1, 1, 1, 1, 0, nullptr, nullptr, nullptr);
+}
+
+// Milliseconds that launches of 1 ms take until all have ended.
+int64_t Work(const CudaLibrary& cuda, cuda::Function function, int launches) {
+  const auto start = Clock::now();
+  for (int i = 0; i < launches; ++i) EXPECT_EQ(Launch(cuda, function), Result::kSuccess);
+  EXPECT_EQ(CU(cuda, cuCtxSynchronize)(), Result::kSuccess);
+  return std::chrono::duration_cast<std::chrono::milliseconds>(Clock::now() - start).count();
+}
+
+TEST_F(ThrottleTest, AProgramGetsItsPartOfTheTime) {
+  LimitedNode node({100 * kMiB});
+  node.SetCompute(0, 0.25);
+  EXPECT_TRUE(node.Run([&](const CudaLibrary& cuda) {
+    cuda::Function function = nullptr;
+    Open(cuda, &function);
+    // 60 ms of work, of which the first may use what the bucket holds.
+    EXPECT_GE(Work(cuda, function, 60), 150);
+    const ComputeUsage& used = node.compute(0);
+    EXPECT_NEAR(double(used.charge.charged), 60.0 * kMillisecond, 6.0 * kMillisecond);
+    EXPECT_NEAR(double(used.slots[0].metered), 60.0 * kMillisecond, 6.0 * kMillisecond);
+    EXPECT_EQ(used.slots[0].in_flight, 0);
+    EXPECT_EQ(used.charge.slots, 1u);
+  }));
+}
+
+TEST_F(ThrottleTest, WithoutALimitNothingIsChargedOrStarted) {
+  LimitedNode node({100 * kMiB});
+  EXPECT_TRUE(node.Run([&](const CudaLibrary& cuda) {
+    cuda::Function function = nullptr;
+    Open(cuda, &function);
+    EXPECT_LT(Work(cuda, function, 20), 1000);
+    EXPECT_EQ(node.compute(0).charge.charged, 0);
+    node.SetCompute(0, 0.25);
+    EXPECT_GE(Work(cuda, function, 60), 150) << "a limit counts at once for what runs";
+    node.SetCompute(0, 0);
+    const int64_t charged = node.compute(0).charge.charged;
+    Work(cuda, function, 40);
+    EXPECT_EQ(node.compute(0).charge.charged, charged);
+  }));
+}
+
+TEST_F(ThrottleTest, ProcessesOfTheContainerShareOneLimit) {
+  LimitedNode node({100 * kMiB});
+  node.SetCompute(0, 0.5);
+  const auto start = Clock::now();
+  std::vector<int> pids;
+  for (int i = 0; i < 3; ++i) {
+    pids.push_back(node.Start([&](const CudaLibrary& cuda) {
+      cuda::Function function = nullptr;
+      Open(cuda, &function);
+      Work(cuda, function, 40);
+    }));
+  }
+  for (const int pid : pids) {
+    int status = 0;
+    ::waitpid(pid, &status, 0);
+    EXPECT_EQ(status, 0);
+  }
+  EXPECT_GE(Clock::now() - start, std::chrono::milliseconds(170));
+  EXPECT_NEAR(double(node.compute(0).charge.charged), 120.0 * kMillisecond, 12.0 * kMillisecond);
+}
+
+TEST_F(ThrottleTest, AContextEndsWithWorkInFlight) {
+  LimitedNode node({100 * kMiB});
+  node.SetCompute(0, 0.9);
+  EXPECT_TRUE(node.Run([&](const CudaLibrary& cuda) {
+    ASSERT_OK(CU(cuda, cuInit)(0));
+    for (int i = 0; i < 20; ++i) {
+      cuda::Context context = nullptr;
+      cuda::Module module = nullptr;
+      cuda::Function function = nullptr;
+      ASSERT_OK(CU(cuda, cuCtxCreate_v2)(&context, 0, 0));
+      ASSERT_OK(CU(cuda, cuModuleLoadData)(&module, kPtx));
+      ASSERT_OK(CU(cuda, cuModuleGetFunction)(&function, module, "work"));
+      for (int j = 0; j < 3; ++j) ASSERT_OK(Launch(cuda, function));
+      ASSERT_OK(CU(cuda, cuCtxDestroy_v2)(context));
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    EXPECT_EQ(node.compute(0).slots[0].in_flight, 0);
+  }));
+}
+
+TEST_F(ThrottleTest, ManyThreadsLaunchUnderOneLimit) {
+  LimitedNode node({100 * kMiB});
+  node.SetCompute(0, 0.5);
+  EXPECT_TRUE(node.Run([&](const CudaLibrary& cuda) {
+    cuda::Function function = nullptr;
+    Open(cuda, &function);
+    cuda::Context context = nullptr;
+    ASSERT_OK(CU(cuda, cuCtxGetCurrent)(&context));
+    std::vector<std::thread> threads;
+    for (int i = 0; i < 8; ++i) {
+      threads.emplace_back([&] {
+        EXPECT_EQ(CU(cuda, cuCtxSetCurrent)(context), Result::kSuccess);
+        for (int j = 0; j < 10; ++j) EXPECT_EQ(Launch(cuda, function), Result::kSuccess);
+      });
+    }
+    for (std::thread& thread : threads) thread.join();
+    ASSERT_OK(CU(cuda, cuCtxSynchronize)());
+    EXPECT_NEAR(double(node.compute(0).charge.charged), 80.0 * kMillisecond, 12.0 * kMillisecond);
+  }));
+}
+
+// A stream that is captured gives the GPU nothing to do, and its graph is work like any other.
+TEST_F(ThrottleTest, GraphsAreChargedWhenTheyAreLaunched) {
+  LimitedNode node({100 * kMiB});
+  node.SetCompute(0, 0.5);
+  EXPECT_TRUE(node.Run([&](const CudaLibrary& cuda) {
+    cuda::Function function = nullptr;
+    cuda::Stream stream = nullptr;
+    cuda::Graph graph = nullptr;
+    cuda::GraphExec exec = nullptr;
+    Open(cuda, &function);
+    ASSERT_OK(CU(cuda, cuStreamCreate)(&stream, 1));
+    ASSERT_OK(CU(cuda, cuStreamBeginCapture_v2)(stream, 0));
+    for (int i = 0; i < 10; ++i) {
+      ASSERT_OK(CU(cuda, cuLaunchKernel)(function, 1, 1, 1, 1, 1, 1, 0, stream, nullptr, nullptr));
+    }
+    ASSERT_OK(CU(cuda, cuStreamEndCapture)(stream, &graph));
+    EXPECT_EQ(node.compute(0).charge.charged, 0);
+    ASSERT_OK(CU(cuda, cuGraphInstantiateWithFlags)(&exec, graph, 0));
+    const auto start = Clock::now();
+    for (int i = 0; i < 10; ++i) ASSERT_OK(CU(cuda, cuGraphLaunch)(exec, stream));
+    ASSERT_OK(CU(cuda, cuStreamSynchronize)(stream));
+    EXPECT_GE(Clock::now() - start, std::chrono::milliseconds(140)) << "100 ms of work at a half";
+    EXPECT_NEAR(double(node.compute(0).charge.charged), 100.0 * kMillisecond, 15.0 * kMillisecond);
+    ASSERT_OK(CU(cuda, cuGraphExecDestroy)(exec));
+  }));
+}
+
+TEST_F(ThrottleTest, AForkedChildStartsAnew) {
+  LimitedNode node({100 * kMiB});
+  node.SetCompute(0, 0.5);
+  EXPECT_TRUE(node.Run([&](const CudaLibrary& cuda) {
+    cuda::Function function = nullptr;
+    Open(cuda, &function);
+    Work(cuda, function, 10);
+    const pid_t child = ::fork();
+    // CUDA does not survive fork; the driver says so, and the limiter touches nothing.
+    if (child == 0) ::_exit(Launch(cuda, function) == Result::kSuccess ? 1 : 0);
+    int status = -1;
+    ::waitpid(child, &status, 0);
+    EXPECT_EQ(status, 0);
+    Work(cuda, function, 10);
+  }));
+}
+
+}  // namespace
+}  // namespace tessera::limiter
