@@ -57,7 +57,10 @@ TEST(LibrariesTest, NeedOnlyAnOldCLibraryAndTheDriver) {
 #endif
   EXPECT_THAT(Needed(LIMITER_CUDA_LIBRARY),
               ::testing::ElementsAre("/run/tessera/real/libcuda.so.1", "libc.so.6"));
+  EXPECT_THAT(Needed(LIMITER_NVML_LIBRARY),
+              ::testing::ElementsAre("/run/tessera/real/libnvidia-ml.so.1", "libc.so.6"));
   CheckSymbols(LIMITER_CUDA_LIBRARY, "cu");
+  CheckSymbols(LIMITER_NVML_LIBRARY, "nvml");
 }
 
 }  // namespace

@@ -16,7 +16,6 @@
 namespace tessera::oci {
 namespace {
 
-constexpr std::string_view kCudaSoname = "libcuda.so.1";
 constexpr std::string_view kLdCache = "/etc/ld.so.cache";
 constexpr std::string_view kDefaultPath =
     "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
@@ -25,7 +24,7 @@ const std::vector<std::string> kReadOnlyTree = {"ro", "nosuid", "nodev", "rbind"
 // What the container's processes hold: its own, gone with it. Sticky, so that no user removes
 // another's file.
 const std::vector<std::string> kUsageTmpfs = {"rw",     "nosuid",    "nodev",
-                                              "noexec", "mode=1777", "size=4m"};
+                                              "noexec", "mode=1777", "size=8m"};
 const std::vector<std::string> kSharedBind = {"rw", "nosuid", "nodev", "noexec", "bind", "rprivate"};
 
 #if defined(__x86_64__)
@@ -192,7 +191,6 @@ class Injector {
     return JoinPath(placement_.driver_dir, name);
   }
 
-  // The limiter's library needs the real one by this very path.
   Status AddLimiter(const Limiter& limiter) {
     RETURN_IF_ERROR(stage_.Label(limiter.limits_dir));
     RETURN_IF_ERROR(stage_.Label(JoinPath(limiter.limits_dir, "limits")));
@@ -203,12 +201,15 @@ class Injector {
     return Status::Ok();
   }
 
-  // Where the container is limited, the limiter stands in place of libcuda.
+  // Where the container is limited, the limiter's libraries stand in place of the driver's, which
+  // they need by these very paths.
   std::string FileOf(const DriverLibrary& library) {
-    if (!injection_.limiter || library.soname != kCudaSoname) return library.host_path;
-    tree_.AddDriverFile("real/libcuda.so.1", library.host_path);
+    const auto* ours =
+        std::ranges::find(kLimiterLibraries, library.soname, &LimiterLibrary::soname);
+    if (!injection_.limiter || ours == std::end(kLimiterLibraries)) return library.host_path;
+    tree_.AddDriverFile("real/" + library.soname, library.host_path);
     const bool in_dev = placement_.driver_dir == names::kContainerDriverDir;
-    return JoinPath(injection_.limiter->library_dir, in_dev ? kLimiterInDev : kLimiterInRun);
+    return JoinPath(injection_.limiter->library_dir, in_dev ? ours->in_dev : ours->in_run);
   }
 
   void AddLibrary(const DriverLibrary& library) {

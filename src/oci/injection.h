@@ -35,12 +35,19 @@ namespace tessera::oci {
 
 // What holds a container to its share of a GPU.
 struct Limiter {
-  std::string library_dir;  // host path of the folder with both libraries below
+  std::string library_dir;  // host path of the folder with the libraries below
   std::string limits_dir;   // host path: what the container may use; mounted read-only
 };
-// For containers with their driver files in /dev/tessera, and in /run/tessera.
-inline constexpr std::string_view kLimiterInDev = "libtessera-cuda-dev.so";
-inline constexpr std::string_view kLimiterInRun = "libtessera-cuda-run.so";
+// The libraries that stand in place of the driver's, for containers with their driver files in
+// /dev/tessera, and in /run/tessera.
+struct LimiterLibrary {
+  std::string_view soname;
+  std::string_view in_dev, in_run;
+};
+inline constexpr LimiterLibrary kLimiterLibraries[] = {
+    {"libcuda.so.1", "libtessera-cuda-dev.so", "libtessera-cuda-run.so"},
+    {"libnvidia-ml.so.1", "libtessera-nvml-dev.so", "libtessera-nvml-run.so"},
+};
 // The folder in which they are installed for a program: <prefix>/lib for <prefix>/bin/PROGRAM.
 std::string LimiterDirBeside(std::string_view program);
 

@@ -318,7 +318,7 @@ TEST_F(InjectionTest, WithoutASharedTreeEachFileOfTheDriverIsMountedReadOnly) {
   EXPECT_THAT(cuda.options, ElementsAre("ro", "nosuid", "nodev", "bind", "rprivate"));
 }
 
-TEST_F(InjectionTest, ALimitedContainerGetsTheLimiterInPlaceOfLibcuda) {
+TEST_F(InjectionTest, ALimitedContainerGetsTheLimiterInPlaceOfTheDriversLibraries) {
   injection_.limiter = Limiter{.library_dir = "/opt/tessera/lib", .limits_dir = path("limits")};
   ConfigDocument document = Injected(Document(OwnDev()));
   const auto mounts_of = [](const ConfigDocument& one) {
@@ -332,11 +332,15 @@ TEST_F(InjectionTest, ALimitedContainerGetsTheLimiterInPlaceOfLibcuda) {
   EXPECT_EQ(mounts["/dev/tessera/real/libcuda.so.1"].source,
             path("driver/usr/lib/x86_64-linux-gnu/libcuda.so.550.54.15"));
   EXPECT_EQ(fs::read_symlink(path("bundle/tessera/tree/lib/libcuda.so.1")), "libcuda.so.550.54.15");
+  EXPECT_EQ(mounts["/dev/tessera/lib/libnvidia-ml.so.550.54.15"].source,
+            "/opt/tessera/lib/libtessera-nvml-dev.so");
+  EXPECT_EQ(mounts["/dev/tessera/real/libnvidia-ml.so.1"].source,
+            path("driver/usr/lib/x86_64-linux-gnu/libnvidia-ml.so.550.54.15"));
   EXPECT_EQ(mounts["/dev/tessera/limits"].source, path("limits"));
   EXPECT_THAT(mounts["/dev/tessera/limits"].options, Contains("ro"));
   EXPECT_EQ(mounts["/dev/tessera/usage"].type, "tmpfs")
       << "nothing of the host is writable in the container";
-  EXPECT_THAT(mounts["/dev/tessera/usage"].options, Contains("size=4m"));
+  EXPECT_THAT(mounts["/dev/tessera/usage"].options, Contains("size=8m"));
 
   document = Injected(Document({{"/run", "tmpfs", "x"}}));
   mounts = mounts_of(document);
@@ -367,8 +371,8 @@ TEST_F(InjectionTest, TreesWithAndWithoutTheLimiterAreKeptSideBySide) {
   }
   injection_.tree_dir = path("trees");
   fs::create_directories(path("limits"));
-  for (const char* name :
-       {"limits/limits", "libtessera-cuda-dev.so", "libtessera-cuda-run.so"}) {
+  for (const char* name : {"limits/limits", "libtessera-cuda-dev.so", "libtessera-cuda-run.so",
+                           "libtessera-nvml-dev.so", "libtessera-nvml-run.so"}) {
     ASSERT_TRUE(WriteFileAtomically(path(name), "x", 0644).ok());
   }
   const auto tree = [&] {

@@ -130,8 +130,10 @@ Result<oci::Limiter> FindLimiter(const std::string& limits_dir) {
   const std::string program = std::filesystem::read_symlink("/proc/self/exe", error);
   if (error) return Status::FromErrno("/proc/self/exe", error.value());
   oci::Limiter limiter{oci::LimiterDirBeside(program), limits_dir};
-  for (const std::string_view name : {oci::kLimiterInDev, oci::kLimiterInRun}) {
-    if (const std::string path = JoinPath(limiter.library_dir, name); !PathExists(path)) {
+  for (const oci::LimiterLibrary& library : oci::kLimiterLibraries) {
+    for (const std::string_view name : {library.in_dev, library.in_run}) {
+      const std::string path = JoinPath(limiter.library_dir, name);
+      if (PathExists(path)) continue;
       return Error(
           Code::kFailedPrecondition,
           "{} is missing, so the container could not be held to its share of the GPU: install it "

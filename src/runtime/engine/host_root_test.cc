@@ -97,9 +97,11 @@ TEST_F(HostRootTest, InstallsTheLimitersLibrariesBesideTheProgram) {
   ASSERT_TRUE(MakeDirs(dir_.path() + "/usr/lib").ok());
   Put("/usr/lib/libtessera-cuda-dev.so", "dev");
   Put("/usr/lib/libtessera-cuda-run.so", "run");
+  Put("/usr/lib/libtessera-nvml-run.so", "nvml");
   EXPECT_TRUE(InstallLibraries(host_, program, "/opt/t/bin/p").value());
   EXPECT_EQ(Raw("/opt/t/lib/libtessera-cuda-dev.so"), "dev");
   EXPECT_EQ(Raw("/opt/t/lib/libtessera-cuda-run.so"), "run");
+  EXPECT_EQ(Raw("/opt/t/lib/libtessera-nvml-run.so"), "nvml");
   EXPECT_FALSE(InstallLibraries(host_, program, "/opt/t/bin/p").value());
 }
 

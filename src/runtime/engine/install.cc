@@ -17,12 +17,14 @@ constexpr size_t kMaxProgram = 256u << 20;
 Result<bool> InstallLibraries(const HostRoot& host, const std::string& from,
                               const std::string& to) {
   bool changed = false;
-  for (const std::string_view name : {oci::kLimiterInDev, oci::kLimiterInRun}) {
-    const std::string source = JoinPath(oci::LimiterDirBeside(from), name);
-    if (!PathExists(source)) continue;
-    const std::string destination = JoinPath(oci::LimiterDirBeside(to), name);
-    ASSIGN_OR_RETURN(const bool copied, InstallProgram(host, source, destination));
-    changed |= copied;
+  for (const oci::LimiterLibrary& library : oci::kLimiterLibraries) {
+    for (const std::string_view name : {library.in_dev, library.in_run}) {
+      const std::string source = JoinPath(oci::LimiterDirBeside(from), name);
+      if (!PathExists(source)) continue;
+      const std::string destination = JoinPath(oci::LimiterDirBeside(to), name);
+      ASSIGN_OR_RETURN(const bool copied, InstallProgram(host, source, destination));
+      changed |= copied;
+    }
   }
   return changed;
 }
