@@ -1,16 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// Debian's packages of NVIDIA's driver: the agent and the runtime find the same one, as packages lay it out
-// and as update-alternatives links it.
+// Debian's packages of NVIDIA's driver: the agent and the runtime find the same one, as packages
+// lay it out and as update-alternatives links it.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <cstdlib>
 #include <filesystem>
 
 #include "src/base/file.h"
-#include "src/base/subprocess.h"
 #include "src/gpu/nvml_library.h"
 #include "src/oci/driver_root.h"
+#include "tests/driver/driver_packages.h"
 
 namespace tessera {
 namespace {
@@ -19,46 +18,26 @@ namespace fs = std::filesystem;
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
-constexpr const char* kLibraries = "usr/lib/x86_64-linux-gnu";
-
-std::string CacheDir() {
-  const char* cache = ::getenv("TESSERA_CACHE");
-  const char* home = ::getenv("HOME");
-  const std::string dir =
-      cache != nullptr ? cache : JoinPath(home != nullptr ? home : "/root", ".cache/tessera");
-  return JoinPath(dir, "nvidia-packages");
-}
-
-struct Generation {
-  const char* name;
-  const char* folder;  // Debian's, below usr/lib/<multiarch>/nvidia
-};
+using ::tessera::testing::Generation;
+using ::tessera::testing::kLibraryDir;
 
 class DriverPackages : public ::testing::TestWithParam<Generation> {
  protected:
   void SetUp() override {
-    const std::string common =
-        ":libcuda1,libnvidia-ml1,nvidia-smi,libglx-nvidia0,libegl-nvidia0,nvidia-vulkan-common,"
-        "nvidia-egl-common";
-    const auto fetched = RunProgram(
-        {FETCH_DEBS, CacheDir(), "non-free",
-         "470=bookworm:libnvidia-tesla-470-cuda1,libnvidia-tesla-470-ml1,nvidia-tesla-470-smi",
-         "535=bookworm" + common, "550=trixie" + common},
-        std::chrono::seconds(240));
-    if (!fetched.ok() || fetched->exit_code != 0) {
-      GTEST_SKIP() << "NVIDIA's packages cannot be had: "
-                   << (fetched.ok() ? fetched->err : fetched.status().message());
+    const auto packages = ::tessera::testing::FetchDriverPackages(GetParam());
+    if (!packages.ok()) {
+      GTEST_SKIP() << "NVIDIA's packages cannot be had: " << packages.status().message();
     }
-    fs::copy(JoinPath(CacheDir(), GetParam().name), root(),
-             fs::copy_options::recursive | fs::copy_options::copy_symlinks);
+    fs::copy(*packages, root(), fs::copy_options::recursive | fs::copy_options::copy_symlinks);
   }
 
   std::string root() const { return dir_.path() + "/root"; }
   std::string own_dir() const {
-    return fmt::format("{}/nvidia/{}", kLibraries, GetParam().folder);
+    return fmt::format("{}/nvidia/{}", kLibraryDir, GetParam().folder);
   }
 
-  // As the packages' triggers do it: name -> /etc/alternatives/… -> the driver's folder, all absolute.
+  // As the packages' triggers do it: name -> /etc/alternatives/… -> the driver's folder, all
+  // absolute.
   void AddAlternative(const std::string& link, const std::string& target) {
     const std::string between = "etc/alternatives/nvidia--" + BaseName(link);
     fs::create_directories(JoinPath(root(), "etc/alternatives"));
@@ -68,7 +47,7 @@ class DriverPackages : public ::testing::TestWithParam<Generation> {
   }
   void AddAlternatives() {
     for (const char* name : {"libcuda.so.1", "libnvidia-ml.so.1"}) {
-      AddAlternative(JoinPath(kLibraries, name), JoinPath(own_dir(), name));
+      AddAlternative(JoinPath(kLibraryDir, name), JoinPath(own_dir(), name));
     }
     AddAlternative("usr/bin/nvidia-smi",
                    fmt::format("usr/lib/nvidia/{}/nvidia-smi", GetParam().folder));
@@ -100,8 +79,7 @@ class DriverPackages : public ::testing::TestWithParam<Generation> {
   TempDir dir_;
 };
 INSTANTIATE_TEST_SUITE_P(Debian, DriverPackages,
-                         ::testing::Values(Generation{"470", "tesla-470"}, Generation{"535", "current"},
-                                           Generation{"550", "current"}),
+                         ::testing::ValuesIn(::tessera::testing::kGenerations),
                          [](const auto& info) { return std::string(info.param.name); });
 
 TEST_P(DriverPackages, AreFoundThroughAlternatives) {

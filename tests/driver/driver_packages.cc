@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tests/driver/driver_packages.h"
+
+#include <cstdlib>
+
+#include "src/base/file.h"
+#include "src/base/subprocess.h"
+
+namespace tessera::testing {
+namespace {
+
+std::string CacheDir() {
+  const char* cache = ::getenv("TESSERA_CACHE");
+  const char* home = ::getenv("HOME");
+  const std::string dir =
+      cache != nullptr ? cache : JoinPath(home != nullptr ? home : "/root", ".cache/tessera");
+  return JoinPath(dir, "nvidia-packages");
+}
+
+}  // namespace
+
+Result<std::string> FetchDriverPackages(const Generation& generation) {
+  const std::string common =
+      ":libcuda1,libnvidia-ml1,nvidia-smi,libglx-nvidia0,libegl-nvidia0,nvidia-vulkan-common,"
+      "nvidia-egl-common";
+  ASSIGN_OR_RETURN(
+      const auto fetched,
+      RunProgram(
+          {FETCH_DEBS, CacheDir(), "non-free",
+           "470=bookworm:libnvidia-tesla-470-cuda1,libnvidia-tesla-470-ml1,nvidia-tesla-470-smi",
+           "535=bookworm" + common, "550=trixie" + common},
+          std::chrono::seconds(240)));
+  if (fetched.exit_code != 0) return Status(Code::kUnavailable, fetched.err);
+  return JoinPath(CacheDir(), generation.name);
+}
+
+}  // namespace tessera::testing

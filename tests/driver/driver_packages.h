@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+// NVIDIA's driver packages of Debian, downloaded once into the cache and never installed.
+#pragma once
+
+#include <string>
+
+#include "src/base/status.h"
+
+namespace tessera::testing {
+
+struct Generation {
+  const char* name;
+  const char* version;
+  const char* folder;  // Debian's, below usr/lib/<multiarch>/nvidia
+};
+inline constexpr Generation kGenerations[] = {{"470", "470.256.02", "tesla-470"},
+                                              {"535", "535.309.01", "current"},
+                                              {"550", "550.163.01", "current"}};
+
+inline constexpr const char* kLibraryDir = "usr/lib/x86_64-linux-gnu";
+
+// The folder into which the packages of a generation are unpacked. An error says why they cannot
+// be had; a test then skips.
+Result<std::string> FetchDriverPackages(const Generation& generation);
+
+}  // namespace tessera::testing
