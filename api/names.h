@@ -38,6 +38,10 @@ inline constexpr std::string_view kAnnotationGpuUuidsExcluded =
     "tessera.dev/gpu-uuids-excluded";  // none of these
 inline constexpr std::string_view kAnnotationPolicy = "tessera.dev/policy";  // binpack or spread
 
+// Annotation that people put on pods, for the agent: the device memory that each container may use
+// on each of its GPUs, at most what it was granted: 8Gi; main=8Gi; GPU-f1e2…=4Gi; lists of these.
+inline constexpr std::string_view kAnnotationMemoryLimit = "tessera.dev/memory-limit";
+
 // Pod annotations of Alibaba's gpushare.
 inline constexpr std::string_view kAnnotationGpuMemPrefix = "ALIYUN_COM_GPU_MEM_";
 inline constexpr std::string_view kAnnotationGpuMemIndex = "ALIYUN_COM_GPU_MEM_IDX";
@@ -78,6 +82,20 @@ inline constexpr std::string_view kReasonRuntimeConfigured =
 // Reasons of Events on Pods.
 inline constexpr std::string_view kReasonQuotaExceeded = "GPUQuotaExceeded";
 inline constexpr std::string_view kReasonGpuOverassigned = "GPUOverassigned";
+inline constexpr std::string_view kReasonCudaOutOfMemory =
+    "CUDAOutOfMemory";  // the limiter refused an allocation of device memory
+inline constexpr std::string_view kReasonMemoryLimitChanged = "GPUMemoryLimitChanged";
+inline constexpr std::string_view kReasonMemoryLimitRejected =
+    "GPUMemoryLimitRejected";  // annotation tessera.dev/memory-limit is not followed
+inline constexpr std::string_view kReasonMemoryLimitBelowUse =
+    "GPUMemoryLimitBelowUse";  // a container holds more than its new limit
+
+// The namespace of Tessera's own pods, and those of them that are agents: where they serve what
+// containers use of their GPUs, for `tessera top`.
+inline constexpr std::string_view kSystemNamespace = "tessera-system";
+inline constexpr std::string_view kAgentSelector = "app.kubernetes.io/name=tessera-agent";
+inline constexpr std::string_view kAgentMetricsPort = "9400";  // a pod's proxy knows no names
+inline constexpr std::string_view kContainersPath = "/containers";
 
 // The scheduler: its Lease, its Service, and the EndpointSlice of that.
 inline constexpr std::string_view kScheduler = "tessera-scheduler";

@@ -8,6 +8,7 @@
 
 #include "api/names.h"
 #include "src/base/strings.h"
+#include "src/device/memory_limit.h"
 #include "src/device/pod_annotations.h"
 #include "src/kube/objects.h"
 
@@ -130,8 +131,14 @@ void WarnOfAnnotations(const AdmissionRequest& request, const ledger::PodAsk& as
     return container.dialect == Dialect::kVcuda && !container.exclusive;
   });
   for (const auto& [key, value] : annotations->members()) {
-    if (key.starts_with(names::kAnnotationPrefix) && !IsAskKey(key) &&
-        !device::IsAssignmentKey(key)) {
+    if (key == names::kAnnotationMemoryLimit) {
+      const auto limits = device::ParseMemoryLimits(value.is_string() ? value.string_value() : "");
+      if (!limits.ok()) {
+        warnings->push_back(
+            fmt::format("annotation {} has no effect: {}", key, limits.status().message()));
+      }
+    } else if (key.starts_with(names::kAnnotationPrefix) && !IsAskKey(key) &&
+               !device::IsAssignmentKey(key)) {
       warnings->push_back(
           fmt::format("annotation {} means nothing to Tessera; those of pods are: {}",
                       CutText(key, 64), fmt::join(kAskKeys, ", ")));

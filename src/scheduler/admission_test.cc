@@ -98,6 +98,10 @@ TEST_F(AdmissionTest, WhatHasNoEffectIsSaid) {
       ElementsAre(HasSubstr("vcuda-memory has no effect beside whole GPUs")));
   EXPECT_THAT(WarningsOf(PodJson({{"nvidia.com/gpu", "1"}}, {{"tessera.dev/gpu-model", "A100"}})),
               ElementsAre(HasSubstr("tessera.dev/gpu-model means nothing")));
+  EXPECT_THAT(WarningsOf(PodJson({{"nvidia.com/gpu", "1"}}, {{"tessera.dev/memory-limit", "8 Gi"}})),
+              ElementsAre(HasSubstr("tessera.dev/memory-limit has no effect: \"8 Gi\"")));
+  EXPECT_THAT(WarningsOf(PodJson({{"nvidia.com/gpu", "1"}}, {{"tessera.dev/memory-limit", "8Gi"}})),
+              ElementsAre());
   EXPECT_THAT(WarningsOf(PodJson({}, {{"tessera.dev/gpu-models", "A100"}})),
               ElementsAre(HasSubstr("no container asks for GPUs")));
   EXPECT_THAT(
