@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/agent/limits/container_region.h"
+
+#include <fcntl.h>
+#include <linux/magic.h>
+#include <linux/openat2.h>
+#include <sys/stat.h>
+#include <sys/statfs.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <memory>
+#include <utility>
+
+#include "src/agent/process_owner.h"
+#include "src/base/strings.h"
+
+namespace tessera::agent {
+namespace {
+
+// Where tessera-runtime puts the limiter's files: /dev where the container has its own.
+constexpr std::array<const char*, 2> kPlaces = {"dev/tessera", "run/tessera"};
+
+Fd OpenBelow(int folder, const std::string& path, uint64_t flags, uint64_t resolve) {
+  open_how how{};
+  how.flags = flags | O_CLOEXEC;
+  how.resolve = resolve | RESOLVE_NO_MAGICLINKS | RESOLVE_NO_SYMLINKS;
+  return Fd(static_cast<int>(::syscall(SYS_openat2, folder, path.c_str(), &how, sizeof(how))));
+}
+
+bool IsSame(int fd, const struct stat& file) {
+  struct stat info {};
+  return ::fstat(fd, &info) == 0 && info.st_dev == file.st_dev && info.st_ino == file.st_ino;
+}
+
+bool IsTmpfs(int fd) {
+  struct statfs info {};
+  return ::fstatfs(fd, &info) == 0 && info.f_type == TMPFS_MAGIC;
+}
+
+// A process that has ended, zombies included, has no root any more.
+bool IsAlive(const Fd& process) {
+  char target[2];
+  return ::readlinkat(process.get(), "root", target, sizeof(target)) >= 0;
+}
+
+// The folder of `usage` if the process sees `limits`.
+Fd UsageFolderOf(const Fd& process, const struct stat& limits, bool require_tmpfs) {
+  const Fd root(::openat(process.get(), "root", O_PATH | O_DIRECTORY | O_CLOEXEC));
+  if (!root.valid()) return Fd();
+  for (const std::string place : kPlaces) {
+    const Fd seen = OpenBelow(root.get(), place + "/limits/limits", O_PATH, RESOLVE_IN_ROOT);
+    if (!seen.valid() || !IsSame(seen.get(), limits)) continue;
+    Fd folder = OpenBelow(root.get(), place + "/usage", O_PATH | O_DIRECTORY, RESOLVE_IN_ROOT);
+    if (folder.valid() && (!require_tmpfs || IsTmpfs(folder.get()))) return folder;
+  }
+  return Fd();
+}
+
+}  // namespace
+
+PodProcessMap ListPodProcesses(const std::string& proc_root) {
+  PodProcessMap pods;
+  const Result<std::vector<std::string>> names = ListDir(proc_root);
+  if (!names.ok()) return pods;
+  for (const std::string& name : *names) {
+    const Result<int64_t> pid = ParseInt(name);
+    if (!pid.ok()) continue;
+    const auto owner = OwnerOf(proc_root, static_cast<int>(*pid));
+    if (!owner) continue;
+    pods[owner->pod_uid].push_back({static_cast<int>(*pid), owner->container_id});
+  }
+  for (auto& [uid, processes] : pods) std::ranges::sort(processes, {}, &PodProcess::pid);
+  return pods;
+}
+
+Result<FoundContainer> FindContainer(const std::string& limits,
+                                     const std::vector<PodProcess>& processes,
+                                     const FindOptions& options) {
+  struct stat file {};
+  if (::stat(limits.c_str(), &file) != 0) return Status::FromErrno(limits, errno);
+  for (const PodProcess& candidate : processes) {
+    const std::string path = fmt::format("{}/{}", options.proc_root, candidate.pid);
+    Fd process(::open(path.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
+    if (!process.valid()) continue;
+    Fd folder = UsageFolderOf(process, file, options.require_tmpfs);
+    if (!folder.valid()) continue;
+    return FoundContainer{candidate.container_id, std::move(process), std::move(folder)};
+  }
+  return Error(Code::kNotFound, "no process sees {}", limits);
+}
+
+Result<std::unique_ptr<ContainerRegion>> ContainerRegion::Open(const std::string& limits) {
+  // Open would make it.
+  if (!PathExists(limits)) return Error(Code::kNotFound, "{} is not there", limits);
+  std::unique_ptr<ContainerRegion> region(new ContainerRegion());
+  if (const int error = region->limits_->Open(limits.c_str()); error != 0) {
+    return Status::FromErrno(limits, error);
+  }
+  return region;
+}
+
+void ContainerRegion::SetFound(FoundContainer found) {
+  found_ = std::move(found);
+  usage_.reset();
+}
+
+const std::string& ContainerRegion::container_id() const {
+  static const std::string none;
+  return found_ ? found_->container_id : none;
+}
+
+// The first process that uses a GPU makes it, and a container may make it anew. No mount is
+// crossed: what lies below is the tmpfs.
+void ContainerRegion::OpenUsage() {
+  struct stat info {};
+  if (usage_ && ::fstat(usage_->get(), &info) == 0 && info.st_nlink > 0) return;
+  usage_.reset();
+  const Fd place = OpenBelow(found_->usage_folder.get(), limiter::kUsageFile, O_PATH,
+                             RESOLVE_BENEATH | RESOLVE_NO_XDEV);
+  if (!place.valid() || ::fstat(place.get(), &info) != 0 || !S_ISREG(info.st_mode)) return;
+  // Through the descriptor, so that it is the file just looked at.
+  const std::string name = fmt::format("/proc/self/fd/{}", place.get());
+  Fd usage(::open(name.c_str(), O_RDONLY | O_CLOEXEC | O_NOCTTY));
+  if (usage.valid()) usage_ = std::make_shared<const Fd>(std::move(usage));
+}
+
+Result<std::vector<UsageReading>> ContainerRegion::Read() {
+  if (!found_) return Status(Code::kNotFound, "no process of the container is known");
+  const bool alive = IsAlive(found_->process);
+  OpenUsage();
+  Result<std::vector<UsageReading>> readings =
+      usage_ ? ReadUsage(usage_->get(), limits_->limits().gpu_count)
+             : Status(Code::kNotFound, "no process of the container has used a GPU");
+  if (!alive) {
+    found_.reset();
+    usage_.reset();
+  }
+  return readings;
+}
+
+}  // namespace tessera::agent

@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/agent/limits/unaccounted.h"
+
+#include <algorithm>
+
+namespace tessera::agent {
+
+void UnaccountedMemory::Add(MonotonicTime now, const Sample& sample) {
+  const Bytes contexts = kContextAllowance * sample.processes;
+  samples_.push_back({now, std::max(Bytes(0), sample.reported - contexts), sample.held});
+  while (samples_.size() > kSamples || now - samples_.front().at > kWindow) samples_.pop_front();
+  if (samples_.size() == kSamples) resumed_ = Bytes(0);
+}
+
+Bytes UnaccountedMemory::Get(MonotonicTime now) const {
+  if (samples_.empty() || now - samples_.front().at > kWindow) return Bytes(0);
+  Bytes reported = samples_.front().beyond_contexts;
+  Bytes held;
+  for (const Timed& sample : samples_) {
+    reported = std::min(reported, sample.beyond_contexts);
+    held = std::max(held, sample.held);
+  }
+  const Bytes lasting = std::max(Bytes(0), reported - held);
+  return samples_.size() == kSamples ? lasting : std::min(lasting, resumed_);
+}
+
+}  // namespace tessera::agent

@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/agent/limits/unaccounted.h"
+
+#include <gtest/gtest.h>
+
+namespace tessera::agent {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr int64_t kMiB = 1 << 20;
+
+class UnaccountedTest : public ::testing::Test {
+ protected:
+  // A second later: what NVML reports for `processes`, and what their slots hold, in MiB.
+  int64_t Sample(int64_t reported, int64_t held, int processes = 0) {
+    now_ += 1s;
+    memory_.Add(now_, {Bytes(reported * kMiB), processes, Bytes(held * kMiB)});
+    return memory_.Get(now_).count() / kMiB;
+  }
+  void Samples(int count, int64_t reported, int64_t held) {
+    for (int i = 0; i < count; ++i) Sample(reported, held);
+  }
+
+  MonotonicTime now_{};
+  UnaccountedMemory memory_;
+};
+
+TEST_F(UnaccountedTest, CountsWhatIsThereForAWholeWindow) {
+  Samples(4, 1000, 400);
+  EXPECT_EQ(Sample(1000, 400), 600);
+  EXPECT_EQ(Sample(1200, 400), 600) << "rises when it has lasted";
+  Samples(3, 1200, 400);
+  EXPECT_EQ(Sample(1200, 400), 800);
+}
+
+TEST_F(UnaccountedTest, FallsAtOnce) {
+  Samples(5, 1000, 400);
+  EXPECT_EQ(Sample(700, 400), 300);
+  EXPECT_EQ(Sample(0, 0), 0);
+}
+
+TEST_F(UnaccountedTest, MemoryThatMovesBetweenTwoReadingsIsNotCounted) {
+  Samples(5, 1000, 1000);
+  EXPECT_EQ(Sample(1000, 0), 0) << "freed after NVML has looked";
+  EXPECT_EQ(Sample(0, 0), 0);
+  EXPECT_EQ(Sample(5000, 0), 0) << "a process on its way out";
+  EXPECT_EQ(Sample(0, 0), 0);
+}
+
+TEST_F(UnaccountedTest, ContextsAreNotCounted) {
+  for (int i = 0; i < 6; ++i) EXPECT_EQ(Sample(1400, 400, 2), 0);
+  for (int i = 0; i < 4; ++i) Sample(2000, 400, 2);
+  EXPECT_EQ(Sample(2000, 400, 2), 2000 - 2 * 512 - 400);
+}
+
+TEST_F(UnaccountedTest, WithoutAnAnswerOfTheDriverNothingIsCountedAfterAWhile) {
+  Samples(5, 1000, 400);
+  EXPECT_EQ(memory_.Get(now_ + 2s), Bytes(600 * kMiB));
+  EXPECT_EQ(memory_.Get(now_ + 20s), Bytes(0));
+}
+
+TEST_F(UnaccountedTest, AnAgentThatStartsAgainGoesOnWithWhatItWrote) {
+  memory_.Resume(Bytes(600 * kMiB));
+  EXPECT_EQ(Sample(1100, 400), 600);
+  EXPECT_EQ(Sample(900, 400), 500);
+  EXPECT_EQ(Sample(1100, 400), 500);
+  Samples(4, 1100, 400);
+  EXPECT_EQ(Sample(1100, 400), 700) << "what has lasted counts from here on";
+  now_ += 60s;
+  EXPECT_EQ(Sample(1100, 400), 0) << "samples from before are none of now";
+}
+
+}  // namespace
+}  // namespace tessera::agent

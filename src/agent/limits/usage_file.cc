@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/agent/limits/usage_file.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstddef>
+
+#include "src/limiter/region.h"
+
+namespace tessera::agent {
+namespace {
+
+using limiter::GpuUsage;
+using limiter::Usage;
+
+// No GPU has that much; a sum of kMaxSlots such numbers still fits.
+constexpr uint64_t kMostBytes = uint64_t{1} << 50;
+
+template <typename T>
+bool ReadAt(int fd, size_t offset, T* values, size_t count) {
+  const size_t size = count * sizeof(T);
+  return ::pread(fd, values, size, static_cast<off_t>(offset)) == static_cast<ssize_t>(size);
+}
+
+int64_t Plausible(uint64_t bytes) { return static_cast<int64_t>(std::min(bytes, kMostBytes)); }
+
+// Whether a process owns the slot: it holds a lock on that byte until it ends.
+bool IsOwned(int fd, size_t slot) {
+  struct flock lock {};
+  lock.l_type = F_WRLCK;
+  lock.l_whence = SEEK_SET;
+  lock.l_start = static_cast<off_t>(slot);
+  lock.l_len = 1;
+  return ::fcntl(fd, F_OFD_GETLK, &lock) == 0 && lock.l_type != F_UNLCK;
+}
+
+struct Tail {
+  uint64_t peak, refused, refused_bytes;
+};
+static_assert(offsetof(GpuUsage, refused) == offsetof(GpuUsage, peak) + offsetof(Tail, refused));
+static_assert(offsetof(GpuUsage, refused_bytes) ==
+              offsetof(GpuUsage, peak) + offsetof(Tail, refused_bytes));
+
+bool ReadGpu(int fd, size_t gpu, size_t slots, UsageReading* reading) {
+  const size_t base = offsetof(Usage, gpus) + gpu * sizeof(GpuUsage);
+  std::vector<uint64_t> held(slots);
+  Tail tail{};
+  if (!ReadAt(fd, base + offsetof(GpuUsage, held), held.data(), slots) ||
+      !ReadAt(fd, base + offsetof(GpuUsage, peak), &tail, 1)) {
+    return false;
+  }
+  for (size_t slot = 0; slot < slots; ++slot) {
+    if (held[slot] == 0 || !IsOwned(fd, slot)) continue;
+    reading->held += Bytes(Plausible(held[slot]));
+    ++reading->processes;
+  }
+  reading->peak = Bytes(Plausible(tail.peak));
+  reading->refused = tail.refused;
+  reading->refused_bytes = Bytes(Plausible(tail.refused_bytes));
+  return true;
+}
+
+}  // namespace
+
+Result<std::vector<UsageReading>> ReadUsage(int fd, size_t gpus) {
+  limiter::Header header{};
+  uint32_t slots = 0;
+  if (!ReadAt(fd, offsetof(Usage, header), &header, 1) ||
+      !ReadAt(fd, offsetof(Usage, slots_used), &slots, 1)) {
+    return Status(Code::kFailedPrecondition, "the container's usage file is cut");
+  }
+  if (header.magic != limiter::kUsageMagic || header.version != limiter::kVersion) {
+    return Status(Code::kFailedPrecondition,
+                  "the container's usage file is of another kind or version");
+  }
+  std::vector<UsageReading> readings(std::min<size_t>(gpus, limiter::kMaxGpus));
+  for (size_t gpu = 0; gpu < readings.size(); ++gpu) {
+    if (!ReadGpu(fd, gpu, std::min<size_t>(slots, limiter::kMaxSlots), &readings[gpu])) {
+      return Status(Code::kFailedPrecondition, "the container's usage file is cut");
+    }
+  }
+  return readings;
+}
+
+}  // namespace tessera::agent

@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/agent/limits/usage_file.h"
+
+#include <gtest/gtest.h>
+
+#include "src/agent/limits/usage_test_file.h"
+
+namespace tessera::agent {
+namespace {
+
+class UsageFileTest : public ::testing::Test {
+ protected:
+  UsageReading Read(size_t gpu = 0) {
+    const auto read = ReadUsage(file_.fd(), gpu + 1);
+    EXPECT_TRUE(read.ok()) << read.status().ToString();
+    return read.ok() ? read->at(gpu) : UsageReading();
+  }
+
+  TempDir dir_;
+  UsageTestFile file_{dir_.path() + "/usage"};
+};
+
+TEST_F(UsageFileTest, SumsWhatTheProcessesOfAContainerHold) {
+  file_.Hold(0, 100);
+  file_.Hold(2, 30);
+  file_.Hold(2, 7, 1);
+  file_.usage().gpus[0].peak = 500;
+  file_.Refuse(900);
+  file_.Refuse(800);
+  EXPECT_EQ(Read(), (UsageReading{Bytes(130), Bytes(500), 2, Bytes(800), 2}));
+  EXPECT_EQ(Read(1).held, Bytes(7));
+}
+
+TEST_F(UsageFileTest, WhatADeadProcessHeldIsFree) {
+  file_.Hold(0, 100);
+  file_.Hold(1, 30);
+  file_.End(0);
+  EXPECT_EQ(Read().held, Bytes(30));
+}
+
+TEST_F(UsageFileTest, NumbersThatNoGpuHasDoNotOverflow) {
+  for (uint32_t slot = 0; slot < 20; ++slot) file_.Hold(slot, UINT64_MAX);
+  file_.usage().slots_used = UINT32_MAX;
+  file_.usage().gpus[0].peak = UINT64_MAX;
+  EXPECT_EQ(Read().held, Bytes(20ll << 50));
+  EXPECT_EQ(Read().peak, Bytes(1ll << 50));
+}
+
+TEST_F(UsageFileTest, AFileThatTheContainerHasCutIsAnError) {
+  file_.Hold(0, 100);
+  for (const off_t size : {off_t{70000}, off_t{64}, off_t{10}, off_t{0}}) {
+    ASSERT_EQ(::ftruncate(file_.fd(), size), 0);
+    const auto read = ReadUsage(file_.fd(), 1);
+    EXPECT_EQ(read.status().code(), Code::kFailedPrecondition) << size;
+  }
+}
+
+TEST_F(UsageFileTest, AnotherVersionIsNotRead) {
+  file_.usage().header.version = limiter::kVersion + 1;
+  EXPECT_EQ(ReadUsage(file_.fd(), 1).status().code(), Code::kFailedPrecondition);
+}
+
+}  // namespace
+}  // namespace tessera::agent
