@@ -1,0 +1,187 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/agent/limits/compute_control.h"
+
+#include <pthread.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <cstddef>
+#include <utility>
+
+#include "src/base/clock.h"
+
+namespace tessera::agent {
+namespace {
+
+using limiter::Arbiter;
+using limiter::ComputeCharge;
+using limiter::ComputeSlot;
+using limiter::ComputeUsage;
+using limiter::Usage;
+
+// Lines that are read at once; a container with more processes costs a second read.
+constexpr size_t kLines = 15;
+
+// A claim of a process is cut to 13 days of a GPU; a sum of kMaxSlots such claims still fits.
+constexpr int64_t kMostNs = int64_t{1} << 50;
+
+// Of the clock that the limiters' lines have their times from.
+int64_t NowNs() { return SystemClock().Now().time_since_epoch().count(); }
+
+}  // namespace
+
+std::optional<Arbiter::Reading> ReadComputeUsage(int fd, uint32_t gpu) {
+  struct Block {
+    ComputeCharge charge;
+    ComputeSlot slots[kLines];
+  };
+  static_assert(offsetof(Block, slots) == offsetof(ComputeUsage, slots));
+  Block block{};
+  const auto base = static_cast<off_t>(offsetof(Usage, compute) + gpu * sizeof(ComputeUsage));
+  if (::pread(fd, &block, sizeof(block), base) != ssize_t{sizeof(block)}) return std::nullopt;
+  Arbiter::Reading reading{.charged = block.charge.charged.load()};
+  const uint32_t slots = std::min(block.charge.slots.load(), limiter::kMaxSlots);
+  const auto add = [&reading](uint32_t slot, const ComputeSlot& line) {
+    if (line.seen.load() != 0) reading.processes.push_back(limiter::ReadLine(slot, line));
+  };
+  for (uint32_t slot = 0; slot < std::min<size_t>(slots, kLines); ++slot) {
+    add(slot, block.slots[slot]);
+  }
+  if (slots <= kLines) return reading;
+  std::vector<ComputeSlot> more(slots - kLines);
+  const auto size = static_cast<ssize_t>(more.size() * sizeof(ComputeSlot));
+  const auto offset = static_cast<off_t>(sizeof(block));
+  if (::pread(fd, more.data(), static_cast<size_t>(size), base + offset) != size) {
+    return std::nullopt;
+  }
+  for (uint32_t slot = kLines; slot < slots; ++slot) add(slot, more[slot - kLines]);
+  return reading;
+}
+
+ComputeControl::~ComputeControl() {
+  if (!thread_.joinable()) return;
+  {
+    const std::lock_guard lock(mutex_);
+    stop_ = true;
+  }
+  changed_.notify_all();
+  thread_.join();
+}
+
+void ComputeControl::Update(std::vector<Member> members) {
+  if (members.empty() && !thread_.joinable()) return;
+  {
+    const std::lock_guard lock(mutex_);
+    update_ = std::move(members);
+  }
+  changed_.notify_all();
+  if (thread_.joinable()) return;
+  thread_ = std::thread([this] {
+    ::pthread_setname_np(::pthread_self(), "compute");
+    Run();
+  });
+}
+
+std::optional<double> ComputeControl::Used(const std::string& pod_uid, const std::string& container,
+                                           const std::string& uuid) {
+  const std::lock_guard lock(mutex_);
+  const auto found = meters_.find({pod_uid, container, uuid});
+  if (found == meters_.end()) return std::nullopt;
+  Meter& meter = found->second;
+  const int64_t span = meter.at - std::exchange(meter.told_at, meter.at);
+  const int64_t used = meter.metered - std::exchange(meter.told_metered, meter.metered);
+  if (span <= 0 || span == meter.at) return std::nullopt;
+  return std::clamp(static_cast<double>(used) / static_cast<double>(span), 0.0, 1.0);
+}
+
+void ComputeControl::Run() {
+  int64_t next = 0;  // 0: nothing to do
+  std::unique_lock lock(mutex_);
+  while (!stop_) {
+    const auto is_due = [this] { return stop_ || update_.has_value(); };
+    if (next == 0) {
+      changed_.wait(lock, is_due);
+    } else {
+      changed_.wait_for(lock, std::chrono::nanoseconds(std::max<int64_t>(0, next - NowNs())),
+                        is_due);
+    }
+    auto update = std::exchange(update_, std::nullopt);
+    if (stop_) return;
+    lock.unlock();
+    if (update) Take(*std::move(update));
+    next = Tick(NowNs());
+    lock.lock();
+  }
+}
+
+// A container that starts again has another `usage`, and begins anew.
+void ComputeControl::Take(std::vector<Member> members) {
+  const int64_t now = NowNs();
+  std::map<Key, Known> known;
+  for (Member& member : members) {
+    const int index = member.limits->Find(member.uuid.c_str());
+    if (index < 0 || member.usage == nullptr) continue;
+    const Key key{member.pod_uid, member.container, member.uuid};
+    Known& one = known[key];
+    const auto old = known_.find(key);
+    const bool goes_on = old != known_.end() && old->second.member.usage == member.usage;
+    one.id = goes_on ? old->second.id : ++last_id_;
+    one.index = static_cast<uint32_t>(index);
+    Gpu& gpu = gpus_[member.uuid];
+    gpu.arbiter.Set(one.id, member.share);
+    if (member.utilization) gpu.arbiter.Utilization(now, one.id, *member.utilization);
+    one.member = std::move(member);
+  }
+  for (const auto& [key, old] : known_) {
+    const auto still = known.find(key);
+    if (still != known.end() && still->second.id == old.id) continue;
+    gpus_[old.member.uuid].arbiter.Remove(old.id);
+    const std::lock_guard lock(mutex_);
+    meters_.erase(key);
+  }
+  known_ = std::move(known);
+  for (auto& [uuid, gpu] : gpus_) gpu.members.clear();
+  for (const auto& one : known_) gpus_[one.second.member.uuid].members[one.second.id] = &one;
+  std::erase_if(gpus_, [](const auto& gpu) { return gpu.second.members.empty(); });
+}
+
+// Gives when to come again.
+int64_t ComputeControl::Tick(int64_t now) {
+  int64_t next = 0;
+  for (auto& [uuid, gpu] : gpus_) {
+    if (gpu.next <= now) TickGpu(now, &gpu);
+    if (next == 0 || gpu.next < next) next = gpu.next;
+  }
+  return next;
+}
+
+void ComputeControl::TickGpu(int64_t now, Gpu* gpu) {
+  std::vector<Arbiter::Reading> readings;
+  for (const auto& [id, one] : gpu->members) {
+    const auto& [key, known] = *one;
+    auto reading = ReadComputeUsage(known.member.usage->get(), known.index);
+    if (!reading) continue;
+    reading->id = id;
+    int64_t metered = 0;
+    for (const Arbiter::ProcessReading& process : reading->processes) {
+      metered += std::clamp<int64_t>(process.metered, 0, kMostNs);
+    }
+    readings.push_back(*std::move(reading));
+    const std::lock_guard lock(mutex_);
+    Meter& meter = meters_[key];
+    meter.metered = metered;
+    meter.at = now;
+  }
+  const Arbiter::Outcome& outcome = gpu->arbiter.Tick(now, readings);
+  const auto write = [gpu](const auto& decision) {
+    const Known& known = gpu->members.at(decision.id)->second;
+    known.member.limits->Write(known.index, decision);
+  };
+  std::ranges::for_each(outcome.grants, write);
+  std::ranges::for_each(outcome.parts, write);
+  gpu->next = outcome.next;
+}
+
+}  // namespace tessera::agent

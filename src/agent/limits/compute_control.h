@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+// Divides the time of GPUs between the limited containers of this node: reads every few
+// milliseconds what their limiters have charged, asks an Arbiter for each GPU
+// (src/limiter/compute/arbiter.h), and writes what it decides into their `limits`.
+//
+// A container that is not among the members keeps to the rate that its `limits` were made with;
+// so do all when this is gone, after the lease of 50 ms.
+//
+// Threads: Update and Used are called on one thread; the work is done on another, which sleeps
+// while no member has used a GPU. Cost: one read of some hundred bytes for each member and tick.
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "src/base/file.h"
+#include "src/limiter/compute/arbiter.h"
+#include "src/limiter/limits_file.h"
+
+namespace tessera::agent {
+
+class ComputeControl {
+ public:
+  // One container on one GPU.
+  struct Member {
+    std::string pod_uid, container, uuid;
+    limiter::ComputeShare share;
+    std::shared_ptr<limiter::LimitsFile> limits;
+    std::shared_ptr<const Fd> usage;    // null until a process has used a GPU
+    std::optional<double> utilization;  // by the driver, in the last second
+  };
+
+  ComputeControl() = default;
+  ~ComputeControl();
+  ComputeControl(const ComputeControl&) = delete;
+  ComputeControl& operator=(const ComputeControl&) = delete;
+
+  // These are all members from now on.
+  void Update(std::vector<Member> members);
+  // The part of the GPU that a member has used since the last call for it; nothing for one that is
+  // new, or has not used the GPU.
+  std::optional<double> Used(const std::string& pod_uid, const std::string& container,
+                             const std::string& uuid);
+
+ private:
+  using Key = std::tuple<std::string, std::string, std::string>;  // pod UID, container, UUID
+  struct Known {
+    limiter::Arbiter::Id id = 0;
+    Member member;
+    uint32_t index = 0;  // of the GPU in both files
+  };
+  struct Gpu {
+    limiter::Arbiter arbiter;
+    int64_t next = 0;
+    std::map<limiter::Arbiter::Id, const std::pair<const Key, Known>*> members;  // of `known_`
+  };
+  struct Meter {
+    int64_t metered = 0, at = 0;            // as the thread has read it
+    int64_t told_metered = 0, told_at = 0;  // at the last call of Used
+  };
+
+  void Run();
+  void Take(std::vector<Member> members);
+  int64_t Tick(int64_t now);
+  void TickGpu(int64_t now, Gpu* gpu);
+
+  // The thread's own.
+  std::map<Key, Known> known_;
+  std::map<std::string, Gpu> gpus_;
+  limiter::Arbiter::Id last_id_ = 0;
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::optional<std::vector<Member>> update_;
+  std::map<Key, Meter> meters_;
+  bool stop_ = false;
+  std::thread thread_;
+};
+
+// What the containers' processes have of one GPU, read with pread. Nothing: the file is cut.
+std::optional<limiter::Arbiter::Reading> ReadComputeUsage(int fd, uint32_t gpu);
+
+}  // namespace tessera::agent

@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0
+// The control of compute over real files, in which the test is the containers' limiters.
+#include "src/agent/limits/compute_control.h"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <thread>
+
+#include "src/base/clock.h"
+
+namespace tessera::agent {
+namespace {
+
+constexpr char kOneGpu[] = "GPU-00000000-0000-0000-0000-000000000001";
+constexpr int64_t kMs = 1'000'000;
+
+int64_t NowNs() { return SystemClock().Now().time_since_epoch().count(); }
+
+// A container with one process.
+class Container {
+ public:
+  Container(const std::string& dir, const std::string& name, double share) : name_(name) {
+    limits_ = std::make_shared<limiter::LimitsFile>();
+    EXPECT_EQ(limits_->Open((dir + "/" + name + "-limits").c_str()), 0);
+    EXPECT_EQ(limits_->SetCompute(kOneGpu, share, share), 0);
+    usage_ = std::make_shared<const Fd>(
+        ::open((dir + "/" + name + "-usage").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
+    EXPECT_EQ(::ftruncate(usage_->get(), sizeof(limiter::Usage)), 0);
+    void* memory = ::mmap(nullptr, sizeof(limiter::Usage), PROT_READ | PROT_WRITE, MAP_SHARED,
+                          usage_->get(), 0);
+    EXPECT_NE(memory, MAP_FAILED);
+    region_ = static_cast<limiter::Usage*>(memory);
+    member_ = {
+        .pod_uid = name, .container = "main", .uuid = kOneGpu, .limits = limits_, .usage = usage_};
+    member_.share.request = member_.share.limit = share;
+  }
+  ~Container() { ::munmap(region_, sizeof(limiter::Usage)); }
+
+  const ComputeControl::Member& member() const { return member_; }
+  const limiter::ComputeLimit& line() const { return limits_->limits().compute[0]; }
+  int64_t room() const { return line().pool.load() - region_->compute[0].charge.charged.load(); }
+  // The process has used so much more, and goes on.
+  void Work(int64_t ns) {
+    limiter::ComputeUsage& usage = region_->compute[0];
+    usage.charge.slots = 1;
+    usage.charge.charged += ns;
+    usage.slots[0].metered += ns;
+    usage.slots[0].in_flight = kMs;
+    usage.slots[0].last_launch = usage.slots[0].seen = NowNs();
+  }
+  void Truncate() const { EXPECT_EQ(::ftruncate(usage_->get(), 100), 0); }
+
+ private:
+  const std::string name_;
+  std::shared_ptr<limiter::LimitsFile> limits_;
+  std::shared_ptr<const Fd> usage_;
+  limiter::Usage* region_ = nullptr;
+  ComputeControl::Member member_;
+};
+
+template <typename Condition>
+bool Soon(const Condition& condition) {
+  for (int i = 0; i < 5000; ++i) {
+    if (condition()) return true;
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  return false;
+}
+
+class ComputeControlTest : public ::testing::Test {
+ protected:
+  TempDir dir_;
+};
+
+TEST_F(ComputeControlTest, AMemberThatWorksGetsALeaseAndRoom) {
+  Container container(dir_.path(), "a", 0.3);
+  ComputeControl control;
+  EXPECT_EQ(container.line().lease_end.load(), 0) << "until then its own rate holds";
+  control.Update({container.member()});
+  container.Work(kMs);
+  EXPECT_TRUE(Soon([&] { return container.line().lease_end.load() > NowNs(); }));
+  EXPECT_TRUE(Soon([&] { return container.room() > 0; }));
+  EXPECT_NEAR(container.line().cap.load(), 0.3 * limiter::kOne, 2);
+}
+
+TEST_F(ComputeControlTest, SaysWhatAMemberHasUsedSinceItWasAsked) {
+  Container container(dir_.path(), "a", 0.3);
+  ComputeControl control;
+  EXPECT_EQ(control.Used("a", "main", kOneGpu), std::nullopt);
+  control.Update({container.member()});
+  container.Work(kMs);
+  EXPECT_TRUE(Soon([&] { return control.Used("a", "main", kOneGpu).has_value(); }));
+  const int64_t start = NowNs();
+  container.Work(20 * kMs);
+  std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  const auto used = control.Used("a", "main", kOneGpu);
+  const double span = static_cast<double>(NowNs() - start);
+  ASSERT_TRUE(used.has_value());
+  EXPECT_NEAR(*used, 20.0 * kMs / span, 0.1);
+}
+
+TEST_F(ComputeControlTest, ATruncatedUsageFileLeavesTheOtherContainersTheirGrants) {
+  Container bad(dir_.path(), "bad", 0.5), good(dir_.path(), "good", 0.5);
+  ComputeControl control;
+  bad.Truncate();
+  EXPECT_FALSE(ReadComputeUsage(bad.member().usage->get(), 0).has_value());
+  control.Update({bad.member(), good.member()});
+  good.Work(kMs);
+  EXPECT_TRUE(Soon([&] { return good.line().lease_end.load() > NowNs(); }));
+}
+
+TEST_F(ComputeControlTest, WhenItEndsTheLastLeaseEnds) {
+  Container container(dir_.path(), "a", 0.3);
+  auto control = std::make_unique<ComputeControl>();
+  control->Update({container.member()});
+  container.Work(kMs);
+  EXPECT_TRUE(Soon([&] { return container.line().lease_end.load() > NowNs(); }));
+  control.reset();
+  EXPECT_LE(container.line().lease_end.load(), NowNs() + 60 * kMs);
+  EXPECT_NEAR(container.line().floor.load(), 0.3 * limiter::kOne, 2);
+}
+
+}  // namespace
+}  // namespace tessera::agent
