@@ -135,6 +135,7 @@ class Agent::Impl {
   std::string engine_problem_;
   std::string unredeemed_problem_;
   WithheldGpus withheld_;
+  std::shared_ptr<const ContainerUses> container_uses_;
   std::string last_node_problem_;
   const std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);
 };
@@ -215,6 +216,12 @@ Status Agent::Impl::StartGrants() {
   grants.on_use = [this, weak = std::weak_ptr<bool>(alive_)](std::shared_ptr<const NodeUse> use) {
     runner_->Post([this, weak, use = std::move(use)] {
       if (!weak.expired() && plugins_) plugins_->SetUse(use);
+    });
+  };
+  grants.on_container_uses = [this, weak = std::weak_ptr<bool>(alive_)](
+                                 std::shared_ptr<const ContainerUses> uses) {
+    runner_->Post([this, weak, uses = std::move(uses)] {
+      if (!weak.expired()) container_uses_ = uses;
     });
   };
   grants_ = std::make_unique<Grants>(grants, &devices_, &*sealer_, &metrics_);
@@ -498,6 +505,8 @@ AgentStatus Agent::Impl::CurrentStatus() const {
   status.resource = options_.resource;
   status.metrics = &metrics_;
   status.devices = devices_.Get();
+  status.node = options_.node_name;
+  status.container_uses = container_uses_;
   status.inventory = &inventory_->stats();
   status.registers = plugins_ != nullptr;
   status.registered = status.registers && plugins_->registered();

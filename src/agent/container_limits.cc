@@ -30,6 +30,10 @@ Status LimitsError(const std::string& path, int error) {
 
 }  // namespace
 
+std::string LimitsPath(const std::string& dir, const GrantLedger::Key& key) {
+  return JoinPath(JoinPath(JoinPath(dir, key.first), key.second), limiter::kLimitsFile);
+}
+
 Result<std::string> ContainerLimits::Write(const ContainerRef& who,
                                            const std::vector<grant::GrantedDevice>& devices) {
   if (std::ranges::all_of(devices, [](const auto& device) { return device.bytes == 0; }))
@@ -44,7 +48,10 @@ Result<std::string> ContainerLimits::Write(const ContainerRef& who,
   limiter::LimitsFile file;
   if (const int error = file.Open(path.c_str()); error != 0) return LimitsError(path, error);
   for (const grant::GrantedDevice& device : devices) {
-    const int error = file.SetMemory(device.uuid.c_str(), static_cast<uint64_t>(device.bytes));
+    int error = file.SetMemory(device.uuid.c_str(), static_cast<uint64_t>(device.bytes));
+    // An arbiter may let it have more. 0 and 1000 thousandths are not limited.
+    const double rate = device.milli % 1000 / 1000.0;
+    if (error == 0) error = file.SetCompute(device.uuid.c_str(), rate, rate);
     if (error != 0) return LimitsError(fmt::format("{}: {}", path, device.uuid), error);
   }
   return dir;

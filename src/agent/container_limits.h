@@ -18,6 +18,9 @@
 
 namespace tessera::agent {
 
+// The file of a container below `dir`.
+std::string LimitsPath(const std::string& dir, const GrantLedger::Key& key);
+
 class ContainerLimits {
  public:
   // `dir` is made when it is needed; only root may enter it.

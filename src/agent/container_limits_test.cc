@@ -108,6 +108,11 @@ class LimitedGrantsTest : public GrantsFixture {
   void AssignShare(const std::string& name) {
     Assign(FakeApiPods::Make(name, {{"main", {{kMem, "6"}}}}), {{"main", {kUuid}}});
   }
+  void SetLimit(const std::string& pod, const std::string& text) {
+    PodInfo now = *pods_.pods().at("uid-" + pod);
+    now.annotations[std::string(names::kAnnotationMemoryLimit)] = text;
+    pods_.Set(std::move(now));
+  }
 
   TempDir temp_;
 };
@@ -137,6 +142,77 @@ TEST_F(LimitedGrantsTest, TheNodesLabelSwitchesTheLimitsOfGpushareOff) {
   service_->SetIsolationDisabled(true);
   AssignShare("a");
   EXPECT_EQ(Ask("a", {Token(kMem, 6)})->limits_dir, "");
+}
+
+TEST_F(LimitedGrantsTest, AnAnnotationLowersTheLimitOfAContainerThatRuns) {
+  pods_.Sync();
+  AssignShare("a");
+  const std::string dir = Ask("a", {Token(kMem, 6)})->limits_dir;
+  SetLimit("a", "4Gi");
+  EXPECT_EQ(MemoryIn(dir), uint64_t(4 * kGiB));
+  ASSERT_EQ(pods_.events.size(), 1u);
+  EXPECT_EQ(pods_.events[0].second.reason, names::kReasonMemoryLimitChanged);
+  EXPECT_EQ(pods_.events[0].second.message,
+            std::string("container main may use 4096 MiB of ") + kUuid);
+  SetLimit("a", "other=1Gi,main=2Gi");
+  EXPECT_EQ(MemoryIn(dir), uint64_t(2 * kGiB));
+  Restart();
+  EXPECT_EQ(MemoryIn(dir), uint64_t(2 * kGiB));
+  SetLimit("a", "");
+  EXPECT_EQ(MemoryIn(dir), uint64_t(6 * kGiB)) << "without it the grant holds";
+}
+
+TEST_F(LimitedGrantsTest, AnAnnotationForMemoryAndARestartLeaveTheComputeLimit) {
+  pods_.Sync();
+  Assign(FakeApiPods::Make("a", {{"main", {{kCore, "30"}, {kBlocks, "20"}}}}), {{"main", {kUuid}}});
+  const auto grant = Ask("a", {Token(kBlocks, 20), Token(kCore, 30)});
+  ASSERT_TRUE(grant.ok()) << grant.status().ToString();
+  limiter::LimitsFile file;
+  ASSERT_EQ(file.Open((grant->limits_dir + "/limits").c_str()), 0);
+  const limiter::ComputeLimit& compute = file.limits().compute[0];
+  const auto share = static_cast<uint32_t>(0.3 * limiter::kOne);
+  EXPECT_EQ(compute.floor, share);
+  EXPECT_NE(compute.epoch, 0u);
+  SetLimit("a", "4Gi");
+  EXPECT_EQ(compute.floor, share);
+  EXPECT_NE(compute.epoch, 0u) << "0 is not limited";
+  Restart();
+  EXPECT_EQ(compute.floor, share);
+  EXPECT_NE(compute.epoch, 0u);
+}
+
+TEST_F(LimitedGrantsTest, NoAnnotationRaisesALimitBeyondTheGrant) {
+  pods_.Sync();
+  AssignShare("a");
+  const std::string dir = Ask("a", {Token(kMem, 6)})->limits_dir;
+  for (const char* text : {"7Gi", "main=100Gi", "7", "nonsense", "0"}) {
+    SetLimit("a", "4Gi");
+    ASSERT_EQ(MemoryIn(dir), uint64_t(4 * kGiB));
+    pods_.events.clear();
+    SetLimit("a", text);
+    EXPECT_EQ(MemoryIn(dir), uint64_t(6 * kGiB)) << text;
+    ASSERT_FALSE(pods_.events.empty()) << text;
+    EXPECT_EQ(pods_.events[0].second.reason, names::kReasonMemoryLimitRejected) << text;
+  }
+  EXPECT_NE(pods_.events[0].second.message.find("want at least 2Mi"), std::string::npos)
+      << pods_.events[0].second.message;
+}
+
+TEST_F(LimitedGrantsTest, ALimitFromBeforeTheGrantHoldsFromTheStart) {
+  pods_.Sync();
+  AssignShare("a");
+  SetLimit("a", "3Gi");
+  const auto token = Token(kMem, 6);
+  const std::string dir = Ask("a", {token})->limits_dir;
+  EXPECT_EQ(MemoryIn(dir), uint64_t(3 * kGiB));
+  ASSERT_TRUE(Ask("a", {token}).ok());
+  EXPECT_EQ(MemoryIn(dir), uint64_t(3 * kGiB)) << "a container that starts again";
+  EXPECT_TRUE(pods_.events.empty());
+  AssignShare("b");
+  SetLimit("b", "7Gi");
+  EXPECT_EQ(MemoryIn(Ask("b", {Token(kMem, 6)})->limits_dir), uint64_t(6 * kGiB));
+  ASSERT_EQ(pods_.events.size(), 1u);
+  EXPECT_EQ(pods_.events[0].second.reason, names::kReasonMemoryLimitRejected);
 }
 
 TEST_F(LimitedGrantsTest, WithoutAFolderNoContainerIsLimited) {

@@ -27,6 +27,9 @@ class FakeApiPods final : public Pods {
     for (const auto& [key, value] : annotations) now.annotations[key] = value;
     Set(std::move(now));
   }
+  void Record(const PodInfo& pod, const PodEvent& event) override {
+    events.emplace_back(pod.name, event);
+  }
 
   // Containers by name in the order of the spec; those named "init…" are init containers.
   static PodInfo Make(const std::string& name,
@@ -61,6 +64,7 @@ class FakeApiPods final : public Pods {
   Status trouble_;
   bool apply = true;                                   // what is written comes back
   std::map<std::string, device::Annotations> written;  // by name
+  std::vector<std::pair<std::string, PodEvent>> events;  // by name, in order
 
  private:
   Listener* listener_ = nullptr;

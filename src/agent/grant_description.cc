@@ -34,10 +34,13 @@ Result<grant::GrantedDevice> DescribeDevice(const DescriptionOptions& options, c
     device.major_number = major(info.st_rdev);
     device.minor_number = minor(info.st_rdev);
   }
-  device.milli = static_cast<int>(share.compute.count());
-  // Nothing limits who has it all.
-  device.bytes = share.compute == kWholeGpu ? 0 : share.memory.count();
+  DescribeLimits(share, &device);
   return device;
+}
+
+void DescribeLimits(const device::DeviceShare& share, grant::GrantedDevice* device) {
+  device->milli = static_cast<int>(share.compute.count());
+  device->bytes = share.compute == kWholeGpu ? 0 : share.memory.count();
 }
 
 Result<grant::Grant> DescribeGrant(const DescriptionOptions& options, const DeviceSet& set,

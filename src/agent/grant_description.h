@@ -20,6 +20,9 @@ struct DescriptionOptions {
   std::string version;
 };
 
+// Fills what the container may use of the GPU, by its share alone. Of a whole one nothing is limited.
+void DescribeLimits(const device::DeviceShare& share, grant::GrantedDevice* device);
+
 // NOT_FOUND: it is not on this node any more. UNAVAILABLE: it is unhealthy, and why.
 Result<grant::GrantedDevice> DescribeDevice(const DescriptionOptions& options, const DeviceSet& set,
                                             const device::DeviceShare& share);

@@ -72,6 +72,7 @@ GrantService::GrantService(TaskRunner* runner, GrantOptions options, const Devic
       on_use_(std::move(on_use)),
       dialects_{.gpu_mem_unit = options_.gpu_mem_unit},
       limits_(options_.limits_dir),
+      limit_changes_(options_.limits_dir, &limits_, ledger, pods),
       view_(ledger, pods),
       take_over_(options_.given_before, ledger),
       ended_(runner, ledger, kubelet, pods, WithMetrics(options_.release, options_.metrics),
@@ -300,17 +301,22 @@ Result<grant::Grant> GrantService::Bind(const Question& question, const Decision
     UseChanged();
     // After the answer: the container waits for that, and not for what is written on its pod.
     runner_->Post([this, uid = question.who.pod_uid, weak = std::weak_ptr<GrantService*>(self_)] {
-      if (!weak.expired()) TellPod(uid);
+      if (weak.expired()) return;
+      TellPod(uid);
+      const auto* pod = pods_ != nullptr ? view_.Find(uid) : nullptr;
+      if (pod != nullptr && !options_.limits_dir.empty()) limit_changes_.OnGranted(**pod);
     });
   }
   return grant;
 }
 
 Result<std::string> GrantService::WriteLimits(const GrantLedger::Entry& entry,
-                                              const std::vector<grant::GrantedDevice>& devices) {
+                                              std::vector<grant::GrantedDevice> devices) {
   const auto disabled = entry.env.find(std::string(names::kEnvCgpuDisable));
   const bool is_disabled = disabled != entry.env.end() && disabled->second == "true";
   if (options_.limits_dir.empty() || is_disabled) return std::string();
+  const auto* pod = pods_ != nullptr ? view_.Find(entry.holder.pod_uid) : nullptr;
+  if (pod != nullptr) ApplyMemoryLimit(**pod, entry.holder.container, &devices);
   return limits_.Write(entry.holder, devices);
 }
 
@@ -342,9 +348,11 @@ void GrantService::OnPod(const std::string& uid) {
   if (gone) {
     view_.Forget(uid);
     take_over_.Forget(uid);
+    limit_changes_.Forget(uid);
   } else {
     view_.Came(uid);
     TakeOverFrom(found->second);
+    limit_changes_.OnPod(*found->second);
   }
   std::vector<std::shared_ptr<Question>> ready;
   std::erase_if(waiting_, [&](const auto& question) {

@@ -34,6 +34,7 @@
 #include "src/agent/grant_description.h"
 #include "src/agent/grant_ledger.h"
 #include "src/agent/kubelet.h"
+#include "src/agent/limits/limit_changes.h"
 #include "src/agent/metrics.h"
 #include "src/agent/node_view.h"
 #include "src/agent/offers.h"
@@ -139,7 +140,7 @@ class GrantService final : public Pods::Listener {
   void PassUse();
   // The folder with the limits of the container, or "".
   Result<std::string> WriteLimits(const GrantLedger::Entry& entry,
-                                  const std::vector<grant::GrantedDevice>& devices);
+                                  std::vector<grant::GrantedDevice> devices);
 
   TaskRunner* const runner_;
   const GrantOptions options_;
@@ -151,6 +152,7 @@ class GrantService final : public Pods::Listener {
 
   DialectSettings dialects_;
   ContainerLimits limits_;
+  LimitChanges limit_changes_;
   NodeView view_;
   TakeOver take_over_;
   EndedPods ended_;

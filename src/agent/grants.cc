@@ -4,6 +4,7 @@
 #include <pthread.h>
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <future>
 #include <utility>
 
@@ -11,6 +12,7 @@
 #include "src/agent/dir_watcher.h"
 #include "src/agent/grant_server.h"
 #include "src/agent/kubelet_client.h"
+#include "src/agent/limits/compute_control.h"
 #include "src/agent/pod_processes.h"
 #include "src/agent/remembered_pods.h"
 #include "src/agent/start_checks.h"
@@ -39,6 +41,48 @@ GrantOptions ServiceOptions(const GrantsOptions& options, PodProcesses* processe
   return service;
 }
 
+// On a node without a driver no process uses a GPU, so there is nothing to look for.
+ContainerUsageOptions UsageOptions(const GrantsOptions& options) {
+  ContainerUsageOptions usage{.limits_dir = options.service.limits_dir,
+                              .find = {.proc_root = options.proc_root}};
+  if (options.nvml == nullptr || !options.on_container_uses) usage.limits_dir.clear();
+  return usage;
+}
+
+// Containers with a share of a GPU's compute. The limit of a pod that may use idle compute is its
+// tencent.com/vcuda-core-limit; of others it is the share.
+std::vector<ComputeControl::Member> MembersOf(const std::vector<ContainerUsage::Files>& files,
+                                              const ContainerUses& uses, const Pods* pods) {
+  std::vector<ComputeControl::Member> members;
+  for (const ContainerUsage::Files& one : files) {
+    for (const device::DeviceShare& share : one.shares) {
+      if (share.compute.count() == 0 || share.compute == kWholeGpu) continue;
+      ComputeControl::Member member{.pod_uid = one.who.pod_uid,
+                                    .container = one.who.container,
+                                    .uuid = share.uuid,
+                                    .limits = one.limits,
+                                    .usage = one.usage};
+      member.share.request = member.share.limit = static_cast<double>(share.compute.count()) / 1000;
+      if (pods != nullptr) {
+        const auto pod = pods->pods().find(one.who.pod_uid);
+        const bool readable = pod != pods->pods().end() && pod->second->request.ok();
+        if (readable && pod->second->request->elastic_limit) {
+          const auto limit = static_cast<double>(pod->second->request->elastic_limit->count());
+          member.share.limit = std::max(member.share.request, limit / 1000);
+        }
+      }
+      for (const ContainerGpuUse& use : uses) {
+        if (use.uuid == member.uuid && use.who.pod_uid == member.pod_uid &&
+            use.who.container == member.container) {
+          member.utilization = use.utilization;
+        }
+      }
+      members.push_back(std::move(member));
+    }
+  }
+  return members;
+}
+
 }  // namespace
 
 // Lives on the thread. Order is that of use: what comes later uses what comes before.
@@ -56,6 +100,11 @@ struct Grants::State {
                 grants->sealer_, &ledger, &kubelet, pods.get(), grants->options_.on_use),
         allocation(&grants->runner_, &service, &ledger, pods.get(),
                    grants->options_.service.gpu_mem_unit, grants->metrics_),
+        usage(&grants->runner_, UsageOptions(grants->options_), &ledger, &gpu_processes, &caller,
+              {.on_uses = [this, then = grants->options_.on_container_uses](
+                              const auto& uses) { then(ControlCompute(*uses)); },
+               .on_event = [this](const ContainerRef& who,
+                                  const PodEvent& event) { RecordEvent(who, event); }}),
         checks(&grants->runner_, &service, &ledger, pods.get(), grants->devices_, grants->metrics_),
         server(&grants->runner_, {.uid = grants->options_.uid}, grants->metrics_,
                [this](const grant::Request& request, GrantServer::Reply reply) {
@@ -66,6 +115,23 @@ struct Grants::State {
                  .vanished = [this](const std::string&) { Repair(); },
                  .look = [this] { Repair(); }}),
         socket(grants->options_.socket) {}
+
+  // Tells the control of compute who is there, and adds what it knows to the uses.
+  std::shared_ptr<const ContainerUses> ControlCompute(ContainerUses uses) {
+    control.Update(MembersOf(usage.files(), uses, pods.get()));
+    for (ContainerGpuUse& use : uses) {
+      use.compute_used = control.Used(use.who.pod_uid, use.who.container, use.uuid);
+    }
+    return std::make_shared<const ContainerUses>(std::move(uses));
+  }
+
+  void RecordEvent(const ContainerRef& who, const PodEvent& event) {
+    Log(event.warning ? Severity::kWarning : Severity::kInfo, event.message,
+        {{"pod", who.PodText()}, {"reason", event.reason}});
+    if (pods == nullptr) return;
+    const auto pod = pods->pods().find(who.pod_uid);
+    if (pod != pods->pods().end()) pods->Record(*pod->second, event);
+  }
 
   // /run is cleaned by people and by tmpfiles; the runtime must find us all the same.
   void Repair() {
@@ -86,6 +152,8 @@ struct Grants::State {
   NodeProcesses processes;
   GrantService service;
   AllocationGrants allocation;
+  ComputeControl control;
+  ContainerUsage usage;
   StartChecks checks;
   GrantServer server;
   DirWatcher watcher;
@@ -191,6 +259,7 @@ Status Grants::MakeState() {
   RETURN_IF_ERROR(MakeDirs(DirName(options_.socket)));
   RETURN_IF_ERROR(state_->server.Listen(options_.socket));
   state_->watcher.Start();
+  state_->usage.Start();
   return Status::Ok();
 }
 

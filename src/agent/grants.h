@@ -12,6 +12,7 @@
 #include "src/agent/device_set.h"
 #include "src/agent/grant_service.h"
 #include "src/agent/holdings.h"
+#include "src/agent/limits/container_usage.h"
 #include "src/agent/metrics.h"
 #include "src/base/task_runner.h"
 #include "src/gpu/nvml.h"
@@ -31,6 +32,8 @@ struct GrantsOptions {
   // Makes what knows the pods, on the grants' thread; none: no pod is known.
   std::function<std::unique_ptr<Pods>(TaskRunner* runner)> make_pods;
   GrantService::OnUse on_use;  // called on the grants' thread
+  // What limited containers use, once a second while there are any; on the grants' thread.
+  std::function<void(std::shared_ptr<const ContainerUses>)> on_container_uses;
 };
 
 class Grants final : public KubeletGrants {

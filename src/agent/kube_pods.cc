@@ -7,6 +7,7 @@
 #include "src/agent/kube_access.h"
 #include "src/base/log.h"
 #include "src/kube/client.h"
+#include "src/kube/events.h"
 #include "src/kube/informer.h"
 #include "src/kube/keyed_queue.h"
 #include "src/kube/objects.h"
@@ -49,6 +50,11 @@ struct KubePods::Impl final : kube::Informer<kube::PodObject>::Handler {
       : client(*io, *runner, std::move(config), AgentClientOptions()),
         node(std::move(node_name)),
         unit(gpu_mem_unit),
+        events(client, {.component = kFieldManager, .instance = node},
+               [](const Status& status) {
+                 Log(Severity::kWarning, "cannot record an Event about a pod",
+                     {{"error", status.ToString()}});
+               }),
         queue(*runner, {.max_running = 4, .longest_wait = kLongestWait},
               [this](const std::string& uid, kube::KeyedQueue::Done done) {
                 Write(uid, std::move(done));
@@ -59,7 +65,8 @@ struct KubePods::Impl final : kube::Informer<kube::PodObject>::Handler {
     kube::Keep keep = ledger::KeepOfPods();
     keep.containers_run = true;
     keep.annotation = [read = keep.annotation](std::string_view key) {
-      return key == names::kAnnotationConfigMirror || read(key);
+      return key == names::kAnnotationConfigMirror || key == names::kAnnotationMemoryLimit ||
+             read(key);
     };
     informer.emplace(client, kube::ListQuery{.field_selector = "spec.nodeName=" + node}, keep,
                      *this);
@@ -150,6 +157,7 @@ struct KubePods::Impl final : kube::Informer<kube::PodObject>::Handler {
   Status problem = Status(Code::kUnavailable, "the API server has not answered yet");
   std::map<std::string, device::Annotations> wanted;  // to be written, by UID
   std::map<std::string, kube::Operation> operations;
+  kube::EventRecorder events;
   kube::KeyedQueue queue;
   std::optional<kube::Informer<kube::PodObject>> informer;
 };
@@ -175,6 +183,16 @@ void KubePods::Annotate(const PodInfo& pod, const device::Annotations& annotatio
   device::Annotations& wanted = impl_->wanted[pod.uid];
   for (const auto& [key, value] : annotations) wanted[key] = value;
   impl_->queue.Add(pod.uid);
+}
+
+void KubePods::Record(const PodInfo& pod, const PodEvent& event) {
+  const auto uid = impl_->api_uids.find(pod.uid);
+  impl_->events.Record({.kind = "Pod",
+                        .ns = pod.ns,
+                        .name = pod.name,
+                        .uid = uid != impl_->api_uids.end() ? uid->second : pod.uid},
+                       event.warning ? kube::EventKind::kWarning : kube::EventKind::kNormal,
+                       event.reason, event.message);
 }
 
 }  // namespace tessera::agent

@@ -34,6 +34,7 @@ class KubePods final : public Pods {
   bool synced() const override;
   Status trouble() const override;
   void Annotate(const PodInfo& pod, const device::Annotations& annotations) override;
+  void Record(const PodInfo& pod, const PodEvent& event) override;
 
  private:
   struct Impl;

@@ -9,6 +9,7 @@
 #include <memory>
 #include <set>
 #include <string>
+#include <string_view>
 
 #include "src/base/clock.h"
 #include "src/base/status.h"
@@ -31,6 +32,14 @@ struct PodInfo {
   WallTime created{};
 
   std::string Text() const { return ns + "/" + name; }
+};
+
+// What people see of a pod in `kubectl describe pod`.
+struct PodEvent {
+  bool warning = false;
+  std::string_view reason;  // of api/names.h
+  std::string message;
+  bool operator==(const PodEvent&) const = default;
 };
 
 class Pods {
@@ -57,6 +66,8 @@ class Pods {
   // Writes the annotations on the pod some time soon, for as long as it exists; a later call for
   // the same pod adds to it.
   virtual void Annotate(const PodInfo& pod, const device::Annotations& annotations) = 0;
+  // Makes an Event about the pod. It may be lost.
+  virtual void Record(const PodInfo& pod, const PodEvent& event) = 0;
 };
 
 }  // namespace tessera::agent

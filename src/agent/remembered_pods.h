@@ -39,6 +39,7 @@ class RememberedPods final : public Pods, private Pods::Listener {
   void Annotate(const PodInfo& pod, const device::Annotations& annotations) override {
     pods_->Annotate(pod, annotations);
   }
+  void Record(const PodInfo& pod, const PodEvent& event) override { pods_->Record(pod, event); }
 
  private:
   void OnPod(const std::string& uid) override;

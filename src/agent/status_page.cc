@@ -3,6 +3,7 @@
 
 #include <utility>
 
+#include "src/agent/limits/usage_page.h"
 #include "src/agent/version.h"
 
 namespace tessera::agent {
@@ -82,6 +83,15 @@ void WriteInventory(const gpu::InventoryStats& stats, MetricsText* text) {
   text->Sample("tessera_driver_loads_total", "", stats.driver_loads);
 }
 
+net::Response ContainersPage(const AgentStatus& status) {
+  const Json json = JsonOfUses(
+      status.node, status.container_uses ? *status.container_uses : ContainerUses(),
+      status.devices ? status.devices->inventory() : device::NodeInventory());
+  net::Response response = net::TextResponse(200, json.Serialize() + "\n");
+  response.headers.Set("Content-Type", "application/json");
+  return response;
+}
+
 }  // namespace
 
 std::string MetricsPage(const AgentStatus& status) {
@@ -94,6 +104,7 @@ std::string MetricsPage(const AgentStatus& status) {
   WriteDevices(status, &text);
   if (status.inventory != nullptr) WriteInventory(*status.inventory, &text);
   WriteMetrics(*status.metrics, status.resource, &text);
+  if (status.container_uses != nullptr) WriteContainerUses(*status.container_uses, &text);
   return text.Take();
 }
 
@@ -123,6 +134,7 @@ Result<std::unique_ptr<StatusPage>> StatusPage::Start(net::IoThread* io, TaskRun
       response.headers.Set("Content-Type", "text/plain; version=0.0.4; charset=utf-8");
       return reply(std::move(response));
     }
+    if (request.path() == "/containers") return reply(ContainersPage(get_status()));
     if (request.path() == "/healthz") {
       // This thread lives, or we would not be here.
       return post_elsewhere([reply] { reply(net::TextResponse(200, "ok\n")); });
@@ -132,7 +144,7 @@ Result<std::unique_ptr<StatusPage>> StatusPage::Start(net::IoThread* io, TaskRun
       return reply(reason.empty() ? net::TextResponse(200, "ok\n")
                                   : net::TextResponse(503, reason + "\n"));
     }
-    reply(net::TextResponse(404, "there are /metrics, /healthz and /readyz\n"));
+    reply(net::TextResponse(404, "there are /metrics, /containers, /healthz and /readyz\n"));
   };
   auto page = std::unique_ptr<StatusPage>(new StatusPage());
   ASSIGN_OR_RETURN(page->server_,

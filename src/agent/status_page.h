@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the agent says of itself over HTTP: /metrics (Prometheus), /healthz (are both threads
-// alive), /readyz (are the GPUs known, and is the kubelet reading our list). Threads: lives on
+// What the agent says of itself over HTTP: /metrics (Prometheus), /containers (JSON: what limited
+// containers use of their GPUs, for `tessera top`), /healthz (are both threads alive), /readyz (are
+// the GPUs known, and is the kubelet reading our list). Threads: lives on
 // `runner`.
 #pragma once
 
@@ -9,6 +10,7 @@
 #include <string>
 
 #include "src/agent/device_set.h"
+#include "src/agent/limits/container_usage.h"
 #include "src/agent/metrics.h"
 #include "src/base/status.h"
 #include "src/base/task_runner.h"
@@ -24,6 +26,8 @@ struct AgentStatus {
   const gpu::InventoryStats* inventory = nullptr;
   bool registers = false;  // false: told not to
   bool registered = false;
+  std::string node;
+  std::shared_ptr<const ContainerUses> container_uses;  // null: not known
 };
 
 // The text of /metrics.

@@ -82,6 +82,8 @@ class ApiPods final : public agent::Pods, private ApiServer::Listener {
     for (const auto& [key, value] : annotations) wanted_[pod.uid][key] = value;
     if (!writing) Write(pod.uid);
   }
+  // Nothing depends on Events.
+  void Record(const agent::PodInfo&, const agent::PodEvent&) override {}
 
  private:
   void OnPod(const kube::PodObject& pod) override {

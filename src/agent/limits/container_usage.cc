@@ -1,0 +1,329 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/agent/limits/container_usage.h"
+
+#include <algorithm>
+#include <set>
+#include <tuple>
+#include <utility>
+
+#include "api/names.h"
+#include "src/agent/container_limits.h"
+#include "src/base/log.h"
+
+namespace tessera::agent {
+namespace {
+
+double MiB(Bytes bytes) { return static_cast<double>(bytes.count()) / (1 << 20); }
+
+bool IsLimited(const GrantLedger::Entry& entry) {
+  return std::ranges::any_of(entry.shares,
+                             [](const auto& share) { return share.compute != kWholeGpu; });
+}
+
+bool ComesBefore(const ContainerGpuUse& a, const ContainerGpuUse& b) {
+  return std::tie(a.who.pod_namespace, a.who.pod_name, a.who.container, a.uuid) <
+         std::tie(b.who.pod_namespace, b.who.pod_name, b.who.container, b.uuid);
+}
+
+}  // namespace
+
+// Between rounds the runner's; `region` and `readings` are the jobs' while a round is under way.
+struct ContainerUsage::Watched {
+  ContainerRef who;
+  std::vector<device::DeviceShare> shares;
+  std::shared_ptr<ContainerRegion> region;
+  std::vector<UsageReading> before, after;
+  bool readable = false;
+  std::string container_id;  // as the jobs knew it in this round
+
+  std::optional<FoundContainer> newly_found;
+  bool searching = false;
+  MonotonicTime next_search{};
+  Duration pause = kInterval;
+  bool from_before = false;           // what it was refused was before us
+  std::map<std::string, OnGpu> gpus;  // by UUID
+  std::shared_ptr<const Fd> usage;
+};
+
+struct ContainerUsage::Round {
+  std::vector<std::shared_ptr<Watched>> all;
+  std::set<const Watched*> missing;  // to be searched for
+  PodProcessMap processes;           // where something is missing
+  std::shared_ptr<const gpu::ProcessReport> report;
+  std::map<int, ProcessOwner> owners;  // of the processes in `report`
+};
+
+ContainerUsage::ContainerUsage(TaskRunner* runner, ContainerUsageOptions options,
+                               const GrantLedger* ledger, gpu::ProcessReader* gpus,
+                               gpu::BlockingCaller* caller, Callbacks callbacks)
+    : runner_(runner),
+      options_(std::move(options)),
+      ledger_(ledger),
+      gpus_(gpus),
+      caller_(caller),
+      callbacks_(std::move(callbacks)) {}
+ContainerUsage::~ContainerUsage() = default;
+
+void ContainerUsage::Tick() {
+  if (options_.limits_dir.empty()) return;
+  runner_->PostDelayed(kInterval, [this, weak = std::weak_ptr<ContainerUsage*>(self_)] {
+    if (!weak.expired()) Tick();
+  });
+  // A job that is overdue still has the regions.
+  if (busy_) return;
+  Watch();
+  if (!watched_.empty()) {
+    busy_ = true;
+    return ReadBefore();
+  }
+  if (std::exchange(published_, false)) {
+    callbacks_.on_uses(std::make_shared<const ContainerUses>());
+  }
+}
+
+// Containers come with their grant and go with it.
+void ContainerUsage::Watch() {
+  const auto& entries = ledger_->entries();
+  std::erase_if(watched_, [&](const auto& one) { return !entries.contains(one.first); });
+  for (const auto& [key, entry] : entries) {
+    if (!entry.holder.named() || !IsLimited(entry)) continue;
+    std::shared_ptr<Watched>& watched = watched_[key];
+    if (watched == nullptr) {
+      auto region = ContainerRegion::Open(LimitsPath(options_.limits_dir, key));
+      // Isolation may be disabled, or limits are of another version.
+      if (!region.ok()) {
+        watched_.erase(key);
+        continue;
+      }
+      watched = std::make_shared<Watched>();
+      watched->region = *std::move(region);
+      watched->from_before = first_;
+      Resume(entry, watched.get());
+    }
+    watched->who = entry.holder;
+    watched->shares = entry.shares;
+    if (!watched->newly_found) continue;
+    watched->region->SetFound(*std::move(watched->newly_found));
+    watched->newly_found.reset();
+    watched->pause = kInterval;
+  }
+  first_ = false;
+}
+
+void ContainerUsage::Resume(const GrantLedger::Entry& entry, Watched* watched) {
+  const limiter::LimitsFile& limits = *watched->region->limits();
+  for (const device::DeviceShare& share : entry.shares) {
+    const int index = limits.Find(share.uuid.c_str());
+    if (index < 0) continue;
+    const uint64_t bytes = limits.limits().gpus[index].unaccounted.load();
+    watched->gpus[share.uuid].unaccounted.Resume(Bytes(static_cast<int64_t>(bytes)));
+  }
+}
+
+void ContainerUsage::RunJob(const char* name, std::function<void()> work,
+                            std::function<void()> finished) {
+  gpu::BlockingCaller::Job job;
+  job.name = name;
+  job.deadline = kDeadline;
+  job.work = std::move(work);
+  job.finished = [finished = std::move(finished), weak = std::weak_ptr<ContainerUsage*>(self_)] {
+    if (!weak.expired()) finished();
+  };
+  job.overdue = [name] {
+    Log(Severity::kWarning, "what containers use of their GPUs cannot be read in time",
+        {{"job", name}});
+  };
+  caller_->Start(std::move(job));
+}
+
+void ContainerUsage::ReadBefore() {
+  const auto round = std::make_shared<Round>();
+  const MonotonicTime now = runner_->clock().Now();
+  for (auto& [key, watched] : watched_) {
+    round->all.push_back(watched);
+    if (watched->region->found() || watched->searching || now < watched->next_search) continue;
+    round->missing.insert(watched.get());
+    watched->next_search = now + watched->pause;
+    watched->pause = std::min(2 * watched->pause, kLongestPause);
+  }
+  const auto work = [round, root = options_.find.proc_root] {
+    for (const auto& watched : round->all) {
+      watched->container_id = watched->region->container_id();
+      auto readings = watched->region->Read();
+      watched->readable = readings.ok();
+      watched->before = readings.ok() ? *std::move(readings) : std::vector<UsageReading>();
+    }
+    if (!round->missing.empty()) round->processes = ListPodProcesses(root);
+  };
+  RunJob("usage-before", work, [this, round] {
+    Search(*round);
+    gpus_->Read([this, round, weak = std::weak_ptr<ContainerUsage*>(self_)](const auto& report) {
+      if (weak.expired()) return;
+      round->report = report;
+      ReadAfter(round);
+    });
+  });
+}
+
+// Each in a job of its own: one that hangs keeps no other container from being found.
+void ContainerUsage::Search(const Round& round) {
+  for (const auto& watched : round.all) {
+    const auto processes = round.processes.find(watched->who.pod_uid);
+    if (!round.missing.contains(watched.get()) || processes == round.processes.end()) continue;
+    watched->searching = true;
+    const auto found = std::make_shared<std::optional<FoundContainer>>();
+    const auto work = [found, candidates = processes->second, find = options_.find,
+                       limits = LimitsPath(options_.limits_dir, GrantLedger::KeyOf(watched->who))] {
+      auto answer = FindContainer(limits, candidates, find);
+      if (answer.ok()) *found = *std::move(answer);
+    };
+    RunJob("usage-search", work, [watched, found] {
+      watched->searching = false;
+      if (*found) watched->newly_found = std::move(**found);
+    });
+  }
+}
+
+void ContainerUsage::ReadAfter(const std::shared_ptr<Round>& round) {
+  const auto work = [round, root = options_.find.proc_root] {
+    for (const auto& watched : round->all) {
+      auto readings = watched->region->Read();
+      // The last process may have ended since: then what was read before is final.
+      watched->after = readings.ok() ? *std::move(readings) : watched->before;
+      watched->readable |= readings.ok();
+    }
+    for (const gpu::ProcessReport::Gpu& gpu : round->report->gpus) {
+      for (const gpu::ProcessUse& process : gpu.processes) {
+        auto owner = OwnerOf(root, process.pid);
+        if (owner) round->owners[process.pid] = *std::move(owner);
+      }
+    }
+  };
+  RunJob("usage-after", work, [this, round] { Finish(*round); });
+}
+
+void ContainerUsage::Finish(const Round& round) {
+  busy_ = false;
+  const auto uses = std::make_shared<ContainerUses>();
+  for (const auto& watched : round.all) {
+    // Released meanwhile: its file may be gone.
+    const auto still = watched_.find(GrantLedger::KeyOf(watched->who));
+    if (still == watched_.end() || still->second != watched) continue;
+    watched->usage = watched->region->usage();
+    for (const device::DeviceShare& share : watched->shares) {
+      if (share.compute == kWholeGpu) continue;
+      uses->push_back(Account(watched.get(), share, round));
+    }
+    if (watched->readable) watched->from_before = false;
+    // It may start again at once.
+    if (!watched->container_id.empty() && !watched->region->found()) {
+      watched->next_search = {};
+      watched->pause = kInterval;
+    }
+  }
+  std::ranges::sort(*uses, ComesBefore);
+  published_ = true;
+  callbacks_.on_uses(uses);
+}
+
+std::optional<std::vector<gpu::ProcessUse>> ContainerUsage::ProcessesOf(const Watched& watched,
+                                                                        const std::string& uuid,
+                                                                        const Round& round) {
+  const ProcessOwner self{watched.who.pod_uid, watched.container_id};
+  const auto& gpus = round.report->gpus;
+  const auto gpu = std::ranges::find(gpus, uuid, &gpu::ProcessReport::Gpu::uuid);
+  if (gpu == gpus.end()) return std::nullopt;
+  std::vector<gpu::ProcessUse> own;
+  for (const gpu::ProcessUse& process : gpu->processes) {
+    const auto owner = round.owners.find(process.pid);
+    const bool is_own = owner != round.owners.end() && owner->second == self;
+    if (is_own && !self.container_id.empty()) own.push_back(process);
+  }
+  return own;
+}
+
+ContainerGpuUse ContainerUsage::Account(Watched* watched, const device::DeviceShare& share,
+                                        const Round& round) {
+  const MonotonicTime now = runner_->clock().Now();
+  ContainerGpuUse use{
+      .who = watched->who, .uuid = share.uuid, .compute = share.compute, .granted = share.memory};
+  limiter::LimitsFile& limits = *watched->region->limits();
+  const int index = limits.Find(share.uuid.c_str());
+  const auto reading_of = [index](const std::vector<UsageReading>& readings) {
+    const bool known = index >= 0 && static_cast<size_t>(index) < readings.size();
+    return known ? readings[static_cast<size_t>(index)] : UsageReading();
+  };
+  const UsageReading before = reading_of(watched->before), after = reading_of(watched->after);
+  OnGpu& gpu = watched->gpus[share.uuid];
+  if (const auto processes = ProcessesOf(*watched, share.uuid, round)) {
+    UnaccountedMemory::Sample sample;
+    int percent = 0;
+    for (const gpu::ProcessUse& process : *processes) {
+      sample.reported += process.memory;
+      percent += process.percent;
+    }
+    sample.processes = static_cast<int>(processes->size());
+    sample.held = std::max(before.held, after.held);
+    gpu.unaccounted.Add(now, sample);
+    use.reported = sample.reported;
+    use.utilization = percent / 100.0;
+  }
+  use.unaccounted = gpu.unaccounted.Get(now);
+  use.held = after.held;
+  use.peak = after.peak;
+  use.refused = after.refused;
+  use.processes = after.processes;
+  if (index < 0) return use;
+  (void)limits.SetUnaccounted(share.uuid.c_str(), static_cast<uint64_t>(use.unaccounted.count()));
+  use.limit = Bytes(static_cast<int64_t>(limits.limits().gpus[index].memory.load()));
+  if (watched->from_before && watched->readable) gpu.refused = after.refused;
+  CheckRefusals(use, after, &gpu);
+  CheckLimit(use, &gpu);
+  return use;
+}
+
+void ContainerUsage::CheckRefusals(const ContainerGpuUse& use, const UsageReading& reading,
+                                   OnGpu* gpu) {
+  // Fewer than before: the container has started again.
+  const bool again = reading.refused < gpu->refused;
+  gpu->since_event += reading.refused - (again ? 0 : gpu->refused);
+  gpu->refused = reading.refused;
+  const MonotonicTime now = runner_->clock().Now();
+  if (gpu->since_event == 0 || (gpu->next_event != MonotonicTime{} && now < gpu->next_event))
+    return;
+  gpu->next_event = now + kRefusalPause;
+  const uint64_t count = std::exchange(gpu->since_event, 0);
+  RecordEvent(
+      use.who, names::kReasonCudaOutOfMemory,
+      fmt::format("CUDA out of memory: container {} may use {:.0f} MiB of {} and holds {:.0f} "
+                  "MiB; an allocation of {:.1f} MiB was refused{}: raise the pod's request "
+                  "of device memory, or allocate less",
+                  use.who.container, MiB(use.limit), use.uuid, MiB(use.used()),
+                  MiB(reading.refused_bytes),
+                  count > 1 ? fmt::format(", with {} others", count - 1) : ""));
+}
+
+void ContainerUsage::CheckLimit(const ContainerGpuUse& use, OnGpu* gpu) {
+  const Bytes limit_before = std::exchange(gpu->limit, use.limit);
+  if (use.limit >= limit_before || use.used() <= use.limit) return;
+  RecordEvent(
+      use.who, names::kReasonMemoryLimitBelowUse,
+      fmt::format("container {} holds {:.0f} MiB of {}, and may use {:.0f} MiB from now on: "
+                  "nothing is stopped, and allocations fail until it holds less",
+                  use.who.container, MiB(use.used()), use.uuid, MiB(use.limit)));
+}
+
+void ContainerUsage::RecordEvent(const ContainerRef& who, std::string_view reason,
+                                 std::string message) const {
+  callbacks_.on_event(who, {.warning = true, .reason = reason, .message = std::move(message)});
+}
+
+std::vector<ContainerUsage::Files> ContainerUsage::files() const {
+  std::vector<Files> all;
+  for (const auto& [key, watched] : watched_) {
+    all.push_back({watched->who, watched->shares, watched->region->limits(), watched->usage});
+  }
+  return all;
+}
+
+}  // namespace tessera::agent

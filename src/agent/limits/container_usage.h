@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+// What limited containers use of their GPUs. Once a second it reads what the limiters of a
+// container count (container_region.h) and what NVML reports for the container's processes, and
+// writes the difference into the container's `limits` (unaccounted.h), where the limiters add it to
+// what they hold. It publishes the numbers, and an Event where an allocation was refused, or where
+// a container has more than a limit that was lowered.
+//
+// A container that lives for less than a second or two may end unseen.
+//
+// Not for writing limits (container_limits.h). Threads: lives on `runner`; files and the driver are
+// read on threads of their own, each with a deadline. While the driver does not answer, what the
+// limiters count is still published, and nothing is unaccounted. Cost: one walk of /proc for every
+// search of a container that has just been granted its GPUs; then some 10 µs a container and
+// second, and NVML's list of processes. Without limited containers: one look at the ledger a
+// second.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "src/agent/grant_ledger.h"
+#include "src/agent/limits/container_region.h"
+#include "src/agent/limits/unaccounted.h"
+#include "src/agent/pods.h"
+#include "src/agent/process_owner.h"
+#include "src/base/task_runner.h"
+#include "src/gpu/blocking_caller.h"
+#include "src/gpu/process_reader.h"
+
+namespace tessera::agent {
+
+// One limited container on one GPU.
+struct ContainerGpuUse {
+  ContainerRef who;
+  std::string uuid;
+  MilliGpu compute;  // granted
+  Bytes granted;
+  Bytes limit;                        // at most `granted`
+  Bytes held;                         // as its limiters count
+  Bytes unaccounted;                  // beyond that, and counted against the limit
+  Bytes peak;                         // the most that was counted at once
+  std::optional<Bytes> reported;      // by NVML, contexts included; nothing while that is not known
+  std::optional<double> utilization;  // the part of the GPU in the last second, by NVML
+  std::optional<double> compute_used;  // the same by the container's limiters
+  uint64_t refused = 0;                // allocations, since the container started
+  int processes = 0;                   // that hold something
+
+  Bytes used() const { return held + unaccounted; }
+};
+
+// By namespace, pod, container, UUID.
+using ContainerUses = std::vector<ContainerGpuUse>;
+
+struct ContainerUsageOptions {
+  std::string limits_dir;  // "": no container is limited
+  FindOptions find;
+};
+
+class ContainerUsage {
+ public:
+  static constexpr Duration kInterval = std::chrono::seconds(1);
+  // Between searches for a container that is not found: doubled from kInterval up to this.
+  static constexpr Duration kLongestPause = std::chrono::seconds(8);
+  static constexpr Duration kDeadline = std::chrono::seconds(5);
+  // Between two Events that allocations of one container on one GPU are refused.
+  static constexpr Duration kRefusalPause = std::chrono::minutes(5);
+
+  struct Callbacks {
+    std::function<void(std::shared_ptr<const ContainerUses>)> on_uses;
+    std::function<void(const ContainerRef&, const PodEvent&)> on_event;
+  };
+
+  // All outlive it. Begins after Start.
+  ContainerUsage(TaskRunner* runner, ContainerUsageOptions options, const GrantLedger* ledger,
+                 gpu::ProcessReader* gpus, gpu::BlockingCaller* caller, Callbacks callbacks);
+  ~ContainerUsage();
+  ContainerUsage(const ContainerUsage&) = delete;
+  ContainerUsage& operator=(const ContainerUsage&) = delete;
+
+  void Start() { Tick(); }
+
+  // For an arbiter of compute: both files of each container that is watched. `limits` may be
+  // written and `usage` read with pread (usage_file.h) on any thread, as long as they are held;
+  // take them anew after each on_uses, because a container that starts again has another `usage`.
+  struct Files {
+    ContainerRef who;
+    std::vector<device::DeviceShare> shares;
+    std::shared_ptr<limiter::LimitsFile> limits;
+    std::shared_ptr<const Fd> usage;  // null until a process has used a GPU
+  };
+  std::vector<Files> files() const;
+
+ private:
+  struct OnGpu {
+    UnaccountedMemory unaccounted;
+    uint64_t refused = 0;  // as it was read last
+    uint64_t since_event = 0;
+    MonotonicTime next_event{};
+    Bytes limit;
+  };
+  struct Watched;
+  struct Round;
+
+  void Tick();
+  void Watch();
+  static void Resume(const GrantLedger::Entry& entry, Watched* watched);
+  void ReadBefore();
+  void Search(const Round& round);
+  void ReadAfter(const std::shared_ptr<Round>& round);
+  void Finish(const Round& round);
+  // The processes of the container that NVML reports on the GPU; nothing where that is not known.
+  static std::optional<std::vector<gpu::ProcessUse>> ProcessesOf(const Watched& watched,
+                                                                 const std::string& uuid,
+                                                                 const Round& round);
+  ContainerGpuUse Account(Watched* watched, const device::DeviceShare& share, const Round& round);
+  void CheckRefusals(const ContainerGpuUse& use, const UsageReading& reading, OnGpu* gpu);
+  void CheckLimit(const ContainerGpuUse& use, OnGpu* gpu);
+  void RecordEvent(const ContainerRef& who, std::string_view reason, std::string message) const;
+  void RunJob(const char* name, std::function<void()> work, std::function<void()> finished);
+
+  TaskRunner* const runner_;
+  const ContainerUsageOptions options_;
+  const GrantLedger* const ledger_;
+  gpu::ProcessReader* const gpus_;
+  gpu::BlockingCaller* const caller_;
+  const Callbacks callbacks_;
+  std::map<GrantLedger::Key, std::shared_ptr<Watched>> watched_;
+  bool first_ = true;  // nothing was watched before
+  bool busy_ = false;  // a round is under way; jobs have the regions
+  bool published_ = false;
+  const std::shared_ptr<ContainerUsage*> self_ = std::make_shared<ContainerUsage*>(this);
+};
+
+}  // namespace tessera::agent

@@ -1,0 +1,253 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/agent/limits/container_usage.h"
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+
+#include "api/names.h"
+#include "src/agent/container_limits.h"
+#include "src/agent/grants_fixture.h"
+#include "src/agent/limits/usage_test_file.h"
+#include "src/gpu/fake_nvml.h"
+
+namespace tessera::agent {
+namespace {
+
+namespace fs = std::filesystem;
+using namespace std::chrono_literals;
+
+constexpr int64_t kMebi = 1 << 20;
+const std::string kUid = "fd3b355a-665c-4c95-8e7f-61fd2111689f";
+
+// A node of one GPU with one pod of one limited container. Its /proc and the container's root are
+// folders; `limits` is a hard link to the host's file where it is a bind mount otherwise.
+class ContainerUsageTest : public ::testing::Test {
+ protected:
+  ContainerUsageTest() {
+    loader_->driver = gpu::testing::FakeDriver::WithGpus(1);
+    uuid_ = loader_->driver->gpus[0].uuid;
+    GrantLedger::Entry entry{.holder = {kUid, "ml", "train", "main"},
+                             .shares = {{uuid_, MilliGpu(300), Bytes(4096 * kMebi)}}};
+    device::NodeInventory gpus;
+    gpus.gpus.push_back({.uuid = uuid_, .memory = GiB(16)});
+    EXPECT_TRUE(ledger_.Bind(entry, nullptr, gpus, {}).ok());
+    WriteLimit(4096);
+  }
+
+  void WriteLimit(int64_t mib) {
+    EXPECT_TRUE(limits_
+                    .Write({kUid, "ml", "train", "main"},
+                           {{.uuid = uuid_, .milli = 300, .bytes = mib * kMebi}})
+                    .ok());
+  }
+  // A process of container `id`, whose root is root-<id>.
+  void AddProcess(int pid, const std::string& id) {
+    const std::string proc = temp_.path() + "/proc/" + std::to_string(pid);
+    const std::string root = temp_.path() + "/root-" + id;
+    fs::create_directories(proc);
+    fs::create_directories(root + "/dev/tessera/usage");
+    fs::create_directories(root + "/dev/tessera/limits");
+    std::error_code ignored;
+    fs::create_hard_link(LimitsPath(limits_dir_, {kUid, "main"}),
+                         root + "/dev/tessera/limits/limits", ignored);
+    fs::create_directory_symlink(root, proc + "/root");
+    EXPECT_TRUE(
+        WriteFileAtomically(proc + "/cgroup", "0::/kubepods/pod" + kUid + "/" + id, 0644).ok());
+  }
+  void EndProcess(int pid) { fs::remove_all(temp_.path() + "/proc/" + std::to_string(pid)); }
+  std::string UsagePath(const std::string& id) {
+    return temp_.path() + "/root-" + id + "/dev/tessera/usage/usage";
+  }
+  void Report(std::vector<gpu::GpuProcess> processes) {
+    loader_->driver->gpus[0].processes = std::move(processes);
+  }
+
+  void Start() {
+    usage_.emplace(
+        &runner_, ContainerUsageOptions{limits_dir_, {temp_.path() + "/proc", false}}, &ledger_,
+        &reader_, &caller_,
+        ContainerUsage::Callbacks{[this](auto uses) { uses_ = std::move(uses); },
+                                  [this](const ContainerRef& who, const PodEvent& event) {
+                                    EXPECT_EQ(who.PodText(), "ml/train");
+                                    events_.push_back(event);
+                                  }});
+    usage_->Start();
+  }
+  void Seconds(int count) {
+    for (int i = 0; i < count; ++i) runner_.AdvanceTimeAndRun(1s);
+  }
+  ContainerGpuUse Use() {
+    EXPECT_TRUE(uses_ != nullptr && uses_->size() == 1);
+    return uses_ != nullptr && uses_->size() == 1 ? uses_->front() : ContainerGpuUse();
+  }
+  int64_t UnaccountedInFile() {
+    limiter::LimitsFile file;
+    EXPECT_EQ(file.Open(LimitsPath(limits_dir_, {kUid, "main"}).c_str()), 0);
+    return static_cast<int64_t>(file.limits().gpus[0].unaccounted) / kMebi;
+  }
+
+  TempDir temp_;
+  const std::string limits_dir_ = temp_.path() + "/limits";
+  ContainerLimits limits_{limits_dir_};
+  FakeTaskRunner runner_;
+  gpu::testing::FakeCaller caller_{&runner_};
+  std::shared_ptr<gpu::testing::FakeLoader> loader_ = std::make_shared<gpu::testing::FakeLoader>();
+  gpu::ProcessReader reader_{&runner_, loader_, &caller_};
+  std::string uuid_;
+  MemoryLog log_;
+  size_t skipped_ = 0;
+  GrantLedger ledger_{&log_, {}, &skipped_};
+  std::optional<ContainerUsage> usage_;
+  std::shared_ptr<const ContainerUses> uses_;
+  std::vector<PodEvent> events_;
+};
+
+TEST_F(ContainerUsageTest, PublishesWhatAContainerHoldsOfItsLimit) {
+  AddProcess(71, "aa");
+  UsageTestFile file(UsagePath("aa"));
+  file.Hold(0, 1024 * kMebi);
+  file.usage().gpus[0].peak = 2048 * kMebi;
+  Report({{.pid = 71, .memory = Bytes(1400 * kMebi)}});
+  Start();
+  Seconds(3);
+  const ContainerGpuUse use = Use();
+  EXPECT_EQ(use.held, Bytes(1024 * kMebi));
+  EXPECT_EQ(use.limit, Bytes(4096 * kMebi));
+  EXPECT_EQ(use.granted, Bytes(4096 * kMebi));
+  EXPECT_EQ(use.peak, Bytes(2048 * kMebi));
+  EXPECT_EQ(use.reported, Bytes(1400 * kMebi));
+  EXPECT_EQ(use.unaccounted, Bytes(0)) << "a context";
+  EXPECT_EQ(use.processes, 1);
+  EXPECT_TRUE(events_.empty());
+}
+
+TEST_F(ContainerUsageTest, WhatOnlyTheDriverSeesCountsAgainstTheLimit) {
+  AddProcess(71, "aa");
+  AddProcess(72, "bb");  // another container of the pod
+  UsageTestFile file(UsagePath("aa"));
+  file.Hold(0, 1024 * kMebi);
+  Report({{.pid = 0, .memory = Bytes(9999 * kMebi)},
+          {.pid = 71, .memory = Bytes(3536 * kMebi)},
+          {.pid = 99, .memory = Bytes(9999 * kMebi)}});
+  Start();
+  Seconds(10);
+  EXPECT_EQ(Use().unaccounted, Bytes(2000 * kMebi));
+  EXPECT_EQ(UnaccountedInFile(), 2000);
+  Report({});
+  Seconds(1);
+  EXPECT_EQ(UnaccountedInFile(), 0) << "the process has ended";
+}
+
+TEST_F(ContainerUsageTest, ADriverThatHangsKeepsNothingUnaccounted) {
+  AddProcess(71, "aa");
+  UsageTestFile file(UsagePath("aa"));
+  file.Hold(0, 1024 * kMebi);
+  Report({{.pid = 71, .memory = Bytes(3536 * kMebi)}});
+  Start();
+  Seconds(10);
+  ASSERT_EQ(UnaccountedInFile(), 2000);
+  loader_->driver->faults[{gpu::NvmlCall::kComputeProcesses, 0}] = {};
+  Seconds(30);
+  EXPECT_EQ(UnaccountedInFile(), 0);
+  file.Hold(0, 7 * kMebi);
+  Seconds(2);
+  EXPECT_EQ(Use().held, Bytes(7 * kMebi)) << "the limiter's own numbers go on";
+  EXPECT_EQ(Use().reported, std::nullopt);
+}
+
+TEST_F(ContainerUsageTest, FollowsAContainerThatStartsAgain) {
+  AddProcess(71, "aa");
+  {
+    UsageTestFile file(UsagePath("aa"));
+    file.Hold(0, 1024 * kMebi);
+    Start();
+    Seconds(3);
+  }
+  EndProcess(71);
+  Seconds(2);
+  EXPECT_EQ(Use().held, Bytes(0));
+  AddProcess(80, "cc");
+  UsageTestFile file(UsagePath("cc"));
+  file.Hold(0, 5 * kMebi);
+  Seconds(10);
+  EXPECT_EQ(Use().held, Bytes(5 * kMebi));
+  ASSERT_EQ(usage_->files().size(), 1u);
+  EXPECT_TRUE(usage_->files()[0].usage != nullptr && usage_->files()[0].usage->valid());
+}
+
+TEST_F(ContainerUsageTest, NoLinkOutOfTheContainerIsFollowed) {
+  AddProcess(71, "aa");
+  UsageTestFile secret(temp_.path() + "/secret");
+  secret.Hold(0, 1024 * kMebi);
+  fs::create_symlink(temp_.path() + "/secret", UsagePath("aa"));
+  Start();
+  Seconds(5);
+  EXPECT_EQ(Use().held, Bytes(0));
+  // Nor is a process believed that does not see the container's own limits.
+  fs::remove(UsagePath("aa"));
+  fs::remove(temp_.path() + "/root-aa/dev/tessera/limits/limits");
+  AddProcess(72, "dd");
+  fs::remove(temp_.path() + "/root-dd/dev/tessera/limits/limits");
+  fs::create_symlink(LimitsPath(limits_dir_, {kUid, "main"}),
+                     temp_.path() + "/root-dd/dev/tessera/limits/limits");
+  EndProcess(71);
+  UsageTestFile other(UsagePath("dd"));
+  other.Hold(0, 1024 * kMebi);
+  Seconds(10);
+  EXPECT_EQ(Use().held, Bytes(0));
+}
+
+TEST_F(ContainerUsageTest, ARefusedAllocationIsAnEventNowAndThen) {
+  AddProcess(71, "aa");
+  UsageTestFile file(UsagePath("aa"));
+  file.Hold(0, 3072 * kMebi);
+  file.Refuse(2048 * kMebi);
+  Start();
+  Seconds(4);
+  EXPECT_TRUE(events_.empty()) << "from before the agent started";
+  file.Refuse(2048 * kMebi);
+  file.Refuse(1536 * kMebi);
+  Seconds(1);
+  ASSERT_EQ(events_.size(), 1u);
+  EXPECT_EQ(events_[0].reason, names::kReasonCudaOutOfMemory);
+  EXPECT_EQ(
+      events_[0].message,
+      "CUDA out of memory: container main may use 4096 MiB of " + uuid_ +
+          " and holds 3072 MiB; an allocation of 1536.0 MiB was refused, with 1 others: raise "
+          "the pod's request of device memory, or allocate less");
+  file.Refuse(1536 * kMebi);
+  Seconds(100);
+  EXPECT_EQ(events_.size(), 1u);
+  Seconds(250);
+  EXPECT_EQ(events_.size(), 2u);
+}
+
+TEST_F(ContainerUsageTest, ALimitBelowUseIsReported) {
+  AddProcess(71, "aa");
+  UsageTestFile file(UsagePath("aa"));
+  file.Hold(0, 3072 * kMebi);
+  Start();
+  Seconds(3);
+  WriteLimit(3500);
+  Seconds(2);
+  EXPECT_TRUE(events_.empty());
+  WriteLimit(1024);
+  Seconds(2);
+  ASSERT_EQ(events_.size(), 1u);
+  EXPECT_EQ(events_[0].reason, names::kReasonMemoryLimitBelowUse);
+  EXPECT_EQ(Use().limit, Bytes(1024 * kMebi));
+  EXPECT_EQ(Use().held, Bytes(3072 * kMebi));
+}
+
+TEST_F(ContainerUsageTest, AContainerThatIsReleasedIsNotShown) {
+  AddProcess(71, "aa");
+  Start();
+  Seconds(2);
+  ASSERT_TRUE(ledger_.Release({kUid, "main"}).ok());
+  Seconds(2);
+  EXPECT_TRUE(uses_->empty());
+}
+
+}  // namespace
+}  // namespace tessera::agent

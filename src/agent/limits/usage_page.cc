@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/agent/limits/usage_page.h"
+
+#include <cmath>
+#include <utility>
+
+namespace tessera::agent {
+namespace {
+
+std::string LabelsOf(const ContainerGpuUse& use) {
+  return MetricLabel("namespace", use.who.pod_namespace) + "," +
+         MetricLabel("pod", use.who.pod_name) + "," + MetricLabel("container", use.who.container) +
+         "," + MetricLabel("uuid", use.uuid);
+}
+
+uint64_t Count(Bytes bytes) { return static_cast<uint64_t>(bytes.count()); }
+
+template <typename Value>
+void WriteSamples(const ContainerUses& uses, std::string_view name, MetricsText* text,
+                  const Value& value) {
+  for (const ContainerGpuUse& use : uses) text->Sample(name, LabelsOf(use), uint64_t{value(use)});
+}
+
+}  // namespace
+
+void WriteContainerUses(const ContainerUses& uses, MetricsText* text) {
+  using Use = ContainerGpuUse;
+  text->Family("tessera_container_gpu_memory_limit_bytes", "gauge",
+               "Device memory that a container with a share may use of a GPU.");
+  WriteSamples(uses, "tessera_container_gpu_memory_limit_bytes", text,
+               [](const Use& use) { return Count(use.limit); });
+  text->Family("tessera_container_gpu_memory_used_bytes", "gauge",
+               "Device memory that counts against the limit, unaccounted memory included.");
+  WriteSamples(uses, "tessera_container_gpu_memory_used_bytes", text,
+               [](const Use& use) { return Count(use.used()); });
+  text->Family("tessera_container_gpu_memory_peak_bytes", "gauge",
+               "The most that counted against the limit at once since the container started.");
+  WriteSamples(uses, "tessera_container_gpu_memory_peak_bytes", text,
+               [](const Use& use) { return Count(use.peak); });
+  text->Family("tessera_container_gpu_memory_unaccounted_bytes", "gauge",
+               "Device memory of a container that the driver reports beyond what its limiters "
+               "count and beyond its contexts.");
+  WriteSamples(uses, "tessera_container_gpu_memory_unaccounted_bytes", text,
+               [](const Use& use) { return Count(use.unaccounted); });
+  text->Family("tessera_container_gpu_memory_driver_bytes", "gauge",
+               "Device memory that the driver reports for the processes of a container, contexts "
+               "included; missing while the driver does not answer.");
+  for (const Use& use : uses) {
+    if (!use.reported) continue;
+    text->Sample("tessera_container_gpu_memory_driver_bytes", LabelsOf(use), Count(*use.reported));
+  }
+  text->Family("tessera_container_gpu_compute_limit_ratio", "gauge",
+               "The share of a GPU's compute that a container was granted; 0: not limited.");
+  for (const Use& use : uses) {
+    text->Sample("tessera_container_gpu_compute_limit_ratio", LabelsOf(use),
+                 static_cast<double>(use.compute.count()) / 1000);
+  }
+  text->Family("tessera_container_gpu_compute_used_ratio", "gauge",
+               "The part of a GPU's compute that a container used in the last second, as its "
+               "limiters measure it; missing where its compute is not limited.");
+  for (const Use& use : uses) {
+    if (!use.compute_used) continue;
+    text->Sample("tessera_container_gpu_compute_used_ratio", LabelsOf(use), *use.compute_used);
+  }
+  text->Family("tessera_container_gpu_allocations_refused_total", "counter",
+               "Allocations of device memory that the limit refused since the container started.");
+  WriteSamples(uses, "tessera_container_gpu_allocations_refused_total", text,
+               [](const Use& use) { return use.refused; });
+}
+
+Json JsonOfUses(const std::string& node, const ContainerUses& uses,
+                const device::NodeInventory& inventory) {
+  Json containers = Json::MakeArray();
+  for (const ContainerGpuUse& use : uses) {
+    Json memory = Json::MakeObject({{"granted", Json::Int(use.granted.count())},
+                                    {"limit", Json::Int(use.limit.count())},
+                                    {"used", Json::Int(use.used().count())},
+                                    {"unaccounted", Json::Int(use.unaccounted.count())},
+                                    {"peak", Json::Int(use.peak.count())}});
+    if (use.reported) memory.Set("driver", Json::Int(use.reported->count()));
+    Json json = Json::MakeObject({{"namespace", Json::String(use.who.pod_namespace)},
+                                  {"pod", Json::String(use.who.pod_name)},
+                                  {"container", Json::String(use.who.container)},
+                                  {"uuid", Json::String(use.uuid)}});
+    if (const device::Gpu* gpu = inventory.Find(use.uuid)) json.Set("index", Json::Int(gpu->index));
+    json.Set("milli", Json::Int(use.compute.count()));
+    if (use.compute_used) json.Set("used_milli", Json::Int(std::lround(1000 * *use.compute_used)));
+    json.Set("memory", std::move(memory));
+    json.Set("refused", Json::Int(static_cast<int64_t>(use.refused)));
+    json.Set("processes", Json::Int(use.processes));
+    containers.Append(std::move(json));
+  }
+  return Json::MakeObject({{"node", Json::String(node)}, {"containers", std::move(containers)}});
+}
+
+}  // namespace tessera::agent

@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+// What limited containers use of their GPUs, as metrics and as JSON for `tessera top`. Pure.
+#pragma once
+
+#include <string>
+
+#include "src/agent/limits/container_usage.h"
+#include "src/base/metrics.h"
+#include "src/device/gpu.h"
+#include "src/formats/json.h"
+
+namespace tessera::agent {
+
+// Families with labels namespace, pod, container and uuid.
+void WriteContainerUses(const ContainerUses& uses, MetricsText* text);
+
+// {"node":"n1","containers":[{"namespace":…,"pod":…,"container":…,"uuid":…,"index":0,"milli":300,
+//  "memory":{"granted":…,"limit":…,"used":…,"unaccounted":…,"peak":…,"driver":…},"refused":0,
+//  "processes":1}]}. Memory is in bytes; `driver` is missing while the driver does not answer, and
+// `index` where the GPU is gone.
+Json JsonOfUses(const std::string& node, const ContainerUses& uses,
+                const device::NodeInventory& inventory);
+
+}  // namespace tessera::agent

@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/agent/limits/usage_page.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace tessera::agent {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+ContainerUses OneUse() {
+  return {{.who = {"uid", "ml", "train", "main"},
+           .uuid = "GPU-1",
+           .compute = MilliGpu(300),
+           .granted = GiB(8),
+           .limit = GiB(4),
+           .held = GiB(2),
+           .unaccounted = GiB(1),
+           .peak = GiB(3),
+           .refused = 7,
+           .processes = 2}};
+}
+
+TEST(UsagePageTest, MetricsNameContainerAndGpu) {
+  MetricsText text;
+  WriteContainerUses(OneUse(), &text);
+  const std::string page = text.Take();
+  const std::string labels = R"({namespace="ml",pod="train",container="main",uuid="GPU-1"} )";
+  EXPECT_THAT(page,
+              HasSubstr("tessera_container_gpu_memory_limit_bytes" + labels + "4294967296\n"));
+  EXPECT_THAT(page, HasSubstr("tessera_container_gpu_memory_used_bytes" + labels + "3221225472\n"));
+  EXPECT_THAT(page, HasSubstr("tessera_container_gpu_allocations_refused_total" + labels + "7\n"));
+  EXPECT_THAT(page, Not(HasSubstr("driver_bytes{"))) << "not known is not 0";
+}
+
+TEST(UsagePageTest, JsonHasExactBytes) {
+  device::NodeInventory inventory;
+  inventory.gpus.push_back({.uuid = "GPU-1", .index = 3});
+  EXPECT_EQ(JsonOfUses("n1", OneUse(), inventory).Serialize(),
+            R"({"node":"n1","containers":[{"namespace":"ml","pod":"train","container":"main",)"
+            R"("uuid":"GPU-1","index":3,"milli":300,"memory":{"granted":8589934592,)"
+            R"("limit":4294967296,"used":3221225472,"unaccounted":1073741824,"peak":3221225472},)"
+            R"("refused":7,"processes":2}]})");
+}
+
+}  // namespace
+}  // namespace tessera::agent
