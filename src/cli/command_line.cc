@@ -71,6 +71,19 @@ CLI::App* AddVerb(CLI::App* app, const char* name, const char* help, Verb verb, 
   return sub;
 }
 
+void AddLimit(CLI::App* app, CommandLine* line) {
+  CLI::App* limit = AddVerb(app, "limit", "lower what a pod's containers may use of their GPUs, while "
+                            "they run", Verb::kLimit, line);
+  limit->add_option("POD", line->pod, "NAME or NAMESPACE/NAME")->required();
+  limit->add_option("--memory", line->memory,
+                    "device memory on each GPU, at most what was granted: 8Gi, CONTAINER=8Gi, "
+                    "GPU_UUID=8Gi, or a list of them; \"none\": all that was granted")
+      ->required()
+      ->option_text("AMOUNT");
+  AddNamespace(limit, line, "default: that of the context");
+  AddCluster(limit, line);
+}
+
 void AddVerbs(CLI::App* app, CommandLine* line) {
   CLI::App* nodes =
       AddVerb(app, "nodes", "what each node has, and what is free", Verb::kNodes, line);
@@ -90,11 +103,17 @@ void AddVerbs(CLI::App* app, CommandLine* line) {
   CLI::App* quota =
       AddVerb(app, "quota", "GPUs by namespace and model: used, left, limit", Verb::kQuota, line);
   AddNamespace(quota, line, "default: all of them");
-  for (CLI::App* sub : {nodes, gpus, pods, quota}) AddWatch(sub, line);
-  for (CLI::App* sub : {nodes, gpus, pods, explain, quota}) {
+  CLI::App* top = AddVerb(app, "top", "what containers with a share use of their GPUs, as their "
+                          "agents say", Verb::kTop, line);
+  AddNamespace(top, line, "default: that of the context");
+  top->add_flag("-A,--all-namespaces", line->all_namespaces, "of all namespaces");
+  top->add_flag("--no-headers", line->no_headers, "only rows");
+  for (CLI::App* sub : {nodes, gpus, pods, quota, top}) AddWatch(sub, line);
+  for (CLI::App* sub : {nodes, gpus, pods, explain, quota, top}) {
     AddOutput(sub, line);
     AddCluster(sub, line);
   }
+  AddLimit(app, line);
   AddInspect(AddVerb(app, "inspect-gpushare",
                      "GPU memory by node, as \"kubectl inspect gpushare\" of gpushare printed it",
                      Verb::kInspectGpushare, line),

@@ -11,7 +11,7 @@
 
 namespace tessera::cli {
 
-enum class Verb : uint8_t { kNodes, kGpus, kPods, kExplain, kQuota, kInspectGpushare };
+enum class Verb : uint8_t { kNodes, kGpus, kPods, kExplain, kQuota, kTop, kLimit, kInspectGpushare };
 
 struct CommandLine {
   Verb verb = Verb::kNodes;
@@ -19,9 +19,11 @@ struct CommandLine {
   std::string ns;  // "": that of the kubeconfig's context
   bool all_namespaces = false;
   std::string node;  // gpus, inspect: "" is all
-  std::string pod;   // explain: NAME, NAMESPACE/NAME or pod/NAME
+  std::string pod;   // explain, limit: NAME, NAMESPACE/NAME or pod/NAME
   bool details = false;
   bool watch = false;
+  bool no_headers = false;  // top
+  std::string memory;       // limit
   std::string kubeconfig;
   std::string context;
   std::string policy = "Tessera";

@@ -41,8 +41,10 @@ std::string ShowQuota(const View& view, std::string_view ns, const Status& probl
 
 // Why the pod is where it is, or why it waits. Asks the ledger as the scheduler does: about a pod
 // that is placed, as if it were not. The ledger is as before afterwards.
+// `uses`: what its containers use of their GPUs; null where that is not asked for.
+struct ClusterUses;
 std::string Explain(ledger::ClusterLedger& ledger, const FactsOf& facts, const kube::PodObject& pod,
-                    Style style);
+                    Style style, const Result<ClusterUses>* uses = nullptr);
 
 struct InspectOptions {
   bool details = false;

@@ -7,6 +7,7 @@
 #include "src/cli/json_of.h"
 #include "src/cli/table.h"
 #include "src/cli/text.h"
+#include "src/cli/usage.h"
 #include "src/device/model.h"
 
 namespace tessera::cli {
@@ -31,9 +32,31 @@ std::string TermsText(const Candidate& candidate) {
   return text;
 }
 
+bool HasShares(const ledger::PodEntry& pod) {
+  return std::ranges::any_of(pod.assignment.containers, [](const auto& container) {
+    return std::ranges::any_of(container.second,
+                               [](const auto& share) { return share.compute != kWholeGpu; });
+  });
+}
+
+std::vector<GpuUse> UsesOf(const ledger::PodEntry& pod, const ClusterUses& all) {
+  std::vector<GpuUse> uses;
+  for (const GpuUse& use : all.uses) {
+    if (use.ns == pod.ask.ns && use.pod == pod.ask.name) uses.push_back(use);
+  }
+  return uses;
+}
+
+// OK where the agent of its node has answered.
+Status WhyNoUses(const Result<ClusterUses>& uses) {
+  if (!uses.ok()) return uses.status();
+  return uses->problems.empty() ? Status::Ok() : uses->problems.begin()->second;
+}
+
 class Speaker {
  public:
-  Speaker(const Explanation& found, bool colour) : found_(found), paper_(colour) {}
+  Speaker(const Explanation& found, bool colour, const Result<ClusterUses>* uses)
+      : found_(found), uses_(uses), paper_(colour) {}
 
   std::string Say() {
     const ledger::PodEntry& pod = found_.pod;
@@ -72,6 +95,7 @@ class Speaker {
           "aside until the node's agent says.");
     }
     SayDevices();
+    SayUse();
     SayCandidates(fmt::format("How nodes score for it now, by policy {}, as if it were not there:",
                               found_.policy));
     SayQuota();
@@ -135,6 +159,21 @@ class Speaker {
     paper_.Add(table, 2);
   }
 
+  void SayUse() {
+    if (uses_ == nullptr || !HasShares(found_.pod)) return;
+    const auto problem = WhyNoUses(*uses_);
+    if (!problem.ok()) {
+      paper_.Space();
+      paper_.Line("What it uses of its shares is not known: " + problem.message());
+      return;
+    }
+    const std::vector<GpuUse> uses = UsesOf(found_.pod, **uses_);
+    if (uses.empty()) return;
+    paper_.Space();
+    paper_.Line("Device memory that its containers use of their shares:");
+    paper_.Add(UsesTable(uses), 2);
+  }
+
   void SayCandidates(const std::string& heading) {
     if (found_.candidates.empty()) return;
     paper_.Space();
@@ -172,6 +211,7 @@ class Speaker {
   }
 
   const Explanation& found_;
+  const Result<ClusterUses>* const uses_;
   Paper paper_;
 };
 
@@ -255,12 +295,18 @@ Json JsonOfExplanation(const View& view, const Explanation& found) {
 }  // namespace
 
 std::string Explain(ledger::ClusterLedger& ledger, const FactsOf& facts, const kube::PodObject& pod,
-                    Style style) {
+                    Style style, const Result<ClusterUses>* uses) {
   const Explanation found = ExplanationOf(ledger, facts, pod);
   if (style.for_machines()) {
-    return Serialize(JsonOfExplanation(View(ledger, facts), found), style);
+    Json json = JsonOfExplanation(View(ledger, facts), found);
+    if (uses != nullptr && found.finding == Finding::kPlaced && WhyNoUses(*uses).ok()) {
+      Json list = Json::MakeArray();
+      for (const GpuUse& use : UsesOf(found.pod, **uses)) list.Append(JsonOfUse(use));
+      json.Set("uses", std::move(list));
+    }
+    return Serialize(json, style);
   }
-  return Speaker(found, style.colour).Say();
+  return Speaker(found, style.colour, uses).Say();
 }
 
 }  // namespace tessera::cli

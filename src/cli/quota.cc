@@ -20,7 +20,7 @@ std::string PoolsText(const std::vector<std::string>& pools) {
 }
 
 // Of a limit, or of what it leaves. "?" is not "-": there may be one.
-std::string LimitText(std::optional<int64_t> milli, bool known) {
+std::string AmountText(std::optional<int64_t> milli, bool known) {
   if (milli) return CardsText(*milli);
   return known ? "-" : "?";
 }
@@ -84,7 +84,7 @@ Table QuotaTable(const std::vector<QuotaLine>& lines, bool known) {
     if (line.limit_milli) left = *line.limit_milli - line.used_milli;
     const Tone tone = left && *left <= 0 ? Tone::kBad : Tone::kPlain;
     table.Add({line.ns, line.model, CardsText(line.used_milli),
-               Cell(LimitText(left, known), tone), LimitText(line.limit_milli, known),
+               Cell(AmountText(left, known), tone), AmountText(line.limit_milli, known),
                PoolsText(line.pools)});
   }
   return table;

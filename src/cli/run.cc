@@ -7,15 +7,20 @@
 #include <cstdlib>
 #include <utility>
 
+#include "src/cli/agents.h"
 #include "src/cli/command_line.h"
 #include "src/cli/follower.h"
+#include "src/cli/limit.h"
 #include "src/cli/session.h"
 #include "src/cli/text.h"
+#include "src/cli/top.h"
 
 namespace tessera::cli {
 namespace {
 
 constexpr Duration kWatchEvery = std::chrono::seconds(1);
+// How long `explain` waits for an agent: what it adds is not worth a longer wait.
+constexpr Duration kAgentPatience = std::chrono::seconds(3);
 constexpr const char* kClearScreen = "\033[H\033[2J\033[3J";
 
 bool IsPerson() {
@@ -69,7 +74,46 @@ class Command {
       std::fprintf(stderr, "tessera: quotas are not known: %s\n",
                    Printable(quota.message()).c_str());
     }
+    if (line_.verb == Verb::kLimit) return Limit();
+    if (line_.verb == Verb::kExplain) return ReadUses();
     Print();
+  }
+
+  const ledger::PodEntry* EntryOf(const kube::PodObject& pod) const {
+    const auto& pods = session().ledger().pods();
+    const auto entry = pods.find(pod.meta.uid);
+    return entry == pods.end() ? nullptr : &entry->second;
+  }
+
+  // What the pod uses, from the agent of its node; the rest is said also without.
+  void ReadUses() {
+    const Result<const kube::PodObject*> pod = FindPod();
+    if (!pod.ok() || (*pod)->node_name.empty()) return Print();
+    agents_ = std::make_unique<AgentReader>(session().client(), kAgentPatience);
+    agents_->Read((*pod)->node_name, [this](Result<ClusterUses> uses) {
+      uses_ = std::move(uses);
+      Print();
+    });
+  }
+
+  void Limit() {
+    const Result<const kube::PodObject*> pod = FindPod();
+    if (!pod.ok()) return Quit(Fail(pod.status()));
+    const ledger::PodEntry* entry = EntryOf(**pod);
+    if (entry == nullptr) {
+      return Quit(Fail(Error(Code::kInvalidArgument, "pod {} has no share of a GPU",
+                             kube::KeyOf((*pod)->meta))));
+    }
+    const Result<Json> patch = LimitPatch(*entry, line_.memory);
+    if (!patch.ok()) return Quit(Fail(patch.status()));
+    patching_ = session().client().Patch(
+        kube::Pod((*pod)->meta.ns, (*pod)->meta.name), kube::PatchKind::kMerge, *patch,
+        {.field_manager = "tessera"},
+        [this, text = LimitText(*entry, line_.memory)](const Result<Json>& answer) {
+          if (!answer.ok()) return Quit(Fail(answer.status()));
+          std::fputs(text.c_str(), stdout);
+          Quit(0);
+        });
   }
 
   void Print() {
@@ -103,7 +147,7 @@ class Command {
     ledger::ClusterLedger& ledger = session().ledger();
     if (line_.verb == Verb::kExplain) {
       ASSIGN_OR_RETURN(const kube::PodObject* pod, FindPod());
-      return Explain(ledger, session().facts(), *pod, style_);
+      return Explain(ledger, session().facts(), *pod, style_, uses_ ? &*uses_ : nullptr);
     }
     const View view(ledger, session().facts());
     switch (line_.verb) {
@@ -132,7 +176,8 @@ class Command {
   }
 
   std::string ExplainedPod() const {
-    return line_.verb == Verb::kExplain ? kube::KeyOf(PodName().first, PodName().second) : "";
+    const bool one = line_.verb == Verb::kExplain || line_.verb == Verb::kLimit;
+    return one ? kube::KeyOf(PodName().first, PodName().second) : "";
   }
 
   // Namespace and name, as they were typed.
@@ -162,6 +207,9 @@ class Command {
   const Style style_;
   EpollTaskRunner* runner_ = nullptr;
   std::unique_ptr<Follower> follower_;
+  std::unique_ptr<AgentReader> agents_;
+  std::optional<Result<ClusterUses>> uses_;
+  kube::Operation patching_;
   const bool on_terminal_ = ::isatty(STDOUT_FILENO) == 1;
   std::string last_;
   std::string last_stale_;
@@ -179,6 +227,9 @@ int RunCli(int argc, const char* const* argv) {
   Result<kube::Config> config = load_config();
   if (!config.ok()) return Fail(config.status());
   std::string ns = config->default_namespace;
+  if (line.verb == Verb::kTop) {
+    return RunTop(line, {line.format, IsPerson()}, ns, *std::move(config));
+  }
   Command(std::move(line), std::move(ns)).Run(*std::move(config), load_config);
 }
 

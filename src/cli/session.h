@@ -51,6 +51,8 @@ class Session final : private ledger::ClusterFeed::Delegate {
   ledger::ClusterLedger& ledger() { return *ledger_; }
   FactsOf facts() const;
   const kube::PodObject* FindPod(const std::string& ns, const std::string& name) const;
+  // For requests about objects that are not in the ledger; keeps the session's deadline.
+  kube::Client& client() { return client_; }
   // Why quotas are not known: PERMISSION_DENIED, or DATA_LOSS for what is no quota. OK where they are.
   const Status& quota_problem() const { return quota_problem_; }
 

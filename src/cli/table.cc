@@ -42,8 +42,10 @@ void Paper::Line(std::string_view text, Tone tone) {
 }
 
 void Paper::Add(const Table& table, size_t indent) {
-  std::vector<std::vector<Cell>> rows(1);
-  for (const std::string& column : table.columns()) rows[0].emplace_back(column, Tone::kHead);
+  std::vector<std::vector<Cell>> rows(table.header() ? 1 : 0);
+  for (const std::string& column : table.columns()) {
+    if (table.header()) rows[0].emplace_back(column, Tone::kHead);
+  }
   for (const std::vector<Cell>& row : table.rows()) {
     for (Cell& cell : rows.emplace_back(row)) cell.text = Printable(cell.text);
   }

@@ -30,6 +30,8 @@ class Table {
   explicit Table(std::vector<std::string> columns) : columns_(std::move(columns)) {}
   // REQUIRES: a cell for each column.
   void Add(std::vector<Cell> row) { rows_.push_back(std::move(row)); }
+  void ShowHeader(bool show) { header_ = show; }
+  bool header() const { return header_; }
   bool empty() const { return rows_.empty(); }
   const std::vector<std::string>& columns() const { return columns_; }
   const std::vector<std::vector<Cell>>& rows() const { return rows_; }
@@ -37,6 +39,7 @@ class Table {
  private:
   std::vector<std::string> columns_;
   std::vector<std::vector<Cell>> rows_;
+  bool header_ = true;
 };
 
 class Paper {

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+// Asks the agents what limited containers use of their GPUs: each serves it on its metrics port,
+// which the API server leads to (pods/proxy). So no port of a node need be open to people, and who
+// may see it is RBAC's: `get` on pods/proxy in the namespace of the agents.
+//
+// An agent that does not answer is a problem of its node, and no error. Threads, callbacks: the
+// client's runner. Ownership: the client outlives it. Bounds: kParallel requests at once.
+#pragma once
+
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+
+#include "src/cli/usage.h"
+#include "src/kube/client.h"
+
+namespace tessera::cli {
+
+class AgentReader {
+ public:
+  static constexpr size_t kParallel = 16;
+  using Done = std::function<void(Result<ClusterUses>)>;
+
+  // Each agent has `patience` to answer.
+  AgentReader(kube::Client& client, Duration patience);
+  ~AgentReader();
+  AgentReader(const AgentReader&) = delete;
+  AgentReader& operator=(const AgentReader&) = delete;
+
+  // Reads the agent of one node, or all agents if `node` is "". Calls `done` once, and not after the
+  // reader is destroyed; a later Read cancels an earlier one. Errors: those of listing the agents.
+  void Read(std::string node, Done done);
+
+ private:
+  struct Agent {
+    std::string pod, node;
+  };
+  void List(std::string continue_token);
+  void TakePage(const Result<kube::ListPage>& page);
+  void AskNext();
+  void Ask(const Agent& agent);
+  void Answer(const Agent& agent, int http_status, const Status& status, const std::string& body);
+  void Finish(Result<ClusterUses> uses);
+
+  kube::Client& client_;
+  const Duration patience_;
+  std::string node_;
+  Done done_;
+  std::deque<Agent> agents_;                      // still to be asked
+  std::map<std::string, kube::Operation> asked_;  // by pod
+  kube::Operation listing_;
+  ClusterUses uses_;
+  const std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);
+};
+
+}  // namespace tessera::cli

@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/cli/limit.h"
+
+#include <gtest/gtest.h>
+
+#include "src/cli/fixture.h"
+
+namespace tessera::cli {
+namespace {
+
+class LimitTest : public ::testing::Test {
+ protected:
+  LimitTest() { FillSample(cluster_); }
+  const ledger::PodEntry& Entry(const std::string& name) {
+    for (const auto& [uid, pod] : cluster_.ledger().pods()) {
+      if (pod.ask.name == name) return pod;
+    }
+    ADD_FAILURE() << name;
+    return cluster_.ledger().pods().begin()->second;
+  }
+  std::string Error(const std::string& pod, const std::string& memory) {
+    const auto patch = LimitPatch(Entry(pod), memory);
+    EXPECT_EQ(patch.status().code(), Code::kInvalidArgument) << memory;
+    return patch.status().message();
+  }
+  testing::MadeUpCluster cluster_;
+};
+
+TEST_F(LimitTest, WritesTheAnnotationOnThisVeryPod) {
+  const auto patch = LimitPatch(Entry("nginx"), "4Gi");
+  ASSERT_TRUE(patch.ok()) << patch.status().ToString();
+  EXPECT_EQ(
+      patch->Serialize(),
+      R"({"metadata":{"uid":"uid-default-nginx","annotations":{"tessera.dev/memory-limit":"4Gi"}}})");
+  EXPECT_EQ(
+      LimitPatch(Entry("nginx"), "none")->Serialize(),
+      R"({"metadata":{"uid":"uid-default-nginx","annotations":{"tessera.dev/memory-limit":null}}})");
+  EXPECT_EQ(LimitText(Entry("nginx"), "main=4Gi"), "Container main may use 4 GiB of GPU-big-1.\n");
+  EXPECT_EQ(LimitText(Entry("nginx"), "none"), "Container main may use 5 GiB of GPU-big-1.\n");
+  EXPECT_TRUE(LimitPatch(Entry("nginx"), "5Gi").ok());
+  EXPECT_TRUE(LimitPatch(Entry("nginx"), "GPU-big-1=1Gi").ok());
+}
+
+TEST_F(LimitTest, RejectsWhatTheAgentWouldReject) {
+  EXPECT_EQ(
+      Error("nginx", "6Gi"),
+      "--memory: container main was granted 5 GiB of GPU-big-1, and a limit only lowers that: "
+      "make the pod anew with a larger request");
+  EXPECT_NE(Error("train", "6Gi").find("has all of GPU-big-0"), std::string::npos);
+  EXPECT_NE(Error("nginx", "side=1Gi").find("\"side\" is neither a container"), std::string::npos);
+  EXPECT_NE(Error("nginx", "8 Gi").find("--memory: \"8 Gi\""), std::string::npos);
+  EXPECT_NE(Error("nginx", "").find("want an amount"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace tessera::cli

@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/cli/usage.h"
+
+#include <algorithm>
+#include <tuple>
+
+#include "src/cli/json_of.h"
+#include "src/cli/text.h"
+
+namespace tessera::cli {
+namespace {
+
+Result<GpuUse> DecodeUse(const Json& json, const std::string& node) {
+  GpuUse use{.node = node};
+  const Json* memory = json.Find("memory");
+  if (memory == nullptr || !memory->is_object()) {
+    return Error(Code::kInvalidArgument, "a container without \"memory\"");
+  }
+  for (const auto& [key, text] :
+       {std::pair("namespace", &use.ns), std::pair("pod", &use.pod),
+        std::pair("container", &use.container), std::pair("uuid", &use.uuid)}) {
+    ASSIGN_OR_RETURN(*text, json.StringAt(key));
+  }
+  for (const auto& [key, bytes] :
+       {std::pair("granted", &use.granted), std::pair("limit", &use.limit),
+        std::pair("used", &use.used), std::pair("unaccounted", &use.unaccounted),
+        std::pair("peak", &use.peak)}) {
+    ASSIGN_OR_RETURN(const int64_t count, memory->IntAt(key));
+    *bytes = Bytes(count);
+  }
+  if (memory->Find("driver") != nullptr) {
+    ASSIGN_OR_RETURN(const int64_t count, memory->IntAt("driver"));
+    use.driver = Bytes(count);
+  }
+  ASSIGN_OR_RETURN(const int64_t milli, json.IntAt("milli"));
+  use.compute = MilliGpu(milli);
+  if (json.Find("used_milli") != nullptr) {
+    ASSIGN_OR_RETURN(const int64_t used, json.IntAt("used_milli"));
+    use.compute_used = MilliGpu(used);
+  }
+  ASSIGN_OR_RETURN(use.refused, json.IntAt("refused"));
+  ASSIGN_OR_RETURN(use.processes, json.IntAt("processes"));
+  const Result<int64_t> index = json.IntAt("index");
+  use.gpu = index.ok() ? fmt::format("{}", *index) : "-";
+  return use;
+}
+
+bool IsFull(const GpuUse& use) { return use.limit > Bytes(0) && use.used >= use.limit; }
+
+std::vector<Cell> RowOf(const GpuUse& use, bool all_namespaces, bool wide) {
+  std::vector<Cell> row;
+  if (all_namespaces) row.emplace_back(use.ns);
+  row.emplace_back(use.pod);
+  row.emplace_back(use.container);
+  row.emplace_back(use.node);
+  row.emplace_back(use.gpu);
+  row.emplace_back(MemoryText(use.used), IsFull(use) ? Tone::kBad : Tone::kPlain);
+  row.emplace_back(MemoryText(use.limit));
+  row.emplace_back(MemoryText(use.peak));
+  row.emplace_back(fmt::format("{}", use.refused), use.refused > 0 ? Tone::kBad : Tone::kPlain);
+  row.emplace_back(use.compute == MilliGpu(0) ? "-" : CardsText(use.compute.count()));
+  row.emplace_back(use.compute_used ? CardsText(use.compute_used->count()) : "-");
+  if (!wide) return row;
+  row.emplace_back(MemoryText(use.granted));
+  row.emplace_back(MemoryText(use.unaccounted));
+  row.emplace_back(use.driver ? MemoryText(*use.driver) : "-");
+  row.emplace_back(fmt::format("{}", use.processes));
+  row.emplace_back(use.uuid);
+  return row;
+}
+
+}  // namespace
+
+Result<std::vector<GpuUse>> DecodeUses(std::string_view text) {
+  ASSIGN_OR_RETURN(const Json json, ParseJson(text));
+  ASSIGN_OR_RETURN(const std::string node, json.StringAt("node"));
+  const Json* containers = json.Find("containers");
+  if (containers == nullptr || !containers->is_array()) {
+    return Error(Code::kInvalidArgument, "no list of \"containers\"");
+  }
+  std::vector<GpuUse> uses;
+  for (const Json& container : containers->items()) {
+    ASSIGN_OR_RETURN(GpuUse use, DecodeUse(container, node));
+    uses.push_back(std::move(use));
+  }
+  return uses;
+}
+
+Json JsonOfUse(const GpuUse& use) {
+  Json memory = Json::MakeObject({{"granted", Json::Int(use.granted.count())},
+                                  {"limit", Json::Int(use.limit.count())},
+                                  {"used", Json::Int(use.used.count())},
+                                  {"unaccounted", Json::Int(use.unaccounted.count())},
+                                  {"peak", Json::Int(use.peak.count())}});
+  if (use.driver) memory.Set("driver", Json::Int(use.driver->count()));
+  Json json = Json::MakeObject({{"namespace", Json::String(use.ns)},
+                                {"pod", Json::String(use.pod)},
+                                {"container", Json::String(use.container)},
+                                {"node", Json::String(use.node)},
+                                {"gpu", Json::String(use.gpu)},
+                                {"uuid", Json::String(use.uuid)},
+                                {"milli", Json::Int(use.compute.count())}});
+  if (use.compute_used) json.Set("used_milli", Json::Int(use.compute_used->count()));
+  json.Set("memory", std::move(memory));
+  json.Set("refused", Json::Int(use.refused));
+  json.Set("processes", Json::Int(use.processes));
+  return json;
+}
+
+std::string ShowTop(const ClusterUses& all, std::string_view ns, Style style, bool header) {
+  std::vector<const GpuUse*> uses;
+  for (const GpuUse& use : all.uses) {
+    if (ns.empty() || use.ns == ns) uses.push_back(&use);
+  }
+  if (style.for_machines()) {
+    Json list = Json::MakeArray();
+    for (const GpuUse* use : uses) list.Append(JsonOfUse(*use));
+    Json problems = Json::MakeObject();
+    for (const auto& [node, status] : all.problems) {
+      problems.Set(node, Json::String(status.message()));
+    }
+    return Serialize(
+        Json::MakeObject({{"containers", std::move(list)}, {"problems", std::move(problems)}}),
+        style);
+  }
+  Paper paper(style.colour);
+  if (uses.empty()) {
+    paper.Line(ns.empty() ? "No container is limited to a share of a GPU."
+                          : fmt::format("No container of namespace {} is limited to a share of a "
+                                        "GPU; -A shows all namespaces.",
+                                        ns));
+    return paper.Take();
+  }
+  std::vector<std::string> columns;
+  if (ns.empty()) columns.emplace_back("NAMESPACE");
+  columns.insert(columns.end(), {"POD", "CONTAINER", "NODE", "GPU", "MEMORY", "LIMIT", "PEAK",
+                                 "REFUSED", "SHARE", "COMPUTE"});
+  if (style.wide()) {
+    columns.insert(columns.end(), {"GRANTED", "UNACCOUNTED", "DRIVER", "PROCESSES", "UUID"});
+  }
+  Table table(std::move(columns));
+  for (const GpuUse* use : uses) table.Add(RowOf(*use, ns.empty(), style.wide()));
+  table.ShowHeader(header);
+  paper.Add(table);
+  return paper.Take();
+}
+
+Table UsesTable(const std::vector<GpuUse>& uses) {
+  Table table({"CONTAINER", "GPU", "MEMORY", "LIMIT", "PEAK", "REFUSED", "UNACCOUNTED"});
+  for (const GpuUse& use : uses) {
+    const std::string limit =
+        use.limit < use.granted
+            ? fmt::format("{} of {} granted", MemoryText(use.limit), MemoryText(use.granted))
+            : MemoryText(use.limit);
+    table.Add({use.container, use.gpu,
+               Cell(MemoryText(use.used), IsFull(use) ? Tone::kBad : Tone::kPlain), limit,
+               MemoryText(use.peak),
+               Cell(fmt::format("{}", use.refused), use.refused > 0 ? Tone::kBad : Tone::kPlain),
+               MemoryText(use.unaccounted)});
+  }
+  return table;
+}
+
+}  // namespace tessera::cli

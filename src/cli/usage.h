@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+// What limited containers use of their GPUs, as `tessera top` and `tessera explain` show it. The
+// numbers are the agents' (agents.h). Pure.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "src/base/status.h"
+#include "src/base/units.h"
+#include "src/cli/commands.h"
+#include "src/cli/table.h"
+#include "src/formats/json.h"
+
+namespace tessera::cli {
+
+// One container on one GPU.
+struct GpuUse {
+  std::string node, ns, pod, container, uuid;
+  std::string gpu;   // its index; "-" where it is gone
+  MilliGpu compute;  // granted
+  std::optional<MilliGpu> compute_used;  // in the last second; none: it is not measured
+  Bytes granted, limit, used, unaccounted, peak;
+  std::optional<Bytes> driver;  // what the driver reports, contexts included
+  int64_t refused = 0;          // allocations
+  int64_t processes = 0;
+};
+
+struct ClusterUses {
+  std::vector<GpuUse> uses;                // by namespace, pod, container, node, GPU
+  std::map<std::string, Status> problems;  // why the agent of a node does not tell
+};
+
+// The page /containers of an agent. INVALID_ARGUMENT: it is another one.
+Result<std::vector<GpuUse>> DecodeUses(std::string_view text);
+
+// The table of `tessera top` for one namespace, or for all if `ns` is "".
+std::string ShowTop(const ClusterUses& uses, std::string_view ns, Style style, bool header);
+// The part of `explain` about what one pod uses.
+Table UsesTable(const std::vector<GpuUse>& uses);
+Json JsonOfUse(const GpuUse& use);
+
+}  // namespace tessera::cli

@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/cli/usage.h"
+
+#include <gtest/gtest.h>
+
+#include "src/cli/fixture.h"
+#include "src/cli/top.h"
+
+namespace tessera::cli {
+namespace {
+
+// As the agent's usage_page_test.cc shows it.
+constexpr const char* kPage =
+    R"({"node":"big","containers":[{"namespace":"default","pod":"nginx","container":"main",)"
+    R"("uuid":"GPU-big-1","index":1,"milli":300,"used_milli":290,"memory":{"granted":5368709120,"limit":4294967296,)"
+    R"("used":4294967296,"unaccounted":1073741824,"peak":4294967296,"driver":4831838208},)"
+    R"("refused":7,"processes":2},{"namespace":"web","pod":"binpack-2","container":"main",)"
+    R"("uuid":"GPU-big-2","milli":0,"memory":{"granted":3221225472,"limit":3221225472,"used":0,)"
+    R"("unaccounted":0,"peak":0},"refused":0,"processes":0}]})";
+
+ClusterUses Uses() { return {.uses = DecodeUses(kPage).value(), .problems = {}}; }
+
+TEST(UsageTest, TopShowsWhatContainersUseOfTheirLimits) {
+  EXPECT_EQ(
+      ShowTop(Uses(), "", {}, true),
+      R"(NAMESPACE   POD         CONTAINER   NODE   GPU   MEMORY   LIMIT   PEAK    REFUSED   SHARE   COMPUTE
+default     nginx       main        big    1     4 GiB    4 GiB   4 GiB   7         0.3     0.29
+web         binpack-2   main        big    -     0 MiB    3 GiB   0 MiB   0         -       -
+)");
+  EXPECT_EQ(
+      ShowTop(Uses(), "default", {.format = Format::kWide}, false),
+      "nginx   main   big   1   4 GiB   4 GiB   4 GiB   7   0.3   0.29   5 GiB   1 GiB   4.5 GiB   2   "
+      "GPU-big-1\n");
+  EXPECT_EQ(
+      ShowTop(Uses(), "ml", {}, true),
+      "No container of namespace ml is limited to a share of a GPU; -A shows all namespaces.\n");
+}
+
+TEST(UsageTest, JsonOfTopHasExactBytesAndWhoDidNotAnswer) {
+  ClusterUses uses = Uses();
+  uses.uses.pop_back();
+  uses.problems["n2"] = Status(Code::kUnavailable, "away");
+  EXPECT_EQ(
+      ParseJson(ShowTop(uses, "", {.format = Format::kJson}, true))->Serialize(),
+      R"({"containers":[{"namespace":"default","pod":"nginx","container":"main","node":"big",)"
+      R"("gpu":"1","uuid":"GPU-big-1","milli":300,"used_milli":290,"memory":{"granted":5368709120,)"
+      R"("limit":4294967296,"used":4294967296,"unaccounted":1073741824,"peak":4294967296,)"
+      R"("driver":4831838208},"refused":7,"processes":2}],"problems":{"n2":"away"}})");
+}
+
+TEST(UsageTest, APageOfSomethingElseIsAnError) {
+  for (const char* page :
+       {"", "ok", "{}", R"({"node":"n"})", R"({"node":"n","containers":[{}]})"}) {
+    EXPECT_FALSE(DecodeUses(page).ok()) << page;
+  }
+}
+
+TEST(UsageTest, WhereNoAgentMayBeAskedItSaysWhatIsMissing) {
+  EXPECT_TRUE(ProblemOf(Uses()).ok());
+  EXPECT_TRUE(ProblemOf({}).ok()) << "no container is limited";
+  ClusterUses none;
+  none.problems["n1"] = Status(Code::kPermissionDenied, "forbidden");
+  EXPECT_EQ(ProblemOf(none).code(), Code::kPermissionDenied);
+  EXPECT_NE(ProblemOf(none).message().find("Role tessera-view-usage"), std::string::npos);
+}
+
+TEST(UsageTest, ExplainShowsLimitsAndUse) {
+  testing::MadeUpCluster cluster;
+  testing::FillSample(cluster);
+  const auto pod = cluster.Place(
+      testing::PodIn("default", "nginx",
+                     {{names::kResourceVcudaCore, "30"}, {names::kResourceVcudaMemory, "20"}}),
+      "big", 1, 300, GiB(5));
+  const Result<ClusterUses> uses = Uses();
+  const std::string text = Explain(cluster.ledger(), cluster.facts(), pod, {}, &uses);
+  EXPECT_NE(text.find(R"(
+Device memory that its containers use of their shares:
+  CONTAINER   GPU   MEMORY   LIMIT                    PEAK    REFUSED   UNACCOUNTED
+  main        1     4 GiB    4 GiB of 5 GiB granted   4 GiB   7         1 GiB
+
+How nodes)"),
+            std::string::npos)
+      << text;
+  const Result<ClusterUses> none = Status(Code::kUnavailable, "agent x is away");
+  EXPECT_NE(Explain(cluster.ledger(), cluster.facts(), pod, {}, &none)
+                .find("What it uses of its shares is not known: agent x is away\n"),
+            std::string::npos);
+  const auto whole = cluster.Place(testing::PodIn("ml", "train", {{names::kResourceGpu, "1"}}),
+                                   "big", 0, 1000, GiB(80));
+  EXPECT_EQ(Explain(cluster.ledger(), cluster.facts(), whole, {}, &none).find("What it uses"),
+            std::string::npos)
+      << "whole GPUs are not limited";
+}
+
+}  // namespace
+}  // namespace tessera::cli
