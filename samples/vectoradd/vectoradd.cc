@@ -80,8 +80,7 @@ void* Symbol(void* driver, const char* name) {
 // The functions of the driver that are used here.
 struct Driver {
   void* handle;
-#define FUNCTION(name) \
-  cuda::fn::name name = reinterpret_cast<cuda::fn::name>(Symbol(handle, #name))
+#define FUNCTION(name) cuda::fn::name name = reinterpret_cast<cuda::fn::name>(Symbol(handle, #name))
   FUNCTION(cuInit);
   FUNCTION(cuGetErrorName);
   FUNCTION(cuGetErrorString);
@@ -118,6 +117,7 @@ void Check(const Driver& driver, Result result, const char* call) {
 
 struct Options {
   uint64_t bytes = kDefaultBytes;
+  unsigned busy_seconds = 0;
   unsigned hold_seconds = 0;
   bool expect_none = false;
 };
@@ -139,7 +139,17 @@ void PrintDevice(const Driver& driver, int ordinal, cuda::Device device) {
   std::printf(")\n");
 }
 
-void Launch(const Driver& driver, const Vectors& vectors, unsigned n) {
+volatile std::sig_atomic_t told_to_end = 0;
+
+double Seconds() {
+  timespec now = {};
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return double(now.tv_sec) + double(now.tv_nsec) / 1e9;
+}
+
+// Launches once, or again and again for so long.
+void Launch(const Driver& driver, const Vectors& vectors, unsigned n, unsigned busy_seconds) {
+  constexpr unsigned kAtOnce = 16;
   cuda::Module module = nullptr;
   cuda::Function function = nullptr;
   CALL(cuModuleLoadData, &module, kPtx);
@@ -148,13 +158,21 @@ void Launch(const Driver& driver, const Vectors& vectors, unsigned n) {
   void* parameters[] = {&arguments.a, &arguments.b, &arguments.c, &n};
   const unsigned blocks = (n + kThreadsPerBlock - 1) / kThreadsPerBlock;
   std::printf("CUDA kernel launch with %u blocks of %u threads\n", blocks, kThreadsPerBlock);
-  CALL(cuLaunchKernel, function, blocks, 1, 1, kThreadsPerBlock, 1, 1, 0, nullptr, parameters,
-       nullptr);
-  CALL(cuCtxSynchronize);
+  std::fflush(stdout);
+  const double start = Seconds();
+  unsigned long launches = 0;
+  do {
+    for (unsigned i = 0; i < (busy_seconds == 0 ? 1 : kAtOnce); ++i, ++launches) {
+      CALL(cuLaunchKernel, function, blocks, 1, 1, kThreadsPerBlock, 1, 1, 0, nullptr, parameters,
+           nullptr);
+    }
+    CALL(cuCtxSynchronize);
+  } while (told_to_end == 0 && Seconds() < start + busy_seconds);
+  if (busy_seconds != 0) std::printf("%lu launches in %.1f s\n", launches, Seconds() - start);
 }
 
 // Adds on the device that is current; its memory stays allocated.
-Vectors AddVectors(const Driver& driver, uint64_t bytes) {
+Vectors AddVectors(const Driver& driver, uint64_t bytes, unsigned busy_seconds) {
   const auto n = static_cast<unsigned>(bytes / 3 / sizeof(float));
   const size_t size = size_t(n) * sizeof(float);
   std::printf("[Vector addition of %u elements]\n", n);
@@ -169,7 +187,7 @@ Vectors AddVectors(const Driver& driver, uint64_t bytes) {
   CALL(cuMemAlloc_v2, &vectors.c, size);
   CALL(cuMemcpyHtoD_v2, vectors.a, a.data(), size);
   CALL(cuMemcpyHtoD_v2, vectors.b, b.data(), size);
-  Launch(driver, vectors, n);
+  Launch(driver, vectors, n, busy_seconds);
   CALL(cuMemcpyDtoH_v2, c.data(), vectors.c, size);
   for (unsigned i = 0; i < n; ++i) {
     if (c[i] == a[i] + b[i]) continue;
@@ -180,12 +198,7 @@ Vectors AddVectors(const Driver& driver, uint64_t bytes) {
   return vectors;
 }
 
-volatile std::sig_atomic_t told_to_end = 0;
-
-// A container's first process has no default for SIGTERM: without a handler, whoever deletes its
-// pod waits for the whole grace period.
 void Hold(unsigned seconds) {
-  std::signal(SIGTERM, [](int) { told_to_end = 1; });
   std::printf("holding for %u seconds\n", seconds);
   std::fflush(stdout);
   timespec rest = {time_t(seconds), 0};
@@ -207,7 +220,8 @@ uint64_t Number(const char* option, const char* text, uint64_t low, uint64_t hig
 }
 
 constexpr char kUsage[] =
-    "usage: vectoradd [--bytes N] [--hold SECONDS] | --expect-none | --help | --version\n";
+    "usage: vectoradd [--bytes N] [--busy SECONDS] [--hold SECONDS] | --expect-none | --help | "
+    "--version\n";
 
 // Ends the program for those who only ask about it.
 void AnswerQuestions(const char* argument) {
@@ -217,10 +231,12 @@ void AnswerQuestions(const char* argument) {
   }
   if (std::strcmp(argument, "--help") != 0 && std::strcmp(argument, "-h") != 0) return;
   std::printf("%s", kUsage);
-  std::printf("Adds vectors on every visible GPU and checks the sums.\n"
-              "  --bytes N        memory to use on each GPU (600000)\n"
-              "  --hold SECONDS   keep the memory for so long afterwards, or until SIGTERM\n"
-              "  --expect-none    succeed if no GPU is visible\n");
+  std::printf(
+      "Adds vectors on every visible GPU and checks the sums.\n"
+      "  --bytes N        memory to use on each GPU (600000)\n"
+      "  --busy SECONDS   add again and again for so long, or until SIGTERM\n"
+      "  --hold SECONDS   keep the memory for so long afterwards, or until SIGTERM\n"
+      "  --expect-none    succeed if no GPU is visible\n");
   std::exit(0);
 }
 
@@ -231,7 +247,9 @@ Options ParseOptions(int argc, char** argv) {
   if (options.expect_none) return options;
   for (int i = 1; i < argc; i += 2) {
     const char* value = i + 1 < argc ? argv[i + 1] : nullptr;
-    if (std::strcmp(argv[i], "--hold") == 0) {
+    if (std::strcmp(argv[i], "--busy") == 0) {
+      options.busy_seconds = unsigned(Number(argv[i], value, 0, 1'000'000));
+    } else if (std::strcmp(argv[i], "--hold") == 0) {
       options.hold_seconds = unsigned(Number(argv[i], value, 0, 1'000'000));
     } else if (std::strcmp(argv[i], "--bytes") == 0) {
       options.bytes = Number(argv[i], value, 3 * sizeof(float), uint64_t(24) << 30);
@@ -248,15 +266,16 @@ int VisibleGpus(void* library) {
   if (library == nullptr) return 0;
   const Driver driver{library};
   int count = 0;
-  const bool counted = driver.cuInit(0) == Result::kSuccess &&
-                       driver.cuDeviceGetCount(&count) == Result::kSuccess;
+  const bool counted =
+      driver.cuInit(0) == Result::kSuccess && driver.cuDeviceGetCount(&count) == Result::kSuccess;
   return counted ? count : 0;
 }
 
 // The exit code.
 int ExpectNone(void* library) {
   const int count = VisibleGpus(library);
-  std::printf("%d GPUs visible, %s\n", count, count == 0 ? "as it should be" : "and none should be");
+  std::printf("%d GPUs visible, %s\n", count,
+              count == 0 ? "as it should be" : "and none should be");
   return count == 0 ? 0 : 1;
 }
 
@@ -270,6 +289,9 @@ int main(int argc, char** argv) {
     std::fprintf(stderr, "there is no CUDA driver: %s\n", dlerror());
     return 1;
   }
+  // SIGTERM does not end the first process of a container unless it has a handler; without one,
+  // deleting the pod takes the whole grace period.
+  std::signal(SIGTERM, [](int) { told_to_end = 1; });
   const Driver driver{library};
   CALL(cuInit, 0);
   int count = 0;
@@ -283,7 +305,7 @@ int main(int argc, char** argv) {
     PrintDevice(driver, i, device);
     CALL(cuDevicePrimaryCtxRetain, &context, device);
     CALL(cuCtxSetCurrent, context);
-    kept.push_back(AddVectors(driver, options.bytes));
+    kept.push_back(AddVectors(driver, options.bytes, options.busy_seconds));
   }
   std::printf("Test PASSED\n");
   if (options.hold_seconds != 0) Hold(options.hold_seconds);

@@ -78,6 +78,101 @@ func TestDeviceMemoryOfAShareIsEnforced(t *testing.T) {
 	}
 }
 
+// Two pods with shares of 30 and 70 on one GPU, both of which always have work, keep their shares; each alone gets no
+// more than its own. kubectl exec counts for its container.
+func TestComputeOfSharesIsDivided(t *testing.T) {
+	share := func(name string, cores int) string {
+		return bed.Pod{Name: name, Containers: []bed.Container{{
+			Name: "main", Args: []string{"--busy", "600"},
+			// Launches are so long that the simulated GPU, and not this machine, is what is short.
+			Env:    map[string]string{"SIMGPU_KERNEL_NS": "*=2000000"},
+			Limits: map[string]int{"tencent.com/vcuda-core": cores, "tencent.com/vcuda-memory": 8},
+		}}}.Create(t)
+	}
+	agent := bed.Kubectl(t, "-n", "tessera-system", "get", "pods", "-l", "app.kubernetes.io/name=tessera-agent", "-o", "jsonpath={.items[0].metadata.name}")
+	used := func(pod string) int {
+		var page struct {
+			Containers []struct {
+				Pod  string `json:"pod"`
+				Used int    `json:"used_milli"`
+			} `json:"containers"`
+		}
+		text := bed.Kubectl(t, "get", "--raw", "/api/v1/namespaces/tessera-system/pods/"+agent+":9400/proxy/containers")
+		if err := json.Unmarshal([]byte(text), &page); err != nil {
+			t.Fatalf("%v: %s", err, text)
+		}
+		for _, container := range page.Containers {
+			if container.Pod == pod {
+				return container.Used
+			}
+		}
+		return 0
+	}
+	within := func(pod string, cores int) func() bool {
+		return func() bool {
+			// The mean of five seconds: what is measured is one second.
+			sum := 0
+			for i := 0; i < 5; i++ {
+				time.Sleep(time.Second)
+				sum += used(pod)
+			}
+			t.Logf("%s uses %d thousandths of the GPU", pod, sum/5)
+			return sum/5 > cores*10-30 && sum/5 < cores*10+30
+		}
+	}
+	small := share("compute-30", 30)
+	bed.WaitPhase(t, small, "Running")
+	bed.Eventually(t, bed.PodTimeout, "the pod alone uses its share and no more", within(small, 30))
+	large := share("compute-70", 70)
+	bed.WaitPhase(t, large, "Running")
+	bed.Eventually(t, bed.PodTimeout, "the second pod uses its share", within(large, 70))
+	bed.Eventually(t, bed.PodTimeout, "the first pod goes on with its own", within(small, 30))
+}
+
+// A limit is lowered below what a running pod holds: nothing is stopped, what it allocates afterwards is refused, and
+// both are Events. A limit above the grant is rejected.
+func TestALimitOfDeviceMemoryIsLoweredWhileAPodRuns(t *testing.T) {
+	const gib = 1 << 30
+	pod := bed.Pod{Name: "lowered", Containers: []bed.Container{{
+		Name: "main", Args: []string{"--bytes", fmt.Sprint(3 * gib), "--hold", "600"},
+		Limits: map[string]int{"tencent.com/vcuda-core": 30, "tencent.com/vcuda-memory": 20},
+	}}}.Create(t)
+	bed.WaitPhase(t, pod, "Running")
+	bed.Eventually(t, bed.PodTimeout, "the pod computes", func() bool {
+		return strings.Contains(bed.Logs(t, pod), "Test PASSED")
+	})
+	agent := bed.Kubectl(t, "-n", "tessera-system", "get", "pods", "-l", "app.kubernetes.io/name=tessera-agent", "-o", "jsonpath={.items[0].metadata.name}")
+	page := "/api/v1/namespaces/tessera-system/pods/" + agent + ":9400/proxy/containers"
+	shows := func(what string, want string) {
+		t.Helper()
+		bed.Eventually(t, bed.PodTimeout, what, func() bool {
+			return strings.Contains(bed.Kubectl(t, "get", "--raw", page), want)
+		})
+	}
+	shows("the agent shows the limit", fmt.Sprintf(`"granted":%d,"limit":%d,`, 5*gib, 5*gib))
+	event := func(reason string) {
+		t.Helper()
+		bed.Eventually(t, bed.PodTimeout, "an Event "+reason, func() bool {
+			return bed.Kubectl(t, "get", "events", "--field-selector", "involvedObject.name="+pod+",reason="+reason, "-o", "name") != ""
+		})
+	}
+	bed.Kubectl(t, "annotate", "pod", pod, "tessera.dev/memory-limit=2Gi")
+	event("GPUMemoryLimitChanged")
+	event("GPUMemoryLimitBelowUse")
+	shows("the agent shows the lower limit", fmt.Sprintf(`"granted":%d,"limit":%d,`, 5*gib, 2*gib))
+	if _, err := bed.TryKubectl("exec", pod, "--", "vectoradd", "--bytes", fmt.Sprint(gib)); err == nil ||
+		!strings.Contains(err.Error(), "CUDA_ERROR_OUT_OF_MEMORY") {
+		t.Errorf("a process got memory beyond the lowered limit: %v", err)
+	}
+	event("CUDAOutOfMemory")
+	bed.Kubectl(t, "annotate", "--overwrite", "pod", pod, "tessera.dev/memory-limit=6Gi")
+	event("GPUMemoryLimitRejected")
+	shows("the grant holds again", fmt.Sprintf(`"granted":%d,"limit":%d,`, 5*gib, 5*gib))
+	if phase := bed.Phase(t, pod); phase != "Running" {
+		t.Errorf("the pod is %s", phase)
+	}
+}
+
 func TestAPairIsTheOneWithNVLink(t *testing.T) {
 	// The profile links GPUs 2k and 2k+1. With one GPU of a pair taken, the next pair is whole again.
 	order := strings.Split(strings.TrimSpace(simgpu(t, "show", "--uuids")), "\n")

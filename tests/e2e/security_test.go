@@ -168,12 +168,20 @@ func TestTheAgentMayChangeOnlyItsOwnNodeAndOnlyOurNames(t *testing.T) {
 
 func TestTheAgentMakesEventsAboutItsOwnNodeOnly(t *testing.T) {
 	token := agentToken(t)
-	create := func(name, namespace, kind, about, component string) error {
+	create := func(name, namespace, kind, about, component string, changes ...string) error {
+		reason, instance := "Test", node
+		if len(changes) == 2 {
+			reason, instance = changes[0], changes[1]
+		}
+		involved := bed.Object{"apiVersion": "v1", "kind": kind, "name": about}
+		if kind == "Pod" {
+			involved["namespace"] = namespace
+		}
 		text, err := json.Marshal(bed.Object{"apiVersion": "v1", "kind": "Event",
 			"metadata":       bed.Object{"name": name, "namespace": namespace},
-			"involvedObject": bed.Object{"apiVersion": "v1", "kind": kind, "name": about},
-			"reason":         "Test", "message": "x", "type": "Normal", "source": bed.Object{"component": component},
-			"reportingComponent": component, "reportingInstance": node})
+			"involvedObject": involved,
+			"reason":         reason, "message": "x", "type": "Normal", "source": bed.Object{"component": component},
+			"reportingComponent": component, "reportingInstance": instance})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -182,13 +190,19 @@ func TestTheAgentMakesEventsAboutItsOwnNodeOnly(t *testing.T) {
 	if err := create("own", "default", "Node", node, "tessera-agent"); err != nil {
 		t.Errorf("about its own node: %v", err)
 	}
+	if err := create("limit", "default", "Pod", "a-pod", "tessera-agent", "CUDAOutOfMemory", node); err != nil {
+		t.Errorf("about the limit of a pod: %v", err)
+	}
 	for what, err := range map[string]error{
 		"about another node":    create("other", "default", "Node", "other", "tessera-agent"),
 		"about a pod":           create("pod", "default", "Pod", node, "tessera-agent"),
+		"as another node":       create("as", "default", "Pod", "a-pod", "tessera-agent", "CUDAOutOfMemory", "other"),
 		"in the kubelet's name": create("kubelet", "default", "Node", node, "kubelet"),
 		"in another namespace":  create("system", "kube-system", "Node", node, "tessera-agent"),
 	} {
-		if err == nil || !strings.Contains(err.Error(), "forbidden") {
+		// The API server itself refuses an Event of a node in a namespace other than "default", before it asks the policy.
+		refused := err != nil && (strings.Contains(err.Error(), "forbidden") || strings.Contains(err.Error(), "does not match event.namespace"))
+		if !refused {
 			t.Errorf("the agent could make an Event %s (%v)", what, err)
 		}
 	}
