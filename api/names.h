@@ -42,6 +42,13 @@ inline constexpr std::string_view kAnnotationPolicy = "tessera.dev/policy";  // 
 // on each of its GPUs, at most what it was granted: 8Gi; main=8Gi; GPU-f1e2…=4Gi; lists of these.
 inline constexpr std::string_view kAnnotationMemoryLimit = "tessera.dev/memory-limit";
 
+// Annotation that people put on pods with a share of compute, for the agent, and its values: while a
+// pod of class high works on a GPU, those of class low on it wait, and get less than their share.
+inline constexpr std::string_view kAnnotationComputeClass = "tessera.dev/compute-class";
+inline constexpr std::string_view kComputeClassHigh = "high";
+inline constexpr std::string_view kComputeClassNormal = "normal";  // as without the annotation
+inline constexpr std::string_view kComputeClassLow = "low";
+
 // Pod annotations of Alibaba's gpushare.
 inline constexpr std::string_view kAnnotationGpuMemPrefix = "ALIYUN_COM_GPU_MEM_";
 inline constexpr std::string_view kAnnotationGpuMemIndex = "ALIYUN_COM_GPU_MEM_IDX";

@@ -4,7 +4,6 @@
 #include <pthread.h>
 #include <sys/stat.h>
 
-#include <algorithm>
 #include <future>
 #include <utility>
 
@@ -12,7 +11,7 @@
 #include "src/agent/dir_watcher.h"
 #include "src/agent/grant_server.h"
 #include "src/agent/kubelet_client.h"
-#include "src/agent/limits/compute_control.h"
+#include "src/agent/limits/compute_members.h"
 #include "src/agent/pod_processes.h"
 #include "src/agent/remembered_pods.h"
 #include "src/agent/start_checks.h"
@@ -47,40 +46,6 @@ ContainerUsageOptions UsageOptions(const GrantsOptions& options) {
                               .find = {.proc_root = options.proc_root}};
   if (options.nvml == nullptr || !options.on_container_uses) usage.limits_dir.clear();
   return usage;
-}
-
-// Containers with a share of a GPU's compute. The limit of a pod that may use idle compute is its
-// tencent.com/vcuda-core-limit; of others it is the share.
-std::vector<ComputeControl::Member> MembersOf(const std::vector<ContainerUsage::Files>& files,
-                                              const ContainerUses& uses, const Pods* pods) {
-  std::vector<ComputeControl::Member> members;
-  for (const ContainerUsage::Files& one : files) {
-    for (const device::DeviceShare& share : one.shares) {
-      if (share.compute.count() == 0 || share.compute == kWholeGpu) continue;
-      ComputeControl::Member member{.pod_uid = one.who.pod_uid,
-                                    .container = one.who.container,
-                                    .uuid = share.uuid,
-                                    .limits = one.limits,
-                                    .usage = one.usage};
-      member.share.request = member.share.limit = static_cast<double>(share.compute.count()) / 1000;
-      if (pods != nullptr) {
-        const auto pod = pods->pods().find(one.who.pod_uid);
-        const bool readable = pod != pods->pods().end() && pod->second->request.ok();
-        if (readable && pod->second->request->elastic_limit) {
-          const auto limit = static_cast<double>(pod->second->request->elastic_limit->count());
-          member.share.limit = std::max(member.share.request, limit / 1000);
-        }
-      }
-      for (const ContainerGpuUse& use : uses) {
-        if (use.uuid == member.uuid && use.who.pod_uid == member.pod_uid &&
-            use.who.container == member.container) {
-          member.utilization = use.utilization;
-        }
-      }
-      members.push_back(std::move(member));
-    }
-  }
-  return members;
 }
 
 }  // namespace
@@ -118,7 +83,7 @@ struct Grants::State {
 
   // Tells the control of compute who is there, and adds what it knows to the uses.
   std::shared_ptr<const ContainerUses> ControlCompute(ContainerUses uses) {
-    control.Update(MembersOf(usage.files(), uses, pods.get()));
+    control.Update(ComputeMembers(usage.files(), uses, pods.get()));
     for (ContainerGpuUse& use : uses) {
       use.compute_used = control.Used(use.who.pod_uid, use.who.container, use.uuid);
     }

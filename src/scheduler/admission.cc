@@ -18,7 +18,7 @@ namespace {
 using device::ContainerRequest;
 using device::Dialect;
 
-// What people may say in annotations of a pod.
+// What people may say to the scheduler in annotations of a pod.
 constexpr std::array kAskKeys = {names::kAnnotationGpuModels, names::kAnnotationGpuUuids,
                                  names::kAnnotationGpuUuidsExcluded, names::kAnnotationPolicy,
                                  names::kAnnotationVcudaCoreLimit};
@@ -122,6 +122,21 @@ Status CheckSize(const Asks& asks) {
   return Status::Ok();
 }
 
+void WarnOfComputeClass(const Json& value, bool shares, std::vector<std::string>* warnings) {
+  constexpr std::array kClasses = {names::kComputeClassHigh, names::kComputeClassNormal,
+                                   names::kComputeClassLow};
+  const std::string text = value.is_string() ? value.string_value() : "";
+  if (std::ranges::find(kClasses, text) == kClasses.end()) {
+    warnings->push_back(fmt::format("annotation {} has no effect: \"{}\" is none of {}",
+                                    names::kAnnotationComputeClass, CutText(text, 64),
+                                    fmt::join(kClasses, ", ")));
+  } else if (!shares) {
+    warnings->push_back(
+        fmt::format("annotation {} has no effect: no container asks for {} below 100",
+                    names::kAnnotationComputeClass, names::kResourceVcudaCore));
+  }
+}
+
 void WarnOfAnnotations(const AdmissionRequest& request, const ledger::PodAsk& ask,
                        std::vector<std::string>* warnings) {
   const Json* annotations = AnnotationsOf(request.object);
@@ -137,11 +152,14 @@ void WarnOfAnnotations(const AdmissionRequest& request, const ledger::PodAsk& as
         warnings->push_back(
             fmt::format("annotation {} has no effect: {}", key, limits.status().message()));
       }
+    } else if (key == names::kAnnotationComputeClass) {
+      WarnOfComputeClass(value, shares, warnings);
     } else if (key.starts_with(names::kAnnotationPrefix) && !IsAskKey(key) &&
                !device::IsAssignmentKey(key)) {
       warnings->push_back(
-          fmt::format("annotation {} means nothing to Tessera; those of pods are: {}",
-                      CutText(key, 64), fmt::join(kAskKeys, ", ")));
+          fmt::format("annotation {} means nothing to Tessera; those of pods are: {}, {}, {}",
+                      CutText(key, 64), fmt::join(kAskKeys, ", "), names::kAnnotationMemoryLimit,
+                      names::kAnnotationComputeClass));
     } else if (IsAskKey(key) && !ask.request.asks_for_devices()) {
       warnings->push_back(
           fmt::format("annotation {} has no effect: no container asks for GPUs", key));

@@ -102,6 +102,13 @@ TEST_F(AdmissionTest, WhatHasNoEffectIsSaid) {
               ElementsAre(HasSubstr("tessera.dev/memory-limit has no effect: \"8 Gi\"")));
   EXPECT_THAT(WarningsOf(PodJson({{"nvidia.com/gpu", "1"}}, {{"tessera.dev/memory-limit", "8Gi"}})),
               ElementsAre());
+  const Texts core{{"tencent.com/vcuda-core", "30"}, {"tencent.com/vcuda-memory", "5"}};
+  EXPECT_THAT(WarningsOf(PodJson(core, {{"tessera.dev/compute-class", "urgent"}})),
+              ElementsAre(HasSubstr("tessera.dev/compute-class has no effect: \"urgent\" is none of "
+                                    "high, normal, low")));
+  EXPECT_THAT(WarningsOf(PodJson(core, {{"tessera.dev/compute-class", "low"}})), IsEmpty());
+  EXPECT_THAT(WarningsOf(PodJson({{"nvidia.com/gpu", "1"}}, {{"tessera.dev/compute-class", "low"}})),
+              ElementsAre(HasSubstr("no container asks for tencent.com/vcuda-core below 100")));
   EXPECT_THAT(WarningsOf(PodJson({}, {{"tessera.dev/gpu-models", "A100"}})),
               ElementsAre(HasSubstr("no container asks for GPUs")));
   EXPECT_THAT(

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/agent/limits/compute_members.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "api/names.h"
+
+namespace tessera::agent {
+namespace {
+
+using limiter::ComputeShare;
+using limiter::PriorityClass;
+
+double PartOfGpu(MilliGpu compute) { return static_cast<double>(compute.count()) / 1000; }
+
+PriorityClass ClassOf(const PodInfo& pod) {
+  const auto text = pod.annotations.find(names::kAnnotationComputeClass);
+  if (text == pod.annotations.end()) return PriorityClass::kNormal;
+  if (text->second == names::kComputeClassHigh) return PriorityClass::kHigh;
+  if (text->second == names::kComputeClassLow) return PriorityClass::kLow;
+  return PriorityClass::kNormal;
+}
+
+ComputeShare ShareOf(MilliGpu granted, const PodInfo* pod) {
+  ComputeShare share{.request = PartOfGpu(granted), .limit = PartOfGpu(granted)};
+  if (pod == nullptr) return share;
+  share.priority = ClassOf(*pod);
+  if (pod->request.ok() && pod->request->elastic_limit) {
+    share.limit = std::max(share.request, PartOfGpu(*pod->request->elastic_limit));
+  }
+  return share;
+}
+
+}  // namespace
+
+std::vector<ComputeControl::Member> ComputeMembers(const std::vector<ContainerUsage::Files>& files,
+                                                   const ContainerUses& uses, const Pods* pods) {
+  std::vector<ComputeControl::Member> members;
+  for (const ContainerUsage::Files& one : files) {
+    const PodInfo* pod = nullptr;
+    if (pods != nullptr) {
+      const auto found = pods->pods().find(one.who.pod_uid);
+      if (found != pods->pods().end()) pod = &*found->second;
+    }
+    for (const device::DeviceShare& share : one.shares) {
+      if (share.compute.count() == 0 || share.compute == kWholeGpu) continue;
+      ComputeControl::Member member{.pod_uid = one.who.pod_uid,
+                                    .container = one.who.container,
+                                    .uuid = share.uuid,
+                                    .share = ShareOf(share.compute, pod),
+                                    .limits = one.limits,
+                                    .usage = one.usage};
+      const auto use = std::ranges::find_if(uses, [&](const ContainerGpuUse& each) {
+        return each.uuid == member.uuid && each.who.pod_uid == member.pod_uid &&
+               each.who.container == member.container;
+      });
+      if (use != uses.end()) member.utilization = use->utilization;
+      members.push_back(std::move(member));
+    }
+  }
+  return members;
+}
+
+}  // namespace tessera::agent

@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/agent/limits/compute_members.h"
+
+#include <gtest/gtest.h>
+
+#include "api/names.h"
+#include "src/agent/fake_pods.h"
+
+namespace tessera::agent {
+namespace {
+
+using limiter::PriorityClass;
+
+// A container with 30 hundredths of GPU-1.
+ContainerUsage::Files FilesOf(const std::string& pod, int milli = 300) {
+  return {.who = {"uid-" + pod, "default", pod, "main"},
+          .shares = {{"GPU-1", MilliGpu(milli), GiB(4)}}};
+}
+
+class ComputeMembersTest : public ::testing::Test {
+ protected:
+  void SetPod(const std::string& annotation, const std::string& elastic = "") {
+    PodInfo pod = FakeApiPods::Make("a", {});
+    if (!annotation.empty()) {
+      pod.annotations[std::string(names::kAnnotationComputeClass)] = annotation;
+    }
+    device::Request request;
+    if (!elastic.empty()) request.elastic_limit = MilliGpu(std::stoi(elastic) * 10);
+    pod.request = request;
+    pods_.Set(std::move(pod));
+  }
+  limiter::ComputeShare Share() {
+    const auto members = ComputeMembers({FilesOf("a")}, {}, &pods_);
+    EXPECT_EQ(members.size(), 1u);
+    return members.at(0).share;
+  }
+
+  FakeApiPods pods_;
+};
+
+TEST_F(ComputeMembersTest, AContainerHasWhatItWasGranted) {
+  SetPod("");
+  EXPECT_EQ(Share(), (limiter::ComputeShare{.request = 0.3, .limit = 0.3}));
+  EXPECT_EQ(ComputeMembers({FilesOf("a")}, {}, nullptr).at(0).share.limit, 0.3)
+      << "also where its pod is not known";
+}
+
+TEST_F(ComputeMembersTest, AnElasticLimitIsNeverBelowTheGrant) {
+  SetPod("", "60");
+  EXPECT_EQ(Share().limit, 0.6);
+  EXPECT_EQ(Share().request, 0.3);
+  SetPod("", "20");
+  EXPECT_EQ(Share().limit, 0.3);
+}
+
+TEST_F(ComputeMembersTest, TheClassIsThatOfThePod) {
+  SetPod("low");
+  EXPECT_EQ(Share().priority, PriorityClass::kLow);
+  SetPod("high");
+  EXPECT_EQ(Share().priority, PriorityClass::kHigh);
+  for (const char* text : {"", "normal", "High", "0"}) {
+    SetPod(text);
+    EXPECT_EQ(Share().priority, PriorityClass::kNormal) << text;
+  }
+}
+
+TEST_F(ComputeMembersTest, WholeGpusAndSharesOfMemoryAloneAreNotDivided) {
+  EXPECT_TRUE(ComputeMembers({FilesOf("a", 1000), FilesOf("b", 0)}, {}, &pods_).empty());
+}
+
+TEST_F(ComputeMembersTest, TheDriversMeasureIsThatOfTheSameContainerAndGpu) {
+  const ContainerUses uses = {
+      {.who = {"uid-b", "default", "b", "main"}, .uuid = "GPU-1", .utilization = 0.1},
+      {.who = {"uid-a", "default", "a", "main"}, .uuid = "GPU-2", .utilization = 0.2},
+      {.who = {"uid-a", "default", "a", "side"}, .uuid = "GPU-1", .utilization = 0.3},
+      {.who = {"uid-a", "default", "a", "main"}, .uuid = "GPU-1", .utilization = 0.4}};
+  EXPECT_EQ(ComputeMembers({FilesOf("a")}, uses, &pods_).at(0).utilization, 0.4);
+}
+
+}  // namespace
+}  // namespace tessera::agent
