@@ -10,16 +10,6 @@
 namespace tessera::oci {
 namespace {
 
-#if defined(__x86_64__)
-#define TESSERA_MULTIARCH "x86_64-linux-gnu"
-#elif defined(__aarch64__)
-#define TESSERA_MULTIARCH "aarch64-linux-gnu"
-#endif
-
-constexpr std::array<std::string_view, 7> kLibraryDirs = {
-    "usr/lib/" TESSERA_MULTIARCH, "usr/lib64", "usr/lib",         "lib/" TESSERA_MULTIARCH,
-    "lib64",                      "lib",       "usr/local/lib",
-};
 // Below a library folder: each folder in it is a driver of Debian's.
 constexpr std::string_view kVersionsDir = "nvidia";
 constexpr int kMaxLinks = 16;

@@ -4,6 +4,7 @@
 // says. Inside of the room; driver_root.h is for others. Threads: one.
 #pragma once
 
+#include <array>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -12,6 +13,17 @@
 #include "src/oci/rooted_dir.h"
 
 namespace tessera::oci {
+
+#if defined(__x86_64__)
+#define TESSERA_MULTIARCH "x86_64-linux-gnu"
+#elif defined(__aarch64__)
+#define TESSERA_MULTIARCH "aarch64-linux-gnu"
+#endif
+// The library folders of distributions, below a root.
+inline constexpr std::array<std::string_view, 7> kLibraryDirs = {
+    "usr/lib/" TESSERA_MULTIARCH, "usr/lib64", "usr/lib",         "lib/" TESSERA_MULTIARCH,
+    "lib64",                      "lib",       "usr/local/lib",
+};
 
 struct DriverPlace {
   std::string version;            // 550.54.15

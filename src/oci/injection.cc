@@ -8,6 +8,7 @@
 
 #include "api/names.h"
 #include "src/base/file.h"
+#include "src/oci/image_libraries.h"
 #include "src/oci/rooted_dir.h"
 #include "src/oci/shared_tree.h"
 #include "src/oci/stage.h"
@@ -170,7 +171,7 @@ class Injector {
 
   Status CollectTree() {
     for (const DriverLibrary& library : injection_.driver.libraries) AddLibrary(library);
-    if (injection_.limiter) RETURN_IF_ERROR(AddLimiter(*injection_.limiter));
+    if (injection_.limiter) RETURN_IF_ERROR(AddLimiter());
     for (const ExtraLink& link : kExtraLinks) AddExtraLink(link);
     for (const DriverBinary& binary : injection_.driver.binaries) {
       tree_.AddDriverFile("bin/" + binary.name, binary.host_path);
@@ -191,25 +192,39 @@ class Injector {
     return JoinPath(placement_.driver_dir, name);
   }
 
-  Status AddLimiter(const Limiter& limiter) {
+  // The limiter goes over every other copy of the libraries that it replaces, too.
+  Status AddLimiter() {
+    const Limiter& limiter = *injection_.limiter;
     RETURN_IF_ERROR(stage_.Label(limiter.limits_dir));
     RETURN_IF_ERROR(stage_.Label(JoinPath(limiter.limits_dir, "limits")));
     tree_.AddFolder("limits");
     tree_.AddFolder("usage");
     on_tree_.push_back({InContainer("limits"), "bind", limiter.limits_dir, kReadOnlyBind});
     on_tree_.push_back({InContainer("usage"), "tmpfs", "tmpfs", kUsageTmpfs});
+    std::vector<std::string_view> sonames;
+    for (const LimiterLibrary& library : kLimiterLibraries) sonames.push_back(library.soname);
+    for (const ImageLibrary& library : FindImageLibraries(
+             document_, placement_.root, placement_.linker.cache, sonames)) {
+      on_tree_.push_back({library.path, "bind", LimiterFor(library.soname), kReadOnlyBind});
+    }
     return Status::Ok();
+  }
+
+  // Host path of the library that stands in place of the driver's; "" where none does.
+  std::string LimiterFor(std::string_view soname) const {
+    const auto* ours = std::ranges::find(kLimiterLibraries, soname, &LimiterLibrary::soname);
+    if (!injection_.limiter || ours == std::end(kLimiterLibraries)) return "";
+    const bool in_dev = placement_.driver_dir == names::kContainerDriverDir;
+    return JoinPath(injection_.limiter->library_dir, in_dev ? ours->in_dev : ours->in_run);
   }
 
   // Where the container is limited, the limiter's libraries stand in place of the driver's, which
   // they need by these very paths.
   std::string FileOf(const DriverLibrary& library) {
-    const auto* ours =
-        std::ranges::find(kLimiterLibraries, library.soname, &LimiterLibrary::soname);
-    if (!injection_.limiter || ours == std::end(kLimiterLibraries)) return library.host_path;
+    std::string limiter = LimiterFor(library.soname);
+    if (limiter.empty()) return library.host_path;
     tree_.AddDriverFile("real/" + library.soname, library.host_path);
-    const bool in_dev = placement_.driver_dir == names::kContainerDriverDir;
-    return JoinPath(injection_.limiter->library_dir, in_dev ? ours->in_dev : ours->in_run);
+    return limiter;
   }
 
   void AddLibrary(const DriverLibrary& library) {

@@ -8,7 +8,8 @@
 //                                 of a staged folder, and on it one for each file of the driver.
 //                                 Read only; SONAMEs are links in it
 //   /dev/tessera/real             of a limited container: the driver's libcuda, in whose place in lib
-//                                 the limiter stands; limits, usage: what the limiter works with
+//                                 the limiter stands; limits, usage: what the limiter works with. It
+//                                 is also mounted over copies that the image has (image_libraries.h)
 //   /etc/ld.so.cache              a merged cache, written into a writable root or mounted over that of
 //                                 a read-only one; else LD_LIBRARY_PATH
 //   /dev/tessera/share            what loaders of Vulkan, EGL and GBM read, named by their variables

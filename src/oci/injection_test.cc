@@ -342,6 +342,15 @@ TEST_F(InjectionTest, ALimitedContainerGetsTheLimiterInPlaceOfTheDriversLibrarie
       << "nothing of the host is writable in the container";
   EXPECT_THAT(mounts["/dev/tessera/usage"].options, Contains("size=8m"));
 
+  fs::create_directories(rootfs() + "/usr/local/cuda-12.4/compat");
+  const std::string compat = "/usr/local/cuda-12.4/compat/libcuda.so.550.90";
+  Write(compat, MakeLibrary("libcuda.so.1"));
+  document = Injected(Document(OwnDev(), true));
+  EXPECT_EQ(mounts_of(document)[compat].source, "/opt/tessera/lib/libtessera-cuda-dev.so");
+  EXPECT_THAT(Destinations(Injected(document)),
+              ::testing::UnorderedElementsAreArray(Destinations(document)))
+      << "started again";
+
   document = Injected(Document({{"/run", "tmpfs", "x"}}));
   mounts = mounts_of(document);
   EXPECT_EQ(mounts["/run/tessera/lib/libcuda.so.550.54.15"].source,

@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/oci/image_libraries.h"
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "api/names.h"
+#include "src/base/file.h"
+#include "src/base/strings.h"
+#include "src/oci/driver_search.h"
+#include "src/oci/elf.h"
+#include "src/oci/tree.h"
+
+namespace tessera::oci {
+namespace {
+
+// Where NVIDIA's first runtime and cloud providers mount the driver.
+constexpr std::array<std::string_view, 3> kDriverFolders = {
+    "usr/local/nvidia/lib", "usr/local/nvidia/lib64", "opt/nvidia/lib64"};
+// Of cuda-compat, below each /usr/local/cuda*.
+constexpr std::array<std::string_view, 2> kCompatFolders = {"compat", "compat/lib"};
+
+class ImageSearch {
+ public:
+  ImageSearch(const ConfigDocument& document, const RootedDir& root,
+              const std::vector<std::string_view>& sonames)
+      : root_(root), sonames_(sonames), mounts_(document.Mounts()) {
+    for (Mount& mount : mounts_) mount.destination = CleanPath(mount.destination);
+  }
+
+  // The path of a folder in the container.
+  void AddFolder(std::string_view folder) {
+    const Result<std::string> real = root_.RealPath(std::string(folder.substr(1)));
+    for (std::string path : {CleanPath(folder), real.ok() ? "/" + *real : std::string()}) {
+      if (!path.empty() && std::ranges::count(folders_, path) == 0) {
+        folders_.push_back(std::move(path));
+      }
+    }
+  }
+
+  std::vector<ImageLibrary> Find() && {
+    for (const std::string& folder : folders_) LookIn(root_, folder.substr(1), nullptr);
+    for (const Mount& mount : mounts_) LookInMount(mount);
+    return std::move(found_);
+  }
+
+ private:
+  bool HasItsName(std::string_view name) const {
+    return std::ranges::any_of(sonames_, [&](std::string_view soname) {
+      return name.starts_with(soname.substr(0, soname.rfind('.')));  // libcuda.so
+    });
+  }
+
+  void LookInMount(const Mount& mount) {
+    const auto has = [&](std::string_view option) {
+      return std::ranges::count(mount.options, option) != 0;
+    };
+    const bool of_host = mount.source.starts_with('/') && mount.destination != "/";
+    if (!of_host || has("shared") || has("rshared") || IsOurs(mount.destination)) return;
+    if (HasItsName(BaseName(mount.destination))) {
+      const Result<RootedDir> folder = RootedDir::Open(DirName(mount.source));
+      if (folder.ok()) LookAt(*folder, BaseName(mount.source), mount.destination, &mount);
+      return;
+    }
+    const Result<RootedDir> base = RootedDir::Open(mount.source);
+    if (!base.ok()) return;
+    for (const std::string& folder : folders_) {
+      if (!IsBelow(folder, mount.destination)) continue;
+      LookIn(*base, "." + folder.substr(mount.destination.size()), &mount);
+    }
+  }
+
+  static bool IsOurs(std::string_view path) {
+    return IsBelow(path, names::kContainerDriverDir) || IsBelow(path, kOtherDriverDir);
+  }
+
+  // `base` is the source of `mount`; null: the image.
+  void LookIn(const RootedDir& base, const std::string& folder, const Mount* mount) {
+    const std::string at = mount == nullptr ? "/" : mount->destination;
+    const auto names = base.List(folder, [&](std::string_view name) { return HasItsName(name); });
+    if (!names.ok()) return;
+    for (const std::string& name : *names) {
+      const Result<std::string> real = base.RealPath(JoinPath(folder, name));
+      if (real.ok()) LookAt(base, *real, CleanPath(JoinPath(at, *real)), mount);
+    }
+  }
+
+  // What the container sees at the path; null: its image.
+  const Mount* MountOver(std::string_view path) const {
+    const auto over = std::find_if(mounts_.rbegin(), mounts_.rend(), [&](const Mount& mount) {
+      return mount.destination != "/" && IsBelow(path, mount.destination);
+    });
+    return over == mounts_.rend() ? nullptr : &*over;
+  }
+
+  // A low-level runtime would make the place of a mount that is not there.
+  void LookAt(const RootedDir& base, const std::string& file, std::string path,
+              const Mount* mount) {
+    if (MountOver(path) != mount) return;
+    const Result<Fd> fd = base.OpenFile(file, Links::kInRoot);
+    const Result<ElfInfo> elf = fd.ok() ? ReadElf(fd->get()) : fd.status();
+    if (!elf.ok() || !elf->is_64_bit || std::ranges::count(sonames_, elf->soname) == 0) return;
+    ImageLibrary library{std::move(path), elf->soname};
+    if (found_.size() == kMostImageLibraries || std::ranges::count(found_, library) != 0) return;
+    found_.push_back(std::move(library));
+  }
+
+  const RootedDir& root_;
+  const std::vector<std::string_view>& sonames_;
+  std::vector<Mount> mounts_;
+  std::vector<std::string> folders_;
+  std::vector<ImageLibrary> found_;
+};
+
+}  // namespace
+
+std::vector<ImageLibrary> FindImageLibraries(const ConfigDocument& document, const RootedDir& root,
+                                             const LdCache& cache,
+                                             const std::vector<std::string_view>& sonames) {
+  ImageSearch search(document, root, sonames);
+  for (const std::string_view folder : kLibraryDirs) search.AddFolder(fmt::format("/{}", folder));
+  for (const std::string_view folder : kDriverFolders) search.AddFolder(fmt::format("/{}", folder));
+  const auto toolkits =
+      root.List("usr/local", [](std::string_view name) { return name.starts_with("cuda"); });
+  for (const std::string& toolkit : toolkits.value_or({})) {
+    for (const std::string_view folder : kCompatFolders) {
+      search.AddFolder(fmt::format("/usr/local/{}/{}", toolkit, folder));
+    }
+  }
+  for (const LdCacheEntry& entry : cache.entries) {
+    const bool named = std::ranges::count(sonames, entry.name) != 0;
+    if (named && entry.path.starts_with('/')) search.AddFolder(DirName(entry.path));
+  }
+  const std::string path = document.env().Get("LD_LIBRARY_PATH").value_or("");
+  for (const std::string_view folder : Split(path, ':')) {
+    if (folder.starts_with('/')) search.AddFolder(folder);
+  }
+  return std::move(search).Find();
+}
+
+}  // namespace tessera::oci
