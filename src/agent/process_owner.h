@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whose a process is, from /proc/<pid>/cgroup: the UID of its pod and the engine's id of its
+// Whose a process is, by /proc/<pid>/cgroup: the UID of its pod and the engine's id of its
 // container. All drivers of cgroups (systemd's and the plain one), both versions, containerd, CRI-O
 // and Docker. A process cannot choose its cgroup; its environment could say anything.
 //
-// Threads: pure, but for reading the one file.
+// Threads: pure, but for reading files of /proc.
 #pragma once
 
 #include <optional>
@@ -22,5 +22,9 @@ struct ProcessOwner {
 std::optional<ProcessOwner> ParseProcessOwner(std::string_view cgroup);
 // Nothing also where the process is gone. `proc_root`: "/proc".
 std::optional<ProcessOwner> OwnerOf(const std::string& proc_root, int pid);
+
+// The pid by which the process knows itself; in a container it is another one than `pid`. Nothing
+// where the process is gone.
+std::optional<int> OwnPidOf(const std::string& proc_root, int pid);
 
 }  // namespace tessera::agent

@@ -4,6 +4,8 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include "src/base/file.h"
+
 namespace tessera::agent {
 namespace {
 
@@ -42,6 +44,20 @@ TEST(ProcessOwnerTest, OtherProcessesAreNobodys) {
 
 TEST(ProcessOwnerTest, AProcessThatIsGoneIsNobodys) {
   EXPECT_EQ(OwnerOf("/proc", 1 << 30), std::nullopt);
+}
+
+TEST(ProcessOwnerTest, AProcessKnowsItselfByItsInnermostPid) {
+  EXPECT_EQ(OwnPidOf("/proc", ::getpid()), ::getpid());
+  EXPECT_EQ(OwnPidOf("/proc", 1 << 30), std::nullopt);
+  const TempDir proc;
+  ASSERT_TRUE(MakeDirs(proc.path() + "/71").ok());
+  const auto write = [&](const std::string& text) {
+    ASSERT_TRUE(WriteFileAtomically(proc.path() + "/71/status", text, 0644).ok());
+  };
+  write("Name:\tx\nNSpid:\t71\t9\t4\nThreads:\t1\n");
+  EXPECT_EQ(OwnPidOf(proc.path(), 71), 4);
+  write("Name:\tx\n");
+  EXPECT_EQ(OwnPidOf(proc.path(), 71), std::nullopt) << "Linux before 4.1";
 }
 
 }  // namespace

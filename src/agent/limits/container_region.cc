@@ -141,4 +141,8 @@ Result<std::vector<UsageReading>> ContainerRegion::Read() {
   return readings;
 }
 
+std::vector<int> ContainerRegion::ReadPids() const {
+  return usage_ ? agent::ReadPids(usage_->get()).value_or({}) : std::vector<int>();
+}
+
 }  // namespace tessera::agent

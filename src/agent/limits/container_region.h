@@ -68,6 +68,8 @@ class ContainerRegion {
   // of it runs, or none has used a GPU so far. After the last process has ended the final numbers
   // are given once more, and the container is not found any more.
   Result<std::vector<UsageReading>> Read();
+  // Of its processes those that have a limiter (usage_file.h). None where nothing can be read.
+  std::vector<int> ReadPids() const;
 
   const std::shared_ptr<limiter::LimitsFile>& limits() const { return limits_; }
   // The file as it is open now; null until a process has used a GPU.

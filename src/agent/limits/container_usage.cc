@@ -2,13 +2,14 @@
 #include "src/agent/limits/container_usage.h"
 
 #include <algorithm>
-#include <set>
 #include <tuple>
 #include <utility>
 
 #include "api/names.h"
 #include "src/agent/container_limits.h"
+#include "src/base/file.h"
 #include "src/base/log.h"
+#include "src/base/strings.h"
 
 namespace tessera::agent {
 namespace {
@@ -18,6 +19,12 @@ double MiB(Bytes bytes) { return static_cast<double>(bytes.count()) / (1 << 20);
 bool IsLimited(const GrantLedger::Entry& entry) {
   return std::ranges::any_of(entry.shares,
                              [](const auto& share) { return share.compute != kWholeGpu; });
+}
+
+// For people.
+std::string NameOf(const std::string& proc_root, int pid) {
+  const Result<std::string> name = ReadFile(fmt::format("{}/{}/comm", proc_root, pid));
+  return name.ok() ? std::string(Trim(*name)) : "?";
 }
 
 bool ComesBefore(const ContainerGpuUse& a, const ContainerGpuUse& b) {
@@ -33,6 +40,7 @@ struct ContainerUsage::Watched {
   std::vector<device::DeviceShare> shares;
   std::shared_ptr<ContainerRegion> region;
   std::vector<UsageReading> before, after;
+  std::vector<int> pids;  // with a limiter, as they know themselves
   bool readable = false;
   std::string container_id;  // as the jobs knew it in this round
 
@@ -45,12 +53,19 @@ struct ContainerUsage::Watched {
   std::shared_ptr<const Fd> usage;
 };
 
+// A process that the driver reports.
+struct ReportedProcess {
+  ProcessOwner owner;
+  std::optional<int> own_pid;
+  std::string name;
+};
+
 struct ContainerUsage::Round {
   std::vector<std::shared_ptr<Watched>> all;
   std::set<const Watched*> missing;  // to be searched for
   PodProcessMap processes;           // where something is missing
   std::shared_ptr<const gpu::ProcessReport> report;
-  std::map<int, ProcessOwner> owners;  // of the processes in `report`
+  std::map<int, ReportedProcess> reported;  // by pid
 };
 
 ContainerUsage::ContainerUsage(TaskRunner* runner, ContainerUsageOptions options,
@@ -191,11 +206,14 @@ void ContainerUsage::ReadAfter(const std::shared_ptr<Round>& round) {
       // The last process may have ended since: then what was read before is final.
       watched->after = readings.ok() ? *std::move(readings) : watched->before;
       watched->readable |= readings.ok();
+      watched->pids = watched->region->ReadPids();
     }
     for (const gpu::ProcessReport::Gpu& gpu : round->report->gpus) {
       for (const gpu::ProcessUse& process : gpu.processes) {
         auto owner = OwnerOf(root, process.pid);
-        if (owner) round->owners[process.pid] = *std::move(owner);
+        if (!owner) continue;
+        round->reported[process.pid] = {*std::move(owner), OwnPidOf(root, process.pid),
+                                        NameOf(root, process.pid)};
       }
     }
   };
@@ -235,8 +253,8 @@ std::optional<std::vector<gpu::ProcessUse>> ContainerUsage::ProcessesOf(const Wa
   if (gpu == gpus.end()) return std::nullopt;
   std::vector<gpu::ProcessUse> own;
   for (const gpu::ProcessUse& process : gpu->processes) {
-    const auto owner = round.owners.find(process.pid);
-    const bool is_own = owner != round.owners.end() && owner->second == self;
+    const auto reported = round.reported.find(process.pid);
+    const bool is_own = reported != round.reported.end() && reported->second.owner == self;
     if (is_own && !self.container_id.empty()) own.push_back(process);
   }
   return own;
@@ -267,6 +285,7 @@ ContainerGpuUse ContainerUsage::Account(Watched* watched, const device::DeviceSh
     gpu.unaccounted.Add(now, sample);
     use.reported = sample.reported;
     use.utilization = percent / 100.0;
+    CheckBypass(*watched, *processes, round, &gpu, &use);
   }
   use.unaccounted = gpu.unaccounted.Get(now);
   use.held = after.held;
@@ -282,6 +301,36 @@ ContainerGpuUse ContainerUsage::Account(Watched* watched, const device::DeviceSh
   return use;
 }
 
+// A process has its limiter before the driver knows it, and may end between the two readings. So it
+// counts when two rounds have seen it.
+void ContainerUsage::CheckBypass(const Watched& watched,
+                                 const std::vector<gpu::ProcessUse>& processes, const Round& round,
+                                 OnGpu* gpu, ContainerGpuUse* use) {
+  const std::set<int> before = std::exchange(gpu->without_limiter, {});
+  const ReportedProcess* first = nullptr;
+  int first_pid = 0;
+  for (const gpu::ProcessUse& process : processes) {
+    const ReportedProcess& reported = round.reported.at(process.pid);
+    if (!reported.own_pid || std::ranges::count(watched.pids, *reported.own_pid) != 0) continue;
+    gpu->without_limiter.insert(process.pid);
+    if (!before.contains(process.pid)) continue;
+    ++use->bypassing;
+    if (first == nullptr) first = &reported, first_pid = process.pid;
+  }
+  const MonotonicTime now = runner_->clock().Now();
+  if (first == nullptr ||
+      (gpu->next_bypass_event != MonotonicTime{} && now < gpu->next_bypass_event)) {
+    return;
+  }
+  gpu->next_bypass_event = now + kEventPause;
+  RecordEvent(
+      use->who, names::kReasonLimiterBypassed,
+      fmt::format("process {} ({}) of container {} uses {} without the limiter, so its share "
+                  "does not hold: its program has a libcuda of its own, or calls the kernel "
+                  "driver itself; use the driver's libcuda, or give the pod a whole GPU",
+                  first_pid, first->name, use->who.container, use->uuid));
+}
+
 void ContainerUsage::CheckRefusals(const ContainerGpuUse& use, const UsageReading& reading,
                                    OnGpu* gpu) {
   // Fewer than before: the container has started again.
@@ -291,7 +340,7 @@ void ContainerUsage::CheckRefusals(const ContainerGpuUse& use, const UsageReadin
   const MonotonicTime now = runner_->clock().Now();
   if (gpu->since_event == 0 || (gpu->next_event != MonotonicTime{} && now < gpu->next_event))
     return;
-  gpu->next_event = now + kRefusalPause;
+  gpu->next_event = now + kEventPause;
   const uint64_t count = std::exchange(gpu->since_event, 0);
   RecordEvent(
       use.who, names::kReasonCudaOutOfMemory,

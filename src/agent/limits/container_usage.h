@@ -2,8 +2,9 @@
 // What limited containers use of their GPUs. Once a second it reads what the limiters of a
 // container count (container_region.h) and what NVML reports for the container's processes, and
 // writes the difference into the container's `limits` (unaccounted.h), where the limiters add it to
-// what they hold. It publishes the numbers, and an Event where an allocation was refused, or where
-// a container has more than a limit that was lowered.
+// what they hold. It publishes the numbers, and an Event where an allocation was refused, where a
+// container has more than a limit that was lowered, and where a process uses a GPU without a
+// limiter.
 //
 // A container that lives for less than a second or two may end unseen.
 //
@@ -19,6 +20,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -48,6 +50,7 @@ struct ContainerGpuUse {
   std::optional<double> compute_used;  // the same by the container's limiters
   uint64_t refused = 0;                // allocations, since the container started
   int processes = 0;                   // that hold something
+  int bypassing = 0;                   // processes that use the GPU without a limiter
 
   Bytes used() const { return held + unaccounted; }
 };
@@ -66,8 +69,8 @@ class ContainerUsage {
   // Between searches for a container that is not found: doubled from kInterval up to this.
   static constexpr Duration kLongestPause = std::chrono::seconds(8);
   static constexpr Duration kDeadline = std::chrono::seconds(5);
-  // Between two Events that allocations of one container on one GPU are refused.
-  static constexpr Duration kRefusalPause = std::chrono::minutes(5);
+  // Between two Events of one kind about one container on one GPU.
+  static constexpr Duration kEventPause = std::chrono::minutes(5);
 
   struct Callbacks {
     std::function<void(std::shared_ptr<const ContainerUses>)> on_uses;
@@ -100,6 +103,8 @@ class ContainerUsage {
     uint64_t refused = 0;  // as it was read last
     uint64_t since_event = 0;
     MonotonicTime next_event{};
+    std::set<int> without_limiter;  // pids, in the last round
+    MonotonicTime next_bypass_event{};
     Bytes limit;
   };
   struct Watched;
@@ -117,6 +122,8 @@ class ContainerUsage {
                                                                  const std::string& uuid,
                                                                  const Round& round);
   ContainerGpuUse Account(Watched* watched, const device::DeviceShare& share, const Round& round);
+  void CheckBypass(const Watched& watched, const std::vector<gpu::ProcessUse>& processes,
+                   const Round& round, OnGpu* gpu, ContainerGpuUse* use);
   void CheckRefusals(const ContainerGpuUse& use, const UsageReading& reading, OnGpu* gpu);
   void CheckLimit(const ContainerGpuUse& use, OnGpu* gpu);
   void RecordEvent(const ContainerRef& who, std::string_view reason, std::string message) const;

@@ -54,7 +54,16 @@ class ContainerUsageTest : public ::testing::Test {
     fs::create_directory_symlink(root, proc + "/root");
     EXPECT_TRUE(
         WriteFileAtomically(proc + "/cgroup", "0::/kubepods/pod" + kUid + "/" + id, 0644).ok());
+    const std::string own = std::to_string(OwnPid(pid));
+    EXPECT_TRUE(WriteFileAtomically(proc + "/status",
+                                    "Pid:\t" + std::to_string(pid) + "\nNSpid:\t" +
+                                        std::to_string(pid) + "\t" + own + "\nThreads:\t1\n",
+                                    0644)
+                    .ok());
+    EXPECT_TRUE(WriteFileAtomically(proc + "/comm", "python\n", 0644).ok());
   }
+  // By which the process of a container knows itself.
+  static int OwnPid(int pid) { return pid - 70; }
   void EndProcess(int pid) { fs::remove_all(temp_.path() + "/proc/" + std::to_string(pid)); }
   std::string UsagePath(const std::string& id) {
     return temp_.path() + "/root-" + id + "/dev/tessera/usage/usage";
@@ -247,6 +256,37 @@ TEST_F(ContainerUsageTest, AContainerThatIsReleasedIsNotShown) {
   ASSERT_TRUE(ledger_.Release({kUid, "main"}).ok());
   Seconds(2);
   EXPECT_TRUE(uses_->empty());
+}
+
+TEST_F(ContainerUsageTest, AProcessWithoutALimiterIsReportedWhenItIsSeenTwice) {
+  AddProcess(71, "aa");
+  AddProcess(75, "aa");
+  UsageTestFile file(UsagePath("aa"));
+  file.Hold(0, 64 * kMebi);
+  Report({{.pid = 71, .memory = Bytes(400 * kMebi)}});
+  Start();
+  Seconds(5);
+  EXPECT_EQ(Use().bypassing, 0);
+  Report({{.pid = 71, .memory = Bytes(400 * kMebi)}, {.pid = 75, .memory = Bytes(400 * kMebi)}});
+  Seconds(1);
+  EXPECT_TRUE(events_.empty()) << "it may be about to get its limiter";
+  Seconds(3);
+  EXPECT_EQ(Use().bypassing, 1);
+  ASSERT_EQ(events_.size(), 1u);
+  EXPECT_EQ(events_[0].reason, names::kReasonLimiterBypassed);
+  EXPECT_EQ(events_[0].message.find("process 75 (python) of container main uses GPU-"), 0u)
+      << events_[0].message;
+  Seconds(290);
+  EXPECT_EQ(events_.size(), 1u);
+  Seconds(15);
+  EXPECT_EQ(events_.size(), 2u) << "it goes on";
+  file.Hold(3, 0);
+  file.usage().pids[3] = OwnPid(75);
+  Seconds(2);
+  EXPECT_EQ(Use().bypassing, 0);
+  file.End(3);
+  Seconds(2);
+  EXPECT_EQ(Use().bypassing, 1) << "the slot is that of a process that has ended";
 }
 
 }  // namespace

@@ -62,26 +62,43 @@ bool ReadGpu(int fd, size_t gpu, size_t slots, UsageReading* reading) {
   return true;
 }
 
-}  // namespace
+Status Cut() { return Status(Code::kFailedPrecondition, "the container's usage file is cut"); }
 
-Result<std::vector<UsageReading>> ReadUsage(int fd, size_t gpus) {
+// How many slots have been used.
+Result<size_t> ReadHeader(int fd) {
   limiter::Header header{};
   uint32_t slots = 0;
   if (!ReadAt(fd, offsetof(Usage, header), &header, 1) ||
       !ReadAt(fd, offsetof(Usage, slots_used), &slots, 1)) {
-    return Status(Code::kFailedPrecondition, "the container's usage file is cut");
+    return Cut();
   }
   if (header.magic != limiter::kUsageMagic || header.version != limiter::kVersion) {
     return Status(Code::kFailedPrecondition,
                   "the container's usage file is of another kind or version");
   }
+  return std::min<size_t>(slots, limiter::kMaxSlots);
+}
+
+}  // namespace
+
+Result<std::vector<UsageReading>> ReadUsage(int fd, size_t gpus) {
+  ASSIGN_OR_RETURN(const size_t slots, ReadHeader(fd));
   std::vector<UsageReading> readings(std::min<size_t>(gpus, limiter::kMaxGpus));
   for (size_t gpu = 0; gpu < readings.size(); ++gpu) {
-    if (!ReadGpu(fd, gpu, std::min<size_t>(slots, limiter::kMaxSlots), &readings[gpu])) {
-      return Status(Code::kFailedPrecondition, "the container's usage file is cut");
-    }
+    if (!ReadGpu(fd, gpu, slots, &readings[gpu])) return Cut();
   }
   return readings;
+}
+
+Result<std::vector<int>> ReadPids(int fd) {
+  ASSIGN_OR_RETURN(const size_t slots, ReadHeader(fd));
+  std::vector<int32_t> pids(slots);
+  if (!ReadAt(fd, offsetof(Usage, pids), pids.data(), slots)) return Cut();
+  std::vector<int> live;
+  for (size_t slot = 0; slot < slots; ++slot) {
+    if (pids[slot] != 0 && IsOwned(fd, slot)) live.push_back(pids[slot]);
+  }
+  return live;
 }
 
 }  // namespace tessera::agent

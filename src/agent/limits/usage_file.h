@@ -30,4 +30,8 @@ struct UsageReading {
 // version.
 Result<std::vector<UsageReading>> ReadUsage(int fd, size_t gpus);
 
+// The processes that live and have a limiter, by their pids in their own PID namespaces. Errors as
+// above.
+Result<std::vector<int>> ReadPids(int fd);
+
 }  // namespace tessera::agent

@@ -60,5 +60,17 @@ TEST_F(UsageFileTest, AnotherVersionIsNotRead) {
   EXPECT_EQ(ReadUsage(file_.fd(), 1).status().code(), Code::kFailedPrecondition);
 }
 
+TEST_F(UsageFileTest, PidsAreThoseOfProcessesThatLive) {
+  for (const uint32_t slot : {0u, 1u, 2u}) {
+    file_.Hold(slot, 0);
+    file_.usage().pids[slot] = static_cast<int32_t>(10 + slot);
+  }
+  file_.usage().pids[0] = 0;
+  file_.End(1);
+  EXPECT_EQ(ReadPids(file_.fd()).value(), std::vector<int>{12});
+  ASSERT_EQ(::ftruncate(file_.fd(), 70), 0);
+  EXPECT_EQ(ReadPids(file_.fd()).status().code(), Code::kFailedPrecondition);
+}
+
 }  // namespace
 }  // namespace tessera::agent

@@ -49,6 +49,10 @@ void WriteContainerUses(const ContainerUses& uses, MetricsText* text) {
     if (!use.reported) continue;
     text->Sample("tessera_container_gpu_memory_driver_bytes", LabelsOf(use), Count(*use.reported));
   }
+  text->Family("tessera_container_gpu_processes_without_limiter", "gauge",
+               "Processes of a container with a share that use the GPU without the limiter.");
+  WriteSamples(uses, "tessera_container_gpu_processes_without_limiter", text,
+               [](const Use& use) { return static_cast<uint64_t>(use.bypassing); });
   text->Family("tessera_container_gpu_compute_limit_ratio", "gauge",
                "The share of a GPU's compute that a container was granted; 0: not limited.");
   for (const Use& use : uses) {
@@ -88,6 +92,7 @@ Json JsonOfUses(const std::string& node, const ContainerUses& uses,
     json.Set("memory", std::move(memory));
     json.Set("refused", Json::Int(static_cast<int64_t>(use.refused)));
     json.Set("processes", Json::Int(use.processes));
+    json.Set("without_limiter", Json::Int(use.bypassing));
     containers.Append(std::move(json));
   }
   return Json::MakeObject({{"node", Json::String(node)}, {"containers", std::move(containers)}});

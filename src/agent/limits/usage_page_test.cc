@@ -20,7 +20,8 @@ ContainerUses OneUse() {
            .unaccounted = GiB(1),
            .peak = GiB(3),
            .refused = 7,
-           .processes = 2}};
+           .processes = 2,
+           .bypassing = 1}};
 }
 
 TEST(UsagePageTest, MetricsNameContainerAndGpu) {
@@ -32,6 +33,7 @@ TEST(UsagePageTest, MetricsNameContainerAndGpu) {
               HasSubstr("tessera_container_gpu_memory_limit_bytes" + labels + "4294967296\n"));
   EXPECT_THAT(page, HasSubstr("tessera_container_gpu_memory_used_bytes" + labels + "3221225472\n"));
   EXPECT_THAT(page, HasSubstr("tessera_container_gpu_allocations_refused_total" + labels + "7\n"));
+  EXPECT_THAT(page, HasSubstr("tessera_container_gpu_processes_without_limiter" + labels + "1\n"));
   EXPECT_THAT(page, Not(HasSubstr("driver_bytes{"))) << "not known is not 0";
 }
 
@@ -42,7 +44,7 @@ TEST(UsagePageTest, JsonHasExactBytes) {
             R"({"node":"n1","containers":[{"namespace":"ml","pod":"train","container":"main",)"
             R"("uuid":"GPU-1","index":3,"milli":300,"memory":{"granted":8589934592,)"
             R"("limit":4294967296,"used":3221225472,"unaccounted":1073741824,"peak":3221225472},)"
-            R"("refused":7,"processes":2}]})");
+            R"("refused":7,"processes":2,"without_limiter":1}]})");
 }
 
 }  // namespace
