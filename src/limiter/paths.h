@@ -11,8 +11,8 @@
 namespace tessera::limiter {
 
 // The dependency is written into the library when it is linked, see CMakeLists.txt.
-inline constexpr char kRealCuda[] = TESSERA_CONTAINER_DIR "/real/libcuda.so.1";
-inline constexpr char kRealNvml[] = TESSERA_CONTAINER_DIR "/real/libnvidia-ml.so.1";
+inline constexpr char kRealCuda[] = TESSERA_CONTAINER_DIR "/real/libcuda";
+inline constexpr char kRealNvml[] = TESSERA_CONTAINER_DIR "/real/libnvidia-ml";
 inline constexpr char kLimitsPath[] = TESSERA_CONTAINER_DIR "/limits/limits";
 inline constexpr char kUsagePath[] = TESSERA_CONTAINER_DIR "/usage/usage";
 

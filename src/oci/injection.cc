@@ -218,12 +218,18 @@ class Injector {
     return JoinPath(injection_.limiter->library_dir, in_dev ? ours->in_dev : ours->in_run);
   }
 
+  // Of the driver's own library below real/: a name that no linker looks for, so that a search path
+  // that names the folder finds nothing there.
+  static std::string RealNameOf(const std::string& soname) {
+    return soname.substr(0, soname.find('.'));
+  }
+
   // Where the container is limited, the limiter's libraries stand in place of the driver's, which
   // they need by these very paths.
   std::string FileOf(const DriverLibrary& library) {
     std::string limiter = LimiterFor(library.soname);
     if (limiter.empty()) return library.host_path;
-    tree_.AddDriverFile("real/" + library.soname, library.host_path);
+    tree_.AddDriverFile("real/" + RealNameOf(library.soname), library.host_path);
     return limiter;
   }
 

@@ -153,7 +153,7 @@ bool MakeContainer(limiter::LimitsFile* limits) {
   }
   for (const char* name : {"real", "lib", "limits", "usage"})
     fs::create_directories(fs::path(kDir) / name);
-  fs::copy_file(NULL_CUDA_LIBRARY, fs::path(kDir) / "real/libcuda.so.1");
+  fs::copy_file(NULL_CUDA_LIBRARY, fs::path(kDir) / "real/libcuda");
   fs::copy_file(LIMITER_CUDA_LIBRARY, fs::path(kDir) / "lib/libcuda.so.1");
   return limits->Open((std::string(kDir) + "/limits/limits").c_str()) == 0 &&
          limits->SetMemory(kGpu, 4096 * kGiB) == 0;
@@ -165,7 +165,7 @@ int Run() {
     fmt::print(stderr, "limiter_bench: needs root, for a mount namespace of its own\n");
     return 1;
   }
-  const std::string driver = std::string(kDir) + "/real/libcuda.so.1",
+  const std::string driver = std::string(kDir) + "/real/libcuda",
                     limited = std::string(kDir) + "/lib/libcuda.so.1";
   const double start_alone = StartMicroseconds(driver), start_limited = StartMicroseconds(limited);
   const auto set_compute = [&](double limit) {

@@ -70,8 +70,9 @@ class LimiterOnRealDriver : public ::testing::TestWithParam<tessera::testing::Ge
     for (const char* name : {"real", "lib", "limits", "usage"}) {
       fs::create_directories(fs::path(kDir) / name);
     }
-    for (const char* library : {"libcuda.so.1", "libnvidia-ml.so.1"}) {
-      fs::copy_file(fs::canonical(libraries_ + "/" + library), fs::path(kDir) / "real" / library);
+    for (const std::string library : {"libcuda", "libnvidia-ml"}) {
+      fs::copy_file(fs::canonical(libraries_ + "/" + library + ".so.1"),
+                    fs::path(kDir) / "real" / library);
     }
     fs::copy_file(LIMITER_CUDA_LIBRARY, fs::path(kDir) / "lib/libcuda.so.1");
     fs::copy_file(LIMITER_NVML_LIBRARY, fs::path(kDir) / "lib/libnvidia-ml.so.1");

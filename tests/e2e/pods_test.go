@@ -78,19 +78,10 @@ func TestDeviceMemoryOfAShareIsEnforced(t *testing.T) {
 	}
 }
 
-// Two pods with shares of 30 and 70 on one GPU, both of which always have work, keep their shares; each alone gets no
-// more than its own. kubectl exec counts for its container.
-func TestComputeOfSharesIsDivided(t *testing.T) {
-	share := func(name string, cores int) string {
-		return bed.Pod{Name: name, Containers: []bed.Container{{
-			Name: "main", Args: []string{"--busy", "600"},
-			// Launches are so long that the simulated GPU, and not this machine, is what is short.
-			Env:    map[string]string{"SIMGPU_KERNEL_NS": "*=2000000"},
-			Limits: map[string]int{"tencent.com/vcuda-core": cores, "tencent.com/vcuda-memory": 8},
-		}}}.Create(t)
-	}
+// Says how many thousandths of its GPU a pod used in the last second.
+func computeUsed(t *testing.T) func(pod string) int {
 	agent := bed.Kubectl(t, "-n", "tessera-system", "get", "pods", "-l", "app.kubernetes.io/name=tessera-agent", "-o", "jsonpath={.items[0].metadata.name}")
-	used := func(pod string) int {
+	return func(pod string) int {
 		var page struct {
 			Containers []struct {
 				Pod  string `json:"pod"`
@@ -108,6 +99,20 @@ func TestComputeOfSharesIsDivided(t *testing.T) {
 		}
 		return 0
 	}
+}
+
+// Two pods with shares of 30 and 70 on one GPU, both of which always have work, keep their shares; each alone gets no
+// more than its own. kubectl exec counts for its container.
+func TestComputeOfSharesIsDivided(t *testing.T) {
+	share := func(name string, cores int) string {
+		return bed.Pod{Name: name, Containers: []bed.Container{{
+			Name: "main", Args: []string{"--busy", "600"},
+			// Launches are so long that the simulated GPU, and not this machine, is what is short.
+			Env:    map[string]string{"SIMGPU_KERNEL_NS": "*=2000000"},
+			Limits: map[string]int{"tencent.com/vcuda-core": cores, "tencent.com/vcuda-memory": 8},
+		}}}.Create(t)
+	}
+	used := computeUsed(t)
 	within := func(pod string, cores int) func() bool {
 		return func() bool {
 			// The mean of five seconds: what is measured is one second.
@@ -127,6 +132,41 @@ func TestComputeOfSharesIsDivided(t *testing.T) {
 	bed.WaitPhase(t, large, "Running")
 	bed.Eventually(t, bed.PodTimeout, "the second pod uses its share", within(large, 70))
 	bed.Eventually(t, bed.PodTimeout, "the first pod goes on with its own", within(small, 30))
+}
+
+// While a pod of class high works on a GPU, one of class low on it waits, and goes on when the other is gone.
+func TestALowComputeClassWaitsForAHighOne(t *testing.T) {
+	create := func(name, class string) string {
+		return bed.Pod{Name: name,
+			Annotations: map[string]string{"tessera.dev/compute-class": class, "tencent.com/vcuda-core-limit": "100"},
+			Containers: []bed.Container{{
+				Name: "main", Args: []string{"--busy", "600"},
+				Env:    map[string]string{"SIMGPU_KERNEL_NS": "*=2000000"},
+				Limits: map[string]int{"tencent.com/vcuda-core": 50, "tencent.com/vcuda-memory": 8},
+			}}}.Create(t)
+	}
+	used := computeUsed(t)
+	low := create("class-low", "low")
+	bed.WaitPhase(t, low, "Running")
+	bed.Eventually(t, bed.PodTimeout, "the low class has the GPU alone", func() bool { return used(low) > 900 })
+	high := create("class-high", "high")
+	bed.WaitPhase(t, high, "Running")
+	bed.Eventually(t, bed.PodTimeout, "the high class has it", func() bool { return used(high) > 900 && used(low) < 50 })
+	bed.DeletePods(t, high)
+	bed.Eventually(t, bed.PodTimeout, "the low class has it again", func() bool { return used(low) > 900 })
+}
+
+// A program that has the driver's library in place of the limiter is reported.
+func TestAProcessWithoutTheLimiterIsReported(t *testing.T) {
+	pod := bed.Pod{Name: "bypass", Containers: []bed.Container{{
+		Name: "main", Args: []string{"--hold", "600"},
+		Env:    map[string]string{"LD_PRELOAD": "/dev/tessera/real/libcuda"},
+		Limits: map[string]int{"tencent.com/vcuda-core": 30, "tencent.com/vcuda-memory": 20},
+	}}}.Create(t)
+	bed.WaitPhase(t, pod, "Running")
+	bed.Eventually(t, bed.PodTimeout, "an Event GPULimiterBypassed", func() bool {
+		return bed.Kubectl(t, "get", "events", "--field-selector", "involvedObject.name="+pod+",reason=GPULimiterBypassed", "-o", "name") != ""
+	})
 }
 
 // A limit is lowered below what a running pod holds: nothing is stopped, what it allocates afterwards is refused, and

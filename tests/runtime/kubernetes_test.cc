@@ -121,6 +121,15 @@ TEST_P(KubernetesContainer, ALimitedOneGetsTheLimiterWithItsLimits) {
     EXPECT_THAT(result.out, HasSubstr("library libcuda.so.1 loaded"));
     EXPECT_THAT(result.out, HasSubstr("cuInit 801\n")) << "the limiter works, and this driver has no cuInit";
   }
+  {
+    // Neither a library of the image's own nor the folder with the driver's comes before it.
+    AddEnv("LD_LIBRARY_PATH=/dev/tessera/real:/opt/own");
+    ASSERT_TRUE(MakeDirs(rootfs() + "/opt/own").ok());
+    ASSERT_TRUE(WriteFileAtomically(rootfs() + "/opt/own/libcuda.so.1", oci::MakeLibrary("libcuda.so.1"), 0644).ok());
+    OneAnswer agent(path("grant.sock"), grant);
+    const SubprocessResult result = Run();
+    EXPECT_THAT(result.out, HasSubstr("cuInit 801\n")) << result.out << result.err;
+  }
   // The same bundle again, and a container that lost what limits it.
   std::filesystem::remove(path("limits/limits"));
   OneAnswer agent(path("grant.sock"), grant);

@@ -42,9 +42,9 @@ LimitedNode::LimitedNode(const std::vector<uint64_t>& memory, const std::string&
   const fs::path dir(kContainerDir);
   fs::remove_all(dir);
   for (const char* name : {"real", "lib", "limits", "usage"}) fs::create_directories(dir / name);
-  fs::create_symlink(node_.library("libcuda.so.1"), dir / "real/libcuda.so.1");
+  fs::create_symlink(node_.library("libcuda.so.1"), dir / "real/libcuda");
   fs::copy_file(LIMITER_CUDA_LIBRARY, dir / "lib/libcuda.so.1");
-  fs::create_symlink(node_.library("libnvidia-ml.so.1"), dir / "real/libnvidia-ml.so.1");
+  fs::create_symlink(node_.library("libnvidia-ml.so.1"), dir / "real/libnvidia-ml");
 #ifdef LIMITER_NVML_LIBRARY
   fs::copy_file(LIMITER_NVML_LIBRARY, dir / "lib/libnvidia-ml.so.1");
 #endif
