@@ -198,7 +198,7 @@ class Injector {
     RETURN_IF_ERROR(stage_.Label(limiter.limits_dir));
     RETURN_IF_ERROR(stage_.Label(JoinPath(limiter.limits_dir, "limits")));
     tree_.AddFolder("limits");
-    tree_.AddFolder("usage");
+    tree_.AddFolder("usage", 01777);
     on_tree_.push_back({InContainer("limits"), "bind", limiter.limits_dir, kReadOnlyBind});
     on_tree_.push_back({InContainer("usage"), "tmpfs", "tmpfs", kUsageTmpfs});
     std::vector<std::string_view> sonames;

@@ -106,8 +106,8 @@ class Sharer {
         id = IdOfEntry(JoinPath(DirName(entry.name), entry.target));
       }
       ids_.push_back(id);
-      content += fmt::format("{} {} {} {} {}\n", static_cast<int>(entry.kind), entry.name,
-                             entry.target, id.device, id.inode);
+      content += fmt::format("{} {} {} {:o} {} {}\n", static_cast<int>(entry.kind), entry.name,
+                             entry.target, entry.mode, id.device, id.inode);
     }
     path_ = JoinPath(trees_, fmt::format("{}{:016x}", prefix_, std::hash<std::string>()(content)));
     return Status::Ok();

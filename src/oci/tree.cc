@@ -29,7 +29,8 @@ Status MakeParents(const std::string& root, const std::string& path) {
 int Make(const TreeEntry& entry, const std::string& path) {
   switch (entry.kind) {
     case TreeEntry::Kind::kFolder:
-      return ::mkdir(path.c_str(), 0755);
+      // The umask takes from the former alone.
+      return ::mkdir(path.c_str(), 0755) == 0 ? ::chmod(path.c_str(), entry.mode) : -1;
     case TreeEntry::Kind::kLink:
       return ::symlink(entry.target.c_str(), path.c_str());
     default:
@@ -50,7 +51,9 @@ void Tree::AddDriverFile(std::string name, std::string host_path) {
   Add({TreeEntry::Kind::kDriverFile, std::move(name), std::move(host_path)});
 }
 void Tree::AddPlace(std::string name) { Add({TreeEntry::Kind::kPlace, std::move(name), {}}); }
-void Tree::AddFolder(std::string name) { Add({TreeEntry::Kind::kFolder, std::move(name), {}}); }
+void Tree::AddFolder(std::string name, mode_t mode) {
+  Add({TreeEntry::Kind::kFolder, std::move(name), {}, mode});
+}
 void Tree::AddLink(std::string name, std::string target) {
   Add({TreeEntry::Kind::kLink, std::move(name), std::move(target)});
 }

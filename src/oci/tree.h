@@ -4,6 +4,8 @@
 // container, is for Stage and ShareTree. Threads: one.
 #pragma once
 
+#include <sys/types.h>
+
 #include <string>
 #include <string_view>
 #include <vector>
@@ -20,6 +22,7 @@ struct TreeEntry {
   Kind kind;
   std::string name;    // relative: lib/libcuda.so.550.54.15
   std::string target;  // of a driver file its host path; of a link what it says; else empty
+  mode_t mode = 0755;  // of a folder
 };
 
 class Tree {
@@ -27,7 +30,8 @@ class Tree {
   // The first of two of the same name wins.
   void AddDriverFile(std::string name, std::string host_path);
   void AddPlace(std::string name);   // an empty file
-  void AddFolder(std::string name);
+  // Some low-level runtimes (runc 1.1) give what is mounted on a folder the folder's mode.
+  void AddFolder(std::string name, mode_t mode = 0755);
   void AddLink(std::string name, std::string target);
 
   const std::vector<TreeEntry>& entries() const { return entries_; }

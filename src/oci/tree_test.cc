@@ -2,6 +2,7 @@
 #include "src/oci/tree.h"
 
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include "src/base/file.h"
 
@@ -16,6 +17,21 @@ TEST(TreeTest, AFolderMayHaveBeenMadeForAFileInIt) {
   const TempDir dir;
   EXPECT_TRUE(tree.MakeIn(dir.path()).ok());
   EXPECT_TRUE(PathExists(dir.path() + "/a/b/file"));
+}
+
+TEST(TreeTest, AFolderHasItsModeWhateverTheUmaskIs) {
+  Tree tree;
+  tree.AddFolder("open", 01777);
+  tree.AddFolder("plain");
+  const TempDir dir;
+  const mode_t before = ::umask(0027);
+  EXPECT_TRUE(tree.MakeIn(dir.path()).ok());
+  ::umask(before);
+  struct stat info {};
+  ASSERT_EQ(::stat((dir.path() + "/open").c_str(), &info), 0);
+  EXPECT_EQ(info.st_mode & 07777, 01777u);
+  ASSERT_EQ(::stat((dir.path() + "/plain").c_str(), &info), 0);
+  EXPECT_EQ(info.st_mode & 07777, 0755u);
 }
 
 TEST(TreeTest, NothingElseMayStandInThePlaceOfAnEntry) {

@@ -2,6 +2,9 @@
 // Containers of Kubernetes: what counts is the grant, asked for at a socket.
 #include <gmock/gmock.h>
 
+#include <sys/stat.h>
+
+#include <algorithm>
 #include <filesystem>
 
 #include "src/limiter/limits_file.h"
@@ -136,6 +139,43 @@ TEST_P(KubernetesContainer, ALimitedOneGetsTheLimiterWithItsLimits) {
   const SubprocessResult result = Run();
   EXPECT_THAT(result.out, HasSubstr("cuInit 800\n"));
   EXPECT_THAT(result.err, HasSubstr("cannot read the limits of this container at /dev/tessera/limits/limits"));
+}
+
+// In whatever way a program gets libcuda, and whatever copies of it the image has.
+TEST_P(KubernetesContainer, EveryWayToTheDriverLeadsToTheLimiter) {
+  ASSERT_TRUE(MakeDirs(path("limits")).ok());
+  limiter::LimitsFile limits;
+  ASSERT_EQ(limits.Open(path("limits/limits").c_str()), 0);
+  for (const char* way : {"", "_rpath", "_static"}) {
+    std::string name = "/bin/reach" + std::string(way);
+    std::ranges::replace(name, '_', '-');
+    std::filesystem::copy(TESSERA_REACH + std::string(way), rootfs() + name);
+  }
+  std::filesystem::copy(TESSERA_REACH, rootfs() + "/bin/reach-setuid");
+  ASSERT_EQ(::chmod((rootfs() + "/bin/reach-setuid").c_str(), 04755), 0);
+  for (const char* folder : {"/opt/own", "/usr/local/cuda/compat"}) {
+    ASSERT_TRUE(MakeDirs(rootfs() + folder).ok());
+    ASSERT_TRUE(WriteFileAtomically(rootfs() + folder + "/libcuda.so.1",
+                                    oci::MakeLibrary("libcuda.so.1"), 0644)
+                    .ok());
+  }
+  std::filesystem::copy("/lib64/ld-linux-x86-64.so.2",
+                        rootfs() + "/lib/x86_64-linux-gnu/ld-linux-x86-64.so.2");
+  AddLinkerCache();
+  // As a user for whom a setuid program makes a difference.
+  config().Find("process")->Set("noNewPrivileges", Json::Bool(false));
+  config().Find("process")->Find("user")->Set("uid", Json::Int(1000));
+  AddEnv("LD_LIBRARY_PATH=/opt/own");
+  AddEnv("TESSERA_GRANT_NVIDIA_COM_GPU=v1:00:00:GPU-1");
+  SetArgs({"/bin/reach"});
+  grant::Grant grant = GrantOfSecondGpu();
+  grant.limits_dir = path("limits");
+  OneAnswer agent(path("grant.sock"), grant);
+  const SubprocessResult result = Run();
+  EXPECT_EQ(result.out,
+            "dlopen 801\ndeepbind 801\ndlmopen 801\nunversioned 801\npath 801\nLD_LIBRARY_PATH 801\n"
+            "env-i 801\nsetuid 801\nrpath 801\nstatic 801\n")
+      << result.err;
 }
 
 TEST_P(KubernetesContainer, OneThatIsNotLimitedGetsTheDriversOwnLibrary) {

@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+// Runs inside a limited container and says for each way in which programs get libcuda what cuInit
+// answers: the driver of these tests has no functions, so an answer is the limiter's.
+//   reach          every way, one line each: NAME ANSWER, or NAME and why there is none
+//   reach NAME     loads the library, and says so under that name
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static int say(const char* name, void* library) {
+  int (*init)(unsigned) = library ? (int (*)(unsigned))dlsym(library, "cuInit") : NULL;
+  if (init)
+    printf("%s %d\n", name, init(0));
+  else
+    printf("%s: %s\n", name, dlerror());
+  return fflush(stdout);
+}
+
+static void run(const char* program, const char* name, char** environment) {
+  const pid_t child = fork();
+  if (child == 0) {
+    char* arguments[] = {(char*)program, (char*)name, NULL};
+    execve(program, arguments, environment);
+    printf("%s: %s does not run\n", name, program);
+    fflush(stdout);
+    _exit(1);
+  }
+  waitpid(child, NULL, 0);
+}
+
+int main(int argc, char** argv) {
+  if (argc == 2) return say(argv[1], dlopen("libcuda.so.1", RTLD_NOW));
+  say("dlopen", dlopen("libcuda.so.1", RTLD_NOW | RTLD_GLOBAL));
+  say("deepbind", dlopen("libcuda.so.1", RTLD_LAZY | RTLD_DEEPBIND));
+  say("dlmopen", dlmopen(LM_ID_NEWLM, "libcuda.so.1", RTLD_NOW));
+  say("unversioned", dlopen("libcuda.so", RTLD_NOW));
+  say("path", dlopen("/usr/local/cuda/compat/libcuda.so.1", RTLD_NOW));
+  char* search[] = {"LD_LIBRARY_PATH=/opt/own:/dev/tessera/real", NULL};
+  char* nothing[] = {NULL};
+  run("/bin/reach", "LD_LIBRARY_PATH", search);
+  run("/bin/reach", "env-i", nothing);
+  run("/bin/reach-setuid", "setuid", search);
+  run("/bin/reach-rpath", "rpath", nothing);
+  run("/bin/reach-static", "static", nothing);
+  return 0;
+}
