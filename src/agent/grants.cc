@@ -4,6 +4,7 @@
 #include <pthread.h>
 #include <sys/stat.h>
 
+#include <cmath>
 #include <future>
 #include <utility>
 
@@ -83,10 +84,18 @@ struct Grants::State {
 
   // Tells the control of compute who is there, and adds what it knows to the uses.
   std::shared_ptr<const ContainerUses> ControlCompute(ContainerUses uses) {
-    control.Update(ComputeMembers(usage.files(), uses, pods.get()));
+    std::vector<ComputeControl::Member> members = ComputeMembers(usage.files(), uses, pods.get());
     for (ContainerGpuUse& use : uses) {
-      use.compute_used = control.Used(use.who.pod_uid, use.who.container, use.uuid);
+      for (const ComputeControl::Member& member : members) {
+        if (use.uuid != member.uuid || use.who.pod_uid != member.pod_uid ||
+            use.who.container != member.container) {
+          continue;
+        }
+        use.compute_limit = MilliGpu(std::lround(member.share.limit * 1000));
+        use.compute_use = control.Used(member.pod_uid, member.container, member.uuid);
+      }
     }
+    control.Update(std::move(members));
     return std::make_shared<const ContainerUses>(std::move(uses));
   }
 

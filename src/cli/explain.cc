@@ -170,7 +170,7 @@ class Speaker {
     const std::vector<GpuUse> uses = UsesOf(found_.pod, **uses_);
     if (uses.empty()) return;
     paper_.Space();
-    paper_.Line("Device memory that its containers use of their shares:");
+    paper_.Line("What its containers use of their shares:");
     paper_.Add(UsesTable(uses), 2);
   }
 

@@ -2,6 +2,7 @@
 #include "src/cli/usage.h"
 
 #include <algorithm>
+#include <array>
 #include <tuple>
 
 #include "src/cli/json_of.h"
@@ -34,9 +35,16 @@ Result<GpuUse> DecodeUse(const Json& json, const std::string& node) {
   }
   ASSIGN_OR_RETURN(const int64_t milli, json.IntAt("milli"));
   use.compute = MilliGpu(milli);
+  if (json.Find("limit_milli") != nullptr) {
+    ASSIGN_OR_RETURN(const int64_t limit, json.IntAt("limit_milli"));
+    use.compute_limit = MilliGpu(limit);
+  }
   if (json.Find("used_milli") != nullptr) {
     ASSIGN_OR_RETURN(const int64_t used, json.IntAt("used_milli"));
     use.compute_used = MilliGpu(used);
+  }
+  if (json.Find("waiting_milli") != nullptr) {
+    ASSIGN_OR_RETURN(use.waiting_milli, json.IntAt("waiting_milli"));
   }
   ASSIGN_OR_RETURN(use.refused, json.IntAt("refused"));
   ASSIGN_OR_RETURN(use.processes, json.IntAt("processes"));
@@ -46,6 +54,17 @@ Result<GpuUse> DecodeUse(const Json& json, const std::string& node) {
 }
 
 bool IsFull(const GpuUse& use) { return use.limit > Bytes(0) && use.used >= use.limit; }
+
+constexpr std::array<const char*, 4> kComputeColumns = {"SHARE", "UP TO", "COMPUTE", "WAITING"};
+std::array<std::string, 4> ComputeTexts(const GpuUse& use) {
+  const auto cards = [](std::optional<MilliGpu> part) {
+    return part && *part != MilliGpu(0) ? CardsText(part->count()) : "-";
+  };
+  return {cards(use.compute), cards(use.compute_limit),
+          use.compute_used ? CardsText(use.compute_used->count()) : "-",
+          use.waiting_milli ? fmt::format("{:.2f}", static_cast<double>(*use.waiting_milli) / 1000)
+                            : "-"};
+}
 
 std::vector<Cell> RowOf(const GpuUse& use, bool all_namespaces, bool wide) {
   std::vector<Cell> row;
@@ -58,8 +77,7 @@ std::vector<Cell> RowOf(const GpuUse& use, bool all_namespaces, bool wide) {
   row.emplace_back(MemoryText(use.limit));
   row.emplace_back(MemoryText(use.peak));
   row.emplace_back(fmt::format("{}", use.refused), use.refused > 0 ? Tone::kBad : Tone::kPlain);
-  row.emplace_back(use.compute == MilliGpu(0) ? "-" : CardsText(use.compute.count()));
-  row.emplace_back(use.compute_used ? CardsText(use.compute_used->count()) : "-");
+  for (std::string& text : ComputeTexts(use)) row.emplace_back(std::move(text));
   if (!wide) return row;
   row.emplace_back(MemoryText(use.granted));
   row.emplace_back(MemoryText(use.unaccounted));
@@ -100,7 +118,9 @@ Json JsonOfUse(const GpuUse& use) {
                                 {"gpu", Json::String(use.gpu)},
                                 {"uuid", Json::String(use.uuid)},
                                 {"milli", Json::Int(use.compute.count())}});
+  if (use.compute_limit) json.Set("limit_milli", Json::Int(use.compute_limit->count()));
   if (use.compute_used) json.Set("used_milli", Json::Int(use.compute_used->count()));
+  if (use.waiting_milli) json.Set("waiting_milli", Json::Int(*use.waiting_milli));
   json.Set("memory", std::move(memory));
   json.Set("refused", Json::Int(use.refused));
   json.Set("processes", Json::Int(use.processes));
@@ -133,8 +153,9 @@ std::string ShowTop(const ClusterUses& all, std::string_view ns, Style style, bo
   }
   std::vector<std::string> columns;
   if (ns.empty()) columns.emplace_back("NAMESPACE");
-  columns.insert(columns.end(), {"POD", "CONTAINER", "NODE", "GPU", "MEMORY", "LIMIT", "PEAK",
-                                 "REFUSED", "SHARE", "COMPUTE"});
+  columns.insert(columns.end(),
+                 {"POD", "CONTAINER", "NODE", "GPU", "MEMORY", "LIMIT", "PEAK", "REFUSED"});
+  columns.insert(columns.end(), kComputeColumns.begin(), kComputeColumns.end());
   if (style.wide()) {
     columns.insert(columns.end(), {"GRANTED", "UNACCOUNTED", "DRIVER", "PROCESSES", "UUID"});
   }
@@ -146,17 +167,25 @@ std::string ShowTop(const ClusterUses& all, std::string_view ns, Style style, bo
 }
 
 Table UsesTable(const std::vector<GpuUse>& uses) {
-  Table table({"CONTAINER", "GPU", "MEMORY", "LIMIT", "PEAK", "REFUSED", "UNACCOUNTED"});
+  std::vector<std::string> columns{"CONTAINER", "GPU",     "MEMORY",     "LIMIT",
+                                   "PEAK",      "REFUSED", "UNACCOUNTED"};
+  columns.insert(columns.end(), kComputeColumns.begin(), kComputeColumns.end());
+  Table table(columns);
   for (const GpuUse& use : uses) {
     const std::string limit =
         use.limit < use.granted
             ? fmt::format("{} of {} granted", MemoryText(use.limit), MemoryText(use.granted))
             : MemoryText(use.limit);
-    table.Add({use.container, use.gpu,
-               Cell(MemoryText(use.used), IsFull(use) ? Tone::kBad : Tone::kPlain), limit,
-               MemoryText(use.peak),
-               Cell(fmt::format("{}", use.refused), use.refused > 0 ? Tone::kBad : Tone::kPlain),
-               MemoryText(use.unaccounted)});
+    std::vector<Cell> row{
+        use.container,
+        use.gpu,
+        Cell(MemoryText(use.used), IsFull(use) ? Tone::kBad : Tone::kPlain),
+        limit,
+        MemoryText(use.peak),
+        Cell(fmt::format("{}", use.refused), use.refused > 0 ? Tone::kBad : Tone::kPlain),
+        MemoryText(use.unaccounted)};
+    for (std::string& text : ComputeTexts(use)) row.emplace_back(std::move(text));
+    table.Add(std::move(row));
   }
   return table;
 }

@@ -20,9 +20,11 @@ namespace tessera::cli {
 // One container on one GPU.
 struct GpuUse {
   std::string node, ns, pod, container, uuid;
-  std::string gpu;   // its index; "-" where it is gone
-  MilliGpu compute;  // granted
-  std::optional<MilliGpu> compute_used;  // in the last second; none: it is not measured
+  std::string gpu;                        // its index; "-" where it is gone
+  MilliGpu compute;                       // granted
+  std::optional<MilliGpu> compute_limit;  // none: not limited
+  std::optional<MilliGpu> compute_used;   // in the last second; none: it is not measured
+  std::optional<int64_t> waiting_milli;   // thousandths of a thread that waited, in the last second
   Bytes granted, limit, used, unaccounted, peak;
   std::optional<Bytes> driver;  // what the driver reports, contexts included
   int64_t refused = 0;          // allocations

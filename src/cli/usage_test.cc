@@ -12,7 +12,8 @@ namespace {
 // As the agent's usage_page_test.cc shows it.
 constexpr const char* kPage =
     R"({"node":"big","containers":[{"namespace":"default","pod":"nginx","container":"main",)"
-    R"("uuid":"GPU-big-1","index":1,"milli":300,"used_milli":290,"memory":{"granted":5368709120,"limit":4294967296,)"
+    R"("uuid":"GPU-big-1","index":1,"milli":300,"limit_milli":600,"used_milli":290,"waiting_milli":1250,)"
+    R"("memory":{"granted":5368709120,"limit":4294967296,)"
     R"("used":4294967296,"unaccounted":1073741824,"peak":4294967296,"driver":4831838208},)"
     R"("refused":7,"processes":2},{"namespace":"web","pod":"binpack-2","container":"main",)"
     R"("uuid":"GPU-big-2","milli":0,"memory":{"granted":3221225472,"limit":3221225472,"used":0,)"
@@ -23,13 +24,13 @@ ClusterUses Uses() { return {.uses = DecodeUses(kPage).value(), .problems = {}};
 TEST(UsageTest, TopShowsWhatContainersUseOfTheirLimits) {
   EXPECT_EQ(
       ShowTop(Uses(), "", {}, true),
-      R"(NAMESPACE   POD         CONTAINER   NODE   GPU   MEMORY   LIMIT   PEAK    REFUSED   SHARE   COMPUTE
-default     nginx       main        big    1     4 GiB    4 GiB   4 GiB   7         0.3     0.29
-web         binpack-2   main        big    -     0 MiB    3 GiB   0 MiB   0         -       -
+      R"(NAMESPACE   POD         CONTAINER   NODE   GPU   MEMORY   LIMIT   PEAK    REFUSED   SHARE   UP TO   COMPUTE   WAITING
+default     nginx       main        big    1     4 GiB    4 GiB   4 GiB   7         0.3     0.6     0.29      1.25
+web         binpack-2   main        big    -     0 MiB    3 GiB   0 MiB   0         -       -       -         -
 )");
   EXPECT_EQ(
       ShowTop(Uses(), "default", {.format = Format::kWide}, false),
-      "nginx   main   big   1   4 GiB   4 GiB   4 GiB   7   0.3   0.29   5 GiB   1 GiB   4.5 GiB   2   "
+      "nginx   main   big   1   4 GiB   4 GiB   4 GiB   7   0.3   0.6   0.29   1.25   5 GiB   1 GiB   4.5 GiB   2   "
       "GPU-big-1\n");
   EXPECT_EQ(
       ShowTop(Uses(), "ml", {}, true),
@@ -43,7 +44,8 @@ TEST(UsageTest, JsonOfTopHasExactBytesAndWhoDidNotAnswer) {
   EXPECT_EQ(
       ParseJson(ShowTop(uses, "", {.format = Format::kJson}, true))->Serialize(),
       R"({"containers":[{"namespace":"default","pod":"nginx","container":"main","node":"big",)"
-      R"("gpu":"1","uuid":"GPU-big-1","milli":300,"used_milli":290,"memory":{"granted":5368709120,)"
+      R"("gpu":"1","uuid":"GPU-big-1","milli":300,"limit_milli":600,"used_milli":290,"waiting_milli":1250,)"
+      R"("memory":{"granted":5368709120,)"
       R"("limit":4294967296,"used":4294967296,"unaccounted":1073741824,"peak":4294967296,)"
       R"("driver":4831838208},"refused":7,"processes":2}],"problems":{"n2":"away"}})");
 }
@@ -74,9 +76,9 @@ TEST(UsageTest, ExplainShowsLimitsAndUse) {
   const Result<ClusterUses> uses = Uses();
   const std::string text = Explain(cluster.ledger(), cluster.facts(), pod, {}, &uses);
   EXPECT_NE(text.find(R"(
-Device memory that its containers use of their shares:
-  CONTAINER   GPU   MEMORY   LIMIT                    PEAK    REFUSED   UNACCOUNTED
-  main        1     4 GiB    4 GiB of 5 GiB granted   4 GiB   7         1 GiB
+What its containers use of their shares:
+  CONTAINER   GPU   MEMORY   LIMIT                    PEAK    REFUSED   UNACCOUNTED   SHARE   UP TO   COMPUTE   WAITING
+  main        1     4 GiB    4 GiB of 5 GiB granted   4 GiB   7         1 GiB         0.3     0.6     0.29      1.25
 
 How nodes)"),
             std::string::npos)

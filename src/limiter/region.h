@@ -130,7 +130,8 @@ struct ComputeCharge {
   std::atomic<int64_t> allowance_at;  // until when it has grown
   std::atomic<uint32_t> slots;        // one more than the highest slot with a line below
   uint32_t reserved;
-  uint64_t reserved_too[4];
+  std::atomic<int64_t> waited;        // time that threads waited before launches
+  uint64_t reserved_too[3];
 };
 static_assert(sizeof(ComputeCharge) == 64);
 

@@ -113,9 +113,9 @@ void Throttle::OpenMeter(uint32_t gpu) {
   if ((opened_.load() >> gpu & 1) != 0) return;
   ComputeUsage& lines = usage_->compute[gpu];
   Meter& meter = meters_[gpu];
-  meter.gate.books().Open({&limits_->compute[gpu], &limits_->parts[gpu][slot_], &lines.charge,
-                           &lines.slots[slot_]},
-                          &meter.prices);
+  meter.gate.books().Open(
+      {&limits_->compute[gpu], &limits_->parts[gpu][slot_], &lines.charge, &lines.slots[slot_]},
+      &meter.prices);
   usage_->compute_gpus[slot_].fetch_or(1u << gpu);
   uint32_t seen = lines.charge.slots.load();
   while (seen < slot_ + 1 && !lines.charge.slots.compare_exchange_weak(seen, slot_ + 1)) {
@@ -151,10 +151,13 @@ void Throttle::Wait(ThrottledThread* thread, const Books::Launch& launch, Launch
                     int* mark) {
   Meter* const meter = thread->meter;
   const RelaxedCapture relaxed(captures_.load(std::memory_order_relaxed) != 0);
+  std::atomic<int64_t>& waited = usage_->compute[meter - meters_].charge.waited;
   int64_t pause = 0;
   while ((pause = meter->gate.Ask(&thread->books, launch, stream, mark)) > 0) {
     StartHelper();
+    const int64_t start = meter->gpu.Now();
     Sleep(pause);
+    waited.fetch_add(meter->gpu.Now() - start, std::memory_order_relaxed);
   }
   if (*mark != Books::kNoMark) StartHelper();
 }
@@ -162,8 +165,7 @@ void Throttle::Wait(ThrottledThread* thread, const Books::Launch& launch, Launch
 // A stream that may not even be asked takes part in a capture.
 bool Throttle::IsCaptured(LaunchStream stream) const {
   if (captures_.load(std::memory_order_relaxed) == 0) return false;
-  const auto ask =
-      stream.per_thread ? driver.cuStreamIsCapturing_ptsz : driver.cuStreamIsCapturing;
+  const auto ask = stream.per_thread ? driver.cuStreamIsCapturing_ptsz : driver.cuStreamIsCapturing;
   int status = 0;
   const Result result = ask(stream.handle, &status);
   return (result != Result::kSuccess && result != Result::kNotSupported) || status != 0;

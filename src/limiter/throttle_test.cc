@@ -64,10 +64,16 @@ TEST_F(ThrottleTest, AProgramGetsItsPartOfTheTime) {
     cuda::Function function = nullptr;
     Open(cuda, &function);
     // 60 ms of work, of which the first may use what the bucket holds.
-    EXPECT_GE(Work(cuda, function, 60), 150);
+    const int64_t took = Work(cuda, function, 60);
+    EXPECT_GE(took, 150);
     const ComputeUsage& used = node.compute(0);
-    EXPECT_NEAR(double(used.charge.charged), 60.0 * kMillisecond, 6.0 * kMillisecond);
-    EXPECT_NEAR(double(used.slots[0].metered), 60.0 * kMillisecond, 6.0 * kMillisecond);
+    EXPECT_GE(used.charge.waited, 100 * kMillisecond);
+    EXPECT_LE(used.charge.waited, (took + 1) * kMillisecond);
+    // A busy machine may pause the program between an event and its kernel, which counts as work.
+    EXPECT_GE(used.charge.charged, 54 * kMillisecond);
+    EXPECT_LE(used.charge.charged, 120 * kMillisecond);
+    EXPECT_GE(used.slots[0].metered, 54 * kMillisecond);
+    EXPECT_LE(used.slots[0].metered, 120 * kMillisecond);
     EXPECT_EQ(used.slots[0].in_flight, 0);
     EXPECT_EQ(used.charge.slots, 1u);
   }));

@@ -10,8 +10,6 @@
 #include <cstddef>
 #include <utility>
 
-#include "src/base/clock.h"
-
 namespace tessera::agent {
 namespace {
 
@@ -32,7 +30,7 @@ int64_t NowNs() { return SystemClock().Now().time_since_epoch().count(); }
 
 }  // namespace
 
-std::optional<Arbiter::Reading> ReadComputeUsage(int fd, uint32_t gpu) {
+std::optional<ComputeReading> ReadComputeUsage(int fd, uint32_t gpu) {
   struct Block {
     ComputeCharge charge;
     ComputeSlot slots[kLines];
@@ -41,7 +39,9 @@ std::optional<Arbiter::Reading> ReadComputeUsage(int fd, uint32_t gpu) {
   Block block{};
   const auto base = static_cast<off_t>(offsetof(Usage, compute) + gpu * sizeof(ComputeUsage));
   if (::pread(fd, &block, sizeof(block), base) != ssize_t{sizeof(block)}) return std::nullopt;
-  Arbiter::Reading reading{.charged = block.charge.charged.load()};
+  ComputeReading all{.of_arbiter = {.charged = block.charge.charged.load()},
+                     .waited = std::clamp<int64_t>(block.charge.waited.load(), 0, kMostNs)};
+  Arbiter::Reading& reading = all.of_arbiter;
   const uint32_t slots = std::min(block.charge.slots.load(), limiter::kMaxSlots);
   const auto add = [&reading](uint32_t slot, const ComputeSlot& line) {
     if (line.seen.load() != 0) reading.processes.push_back(limiter::ReadLine(slot, line));
@@ -49,7 +49,7 @@ std::optional<Arbiter::Reading> ReadComputeUsage(int fd, uint32_t gpu) {
   for (uint32_t slot = 0; slot < std::min<size_t>(slots, kLines); ++slot) {
     add(slot, block.slots[slot]);
   }
-  if (slots <= kLines) return reading;
+  if (slots <= kLines) return all;
   std::vector<ComputeSlot> more(slots - kLines);
   const auto size = static_cast<ssize_t>(more.size() * sizeof(ComputeSlot));
   const auto offset = static_cast<off_t>(sizeof(block));
@@ -57,7 +57,7 @@ std::optional<Arbiter::Reading> ReadComputeUsage(int fd, uint32_t gpu) {
     return std::nullopt;
   }
   for (uint32_t slot = kLines; slot < slots; ++slot) add(slot, more[slot - kLines]);
-  return reading;
+  return all;
 }
 
 ComputeControl::~ComputeControl() {
@@ -84,16 +84,22 @@ void ComputeControl::Update(std::vector<Member> members) {
   });
 }
 
-std::optional<double> ComputeControl::Used(const std::string& pod_uid, const std::string& container,
-                                           const std::string& uuid) {
+std::optional<ComputeUse> ComputeControl::Used(const std::string& pod_uid,
+                                               const std::string& container,
+                                               const std::string& uuid) {
   const std::lock_guard lock(mutex_);
   const auto found = meters_.find({pod_uid, container, uuid});
   if (found == meters_.end()) return std::nullopt;
   Meter& meter = found->second;
   const int64_t span = meter.at - std::exchange(meter.told_at, meter.at);
   const int64_t used = meter.metered - std::exchange(meter.told_metered, meter.metered);
+  const int64_t waited = meter.waited - std::exchange(meter.told_waited, meter.waited);
   if (span <= 0 || span == meter.at) return std::nullopt;
-  return std::clamp(static_cast<double>(used) / static_cast<double>(span), 0.0, 1.0);
+  const auto part = [span](int64_t time) {
+    return std::max(0.0, static_cast<double>(time) / static_cast<double>(span));
+  };
+  return ComputeUse{std::min(part(used), 1.0), part(waited),
+                    std::chrono::nanoseconds(meter.waited)};
 }
 
 void ComputeControl::Run() {
@@ -161,17 +167,19 @@ void ComputeControl::TickGpu(int64_t now, Gpu* gpu) {
   std::vector<Arbiter::Reading> readings;
   for (const auto& [id, one] : gpu->members) {
     const auto& [key, known] = *one;
-    auto reading = ReadComputeUsage(known.member.usage->get(), known.index);
-    if (!reading) continue;
+    auto read = ReadComputeUsage(known.member.usage->get(), known.index);
+    if (!read) continue;
+    Arbiter::Reading* reading = &read->of_arbiter;
     reading->id = id;
     int64_t metered = 0;
     for (const Arbiter::ProcessReading& process : reading->processes) {
       metered += std::clamp<int64_t>(process.metered, 0, kMostNs);
     }
-    readings.push_back(*std::move(reading));
+    readings.push_back(std::move(*reading));
     const std::lock_guard lock(mutex_);
     Meter& meter = meters_[key];
     meter.metered = metered;
+    meter.waited = read->waited;
     meter.at = now;
   }
   const Arbiter::Outcome& outcome = gpu->arbiter.Tick(now, readings);

@@ -22,11 +22,19 @@
 #include <utility>
 #include <vector>
 
+#include "src/base/clock.h"
 #include "src/base/file.h"
 #include "src/limiter/compute/arbiter.h"
 #include "src/limiter/limits_file.h"
 
 namespace tessera::agent {
+
+// What a container has had of one GPU since it was last asked for.
+struct ComputeUse {
+  double used = 0;      // part of the GPU
+  double waiting = 0;   // threads that waited for the share, on average
+  Duration waited_for;  // by all threads, since the container started
+};
 
 class ComputeControl {
  public:
@@ -46,10 +54,10 @@ class ComputeControl {
 
   // These are all members from now on.
   void Update(std::vector<Member> members);
-  // The part of the GPU that a member has used since the last call for it; nothing for one that is
-  // new, or has not used the GPU.
-  std::optional<double> Used(const std::string& pod_uid, const std::string& container,
-                             const std::string& uuid);
+  // What a member has used since the last call for it; nothing for one that is new, or has not used
+  // the GPU.
+  std::optional<ComputeUse> Used(const std::string& pod_uid, const std::string& container,
+                                 const std::string& uuid);
 
  private:
   using Key = std::tuple<std::string, std::string, std::string>;  // pod UID, container, UUID
@@ -64,8 +72,8 @@ class ComputeControl {
     std::map<limiter::Arbiter::Id, const std::pair<const Key, Known>*> members;  // of `known_`
   };
   struct Meter {
-    int64_t metered = 0, at = 0;            // as the thread has read it
-    int64_t told_metered = 0, told_at = 0;  // at the last call of Used
+    int64_t metered = 0, waited = 0, at = 0;                 // as the thread has read it
+    int64_t told_metered = 0, told_waited = 0, told_at = 0;  // at the last call of Used
   };
 
   void Run();
@@ -86,7 +94,11 @@ class ComputeControl {
   std::thread thread_;
 };
 
+struct ComputeReading {
+  limiter::Arbiter::Reading of_arbiter;
+  int64_t waited = 0;  // nanoseconds
+};
 // What the containers' processes have of one GPU, read with pread. Nothing: the file is cut.
-std::optional<limiter::Arbiter::Reading> ReadComputeUsage(int fd, uint32_t gpu);
+std::optional<ComputeReading> ReadComputeUsage(int fd, uint32_t gpu);
 
 }  // namespace tessera::agent

@@ -51,6 +51,8 @@ class Container {
     usage.slots[0].in_flight = kMs;
     usage.slots[0].last_launch = usage.slots[0].seen = NowNs();
   }
+  // Its threads have waited so much longer.
+  void Wait(int64_t ns) { region_->compute[0].charge.waited += ns; }
   void Truncate() const { EXPECT_EQ(::ftruncate(usage_->get(), 100), 0); }
 
  private:
@@ -95,11 +97,14 @@ TEST_F(ComputeControlTest, SaysWhatAMemberHasUsedSinceItWasAsked) {
   EXPECT_TRUE(Soon([&] { return control.Used("a", "main", kOneGpu).has_value(); }));
   const int64_t start = NowNs();
   container.Work(20 * kMs);
+  container.Wait(50 * kMs);
   std::this_thread::sleep_for(std::chrono::milliseconds(100));
   const auto used = control.Used("a", "main", kOneGpu);
   const double span = static_cast<double>(NowNs() - start);
   ASSERT_TRUE(used.has_value());
-  EXPECT_NEAR(*used, 20.0 * kMs / span, 0.1);
+  EXPECT_NEAR(used->used, 20.0 * kMs / span, 0.1);
+  EXPECT_NEAR(used->waiting, 50.0 * kMs / span, 0.25);
+  EXPECT_EQ(used->waited_for, std::chrono::milliseconds(50));
 }
 
 TEST_F(ComputeControlTest, ATruncatedUsageFileLeavesTheOtherContainersTheirGrants) {

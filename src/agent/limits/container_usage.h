@@ -25,6 +25,7 @@
 #include <vector>
 
 #include "src/agent/grant_ledger.h"
+#include "src/agent/limits/compute_control.h"
 #include "src/agent/limits/container_region.h"
 #include "src/agent/limits/unaccounted.h"
 #include "src/agent/pods.h"
@@ -47,10 +48,11 @@ struct ContainerGpuUse {
   Bytes peak;                         // the most that was counted at once
   std::optional<Bytes> reported;      // by NVML, contexts included; nothing while that is not known
   std::optional<double> utilization;  // the part of the GPU in the last second, by NVML
-  std::optional<double> compute_used;  // the same by the container's limiters
-  uint64_t refused = 0;                // allocations, since the container started
-  int processes = 0;                   // that hold something
-  int bypassing = 0;                   // processes that use the GPU without a limiter
+  MilliGpu compute_limit;             // what its limiters let it use at most; 0: not limited
+  std::optional<ComputeUse> compute_use;  // by its limiters, in the last second
+  uint64_t refused = 0;                   // allocations, since the container started
+  int processes = 0;                      // that hold something
+  int bypassing = 0;                      // processes that use the GPU without a limiter
 
   Bytes used() const { return held + unaccounted; }
 };

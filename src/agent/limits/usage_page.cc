@@ -63,8 +63,16 @@ void WriteContainerUses(const ContainerUses& uses, MetricsText* text) {
                "The part of a GPU's compute that a container used in the last second, as its "
                "limiters measure it; missing where its compute is not limited.");
   for (const Use& use : uses) {
-    if (!use.compute_used) continue;
-    text->Sample("tessera_container_gpu_compute_used_ratio", LabelsOf(use), *use.compute_used);
+    if (!use.compute_use) continue;
+    text->Sample("tessera_container_gpu_compute_used_ratio", LabelsOf(use), use.compute_use->used);
+  }
+  text->Family("tessera_container_gpu_compute_wait_seconds_total", "counter",
+               "Time that threads of a container waited for its share of a GPU's compute since it "
+               "started; missing where its compute is not limited.");
+  for (const Use& use : uses) {
+    if (!use.compute_use) continue;
+    text->Sample("tessera_container_gpu_compute_wait_seconds_total", LabelsOf(use),
+                 std::chrono::duration<double>(use.compute_use->waited_for).count());
   }
   text->Family("tessera_container_gpu_allocations_refused_total", "counter",
                "Allocations of device memory that the limit refused since the container started.");
@@ -88,7 +96,13 @@ Json JsonOfUses(const std::string& node, const ContainerUses& uses,
                                   {"uuid", Json::String(use.uuid)}});
     if (const device::Gpu* gpu = inventory.Find(use.uuid)) json.Set("index", Json::Int(gpu->index));
     json.Set("milli", Json::Int(use.compute.count()));
-    if (use.compute_used) json.Set("used_milli", Json::Int(std::lround(1000 * *use.compute_used)));
+    if (use.compute_limit.count() != 0) {
+      json.Set("limit_milli", Json::Int(use.compute_limit.count()));
+    }
+    if (use.compute_use) {
+      json.Set("used_milli", Json::Int(std::lround(1000 * use.compute_use->used)));
+      json.Set("waiting_milli", Json::Int(std::lround(1000 * use.compute_use->waiting)));
+    }
     json.Set("memory", std::move(memory));
     json.Set("refused", Json::Int(static_cast<int64_t>(use.refused)));
     json.Set("processes", Json::Int(use.processes));
