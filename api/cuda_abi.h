@@ -69,6 +69,8 @@ struct KernelTag;
 struct StreamTag;
 struct EventTag;
 struct MemPoolTag;
+struct ArrayTag;
+struct MipmappedArrayTag;
 struct GraphTag;
 struct GraphNodeTag;
 struct GraphExecTag;
@@ -80,6 +82,8 @@ using Kernel = KernelTag*;
 using Stream = StreamTag*;
 using Event = EventTag*;
 using MemPool = MemPoolTag*;
+using Array = ArrayTag*;
+using MipmappedArray = MipmappedArrayTag*;
 using Graph = GraphTag*;
 using GraphNode = GraphNodeTag*;
 using GraphExec = GraphExecTag*;
@@ -121,17 +125,46 @@ struct Memcpy2D {
   MemoryType src_type;
   const void* src_host;
   DevicePtr src_device;
-  void* src_array;
+  Array src_array;
   std::size_t src_pitch;
   std::size_t dst_x, dst_y;
   MemoryType dst_type;
   void* dst_host;
   DevicePtr dst_device;
-  void* dst_array;
+  Array dst_array;
   std::size_t dst_pitch;
   std::size_t width, height;
 };
 static_assert(sizeof(Memcpy2D) == 128);
+
+// CUarray_format: those of one number for each channel. There are more, of images and videos.
+inline constexpr unsigned kFormatUint8 = 0x01, kFormatUint16 = 0x02, kFormatUint32 = 0x03,
+                          kFormatInt8 = 0x08, kFormatInt16 = 0x09, kFormatInt32 = 0x0a,
+                          kFormatHalf = 0x10, kFormatFloat = 0x20;
+// Flags of arrays
+inline constexpr unsigned kArrayLayered = 0x01, kArrayCubemap = 0x04, kArraySparse = 0x40,
+                          kArrayDeferredMapping = 0x80;
+
+// Extents are in elements. Those of dimensions that an array does not have are 0.
+struct ArrayDescriptor {
+  std::size_t width, height;
+  unsigned format, channels;
+};
+static_assert(sizeof(ArrayDescriptor) == 24);
+
+struct Array3DDescriptor {
+  std::size_t width, height, depth;  // depth of a layered array: its layers
+  unsigned format, channels, flags;
+};
+static_assert(sizeof(Array3DDescriptor) == 40);
+
+// Of the functions without _v2.
+struct ArrayDescriptorV1 {
+  unsigned width, height, format, channels;
+};
+struct Array3DDescriptorV1 {
+  unsigned width, height, depth, format, channels, flags;
+};
 
 struct MemLocation {
   unsigned type;  // 1: device

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The driver's functions that allocate, free or report device memory.
+#include "src/limiter/blocks.h"
 #include "src/limiter/driver.h"
 #include "src/limiter/process.h"
 

@@ -8,6 +8,7 @@
 
 #include <new>
 
+#include "src/limiter/blocks.h"
 #include "src/limiter/driver.h"
 #include "src/limiter/message.h"
 #include "src/limiter/paths.h"
@@ -83,6 +84,7 @@ Result Process::Init() {
 void Process::Reset() {
   allocations_.Reset();
   blocks_.Reset();
+  arrays_.Reset();
   contexts_.Reset();
   pools_.Reset();
   physical_.Reset();
@@ -197,7 +199,10 @@ void Process::EndContext(uint64_t id) {
   const auto end = [](void* self, uint64_t pointer, const Allocation& allocation) {
     static_cast<Process*>(self)->EndCharge(allocation, pointer);
   };
-  if (id != 0) allocations_.RemoveContext(id, end, this);
+  if (id != 0) {
+    allocations_.RemoveContext(id, end, this);
+    arrays_.EndContext(id, &accounts_);
+  }
   pools_.RefreshAll(&accounts_);
   Throttle::Get().ForgetContext(id);
 }

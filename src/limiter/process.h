@@ -17,22 +17,13 @@
 #include "api/cuda_abi.h"
 #include "src/limiter/accounts.h"
 #include "src/limiter/allocations.h"
+#include "src/limiter/arrays.h"
 #include "src/limiter/contexts.h"
 #include "src/limiter/physical_memory.h"
 #include "src/limiter/pools.h"
 #include "src/limiter/throttle.h"
 
 namespace tessera::limiter {
-
-// What the real driver charges device memory in, and up to which size allocations share such a
-// block.
-inline constexpr uint64_t kBlockBytes = 2 << 20;
-inline constexpr uint64_t kSmallBytes = 1 << 20;
-
-// 0 where the size is so large that the driver refuses it anyway.
-constexpr uint64_t RoundToBlocks(uint64_t bytes) {
-  return (bytes + kBlockBytes - 1) / kBlockBytes * kBlockBytes;
-}
 
 class Process {
  public:
@@ -76,6 +67,7 @@ class Process {
   int FindPool(cuda::MemPool pool) const { return limiting() ? pools_.Find(pool) : -1; }
 
   Accounts& accounts() { return accounts_; }
+  Arrays& arrays() { return arrays_; }
   Pools& pools() { return pools_; }
   PhysicalPieces& physical() { return physical_; }
 
@@ -91,6 +83,7 @@ class Process {
   Accounts accounts_;
   Allocations allocations_;
   Allocations blocks_;  // that small allocations share, by their address
+  Arrays arrays_;
   Contexts contexts_;
   Pools pools_;
   PhysicalPieces physical_;

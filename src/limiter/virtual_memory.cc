@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The driver's functions that create device memory apart from its addresses. Memory of the host
 // (cuMemCreate can make that, too) and memory that another process has exported are not charged.
+#include "src/limiter/blocks.h"
 #include "src/limiter/driver.h"
 #include "src/limiter/process.h"
 

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <memory>
 
+#include "src/sim/cuda/driver.h"
 #include "src/sim/cuda/graph.h"
 #include "src/sim/cuda/launch.h"
 
@@ -29,7 +30,8 @@ uint64_t DurationOf(const sim::GpuFacts& gpu, uint64_t bytes, bool over_pcie) {
 
 bool IsDeviceMemory(const Allocation* allocation) {
   return allocation != nullptr &&
-         (allocation->kind == MemoryKind::kDevice || allocation->kind == MemoryKind::kManaged);
+         (allocation->kind == MemoryKind::kDevice || allocation->kind == MemoryKind::kManaged ||
+          allocation->kind == MemoryKind::kArray);
 }
 
 // An address of the device side must be one that we gave out, all of it.
@@ -104,40 +106,96 @@ Result Copy(const void* to, const void* from, size_t bytes, Way way, Stream stre
 
 const void* At(DevicePtr pointer) { return reinterpret_cast<const void*>(pointer); }
 
+// What is in an array, without gaps between rows.
+struct ArrayContents {
+  DevicePtr base = 0;
+  uint64_t row_bytes = 0, bytes = 0;
+};
+
+Result Look(Array array, ArrayContents* contents) {
+  CUDA_ENTER(ContextCall, call);
+  if (!call->arrays().IsArray(array)) return Result::kInvalidHandle;
+  // Sparse and deferred arrays have no memory here.
+  if (array->base == 0) return Result::kInvalidValue;
+  *contents = {array->base, array->row_bytes(), array->bytes()};
+  return Result::kSuccess;
+}
+
+// A copy of bytes in a row, of which one side or both are in arrays.
+const void* InArray(Array array, size_t offset, size_t bytes, Result* result) {
+  ArrayContents contents;
+  if (*result == Result::kSuccess) *result = Look(array, &contents);
+  if (*result != Result::kSuccess) return nullptr;
+  const bool inside = offset <= contents.bytes && bytes <= contents.bytes - offset;
+  if (!inside) *result = Result::kInvalidValue;
+  return At(contents.base + offset);
+}
+
+Result CopyToArray(Array array, size_t offset, const void* from, size_t bytes, Way way,
+                   Stream stream, bool wait) {
+  Result result = Result::kSuccess;
+  const void* to = InArray(array, offset, bytes, &result);
+  return result == Result::kSuccess ? Copy(to, from, bytes, way, stream, wait) : result;
+}
+
+Result CopyFromArray(void* to, Array array, size_t offset, size_t bytes, Way way, Stream stream,
+                     bool wait) {
+  Result result = Result::kSuccess;
+  const void* from = InArray(array, offset, bytes, &result);
+  return result == Result::kSuccess ? Copy(to, from, bytes, way, stream, wait) : result;
+}
+
 // One side of a two-dimensional copy.
-Result Side(MemoryType type, const void* host, DevicePtr device, size_t x, size_t y, size_t pitch,
-            const void** start) {
-  switch (type) {
-    case MemoryType::kHost: *start = host; break;
-    case MemoryType::kDevice:
-    case MemoryType::kUnified: *start = At(device); break;
-    default: return Result::kNotSupported;  // arrays
+struct Side {
+  MemoryType type;
+  const void* host;
+  DevicePtr device;
+  Array array;
+  size_t x, y, pitch;
+  const void* start = nullptr;
+
+  bool on_device() const { return type == MemoryType::kDevice || type == MemoryType::kArray; }
+  Result Find(size_t width, size_t height);
+};
+
+Result Side::Find(size_t width, size_t height) {
+  if (type == MemoryType::kArray) {
+    ArrayContents contents;
+    const Result result = Look(array, &contents);
+    if (result != Result::kSuccess) return result;
+    const size_t rows = contents.bytes / contents.row_bytes;
+    if (x > contents.row_bytes || width > contents.row_bytes - x || y > rows ||
+        height > rows - y) {
+      return Result::kInvalidValue;
+    }
+    pitch = contents.row_bytes;
+    start = At(contents.base);
+  } else if (type == MemoryType::kHost) {
+    start = host;
+  } else if (type == MemoryType::kDevice || type == MemoryType::kUnified) {
+    start = At(device);
   }
-  if (*start == nullptr) return Result::kInvalidValue;
-  *start = static_cast<const char*>(*start) + y * pitch + x;
+  if (pitch == 0) pitch = width;
+  if (start == nullptr || pitch < width) return Result::kInvalidValue;
+  start = static_cast<const char*>(start) + y * pitch + x;
   return Result::kSuccess;
 }
 
 Result Copy2D(const Memcpy2D* copy, Stream stream, bool wait) {
   if (copy == nullptr) return Result::kInvalidValue;
-  const void *to = nullptr, *from = nullptr;
-  const size_t to_pitch = copy->dst_pitch != 0 ? copy->dst_pitch : copy->width;
-  const size_t from_pitch = copy->src_pitch != 0 ? copy->src_pitch : copy->width;
-  if (to_pitch < copy->width || from_pitch < copy->width) return Result::kInvalidValue;
-  Result result = Side(copy->dst_type, copy->dst_host, copy->dst_device, copy->dst_x, copy->dst_y,
-                       to_pitch, &to);
+  Side to{copy->dst_type, copy->dst_host, copy->dst_device, copy->dst_array,
+          copy->dst_x,    copy->dst_y,    copy->dst_pitch};
+  Side from{copy->src_type, copy->src_host, copy->src_device, copy->src_array,
+            copy->src_x,    copy->src_y,    copy->src_pitch};
+  Result result = to.Find(copy->width, copy->height);
+  if (result == Result::kSuccess) result = from.Find(copy->width, copy->height);
   if (result != Result::kSuccess) return result;
-  result = Side(copy->src_type, copy->src_host, copy->src_device, copy->src_x, copy->src_y,
-                from_pitch, &from);
-  if (result != Result::kSuccess) return result;
-  const bool to_device = copy->dst_type == MemoryType::kDevice;
-  const bool from_device = copy->src_type == MemoryType::kDevice;
-  const Way way = to_device && from_device ? Way::kDeviceToDevice
-                  : to_device              ? Way::kHostToDevice
-                  : from_device            ? Way::kDeviceToHost
-                                           : Way::kAny;
-  return CopyRows(const_cast<void*>(to), from, {copy->width, copy->height, to_pitch, from_pitch},
-                  way, stream, wait);
+  const Way way = to.on_device() && from.on_device() ? Way::kDeviceToDevice
+                  : to.on_device()                   ? Way::kHostToDevice
+                  : from.on_device()                 ? Way::kDeviceToHost
+                                                     : Way::kAny;
+  return CopyRows(const_cast<void*>(to.start), from.start,
+                  {copy->width, copy->height, to.pitch, from.pitch}, way, stream, wait);
 }
 
 template <typename T>
@@ -216,6 +274,35 @@ CUDA_EXPORT Result cuMemcpy2DAsync_v2(const Memcpy2D* copy, Stream stream) {
   return Copy2D(copy, stream, false);
 }
 
+CUDA_EXPORT Result cuMemcpyHtoA_v2(Array to, size_t offset, const void* from, size_t bytes) {
+  return CopyToArray(to, offset, from, bytes, Way::kHostToDevice, nullptr, true);
+}
+CUDA_EXPORT Result cuMemcpyHtoAAsync_v2(Array to, size_t offset, const void* from, size_t bytes,
+                                        Stream stream) {
+  return CopyToArray(to, offset, from, bytes, Way::kHostToDevice, stream, false);
+}
+CUDA_EXPORT Result cuMemcpyDtoA_v2(Array to, size_t offset, DevicePtr from, size_t bytes) {
+  return CopyToArray(to, offset, At(from), bytes, Way::kDeviceToDevice, nullptr, false);
+}
+CUDA_EXPORT Result cuMemcpyAtoH_v2(void* to, Array from, size_t offset, size_t bytes) {
+  return CopyFromArray(to, from, offset, bytes, Way::kDeviceToHost, nullptr, true);
+}
+CUDA_EXPORT Result cuMemcpyAtoHAsync_v2(void* to, Array from, size_t offset, size_t bytes,
+                                        Stream stream) {
+  return CopyFromArray(to, from, offset, bytes, Way::kDeviceToHost, stream, false);
+}
+CUDA_EXPORT Result cuMemcpyAtoD_v2(DevicePtr to, Array from, size_t offset, size_t bytes) {
+  return CopyFromArray(reinterpret_cast<void*>(to), from, offset, bytes, Way::kDeviceToDevice,
+                       nullptr, false);
+}
+CUDA_EXPORT Result cuMemcpyAtoA_v2(Array to, size_t to_offset, Array from, size_t from_offset,
+                                   size_t bytes) {
+  Result result = Result::kSuccess;
+  const void* source = InArray(from, from_offset, bytes, &result);
+  if (result != Result::kSuccess) return result;
+  return CopyToArray(to, to_offset, source, bytes, Way::kDeviceToDevice, nullptr, false);
+}
+
 CUDA_EXPORT Result cuMemsetD8_v2(DevicePtr to, unsigned char value, size_t count) {
   return Fill(to, value, count, nullptr);
 }
@@ -250,6 +337,13 @@ CUDA_ALIAS(cuMemcpy2DUnaligned_v2, cuMemcpy2D_v2)
 CUDA_ALIAS(cuMemcpy2D_v2_ptds, cuMemcpy2D_v2)
 CUDA_ALIAS(cuMemcpy2DUnaligned_v2_ptds, cuMemcpy2D_v2)
 CUDA_ALIAS(cuMemcpy2DAsync_v2_ptsz, cuMemcpy2DAsync_v2)
+CUDA_ALIAS(cuMemcpyHtoA_v2_ptds, cuMemcpyHtoA_v2)
+CUDA_ALIAS(cuMemcpyHtoAAsync_v2_ptsz, cuMemcpyHtoAAsync_v2)
+CUDA_ALIAS(cuMemcpyDtoA_v2_ptds, cuMemcpyDtoA_v2)
+CUDA_ALIAS(cuMemcpyAtoH_v2_ptds, cuMemcpyAtoH_v2)
+CUDA_ALIAS(cuMemcpyAtoHAsync_v2_ptsz, cuMemcpyAtoHAsync_v2)
+CUDA_ALIAS(cuMemcpyAtoD_v2_ptds, cuMemcpyAtoD_v2)
+CUDA_ALIAS(cuMemcpyAtoA_v2_ptds, cuMemcpyAtoA_v2)
 CUDA_ALIAS(cuMemsetD8_v2_ptds, cuMemsetD8_v2)
 CUDA_ALIAS(cuMemsetD16_v2_ptds, cuMemsetD16_v2)
 CUDA_ALIAS(cuMemsetD32_v2_ptds, cuMemsetD32_v2)

@@ -127,6 +127,7 @@ void Driver::DestroyContext(ContextTag* context, std::unique_lock<std::mutex>* l
       (void)Free(pointer);
     }
   }
+  arrays_.Forget(context);
   for (StreamTag* stream : context->streams) {
     graphs_.Forget(stream);
     streams_.erase(stream);

@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "api/cuda_abi.h"
+#include "src/sim/cuda/array.h"
 #include "src/sim/cuda/engine.h"
 #include "src/sim/cuda/graph.h"
 #include "src/sim/cuda/image.h"
@@ -38,7 +39,7 @@ struct KnownKernel;  // kernels.h
 inline constexpr uint64_t kBlockBytes = 2 << 20;  // what memory is charged in
 inline constexpr uint64_t kSmallBytes = 1 << 20;  // up to here allocations share a block
 
-enum class MemoryKind { kDevice, kManaged, kHost, kRegistered };
+enum class MemoryKind { kDevice, kManaged, kArray, kHost, kRegistered };
 
 // A piece of memory that the program knows.
 struct Allocation {
@@ -148,6 +149,7 @@ struct tessera::cuda::ContextTag {
   StreamTag legacy;
   std::set<StreamTag*> streams;
   std::map<DevicePtr, Block> blocks;
+  std::map<DevicePtr, Block> array_blocks;  // arrays share no block with other memory
   std::set<ContextTag*> peers;
   std::map<int, size_t> limits;
 };
@@ -216,6 +218,7 @@ class Driver {
 
   Engine& engine() { return engine_; }
   Graphs& graphs() { return graphs_; }
+  Arrays& arrays() { return arrays_; }
   StreamTag* CreateStream(ContextTag* context, unsigned flags, int priority);
   void DestroyStream(StreamTag* stream);
   bool IsStream(StreamTag* stream) const { return streams_.contains(stream); }
@@ -279,6 +282,7 @@ class Driver {
   std::vector<Unused> unused_;
   Engine engine_{this};
   Graphs graphs_;
+  Arrays arrays_;
   std::unordered_set<StreamTag*> streams_;
   std::unordered_set<FunctionTag*> functions_;
   std::unordered_set<KernelTag*> kernels_;

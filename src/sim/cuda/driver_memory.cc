@@ -104,7 +104,9 @@ uint32_t Driver::GpuOf(const Allocation& allocation) const {
 }
 
 std::map<DevicePtr, Block>& Driver::BlocksOf(const Allocation& allocation) {
-  return allocation.pool != nullptr ? allocation.pool->blocks : allocation.context->blocks;
+  if (allocation.pool != nullptr) return allocation.pool->blocks;
+  return allocation.kind == MemoryKind::kArray ? allocation.context->array_blocks
+                                               : allocation.context->blocks;
 }
 
 Result Driver::AllocatePart(uint64_t bytes, uint32_t gpu, Allocation* allocation) {

@@ -83,7 +83,7 @@ Result Describe(const Allocation& allocation, int attribute, DevicePtr pointer, 
       break;
     case kPointerDevice: *static_cast<DevicePtr*>(data) = pointer; break;
     case kPointerHost:
-      if (allocation.kind == MemoryKind::kDevice) return Result::kInvalidValue;
+      if (!host && allocation.kind != MemoryKind::kManaged) return Result::kInvalidValue;
       *static_cast<void**>(data) = reinterpret_cast<void*>(pointer);
       break;
     case kPointerSyncMemops: *static_cast<int*>(data) = 0; break;

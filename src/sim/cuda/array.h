@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+// Arrays and mipmapped arrays: device memory without an address. Here it has one, which only copies
+// use: rows stand one after the other without gaps, layers and slices after each other. What an
+// array takes of the GPU is the size of the real layout, which pads rows. Not for: textures and
+// surfaces. Threads: REQUIRES the driver's mutex.
+#pragma once
+
+#include <cstdint>
+#include <unordered_set>
+#include <vector>
+
+#include "api/cuda_abi.h"
+
+// Handles of the ABI point at these.
+struct tessera::cuda::ArrayTag {
+  ContextTag* context = nullptr;
+  MipmappedArrayTag* mipmap = nullptr;  // that it is a level of
+  Array3DDescriptor descriptor = {};
+  unsigned element_bytes = 0;
+  DevicePtr base = 0;  // 0: it takes no memory, which the program would map
+
+  uint64_t row_bytes() const { return descriptor.width * element_bytes; }
+  uint64_t rows() const {
+    return (descriptor.height == 0 ? 1 : descriptor.height) *
+           (descriptor.depth == 0 ? 1 : descriptor.depth);
+  }
+  uint64_t bytes() const { return row_bytes() * rows(); }
+};
+
+struct tessera::cuda::MipmappedArrayTag {
+  ContextTag* context = nullptr;
+  DevicePtr base = 0;  // of all levels
+  std::vector<ArrayTag> levels;
+};
+
+namespace tessera::cuda {
+
+class Driver;
+
+class Arrays {
+ public:
+  bool IsArray(ArrayTag* array) const { return arrays_.contains(array); }
+  bool IsMipmap(MipmappedArrayTag* array) const { return mipmaps_.contains(array); }
+  Result Create(Driver* driver, ContextTag* context, const Array3DDescriptor& descriptor,
+                ArrayTag** array);
+  Result CreateMipmap(Driver* driver, ContextTag* context, const Array3DDescriptor& descriptor,
+                      unsigned levels, MipmappedArrayTag** array);
+  void Destroy(Driver* driver, ArrayTag* array);
+  void Destroy(Driver* driver, MipmappedArrayTag* array);
+  // The context ends. Its memory is freed elsewhere.
+  void Forget(ContextTag* context);
+
+ private:
+  std::unordered_set<ArrayTag*> arrays_;  // levels included
+  std::unordered_set<MipmappedArrayTag*> mipmaps_;
+};
+
+}  // namespace tessera::cuda

@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: Apache-2.0
+// Arrays as image and video programs use them: made, filled, read back, and what they take.
+#include <gtest/gtest.h>
+
+#include <numeric>
+#include <vector>
+
+#include "src/sim/cuda/cuda_library.h"
+#include "src/sim/testing/sim_node.h"
+
+namespace tessera::cuda {
+namespace {
+
+constexpr uint64_t kMiB = 1 << 20;
+constexpr char kNode[] =
+    "base: a100-sxm4-80gb\ngpu:\n  memory_mib: 1100\n  reserved_mib: 100\n  context_mib: 100\n"
+    "node:\n  gpus: 1\n  nvlink: none\n";
+
+#define EXPECT_OK(call) EXPECT_EQ(call, Result::kSuccess)
+#define ASSERT_OK(call) ASSERT_EQ(call, Result::kSuccess)
+
+class ArrayTest : public ::testing::Test {
+ protected:
+  static void SetUpTestSuite() {
+    node_ = new sim::testing::SimNode({.profile = kNode});
+    cuda_ = new CudaLibrary(node_->library("libcuda.so.1"));
+    ASSERT_OK(CU(*cuda_, cuInit)(0));
+    Context context = nullptr;
+    ASSERT_OK(CU(*cuda_, cuDevicePrimaryCtxRetain)(&context, 0));
+    ASSERT_OK(CU(*cuda_, cuCtxSetCurrent)(context));
+  }
+  static void TearDownTestSuite() {
+    delete cuda_;
+    delete node_;
+  }
+  void TearDown() override { EXPECT_EQ(Used(), 0u); }
+
+  static uint64_t Used() { return node_->state().UsedBytes(0) - 100 * kMiB; }
+  static Array Create(const Array3DDescriptor& descriptor) {
+    Array array = nullptr;
+    EXPECT_OK(CU(*cuda_, cuArray3DCreate_v2)(&array, &descriptor));
+    return array;
+  }
+  // What an array of that kind takes of the GPU.
+  static uint64_t Taken(const Array3DDescriptor& descriptor) {
+    const Array array = Create(descriptor);
+    const uint64_t taken = Used();
+    EXPECT_OK(CU(*cuda_, cuArrayDestroy)(array));
+    return taken;
+  }
+
+  static inline sim::testing::SimNode* node_ = nullptr;
+  static inline CudaLibrary* cuda_ = nullptr;
+};
+
+TEST_F(ArrayTest, TakesItsSizeInBlocksWithRowsInTiles) {
+  EXPECT_EQ(Taken({.width = 1024, .height = 1024, .format = kFormatFloat, .channels = 4}),
+            16 * kMiB);
+  EXPECT_EQ(Taken({.width = 1025, .height = 1024, .format = kFormatFloat, .channels = 4}),
+            18 * kMiB);
+  EXPECT_EQ(Taken({.width = 1024, .height = 1024, .depth = 10, .format = 0x10, .channels = 1}),
+            20 * kMiB);
+  EXPECT_EQ(Taken({.width = 1, .height = 1 << 20, .format = kFormatUint8, .channels = 1}),
+            64 * kMiB)
+      << "a row takes 64 bytes";
+  EXPECT_EQ(Taken({.width = 100, .format = kFormatUint8, .channels = 1}), 2 * kMiB);
+  Array3DDescriptor sparse{.width = 1024, .height = 1024, .format = kFormatFloat, .channels = 4};
+  sparse.flags = kArraySparse;
+  EXPECT_EQ(Taken(sparse), 0u);
+}
+
+TEST_F(ArrayTest, SmallOnesShareABlock) {
+  std::vector<Array> arrays;
+  DevicePtr other = 0;
+  EXPECT_OK(CU(*cuda_, cuMemAlloc_v2)(&other, 1000));
+  for (int i = 0; i < 16; ++i) {
+    arrays.push_back(Create({.width = 256, .height = 128, .format = kFormatFloat, .channels = 1}));
+  }
+  EXPECT_EQ(Used(), 4 * kMiB) << "16 of 128 KiB, and a block of linear memory";
+  for (Array array : arrays) EXPECT_OK(CU(*cuda_, cuArrayDestroy)(array));
+  EXPECT_OK(CU(*cuda_, cuMemFree_v2)(other));
+}
+
+TEST_F(ArrayTest, AMipmapTakesAllOfItsLevels) {
+  const Array3DDescriptor descriptor{
+      .width = 4096, .height = 4096, .format = kFormatUint8, .channels = 4};
+  MipmappedArray mipmap = nullptr;
+  ASSERT_OK(CU(*cuda_, cuMipmappedArrayCreate)(&mipmap, &descriptor, 3));
+  EXPECT_EQ(Used(), 84 * kMiB) << "64, 16 and 4 MiB";
+  Array level = nullptr;
+  ArrayDescriptor of_level{};
+  ASSERT_OK(CU(*cuda_, cuMipmappedArrayGetLevel)(&level, mipmap, 2));
+  ASSERT_OK(CU(*cuda_, cuArrayGetDescriptor_v2)(&of_level, level));
+  EXPECT_EQ(of_level.width, 1024u);
+  EXPECT_EQ(of_level.height, 1024u);
+  EXPECT_EQ(CU(*cuda_, cuArrayDestroy)(level), Result::kInvalidHandle);
+  EXPECT_EQ(CU(*cuda_, cuMipmappedArrayGetLevel)(&level, mipmap, 3), Result::kInvalidValue);
+  EXPECT_OK(CU(*cuda_, cuMipmappedArrayDestroy)(mipmap));
+  EXPECT_EQ(CU(*cuda_, cuMipmappedArrayDestroy)(mipmap), Result::kInvalidHandle);
+  ASSERT_OK(CU(*cuda_, cuMipmappedArrayCreate)(&mipmap, &descriptor, 100));
+  EXPECT_OK(CU(*cuda_, cuMipmappedArrayGetLevel)(&level, mipmap, 12)) << "of one element";
+  EXPECT_EQ(CU(*cuda_, cuMipmappedArrayGetLevel)(&level, mipmap, 13), Result::kInvalidValue);
+  EXPECT_OK(CU(*cuda_, cuMipmappedArrayDestroy)(mipmap));
+}
+
+TEST_F(ArrayTest, DescriptorsComeBack) {
+  const Array array = Create({.width = 8, .height = 6, .depth = 5, .format = 3, .channels = 2});
+  Array3DDescriptor full{};
+  Array3DDescriptorV1 old{};
+  EXPECT_OK(CU(*cuda_, cuArray3DGetDescriptor_v2)(&full, array));
+  EXPECT_OK(CU(*cuda_, cuArray3DGetDescriptor)(&old, array));
+  EXPECT_EQ(full.depth, 5u);
+  EXPECT_EQ(full.channels, 2u);
+  EXPECT_EQ(old.width, 8u);
+  EXPECT_EQ(old.format, 3u);
+  EXPECT_OK(CU(*cuda_, cuArrayDestroy)(array));
+  EXPECT_EQ(CU(*cuda_, cuArray3DGetDescriptor_v2)(&full, array), Result::kInvalidHandle);
+}
+
+TEST_F(ArrayTest, CopiesReachRowsAndBytes) {
+  constexpr size_t kWidth = 100, kHeight = 50;
+  const Array array = Create({.width = kWidth, .height = kHeight, .format = 1, .channels = 1});
+  std::vector<char> data(kWidth * kHeight), back(10 * 20);
+  std::iota(data.begin(), data.end(), 0);
+  ASSERT_OK(CU(*cuda_, cuMemcpyHtoA_v2)(array, 0, data.data(), data.size()));
+  Memcpy2D copy{};
+  copy.src_type = MemoryType::kArray;
+  copy.src_array = array;
+  copy.src_x = 7;
+  copy.src_y = 3;
+  copy.dst_type = MemoryType::kHost;
+  copy.dst_host = back.data();
+  copy.width = 10;
+  copy.height = 20;
+  ASSERT_OK(CU(*cuda_, cuMemcpy2D_v2)(&copy));
+  for (size_t y = 0; y < 20; ++y) {
+    for (size_t x = 0; x < 10; ++x) {
+      ASSERT_EQ(back[y * 10 + x], data[(y + 3) * kWidth + x + 7]) << x << " " << y;
+    }
+  }
+  copy.src_x = 91;
+  EXPECT_EQ(CU(*cuda_, cuMemcpy2D_v2)(&copy), Result::kInvalidValue) << "beyond the row";
+  EXPECT_EQ(CU(*cuda_, cuMemcpyAtoH_v2)(back.data(), array, 4999, 2), Result::kInvalidValue);
+  EXPECT_OK(CU(*cuda_, cuMemcpyAtoH_v2)(back.data(), array, 4999, 1));
+  EXPECT_EQ(back[0], data[4999]);
+  EXPECT_OK(CU(*cuda_, cuArrayDestroy)(array));
+}
+
+TEST_F(ArrayTest, TheEndOfAContextEndsItsArrays) {
+  Context context = nullptr;
+  ASSERT_OK(CU(*cuda_, cuCtxCreate_v2)(&context, 0, 0));
+  const Array array = Create({.width = 4096, .height = 4096, .format = 1, .channels = 4});
+  MipmappedArray mipmap = nullptr;
+  const Array3DDescriptor descriptor{.width = 4096, .height = 4096, .format = 1, .channels = 4};
+  ASSERT_OK(CU(*cuda_, cuMipmappedArrayCreate)(&mipmap, &descriptor, 2));
+  EXPECT_EQ(Used(), 244 * kMiB);
+  ASSERT_OK(CU(*cuda_, cuCtxDestroy_v2)(context));
+  EXPECT_EQ(Used(), 0u);
+  EXPECT_EQ(CU(*cuda_, cuArrayDestroy)(array), Result::kInvalidHandle);
+}
+
+TEST_F(ArrayTest, RefusesWhatTheDriverRefuses) {
+  Array array = nullptr;
+  Array3DDescriptor descriptor{.width = 64, .height = 64, .format = 1, .channels = 3};
+  const auto create = [&] { return CU(*cuda_, cuArray3DCreate_v2)(&array, &descriptor); };
+  EXPECT_EQ(create(), Result::kInvalidValue) << "channels";
+  descriptor = {.width = 0, .height = 64, .format = 1, .channels = 1};
+  EXPECT_EQ(create(), Result::kInvalidValue) << "width";
+  descriptor = {.width = 64, .height = 0, .depth = 64, .format = 1, .channels = 1};
+  EXPECT_EQ(create(), Result::kInvalidValue) << "a depth, and no height";
+  descriptor.flags = kArrayLayered;
+  EXPECT_OK(create()) << "layers of one row";
+  EXPECT_OK(CU(*cuda_, cuArrayDestroy)(array));
+  descriptor = {.width = 1 << 17, .height = 1 << 16, .format = kFormatFloat, .channels = 4};
+  EXPECT_EQ(create(), Result::kOutOfMemory);
+  EXPECT_EQ(CU(*cuda_, cuArray3DCreate_v2)(nullptr, &descriptor), Result::kInvalidValue);
+  EXPECT_EQ(CU(*cuda_, cuArrayDestroy)(nullptr), Result::kInvalidHandle);
+}
+
+}  // namespace
+}  // namespace tessera::cuda
