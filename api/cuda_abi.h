@@ -199,6 +199,14 @@ struct MemAccess {
 };
 static_assert(sizeof(MemAccess) == 12);
 
+// Given by one process to others by any means. By value in calls.
+struct IpcMemHandle {
+  char reserved[64];
+};
+
+// CUipcMem_flags; the only one, and required.
+inline constexpr unsigned kIpcLazyEnablePeerAccess = 1;
+
 struct MemPoolProperties {
   unsigned alloc_type, handle_types;
   MemLocation location;

@@ -123,6 +123,8 @@ void Driver::DestroyContext(ContextTag* context, std::unique_lock<std::mutex>* l
     const Allocation& allocation = allocations_[pointer];
     if (allocation.kind == MemoryKind::kHost || allocation.kind == MemoryKind::kRegistered) {
       RemoveHostMemory(reinterpret_cast<void*>(pointer), allocation.kind == MemoryKind::kRegistered);
+    } else if (allocation.imported) {
+      Unimport(pointer);
     } else {
       (void)Free(pointer);
     }

@@ -55,6 +55,21 @@ struct Allocation {
   PhysicalMemory physical = 0;
   Device device = 0;
   unsigned access = kAccessReadWrite;
+  bool imported = false;  // of another process, which pays for it
+};
+
+// Memory of this process that others may open: a memfd has taken the place of its pages.
+struct ExportedMemory {
+  int fd = -1;
+  uint64_t inode = 0;
+};
+
+// Memory of another process that this one has opened.
+struct ImportedMemory {
+  IpcMemHandle handle = {};
+  unsigned opened = 1;  // how often; it is closed as often
+  DevicePtr mapped = 0;
+  uint64_t mapped_bytes = 0;
 };
 
 // What cuMemCreate made: it lives as long as a handle or a mapping of it does.
@@ -228,6 +243,13 @@ class Driver {
   std::unordered_set<EventTag*>& events() { return events_; }
   std::map<PhysicalMemory, Physical>& physical() { return physical_; }
   std::map<DevicePtr, uint64_t>& reservations() { return reservations_; }
+  // The memory at an address and all that shares a block with it, so that others can map it.
+  Result Export(const Allocation& allocation, ExportedMemory* exported);
+  // By the address of the allocation.
+  std::map<DevicePtr, ImportedMemory>& imports() { return imports_; }
+  void Unimport(DevicePtr pointer);
+  // Addresses for as many bytes, from a block's border on; 0: there are none.
+  static DevicePtr FindAddresses(uint64_t bytes);
   std::map<DevicePtr, Allocation>& allocations() { return allocations_; }
   std::map<ModuleTag*, std::unique_ptr<ModuleTag>>& modules() { return modules_; }
   std::map<LibraryTag*, std::unique_ptr<LibraryTag>>& libraries() { return libraries_; }
@@ -274,6 +296,8 @@ class Driver {
   std::map<DevicePtr, Allocation> allocations_;
   std::map<PhysicalMemory, Physical> physical_;
   std::map<DevicePtr, uint64_t> reservations_;  // of addresses, by their start
+  std::map<DevicePtr, ExportedMemory> exports_;  // by the start of their blocks
+  std::map<DevicePtr, ImportedMemory> imports_;
   struct Unused {
     DevicePtr base;
     uint64_t bytes;

@@ -1,8 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // The memory that a process has: what it takes of the GPU, and what the program knows of it.
 #include <errno.h>
+#include <linux/memfd.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include <algorithm>
 
@@ -15,6 +20,33 @@ constexpr uint64_t kSmallAlign = 512;  // cuMemAlloc aligns like this at least
 
 uint64_t RoundUp(uint64_t value, uint64_t unit) { return (value + unit - 1) / unit * unit; }
 
+// Copies what is not zero, so that untouched memory stays untouched.
+bool CopyTo(int fd, DevicePtr base, uint64_t bytes) {
+  constexpr uint64_t kPage = 4096;
+  static constexpr char kZeros[kPage] = {};
+  for (uint64_t at = 0; at < bytes; at += kPage) {
+    const void* page = reinterpret_cast<const void*>(base + at);
+    if (memcmp(page, kZeros, kPage) == 0) continue;
+    if (pwrite(fd, page, kPage, off_t(at)) != ssize_t(kPage)) return false;
+  }
+  return true;
+}
+
+// Puts a memfd with the same contents in the place of private memory.
+bool MakeShared(DevicePtr base, uint64_t bytes, ExportedMemory* exported) {
+  const int fd = int(syscall(SYS_memfd_create, "simgpu", MFD_CLOEXEC));
+  struct stat info;
+  if (fd >= 0 && ftruncate(fd, off_t(bytes)) == 0 && CopyTo(fd, base, bytes) &&
+      fstat(fd, &info) == 0 &&
+      mmap(reinterpret_cast<void*>(base), bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd,
+           0) != MAP_FAILED) {
+    *exported = {fd, info.st_ino};
+    return true;
+  }
+  if (fd >= 0) close(fd);
+  return false;
+}
+
 }  // namespace
 
 Result Driver::Map(uint64_t bytes, uint32_t gpu, DevicePtr* pointer) {
@@ -26,25 +58,34 @@ Result Driver::Map(uint64_t bytes, uint32_t gpu, DevicePtr* pointer) {
     default:
       return Result::kOperatingSystem;
   }
-  // One block more than needed, to start at a block's border as device memory does.
-  void* memory = mmap(nullptr, bytes + kBlockBytes, PROT_READ | PROT_WRITE,
-                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (memory == MAP_FAILED) {
+  *pointer = FindAddresses(bytes);
+  if (*pointer == 0) {
     slot_.Uncharge(gpu, bytes);
     return Result::kOutOfMemory;
   }
+  return Result::kSuccess;
+}
+
+// One block more than needed is mapped at first, to start at a block's border as device memory does.
+DevicePtr Driver::FindAddresses(uint64_t bytes) {
+  void* memory = mmap(nullptr, bytes + kBlockBytes, PROT_READ | PROT_WRITE,
+                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (memory == MAP_FAILED) return 0;
   const auto begin = reinterpret_cast<uint64_t>(memory);
   const uint64_t base = RoundUp(begin, kBlockBytes);
   if (base > begin) munmap(memory, base - begin);
   if (base < begin + kBlockBytes) {
     munmap(reinterpret_cast<void*>(base + bytes), begin + kBlockBytes - base);
   }
-  *pointer = base;
-  return Result::kSuccess;
+  return base;
 }
 
 void Driver::Unmap(DevicePtr base, uint64_t bytes, uint32_t gpu) {
   slot_.Uncharge(gpu, bytes);
+  if (auto exported = exports_.find(base); exported != exports_.end()) {
+    close(exported->second.fd);
+    exports_.erase(exported);
+  }
   unused_.push_back({base, bytes, engine_.last_order()});
   UnmapUnused();
 }
@@ -187,7 +228,8 @@ Result Driver::Allocate(ContextTag* context, uint64_t bytes, MemoryKind kind, Me
 Result Driver::Free(DevicePtr pointer) {
   auto found = allocations_.find(pointer);
   if (found == allocations_.end() || found->second.kind == MemoryKind::kHost ||
-      found->second.kind == MemoryKind::kRegistered || found->second.physical != 0) {
+      found->second.kind == MemoryKind::kRegistered || found->second.physical != 0 ||
+      found->second.imported) {
     return Result::kInvalidValue;
   }
   const Allocation allocation = found->second;
@@ -199,6 +241,27 @@ Result Driver::Free(DevicePtr pointer) {
     GiveBlocks(allocation.pool, allocation.base, allocation.charged, GpuOf(allocation));
   }
   return Result::kSuccess;
+}
+
+Result Driver::Export(const Allocation& allocation, ExportedMemory* exported) {
+  const bool in_block = allocation.block != 0;
+  const DevicePtr base = in_block ? allocation.block : allocation.base;
+  const uint64_t bytes = in_block ? BlocksOf(allocation)[base].bytes : allocation.charged;
+  auto known = exports_.find(base);
+  if (known == exports_.end()) {
+    ExportedMemory made;
+    if (!MakeShared(base, bytes, &made)) return Result::kOutOfMemory;
+    known = exports_.emplace(base, made).first;
+  }
+  *exported = known->second;
+  return Result::kSuccess;
+}
+
+void Driver::Unimport(DevicePtr pointer) {
+  const ImportedMemory& memory = imports_[pointer];
+  munmap(reinterpret_cast<void*>(memory.mapped), memory.mapped_bytes);
+  allocations_.erase(pointer);
+  imports_.erase(pointer);
 }
 
 Allocation* Driver::FindAllocation(DevicePtr pointer, uint64_t bytes) {

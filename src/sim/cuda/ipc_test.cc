@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: Apache-2.0
+// Memory that a process gives to another by a handle, as MPI, NCCL and PyTorch's queues do.
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "src/sim/cuda/cuda_library.h"
+#include "src/sim/testing/sim_node.h"
+
+namespace tessera::cuda {
+namespace {
+
+constexpr uint64_t kIpcMiB = 1 << 20;
+constexpr uint64_t kIpcContext = 10 * kIpcMiB;
+constexpr char kIpcNode[] =
+    "base: a100-sxm4-80gb\ngpu:\n  memory_mib: 1100\n  reserved_mib: 100\n  context_mib: 10\n"
+    "node:\n  gpus: 1\n  nvlink: none\n";
+
+#define EXPECT_OK(call) EXPECT_EQ(call, Result::kSuccess)
+#define ASSERT_OK(call) ASSERT_EQ(call, Result::kSuccess)
+
+// Two processes that speak in turn.
+class IpcTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    ASSERT_EQ(pipe(to_opener_), 0);
+    ASSERT_EQ(pipe(to_exporter_), 0);
+  }
+  void TearDown() override {
+    for (int fd : {to_opener_[0], to_opener_[1], to_exporter_[0], to_exporter_[1]}) close(fd);
+  }
+
+  template <typename T>
+  static void Tell(const int* end, const T& value) {
+    ASSERT_EQ(write(end[1], &value, sizeof(value)), ssize_t(sizeof(value)));
+  }
+  template <typename T>
+  static T Hear(const int* end) {
+    T value{};
+    EXPECT_EQ(read(end[0], &value, sizeof(value)), ssize_t(sizeof(value)));
+    return value;
+  }
+
+  using Body = std::function<void(const CudaLibrary&)>;
+  pid_t Start(const Body& body) {
+    const pid_t pid = fork();
+    if (pid != 0) return pid;
+    const CudaLibrary cuda(node_.library("libcuda.so.1"));
+    Context context = nullptr;
+    EXPECT_OK(CU(cuda, cuInit)(0));
+    EXPECT_OK(CU(cuda, cuCtxCreate_v2)(&context, 0, 0));
+    body(cuda);
+    _exit(::testing::Test::HasFailure() ? 1 : 0);
+  }
+  static void ExpectWell(pid_t pid) {
+    int status = -1;
+    EXPECT_EQ(waitpid(pid, &status, 0), pid);
+    EXPECT_EQ(status, 0);
+  }
+  uint64_t Used() { return node_.state().UsedBytes(0); }
+
+  sim::testing::SimNode node_{{.profile = kIpcNode}};
+  int to_opener_[2] = {}, to_exporter_[2] = {};
+};
+
+TEST_F(IpcTest, BothSeeTheSameBytesAndTheExporterPays) {
+  const pid_t exporter = Start([&](const CudaLibrary& cuda) {
+    DevicePtr large = 0, small = 0, neighbor = 0;
+    IpcMemHandle handle, of_small;
+    ASSERT_OK(CU(cuda, cuMemAlloc_v2)(&large, 50 * kIpcMiB));
+    ASSERT_OK(CU(cuda, cuMemAlloc_v2)(&neighbor, 1000));
+    ASSERT_OK(CU(cuda, cuMemAlloc_v2)(&small, 1000));
+    ASSERT_OK(CU(cuda, cuMemsetD8_v2)(large, 7, 50 * kIpcMiB));
+    ASSERT_OK(CU(cuda, cuMemsetD8_v2)(small, 8, 1000));
+    ASSERT_OK(CU(cuda, cuMemsetD8_v2)(neighbor, 9, 1000));
+    ASSERT_OK(CU(cuda, cuIpcGetMemHandle)(&handle, large));
+    ASSERT_OK(CU(cuda, cuIpcGetMemHandle)(&of_small, small + 5)) << "from within";
+    DevicePtr again = 0;
+    EXPECT_EQ(CU(cuda, cuIpcOpenMemHandle_v2)(&again, handle, 1), Result::kInvalidContext)
+        << "in the same process";
+    Tell(to_opener_, handle);
+    Tell(to_opener_, of_small);
+    Hear<char>(to_exporter_);
+    char value = 0;
+    ASSERT_OK(CU(cuda, cuMemcpyDtoH_v2)(&value, large + 12345, 1));
+    EXPECT_EQ(value, 'o') << "what the opener has written";
+    ASSERT_OK(CU(cuda, cuMemcpyDtoH_v2)(&value, neighbor, 1));
+    EXPECT_EQ(value, 9);
+    ASSERT_OK(CU(cuda, cuMemFree_v2)(large));
+    EXPECT_EQ(Used(), 2 * kIpcContext + 2 * kIpcMiB);
+    Tell(to_opener_, 'f');
+    Hear<char>(to_exporter_);
+  });
+  const pid_t opener = Start([&](const CudaLibrary& cuda) {
+    const auto handle = Hear<IpcMemHandle>(to_opener_), of_small = Hear<IpcMemHandle>(to_opener_);
+    DevicePtr large = 0, again = 0, small = 0;
+    EXPECT_EQ(CU(cuda, cuIpcOpenMemHandle_v2)(&large, handle, 0), Result::kInvalidValue);
+    ASSERT_OK(CU(cuda, cuIpcOpenMemHandle_v2)(&large, handle, 1));
+    ASSERT_OK(CU(cuda, cuIpcOpenMemHandle_v2)(&again, handle, 1));
+    ASSERT_OK(CU(cuda, cuIpcOpenMemHandle)(&small, of_small, 1));
+    EXPECT_EQ(large, again);
+    EXPECT_EQ(Used(), 2 * kIpcContext + 52 * kIpcMiB) << "the opener pays nothing";
+    DevicePtr base = 0;
+    size_t size = 0;
+    ASSERT_OK(CU(cuda, cuMemGetAddressRange_v2)(&base, &size, small + 1));
+    EXPECT_EQ(base, small);
+    EXPECT_EQ(size, 1000u);
+    char value = 0;
+    ASSERT_OK(CU(cuda, cuMemcpyDtoH_v2)(&value, large + 50 * kIpcMiB - 1, 1));
+    EXPECT_EQ(value, 7);
+    ASSERT_OK(CU(cuda, cuMemcpyDtoH_v2)(&value, small, 1));
+    EXPECT_EQ(value, 8);
+    ASSERT_OK(CU(cuda, cuMemsetD8_v2)(large + 12345, 'o', 1));
+    ASSERT_OK(CU(cuda, cuCtxSynchronize)());
+    EXPECT_EQ(CU(cuda, cuMemFree_v2)(large), Result::kInvalidValue);
+    EXPECT_OK(CU(cuda, cuIpcCloseMemHandle)(large));
+    EXPECT_OK(CU(cuda, cuIpcCloseMemHandle)(large)) << "it was opened twice";
+    EXPECT_EQ(CU(cuda, cuIpcCloseMemHandle)(large), Result::kInvalidValue);
+    Tell(to_exporter_, 'w');
+    Hear<char>(to_opener_);
+    EXPECT_EQ(CU(cuda, cuIpcOpenMemHandle_v2)(&large, handle, 1), Result::kInvalidValue)
+        << "it is freed";
+    Tell(to_exporter_, 'e');
+  });
+  ExpectWell(exporter);
+  ExpectWell(opener);
+  EXPECT_EQ(Used(), 0u);
+}
+
+TEST_F(IpcTest, OnlyMemoryOfMemAllocHasHandles) {
+  ExpectWell(Start([&](const CudaLibrary& cuda) {
+    DevicePtr managed = 0, of_pool = 0;
+    IpcMemHandle handle;
+    ASSERT_OK(CU(cuda, cuMemAllocManaged)(&managed, kIpcMiB, 1));
+    ASSERT_OK(CU(cuda, cuMemAllocAsync)(&of_pool, kIpcMiB, nullptr));
+    EXPECT_EQ(CU(cuda, cuIpcGetMemHandle)(&handle, managed), Result::kInvalidValue);
+    EXPECT_EQ(CU(cuda, cuIpcGetMemHandle)(&handle, of_pool), Result::kInvalidValue);
+    EXPECT_EQ(CU(cuda, cuIpcGetMemHandle)(&handle, 0), Result::kInvalidValue);
+    EXPECT_EQ(CU(cuda, cuIpcGetMemHandle)(nullptr, managed), Result::kInvalidValue);
+    handle = {};
+    EXPECT_EQ(CU(cuda, cuIpcOpenMemHandle_v2)(&managed, handle, 1), Result::kInvalidValue);
+  }));
+}
+
+TEST_F(IpcTest, WhatIsOpenEndsWithItsContext) {
+  const pid_t exporter = Start([&](const CudaLibrary& cuda) {
+    DevicePtr pointer = 0;
+    IpcMemHandle handle;
+    ASSERT_OK(CU(cuda, cuMemAlloc_v2)(&pointer, 50 * kIpcMiB));
+    ASSERT_OK(CU(cuda, cuIpcGetMemHandle)(&handle, pointer));
+    Tell(to_opener_, handle);
+    Hear<char>(to_exporter_);
+  });
+  ExpectWell(Start([&](const CudaLibrary& cuda) {
+    DevicePtr pointer = 0;
+    Context context = nullptr;
+    ASSERT_OK(CU(cuda, cuIpcOpenMemHandle_v2)(&pointer, Hear<IpcMemHandle>(to_opener_), 1));
+    ASSERT_OK(CU(cuda, cuCtxGetCurrent)(&context));
+    ASSERT_OK(CU(cuda, cuCtxDestroy_v2)(context));
+    ASSERT_OK(CU(cuda, cuCtxCreate_v2)(&context, 0, 0));
+    EXPECT_EQ(CU(cuda, cuIpcCloseMemHandle)(pointer), Result::kInvalidValue);
+    EXPECT_EQ(Used(), 2 * kIpcContext + 50 * kIpcMiB);
+    Tell(to_exporter_, 'e');
+  }));
+  ExpectWell(exporter);
+}
+
+}  // namespace
+}  // namespace tessera::cuda
