@@ -235,6 +235,8 @@ enum class GraphNodeType : int {
   kEmpty = 5,
   kWaitEvent = 6,
   kEventRecord = 7,
+  kMemAlloc = 10,
+  kMemFree = 11,
 };
 
 // The first 56 bytes are the parameters of cuGraphAddKernelNode, all those of its _v2.
@@ -260,6 +262,21 @@ struct HostNodeParameters {
   HostFunction function;
   void* data;
 };
+
+struct MemAllocNodeParameters {
+  MemPoolProperties pool;
+  const MemAccess* access;
+  std::size_t access_count;
+  std::size_t bytes;
+  DevicePtr pointer;  // out
+};
+static_assert(sizeof(MemAllocNodeParameters) == 120);
+
+// CUgraphMem_attribute
+inline constexpr int kGraphMemUsed = 0, kGraphMemUsedHigh = 1, kGraphMemReserved = 2,
+                     kGraphMemReservedHigh = 3;
+// CUgraphInstantiate_flags
+inline constexpr unsigned kInstantiateAutoFree = 1, kInstantiateUpload = 2;
 
 struct GraphInstantiateParameters {
   std::uint64_t flags;

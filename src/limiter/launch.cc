@@ -3,6 +3,7 @@
 // context may be current in the thread.
 #include "src/limiter/compute/tuning.h"
 #include "src/limiter/driver.h"
+#include "src/limiter/graph_memory.h"
 #include "src/limiter/process.h"
 #include "src/limiter/throttle.h"
 
@@ -66,6 +67,20 @@ template <typename Call>
 Result LaunchKernel(Function function, uint64_t x, uint64_t y, uint64_t z, LaunchStream stream,
                     Call call) {
   return Launch([=] { return KernelKey(function, x, y, z); }, kKernelGuess, stream, call);
+}
+
+// Few graphs have nodes that allocate; their memory is there before they are launched.
+template <typename Call>
+Result LaunchGraph(GraphExec graph, LaunchStream stream, Call call) {
+  const auto launch = [&] {
+    return Launch([=] { return limiter::GraphKey(graph); }, kKernelGuess, stream, call);
+  };
+  if (!Process::Get().graph_needs().any()) [[likely]] return launch();
+  const Result prepared = limiter::PrepareGraph(graph, stream);
+  if (prepared != Result::kSuccess) return prepared;
+  const Result result = launch();
+  limiter::RefreshGraphMemory(graph);
+  return result;
 }
 
 // Copies and sets within device memory. Sizes of about an eighth of a power of two cost the same.
@@ -161,16 +176,19 @@ LIMITER_EXPORT Result cuLaunchGridAsync(Function function, int width, int height
 }
 
 LIMITER_EXPORT Result cuGraphLaunch(GraphExec graph, Stream stream) {
-  return Launch([=] { return limiter::GraphKey(graph); }, kKernelGuess, {stream, false},
-                [&] { return driver.cuGraphLaunch(graph, stream); });
+  return LaunchGraph(graph, {stream, false}, [&] { return driver.cuGraphLaunch(graph, stream); });
 }
 LIMITER_EXPORT Result cuGraphLaunch_ptsz(GraphExec graph, Stream stream) {
-  return Launch([=] { return limiter::GraphKey(graph); }, kKernelGuess, {stream, true},
-                [&] { return driver.cuGraphLaunch_ptsz(graph, stream); });
+  return LaunchGraph(graph, {stream, true},
+                     [&] { return driver.cuGraphLaunch_ptsz(graph, stream); });
 }
 
+// The driver may give the handle to another thread at once, so it is forgotten before.
 LIMITER_EXPORT Result cuGraphExecDestroy(GraphExec graph) {
-  if (Process::Get().limiting()) Throttle::Get().ForgetGraph(graph);
+  if (Process::Get().limiting()) {
+    Throttle::Get().ForgetGraph(graph);
+    Process::Get().graph_needs().Remove(graph);
+  }
   return driver.cuGraphExecDestroy(graph);
 }
 

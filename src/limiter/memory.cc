@@ -9,8 +9,10 @@ namespace {
 
 using limiter::Contexts;
 using limiter::driver;
+using limiter::LaunchStream;
 using limiter::Process;
 using limiter::RoundToBlocks;
+using limiter::Throttle;
 
 // `allocate` calls the driver, which writes `pointer`. Afterwards `taken` gives the bytes that the
 // driver took, which may be a little more than `bytes`.
@@ -37,14 +39,16 @@ Result AllocateLinear(DevicePtr* pointer, uint64_t bytes, Allocate allocate, Tak
 // whole size is reserved first, for which pools are trimmed near the limit. A pool may also grow by more
 // than the allocation needs; then the limit is checked again.
 template <typename Allocate, typename Free>
-Result AllocateFromPool(DevicePtr* pointer, uint64_t bytes, MemPool handle, Allocate allocate,
-                        Free free) {
+Result AllocateFromPool(DevicePtr* pointer, uint64_t bytes, MemPool handle, LaunchStream stream,
+                        Allocate allocate, Free free) {
   Process& process = Process::Get();
   // A pool may be of another GPU than the current context.
   const int known = process.FindPool(handle);
   const int gpu = known >= 0 ? process.pools().GpuOf(known) : process.CurrentContext().gpu;
   const uint64_t reserved = RoundToBlocks(bytes);
   if (gpu < 0 || pointer == nullptr || handle == nullptr || reserved == 0) return allocate();
+  // It becomes a node of a graph, which takes memory when it is launched (graph_memory.h).
+  if (Throttle::Get().IsCaptured(stream)) return allocate();
   const int pool = process.pools().Add(handle, gpu);
   if (pool < 0) return Result::kOutOfMemory;
   if (!process.Reserve(gpu, reserved)) return Result::kOutOfMemory;
@@ -102,13 +106,14 @@ LIMITER_EXPORT Result cuMemFree_v2(DevicePtr pointer) {
 
 LIMITER_EXPORT Result cuMemAllocAsync(DevicePtr* pointer, size_t bytes, Stream stream) {
   return AllocateFromPool(
-      pointer, bytes, CurrentPool(), [&] { return driver.cuMemAllocAsync(pointer, bytes, stream); },
+      pointer, bytes, CurrentPool(), {stream, false},
+      [&] { return driver.cuMemAllocAsync(pointer, bytes, stream); },
       [&](DevicePtr got) { return driver.cuMemFreeAsync(got, stream); });
 }
 
 LIMITER_EXPORT Result cuMemAllocAsync_ptsz(DevicePtr* pointer, size_t bytes, Stream stream) {
   return AllocateFromPool(
-      pointer, bytes, CurrentPool(),
+      pointer, bytes, CurrentPool(), {stream, true},
       [&] { return driver.cuMemAllocAsync_ptsz(pointer, bytes, stream); },
       [&](DevicePtr got) { return driver.cuMemFreeAsync_ptsz(got, stream); });
 }
@@ -116,7 +121,7 @@ LIMITER_EXPORT Result cuMemAllocAsync_ptsz(DevicePtr* pointer, size_t bytes, Str
 LIMITER_EXPORT Result cuMemAllocFromPoolAsync(DevicePtr* pointer, size_t bytes, MemPool pool,
                                               Stream stream) {
   return AllocateFromPool(
-      pointer, bytes, pool,
+      pointer, bytes, pool, {stream, false},
       [&] { return driver.cuMemAllocFromPoolAsync(pointer, bytes, pool, stream); },
       [&](DevicePtr got) { return driver.cuMemFreeAsync(got, stream); });
 }
@@ -124,7 +129,7 @@ LIMITER_EXPORT Result cuMemAllocFromPoolAsync(DevicePtr* pointer, size_t bytes, 
 LIMITER_EXPORT Result cuMemAllocFromPoolAsync_ptsz(DevicePtr* pointer, size_t bytes, MemPool pool,
                                                    Stream stream) {
   return AllocateFromPool(
-      pointer, bytes, pool,
+      pointer, bytes, pool, {stream, true},
       [&] { return driver.cuMemAllocFromPoolAsync_ptsz(pointer, bytes, pool, stream); },
       [&](DevicePtr got) { return driver.cuMemFreeAsync_ptsz(got, stream); });
 }
@@ -150,11 +155,10 @@ LIMITER_EXPORT Result cuMemPoolCreate(MemPool* pool, const MemPoolProperties* pr
 }
 
 LIMITER_EXPORT Result cuMemPoolTrimTo(MemPool handle, size_t keep) {
-  const Result result = driver.cuMemPoolTrimTo(handle, keep);
   Process& process = Process::Get();
   const int pool = process.FindPool(handle);
-  if (pool >= 0) process.pools().Refresh(pool, &process.accounts());
-  return result;
+  if (pool < 0) return driver.cuMemPoolTrimTo(handle, keep);
+  return process.pools().Trim(pool, keep, &process.accounts());
 }
 
 LIMITER_EXPORT Result cuMemPoolDestroy(MemPool handle) {

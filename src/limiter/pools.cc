@@ -9,8 +9,17 @@ namespace {
 // CUmemPool_attribute
 constexpr int kReservedCurrent = 5;
 
-bool Read(cuda::MemPool pool, int attribute, uint64_t* value) {
-  return driver.cuMemPoolGetAttribute(pool, attribute, value) == cuda::Result::kSuccess;
+bool IsGraphMemory(cuda::MemPool pool) { return (reinterpret_cast<uintptr_t>(pool) & 1) != 0; }
+cuda::Device DeviceOf(cuda::MemPool pool) {
+  return cuda::Device(reinterpret_cast<uintptr_t>(pool) / 2);
+}
+
+bool ReadReserved(cuda::MemPool pool, uint64_t* value) {
+  const cuda::Result result =
+      IsGraphMemory(pool)
+          ? driver.cuDeviceGetGraphMemAttribute(DeviceOf(pool), cuda::kGraphMemReserved, value)
+          : driver.cuMemPoolGetAttribute(pool, kReservedCurrent, value);
+  return result == cuda::Result::kSuccess;
 }
 
 }  // namespace
@@ -40,7 +49,7 @@ void Pools::Refresh(int index, Accounts* accounts) {
   Pool& pool = pools_[index];
   const uint64_t reading = pool.readings.fetch_add(1) + 1;
   uint64_t reserved = 0;
-  if (!Read(pool.handle.load(), kReservedCurrent, &reserved)) return;
+  if (!ReadReserved(pool.handle.load(), &reserved)) return;
   const SpinGuard guard(&pool.lock);
   if (reading < pool.charged_reading) return;
   if (reserved > pool.charged) accounts->Add(pool.gpu, reserved - pool.charged);
@@ -59,8 +68,17 @@ void Pools::Trim(int gpu, Accounts* accounts) {
   for (int i = 0; i < kCapacity; ++i) {
     const cuda::MemPool handle = pools_[i].handle.load();
     if (handle == nullptr || pools_[i].gpu != gpu) continue;
-    if (driver.cuMemPoolTrimTo(handle, 0) == cuda::Result::kSuccess) Refresh(i, accounts);
+    (void)Trim(i, 0, accounts);
   }
+}
+
+cuda::Result Pools::Trim(int index, uint64_t keep, Accounts* accounts) {
+  const cuda::MemPool handle = pools_[index].handle.load();
+  pools_[index].trims.fetch_add(1);
+  const cuda::Result result = IsGraphMemory(handle) ? driver.cuDeviceGraphMemTrim(DeviceOf(handle))
+                                                    : driver.cuMemPoolTrimTo(handle, keep);
+  if (result == cuda::Result::kSuccess) Refresh(index, accounts);
+  return result;
 }
 
 void Pools::Remove(int index, Accounts* accounts) {

@@ -87,6 +87,7 @@ void Process::Reset() {
   arrays_.Reset();
   contexts_.Reset();
   pools_.Reset();
+  graph_needs_.Reset();
   physical_.Reset();
   for (auto& gpu : gpus_) gpu.store(0);
   for (auto& primary : primaries_) primary.store(nullptr);
@@ -153,10 +154,14 @@ bool Process::Reserve(int gpu, uint64_t bytes) {
   // Pools keep what the program has freed.
   pools_.Trim(gpu, &accounts_);
   if (accounts_.Reserve(gpu, bytes)) return true;
+  Refuse(gpu, bytes);
+  return false;
+}
+
+void Process::Refuse(int gpu, uint64_t bytes) {
   accounts_.RecordRefusal(gpu, bytes);
   ReportRefusal(accounts_.limits().gpus[gpu].uuid, bytes, accounts_.Held(gpu),
                 accounts_.Limit(gpu));
-  return false;
 }
 
 bool Process::Charge(const Contexts::Known& context, cuda::DevicePtr pointer, uint64_t bytes,

@@ -19,6 +19,7 @@
 #include "src/limiter/allocations.h"
 #include "src/limiter/arrays.h"
 #include "src/limiter/contexts.h"
+#include "src/limiter/graph_memory.h"
 #include "src/limiter/physical_memory.h"
 #include "src/limiter/pools.h"
 #include "src/limiter/throttle.h"
@@ -43,6 +44,8 @@ class Process {
   // Reserves what an allocation of `bytes` may take. False: it would exceed the limit, which is
   // reported.
   bool Reserve(int gpu, uint64_t bytes);
+  // Notes and reports that the program is told to be out of memory.
+  void Refuse(int gpu, uint64_t bytes);
   // The driver has allocated `bytes` at `pointer`, for which `reserved` were reserved. False: there
   // is no memory to remember it; nothing is charged then, and the caller frees it again.
   bool Charge(const Contexts::Known& context, cuda::DevicePtr pointer, uint64_t bytes,
@@ -69,6 +72,7 @@ class Process {
   Accounts& accounts() { return accounts_; }
   Arrays& arrays() { return arrays_; }
   Pools& pools() { return pools_; }
+  GraphNeeds& graph_needs() { return graph_needs_; }
   PhysicalPieces& physical() { return physical_; }
 
  private:
@@ -86,6 +90,7 @@ class Process {
   Arrays arrays_;
   Contexts contexts_;
   Pools pools_;
+  GraphNeeds graph_needs_;
   PhysicalPieces physical_;
   // By device ordinal.
   std::atomic<int> gpus_[kMaxDevices] = {};  // index in the limits + 2, 0: not asked yet

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <new>
 
 #include "src/sim/cuda/kernels.h"
@@ -148,6 +149,8 @@ void Driver::DestroyContext(ContextTag* context, std::unique_lock<std::mutex>* l
   }
   for (ContextTag* other : contexts_) other->peers.erase(context);
   contexts_.erase(context);
+  const auto is_here = [context](ContextTag* other) { return other->device == context->device; };
+  if (std::ranges::none_of(contexts_, is_here)) graph_pools_.Trim(context->device);
   streams_.erase(&context->legacy);
   delete context;
   slot_.AddContexts(gpu, -1);

@@ -56,6 +56,7 @@ struct Allocation {
   Device device = 0;
   unsigned access = kAccessReadWrite;
   bool imported = false;  // of another process, which pays for it
+  GraphMemory* graph = nullptr;  // memory of a node of a graph; it has no context
 };
 
 // Memory of this process that others may open: a memfd has taken the place of its pages.
@@ -228,12 +229,14 @@ class Driver {
   // Gives back to the GPU what the pool keeps, until it reserves at most `keep`.
   void Trim(MemPoolTag* pool, uint64_t keep);
 
-  // Unmaps memory that was freed while commands that may touch it were still to come.
+  // Unmaps memory now, or later where commands that may touch it are still to come.
+  void UnmapLater(DevicePtr base, uint64_t bytes);
   void UnmapUnused();
 
   Engine& engine() { return engine_; }
   Graphs& graphs() { return graphs_; }
   Arrays& arrays() { return arrays_; }
+  GraphPools& graph_pools() { return graph_pools_; }
   StreamTag* CreateStream(ContextTag* context, unsigned flags, int priority);
   void DestroyStream(StreamTag* stream);
   bool IsStream(StreamTag* stream) const { return streams_.contains(stream); }
@@ -307,6 +310,7 @@ class Driver {
   Engine engine_{this};
   Graphs graphs_;
   Arrays arrays_;
+  GraphPools graph_pools_{this};
   std::unordered_set<StreamTag*> streams_;
   std::unordered_set<FunctionTag*> functions_;
   std::unordered_set<KernelTag*> kernels_;

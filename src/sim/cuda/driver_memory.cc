@@ -86,6 +86,10 @@ void Driver::Unmap(DevicePtr base, uint64_t bytes, uint32_t gpu) {
     close(exported->second.fd);
     exports_.erase(exported);
   }
+  UnmapLater(base, bytes);
+}
+
+void Driver::UnmapLater(DevicePtr base, uint64_t bytes) {
   unused_.push_back({base, bytes, engine_.last_order()});
   UnmapUnused();
 }
@@ -233,6 +237,7 @@ Result Driver::Free(DevicePtr pointer) {
     return Result::kInvalidValue;
   }
   const Allocation allocation = found->second;
+  if (allocation.graph != nullptr) return graph_pools_.Free(allocation.graph);
   allocations_.erase(found);
   if (allocation.pool != nullptr) allocation.pool->used -= allocation.size;
   if (allocation.block != 0) {

@@ -43,6 +43,13 @@ Result Graphs::AddTo(Capture* capture, StreamTag* stream, GraphNodeType type, Co
   return Result::kSuccess;
 }
 
+Result Graphs::AddMemory(Capture* capture, StreamTag* stream, GraphNodeType type,
+                         std::shared_ptr<GraphMemory> memory) {
+  const Result result = AddTo(capture, stream, type, {});
+  if (result == Result::kSuccess) capture->graph->nodes.back()->memory = std::move(memory);
+  return result;
+}
+
 Result Graphs::End(Capture* capture, std::unique_ptr<GraphTag>* graph) {
   Result result = capture->invalid ? Result::kStreamCaptureInvalidated : Result::kSuccess;
   std::set<GraphNodeTag*> joined;
@@ -113,12 +120,17 @@ std::unique_ptr<GraphTag> Clone(const GraphTag& graph) {
     copy->type = node->type;
     copy->command = node->command;
     copy->event = node->event;
+    copy->memory = node->memory;
     if (node->child != nullptr) copy->child = Clone(*node->child);
     for (const GraphNodeTag* from : node->from) copy->from.push_back(clones[from]);
     clones[node.get()] = copy.get();
     clone->nodes.push_back(std::move(copy));
   }
   return clone;
+}
+
+bool GraphTag::has_memory() const {
+  return std::ranges::any_of(nodes, [](const auto& node) { return node->memory != nullptr; });
 }
 
 }  // namespace tessera::cuda

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "src/sim/cuda/engine.h"
+#include "src/sim/cuda/graph_memory.h"
 
 // Handles of the ABI point at these.
 struct tessera::cuda::GraphNodeTag {
@@ -18,16 +19,20 @@ struct tessera::cuda::GraphNodeTag {
   Command command;                  // not of child graphs, empty nodes and event records
   EventTag* event = nullptr;        // kEventRecord
   std::unique_ptr<GraphTag> child;  // kGraph
+  std::shared_ptr<GraphMemory> memory;  // kMemAlloc, kMemFree
   std::vector<GraphNodeTag*> from;  // what it comes after
 };
 
 // Every node stands after those that it comes after.
 struct tessera::cuda::GraphTag {
   std::vector<std::unique_ptr<GraphNodeTag>> nodes;
+  bool has_memory() const;
 };
 
 struct tessera::cuda::GraphExecTag {
   std::shared_ptr<const GraphTag> graph;
+  std::shared_ptr<GraphBacking> backing;  // null: it has no memory nodes
+  bool auto_free = false;                 // what the last launch has left allocated
 };
 
 namespace tessera::cuda {
@@ -51,6 +56,8 @@ class Graphs {
   // Adds the command to the capture instead of the stream's queue.
   Result AddTo(Capture* capture, StreamTag* stream, GraphNodeType type, Command command,
                EventTag* event = nullptr);
+  Result AddMemory(Capture* capture, StreamTag* stream, GraphNodeType type,
+                   std::shared_ptr<GraphMemory> memory);
   Capture* Begin(StreamTag* stream, uint64_t id);
   // The graph that was captured, if every stream that took part has joined the first one again.
   Result End(Capture* capture, std::unique_ptr<GraphTag>* graph);

@@ -64,10 +64,16 @@ Result List(const std::vector<GraphNode>& found, GraphNode* nodes, size_t* count
   return Result::kSuccess;
 }
 
-Result Instantiate(GraphExec* exec, Graph graph) {
+Result Instantiate(GraphExec* exec, Graph graph, uint64_t flags) {
   CUDA_ENTER(ContextCall, call);
   if (exec == nullptr || !call->graphs().IsGraph(graph)) return Result::kInvalidValue;
   auto made = std::make_unique<GraphExecTag>();
+  Result result = call->graph_pools().Instantiate(*graph, &made->backing);
+  if (result == Result::kSuccess && (flags & kInstantiateUpload) != 0) {
+    result = call->graph_pools().Back(made->backing);
+  }
+  if (result != Result::kSuccess) return result;
+  made->auto_free = (flags & kInstantiateAutoFree) != 0;
   made->graph = Clone(*graph);
   *exec = call->graphs().Keep(std::move(made));
   return Result::kSuccess;
@@ -114,7 +120,7 @@ class Launcher {
       }
       return result;
     }
-    if (node.type == GraphNodeType::kEmpty) return Result::kSuccess;
+    if (node.type == GraphNodeType::kEmpty || node.memory != nullptr) return Result::kSuccess;
     ++nodes_;
     together_.left_ns += node.command.left_ns;
     together_.share = std::max(together_.share, node.command.share);
@@ -215,6 +221,7 @@ CUDA_EXPORT Result cuGraphDestroy(Graph graph) {
 CUDA_EXPORT Result cuGraphClone(Graph* clone, Graph graph) {
   CUDA_ENTER(Call, call);
   if (clone == nullptr || !call->graphs().IsGraph(graph)) return Result::kInvalidValue;
+  if (graph->has_memory()) return Result::kNotSupported;
   *clone = call->graphs().Keep(Clone(*graph));
   return Result::kSuccess;
 }
@@ -259,9 +266,56 @@ CUDA_EXPORT Result cuGraphAddChildGraphNode(GraphNode* node, Graph graph, const 
                                             size_t count, Graph child) {
   CUDA_ENTER(Call, call);
   if (!call->graphs().IsGraph(child)) return Result::kInvalidValue;
+  if (child->has_memory()) return Result::kNotSupported;
   auto made = NewNode(GraphNodeType::kGraph);
   made->child = Clone(*child);
   return AddNode(call, node, graph, from, count, std::move(made));
+}
+
+CUDA_EXPORT Result cuGraphAddMemAllocNode(GraphNode* node, Graph graph, const GraphNode* from,
+                                          size_t count, MemAllocNodeParameters* parameters) {
+  CUDA_ENTER(ContextCall, call);
+  if (parameters == nullptr || parameters->bytes == 0) return Result::kInvalidValue;
+  if (parameters->pool.location.type != kLocationDevice) return Result::kNotSupported;
+  if (!call->IsDevice(parameters->pool.location.id)) return Result::kInvalidDevice;
+  auto made = NewNode(GraphNodeType::kMemAlloc);
+  Result result = call->graph_pools().Create(parameters->pool.location.id, parameters->bytes,
+                                             &made->memory);
+  if (result != Result::kSuccess) return result;
+  const DevicePtr pointer = made->memory->base;
+  result = AddNode(call, node, graph, from, count, std::move(made));
+  if (result == Result::kSuccess) parameters->pointer = pointer;
+  return result;
+}
+
+CUDA_EXPORT Result cuGraphAddMemFreeNode(GraphNode* node, Graph graph, const GraphNode* from,
+                                         size_t count, DevicePtr pointer) {
+  CUDA_ENTER(ContextCall, call);
+  auto made = NewNode(GraphNodeType::kMemFree);
+  made->memory = call->graph_pools().Find(pointer);
+  if (made->memory == nullptr) return Result::kInvalidValue;
+  return AddNode(call, node, graph, from, count, std::move(made));
+}
+
+CUDA_EXPORT Result cuGraphMemAllocNodeGetParams(GraphNode node,
+                                                MemAllocNodeParameters* parameters) {
+  CUDA_ENTER(Call, call);
+  if (parameters == nullptr || !call->graphs().IsNode(node) ||
+      node->type != GraphNodeType::kMemAlloc) {
+    return Result::kInvalidValue;
+  }
+  *parameters = {.pool = {.alloc_type = 1, .location = {kLocationDevice, node->memory->device}},
+                 .bytes = node->memory->bytes,
+                 .pointer = node->memory->base};
+  return Result::kSuccess;
+}
+
+CUDA_EXPORT Result cuGraphMemFreeNodeGetParams(GraphNode node, DevicePtr* pointer) {
+  CUDA_ENTER(Call, call);
+  if (!call->graphs().IsNode(node) || node->type != GraphNodeType::kMemFree) {
+    return Result::kInvalidValue;
+  }
+  return Put(pointer, node->memory->base);
 }
 
 // A node may come after one that was added later; then it moves behind it.
@@ -326,18 +380,19 @@ CUDA_EXPORT Result cuGraphNodeGetDependencies(GraphNode node, GraphNode* from, s
 }
 
 CUDA_EXPORT Result cuGraphInstantiate(GraphExec* exec, Graph graph, GraphNode*, char*, size_t) {
-  return Instantiate(exec, graph);
+  return Instantiate(exec, graph, 0);
 }
 CUDA_EXPORT Result cuGraphInstantiate_v2(GraphExec* exec, Graph graph, GraphNode*, char*, size_t) {
-  return Instantiate(exec, graph);
+  return Instantiate(exec, graph, 0);
 }
-CUDA_EXPORT Result cuGraphInstantiateWithFlags(GraphExec* exec, Graph graph, unsigned long long) {
-  return Instantiate(exec, graph);
+CUDA_EXPORT Result cuGraphInstantiateWithFlags(GraphExec* exec, Graph graph,
+                                               unsigned long long flags) {
+  return Instantiate(exec, graph, flags & ~uint64_t(kInstantiateUpload));
 }
 CUDA_EXPORT Result cuGraphInstantiateWithParams(GraphExec* exec, Graph graph,
                                                 GraphInstantiateParameters* parameters) {
   if (parameters == nullptr) return Result::kInvalidValue;
-  const Result result = Instantiate(exec, graph);
+  const Result result = Instantiate(exec, graph, parameters->flags);
   parameters->result = result == Result::kSuccess ? 0 : 1;
   return result;
 }
@@ -352,7 +407,8 @@ CUDA_EXPORT Result cuGraphExecUpdate(GraphExec exec, Graph graph, GraphNode* err
   const auto same = [](const auto& a, const auto& b) {
     return a->type == b->type && a->from.size() == b->from.size();
   };
-  const bool fits = std::ranges::equal(exec->graph->nodes, graph->nodes, same);
+  const bool fits = !exec->graph->has_memory() && !graph->has_memory() &&
+                    std::ranges::equal(exec->graph->nodes, graph->nodes, same);
   PutIf(result, fits ? 0 : 1);
   if (!fits) return Result::kGraphExecUpdateFailure;
   exec->graph = Clone(*graph);
@@ -362,6 +418,7 @@ CUDA_EXPORT Result cuGraphExecUpdate(GraphExec exec, Graph graph, GraphNode* err
 CUDA_EXPORT Result cuGraphExecDestroy(GraphExec exec) {
   CUDA_ENTER(Call, call);
   if (!call->graphs().IsExec(exec)) return Result::kInvalidValue;
+  if (exec->backing != nullptr) call->graph_pools().EndInstance(exec->backing.get());
   call->graphs().Destroy(exec);
   return Result::kSuccess;
 }
@@ -369,7 +426,8 @@ CUDA_EXPORT Result cuGraphExecDestroy(GraphExec exec) {
 CUDA_EXPORT Result cuGraphUpload(GraphExec exec, Stream stream) {
   CUDA_ENTER(ContextCall, call);
   if (call->FindStream(call.context(), stream) == nullptr) return Result::kInvalidHandle;
-  return call->graphs().IsExec(exec) ? Result::kSuccess : Result::kInvalidValue;
+  if (!call->graphs().IsExec(exec)) return Result::kInvalidValue;
+  return call->graph_pools().Back(exec->backing);
 }
 CUDA_ALIAS(cuGraphUpload_ptsz, cuGraphUpload)
 
@@ -380,9 +438,16 @@ CUDA_EXPORT Result cuGraphLaunch(GraphExec exec, Stream stream) {
   if (!call->graphs().IsExec(exec)) return Result::kInvalidValue;
   // The instance may be destroyed or updated while a launch waits for room.
   const std::shared_ptr<const GraphTag> graph = exec->graph;
+  const std::shared_ptr<GraphBacking> backing = exec->backing;
+  Result result = call->graph_pools().Launch(*graph, backing, exec->auto_free);
+  if (result != Result::kSuccess) return result;
   Launcher launcher(&call, found);
-  const Result result = launcher.Add(*graph);
-  return result == Result::kSuccess ? launcher.Flush() : result;
+  result = launcher.Add(*graph);
+  if (result == Result::kSuccess) result = launcher.Flush();
+  if (backing != nullptr && result == Result::kSuccess) {
+    backing->last = call->engine().Record(found);
+  }
+  return result;
 }
 CUDA_ALIAS(cuGraphLaunch_ptsz, cuGraphLaunch)
 

@@ -64,7 +64,8 @@ CUDA_EXPORT Result cuIpcGetMemHandle(IpcMemHandle* handle, DevicePtr pointer) {
   call.WaitForAll();
   const Allocation* allocation = call->FindAllocation(pointer);
   if (allocation == nullptr || allocation->kind != MemoryKind::kDevice ||
-      allocation->pool != nullptr || allocation->physical != 0 || allocation->imported) {
+      allocation->pool != nullptr || allocation->physical != 0 || allocation->imported ||
+      allocation->graph != nullptr) {
     return Result::kInvalidValue;
   }
   ExportedMemory exported;

@@ -44,6 +44,14 @@ Result AllocateFromPool(ContextCall& call, DevicePtr* pointer, size_t bytes, Mem
   if (pointer == nullptr) return Result::kInvalidValue;
   StreamTag* queue = call->FindStream(call.context(), stream);
   if (queue == nullptr) return Result::kInvalidHandle;
+  if (Capture* capture = call->graphs().CaptureOf(queue)) {
+    if (bytes == 0) return Result::kInvalidValue;
+    std::shared_ptr<GraphMemory> memory;
+    const Result result = call->graph_pools().Create(pool->device, bytes, &memory);
+    if (result != Result::kSuccess) return result;
+    *pointer = memory->base;
+    return call->graphs().AddMemory(capture, queue, GraphNodeType::kMemAlloc, std::move(memory));
+  }
   const Result result = call->Allocate(call.context(), bytes, MemoryKind::kDevice, pool, pointer);
   if (result != Result::kSuccess) return result;
   // What other streams have freed is ours when they have come there.
@@ -179,6 +187,11 @@ CUDA_EXPORT Result cuMemFreeAsync(DevicePtr pointer, Stream stream) {
   StreamTag* queue = call->FindStream(call.context(), stream);
   if (queue == nullptr) return Result::kInvalidHandle;
   if (pointer == 0) return Result::kInvalidValue;
+  if (Capture* capture = call->graphs().CaptureOf(queue)) {
+    std::shared_ptr<GraphMemory> memory = call->graph_pools().Find(pointer);
+    if (memory == nullptr) return Result::kInvalidValue;
+    return call->graphs().AddMemory(capture, queue, GraphNodeType::kMemFree, std::move(memory));
+  }
   const Allocation* allocation = call->FindAllocation(pointer);
   if (allocation != nullptr && allocation->pool != nullptr && !queue->queue.idle()) {
     std::vector<TicketRef>& frees = allocation->pool->frees;
