@@ -92,6 +92,11 @@ using GraphExec = GraphExecTag*;
 inline constexpr std::uintptr_t kStreamLegacy = 1;
 inline constexpr std::uintptr_t kStreamPerThread = 2;
 
+// CUlimit: bytes of a thread's stack, of the buffer of printf, of the heap of malloc in kernels.
+inline constexpr int kLimitStack = 0, kLimitPrintfFifo = 1, kLimitMallocHeap = 2;
+// CUdevice_attribute
+inline constexpr int kMultiprocessorCount = 16, kMaxThreadsPerMultiprocessor = 39;
+
 struct Uuid {
   char bytes[16];
 };

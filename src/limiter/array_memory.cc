@@ -9,7 +9,7 @@ namespace tessera::cuda {
 namespace {
 
 using limiter::ArrayBytes;
-using limiter::Arrays;
+using limiter::Charges;
 using limiter::Contexts;
 using limiter::driver;
 using limiter::MipmapBytes;
@@ -26,7 +26,7 @@ Result CreateArray(Handle* array, uint64_t bytes, Create create, Destroy destroy
   if (!process.Reserve(context.gpu, reserved)) return Result::kOutOfMemory;
   Result result = create();
   if (result == Result::kSuccess &&
-      !process.arrays().Add(*array, context, bytes, &process.accounts())) {
+      !process.charges().Add(*array, context, bytes, &process.accounts())) {
     destroy(*array);
     *array = nullptr;
     result = Result::kOutOfMemory;
@@ -38,14 +38,14 @@ Result CreateArray(Handle* array, uint64_t bytes, Create create, Destroy destroy
 template <typename Handle, typename Destroy>
 Result DestroyArray(Handle array, Destroy destroy) {
   Process& process = Process::Get();
-  Arrays::Array taken;
-  const bool known = process.limiting() && process.arrays().Take(array, &taken);
+  Charges::Held taken;
+  const bool known = process.limiting() && process.charges().Take(array, &taken);
   const Result result = destroy(array);
   if (!known) return result;
   if (result == Result::kSuccess) {
-    process.arrays().EndCharge(taken, &process.accounts());
+    process.charges().EndCharge(taken, &process.accounts());
   } else {
-    process.arrays().PutBack(array, taken);
+    process.charges().PutBack(array, taken);
   }
   return result;
 }

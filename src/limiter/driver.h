@@ -22,6 +22,23 @@ struct Driver {
 };
 extern Driver driver;
 
+// While a stream is captured, the driver lets no thread ask for events or memory, and ends the
+// capture, unless the thread says that it knows what it does. 2: CU_STREAM_CAPTURE_MODE_RELAXED.
+class RelaxedCapture {
+ public:
+  explicit RelaxedCapture(bool needed = true) : needed_(needed) { Exchange(); }
+  ~RelaxedCapture() { Exchange(); }
+  RelaxedCapture(const RelaxedCapture&) = delete;
+  RelaxedCapture& operator=(const RelaxedCapture&) = delete;
+
+ private:
+  void Exchange() {
+    if (needed_) driver.cuThreadExchangeStreamCaptureMode(&mode_);
+  }
+  const bool needed_;
+  int mode_ = 2;
+};
+
 // The limiter's function in place of the driver's: for a pointer that the driver's cuGetProcAddress
 // gave. Pointers to other functions come back as they are.
 void* InPlaceOf(void* driver_function);

@@ -218,11 +218,15 @@ Result Upload(GraphExec exec, Uses* uses, LaunchStream stream) {
     if (uses->Has(gpu)) uses->needs[gpu].trims = process.pools().TrimsOf(uses->Pool(gpu));
   }
   const auto upload = [&] {
+    const RelaxedCapture relaxed;
     return stream.per_thread ? driver.cuGraphUpload_ptsz(exec, stream.handle)
                              : driver.cuGraphUpload(exec, stream.handle);
   };
   const Result result = Grow(*uses, upload, [] {});
-  if (result != Result::kSuccess) return result;
+  // Whatever else the driver says of an upload, the launch is its own to answer.
+  if (result != Result::kSuccess) {
+    return result == Result::kOutOfMemory ? result : Result::kSuccess;
+  }
   for (uint32_t gpu = 0; gpu < kMaxGpus; ++gpu) {
     if (!uses->Has(gpu)) continue;
     process.graph_needs().SetUploaded(exec, int(gpu), IdOf(stream), uses->needs[gpu].trims);

@@ -65,6 +65,7 @@ void Pools::RefreshAll(Accounts* accounts) {
 }
 
 void Pools::Trim(int gpu, Accounts* accounts) {
+  const RelaxedCapture relaxed;
   for (int i = 0; i < kCapacity; ++i) {
     const cuda::MemPool handle = pools_[i].handle.load();
     if (handle == nullptr || pools_[i].gpu != gpu) continue;

@@ -84,7 +84,7 @@ Result Process::Init() {
 void Process::Reset() {
   allocations_.Reset();
   blocks_.Reset();
-  arrays_.Reset();
+  charges_.Reset();
   contexts_.Reset();
   pools_.Reset();
   graph_needs_.Reset();
@@ -206,7 +206,7 @@ void Process::EndContext(uint64_t id) {
   };
   if (id != 0) {
     allocations_.RemoveContext(id, end, this);
-    arrays_.EndContext(id, &accounts_);
+    charges_.EndContext(id, &accounts_);
   }
   pools_.RefreshAll(&accounts_);
   Throttle::Get().ForgetContext(id);

@@ -17,7 +17,7 @@
 #include "api/cuda_abi.h"
 #include "src/limiter/accounts.h"
 #include "src/limiter/allocations.h"
-#include "src/limiter/arrays.h"
+#include "src/limiter/charges.h"
 #include "src/limiter/contexts.h"
 #include "src/limiter/graph_memory.h"
 #include "src/limiter/physical_memory.h"
@@ -70,7 +70,7 @@ class Process {
   int FindPool(cuda::MemPool pool) const { return limiting() ? pools_.Find(pool) : -1; }
 
   Accounts& accounts() { return accounts_; }
-  Arrays& arrays() { return arrays_; }
+  Charges& charges() { return charges_; }
   Pools& pools() { return pools_; }
   GraphNeeds& graph_needs() { return graph_needs_; }
   PhysicalPieces& physical() { return physical_; }
@@ -87,7 +87,7 @@ class Process {
   Accounts accounts_;
   Allocations allocations_;
   Allocations blocks_;  // that small allocations share, by their address
-  Arrays arrays_;
+  Charges charges_;
   Contexts contexts_;
   Pools pools_;
   GraphNeeds graph_needs_;

@@ -31,23 +31,6 @@ void Futex(std::atomic<int>* word, int operation, int value) {
   ::syscall(SYS_futex, word, operation | FUTEX_PRIVATE_FLAG, value, nullptr, nullptr, 0);
 }
 
-// While a stream is captured, the driver lets no thread ask for events, unless it says that it
-// knows what it does. 2: CU_STREAM_CAPTURE_MODE_RELAXED.
-class RelaxedCapture {
- public:
-  explicit RelaxedCapture(bool needed) : needed_(needed) { Exchange(); }
-  ~RelaxedCapture() { Exchange(); }
-  RelaxedCapture(const RelaxedCapture&) = delete;
-  RelaxedCapture& operator=(const RelaxedCapture&) = delete;
-
- private:
-  void Exchange() {
-    if (needed_) driver.cuThreadExchangeStreamCaptureMode(&mode_);
-  }
-  const bool needed_;
-  int mode_ = 2;
-};
-
 }  // namespace
 
 thread_local uint64_t DriverGpu::context_ = 0;

@@ -9,6 +9,18 @@ constexpr unsigned kApiV1 = 3010, kApiV2 = 3020, kApiV3 = 11040, kApiV4 = 12050;
 constexpr int kLimits = 7;  // CU_LIMIT_STACK_SIZE … CU_LIMIT_PERSISTING_L2_CACHE_SIZE
 constexpr size_t kDefaultLimits[kLimits] = {1024, 7 << 20, 8 << 20, 2, 2048, 64, 0};
 
+constexpr size_t kMaxLimit = size_t(1) << 40;
+
+// What a limit takes of the GPU beyond its default, at once: the real driver may wait for a kernel
+// that needs it.
+uint64_t BytesOfLimit(const sim::GpuFacts& gpu, int limit, size_t value) {
+  if (limit > kLimitMallocHeap || value <= kDefaultLimits[limit]) return 0;
+  const uint64_t more = value - kDefaultLimits[limit];
+  const uint64_t stacks = uint64_t(gpu.sm_count) * gpu.max_threads_per_sm;
+  const uint64_t bytes = limit == kLimitStack ? more * stacks : more;
+  return (bytes + kBlockBytes - 1) / kBlockBytes * kBlockBytes;
+}
+
 Result Create(Context* context, unsigned flags, Device device, unsigned api_version) {
   CUDA_ENTER(Call, call);
   if (context == nullptr) return Result::kInvalidValue;
@@ -189,7 +201,13 @@ CUDA_EXPORT Result cuCtxSynchronize_v2(Context context) {
 
 CUDA_EXPORT Result cuCtxSetLimit(int limit, size_t value) {
   CUDA_ENTER(ContextCall, call);
-  if (limit < 0 || limit >= kLimits) return Result::kInvalidValue;
+  if (limit < 0 || limit >= kLimits || value > kMaxLimit) return Result::kInvalidValue;
+  const uint32_t gpu = call->GpuOf(call.context()->device);
+  const uint64_t bytes = BytesOfLimit(call->state().facts(gpu), limit, value);
+  uint64_t& taken = call.context()->limit_bytes[limit];
+  if (bytes > taken && call->slot().Charge(gpu, bytes - taken) != 0) return Result::kOutOfMemory;
+  if (bytes < taken) call->slot().Uncharge(gpu, taken - bytes);
+  taken = bytes;
   call.context()->limits[limit] = value;
   return Result::kSuccess;
 }

@@ -152,6 +152,7 @@ void Driver::DestroyContext(ContextTag* context, std::unique_lock<std::mutex>* l
   const auto is_here = [context](ContextTag* other) { return other->device == context->device; };
   if (std::ranges::none_of(contexts_, is_here)) graph_pools_.Trim(context->device);
   streams_.erase(&context->legacy);
+  for (const auto& [limit, bytes] : context->limit_bytes) slot_.Uncharge(gpu, bytes);
   delete context;
   slot_.AddContexts(gpu, -1);
   slot_.Uncharge(gpu, state_.facts(gpu).context_bytes);

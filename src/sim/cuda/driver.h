@@ -168,6 +168,7 @@ struct tessera::cuda::ContextTag {
   std::map<DevicePtr, Block> array_blocks;  // arrays share no block with other memory
   std::set<ContextTag*> peers;
   std::map<int, size_t> limits;
+  std::map<int, uint64_t> limit_bytes;  // what they take of the GPU beyond the defaults
 };
 
 inline bool tessera::cuda::StreamTag::is_legacy() const { return this == &context->legacy; }
