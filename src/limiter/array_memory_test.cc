@@ -156,6 +156,15 @@ TEST_F(LimitedArrayTest, ArraysOfOthersAndDestroyingInVainChangeNothing) {
     EXPECT_EQ(CU(cuda, cuArrayDestroy)(ours), Result::kInvalidHandle);
     EXPECT_EQ(CU(cuda, cuArrayDestroy)(nullptr), Result::kInvalidHandle);
     EXPECT_EQ(node.Held(0), 0u);
+    const Array3DDescriptor descriptor = OfMiB(10);
+    MipmappedArray mipmap = nullptr, other = nullptr;
+    ASSERT_OK(CU(cuda, cuMipmappedArrayCreate)(&mipmap, &descriptor, 1));
+    ASSERT_OK(CU(real, cuMipmappedArrayCreate)(&other, &descriptor, 1));
+    EXPECT_OK(CU(cuda, cuMipmappedArrayDestroy)(other));
+    EXPECT_EQ(node.Held(0), 10 * kMiB);
+    EXPECT_OK(CU(cuda, cuMipmappedArrayDestroy)(mipmap));
+    EXPECT_EQ(CU(cuda, cuMipmappedArrayDestroy)(mipmap), Result::kInvalidHandle);
+    EXPECT_EQ(node.Held(0), 0u);
   }));
 }
 

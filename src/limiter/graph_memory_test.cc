@@ -44,7 +44,7 @@ struct Program {
   }
   // After the node `from`.
   DevicePtr Alloc(uint64_t bytes, GraphNode from, GraphNode* node) const {
-    cuda::MemAllocNodeParameters parameters{.pool = {.alloc_type = 1, .location = {1, 0}},
+    cuda::MemAllocNodeParameters parameters{.pool = {.alloc_type = 1, .location = {1, device}},
                                             .bytes = bytes};
     EXPECT_OK(CU(cuda, cuGraphAddMemAllocNode)(node, graph, &from, from != nullptr, &parameters));
     return parameters.pointer;
@@ -70,6 +70,7 @@ struct Program {
   Stream stream = nullptr;
   Graph graph = nullptr;
   GraphNode last = nullptr;
+  cuda::Device device = 0;  // of the nodes that are added
 };
 
 TEST_F(LimitedGraphTest, IsChargedWhatTheDriverKeepsForGraphs) {
@@ -85,6 +86,7 @@ TEST_F(LimitedGraphTest, IsChargedWhatTheDriverKeepsForGraphs) {
       EXPECT_EQ(node.DeviceBytes(0), 60 * kMiB + kOfContext);
     }
     EXPECT_OK(CU(cuda, cuGraphExecDestroy)(exec));
+    EXPECT_EQ(CU(cuda, cuGraphExecDestroy)(exec), Result::kInvalidValue);
     EXPECT_EQ(node.Held(0), 60 * kMiB) << "the driver keeps it";
     EXPECT_OK(CU(cuda, cuDeviceGraphMemTrim)(0));
     EXPECT_EQ(node.Held(0), 0u);
@@ -130,6 +132,46 @@ TEST_F(LimitedGraphTest, IdleMemoryOfGraphsIsReturnedBeforeAnythingIsRefused) {
     EXPECT_OK(program.Launch(exec));
     EXPECT_EQ(node.Held(0), 60 * kMiB);
   }));
+}
+
+TEST_F(LimitedGraphTest, IsChargedToTheGpuOfTheNodes) {
+  LimitedNode node({100 * kMiB, 50 * kMiB});
+  EXPECT_TRUE(node.Run([&](const CudaLibrary& cuda) {
+    Program program(cuda);
+    program.device = 1;
+    program.Free(program.Alloc(40 * kMiB));
+    const GraphExec exec = program.Instantiate();
+    EXPECT_OK(program.Launch(exec));
+    EXPECT_EQ(node.Held(0), 0u);
+    EXPECT_EQ(node.Held(1), 40 * kMiB);
+    EXPECT_OK(CU(cuda, cuDeviceGraphMemTrim)(0));
+    EXPECT_EQ(node.Held(1), 40 * kMiB);
+    EXPECT_OK(CU(cuda, cuDeviceGraphMemTrim)(1));
+    EXPECT_EQ(node.Held(1), 0u);
+    node.SetMemory(1, 30 * kMiB);
+    EXPECT_EQ(program.Launch(exec), Result::kOutOfMemory);
+    EXPECT_EQ(CU(cuda, cuDeviceGraphMemTrim)(2), Result::kInvalidDevice);
+  }));
+}
+
+// A launch into another stream may take memory of its own.
+TEST_F(LimitedGraphTest, ALaunchIntoAnotherStreamIsCheckedAgain) {
+  LimitedNode node({100 * kMiB});
+  EXPECT_TRUE(node.Run([&](const CudaLibrary& cuda) {
+    Program program(cuda);
+    DevicePtr other = 0;
+    program.Free(program.Alloc(60 * kMiB));
+    const GraphExec exec = program.Instantiate();
+    EXPECT_OK(program.Launch(exec));
+    ASSERT_OK(CU(cuda, cuMemAlloc_v2)(&other, 40 * kMiB));
+    EXPECT_OK(program.Launch(exec)) << "its memory is there";
+    ASSERT_OK(CU(cuda, cuStreamCreate)(&program.stream, 1));
+    EXPECT_OK(program.Launch(exec)) << "what is idle is returned, and taken again";
+    EXPECT_EQ(node.Held(0), 100 * kMiB);
+    EXPECT_EQ(node.DeviceBytes(0), 100 * kMiB + kOfContext);
+  }));
+  EXPECT_EQ(node.usage(0).refused, 0u);
+  EXPECT_LE(node.usage(0).peak, 100 * kMiB);
 }
 
 TEST_F(LimitedGraphTest, NodesThatShareMemoryCountOnce) {
