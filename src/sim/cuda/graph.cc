@@ -50,6 +50,19 @@ Result Graphs::AddMemory(Capture* capture, StreamTag* stream, GraphNodeType type
   return result;
 }
 
+Result Graphs::AddNode(GraphNodeTag** node, GraphTag* graph, GraphNodeTag* const* from,
+                       size_t count, std::unique_ptr<GraphNodeTag> made) {
+  if (node == nullptr || !IsGraph(graph)) return Result::kInvalidValue;
+  for (size_t i = 0; i < count; ++i) {
+    if (!IsNode(from[i]) || from[i]->graph != graph) return Result::kInvalidValue;
+    made->from.push_back(from[i]);
+  }
+  made->graph = graph;
+  *node = made.get();
+  graph->nodes.push_back(std::move(made));
+  return Result::kSuccess;
+}
+
 Result Graphs::End(Capture* capture, std::unique_ptr<GraphTag>* graph) {
   Result result = capture->invalid ? Result::kStreamCaptureInvalidated : Result::kSuccess;
   std::set<GraphNodeTag*> joined;
@@ -127,6 +140,13 @@ std::unique_ptr<GraphTag> Clone(const GraphTag& graph) {
     clone->nodes.push_back(std::move(copy));
   }
   return clone;
+}
+
+std::unique_ptr<GraphNodeTag> NewNode(GraphNodeType type, Command command) {
+  auto node = std::make_unique<GraphNodeTag>();
+  node->type = type;
+  node->command = std::move(command);
+  return node;
 }
 
 bool GraphTag::has_memory() const {

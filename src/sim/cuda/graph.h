@@ -58,6 +58,9 @@ class Graphs {
                EventTag* event = nullptr);
   Result AddMemory(Capture* capture, StreamTag* stream, GraphNodeType type,
                    std::shared_ptr<GraphMemory> memory);
+  // Adds a node by hand, after `count` others of the graph.
+  Result AddNode(GraphNodeTag** node, GraphTag* graph, GraphNodeTag* const* from, size_t count,
+                 std::unique_ptr<GraphNodeTag> made);
   Capture* Begin(StreamTag* stream, uint64_t id);
   // The graph that was captured, if every stream that took part has joined the first one again.
   Result End(Capture* capture, std::unique_ptr<GraphTag>* graph);
@@ -82,5 +85,6 @@ class Graphs {
 };
 
 std::unique_ptr<GraphTag> Clone(const GraphTag& graph);
+std::unique_ptr<GraphNodeTag> NewNode(GraphNodeType type, Command command = {});
 
 }  // namespace tessera::cuda

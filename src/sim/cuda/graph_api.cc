@@ -16,27 +16,6 @@ int StatusOf(const Capture* capture) {
   return capture->invalid ? kCaptureInvalidated : kCaptureActive;
 }
 
-// Adds a node by hand.
-Result AddNode(Call& call, GraphNode* node, Graph graph, const GraphNode* from, size_t count,
-               std::unique_ptr<GraphNodeTag> made) {
-  if (node == nullptr || !call->graphs().IsGraph(graph)) return Result::kInvalidValue;
-  for (size_t i = 0; i < count; ++i) {
-    if (!call->graphs().IsNode(from[i]) || from[i]->graph != graph) return Result::kInvalidValue;
-    made->from.push_back(from[i]);
-  }
-  made->graph = graph;
-  *node = made.get();
-  graph->nodes.push_back(std::move(made));
-  return Result::kSuccess;
-}
-
-std::unique_ptr<GraphNodeTag> NewNode(GraphNodeType type, Command command = {}) {
-  auto node = std::make_unique<GraphNodeTag>();
-  node->type = type;
-  node->command = std::move(command);
-  return node;
-}
-
 Result AddKernelNode(GraphNode* node, Graph graph, const GraphNode* from, size_t count,
                      const KernelNodeParameters* parameters, bool may_have_kernel) {
   CUDA_ENTER(ContextCall, call);
@@ -52,7 +31,7 @@ Result AddKernelNode(GraphNode* node, Graph graph, const GraphNode* from, size_t
   const Result result =
       PlanLaunch(call, function, shape, parameters->parameters, parameters->extra, &command);
   if (result != Result::kSuccess) return result;
-  return AddNode(call, node, graph, from, count,
+  return call->graphs().AddNode(node, graph, from, count,
                  NewNode(GraphNodeType::kKernel, std::move(command)));
 }
 
@@ -243,7 +222,7 @@ CUDA_EXPORT Result cuGraphAddMemsetNode(GraphNode* node, Graph graph, const Grap
   Command command;
   const Result result = PlanMemset(call, *parameters, &command);
   if (result != Result::kSuccess) return result;
-  return AddNode(call, node, graph, from, count,
+  return call->graphs().AddNode(node, graph, from, count,
                  NewNode(GraphNodeType::kMemset, std::move(command)));
 }
 
@@ -253,13 +232,13 @@ CUDA_EXPORT Result cuGraphAddHostNode(GraphNode* node, Graph graph, const GraphN
   if (parameters == nullptr || parameters->function == nullptr) return Result::kInvalidValue;
   const HostNodeParameters host = *parameters;
   Command command{.kind = Command::Kind::kHost, .effect = [host] { host.function(host.data); }};
-  return AddNode(call, node, graph, from, count, NewNode(GraphNodeType::kHost, std::move(command)));
+  return call->graphs().AddNode(node, graph, from, count, NewNode(GraphNodeType::kHost, std::move(command)));
 }
 
 CUDA_EXPORT Result cuGraphAddEmptyNode(GraphNode* node, Graph graph, const GraphNode* from,
                                        size_t count) {
   CUDA_ENTER(Call, call);
-  return AddNode(call, node, graph, from, count, NewNode(GraphNodeType::kEmpty));
+  return call->graphs().AddNode(node, graph, from, count, NewNode(GraphNodeType::kEmpty));
 }
 
 CUDA_EXPORT Result cuGraphAddChildGraphNode(GraphNode* node, Graph graph, const GraphNode* from,
@@ -269,53 +248,7 @@ CUDA_EXPORT Result cuGraphAddChildGraphNode(GraphNode* node, Graph graph, const 
   if (child->has_memory()) return Result::kNotSupported;
   auto made = NewNode(GraphNodeType::kGraph);
   made->child = Clone(*child);
-  return AddNode(call, node, graph, from, count, std::move(made));
-}
-
-CUDA_EXPORT Result cuGraphAddMemAllocNode(GraphNode* node, Graph graph, const GraphNode* from,
-                                          size_t count, MemAllocNodeParameters* parameters) {
-  CUDA_ENTER(ContextCall, call);
-  if (parameters == nullptr || parameters->bytes == 0) return Result::kInvalidValue;
-  if (parameters->pool.location.type != kLocationDevice) return Result::kNotSupported;
-  if (!call->IsDevice(parameters->pool.location.id)) return Result::kInvalidDevice;
-  auto made = NewNode(GraphNodeType::kMemAlloc);
-  Result result = call->graph_pools().Create(parameters->pool.location.id, parameters->bytes,
-                                             &made->memory);
-  if (result != Result::kSuccess) return result;
-  const DevicePtr pointer = made->memory->base;
-  result = AddNode(call, node, graph, from, count, std::move(made));
-  if (result == Result::kSuccess) parameters->pointer = pointer;
-  return result;
-}
-
-CUDA_EXPORT Result cuGraphAddMemFreeNode(GraphNode* node, Graph graph, const GraphNode* from,
-                                         size_t count, DevicePtr pointer) {
-  CUDA_ENTER(ContextCall, call);
-  auto made = NewNode(GraphNodeType::kMemFree);
-  made->memory = call->graph_pools().Find(pointer);
-  if (made->memory == nullptr) return Result::kInvalidValue;
-  return AddNode(call, node, graph, from, count, std::move(made));
-}
-
-CUDA_EXPORT Result cuGraphMemAllocNodeGetParams(GraphNode node,
-                                                MemAllocNodeParameters* parameters) {
-  CUDA_ENTER(Call, call);
-  if (parameters == nullptr || !call->graphs().IsNode(node) ||
-      node->type != GraphNodeType::kMemAlloc) {
-    return Result::kInvalidValue;
-  }
-  *parameters = {.pool = {.alloc_type = 1, .location = {kLocationDevice, node->memory->device}},
-                 .bytes = node->memory->bytes,
-                 .pointer = node->memory->base};
-  return Result::kSuccess;
-}
-
-CUDA_EXPORT Result cuGraphMemFreeNodeGetParams(GraphNode node, DevicePtr* pointer) {
-  CUDA_ENTER(Call, call);
-  if (!call->graphs().IsNode(node) || node->type != GraphNodeType::kMemFree) {
-    return Result::kInvalidValue;
-  }
-  return Put(pointer, node->memory->base);
+  return call->graphs().AddNode(node, graph, from, count, std::move(made));
 }
 
 // A node may come after one that was added later; then it moves behind it.

@@ -193,6 +193,52 @@ void GraphPools::Trim(int device) {
   pool.idle = 0;
 }
 
+CUDA_EXPORT Result cuGraphAddMemAllocNode(GraphNode* node, Graph graph, const GraphNode* from,
+                                          size_t count, MemAllocNodeParameters* parameters) {
+  CUDA_ENTER(ContextCall, call);
+  if (parameters == nullptr || parameters->bytes == 0) return Result::kInvalidValue;
+  if (parameters->pool.location.type != kLocationDevice) return Result::kNotSupported;
+  if (!call->IsDevice(parameters->pool.location.id)) return Result::kInvalidDevice;
+  auto made = NewNode(GraphNodeType::kMemAlloc);
+  Result result =
+      call->graph_pools().Create(parameters->pool.location.id, parameters->bytes, &made->memory);
+  if (result != Result::kSuccess) return result;
+  const DevicePtr pointer = made->memory->base;
+  result = call->graphs().AddNode(node, graph, from, count, std::move(made));
+  if (result == Result::kSuccess) parameters->pointer = pointer;
+  return result;
+}
+
+CUDA_EXPORT Result cuGraphAddMemFreeNode(GraphNode* node, Graph graph, const GraphNode* from,
+                                         size_t count, DevicePtr pointer) {
+  CUDA_ENTER(ContextCall, call);
+  auto made = NewNode(GraphNodeType::kMemFree);
+  made->memory = call->graph_pools().Find(pointer);
+  if (made->memory == nullptr) return Result::kInvalidValue;
+  return call->graphs().AddNode(node, graph, from, count, std::move(made));
+}
+
+CUDA_EXPORT Result cuGraphMemAllocNodeGetParams(GraphNode node,
+                                                MemAllocNodeParameters* parameters) {
+  CUDA_ENTER(Call, call);
+  if (parameters == nullptr || !call->graphs().IsNode(node) ||
+      node->type != GraphNodeType::kMemAlloc) {
+    return Result::kInvalidValue;
+  }
+  *parameters = {.pool = {.alloc_type = 1, .location = {kLocationDevice, node->memory->device}},
+                 .bytes = node->memory->bytes,
+                 .pointer = node->memory->base};
+  return Result::kSuccess;
+}
+
+CUDA_EXPORT Result cuGraphMemFreeNodeGetParams(GraphNode node, DevicePtr* pointer) {
+  CUDA_ENTER(Call, call);
+  if (!call->graphs().IsNode(node) || node->type != GraphNodeType::kMemFree) {
+    return Result::kInvalidValue;
+  }
+  return Put(pointer, node->memory->base);
+}
+
 CUDA_EXPORT Result cuDeviceGetGraphMemAttribute(Device device, int attribute, void* value) {
   CUDA_ENTER(Call, call);
   if (!call->IsDevice(device)) return Result::kInvalidDevice;
