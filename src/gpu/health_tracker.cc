@@ -102,7 +102,7 @@ device::Health HealthTracker::health() const {
   }
   if (xid_) {
     const XidInfo* info = FindXid(xid_->code);
-    const bool say = xid_->needs_repair && !xid_->repaired && info != nullptr;
+    const bool say = xid_->needs_repair && info != nullptr;
     return device::Health::Unhealthy(
         DescribeXid(xid_->code) +
         (say ? fmt::format("; to do: {}", XidActionName(info->action)) : ""));

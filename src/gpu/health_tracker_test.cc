@@ -147,7 +147,8 @@ TEST(HealthTrackerTest, AnXidIsNamedBeforeTheFailuresThatFollowFromIt) {
   EXPECT_EQ(tracker.health().reason, "XID 79: GPU has fallen off the bus; to do: reboot the node");
   tracker.OnAnswer(kLost, std::nullopt, At(2));
   tracker.OnHang(NvmlCall::kName);
-  EXPECT_EQ(tracker.health().reason, "XID 79: GPU has fallen off the bus");
+  EXPECT_EQ(tracker.health().reason, "XID 79: GPU has fallen off the bus; to do: reboot the node")
+      << "the GPU is lost, so nobody has rebooted the node yet";
 }
 
 TEST(HealthTrackerTest, ADriverLoadedAnewIsARepair) {
