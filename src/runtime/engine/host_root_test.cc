@@ -117,6 +117,16 @@ TEST_F(HostRootTest, SettingsKeepWhatThePersonWrote) {
   EXPECT_FALSE(*WriteRuntimeSettings(host_, "/etc/runtime.toml", settings));
 }
 
+TEST_F(HostRootTest, DamagedSettingsAreKeptAsideAndMadeAnew) {
+  Put("/etc/runtime.toml", "driver-root = '/old'\ngarbage = [");
+  RuntimeSettings settings;
+  settings.driver_root = "/run/nvidia/driver";
+  EXPECT_TRUE(WriteRuntimeSettings(host_, "/etc/runtime.toml", settings).value());
+  EXPECT_EQ(Raw("/etc/runtime.toml"),
+            "# Settings of tessera-runtime.\ndriver-root = \"/run/nvidia/driver\"\n");
+  EXPECT_EQ(Raw("/etc/runtime.toml.damaged"), "driver-root = '/old'\ngarbage = [");
+}
+
 TEST_F(HostRootTest, RunsTheHostsProgramsInsideItsRoot) {
   if (::getuid() != 0) GTEST_SKIP() << "chroot needs root";
   const std::string program = ReadFile("/sbin/ldconfig").value_or("");

@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 
 #include "src/base/file.h"
+#include "src/base/log.h"
 #include "src/formats/toml_patcher.h"
 #include "src/oci/injection.h"
 
@@ -60,10 +61,17 @@ Result<bool> WriteRuntimeSettings(const HostRoot& host, const std::string& path,
   if (!settings.runtimes.empty()) {
     edits.push_back({TextEdit::Kind::kSet, {"runtimes"}, Json::Strings(settings.runtimes)});
   }
+  constexpr std::string_view kNew = "# Settings of tessera-runtime.\n";
   FileState state = there.value_or(FileState{});
-  ASSIGN_OR_RETURN(
-      state.text,
-      PatchToml(there ? there->text : "# Settings of tessera-runtime.\n", edits).Annotate(path));
+  Result<std::string> text = PatchToml(there ? there->text : kNew, edits);
+  if (!text.ok() && there) {
+    const std::string kept = path + ".damaged";
+    Log(Severity::kWarning, "the settings of tessera-runtime are damaged: they are written anew",
+        {{"error", text.status().Annotate(path).ToString()}, {"kept", kept}});
+    RETURN_IF_ERROR(host.Write(kept, *there));
+    text = PatchToml(kNew, edits);
+  }
+  ASSIGN_OR_RETURN(state.text, std::move(text).Annotate(path));
   if (there && there->text == state.text) return false;
   RETURN_IF_ERROR(host.MakeParents(path).status());
   RETURN_IF_ERROR(host.Write(path, state));

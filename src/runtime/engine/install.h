@@ -32,7 +32,8 @@ struct RuntimeSettings {
 };
 
 // Makes runtime.toml, or sets just these keys in the one that is there. True if something changed.
-// INVALID_ARGUMENT: the file there does not parse.
+// A file that does not parse is kept as <path>.damaged, and made anew: with it no container of this
+// node would get a GPU.
 Result<bool> WriteRuntimeSettings(const HostRoot& host, const std::string& path,
                                   const RuntimeSettings& settings);
 
