@@ -26,6 +26,8 @@ constexpr int64_t kLongMemory = 100 * kMillisecond;
 // A process gets less in flight the more containers there are: their turns are shorter then, and a
 // program that waits for its own launches gets more of them. At least two slices.
 constexpr int64_t kLeastWindow = 800 * kMicrosecond;
+// Of what it has used beyond its share, a container without work owes at most this.
+constexpr int64_t kMostDebt = 20 * kMillisecond;
 // A process that writes nothing for so long has ended or is stopped: what it claims to have in
 // flight counts no longer.
 constexpr int64_t kSilent = 100 * kMillisecond;
@@ -167,9 +169,13 @@ int64_t Arbiter::CapOf(const Container& container, double weights) const {
   return std::max(kLeastCap, int64_t(2 * double(kLead) * container.weight / weights));
 }
 
+double Arbiter::Elapsed(int64_t now) const {
+  return last_tick_ == 0 ? 0 : double(std::min<int64_t>(now - last_tick_, kLease));
+}
+
 // The GPU time since the last tick that is left to containers with a backlog.
 double Arbiter::Budget(int64_t now) const {
-  double budget = last_tick_ == 0 ? 0 : double(std::min<int64_t>(now - last_tick_, kLease));
+  double budget = Elapsed(now);
   for (const auto& [id, container] : containers_) {
     if (container.light) budget -= double(container.used);
   }
@@ -209,11 +215,19 @@ void Arbiter::DecidePools(int64_t now) {
   if (drains && needed < 1e18) each = std::max(each, needed);
   for (auto& [id, container] : containers_) {
     if (container.light) {
-      container.pool = container.charged + CapOf(container, weights);
+      const int64_t full = container.charged + CapOf(container, weights);
+      container.pool =
+          container.idle ? std::min(full, Repaid(container, Elapsed(now), weights)) : full;
     } else if (!container.stopped) {
       container.pool += int64_t(each * container.weight);
     }
   }
+}
+
+// The pool of a container without work: its share of the time repays what it owes.
+int64_t Arbiter::Repaid(const Container& container, double elapsed, double weights) const {
+  const double share = container.weight / (weights + container.weight);
+  return std::max(container.pool, container.charged - kMostDebt) + int64_t(share * elapsed);
 }
 
 void Arbiter::Write(int64_t now) {

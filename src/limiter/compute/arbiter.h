@@ -107,7 +107,9 @@ class Arbiter {
   void DecideParts(int64_t now);
   void DecideStops(int64_t now);
   void DecidePools(int64_t now);
+  double Elapsed(int64_t now) const;
   double Budget(int64_t now) const;
+  int64_t Repaid(const Container& container, double elapsed, double weights) const;
   int64_t NextTick(int64_t now) const;
   int64_t CapOf(const Container& container, double weights) const;
   void Write(int64_t now);

@@ -105,6 +105,13 @@ TEST(ComputeModelTest, TenantsWithDifferentKernelsGetTheirShares) {
          {.tenants = {Hard(0.3, streams), Hard(0.7, Steady(100 * kUs))}}, {29.8, 69.5});
 }
 
+// What it uses of others' time after its pause, it must repay.
+TEST(ComputeModelTest, APauseForgivesNoDebt) {
+  const Load pauses{.kernels = {{20 * kMs}}, .burst = 1 * kMs, .think = 2 * kMs};
+  Expect("10 by kernels of 20 ms and pauses",
+         {.tenants = {Weighted(1, pauses), Weighted(9, Steady(100 * kUs))}}, {10, 89.5});
+}
+
 TEST(ComputeModelTest, WeightsDivideTheGpu) {
   for (const double length : {5 * kUs, 100 * kUs, 2 * kMs, 20 * kMs}) {
     char what[64];
