@@ -91,11 +91,14 @@ Result Move(uint64_t bytes, LaunchStream stream, Call call) {
   return Launch(key, int64_t(bytes / kBytesPerNanosecond) + 2'000, stream, call);
 }
 
-// After a call that has waited for work: of all streams, or of one.
-Result Waited(Result result, bool all) {
-  if (result != Result::kSuccess || thread.meter == nullptr) return result;
-  if (!Process::Get().limiting() || thread.meter->gate.books().epoch() == 0) return result;
-  thread.meter->gate.Drained(&thread.books, all);
+// A call that waits for work: of all streams, or of one.
+template <typename Call>
+Result Wait(Books::Waited what, Call call) {
+  Meter* const meter = Process::Get().limiting() ? thread.meter : nullptr;
+  if (meter == nullptr || meter->gate.books().epoch() == 0) return call();
+  meter->gate.BeginWait(&thread.books);
+  const Result result = call();
+  meter->gate.EndWait(&thread.books, result == Result::kSuccess ? what : Books::Waited::kNot);
   return result;
 }
 
@@ -246,17 +249,19 @@ LIMITER_EXPORT Result cuMemcpyDtoDAsync_v2_ptsz(DevicePtr to, DevicePtr from, si
 }
 
 LIMITER_EXPORT Result cuStreamSynchronize(Stream stream) {
-  return Waited(driver.cuStreamSynchronize(stream), false);
+  return Wait(Books::Waited::kStream, [&] { return driver.cuStreamSynchronize(stream); });
 }
 LIMITER_EXPORT Result cuStreamSynchronize_ptsz(Stream stream) {
-  return Waited(driver.cuStreamSynchronize_ptsz(stream), false);
+  return Wait(Books::Waited::kStream, [&] { return driver.cuStreamSynchronize_ptsz(stream); });
 }
 LIMITER_EXPORT Result cuEventSynchronize(Event event) {
-  return Waited(driver.cuEventSynchronize(event), false);
+  return Wait(Books::Waited::kStream, [&] { return driver.cuEventSynchronize(event); });
 }
-LIMITER_EXPORT Result cuCtxSynchronize() { return Waited(driver.cuCtxSynchronize(), true); }
+LIMITER_EXPORT Result cuCtxSynchronize() {
+  return Wait(Books::Waited::kAll, [&] { return driver.cuCtxSynchronize(); });
+}
 LIMITER_EXPORT Result cuCtxSynchronize_v2(Context context) {
-  return Waited(driver.cuCtxSynchronize_v2(context), false);
+  return Wait(Books::Waited::kStream, [&] { return driver.cuCtxSynchronize_v2(context); });
 }
 
 #define CAPTURE(name, parameters, arguments)                           \

@@ -141,10 +141,10 @@ struct ComputeSlot {
   std::atomic<int64_t> in_flight;    // estimated GPU time of launches that have not ended
   std::atomic<int64_t> last_launch;  // when it launched last
   std::atomic<int64_t> last_long;    // when work of at least 0.4 quanta was last in flight
-  std::atomic<int64_t> last_wait;    // when the pool or a stop last made it wait
+  std::atomic<int64_t> last_wait;    // when the pool, a stop or the window last made it wait
   std::atomic<int64_t> seen;         // when it last wrote this line
   std::atomic<int64_t> longest;      // length of its longest recent launch
-  uint64_t reserved;
+  std::atomic<int64_t> last_limited;  // when the limit of its container last made it wait
 };
 static_assert(sizeof(ComputeSlot) == 64);
 

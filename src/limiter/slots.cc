@@ -102,7 +102,7 @@ void ClearCompute(Usage* usage, uint32_t slot) {
     if ((used >> gpu & 1) == 0) continue;
     ComputeSlot& line = usage->compute[gpu].slots[slot];
     for (auto* field : {&line.metered, &line.in_flight, &line.last_launch, &line.last_long,
-                        &line.last_wait, &line.seen, &line.longest}) {
+                        &line.last_wait, &line.seen, &line.longest, &line.last_limited}) {
       field->store(0);
     }
   }

@@ -13,19 +13,32 @@ constexpr double kQ16 = double(kOne);
 // Half of what a container may hold in advance of the others; at least two ticks.
 constexpr int64_t kLead = 4 * kMillisecond;
 constexpr int64_t kLeastCap = kMillisecond;
+// With less in flight, the GPU is about to idle.
+constexpr int64_t kDrained = kMillisecond / 4;
 // Between two ticks: while containers contend, while one is alone, and while none is active. A stop
 // must reach a low class long before the 10 ms that it has.
 constexpr int64_t kTick = 2 * kMillisecond, kStopTick = kMillisecond / 2;
 // One that launched within this time may do so again at any time, and its turns must be seen.
 constexpr int64_t kRecent = kSecond;
 constexpr int64_t kAloneTick = 8 * kMillisecond, kIdleTick = 16 * kMillisecond;
-constexpr int64_t kRateMemory = 13 * kMillisecond;
+constexpr int64_t kRateMemory = 5 * kMillisecond;
 constexpr int64_t kActive = 50 * kMillisecond, kIdle = 10 * kMillisecond;
 constexpr int64_t kHighHold = 5 * kMillisecond;
 constexpr int64_t kLongMemory = 100 * kMillisecond;
 // A process gets less in flight the more containers there are: their turns are shorter then, and a
 // program that waits for its own launches gets more of them. At least two slices.
 constexpr int64_t kLeastWindow = 800 * kMicrosecond;
+// Of turns (DecideTurn). GPU time owed to a container before it gets one; what it is owed and owes
+// at most, which bounds how much a turn moves a window of a second; and by how much more another
+// one is owed that takes the turn over.
+constexpr double kTurn = 16e6, kMostOwed = 32e6, kTurnLead = 4e6;
+// One without work for so long gains no claim, and one that has waited for so long without a break
+// has all its work from its pool.
+constexpr int64_t kAbsent = 200 * kMillisecond, kSaturated = 100 * kMillisecond;
+// Since a launch or a wait for its limit: the program is between two launches, or at its limit.
+constexpr int64_t kBetween = 300 * kMicrosecond, kAtLimit = 5 * kMillisecond;
+// Since a wait that shows a backlog: a tick, and a pause that was just beginning then.
+constexpr int64_t kBacklog = kTick + kMillisecond;
 // Of what it has used beyond its share, a container without work owes at most this.
 constexpr int64_t kMostDebt = 20 * kMillisecond;
 // A process that writes nothing for so long has ended or is stopped: what it claims to have in
@@ -77,8 +90,8 @@ void Arbiter::DecideWeights() {
 void Arbiter::ReadProcess(int64_t now, const ProcessReading& claim, Container* container) {
   // A time of the future counts as now.
   ProcessReading reading = claim;
-  for (int64_t* time :
-       {&reading.last_launch, &reading.last_long, &reading.last_wait, &reading.seen}) {
+  for (int64_t* time : {&reading.last_launch, &reading.last_long, &reading.last_wait,
+                        &reading.last_limited, &reading.seen}) {
     *time = std::clamp<int64_t>(*time, 0, now);
   }
   auto& process = container->processes[reading.slot];
@@ -99,6 +112,8 @@ void Arbiter::ReadProcess(int64_t now, const ProcessReading& claim, Container* c
   container->in_flight += process.in_flight;
   container->last_launch = std::max(container->last_launch, reading.last_launch);
   container->last_wait = std::max(container->last_wait, reading.last_wait);
+  if (now > container->held_until) container->last_denied = container->last_wait;
+  container->last_limited = std::max(container->last_limited, reading.last_limited);
   container->longest = std::max(container->longest, reading.longest);
   container->metered = Bounded(container->metered + metered);
 }
@@ -193,7 +208,7 @@ void Arbiter::DecidePools(int64_t now) {
   int64_t in_flight = 0;
   for (auto& [id, container] : containers_) {
     const int64_t head = container.pool - container.charged, cap = CapOf(container, weights);
-    const bool backlog = now - container.last_wait < kTick + kMillisecond;
+    const bool backlog = now - container.last_denied < kBacklog;
     container.light = container.idle || (head >= cap * 3 / 4 && !backlog);
     // It keeps its place, and takes part again when it may.
     container.stopped = (container.flags & kComputeStop) != 0;
@@ -211,8 +226,8 @@ void Arbiter::DecidePools(int64_t now) {
     if (head <= 0) needed = std::min(needed, (cap / 2 - head) / container.weight);
   }
   double each = heavy > 0 ? std::min(budget / heavy, most) : 0;
-  const bool drains = in_flight < (active <= 1 ? kLead : kMillisecond / 4);
-  if (drains && needed < 1e18) each = std::max(each, needed);
+  const bool drains = in_flight < (active <= 1 ? kLead : kDrained);
+  if (drains && turn_ == kNoTurn && needed < 1e18) each = std::max(each, needed);
   for (auto& [id, container] : containers_) {
     if (container.light) {
       const int64_t full = container.charged + CapOf(container, weights);
@@ -230,6 +245,75 @@ int64_t Arbiter::Repaid(const Container& container, double elapsed, double weigh
   return std::max(container.pool, container.charged - kMostDebt) + int64_t(share * elapsed);
 }
 
+// What each container was entitled to since the last tick, by weight and none above its limit, less
+// what it used.
+void Arbiter::DecideOwed(int64_t now) {
+  const double elapsed = Elapsed(now);
+  std::vector<Container*> present;
+  double weights = 0, rest = 1;
+  int64_t in_flight = 0;  // of those that have no turn
+  for (auto& [id, container] : containers_) {
+    if (id != turn_) in_flight += container.in_flight;
+    const int64_t last = std::max(container.last_launch, container.last_wait);
+    if (!container.known || container.stopped || now - last > kAbsent) continue;
+    present.push_back(&container);
+    weights += container.weight;
+  }
+  const auto limit = [](const Container* container) {
+    return container->share.limit > 0 ? container->share.limit : 1;
+  };
+  // Those that reach their limits first come first; what they leave, the others divide.
+  std::ranges::sort(present, {}, [&](const Container* one) { return limit(one) / one->weight; });
+  for (Container* container : present) {
+    const double part =
+        std::min(limit(container), rest * container->weight / std::max(weights, 1e-9));
+    rest -= part;
+    weights -= container->weight;
+    const auto used = double(container->used);
+    // One that leaves the GPU idle in its turn pays for half of the time at least.
+    const bool alone = container->has_turn && in_flight < kDrained;
+    container->owed += part * elapsed - (alone ? std::max(used, elapsed / 2) : used);
+    if (now - container->last_denied > kBacklog) container->last_content = now;
+    const bool gains =
+        now - container->last_limited > kAtLimit && now - container->last_content < kSaturated;
+    container->owed = std::clamp(container->owed, -kMostOwed, gains ? kMostOwed : 0);
+  }
+}
+
+// A program that waits for its own launches gets one batch of them in each round of the driver's
+// turns, which is little beside many others or beside long kernels. Once it is owed enough, it gets
+// a turn: the others launch nothing until it has what it is owed.
+void Arbiter::DecideTurn(int64_t now) {
+  Container* holder = nullptr;
+  Container* next = nullptr;
+  Id next_id = kNoTurn;
+  for (auto& [id, container] : containers_) {
+    container.held = container.has_turn = false;
+    const bool works = container.in_flight > 0 || now - container.last_launch < kBetween ||
+                       now - container.last_wait < kTick;
+    if (!works || container.stopped || container.owed <= 0) continue;
+    if (id == turn_) holder = &container;
+    if (container.owed > kTurn && (next == nullptr || container.owed > next->owed)) {
+      next = &container;
+      next_id = id;
+    }
+  }
+  if (next != nullptr && (holder == nullptr || next->owed > holder->owed + kTurnLead)) {
+    holder = next;
+    turn_ = next_id;
+  }
+  if (holder == nullptr) {
+    turn_ = kNoTurn;
+    return;
+  }
+  holder->has_turn = true;
+  holder->pool = std::max(holder->pool, holder->charged + int64_t(holder->owed));
+  for (auto& [id, container] : containers_) {
+    container.held = &container != holder && !container.idle && !container.stopped;
+    if (container.held) container.held_until = now + kBacklog;
+  }
+}
+
 void Arbiter::Write(int64_t now) {
   outcome_.grants.clear();
   outcome_.parts.clear();
@@ -238,15 +322,16 @@ void Arbiter::Write(int64_t now) {
   const int64_t window = std::clamp(kWindow / std::max<int64_t>(active, 1), kLeastWindow, kWindow);
   for (auto& [id, container] : containers_) {
     const ComputeShare& share = container.share;
-    outcome_.grants.push_back({.id = id,
-                               .epoch = container.epoch,
-                               .flags = container.flags,
-                               .bias = ToQ16(container.bias),
-                               .cap = ToQ16(share.limit),
-                               .floor = ToQ16(container.weight),
-                               .window_us = uint32_t(window / kMicrosecond),
-                               .pool = container.pool,
-                               .lease_end = now + kLease});
+    outcome_.grants.push_back(
+        {.id = id,
+         .epoch = container.epoch,
+         .flags = container.flags,
+         .bias = ToQ16(container.bias),
+         .cap = ToQ16(share.limit),
+         .floor = ToQ16(container.weight),
+         .window_us = uint32_t(window / kMicrosecond),
+         .pool = container.held ? std::min(container.pool, container.charged) : container.pool,
+         .lease_end = now + kLease});
     for (const auto& [slot, process] : container.processes) {
       const bool others = active_.size() > (process.active ? 1u : 0u);
       outcome_.parts.push_back({.id = id,
@@ -276,6 +361,8 @@ const Arbiter::Outcome& Arbiter::Tick(int64_t now, const std::vector<Reading>& r
   DecideParts(now);
   DecideStops(now);
   DecidePools(now);
+  DecideOwed(now);
+  DecideTurn(now);
   Write(now);
   last_tick_ = now;
   outcome_.next = now + NextTick(now);
@@ -322,7 +409,8 @@ Arbiter::ProcessReading ReadLine(uint32_t slot, const ComputeSlot& line) {
           .last_long = line.last_long.load(kRelaxed),
           .last_wait = line.last_wait.load(kRelaxed),
           .seen = line.seen.load(kRelaxed),
-          .longest = line.longest.load(kRelaxed)};
+          .longest = line.longest.load(kRelaxed),
+          .last_limited = line.last_limited.load(kRelaxed)};
 }
 
 // The epoch comes last: a thread that sees a new one finds the rest.

@@ -12,7 +12,9 @@
 //
 // Tick is pure: it has no clock and reads no file. What it reads was written by the containers and
 // may be anything; a container that lies harms itself, and takes from others at most what NVML does
-// not show. Not for: hard limits without an agent, which the limiter itself keeps by `cap` and
+// not show. A program that waits for its own launches cannot use its share beside others that keep
+// the GPU busy; it gets turns, in which the others launch nothing (DecideTurn).
+// Not for: hard limits without an agent, which the limiter itself keeps by `cap` and
 // `floor`. Threads: one. Cost of a tick: linear in the containers, and quadratic in the processes
 // that were active within the last 50 ms.
 #pragma once
@@ -44,7 +46,7 @@ class Arbiter {
   struct ProcessReading {
     uint32_t slot = 0;
     int64_t metered = 0, in_flight = 0, last_launch = 0, last_long = 0, last_wait = 0, seen = 0,
-            longest = 0;
+            longest = 0, last_limited = 0;
   };
   struct Reading {
     Id id = 0;
@@ -77,6 +79,8 @@ class Arbiter {
   void Utilization(int64_t now, Id id, double used);
 
  private:
+  static constexpr Id kNoTurn = ~Id{0};
+
   struct Process {
     int64_t metered = 0, integral = 0, at = 0, read_at = 0, busy_at = 0;
     double rate = 0;  // GPU time per time, an exponential mean
@@ -96,8 +100,14 @@ class Arbiter {
     uint32_t epoch = 1, flags = 0;
     double bias = 1, weight = 0;
     int64_t charged = 0, used = 0, pool = 0;  // `used`: charged since the last tick
-    int64_t in_flight = 0, last_launch = 0, last_wait = 0, longest = 0, metered = 0;
+    int64_t in_flight = 0, last_launch = 0, last_wait = 0, last_limited = 0, longest = 0,
+            metered = 0;
     bool known = false, idle = true, light = true, stopped = false;
+    // During the turn of another one it is held, and its waits until a little later say nothing
+    // about its own backlog; `last_denied` is the last wait that does.
+    bool held = false, has_turn = false;
+    int64_t held_until = 0, last_denied = 0, last_content = 0;
+    double owed = 0;  // GPU time that it was entitled to and did not use
     Trim trim;
   };
 
@@ -110,6 +120,8 @@ class Arbiter {
   double Elapsed(int64_t now) const;
   double Budget(int64_t now) const;
   int64_t Repaid(const Container& container, double elapsed, double weights) const;
+  void DecideOwed(int64_t now);
+  void DecideTurn(int64_t now);
   int64_t NextTick(int64_t now) const;
   int64_t CapOf(const Container& container, double weights) const;
   void Write(int64_t now);
@@ -117,6 +129,7 @@ class Arbiter {
   std::map<Id, Container> containers_;
   std::vector<Process*> active_;
   int64_t last_tick_ = 0;
+  Id turn_ = kNoTurn;  // of the container that has a turn
   Outcome outcome_;
 };
 

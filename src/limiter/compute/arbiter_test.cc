@@ -92,6 +92,24 @@ TEST(ArbiterTest, ForgetsWhatADeadProcessHadInFlight) {
   EXPECT_EQ(GrantOf(arbiter.Tick(later, {dead}), 2).flags & kComputeStop, 0u);
 }
 
+// One that claims to work, and is charged nothing, is owed its share; it must not hold the others
+// for longer than that.
+TEST(ArbiterTest, AContainerThatUsesNothingOfItsTurnsTakesLittleFromTheOthers) {
+  Arbiter arbiter;
+  arbiter.Set(1, {.request = 0.2});
+  arbiter.Set(2, {.request = 0.8});
+  int64_t charged = 0, pool = 0, now = kStart;
+  for (int i = 0; i < 5000; ++i, now += 2 * kMillisecond) {
+    Arbiter::Reading idles = Working(1, now, 0);
+    idles.processes[0].last_wait = 0;
+    const int64_t used = std::clamp<int64_t>(pool - charged, 0, 2 * kMillisecond);
+    Arbiter::Reading works = Working(2, now, charged += used);
+    works.processes[0].in_flight = used;
+    pool = GrantOf(arbiter.Tick(now, {idles, works}), 2).pool;
+  }
+  EXPECT_GT(double(charged), 0.5 * double(now - kStart));
+}
+
 // Whatever a container writes into its lines, the others keep a lease and sane rates.
 TEST(ArbiterTest, BoundsWhatContainersClaim) {
   std::mt19937_64 random(3);

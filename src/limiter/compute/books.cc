@@ -38,7 +38,7 @@ void Books::Open(const Lines& lines, Prices* prices) {
   previous_ = kNoMark;
   for (Mark& mark : marks_) mark.state.store(kFree);
   covered_ = unmarked_ = metered_ = 0;
-  last_launch_ = last_wait_ = last_long_ = longest_ = long_out_ = 0;
+  last_launch_ = last_wait_ = last_limited_ = last_long_ = longest_ = long_out_ = waiting_ = 0;
 }
 
 bool Books::Leased(int64_t now) const { return lines_.limit->lease_end.load(kRelaxed) > now; }
@@ -48,9 +48,11 @@ int64_t Books::Biased(int64_t amount) const {
   return bias == 0 ? amount : amount * bias / kOne;
 }
 
-void Books::NoteSpent(Thread* thread) {
+bool Books::NoteSpent(Thread* thread) {
+  const bool spent = thread->noted != thread->credit;
   unmarked_ += thread->noted - thread->credit;
   thread->noted = thread->credit;
+  return spent;
 }
 
 void Books::Refund(Thread* thread) {
@@ -92,6 +94,7 @@ int64_t Books::WaitForAllowance(int64_t rate, bool leased, int64_t now) {
   GrowAllowance(rate, now);
   const int64_t lack = charged - lines_.charge->allowance.load(kRelaxed);
   if (lack < 0) return 0;
+  last_limited_ = now;
   // What is in flight must be seen to end in time: others compute their part of the GPU from it.
   const int64_t most = covered_ + unmarked_ > 0 ? kPoolPause : kMaxPause;
   return Most(kMinPause, Least(lack * kOne / Most(rate, 1), most));

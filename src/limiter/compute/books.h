@@ -93,8 +93,11 @@ class Books {
   // The mark that was settled last, whose end event is kept for `segment`; kNoMark.
   int Previous() const { return previous_; }
 
-  // The thread has waited until all work of the process, or of the stream, had ended.
-  void Drained(Thread* thread, bool all, int64_t now);
+  // Around a wait of the thread, in this order: whether all work of the process, or that of a
+  // stream, has ended, or the wait failed.
+  enum class Waited { kNot, kStream, kAll };
+  void BeginWait(Thread* thread, int64_t now);
+  void EndWait(Thread* thread, Waited waited, int64_t now);
   // Gives up what the thread has taken in advance.
   void Refund(Thread* thread);
   // Functions or a graph are gone: their handles may be given again.
@@ -121,7 +124,7 @@ class Books {
     int64_t estimate, weight, covers, launched, integral;
   };
 
-  void NoteSpent(Thread* thread);
+  bool NoteSpent(Thread* thread);  // false: nothing since the last time
   int64_t WaitFor(Thread* thread, const Price& price, int64_t estimate, int64_t now);
   int64_t WaitForAllowance(int64_t rate, bool leased, int64_t now);
   int64_t WaitForWindow(int64_t estimate, uint32_t* random) const;
@@ -161,8 +164,8 @@ class Books {
   bool noisy_ = false;  // the key that was timed last
   // Of marks that were settled while streams overlapped, with those long ago fading.
   double overlap_own_ = 0, overlap_covers_ = 0;
-  int64_t last_launch_ = 0, last_wait_ = 0, last_long_ = 0, longest_ = 0;
-  int long_out_ = 0;
+  int64_t last_launch_ = 0, last_wait_ = 0, last_limited_ = 0, last_long_ = 0, longest_ = 0;
+  int long_out_ = 0, waiting_ = 0;
 };
 
 }  // namespace tessera::limiter

@@ -59,11 +59,12 @@ class Gate {
     }
   }
 
-  // After a call that has waited for work of the thread's stream, or of all streams.
-  void Drained(Books::Thread* thread, bool all) {
+  // Around a call that waits for work of the thread's stream, or of all streams.
+  void BeginWait(Books::Thread* thread) { books_.BeginWait(thread, gpu_->Now()); }
+  void EndWait(Books::Thread* thread, Books::Waited waited) {
     const int64_t now = gpu_->Now();
     Harvest(now);
-    books_.Drained(thread, all, now);
+    books_.EndWait(thread, waited, now);
   }
   // Every millisecond while work is in flight. False: nothing is.
   bool Poll() {

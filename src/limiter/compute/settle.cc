@@ -245,22 +245,33 @@ void Books::SettleSample(const Mark& mark, const Times& times, int64_t own_since
   price->is_long = learned > kQuantum * (price->is_long ? 5 : 8) / 10;
 }
 
-void Books::Drained(Thread* thread, bool all, int64_t now) {
+// What the thread has launched without asking, as programs do that wait for each short batch, is in
+// flight from now on.
+void Books::BeginWait(Thread* thread, int64_t now) {
   const SpinGuard guard(&lock_);
+  if (NoteSpent(thread)) last_launch_ = now;
+  ++waiting_;
+  Publish(now);
+}
+
+void Books::EndWait(Thread* thread, Waited waited, int64_t now) {
+  const SpinGuard guard(&lock_);
+  if (waiting_ > 0) --waiting_;
+  if (waited == Waited::kNot) return;
   NoteSpent(thread);
   const bool one_stream = count_ == 0 || StreamsOut(marks_[order_[first_]].stream) == 1;
-  if (all || one_stream) {
+  if (waited == Waited::kAll || one_stream) {
     metered_ += unmarked_;
     unmarked_ = 0;
   }
   Publish(now);
 }
 
-// Work after the last mark ends by the clock: at the latest when the process has had its part of
-// the GPU for as long as the work is, with half as much again.
+// Where no thread waits for it, work after the last mark ends by the clock: at the latest when the
+// process has had its part of the GPU for as long as the work is, with half as much again.
 void Books::Poll(int64_t now) {
   const SpinGuard guard(&lock_);
-  if (count_ == 0 && unmarked_ > 0) {
+  if (count_ == 0 && unmarked_ > 0 && waiting_ == 0) {
     uint32_t part = 0;
     (void)Integral(now, &part);
     const double rate = part == 0 ? 1 : double(part) / kOne;
@@ -312,6 +323,7 @@ void Books::Publish(int64_t now) {
   slot.last_launch.store(last_launch_, kRelaxed);
   slot.last_long.store(last_long_, kRelaxed);
   slot.last_wait.store(last_wait_, kRelaxed);
+  slot.last_limited.store(last_limited_, kRelaxed);
   slot.longest.store(longest_, kRelaxed);
   slot.seen.store(now, kRelaxed);
 }

@@ -119,7 +119,7 @@ void SharedGpu::Launch(Process* process) {
 void SharedGpu::Handle(Process* process) {
   switch (process->state) {
     case Process::kSynced:
-      process->gate.Drained(&process->thread, true);
+      process->gate.EndWait(&process->thread, Books::Waited::kAll);
       process->state = Process::kReady;
       [[fallthrough]];
     case Process::kReady:
@@ -133,6 +133,7 @@ void SharedGpu::Handle(Process* process) {
     process->state = Process::kReady;
     process->wake = now_ + process->step.length;
   } else if (process->step.kind == Step::kSync) {
+    process->gate.BeginWait(&process->thread);
     process->state = Process::kSyncing;
     process->wake = INT64_MAX;
     gpu_.Watch(process->driver.context, true);
