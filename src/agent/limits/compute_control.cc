@@ -167,6 +167,7 @@ void ComputeControl::TickGpu(int64_t now, Gpu* gpu) {
   std::vector<Arbiter::Reading> readings;
   for (const auto& [id, one] : gpu->members) {
     const auto& [key, known] = *one;
+    if (!gpu->arbiter.IsDue(now, id)) continue;
     auto read = ReadComputeUsage(known.member.usage->get(), known.index);
     if (!read) continue;
     Arbiter::Reading* reading = &read->of_arbiter;

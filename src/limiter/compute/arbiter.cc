@@ -21,6 +21,8 @@ constexpr int64_t kTick = 2 * kMillisecond, kStopTick = kMillisecond / 2;
 // One that launched within this time may do so again at any time, and its turns must be seen.
 constexpr int64_t kRecent = kSecond;
 constexpr int64_t kAloneTick = 8 * kMillisecond, kIdleTick = 16 * kMillisecond;
+// A container that has launched nothing for so long is read as seldom as while none is active.
+constexpr int64_t kAsleep = 100 * kMillisecond;
 constexpr int64_t kRateMemory = 5 * kMillisecond;
 constexpr int64_t kActive = 50 * kMillisecond, kIdle = 10 * kMillisecond;
 constexpr int64_t kHighHold = 5 * kMillisecond;
@@ -127,6 +129,7 @@ void Arbiter::Read(int64_t now, const Reading& reading) {
   container.charged = charged;
   if (!container.known) container.pool = charged;
   container.known = true;
+  container.read_at = now;
   container.in_flight = container.metered = container.longest = 0;
   for (auto& [slot, process] : container.processes) process.read = false;
   for (const ProcessReading& process : reading.processes) ReadProcess(now, process, &container);
@@ -136,30 +139,43 @@ void Arbiter::Read(int64_t now, const Reading& reading) {
 }
 
 // x such that processes with short kernels, which get what they ask for, and those with long ones,
-// which get a turn whenever they have work, fill the GPU together.
+// which get a turn whenever they have work, fill the GPU together with this process.
+double Arbiter::PartOf(const Process& process) const {
+  if (active_.size() < 2) return 1;
+  double slope = 1 + long_active_, given = 0;
+  if (process.active && process.long_work) slope -= process.LongPart();
+  slope += double(short_active_.size()) - (process.active && !process.long_work ? 1 : 0);
+  // Those that ask for less than x get it; the others, x.
+  for (const Process* other : short_active_) {
+    if (other == &process) continue;
+    if (other->rate * slope >= 1 - given) break;
+    given += other->rate;
+    slope -= 1;
+  }
+  return std::min(1.0, (1 - given) / slope);
+}
+
 void Arbiter::DecideParts(int64_t now) {
   active_.clear();
+  short_active_.clear();
+  long_active_ = 0;
   for (auto& [id, container] : containers_) {
     for (auto& [slot, process] : container.processes) {
-      if (process.active) active_.push_back(&process);
+      if (!process.active) continue;
+      active_.push_back(&process);
+      if (process.long_work) {
+        long_active_ += process.LongPart();
+      } else {
+        short_active_.push_back(&process);
+      }
     }
   }
+  std::ranges::sort(short_active_, {}, &Process::rate);
   for (auto& [id, container] : containers_) {
     for (auto& [slot, process] : container.processes) {
       if (process.at != 0) process.integral += int64_t(process.part * double(now - process.at));
       process.at = now;
-      double low = 0, high = 1;
-      for (int step = 0; step < 12 && active_.size() > 1; ++step) {
-        const double x = (low + high) / 2;
-        double sum = x;
-        for (const Process* other : active_) {
-          if (other == &process) continue;
-          sum += other->long_work ? std::min(1.0, double(other->in_flight) / kQuantum) * x
-                                  : std::min(other->rate, x);
-        }
-        (sum < 1 ? low : high) = x;
-      }
-      process.part = high;
+      process.part = PartOf(process);
     }
   }
 }
@@ -357,6 +373,7 @@ int64_t Arbiter::NextTick(int64_t now) const {
 }
 
 const Arbiter::Outcome& Arbiter::Tick(int64_t now, const std::vector<Reading>& readings) {
+  for (auto& [id, container] : containers_) container.used = 0;
   for (const Reading& reading : readings) Read(now, reading);
   DecideParts(now);
   DecideStops(now);
@@ -411,6 +428,15 @@ Arbiter::ProcessReading ReadLine(uint32_t slot, const ComputeSlot& line) {
           .seen = line.seen.load(kRelaxed),
           .longest = line.longest.load(kRelaxed),
           .last_limited = line.last_limited.load(kRelaxed)};
+}
+
+bool Arbiter::IsDue(int64_t now, Id id) const {
+  const auto at = containers_.find(id);
+  if (at == containers_.end()) return false;
+  const Container& container = at->second;
+  const int64_t last = std::max(container.last_launch, container.last_wait);
+  return !container.known || container.in_flight > 0 || now - last < kAsleep ||
+         container.share.priority == PriorityClass::kHigh || now - container.read_at >= kIdleTick;
 }
 
 // The epoch comes last: a thread that sees a new one finds the rest.

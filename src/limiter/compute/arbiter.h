@@ -16,13 +16,15 @@
 // the GPU busy; it gets turns, in which the others launch nothing (DecideTurn).
 // Not for: hard limits without an agent, which the limiter itself keeps by `cap` and
 // `floor`. Threads: one. Cost of a tick: linear in the containers, and quadratic in the processes
-// that were active within the last 50 ms.
+// that were active within the last 50 ms; tests/bench/arbiter_bench.cc measures it.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <map>
 #include <vector>
 
+#include "src/limiter/compute/tuning.h"
 #include "src/limiter/region.h"
 
 namespace tessera::limiter {
@@ -73,7 +75,9 @@ class Arbiter {
   // The same share again changes nothing.
   void Set(Id id, const ComputeShare& share);
   void Remove(Id id);
-  // `readings` may lack containers that could not be read; they keep their limits for this tick.
+  // Whether the container has to be read for a tick at this time: one that sleeps seldom is.
+  bool IsDue(int64_t now, Id id) const;
+  // `readings` may lack containers that are not due or could not be read.
   const Outcome& Tick(int64_t now, const std::vector<Reading>& readings);
   // Mean part of the GPU that the processes of a container used in the second before `now`.
   void Utilization(int64_t now, Id id, double used);
@@ -87,6 +91,7 @@ class Arbiter {
     double part = 1;
     int64_t in_flight = 0;
     bool active = false, long_work = false, read = false;
+    double LongPart() const { return std::min(1.0, double(in_flight) / double(kQuantum)); }
   };
   // Means over the seconds since the load of a container last changed.
   struct Trim {
@@ -99,6 +104,7 @@ class Arbiter {
     std::map<uint32_t, Process> processes;
     uint32_t epoch = 1, flags = 0;
     double bias = 1, weight = 0;
+    int64_t read_at = 0;
     int64_t charged = 0, used = 0, pool = 0;  // `used`: charged since the last tick
     int64_t in_flight = 0, last_launch = 0, last_wait = 0, last_limited = 0, longest = 0,
             metered = 0;
@@ -114,6 +120,7 @@ class Arbiter {
   void Read(int64_t now, const Reading& reading);
   void ReadProcess(int64_t now, const ProcessReading& reading, Container* container);
   void DecideWeights();
+  double PartOf(const Process& process) const;
   void DecideParts(int64_t now);
   void DecideStops(int64_t now);
   void DecidePools(int64_t now);
@@ -127,7 +134,8 @@ class Arbiter {
   void Write(int64_t now);
 
   std::map<Id, Container> containers_;
-  std::vector<Process*> active_;
+  std::vector<Process*> active_, short_active_;  // the latter by rate
+  double long_active_ = 0;                       // what those with long kernels ask for
   int64_t last_tick_ = 0;
   Id turn_ = kNoTurn;  // of the container that has a turn
   Outcome outcome_;

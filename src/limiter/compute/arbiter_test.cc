@@ -82,6 +82,23 @@ TEST(ArbiterTest, TicksSeldomWhileNoContainerWorks) {
             2 * kMillisecond);
 }
 
+TEST(ArbiterTest, ReadsASleepingContainerSeldom) {
+  Arbiter arbiter;
+  arbiter.Set(1, {.weight = 1});
+  arbiter.Set(2, {.weight = 1, .priority = PriorityClass::kHigh});
+  EXPECT_TRUE(arbiter.IsDue(kStart, 1)) << "it was never read";
+  Arbiter::Reading reading = Working(1, kStart, 0);
+  arbiter.Tick(kStart, {reading});
+  EXPECT_TRUE(arbiter.IsDue(kStart + kMillisecond, 1));
+  reading.processes[0].in_flight = 0;
+  const int64_t later = kStart + kSecond;
+  arbiter.Tick(later, {reading, {.id = 2}});
+  EXPECT_FALSE(arbiter.IsDue(later + 2 * kMillisecond, 1));
+  EXPECT_TRUE(arbiter.IsDue(later + 20 * kMillisecond, 1));
+  EXPECT_TRUE(arbiter.IsDue(later + 2 * kMillisecond, 2)) << "a low class has to stop at once";
+  EXPECT_FALSE(arbiter.IsDue(later, 3));
+}
+
 TEST(ArbiterTest, ForgetsWhatADeadProcessHadInFlight) {
   Arbiter arbiter;
   arbiter.Set(1, {.weight = 1, .priority = PriorityClass::kHigh});

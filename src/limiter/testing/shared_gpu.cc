@@ -169,7 +169,7 @@ void SharedGpu::Tick() {
   readings_.clear();
   for (size_t i = 0; i < tenants_.size(); ++i) {
     const Tenant& tenant = *tenants_[i];
-    if (!tenant.options.limited) continue;
+    if (!tenant.options.limited || !arbiter_.IsDue(now_, i)) continue;
     Arbiter::Reading reading{.id = i, .charged = tenant.charge.charged};
     for (size_t j = 0; j < tenant.processes.size(); ++j) {
       reading.processes.push_back(ReadLine(uint32_t(j), tenant.processes[j]->slot));
