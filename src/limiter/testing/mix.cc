@@ -9,6 +9,18 @@ namespace {
 constexpr double kLostToTurns = 0.007;
 constexpr double kTolerance = 0.02;
 
+// GPU time that a nanosecond of a program's work takes, at least. Before each batch that a program
+// waits for, the GPU turns to its context, or idles for longer than that; no controller that may
+// only delay launches can avoid both.
+double CostOf(const Load& load, const GpuModelOptions& gpu) {
+  if (load.sync_every == 0) return 1;
+  double mean = 0;
+  for (const Load::Kernel& kernel : load.kernels) {
+    mean += kernel.length / double(load.kernels.size());
+  }
+  return 1 + double(gpu.switch_cost) / (mean * load.sync_every);
+}
+
 }  // namespace
 
 Mix::Mix(uint64_t seed) {
@@ -35,6 +47,7 @@ Mix::Mix(uint64_t seed) {
     }
     most_.push_back(std::min(tenant.share.limit > 0 ? tenant.share.limit : 1,
                              DemandOf(tenant.processes[0]) / 100));
+    costs_.push_back(CostOf(tenant.processes[0], options_.gpu));
     options_.tenants.push_back(std::move(tenant));
   }
   const double rest = std::max(0.01, 1 - requested);
@@ -50,8 +63,10 @@ std::vector<double> Mix::Fill(const std::vector<double>& most) const {
   for (int step = 0; step < 100; ++step) {
     const double level = (low + high) / 2;
     double sum = 0;
-    for (size_t i = 0; i < most.size(); ++i)
-      sum += shares[i] = std::min(level * weights_[i], most[i]);
+    for (size_t i = 0; i < most.size(); ++i) {
+      shares[i] = std::min(level * weights_[i], most[i]);
+      sum += costs_[i] * shares[i];
+    }
     (sum < 1 - kLostToTurns ? low : high) = level;
   }
   return shares;

@@ -17,14 +17,15 @@ class Mix {
   SharedGpuOptions& options() { return options_; }
   // The percentages of the GPU that the tenants should have got. By weight, none more than it may
   // or wants. A tenant that waits for its own launches more than the others leave it keeps its
-  // claim, which it missed; what it did not use belongs to the others.
+  // claim, which it missed; what it did not use belongs to the others. What the GPU loses between
+  // batches, all lose.
   std::vector<double> Expected(const SharedGpu& gpu) const;
 
  private:
   std::vector<double> Fill(const std::vector<double>& most) const;
 
   SharedGpuOptions options_;
-  std::vector<double> weights_, most_;
+  std::vector<double> weights_, most_, costs_;
 };
 
 }  // namespace tessera::limiter::testing
