@@ -7,8 +7,6 @@
 namespace tessera::limiter {
 namespace {
 
-// Launches of a key without a price that may be out at once: their length may be anything.
-constexpr uint32_t kMaxUnpriced = 2;
 constexpr int64_t kPoolPause = 250 * kMicrosecond, kStopPause = 100 * kMicrosecond;
 constexpr int64_t kMinPause = 50 * kMicrosecond, kMaxPause = kMillisecond;
 
@@ -111,9 +109,8 @@ int64_t Books::WaitForWindow(int64_t estimate, uint32_t* random) const {
 }
 
 int64_t Books::WaitFor(Thread* thread, const Price& price, int64_t estimate, int64_t now) {
-  if (price.samples == 0 && price.outstanding >= kMaxUnpriced) {
-    return Pause(&thread->random);
-  }
+  // One launch at a time of a key without a price: its length may be anything.
+  if (price.samples == 0 && price.outstanding > 0) return Pause(&thread->random);
   if (const int64_t wait = WaitForWindow(estimate, &thread->random); wait != 0) {
     last_wait_ = now;
     return wait;
