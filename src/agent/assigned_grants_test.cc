@@ -143,6 +143,27 @@ TEST_F(AssignedGrantsTest, AnotherPodsNewsAnswersNoQuestionAndEachIsAnsweredOnce
   EXPECT_EQ(answers, 1);
 }
 
+// An agent that died had sent the first of two annotations; it arrives after what its successor wrote.
+TEST_F(AssignedGrantsTest, AnOlderAnnotationThatArrivesLateIsWrittenOver) {
+  pods_.Sync();
+  pods_.Set(FakeApiPods::Make("a", {{"main", {{kGpu, "1"}}}, {"second", {{kGpu, "1"}}}}));
+  const auto assignment = [&] {
+    return pods_.pods().at("uid-a")->annotations.at(std::string(names::kAnnotationAssignment));
+  };
+  ASSERT_TRUE(Ask("a", {Token(kGpu, 1)}).ok());
+  runner_.RunUntilIdle();
+  const std::string older = assignment();
+  ASSERT_TRUE(Ask("a", {Token(kGpu, 1)}, "second").ok());
+  runner_.RunUntilIdle();
+  const std::string both = assignment();
+  ASSERT_NE(both, older);
+  PodInfo late = *pods_.pods().at("uid-a");
+  late.annotations[std::string(names::kAnnotationAssignment)] = older;
+  pods_.Set(std::move(late));
+  runner_.RunUntilIdle();
+  EXPECT_EQ(assignment(), both);
+}
+
 TEST_F(AssignedGrantsTest, WithoutAnApiServerAPodThatFindsNoRoomGetsThatOfAPodThatIsGone) {
   Restart(false);
   for (const char* name : {"a", "b", "c", "d"}) {

@@ -352,6 +352,8 @@ void GrantService::OnPod(const std::string& uid) {
   } else {
     view_.Came(uid);
     TakeOverFrom(found->second);
+    // What an agent that died had sent may arrive after what its successor wrote.
+    if (ledger_->ChosenFor(uid) != nullptr) TellPod(uid);
     limit_changes_.OnPod(*found->second);
   }
   std::vector<std::shared_ptr<Question>> ready;
