@@ -58,16 +58,18 @@ Duration ApiServer::TimeOfNews() {
   return late ? world_.Between(1s, 20s) : world_.Between(5ms, 200ms);
 }
 
-net::Response ApiServer::Handle(const net::Request& request, bool may_write) {
+net::Response ApiServer::Handle(const net::Request& request, bool may_write,
+                                Duration on_its_way) {
   std::vector<std::string> path;
   for (const std::string_view part : Split(request.path(), '/')) path.emplace_back(part);
   // "", api, v1, namespaces, NS, pods, NAME, SUBRESOURCE
   const bool of_pod = path.size() > 6 && path[5] == "pods";
-  return of_pod ? HandlePod(request, path, may_write) : HandleObject(request);
+  return of_pod ? HandlePod(request, path, may_write, on_its_way) : HandleObject(request);
 }
 
 net::Response ApiServer::HandlePod(const net::Request& request,
-                                   const std::vector<std::string>& path, bool may_write) {
+                                   const std::vector<std::string>& path, bool may_write,
+                                   Duration on_its_way) {
   const std::string& name = path[6];
   const auto known = pods_.find(name);
   if (request.method == "GET") {
@@ -90,6 +92,7 @@ net::Response ApiServer::HandlePod(const net::Request& request,
   if (!may_write) world_.Note("a former leader's binding comes: " + binding.uid);
   const Status status = Bind(binding);
   if (status.ok() && !may_write) stale_.insert(binding.uid);
+  if (status.ok() && on_its_way > 1s) late_.insert(binding.uid);
   if (status.ok()) return Answer(201, R"({"kind":"Status","status":"Success"})");
   return status.code() == Code::kNotFound ? Refusal(404, "NotFound") : Refusal(409, "Conflict");
 }

@@ -44,14 +44,16 @@ class ApiServer {
   Status Annotate(const std::string& uid, const kube::StringMap& annotations);
 
   // --- Requests over HTTP, and their faults. `may_write`: whether their sender still leads. What
-  // takes effect although it does not is remembered as stale.
-  net::Response Handle(const net::Request& request, bool may_write);
+  // takes effect although it does not is remembered as stale. `on_its_way`: for how long.
+  net::Response Handle(const net::Request& request, bool may_write, Duration on_its_way);
   bool Loses() { return !calm_ && world_.Chance(3); }
   bool calm() const { return calm_; }
   Duration TimeOfRequest();
   Duration TimeOfNews();
   // Pods (UIDs) that were bound by a replica that did not lead any more.
   const std::set<std::string>& stale() const { return stale_; }
+  // Those whose binding was on its way for so long that the cluster was another one when it came.
+  const std::set<std::string>& late() const { return late_; }
   // Where the EndpointSlice leads to; "" where it leads nowhere.
   std::string Leader() const;
 
@@ -120,7 +122,7 @@ class ApiServer {
   };
   void WakeFeeds(const std::string& node);
   net::Response HandlePod(const net::Request& request, const std::vector<std::string>& path,
-                          bool may_write);
+                          bool may_write, Duration on_its_way);
   net::Response HandleObject(const net::Request& request);
   net::Response Evict(const std::string& name, const std::string& uid);
 
@@ -135,7 +137,7 @@ class ApiServer {
   size_t assignments_ = 0;
   kube::ConfigMapObject quota_;
   std::vector<kube::PodDisruptionBudgetObject> budgets_;
-  std::set<std::string> stale_;
+  std::set<std::string> stale_, late_;
   bool down_ = false;
   bool calm_ = false;
 };

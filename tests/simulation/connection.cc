@@ -32,12 +32,15 @@ kube::Operation Connection::Send(net::Request request, const net::HttpClient::Ca
   }
   const bool answer_lost = server_.Loses();
   // It takes effect although its sender has given it up, or is gone.
+  const Duration on_its_way = server_.TimeOfRequest();
   world_.runner().PostDelayed(
-      server_.TimeOfRequest(),
+      on_its_way,
       [this, &server = server_, weak = std::weak_ptr(life_), term = term_, sent_in = term_(), wanted,
-       on_done, away, answer_lost, request = std::move(request)] {
-        const Result<net::Response> response =
-            server.down() ? Result<net::Response>(away) : server.Handle(request, sent_in != 0 && term() == sent_in);
+       on_done, away, answer_lost, on_its_way, request = std::move(request)] {
+        const bool may_write = sent_in != 0 && term() == sent_in;
+        const Result<net::Response> response = server.down()
+                                                   ? Result<net::Response>(away)
+                                                   : server.Handle(request, may_write, on_its_way);
         if (weak.expired()) return;
         Answer(wanted, on_done, answer_lost ? Result<net::Response>(away) : response,
                world_.Between(1ms, answer_lost ? Duration(4s) : Duration(20ms)));

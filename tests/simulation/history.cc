@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "api/names.h"
+#include "src/agent/kube_pods.h"
 #include "src/device/assignment.h"
 #include "src/ledger/testing/given_out.h"
 #include "src/ledger/testing/objects.h"
@@ -216,8 +217,16 @@ class History {
            entry->standing == ledger::Standing::kAssumed && entry->node != pod.nominated_node;
   }
 
+  // Whether it is written of each of its containers that asks for GPUs which ones it has.
   static bool IsAssigned(const kube::PodObject& pod) {
-    return pod.meta.annotations.contains(names::kAnnotationAssignment);
+    const auto text = pod.meta.annotations.find(names::kAnnotationAssignment);
+    if (text == pod.meta.annotations.end()) return false;
+    const auto& assigned = ledger::testing::DecodedOnce(text->second).containers;
+    const auto info = agent::PodInfoOf(pod, device::MemoryUnit::kGiB);
+    if (!info->request.ok()) return true;
+    return std::ranges::all_of(info->request->containers, [&](const auto& container) {
+      return container.dialect == device::Dialect::kNone || assigned.contains(container.name);
+    });
   }
 
   // The account of what the API server has now, without some of the pods.
@@ -283,7 +292,7 @@ class History {
       return world_.Fail(fmt::format("the EndpointSlice leads to \"{}\", and {} decides",
                                      server_.Leader(), leader->address()));
     }
-    // A pod that is bound and not assigned holds GPUs on suspicion.
+    // A pod that is bound and not assigned, or not wholly, holds GPUs on suspicion.
     for (const auto& [name, pod] : server_.pods()) {
       if (!pod.node_name.empty() && !pod.ended() && !IsAssigned(pod)) return;
     }
@@ -387,7 +396,8 @@ class History {
       if (is_new || now - since->second < kKnown) continue;
       const auto came_now = [&](const kube::PodObject& other) {
         return other.node_name == pod.nominated_node && other.priority < pod.priority &&
-               IsOurs(other) && bound_.contains(other.meta.uid) && bound_.at(other.meta.uid) == now;
+               IsOurs(other) && !server_.late().contains(other.meta.uid) &&
+               bound_.contains(other.meta.uid) && bound_.at(other.meta.uid) == now;
       };
       std::string takers;
       for (const auto& [key2, other] : server_.pods()) {
