@@ -55,6 +55,9 @@ struct Response {
   int status = 200;
   Headers headers;
   std::string body;
+  // From a handler of HttpServer: the server closes the connection after this response, and says so
+  // in it, so that the client connects anew for its next request.
+  bool close = false;
 };
 
 // A response of plain text.

@@ -63,6 +63,22 @@ TEST_F(HttpServerTest, AnswersAndClosesWhenAsked) {
   EXPECT_NE(answer.find("\r\n\r\nGET /metrics "), std::string::npos);
 }
 
+TEST_F(HttpServerTest, ClosesTheConnectionWhereTheHandlerSaysSo) {
+  handler_ = [](const Request& request, const HttpServer::Reply& reply) {
+    Response response = TextResponse(200, request.target);
+    response.close = request.target == "/2";
+    reply(std::move(response));
+  };
+  Start();
+  const std::string answer =
+      Talk("GET /1 HTTP/1.1\r\n\r\nGET /2 HTTP/1.1\r\n\r\nGET /3 HTTP/1.1\r\n\r\n");
+  const size_t closes = answer.find("Connection: close");
+  EXPECT_LT(answer.find("\r\n\r\n/1"), closes);
+  EXPECT_EQ(answer.substr(answer.size() - 2), "/2");
+  EXPECT_NE(closes, std::string::npos);
+  EXPECT_EQ(requests_.size(), 2U);
+}
+
 TEST_F(HttpServerTest, AnswersPipelinedRequestsInOrder) {
   Start();
   const std::string answer = Talk(

@@ -134,7 +134,8 @@ void ServerConnection::Advance() {
 
 void ServerConnection::Answer(uint64_t round, Response response) {
   if (state_ != State::kHandling || round != round_) return;
-  Write(std::move(response), !head_only_, keep_alive_);
+  const bool keep_alive = keep_alive_ && !response.close;
+  Write(std::move(response), !head_only_, keep_alive);
 }
 
 void ServerConnection::Refuse(const Status& status) {

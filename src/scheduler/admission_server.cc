@@ -63,6 +63,9 @@ net::Response AdmissionServer::Answer(const net::Request& request) {
   if (!answer.patch.empty()) ++counts_.changed;
   net::Response response{.body = SerializeAdmissionReview(review->uid, answer)};
   response.headers.Set("Content-Type", "application/json");
+  // An API server sends all its reviews over the connections that it has. Its next one goes through
+  // the Service and may reach the replica that knows the cluster.
+  response.close = ledger_() == nullptr;
   return response;
 }
 

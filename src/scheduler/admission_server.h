@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // The admission webhook as a server of its own, over TLS alone, with certificates that it makes and
 // renews itself. Every replica of the scheduler serves it, leader or not: it decides nothing that
-// two could decide differently.
+// two could decide differently. Warnings about the cluster need the ledger, which only the leader
+// has: a replica without it answers, too, and closes the connection after each answer, until the
+// API server connects to the leader.
 //
 //   POST /admission/mutate, /admission/validate      an AdmissionReview; 400 says what is not one
 //
@@ -43,7 +45,8 @@ struct AdmissionCounts {
 
 class AdmissionServer : private CertificateKeeper::Delegate {
  public:
-  // null while the ledger is not whole; then nothing is said of the cluster.
+  // null while the ledger is not complete; then answers have no warnings about the cluster, and
+  // close their connection.
   using Ledger = std::function<const ledger::ClusterLedger*()>;
 
   // Listens when it returns, with a certificate that nobody trusts until the keeper has one. Errors

@@ -91,6 +91,23 @@ TEST_F(AdmissionServerTest, WarnsOfPodsThatNoNodeCouldEverHave) {
   EXPECT_THAT(post(), ::testing::Not(::testing::HasSubstr("the pod will wait")));
 }
 
+TEST_F(AdmissionServerTest, AnswersWithoutTheLedgerAndClosesTheConnection) {
+  const std::string review = ReviewOf(CreateOf(PodJson({})));
+  for (const std::string_view path : {kMutatePath, kValidatePath}) {
+    const net::Response standby = Post(path, review);
+    EXPECT_EQ(standby.status, 200);
+    EXPECT_EQ(standby.headers.Get("Connection"), "close");
+  }
+  FakeClock clock;
+  const auto ledger = ledger::ClusterLedger::Make({}, &clock).value();
+  ledger_ = ledger.get();
+  for (const std::string_view path : {kMutatePath, kValidatePath}) {
+    const net::Response leader = Post(path, review);
+    EXPECT_EQ(leader.status, 200);
+    EXPECT_EQ(leader.headers.Get("Connection"), "");
+  }
+}
+
 TEST_F(AdmissionServerTest, WhatIsNoReviewGets400WithTheReason) {
   const net::Response response = Post(kValidatePath, R"({"kind":"Pod","apiVersion":"v1"})");
   EXPECT_EQ(response.status, 400);
