@@ -30,6 +30,7 @@ class ReplicaTest : public ::testing::Test {
     cluster_.SetOther([this](const net::Request& request) -> std::optional<net::Response> {
       const bool stored = request.path().find("/leases") != std::string::npos ||
                           request.path().find("/endpointslices") != std::string::npos;
+      if (stored && away_) return net::TextResponse(503, "the API server is away\n");
       return stored ? std::optional(store_.Answer(request)) : std::nullopt;
     });
     options_.plain_http = true;
@@ -88,6 +89,7 @@ class ReplicaTest : public ::testing::Test {
   net::IoThread io_;
   testing::ObjectStore store_{io_, runner_};
   kube::testing::StandingApiServer cluster_{io_, runner_};
+  bool away_ = false;  // for Leases and EndpointSlices
   TempDir dir_;
   SchedulerOptions options_;
   std::unique_ptr<Scheduler> scheduler_;
@@ -122,6 +124,21 @@ TEST_F(ReplicaTest, AStandbyIsReadyAndNamesTheLeader) {
   EXPECT_EQ(refused.status, 503);
   EXPECT_EQ(refused.body, "not the leader; that is other\n");
   EXPECT_THAT(Send("GET", "/metrics").body, HasSubstr("tessera_scheduler_leading 0\n"));
+}
+
+TEST_F(ReplicaTest, AHolderThatCannotRenewTheLeaseSaysSo) {
+  options_.election.lease_duration = std::chrono::seconds(60);
+  options_.election.renew_deadline = std::chrono::milliseconds(500);
+  options_.election.retry_period = std::chrono::milliseconds(100);
+  Start();
+  EXPECT_TRUE(Becomes(200, "ok"));
+  away_ = true;
+  ASSERT_TRUE(runner_.RunUntil([&] { return Send("GET", "/readyz").status == 503; }));
+  EXPECT_THAT(Send("GET", "/readyz").body,
+              ::testing::MatchesRegex(
+                  "this replica holds the Lease but cannot act until it renews it: .+\n"));
+  away_ = false;
+  EXPECT_TRUE(Becomes(200, "ok"));
 }
 
 TEST_F(ReplicaTest, WithoutElectionItDecidesAndWritesNoLease) {

@@ -118,7 +118,8 @@ class Scheduler::Impl : private kube::LeaderElector::Delegate,
   void OnStoppedLeading(const Status& why) override;
   void OnLeader(const std::string& identity) override;
   void OnTrouble(const Status& status) override {
-    Log(Severity::kWarning, "trouble with the Lease", {{"why", status.message()}});
+    lease_trouble_ = status.message();
+    Log(Severity::kWarning, "trouble with the Lease", {{"why", lease_trouble_}});
   }
 
   void OnTls(const net::TlsOptions& tls) override;
@@ -143,6 +144,7 @@ class Scheduler::Impl : private kube::LeaderElector::Delegate,
   std::unique_ptr<LeaderEndpoint> endpoint_;
   std::string ns_;  // our own
   std::string leader_;
+  std::string lease_trouble_;  // what last kept this replica from renewing or taking the Lease
   bool stopping_ = false;
   bool has_certificate_ = false;  // or needs none
   std::optional<WallTime> caller_ends_;
@@ -308,7 +310,10 @@ std::string Scheduler::Impl::NotReadyReason() const {
 std::string Scheduler::Impl::NotDecidingReason() const {
   if (stopping_) return "this replica is leaving";
   if (!term_ || !MayWrite()) {
-    return leader_.empty() ? "no replica leads yet" : "not the leader; that is " + leader_;
+    if (leader_.empty()) return "no replica leads yet";
+    if (leader_ != options_.election.identity) return "not the leader; that is " + leader_;
+    return "this replica holds the Lease but cannot act until it renews it: " +
+           (lease_trouble_.empty() ? "the last renewal came too late" : lease_trouble_);
   }
   if (!has_certificate_) return "there is no certificate of the extender's port yet";
   return term_->synced() ? "" : "the cluster is not known yet";
@@ -362,12 +367,14 @@ void Scheduler::Impl::Advertise() {
 }
 
 void Scheduler::Impl::OnStartedLeading() {
+  lease_trouble_.clear();
   Log(Severity::kInfo, "leading", {{"identity", options_.election.identity}});
   BeginTerm();
 }
 
 void Scheduler::Impl::OnStoppedLeading(const Status& why) {
-  Log(Severity::kWarning, "not leading any more", {{"why", why.message()}});
+  lease_trouble_ = why.message();
+  Log(Severity::kWarning, "not leading any more", {{"why", lease_trouble_}});
   endpoint_.reset();
   term_.reset();
 }
