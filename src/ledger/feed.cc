@@ -41,7 +41,7 @@ struct ClusterFeed::State {
       const std::string& problem = state.ledger.FindNode(now.meta.name)->problem;
       if (problem.empty() || problem == known) return;
       // It names the node.
-      state.delegate.OnTrouble("nodes", Status(Code::kInvalidArgument, problem));
+      state.delegate.OnInvalid("nodes", Status(Code::kInvalidArgument, problem));
     }
     State& state;
   };
@@ -81,7 +81,7 @@ struct ClusterFeed::State {
     }
     void Set(const kube::ConfigMapObject& now) {
       Result<placement::QuotaConfig> config = QuotaIn(now, state.options.quota_key);
-      if (!config.ok()) return OnTrouble(config.status(), Duration::zero());
+      if (!config.ok()) return state.delegate.OnInvalid("quota", config.status());
       Take(*std::move(config));
     }
     void Take(placement::QuotaConfig config) {

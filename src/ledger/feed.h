@@ -55,6 +55,9 @@ class ClusterFeed {
     virtual void OnQuota() {}
     // For logs and metrics. `what` is "nodes", "pods", "quota" or "budgets".
     virtual void OnTrouble(std::string_view what, const Status& status) = 0;
+    // Like OnTrouble, about an object that the API server has: it is invalid, and ignored until it
+    // is corrected. `status` names it.
+    virtual void OnInvalid(std::string_view what, const Status& status) { OnTrouble(what, status); }
     // The API server answers again.
     virtual void OnRecovered(std::string_view what) { (void)what; }
   };

@@ -177,5 +177,21 @@ TEST_F(ReplicaTest, AStandbyThatStopsLeavesTheLeaseAlone) {
   EXPECT_EQ(Holder(), "other");
 }
 
+TEST_F(ReplicaTest, AnInvalidQuotaIsLoggedAsSuch) {
+  kube::ConfigMapObject quota;
+  quota.meta.ns = "kube-system";
+  quota.meta.name = "gpuquota";
+  quota.data["gpu_quota"] = R"({"ml":{"quota":)";
+  cluster_.Set("configmaps", "ConfigMap", {kube::testing::MessageOf(quota)});
+  ::testing::internal::CaptureStderr();
+  Start();
+  EXPECT_TRUE(Becomes(200, "ok"));
+  const std::string log = ::testing::internal::GetCapturedStderr();
+  EXPECT_THAT(log, HasSubstr("an invalid object is ignored until it is corrected"));
+  EXPECT_THAT(log, ::testing::Not(HasSubstr("trouble with the API server")));
+  EXPECT_THAT(Send("GET", "/metrics").body,
+              HasSubstr("tessera_scheduler_feed_troubles_total{what=\"quota\"} 1\n"));
+}
+
 }  // namespace
 }  // namespace tessera::scheduler

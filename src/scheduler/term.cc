@@ -64,4 +64,10 @@ void Term::OnTrouble(std::string_view what, const Status& status) {
       {{"what", what}, {"why", status.message()}});
 }
 
+void Term::OnInvalid(std::string_view what, const Status& status) {
+  metrics_.feed_troubles.Add(what);
+  Log(Severity::kWarning, "an invalid object is ignored until it is corrected",
+      {{"what", what}, {"why", status.message()}});
+}
+
 }  // namespace tessera::scheduler

@@ -56,6 +56,7 @@ class Term final : private ledger::ClusterFeed::Delegate {
   void OnPod(const kube::PodObject& pod) override;
   void OnPodGone(const kube::PodObject& last) override;
   void OnTrouble(std::string_view what, const Status& status) override;
+  void OnInvalid(std::string_view what, const Status& status) override;
 
   const Clock& clock_;
   SchedulerMetrics& metrics_;
