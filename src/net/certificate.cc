@@ -171,7 +171,7 @@ CertificatePair CertificateAuthority::pair() const {
 
 Result<CertificatePair> CertificateAuthority::Issue(const std::string& common_name,
                                                     const std::vector<std::string>& names,
-                                                    Validity validity) const {
+                                                    Validity validity, CertificateUse use) const {
   std::string alternatives;
   for (const std::string& name : names) {
     RETURN_IF_ERROR(CheckCertificateName(name));
@@ -185,7 +185,8 @@ Result<CertificatePair> CertificateAuthority::Issue(const std::string& common_na
   builder.Subject(common_name);
   builder.Extend(issuer, NID_basic_constraints, "critical,CA:FALSE");
   builder.Extend(issuer, NID_key_usage, "critical,digitalSignature");
-  builder.Extend(issuer, NID_ext_key_usage, "serverAuth,clientAuth");
+  builder.Extend(issuer, NID_ext_key_usage,
+                 use == CertificateUse::kClient ? "clientAuth" : "serverAuth,clientAuth");
   builder.Extend(issuer, NID_authority_key_identifier, "keyid");
   if (!names.empty()) builder.Extend(issuer, NID_subject_alt_name, alternatives);
   ASSIGN_OR_RETURN(const X509Ptr certificate, std::move(builder).Sign(issuer, impl_->key.get()));

@@ -33,6 +33,9 @@ struct CertificatePair {
 // INVALID_ARGUMENT: neither an IP address nor a DNS name, which may start with "*.".
 Status CheckCertificateName(const std::string& name);
 
+// What a certificate may be shown as.
+enum class CertificateUse { kServerOrClient, kClient };
+
 // Signs certificates. A caller that never asks for its pair throws the key away with the object.
 class CertificateAuthority {
  public:
@@ -46,9 +49,10 @@ class CertificateAuthority {
 
   const std::string& certificate() const { return certificate_; }
   CertificatePair pair() const;
-  // For servers and for clients. `names` are DNS names and IP addresses, none of them twice.
+  // `names` are DNS names and IP addresses, none of them twice.
   Result<CertificatePair> Issue(const std::string& common_name,
-                                const std::vector<std::string>& names, Validity validity) const;
+                                const std::vector<std::string>& names, Validity validity,
+                                CertificateUse use = CertificateUse::kServerOrClient) const;
 
  private:
   struct Impl;

@@ -28,12 +28,13 @@ bool IsFresh(const CertificatePair& pair, const Authorities& authorities,
 
 Result<CertificatePair> Issue(const CertificatePair& signer, const std::string& common_name,
                               const std::vector<std::string>& names, Duration lifetime,
-                              WallTime time, const AuthorityOptions& options) {
+                              WallTime time, const AuthorityOptions& options,
+                              net::CertificateUse use) {
   ASSIGN_OR_RETURN(const auto authority, CertificateAuthority::Load(signer));
   ASSIGN_OR_RETURN(const Validity signers, net::ValidityOf(signer.certificate));
   const Validity validity{std::max(time - options.skew, signers.from),
                           std::min(time + lifetime, signers.to)};
-  return authority.Issue(common_name, names, validity);
+  return authority.Issue(common_name, names, validity, use);
 }
 
 }  // namespace
@@ -65,7 +66,7 @@ Result<std::optional<CertificatePair>> NextServing(const CertificatePair& now,
   ASSIGN_OR_RETURN(CertificatePair pair,
                    Issue(older_signs ? authorities.older : authorities.newest,
                          names.empty() ? "tessera" : names.front().substr(0, 64), names,
-                         options.serving, time, options));
+                         options.serving, time, options, net::CertificateUse::kServerOrClient));
   return {std::move(pair)};
 }
 
@@ -74,7 +75,8 @@ Result<std::optional<CertificatePair>> NextClient(const CertificatePair& now,
                                                   const AuthorityOptions& options) {
   if (IsFresh(now, authorities, {}, options.client, time)) return {std::nullopt};
   ASSIGN_OR_RETURN(CertificatePair pair,
-                   Issue(authorities.newest, "kube-scheduler", {}, options.client, time, options));
+                   Issue(authorities.newest, "kube-scheduler", {}, options.client, time, options,
+                         net::CertificateUse::kClient));
   return {std::move(pair)};
 }
 
