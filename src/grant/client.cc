@@ -110,8 +110,10 @@ Result<Grant> Ask(const std::string& socket_path, const Request& request, Durati
     Result<std::string> reply = Exchange(socket_path, frame, end);
     if (reply.ok()) return DecodeReply(*reply);
     const Status& status = reply.status();
-    if (status.code() != Code::kUnavailable || Now() + pause >= end) {
-      return status.Annotate("tessera-agent at " + socket_path);
+    const bool away = status.code() == Code::kUnavailable;
+    if (!away || Now() + pause >= end) {
+      return Error(status.code(), "tessera-agent at {}: {}{}", socket_path, status.message(),
+                   away ? ": is tessera-agent running on this node?" : "");
     }
     ::poll(nullptr, 0, static_cast<int>(pause.count()));
     pause = std::min(pause * 2, kLongestPause);

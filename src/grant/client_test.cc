@@ -84,6 +84,17 @@ TEST_F(ClientTest, GivesTheAgentsRefusalAsItIs) {
   EXPECT_EQ(reply.status().ToString(), "PERMISSION_DENIED: replayed");
 }
 
+TEST_F(ClientTest, AsksWhetherTheAgentRunsOnlyWhereItDidNotAnswer) {
+  const std::string question = "is tessera-agent running on this node?";
+  EXPECT_TRUE(Ping(socket_, 20ms).message().ends_with(question));
+  const FakeAgent agent(socket_, {[](int fd) {
+                          ReadRequest(fd);
+                          const auto body = EncodeReply(Status(Code::kUnavailable, "in use"));
+                          ASSERT_TRUE(WriteFd(fd, Frame(body)).ok());
+                        }});
+  EXPECT_EQ(Ping(socket_, 5s).ToString(), "UNAVAILABLE: in use");
+}
+
 TEST_F(ClientTest, ALargeRequestIsSentWholeToAnAgentThatReadsLate) {
   Request request{.pod_uid = "u", .pod_namespace = "ns", .pod_name = "p", .container = "c"};
   for (const char* variable : {"A", "B", "C", "D"}) {

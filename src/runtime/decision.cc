@@ -236,11 +236,7 @@ Result<Decision> DecideInKubernetes(const ConfigDocument& document, const Identi
   if (request.tokens.empty() && grant.status().code() == Code::kNotFound) {
     return WithoutGrant(document, identity, options);
   }
-  if (!grant.ok()) {
-    const bool away = grant.status().code() == Code::kUnavailable;
-    return Error(grant.status().code(), "{}: {}{}", who, grant.status().message(),
-                 away ? ": is tessera-agent running on this node?" : "");
-  }
+  if (!grant.ok()) return grant.status().Annotate(who);
   Choice choice = FromGrant(std::move(*grant), options);
   std::string reason = fmt::format("granted to {}: {}", who, UuidList(choice.gpus));
   return DecideWith(document, options, std::move(choice), std::move(reason));

@@ -219,6 +219,15 @@ TEST_P(KubernetesContainer, FailsWithTheAgentsReasonWhereItIsRefused) {
   EXPECT_THAT(ReadFile(log()).value(), HasSubstr("a forged token"));
 }
 
+TEST_P(KubernetesContainer, DoesNotAskForAnAgentThatAnswered) {
+  AddEnv("TESSERA_GRANT_NVIDIA_COM_GPU=v1:00:00:GPU-1");
+  OneAnswer agent(path("grant.sock"), Status(Code::kUnavailable, "the kubelet tries again"));
+  const SubprocessResult result = Run();
+  EXPECT_EQ(result.exit_code, InfoOf(Code::kUnavailable).exit_code);
+  EXPECT_THAT(ReadFile(log()).value(), HasSubstr("the kubelet tries again"));
+  EXPECT_THAT(result.err, Not(HasSubstr("is tessera-agent running")));
+}
+
 TEST_P(KubernetesContainer, FailsWithTheSocketsNameWhileTheAgentIsAway) {
   AddEnv("TESSERA_GRANT_NVIDIA_COM_GPU=v1:00:00:GPU-1");
   const SubprocessResult result = Run();
