@@ -384,11 +384,13 @@ void Agent::Impl::Publish() {
 void Agent::Impl::OnUnredeemed(const std::vector<std::string>& containers) {
   unredeemed_problem_.clear();
   if (!containers.empty()) {
+    const bool one = containers.size() == 1;
     unredeemed_problem_ = fmt::format(
-        "{} containers run without their GPUs, because the engine started them without "
-        "tessera-runtime: {}{}. Restart the agent's pod of this node, which configures the engine, "
-        "then these pods",
-        containers.size(), containers.front(), containers.size() > 1 ? " and others" : "");
+        "{}, because the engine did not use tessera-runtime: {}{}. Restart the agent's pod of this "
+        "node, which configures the engine, then the {}",
+        one ? "1 container runs without its GPUs"
+            : fmt::format("{} containers run without their GPUs", containers.size()),
+        containers.front(), one ? "" : " and others", one ? "container's pod" : "containers' pods");
     Log(Severity::kError, "containers run without their GPUs",
         {{"containers", fmt::format("{}", fmt::join(containers, " "))}});
   }

@@ -138,9 +138,8 @@ std::optional<std::string> EndedPods::WhyLeaving(
   for (const GrantLedger::Conflict& conflict : conflicts) {
     const auto leaving = leaving_.find(conflict.key);
     if (leaving == leaving_.end()) continue;
-    return fmt::format("{} is not free yet: pod {} (uid {}) is gone, but {} of it is still there",
-                       conflict.uuid, conflict.holder.PodText(), conflict.holder.pod_uid,
-                       leaving->second.remains);
+    return fmt::format("{} is not free yet: pod {} (uid {}) is gone, but {}", conflict.uuid,
+                       conflict.holder.PodText(), conflict.holder.pod_uid, leaving->second.remains);
   }
   return std::nullopt;
 }
@@ -239,9 +238,9 @@ void EndedPods::Judge(const Keys& gone, const ProcessSightings& seen) {
     const auto found = ledger_->entries().find(key);
     if (found == ledger_->entries().end()) continue;
     const GrantLedger::Entry& entry = found->second;
-    std::string remains = seen.status.ok()
-                              ? seen.RemainsOf(entry.holder.pod_uid, entry.shares)
-                              : "maybe a process (" + seen.status.message() + ")";
+    std::string remains =
+        seen.status.ok() ? seen.RemainsOf(entry.holder.pod_uid, entry.shares)
+                         : "maybe a process of it is still there (" + seen.status.message() + ")";
     if (remains.empty()) {
       released |= Release(key);
     } else {
@@ -297,7 +296,7 @@ void EndedPods::TellWithheld() {
     if (!leaving.withheld) continue;
     const GrantLedger::Entry& entry = ledger_->entries().at(key);
     for (const device::DeviceShare& share : entry.shares) {
-      withheld.emplace(share.uuid, fmt::format("withheld: pod {} is gone, but {} of it is still there",
+      withheld.emplace(share.uuid, fmt::format("withheld: pod {} is gone, but {}",
                                                entry.holder.PodText(), leaving.remains));
     }
   }

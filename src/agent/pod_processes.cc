@@ -39,13 +39,14 @@ std::string ProcessSightings::RemainsOf(const std::string& pod_uid,
     const Process& first = pod->second.front();
     const size_t count = pod->second.size();
     const std::string text = fmt::format("{} (state {})", first.pid, first.state);
-    return count == 1 ? "process " + text
-                      : fmt::format("{} processes, the first is {}", count, text);
+    return count == 1
+               ? fmt::format("process {} of it is still there", text)
+               : fmt::format("{} processes of it are still there, the first is {}", count, text);
   }
   for (const device::DeviceShare& share : shares) {
     const auto exited = exited_on_gpu.find(share.uuid);
     if (exited == exited_on_gpu.end() || exited->second.empty()) continue;
-    return fmt::format("process {}, which has exited but the driver still has it on {}",
+    return fmt::format("the driver still has process {}, which has exited, on {}",
                        exited->second.front(), share.uuid);
   }
   return "";

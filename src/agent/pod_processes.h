@@ -36,8 +36,8 @@ struct ProcessSightings {
   // Processes that the driver lists on a GPU, by UUID, and that /proc does not have any more.
   std::map<std::string, std::vector<int>, std::less<>> exited_on_gpu;
 
-  // What is left of a pod that had these shares: "process 4711 (state D)", "2 processes, the first
-  // is 4711 (state S)"; "" where nothing is.
+  // What is left of a pod that had these shares: "process 4711 (state D) of it is still there",
+  // "2 processes of it are still there, the first is 4711 (state S)"; "" where nothing is.
   std::string RemainsOf(const std::string& pod_uid,
                         const std::vector<device::DeviceShare>& shares) const;
 };
