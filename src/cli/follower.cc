@@ -47,4 +47,12 @@ std::string Follower::StaleLine() const {
       fmt::format("stale since {}: {}", Rfc3339(trouble->since), trouble->status.message()));
 }
 
+std::string Follower::StaleNotice() {
+  const auto trouble = session_->trouble();
+  std::optional<bool> rejected;
+  if (trouble) rejected = trouble->status.code() == Code::kUnauthenticated;
+  if (std::exchange(noticed_, rejected) == rejected) return "";
+  return trouble ? StaleLine() : "follows the cluster again";
+}
+
 }  // namespace tessera::cli

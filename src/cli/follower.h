@@ -8,6 +8,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "src/cli/session.h"
@@ -26,6 +27,9 @@ class Follower {
   Session& session() { return *session_; }
   // "" while what is shown is the cluster as it is: "stale since 10:42:13: …".
   std::string StaleLine() const;
+  // StaleLine for a log: once per outage, again when the server begins to reject the credentials,
+  // then "follows the cluster again". "" while there is nothing new.
+  std::string StaleNotice();
 
   // How often the configuration is read while the credentials are rejected.
   static constexpr Duration kReload = std::chrono::seconds(2);
@@ -41,6 +45,7 @@ class Follower {
   const LoadConfig load_config_;
   std::unique_ptr<Session> session_;
   std::unique_ptr<Session> next_;  // with the configuration that was read last
+  std::optional<bool> noticed_;  // the outage in the last notice: whether credentials were rejected
   const std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);
 };
 

@@ -19,8 +19,8 @@ class FollowerTest : public ::testing::Test {
     SetNodes({"n1"});
     std::optional<Status> ready;
     follower_ = std::make_unique<Follower>(
-        io_, runner_, SessionOptions{.config = config_, .follow = true}, [this] { return Load(); },
-        [&](const Status& status) { ready = status; });
+        io_, runner_, SessionOptions{.config = config_, .follow = true, .probe = kProbe},
+        [this] { return Load(); }, [&](const Status& status) { ready = status; });
     EXPECT_TRUE(runner_.RunUntil([&] { return ready.has_value(); }));
     EXPECT_EQ(ready->ToString(), "OK");
   }
@@ -42,6 +42,7 @@ class FollowerTest : public ::testing::Test {
   }
   bool Stale() { return !follower_->StaleLine().empty(); }
 
+  static constexpr Duration kProbe = std::chrono::milliseconds(500);
   net::testing::TestRunner runner_;
   net::IoThread io_;
   kube::testing::StandingApiServer server_{io_, runner_};
@@ -74,6 +75,52 @@ TEST_F(FollowerTest, AnOutageIsSaidAndSoIsItsEnd) {
     return !Stale();
   }));
   EXPECT_EQ(loads_, 0);
+}
+
+TEST_F(FollowerTest, AServerThatHangsIsSaidAndSoIsItsReturn) {
+  bool hangs = true;
+  std::vector<net::HttpServer::Reply> held;
+  server_.SetHang([&](const net::HttpServer::Reply& reply) {
+    if (hangs) held.push_back(reply);
+    return hangs;
+  });
+  ASSERT_TRUE(Until([&] { return Stale(); }));
+  EXPECT_NE(follower_->StaleLine().find("does not answer"), std::string::npos)
+      << follower_->StaleLine();
+  EXPECT_NE(follower_->StaleLine().find("/version"), std::string::npos) << follower_->StaleLine();
+  hangs = false;
+  EXPECT_TRUE(Until([&] { return !Stale(); }));
+}
+
+TEST_F(FollowerTest, AnOutageIsNoticedOnceWhateverItsErrors) {
+  server_.Refuse("nodes", 503);
+  std::vector<std::string> lines;
+  std::vector<std::string> notices;
+  const auto note = [&] {
+    server_.EndWatches();
+    const std::string line = follower_->StaleLine();
+    if (lines.empty() || line != lines.back()) lines.push_back(line);
+    const std::string notice = follower_->StaleNotice();
+    if (!notice.empty()) notices.push_back(notice);
+  };
+  ASSERT_TRUE(Until([&] {
+    note();
+    return Stale();
+  }));
+  server_.Refuse("nodes", 500);
+  const size_t known = lines.size();
+  ASSERT_TRUE(Until([&] {
+    note();
+    return lines.size() > known;
+  }));
+  ASSERT_EQ(notices.size(), 1u);
+  EXPECT_TRUE(notices[0].starts_with("stale since ")) << notices[0];
+  server_.Allow("nodes");
+  ASSERT_TRUE(Until([&] {
+    note();
+    return notices.size() > 1;
+  }));
+  EXPECT_EQ(notices[1], "follows the cluster again");
 }
 
 TEST_F(FollowerTest, ALoginElsewhereCounts) {

@@ -133,12 +133,13 @@ class Command {
 
   // At the top of a terminal's screen; elsewhere on stderr, so that JSON stays JSON.
   void TellStale(std::string* text) {
-    const std::string stale = follower_->StaleLine();
-    if (on_terminal_ && !stale.empty()) text->insert(0, "*** " + stale + " ***\n\n");
-    if (!on_terminal_ && stale != last_stale_) {
-      std::fprintf(stderr, "tessera: %s\n", stale.empty() ? "follows the cluster again" : stale.c_str());
+    if (on_terminal_) {
+      const std::string stale = follower_->StaleLine();
+      if (!stale.empty()) text->insert(0, "*** " + stale + " ***\n\n");
+      return;
     }
-    last_stale_ = stale;
+    const std::string notice = follower_->StaleNotice();
+    if (!notice.empty()) std::fprintf(stderr, "tessera: %s\n", notice.c_str());
   }
 
   Session& session() const { return follower_->session(); }
@@ -212,7 +213,6 @@ class Command {
   kube::Operation patching_;
   const bool on_terminal_ = ::isatty(STDOUT_FILENO) == 1;
   std::string last_;
-  std::string last_stale_;
   int exit_code_ = 0;
 };
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/cli/session.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "src/base/file.h"
@@ -10,6 +11,9 @@ namespace {
 
 // A server that restarts is back by then; one that is not there has said so.
 constexpr int kFailures = 3;
+// A server that answers at all answers this request from memory, to every authenticated user.
+constexpr const char* kProbePath = "/version";
+constexpr Duration kProbePatience = std::chrono::seconds(10);
 
 kube::ClientOptions ClientOptionsOf(Duration timeout) {
   kube::ClientOptions options;
@@ -36,8 +40,41 @@ Session::Session(net::IoThread& io, TaskRunner& runner, SessionOptions options, 
                  last_trouble_.ok() ? "" : "; the last error was ", last_trouble_.message()));
   });
   Begin(device::MemoryUnit::kGiB, true);
+  if (options_.follow) ProbeLater();
 }
 Session::~Session() = default;
+
+void Session::ProbeLater() {
+  runner_.PostDelayed(options_.probe, [this, weak = std::weak_ptr<bool>(alive_)] {
+    if (!weak.expired()) Probe();
+  });
+}
+
+void Session::Probe() {
+  const Duration patience = std::min(kProbePatience, options_.probe);
+  const WallTime sent = runner_.clock().WallNow();
+  probe_ = client_.Stream(
+      kProbePath, kube::Encoding::kJson,
+      {.connect = patience, .header = patience, .body = patience},
+      {.on_head =
+           [this](const net::Response& head) {
+             if (head.status < 500) OnRecovered(kProbePath);
+           },
+       .on_data = [](std::string_view) {},
+       .on_end =
+           [this, sent](const Status& status) {
+             // Whatever else is wrong ends the watches, too.
+             if (status.code() == Code::kDeadlineExceeded) {
+               SetTrouble(kProbePath, status.Annotate(fmt::format("GET {}", kProbePath)), sent);
+             }
+             ProbeLater();
+           }});
+}
+
+void Session::SetTrouble(std::string_view what, const Status& status, WallTime since) {
+  Trouble& trouble = troubles_.try_emplace(std::string(what), Trouble{{}, since}).first->second;
+  trouble.status = Helpful(what, status);
+}
 
 void Session::Begin(device::MemoryUnit unit, bool with_quota) {
   feed_.reset();
@@ -55,8 +92,8 @@ void Session::Begin(device::MemoryUnit unit, bool with_quota) {
   if (options_.follow) {
     feed_ = std::make_unique<ledger::ClusterFeed>(client_, *ledger_, feed, self);
   } else {
-    snapshot_ = std::make_unique<Snapshot>(client_, *ledger_, Snapshot::Options{feed, options_.pod},
-                                           self);
+    snapshot_ =
+        std::make_unique<Snapshot>(client_, *ledger_, Snapshot::Options{feed, options_.pod}, self);
   }
 }
 
@@ -144,9 +181,7 @@ void Session::OnTrouble(std::string_view what, const Status& status) {
   }
   // INVALID_ARGUMENT: one object could not be read.
   if (what != "quota" && status.code() != Code::kInvalidArgument) {
-    const WallTime now = runner_.clock().WallNow();
-    Trouble& trouble = troubles_.try_emplace(std::string(what), Trouble{{}, now}).first->second;
-    trouble.status = Helpful(what, status);
+    SetTrouble(what, status, runner_.clock().WallNow());
   }
   if (refused || (status.code() == Code::kUnavailable && ++failures_ >= kFailures)) {
     Finish(Helpful(what, status));

@@ -33,6 +33,9 @@ struct SessionOptions {
   std::string policy = "Tessera";
   Duration timeout = std::chrono::seconds(30);
   bool follow = false;
+  // How long after an answer a session that follows requests the server's version again: a watch
+  // cannot distinguish a server that hangs from one without changes.
+  Duration probe = std::chrono::seconds(15);
   std::string pods_ns;  // "": pods of all namespaces
   std::string pod;      // "ns/name" of the one that FindPod shall find; "" for none
 };
@@ -69,6 +72,9 @@ class Session final : private ledger::ClusterFeed::Delegate {
   void Begin(device::MemoryUnit unit, bool with_quota);
   void BeginLater(device::MemoryUnit unit, bool with_quota);
   void Finish(Status status);
+  void ProbeLater();
+  void Probe();
+  void SetTrouble(std::string_view what, const Status& status, WallTime since);
   Status Helpful(std::string_view what, const Status& status) const;
 
   void OnSynced() override;
@@ -84,7 +90,8 @@ class Session final : private ledger::ClusterFeed::Delegate {
   bool with_quota_ = true;
   Status quota_problem_;
   Status last_trouble_;
-  std::map<std::string, Trouble> troubles_;  // of nodes and of pods
+  std::map<std::string, Trouble> troubles_;  // of nodes, of pods and of the probe
+  kube::Operation probe_;
   std::unique_ptr<ledger::ClusterLedger> ledger_;
   std::unique_ptr<Snapshot> snapshot_;
   std::unique_ptr<ledger::ClusterFeed> feed_;  // instead, where it follows

@@ -61,6 +61,7 @@ std::string StandingApiServer::Kubeconfig(const std::string& ns) const {
 
 void StandingApiServer::Answer(const net::Request& request, const net::HttpServer::Reply& reply) {
   paths_.emplace_back(request.path());
+  if (hang_ && hang_(reply)) return;
   if (other_) {
     if (auto answer = other_(request)) return reply(*std::move(answer));
   }

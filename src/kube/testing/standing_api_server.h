@@ -33,6 +33,9 @@ class StandingApiServer {
   // Answers the requests for which it has an answer, such as those that write.
   using Other = std::function<std::optional<net::Response>(const net::Request&)>;
   void SetOther(Other other) { other_ = std::move(other); }
+  // From now on requests come here first; one for which it returns true gets no other answer.
+  using Hang = std::function<bool(const net::HttpServer::Reply&)>;
+  void SetHang(Hang hang) { hang_ = std::move(hang); }
   // Rejects every request without this token from now on (401).
   void RequireToken(std::string token) { token_ = std::move(token); }
   // Of all requests so far.
@@ -57,6 +60,7 @@ class StandingApiServer {
   std::map<std::string, Collection> collections_;
   std::map<std::string, int> refused_;
   Other other_;
+  Hang hang_;
   std::string token_;
   std::vector<std::string> paths_;
   std::vector<net::HttpServer::Reply> watches_;  // that see nothing more
