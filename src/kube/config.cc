@@ -132,6 +132,7 @@ class KubeconfigFile {
     }
     auto proxy = ParseProxy(url);
     if (!proxy.ok()) return Bad(cluster, "proxy-url: " + proxy.status().message());
+    proxy->setting = "proxy-url";
     config->proxy = *std::move(proxy);
     return Status::Ok();
   }

@@ -163,6 +163,8 @@ TEST_F(ConfigTest, ReadsTheProxyOfACluster) {
         "f");
   };
   EXPECT_EQ(with("https://a", "http://proxy:3128").value().proxy->address.port, 3128);
+  EXPECT_EQ(with("https://a", "http://proxy:3128").value().proxy->ToString(),
+            "proxy:3128 (proxy-url)");
   const Status plain = with("http://a", "http://proxy:3128").status();
   EXPECT_NE(plain.message().find("proxy-url"), std::string::npos) << plain.message();
   const Status socks = with("https://a", "socks5://proxy").status();

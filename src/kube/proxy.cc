@@ -3,7 +3,9 @@
 
 #include <arpa/inet.h>
 
+#include <algorithm>
 #include <array>
+#include <cctype>
 #include <cstdint>
 #include <string>
 
@@ -64,6 +66,14 @@ bool Names(std::string_view entry, const std::string& host, const Ip& ip, uint16
   return host == name || host.ends_with("." + name);
 }
 
+// Local resolvers also know names with underscores.
+bool IsHost(const std::string& host) {
+  const auto may_have = [](unsigned char c) {
+    return std::isalnum(c) != 0 || c == '-' || c == '.' || c == '_';
+  };
+  return ParseIp(host).size > 0 || std::ranges::all_of(host, may_have);
+}
+
 const char* FirstOf(const std::function<const char*(const char*)>& getenv, const char* upper,
                     const char* lower) {
   for (const char* name : {upper, lower}) {
@@ -98,6 +108,11 @@ Result<net::Proxy> ParseProxy(std::string_view text) {
     rest.remove_prefix(at + 1);
   }
   ASSIGN_OR_RETURN(const net::Url url, net::ParseUrl(std::string(kHttp).append(rest)));
+  if (!IsHost(url.address.host)) {
+    return Error(Code::kInvalidArgument,
+                 "\"{}\" is neither a name nor an address of a proxy: want http://HOST:PORT",
+                 url.address.host);
+  }
   proxy.address = url.address;
   return proxy;
 }
@@ -125,6 +140,7 @@ Result<std::optional<net::Proxy>> ProxyFromEnvironment(
     return proxy.status().Annotate(
         fmt::format("${} (to reach {} directly, name it in $NO_PROXY)", variable, server.ToString()));
   }
+  proxy->setting = fmt::format("${}", variable);
   return std::optional<net::Proxy>(*std::move(proxy));
 }
 

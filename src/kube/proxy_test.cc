@@ -21,8 +21,9 @@ TEST(ProxyTest, ReadsWhatPeopleWrite) {
 }
 
 TEST(ProxyTest, RejectsWhatItCannotSpeakWithoutThePassword) {
-  for (const char* text : {"https://u:secret@proxy", "socks5://u:secret@proxy:1080",
-                           "http://u:secret@proxy:99999", "http://u:secret@"}) {
+  for (const char* text :
+       {"https://u:secret@proxy", "socks5://u:secret@proxy:1080", "http://u:secret@proxy:99999",
+        "http://u:secret@", "http://u:secret@ht!tp"}) {
     const Status status = ParseProxy(text).status();
     EXPECT_EQ(status.code(), Code::kInvalidArgument) << text;
     EXPECT_EQ(status.message().find("secret"), std::string::npos) << status.message();
@@ -68,12 +69,15 @@ TEST(ProxyTest, TheEnvironmentCountsForTlsAlone) {
         net::ParseUrl(server).value());
   };
   EXPECT_EQ(proxy("https://api.example").value()->address.host, "lower");
+  EXPECT_EQ(proxy("https://api.example").value()->ToString(), "lower:1 ($https_proxy)");
   EXPECT_FALSE(proxy("http://api.example").value().has_value());
   EXPECT_FALSE(proxy("https://direct").value().has_value());
   env["HTTPS_PROXY"] = "socks5://upper:1";
   const Status status = proxy("https://api.example").status();
   EXPECT_EQ(status.code(), Code::kInvalidArgument);
   EXPECT_TRUE(status.message().starts_with("$HTTPS_PROXY")) << status.message();
+  env["HTTPS_PROXY"] = "ht!tp";
+  EXPECT_EQ(proxy("https://api.example").status().code(), Code::kInvalidArgument);
   env["NO_PROXY"] = "api.example";
   EXPECT_FALSE(proxy("https://api.example").value().has_value());
 }

@@ -109,4 +109,8 @@ Result<Url> ParseUrl(std::string_view text) {
   return url;
 }
 
+std::string Proxy::ToString() const {
+  return setting.empty() ? address.ToString() : fmt::format("{} ({})", address.ToString(), setting);
+}
+
 }  // namespace tessera::net

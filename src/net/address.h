@@ -41,6 +41,10 @@ Result<Url> ParseUrl(std::string_view text);
 struct Proxy {
   Address address;
   std::string authorization;  // value of Proxy-Authorization; "": none
+  std::string setting;        // that names it, such as "$HTTPS_PROXY"; "": not known
+
+  // For errors: "10.0.0.1:3128 ($HTTPS_PROXY)".
+  std::string ToString() const;
 };
 
 }  // namespace tessera::net

@@ -54,6 +54,12 @@ std::vector<Endpoint> Interleaved(const std::vector<Endpoint>& sorted) {
   return merged;
 }
 
+// An error before the tunnel is open names the proxy, where there is one.
+Status ErrorTo(const Destination& to, std::string_view step, const error_code& error) {
+  const Status status = FromErrorCode(step, error);
+  return to.proxy ? status.Annotate("the proxy " + to.proxy->ToString()) : status;
+}
+
 // One address: TCP (or a unix socket), the proxy's tunnel, TLS.
 class AddressAttempt : public Attempt, public std::enable_shared_from_this<AddressAttempt> {
  public:
@@ -63,7 +69,7 @@ class AddressAttempt : public Attempt, public std::enable_shared_from_this<Addre
   void Start(const Endpoint& endpoint) {
     socket_.async_connect(endpoint, [self = shared_from_this()](const error_code& error) {
       if (!self->on_done_) return;
-      if (error) return self->Finish(FromErrorCode("connect", error));
+      if (error) return self->Finish(ErrorTo(self->to_, "connect", error));
       TuneTcp(self->socket_.native_handle());
       self->plain_ = MakePlainTransport(std::move(self->socket_));
       self->to_.proxy ? self->OpenTunnel() : self->Secure();
@@ -114,7 +120,7 @@ class AddressAttempt : public Attempt, public std::enable_shared_from_this<Addre
 
   void FailTunnel(std::string_view why) {
     Finish(Error(Code::kUnavailable, "the proxy {} opens no tunnel: {}",
-                 to_.proxy->address.ToString(), why));
+                 to_.proxy->ToString(), why));
   }
 
   void Secure() {
@@ -163,7 +169,7 @@ class Connector : public Attempt, public std::enable_shared_from_this<Connector>
     resolver_.async_resolve(
         dialed.host, std::to_string(dialed.port),
         [self = shared_from_this()](const error_code& error, auto results) {
-          if (error) return self->Finish(FromErrorCode("name lookup", error));
+          if (error) return self->Finish(ErrorTo(self->to_, "name lookup", error));
           for (const auto& result : results) self->endpoints_.emplace_back(result.endpoint());
           if (self->endpoints_.empty()) return self->Finish(self->error_);
           self->endpoints_ = Interleaved(self->endpoints_);

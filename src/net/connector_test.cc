@@ -197,11 +197,12 @@ class ProxyTest : public ConnectorTest {
                                 })
                   .value();
   }
-  Result<Response> AskThrough(const ProxyServer& proxy) {
+  Result<Response> AskThrough(const ProxyServer& proxy) { return AskThrough(proxy.address()); }
+  Result<Response> AskThrough(const Address& proxy) {
     HttpClient client(io_, runner_,
                       {.server = {.tls = true, .address = {.host = "api.example", .port = 6443}},
                        .tls = {.ca = {.text = ca_.certificate()}},
-                       .proxy = Proxy{proxy.address(), "Basic dTpw"}});
+                       .proxy = Proxy{proxy, "Basic dTpw", "$HTTPS_PROXY"}});
     std::optional<Result<Response>> answer;
     const Call call =
         client.Send({.target = "/version"}, {}, [&](Result<Response> r) { answer = std::move(r); });
@@ -226,10 +227,23 @@ TEST_F(ProxyTest, AProxyThatRejectsIsNamedWithItsReason) {
   ProxyServer proxy("HTTP/1.1 407 Proxy Authentication Required\r\n\r\n");
   const Status status = AskThrough(proxy).status();
   EXPECT_EQ(status.code(), Code::kUnavailable);
-  EXPECT_NE(status.message().find("the proxy " + proxy.address().ToString() +
-                                  " opens no tunnel: HTTP/1.1 407 Proxy Authentication Required"),
+  EXPECT_NE(status.message().find(
+                "the proxy " + proxy.address().ToString() +
+                " ($HTTPS_PROXY) opens no tunnel: HTTP/1.1 407 Proxy Authentication Required"),
             std::string::npos)
       << status.message();
+}
+
+TEST_F(ProxyTest, AProxyThatCannotBeReachedIsNamed) {
+  const Status refused = AskThrough(Address{.host = "127.0.0.1", .port = 1}).status();
+  EXPECT_EQ(refused.code(), Code::kUnavailable);
+  EXPECT_NE(refused.message().find("the proxy 127.0.0.1:1 ($HTTPS_PROXY): connect: "),
+            std::string::npos)
+      << refused.message();
+  const Status unknown = AskThrough(Address{.host = "proxy.invalid", .port = 1}).status();
+  EXPECT_NE(unknown.message().find("the proxy proxy.invalid:1 ($HTTPS_PROXY): name lookup: "),
+            std::string::npos)
+      << unknown.message();
 }
 
 TEST_F(ProxyTest, AProxyThatSpeaksForTheServerIsRejected) {
