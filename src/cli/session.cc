@@ -23,6 +23,11 @@ kube::ClientOptions ClientOptionsOf(Duration timeout) {
   return options;
 }
 
+Result<kube::Config> WithUsableCertificates(Result<kube::Config> config) {
+  if (config.ok()) RETURN_IF_ERROR(kube::CheckCertificates(*config));
+  return config;
+}
+
 }  // namespace
 
 Session::Session(net::IoThread& io, TaskRunner& runner, SessionOptions options, OnReady on_ready)
@@ -166,6 +171,12 @@ void Session::OnTrouble(std::string_view what, const Status& status) {
   if (status.code() == Code::kAborted) {
     return BeginLater(ledger_->options().gpu_mem_unit, with_quota_);
   }
+  if (status.code() == Code::kFailedPrecondition) {
+    // Not UNAVAILABLE: waiting does not change the URL.
+    Finish(Error(Code::kInvalidArgument,
+                 "server: {} of the kubeconfig must begin with https://: {}",
+                 options_.config.server.ToString(), status.message()));
+  }
   const bool refused =
       status.code() == Code::kPermissionDenied || status.code() == Code::kUnauthenticated;
   if (what == "quota" &&
@@ -190,15 +201,22 @@ void Session::OnTrouble(std::string_view what, const Status& status) {
 
 Result<kube::Config> FindClusterConfig(const std::string& kubeconfig, const std::string& context,
                                        const kube::GetEnv& getenv) {
-  if (!kubeconfig.empty()) return kube::LoadKubeconfig(kubeconfig, context);
+  const auto load = [&](const std::string& path) {
+    Result<kube::Config> config = kube::LoadKubeconfig(path, context);
+    if (!config.ok()) return config;
+    return WithUsableCertificates(std::move(config)).Annotate(path);
+  };
+  if (!kubeconfig.empty()) return load(kubeconfig);
   const auto variable = [&](const char* name) {
     const char* value = getenv(name);
     return std::string(value != nullptr ? value : "");
   };
   const std::string listed = variable("KUBECONFIG");
-  if (!listed.empty()) return kube::LoadKubeconfigs(listed, context).Annotate("$KUBECONFIG");
+  if (!listed.empty()) {
+    return WithUsableCertificates(kube::LoadKubeconfigs(listed, context)).Annotate("$KUBECONFIG");
+  }
   const std::string own = JoinPath(variable("HOME"), ".kube/config");
-  if (PathExists(own)) return kube::LoadKubeconfig(own, context);
+  if (PathExists(own)) return load(own);
   Result<kube::Config> in_cluster = kube::InClusterConfig(getenv);
   if (in_cluster.ok()) return in_cluster;
   return Error(Code::kFailedPrecondition,

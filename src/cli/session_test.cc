@@ -113,6 +113,17 @@ TEST_P(SessionTest, SaysWhoseServerDoesNotAnswer) {
       << status.message();
 }
 
+TEST_P(SessionTest, AnHttpUrlOfAnHttpsServerIsAMistake) {
+  server_.SetOther([](const net::Request&) {
+    return net::TextResponse(400, "Client sent an HTTP request to an HTTPS server.\n");
+  });
+  const Status status = Open();
+  EXPECT_EQ(status.code(), Code::kInvalidArgument) << status.ToString();
+  EXPECT_TRUE(status.message().starts_with("server: " + url_.ToString() +
+                                           " of the kubeconfig must begin with https://: "))
+      << status.message();
+}
+
 TEST_P(SessionTest, GivesUpInTime) {
   net::testing::RawServer silent([](int fd) {
     (void)net::testing::RawServer::ReadHeader(fd);
@@ -152,14 +163,16 @@ class ClusterConfigTest : public ::testing::Test {
     ::rmdir((dir_ + "/.kube").c_str());
     ::rmdir(dir_.c_str());
   }
-  std::string Write(const std::string& name, const std::string& server) {
+  // `fields` are further ones of the cluster, each after a comma; `user` are those of the user.
+  std::string Write(const std::string& name, const std::string& server,
+                    const std::string& fields = "", const std::string& user = "") {
     const std::string path = dir_ + "/" + name;
     EXPECT_TRUE(MakeDirs(DirName(path)).ok());
     const std::string text = fmt::format(
-        "current-context: a\nclusters: [{{name: c, cluster: {{server: \"{}\"}}}}]\n"
+        "current-context: a\nclusters: [{{name: c, cluster: {{server: \"{}\"{}}}}}]\n"
         "contexts: [{{name: a, context: {{cluster: c, user: u}}}}]\nusers: [{{name: u, user: "
-        "{{}}}}]\n",
-        server);
+        "{{{}}}}}]\n",
+        server, fields, user);
     EXPECT_TRUE(WriteFileAtomically(path, text, 0600).ok());
     files_.push_back(path);
     return path;
@@ -188,6 +201,27 @@ TEST_F(ClusterConfigTest, FlagThenVariableThenHome) {
   EXPECT_FALSE(Find("", "no-such-context").ok());
   env_["KUBECONFIG"] = "/nowhere/at/all";
   EXPECT_NE(Find().status().message().find("/nowhere/at/all"), std::string::npos);
+}
+
+TEST_F(ClusterConfigTest, CertificatesThatCannotBeUsedAreMistakes) {
+  const auto expect = [&](const std::string& fields, const std::string& user,
+                          const std::string& message) {
+    const std::string path = Write("config", "https://a", fields, user);
+    const Status status = Find(path).status();
+    EXPECT_EQ(status.code(), Code::kInvalidArgument) << status.ToString();
+    EXPECT_TRUE(status.message().starts_with(path + ": " + message)) << status.message();
+    env_["KUBECONFIG"] = path;
+    EXPECT_TRUE(Find().status().message().starts_with("$KUBECONFIG: " + message))
+        << Find().status().message();
+  };
+  expect(", certificate-authority-data: AAAA", "",
+         "certificate-authority-data: TLS: CA bundle inline holds no PEM certificate");
+  expect(", certificate-authority: /nowhere/ca.crt", "", "certificate-authority: TLS: /nowhere/");
+  expect(", insecure-skip-tls-verify: true",
+         "client-certificate-data: AAAA, client-key-data: AAAA",
+         "client-certificate-data: TLS: certificate inline: ");
+  // Not used to reach this server.
+  EXPECT_TRUE(Find(Write("http", "http://a", ", certificate-authority-data: AAAA")).ok());
 }
 
 }  // namespace

@@ -12,6 +12,9 @@ namespace {
 // The beginning of what a proxy in between may have sent.
 constexpr size_t kMaxForeignWords = 200;
 
+// Servers written in Go answer plain HTTP on a TLS port with this.
+constexpr std::string_view kWantsTls = "Client sent an HTTP request to an HTTPS server";
+
 Code CodeOf(int http_status, std::string_view reason) {
   if (reason == "AlreadyExists") return Code::kAlreadyExists;
   if (reason == "Expired" || reason == "Gone") return Code::kOutOfRange;
@@ -70,7 +73,9 @@ Status ErrorOf(const ServerStatus& said, int http_status) {
 Status ErrorOf(const net::Response& response) {
   if (const auto said = StatusIn(response)) return ErrorOf(*said, response.status);
   const std::string_view words = Trim(std::string_view(response.body).substr(0, kMaxForeignWords));
-  return Error(CodeOf(response.status, ""), "{} (HTTP {} {})",
+  const bool wants_tls = response.status == 400 && words.starts_with(kWantsTls);
+  const Code code = wants_tls ? Code::kFailedPrecondition : CodeOf(response.status, "");
+  return Error(code, "{} (HTTP {} {})",
                words.empty() ? "the answer is not from the API server" : words, response.status,
                net::ReasonPhrase(response.status));
 }

@@ -6,6 +6,7 @@
 //   410            OUT_OF_RANGE: the resource version, or the continue token, is too old; list again
 //   429            RESOURCE_EXHAUSTED    504, reason Timeout  DEADLINE_EXCEEDED
 //   500            INTERNAL              502, 503             UNAVAILABLE
+//   400 of a TLS port to plain HTTP: FAILED_PRECONDITION
 // The message carries the server's words, its reason and the HTTP status.
 #pragma once
 

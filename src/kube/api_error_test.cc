@@ -34,6 +34,12 @@ TEST(ApiErrorTest, KeepsTheWordsOfAProxy) {
             Code::kUnauthenticated);
 }
 
+TEST(ApiErrorTest, PlainHttpToATlsPortIsNoInvalidRequest) {
+  const net::Response answer{400, {}, "Client sent an HTTP request to an HTTPS server.\n"};
+  EXPECT_EQ(ErrorOf(answer).code(), Code::kFailedPrecondition);
+  EXPECT_EQ(ErrorOf({400, {}, "no"}).code(), Code::kInvalidArgument);
+}
+
 TEST(ApiErrorTest, ReadsAStatusInProtobuf) {
   const std::string status = testing::WireWriter().Bytes(3, "words").Bytes(4, "Expired").text();
   const net::Headers headers{{"Content-Type", "application/vnd.kubernetes.protobuf"}};

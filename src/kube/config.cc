@@ -334,6 +334,22 @@ Result<Config> LoadKubeconfigs(const std::string& paths, const std::string& cont
   return Kubeconfig(std::move(files)).Load(context);
 }
 
+Status CheckCertificates(const Config& config) {
+  if (!config.server.tls) return Status::Ok();
+  const auto check = [](const char* field, const net::PemSource& source, const Status& status) {
+    if (status.ok()) return status;
+    return Error(Code::kInvalidArgument, "{}{}: {}", field, source.file.empty() ? "-data" : "",
+                 status.message());
+  };
+  const net::TlsOptions& tls = config.tls;
+  if (!tls.skip_verify) {
+    RETURN_IF_ERROR(check("certificate-authority", tls.ca, net::CheckAuthorities(tls.ca)));
+  }
+  if (tls.certificate.empty()) return Status::Ok();
+  return check("client-certificate", tls.certificate,
+               net::CheckClientPair(tls.certificate, tls.key));
+}
+
 Result<Config> FindConfig(const std::string& kubeconfig, const GetEnv& getenv) {
   const std::string from_env = EnvOr(getenv, "KUBECONFIG");
   // Where an option takes its default from the variable, both are the same.

@@ -62,6 +62,10 @@ Result<Config> ParseKubeconfig(std::string_view text, const std::string& path,
 // have; those that are not there are passed over. NOT_FOUND where none is.
 Result<Config> LoadKubeconfigs(const std::string& paths, const std::string& context = "");
 
+// Whether the certificates and the key that a kubeconfig gives for an https server can be used.
+// INVALID_ARGUMENT names the field and the reason.
+Status CheckCertificates(const Config& config);
+
 // `kubeconfig` if it is not empty, else the files of $KUBECONFIG, else the pod's service account.
 Result<Config> FindConfig(const std::string& kubeconfig, const GetEnv& getenv);
 

@@ -110,6 +110,15 @@ Result<PemSource> SystemRoots(const std::function<const char*(const char* name)>
                fmt::join(kRootFiles, ", "));
 }
 
+Status CheckAuthorities(const PemSource& ca) {
+  return TlsContextSource(TlsContextSource::Side::kClient, {.ca = ca}).Get().status();
+}
+
+Status CheckClientPair(const PemSource& certificate, const PemSource& key) {
+  const TlsOptions options{.certificate = certificate, .key = key, .skip_verify = true};
+  return TlsContextSource(TlsContextSource::Side::kClient, options).Get().status();
+}
+
 TlsContextSource::TlsContextSource(Side side, TlsOptions options)
     : side_(side), options_(std::move(options)) {}
 

@@ -36,6 +36,11 @@ struct TlsOptions {
   bool skip_verify = false;  // a client: for kubeconfigs with insecure-skip-tls-verify
 };
 
+// Whether a client can check servers with `ca`, or show `certificate`. The error says which file, or
+// text, cannot be read or used.
+Status CheckAuthorities(const PemSource& ca);
+Status CheckClientPair(const PemSource& certificate, const PemSource& key);
+
 // Inside the room: makes the SSL_CTX and keeps it until a file changes. Threads: one.
 class TlsContextSource {
  public:
