@@ -384,7 +384,16 @@ class History {
   // pod of higher priority may take the rest.
   void ExpectNominationsKept() {
     constexpr Duration kKnown = 45s;
+    // A pod that leaves was still there for whoever decided this long before its binding comes.
+    constexpr Duration kDecided = 10s;
     const MonotonicTime now = world_.clock().Now();
+    for (const auto& [name, pod] : server_.pods()) {
+      if (pod.meta.deleting) leaving_since_.try_emplace(pod.meta.uid, now);
+    }
+    const auto has_left = [&](const kube::PodObject& pod) {
+      const auto since = leaving_since_.find(pod.meta.uid);
+      return since != leaving_since_.end() && now - since->second >= kDecided;
+    };
     std::set<std::string> nominated;
     for (const auto& [name, pod] : server_.pods()) {
       if (!pod.node_name.empty() || pod.nominated_node.empty() || pod.meta.deleting) continue;
@@ -405,9 +414,8 @@ class History {
       }
       if (takers.empty()) continue;
       const auto fits = [&](const std::function<bool(const kube::PodObject&)>& without) {
-        const auto ledger = Account([&](const auto& other) {
-          return other.meta.deleting || without(other);
-        });
+        const auto ledger =
+            Account([&](const auto& other) { return has_left(other) || without(other); });
         auto question = ledger->Ask(pod);
         return question.ok() && ledger->Judge(*question, pod.nominated_node).fits;
       };
@@ -430,6 +438,7 @@ class History {
   size_t looked_at_ = 0;  // of the API server's assignments
   std::map<std::string, MonotonicTime> left_;             // nodes that were deleted, the last time
   std::map<std::string, MonotonicTime> bound_;            // first seen so, by UID
+  std::map<std::string, MonotonicTime> leaving_since_;    // the same of deletion
   std::map<std::string, MonotonicTime> nominated_since_;  // by "UID on node"
 };
 
