@@ -2,6 +2,10 @@
 #include "src/net/certificate.h"
 
 #include <gtest/gtest.h>
+#include <openssl/pem.h>
+#include <openssl/x509v3.h>
+
+#include <memory>
 
 namespace tessera::net {
 namespace {
@@ -90,6 +94,23 @@ TEST(CertificateTest, NamesThatWouldBeReadAsSomethingElseAreRefused) {
        {"", "a,IP:10.0.0.1", "a\nb", "a b", "a..b", "*", "a.*", "10.0.0.1:443"}) {
     EXPECT_EQ(authority.Issue("a", {name}, kDay).status().code(), Code::kInvalidArgument) << name;
   }
+}
+
+// The usages that the certificate allows, as flags XKU_*.
+uint32_t UsesOf(const CertificatePair& pair) {
+  const std::unique_ptr<BIO, int (*)(BIO*)> bio(BIO_new_mem_buf(pair.certificate.data(), -1),
+                                                &BIO_free);
+  const std::unique_ptr<X509, void (*)(X509*)> read(
+      PEM_read_bio_X509(bio.get(), nullptr, nullptr, nullptr), &X509_free);
+  return X509_get_extended_key_usage(read.get());
+}
+
+TEST(CertificateTest, OneForClientsIsForNoServer) {
+  const CertificateAuthority authority = Authority();
+  EXPECT_EQ(UsesOf(authority.Issue("client", {}, kDay, CertificateUse::kClient).value()),
+            uint32_t{XKU_SSL_CLIENT});
+  EXPECT_EQ(UsesOf(authority.Issue("server", {"s"}, kDay).value()),
+            uint32_t{XKU_SSL_CLIENT | XKU_SSL_SERVER});
 }
 
 }  // namespace

@@ -2,10 +2,6 @@
 #include "src/scheduler/authority_plan.h"
 
 #include <gtest/gtest.h>
-#include <openssl/pem.h>
-#include <openssl/x509v3.h>
-
-#include <memory>
 
 namespace tessera::scheduler {
 namespace {
@@ -32,21 +28,6 @@ TEST(AuthorityPlanTest, OneAuthoritySignsBothSides) {
   EXPECT_EQ(net::ValidityOf(client.certificate)->from, kNow - kDay);
   EXPECT_FALSE(NextServing(serving, made, kNames, kNow, {}).value().has_value());
   EXPECT_FALSE(NextClient(client, made, kNow, {}).value().has_value());
-}
-
-// The usages that the certificate allows, as flags XKU_*.
-uint32_t UsesOf(const net::CertificatePair& pair) {
-  const std::unique_ptr<BIO, int (*)(BIO*)> bio(BIO_new_mem_buf(pair.certificate.data(), -1),
-                                                &BIO_free);
-  const std::unique_ptr<X509, void (*)(X509*)> read(
-      PEM_read_bio_X509(bio.get(), nullptr, nullptr, nullptr), &X509_free);
-  return X509_get_extended_key_usage(read.get());
-}
-
-TEST(AuthorityPlanTest, TheClientsCertificateIsForNoServer) {
-  const Authorities made = Made();
-  EXPECT_EQ(UsesOf(NextClient({}, made, kNow, {}).value().value()), uint32_t{XKU_SSL_CLIENT});
-  EXPECT_TRUE(UsesOf(NextServing({}, made, kNames, kNow, {}).value().value()) & XKU_SSL_SERVER);
 }
 
 TEST(AuthorityPlanTest, CertificatesAreReplacedAThirdOfTheirLifeBeforeTheirEnd) {
