@@ -5,37 +5,16 @@
 #include <numeric>
 #include <vector>
 
-#include "src/sim/cuda/cuda_library.h"
-#include "src/sim/testing/sim_node.h"
+#include "src/sim/cuda/one_gpu_test.h"
 
 namespace tessera::cuda {
 namespace {
 
-constexpr uint64_t kArrayMiB = 1 << 20;
-constexpr char kArrayNode[] =
-    "base: a100-sxm4-80gb\ngpu:\n  memory_mib: 1100\n  reserved_mib: 100\n  context_mib: 100\n"
-    "node:\n  gpus: 1\n  nvlink: none\n";
-
 #define EXPECT_OK(call) EXPECT_EQ(call, Result::kSuccess)
 #define ASSERT_OK(call) ASSERT_EQ(call, Result::kSuccess)
 
-class ArrayTest : public ::testing::Test {
+class ArrayTest : public OneGpuTest {
  protected:
-  static void SetUpTestSuite() {
-    node_ = new sim::testing::SimNode({.profile = kArrayNode});
-    cuda_ = new CudaLibrary(node_->library("libcuda.so.1"));
-    ASSERT_OK(CU(*cuda_, cuInit)(0));
-    Context context = nullptr;
-    ASSERT_OK(CU(*cuda_, cuDevicePrimaryCtxRetain)(&context, 0));
-    ASSERT_OK(CU(*cuda_, cuCtxSetCurrent)(context));
-  }
-  static void TearDownTestSuite() {
-    delete cuda_;
-    delete node_;
-  }
-  void TearDown() override { EXPECT_EQ(Used(), 0u); }
-
-  static uint64_t Used() { return node_->state().UsedBytes(0) - 100 * kArrayMiB; }
   static Array Create(const Array3DDescriptor& descriptor) {
     Array array = nullptr;
     EXPECT_OK(CU(*cuda_, cuArray3DCreate_v2)(&array, &descriptor));
@@ -48,22 +27,19 @@ class ArrayTest : public ::testing::Test {
     EXPECT_OK(CU(*cuda_, cuArrayDestroy)(array));
     return taken;
   }
-
-  static inline sim::testing::SimNode* node_ = nullptr;
-  static inline CudaLibrary* cuda_ = nullptr;
 };
 
 TEST_F(ArrayTest, TakesItsSizeInBlocksWithRowsInTiles) {
   EXPECT_EQ(Taken({.width = 1024, .height = 1024, .format = kFormatFloat, .channels = 4}),
-            16 * kArrayMiB);
+            16 * kMiB);
   EXPECT_EQ(Taken({.width = 1025, .height = 1024, .format = kFormatFloat, .channels = 4}),
-            18 * kArrayMiB);
+            18 * kMiB);
   EXPECT_EQ(Taken({.width = 1024, .height = 1024, .depth = 10, .format = 0x10, .channels = 1}),
-            20 * kArrayMiB);
+            20 * kMiB);
   EXPECT_EQ(Taken({.width = 1, .height = 1 << 20, .format = kFormatUint8, .channels = 1}),
-            64 * kArrayMiB)
+            64 * kMiB)
       << "a row takes 64 bytes";
-  EXPECT_EQ(Taken({.width = 100, .format = kFormatUint8, .channels = 1}), 2 * kArrayMiB);
+  EXPECT_EQ(Taken({.width = 100, .format = kFormatUint8, .channels = 1}), 2 * kMiB);
   Array3DDescriptor sparse{.width = 1024, .height = 1024, .format = kFormatFloat, .channels = 4};
   sparse.flags = kArraySparse;
   EXPECT_EQ(Taken(sparse), 0u);
@@ -76,7 +52,7 @@ TEST_F(ArrayTest, SmallOnesShareABlock) {
   for (int i = 0; i < 16; ++i) {
     arrays.push_back(Create({.width = 256, .height = 128, .format = kFormatFloat, .channels = 1}));
   }
-  EXPECT_EQ(Used(), 4 * kArrayMiB) << "16 of 128 KiB, and a block of linear memory";
+  EXPECT_EQ(Used(), 4 * kMiB) << "16 of 128 KiB, and a block of linear memory";
   for (Array array : arrays) EXPECT_OK(CU(*cuda_, cuArrayDestroy)(array));
   EXPECT_OK(CU(*cuda_, cuMemFree_v2)(other));
 }
@@ -86,7 +62,7 @@ TEST_F(ArrayTest, AMipmapTakesAllOfItsLevels) {
       .width = 4096, .height = 4096, .format = kFormatUint8, .channels = 4};
   MipmappedArray mipmap = nullptr;
   ASSERT_OK(CU(*cuda_, cuMipmappedArrayCreate)(&mipmap, &descriptor, 3));
-  EXPECT_EQ(Used(), 84 * kArrayMiB) << "64, 16 and 4 MiB";
+  EXPECT_EQ(Used(), 84 * kMiB) << "64, 16 and 4 MiB";
   Array level = nullptr;
   ArrayDescriptor of_level{};
   ASSERT_OK(CU(*cuda_, cuMipmappedArrayGetLevel)(&level, mipmap, 2));
@@ -153,7 +129,7 @@ TEST_F(ArrayTest, TheEndOfAContextEndsItsArrays) {
   MipmappedArray mipmap = nullptr;
   const Array3DDescriptor descriptor{.width = 4096, .height = 4096, .format = 1, .channels = 4};
   ASSERT_OK(CU(*cuda_, cuMipmappedArrayCreate)(&mipmap, &descriptor, 2));
-  EXPECT_EQ(Used(), 244 * kArrayMiB);
+  EXPECT_EQ(Used(), 244 * kMiB);
   ASSERT_OK(CU(*cuda_, cuCtxDestroy_v2)(context));
   EXPECT_EQ(Used(), 0u);
   EXPECT_EQ(CU(*cuda_, cuArrayDestroy)(array), Result::kInvalidHandle);

@@ -4,34 +4,16 @@
 
 #include <vector>
 
-#include "src/sim/cuda/cuda_library.h"
-#include "src/sim/testing/sim_node.h"
+#include "src/sim/cuda/one_gpu_test.h"
 
 namespace tessera::cuda {
 namespace {
 
-constexpr uint64_t kGraphMiB = 1 << 20;
-constexpr char kGraphNode[] =
-    "base: a100-sxm4-80gb\ngpu:\n  memory_mib: 1100\n  reserved_mib: 100\n  context_mib: 100\n"
-    "node:\n  gpus: 1\n  nvlink: none\n";
-
 #define EXPECT_OK(call) EXPECT_EQ(call, Result::kSuccess)
 #define ASSERT_OK(call) ASSERT_EQ(call, Result::kSuccess)
 
-class GraphMemoryTest : public ::testing::Test {
+class GraphMemoryTest : public OneGpuTest {
  protected:
-  static void SetUpTestSuite() {
-    node_ = new sim::testing::SimNode({.profile = kGraphNode});
-    cuda_ = new CudaLibrary(node_->library("libcuda.so.1"));
-    ASSERT_OK(CU(*cuda_, cuInit)(0));
-    Context context = nullptr;
-    ASSERT_OK(CU(*cuda_, cuDevicePrimaryCtxRetain)(&context, 0));
-    ASSERT_OK(CU(*cuda_, cuCtxSetCurrent)(context));
-  }
-  static void TearDownTestSuite() {
-    delete cuda_;
-    delete node_;
-  }
   void SetUp() override {
     ASSERT_OK(CU(*cuda_, cuGraphCreate)(&graph_, 0));
     ASSERT_OK(CU(*cuda_, cuStreamCreate)(&stream_, 1));
@@ -42,10 +24,9 @@ class GraphMemoryTest : public ::testing::Test {
     }
     EXPECT_OK(CU(*cuda_, cuStreamDestroy_v2)(stream_));
     EXPECT_OK(CU(*cuda_, cuDeviceGraphMemTrim)(0));
-    EXPECT_EQ(Used(), 0u);
+    OneGpuTest::TearDown();
   }
 
-  static uint64_t Used() { return node_->state().UsedBytes(0) - 100 * kGraphMiB; }
   static uint64_t Attribute(int attribute) {
     uint64_t value = 0;
     EXPECT_OK(CU(*cuda_, cuDeviceGetGraphMemAttribute)(0, attribute, &value));
@@ -76,53 +57,51 @@ class GraphMemoryTest : public ::testing::Test {
   Result Launch(GraphExec exec) { return CU(*cuda_, cuGraphLaunch)(exec, stream_); }
   void Synchronize() { EXPECT_OK(CU(*cuda_, cuStreamSynchronize)(stream_)); }
 
-  static inline sim::testing::SimNode* node_ = nullptr;
-  static inline CudaLibrary* cuda_ = nullptr;
   Graph graph_ = nullptr;
   Stream stream_ = nullptr;
   GraphNode last_ = nullptr;
 };
 
 TEST_F(GraphMemoryTest, IsTakenAtTheFirstLaunchAndKeptUntilATrim) {
-  const DevicePtr first = Alloc(20 * kGraphMiB);
+  const DevicePtr first = Alloc(20 * kMiB);
   EXPECT_OK(Free(first));
-  const DevicePtr second = Alloc(10 * kGraphMiB);
+  const DevicePtr second = Alloc(10 * kMiB);
   EXPECT_NE(first, second);
   EXPECT_OK(Free(second));
   const GraphExec exec = Instantiate();
   EXPECT_EQ(Used(), 0u);
   EXPECT_OK(Launch(exec));
-  EXPECT_EQ(Used(), 20 * kGraphMiB) << "the second node takes what the first one gives back";
-  EXPECT_EQ(Attribute(kGraphMemReserved), 20 * kGraphMiB);
+  EXPECT_EQ(Used(), 20 * kMiB) << "the second node takes what the first one gives back";
+  EXPECT_EQ(Attribute(kGraphMemReserved), 20 * kMiB);
   EXPECT_EQ(Attribute(kGraphMemUsed), 0u);
   EXPECT_OK(Launch(exec));
   Synchronize();
-  EXPECT_EQ(Used(), 20 * kGraphMiB);
+  EXPECT_EQ(Used(), 20 * kMiB);
   EXPECT_OK(CU(*cuda_, cuDeviceGraphMemTrim)(0));
   EXPECT_EQ(Used(), 0u);
   EXPECT_OK(CU(*cuda_, cuGraphUpload)(exec, stream_));
-  EXPECT_EQ(Used(), 20 * kGraphMiB);
+  EXPECT_EQ(Used(), 20 * kMiB);
   EXPECT_OK(CU(*cuda_, cuGraphExecDestroy)(exec));
-  EXPECT_EQ(Attribute(kGraphMemReserved), 20 * kGraphMiB) << "kept for other graphs";
+  EXPECT_EQ(Attribute(kGraphMemReserved), 20 * kMiB) << "kept for other graphs";
   EXPECT_OK(CU(*cuda_, cuDeviceGraphMemTrim)(0));
   EXPECT_EQ(Attribute(kGraphMemReserved), 0u);
-  EXPECT_EQ(Attribute(kGraphMemReservedHigh), 20 * kGraphMiB);
+  EXPECT_EQ(Attribute(kGraphMemReservedHigh), 20 * kMiB);
   uint64_t zero = 0;
   EXPECT_OK(CU(*cuda_, cuDeviceSetGraphMemAttribute)(0, kGraphMemReservedHigh, &zero));
   EXPECT_EQ(Attribute(kGraphMemReservedHigh), 0u);
 }
 
 TEST_F(GraphMemoryTest, WhatAGraphDoesNotFreeTheProgramFrees) {
-  const DevicePtr pointer = Alloc(20 * kGraphMiB);
+  const DevicePtr pointer = Alloc(20 * kMiB);
   const GraphExec exec = Instantiate();
   EXPECT_EQ(CU(*cuda_, cuMemFree_v2)(pointer), Result::kInvalidValue) << "not allocated yet";
   EXPECT_OK(Launch(exec));
-  EXPECT_EQ(Attribute(kGraphMemUsed), 20 * kGraphMiB);
+  EXPECT_EQ(Attribute(kGraphMemUsed), 20 * kMiB);
   EXPECT_EQ(Launch(exec), Result::kInvalidValue) << "it is allocated already";
-  EXPECT_OK(CU(*cuda_, cuMemsetD8_v2)(pointer, 7, 20 * kGraphMiB));
+  EXPECT_OK(CU(*cuda_, cuMemsetD8_v2)(pointer, 7, 20 * kMiB));
   Synchronize();
   EXPECT_OK(CU(*cuda_, cuDeviceGraphMemTrim)(0));
-  EXPECT_EQ(Used(), 20 * kGraphMiB) << "it is in use";
+  EXPECT_EQ(Used(), 20 * kMiB) << "it is in use";
   EXPECT_OK(CU(*cuda_, cuMemFreeAsync)(pointer, stream_));
   EXPECT_EQ(CU(*cuda_, cuMemFree_v2)(pointer), Result::kInvalidValue);
   EXPECT_OK(Launch(exec));
@@ -136,11 +115,11 @@ TEST_F(GraphMemoryTest, WhatAGraphDoesNotFreeTheProgramFrees) {
 }
 
 TEST_F(GraphMemoryTest, AnInstanceMayFreeWhatItsLastLaunchLeft) {
-  Alloc(20 * kGraphMiB);
+  Alloc(20 * kMiB);
   const GraphExec exec = Instantiate(kInstantiateAutoFree);
   EXPECT_OK(Launch(exec));
   EXPECT_OK(Launch(exec));
-  EXPECT_EQ(Attribute(kGraphMemUsed), 20 * kGraphMiB);
+  EXPECT_EQ(Attribute(kGraphMemUsed), 20 * kMiB);
   Synchronize();
   GraphExec other = nullptr;
   EXPECT_EQ(CU(*cuda_, cuGraphInstantiateWithFlags)(&other, graph_, 0), Result::kNotSupported)
@@ -149,7 +128,7 @@ TEST_F(GraphMemoryTest, AnInstanceMayFreeWhatItsLastLaunchLeft) {
   EXPECT_EQ(CU(*cuda_, cuGraphClone)(&clone, graph_), Result::kNotSupported);
   MemAllocNodeParameters parameters{};
   EXPECT_OK(CU(*cuda_, cuGraphMemAllocNodeGetParams)(last_, &parameters));
-  EXPECT_EQ(parameters.bytes, 20 * kGraphMiB);
+  EXPECT_EQ(parameters.bytes, 20 * kMiB);
   EXPECT_OK(CU(*cuda_, cuMemFree_v2)(parameters.pointer));
   EXPECT_OK(CU(*cuda_, cuGraphExecDestroy)(exec));
 }
@@ -158,8 +137,8 @@ TEST_F(GraphMemoryTest, CapturedAllocationsBecomeNodes) {
   ASSERT_OK(CU(*cuda_, cuGraphDestroy)(graph_));
   DevicePtr pointer = 0;
   ASSERT_OK(CU(*cuda_, cuStreamBeginCapture_v2)(stream_, 0));
-  ASSERT_OK(CU(*cuda_, cuMemAllocAsync)(&pointer, 20 * kGraphMiB, stream_));
-  ASSERT_OK(CU(*cuda_, cuMemsetD8Async)(pointer, 7, 20 * kGraphMiB, stream_));
+  ASSERT_OK(CU(*cuda_, cuMemAllocAsync)(&pointer, 20 * kMiB, stream_));
+  ASSERT_OK(CU(*cuda_, cuMemsetD8Async)(pointer, 7, 20 * kMiB, stream_));
   ASSERT_OK(CU(*cuda_, cuMemFreeAsync)(pointer, stream_));
   ASSERT_OK(CU(*cuda_, cuStreamEndCapture)(stream_, &graph_));
   EXPECT_EQ(Used(), 0u);
@@ -177,20 +156,20 @@ TEST_F(GraphMemoryTest, CapturedAllocationsBecomeNodes) {
   EXPECT_OK(Launch(exec));
   EXPECT_OK(Launch(exec));
   Synchronize();
-  EXPECT_EQ(Used(), 20 * kGraphMiB);
+  EXPECT_EQ(Used(), 20 * kMiB);
   EXPECT_EQ(*reinterpret_cast<const char*>(pointer + 5), 7);
   EXPECT_OK(CU(*cuda_, cuGraphExecDestroy)(exec));
 }
 
 TEST_F(GraphMemoryTest, RefusesWhatTheDriverRefuses) {
-  const DevicePtr pointer = Alloc(900 * kGraphMiB);
+  const DevicePtr pointer = Alloc(900 * kMiB);
   EXPECT_EQ(Free(pointer + 512), Result::kInvalidValue);
   const GraphExec exec = Instantiate();
   DevicePtr other = 0;
-  ASSERT_OK(CU(*cuda_, cuMemAlloc_v2)(&other, 10 * kGraphMiB));
+  ASSERT_OK(CU(*cuda_, cuMemAlloc_v2)(&other, 10 * kMiB));
   EXPECT_EQ(CU(*cuda_, cuGraphUpload)(exec, stream_), Result::kOutOfMemory);
   EXPECT_EQ(Launch(exec), Result::kOutOfMemory);
-  EXPECT_EQ(Used(), 10 * kGraphMiB);
+  EXPECT_EQ(Used(), 10 * kMiB);
   ASSERT_OK(CU(*cuda_, cuMemFree_v2)(other));
   EXPECT_OK(Launch(exec));
   EXPECT_OK(CU(*cuda_, cuMemFree_v2)(pointer));

@@ -7,17 +7,12 @@
 
 #include <vector>
 
-#include "src/sim/cuda/cuda_library.h"
-#include "src/sim/testing/sim_node.h"
+#include "src/sim/cuda/one_gpu_test.h"
 
 namespace tessera::cuda {
 namespace {
 
-constexpr uint64_t kMiB = 1 << 20;
-constexpr uint64_t kBlock = 2 * kMiB;
-constexpr char kNode[] =
-    "base: a100-sxm4-80gb\ngpu:\n  memory_mib: 1100\n  reserved_mib: 100\n  context_mib: 100\n"
-    "node:\n  gpus: 1\n  nvlink: none\n";
+constexpr uint64_t kBlock = 2 << 20;
 constexpr PhysicalMemoryProperties kOnDevice = {
     .type = 1, .handle_types = kShareByFileDescriptor, .location = {kLocationDevice, 0}};
 constexpr MemAccess kReadWrite = {{kLocationDevice, 0}, kAccessReadWrite};
@@ -25,23 +20,8 @@ constexpr MemAccess kReadWrite = {{kLocationDevice, 0}, kAccessReadWrite};
 #define EXPECT_OK(call) EXPECT_EQ(call, Result::kSuccess)
 #define ASSERT_OK(call) ASSERT_EQ(call, Result::kSuccess)
 
-class VirtualMemoryTest : public ::testing::Test {
+class VirtualMemoryTest : public OneGpuTest {
  protected:
-  static void SetUpTestSuite() {
-    node_ = new sim::testing::SimNode({.profile = kNode});
-    cuda_ = new CudaLibrary(node_->library("libcuda.so.1"));
-    ASSERT_OK(CU(*cuda_, cuInit)(0));
-    Context context = nullptr;
-    ASSERT_OK(CU(*cuda_, cuDevicePrimaryCtxRetain)(&context, 0));
-    ASSERT_OK(CU(*cuda_, cuCtxSetCurrent)(context));
-  }
-  static void TearDownTestSuite() {
-    delete cuda_;
-    delete node_;
-  }
-  void TearDown() override { EXPECT_EQ(Used(), 0u); }
-
-  static uint64_t Used() { return node_->state().UsedBytes(0) - 100 * kMiB; }
   static PhysicalMemory Create(uint64_t bytes, const PhysicalMemoryProperties& how = kOnDevice) {
     PhysicalMemory memory = 0;
     EXPECT_OK(CU(*cuda_, cuMemCreate)(&memory, bytes, &how, 0));
@@ -52,9 +32,6 @@ class VirtualMemoryTest : public ::testing::Test {
     EXPECT_OK(CU(*cuda_, cuMemAddressReserve)(&pointer, bytes, 0, 0, 0));
     return pointer;
   }
-
-  static inline sim::testing::SimNode* node_ = nullptr;
-  static inline CudaLibrary* cuda_ = nullptr;
 };
 
 TEST_F(VirtualMemoryTest, MemoryIsChargedFromItsCreationToItsLastHandleAndMapping) {

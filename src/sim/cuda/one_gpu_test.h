@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+// For tests of device memory: a program with its context on a node of one GPU. A test ends with all
+// that it took given back.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <cstdint>
+
+#include "src/sim/cuda/cuda_library.h"
+#include "src/sim/testing/sim_node.h"
+
+namespace tessera::cuda {
+
+class OneGpuTest : public ::testing::Test {
+ protected:
+  static constexpr uint64_t kMiB = 1 << 20;
+
+  static void SetUpTestSuite() {
+    node_ = new sim::testing::SimNode(
+        {.profile = "base: a100-sxm4-80gb\ngpu:\n  memory_mib: 1100\n  reserved_mib: 100\n"
+                    "  context_mib: 100\nnode:\n  gpus: 1\n  nvlink: none\n"});
+    cuda_ = new CudaLibrary(node_->library("libcuda.so.1"));
+    ASSERT_EQ(CU(*cuda_, cuInit)(0), Result::kSuccess);
+    Context context = nullptr;
+    ASSERT_EQ(CU(*cuda_, cuDevicePrimaryCtxRetain)(&context, 0), Result::kSuccess);
+    ASSERT_EQ(CU(*cuda_, cuCtxSetCurrent)(context), Result::kSuccess);
+  }
+  static void TearDownTestSuite() {
+    delete cuda_;
+    delete node_;
+  }
+  void TearDown() override { EXPECT_EQ(Used(), 0u); }
+
+  // Bytes of the GPU beyond the context.
+  static uint64_t Used() { return node_->state().UsedBytes(0) - 100 * kMiB; }
+
+  static inline sim::testing::SimNode* node_ = nullptr;
+  static inline CudaLibrary* cuda_ = nullptr;
+};
+
+}  // namespace tessera::cuda
