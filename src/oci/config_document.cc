@@ -86,6 +86,14 @@ bool IsBelow(std::string_view path, std::string_view dir) {
   return path.starts_with(dir) && path[dir.size()] == '/';
 }
 
+const Mount* MountOver(const std::vector<Mount>& mounts, std::string_view path) {
+  const auto over = std::find_if(mounts.rbegin(), mounts.rend(), [&](const Mount& mount) {
+    const std::string destination = CleanPath(mount.destination);
+    return destination != "/" && IsBelow(path, destination);
+  });
+  return over == mounts.rend() ? nullptr : &*over;
+}
+
 Result<ConfigDocument> ConfigDocument::Load(const std::string& bundle, const std::string& file) {
   char absolute[PATH_MAX];
   if (::realpath(bundle.c_str(), absolute) == nullptr) {

@@ -35,6 +35,9 @@ struct Mount {
 std::string CleanPath(std::string_view path);
 // Is `path` `dir`, or below it? Both clean.
 bool IsBelow(std::string_view path, std::string_view dir);
+// What a container has at the clean `path`: the last mount at or above it, of those in the order of
+// the document; null: its root file system.
+const Mount* MountOver(const std::vector<Mount>& mounts, std::string_view path);
 
 class ConfigDocument {
  public:

@@ -86,18 +86,10 @@ class ImageSearch {
     }
   }
 
-  // What the container sees at the path; null: its image.
-  const Mount* MountOver(std::string_view path) const {
-    const auto over = std::find_if(mounts_.rbegin(), mounts_.rend(), [&](const Mount& mount) {
-      return mount.destination != "/" && IsBelow(path, mount.destination);
-    });
-    return over == mounts_.rend() ? nullptr : &*over;
-  }
-
   // A low-level runtime would make the place of a mount that is not there.
   void LookAt(const RootedDir& base, const std::string& file, std::string path,
               const Mount* mount) {
-    if (MountOver(path) != mount) return;
+    if (MountOver(mounts_, path) != mount) return;
     const Result<Fd> fd = base.OpenFile(file, Links::kInRoot);
     const Result<ElfInfo> elf = fd.ok() ? ReadElf(fd->get()) : fd.status();
     if (!elf.ok() || !elf->is_64_bit || std::ranges::count(sonames_, elf->soname) == 0) return;

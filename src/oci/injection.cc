@@ -83,22 +83,19 @@ bool IsOurs(const Mount& mount, const std::string& stage, const std::string& tre
          (mount.destination == names::kContainerDriverDir || mount.destination == kOtherDriverDir);
 }
 
-std::optional<Mount> MountOver(const ConfigDocument& document, const std::string& tree_dir,
-                               std::string_view path) {
+std::optional<Mount> EnginesMountOver(const ConfigDocument& document, const std::string& tree_dir,
+                                      std::string_view path) {
   const std::string stage = Stage::PathIn(document.bundle());
-  std::optional<Mount> over;
-  for (Mount& mount : document.Mounts()) {
-    if (IsOurs(mount, stage, tree_dir)) continue;
-    const std::string destination = CleanPath(mount.destination);
-    if (destination != "/" && IsBelow(path, destination)) over = std::move(mount);
-  }
-  return over;
+  std::vector<Mount> mounts = document.Mounts();
+  std::erase_if(mounts, [&](const Mount& mount) { return IsOurs(mount, stage, tree_dir); });
+  const Mount* over = MountOver(mounts, path);
+  return over == nullptr ? std::nullopt : std::optional(*over);
 }
 
 // Only a file system that the engine makes for this container, and drops with it, may get new names.
 bool IsPrivate(const ConfigDocument& document, const std::string& tree_dir,
                std::string_view path) {
-  const std::optional<Mount> over = MountOver(document, tree_dir, path);
+  const std::optional<Mount> over = EnginesMountOver(document, tree_dir, path);
   return over && over->type == "tmpfs";
 }
 
@@ -113,7 +110,7 @@ Status CheckNoLink(const RootedDir& root, const std::string& dir) {
 
 LinkerSetup FindLinker(const ConfigDocument& document, const RootedDir& root,
                        const std::string& tree_dir) {
-  if (const auto over = MountOver(document, tree_dir, kLdCache)) {
+  if (const auto over = EnginesMountOver(document, tree_dir, kLdCache)) {
     return {.why = "a mount at " + over->destination + " lies over " + std::string(kLdCache)};
   }
   return FindLinkerSetup(root, document.IsRootReadOnly());
@@ -152,7 +149,7 @@ class Injector {
 
   // The container has a folder of the host as its /dev. There we make nothing; the node must be there.
   Status CheckBoundNode(const DeviceNode& node) {
-    const std::optional<Mount> over = MountOver(document_, injection_.tree_dir, node.path);
+    const std::optional<Mount> over = EnginesMountOver(document_, injection_.tree_dir, node.path);
     if (over && over->source.starts_with('/')) {
       const std::string below = node.path.substr(CleanPath(over->destination).size());
       const std::string host_path = CleanPath(over->source) + below;
