@@ -4,6 +4,7 @@
 #include <pthread.h>
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <cmath>
 #include <future>
 #include <utility>
@@ -86,14 +87,11 @@ struct Grants::State {
   std::shared_ptr<const ContainerUses> ControlCompute(ContainerUses uses) {
     std::vector<ComputeControl::Member> members = ComputeMembers(usage.files(), uses, pods.get());
     for (ContainerGpuUse& use : uses) {
-      for (const ComputeControl::Member& member : members) {
-        if (use.uuid != member.uuid || use.who.pod_uid != member.pod_uid ||
-            use.who.container != member.container) {
-          continue;
-        }
-        use.compute_limit = MilliGpu(std::lround(member.share.limit * 1000));
-        use.compute_use = control.Used(member.pod_uid, member.container, member.uuid);
-      }
+      const auto member =
+          std::ranges::find_if(members, [&](const auto& each) { return IsUseOf(use, each); });
+      if (member == members.end()) continue;
+      use.compute_limit = MilliGpu(std::lround(member->share.limit * 1000));
+      use.compute_use = control.Used(member->pod_uid, member->container, member->uuid);
     }
     control.Update(std::move(members));
     return std::make_shared<const ContainerUses>(std::move(uses));

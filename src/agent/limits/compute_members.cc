@@ -34,6 +34,11 @@ ComputeShare ShareOf(MilliGpu granted, const PodInfo* pod) {
 
 }  // namespace
 
+bool IsUseOf(const ContainerGpuUse& use, const ComputeControl::Member& member) {
+  return use.uuid == member.uuid && use.who.pod_uid == member.pod_uid &&
+         use.who.container == member.container;
+}
+
 std::vector<ComputeControl::Member> ComputeMembers(const std::vector<ContainerUsage::Files>& files,
                                                    const ContainerUses& uses, const Pods* pods) {
   std::vector<ComputeControl::Member> members;
@@ -51,10 +56,8 @@ std::vector<ComputeControl::Member> ComputeMembers(const std::vector<ContainerUs
                                     .share = ShareOf(share.compute, pod),
                                     .limits = one.limits,
                                     .usage = one.usage};
-      const auto use = std::ranges::find_if(uses, [&](const ContainerGpuUse& each) {
-        return each.uuid == member.uuid && each.who.pod_uid == member.pod_uid &&
-               each.who.container == member.container;
-      });
+      const auto use = std::ranges::find_if(
+          uses, [&](const ContainerGpuUse& each) { return IsUseOf(each, member); });
       if (use != uses.end()) member.utilization = use->utilization;
       members.push_back(std::move(member));
     }

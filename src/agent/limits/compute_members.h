@@ -16,6 +16,9 @@
 
 namespace tessera::agent {
 
+// Whether both are of one container on one GPU.
+bool IsUseOf(const ContainerGpuUse& use, const ComputeControl::Member& member);
+
 // Those of `files` with a share of a GPU's compute. `pods` may be null; a pod that is not among
 // them has what was granted.
 std::vector<ComputeControl::Member> ComputeMembers(const std::vector<ContainerUsage::Files>& files,
