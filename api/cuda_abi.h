@@ -163,7 +163,7 @@ struct Array3DDescriptor {
 };
 static_assert(sizeof(Array3DDescriptor) == 40);
 
-// Of the functions without _v2.
+// The descriptors of cuArrayCreate and cuArray3DCreate, which later versions (_v2) widened.
 struct ArrayDescriptorV1 {
   unsigned width, height, format, channels;
 };

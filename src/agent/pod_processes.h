@@ -36,8 +36,9 @@ struct ProcessSightings {
   // Processes that the driver lists on a GPU, by UUID, and that /proc does not have any more.
   std::map<std::string, std::vector<int>, std::less<>> exited_on_gpu;
 
-  // What is left of a pod that had these shares: "process 4711 (state D) of it is still there",
-  // "2 processes of it are still there, the first is 4711 (state S)"; "" where nothing is.
+  // Describes for people the processes that are left of a pod with these shares: "process 4711
+  // (state D) of it is still there", "2 processes of it are still there, the first is 4711 (state
+  // S)"; "" if none is left.
   std::string RemainsOf(const std::string& pod_uid,
                         const std::vector<device::DeviceShare>& shares) const;
 };

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whose a process is, by /proc/<pid>/cgroup: the UID of its pod and the engine's id of its
-// container. All drivers of cgroups (systemd's and the plain one), both versions, containerd, CRI-O
-// and Docker. A process cannot choose its cgroup; its environment could say anything.
+// Finds the pod (by UID) and the container (by the engine's id) that a process belongs to, from
+// /proc/<pid>/cgroup. Knows the paths of both cgroup drivers and both cgroup versions, and of
+// containerd, CRI-O and Docker. A process cannot choose its cgroup; its environment could say
+// anything.
 //
 // Threads: pure, but for reading files of /proc.
 #pragma once

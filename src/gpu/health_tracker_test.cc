@@ -148,7 +148,7 @@ TEST(HealthTrackerTest, AnXidIsNamedBeforeTheFailuresThatFollowFromIt) {
   tracker.OnAnswer(kLost, std::nullopt, At(2));
   tracker.OnHang(NvmlCall::kName);
   EXPECT_EQ(tracker.health().reason, "XID 79: GPU has fallen off the bus; to do: reboot the node")
-      << "the GPU is lost, so nobody has rebooted the node yet";
+      << "the advice stays while the GPU is lost";
 }
 
 TEST(HealthTrackerTest, ADriverLoadedAnewIsARepair) {

@@ -25,7 +25,7 @@ constexpr size_t kLines = 15;
 // A claim of a process is cut to 13 days of a GPU; a sum of kMaxSlots such claims still fits.
 constexpr int64_t kMostNs = int64_t{1} << 50;
 
-// Of the clock that the limiters' lines have their times from.
+// CLOCK_MONOTONIC, which the limiters also use for the times in their lines.
 int64_t NowNs() { return SystemClock().Now().time_since_epoch().count(); }
 
 }  // namespace

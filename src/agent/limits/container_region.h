@@ -68,7 +68,8 @@ class ContainerRegion {
   // of it runs, or none has used a GPU so far. After the last process has ended the final numbers
   // are given once more, and the container is not found any more.
   Result<std::vector<UsageReading>> Read();
-  // Of its processes those that have a limiter (usage_file.h). None where nothing can be read.
+  // The pids of the container's processes that have a limiter, as ReadPids of usage_file.h gives
+  // them. Empty if the usage file cannot be read.
   std::vector<int> ReadPids() const;
 
   const std::shared_ptr<limiter::LimitsFile>& limits() const { return limits_; }

@@ -37,7 +37,8 @@ class LimitChanges {
 
  private:
   void RecordProblems(const PodInfo& pod);
-  // What is wrong with the annotation `text`, a sentence per container; empty if it is followed.
+  // Why the annotation `text` is not followed: one sentence for each container that it does not fit.
+  // Empty if it is followed.
   std::vector<std::string> ProblemsOf(const PodInfo& pod, const std::string& text) const;
   // Writes the limits of all limited containers of the pod.
   void Write(const PodInfo& pod, bool tell);

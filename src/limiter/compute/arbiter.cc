@@ -30,9 +30,9 @@ constexpr int64_t kLongMemory = 100 * kMillisecond;
 // A process gets less in flight the more containers there are: their turns are shorter then, and a
 // program that waits for its own launches gets more of them. At least two slices.
 constexpr int64_t kLeastWindow = 800 * kMicrosecond;
-// Of turns (DecideTurn). GPU time owed to a container before it gets one; what it is owed and owes
-// at most, which bounds how much a turn moves a window of a second; and by how much more another
-// one is owed that takes the turn over.
+// For turns (DecideTurn), in nanoseconds of GPU time. A container gets a turn when it is owed kTurn.
+// It can be owed, or owe, at most kMostOwed, which bounds how much a turn changes the use within a
+// window of a second. Another container takes the turn over if it is owed kTurnLead more.
 constexpr double kTurn = 16e6, kMostOwed = 32e6, kTurnLead = 4e6;
 // One without work for so long gains no claim, and one that has waited for so long without a break
 // has all its work from its pool.
@@ -41,12 +41,13 @@ constexpr int64_t kAbsent = 200 * kMillisecond, kSaturated = 100 * kMillisecond;
 constexpr int64_t kBetween = 300 * kMicrosecond, kAtLimit = 5 * kMillisecond;
 // Since a wait that shows a backlog: a tick, and a pause that was just beginning then.
 constexpr int64_t kBacklog = kTick + kMillisecond;
-// Of what it has used beyond its share, a container without work owes at most this.
+// A container without work owes at most this much of what it used beyond its share.
 constexpr int64_t kMostDebt = 20 * kMillisecond;
 // A process that writes nothing for so long has ended or is stopped: what it claims to have in
 // flight counts no longer.
 constexpr int64_t kSilent = 100 * kMillisecond;
-// Of the correction by NVML (Utilization).
+// For the correction of the meter by NVML (Utilization): how large a difference counts, kernels too
+// long for NVML's samples, how steady the load must be, and the bounds of the correction.
 constexpr double kDeadBand = 0.004;  // of the GPU
 constexpr int64_t kTooLongToTrim = 150 * kMillisecond;
 constexpr double kLeastChange = 0.02;

@@ -60,8 +60,9 @@ void Books::Refund(Thread* thread) {
   thread->credit = thread->noted = 0;
 }
 
-// Whoever moves the time on adds what has grown since. A process that is killed in between takes
-// that much from its container, which is at most the pause between two launches.
+// The process that moves `allowance_at` on then adds what the allowance has gained since. If it is
+// killed between the two steps, its container loses that gain, which is no more than what it gains
+// in the pause between two launches.
 void Books::GrowAllowance(int64_t rate, int64_t now) {
   ComputeCharge& charge = *lines_.charge;
   int64_t at = charge.allowance_at.load(kRelaxed);
@@ -93,7 +94,8 @@ int64_t Books::WaitForAllowance(int64_t rate, bool leased, int64_t now) {
   const int64_t lack = charged - lines_.charge->allowance.load(kRelaxed);
   if (lack < 0) return 0;
   last_limited_ = now;
-  // What is in flight must be seen to end in time: others compute their part of the GPU from it.
+  // While work is in flight the pause is short, so that its end is noticed soon: the agent computes
+  // the processes' parts of the GPU from what is in flight.
   const int64_t most = covered_ + unmarked_ > 0 ? kPoolPause : kMaxPause;
   return Most(kMinPause, Least(lack * kOne / Most(rate, 1), most));
 }

@@ -162,7 +162,8 @@ class Books {
   int64_t stretch_ = -1;  // from when work was last begun to the end of the last mark; -1: unknown
   int64_t overlapped_at_ = INT64_MIN / 2;  // when a mark was settled that overlapped with other streams
   bool noisy_ = false;  // the key that was timed last
-  // Of marks that were settled while streams overlapped, with those long ago fading.
+  // Sums over marks that were settled while streams overlapped: their own GPU time, and what they
+  // had been charged. Older marks count less and less.
   double overlap_own_ = 0, overlap_covers_ = 0;
   int64_t last_launch_ = 0, last_wait_ = 0, last_limited_ = 0, last_long_ = 0, longest_ = 0;
   int long_out_ = 0, waiting_ = 0;
