@@ -141,7 +141,8 @@ void Binder::Tick() {
 }
 
 void Binder::Check(const std::string& uid, Pending& pending) {
-  pending.next_check = clock_.Now() + options_.recheck;
+  pending.asked = clock_.Now();
+  pending.next_check = pending.asked + options_.recheck;
   pending.operation =
       api_.Read(pending.ns, pending.name,
                 [this, uid](const Result<kube::PodObject>& pod) { OnRead(std::string(uid), pod); });
@@ -166,7 +167,9 @@ void Binder::OnRead(const std::string& uid, const Result<kube::PodObject>& pod) 
     pending.next_check = clock_.Now() + options_.unseen;
     return;
   }
-  if (clock_.Now() - pending.sent >= options_.settle) GiveUp(uid);
+  // Not by when the answer is read: if this process stood still, the binding may have taken effect
+  // after the API server answered.
+  if (pending.asked - pending.sent >= options_.settle) GiveUp(uid);
 }
 
 }  // namespace tessera::scheduler

@@ -86,6 +86,7 @@ class Binder {
     State state = State::kQueued;
     std::string ns, name, node;
     MonotonicTime sent{};
+    MonotonicTime asked{};  // what became of it, the last time
     MonotonicTime next_check;
     kube::Operation operation;
   };

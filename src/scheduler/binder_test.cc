@@ -245,6 +245,21 @@ TEST_F(BinderTest, ALostRequestSettlesFromWhenItWasSent) {
   EXPECT_TRUE(RoomFor(Whole("b")));
 }
 
+// The process stands still between question and answer. Meanwhile the binding may take effect.
+TEST_F(BinderTest, AnOldAnswerDoesNotSettleABinding) {
+  const kube::PodObject pod = Whole("a");
+  d.AddPod(pod);
+  d.api.SetFate(Fate::kLost);
+  EXPECT_FALSE(d.Bind(pod, "n1")->ok());
+  d.clock.Advance(3s);
+  d.binder->Tick();
+  d.clock.Advance(15s);
+  d.api.Run();
+  EXPECT_FALSE(RoomFor(Whole("b")));
+  d.Advance(1s);
+  EXPECT_TRUE(RoomFor(Whole("b")));
+}
+
 TEST_F(BinderTest, CountsBindingsWithoutAnAnswer) {
   const kube::PodObject pod = Whole("a");
   d.AddPod(pod);
