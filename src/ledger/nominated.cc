@@ -58,8 +58,9 @@ NodeTrial ClusterLedger::TrialOf(const NodeEntry& node, const PodFilter& stays) 
   return trial;
 }
 
-// A nominated pod gets what is free once the pods that are being deleted have ended; where that is
-// too little, because its victims are not deleted yet, what is free without pods of lower priority.
+// A nominated pod gets what is free now; where that is too little, what is free once the pods that
+// are being deleted have ended; where its victims are not deleted yet, what is free without pods of
+// lower priority.
 std::vector<std::pair<Demand, Pick>> ClusterLedger::ReservedOn(
     const NodeEntry& node, std::span<const PodEntry* const> nominated) {
   std::vector<std::pair<Demand, Pick>> reserved;
@@ -73,7 +74,8 @@ std::vector<std::pair<Demand, Pick>> ClusterLedger::ReservedOn(
       return trial.PickFor(wanted);
     };
     const int32_t priority = pod->ask.priority;
-    std::optional<Pick> pick = pick_where([](const PodEntry& other) { return !other.deleting; });
+    std::optional<Pick> pick = pick_where([](const PodEntry&) { return true; });
+    if (!pick) pick = pick_where([](const PodEntry& other) { return !other.deleting; });
     if (!pick) {
       pick = pick_where([priority](const PodEntry& other) {
         return !other.deleting && other.ask.priority >= priority;

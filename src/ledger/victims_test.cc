@@ -224,6 +224,13 @@ TEST_F(VictimsTest, WhatIsFreeWhileVictimsEndIsKeptToo) {
   EXPECT_NE(Refusal(Whole("low", 1)), "");
 }
 
+TEST_F(VictimsTest, WhatIsFreeNowIsKeptForANominatedPodAndNotWhatBecomesFreeLater) {
+  ledger_->SetNode(GpuNode("n", 2));
+  Delete(Run(Whole("victim", 1)));
+  Nominate(Whole("high", 100), "n");
+  EXPECT_THAT(Refusal(Whole("low", 1)), HasSubstr("reserved"));
+}
+
 TEST_F(VictimsTest, TheNominatedPodOfTheHighestPriorityIsNamed) {
   ledger_->SetNode(GpuNode("n", 2));
   Nominate(Whole("a-lower", 50), "n");
