@@ -83,6 +83,7 @@ class History {
   void RunFor(Duration time) {
     for (; time > Duration::zero() && world_.failure().empty(); time -= 100ms) {
       world_.runner().AdvanceTimeAndRun(100ms);
+      NoteNominations();
       if (std::exchange(looked_at_, server_.assignments()) < server_.assignments()) {
         ExpectConserved();
         ExpectQuotaKept();
@@ -169,9 +170,8 @@ class History {
       }
       case 7:
         // Longer than its Lease lasts; now and then shorter.
-        return replicas_[world_.random().Below(2)]->Freeze(world_.Chance(70)
-                                                               ? Duration(30s)
-                                                               : world_.Between(1s, 14s));
+        return replicas_[world_.random().Below(2)]->Freeze(
+            world_.Chance(70) ? Duration(30s) : world_.Between(1s, 14s));
       case 8:
         left_[node.name()] = world_.clock().Now();
         node.Leave();
@@ -308,9 +308,10 @@ class History {
         const int64_t has_milli = 1000 - view.gpus[i].free_milli;
         const int64_t has_bytes = view.gpus[i].total_bytes - view.gpus[i].free_bytes;
         if (has_milli == wanted_milli && has_bytes == wanted_bytes) continue;
-        world_.Fail(fmt::format("of {} the scheduler has {} thousandths and {} bytes given out, "
-                                "and pods have {} and {}",
-                                uuid, has_milli, has_bytes, wanted_milli, wanted_bytes));
+        world_.Fail(
+            fmt::format("of {} the scheduler has {} thousandths and {} bytes given out, "
+                        "and pods have {} and {}",
+                        uuid, has_milli, has_bytes, wanted_milli, wanted_bytes));
       }
     }
   }
@@ -374,9 +375,31 @@ class History {
       }
     }
     if (milli > kQuota * 1000) {
-      world_.Fail(fmt::format("{} thousandths are given out of a quota of {}", milli,
-                              kQuota * 1000));
+      world_.Fail(
+          fmt::format("{} thousandths are given out of a quota of {}", milli, kQuota * 1000));
     }
+  }
+
+  // Since when something is kept for which pods, and since when pods leave. Looked at in every
+  // step: a pod may be on its way to another node for a moment only, and nothing is kept for it on
+  // this one meanwhile.
+  void NoteNominations() {
+    const MonotonicTime now = world_.clock().Now();
+    std::set<std::string> nominated;
+    for (const auto& [name, pod] : server_.pods()) {
+      if (pod.meta.deleting) {
+        leaving_since_.try_emplace(pod.meta.uid, now);
+      } else if (pod.node_name.empty() && !pod.nominated_node.empty()) {
+        const auto known = nominated_since_.try_emplace(NominationOf(pod), now).first;
+        if (IsAssumedElsewhere(pod)) known->second = now;
+        nominated.insert(known->first);
+      }
+    }
+    std::erase_if(nominated_since_, [&](const auto& e) { return !nominated.contains(e.first); });
+  }
+
+  static std::string NominationOf(const kube::PodObject& pod) {
+    return pod.meta.uid + " on " + pod.nominated_node;
   }
 
   // A pod of lower priority is not bound where that takes what a nominated pod would get, once the
@@ -384,29 +407,26 @@ class History {
   // pod of higher priority may take the rest.
   void ExpectNominationsKept() {
     constexpr Duration kKnown = 45s;
-    // A pod that leaves was still there for whoever decided this long before its binding comes.
+    // A binding comes so long after its decision: a pod that leaves was still there then, and a pod
+    // that came in between was not.
     constexpr Duration kDecided = 10s;
     const MonotonicTime now = world_.clock().Now();
-    for (const auto& [name, pod] : server_.pods()) {
-      if (pod.meta.deleting) leaving_since_.try_emplace(pod.meta.uid, now);
-    }
     const auto has_left = [&](const kube::PodObject& pod) {
       const auto since = leaving_since_.find(pod.meta.uid);
       return since != leaving_since_.end() && now - since->second >= kDecided;
     };
-    std::set<std::string> nominated;
     for (const auto& [name, pod] : server_.pods()) {
-      if (!pod.node_name.empty() || pod.nominated_node.empty() || pod.meta.deleting) continue;
-      const std::string key = pod.meta.uid + " on " + pod.nominated_node;
-      nominated.insert(key);
-      const auto [since, is_new] = nominated_since_.try_emplace(key, now);
-      // While it is on its way to another node nothing is kept for it on this one.
-      if (IsAssumedElsewhere(pod)) since->second = now;
-      if (is_new || now - since->second < kKnown) continue;
+      const auto since = nominated_since_.find(NominationOf(pod));
+      if (since == nominated_since_.end() || now - since->second < kKnown) continue;
       const auto came_now = [&](const kube::PodObject& other) {
         return other.node_name == pod.nominated_node && other.priority < pod.priority &&
                IsOurs(other) && !server_.late().contains(other.meta.uid) &&
                bound_.contains(other.meta.uid) && bound_.at(other.meta.uid) == now;
+      };
+      const auto may_take_it = [&](const kube::PodObject& other) {
+        const auto bound = bound_.find(other.meta.uid);
+        return other.priority > pod.priority && bound != bound_.end() &&
+               now - bound->second < kDecided;
       };
       std::string takers;
       for (const auto& [key2, other] : server_.pods()) {
@@ -414,16 +434,16 @@ class History {
       }
       if (takers.empty()) continue;
       const auto fits = [&](const std::function<bool(const kube::PodObject&)>& without) {
-        const auto ledger =
-            Account([&](const auto& other) { return has_left(other) || without(other); });
+        const auto ledger = Account([&](const auto& other) {
+          return has_left(other) || may_take_it(other) || without(other);
+        });
         auto question = ledger->Ask(pod);
         return question.ok() && ledger->Judge(*question, pod.nominated_node).fits;
       };
       if (!fits(came_now) || fits([](const auto&) { return false; })) continue;
-      world_.Fail(fmt::format("what was kept for {} ({}) went to pods of lower priority:{}", key,
-                              pod.priority, takers));
+      world_.Fail(fmt::format("what was kept for {} ({}) went to pods of lower priority:{}",
+                              since->first, pod.priority, takers));
     }
-    std::erase_if(nominated_since_, [&](const auto& e) { return !nominated.contains(e.first); });
   }
 
   const HistoryOptions options_;
@@ -435,7 +455,7 @@ class History {
   std::unique_ptr<KubeScheduler> kube_scheduler_;
   Life chaos_;
   int next_uid_ = 0;
-  size_t looked_at_ = 0;  // of the API server's assignments
+  size_t looked_at_ = 0;                                  // of the API server's assignments
   std::map<std::string, MonotonicTime> left_;             // nodes that were deleted, the last time
   std::map<std::string, MonotonicTime> bound_;            // first seen so, by UID
   std::map<std::string, MonotonicTime> leaving_since_;    // the same of deletion
