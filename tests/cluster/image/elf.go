@@ -13,6 +13,10 @@ import (
 	"strings"
 )
 
+// partsOfGlibc are what every image with glibc has beside libc.so.6. NVIDIA's driver, which programs open at
+// run time, needs them; programs do not name them, since what they held moved to libc.so.6.
+var partsOfGlibc = []string{"libdl.so.2", "libm.so.6", "libpthread.so.0", "librt.so.1"}
+
 // AddELF adds a program or library at dest, and what the dynamic loader would open for it, at the paths
 // where this host has it: the interpreter and, recursively, the needed libraries. Libraries that a
 // program opens by name at run time are not found; add them in the same way.
@@ -46,6 +50,11 @@ func (b *Builder) addNeeded(source string, system []string) error {
 			return fmt.Errorf("%s: %w", source, err)
 		}
 		wanted = append(wanted, found)
+		if name == "libc.so.6" {
+			for _, part := range partsOfGlibc {
+				wanted = append(wanted, filepath.Join(filepath.Dir(found), part))
+			}
+		}
 	}
 	for _, file := range wanted {
 		if _, known := b.entries[path.Clean(file)]; known {

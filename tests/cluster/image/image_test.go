@@ -218,6 +218,20 @@ func TestMissingLibraryIsNamed(t *testing.T) {
 	}
 }
 
+func TestAnImageWithGlibcHasAllThatNvidiasDriverNeedsOfIt(t *testing.T) {
+	b := New("x")
+	if err := b.AddELF("/bin/ls", "/bin/ls"); err != nil {
+		t.Fatal(err)
+	}
+	root := rootFS(t, b)
+	// What libnvidia-ml.so.1 and libcuda.so.1 of 470, 535 and 550 name as needed.
+	for _, name := range []string{"libc.so.6", "libdl.so.2", "libm.so.6", "libpthread.so.0", "librt.so.1"} {
+		if found, _ := filepath.Glob(root + "/lib*/*/" + name); len(found) != 1 {
+			t.Errorf("the image has %q as %s", found, name)
+		}
+	}
+}
+
 func TestLdCacheIsUnderstoodByLdconfigAndTheLoader(t *testing.T) {
 	b := New("x")
 	if err := b.AddELF("/bin/ls", "/bin/ls"); err != nil {
