@@ -9,29 +9,36 @@
 namespace tessera::testing {
 namespace {
 
-std::string CacheDir() {
+std::string CacheDir(const std::string& folder) {
   const char* cache = ::getenv("TESSERA_CACHE");
   const char* home = ::getenv("HOME");
   const std::string dir =
       cache != nullptr ? cache : JoinPath(home != nullptr ? home : "/root", ".cache/tessera");
-  return JoinPath(dir, "nvidia-packages");
+  return JoinPath(dir, folder);
 }
 
 }  // namespace
+
+Result<std::string> FetchPackages(const std::string& folder, const std::string& component,
+                                  const std::vector<std::string>& items) {
+  std::vector<std::string> command = {FETCH_DEBS, CacheDir(folder), component};
+  command.insert(command.end(), items.begin(), items.end());
+  ASSIGN_OR_RETURN(const auto fetched, RunProgram(command, std::chrono::seconds(240)));
+  if (fetched.exit_code != 0) return Status(Code::kUnavailable, fetched.err);
+  return CacheDir(folder);
+}
 
 Result<std::string> FetchDriverPackages(const Generation& generation) {
   const std::string common =
       ":libcuda1,libnvidia-ml1,nvidia-smi,libglx-nvidia0,libegl-nvidia0,nvidia-vulkan-common,"
       "nvidia-egl-common";
   ASSIGN_OR_RETURN(
-      const auto fetched,
-      RunProgram(
-          {FETCH_DEBS, CacheDir(), "non-free",
-           "470=bookworm:libnvidia-tesla-470-cuda1,libnvidia-tesla-470-ml1,nvidia-tesla-470-smi",
-           "535=bookworm" + common, "550=trixie" + common},
-          std::chrono::seconds(240)));
-  if (fetched.exit_code != 0) return Status(Code::kUnavailable, fetched.err);
-  return JoinPath(CacheDir(), generation.name);
+      const std::string dir,
+      FetchPackages(
+          "nvidia-packages", "non-free",
+          {"470=bookworm:libnvidia-tesla-470-cuda1,libnvidia-tesla-470-ml1,nvidia-tesla-470-smi",
+           "535=bookworm" + common, "550=trixie" + common}));
+  return JoinPath(dir, generation.name);
 }
 
 }  // namespace tessera::testing

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// NVIDIA's driver packages of Debian, downloaded once into the cache and never installed.
+// Packages of Debian, NVIDIA's driver among them, downloaded once into the cache and never
+// installed.
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "src/base/status.h"
 
@@ -22,5 +24,10 @@ inline constexpr const char* kLibraryDir = "usr/lib/x86_64-linux-gnu";
 // The folder into which the packages of a generation are unpacked. An error says why they cannot
 // be had; a test then skips.
 Result<std::string> FetchDriverPackages(const Generation& generation);
+
+// The same for other packages: the folder of the cache in which each of `items` has a folder of its
+// name. tests/fetch-debs says what an item is, and `component` ("main").
+Result<std::string> FetchPackages(const std::string& folder, const std::string& component,
+                                  const std::vector<std::string>& items);
 
 }  // namespace tessera::testing
