@@ -47,6 +47,7 @@ Result<std::string> ContainerLimits::Write(const ContainerRef& who,
   const std::string path = JoinPath(dir, limiter::kLimitsFile);
   limiter::LimitsFile file;
   if (const int error = file.Open(path.c_str()); error != 0) return LimitsError(path, error);
+  file.SetFailOpen(FailsOpen(who));
   for (const grant::GrantedDevice& device : devices) {
     int error = file.SetMemory(device.uuid.c_str(), static_cast<uint64_t>(device.bytes));
     // An arbiter may let it have more. 0 and 1000 thousandths are not limited.

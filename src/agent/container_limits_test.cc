@@ -231,5 +231,37 @@ TEST_F(LimitedGrantsTest, WhereTheLimitsCannotBeWrittenNothingIsGranted) {
   EXPECT_TRUE(ledger_->entries().empty());
 }
 
+TEST_F(LimitedGrantsTest, ContainersOfANamespaceThatFailsOpenStartWithoutLimits) {
+  ASSERT_TRUE(WriteFileAtomically(limits_dir_, "a file in its place", 0644).ok());
+  AssignShare("a");
+  limits_fail_open_ = {"another"};
+  Restart();
+  EXPECT_FALSE(Ask("a", {Token(kMem, 6)}).ok());
+  EXPECT_TRUE(pods_.events.empty());
+  limits_fail_open_ = {"default"};
+  Restart();
+  const auto grant = Ask("a", {Token(kMem, 6)});
+  ASSERT_TRUE(grant.ok()) << grant.status().ToString();
+  EXPECT_EQ(grant->limits_dir, "");
+  ASSERT_EQ(pods_.events.size(), 1u);
+  EXPECT_EQ(pods_.events[0].second.reason, names::kReasonLimiterBypassed);
+  EXPECT_NE(pods_.events[0].second.message.find("container main starts without a limit"),
+            std::string::npos);
+}
+
+TEST_F(LimitedGrantsTest, TheLimitsSayWhetherProcessesFailOpen) {
+  const auto fails_open = [&] {
+    Restart();
+    const auto grant = Ask("a", {Token(kMem, 6)});
+    limiter::LimitsFile file;
+    EXPECT_EQ(file.Open((grant->limits_dir + "/limits").c_str()), 0);
+    return file.limits().flags.load() == limiter::kFailOpen;
+  };
+  AssignShare("a");
+  EXPECT_FALSE(fails_open());
+  limits_fail_open_ = {"*"};
+  EXPECT_TRUE(fails_open());
+}
+
 }  // namespace
 }  // namespace tessera::agent

@@ -71,7 +71,7 @@ GrantService::GrantService(TaskRunner* runner, GrantOptions options, const Devic
       pods_(pods),
       on_use_(std::move(on_use)),
       dialects_{.gpu_mem_unit = options_.gpu_mem_unit},
-      limits_(options_.limits_dir),
+      limits_(options_.limits_dir, options_.limits_fail_open),
       limit_changes_(options_.limits_dir, &limits_, ledger, pods),
       view_(ledger, pods),
       take_over_(options_.given_before, ledger),
@@ -317,7 +317,18 @@ Result<std::string> GrantService::WriteLimits(const GrantLedger::Entry& entry,
   if (options_.limits_dir.empty() || is_disabled) return std::string();
   const auto* pod = pods_ != nullptr ? view_.Find(entry.holder.pod_uid) : nullptr;
   if (pod != nullptr) ApplyMemoryLimit(**pod, entry.holder.container, &devices);
-  return limits_.Write(entry.holder, devices);
+  Result<std::string> written = limits_.Write(entry.holder, devices);
+  if (written.ok() || !limits_.FailsOpen(entry.holder)) return written;
+  const std::string problem = fmt::format(
+      "container {} starts without a limit on its GPUs, as --limits-fail-open allows: {}",
+      entry.holder.container, written.status().message());
+  Log(Severity::kWarning, "a container is not limited",
+      {{"pod", entry.holder.PodText()}, {"problem", problem}});
+  if (pod != nullptr) {
+    pods_->Record(
+        **pod, {.warning = true, .reason = names::kReasonLimiterBypassed, .message = problem});
+  }
+  return std::string();
 }
 
 void GrantService::Wait(Question question) {

@@ -23,6 +23,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -50,6 +51,7 @@ struct GrantOptions {
   DescriptionOptions description;
   std::string node_name;
   std::string limits_dir;  // for the limits of containers; "": no container is limited
+  std::set<std::string> limits_fail_open;  // as of ContainerLimits
   device::MemoryUnit gpu_mem_unit = device::MemoryUnit::kGiB;  // that pods mean
   device::GivenMinors given_before;                            // by other device plugins
   ReleaseOptions release;  // its metrics are those below

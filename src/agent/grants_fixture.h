@@ -77,6 +77,7 @@ class GrantsFixture : public ::testing::Test {
                      GrantOptions{.description = {.dev_root_ctr_path = "/nonexistent"},
                                   .node_name = "node-1",
                                   .limits_dir = limits_dir_,
+                                  .limits_fail_open = limits_fail_open_,
                                   .given_before = given_before_,
                                   .release = release_,
                                   .on_unredeemed = on_unredeemed_,
@@ -142,6 +143,7 @@ class GrantsFixture : public ::testing::Test {
   device::GivenMinors given_before_;
   ReleaseOptions release_;
   std::string limits_dir_;  // "": nothing is limited
+  std::set<std::string> limits_fail_open_;
   std::function<void(const std::vector<std::string>&)> on_unredeemed_;
   DeviceSetHolder devices_;
   grant::TokenSealer sealer_{std::string(32, 'k')};

@@ -375,6 +375,25 @@ TEST_F(LimiterTest, WithoutItsRegionAProgramDoesNotGetTheGpu) {
             std::string::npos);
 }
 
+TEST_F(LimiterTest, AProgramThatCannotBeCountedGetsTheGpuWhereTheLimitsFailOpen) {
+  LimitedNode node({100 * kMiB});
+  std::filesystem::remove("/run/tessera/usage/usage");
+  std::filesystem::create_directory("/run/tessera/usage/usage");
+  ::testing::internal::CaptureStderr();
+  EXPECT_TRUE(node.Run(
+      [&](const CudaLibrary& cuda) { EXPECT_EQ(CU(cuda, cuInit)(0), Result::kNotPermitted); }));
+  node.SetFailOpen();
+  EXPECT_TRUE(node.Run([&](const CudaLibrary& cuda) {
+    DevicePtr pointer = 0;
+    MakeContext(cuda);
+    EXPECT_OK(CU(cuda, cuMemAlloc_v2)(&pointer, 200 * kMiB));
+    EXPECT_OK(CU(cuda, cuMemFree_v2)(pointer));
+  }));
+  const std::string log = ::testing::internal::GetCapturedStderr();
+  EXPECT_NE(log.find("Is a directory: the GPU is not available"), std::string::npos) << log;
+  EXPECT_NE(log.find("Is a directory: this process is not limited"), std::string::npos) << log;
+}
+
 TEST_F(LimiterTest, ARefusalNamesTheLimitOnStandardErrorAndDoesNotFillIt) {
   LimitedNode node({100 * kMiB});
   ::testing::internal::CaptureStderr();

@@ -70,6 +70,8 @@ void LimitsFile::Show(uint32_t index) {
     __atomic_store_n(&limits_->gpu_count, index + 1, __ATOMIC_RELEASE);
 }
 
+void LimitsFile::SetFailOpen(bool fail_open) { limits_->flags.store(fail_open ? kFailOpen : 0); }
+
 int LimitsFile::SetMemory(const char* uuid, uint64_t bytes) {
   uint32_t i = 0;
   if (const int error = FindOrAdd(uuid, &i); error != 0) return error;

@@ -22,6 +22,8 @@ class LimitsFile {
   // with it. EPROTO: the file there is of another version.
   int Open(const char* path);
 
+  // Whether processes that cannot be limited may use the GPUs all the same.
+  void SetFailOpen(bool fail_open);
   // Limits the device memory of a GPU ("GPU-f1e2…"), at once also for processes that run; 0 bytes:
   // not limited. EINVAL: not a UUID. ENOSPC: there are kMaxGpus others already.
   int SetMemory(const char* uuid, uint64_t bytes);

@@ -20,11 +20,12 @@
 #endif
 
 namespace tessera::limiter {
+
+enum Process::State : int { kNew = 0, kLimiting, kNotLimited, kRefused };
+
 namespace {
 
 using cuda::Result;
-
-enum State : int { kNew = 0, kLimiting, kRefused };
 
 // In a page that the kernel fills with zeros in every child, with its lock, which a thread may hold
 // that the child does not have.
@@ -75,7 +76,7 @@ Result Process::Init() {
   const SpinGuard guard(&page->lock);
   if (page->state.load() == kNew) {
     Reset();
-    page->state.store(Open() ? kLimiting : kRefused);
+    page->state.store(Open());
   }
   return page->state.load() == kRefused ? Result::kNotPermitted : Result::kSuccess;
 }
@@ -93,22 +94,24 @@ void Process::Reset() {
   for (auto& primary : primaries_) primary.store(nullptr);
 }
 
-bool Process::Open() {
+Process::State Process::Open() {
   const Limits* limits = nullptr;
   if (const int error = MapLimits(kLimitsPath, &limits); error != 0) {
     Message(
         "cannot read the limits of this container at %s: %s: the GPU is not available; restart the "
         "container",
         kLimitsPath, ::strerror(error));
-    return false;
+    return kRefused;
   }
   uint32_t slot = 0;
   int error = MakeUsage(kUsagePath);
   if (error == 0) error = ClaimSlot(kUsagePath, &usage, &slot);
   if (error != 0) {
-    Message("cannot account for device memory in %s: %s: the GPU is not available", kUsagePath,
-            error == EAGAIN ? "4096 processes of this container use it" : ::strerror(error));
-    return false;
+    const bool goes_on = (limits->flags.load() & kFailOpen) != 0;
+    Message("cannot account for device memory in %s: %s: %s", kUsagePath,
+            error == EAGAIN ? "4096 processes of this container use it" : ::strerror(error),
+            goes_on ? "this process is not limited" : "the GPU is not available");
+    return goes_on ? kNotLimited : kRefused;
   }
   accounts_.Open(limits, usage, slot, Sweep);
   const auto release = [](void* accounts, const EndedCharge& ended) {
@@ -116,7 +119,7 @@ bool Process::Open() {
   };
   physical_.Open(release, &accounts_);
   Throttle::Get().Open(limits, usage, slot);
-  return true;
+  return kLimiting;
 }
 
 int Process::GpuOf(cuda::Device device) {

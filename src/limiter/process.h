@@ -8,8 +8,9 @@
 // wipes the page that says "initialized" in every child, whichever system call made it, so the
 // child starts anew.
 //
-// Failure. Where the region cannot be used, cuInit returns CUDA_ERROR_NOT_PERMITTED, and one line
-// on standard error says why. The limiter never ends the process and installs no signal handler.
+// Failure. Where the region cannot be used, one line on standard error says why, and cuInit returns
+// CUDA_ERROR_NOT_PERMITTED; or, where the limits say kFailOpen, the process is not limited. The
+// limiter never ends the process and installs no signal handler.
 //
 // Threads: any.
 #pragma once
@@ -78,7 +79,8 @@ class Process {
  private:
   static constexpr int kMaxDevices = 64;
 
-  bool Open();
+  enum State : int;
+  State Open();
   void Reset();
   void EndCharge(const Allocation& allocation, uint64_t pointer);
   void EndContext(uint64_t id);

@@ -101,10 +101,14 @@ struct ComputePart {
 };
 static_assert(sizeof(ComputePart) == 32);
 
+// A process that cannot be limited uses the GPU without a limit. Without this flag it cannot use it.
+inline constexpr uint32_t kFailOpen = 1;
+
 struct Limits {
   Header header;
-  uint32_t gpu_count;  // at most kMaxGpus
-  uint32_t reserved[11];
+  uint32_t gpu_count;           // at most kMaxGpus
+  std::atomic<uint32_t> flags;  // kFailOpen
+  uint32_t reserved[10];
   GpuLimit gpus[kMaxGpus];
   ComputeLimit compute[kMaxGpus];
   ComputePart parts[kMaxGpus][kMaxSlots];  // by GPU and slot; only pages in use take memory

@@ -50,6 +50,11 @@ void AddSockets(CLI::App* app, agent::AgentOptions* o) {
   AddText(app, "--grant-socket", &o->grant_socket, "GRANT_SOCKET", "where tessera-runtime asks");
   AddText(app, "--limits-dir", &o->limits_dir, "LIMITS_DIR",
           "the host's folder for what containers may use of their GPUs, at the same path here; \"\" limits none");
+  app->add_option("--limits-fail-open", o->limits_fail_open,
+                  "namespaces whose containers may use their GPUs without a limit where they "
+                  "cannot be limited, or * for all; elsewhere they do not get them")
+      ->delimiter(',')
+      ->envname("LIMITS_FAIL_OPEN");
   AddText(app, "--metrics-address", &o->metrics_address, "METRICS_ADDRESS",
           "serves /metrics, /healthz and /readyz; \"\" does not");
   AddText(app, "--gpu-manager-address", &o->manager_address, "GPU_MANAGER_ADDRESS",
