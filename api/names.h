@@ -38,9 +38,11 @@ inline constexpr std::string_view kAnnotationGpuUuidsExcluded =
     "tessera.dev/gpu-uuids-excluded";  // none of these
 inline constexpr std::string_view kAnnotationPolicy = "tessera.dev/policy";  // binpack or spread
 
-// Annotation that people put on pods, for the agent: the device memory that each container may use
-// on each of its GPUs, at most what it was granted: 8Gi; main=8Gi; GPU-f1e2…=4Gi; lists of these.
+// Annotations that people put on pods, for the agent: the device memory, and the hundredths of the
+// GPU's time, that each container may use on each of its GPUs, at most what it was granted:
+// 8Gi; main=8Gi; GPU-f1e2…=4Gi; lists of these.
 inline constexpr std::string_view kAnnotationMemoryLimit = "tessera.dev/memory-limit";
+inline constexpr std::string_view kAnnotationComputeLimit = "tessera.dev/compute-limit";
 
 // Annotation that people put on pods with a share of compute, for the agent, and its values: while a
 // pod of class high works on a GPU, those of class low on it wait, and get less than their share.
@@ -91,9 +93,9 @@ inline constexpr std::string_view kReasonQuotaExceeded = "GPUQuotaExceeded";
 inline constexpr std::string_view kReasonGpuOverassigned = "GPUOverassigned";
 inline constexpr std::string_view kReasonCudaOutOfMemory =
     "CUDAOutOfMemory";  // the limiter refused an allocation of device memory
-inline constexpr std::string_view kReasonMemoryLimitChanged = "GPUMemoryLimitChanged";
-inline constexpr std::string_view kReasonMemoryLimitRejected =
-    "GPUMemoryLimitRejected";  // annotation tessera.dev/memory-limit is not followed
+inline constexpr std::string_view kReasonLimitChanged = "GPULimitChanged";
+inline constexpr std::string_view kReasonLimitRejected =
+    "GPULimitRejected";  // annotation tessera.dev/memory-limit or compute-limit is not followed
 inline constexpr std::string_view kReasonMemoryLimitBelowUse =
     "GPUMemoryLimitBelowUse";  // a container holds more than its new limit
 inline constexpr std::string_view kReasonLimiterBypassed =

@@ -108,9 +108,10 @@ class LimitedGrantsTest : public GrantsFixture {
   void AssignShare(const std::string& name) {
     Assign(FakeApiPods::Make(name, {{"main", {{kMem, "6"}}}}), {{"main", {kUuid}}});
   }
-  void SetLimit(const std::string& pod, const std::string& text) {
+  void SetLimit(const std::string& pod, const std::string& text,
+                std::string_view annotation = names::kAnnotationMemoryLimit) {
     PodInfo now = *pods_.pods().at("uid-" + pod);
-    now.annotations[std::string(names::kAnnotationMemoryLimit)] = text;
+    now.annotations[std::string(annotation)] = text;
     pods_.Set(std::move(now));
   }
 
@@ -151,7 +152,7 @@ TEST_F(LimitedGrantsTest, AnAnnotationLowersTheLimitOfAContainerThatRuns) {
   SetLimit("a", "4Gi");
   EXPECT_EQ(MemoryIn(dir), uint64_t(4 * kGiB));
   ASSERT_EQ(pods_.events.size(), 1u);
-  EXPECT_EQ(pods_.events[0].second.reason, names::kReasonMemoryLimitChanged);
+  EXPECT_EQ(pods_.events[0].second.reason, names::kReasonLimitChanged);
   EXPECT_EQ(pods_.events[0].second.message,
             std::string("container main may use 4096 MiB of ") + kUuid);
   SetLimit("a", "other=1Gi,main=2Gi");
@@ -181,6 +182,38 @@ TEST_F(LimitedGrantsTest, AnAnnotationForMemoryAndARestartLeaveTheComputeLimit) 
   EXPECT_NE(compute.epoch, 0u);
 }
 
+TEST_F(LimitedGrantsTest, ComputeIsLoweredWhileAPodRuns) {
+  pods_.Sync();
+  Assign(FakeApiPods::Make("a", {{"main", {{kCore, "30"}, {kBlocks, "20"}}}}), {{"main", {kUuid}}});
+  const auto grant = Ask("a", {Token(kBlocks, 20), Token(kCore, 30)});
+  limiter::LimitsFile file;
+  ASSERT_EQ(file.Open((grant->limits_dir + "/limits").c_str()), 0);
+  const auto& floor = file.limits().compute[0].floor;
+  SetLimit("a", "main=10", names::kAnnotationComputeLimit);
+  EXPECT_EQ(floor, static_cast<uint32_t>(0.1 * limiter::kOne));
+  ASSERT_EQ(pods_.events.size(), 1u);
+  EXPECT_EQ(pods_.events[0].second.message,
+            std::string("container main may use 5120 MiB and 10 hundredths of ") + kUuid);
+  SetLimit("a", "50", names::kAnnotationComputeLimit);
+  EXPECT_EQ(floor, static_cast<uint32_t>(0.3 * limiter::kOne)) << "the grant holds";
+  EXPECT_EQ(pods_.events[1].second.reason, names::kReasonLimitRejected);
+  EXPECT_NE(pods_.events[1].second.message.find("was granted 30 hundredths"), std::string::npos)
+      << pods_.events[1].second.message;
+  SetLimit("a", "", names::kAnnotationComputeLimit);
+  EXPECT_EQ(floor, static_cast<uint32_t>(0.3 * limiter::kOne));
+}
+
+TEST_F(LimitedGrantsTest, ComputeThatIsNotLimitedCannotBeLowered) {
+  pods_.Sync();
+  AssignShare("a");
+  ASSERT_TRUE(Ask("a", {Token(kMem, 6)}).ok());
+  SetLimit("a", "50", names::kAnnotationComputeLimit);
+  ASSERT_FALSE(pods_.events.empty());
+  EXPECT_NE(pods_.events[0].second.message.find("container main has no share of the compute of"),
+            std::string::npos)
+      << pods_.events[0].second.message;
+}
+
 TEST_F(LimitedGrantsTest, NoAnnotationRaisesALimitBeyondTheGrant) {
   pods_.Sync();
   AssignShare("a");
@@ -192,7 +225,7 @@ TEST_F(LimitedGrantsTest, NoAnnotationRaisesALimitBeyondTheGrant) {
     SetLimit("a", text);
     EXPECT_EQ(MemoryIn(dir), uint64_t(6 * kGiB)) << text;
     ASSERT_FALSE(pods_.events.empty()) << text;
-    EXPECT_EQ(pods_.events[0].second.reason, names::kReasonMemoryLimitRejected) << text;
+    EXPECT_EQ(pods_.events[0].second.reason, names::kReasonLimitRejected) << text;
   }
   EXPECT_NE(pods_.events[0].second.message.find("want at least 2Mi"), std::string::npos)
       << pods_.events[0].second.message;
@@ -212,7 +245,7 @@ TEST_F(LimitedGrantsTest, ALimitFromBeforeTheGrantHoldsFromTheStart) {
   SetLimit("b", "7Gi");
   EXPECT_EQ(MemoryIn(Ask("b", {Token(kMem, 6)})->limits_dir), uint64_t(6 * kGiB));
   ASSERT_EQ(pods_.events.size(), 1u);
-  EXPECT_EQ(pods_.events[0].second.reason, names::kReasonMemoryLimitRejected);
+  EXPECT_EQ(pods_.events[0].second.reason, names::kReasonLimitRejected);
 }
 
 TEST_F(LimitedGrantsTest, WithoutAFolderNoContainerIsLimited) {

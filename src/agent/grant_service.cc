@@ -316,7 +316,7 @@ Result<std::string> GrantService::WriteLimits(const GrantLedger::Entry& entry,
   const bool is_disabled = disabled != entry.env.end() && disabled->second == "true";
   if (options_.limits_dir.empty() || is_disabled) return std::string();
   const auto* pod = pods_ != nullptr ? view_.Find(entry.holder.pod_uid) : nullptr;
-  if (pod != nullptr) ApplyMemoryLimit(**pod, entry.holder.container, &devices);
+  if (pod != nullptr) ApplyLimits(**pod, entry.holder.container, &devices);
   Result<std::string> written = limits_.Write(entry.holder, devices);
   if (written.ok() || !limits_.FailsOpen(entry.holder)) return written;
   const std::string problem = fmt::format(

@@ -66,7 +66,8 @@ struct KubePods::Impl final : kube::Informer<kube::PodObject>::Handler {
     keep.containers_run = true;
     keep.annotation = [read = keep.annotation](std::string_view key) {
       return key == names::kAnnotationConfigMirror || key == names::kAnnotationMemoryLimit ||
-             key == names::kAnnotationComputeClass || read(key);
+             key == names::kAnnotationComputeLimit || key == names::kAnnotationComputeClass ||
+             read(key);
     };
     informer.emplace(client, kube::ListQuery{.field_selector = "spec.nodeName=" + node}, keep,
                      *this);

@@ -78,7 +78,9 @@ void AddLimit(CLI::App* app, CommandLine* line) {
   limit->add_option("--memory", line->memory,
                     "device memory on each GPU, at most what was granted: 8Gi, CONTAINER=8Gi, "
                     "GPU_UUID=8Gi, or a list of them; \"none\": all that was granted")
-      ->required()
+      ->option_text("AMOUNT");
+  limit->add_option("--compute", line->compute,
+                    "hundredths of each GPU's time, likewise: 20, CONTAINER=20, GPU_UUID=20")
       ->option_text("AMOUNT");
   AddNamespace(limit, line, "default: that of the context");
   AddCluster(limit, line);

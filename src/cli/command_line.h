@@ -23,7 +23,7 @@ struct CommandLine {
   bool details = false;
   bool watch = false;
   bool no_headers = false;  // top
-  std::string memory;       // limit
+  std::string memory, compute;  // limit
   std::string kubeconfig;
   std::string context;
   std::string policy = "Tessera";

@@ -6,7 +6,7 @@
 #include "api/names.h"
 #include "src/cli/table.h"
 #include "src/cli/text.h"
-#include "src/device/memory_limit.h"
+#include "src/device/limit_annotations.h"
 
 namespace tessera::cli {
 namespace {
@@ -26,21 +26,54 @@ bool HasGpu(const ledger::PodEntry& pod, const std::string& uuid) {
   });
 }
 
-Status CheckShare(const std::string& container, const device::DeviceShare& share, Bytes limit) {
+// One kind of limit: its flag and annotation, and the most that a share may have of it.
+struct MemoryKind {
+  static constexpr std::string_view kFlag = "--memory";
+  static constexpr std::string_view kAnnotation = names::kAnnotationMemoryLimit;
+  static auto Parse(std::string_view text) { return device::ParseMemoryLimits(text); }
+  static Bytes MostOf(const ledger::PodEntry&, const device::DeviceShare& share) {
+    return share.memory;
+  }
+  static std::string Text(Bytes memory) { return MemoryText(memory); }
+};
+
+struct ComputeKind {
+  static constexpr std::string_view kFlag = "--compute";
+  static constexpr std::string_view kAnnotation = names::kAnnotationComputeLimit;
+  static auto Parse(std::string_view text) { return device::ParseComputeLimits(text); }
+  static MilliGpu MostOf(const ledger::PodEntry& pod, const device::DeviceShare& share) {
+    if (share.compute == MilliGpu(0)) return share.compute;
+    return std::max(share.compute, pod.ask.request.elastic_limit.value_or(MilliGpu(0)));
+  }
+  static std::string Text(MilliGpu compute) {
+    return fmt::format("{} hundredths of the time", compute.count() / 10);
+  }
+};
+
+template <typename Kind, typename Amount>
+Status CheckShare(const ledger::PodEntry& pod, const std::string& container,
+                  const device::DeviceShare& share, Amount limit) {
   if (share.compute == kWholeGpu) {
     return Error(Code::kInvalidArgument,
                  "container {} has all of {}: only shares of a GPU are limited", container,
                  share.uuid);
   }
-  if (limit <= share.memory) return Status::Ok();
+  const Amount most = Kind::MostOf(pod, share);
+  if (most == Amount(0)) {
+    return Error(Code::kInvalidArgument,
+                 "container {} has a share of the memory of {} alone: its compute is not limited",
+                 container, share.uuid);
+  }
+  if (limit <= most) return Status::Ok();
   return Error(Code::kInvalidArgument,
                "container {} was granted {} of {}, and a limit only lowers that: make the pod anew "
                "with a larger request",
-               container, MemoryText(share.memory), share.uuid);
+               container, Kind::Text(most), share.uuid);
 }
 
-Status Check(const ledger::PodEntry& pod, const device::MemoryLimits& limits) {
-  for (const device::MemoryLimit& limit : limits) {
+template <typename Kind, typename Amount>
+Status Check(const ledger::PodEntry& pod, const device::GpuLimits<Amount>& limits) {
+  for (const auto& limit : limits) {
     if (limit.only.empty() || HasContainer(pod, limit.only) || HasGpu(pod, limit.only)) continue;
     return Error(
         Code::kInvalidArgument,
@@ -51,42 +84,62 @@ Status Check(const ledger::PodEntry& pod, const device::MemoryLimits& limits) {
   for (const auto& [container, shares] : pod.assignment.containers) {
     for (const device::DeviceShare& share : shares) {
       const auto limit = device::LimitFor(limits, container, share.uuid);
-      if (limit) RETURN_IF_ERROR(CheckShare(container, share, *limit));
+      if (limit) RETURN_IF_ERROR(CheckShare<Kind>(pod, container, share, *limit));
     }
   }
   return Status::Ok();
 }
 
+template <typename Kind>
+Status SetAnnotation(const ledger::PodEntry& pod, const std::string& text, Json* annotations) {
+  if (text.empty()) return Status::Ok();
+  Json value;  // null
+  if (text != kNone) {
+    ASSIGN_OR_RETURN(const auto limits, Kind::Parse(text).Annotate(Kind::kFlag));
+    RETURN_IF_ERROR(Check<Kind>(pod, limits).Annotate(Kind::kFlag));
+    value = Json::String(text);
+  }
+  annotations->Set(Kind::kAnnotation, std::move(value));
+  return Status::Ok();
+}
+
+// What the container may use from now on; "" where the annotation stays as it is.
+template <typename Kind>
+std::string TextOf(const ledger::PodEntry& pod, const std::string& container,
+                   const device::DeviceShare& share, const std::string& text) {
+  const auto limits = Kind::Parse(text == kNone ? "" : text);
+  const auto most = Kind::MostOf(pod, share);
+  if (text.empty() || !limits.ok() || most.count() == 0) return "";
+  return Kind::Text(device::LimitFor(*limits, container, share.uuid).value_or(most));
+}
+
 }  // namespace
 
-Result<Json> LimitPatch(const ledger::PodEntry& pod, const std::string& memory) {
-  Json value;  // null
-  if (memory != kNone) {
-    ASSIGN_OR_RETURN(const device::MemoryLimits limits,
-                     device::ParseMemoryLimits(memory).Annotate("--memory"));
-    if (limits.empty()) {
-      return Status(Code::kInvalidArgument, "--memory: want an amount, such as 8Gi, or \"none\"");
-    }
-    RETURN_IF_ERROR(Check(pod, limits).Annotate("--memory"));
-    value = Json::String(memory);
-  }
+Result<Json> LimitPatch(const ledger::PodEntry& pod, const NewLimits& limits) {
   Json annotations = Json::MakeObject();
-  annotations.Set(names::kAnnotationMemoryLimit, std::move(value));
+  RETURN_IF_ERROR(SetAnnotation<MemoryKind>(pod, limits.memory, &annotations));
+  RETURN_IF_ERROR(SetAnnotation<ComputeKind>(pod, limits.compute, &annotations));
+  if (annotations.members().empty()) {
+    return Error(Code::kInvalidArgument, "want an amount, such as {} 8Gi or {} 20, or \"none\"",
+                 MemoryKind::kFlag, ComputeKind::kFlag);
+  }
   return Json::MakeObject(
       {{"metadata", Json::MakeObject({{"uid", Json::String(pod.ask.uid)},
                                       {"annotations", std::move(annotations)}})}});
 }
 
-std::string LimitText(const ledger::PodEntry& pod, const std::string& memory) {
-  const auto limits = device::ParseMemoryLimits(memory == kNone ? "" : memory);
+std::string LimitText(const ledger::PodEntry& pod, const NewLimits& limits) {
   Paper paper(false);
   bool any = false;
   for (const auto& [container, shares] : pod.assignment.containers) {
     for (const device::DeviceShare& share : shares) {
-      if (!limits.ok() || share.compute == kWholeGpu) continue;
-      const Bytes limit = device::LimitFor(*limits, container, share.uuid).value_or(share.memory);
-      paper.Line(
-          fmt::format("Container {} may use {} of {}.", container, MemoryText(limit), share.uuid));
+      if (share.compute == kWholeGpu) continue;
+      const std::string memory = TextOf<MemoryKind>(pod, container, share, limits.memory);
+      const std::string compute = TextOf<ComputeKind>(pod, container, share, limits.compute);
+      if (memory.empty() && compute.empty()) continue;
+      const char* between = memory.empty() || compute.empty() ? "" : " and ";
+      paper.Line(fmt::format("Container {} may use {}{}{} of {}.", container, memory, between,
+                             compute, share.uuid));
       any = true;
     }
   }

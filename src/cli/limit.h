@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// `tessera limit`: changes what containers of a pod may use of their GPUs, by the annotation that
-// the agent of the pod's node follows (src/device/memory_limit.h). It is written with the rights of
+// `tessera limit`: changes what containers of a pod may use of their GPUs, by annotations that the
+// agent of the pod's node follows (src/device/limit_annotations.h). They are written with the rights of
 // the person who asks. Pure. Private to this room.
 #pragma once
 
@@ -13,10 +13,15 @@
 
 namespace tessera::cli {
 
-// The patch of the pod; "none" takes the annotation away. INVALID_ARGUMENT, with the way out: it is
-// no limit, names a container or GPU that the pod does not have, or exceeds what it was granted.
-Result<Json> LimitPatch(const ledger::PodEntry& pod, const std::string& memory);
+// What to write into each annotation: "" leaves it as it is, "none" takes it away.
+struct NewLimits {
+  std::string memory, compute;
+};
+
+// The patch of the pod. INVALID_ARGUMENT, with the way out: there is nothing to change, it is no
+// limit, names a container or GPU that the pod does not have, or exceeds what it was granted.
+Result<Json> LimitPatch(const ledger::PodEntry& pod, const NewLimits& limits);
 // What the patch means, for people.
-std::string LimitText(const ledger::PodEntry& pod, const std::string& memory);
+std::string LimitText(const ledger::PodEntry& pod, const NewLimits& limits);
 
 }  // namespace tessera::cli

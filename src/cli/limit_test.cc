@@ -18,27 +18,30 @@ class LimitTest : public ::testing::Test {
     ADD_FAILURE() << name;
     return cluster_.ledger().pods().begin()->second;
   }
-  std::string Error(const std::string& pod, const std::string& memory) {
-    const auto patch = LimitPatch(Entry(pod), memory);
-    EXPECT_EQ(patch.status().code(), Code::kInvalidArgument) << memory;
+  std::string Error(const std::string& pod, const std::string& memory,
+                    const std::string& compute = "") {
+    const auto patch = LimitPatch(Entry(pod), {memory, compute});
+    EXPECT_EQ(patch.status().code(), Code::kInvalidArgument) << memory << compute;
     return patch.status().message();
   }
   testing::MadeUpCluster cluster_;
 };
 
 TEST_F(LimitTest, WritesTheAnnotationOnThisVeryPod) {
-  const auto patch = LimitPatch(Entry("nginx"), "4Gi");
+  const auto patch = LimitPatch(Entry("nginx"), {"4Gi", ""});
   ASSERT_TRUE(patch.ok()) << patch.status().ToString();
   EXPECT_EQ(
       patch->Serialize(),
       R"({"metadata":{"uid":"uid-default-nginx","annotations":{"tessera.dev/memory-limit":"4Gi"}}})");
   EXPECT_EQ(
-      LimitPatch(Entry("nginx"), "none")->Serialize(),
+      LimitPatch(Entry("nginx"), {"none", ""})->Serialize(),
       R"({"metadata":{"uid":"uid-default-nginx","annotations":{"tessera.dev/memory-limit":null}}})");
-  EXPECT_EQ(LimitText(Entry("nginx"), "main=4Gi"), "Container main may use 4 GiB of GPU-big-1.\n");
-  EXPECT_EQ(LimitText(Entry("nginx"), "none"), "Container main may use 5 GiB of GPU-big-1.\n");
-  EXPECT_TRUE(LimitPatch(Entry("nginx"), "5Gi").ok());
-  EXPECT_TRUE(LimitPatch(Entry("nginx"), "GPU-big-1=1Gi").ok());
+  EXPECT_EQ(LimitText(Entry("nginx"), {"main=4Gi", ""}),
+            "Container main may use 4 GiB of GPU-big-1.\n");
+  EXPECT_EQ(LimitText(Entry("nginx"), {"none", ""}),
+            "Container main may use 5 GiB of GPU-big-1.\n");
+  EXPECT_TRUE(LimitPatch(Entry("nginx"), {"5Gi", ""}).ok());
+  EXPECT_TRUE(LimitPatch(Entry("nginx"), {"GPU-big-1=1Gi", ""}).ok());
 }
 
 TEST_F(LimitTest, RejectsWhatTheAgentWouldReject) {
@@ -50,6 +53,23 @@ TEST_F(LimitTest, RejectsWhatTheAgentWouldReject) {
   EXPECT_NE(Error("nginx", "side=1Gi").find("\"side\" is neither a container"), std::string::npos);
   EXPECT_NE(Error("nginx", "8 Gi").find("--memory: \"8 Gi\""), std::string::npos);
   EXPECT_NE(Error("nginx", "").find("want an amount"), std::string::npos);
+  EXPECT_EQ(Error("nginx", "", "40"),
+            "--compute: container main was granted 30 hundredths of the time of GPU-big-1, and a "
+            "limit only lowers that: make the pod anew with a larger request");
+  EXPECT_NE(Error("nginx", "4Gi", "0").find("--compute: \"0\""), std::string::npos);
+  EXPECT_NE(Error("binpack-1", "", "10").find("its compute is not limited"), std::string::npos);
+}
+
+TEST_F(LimitTest, LowersComputeAlsoTogetherWithMemory) {
+  const auto patch = LimitPatch(Entry("nginx"), {"4Gi", "main=20"});
+  ASSERT_TRUE(patch.ok()) << patch.status().ToString();
+  EXPECT_EQ(patch->Serialize(),
+            R"({"metadata":{"uid":"uid-default-nginx","annotations":{)"
+            R"("tessera.dev/memory-limit":"4Gi","tessera.dev/compute-limit":"main=20"}}})");
+  EXPECT_EQ(LimitText(Entry("nginx"), {"4Gi", "main=20"}),
+            "Container main may use 4 GiB and 20 hundredths of the time of GPU-big-1.\n");
+  EXPECT_EQ(LimitText(Entry("nginx"), {"", "none"}),
+            "Container main may use 30 hundredths of the time of GPU-big-1.\n");
 }
 
 }  // namespace

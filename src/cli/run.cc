@@ -104,12 +104,13 @@ class Command {
       return Quit(Fail(Error(Code::kInvalidArgument, "pod {} has no share of a GPU",
                              kube::KeyOf((*pod)->meta))));
     }
-    const Result<Json> patch = LimitPatch(*entry, line_.memory);
+    const NewLimits limits{line_.memory, line_.compute};
+    const Result<Json> patch = LimitPatch(*entry, limits);
     if (!patch.ok()) return Quit(Fail(patch.status()));
     patching_ = session().client().Patch(
         kube::Pod((*pod)->meta.ns, (*pod)->meta.name), kube::PatchKind::kMerge, *patch,
         {.field_manager = "tessera"},
-        [this, text = LimitText(*entry, line_.memory)](const Result<Json>& answer) {
+        [this, text = LimitText(*entry, limits)](const Result<Json>& answer) {
           if (!answer.ok()) return Quit(Fail(answer.status()));
           std::fputs(text.c_str(), stdout);
           Quit(0);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "src/device/memory_limit.h"
+#include "src/device/limit_annotations.h"
 
 #include "src/base/strings.h"
 #include "src/device/quantity.h"
@@ -10,42 +10,48 @@ namespace {
 // The driver gives memory in such blocks.
 constexpr Bytes kBlock{int64_t{2} << 20};
 
-Result<MemoryLimit> ParseOne(std::string_view text) {
-  const size_t equals = text.find('=');
-  const bool named = equals != std::string_view::npos;
-  MemoryLimit limit;
-  if (named) limit.only = text.substr(0, equals);
-  const std::string_view amount = named ? text.substr(equals + 1) : text;
-  if (named && limit.only.empty()) {
-    return Error(Code::kInvalidArgument,
-                 "\"{}\": want a container or the UUID of a GPU before \"=\"", text);
-  }
-  ASSIGN_OR_RETURN(limit.memory, ParseMemory(amount).Annotate(fmt::format("\"{}\"", text)));
-  if (limit.memory < kBlock) {
-    return Error(Code::kInvalidArgument, "\"{}\": want at least 2Mi, such as 8Gi", text);
-  }
-  return limit;
+Result<Bytes> ParseBytes(std::string_view text) {
+  ASSIGN_OR_RETURN(const Bytes memory, ParseMemory(text));
+  if (memory >= kBlock) return memory;
+  return Status(Code::kInvalidArgument, "want at least 2Mi, such as 8Gi");
 }
 
-}  // namespace
+Result<MilliGpu> ParseHundredths(std::string_view text) {
+  ASSIGN_OR_RETURN(const int64_t hundredths, ParseWholeQuantity(text));
+  if (hundredths >= 1 && hundredths <= 100) return MilliGpu(hundredths * 10);
+  return Status(Code::kInvalidArgument, "want 1 to 100 hundredths of a GPU, such as 20");
+}
 
-Result<MemoryLimits> ParseMemoryLimits(std::string_view text) {
-  MemoryLimits limits;
+template <typename Amount>
+Result<GpuLimits<Amount>> ParseLimits(std::string_view text,
+                                      Result<Amount> (*parse)(std::string_view)) {
+  GpuLimits<Amount> limits;
   if (text.empty()) return limits;
-  for (const std::string_view entry : Split(text, ',')) {
-    ASSIGN_OR_RETURN(MemoryLimit limit, ParseOne(Trim(entry)));
-    limits.push_back(std::move(limit));
+  for (std::string_view entry : Split(text, ',')) {
+    entry = Trim(entry);
+    const size_t equals = entry.find('=');
+    const bool named = equals != std::string_view::npos;
+    if (equals == 0) {
+      return Error(Code::kInvalidArgument,
+                   "\"{}\": want a container or the UUID of a GPU before \"=\"", entry);
+    }
+    GpuLimit<Amount>& limit = limits.emplace_back();
+    if (named) limit.only = entry.substr(0, equals);
+    ASSIGN_OR_RETURN(
+        limit.amount,
+        parse(named ? entry.substr(equals + 1) : entry).Annotate(fmt::format("\"{}\"", entry)));
   }
   return limits;
 }
 
-std::optional<Bytes> LimitFor(const MemoryLimits& limits, std::string_view container,
-                              std::string_view uuid) {
-  std::optional<Bytes> memory;
-  for (const MemoryLimit& limit : limits) {
-    if (limit.only.empty() || limit.only == container || limit.only == uuid) memory = limit.memory;
-  }
-  return memory;
+}  // namespace
+
+Result<GpuLimits<Bytes>> ParseMemoryLimits(std::string_view text) {
+  return ParseLimits<Bytes>(text, ParseBytes);
+}
+
+Result<GpuLimits<MilliGpu>> ParseComputeLimits(std::string_view text) {
+  return ParseLimits<MilliGpu>(text, ParseHundredths);
 }
 
 }  // namespace tessera::device

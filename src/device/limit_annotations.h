@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Annotation tessera.dev/memory-limit of a pod: how much device memory its containers may use on
-// each of their GPUs, while they run. A list of
+// Annotations tessera.dev/memory-limit and tessera.dev/compute-limit of a pod: how much device
+// memory, and how much of the GPU's time, its containers may use on each of their GPUs, while they
+// run. A list of
 //
-//   8Gi            for each container, on each of its GPUs
+//   8Gi            for each container, on each of its GPUs; compute counts in hundredths of a GPU: 20
 //   main=8Gi       for this container
 //   GPU-f1e2…=4Gi  for each container on this GPU
 //
@@ -20,18 +21,28 @@
 
 namespace tessera::device {
 
-struct MemoryLimit {
+template <typename Amount>  // Bytes or MilliGpu
+struct GpuLimit {
   std::string only;  // a container or the UUID of a GPU; "": all
-  Bytes memory;
-  bool operator==(const MemoryLimit&) const = default;
+  Amount amount;
+  bool operator==(const GpuLimit&) const = default;
 };
-using MemoryLimits = std::vector<MemoryLimit>;
+template <typename Amount>
+using GpuLimits = std::vector<GpuLimit<Amount>>;
 
 // "" is no limit. INVALID_ARGUMENT names the entry.
-Result<MemoryLimits> ParseMemoryLimits(std::string_view text);
+Result<GpuLimits<Bytes>> ParseMemoryLimits(std::string_view text);
+Result<GpuLimits<MilliGpu>> ParseComputeLimits(std::string_view text);
 
 // Nothing where none of them fits.
-std::optional<Bytes> LimitFor(const MemoryLimits& limits, std::string_view container,
-                              std::string_view uuid);
+template <typename Amount>
+std::optional<Amount> LimitFor(const GpuLimits<Amount>& limits, std::string_view container,
+                               std::string_view uuid) {
+  std::optional<Amount> amount;
+  for (const GpuLimit<Amount>& limit : limits) {
+    if (limit.only.empty() || limit.only == container || limit.only == uuid) amount = limit.amount;
+  }
+  return amount;
+}
 
 }  // namespace tessera::device

@@ -8,7 +8,7 @@
 
 #include "api/names.h"
 #include "src/base/strings.h"
-#include "src/device/memory_limit.h"
+#include "src/device/limit_annotations.h"
 #include "src/device/pod_annotations.h"
 #include "src/kube/objects.h"
 
@@ -137,6 +137,11 @@ void WarnOfComputeClass(const Json& value, bool shares, std::vector<std::string>
   }
 }
 
+void WarnOfLimit(std::string_view key, const Status& parsed, std::vector<std::string>* warnings) {
+  if (parsed.ok()) return;
+  warnings->push_back(fmt::format("annotation {} has no effect: {}", key, parsed.message()));
+}
+
 void WarnOfAnnotations(const AdmissionRequest& request, const ledger::PodAsk& ask,
                        std::vector<std::string>* warnings) {
   const Json* annotations = AnnotationsOf(request.object);
@@ -146,20 +151,19 @@ void WarnOfAnnotations(const AdmissionRequest& request, const ledger::PodAsk& as
     return container.dialect == Dialect::kVcuda && !container.exclusive;
   });
   for (const auto& [key, value] : annotations->members()) {
+    const std::string_view text = value.is_string() ? value.string_value() : std::string_view();
     if (key == names::kAnnotationMemoryLimit) {
-      const auto limits = device::ParseMemoryLimits(value.is_string() ? value.string_value() : "");
-      if (!limits.ok()) {
-        warnings->push_back(
-            fmt::format("annotation {} has no effect: {}", key, limits.status().message()));
-      }
+      WarnOfLimit(key, device::ParseMemoryLimits(text).status(), warnings);
+    } else if (key == names::kAnnotationComputeLimit) {
+      WarnOfLimit(key, device::ParseComputeLimits(text).status(), warnings);
     } else if (key == names::kAnnotationComputeClass) {
       WarnOfComputeClass(value, shares, warnings);
     } else if (key.starts_with(names::kAnnotationPrefix) && !IsAskKey(key) &&
                !device::IsAssignmentKey(key)) {
       warnings->push_back(
-          fmt::format("annotation {} means nothing to Tessera; those of pods are: {}, {}, {}",
+          fmt::format("annotation {} means nothing to Tessera; those of pods are: {}, {}, {}, {}",
                       CutText(key, 64), fmt::join(kAskKeys, ", "), names::kAnnotationMemoryLimit,
-                      names::kAnnotationComputeClass));
+                      names::kAnnotationComputeLimit, names::kAnnotationComputeClass));
     } else if (IsAskKey(key) && !ask.request.asks_for_devices()) {
       warnings->push_back(
           fmt::format("annotation {} has no effect: no container asks for GPUs", key));

@@ -30,8 +30,8 @@ TEST(AdmissionManifestsTest, ThePolicyGuardsEveryAnnotationThatSaysAnAssignment)
 TEST(AdmissionManifestsTest, TheAgentMayMakeEveryEventOfItsOwnAboutPods) {
   const std::string text = ManifestText("20-admission.yaml");
   for (const std::string_view reason :
-       {names::kReasonCudaOutOfMemory, names::kReasonMemoryLimitChanged,
-        names::kReasonMemoryLimitRejected, names::kReasonMemoryLimitBelowUse}) {
+       {names::kReasonCudaOutOfMemory, names::kReasonLimitChanged, names::kReasonLimitRejected,
+        names::kReasonMemoryLimitBelowUse, names::kReasonLimiterBypassed}) {
     EXPECT_THAT(text, HasSubstr(fmt::format("'{}'", reason)));
   }
 }

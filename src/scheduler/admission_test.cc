@@ -102,6 +102,8 @@ TEST_F(AdmissionTest, WhatHasNoEffectIsSaid) {
               ElementsAre(HasSubstr("tessera.dev/memory-limit has no effect: \"8 Gi\"")));
   EXPECT_THAT(WarningsOf(PodJson({{"nvidia.com/gpu", "1"}}, {{"tessera.dev/memory-limit", "8Gi"}})),
               ElementsAre());
+  EXPECT_THAT(WarningsOf(PodJson({{"nvidia.com/gpu", "1"}}, {{"tessera.dev/compute-limit", "0.2"}})),
+              ElementsAre(HasSubstr("tessera.dev/compute-limit has no effect: \"0.2\"")));
   const Texts core{{"tencent.com/vcuda-core", "30"}, {"tencent.com/vcuda-memory", "5"}};
   EXPECT_THAT(WarningsOf(PodJson(core, {{"tessera.dev/compute-class", "urgent"}})),
               ElementsAre(HasSubstr("tessera.dev/compute-class has no effect: \"urgent\" is none of "

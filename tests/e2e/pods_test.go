@@ -132,6 +132,10 @@ func TestComputeOfSharesIsDivided(t *testing.T) {
 	bed.WaitPhase(t, large, "Running")
 	bed.Eventually(t, bed.PodTimeout, "the second pod uses its share", within(large, 70))
 	bed.Eventually(t, bed.PodTimeout, "the first pod goes on with its own", within(small, 30))
+	bed.Kubectl(t, "annotate", "pod", large, "tessera.dev/compute-limit=20")
+	bed.Eventually(t, bed.PodTimeout, "the second pod follows a lower limit", within(large, 20))
+	bed.Kubectl(t, "annotate", "pod", large, "tessera.dev/compute-limit-")
+	bed.Eventually(t, bed.PodTimeout, "without it the second pod has its share again", within(large, 70))
 }
 
 // While a pod of class high works on a GPU, one of class low on it waits, and goes on when the other is gone.
@@ -197,7 +201,7 @@ func TestALimitOfDeviceMemoryIsLoweredWhileAPodRuns(t *testing.T) {
 		})
 	}
 	bed.Kubectl(t, "annotate", "pod", pod, "tessera.dev/memory-limit=2Gi")
-	event("GPUMemoryLimitChanged")
+	event("GPULimitChanged")
 	event("GPUMemoryLimitBelowUse")
 	shows("the agent shows the lower limit", fmt.Sprintf(`"granted":%d,"limit":%d,`, 5*gib, 2*gib))
 	if _, err := bed.TryKubectl("exec", pod, "--", "vectoradd", "--bytes", fmt.Sprint(gib)); err == nil ||
@@ -206,7 +210,7 @@ func TestALimitOfDeviceMemoryIsLoweredWhileAPodRuns(t *testing.T) {
 	}
 	event("CUDAOutOfMemory")
 	bed.Kubectl(t, "annotate", "--overwrite", "pod", pod, "tessera.dev/memory-limit=6Gi")
-	event("GPUMemoryLimitRejected")
+	event("GPULimitRejected")
 	shows("the grant holds again", fmt.Sprintf(`"granted":%d,"limit":%d,`, 5*gib, 5*gib))
 	if phase := bed.Phase(t, pod); phase != "Running" {
 		t.Errorf("the pod is %s", phase)

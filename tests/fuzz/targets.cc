@@ -13,7 +13,7 @@
 #include "src/device/dialects/plugin_checkpoints.h"
 #include "src/device/mig_profile.h"
 #include "src/device/model.h"
-#include "src/device/memory_limit.h"
+#include "src/device/limit_annotations.h"
 #include "src/device/node_annotation.h"
 #include "src/device/pod_annotations.h"
 #include "src/device/quantity.h"
@@ -101,9 +101,15 @@ void Quantity(std::string_view input) {
     // Rounding up: a thousand times the bytes reaches at least the thousandths.
     TESSERA_CHECK(memory->count() >= cpu->count() / 1000);
   }
-  const Result<device::MemoryLimits> limits = device::ParseMemoryLimits(input);
+  const auto compute = device::ParseComputeLimits(input);
+  if (compute.ok()) {
+    for (const auto& limit : *compute) {
+      TESSERA_CHECK(limit.amount > MilliGpu(0) && limit.amount <= kWholeGpu);
+    }
+  }
+  const auto limits = device::ParseMemoryLimits(input);
   if (!Accepted(limits)) return;
-  for (const device::MemoryLimit& limit : *limits) TESSERA_CHECK(limit.memory > Bytes(0));
+  for (const auto& limit : *limits) TESSERA_CHECK(limit.amount > Bytes(0));
   TESSERA_CHECK(device::LimitFor(*limits, "main", "GPU-0").has_value() || !memory.ok() ||
                 *memory < Bytes(2 << 20));
 }

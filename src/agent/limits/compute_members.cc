@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "api/names.h"
+#include "src/device/limit_annotations.h"
 
 namespace tessera::agent {
 namespace {
@@ -22,12 +23,25 @@ PriorityClass ClassOf(const PodInfo& pod) {
   return PriorityClass::kNormal;
 }
 
-ComputeShare ShareOf(MilliGpu granted, const PodInfo* pod) {
-  ComputeShare share{.request = PartOfGpu(granted), .limit = PartOfGpu(granted)};
+std::optional<MilliGpu> LimitOf(const PodInfo& pod, const std::string& container,
+                                const std::string& uuid) {
+  const auto text = pod.annotations.find(names::kAnnotationComputeLimit);
+  if (text == pod.annotations.end()) return std::nullopt;
+  const auto limits = device::ParseComputeLimits(text->second);
+  return limits.ok() ? device::LimitFor(*limits, container, uuid) : std::nullopt;
+}
+
+ComputeShare ShareOf(const std::string& container, const device::DeviceShare& granted,
+                     const PodInfo* pod) {
+  ComputeShare share{.request = PartOfGpu(granted.compute), .limit = PartOfGpu(granted.compute)};
   if (pod == nullptr) return share;
   share.priority = ClassOf(*pod);
   if (pod->request.ok() && pod->request->elastic_limit) {
     share.limit = std::max(share.request, PartOfGpu(*pod->request->elastic_limit));
+  }
+  if (const auto lowered = LimitOf(*pod, container, granted.uuid)) {
+    share.request = std::min(share.request, PartOfGpu(*lowered));
+    share.limit = std::min(share.limit, PartOfGpu(*lowered));
   }
   return share;
 }
@@ -53,7 +67,7 @@ std::vector<ComputeControl::Member> ComputeMembers(const std::vector<ContainerUs
       ComputeControl::Member member{.pod_uid = one.who.pod_uid,
                                     .container = one.who.container,
                                     .uuid = share.uuid,
-                                    .share = ShareOf(share.compute, pod),
+                                    .share = ShareOf(one.who.container, share, pod),
                                     .limits = one.limits,
                                     .usage = one.usage};
       const auto use = std::ranges::find_if(

@@ -19,11 +19,13 @@ ContainerUsage::Files FilesOf(const std::string& pod, int milli = 300) {
 
 class ComputeMembersTest : public ::testing::Test {
  protected:
-  void SetPod(const std::string& annotation, const std::string& elastic = "") {
+  void SetPod(const std::string& annotation, const std::string& elastic = "",
+              const std::string& limit = "") {
     PodInfo pod = FakeApiPods::Make("a", {});
     if (!annotation.empty()) {
       pod.annotations[std::string(names::kAnnotationComputeClass)] = annotation;
     }
+    if (!limit.empty()) pod.annotations[std::string(names::kAnnotationComputeLimit)] = limit;
     device::Request request;
     if (!elastic.empty()) request.elastic_limit = MilliGpu(std::stoi(elastic) * 10);
     pod.request = request;
@@ -51,6 +53,17 @@ TEST_F(ComputeMembersTest, AnElasticLimitIsNeverBelowTheGrant) {
   EXPECT_EQ(Share().request, 0.3);
   SetPod("", "20");
   EXPECT_EQ(Share().limit, 0.3);
+}
+
+TEST_F(ComputeMembersTest, ALimitLowersWhatWasGrantedAndWhatIsIdle) {
+  SetPod("", "60", "50");
+  EXPECT_EQ(Share(), (limiter::ComputeShare{.request = 0.3, .limit = 0.5}));
+  SetPod("", "60", "GPU-1=20,GPU-2=10");
+  EXPECT_EQ(Share(), (limiter::ComputeShare{.request = 0.2, .limit = 0.2}));
+  for (const char* text : {"100", "side=10", "0", "nonsense"}) {
+    SetPod("", "", text);
+    EXPECT_EQ(Share(), (limiter::ComputeShare{.request = 0.3, .limit = 0.3})) << text;
+  }
 }
 
 TEST_F(ComputeMembersTest, TheClassIsThatOfThePod) {

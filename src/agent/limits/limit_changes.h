@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Follows annotation tessera.dev/memory-limit of pods (src/device/memory_limit.h): people lower
-// with it, while a pod runs, what its containers may use of their GPUs.
+// Follows annotations tessera.dev/memory-limit and tessera.dev/compute-limit of pods
+// (src/device/limit_annotations.h): people lower with them, while a pod runs, what its containers may
+// use of their GPUs.
 //
-// The grant is the upper bound. Pods' owners can write the annotation, and a limit above the grant
-// would take memory that others were granted. What exceeds the grant, or cannot be read, is
+// The grant is the upper bound. Pods' owners can write the annotations, and a limit above the grant
+// would take what others were granted. What exceeds the grant, or cannot be read, is
 // rejected with an Event, and the grant holds instead. A lower limit stops nothing that runs.
 //
 // Threads: one. Writes files on a tmpfs (container_limits.h).
@@ -19,10 +20,11 @@
 
 namespace tessera::agent {
 
-// Lowers the limits of `devices` of this container as the annotation says. Whole GPUs (0 bytes) and
-// annotations that cannot be read change nothing.
-void ApplyMemoryLimit(const PodInfo& pod, const std::string& container,
-                      std::vector<grant::GrantedDevice>* devices);
+// Lowers the limits of `devices` of this container as the annotations say. What is not limited (whole
+// GPUs, compute of a pod that asks for memory alone) and annotations that cannot be read change
+// nothing.
+void ApplyLimits(const PodInfo& pod, const std::string& container,
+                 std::vector<grant::GrantedDevice>* devices);
 
 class LimitChanges {
  public:
@@ -37,9 +39,6 @@ class LimitChanges {
 
  private:
   void RecordProblems(const PodInfo& pod);
-  // Why the annotation `text` is not followed: one sentence for each container that it does not fit.
-  // Empty if it is followed.
-  std::vector<std::string> ProblemsOf(const PodInfo& pod, const std::string& text) const;
   // Writes the limits of all limited containers of the pod.
   void Write(const PodInfo& pod, bool tell);
 
@@ -47,7 +46,7 @@ class LimitChanges {
   ContainerLimits* const limits_;
   const GrantLedger* const ledger_;
   Pods* const pods_;
-  std::map<std::string, std::string> seen_;  // the annotation by UID; "" is none
+  std::map<std::string, std::string> seen_;  // both annotations, by UID
 };
 
 }  // namespace tessera::agent
