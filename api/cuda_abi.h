@@ -142,6 +142,27 @@ struct Memcpy2D {
 };
 static_assert(sizeof(Memcpy2D) == 128);
 
+// Heights are rows of a plane. Levels of detail must be 0. Those between devices have the contexts
+// of both sides in the place of `reserved`.
+struct Memcpy3D {
+  std::size_t src_x, src_y, src_z, src_level;
+  MemoryType src_type;
+  const void* src_host;
+  DevicePtr src_device;
+  Array src_array;
+  void* src_reserved;
+  std::size_t src_pitch, src_height;
+  std::size_t dst_x, dst_y, dst_z, dst_level;
+  MemoryType dst_type;
+  void* dst_host;
+  DevicePtr dst_device;
+  Array dst_array;
+  void* dst_reserved;
+  std::size_t dst_pitch, dst_height;
+  std::size_t width, height, depth;
+};
+static_assert(sizeof(Memcpy3D) == 200);
+
 // CUarray_format: those of one number for each channel. There are more, of images and videos.
 inline constexpr unsigned kFormatUint8 = 0x01, kFormatUint16 = 0x02, kFormatUint32 = 0x03,
                           kFormatInt8 = 0x08, kFormatInt16 = 0x09, kFormatInt32 = 0x0a,
