@@ -116,6 +116,12 @@ Result Driver::CreateContext(Device device, unsigned flags, unsigned api_version
 void Driver::DestroyContext(ContextTag* context, std::unique_lock<std::mutex>* lock) {
   const uint32_t gpu = GpuOf(context->device);
   engine_.Drop(context, lock);
+  std::vector<ModuleTag*> modules;
+  for (const auto& [module, owned] : modules_) {
+    if (module->context == context) modules.push_back(module);
+  }
+  for (ModuleTag* module : modules) Unload(module);
+  for (auto& [handle, library] : libraries_) library->modules.erase(context);
   std::vector<DevicePtr> pointers;
   for (const auto& [base, allocation] : allocations_) {
     if (allocation.context == context) pointers.push_back(base);
@@ -136,12 +142,6 @@ void Driver::DestroyContext(ContextTag* context, std::unique_lock<std::mutex>* l
     streams_.erase(stream);
     delete stream;
   }
-  std::vector<ModuleTag*> modules;
-  for (const auto& [module, owned] : modules_) {
-    if (module->context == context) modules.push_back(module);
-  }
-  for (ModuleTag* module : modules) Unload(module);
-  for (auto& [handle, library] : libraries_) library->modules.erase(context);
   for (auto event = events_.begin(); event != events_.end();) {
     const bool dead = (*event)->context == context;
     if (dead) delete *event;
@@ -190,17 +190,19 @@ StreamTag* Driver::FindStream(ContextTag* context, Stream stream) {
   return streams_.contains(stream) ? stream : nullptr;
 }
 
-ModuleTag* Driver::ModuleOf(LibraryTag* library, ContextTag* context) {
-  ModuleTag*& module = library->modules[context];
-  if (module == nullptr) {
-    auto made = std::make_unique<ModuleTag>();
-    made->context = context;
-    made->library = library;
-    made->image = library->image;
-    module = made.get();
-    modules_[module] = std::move(made);
+Result Driver::ModuleOf(LibraryTag* library, ContextTag* context, ModuleTag** module) {
+  if (auto known = library->modules.find(context); known != library->modules.end()) {
+    return Put(module, known->second);
   }
-  return module;
+  auto made = std::make_unique<ModuleTag>();
+  made->context = context;
+  made->library = library;
+  made->image = library->image;
+  const Result result = PlaceGlobals(made.get());
+  if (result != Result::kSuccess) return result;
+  *module = library->modules[context] = made.get();
+  modules_[made.get()] = std::move(made);
+  return Result::kSuccess;
 }
 
 FunctionTag* Driver::FunctionOf(ModuleTag* module, const std::string& name, const Entry* entry) {
@@ -234,13 +236,16 @@ FunctionTag* Driver::FindFunction(Function handle, ContextTag* context) {
   if (functions_.contains(handle)) return handle;
   // A kernel of a library may stand for its function.
   const KernelTag* kernel = FindKernel(reinterpret_cast<Kernel>(handle));
-  if (kernel == nullptr) return nullptr;
-  return FunctionOf(ModuleOf(kernel->library, context), kernel->name,
-                    kernel->library->image.Find(kernel->name));
+  ModuleTag* module = nullptr;
+  if (kernel == nullptr || ModuleOf(kernel->library, context, &module) != Result::kSuccess) {
+    return nullptr;
+  }
+  return FunctionOf(module, kernel->name, kernel->library->image.Find(kernel->name));
 }
 
 void Driver::Unload(ModuleTag* module) {
   for (const auto& [name, function] : module->functions) functions_.erase(function.get());
+  if (module->globals != 0) Release(allocations_.find(module->globals));
   modules_.erase(module);
 }
 

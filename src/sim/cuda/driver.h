@@ -57,6 +57,7 @@ struct Allocation {
   unsigned access = kAccessReadWrite;
   bool imported = false;  // of another process, which pays for it
   GraphMemory* graph = nullptr;  // memory of a node of a graph; it has no context
+  bool of_module = false;        // the variables of a module, which go with it
 };
 
 // Memory of this process that others may open: a memfd has taken the place of its pages.
@@ -126,6 +127,7 @@ struct tessera::cuda::ModuleTag {
   LibraryTag* library = nullptr;  // that it is a part of
   Image image;
   std::map<std::string, std::unique_ptr<FunctionTag>> functions;
+  DevicePtr globals = 0;  // memory of its variables; 0: it has none
 };
 
 struct tessera::cuda::KernelTag {
@@ -255,6 +257,10 @@ class Driver {
   // Addresses for as many bytes, from a block's border on; 0: there are none.
   static DevicePtr FindAddresses(uint64_t bytes);
   std::map<DevicePtr, Allocation>& allocations() { return allocations_; }
+  // Takes memory for the variables of the module, with what they begin with.
+  Result PlaceGlobals(ModuleTag* module);
+  // The address of a variable; 0: the module has none of that name.
+  static DevicePtr FindGlobal(const ModuleTag& module, std::string_view name, uint64_t* bytes);
   std::map<ModuleTag*, std::unique_ptr<ModuleTag>>& modules() { return modules_; }
   std::map<LibraryTag*, std::unique_ptr<LibraryTag>>& libraries() { return libraries_; }
   std::set<MemPoolTag*>& made_pools() { return made_pools_; }
@@ -262,12 +268,14 @@ class Driver {
   FunctionTag* FunctionOf(ModuleTag* module, const std::string& name, const Entry* entry);
   // The kernel of that name in the library.
   KernelTag* KernelOf(LibraryTag* library, const std::string& name);
+  // Null for a handle that is none, or where a library's module finds no memory in the context.
   FunctionTag* FindFunction(Function handle, ContextTag* context);
   KernelTag* FindKernel(Kernel handle);
   void Unload(ModuleTag* module);
   void Unload(LibraryTag* library);
-  // The library as a module of the context; lives as long as both do.
-  ModuleTag* ModuleOf(LibraryTag* library, ContextTag* context);
+  // The library as a module of the context; lives as long as both do. kOutOfMemory: there is no
+  // room for its variables.
+  Result ModuleOf(LibraryTag* library, ContextTag* context, ModuleTag** module);
   uint64_t NextId() { return ++last_id_; }
 
  private:
@@ -284,6 +292,7 @@ class Driver {
   std::map<DevicePtr, Block>& BlocksOf(const Allocation& allocation);
   Result AllocatePart(uint64_t bytes, uint32_t gpu, Allocation* allocation);
   void FreePart(const Allocation& allocation);
+  void Release(std::map<DevicePtr, Allocation>::iterator found);
 
   std::atomic<bool> initialised_ = false;
   std::atomic<unsigned> cuda_version_ = kNoNode;

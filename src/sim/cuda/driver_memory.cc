@@ -233,11 +233,16 @@ Result Driver::Free(DevicePtr pointer) {
   auto found = allocations_.find(pointer);
   if (found == allocations_.end() || found->second.kind == MemoryKind::kHost ||
       found->second.kind == MemoryKind::kRegistered || found->second.physical != 0 ||
-      found->second.imported) {
+      found->second.imported || found->second.of_module) {
     return Result::kInvalidValue;
   }
+  if (found->second.graph != nullptr) return graph_pools_.Free(found->second.graph);
+  Release(found);
+  return Result::kSuccess;
+}
+
+void Driver::Release(std::map<DevicePtr, Allocation>::iterator found) {
   const Allocation allocation = found->second;
-  if (allocation.graph != nullptr) return graph_pools_.Free(allocation.graph);
   allocations_.erase(found);
   if (allocation.pool != nullptr) allocation.pool->used -= allocation.size;
   if (allocation.block != 0) {
@@ -245,7 +250,6 @@ Result Driver::Free(DevicePtr pointer) {
   } else {
     GiveBlocks(allocation.pool, allocation.base, allocation.charged, GpuOf(allocation));
   }
-  return Result::kSuccess;
 }
 
 Result Driver::Export(const Allocation& allocation, ExportedMemory* exported) {

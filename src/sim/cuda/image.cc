@@ -3,6 +3,7 @@
 
 #include <elf.h>
 
+#include <algorithm>
 #include <cctype>
 #include <cstdlib>
 #include <cstring>
@@ -13,7 +14,7 @@ namespace {
 constexpr uint32_t kFatBinaryMagic = 0xBA55ED50;
 constexpr uint32_t kFatBinaryWrapperMagic = 0x466243B1;
 
-// PTX in words; comments are space. Punctuation is a word of its own.
+// PTX in words; comments are space. Punctuation is a word of its own, and so is a quoted string.
 class Words {
  public:
   explicit Words(std::string_view text) : rest_(text) {}
@@ -23,7 +24,9 @@ class Words {
     SkipSpace();
     if (rest_.empty()) return {};
     size_t length = 1;
-    if (IsWord(rest_[0])) {
+    if (rest_[0] == '"') {
+      length = std::min(rest_.find('"', 1), rest_.size() - 1) + 1;
+    } else if (IsWord(rest_[0])) {
       while (length < rest_.size() && IsWord(rest_[length])) ++length;
     }
     const std::string_view word = rest_.substr(0, length);
@@ -124,24 +127,60 @@ int NewestPtx(int cuda_version) {
   return major >= 13 ? 90 + minor : major == 12 ? 80 + minor : major == 11 ? 70 + minor : 65;
 }
 
-Result ReadElf(const char* data, Image* image) {
-  Elf64_Ehdr header;
-  std::memcpy(&header, data, sizeof(header));
-  if (header.e_ident[EI_CLASS] != ELFCLASS64 || header.e_shoff == 0 ||
-      header.e_shentsize != sizeof(Elf64_Shdr) || header.e_shstrndx >= header.e_shnum) {
-    return Result::kInvalidImage;
+// Bytes of an element as PTX writes it: a decimal or hexadecimal integer, or the bits of a float
+// ("0f3F800000", "0d" and 16 digits). The address of another variable is not known yet: zeros.
+uint64_t ElementOf(std::string_view word) {
+  if (word.size() > 2 && word[0] == '0' && std::strchr("fFdDxX", word[1]) != nullptr) {
+    return std::strtoull(std::string(word.substr(2)).c_str(), nullptr, 16);
   }
-  const auto* sections = reinterpret_cast<const Elf64_Shdr*>(data + header.e_shoff);
-  const char* names = data + sections[header.e_shstrndx].sh_offset;
-  constexpr std::string_view kText = ".text.";
-  for (unsigned i = 0; i < header.e_shnum; ++i) {
-    const std::string_view name = names + sections[i].sh_name;
-    if (!name.starts_with(kText)) continue;
-    Entry entry;
-    entry.name = name.substr(kText.size());
-    image->entries.push_back(std::move(entry));
+  const bool number = std::isdigit(static_cast<unsigned char>(word[0])) != 0;
+  return number ? std::strtoull(std::string(word).c_str(), nullptr, 10) : 0;
+}
+
+// What follows '=', up to ';': "7", "{1, -2}", "generic(other)", "other+8".
+void ReadInitial(Words* words, uint32_t element_bytes, std::string* initial) {
+  bool negative = false, offset = false;
+  for (std::string_view word = words->Next(); !word.empty() && word != ";"; word = words->Next()) {
+    if (word == "-") negative = true;
+    if (word == "+") offset = true;
+    const bool element = std::isalnum(static_cast<unsigned char>(word[0])) || word[0] == '_' ||
+                         word[0] == '$' || word[0] == '%';
+    if (!element || word == "generic") continue;
+    const uint64_t value = negative ? 0 - ElementOf(word) : ElementOf(word);
+    if (!offset) {
+      initial->append(reinterpret_cast<const char*>(&value), std::min<size_t>(element_bytes, 8));
+    }
+    negative = offset = false;
   }
-  return image->entries.empty() ? Result::kInvalidImage : Result::kSuccess;
+}
+
+// A variable from behind ".global" or ".const" to its ';': ".align 4 .b8 name[16] = {1, 2}".
+Global ReadGlobal(Words* words) {
+  Global global;
+  uint32_t element = 0, vector = 1;
+  uint64_t count = 1;
+  bool unsized = false;
+  std::string_view word = words->Next();
+  for (; !word.empty() && word != ";" && word != "="; word = words->Next()) {
+    if (word == ".align")
+      global.align = NumberOf(words->Next());
+    else if (word == ".v2")
+      vector = 2;
+    else if (word == ".v4")
+      vector = 4;
+    else if (word == "[") {
+      const std::string_view extent = words->Next();
+      unsized = unsized || extent == "]";
+      if (extent != "]") count *= NumberOf(extent);
+    } else if (word[0] == '.' && element == 0)
+      element = SizeOfType(word);
+    else if (word[0] != '.' && std::strchr("]()", word[0]) == nullptr)
+      global.name = word;
+  }
+  if (word == "=") ReadInitial(words, element, &global.initial);
+  global.size = unsized ? global.initial.size() : uint64_t(element) * vector * count;
+  global.align = std::max({global.align, element * vector, 1u});
+  return global;
 }
 
 }  // namespace
@@ -165,10 +204,18 @@ Result ReadPtx(std::string_view text, int cc, int cuda_version, Image* image) {
   image->target = int(NumberOf(target.substr(3)));
   if (image->target > cc) return Result::kInvalidPtx;
   int depth = 0;
-  for (std::string_view word = words.Next(); !word.empty(); word = words.Next()) {
-    if (word == "{") ++depth;
-    else if (word == "}") --depth;
+  std::string_view last;
+  for (std::string_view word = words.Next(); !word.empty(); last = word, word = words.Next()) {
+    if (word == "{" || word == "(")
+      ++depth;
+    else if (word == "}" || word == ")")
+      --depth;
     else if (word == ".entry" && depth == 0) image->entries.push_back(ReadEntry(&words));
+    else if ((word == ".global" || word == ".const") && depth == 0) {
+      Global global = ReadGlobal(&words);
+      // One of another module, or a reference to a texture, has no memory here.
+      if (last != ".extern" && global.size != 0) image->globals.push_back(std::move(global));
+    }
   }
   return depth == 0 ? Result::kSuccess : Result::kInvalidPtx;
 }
@@ -177,7 +224,7 @@ Result ReadImage(const void* data, int cc, int cuda_version, Image* image) {
   if (data == nullptr) return Result::kInvalidValue;
   const char* bytes = static_cast<const char*>(data);
   if (std::memcmp(bytes, ELFMAG, 1) == 0) {
-    return std::memcmp(bytes, ELFMAG, SELFMAG) == 0 ? ReadElf(bytes, image) : Result::kInvalidImage;
+    return ReadCubin(bytes, cc, image);
   }
   uint32_t magic = 0;
   if (bytes[0] != '\0' && bytes[1] != '\0' && bytes[2] != '\0') std::memcpy(&magic, bytes, 4);

@@ -41,7 +41,8 @@ Result LoadModule(Module* module, const void* image) {
   made->context = call.context();
   const int cc = CcOf(call->FactsOf(call.context()->device));
   const int cuda_version = int(call->state().file().cuda_version);
-  const Result result = ReadImage(image, cc, cuda_version, &made->image);
+  Result result = ReadImage(image, cc, cuda_version, &made->image);
+  if (result == Result::kSuccess) result = call->PlaceGlobals(made.get());
   if (result != Result::kSuccess) return result;
   *module = made.get();
   call->modules()[made.get()] = std::move(made);
@@ -152,8 +153,7 @@ CUDA_EXPORT Result cuLibraryGetModule(Module* module, Library library) {
   CUDA_ENTER(ContextCall, call);
   if (module == nullptr) return Result::kInvalidValue;
   if (!call->libraries().contains(library)) return Result::kInvalidHandle;
-  *module = call->ModuleOf(library, call.context());
-  return Result::kSuccess;
+  return call->ModuleOf(library, call.context(), module);
 }
 
 CUDA_EXPORT Result cuLibraryGetKernelCount(unsigned* count, Library library) {

@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+// Variables of modules and libraries.
+#include <array>
+
+#include "src/sim/cuda/one_gpu_test.h"
+
+namespace tessera::cuda {
+namespace {
+
+#define EXPECT_OK(call) EXPECT_EQ(call, Result::kSuccess)
+#define ASSERT_OK(call) ASSERT_EQ(call, Result::kSuccess)
+
+constexpr char kVariables[] =
+    ".version 7.0\n.target sm_70\n.address_size 64\n"
+    ".visible .global .align 4 .u32 counter = 7;\n"
+    ".const .align 4 .f32 factors[3] = {0f3F800000, 0fC0200000};\n"
+    ".visible .global .align 16 .b8 large[3145728];\n"
+    ".visible .entry use() { ret; }\n";
+
+class ModuleTest : public OneGpuTest {
+ protected:
+  template <typename T>
+  static T Read(DevicePtr pointer) {
+    T value{};
+    EXPECT_OK(CU(*cuda_, cuMemcpyDtoH_v2)(&value, pointer, sizeof(value)));
+    return value;
+  }
+  static Module Load() {
+    Module module = nullptr;
+    EXPECT_OK(CU(*cuda_, cuModuleLoadData)(&module, kVariables));
+    return module;
+  }
+};
+
+TEST_F(ModuleTest, VariablesBeginWithTheirValuesAndCanBeWritten) {
+  const Module module = Load();
+  DevicePtr counter = 0, factors = 0;
+  size_t bytes = 0;
+  ASSERT_OK(CU(*cuda_, cuModuleGetGlobal_v2)(&counter, &bytes, module, "counter"));
+  EXPECT_EQ(bytes, 4u);
+  EXPECT_EQ(Read<int>(counter), 7);
+  ASSERT_OK(CU(*cuda_, cuMemsetD32_v2)(counter, 8, 1));
+  EXPECT_EQ(Read<int>(counter), 8);
+  ASSERT_OK(CU(*cuda_, cuModuleGetGlobal_v2)(&factors, &bytes, module, "factors"));
+  EXPECT_EQ(bytes, 12u);
+  EXPECT_EQ((Read<std::array<float, 3>>(factors)), (std::array<float, 3>{1.0f, -2.5f, 0.0f}));
+  EXPECT_OK(CU(*cuda_, cuModuleUnload)(module));
+}
+
+TEST_F(ModuleTest, EitherAnswerOfALookUpMayBeUnwanted) {
+  const Module module = Load();
+  DevicePtr pointer = 0;
+  size_t bytes = 0;
+  EXPECT_OK(CU(*cuda_, cuModuleGetGlobal_v2)(nullptr, &bytes, module, "large"));
+  EXPECT_EQ(bytes, 3 * kMiB);
+  EXPECT_OK(CU(*cuda_, cuModuleGetGlobal_v2)(&pointer, nullptr, module, "large"));
+  EXPECT_EQ(pointer % 16, 0u);
+  EXPECT_EQ(CU(*cuda_, cuModuleGetGlobal_v2)(&pointer, nullptr, module, "use"), Result::kNotFound);
+  EXPECT_EQ(CU(*cuda_, cuModuleGetGlobal_v2)(&pointer, nullptr, module, nullptr),
+            Result::kInvalidValue);
+  EXPECT_EQ(CU(*cuda_, cuModuleGetGlobal_v2)(&pointer, nullptr, nullptr, "large"),
+            Result::kInvalidHandle);
+  EXPECT_OK(CU(*cuda_, cuModuleUnload)(module));
+}
+
+TEST_F(ModuleTest, MemoryOfVariablesGoesWithTheModuleAlone) {
+  const Module module = Load();
+  EXPECT_EQ(Used(), 4 * kMiB) << "whole blocks";
+  DevicePtr counter = 0;
+  ASSERT_OK(CU(*cuda_, cuModuleGetGlobal_v2)(&counter, nullptr, module, "counter"));
+  EXPECT_EQ(CU(*cuda_, cuMemFree_v2)(counter), Result::kInvalidValue);
+  EXPECT_OK(CU(*cuda_, cuModuleUnload)(module));
+  EXPECT_EQ(Used(), 0u);
+}
+
+TEST_F(ModuleTest, AModuleWithoutRoomForItsVariablesIsRefused) {
+  DevicePtr all = 0;
+  Module module = nullptr;
+  ASSERT_OK(CU(*cuda_, cuMemAlloc_v2)(&all, 898 * kMiB));
+  EXPECT_EQ(CU(*cuda_, cuModuleLoadData)(&module, kVariables), Result::kOutOfMemory);
+  Library library = nullptr;
+  DevicePtr counter = 0;
+  ASSERT_OK(
+      CU(*cuda_, cuLibraryLoadData)(&library, kVariables, nullptr, nullptr, 0, nullptr, nullptr, 0))
+      << "a library takes memory in the contexts that use it";
+  EXPECT_EQ(CU(*cuda_, cuLibraryGetGlobal)(&counter, nullptr, library, "counter"),
+            Result::kOutOfMemory);
+  EXPECT_OK(CU(*cuda_, cuMemFree_v2)(all));
+  EXPECT_OK(CU(*cuda_, cuLibraryGetGlobal)(&counter, nullptr, library, "counter"));
+  EXPECT_EQ(Read<int>(counter), 7);
+  EXPECT_OK(CU(*cuda_, cuLibraryUnload)(library));
+}
+
+TEST_F(ModuleTest, EachModuleHasVariablesOfItsOwn) {
+  const Module one = Load(), other = Load();
+  DevicePtr first = 0, second = 0;
+  ASSERT_OK(CU(*cuda_, cuModuleGetGlobal_v2)(&first, nullptr, one, "counter"));
+  ASSERT_OK(CU(*cuda_, cuModuleGetGlobal_v2)(&second, nullptr, other, "counter"));
+  ASSERT_OK(CU(*cuda_, cuMemsetD32_v2)(first, 1, 1));
+  EXPECT_EQ(Read<int>(second), 7);
+  EXPECT_OK(CU(*cuda_, cuModuleUnload)(one));
+  EXPECT_OK(CU(*cuda_, cuModuleUnload)(other));
+}
+
+}  // namespace
+}  // namespace tessera::cuda
