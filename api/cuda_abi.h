@@ -312,6 +312,12 @@ struct GraphInstantiateParameters {
 };
 static_assert(sizeof(GraphInstantiateParameters) == 32);
 
+struct GraphUpdateResult {
+  int result;  // 0: success, 1: error
+  GraphNode error_node, error_from_node;
+};
+static_assert(sizeof(GraphUpdateResult) == 24);
+
 extern "C" {
 #define CUDA_FUNCTION(name, parameters) Result name parameters;
 #include "api/cuda_functions.inc"

@@ -7,6 +7,16 @@
 #include "src/sim/cuda/driver.h"
 
 namespace tessera::cuda {
+namespace {
+
+// Whether the condition is true for the graph or for one of a child node.
+bool Holds(const GraphTag& graph, const std::function<bool(const GraphTag&)>& is_it) {
+  return is_it(graph) || std::ranges::any_of(graph.nodes, [&](const auto& node) {
+           return node->child != nullptr && Holds(*node->child, is_it);
+         });
+}
+
+}  // namespace
 
 Capture* Graphs::CaptureOf(StreamTag* stream) {
   for (const auto& [id, capture] : captures_) {
@@ -99,17 +109,20 @@ void Graphs::Forget(StreamTag* stream) {
 }
 
 bool Graphs::IsGraph(GraphTag* graph) const {
-  if (graphs_.contains(graph)) return true;
-  return std::ranges::any_of(captures_,
-                             [&](const auto& item) { return item.second->graph.get() == graph; });
+  return Any([graph](const GraphTag& one) { return &one == graph; });
 }
 
 bool Graphs::IsNode(GraphNodeTag* node) const {
-  const auto has = [node](const GraphTag& graph) {
+  return Any([node](const GraphTag& graph) {
     return std::ranges::any_of(graph.nodes, [&](const auto& one) { return one.get() == node; });
-  };
-  return std::ranges::any_of(graphs_, [&](const auto& item) { return has(*item.second); }) ||
-         std::ranges::any_of(captures_, [&](const auto& item) { return has(*item.second->graph); });
+  });
+}
+
+bool Graphs::Any(const std::function<bool(const GraphTag&)>& is_it) const {
+  return std::ranges::any_of(graphs_,
+                             [&](const auto& item) { return Holds(*item.second, is_it); }) ||
+         std::ranges::any_of(captures_,
+                             [&](const auto& item) { return Holds(*item.second->graph, is_it); });
 }
 
 GraphTag* Graphs::Keep(std::unique_ptr<GraphTag> graph) {
@@ -132,6 +145,8 @@ std::unique_ptr<GraphTag> Clone(const GraphTag& graph) {
     copy->graph = clone.get();
     copy->type = node->type;
     copy->command = node->command;
+    copy->parameters = node->parameters;
+    copy->origin = node.get();
     copy->event = node->event;
     copy->memory = node->memory;
     if (node->child != nullptr) copy->child = Clone(*node->child);
@@ -140,6 +155,12 @@ std::unique_ptr<GraphTag> Clone(const GraphTag& graph) {
     clone->nodes.push_back(std::move(copy));
   }
   return clone;
+}
+
+void TakeOrigins(const GraphTag& graph, GraphTag* clone) {
+  for (size_t i = 0; i < clone->nodes.size() && i < graph.nodes.size(); ++i) {
+    clone->nodes[i]->origin = graph.nodes[i]->origin;
+  }
 }
 
 std::unique_ptr<GraphNodeTag> NewNode(GraphNodeType type, Command command) {

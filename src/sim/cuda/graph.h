@@ -5,22 +5,45 @@
 // allow. Threads: REQUIRES the driver's mutex.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <memory>
+#include <variant>
 #include <vector>
 
 #include "src/sim/cuda/engine.h"
 #include "src/sim/cuda/graph_memory.h"
+
+namespace tessera::cuda {
+
+// The parameters of a kernel node, and copies of the values that they point at.
+struct KernelNode {
+  KernelNodeParameters parameters = {};
+  std::vector<unsigned char> bytes;
+  std::vector<void*> values;  // within `bytes`
+  size_t size = 0;            // of `bytes`, for `extra` to point at
+  void* extra[5] = {};
+};
+
+// What the program has said that a node does; nothing for nodes that are captured.
+using NodeParameters = std::variant<std::monostate, std::shared_ptr<const KernelNode>, Memcpy3D,
+                                    MemsetNodeParameters, HostNodeParameters>;
+
+}  // namespace tessera::cuda
 
 // Handles of the ABI point at these.
 struct tessera::cuda::GraphNodeTag {
   GraphTag* graph = nullptr;
   GraphNodeType type = GraphNodeType::kEmpty;
   Command command;                  // not of child graphs, empty nodes and event records
-  EventTag* event = nullptr;        // kEventRecord
+  NodeParameters parameters;
+  EventTag* event = nullptr;        // kEventRecord, kWaitEvent
   std::unique_ptr<GraphTag> child;  // kGraph
   std::shared_ptr<GraphMemory> memory;  // kMemAlloc, kMemFree
   std::vector<GraphNodeTag*> from;  // what it comes after
+  // The node that it was cloned from. The program names the nodes of an instance by those of the
+  // graph that it was made of. It may be gone.
+  const GraphNodeTag* origin = nullptr;
 };
 
 // Every node stands after those that it comes after.
@@ -30,7 +53,7 @@ struct tessera::cuda::GraphTag {
 };
 
 struct tessera::cuda::GraphExecTag {
-  std::shared_ptr<const GraphTag> graph;
+  std::shared_ptr<GraphTag> graph;        // a launch that waits for room shares it
   std::shared_ptr<GraphBacking> backing;  // null: it has no memory nodes
   bool auto_free = false;                 // what the last launch has left allocated
 };
@@ -70,6 +93,7 @@ class Graphs {
   // The stream is destroyed.
   void Forget(StreamTag* stream);
 
+  // Graphs of child nodes, and nodes in them, included.
   bool IsGraph(GraphTag* graph) const;
   bool IsNode(GraphNodeTag* node) const;
   bool IsExec(GraphExecTag* exec) const { return execs_.contains(exec); }
@@ -79,12 +103,16 @@ class Graphs {
   void Destroy(GraphExecTag* exec) { execs_.erase(exec); }
 
  private:
+  bool Any(const std::function<bool(const GraphTag&)>& is_it) const;
+
   std::map<uint64_t, std::unique_ptr<Capture>> captures_;
   std::map<GraphTag*, std::unique_ptr<GraphTag>> graphs_;
   std::map<GraphExecTag*, std::unique_ptr<GraphExecTag>> execs_;
 };
 
 std::unique_ptr<GraphTag> Clone(const GraphTag& graph);
+// Gives each node the origin of the node in its place in `graph`, which has the same shape.
+void TakeOrigins(const GraphTag& graph, GraphTag* clone);
 std::unique_ptr<GraphNodeTag> NewNode(GraphNodeType type, Command command = {});
 
 }  // namespace tessera::cuda

@@ -4,7 +4,6 @@
 
 #include "src/sim/cuda/driver.h"
 #include "src/sim/cuda/graph.h"
-#include "src/sim/cuda/launch.h"
 
 namespace tessera::cuda {
 namespace {
@@ -14,33 +13,6 @@ constexpr int kCaptureNone = 0, kCaptureActive = 1, kCaptureInvalidated = 2;
 int StatusOf(const Capture* capture) {
   if (capture == nullptr) return kCaptureNone;
   return capture->invalid ? kCaptureInvalidated : kCaptureActive;
-}
-
-Result AddKernelNode(GraphNode* node, Graph graph, const GraphNode* from, size_t count,
-                     const KernelNodeParameters* parameters, bool may_have_kernel) {
-  CUDA_ENTER(ContextCall, call);
-  if (parameters == nullptr) return Result::kInvalidValue;
-  Function function = parameters->function;
-  if (function == nullptr && may_have_kernel) {
-    function = reinterpret_cast<Function>(parameters->kernel);
-  }
-  Command command;
-  const Shape shape{{parameters->grid_x, parameters->grid_y, parameters->grid_z},
-                    {parameters->block_x, parameters->block_y, parameters->block_z},
-                    parameters->shared_bytes};
-  const Result result =
-      PlanLaunch(call, function, shape, parameters->parameters, parameters->extra, &command);
-  if (result != Result::kSuccess) return result;
-  return call->graphs().AddNode(node, graph, from, count,
-                 NewNode(GraphNodeType::kKernel, std::move(command)));
-}
-
-Result List(const std::vector<GraphNode>& found, GraphNode* nodes, size_t* count) {
-  if (count == nullptr) return Result::kInvalidValue;
-  if (nodes == nullptr) return Put(count, found.size());
-  for (size_t i = 0; i < *count; ++i) nodes[i] = i < found.size() ? found[i] : nullptr;
-  *count = std::min(*count, found.size());
-  return Result::kSuccess;
 }
 
 Result Instantiate(GraphExec* exec, Graph graph, uint64_t flags) {
@@ -99,6 +71,7 @@ class Launcher {
       }
       return result;
     }
+    if (node.type == GraphNodeType::kWaitEvent) return WaitFor(node.event);
     if (node.type == GraphNodeType::kEmpty || node.memory != nullptr) return Result::kSuccess;
     ++nodes_;
     together_.left_ns += node.command.left_ns;
@@ -106,6 +79,13 @@ class Launcher {
     if (node.command.fails != Result::kSuccess) together_.fails = node.command.fails;
     if (node.command.effect) effects_.push_back(node.command.effect);
     return Result::kSuccess;
+  }
+
+  Result WaitFor(EventTag* event) {
+    const Result result = Flush();
+    if (result != Result::kSuccess || !call_->events().contains(event)) return result;
+    if (event->ticket == nullptr || event->ticket->timed) return result;
+    return call_.Push(stream_, {.kind = Command::Kind::kWait, .ticket = event->ticket});
   }
 
   ContextCall& call_;
@@ -205,113 +185,6 @@ CUDA_EXPORT Result cuGraphClone(Graph* clone, Graph graph) {
   return Result::kSuccess;
 }
 
-CUDA_EXPORT Result cuGraphAddKernelNode(GraphNode* node, Graph graph, const GraphNode* from,
-                                        size_t count, const KernelNodeParameters* parameters) {
-  return AddKernelNode(node, graph, from, count, parameters, /*may_have_kernel=*/false);
-}
-CUDA_EXPORT Result cuGraphAddKernelNode_v2(GraphNode* node, Graph graph, const GraphNode* from,
-                                           size_t count, const KernelNodeParameters* parameters) {
-  return AddKernelNode(node, graph, from, count, parameters, /*may_have_kernel=*/true);
-}
-
-CUDA_EXPORT Result cuGraphAddMemsetNode(GraphNode* node, Graph graph, const GraphNode* from,
-                                        size_t count, const MemsetNodeParameters* parameters,
-                                        Context) {
-  CUDA_ENTER(ContextCall, call);
-  if (parameters == nullptr) return Result::kInvalidValue;
-  Command command;
-  const Result result = PlanMemset(call, *parameters, &command);
-  if (result != Result::kSuccess) return result;
-  return call->graphs().AddNode(node, graph, from, count,
-                 NewNode(GraphNodeType::kMemset, std::move(command)));
-}
-
-CUDA_EXPORT Result cuGraphAddHostNode(GraphNode* node, Graph graph, const GraphNode* from,
-                                      size_t count, const HostNodeParameters* parameters) {
-  CUDA_ENTER(Call, call);
-  if (parameters == nullptr || parameters->function == nullptr) return Result::kInvalidValue;
-  const HostNodeParameters host = *parameters;
-  Command command{.kind = Command::Kind::kHost, .effect = [host] { host.function(host.data); }};
-  return call->graphs().AddNode(node, graph, from, count, NewNode(GraphNodeType::kHost, std::move(command)));
-}
-
-CUDA_EXPORT Result cuGraphAddEmptyNode(GraphNode* node, Graph graph, const GraphNode* from,
-                                       size_t count) {
-  CUDA_ENTER(Call, call);
-  return call->graphs().AddNode(node, graph, from, count, NewNode(GraphNodeType::kEmpty));
-}
-
-CUDA_EXPORT Result cuGraphAddChildGraphNode(GraphNode* node, Graph graph, const GraphNode* from,
-                                            size_t count, Graph child) {
-  CUDA_ENTER(Call, call);
-  if (!call->graphs().IsGraph(child)) return Result::kInvalidValue;
-  if (child->has_memory()) return Result::kNotSupported;
-  auto made = NewNode(GraphNodeType::kGraph);
-  made->child = Clone(*child);
-  return call->graphs().AddNode(node, graph, from, count, std::move(made));
-}
-
-// A node may come after one that was added later; then it moves behind it.
-CUDA_EXPORT Result cuGraphAddDependencies(Graph graph, const GraphNode* from, const GraphNode* to,
-                                          size_t count) {
-  CUDA_ENTER(Call, call);
-  if (!call->graphs().IsGraph(graph)) return Result::kInvalidValue;
-  for (size_t i = 0; i < count; ++i) {
-    if (!call->graphs().IsNode(from[i]) || !call->graphs().IsNode(to[i])) {
-      return Result::kInvalidValue;
-    }
-  }
-  for (size_t i = 0; i < count; ++i) to[i]->from.push_back(from[i]);
-  std::vector<std::unique_ptr<GraphNodeTag>> ordered;
-  const auto is_ordered = [&](const GraphNodeTag* node) {
-    return std::ranges::any_of(ordered, [&](const auto& one) { return one.get() == node; });
-  };
-  bool moved = true;
-  while (moved) {
-    moved = false;
-    for (std::unique_ptr<GraphNodeTag>& node : graph->nodes) {
-      if (node == nullptr || !std::ranges::all_of(node->from, is_ordered)) continue;
-      ordered.push_back(std::move(node));
-      moved = true;
-    }
-  }
-  const bool circle = ordered.size() != graph->nodes.size();
-  for (std::unique_ptr<GraphNodeTag>& node : graph->nodes) {
-    if (node != nullptr) ordered.push_back(std::move(node));
-  }
-  graph->nodes = std::move(ordered);
-  for (size_t i = 0; circle && i < count; ++i) to[i]->from.pop_back();
-  return circle ? Result::kInvalidValue : Result::kSuccess;
-}
-
-CUDA_EXPORT Result cuGraphGetNodes(Graph graph, GraphNode* nodes, size_t* count) {
-  CUDA_ENTER(Call, call);
-  if (!call->graphs().IsGraph(graph)) return Result::kInvalidValue;
-  std::vector<GraphNode> all;
-  for (const auto& node : graph->nodes) all.push_back(node.get());
-  return List(all, nodes, count);
-}
-
-CUDA_EXPORT Result cuGraphGetRootNodes(Graph graph, GraphNode* nodes, size_t* count) {
-  CUDA_ENTER(Call, call);
-  if (!call->graphs().IsGraph(graph)) return Result::kInvalidValue;
-  std::vector<GraphNode> roots;
-  for (const auto& node : graph->nodes) {
-    if (node->from.empty()) roots.push_back(node.get());
-  }
-  return List(roots, nodes, count);
-}
-
-CUDA_EXPORT Result cuGraphNodeGetType(GraphNode node, GraphNodeType* type) {
-  CUDA_ENTER(Call, call);
-  return call->graphs().IsNode(node) ? Put(type, node->type) : Result::kInvalidValue;
-}
-
-CUDA_EXPORT Result cuGraphNodeGetDependencies(GraphNode node, GraphNode* from, size_t* count) {
-  CUDA_ENTER(Call, call);
-  return call->graphs().IsNode(node) ? List(node->from, from, count) : Result::kInvalidValue;
-}
-
 CUDA_EXPORT Result cuGraphInstantiate(GraphExec* exec, Graph graph, GraphNode*, char*, size_t) {
   return Instantiate(exec, graph, 0);
 }
@@ -332,20 +205,30 @@ CUDA_EXPORT Result cuGraphInstantiateWithParams(GraphExec* exec, Graph graph,
 CUDA_ALIAS(cuGraphInstantiateWithParams_ptsz, cuGraphInstantiateWithParams)
 
 // Only a graph of the same shape can take the place of the old one.
-CUDA_EXPORT Result cuGraphExecUpdate(GraphExec exec, Graph graph, GraphNode* error_node,
-                                     int* result) {
+CUDA_EXPORT Result cuGraphExecUpdate_v2(GraphExec exec, Graph graph, GraphUpdateResult* update) {
   CUDA_ENTER(Call, call);
-  if (!call->graphs().IsExec(exec) || !call->graphs().IsGraph(graph)) return Result::kInvalidValue;
-  if (error_node != nullptr) *error_node = nullptr;
+  if (update == nullptr || !call->graphs().IsExec(exec) || !call->graphs().IsGraph(graph)) {
+    return Result::kInvalidValue;
+  }
   const auto same = [](const auto& a, const auto& b) {
     return a->type == b->type && a->from.size() == b->from.size();
   };
   const bool fits = !exec->graph->has_memory() && !graph->has_memory() &&
                     std::ranges::equal(exec->graph->nodes, graph->nodes, same);
-  PutIf(result, fits ? 0 : 1);
+  *update = {.result = fits ? 0 : 1, .error_node = nullptr, .error_from_node = nullptr};
   if (!fits) return Result::kGraphExecUpdateFailure;
-  exec->graph = Clone(*graph);
+  std::unique_ptr<GraphTag> updated = Clone(*graph);
+  TakeOrigins(*exec->graph, updated.get());
+  exec->graph = std::move(updated);
   return Result::kSuccess;
+}
+CUDA_EXPORT Result cuGraphExecUpdate(GraphExec exec, Graph graph, GraphNode* error_node,
+                                     int* result) {
+  GraphUpdateResult update{};
+  const Result updated = cuGraphExecUpdate_v2(exec, graph, &update);
+  PutIf(error_node, update.error_node);
+  PutIf(result, update.result);
+  return updated;
 }
 
 CUDA_EXPORT Result cuGraphExecDestroy(GraphExec exec) {

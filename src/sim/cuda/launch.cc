@@ -67,19 +67,14 @@ Result Gather(const Entry& entry, void** parameters, void** extra, unsigned char
     *have = true;
     return Result::kSuccess;
   }
-  const void* from = nullptr;
-  size_t size = 0;
-  for (void** item = extra; item != nullptr && *item != kLaunchParamEnd; item += 2) {
-    const auto kind = reinterpret_cast<uintptr_t>(*item);
-    if (kind == kLaunchParamBuffer) from = item[1];
-    else if (kind == kLaunchParamSize) size = *static_cast<size_t*>(item[1]);
-    else return Result::kInvalidValue;
+  const LaunchBuffer given = BufferOf(extra);
+  if (!given.valid || given.size > kMaxParameterBytes) return Result::kInvalidValue;
+  if (given.bytes == nullptr) {
+    return entry.parameters.empty() ? Result::kSuccess : Result::kInvalidValue;
   }
-  if (from == nullptr) return entry.parameters.empty() ? Result::kSuccess : Result::kInvalidValue;
-  if (size > kMaxParameterBytes) return Result::kInvalidValue;
-  memcpy(buffer, from, size);
+  memcpy(buffer, given.bytes, given.size);
   const bool enough = entry.parameters.empty() ||
-                      size >= entry.parameters.back().offset + entry.parameters.back().size;
+                      given.size >= entry.parameters.back().offset + entry.parameters.back().size;
   *have = enough && entry.parameters_known;
   return Result::kSuccess;
 }
@@ -108,6 +103,20 @@ Result MaxBlocks(int* blocks, Function handle, int block_size, size_t shared_byt
 }
 
 }  // namespace
+
+LaunchBuffer BufferOf(void* const* extra) {
+  LaunchBuffer buffer;
+  for (void* const* item = extra; item != nullptr && *item != kLaunchParamEnd; item += 2) {
+    const auto kind = reinterpret_cast<uintptr_t>(*item);
+    if (kind == kLaunchParamBuffer)
+      buffer.bytes = item[1];
+    else if (kind == kLaunchParamSize)
+      buffer.size = *static_cast<size_t*>(item[1]);
+    else
+      return {.valid = false};
+  }
+  return buffer;
+}
 
 Result PlanLaunch(ContextCall& call, Function handle, const Shape& shape, void** parameters,
                   void** extra, Command* command) {

@@ -12,6 +12,14 @@ struct Shape {
   uint64_t threads_of_block() const { return uint64_t(block[0]) * block[1] * block[2]; }
 };
 
+// The parameters of a launch in one buffer, as `extra` of cuLaunchKernel has them.
+struct LaunchBuffer {
+  bool valid = true;  // false: `extra` has an item of another kind
+  const void* bytes = nullptr;
+  size_t size = 0;
+};
+LaunchBuffer BufferOf(void* const* extra);
+
 // What a launch of the function will do. The parameters are read now.
 Result PlanLaunch(ContextCall& call, Function handle, const Shape& shape, void** parameters,
                   void** extra, Command* command);
