@@ -39,14 +39,16 @@ int Accounts::Find(const uint8_t (&uuid)[16]) const {
 // that move in between are counted twice, never not at all.
 Accounts::Sums Accounts::Sum(int gpu) const {
   const GpuUsage& of_gpu = usage_->gpus[gpu];
-  Sums sums{limits_->gpus[gpu].unaccounted.load(kRelaxed), 0, false};
+  Sums sums{limits_->gpus[gpu].unaccounted.load(kRelaxed), 0, 0, false};
   uint32_t slots = usage_->slots_used.load();
   if (slots > kMaxSlots) slots = kMaxSlots;
   for (uint32_t i = 0; i < slots; ++i) {
     const uint64_t pending = of_gpu.pending[i].load();
     sums.pending += pending;
     sums.lower_pending |= pending != 0 && i < slot_;
-    sums.held += of_gpu.held[i].load();
+    const uint64_t held = of_gpu.held[i].load();
+    sums.held += held;
+    if (i != slot_) sums.held_by_others += held;
   }
   return sums;
 }
@@ -101,6 +103,13 @@ void Accounts::Release(int gpu, uint64_t bytes) { usage_->gpus[gpu].held[slot_].
 void Accounts::Add(int gpu, uint64_t bytes) { usage_->gpus[gpu].held[slot_].fetch_add(bytes); }
 
 uint64_t Accounts::Held(int gpu) const { return Sum(gpu).held; }
+
+uint64_t Accounts::HeldByLiving(int gpu) const {
+  const Sums sums = Sum(gpu);
+  if (sweep_ == nullptr || sums.held_by_others == 0) return sums.held;
+  sweep_();
+  return Held(gpu);
+}
 
 void Accounts::RecordPeak(int gpu, uint64_t bytes) {
   std::atomic<uint64_t>& peak = usage_->gpus[gpu].peak;

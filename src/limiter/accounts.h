@@ -33,6 +33,8 @@ class Accounts {
   // processes; it is called before a reservation is refused.
   using Sweep = void (*)();
   void Open(const Limits* limits, Usage* usage, uint32_t slot, Sweep sweep);
+  // In place of a slot, for a process that only looks.
+  static constexpr uint32_t kNoSlot = UINT32_MAX;
 
   const Limits& limits() const { return *limits_; }
   // The index of the GPU with this UUID, or -1: nothing is limited on it.
@@ -49,6 +51,9 @@ class Accounts {
 
   // What all processes of the container hold on the GPU, with what the agent found unaccounted.
   uint64_t Held(int gpu) const;
+  // The same without processes that have ended, for programs that ask how much is left. Makes
+  // system calls only where other processes hold some of it.
+  uint64_t HeldByLiving(int gpu) const;
   // 0: not limited.
   uint64_t Limit(int gpu) const {
     return limits_->gpus[gpu].memory.load(std::memory_order_relaxed);
@@ -57,6 +62,7 @@ class Accounts {
  private:
   struct Sums {
     uint64_t held;
+    uint64_t held_by_others;
     uint64_t pending;    // of all slots
     bool lower_pending;  // a slot before ours reserves
   };

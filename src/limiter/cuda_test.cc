@@ -320,6 +320,45 @@ TEST_F(LimiterTest, ProcessesOfTheContainerShareOneLimitAndADeadOneLeavesNothing
   ::waitpid(holder, &status, 0);
 }
 
+// The slot of a process that has ended is cleared by others when they need it. Until then, too,
+// what it held is free.
+TEST_F(LimiterTest, FreeMemoryDoesNotCountProcessesThatHaveEnded) {
+  LimitedNode node({100 * kMiB});
+  int held[2], looked[2];
+  ASSERT_EQ(::pipe(held), 0);
+  ASSERT_EQ(::pipe(looked), 0);
+  char byte;
+  const auto free_memory = [](const CudaLibrary& cuda) {
+    size_t free = 0, total = 0;
+    EXPECT_OK(CU(cuda, cuMemGetInfo_v2)(&free, &total));
+    return free;
+  };
+  // It starts first, so that the other process has not its slot.
+  const int asking = node.Start([&](const CudaLibrary& cuda) {
+    MakeContext(cuda);
+    ASSERT_EQ(::write(looked[1], "s", 1), 1);
+    ASSERT_EQ(::read(held[0], &byte, 1), 1);
+    EXPECT_EQ(free_memory(cuda), 20 * kMiB);
+    ASSERT_EQ(::write(looked[1], "l", 1), 1);
+    ASSERT_EQ(::read(held[0], &byte, 1), 1);
+    EXPECT_EQ(free_memory(cuda), 100 * kMiB);
+  });
+  ASSERT_EQ(::read(looked[0], &byte, 1), 1);
+  EXPECT_TRUE(node.Run([&](const CudaLibrary& cuda) {
+    DevicePtr pointer = 0;
+    MakeContext(cuda);
+    ASSERT_OK(CU(cuda, cuMemAlloc_v2)(&pointer, 80 * kMiB));
+    ASSERT_EQ(::write(held[1], "h", 1), 1);
+    ASSERT_EQ(::read(looked[0], &byte, 1), 1);
+  }));
+  EXPECT_EQ(node.Held(0), 80 * kMiB) << "no process has cleared its slot";
+  ASSERT_EQ(::write(held[1], "e", 1), 1);
+  int status = -1;
+  EXPECT_EQ(::waitpid(asking, &status, 0), asking);
+  EXPECT_EQ(status, 0);
+  for (int end : {held[0], held[1], looked[0], looked[1]}) ::close(end);
+}
+
 TEST_F(LimiterTest, ALimitChangesWhileTheProgramRuns) {
   LimitedNode node({50 * kMiB});
   EXPECT_TRUE(node.Run([&](const CudaLibrary& cuda) {

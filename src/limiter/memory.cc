@@ -177,7 +177,7 @@ LIMITER_EXPORT Result cuMemGetInfo_v2(size_t* free, size_t* total) {
   const int gpu = process.CurrentContext().gpu;
   const uint64_t limit = process.LimitOf(gpu);
   if (limit != 0) {
-    const uint64_t held = process.accounts().Held(gpu);
+    const uint64_t held = process.accounts().HeldByLiving(gpu);
     const uint64_t left = held < limit ? limit - held : 0;
     if (left < device_free) device_free = left;
     if (limit < device_total) device_total = limit;

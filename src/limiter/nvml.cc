@@ -3,8 +3,7 @@
 // share, and what is used of it is what the container holds, as in libcuda. nvidia-smi in the
 // container shows it, too. All other functions are the driver's own.
 //
-// It maps the region for reading and owns no slot, so a monitor is no process of the container that
-// uses a GPU. Threads: any.
+// It owns no slot, so a monitor is no process of the container that uses a GPU. Threads: any.
 #include <dlfcn.h>
 #include <string.h>
 
@@ -52,21 +51,26 @@ class View {
     const SpinGuard guard(&lock_);
     if (limits_ == nullptr && MapLimits(kLimitsPath, &limits_) != 0) return false;
     if (usage_ == nullptr) (void)MapUsage(kUsagePath, &usage_);
-    accounts_.Open(limits_, usage_, 0, nullptr);
+    accounts_.Open(limits_, usage_, Accounts::kNoSlot, SweepUsage);
     const int gpu = accounts_.Find(uuid);
     if (gpu < 0 || accounts_.Limit(gpu) == 0) return false;
     *limit = accounts_.Limit(gpu);
-    *held = usage_ != nullptr ? accounts_.Held(gpu) : 0;
+    *held = usage_ != nullptr ? accounts_.HeldByLiving(gpu) : 0;
     return true;
   }
 
  private:
+  static void SweepUsage();
+
   SpinLock lock_;
   const Limits* limits_ = nullptr;
   Usage* usage_ = nullptr;
   Accounts accounts_;
 };
 View view;
+
+// What a process held that has ended is no more in use, although no other has cleared its slot yet.
+void View::SweepUsage() { (void)SweepSlots(kUsagePath, view.usage_); }
 
 // The share in place of the device: never more than the device has, or has free.
 template <typename Memory>

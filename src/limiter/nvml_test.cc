@@ -100,6 +100,23 @@ TEST_F(LimitedNvmlTest, WorksBeforeAnyProcessUsesCudaAndWithoutLimits) {
   }));
 }
 
+TEST_F(LimitedNvmlTest, ShowsNothingOfAProcessThatHasEnded) {
+  LimitedNode node({100 * kMiB});
+  EXPECT_TRUE(node.Run([](const CudaLibrary& cuda) {
+    cuda::Context context = nullptr;
+    DevicePtr pointer = 0;
+    ASSERT_EQ(CU(cuda, cuInit)(0), cuda::Result::kSuccess);
+    ASSERT_EQ(CU(cuda, cuCtxCreate_v2)(&context, 0, 0), cuda::Result::kSuccess);
+    ASSERT_EQ(CU(cuda, cuMemAlloc_v2)(&pointer, 30 * kMiB), cuda::Result::kSuccess);
+  }));
+  EXPECT_EQ(node.Held(0), 30 * kMiB) << "no process has cleared its slot";
+  EXPECT_TRUE(node.Run([](const CudaLibrary&) {
+    const Nvml nvml;
+    EXPECT_EQ(nvml.MemoryOf(0).used, 0u);
+    EXPECT_EQ(nvml.MemoryV2Of(0).free, 100 * kMiB);
+  }));
+}
+
 TEST_F(LimitedNvmlTest, NvidiaSmiShowsTheShare) {
   LimitedNode node({100 * kMiB});
   const std::string smi = node.node().driver_root() + "/usr/bin/nvidia-smi";
