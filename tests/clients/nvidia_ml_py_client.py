@@ -1,25 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """nvidia-ml-py, as from PyPI, against the simulated driver. Run by run.py."""
-import json
-import os
 import subprocess
+import sys
 
 import pynvml as nv
 
-FACTS = json.loads(os.environ["CLIENT_FACTS"])
-
-
-def check(condition, what):
-    if not condition:
-        raise AssertionError(what)
-
-
-def expect_error(error, function, *arguments):
-    try:
-        function(*arguments)
-    except error:
-        return
-    raise AssertionError(f"{function.__name__} did not raise {error}")
+from facts import FACTS, LIMITED, MIB, check, check_equal, expect_error
 
 
 def check_identity(handles):
@@ -99,12 +85,39 @@ def check_event(handles):
     nv.nvmlEventSetFree(events)
 
 
+def check_share(handle):
+    """The memory of the GPU is the share, and what is used of it is what the container holds."""
+    def look(used):
+        for memory in (nv.nvmlDeviceGetMemoryInfo(handle),
+                       nv.nvmlDeviceGetMemoryInfo(handle, version=nv.nvmlMemory_v2)):
+            check_equal(memory.total, FACTS["memory"], "total")
+            check_equal(memory.used, used, "used")
+            check_equal(memory.free, memory.total - used, "free")
+
+    look(0)
+    command = [sys.executable, FACTS["allocate"], FACTS["libcuda"], "0", str(300 * MIB)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                          text=True) as other:
+        check_equal(other.stdout.readline().strip(), "ready", "the other process")
+        look(300 * MIB)
+        processes = nv.nvmlDeviceGetComputeRunningProcesses(handle)
+        check_equal([process.pid for process in processes], [other.pid], "processes")
+        other.stdin.close()
+        check_equal(other.wait(), 0, "exit status of the other process")
+    look(0)
+
+
 def main():
     expect_error(nv.NVMLError_Uninitialized, nv.nvmlDeviceGetCount)
     nv.nvmlInit()
     check(nv.nvmlSystemGetDriverVersion().count(".") >= 1, "driver version")
     check(nv.nvmlSystemGetCudaDriverVersion() >= 11000, "CUDA version")
     handles = [nv.nvmlDeviceGetHandleByIndex(i) for i in range(nv.nvmlDeviceGetCount())]
+    if LIMITED:
+        check_equal([nv.nvmlDeviceGetUUID(h) for h in handles], FACTS["uuids"][:1], "UUIDs")
+        check_share(handles[0])
+        print("nvidia-ml-py: the share in place of the GPU")
+        return
     expect_error(nv.NVMLError_NotFound, nv.nvmlDeviceGetHandleByUUID, "GPU-none")
     check_identity(handles)
     check_memory(handles)

@@ -1,18 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """nvitop, as from PyPI: its API, and the screen that `nvitop -1` prints. Run by run.py."""
-import json
-import os
+import contextlib
 import subprocess
 import sys
 
 import nvitop
 
-FACTS = json.loads(os.environ["CLIENT_FACTS"])
-
-
-def check(condition, what):
-    if not condition:
-        raise AssertionError(what)
+from facts import FACTS, LIMITED, MIB, check, check_equal
 
 
 def check_api():
@@ -34,17 +28,46 @@ def check_api():
         check(device.as_snapshot().uuid == FACTS["uuids"][index], "snapshot")
 
 
-def check_screen():
+def check_screen(*words):
     done = subprocess.run([sys.executable, "-m", "nvitop", "-1", "--colorful", "--no-unicode"],
                           stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
     check(done.returncode == 0, f"nvitop -1 ended with {done.returncode}:\n{done.stdout}")
-    for word in ("NVITOP", "A100-SXM4-80GB", "80.00GiB", str(FACTS["busy_pid"])):
+    for word in ("NVITOP", "A100-SXM4-80GB", *words):
         check(word in done.stdout, f"{word} is not on the screen:\n{done.stdout}")
 
 
+@contextlib.contextmanager
+def holder(size):
+    """Another process of the container that holds device memory; gives its pid."""
+    command = [sys.executable, FACTS["allocate"], FACTS["libcuda"], "0", str(size)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                          text=True) as process:
+        check_equal(process.stdout.readline().strip(), "ready", "the other process")
+        yield process.pid
+        process.stdin.close()
+        check_equal(process.wait(), 0, "exit status of the other process")
+
+
+def check_share():
+    """The memory of the GPU is the share, and what is used of it is what the container holds."""
+    devices = nvitop.Device.all()
+    check_equal([device.uuid() for device in devices], FACTS["uuids"][:1], "UUIDs")
+    check_equal(devices[0].memory_used(), 0, "memory used")
+    with holder(3072 * MIB) as pid:
+        check_equal(devices[0].memory_total(), FACTS["memory"], "memory")
+        check_equal(devices[0].memory_used(), 3072 * MIB, "memory used")
+        check_equal(list(devices[0].processes()), [pid], "processes")
+        check_screen("3072MiB / 8192MiB", str(pid))
+    check_equal(devices[0].memory_used(), 0, "memory used")
+
+
 def main():
+    if LIMITED:
+        check_share()
+        print("nvitop: the share in place of the GPU")
+        return
     check_api()
-    check_screen()
+    check_screen("80.00GiB", str(FACTS["busy_pid"]))
     print("nvitop: API and screen right")
 
 

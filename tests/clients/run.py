@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs one unmodified NVML client against a fresh simulated node.
+"""Runs one unmodified client of NVML or CUDA against a fresh simulated node.
 
-Usage: run.py --bin DIR --lib DIR nvidia-ml-py|nvitop|go-nvml
-Exit codes: 0 good, 77 skipped (the registry cannot be reached), 1 otherwise.
+Usage: run.py --bin DIR --lib DIR --container PROGRAM [--limited] CLIENT
+With --limited the client runs in a container with a share of the first GPU (container.cc).
+Exit codes: 0 good, 77 skipped (the registry cannot be reached, or limits need root), 1 otherwise.
 """
 import argparse
 import contextlib
@@ -15,12 +16,32 @@ import re
 import subprocess
 import sys
 import tempfile
+import threading
 
 HERE = pathlib.Path(__file__).resolve().parent
 SKIP = 77
 GPUS = 4
 BUSY_GPU = 1
 ALLOCATED = 256 << 20
+# NVIDIA's compilers refuse to load what they compile into an older driver than their own.
+PROFILE = """base: a100-sxm4-80gb
+name: client
+driver: {version: 575.57.08}
+gpu: {memory_mib: 81920, reserved_mib: 882, context_mib: 400}
+"""
+CONTEXT = 400 << 20
+WHOLE = (81920 - 882) << 20
+SHARE = 8 << 30
+COMPUTE_SHARE = 0.3
+CLIENTS = {
+    "nvidia-ml-py": "nvidia_ml_py_client.py",
+    "nvitop": "nvitop_client.py",
+    "cuda-bindings": "cuda_bindings_client.py",
+    "tinygrad": "tinygrad_client.py",
+    "go-nvml": None,
+}
+# Nanoseconds that kernels take, by their names.
+KERNELS = {"cuda-bindings": "spin=2000000", "tinygrad": "*=1000000"}
 # What the tools say when there is no network or the registry refuses: nothing that a bug of ours
 # could cause.
 UNREACHABLE = re.compile(
@@ -93,7 +114,9 @@ class Node:
         self.root = os.path.join(folder, "driver")
         self.dev_root = os.path.join(folder, "devices")
         os.makedirs(self.dev_root)
-        self.call("create", "--profile", "a100-sxm4-80gb", "--gpus", str(GPUS), "--name", "client",
+        profile = os.path.join(folder, "profile.yaml")
+        pathlib.Path(profile).write_text(PROFILE, encoding="utf-8")
+        self.call("create", "--profile", profile, "--gpus", str(GPUS), "--name", "client",
                   "--library-dir", libraries, "--dev-root", self.dev_root, "--device-files")
         self.libraries = os.path.join(self.root, "usr/lib/x86_64-linux-gnu")
 
@@ -103,6 +126,61 @@ class Node:
 
     def environment(self):
         return dict(os.environ, LD_LIBRARY_PATH=self.libraries, SIMGPU_DEV_ROOT=self.dev_root)
+
+    def show_command(self):
+        return [self.simgpu, "show", "-o", "json", "--root", self.root]
+
+    def first_gpu(self):
+        return json.loads(self.call("show", "-o", "json"))["gpus"][0]
+
+
+class Container:
+    """What a container with a share of the first GPU sees of the node."""
+
+    def __init__(self, node, folder, program):
+        self.node = node
+        self.program = program
+        self.dev_root = os.path.join(folder, "container")
+        os.makedirs(os.path.join(self.dev_root, "dev"))
+        for name in ("nvidia0", "nvidiactl", "nvidia-uvm"):
+            pathlib.Path(self.dev_root, "dev", name).touch()
+
+    def command(self, command):
+        return [self.program, "--driver", self.node.libraries, "--gpu",
+                self.node.first_gpu()["uuid"], "--memory", str(SHARE),
+                "--compute", str(COMPUTE_SHARE), "--", *command]
+
+    def environment(self):
+        environment = dict(os.environ, SIMGPU_DEV_ROOT=self.dev_root)
+        environment.pop("LD_LIBRARY_PATH", None)
+        return environment
+
+
+class Watch(threading.Thread):
+    """Samples what the device itself says that processes have of the first GPU."""
+
+    def __init__(self, node):
+        super().__init__(daemon=True)
+        self.node = node
+        self.samples = 0
+        self.most = 0
+        self.ended = threading.Event()
+
+    def run(self):
+        while not self.ended.wait(0.05):
+            processes = self.node.first_gpu()["processes"]
+            held = sum(one["bytes"] - one["contexts"] * CONTEXT for one in processes)
+            self.most = max(self.most, held)
+            self.samples += 1
+
+    def check(self):
+        """The share was never exceeded, but for the contexts, which are no part of it."""
+        self.ended.set()
+        self.join()
+        if self.samples == 0 or self.most > SHARE:
+            sys.exit(f"the container had {self.most} bytes of the GPU with a share of {SHARE}, "
+                     f"in {self.samples} samples")
+        print(f"device memory: at most {self.most >> 20} of {SHARE >> 20} MiB")
 
 
 @contextlib.contextmanager
@@ -123,34 +201,78 @@ def gpu_user(node):
 def command_for(client):
     if client == "go-nvml":
         return [go_client()]
-    script = {"nvidia-ml-py": "nvidia_ml_py_client.py", "nvitop": "nvitop_client.py"}[client]
-    return [python_with_packages(), str(HERE / script)]
+    return [python_with_packages(), str(HERE / CLIENTS[client])]
+
+
+def nvrtc_of(python):
+    """NVIDIA's compiler among the packages; tinygrad does not look for it there."""
+    libraries = pathlib.Path(python).parents[1].glob("lib/python*/site-packages/nvidia/cuda_nvrtc/lib/libnvrtc.so.*")
+    return str(next(libraries, ""))
+
+
+def settings_of(client, command, folder):
+    """Environment variables that the programs themselves read."""
+    settings = {"PYTHONDONTWRITEBYTECODE": "1", "XDG_CACHE_HOME": folder,
+                "SIMGPU_KERNEL_NS": KERNELS.get(client, "")}
+    if client == "tinygrad":
+        settings.update(DEV="CUDA", NVRTC_PATH=nvrtc_of(command[0]))
+    return settings
+
+
+def facts_of(node, limited, busy_pid):
+    return {
+        "limited": limited,
+        "memory": SHARE if limited else WHOLE,
+        "compute": COMPUTE_SHARE,
+        "show": node.show_command(),
+        "uuids": node.call("show", "--uuids").split(),
+        "name": "NVIDIA A100-SXM4-80GB",
+        "allocate": str(HERE / "allocate.py"),
+        "libcuda": "/run/tessera/lib/libcuda.so.1",
+        "busy_gpu": BUSY_GPU,
+        "busy_pid": busy_pid,
+        "allocated": ALLOCATED,
+        "inject_xid": [node.simgpu, "inject", "xid", "--gpu", "2", "--code", "48",
+                       "--root", node.root],
+        "xid_gpu": 2,
+        "xid": 48,
+    }
+
+
+def run_limited(node, container, client, command, folder):
+    environment = dict(container.environment(), **settings_of(client, command, folder),
+                       CLIENT_FACTS=json.dumps(facts_of(node, True, None)))
+    watch = Watch(node)
+    watch.start()
+    done = subprocess.run(container.command(command), env=environment, timeout=240, check=False)
+    watch.check()
+    return done.returncode
+
+
+def run_alone(node, client, command, folder):
+    with gpu_user(node) as pid:
+        environment = dict(node.environment(), **settings_of(client, command, folder),
+                           CLIENT_FACTS=json.dumps(facts_of(node, False, pid)))
+        return subprocess.run(command, env=environment, timeout=240, check=False).returncode
 
 
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--bin", required=True)
     parser.add_argument("--lib", required=True)
-    parser.add_argument("client", choices=["nvidia-ml-py", "nvitop", "go-nvml"])
+    parser.add_argument("--container", required=True)
+    parser.add_argument("--limited", action="store_true")
+    parser.add_argument("client", choices=list(CLIENTS))
     arguments = parser.parse_args()
+    if arguments.limited and os.geteuid() != 0:
+        skip("limits need root, for a mount namespace")
     command = command_for(arguments.client)
     with tempfile.TemporaryDirectory(prefix="tessera-client-") as folder:
         node = Node(folder, arguments.bin, arguments.lib)
-        with gpu_user(node) as pid:
-            facts = {
-                "uuids": node.call("show", "--uuids").split(),
-                "name": "NVIDIA A100-SXM4-80GB",
-                "busy_gpu": BUSY_GPU,
-                "busy_pid": pid,
-                "allocated": ALLOCATED,
-                "inject_xid": [node.simgpu, "inject", "xid", "--gpu", "2", "--code", "48",
-                               "--root", node.root],
-                "xid_gpu": 2,
-                "xid": 48,
-            }
-            environment = dict(node.environment(), CLIENT_FACTS=json.dumps(facts))
-            done = subprocess.run(command, env=environment, timeout=120, check=False)
-        sys.exit(done.returncode)
+        if arguments.limited:
+            container = Container(node, folder, arguments.container)
+            sys.exit(run_limited(node, container, arguments.client, command, folder))
+        sys.exit(run_alone(node, arguments.client, command, folder))
 
 
 if __name__ == "__main__":
