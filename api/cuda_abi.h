@@ -225,7 +225,8 @@ struct MemAccess {
 };
 static_assert(sizeof(MemAccess) == 12);
 
-// Given by one process to others by any means. By value in calls.
+// Given by one process to others by any means. By value in calls of cuIpc*, by address in those of
+// pools.
 struct IpcMemHandle {
   char reserved[64];
 };

@@ -41,6 +41,15 @@ inline constexpr uint64_t kSmallBytes = 1 << 20;  // up to here allocations shar
 
 enum class MemoryKind { kDevice, kManaged, kArray, kHost, kRegistered };
 
+// What the program has advised about managed memory. Devices are ordinals; kHost: the host.
+struct ManagedAdvice {
+  static constexpr int kHost = -1, kNone = -2;
+  bool read_mostly = false;
+  int preferred = kNone;
+  int prefetched = kNone;  // where it was last moved to
+  std::set<int> accessed_by;
+};
+
 // A piece of memory that the program knows.
 struct Allocation {
   DevicePtr base = 0;
@@ -58,6 +67,7 @@ struct Allocation {
   bool imported = false;  // of another process, which pays for it
   GraphMemory* graph = nullptr;  // memory of a node of a graph; it has no context
   bool of_module = false;        // the variables of a module, which go with it
+  ManagedAdvice advice;
 };
 
 // Memory of this process that others may open: a memfd has taken the place of its pages.
@@ -147,9 +157,12 @@ struct tessera::cuda::LibraryTag {
 struct tessera::cuda::MemPoolTag {
   int device = 0;
   bool built_in = false;
+  bool imported = false;      // of another process; nothing is allocated from it here
+  unsigned handle_types = 0;  // by which other processes may import it
   uint64_t used = 0, used_high = 0;
   uint64_t reserved = 0, reserved_high = 0;
   uint64_t max_size = 0;
+  std::map<Device, unsigned> access;  // of other devices than its own
   uint64_t release_threshold = 0;
   std::map<DevicePtr, Block> blocks;
   std::multimap<uint64_t, DevicePtr> kept;  // by size

@@ -233,8 +233,13 @@ Result Driver::Free(DevicePtr pointer) {
   auto found = allocations_.find(pointer);
   if (found == allocations_.end() || found->second.kind == MemoryKind::kHost ||
       found->second.kind == MemoryKind::kRegistered || found->second.physical != 0 ||
-      found->second.imported || found->second.of_module) {
+      found->second.of_module) {
     return Result::kInvalidValue;
+  }
+  if (found->second.imported) {
+    if (found->second.pool == nullptr) return Result::kInvalidValue;  // it has to be closed
+    if (--imports_[pointer].opened == 0) Unimport(pointer);
+    return Result::kSuccess;
   }
   if (found->second.graph != nullptr) return graph_pools_.Free(found->second.graph);
   Release(found);
@@ -268,7 +273,7 @@ Result Driver::Export(const Allocation& allocation, ExportedMemory* exported) {
 
 void Driver::Unimport(DevicePtr pointer) {
   const ImportedMemory& memory = imports_[pointer];
-  munmap(reinterpret_cast<void*>(memory.mapped), memory.mapped_bytes);
+  UnmapLater(memory.mapped, memory.mapped_bytes);
   allocations_.erase(pointer);
   imports_.erase(pointer);
 }

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory of cuMemAlloc that other processes open. A handle names the process by its slot in the
-// state, and the memory by a descriptor of it, which is opened by way of /proc: both processes are
-// of one user and see each other there, as those who use CUDA's IPC in one pod do.
+// Memory of cuMemAlloc and of pools that other processes open. A handle names the process by its
+// slot in the state, and the memory by a descriptor of it, which is opened by way of /proc: both
+// processes are of one user and see each other there, as those who use CUDA's IPC in one pod do.
 #include <fcntl.h>
+#include <linux/memfd.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "src/sim/cuda/driver.h"
@@ -55,40 +57,29 @@ DevicePtr MapFile(int fd, uint64_t bytes) {
   return 0;
 }
 
-}  // namespace
-
-CUDA_EXPORT Result cuIpcGetMemHandle(IpcMemHandle* handle, DevicePtr pointer) {
-  CUDA_ENTER(ContextCall, call);
-  if (handle == nullptr) return Result::kInvalidValue;
-  // The pages change their place: nothing may run on them.
-  call.WaitForAll();
-  const Allocation* allocation = call->FindAllocation(pointer);
-  if (allocation == nullptr || allocation->kind != MemoryKind::kDevice ||
-      allocation->pool != nullptr || allocation->physical != 0 || allocation->imported ||
-      allocation->graph != nullptr) {
-    return Result::kInvalidValue;
-  }
+// Writes the name under which other processes open the memory.
+Result NameOf(Call& call, const Allocation& allocation, void* name, size_t bytes) {
   ExportedMemory exported;
-  const Result result = call->Export(*allocation, &exported);
+  const Result result = call->Export(allocation, &exported);
   if (result != Result::kSuccess) return result;
-  const MemoryName name{.magic = kMagic,
+  const MemoryName made{.magic = kMagic,
                         .slot = call->slot().index(),
                         .fd = exported.fd,
                         .inode = exported.inode,
-                        .offset = allocation->block == 0 ? 0 : allocation->base - allocation->block,
-                        .bytes = allocation->size};
-  memset(handle, 0, sizeof(*handle));
-  memcpy(handle, &name, sizeof(name));
+                        .offset = allocation.block == 0 ? 0 : allocation.base - allocation.block,
+                        .bytes = allocation.size};
+  memset(name, 0, bytes);
+  memcpy(name, &made, sizeof(made));
   return Result::kSuccess;
 }
 
-CUDA_EXPORT Result cuIpcOpenMemHandle_v2(DevicePtr* pointer, IpcMemHandle handle, unsigned flags) {
-  CUDA_ENTER(ContextCall, call);
+// Maps the memory of that name, or counts one more user of it. `pool` is the one that it was
+// imported from, or null.
+Result OpenNamed(ContextCall& call, const IpcMemHandle& handle, MemPoolTag* pool,
+                 DevicePtr* pointer) {
   MemoryName name;
   memcpy(&name, &handle, sizeof(name));
-  if (pointer == nullptr || flags != kIpcLazyEnablePeerAccess || name.magic != kMagic) {
-    return Result::kInvalidValue;
-  }
+  if (pointer == nullptr || name.magic != kMagic) return Result::kInvalidValue;
   // As the real driver: not in the process that has made the handle.
   if (name.slot == call->slot().index()) return Result::kInvalidContext;
   for (auto& [base, known] : call->imports()) {
@@ -107,23 +98,117 @@ CUDA_EXPORT Result cuIpcOpenMemHandle_v2(DevicePtr* pointer, IpcMemHandle handle
   allocation.base = memory.mapped + name.offset;
   allocation.size = name.bytes;
   allocation.context = call.context();
+  allocation.pool = pool;
   allocation.imported = true;
   call->allocations()[allocation.base] = allocation;
   call->imports()[allocation.base] = memory;
   *pointer = allocation.base;
   return Result::kSuccess;
 }
+
+// What the descriptor of a shared pool holds.
+struct PoolName {
+  uint64_t magic;
+  uint32_t gpu;
+};
+
+}  // namespace
+
+CUDA_EXPORT Result cuIpcGetMemHandle(IpcMemHandle* handle, DevicePtr pointer) {
+  CUDA_ENTER(ContextCall, call);
+  if (handle == nullptr) return Result::kInvalidValue;
+  // The pages change their place: nothing may run on them.
+  call.WaitForAll();
+  const Allocation* allocation = call->FindAllocation(pointer);
+  if (allocation == nullptr || allocation->kind != MemoryKind::kDevice ||
+      allocation->pool != nullptr || allocation->physical != 0 || allocation->imported ||
+      allocation->graph != nullptr || allocation->of_module) {
+    return Result::kInvalidValue;
+  }
+  return NameOf(call, *allocation, handle, sizeof(*handle));
+}
+
+CUDA_EXPORT Result cuIpcOpenMemHandle_v2(DevicePtr* pointer, IpcMemHandle handle, unsigned flags) {
+  CUDA_ENTER(ContextCall, call);
+  if (flags != kIpcLazyEnablePeerAccess) return Result::kInvalidValue;
+  return OpenNamed(call, handle, nullptr, pointer);
+}
 CUDA_ALIAS(cuIpcOpenMemHandle, cuIpcOpenMemHandle_v2)
 
 CUDA_EXPORT Result cuIpcCloseMemHandle(DevicePtr pointer) {
   CUDA_ENTER(ContextCall, call);
   auto found = call->imports().find(pointer);
-  if (found == call->imports().end()) return Result::kInvalidValue;
+  if (found == call->imports().end() || call->allocations()[pointer].pool != nullptr) {
+    return Result::kInvalidValue;
+  }
   if (--found->second.opened != 0) return Result::kSuccess;
   // Nothing that runs may lose its memory.
   call.WaitForAll();
   if (call->imports().contains(pointer)) call->Unimport(pointer);
   return Result::kSuccess;
+}
+
+CUDA_EXPORT Result cuMemPoolExportToShareableHandle(void* shared, MemPool pool,
+                                                    unsigned handle_type,
+                                                    unsigned long long flags) {
+  CUDA_ENTER(Call, call);
+  if (shared == nullptr || flags != 0 || !call->made_pools().contains(pool) || pool->imported ||
+      handle_type != kShareByFileDescriptor || (pool->handle_types & handle_type) == 0) {
+    return Result::kInvalidValue;
+  }
+  const PoolName name{.magic = kMagic, .gpu = call->GpuOf(pool->device)};
+  const int fd = int(syscall(SYS_memfd_create, "simgpu-pool", MFD_CLOEXEC));
+  if (fd < 0) return Result::kOperatingSystem;
+  if (pwrite(fd, &name, sizeof(name), 0) != ssize_t(sizeof(name))) {
+    close(fd);
+    return Result::kOperatingSystem;
+  }
+  *static_cast<int*>(shared) = fd;
+  return Result::kSuccess;
+}
+
+// A pool that only serves to import pointers of it.
+CUDA_EXPORT Result cuMemPoolImportFromShareableHandle(MemPool* pool, void* shared,
+                                                      unsigned handle_type,
+                                                      unsigned long long flags) {
+  CUDA_ENTER(Call, call);
+  PoolName name{};
+  const int fd = int(reinterpret_cast<intptr_t>(shared));
+  if (pool == nullptr || flags != 0 || handle_type != kShareByFileDescriptor ||
+      pread(fd, &name, sizeof(name), 0) != ssize_t(sizeof(name)) || name.magic != kMagic) {
+    return Result::kInvalidValue;
+  }
+  for (Device device = 0; device < call->device_count(); ++device) {
+    if (call->GpuOf(device) != name.gpu) continue;
+    auto* made = new MemPoolTag();
+    made->device = device;
+    made->imported = true;
+    call->made_pools().insert(made);
+    *pool = made;
+    return Result::kSuccess;
+  }
+  return Result::kInvalidDevice;
+}
+
+CUDA_EXPORT Result cuMemPoolExportPointer(IpcMemHandle* data, DevicePtr pointer) {
+  CUDA_ENTER(ContextCall, call);
+  if (data == nullptr) return Result::kInvalidValue;
+  // The pages change their place: nothing may run on them.
+  call.WaitForAll();
+  const Allocation* allocation = call->FindAllocation(pointer);
+  if (allocation == nullptr || allocation->pool == nullptr || allocation->imported ||
+      (allocation->pool->handle_types & kShareByFileDescriptor) == 0) {
+    return Result::kInvalidValue;
+  }
+  return NameOf(call, *allocation, data, sizeof(*data));
+}
+
+CUDA_EXPORT Result cuMemPoolImportPointer(DevicePtr* pointer, MemPool pool, IpcMemHandle* data) {
+  CUDA_ENTER(ContextCall, call);
+  if (data == nullptr || !call->made_pools().contains(pool) || !pool->imported) {
+    return Result::kInvalidValue;
+  }
+  return OpenNamed(call, *data, pool, pointer);
 }
 
 }  // namespace tessera::cuda

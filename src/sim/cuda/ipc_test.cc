@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Memory that a process gives to another by a handle, as MPI, NCCL and PyTorch's queues do.
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -167,6 +168,65 @@ TEST_F(IpcTest, WhatIsOpenEndsWithItsContext) {
     Tell(to_exporter_, 'e');
   }));
   ExpectWell(exporter);
+}
+
+// The descriptor of the pool goes by inheritance here; programs send it through a socket.
+TEST_F(IpcTest, APoolIsImportedAndPointersOfItAreOpened) {
+  MemPoolProperties properties{
+      .alloc_type = 1, .handle_types = kShareByFileDescriptor, .location = {kLocationDevice, 0}};
+  const pid_t exporter = Start([&](const CudaLibrary& cuda) {
+    MemPool pool = nullptr, private_pool = nullptr;
+    DevicePtr pointer = 0, private_pointer = 0;
+    IpcMemHandle data;
+    int fd = -1;
+    ASSERT_OK(CU(cuda, cuMemPoolCreate)(&pool, &properties));
+    properties.handle_types = 0;
+    ASSERT_OK(CU(cuda, cuMemPoolCreate)(&private_pool, &properties));
+    EXPECT_EQ(CU(cuda, cuMemPoolExportToShareableHandle)(&fd, private_pool, 1, 0),
+              Result::kInvalidValue);
+    ASSERT_OK(CU(cuda, cuMemAllocFromPoolAsync)(&private_pointer, 1000, private_pool, nullptr));
+    EXPECT_EQ(CU(cuda, cuMemPoolExportPointer)(&data, private_pointer), Result::kInvalidValue);
+    ASSERT_OK(CU(cuda, cuMemFreeAsync)(private_pointer, nullptr));
+    ASSERT_OK(CU(cuda, cuMemPoolExportToShareableHandle)(&fd, pool, kShareByFileDescriptor, 0));
+    ASSERT_OK(CU(cuda, cuMemAllocFromPoolAsync)(&pointer, 50 * kIpcMiB, pool, nullptr));
+    ASSERT_OK(CU(cuda, cuMemsetD8_v2)(pointer, 7, 50 * kIpcMiB));
+    ASSERT_OK(CU(cuda, cuMemPoolExportPointer)(&data, pointer));
+    Tell(to_opener_, getpid());
+    Tell(to_opener_, fd);
+    Tell(to_opener_, data);
+    Hear<char>(to_exporter_);
+    char value = 0;
+    ASSERT_OK(CU(cuda, cuMemcpyDtoH_v2)(&value, pointer + 1, 1));
+    EXPECT_EQ(value, 'o') << "what the opener has written";
+    ASSERT_OK(CU(cuda, cuMemFreeAsync)(pointer, nullptr));
+  });
+  const pid_t opener = Start([&](const CudaLibrary& cuda) {
+    const auto pid = Hear<pid_t>(to_opener_);
+    const std::string path = "/proc/" + std::to_string(pid) + "/fd/";
+    const int fd = open((path + std::to_string(Hear<int>(to_opener_))).c_str(), O_RDWR);
+    auto data = Hear<IpcMemHandle>(to_opener_);
+    MemPool pool = nullptr;
+    DevicePtr pointer = 0, own = 0;
+    ASSERT_OK(CU(cuda, cuMemPoolImportFromShareableHandle)(
+        &pool, reinterpret_cast<void*>(intptr_t(fd)), kShareByFileDescriptor, 0));
+    close(fd);
+    EXPECT_EQ(CU(cuda, cuMemAllocFromPoolAsync)(&own, 1000, pool, nullptr), Result::kInvalidValue);
+    ASSERT_OK(CU(cuda, cuMemPoolImportPointer)(&pointer, pool, &data));
+    EXPECT_EQ(Used(), 2 * kIpcContext + 50 * kIpcMiB) << "the opener pays nothing";
+    char value = 0;
+    ASSERT_OK(CU(cuda, cuMemcpyDtoH_v2)(&value, pointer + 50 * kIpcMiB - 1, 1));
+    EXPECT_EQ(value, 7);
+    ASSERT_OK(CU(cuda, cuMemsetD8_v2)(pointer + 1, 'o', 1));
+    ASSERT_OK(CU(cuda, cuCtxSynchronize)());
+    EXPECT_EQ(CU(cuda, cuIpcCloseMemHandle)(pointer), Result::kInvalidValue);
+    EXPECT_OK(CU(cuda, cuMemFreeAsync)(pointer, nullptr));
+    EXPECT_EQ(CU(cuda, cuMemFreeAsync)(pointer, nullptr), Result::kInvalidValue);
+    EXPECT_OK(CU(cuda, cuMemPoolDestroy)(pool));
+    Tell(to_exporter_, 'w');
+  });
+  ExpectWell(exporter);
+  ExpectWell(opener);
+  EXPECT_EQ(Used(), 0u);
 }
 
 }  // namespace

@@ -177,7 +177,7 @@ CUDA_ALIAS(cuMemAllocAsync_ptsz, cuMemAllocAsync)
 CUDA_EXPORT Result cuMemAllocFromPoolAsync(DevicePtr* pointer, size_t bytes, MemPool pool,
                                            Stream stream) {
   CUDA_ENTER(ContextCall, call);
-  if (!IsPool(call, pool)) return Result::kInvalidValue;
+  if (!IsPool(call, pool) || pool->imported) return Result::kInvalidValue;
   return AllocateFromPool(call, pointer, bytes, pool, stream);
 }
 CUDA_ALIAS(cuMemAllocFromPoolAsync_ptsz, cuMemAllocFromPoolAsync)
@@ -207,9 +207,11 @@ CUDA_EXPORT Result cuMemPoolCreate(MemPool* pool, const MemPoolProperties* prope
   if (pool == nullptr || properties == nullptr) return Result::kInvalidValue;
   if (properties->location.type != 1) return Result::kNotSupported;  // host pools
   if (!call->IsDevice(properties->location.id)) return Result::kInvalidDevice;
+  if ((properties->handle_types & ~kShareByFileDescriptor) != 0) return Result::kNotSupported;
   auto* made = new MemPoolTag();
   made->device = properties->location.id;
   made->max_size = properties->max_size;
+  made->handle_types = properties->handle_types;
   call->made_pools().insert(made);
   *pool = made;
   return Result::kSuccess;
@@ -263,6 +265,34 @@ CUDA_EXPORT Result cuMemPoolSetAttribute(MemPool pool, int attribute, void* valu
     case kUsedHigh: pool->used_high = pool->used; return Result::kSuccess;
     default: return Result::kInvalidValue;
   }
+}
+
+// The device of a pool may always write its memory.
+CUDA_EXPORT Result cuMemPoolSetAccess(MemPool pool, const MemAccess* access, size_t count) {
+  CUDA_ENTER(Call, call);
+  if (!IsPool(call, pool) || access == nullptr || count == 0) return Result::kInvalidValue;
+  for (size_t i = 0; i < count; ++i) {
+    const auto& [location, flags] = access[i];
+    if (location.type != kLocationDevice) return Result::kInvalidValue;
+    if (!call->IsDevice(location.id)) return Result::kInvalidDevice;
+    const bool known = flags == kAccessNone || flags == kAccessRead || flags == kAccessReadWrite;
+    if (!known || (location.id == pool->device && flags != kAccessReadWrite)) {
+      return Result::kInvalidValue;
+    }
+  }
+  for (size_t i = 0; i < count; ++i) pool->access[access[i].location.id] = access[i].flags;
+  return Result::kSuccess;
+}
+
+CUDA_EXPORT Result cuMemPoolGetAccess(unsigned* flags, MemPool pool, const MemLocation* location) {
+  CUDA_ENTER(Call, call);
+  if (!IsPool(call, pool) || location == nullptr || location->type != kLocationDevice) {
+    return Result::kInvalidValue;
+  }
+  if (!call->IsDevice(location->id)) return Result::kInvalidDevice;
+  const auto set = pool->access.find(location->id);
+  if (set != pool->access.end()) return Put(flags, set->second);
+  return Put(flags, location->id == pool->device ? kAccessReadWrite : kAccessNone);
 }
 
 CUDA_EXPORT Result cuMemHostAlloc(void** pointer, size_t bytes, unsigned flags) {
@@ -326,22 +356,6 @@ CUDA_EXPORT Result cuPointerGetAttributes(unsigned count, int* attributes, void*
     else if (attributes[i] == kPointerContext) *static_cast<void**>(data[i]) = nullptr;
   }
   return Result::kSuccess;
-}
-
-CUDA_EXPORT Result cuMemPrefetchAsync(DevicePtr pointer, size_t bytes, Device, Stream stream) {
-  CUDA_ENTER(ContextCall, call);
-  if (call->FindStream(call.context(), stream) == nullptr) return Result::kInvalidHandle;
-  const Allocation* allocation = call->FindAllocation(pointer, bytes);
-  const bool managed = allocation != nullptr && allocation->kind == MemoryKind::kManaged;
-  return managed ? Result::kSuccess : Result::kInvalidValue;
-}
-CUDA_ALIAS(cuMemPrefetchAsync_ptsz, cuMemPrefetchAsync)
-
-CUDA_EXPORT Result cuMemAdvise(DevicePtr pointer, size_t bytes, int advice, Device) {
-  CUDA_ENTER(ContextCall, call);
-  const Allocation* allocation = call->FindAllocation(pointer, bytes);
-  const bool managed = allocation != nullptr && allocation->kind == MemoryKind::kManaged;
-  return managed && advice >= 1 && advice <= 6 ? Result::kSuccess : Result::kInvalidValue;
 }
 
 }  // namespace tessera::cuda

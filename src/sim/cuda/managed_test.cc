@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+// What programs advise about managed memory, and are told about it; and who may use a pool.
+#include "src/sim/cuda/one_gpu_test.h"
+
+namespace tessera::cuda {
+namespace {
+
+#define EXPECT_OK(call) EXPECT_EQ(call, Result::kSuccess)
+#define ASSERT_OK(call) ASSERT_EQ(call, Result::kSuccess)
+
+constexpr int kHostPlace = -1, kNoPlace = -2;
+
+class ManagedTest : public OneGpuTest {
+ protected:
+  void SetUp() override {
+    ASSERT_OK(CU(*cuda_, cuMemAllocManaged)(&managed_, kMiB, 1));
+    ASSERT_OK(CU(*cuda_, cuMemAlloc_v2)(&other_, kMiB));
+  }
+  void TearDown() override {
+    EXPECT_OK(CU(*cuda_, cuMemFree_v2)(managed_));
+    EXPECT_OK(CU(*cuda_, cuMemFree_v2)(other_));
+    OneGpuTest::TearDown();
+  }
+  int Told(int attribute) const {
+    int value = 99;
+    EXPECT_OK(CU(*cuda_, cuMemRangeGetAttribute)(&value, sizeof(value), attribute, managed_, kMiB));
+    return value;
+  }
+
+  static constexpr int kReadMostly = 1, kPreferred = 2, kAccessedBy = 3, kLastPrefetch = 4,
+                       kPreferredType = 5;
+  DevicePtr managed_ = 0, other_ = 0;
+};
+
+TEST_F(ManagedTest, AdviceIsRememberedUntilItIsTakenBack) {
+  EXPECT_EQ(Told(kReadMostly), 0);
+  EXPECT_EQ(Told(kPreferred), kNoPlace);
+  EXPECT_EQ(Told(kPreferredType), 0);
+  ASSERT_OK(CU(*cuda_, cuMemAdvise)(managed_, kMiB, 1, 0));
+  ASSERT_OK(CU(*cuda_, cuMemAdvise)(managed_, kMiB, 3, 0));
+  EXPECT_EQ(Told(kReadMostly), 1);
+  EXPECT_EQ(Told(kPreferred), 0);
+  EXPECT_EQ(Told(kPreferredType), int(kLocationDevice));
+  ASSERT_OK(CU(*cuda_, cuMemAdvise_v2)(managed_, kMiB, 3, {kLocationHost, 0}));
+  EXPECT_EQ(Told(kPreferred), kHostPlace);
+  ASSERT_OK(CU(*cuda_, cuMemAdvise)(managed_, kMiB, 4, 0));
+  ASSERT_OK(CU(*cuda_, cuMemAdvise)(managed_, kMiB, 2, 0));
+  EXPECT_EQ(Told(kReadMostly), 0);
+  EXPECT_EQ(Told(kPreferred), kNoPlace);
+}
+
+TEST_F(ManagedTest, PlacesThatAccessAreListed) {
+  ASSERT_OK(CU(*cuda_, cuMemAdvise)(managed_, kMiB, 5, 0));
+  ASSERT_OK(CU(*cuda_, cuMemAdvise)(managed_, kMiB, 5, kHostPlace));
+  int places[3] = {99, 99, 99};
+  ASSERT_OK(
+      CU(*cuda_, cuMemRangeGetAttribute)(places, sizeof(places), kAccessedBy, managed_, kMiB));
+  EXPECT_EQ(places[0], kHostPlace);
+  EXPECT_EQ(places[1], 0);
+  EXPECT_EQ(places[2], kNoPlace);
+  ASSERT_OK(CU(*cuda_, cuMemAdvise)(managed_, kMiB, 6, kHostPlace));
+  EXPECT_EQ(Told(kAccessedBy), 0);
+}
+
+TEST_F(ManagedTest, PrefetchesAreRemembered) {
+  ASSERT_OK(CU(*cuda_, cuMemPrefetchAsync)(managed_, kMiB, 0, nullptr));
+  EXPECT_EQ(Told(kLastPrefetch), 0);
+  ASSERT_OK(CU(*cuda_, cuMemPrefetchAsync_v2)(managed_, kMiB, {kLocationHost, 0}, 0, nullptr));
+  void* data[2] = {};
+  int read_mostly = 99, prefetched = 99, attributes[] = {kReadMostly, kLastPrefetch};
+  size_t sizes[] = {sizeof(int), sizeof(int)};
+  data[0] = &read_mostly;
+  data[1] = &prefetched;
+  ASSERT_OK(CU(*cuda_, cuMemRangeGetAttributes)(data, sizes, attributes, 2, managed_, kMiB));
+  EXPECT_EQ(read_mostly, 0);
+  EXPECT_EQ(prefetched, kHostPlace);
+}
+
+TEST_F(ManagedTest, OtherMemoryAndOtherPlacesAreRefused) {
+  int value = 0;
+  EXPECT_EQ(CU(*cuda_, cuMemAdvise)(other_, kMiB, 1, 0), Result::kInvalidValue);
+  EXPECT_EQ(CU(*cuda_, cuMemAdvise)(managed_, 2 * kMiB, 1, 0), Result::kInvalidValue);
+  EXPECT_EQ(CU(*cuda_, cuMemAdvise)(managed_, kMiB, 3, 7), Result::kInvalidDevice);
+  EXPECT_EQ(CU(*cuda_, cuMemAdvise)(managed_, kMiB, 9, 0), Result::kInvalidValue);
+  EXPECT_EQ(CU(*cuda_, cuMemPrefetchAsync)(managed_, kMiB, 7, nullptr), Result::kInvalidDevice);
+  EXPECT_EQ(Told(kLastPrefetch), kNoPlace) << "a refused prefetch changes nothing";
+  EXPECT_EQ(CU(*cuda_, cuMemPrefetchAsync)(other_, kMiB, 0, nullptr), Result::kInvalidValue);
+  EXPECT_EQ(CU(*cuda_, cuMemRangeGetAttribute)(&value, 1, kReadMostly, managed_, kMiB),
+            Result::kInvalidValue);
+  EXPECT_EQ(CU(*cuda_, cuMemRangeGetAttribute)(&value, 4, 9, managed_, kMiB),
+            Result::kInvalidValue);
+}
+
+TEST_F(ManagedTest, TheWholeOfManagedMemoryIsAttachedToAStream) {
+  EXPECT_OK(CU(*cuda_, cuStreamAttachMemAsync)(nullptr, managed_, 0, 1));
+  EXPECT_OK(CU(*cuda_, cuStreamAttachMemAsync)(nullptr, managed_, kMiB, 4));
+  EXPECT_EQ(CU(*cuda_, cuStreamAttachMemAsync)(nullptr, managed_, 4096, 4), Result::kInvalidValue);
+  EXPECT_EQ(CU(*cuda_, cuStreamAttachMemAsync)(nullptr, managed_, 0, 3), Result::kInvalidValue);
+  EXPECT_EQ(CU(*cuda_, cuStreamAttachMemAsync)(nullptr, other_, 0, 1), Result::kInvalidValue);
+}
+
+TEST_F(ManagedTest, TheDeviceOfAPoolAlwaysHasAccess) {
+  MemPool pool = nullptr;
+  unsigned flags = 0;
+  const MemLocation here{kLocationDevice, 0};
+  ASSERT_OK(CU(*cuda_, cuDeviceGetMemPool)(&pool, 0));
+  EXPECT_OK(CU(*cuda_, cuMemPoolGetAccess)(&flags, pool, &here));
+  EXPECT_EQ(flags, kAccessReadWrite);
+  MemAccess access{here, kAccessReadWrite};
+  EXPECT_OK(CU(*cuda_, cuMemPoolSetAccess)(pool, &access, 1));
+  access.flags = kAccessNone;
+  EXPECT_EQ(CU(*cuda_, cuMemPoolSetAccess)(pool, &access, 1), Result::kInvalidValue);
+  access = {{kLocationDevice, 5}, kAccessReadWrite};
+  EXPECT_EQ(CU(*cuda_, cuMemPoolSetAccess)(pool, &access, 1), Result::kInvalidDevice);
+}
+
+}  // namespace
+}  // namespace tessera::cuda
