@@ -74,6 +74,7 @@ struct MipmappedArrayTag;
 struct GraphTag;
 struct GraphNodeTag;
 struct GraphExecTag;
+struct UserObjectTag;
 using Context = ContextTag*;
 using Module = ModuleTag*;
 using Function = FunctionTag*;
@@ -87,6 +88,7 @@ using MipmappedArray = MipmappedArrayTag*;
 using Graph = GraphTag*;
 using GraphNode = GraphNodeTag*;
 using GraphExec = GraphExecTag*;
+using UserObject = UserObjectTag*;
 
 // Stream handles that are not pointers.
 inline constexpr std::uintptr_t kStreamLegacy = 1;

@@ -251,6 +251,7 @@ class Driver {
 
   Engine& engine() { return engine_; }
   Graphs& graphs() { return graphs_; }
+  UserObjects& user_objects() { return user_objects_; }
   Arrays& arrays() { return arrays_; }
   GraphPools& graph_pools() { return graph_pools_; }
   StreamTag* CreateStream(ContextTag* context, unsigned flags, int priority);
@@ -332,6 +333,7 @@ class Driver {
   std::vector<Unused> unused_;
   Engine engine_{this};
   Graphs graphs_;
+  UserObjects user_objects_;
   Arrays arrays_;
   GraphPools graph_pools_{this};
   std::unordered_set<StreamTag*> streams_;

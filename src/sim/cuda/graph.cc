@@ -139,6 +139,7 @@ GraphExecTag* Graphs::Keep(std::unique_ptr<GraphExecTag> exec) {
 
 std::unique_ptr<GraphTag> Clone(const GraphTag& graph) {
   auto clone = std::make_unique<GraphTag>();
+  clone->user_objects = graph.user_objects;
   std::map<const GraphNodeTag*, GraphNodeTag*> clones;
   for (const auto& node : graph.nodes) {
     auto copy = std::make_unique<GraphNodeTag>();

@@ -49,6 +49,7 @@ struct tessera::cuda::GraphNodeTag {
 // Every node stands after those that it comes after.
 struct tessera::cuda::GraphTag {
   std::vector<std::unique_ptr<GraphNodeTag>> nodes;
+  std::map<UserObjectTag*, unsigned> user_objects;  // and how many references it has to each
   bool has_memory() const;
 };
 
@@ -58,7 +59,42 @@ struct tessera::cuda::GraphExecTag {
   bool auto_free = false;                 // what the last launch has left allocated
 };
 
+// An object of the program, with the function that ends it.
+struct tessera::cuda::UserObjectTag {
+  void* object = nullptr;
+  HostFunction destroy = nullptr;
+  unsigned references = 0;
+};
+
 namespace tessera::cuda {
+
+// The objects of the program that have references.
+class UserObjects {
+ public:
+  // Objects without references. Ends them when it is destroyed, which the caller must do without
+  // the driver's mutex.
+  class Ended {
+   public:
+    Ended() = default;
+    ~Ended();
+    Ended(const Ended&) = delete;
+    Ended& operator=(const Ended&) = delete;
+
+   private:
+    friend class UserObjects;
+    std::vector<std::pair<HostFunction, void*>> calls_;
+  };
+
+  UserObjectTag* Create(void* object, HostFunction destroy, unsigned references);
+  bool IsObject(UserObjectTag* object) const { return objects_.contains(object); }
+  void Release(UserObjectTag* object, unsigned references, Ended* ended);
+  // All references that a graph has, and those of its child graphs.
+  void Retain(const GraphTag& graph);
+  void Release(const GraphTag& graph, Ended* ended);
+
+ private:
+  std::map<UserObjectTag*, std::unique_ptr<UserObjectTag>> objects_;
+};
 
 // A capture that has begun and not ended.
 struct Capture {

@@ -8,6 +8,7 @@
 namespace tessera::cuda {
 namespace {
 
+constexpr unsigned kReplaceDependencies = 1;  // CUstreamUpdateCaptureDependencies_flags; 0: add
 constexpr int kCaptureNone = 0, kCaptureActive = 1, kCaptureInvalidated = 2;
 
 int StatusOf(const Capture* capture) {
@@ -26,8 +27,15 @@ Result Instantiate(GraphExec* exec, Graph graph, uint64_t flags) {
   if (result != Result::kSuccess) return result;
   made->auto_free = (flags & kInstantiateAutoFree) != 0;
   made->graph = Clone(*graph);
+  call->user_objects().Retain(*made->graph);
   *exec = call->graphs().Keep(std::move(made));
   return Result::kSuccess;
+}
+
+bool HasUserObjects(const GraphTag& graph) {
+  return !graph.user_objects.empty() || std::ranges::any_of(graph.nodes, [](const auto& node) {
+    return node->child != nullptr && HasUserObjects(*node->child);
+  });
 }
 
 // The nodes of a launch that the GPU does without the program are one command.
@@ -150,10 +158,46 @@ CUDA_EXPORT Result cuStreamGetCaptureInfo_v2(Stream stream, int* status, uint64_
   return Put(status, StatusOf(capture));
 }
 CUDA_ALIAS(cuStreamGetCaptureInfo_v2_ptsz, cuStreamGetCaptureInfo_v2)
+// Edges have no data here.
+CUDA_EXPORT Result cuStreamGetCaptureInfo_v3(Stream stream, int* status, uint64_t* id, Graph* graph,
+                                             const GraphNode** from, const void** edges,
+                                             size_t* count) {
+  if (edges != nullptr) *edges = nullptr;
+  return cuStreamGetCaptureInfo_v2(stream, status, id, graph, from, count);
+}
+CUDA_ALIAS(cuStreamGetCaptureInfo_v3_ptsz, cuStreamGetCaptureInfo_v3)
 CUDA_EXPORT Result cuStreamGetCaptureInfo(Stream stream, int* status, uint64_t* id) {
   return cuStreamGetCaptureInfo_v2(stream, status, id, nullptr, nullptr, nullptr);
 }
 CUDA_ALIAS(cuStreamGetCaptureInfo_ptsz, cuStreamGetCaptureInfo)
+
+// What is captured next in the stream comes after these nodes, and after those before them.
+CUDA_EXPORT Result cuStreamUpdateCaptureDependencies(Stream stream, const GraphNode* nodes,
+                                                     size_t count, unsigned flags) {
+  CUDA_ENTER(ContextCall, call);
+  StreamTag* found = call->FindStream(call.context(), stream);
+  if (found == nullptr) return Result::kInvalidHandle;
+  Capture* capture = call->graphs().CaptureOf(found);
+  if (capture == nullptr || flags > kReplaceDependencies || (count != 0 && nodes == nullptr)) {
+    return Result::kInvalidValue;
+  }
+  for (size_t i = 0; i < count; ++i) {
+    const bool known = call->graphs().IsNode(nodes[i]) && nodes[i]->graph == capture->graph.get();
+    if (!known) return Result::kInvalidValue;
+  }
+  std::vector<GraphNodeTag*>& last = capture->streams[found];
+  if (flags == kReplaceDependencies) last.clear();
+  last.insert(last.end(), nodes, nodes + count);
+  return Result::kSuccess;
+}
+CUDA_ALIAS(cuStreamUpdateCaptureDependencies_ptsz, cuStreamUpdateCaptureDependencies)
+CUDA_EXPORT Result cuStreamUpdateCaptureDependencies_v2(Stream stream, const GraphNode* nodes,
+                                                        const void* edges, size_t count,
+                                                        unsigned flags) {
+  if (edges != nullptr) return Result::kNotSupported;
+  return cuStreamUpdateCaptureDependencies(stream, nodes, count, flags);
+}
+CUDA_ALIAS(cuStreamUpdateCaptureDependencies_v2_ptsz, cuStreamUpdateCaptureDependencies_v2)
 
 // Captures forbid nothing to other threads here.
 CUDA_EXPORT Result cuThreadExchangeStreamCaptureMode(int* mode) {
@@ -171,8 +215,10 @@ CUDA_EXPORT Result cuGraphCreate(Graph* graph, unsigned flags) {
 }
 
 CUDA_EXPORT Result cuGraphDestroy(Graph graph) {
+  UserObjects::Ended ended;
   CUDA_ENTER(Call, call);
   if (!call->graphs().IsGraph(graph)) return Result::kInvalidValue;
+  call->user_objects().Release(*graph, &ended);
   call->graphs().Destroy(graph);
   return Result::kSuccess;
 }
@@ -182,6 +228,7 @@ CUDA_EXPORT Result cuGraphClone(Graph* clone, Graph graph) {
   if (clone == nullptr || !call->graphs().IsGraph(graph)) return Result::kInvalidValue;
   if (graph->has_memory()) return Result::kNotSupported;
   *clone = call->graphs().Keep(Clone(*graph));
+  call->user_objects().Retain(**clone);
   return Result::kSuccess;
 }
 
@@ -206,6 +253,7 @@ CUDA_ALIAS(cuGraphInstantiateWithParams_ptsz, cuGraphInstantiateWithParams)
 
 // Only a graph of the same shape can take the place of the old one.
 CUDA_EXPORT Result cuGraphExecUpdate_v2(GraphExec exec, Graph graph, GraphUpdateResult* update) {
+  UserObjects::Ended ended;
   CUDA_ENTER(Call, call);
   if (update == nullptr || !call->graphs().IsExec(exec) || !call->graphs().IsGraph(graph)) {
     return Result::kInvalidValue;
@@ -219,6 +267,10 @@ CUDA_EXPORT Result cuGraphExecUpdate_v2(GraphExec exec, Graph graph, GraphUpdate
   if (!fits) return Result::kGraphExecUpdateFailure;
   std::unique_ptr<GraphTag> updated = Clone(*graph);
   TakeOrigins(*exec->graph, updated.get());
+  call->user_objects().Retain(*updated);
+  if (HasUserObjects(*exec->graph)) call.WaitForAll();
+  if (!call->graphs().IsExec(exec)) return Result::kInvalidValue;
+  call->user_objects().Release(*exec->graph, &ended);
   exec->graph = std::move(updated);
   return Result::kSuccess;
 }
@@ -232,8 +284,13 @@ CUDA_EXPORT Result cuGraphExecUpdate(GraphExec exec, Graph graph, GraphNode* err
 }
 
 CUDA_EXPORT Result cuGraphExecDestroy(GraphExec exec) {
+  UserObjects::Ended ended;
   CUDA_ENTER(Call, call);
   if (!call->graphs().IsExec(exec)) return Result::kInvalidValue;
+  // What still runs may need the objects.
+  if (HasUserObjects(*exec->graph)) call.WaitForAll();
+  if (!call->graphs().IsExec(exec)) return Result::kInvalidValue;
+  call->user_objects().Release(*exec->graph, &ended);
   if (exec->backing != nullptr) call->graph_pools().EndInstance(exec->backing.get());
   call->graphs().Destroy(exec);
   return Result::kSuccess;
