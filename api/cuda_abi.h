@@ -117,6 +117,15 @@ struct LaunchAttribute {
 };
 static_assert(sizeof(LaunchAttribute) == 72);
 
+// A value of 64 bytes, whose meaning depends on the attribute's id.
+struct StreamAttribute {
+  char value[64];
+};
+// CUstreamAttrID: an int
+inline constexpr int kStreamPriority = 8;
+// CUlaunchAttributeID: blocks of a cluster along x, y and z
+inline constexpr unsigned kLaunchClusterDimension = 4;
+
 struct LaunchConfig {
   unsigned grid_x, grid_y, grid_z, block_x, block_y, block_z, shared_bytes;
   Stream stream;

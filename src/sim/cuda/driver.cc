@@ -222,7 +222,7 @@ FunctionTag* Driver::FunctionOf(ModuleTag* module, const std::string& name, cons
 KernelTag* Driver::KernelOf(LibraryTag* library, const std::string& name) {
   std::unique_ptr<KernelTag>& kernel = library->kernels[name];
   if (kernel == nullptr) {
-    kernel = std::make_unique<KernelTag>(KernelTag{library, name});
+    kernel = std::make_unique<KernelTag>(KernelTag{library, name, {}});
     kernels_.insert(kernel.get());
   }
   return kernel.get();
@@ -240,7 +240,11 @@ FunctionTag* Driver::FindFunction(Function handle, ContextTag* context) {
   if (kernel == nullptr || ModuleOf(kernel->library, context, &module) != Result::kSuccess) {
     return nullptr;
   }
-  return FunctionOf(module, kernel->name, kernel->library->image.Find(kernel->name));
+  FunctionTag* function =
+      FunctionOf(module, kernel->name, kernel->library->image.Find(kernel->name));
+  const auto shared = kernel->max_dynamic_shared.find(context->device);
+  if (shared != kernel->max_dynamic_shared.end()) function->max_dynamic_shared = shared->second;
+  return function;
 }
 
 void Driver::Unload(ModuleTag* module) {

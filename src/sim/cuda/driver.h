@@ -108,6 +108,7 @@ struct tessera::cuda::StreamTag {
   unsigned flags = 0;  // 1: does not wait for the legacy stream
   int priority = 0;
   uint64_t id = 0;
+  std::map<int, StreamAttribute> attributes;  // that the program has set
   Queue queue;
 
   bool is_legacy() const;
@@ -143,6 +144,7 @@ struct tessera::cuda::ModuleTag {
 struct tessera::cuda::KernelTag {
   LibraryTag* library = nullptr;
   std::string name;
+  std::map<Device, int> max_dynamic_shared;  // what the program has set
 };
 
 struct tessera::cuda::LibraryTag {
@@ -385,6 +387,9 @@ class ContextCall : public Call {
   ContextTag* context_ = nullptr;
   Result result_;
 };
+
+// The compute capability: 80 for 8.0.
+inline int CcOf(const sim::GpuFacts& gpu) { return int(gpu.cc_major * 10 + gpu.cc_minor); }
 
 // A pointer that the program wants filled, or does not.
 template <typename T, typename V>

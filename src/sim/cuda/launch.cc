@@ -17,6 +17,7 @@ constexpr uint64_t kWaveNs = 2'000;  // of a kernel that is not known, for each 
 constexpr uint64_t kMaxThreadsPerBlock = 1024;
 constexpr unsigned kDefaultShared = 49152;
 constexpr size_t kMaxParameterBytes = 4096;
+constexpr int kMaxClusterBlocks = 8;  // that every GPU with clusters can run
 
 Result CheckShape(const Shape& shape, const FunctionTag& function) {
   if (shape.blocks() == 0 || shape.threads_of_block() == 0) return Result::kInvalidValue;
@@ -100,6 +101,20 @@ Result MaxBlocks(int* blocks, Function handle, int block_size, size_t shared_byt
   if (shared_bytes != 0) most = std::min<uint64_t>(most, gpu.shared_per_sm / shared_bytes);
   *blocks = int(most);
   return Result::kSuccess;
+}
+
+// From Hopper on, blocks can run as a cluster on neighboring multiprocessors.
+bool HasClusters(ContextCall& call) { return CcOf(call->FactsOf(call.context()->device)) >= 90; }
+
+int BlocksOfCluster(const LaunchConfig& config) {
+  for (unsigned i = 0; i < config.attribute_count; ++i) {
+    const LaunchAttribute& attribute = config.attributes[i];
+    if (attribute.id != kLaunchClusterDimension) continue;
+    unsigned extents[3];
+    memcpy(extents, attribute.value, sizeof(extents));
+    return std::max(1, int(extents[0] * extents[1] * extents[2]));
+  }
+  return 1;
 }
 
 }  // namespace
@@ -217,6 +232,39 @@ CUDA_EXPORT Result cuOccupancyMaxPotentialBlockSizeWithFlags(int* grid, int* blo
                                                              size_t shared_bytes, int limit,
                                                              unsigned) {
   return cuOccupancyMaxPotentialBlockSize(grid, block, function, shared, shared_bytes, limit);
+}
+
+// What is left of a multiprocessor's shared memory for each of so many blocks.
+CUDA_EXPORT Result cuOccupancyAvailableDynamicSMemPerBlock(size_t* bytes, Function function,
+                                                           int blocks, int block_size) {
+  CUDA_ENTER(ContextCall, call);
+  if (call->FindFunction(function, call.context()) == nullptr) return Result::kInvalidHandle;
+  if (blocks <= 0 || block_size <= 0) return Result::kInvalidValue;
+  const sim::GpuFacts& gpu = call->FactsOf(call.context()->device);
+  return Put(bytes,
+             std::min<size_t>(gpu.shared_per_block_optin, gpu.shared_per_sm / unsigned(blocks)));
+}
+
+CUDA_EXPORT Result cuOccupancyMaxPotentialClusterSize(int* size, Function function,
+                                                      const LaunchConfig* config) {
+  CUDA_ENTER(ContextCall, call);
+  if (call->FindFunction(function, call.context()) == nullptr) return Result::kInvalidHandle;
+  if (config == nullptr) return Result::kInvalidValue;
+  return Put(size, HasClusters(call) ? kMaxClusterBlocks : 1);
+}
+
+CUDA_EXPORT Result cuOccupancyMaxActiveClusters(int* clusters, Function function,
+                                                const LaunchConfig* config) {
+  if (clusters == nullptr || config == nullptr) return Result::kInvalidValue;
+  int blocks = 0;
+  const unsigned size = config->block_x * config->block_y * config->block_z;
+  const Result result = MaxBlocks(&blocks, function, int(size), config->shared_bytes);
+  if (result != Result::kSuccess) return result;
+  CUDA_ENTER(ContextCall, call);
+  const int in_cluster = BlocksOfCluster(*config);
+  if (in_cluster > 1 && !HasClusters(call)) return Result::kNotSupported;
+  const sim::GpuFacts& gpu = call->FactsOf(call.context()->device);
+  return Put(clusters, blocks * int(gpu.sm_count) / in_cluster);
 }
 
 }  // namespace tessera::cuda

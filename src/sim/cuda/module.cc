@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Modules, libraries, kernels and functions.
+// Modules and libraries. What is in them is in function.cc and module_globals.cc.
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -13,13 +13,6 @@ namespace {
 
 constexpr long kLargestFile = 256 << 20;
 
-// CUfunction_attribute
-constexpr int kMaxThreads = 0, kShared = 1, kConst = 2, kLocal = 3, kRegisters = 4, kPtxVersion = 5,
-              kBinaryVersion = 6, kCacheModeCa = 7, kMaxDynamicShared = 8, kCarveout = 9,
-              kLastFunctionAttribute = 15;
-constexpr int kDefaultDynamicShared = 49152;
-constexpr int kRegistersOfAKernel = 32;
-
 // The whole file, NUL-terminated for PTX; false with errno.
 bool Slurp(const char* path, std::string* text) {
   FILE* file = fopen(path, "rbe");
@@ -31,8 +24,6 @@ bool Slurp(const char* path, std::string* text) {
   fclose(file);
   return true;
 }
-
-int CcOf(const sim::GpuFacts& facts) { return int(facts.cc_major * 10 + facts.cc_minor); }
 
 Result LoadModule(Module* module, const void* image) {
   CUDA_ENTER(ContextCall, call);
@@ -62,22 +53,6 @@ Result LoadLibrary(Library* library, const void* image) {
   *library = made.get();
   call->libraries()[made.get()] = std::move(made);
   return Result::kSuccess;
-}
-
-Result Attribute(const FunctionTag& function, int attribute, int cc, int* value) {
-  switch (attribute) {
-    case kMaxThreads: return Put(value, 1024);
-    case kRegisters: return Put(value, kRegistersOfAKernel);
-    case kPtxVersion: case kBinaryVersion: return Put(value, cc);
-    case kMaxDynamicShared:
-      return Put(value, function.max_dynamic_shared != 0 ? function.max_dynamic_shared
-                                                         : kDefaultDynamicShared);
-    case kCarveout: return Put(value, -1);
-    case kShared: case kConst: case kLocal: case kCacheModeCa: return Put(value, 0);
-    default:
-      return attribute > kCarveout && attribute <= kLastFunctionAttribute ? Put(value, 0)
-                                                                  : Result::kInvalidValue;
-  }
 }
 
 }  // namespace
@@ -121,6 +96,18 @@ CUDA_EXPORT Result cuModuleGetFunctionCount(unsigned* count, Module module) {
   return Put(count, module->image.entries.size());
 }
 
+// As many as there are, and no more than `count`, in the order of the image.
+CUDA_EXPORT Result cuModuleEnumerateFunctions(Function* functions, unsigned count, Module module) {
+  CUDA_ENTER(ContextCall, call);
+  if (functions == nullptr || count == 0) return Result::kInvalidValue;
+  if (!call->modules().contains(module)) return Result::kInvalidHandle;
+  for (size_t i = 0; i < count && i < module->image.entries.size(); ++i) {
+    const Entry& entry = module->image.entries[i];
+    functions[i] = call->FunctionOf(module, entry.name, &entry);
+  }
+  return Result::kSuccess;
+}
+
 CUDA_EXPORT Result cuLibraryLoadData(Library* library, const void* image, int*, void**, unsigned,
                                      int*, void**, unsigned) {
   return LoadLibrary(library, image);
@@ -149,6 +136,16 @@ CUDA_EXPORT Result cuLibraryGetKernel(Kernel* kernel, Library library, const cha
   return Result::kSuccess;
 }
 
+CUDA_EXPORT Result cuLibraryEnumerateKernels(Kernel* kernels, unsigned count, Library library) {
+  CUDA_ENTER(Call, call);
+  if (kernels == nullptr || count == 0) return Result::kInvalidValue;
+  if (!call->libraries().contains(library)) return Result::kInvalidHandle;
+  for (size_t i = 0; i < count && i < library->image.entries.size(); ++i) {
+    kernels[i] = call->KernelOf(library, library->image.entries[i].name);
+  }
+  return Result::kSuccess;
+}
+
 CUDA_EXPORT Result cuLibraryGetModule(Module* module, Library library) {
   CUDA_ENTER(ContextCall, call);
   if (module == nullptr) return Result::kInvalidValue;
@@ -160,87 +157,6 @@ CUDA_EXPORT Result cuLibraryGetKernelCount(unsigned* count, Library library) {
   CUDA_ENTER(Call, call);
   if (!call->libraries().contains(library)) return Result::kInvalidHandle;
   return Put(count, library->image.entries.size());
-}
-
-CUDA_EXPORT Result cuKernelGetFunction(Function* function, Kernel kernel) {
-  CUDA_ENTER(ContextCall, call);
-  if (function == nullptr) return Result::kInvalidValue;
-  FunctionTag* found =
-      call->FindFunction(reinterpret_cast<Function>(kernel), call.context());
-  if (found == nullptr) return Result::kInvalidHandle;
-  *function = found;
-  return Result::kSuccess;
-}
-
-CUDA_EXPORT Result cuKernelGetName(const char** name, Kernel kernel) {
-  CUDA_ENTER(Call, call);
-  KernelTag* found = call->FindKernel(kernel);
-  return found == nullptr ? Result::kInvalidHandle : Put(name, found->name.c_str());
-}
-
-CUDA_EXPORT Result cuKernelGetAttribute(int* value, int attribute, Kernel kernel, Device device) {
-  CUDA_ENTER(Call, call);
-  if (call->FindKernel(kernel) == nullptr) return Result::kInvalidHandle;
-  if (!call->IsDevice(device)) return Result::kInvalidDevice;
-  return Attribute(FunctionTag(), attribute, CcOf(call->FactsOf(device)), value);
-}
-
-CUDA_EXPORT Result cuKernelSetAttribute(int attribute, int, Kernel kernel, Device) {
-  CUDA_ENTER(Call, call);
-  if (call->FindKernel(kernel) == nullptr) return Result::kInvalidHandle;
-  return attribute == kMaxDynamicShared || attribute == kCarveout ? Result::kSuccess
-                                                                  : Result::kInvalidValue;
-}
-
-CUDA_EXPORT Result cuFuncGetAttribute(int* value, int attribute, Function function) {
-  CUDA_ENTER(ContextCall, call);
-  FunctionTag* found = call->FindFunction(function, call.context());
-  if (found == nullptr) return Result::kInvalidHandle;
-  return Attribute(*found, attribute, CcOf(call->FactsOf(call.context()->device)), value);
-}
-
-CUDA_EXPORT Result cuFuncSetAttribute(Function function, int attribute, int value) {
-  CUDA_ENTER(ContextCall, call);
-  FunctionTag* found = call->FindFunction(function, call.context());
-  if (found == nullptr) return Result::kInvalidHandle;
-  const sim::GpuFacts& facts = call->FactsOf(call.context()->device);
-  if (attribute == kCarveout) return Result::kSuccess;  // a hint
-  if (attribute != kMaxDynamicShared || value < 0 ||
-      uint32_t(value) > facts.shared_per_block_optin) {
-    return Result::kInvalidValue;
-  }
-  found->max_dynamic_shared = value;
-  return Result::kSuccess;
-}
-
-CUDA_EXPORT Result cuFuncSetCacheConfig(Function function, int) {
-  CUDA_ENTER(ContextCall, call);
-  const bool known = call->FindFunction(function, call.context()) != nullptr;
-  return known ? Result::kSuccess : Result::kInvalidHandle;
-}
-
-CUDA_EXPORT Result cuFuncGetModule(Module* module, Function function) {
-  CUDA_ENTER(ContextCall, call);
-  FunctionTag* found = call->FindFunction(function, call.context());
-  return found == nullptr ? Result::kInvalidHandle : Put(module, found->module);
-}
-
-CUDA_EXPORT Result cuFuncGetName(const char** name, Function function) {
-  CUDA_ENTER(ContextCall, call);
-  FunctionTag* found = call->FindFunction(function, call.context());
-  return found == nullptr ? Result::kInvalidHandle : Put(name, found->entry.name.c_str());
-}
-
-CUDA_EXPORT Result cuFuncIsLoaded(int* state, Function function) {
-  CUDA_ENTER(ContextCall, call);
-  const bool known = call->FindFunction(function, call.context()) != nullptr;
-  return known ? Put(state, 1) : Result::kInvalidHandle;
-}
-
-CUDA_EXPORT Result cuFuncLoad(Function function) {
-  CUDA_ENTER(ContextCall, call);
-  const bool known = call->FindFunction(function, call.context()) != nullptr;
-  return known ? Result::kSuccess : Result::kInvalidHandle;
 }
 
 }  // namespace tessera::cuda

@@ -102,5 +102,57 @@ TEST_F(ModuleTest, EachModuleHasVariablesOfItsOwn) {
   EXPECT_OK(CU(*cuda_, cuModuleUnload)(other));
 }
 
+TEST_F(ModuleTest, TellsWhatKernelsTake) {
+  Library library = nullptr;
+  Kernel kernel = nullptr, listed[3] = {};
+  constexpr char kKernels[] =
+      ".version 7.0\n.target sm_70\n.address_size 64\n"
+      ".entry one(.param .u8 a, .param .align 8 .b8 b[24]) { ret; }\n.entry two() { ret; }\n";
+  ASSERT_OK(
+      CU(*cuda_, cuLibraryLoadData)(&library, kKernels, nullptr, nullptr, 0, nullptr, nullptr, 0));
+  ASSERT_OK(CU(*cuda_, cuLibraryGetKernel)(&kernel, library, "one"));
+  size_t offset = 0, size = 0;
+  EXPECT_OK(CU(*cuda_, cuKernelGetParamInfo)(kernel, 1, &offset, &size));
+  EXPECT_EQ(offset, 8u);
+  EXPECT_EQ(size, 24u);
+  EXPECT_EQ(CU(*cuda_, cuKernelGetParamInfo)(kernel, 2, &offset, &size), Result::kInvalidValue);
+  Function function = nullptr;
+  ASSERT_OK(CU(*cuda_, cuKernelGetFunction)(&function, kernel));
+  EXPECT_OK(CU(*cuda_, cuFuncGetParamInfo)(function, 0, &offset, nullptr));
+  EXPECT_EQ(offset, 0u);
+  EXPECT_OK(CU(*cuda_, cuLibraryEnumerateKernels)(listed, 3, library));
+  EXPECT_EQ(listed[0], kernel);
+  const char* name = nullptr;
+  EXPECT_OK(CU(*cuda_, cuKernelGetName)(&name, listed[1]));
+  EXPECT_STREQ(name, "two");
+  EXPECT_EQ(listed[2], nullptr);
+  Library of_kernel = nullptr;
+  EXPECT_OK(CU(*cuda_, cuKernelGetLibrary)(&of_kernel, kernel));
+  EXPECT_EQ(of_kernel, library);
+  EXPECT_OK(CU(*cuda_, cuLibraryUnload)(library));
+}
+
+TEST_F(ModuleTest, SharedMemoryThatAKernelIsAllowedCanBeLaunchedWith) {
+  Library library = nullptr;
+  Kernel kernel = nullptr;
+  ASSERT_OK(CU(*cuda_, cuLibraryLoadData)(&library, kVariables, nullptr, nullptr, 0, nullptr,
+                                          nullptr, 0));
+  ASSERT_OK(CU(*cuda_, cuLibraryGetKernel)(&kernel, library, "use"));
+  const auto launch = [&] {
+    return CU(*cuda_, cuLaunchKernel)(reinterpret_cast<Function>(kernel), 1, 1, 1, 1, 1, 1, 100'000,
+                                      nullptr, nullptr, nullptr);
+  };
+  constexpr int kMaxDynamicShared = 8;
+  EXPECT_EQ(launch(), Result::kInvalidValue);
+  EXPECT_OK(CU(*cuda_, cuKernelSetAttribute)(kMaxDynamicShared, 100'000, kernel, 0));
+  int value = 0;
+  EXPECT_OK(CU(*cuda_, cuKernelGetAttribute)(&value, kMaxDynamicShared, kernel, 0));
+  EXPECT_EQ(value, 100'000);
+  EXPECT_OK(launch());
+  EXPECT_EQ(CU(*cuda_, cuKernelSetAttribute)(kMaxDynamicShared, 1 << 20, kernel, 0),
+            Result::kInvalidValue);
+  EXPECT_OK(CU(*cuda_, cuLibraryUnload)(library));
+}
+
 }  // namespace
 }  // namespace tessera::cuda

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Streams, events and functions of the program that run in a stream.
+#include <string.h>
+
 #include <algorithm>
 
 #include "src/sim/cuda/driver.h"
@@ -9,6 +11,7 @@ namespace {
 
 constexpr unsigned kEventNoTiming = 2;
 constexpr unsigned kEventFlags = 7;
+constexpr int kLastStreamAttribute = 17;  // of CUDA 13
 constexpr int kLeastPriority = 0, kGreatestPriority = -5;
 
 Result CreateStream(Stream* stream, unsigned flags, int priority) {
@@ -120,6 +123,35 @@ CUDA_EXPORT Result cuStreamGetCtx(Stream stream, Context* context) {
   STREAM_ENTER(call, stream);
   return Put(context, call.stream->context);
 }
+CUDA_EXPORT Result cuStreamGetCtx_v2(Stream stream, Context* context, void** green_context) {
+  STREAM_ENTER(call, stream);
+  PutIf(context, call.stream->context);
+  if (green_context != nullptr) *green_context = nullptr;  // there are none
+  return Result::kSuccess;
+}
+
+CUDA_EXPORT Result cuStreamGetAttribute(Stream stream, int id, StreamAttribute* value) {
+  STREAM_ENTER(call, stream);
+  if (value == nullptr || id <= 0 || id > kLastStreamAttribute) return Result::kInvalidValue;
+  *value = call.stream->attributes[id];
+  if (id == kStreamPriority) memcpy(value, &call.stream->priority, sizeof(call.stream->priority));
+  return Result::kSuccess;
+}
+CUDA_EXPORT Result cuStreamSetAttribute(Stream stream, int id, const StreamAttribute* value) {
+  STREAM_ENTER(call, stream);
+  if (value == nullptr || id <= 0 || id > kLastStreamAttribute) return Result::kInvalidValue;
+  if (id == kStreamPriority) return Result::kInvalidValue;  // it is fixed when a stream is made
+  call.stream->attributes[id] = *value;
+  return Result::kSuccess;
+}
+CUDA_EXPORT Result cuStreamCopyAttributes(Stream to, Stream from) {
+  STREAM_ENTER(call, to);
+  const StreamTag* source = call->FindStream(call.context(), from);
+  if (source == nullptr) return Result::kInvalidHandle;
+  call.stream->attributes = source->attributes;
+  return Result::kSuccess;
+}
+
 CUDA_EXPORT Result cuStreamGetDevice(Stream stream, Device* device) {
   STREAM_ENTER(call, stream);
   return Put(device, call.stream->context->device);
@@ -207,6 +239,10 @@ CUDA_ALIAS(cuStreamAddCallback_ptsz, cuStreamAddCallback)
 CUDA_ALIAS(cuStreamGetPriority_ptsz, cuStreamGetPriority)
 CUDA_ALIAS(cuStreamGetFlags_ptsz, cuStreamGetFlags)
 CUDA_ALIAS(cuStreamGetCtx_ptsz, cuStreamGetCtx)
+CUDA_ALIAS(cuStreamGetCtx_v2_ptsz, cuStreamGetCtx_v2)
+CUDA_ALIAS(cuStreamGetAttribute_ptsz, cuStreamGetAttribute)
+CUDA_ALIAS(cuStreamSetAttribute_ptsz, cuStreamSetAttribute)
+CUDA_ALIAS(cuStreamCopyAttributes_ptsz, cuStreamCopyAttributes)
 CUDA_ALIAS(cuStreamGetDevice_ptsz, cuStreamGetDevice)
 CUDA_ALIAS(cuStreamGetId_ptsz, cuStreamGetId)
 CUDA_ALIAS(cuLaunchHostFunc_ptsz, cuLaunchHostFunc)
