@@ -10,7 +10,7 @@ import time
 
 from cuda.bindings import driver, nvrtc
 
-from facts import FACTS, LIMITED, MIB, check, check_equal, device_bytes
+from facts import FACTS, LARGE, LIMITED, MIB, check_equal, check_pace, device_bytes
 
 SOURCE = rb"""
 __device__ int counter = 7;
@@ -22,8 +22,6 @@ extern "C" __global__ void spin(void) {}
 """
 SPIN_MS = 2.0  # as $SIMGPU_KERNEL_NS says
 HANDLE_BYTES = 64
-# The largest part of a GPU or share that fits once and not twice, in whole blocks of 2 MiB.
-LARGE = FACTS["memory"] * 5 // 8 // (2 * MIB) * (2 * MIB)
 
 
 class CudaError(Exception):
@@ -267,14 +265,6 @@ class Timer:
         self.milliseconds = call(driver.cuEventElapsedTime, *self.events)
         for event in self.events:
             call(driver.cuEventDestroy, event)
-
-
-def check_pace(what, milliseconds, work):
-    """Work that alone takes `work` takes as long as the share of compute says."""
-    wanted = work / FACTS["compute"] if LIMITED else work
-    # Less, for what the limiter lends at the start; more, for a machine that is busy.
-    check(0.8 * wanted <= milliseconds <= 3 * wanted + 500,
-          f"{what}: {work} ms of GPU time took {milliseconds:.0f} ms, about {wanted:.0f} expected")
 
 
 def check_time():

@@ -7,6 +7,8 @@ import subprocess
 FACTS = json.loads(os.environ["CLIENT_FACTS"])
 LIMITED = FACTS["limited"]
 MIB = 1 << 20
+# The largest part of a GPU or share that fits once and not twice, in whole blocks of 2 MiB.
+LARGE = FACTS["memory"] * 5 // 8 // (2 * MIB) * (2 * MIB)
 
 
 def check(condition, what):
@@ -30,3 +32,11 @@ def device_bytes():
     """What the simulated driver's own account says that is used of the first GPU."""
     shown = subprocess.run(FACTS["show"], check=True, stdout=subprocess.PIPE, text=True).stdout
     return json.loads(shown)["gpus"][0]["used_bytes"]
+
+
+def check_pace(what, milliseconds, work):
+    """Work that alone takes `work` milliseconds takes as much longer as the share of compute says."""
+    wanted = work / FACTS["compute"] if LIMITED else work
+    # Less, for what the limiter lends at the start; more, for a machine that is busy.
+    check(0.8 * wanted <= milliseconds <= 3 * wanted + 500,
+          f"{what}: {work} ms of GPU time took {milliseconds:.0f} ms, about {wanted:.0f} expected")

@@ -33,15 +33,19 @@ CONTEXT = 400 << 20
 WHOLE = (81920 - 882) << 20
 SHARE = 8 << 30
 COMPUTE_SHARE = 0.3
+# The script of each client in Python, and which packages it needs.
 CLIENTS = {
-    "nvidia-ml-py": "nvidia_ml_py_client.py",
-    "nvitop": "nvitop_client.py",
-    "cuda-bindings": "cuda_bindings_client.py",
-    "tinygrad": "tinygrad_client.py",
+    "nvidia-ml-py": ("nvidia_ml_py_client.py", "requirements.txt"),
+    "nvitop": ("nvitop_client.py", "requirements.txt"),
+    "cuda-bindings": ("cuda_bindings_client.py", "requirements.txt"),
+    "tinygrad": ("tinygrad_client.py", "requirements.txt"),
+    "cuda-core": ("cuda_core_client.py", "requirements-kernels.txt"),
+    "numba-cuda": ("numba_client.py", "requirements-kernels.txt"),
     "go-nvml": None,
 }
 # Nanoseconds that kernels take, by their names.
-KERNELS = {"cuda-bindings": "spin=2000000", "tinygrad": "*=1000000"}
+KERNELS = {"cuda-bindings": "spin=2000000", "cuda-core": "spin=2000000", "numba-cuda": "*=2000000",
+           "tinygrad": "*=1000000"}
 # What the tools say when there is no network or the registry refuses: nothing that a bug of ours
 # could cause.
 UNREACHABLE = re.compile(
@@ -79,9 +83,8 @@ def cache_folder(*inputs):
         yield folder
 
 
-def python_with_packages():
-    """An interpreter that has the packages of requirements.txt."""
-    requirements = HERE / "requirements.txt"
+def python_with_packages(requirements):
+    """An interpreter that has the packages that the file lists."""
     with cache_folder(requirements) as folder:
         python = folder / "venv" / "bin" / "python"
         if not (folder / "ready").exists():
@@ -201,7 +204,8 @@ def gpu_user(node):
 def command_for(client):
     if client == "go-nvml":
         return [go_client()]
-    return [python_with_packages(), str(HERE / CLIENTS[client])]
+    script, requirements = CLIENTS[client]
+    return [python_with_packages(HERE / requirements), str(HERE / script)]
 
 
 def nvrtc_of(python):

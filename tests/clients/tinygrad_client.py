@@ -9,11 +9,9 @@ import time
 from tinygrad import Device, Tensor, TinyJit, dtypes, nn
 from tinygrad.helpers import Context, GlobalCounters
 
-from facts import FACTS, LIMITED, MIB, check, check_equal, device_bytes, expect_error
+from facts import FACTS, LARGE, LIMITED, MIB, check, check_equal, device_bytes, expect_error
 
 KERNEL_SECONDS = 0.001  # as $SIMGPU_KERNEL_NS says
-# The largest part of a GPU or share that fits once and not twice, in whole blocks of 2 MiB.
-LARGE = FACTS["memory"] * 5 // 8 // (2 * MIB) * (2 * MIB)
 
 
 class Net:
