@@ -75,6 +75,7 @@ struct GraphTag;
 struct GraphNodeTag;
 struct GraphExecTag;
 struct UserObjectTag;
+struct LinkStateTag;
 using Context = ContextTag*;
 using Module = ModuleTag*;
 using Function = FunctionTag*;
@@ -89,6 +90,7 @@ using Graph = GraphTag*;
 using GraphNode = GraphNodeTag*;
 using GraphExec = GraphExecTag*;
 using UserObject = UserObjectTag*;
+using LinkState = LinkStateTag*;
 
 // Stream handles that are not pointers.
 inline constexpr std::uintptr_t kStreamLegacy = 1;

@@ -153,6 +153,14 @@ struct tessera::cuda::LibraryTag {
   std::map<ContextTag*, ModuleTag*> modules;
 };
 
+// A link that is not destroyed. The program reads the image until then.
+struct tessera::cuda::LinkStateTag {
+  int cc = 0;
+  std::string ptx;
+  std::vector<std::string> others;  // cubins, fat binaries, objects
+  std::string image;
+};
+
 // `reserved` is what the pool takes of the GPU: blocks that small allocations share, large
 // allocations, and what is kept of freed ones. It keeps them while it reserves no more than its
 // release threshold.
@@ -279,6 +287,7 @@ class Driver {
   static DevicePtr FindGlobal(const ModuleTag& module, std::string_view name, uint64_t* bytes);
   std::map<ModuleTag*, std::unique_ptr<ModuleTag>>& modules() { return modules_; }
   std::map<LibraryTag*, std::unique_ptr<LibraryTag>>& libraries() { return libraries_; }
+  std::map<LinkState, std::unique_ptr<LinkStateTag>>& links() { return links_; }
   std::set<MemPoolTag*>& made_pools() { return made_pools_; }
   // The function of that name in the module, which has it (`entry`), or answers to any name (null).
   FunctionTag* FunctionOf(ModuleTag* module, const std::string& name, const Entry* entry);
@@ -344,6 +353,7 @@ class Driver {
   std::unordered_set<EventTag*> events_;
   std::map<ModuleTag*, std::unique_ptr<ModuleTag>> modules_;
   std::map<LibraryTag*, std::unique_ptr<LibraryTag>> libraries_;
+  std::map<LinkState, std::unique_ptr<LinkStateTag>> links_;
   std::set<MemPoolTag*> made_pools_;
   uint64_t last_id_ = 0;
 };

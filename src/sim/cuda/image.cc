@@ -5,13 +5,13 @@
 
 #include <algorithm>
 #include <cctype>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 
 namespace tessera::cuda {
 namespace {
 
-constexpr uint32_t kFatBinaryMagic = 0xBA55ED50;
 constexpr uint32_t kFatBinaryWrapperMagic = 0x466243B1;
 
 // PTX in words; comments are space. Punctuation is a word of its own, and so is a quoted string.
@@ -235,6 +235,20 @@ Result ReadImage(const void* data, int cc, int cuda_version, Image* image) {
   const unsigned char first = static_cast<unsigned char>(bytes[0]);
   if (!std::isspace(first) && first != '.' && first != '/') return Result::kInvalidImage;
   return ReadPtx(bytes, cc, cuda_version, image);
+}
+
+bool ReadWholeFile(const char* path, std::string* bytes) {
+  constexpr size_t kLargestFile = 256 << 20;
+  std::FILE* file = std::fopen(path, "rbe");
+  if (file == nullptr) return false;
+  char buffer[1 << 14];
+  while (bytes->size() < kLargestFile) {
+    const size_t count = std::fread(buffer, 1, sizeof(buffer), file);
+    if (count == 0) break;
+    bytes->append(buffer, count);
+  }
+  std::fclose(file);
+  return true;
 }
 
 std::string_view BareName(std::string_view name) {

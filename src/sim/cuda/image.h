@@ -15,6 +15,8 @@
 
 namespace tessera::cuda {
 
+inline constexpr uint32_t kFatBinaryMagic = 0xBA55ED50;  // its first four bytes
+
 struct Parameter {
   uint32_t size = 0;
   uint32_t offset = 0;
@@ -49,6 +51,9 @@ struct Image {
 Result ReadImage(const void* data, int cc, int cuda_version, Image* image);
 Result ReadPtx(std::string_view text, int cc, int cuda_version, Image* image);
 Result ReadCubin(const char* data, int cc, Image* image);
+
+// The contents of a file with an image; false with errno.
+bool ReadWholeFile(const char* path, std::string* bytes);
 
 // "vectorAdd" of "_Z9vectorAddPKfS0_Pfi"; other names are themselves.
 std::string_view BareName(std::string_view name);

@@ -1,29 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Modules and libraries. What is in them is in function.cc and module_globals.cc.
-#include <errno.h>
-#include <stdio.h>
-#include <string.h>
-
 #include <algorithm>
 
 #include "src/sim/cuda/driver.h"
 
 namespace tessera::cuda {
 namespace {
-
-constexpr long kLargestFile = 256 << 20;
-
-// The whole file, NUL-terminated for PTX; false with errno.
-bool Slurp(const char* path, std::string* text) {
-  FILE* file = fopen(path, "rbe");
-  if (file == nullptr) return false;
-  char buffer[1 << 14];
-  for (size_t n; (n = fread(buffer, 1, sizeof(buffer), file)) > 0 && long(text->size()) < kLargestFile;) {
-    text->append(buffer, n);
-  }
-  fclose(file);
-  return true;
-}
 
 Result LoadModule(Module* module, const void* image) {
   CUDA_ENTER(ContextCall, call);
@@ -68,7 +50,7 @@ CUDA_ALIAS(cuModuleLoadFatBinary, cuModuleLoadData)
 CUDA_EXPORT Result cuModuleLoad(Module* module, const char* file) {
   std::string image;
   if (file == nullptr) return Result::kInvalidValue;
-  return Slurp(file, &image) ? LoadModule(module, image.c_str()) : Result::kFileNotFound;
+  return ReadWholeFile(file, &image) ? LoadModule(module, image.c_str()) : Result::kFileNotFound;
 }
 
 CUDA_EXPORT Result cuModuleUnload(Module module) {
@@ -117,7 +99,7 @@ CUDA_EXPORT Result cuLibraryLoadFromFile(Library* library, const char* file, int
                                          int*, void**, unsigned) {
   std::string image;
   if (file == nullptr) return Result::kInvalidValue;
-  return Slurp(file, &image) ? LoadLibrary(library, image.c_str()) : Result::kFileNotFound;
+  return ReadWholeFile(file, &image) ? LoadLibrary(library, image.c_str()) : Result::kFileNotFound;
 }
 
 CUDA_EXPORT Result cuLibraryUnload(Library library) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Variables of modules and libraries.
 #include <array>
+#include <cstring>
 
 #include "src/sim/cuda/one_gpu_test.h"
 
@@ -152,6 +153,57 @@ TEST_F(ModuleTest, SharedMemoryThatAKernelIsAllowedCanBeLaunchedWith) {
   EXPECT_EQ(CU(*cuda_, cuKernelSetAttribute)(kMaxDynamicShared, 1 << 20, kernel, 0),
             Result::kInvalidValue);
   EXPECT_OK(CU(*cuda_, cuLibraryUnload)(library));
+}
+
+constexpr int kPtxInput = 1, kFatBinaryInput = 2;
+
+TEST_F(ModuleTest, PiecesOfPtxAreLinkedIntoOneModule) {
+  constexpr char kOther[] =
+      ".version 7.0\n.target sm_70\n.global .u32 other = 5;\n.entry more() { ret; }\n";
+  LinkState link = nullptr;
+  ASSERT_OK(CU(*cuda_, cuLinkCreate_v2)(0, nullptr, nullptr, &link));
+  const auto add = [&](const char* ptx) {
+    return CU(*cuda_, cuLinkAddData_v2)(link, kPtxInput, const_cast<char*>(ptx), strlen(ptx) + 1,
+                                        "piece", 0, nullptr, nullptr);
+  };
+  void* image = nullptr;
+  size_t bytes = 0;
+  EXPECT_EQ(CU(*cuda_, cuLinkComplete)(link, &image, &bytes), Result::kInvalidValue) << "no piece";
+  ASSERT_OK(add(kVariables));
+  ASSERT_OK(add(kOther));
+  EXPECT_EQ(add(".version 7.0\n.target sm_90\n"), Result::kInvalidPtx);
+  ASSERT_OK(CU(*cuda_, cuLinkComplete)(link, &image, &bytes));
+  Module module = nullptr;
+  ASSERT_OK(CU(*cuda_, cuModuleLoadData)(&module, image));
+  EXPECT_OK(CU(*cuda_, cuLinkDestroy)(link));
+  EXPECT_EQ(CU(*cuda_, cuLinkDestroy)(link), Result::kInvalidHandle);
+  Function use = nullptr, more = nullptr;
+  DevicePtr other = 0;
+  EXPECT_OK(CU(*cuda_, cuModuleGetFunction)(&use, module, "use"));
+  EXPECT_OK(CU(*cuda_, cuModuleGetFunction)(&more, module, "more"));
+  ASSERT_OK(CU(*cuda_, cuModuleGetGlobal_v2)(&other, nullptr, module, "other"));
+  EXPECT_EQ(Read<int>(other), 5);
+  EXPECT_OK(CU(*cuda_, cuModuleUnload)(module));
+}
+
+TEST_F(ModuleTest, WhatIsLinkedFromOtherPiecesHasFunctionsOfAnyName) {
+  LinkState link = nullptr;
+  ASSERT_OK(CU(*cuda_, cuLinkCreate_v2)(0, nullptr, nullptr, &link));
+  char piece[] = "a fat binary";
+  ASSERT_OK(CU(*cuda_, cuLinkAddData_v2)(link, kPtxInput, const_cast<char*>(kVariables),
+                                         sizeof(kVariables), "", 0, nullptr, nullptr));
+  ASSERT_OK(CU(*cuda_, cuLinkAddData_v2)(link, kFatBinaryInput, piece, sizeof(piece), "", 0,
+                                         nullptr, nullptr));
+  EXPECT_EQ(CU(*cuda_, cuLinkAddFile_v2)(link, kPtxInput, "/missing", 0, nullptr, nullptr),
+            Result::kFileNotFound);
+  void* image = nullptr;
+  ASSERT_OK(CU(*cuda_, cuLinkComplete)(link, &image, nullptr));
+  Module module = nullptr;
+  Function function = nullptr;
+  ASSERT_OK(CU(*cuda_, cuModuleLoadData)(&module, image));
+  EXPECT_OK(CU(*cuda_, cuModuleGetFunction)(&function, module, "any"));
+  EXPECT_OK(CU(*cuda_, cuModuleUnload)(module));
+  EXPECT_OK(CU(*cuda_, cuLinkDestroy)(link));
 }
 
 }  // namespace
