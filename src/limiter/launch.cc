@@ -91,6 +91,20 @@ Result Move(uint64_t bytes, LaunchStream stream, Call call) {
   return Launch(key, int64_t(bytes / kBytesPerNanosecond) + 2'000, stream, call);
 }
 
+uint64_t BytesOf(const Memcpy2D& copy) { return uint64_t(copy.width) * copy.height; }
+uint64_t BytesOf(const Memcpy3D& copy) { return uint64_t(copy.width) * copy.height * copy.depth; }
+
+bool IsOnDevice(MemoryType type) {
+  return type == MemoryType::kDevice || type == MemoryType::kArray;
+}
+
+// A copy of rows or planes, which is charged where both sides are in device memory.
+template <typename Copy, typename Call>
+Result MoveBox(const Copy* copy, LaunchStream stream, Call call) {
+  const bool within = copy != nullptr && IsOnDevice(copy->src_type) && IsOnDevice(copy->dst_type);
+  return within ? Move(BytesOf(*copy), stream, call) : call();
+}
+
 // A call that waits for work: of all streams, or of one.
 template <typename Call>
 Result Wait(Books::Waited what, Call call) {
@@ -231,6 +245,34 @@ SET(cuMemsetD16Async_ptsz, unsigned short, 2, true)
 SET(cuMemsetD32Async_ptsz, unsigned, 4, true)
 #undef SET
 
+#define SET(name, type, width, per_thread_stream)                                    \
+  LIMITER_EXPORT Result name(DevicePtr to, size_t pitch, type value, size_t columns, \
+                             size_t rows) {                                          \
+    return Move(uint64_t(columns) * rows * width, {nullptr, per_thread_stream},      \
+                [&] { return driver.name(to, pitch, value, columns, rows); });       \
+  }
+SET(cuMemsetD2D8_v2, unsigned char, 1, false)
+SET(cuMemsetD2D16_v2, unsigned short, 2, false)
+SET(cuMemsetD2D32_v2, unsigned, 4, false)
+SET(cuMemsetD2D8_v2_ptds, unsigned char, 1, true)
+SET(cuMemsetD2D16_v2_ptds, unsigned short, 2, true)
+SET(cuMemsetD2D32_v2_ptds, unsigned, 4, true)
+#undef SET
+
+#define SET(name, type, width, per_thread_stream)                                                 \
+  LIMITER_EXPORT Result name(DevicePtr to, size_t pitch, type value, size_t columns, size_t rows, \
+                             Stream stream) {                                                     \
+    return Move(uint64_t(columns) * rows * width, {stream, per_thread_stream},                    \
+                [&] { return driver.name(to, pitch, value, columns, rows, stream); });            \
+  }
+SET(cuMemsetD2D8Async, unsigned char, 1, false)
+SET(cuMemsetD2D16Async, unsigned short, 2, false)
+SET(cuMemsetD2D32Async, unsigned, 4, false)
+SET(cuMemsetD2D8Async_ptsz, unsigned char, 1, true)
+SET(cuMemsetD2D16Async_ptsz, unsigned short, 2, true)
+SET(cuMemsetD2D32Async_ptsz, unsigned, 4, true)
+#undef SET
+
 LIMITER_EXPORT Result cuMemcpyDtoD_v2(DevicePtr to, DevicePtr from, size_t bytes) {
   return Move(bytes, {}, [&] { return driver.cuMemcpyDtoD_v2(to, from, bytes); });
 }
@@ -247,6 +289,30 @@ LIMITER_EXPORT Result cuMemcpyDtoDAsync_v2_ptsz(DevicePtr to, DevicePtr from, si
   return Move(bytes, {stream, true},
               [&] { return driver.cuMemcpyDtoDAsync_v2_ptsz(to, from, bytes, stream); });
 }
+
+#define COPY(name, type, per_thread_stream)                        \
+  LIMITER_EXPORT Result name(const type* copy) {                   \
+    return MoveBox(copy, LaunchStream{nullptr, per_thread_stream}, \
+                   [&] { return driver.name(copy); });             \
+  }
+COPY(cuMemcpy2D_v2, Memcpy2D, false)
+COPY(cuMemcpy2D_v2_ptds, Memcpy2D, true)
+COPY(cuMemcpy2DUnaligned_v2, Memcpy2D, false)
+COPY(cuMemcpy2DUnaligned_v2_ptds, Memcpy2D, true)
+COPY(cuMemcpy3D_v2, Memcpy3D, false)
+COPY(cuMemcpy3D_v2_ptds, Memcpy3D, true)
+#undef COPY
+
+#define COPY(name, type, per_thread_stream)                       \
+  LIMITER_EXPORT Result name(const type* copy, Stream stream) {   \
+    return MoveBox(copy, LaunchStream{stream, per_thread_stream}, \
+                   [&] { return driver.name(copy, stream); });    \
+  }
+COPY(cuMemcpy2DAsync_v2, Memcpy2D, false)
+COPY(cuMemcpy2DAsync_v2_ptsz, Memcpy2D, true)
+COPY(cuMemcpy3DAsync_v2, Memcpy3D, false)
+COPY(cuMemcpy3DAsync_v2_ptsz, Memcpy3D, true)
+#undef COPY
 
 LIMITER_EXPORT Result cuStreamSynchronize(Stream stream) {
   return Wait(Books::Waited::kStream, [&] { return driver.cuStreamSynchronize(stream); });

@@ -186,6 +186,64 @@ TEST_F(ThrottleTest, GraphsAreChargedWhenTheyAreLaunched) {
   }));
 }
 
+TEST_F(ThrottleTest, CopiesAndSetsWithinDeviceMemoryAreCharged) {
+  LimitedNode node({100 * kMiB});
+  node.SetCompute(0, 0.5);
+  EXPECT_TRUE(node.Run([&](const CudaLibrary& cuda) {
+    constexpr size_t kWidth = 4096, kRows = 512;
+    constexpr int kCalls = 300;
+    // Of about 1.5 ms; a thread takes GPU time in advance, so that not every call shows.
+    constexpr int64_t kLeast = kMillisecond / 2;
+    cuda::Function function = nullptr;
+    cuda::DevicePtr from = 0, to = 0;
+    Open(cuda, &function);
+    ASSERT_OK(CU(cuda, cuMemAlloc_v2)(&from, kWidth * kRows));
+    ASSERT_OK(CU(cuda, cuMemAlloc_v2)(&to, kWidth * kRows));
+    std::vector<char> host(kWidth * kRows);
+    cuda::Memcpy2D rows{.src_type = cuda::MemoryType::kDevice,
+                        .src_device = from,
+                        .src_pitch = kWidth,
+                        .dst_type = cuda::MemoryType::kDevice,
+                        .dst_device = to,
+                        .dst_pitch = kWidth,
+                        .width = kWidth,
+                        .height = kRows};
+    const cuda::Memcpy3D box{.src_type = rows.src_type,
+                             .src_device = from,
+                             .src_pitch = kWidth,
+                             .src_height = kRows,
+                             .dst_type = rows.dst_type,
+                             .dst_device = to,
+                             .dst_pitch = kWidth,
+                             .dst_height = kRows,
+                             .width = kWidth,
+                             .height = kRows,
+                             .depth = 1};
+    const auto charged_by = [&](auto call) {
+      EXPECT_EQ(CU(cuda, cuCtxSynchronize)(), Result::kSuccess);
+      const int64_t before = node.compute(0).charge.charged;
+      for (int i = 0; i < kCalls; ++i) EXPECT_EQ(call(), Result::kSuccess);
+      EXPECT_EQ(CU(cuda, cuCtxSynchronize)(), Result::kSuccess);
+      return node.compute(0).charge.charged - before;
+    };
+    EXPECT_GE(charged_by([&] {
+                return CU(cuda, cuMemcpyDtoDAsync_v2)(to, from, kWidth * kRows, nullptr);
+              }),
+              kLeast);
+    EXPECT_GE(charged_by([&] { return CU(cuda, cuMemsetD2D8_v2)(to, kWidth, 0, kWidth, kRows); }),
+              kLeast);
+    EXPECT_GE(charged_by([&] {
+                return CU(cuda, cuMemsetD2D32Async)(to, kWidth, 0, kWidth / 4, kRows, nullptr);
+              }),
+              kLeast);
+    EXPECT_GE(charged_by([&] { return CU(cuda, cuMemcpy2D_v2)(&rows); }), kLeast);
+    EXPECT_GE(charged_by([&] { return CU(cuda, cuMemcpy3DAsync_v2)(&box, nullptr); }), kLeast);
+    rows.dst_type = cuda::MemoryType::kHost;
+    rows.dst_host = host.data();
+    EXPECT_EQ(charged_by([&] { return CU(cuda, cuMemcpy2D_v2)(&rows); }), 0) << "to the host";
+  }));
+}
+
 TEST_F(ThrottleTest, AForkedChildStartsAnew) {
   LimitedNode node({100 * kMiB});
   node.SetCompute(0, 0.5);
