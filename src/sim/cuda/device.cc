@@ -6,6 +6,7 @@
 
 #include "src/sim/cuda/device_attributes.h"
 #include "src/sim/cuda/driver.h"
+#include "src/sim/cuda/symbols.h"
 
 namespace tessera::cuda {
 namespace {
@@ -45,6 +46,11 @@ Result UuidBytes(const char* text, Uuid* uuid) {
     ++c;
   }
   return Result::kSuccess;
+}
+
+bool IsDevicePool(const MemLocation* location, int type) {
+  constexpr int kPinnedMemory = 1;  // CUmemAllocationType
+  return location != nullptr && location->type == kLocationDevice && type == kPinnedMemory;
 }
 
 }  // namespace
@@ -179,6 +185,20 @@ CUDA_EXPORT Result cuDeviceSetMemPool(Device device, MemPool pool) {
   if (!known || pool->device != device || pool->imported) return Result::kInvalidValue;
   call->SetPool(device, pool);
   return Result::kSuccess;
+}
+
+// Pools by place, as since CUDA 13. Those of the host and of managed memory are missing.
+CUDA_EXPORT Result cuMemGetDefaultMemPool(MemPool* pool, const MemLocation* location, int type) {
+  if (!IsDevicePool(location, type)) return Result(Refuse("cuMemGetDefaultMemPool"));
+  return cuDeviceGetDefaultMemPool(pool, location->id);
+}
+CUDA_EXPORT Result cuMemGetMemPool(MemPool* pool, const MemLocation* location, int type) {
+  if (!IsDevicePool(location, type)) return Result(Refuse("cuMemGetMemPool"));
+  return cuDeviceGetMemPool(pool, location->id);
+}
+CUDA_EXPORT Result cuMemSetMemPool(const MemLocation* location, int type, MemPool pool) {
+  if (!IsDevicePool(location, type)) return Result(Refuse("cuMemSetMemPool"));
+  return cuDeviceSetMemPool(location->id, pool);
 }
 
 CUDA_EXPORT Result cuDeviceGetExecAffinitySupport(int* supported, int, Device device) {

@@ -114,5 +114,23 @@ TEST_F(ManagedTest, TheDeviceOfAPoolAlwaysHasAccess) {
   EXPECT_EQ(CU(*cuda_, cuMemPoolSetAccess)(pool, &access, 1), Result::kInvalidDevice);
 }
 
+TEST_F(ManagedTest, ThePoolOfADeviceIsFoundByItsPlace) {
+  const MemLocation here{kLocationDevice, 0}, host{kLocationHost, 0};
+  constexpr int kPinned = 1;
+  MemPool pool = nullptr, by_place = nullptr, made = nullptr;
+  ASSERT_OK(CU(*cuda_, cuDeviceGetMemPool)(&pool, 0));
+  EXPECT_OK(CU(*cuda_, cuMemGetMemPool)(&by_place, &here, kPinned));
+  EXPECT_EQ(by_place, pool);
+  EXPECT_EQ(CU(*cuda_, cuMemGetMemPool)(&by_place, &host, kPinned), Result::kNotSupported);
+  const MemPoolProperties properties{.alloc_type = 1, .location = here};
+  ASSERT_OK(CU(*cuda_, cuMemPoolCreate)(&made, &properties));
+  EXPECT_OK(CU(*cuda_, cuMemSetMemPool)(&here, kPinned, made));
+  EXPECT_OK(CU(*cuda_, cuDeviceGetMemPool)(&by_place, 0));
+  EXPECT_EQ(by_place, made);
+  EXPECT_OK(CU(*cuda_, cuMemGetDefaultMemPool)(&by_place, &here, kPinned));
+  EXPECT_EQ(by_place, pool);
+  EXPECT_OK(CU(*cuda_, cuMemPoolDestroy)(made));
+}
+
 }  // namespace
 }  // namespace tessera::cuda
