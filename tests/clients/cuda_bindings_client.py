@@ -6,11 +6,10 @@ Run by run.py, with the whole GPU or with a share of it: the same calls must suc
 import ctypes
 import subprocess
 import sys
-import time
 
 from cuda.bindings import driver, nvrtc
 
-from facts import FACTS, LARGE, LIMITED, MIB, check_equal, check_pace, device_bytes
+from facts import FACTS, LARGE, LIMITED, MIB, check_equal, check_pace, device_bytes, hold
 
 SOURCE = rb"""
 __device__ int counter = 7;
@@ -211,7 +210,7 @@ def check_fill():
     check_equal(device_bytes() - used, len(pieces) * piece, "used of the device when it is full")
     if LIMITED:
         check_equal(len(pieces) * piece, FACTS["memory"], "what could be allocated")
-    time.sleep(0.2)  # run.py looks every 50 ms at what the device itself says
+    hold()
     for pointer in pieces:
         Linear.free(pointer)
 

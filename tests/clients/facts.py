@@ -3,6 +3,7 @@
 import json
 import os
 import subprocess
+import time
 
 FACTS = json.loads(os.environ["CLIENT_FACTS"])
 LIMITED = FACTS["limited"]
@@ -34,8 +35,13 @@ def device_bytes():
     return json.loads(shown)["gpus"][0]["used_bytes"]
 
 
+def hold():
+    """Lets run.py see what the device says now; it looks every 50 ms."""
+    time.sleep(0.2)
+
+
 def check_pace(what, milliseconds, work):
-    """Work that alone takes `work` milliseconds takes as much longer as the share of compute says."""
+    """Work that alone takes `work` milliseconds takes the longer the smaller the share is."""
     wanted = work / FACTS["compute"] if LIMITED else work
     # Less, for what the limiter lends at the start; more, for a machine that is busy.
     check(0.8 * wanted <= milliseconds <= 3 * wanted + 500,

@@ -10,7 +10,7 @@ import numpy as np
 from numba import cuda
 from numba.cuda.cudadrv.driver import CudaAPIError
 
-from facts import FACTS, LARGE, check, check_equal, check_pace, device_bytes
+from facts import FACTS, LARGE, check, check_equal, check_pace, device_bytes, hold
 
 KERNEL_MS = 2.0  # as $SIMGPU_KERNEL_NS says
 
@@ -60,6 +60,7 @@ def check_memory():
         else:
             raise AssertionError("more than the share was allocated")
     check_arrays()  # the program goes on
+    hold()
     del array
     cuda.current_context().deallocations.clear()
     check(device_bytes() <= used, "freed memory is not held")

@@ -210,8 +210,9 @@ def command_for(client):
 
 def nvrtc_of(python):
     """NVIDIA's compiler among the packages; tinygrad does not look for it there."""
-    libraries = pathlib.Path(python).parents[1].glob("lib/python*/site-packages/nvidia/cuda_nvrtc/lib/libnvrtc.so.*")
-    return str(next(libraries, ""))
+    packages = pathlib.Path(python).parents[1] / "lib"
+    found = packages.glob("python*/site-packages/nvidia/cuda_nvrtc/lib/libnvrtc.so.*")
+    return str(next(found, ""))
 
 
 def settings_of(client, command, folder):

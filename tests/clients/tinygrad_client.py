@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""tinygrad, as from PyPI, with NVIDIA's NVRTC: training by recorded graphs, and running out of memory.
+"""tinygrad, as from PyPI, with NVIDIA's NVRTC: training by recorded graphs, and its MemoryError.
 
 Run by run.py, with the whole GPU or with a share of it. The simulated GPU computes none of its
 kernels, so no result is looked at that a kernel has written.
@@ -9,7 +9,7 @@ import time
 from tinygrad import Device, Tensor, TinyJit, dtypes, nn
 from tinygrad.helpers import Context, GlobalCounters
 
-from facts import FACTS, LARGE, LIMITED, MIB, check, check_equal, device_bytes, expect_error
+from facts import FACTS, LARGE, LIMITED, MIB, check, check_equal, device_bytes, expect_error, hold
 
 KERNEL_SECONDS = 0.001  # as $SIMGPU_KERNEL_NS says
 
@@ -25,7 +25,8 @@ class Net:
 
 def check_copies():
     values = list(range(1000))
-    check_equal(Tensor(values, dtype=dtypes.int).realize().tolist(), values, "values there and back")
+    there = Tensor(values, dtype=dtypes.int).realize()
+    check_equal(there.tolist(), values, "values there and back")
 
 
 def zeros(size):
@@ -40,6 +41,7 @@ def check_memory():
     for _ in range(2):
         expect_error(MemoryError, zeros, LARGE)
     check_copies()  # the program goes on
+    hold()
     check(device_bytes() - used <= LARGE + 2 * MIB, "refused memory is not held")
     del tensor
     zeros(LARGE)  # tinygrad keeps what it has freed, and gives it up for this
