@@ -10,6 +10,7 @@
 
 #include "src/base/file.h"
 #include "src/sim/simgpu/device_files.h"
+#include "src/sim/simgpu/pci_files.h"
 #include "src/sim/state.h"
 
 namespace tessera::sim {
@@ -27,10 +28,6 @@ struct Library {
 constexpr Library kLibraries[] = {{"libcuda", false},
                                   {"libnvidia-ml", false},
                                   {"libnvidia-ptxjitcompiler", true}};
-
-std::string Bdf(const PciAddress& pci) {
-  return fmt::format("{:04x}:{:02x}:{:02x}.{}", pci.domain, pci.bus, pci.device, pci.function);
-}
 
 Status Write(const std::string& path, std::string_view text) {
   RETURN_IF_ERROR(MakeDirs(DirName(path)));
@@ -108,7 +105,8 @@ std::string Information(const GpuFacts& gpu, std::string_view driver_version) {
       "Model: \t\t {}\nIRQ:   \t\t {}\nGPU UUID: \t {}\nVideo BIOS: \t {}\nBus Type: \t PCIe\n"
       "DMA Size: \t 47 bits\nDMA Mask: \t 0x7fffffffffff\nBus Location: \t {}\n"
       "Device Minor: \t {}\nGPU Firmware: \t {}\nGPU Excluded:\t No\n",
-      gpu.name, 100 + gpu.minor, gpu.uuid, gpu.vbios, Bdf(gpu.pci), gpu.minor, driver_version);
+      gpu.name, 100 + gpu.minor, gpu.uuid, gpu.vbios, PciAddressText(gpu.pci), gpu.minor,
+      driver_version);
 }
 
 Status WriteProc(const std::string& root, const StateFile& state) {
@@ -124,24 +122,8 @@ Status WriteProc(const std::string& root, const StateFile& state) {
       "ModifyDeviceFiles: 1\nDeviceFileUID: 0\nDeviceFileGID: 0\nDeviceFileMode: 438\n"));
   for (uint32_t i = 0; i < state.gpu_count; ++i) {
     const GpuFacts& gpu = state.facts[i];
-    RETURN_IF_ERROR(Write(fmt::format("{}/gpus/{}/information", proc, Bdf(gpu.pci)),
+    RETURN_IF_ERROR(Write(fmt::format("{}/gpus/{}/information", proc, PciAddressText(gpu.pci)),
                           Information(gpu, state.driver_version)));
-  }
-  return {};
-}
-
-Status WriteSys(const std::string& root, const StateFile& state) {
-  for (uint32_t i = 0; i < state.gpu_count; ++i) {
-    const GpuFacts& gpu = state.facts[i];
-    const std::string device = fmt::format("{}/sys/bus/pci/devices/{}/", root, Bdf(gpu.pci));
-    RETURN_IF_ERROR(Write(device + "numa_node", fmt::format("{}\n", gpu.numa_node)));
-    const std::pair<const char*, std::string> hexadecimal[] = {
-        {"class", fmt::format("0x{:06x}\n", gpu.pci_class)},
-        {"vendor", fmt::format("0x{:04x}\n", gpu.pci_device_id & 0xFFFF)},
-        {"device", fmt::format("0x{:04x}\n", gpu.pci_device_id >> 16)},
-        {"subsystem_vendor", fmt::format("0x{:04x}\n", gpu.pci_subsystem_id & 0xFFFF)},
-        {"subsystem_device", fmt::format("0x{:04x}\n", gpu.pci_subsystem_id >> 16)}};
-    for (const auto& [name, text] : hexadecimal) RETURN_IF_ERROR(Write(device + name, text));
   }
   return {};
 }
@@ -183,7 +165,7 @@ Status CreateDriverRoot(const DriverRootOptions& options) {
   // GPUs of a node that was here before: who makes device nodes would make theirs again.
   RemoveKernelFiles(options.root);
   RETURN_IF_ERROR(WriteProc(options.root, *state));
-  RETURN_IF_ERROR(WriteSys(options.root, *state));
+  RETURN_IF_ERROR(WritePciFiles(options.root, *state));
   const std::string dir = StateDir(options.root);
   RETURN_IF_ERROR(MakeDeviceFiles(dir, WantedDeviceFiles(options, *state)));
   // Last: who sees a state sees all that belongs to it.

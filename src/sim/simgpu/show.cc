@@ -8,14 +8,10 @@
 #include <vector>
 
 #include "src/formats/json.h"
+#include "src/sim/simgpu/pci_files.h"
 
 namespace tessera::sim {
 namespace {
-
-std::string BdfOf(const GpuFacts& gpu) {
-  return fmt::format("{:04x}:{:02x}:{:02x}.{}", gpu.pci.domain, gpu.pci.bus, gpu.pci.device,
-                     gpu.pci.function);
-}
 
 std::vector<ProcessView> ProcessesOf(State* state, uint32_t gpu) {
   std::vector<ProcessView> views(kMaxSlots);
@@ -45,7 +41,7 @@ Json GpuJson(State* state, uint32_t index) {
   json.Set("uuid", Json::String(gpu.uuid));
   json.Set("name", Json::String(gpu.name));
   json.Set("minor", Json::Int(gpu.minor));
-  json.Set("pci", Json::String(BdfOf(gpu)));
+  json.Set("pci", Json::String(PciAddressText(gpu.pci)));
   json.Set("numa_node", Json::Int(gpu.numa_node));
   json.Set("memory_bytes", Json::Int(int64_t(gpu.memory_bytes)));
   json.Set("reserved_bytes", Json::Int(int64_t(gpu.reserved_bytes)));
@@ -124,8 +120,8 @@ std::string ShowText(State* state) {
   for (uint32_t i = 0; i < file.gpu_count; ++i) {
     const GpuFacts& gpu = state->facts(i);
     text += fmt::format("GPU {}: {} ({})\n", i, gpu.name, gpu.uuid);
-    text += fmt::format("  {}  /dev/nvidia{}  NUMA {}  NVLink {}  {}\n", BdfOf(gpu), gpu.minor,
-                        gpu.numa_node, LinksOf(gpu), HealthOf(state, i));
+    text += fmt::format("  {}  /dev/nvidia{}  NUMA {}  NVLink {}  {}\n", PciAddressText(gpu.pci),
+                        gpu.minor, gpu.numa_node, LinksOf(gpu), HealthOf(state, i));
     text += fmt::format("  memory {} of {} MiB used, {} % busy\n", state->UsedBytes(i) >> 20,
                         gpu.memory_bytes >> 20, state->Utilization(i).gpu);
     for (const ProcessView& view : ProcessesOf(state, i)) {

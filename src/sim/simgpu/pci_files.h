@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the kernel shows of GPUs in /sys: the folder of each PCI device with its numbers,
+// configuration space and memory regions, the driver that it is bound to, and its IOMMU group. Not
+// for /proc/driver/nvidia, which is the driver's (driver_root.h).
+//
+// Read by GPU feature discovery (whether a GPU is a vGPU), go-nvlib, node feature discovery, the
+// agent. Threads: any, one at a time for a root.
+#pragma once
+
+#include <string>
+
+#include "src/base/status.h"
+#include "src/sim/state_layout.h"
+
+namespace tessera::sim {
+
+// "0000:07:00.0", as the kernel names the device.
+std::string PciAddressText(const PciAddress& address);
+
+// The 4096 bytes of the configuration space: header, power management, MSI, PCI Express, the empty
+// vendor-specific capability that tells a physical GPU from a vGPU, MSI-X. `slot` is the number of
+// the GPU in its node; addresses of memory regions follow from it.
+std::string PciConfigSpace(const GpuFacts& gpu, uint32_t slot);
+
+// The 13 lines of the file `resource`: start, end and flags of each region, as in the registers of
+// PciConfigSpace.
+std::string PciResources(const GpuFacts& gpu, uint32_t slot);
+
+// Writes <root>/sys for all GPUs of the node.
+Status WritePciFiles(const std::string& root, const StateFile& state);
+
+}  // namespace tessera::sim
