@@ -42,6 +42,7 @@ CLIENTS = {
     "cuda-core": ("cuda_core_client.py", "requirements-kernels.txt"),
     "numba-cuda": ("numba_client.py", "requirements-kernels.txt"),
     "go-nvml": None,
+    "go-nvlib": None,
 }
 # Nanoseconds that kernels take, by their names.
 KERNELS = {"cuda-bindings": "spin=2000000", "cuda-core": "spin=2000000", "numba-cuda": "*=2000000",
@@ -95,17 +96,17 @@ def python_with_packages(requirements):
         return str(python)
 
 
-def go_client():
-    """The client of go-nvml, built."""
-    sources = [HERE / "gonvml" / name for name in ("go.mod", "go.sum", "main.go")]
+def go_client(name):
+    """The client in the folder `name`, built."""
+    sources = [HERE / name / file for file in ("go.mod", "go.sum", "main.go")]
     with cache_folder(*sources) as folder:
-        program = folder / "gonvml"
+        program = folder / name
         if not program.exists():
             environment = dict(os.environ, GOFLAGS="-mod=readonly", CGO_ENABLED="1",
                                CGO_CFLAGS="-O2 -Wno-deprecated-declarations")
-            run_or_skip(["go", "build", "-o", folder / "gonvml.new", "."], cwd=HERE / "gonvml",
-                        env=environment)
-            os.replace(folder / "gonvml.new", program)
+            fresh = folder / f"{name}.new"
+            run_or_skip(["go", "build", "-o", fresh, "."], cwd=HERE / name, env=environment)
+            os.replace(fresh, program)
         return str(program)
 
 
@@ -202,8 +203,8 @@ def gpu_user(node):
 
 
 def command_for(client):
-    if client == "go-nvml":
-        return [go_client()]
+    if client.startswith("go-"):
+        return [go_client(client.replace("-", ""))]
     script, requirements = CLIENTS[client]
     return [python_with_packages(HERE / requirements), str(HERE / script)]
 
@@ -232,6 +233,7 @@ def facts_of(node, limited, busy_pid):
         "show": node.show_command(),
         "uuids": node.call("show", "--uuids").split(),
         "name": "NVIDIA A100-SXM4-80GB",
+        "driver_root": node.root,
         "allocate": str(HERE / "allocate.py"),
         "libcuda": "/run/tessera/lib/libcuda.so.1",
         "busy_gpu": BUSY_GPU,
