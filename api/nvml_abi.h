@@ -143,12 +143,52 @@ enum NvLinkCapability : unsigned {
   kNvLinkValid = 5,
 };
 
+// Counters of nvmlDeviceGetNvLinkErrorCounter.
+enum NvLinkErrorCounter : unsigned {
+  kNvLinkReplayErrors = 0,
+  kNvLinkRecoveryErrors = 1,
+  kNvLinkCrcFlitErrors = 2,
+  kNvLinkCrcDataErrors = 3,
+  kNvLinkEccDataErrors = 4,
+};
+
+// Bits of what holds the clocks down.
+enum ClocksEventReason : std::uint64_t {
+  kReasonGpuIdle = 0x1,
+  kReasonApplicationsClocks = 0x2,
+  kReasonSwPowerCap = 0x4,
+  kReasonHwSlowdown = 0x8,
+  kReasonSyncBoost = 0x10,
+  kReasonSwThermal = 0x20,
+  kReasonHwThermal = 0x40,
+  kReasonHwPowerBrake = 0x80,
+  kReasonDisplayClocks = 0x100,
+};
+inline constexpr std::uint64_t kReasonsThermal = kReasonSwThermal | kReasonHwThermal;
+
+// Status of nvmlDeviceGetP2PStatus, and what is asked for.
+enum P2pStatus : unsigned {
+  kP2pOk = 0,
+  kP2pChipsetNotSupported = 1,
+  kP2pGpuNotSupported = 2,
+  kP2pTopologyNotSupported = 3,
+  kP2pDisabled = 4,
+  kP2pNotSupported = 5,
+  kP2pUnknown = 6,
+};
+enum P2pIndex : unsigned { kP2pRead, kP2pWrite, kP2pNvLink, kP2pAtomics, kP2pPci, kP2pIndexes };
+
 enum FabricState : unsigned char {
   kFabricNotSupported = 0,
   kFabricNotStarted = 1,
   kFabricInProgress = 2,
   kFabricCompleted = 3,
 };
+
+// FabricInfoV3::health_mask, two bits for each of bandwidth, recovery of routes, health of routes and
+// recovery from time-outs (2: no trouble), then four for the configuration (1: right).
+inline constexpr unsigned kFabricHealthy = 0x1AA;
+inline constexpr unsigned char kFabricSummaryHealthy = 1;
 
 enum Architecture : unsigned {
   kArchKepler = 2,
@@ -193,23 +233,29 @@ enum FieldId : unsigned {
   kFieldEccDbeVolatile = 4,
   kFieldEccSbeAggregate = 5,
   kFieldEccDbeAggregate = 6,
+  kFieldEccFirstLocation = 7,  // by memory, to kFieldEccLastLocation
+  kFieldEccSbeVolatileDevice = 11,
+  kFieldEccDbeVolatileDevice = 12,
+  kFieldEccSbeAggregateDevice = 22,
+  kFieldEccDbeAggregateDevice = 23,
+  kFieldEccLastLocation = 28,
   kFieldRetiredSbe = 29,
   kFieldRetiredDbe = 30,
   kFieldRetiredPending = 31,
-  kFieldNvLinkReplayTotal = 52,
   kFieldMemoryTemp = 82,
   kFieldTotalEnergy = 83,
+  kFieldNvLinkSpeedFirst = 84,  // of links 0 to 5
   kFieldNvLinkSpeedCommon = 90,
   kFieldNvLinkCount = 91,
+  kFieldRetiredPendingSbe = 92,
+  kFieldRetiredPendingDbe = 93,
   kFieldPcieReplay = 94,
-  kFieldNvLinkThroughputDataTx = 138,
-  kFieldNvLinkThroughputDataRx = 139,
-  kFieldNvLinkThroughputRawTx = 140,
-  kFieldNvLinkThroughputRawRx = 141,
+  kFieldNvLinkSpeedSeventh = 132,  // of links 6 to 11
   kFieldRemappedCorrectable = 142,
   kFieldRemappedUncorrectable = 143,
   kFieldRemappedPending = 144,
   kFieldRemappedFailure = 145,
+  kFieldNvLinkRemoteLink = 146,
   kFieldNvSwitchConnectedLinks = 147,
   kFieldNvLinkGetSpeed = 164,
   kFieldNvLinkGetState = 165,
@@ -223,6 +269,8 @@ enum FieldId : unsigned {
   kFieldPowerCurrentLimit = 190,
   kFieldEnergy = 191,
   kFieldPowerRequestedLimit = 192,
+  kFieldResetStatus = 226,
+  kFieldDrainAndResetStatus = 227,
   kFieldRecoveryAction = 230,
 };
 
@@ -560,9 +608,58 @@ struct Uuid {
 static_assert(sizeof(Uuid) == 52);
 
 struct GpmSupport {
-  unsigned version;
+  unsigned version;  // 1, not VersionOf
   unsigned is_supported;
 };
+
+struct GpmSampleTag;
+using GpmSample = GpmSampleTag*;
+
+struct GpmMetric {
+  unsigned id;
+  Return result;
+  double value;
+  const char* short_name;
+  const char* long_name;
+  const char* unit;
+};
+static_assert(sizeof(GpmMetric) == 40);
+
+struct GpmMetrics {
+  unsigned version;  // 1, not VersionOf
+  unsigned count;
+  GpmSample earlier;
+  GpmSample later;
+  GpmMetric metrics[1];  // as many as `count`
+};
+static_assert(offsetof(GpmMetrics, metrics) == 24);
+
+struct PowerValue {  // nvmlPowerValue_v2_t
+  unsigned version;
+  unsigned char scope;  // 0 GPU, 1 module, 2 memory
+  unsigned milliwatts;
+};
+static_assert(sizeof(PowerValue) == 12 && offsetof(PowerValue, milliwatts) == 8);
+
+struct AddressingMode {
+  unsigned version;
+  unsigned value;  // 0 none, 1 HMM, 2 ATS
+};
+static_assert(sizeof(AddressingMode) == 8);
+
+struct FbcStats {
+  unsigned sessions;
+  unsigned average_fps;
+  unsigned average_latency;
+};
+static_assert(sizeof(FbcStats) == 12);
+
+struct ConfComputeState {
+  unsigned environment;
+  unsigned feature;
+  unsigned developer_tools;
+};
+static_assert(sizeof(ConfComputeState) == 12);
 
 struct HwbcEntry {
   unsigned id;

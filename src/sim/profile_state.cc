@@ -125,7 +125,8 @@ void FillGpu(const Profile& profile, std::string_view node_name, uint32_t index,
   }
 }
 
-void FillLive(GpuLive* live) {
+void FillLive(const GpuFacts& facts, GpuLive* live) {
+  live->ecc_mode_pending.store(facts.ecc_enabled);
   for (AtomicU32* value : {&live->temperature_c, &live->memory_temperature_c, &live->power_mw,
                            &live->utilization_gpu, &live->utilization_memory}) {
     value->store(kDerived);
@@ -162,7 +163,7 @@ Result<std::unique_ptr<StateFile>> MakeState(const Profile& profile, std::string
   state->gpu_count = profile.gpus;
   for (uint32_t i = 0; i < profile.gpus; ++i) {
     FillGpu(profile, node_name, i, &state->facts[i]);
-    FillLive(&state->live[i]);
+    FillLive(state->facts[i], &state->live[i]);
   }
   RETURN_IF_ERROR(Link(profile, state.get()));
   return state;

@@ -13,7 +13,7 @@
 namespace tessera::sim {
 
 inline constexpr uint64_t kStateMagic = 0x3155504753534554;  // "TESSGPU1"
-inline constexpr uint32_t kStateVersion = 3;
+inline constexpr uint32_t kStateVersion = 4;
 inline constexpr uint32_t kMaxGpus = 16;
 inline constexpr uint32_t kMaxLinks = 18;
 inline constexpr uint32_t kMaxSlots = 2048;  // processes that use the GPUs at one time
@@ -50,6 +50,7 @@ struct GpuFacts {
   char vbios[32];
   char board_part_number[32];
   char board_id_text[32];
+  char inforom_image[16], inforom_oem[16], inforom_ecc[16];  // versions; empty: has none
   uint32_t minor;  // of /dev/nvidia<minor>
   uint32_t brand;
   uint32_t architecture;
@@ -64,6 +65,7 @@ struct GpuFacts {
   uint32_t max_mig_devices;
   uint32_t ecc_enabled;
   uint32_t display_mode;
+  uint32_t row_banks;         // banks of memory with spare rows; 0: pages are retired instead
 
   PciAddress pci;
   uint32_t pci_device_id;     // device << 16 | vendor, as in nvmlPciInfo_t
@@ -119,11 +121,18 @@ struct GpuLive {
   AtomicU32 persistence_mode;
   AtomicU32 retired_pending;
   AtomicU32 mig_mode;          // 1: on
+  AtomicU32 ecc_mode_pending;  // ECC after the next boot, which no simulated node has
+  // What was set in place of the default; 0: nothing.
+  AtomicU32 power_limit_mw;
+  AtomicU32 locked_graphics_min, locked_graphics_max;  // MHz
+  AtomicU32 locked_mem_min, locked_mem_max;
+  AtomicU32 application_graphics, application_mem;
   uint32_t pad;
   // Since the driver was loaded, and for ever.
   AtomicU64 ecc_corrected_volatile, ecc_uncorrected_volatile;
   AtomicU64 ecc_corrected_aggregate, ecc_uncorrected_aggregate;
   AtomicU64 remapped_corrected, remapped_uncorrected, remapped_pending, remapped_failed;
+  AtomicU64 retired_corrected, retired_uncorrected;  // pages
   AtomicU64 pcie_replays;
   AtomicU64 energy_base_mj;
   // Whose turn it is: see turns.h. All but `turn_lock` are written by who holds the lock.

@@ -6,9 +6,11 @@
 namespace tessera::nvml {
 namespace {
 
-constexpr std::uint64_t kReasonGpuIdle = 0x1;
-constexpr std::uint64_t kSupportedReasons = 0x1 | 0x4 | 0x8 | 0x20 | 0x40;
+constexpr std::uint64_t kSupportedReasons =
+    kReasonGpuIdle | kReasonApplicationsClocks | kReasonSwPowerCap | kReasonHwSlowdown |
+    kReasonSyncBoost | kReasonSwThermal | kReasonHwThermal | kReasonHwPowerBrake;
 constexpr unsigned kGraphicsClockStepMhz = 15;
+constexpr unsigned kStateUnknown = 32;
 
 enum Threshold : unsigned { kShutdown = 0, kSlowdown = 1, kMemoryMax = 2, kThresholds = 8 };
 enum ClockId : unsigned { kCurrent, kApplicationTarget, kApplicationDefault, kBoostMax };
@@ -21,19 +23,13 @@ Return GetMaxClock(const char* function, Device device, unsigned type, unsigned*
 }
 
 // Video and SM have no application clock.
-Return GetApplicationClock(const char* function, Device device, unsigned type, unsigned* mhz) {
-  const Gpu gpu(function, device);
-  if (gpu.result() != Return::kSuccess) return gpu.result();
-  NVML_REQUIRE(mhz != nullptr && type <= kClockVideo);
-  if (type != kClockGraphics && type != kClockMem) return Return::kNotSupported;
-  return MaxClockOf(gpu, type, mhz) ? Return::kSuccess : Return::kNotSupported;
-}
+bool HasApplicationClock(unsigned type) { return type == kClockGraphics || type == kClockMem; }
 
 Return GetReasons(const char* function, Device device, std::uint64_t* reasons) {
   const Gpu gpu(function, device);
   if (gpu.result() != Return::kSuccess) return gpu.result();
-  const bool idle = gpu.state().Utilization(gpu.number()).gpu == 0;
-  return Put(reasons, idle ? kReasonGpuIdle : std::uint64_t{0});
+  NVML_REQUIRE(reasons != nullptr);
+  return Put(reasons, EventReasonsOf(gpu));
 }
 
 Return GetSupportedReasons(const char* function, Device device, std::uint64_t* reasons) {
@@ -52,7 +48,19 @@ Return GetPerformanceState(const char* function, Device device, unsigned* state)
 Return GetPowerLimit(const char* function, Device device, unsigned* milliwatts) {
   const Gpu gpu(function, device);
   if (gpu.result() != Return::kSuccess) return gpu.result();
-  return Put(milliwatts, gpu.facts().power_limit_mw);
+  return Put(milliwatts, PowerLimitOf(gpu));
+}
+
+// The states that the GPU has: P0, and below Ampere P8, in which it sleeps.
+bool HasPerformanceState(const Gpu& gpu, unsigned state) {
+  return state == 0 || (state == 8 && !gpu.at_least(kArchAmpere));
+}
+
+// The memory clocks that can be chosen, the highest first; returns how many.
+unsigned MemoryClocks(const sim::GpuFacts& facts, unsigned (&mhz)[2]) {
+  mhz[0] = facts.clock_mem_max;
+  mhz[1] = facts.clock_mem_idle;
+  return facts.clock_mem_idle < facts.clock_mem_max ? 2 : 1;
 }
 
 // The links of a simulated node are always up at full speed.
@@ -122,26 +130,36 @@ Return nvmlDeviceGetMaxCustomerBoostClock(Device device, unsigned type, unsigned
   return GetMaxClock(__func__, device, type, mhz);
 }
 Return nvmlDeviceGetApplicationsClock(Device device, unsigned type, unsigned* mhz) {
-  return GetApplicationClock(__func__, device, type, mhz);
+  NVML_ENTER_DEVICE(gpu, device);
+  NVML_REQUIRE(mhz != nullptr && type <= kClockVideo);
+  const bool known = HasApplicationClock(type) && ApplicationClockOf(gpu, type, mhz);
+  return known ? Return::kSuccess : Return::kNotSupported;
 }
 Return nvmlDeviceGetDefaultApplicationsClock(Device device, unsigned type, unsigned* mhz) {
-  return GetApplicationClock(__func__, device, type, mhz);
+  NVML_ENTER_DEVICE(gpu, device);
+  NVML_REQUIRE(mhz != nullptr && type <= kClockVideo);
+  const bool known = HasApplicationClock(type) && MaxClockOf(gpu, type, mhz);
+  return known ? Return::kSuccess : Return::kNotSupported;
 }
 
 Return nvmlDeviceGetClock(Device device, unsigned type, unsigned id, unsigned* mhz) {
   NVML_ENTER_DEVICE(gpu, device);
   NVML_REQUIRE(mhz != nullptr && type <= kClockVideo && id <= kBoostMax);
-  const bool known = id == kCurrent ? ClockOf(gpu, type, mhz) : MaxClockOf(gpu, type, mhz);
+  const bool known = id == kCurrent             ? ClockOf(gpu, type, mhz)
+                     : id == kApplicationTarget ? ApplicationClockOf(gpu, type, mhz)
+                                                : MaxClockOf(gpu, type, mhz);
   return known ? Return::kSuccess : Return::kNotSupported;
 }
 
 Return nvmlDeviceGetSupportedMemoryClocks(Device device, unsigned* count, unsigned* mhz) {
   NVML_ENTER_DEVICE(gpu, device);
   NVML_REQUIRE(count != nullptr);
+  unsigned clocks[2];
   const unsigned capacity = *count;
-  *count = 1;
-  if (capacity == 0) return Return::kInsufficientSize;
-  return Put(mhz, gpu.facts().clock_mem_max);
+  *count = MemoryClocks(gpu.facts(), clocks);
+  if (capacity < *count || mhz == nullptr) return Return::kInsufficientSize;
+  for (unsigned i = 0; i < *count; ++i) mhz[i] = clocks[i];
+  return Return::kSuccess;
 }
 
 // From the highest down, in the steps of the real chips.
@@ -150,7 +168,9 @@ Return nvmlDeviceGetSupportedGraphicsClocks(Device device, unsigned memory_mhz, 
   NVML_ENTER_DEVICE(gpu, device);
   NVML_REQUIRE(count != nullptr);
   const sim::GpuFacts& facts = gpu.facts();
-  if (memory_mhz != facts.clock_mem_max) return Return::kNotFound;
+  if (memory_mhz != facts.clock_mem_max && memory_mhz != facts.clock_mem_idle) {
+    return Return::kNotFound;
+  }
   if (facts.clock_graphics_max < facts.clock_graphics_idle) return Return::kNotSupported;
   const unsigned steps =
       (facts.clock_graphics_max - facts.clock_graphics_idle) / kGraphicsClockStepMhz + 1;
@@ -215,7 +235,9 @@ Return nvmlDeviceGetTemperatureThreshold(Device device, unsigned threshold, unsi
   switch (threshold) {
     case kShutdown: return Put(celsius, gpu.facts().temperature_shutdown_c);
     case kSlowdown: return Put(celsius, gpu.facts().temperature_slowdown_c);
-    case kMemoryMax: return Put(celsius, gpu.facts().temperature_memory_max_c);
+    case kMemoryMax:
+      if (!HasMemoryTemperature(gpu)) return Return::kNotSupported;
+      return Put(celsius, gpu.facts().temperature_memory_max_c);
     default: return Return::kNotSupported;
   }
 }
@@ -236,6 +258,35 @@ Return nvmlDeviceGetPowerState(Device device, unsigned* state) {
   return GetPerformanceState(__func__, device, state);
 }
 
+// "Supplied missing elements" of the array are unknown.
+Return nvmlDeviceGetSupportedPerformanceStates(Device device, unsigned* states, unsigned bytes) {
+  NVML_ENTER_DEVICE(gpu, device);
+  NVML_REQUIRE(states != nullptr);
+  const unsigned capacity = bytes / sizeof(*states);
+  unsigned count = 0;
+  for (unsigned state = 0; state < 16; ++state) {
+    if (!HasPerformanceState(gpu, state)) continue;
+    if (count == capacity) return Return::kInsufficientSize;
+    states[count++] = state;
+  }
+  while (count < capacity) states[count++] = kStateUnknown;
+  return Return::kSuccess;
+}
+
+Return nvmlDeviceGetMinMaxClockOfPState(Device device, unsigned type, unsigned state,
+                                        unsigned* min_mhz, unsigned* max_mhz) {
+  NVML_ENTER_DEVICE(gpu, device);
+  NVML_REQUIRE(min_mhz != nullptr && max_mhz != nullptr && type <= kClockVideo);
+  if (!HasPerformanceState(gpu, state)) return Return::kNotSupported;
+  const sim::GpuFacts& facts = gpu.facts();
+  const unsigned idle[] = {facts.clock_graphics_idle, facts.clock_sm_idle, facts.clock_mem_idle,
+                           facts.clock_video_idle};
+  *min_mhz = idle[type];
+  MaxClockOf(gpu, type, max_mhz);
+  if (state != 0) *max_mhz = *min_mhz;
+  return Return::kSuccess;
+}
+
 Return nvmlDeviceGetPowerManagementMode(Device device, unsigned* mode) {
   NVML_ENTER_DEVICE(gpu, device);
   return Put(mode, kFeatureEnabled);
@@ -245,7 +296,8 @@ Return nvmlDeviceGetPowerManagementLimit(Device device, unsigned* milliwatts) {
   return GetPowerLimit(__func__, device, milliwatts);
 }
 Return nvmlDeviceGetPowerManagementDefaultLimit(Device device, unsigned* milliwatts) {
-  return GetPowerLimit(__func__, device, milliwatts);
+  NVML_ENTER_DEVICE(gpu, device);
+  return Put(milliwatts, gpu.facts().power_limit_mw);
 }
 Return nvmlDeviceGetEnforcedPowerLimit(Device device, unsigned* milliwatts) {
   return GetPowerLimit(__func__, device, milliwatts);
@@ -258,6 +310,12 @@ Return nvmlDeviceGetPowerManagementLimitConstraints(Device device, unsigned* min
   *min_milliwatts = gpu.facts().power_min_mw;
   *max_milliwatts = gpu.facts().power_max_mw;
   return Return::kSuccess;
+}
+
+// Mains, not a battery.
+Return nvmlDeviceGetPowerSource(Device device, unsigned* source) {
+  NVML_ENTER_DEVICE(gpu, device);
+  return Put(source, 0U);
 }
 
 Return nvmlDeviceGetPowerUsage(Device device, unsigned* milliwatts) {

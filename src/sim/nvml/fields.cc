@@ -12,6 +12,8 @@ void PutUnsigned(unsigned value, FieldValue* field) {
   field->result = Return::kSuccess;
 }
 
+unsigned Unsigned(const sim::AtomicU64& value) { return static_cast<unsigned>(value.load()); }
+
 void PutLong(std::uint64_t value, FieldValue* field) {
   field->value_type = kValueUnsignedLongLong;
   field->value.ull = value;
@@ -34,46 +36,117 @@ bool FindLink(const Gpu& gpu, const FieldValue& field, const sim::NvLink** link)
   return true;
 }
 
-// True if the field is one of these; then it is answered.
-bool FillErrors(const Gpu& gpu, FieldValue* field) {
+// Why a field may not be there.
+enum class Needs : std::uint8_t { kNothing, kNvLink };
+
+// Counters that stay 0, since nothing injects what they count.
+struct Zeros {
+  unsigned first, last;
+  Needs needs;
+  bool is_long;
+};
+constexpr Zeros kZeros[] = {
+    {32, 59, Needs::kNvLink, true},      // errors of links 0 to 5, and their totals
+    {74, 81, Needs::kNothing, true},     // nanoseconds that policies held the clocks down
+    {95, 95, Needs::kNothing, false},    // roll-overs of the PCIe replay counter
+    {96, 119, Needs::kNvLink, true},     // errors of links 6 to 11
+    {138, 141, Needs::kNvLink, true},    // traffic
+    {148, 163, Needs::kNvLink, true},    // errors in data, and by link of the scope
+    {167, 167, Needs::kNvLink, false},   // power state: high speed
+    {169, 169, Needs::kNothing, false},  // recoveries of the PCIe link
+    {173, 183, Needs::kNothing, false},  // errors of PCIe
+    {197, 198, Needs::kNothing, true},   // traffic of PCIe
+    {251, 253, Needs::kNothing, true},   // nanoseconds of slowdown
+};
+
+// These functions are true if the field is one of theirs; then it is answered.
+bool FillZeros(const Gpu& gpu, FieldValue* field) {
+  for (const Zeros& zeros : kZeros) {
+    if (field->field_id < zeros.first || field->field_id > zeros.last) continue;
+    if (zeros.is_long) {
+      PutLong(0, field);
+    } else {
+      PutUnsigned(0, field);
+    }
+    const bool missing = zeros.needs == Needs::kNvLink && gpu.facts().nvlink_count == 0;
+    if (missing) field->result = Return::kNotSupported;
+    return true;
+  }
+  return false;
+}
+
+// Injected errors are all of the device's memory.
+bool FillEcc(const Gpu& gpu, FieldValue* field) {
   const sim::GpuLive& live = gpu.live();
-  const bool ecc = gpu.facts().ecc_enabled != 0;
-  const bool rows = gpu.ampere_or_newer();
   switch (field->field_id) {
-    case kFieldEccCurrent:
-    case kFieldEccPending: PutUnsigned(gpu.facts().ecc_enabled, field); return true;
-    case kFieldEccSbeVolatile: PutLong(live.ecc_corrected_volatile, field); break;
-    case kFieldEccDbeVolatile: PutLong(live.ecc_uncorrected_volatile, field); break;
-    case kFieldEccSbeAggregate: PutLong(live.ecc_corrected_aggregate, field); break;
-    case kFieldEccDbeAggregate: PutLong(live.ecc_uncorrected_aggregate, field); break;
-    case kFieldRetiredSbe:
-    case kFieldRetiredDbe: PutLong(0, field); break;
-    case kFieldRetiredPending: PutUnsigned(live.retired_pending, field); break;
-    case kFieldRemappedCorrectable: PutLong(live.remapped_corrected, field); break;
-    case kFieldRemappedUncorrectable: PutLong(live.remapped_uncorrected, field); break;
-    case kFieldRemappedPending: PutLong(live.remapped_pending, field); break;
-    case kFieldRemappedFailure: PutLong(live.remapped_failed, field); break;
+    case kFieldEccCurrent: PutUnsigned(gpu.facts().ecc_enabled, field); return true;
+    case kFieldEccPending: PutUnsigned(live.ecc_mode_pending, field); return true;
+    case kFieldEccSbeVolatile:
+    case kFieldEccSbeVolatileDevice: PutLong(live.ecc_corrected_volatile, field); break;
+    case kFieldEccDbeVolatile:
+    case kFieldEccDbeVolatileDevice: PutLong(live.ecc_uncorrected_volatile, field); break;
+    case kFieldEccSbeAggregate:
+    case kFieldEccSbeAggregateDevice: PutLong(live.ecc_corrected_aggregate, field); break;
+    case kFieldEccDbeAggregate:
+    case kFieldEccDbeAggregateDevice: PutLong(live.ecc_uncorrected_aggregate, field); break;
+    default:
+      if (field->field_id < kFieldEccFirstLocation || field->field_id > kFieldEccLastLocation) {
+        return false;
+      }
+      if (gpu.at_least(kArchTuring)) {  // has no counter for each on-chip memory
+        field->result = Return::kNotSupported;
+        return true;
+      }
+      PutLong(0, field);
+  }
+  if (gpu.facts().ecc_enabled == 0) field->result = Return::kNotSupported;
+  return true;
+}
+
+bool FillRepairs(const Gpu& gpu, FieldValue* field) {
+  const sim::GpuLive& live = gpu.live();
+  const bool of_rows = field->field_id >= kFieldRemappedCorrectable;
+  switch (field->field_id) {
+    case kFieldRetiredSbe: PutLong(live.retired_corrected, field); break;
+    case kFieldRetiredDbe: PutLong(live.retired_uncorrected, field); break;
+    case kFieldRetiredPendingSbe: PutUnsigned(0, field); break;
+    case kFieldRetiredPending:
+    case kFieldRetiredPendingDbe: PutUnsigned(live.retired_pending, field); break;
+    case kFieldRemappedCorrectable: PutUnsigned(Unsigned(live.remapped_corrected), field); break;
+    case kFieldRemappedUncorrectable:
+      PutUnsigned(Unsigned(live.remapped_uncorrected), field);
+      break;
+    case kFieldRemappedPending: PutUnsigned(live.remapped_pending != 0 ? 1 : 0, field); break;
+    case kFieldRemappedFailure: PutUnsigned(live.remapped_failed != 0 ? 1 : 0, field); break;
+    case kFieldResetStatus:
+      PutUnsigned(live.recovery_action == kRecoveryResetGpu ? 1 : 0, field);
+      return true;
+    case kFieldDrainAndResetStatus:
+      PutUnsigned(live.recovery_action == kRecoveryDrainAndReset ? 1 : 0, field);
+      return true;
     default: return false;
   }
-  const bool of_rows = field->field_id >= kFieldRemappedCorrectable;
-  const bool of_pages = !of_rows && field->field_id >= kFieldRetiredSbe;
-  if (!ecc || (of_rows && !rows) || (of_pages && rows)) field->result = Return::kNotSupported;
+  const bool has = gpu.facts().ecc_enabled != 0 && of_rows == gpu.remaps_rows();
+  if (!has) field->result = Return::kNotSupported;
   return true;
 }
 
 bool FillPower(const Gpu& gpu, FieldValue* field) {
   const sim::GpuFacts& facts = gpu.facts();
   switch (field->field_id) {
-    case kFieldMemoryTemp: PutUnsigned(MemoryTemperatureOf(gpu), field); return true;
+    case kFieldMemoryTemp:
+      PutUnsigned(MemoryTemperatureOf(gpu), field);
+      if (!HasMemoryTemperature(gpu)) field->result = Return::kNotSupported;
+      return true;
     case kFieldTotalEnergy:
     case kFieldEnergy: PutLong(EnergyOf(gpu), field); return true;
     case kFieldPowerAverage:
     case kFieldPowerInstant: PutUnsigned(PowerOf(gpu), field); return true;
     case kFieldPowerMinLimit: PutUnsigned(facts.power_min_mw, field); return true;
     case kFieldPowerMaxLimit: PutUnsigned(facts.power_max_mw, field); return true;
-    case kFieldPowerDefaultLimit:
+    case kFieldPowerDefaultLimit: PutUnsigned(facts.power_limit_mw, field); return true;
     case kFieldPowerRequestedLimit:
-    case kFieldPowerCurrentLimit: PutUnsigned(facts.power_limit_mw, field); return true;
+    case kFieldPowerCurrentLimit: PutUnsigned(PowerLimitOf(gpu), field); return true;
     case kFieldPcieReplay:
       PutUnsigned(static_cast<unsigned>(gpu.live().pcie_replays.load()), field);
       return true;
@@ -91,11 +164,11 @@ bool FillLinks(const Gpu& gpu, FieldValue* field) {
     case kFieldNvLinkSpeedCommon:
       PutUnsigned(ActiveLinks(gpu, false) > 0 ? gpu.facts().nvlink_mbps : 0, field);
       break;
-    case kFieldNvLinkReplayTotal:
-    case kFieldNvLinkThroughputDataTx:
-    case kFieldNvLinkThroughputDataRx:
-    case kFieldNvLinkThroughputRawTx:
-    case kFieldNvLinkThroughputRawRx: PutLong(0, field); break;
+    case kFieldNvLinkRemoteLink:
+      if (!FindLink(gpu, *field, &link)) return false;
+      PutUnsigned(link->remote_link, field);
+      if (link->active == 0) field->result = Return::kInvalidArgument;
+      return true;
     case kFieldNvLinkGetSpeed:
     case kFieldNvLinkGetState:
     case kFieldNvLinkGetVersion:
@@ -112,6 +185,22 @@ bool FillLinks(const Gpu& gpu, FieldValue* field) {
   return true;
 }
 
+// The speed of one link, which has a field for each of the first twelve.
+bool FillLinkSpeed(const Gpu& gpu, FieldValue* field) {
+  const unsigned id = field->field_id;
+  unsigned number = 0;
+  if (id >= kFieldNvLinkSpeedFirst && id < kFieldNvLinkSpeedFirst + 6) {
+    number = id - kFieldNvLinkSpeedFirst;
+  } else if (id >= kFieldNvLinkSpeedSeventh && id < kFieldNvLinkSpeedSeventh + 6) {
+    number = 6 + id - kFieldNvLinkSpeedSeventh;
+  } else {
+    return false;
+  }
+  if (number >= gpu.facts().nvlink_count) return false;
+  PutUnsigned(gpu.facts().links[number].active != 0 ? gpu.facts().nvlink_mbps : 0, field);
+  return true;
+}
+
 void Fill(const Gpu& gpu, FieldValue* field) {
   field->timestamp = static_cast<std::int64_t>(NowUs());
   field->latency_us = 0;
@@ -119,7 +208,8 @@ void Fill(const Gpu& gpu, FieldValue* field) {
     PutUnsigned(gpu.live().recovery_action.load(), field);
   } else if (gpu.state().lost(gpu.number())) {
     field->result = Return::kGpuIsLost;
-  } else if (!FillErrors(gpu, field) && !FillPower(gpu, field) && !FillLinks(gpu, field)) {
+  } else if (!FillEcc(gpu, field) && !FillRepairs(gpu, field) && !FillPower(gpu, field) &&
+             !FillLinks(gpu, field) && !FillLinkSpeed(gpu, field) && !FillZeros(gpu, field)) {
     field->result = Return::kNotSupported;
   }
 }

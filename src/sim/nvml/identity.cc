@@ -71,17 +71,34 @@ Return nvmlDeviceGetMultiGpuBoard(Device device, unsigned* multi) {
   return Put(multi, 0U);
 }
 
-// The infoROM is not simulated.
-Return nvmlDeviceGetInforomVersion(Device device, unsigned object, char* version, unsigned) {
+// Of its objects, 0 is OEM, 1 ECC; the boards have no version for power and DEN.
+Return nvmlDeviceGetInforomVersion(Device device, unsigned object, char* version, unsigned length) {
   NVML_ENTER_DEVICE(gpu, device);
   NVML_REQUIRE(version != nullptr && object < 4);
-  return Return::kNotSupported;
+  if (object > 1) return Return::kNotSupported;
+  return CopyText(object == 0 ? gpu.facts().inforom_oem : gpu.facts().inforom_ecc, version, length);
 }
 
-Return nvmlDeviceGetInforomImageVersion(Device device, char* version, unsigned) {
+Return nvmlDeviceGetInforomImageVersion(Device device, char* version, unsigned length) {
   NVML_ENTER_DEVICE(gpu, device);
-  NVML_REQUIRE(version != nullptr);
-  return Return::kNotSupported;
+  return CopyText(gpu.facts().inforom_image, version, length);
+}
+
+// Follows from the image's version.
+Return nvmlDeviceGetInforomConfigurationChecksum(Device device, unsigned* checksum) {
+  NVML_ENTER_DEVICE(gpu, device);
+  NVML_REQUIRE(checksum != nullptr);
+  if (gpu.facts().inforom_image[0] == '\0') return Return::kNotSupported;
+  unsigned sum = 2166136261U;
+  for (const char* c = gpu.facts().inforom_image; *c != '\0'; ++c) {
+    sum = (sum ^ static_cast<unsigned char>(*c)) * 16777619U;
+  }
+  return Put(checksum, sum);
+}
+
+Return nvmlDeviceValidateInforom(Device device) {
+  NVML_ENTER_DEVICE(gpu, device);
+  return gpu.facts().inforom_image[0] != '\0' ? Return::kSuccess : Return::kNotSupported;
 }
 
 Return nvmlDeviceGetVbiosVersion(Device device, char* version, unsigned length) {
@@ -123,6 +140,12 @@ Return nvmlDeviceGetNumGpuCores(Device device, unsigned* cores) {
 Return nvmlDeviceGetMemoryBusWidth(Device device, unsigned* bits) {
   NVML_ENTER_DEVICE(gpu, device);
   return Put(bits, gpu.facts().memory_bus_bits);
+}
+
+// As in /proc/driver/nvidia/gpus/<address>/information.
+Return nvmlDeviceGetIrqNum(Device device, unsigned* number) {
+  NVML_ENTER_DEVICE(gpu, device);
+  return Put(number, 100 + gpu.facts().minor);
 }
 
 Return nvmlDeviceGetBusType(Device device, unsigned* type) {

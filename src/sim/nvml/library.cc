@@ -39,8 +39,7 @@ Return FindHandle(const char* function, Device* device, Matches matches) {
 
 Return HandleByIndex(const char* function, unsigned index, Device* device) {
   const Return result = FindHandle(
-      function, device,
-      [index](std::uint32_t i, const sim::GpuFacts&) { return i == index; });
+      function, device, [index](std::uint32_t i, const sim::GpuFacts&) { return i == index; });
   return result == Return::kNotFound ? Return::kInvalidArgument : result;
 }
 
@@ -166,6 +165,17 @@ Return nvmlSystemGetHicVersion(unsigned* count, HwbcEntry*) {
 Return nvmlUnitGetCount(unsigned* count) {
   NVML_ENTER(call);
   return Put(count, 0U);
+}
+
+Return nvmlGetExcludedDeviceCount(unsigned* count) {
+  NVML_ENTER(call);
+  return Put(count, 0U);
+}
+
+// Confidential computing is off.
+Return nvmlSystemGetConfComputeState(ConfComputeState* state) {
+  NVML_ENTER(call);
+  return Put(state, ConfComputeState{});
 }
 
 Return nvmlDeviceGetCount(unsigned* count) { return DeviceCount(__func__, count); }

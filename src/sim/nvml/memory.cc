@@ -25,13 +25,26 @@ Return CheckEcc(const Gpu& gpu, unsigned type, unsigned counter, const void* res
   return gpu.facts().ecc_enabled != 0 ? Return::kSuccess : Return::kNotSupported;
 }
 
-// Page retirement is what GPUs before Ampere do; the later ones remap rows.
-Return GetRetiredPages(const char* function, Device device, unsigned cause, unsigned* count) {
+// The pages retired for `cause`: 0 several corrected errors, 1 an uncorrected one. Which pages they
+// are follows from their number.
+Return GetRetiredPages(const char* function, Device device, unsigned cause, unsigned* count,
+                       std::uint64_t* addresses, std::uint64_t* timestamps) {
+  constexpr std::uint64_t kPageBytes = 4096;
+  constexpr std::uint64_t kPagesApart = 40503;
   const Gpu gpu(function, device);
   if (gpu.result() != Return::kSuccess) return gpu.result();
   NVML_REQUIRE(cause < 2 && count != nullptr);
-  if (gpu.ampere_or_newer()) return Return::kNotSupported;
-  *count = 0;
+  if (gpu.remaps_rows()) return Return::kNotSupported;
+  const sim::GpuLive& live = gpu.live();
+  const unsigned capacity = *count;
+  *count = static_cast<unsigned>(cause == 0 ? live.retired_corrected : live.retired_uncorrected);
+  if (*count == 0) return Return::kSuccess;
+  if (capacity < *count || addresses == nullptr) return Return::kInsufficientSize;
+  const std::uint64_t pages = gpu.facts().memory_bytes / kPageBytes;
+  for (unsigned i = 0; i < *count; ++i) {
+    addresses[i] = (i * 2 + cause + 1) * kPagesApart % pages * kPageBytes;
+    if (timestamps != nullptr) timestamps[i] = gpu.state().file().created_ns / 1000;
+  }
   return Return::kSuccess;
 }
 
@@ -44,11 +57,10 @@ Return GetDriverModel(const char* function, Device device, const unsigned* curre
   return Return::kNotSupported;
 }
 
-// Modes change for the whole node, so the real driver lets only root.
 Return SetMode(const Gpu& gpu, sim::AtomicU32* mode, unsigned value) {
-  if (geteuid() != 0 || !gpu.state().writable()) return Return::kNoPermission;
-  mode->store(value);
-  return Return::kSuccess;
+  const Return may = CheckMayChange(gpu);
+  if (may == Return::kSuccess) mode->store(value);
+  return may;
 }
 
 }  // namespace
@@ -130,14 +142,14 @@ Return nvmlDeviceGetVirtualizationMode(Device device, unsigned* mode) {
 Return nvmlDeviceGetAPIRestriction(Device device, unsigned api, unsigned* restricted) {
   NVML_ENTER_DEVICE(gpu, device);
   NVML_REQUIRE(api < 2);
-  return Put(restricted, kFeatureDisabled);
+  return Put(restricted, kFeatureEnabled);
 }
 
 Return nvmlDeviceGetEccMode(Device device, unsigned* current, unsigned* pending) {
   NVML_ENTER_DEVICE(gpu, device);
   NVML_REQUIRE(current != nullptr && pending != nullptr);
   *current = gpu.facts().ecc_enabled;
-  *pending = gpu.facts().ecc_enabled;
+  *pending = gpu.live().ecc_mode_pending.load();
   return Return::kSuccess;
 }
 
@@ -171,8 +183,8 @@ Return nvmlDeviceGetMemoryErrorCounter(Device device, unsigned type, unsigned co
   NVML_REQUIRE(location < kLocations);
   const Return result = CheckEcc(gpu, type, counter, count);
   if (result != Return::kSuccess) return result;
-  // From Ampere on, the on-chip memories are counted as one.
-  const bool on_chip = gpu.ampere_or_newer() ? location == kSram : location <= kRegisterFile;
+  // From Turing on, the on-chip memories are counted as one.
+  const bool on_chip = gpu.at_least(kArchTuring) ? location == kSram : location <= kRegisterFile;
   if (location != kDram && !on_chip) return Return::kNotSupported;
   *count = location == kDram ? EccCount(gpu, type, counter) : 0;
   return Return::kSuccess;
@@ -183,25 +195,38 @@ Return nvmlDeviceGetSramEccErrorStatus(Device device, EccSramErrorStatus* status
   NVML_REQUIRE(status != nullptr);
   const unsigned version = VersionOf<EccSramErrorStatus>(1);
   if (status->version != version) return Return::kArgumentVersionMismatch;
-  if (!gpu.ampere_or_newer()) return Return::kNotSupported;
+  if (!gpu.at_least(kArchAmpere)) return Return::kNotSupported;
   *status = {};
   status->version = version;
   return Return::kSuccess;
 }
 
-Return nvmlDeviceGetRetiredPages(Device device, unsigned cause, unsigned* count, std::uint64_t*) {
-  return GetRetiredPages(__func__, device, cause, count);
+Return nvmlDeviceClearEccErrorCounts(Device device, unsigned counter) {
+  NVML_ENTER_DEVICE(gpu, device);
+  NVML_REQUIRE(counter < kCounterTypes);
+  if (gpu.facts().ecc_enabled == 0) return Return::kNotSupported;
+  const Return may = CheckMayChange(gpu);
+  if (may != Return::kSuccess) return may;
+  sim::GpuLive& live = gpu.live();
+  (counter == kVolatile ? live.ecc_corrected_volatile : live.ecc_corrected_aggregate) = 0;
+  (counter == kVolatile ? live.ecc_uncorrected_volatile : live.ecc_uncorrected_aggregate) = 0;
+  return Return::kSuccess;
+}
+
+Return nvmlDeviceGetRetiredPages(Device device, unsigned cause, unsigned* count,
+                                 std::uint64_t* addresses) {
+  return GetRetiredPages(__func__, device, cause, count, addresses, nullptr);
 }
 Return nvmlDeviceGetRetiredPages_v2(Device device, unsigned cause, unsigned* count,
-                                    std::uint64_t*, std::uint64_t*) {
-  return GetRetiredPages(__func__, device, cause, count);
+                                    std::uint64_t* addresses, std::uint64_t* timestamps) {
+  return GetRetiredPages(__func__, device, cause, count, addresses, timestamps);
 }
 
 Return nvmlDeviceGetRetiredPagesPendingStatus(Device device, unsigned* pending) {
   NVML_ENTER_DEVICE(gpu, device);
   NVML_REQUIRE(pending != nullptr);
-  if (gpu.ampere_or_newer()) return Return::kNotSupported;
-  return Put(pending, gpu.live().retired_pending.load());
+  if (gpu.remaps_rows()) return Return::kNotSupported;
+  return Put(pending, gpu.live().retired_pending.load() != 0 ? kFeatureEnabled : kFeatureDisabled);
 }
 
 Return nvmlDeviceGetRemappedRows(Device device, unsigned* correctable, unsigned* uncorrectable,
@@ -209,7 +234,7 @@ Return nvmlDeviceGetRemappedRows(Device device, unsigned* correctable, unsigned*
   NVML_ENTER_DEVICE(gpu, device);
   NVML_REQUIRE(correctable != nullptr && uncorrectable != nullptr && pending != nullptr &&
                failure != nullptr);
-  if (!gpu.ampere_or_newer()) return Return::kNotSupported;
+  if (!gpu.remaps_rows()) return Return::kNotSupported;
   const sim::GpuLive& live = gpu.live();
   *correctable = static_cast<unsigned>(live.remapped_corrected.load());
   *uncorrectable = static_cast<unsigned>(live.remapped_uncorrected.load());
@@ -218,14 +243,25 @@ Return nvmlDeviceGetRemappedRows(Device device, unsigned* correctable, unsigned*
   return Return::kSuccess;
 }
 
-// Every memory bank still has all its spare rows.
+// Each remapped row is of a bank of its own, which then has one spare row fewer.
 Return nvmlDeviceGetRowRemapperHistogram(Device device, RowRemapperHistogram* values) {
-  constexpr unsigned kBanksPerGib = 8;
   NVML_ENTER_DEVICE(gpu, device);
   NVML_REQUIRE(values != nullptr);
-  if (!gpu.ampere_or_newer()) return Return::kNotSupported;
+  if (!gpu.remaps_rows()) return Return::kNotSupported;
+  const sim::GpuLive& live = gpu.live();
+  const std::uint64_t rows = live.remapped_corrected + live.remapped_uncorrected;
+  const unsigned banks = gpu.facts().row_banks;
   *values = {};
-  values->max = static_cast<unsigned>(gpu.facts().memory_bytes >> 30) * kBanksPerGib;
+  values->high = rows < banks ? static_cast<unsigned>(rows) : banks;
+  values->max = banks - values->high;
+  return Return::kSuccess;
+}
+
+Return nvmlDeviceGetAddressingMode(Device device, AddressingMode* mode) {
+  NVML_ENTER_DEVICE(gpu, device);
+  NVML_REQUIRE(mode != nullptr);
+  if (mode->version != VersionOf<AddressingMode>(1)) return Return::kArgumentVersionMismatch;
+  mode->value = 0;
   return Return::kSuccess;
 }
 

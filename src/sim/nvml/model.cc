@@ -11,6 +11,9 @@ constexpr std::uint64_t kBusyPowerPercent = 85;
 // Degrees below slowdown where a busy chip settles.
 constexpr unsigned kBusyMarginC = 20;
 constexpr unsigned kMemoryOverCoreC = 4;
+// What is left of the clocks of a chip that is too hot, or draws too much.
+constexpr unsigned kHotClockPercent = 50;
+constexpr unsigned kCappedClockPercent = 90;
 
 // `idle` at no load, `busy` at full load.
 unsigned Between(unsigned idle, unsigned busy, unsigned percent) {
@@ -18,10 +21,37 @@ unsigned Between(unsigned idle, unsigned busy, unsigned percent) {
   return idle + static_cast<unsigned>(std::uint64_t{busy - idle} * percent / 100);
 }
 
-unsigned BusyPower(const sim::GpuFacts& facts) {
-  if (facts.power_limit_mw <= facts.power_idle_mw) return facts.power_idle_mw;
-  const std::uint64_t span = facts.power_limit_mw - facts.power_idle_mw;
+unsigned BusyPower(const sim::GpuFacts& facts, unsigned limit_mw) {
+  if (limit_mw <= facts.power_idle_mw) return facts.power_idle_mw;
+  const std::uint64_t span = limit_mw - facts.power_idle_mw;
   return facts.power_idle_mw + static_cast<unsigned>(span * kBusyPowerPercent / 100);
+}
+
+bool Busy(const Gpu& gpu) { return gpu.state().Utilization(gpu.number()).gpu > 0; }
+
+// `value`, or what root has set in its place.
+unsigned SetOr(const sim::AtomicU32& set, unsigned value) {
+  const std::uint32_t chosen = set.load();
+  return chosen != 0 ? chosen : value;
+}
+
+unsigned Clamp(unsigned value, unsigned low, unsigned high) {
+  if (high != 0 && value > high) return high;
+  return value < low ? low : value;
+}
+
+// Locked clocks hold for idle GPUs, too.
+unsigned Locked(const Gpu& gpu, unsigned type, unsigned mhz) {
+  const sim::GpuLive& live = gpu.live();
+  if (type == kClockMem) return Clamp(mhz, live.locked_mem_min, live.locked_mem_max);
+  if (type == kClockVideo) return mhz;
+  return Clamp(mhz, live.locked_graphics_min, live.locked_graphics_max);
+}
+
+unsigned Throttled(std::uint64_t reasons, unsigned type, unsigned mhz) {
+  if (type == kClockMem) return mhz;
+  if ((reasons & kReasonsThermal) != 0) return mhz * kHotClockPercent / 100;
+  return (reasons & kReasonSwPowerCap) != 0 ? mhz * kCappedClockPercent / 100 : mhz;
 }
 
 }  // namespace
@@ -45,13 +75,21 @@ unsigned MemoryTemperatureOf(const Gpu& gpu) {
   return given != sim::kDerived ? given : TemperatureOf(gpu) + kMemoryOverCoreC;
 }
 
+// GDDR6 on a T4 has no sensor.
+bool HasMemoryTemperature(const Gpu& gpu) { return gpu.facts().temperature_memory_max_c != 0; }
+
 unsigned PowerOf(const Gpu& gpu) {
   const std::uint32_t given = gpu.live().power_mw.load();
   if (given != sim::kDerived) return given;
-  return Between(gpu.facts().power_idle_mw, BusyPower(gpu.facts()),
+  return Between(gpu.facts().power_idle_mw, BusyPower(gpu.facts(), PowerLimitOf(gpu)),
                  gpu.state().Utilization(gpu.number()).gpu);
 }
 
+unsigned PowerLimitOf(const Gpu& gpu) {
+  return SetOr(gpu.live().power_limit_mw, gpu.facts().power_limit_mw);
+}
+
+// At the default power limit: a counter must not fall when root changes the limit.
 std::uint64_t EnergyOf(const Gpu& gpu) {
   const sim::GpuFacts& facts = gpu.facts();
   const std::uint64_t created_us = gpu.state().file().created_ns / 1000;
@@ -59,16 +97,20 @@ std::uint64_t EnergyOf(const Gpu& gpu) {
   const std::uint64_t age_ms = now_us > created_us ? (now_us - created_us) / 1000 : 0;
   const std::uint64_t busy_ms = gpu.state().BusyNs(gpu.number()) / 1000000;
   return gpu.live().energy_base_mj.load() + age_ms * facts.power_idle_mw / 1000 +
-         busy_ms * (BusyPower(facts) - facts.power_idle_mw) / 1000;
+         busy_ms * (BusyPower(facts, facts.power_limit_mw) - facts.power_idle_mw) / 1000;
 }
 
 bool ClockOf(const Gpu& gpu, unsigned type, unsigned* mhz) {
-  if (gpu.state().Utilization(gpu.number()).gpu > 0) return MaxClockOf(gpu, type, mhz);
   const sim::GpuFacts& facts = gpu.facts();
-  const unsigned clocks[] = {facts.clock_graphics_idle, facts.clock_sm_idle, facts.clock_mem_idle,
-                             facts.clock_video_idle};
+  const unsigned idle[] = {facts.clock_graphics_idle, facts.clock_sm_idle, facts.clock_mem_idle,
+                           facts.clock_video_idle};
   if (type > kClockVideo) return false;
-  *mhz = clocks[type];
+  unsigned clock = idle[type];
+  if (Busy(gpu)) {
+    ApplicationClockOf(gpu, type, &clock);
+    clock = Throttled(EventReasonsOf(gpu), type, clock);
+  }
+  *mhz = Locked(gpu, type, clock);
   return true;
 }
 
@@ -81,9 +123,32 @@ bool MaxClockOf(const Gpu& gpu, unsigned type, unsigned* mhz) {
   return true;
 }
 
+bool ApplicationClockOf(const Gpu& gpu, unsigned type, unsigned* mhz) {
+  if (!MaxClockOf(gpu, type, mhz)) return false;
+  if (type == kClockMem) *mhz = SetOr(gpu.live().application_mem, *mhz);
+  if (type <= kClockSm) *mhz = SetOr(gpu.live().application_graphics, *mhz);
+  return true;
+}
+
 // Chips from Ampere on stay in P0; older ones sleep in P8 without a context.
 unsigned PerformanceStateOf(const Gpu& gpu) {
-  return gpu.ampere_or_newer() || InUse(gpu) ? 0 : 8;
+  return gpu.at_least(kArchAmpere) || InUse(gpu) ? 0 : 8;
+}
+
+std::uint64_t EventReasonsOf(const Gpu& gpu) {
+  const sim::GpuFacts& facts = gpu.facts();
+  const bool busy = Busy(gpu);
+  const std::uint32_t chosen = gpu.live().application_graphics.load();
+  std::uint64_t reasons = 0;
+  if (!busy) reasons |= kReasonGpuIdle;
+  if (facts.temperature_slowdown_c != 0 && TemperatureOf(gpu) >= facts.temperature_slowdown_c) {
+    reasons |= kReasonHwSlowdown | kReasonHwThermal;
+  }
+  if (PowerOf(gpu) >= PowerLimitOf(gpu)) reasons |= kReasonSwPowerCap;
+  if (busy && chosen != 0 && chosen < facts.clock_graphics_max) {
+    reasons |= kReasonApplicationsClocks;
+  }
+  return reasons;
 }
 
 }  // namespace tessera::nvml

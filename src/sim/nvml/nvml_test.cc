@@ -10,7 +10,7 @@
 #include <thread>
 #include <vector>
 
-#include "src/sim/nvml/test_node.h"
+#include "src/sim/nvml/nvml_fixture.h"
 
 namespace tessera::nvml {
 namespace {
@@ -38,24 +38,6 @@ Return CallWith(const char* name, void* first) {
 bool StartsOrEnds(const char* name) {
   return std::strncmp(name, "nvmlInit", 8) == 0 || std::strcmp(name, "nvmlShutdown") == 0;
 }
-
-class NvmlTest : public ::testing::Test {
- protected:
-  NvmlTest() { node_.Export(); }
-  ~NvmlTest() override {
-    while (NVML(nvmlShutdown)() == Return::kSuccess) {
-    }
-  }
-
-  void Init() { ASSERT_EQ(NVML(nvmlInit_v2)(), Return::kSuccess); }
-  Device Handle(unsigned index) {
-    Device device = nullptr;
-    EXPECT_EQ(NVML(nvmlDeviceGetHandleByIndex_v2)(index, &device), Return::kSuccess);
-    return device;
-  }
-
-  TestNode node_;
-};
 
 TEST_F(NvmlTest, EveryCallBeforeInitIsUninitialized) {
   for (const Name& name : kNames) {
@@ -94,11 +76,11 @@ TEST_F(NvmlTest, EveryDeviceCallBearsAHandleAndNullResults) {
 
 TEST_F(NvmlTest, UnimplementedCallsAreRefusedAndCounted) {
   Init();
-  EXPECT_EQ(CallWith("nvmlDeviceSetEccMode", nullptr), Return::kNotSupported);
-  EXPECT_EQ(CallWith("nvmlDeviceSetEccMode", nullptr), Return::kNotSupported);
+  EXPECT_EQ(CallWith("nvmlDeviceSetDriverModel", nullptr), Return::kNotSupported);
+  EXPECT_EQ(CallWith("nvmlDeviceSetDriverModel", nullptr), Return::kNotSupported);
   std::uint64_t count = 0;
   for (const sim::Counter& counter : node_.state().file().counters) {
-    if (std::strcmp(counter.name, "nvmlDeviceSetEccMode") == 0) count = counter.count;
+    if (std::strcmp(counter.name, "nvmlDeviceSetDriverModel") == 0) count = counter.count;
   }
   EXPECT_EQ(count, 2u);
 }
@@ -314,7 +296,7 @@ TEST_F(NvmlTest, FieldsAnswerOneByOne) {
   node_.state().live(0).ecc_uncorrected_volatile = 7;
   FieldValue fields[3] = {};
   fields[0].field_id = kFieldEccDbeVolatile;
-  fields[1].field_id = 250;
+  fields[1].field_id = 9999;
   fields[2].field_id = kFieldNvLinkCount;
   ASSERT_EQ(NVML(nvmlDeviceGetFieldValues)(Handle(0), 3, fields), Return::kSuccess);
   EXPECT_EQ(fields[0].value.ull, 7u);

@@ -11,9 +11,6 @@
 namespace tessera::nvml {
 namespace {
 
-enum P2pIndex : unsigned { kP2pRead, kP2pWrite, kP2pNvLink, kP2pAtomics, kP2pPci, kP2pIndexes };
-enum P2pStatus : unsigned { kP2pOk = 0, kP2pChipsetNotSupported = 1, kP2pNotSupported = 5 };
-
 void FillPci(const sim::PciAddress& address, PciInfo* pci) {
   *pci = {};
   pci->domain = address.domain;
@@ -196,14 +193,9 @@ Return nvmlDeviceGetP2PStatus(Device a, Device b, unsigned index, unsigned* stat
   const bool pcie = LevelBetween(first, second) < kTopologySystem;
   switch (index) {
     case kP2pNvLink:
-    case kP2pAtomics:
-      *status = nvlink ? kP2pOk : kP2pNotSupported;
-      break;
-    case kP2pPci:
-      *status = pcie ? kP2pOk : kP2pChipsetNotSupported;
-      break;
-    default:
-      *status = nvlink || pcie ? kP2pOk : kP2pChipsetNotSupported;
+    case kP2pAtomics: *status = nvlink ? kP2pOk : kP2pNotSupported; break;
+    case kP2pPci: *status = pcie ? kP2pOk : kP2pChipsetNotSupported; break;
+    default: *status = nvlink || pcie ? kP2pOk : kP2pChipsetNotSupported;
   }
   return Return::kSuccess;
 }
@@ -240,9 +232,9 @@ Return nvmlDeviceGetNvLinkCapability(Device device, unsigned number, unsigned ca
   const sim::NvLink* link = nullptr;
   const Return result = FindLink(gpu, number, &link);
   if (result != Return::kSuccess) return result;
-  const bool peer_to_peer = capability == kNvLinkP2p || capability == kNvLinkP2pAtomics ||
-                            capability == kNvLinkValid;
-  *has = link->active != 0 && peer_to_peer ? 1 : 0;
+  // As recorded of A100 and H100: "valid" is what only the latter says of its links.
+  const bool can = capability != kNvLinkValid || gpu.at_least(kArchHopper);
+  *has = link->active != 0 && can ? 1 : 0;
   return Return::kSuccess;
 }
 
@@ -294,8 +286,9 @@ Return nvmlDeviceGetGpuFabricInfoV(Device device, FabricInfoV3* info) {
   info->status = Return::kSuccess;
   info->clique_id = gpu.facts().fabric_clique;
   info->state = static_cast<unsigned char>(gpu.facts().fabric_state);
-  info->health_mask = 0;
-  if (version3) info->health_summary = 0;
+  // Healthy in all that is known of: bandwidth, routes, time-outs, configuration.
+  info->health_mask = gpu.facts().fabric_state == kFabricCompleted ? kFabricHealthy : 0;
+  if (version3) info->health_summary = info->health_mask != 0 ? kFabricSummaryHealthy : 0;
   return Return::kSuccess;
 }
 

@@ -28,7 +28,8 @@ enum SampleType : unsigned {
 // The live processes of a GPU that this process may see.
 class ProcessList {
  public:
-  explicit ProcessList(const Gpu& gpu) : views_(new (std::nothrow) sim::ProcessView[sim::kMaxSlots]) {
+  explicit ProcessList(const Gpu& gpu)
+      : views_(new (std::nothrow) sim::ProcessView[sim::kMaxSlots]) {
     if (views_ == nullptr) return;
     std::uint32_t found = gpu.state().Processes(gpu.number(), views_.get(), sim::kMaxSlots);
     if (found > sim::kMaxSlots) found = sim::kMaxSlots;
@@ -133,12 +134,10 @@ bool SampleOf(const Gpu& gpu, unsigned type, unsigned* value) {
 Return nvmlDeviceGetComputeRunningProcesses(Device device, unsigned* count, ProcessInfoV1* infos) {
   return ListCompute(__func__, device, count, infos);
 }
-Return nvmlDeviceGetComputeRunningProcesses_v2(Device device, unsigned* count,
-                                               ProcessInfo* infos) {
+Return nvmlDeviceGetComputeRunningProcesses_v2(Device device, unsigned* count, ProcessInfo* infos) {
   return ListCompute(__func__, device, count, infos);
 }
-Return nvmlDeviceGetComputeRunningProcesses_v3(Device device, unsigned* count,
-                                               ProcessInfo* infos) {
+Return nvmlDeviceGetComputeRunningProcesses_v3(Device device, unsigned* count, ProcessInfo* infos) {
   return ListCompute(__func__, device, count, infos);
 }
 Return nvmlDeviceGetGraphicsRunningProcesses(Device device, unsigned* count, ProcessInfoV1*) {
@@ -249,6 +248,28 @@ Return nvmlDeviceGetEncoderStats(Device device, unsigned* sessions, unsigned* fp
   return Return::kSuccess;
 }
 
+// Nothing encodes or captures in the simulation.
+Return nvmlDeviceGetEncoderSessions(Device device, unsigned* count, void*) {
+  NVML_ENTER_DEVICE(gpu, device);
+  return Put(count, 0U);
+}
+
+Return nvmlDeviceGetEncoderCapacity(Device device, unsigned type, unsigned* percent) {
+  NVML_ENTER_DEVICE(gpu, device);
+  NVML_REQUIRE(type < 2);
+  return Put(percent, 100U);
+}
+
+Return nvmlDeviceGetFBCStats(Device device, FbcStats* stats) {
+  NVML_ENTER_DEVICE(gpu, device);
+  return Put(stats, FbcStats{});
+}
+
+Return nvmlDeviceGetFBCSessions(Device device, unsigned* count, void*) {
+  NVML_ENTER_DEVICE(gpu, device);
+  return Put(count, 0U);
+}
+
 // The driver keeps a ring of samples; here there is always exactly one, of now.
 Return nvmlDeviceGetSamples(Device device, unsigned type, std::uint64_t last_seen,
                             unsigned* value_type, unsigned* count, Sample* samples) {
@@ -289,14 +310,6 @@ Return nvmlDeviceGetAccountingStats(Device device, unsigned, AccountingStats* st
   NVML_ENTER_DEVICE(gpu, device);
   NVML_REQUIRE(stats != nullptr);
   return Return::kNotSupported;
-}
-
-Return nvmlGpmQueryDeviceSupport(Device device, GpmSupport* support) {
-  NVML_ENTER_DEVICE(gpu, device);
-  NVML_REQUIRE(support != nullptr);
-  if (support->version != 1) return Return::kArgumentVersionMismatch;
-  support->is_supported = 0;
-  return Return::kSuccess;
 }
 
 }  // namespace tessera::nvml

@@ -153,6 +153,11 @@ Gpu::Gpu(Device device) {
 
 Device HandleOf(std::uint32_t gpu) { return &g_devices[gpu]; }
 
+Return CheckMayChange(const Gpu& gpu) {
+  const bool may = geteuid() == 0 && gpu.state().writable();
+  return may ? Return::kSuccess : Return::kNoPermission;
+}
+
 Return CopyText(const char* text, char* buffer, unsigned length) {
   NVML_REQUIRE(buffer != nullptr);
   const size_t size = std::strlen(text);

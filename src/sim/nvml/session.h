@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the simulated NVML keeps in a process between nvmlInit and nvmlShutdown: the mapped state of
 // the node, which of its GPUs this process may see, and their handles. Every exported function goes
-// through Enter or Gpu, so that the order of checks (initialised, handle, injected failure, lost) is
-// the same everywhere.
+// through Enter or Gpu, so that the order of checks (initialised, handle, injected failure, lost)
+// is the same everywhere.
 //
 // Threads: any. The state is never unmapped, so a call that races with nvmlShutdown stays safe.
 // Errors: as NVML's. Nothing here throws; allocations that fail are kMemory.
@@ -73,7 +73,9 @@ class Gpu {
   std::uint32_t number() const { return gpu_; }
   const sim::GpuFacts& facts() const { return state_->facts(gpu_); }
   sim::GpuLive& live() const { return state_->live(gpu_); }
-  bool ampere_or_newer() const { return facts().architecture >= kArchAmpere; }
+  bool at_least(Architecture architecture) const { return facts().architecture >= architecture; }
+  // Ampere and newer replace bad rows of memory by spare ones; older GPUs retire pages.
+  bool remaps_rows() const { return facts().row_banks != 0; }
 
  private:
   Return result_ = Return::kUninitialized;
@@ -81,20 +83,23 @@ class Gpu {
   std::uint32_t gpu_ = 0;
 };
 
-#define NVML_ENTER(call)          \
-  const Enter call(__func__);     \
+#define NVML_ENTER(call)      \
+  const Enter call(__func__); \
   if (call.result() != Return::kSuccess) return call.result()
 #define NVML_ENTER_DEVICE(gpu, device) \
   const Gpu gpu(__func__, device);     \
   if (gpu.result() != Return::kSuccess) return gpu.result()
 // For what the driver knows without asking the GPU.
-#define NVML_ENTER_CACHED(gpu, device)                   \
-  const Gpu gpu(__func__, device, WhenLost::kAnswer);    \
+#define NVML_ENTER_CACHED(gpu, device)                \
+  const Gpu gpu(__func__, device, WhenLost::kAnswer); \
   if (gpu.result() != Return::kSuccess) return gpu.result()
 #define NVML_REQUIRE(condition) \
   if (!(condition)) return Return::kInvalidArgument
 
 Device HandleOf(std::uint32_t gpu);
+
+// Settings change for the whole node, so the real driver lets only root.
+Return CheckMayChange(const Gpu& gpu);
 
 // kInsufficientSize where `text` and its NUL do not fit; kNotSupported for an empty text.
 Return CopyText(const char* text, char* buffer, unsigned length);

@@ -45,6 +45,7 @@ void FillFacts(sim::StateFile* image, std::uint32_t gpu) {
   facts.mig_capable = 1;
   facts.max_mig_devices = 7;
   facts.ecc_enabled = 1;
+  facts.row_banks = 640;
   facts.pci = {0, 7 + gpu * 8, 0, 0};
   facts.pci_device_id = 0x20B210DE;
   facts.pci_subsystem_id = 0x146310DE;
@@ -62,9 +63,11 @@ void FillFacts(sim::StateFile* image, std::uint32_t gpu) {
   facts.power_idle_mw = 60000;
   facts.temperature_idle_c = 30;
   facts.temperature_slowdown_c = 89;
+  facts.temperature_memory_max_c = 95;
   facts.temperature_shutdown_c = 92;
   facts.nvlink_version = 3;
   facts.nvlink_count = 12;
+  facts.nvlink_mbps = 25000;
   for (std::uint32_t other = 0; other < kGpus; ++other) {
     facts.pcie_level[other] = other == gpu           ? kTopologyInternal
                               : other / 2 == gpu / 2 ? kTopologyMultiple
@@ -72,6 +75,7 @@ void FillFacts(sim::StateFile* image, std::uint32_t gpu) {
   }
   sim::GpuLive& live = image->live[gpu];
   live.temperature_c = live.memory_temperature_c = live.power_mw = sim::kDerived;
+  live.ecc_mode_pending = facts.ecc_enabled;
   live.utilization_gpu = live.utilization_memory = sim::kDerived;
 }
 
@@ -119,8 +123,8 @@ GpuUser::GpuUser(const std::string& state_dir, std::uint32_t gpu, std::uint64_t 
   if (pid_ == 0) {
     auto* state = new sim::State();  // for the life of the child
     auto* slot = new sim::ProcessSlot();
-    const bool good = state->Open(state_dir) == 0 && slot->Claim(state) == 0 &&
-                      slot->Charge(gpu, bytes) == 0;
+    const bool good =
+        state->Open(state_dir) == 0 && slot->Claim(state) == 0 && slot->Charge(gpu, bytes) == 0;
     if (!good) _exit(1);
     slot->AddContexts(gpu, 1);
     if (write(ready[1], "x", 1) != 1) _exit(1);

@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: Apache-2.0
+// GPU performance monitoring, from Hopper on: a client takes two samples of a GPU and asks for
+// rates between them. A sample is the GPU's busy time so far. The simulation knows how long kernels
+// run, not what they do, so pipes, engines and links read 0.
+#include <array>
+#include <new>
+
+#include "src/sim/nvml/session.h"
+
+namespace tessera::nvml {
+
+struct GpmSampleTag {
+  std::uint64_t magic;
+  std::uint32_t gpu;
+  std::uint64_t time_ns;  // CLOCK_MONOTONIC; 0: not taken yet
+  std::uint64_t busy_ns;
+};
+
+namespace {
+
+constexpr std::uint64_t kLiveSample = 0x7465737347504D;
+constexpr unsigned kVersion = 1;
+
+enum class Source : std::uint8_t { kBusy, kMemory, kZero };
+
+// Metrics `first` to `last`, by NVML's numbers.
+struct Metrics {
+  unsigned first, last;
+  Source source;
+  const char* short_name;
+  const char* long_name;
+  const char* unit;
+};
+
+constexpr std::array kMetrics = {
+    Metrics{1, 1, Source::kBusy, "gract", "Graphics Engine Utilization", "%"},
+    Metrics{2, 2, Source::kBusy, "smutil", "SM Utilization", "%"},
+    Metrics{3, 3, Source::kBusy, "smocc", "SM Occupancy", "%"},
+    Metrics{4, 4, Source::kZero, "intutil", "Integer Utilization", "%"},
+    Metrics{5, 5, Source::kZero, "mmaact", "Tensor Core Utilization", "%"},
+    Metrics{6, 7, Source::kZero, nullptr, nullptr, "%"},
+    Metrics{9, 9, Source::kZero, nullptr, nullptr, "%"},
+    Metrics{10, 10, Source::kMemory, "dram", "DRAM Bandwidth Utilization", "%"},
+    Metrics{11, 11, Source::kZero, "fp64", "FP64 Utilization", "%"},
+    Metrics{12, 12, Source::kZero, "fp32", "FP32 Utilization", "%"},
+    Metrics{13, 13, Source::kZero, "fp16", "FP16 Utilization", "%"},
+    Metrics{20, 20, Source::kZero, "pcitx", "PCIe Transmitted", "MiB/s"},
+    Metrics{21, 21, Source::kZero, "pcirx", "PCIe Received", "MiB/s"},
+    Metrics{30, 37, Source::kZero, nullptr, nullptr, "%"},
+    Metrics{40, 47, Source::kZero, nullptr, nullptr, "%"},
+    Metrics{50, 51, Source::kZero, nullptr, nullptr, "%"},
+    Metrics{60, 60, Source::kZero, "nvlrx", "NVLink Received", "MiB/s"},
+    Metrics{61, 61, Source::kZero, "nvltx", "NVLink Transmitted", "MiB/s"},
+    Metrics{62, 97, Source::kZero, nullptr, nullptr, "MiB/s"}};
+
+bool Live(GpmSample sample) { return sample != nullptr && sample->magic == kLiveSample; }
+
+bool Supported(const Gpu& gpu) { return gpu.at_least(kArchHopper); }
+
+// Percent between the samples, of the whole GPU. Injected values win, as in State::Utilization.
+double BusyPercent(const sim::State& state, const GpmSampleTag& earlier,
+                   const GpmSampleTag& later) {
+  const std::uint32_t given = state.file().live[later.gpu].utilization_gpu.load();
+  if (given != sim::kDerived) return given;
+  const double busy = static_cast<double>(later.busy_ns - earlier.busy_ns) * 100;
+  const double percent = busy / static_cast<double>(later.time_ns - earlier.time_ns);
+  return percent < 100 ? percent : 100;
+}
+
+// Half of the busy time, as in State::Utilization.
+double MemoryPercent(const sim::State& state, const GpmSampleTag& later, double busy) {
+  const std::uint32_t given = state.file().live[later.gpu].utilization_memory.load();
+  return given != sim::kDerived ? given : busy / 2;
+}
+
+void Fill(const sim::State& state, const GpmMetrics& samples, GpmMetric* metric) {
+  metric->result = Return::kNotSupported;
+  for (const Metrics& known : kMetrics) {
+    if (metric->id < known.first || metric->id > known.last) continue;
+    const double busy = BusyPercent(state, *samples.earlier, *samples.later);
+    metric->result = Return::kSuccess;
+    metric->value = known.source == Source::kBusy     ? busy
+                    : known.source == Source::kMemory ? MemoryPercent(state, *samples.later, busy)
+                                                      : 0;
+    metric->short_name = known.short_name;
+    metric->long_name = known.long_name;
+    metric->unit = known.unit;
+  }
+}
+
+}  // namespace
+
+Return nvmlGpmQueryDeviceSupport(Device device, GpmSupport* support) {
+  NVML_ENTER_DEVICE(gpu, device);
+  NVML_REQUIRE(support != nullptr);
+  if (support->version != kVersion) return Return::kArgumentVersionMismatch;
+  support->is_supported = Supported(gpu) ? 1 : 0;
+  return Return::kSuccess;
+}
+
+Return nvmlGpmQueryIfStreamingEnabled(Device device, unsigned* state) {
+  NVML_ENTER_DEVICE(gpu, device);
+  NVML_REQUIRE(state != nullptr);
+  if (!Supported(gpu)) return Return::kNotSupported;
+  return Put(state, kFeatureDisabled);
+}
+
+Return nvmlGpmSampleAlloc(GpmSample* sample) {
+  NVML_ENTER(call);
+  NVML_REQUIRE(sample != nullptr);
+  auto* fresh = new (std::nothrow) GpmSampleTag{};
+  if (fresh == nullptr) return Return::kMemory;
+  fresh->magic = kLiveSample;
+  *sample = fresh;
+  return Return::kSuccess;
+}
+
+Return nvmlGpmSampleFree(GpmSample sample) {
+  NVML_ENTER(call);
+  NVML_REQUIRE(Live(sample));
+  sample->magic = 0;
+  delete sample;
+  return Return::kSuccess;
+}
+
+Return nvmlGpmSampleGet(Device device, GpmSample sample) {
+  NVML_ENTER_DEVICE(gpu, device);
+  NVML_REQUIRE(Live(sample));
+  if (!Supported(gpu)) return Return::kNotSupported;
+  sample->gpu = gpu.number();
+  sample->time_ns = sim::MonotonicNs();
+  sample->busy_ns = gpu.state().BusyNs(gpu.number());
+  return Return::kSuccess;
+}
+
+Return nvmlGpmMetricsGet(GpmMetrics* metrics) {
+  NVML_ENTER(call);
+  NVML_REQUIRE(metrics != nullptr);
+  if (metrics->version != kVersion) return Return::kArgumentVersionMismatch;
+  NVML_REQUIRE(Live(metrics->earlier) && Live(metrics->later));
+  const GpmSampleTag& earlier = *metrics->earlier;
+  const GpmSampleTag& later = *metrics->later;
+  NVML_REQUIRE(earlier.gpu == later.gpu && earlier.time_ns != 0 && earlier.time_ns < later.time_ns);
+  for (unsigned i = 0; i < metrics->count; ++i) {
+    Fill(call.state(), *metrics, &metrics->metrics[i]);
+  }
+  return Return::kSuccess;
+}
+
+}  // namespace tessera::nvml

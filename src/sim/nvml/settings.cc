@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+// What root may set: power limit, clocks, ECC. The getters are in condition.cc and memory.cc.
+#include "src/sim/nvml/model.h"
+#include "src/sim/nvml/session.h"
+
+namespace tessera::nvml {
+namespace {
+
+Return SetPowerLimit(const Gpu& gpu, unsigned milliwatts) {
+  NVML_REQUIRE(milliwatts >= gpu.facts().power_min_mw && milliwatts <= gpu.facts().power_max_mw);
+  const Return may = CheckMayChange(gpu);
+  if (may == Return::kSuccess) gpu.live().power_limit_mw.store(milliwatts);
+  return may;
+}
+
+// 0 for both unlocks.
+Return LockClocks(const Gpu& gpu, sim::AtomicU32* low, sim::AtomicU32* high, unsigned min_mhz,
+                  unsigned max_mhz) {
+  const Return may = CheckMayChange(gpu);
+  if (may != Return::kSuccess) return may;
+  low->store(min_mhz);
+  high->store(max_mhz);
+  return Return::kSuccess;
+}
+
+Return LockGraphics(const Gpu& gpu, unsigned min_mhz, unsigned max_mhz) {
+  return LockClocks(gpu, &gpu.live().locked_graphics_min, &gpu.live().locked_graphics_max, min_mhz,
+                    max_mhz);
+}
+
+// Only from Ampere on.
+Return LockMemory(const Gpu& gpu, unsigned min_mhz, unsigned max_mhz) {
+  if (!gpu.at_least(kArchAmpere)) return Return::kNotSupported;
+  return LockClocks(gpu, &gpu.live().locked_mem_min, &gpu.live().locked_mem_max, min_mhz, max_mhz);
+}
+
+Return SetApplicationClocks(const Gpu& gpu, unsigned memory_mhz, unsigned graphics_mhz) {
+  const Return may = CheckMayChange(gpu);
+  if (may != Return::kSuccess) return may;
+  gpu.live().application_mem.store(memory_mhz);
+  gpu.live().application_graphics.store(graphics_mhz);
+  return Return::kSuccess;
+}
+
+}  // namespace
+
+Return nvmlDeviceSetPowerManagementLimit(Device device, unsigned milliwatts) {
+  NVML_ENTER_DEVICE(gpu, device);
+  return SetPowerLimit(gpu, milliwatts);
+}
+
+Return nvmlDeviceSetPowerManagementLimit_v2(Device device, PowerValue* value) {
+  NVML_ENTER_DEVICE(gpu, device);
+  NVML_REQUIRE(value != nullptr);
+  if (value->version != VersionOf<PowerValue>(2)) return Return::kArgumentVersionMismatch;
+  if (value->scope != 0) return Return::kNotSupported;
+  return SetPowerLimit(gpu, value->milliwatts);
+}
+
+// The range may reach beyond the clocks that there are; the GPU takes the nearest.
+Return nvmlDeviceSetGpuLockedClocks(Device device, unsigned min_mhz, unsigned max_mhz) {
+  NVML_ENTER_DEVICE(gpu, device);
+  const sim::GpuFacts& facts = gpu.facts();
+  NVML_REQUIRE(max_mhz != 0 && min_mhz <= max_mhz && min_mhz <= facts.clock_graphics_max);
+  const unsigned high = max_mhz < facts.clock_graphics_max ? max_mhz : facts.clock_graphics_max;
+  return LockGraphics(gpu, min_mhz, high);
+}
+Return nvmlDeviceResetGpuLockedClocks(Device device) {
+  NVML_ENTER_DEVICE(gpu, device);
+  return LockGraphics(gpu, 0, 0);
+}
+
+Return nvmlDeviceSetMemoryLockedClocks(Device device, unsigned min_mhz, unsigned max_mhz) {
+  NVML_ENTER_DEVICE(gpu, device);
+  const sim::GpuFacts& facts = gpu.facts();
+  NVML_REQUIRE(max_mhz != 0 && min_mhz <= max_mhz && min_mhz <= facts.clock_mem_max);
+  return LockMemory(gpu, min_mhz, max_mhz < facts.clock_mem_max ? max_mhz : facts.clock_mem_max);
+}
+Return nvmlDeviceResetMemoryLockedClocks(Device device) {
+  NVML_ENTER_DEVICE(gpu, device);
+  return LockMemory(gpu, 0, 0);
+}
+
+// Only pairs that the GPU lists are taken.
+Return nvmlDeviceSetApplicationsClocks(Device device, unsigned memory_mhz, unsigned graphics_mhz) {
+  NVML_ENTER_DEVICE(gpu, device);
+  const sim::GpuFacts& facts = gpu.facts();
+  NVML_REQUIRE(memory_mhz == facts.clock_mem_max || memory_mhz == facts.clock_mem_idle);
+  NVML_REQUIRE(graphics_mhz >= facts.clock_graphics_idle &&
+               graphics_mhz <= facts.clock_graphics_max);
+  return SetApplicationClocks(gpu, memory_mhz, graphics_mhz);
+}
+Return nvmlDeviceResetApplicationsClocks(Device device) {
+  NVML_ENTER_DEVICE(gpu, device);
+  return SetApplicationClocks(gpu, 0, 0);
+}
+
+// Takes effect with the next boot of a real GPU, so only the pending mode shows it.
+Return nvmlDeviceSetEccMode(Device device, unsigned mode) {
+  NVML_ENTER_DEVICE(gpu, device);
+  NVML_REQUIRE(mode <= kFeatureEnabled);
+  const Return may = CheckMayChange(gpu);
+  if (may == Return::kSuccess) gpu.live().ecc_mode_pending.store(mode);
+  return may;
+}
+
+}  // namespace tessera::nvml
