@@ -39,6 +39,7 @@ struct Flags {
   std::string gpu_or_all = "all";
   uint64_t code = 79;
   uint64_t corrected = 0, uncorrected = 0;
+  Repairs repairs;
   std::string function;
   std::string result = "GPU_IS_LOST";
   uint64_t after = 0, times = 0;
@@ -287,6 +288,28 @@ void AddInjectCommands(CLI::App* app, Flags* flags, Action* action) {
                              });
   ecc->add_option("--corrected", flags->corrected, "How many")->check(WholeNumber());
   ecc->add_option("--uncorrected", flags->uncorrected, "How many")->check(WholeNumber());
+  CLI::App* rows = GpuCommand(
+      inject, flags, action, "rows", "Rows of memory replaced by spare ones; pages retired on a T4",
+      [=](State* state, uint32_t gpu) -> Status {
+        const Repairs& repairs = flags->repairs;
+        if (repairs.correctable == 0 && repairs.uncorrectable == 0 && !repairs.pending &&
+            !repairs.failed) {
+          return Error(Code::kInvalidArgument, "no rows to inject: give --correctable, "
+                       "--uncorrectable, --pending or --failed");
+        }
+        if (repairs.failed && state->facts(gpu).row_banks == 0) {
+          return Error(Code::kFailedPrecondition, "GPU {} retires pages, which cannot fail: take a "
+                       "node of A100 or newer", gpu);
+        }
+        InjectRepairs(state, gpu, repairs);
+        return {};
+      });
+  rows->add_option("--correctable", flags->repairs.correctable, "How many, after corrected errors")
+      ->check(WholeNumber());
+  rows->add_option("--uncorrectable", flags->repairs.uncorrectable, "How many, after uncorrected errors")
+      ->check(WholeNumber());
+  rows->add_flag("--pending", flags->repairs.pending, "One waits for a reset (recover)");
+  rows->add_flag("--failed", flags->repairs.failed, "One failed, since no spare row was left (XID 64)");
   AddValueCommand(inject, flags, action, "temperature", "Set the temperature, °C", 200, 1, &GpuLive::temperature_c);
   AddValueCommand(inject, flags, action, "power", "Set the power draw, W", 5000, 1000, &GpuLive::power_mw);
   AddValueCommand(inject, flags, action, "utilization", "Set the utilisation, %", 100, 1, &GpuLive::utilization_gpu);

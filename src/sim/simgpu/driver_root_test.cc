@@ -157,6 +157,48 @@ TEST(InjectTest, RecoverClearsOnlyTheFaultsOfItsGpu) {
   EXPECT_EQ(state.CheckFault("nvmlDeviceGetName", 1), 0u);
 }
 
+TEST(InjectTest, AnUncorrectedErrorWaitsForTheRepairThatTheGpuCan) {
+  testing::SimNode a100({.profile = "a100-sxm4-80gb", .gpus = 1});
+  InjectEcc(&a100.state(), 0, 0, 1);
+  EXPECT_EQ(a100.state().live(0).remapped_pending.load(), 1u);
+  EXPECT_EQ(a100.state().live(0).retired_pending.load(), 0u);
+  Recover(&a100.state(), 0);
+  EXPECT_EQ(a100.state().live(0).remapped_uncorrected.load(), 1u);
+  EXPECT_EQ(a100.state().live(0).remapped_pending.load(), 0u);
+  testing::SimNode t4({.profile = "t4", .gpus = 1});
+  InjectEcc(&t4.state(), 0, 0, 1);
+  EXPECT_EQ(t4.state().live(0).remapped_pending.load(), 0u);
+  Recover(&t4.state(), 0);
+  EXPECT_EQ(t4.state().live(0).retired_uncorrected.load(), 1u);
+}
+
+TEST(InjectTest, RepairsCountAndReportTheirXids) {
+  testing::SimNode node({.profile = "h100-sxm5-80gb", .gpus = 2});
+  State& state = node.state();
+  uint64_t last = state.event_count();
+  InjectRepairs(&state, 1, {.correctable = 2, .uncorrectable = 3, .failed = true});
+  EXPECT_EQ(state.live(1).remapped_corrected.load(), 2u);
+  EXPECT_EQ(state.live(1).remapped_uncorrected.load(), 3u);
+  EXPECT_EQ(state.live(1).remapped_failed.load(), 1u);
+  for (const uint64_t xid : {63u, 64u}) {
+    EventView event;
+    ASSERT_TRUE(state.WaitEvent(&last, 0, &event));
+    EXPECT_EQ(event.data, xid);
+  }
+  EXPECT_EQ(state.live(1).recovery_action.load(), 1u);
+  EXPECT_THAT(ShowJson(&state), HasSubstr("\"repair_failed\": true"));
+}
+
+TEST(InjectTest, RecoverUndoesWhatRootHasSet) {
+  testing::SimNode node({.profile = "t4", .gpus = 1});
+  GpuLive& live = node.state().live(0);
+  live.power_limit_mw = 65'000;
+  live.locked_graphics_max = 600;
+  Recover(&node.state(), 0);
+  EXPECT_EQ(live.power_limit_mw.load(), 0u);
+  EXPECT_EQ(live.locked_graphics_max.load(), 0u);
+}
+
 TEST(InjectTest, NvmlErrorsGoByNameOrNumber) {
   EXPECT_EQ(*NvmlResultFromText("NVML_ERROR_GPU_IS_LOST"), 15u);
   EXPECT_EQ(*NvmlResultFromText("timeout"), 10u);

@@ -13,6 +13,8 @@ namespace {
 
 constexpr uint32_t kRecoveryReset = 1;
 constexpr uint64_t kXidDoubleBit = 48;
+constexpr uint64_t kXidRepaired = 63;
+constexpr uint64_t kXidRepairFailed = 64;
 constexpr uint64_t kXidOffTheBus = 79;
 // CUresult for contexts that were there.
 constexpr uint32_t kCudaUnknown = 999;
@@ -25,6 +27,16 @@ void KillContexts(GpuLive* live, uint32_t result) {
   live->poison_result = result;
   live->poison_epoch.fetch_add(1);
   FutexWakeAll(&live->poison_epoch);  // programs that wait for the GPU
+}
+
+// A bad row or page that the driver has found waits for the next reset.
+void SetRepairPending(State* state, uint32_t gpu) {
+  GpuLive& live = state->live(gpu);
+  if (state->facts(gpu).row_banks != 0) {
+    live.remapped_pending = 1;
+  } else {
+    live.retired_pending = 1;
+  }
 }
 
 }  // namespace
@@ -51,10 +63,24 @@ void InjectEcc(State* state, uint32_t gpu, uint64_t corrected, uint64_t uncorrec
   live.ecc_uncorrected_aggregate += uncorrected;
   if (corrected != 0) state->PostEvent(gpu, nvml::kEventSingleBitEcc, 0);
   if (uncorrected == 0) return;
-  live.remapped_pending = 1;
+  SetRepairPending(state, gpu);
   KillContexts(&live, kCudaEccUncorrectable);
   state->PostEvent(gpu, nvml::kEventDoubleBitEcc, 0);
   InjectXid(state, gpu, kXidDoubleBit);
+}
+
+void InjectRepairs(State* state, uint32_t gpu, const Repairs& repairs) {
+  GpuLive& live = state->live(gpu);
+  const bool rows = state->facts(gpu).row_banks != 0;
+  (rows ? live.remapped_corrected : live.retired_corrected) += repairs.correctable;
+  (rows ? live.remapped_uncorrected : live.retired_uncorrected) += repairs.uncorrectable;
+  if (repairs.pending) SetRepairPending(state, gpu);
+  if (repairs.correctable != 0 || repairs.uncorrectable != 0 || repairs.pending) {
+    InjectXid(state, gpu, kXidRepaired);
+  }
+  if (!repairs.failed) return;
+  live.remapped_failed = 1;
+  InjectXid(state, gpu, kXidRepairFailed);
 }
 
 void SetMigMode(State* state, uint32_t gpu, bool on) { state->live(gpu).mig_mode = on ? 1 : 0; }
@@ -68,6 +94,13 @@ void Recover(State* state, uint32_t gpu) {
   live.ecc_corrected_volatile = 0;
   live.ecc_uncorrected_volatile = 0;
   live.remapped_uncorrected += live.remapped_pending.exchange(0);
+  live.retired_uncorrected += live.retired_pending.exchange(0);
+  for (auto* setting :
+       {&live.power_limit_mw, &live.locked_graphics_min, &live.locked_graphics_max,
+        &live.locked_mem_min, &live.locked_mem_max, &live.application_graphics,
+        &live.application_mem}) {
+    setting->store(0);
+  }
   live.recovery_action = 0;
   live.lost = 0;
   for (const Fault& fault : state->file().faults) {

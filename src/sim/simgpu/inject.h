@@ -16,10 +16,21 @@ void InjectXid(State* state, uint32_t gpu, uint64_t code);
 void InjectLost(State* state, uint32_t gpu);
 // Adds to the counters and raises their events; uncorrected ones are XID 48 and end contexts.
 void InjectEcc(State* state, uint32_t gpu, uint64_t corrected, uint64_t uncorrected);
+// Memory that the driver has taken out of use: rows that spare ones replace, or pages on GPUs that
+// have no spare rows.
+struct Repairs {
+  uint64_t correctable = 0;    // done, after corrected errors
+  uint64_t uncorrectable = 0;  // done, after uncorrected errors
+  bool pending = false;        // one that waits for a reset
+  bool failed = false;         // no spare row was left
+};
+// Adds to the counters. XID 63 tells of repairs, XID 64 of one that failed.
+void InjectRepairs(State* state, uint32_t gpu, const Repairs& repairs);
 // MIG mode on or off, without slices. REQUIRES: the GPU can.
 void SetMigMode(State* state, uint32_t gpu, bool on);
-// All is well again: not lost, no action wanted, derived values, volatile counters at zero, no
-// faults of this GPU. Contexts from before stay dead.
+// All is well again, as after a reset: not lost, no action wanted, derived values, volatile counters
+// at zero, pending repairs done, settings of root at their defaults, no faults of this GPU. Contexts
+// from before stay dead.
 void Recover(State* state, uint32_t gpu);
 
 // A name of nvmlReturn_t without NVML_ERROR_, or a number.

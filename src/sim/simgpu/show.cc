@@ -51,6 +51,14 @@ Json GpuJson(State* state, uint32_t index) {
   json.Set("recovery_action", Json::Int(live.recovery_action));
   json.Set("ecc_corrected", Json::Int(int64_t(live.ecc_corrected_volatile.load())));
   json.Set("ecc_uncorrected", Json::Int(int64_t(live.ecc_uncorrected_volatile.load())));
+  const bool rows = gpu.row_banks != 0;
+  json.Set("repaired", Json::String(rows ? "rows" : "pages"));
+  json.Set("repaired_corrected",
+           Json::Int(int64_t((rows ? live.remapped_corrected : live.retired_corrected).load())));
+  json.Set("repaired_uncorrected",
+           Json::Int(int64_t((rows ? live.remapped_uncorrected : live.retired_uncorrected).load())));
+  json.Set("repair_pending", Json::Bool(live.remapped_pending != 0 || live.retired_pending != 0));
+  json.Set("repair_failed", Json::Bool(live.remapped_failed != 0));
   json.Set("nvlinks", Json::String(LinksOf(gpu)));
   Json processes = Json::MakeArray();
   for (const ProcessView& view : ProcessesOf(state, index)) {
