@@ -15,11 +15,6 @@ std::string Watts(const Answer<unsigned>& answer) {
   return answer.ok() ? fmt::format("{:.2f}", answer.value / 1000.0) : kNotAvailable;
 }
 
-Answer<unsigned> PowerField(const Gpu& gpu, unsigned id) {
-  const Answer<nvml::FieldValue> field = gpu.Field(id);
-  return {field.result, field.value.value.ui};
-}
-
 Answer<unsigned> UtilizationOf(const Gpu& gpu, unsigned nvml::Utilization::* member) {
   const Answer<nvml::Utilization> utilization = gpu.Utilization();
   return {utilization.result, utilization.value.*member};
@@ -30,31 +25,55 @@ std::string Limit(const Gpu& gpu, bool max) {
   return Watts(max ? gpu.Second(kFunction) : gpu.First(kFunction));
 }
 
-std::string Reason(const Gpu& gpu, std::uint64_t bit) {
-  const auto reasons = gpu.Number64("nvmlDeviceGetCurrentClocksEventReasons");
-  if (!reasons.ok()) return kNotAvailable;
-  return (reasons.value & bit) != 0 ? "Active" : "Not Active";
+std::string ReasonMask(const Gpu& gpu, const char* function) {
+  const auto reasons = gpu.Number64(function);
+  return reasons.ok() ? fmt::format("0x{:016X}", reasons.value) : kNotAvailable;
 }
 
-std::string ReasonMask(const Gpu& gpu) {
-  const auto reasons = gpu.Number64("nvmlDeviceGetCurrentClocksEventReasons");
-  return reasons.ok() ? fmt::format("0x{:016X}", reasons.value) : kNotAvailable;
+// Nanoseconds of a field as microseconds.
+std::string Microseconds(const Gpu& gpu, unsigned field) {
+  const Answer<nvml::FieldValue> time = gpu.Field(field);
+  return time.ok() ? std::to_string(time.value.value.ull / 1000) : kNotAvailable;
+}
+
+std::string PciClass(const Gpu& gpu, unsigned nvml::PciInfoExt::* member) {
+  nvml::PciInfoExt pci{};
+  pci.version = nvml::VersionOf<nvml::PciInfoExt>(1);
+  const nvml::Return result =
+      NVML_CALL(gpu.client(), nvmlDeviceGetPciInfoExt, gpu.handle(), &pci);
+  return result == nvml::Return::kSuccess ? Hex(pci.*member, 2) : kNotAvailable;
+}
+
+std::string InforomValid(const Gpu& gpu) {
+  const nvml::Return result =
+      NVML_CALL(gpu.client(), nvmlDeviceValidateInforom, gpu.handle());
+  if (result == nvml::Return::kSuccess) return "valid";
+  return result == nvml::Return::kCorruptedInforom ? "invalid" : kNotAvailable;
+}
+
+std::string DriverModel(const Answer<unsigned>& model) {
+  if (!model.ok()) return kNotAvailable;
+  return model.value == 0 ? "WDDM" : "TCC";
+}
+
+std::string EncoderPart(const Gpu& gpu, int part) {
+  unsigned values[3] = {};
+  const nvml::Return result = NVML_CALL(gpu.client(), nvmlDeviceGetEncoderStats, gpu.handle(),
+                                        &values[0], &values[1], &values[2]);
+  return result == nvml::Return::kSuccess ? std::to_string(values[part]) : kNotAvailable;
+}
+
+std::string Margin(const Gpu& gpu) {
+  nvml::MarginTemperature margin{};
+  margin.version = nvml::VersionOf<nvml::MarginTemperature>(1);
+  const nvml::Return result =
+      NVML_CALL(gpu.client(), nvmlDeviceGetMarginTemperature, gpu.handle(), &margin);
+  return result == nvml::Return::kSuccess ? std::to_string(margin.margin) : kNotAvailable;
 }
 
 std::string PciPart(const Gpu& gpu, unsigned nvml::PciInfo::* member, int digits) {
   const Answer<nvml::PciInfo> pci = gpu.Pci();
   return pci.ok() ? Hex(pci.value.*member, digits) : kNotAvailable;
-}
-
-std::string FabricStateName(const Gpu& gpu) {
-  const Answer<nvml::FabricInfoV3> fabric = gpu.Fabric();
-  if (!fabric.ok()) return kNotAvailable;
-  switch (fabric.value.state) {
-    case nvml::kFabricNotStarted: return "Not Started";
-    case nvml::kFabricInProgress: return "In Progress";
-    case nvml::kFabricCompleted: return "Completed";
-    default: return kNotAvailable;
-  }
 }
 
 // Getters in one expression, of the GPU g or of the node n.
@@ -87,15 +106,30 @@ void AddIdentity(std::vector<GpuField>* t) {
      OF_GPU(PciPart(g, &nvml::PciInfo::pci_device_id, 8))},
     {"pci.sub_device_id", "", "", "PCI subsystem id, in hex.",
      OF_GPU(PciPart(g, &nvml::PciInfo::pci_subsystem_id, 8))},
+    {"pci.baseClass", "", "", "PCI base class, in hex.",
+     OF_GPU(PciClass(g, &nvml::PciInfoExt::base_class))},
+    {"pci.subClass", "", "", "PCI sub-class, in hex.",
+     OF_GPU(PciClass(g, &nvml::PciInfoExt::sub_class))},
     {"vbios_version", "", "", "Version of the BIOS of the GPU board.",
      OF_GPU(g.Vbios())},
     {"compute_cap", "", "", "CUDA compute capability.",
      OF_GPU(g.ComputeCapability())},
     {"inforom.img", "inforom.image", "", "Version of the infoROM image.",
      OF_GPU(g.InforomImage())},
+    {"inforom.oem", "", "", "Version of the OEM object of the infoROM.", OF_GPU(g.Inforom(0))},
+    {"inforom.ecc", "", "", "Version of the ECC object of the infoROM.", OF_GPU(g.Inforom(1))},
+    {"inforom.pwr", "inforom.power", "", "Version of the power object of the infoROM.",
+     OF_GPU(g.Inforom(2))},
+    {"inforom.checksum_validation", "", "", "Whether the checksum of the infoROM is right.",
+     OF_GPU(InforomValid(g))},
     {"gsp.mode.current", "", "", "Whether the GPU system processor is in use.",
      OF_GPU(ShowEnabled(g.First("nvmlDeviceGetGspFirmwareMode")))},
-    {"addressing_mode", "", "", "HMM, ATS or none.", OF_GPU(kNotAvailable)},
+    {"gsp.mode.default", "", "", "Whether the GPU system processor is used by default.",
+     OF_GPU(ShowEnabled(g.Second("nvmlDeviceGetGspFirmwareMode")))},
+    {"addressing_mode", "", "", "HMM, ATS or none.", OF_GPU(g.AddressingMode())},
+    {"platform.module_id", "", "", "Number of the GPU on its board.",
+     OF_GPU(Show(g.Number("nvmlDeviceGetModuleId")))},
+    {"hostname", "", "", "Host name that was given to the GPU.", OF_GPU(kNotAvailable)},
   });
 }
 
@@ -105,12 +139,25 @@ void AddModes(std::vector<GpuField>* t) {
      OF_GPU(ShowEnabled(g.Number("nvmlDeviceGetPersistenceMode")))},
     {"display_mode", "", "", "Whether a display is connected.",
      OF_GPU(ShowEnabled(g.Number("nvmlDeviceGetDisplayMode")))},
+    {"display_attached", "", "", "Whether a display is connected.",
+     OF_GPU(ShowYes(g.Number("nvmlDeviceGetDisplayMode")))},
     {"display_active", "", "", "Whether a display is initialised.",
      OF_GPU(ShowEnabled(g.Number("nvmlDeviceGetDisplayActive")))},
     {"accounting.mode", "", "", "Whether accounting is on.",
      OF_GPU(ShowEnabled(g.Number("nvmlDeviceGetAccountingMode")))},
     {"accounting.buffer_size", "", "", "Processes that accounting keeps.",
      OF_GPU(Show(g.Number("nvmlDeviceGetAccountingBufferSize")))},
+    {"driver_model.current", "", "", "Driver model in effect; only Windows has one.",
+     OF_GPU(DriverModel(g.First("nvmlDeviceGetDriverModel_v2")))},
+    {"driver_model.pending", "", "", "Driver model after the next reboot; only Windows has one.",
+     OF_GPU(DriverModel(g.Second("nvmlDeviceGetDriverModel_v2")))},
+    {"gom.current", "gpu_operation_mode.current", "", "GPU operation mode in effect.",
+     OF_GPU(kNotAvailable)},
+    {"gom.pending", "gpu_operation_mode.pending", "", "GPU operation mode after the next reboot.",
+     OF_GPU(kNotAvailable)},
+    {"dramEncryption.mode.current", "", "", "Whether memory is encrypted.", OF_GPU(kNotAvailable)},
+    {"dramEncryption.mode.pending", "", "", "Whether memory will be encrypted.",
+     OF_GPU(kNotAvailable)},
     {"compute_mode", "", "", "Who may make contexts.", OF_GPU(g.ComputeMode())},
     {"mig.mode.current", "", "", "MIG mode in effect.",
      OF_GPU(ShowEnabled(g.First("nvmlDeviceGetMigMode")))},
@@ -122,8 +169,12 @@ void AddModes(std::vector<GpuField>* t) {
      OF_GPU(ShowEnabled(g.Second("nvmlDeviceGetEccMode")))},
     {"power.management", "", "", "Whether power management is on.",
      OF_GPU(ShowEnabled(g.Number("nvmlDeviceGetPowerManagementMode")))},
+    {"c2c.mode", "", "", "Whether chip-to-chip links are in use.", OF_GPU(kNotAvailable)},
     {"fabric.state", "", "", "How far the GPU has registered with its fabric.",
-     OF_GPU(FabricStateName(g))},
+     OF_GPU(g.FabricState())},
+    {"fabric.status", "", "", "How the registration ended.", OF_GPU(g.FabricStatus())},
+    {"fabric.cliqueId", "", "", "Clique of the GPU in its fabric.", OF_GPU(g.FabricClique())},
+    {"fabric.clusterUuid", "", "", "Cluster of the fabric.", OF_GPU(g.FabricCluster())},
   });
 }
 
@@ -148,15 +199,38 @@ void AddUse(std::vector<GpuField>* t) {
      OF_GPU(Show(g.Number("nvmlDeviceGetFanSpeed")))},
     {"pstate", "", "", "Performance state, P0 (fastest) to P12.",
      OF_GPU(g.PerformanceState())},
+    {"clocks_event_reasons.supported", "clocks_throttle_reasons.supported", "",
+     "Bit mask of what can hold the clocks down.",
+     OF_GPU(ReasonMask(g, "nvmlDeviceGetSupportedClocksEventReasons"))},
     {"clocks_event_reasons.active", "clocks_throttle_reasons.active", "",
      "Bit mask of what holds the clocks down.",
-     OF_GPU(ReasonMask(g))},
+     OF_GPU(ReasonMask(g, "nvmlDeviceGetCurrentClocksEventReasons"))},
     {"clocks_event_reasons.gpu_idle", "clocks_throttle_reasons.gpu_idle", "",
-     "Nothing runs on the GPU.", OF_GPU(Reason(g, 0x1))},
+     "Nothing runs on the GPU.", OF_GPU(g.EventReason(nvml::kReasonGpuIdle))},
+    {"clocks_event_reasons.applications_clocks_setting", "clocks_throttle_reasons.applications_clocks_setting", "",
+     "The chosen application clocks hold the clocks down.", OF_GPU(g.EventReason(nvml::kReasonApplicationsClocks))},
     {"clocks_event_reasons.sw_power_cap", "clocks_throttle_reasons.sw_power_cap", "",
-     "The power limit holds the clocks down.", OF_GPU(Reason(g, 0x4))},
+     "The power limit holds the clocks down.", OF_GPU(g.EventReason(nvml::kReasonSwPowerCap))},
     {"clocks_event_reasons.hw_slowdown", "clocks_throttle_reasons.hw_slowdown", "",
-     "The hardware holds the clocks down.", OF_GPU(Reason(g, 0x8))},
+     "The hardware holds the clocks down.", OF_GPU(g.EventReason(nvml::kReasonHwSlowdown))},
+    {"clocks_event_reasons.hw_thermal_slowdown", "clocks_throttle_reasons.hw_thermal_slowdown", "",
+     "The hardware holds the clocks down, since it is too hot.", OF_GPU(g.EventReason(nvml::kReasonHwThermal))},
+    {"clocks_event_reasons.hw_power_brake_slowdown", "clocks_throttle_reasons.hw_power_brake_slowdown", "",
+     "The power supply holds the clocks down.", OF_GPU(g.EventReason(nvml::kReasonHwPowerBrake))},
+    {"clocks_event_reasons.sw_thermal_slowdown", "clocks_throttle_reasons.sw_thermal_slowdown", "",
+     "The driver holds the clocks down, since the GPU is too hot.", OF_GPU(g.EventReason(nvml::kReasonSwThermal))},
+    {"clocks_event_reasons.sync_boost", "clocks_throttle_reasons.sync_boost", "",
+     "Another GPU of the sync boost group holds the clocks down.", OF_GPU(g.EventReason(nvml::kReasonSyncBoost))},
+    {"clocks_event_reasons_counters.sw_power_cap", "", "us",
+     "How long the clocks were held down by the power limit.", OF_GPU(Microseconds(g, 74))},
+    {"clocks_event_reasons_counters.sync_boost", "", "us",
+     "How long the clocks were held down by sync boost.", OF_GPU(Microseconds(g, 76))},
+    {"clocks_event_reasons_counters.sw_thermal_slowdown", "", "us",
+     "How long the clocks were held down by the driver, since it was too hot.", OF_GPU(Microseconds(g, 251))},
+    {"clocks_event_reasons_counters.hw_thermal_slowdown", "", "us",
+     "How long the clocks were held down by the hardware, since it was too hot.", OF_GPU(Microseconds(g, 252))},
+    {"clocks_event_reasons_counters.hw_power_brake_slowdown", "", "us",
+     "How long the clocks were held down by the power supply.", OF_GPU(Microseconds(g, 253))},
     {"memory.total", "", "MiB", "Total memory.",
      OF_GPU(MemoryPart(g, &nvml::MemoryV2::total))},
     {"memory.reserved", "", "MiB", "Memory that the driver keeps.",
@@ -173,27 +247,20 @@ void AddUse(std::vector<GpuField>* t) {
      OF_GPU(Show(g.First("nvmlDeviceGetEncoderUtilization")))},
     {"utilization.decoder", "", "%", "Use of the decoder.",
      OF_GPU(Show(g.First("nvmlDeviceGetDecoderUtilization")))},
+    {"utilization.jpeg", "", "%", "Use of the JPEG engine.",
+     OF_GPU(Show(g.First("nvmlDeviceGetJpgUtilization")))},
+    {"utilization.ofa", "", "%", "Use of the optical flow engine.",
+     OF_GPU(Show(g.First("nvmlDeviceGetOfaUtilization")))},
+    {"encoder.stats.sessionCount", "", "", "Encoder sessions.", OF_GPU(EncoderPart(g, 0))},
+    {"encoder.stats.averageFps", "", "", "Frames a second that are encoded.",
+     OF_GPU(EncoderPart(g, 1))},
+    {"encoder.stats.averageLatency", "", "", "Microseconds that encoding a frame takes.",
+     OF_GPU(EncoderPart(g, 2))},
     {"temperature.gpu", "", "", "Temperature of the core, in degrees Celsius.",
      OF_GPU(Show(g.Number("nvmlDeviceGetTemperature", 0)))},
+    {"temperature.gpu.tlimit", "", "", "Degrees Celsius below the limit.", OF_GPU(Margin(g))},
     {"temperature.memory", "", "", "Temperature of the memory, in degrees Celsius.",
-     OF_GPU(Show(PowerField(g, nvml::kFieldMemoryTemp)))},
-  });
-}
-
-void AddErrors(std::vector<GpuField>* t) {
-  t->insert(t->end(), {
-    {"ecc.errors.corrected.volatile.total", "", "", "Corrected ECC errors since the boot.",
-     OF_GPU(Show(g.EccErrors(0, 0)))},
-    {"ecc.errors.corrected.aggregate.total", "", "", "Corrected ECC errors over the life.",
-     OF_GPU(Show(g.EccErrors(0, 1)))},
-    {"ecc.errors.uncorrected.volatile.total", "", "", "Uncorrected ECC errors since the boot.",
-     OF_GPU(Show(g.EccErrors(1, 0)))},
-    {"ecc.errors.uncorrected.aggregate.total", "", "", "Uncorrected ECC errors over the life.",
-     OF_GPU(Show(g.EccErrors(1, 1)))},
-    {"retired_pages.pending", "", "", "Whether pages wait to be retired.",
-     OF_GPU(ShowYes(g.Number("nvmlDeviceGetRetiredPagesPendingStatus")))},
-    {"gpu_recovery_action", "", "", "What the driver asks the operator to do.",
-     OF_GPU(g.RecoveryAction())},
+     OF_GPU(Show(g.FieldNumber(nvml::kFieldMemoryTemp)))},
   });
 }
 
@@ -202,9 +269,9 @@ void AddPower(std::vector<GpuField>* t) {
     {"power.draw", "", "W", "Power drawn by the board.",
      OF_GPU(Watts(g.Number("nvmlDeviceGetPowerUsage")))},
     {"power.draw.average", "", "W", "Power drawn over the last second.",
-     OF_GPU(Watts(PowerField(g, nvml::kFieldPowerAverage)))},
+     OF_GPU(Watts(g.FieldNumber(nvml::kFieldPowerAverage)))},
     {"power.draw.instant", "", "W", "Power drawn now.",
-     OF_GPU(Watts(PowerField(g, nvml::kFieldPowerInstant)))},
+     OF_GPU(Watts(g.FieldNumber(nvml::kFieldPowerInstant)))},
     {"power.limit", "", "W", "Power limit that was asked for.",
      OF_GPU(Watts(g.Number("nvmlDeviceGetPowerManagementLimit")))},
     {"enforced.power.limit", "", "W", "Power limit in effect.",
@@ -230,6 +297,12 @@ void AddClocks(std::vector<GpuField>* t) {
      OF_GPU(Show(g.Number("nvmlDeviceGetApplicationsClock", nvml::kClockGraphics)))},
     {"clocks.applications.memory", "clocks.applications.mem", "MHz", "Chosen memory clock.",
      OF_GPU(Show(g.Number("nvmlDeviceGetApplicationsClock", nvml::kClockMem)))},
+    {"clocks.default_applications.graphics", "clocks.default_applications.gr", "MHz",
+     "Graphics clock after a reset.",
+     OF_GPU(Show(g.Number("nvmlDeviceGetDefaultApplicationsClock", nvml::kClockGraphics)))},
+    {"clocks.default_applications.memory", "clocks.default_applications.mem", "MHz",
+     "Memory clock after a reset.",
+     OF_GPU(Show(g.Number("nvmlDeviceGetDefaultApplicationsClock", nvml::kClockMem)))},
     {"clocks.max.graphics", "clocks.max.gr", "MHz", "Highest graphics clock.",
      OF_GPU(Show(g.Number("nvmlDeviceGetMaxClockInfo", nvml::kClockGraphics)))},
     {"clocks.max.sm", "", "MHz", "Highest SM clock.",
@@ -251,7 +324,7 @@ const std::vector<GpuField>& GpuFields() {
     AddModes(&table);
     AddPcie(&table);
     AddUse(&table);
-    AddErrors(&table);
+    AddErrorFields(&table);
     AddPower(&table);
     AddClocks(&table);
     return table;

@@ -20,6 +20,8 @@ struct GpuField {
   std::string (*value)(const Gpu& gpu, const NodeFacts& node);
 };
 const std::vector<GpuField>& GpuFields();
+// Those about errors of the memory and what was done about them (error_fields.cc).
+void AddErrorFields(std::vector<GpuField>* table);
 
 struct AppField {
   std::string_view name;

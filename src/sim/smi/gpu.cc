@@ -38,12 +38,22 @@ constexpr std::array kBrands = {NamedValue{1, "Quadro"},      NamedValue{2, "Tes
 constexpr std::array kComputeModes = {NamedValue{0, "Default"}, NamedValue{1, "Exclusive_Thread"},
                                       NamedValue{2, "Prohibited"},
                                       NamedValue{3, "Exclusive_Process"}};
-constexpr std::array kVirtualizationModes = {
-    NamedValue{0, "None"}, NamedValue{1, "Pass-Through"}, NamedValue{2, "VGPU"},
-    NamedValue{3, "Host VGPU"}, NamedValue{4, "Host VSGA"}};
-constexpr std::array kRecoveryActions = {
-    NamedValue{0, "None"}, NamedValue{1, "Reset"}, NamedValue{2, "Reboot"},
-    NamedValue{3, "Drain P2P"}, NamedValue{4, "Drain and Reset"}};
+constexpr std::array kVirtualizationModes = {NamedValue{0, "None"}, NamedValue{1, "Pass-Through"},
+                                             NamedValue{2, "VGPU"}, NamedValue{3, "Host VGPU"},
+                                             NamedValue{4, "Host VSGA"}};
+constexpr std::array kRecoveryActions = {NamedValue{0, "None"}, NamedValue{1, "Reset"},
+                                         NamedValue{2, "Reboot"}, NamedValue{3, "Drain P2P"},
+                                         NamedValue{4, "Drain and Reset"}};
+
+constexpr std::array kAddressingModes = {NamedValue{0, "None"}, NamedValue{1, "HMM"},
+                                         NamedValue{2, "ATS"}};
+constexpr std::array kFabricStates = {NamedValue{nvml::kFabricNotStarted, "Not Started"},
+                                      NamedValue{nvml::kFabricInProgress, "In Progress"},
+                                      NamedValue{nvml::kFabricCompleted, "Completed"}};
+
+bool InFabric(const Answer<nvml::FabricInfoV3>& fabric) {
+  return fabric.ok() && fabric.value.state == nvml::kFabricCompleted;
+}
 
 using NumberFn = Return (*)(nvml::Device, unsigned*);
 using Number1Fn = Return (*)(nvml::Device, unsigned, unsigned*);
@@ -53,8 +63,8 @@ using TextFn = Return (*)(nvml::Device, char*, unsigned);
 
 std::string ProcessName(const Client& client, unsigned pid) {
   char name[256] = "";
-  const Return result = NVML_CALL(client, nvmlSystemGetProcessName, pid, name,
-                                  static_cast<unsigned>(sizeof(name)));
+  const Return result =
+      NVML_CALL(client, nvmlSystemGetProcessName, pid, name, static_cast<unsigned>(sizeof(name)));
   if (result == Return::kNotFound) return "[Not Found]";
   if (result == Return::kNoPermission) return "[Insufficient Permissions]";
   return result == Return::kSuccess ? name : "[Unknown Error]";
@@ -141,8 +151,46 @@ std::string Gpu::PerformanceState() const {
 }
 
 std::string Gpu::RecoveryAction() const {
-  const Answer<nvml::FieldValue> field = Field(nvml::kFieldRecoveryAction);
-  return NameOf({field.result, field.value.value.ui}, kRecoveryActions, "Unknown");
+  return NameOf(FieldNumber(nvml::kFieldRecoveryAction), kRecoveryActions, "Unknown");
+}
+
+std::string Gpu::AddressingMode() const {
+  nvml::AddressingMode mode{};
+  mode.version = nvml::VersionOf<nvml::AddressingMode>(1);
+  const Return result = NVML_CALL(*client_, nvmlDeviceGetAddressingMode, device_, &mode);
+  return NameOf({result, mode.value}, kAddressingModes, "Unknown");
+}
+
+std::string Gpu::EventReason(std::uint64_t bit) const {
+  const auto reasons = Number64("nvmlDeviceGetCurrentClocksEventReasons");
+  if (!reasons.ok()) return kNotAvailable;
+  return (reasons.value & bit) != 0 ? "Active" : "Not Active";
+}
+
+std::string Gpu::FabricState() const {
+  const Answer<nvml::FabricInfoV3> fabric = Fabric();
+  return NameOf({fabric.result, fabric.value.state}, kFabricStates, kNotAvailable);
+}
+
+std::string Gpu::FabricStatus() const {
+  const Answer<nvml::FabricInfoV3> fabric = Fabric();
+  return InFabric(fabric) ? client_->ErrorText(fabric.value.status) : kNotAvailable;
+}
+
+std::string Gpu::FabricClique() const {
+  const Answer<nvml::FabricInfoV3> fabric = Fabric();
+  return InFabric(fabric) ? std::to_string(fabric.value.clique_id) : kNotAvailable;
+}
+
+std::string Gpu::FabricCluster() const {
+  const Answer<nvml::FabricInfoV3> fabric = Fabric();
+  if (!InFabric(fabric)) return kNotAvailable;
+  std::string uuid;
+  for (int i = 0; i < 16; ++i) {
+    if (i == 4 || i == 6 || i == 8 || i == 10) uuid += '-';
+    uuid += fmt::format("{:02x}", fabric.value.cluster_uuid[i]);
+  }
+  return uuid;
 }
 
 Answer<nvml::PciInfo> Gpu::Pci() const {
@@ -228,9 +276,45 @@ Answer<std::uint64_t> Gpu::EccErrorsAt(unsigned type, unsigned counter, unsigned
   return answer;
 }
 
-Answer<nvml::FieldValue> Gpu::Field(unsigned id) const {
+Answer<unsigned> Gpu::RetiredPages(unsigned cause) const {
+  Answer<unsigned> answer;
+  answer.result =
+      NVML_CALL(*client_, nvmlDeviceGetRetiredPages, device_, cause, &answer.value, nullptr);
+  // Asked without room for their addresses.
+  if (answer.result == Return::kInsufficientSize) answer.result = Return::kSuccess;
+  return answer;
+}
+
+Answer<RemappedRows> Gpu::Rows() const {
+  Answer<RemappedRows> answer;
+  RemappedRows& rows = answer.value;
+  answer.result = NVML_CALL(*client_, nvmlDeviceGetRemappedRows, device_, &rows.correctable,
+                            &rows.uncorrectable, &rows.pending, &rows.failure);
+  return answer;
+}
+
+Answer<nvml::RowRemapperHistogram> Gpu::RowHistogram() const {
+  Answer<nvml::RowRemapperHistogram> answer;
+  answer.result = NVML_CALL(*client_, nvmlDeviceGetRowRemapperHistogram, device_, &answer.value);
+  return answer;
+}
+
+Answer<nvml::EccSramErrorStatus> Gpu::SramErrors() const {
+  Answer<nvml::EccSramErrorStatus> answer;
+  answer.value.version = nvml::VersionOf<nvml::EccSramErrorStatus>(1);
+  answer.result = NVML_CALL(*client_, nvmlDeviceGetSramEccErrorStatus, device_, &answer.value);
+  return answer;
+}
+
+Answer<unsigned> Gpu::FieldNumber(unsigned id, unsigned scope) const {
+  const Answer<nvml::FieldValue> field = Field(id, scope);
+  return {field.result, field.value.value.ui};
+}
+
+Answer<nvml::FieldValue> Gpu::Field(unsigned id, unsigned scope) const {
   Answer<nvml::FieldValue> answer;
   answer.value.field_id = id;
+  answer.value.scope_id = scope;
   answer.result = NVML_CALL(*client_, nvmlDeviceGetFieldValues, device_, 1, &answer.value);
   if (answer.ok()) answer.result = answer.value.result;
   return answer;

@@ -22,6 +22,13 @@ struct Process {
   std::string memory_mib;  // "1024", or N/A
 };
 
+struct RemappedRows {
+  unsigned correctable = 0;
+  unsigned uncorrectable = 0;
+  unsigned pending = 0;
+  unsigned failure = 0;
+};
+
 class Gpu {
  public:
   Gpu(const Client* client, nvml::Device device, unsigned index)
@@ -47,6 +54,13 @@ class Gpu {
   std::string Virtualization() const;
   std::string PerformanceState() const;
   std::string RecoveryAction() const;
+  std::string AddressingMode() const;
+  // "Active" or "Not Active" for one bit of ClocksEventReason.
+  std::string EventReason(std::uint64_t bit) const;
+  std::string FabricState() const;
+  std::string FabricStatus() const;
+  std::string FabricClique() const;
+  std::string FabricCluster() const;
 
   Answer<nvml::PciInfo> Pci() const;
   std::string BusId() const;  // "00000000:07:00.0"
@@ -64,7 +78,14 @@ class Gpu {
   Answer<unsigned> Second(const char* function) const;
   Answer<std::uint64_t> EccErrors(unsigned type, unsigned counter) const;
   Answer<std::uint64_t> EccErrorsAt(unsigned type, unsigned counter, unsigned location) const;
-  Answer<nvml::FieldValue> Field(unsigned id) const;
+  // Pages retired for a cause: 0 corrected errors, 1 an uncorrected one.
+  Answer<unsigned> RetiredPages(unsigned cause) const;
+  Answer<RemappedRows> Rows() const;
+  Answer<nvml::RowRemapperHistogram> RowHistogram() const;
+  Answer<nvml::EccSramErrorStatus> SramErrors() const;
+  // `scope` is the link of fields that are of one link.
+  Answer<nvml::FieldValue> Field(unsigned id, unsigned scope = 0) const;
+  Answer<unsigned> FieldNumber(unsigned id, unsigned scope = 0) const;
 
   std::vector<Process> Processes() const;
   // True where the GPU does not answer any more.

@@ -10,11 +10,6 @@ std::string Celsius(const Answer<unsigned>& answer) { return Show(answer, "C"); 
 std::string Megahertz(const Answer<unsigned>& answer) { return Show(answer, "MHz"); }
 std::string Percent(const Answer<unsigned>& answer) { return Show(answer, "%"); }
 
-Answer<unsigned> FieldNumber(const Gpu& gpu, unsigned id) {
-  const Answer<nvml::FieldValue> field = gpu.Field(id);
-  return {field.result, field.value.value.ui};
-}
-
 void AddIdentity(const Gpu& gpu, LogNode* log) {
   log->Add("Product Name", "product_name", gpu.Name())
       .Add("Product Brand", "product_brand", gpu.Brand())
@@ -56,7 +51,7 @@ void AddIdentity(const Gpu& gpu, LogNode* log) {
 
 void AddPci(const Gpu& gpu, LogNode* log) {
   const Answer<nvml::PciInfo> pci = gpu.Pci();
-  auto part = [&pci](unsigned nvml::PciInfo::* member, int digits) {
+  auto part = [&pci](unsigned nvml::PciInfo::*member, int digits) {
     return pci.ok() ? Hex(pci.value.*member, digits) : std::string(kNotAvailable);
   };
   LogNode& section = log->Open("PCI", "pci");
@@ -76,7 +71,8 @@ void AddPci(const Gpu& gpu, LogNode* log) {
            Show(gpu.Number("nvmlDeviceGetGpuMaxPcieLinkGeneration")));
   link.Open("Link Width", "link_widths")
       .Add("Max", "max_link_width", Show(gpu.Number("nvmlDeviceGetMaxPcieLinkWidth"), "x"))
-      .Add("Current", "current_link_width", Show(gpu.Number("nvmlDeviceGetCurrPcieLinkWidth"), "x"));
+      .Add("Current", "current_link_width",
+           Show(gpu.Number("nvmlDeviceGetCurrPcieLinkWidth"), "x"));
   for (LogNode& width : link.children.back().children) {  // "16x" is written together
     std::erase(width.value, ' ');
   }
@@ -90,22 +86,23 @@ void AddPci(const Gpu& gpu, LogNode* log) {
 void AddPerformance(const Gpu& gpu, LogNode* log) {
   log->Add("Fan Speed", "fan_speed", Percent(gpu.Number("nvmlDeviceGetFanSpeed")))
       .Add("Performance State", "performance_state", gpu.PerformanceState());
-  const auto reasons = gpu.Number64("nvmlDeviceGetCurrentClocksEventReasons");
-  auto reason = [&reasons](std::uint64_t bit) -> std::string {
-    if (!reasons.ok()) return kNotAvailable;
-    return (reasons.value & bit) != 0 ? "Active" : "Not Active";
-  };
   log->Open("Clocks Event Reasons", "clocks_event_reasons")
-      .Add("Idle", "clocks_event_reason_gpu_idle", reason(0x1))
+      .Add("Idle", "clocks_event_reason_gpu_idle", gpu.EventReason(nvml::kReasonGpuIdle))
       .Add("Applications Clocks Setting", "clocks_event_reason_applications_clocks_setting",
-           reason(0x2))
-      .Add("SW Power Cap", "clocks_event_reason_sw_power_cap", reason(0x4))
-      .Add("HW Slowdown", "clocks_event_reason_hw_slowdown", reason(0x8))
-      .Add("HW Thermal Slowdown", "clocks_event_reason_hw_thermal_slowdown", reason(0x40))
-      .Add("HW Power Brake Slowdown", "clocks_event_reason_hw_power_brake_slowdown", reason(0x80))
-      .Add("Sync Boost", "clocks_event_reason_sync_boost", reason(0x10))
-      .Add("SW Thermal Slowdown", "clocks_event_reason_sw_thermal_slowdown", reason(0x20))
-      .Add("Display Clock Setting", "clocks_event_reason_display_clocks_setting", reason(0x100));
+           gpu.EventReason(nvml::kReasonApplicationsClocks))
+      .Add("SW Power Cap", "clocks_event_reason_sw_power_cap",
+           gpu.EventReason(nvml::kReasonSwPowerCap))
+      .Add("HW Slowdown", "clocks_event_reason_hw_slowdown",
+           gpu.EventReason(nvml::kReasonHwSlowdown))
+      .Add("HW Thermal Slowdown", "clocks_event_reason_hw_thermal_slowdown",
+           gpu.EventReason(nvml::kReasonHwThermal))
+      .Add("HW Power Brake Slowdown", "clocks_event_reason_hw_power_brake_slowdown",
+           gpu.EventReason(nvml::kReasonHwPowerBrake))
+      .Add("Sync Boost", "clocks_event_reason_sync_boost", gpu.EventReason(nvml::kReasonSyncBoost))
+      .Add("SW Thermal Slowdown", "clocks_event_reason_sw_thermal_slowdown",
+           gpu.EventReason(nvml::kReasonSwThermal))
+      .Add("Display Clock Setting", "clocks_event_reason_display_clocks_setting",
+           gpu.EventReason(nvml::kReasonDisplayClocks));
 }
 
 void AddMemory(const Gpu& gpu, LogNode* log) {
@@ -140,6 +137,42 @@ void AddEccCounters(const Gpu& gpu, unsigned counter, LogNode* log) {
       .Add("DRAM Uncorrectable", "dram_uncorrectable", Show(gpu.EccErrorsAt(1, counter, kDram)));
 }
 
+void AddRetiredPages(const Gpu& gpu, LogNode* log) {
+  const std::string single = Show(gpu.RetiredPages(0));
+  const std::string uncorrected = Show(gpu.RetiredPages(1));
+  log->Add("Single Bit ECC", "", single);
+  log->Open("", "multiple_single_bit_retirement").Add("", "retired_count", single);
+  log->Add("Double Bit ECC", "", uncorrected);
+  log->Open("", "double_bit_retirement").Add("", "retired_count", uncorrected);
+  log->Add("Pending Page Blacklist", "pending_retirement",
+           ShowYes(gpu.Number("nvmlDeviceGetRetiredPagesPendingStatus")));
+}
+
+void AddRemappedRows(const Gpu& gpu, LogNode* log) {
+  const Answer<RemappedRows> rows = gpu.Rows();
+  if (!rows.ok()) {
+    log->Add("Remapped Rows", "remapped_rows", kNotAvailable);
+    return;
+  }
+  LogNode& section = log->Open("Remapped Rows", "remapped_rows");
+  section.Add("Correctable Error", "remapped_row_corr", std::to_string(rows.value.correctable))
+      .Add("Uncorrectable Error", "remapped_row_unc", std::to_string(rows.value.uncorrectable))
+      .Add("Pending", "remapped_row_pending", ShowYes({rows.result, rows.value.pending}))
+      .Add("Remapping Failure Occurred", "remapped_row_failure",
+           ShowYes({rows.result, rows.value.failure}));
+  const Answer<nvml::RowRemapperHistogram> banks = gpu.RowHistogram();
+  auto show = [&banks](unsigned nvml::RowRemapperHistogram::*member) {
+    return Show(Answer<unsigned>{banks.result, banks.value.*member}, "bank(s)");
+  };
+  using Histogram = nvml::RowRemapperHistogram;
+  section.Open("Bank Remap Availability Histogram", "row_remapper_histogram")
+      .Add("Max", "row_remapper_histogram_max", show(&Histogram::max))
+      .Add("High", "row_remapper_histogram_high", show(&Histogram::high))
+      .Add("Partial", "row_remapper_histogram_partial", show(&Histogram::partial))
+      .Add("Low", "row_remapper_histogram_low", show(&Histogram::low))
+      .Add("None", "row_remapper_histogram_none", show(&Histogram::none));
+}
+
 void AddEcc(const Gpu& gpu, LogNode* log) {
   log->Open("ECC Mode", "ecc_mode")
       .Add("Current", "current_ecc", ShowEnabled(gpu.First("nvmlDeviceGetEccMode")))
@@ -147,22 +180,8 @@ void AddEcc(const Gpu& gpu, LogNode* log) {
   LogNode& errors = log->Open("ECC Errors", "ecc_errors");
   AddEccCounters(gpu, 0, &errors.Open("Volatile", "volatile"));
   AddEccCounters(gpu, 1, &errors.Open("Aggregate", "aggregate"));
-  log->Open("Retired Pages", "retired_pages")
-      .Add("Pending Page Blacklist", "pending_retirement",
-           ShowYes(gpu.Number("nvmlDeviceGetRetiredPagesPendingStatus")));
-  unsigned correctable = 0;
-  unsigned uncorrectable = 0;
-  unsigned pending = 0;
-  unsigned failure = 0;
-  const nvml::Return result =
-      NVML_CALL(gpu.client(), nvmlDeviceGetRemappedRows, gpu.handle(), &correctable,
-                &uncorrectable, &pending, &failure);
-  log->Open("Remapped Rows", "remapped_rows")
-      .Add("Correctable Error", "remapped_row_corr", Show(Answer<unsigned>{result, correctable}))
-      .Add("Uncorrectable Error", "remapped_row_unc",
-           Show(Answer<unsigned>{result, uncorrectable}))
-      .Add("Pending", "remapped_row_pending", ShowYes({result, pending}))
-      .Add("Remapping Failure Occurred", "remapped_row_failure", ShowYes({result, failure}));
+  AddRetiredPages(gpu, &log->Open("Retired Pages", "retired_pages"));
+  AddRemappedRows(gpu, log);
 }
 
 void AddHeatAndPower(const Gpu& gpu, LogNode* log) {
@@ -174,14 +193,14 @@ void AddHeatAndPower(const Gpu& gpu, LogNode* log) {
       .Add("GPU Slowdown Temp", "gpu_temp_slow_threshold", Celsius(gpu.Number(kThreshold, 1)))
       .Add("GPU Max Operating Temp", "gpu_temp_max_gpu_threshold",
            Celsius(gpu.Number(kThreshold, 3)))
-      .Add("Memory Current Temp", "memory_temp", Celsius(FieldNumber(gpu, nvml::kFieldMemoryTemp)))
+      .Add("Memory Current Temp", "memory_temp", Celsius(gpu.FieldNumber(nvml::kFieldMemoryTemp)))
       .Add("Memory Max Operating Temp", "gpu_temp_max_mem_threshold",
            Celsius(gpu.Number(kThreshold, 2)));
   log->Open("GPU Power Readings", "gpu_power_readings")
       .Add("Average Power Draw", "average_power_draw",
-           ShowWatts(FieldNumber(gpu, nvml::kFieldPowerAverage)))
+           ShowWatts(gpu.FieldNumber(nvml::kFieldPowerAverage)))
       .Add("Instantaneous Power Draw", "instant_power_draw",
-           ShowWatts(FieldNumber(gpu, nvml::kFieldPowerInstant)))
+           ShowWatts(gpu.FieldNumber(nvml::kFieldPowerInstant)))
       .Add("Current Power Limit", "current_power_limit",
            ShowWatts(gpu.Number("nvmlDeviceGetEnforcedPowerLimit")))
       .Add("Requested Power Limit", "requested_power_limit",
@@ -207,26 +226,12 @@ void AddClocks(const Gpu& gpu, LogNode* log) {
   add("Max Clocks", "max_clocks", "nvmlDeviceGetMaxClockInfo", true);
 }
 
-std::string FabricState(const Answer<nvml::FabricInfoV3>& fabric) {
-  static constexpr const char* kNames[] = {kNotAvailable, "Not Started", "In Progress",
-                                           "Completed"};
-  return fabric.ok() && fabric.value.state < 4 ? kNames[fabric.value.state] : kNotAvailable;
-}
-
 void AddFabric(const Gpu& gpu, LogNode* log) {
-  const Answer<nvml::FabricInfoV3> fabric = gpu.Fabric();
-  const bool known = fabric.ok() && fabric.value.state == nvml::kFabricCompleted;
-  std::string uuid;
-  for (int i = 0; i < 16; ++i) {
-    if (i == 4 || i == 6 || i == 8 || i == 10) uuid += '-';
-    uuid += fmt::format("{:02x}", fabric.value.cluster_uuid[i]);
-  }
   log->Open("Fabric", "fabric")
-      .Add("State", "state", FabricState(fabric))
-      .Add("Status", "status", known ? gpu.client().ErrorText(fabric.value.status) : kNotAvailable)
-      .Add("CliqueId", "cliqueId",
-           known ? std::to_string(fabric.value.clique_id) : kNotAvailable)
-      .Add("ClusterUUID", "clusterUuid", known ? uuid : kNotAvailable);
+      .Add("State", "state", gpu.FabricState())
+      .Add("Status", "status", gpu.FabricStatus())
+      .Add("CliqueId", "cliqueId", gpu.FabricClique())
+      .Add("ClusterUUID", "clusterUuid", gpu.FabricCluster());
 }
 
 void AddProcesses(const Gpu& gpu, LogNode* log) {

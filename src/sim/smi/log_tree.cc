@@ -16,6 +16,7 @@ LogNode& LogNode::Open(std::string_view name, std::string_view xml) {
 }
 
 void AppendText(const LogNode& node, int depth, std::string* out) {
+  if (node.label.empty()) return;
   const std::string head = std::string(static_cast<size_t>(depth) * 4, ' ') + node.label;
   if (!node.section) {
     *out += fmt::format("{:<42}: {}\n", head, node.value);

@@ -11,7 +11,7 @@
 namespace tessera::smi {
 
 struct LogNode {
-  std::string label;  // "FB Memory Usage"
+  std::string label;  // "FB Memory Usage"; "" leaves the node out of the text
   std::string tag;    // "fb_memory_usage"; "" leaves the node out of the XML
   std::string value;  // of a leaf
   bool section = false;

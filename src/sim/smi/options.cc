@@ -7,6 +7,8 @@
 #include <cstdlib>
 #include <string_view>
 
+#include "src/sim/smi/subcommand.h"
+
 namespace tessera::smi {
 namespace {
 
@@ -85,6 +87,7 @@ bool ParseLoop(const std::string& text, unsigned unit_ms, Options* options, std:
     return false;
   }
   options->loop_ms = static_cast<unsigned>(value) * unit_ms;
+  options->rounds = 0;
   return true;
 }
 
@@ -128,41 +131,39 @@ const Spelling* Find(std::string_view text) {
   return nullptr;
 }
 
-bool Invalid(std::string_view argument, std::string* error) {
+}  // namespace
+
+bool NotRecognized(std::string_view argument, std::string* error) {
   *error = fmt::format(
       "Invalid combination of input arguments. Please run 'nvidia-smi -h' for help.\n"
-      "\nOption \"{}\" is not recognized.\n", argument);
+      "\nOption \"{}\" is not recognized.\n",
+      argument);
   return false;
 }
 
-}  // namespace
-
-bool ParseOptions(const std::vector<std::string>& arguments, Options* options,
-                  std::string* error) {
+bool ParseOptions(const std::vector<std::string>& arguments, Options* options, std::string* error) {
+  if (!arguments.empty() && IsSubcommand(arguments[0])) {
+    return ParseSubcommand(arguments, options, error);
+  }
   bool log = false;
   for (size_t i = 0; i < arguments.size(); ++i) {
     const std::string& argument = arguments[i];
-    if (i == 0 && argument == "topo") {
-      if (arguments.size() != 2 || (arguments[1] != "-m" && arguments[1] != "--matrix")) {
-        return Invalid(arguments.size() > 1 ? arguments[1] : argument, error);
-      }
-      return options->view = View::kTopology, true;
-    }
     const size_t equals = argument.find('=');
     const Spelling* spelling = Find(argument.substr(0, equals));
-    if (spelling == nullptr) return Invalid(argument, error);
+    if (spelling == nullptr) return NotRecognized(argument, error);
     if (!spelling->has_value) {
-      if (equals != std::string::npos) return Invalid(argument, error);
+      if (equals != std::string::npos) return NotRecognized(argument, error);
       log = log || spelling->option == "-q";
       ApplySwitch(spelling->option, options);
       continue;
     }
-    if (equals == std::string::npos && i + 1 == arguments.size()) return Invalid(argument, error);
+    if (equals == std::string::npos && i + 1 == arguments.size())
+      return NotRecognized(argument, error);
     const std::string value =
         equals != std::string::npos ? argument.substr(equals + 1) : arguments[++i];
     if (!ApplyWithValue(spelling->option, value, options, error)) return false;
   }
-  if (options->view == View::kLogXml && !log) return Invalid("-x", error);
+  if (options->view == View::kLogXml && !log) return NotRecognized("-x", error);
   const bool query = options->view == View::kQueryGpu || options->view == View::kQueryApps;
   if (query && !options->csv) {
     *error = "\"--format=\" switch is missing. Please run 'nvidia-smi -h' for help.\n";
@@ -201,7 +202,17 @@ std::string Help() {
     -pm,  --persistence-mode=MODE   0/DISABLED, 1/ENABLED
     -c,   --compute-mode=MODE       0/DEFAULT, 2/PROHIBITED, 3/EXCLUSIVE_PROCESS
 
-    topo -m                         How the GPUs are connected.
+  Subcommands:
+    topo   -m                       How the GPUs are connected.
+           -p2p LETTERS             Which GPUs reach each other's memory: r read, w write, n NVLink,
+                                    a atomics, p PCIe; several: all of them.
+    nvlink -s, -c, -e               Speed, capabilities, error counters of each link.
+    dmon   [-s pucvmet] [-d SEC] [-c COUNT] [-o DT] [-f FILE]
+                                    A line for each GPU: power and heat, use, clocks, violations,
+                                    memory, errors, PCIe traffic.
+    pmon   [-s um] [-d SEC] [-c COUNT] [-o DT] [-f FILE]
+                                    A line for each process: use, memory.
+    All take -i ID.
 )";
 }
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "src/sim/smi/query.h"
@@ -17,6 +18,12 @@ enum class View {
   kQueryGpu,
   kQueryApps,
   kTopology,
+  kP2p,
+  kNvLinkStatus,
+  kNvLinkCapabilities,
+  kNvLinkErrors,
+  kDeviceMonitor,
+  kProcessMonitor,
   kHelp,
   kHelpQueryGpu,
   kHelpQueryApps,
@@ -33,12 +40,18 @@ struct Options {
   CsvFormat format;
   bool csv = false;      // --format=csv was given
   unsigned value = 0;    // of -c and -pm
-  unsigned loop_ms = 0;  // of -l; 0: once
+  unsigned loop_ms = 0;  // between two rounds
+  unsigned rounds = 1;   // 0: until the program is interrupted
   std::string output;    // of -f: a file instead of standard output
+  std::string kinds;     // letters of topo -p2p, and of -s of dmon and pmon
+  std::string stamps;    // letters of -o of dmon and pmon: D date, T time
 };
 
 // False with the tool's message in *error.
 bool ParseOptions(const std::vector<std::string>& arguments, Options* options, std::string* error);
+
+// What the tool says of an argument that it does not know; gives false.
+bool NotRecognized(std::string_view argument, std::string* error);
 
 std::string Help();
 

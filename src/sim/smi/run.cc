@@ -58,8 +58,7 @@ std::string InitMessage(const Client& client, Return result) {
              "that the NVIDIA Display Driver is properly installed and present in your system.\n"
              "Please also try adding directory that contains libnvidia-ml.so to your system PATH."
              "\n\n";
-    default:
-      return fmt::format("Failed to initialize NVML: {}\n", client.ErrorText(result));
+    default: return fmt::format("Failed to initialize NVML: {}\n", client.ErrorText(result));
   }
 }
 
@@ -83,9 +82,8 @@ Versions VersionsOf(const Client& client) {
   NVML_CALL(client, nvmlSystemGetDriverVersion, driver, static_cast<unsigned>(sizeof(driver)));
   int cuda = 0;
   const Return result = NVML_CALL(client, nvmlSystemGetCudaDriverVersion_v2, &cuda);
-  return {driver, result == Return::kSuccess
-                      ? fmt::format("{}.{}", cuda / 1000, cuda % 1000 / 10)
-                      : "N/A"};
+  return {driver,
+          result == Return::kSuccess ? fmt::format("{}.{}", cuda / 1000, cuda % 1000 / 10) : "N/A"};
 }
 
 bool Matches(const Gpu& gpu, std::string_view id) {
@@ -100,7 +98,9 @@ bool Matches(const Gpu& gpu, std::string_view id) {
 // One run of the program, from the open library to the output.
 class Session {
  public:
-  Session(const Client* client, const Options* options) : client_(client), options_(options) {}
+  // `first`: nothing was printed yet.
+  Session(const Client* client, const Options* options, bool first)
+      : client_(client), options_(options), first_(first) {}
 
   int Run(std::string* out);
 
@@ -109,9 +109,11 @@ class Session {
   int Select(std::string* out);
   int Render(std::string* out);
   int Change(std::string* out);
+  std::string Monitor() const;
 
   const Client* client_;
   const Options* options_;
+  bool first_;
   std::vector<Gpu> gpus_;
   size_t attached_ = 0;
   bool lost_ = false;
@@ -134,11 +136,9 @@ int Session::FindGpus(std::string* out) {
       continue;
     }
     lost_ = true;
-    *out += fmt::format("Unable to determine the device handle for GPU{}: {}{}\n", i,
-                        client_->ErrorText(found),
-                        found == Return::kGpuIsLost
-                            ? ".  Reboot the system to recover this GPU"
-                            : "");
+    *out += fmt::format(
+        "Unable to determine the device handle for GPU{}: {}{}\n", i, client_->ErrorText(found),
+        found == Return::kGpuIsLost ? ".  Reboot the system to recover this GPU" : "");
   }
   if (count == 0) *out = "No devices were found\n";
   return count == 0 ? kExitNotFound : kExitOk;
@@ -170,12 +170,12 @@ int Session::Change(std::string* out) {
   const bool compute = options_->view == View::kSetComputeMode;
   const char* function = compute ? "nvmlDeviceSetComputeMode" : "nvmlDeviceSetPersistenceMode";
   for (const Gpu& gpu : gpus_) {
-    const Return result = client_->Call<nvml::fn::nvmlDeviceSetComputeMode>(
-        function, gpu.handle(), options_->value);
+    const Return result =
+        client_->Call<nvml::fn::nvmlDeviceSetComputeMode>(function, gpu.handle(), options_->value);
     if (result != Return::kSuccess) {
-      *out += fmt::format("Unable to set {} mode for GPU {}: {}\n",
-                          compute ? "compute" : "persistence", gpu.BusId(),
-                          client_->ErrorText(result));
+      *out +=
+          fmt::format("Unable to set {} mode for GPU {}: {}\n", compute ? "compute" : "persistence",
+                      gpu.BusId(), client_->ErrorText(result));
       return ExitCodeOf(result);
     }
     static constexpr const char* kModes[] = {"DEFAULT", "EXCLUSIVE_THREAD", "PROHIBITED",
@@ -189,6 +189,18 @@ int Session::Change(std::string* out) {
   return kExitOk;
 }
 
+// Lines below a header that is printed once.
+std::string Session::Monitor() const {
+  const auto stamp = [this](char letter, const char* format) {
+    return options_->stamps.find(letter) != std::string::npos ? Now(format) : "";
+  };
+  const MonitorOptions options = {options_->kinds, stamp('D', "%Y%m%d"), stamp('T', "%H:%M:%S")};
+  if (options_->view == View::kDeviceMonitor) {
+    return (first_ ? DeviceMonitorHeader(options) : "") + DeviceMonitorView(options, gpus_);
+  }
+  return (first_ ? ProcessMonitorHeader(options) : "") + ProcessMonitorView(options, gpus_);
+}
+
 int Session::Render(std::string* out) {
   const NodeFacts node = {CsvTimestamp(), VersionsOf(*client_).driver, attached_};
   const std::string date = Now("%a %b %e %H:%M:%S %Y");
@@ -196,6 +208,12 @@ int Session::Render(std::string* out) {
   switch (options_->view) {
     case View::kList: *out += ListView(gpus_); break;
     case View::kTopology: *out += TopologyView(gpus_); break;
+    case View::kP2p: *out += P2pView(options_->kinds, gpus_); break;
+    case View::kNvLinkStatus: *out += NvLinkStatusView(gpus_); break;
+    case View::kNvLinkCapabilities: *out += NvLinkCapabilitiesView(gpus_); break;
+    case View::kNvLinkErrors: *out += NvLinkErrorsView(gpus_); break;
+    case View::kDeviceMonitor:
+    case View::kProcessMonitor: *out += Monitor(); break;
     case View::kQueryGpu:
       good = QueryGpus(options_->fields, options_->format, node, gpus_, out);
       break;
@@ -205,9 +223,7 @@ int Session::Render(std::string* out) {
     case View::kLog:
       good = GpuLogText(date, VersionsOf(*client_), gpus_, attached_, options_->displays, out);
       break;
-    case View::kLogXml:
-      *out += GpuLogXml(date, VersionsOf(*client_), gpus_, attached_);
-      break;
+    case View::kLogXml: *out += GpuLogXml(date, VersionsOf(*client_), gpus_, attached_); break;
     case View::kSetComputeMode:
     case View::kSetPersistence: return Change(out);
     default: *out += TableView(date, VersionsOf(*client_), gpus_); break;
@@ -236,13 +252,13 @@ std::string VersionText(const Client& client) {
       versions.driver, nvml_version, versions.driver, versions.cuda);
 }
 
-int RunOnce(const Client& client, const Options& options, std::FILE* stream) {
+int RunOnce(const Client& client, const Options& options, bool first, std::FILE* stream) {
   std::string out;
   int code = kExitOk;
   if (options.view == View::kVersion) {
     out = VersionText(client);
   } else {
-    code = Session(&client, &options).Run(&out);
+    code = Session(&client, &options, first).Run(&out);
   }
   std::fwrite(out.data(), 1, out.size(), stream);
   std::fflush(stream);
@@ -280,12 +296,12 @@ int Run(const std::vector<std::string>& arguments) {
     std::fputs(fmt::format("Unable to open {} for writing\n", options.output).c_str(), stdout);
     return kExitArgument;
   }
-  int code = RunOnce(client, options, stream);
-  while (code == kExitOk && options.loop_ms > 0) {
+  int code = RunOnce(client, options, /*first=*/true, stream);
+  for (unsigned round = 1; code == kExitOk && round != options.rounds; ++round) {
     const timespec pause = {options.loop_ms / 1000,
                             static_cast<long>(options.loop_ms % 1000) * 1000000};
     nanosleep(&pause, nullptr);
-    code = RunOnce(client, options, stream);
+    code = RunOnce(client, options, /*first=*/false, stream);
   }
   if (stream != stdout && std::fclose(stream) != 0) return kExitOther;
   return code;

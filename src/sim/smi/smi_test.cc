@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -120,6 +122,91 @@ TEST_F(SmiTest, TopologyCountsNvLinks) {
   EXPECT_THAT(output.text, HasSubstr("GPU0\t X \tNV4\tSYS\tSYS\t"));
 }
 
+TEST_F(SmiTest, P2pMatrixNamesWhatIsMissing) {
+  EXPECT_THAT(RunSmi("topo -p2p n").text,
+              StartsWith("\tGPU0\tGPU1\tGPU2\tGPU3\t\n GPU0\tX\tOK\tNS\tNS\t\n"));
+  EXPECT_THAT(RunSmi("topo -p2p rn -i 0,2").text,
+              StartsWith("\tGPU0\tGPU2\t\n GPU0\tX\tCNS\t\n"));
+  EXPECT_EQ(RunSmi("topo -p2p x").code, 2);
+}
+
+TEST_F(SmiTest, NvLinkShowsEachLinkOfEachGpu) {
+  const std::string status = RunSmi("nvlink -s -i 1").text;
+  EXPECT_THAT(status, StartsWith("GPU 1: NVIDIA A100-SXM4-80GB (UUID: "
+                                 "GPU-12345678-1234-1234-1234-123456780001)\n"
+                                 "\t Link 0: 25 GB/s\n"));
+  EXPECT_THAT(status, HasSubstr("\t Link 4: <inactive>\n"));
+  EXPECT_THAT(RunSmi("nvlink --capabilities -i 0").text,
+              HasSubstr("\t Link 3, P2P is supported: true\n"));
+  EXPECT_THAT(RunSmi("nvlink -e -i 0").text, HasSubstr("\t Link 0: CRC Errors: 0\n\n"));
+  for (std::uint32_t gpu = 0; gpu < 4; ++gpu) node_.image().facts[gpu].nvlink_count = 0;
+  node_.Write();
+  EXPECT_EQ(RunSmi("nvlink -s").text, "");
+}
+
+TEST_F(SmiTest, DeviceMonitorHasTheChosenColumns) {
+  node_.state().live(2).utilization_gpu = 60;
+  EXPECT_EQ(RunSmi("dmon -c 1 -s uc -i 2").text,
+            "# gpu     sm    mem    enc    dec    jpg    ofa   mclk   pclk \n"
+            "# Idx      %      %      %      %      %      %    MHz    MHz \n"
+            "    2     60     30      0      0      0      0   1593   1410 \n");
+  EXPECT_THAT(RunSmi("dmon -c 1 -o T").text, StartsWith("#Time        gpu    pwr  gtemp"));
+  EXPECT_EQ(RunSmi("dmon -s z").code, 2);
+  EXPECT_EQ(RunSmi("dmon -d 11").code, 2);
+}
+
+TEST_F(SmiTest, DeviceMonitorRepeatsLinesButNotTheHeader) {
+  const std::string text = RunSmi("dmon --count=2 --delay 1 -s e -i 0").text;
+  constexpr std::string_view kLine = "    0      0      0      0 \n";
+  EXPECT_THAT(text, ::testing::EndsWith(fmt::format(" \n{}{}", kLine, kLine)));
+  EXPECT_EQ(std::count(text.begin(), text.end(), '#'), 2);
+}
+
+TEST_F(SmiTest, ProcessMonitorNamesTheProcesses) {
+  const nvml::GpuUser user(node_.state().dir(), 1, 5ULL << 20);
+  const std::string text = RunSmi("pmon -c 1 -s um").text;
+  EXPECT_THAT(text, StartsWith("# gpu         pid   type     sm    mem    enc    dec    jpg    ofa "
+                               "    fb   ccpm    command \n"));
+  EXPECT_THAT(text, HasSubstr(fmt::format("    1 {:>10}     C      0      0      -      -      - "
+                                          "     -      5      0    smi_test       \n",
+                                          user.pid())));
+  EXPECT_THAT(text, HasSubstr("    0          -     -      -"));
+}
+
+TEST_F(SmiTest, CsvHasTheErrorsOfTheMemory) {
+  node_.state().live(0).ecc_uncorrected_volatile = 2;
+  node_.state().live(0).remapped_uncorrected = 1;
+  node_.state().live(0).remapped_pending = 1;
+  EXPECT_EQ(RunSmi("-i 0 --format=csv,noheader --query-gpu=ecc.errors.uncorrected.volatile.dram,"
+                   "ecc.errors.uncorrected.volatile.total,ecc.errors.corrected.volatile.l1_cache,"
+                   "remapped_rows.uncorrectable,remapped_rows.pending,remapped_rows.failure,"
+                   "remapped_rows.histogram.max,retired_pages.sbe,retired_pages.pending")
+                .text,
+            "2, 2, [N/A], 1, Yes, No, 639, [N/A], [N/A]\n");
+}
+
+TEST_F(SmiTest, CsvKnowsOldAndNewNamesOfEventReasons) {
+  node_.state().live(0).temperature_c = 95;
+  EXPECT_EQ(RunSmi("-i 0 --format=csv --query-gpu=clocks_throttle_reasons.hw_thermal_slowdown,"
+                   "clocks_event_reasons.active,driver_model.current")
+                .text,
+            "clocks_event_reasons.hw_thermal_slowdown, clocks_event_reasons.active, "
+            "driver_model.current\nActive, 0x0000000000000049, [N/A]\n");
+}
+
+TEST_F(SmiTest, LogHasRowsOfOneGpuAndPagesOfTheOther) {
+  node_.image().facts[1].row_banks = 0;
+  node_.image().live[1].retired_uncorrected = 3;
+  node_.Write();
+  const std::string rows = RunSmi("-q -i 0 -d ROW_REMAPPER,PAGE_RETIREMENT").text;
+  EXPECT_THAT(rows, HasSubstr("            Max                           : 640 bank(s)\n"));
+  EXPECT_THAT(rows, HasSubstr("        Double Bit ECC                    : N/A\n"));
+  const std::string pages = RunSmi("-q -i 1 -d ROW_REMAPPER,PAGE_RETIREMENT").text;
+  EXPECT_THAT(pages, HasSubstr("    Remapped Rows                         : N/A\n"));
+  EXPECT_THAT(pages, HasSubstr("        Double Bit ECC                    : 3\n"));
+  EXPECT_THAT(RunSmi("-q -x -i 1").text, HasSubstr("<retired_count>3</retired_count>"));
+}
+
 TEST_F(SmiTest, SaysWhyThereIsNothingToShow) {
   for (int minor = 0; minor < 4; ++minor) node_.RemoveDeviceNode(minor);
   const Output empty = RunSmi("");
@@ -155,6 +242,16 @@ TEST(SmiOptionsTest, RefusesWhatItDoesNotKnow) {
   EXPECT_FALSE(ParseOptions({"-x"}, &options, &error));
   EXPECT_FALSE(ParseOptions({"--query-gpu=name"}, &options, &error));
   EXPECT_FALSE(ParseOptions({"-i"}, &options, &error));
+}
+
+TEST(SmiLogTest, ANodeWithoutLabelIsOnlyInTheXml) {
+  LogNode node = {"", "retired", "", true, {}};
+  node.Add("", "count", "3");
+  std::string text;
+  AppendText(node, 1, &text);
+  EXPECT_EQ(text, "");
+  AppendXml(node, 0, &text);
+  EXPECT_EQ(text, "<retired>\n\t<count>3</count>\n</retired>\n");
 }
 
 TEST(SmiLogTest, TextAlignsAndXmlEscapes) {

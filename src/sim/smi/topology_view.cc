@@ -23,6 +23,19 @@ Legend:
   NV#  = Connection traversing a bonded set of # NVLinks
 )";
 
+constexpr const char* kP2pLegend = R"(
+Legend:
+
+  X    = Self
+  OK   = Status Ok
+  CNS  = Chipset not supported
+  GNS  = GPU not supported
+  TNS  = Topology not supported
+  NS   = Not supported
+  U    = Unknown
+
+)";
+
 // A link's far end, as far as counting needs it.
 struct Links {
   unsigned to_switch = 0;
@@ -49,8 +62,8 @@ Links LinksOf(const Gpu& gpu) {
 
 std::string Level(const Gpu& a, const Gpu& b) {
   unsigned level = 0;
-  const nvml::Return result = NVML_CALL(a.client(), nvmlDeviceGetTopologyCommonAncestor,
-                                        a.handle(), b.handle(), &level);
+  const nvml::Return result =
+      NVML_CALL(a.client(), nvmlDeviceGetTopologyCommonAncestor, a.handle(), b.handle(), &level);
   if (result != nvml::Return::kSuccess) return "N/A";
   switch (level) {
     case nvml::kTopologyInternal:
@@ -63,8 +76,8 @@ std::string Level(const Gpu& a, const Gpu& b) {
 }
 
 std::string Connection(const Gpu& a, const Links& a_links, const Gpu& b, const Links& b_links) {
-  auto count = static_cast<unsigned>(
-      std::count(a_links.peers.begin(), a_links.peers.end(), b.BusId()));
+  auto count =
+      static_cast<unsigned>(std::count(a_links.peers.begin(), a_links.peers.end(), b.BusId()));
   count += std::min(a_links.to_switch, b_links.to_switch);
   return count > 0 ? fmt::format("NV{}", count) : Level(a, b);
 }
@@ -100,7 +113,37 @@ std::string NumaAffinity(const Gpu& gpu) {
   return result == nvml::Return::kSuccess ? Ranges(bits) : "N/A";
 }
 
+// The first of the asked kinds that does not hold, else OK.
+std::string P2pStatusOf(std::string_view kinds, const Gpu& a, const Gpu& b) {
+  static constexpr const char* kNames[] = {"OK", "CNS", "GNS", "TNS", "DR", "NS", "U"};
+  constexpr std::string_view kLetters = "rwnap";  // in the order of NVML's numbers
+  for (const char kind : kinds) {
+    unsigned status = nvml::kP2pUnknown;
+    const nvml::Return result =
+        NVML_CALL(a.client(), nvmlDeviceGetP2PStatus, a.handle(), b.handle(),
+                  static_cast<unsigned>(kLetters.find(kind)), &status);
+    if (result != nvml::Return::kSuccess || status > nvml::kP2pUnknown) return "U";
+    if (status != nvml::kP2pOk) return kNames[status];
+  }
+  return "OK";
+}
+
 }  // namespace
+
+std::string P2pView(std::string_view kinds, const std::vector<Gpu>& gpus) {
+  std::string out;
+  for (const Gpu& gpu : gpus) out += fmt::format("\tGPU{}", gpu.index());
+  out += "\t\n";
+  for (size_t i = 0; i < gpus.size(); ++i) {
+    out += fmt::format(" GPU{}\t", gpus[i].index());
+    for (size_t j = 0; j < gpus.size(); ++j) {
+      out += i == j ? "X" : P2pStatusOf(kinds, gpus[i], gpus[j]);
+      out += '\t';
+    }
+    out += '\n';
+  }
+  return out + kP2pLegend;
+}
 
 std::string TopologyView(const std::vector<Gpu>& gpus) {
   std::vector<Links> links;

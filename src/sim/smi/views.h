@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // The pictures of nvidia-smi that are not CSV or log: the list of -L, the table that it prints
-// without arguments, and the matrix of topo -m.
+// without arguments, the matrices of topo, the lists of nvlink, and the lines of dmon and pmon.
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "src/sim/smi/gpu.h"
@@ -20,5 +21,21 @@ std::string ListView(const std::vector<Gpu>& gpus);
 std::string TableView(const std::string& date, const Versions& versions,
                       const std::vector<Gpu>& gpus);
 std::string TopologyView(const std::vector<Gpu>& gpus);
+// `kinds` are letters of r, w, n, a, p. With several, two GPUs are connected if all of them hold.
+std::string P2pView(std::string_view kinds, const std::vector<Gpu>& gpus);
+
+std::string NvLinkStatusView(const std::vector<Gpu>& gpus);
+std::string NvLinkCapabilitiesView(const std::vector<Gpu>& gpus);
+std::string NvLinkErrorsView(const std::vector<Gpu>& gpus);
+
+struct MonitorOptions {
+  std::string_view kinds;  // letters of -s, which choose columns
+  std::string date;        // "20261123"; "" for none
+  std::string time;        // "13:05:59"; "" for none
+};
+std::string DeviceMonitorHeader(const MonitorOptions& options);
+std::string DeviceMonitorView(const MonitorOptions& options, const std::vector<Gpu>& gpus);
+std::string ProcessMonitorHeader(const MonitorOptions& options);
+std::string ProcessMonitorView(const MonitorOptions& options, const std::vector<Gpu>& gpus);
 
 }  // namespace tessera::smi

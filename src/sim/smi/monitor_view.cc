@@ -1,0 +1,214 @@
+// SPDX-License-Identifier: Apache-2.0
+// dmon and pmon: one line for each GPU, or for each process, in columns of seven characters.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <utility>
+
+#include "src/sim/smi/views.h"
+
+namespace tessera::smi {
+namespace {
+
+// A value, or "-" where the driver gives none.
+std::string Dash(const std::string& value) { return value == kNotAvailable ? "-" : value; }
+std::string Dash(const Answer<unsigned>& answer) { return Dash(Show(answer)); }
+
+std::string Cell(std::string_view text) { return fmt::format(" {:>6}", text); }
+
+std::string Watts(const Gpu& gpu) {
+  const Answer<unsigned> power = gpu.Number("nvmlDeviceGetPowerUsage");
+  return power.ok() ? std::to_string(power.value / 1000) : "-";
+}
+
+std::string UsedMemory(const Gpu& gpu) {
+  const Answer<nvml::MemoryV2> memory = gpu.Memory();
+  return memory.ok() ? std::to_string(memory.value.used >> 20) : "-";
+}
+
+std::string UsedBar1(const Gpu& gpu) {
+  const Answer<nvml::Bar1Memory> bar1 = gpu.Bar1();
+  return bar1.ok() ? std::to_string(bar1.value.used >> 20) : "-";
+}
+
+std::string Use(const Gpu& gpu, unsigned nvml::Utilization::*member) {
+  const Answer<nvml::Utilization> use = gpu.Utilization();
+  return Dash(Answer<unsigned>{use.result, use.value.*member});
+}
+
+std::string Clock(const Gpu& gpu, unsigned type) {
+  return Dash(gpu.Number("nvmlDeviceGetClockInfo", type));
+}
+
+bool HasReason(const Gpu& gpu, std::uint64_t bits) {
+  const auto reasons = gpu.Number64("nvmlDeviceGetCurrentClocksEventReasons");
+  return reasons.ok() && (reasons.value & bits) != 0;
+}
+
+// Kilobytes a second as megabytes.
+std::string Throughput(const Gpu& gpu, unsigned counter) {
+  const Answer<unsigned> rate = gpu.Number("nvmlDeviceGetPcieThroughput", counter);
+  return rate.ok() ? std::to_string(rate.value / 1000) : "-";
+}
+
+std::string EccErrors(const Gpu& gpu, unsigned type) { return Dash(Show(gpu.EccErrors(type, 0))); }
+
+struct Column {
+  char kind;  // the letter of -s
+  std::string_view name;
+  std::string_view unit;
+  std::string (*value)(const Gpu& gpu);
+};
+
+#define GPU_VALUE(...) []([[maybe_unused]] const Gpu& g) -> std::string { return __VA_ARGS__; }
+constexpr Column kDeviceColumns[] = {
+    {'p', "pwr", "W", Watts},
+    {'p', "gtemp", "C", GPU_VALUE(Dash(g.Number("nvmlDeviceGetTemperature", 0)))},
+    {'p', "mtemp", "C", GPU_VALUE(Dash(g.FieldNumber(nvml::kFieldMemoryTemp)))},
+    {'u', "sm", "%", GPU_VALUE(Use(g, &nvml::Utilization::gpu))},
+    {'u', "mem", "%", GPU_VALUE(Use(g, &nvml::Utilization::memory))},
+    {'u', "enc", "%", GPU_VALUE(Dash(g.First("nvmlDeviceGetEncoderUtilization")))},
+    {'u', "dec", "%", GPU_VALUE(Dash(g.First("nvmlDeviceGetDecoderUtilization")))},
+    {'u', "jpg", "%", GPU_VALUE(Dash(g.First("nvmlDeviceGetJpgUtilization")))},
+    {'u', "ofa", "%", GPU_VALUE(Dash(g.First("nvmlDeviceGetOfaUtilization")))},
+    {'c', "mclk", "MHz", GPU_VALUE(Clock(g, nvml::kClockMem))},
+    {'c', "pclk", "MHz", GPU_VALUE(Clock(g, nvml::kClockSm))},
+    {'v', "pviol", "%", GPU_VALUE(HasReason(g, nvml::kReasonSwPowerCap) ? "100" : "0")},
+    {'v', "tviol", "bool", GPU_VALUE(HasReason(g, nvml::kReasonsThermal) ? "1" : "0")},
+    {'m', "fb", "MB", UsedMemory},
+    {'m', "bar1", "MB", UsedBar1},
+    {'m', "ccpm", "MB", GPU_VALUE("0")},
+    {'e', "sbecc", "errs", GPU_VALUE(EccErrors(g, 0))},
+    {'e', "dbecc", "errs", GPU_VALUE(EccErrors(g, 1))},
+    {'e', "pci", "errs", GPU_VALUE(Dash(g.Number("nvmlDeviceGetPcieReplayCounter")))},
+    {'t', "rxpci", "MB/s", GPU_VALUE(Throughput(g, 1))},
+    {'t', "txpci", "MB/s", GPU_VALUE(Throughput(g, 0))},
+};
+#undef GPU_VALUE
+
+bool Has(const MonitorOptions& options, char kind) {
+  return options.kinds.find(kind) != std::string_view::npos;
+}
+
+// The beginning of the two lines of the header: date, time and the GPU's index.
+std::pair<std::string, std::string> HeaderStart(const MonitorOptions& options) {
+  std::string first = "#";
+  std::string second = "#";
+  if (!options.date.empty()) {
+    first += "Date       ";
+    second += "YYYYMMDD   ";
+  }
+  if (!options.time.empty()) {
+    first += "Time        ";
+    second += "HH:MM:SS    ";
+  }
+  const bool stamped = first.size() > 1;
+  return {first + (stamped ? "gpu" : " gpu"), second + (stamped ? "Idx" : " Idx")};
+}
+
+std::string LineStart(const MonitorOptions& options, const Gpu& gpu) {
+  std::string out;
+  if (!options.date.empty()) out += fmt::format(" {}  ", options.date);
+  if (!options.time.empty()) out += fmt::format(" {}  ", options.time);
+  return out + fmt::format("{:>5}", gpu.index());
+}
+
+// What a process has used of its GPU, in percent.
+struct ProcessUse {
+  unsigned sm = 0, memory = 0;
+};
+
+std::map<unsigned, ProcessUse> ProcessUses(const Gpu& gpu) {
+  std::map<unsigned, ProcessUse> uses;
+  unsigned count = 0;
+  if (NVML_CALL(gpu.client(), nvmlDeviceGetProcessUtilization, gpu.handle(), nullptr, &count,
+                std::uint64_t{0}) != nvml::Return::kInsufficientSize) {
+    return uses;
+  }
+  std::vector<nvml::ProcessUtilizationSample> samples(count + 16);  // some may start meanwhile
+  count = static_cast<unsigned>(samples.size());
+  if (NVML_CALL(gpu.client(), nvmlDeviceGetProcessUtilization, gpu.handle(), samples.data(), &count,
+                std::uint64_t{0}) != nvml::Return::kSuccess) {
+    return uses;
+  }
+  for (unsigned i = 0; i < count; ++i) uses[samples[i].pid] = {samples[i].sm, samples[i].memory};
+  return uses;
+}
+
+// The last part of the path, as pmon shows it.
+std::string CommandName(const std::string& name) { return name.substr(name.rfind('/') + 1); }
+
+std::string ProcessLine(const MonitorOptions& options, const Gpu& gpu, const Process* process,
+                        const ProcessUse* use) {
+  std::string out = LineStart(options, gpu);
+  out += fmt::format(" {:>10} {:>5}", process == nullptr ? "-" : std::to_string(process->pid),
+                     process == nullptr ? "-" : process->type);
+  if (Has(options, 'u')) {
+    out += Cell(use == nullptr ? "-" : std::to_string(use->sm));
+    out += Cell(use == nullptr ? "-" : std::to_string(use->memory));
+    for (int engine = 0; engine < 4; ++engine) out += Cell("-");
+  }
+  if (Has(options, 'm')) {
+    out += Cell(process == nullptr ? "-" : Dash(process->memory_mib));
+    out += Cell(process == nullptr ? "-" : "0");
+  }
+  return out + fmt::format("    {:<15}\n", process == nullptr ? "-" : CommandName(process->name));
+}
+
+}  // namespace
+
+std::string DeviceMonitorHeader(const MonitorOptions& options) {
+  auto [first, second] = HeaderStart(options);
+  for (const Column& column : kDeviceColumns) {
+    if (!Has(options, column.kind)) continue;
+    first += Cell(column.name);
+    second += Cell(column.unit);
+  }
+  return first + " \n" + second + " \n";
+}
+
+std::string DeviceMonitorView(const MonitorOptions& options, const std::vector<Gpu>& gpus) {
+  std::string out;
+  for (const Gpu& gpu : gpus) {
+    out += LineStart(options, gpu);
+    for (const Column& column : kDeviceColumns) {
+      if (Has(options, column.kind)) out += Cell(column.value(gpu));
+    }
+    out += " \n";
+  }
+  return out;
+}
+
+std::string ProcessMonitorHeader(const MonitorOptions& options) {
+  auto [first, second] = HeaderStart(options);
+  first += "         pid   type";
+  second += "           #    C/G";
+  if (Has(options, 'u')) {
+    for (const char* name : {"sm", "mem", "enc", "dec", "jpg", "ofa"}) {
+      first += Cell(name);
+      second += Cell("%");
+    }
+  }
+  if (Has(options, 'm')) {
+    first += Cell("fb") + Cell("ccpm");
+    second += Cell("MB") + Cell("MB");
+  }
+  return first + "    command \n" + second + "    name \n";
+}
+
+std::string ProcessMonitorView(const MonitorOptions& options, const std::vector<Gpu>& gpus) {
+  std::string out;
+  for (const Gpu& gpu : gpus) {
+    const std::vector<Process> processes = gpu.Processes();
+    const std::map<unsigned, ProcessUse> uses = ProcessUses(gpu);
+    for (const Process& process : processes) {
+      const auto use = uses.find(process.pid);
+      out += ProcessLine(options, gpu, &process, use == uses.end() ? nullptr : &use->second);
+    }
+    if (processes.empty()) out += ProcessLine(options, gpu, nullptr, nullptr);
+  }
+  return out;
+}
+
+}  // namespace tessera::smi

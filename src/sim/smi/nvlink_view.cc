@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+// nvlink -s, -c and -e: what each NVLink of each GPU runs at, can do, and has suffered.
+#include <fmt/format.h>
+
+#include <array>
+#include <functional>
+
+#include "src/sim/smi/views.h"
+
+namespace tessera::smi {
+namespace {
+
+struct NamedNumber {
+  unsigned number;
+  const char* name;
+};
+
+// In NVML's numbers, in the order of the tool.
+constexpr std::array kCapabilities = {
+    NamedNumber{nvml::kNvLinkP2p, "P2P is supported"},
+    NamedNumber{nvml::kNvLinkSysmemAccess, "Access to system memory supported"},
+    NamedNumber{nvml::kNvLinkP2pAtomics, "P2P atomics supported"},
+    NamedNumber{nvml::kNvLinkSysmemAtomics, "System memory atomics supported"},
+    NamedNumber{nvml::kNvLinkSliBridge, "SLI is supported"},
+    NamedNumber{nvml::kNvLinkValid, "Link is supported"}};
+constexpr std::array kErrors = {NamedNumber{nvml::kNvLinkReplayErrors, "Replay"},
+                                NamedNumber{nvml::kNvLinkRecoveryErrors, "Recovery"},
+                                NamedNumber{nvml::kNvLinkCrcFlitErrors, "CRC"}};
+
+// `lines` of each link below the name of its GPU; nothing for a GPU without NVLink.
+std::string EachLink(const std::vector<Gpu>& gpus,
+                     const std::function<std::string(const Gpu&, unsigned link, bool up)>& lines) {
+  std::string out;
+  for (const Gpu& gpu : gpus) {
+    for (unsigned link = 0; link < nvml::kNvLinkMaxLinks; ++link) {
+      const Answer<unsigned> state = gpu.Number("nvmlDeviceGetNvLinkState", link);
+      if (!state.ok()) break;
+      if (link == 0) {
+        out += fmt::format("GPU {}: {} (UUID: {})\n", gpu.index(), gpu.Name(), gpu.Uuid());
+      }
+      out += lines(gpu, link, state.value != 0);
+    }
+  }
+  return out;
+}
+
+std::string SpeedLine(const Gpu& gpu, unsigned link, bool up) {
+  const Answer<unsigned> mbps = gpu.FieldNumber(nvml::kFieldNvLinkGetSpeed, link);
+  if (!up || !mbps.ok()) return fmt::format("\t Link {}: <inactive>\n", link);
+  return fmt::format("\t Link {}: {:.6g} GB/s\n", link, mbps.value / 1000.0);
+}
+
+std::string CapabilityLines(const Gpu& gpu, unsigned link, bool up) {
+  std::string out;
+  if (!up) return out;
+  for (const NamedNumber& capability : kCapabilities) {
+    unsigned has = 0;
+    const nvml::Return result = NVML_CALL(gpu.client(), nvmlDeviceGetNvLinkCapability, gpu.handle(),
+                                          link, capability.number, &has);
+    if (result != nvml::Return::kSuccess) continue;
+    out += fmt::format("\t Link {}, {}: {}\n", link, capability.name, has != 0);
+  }
+  return out;
+}
+
+std::string ErrorLines(const Gpu& gpu, unsigned link, bool up) {
+  std::string out;
+  if (!up) return out;
+  for (const NamedNumber& error : kErrors) {
+    std::uint64_t count = 0;
+    const nvml::Return result = NVML_CALL(gpu.client(), nvmlDeviceGetNvLinkErrorCounter,
+                                          gpu.handle(), link, error.number, &count);
+    if (result != nvml::Return::kSuccess) continue;
+    out += fmt::format("\t Link {}: {} Errors: {}\n", link, error.name, count);
+  }
+  return out + "\n";
+}
+
+}  // namespace
+
+std::string NvLinkStatusView(const std::vector<Gpu>& gpus) { return EachLink(gpus, SpeedLine); }
+std::string NvLinkCapabilitiesView(const std::vector<Gpu>& gpus) {
+  return EachLink(gpus, CapabilityLines);
+}
+std::string NvLinkErrorsView(const std::vector<Gpu>& gpus) { return EachLink(gpus, ErrorLines); }
+
+}  // namespace tessera::smi

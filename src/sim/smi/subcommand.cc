@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/sim/smi/subcommand.h"
+
+#include <fmt/format.h>
+
+#include <charconv>
+
+namespace tessera::smi {
+namespace {
+
+constexpr unsigned kMostSeconds = 10;  // between two lines of dmon and pmon
+constexpr unsigned kMostRounds = 1'000'000'000;
+
+bool OnlyLettersOf(std::string_view letters, std::string_view text) {
+  return !text.empty() && text.find_first_not_of(letters) == std::string_view::npos;
+}
+
+bool Number(const std::string& text, unsigned most, unsigned* value) {
+  const char* end = text.data() + text.size();
+  const auto [stopped, error] = std::from_chars(text.data(), end, *value);
+  return error == std::errc() && stopped == end && *value > 0 && *value <= most;
+}
+
+using Apply = bool (*)(const std::string& value, Options* options);
+
+template <View view>
+bool Show(const std::string&, Options* options) {
+  return options->view = view, true;
+}
+
+bool ShowP2p(const std::string& value, Options* options) {
+  options->view = View::kP2p;
+  options->kinds = value;
+  return OnlyLettersOf("rwnap", value);
+}
+
+bool SelectDevices(const std::string& value, Options* options) {
+  return options->kinds = value, OnlyLettersOf("pucvmet", value);
+}
+
+bool SelectProcesses(const std::string& value, Options* options) {
+  return options->kinds = value, OnlyLettersOf("um", value);
+}
+
+bool SetIds(const std::string& value, Options* options) {
+  return options->ids = value, !value.empty();
+}
+
+bool SetOutput(const std::string& value, Options* options) {
+  return options->output = value, !value.empty();
+}
+
+bool SetStamps(const std::string& value, Options* options) {
+  return options->stamps = value, OnlyLettersOf("DT", value);
+}
+
+bool SetRounds(const std::string& value, Options* options) {
+  return Number(value, kMostRounds, &options->rounds);
+}
+
+bool SetDelay(const std::string& value, Options* options) {
+  unsigned seconds = 0;
+  if (!Number(value, kMostSeconds, &seconds)) return false;
+  return options->loop_ms = seconds * 1000, true;
+}
+
+struct Argument {
+  std::string_view subcommand;
+  std::string_view brief;
+  std::string_view full;
+  bool has_value;
+  Apply apply;
+};
+
+constexpr Argument kArguments[] = {
+    {"topo", "-m", "--matrix", false, Show<View::kTopology>},
+    {"topo", "-p2p", "--p2pstatus", true, ShowP2p},
+    {"topo", "-i", "--id", true, SetIds},
+    {"nvlink", "-s", "--status", false, Show<View::kNvLinkStatus>},
+    {"nvlink", "-c", "--capabilities", false, Show<View::kNvLinkCapabilities>},
+    {"nvlink", "-e", "--errorcounters", false, Show<View::kNvLinkErrors>},
+    {"nvlink", "-i", "--id", true, SetIds},
+    {"dmon", "-s", "--select", true, SelectDevices},
+    {"dmon", "-i", "--id", true, SetIds},
+    {"dmon", "-d", "--delay", true, SetDelay},
+    {"dmon", "-c", "--count", true, SetRounds},
+    {"dmon", "-o", "--options", true, SetStamps},
+    {"dmon", "-f", "--filename", true, SetOutput},
+    {"pmon", "-s", "--select", true, SelectProcesses},
+    {"pmon", "-i", "--id", true, SetIds},
+    {"pmon", "-d", "--delay", true, SetDelay},
+    {"pmon", "-c", "--count", true, SetRounds},
+    {"pmon", "-o", "--options", true, SetStamps},
+    {"pmon", "-f", "--filename", true, SetOutput},
+};
+
+const Argument* FindArgument(std::string_view subcommand, std::string_view text) {
+  for (const Argument& known : kArguments) {
+    if (known.subcommand != subcommand) continue;
+    if (known.brief == text || known.full == text) return &known;
+  }
+  return nullptr;
+}
+
+// What holds without any option.
+void SetDefaults(std::string_view subcommand, Options* options) {
+  if (subcommand != "dmon" && subcommand != "pmon") return;
+  options->view = subcommand == "dmon" ? View::kDeviceMonitor : View::kProcessMonitor;
+  options->kinds = subcommand == "dmon" ? "puc" : "u";
+  options->loop_ms = 1000;
+  options->rounds = 0;
+}
+
+}  // namespace
+
+bool IsSubcommand(std::string_view word) {
+  for (const Argument& known : kArguments) {
+    if (known.subcommand == word) return true;
+  }
+  return false;
+}
+
+bool ParseSubcommand(const std::vector<std::string>& arguments, Options* options,
+                     std::string* error) {
+  const std::string& subcommand = arguments[0];
+  SetDefaults(subcommand, options);
+  for (size_t i = 1; i < arguments.size(); ++i) {
+    const std::string& argument = arguments[i];
+    const size_t equals = argument.find('=');
+    const Argument* known = FindArgument(subcommand, argument.substr(0, equals));
+    if (known == nullptr || (!known->has_value && equals != std::string::npos)) {
+      return NotRecognized(argument, error);
+    }
+    std::string value;
+    if (known->has_value) {
+      if (equals == std::string::npos && i + 1 == arguments.size()) {
+        return NotRecognized(argument, error);
+      }
+      value = equals != std::string::npos ? argument.substr(equals + 1) : arguments[++i];
+    }
+    if (!known->apply(value, options)) {
+      *error = fmt::format("Invalid value \"{}\" for \"{}\".\n", value, known->brief);
+      return false;
+    }
+  }
+  return options->view != View::kTable || NotRecognized(subcommand, error);
+}
+
+}  // namespace tessera::smi
