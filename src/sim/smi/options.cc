@@ -38,10 +38,6 @@ constexpr std::array kSpellings = {
     Spelling{"--loop", "-l", true},
     Spelling{"-lms", "-lms", true},
     Spelling{"--loop-ms", "-lms", true},
-    Spelling{"-c", "-c", true},
-    Spelling{"--compute-mode", "-c", true},
-    Spelling{"-pm", "-pm", true},
-    Spelling{"--persistence-mode", "-pm", true},
     Spelling{"--query-gpu", "--query-gpu", true},
     Spelling{"--query-compute-apps", "--query-compute-apps", true},
     Spelling{"--format", "--format", true},
@@ -68,17 +64,6 @@ bool ParseFormat(std::string_view text, Options* options, std::string* error) {
   return true;
 }
 
-// A number, or one of `names` for its place in the list.
-bool ParseChoice(const std::string& text, const std::vector<std::string_view>& names,
-                 unsigned* value) {
-  for (size_t i = 0; i < names.size(); ++i) {
-    if (text != names[i] && text != std::to_string(i)) continue;
-    *value = static_cast<unsigned>(i);
-    return true;
-  }
-  return false;
-}
-
 bool ParseLoop(const std::string& text, unsigned unit_ms, Options* options, std::string* error) {
   char* end = nullptr;
   const unsigned long value = std::strtoul(text.c_str(), &end, 10);
@@ -99,19 +84,8 @@ bool ApplyWithValue(std::string_view option, const std::string& value, Options* 
   if (option == "-l") return ParseLoop(value, 1000, options, error);
   if (option == "-lms") return ParseLoop(value, 1, options, error);
   if (option == "--format") return ParseFormat(value, options, error);
-  if (option == "--query-gpu" || option == "--query-compute-apps") {
-    options->view = option == "--query-gpu" ? View::kQueryGpu : View::kQueryApps;
-    return options->fields = value, true;
-  }
-  const bool compute = option == "-c";
-  const std::vector<std::string_view> names =
-      compute ? std::vector<std::string_view>{"DEFAULT", "EXCLUSIVE_THREAD", "PROHIBITED",
-                                              "EXCLUSIVE_PROCESS"}
-              : std::vector<std::string_view>{"DISABLED", "ENABLED"};
-  options->view = compute ? View::kSetComputeMode : View::kSetPersistence;
-  if (ParseChoice(value, names, &options->value)) return true;
-  *error = fmt::format("Invalid value \"{}\" for \"{}\".\n", value, option);
-  return false;
+  options->view = option == "--query-gpu" ? View::kQueryGpu : View::kQueryApps;
+  return options->fields = value, true;
 }
 
 void ApplySwitch(std::string_view option, Options* options) {
@@ -122,6 +96,20 @@ void ApplySwitch(std::string_view option, Options* options) {
   if (option == "--help-query-compute-apps") options->view = View::kHelpQueryApps;
   if (option == "-q" && options->view == View::kTable) options->view = View::kLog;
   if (option == "-x") options->view = View::kLogXml;
+}
+
+bool ApplyChangeOption(const std::vector<std::string>& arguments, size_t* i, Options* options,
+                       std::string* error) {
+  options->view = View::kChange;
+  const std::string& argument = arguments[*i];
+  if (!TakesValue(options->change)) {
+    return argument.find('=') == std::string::npos || NotRecognized(argument, error);
+  }
+  std::string value;
+  if (!TakeValue(arguments, i, &value, error)) return false;
+  if (ParseChangeValue(value, &options->change)) return true;
+  *error = fmt::format("Invalid value \"{}\" for \"{}\".\n", value, argument);
+  return false;
 }
 
 const Spelling* Find(std::string_view text) {
@@ -141,6 +129,17 @@ bool NotRecognized(std::string_view argument, std::string* error) {
   return false;
 }
 
+bool TakeValue(const std::vector<std::string>& arguments, size_t* i, std::string* value,
+               std::string* error) {
+  const std::string& argument = arguments[*i];
+  const size_t equals = argument.find('=');
+  if (equals == std::string::npos && *i + 1 == arguments.size()) {
+    return NotRecognized(argument, error);
+  }
+  *value = equals != std::string::npos ? argument.substr(equals + 1) : arguments[++*i];
+  return true;
+}
+
 bool ParseOptions(const std::vector<std::string>& arguments, Options* options, std::string* error) {
   if (!arguments.empty() && IsSubcommand(arguments[0])) {
     return ParseSubcommand(arguments, options, error);
@@ -148,19 +147,21 @@ bool ParseOptions(const std::vector<std::string>& arguments, Options* options, s
   bool log = false;
   for (size_t i = 0; i < arguments.size(); ++i) {
     const std::string& argument = arguments[i];
-    const size_t equals = argument.find('=');
-    const Spelling* spelling = Find(argument.substr(0, equals));
+    const std::string name = argument.substr(0, argument.find('='));
+    if (FindChange(name, &options->change)) {
+      if (!ApplyChangeOption(arguments, &i, options, error)) return false;
+      continue;
+    }
+    const Spelling* spelling = Find(name);
     if (spelling == nullptr) return NotRecognized(argument, error);
     if (!spelling->has_value) {
-      if (equals != std::string::npos) return NotRecognized(argument, error);
+      if (name != argument) return NotRecognized(argument, error);
       log = log || spelling->option == "-q";
       ApplySwitch(spelling->option, options);
       continue;
     }
-    if (equals == std::string::npos && i + 1 == arguments.size())
-      return NotRecognized(argument, error);
-    const std::string value =
-        equals != std::string::npos ? argument.substr(equals + 1) : arguments[++i];
+    std::string value;
+    if (!TakeValue(arguments, &i, &value, error)) return false;
     if (!ApplyWithValue(spelling->option, value, options, error)) return false;
   }
   if (options->view == View::kLogXml && !log) return NotRecognized("-x", error);
@@ -201,6 +202,14 @@ std::string Help() {
   Changes (root):
     -pm,  --persistence-mode=MODE   0/DISABLED, 1/ENABLED
     -c,   --compute-mode=MODE       0/DEFAULT, 2/PROHIBITED, 3/EXCLUSIVE_PROCESS
+    -e,   --ecc-config=MODE         0/DISABLED, 1/ENABLED, from the next boot on
+    -p,   --reset-ecc-errors=TYPE   0/VOLATILE, 1/AGGREGATE
+    -pl,  --power-limit=WATTS       Power limit.
+    -lgc, --lock-gpu-clocks=MIN,MAX Clocks of the chip, in MHz; -rgc, --reset-gpu-clocks.
+    -lmc, --lock-memory-clocks=MIN,MAX
+                                    Clocks of the memory; -rmc, --reset-memory-clocks.
+    -ac,  --applications-clocks=MEMORY,GRAPHICS
+                                    Clocks of a busy GPU; -rac, --reset-applications-clocks.
 
   Subcommands:
     topo   -m                       How the GPUs are connected.

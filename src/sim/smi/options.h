@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "src/sim/smi/changes.h"
 #include "src/sim/smi/query.h"
 
 namespace tessera::smi {
@@ -28,8 +29,7 @@ enum class View {
   kHelpQueryGpu,
   kHelpQueryApps,
   kVersion,
-  kSetComputeMode,
-  kSetPersistence,
+  kChange,
 };
 
 struct Options {
@@ -39,7 +39,7 @@ struct Options {
   std::string displays;  // of -d
   CsvFormat format;
   bool csv = false;      // --format=csv was given
-  unsigned value = 0;    // of -c and -pm
+  Change change;         // of kChange
   unsigned loop_ms = 0;  // between two rounds
   unsigned rounds = 1;   // 0: until the program is interrupted
   std::string output;    // of -f: a file instead of standard output
@@ -52,6 +52,11 @@ bool ParseOptions(const std::vector<std::string>& arguments, Options* options, s
 
 // What the tool says of an argument that it does not know; gives false.
 bool NotRecognized(std::string_view argument, std::string* error);
+
+// The value of the option arguments[*i], which stands behind its "=" or is the next argument; then
+// moves *i on. False with a message where there is none.
+bool TakeValue(const std::vector<std::string>& arguments, size_t* i, std::string* value,
+               std::string* error);
 
 std::string Help();
 

@@ -8,6 +8,7 @@
 #include <ctime>
 #include <string_view>
 
+#include "src/sim/smi/changes.h"
 #include "src/sim/smi/client.h"
 #include "src/sim/smi/gpu.h"
 #include "src/sim/smi/gpu_log.h"
@@ -108,7 +109,6 @@ class Session {
   int FindGpus(std::string* out);
   int Select(std::string* out);
   int Render(std::string* out);
-  int Change(std::string* out);
   std::string Monitor() const;
 
   const Client* client_;
@@ -166,29 +166,6 @@ int Session::Select(std::string* out) {
   return kExitOk;
 }
 
-int Session::Change(std::string* out) {
-  const bool compute = options_->view == View::kSetComputeMode;
-  const char* function = compute ? "nvmlDeviceSetComputeMode" : "nvmlDeviceSetPersistenceMode";
-  for (const Gpu& gpu : gpus_) {
-    const Return result =
-        client_->Call<nvml::fn::nvmlDeviceSetComputeMode>(function, gpu.handle(), options_->value);
-    if (result != Return::kSuccess) {
-      *out +=
-          fmt::format("Unable to set {} mode for GPU {}: {}\n", compute ? "compute" : "persistence",
-                      gpu.BusId(), client_->ErrorText(result));
-      return ExitCodeOf(result);
-    }
-    static constexpr const char* kModes[] = {"DEFAULT", "EXCLUSIVE_THREAD", "PROHIBITED",
-                                             "EXCLUSIVE_PROCESS"};
-    *out += compute ? fmt::format("Set compute mode to {} for GPU {}.\n", kModes[options_->value],
-                                  gpu.BusId())
-                    : fmt::format("{} persistence mode for GPU {}.\n",
-                                  options_->value != 0 ? "Enabled" : "Disabled", gpu.BusId());
-  }
-  *out += "All done.\n";
-  return kExitOk;
-}
-
 // Lines below a header that is printed once.
 std::string Session::Monitor() const {
   const auto stamp = [this](char letter, const char* format) {
@@ -224,8 +201,7 @@ int Session::Render(std::string* out) {
       good = GpuLogText(date, VersionsOf(*client_), gpus_, attached_, options_->displays, out);
       break;
     case View::kLogXml: *out += GpuLogXml(date, VersionsOf(*client_), gpus_, attached_); break;
-    case View::kSetComputeMode:
-    case View::kSetPersistence: return Change(out);
+    case View::kChange: return ExitCodeOf(ApplyChange(options_->change, gpus_, out));
     default: *out += TableView(date, VersionsOf(*client_), gpus_); break;
   }
   return good ? kExitOk : kExitArgument;

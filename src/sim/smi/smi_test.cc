@@ -234,6 +234,31 @@ TEST_F(SmiTest, SetsComputeModeForRoot) {
             "Exclusive_Process\n");
 }
 
+TEST_F(SmiTest, SetsPowerLimitAndClocksForRoot) {
+  if (geteuid() != 0) GTEST_SKIP() << "only root may change settings";
+  EXPECT_EQ(RunSmi("-i 1 -pl 250.5").text,
+            "Power limit for GPU 00000000:0F:00.0 was set to 250.50 W from 400.00 W.\nAll done.\n");
+  EXPECT_EQ(RunSmi("-i 1 --lock-gpu-clocks=900,1000").text,
+            "GPU clocks set to \"(gpuClkMin 900, gpuClkMax 1000)\" for GPU 00000000:0F:00.0\n"
+            "All done.\n");
+  EXPECT_EQ(RunSmi("-i 1 -e 0").code, 0);
+  EXPECT_EQ(RunSmi("-i 1 --format=csv,noheader,nounits "
+                   "--query-gpu=power.limit,clocks.sm,ecc.mode.current,ecc.mode.pending")
+                .text,
+            "250.50, 900, Enabled, Disabled\n");
+  EXPECT_EQ(RunSmi("-i 1 -rgc").code, 0);
+  EXPECT_EQ(RunSmi("-i 1 --query-gpu=clocks.sm --format=csv,noheader").text, "210 MHz\n");
+}
+
+TEST_F(SmiTest, SaysBetweenWhichValuesAPowerLimitIsValid) {
+  const Output output = RunSmi("-i 0 -pl 500");
+  EXPECT_EQ(output.code, 2);
+  EXPECT_THAT(output.text, StartsWith("Provided power limit 500.00 W is not a valid power limit "
+                                      "which should be between 100.00 W and 400.00 W for GPU "
+                                      "00000000:07:00.0\n"));
+  EXPECT_EQ(RunSmi("-pl many").text, "Invalid value \"many\" for \"-pl\".\n");
+}
+
 TEST(SmiOptionsTest, RefusesWhatItDoesNotKnow) {
   Options options;
   std::string error;

@@ -126,18 +126,13 @@ bool ParseSubcommand(const std::vector<std::string>& arguments, Options* options
   SetDefaults(subcommand, options);
   for (size_t i = 1; i < arguments.size(); ++i) {
     const std::string& argument = arguments[i];
-    const size_t equals = argument.find('=');
-    const Argument* known = FindArgument(subcommand, argument.substr(0, equals));
-    if (known == nullptr || (!known->has_value && equals != std::string::npos)) {
+    const std::string name = argument.substr(0, argument.find('='));
+    const Argument* known = FindArgument(subcommand, name);
+    if (known == nullptr || (!known->has_value && name != argument)) {
       return NotRecognized(argument, error);
     }
     std::string value;
-    if (known->has_value) {
-      if (equals == std::string::npos && i + 1 == arguments.size()) {
-        return NotRecognized(argument, error);
-      }
-      value = equals != std::string::npos ? argument.substr(equals + 1) : arguments[++i];
-    }
+    if (known->has_value && !TakeValue(arguments, &i, &value, error)) return false;
     if (!known->apply(value, options)) {
       *error = fmt::format("Invalid value \"{}\" for \"{}\".\n", value, known->brief);
       return false;

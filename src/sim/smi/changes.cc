@@ -1,0 +1,224 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/sim/smi/changes.h"
+
+#include <fmt/format.h>
+
+#include <charconv>
+#include <cmath>
+#include <span>
+
+namespace tessera::smi {
+
+struct ChangeKind {
+  std::string_view brief;
+  std::string_view full;
+  std::string_view what;  // "Unable to set <what> for GPU"
+  // Null where the option takes no value.
+  bool (*parse)(std::string_view text, Change* change);
+  // On success, *done is what the tool says of the GPU.
+  nvml::Return (*apply)(const Change& change, const Gpu& gpu, std::string* done);
+};
+
+namespace {
+
+using nvml::Return;
+
+using NoneFn = Return (*)(nvml::Device);
+using OneFn = Return (*)(nvml::Device, unsigned);
+using TwoFn = Return (*)(nvml::Device, unsigned, unsigned);
+
+bool Number(std::string_view text, unsigned* value) {
+  const char* end = text.data() + text.size();
+  const auto [stopped, error] = std::from_chars(text.data(), end, *value);
+  return error == std::errc() && stopped == end;
+}
+
+// One of `names`, or the number of its place.
+bool Choice(std::string_view text, std::span<const std::string_view> names, unsigned* value) {
+  unsigned place = 0;
+  for (const std::string_view name : names) {
+    if (text == name || text == std::to_string(place)) return *value = place, true;
+    ++place;
+  }
+  return false;
+}
+
+constexpr std::string_view kModeWords[] = {"DEFAULT", "EXCLUSIVE_THREAD", "PROHIBITED",
+                                           "EXCLUSIVE_PROCESS"};
+
+bool ParseComputeMode(std::string_view text, Change* change) {
+  return Choice(text, kModeWords, &change->values[0]);
+}
+
+constexpr std::string_view kSwitchWords[] = {"DISABLED", "ENABLED"};
+constexpr std::string_view kCounterWords[] = {"VOLATILE", "AGGREGATE"};
+
+bool ParseSwitch(std::string_view text, Change* change) {
+  return Choice(text, kSwitchWords, &change->values[0]);
+}
+
+bool ParseEccCounter(std::string_view text, Change* change) {
+  return Choice(text, kCounterWords, &change->values[0]);
+}
+
+// Watts, with a fraction; kept as milliwatts.
+bool ParsePower(std::string_view text, Change* change) {
+  double watts = 0;
+  const char* end = text.data() + text.size();
+  const auto [stopped, error] = std::from_chars(text.data(), end, watts);
+  if (error != std::errc() || stopped != end || watts <= 0 || watts > 1e6) return false;
+  change->values[0] = static_cast<unsigned>(std::lround(watts * 1000));
+  return true;
+}
+
+// "MIN,MAX"; one number stands for both.
+bool ParseRange(std::string_view text, Change* change) {
+  const size_t comma = text.find(',');
+  if (!Number(text.substr(0, comma), &change->values[0])) return false;
+  change->values[1] = change->values[0];
+  return comma == std::string_view::npos || Number(text.substr(comma + 1), &change->values[1]);
+}
+
+// "MEMORY,GRAPHICS"
+bool ParsePair(std::string_view text, Change* change) {
+  return text.find(',') != std::string_view::npos && ParseRange(text, change);
+}
+
+Return Call(const Gpu& gpu, const char* function, const Change& change) {
+  return gpu.client().Call<OneFn>(function, gpu.handle(), change.values[0]);
+}
+
+Return CallWithPair(const Gpu& gpu, const char* function, const Change& change) {
+  return gpu.client().Call<TwoFn>(function, gpu.handle(), change.values[0], change.values[1]);
+}
+
+Return Reset(const Gpu& gpu, const char* function, std::string_view what, std::string* done) {
+  *done = fmt::format("{} reset for GPU {}.\n", what, gpu.BusId());
+  return gpu.client().Call<NoneFn>(function, gpu.handle());
+}
+
+Return SetComputeMode(const Change& change, const Gpu& gpu, std::string* done) {
+  *done = fmt::format("Set compute mode to {} for GPU {}.\n", kModeWords[change.values[0]],
+                      gpu.BusId());
+  return Call(gpu, "nvmlDeviceSetComputeMode", change);
+}
+
+std::string_view Switched(const Change& change) {
+  return change.values[0] != 0 ? "Enabled" : "Disabled";
+}
+
+Return SetPersistence(const Change& change, const Gpu& gpu, std::string* done) {
+  *done = fmt::format("{} persistence mode for GPU {}.\n", Switched(change), gpu.BusId());
+  return Call(gpu, "nvmlDeviceSetPersistenceMode", change);
+}
+
+Return SetEcc(const Change& change, const Gpu& gpu, std::string* done) {
+  *done = fmt::format("{} ECC support for GPU {}.\n", Switched(change), gpu.BusId());
+  return Call(gpu, "nvmlDeviceSetEccMode", change);
+}
+
+Return ResetEccErrors(const Change& change, const Gpu& gpu, std::string* done) {
+  *done = fmt::format("Reset {} ECC errors to zero for GPU {}.\n",
+                      change.values[0] == 0 ? "volatile" : "aggregate", gpu.BusId());
+  return Call(gpu, "nvmlDeviceClearEccErrorCounts", change);
+}
+
+Return SetPowerLimit(const Change& change, const Gpu& gpu, std::string* done) {
+  const Answer<unsigned> before = gpu.Number("nvmlDeviceGetPowerManagementLimit");
+  *done = fmt::format("Power limit for GPU {} was set to {:.2f} W from {}.\n", gpu.BusId(),
+                      change.values[0] / 1000.0, ShowWatts(before));
+  return Call(gpu, "nvmlDeviceSetPowerManagementLimit", change);
+}
+
+Return LockGpuClocks(const Change& change, const Gpu& gpu, std::string* done) {
+  *done = fmt::format("GPU clocks set to \"(gpuClkMin {}, gpuClkMax {})\" for GPU {}\n",
+                      change.values[0], change.values[1], gpu.BusId());
+  return CallWithPair(gpu, "nvmlDeviceSetGpuLockedClocks", change);
+}
+
+Return LockMemoryClocks(const Change& change, const Gpu& gpu, std::string* done) {
+  *done = fmt::format("Memory clocks set to \"(memClkMin {}, memClkMax {})\" for GPU {}\n",
+                      change.values[0], change.values[1], gpu.BusId());
+  return CallWithPair(gpu, "nvmlDeviceSetMemoryLockedClocks", change);
+}
+
+Return SetApplicationClocks(const Change& change, const Gpu& gpu, std::string* done) {
+  *done = fmt::format("Applications clocks set to \"(MEM {}, SM {})\" for GPU {}\n",
+                      change.values[0], change.values[1], gpu.BusId());
+  return CallWithPair(gpu, "nvmlDeviceSetApplicationsClocks", change);
+}
+
+Return UnlockGpuClocks(const Change&, const Gpu& gpu, std::string* done) {
+  return Reset(gpu, "nvmlDeviceResetGpuLockedClocks", "GPU clocks", done);
+}
+Return UnlockMemoryClocks(const Change&, const Gpu& gpu, std::string* done) {
+  return Reset(gpu, "nvmlDeviceResetMemoryLockedClocks", "Memory clocks", done);
+}
+Return ResetApplicationClocks(const Change&, const Gpu& gpu, std::string* done) {
+  return Reset(gpu, "nvmlDeviceResetApplicationsClocks", "Applications clocks", done);
+}
+
+constexpr ChangeKind kKinds[] = {
+    {"-c", "--compute-mode", "compute mode", ParseComputeMode, SetComputeMode},
+    {"-pm", "--persistence-mode", "persistence mode", ParseSwitch, SetPersistence},
+    {"-e", "--ecc-config", "ECC mode", ParseSwitch, SetEcc},
+    {"-p", "--reset-ecc-errors", "ECC errors to zero", ParseEccCounter, ResetEccErrors},
+    {"-pl", "--power-limit", "power management limit", ParsePower, SetPowerLimit},
+    {"-lgc", "--lock-gpu-clocks", "GPU clocks", ParseRange, LockGpuClocks},
+    {"-rgc", "--reset-gpu-clocks", "GPU clocks", nullptr, UnlockGpuClocks},
+    {"-lmc", "--lock-memory-clocks", "memory clocks", ParseRange, LockMemoryClocks},
+    {"-rmc", "--reset-memory-clocks", "memory clocks", nullptr, UnlockMemoryClocks},
+    {"-ac", "--applications-clocks", "applications clocks", ParsePair, SetApplicationClocks},
+    {"-rac", "--reset-applications-clocks", "applications clocks", nullptr, ResetApplicationClocks},
+};
+
+// The tool's words for a power limit outside of the constraints, which NVML only calls invalid.
+std::string WhyInvalid(const Change& change, const Gpu& gpu) {
+  if (change.kind->brief != "-pl") return "";
+  constexpr const char* kConstraints = "nvmlDeviceGetPowerManagementLimitConstraints";
+  return fmt::format(
+      "Provided power limit {:.2f} W is not a valid power limit which should be between {} and {} "
+      "for GPU {}\n",
+      change.values[0] / 1000.0, ShowWatts(gpu.First(kConstraints)),
+      ShowWatts(gpu.Second(kConstraints)), gpu.BusId());
+}
+
+std::string WhyNot(const Change& change, const Gpu& gpu, Return result) {
+  const std::string invalid = result == Return::kInvalidArgument ? WhyInvalid(change, gpu) : "";
+  if (!invalid.empty()) return invalid;
+  return fmt::format("Unable to set {} for GPU {}: {}\n", change.kind->what, gpu.BusId(),
+                     gpu.client().ErrorText(result));
+}
+
+}  // namespace
+
+bool FindChange(std::string_view option, Change* change) {
+  for (const ChangeKind& kind : kKinds) {
+    if (option != kind.brief && option != kind.full) continue;
+    return *change = {&kind, {}}, true;
+  }
+  return false;
+}
+
+bool TakesValue(const Change& change) { return change.kind->parse != nullptr; }
+
+bool ParseChangeValue(const std::string& text, Change* change) {
+  return change->kind->parse(text, change);
+}
+
+Return ApplyChange(const Change& change, const std::vector<Gpu>& gpus, std::string* out) {
+  for (const Gpu& gpu : gpus) {
+    std::string done;
+    const Return result = change.kind->apply(change, gpu, &done);
+    if (result != Return::kSuccess) {
+      *out += WhyNot(change, gpu, result) + "Terminating early due to previous errors.\n";
+      return result;
+    }
+    *out += done;
+  }
+  *out += "All done.\n";
+  if (change.kind->brief == "-e") *out += "Reboot required.\n";
+  return Return::kSuccess;
+}
+
+}  // namespace tessera::smi
