@@ -3,7 +3,7 @@
 
 Usage: run.py --bin DIR --lib DIR --container PROGRAM [--limited] CLIENT
 With --limited the client runs in a container with a share of the first GPU (container.cc).
-Exit codes: 0 good, 77 skipped (the registry cannot be reached, or limits need root), 1 otherwise.
+Exit codes: 0 good, 77 skipped (the registry cannot be reached, or root is needed), 1 otherwise.
 """
 import argparse
 import contextlib
@@ -24,10 +24,11 @@ GPUS = 4
 BUSY_GPU = 1
 ALLOCATED = 256 << 20
 # NVIDIA's compilers refuse to load what they compile into an older driver than their own.
-PROFILE = """base: a100-sxm4-80gb
+DRIVER = "575.57.08"
+PROFILE = f"""base: a100-sxm4-80gb
 name: client
-driver: {version: 575.57.08}
-gpu: {memory_mib: 81920, reserved_mib: 882, context_mib: 400}
+driver: {{version: {DRIVER}}}
+gpu: {{memory_mib: 81920, reserved_mib: 882, context_mib: 400}}
 """
 CONTEXT = 400 << 20
 WHOLE = (81920 - 882) << 20
@@ -43,6 +44,7 @@ CLIENTS = {
     "numba-cuda": ("numba_client.py", "requirements-kernels.txt"),
     "go-nvml": None,
     "go-nvlib": None,
+    "go-nvcdi": None,
 }
 # Nanoseconds that kernels take, by their names.
 KERNELS = {"cuda-bindings": "spin=2000000", "cuda-core": "spin=2000000", "numba-cuda": "*=2000000",
@@ -113,7 +115,7 @@ def go_client(name):
 class Node:
     """A simulated node in a folder of its own."""
 
-    def __init__(self, folder, binaries, libraries):
+    def __init__(self, folder, binaries, libraries, devices):
         self.simgpu = os.path.join(binaries, "simgpu")
         self.root = os.path.join(folder, "driver")
         self.dev_root = os.path.join(folder, "devices")
@@ -121,7 +123,7 @@ class Node:
         profile = os.path.join(folder, "profile.yaml")
         pathlib.Path(profile).write_text(PROFILE, encoding="utf-8")
         self.call("create", "--profile", profile, "--gpus", str(GPUS), "--name", "client",
-                  "--library-dir", libraries, "--dev-root", self.dev_root, "--device-files")
+                  "--library-dir", libraries, "--dev-root", self.dev_root, f"--device-{devices}")
         self.libraries = os.path.join(self.root, "usr/lib/x86_64-linux-gnu")
 
     def call(self, *arguments):
@@ -233,7 +235,9 @@ def facts_of(node, limited, busy_pid):
         "show": node.show_command(),
         "uuids": node.call("show", "--uuids").split(),
         "name": "NVIDIA A100-SXM4-80GB",
+        "driver": DRIVER,
         "driver_root": node.root,
+        "dev_root": node.dev_root,
         "allocate": str(HERE / "allocate.py"),
         "libcuda": "/run/tessera/lib/libcuda.so.1",
         "busy_gpu": BUSY_GPU,
@@ -273,9 +277,12 @@ def main():
     arguments = parser.parse_args()
     if arguments.limited and os.geteuid() != 0:
         skip("limits need root, for a mount namespace")
+    devices = "nodes" if arguments.client == "go-nvcdi" else "files"
+    if devices == "nodes" and os.geteuid() != 0:
+        skip("only root makes device nodes")
     command = command_for(arguments.client)
     with tempfile.TemporaryDirectory(prefix="tessera-client-") as folder:
-        node = Node(folder, arguments.bin, arguments.lib)
+        node = Node(folder, arguments.bin, arguments.lib, devices)
         if arguments.limited:
             container = Container(node, folder, arguments.container)
             sys.exit(run_limited(node, container, arguments.client, command, folder))
