@@ -99,6 +99,36 @@ func checkLinks(all []nvml.Device) {
 	must("DeviceGetTopologyCommonAncestor", result)
 }
 
+// checkMonitoring asks what DCGM and exporters ask for on each scrape.
+func checkMonitoring(device nvml.Device) {
+	correctable, uncorrectable, pending, failed, result := device.GetRemappedRows()
+	must("GetRemappedRows", result)
+	check(correctable == 0 && uncorrectable == 0 && !pending && !failed, "rows are remapped")
+	banks, result := device.GetRowRemapperHistogram()
+	must("GetRowRemapperHistogram", result)
+	check(banks.Max == 640, "%d banks", banks.Max)
+	_, result = device.GetRetiredPages(nvml.PAGE_RETIREMENT_CAUSE_DOUBLE_BIT_ECC_ERROR)
+	check(result == nvml.ERROR_NOT_SUPPORTED, "retired pages: %s", nvml.ErrorString(result))
+	inforom, result := device.GetInforomImageVersion()
+	must("GetInforomImageVersion", result)
+	check(inforom == "G506.0210.00.04", "infoROM %s", inforom)
+	fields := []nvml.FieldValue{
+		{FieldId: nvml.FI_DEV_ECC_DBE_AGG_TOTAL}, {FieldId: nvml.FI_DEV_NVLINK_CRC_FLIT_ERROR_COUNT_TOTAL},
+		{FieldId: nvml.FI_DEV_PERF_POLICY_POWER}, {FieldId: nvml.FI_DEV_REMAPPED_PENDING},
+		{FieldId: nvml.FI_DEV_PCIE_COUNT_CORRECTABLE_ERRORS}, {FieldId: nvml.FI_DEV_NVLINK_REMOTE_NVLINK_ID, ScopeId: 3},
+	}
+	must("GetFieldValues", device.GetFieldValues(fields))
+	for _, field := range fields {
+		must(fmt.Sprintf("field %d", field.FieldId), nvml.Return(field.NvmlReturn))
+	}
+	support, result := device.GpmQueryDeviceSupport()
+	must("GpmQueryDeviceSupport", result)
+	check(support.IsSupportedDevice == 0, "an A100 has no GPM")
+	reasons, result := device.GetCurrentClocksEventReasons()
+	must("GetCurrentClocksEventReasons", result)
+	check(reasons == nvml.ClocksEventReasonGpuIdle, "reasons %x", reasons)
+}
+
 func checkEvent(f facts, all []nvml.Device) {
 	set, result := nvml.EventSetCreate()
 	must("EventSetCreate", result)
@@ -135,6 +165,7 @@ func main() {
 		checkDevice(f, index, device)
 	}
 	checkLinks(all)
+	checkMonitoring(all[0])
 	checkEvent(f, all)
 	must("Shutdown", nvml.Shutdown())
 	fmt.Printf("go-nvml: %d GPUs, all answers right\n", len(all))
