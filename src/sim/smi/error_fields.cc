@@ -55,7 +55,7 @@ std::string Banks(const Gpu& gpu, const NodeFacts&) {
 
 template <unsigned cause>
 std::string Retired(const Gpu& gpu, const NodeFacts&) {
-  return Show(gpu.RetiredPages(cause));
+  return Show(gpu.RetiredPageCount(cause));
 }
 
 template <unsigned field>

@@ -332,26 +332,4 @@ const std::vector<GpuField>& GpuFields() {
   return kFields;
 }
 
-const std::vector<AppField>& AppFields() {
-  static const std::vector<AppField> kFields = {
-      {"timestamp", "", "", "When the query was made.",
-       [](const Gpu&, const Process&, const NodeFacts& n) { return n.timestamp; }},
-      {"gpu_name", "", "", "Product name of the GPU.",
-       [](const Gpu& g, const Process&, const NodeFacts&) { return g.Name(); }},
-      {"gpu_bus_id", "", "", "PCI bus id of the GPU.",
-       [](const Gpu& g, const Process&, const NodeFacts&) { return g.BusId(); }},
-      {"gpu_serial", "", "", "Serial number of the board.",
-       [](const Gpu& g, const Process&, const NodeFacts&) { return g.Serial(); }},
-      {"gpu_uuid", "", "", "Globally unique id of the GPU.",
-       [](const Gpu& g, const Process&, const NodeFacts&) { return g.Uuid(); }},
-      {"pid", "", "", "Process id of the compute application.",
-       [](const Gpu&, const Process& p, const NodeFacts&) { return std::to_string(p.pid); }},
-      {"process_name", "name", "", "Name of the process.",
-       [](const Gpu&, const Process& p, const NodeFacts&) { return p.name; }},
-      {"used_gpu_memory", "used_memory", "MiB", "Memory that the process uses.",
-       [](const Gpu&, const Process& p, const NodeFacts&) { return p.memory_mib; }},
-  };
-  return kFields;
-}
-
 }  // namespace tessera::smi

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The tables of fields that --query-gpu and --query-compute-apps know. Values come without their
+// The tables of fields that --query-gpu and the other queries know. Values come without their
 // unit; a value that the driver does not give is kNotAvailable.
 #pragma once
 
@@ -31,5 +31,17 @@ struct AppField {
   std::string (*value)(const Gpu& gpu, const Process& process, const NodeFacts& node);
 };
 const std::vector<AppField>& AppFields();
+
+// Of one GPU with all its remapped rows.
+const std::vector<GpuField>& RowFields();
+
+struct PageField {
+  std::string_view name;
+  std::string_view alias;
+  std::string_view unit;
+  std::string_view help;
+  std::string (*value)(const Gpu& gpu, const RetiredPage& page, const NodeFacts& node);
+};
+const std::vector<PageField>& PageFields();
 
 }  // namespace tessera::smi

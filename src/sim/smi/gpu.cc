@@ -276,13 +276,27 @@ Answer<std::uint64_t> Gpu::EccErrorsAt(unsigned type, unsigned counter, unsigned
   return answer;
 }
 
-Answer<unsigned> Gpu::RetiredPages(unsigned cause) const {
+Answer<unsigned> Gpu::RetiredPageCount(unsigned cause) const {
   Answer<unsigned> answer;
   answer.result =
       NVML_CALL(*client_, nvmlDeviceGetRetiredPages, device_, cause, &answer.value, nullptr);
   // Asked without room for their addresses.
   if (answer.result == Return::kInsufficientSize) answer.result = Return::kSuccess;
   return answer;
+}
+
+std::vector<RetiredPage> Gpu::RetiredPages() const {
+  std::vector<RetiredPage> pages;
+  for (unsigned cause = 0; cause < 2; ++cause) {
+    unsigned count = RetiredPageCount(cause).value;
+    std::vector<std::uint64_t> addresses(count);
+    if (count == 0 || NVML_CALL(*client_, nvmlDeviceGetRetiredPages, device_, cause, &count,
+                                addresses.data()) != Return::kSuccess) {
+      continue;
+    }
+    for (unsigned i = 0; i < count; ++i) pages.push_back({addresses[i], cause});
+  }
+  return pages;
 }
 
 Answer<RemappedRows> Gpu::Rows() const {

@@ -22,6 +22,11 @@ struct Process {
   std::string memory_mib;  // "1024", or N/A
 };
 
+struct RetiredPage {
+  std::uint64_t address = 0;
+  unsigned cause = 0;
+};
+
 struct RemappedRows {
   unsigned correctable = 0;
   unsigned uncorrectable = 0;
@@ -78,8 +83,9 @@ class Gpu {
   Answer<unsigned> Second(const char* function) const;
   Answer<std::uint64_t> EccErrors(unsigned type, unsigned counter) const;
   Answer<std::uint64_t> EccErrorsAt(unsigned type, unsigned counter, unsigned location) const;
-  // Pages retired for a cause: 0 corrected errors, 1 an uncorrected one.
-  Answer<unsigned> RetiredPages(unsigned cause) const;
+  // How many pages were retired for a cause: 0 corrected errors, 1 an uncorrected one; and which.
+  Answer<unsigned> RetiredPageCount(unsigned cause) const;
+  std::vector<RetiredPage> RetiredPages() const;
   Answer<RemappedRows> Rows() const;
   Answer<nvml::RowRemapperHistogram> RowHistogram() const;
   Answer<nvml::EccSramErrorStatus> SramErrors() const;

@@ -138,8 +138,8 @@ void AddEccCounters(const Gpu& gpu, unsigned counter, LogNode* log) {
 }
 
 void AddRetiredPages(const Gpu& gpu, LogNode* log) {
-  const std::string single = Show(gpu.RetiredPages(0));
-  const std::string uncorrected = Show(gpu.RetiredPages(1));
+  const std::string single = Show(gpu.RetiredPageCount(0));
+  const std::string uncorrected = Show(gpu.RetiredPageCount(1));
   log->Add("Single Bit ECC", "", single);
   log->Open("", "multiple_single_bit_retirement").Add("", "retired_count", single);
   log->Add("Double Bit ECC", "", uncorrected);

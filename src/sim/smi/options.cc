@@ -38,11 +38,7 @@ constexpr std::array kSpellings = {
     Spelling{"--loop", "-l", true},
     Spelling{"-lms", "-lms", true},
     Spelling{"--loop-ms", "-lms", true},
-    Spelling{"--query-gpu", "--query-gpu", true},
-    Spelling{"--query-compute-apps", "--query-compute-apps", true},
     Spelling{"--format", "--format", true},
-    Spelling{"--help-query-gpu", "--help-query-gpu", false},
-    Spelling{"--help-query-compute-apps", "--help-query-compute-apps", false},
 };
 
 bool ParseFormat(std::string_view text, Options* options, std::string* error) {
@@ -83,17 +79,13 @@ bool ApplyWithValue(std::string_view option, const std::string& value, Options* 
   if (option == "-f") return options->output = value, true;
   if (option == "-l") return ParseLoop(value, 1000, options, error);
   if (option == "-lms") return ParseLoop(value, 1, options, error);
-  if (option == "--format") return ParseFormat(value, options, error);
-  options->view = option == "--query-gpu" ? View::kQueryGpu : View::kQueryApps;
-  return options->fields = value, true;
+  return ParseFormat(value, options, error);
 }
 
 void ApplySwitch(std::string_view option, Options* options) {
   if (option == "-L") options->view = View::kList;
   if (option == "-h") options->view = View::kHelp;
   if (option == "--version") options->view = View::kVersion;
-  if (option == "--help-query-gpu") options->view = View::kHelpQueryGpu;
-  if (option == "--help-query-compute-apps") options->view = View::kHelpQueryApps;
   if (option == "-q" && options->view == View::kTable) options->view = View::kLog;
   if (option == "-x") options->view = View::kLogXml;
 }
@@ -152,6 +144,15 @@ bool ParseOptions(const std::vector<std::string>& arguments, Options* options, s
       if (!ApplyChangeOption(arguments, &i, options, error)) return false;
       continue;
     }
+    if (FindQuery(name, "--query-", &options->query)) {
+      options->view = View::kQuery;
+      if (!TakeValue(arguments, &i, &options->fields, error)) return false;
+      continue;
+    }
+    if (FindQuery(argument, "--help-query-", &options->query)) {
+      options->view = View::kHelpQuery;
+      continue;
+    }
     const Spelling* spelling = Find(name);
     if (spelling == nullptr) return NotRecognized(argument, error);
     if (!spelling->has_value) {
@@ -165,8 +166,7 @@ bool ParseOptions(const std::vector<std::string>& arguments, Options* options, s
     if (!ApplyWithValue(spelling->option, value, options, error)) return false;
   }
   if (options->view == View::kLogXml && !log) return NotRecognized("-x", error);
-  const bool query = options->view == View::kQueryGpu || options->view == View::kQueryApps;
-  if (query && !options->csv) {
+  if (options->view == View::kQuery && !options->csv) {
     *error = "\"--format=\" switch is missing. Please run 'nvidia-smi -h' for help.\n";
     return false;
   }
@@ -197,6 +197,10 @@ std::string Help() {
           --query-gpu=FIELDS        See --help-query-gpu.
           --query-compute-apps=FIELDS
                                     See --help-query-compute-apps.
+          --query-remapped-rows=FIELDS
+                                    See --help-query-remapped-rows.
+          --query-retired-pages=FIELDS
+                                    See --help-query-retired-pages.
           --format=csv[,noheader][,nounits]
 
   Changes (root):

@@ -16,8 +16,7 @@ enum class View {
   kList,
   kLog,
   kLogXml,
-  kQueryGpu,
-  kQueryApps,
+  kQuery,
   kTopology,
   kP2p,
   kNvLinkStatus,
@@ -26,17 +25,17 @@ enum class View {
   kDeviceMonitor,
   kProcessMonitor,
   kHelp,
-  kHelpQueryGpu,
-  kHelpQueryApps,
+  kHelpQuery,
   kVersion,
   kChange,
 };
 
 struct Options {
   View view = View::kTable;
-  std::string ids;       // of -i: index, UUID or bus id, comma separated; "" for all
-  std::string fields;    // of --query-gpu and --query-compute-apps
-  std::string displays;  // of -d
+  std::string ids;                    // of -i: index, UUID or bus id, comma separated; "" for all
+  QueryKind query = QueryKind::kGpu;  // of kQuery and kHelpQuery
+  std::string fields;                 // of kQuery
+  std::string displays;               // of -d
   CsvFormat format;
   bool csv = false;      // --format=csv was given
   Change change;         // of kChange

@@ -69,8 +69,8 @@ void AppendHeader(const std::vector<const Field*>& fields, const CsvFormat& form
 
 template <typename Field>
 std::string FieldHelp(const std::vector<Field>& table, std::string_view option) {
-  std::string out = fmt::format("List of valid properties to query for the switch \"{}\":\n\n",
-                                option);
+  std::string out =
+      fmt::format("List of valid properties to query for the switch \"{}\":\n\n", option);
   for (const Field& field : table) {
     out += field.alias.empty() ? fmt::format("\"{}\"", field.name)
                                : fmt::format("\"{}\" or \"{}\"", field.name, field.alias);
@@ -79,42 +79,97 @@ std::string FieldHelp(const std::vector<Field>& table, std::string_view option) 
   return out;
 }
 
-}  // namespace
-
-bool QueryGpus(std::string_view fields, const CsvFormat& format, const NodeFacts& node,
-               const std::vector<Gpu>& gpus, std::string* out) {
-  std::vector<const GpuField*> chosen;
-  if (!Choose(GpuFields(), fields, &chosen, out)) return false;
-  AppendHeader(chosen, format, out);
-  for (const Gpu& gpu : gpus) {
-    for (size_t i = 0; i < chosen.size(); ++i) {
-      if (i > 0) *out += ", ";
-      *out += Cell(chosen[i]->value(gpu, node), chosen[i]->unit, format);
-    }
-    *out += '\n';
+// One line: the fields' values of `subject`, such as a GPU and one of its processes.
+template <typename Field, typename... Subject>
+void AppendLine(const std::vector<const Field*>& fields, const CsvFormat& format, std::string* out,
+                const Subject&... subject) {
+  for (size_t i = 0; i < fields.size(); ++i) {
+    if (i > 0) *out += ", ";
+    *out += Cell(fields[i]->value(subject...), fields[i]->unit, format);
   }
+  *out += '\n';
+}
+
+// What a query is asked with.
+struct Request {
+  std::string_view fields;
+  const CsvFormat* format;
+  const NodeFacts* node;
+  const std::vector<Gpu>* gpus;
+};
+
+// `lines` appends those of one GPU.
+template <typename Field, typename Lines>
+bool QueryEach(const std::vector<Field>& table, const Request& request, std::string* out,
+               Lines lines) {
+  std::vector<const Field*> chosen;
+  if (!Choose(table, request.fields, &chosen, out)) return false;
+  AppendHeader(chosen, *request.format, out);
+  for (const Gpu& gpu : *request.gpus) lines(chosen, gpu);
   return true;
 }
 
-bool QueryComputeApps(std::string_view fields, const CsvFormat& format, const NodeFacts& node,
-                      const std::vector<Gpu>& gpus, std::string* out) {
-  std::vector<const AppField*> chosen;
-  if (!Choose(AppFields(), fields, &chosen, out)) return false;
-  AppendHeader(chosen, format, out);
-  for (const Gpu& gpu : gpus) {
+bool QueryGpus(const std::vector<GpuField>& table, const Request& request, std::string* out) {
+  return QueryEach(table, request, out, [&](const auto& chosen, const Gpu& gpu) {
+    AppendLine(chosen, *request.format, out, gpu, *request.node);
+  });
+}
+
+bool QueryComputeApps(const Request& request, std::string* out) {
+  return QueryEach(AppFields(), request, out, [&](const auto& chosen, const Gpu& gpu) {
     for (const Process& process : gpu.Processes()) {
       if (process.type != "C") continue;
-      for (size_t i = 0; i < chosen.size(); ++i) {
-        if (i > 0) *out += ", ";
-        *out += Cell(chosen[i]->value(gpu, process, node), chosen[i]->unit, format);
-      }
-      *out += '\n';
+      AppendLine(chosen, *request.format, out, gpu, process, *request.node);
     }
-  }
-  return true;
+  });
 }
 
-std::string HelpQueryGpu() { return FieldHelp(GpuFields(), "--query-gpu="); }
-std::string HelpQueryComputeApps() { return FieldHelp(AppFields(), "--query-compute-apps="); }
+bool QueryRetiredPages(const Request& request, std::string* out) {
+  return QueryEach(PageFields(), request, out, [&](const auto& chosen, const Gpu& gpu) {
+    for (const RetiredPage& page : gpu.RetiredPages()) {
+      AppendLine(chosen, *request.format, out, gpu, page, *request.node);
+    }
+  });
+}
+
+struct NamedQuery {
+  QueryKind kind;
+  std::string_view name;
+};
+constexpr NamedQuery kQueries[] = {{QueryKind::kGpu, "gpu"},
+                                   {QueryKind::kComputeApps, "compute-apps"},
+                                   {QueryKind::kRemappedRows, "remapped-rows"},
+                                   {QueryKind::kRetiredPages, "retired-pages"}};
+
+}  // namespace
+
+bool FindQuery(std::string_view option, std::string_view prefix, QueryKind* kind) {
+  if (!option.starts_with(prefix)) return false;
+  option.remove_prefix(prefix.size());
+  for (const NamedQuery& query : kQueries) {
+    if (query.name == option) return *kind = query.kind, true;
+  }
+  return false;
+}
+
+bool Query(QueryKind kind, std::string_view fields, const CsvFormat& format, const NodeFacts& node,
+           const std::vector<Gpu>& gpus, std::string* out) {
+  const Request request = {fields, &format, &node, &gpus};
+  switch (kind) {
+    case QueryKind::kComputeApps: return QueryComputeApps(request, out);
+    case QueryKind::kRetiredPages: return QueryRetiredPages(request, out);
+    case QueryKind::kRemappedRows: return QueryGpus(RowFields(), request, out);
+    default: return QueryGpus(GpuFields(), request, out);
+  }
+}
+
+std::string HelpQuery(QueryKind kind) {
+  switch (kind) {
+    case QueryKind::kComputeApps: return FieldHelp(AppFields(), "--query-compute-apps=");
+    case QueryKind::kRetiredPages: return FieldHelp(PageFields(), "--query-retired-pages=");
+    case QueryKind::kRemappedRows: return FieldHelp(RowFields(), "--query-remapped-rows=");
+    default: return FieldHelp(GpuFields(), "--query-gpu=");
+  }
+}
 
 }  // namespace tessera::smi

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// --query-gpu and --query-compute-apps: CSV of chosen fields. The table of fields also makes
-// --help-query-gpu.
+// --query-gpu, --query-compute-apps, --query-remapped-rows, --query-retired-pages: CSV of chosen
+// fields. The tables of fields also make --help-query-gpu and so on.
 // Errors: a name that is not in the table is what the real tool says, exit code 2.
 #pragma once
 
@@ -24,13 +24,15 @@ struct NodeFacts {
   size_t gpu_count = 0;
 };
 
-// Appends the CSV to *out. On an unknown field: false, and *out holds only the message.
-bool QueryGpus(std::string_view fields, const CsvFormat& format, const NodeFacts& node,
-               const std::vector<Gpu>& gpus, std::string* out);
-bool QueryComputeApps(std::string_view fields, const CsvFormat& format, const NodeFacts& node,
-                      const std::vector<Gpu>& gpus, std::string* out);
+enum class QueryKind { kGpu, kComputeApps, kRemappedRows, kRetiredPages };
 
-std::string HelpQueryGpu();
-std::string HelpQueryComputeApps();
+// The kind of "--query-gpu" or, as `prefix` says, "--help-query-gpu"; false for other options.
+bool FindQuery(std::string_view option, std::string_view prefix, QueryKind* kind);
+
+// Appends the CSV to *out. On an unknown field: false, and *out holds only the message.
+bool Query(QueryKind kind, std::string_view fields, const CsvFormat& format, const NodeFacts& node,
+           const std::vector<Gpu>& gpus, std::string* out);
+
+std::string HelpQuery(QueryKind kind);
 
 }  // namespace tessera::smi

@@ -191,11 +191,8 @@ int Session::Render(std::string* out) {
     case View::kNvLinkErrors: *out += NvLinkErrorsView(gpus_); break;
     case View::kDeviceMonitor:
     case View::kProcessMonitor: *out += Monitor(); break;
-    case View::kQueryGpu:
-      good = QueryGpus(options_->fields, options_->format, node, gpus_, out);
-      break;
-    case View::kQueryApps:
-      good = QueryComputeApps(options_->fields, options_->format, node, gpus_, out);
+    case View::kQuery:
+      good = Query(options_->query, options_->fields, options_->format, node, gpus_, out);
       break;
     case View::kLog:
       good = GpuLogText(date, VersionsOf(*client_), gpus_, attached_, options_->displays, out);
@@ -242,11 +239,10 @@ int RunOnce(const Client& client, const Options& options, bool first, std::FILE*
 }
 
 // What needs no driver; false if the view does.
-bool PrintHelp(View view) {
+bool PrintHelp(const Options& options) {
   std::string text;
-  if (view == View::kHelp) text = Help();
-  if (view == View::kHelpQueryGpu) text = HelpQueryGpu();
-  if (view == View::kHelpQueryApps) text = HelpQueryComputeApps();
+  if (options.view == View::kHelp) text = Help();
+  if (options.view == View::kHelpQuery) text = HelpQuery(options.query);
   std::fputs(text.c_str(), stdout);
   return !text.empty();
 }
@@ -260,7 +256,7 @@ int Run(const std::vector<std::string>& arguments) {
     std::fputs(error.c_str(), stdout);
     return kExitArgument;
   }
-  if (PrintHelp(options.view)) return kExitOk;
+  if (PrintHelp(options)) return kExitOk;
   Client client;
   const Return opened = client.Open();
   if (opened != Return::kSuccess) {

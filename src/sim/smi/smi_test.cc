@@ -185,6 +185,27 @@ TEST_F(SmiTest, CsvHasTheErrorsOfTheMemory) {
             "2, 2, [N/A], 1, Yes, No, 639, [N/A], [N/A]\n");
 }
 
+TEST_F(SmiTest, CsvListsRemappedRowsAndRetiredPages) {
+  node_.image().live[1].remapped_uncorrected = 4;
+  node_.image().facts[2].row_banks = 0;
+  node_.image().live[2].retired_corrected = 1;
+  node_.image().live[2].retired_uncorrected = 1;
+  node_.Write();
+  EXPECT_EQ(RunSmi("-i 1,2 --format=csv --query-remapped-rows=gpu_bus_id,"
+                   "remapped_rows.uncorrectable,remapped_rows.failure")
+                .text,
+            "gpu_bus_id, remapped_rows.uncorrectable, remapped_rows.failure\n"
+            "00000000:0F:00.0, 4, No\n00000000:17:00.0, [N/A], [N/A]\n");
+  EXPECT_EQ(RunSmi("--format=csv --query-retired-pages=gpu_bus_id,retired_pages.address,"
+                   "retired_pages.cause")
+                .text,
+            "gpu_bus_id, retired_pages.address, retired_pages.cause\n"
+            "00000000:17:00.0, 0x0000000009e37000, Single Bit ECC\n"
+            "00000000:17:00.0, 0x0000000013c6e000, Double Bit ECC\n");
+  EXPECT_THAT(RunSmi("--help-query-retired-pages").text, HasSubstr("\"retired_pages.cause\"\n"));
+  EXPECT_EQ(RunSmi("--query-retired-pages=colour --format=csv").code, 2);
+}
+
 TEST_F(SmiTest, CsvKnowsOldAndNewNamesOfEventReasons) {
   node_.state().live(0).temperature_c = 95;
   EXPECT_EQ(RunSmi("-i 0 --format=csv --query-gpu=clocks_throttle_reasons.hw_thermal_slowdown,"

@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+// Fields of queries about what GPUs have many of: processes, remapped rows, retired pages.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "src/sim/smi/fields.h"
+
+namespace tessera::smi {
+namespace {
+
+std::string Address(const RetiredPage& page) { return fmt::format("0x{:016x}", page.address); }
+
+std::string Cause(const RetiredPage& page) {
+  return page.cause == 0 ? "Single Bit ECC" : "Double Bit ECC";
+}
+
+}  // namespace
+
+const std::vector<AppField>& AppFields() {
+  static const std::vector<AppField> kFields = {
+      {"timestamp", "", "", "When the query was made.",
+       [](const Gpu&, const Process&, const NodeFacts& n) { return n.timestamp; }},
+      {"gpu_name", "", "", "Product name of the GPU.",
+       [](const Gpu& g, const Process&, const NodeFacts&) { return g.Name(); }},
+      {"gpu_bus_id", "", "", "PCI bus id of the GPU.",
+       [](const Gpu& g, const Process&, const NodeFacts&) { return g.BusId(); }},
+      {"gpu_serial", "", "", "Serial number of the board.",
+       [](const Gpu& g, const Process&, const NodeFacts&) { return g.Serial(); }},
+      {"gpu_uuid", "", "", "Globally unique id of the GPU.",
+       [](const Gpu& g, const Process&, const NodeFacts&) { return g.Uuid(); }},
+      {"pid", "", "", "Process id of the compute application.",
+       [](const Gpu&, const Process& p, const NodeFacts&) { return std::to_string(p.pid); }},
+      {"process_name", "name", "", "Name of the process.",
+       [](const Gpu&, const Process& p, const NodeFacts&) { return p.name; }},
+      {"used_gpu_memory", "used_memory", "MiB", "Memory that the process uses.",
+       [](const Gpu&, const Process& p, const NodeFacts&) { return p.memory_mib; }},
+  };
+  return kFields;
+}
+
+const std::vector<GpuField>& RowFields() {
+  static const std::vector<GpuField> kFields = [] {
+    std::vector<GpuField> table = {
+        {"gpu_name", "", "", "Product name of the GPU.",
+         [](const Gpu& g, const NodeFacts&) { return g.Name(); }},
+        {"gpu_bus_id", "", "", "PCI bus id of the GPU.",
+         [](const Gpu& g, const NodeFacts&) { return g.BusId(); }},
+        {"gpu_serial", "", "", "Serial number of the board.",
+         [](const Gpu& g, const NodeFacts&) { return g.Serial(); }},
+        {"gpu_uuid", "", "", "Globally unique id of the GPU.",
+         [](const Gpu& g, const NodeFacts&) { return g.Uuid(); }},
+    };
+    std::ranges::copy_if(GpuFields(), std::back_inserter(table), [](const GpuField& field) {
+      return field.name.starts_with("remapped_rows.");
+    });
+    return table;
+  }();
+  return kFields;
+}
+
+const std::vector<PageField>& PageFields() {
+  static const std::vector<PageField> kFields = {
+      {"gpu_name", "", "", "Product name of the GPU.",
+       [](const Gpu& g, const RetiredPage&, const NodeFacts&) { return g.Name(); }},
+      {"gpu_bus_id", "", "", "PCI bus id of the GPU.",
+       [](const Gpu& g, const RetiredPage&, const NodeFacts&) { return g.BusId(); }},
+      {"gpu_serial", "", "", "Serial number of the board.",
+       [](const Gpu& g, const RetiredPage&, const NodeFacts&) { return g.Serial(); }},
+      {"gpu_uuid", "", "", "Globally unique id of the GPU.",
+       [](const Gpu& g, const RetiredPage&, const NodeFacts&) { return g.Uuid(); }},
+      {"retired_pages.address", "", "", "Address of the page.",
+       [](const Gpu&, const RetiredPage& page, const NodeFacts&) { return Address(page); }},
+      {"retired_pages.cause", "", "", "Why the page was retired.",
+       [](const Gpu&, const RetiredPage& page, const NodeFacts&) { return Cause(page); }},
+  };
+  return kFields;
+}
+
+}  // namespace tessera::smi
