@@ -56,11 +56,9 @@ std::string DriverModel(const Answer<unsigned>& model) {
   return model.value == 0 ? "WDDM" : "TCC";
 }
 
-std::string EncoderPart(const Gpu& gpu, int part) {
-  unsigned values[3] = {};
-  const nvml::Return result = NVML_CALL(gpu.client(), nvmlDeviceGetEncoderStats, gpu.handle(),
-                                        &values[0], &values[1], &values[2]);
-  return result == nvml::Return::kSuccess ? std::to_string(values[part]) : kNotAvailable;
+std::string EncoderPart(const Gpu& gpu, unsigned nvml::FbcStats::* member) {
+  const Answer<nvml::FbcStats> stats = gpu.Encoder();
+  return Show(Answer<unsigned>{stats.result, stats.value.*member});
 }
 
 std::string Margin(const Gpu& gpu) {
@@ -251,11 +249,11 @@ void AddUse(std::vector<GpuField>* t) {
      OF_GPU(Show(g.First("nvmlDeviceGetJpgUtilization")))},
     {"utilization.ofa", "", "%", "Use of the optical flow engine.",
      OF_GPU(Show(g.First("nvmlDeviceGetOfaUtilization")))},
-    {"encoder.stats.sessionCount", "", "", "Encoder sessions.", OF_GPU(EncoderPart(g, 0))},
+    {"encoder.stats.sessionCount", "", "", "Encoder sessions.", OF_GPU(EncoderPart(g, &nvml::FbcStats::sessions))},
     {"encoder.stats.averageFps", "", "", "Frames a second that are encoded.",
-     OF_GPU(EncoderPart(g, 1))},
+     OF_GPU(EncoderPart(g, &nvml::FbcStats::average_fps))},
     {"encoder.stats.averageLatency", "", "", "Microseconds that encoding a frame takes.",
-     OF_GPU(EncoderPart(g, 2))},
+     OF_GPU(EncoderPart(g, &nvml::FbcStats::average_latency))},
     {"temperature.gpu", "", "", "Temperature of the core, in degrees Celsius.",
      OF_GPU(Show(g.Number("nvmlDeviceGetTemperature", 0)))},
     {"temperature.gpu.tlimit", "", "", "Degrees Celsius below the limit.", OF_GPU(Margin(g))},

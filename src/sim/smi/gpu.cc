@@ -230,6 +230,20 @@ Answer<nvml::FabricInfoV3> Gpu::Fabric() const {
   return answer;
 }
 
+Answer<nvml::FbcStats> Gpu::Encoder() const {
+  Answer<nvml::FbcStats> answer;
+  nvml::FbcStats& stats = answer.value;
+  answer.result = NVML_CALL(*client_, nvmlDeviceGetEncoderStats, device_, &stats.sessions,
+                            &stats.average_fps, &stats.average_latency);
+  return answer;
+}
+
+Answer<nvml::FbcStats> Gpu::FrameCapture() const {
+  Answer<nvml::FbcStats> answer;
+  answer.result = NVML_CALL(*client_, nvmlDeviceGetFBCStats, device_, &answer.value);
+  return answer;
+}
+
 Answer<unsigned> Gpu::Number(const char* function) const {
   Answer<unsigned> answer;
   answer.result = client_->Call<NumberFn>(function, device_, &answer.value);

@@ -73,6 +73,9 @@ class Gpu {
   Answer<nvml::Bar1Memory> Bar1() const;
   Answer<nvml::Utilization> Utilization() const;
   Answer<nvml::FabricInfoV3> Fabric() const;
+  // What is encoded, and what is captured from frame buffers.
+  Answer<nvml::FbcStats> Encoder() const;
+  Answer<nvml::FbcStats> FrameCapture() const;
 
   // Of a function (device, unsigned*).
   Answer<unsigned> Number(const char* function) const;

@@ -28,6 +28,9 @@ constexpr std::array kDisplays = {
     Display{"PERFORMANCE", "Performance State;Clocks Event Reasons"},
     Display{"PAGE_RETIREMENT", "Retired Pages"},
     Display{"ROW_REMAPPER", "Remapped Rows"},
+    Display{"ENCODER_STATS", "Encoder Stats"},
+    Display{"FBC_STATS", "FBC Stats"},
+    Display{"RESET_STATUS", "GPU Reset Status"},
 };
 
 bool Contains(std::string_view list, char separator, std::string_view item) {

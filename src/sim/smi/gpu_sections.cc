@@ -18,7 +18,8 @@ void AddIdentity(const Gpu& gpu, LogNode* log) {
       .Add("Display Active", "display_active",
            ShowEnabled(gpu.Number("nvmlDeviceGetDisplayActive")))
       .Add("Persistence Mode", "persistence_mode",
-           ShowEnabled(gpu.Number("nvmlDeviceGetPersistenceMode")));
+           ShowEnabled(gpu.Number("nvmlDeviceGetPersistenceMode")))
+      .Add("Addressing Mode", "addressing_mode", gpu.AddressingMode());
   log->Open("MIG Mode", "mig_mode")
       .Add("Current", "current_mig", ShowEnabled(gpu.First("nvmlDeviceGetMigMode")))
       .Add("Pending", "pending_mig", ShowEnabled(gpu.Second("nvmlDeviceGetMigMode")));
@@ -45,6 +46,13 @@ void AddIdentity(const Gpu& gpu, LogNode* log) {
       .Add("Power Management Object", "pwr_object", gpu.Inforom(2));
   log->Add("GSP Firmware Version", "gsp_firmware_version", gpu.GspFirmware())
       .Add("GPU Recovery Action", "gpu_recovery_action", gpu.RecoveryAction());
+  log->Open("GPU Operation Mode", "gpu_operation_mode")
+      .Add("Current", "current_gom", kNotAvailable)
+      .Add("Pending", "pending_gom", kNotAvailable);
+  log->Open("GPU Reset Status", "gpu_reset_status")
+      .Add("Reset Required", "reset_required", ShowYes(gpu.FieldNumber(nvml::kFieldResetStatus)))
+      .Add("Drain and Reset Recommended", "drain_and_reset_recommended",
+           ShowYes(gpu.FieldNumber(nvml::kFieldDrainAndResetStatus)));
   log->Open("GPU Virtualization Mode", "gpu_virtualization_mode")
       .Add("Virtualization Mode", "virtualization_mode", gpu.Virtualization());
 }
@@ -105,6 +113,17 @@ void AddPerformance(const Gpu& gpu, LogNode* log) {
            gpu.EventReason(nvml::kReasonDisplayClocks));
 }
 
+void AddStats(const char* label, const char* tag, const Answer<nvml::FbcStats>& stats,
+              LogNode* log) {
+  auto show = [&stats](unsigned nvml::FbcStats::*member) {
+    return Show(Answer<unsigned>{stats.result, stats.value.*member});
+  };
+  log->Open(label, tag)
+      .Add("Active Sessions", "session_count", show(&nvml::FbcStats::sessions))
+      .Add("Average FPS", "average_fps", show(&nvml::FbcStats::average_fps))
+      .Add("Average Latency", "average_latency", show(&nvml::FbcStats::average_latency));
+}
+
 void AddMemory(const Gpu& gpu, LogNode* log) {
   const Answer<nvml::MemoryV2> memory = gpu.Memory();
   log->Open("FB Memory Usage", "fb_memory_usage")
@@ -126,6 +145,8 @@ void AddMemory(const Gpu& gpu, LogNode* log) {
       .Add("Decoder", "decoder_util", Percent(gpu.First("nvmlDeviceGetDecoderUtilization")))
       .Add("JPEG", "jpeg_util", Percent(gpu.First("nvmlDeviceGetJpgUtilization")))
       .Add("OFA", "ofa_util", Percent(gpu.First("nvmlDeviceGetOfaUtilization")));
+  AddStats("Encoder Stats", "encoder_stats", gpu.Encoder(), log);
+  AddStats("FBC Stats", "fbc_stats", gpu.FrameCapture(), log);
 }
 
 void AddEccCounters(const Gpu& gpu, unsigned counter, LogNode* log) {

@@ -191,7 +191,8 @@ std::string Help() {
     -x,   --xml-format              The log as XML.
     -d,   --display=TYPE            Only some of it: MEMORY, UTILIZATION, ECC, TEMPERATURE, POWER,
                                     CLOCK, COMPUTE, PIDS, PERFORMANCE, PAGE_RETIREMENT,
-                                    ROW_REMAPPER; comma separated.
+                                    ROW_REMAPPER, ENCODER_STATS, FBC_STATS, RESET_STATUS; comma
+                                    separated.
 
   CSV:
           --query-gpu=FIELDS        See --help-query-gpu.

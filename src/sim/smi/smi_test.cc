@@ -104,7 +104,9 @@ TEST_F(SmiTest, XmlIsBalancedAndHoldsWhatTelegrafReads) {
   EXPECT_THAT(output.text, HasSubstr("<!DOCTYPE nvidia_smi_log SYSTEM \"nvsmi_device_v12.dtd\">"));
   for (const char* tag : {"<product_name>NVIDIA A100-SXM4-80GB</product_name>",
                           "<gpu_temp>30 C</gpu_temp>", "<used>7 MiB</used>",
-                          "<gpu_util>0 %</gpu_util>", "<pcie_gen>", "<process_info>"}) {
+                          "<gpu_util>0 %</gpu_util>", "<pcie_gen>", "<process_info>",
+                          "<encoder_stats>", "<session_count>0</session_count>",
+                          "<reset_required>No</reset_required>"}) {
     EXPECT_THAT(output.text, HasSubstr(tag));
   }
   size_t opened = 0;
@@ -183,6 +185,14 @@ TEST_F(SmiTest, CsvHasTheErrorsOfTheMemory) {
                    "remapped_rows.histogram.max,retired_pages.sbe,retired_pages.pending")
                 .text,
             "2, 2, [N/A], 1, Yes, No, 639, [N/A], [N/A]\n");
+}
+
+TEST_F(SmiTest, LogSaysWhenAGpuWantsAReset) {
+  node_.state().live(1).recovery_action = nvml::kRecoveryResetGpu;
+  EXPECT_THAT(RunSmi("-q -i 1 -d RESET_STATUS").text,
+              HasSubstr("    GPU Reset Status\n"
+                        "        Reset Required                    : Yes\n"
+                        "        Drain and Reset Recommended       : No\n"));
 }
 
 TEST_F(SmiTest, CsvListsRemappedRowsAndRetiredPages) {
