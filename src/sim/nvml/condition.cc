@@ -246,6 +246,7 @@ Return nvmlDeviceGetMarginTemperature(Device device, MarginTemperature* margin) 
   NVML_ENTER_DEVICE(gpu, device);
   NVML_REQUIRE(margin != nullptr);
   if (margin->version != VersionOf<MarginTemperature>(1)) return Return::kArgumentVersionMismatch;
+  if (!gpu.at_least(kArchAda)) return Return::kNotSupported;
   margin->margin =
       static_cast<int>(gpu.facts().temperature_slowdown_c) - static_cast<int>(TemperatureOf(gpu));
   return Return::kSuccess;

@@ -219,10 +219,11 @@ TEST_F(SmiTest, CsvListsRemappedRowsAndRetiredPages) {
 TEST_F(SmiTest, CsvKnowsOldAndNewNamesOfEventReasons) {
   node_.state().live(0).temperature_c = 95;
   EXPECT_EQ(RunSmi("-i 0 --format=csv --query-gpu=clocks_throttle_reasons.hw_thermal_slowdown,"
-                   "clocks_event_reasons.active,driver_model.current")
+                   "clocks_event_reasons.active,driver_model.current,temperature.gpu.tlimit")
                 .text,
             "clocks_event_reasons.hw_thermal_slowdown, clocks_event_reasons.active, "
-            "driver_model.current\nActive, 0x0000000000000049, [N/A]\n");
+            "driver_model.current, temperature.gpu.tlimit\n"
+            "Active, 0x0000000000000049, [N/A], [N/A]\n");
 }
 
 TEST_F(SmiTest, LogHasRowsOfOneGpuAndPagesOfTheOther) {
