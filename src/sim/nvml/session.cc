@@ -2,8 +2,10 @@
 #include "src/sim/nvml/session.h"
 
 #include <fcntl.h>
+#include <linux/capability.h>
 #include <pthread.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -74,6 +76,14 @@ void FindVisible(const sim::State& state) {
     g_devices[gpu].gpu = gpu;
     if (state.NodeExists(gpu)) g_visible.gpus[g_visible.count++] = gpu;
   }
+}
+
+// The kernel module asks for this capability, so root in an ordinary container may not change GPUs.
+bool HasSysAdmin() {
+  __user_cap_header_struct header = {_LINUX_CAPABILITY_VERSION_3, 0};
+  __user_cap_data_struct data[_LINUX_CAPABILITY_U32S_3] = {};
+  if (syscall(SYS_capget, &header, data) != 0) return false;
+  return (data[CAP_TO_INDEX(CAP_SYS_ADMIN)].effective & CAP_TO_MASK(CAP_SYS_ADMIN)) != 0;
 }
 
 // The GPU of a handle that this process was given; false for anything else.
@@ -154,7 +164,7 @@ Gpu::Gpu(Device device) {
 Device HandleOf(std::uint32_t gpu) { return &g_devices[gpu]; }
 
 Return CheckMayChange(const Gpu& gpu) {
-  const bool may = geteuid() == 0 && gpu.state().writable();
+  const bool may = HasSysAdmin() && gpu.state().writable();
   return may ? Return::kSuccess : Return::kNoPermission;
 }
 

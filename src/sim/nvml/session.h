@@ -98,7 +98,7 @@ class Gpu {
 
 Device HandleOf(std::uint32_t gpu);
 
-// Settings change for the whole node, so the real driver lets only root.
+// Settings change for the whole node, so the real driver lets only processes with CAP_SYS_ADMIN.
 Return CheckMayChange(const Gpu& gpu);
 
 // kInsufficientSize where `text` and its NUL do not fit; kNotSupported for an empty text.

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What root sets is what the getters show, and what clocks and power follow.
+#include <linux/capability.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <vector>
@@ -98,6 +100,17 @@ TEST_F(SettingsTest, AnEccModeWaitsForTheNextBoot) {
   ASSERT_EQ(NVML(nvmlDeviceGetEccMode)(Handle(0), &current, &pending), Return::kSuccess);
   EXPECT_EQ(current, kFeatureEnabled);
   EXPECT_EQ(pending, kFeatureDisabled);
+}
+
+TEST_F(SettingsTest, RootOfAContainerWithoutSysAdminChangesNothing) {
+  const int status = InChild([this] {
+    __user_cap_header_struct header = {_LINUX_CAPABILITY_VERSION_3, 0};
+    __user_cap_data_struct none[_LINUX_CAPABILITY_U32S_3] = {};
+    if (syscall(SYS_capset, &header, none) != 0 || geteuid() != 0) return 1;
+    const Return result = NVML(nvmlDeviceSetPowerManagementLimit)(Handle(0), 250000);
+    return result == Return::kNoPermission ? 0 : 2;
+  });
+  EXPECT_EQ(status, 0);
 }
 
 TEST_F(SettingsTest, WithoutRootNothingChanges) {
