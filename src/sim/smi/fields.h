@@ -44,4 +44,13 @@ struct PageField {
 };
 const std::vector<PageField>& PageFields();
 
+struct ClockField {
+  std::string_view name;
+  std::string_view alias;
+  std::string_view unit;
+  std::string_view help;
+  std::string (*value)(const Gpu& gpu, const ClockPair& clocks, const NodeFacts& node);
+};
+const std::vector<ClockField>& ClockFields();
+
 }  // namespace tessera::smi

@@ -55,6 +55,8 @@ bool InFabric(const Answer<nvml::FabricInfoV3>& fabric) {
   return fabric.ok() && fabric.value.state == nvml::kFabricCompleted;
 }
 
+constexpr unsigned kMostClocks = 1024;
+
 using NumberFn = Return (*)(nvml::Device, unsigned*);
 using Number1Fn = Return (*)(nvml::Device, unsigned, unsigned*);
 using Number64Fn = Return (*)(nvml::Device, std::uint64_t*);
@@ -276,62 +278,24 @@ Answer<unsigned> Gpu::Second(const char* function) const {
   return answer;
 }
 
-Answer<std::uint64_t> Gpu::EccErrors(unsigned type, unsigned counter) const {
-  Answer<std::uint64_t> answer;
-  answer.result =
-      NVML_CALL(*client_, nvmlDeviceGetTotalEccErrors, device_, type, counter, &answer.value);
-  return answer;
-}
-
-Answer<std::uint64_t> Gpu::EccErrorsAt(unsigned type, unsigned counter, unsigned location) const {
-  Answer<std::uint64_t> answer;
-  answer.result = NVML_CALL(*client_, nvmlDeviceGetMemoryErrorCounter, device_, type, counter,
-                            location, &answer.value);
-  return answer;
-}
-
-Answer<unsigned> Gpu::RetiredPageCount(unsigned cause) const {
-  Answer<unsigned> answer;
-  answer.result =
-      NVML_CALL(*client_, nvmlDeviceGetRetiredPages, device_, cause, &answer.value, nullptr);
-  // Asked without room for their addresses.
-  if (answer.result == Return::kInsufficientSize) answer.result = Return::kSuccess;
-  return answer;
-}
-
-std::vector<RetiredPage> Gpu::RetiredPages() const {
-  std::vector<RetiredPage> pages;
-  for (unsigned cause = 0; cause < 2; ++cause) {
-    unsigned count = RetiredPageCount(cause).value;
-    std::vector<std::uint64_t> addresses(count);
-    if (count == 0 || NVML_CALL(*client_, nvmlDeviceGetRetiredPages, device_, cause, &count,
-                                addresses.data()) != Return::kSuccess) {
-      continue;
-    }
-    for (unsigned i = 0; i < count; ++i) pages.push_back({addresses[i], cause});
+std::vector<ClockPair> Gpu::SupportedClocks() const {
+  std::vector<ClockPair> pairs;
+  unsigned memory[kMostClocks];
+  unsigned memories = kMostClocks;
+  if (NVML_CALL(*client_, nvmlDeviceGetSupportedMemoryClocks, device_, &memories, memory) !=
+      Return::kSuccess) {
+    return pairs;
   }
-  return pages;
-}
-
-Answer<RemappedRows> Gpu::Rows() const {
-  Answer<RemappedRows> answer;
-  RemappedRows& rows = answer.value;
-  answer.result = NVML_CALL(*client_, nvmlDeviceGetRemappedRows, device_, &rows.correctable,
-                            &rows.uncorrectable, &rows.pending, &rows.failure);
-  return answer;
-}
-
-Answer<nvml::RowRemapperHistogram> Gpu::RowHistogram() const {
-  Answer<nvml::RowRemapperHistogram> answer;
-  answer.result = NVML_CALL(*client_, nvmlDeviceGetRowRemapperHistogram, device_, &answer.value);
-  return answer;
-}
-
-Answer<nvml::EccSramErrorStatus> Gpu::SramErrors() const {
-  Answer<nvml::EccSramErrorStatus> answer;
-  answer.value.version = nvml::VersionOf<nvml::EccSramErrorStatus>(1);
-  answer.result = NVML_CALL(*client_, nvmlDeviceGetSramEccErrorStatus, device_, &answer.value);
-  return answer;
+  for (unsigned i = 0; i < memories; ++i) {
+    unsigned graphics[kMostClocks];
+    unsigned count = kMostClocks;
+    const Return result = NVML_CALL(*client_, nvmlDeviceGetSupportedGraphicsClocks, device_,
+                                    memory[i], &count, graphics);
+    for (unsigned j = 0; result == Return::kSuccess && j < count; ++j) {
+      pairs.push_back({memory[i], graphics[j]});
+    }
+  }
+  return pairs;
 }
 
 Answer<unsigned> Gpu::FieldNumber(unsigned id, unsigned scope) const {

@@ -22,6 +22,12 @@ struct Process {
   std::string memory_mib;  // "1024", or N/A
 };
 
+// Clocks that can be chosen together, in MHz.
+struct ClockPair {
+  unsigned memory = 0;
+  unsigned graphics = 0;
+};
+
 struct RetiredPage {
   std::uint64_t address = 0;
   unsigned cause = 0;
@@ -89,6 +95,8 @@ class Gpu {
   // How many pages were retired for a cause: 0 corrected errors, 1 an uncorrected one; and which.
   Answer<unsigned> RetiredPageCount(unsigned cause) const;
   std::vector<RetiredPage> RetiredPages() const;
+  // From the highest memory clock down, and for each from the highest graphics clock down.
+  std::vector<ClockPair> SupportedClocks() const;
   Answer<RemappedRows> Rows() const;
   Answer<nvml::RowRemapperHistogram> RowHistogram() const;
   Answer<nvml::EccSramErrorStatus> SramErrors() const;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Fields of queries about what GPUs have many of: processes, remapped rows, retired pages.
+// Fields of queries about what GPUs have many of: processes, remapped rows, retired pages, clocks.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -73,6 +73,26 @@ const std::vector<PageField>& PageFields() {
        [](const Gpu&, const RetiredPage& page, const NodeFacts&) { return Address(page); }},
       {"retired_pages.cause", "", "", "Why the page was retired.",
        [](const Gpu&, const RetiredPage& page, const NodeFacts&) { return Cause(page); }},
+  };
+  return kFields;
+}
+
+const std::vector<ClockField>& ClockFields() {
+  static const std::vector<ClockField> kFields = {
+      {"timestamp", "", "", "When the query was made.",
+       [](const Gpu&, const ClockPair&, const NodeFacts& n) { return n.timestamp; }},
+      {"gpu_name", "", "", "Product name of the GPU.",
+       [](const Gpu& g, const ClockPair&, const NodeFacts&) { return g.Name(); }},
+      {"gpu_bus_id", "", "", "PCI bus id of the GPU.",
+       [](const Gpu& g, const ClockPair&, const NodeFacts&) { return g.BusId(); }},
+      {"gpu_serial", "", "", "Serial number of the board.",
+       [](const Gpu& g, const ClockPair&, const NodeFacts&) { return g.Serial(); }},
+      {"gpu_uuid", "", "", "Globally unique id of the GPU.",
+       [](const Gpu& g, const ClockPair&, const NodeFacts&) { return g.Uuid(); }},
+      {"memory", "mem", "MHz", "Memory clock.",
+       [](const Gpu&, const ClockPair& c, const NodeFacts&) { return std::to_string(c.memory); }},
+      {"graphics", "gr", "MHz", "Graphics clock.",
+       [](const Gpu&, const ClockPair& c, const NodeFacts&) { return std::to_string(c.graphics); }},
   };
   return kFields;
 }

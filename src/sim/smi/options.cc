@@ -202,6 +202,8 @@ std::string Help() {
                                     See --help-query-remapped-rows.
           --query-retired-pages=FIELDS
                                     See --help-query-retired-pages.
+          --query-supported-clocks=FIELDS
+                                    See --help-query-supported-clocks.
           --format=csv[,noheader][,nounits]
 
   Changes (root):

@@ -132,6 +132,14 @@ bool QueryRetiredPages(const Request& request, std::string* out) {
   });
 }
 
+bool QuerySupportedClocks(const Request& request, std::string* out) {
+  return QueryEach(ClockFields(), request, out, [&](const auto& chosen, const Gpu& gpu) {
+    for (const ClockPair& clocks : gpu.SupportedClocks()) {
+      AppendLine(chosen, *request.format, out, gpu, clocks, *request.node);
+    }
+  });
+}
+
 struct NamedQuery {
   QueryKind kind;
   std::string_view name;
@@ -139,7 +147,8 @@ struct NamedQuery {
 constexpr NamedQuery kQueries[] = {{QueryKind::kGpu, "gpu"},
                                    {QueryKind::kComputeApps, "compute-apps"},
                                    {QueryKind::kRemappedRows, "remapped-rows"},
-                                   {QueryKind::kRetiredPages, "retired-pages"}};
+                                   {QueryKind::kRetiredPages, "retired-pages"},
+                                   {QueryKind::kSupportedClocks, "supported-clocks"}};
 
 }  // namespace
 
@@ -158,6 +167,7 @@ bool Query(QueryKind kind, std::string_view fields, const CsvFormat& format, con
   switch (kind) {
     case QueryKind::kComputeApps: return QueryComputeApps(request, out);
     case QueryKind::kRetiredPages: return QueryRetiredPages(request, out);
+    case QueryKind::kSupportedClocks: return QuerySupportedClocks(request, out);
     case QueryKind::kRemappedRows: return QueryGpus(RowFields(), request, out);
     default: return QueryGpus(GpuFields(), request, out);
   }
@@ -167,6 +177,7 @@ std::string HelpQuery(QueryKind kind) {
   switch (kind) {
     case QueryKind::kComputeApps: return FieldHelp(AppFields(), "--query-compute-apps=");
     case QueryKind::kRetiredPages: return FieldHelp(PageFields(), "--query-retired-pages=");
+    case QueryKind::kSupportedClocks: return FieldHelp(ClockFields(), "--query-supported-clocks=");
     case QueryKind::kRemappedRows: return FieldHelp(RowFields(), "--query-remapped-rows=");
     default: return FieldHelp(GpuFields(), "--query-gpu=");
   }

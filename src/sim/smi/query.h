@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// --query-gpu, --query-compute-apps, --query-remapped-rows, --query-retired-pages: CSV of chosen
-// fields. The tables of fields also make --help-query-gpu and so on.
-// Errors: a name that is not in the table is what the real tool says, exit code 2.
+// --query-gpu, --query-compute-apps, --query-remapped-rows, --query-retired-pages and
+// --query-supported-clocks: CSV of chosen fields. The tables of fields also make --help-query-gpu
+// and so on. Errors: a name that is not in the table is what the real tool says, exit code 2.
 #pragma once
 
 #include <string>
@@ -24,7 +24,7 @@ struct NodeFacts {
   size_t gpu_count = 0;
 };
 
-enum class QueryKind { kGpu, kComputeApps, kRemappedRows, kRetiredPages };
+enum class QueryKind { kGpu, kComputeApps, kRemappedRows, kRetiredPages, kSupportedClocks };
 
 // The kind of "--query-gpu" or, as `prefix` says, "--help-query-gpu"; false for other options.
 bool FindQuery(std::string_view option, std::string_view prefix, QueryKind* kind);

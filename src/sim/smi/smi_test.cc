@@ -216,6 +216,14 @@ TEST_F(SmiTest, CsvListsRemappedRowsAndRetiredPages) {
   EXPECT_EQ(RunSmi("--query-retired-pages=colour --format=csv").code, 2);
 }
 
+TEST_F(SmiTest, CsvListsTheClocksThatCanBeChosen) {
+  node_.image().facts[0].clock_graphics_idle = 1380;
+  node_.Write();
+  EXPECT_EQ(RunSmi("-i 0 --format=csv --query-supported-clocks=mem,gr").text,
+            "memory [MHz], graphics [MHz]\n1593 MHz, 1410 MHz\n1593 MHz, 1395 MHz\n"
+            "1593 MHz, 1380 MHz\n");
+}
+
 TEST_F(SmiTest, CsvKnowsOldAndNewNamesOfEventReasons) {
   node_.state().live(0).temperature_c = 95;
   EXPECT_EQ(RunSmi("-i 0 --format=csv --query-gpu=clocks_throttle_reasons.hw_thermal_slowdown,"

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+// Errors of a GPU's memory, and what was done about them.
+#include "src/sim/smi/gpu.h"
+
+namespace tessera::smi {
+
+Answer<std::uint64_t> Gpu::EccErrors(unsigned type, unsigned counter) const {
+  Answer<std::uint64_t> answer;
+  answer.result =
+      NVML_CALL(*client_, nvmlDeviceGetTotalEccErrors, device_, type, counter, &answer.value);
+  return answer;
+}
+
+Answer<std::uint64_t> Gpu::EccErrorsAt(unsigned type, unsigned counter, unsigned location) const {
+  Answer<std::uint64_t> answer;
+  answer.result = NVML_CALL(*client_, nvmlDeviceGetMemoryErrorCounter, device_, type, counter,
+                            location, &answer.value);
+  return answer;
+}
+
+Answer<unsigned> Gpu::RetiredPageCount(unsigned cause) const {
+  Answer<unsigned> answer;
+  answer.result =
+      NVML_CALL(*client_, nvmlDeviceGetRetiredPages, device_, cause, &answer.value, nullptr);
+  // Asked without room for their addresses.
+  if (answer.result == nvml::Return::kInsufficientSize) answer.result = nvml::Return::kSuccess;
+  return answer;
+}
+
+std::vector<RetiredPage> Gpu::RetiredPages() const {
+  std::vector<RetiredPage> pages;
+  for (unsigned cause = 0; cause < 2; ++cause) {
+    unsigned count = RetiredPageCount(cause).value;
+    std::vector<std::uint64_t> addresses(count);
+    if (count == 0 || NVML_CALL(*client_, nvmlDeviceGetRetiredPages, device_, cause, &count,
+                                addresses.data()) != nvml::Return::kSuccess) {
+      continue;
+    }
+    for (unsigned i = 0; i < count; ++i) pages.push_back({addresses[i], cause});
+  }
+  return pages;
+}
+
+Answer<RemappedRows> Gpu::Rows() const {
+  Answer<RemappedRows> answer;
+  RemappedRows& rows = answer.value;
+  answer.result = NVML_CALL(*client_, nvmlDeviceGetRemappedRows, device_, &rows.correctable,
+                            &rows.uncorrectable, &rows.pending, &rows.failure);
+  return answer;
+}
+
+Answer<nvml::RowRemapperHistogram> Gpu::RowHistogram() const {
+  Answer<nvml::RowRemapperHistogram> answer;
+  answer.result = NVML_CALL(*client_, nvmlDeviceGetRowRemapperHistogram, device_, &answer.value);
+  return answer;
+}
+
+Answer<nvml::EccSramErrorStatus> Gpu::SramErrors() const {
+  Answer<nvml::EccSramErrorStatus> answer;
+  answer.value.version = nvml::VersionOf<nvml::EccSramErrorStatus>(1);
+  answer.result = NVML_CALL(*client_, nvmlDeviceGetSramEccErrorStatus, device_, &answer.value);
+  return answer;
+}
+
+}  // namespace tessera::smi
