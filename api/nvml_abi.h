@@ -242,6 +242,8 @@ enum FieldId : unsigned {
   kFieldRetiredSbe = 29,
   kFieldRetiredDbe = 30,
   kFieldRetiredPending = 31,
+  kFieldPowerViolation = 74,
+  kFieldThermalViolation = 75,
   kFieldMemoryTemp = 82,
   kFieldTotalEnergy = 83,
   kFieldNvLinkSpeedFirst = 84,  // of links 0 to 5
@@ -272,6 +274,8 @@ enum FieldId : unsigned {
   kFieldResetStatus = 226,
   kFieldDrainAndResetStatus = 227,
   kFieldRecoveryAction = 230,
+  kFieldHwThermalSlowdown = 252,     // up to NVML 13.0
+  kFieldHwThermalSlowdownNew = 270,  // since
 };
 
 // What kFieldRecoveryAction answers.

@@ -69,6 +69,22 @@ bool WriteAll(int fd, const char* data, size_t size) {
   return true;
 }
 
+// A clock that runs while something `holds`.
+void NoteSpan(bool holds, AtomicU64* since_ns, AtomicU64* before_ns) {
+  if (holds) {
+    uint64_t stopped = 0;
+    since_ns->compare_exchange_strong(stopped, MonotonicNs());
+    return;
+  }
+  const uint64_t since = since_ns->exchange(0);
+  if (since != 0) before_ns->fetch_add(MonotonicNs() - since);
+}
+
+uint64_t SpanNs(const AtomicU64& since_ns, const AtomicU64& before_ns) {
+  const uint64_t since = since_ns.load();
+  return before_ns.load() + (since != 0 ? MonotonicNs() - since : 0);
+}
+
 }  // namespace
 
 uint64_t MonotonicNs() {
@@ -223,6 +239,38 @@ uint32_t State::Processes(uint32_t gpu, ProcessView* views, uint32_t capacity) {
 uint64_t State::BusyNs(uint32_t gpu) {
   const GpuLive& live = file_->live[gpu];
   return BusyBefore(live.busy_ns.load(), live.busy_until_ns.load(), MonotonicNs());
+}
+
+uint32_t State::PowerLimitMw(uint32_t gpu) const {
+  const uint32_t chosen = file_->live[gpu].power_limit_mw.load();
+  return chosen != 0 ? chosen : facts(gpu).power_limit_mw;
+}
+
+bool State::Hot(uint32_t gpu) const {
+  const uint32_t given = file_->live[gpu].temperature_c.load();
+  const uint32_t slowdown = facts(gpu).temperature_slowdown_c;
+  return given != kDerived && slowdown != 0 && given >= slowdown;
+}
+
+bool State::Capped(uint32_t gpu) const {
+  const uint32_t given = file_->live[gpu].power_mw.load();
+  return given != kDerived && given >= PowerLimitMw(gpu);
+}
+
+void State::NoteThrottling(uint32_t gpu) {
+  GpuLive& live = file_->live[gpu];
+  NoteSpan(Hot(gpu), &live.hot_since_ns, &live.hot_before_ns);
+  NoteSpan(Capped(gpu), &live.capped_since_ns, &live.capped_before_ns);
+}
+
+uint64_t State::HotNs(uint32_t gpu) const {
+  const GpuLive& live = file_->live[gpu];
+  return SpanNs(live.hot_since_ns, live.hot_before_ns);
+}
+
+uint64_t State::CappedNs(uint32_t gpu) const {
+  const GpuLive& live = file_->live[gpu];
+  return SpanNs(live.capped_since_ns, live.capped_before_ns);
 }
 
 Load State::Utilization(uint32_t gpu) {

@@ -103,6 +103,18 @@ class State {
   // Busy nanoseconds of a GPU since the node was made.
   uint64_t BusyNs(uint32_t gpu);
 
+  // What root has set, or the default.
+  uint32_t PowerLimitMw(uint32_t gpu) const;
+  // True where an injected temperature is at slowdown or above, or an injected power draw at the
+  // limit or above; what follows from load never is.
+  bool Hot(uint32_t gpu) const;
+  bool Capped(uint32_t gpu) const;
+  // Starts and stops the clocks of HotNs and CappedNs. To be called after a change of the above.
+  void NoteThrottling(uint32_t gpu);
+  // Nanoseconds since the node was made.
+  uint64_t HotNs(uint32_t gpu) const;
+  uint64_t CappedNs(uint32_t gpu) const;
+
   // Events (XID, ECC). A listener remembers `last` = event_count() when it registers, then waits.
   uint64_t event_count() const { return file_->event_count.load(); }
   void PostEvent(uint32_t gpu, uint64_t type, uint64_t data);

@@ -133,6 +133,10 @@ struct GpuLive {
   AtomicU64 ecc_corrected_aggregate, ecc_uncorrected_aggregate;
   AtomicU64 remapped_corrected, remapped_uncorrected, remapped_pending, remapped_failed;
   AtomicU64 retired_corrected, retired_uncorrected;  // pages
+  // CLOCK_MONOTONIC since when heat or power holds the clocks down, 0: it does not; and for how long
+  // it did before.
+  AtomicU64 hot_since_ns, hot_before_ns;
+  AtomicU64 capped_since_ns, capped_before_ns;
   AtomicU64 pcie_replays;
   AtomicU64 energy_base_mj;
   // Whose turn it is: see turns.h. All but `turn_lock` are written by who holds the lock.

@@ -13,6 +13,7 @@ constexpr unsigned kGraphicsClockStepMhz = 15;
 constexpr unsigned kStateUnknown = 32;
 
 enum Threshold : unsigned { kShutdown = 0, kSlowdown = 1, kMemoryMax = 2, kThresholds = 8 };
+enum Policy : unsigned { kPolicyPower = 0, kPolicyThermal = 1 };
 enum ClockId : unsigned { kCurrent, kApplicationTarget, kApplicationDefault, kBoostMax };
 
 Return GetMaxClock(const char* function, Device device, unsigned type, unsigned* mhz) {
@@ -334,8 +335,10 @@ Return nvmlDeviceGetTotalEnergyConsumption(Device device, std::uint64_t* millijo
 Return nvmlDeviceGetViolationStatus(Device device, unsigned policy, ViolationTime* time) {
   NVML_ENTER_DEVICE(gpu, device);
   NVML_REQUIRE(time != nullptr && policy < 12);
-  time->reference_time = NowUs() * 1000;
-  time->violation_time = 0;
+  time->reference_time = NowUs();
+  time->violation_time = policy == kPolicyPower     ? gpu.state().CappedNs(gpu.number())
+                         : policy == kPolicyThermal ? gpu.state().HotNs(gpu.number())
+                                                    : 0;
   return Return::kSuccess;
 }
 

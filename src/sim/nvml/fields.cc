@@ -47,7 +47,7 @@ struct Zeros {
 };
 constexpr Zeros kZeros[] = {
     {32, 59, Needs::kNvLink, true},      // errors of links 0 to 5, and their totals
-    {74, 81, Needs::kNothing, true},     // nanoseconds that policies held the clocks down
+    {76, 81, Needs::kNothing, true},     // nanoseconds that policies held the clocks down
     {95, 95, Needs::kNothing, false},    // roll-overs of the PCIe replay counter
     {96, 119, Needs::kNvLink, true},     // errors of links 6 to 11
     {138, 141, Needs::kNvLink, true},    // traffic
@@ -56,7 +56,8 @@ constexpr Zeros kZeros[] = {
     {169, 169, Needs::kNothing, false},  // recoveries of the PCIe link
     {173, 183, Needs::kNothing, false},  // errors of PCIe
     {197, 198, Needs::kNothing, true},   // traffic of PCIe
-    {251, 253, Needs::kNothing, true},   // nanoseconds of slowdown
+    {251, 253, Needs::kNothing, true},   // nanoseconds of slowdown, numbered up to NVML 13.0
+    {269, 271, Needs::kNothing, true},   // and since
 };
 
 // These functions are true if the field is one of theirs; then it is answered.
@@ -154,6 +155,17 @@ bool FillPower(const Gpu& gpu, FieldValue* field) {
   }
 }
 
+// How long heat and power held the clocks down, in nanoseconds.
+bool FillThrottling(const Gpu& gpu, FieldValue* field) {
+  switch (field->field_id) {
+    case kFieldPowerViolation: PutLong(gpu.state().CappedNs(gpu.number()), field); return true;
+    case kFieldThermalViolation:
+    case kFieldHwThermalSlowdown:
+    case kFieldHwThermalSlowdownNew: PutLong(gpu.state().HotNs(gpu.number()), field); return true;
+    default: return false;
+  }
+}
+
 bool FillLinks(const Gpu& gpu, FieldValue* field) {
   const sim::NvLink* link = nullptr;
   const bool has = gpu.facts().nvlink_count > 0;
@@ -209,7 +221,8 @@ void Fill(const Gpu& gpu, FieldValue* field) {
   } else if (gpu.state().lost(gpu.number())) {
     field->result = Return::kGpuIsLost;
   } else if (!FillEcc(gpu, field) && !FillRepairs(gpu, field) && !FillPower(gpu, field) &&
-             !FillLinks(gpu, field) && !FillLinkSpeed(gpu, field) && !FillZeros(gpu, field)) {
+             !FillThrottling(gpu, field) && !FillLinks(gpu, field) && !FillLinkSpeed(gpu, field) &&
+             !FillZeros(gpu, field)) {
     field->result = Return::kNotSupported;
   }
 }

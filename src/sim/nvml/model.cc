@@ -85,9 +85,7 @@ unsigned PowerOf(const Gpu& gpu) {
                  gpu.state().Utilization(gpu.number()).gpu);
 }
 
-unsigned PowerLimitOf(const Gpu& gpu) {
-  return SetOr(gpu.live().power_limit_mw, gpu.facts().power_limit_mw);
-}
+unsigned PowerLimitOf(const Gpu& gpu) { return gpu.state().PowerLimitMw(gpu.number()); }
 
 // At the default power limit: a counter must not fall when root changes the limit.
 std::uint64_t EnergyOf(const Gpu& gpu) {
@@ -141,10 +139,8 @@ std::uint64_t EventReasonsOf(const Gpu& gpu) {
   const std::uint32_t chosen = gpu.live().application_graphics.load();
   std::uint64_t reasons = 0;
   if (!busy) reasons |= kReasonGpuIdle;
-  if (facts.temperature_slowdown_c != 0 && TemperatureOf(gpu) >= facts.temperature_slowdown_c) {
-    reasons |= kReasonHwSlowdown | kReasonHwThermal;
-  }
-  if (PowerOf(gpu) >= PowerLimitOf(gpu)) reasons |= kReasonSwPowerCap;
+  if (gpu.state().Hot(gpu.number())) reasons |= kReasonHwSlowdown | kReasonHwThermal;
+  if (gpu.state().Capped(gpu.number())) reasons |= kReasonSwPowerCap;
   if (busy && chosen != 0 && chosen < facts.clock_graphics_max) {
     reasons |= kReasonApplicationsClocks;
   }

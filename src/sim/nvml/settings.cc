@@ -9,8 +9,10 @@ namespace {
 Return SetPowerLimit(const Gpu& gpu, unsigned milliwatts) {
   NVML_REQUIRE(milliwatts >= gpu.facts().power_min_mw && milliwatts <= gpu.facts().power_max_mw);
   const Return may = CheckMayChange(gpu);
-  if (may == Return::kSuccess) gpu.live().power_limit_mw.store(milliwatts);
-  return may;
+  if (may != Return::kSuccess) return may;
+  gpu.live().power_limit_mw.store(milliwatts);
+  gpu.state().NoteThrottling(gpu.number());
+  return Return::kSuccess;
 }
 
 // 0 for both unlocks.

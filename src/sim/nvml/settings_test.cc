@@ -94,6 +94,22 @@ TEST_F(SettingsTest, HeatAndPowerHoldTheClocksDown) {
   EXPECT_LT(Clock(kClockSm), 1410u);
 }
 
+TEST_F(SettingsTest, ViolationTimesCountWhatHoldsTheClocksDown) {
+  node_.state().live(0).hot_before_ns = 7000;
+  node_.state().live(0).power_mw = 300000;
+  ViolationTime time{};
+  ASSERT_EQ(NVML(nvmlDeviceGetViolationStatus)(Handle(0), 1, &time), Return::kSuccess);
+  EXPECT_EQ(time.violation_time, 7000u);
+  ASSERT_EQ(NVML(nvmlDeviceSetPowerManagementLimit)(Handle(0), 300000), Return::kSuccess);
+  EXPECT_EQ(Reasons() & kReasonSwPowerCap, kReasonSwPowerCap);
+  ASSERT_EQ(NVML(nvmlDeviceGetViolationStatus)(Handle(0), 0, &time), Return::kSuccess);
+  EXPECT_GT(time.violation_time, 0u);
+  FieldValue field = {};
+  field.field_id = kFieldHwThermalSlowdown;
+  ASSERT_EQ(NVML(nvmlDeviceGetFieldValues)(Handle(0), 1, &field), Return::kSuccess);
+  EXPECT_EQ(field.value.ull, 7000u);
+}
+
 TEST_F(SettingsTest, AnEccModeWaitsForTheNextBoot) {
   unsigned current = 9, pending = 9;
   ASSERT_EQ(NVML(nvmlDeviceSetEccMode)(Handle(0), kFeatureDisabled), Return::kSuccess);

@@ -234,6 +234,7 @@ void AddValueCommand(CLI::App* inject, Flags* flags, Action* action, const char*
   GpuCommand(inject, flags, action, name, help,
              Always([=](State* state, uint32_t gpu) {
                state->live(gpu).*member = flags->value * factor;
+               state->NoteThrottling(gpu);
              }))
       ->add_option("--value", flags->value, "The value")->required()->check(WholeNumber())->check(CLI::Range(0u, highest));
 }

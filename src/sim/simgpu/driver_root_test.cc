@@ -189,6 +189,30 @@ TEST(InjectTest, RepairsCountAndReportTheirXids) {
   EXPECT_THAT(ShowJson(&state), HasSubstr("\"repair_failed\": true"));
 }
 
+TEST(InjectTest, HeatAndPowerAreTimedUntilTheyEnd) {
+  testing::SimNode node({.profile = "t4", .gpus = 1});
+  State& state = node.state();
+  GpuLive& live = state.live(0);
+  live.temperature_c = 93;  // slowdown
+  live.power_mw = 69'999;
+  state.NoteThrottling(0);
+  const uint64_t start = MonotonicNs();
+  while (MonotonicNs() - start < 2'000'000) {
+  }
+  EXPECT_GE(state.HotNs(0), 2'000'000u);
+  EXPECT_EQ(state.CappedNs(0), 0u);
+  live.temperature_c = 92;
+  state.NoteThrottling(0);
+  const uint64_t total = state.HotNs(0);
+  EXPECT_GE(total, 2'000'000u);
+  EXPECT_EQ(state.HotNs(0), total);
+  live.power_limit_mw = 69'999;
+  state.NoteThrottling(0);
+  EXPECT_NE(live.capped_since_ns.load(), 0u);
+  Recover(&state, 0);
+  EXPECT_EQ(state.CappedNs(0), 0u);
+}
+
 TEST(InjectTest, RecoverUndoesWhatRootHasSet) {
   testing::SimNode node({.profile = "t4", .gpus = 1});
   GpuLive& live = node.state().live(0);

@@ -101,6 +101,9 @@ void Recover(State* state, uint32_t gpu) {
         &live.application_mem}) {
     setting->store(0);
   }
+  state->NoteThrottling(gpu);
+  live.hot_before_ns = 0;
+  live.capped_before_ns = 0;
   live.recovery_action = 0;
   live.lost = 0;
   for (const Fault& fault : state->file().faults) {
