@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "src/sim/cuda/driver.h"
+#include "src/sim/cuda/symbols.h"
 
 namespace tessera::cuda {
 namespace {
@@ -205,7 +206,8 @@ CUDA_ALIAS(cuMemFreeAsync_ptsz, cuMemFreeAsync)
 CUDA_EXPORT Result cuMemPoolCreate(MemPool* pool, const MemPoolProperties* properties) {
   CUDA_ENTER(Call, call);
   if (pool == nullptr || properties == nullptr) return Result::kInvalidValue;
-  if (properties->location.type != 1) return Result::kNotSupported;  // host pools
+  // Pools of host memory.
+  if (properties->location.type != kLocationDevice) return Result(Refuse("cuMemPoolCreate"));
   if (!call->IsDevice(properties->location.id)) return Result::kInvalidDevice;
   if ((properties->handle_types & ~kShareByFileDescriptor) != 0) return Result::kNotSupported;
   auto* made = new MemPoolTag();
