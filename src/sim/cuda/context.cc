@@ -122,6 +122,24 @@ CUDA_EXPORT Result cuCtxDestroy_v2(Context context) {
 }
 CUDA_ALIAS(cuCtxDestroy, cuCtxDestroy_v2)
 
+CUDA_EXPORT Result cuCtxAttach(Context* context, unsigned flags) {
+  CUDA_ENTER(ContextCall, call);
+  if (context == nullptr || flags != 0) return Result::kInvalidValue;
+  ++call.context()->attached;
+  *context = call.context();
+  return Result::kSuccess;
+}
+// The last one destroys the context, which must be current.
+CUDA_EXPORT Result cuCtxDetach(Context context) {
+  {
+    CUDA_ENTER(ContextCall, call);
+    if (context != call.context()) return Result::kInvalidContext;
+    if (call->PrimaryOf(context->device).context == context) return Result::kInvalidContext;
+    if (--context->attached != 0) return Result::kSuccess;
+  }
+  return cuCtxDestroy_v2(context);
+}
+
 CUDA_EXPORT Result cuCtxPushCurrent_v2(Context context) {
   CUDA_ENTER(Call, call);
   if (!call->IsContext(context)) return Result::kInvalidContext;

@@ -94,6 +94,13 @@ struct Physical {
   bool charged = false;    // to the GPU by this process: not what another one has exported
 };
 
+// What a function keeps for launches as before CUDA 4.0.
+struct KeptLaunch {
+  unsigned block[3] = {1, 1, 1};
+  unsigned shared_bytes = 0;
+  std::vector<unsigned char> parameters;
+};
+
 // Device memory that small allocations share.
 struct Block {
   uint64_t bytes = kBlockBytes;
@@ -131,6 +138,7 @@ struct tessera::cuda::FunctionTag {
   // Looked up when it is made.
   const KnownKernel* known = nullptr;  // null: it computes nothing
   uint64_t configured_ns = 0;          // duration that the environment sets; 0: none
+  KeptLaunch kept;
 };
 
 struct tessera::cuda::ModuleTag {
@@ -185,6 +193,7 @@ struct tessera::cuda::ContextTag {
   unsigned flags = 0;
   uint64_t id = 0;
   unsigned api_version = 0;
+  unsigned attached = 1;              // how often cuCtxDetach must be called to destroy it
   uint32_t epoch = 0;                 // GpuLive::poison_epoch when it was made
   Result error = Result::kSuccess;    // once dead, always dead
   StreamTag legacy;

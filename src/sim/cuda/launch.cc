@@ -16,7 +16,6 @@ constexpr uint64_t kLaunchNs = 2'500;
 constexpr uint64_t kWaveNs = 2'000;  // of a kernel that is not known, for each wave of blocks
 constexpr uint64_t kMaxThreadsPerBlock = 1024;
 constexpr unsigned kDefaultShared = 49152;
-constexpr size_t kMaxParameterBytes = 4096;
 constexpr int kMaxClusterBlocks = 8;  // that every GPU with clusters can run
 
 Result CheckShape(const Shape& shape, const FunctionTag& function) {

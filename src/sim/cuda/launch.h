@@ -6,6 +6,8 @@
 
 namespace tessera::cuda {
 
+inline constexpr size_t kMaxParameterBytes = 4096;  // of a launch
+
 struct Shape {
   unsigned grid[3], block[3], shared_bytes;
   uint64_t blocks() const { return uint64_t(grid[0]) * grid[1] * grid[2]; }

@@ -206,5 +206,51 @@ TEST_F(ModuleTest, WhatIsLinkedFromOtherPiecesHasFunctionsOfAnyName) {
   EXPECT_OK(CU(*cuda_, cuLinkDestroy)(link));
 }
 
+TEST_F(ModuleTest, AFunctionKeepsWhatALaunchOfOldGives) {
+  constexpr char kFill[] =
+      ".version 7.0\n.target sm_70\n"
+      ".entry fill(.param .u64 out, .param .f32 value, .param .u32 n) { ret; }\n";
+  Module module = nullptr;
+  Function fill = nullptr;
+  DevicePtr out = 0;
+  ASSERT_OK(CU(*cuda_, cuModuleLoadData)(&module, kFill));
+  ASSERT_OK(CU(*cuda_, cuModuleGetFunction)(&fill, module, "fill"));
+  ASSERT_OK(CU(*cuda_, cuMemAlloc_v2)(&out, 16));
+  EXPECT_OK(CU(*cuda_, cuFuncSetBlockShape)(fill, 2, 1, 1));
+  EXPECT_OK(CU(*cuda_, cuFuncSetSharedSize)(fill, 64));
+  EXPECT_OK(CU(*cuda_, cuParamSetv)(fill, 0, &out, sizeof(out)));
+  EXPECT_OK(CU(*cuda_, cuParamSetf)(fill, 8, 1.5f));
+  EXPECT_OK(CU(*cuda_, cuParamSeti)(fill, 12, 4));
+  EXPECT_OK(CU(*cuda_, cuParamSetSize)(fill, 16));
+  EXPECT_OK(CU(*cuda_, cuMemsetD32_v2)(out, 0, 4));
+  EXPECT_OK(CU(*cuda_, cuLaunch)(fill));
+  EXPECT_EQ((Read<std::array<float, 4>>(out)), (std::array<float, 4>{1.5f, 1.5f, 0, 0}))
+      << "one block of two threads";
+  EXPECT_OK(CU(*cuda_, cuParamSetf)(fill, 8, 2.5f));
+  EXPECT_OK(CU(*cuda_, cuLaunchGrid)(fill, 2, 1));
+  EXPECT_EQ((Read<std::array<float, 4>>(out)), (std::array<float, 4>{2.5f, 2.5f, 2.5f, 2.5f}));
+  EXPECT_EQ(CU(*cuda_, cuLaunchGridAsync)(fill, 0, 1, nullptr), Result::kInvalidValue);
+  EXPECT_EQ(CU(*cuda_, cuFuncSetBlockShape)(fill, 0, 1, 1), Result::kInvalidValue);
+  EXPECT_EQ(CU(*cuda_, cuParamSeti)(fill, 1 << 20, 4), Result::kInvalidValue);
+  EXPECT_OK(CU(*cuda_, cuMemFree_v2)(out));
+  EXPECT_OK(CU(*cuda_, cuModuleUnload)(module));
+}
+
+TEST_F(ModuleTest, AContextLivesUntilItIsDetachedAsOftenAsItWasAttached) {
+  Context made = nullptr, attached = nullptr, current = nullptr;
+  EXPECT_EQ(CU(*cuda_, cuCtxAttach)(nullptr, 0), Result::kInvalidValue);
+  ASSERT_OK(CU(*cuda_, cuCtxCreate_v2)(&made, 0, 0));
+  ASSERT_OK(CU(*cuda_, cuCtxAttach)(&attached, 0));
+  EXPECT_EQ(attached, made);
+  EXPECT_OK(CU(*cuda_, cuCtxDetach)(made));
+  EXPECT_OK(CU(*cuda_, cuCtxGetCurrent)(&current));
+  EXPECT_EQ(current, made);
+  EXPECT_OK(CU(*cuda_, cuCtxDetach)(made));
+  EXPECT_OK(CU(*cuda_, cuCtxGetCurrent)(&current));
+  EXPECT_NE(current, made);
+  EXPECT_EQ(CU(*cuda_, cuCtxDetach)(made), Result::kInvalidContext);
+  EXPECT_EQ(CU(*cuda_, cuCtxDetach)(current), Result::kInvalidContext) << "a primary one";
+}
+
 }  // namespace
 }  // namespace tessera::cuda
