@@ -253,6 +253,26 @@ TEST_F(LimiterTest, TheEndOfAContextEndsItsCharges) {
   }));
 }
 
+TEST_F(LimiterTest, TheLastDetachOfAContextEndsItsCharges) {
+  LimitedNode node({100 * kMiB});
+  EXPECT_TRUE(node.Run([&](const CudaLibrary& cuda) {
+    Context context = nullptr, attached = nullptr;
+    DevicePtr pointer = 0;
+    ASSERT_OK(CU(cuda, cuInit)(0));
+    ASSERT_OK(CU(cuda, cuCtxCreate_v2)(&context, 0, 0));
+    ASSERT_OK(CU(cuda, cuMemAlloc_v2)(&pointer, 30 * kMiB));
+    ASSERT_OK(CU(cuda, cuCtxAttach)(&attached, 0));
+    ASSERT_OK(CU(cuda, cuCtxDetach)(attached));
+    EXPECT_EQ(node.Held(0), 30 * kMiB) << "it was attached twice";
+    EXPECT_OK(CU(cuda, cuMemFree_v2)(pointer));
+    EXPECT_EQ(node.Held(0), 0u);
+    ASSERT_OK(CU(cuda, cuMemAlloc_v2)(&pointer, 30 * kMiB));
+    ASSERT_OK(CU(cuda, cuCtxDetach)(context));
+    EXPECT_EQ(node.Held(0), 0u);
+    EXPECT_EQ(node.DeviceBytes(0), 0u);
+  }));
+}
+
 TEST_F(LimiterTest, PointersOfOthersAndFreesInVainChangeNothing) {
   LimitedNode node({100 * kMiB});
   EXPECT_TRUE(node.Run([&](const CudaLibrary& cuda) {

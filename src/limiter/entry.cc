@@ -40,6 +40,18 @@ LIMITER_EXPORT Result cuCtxDestroy_v2(Context context) {
   return Process::Get().DestroyContext(context, [&] { return driver.cuCtxDestroy_v2(context); });
 }
 
+// It takes the current context. Only the last one destroys it, and then it is current no more.
+LIMITER_EXPORT Result cuCtxDetach(Context context) {
+  Result result = Result::kSuccess;
+  (void)Process::Get().DestroyContext(context, [&] {
+    result = driver.cuCtxDetach(context);
+    Context current = nullptr;
+    const bool lives = driver.cuCtxGetCurrent(&current) == Result::kSuccess && current == context;
+    return result == Result::kSuccess && lives ? Result::kNotReady : result;
+  });
+  return result;
+}
+
 LIMITER_EXPORT Result cuDevicePrimaryCtxRetain(Context* context, Device device) {
   const Result result = driver.cuDevicePrimaryCtxRetain(context, device);
   if (result == Result::kSuccess && context != nullptr) Process::Get().SetPrimary(device, *context);
