@@ -94,15 +94,39 @@ Result Move(uint64_t bytes, LaunchStream stream, Call call) {
 uint64_t BytesOf(const Memcpy2D& copy) { return uint64_t(copy.width) * copy.height; }
 uint64_t BytesOf(const Memcpy3D& copy) { return uint64_t(copy.width) * copy.height * copy.depth; }
 
-bool IsOnDevice(MemoryType type) {
-  return type == MemoryType::kDevice || type == MemoryType::kArray;
+// Whether there may be a limit in this thread's context.
+bool MayBeLimited() {
+  if (!Throttle::Get().IsCurrent(thread)) return true;
+  return thread.meter != nullptr && thread.meter->gate.books().epoch() != 0;
+}
+
+// Asks the driver: only where there is a limit.
+bool IsInDeviceMemory(DevicePtr pointer) {
+  constexpr int kPointerMemoryType = 2;
+  MemoryType type = {};
+  return driver.cuPointerGetAttribute(&type, kPointerMemoryType, pointer) == Result::kSuccess &&
+         type == MemoryType::kDevice;
+}
+
+bool IsOnDevice(MemoryType type, DevicePtr pointer) {
+  return type == MemoryType::kDevice || type == MemoryType::kArray ||
+         (type == MemoryType::kUnified && IsInDeviceMemory(pointer));
 }
 
 // A copy of rows or planes, which is charged where both sides are in device memory.
 template <typename Copy, typename Call>
 Result MoveBox(const Copy* copy, LaunchStream stream, Call call) {
-  const bool within = copy != nullptr && IsOnDevice(copy->src_type) && IsOnDevice(copy->dst_type);
+  const bool within = copy != nullptr && MayBeLimited() &&
+                      IsOnDevice(copy->src_type, copy->src_device) &&
+                      IsOnDevice(copy->dst_type, copy->dst_device);
   return within ? Move(BytesOf(*copy), stream, call) : call();
+}
+
+// The same of a copy that says nothing of its sides but their addresses.
+template <typename Call>
+Result MoveUnified(DevicePtr to, DevicePtr from, uint64_t bytes, LaunchStream stream, Call call) {
+  const bool within = MayBeLimited() && IsInDeviceMemory(to) && IsInDeviceMemory(from);
+  return within ? Move(bytes, stream, call) : call();
 }
 
 // A call that waits for work: of all streams, or of one.
@@ -289,6 +313,24 @@ LIMITER_EXPORT Result cuMemcpyDtoDAsync_v2_ptsz(DevicePtr to, DevicePtr from, si
   return Move(bytes, {stream, true},
               [&] { return driver.cuMemcpyDtoDAsync_v2_ptsz(to, from, bytes, stream); });
 }
+
+#define COPY(name, per_thread_stream)                                             \
+  LIMITER_EXPORT Result name(DevicePtr to, DevicePtr from, size_t bytes) {        \
+    return MoveUnified(to, from, bytes, LaunchStream{nullptr, per_thread_stream}, \
+                       [&] { return driver.name(to, from, bytes); });             \
+  }
+COPY(cuMemcpy, false)
+COPY(cuMemcpy_ptds, true)
+#undef COPY
+
+#define COPY(name, per_thread_stream)                                                     \
+  LIMITER_EXPORT Result name(DevicePtr to, DevicePtr from, size_t bytes, Stream stream) { \
+    return MoveUnified(to, from, bytes, LaunchStream{stream, per_thread_stream},          \
+                       [&] { return driver.name(to, from, bytes, stream); });             \
+  }
+COPY(cuMemcpyAsync, false)
+COPY(cuMemcpyAsync_ptsz, true)
+#undef COPY
 
 #define COPY(name, type, per_thread_stream)                        \
   LIMITER_EXPORT Result name(const type* copy) {                   \

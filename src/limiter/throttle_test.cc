@@ -238,6 +238,18 @@ TEST_F(ThrottleTest, CopiesAndSetsWithinDeviceMemoryAreCharged) {
               kLeast);
     EXPECT_GE(charged_by([&] { return CU(cuda, cuMemcpy2D_v2)(&rows); }), kLeast);
     EXPECT_GE(charged_by([&] { return CU(cuda, cuMemcpy3DAsync_v2)(&box, nullptr); }), kLeast);
+    EXPECT_GE(charged_by([&] { return CU(cuda, cuMemcpy)(to, from, kWidth * kRows); }), kLeast);
+    EXPECT_GE(
+        charged_by([&] { return CU(cuda, cuMemcpyAsync)(to, from, kWidth * kRows, nullptr); }),
+        kLeast);
+    rows.src_type = rows.dst_type = cuda::MemoryType::kUnified;
+    EXPECT_GE(charged_by([&] { return CU(cuda, cuMemcpy2D_v2)(&rows); }), kLeast);
+    EXPECT_EQ(charged_by([&] {
+                return CU(cuda, cuMemcpy)(reinterpret_cast<cuda::DevicePtr>(host.data()), from,
+                                          4096);
+              }),
+              0);
+    rows.src_type = cuda::MemoryType::kDevice;
     rows.dst_type = cuda::MemoryType::kHost;
     rows.dst_host = host.data();
     EXPECT_EQ(charged_by([&] { return CU(cuda, cuMemcpy2D_v2)(&rows); }), 0) << "to the host";
