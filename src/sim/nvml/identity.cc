@@ -71,7 +71,7 @@ Return nvmlDeviceGetMultiGpuBoard(Device device, unsigned* multi) {
   return Put(multi, 0U);
 }
 
-// Of its objects, 0 is OEM, 1 ECC; the boards have no version for power and DEN.
+// Object 0 of the infoROM is OEM, 1 is ECC; the boards have no version for power and DEN.
 Return nvmlDeviceGetInforomVersion(Device device, unsigned object, char* version, unsigned length) {
   NVML_ENTER_DEVICE(gpu, device);
   NVML_REQUIRE(version != nullptr && object < 4);

@@ -145,7 +145,7 @@ void PutCapabilities(const GpuFacts& gpu, Config* config) {
   config->Put16(kMsixAt + 2, 0x8005);  // on, 6 vectors
   config->Put32(kMsixAt + 4, 0x00B90000);
   config->Put32(kMsixAt + 8, 0x00BA0000);
-  // Of the extended ones: a virtual channel, then error reporting.
+  // Extended capabilities: a virtual channel, then error reporting.
   config->Put32(0x100, 0x0002 | 1 << 16 | 0x420 << 20);
   config->Put32(0x420, 0x0001 | 2 << 16);
 }

@@ -32,7 +32,7 @@ struct AppField {
 };
 const std::vector<AppField>& AppFields();
 
-// Of one GPU with all its remapped rows.
+// One line for a GPU, with all its remapped rows.
 const std::vector<GpuField>& RowFields();
 
 struct PageField {
