@@ -17,6 +17,7 @@
 #include <thread>
 #include <vector>
 
+#include "src/base/subprocess.h"
 #include "src/limiter/testing/limited_node.h"
 
 namespace tessera::limiter {
@@ -377,6 +378,21 @@ TEST_F(LimiterTest, FreeMemoryDoesNotCountProcessesThatHaveEnded) {
   EXPECT_EQ(::waitpid(asking, &status, 0), asking);
   EXPECT_EQ(status, 0);
   for (int end : {held[0], held[1], looked[0], looked[1]}) ::close(end);
+}
+
+TEST_F(LimiterTest, AStaticProgramThatOpensTheLibraryIsLimited) {
+#ifndef LIMITER_STATIC_CLIENT
+  GTEST_SKIP() << "sanitizers do not link statically";
+#else
+  LimitedNode node({100 * kMiB});
+  const auto allocates = [](uint64_t bytes) {
+    const auto result = RunProgram({LIMITER_STATIC_CLIENT, std::to_string(bytes)},
+                                   std::chrono::seconds(60), {"LD_LIBRARY_PATH=/run/tessera/lib"});
+    return result.ok() ? result->exit_code : -1;
+  };
+  EXPECT_EQ(allocates(80 * kMiB), 0);
+  EXPECT_EQ(allocates(120 * kMiB), static_cast<int>(cuda::Result::kOutOfMemory));
+#endif
 }
 
 TEST_F(LimiterTest, ALimitChangesWhileTheProgramRuns) {
