@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/driver/driver_packages.h"
 
+#include <unistd.h>
+
 #include <cstdlib>
+#include <filesystem>
 
 #include "src/base/file.h"
 #include "src/base/subprocess.h"
@@ -17,7 +20,22 @@ std::string CacheDir(const std::string& folder) {
   return JoinPath(dir, folder);
 }
 
+std::set<std::string> DeviceNodes() {
+  std::set<std::string> nodes;
+  for (const auto& entry : std::filesystem::directory_iterator("/dev")) {
+    if (entry.path().filename().string().starts_with("nvidia")) nodes.insert(entry.path());
+  }
+  return nodes;
+}
+
 }  // namespace
+
+NoNewDeviceNodes::NoNewDeviceNodes() : before_(DeviceNodes()) {}
+NoNewDeviceNodes::~NoNewDeviceNodes() {
+  for (const std::string& node : DeviceNodes()) {
+    if (!before_.contains(node)) ::unlink(node.c_str());
+  }
+}
 
 Result<std::string> FetchPackages(const std::string& folder, const std::string& component,
                                   const std::vector<std::string>& items) {

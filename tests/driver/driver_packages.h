@@ -3,6 +3,7 @@
 // installed.
 #pragma once
 
+#include <set>
 #include <string>
 #include <vector>
 
@@ -20,6 +21,17 @@ inline constexpr Generation kGenerations[] = {{"470", "470.256.02", "tesla-470"}
                                               {"550", "550.163.01", "current"}};
 
 inline constexpr const char* kLibraryDir = "usr/lib/x86_64-linux-gnu";
+
+// NVIDIA's libraries make missing device nodes in /dev where they run as root. Removes those that
+// were not there before.
+class NoNewDeviceNodes {
+ public:
+  NoNewDeviceNodes();
+  ~NoNewDeviceNodes();
+
+ private:
+  std::set<std::string> before_;
+};
 
 // The folder into which the packages of a generation are unpacked. An error says why they cannot
 // be had; a test then skips.

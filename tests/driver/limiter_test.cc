@@ -63,6 +63,8 @@ class LimiterOnRealDriver : public ::testing::TestWithParam<tessera::testing::Ge
   }
 
  private:
+  const ::tessera::testing::NoNewDeviceNodes no_new_device_nodes_;
+
   void MakeContainer() const {
     ASSERT_EQ(::unshare(CLONE_NEWNS), 0);
     ASSERT_EQ(::mount("", "/", nullptr, MS_REC | MS_PRIVATE, nullptr), 0);

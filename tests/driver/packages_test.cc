@@ -76,6 +76,7 @@ class DriverPackages : public ::testing::TestWithParam<Generation> {
     EXPECT_THAT(started.message(), HasSubstr("nvmlInit"));
   }
 
+  const ::tessera::testing::NoNewDeviceNodes no_new_device_nodes_;
   TempDir dir_;
 };
 INSTANTIATE_TEST_SUITE_P(Debian, DriverPackages,
