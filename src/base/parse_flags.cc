@@ -29,11 +29,28 @@ std::string TextOfNoCommand(const CLI::App& app, const std::string& word) {
                      word, fmt::join(commands, ", "));
 }
 
+// "--flag=" gives the flag no value. To CLI11 it is a flag whose value is the next argument.
+std::vector<std::string> WithEmptyValues(int argc, const char* const* argv) {
+  std::vector<std::string> arguments;
+  for (int i = 0; i < argc; ++i) {
+    std::string argument = argv[i];
+    const bool empty = argument.starts_with("--") && argument.ends_with('=') &&
+                       argument.find('=') == argument.size() - 1;
+    if (empty) argument.pop_back();
+    arguments.push_back(std::move(argument));
+    if (empty) arguments.emplace_back();
+  }
+  return arguments;
+}
+
 }  // namespace
 
 std::optional<int> ParseFlags(CLI::App* app, int argc, const char* const* argv) {
+  const std::vector<std::string> arguments = WithEmptyValues(argc, argv);
+  std::vector<const char*> pointers;
+  for (const std::string& argument : arguments) pointers.push_back(argument.c_str());
   try {
-    app->parse(argc, argv);
+    app->parse(static_cast<int>(pointers.size()), pointers.data());
     return std::nullopt;
   } catch (const CLI::ParseError& error) {
     // Not straight to std::cout, which does not tell that a write has failed.

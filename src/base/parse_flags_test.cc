@@ -36,6 +36,17 @@ Outcome Parse(const char* flag) {
 
 TEST(ParseFlagsTest, GoodFlagsGoOn) { EXPECT_EQ(Parse("--known").code, std::nullopt); }
 
+TEST(ParseFlagsTest, AFlagMayBeGivenNoValue) {
+  CLI::App app{"Does things.", "thing"};
+  std::string text = "default", next;
+  app.add_option("--text", text);
+  app.add_option("--next", next);
+  const char* argv[] = {"thing", "--text=", "--next=a=b"};
+  EXPECT_EQ(ParseFlags(&app, 3, argv), std::nullopt);
+  EXPECT_EQ(text, "");
+  EXPECT_EQ(next, "a=b");
+}
+
 TEST(ParseFlagsTest, AMistakeIsToldOnStandardErrorAndEndsWithUsage) {
   const Outcome outcome = Parse("--unknown");
   EXPECT_EQ(outcome.code, 64);
