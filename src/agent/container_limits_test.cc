@@ -203,6 +203,19 @@ TEST_F(LimitedGrantsTest, ComputeIsLoweredWhileAPodRuns) {
   EXPECT_EQ(floor, static_cast<uint32_t>(0.3 * limiter::kOne));
 }
 
+TEST_F(LimitedGrantsTest, AComputeClassThatThereIsNotIsReported) {
+  pods_.Sync();
+  AssignShare("a");
+  SetLimit("a", "low", names::kAnnotationComputeClass);
+  EXPECT_TRUE(pods_.events.empty());
+  SetLimit("a", "urgent", names::kAnnotationComputeClass);
+  ASSERT_EQ(pods_.events.size(), 1u);
+  EXPECT_EQ(
+      pods_.events[0].second.message,
+      "annotation tessera.dev/compute-class: \"urgent\" is none of high, normal, low: the pod "
+      "is of class normal");
+}
+
 TEST_F(LimitedGrantsTest, ComputeThatIsNotLimitedCannotBeLowered) {
   pods_.Sync();
   AssignShare("a");

@@ -66,8 +66,8 @@ Status CheckShare(const ledger::PodEntry& pod, const std::string& container,
   }
   if (limit <= most) return Status::Ok();
   return Error(Code::kInvalidArgument,
-               "container {} was granted {} of {}, and a limit only lowers that: make the pod anew "
-               "with a larger request",
+               "container {} may have at most {} of {}, and a limit only lowers that: make the pod "
+               "anew with a larger request",
                container, Kind::Text(most), share.uuid);
 }
 
@@ -143,7 +143,11 @@ std::string LimitText(const ledger::PodEntry& pod, const NewLimits& limits) {
       any = true;
     }
   }
-  if (!any) paper.Line("The limit will hold when the pod is placed.");
+  if (pod.assignment.containers.empty()) {
+    paper.Line("The limit will hold when the pod is placed.");
+  } else if (!any) {
+    paper.Line("Nothing changes: no container of the pod has such a limit.");
+  }
   return paper.Take();
 }
 

@@ -47,15 +47,16 @@ TEST_F(LimitTest, WritesTheAnnotationOnThisVeryPod) {
 TEST_F(LimitTest, RejectsWhatTheAgentWouldReject) {
   EXPECT_EQ(
       Error("nginx", "6Gi"),
-      "--memory: container main was granted 5 GiB of GPU-big-1, and a limit only lowers that: "
+      "--memory: container main may have at most 5 GiB of GPU-big-1, and a limit only lowers that: "
       "make the pod anew with a larger request");
   EXPECT_NE(Error("train", "6Gi").find("has all of GPU-big-0"), std::string::npos);
   EXPECT_NE(Error("nginx", "side=1Gi").find("\"side\" is neither a container"), std::string::npos);
   EXPECT_NE(Error("nginx", "8 Gi").find("--memory: \"8 Gi\""), std::string::npos);
   EXPECT_NE(Error("nginx", "").find("want an amount"), std::string::npos);
-  EXPECT_EQ(Error("nginx", "", "40"),
-            "--compute: container main was granted 30 hundredths of the time of GPU-big-1, and a "
-            "limit only lowers that: make the pod anew with a larger request");
+  EXPECT_EQ(
+      Error("nginx", "", "40"),
+      "--compute: container main may have at most 30 hundredths of the time of GPU-big-1, and "
+      "a limit only lowers that: make the pod anew with a larger request");
   EXPECT_NE(Error("nginx", "4Gi", "0").find("--compute: \"0\""), std::string::npos);
   EXPECT_NE(Error("binpack-1", "", "10").find("its compute is not limited"), std::string::npos);
 }
@@ -68,6 +69,8 @@ TEST_F(LimitTest, LowersComputeAlsoTogetherWithMemory) {
             R"("tessera.dev/memory-limit":"4Gi","tessera.dev/compute-limit":"main=20"}}})");
   EXPECT_EQ(LimitText(Entry("nginx"), {"4Gi", "main=20"}),
             "Container main may use 4 GiB and 20 hundredths of the time of GPU-big-1.\n");
+  EXPECT_EQ(LimitText(Entry("binpack-1"), {"", "none"}),
+            "Nothing changes: no container of the pod has such a limit.\n");
   EXPECT_EQ(LimitText(Entry("nginx"), {"", "none"}),
             "Container main may use 30 hundredths of the time of GPU-big-1.\n");
 }

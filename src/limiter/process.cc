@@ -109,7 +109,9 @@ Process::State Process::Open() {
   if (error != 0) {
     const bool goes_on = (limits->flags.load() & kFailOpen) != 0;
     Message("cannot account for device memory in %s: %s: %s", kUsagePath,
-            error == EAGAIN ? "4096 processes of this container use it" : ::strerror(error),
+            error == EAGAIN   ? "4096 processes of this container use it"
+            : error == EPROTO ? "it was damaged; restart the container"
+                              : ::strerror(error),
             goes_on ? "this process is not limited" : "the GPU is not available");
     return goes_on ? kNotLimited : kRefused;
   }

@@ -342,12 +342,13 @@ void ContainerUsage::CheckRefusals(const ContainerGpuUse& use, const UsageReadin
     return;
   gpu->next_event = now + kEventPause;
   const uint64_t count = std::exchange(gpu->since_event, 0);
+  // Not what it holds now: the process that was refused may have ended.
   RecordEvent(
       use.who, names::kReasonCudaOutOfMemory,
-      fmt::format("CUDA out of memory: container {} may use {:.0f} MiB of {} and holds {:.0f} "
-                  "MiB; an allocation of {:.1f} MiB was refused{}: raise the pod's request "
+      fmt::format("CUDA out of memory: container {} may use {:.0f} MiB of {} and has held up to "
+                  "{:.0f} MiB; an allocation of {:.1f} MiB was refused{}: raise the pod's request "
                   "of device memory, or allocate less",
-                  use.who.container, MiB(use.limit), use.uuid, MiB(use.used()),
+                  use.who.container, MiB(use.limit), use.uuid, MiB(std::max(use.peak, use.used())),
                   MiB(reading.refused_bytes),
                   count > 1 ? fmt::format(", with {} others", count - 1) : ""));
 }

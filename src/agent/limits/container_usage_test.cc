@@ -223,7 +223,7 @@ TEST_F(ContainerUsageTest, ARefusedAllocationIsAnEventNowAndThen) {
   EXPECT_EQ(
       events_[0].message,
       "CUDA out of memory: container main may use 4096 MiB of " + uuid_ +
-          " and holds 3072 MiB; an allocation of 1536.0 MiB was refused, with 1 others: raise "
+          " and has held up to 3072 MiB; an allocation of 1536.0 MiB was refused, with 1 others: raise "
           "the pod's request of device memory, or allocate less");
   file.Refuse(1536 * kMebi);
   Seconds(100);

@@ -34,6 +34,11 @@ bool HasContainer(const PodInfo& pod, const std::string& name) {
                              [&](const auto& container) { return container.name == name; });
 }
 
+bool IsComputeClass(const std::string& text) {
+  return text == names::kComputeClassHigh || text == names::kComputeClassNormal ||
+         text == names::kComputeClassLow;
+}
+
 // One kind of limit: its annotation, and where a granted device has it. MostOf: what a limit cannot
 // exceed.
 struct MemoryKind {
@@ -142,8 +147,9 @@ LimitChanges::LimitChanges(std::string dir, ContainerLimits* limits, const Grant
 
 void LimitChanges::OnPod(const PodInfo& pod) {
   if (dir_.empty()) return;
-  const std::string text =
-      TextOf(pod, MemoryKind::kAnnotation) + ";" + TextOf(pod, ComputeKind::kAnnotation);
+  const std::string text = TextOf(pod, MemoryKind::kAnnotation) + ";" +
+                           TextOf(pod, ComputeKind::kAnnotation) + ";" +
+                           TextOf(pod, names::kAnnotationComputeClass);
   const auto [seen, is_new] = seen_.try_emplace(pod.uid, text);
   if (!is_new && seen->second == text) return;
   seen->second = text;
@@ -158,6 +164,13 @@ void LimitChanges::RecordProblems(const PodInfo& pod) {
   std::vector<std::string> problems = ProblemsOf<MemoryKind>(pod, *ledger_);
   for (std::string& problem : ProblemsOf<ComputeKind>(pod, *ledger_)) {
     problems.push_back(std::move(problem));
+  }
+  const std::string of_class = TextOf(pod, names::kAnnotationComputeClass);
+  if (!of_class.empty() && !IsComputeClass(of_class)) {
+    problems.push_back(fmt::format(
+        "annotation {}: \"{}\" is none of {}, {}, {}: the pod is of class {}",
+        names::kAnnotationComputeClass, of_class, names::kComputeClassHigh,
+        names::kComputeClassNormal, names::kComputeClassLow, names::kComputeClassNormal));
   }
   for (std::string& problem : problems) {
     pods_->Record(

@@ -46,7 +46,7 @@ class LimitChanges {
   ContainerLimits* const limits_;
   const GrantLedger* const ledger_;
   Pods* const pods_;
-  std::map<std::string, std::string> seen_;  // both annotations, by UID
+  std::map<std::string, std::string> seen_;  // the annotations, by UID
 };
 
 }  // namespace tessera::agent
