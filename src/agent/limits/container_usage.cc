@@ -273,6 +273,7 @@ ContainerGpuUse ContainerUsage::Account(Watched* watched, const device::DeviceSh
   };
   const UsageReading before = reading_of(watched->before), after = reading_of(watched->after);
   OnGpu& gpu = watched->gpus[share.uuid];
+  use.processes = after.processes;
   if (const auto processes = ProcessesOf(*watched, share.uuid, round)) {
     UnaccountedMemory::Sample sample;
     int percent = 0;
@@ -284,6 +285,7 @@ ContainerGpuUse ContainerUsage::Account(Watched* watched, const device::DeviceSh
     sample.held = std::max(before.held, after.held);
     gpu.unaccounted.Add(now, sample);
     use.reported = sample.reported;
+    use.processes = std::max(use.processes, sample.processes);
     use.utilization = percent / 100.0;
     CheckBypass(*watched, *processes, round, &gpu, &use);
   }
@@ -291,7 +293,6 @@ ContainerGpuUse ContainerUsage::Account(Watched* watched, const device::DeviceSh
   use.held = after.held;
   use.peak = after.peak;
   use.refused = after.refused;
-  use.processes = after.processes;
   if (index < 0) return use;
   (void)limits.SetUnaccounted(share.uuid.c_str(), static_cast<uint64_t>(use.unaccounted.count()));
   use.limit = Bytes(static_cast<int64_t>(limits.limits().gpus[index].memory.load()));

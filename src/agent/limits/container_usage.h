@@ -51,7 +51,7 @@ struct ContainerGpuUse {
   MilliGpu compute_limit;             // what its limiters let it use at most; 0: not limited
   std::optional<ComputeUse> compute_use;  // by its limiters, in the last second
   uint64_t refused = 0;                   // allocations, since the container started
-  int processes = 0;                      // that hold something
+  int processes = 0;                      // that hold memory or, by the driver, use the GPU
   int bypassing = 0;                      // processes that use the GPU without a limiter
 
   Bytes used() const { return held + unaccounted; }

@@ -148,6 +148,17 @@ TEST_F(ContainerUsageTest, WhatOnlyTheDriverSeesCountsAgainstTheLimit) {
   EXPECT_EQ(UnaccountedInFile(), 0) << "the process has ended";
 }
 
+TEST_F(ContainerUsageTest, CountsProcessesThatOnlyTheDriverKnows) {
+  AddProcess(71, "aa");
+  AddProcess(73, "aa");
+  UsageTestFile file(UsagePath("aa"));
+  file.Hold(0, 1024 * kMebi);
+  Report({{.pid = 71, .memory = Bytes(1400 * kMebi)}, {.pid = 73, .memory = Bytes(400 * kMebi)}});
+  Start();
+  Seconds(3);
+  EXPECT_EQ(Use().processes, 2) << "one has a context and has allocated nothing";
+}
+
 TEST_F(ContainerUsageTest, ADriverThatHangsKeepsNothingUnaccounted) {
   AddProcess(71, "aa");
   UsageTestFile file(UsagePath("aa"));
