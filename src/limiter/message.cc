@@ -51,7 +51,7 @@ void ReportRefusal(const uint8_t (&uuid)[16], uint64_t bytes, uint64_t held, uin
   Message(
       "CUDA out of memory: this container may use %.0f MiB of GPU-%02x%02x%02x%02x-... and holds "
       "%.0f MiB; "
-      "an allocation of %.1f MiB is refused: raise the pod's limit of device memory, or allocate "
+      "an allocation of %.1f MiB is refused: raise the pod's request of device memory, or allocate "
       "less",
       MiB(limit), uuid[0], uuid[1], uuid[2], uuid[3], MiB(held), MiB(bytes));
 }
