@@ -194,8 +194,7 @@ Status Agent::Impl::StartGrants() {
   grants.service.description.version = kVersion;
   grants.service.node_name = options_.node_name;
   grants.service.limits_dir = options_.limits_dir;
-  grants.service.limits_fail_open = {options_.limits_fail_open.begin(),
-                                     options_.limits_fail_open.end()};
+  grants.service.limits_fail_open = options_.limits_fail_open;
   grants.service.gpu_mem_unit = options_.gpu_mem_unit;
   grants.service.admission = &admission_;
   grants.service.metrics = &metrics_;

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -37,7 +38,7 @@ struct AgentOptions {
   std::string state_dir;
   std::string grant_socket;
   std::string limits_dir;  // for the limits of containers; "": no container is limited
-  std::vector<std::string> limits_fail_open;  // namespaces, or "*" (container_limits.h)
+  std::set<std::string> limits_fail_open;  // namespaces, or "*" (container_limits.h)
   std::string metrics_address;     // "": no HTTP
   std::string manager_address;     // of gpu-manager's old page; "": none
   std::string manager_checkpoint;  // what gpu-manager left; "": nothing

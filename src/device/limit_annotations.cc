@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/device/limit_annotations.h"
 
+#include "api/names.h"
 #include "src/base/strings.h"
 #include "src/device/quantity.h"
 
@@ -52,6 +53,14 @@ Result<GpuLimits<Bytes>> ParseMemoryLimits(std::string_view text) {
 
 Result<GpuLimits<MilliGpu>> ParseComputeLimits(std::string_view text) {
   return ParseLimits<MilliGpu>(text, ParseHundredths);
+}
+
+Result<ComputeClass> ParseComputeClass(std::string_view text) {
+  if (text == names::kComputeClassHigh) return ComputeClass::kHigh;
+  if (text == names::kComputeClassNormal) return ComputeClass::kNormal;
+  if (text == names::kComputeClassLow) return ComputeClass::kLow;
+  return Error(Code::kInvalidArgument, "\"{}\" is none of {}, {}, {}", text,
+               names::kComputeClassHigh, names::kComputeClassNormal, names::kComputeClassLow);
 }
 
 }  // namespace tessera::device

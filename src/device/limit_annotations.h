@@ -45,4 +45,9 @@ std::optional<Amount> LimitFor(const GpuLimits<Amount>& limits, std::string_view
   return amount;
 }
 
+// Annotation tessera.dev/compute-class: which pods wait for which.
+enum class ComputeClass { kNormal, kHigh, kLow };
+// INVALID_ARGUMENT says which there are.
+Result<ComputeClass> ParseComputeClass(std::string_view text);
+
 }  // namespace tessera::device

@@ -23,6 +23,13 @@ TEST(LimitAnnotationsTest, ComputeCountsInHundredths) {
   EXPECT_EQ(LimitFor(*limits, "main", "GPU-0"), MilliGpu(200));
 }
 
+TEST(LimitAnnotationsTest, ThereAreThreeComputeClasses) {
+  EXPECT_EQ(*ParseComputeClass("high"), ComputeClass::kHigh);
+  EXPECT_EQ(*ParseComputeClass("normal"), ComputeClass::kNormal);
+  EXPECT_EQ(*ParseComputeClass("low"), ComputeClass::kLow);
+  EXPECT_EQ(ParseComputeClass("High").status().message(), "\"High\" is none of high, normal, low");
+}
+
 TEST(LimitAnnotationsTest, WhatIsNoLimitIsRejected) {
   EXPECT_TRUE(ParseMemoryLimits("")->empty());
   EXPECT_TRUE(ParseComputeLimits("")->empty());

@@ -122,24 +122,19 @@ Status CheckSize(const Asks& asks) {
   return Status::Ok();
 }
 
-void WarnOfComputeClass(const Json& value, bool shares, std::vector<std::string>* warnings) {
-  constexpr std::array kClasses = {names::kComputeClassHigh, names::kComputeClassNormal,
-                                   names::kComputeClassLow};
-  const std::string text = value.is_string() ? value.string_value() : "";
-  if (std::ranges::find(kClasses, text) == kClasses.end()) {
-    warnings->push_back(fmt::format("annotation {} has no effect: \"{}\" is none of {}",
-                                    names::kAnnotationComputeClass, CutText(text, 64),
-                                    fmt::join(kClasses, ", ")));
-  } else if (!shares) {
+void WarnOfMistake(std::string_view key, const Status& parsed, std::vector<std::string>* warnings) {
+  if (parsed.ok()) return;
+  warnings->push_back(fmt::format("annotation {} has no effect: {}", key, parsed.message()));
+}
+
+void WarnOfComputeClass(std::string_view text, bool shares, std::vector<std::string>* warnings) {
+  const Status parsed = device::ParseComputeClass(CutText(std::string(text), 64)).status();
+  WarnOfMistake(names::kAnnotationComputeClass, parsed, warnings);
+  if (parsed.ok() && !shares) {
     warnings->push_back(
         fmt::format("annotation {} has no effect: no container asks for {} below 100",
                     names::kAnnotationComputeClass, names::kResourceVcudaCore));
   }
-}
-
-void WarnOfLimit(std::string_view key, const Status& parsed, std::vector<std::string>* warnings) {
-  if (parsed.ok()) return;
-  warnings->push_back(fmt::format("annotation {} has no effect: {}", key, parsed.message()));
 }
 
 void WarnOfAnnotations(const AdmissionRequest& request, const ledger::PodAsk& ask,
@@ -153,11 +148,11 @@ void WarnOfAnnotations(const AdmissionRequest& request, const ledger::PodAsk& as
   for (const auto& [key, value] : annotations->members()) {
     const std::string_view text = value.is_string() ? value.string_value() : std::string_view();
     if (key == names::kAnnotationMemoryLimit) {
-      WarnOfLimit(key, device::ParseMemoryLimits(text).status(), warnings);
+      WarnOfMistake(key, device::ParseMemoryLimits(text).status(), warnings);
     } else if (key == names::kAnnotationComputeLimit) {
-      WarnOfLimit(key, device::ParseComputeLimits(text).status(), warnings);
+      WarnOfMistake(key, device::ParseComputeLimits(text).status(), warnings);
     } else if (key == names::kAnnotationComputeClass) {
-      WarnOfComputeClass(value, shares, warnings);
+      WarnOfComputeClass(text, shares, warnings);
     } else if (key.starts_with(names::kAnnotationPrefix) && !IsAskKey(key) &&
                !device::IsAssignmentKey(key)) {
       warnings->push_back(

@@ -18,8 +18,9 @@ double PartOfGpu(MilliGpu compute) { return static_cast<double>(compute.count())
 PriorityClass ClassOf(const PodInfo& pod) {
   const auto text = pod.annotations.find(names::kAnnotationComputeClass);
   if (text == pod.annotations.end()) return PriorityClass::kNormal;
-  if (text->second == names::kComputeClassHigh) return PriorityClass::kHigh;
-  if (text->second == names::kComputeClassLow) return PriorityClass::kLow;
+  const auto of_pod = device::ParseComputeClass(text->second);
+  if (of_pod.ok() && *of_pod == device::ComputeClass::kHigh) return PriorityClass::kHigh;
+  if (of_pod.ok() && *of_pod == device::ComputeClass::kLow) return PriorityClass::kLow;
   return PriorityClass::kNormal;
 }
 

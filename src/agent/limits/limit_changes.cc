@@ -34,11 +34,6 @@ bool HasContainer(const PodInfo& pod, const std::string& name) {
                              [&](const auto& container) { return container.name == name; });
 }
 
-bool IsComputeClass(const std::string& text) {
-  return text == names::kComputeClassHigh || text == names::kComputeClassNormal ||
-         text == names::kComputeClassLow;
-}
-
 // One kind of limit: its annotation, and where a granted device has it. MostOf: what a limit cannot
 // exceed.
 struct MemoryKind {
@@ -165,12 +160,12 @@ void LimitChanges::RecordProblems(const PodInfo& pod) {
   for (std::string& problem : ProblemsOf<ComputeKind>(pod, *ledger_)) {
     problems.push_back(std::move(problem));
   }
-  const std::string of_class = TextOf(pod, names::kAnnotationComputeClass);
-  if (!of_class.empty() && !IsComputeClass(of_class)) {
-    problems.push_back(fmt::format(
-        "annotation {}: \"{}\" is none of {}, {}, {}: the pod is of class {}",
-        names::kAnnotationComputeClass, of_class, names::kComputeClassHigh,
-        names::kComputeClassNormal, names::kComputeClassLow, names::kComputeClassNormal));
+  const std::string text = TextOf(pod, names::kAnnotationComputeClass);
+  const Status of_class = device::ParseComputeClass(text).status();
+  if (!text.empty() && !of_class.ok()) {
+    problems.push_back(fmt::format("annotation {}: {}: the pod is of class {}",
+                                   names::kAnnotationComputeClass, of_class.message(),
+                                   names::kComputeClassNormal));
   }
   for (std::string& problem : problems) {
     pods_->Record(
