@@ -216,7 +216,7 @@ class Bench {
     posix_spawn_file_actions_t actions;
     ::posix_spawn_file_actions_init(&actions);
     ::posix_spawn_file_actions_adddup2(&actions, ends[1], STDOUT_FILENO);
-    // Peers tell there what they do.
+    // HAMi-core writes log lines to standard error.
     ::posix_spawn_file_actions_addopen(&actions, STDERR_FILENO, "/dev/null", O_WRONLY, 0);
     Process process{.output = ends[0]};
     const int error = ::posix_spawn(&process.pid, "/proc/self/exe", &actions, nullptr,

@@ -171,7 +171,8 @@ CUDA_EXPORT Result cuStreamGetCaptureInfo(Stream stream, int* status, uint64_t* 
 }
 CUDA_ALIAS(cuStreamGetCaptureInfo_ptsz, cuStreamGetCaptureInfo)
 
-// What is captured next in the stream comes after these nodes, and after those before them.
+// Sets which nodes the next captured operation of the stream depends on: `nodes`, and without
+// kReplaceDependencies also those that it depended on before.
 CUDA_EXPORT Result cuStreamUpdateCaptureDependencies(Stream stream, const GraphNode* nodes,
                                                      size_t count, unsigned flags) {
   CUDA_ENTER(ContextCall, call);

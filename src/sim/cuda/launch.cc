@@ -233,7 +233,7 @@ CUDA_EXPORT Result cuOccupancyMaxPotentialBlockSizeWithFlags(int* grid, int* blo
   return cuOccupancyMaxPotentialBlockSize(grid, block, function, shared, shared_bytes, limit);
 }
 
-// What is left of a multiprocessor's shared memory for each of so many blocks.
+// The shared memory that each block can have where `blocks` of them run on one multiprocessor.
 CUDA_EXPORT Result cuOccupancyAvailableDynamicSMemPerBlock(size_t* bytes, Function function,
                                                            int blocks, int block_size) {
   CUDA_ENTER(ContextCall, call);

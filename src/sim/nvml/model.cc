@@ -11,7 +11,8 @@ constexpr std::uint64_t kBusyPowerPercent = 85;
 // Degrees below slowdown where a busy chip settles.
 constexpr unsigned kBusyMarginC = 20;
 constexpr unsigned kMemoryOverCoreC = 4;
-// What is left of the clocks of a chip that is too hot, or draws too much.
+// The driver lowers the clocks of a GPU that is too hot, or that reaches its power limit, to these
+// parts of the normal ones.
 constexpr unsigned kHotClockPercent = 50;
 constexpr unsigned kCappedClockPercent = 90;
 

@@ -24,7 +24,7 @@ struct Repairs {
   bool pending = false;        // one that waits for a reset
   bool failed = false;         // no spare row was left
 };
-// Adds to the counters. XID 63 tells of repairs, XID 64 of one that failed.
+// Adds to the counters of NVML, and raises XID 63 for repairs and XID 64 for one that failed.
 void InjectRepairs(State* state, uint32_t gpu, const Repairs& repairs);
 // MIG mode on or off, without slices. REQUIRES: the GPU can.
 void SetMigMode(State* state, uint32_t gpu, bool on);

@@ -79,7 +79,7 @@ class Gpu {
   Answer<nvml::Bar1Memory> Bar1() const;
   Answer<nvml::Utilization> Utilization() const;
   Answer<nvml::FabricInfoV3> Fabric() const;
-  // What is encoded, and what is captured from frame buffers.
+  // Video encoder sessions, and frame buffer capture (FBC) sessions.
   Answer<nvml::FbcStats> Encoder() const;
   Answer<nvml::FbcStats> FrameCapture() const;
 
