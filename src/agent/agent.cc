@@ -183,7 +183,7 @@ void Agent::Impl::StartPlugins() {
                           .dev_root_ctr_path = options_.dev_root_ctr_path};
   plugins.kubelet_socket = options_.kubelet_socket;
   plugins.on_registered = [this] { LookAtNodeSoon(); };
-  plugins_ = std::make_unique<Plugins>(runner_, plugins, &*sealer_, &devices_, &metrics_);
+  plugins_ = std::make_unique<Plugins>(runner_, plugins, &*sealer_, &devices_, &metrics_.kubelet);
 }
 
 Status Agent::Impl::StartGrants() {
@@ -197,7 +197,7 @@ Status Agent::Impl::StartGrants() {
   grants.service.limits_fail_open = options_.limits_fail_open;
   grants.service.gpu_mem_unit = options_.gpu_mem_unit;
   grants.service.admission = &admission_;
-  grants.service.metrics = &metrics_;
+  grants.service.metrics = &metrics_.grants;
   grants.state_dir = options_.state_dir;
   grants.socket = options_.grant_socket;
   grants.pod_resources_socket = options_.pod_resources_socket;
@@ -225,7 +225,7 @@ Status Agent::Impl::StartGrants() {
       if (!weak.expired()) container_uses_ = uses;
     });
   };
-  grants_ = std::make_unique<Grants>(grants, &devices_, &*sealer_, &metrics_);
+  grants_ = std::make_unique<Grants>(grants, &devices_, &*sealer_, &metrics_.grants);
   return grants_->Start();
 }
 
@@ -295,7 +295,7 @@ void Agent::Impl::StartPublisher() {
     return;
   }
   node_api_ = std::move(*api);
-  publisher_ = std::make_unique<NodePublisher>(runner_, node_api_.get(), &metrics_, [this] {
+  publisher_ = std::make_unique<NodePublisher>(runner_, node_api_.get(), &metrics_.node, [this] {
     return HasGpuHardware(gpu::SysRootOf(options_.driver_root_ctr_path));
   });
   publisher_->OnNode([this](const Json& node) {
@@ -446,12 +446,12 @@ void Agent::Impl::StartEngineWatch() {
     watch.folders.push_back(JoinPath(options_.engine_host_root, folder));
   }
   watch.repair = options_.repair_engine;
-  engine_watch_ = std::make_unique<EngineWatch>(
-      runner_, watch, RunOnWorker(runner_, kEngineDeadline), &metrics_,
-      [this](const std::string& problem) {
-        engine_problem_ = problem;
-        Publish();
-      });
+  engine_watch_ =
+      std::make_unique<EngineWatch>(runner_, watch, RunOnWorker(runner_, kEngineDeadline),
+                                    &metrics_.node, [this](const std::string& problem) {
+                                      engine_problem_ = problem;
+                                      Publish();
+                                    });
   engine_watch_->Start();
 }
 

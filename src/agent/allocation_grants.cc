@@ -73,7 +73,7 @@ bool IsOf(const Claim& claim, const std::string& resource, const std::vector<std
 
 AllocationGrants::AllocationGrants(TaskRunner* runner, GrantService* service,
                                    const GrantLedger* ledger, const Pods* pods,
-                                   device::MemoryUnit gpu_mem_unit, AgentMetrics* metrics)
+                                   device::MemoryUnit gpu_mem_unit, GrantMetrics* metrics)
     : runner_(runner),
       service_(service),
       ledger_(ledger),

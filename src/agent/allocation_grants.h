@@ -20,9 +20,9 @@
 #include <vector>
 
 #include "src/agent/grant_ledger.h"
+#include "src/agent/grant_metrics.h"
 #include "src/agent/grant_service.h"
 #include "src/agent/kubelet.h"
-#include "src/agent/metrics.h"
 #include "src/agent/pods.h"
 #include "src/base/task_runner.h"
 
@@ -42,7 +42,7 @@ class AllocationGrants {
   // All outlive it. `pods` and `metrics` may be null.
   AllocationGrants(TaskRunner* runner, GrantService* service, const GrantLedger* ledger,
                    const Pods* pods, device::MemoryUnit gpu_mem_unit,
-                   AgentMetrics* metrics = nullptr);
+                   GrantMetrics* metrics = nullptr);
   AllocationGrants(const AllocationGrants&) = delete;
   AllocationGrants& operator=(const AllocationGrants&) = delete;
 
@@ -79,7 +79,7 @@ class AllocationGrants {
   const GrantLedger* const ledger_;
   const Pods* const pods_;
   const device::MemoryUnit unit_;
-  AgentMetrics* const metrics_;
+  GrantMetrics* const metrics_;
   std::optional<Claim> half_;  // what came first of an unnamed container with two resources
   const std::shared_ptr<AllocationGrants*> self_ = std::make_shared<AllocationGrants*>(this);
 };

@@ -23,8 +23,8 @@
 #include <vector>
 
 #include "src/agent/grant_ledger.h"
+#include "src/agent/grant_metrics.h"
 #include "src/agent/kubelet.h"
-#include "src/agent/metrics.h"
 #include "src/agent/pod_processes.h"
 #include "src/agent/pods.h"
 #include "src/base/task_runner.h"
@@ -42,7 +42,7 @@ struct ReleaseOptions {
   PodProcesses* processes = nullptr;  // outlives all; null: no process is looked for (tests)
   Duration bound = std::chrono::seconds(30);
   std::function<void(const WithheldGpus&)> on_withheld;  // on each change; may be null
-  AgentMetrics* metrics = nullptr;
+  GrantMetrics* metrics = nullptr;
 };
 
 class EndedPods {

@@ -31,7 +31,7 @@ std::string FilesOf(std::string_view diff) {
 }  // namespace
 
 EngineWatch::EngineWatch(TaskRunner* runner, EngineWatchOptions options, ProgramRunner run,
-                         AgentMetrics* metrics, OnProblem on_problem)
+                         NodeMetrics* metrics, OnProblem on_problem)
     : runner_(runner),
       options_(std::move(options)),
       run_(std::move(run)),

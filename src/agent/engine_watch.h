@@ -18,7 +18,7 @@
 #include <vector>
 
 #include "src/agent/dir_watcher.h"
-#include "src/agent/metrics.h"
+#include "src/agent/node_metrics.h"
 #include "src/base/subprocess.h"
 #include "src/base/task_runner.h"
 
@@ -44,7 +44,7 @@ class EngineWatch {
 
   // `metrics` outlives it.
   EngineWatch(TaskRunner* runner, EngineWatchOptions options, ProgramRunner run,
-              AgentMetrics* metrics, OnProblem on_problem);
+              NodeMetrics* metrics, OnProblem on_problem);
   EngineWatch(const EngineWatch&) = delete;
   EngineWatch& operator=(const EngineWatch&) = delete;
 
@@ -61,7 +61,7 @@ class EngineWatch {
   TaskRunner* const runner_;
   const EngineWatchOptions options_;
   const ProgramRunner run_;
-  AgentMetrics* const metrics_;
+  NodeMetrics* const metrics_;
   const OnProblem on_problem_;
   std::vector<std::unique_ptr<DirWatcher>> watchers_;
   bool running_ = false;  // a program

@@ -39,7 +39,7 @@ class EngineWatchTest : public ::testing::Test {
 
   TempDir dir_;
   FakeTaskRunner runner_;
-  AgentMetrics metrics_;
+  NodeMetrics metrics_;
   std::vector<std::vector<std::string>> runs_;
   std::vector<std::string> problems_;
   Result<SubprocessResult> result_ = SubprocessResult{.exit_code = 0};

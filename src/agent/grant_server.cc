@@ -41,7 +41,7 @@ void LogAnswer(const grant::Request& request, const Result<grant::Grant>& reply)
 
 }  // namespace
 
-GrantServer::GrantServer(TaskRunner* runner, GrantServerLimits limits, AgentMetrics* metrics,
+GrantServer::GrantServer(TaskRunner* runner, GrantServerLimits limits, GrantMetrics* metrics,
                          Handler handler)
     : runner_(runner),
       limits_(limits),

@@ -12,7 +12,7 @@
 #include <string>
 
 #include "src/agent/accept_loop.h"
-#include "src/agent/metrics.h"
+#include "src/agent/grant_metrics.h"
 #include "src/base/file.h"
 #include "src/base/task_runner.h"
 #include "src/grant/message.h"
@@ -32,7 +32,7 @@ class GrantServer {
   // Replies once, on the runner, now or later.
   using Handler = std::function<void(const grant::Request& request, Reply reply)>;
 
-  GrantServer(TaskRunner* runner, GrantServerLimits limits, AgentMetrics* metrics, Handler handler);
+  GrantServer(TaskRunner* runner, GrantServerLimits limits, GrantMetrics* metrics, Handler handler);
   ~GrantServer();
   GrantServer(const GrantServer&) = delete;
   GrantServer& operator=(const GrantServer&) = delete;
@@ -65,7 +65,7 @@ class GrantServer {
 
   TaskRunner* const runner_;
   const GrantServerLimits limits_;
-  AgentMetrics* const metrics_;
+  GrantMetrics* const metrics_;
   const Handler handler_;
   AcceptLoop accept_loop_;
   std::map<uint64_t, Connection> connections_;  // by age

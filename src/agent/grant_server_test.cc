@@ -43,7 +43,7 @@ class GrantServerTest : public ::testing::Test {
   TempDir dir_;
   std::string path_ = dir_.path() + "/grant.sock";
   FakeTaskRunner runner_;
-  AgentMetrics metrics_;
+  GrantMetrics metrics_;
   std::vector<GrantServer::Reply> waiting_;
   bool hold_ = false;
   GrantServer server_{&runner_,

@@ -43,7 +43,7 @@ std::vector<GrantLedger::Conflict> AllOthers(const GrantLedger& ledger, const Co
   return all;
 }
 
-ReleaseOptions WithMetrics(ReleaseOptions release, AgentMetrics* metrics) {
+ReleaseOptions WithMetrics(ReleaseOptions release, GrantMetrics* metrics) {
   release.metrics = metrics;
   return release;
 }

@@ -34,9 +34,9 @@
 #include "src/agent/ended_pods.h"
 #include "src/agent/grant_description.h"
 #include "src/agent/grant_ledger.h"
+#include "src/agent/grant_metrics.h"
 #include "src/agent/kubelet.h"
 #include "src/agent/limits/limit_changes.h"
-#include "src/agent/metrics.h"
 #include "src/agent/node_view.h"
 #include "src/agent/offers.h"
 #include "src/agent/pods.h"
@@ -61,7 +61,7 @@ struct GrantOptions {
   WallTime here_since{};
   // Both may be null.
   Admission* admission = nullptr;  // is told who waits for the kubelet
-  AgentMetrics* metrics = nullptr;
+  GrantMetrics* metrics = nullptr;
 };
 
 class GrantService final : public Pods::Listener {

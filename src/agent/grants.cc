@@ -133,7 +133,7 @@ struct Grants::State {
 };
 
 Grants::Grants(GrantsOptions options, const DeviceSetHolder* devices,
-               const grant::TokenSealer* sealer, AgentMetrics* metrics)
+               const grant::TokenSealer* sealer, GrantMetrics* metrics)
     : options_(std::move(options)), devices_(devices), sealer_(sealer), metrics_(metrics) {}
 
 Grants::~Grants() {

@@ -10,10 +10,10 @@
 
 #include "src/agent/bound_answers.h"
 #include "src/agent/device_set.h"
+#include "src/agent/grant_metrics.h"
 #include "src/agent/grant_service.h"
 #include "src/agent/holdings.h"
 #include "src/agent/limits/container_usage.h"
-#include "src/agent/metrics.h"
 #include "src/base/task_runner.h"
 #include "src/gpu/nvml.h"
 #include "src/grant/token.h"
@@ -44,7 +44,7 @@ class Grants final : public KubeletGrants {
 
   // All outlive it.
   Grants(GrantsOptions options, const DeviceSetHolder* devices, const grant::TokenSealer* sealer,
-         AgentMetrics* metrics);
+         GrantMetrics* metrics);
   ~Grants() override;
   Grants(const Grants&) = delete;
   Grants& operator=(const Grants&) = delete;
@@ -74,7 +74,7 @@ class Grants final : public KubeletGrants {
   const GrantsOptions options_;
   const DeviceSetHolder* const devices_;
   const grant::TokenSealer* const sealer_;
-  AgentMetrics* const metrics_;
+  GrantMetrics* const metrics_;
   EpollTaskRunner runner_;
   std::unique_ptr<State> state_;
   std::thread thread_;

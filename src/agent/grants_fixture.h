@@ -150,7 +150,7 @@ class GrantsFixture : public ::testing::Test {
   MemoryLog log_;
   FakeApiPods pods_;
   FakeKubelet kubelet_{&runner_};
-  AgentMetrics metrics_;
+  GrantMetrics metrics_;
   std::optional<GrantLedger> ledger_;
   std::optional<GrantService> service_;
   std::shared_ptr<const NodeUse> use_;

@@ -16,61 +16,61 @@ void WriteLatency(std::string_view name, std::string_view help, std::string_view
 
 void WriteMetrics(const AgentMetrics& metrics, std::string_view resource, MetricsText* text) {
   WriteLatency("tessera_allocate_duration_seconds", "Time of Allocate calls of the kubelet.",
-               resource, metrics.allocate, text);
+               resource, metrics.kubelet.allocate, text);
   WriteLatency("tessera_allocate_own_duration_seconds",
                "With --binding=allocate: time of Allocate calls without waiting for the kubelet's "
                "list of pods.",
-               resource, metrics.allocate_own, text);
+               resource, metrics.grants.allocate_own, text);
   WriteLatency("tessera_preferred_allocation_duration_seconds",
-               "Time of GetPreferredAllocation calls of the kubelet.", resource, metrics.preferred,
-               text);
+               "Time of GetPreferredAllocation calls of the kubelet.", resource,
+               metrics.kubelet.preferred, text);
   WriteLatency("tessera_grant_duration_seconds",
                "Time from a whole request on the grant socket to its answer.", resource,
-               metrics.grant, text);
+               metrics.grants.grant, text);
   WriteLabelled("tessera_kubelet_calls_refused_total",
                 "Calls of the kubelet that were answered with an error.", "method",
-                metrics.calls_refused, text);
-  WriteLabelled("tessera_grants_total", "Answers on the grant socket.", "code", metrics.grants,
-                text);
+                metrics.kubelet.calls_refused, text);
+  WriteLabelled("tessera_grants_total", "Answers on the grant socket.", "code",
+                metrics.grants.grants, text);
   WriteLabelled("tessera_registrations_total", "Registrations with the kubelet.", "code",
-                metrics.registrations, text);
+                metrics.kubelet.registrations, text);
   WriteCounter("tessera_kubelet_restarts_total", "Times that the kubelet made its socket anew.",
-               metrics.kubelet_restarts, text);
+               metrics.kubelet.kubelet_restarts, text);
   WriteCounter("tessera_plugin_socket_repairs_total",
                "Times that the plugin's socket was removed by somebody and made again.",
-               metrics.socket_repairs, text);
+               metrics.kubelet.socket_repairs, text);
   WriteCounter("tessera_list_and_watch_messages_total", "Device lists sent to the kubelet.",
-               metrics.list_and_watch_messages, text);
+               metrics.kubelet.list_and_watch_messages, text);
   WriteLabelled("tessera_node_writes_total",
                 "Writes of the node: labels and annotation, condition.", "code",
-                metrics.node_writes, text);
+                metrics.node.node_writes, text);
   WriteCounter("tessera_journal_repairs_total",
-               "Times that the grant journal was found torn or damaged.", metrics.journal_repairs,
-               text);
+               "Times that the grant journal was found torn or damaged.",
+               metrics.grants.journal_repairs, text);
   WriteCounter("tessera_grants_named_other_gpus_total",
                "Grants of whole GPUs where the kubelet had named others than were assigned.",
-               metrics.named_other_gpus, text);
+               metrics.grants.named_other_gpus, text);
   WriteCounter("tessera_starts_refused_total",
                "With --binding=allocate: times that the kubelet was told not to start a container, "
                "because it has other GPUs than it was assigned, or nobody can tell.",
-               metrics.starts_refused, text);
+               metrics.grants.starts_refused, text);
   text->Family("tessera_leaving_containers", "gauge",
                "Containers of pods that are gone whose GPUs wait for processes to end.");
-  text->Sample("tessera_leaving_containers", "", metrics.leaving_containers.load());
+  text->Sample("tessera_leaving_containers", "", metrics.grants.leaving_containers.load());
   WriteCounter("tessera_release_timeouts_total",
                "Containers whose GPUs were withheld, because processes of the pod had not ended "
                "within --release-timeout.",
-               metrics.release_bounds_exceeded, text);
+               metrics.grants.release_bounds_exceeded, text);
   text->Family("tessera_unredeemed_tokens", "gauge",
                "Containers that run with a token and without their GPUs: tessera-runtime never "
                "asked for their grants.");
-  text->Sample("tessera_unredeemed_tokens", "", metrics.unredeemed_tokens.load());
+  text->Sample("tessera_unredeemed_tokens", "", metrics.grants.unredeemed_tokens.load());
   WriteLabelled("tessera_engine_checks_total",
                 "Looks at the container engine's configuration: configured, changed or failed.",
-                "result", metrics.engine_checks, text);
+                "result", metrics.node.engine_checks, text);
   WriteLabelled("tessera_engine_repairs_total",
                 "With --repair-engine: times that the container engine was configured again.",
-                "result", metrics.engine_repairs, text);
+                "result", metrics.node.engine_repairs, text);
 }
 
 }  // namespace tessera::agent

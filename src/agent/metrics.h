@@ -1,36 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
-// Counters and histograms of the agent. Their names and help stand once, in metrics.cc.
+// All counters and histograms of the agent, and their text on /metrics. Their names and help stand
+// once, in metrics.cc.
 // Threads: any.
 #pragma once
 
-#include <atomic>
-#include <cstdint>
 #include <string_view>
 
+#include "src/agent/grant_metrics.h"
+#include "src/agent/kubelet_metrics.h"
+#include "src/agent/node_metrics.h"
 #include "src/base/metrics.h"
 
 namespace tessera::agent {
 
 struct AgentMetrics {
-  LatencyHistogram allocate;
-  LatencyHistogram allocate_own;
-  LatencyHistogram preferred;
-  LatencyHistogram grant;
-  LabelledCounter calls_refused;  // by method
-  LabelledCounter grants;         // by code
-  LabelledCounter registrations;  // by code
-  Counter kubelet_restarts;
-  Counter socket_repairs;
-  Counter list_and_watch_messages;
-  LabelledCounter node_writes;  // by code
-  Counter journal_repairs;
-  Counter named_other_gpus;
-  Counter starts_refused;
-  std::atomic<uint64_t> leaving_containers{0};  // gauge
-  Counter release_bounds_exceeded;
-  std::atomic<uint64_t> unredeemed_tokens{0};  // gauge: containers
-  LabelledCounter engine_checks;               // by result
-  LabelledCounter engine_repairs;              // by result
+  KubeletMetrics kubelet;
+  GrantMetrics grants;
+  NodeMetrics node;
 };
 
 // All families of `metrics`.

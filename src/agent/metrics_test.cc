@@ -14,9 +14,9 @@ TEST(MetricsTest, EscapesLabelValues) {
 
 TEST(MetricsTest, HistogramIsCumulativeAndCountsWhatIsBeyondAllBounds) {
   AgentMetrics metrics;
-  metrics.allocate.Observe(60us);
-  metrics.allocate.Observe(60us);
-  metrics.allocate.Observe(1min);
+  metrics.kubelet.allocate.Observe(60us);
+  metrics.kubelet.allocate.Observe(60us);
+  metrics.kubelet.allocate.Observe(1min);
   MetricsText text;
   WriteMetrics(metrics, "nvidia.com/gpu", &text);
   const std::string page = text.Take();
@@ -35,9 +35,9 @@ TEST(MetricsTest, HistogramIsCumulativeAndCountsWhatIsBeyondAllBounds) {
 
 TEST(MetricsTest, LabelledCountersCountByLabel) {
   AgentMetrics metrics;
-  metrics.grants.Add("OK");
-  metrics.grants.Add("OK");
-  metrics.grants.Add("PERMISSION_DENIED");
+  metrics.grants.grants.Add("OK");
+  metrics.grants.grants.Add("OK");
+  metrics.grants.grants.Add("PERMISSION_DENIED");
   MetricsText text;
   WriteMetrics(metrics, "nvidia.com/gpu", &text);
   const std::string page = text.Take();

@@ -140,7 +140,7 @@ std::optional<Json> PatchFor(const Json& node, const NodeState& state) {
   return patch;
 }
 
-NodePublisher::NodePublisher(TaskRunner* runner, NodeApi* api, AgentMetrics* metrics,
+NodePublisher::NodePublisher(TaskRunner* runner, NodeApi* api, NodeMetrics* metrics,
                              HasHardware has_hardware)
     : runner_(runner),
       api_(api),

@@ -26,9 +26,9 @@
 #include <string>
 #include <vector>
 
-#include "src/agent/metrics.h"
 #include "src/agent/node_condition.h"
 #include "src/agent/node_events.h"
+#include "src/agent/node_metrics.h"
 #include "src/base/status.h"
 #include "src/base/task_runner.h"
 #include "src/device/gpu.h"
@@ -77,7 +77,7 @@ class NodePublisher {
   using HasHardware = std::function<bool()>;
 
   // `api` outlives it.
-  NodePublisher(TaskRunner* runner, NodeApi* api, AgentMetrics* metrics, HasHardware has_hardware);
+  NodePublisher(TaskRunner* runner, NodeApi* api, NodeMetrics* metrics, HasHardware has_hardware);
   ~NodePublisher();
   NodePublisher(const NodePublisher&) = delete;
   NodePublisher& operator=(const NodePublisher&) = delete;
@@ -112,7 +112,7 @@ class NodePublisher {
 
   TaskRunner* const runner_;
   NodeApi* const api_;
-  AgentMetrics* const metrics_;
+  NodeMetrics* const metrics_;
   const HasHardware has_hardware_;
   std::function<void(const Json& node)> on_node_;
   std::optional<device::NodeInventory> wanted_;

@@ -123,7 +123,7 @@ class NodePublisherTest : public ::testing::Test {
 
   FakeTaskRunner runner_;
   FakeNodeApi api_;
-  AgentMetrics metrics_;
+  NodeMetrics metrics_;
   bool hardware_ = false;
   NodePublisher publisher_{&runner_, &api_, &metrics_, [this] { return hardware_; }};
 };

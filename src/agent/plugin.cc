@@ -56,7 +56,7 @@ class Endpoint final : public PluginEndpoint {
 class Plugin::Impl {
  public:
   Impl(TaskRunner* runner, PluginOptions options, const PluginAnswers* answers,
-       const DeviceSetHolder* devices, AgentMetrics* metrics)
+       const DeviceSetHolder* devices, KubeletMetrics* metrics)
       : dir_(DirName(options.kubelet_socket)),
         kubelet_name_(BaseName(options.kubelet_socket)),
         name_(NewEndpointName(options.resource)),
@@ -101,7 +101,7 @@ class Plugin::Impl {
 };
 
 Plugin::Plugin(TaskRunner* runner, PluginOptions options, const PluginAnswers* answers,
-               const DeviceSetHolder* devices, AgentMetrics* metrics)
+               const DeviceSetHolder* devices, KubeletMetrics* metrics)
     : impl_(std::make_unique<Impl>(runner, std::move(options), answers, devices, metrics)) {}
 Plugin::~Plugin() = default;
 

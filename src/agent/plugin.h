@@ -10,7 +10,7 @@
 
 #include "src/agent/allocation.h"
 #include "src/agent/device_set.h"
-#include "src/agent/metrics.h"
+#include "src/agent/kubelet_metrics.h"
 #include "src/base/task_runner.h"
 
 namespace tessera::agent {
@@ -25,7 +25,7 @@ class Plugin {
  public:
   // All outlive it. Removes the sockets of plugins that were killed.
   Plugin(TaskRunner* runner, PluginOptions options, const PluginAnswers* answers,
-         const DeviceSetHolder* devices, AgentMetrics* metrics);
+         const DeviceSetHolder* devices, KubeletMetrics* metrics);
   // Leaves the kubelet: the resource becomes unavailable at once.
   ~Plugin();
   Plugin(const Plugin&) = delete;

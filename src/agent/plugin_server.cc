@@ -41,7 +41,7 @@ class Stream;
 // the resource, so a stream that is behind gets only the latest.
 class StreamHub {
  public:
-  StreamHub(TaskRunner* runner, AgentMetrics* metrics, PluginServer::Events events)
+  StreamHub(TaskRunner* runner, KubeletMetrics* metrics, PluginServer::Events events)
       : runner_(runner), metrics_(metrics), events_(std::move(events)) {}
 
   void Publish(DeviceList list);
@@ -56,7 +56,7 @@ class StreamHub {
   std::vector<std::shared_ptr<Stream>> Streams();
 
   TaskRunner* const runner_;
-  AgentMetrics* const metrics_;
+  KubeletMetrics* const metrics_;
   const PluginServer::Events events_;
   // Runner's thread only. Tasks that run after the hub is gone find it expired.
   const std::shared_ptr<int> open_ = std::make_shared<int>(0);
@@ -212,8 +212,8 @@ void StreamHub::Remove(Stream* stream) {
 // answers any more. gRPC's objects are valid until Finish.
 class PendingCall {
  public:
-  PendingCall(grpc::CallbackServerContext* context, std::string_view method, AgentMetrics* metrics,
-              LatencyHistogram* latency)
+  PendingCall(grpc::CallbackServerContext* context, std::string_view method,
+              KubeletMetrics* metrics, LatencyHistogram* latency)
       : reactor_(context->DefaultReactor()),
         method_(method),
         metrics_(metrics),
@@ -241,7 +241,7 @@ class PendingCall {
  private:
   grpc::ServerUnaryReactor* const reactor_;
   const std::string_view method_;
-  AgentMetrics* const metrics_;
+  KubeletMetrics* const metrics_;
   LatencyHistogram* const latency_;
   const SystemClock clock_;
   const MonotonicTime start_;
@@ -251,7 +251,7 @@ class PendingCall {
 class PluginService final : public v1beta1::DevicePlugin::CallbackService {
  public:
   PluginService(StreamHub* hub, const PluginAnswers* answers, const DeviceSetHolder* devices,
-                AgentMetrics* metrics)
+                KubeletMetrics* metrics)
       : hub_(hub), answers_(answers), devices_(devices), metrics_(metrics) {}
 
   grpc::ServerUnaryReactor* GetDevicePluginOptions(grpc::CallbackServerContext* context,
@@ -348,7 +348,7 @@ class PluginService final : public v1beta1::DevicePlugin::CallbackService {
   StreamHub* const hub_;
   const PluginAnswers* const answers_;
   const DeviceSetHolder* const devices_;
-  AgentMetrics* const metrics_;
+  KubeletMetrics* const metrics_;
 };
 
 }  // namespace
@@ -356,7 +356,7 @@ class PluginService final : public v1beta1::DevicePlugin::CallbackService {
 class PluginServer::Impl {
  public:
   Impl(TaskRunner* runner, const PluginAnswers* answers, const DeviceSetHolder* devices,
-       AgentMetrics* metrics, Events events)
+       KubeletMetrics* metrics, Events events)
       : hub_(runner, metrics, std::move(events)),
         service_(&hub_, answers, devices, metrics),
         accept_loop_(runner, [this](Fd connection) {
@@ -389,7 +389,7 @@ class PluginServer::Impl {
 };
 
 PluginServer::PluginServer(TaskRunner* runner, const PluginAnswers* answers,
-                           const DeviceSetHolder* devices, AgentMetrics* metrics, Events events)
+                           const DeviceSetHolder* devices, KubeletMetrics* metrics, Events events)
     : impl_(std::make_unique<Impl>(runner, answers, devices, metrics, std::move(events))) {}
 
 PluginServer::~PluginServer() = default;

@@ -18,7 +18,7 @@
 
 #include "src/agent/allocation.h"
 #include "src/agent/device_set.h"
-#include "src/agent/metrics.h"
+#include "src/agent/kubelet_metrics.h"
 #include "src/base/file.h"
 #include "src/base/task_runner.h"
 
@@ -34,7 +34,7 @@ class PluginServer {
 
   // All outlive the server.
   PluginServer(TaskRunner* runner, const PluginAnswers* answers, const DeviceSetHolder* devices,
-               AgentMetrics* metrics, Events events);
+               KubeletMetrics* metrics, Events events);
   // Ends all streams and calls; the socket's file goes if it is still ours.
   ~PluginServer();
   PluginServer(const PluginServer&) = delete;

@@ -8,7 +8,7 @@ namespace tessera::agent {
 
 Plugins::Plugins(TaskRunner* runner, const PluginsOptions& options,
                  const grant::TokenSealer* sealer, const DeviceSetHolder* devices,
-                 AgentMetrics* metrics)
+                 KubeletMetrics* metrics)
     : on_registered_(options.on_registered) {
   const auto add = [&](const std::string& name, std::unique_ptr<const PluginAnswers> answers) {
     if (options.grants != nullptr) {

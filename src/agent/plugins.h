@@ -11,7 +11,7 @@
 #include "src/agent/allocation.h"
 #include "src/agent/bound_answers.h"
 #include "src/agent/device_set.h"
-#include "src/agent/metrics.h"
+#include "src/agent/kubelet_metrics.h"
 #include "src/agent/offers.h"
 #include "src/agent/plugin.h"
 #include "src/base/task_runner.h"
@@ -33,7 +33,7 @@ class Plugins {
  public:
   // All outlive it. Leaves the kubelet when it is destroyed.
   Plugins(TaskRunner* runner, const PluginsOptions& options, const grant::TokenSealer* sealer,
-          const DeviceSetHolder* devices, AgentMetrics* metrics);
+          const DeviceSetHolder* devices, KubeletMetrics* metrics);
 
   // `set` is what `devices` holds.
   void SetDevices(std::shared_ptr<const DeviceSet> set);

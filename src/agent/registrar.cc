@@ -9,7 +9,7 @@
 namespace tessera::agent {
 
 Registrar::Registrar(TaskRunner* runner, KubeletRegistry* kubelet, PluginEndpoint* endpoint,
-                     Registration registration, AgentMetrics* metrics,
+                     Registration registration, KubeletMetrics* metrics,
                      std::function<void()> on_change)
     : runner_(runner),
       kubelet_(kubelet),

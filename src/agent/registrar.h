@@ -21,7 +21,7 @@
 #include <string>
 
 #include "src/agent/kubelet.h"
-#include "src/agent/metrics.h"
+#include "src/agent/kubelet_metrics.h"
 #include "src/base/task_runner.h"
 
 namespace tessera::agent {
@@ -51,7 +51,7 @@ class Registrar {
 
   // All outlive it. `on_change` is told when registered() changes; may be null.
   Registrar(TaskRunner* runner, KubeletRegistry* kubelet, PluginEndpoint* endpoint,
-            Registration registration, AgentMetrics* metrics, std::function<void()> on_change);
+            Registration registration, KubeletMetrics* metrics, std::function<void()> on_change);
   ~Registrar();
   Registrar(const Registrar&) = delete;
   Registrar& operator=(const Registrar&) = delete;
@@ -83,7 +83,7 @@ class Registrar {
   KubeletRegistry* const kubelet_;
   PluginEndpoint* const endpoint_;
   const Registration registration_;
-  AgentMetrics* const metrics_;
+  KubeletMetrics* const metrics_;
   const std::function<void()> on_change_;
 
   bool started_ = false;

@@ -85,7 +85,7 @@ class RegistrarTest : public ::testing::Test {
   FakeTaskRunner runner_;
   FakeRegistry kubelet_;
   FakeEndpoint endpoint_;
-  AgentMetrics metrics_;
+  KubeletMetrics metrics_;
   Registrar registrar_{&runner_,  &kubelet_, &endpoint_, {"tessera-gpu.sock", "nvidia.com/gpu"},
                        &metrics_, nullptr};
 };

@@ -43,7 +43,7 @@ struct StartChecks::Call {
 };
 
 StartChecks::StartChecks(TaskRunner* runner, GrantService* service, GrantLedger* ledger,
-                         const Pods* pods, const DeviceSetHolder* devices, AgentMetrics* metrics)
+                         const Pods* pods, const DeviceSetHolder* devices, GrantMetrics* metrics)
     : runner_(runner),
       service_(service),
       ledger_(ledger),

@@ -19,9 +19,9 @@
 
 #include "src/agent/device_set.h"
 #include "src/agent/grant_ledger.h"
+#include "src/agent/grant_metrics.h"
 #include "src/agent/grant_service.h"
 #include "src/agent/kubelet.h"
-#include "src/agent/metrics.h"
 #include "src/agent/pods.h"
 #include "src/base/task_runner.h"
 
@@ -36,7 +36,7 @@ class StartChecks {
 
   // All outlive it. `pods` and `metrics` may be null.
   StartChecks(TaskRunner* runner, GrantService* service, GrantLedger* ledger, const Pods* pods,
-              const DeviceSetHolder* devices, AgentMetrics* metrics);
+              const DeviceSetHolder* devices, GrantMetrics* metrics);
   StartChecks(const StartChecks&) = delete;
   StartChecks& operator=(const StartChecks&) = delete;
 
@@ -84,7 +84,7 @@ class StartChecks {
   GrantLedger* const ledger_;
   const Pods* const pods_;
   const DeviceSetHolder* const devices_;
-  AgentMetrics* const metrics_;
+  GrantMetrics* const metrics_;
   const std::shared_ptr<StartChecks*> self_ = std::make_shared<StartChecks*>(this);
 };
 

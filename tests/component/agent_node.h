@@ -69,7 +69,7 @@ class AgentNode {
   }
 
   static std::string Id(int i) { return "GPU-" + std::to_string(i); }
-  agent::AgentMetrics& metrics() { return metrics_; }
+  agent::KubeletMetrics& metrics() { return metrics_; }
   agent::DeviceSetHolder& devices() { return devices_; }
   const grant::TokenSealer& sealer() const { return sealer_; }
 
@@ -87,7 +87,7 @@ class AgentNode {
   const int gpus_;
   EpollTaskRunner runner_;
   std::thread thread_;
-  agent::AgentMetrics metrics_;
+  agent::KubeletMetrics metrics_;
   agent::DeviceSetHolder devices_;
   grant::TokenSealer sealer_{std::string(32, 'k')};
   SystemClock clock_;

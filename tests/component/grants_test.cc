@@ -69,7 +69,7 @@ class GrantsTest : public ::testing::Test {
   SystemClock clock_;
   grant::TokenSealer sealer_{std::string(32, 'k')};
   agent::DeviceSetHolder devices_;
-  agent::AgentMetrics metrics_;
+  agent::GrantMetrics metrics_;
   std::unique_ptr<agent::Grants> grants_;
 };
 

@@ -66,7 +66,7 @@ class Drill {
     OnRunner([this] {
       plugin_ = std::make_unique<agent::Plugin>(
           &runner_, agent::PluginOptions{kMem, plugin_dir_.path() + "/kubelet.sock", nullptr},
-          answers_.get(), &devices_, &metrics_);
+          answers_.get(), &devices_, &kubelet_metrics_);
       plugin_->Publish(agent::OffersOf(kMem, *devices_.Get(), {}));
     });
     for (const auto& offer : agent::OffersOf(kMem, *devices_.Get(), {})) free_.push_back(offer.id);
@@ -104,7 +104,7 @@ class Drill {
       api_ = pods.get();
       return pods;
     };
-    grants_ = std::make_unique<agent::Grants>(grants, &devices_, &sealer_, &metrics_);
+    grants_ = std::make_unique<agent::Grants>(grants, &devices_, &sealer_, &grant_metrics_);
     const Status status = grants_->Start();
     if (!status.ok()) CheckFailed(__FILE__, __LINE__, status.ToString());
     OnGrants([this] { api_->Sync(); });
@@ -172,11 +172,12 @@ class Drill {
       pod.ids.assign(free_.end() - options_.gib_per_pod, free_.end());
       free_.resize(free_.size() - pod.ids.size());
       const auto start = Clock::now();
-      const Duration own = metrics_.allocate_own.sum();
+      const Duration own = grant_metrics_.allocate_own.sum();
       const auto env = kubelet_.Allocate(pod.ids);
       result_.allocate_us.push_back(MicrosSince(start));
       result_.own_us.push_back(
-          std::chrono::duration<double, std::micro>(metrics_.allocate_own.sum() - own).count());
+          std::chrono::duration<double, std::micro>(grant_metrics_.allocate_own.sum() - own)
+              .count());
       if (!env.ok()) {
         if (!options_.blind) CheckFailed(__FILE__, __LINE__, env.status().ToString());
         // Nor could the agent ask who is gone: the kubelet turns the pod away.
@@ -287,7 +288,8 @@ class Drill {
   FakePodResources admitted_{dir_.path() + "/pods.sock"};
   EpollTaskRunner runner_;
   std::thread thread_;
-  agent::AgentMetrics metrics_;
+  agent::KubeletMetrics kubelet_metrics_;
+  agent::GrantMetrics grant_metrics_;
   agent::DeviceSetHolder devices_;
   grant::TokenSealer sealer_{std::string(32, 'k')};
   SystemClock clock_;

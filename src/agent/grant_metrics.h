@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+// Counters of grants and of their release. Their names and help stand in metrics.cc. Threads: any.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+#include "src/base/metrics.h"
+
+namespace tessera::agent {
+
+struct GrantMetrics {
+  LatencyHistogram allocate_own;  // Allocate without waiting for the kubelet's list of pods
+  LatencyHistogram grant;
+  LabelledCounter grants;  // by code
+  Counter journal_repairs;
+  Counter named_other_gpus;
+  Counter starts_refused;
+  std::atomic<uint64_t> leaving_containers{0};  // gauge
+  Counter release_bounds_exceeded;
+  std::atomic<uint64_t> unredeemed_tokens{0};  // gauge: containers
+};
+
+}  // namespace tessera::agent

@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0
+// Counters of the device plugins: the kubelet's calls and registrations. Their names and help stand
+// in metrics.cc. Threads: any.
+#pragma once
+
+#include "src/base/metrics.h"
+
+namespace tessera::agent {
+
+struct KubeletMetrics {
+  LatencyHistogram allocate;
+  LatencyHistogram preferred;
+  LabelledCounter calls_refused;  // by method
+  LabelledCounter registrations;  // by code
+  Counter kubelet_restarts;
+  Counter socket_repairs;
+  Counter list_and_watch_messages;
+};
+
+}  // namespace tessera::agent
