@@ -24,52 +24,19 @@
 #include <vector>
 
 #include "src/agent/gpu_accounts.h"
+#include "src/agent/grant_entry.h"
 #include "src/base/clock.h"
 #include "src/base/status.h"
 #include "src/grant/journal.h"
-#include "src/grant/token.h"
 
 namespace tessera::agent {
-
-struct ContainerRef {
-  std::string pod_uid;
-  std::string pod_namespace;
-  std::string pod_name;
-  std::string container;
-  bool operator==(const ContainerRef&) const = default;
-
-  // With binding: allocate GPUs may be given before anybody says to whom; the UID then stands for
-  // that one answer.
-  bool named() const { return !pod_name.empty(); }
-  std::string PodText() const {
-    return named() ? pod_namespace + "/" + pod_name : "(not named by the kubelet yet)";
-  }
-};
-
-// One token that a container showed: the ids of a resource that the kubelet gave it.
-struct Claim {
-  grant::Nonce nonce;
-  std::string resource;
-  std::vector<std::string> ids;
-  bool operator==(const Claim&) const = default;
-};
 
 class GrantLedger {
  public:
   // A container may start long after its pod was admitted: images are pulled, init containers run.
   static constexpr Duration kTokenLifetime = std::chrono::hours(24 * 7);
 
-  // One container.
-  struct Entry {
-    ContainerRef holder;
-    device::Phase phase = device::Phase::kMain;
-    device::Dialect dialect = device::Dialect::kNvidiaGpu;
-    std::vector<device::DeviceShare> shares;
-    std::map<std::string, std::string> env;  // that the container gets with them
-    std::vector<Claim> claims;
-    bool guessed = false;  // nobody has told yet that it is this container's
-    bool operator==(const Entry&) const = default;
-  };
+  using Entry = GrantEntry;
   using Key = std::pair<std::string, std::string>;  // pod UID, container
   static Key KeyOf(const ContainerRef& who) { return {who.pod_uid, who.container}; }
 

@@ -3,7 +3,6 @@
 
 #include <fmt/format.h>
 
-#include <array>
 #include <utility>
 
 #include "src/base/strings.h"
@@ -12,18 +11,10 @@
 namespace tessera::agent {
 namespace {
 
-using device::Dialect;
-using device::Phase;
-
 constexpr std::string_view kGrant = "grant";
 constexpr std::string_view kRelease = "release";
 constexpr std::string_view kSpent = "spent";
 constexpr std::string_view kBind = "bind";
-
-constexpr std::array<std::pair<Phase, std::string_view>, 3> kPhases = {
-    {{Phase::kInit, "init"}, {Phase::kSidecar, "sidecar"}, {Phase::kMain, "main"}}};
-constexpr std::array kDialects = {Dialect::kNvidiaGpu, Dialect::kNvidiaMig, Dialect::kGpuMem,
-                                  Dialect::kVcuda};
 
 Json EncodeClaim(const Claim& claim) {
   Json json = Json::MakeObject();
@@ -42,10 +33,10 @@ Json EncodeShare(const device::DeviceShare& share) {
 }
 
 void EncodeGrant(const LedgerRecord& record, Json* json) {
-  const GrantLedger::Entry& entry = record.entry;
+  const GrantEntry& entry = record.entry;
   json->Set("namespace", Json::String(entry.holder.pod_namespace));
   json->Set("pod", Json::String(entry.holder.pod_name));
-  json->Set("phase", Json::String(PhaseText(entry.phase)));
+  json->Set("phase", Json::String(device::NameOf(entry.phase)));
   json->Set("dialect", Json::String(device::NameOf(entry.dialect)));
   Json tokens = Json::MakeArray();
   for (const Claim& claim : entry.claims) tokens.Append(EncodeClaim(claim));
@@ -113,11 +104,13 @@ bool DecodeList(const Json& json, std::string_view key, Decode decode, std::vect
 }
 
 bool DecodeGrant(const Json& json, LedgerRecord* record) {
-  GrantLedger::Entry& entry = record->entry;
+  GrantEntry& entry = record->entry;
   if (!DecodeList(json, "tokens", DecodeClaim, &entry.claims)) return false;
   if (!DecodeList(json, "shares", DecodeShare, &entry.shares)) return false;
-  entry.phase = PhaseOf(json.StringAt("phase").value_or(""));
-  entry.dialect = DialectOf(json.StringAt("dialect").value_or(""));
+  entry.phase =
+      device::PhaseFromName(json.StringAt("phase").value_or("")).value_or(device::Phase::kMain);
+  entry.dialect = device::DialectFromName(json.StringAt("dialect").value_or(""))
+                      .value_or(device::Dialect::kNvidiaGpu);
   if (const Json* env = json.Find("env"); env != nullptr && env->is_object()) {
     for (const auto& [name, value] : env->members()) {
       if (value.is_string()) entry.env[name] = value.string_value();
@@ -152,27 +145,6 @@ bool DecodeSpent(const Json& json, LedgerRecord* record) {
 }
 
 }  // namespace
-
-std::string_view PhaseText(Phase phase) {
-  for (const auto& [value, name] : kPhases) {
-    if (value == phase) return name;
-  }
-  return "";
-}
-
-Phase PhaseOf(std::string_view text) {
-  for (const auto& [value, name] : kPhases) {
-    if (name == text) return value;
-  }
-  return Phase::kMain;
-}
-
-Dialect DialectOf(std::string_view text) {
-  for (const Dialect value : kDialects) {
-    if (device::NameOf(value) == text) return value;
-  }
-  return Dialect::kNvidiaGpu;
-}
 
 std::string EncodeRecord(const LedgerRecord& record) {
   Json json = Json::MakeObject();

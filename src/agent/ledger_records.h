@@ -9,7 +9,8 @@
 //   {"do":"release","uid":…,"container":…}
 //   {"do":"spent","nonce":…,"who":…}        in a list that was written anew
 //
-// and those of agents that knew whole GPUs only, which had one record for each token:
+// A phase or dialect that is unknown reads as main and as nvidia.com/gpu. Agents that knew whole
+// GPUs alone wrote one record for each token:
 //
 //   {"do":"bind","nonce":…,"resource":…,"ids":[GPUs],"uid":…,"namespace":…,"pod":…,"container":…}
 //
@@ -20,14 +21,14 @@
 #include <string>
 #include <string_view>
 
-#include "src/agent/grant_ledger.h"
+#include "src/agent/grant_entry.h"
 
 namespace tessera::agent {
 
 struct LedgerRecord {
   enum class Kind { kGrant, kRelease, kSpent };
   Kind kind = Kind::kGrant;
-  GrantLedger::Entry entry;                  // kGrant; of kRelease the holder's UID and container
+  GrantEntry entry;                          // kGrant; of kRelease the holder's UID and container
   std::optional<device::Assignment> chosen;  // kGrant
   grant::Nonce nonce{};                      // kSpent
   uint64_t who = 0;                          // kSpent
@@ -36,11 +37,5 @@ struct LedgerRecord {
 std::string EncodeRecord(const LedgerRecord& record);
 // Nothing for a record that makes no sense.
 std::optional<LedgerRecord> DecodeRecord(const std::string& text);
-
-// "init", "sidecar", "main". What is none of them reads as main, and as nvidia.com/gpu below.
-std::string_view PhaseText(device::Phase phase);
-device::Phase PhaseOf(std::string_view text);
-// Of device::NameOf.
-device::Dialect DialectOf(std::string_view text);
 
 }  // namespace tessera::agent

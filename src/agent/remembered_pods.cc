@@ -4,7 +4,6 @@
 #include <chrono>
 #include <utility>
 
-#include "src/agent/ledger_records.h"
 #include "src/base/log.h"
 #include "src/formats/json.h"
 
@@ -22,7 +21,7 @@ bool IsWorthIt(const PodInfo& pod) {
 Json EncodeContainer(const device::ContainerRequest& container) {
   Json json = Json::MakeObject();
   json.Set("name", Json::String(container.name));
-  json.Set("phase", Json::String(PhaseText(container.phase)));
+  json.Set("phase", Json::String(device::NameOf(container.phase)));
   if (container.count == 0) return json;
   json.Set("dialect", Json::String(device::NameOf(container.dialect)));
   json.Set("count", Json::Int(container.count));
@@ -35,10 +34,12 @@ Json EncodeContainer(const device::ContainerRequest& container) {
 
 device::ContainerRequest DecodeContainer(const Json& json) {
   device::ContainerRequest container{.name = json.StringAt("name").value_or("")};
-  container.phase = PhaseOf(json.StringAt("phase").value_or(""));
+  container.phase =
+      device::PhaseFromName(json.StringAt("phase").value_or("")).value_or(device::Phase::kMain);
   container.count = static_cast<int>(json.IntAt("count").value_or(0));
   if (container.count == 0) return container;
-  container.dialect = DialectOf(json.StringAt("dialect").value_or(""));
+  container.dialect = device::DialectFromName(json.StringAt("dialect").value_or(""))
+                          .value_or(device::Dialect::kNvidiaGpu);
   container.per_gpu = {MilliGpu(json.IntAt("milli").value_or(0)),
                        Bytes(json.IntAt("bytes").value_or(0))};
   container.exclusive = json.BoolAt("exclusive").value_or(false);

@@ -79,6 +79,33 @@ std::string_view NameOf(Dialect dialect) {
   return "unknown";
 }
 
+std::optional<Dialect> DialectFromName(std::string_view name) {
+  for (const Dialect dialect : {Dialect::kNone, Dialect::kNvidiaGpu, Dialect::kNvidiaMig,
+                                Dialect::kGpuMem, Dialect::kVcuda}) {
+    if (NameOf(dialect) == name) return dialect;
+  }
+  return std::nullopt;
+}
+
+std::string_view NameOf(Phase phase) {
+  switch (phase) {
+    case Phase::kInit:
+      return "init";
+    case Phase::kSidecar:
+      return "sidecar";
+    case Phase::kMain:
+      return "main";
+  }
+  return "unknown";
+}
+
+std::optional<Phase> PhaseFromName(std::string_view name) {
+  for (const Phase phase : {Phase::kInit, Phase::kSidecar, Phase::kMain}) {
+    if (NameOf(phase) == name) return phase;
+  }
+  return std::nullopt;
+}
+
 std::string_view NameOf(Policy policy) { return policy == Policy::kBinpack ? "binpack" : "spread"; }
 
 std::optional<Policy> PolicyFromName(std::string_view name) {

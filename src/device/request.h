@@ -35,6 +35,7 @@ enum class Dialect : uint8_t {
 };
 // "nvidia.com/gpu", "nvidia.com/mig-*", "aliyun.com/gpu-mem", "tencent.com/vcuda-core", "none".
 std::string_view NameOf(Dialect dialect);
+std::optional<Dialect> DialectFromName(std::string_view name);
 
 // When a container runs beside the others.
 enum class Phase : uint8_t {
@@ -42,6 +43,9 @@ enum class Phase : uint8_t {
   kSidecar,  // an init container with restartPolicy Always: from its turn to the end of the pod
   kMain,     // all of them together, after the last init container
 };
+// "init", "sidecar", "main".
+std::string_view NameOf(Phase phase);
+std::optional<Phase> PhaseFromName(std::string_view name);
 
 // Which devices a pod may get. Empty lists allow every one.
 struct Constraints {

@@ -168,5 +168,20 @@ TEST(PolicyTest, IsReadBackFromItsName) {
   EXPECT_EQ(PolicyFromName("Binpack"), std::nullopt);
 }
 
+TEST(DialectTest, IsReadBackFromItsName) {
+  for (const Dialect dialect : {Dialect::kNone, Dialect::kNvidiaGpu, Dialect::kNvidiaMig,
+                                Dialect::kGpuMem, Dialect::kVcuda}) {
+    EXPECT_EQ(DialectFromName(NameOf(dialect)), dialect);
+  }
+  EXPECT_EQ(DialectFromName("amd.com/gpu"), std::nullopt);
+}
+
+TEST(PhaseTest, IsReadBackFromItsName) {
+  for (const Phase phase : {Phase::kInit, Phase::kSidecar, Phase::kMain}) {
+    EXPECT_EQ(PhaseFromName(NameOf(phase)), phase);
+  }
+  EXPECT_EQ(PhaseFromName("Main"), std::nullopt);
+}
+
 }  // namespace
 }  // namespace tessera::device

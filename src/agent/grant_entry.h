@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the ledger knows of one container: who it is, the shares of GPUs that it holds, and the
+// tokens by which it asked. Used by the ledger (grant_ledger.h) and by its records in the journal
+// (ledger_records.h). Threads: values.
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "src/device/assignment.h"
+#include "src/device/request.h"
+#include "src/grant/token.h"
+
+namespace tessera::agent {
+
+struct ContainerRef {
+  std::string pod_uid;
+  std::string pod_namespace;
+  std::string pod_name;
+  std::string container;
+  bool operator==(const ContainerRef&) const = default;
+
+  // With binding: allocate GPUs may be given before anybody says to whom; the UID then stands for
+  // that one answer.
+  bool named() const { return !pod_name.empty(); }
+  std::string PodText() const {
+    return named() ? pod_namespace + "/" + pod_name : "(not named by the kubelet yet)";
+  }
+};
+
+// One token that a container showed: the ids of a resource that the kubelet gave it.
+struct Claim {
+  grant::Nonce nonce;
+  std::string resource;
+  std::vector<std::string> ids;
+  bool operator==(const Claim&) const = default;
+};
+
+// What one container holds.
+struct GrantEntry {
+  ContainerRef holder;
+  device::Phase phase = device::Phase::kMain;
+  device::Dialect dialect = device::Dialect::kNvidiaGpu;
+  std::vector<device::DeviceShare> shares;
+  std::map<std::string, std::string> env;  // that the container gets with them
+  std::vector<Claim> claims;
+  bool guessed = false;  // the kubelet has not named the container yet
+  bool operator==(const GrantEntry&) const = default;
+};
+
+}  // namespace tessera::agent
