@@ -12,8 +12,8 @@
 #include "src/agent/dir_watcher.h"
 #include "src/agent/engine_watch.h"
 #include "src/agent/gpu_hardware.h"
-#include "src/agent/kernel_module.h"
 #include "src/agent/grants.h"
+#include "src/agent/kernel_module.h"
 #include "src/agent/kube_node_api.h"
 #include "src/agent/kube_pods.h"
 #include "src/agent/manager_page.h"
@@ -21,6 +21,7 @@
 #include "src/agent/node_publisher.h"
 #include "src/agent/plugins.h"
 #include "src/agent/status_page.h"
+#include "src/agent/take_over.h"
 #include "src/agent/version.h"
 #include "src/base/log.h"
 #include "src/gpu/driver_files.h"
@@ -207,7 +208,7 @@ Status Agent::Impl::StartGrants() {
         options_.kubelet_socket.empty()
             ? ""
             : JoinPath(DirName(options_.kubelet_socket), names::kKubeletCheckpoint);
-    grants.service.given_before = ReadCheckpoints(kubelet, options_.manager_checkpoint);
+    grants.given_before = ReadCheckpoints(kubelet, options_.manager_checkpoint);
     grants.make_pods = [this](TaskRunner* runner) { return MakePods(runner); };
     if (options_.binding == Binding::kLate) grants.service.on_unredeemed = OnMain(&Impl::OnUnredeemed);
   }

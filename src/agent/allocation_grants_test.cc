@@ -408,24 +408,6 @@ TEST_F(AllocationGrantsTest, WholeGpusOfAPluginBeforeUsAreTakenIntoTheLedger) {
   EXPECT_EQ(ledger_->entries().size(), 1u);
 }
 
-TEST_F(AllocationGrantsTest, SharesOfAPluginBeforeUsStartAgain) {
-  PodInfo pod = FakeApiPods::Make("old", {{"main", {{kMem, "8"}}}});
-  pod.container_ids["main"] = "containerd://1";
-  pod.annotations = {{"ALIYUN_COM_GPU_MEM_IDX", "2"},
-                     {"ALIYUN_COM_GPU_MEM_POD", "8"},
-                     {"ALIYUN_COM_GPU_MEM_DEV", "16"},
-                     {"ALIYUN_COM_GPU_MEM_ASSIGNED", "true"}};
-  pods_.Set(pod);
-  ASSERT_EQ(ledger_->entries().size(), 1u) << "taken over";
-  kubelet_.Admit("old");
-  Hold("old", kMem, {"GPU-2-_-1", "GPU-2-_-2"});
-  EXPECT_TRUE(PreStart(kMem, {"GPU-2-_-1", "GPU-2-_-2"}).ok());
-  AssignMem("new", 8, "GPU-1");
-  const Ids ids = NewIds(8);
-  EXPECT_EQ(AdmitMem("new", ids), "GPU-1");
-  EXPECT_TRUE(PreStart(kMem, ids).ok());
-}
-
 TEST_F(AllocationGrantsTest, AKubeletThatIsTooBusyIsAskedAgainAndNotGuessedFor) {
   AssignMem("a", 8, "GPU-1");
   AssignMem("b", 8, "GPU-2");

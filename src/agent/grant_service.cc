@@ -74,7 +74,6 @@ GrantService::GrantService(TaskRunner* runner, GrantOptions options, const Devic
       limits_(options_.limits_dir, options_.limits_fail_open),
       limit_changes_(options_.limits_dir, &limits_, ledger, pods),
       view_(ledger, pods),
-      take_over_(options_.given_before, ledger),
       ended_(runner, ledger, kubelet, pods, WithMetrics(options_.release, options_.metrics),
              [this] { UseChanged(); }),
       self_(std::make_shared<GrantService*>(this)) {
@@ -348,7 +347,7 @@ void GrantService::Wait(Question question) {
 
 void GrantService::OnDevices() {
   if (pods_ != nullptr) {
-    for (const auto& [uid, pod] : pods_->pods()) TakeOverFrom(pod);
+    for (const auto& [uid, pod] : pods_->pods()) EnterEarlier(pod);
   }
   UseChanged();
 }
@@ -358,11 +357,11 @@ void GrantService::OnPod(const std::string& uid) {
   const bool gone = found == pods_->pods().end();
   if (gone) {
     view_.Forget(uid);
-    take_over_.Forget(uid);
+    if (options_.earlier != nullptr) options_.earlier->Forget(uid);
     limit_changes_.Forget(uid);
   } else {
     view_.Came(uid);
-    TakeOverFrom(found->second);
+    EnterEarlier(found->second);
     // What an agent that died had sent may arrive after what its successor wrote.
     if (ledger_->ChosenFor(uid) != nullptr) TellPod(uid);
     limit_changes_.OnPod(*found->second);
@@ -388,11 +387,11 @@ void GrantService::OnPodsSynced() {
   UseChanged();
 }
 
-void GrantService::TakeOverFrom(std::shared_ptr<const PodInfo> pod) {
+void GrantService::EnterEarlier(const std::shared_ptr<const PodInfo>& pod) {
   const auto set = devices_->Get();
-  if (set == nullptr) return;
-  if (!take_over_.Look(*pod, view_.AssignedTo(pod, set), *set, dialects_,
-                       runner_->clock().WallNow())) {
+  if (set == nullptr || options_.earlier == nullptr) return;
+  if (!options_.earlier->Enter(*pod, view_.AssignedTo(pod, set), *set, dialects_,
+                               runner_->clock().WallNow())) {
     return;
   }
   ended_.PruneLater();

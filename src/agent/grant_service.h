@@ -8,7 +8,7 @@
 //                       the whole cluster, the kubelet only numbers
 //   not assigned        the pod came past the scheduler: chosen here (local_choice.h), and written
 //                       on the pod afterwards, so that whoever reads the cluster knows
-//   no token            only what was given to it before there was an agent (take_over.h)
+//   no token            only what was given to it before there was an agent (earlier_grants.h)
 //   not known           the pod is waited for, for kPodPatience: the kubelet may have heard of it
 //                       before we have
 // Without access to the API server all pods are unknown, and what the tokens say is what they ask
@@ -31,6 +31,7 @@
 #include "src/agent/container_limits.h"
 #include "src/agent/device_set.h"
 #include "src/agent/dialect_env.h"
+#include "src/agent/earlier_grants.h"
 #include "src/agent/ended_pods.h"
 #include "src/agent/grant_description.h"
 #include "src/agent/grant_ledger.h"
@@ -40,7 +41,6 @@
 #include "src/agent/node_view.h"
 #include "src/agent/offers.h"
 #include "src/agent/pods.h"
-#include "src/agent/take_over.h"
 #include "src/base/task_runner.h"
 #include "src/grant/message.h"
 #include "src/grant/token.h"
@@ -53,13 +53,13 @@ struct GrantOptions {
   std::string limits_dir;  // for the limits of containers; "": no container is limited
   std::set<std::string> limits_fail_open;  // as of ContainerLimits
   device::MemoryUnit gpu_mem_unit = device::MemoryUnit::kGiB;  // that pods mean
-  device::GivenMinors given_before;                            // by other device plugins
   ReleaseOptions release;  // its metrics are those below
   // Containers that run without their GPUs (unredeemed.h), seen at two looks; called when they
   // change. Null: they are not looked for. `here_since`: pods from before may be another plugin's.
   std::function<void(const std::vector<std::string>&)> on_unredeemed;
   WallTime here_since{};
-  // Both may be null.
+  // May be null, as those below.
+  EarlierGrants* earlier = nullptr;  // enters what containers got before there was an agent
   Admission* admission = nullptr;  // is told who waits for the kubelet
   GrantMetrics* metrics = nullptr;
 };
@@ -132,7 +132,7 @@ class GrantService final : public Pods::Listener {
   Result<grant::Grant> Bind(const Question& question, const Decision& decision,
                             const DeviceSet& set);
   void Wait(Question question);
-  void TakeOverFrom(std::shared_ptr<const PodInfo> pod);
+  void EnterEarlier(const std::shared_ptr<const PodInfo>& pod);
   void TellPod(const std::string& uid);
   void TellWaiting();
   void LookForTokens();
@@ -156,7 +156,6 @@ class GrantService final : public Pods::Listener {
   ContainerLimits limits_;
   LimitChanges limit_changes_;
   NodeView view_;
-  TakeOver take_over_;
   EndedPods ended_;
   std::vector<std::shared_ptr<Question>> waiting_;  // for their pods
   bool use_planned_ = false;

@@ -17,6 +17,7 @@
 #include "src/agent/pod_processes.h"
 #include "src/agent/remembered_pods.h"
 #include "src/agent/start_checks.h"
+#include "src/agent/take_over.h"
 #include "src/base/log.h"
 #include "src/gpu/blocking_caller.h"
 #include "src/gpu/process_reader.h"
@@ -35,8 +36,10 @@ WallTime FirstStart(const std::string& state_dir) {
   return WallTime(std::chrono::seconds(info.st_mtim.tv_sec));
 }
 
-GrantOptions ServiceOptions(const GrantsOptions& options, PodProcesses* processes) {
+GrantOptions ServiceOptions(const GrantsOptions& options, PodProcesses* processes,
+                            EarlierGrants* earlier) {
   GrantOptions service = options.service;
+  service.earlier = earlier;
   service.here_since = FirstStart(options.state_dir);
   if (options.nvml != nullptr) service.release.processes = processes;
   return service;
@@ -63,8 +66,10 @@ struct Grants::State {
         caller(&grants->runner_),
         gpu_processes(&grants->runner_, grants->options_.nvml, &caller),
         processes(grants->options_.proc_root, &gpu_processes, &caller),
-        service(&grants->runner_, ServiceOptions(grants->options_, &processes), grants->devices_,
-                grants->sealer_, &ledger, &kubelet, pods.get(), grants->options_.on_use),
+        take_over(grants->options_.given_before, &ledger),
+        service(&grants->runner_, ServiceOptions(grants->options_, &processes, &take_over),
+                grants->devices_, grants->sealer_, &ledger, &kubelet, pods.get(),
+                grants->options_.on_use),
         allocation(&grants->runner_, &service, &ledger, pods.get(),
                    grants->options_.service.gpu_mem_unit, grants->metrics_),
         usage(&grants->runner_, UsageOptions(grants->options_), &ledger, &gpu_processes, &caller,
@@ -122,6 +127,7 @@ struct Grants::State {
   gpu::ThreadCaller caller;
   gpu::ProcessReader gpu_processes;
   NodeProcesses processes;
+  TakeOver take_over;
   GrantService service;
   AllocationGrants allocation;
   ComputeControl control;

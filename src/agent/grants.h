@@ -15,6 +15,7 @@
 #include "src/agent/holdings.h"
 #include "src/agent/limits/container_usage.h"
 #include "src/base/task_runner.h"
+#include "src/device/dialects/plugin_checkpoints.h"
 #include "src/gpu/nvml.h"
 #include "src/grant/token.h"
 
@@ -22,6 +23,7 @@ namespace tessera::agent {
 
 struct GrantsOptions {
   GrantOptions service;
+  device::GivenMinors given_before;  // to containers by other device plugins
   std::string state_dir;
   std::string socket;
   std::string pod_resources_socket;

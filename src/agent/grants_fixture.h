@@ -78,14 +78,17 @@ class GrantsFixture : public ::testing::Test {
                                   .node_name = "node-1",
                                   .limits_dir = limits_dir_,
                                   .limits_fail_open = limits_fail_open_,
-                                  .given_before = given_before_,
                                   .release = release_,
                                   .on_unredeemed = on_unredeemed_,
+                                  .earlier = MakeEarlierGrants(),
                                   .metrics = &metrics_},
                      &devices_, &sealer_, &*ledger_, &kubelet_, api ? &pods_ : nullptr,
                      [this](std::shared_ptr<const NodeUse> use) { use_ = std::move(use); });
     runner_.RunUntilIdle();
   }
+
+  // For the service, with `ledger_`; lives until the next call.
+  virtual EarlierGrants* MakeEarlierGrants() { return nullptr; }
 
   grant::Token Token(const std::string& resource, int units) {
     std::vector<std::string> ids;
@@ -140,7 +143,6 @@ class GrantsFixture : public ::testing::Test {
   }
 
   FakeTaskRunner runner_;
-  device::GivenMinors given_before_;
   ReleaseOptions release_;
   std::string limits_dir_;  // "": nothing is limited
   std::set<std::string> limits_fail_open_;

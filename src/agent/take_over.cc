@@ -27,8 +27,8 @@ void ReadFileInto(const std::string& path, ReadInto read, device::GivenMinors* g
 
 }  // namespace
 
-bool TakeOver::Look(const PodInfo& pod, const Assignments::Assigned& annotated,
-                    const DeviceSet& set, const DialectSettings& settings, WallTime now) {
+bool TakeOver::Enter(const PodInfo& pod, const Assignments::Assigned& annotated,
+                     const DeviceSet& set, const DialectSettings& settings, WallTime now) {
   if (pod.ended || !pod.request.ok()) return false;
   device::Assignment held;
   bool corrects = false;

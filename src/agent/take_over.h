@@ -15,24 +15,21 @@
 #include <set>
 #include <string>
 
-#include "src/agent/assignments.h"
-#include "src/agent/dialect_env.h"
+#include "src/agent/earlier_grants.h"
 #include "src/agent/grant_ledger.h"
-#include "src/base/clock.h"
 #include "src/device/dialects/plugin_checkpoints.h"
 
 namespace tessera::agent {
 
-class TakeOver {
+class TakeOver final : public EarlierGrants {
  public:
   // The ledger outlives it.
   TakeOver(device::GivenMinors given, GrantLedger* ledger)
       : given_(std::move(given)), ledger_(ledger) {}
 
-  // `annotated`: what the annotations assign to the pod. True where the ledger has new entries.
-  bool Look(const PodInfo& pod, const Assignments::Assigned& annotated, const DeviceSet& set,
-            const DialectSettings& settings, WallTime now);
-  void Forget(const std::string& uid) { told_.erase(uid); }
+  bool Enter(const PodInfo& pod, const Assignments::Assigned& annotated, const DeviceSet& set,
+             const DialectSettings& settings, WallTime now) override;
+  void Forget(const std::string& uid) override { told_.erase(uid); }
 
  private:
   std::vector<device::DeviceShare> HeldBy(const PodInfo& pod,

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/agent/take_over.h"
 
+#include "src/agent/allocation_fixture.h"
 #include "src/agent/grants_fixture.h"
 #include "src/agent/holdings.h"
 #include "src/base/file.h"
@@ -44,6 +45,10 @@ PodInfo OfGpuManager(const std::string& name, const std::string& cores, const st
 
 class TakeOverTest : public GrantsFixture {
  protected:
+  EarlierGrants* MakeEarlierGrants() override {
+    take_over_.emplace(given_before_, &*ledger_);
+    return &*take_over_;
+  }
   // The first pods that the agent sees are those that were there before it.
   void Begin(const std::vector<PodInfo>& running) {
     Restart();
@@ -64,6 +69,9 @@ class TakeOverTest : public GrantsFixture {
     }
     return held;
   }
+
+  device::GivenMinors given_before_;
+  std::optional<TakeOver> take_over_;
 };
 
 TEST_F(TakeOverTest, WhatTheAnnotationsOfRunningPodsSayIsInTheLedger) {
@@ -236,6 +244,39 @@ TEST_F(CheckpointFilesTest, LargeOneIsRefused) {
   MustWrite("kubelet", std::string(device::kMaxCheckpointBytes + 1, ' '));
   EXPECT_EQ(Read(Path("kubelet"), Path("manager")).size(), 1u);
   EXPECT_NE(logged_.find(Path("kubelet")), std::string::npos) << logged_;
+}
+
+// With binding: allocate.
+class TakeOverAtAllocateTest : public AllocationFixture {
+ protected:
+  TakeOverAtAllocateTest() {
+    RestartAll();
+    pods_.Sync();
+  }
+  EarlierGrants* MakeEarlierGrants() override {
+    take_over_.emplace(device::GivenMinors(), &*ledger_);
+    return &*take_over_;
+  }
+
+  std::optional<TakeOver> take_over_;
+};
+
+TEST_F(TakeOverAtAllocateTest, SharesOfAnEarlierPluginStartAgain) {
+  PodInfo pod = FakeApiPods::Make("old", {{"main", {{kMem, "8"}}}});
+  pod.container_ids["main"] = "containerd://1";
+  pod.annotations = {{"ALIYUN_COM_GPU_MEM_IDX", "2"},
+                     {"ALIYUN_COM_GPU_MEM_POD", "8"},
+                     {"ALIYUN_COM_GPU_MEM_DEV", "16"},
+                     {"ALIYUN_COM_GPU_MEM_ASSIGNED", "true"}};
+  pods_.Set(pod);
+  ASSERT_EQ(ledger_->entries().size(), 1u) << "taken over";
+  kubelet_.Admit("old");
+  Hold("old", kMem, {"GPU-2-_-1", "GPU-2-_-2"});
+  EXPECT_TRUE(PreStart(kMem, {"GPU-2-_-1", "GPU-2-_-2"}).ok());
+  AssignMem("new", 8, "GPU-1");
+  const Ids ids = NewIds(8);
+  EXPECT_EQ(AdmitMem("new", ids), "GPU-1");
+  EXPECT_TRUE(PreStart(kMem, ids).ok());
 }
 
 }  // namespace

@@ -155,20 +155,23 @@ void Agent::StartProcess() {
   if (skipped > 0) world_.Fail("the agent cannot read its journal");
   pods_.emplace(std::make_unique<ApiPods>(world_, server_, node_), disk_.Open(Disk::kPods),
                 disk_.records(Disk::kPods));
-  service_.emplace(
-      &world_.runner(),
-      agent::GrantOptions{
-          .description = {.dev_root_ctr_path = "/nonexistent"},
-          .node_name = node_,
-          .release = {.processes = &processes_,
-                      .on_withheld =
-                          [this](const agent::WithheldGpus& withheld) {
-                            world_.After(1ms, process_, [this, withheld] { on_withheld_(withheld); });
-                          }}},
-      &devices_, &sealer_, &*ledger_, &kubelet_, &*pods_,
-      [this](std::shared_ptr<const agent::NodeUse> use) {
-        world_.After(1ms, process_, [this, use] { on_offers_(use); });
-      });
+  take_over_.emplace(device::GivenMinors(), &*ledger_);
+  service_.emplace(&world_.runner(),
+                   agent::GrantOptions{.description = {.dev_root_ctr_path = "/nonexistent"},
+                                       .node_name = node_,
+                                       .release = {.processes = &processes_,
+                                                   .on_withheld =
+                                                       [this](const agent::WithheldGpus& withheld) {
+                                                         world_.After(1ms, process_,
+                                                                      [this, withheld] {
+                                                                        on_withheld_(withheld);
+                                                                      });
+                                                       }},
+                                       .earlier = &*take_over_},
+                   &devices_, &sealer_, &*ledger_, &kubelet_, &*pods_,
+                   [this](std::shared_ptr<const agent::NodeUse> use) {
+                     world_.After(1ms, process_, [this, use] { on_offers_(use); });
+                   });
   world_.Every(500ms, process_, [this] { DieIfKilled(); });
 }
 

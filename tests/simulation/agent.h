@@ -16,6 +16,7 @@
 #include "src/agent/kubelet.h"
 #include "src/agent/offers.h"
 #include "src/agent/remembered_pods.h"
+#include "src/agent/take_over.h"
 #include "src/grant/journal.h"
 #include "src/grant/token.h"
 #include "tests/simulation/api_server.h"
@@ -102,6 +103,7 @@ class Agent final {
   std::unique_ptr<grant::RecordLog> grants_;
   std::optional<agent::GrantLedger> ledger_;
   std::optional<agent::RememberedPods> pods_;
+  std::optional<agent::TakeOver> take_over_;
   std::optional<agent::GrantService> service_;
 };
 
