@@ -108,6 +108,10 @@ inline constexpr std::string_view kAgentSelector = "app.kubernetes.io/name=tesse
 inline constexpr std::string_view kAgentMetricsPort = "9400";  // a pod's proxy knows no names
 inline constexpr std::string_view kContainersPath = "/containers";
 
+// The agent: what it is to servers that log it, in Events, and as the manager of fields that it
+// writes.
+inline constexpr std::string_view kAgent = "tessera-agent";
+
 // The scheduler: its Lease, its Service, and the EndpointSlice of that.
 inline constexpr std::string_view kScheduler = "tessera-scheduler";
 

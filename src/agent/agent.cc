@@ -22,8 +22,8 @@
 #include "src/agent/plugins.h"
 #include "src/agent/status_page.h"
 #include "src/agent/take_over.h"
-#include "src/agent/version.h"
 #include "src/base/log.h"
+#include "src/base/version.h"
 #include "src/gpu/driver_files.h"
 #include "src/gpu/driver_gate.h"
 #include "src/gpu/nvml_library.h"
@@ -192,7 +192,7 @@ Status Agent::Impl::StartGrants() {
   grants.service.description.driver_root = options_.driver_root;
   grants.service.description.dev_root = options_.dev_root;
   grants.service.description.dev_root_ctr_path = options_.dev_root_ctr_path;
-  grants.service.description.version = kVersion;
+  grants.service.description.version = kTesseraVersion;
   grants.service.node_name = options_.node_name;
   grants.service.limits_dir = options_.limits_dir;
   grants.service.limits_fail_open = options_.limits_fail_open;

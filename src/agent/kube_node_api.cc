@@ -3,7 +3,9 @@
 
 #include <utility>
 
-#include "src/agent/kube_access.h"
+#include "api/names.h"
+#include "src/kube/client.h"
+#include "src/kube/config.h"
 
 namespace tessera::agent {
 struct KubeNodeApi::Impl {
@@ -18,8 +20,8 @@ KubeNodeApi::~KubeNodeApi() = default;
 Result<std::unique_ptr<KubeNodeApi>> KubeNodeApi::Make(net::IoThread* io, TaskRunner* runner,
                                                        const std::string& kubeconfig,
                                                        const std::string& node_name) {
-  ASSIGN_OR_RETURN(kube::Config config, FindKubeConfig(kubeconfig));
-  kube::ClientOptions options = AgentClientOptions();
+  ASSIGN_OR_RETURN(kube::Config config, kube::FindConfig(kubeconfig));
+  kube::ClientOptions options = kube::OptionsOf(names::kAgent);
   options.max_in_flight = 1;
   return std::unique_ptr<KubeNodeApi>(new KubeNodeApi(std::unique_ptr<Impl>(
       new Impl{{*io, *runner, std::move(config), std::move(options)}, node_name, {}})));
@@ -30,14 +32,15 @@ void KubeNodeApi::Get(Done done) {
 }
 
 void KubeNodeApi::MergePatch(const Json& patch, Done done) {
-  impl_->operation = impl_->client.Patch(kube::Node(impl_->node), kube::PatchKind::kMerge, patch,
-                                         {.field_manager = kFieldManager}, std::move(done));
+  impl_->operation =
+      impl_->client.Patch(kube::Node(impl_->node), kube::PatchKind::kMerge, patch,
+                          {.field_manager = std::string(names::kAgent)}, std::move(done));
 }
 
 void KubeNodeApi::PatchStatus(const Json& patch, Done done) {
   impl_->operation =
       impl_->client.Patch(kube::NodeStatus(impl_->node), kube::PatchKind::kStrategicMerge, patch,
-                          {.field_manager = kFieldManager}, std::move(done));
+                          {.field_manager = std::string(names::kAgent)}, std::move(done));
 }
 
 void KubeNodeApi::CreateEvent(const Json& event, Done done) {

@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "api/names.h"
-#include "src/agent/kube_access.h"
 #include "src/base/log.h"
 #include "src/kube/client.h"
 #include "src/kube/events.h"
@@ -47,10 +46,10 @@ std::shared_ptr<const PodInfo> PodInfoOf(const kube::PodObject& pod, device::Mem
 struct KubePods::Impl final : kube::Informer<kube::PodObject>::Handler {
   Impl(net::IoThread* io, TaskRunner* runner, kube::Config config, std::string node_name,
        device::MemoryUnit gpu_mem_unit)
-      : client(*io, *runner, std::move(config), AgentClientOptions()),
+      : client(*io, *runner, std::move(config), kube::OptionsOf(names::kAgent)),
         node(std::move(node_name)),
         unit(gpu_mem_unit),
-        events(client, {.component = kFieldManager, .instance = node},
+        events(client, {.component = std::string(names::kAgent), .instance = node},
                [](const Status& status) {
                  Log(Severity::kWarning, "cannot record an Event about a pod",
                      {{"error", status.ToString()}});
@@ -125,7 +124,7 @@ struct KubePods::Impl final : kube::Informer<kube::PodObject>::Handler {
                           {{"uid", Json::String(api_uids.at(uid))}, {"annotations", std::move(annotations)}})}});
     operations[uid] = client.Patch(
         kube::Pod(pod->second->ns, pod->second->name), kube::PatchKind::kMerge, patch,
-        {.field_manager = kFieldManager},
+        {.field_manager = std::string(names::kAgent)},
         [this, uid, sent = what->second, done = std::move(done)](const Result<Json>& answer) {
           Written(uid, sent, answer.status());
           done(answer.status().code() == Code::kNotFound ? Status::Ok() : answer.status());
@@ -170,7 +169,7 @@ Result<std::unique_ptr<KubePods>> KubePods::Make(net::IoThread* io, TaskRunner* 
                                                  const std::string& kubeconfig,
                                                  const std::string& node_name,
                                                  device::MemoryUnit gpu_mem_unit) {
-  ASSIGN_OR_RETURN(kube::Config config, FindKubeConfig(kubeconfig));
+  ASSIGN_OR_RETURN(kube::Config config, kube::FindConfig(kubeconfig));
   return std::unique_ptr<KubePods>(
       new KubePods(std::make_unique<Impl>(io, runner, std::move(config), node_name, gpu_mem_unit)));
 }

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/agent/manager_page.h"
+#include "src/base/version.h"
 
 #include <algorithm>
 #include <map>
 #include <utility>
-
-#include "src/agent/version.h"
 
 namespace tessera::agent {
 namespace {
@@ -136,7 +135,7 @@ void ManagerPage::Answer(const net::Request& request, const net::HttpServer::Rep
                   reply);
   }
   if (request.path() == "/version") {
-    return reply(JsonResponse(Json::MakeObject({{"version", Json::String(kVersion)}})));
+    return reply(JsonResponse(Json::MakeObject({{"version", Json::String(kTesseraVersion)}})));
   }
   reply(net::TextResponse(404, "there are /metric, /usage, /graph and /version\n"));
 }

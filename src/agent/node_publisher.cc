@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "api/names.h"
-#include "src/agent/kube_access.h"
 #include "src/base/log.h"
 #include "src/device/model.h"
 #include "src/device/node_annotation.h"
@@ -71,7 +70,7 @@ bool IsAnothers(const Json& node, std::string_view label) {
   if (managed == nullptr || !managed->is_array()) return true;
   return std::none_of(managed->items().begin(), managed->items().end(), [&](const Json& entry) {
     const Json* fields = member(member(member(&entry, "fieldsV1"), "f:metadata"), "f:labels");
-    return entry.is_object() && entry.StringAt("manager").value_or("") == kFieldManager &&
+    return entry.is_object() && entry.StringAt("manager").value_or("") == names::kAgent &&
            member(fields, fmt::format("f:{}", label)) != nullptr;
   });
 }

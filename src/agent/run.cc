@@ -10,9 +10,9 @@
 #include <cstdlib>
 
 #include "src/agent/agent.h"
-#include "src/agent/version.h"
 #include "src/base/file.h"
 #include "src/base/log.h"
+#include "src/base/version.h"
 
 namespace tessera::agent {
 namespace {
@@ -71,7 +71,7 @@ int RunAgent(AgentOptions options) {
     runner.Quit();
   });
   runner.Post([&] {
-    Log(Severity::kInfo, "tessera-agent starts", {{"version", kVersion}});
+    Log(Severity::kInfo, "tessera-agent starts", {{"version", kTesseraVersion}});
     status = agent.Start();
     if (!status.ok()) runner.Quit();
     // What starting needed and running does not goes back to the system.

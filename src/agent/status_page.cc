@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "src/agent/limits/usage_page.h"
-#include "src/agent/version.h"
+#include "src/base/version.h"
 
 namespace tessera::agent {
 namespace {
@@ -97,7 +97,7 @@ net::Response ContainersPage(const AgentStatus& status) {
 std::string MetricsPage(const AgentStatus& status) {
   MetricsText text;
   text.Family("tessera_build_info", "gauge", "The program's version.");
-  text.Sample("tessera_build_info", MetricLabel("version", kVersion), uint64_t{1});
+  text.Sample("tessera_build_info", MetricLabel("version", kTesseraVersion), uint64_t{1});
   text.Family("tessera_registered", "gauge", "1 while the kubelet reads our device list.");
   text.Sample("tessera_registered", MetricLabel("resource", status.resource),
               uint64_t{status.registered ? 1u : 0u});

@@ -6,6 +6,7 @@
 #include <string_view>
 #include <utility>
 
+#include "src/base/version.h"
 #include "src/formats/wire_reader.h"
 #include "src/kube/api_error.h"
 #include "src/kube/request_queue.h"
@@ -121,6 +122,12 @@ Result<ListPage> PageOf(const Result<net::Response>& answer, size_t max_body) {
 }
 
 }  // namespace
+
+ClientOptions OptionsOf(std::string_view program) {
+  ClientOptions options;
+  options.user_agent = std::string(program) + "/" + std::string(kTesseraVersion);
+  return options;
+}
 
 std::string QueryString(const ListQuery& query) {
   QueryBuilder builder;

@@ -22,6 +22,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -84,6 +85,9 @@ struct ClientOptions {
   size_t max_body = 64 << 20;
   std::optional<uint64_t> seed;  // of the jitter of waits; else the system's chance
 };
+
+// Those of a program that servers log as "<program>/<version>".
+ClientOptions OptionsOf(std::string_view program);
 
 class Client {
  public:

@@ -358,6 +358,10 @@ Result<Config> FindConfig(const std::string& kubeconfig, const GetEnv& getenv) {
   return InClusterConfig(getenv);
 }
 
+Result<Config> FindConfig(const std::string& kubeconfig) {
+  return FindConfig(kubeconfig, [](const char* name) -> const char* { return std::getenv(name); });
+}
+
 TokenSource::TokenSource(const Config& config) : token_(config.token), file_(config.token_file) {}
 
 Result<std::string> TokenSource::Get() {

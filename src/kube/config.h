@@ -68,6 +68,8 @@ Status CheckCertificates(const Config& config);
 
 // `kubeconfig` if it is not empty, else the files of $KUBECONFIG, else the pod's service account.
 Result<Config> FindConfig(const std::string& kubeconfig, const GetEnv& getenv);
+// With the environment of this process.
+Result<Config> FindConfig(const std::string& kubeconfig);
 
 // The bearer token to send now. Looks at the file each time and reads it when it was replaced, so a
 // rotated token is used with the next request. Threads: one.

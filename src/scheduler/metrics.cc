@@ -3,8 +3,8 @@
 
 #include <set>
 
+#include "src/base/version.h"
 #include "src/scheduler/admission_server.h"
-#include "src/scheduler/version.h"
 
 namespace tessera::scheduler {
 namespace {
@@ -63,7 +63,7 @@ void WriteAdmission(const AdmissionCounts& counts, MetricsText* text) {
 std::string MetricsPage(const SchedulerMetrics& metrics, const SchedulerState& state) {
   MetricsText text;
   text.Family("tessera_build_info", "gauge", "The program's version.");
-  text.Sample("tessera_build_info", MetricLabel("version", kVersion), uint64_t{1});
+  text.Sample("tessera_build_info", MetricLabel("version", kTesseraVersion), uint64_t{1});
   WriteGauge("tessera_scheduler_leading", "1 in the replica that decides.", state.leading, &text);
   WriteGauge("tessera_scheduler_synced", "1 once the whole cluster is known.", state.synced, &text);
   constexpr std::string_view kLatency = "tessera_scheduler_request_duration_seconds";

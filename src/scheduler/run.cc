@@ -5,8 +5,8 @@
 
 #include "src/base/file.h"
 #include "src/base/log.h"
+#include "src/base/version.h"
 #include "src/scheduler/scheduler.h"
-#include "src/scheduler/version.h"
 
 namespace tessera::scheduler {
 namespace {
@@ -38,7 +38,7 @@ int RunScheduler(SchedulerOptions options) {
     scheduler.Stop([&runner] { runner.Quit(); });
   });
   runner.Post([&] {
-    Log(Severity::kInfo, "tessera-scheduler starts", {{"version", kVersion}});
+    Log(Severity::kInfo, "tessera-scheduler starts", {{"version", kTesseraVersion}});
     status = scheduler.Start();
     if (!status.ok()) runner.Quit();
   });

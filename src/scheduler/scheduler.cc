@@ -3,7 +3,6 @@
 
 #include <unistd.h>
 
-#include <cstdlib>
 #include <random>
 #include <utility>
 
@@ -22,7 +21,6 @@
 #include "src/scheduler/router.h"
 #include "src/scheduler/term.h"
 #include "src/scheduler/verbs.h"
-#include "src/scheduler/version.h"
 
 namespace tessera::scheduler {
 namespace {
@@ -47,8 +45,7 @@ std::string MadeUpIdentity() {
 }
 
 kube::ClientOptions ClientFor(size_t in_flight, Duration deadline) {
-  kube::ClientOptions options;
-  options.user_agent = "tessera-scheduler/" + std::string(kVersion);
+  kube::ClientOptions options = kube::OptionsOf(names::kScheduler);
   options.max_in_flight = in_flight;
   options.max_waiting = 4096;
   options.deadline = deadline;
@@ -160,10 +157,7 @@ Status Scheduler::Impl::Start() {
   RETURN_IF_ERROR(placement::FindPolicy(options_.ledger.policy).status().Annotate("--policy"));
   if (options_.election.identity.empty()) options_.election.identity = MadeUpIdentity();
   if (options_.leader_elect) RETURN_IF_ERROR(kube::CheckOptions(options_.election));
-  const kube::GetEnv environment = [](const char* name) -> const char* {
-    return std::getenv(name);
-  };
-  ASSIGN_OR_RETURN(const kube::Config config, kube::FindConfig(options_.kubeconfig, environment));
+  ASSIGN_OR_RETURN(const kube::Config config, kube::FindConfig(options_.kubeconfig));
   ns_ = config.default_namespace;
   clients_ = std::make_unique<Clients>(io_, runner_, config, [this] { return CheckLeading(); });
   events_ = std::make_unique<kube::EventRecorder>(

@@ -5,8 +5,8 @@
 #include <string>
 #include <utility>
 
+#include "src/base/version.h"
 #include "src/scheduler/inspect.h"
-#include "src/scheduler/version.h"
 #include "src/scheduler/wire.h"
 
 namespace tessera::scheduler {
@@ -152,7 +152,7 @@ void AddVerbs(GetDeciders get, const Clock& clock, SchedulerMetrics& metrics, Ro
   router->Post(admission + "/predicates", verbs->Filter(&Extender::FilterToOne));
   router->Post(admission + "/priorities", verbs->Prioritize(&Extender::PrioritizeCpuNodes));
   router->Get("/version", [](const Request&, HttpServer::Reply reply) {
-    reply(net::TextResponse(200, std::string(kVersion)));
+    reply(net::TextResponse(200, std::string(kTesseraVersion)));
   });
 }
 

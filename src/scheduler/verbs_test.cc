@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/scheduler/verbs.h"
+#include "src/base/version.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -10,7 +11,6 @@
 #include "src/formats/json.h"
 #include "src/ledger/testing/objects.h"
 #include "src/scheduler/testing/decider.h"
-#include "src/scheduler/version.h"
 
 namespace tessera::scheduler {
 namespace {
@@ -113,7 +113,7 @@ TEST_F(VerbsTest, InspectAndVersionAreThere) {
   EXPECT_THAT(one, HasSubstr(R"("name":"n1")"));
   EXPECT_THAT(one, ::testing::Not(HasSubstr(R"("name":"n2")")));
   EXPECT_THAT(Send("GET", "/gpushare-scheduler/inspect/ghost").body, HasSubstr("error"));
-  EXPECT_EQ(Send("GET", "/version").body, kVersion);
+  EXPECT_EQ(Send("GET", "/version").body, kTesseraVersion);
 }
 
 TEST_F(VerbsTest, SaysWhyItCannotDecide) {

@@ -5,14 +5,14 @@
 
 #include "src/agent/agent.h"
 #include "src/agent/supervisor.h"
-#include "src/agent/version.h"
 #include "src/base/log.h"
 #include "src/base/parse_flags.h"
+#include "src/base/version.h"
 #include "src/cmd/tessera-agent/flags.h"
 
 int main(int argc, char** argv) {
   CLI::App app{"Offers the GPUs of this node to Kubernetes, whole and shared.", "tessera-agent"};
-  app.set_version_flag("--version", std::string(tessera::agent::kVersion));
+  app.set_version_flag("--version", std::string(tessera::kTesseraVersion));
   app.footer(
       "DP_DISABLE_HEALTHCHECKS and DP_ENABLE_HEALTHCHECKS choose XIDs as NVIDIA's device plugin "
       "does."

@@ -5,14 +5,14 @@
 
 #include "src/base/log.h"
 #include "src/base/parse_flags.h"
+#include "src/base/version.h"
 #include "src/cmd/tessera-scheduler/flags.h"
 #include "src/scheduler/scheduler.h"
-#include "src/scheduler/version.h"
 
 int main(int argc, char** argv) {
   CLI::App app{"Chooses nodes and GPUs for pods, as an extender of kube-scheduler.",
                "tessera-scheduler"};
-  app.set_version_flag("--version", std::string(tessera::scheduler::kVersion));
+  app.set_version_flag("--version", std::string(tessera::kTesseraVersion));
   app.footer("SIGTERM lets bindings end and gives the Lease back.");
   tessera::SchedulerFlags flags;
   tessera::AddSchedulerFlags(&app, &flags);

@@ -1,0 +1,11 @@
+// SPDX-License-Identifier: Apache-2.0
+// The version of Tessera, from CMake: one for all programs. Threads: any.
+#pragma once
+
+#include <string_view>
+
+namespace tessera {
+
+extern const std::string_view kTesseraVersion;  // "0.1.0"
+
+}  // namespace tessera
