@@ -9,7 +9,6 @@
 
 #include "api/names.h"
 #include "src/agent/device_nodes.h"
-#include "src/agent/dir_watcher.h"
 #include "src/agent/engine_watch.h"
 #include "src/agent/gpu_hardware.h"
 #include "src/agent/grants.h"
@@ -22,6 +21,7 @@
 #include "src/agent/plugins.h"
 #include "src/agent/status_page.h"
 #include "src/agent/take_over.h"
+#include "src/base/dir_watcher.h"
 #include "src/base/log.h"
 #include "src/base/version.h"
 #include "src/gpu/driver_files.h"

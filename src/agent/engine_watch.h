@@ -17,8 +17,8 @@
 #include <string>
 #include <vector>
 
-#include "src/agent/dir_watcher.h"
 #include "src/agent/node_metrics.h"
+#include "src/base/dir_watcher.h"
 #include "src/base/subprocess.h"
 #include "src/base/task_runner.h"
 

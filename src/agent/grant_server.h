@@ -11,11 +11,11 @@
 #include <memory>
 #include <string>
 
-#include "src/agent/accept_loop.h"
 #include "src/agent/grant_metrics.h"
 #include "src/base/file.h"
 #include "src/base/task_runner.h"
 #include "src/grant/message.h"
+#include "src/net/accept_loop.h"
 
 namespace tessera::agent {
 
@@ -67,7 +67,7 @@ class GrantServer {
   const GrantServerLimits limits_;
   GrantMetrics* const metrics_;
   const Handler handler_;
-  AcceptLoop accept_loop_;
+  net::AcceptLoop accept_loop_;
   std::map<uint64_t, Connection> connections_;  // by age
   uint64_t next_id_ = 1;
   const std::shared_ptr<GrantServer*> self_;

@@ -19,7 +19,7 @@ class GrantServerTest : public ::testing::Test {
   void SetUp() override { ASSERT_TRUE(server_.Listen(path_).ok()); }
 
   Fd Connect() {
-    auto fd = ConnectUnix(path_);
+    auto fd = net::ConnectUnix(path_);
     EXPECT_TRUE(fd.ok()) << fd.status().ToString();
     runner_.RunUntilIdle();
     return std::move(*fd);

@@ -10,7 +10,6 @@
 #include <utility>
 
 #include "src/agent/allocation_grants.h"
-#include "src/agent/dir_watcher.h"
 #include "src/agent/grant_server.h"
 #include "src/agent/kubelet_client.h"
 #include "src/agent/limits/compute_members.h"
@@ -18,6 +17,7 @@
 #include "src/agent/remembered_pods.h"
 #include "src/agent/start_checks.h"
 #include "src/agent/take_over.h"
+#include "src/base/dir_watcher.h"
 #include "src/base/log.h"
 #include "src/gpu/blocking_caller.h"
 #include "src/gpu/process_reader.h"

@@ -14,7 +14,7 @@
 
 #include "deviceplugin_v1beta1.grpc.pb.h"
 #include "podresources_v1.grpc.pb.h"
-#include "src/agent/unix_listener.h"
+#include "src/net/unix_listener.h"
 
 namespace tessera::agent {
 namespace {
@@ -23,7 +23,7 @@ namespace {
 constexpr int kMaxReply = 64 << 20;
 
 Result<std::shared_ptr<grpc::Channel>> Dial(const std::string& path) {
-  ASSIGN_OR_RETURN(Fd fd, ConnectUnix(path));
+  ASSIGN_OR_RETURN(Fd fd, net::ConnectUnix(path));
   grpc::ChannelArguments arguments;
   arguments.SetInt(GRPC_ARG_HTTP2_BDP_PROBE, 0);
   arguments.SetMaxReceiveMessageSize(kMaxReply);

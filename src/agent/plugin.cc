@@ -5,12 +5,12 @@
 
 #include <utility>
 
-#include "src/agent/dir_watcher.h"
 #include "src/agent/kubelet_client.h"
 #include "src/agent/plugin_server.h"
 #include "src/agent/registrar.h"
-#include "src/agent/unix_listener.h"
+#include "src/base/dir_watcher.h"
 #include "src/base/strings.h"
+#include "src/net/unix_listener.h"
 
 namespace tessera::agent {
 namespace {
@@ -32,7 +32,7 @@ void RemoveStaleSockets(const std::string& dir) {
   if (!names.ok()) return;
   for (const std::string& name : *names) {
     if (name.substr(0, kSocketPrefix.size()) == kSocketPrefix) {
-      RemoveSocketIfDead(JoinPath(dir, name));
+      net::RemoveSocketIfDead(JoinPath(dir, name));
     }
   }
 }

@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "deviceplugin_v1beta1.grpc.pb.h"
-#include "src/agent/accept_loop.h"
 #include "src/base/log.h"
+#include "src/net/accept_loop.h"
 
 namespace tessera::agent {
 namespace {
@@ -385,7 +385,7 @@ class PluginServer::Impl {
   StreamHub hub_;
   PluginService service_;
   std::unique_ptr<grpc::Server> server_;
-  AcceptLoop accept_loop_;
+  net::AcceptLoop accept_loop_;
 };
 
 PluginServer::PluginServer(TaskRunner* runner, const PluginAnswers* answers,

@@ -14,8 +14,8 @@
 #include <fstream>
 
 #include "deviceplugin_v1beta1.grpc.pb.h"
-#include "src/agent/unix_listener.h"
 #include "src/base/strings.h"
+#include "src/net/unix_listener.h"
 #include "tests/component/agent_node.h"
 
 namespace tessera::testing {
@@ -103,7 +103,7 @@ void Bench(const std::string& dir, pid_t server, int gpus, int count) {
     fmt::print(stderr, "the plugin did not register\n");
     std::exit(1);
   }
-  auto fd = agent::ConnectUnix(JoinPath(dir, kubelet.endpoint()));
+  auto fd = net::ConnectUnix(JoinPath(dir, kubelet.endpoint()));
   const auto stub =
       v1beta1::DevicePlugin::NewStub(grpc::CreateInsecureChannelFromFd("localhost", fd->Release()));
   Print(Measure(fmt::format("{} GPUs: GetDevicePluginOptions (null)", gpus), server, count, [&] {

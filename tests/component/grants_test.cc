@@ -10,8 +10,8 @@
 #include <thread>
 
 #include "src/agent/grants.h"
-#include "src/agent/unix_listener.h"
 #include "src/grant/client.h"
+#include "src/net/unix_listener.h"
 #include "tests/component/fake_pod_resources.h"
 
 namespace tessera::testing {
@@ -159,7 +159,7 @@ TEST_F(GrantsTest, ManyAskAtOnceWhileOthersStall) {
   Start();
   std::vector<Fd> stalled;
   for (int i = 0; i < 40; ++i) {
-    auto fd = agent::ConnectUnix(socket_);
+    auto fd = net::ConnectUnix(socket_);
     ASSERT_TRUE(fd.ok());
     if (i % 2 == 0) {
       ASSERT_TRUE(WriteFd(fd->get(), "\x10").ok());

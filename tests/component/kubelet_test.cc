@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <thread>
 
-#include "src/agent/unix_listener.h"
+#include "src/net/unix_listener.h"
 #include "tests/component/agent_node.h"
 #include "tests/component/fake_kubelet.h"
 
@@ -116,10 +116,10 @@ TEST_F(KubeletTest, RemovedSocketIsBackAndTheKubeletNoticesNothing) {
   for (int i = 0; i < 20; ++i) {
     ASSERT_EQ(::unlink(EndpointPath().c_str()), 0);
     const auto end = FakeKubelet::Clock::now() + kPatience;
-    while (!agent::ConnectUnix(EndpointPath()).ok() && FakeKubelet::Clock::now() < end) {
+    while (!net::ConnectUnix(EndpointPath()).ok() && FakeKubelet::Clock::now() < end) {
       ::usleep(500);
     }
-    ASSERT_TRUE(agent::ConnectUnix(EndpointPath()).ok());
+    ASSERT_TRUE(net::ConnectUnix(EndpointPath()).ok());
   }
   EXPECT_EQ(kubelet_.registrations(), 1);
   EXPECT_EQ(kubelet_.live_streams(), 1);
@@ -209,7 +209,7 @@ TEST_F(KubeletTest, StrangersOnTheSocketDoNoHarm) {
   WaitForRegistered(&node);
   std::vector<Fd> silent;
   for (int i = 0; i < 50; ++i) {
-    auto fd = agent::ConnectUnix(EndpointPath());
+    auto fd = net::ConnectUnix(EndpointPath());
     ASSERT_TRUE(fd.ok());
     if (i % 2 == 0) {
       ASSERT_TRUE(WriteFd(fd->get(), "GET / HTTP/1.1\r\n\r\n").ok());
@@ -240,12 +240,12 @@ TEST_F(KubeletTest, AllFiveCallsAnswer) {
 
 TEST_F(KubeletTest, SocketsOfKilledAgentsAreRemovedAndThoseOfOthersStay) {
   kubelet_.Start();
-  agent::UnixListener foreign, living;
+  net::UnixListener foreign, living;
   ASSERT_TRUE(foreign.Listen(dir_.path() + "/nvidia-gpu.sock", 0600).ok());
   ASSERT_TRUE(living.Listen(dir_.path() + "/tessera-gpu-22222222.sock", 0600).ok());
   const std::string dead = dir_.path() + "/tessera-gpu-11111111.sock";
   {
-    agent::UnixListener gone;
+    net::UnixListener gone;
     ASSERT_TRUE(gone.Listen(dir_.path() + "/x.sock", 0600).ok());
     ASSERT_EQ(::rename((dir_.path() + "/x.sock").c_str(), dead.c_str()), 0);
   }

@@ -8,10 +8,10 @@
 #include <memory>
 #include <string>
 
-#include "src/agent/unix_listener.h"
 #include "src/base/task_runner.h"
+#include "src/net/unix_listener.h"
 
-namespace tessera::agent {
+namespace tessera::net {
 
 class AcceptLoop {
  public:
@@ -42,4 +42,4 @@ class AcceptLoop {
   const std::shared_ptr<AcceptLoop*> self_ = std::make_shared<AcceptLoop*>(this);
 };
 
-}  // namespace tessera::agent
+}  // namespace tessera::net

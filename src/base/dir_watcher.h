@@ -10,7 +10,7 @@
 #include "src/base/file.h"
 #include "src/base/task_runner.h"
 
-namespace tessera::agent {
+namespace tessera {
 
 class DirWatcher {
  public:
@@ -48,4 +48,4 @@ class DirWatcher {
   const std::shared_ptr<DirWatcher*> self_;
 };
 
-}  // namespace tessera::agent
+}  // namespace tessera

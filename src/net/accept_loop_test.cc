@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "src/agent/accept_loop.h"
+#include "src/net/accept_loop.h"
 
 #include <gtest/gtest.h>
 #include <sys/resource.h>
@@ -9,7 +9,7 @@
 
 #include "src/base/log.h"
 
-namespace tessera::agent {
+namespace tessera::net {
 namespace {
 
 class AcceptLoopTest : public ::testing::Test {
@@ -60,4 +60,4 @@ TEST_F(AcceptLoopTest, WhilePausedConnectionsWait) {
 }
 
 }  // namespace
-}  // namespace tessera::agent
+}  // namespace tessera::net

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "src/agent/unix_listener.h"
+#include "src/net/unix_listener.h"
 
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -10,7 +10,7 @@
 #include <cstdio>
 #include <cstring>
 
-namespace tessera::agent {
+namespace tessera::net {
 namespace {
 
 constexpr int kBacklog = 128;
@@ -94,4 +94,4 @@ void RemoveSocketIfDead(const std::string& path) {
   }
 }
 
-}  // namespace tessera::agent
+}  // namespace tessera::net

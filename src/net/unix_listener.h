@@ -10,7 +10,7 @@
 #include "src/base/file.h"
 #include "src/base/status.h"
 
-namespace tessera::agent {
+namespace tessera::net {
 
 class UnixListener {
  public:
@@ -46,4 +46,4 @@ Result<Fd> ConnectUnix(const std::string& path);
 // Removes the file if it is a socket on which nobody listens.
 void RemoveSocketIfDead(const std::string& path);
 
-}  // namespace tessera::agent
+}  // namespace tessera::net

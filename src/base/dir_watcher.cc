@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "src/agent/dir_watcher.h"
+#include "src/base/dir_watcher.h"
 
 #include <sys/inotify.h>
 #include <unistd.h>
@@ -10,7 +10,7 @@
 
 #include "src/base/log.h"
 
-namespace tessera::agent {
+namespace tessera {
 
 DirWatcher::DirWatcher(TaskRunner* runner, std::string dir, Events events)
     : runner_(runner),
@@ -81,4 +81,4 @@ bool DirWatcher::Handle(uint32_t mask, const std::string& name) {
   return true;
 }
 
-}  // namespace tessera::agent
+}  // namespace tessera

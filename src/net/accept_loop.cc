@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "src/agent/accept_loop.h"
+#include "src/net/accept_loop.h"
 
 #include <cerrno>
 #include <cstring>
@@ -7,7 +7,7 @@
 
 #include "src/base/log.h"
 
-namespace tessera::agent {
+namespace tessera::net {
 namespace {
 
 bool OutOfResources(int error) {
@@ -56,4 +56,4 @@ void AcceptLoop::Accept() {
   });
 }
 
-}  // namespace tessera::agent
+}  // namespace tessera::net
