@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "api/names.h"
-#include "src/agent/allocation.h"
+#include "src/agent/kubelet/allocation.h"
 #include "src/agent/token_request.h"
 #include "src/base/log.h"
 

@@ -22,7 +22,7 @@
 #include "src/agent/grant_ledger.h"
 #include "src/agent/grant_metrics.h"
 #include "src/agent/grant_service.h"
-#include "src/agent/kubelet.h"
+#include "src/agent/kubelet/kubelet.h"
 #include "src/agent/pods.h"
 #include "src/base/task_runner.h"
 

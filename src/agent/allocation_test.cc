@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "src/agent/allocation.h"
+#include "src/agent/kubelet/allocation.h"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -9,8 +9,8 @@
 #include <cstdlib>
 #include <set>
 
-#include "src/agent/bound_answers.h"
 #include "src/agent/grant_description.h"
+#include "src/agent/kubelet/bound_answers.h"
 #include "src/base/file.h"
 #include "src/formats/json.h"
 

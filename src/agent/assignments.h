@@ -11,9 +11,9 @@
 #include <string>
 #include <vector>
 
-#include "src/agent/device_set.h"
 #include "src/agent/gpu_accounts.h"
 #include "src/agent/grant_ledger.h"
+#include "src/agent/kubelet/device_set.h"
 #include "src/agent/pods.h"
 #include "src/device/assignment.h"
 

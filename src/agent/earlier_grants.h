@@ -7,8 +7,8 @@
 #include <string>
 
 #include "src/agent/assignments.h"
-#include "src/agent/device_set.h"
 #include "src/agent/dialect_env.h"
+#include "src/agent/kubelet/device_set.h"
 #include "src/agent/pods.h"
 #include "src/base/clock.h"
 

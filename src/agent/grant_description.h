@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "src/agent/device_set.h"
+#include "src/agent/kubelet/device_set.h"
 #include "src/base/status.h"
 #include "src/device/assignment.h"
 #include "src/grant/message.h"

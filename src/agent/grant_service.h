@@ -27,16 +27,16 @@
 #include <string>
 #include <vector>
 
-#include "src/agent/admission.h"
 #include "src/agent/container_limits.h"
-#include "src/agent/device_set.h"
 #include "src/agent/dialect_env.h"
 #include "src/agent/earlier_grants.h"
 #include "src/agent/ended_pods.h"
 #include "src/agent/grant_description.h"
 #include "src/agent/grant_ledger.h"
 #include "src/agent/grant_metrics.h"
-#include "src/agent/kubelet.h"
+#include "src/agent/kubelet/admission.h"
+#include "src/agent/kubelet/device_set.h"
+#include "src/agent/kubelet/kubelet.h"
 #include "src/agent/limits/limit_changes.h"
 #include "src/agent/node_view.h"
 #include "src/agent/offers.h"

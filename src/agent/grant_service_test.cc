@@ -5,7 +5,7 @@
 
 #include <optional>
 
-#include "src/agent/allocation.h"
+#include "src/agent/kubelet/allocation.h"
 
 namespace tessera::agent {
 namespace {

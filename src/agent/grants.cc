@@ -11,7 +11,7 @@
 
 #include "src/agent/allocation_grants.h"
 #include "src/agent/grant_server.h"
-#include "src/agent/kubelet_client.h"
+#include "src/agent/kubelet/kubelet_client.h"
 #include "src/agent/limits/compute_members.h"
 #include "src/agent/pod_processes.h"
 #include "src/agent/remembered_pods.h"

@@ -8,11 +8,11 @@
 #include <string>
 #include <thread>
 
-#include "src/agent/bound_answers.h"
-#include "src/agent/device_set.h"
 #include "src/agent/grant_metrics.h"
 #include "src/agent/grant_service.h"
 #include "src/agent/holdings.h"
+#include "src/agent/kubelet/bound_answers.h"
+#include "src/agent/kubelet/device_set.h"
 #include "src/agent/limits/container_usage.h"
 #include "src/base/task_runner.h"
 #include "src/device/dialects/plugin_checkpoints.h"

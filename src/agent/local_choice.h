@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
-#include "src/agent/device_set.h"
 #include "src/agent/gpu_accounts.h"
+#include "src/agent/kubelet/device_set.h"
 #include "src/base/status.h"
 #include "src/device/assignment.h"
 #include "src/device/request.h"

@@ -5,7 +5,7 @@
 
 #include "api/names.h"
 #include "src/agent/fake_pods.h"
-#include "src/agent/four_gpus.h"
+#include "src/agent/kubelet/testing/four_gpus.h"
 
 namespace tessera::agent {
 namespace {

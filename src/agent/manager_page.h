@@ -10,8 +10,8 @@
 #include <optional>
 #include <string>
 
-#include "src/agent/device_set.h"
 #include "src/agent/holdings.h"
+#include "src/agent/kubelet/device_set.h"
 #include "src/agent/manager_metrics.h"
 #include "src/agent/process_owner.h"
 #include "src/base/task_runner.h"

@@ -7,7 +7,7 @@
 #include <string_view>
 
 #include "src/agent/grant_metrics.h"
-#include "src/agent/kubelet_metrics.h"
+#include "src/agent/kubelet/kubelet_metrics.h"
 #include "src/agent/node_metrics.h"
 #include "src/base/metrics.h"
 

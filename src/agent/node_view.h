@@ -10,11 +10,11 @@
 #include <tuple>
 #include <vector>
 
-#include "src/agent/admission.h"
 #include "src/agent/assignments.h"
 #include "src/agent/gpu_accounts.h"
 #include "src/agent/grant_ledger.h"
-#include "src/agent/kubelet.h"
+#include "src/agent/kubelet/admission.h"
+#include "src/agent/kubelet/kubelet.h"
 #include "src/agent/pods.h"
 
 namespace tessera::agent {

@@ -17,8 +17,8 @@
 #include <string_view>
 #include <vector>
 
-#include "src/agent/device_set.h"
 #include "src/agent/gpu_accounts.h"
+#include "src/agent/kubelet/device_set.h"
 
 namespace tessera::agent {
 

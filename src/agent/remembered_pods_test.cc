@@ -5,8 +5,8 @@
 
 #include "api/names.h"
 #include "src/agent/fake_pods.h"
-#include "src/agent/four_gpus.h"
 #include "src/agent/grant_service.h"
+#include "src/agent/kubelet/testing/four_gpus.h"
 
 namespace tessera::agent {
 namespace {

@@ -9,7 +9,7 @@
 #include <memory>
 #include <string>
 
-#include "src/agent/device_set.h"
+#include "src/agent/kubelet/device_set.h"
 #include "src/agent/limits/container_usage.h"
 #include "src/agent/metrics.h"
 #include "src/base/status.h"

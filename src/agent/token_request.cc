@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "api/names.h"
-#include "src/agent/allocation.h"
+#include "src/agent/kubelet/allocation.h"
 
 namespace tessera::agent {
 

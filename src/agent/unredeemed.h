@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "src/agent/grant_ledger.h"
-#include "src/agent/kubelet.h"
+#include "src/agent/kubelet/kubelet.h"
 #include "src/agent/pods.h"
 #include "src/base/clock.h"
 

@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "src/agent/grants.h"
-#include "src/agent/plugin.h"
+#include "src/agent/kubelet/plugin.h"
 #include "tests/component/fake_kubelet.h"
 
 namespace tessera::testing {

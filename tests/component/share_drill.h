@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "src/agent/allocation.h"
+#include "src/agent/kubelet/allocation.h"
 
 namespace tessera::testing {
 

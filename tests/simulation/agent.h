@@ -10,10 +10,10 @@
 #include <string>
 #include <vector>
 
-#include "src/agent/allocation.h"
 #include "src/agent/grant_ledger.h"
 #include "src/agent/grant_service.h"
-#include "src/agent/kubelet.h"
+#include "src/agent/kubelet/allocation.h"
+#include "src/agent/kubelet/kubelet.h"
 #include "src/agent/offers.h"
 #include "src/agent/remembered_pods.h"
 #include "src/agent/take_over.h"

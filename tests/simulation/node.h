@@ -13,8 +13,8 @@
 #include <unordered_set>
 #include <vector>
 
-#include "src/agent/device_set.h"
-#include "src/agent/kubelet.h"
+#include "src/agent/kubelet/device_set.h"
+#include "src/agent/kubelet/kubelet.h"
 #include "tests/simulation/agent.h"
 #include "tests/simulation/api_server.h"
 #include "tests/simulation/truth.h"

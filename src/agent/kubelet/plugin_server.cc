@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "src/agent/plugin_server.h"
+#include "src/agent/kubelet/plugin_server.h"
 
 #include <grpcpp/server.h>
 #include <grpcpp/server_builder.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "src/agent/kubelet_client.h"
+#include "src/agent/kubelet/kubelet_client.h"
 
 #include <fmt/format.h>
 #include <grpcpp/channel.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "src/agent/allocation.h"
+#include "src/agent/kubelet/allocation.h"
 
 #include <algorithm>
 #include <string_view>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "src/agent/registrar.h"
+#include "src/agent/kubelet/registrar.h"
 
 #include <gtest/gtest.h>
 

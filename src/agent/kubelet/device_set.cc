@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "src/agent/device_set.h"
+#include "src/agent/kubelet/device_set.h"
 
 #include <utility>
 

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "src/agent/allocation.h"
+#include "src/agent/kubelet/allocation.h"
 #include "src/grant/message.h"
 
 namespace tessera::agent {

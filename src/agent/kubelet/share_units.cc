@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "src/agent/share_units.h"
+#include "src/agent/kubelet/share_units.h"
 
 #include <fmt/format.h>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "src/agent/bound_answers.h"
+#include "src/agent/kubelet/bound_answers.h"
 
 #include <array>
 #include <utility>

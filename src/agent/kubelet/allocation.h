@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "src/agent/admission.h"
-#include "src/agent/device_set.h"
+#include "src/agent/kubelet/admission.h"
+#include "src/agent/kubelet/device_set.h"
 #include "src/base/clock.h"
 #include "src/base/status.h"
 #include "src/grant/token.h"

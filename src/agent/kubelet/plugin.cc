@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "src/agent/plugin.h"
+#include "src/agent/kubelet/plugin.h"
 
 #include <sys/random.h>
 
 #include <utility>
 
-#include "src/agent/kubelet_client.h"
-#include "src/agent/plugin_server.h"
-#include "src/agent/registrar.h"
+#include "src/agent/kubelet/kubelet_client.h"
+#include "src/agent/kubelet/plugin_server.h"
+#include "src/agent/kubelet/registrar.h"
 #include "src/base/dir_watcher.h"
 #include "src/base/strings.h"
 #include "src/net/unix_listener.h"

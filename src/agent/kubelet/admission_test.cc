@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "src/agent/admission.h"
+#include "src/agent/kubelet/admission.h"
 
 #include <gtest/gtest.h>
 
 #include "api/names.h"
-#include "src/agent/allocation.h"
-#include "src/agent/four_gpus.h"
+#include "src/agent/kubelet/allocation.h"
+#include "src/agent/kubelet/testing/four_gpus.h"
 
 namespace tessera::agent {
 namespace {

@@ -20,8 +20,8 @@
 #include <memory>
 #include <string>
 
-#include "src/agent/kubelet.h"
-#include "src/agent/kubelet_metrics.h"
+#include "src/agent/kubelet/kubelet.h"
+#include "src/agent/kubelet/kubelet_metrics.h"
 #include "src/base/task_runner.h"
 
 namespace tessera::agent {

@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "src/agent/share_units.h"
+#include "src/agent/kubelet/share_units.h"
 #include "src/base/status.h"
 #include "src/device/gpu.h"
 #include "src/placement/chooser.h"

@@ -9,7 +9,7 @@
 #include <memory>
 #include <string>
 
-#include "src/agent/kubelet.h"
+#include "src/agent/kubelet/kubelet.h"
 #include "src/base/clock.h"
 
 namespace tessera::agent {

@@ -5,7 +5,7 @@
 #include <memory>
 #include <string>
 
-#include "src/agent/device_set.h"
+#include "src/agent/kubelet/device_set.h"
 
 namespace tessera::agent {
 

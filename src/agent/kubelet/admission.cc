@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "src/agent/admission.h"
+#include "src/agent/kubelet/admission.h"
 
 #include <algorithm>
 #include <utility>
