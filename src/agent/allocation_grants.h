@@ -23,7 +23,7 @@
 #include "src/agent/grant_metrics.h"
 #include "src/agent/grant_service.h"
 #include "src/agent/kubelet/kubelet.h"
-#include "src/agent/pods.h"
+#include "src/agent/pods/pods.h"
 #include "src/base/task_runner.h"
 
 namespace tessera::agent {

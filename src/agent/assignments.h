@@ -14,7 +14,7 @@
 #include "src/agent/gpu_accounts.h"
 #include "src/agent/grant_ledger.h"
 #include "src/agent/kubelet/device_set.h"
-#include "src/agent/pods.h"
+#include "src/agent/pods/pods.h"
 #include "src/device/assignment.h"
 
 namespace tessera::agent {

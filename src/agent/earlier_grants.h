@@ -9,7 +9,7 @@
 #include "src/agent/assignments.h"
 #include "src/agent/dialect_env.h"
 #include "src/agent/kubelet/device_set.h"
-#include "src/agent/pods.h"
+#include "src/agent/pods/pods.h"
 #include "src/base/clock.h"
 
 namespace tessera::agent {

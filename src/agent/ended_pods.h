@@ -25,8 +25,8 @@
 #include "src/agent/grant_ledger.h"
 #include "src/agent/grant_metrics.h"
 #include "src/agent/kubelet/kubelet.h"
-#include "src/agent/pod_processes.h"
-#include "src/agent/pods.h"
+#include "src/agent/pods/pod_processes.h"
+#include "src/agent/pods/pods.h"
 #include "src/base/task_runner.h"
 
 namespace tessera::agent {

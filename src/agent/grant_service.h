@@ -40,7 +40,7 @@
 #include "src/agent/limits/limit_changes.h"
 #include "src/agent/node_view.h"
 #include "src/agent/offers.h"
-#include "src/agent/pods.h"
+#include "src/agent/pods/pods.h"
 #include "src/base/task_runner.h"
 #include "src/grant/message.h"
 #include "src/grant/token.h"

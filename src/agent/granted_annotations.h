@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <string>
 
-#include "src/agent/pods.h"
+#include "src/agent/pods/pods.h"
 #include "src/device/assignment.h"
 #include "src/device/gpu.h"
 

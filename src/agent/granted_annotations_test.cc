@@ -4,8 +4,8 @@
 #include <gmock/gmock.h>
 
 #include "api/names.h"
-#include "src/agent/fake_pods.h"
 #include "src/agent/kubelet/testing/four_gpus.h"
+#include "src/agent/pods/testing/fake_pods.h"
 
 namespace tessera::agent {
 namespace {

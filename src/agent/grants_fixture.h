@@ -12,10 +12,10 @@
 #include <vector>
 
 #include "api/names.h"
-#include "src/agent/fake_pods.h"
 #include "src/agent/grant_service.h"
 #include "src/agent/kubelet/allocation.h"
 #include "src/agent/kubelet/testing/four_gpus.h"
+#include "src/agent/pods/testing/fake_pods.h"
 
 namespace tessera::agent {
 

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "src/agent/grant_ledger.h"
-#include "src/agent/pods.h"
+#include "src/agent/pods/pods.h"
 
 namespace tessera::agent {
 

@@ -13,7 +13,7 @@
 #include "src/agent/holdings.h"
 #include "src/agent/kubelet/device_set.h"
 #include "src/agent/manager_metrics.h"
-#include "src/agent/process_owner.h"
+#include "src/agent/pods/process_owner.h"
 #include "src/base/task_runner.h"
 #include "src/gpu/process_reader.h"
 #include "src/net/http_server.h"

@@ -15,7 +15,7 @@
 #include "src/agent/grant_ledger.h"
 #include "src/agent/kubelet/admission.h"
 #include "src/agent/kubelet/kubelet.h"
-#include "src/agent/pods.h"
+#include "src/agent/pods/pods.h"
 
 namespace tessera::agent {
 

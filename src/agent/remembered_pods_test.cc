@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "src/agent/remembered_pods.h"
+#include "src/agent/pods/remembered_pods.h"
 
 #include <gtest/gtest.h>
 
 #include "api/names.h"
-#include "src/agent/fake_pods.h"
 #include "src/agent/grant_service.h"
 #include "src/agent/kubelet/testing/four_gpus.h"
+#include "src/agent/pods/testing/fake_pods.h"
 
 namespace tessera::agent {
 namespace {

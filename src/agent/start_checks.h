@@ -22,7 +22,7 @@
 #include "src/agent/grant_service.h"
 #include "src/agent/kubelet/device_set.h"
 #include "src/agent/kubelet/kubelet.h"
-#include "src/agent/pods.h"
+#include "src/agent/pods/pods.h"
 #include "src/base/task_runner.h"
 
 namespace tessera::agent {

@@ -9,7 +9,7 @@
 
 #include "src/agent/grant_ledger.h"
 #include "src/agent/kubelet/kubelet.h"
-#include "src/agent/pods.h"
+#include "src/agent/pods/pods.h"
 #include "src/base/clock.h"
 
 namespace tessera::agent {

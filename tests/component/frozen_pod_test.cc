@@ -13,7 +13,7 @@
 #include <optional>
 #include <thread>
 
-#include "src/agent/pod_processes.h"
+#include "src/agent/pods/pod_processes.h"
 #include "src/base/file.h"
 
 namespace tessera::agent {

@@ -12,11 +12,11 @@
 #include <thread>
 
 #include "api/names.h"
-#include "src/agent/fake_pods.h"
 #include "src/agent/grants.h"
 #include "src/agent/kubelet/bound_answers.h"
 #include "src/agent/kubelet/plugin.h"
 #include "src/agent/offers.h"
+#include "src/agent/pods/testing/fake_pods.h"
 #include "src/base/random.h"
 #include "src/grant/client.h"
 #include "tests/component/fake_kubelet.h"

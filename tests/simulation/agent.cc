@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "api/names.h"
-#include "src/agent/kube_pods.h"
+#include "src/agent/pods/kube_pods.h"
 
 namespace tessera::simulation {
 

@@ -15,7 +15,7 @@
 #include "src/agent/kubelet/allocation.h"
 #include "src/agent/kubelet/kubelet.h"
 #include "src/agent/offers.h"
-#include "src/agent/remembered_pods.h"
+#include "src/agent/pods/remembered_pods.h"
 #include "src/agent/take_over.h"
 #include "src/grant/journal.h"
 #include "src/grant/token.h"

@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "api/names.h"
-#include "src/agent/kube_pods.h"
+#include "src/agent/pods/kube_pods.h"
 #include "src/device/assignment.h"
 #include "src/ledger/testing/given_out.h"
 #include "src/ledger/testing/objects.h"

@@ -12,7 +12,7 @@
 
 #include "src/agent/limits/compute_control.h"
 #include "src/agent/limits/container_usage.h"
-#include "src/agent/pods.h"
+#include "src/agent/pods/pods.h"
 
 namespace tessera::agent {
 

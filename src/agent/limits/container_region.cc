@@ -14,7 +14,7 @@
 #include <memory>
 #include <utility>
 
-#include "src/agent/process_owner.h"
+#include "src/agent/pods/process_owner.h"
 #include "src/base/strings.h"
 
 namespace tessera::agent {

@@ -16,7 +16,7 @@
 
 #include "src/agent/container_limits.h"
 #include "src/agent/grant_ledger.h"
-#include "src/agent/pods.h"
+#include "src/agent/pods/pods.h"
 
 namespace tessera::agent {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "src/agent/remembered_pods.h"
+#include "src/agent/pods/remembered_pods.h"
 
 #include <chrono>
 #include <utility>

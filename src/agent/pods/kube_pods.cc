@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "src/agent/kube_pods.h"
+#include "src/agent/pods/kube_pods.h"
 
 #include <utility>
 
@@ -23,9 +23,8 @@ std::string NodeUidOf(const kube::ObjectMeta& pod) {
   const auto mirror = pod.annotations.find(names::kAnnotationConfigMirror);
   // Such a hash is no UID of an API server, so no pod can pose as another one that is not static.
   constexpr size_t kHashLength = 32;
-  const bool is_hash =
-      mirror != pod.annotations.end() && mirror->second.size() == kHashLength &&
-      mirror->second.find_first_not_of("0123456789abcdef") == std::string::npos;
+  const bool is_hash = mirror != pod.annotations.end() && mirror->second.size() == kHashLength &&
+                       mirror->second.find_first_not_of("0123456789abcdef") == std::string::npos;
   return is_hash ? mirror->second : pod.uid;
 }
 
@@ -102,7 +101,8 @@ struct KubePods::Impl final : kube::Informer<kube::PodObject>::Handler {
     problem = Status::Ok();
     const std::string uid = NodeUidOf(now.meta);
     const auto known = pods.find(uid);
-    if (known != pods.end() && (known->second->ns != now.meta.ns || known->second->name != now.meta.name)) {
+    if (known != pods.end() &&
+        (known->second->ns != now.meta.ns || known->second->name != now.meta.name)) {
       Log(Severity::kWarning, "two pods claim to be one static pod: the second is passed over",
           {{"pod", known->second->Text()}, {"second", now.meta.ns + "/" + now.meta.name}});
       return;
@@ -120,8 +120,8 @@ struct KubePods::Impl final : kube::Informer<kube::PodObject>::Handler {
     Json annotations = Json::MakeObject();
     for (const auto& [key, value] : what->second) annotations.Set(key, Json::String(value));
     const Json patch = Json::MakeObject(
-        {{"metadata", Json::MakeObject(
-                          {{"uid", Json::String(api_uids.at(uid))}, {"annotations", std::move(annotations)}})}});
+        {{"metadata", Json::MakeObject({{"uid", Json::String(api_uids.at(uid))},
+                                        {"annotations", std::move(annotations)}})}});
     operations[uid] = client.Patch(
         kube::Pod(pod->second->ns, pod->second->name), kube::PatchKind::kMerge, patch,
         {.field_manager = std::string(names::kAgent)},

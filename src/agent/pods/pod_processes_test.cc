@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "src/agent/pod_processes.h"
+#include "src/agent/pods/pod_processes.h"
 
 #include <gtest/gtest.h>
 
@@ -38,7 +38,8 @@ class PodProcessesTest : public ::testing::Test {
 TEST_F(PodProcessesTest, FindsProcessesOfBothCgroupVersionsAndDrivers) {
   for (const std::string& cgroup :
        {"0::/kubepods/burstable/pod" + kUid + "/" + kId,
-        "0::/kubepods.slice/kubepods-burstable.slice/" + kSlice + "/cri-containerd-" + kId + ".scope",
+        "0::/kubepods.slice/kubepods-burstable.slice/" + kSlice + "/cri-containerd-" + kId +
+            ".scope",
         "5:freezer:/kubepods/pod" + kUid + "\n4:memory:/\n0::/\n",
         "11:pids:/\n3:devices:/kubepods.slice/" + kSlice + "/crio-" + kId + ".scope\n"}) {
     Put(4711, cgroup);

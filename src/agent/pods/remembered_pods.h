@@ -21,7 +21,7 @@
 #include <string>
 #include <vector>
 
-#include "src/agent/pods.h"
+#include "src/agent/pods/pods.h"
 #include "src/grant/journal.h"
 
 namespace tessera::agent {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "src/agent/process_owner.h"
+#include "src/agent/pods/process_owner.h"
 
 #include <algorithm>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "src/agent/kube_pods.h"
+#include "src/agent/pods/kube_pods.h"
 
 #include <gtest/gtest.h>
 
@@ -21,8 +21,9 @@ TEST(KubePodsTest, AStaticPodIsKnownByTheUidThatKubeletAndEngineHave) {
 
 TEST(KubePodsTest, AnAnnotationCannotMakeAPodPassForAnother) {
   const std::string own = PodWithMirror("").meta.uid;
-  for (const char* forged : {"", "fd3b355a-665c-4c95-8e7f-61fd2111689f", "0123456789ABCDEF0123456789ABCDEF",
-                             "0123456789abcdef0123456789abcde", "../23456789abcdef0123456789abcdef"}) {
+  for (const char* forged :
+       {"", "fd3b355a-665c-4c95-8e7f-61fd2111689f", "0123456789ABCDEF0123456789ABCDEF",
+        "0123456789abcdef0123456789abcde", "../23456789abcdef0123456789abcdef"}) {
     EXPECT_EQ(NodeUidOf(PodWithMirror(forged).meta), own) << forged;
   }
 }

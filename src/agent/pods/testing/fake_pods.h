@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "src/agent/pods.h"
+#include "src/agent/pods/pods.h"
 #include "src/device/pod_annotations.h"
 
 namespace tessera::agent {
@@ -62,8 +62,8 @@ class FakeApiPods final : public Pods {
   }
 
   Status trouble_;
-  bool apply = true;                                   // what is written comes back
-  std::map<std::string, device::Annotations> written;  // by name
+  bool apply = true;                                     // what is written comes back
+  std::map<std::string, device::Annotations> written;    // by name
   std::vector<std::pair<std::string, PodEvent>> events;  // by name, in order
 
  private:

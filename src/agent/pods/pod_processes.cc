@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "src/agent/pod_processes.h"
+#include "src/agent/pods/pod_processes.h"
 
 #include <algorithm>
 #include <optional>
 #include <utility>
 
-#include "src/agent/process_owner.h"
+#include "src/agent/pods/process_owner.h"
 #include "src/base/file.h"
 #include "src/base/strings.h"
 
@@ -25,7 +25,8 @@ std::optional<char> StateOf(const std::string& proc_root, int pid) {
   const char state = fields[0].empty() ? '?' : fields[0][0];
   // A zombie whose other threads live keeps what they use: num_threads is field 20 of the line.
   constexpr size_t kThreads = 20 - 3;
-  const bool others = fields.size() > kThreads && fields[kThreads] != "0" && fields[kThreads] != "1";
+  const bool others =
+      fields.size() > kThreads && fields[kThreads] != "0" && fields[kThreads] != "1";
   if ((state == 'Z' && !others) || state == 'X') return std::nullopt;
   return state;
 }

@@ -7,7 +7,7 @@
 #include <memory>
 #include <string>
 
-#include "src/agent/pods.h"
+#include "src/agent/pods/pods.h"
 #include "src/base/task_runner.h"
 #include "src/net/io_thread.h"
 
