@@ -8,7 +8,7 @@
 
 #include "src/agent/grant_metrics.h"
 #include "src/agent/kubelet/kubelet_metrics.h"
-#include "src/agent/node_metrics.h"
+#include "src/agent/node/node_metrics.h"
 #include "src/base/metrics.h"
 
 namespace tessera::agent {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "src/agent/device_nodes.h"
+#include "src/agent/node/device_nodes.h"
 
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
@@ -59,8 +59,8 @@ bool IsNode(const std::string& path, dev_t number, bool is_link) {
   return failed == 0 && S_ISCHR(info.st_mode) && info.st_rdev == number;
 }
 
-// The link of the node at `path`, which is there. A link that leads to another device, or nowhere, is
-// replaced: numbers are given anew when a module is loaded.
+// The link of the node at `path`, which is there. A link that leads to another device, or nowhere,
+// is replaced: numbers are given anew when a module is loaded.
 Status Link(const std::string& dev, const std::string& name, std::string* link, dev_t* number,
             bool* made) {
   struct stat node;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "src/agent/device_nodes.h"
+#include "src/agent/node/device_nodes.h"
 
 #include <gtest/gtest.h>
 #include <sys/stat.h>
@@ -99,8 +99,8 @@ TEST_F(DeviceNodesTest, TakesAwayWhatItMadeForGpusThatAreGoneAndNothingElse) {
   EXPECT_EQ(Create().made.size(), 13u) << "six nodes, seven links";
   RemoveGpu("0000:0f:00.0");
   RemoveGpu("0000:47:00.0");
-  EXPECT_EQ(Create().removed, (std::vector<std::string>{Dev("char/195:1"), Dev("char/195:2"),
-                                                        Dev("nvidia2")}));
+  EXPECT_EQ(Create().removed,
+            (std::vector<std::string>{Dev("char/195:1"), Dev("char/195:2"), Dev("nvidia2")}));
   EXPECT_TRUE(PathExists(Dev("nvidia0")));
   EXPECT_TRUE(PathExists(Dev("nvidia1"))) << "somebody else made it";
 

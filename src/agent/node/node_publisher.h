@@ -26,9 +26,9 @@
 #include <string>
 #include <vector>
 
-#include "src/agent/node_condition.h"
-#include "src/agent/node_events.h"
-#include "src/agent/node_metrics.h"
+#include "src/agent/node/node_condition.h"
+#include "src/agent/node/node_events.h"
+#include "src/agent/node/node_metrics.h"
 #include "src/base/status.h"
 #include "src/base/task_runner.h"
 #include "src/device/gpu.h"

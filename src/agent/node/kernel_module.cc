@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "src/agent/kernel_module.h"
+#include "src/agent/node/kernel_module.h"
 
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -51,10 +51,11 @@ Status LoadKernelModule(const std::string& root, const std::string& module) {
   while (::waitpid(child, &status, 0) < 0 && errno == EINTR) {
   }
   if (WIFEXITED(status) && WEXITSTATUS(status) == 0) return Status::Ok();
-  return Error(Code::kFailedPrecondition,
-               "modprobe {} failed in {} (exit code {}): run it on the host to see why; agents need "
-               "CAP_SYS_MODULE",
-               module, root, WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status));
+  return Error(
+      Code::kFailedPrecondition,
+      "modprobe {} failed in {} (exit code {}): run it on the host to see why; agents need "
+      "CAP_SYS_MODULE",
+      module, root, WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status));
 }
 
 }  // namespace tessera::agent

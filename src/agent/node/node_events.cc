@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "src/agent/node_events.h"
+#include "src/agent/node/node_events.h"
 
 #include <fmt/format.h>
 
@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "api/names.h"
-#include "src/agent/node_condition.h"
+#include "src/agent/node/node_condition.h"
 #include "src/device/node_annotation.h"
 #include "src/kube/event_object.h"
 
@@ -72,8 +72,8 @@ std::vector<NodeEvent> EventsBetween(const std::optional<device::NodeInventory>&
     events.push_back({true, names::kReasonRuntimeNotConfigured, now.runtime_problem});
   }
   if (now.runtime_problem.empty() && was_without) {
-    events.push_back({false, names::kReasonRuntimeConfigured,
-                      "containers start through tessera-runtime again"});
+    events.push_back(
+        {false, names::kReasonRuntimeConfigured, "containers start through tessera-runtime again"});
   }
   AppendNotes(before, now, &events);
   return events;

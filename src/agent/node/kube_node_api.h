@@ -5,7 +5,7 @@
 #include <memory>
 #include <string>
 
-#include "src/agent/node_publisher.h"
+#include "src/agent/node/node_publisher.h"
 #include "src/base/task_runner.h"
 #include "src/net/io_thread.h"
 

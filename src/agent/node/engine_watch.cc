@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "src/agent/engine_watch.h"
+#include "src/agent/node/engine_watch.h"
 
 #include <fmt/format.h>
 
@@ -13,8 +13,8 @@ namespace {
 
 constexpr size_t kMaxTrouble = 400;
 
-// The files of a unified diff: "--- /etc/containerd/config.toml"; of one that is missing, "--- /dev/null"
-// and then "+++ /etc/…".
+// The files of a unified diff: "--- /etc/containerd/config.toml"; of one that is missing, "---
+// /dev/null" and then "+++ /etc/…".
 std::string FilesOf(std::string_view diff) {
   std::string files;
   std::string_view last;
@@ -74,13 +74,13 @@ void EngineWatch::Check() {
   running_ = true;
   std::vector<std::string> argv = options_.command;
   argv.emplace_back("--dry-run");
-  run_(std::move(argv), [this, weak = std::weak_ptr<EngineWatch*>(self_)](
-                            const Result<SubprocessResult>& result) {
-    if (weak.expired()) return;
-    running_ = false;
-    OnChecked(result);
-    if (again_) Check();
-  });
+  run_(std::move(argv),
+       [this, weak = std::weak_ptr<EngineWatch*>(self_)](const Result<SubprocessResult>& result) {
+         if (weak.expired()) return;
+         running_ = false;
+         OnChecked(result);
+         if (again_) Check();
+       });
 }
 
 void EngineWatch::OnChecked(const Result<SubprocessResult>& result) {
@@ -88,7 +88,8 @@ void EngineWatch::OnChecked(const Result<SubprocessResult>& result) {
                               : result->out.empty()                  ? "configured"
                                                                      : "changed");
   if (!result.ok() || result->exit_code != 0) {
-    std::string trouble = CutText(result.ok() ? result->err : result.status().message(), kMaxTrouble);
+    std::string trouble =
+        CutText(result.ok() ? result->err : result.status().message(), kMaxTrouble);
     if (trouble != trouble_) {
       Log(Severity::kWarning, "cannot judge the container engine's configuration",
           {{"error", trouble}});
@@ -99,7 +100,8 @@ void EngineWatch::OnChecked(const Result<SubprocessResult>& result) {
   trouble_.clear();
   if (result->out.empty()) return SetProblem("");
   SetProblem(fmt::format(
-      "{} was changed since it was configured: new containers start without tessera-runtime, and so "
+      "{} was changed since it was configured: new containers start without tessera-runtime, and "
+      "so "
       "without their GPUs. Restart the agent's pod of this node, which configures it again, or set "
       "--repair-engine",
       FilesOf(result->out)));

@@ -5,8 +5,8 @@
 //
 // "tessera-runtime configure --dry-run" judges: it prints what it would change. It runs at the
 // start, after a change in the watched folders, and every kInterval. With `repair` the same command
-// without --dry-run follows, which restarts the engine; at most once in kRepairInterval, so that two
-// tools that disagree do not restart it in turns.
+// without --dry-run follows, which restarts the engine; at most once in kRepairInterval, so that
+// two tools that disagree do not restart it in turns.
 //
 // Threads: lives on `runner`; programs run elsewhere.
 #pragma once
@@ -17,7 +17,7 @@
 #include <string>
 #include <vector>
 
-#include "src/agent/node_metrics.h"
+#include "src/agent/node/node_metrics.h"
 #include "src/base/dir_watcher.h"
 #include "src/base/subprocess.h"
 #include "src/base/task_runner.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "src/agent/engine_watch.h"
+#include "src/agent/node/engine_watch.h"
 
 #include <gtest/gtest.h>
 
@@ -12,15 +12,15 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr const char* kDiff = "--- /etc/containerd/config.toml\n+++ /etc/containerd/config.toml\n+x\n";
+constexpr const char* kDiff =
+    "--- /etc/containerd/config.toml\n+++ /etc/containerd/config.toml\n+x\n";
 
 class EngineWatchTest : public ::testing::Test {
  protected:
   void Start(bool repair = false) {
     watch_.emplace(
         &runner_,
-        EngineWatchOptions{
-            .command = {"configure"}, .folders = {dir_.path()}, .repair = repair},
+        EngineWatchOptions{.command = {"configure"}, .folders = {dir_.path()}, .repair = repair},
         [this](std::vector<std::string> argv, ProgramDone done) {
           runs_.push_back(std::move(argv));
           runner_.Post([this, done = std::move(done)] {

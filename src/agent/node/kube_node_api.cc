@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "src/agent/kube_node_api.h"
+#include "src/agent/node/kube_node_api.h"
 
 #include <utility>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "src/agent/kernel_module.h"
+#include "src/agent/node/kernel_module.h"
 
 #include <gtest/gtest.h>
 #include <sys/stat.h>
@@ -19,7 +19,8 @@ class KernelModuleTest : public ::testing::Test {
  protected:
   void SetUp() override {
     if (::geteuid() != 0) GTEST_SKIP() << "chroot needs root";
-    for (const char* file : {"/bin/sh", "/lib64/ld-linux-x86-64.so.2", "/lib/x86_64-linux-gnu/libc.so.6"}) {
+    for (const char* file :
+         {"/bin/sh", "/lib64/ld-linux-x86-64.so.2", "/lib/x86_64-linux-gnu/libc.so.6"}) {
       if (!PathExists(file)) GTEST_SKIP() << file << " is not here";
       fs::create_directories(DirName(dir_.path() + file));
       fs::copy(file, dir_.path() + file);

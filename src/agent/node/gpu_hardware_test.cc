@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "src/agent/gpu_hardware.h"
+#include "src/agent/node/gpu_hardware.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "src/agent/node_publisher.h"
+#include "src/agent/node/node_publisher.h"
 
 #include <algorithm>
 #include <utility>
