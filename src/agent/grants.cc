@@ -9,13 +9,13 @@
 #include <future>
 #include <utility>
 
-#include "src/agent/allocation_grants.h"
-#include "src/agent/grant_server.h"
+#include "src/agent/grants/allocation_grants.h"
+#include "src/agent/grants/grant_server.h"
+#include "src/agent/grants/start_checks.h"
 #include "src/agent/kubelet/kubelet_client.h"
 #include "src/agent/limits/compute_members.h"
 #include "src/agent/pods/pod_processes.h"
 #include "src/agent/pods/remembered_pods.h"
-#include "src/agent/start_checks.h"
 #include "src/agent/take_over.h"
 #include "src/base/dir_watcher.h"
 #include "src/base/log.h"

@@ -8,9 +8,9 @@
 #include <string>
 #include <thread>
 
-#include "src/agent/grant_metrics.h"
-#include "src/agent/grant_service.h"
-#include "src/agent/holdings.h"
+#include "src/agent/grants/grant_metrics.h"
+#include "src/agent/grants/grant_service.h"
+#include "src/agent/grants/holdings.h"
 #include "src/agent/kubelet/bound_answers.h"
 #include "src/agent/kubelet/device_set.h"
 #include "src/agent/limits/container_usage.h"

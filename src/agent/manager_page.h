@@ -10,7 +10,7 @@
 #include <optional>
 #include <string>
 
-#include "src/agent/holdings.h"
+#include "src/agent/grants/holdings.h"
 #include "src/agent/kubelet/device_set.h"
 #include "src/agent/manager_metrics.h"
 #include "src/agent/pods/process_owner.h"

@@ -6,7 +6,7 @@
 
 #include <string_view>
 
-#include "src/agent/grant_metrics.h"
+#include "src/agent/grants/grant_metrics.h"
 #include "src/agent/kubelet/kubelet_metrics.h"
 #include "src/agent/node/node_metrics.h"
 #include "src/base/metrics.h"

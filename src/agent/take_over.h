@@ -15,8 +15,8 @@
 #include <set>
 #include <string>
 
-#include "src/agent/earlier_grants.h"
-#include "src/agent/grant_ledger.h"
+#include "src/agent/grants/earlier_grants.h"
+#include "src/agent/grants/grant_ledger.h"
 #include "src/device/dialects/plugin_checkpoints.h"
 
 namespace tessera::agent {

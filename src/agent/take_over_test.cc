@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/agent/take_over.h"
 
-#include "src/agent/allocation_fixture.h"
-#include "src/agent/grants_fixture.h"
-#include "src/agent/holdings.h"
+#include "src/agent/grants/holdings.h"
+#include "src/agent/grants/testing/allocation_fixture.h"
+#include "src/agent/grants/testing/grants_fixture.h"
 #include "src/base/file.h"
 #include "src/base/log.h"
 

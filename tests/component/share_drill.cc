@@ -13,9 +13,9 @@
 
 #include "api/names.h"
 #include "src/agent/grants.h"
+#include "src/agent/grants/offers.h"
 #include "src/agent/kubelet/bound_answers.h"
 #include "src/agent/kubelet/plugin.h"
-#include "src/agent/offers.h"
 #include "src/agent/pods/testing/fake_pods.h"
 #include "src/base/random.h"
 #include "src/grant/client.h"

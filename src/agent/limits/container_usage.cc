@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "api/names.h"
-#include "src/agent/container_limits.h"
+#include "src/agent/grants/container_limits.h"
 #include "src/base/file.h"
 #include "src/base/log.h"
 #include "src/base/strings.h"

@@ -24,7 +24,7 @@
 #include <string>
 #include <vector>
 
-#include "src/agent/grant_ledger.h"
+#include "src/agent/grants/grant_ledger.h"
 #include "src/agent/limits/compute_control.h"
 #include "src/agent/limits/container_region.h"
 #include "src/agent/limits/unaccounted.h"

@@ -6,8 +6,8 @@
 #include <filesystem>
 
 #include "api/names.h"
-#include "src/agent/container_limits.h"
-#include "src/agent/grants_fixture.h"
+#include "src/agent/grants/container_limits.h"
+#include "src/agent/grants/testing/grants_fixture.h"
 #include "src/agent/limits/usage_test_file.h"
 #include "src/gpu/fake_nvml.h"
 

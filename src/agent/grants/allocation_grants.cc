@@ -1,0 +1,225 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/agent/grants/allocation_grants.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "api/names.h"
+#include "src/agent/grants/token_request.h"
+#include "src/agent/kubelet/allocation.h"
+#include "src/base/log.h"
+
+namespace tessera::agent {
+namespace {
+
+// One without claims was given by another device plugin (take_over.h).
+bool HasClaim(const GrantLedger::Entry* entry, const std::string& resource) {
+  return entry != nullptr &&
+         (entry->claims.empty() ||
+          std::any_of(entry->claims.begin(), entry->claims.end(),
+                      [&](const Claim& claim) { return claim.resource == resource; }));
+}
+
+bool Holds(const PodDevices& listed, const PodInfo& pod, const std::string& container,
+           const std::string& resource) {
+  return std::any_of(listed.held.begin(), listed.held.end(), [&](const HeldDevices& held) {
+    return held.pod_namespace == pod.ns && held.pod_name == pod.name &&
+           held.container == container && held.resource == resource;
+  });
+}
+
+std::vector<std::string> KeptIds(const std::string& resource, std::vector<std::string> ids) {
+  return resource == names::kResourceGpu ? std::move(ids) : ShareTokenIds(ids);
+}
+
+// Errors of now, such as a GPU whose last container still ends.
+bool MayPass(const Status& status) {
+  return status.code() == Code::kUnavailable || status.code() == Code::kFailedPrecondition ||
+         status.code() == Code::kResourceExhausted;
+}
+
+void LogGiven(const std::string& resource, const ContainerRef& who,
+              const Result<grant::Grant>& grant) {
+  if (!grant.ok()) return;
+  Log(Severity::kInfo, "allocated",
+      {{"pod", who.PodText()},
+       {"uid", who.pod_uid},
+       {"container", who.container},
+       {"resource", resource},
+       {"gpus", grant->env.at(std::string(names::kEnvVisibleDevices))}});
+}
+
+}  // namespace
+
+struct AllocationGrants::Call {
+  std::string resource;
+  std::vector<std::string> ids;
+  MonotonicTime began;
+  MonotonicTime until;
+  Duration waited{};  // for the kubelet's list, and between attempts
+  Result<PodDevices> listed = Status(Code::kUnavailable, "not asked");
+  GrantService::Reply reply;
+};
+
+Claim NewClaim(const std::string& resource, const std::vector<std::string>& ids, WallTime now) {
+  return {grant::NewNonce(now), resource, KeptIds(resource, ids)};
+}
+
+bool IsOf(const Claim& claim, const std::string& resource, const std::vector<std::string>& ids) {
+  if (claim.resource != resource) return false;
+  const std::vector<std::string> kept = KeptIds(resource, ids);
+  return std::is_permutation(kept.begin(), kept.end(), claim.ids.begin(), claim.ids.end());
+}
+
+AllocationGrants::AllocationGrants(TaskRunner* runner, GrantService* service,
+                                   const GrantLedger* ledger, const Pods* pods,
+                                   device::MemoryUnit gpu_mem_unit, GrantMetrics* metrics)
+    : runner_(runner),
+      service_(service),
+      ledger_(ledger),
+      pods_(pods),
+      unit_(gpu_mem_unit),
+      metrics_(metrics) {}
+
+void AllocationGrants::Allocate(const std::string& resource, const std::vector<std::string>& ids,
+                                GrantService::Reply reply) {
+  const MonotonicTime now = runner_->clock().Now();
+  const auto call = std::make_shared<Call>(Call{.resource = resource,
+                                                .ids = ids,
+                                                .began = now,
+                                                .until = now + kPatience,
+                                                .reply = std::move(reply)});
+  pods_ == nullptr ? GiveByIds(call) : Look(call);
+}
+
+void AllocationGrants::Reply(const CallPtr& call, const Result<grant::Grant>& grant) const {
+  if (metrics_ != nullptr) {
+    metrics_->allocate_own.Observe(runner_->clock().Now() - call->began - call->waited);
+  }
+  call->reply(grant);
+}
+
+void AllocationGrants::Look(const CallPtr& call) {
+  const MonotonicTime asked = runner_->clock().Now();
+  service_->ended().List([this, call, asked](const Result<PodDevices>& listed) {
+    call->waited += runner_->clock().Now() - asked;
+    const bool busy = listed.status().code() == Code::kResourceExhausted;
+    if (busy && Again(call, kLongPause, &AllocationGrants::Look)) return;
+    call->listed = listed;
+    Find(call);
+  });
+}
+
+bool AllocationGrants::Again(const CallPtr& call, Duration pause,
+                             void (AllocationGrants::*step)(const CallPtr&)) {
+  const MonotonicTime paused = runner_->clock().Now();
+  if (paused >= call->until) return false;
+  runner_->PostDelayed(pause,
+                       [this, call, step, paused, weak = std::weak_ptr<AllocationGrants*>(self_)] {
+                         if (weak.expired()) return;
+                         call->waited += runner_->clock().Now() - paused;
+                         (this->*step)(call);
+                       });
+  return true;
+}
+
+void AllocationGrants::Find(const CallPtr& call) {
+  if (const auto found = Next(*call, false)) return Give(call, *found);
+  if (Again(call, kPause, &AllocationGrants::Find)) return;
+  if (const auto found = Next(*call, true)) return Give(call, *found);
+  const Status broken = BrokenRequest(*call);
+  broken.ok() ? GiveByIds(call) : Reply(call, broken);
+}
+
+bool AllocationGrants::MayBe(const Call& call, const PodInfo& pod,
+                             const device::ContainerRequest& container, bool again) const {
+  // First what leaves few: most containers of the node have been given theirs.
+  const auto entry = ledger_->entries().find({pod.uid, container.name});
+  const bool known = entry != ledger_->entries().end();
+  if (HasClaim(known ? &entry->second : nullptr, call.resource) != again) return false;
+  const auto asks = AsksOf(container, unit_);
+  const auto ask = asks.find(call.resource);
+  // Memory beside whole GPUs decides nothing, and is as much as it is.
+  const bool beside = container.dialect == device::Dialect::kVcuda && container.exclusive &&
+                      call.resource == names::kResourceVcudaMemory;
+  if (!beside && (ask == asks.end() || ask->second != static_cast<int64_t>(call.ids.size()))) {
+    return false;
+  }
+  return !call.listed.ok() || !Holds(*call.listed, pod, container.name, call.resource);
+}
+
+std::optional<AllocationGrants::Candidate> AllocationGrants::Next(const Call& call, bool again) {
+  const bool told = call.listed.ok();
+  // A kubelet that has forgotten what it gave is believed only when it speaks.
+  if (again && !told) return std::nullopt;
+  std::optional<Candidate> next;
+  int pods = 0;
+  for (const auto& pod : service_->view().PodsInOrder()) {
+    const auto& containers = pod->request->containers;
+    const auto found = std::find_if(containers.begin(), containers.end(),
+                                    [&](const auto& one) { return MayBe(call, *pod, one, again); });
+    if (found == containers.end()) continue;
+    if (told && !call.listed->Lists(pod->ns, pod->name)) continue;
+    next = {{pod->uid, pod->ns, pod->name, found->name}, true};
+    ++pods;
+    if (!told) break;
+    // Kubelets before 1.34 also list pods that they have turned away: the last is the one.
+  }
+  if (next) next->guessed = !told || again || pods > 1;
+  return next;
+}
+
+Status AllocationGrants::BrokenRequest(const Call& call) const {
+  if (!call.listed.ok()) return Status::Ok();
+  for (const auto& [uid, pod] : pods_->pods()) {
+    const bool starts = !pod->ended && pod->container_ids.empty();
+    if (!starts || pod->request.ok() || !call.listed->Lists(pod->ns, pod->name)) continue;
+    return pod->request.status().Annotate("pod " + pod->Text());
+  }
+  return Status::Ok();
+}
+
+void AllocationGrants::Give(const CallPtr& call, const Candidate& to) {
+  half_.reset();
+  service_->Decide({.who = to.who,
+                    .claims = {NewClaim(call->resource, call->ids, runner_->clock().WallNow())},
+                    .guessed = to.guessed,
+                    .waited = {call, &call->waited},
+                    .reply = [this, call, who = to.who](const Result<grant::Grant>& grant) {
+                      Answer(call, who, grant);
+                    }});
+}
+
+// The kubelet turns a pod away for good that gets an error.
+void AllocationGrants::Answer(const CallPtr& call, const ContainerRef& who,
+                              const Result<grant::Grant>& grant) {
+  if (MayPass(grant.status()) && Again(call, kLongPause, &AllocationGrants::Look)) return;
+  LogGiven(call->resource, who, grant);
+  Reply(call, grant);
+}
+
+// A container that asks for two resources is answered with the second, because only both say how
+// much it is.
+void AllocationGrants::GiveByIds(const CallPtr& call) {
+  std::vector<Claim> claims = {NewClaim(call->resource, call->ids, runner_->clock().WallNow())};
+  const std::optional<Claim> half = std::exchange(half_, std::nullopt);
+  if (half && half->resource != call->resource) claims.push_back(*half);
+  const std::string container(kUnnamedContainer);
+  if (!RequestOfTokens(container, claims, unit_).ok()) {
+    claims.resize(1);
+    if (!RequestOfTokens(container, claims, unit_).ok()) {
+      half_ = claims[0];
+      return Reply(call, grant::Grant());
+    }
+  }
+  const ContainerRef who{"unnamed-" + grant::NonceText(claims[0].nonce), "", "", container};
+  service_->Decide({.who = who,
+                    .claims = claims,
+                    .guessed = true,
+                    .reply = [this, call, who](const Result<grant::Grant>& grant) {
+                      LogGiven(call->resource, who, grant);
+                      Reply(call, grant);
+                    }});
+}
+
+}  // namespace tessera::agent

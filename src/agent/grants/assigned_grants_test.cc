@@ -1,0 +1,387 @@
+// SPDX-License-Identifier: Apache-2.0
+// Grants by what pods were assigned, and by choice where they came past the scheduler.
+#include "src/agent/grants/holdings.h"
+#include "src/agent/grants/testing/grants_fixture.h"
+
+namespace tessera::agent {
+namespace {
+
+using namespace std::chrono_literals;
+
+class AssignedGrantsTest : public GrantsFixture {};
+
+TEST_F(AssignedGrantsTest, FollowsTheAssignmentWhateverTheKubeletNamed) {
+  Assign(FakeApiPods::Make("a", {{"main", {{kGpu, "2"}}}}), {{"main", {"GPU-3", "GPU-2"}}});
+  EXPECT_EQ(GpuOf("a", {Token(kGpu, 2)}), "GPU-3,GPU-2");
+}
+
+TEST_F(AssignedGrantsTest, CountsWhereTheKubeletNamedOtherGpus) {
+  Assign(FakeApiPods::Make("a", {{"main", {{kGpu, "2"}}}}), {{"main", {"GPU-1", "GPU-0"}}});
+  ASSERT_TRUE(Ask("a", {Token(kGpu, 2)}).ok());
+  EXPECT_EQ(metrics_.named_other_gpus.value(), 0u) << "the same in another order";
+  Assign(FakeApiPods::Make("b", {{"main", {{kGpu, "1"}}}}), {{"main", {"GPU-3"}}});
+  const auto token = Token(kGpu, 1);
+  ASSERT_TRUE(Ask("b", {token}).ok());
+  ASSERT_TRUE(Ask("b", {token}).ok());
+  Assign(FakeApiPods::Make("c", {{"main", {{kMem, "1"}}}}), {{"main", {"GPU-2"}}});
+  ASSERT_TRUE(Ask("c", {Token(kMem, 1)}).ok());
+  EXPECT_EQ(metrics_.named_other_gpus.value(), 1u);
+}
+
+TEST_F(AssignedGrantsTest, PodsOfOneSizeGetEachItsOwnInAnyOrder) {
+  for (int i = 0; i < 4; ++i) {
+    Assign(FakeApiPods::Make(std::to_string(i), {{"main", {{kMem, "8"}}}}),
+           {{"main", {"GPU-" + std::to_string(i)}}});
+  }
+  for (const int i : {2, 0, 3, 1}) {
+    EXPECT_EQ(GpuOf(std::to_string(i), {Token(kMem, 8)}), "GPU-" + std::to_string(i));
+  }
+}
+
+TEST_F(AssignedGrantsTest, GrantCarriesTheLimits) {
+  Assign(FakeApiPods::Make("a", {{"main", {{kCore, "30"}, {kBlocks, "20"}}}}),
+         {{"main", {"GPU-1"}}});
+  const auto grant = Ask("a", {Token(kBlocks, 20), Token(kCore, 30)});
+  ASSERT_TRUE(grant.ok()) << grant.status().ToString();
+  ASSERT_EQ(grant->devices.size(), 1u);
+  EXPECT_EQ(grant->devices[0].milli, 300);
+  EXPECT_EQ(grant->devices[0].bytes, GiB(5).count());
+}
+
+TEST_F(AssignedGrantsTest, OldImagesFindWhatGpushareToldThem) {
+  service_->SetIsolationDisabled(true);
+  Assign(FakeApiPods::Make("a", {{"main", {{kMem, "6"}}}, {"side", {{kMem, "2"}}}}),
+         {{"main", {"GPU-3"}}, {"side", {"GPU-3"}}});
+  const auto token = Token(kMem, 6);
+  const auto first = Ask("a", {token});
+  ASSERT_TRUE(first.ok()) << first.status().ToString();
+  EXPECT_EQ(first->env.at("ALIYUN_COM_GPU_MEM_IDX"), "3");
+  EXPECT_EQ(first->env.at("ALIYUN_COM_GPU_MEM_POD"), "8");
+  EXPECT_EQ(first->env.at("ALIYUN_COM_GPU_MEM_CONTAINER"), "6");
+  EXPECT_EQ(first->env.at("ALIYUN_COM_GPU_MEM_DEV"), "16");
+  EXPECT_EQ(first->env.at("CGPU_DISABLE"), "true");
+  service_->SetIsolationDisabled(false);
+  Restart();
+  const auto again = Ask("a", {token});
+  ASSERT_TRUE(again.ok());
+  EXPECT_EQ(*again, *first) << "the same answer, also after a crash";
+}
+
+TEST_F(AssignedGrantsTest, NoPodSwitchesItsIsolationOffItself) {
+  Assign(FakeApiPods::Make("a", {{"main", {{kMem, "6"}}}}), {{"main", {"GPU-3"}}});
+  const auto grant = Ask("a", {Token(kMem, 6)});
+  ASSERT_TRUE(grant.ok()) << grant.status().ToString();
+  EXPECT_EQ(grant->env.at("CGPU_DISABLE"), "false") << "over what stands in its spec";
+}
+
+TEST_F(AssignedGrantsTest, InitContainerIsShownUntilItHasEnded) {
+  PodInfo pod = FakeApiPods::Make("a", {{"init", {{kGpu, "1"}}}, {"main", {{kGpu, "2"}}}});
+  Assign(pod, {{"init", {"GPU-0"}}, {"main", {"GPU-0", "GPU-1"}}});
+  ASSERT_TRUE(Ask("a", {Token(kGpu, 1)}, "init").ok());
+  EXPECT_EQ(HoldingsOf(*ledger_, &pods_).containers.size(), 1u);
+  ASSERT_TRUE(Ask("a", {Token(kGpu, 2)}).ok());
+  pod = *pods_.pods().at("uid-a");
+  pod.ended_containers = {"init", "main"};
+  pods_.Set(pod);
+  const Holdings shown = HoldingsOf(*ledger_, &pods_);
+  ASSERT_EQ(shown.containers.size(), 1u);
+  EXPECT_EQ(shown.containers[0].who.container, "main") << "it holds its GPUs while its pod lives";
+}
+
+TEST_F(AssignedGrantsTest, SameAnswerAfterACrashAlsoWhenTheAnnotationWasChanged) {
+  const PodInfo pod = FakeApiPods::Make("a", {{"main", {{kMem, "8"}}}});
+  Assign(pod, {{"main", {"GPU-1"}}});
+  const auto token = Token(kMem, 8);
+  ASSERT_EQ(GpuOf("a", {token}), "GPU-1");
+  Assign(pod, {{"main", {"GPU-2"}}});
+  EXPECT_EQ(GpuOf("a", {token}), "GPU-1");
+  Restart();
+  EXPECT_EQ(GpuOf("a", {token}), "GPU-1");
+}
+
+TEST_F(AssignedGrantsTest, ForgedAssignmentGivesNoMoreThanThePodAsksFor) {
+  PodInfo pod = FakeApiPods::Make("a", {{"main", {{kMem, "1"}}}});
+  device::Assignment forged;
+  forged.containers["main"] = {{.uuid = "GPU-1", .compute = kWholeGpu, .memory = GiB(16)}};
+  pod.annotations[std::string(names::kAnnotationAssignment)] = *device::EncodeAssignment(forged);
+  pods_.Set(pod);
+  const auto grant = Ask("a", {Token(kMem, 1)});
+  EXPECT_EQ(grant.status().code(), Code::kInvalidArgument) << grant.status().ToString();
+  pod.annotations[std::string(names::kAnnotationAssignment)] = "{";
+  pods_.Set(pod);
+  EXPECT_EQ(Ask("a", {Token(kMem, 1)}).status().code(), Code::kInvalidArgument);
+  EXPECT_TRUE(ledger_->entries().empty());
+}
+
+TEST_F(AssignedGrantsTest, WaitsForAPodThatTheApiServerHasNotShownYet) {
+  const auto answer = Start("a", {Token(kMem, 8)});
+  runner_.AdvanceTimeAndRun(1s);
+  ASSERT_FALSE(answer->has_value());
+  Assign(FakeApiPods::Make("a", {{"main", {{kMem, "8"}}}}), {{"main", {"GPU-2"}}});
+  runner_.RunUntilIdle();
+  ASSERT_TRUE(answer->has_value());
+  EXPECT_EQ((**answer)->env.at("NVIDIA_VISIBLE_DEVICES"), "GPU-2");
+}
+
+TEST_F(AssignedGrantsTest, AnotherPodsNewsAnswersNoQuestionAndEachIsAnsweredOnce) {
+  int answers = 0;
+  service_->Handle({.pod_uid = "uid-a",
+                    .pod_namespace = "default",
+                    .pod_name = "a",
+                    .container = "main",
+                    .tokens = {Token(kMem, 8)}},
+                   [&](const Result<grant::Grant>& reply) {
+                     ++answers;
+                     EXPECT_TRUE(reply.ok()) << reply.status().ToString();
+                   });
+  pods_.Set(FakeApiPods::Make("b", {{"main", {{kMem, "8"}}}}));
+  runner_.AdvanceTimeAndRun(1s);
+  EXPECT_EQ(answers, 0);
+  Assign(FakeApiPods::Make("a", {{"main", {{kMem, "8"}}}}), {{"main", {"GPU-2"}}});
+  Assign(FakeApiPods::Make("a", {{"main", {{kMem, "8"}}}}), {{"main", {"GPU-2"}}});
+  runner_.AdvanceTimeAndRun(2 * GrantService::kPodPatience);
+  EXPECT_EQ(answers, 1);
+}
+
+// An agent that died had sent the first of two annotations; it arrives after what its successor
+// wrote.
+TEST_F(AssignedGrantsTest, AnOlderAnnotationThatArrivesLateIsWrittenOver) {
+  pods_.Sync();
+  pods_.Set(FakeApiPods::Make("a", {{"main", {{kGpu, "1"}}}, {"second", {{kGpu, "1"}}}}));
+  const auto assignment = [&] {
+    return pods_.pods().at("uid-a")->annotations.at(std::string(names::kAnnotationAssignment));
+  };
+  ASSERT_TRUE(Ask("a", {Token(kGpu, 1)}).ok());
+  runner_.RunUntilIdle();
+  const std::string older = assignment();
+  ASSERT_TRUE(Ask("a", {Token(kGpu, 1)}, "second").ok());
+  runner_.RunUntilIdle();
+  const std::string both = assignment();
+  ASSERT_NE(both, older);
+  PodInfo late = *pods_.pods().at("uid-a");
+  late.annotations[std::string(names::kAnnotationAssignment)] = older;
+  pods_.Set(std::move(late));
+  runner_.RunUntilIdle();
+  EXPECT_EQ(assignment(), both);
+}
+
+TEST_F(AssignedGrantsTest, WithoutAnApiServerAPodThatFindsNoRoomGetsThatOfAPodThatIsGone) {
+  Restart(false);
+  for (const char* name : {"a", "b", "c", "d"}) {
+    kubelet_.Admit(name);
+    ASSERT_TRUE(Ask(name, {Token(kMem, 16)}).ok());
+    kubelet_.Hold(name, kMem, "m000" + std::to_string(next_id_ - 1));
+  }
+  kubelet_.Admit("e");
+  EXPECT_EQ(Ask("e", {Token(kMem, 16)}).status().code(), Code::kResourceExhausted);
+  const std::string was_of_c = ledger_->Find({"uid-c", "default", "c", "main"})->shares[0].uuid;
+  kubelet_.End("c");
+  EXPECT_EQ(GpuOf("e", {Token(kMem, 16)}), was_of_c);
+}
+
+TEST_F(AssignedGrantsTest, PodThatStaysUnknownIsRefusedWithTheReason) {
+  pods_.trouble_ = Status(Code::kUnavailable, "connection refused");
+  const auto answer = Start("a", {Token(kMem, 8)});
+  runner_.AdvanceTimeAndRun(GrantService::kPodPatience);
+  ASSERT_TRUE(answer->has_value());
+  EXPECT_EQ((*answer)->status().code(), Code::kUnavailable);
+  EXPECT_NE((*answer)->status().message().find("connection refused"), std::string::npos);
+}
+
+TEST_F(AssignedGrantsTest, PodThatCamePastTheSchedulerGetsTheTightestGpuAndSaysSo) {
+  Assign(FakeApiPods::Make("first", {{"main", {{kMem, "10"}}}}), {{"main", {"GPU-2"}}});
+  pods_.Set(FakeApiPods::Make("a", {{"main", {{kMem, "6"}}}, {"side", {{kMem, "1"}}}}));
+  EXPECT_EQ(GpuOf("a", {Token(kMem, 6)}), "GPU-0") << "6 and 1 do not fit beside 10";
+  EXPECT_EQ(GpuOf("a", {Token(kMem, 1)}, "side"), "GPU-0") << "one GPU for the pod";
+  const auto& written = pods_.written["a"];
+  const auto assignment =
+      device::DecodeAssignment(written.at(std::string(names::kAnnotationAssignment)));
+  ASSERT_TRUE(assignment.ok());
+  EXPECT_EQ(assignment->containers.at("side")[0].uuid, "GPU-0");
+  EXPECT_EQ(written.at(std::string(names::kAnnotationGpuMemAssigned)), "true");
+  pods_.Set(FakeApiPods::Make("b", {{"main", {{kMem, "6"}}}}));
+  EXPECT_EQ(GpuOf("b", {Token(kMem, 6)}), "GPU-2") << "assigned, though not started, counts";
+}
+
+TEST_F(AssignedGrantsTest, ChoiceForAllContainersSurvivesACrash) {
+  pods_.apply = false;
+  pods_.Set(FakeApiPods::Make("a", {{"main", {{kMem, "6"}}}, {"side", {{kMem, "1"}}}}));
+  ASSERT_EQ(GpuOf("a", {Token(kMem, 6)}), "GPU-0");
+  Assign(FakeApiPods::Make("b", {{"main", {{kMem, "2"}}}}), {{"main", {"GPU-0"}}});
+  pods_.written.clear();
+  Restart();
+  pods_.Sync();
+  EXPECT_TRUE(pods_.written.contains("a")) << "what was not written is written after the crash";
+  EXPECT_EQ(GpuOf("a", {Token(kMem, 1)}, "side"), "GPU-0");
+}
+
+TEST_F(AssignedGrantsTest, WholeGpusAreThoseThatTheKubeletNamedUnlessAnotherHasThem) {
+  pods_.Set(FakeApiPods::Make("a", {{"main", {{kGpu, "1"}}}}));
+  EXPECT_EQ(GpuOf("a", {Token(kGpu, 1)}), "GPU-0");
+  Assign(FakeApiPods::Make("b", {{"main", {{kMem, "1"}}}}), {{"main", {"GPU-1"}}});
+  pods_.Set(FakeApiPods::Make("c", {{"main", {{kGpu, "1"}}}}));
+  const grant::Token one{grant::TokenVariable(kGpu),
+                         sealer_.Seal(kGpu, {"GPU-1"}, runner_.clock().WallNow())};
+  EXPECT_EQ(GpuOf("c", {one}), "GPU-2");
+}
+
+TEST_F(AssignedGrantsTest, AContainerHasTheGpusOfTheInitContainerBeforeIt) {
+  Assign(FakeApiPods::Make("b", {{"main", {{kMem, "1"}}}}), {{"main", {"GPU-1"}}});
+  pods_.Set(FakeApiPods::Make("a", {{"init", {{kGpu, "2"}}}, {"main", {{kGpu, "2"}}}}));
+  const std::string had = GpuOf("a", {Token(kGpu, 2)}, "init");
+  ASSERT_EQ(had, "GPU-0,GPU-2") << "the kubelet named GPU-0 and GPU-1, and that is taken";
+  pods_.Remove("uid-b");
+  EXPECT_EQ(GpuOf("a", {Token(kGpu, 2)}), had) << "although GPU-1 is free now";
+  EXPECT_TRUE(ledger_->Accounts().UseOf("GPU-1").idle());
+  EXPECT_TRUE(ledger_->Accounts().UseOf("GPU-3").idle());
+}
+
+TEST_F(AssignedGrantsTest, AContainerHasItsInitContainersGpuAlsoWhereAnotherPodWasAssignedIt) {
+  pods_.Set(FakeApiPods::Make("a", {{"init", {{kGpu, "1"}}}, {"main", {{kGpu, "1"}}}}));
+  ASSERT_EQ(GpuOf("a", {Token(kGpu, 1)}, "init"), "GPU-0");
+  // By a scheduler that did not know of it yet.
+  Assign(FakeApiPods::Make("b", {{"main", {{kGpu, "1"}}}}), {{"main", {"GPU-0"}}});
+  EXPECT_FALSE(Ask("b", {Token(kGpu, 1)}).ok());
+  EXPECT_EQ(GpuOf("a", {Token(kGpu, 1)}), "GPU-0");
+}
+
+TEST_F(AssignedGrantsTest, AContainerThatAsksForFewerHasSomeOfTheInitContainersGpus) {
+  pods_.Set(FakeApiPods::Make("a", {{"init", {{kGpu, "3"}}}, {"main", {{kGpu, "1"}}}}));
+  const grant::Token three{
+      grant::TokenVariable(kGpu),
+      sealer_.Seal(kGpu, {"GPU-1", "GPU-2", "GPU-3"}, runner_.clock().WallNow())};
+  ASSERT_EQ(GpuOf("a", {three}, "init"), "GPU-1,GPU-2,GPU-3");
+  EXPECT_NE(GpuOf("a", {Token(kGpu, 1)}), "GPU-0") << "which the kubelet named";
+  EXPECT_TRUE(ledger_->Accounts().UseOf("GPU-0").idle());
+}
+
+TEST_F(AssignedGrantsTest, AContainerThatAsksForMoreHasTheInitContainersGpusAndOthers) {
+  pods_.Set(FakeApiPods::Make("a", {{"init", {{kGpu, "1"}}}, {"main", {{kGpu, "2"}}}}));
+  const grant::Token last{grant::TokenVariable(kGpu),
+                          sealer_.Seal(kGpu, {"GPU-3"}, runner_.clock().WallNow())};
+  ASSERT_EQ(GpuOf("a", {last}, "init"), "GPU-3");
+  const auto grant = Ask("a", {Token(kGpu, 2)});
+  ASSERT_TRUE(grant.ok()) << grant.status().ToString();
+  ASSERT_EQ(grant->devices.size(), 2u);
+  EXPECT_TRUE(grant->devices[0].uuid == "GPU-3" || grant->devices[1].uuid == "GPU-3");
+}
+
+TEST_F(AssignedGrantsTest, AnInitContainersGpuIsForTheContainerThatTheSchedulerCountsItWith) {
+  pods_.Set(FakeApiPods::Make(
+      "a", {{"init", {{kGpu, "1"}}}, {"main", {{kGpu, "1"}}}, {"second", {{kGpu, "1"}}}}));
+  ASSERT_EQ(GpuOf("a", {Token(kGpu, 1)}, "init"), "GPU-0");
+  EXPECT_NE(GpuOf("a", {Token(kGpu, 1)}, "second"), "GPU-0");
+  EXPECT_EQ(GpuOf("a", {Token(kGpu, 1)}), "GPU-0");
+}
+
+TEST_F(AssignedGrantsTest, AContainerHasAnotherOnesInitGpuWhereThereIsNoOther) {
+  Assign(FakeApiPods::Make("b", {{"main", {{kMem, "1"}}}}), {{"main", {"GPU-3"}}});
+  pods_.Set(FakeApiPods::Make(
+      "a", {{"init", {{kGpu, "3"}}}, {"main", {{kGpu, "1"}}}, {"second", {{kGpu, "1"}}}}));
+  ASSERT_EQ(GpuOf("a", {Token(kGpu, 3)}, "init"), "GPU-0,GPU-1,GPU-2");
+  ASSERT_EQ(GpuOf("a", {Token(kGpu, 1)}), "GPU-0");
+  const std::string second = GpuOf("a", {Token(kGpu, 1)}, "second");
+  EXPECT_TRUE(second == "GPU-1" || second == "GPU-2") << second;
+}
+
+TEST_F(AssignedGrantsTest, APodWithoutRoomForAllOfItsContainersTakesNoGpu) {
+  Assign(FakeApiPods::Make("b", {{"main", {{kGpu, "3"}}}}),
+         {{"main", {"GPU-1", "GPU-2", "GPU-3"}}});
+  pods_.Set(FakeApiPods::Make("a", {{"main", {{kGpu, "1"}}}, {"second", {{kGpu, "1"}}}}));
+  EXPECT_EQ(Ask("a", {Token(kGpu, 1)}).status().code(), Code::kResourceExhausted);
+  EXPECT_TRUE(ledger_->entries().empty());
+  EXPECT_FALSE(pods_.written.contains("a"));
+  pods_.Remove("uid-b");
+  EXPECT_EQ(GpuOf("a", {Token(kGpu, 1)}), "GPU-0");
+  EXPECT_NE(GpuOf("a", {Token(kGpu, 1)}, "second"), "GPU-0");
+}
+
+TEST_F(AssignedGrantsTest, ContainersThatRunOneAfterTheOtherShareOneGpu) {
+  Assign(FakeApiPods::Make("b", {{"main", {{kCore, "50"}, {kBlocks, "4"}}}}),
+         {{"main", {"GPU-2"}}});
+  pods_.Set(FakeApiPods::Make("a", {{"init", {{kCore, "30"}, {kBlocks, "20"}}},
+                                    {"main", {{kCore, "60"}, {kBlocks, "4"}}}}));
+  const std::string had = GpuOf("a", {Token(kBlocks, 20), Token(kCore, 30)}, "init");
+  EXPECT_EQ(had, "GPU-0") << "GPU-2 has room for one of them only";
+  EXPECT_EQ(GpuOf("a", {Token(kBlocks, 4), Token(kCore, 60)}), had);
+}
+
+TEST_F(AssignedGrantsTest, AContainerWaitsForAnUnhealthyGpuOfItsInitContainer) {
+  pods_.Set(FakeApiPods::Make("a", {{"init", {{kGpu, "1"}}}, {"main", {{kGpu, "1"}}}}));
+  const grant::Token last{grant::TokenVariable(kGpu),
+                          sealer_.Seal(kGpu, {"GPU-3"}, runner_.clock().WallNow())};
+  ASSERT_EQ(GpuOf("a", {last}, "init"), "GPU-3");
+  const auto well = devices_.Get();
+  device::NodeInventory inventory = well->inventory();
+  inventory.gpus[3].health = device::Health::Unhealthy("XID 79");
+  devices_.Set(std::make_shared<const DeviceSet>(
+      std::make_shared<const device::NodeInventory>(std::move(inventory))));
+  const auto refused = Ask("a", {Token(kGpu, 1)});
+  EXPECT_NE(refused.status().message().find("XID 79"), std::string::npos)
+      << refused.status().ToString();
+  devices_.Set(well);
+  EXPECT_EQ(GpuOf("a", {Token(kGpu, 1)}), "GPU-3");
+}
+
+TEST_F(AssignedGrantsTest, RefusesWhatDoesNotFitUntilOthersEnd) {
+  pods_.Sync();
+  for (const std::string name : {"a", "b", "c", "d"}) {
+    pods_.Set(FakeApiPods::Make(name, {{"main", {{kMem, "10"}}}}));
+    const grant::Token token = Token(kMem, 10);
+    const std::string id = sealer_.Open(kMem, token.value)->ids[0];
+    kubelet_.Admit(name);
+    kubelet_.Hold(name, kMem, id);
+    ASSERT_TRUE(Ask(name, {token}).ok());
+  }
+  pods_.Set(FakeApiPods::Make("e", {{"main", {{kMem, "10"}}}}));
+  kubelet_.Admit("e");
+  const auto token = Token(kMem, 10);
+  const auto refused = Ask("e", {token});
+  EXPECT_EQ(refused.status().code(), Code::kResourceExhausted) << refused.status().ToString();
+  pods_.Remove("uid-b");
+  runner_.RunUntilIdle();
+  EXPECT_FALSE(Ask("e", {token}).ok()) << "the kubelet still has it";
+  kubelet_.End("b");
+  runner_.AdvanceTimeAndRun(1s);
+  EXPECT_EQ(ledger_->entries().size(), 3u) << "API server and kubelet agree";
+  EXPECT_TRUE(Ask("e", {token}).ok());
+}
+
+TEST_F(AssignedGrantsTest, UseIsToldWhenPodsComeAndGo) {
+  pods_.Sync();
+  Assign(FakeApiPods::Make("a", {{"main", {{kMem, "8"}}}}), {{"main", {"GPU-1"}}});
+  kubelet_.Admit("a");
+  runner_.AdvanceTimeAndRun(1s);
+  EXPECT_EQ(use_->accounts.UseOf("GPU-1").memory, GiB(8)) << "as soon as it is assigned";
+  ASSERT_TRUE(Ask("a", {Token(kMem, 8)}).ok());
+  runner_.AdvanceTimeAndRun(1s);
+  EXPECT_EQ(use_->accounts.UseOf("GPU-1").memory, GiB(8)) << "once";
+  kubelet_.End("a");
+  pods_.Remove("uid-a");
+  runner_.AdvanceTimeAndRun(1s);
+  EXPECT_TRUE(use_->accounts.UseOf("GPU-1").idle());
+}
+
+TEST_F(AssignedGrantsTest, PodMadeAgainUnderItsNameFollowsItsOwnAssignment) {
+  pods_.Sync();
+  Assign(FakeApiPods::Make("web-0", {{"main", {{kMem, "16"}}}}, "uid-old"), {{"main", {"GPU-1"}}});
+  kubelet_.Admit("web-0");
+  Start("web-0", {Token(kMem, 16)});  // uid-web-0: not known yet
+  pods_.Remove("uid-old");
+  Assign(FakeApiPods::Make("web-0", {{"main", {{kMem, "16"}}}}), {{"main", {"GPU-2"}}});
+  runner_.RunUntilIdle();
+  EXPECT_EQ(GpuOf("web-0", {Token(kMem, 16)}), "GPU-2");
+}
+
+TEST_F(AssignedGrantsTest, AnnotationsOfTheOlderSchedulersAreFollowed) {
+  PodInfo pod = FakeApiPods::Make("a", {{"main", {{kMem, "8"}}}});
+  pod.annotations = {{"ALIYUN_COM_GPU_MEM_IDX", "2"},
+                     {"ALIYUN_COM_GPU_MEM_POD", "8"},
+                     {"ALIYUN_COM_GPU_MEM_ASSIGNED", "false"}};
+  pods_.Set(pod);
+  EXPECT_EQ(GpuOf("a", {Token(kMem, 8)}), "GPU-2");
+  EXPECT_EQ(pods_.written["a"], (device::Annotations{{"ALIYUN_COM_GPU_MEM_ASSIGNED", "true"}}));
+}
+
+}  // namespace
+}  // namespace tessera::agent

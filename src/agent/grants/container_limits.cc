@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/agent/grants/container_limits.h"
+
+#include <algorithm>
+#include <cctype>
+#include <filesystem>
+
+#include "src/base/file.h"
+#include "src/limiter/limits_file.h"
+
+namespace tessera::agent {
+namespace {
+
+// Pod UIDs and container names are made of these; anything else could lead out of the folder.
+Status CheckName(const std::string& name) {
+  const bool plain = !name.empty() && name.size() <= 253 && std::ranges::all_of(name, [](char c) {
+    return std::isalnum(static_cast<unsigned char>(c)) || c == '-' || c == '_' || c == '.';
+  });
+  if (plain && name[0] != '.') return Status::Ok();
+  return Error(Code::kInvalidArgument, "\"{}\" is not the name of a pod or container", name);
+}
+
+Status LimitsError(const std::string& path, int error) {
+  return error == EPROTO ? Error(Code::kFailedPrecondition,
+                                 "{} was written by another version of tessera-agent: delete the "
+                                 "pod, so that it is made anew",
+                                 path)
+                         : Status::FromErrno(path, error);
+}
+
+}  // namespace
+
+std::string LimitsPath(const std::string& dir, const GrantLedger::Key& key) {
+  return JoinPath(JoinPath(JoinPath(dir, key.first), key.second), limiter::kLimitsFile);
+}
+
+Result<std::string> ContainerLimits::Write(const ContainerRef& who,
+                                           const std::vector<grant::GrantedDevice>& devices) {
+  if (std::ranges::all_of(devices, [](const auto& device) { return device.bytes == 0; }))
+    return std::string();
+  RETURN_IF_ERROR(CheckName(who.pod_uid));
+  RETURN_IF_ERROR(CheckName(who.container));
+  const std::string dir = JoinPath(JoinPath(dir_, who.pod_uid), who.container);
+  // Only root may enter the first one; what is mounted into containers must be readable there.
+  RETURN_IF_ERROR(MakeDirs(dir_, 0700));
+  RETURN_IF_ERROR(MakeDirs(dir));
+  const std::string path = JoinPath(dir, limiter::kLimitsFile);
+  limiter::LimitsFile file;
+  if (const int error = file.Open(path.c_str()); error != 0) return LimitsError(path, error);
+  file.SetFailOpen(FailsOpen(who));
+  for (const grant::GrantedDevice& device : devices) {
+    int error = file.SetMemory(device.uuid.c_str(), static_cast<uint64_t>(device.bytes));
+    // An arbiter may let it have more. 0 and 1000 thousandths are not limited.
+    const double rate = device.milli % 1000 / 1000.0;
+    if (error == 0) error = file.SetCompute(device.uuid.c_str(), rate, rate);
+    if (error != 0) return LimitsError(fmt::format("{}: {}", path, device.uuid), error);
+  }
+  return dir;
+}
+
+void ContainerLimits::RemoveOthers(const std::map<GrantLedger::Key, GrantLedger::Entry>& entries) {
+  namespace fs = std::filesystem;
+  std::error_code error;
+  for (const fs::directory_entry& pod : fs::directory_iterator(dir_, error)) {
+    std::error_code inner;
+    for (const fs::directory_entry& container : fs::directory_iterator(pod.path(), inner)) {
+      if (entries.contains({pod.path().filename(), container.path().filename()})) continue;
+      fs::remove_all(container.path(), inner);
+    }
+    fs::remove(pod.path(), inner);  // where it is empty
+  }
+}
+
+}  // namespace tessera::agent

@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+// The limits of containers, as the files that their limiters read (src/limiter/region.h):
+//
+//   <dir>/<pod UID>/<container>/limits
+//
+// A folder is made before the grant is answered, and removed when the container holds nothing any
+// more. Running containers keep what is mounted into them. Not for deciding who gets what. Threads:
+// one; touches the disk, which is a tmpfs (/run).
+#pragma once
+
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "src/agent/grants/grant_ledger.h"
+#include "src/base/status.h"
+#include "src/grant/message.h"
+
+namespace tessera::agent {
+
+// The file of a container below `dir`.
+std::string LimitsPath(const std::string& dir, const GrantLedger::Key& key);
+
+class ContainerLimits {
+ public:
+  // `dir` is made when it is needed; only root may enter it. `fail_open`: namespaces of pods whose
+  // containers may use their GPUs also where they cannot be limited; "*" is all.
+  explicit ContainerLimits(std::string dir, std::set<std::string> fail_open = {})
+      : dir_(std::move(dir)), fail_open_(std::move(fail_open)) {}
+
+  // Writes the limits of the container's GPUs, and gives its folder; "" where none of them is
+  // limited. What runs in the container follows at once. INVALID_ARGUMENT: a pod UID or container
+  // name that is no name of a file.
+  Result<std::string> Write(const ContainerRef& who,
+                            const std::vector<grant::GrantedDevice>& devices);
+  bool FailsOpen(const ContainerRef& who) const {
+    return fail_open_.contains("*") || fail_open_.contains(who.pod_namespace);
+  }
+  // Removes the folders of containers that are not among `entries`.
+  void RemoveOthers(const std::map<GrantLedger::Key, GrantLedger::Entry>& entries);
+
+ private:
+  const std::string dir_;
+  const std::set<std::string> fail_open_;
+};
+
+}  // namespace tessera::agent

@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+// GPUs that containers got from another device plugin, before this node had the agent. An
+// interface, so that grants know nothing of other device plugins: take_over.h implements it.
+// Threads: the grants'.
+#pragma once
+
+#include <string>
+
+#include "src/agent/grants/assignments.h"
+#include "src/agent/grants/dialect_env.h"
+#include "src/agent/kubelet/device_set.h"
+#include "src/agent/pods/pods.h"
+#include "src/base/clock.h"
+
+namespace tessera::agent {
+
+class EarlierGrants {
+ public:
+  virtual ~EarlierGrants() = default;
+  // Enters into the ledger what the running containers of the pod hold and the ledger does not
+  // know. `annotated`: what the annotations assign to the pod. True where the ledger has new
+  // entries.
+  virtual bool Enter(const PodInfo& pod, const Assignments::Assigned& annotated,
+                     const DeviceSet& set, const DialectSettings& settings, WallTime now) = 0;
+  // The pod is gone.
+  virtual void Forget(const std::string& uid) = 0;
+};
+
+}  // namespace tessera::agent

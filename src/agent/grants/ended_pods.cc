@@ -1,0 +1,334 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/agent/grants/ended_pods.h"
+
+#include <algorithm>
+#include <chrono>
+#include <iterator>
+#include <utility>
+
+#include "src/base/log.h"
+
+namespace tessera::agent {
+namespace {
+
+// Between looks at processes that remain: GPUs wait for them.
+constexpr Duration kLeavingPause = std::chrono::seconds(2);
+
+// Whether the kubelet says that this pod has what one of the entry's tokens names; any pod, where
+// the holder is not known yet. An entry without tokens is of another device plugin: a pod of that
+// name has it.
+bool Holds(const PodDevices& pods, const GrantLedger::Entry& entry) {
+  if (entry.claims.empty()) {
+    return pods.Lists(entry.holder.pod_namespace, entry.holder.pod_name);
+  }
+  return std::any_of(pods.held.begin(), pods.held.end(), [&](const HeldDevices& held) {
+    if (entry.holder.named() && (held.pod_namespace != entry.holder.pod_namespace ||
+                                 held.pod_name != entry.holder.pod_name)) {
+      return false;
+    }
+    return std::any_of(entry.claims.begin(), entry.claims.end(), [&](const Claim& claim) {
+      return claim.resource == held.resource && !claim.ids.empty() &&
+             std::find(held.ids.begin(), held.ids.end(), claim.ids[0]) != held.ids.end();
+    });
+  });
+}
+
+bool IsListed(const PodDevices& pods, const GrantLedger::Entry& entry) {
+  return entry.holder.named() ? pods.Lists(entry.holder.pod_namespace, entry.holder.pod_name)
+                              : Holds(pods, entry);
+}
+
+}  // namespace
+
+std::shared_ptr<const device::NodeInventory> Withhold(
+    std::shared_ptr<const device::NodeInventory> inventory, const WithheldGpus& withheld) {
+  if (inventory == nullptr || withheld.empty()) return inventory;
+  auto changed = std::make_shared<device::NodeInventory>(*inventory);
+  for (device::Gpu& gpu : changed->gpus) {
+    const auto found = withheld.find(gpu.uuid);
+    if (found == withheld.end() || !gpu.health.ok()) continue;
+    gpu.health = {device::Health::State::kWithheld, found->second};
+  }
+  return changed;
+}
+
+EndedPods::EndedPods(TaskRunner* runner, GrantLedger* ledger, PodResources* kubelet,
+                     const Pods* pods, ReleaseOptions options, std::function<void()> released)
+    : runner_(runner),
+      ledger_(ledger),
+      kubelet_(kubelet),
+      pods_(pods),
+      options_(std::move(options)),
+      released_(std::move(released)) {
+  PruneLater();
+}
+
+void EndedPods::List(PodsDone done) {
+  waiting_.push_back(std::move(done));
+  if (!listing_) StartList();
+}
+
+void EndedPods::StartList() {
+  listing_ = true;
+  auto served = std::make_shared<std::vector<PodsDone>>(std::move(waiting_));
+  waiting_.clear();
+  kubelet_->List(
+      [this, served, weak = std::weak_ptr<EndedPods*>(self_)](const Result<PodDevices>& pods) {
+        if (weak.expired()) return;
+        listing_ = false;
+        for (const PodsDone& done : *served) done(pods);
+        if (!waiting_.empty() && !listing_) StartList();
+      });
+}
+
+void EndedPods::Resolve(std::vector<GrantLedger::Conflict> conflicts, ContainerRef who,
+                        Resolved done) {
+  const MonotonicTime asked = runner_->clock().Now();
+  List([this, asked, conflicts = std::move(conflicts), who = std::move(who),
+        done = std::move(done)](const Result<PodDevices>& listed) {
+    const Duration asking = runner_->clock().Now() - asked;
+    // Pods end together, and each question would else ask the kubelet about its own GPU.
+    bool listed_still = false;
+    Keys gone = EndedAndUnlisted(listed, &listed_still);
+    const Status can_judge = CanJudge(conflicts, who, listed);
+    for (const GrantLedger::Conflict& conflict : conflicts) {
+      const auto found = ledger_->entries().find(conflict.key);
+      if (!can_judge.ok() || found == ledger_->entries().end()) continue;
+      if (IsGone(found->second, *listed, who)) gone.insert(conflict.key);
+    }
+    ReleaseLeft(std::move(gone), [this, conflicts, done, can_judge, asking] {
+      const bool held = std::any_of(conflicts.begin(), conflicts.end(), [&](const auto& conflict) {
+        return ledger_->entries().contains(conflict.key);
+      });
+      done(held ? can_judge : Status::Ok(), asking);
+    });
+  });
+}
+
+Status EndedPods::CanJudge(const std::vector<GrantLedger::Conflict>& conflicts,
+                           const ContainerRef& who, const Result<PodDevices>& listed) const {
+  if (conflicts.empty()) return Status::Ok();
+  const GrantLedger::Conflict& first = conflicts.front();
+  const std::string held = first.uuid + " is still held by container " + first.holder.container +
+                           " of pod " + first.holder.PodText();
+  if (!listed.ok()) {
+    return Error(Code::kUnavailable, "{}, and the kubelet could not be asked whether it lives: {}",
+                 held, listed.status().message());
+  }
+  // A kubelet that has just started lists no pod, and the one that asks is certainly there.
+  if (who.named() ? !listed->Lists(who.pod_namespace, who.pod_name) : listed->pods.empty()) {
+    return Error(Code::kUnavailable, "{}, and the kubelet does not list pod {} yet", held,
+                 who.PodText());
+  }
+  return Status::Ok();
+}
+
+bool EndedPods::IsGone(const GrantLedger::Entry& entry, const PodDevices& listed,
+                       const ContainerRef& who) const {
+  // A pod of the same name as the one that asks is its dead predecessor.
+  const bool predecessor = who.named() && entry.holder.PodText() == who.PodText();
+  if (pods_ == nullptr) return predecessor || !Holds(listed, entry);
+  if (LivesByApi(entry.holder)) return false;
+  return predecessor || !IsListed(listed, entry) || NamesakeKnown(entry.holder);
+}
+
+std::optional<std::string> EndedPods::WhyLeaving(
+    const std::vector<GrantLedger::Conflict>& conflicts) const {
+  for (const GrantLedger::Conflict& conflict : conflicts) {
+    const auto leaving = leaving_.find(conflict.key);
+    if (leaving == leaving_.end()) continue;
+    return fmt::format("{} is not free yet: pod {} (uid {}) is gone, but {}", conflict.uuid,
+                       conflict.holder.PodText(), conflict.holder.pod_uid, leaving->second.remains);
+  }
+  return std::nullopt;
+}
+
+bool EndedPods::EndedByApi(const ContainerRef& holder) const {
+  if (pods_ == nullptr || !pods_->synced() || !holder.named()) return false;
+  const auto found = pods_->pods().find(holder.pod_uid);
+  return found == pods_->pods().end() || found->second->ended;
+}
+
+// As far as is known, also while the API server is away.
+bool EndedPods::LivesByApi(const ContainerRef& holder) const {
+  if (pods_ == nullptr) return false;
+  const auto found = pods_->pods().find(holder.pod_uid);
+  return found != pods_->pods().end() && !found->second->ended;
+}
+
+// The kubelet's list has names only.
+bool EndedPods::NamesakeKnown(const ContainerRef& holder) const {
+  return std::any_of(pods_->pods().begin(), pods_->pods().end(), [&](const auto& pod) {
+    return pod.first != holder.pod_uid && pod.second->ns == holder.pod_namespace &&
+           pod.second->name == holder.pod_name;
+  });
+}
+
+void EndedPods::LookSoon() {
+  pause_ = kFirstPause;
+  LookAfter(kBurst);
+}
+
+void EndedPods::LookAfter(Duration pause) {
+  if (look_planned_) return;
+  look_planned_ = true;
+  runner_->PostDelayed(pause, [this, weak = std::weak_ptr<EndedPods*>(self_)] {
+    if (weak.expired()) return;
+    look_planned_ = false;
+    Look();
+  });
+}
+
+void EndedPods::Look() {
+  // The mirror of a static pod may go and come back.
+  std::erase_if(leaving_, [&](const auto& one) {
+    const auto entry = ledger_->entries().find(one.first);
+    return entry == ledger_->entries().end() || LivesByApi(entry->second.holder);
+  });
+  TellWithheld();
+  const auto& entries = ledger_->entries();
+  if (leaving_.empty() && std::none_of(entries.begin(), entries.end(), [&](const auto& entry) {
+        return EndedByApi(entry.second.holder);
+      })) {
+    return;
+  }
+  List([this](const Result<PodDevices>& listed) {
+    bool listed_still = false;
+    Keys gone = EndedAndUnlisted(listed, &listed_still);
+    // What was found to be gone before is not asked for again, only for its processes.
+    for (const auto& [key, leaving] : leaving_) gone.insert(key);
+    ReleaseLeft(std::move(gone), [this, listed_still] {
+      if (!listed_still && leaving_.empty()) return;
+      LookAfter(pause_);
+      pause_ = std::min(2 * pause_, Duration(leaving_.empty() ? kLongestPause : kLeavingPause));
+    });
+  });
+}
+
+EndedPods::Keys EndedPods::EndedAndUnlisted(const Result<PodDevices>& listed,
+                                            bool* listed_still) const {
+  Keys gone;
+  for (const auto& [key, entry] : ledger_->entries()) {
+    if (!EndedByApi(entry.holder)) continue;
+    const bool there = !listed.ok() || (IsListed(*listed, entry) && !NamesakeKnown(entry.holder));
+    *listed_still |= there;
+    if (!there) gone.insert(key);
+  }
+  return gone;
+}
+
+void EndedPods::ReleaseLeft(Keys gone, std::function<void()> done) {
+  if (gone.empty()) return done();
+  if (options_.processes == nullptr) {
+    Judge(gone, {});
+    return done();
+  }
+  options_.processes->Read([this, gone = std::move(gone), done = std::move(done),
+                            weak = std::weak_ptr<EndedPods*>(self_)](const ProcessSightings& seen) {
+    if (weak.expired()) return;
+    Judge(gone, seen);
+    done();
+  });
+}
+
+void EndedPods::Judge(const Keys& gone, const ProcessSightings& seen) {
+  bool released = false;
+  for (const GrantLedger::Key& key : gone) {
+    const auto found = ledger_->entries().find(key);
+    if (found == ledger_->entries().end()) continue;
+    const GrantLedger::Entry& entry = found->second;
+    std::string remains =
+        seen.status.ok() ? seen.RemainsOf(entry.holder.pod_uid, entry.shares)
+                         : "maybe a process of it is still there (" + seen.status.message() + ")";
+    if (remains.empty()) {
+      released |= Release(key);
+    } else {
+      Remain(key, entry, std::move(remains));
+    }
+  }
+  std::erase_if(leaving_, [&](const auto& one) { return !ledger_->entries().contains(one.first); });
+  TellWithheld();
+  if (!leaving_.empty()) LookAfter(pause_);
+  if (released) released_();
+}
+
+bool EndedPods::Release(const GrantLedger::Key& key) {
+  const ContainerRef holder = ledger_->entries().at(key).holder;
+  const Status status = ledger_->Release(key);
+  if (!status.ok()) Log(Severity::kError, status.message());
+  const auto leaving = leaving_.find(key);
+  if (status.ok() && leaving != leaving_.end()) {
+    const auto took = runner_->clock().Now() - leaving->second.since;
+    Log(Severity::kInfo, "released the GPUs of a pod whose processes have left",
+        {{"pod", holder.PodText()},
+         {"uid", holder.pod_uid},
+         {"waited_ms", std::chrono::duration_cast<std::chrono::milliseconds>(took).count()}});
+  }
+  return status.ok();
+}
+
+void EndedPods::Remain(const GrantLedger::Key& key, const GrantLedger::Entry& entry,
+                       std::string remains) {
+  const MonotonicTime now = runner_->clock().Now();
+  const auto [found, is_new] = leaving_.try_emplace(key, Leaving{.since = now, .remains = {}});
+  Leaving& leaving = found->second;
+  leaving.remains = std::move(remains);
+  if (is_new) {
+    Log(Severity::kInfo, "a pod is gone, but its processes are not: its GPUs wait",
+        {{"pod", entry.holder.PodText()},
+         {"uid", entry.holder.pod_uid},
+         {"remains", leaving.remains}});
+  }
+  if (leaving.withheld || now - leaving.since < options_.bound) return;
+  leaving.withheld = true;
+  if (options_.metrics != nullptr) options_.metrics->release_bounds_exceeded.Add();
+  Log(Severity::kWarning, "processes of a pod that is gone do not end: its GPUs are withheld",
+      {{"pod", entry.holder.PodText()},
+       {"uid", entry.holder.pod_uid},
+       {"remains", leaving.remains}});
+}
+
+void EndedPods::TellWithheld() {
+  WithheldGpus withheld;
+  for (const auto& [key, leaving] : leaving_) {
+    if (!leaving.withheld) continue;
+    const GrantLedger::Entry& entry = ledger_->entries().at(key);
+    for (const device::DeviceShare& share : entry.shares) {
+      withheld.emplace(share.uuid, fmt::format("withheld: pod {} is gone, but {}",
+                                               entry.holder.PodText(), leaving.remains));
+    }
+  }
+  if (options_.metrics != nullptr) options_.metrics->leaving_containers = leaving_.size();
+  if (withheld == withheld_) return;
+  withheld_ = std::move(withheld);
+  if (options_.on_withheld) options_.on_withheld(withheld_);
+}
+
+void EndedPods::PruneLater() {
+  if (prune_planned_ || (ledger_->entries().empty() && ledger_->spent() == 0)) return;
+  prune_planned_ = true;
+  runner_->PostDelayed(kPruneInterval, [this, weak = std::weak_ptr<EndedPods*>(self_)] {
+    if (weak.expired()) return;
+    prune_planned_ = false;
+    const Status tidied = ledger_->Tidy(runner_->clock().WallNow());
+    if (!tidied.ok()) Log(Severity::kError, tidied.message());
+    if (ledger_->entries().empty()) return;
+    List([this](const Result<PodDevices>& listed) { Prune(listed); });
+  });
+}
+
+void EndedPods::Prune(const Result<PodDevices>& listed) {
+  Keys missing, gone;
+  if (listed.ok()) {
+    for (const auto& [key, entry] : ledger_->entries()) {
+      if (!IsListed(*listed, entry) && !LivesByApi(entry.holder)) missing.insert(key);
+    }
+    // Twice in a row: a kubelet that has just started lists no pod.
+    std::set_intersection(missing.begin(), missing.end(), missing_.begin(), missing_.end(),
+                          std::inserter(gone, gone.end()));
+  }
+  missing_ = std::move(missing);
+  ReleaseLeft(std::move(gone), [this] { PruneLater(); });
+}
+
+}  // namespace tessera::agent

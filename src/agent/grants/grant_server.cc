@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/agent/grants/grant_server.h"
+
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "src/base/log.h"
+
+namespace tessera::agent {
+namespace {
+
+// An answer fits into the buffer of a fresh socket, so this does not block; a peer for which it
+// does not fit does not read.
+void Send(int fd, const Result<grant::Grant>& reply) {
+  const std::string frame = grant::Frame(grant::EncodeReply(reply));
+  (void)::send(fd, frame.data(), frame.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+}
+
+void LogAnswer(const grant::Request& request, const Result<grant::Grant>& reply) {
+  const std::string pod = request.pod_namespace + "/" + request.pod_name;
+  if (!reply.ok()) {
+    return Log(Severity::kWarning, "refused a grant",
+               {{"pod", pod},
+                {"uid", request.pod_uid},
+                {"container", request.container},
+                {"error", reply.status().ToString()}});
+  }
+  std::string gpus;
+  for (const grant::GrantedDevice& device : reply->devices) {
+    gpus.append(gpus.empty() ? "" : ",").append(device.uuid);
+  }
+  Log(Severity::kInfo, "granted",
+      {{"pod", pod}, {"uid", request.pod_uid}, {"container", request.container}, {"gpus", gpus}});
+}
+
+}  // namespace
+
+GrantServer::GrantServer(TaskRunner* runner, GrantServerLimits limits, GrantMetrics* metrics,
+                         Handler handler)
+    : runner_(runner),
+      limits_(limits),
+      metrics_(metrics),
+      handler_(std::move(handler)),
+      accept_loop_(runner, [this](Fd fd) { OnConnection(std::move(fd)); }),
+      self_(std::make_shared<GrantServer*>(this)) {}
+
+GrantServer::~GrantServer() {
+  accept_loop_.Close();
+  while (!connections_.empty()) Close(connections_.begin()->first);
+}
+
+Status GrantServer::Listen(const std::string& path) { return accept_loop_.Listen(path, 0600); }
+
+void GrantServer::OnConnection(Fd fd) {
+  ucred peer{};
+  socklen_t size = sizeof(peer);
+  if (::getsockopt(fd.get(), SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0 ||
+      peer.uid != limits_.uid) {
+    metrics_->grants.Add("PERMISSION_DENIED");
+    return Send(fd.get(),
+                Error(Code::kPermissionDenied, "uid {} may not ask for grants", peer.uid));
+  }
+  const uint64_t id = next_id_++;
+  const int raw = fd.get();
+  connections_[id].fd = std::move(fd);
+  connections_[id].came = runner_->clock().Now();
+  runner_->WatchReadable(raw, [this, id] { Read(id); });
+  runner_->PostDelayed(limits_.request, [this, id, weak = std::weak_ptr<GrantServer*>(self_)] {
+    if (weak.expired()) return;
+    const auto found = connections_.find(id);
+    if (found == connections_.end() || found->second.handling) return;
+    Answer(id, Status(Code::kDeadlineExceeded, "the request did not come in time"));
+  });
+  MakeRoom();
+}
+
+void GrantServer::MakeRoom() {
+  if (connections_.size() < limits_.connections) return accept_loop_.Resume();
+  accept_loop_.Pause();
+  const auto oldest = std::find_if(connections_.begin(), connections_.end(),
+                                   [](const auto& each) { return !each.second.handling; });
+  // Each answer makes room.
+  if (oldest == connections_.end()) return;
+  const Duration rest = oldest->second.came + limits_.stalled - runner_->clock().Now();
+  if (rest <= Duration::zero()) {
+    return Answer(oldest->first, Status(Code::kResourceExhausted, "too many requests at once"));
+  }
+  runner_->PostDelayed(rest, [this, weak = std::weak_ptr<GrantServer*>(self_)] {
+    if (!weak.expired()) MakeRoom();
+  });
+}
+
+void GrantServer::Read(uint64_t id) {
+  const auto found = connections_.find(id);
+  if (found == connections_.end()) return;
+  Connection& connection = found->second;
+  const Status status = TakeBytes(&connection);
+  if (!status.ok()) return Answer(id, status);
+  if (connection.header_done && connection.received.size() == connection.wanted) {
+    Dispatch(id, &connection);
+  }
+}
+
+Status GrantServer::TakeBytes(Connection* connection) {
+  char buffer[16 << 10];
+  const size_t room = std::min(sizeof(buffer), connection->wanted - connection->received.size());
+  const ssize_t count = ::recv(connection->fd.get(), buffer, room, MSG_DONTWAIT);
+  if (count < 0 && (errno == EAGAIN || errno == EINTR)) return Status::Ok();
+  if (count <= 0) return Status(Code::kCancelled, "the client went away");
+  connection->received.append(buffer, static_cast<size_t>(count));
+  if (connection->header_done || connection->received.size() < connection->wanted) {
+    return Status::Ok();
+  }
+  std::array<unsigned char, grant::kFrameHeaderSize> header;
+  std::memcpy(header.data(), connection->received.data(), header.size());
+  ASSIGN_OR_RETURN(connection->wanted, grant::FrameLength(header));
+  connection->header_done = true;
+  connection->received.clear();
+  return Status::Ok();
+}
+
+void GrantServer::Dispatch(uint64_t id, Connection* connection) {
+  connection->handling = true;
+  connection->asked = runner_->clock().Now();
+  runner_->Unwatch(connection->fd.get());
+  const Result<grant::Request> request = grant::DecodeRequest(connection->received);
+  if (!request.ok()) return Answer(id, request.status());
+  connection->received.clear();
+  handler_(*request, [this, id, weak = std::weak_ptr<GrantServer*>(self_),
+                      request = *request](const Result<grant::Grant>& reply) {
+    if (weak.expired()) return;
+    if (request.kind == grant::Request::Kind::kGrant) LogAnswer(request, reply);
+    Answer(id, reply);
+  });
+}
+
+void GrantServer::Answer(uint64_t id, const Result<grant::Grant>& reply) {
+  const auto found = connections_.find(id);
+  if (found == connections_.end()) return;
+  metrics_->grants.Add(InfoOf(reply.status().code()).name);
+  if (found->second.handling) {
+    metrics_->grant.Observe(runner_->clock().Now() - found->second.asked);
+  }
+  Send(found->second.fd.get(), reply);
+  Close(id);
+}
+
+void GrantServer::Close(uint64_t id) {
+  const auto found = connections_.find(id);
+  if (found == connections_.end()) return;
+  runner_->Unwatch(found->second.fd.get());
+  connections_.erase(found);
+  if (connections_.size() < limits_.connections) accept_loop_.Resume();
+}
+
+}  // namespace tessera::agent

@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+// The grant socket: takes requests from tessera-runtime, hands them to a handler, sends the answer.
+// Only root may ask. A client that stalls, floods or goes away costs its own connection: sizes,
+// times and the number of connections are bounded. Where all are taken, the longest stalled one
+// goes; where all wait for their answers, further ones wait in the kernel. Threads: lives on
+// `runner`.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+
+#include "src/agent/grants/grant_metrics.h"
+#include "src/base/file.h"
+#include "src/base/task_runner.h"
+#include "src/grant/message.h"
+#include "src/net/accept_loop.h"
+
+namespace tessera::agent {
+
+struct GrantServerLimits {
+  size_t connections = 64;
+  Duration request = std::chrono::seconds(5);  // from accept to the last byte of the request
+  Duration stalled = std::chrono::seconds(1);  // after that it makes room for others
+  uid_t uid = 0;                               // who may ask
+};
+
+class GrantServer {
+ public:
+  using Reply = std::function<void(Result<grant::Grant>)>;
+  // Replies once, on the runner, now or later.
+  using Handler = std::function<void(const grant::Request& request, Reply reply)>;
+
+  GrantServer(TaskRunner* runner, GrantServerLimits limits, GrantMetrics* metrics, Handler handler);
+  ~GrantServer();
+  GrantServer(const GrantServer&) = delete;
+  GrantServer& operator=(const GrantServer&) = delete;
+
+  // Mode 0600.
+  Status Listen(const std::string& path);
+  bool SocketPresent() const { return accept_loop_.Present(); }
+  size_t connections() const { return connections_.size(); }
+
+ private:
+  struct Connection {
+    Fd fd;
+    std::string received;
+    size_t wanted = grant::kFrameHeaderSize;
+    bool header_done = false;
+    bool handling = false;
+    MonotonicTime came{};
+    MonotonicTime asked{};
+  };
+
+  void OnConnection(Fd fd);
+  // Stops taking connections where all are taken, until there is room.
+  void MakeRoom();
+  void Read(uint64_t id);
+  // OK until the request is whole.
+  Status TakeBytes(Connection* connection);
+  void Dispatch(uint64_t id, Connection* connection);
+  void Answer(uint64_t id, const Result<grant::Grant>& reply);
+  void Close(uint64_t id);
+
+  TaskRunner* const runner_;
+  const GrantServerLimits limits_;
+  GrantMetrics* const metrics_;
+  const Handler handler_;
+  net::AcceptLoop accept_loop_;
+  std::map<uint64_t, Connection> connections_;  // by age
+  uint64_t next_id_ = 1;
+  const std::shared_ptr<GrantServer*> self_;
+};
+
+}  // namespace tessera::agent

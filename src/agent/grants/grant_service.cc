@@ -1,0 +1,479 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/agent/grants/grant_service.h"
+
+#include <algorithm>
+#include <chrono>
+#include <iterator>
+#include <utility>
+
+#include "api/names.h"
+#include "src/agent/grants/granted_annotations.h"
+#include "src/agent/grants/local_choice.h"
+#include "src/agent/grants/token_request.h"
+#include "src/agent/grants/unredeemed.h"
+#include "src/base/log.h"
+#include "src/device/pod_annotations.h"
+
+namespace tessera::agent {
+namespace {
+
+// GPUs that pods but `uid` have by tokens that name them.
+std::set<std::string, std::less<>> ContestedGpus(const GrantLedger& ledger,
+                                                 const std::string& uid) {
+  std::set<std::string, std::less<>> contested;
+  for (const auto& [key, entry] : ledger.entries()) {
+    if (key.first == uid) continue;
+    const std::vector<std::string> named = NamedGpus(entry.claims);
+    for (const device::DeviceShare& share : entry.shares) {
+      if (std::find(named.begin(), named.end(), share.uuid) != named.end()) {
+        contested.insert(share.uuid);
+      }
+    }
+  }
+  return contested;
+}
+
+// Entries of all other pods: whoever is gone of them makes room.
+std::vector<GrantLedger::Conflict> AllOthers(const GrantLedger& ledger, const ContainerRef& who) {
+  std::vector<GrantLedger::Conflict> all;
+  for (const auto& [key, entry] : ledger.entries()) {
+    if (key.first == who.pod_uid || entry.shares.empty()) continue;
+    all.push_back({key, entry.shares.front().uuid, entry.holder});
+  }
+  return all;
+}
+
+ReleaseOptions WithMetrics(ReleaseOptions release, GrantMetrics* metrics) {
+  release.metrics = metrics;
+  return release;
+}
+
+// Whether the kubelet named other GPUs than the container gets.
+bool NamedOthers(const GrantLedger::Entry& entry) {
+  std::vector<std::string> named = NamedGpus(entry.claims);
+  std::vector<std::string> given;
+  for (const device::DeviceShare& share : entry.shares) given.push_back(share.uuid);
+  std::sort(named.begin(), named.end());
+  std::sort(given.begin(), given.end());
+  return !named.empty() && named != given;
+}
+
+}  // namespace
+
+GrantService::GrantService(TaskRunner* runner, GrantOptions options, const DeviceSetHolder* devices,
+                           const grant::TokenSealer* sealer, GrantLedger* ledger,
+                           PodResources* kubelet, Pods* pods, OnUse on_use)
+    : runner_(runner),
+      options_(std::move(options)),
+      devices_(devices),
+      sealer_(sealer),
+      ledger_(ledger),
+      pods_(pods),
+      on_use_(std::move(on_use)),
+      dialects_{.gpu_mem_unit = options_.gpu_mem_unit},
+      limits_(options_.limits_dir, options_.limits_fail_open),
+      limit_changes_(options_.limits_dir, &limits_, ledger, pods),
+      view_(ledger, pods),
+      ended_(runner, ledger, kubelet, pods, WithMetrics(options_.release, options_.metrics),
+             [this] { UseChanged(); }),
+      self_(std::make_shared<GrantService*>(this)) {
+  if (pods_ != nullptr) pods_->Start(this);
+  if (pods_ != nullptr && options_.on_unredeemed) LookForTokens();
+  UseChanged();
+}
+
+GrantService::~GrantService() = default;
+
+void GrantService::Handle(const grant::Request& request, Reply reply) {
+  if (request.kind == grant::Request::Kind::kPing) {
+    grant::Grant pong;
+    pong.agent_version = options_.description.version;
+    return reply(std::move(pong));
+  }
+  Question question{
+      .who = {request.pod_uid, request.pod_namespace, request.pod_name, request.container},
+      .until = runner_->clock().Now() + kPodPatience,
+      .reply = std::move(reply)};
+  Result<std::vector<Claim>> claims = OpenTokens(request);
+  if (!claims.ok()) return question.reply(claims.status());
+  question.claims = *std::move(claims);
+  for (const Claim& claim : question.claims) {
+    const Status status = ledger_->Check(claim.nonce, question.who, runner_->clock().WallNow());
+    if (!status.ok()) return question.reply(status);
+  }
+  Decide(std::move(question));
+}
+
+void GrantService::Decide(Question question) {
+  const bool known = pods_ == nullptr || !question.who.named() ||
+                     pods_->pods().contains(question.who.pod_uid) ||
+                     ledger_->Find(question.who) != nullptr;
+  if (known) return Answer(std::move(question));
+  Wait(std::move(question));
+}
+
+Status GrantService::Name(const ContainerRef& unnamed, const ContainerRef& who) {
+  const GrantLedger::Entry* entry = ledger_->Find(unnamed);
+  if (entry == nullptr) return Status(Code::kNotFound, "no such grant");
+  device::Assignment chosen;
+  if (const auto* before = ledger_->ChosenFor(who.pod_uid)) chosen = *before;
+  chosen.containers.erase(unnamed.container);
+  chosen.containers[who.container] = entry->shares;
+  RETURN_IF_ERROR(ledger_->Name(GrantLedger::KeyOf(unnamed), who, &chosen));
+  UseChanged();
+  TellPod(who.pod_uid);
+  return Status::Ok();
+}
+
+Result<std::vector<Claim>> GrantService::OpenTokens(const grant::Request& request) const {
+  std::vector<Claim> claims;
+  for (const grant::Token& token : request.tokens) {
+    const auto& served = ServedResources();
+    const auto resource = std::find_if(served.begin(), served.end(), [&](const std::string& one) {
+      return grant::TokenVariable(one) == token.variable;
+    });
+    if (resource == served.end()) {
+      return Error(Code::kInvalidArgument,
+                   "{} names no resource of this node: tokens are given by Allocate, not written "
+                   "into pods",
+                   token.variable);
+    }
+    if (std::any_of(claims.begin(), claims.end(),
+                    [&](const Claim& claim) { return claim.resource == *resource; })) {
+      return Error(
+          Code::kInvalidArgument,
+          "{} is set twice in the container: remove the one that the pod or its image sets",
+          token.variable);
+    }
+    ASSIGN_OR_RETURN(grant::TokenContent content,
+                     sealer_->Open(*resource, token.value).Annotate(token.variable));
+    claims.push_back({content.nonce, *resource, std::move(content.ids)});
+  }
+  return claims;
+}
+
+void GrantService::Answer(Question question) {
+  const std::shared_ptr<const DeviceSet> set = devices_->Get();
+  if (set == nullptr) {
+    return question.reply(Status(Code::kUnavailable, "the GPUs of this node are not known yet"));
+  }
+  const Result<Decision> decision = DecisionFor(question, set);
+  if (decision.status().code() == Code::kResourceExhausted) {
+    auto others = AllOthers(*ledger_, question.who);
+    if (others.empty()) return question.reply(decision.status());
+    return AnswerAfterLook(std::move(question), std::move(others));
+  }
+  if (!decision.ok()) return question.reply(decision.status());
+  auto conflicts = ledger_->Find(question.who) != nullptr
+                       ? std::vector<GrantLedger::Conflict>()
+                       : ledger_->ConflictsOf(decision->entry, set->inventory());
+  if (conflicts.empty()) return question.reply(Bind(question, *decision, *set));
+  AnswerAfterLook(std::move(question), std::move(conflicts));
+}
+
+void GrantService::AnswerAfterLook(Question question,
+                                   std::vector<GrantLedger::Conflict> conflicts) {
+  const auto asked = std::make_shared<Question>(std::move(question));
+  ended_.Resolve(
+      conflicts, asked->who, [this, asked, conflicts](const Status& status, Duration asking) {
+        if (asked->waited != nullptr) *asked->waited += asking;
+        const std::shared_ptr<const DeviceSet> set = devices_->Get();
+        if (!status.ok()) return asked->reply(status);
+        const Result<Decision> decision = DecisionFor(*asked, set);
+        const Result<grant::Grant> grant =
+            decision.ok() ? Bind(*asked, *decision, *set) : Result<grant::Grant>(decision.status());
+        const bool held = grant.status().code() == Code::kFailedPrecondition ||
+                          grant.status().code() == Code::kResourceExhausted;
+        const auto leaving = held ? ended_.WhyLeaving(conflicts) : std::nullopt;
+        if (!leaving) return asked->reply(grant);
+        if (runner_->clock().Now() >= asked->until) {
+          return asked->reply(Error(Code::kUnavailable, "{}; the kubelet tries again", *leaving));
+        }
+        runner_->PostDelayed(kLeavingPause,
+                             [this, asked, weak = std::weak_ptr<GrantService*>(self_)] {
+                               if (!weak.expired()) Answer(std::move(*asked));
+                             });
+      });
+}
+
+Result<GrantService::Decision> GrantService::DecisionFor(
+    const Question& question, const std::shared_ptr<const DeviceSet>& set) {
+  const ContainerRef& who = question.who;
+  const GrantLedger::Entry* entry = ledger_->Find(who);
+  if (question.claims.empty() && (entry == nullptr || !entry->claims.empty())) {
+    return Error(Code::kNotFound,
+                 "container {} of pod {} was given nothing before, and shows no token",
+                 who.container, who.PodText());
+  }
+  if (entry != nullptr) {
+    Decision again{*entry, {}};
+    again.entry.claims = question.claims;
+    return again;
+  }
+  if (pods_ == nullptr || !who.named()) {
+    ASSIGN_OR_RETURN(const device::Request request,
+                     RequestOfTokens(who.container, question.claims, set->shares().gpu_mem_unit()));
+    return DecideLocally(question, request, set);
+  }
+  const std::shared_ptr<const PodInfo>* found = view_.Find(who.pod_uid);
+  if (found == nullptr) {
+    return Error(Code::kFailedPrecondition, "pod {} (uid {}) has been deleted", who.PodText(),
+                 who.pod_uid);
+  }
+  const PodInfo& pod = **found;
+  if (!pod.request.ok()) return pod.request.status().Annotate("pod " + pod.Text());
+  const device::ContainerRequest* container = FindAsking(*pod.request, who.container);
+  if (container == nullptr) {
+    return Error(Code::kInvalidArgument,
+                 "container {} of pod {} asks for no GPU, but shows a token", who.container,
+                 pod.Text());
+  }
+  const device::Assignment assignment = view_.AssignmentOf(who.pod_uid, set);
+  const auto shares = assignment.containers.find(who.container);
+  if (shares != assignment.containers.end()) {
+    return DecisionOf(question, *pod.request, *container, shares->second, *set);
+  }
+  const Status& unreadable = view_.AssignedTo(*found, set).status;
+  if (!unreadable.ok()) return unreadable.Annotate("pod " + pod.Text());
+  return DecideLocally(question, *pod.request, set);
+}
+
+GrantService::Decision GrantService::DecisionOf(const Question& question,
+                                                const device::Request& request,
+                                                const device::ContainerRequest& container,
+                                                const std::vector<device::DeviceShare>& shares,
+                                                const DeviceSet& set) const {
+  Decision decision;
+  decision.entry.holder = question.who;
+  decision.entry.phase = container.phase;
+  decision.entry.dialect = container.dialect;
+  decision.entry.shares = shares;
+  decision.entry.env = DialectEnv(request, container, shares, set.inventory(), dialects_);
+  decision.entry.claims = question.claims;
+  decision.entry.guessed = question.guessed;
+  return decision;
+}
+
+Result<GrantService::Decision> GrantService::DecideLocally(
+    const Question& question, const device::Request& request,
+    const std::shared_ptr<const DeviceSet>& set) {
+  LocalQuestion local{.pod_uid = question.who.pod_uid,
+                      .request = &request,
+                      .container = question.who.container,
+                      .phases_known = pods_ != nullptr && question.who.named(),
+                      .named = NamedGpus(question.claims),
+                      .contested = ContestedGpus(*ledger_, question.who.pod_uid)};
+  // Where the kubelet named a GPU that is ill or gone, that is what to say.
+  for (const std::string& uuid : local.named) {
+    RETURN_IF_ERROR(
+        DescribeDevice(options_.description, *set, {.uuid = uuid, .compute = kWholeGpu}).status());
+  }
+  local.assigned = view_.AssignmentOf(question.who.pod_uid, set);
+  ASSIGN_OR_RETURN(device::Assignment chosen, ChooseLocally(local, *set, view_.Accounts(set)));
+  const device::ContainerRequest* container = FindAsking(request, question.who.container);
+  if (container == nullptr || !chosen.containers.contains(question.who.container)) {
+    return Error(Code::kInvalidArgument, "container {} of pod {} asks for no GPU of this agent",
+                 question.who.container, question.who.PodText());
+  }
+  Decision decision = DecisionOf(question, request, *container,
+                                 chosen.containers.find(question.who.container)->second, *set);
+  decision.chosen = std::move(chosen);
+  return decision;
+}
+
+Result<grant::Grant> GrantService::Bind(const Question& question, const Decision& decision,
+                                        const DeviceSet& set) {
+  // Before anything is taken: an ill GPU is refused, and taken by nobody.
+  ASSIGN_OR_RETURN(grant::Grant grant,
+                   DescribeGrant(options_.description, set, decision.entry.shares));
+  const GrantLedger::Entry* before = ledger_->Find(question.who);
+  ASSIGN_OR_RETURN(grant.limits_dir,
+                   WriteLimits(before != nullptr ? *before : decision.entry, grant.devices));
+  const bool fresh = before == nullptr;
+  RETURN_IF_ERROR(ledger_->Bind(decision.entry, decision.chosen ? &*decision.chosen : nullptr,
+                                set.inventory(), runner_->clock().WallNow()));
+  for (const auto& [name, value] : decision.entry.env) grant.env.emplace(name, value);
+  if (fresh) {
+    if (options_.metrics != nullptr && NamedOthers(decision.entry)) {
+      options_.metrics->named_other_gpus.Add();
+    }
+    ended_.PruneLater();
+    UseChanged();
+    // After the answer: the container waits for that, and not for what is written on its pod.
+    runner_->Post([this, uid = question.who.pod_uid, weak = std::weak_ptr<GrantService*>(self_)] {
+      if (weak.expired()) return;
+      TellPod(uid);
+      const auto* pod = pods_ != nullptr ? view_.Find(uid) : nullptr;
+      if (pod != nullptr && !options_.limits_dir.empty()) limit_changes_.OnGranted(**pod);
+    });
+  }
+  return grant;
+}
+
+Result<std::string> GrantService::WriteLimits(const GrantLedger::Entry& entry,
+                                              std::vector<grant::GrantedDevice> devices) {
+  const auto disabled = entry.env.find(std::string(names::kEnvCgpuDisable));
+  const bool is_disabled = disabled != entry.env.end() && disabled->second == "true";
+  if (options_.limits_dir.empty() || is_disabled) return std::string();
+  const auto* pod = pods_ != nullptr ? view_.Find(entry.holder.pod_uid) : nullptr;
+  if (pod != nullptr) ApplyLimits(**pod, entry.holder.container, &devices);
+  Result<std::string> written = limits_.Write(entry.holder, devices);
+  if (written.ok() || !limits_.FailsOpen(entry.holder)) return written;
+  const std::string problem = fmt::format(
+      "container {} starts without a limit on its GPUs, as --limits-fail-open allows: {}",
+      entry.holder.container, written.status().message());
+  Log(Severity::kWarning, "a container is not limited",
+      {{"pod", entry.holder.PodText()}, {"problem", problem}});
+  if (pod != nullptr) {
+    pods_->Record(**pod,
+                  {.warning = true, .reason = names::kReasonLimiterBypassed, .message = problem});
+  }
+  return std::string();
+}
+
+void GrantService::Wait(Question question) {
+  const auto waiting = std::make_shared<Question>(std::move(question));
+  waiting_.push_back(waiting);
+  runner_->PostDelayed(kPodPatience, [this, waiting, weak = std::weak_ptr<GrantService*>(self_)] {
+    if (weak.expired() || std::erase(waiting_, waiting) == 0) return;
+    const Status trouble = pods_->trouble();
+    waiting->reply(Error(
+        Code::kUnavailable,
+        "pod {} (uid {}) is not known to the agent of this node yet, so neither is what it was "
+        "assigned: {}",
+        waiting->who.PodText(), waiting->who.pod_uid,
+        trouble.ok() ? "the API server has not shown it" : trouble.message()));
+  });
+}
+
+void GrantService::OnDevices() {
+  if (pods_ != nullptr) {
+    for (const auto& [uid, pod] : pods_->pods()) EnterEarlier(pod);
+  }
+  UseChanged();
+}
+
+void GrantService::OnPod(const std::string& uid) {
+  const auto found = pods_->pods().find(uid);
+  const bool gone = found == pods_->pods().end();
+  if (gone) {
+    view_.Forget(uid);
+    if (options_.earlier != nullptr) options_.earlier->Forget(uid);
+    limit_changes_.Forget(uid);
+  } else {
+    view_.Came(uid);
+    EnterEarlier(found->second);
+    // What an agent that died had sent may arrive after what its successor wrote.
+    if (ledger_->ChosenFor(uid) != nullptr) TellPod(uid);
+    limit_changes_.OnPod(*found->second);
+  }
+  std::vector<std::shared_ptr<Question>> ready;
+  std::erase_if(waiting_, [&](const auto& question) {
+    if (gone || question->who.pod_uid != uid) return false;
+    ready.push_back(question);
+    return true;
+  });
+  for (const auto& question : ready) Answer(std::move(*question));
+  if (gone || found->second->ended) ended_.LookSoon();
+  TellWaiting();
+  UseChanged();
+}
+
+void GrantService::OnPodsSynced() {
+  // What was granted while nobody could be told, before a crash too.
+  std::set<std::string> uids;
+  for (const auto& [key, entry] : ledger_->entries()) uids.insert(key.first);
+  for (const std::string& uid : uids) TellPod(uid);
+  ended_.LookSoon();
+  UseChanged();
+}
+
+void GrantService::EnterEarlier(const std::shared_ptr<const PodInfo>& pod) {
+  const auto set = devices_->Get();
+  if (set == nullptr || options_.earlier == nullptr) return;
+  if (!options_.earlier->Enter(*pod, view_.AssignedTo(pod, set), *set, dialects_,
+                               runner_->clock().WallNow())) {
+    return;
+  }
+  ended_.PruneLater();
+  TellPod(pod->uid);
+}
+
+void GrantService::TellPod(const std::string& uid) {
+  const auto set = devices_->Get();
+  if (pods_ == nullptr || set == nullptr) return;
+  const auto found = pods_->pods().find(uid);
+  if (found == pods_->pods().end()) return;
+  const auto now = runner_->clock().WallNow().time_since_epoch();
+  const device::Annotations annotations = AnnotationsAfterGrant(
+      *found->second, ledger_->ChosenFor(uid), set->inventory(), set->shares().gpu_mem_unit(),
+      options_.node_name, std::chrono::duration_cast<std::chrono::nanoseconds>(now).count());
+  if (!annotations.empty()) pods_->Annotate(*found->second, annotations);
+}
+
+void GrantService::LookForTokens() {
+  runner_->PostDelayed(kTokenInterval, [this, weak = std::weak_ptr<GrantService*>(self_)] {
+    if (weak.expired()) return;
+    LookForTokens();
+    const bool any = std::any_of(pods_->pods().begin(), pods_->pods().end(), [](const auto& pod) {
+      return !pod.second->ended && pod.second->request.ok() &&
+             pod.second->request->asks_for_devices();
+    });
+    if (!any) return OnUnredeemed({});
+    ended_.List([this](const Result<PodDevices>& listed) {
+      if (!listed.ok()) return;
+      OnUnredeemed(UnredeemedContainers(*listed, *pods_, *ledger_, options_.here_since));
+    });
+  });
+}
+
+// Twice in a row: a container may have started between the two lists.
+void GrantService::OnUnredeemed(std::vector<std::string> containers) {
+  std::vector<std::string> both;
+  std::set_intersection(containers.begin(), containers.end(), seen_unredeemed_.begin(),
+                        seen_unredeemed_.end(), std::back_inserter(both));
+  seen_unredeemed_ = std::move(containers);
+  if (options_.metrics != nullptr) options_.metrics->unredeemed_tokens = both.size();
+  if (both == unredeemed_) return;
+  unredeemed_ = std::move(both);
+  options_.on_unredeemed(unredeemed_);
+}
+
+// At once: the kubelet may ask right now.
+void GrantService::TellWaiting() {
+  const auto set = devices_->Get();
+  if (options_.admission == nullptr || set == nullptr) return;
+  options_.admission->Set(view_.Waiting(set, dialects_.gpu_mem_unit));
+}
+
+void GrantService::UseChanged() {
+  if (!on_use_ || use_planned_) return;
+  use_planned_ = true;
+  // Pods come in bursts, and the kubelet tells the scheduler of it only every ten seconds.
+  runner_->PostDelayed(kUsePause, [this, weak = std::weak_ptr<GrantService*>(self_)] {
+    if (weak.expired()) return;
+    use_planned_ = false;
+    TellUse();
+  });
+}
+
+// The kubelet is asked first which ids it has given away.
+void GrantService::TellUse() {
+  if (ledger_->entries().empty() && (pods_ == nullptr || pods_->pods().empty())) return PassUse();
+  ended_.List([this](const Result<PodDevices>& listed) {
+    if (listed.ok()) {
+      view_.SetHeld(*listed);
+      TellWaiting();
+    }
+    PassUse();
+  });
+}
+
+void GrantService::PassUse() {
+  if (!options_.limits_dir.empty()) limits_.RemoveOthers(ledger_->entries());
+  const auto set = devices_->Get();
+  if (set == nullptr) return;
+  on_use_(std::make_shared<NodeUse>(NodeUse{view_.Accounts(set), view_.ids()}));
+}
+
+}  // namespace tessera::agent

@@ -1,0 +1,270 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/agent/grants/grant_service.h"
+
+#include <gtest/gtest.h>
+
+#include <optional>
+
+#include "src/agent/kubelet/allocation.h"
+
+namespace tessera::agent {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr const char* kWhole = "nvidia.com/gpu";
+
+class FakePods : public PodResources {
+ public:
+  void List(Done done) override {
+    ++calls;
+    if (hold) {
+      held.push_back(std::move(done));
+    } else {
+      runner->Post([this, done = std::move(done)] { done(answer); });
+    }
+  }
+  void Admit(const std::string& name, std::vector<std::string> ids) {
+    answer->pods.emplace_back("default", name);
+    answer->held.push_back({"default", name, "main", kWhole, std::move(ids)});
+  }
+  void End() { answer = PodDevices(); }
+
+  FakeTaskRunner* runner = nullptr;
+  Result<PodDevices> answer = PodDevices();
+  bool hold = false;
+  std::vector<Done> held;
+  int calls = 0;
+};
+
+class FakeLog : public grant::RecordLog {
+ public:
+  Status Append(std::string_view) override { return status; }
+  Status Replace(const std::vector<std::string>&) override { return status; }
+  Status status;
+};
+
+class GrantServiceTest : public ::testing::Test {
+ protected:
+  GrantServiceTest() {
+    pods_.runner = &runner_;
+    SetHealth(0, device::Health::Healthy());
+    service_.emplace(&runner_,
+                     GrantOptions{.description = {.driver_root = "/drv",
+                                                  .dev_root = "/drv/dev",
+                                                  .dev_root_ctr_path = "/nonexistent",
+                                                  .version = "1"}},
+                     &devices_, &sealer_, &ledger_, &pods_, nullptr, nullptr);
+  }
+
+  void SetHealth(size_t index, device::Health health) {
+    auto inventory = std::make_shared<device::NodeInventory>();
+    for (int i = 0; i < 4; ++i) {
+      inventory->gpus.push_back({.uuid = "GPU-" + std::to_string(i), .index = i, .minor = i});
+    }
+    inventory->links = device::LinkMatrix(4);
+    inventory->gpus[index].health = std::move(health);
+    devices_.Set(std::make_shared<DeviceSet>(inventory));
+  }
+
+  std::string Allocate(const std::vector<std::string>& ids) {
+    return sealer_.Seal(kWhole, ids, runner_.clock().WallNow());
+  }
+
+  Result<grant::Grant> Ask(const std::string& pod, const std::string& token,
+                           const std::string& container = "main", const std::string& uid = "") {
+    grant::Request request{.pod_uid = uid.empty() ? "uid-" + pod : uid,
+                           .pod_namespace = "default",
+                           .pod_name = pod,
+                           .container = container,
+                           .tokens = {{grant::TokenVariable(kWhole), token}}};
+    auto answer = std::make_shared<std::optional<Result<grant::Grant>>>();
+    service_->Handle(request, [answer](Result<grant::Grant> reply) { *answer = std::move(reply); });
+    runner_.RunUntilIdle();
+    last_ = answer;
+    return answer->has_value() ? **answer : Result<grant::Grant>(Status(Code::kAborted, "waits"));
+  }
+
+  FakeTaskRunner runner_;
+  DeviceSetHolder devices_;
+  grant::TokenSealer sealer_{std::string(32, 'k')};
+  FakeLog log_;
+  size_t skipped_ = 0;
+  GrantLedger ledger_{&log_, {}, &skipped_};
+  FakePods pods_;
+  std::optional<GrantService> service_;
+  std::shared_ptr<std::optional<Result<grant::Grant>>> last_;
+};
+
+TEST_F(GrantServiceTest, GivesTheGpusOfTheToken) {
+  const auto grant = Ask("a", Allocate({"GPU-2", "GPU-1"}));
+  ASSERT_TRUE(grant.ok()) << grant.status().ToString();
+  ASSERT_EQ(grant->devices.size(), 2u);
+  EXPECT_EQ(grant->devices[0].uuid, "GPU-2");
+  EXPECT_EQ(grant->devices[0].minor, 2);
+  EXPECT_EQ(grant->devices[0].path, "/dev/nvidia2");
+  EXPECT_EQ(grant->devices[0].host_path, "/drv/dev/dev/nvidia2");
+  EXPECT_EQ(grant->env.at("NVIDIA_VISIBLE_DEVICES"), "GPU-2,GPU-1");
+  EXPECT_EQ(grant->driver_root, "/drv");
+  EXPECT_EQ(pods_.calls, 0) << "the kubelet is asked only where there is doubt";
+}
+
+TEST_F(GrantServiceTest, SameQuestionSameAnswer) {
+  const std::string token = Allocate({"GPU-1"});
+  const auto first = Ask("a", token);
+  const auto second = Ask("a", token);
+  ASSERT_TRUE(first.ok() && second.ok());
+  EXPECT_EQ(*first, *second);
+}
+
+TEST_F(GrantServiceTest, ForgedTokenIsDenied) {
+  const std::string forged =
+      grant::TokenSealer(std::string(32, 'x')).Seal(kWhole, {"GPU-1"}, runner_.clock().WallNow());
+  EXPECT_EQ(Ask("a", forged).status().code(), Code::kPermissionDenied);
+  EXPECT_EQ(Ask("a", "v1:00:00:GPU-1").status().code(), Code::kInvalidArgument);
+  EXPECT_TRUE(ledger_.entries().empty());
+}
+
+TEST_F(GrantServiceTest, ReplayedTokenIsDenied) {
+  const std::string token = Allocate({"GPU-1"});
+  ASSERT_TRUE(Ask("a", token).ok());
+  EXPECT_EQ(Ask("b", token).status().code(), Code::kPermissionDenied);
+  EXPECT_EQ(Ask("a", token, "sidecar").status().code(), Code::kPermissionDenied);
+  EXPECT_EQ(Ask("a", token, "main", "another-uid").status().code(), Code::kPermissionDenied);
+}
+
+TEST_F(GrantServiceTest, VariableThatNoAllocateGaveIsRefused) {
+  grant::Request request{.pod_uid = "u",
+                         .pod_namespace = "n",
+                         .pod_name = "p",
+                         .container = "c",
+                         .tokens = {{"TESSERA_GRANT_ACME_COM_GPU", Allocate({"GPU-1"})}}};
+  Status status;
+  service_->Handle(request, [&](const Result<grant::Grant>& reply) { status = reply.status(); });
+  EXPECT_EQ(status.code(), Code::kInvalidArgument);
+  request.tokens = {{grant::TokenVariable(kWhole), Allocate({"GPU-1"})},
+                    {grant::TokenVariable(kWhole), Allocate({"GPU-2"})}};
+  service_->Handle(request, [&](const Result<grant::Grant>& reply) { status = reply.status(); });
+  EXPECT_EQ(status.code(), Code::kInvalidArgument);
+}
+
+TEST_F(GrantServiceTest, UnhealthyGpuIsRefusedWithItsReasonAndTakenByNobody) {
+  SetHealth(1, device::Health::Unhealthy("XID 79: GPU has fallen off the bus"));
+  const auto grant = Ask("a", Allocate({"GPU-0", "GPU-1"}));
+  EXPECT_EQ(grant.status().code(), Code::kUnavailable);
+  EXPECT_NE(grant.status().message().find("XID 79"), std::string::npos);
+  EXPECT_TRUE(ledger_.entries().empty());
+}
+
+TEST_F(GrantServiceTest, GpuThatIsGoneIsRefused) {
+  EXPECT_EQ(Ask("a", Allocate({"GPU-9"})).status().code(), Code::kNotFound);
+}
+
+TEST_F(GrantServiceTest, GpuOfAPodThatLivesIsRefusedWithItsName) {
+  ASSERT_TRUE(Ask("a", Allocate({"GPU-1"})).ok());
+  pods_.Admit("a", {"GPU-1"});
+  pods_.Admit("b", {"GPU-1"});
+  const auto grant = Ask("b", Allocate({"GPU-1"}));
+  EXPECT_EQ(grant.status().code(), Code::kFailedPrecondition);
+  EXPECT_NE(grant.status().message().find("default/a"), std::string::npos);
+}
+
+TEST_F(GrantServiceTest, GpuOfAPodThatIsGonePassesOn) {
+  ASSERT_TRUE(Ask("a", Allocate({"GPU-1"})).ok());
+  pods_.Admit("b", {"GPU-1"});
+  EXPECT_TRUE(Ask("b", Allocate({"GPU-1"})).ok());
+  EXPECT_EQ(ledger_.entries().size(), 1u);
+  EXPECT_EQ(ledger_.spent(), 1u);
+}
+
+TEST_F(GrantServiceTest, PodMadeAgainUnderItsNameGetsTheGpuOfItsPredecessor) {
+  ASSERT_TRUE(Ask("web-0", Allocate({"GPU-1"})).ok());
+  pods_.Admit("web-0", {"GPU-1"});
+  EXPECT_TRUE(Ask("web-0", Allocate({"GPU-1"}), "main", "uid-of-the-second").ok());
+}
+
+TEST_F(GrantServiceTest, NamesakeOnAnotherGpuDoesNotHoldTheOldOne) {
+  ASSERT_TRUE(Ask("web-0", Allocate({"GPU-1"})).ok());
+  pods_.Admit("web-0", {"GPU-2"});
+  pods_.Admit("b", {"GPU-1"});
+  EXPECT_TRUE(Ask("b", Allocate({"GPU-1"})).ok());
+}
+
+TEST_F(GrantServiceTest, NamesakeWithThatIdOfAnotherResourceDoesNotHoldTheGpu) {
+  ASSERT_TRUE(Ask("web-0", Allocate({"GPU-1"})).ok());
+  pods_.answer->pods.emplace_back("default", "web-0");
+  pods_.answer->held.push_back({"default", "web-0", "main", "acme.com/gpu", {"GPU-1"}});
+  pods_.Admit("b", {"GPU-1"});
+  EXPECT_TRUE(Ask("b", Allocate({"GPU-1"})).ok());
+}
+
+TEST_F(GrantServiceTest, KubeletThatListsNobodyYetIsNotBelieved) {
+  ASSERT_TRUE(Ask("a", Allocate({"GPU-1"})).ok());
+  EXPECT_EQ(Ask("b", Allocate({"GPU-1"})).status().code(), Code::kUnavailable);
+  EXPECT_EQ(ledger_.entries().size(), 1u);
+}
+
+TEST_F(GrantServiceTest, DoubtStaysARefusalWhileTheKubeletIsAway) {
+  ASSERT_TRUE(Ask("a", Allocate({"GPU-1"})).ok());
+  pods_.answer = Status(Code::kUnavailable, "connection refused");
+  const auto grant = Ask("b", Allocate({"GPU-1"}));
+  EXPECT_EQ(grant.status().code(), Code::kUnavailable);
+  EXPECT_NE(grant.status().message().find("connection refused"), std::string::npos);
+}
+
+TEST_F(GrantServiceTest, FullDiskIsRefused) {
+  log_.status = Status(Code::kResourceExhausted, "No space left on device");
+  EXPECT_EQ(Ask("a", Allocate({"GPU-1"})).status().code(), Code::kResourceExhausted);
+  log_.status = Status::Ok();
+  EXPECT_TRUE(Ask("a", Allocate({"GPU-1"})).ok());
+}
+
+TEST_F(GrantServiceTest, QuestionsThatNeedTheKubeletWaitForAFreshAnswer) {
+  ASSERT_TRUE(Ask("a", Allocate({"GPU-1"})).ok());
+  pods_.hold = true;
+  (void)Ask("b", Allocate({"GPU-1"}));
+  const auto b = last_;
+  (void)Ask("c", Allocate({"GPU-1"}));
+  const auto c = last_;
+  EXPECT_EQ(pods_.calls, 1);
+  PodDevices before;
+  before.pods = {{"default", "b"}};
+  std::exchange(pods_.held, {})[0](before);
+  ASSERT_TRUE(b->has_value());
+  EXPECT_TRUE((*b)->ok());
+  EXPECT_FALSE(c->has_value()) << "its list began before it asked";
+  EXPECT_EQ(pods_.calls, 2);
+  PodDevices after;
+  after.pods = {{"default", "b"}, {"default", "c"}};
+  after.held = {{"default", "b", "main", kWhole, {"GPU-1"}}};
+  std::exchange(pods_.held, {})[0](after);
+  ASSERT_TRUE(c->has_value());
+  EXPECT_EQ((*c)->status().code(), Code::kFailedPrecondition);
+}
+
+TEST_F(GrantServiceTest, EndedPodsAreReleasedWhenTheyWereMissingTwice) {
+  ASSERT_TRUE(Ask("a", Allocate({"GPU-1"})).ok());
+  pods_.Admit("a", {"GPU-1"});
+  runner_.AdvanceTimeAndRun(10 * EndedPods::kPruneInterval);
+  EXPECT_EQ(ledger_.entries().size(), 1u);
+  pods_.End();
+  runner_.AdvanceTimeAndRun(EndedPods::kPruneInterval);
+  EXPECT_EQ(ledger_.entries().size(), 1u);
+  runner_.AdvanceTimeAndRun(EndedPods::kPruneInterval);
+  EXPECT_EQ(ledger_.entries().size(), 0u);
+}
+
+TEST_F(GrantServiceTest, KubeletIsLeftAloneWhileNothingIsGranted) {
+  runner_.AdvanceTimeAndRun(1h);
+  EXPECT_EQ(pods_.calls, 0);
+}
+
+TEST_F(GrantServiceTest, PingAnswersWithTheVersion) {
+  std::string version;
+  service_->Handle({.kind = grant::Request::Kind::kPing},
+                   [&](const Result<grant::Grant>& reply) { version = reply->agent_version; });
+  EXPECT_EQ(version, "1");
+}
+
+}  // namespace
+}  // namespace tessera::agent

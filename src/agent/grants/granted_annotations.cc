@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/agent/grants/granted_annotations.h"
+
+#include <utility>
+
+#include "api/names.h"
+#include "src/device/pod_annotations.h"
+
+namespace tessera::agent {
+namespace {
+
+device::Annotations OfChoice(const PodInfo& pod, const device::Assignment& chosen,
+                             const device::NodeInventory& inventory,
+                             const device::Binding& binding) {
+  if (pod.request.ok()) {
+    Result<device::Annotations> all =
+        device::AnnotationsFor(*pod.request, chosen, inventory, binding);
+    if (all.ok()) return *std::move(all);
+  }
+  // Not all of its containers have started: the older annotations speak of whole pods.
+  device::Annotations ours;
+  Result<std::string> text = device::EncodeAssignment(chosen);
+  if (text.ok()) ours.emplace(names::kAnnotationAssignment, *std::move(text));
+  return ours;
+}
+
+}  // namespace
+
+device::Annotations AnnotationsAfterGrant(const PodInfo& pod, const device::Assignment* chosen,
+                                          const device::NodeInventory& inventory,
+                                          device::MemoryUnit gpu_mem_unit, const std::string& node,
+                                          int64_t now_ns) {
+  device::Annotations wanted;
+  const bool known = pod.annotations.contains(names::kAnnotationAssignment);
+  if (chosen != nullptr) {
+    wanted = OfChoice(pod, *chosen, inventory,
+                      {.node = node, .time_ns = now_ns, .gpu_mem_unit = gpu_mem_unit});
+  }
+  for (const std::string_view key :
+       {names::kAnnotationGpuMemAssigned, names::kAnnotationGpuAssigned}) {
+    const bool speaks = pod.annotations.contains(key) || wanted.contains(key);
+    if (speaks) wanted[std::string(key)] = "true";
+  }
+  for (auto entry = wanted.begin(); entry != wanted.end();) {
+    const auto there = pod.annotations.find(entry->first);
+    // Times differ each time that they are asked for; the first one stays.
+    const bool is_time = entry->first == names::kAnnotationGpuMemAssumeTime ||
+                         entry->first == names::kAnnotationPredicateTime;
+    const bool same =
+        there != pod.annotations.end() && (there->second == entry->second || (known && is_time));
+    entry = same ? wanted.erase(entry) : std::next(entry);
+  }
+  return wanted;
+}
+
+}  // namespace tessera::agent

@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/agent/grants/holdings.h"
+
+namespace tessera::agent {
+namespace {
+
+// Null where it is not known.
+const PodInfo* PodOf(const Pods* pods, const ContainerRef& who) {
+  if (pods == nullptr) return nullptr;
+  const auto pod = pods->pods().find(who.pod_uid);
+  return pod == pods->pods().end() ? nullptr : pod->second.get();
+}
+
+// "containerd://<id>": the part that cgroups are named by.
+std::string EngineIdOf(const PodInfo& pod, const ContainerRef& who) {
+  const auto id = pod.container_ids.find(who.container);
+  if (id == pod.container_ids.end()) return "";
+  const size_t scheme = id->second.find("://");
+  return scheme == std::string::npos ? id->second : id->second.substr(scheme + 3);
+}
+
+}  // namespace
+
+Holdings HoldingsOf(const GrantLedger& ledger, const Pods* pods) {
+  Holdings holdings{.containers = {}, .accounts = ledger.Accounts()};
+  for (const auto& [key, entry] : ledger.entries()) {
+    const PodInfo* pod = PodOf(pods, entry.holder);
+    // Its entry stays, as it may start again; what it had, the next container of the pod has now.
+    if (pod != nullptr && entry.phase == device::Phase::kInit &&
+        pod->ended_containers.contains(entry.holder.container)) {
+      continue;
+    }
+    holdings.containers.push_back(
+        {entry.holder, entry.shares, pod != nullptr ? EngineIdOf(*pod, entry.holder) : ""});
+  }
+  return holdings;
+}
+
+}  // namespace tessera::agent

@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the containers of this node hold, for pages that show it; init containers only until they
+// end. A copy, so that it can leave the
+// grants' thread.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "src/agent/grants/grant_ledger.h"
+#include "src/agent/pods/pods.h"
+
+namespace tessera::agent {
+
+struct HeldContainer {
+  ContainerRef who;
+  std::vector<device::DeviceShare> shares;
+  std::string engine_id;  // the container's id at the engine; "" where it is not known (yet)
+};
+
+struct Holdings {
+  std::vector<HeldContainer> containers;
+  GpuAccounts accounts;
+};
+
+// `pods` may be null.
+Holdings HoldingsOf(const GrantLedger& ledger, const Pods* pods);
+
+}  // namespace tessera::agent

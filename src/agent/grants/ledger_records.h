@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+// The journal's records of the grant ledger, as JSON:
+//
+//   {"do":"grant","uid":…,"namespace":…,"pod":…,"container":…,"phase":"main","dialect":…,
+//    "tokens":[{"nonce":…,"resource":…,"ids":[…]}],"shares":[{"gpu":…,"milli":…,"bytes":…}],
+//    "env":{…},"guessed":true,"chosen":"{…}"}
+//                     env: what else it gets; guessed: nobody has told yet that it is this
+//                     container's; chosen: tessera.dev/assignment, where the agent chose
+//   {"do":"release","uid":…,"container":…}
+//   {"do":"spent","nonce":…,"who":…}        in a list that was written anew
+//
+// A phase or dialect that is unknown reads as main and as nvidia.com/gpu. Agents that knew whole
+// GPUs alone wrote one record for each token:
+//
+//   {"do":"bind","nonce":…,"resource":…,"ids":[GPUs],"uid":…,"namespace":…,"pod":…,"container":…}
+//
+// Pure.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "src/agent/grants/grant_entry.h"
+
+namespace tessera::agent {
+
+struct LedgerRecord {
+  enum class Kind { kGrant, kRelease, kSpent };
+  Kind kind = Kind::kGrant;
+  GrantEntry entry;                          // kGrant; of kRelease the holder's UID and container
+  std::optional<device::Assignment> chosen;  // kGrant
+  grant::Nonce nonce{};                      // kSpent
+  uint64_t who = 0;                          // kSpent
+};
+
+std::string EncodeRecord(const LedgerRecord& record);
+// Nothing for a record that makes no sense.
+std::optional<LedgerRecord> DecodeRecord(const std::string& text);
+
+}  // namespace tessera::agent

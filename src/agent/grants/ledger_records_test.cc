@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/agent/grants/ledger_records.h"
+
+#include <gtest/gtest.h>
+
+namespace tessera::agent {
+namespace {
+
+LedgerRecord SomeGrant() {
+  LedgerRecord record;
+  record.entry.holder = {"uid", "ns", "pod", "main"};
+  record.entry.claims = {{grant::Nonce{1}, "nvidia.com/gpu", {"GPU-a"}}};
+  record.entry.shares = {{"GPU-a", MilliGpu(300), GiB(5)}};
+  return record;
+}
+LedgerRecord SomeSpent() {
+  return {.kind = LedgerRecord::Kind::kSpent, .nonce = grant::Nonce{2}, .who = 0x0123456789abcdef};
+}
+
+// Whether the record reads once `what` is `other` in it.
+bool Reads(const LedgerRecord& record, const std::string& what, const std::string& other) {
+  std::string text = EncodeRecord(record);
+  const size_t at = text.find(what);
+  EXPECT_NE(at, std::string::npos) << what << " in " << text;
+  text.replace(at, what.size(), other);
+  return DecodeRecord(text).has_value();
+}
+
+TEST(LedgerRecordsTest, ReadBackAsTheyWere) {
+  const auto granted = DecodeRecord(EncodeRecord(SomeGrant()));
+  ASSERT_TRUE(granted.has_value());
+  EXPECT_EQ(granted->entry.shares, SomeGrant().entry.shares);
+  EXPECT_EQ(granted->entry.holder.pod_name, "pod");
+  const auto spent = DecodeRecord(EncodeRecord(SomeSpent()));
+  ASSERT_TRUE(spent.has_value());
+  EXPECT_EQ(spent->nonce, SomeSpent().nonce);
+  EXPECT_EQ(spent->who, SomeSpent().who);
+}
+
+TEST(LedgerRecordsTest, AGrantLacksNoPartOfItsSharesAndTokens) {
+  for (const char* key : {"\"gpu\"", "\"milli\"", "\"bytes\"", "\"nonce\"", "\"ids\"", "\"tokens\"",
+                          "\"shares\"", "\"do\""}) {
+    EXPECT_FALSE(Reads(SomeGrant(), key, "\"other\"")) << key;
+  }
+  EXPECT_FALSE(Reads(SomeGrant(), "\"shares\":[", "\"shares\":{\"list\":["));
+  EXPECT_FALSE(
+      Reads(SomeGrant(), "[{\"gpu\":\"GPU-a\",\"milli\":300,\"bytes\":5368709120}]", "{}"));
+  EXPECT_FALSE(
+      Reads(SomeGrant(), "[{\"gpu\":\"GPU-a\",\"milli\":300,\"bytes\":5368709120}]", "[7]"));
+}
+
+TEST(LedgerRecordsTest, ASpentTokenHasANonceAndAnOwnerOfSixteenDigits) {
+  EXPECT_FALSE(Reads(SomeSpent(), "\"nonce\"", "\"other\""));
+  EXPECT_FALSE(Reads(SomeSpent(), "0123456789abcdef", "0123456789abcd"));
+  EXPECT_FALSE(Reads(SomeSpent(), "0123456789abcdef", "0123456789abcdefff"));
+  EXPECT_FALSE(Reads(SomeSpent(), "0123456789abcdef", "0123456789abcdeX"));
+}
+
+}  // namespace
+}  // namespace tessera::agent

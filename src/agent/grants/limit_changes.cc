@@ -1,0 +1,201 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/agent/grants/limit_changes.h"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "api/names.h"
+#include "src/agent/grants/grant_description.h"
+#include "src/base/file.h"
+#include "src/base/log.h"
+#include "src/device/limit_annotations.h"
+
+namespace tessera::agent {
+namespace {
+
+using device::GpuLimits;
+
+double MiB(int64_t bytes) { return static_cast<double>(bytes) / (1 << 20); }
+
+std::string TextOf(const PodInfo& pod, std::string_view annotation) {
+  const auto found = pod.annotations.find(annotation);
+  return found == pod.annotations.end() ? "" : found->second;
+}
+
+bool IsUuid(const std::string& text) {
+  return text.starts_with("GPU-") || text.starts_with("MIG-");
+}
+
+bool HasContainer(const PodInfo& pod, const std::string& name) {
+  return !pod.request.ok() ||
+         std::ranges::any_of(pod.request->containers,
+                             [&](const auto& container) { return container.name == name; });
+}
+
+// One kind of limit: its annotation, and where a granted device has it. MostOf: what a limit cannot
+// exceed.
+struct MemoryKind {
+  using Amount = Bytes;
+  static constexpr std::string_view kAnnotation = names::kAnnotationMemoryLimit;
+  static constexpr std::string_view kNoun = "device memory";
+  static Result<GpuLimits<Bytes>> Parse(std::string_view text) {
+    return device::ParseMemoryLimits(text);
+  }
+  static bool IsLimited(const grant::GrantedDevice& device) { return device.bytes > 0; }
+  static Bytes Of(const grant::GrantedDevice& device) { return Bytes(device.bytes); }
+  static Bytes MostOf(const PodInfo&, const grant::GrantedDevice& device) { return Of(device); }
+  static void Set(grant::GrantedDevice* device, Bytes bytes) { device->bytes = bytes.count(); }
+  static std::string Text(Bytes bytes) { return fmt::format("{:.0f} MiB", MiB(bytes.count())); }
+};
+
+struct ComputeKind {
+  using Amount = MilliGpu;
+  static constexpr std::string_view kAnnotation = names::kAnnotationComputeLimit;
+  static constexpr std::string_view kNoun = "compute";
+  static Result<GpuLimits<MilliGpu>> Parse(std::string_view text) {
+    return device::ParseComputeLimits(text);
+  }
+  static bool IsLimited(const grant::GrantedDevice& device) { return device.milli % 1000 != 0; }
+  static MilliGpu Of(const grant::GrantedDevice& device) { return MilliGpu(device.milli); }
+  // A pod may use idle compute beyond its grant.
+  static MilliGpu MostOf(const PodInfo& pod, const grant::GrantedDevice& device) {
+    const bool elastic = pod.request.ok() && pod.request->elastic_limit;
+    return elastic ? std::max(Of(device), *pod.request->elastic_limit) : Of(device);
+  }
+  static void Set(grant::GrantedDevice* device, MilliGpu milli) { device->milli = milli.count(); }
+  static std::string Text(MilliGpu milli) {
+    return fmt::format("{} hundredths", milli.count() / 10);
+  }
+};
+
+std::vector<grant::GrantedDevice> DevicesOf(const GrantLedger::Entry& entry) {
+  std::vector<grant::GrantedDevice> devices;
+  for (const device::DeviceShare& share : entry.shares) {
+    DescribeLimits(share, &devices.emplace_back(grant::GrantedDevice{.uuid = share.uuid}));
+  }
+  return devices;
+}
+
+template <typename Kind>
+void Apply(const PodInfo& pod, const std::string& container,
+           std::vector<grant::GrantedDevice>* devices) {
+  const auto limits = Kind::Parse(TextOf(pod, Kind::kAnnotation));
+  if (!limits.ok()) return;
+  for (grant::GrantedDevice& device : *devices) {
+    const auto limit = device::LimitFor(*limits, container, device.uuid);
+    if (limit && Kind::IsLimited(device)) Kind::Set(&device, std::min(Kind::Of(device), *limit));
+  }
+}
+
+// Why the annotation is not followed: one sentence for each container that it does not fit. Empty
+// if it is followed.
+template <typename Kind>
+std::vector<std::string> ProblemsOf(const PodInfo& pod, const GrantLedger& ledger) {
+  const std::string what = fmt::format("annotation {}", Kind::kAnnotation);
+  const auto limits = Kind::Parse(TextOf(pod, Kind::kAnnotation));
+  if (!limits.ok()) return {fmt::format("{}: {}", what, limits.status().message())};
+  std::vector<std::string> problems;
+  for (const auto& limit : *limits) {
+    if (limit.only.empty() || IsUuid(limit.only) || HasContainer(pod, limit.only)) continue;
+    problems.push_back(fmt::format("{}: the pod has no container \"{}\"", what, limit.only));
+  }
+  for (const auto& [key, entry] : ledger.entries()) {
+    if (key.first != pod.uid) continue;
+    for (const grant::GrantedDevice& device : DevicesOf(entry)) {
+      const auto limit = device::LimitFor(*limits, key.second, device.uuid);
+      if (limit && !Kind::IsLimited(device)) {
+        problems.push_back(
+            fmt::format("{}: container {} has no share of the {} of {}: it is not limited", what,
+                        key.second, Kind::kNoun, device.uuid));
+      } else if (limit && *limit > Kind::MostOf(pod, device)) {
+        problems.push_back(
+            fmt::format("{}: container {} was granted {} of {}, and cannot get {}: the annotation "
+                        "only lowers the limit; make the pod anew with a larger request",
+                        what, key.second, Kind::Text(Kind::MostOf(pod, device)), device.uuid,
+                        Kind::Text(*limit)));
+      }
+    }
+  }
+  return problems;
+}
+
+std::string TextOf(const grant::GrantedDevice& device) {
+  std::vector<std::string> limits;
+  if (MemoryKind::IsLimited(device)) limits.push_back(MemoryKind::Text(MemoryKind::Of(device)));
+  if (ComputeKind::IsLimited(device)) limits.push_back(ComputeKind::Text(ComputeKind::Of(device)));
+  return fmt::format("{}", fmt::join(limits, " and "));
+}
+
+}  // namespace
+
+void ApplyLimits(const PodInfo& pod, const std::string& container,
+                 std::vector<grant::GrantedDevice>* devices) {
+  Apply<MemoryKind>(pod, container, devices);
+  Apply<ComputeKind>(pod, container, devices);
+}
+
+LimitChanges::LimitChanges(std::string dir, ContainerLimits* limits, const GrantLedger* ledger,
+                           Pods* pods)
+    : dir_(std::move(dir)), limits_(limits), ledger_(ledger), pods_(pods) {}
+
+void LimitChanges::OnPod(const PodInfo& pod) {
+  if (dir_.empty()) return;
+  const std::string text = TextOf(pod, MemoryKind::kAnnotation) + ";" +
+                           TextOf(pod, ComputeKind::kAnnotation) + ";" +
+                           TextOf(pod, names::kAnnotationComputeClass);
+  const auto [seen, is_new] = seen_.try_emplace(pod.uid, text);
+  if (!is_new && seen->second == text) return;
+  seen->second = text;
+  // At the agent's start all pods are new, and what is to be said of them has been said.
+  const bool tell = !is_new || pods_->synced();
+  if (tell) RecordProblems(pod);
+  // Also of a pod that is new: the annotations may have changed while there was no agent.
+  Write(pod, !is_new);
+}
+
+void LimitChanges::RecordProblems(const PodInfo& pod) {
+  std::vector<std::string> problems = ProblemsOf<MemoryKind>(pod, *ledger_);
+  for (std::string& problem : ProblemsOf<ComputeKind>(pod, *ledger_)) {
+    problems.push_back(std::move(problem));
+  }
+  const std::string text = TextOf(pod, names::kAnnotationComputeClass);
+  const Status of_class = device::ParseComputeClass(text).status();
+  if (!text.empty() && !of_class.ok()) {
+    problems.push_back(fmt::format("annotation {}: {}: the pod is of class {}",
+                                   names::kAnnotationComputeClass, of_class.message(),
+                                   names::kComputeClassNormal));
+  }
+  for (std::string& problem : problems) {
+    pods_->Record(
+        pod,
+        {.warning = true, .reason = names::kReasonLimitRejected, .message = std::move(problem)});
+  }
+}
+
+void LimitChanges::Write(const PodInfo& pod, bool tell) {
+  std::vector<std::string> changes;
+  for (const auto& [key, entry] : ledger_->entries()) {
+    // Containers that are not limited have no file.
+    if (key.first != pod.uid || !PathExists(LimitsPath(dir_, key))) continue;
+    std::vector<grant::GrantedDevice> devices = DevicesOf(entry);
+    ApplyLimits(pod, key.second, &devices);
+    const auto written = limits_->Write(entry.holder, devices);
+    if (!written.ok()) {
+      Log(Severity::kError, "cannot change the limits of a container",
+          {{"pod", pod.Text()}, {"container", key.second}, {"error", written.status().ToString()}});
+      continue;
+    }
+    for (const grant::GrantedDevice& device : devices) {
+      if (device.bytes == 0) continue;
+      changes.push_back(
+          fmt::format("container {} may use {} of {}", key.second, TextOf(device), device.uuid));
+    }
+  }
+  if (!tell || changes.empty()) return;
+  pods_->Record(pod, {.reason = names::kReasonLimitChanged,
+                      .message = fmt::format("{}", fmt::join(changes, "; "))});
+}
+
+}  // namespace tessera::agent

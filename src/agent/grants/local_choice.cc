@@ -1,0 +1,257 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/agent/grants/local_choice.h"
+
+#include <algorithm>
+#include <optional>
+#include <tuple>
+#include <utility>
+
+#include "src/device/pod_annotations.h"
+
+namespace tessera::agent {
+namespace {
+
+using device::ContainerRequest;
+using device::DeviceShare;
+using device::Dialect;
+using device::Gpu;
+
+bool Contains(const std::vector<std::string>& all, const std::string& one) {
+  return std::find(all.begin(), all.end(), one) != all.end();
+}
+
+class Choice {
+ public:
+  Choice(const LocalQuestion& question, const DeviceSet& set, GpuAccounts accounts)
+      : question_(question),
+        set_(set),
+        accounts_(std::move(accounts)),
+        result_(question.assigned),
+        groups_(question.request->Groups()) {}
+
+  enum class Whole { kOfStarting, kOfAll };
+
+  Status Place(const ContainerRequest& container, Whole whole) {
+    if (container.count == 0 || container.dialect == Dialect::kNvidiaMig) return Status::Ok();
+    if (result_.containers.contains(container.name)) return Status::Ok();
+    std::vector<std::string> uuids;
+    if (container.exclusive) {
+      if (whole == Whole::kOfStarting && !IsStarting(container)) return Status::Ok();
+      ASSIGN_OR_RETURN(uuids, WholeGpus(container));
+    } else {
+      ASSIGN_OR_RETURN(std::string uuid, SharedGpu(container));
+      uuids.push_back(std::move(uuid));
+    }
+    std::vector<DeviceShare>& shares = result_.containers[container.name];
+    for (const std::string& uuid : uuids) {
+      ASSIGN_OR_RETURN(DeviceShare share, device::ShareOn(container, set_.inventory(), uuid));
+      accounts_.Add(uuid, HoldOf(question_.pod_uid, container, share));
+      shares.push_back(std::move(share));
+    }
+    return Status::Ok();
+  }
+
+  device::Assignment result() && { return std::move(result_); }
+
+ private:
+  bool IsStarting(const ContainerRequest& container) const {
+    return container.name == question_.container;
+  }
+
+  // What the kubelet named is the starting container's.
+  bool IsNamed(const ContainerRequest& container) const {
+    return IsStarting(container) && question_.named.size() == static_cast<size_t>(container.count);
+  }
+
+  bool MeetsItsOwnPod(const Gpu& gpu, const Hold& hold) const {
+    return question_.phases_known && accounts_.MeetsItsOwnPod(gpu.uuid, hold);
+  }
+
+  bool MayHave(const Gpu& gpu, const Hold& hold) const {
+    return gpu.health.ok() && gpu.minor && !gpu.mig && question_.request->constraints.Allow(gpu) &&
+           accounts_.HasRoom(gpu, hold) && !MeetsItsOwnPod(gpu, hold);
+  }
+
+  // Those that use the same GPUs as `container`: an init container's are those of a container after
+  // it, as the kubelet gives them and as the scheduler counts them. Itself included.
+  std::vector<const ContainerRequest*> GroupOf(const ContainerRequest& container) const {
+    const std::vector<ContainerRequest>& all = question_.request->containers;
+    for (const std::vector<size_t>& group : groups_) {
+      std::vector<const ContainerRequest*> members;
+      for (const size_t i : group) members.push_back(&all[i]);
+      if (std::find(members.begin(), members.end(), &container) != members.end()) return members;
+    }
+    return {&container};
+  }
+
+  // GPUs that containers of the group have already, with room for one more of them. Unhealthy ones,
+  // too: the container waits for them, because the agent keeps what an init container had, and
+  // another GPU would be the pod's beyond what the scheduler counts.
+  std::vector<std::string> Kept(const std::vector<const ContainerRequest*>& group,
+                                const Hold& hold) const {
+    std::vector<std::string> uuids;
+    for (const ContainerRequest* member : group) {
+      const auto found = result_.containers.find(member->name);
+      if (found == result_.containers.end()) continue;
+      for (const DeviceShare& share : found->second) {
+        const Gpu* gpu = set_.inventory().Find(share.uuid);
+        if (gpu == nullptr || Contains(uuids, share.uuid) || MeetsItsOwnPod(*gpu, hold)) continue;
+        // What the pod has it need not share with a pod that was assigned the GPU meanwhile.
+        const bool enough = share.compute == kWholeGpu ||
+                            (share.compute >= hold.compute && share.memory >= hold.memory);
+        if (enough || accounts_.HasRoom(*gpu, hold)) uuids.push_back(share.uuid);
+      }
+    }
+    return uuids;
+  }
+
+  bool PodHas(const std::string& uuid) const {
+    return std::any_of(
+        result_.containers.begin(), result_.containers.end(), [&](const auto& container) {
+          return std::any_of(container.second.begin(), container.second.end(),
+                             [&](const DeviceShare& share) { return share.uuid == uuid; });
+        });
+  }
+
+  // That of the pod's other containers, where the dialect keeps them together.
+  const std::string* GpuOfThePod() const {
+    for (const ContainerRequest& other : question_.request->containers) {
+      if (other.dialect != Dialect::kGpuMem) continue;
+      const auto found = result_.containers.find(other.name);
+      if (found != result_.containers.end() && !found->second.empty()) {
+        return &found->second.front().uuid;
+      }
+    }
+    return nullptr;
+  }
+
+  Result<std::string> SharedGpu(const ContainerRequest& container) const {
+    Hold hold{.pod_uid = question_.pod_uid,
+              .phase = container.phase,
+              .dialect = container.dialect,
+              .compute = container.per_gpu.compute,
+              .memory = container.per_gpu.memory};
+    if (container.dialect == Dialect::kGpuMem) {
+      if (const std::string* gpu = GpuOfThePod()) return *gpu;
+      hold.memory = question_.request->OneGpuShare().memory;
+      hold.phase = device::Phase::kMain;
+    } else {
+      const std::vector<const ContainerRequest*> group = GroupOf(container);
+      // A GPU that has room for the largest of them: they get it one after the other.
+      for (const ContainerRequest* member : group) {
+        if (member->exclusive) continue;
+        hold.compute = std::max(hold.compute, member->per_gpu.compute);
+        hold.memory = std::max(hold.memory, member->per_gpu.memory);
+      }
+      const std::vector<std::string> kept = Kept(group, hold);
+      if (!kept.empty()) return kept.front();
+    }
+    std::optional<std::tuple<Bytes, MilliGpu, const Gpu*>> best;
+    for (const Gpu& gpu : set_.inventory().gpus) {
+      if (!MayHave(gpu, hold)) continue;
+      const GpuUse use = accounts_.UseOf(gpu.uuid);
+      const std::tuple left(gpu.memory - use.memory, kWholeGpu - use.compute, &gpu);
+      if (!best || left < *best) best = left;
+    }
+    if (best) return std::get<const Gpu*>(*best)->uuid;
+    return Error(
+        Code::kResourceExhausted,
+        "container \"{}\": no GPU of this node has {} MiB and {} thousandths free for a pod "
+        "that came past the scheduler of Tessera: it starts when others end",
+        container.name, ToMiB(hold.memory), hold.compute.count());
+  }
+
+  Result<std::vector<std::string>> WholeGpus(const ContainerRequest& container) const {
+    const Hold hold{.pod_uid = question_.pod_uid,
+                    .phase = container.phase,
+                    .dialect = container.dialect,
+                    .compute = kWholeGpu};
+    const auto count = static_cast<size_t>(container.count);
+    const std::vector<std::string> kept = Kept(GroupOf(container), hold);
+    if (kept.size() > count) return ChooseOfKept(container, kept);
+    // GPUs of the pod's other groups only where there are no others.
+    std::vector<std::string> free = kept, fresh = kept;
+    for (const Gpu& gpu : set_.inventory().gpus) {
+      if (set_.Find(gpu.uuid) == nullptr || !MayHave(gpu, hold)) continue;
+      if (Contains(kept, gpu.uuid)) continue;
+      free.push_back(gpu.uuid);
+      if (!PodHas(gpu.uuid)) fresh.push_back(gpu.uuid);
+    }
+    ASSIGN_OR_RETURN(std::vector<std::string> chosen, ChooseOf(container, fresh, kept));
+    if (chosen.empty()) {
+      ASSIGN_OR_RETURN(chosen, ChooseOf(container, free, kept));
+    }
+    if (chosen.size() == count) return chosen;
+    return Error(Code::kResourceExhausted,
+                 "container \"{}\": {} GPUs of this node are free, {} are asked for by a pod that "
+                 "came past the scheduler of Tessera: it starts when others end",
+                 container.name, free.size(), count);
+  }
+
+  // Chooses from `kept`, which has more than enough: healthy GPUs where they suffice, and those
+  // that the kubelet named where they are among them.
+  Result<std::vector<std::string>> ChooseOfKept(const ContainerRequest& container,
+                                                const std::vector<std::string>& kept) const {
+    std::vector<std::string> healthy;
+    for (const std::string& uuid : kept) {
+      if (set_.inventory().Find(uuid)->health.ok()) healthy.push_back(uuid);
+    }
+    const bool suffice = healthy.size() >= static_cast<size_t>(container.count);
+    const std::vector<std::string>& those = suffice ? healthy : kept;
+    const auto is_one = [&](const std::string& uuid) { return Contains(those, uuid); };
+    const std::vector<std::string>& named = question_.named;
+    if (IsNamed(container) && std::all_of(named.begin(), named.end(), is_one)) return named;
+    return set_.chooser().ChooseDevices(those, {}, container.count);
+  }
+
+  // Chooses from `free`, which includes `kept`: the GPUs that the kubelet named where they are
+  // among them, else the best linked ones. Empty where `free` does not suffice.
+  Result<std::vector<std::string>> ChooseOf(const ContainerRequest& container,
+                                            const std::vector<std::string>& free,
+                                            const std::vector<std::string>& kept) const {
+    const std::vector<std::string>& named = question_.named;
+    const auto will_do = [&](const std::string& uuid) {
+      return question_.contested.contains(uuid) || Contains(free, uuid);
+    };
+    const auto is_named = [&](const std::string& uuid) { return Contains(named, uuid); };
+    if (IsNamed(container) && std::all_of(named.begin(), named.end(), will_do) &&
+        std::all_of(kept.begin(), kept.end(), is_named)) {
+      return named;
+    }
+    return set_.chooser().ChooseDevices(free, kept, container.count);
+  }
+
+  const LocalQuestion& question_;
+  const DeviceSet& set_;
+  GpuAccounts accounts_;
+  device::Assignment result_;
+  const std::vector<std::vector<size_t>> groups_;
+};
+
+}  // namespace
+
+Hold HoldOf(const std::string& pod_uid, const ContainerRequest& container,
+            const DeviceShare& share) {
+  return {pod_uid, container.phase, container.dialect, share.compute, share.memory};
+}
+
+Result<device::Assignment> ChooseLocally(const LocalQuestion& question, const DeviceSet& set,
+                                         GpuAccounts accounts) {
+  Choice choice(question, set, std::move(accounts));
+  // Who starts now goes first.
+  for (const bool now : {true, false}) {
+    for (const ContainerRequest& container : question.request->containers) {
+      if ((container.name == question.container) != now) continue;
+      RETURN_IF_ERROR(choice.Place(container, Choice::Whole::kOfStarting));
+    }
+  }
+  // A pod that cannot have all of its GPUs takes none: it would hold some of them for nothing, and
+  // what it has would not be what the scheduler counts for it.
+  Choice all = choice;
+  for (const ContainerRequest& container : question.request->containers) {
+    RETURN_IF_ERROR(all.Place(container, Choice::Whole::kOfAll));
+  }
+  return std::move(choice).result();
+}
+
+}  // namespace tessera::agent

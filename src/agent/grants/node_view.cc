@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/agent/grants/node_view.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "api/names.h"
+#include "src/agent/grants/local_choice.h"
+
+namespace tessera::agent {
+std::map<std::string, int64_t, std::less<>> AsksOf(const device::ContainerRequest& container,
+                                                   device::MemoryUnit unit) {
+  std::map<std::string, int64_t, std::less<>> asks;
+  const auto set = [&](std::string_view resource, int64_t units) { asks.emplace(resource, units); };
+  switch (container.dialect) {
+    case device::Dialect::kNvidiaGpu:
+      set(names::kResourceGpu, container.count);
+      break;
+    case device::Dialect::kGpuMem:
+      set(names::kResourceGpuMem, container.per_gpu.memory.count() / device::SizeOf(unit).count());
+      break;
+    case device::Dialect::kVcuda:
+      set(names::kResourceVcudaCore,
+          container.count * container.per_gpu.compute.count() / device::kVcudaCore.count());
+      if (container.exclusive) break;
+      set(names::kResourceVcudaMemory,
+          container.per_gpu.memory.count() / device::kVcudaMemoryBlock.count());
+      break;
+    default:
+      break;
+  }
+  return asks;
+}
+
+const std::shared_ptr<const PodInfo>* NodeView::Find(const std::string& uid) const {
+  if (pods_ == nullptr) return nullptr;
+  const auto found = pods_->pods().find(uid);
+  return found == pods_->pods().end() ? nullptr : &found->second;
+}
+
+device::Assignment NodeView::AssignmentOf(const std::string& uid, const SetPtr& set) {
+  device::Assignment assignment;
+  if (const auto* chosen = ledger_->ChosenFor(uid)) assignment = *chosen;
+  const auto* pod = Find(uid);
+  if (pod == nullptr) return assignment;
+  device::Assignment annotated = assignments_.Of(*pod, set).assignment;
+  assignment.containers.merge(annotated.containers);
+  return assignment;
+}
+
+GpuAccounts NodeView::Accounts(const SetPtr& set) {
+  GpuAccounts accounts = ledger_->Accounts();
+  if (pods_ == nullptr) return accounts;
+  for (const auto& [uid, pod] : pods_->pods()) {
+    if (pod->ended || !pod->request.ok()) continue;
+    const device::Assignment assignment = AssignmentOf(uid, set);
+    for (const auto& [name, shares] : assignment.containers) {
+      const device::ContainerRequest* container = FindAsking(*pod->request, name);
+      if (container == nullptr || ledger_->entries().contains({uid, name})) continue;
+      for (const device::DeviceShare& share : shares) {
+        accounts.Add(share.uuid, HoldOf(uid, *container, share));
+      }
+    }
+  }
+  return accounts;
+}
+
+std::vector<std::shared_ptr<const PodInfo>> NodeView::PodsInOrder() const {
+  std::vector<std::shared_ptr<const PodInfo>> pods;
+  if (pods_ == nullptr) return pods;
+  // The kubelet has the same watch as we, and sorts those that come together by age.
+  struct Turn {
+    uint64_t came;
+    WallTime created;
+    const std::shared_ptr<const PodInfo>* pod;
+  };
+  std::vector<Turn> turns;
+  for (const auto& [uid, pod] : pods_->pods()) {
+    if (pod->ended || !pod->request.ok()) continue;
+    const auto came = came_.find(uid);
+    turns.push_back({came == came_.end() ? 0 : came->second, pod->created, &pod});
+  }
+  std::stable_sort(turns.begin(), turns.end(), [](const Turn& a, const Turn& b) {
+    return std::tie(a.came, a.created) < std::tie(b.came, b.created);
+  });
+  pods.reserve(turns.size());
+  for (const Turn& turn : turns) pods.push_back(*turn.pod);
+  return pods;
+}
+
+void NodeView::Came(const std::string& uid) {
+  if (!came_.contains(uid)) came_[uid] = pods_->synced() ? ++last_came_ : 0;
+}
+
+void NodeView::Forget(const std::string& uid) {
+  assignments_.Forget(uid);
+  came_.erase(uid);
+}
+
+std::vector<Admission::Waiting> NodeView::Waiting(const SetPtr& set,
+                                                  device::MemoryUnit gpu_mem_unit) {
+  std::vector<Admission::Waiting> waiting;
+  for (const auto& pod : PodsInOrder()) {
+    const device::Assignment assignment = AssignmentOf(pod->uid, set);
+    for (const device::ContainerRequest& container : pod->request->containers) {
+      const auto shares = assignment.containers.find(container.name);
+      if (shares == assignment.containers.end() ||
+          held_.contains({pod->ns, pod->name, container.name}) ||
+          ledger_->entries().contains({pod->uid, container.name})) {
+        continue;
+      }
+      waiting.push_back(
+          {pod->uid, container.name, AsksOf(container, gpu_mem_unit), shares->second});
+    }
+  }
+  return waiting;
+}
+
+void NodeView::SetHeld(const PodDevices& listed) {
+  ids_.clear();
+  held_.clear();
+  for (const HeldDevices& held : listed.held) {
+    ids_.insert(held.ids.begin(), held.ids.end());
+    held_.insert({held.pod_namespace, held.pod_name, held.container});
+  }
+}
+
+}  // namespace tessera::agent

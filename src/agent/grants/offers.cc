@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/agent/grants/offers.h"
+
+#include <algorithm>
+
+#include "api/names.h"
+
+namespace tessera::agent {
+namespace {
+
+using device::Dialect;
+
+// How many of `units` on one GPU its own dialect's pods hold, and how many more would fit.
+int64_t UsableUnits(std::string_view resource, const device::Gpu& gpu, Bytes unit,
+                    const NodeUse& use) {
+  const bool of_gpu_mem = resource == names::kResourceGpuMem;
+  const GpuUse all = use.accounts.UseOf(gpu.uuid);
+  const GpuUse own =
+      use.accounts.UseOfDialect(gpu.uuid, of_gpu_mem ? Dialect::kGpuMem : Dialect::kVcuda);
+  if (resource == names::kResourceVcudaCore) {
+    const int64_t held = own.whole ? kWholeGpu.count() : own.compute.count();
+    int64_t left = all.whole ? 0 : (kWholeGpu - all.compute).count();
+    // Somebody is there who claims no compute: a whole GPU can it be no more.
+    if (!all.idle()) left = std::min(left, (kWholeGpu - device::kVcudaCore).count());
+    return (held + std::max<int64_t>(left, 0)) / device::kVcudaCore.count();
+  }
+  if (all.whole) return 0;
+  const int64_t left = std::max<int64_t>((gpu.memory - all.memory).count(), 0);
+  return own.memory.count() / unit.count() + left / unit.count();
+}
+
+std::vector<DeviceSet::Offer> SharedOffers(const ShareUnits& units, const DeviceSet& set,
+                                           const NodeUse& use) {
+  const bool of_gpu_mem = units.resource == names::kResourceGpuMem;
+  const Bytes unit =
+      of_gpu_mem ? device::SizeOf(set.shares().gpu_mem_unit()) : device::kVcudaMemoryBlock;
+  std::vector<DeviceSet::Offer> offers;
+  offers.reserve(static_cast<size_t>(units.count()));
+  std::vector<size_t> own_first, others;  // positions of ids that may be withdrawn
+  int64_t to_withdraw = 0;
+  for (const ShareUnits::PerGpu& part : units.gpus) {
+    const device::Gpu* gpu = set.inventory().Find(part.uuid);
+    const int64_t usable =
+        std::min<int64_t>(UsableUnits(units.resource, *gpu, unit, use), part.count);
+    const int64_t withdrawn = part.healthy ? part.count - usable : 0;
+    to_withdraw += withdrawn;
+    for (int number = 0; number < part.count; ++number) {
+      offers.push_back({ShareUnits::IdOf(part, number), part.healthy, std::nullopt});
+    }
+    int64_t chosen = 0;
+    for (size_t at = offers.size(); part.healthy && at > offers.size() - part.count;) {
+      --at;
+      if (use.ids.contains(offers[at].id)) continue;
+      (chosen++ < withdrawn ? own_first : others).push_back(at);
+    }
+  }
+  own_first.insert(own_first.end(), others.begin(), others.end());
+  for (const size_t at : own_first) {
+    if (to_withdraw-- <= 0) break;
+    offers[at].healthy = false;
+  }
+  return offers;
+}
+
+std::vector<DeviceSet::Offer> WholeOffers(const DeviceSet& set, const NodeUse& use) {
+  std::vector<DeviceSet::Offer> offers = set.offers();
+  int64_t to_withdraw = 0;
+  std::vector<DeviceSet::Offer*> busy, idle;
+  for (DeviceSet::Offer& offer : offers) {
+    if (!offer.healthy) continue;
+    const bool held = !use.accounts.UseOf(offer.id).idle();
+    const bool ours = use.accounts.UseOfDialect(offer.id, Dialect::kNvidiaGpu).whole;
+    if (held && !ours) ++to_withdraw;
+    if (!use.ids.contains(offer.id)) (held ? busy : idle).push_back(&offer);
+  }
+  busy.insert(busy.end(), idle.begin(), idle.end());
+  for (DeviceSet::Offer* offer : busy) {
+    if (to_withdraw-- <= 0) break;
+    offer->healthy = false;
+  }
+  return offers;
+}
+
+}  // namespace
+
+std::vector<DeviceSet::Offer> OffersOf(std::string_view resource, const DeviceSet& set,
+                                       const NodeUse& use) {
+  if (resource == names::kResourceGpu) return WholeOffers(set, use);
+  const ShareUnits* units = set.shares().Find(resource);
+  if (units == nullptr) return {};
+  return SharedOffers(*units, set, use);
+}
+
+}  // namespace tessera::agent

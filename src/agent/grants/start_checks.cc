@@ -1,0 +1,270 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/agent/grants/start_checks.h"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <tuple>
+#include <utility>
+
+#include "api/names.h"
+#include "src/agent/grants/allocation_grants.h"
+
+namespace tessera::agent {
+namespace {
+
+std::vector<std::string> UuidsOf(const std::vector<device::DeviceShare>& shares) {
+  std::vector<std::string> uuids;
+  for (const device::DeviceShare& share : shares) uuids.push_back(share.uuid);
+  return uuids;
+}
+
+bool SameIds(const std::vector<std::string>& a, const std::vector<std::string>& b) {
+  return std::is_permutation(a.begin(), a.end(), b.begin(), b.end());
+}
+
+bool SamePod(const ContainerRef& a, const ContainerRef& b) {
+  return a.pod_namespace == b.pod_namespace && a.pod_name == b.pod_name;
+}
+
+std::string TextOf(const ContainerRef& who) {
+  return "container " + who.container + " of pod " + who.PodText();
+}
+
+}  // namespace
+
+struct StartChecks::Call {
+  std::string resource;
+  std::vector<std::string> ids;
+  MonotonicTime until;
+  Checked done;
+};
+
+StartChecks::StartChecks(TaskRunner* runner, GrantService* service, GrantLedger* ledger,
+                         const Pods* pods, const DeviceSetHolder* devices, GrantMetrics* metrics)
+    : runner_(runner),
+      service_(service),
+      ledger_(ledger),
+      pods_(pods),
+      devices_(devices),
+      metrics_(metrics) {}
+
+void StartChecks::Check(const std::string& resource, const std::vector<std::string>& ids,
+                        Checked done) {
+  Ask(std::make_shared<Call>(Call{.resource = resource,
+                                  .ids = ids,
+                                  .until = runner_->clock().Now() + kPatience,
+                                  .done = std::move(done)}));
+}
+
+void StartChecks::Ask(const CallPtr& call) {
+  service_->ended().List([this, call](const Result<PodDevices>& listed) {
+    if (listed.ok()) return Verify(call, *listed);
+    if (runner_->clock().Now() >= call->until) {
+      return Finish(call, Error(Code::kUnavailable,
+                                "the kubelet could not be asked which container has {}: {}",
+                                call->resource, listed.status().message()));
+    }
+    runner_->PostDelayed(kPause, [this, call, weak = std::weak_ptr<StartChecks*>(self_)] {
+      if (!weak.expired()) Ask(call);
+    });
+  });
+}
+
+void StartChecks::Verify(const CallPtr& call, const PodDevices& listed) {
+  const Holders holders = HoldersOf(*call, listed);
+  const Entry* entry = EntryOf(*call);
+  if (entry == nullptr) return CheckStranger(call, holders);
+  if (!entry->holder.named()) {
+    const Result<ContainerRef> who = Name(*entry, holders);
+    return who.ok() ? Grant(call, *who) : Finish(call, who.status());
+  }
+  const Status status = Compare(*entry, holders, listed);
+  return status.ok() ? Grant(call, ContainerRef(entry->holder)) : Finish(call, status);
+}
+
+Status StartChecks::Compare(const Entry& entry, const Holders& holders,
+                            const PodDevices& listed) const {
+  const ContainerRef& meant = entry.holder;
+  for (const Holder& holder : holders) {
+    // Within a pod the ids of an init container pass on to the next.
+    const bool same = holder.exact && holder.who.container == meant.container;
+    if (SamePod(holder.who, meant) && (same || entry.phase == device::Phase::kInit)) continue;
+    return Wrong(holder.who, UuidsOf(entry.shares), "which Allocate gave it for " + TextOf(meant));
+  }
+  if (pods_ != nullptr) {
+    ASSIGN_OR_RETURN(const ContainerRef known, WithUid(meant));
+    if (known.pod_uid != meant.pod_uid) {
+      return Wrong(known, UuidsOf(entry.shares),
+                   "which Allocate gave it for a pod of that name before it");
+    }
+  }
+  if (!holders.empty()) return Status::Ok();
+  if (!listed.Lists(meant.pod_namespace, meant.pod_name)) {
+    return Error(Code::kUnavailable, "the kubelet does not list pod {} yet", meant.PodText());
+  }
+  if (entry.phase == device::Phase::kInit && !entry.guessed) return Status::Ok();
+  return Wrong(meant, UuidsOf(entry.shares),
+               "and the kubelet does not say that it is this container's");
+}
+
+Result<ContainerRef> StartChecks::Name(const Entry& entry, const Holders& holders) {
+  const ContainerRef unnamed = entry.holder;
+  // Where nobody assigns, an init container has what it was given.
+  if (pods_ == nullptr && holders.empty()) return unnamed;
+  if (holders.size() != 1 || !holders[0].exact) {
+    return Wrong(unnamed, UuidsOf(entry.shares), "and the kubelet does not say whose they are");
+  }
+  ContainerRef who = holders[0].who;
+  if (pods_ == nullptr) {
+    who.pod_uid = unnamed.pod_uid;
+  } else {
+    ASSIGN_OR_RETURN(who, WithUid(std::move(who)));
+    const PodInfo& pod = **service_->view().Find(who.pod_uid);
+    RETURN_IF_ERROR(pod.request.status().Annotate("pod " + pod.Text()));
+  }
+  const std::vector<std::string> has = UuidsOf(entry.shares);
+  const std::vector<std::string> assigned = AssignedTo(who);
+  if (!assigned.empty() && !SameIds(assigned, has)) {
+    return Wrong(who, has, "chosen before its assignment was known");
+  }
+  RETURN_IF_ERROR(service_->Name(unnamed, who));
+  return who;
+}
+
+void StartChecks::CheckStranger(const CallPtr& call, const Holders& holders) {
+  if (holders.size() != 1 || !holders[0].exact) {
+    return Finish(call, Error(Code::kUnavailable,
+                              "nothing was given to these ids of {}, and the kubelet does not say "
+                              "which container has them: if it stays so, delete the pod",
+                              call->resource));
+  }
+  const ContainerRef& who = holders[0].who;
+  // What another device plugin gave, and memory beside whole GPUs, which decides nothing.
+  for (const auto& [key, entry] : ledger_->entries()) {
+    const bool whole = !entry.shares.empty() && entry.shares.front().compute == kWholeGpu;
+    if ((entry.claims.empty() || (whole && call->resource == names::kResourceVcudaMemory)) &&
+        SamePod(entry.holder, who) && entry.holder.container == who.container) {
+      return Grant(call, ContainerRef(entry.holder));
+    }
+  }
+  if (call->resource == names::kResourceGpu && HasRun(who)) return Adopt(call, who);
+  Finish(call, Wrong(who, {}, "as this agent has given nothing to its ids of " + call->resource));
+}
+
+bool StartChecks::HasRun(const ContainerRef& holder) const {
+  if (pods_ == nullptr) return false;
+  const Result<ContainerRef> who = WithUid(holder);
+  return who.ok() && pods_->pods().at(who->pod_uid)->container_ids.contains(holder.container);
+}
+
+// One that has run has the GPUs of its ids; one that we kept from starting has those of another.
+void StartChecks::Adopt(const CallPtr& call, const ContainerRef& holder) {
+  const ContainerRef who = *WithUid(holder);
+  const Claim claim = NewClaim(call->resource, call->ids, runner_->clock().WallNow());
+  const std::vector<std::string> assigned = AssignedTo(who);
+  const std::string why = "by a plugin that knew nothing of its assignment";
+  if (!assigned.empty() && !SameIds(assigned, call->ids)) {
+    return Finish(call, Wrong(who, call->ids, why));
+  }
+  service_->Decide({.who = who,
+                    .claims = {claim},
+                    .reply = [this, call, who, why](const Result<grant::Grant>& grant) {
+                      if (!grant.ok()) return Finish(call, grant.status());
+                      const Entry* entry = ledger_->Find(who);
+                      if (entry != nullptr && SameIds(UuidsOf(entry->shares), call->ids)) {
+                        return Finish(call, Status::Ok());
+                      }
+                      const Status released = ledger_->Release(GrantLedger::KeyOf(who));
+                      Finish(call, released.ok() ? Wrong(who, call->ids, why) : released);
+                    }});
+}
+
+void StartChecks::Grant(const CallPtr& call, const ContainerRef& who) {
+  const Entry* entry = ledger_->Find(who);
+  service_->Decide({.who = who,
+                    .claims = entry == nullptr ? std::vector<Claim>() : entry->claims,
+                    .reply = [this, call](const auto& grant) { Finish(call, grant.status()); }});
+}
+
+void StartChecks::Finish(const CallPtr& call, const Status& status) const {
+  if (status.code() == Code::kFailedPrecondition && metrics_ != nullptr) {
+    metrics_->starts_refused.Add();
+  }
+  call->done(status);
+}
+
+StartChecks::Holders StartChecks::HoldersOf(const Call& call, const PodDevices& listed) {
+  // The kubelet has an entry for each id of a container, or for each NUMA node.
+  std::map<std::tuple<std::string, std::string, std::string>, std::set<std::string>> has;
+  for (const HeldDevices& held : listed.held) {
+    if (held.resource != call.resource) continue;
+    has[{held.pod_namespace, held.pod_name, held.container}].insert(held.ids.begin(),
+                                                                    held.ids.end());
+  }
+  const std::set<std::string> wanted(call.ids.begin(), call.ids.end());
+  Holders exact, some;
+  for (const auto& [who, ids] : has) {
+    const auto& [pod_namespace, pod, container] = who;
+    const Holder holder{{"", pod_namespace, pod, container}, ids == wanted};
+    if (holder.exact) exact.push_back(holder);
+    const bool any = std::any_of(ids.begin(), ids.end(),
+                                 [&](const std::string& id) { return wanted.contains(id); });
+    if (any) some.push_back(holder);
+  }
+  // Kubelets can give an id twice; who has these and no others is asked for.
+  return exact.size() == 1 ? exact : some;
+}
+
+const GrantLedger::Entry* StartChecks::EntryOf(const Call& call) const {
+  const Entry* last = nullptr;
+  grant::Nonce made{};
+  for (const auto& [key, entry] : ledger_->entries()) {
+    for (const Claim& claim : entry.claims) {
+      if (!IsOf(claim, call.resource, call.ids)) continue;
+      if (last != nullptr && claim.nonce < made) continue;
+      last = &entry;
+      made = claim.nonce;
+    }
+  }
+  return last;
+}
+
+Result<ContainerRef> StartChecks::WithUid(ContainerRef who) const {
+  for (const auto& [uid, pod] : pods_->pods()) {
+    if (pod->ended || pod->ns != who.pod_namespace || pod->name != who.pod_name) continue;
+    who.pod_uid = uid;
+    return who;
+  }
+  const Status trouble = pods_->trouble();
+  return Error(Code::kUnavailable,
+               "pod {} is not known to the agent of this node, so neither is what it was assigned: "
+               "{}",
+               who.PodText(), trouble.ok() ? "the API server has not shown it" : trouble.message());
+}
+
+std::vector<std::string> StartChecks::AssignedTo(const ContainerRef& who) const {
+  const auto set = devices_->Get();
+  if (set == nullptr) return {};
+  const device::Assignment assignment = service_->view().AssignmentOf(who.pod_uid, set);
+  const auto shares = assignment.containers.find(who.container);
+  return shares == assignment.containers.end() ? std::vector<std::string>()
+                                               : UuidsOf(shares->second);
+}
+
+Status StartChecks::Wrong(const ContainerRef& who, const std::vector<std::string>& has,
+                          const std::string& why) const {
+  std::vector<std::string> assigned;
+  Result<ContainerRef> known = pods_ == nullptr || !who.named() ? who : WithUid(who);
+  if (known.ok()) assigned = AssignedTo(*known);
+  return Error(Code::kFailedPrecondition,
+               "{} has {}, {}; it was assigned {}. It does not start: delete pod {}, and its "
+               "controller makes a new one",
+               TextOf(who), has.empty() ? "nothing" : fmt::format("{}", fmt::join(has, ", ")), why,
+               assigned.empty() ? "nothing" : fmt::format("{}", fmt::join(assigned, ", ")),
+               who.PodText());
+}
+
+}  // namespace tessera::agent

@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+// Containers that run without their GPUs: the kubelet has given them ids of ours, so they have
+// tokens, but tessera-runtime has never asked for their grants. Then the engine starts containers
+// without tessera-runtime. Pure.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "src/agent/grants/grant_ledger.h"
+#include "src/agent/kubelet/kubelet.h"
+#include "src/agent/pods/pods.h"
+#include "src/base/clock.h"
+
+namespace tessera::agent {
+
+// "namespace/pod/container", in order. Pods that were created before `since`, when the agent came
+// to the node, may have GPUs of another device plugin and are left out.
+std::vector<std::string> UnredeemedContainers(const PodDevices& listed, const Pods& pods,
+                                              const GrantLedger& ledger, WallTime since);
+
+}  // namespace tessera::agent

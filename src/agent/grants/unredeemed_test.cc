@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/agent/grants/unredeemed.h"
+
+#include <gtest/gtest.h>
+
+#include "src/agent/grants/testing/grants_fixture.h"
+
+namespace tessera::agent {
+namespace {
+
+using namespace std::chrono_literals;
+
+class UnredeemedTest : public GrantsFixture {
+ protected:
+  // A pod whose container the kubelet has given a GPU and the engine has started.
+  void Run(const std::string& name, bool starts = true) {
+    PodInfo pod = FakeApiPods::Make(name, {{"main", {{kGpu, "1"}}}});
+    pod.created = runner_.clock().WallNow();
+    if (starts) pod.container_ids["main"] = "containerd://1";
+    Assign(pod, {{"main", {"GPU-1"}}});
+    kubelet_.Admit(name);
+    kubelet_.Hold(name, kGpu, "GPU-1");
+  }
+  std::vector<std::string> Find(WallTime since = {}) {
+    return UnredeemedContainers(*kubelet_.answer, pods_, *ledger_, since);
+  }
+};
+
+TEST_F(UnredeemedTest, AContainerThatRunsWithATokenThatWasNeverShownIsFound) {
+  Run("a");
+  EXPECT_EQ(Find(), (std::vector<std::string>{"default/a/main"}));
+  EXPECT_EQ(GpuOf("a", {Token(kGpu, 1)}), "GPU-1");
+  EXPECT_TRUE(Find().empty());
+}
+
+TEST_F(UnredeemedTest, AContainerThatDoesNotRunYetIsNot) {
+  Run("a", false);
+  EXPECT_TRUE(Find().empty());
+}
+
+TEST_F(UnredeemedTest, PodsFromBeforeTheAgentAndDevicesOfOthersAreNot) {
+  Run("a");
+  EXPECT_TRUE(Find(runner_.clock().WallNow() + 1s).empty());
+  kubelet_.answer->held.front().resource = "vendor.com/nic";
+  EXPECT_TRUE(Find().empty());
+}
+
+TEST_F(UnredeemedTest, AnotherPodOfTheNamespaceIsNotTheOneThatHoldsTheDevice) {
+  Run("a");
+  kubelet_.End("a");
+  kubelet_.Hold("unknown", kGpu, "GPU-1");
+  EXPECT_TRUE(Find().empty());
+  kubelet_.answer->held.front().pod_namespace = "other";
+  kubelet_.answer->held.front().pod_name = "a";
+  EXPECT_TRUE(Find().empty());
+}
+
+TEST_F(UnredeemedTest, APodThatWasMadeWhenTheAgentStartedIsOne) {
+  Run("a");
+  EXPECT_EQ(Find(runner_.clock().WallNow()), (std::vector<std::string>{"default/a/main"}));
+}
+
+TEST_F(UnredeemedTest, TheServiceReportsWhatItSeesTwice) {
+  std::vector<std::vector<std::string>> reports;
+  on_unredeemed_ = [&](const std::vector<std::string>& now) { reports.push_back(now); };
+  Restart();
+  pods_.Sync();
+  Run("a");
+  runner_.AdvanceTimeAndRun(GrantService::kTokenInterval);
+  EXPECT_TRUE(reports.empty());
+  runner_.AdvanceTimeAndRun(GrantService::kTokenInterval);
+  ASSERT_EQ(reports.size(), 1u);
+  EXPECT_EQ(reports[0], (std::vector<std::string>{"default/a/main"}));
+  EXPECT_EQ(metrics_.unredeemed_tokens, 1u);
+  pods_.Remove("uid-a");
+  runner_.AdvanceTimeAndRun(GrantService::kTokenInterval);
+  EXPECT_EQ(reports.size(), 2u);
+  EXPECT_TRUE(reports.back().empty());
+}
+
+}  // namespace
+}  // namespace tessera::agent
