@@ -8,8 +8,9 @@
 #include <utility>
 
 #include "api/names.h"
+#include "src/agent/compat/manager_page.h"
+#include "src/agent/compat/take_over.h"
 #include "src/agent/grants.h"
-#include "src/agent/manager_page.h"
 #include "src/agent/metrics.h"
 #include "src/agent/node/device_nodes.h"
 #include "src/agent/node/engine_watch.h"
@@ -20,7 +21,6 @@
 #include "src/agent/plugins.h"
 #include "src/agent/pods/kube_pods.h"
 #include "src/agent/status_page.h"
-#include "src/agent/take_over.h"
 #include "src/base/dir_watcher.h"
 #include "src/base/log.h"
 #include "src/base/version.h"

@@ -9,6 +9,7 @@
 #include <future>
 #include <utility>
 
+#include "src/agent/compat/take_over.h"
 #include "src/agent/grants/allocation_grants.h"
 #include "src/agent/grants/grant_server.h"
 #include "src/agent/grants/start_checks.h"
@@ -16,7 +17,6 @@
 #include "src/agent/limits/compute_members.h"
 #include "src/agent/pods/pod_processes.h"
 #include "src/agent/pods/remembered_pods.h"
-#include "src/agent/take_over.h"
 #include "src/base/dir_watcher.h"
 #include "src/base/log.h"
 #include "src/gpu/blocking_caller.h"

@@ -10,13 +10,13 @@
 #include <string>
 #include <vector>
 
+#include "src/agent/compat/take_over.h"
 #include "src/agent/grants/grant_ledger.h"
 #include "src/agent/grants/grant_service.h"
 #include "src/agent/grants/offers.h"
 #include "src/agent/kubelet/allocation.h"
 #include "src/agent/kubelet/kubelet.h"
 #include "src/agent/pods/remembered_pods.h"
-#include "src/agent/take_over.h"
 #include "src/grant/journal.h"
 #include "src/grant/token.h"
 #include "tests/simulation/api_server.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "src/agent/manager_metrics.h"
+#include "src/agent/compat/manager_metrics.h"
 
 #include <fmt/format.h>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "src/agent/take_over.h"
+#include "src/agent/compat/take_over.h"
 
 #include "src/agent/grants/holdings.h"
 #include "src/agent/grants/testing/allocation_fixture.h"

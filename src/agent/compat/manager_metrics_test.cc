@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "src/agent/manager_metrics.h"
+#include "src/agent/compat/manager_metrics.h"
 
 #include <gtest/gtest.h>
 
-#include "src/agent/manager_page.h"
+#include "src/agent/compat/manager_page.h"
 
 namespace tessera::agent {
 namespace {

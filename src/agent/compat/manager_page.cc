@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "src/agent/manager_page.h"
+#include "src/agent/compat/manager_page.h"
 #include "src/base/version.h"
 
 #include <algorithm>

@@ -10,9 +10,9 @@
 #include <optional>
 #include <string>
 
+#include "src/agent/compat/manager_metrics.h"
 #include "src/agent/grants/holdings.h"
 #include "src/agent/kubelet/device_set.h"
-#include "src/agent/manager_metrics.h"
 #include "src/agent/pods/process_owner.h"
 #include "src/base/task_runner.h"
 #include "src/gpu/process_reader.h"
