@@ -12,7 +12,7 @@
 #include <filesystem>
 #include <functional>
 
-#include "src/agent/limits/usage_test_file.h"
+#include "src/agent/limits/testing/usage_test_file.h"
 #include "src/limiter/limits_file.h"
 
 namespace tessera::agent {

@@ -8,7 +8,7 @@
 #include "api/names.h"
 #include "src/agent/grants/container_limits.h"
 #include "src/agent/grants/testing/grants_fixture.h"
-#include "src/agent/limits/usage_test_file.h"
+#include "src/agent/limits/testing/usage_test_file.h"
 #include "src/gpu/fake_nvml.h"
 
 namespace tessera::agent {

@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-#include "src/agent/limits/usage_test_file.h"
+#include "src/agent/limits/testing/usage_test_file.h"
 
 namespace tessera::agent {
 namespace {
