@@ -10,7 +10,7 @@
 #include "api/names.h"
 #include "src/agent/compat/manager_page.h"
 #include "src/agent/compat/take_over.h"
-#include "src/agent/grants.h"
+#include "src/agent/grants_thread.h"
 #include "src/agent/metrics.h"
 #include "src/agent/node/device_nodes.h"
 #include "src/agent/node/engine_watch.h"
@@ -117,7 +117,7 @@ class Agent::Impl {
   DeviceSetHolder devices_;
   Admission admission_;
   std::optional<grant::TokenSealer> sealer_;
-  std::unique_ptr<Grants> grants_;
+  std::unique_ptr<GrantsThread> grants_;
   std::unique_ptr<KubeNodeApi> node_api_;
   std::unique_ptr<NodePublisher> publisher_;
   std::unique_ptr<Plugins> plugins_;
@@ -148,7 +148,7 @@ Status Agent::Impl::Start() {
   StartManagerPage();
   RETURN_IF_ERROR(MakeDirs(options_.state_dir, 0700));
   ASSIGN_OR_RETURN(const DirFd state, DirFd::Open(options_.state_dir));
-  ASSIGN_OR_RETURN(sealer_, grant::TokenSealer::Load(state, std::string(Grants::kKeyName)));
+  ASSIGN_OR_RETURN(sealer_, grant::TokenSealer::Load(state, std::string(GrantsThread::kKeyName)));
   // Device nodes first: without them the driver reports no GPU.
   if (options_.create_device_nodes) StartDeviceNodes();
   driver_gate_->SetClosed(PathExists(ReleaseFile(options_)));
@@ -188,7 +188,7 @@ void Agent::Impl::StartPlugins() {
 }
 
 Status Agent::Impl::StartGrants() {
-  GrantsOptions grants;
+  GrantsThreadOptions grants;
   grants.service.description.driver_root = options_.driver_root;
   grants.service.description.dev_root = options_.dev_root;
   grants.service.description.dev_root_ctr_path = options_.dev_root_ctr_path;
@@ -226,7 +226,7 @@ Status Agent::Impl::StartGrants() {
       if (!weak.expired()) container_uses_ = uses;
     });
   };
-  grants_ = std::make_unique<Grants>(grants, &devices_, &*sealer_, &metrics_.grants);
+  grants_ = std::make_unique<GrantsThread>(grants, &devices_, &*sealer_, &metrics_.grants);
   return grants_->Start();
 }
 

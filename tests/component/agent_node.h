@@ -12,7 +12,7 @@
 #include <thread>
 #include <vector>
 
-#include "src/agent/grants.h"
+#include "src/agent/grants_thread.h"
 #include "src/agent/kubelet/plugin.h"
 #include "tests/component/fake_kubelet.h"
 

@@ -9,7 +9,7 @@
 #include <atomic>
 #include <thread>
 
-#include "src/agent/grants.h"
+#include "src/agent/grants_thread.h"
 #include "src/grant/client.h"
 #include "src/net/unix_listener.h"
 #include "tests/component/fake_pod_resources.h"
@@ -33,8 +33,8 @@ class GrantsTest : public ::testing::Test {
     devices_.Set(std::make_shared<agent::DeviceSet>(inventory));
   }
 
-  agent::GrantsOptions Options(const std::string& state_dir) const {
-    agent::GrantsOptions options;
+  agent::GrantsThreadOptions Options(const std::string& state_dir) const {
+    agent::GrantsThreadOptions options;
     options.service.description.version = "test";
     options.state_dir = state_dir;
     options.socket = socket_;
@@ -45,7 +45,8 @@ class GrantsTest : public ::testing::Test {
   void Start() { Start(dir_.path()); }
   void Start(const std::string& state_dir) {
     grants_.reset();
-    grants_ = std::make_unique<agent::Grants>(Options(state_dir), &devices_, &sealer_, &metrics_);
+    grants_ =
+        std::make_unique<agent::GrantsThread>(Options(state_dir), &devices_, &sealer_, &metrics_);
     const Status status = grants_->Start();
     ASSERT_TRUE(status.ok()) << status.ToString();
   }
@@ -70,7 +71,7 @@ class GrantsTest : public ::testing::Test {
   grant::TokenSealer sealer_{std::string(32, 'k')};
   agent::DeviceSetHolder devices_;
   agent::GrantMetrics metrics_;
-  std::unique_ptr<agent::Grants> grants_;
+  std::unique_ptr<agent::GrantsThread> grants_;
 };
 
 TEST_F(GrantsTest, AnswerStandsAfterTheAgentIsMadeAnew) {
@@ -222,7 +223,7 @@ TEST_F(GrantsTest, KubeletThatStallsDelaysOnlyThoseWhoNeedIt) {
 }
 
 TEST_F(GrantsTest, StateFolderThatIsMissingIsAnError) {
-  agent::Grants grants(Options(dir_.path() + "/nowhere"), &devices_, &sealer_, &metrics_);
+  agent::GrantsThread grants(Options(dir_.path() + "/nowhere"), &devices_, &sealer_, &metrics_);
   const Status status = grants.Start();
   EXPECT_EQ(status.code(), Code::kNotFound);
   EXPECT_NE(status.message().find("nowhere"), std::string::npos);

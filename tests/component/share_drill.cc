@@ -12,8 +12,8 @@
 #include <thread>
 
 #include "api/names.h"
-#include "src/agent/grants.h"
 #include "src/agent/grants/offers.h"
+#include "src/agent/grants_thread.h"
 #include "src/agent/kubelet/bound_answers.h"
 #include "src/agent/kubelet/plugin.h"
 #include "src/agent/pods/testing/fake_pods.h"
@@ -94,7 +94,7 @@ class Drill {
   static std::string Uuid(int gpu) { return "GPU-" + std::to_string(gpu); }
 
   void StartGrants() {
-    agent::GrantsOptions grants;
+    agent::GrantsThreadOptions grants;
     grants.state_dir = dir_.path();
     grants.socket = dir_.path() + "/grant.sock";
     grants.pod_resources_socket = dir_.path() + "/pods.sock";
@@ -104,7 +104,7 @@ class Drill {
       api_ = pods.get();
       return pods;
     };
-    grants_ = std::make_unique<agent::Grants>(grants, &devices_, &sealer_, &grant_metrics_);
+    grants_ = std::make_unique<agent::GrantsThread>(grants, &devices_, &sealer_, &grant_metrics_);
     const Status status = grants_->Start();
     if (!status.ok()) CheckFailed(__FILE__, __LINE__, status.ToString());
     OnGrants([this] { api_->Sync(); });
@@ -296,7 +296,7 @@ class Drill {
   std::unique_ptr<const agent::PluginAnswers> answers_ =
       std::make_unique<agent::ShareAllocator>(kMem, &sealer_, &clock_);
   std::unique_ptr<agent::Plugin> plugin_;
-  std::unique_ptr<agent::Grants> grants_;
+  std::unique_ptr<agent::GrantsThread> grants_;
   agent::FakeApiPods* api_ = nullptr;  // lives on the grants' thread
 
   std::vector<int> room_;           // pods, by GPU

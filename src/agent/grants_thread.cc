@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "src/agent/grants.h"
+#include "src/agent/grants_thread.h"
 
 #include <pthread.h>
 #include <sys/stat.h>
@@ -32,11 +32,11 @@ constexpr Duration kPodResourcesDeadline = std::chrono::seconds(2);
 // The token key was made when the agent first came to this node.
 WallTime FirstStart(const std::string& state_dir) {
   struct stat info {};
-  if (::stat(JoinPath(state_dir, Grants::kKeyName).c_str(), &info) != 0) return WallTime{};
+  if (::stat(JoinPath(state_dir, GrantsThread::kKeyName).c_str(), &info) != 0) return WallTime{};
   return WallTime(std::chrono::seconds(info.st_mtim.tv_sec));
 }
 
-GrantOptions ServiceOptions(const GrantsOptions& options, PodProcesses* processes,
+GrantOptions ServiceOptions(const GrantsThreadOptions& options, PodProcesses* processes,
                             EarlierGrants* earlier) {
   GrantOptions service = options.service;
   service.earlier = earlier;
@@ -46,7 +46,7 @@ GrantOptions ServiceOptions(const GrantsOptions& options, PodProcesses* processe
 }
 
 // On a node without a driver no process uses a GPU, so there is nothing to look for.
-ContainerUsageOptions UsageOptions(const GrantsOptions& options) {
+ContainerUsageOptions UsageOptions(const GrantsThreadOptions& options) {
   ContainerUsageOptions usage{.limits_dir = options.service.limits_dir,
                               .find = {.proc_root = options.proc_root}};
   if (options.nvml == nullptr || !options.on_container_uses) usage.limits_dir.clear();
@@ -56,8 +56,8 @@ ContainerUsageOptions UsageOptions(const GrantsOptions& options) {
 }  // namespace
 
 // Lives on the thread. Order is that of use: what comes later uses what comes before.
-struct Grants::State {
-  State(Grants* grants, grant::Journal opened, const std::vector<std::string>& records,
+struct GrantsThread::State {
+  State(GrantsThread* grants, grant::Journal opened, const std::vector<std::string>& records,
         std::unique_ptr<Pods> known)
       : journal(std::move(opened)),
         ledger(&journal, records, &skipped),
@@ -138,11 +138,11 @@ struct Grants::State {
   const std::string socket;
 };
 
-Grants::Grants(GrantsOptions options, const DeviceSetHolder* devices,
-               const grant::TokenSealer* sealer, GrantMetrics* metrics)
+GrantsThread::GrantsThread(GrantsThreadOptions options, const DeviceSetHolder* devices,
+                           const grant::TokenSealer* sealer, GrantMetrics* metrics)
     : options_(std::move(options)), devices_(devices), sealer_(sealer), metrics_(metrics) {}
 
-Grants::~Grants() {
+GrantsThread::~GrantsThread() {
   if (!thread_.joinable()) return;
   std::promise<void> gone;
   runner_.Post([&] {
@@ -154,7 +154,7 @@ Grants::~Grants() {
   thread_.join();
 }
 
-Status Grants::Start() {
+Status GrantsThread::Start() {
   thread_ = std::thread([this] {
     ::pthread_setname_np(::pthread_self(), "grants");
     runner_.Run();
@@ -164,45 +164,45 @@ Status Grants::Start() {
   return made.get_future().get();
 }
 
-void Grants::Allocate(const std::string& resource, const std::vector<std::string>& ids,
-                      std::function<void(Result<grant::Grant>)> done) {
+void GrantsThread::Allocate(const std::string& resource, const std::vector<std::string>& ids,
+                            std::function<void(Result<grant::Grant>)> done) {
   runner_.Post([this, resource, ids, done = std::move(done)]() mutable {
     if (state_ != nullptr) state_->allocation.Allocate(resource, ids, std::move(done));
   });
 }
 
-void Grants::Check(const std::string& resource, const std::vector<std::string>& ids,
-                   std::function<void(Status)> done) {
+void GrantsThread::Check(const std::string& resource, const std::vector<std::string>& ids,
+                         std::function<void(Status)> done) {
   runner_.Post([this, resource, ids, done = std::move(done)]() mutable {
     if (state_ != nullptr) state_->checks.Check(resource, ids, std::move(done));
   });
 }
 
-void Grants::OnDevices() {
+void GrantsThread::OnDevices() {
   runner_.Post([this] {
     if (state_ != nullptr) state_->service.OnDevices();
   });
 }
 
-void Grants::RefreshDriver() {
+void GrantsThread::RefreshDriver() {
   runner_.Post([this] {
     if (state_ != nullptr) state_->gpu_processes.Refresh();
   });
 }
 
-void Grants::TellHoldings(std::function<void(Holdings)> then) {
+void GrantsThread::TellHoldings(std::function<void(Holdings)> then) {
   runner_.Post([this, then = std::move(then)] {
     if (state_ != nullptr) then(HoldingsOf(state_->ledger, state_->pods.get()));
   });
 }
 
-void Grants::SetIsolationDisabled(bool disabled) {
+void GrantsThread::SetIsolationDisabled(bool disabled) {
   runner_.Post([this, disabled] {
     if (state_ != nullptr) state_->service.SetIsolationDisabled(disabled);
   });
 }
 
-std::unique_ptr<Pods> Grants::MakePods() {
+std::unique_ptr<Pods> GrantsThread::MakePods() {
   auto pods = options_.make_pods ? options_.make_pods(&runner_) : nullptr;
   if (pods == nullptr) return nullptr;
   grant::Journal::Recovery recovery;
@@ -218,7 +218,7 @@ std::unique_ptr<Pods> Grants::MakePods() {
       std::move(pods), std::make_unique<grant::Journal>(*std::move(journal)), recovery.records);
 }
 
-Status Grants::MakeState() {
+Status GrantsThread::MakeState() {
   ASSIGN_OR_RETURN(DirFd dir, DirFd::Open(options_.state_dir));
   grant::Journal::Recovery recovery;
   ASSIGN_OR_RETURN(grant::Journal journal,

@@ -21,7 +21,7 @@
 
 namespace tessera::agent {
 
-struct GrantsOptions {
+struct GrantsThreadOptions {
   GrantOptions service;
   device::GivenMinors given_before;  // to containers by other device plugins
   std::string state_dir;
@@ -38,18 +38,18 @@ struct GrantsOptions {
   std::function<void(std::shared_ptr<const ContainerUses>)> on_container_uses;
 };
 
-class Grants final : public KubeletGrants {
+class GrantsThread final : public KubeletGrants {
  public:
   static constexpr std::string_view kJournalName = "grants.journal";
   static constexpr std::string_view kPodsName = "pods.journal";
   static constexpr std::string_view kKeyName = "token.key";
 
   // All outlive it.
-  Grants(GrantsOptions options, const DeviceSetHolder* devices, const grant::TokenSealer* sealer,
-         GrantMetrics* metrics);
-  ~Grants() override;
-  Grants(const Grants&) = delete;
-  Grants& operator=(const Grants&) = delete;
+  GrantsThread(GrantsThreadOptions options, const DeviceSetHolder* devices,
+               const grant::TokenSealer* sealer, GrantMetrics* metrics);
+  ~GrantsThread() override;
+  GrantsThread(const GrantsThread&) = delete;
+  GrantsThread& operator=(const GrantsThread&) = delete;
 
   // Serves when it returns OK. Errors: state folder, socket.
   Status Start();
@@ -73,7 +73,7 @@ class Grants final : public KubeletGrants {
   Status MakeState();
   std::unique_ptr<Pods> MakePods();
 
-  const GrantsOptions options_;
+  const GrantsThreadOptions options_;
   const DeviceSetHolder* const devices_;
   const grant::TokenSealer* const sealer_;
   GrantMetrics* const metrics_;
