@@ -23,6 +23,14 @@ LEVELS = {
     "cmd": 6,
 }
 PRODUCT = 5
+# Rooms inside the agent, with the same rule: downward only. What stands in src/agent itself puts
+# them together, and none of them includes it.
+AGENT_LEVELS = {
+    "agent/kubelet": 0, "agent/pods": 0, "agent/node": 0,
+    "agent/grants": 1,
+    "agent/limits": 2, "agent/compat": 2,
+    "agent": 3,
+}
 SAME_LEVEL = {("device", "formats"), ("gpu", "oci")}
 # What the simulated driver may use; it is used by its own programs in cmd and by tests.
 ALLOWED_IN = {"sim": {"base", "formats"}}
@@ -42,6 +50,24 @@ INCLUDE = re.compile(r'^\s*#\s*include\s+(?:"([^"]+)"|<([^>]+)>)', re.M)
 def room_of(path):
     parts = pathlib.PurePosixPath(path).parts
     return parts[1] if len(parts) > 2 and parts[0] == "src" else None
+
+
+def agent_room_of(path):
+    """"agent/grants" for a file of that room, "agent" for one beside them, None for all others."""
+    parts = pathlib.PurePosixPath(path).parts
+    if room_of(path) != "agent":
+        return None
+    return "/".join(parts[1:3]) if len(parts) > 3 else "agent"
+
+
+def agent_edge_offence(source, target):
+    if source == target:
+        return None
+    for room in (source, target):
+        if room not in AGENT_LEVELS:
+            return f"room {room} has no level"
+    ok = AGENT_LEVELS[target] < AGENT_LEVELS[source]
+    return None if ok else f"{source} may not include {target}"
 
 
 def is_test(path):
@@ -74,19 +100,23 @@ def offences(root):
         if room is None:
             found.append(f"{name}: stands in no room")
             continue
-        readme = root / "src" / room / "README.md"
+        inner = agent_room_of(name)
+        home = inner or room
+        readme = root / "src" / home / "README.md"
         named = readme.read_text() if readme.exists() else ""
         for quoted, angled in INCLUDE.findall(path.read_text(errors="replace")):
             target = room_of(quoted) if quoted else None
             if target:
                 why = edge_offence(room, target, is_test(path))
+                if not why and inner and agent_room_of(quoted):
+                    why = agent_edge_offence(inner, agent_room_of(quoted))
                 if why:
                     found.append(f'{name}: "{quoted}": {why}')
                 if quoted in PURE.get(room, []) and not is_test(path):
                     found.append(f'{name}: "{quoted}": {room} is pure')
             for prefix, library in LIBRARIES.items():
                 if (angled or "").startswith(prefix) and library not in named and room != "cmd":
-                    found.append(f"{name}: <{angled}>: src/{room}/README.md does not name {library}")
+                    found.append(f"{name}: <{angled}>: src/{home}/README.md does not name {library}")
     products = {}
     for path in sorted(root.glob("src/cmd/**/*.cc")):
         used = {room_of(q) for q, _ in INCLUDE.findall(path.read_text()) if q and room_of(q)}
@@ -105,6 +135,17 @@ def self_test():
         "src/placement/a.cc": ('#include "src/base/clock.h"', "placement is pure"),
         "src/agent/b.cc": ('#include "src/sim/state.h"', "agent may not include sim"),
         "src/limiter/a.cc": ('#include "src/base/file.h"', "limiter may not include base"),
+        "src/agent/kubelet/a.cc": ('#include "src/agent/grants/x.h"',
+                                   "agent/kubelet may not include agent/grants"),
+        "src/agent/node/a.cc": ('#include "src/agent/pods/x.h"',
+                                "agent/node may not include agent/pods"),
+        "src/agent/grants/a.cc": ('#include "src/agent/limits/x.h"',
+                                  "agent/grants may not include agent/limits"),
+        "src/agent/pods/testing/a.h": ('#include "src/agent/agent.h"',
+                                       "agent/pods may not include agent"),
+        "src/agent/other/a.cc": ('#include "src/agent/pods/x.h"', "agent/other has no level"),
+        "src/agent/pods/b.cc": ("#include <grpcpp/grpcpp.h>",
+                                "src/agent/pods/README.md does not name gRPC"),
         "src/cmd/x/main.cc": ('#include "src/agent/a.h"\n#include "src/runtime/b.h"',
                               "uses several products"),
     }
@@ -117,9 +158,10 @@ def self_test():
             if not any(wanted in line for line in got):
                 sys.exit(f"planted {name} was not found: {got}")
     with tempfile.TemporaryDirectory() as folder:
-        path = pathlib.Path(folder) / "src/agent/a.cc"
+        path = pathlib.Path(folder) / "src/agent/compat/a.cc"
         path.parent.mkdir(parents=True)
-        path.write_text('#include "src/gpu/nvml.h"\n#include <vector>\n')
+        path.write_text('#include "src/gpu/nvml.h"\n#include <vector>\n'
+                        '#include "src/agent/grants/a.h"\n#include "src/agent/compat/b.h"\n')
         if offences(pathlib.Path(folder)):
             sys.exit("a lawful include was refused")
 
