@@ -11,9 +11,8 @@ target_link_libraries(tessera_admission PUBLIC tessera::kube tessera::ledger tes
 add_library(tessera::admission ALIAS tessera_admission)
 
 add_library(tessera_admission_testing STATIC ${admission}/testing/manifests.cc
-                                             ${admission}/testing/object_store.cc
                                              ${admission}/testing/reviews.cc)
-target_link_libraries(tessera_admission_testing PUBLIC tessera::admission)
+target_link_libraries(tessera_admission_testing PUBLIC tessera::admission tessera::kube_testing)
 # One file alone: the path of a tree keeps an object out of the compiler cache of another.
 set_source_files_properties(${admission}/testing/manifests.cc PROPERTIES
   COMPILE_DEFINITIONS TESSERA_BUILT_FROM="${CMAKE_SOURCE_DIR}")

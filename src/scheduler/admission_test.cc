@@ -5,13 +5,14 @@
 #include <gtest/gtest.h>
 
 #include "src/base/random.h"
+#include "src/kube/testing/json_patch.h"
 #include "src/scheduler/testing/reviews.h"
 
 namespace tessera::scheduler {
 namespace {
 
+using kube::testing::ApplyPatch;
 using ::testing::AllOf;
-using testing::ApplyPatch;
 using testing::CreateOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;

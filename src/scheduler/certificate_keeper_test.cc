@@ -4,8 +4,8 @@
 #include <gtest/gtest.h>
 
 #include "src/formats/base64.h"
+#include "src/kube/testing/object_store.h"
 #include "src/net/testing/loopback.h"
-#include "src/scheduler/testing/object_store.h"
 
 namespace tessera::scheduler {
 namespace {
@@ -67,7 +67,7 @@ class CertificateKeeperTest : public ::testing::Test {
 
   net::testing::TestRunner runner_;
   net::IoThread io_;
-  testing::ObjectStore store_{io_, runner_};
+  kube::testing::ObjectStore store_{io_, runner_};
 };
 
 TEST_F(CertificateKeeperTest, MakesASecretAndTellsEveryWebhookOfIt) {

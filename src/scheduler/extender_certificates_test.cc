@@ -7,10 +7,10 @@
 #include "src/base/file.h"
 #include "src/base/log.h"
 #include "src/formats/base64.h"
+#include "src/kube/testing/object_store.h"
 #include "src/net/http_client.h"
 #include "src/net/testing/loopback.h"
 #include "src/scheduler/scheduler.h"
-#include "src/scheduler/testing/object_store.h"
 
 namespace tessera::scheduler {
 namespace {
@@ -73,7 +73,7 @@ class ExtenderCertificatesTest : public ::testing::Test {
 
   net::testing::TestRunner runner_;
   net::IoThread io_;
-  testing::ObjectStore store_{io_, runner_};
+  kube::testing::ObjectStore store_{io_, runner_};
 };
 
 TEST_F(ExtenderCertificatesTest, ReplicasShareAuthoritiesAndServeTheirOwnAddresses) {

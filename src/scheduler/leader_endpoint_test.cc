@@ -4,8 +4,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "src/kube/testing/object_store.h"
 #include "src/net/testing/loopback.h"
-#include "src/scheduler/testing/object_store.h"
 
 namespace tessera::scheduler {
 namespace {
@@ -54,7 +54,7 @@ class LeaderEndpointTest : public ::testing::Test {
 
   net::testing::TestRunner runner_;
   net::IoThread io_;
-  testing::ObjectStore store_{io_, runner_};
+  kube::testing::ObjectStore store_{io_, runner_};
   kube::Client client_{io_, runner_, store_.config(), {.max_attempts = 1}};
   Status trouble_;
 };

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "src/base/file.h"
+#include "src/kube/testing/object_store.h"
 #include "src/kube/testing/samples.h"
 #include "src/kube/testing/standing_api_server.h"
 #include "src/kube/times.h"
@@ -12,7 +13,6 @@
 #include "src/net/http_client.h"
 #include "src/net/testing/loopback.h"
 #include "src/scheduler/scheduler.h"
-#include "src/scheduler/testing/object_store.h"
 
 namespace tessera::scheduler {
 namespace {
@@ -87,7 +87,7 @@ class ReplicaTest : public ::testing::Test {
 
   net::testing::TestRunner runner_;
   net::IoThread io_;
-  testing::ObjectStore store_{io_, runner_};
+  kube::testing::ObjectStore store_{io_, runner_};
   kube::testing::StandingApiServer cluster_{io_, runner_};
   bool away_ = false;  // for Leases and EndpointSlices
   TempDir dir_;

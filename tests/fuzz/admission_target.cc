@@ -3,6 +3,7 @@
 
 #include "src/base/status.h"
 #include "src/base/strings.h"
+#include "src/kube/testing/json_patch.h"
 #include "src/scheduler/admission.h"
 #include "src/scheduler/testing/reviews.h"
 #include "tests/fuzz/pod_text.h"
@@ -88,7 +89,7 @@ void CheckReview(std::string_view body) {
   const AdmissionAnswer mutated = admission.Mutate(*request);
   CheckAnswer(*request, mutated);
   TESSERA_CHECK(mutated.refusal.ok());
-  const auto once = scheduler::testing::ApplyPatch(request->object, mutated.patch);
+  const auto once = kube::testing::ApplyPatch(request->object, mutated.patch);
   TESSERA_CHECK(once.ok());
   AdmissionRequest again = *request;
   again.object = *once;

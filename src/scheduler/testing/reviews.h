@@ -25,8 +25,4 @@ AdmissionRequest UpdateOf(Json before, Json after);
 // The body that the API server posts for it.
 std::string ReviewOf(const AdmissionRequest& request);
 
-// RFC 6902, as far as we send it: "remove" and "add" of members of objects. An operation that does
-// not apply is INVALID_ARGUMENT, as it is for the API server.
-Result<Json> ApplyPatch(Json document, const Json::Array& patch);
-
 }  // namespace tessera::scheduler::testing

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "src/scheduler/testing/object_store.h"
+#include "src/kube/testing/object_store.h"
 
 #include <utility>
 
-#include "src/scheduler/testing/reviews.h"
+#include "src/kube/testing/json_patch.h"
 
-namespace tessera::scheduler::testing {
+namespace tessera::kube::testing {
 namespace {
 
 net::Response Refusal(int status, const char* reason) {
@@ -41,7 +41,7 @@ ObjectStore::ObjectStore(net::IoThread& io, TaskRunner& runner) {
                 .value();
 }
 
-kube::Config ObjectStore::config() const { return {.server = {.address = server_->address()}}; }
+Config ObjectStore::config() const { return {.server = {.address = server_->address()}}; }
 
 const Json* ObjectStore::Find(const std::string& path) const {
   const auto found = objects_.find(path);
@@ -107,4 +107,4 @@ net::Response ObjectStore::Patch(const net::Request& request, Json object) {
   return Found(*Find(path));
 }
 
-}  // namespace tessera::scheduler::testing
+}  // namespace tessera::kube::testing

@@ -14,13 +14,13 @@
 #include "src/kube/config.h"
 #include "src/net/http_server.h"
 
-namespace tessera::scheduler::testing {
+namespace tessera::kube::testing {
 
 class ObjectStore {
  public:
   ObjectStore(net::IoThread& io, TaskRunner& runner);
 
-  kube::Config config() const;
+  Config config() const;
   // By path; each has a metadata.resourceVersion.
   const Json* Find(const std::string& path) const;
   void Put(const std::string& path, Json object);
@@ -42,4 +42,4 @@ class ObjectStore {
   std::unique_ptr<net::HttpServer> server_;
 };
 
-}  // namespace tessera::scheduler::testing
+}  // namespace tessera::kube::testing
