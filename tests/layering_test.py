@@ -18,7 +18,7 @@ LEVELS = {
     "formats": 1, "device": 1, "limiter": 1,
     "placement": 2, "net": 2, "gpu": 2, "oci": 2,
     "kube": 3, "grant": 3,
-    "ledger": 4,
+    "ledger": 4, "certificates": 4,
     "agent": 5, "runtime": 5, "replay": 5, "scheduler": 5, "operator": 5, "console": 5, "cli": 5,
     "cmd": 6,
 }

@@ -4,10 +4,10 @@ set(admission ${CMAKE_CURRENT_LIST_DIR})
 
 add_library(tessera_admission STATIC
   ${admission}/admission.cc ${admission}/admission_capacity.cc ${admission}/admission_review.cc
-  ${admission}/admission_server.cc ${admission}/certificate_keeper.cc
-  ${admission}/certificate_plan.cc ${admission}/shared_secret.cc ${admission}/webhook_config.cc)
+  ${admission}/admission_server.cc)
 target_include_directories(tessera_admission PUBLIC ${CMAKE_SOURCE_DIR})
-target_link_libraries(tessera_admission PUBLIC tessera::kube tessera::ledger tessera::net)
+target_link_libraries(tessera_admission PUBLIC tessera::kube tessera::ledger tessera::net
+                                               tessera::certificates)
 add_library(tessera::admission ALIAS tessera_admission)
 
 add_library(tessera_admission_testing STATIC ${admission}/testing/manifests.cc
@@ -21,11 +21,8 @@ add_library(tessera::admission_testing ALIAS tessera_admission_testing)
 tessera_test(NAME admission_test
   SOURCES ${admission}/admission_test.cc ${admission}/admission_capacity_test.cc
           ${admission}/admission_manifests_test.cc ${admission}/admission_review_test.cc
-          ${admission}/certificate_plan_test.cc ${admission}/shared_secret_test.cc
-          ${admission}/webhook_config_test.cc
   DEPS tessera::admission_testing tessera::ledger_testing)
 tessera_test(NAME admission_loopback_test
   SOURCES ${admission}/admission_apiserver_test.cc ${admission}/admission_server_test.cc
-          ${admission}/certificate_keeper_test.cc
   DEPS tessera::admission_testing tessera::ledger_testing tessera::net_testing
   LABELS component THREADS)

@@ -139,15 +139,15 @@ class AdmissionApiServerTest : public ::testing::Test {
     AdmissionServerOptions options{
         .address = {.host = "127.0.0.1"},
         .admission = {.runtime_class = ""},
-        .certificates = {
-            .ns = ns_,
-            .secret = std::string(names::kWebhook),
-            .certificate = {.names = ServiceNames("tessera-webhook", ns_, {"127.0.0.1"}),
-                            .lifetime = lifetime,
-                            .overlap = overlap},
-            .configurations = {{kube::kMutatingWebhooks, name, "", ""},
-                               {kube::kValidatingWebhooks, name, "", ""}},
-            .period = milliseconds(100)}};
+        .certificates = {.ns = ns_,
+                         .secret = std::string(names::kWebhook),
+                         .certificate = {.names = certificates::ServiceNames("tessera-webhook", ns_,
+                                                                             {"127.0.0.1"}),
+                                         .lifetime = lifetime,
+                                         .overlap = overlap},
+                         .configurations = {{kube::kMutatingWebhooks, name, "", ""},
+                                            {kube::kValidatingWebhooks, name, "", ""}},
+                         .period = milliseconds(100)}};
     server_ = AdmissionServer::Start(io_, *client_, options, [] { return nullptr; }).value();
     Install("60-webhook.yaml");
     // The cluster may have a deployed webhook as well, so an answer does not say that it was ours.

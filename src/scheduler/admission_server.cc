@@ -26,7 +26,7 @@ Result<std::unique_ptr<AdmissionServer>> AdmissionServer::Start(net::IoThread& i
                                                                 Ledger ledger) {
   std::unique_ptr<AdmissionServer> self(
       new AdmissionServer(client, std::move(options.admission), std::move(ledger)));
-  ASSIGN_OR_RETURN(net::TlsOptions tls, PlaceholderTls(self->clock_.WallNow()));
+  ASSIGN_OR_RETURN(net::TlsOptions tls, certificates::PlaceholderTls(self->clock_.WallNow()));
   tls.ca = {};  // API servers show no certificate
   net::HttpServer::Options http{.address = std::move(options.address), .tls = std::move(tls)};
   http.limits.body_bytes = kMaxAdmissionBody;
@@ -37,9 +37,9 @@ Result<std::unique_ptr<AdmissionServer>> AdmissionServer::Start(net::IoThread& i
                                                             const net::HttpServer::Reply& reply) {
                                         reply(server->Answer(request));
                                       }));
-  CertificateKeeper::Delegate& delegate = *self;
-  self->keeper_ =
-      std::make_unique<CertificateKeeper>(client, std::move(options.certificates), delegate);
+  certificates::CertificateKeeper::Delegate& delegate = *self;
+  self->keeper_ = std::make_unique<certificates::CertificateKeeper>(
+      client, std::move(options.certificates), delegate);
   return self;
 }
 

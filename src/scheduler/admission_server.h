@@ -19,11 +19,11 @@
 #include <optional>
 #include <string_view>
 
+#include "src/certificates/certificate_keeper.h"
 #include "src/kube/client.h"
 #include "src/ledger/ledger.h"
 #include "src/net/http_server.h"
 #include "src/scheduler/admission.h"
-#include "src/scheduler/certificate_keeper.h"
 
 namespace tessera::scheduler {
 
@@ -33,7 +33,7 @@ inline constexpr std::string_view kValidatePath = "/admission/validate";
 struct AdmissionServerOptions {
   net::Address address;
   AdmissionOptions admission;
-  CertificateKeeperOptions certificates;
+  certificates::CertificateKeeperOptions certificates;
 };
 
 struct AdmissionCounts {
@@ -43,7 +43,7 @@ struct AdmissionCounts {
   int64_t unreadable = 0;  // no AdmissionReview: 400
 };
 
-class AdmissionServer : private CertificateKeeper::Delegate {
+class AdmissionServer : private certificates::CertificateKeeper::Delegate {
  public:
   // null while the ledger is not complete; then answers have no warnings about the cluster, and
   // close their connection.
@@ -78,7 +78,7 @@ class AdmissionServer : private CertificateKeeper::Delegate {
   AdmissionCounts counts_;
   bool ready_ = false;
   std::unique_ptr<net::HttpServer> server_;
-  std::unique_ptr<CertificateKeeper> keeper_;
+  std::unique_ptr<certificates::CertificateKeeper> keeper_;
 };
 
 }  // namespace tessera::scheduler

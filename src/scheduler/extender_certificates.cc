@@ -4,21 +4,21 @@
 #include <algorithm>
 #include <utility>
 
+#include "src/certificates/certificate_plan.h"
+#include "src/certificates/shared_secret.h"
 #include "src/kube/backoff.h"
-#include "src/scheduler/certificate_plan.h"
-#include "src/scheduler/shared_secret.h"
 
 namespace tessera::scheduler {
 namespace {
 
-using Found = SharedSecret::Found;
+using Found = certificates::SharedSecret::Found;
 
 // Keys of the authorities' Secret, and of kube-scheduler's, which is of the form kubernetes.io/tls.
 constexpr char kAuthority[] = "ca.crt", kAuthorityKey[] = "ca.key";
 constexpr char kOlder[] = "older.crt", kOlderKey[] = "older.key";
 constexpr char kBundle[] = "ca.crt", kCertificate[] = "tls.crt", kKey[] = "tls.key";
 
-Authorities AuthoritiesIn(const Found& found) {
+certificates::Authorities AuthoritiesIn(const Found& found) {
   return {.newest = {found.Text(kAuthority), found.Text(kAuthorityKey)},
           .older = {found.Text(kOlder), found.Text(kOlderKey)}};
 }
@@ -66,7 +66,9 @@ struct ExtenderCertificates::Core : std::enable_shared_from_this<ExtenderCertifi
     Sleep(std::min<Duration>(backoff.Next(), options.period));
   }
   // After a write that came to nothing because another replica was faster, or failed.
-  void Retry(const Status& status) { LostRace(status) ? Sleep(backoff.Next()) : Fail(status); }
+  void Retry(const Status& status) {
+    certificates::LostRace(status) ? Sleep(backoff.Next()) : Fail(status);
+  }
 
   void Begin() {
     operation = authority_secret.Read(Alive([](Core& self, const Result<Found>& found) {
@@ -75,11 +77,11 @@ struct ExtenderCertificates::Core : std::enable_shared_from_this<ExtenderCertifi
   }
 
   void OnAuthorities(const Found& found) {
-    const Authorities now = AuthoritiesIn(found);
-    const auto next = NextAuthorities(now, Now(), options.authority);
+    const certificates::Authorities now = AuthoritiesIn(found);
+    const auto next = certificates::NextAuthorities(now, Now(), options.authority);
     if (!next.ok()) return Fail(next.status());
     if (!*next) return Adopt(now);
-    const Authorities& made = **next;
+    const certificates::Authorities& made = **next;
     operation = authority_secret.Write(
         found,
         {{kAuthority, made.newest.certificate},
@@ -93,7 +95,7 @@ struct ExtenderCertificates::Core : std::enable_shared_from_this<ExtenderCertifi
         }));
   }
 
-  void Adopt(const Authorities& now) {
+  void Adopt(const certificates::Authorities& now) {
     authorities = now;
     operation = client.Get({kServices, options.service, options.ns, ""},
                            Alive([](Core& self, const Result<Json>& answer) {
@@ -109,8 +111,9 @@ struct ExtenderCertificates::Core : std::enable_shared_from_this<ExtenderCertifi
   void Serve() {
     std::vector<std::string> more = options.more;
     more.insert(more.end(), addresses.begin(), addresses.end());
-    const auto names = ServiceNames(options.service, options.ns, more);
-    const auto next = NextServing(serving, authorities, names, Now(), options.authority);
+    const auto names = certificates::ServiceNames(options.service, options.ns, more);
+    const auto next =
+        certificates::NextServing(serving, authorities, names, Now(), options.authority);
     if (!next.ok()) return Fail(next.status());
     if (*next) serving = **next;
     if (*next || trusted != authorities.bundle()) {
@@ -126,7 +129,7 @@ struct ExtenderCertificates::Core : std::enable_shared_from_this<ExtenderCertifi
 
   void OnClient(const Found& found) {
     net::CertificatePair pair{found.Text(kCertificate), found.Text(kKey)};
-    const auto next = NextClient(pair, authorities, Now(), options.authority);
+    const auto next = certificates::NextClient(pair, authorities, Now(), options.authority);
     if (!next.ok()) return Fail(next.status());
     if (!*next && found.Text(kBundle) == authorities.bundle()) return End();
     if (*next) pair = **next;
@@ -152,10 +155,10 @@ struct ExtenderCertificates::Core : std::enable_shared_from_this<ExtenderCertifi
   TaskRunner& runner;
   const ExtenderCertificateOptions options;
   Delegate& delegate;
-  const SharedSecret authority_secret, client_secret;
+  const certificates::SharedSecret authority_secret, client_secret;
   kube::Backoff backoff;
   kube::Operation operation;
-  Authorities authorities;
+  certificates::Authorities authorities;
   std::vector<std::string> addresses;  // of the Service
   net::CertificatePair serving;
   std::string trusted;  // the bundle that was served with last

@@ -13,9 +13,9 @@
 #include <vector>
 
 #include "src/base/status.h"
+#include "src/certificates/authority_plan.h"
 #include "src/kube/client.h"
 #include "src/net/tls.h"
-#include "src/scheduler/authority_plan.h"
 
 namespace tessera::scheduler {
 
@@ -25,7 +25,7 @@ struct ExtenderCertificateOptions {
   std::vector<std::string> more;  // other addresses of this replica
   std::string authority_secret;   // holds private keys of authorities: for replicas alone
   std::string client_secret;      // ca.crt, tls.crt and tls.key for kube-scheduler
-  AuthorityOptions authority;
+  certificates::AuthorityOptions authority;
   Duration period = std::chrono::seconds(30);
 };
 

@@ -8,11 +8,11 @@
 
 #include "api/names.h"
 #include "src/base/log.h"
+#include "src/certificates/certificate_plan.h"
 #include "src/kube/config.h"
 #include "src/kube/lease.h"
 #include "src/net/http_server.h"
 #include "src/scheduler/admission_server.h"
-#include "src/scheduler/certificate_plan.h"
 #include "src/scheduler/drain.h"
 #include "src/scheduler/extender_certificates.h"
 #include "src/scheduler/kube_binding_api.h"
@@ -209,7 +209,8 @@ Status Scheduler::Impl::Listen() {
 Result<std::optional<net::TlsOptions>> Scheduler::Impl::TlsAtStart() const {
   if (options_.plain_http) return {std::nullopt};
   if (!makes_certificates()) return {options_.tls};
-  ASSIGN_OR_RETURN(net::TlsOptions placeholder, PlaceholderTls(runner_.clock().WallNow()));
+  ASSIGN_OR_RETURN(net::TlsOptions placeholder,
+                   certificates::PlaceholderTls(runner_.clock().WallNow()));
   return {std::move(placeholder)};
 }
 
@@ -255,11 +256,12 @@ Status Scheduler::Impl::ServeAdmission() {
   AdmissionServerOptions options{
       .admission = {.gpu_mem_unit = options_.ledger.gpu_mem_unit,
                     .runtime_class = options_.default_runtime_class},
-      .certificates = {.ns = ns_,
-                       .secret = name,
-                       .certificate = {.names = ServiceNames(name, ns_, options_.webhook_names)},
-                       .configurations = {{kube::kMutatingWebhooks, name, "", ""},
-                                          {kube::kValidatingWebhooks, name, "", ""}}}};
+      .certificates = {
+          .ns = ns_,
+          .secret = name,
+          .certificate = {.names = certificates::ServiceNames(name, ns_, options_.webhook_names)},
+          .configurations = {{kube::kMutatingWebhooks, name, "", ""},
+                             {kube::kValidatingWebhooks, name, "", ""}}}};
   ASSIGN_OR_RETURN(options.address,
                    net::ParseAddress(options_.webhook_address).Annotate("--webhook-address"));
   ASSIGN_OR_RETURN(admission_,

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "src/scheduler/certificate_plan.h"
+#include "src/certificates/certificate_plan.h"
 
 #include <algorithm>
 
-namespace tessera::scheduler {
+namespace tessera::certificates {
 namespace {
 
 using net::CertificatePair;
@@ -104,4 +104,4 @@ Result<std::optional<CertificateStep>> NextStep(const CertificateSet& now, WallT
       "prepared the next certificate"}};
 }
 
-}  // namespace tessera::scheduler
+}  // namespace tessera::certificates

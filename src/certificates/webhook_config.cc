@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "src/scheduler/webhook_config.h"
+#include "src/certificates/webhook_config.h"
 
 #include "src/formats/base64.h"
 
-namespace tessera::scheduler {
+namespace tessera::certificates {
 namespace {
 
 Json Op(const char* op, std::string path, Json value) {
@@ -33,4 +33,4 @@ std::optional<Json> BundlePatch(const Json& configuration, const std::string& bu
   return Json::MakeArray(std::move(patch));
 }
 
-}  // namespace tessera::scheduler
+}  // namespace tessera::certificates

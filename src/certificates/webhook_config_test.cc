@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "src/scheduler/webhook_config.h"
+#include "src/certificates/webhook_config.h"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include "src/formats/base64.h"
 
-namespace tessera::scheduler {
+namespace tessera::certificates {
 namespace {
 
 constexpr const char* kBundle = "our CA";
@@ -60,4 +60,4 @@ TEST(WebhookConfigTest, AConfigurationWithoutWebhooksNeedsNoPatch) {
 }
 
 }  // namespace
-}  // namespace tessera::scheduler
+}  // namespace tessera::certificates

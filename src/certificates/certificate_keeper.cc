@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "src/scheduler/certificate_keeper.h"
+#include "src/certificates/certificate_keeper.h"
 
 #include <utility>
 
+#include "src/certificates/shared_secret.h"
+#include "src/certificates/webhook_config.h"
 #include "src/kube/backoff.h"
-#include "src/scheduler/shared_secret.h"
-#include "src/scheduler/webhook_config.h"
 
-namespace tessera::scheduler {
+namespace tessera::certificates {
 namespace {
 
 // Keys of the Secret: those of kubernetes.io/tls, and ours.
@@ -154,4 +154,4 @@ CertificateKeeper::CertificateKeeper(kube::Client& client, CertificateKeeperOpti
 
 CertificateKeeper::~CertificateKeeper() { core_->operation.Cancel(); }
 
-}  // namespace tessera::scheduler
+}  // namespace tessera::certificates

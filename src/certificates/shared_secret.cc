@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "src/scheduler/shared_secret.h"
+#include "src/certificates/shared_secret.h"
 
 #include <utility>
 
 #include "src/formats/base64.h"
 
-namespace tessera::scheduler {
+namespace tessera::certificates {
 namespace {
 
 SharedSecret::Found FoundIn(const Json& secret) {
@@ -73,4 +73,4 @@ bool LostRace(const Status& status) {
   return status.code() == Code::kAborted || status.code() == Code::kAlreadyExists;
 }
 
-}  // namespace tessera::scheduler
+}  // namespace tessera::certificates

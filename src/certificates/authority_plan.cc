@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "src/scheduler/authority_plan.h"
+#include "src/certificates/authority_plan.h"
 
 #include <algorithm>
 
-namespace tessera::scheduler {
+namespace tessera::certificates {
 namespace {
 
 using net::CertificateAuthority;
@@ -80,4 +80,4 @@ Result<std::optional<CertificatePair>> NextClient(const CertificatePair& now,
   return {std::move(pair)};
 }
 
-}  // namespace tessera::scheduler
+}  // namespace tessera::certificates

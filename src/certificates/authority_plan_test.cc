@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "src/scheduler/authority_plan.h"
+#include "src/certificates/authority_plan.h"
 
 #include <gtest/gtest.h>
 
-namespace tessera::scheduler {
+namespace tessera::certificates {
 namespace {
 
 using std::chrono::hours;
@@ -103,4 +103,4 @@ TEST(AuthorityPlanTest, WhatCannotBeReadIsMadeAnew) {
 }
 
 }  // namespace
-}  // namespace tessera::scheduler
+}  // namespace tessera::certificates

@@ -9,10 +9,10 @@
 
 #include "src/formats/json.h"
 
-namespace tessera::scheduler {
+namespace tessera::certificates {
 
 // A JSON patch that gives every webhook of the configuration this bundle (PEM); nothing where all
 // have it. The patch fails rather than touch another webhook than the one that was looked at.
 std::optional<Json> BundlePatch(const Json& configuration, const std::string& bundle);
 
-}  // namespace tessera::scheduler
+}  // namespace tessera::certificates

@@ -22,7 +22,7 @@
 #include "src/base/status.h"
 #include "src/net/certificate.h"
 
-namespace tessera::scheduler {
+namespace tessera::certificates {
 
 struct AuthorityOptions {
   Duration lifetime = std::chrono::hours(24 * 3650);
@@ -55,4 +55,4 @@ Result<std::optional<net::CertificatePair>> NextClient(const net::CertificatePai
                                                        WallTime time,
                                                        const AuthorityOptions& options);
 
-}  // namespace tessera::scheduler
+}  // namespace tessera::certificates

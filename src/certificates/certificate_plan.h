@@ -26,7 +26,7 @@
 #include "src/net/certificate.h"
 #include "src/net/tls.h"
 
-namespace tessera::scheduler {
+namespace tessera::certificates {
 
 struct CertificateSet {
   std::string bundle;  // authorities to trust: of `serving`, of `next`, and earlier ones
@@ -61,4 +61,4 @@ Result<std::optional<CertificateStep>> NextStep(const CertificateSet& now, WallT
                                                 bool bundle_is_out,
                                                 const CertificateOptions& options);
 
-}  // namespace tessera::scheduler
+}  // namespace tessera::certificates

@@ -12,7 +12,7 @@
 #include "src/base/status.h"
 #include "src/kube/client.h"
 
-namespace tessera::scheduler {
+namespace tessera::certificates {
 
 class SharedSecret {
  public:
@@ -46,4 +46,4 @@ class SharedSecret {
 // Whether Write failed because another replica was faster: read again.
 bool LostRace(const Status& status);
 
-}  // namespace tessera::scheduler
+}  // namespace tessera::certificates

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "src/scheduler/shared_secret.h"
+#include "src/certificates/shared_secret.h"
 
 #include <gtest/gtest.h>
 
-namespace tessera::scheduler {
+namespace tessera::certificates {
 namespace {
 
 TEST(SharedSecretTest, OnlyAConflictMeansThatAnotherReplicaWasFaster) {
@@ -14,4 +14,4 @@ TEST(SharedSecretTest, OnlyAConflictMeansThatAnotherReplicaWasFaster) {
 }
 
 }  // namespace
-}  // namespace tessera::scheduler
+}  // namespace tessera::certificates

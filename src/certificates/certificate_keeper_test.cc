@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "src/scheduler/certificate_keeper.h"
+#include "src/certificates/certificate_keeper.h"
 
 #include <gtest/gtest.h>
 
@@ -7,7 +7,7 @@
 #include "src/kube/testing/object_store.h"
 #include "src/net/testing/loopback.h"
 
-namespace tessera::scheduler {
+namespace tessera::certificates {
 namespace {
 
 using std::chrono::milliseconds;
@@ -180,4 +180,4 @@ TEST_F(CertificateKeeperTest, ASecretThatNobodyCanReadIsFilledAnew) {
 }
 
 }  // namespace
-}  // namespace tessera::scheduler
+}  // namespace tessera::certificates

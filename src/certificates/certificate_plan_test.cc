@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "src/scheduler/certificate_plan.h"
+#include "src/certificates/certificate_plan.h"
 
 #include <gtest/gtest.h>
 
 #include "src/base/random.h"
 
-namespace tessera::scheduler {
+namespace tessera::certificates {
 namespace {
 
 using std::chrono::hours;
@@ -167,4 +167,4 @@ TEST_F(CertificatePlanTest, WhatAnyReplicaShowsIsAlwaysTrusted) {
 }
 
 }  // namespace
-}  // namespace tessera::scheduler
+}  // namespace tessera::certificates

@@ -17,11 +17,11 @@
 #include <vector>
 
 #include "src/base/status.h"
+#include "src/certificates/certificate_plan.h"
 #include "src/kube/client.h"
 #include "src/net/certificate.h"
-#include "src/scheduler/certificate_plan.h"
 
-namespace tessera::scheduler {
+namespace tessera::certificates {
 
 struct CertificateKeeperOptions {
   std::string ns;
@@ -55,4 +55,4 @@ class CertificateKeeper {
   std::shared_ptr<Core> core_;
 };
 
-}  // namespace tessera::scheduler
+}  // namespace tessera::certificates
