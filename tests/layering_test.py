@@ -19,6 +19,8 @@ LEVELS = {
     "placement": 2, "net": 2, "gpu": 2, "oci": 2,
     "kube": 3, "grant": 3,
     "ledger": 4, "certificates": 4,
+    # The scheduler serves the webhook from its own ledger, so admission stands below the products.
+    "admission": 4.5,
     "agent": 5, "runtime": 5, "replay": 5, "scheduler": 5, "operator": 5, "console": 5, "cli": 5,
     "cmd": 6,
 }
@@ -146,6 +148,10 @@ def self_test():
         "src/agent/other/a.cc": ('#include "src/agent/pods/x.h"', "agent/other has no level"),
         "src/agent/pods/b.cc": ("#include <grpcpp/grpcpp.h>",
                                 "src/agent/pods/README.md does not name gRPC"),
+        "src/certificates/a.cc": ('#include "src/admission/x.h"',
+                                  "certificates may not include admission"),
+        "src/admission/a.cc": ('#include "src/scheduler/x.h"',
+                               "admission may not include scheduler"),
         "src/cmd/x/main.cc": ('#include "src/agent/a.h"\n#include "src/runtime/b.h"',
                               "uses several products"),
     }

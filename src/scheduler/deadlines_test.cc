@@ -2,9 +2,9 @@
 // Deadlines that hold only together with those of other programs.
 #include <gtest/gtest.h>
 
+#include "src/admission/testing/manifests.h"
 #include "src/base/strings.h"
 #include "src/scheduler/scheduler.h"
-#include "src/scheduler/testing/manifests.h"
 
 namespace tessera::scheduler {
 namespace {
@@ -17,7 +17,7 @@ std::chrono::seconds SecondsOf(std::string_view text) {
 
 TEST(DeadlinesTest, ABindingFailsBeforeKubeSchedulerStopsWaitingForIt) {
   int extenders = 0;
-  for (const Json& config : testing::ReadManifest("../samples/kube-scheduler.yaml")) {
+  for (const Json& config : admission::testing::ReadManifest("../samples/kube-scheduler.yaml")) {
     for (const Json& extender : config.Find("extenders")->items()) {
       ++extenders;
       EXPECT_LT(kBindDeadline, SecondsOf(extender.StringAt("httpTimeout").value()));
@@ -32,7 +32,7 @@ TEST(DeadlinesTest, ALeadersLastBindingEndsBeforeAnotherReplicaLeads) {
 }
 
 TEST(DeadlinesTest, StopEndsBeforeThePodIsKilled) {
-  for (const Json& object : testing::ReadManifest("50-scheduler.yaml")) {
+  for (const Json& object : admission::testing::ReadManifest("50-scheduler.yaml")) {
     if (object.StringAt("kind").value() != "Deployment") continue;
     const int64_t grace = object.Find("spec")
                               ->Find("template")

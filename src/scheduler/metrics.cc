@@ -3,8 +3,8 @@
 
 #include <set>
 
+#include "src/admission/server.h"
 #include "src/base/version.h"
-#include "src/scheduler/admission_server.h"
 
 namespace tessera::scheduler {
 namespace {
@@ -44,7 +44,7 @@ void WriteLedger(const ledger::ClusterLedger& ledger, MetricsText* text) {
                static_cast<double>(cluster.free_milli()) / kWholeGpu.count());
 }
 
-void WriteAdmission(const AdmissionCounts& counts, MetricsText* text) {
+void WriteAdmission(const admission::AdmissionCounts& counts, MetricsText* text) {
   constexpr std::string_view kName = "tessera_scheduler_admissions_total";
   text->Family(
       kName, "counter",

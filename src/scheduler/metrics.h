@@ -12,6 +12,10 @@
 #include "src/base/metrics.h"
 #include "src/ledger/ledger.h"
 
+namespace tessera::admission {
+struct AdmissionCounts;  // server.h
+}  // namespace tessera::admission
+
 namespace tessera::scheduler {
 
 enum class Verb : uint8_t { kFilter, kPrioritize, kBind, kPreempt };
@@ -31,15 +35,13 @@ struct SchedulerMetrics {
   LatencyHistogram& of(Verb verb) { return latency[static_cast<size_t>(verb)]; }
 };
 
-struct AdmissionCounts;  // admission_server.h
-
 // What is now.
 struct SchedulerState {
   bool leading = false;
   bool synced = false;
   size_t bindings_under_way = 0;
   const ledger::ClusterLedger* ledger = nullptr;  // null while it does not lead
-  const AdmissionCounts* admission = nullptr;     // null without a webhook
+  const admission::AdmissionCounts* admission = nullptr;  // null without a webhook
   std::optional<WallTime> caller_certificate_ends{};  // what the last caller showed
 };
 

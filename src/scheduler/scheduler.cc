@@ -7,12 +7,12 @@
 #include <utility>
 
 #include "api/names.h"
+#include "src/admission/server.h"
 #include "src/base/log.h"
 #include "src/certificates/certificate_plan.h"
 #include "src/kube/config.h"
 #include "src/kube/lease.h"
 #include "src/net/http_server.h"
-#include "src/scheduler/admission_server.h"
 #include "src/scheduler/drain.h"
 #include "src/scheduler/extender_certificates.h"
 #include "src/scheduler/kube_binding_api.h"
@@ -148,7 +148,7 @@ class Scheduler::Impl : private kube::LeaderElector::Delegate,
   MonotonicTime next_warning_;
   std::unique_ptr<net::HttpServer> server_, status_server_;
   std::unique_ptr<ExtenderCertificates> certificates_;
-  std::unique_ptr<AdmissionServer> admission_;
+  std::unique_ptr<admission::AdmissionServer> admission_;
   std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);
 };
 
@@ -253,7 +253,7 @@ void Scheduler::Impl::NoteCaller(const net::Request& request) {
 Status Scheduler::Impl::ServeAdmission() {
   if (options_.webhook_address.empty()) return {};
   const std::string name(names::kWebhook);
-  AdmissionServerOptions options{
+  admission::AdmissionServerOptions options{
       .admission = {.gpu_mem_unit = options_.ledger.gpu_mem_unit,
                     .runtime_class = options_.default_runtime_class},
       .certificates = {
@@ -264,10 +264,10 @@ Status Scheduler::Impl::ServeAdmission() {
                              {kube::kValidatingWebhooks, name, "", ""}}}};
   ASSIGN_OR_RETURN(options.address,
                    net::ParseAddress(options_.webhook_address).Annotate("--webhook-address"));
-  ASSIGN_OR_RETURN(admission_,
-                   AdmissionServer::Start(io_, clients_->feed, std::move(options), [this] {
-                     return term_ && term_->synced() ? &term_->ledger() : nullptr;
-                   }));
+  ASSIGN_OR_RETURN(admission_, admission::AdmissionServer::Start(
+                                   io_, clients_->feed, std::move(options), [this] {
+                                     return term_ && term_->synced() ? &term_->ledger() : nullptr;
+                                   }));
   return {};
 }
 

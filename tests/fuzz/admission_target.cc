@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <string>
 
+#include "src/admission/rules.h"
+#include "src/admission/testing/reviews.h"
 #include "src/base/status.h"
 #include "src/base/strings.h"
 #include "src/kube/testing/json_patch.h"
-#include "src/scheduler/admission.h"
-#include "src/scheduler/testing/reviews.h"
 #include "tests/fuzz/pod_text.h"
 #include "tests/fuzz/targets.h"
 
 namespace tessera::fuzz {
 namespace {
 
-using scheduler::Admission;
-using scheduler::AdmissionAnswer;
-using scheduler::AdmissionRequest;
+using admission::AdmissionAnswer;
+using admission::AdmissionRequest;
+using admission::AdmissionRules;
 
 placement::Quota SomeQuota() {
   placement::Quota quota;
@@ -24,8 +24,8 @@ placement::Quota SomeQuota() {
 }
 
 // Two nodes of four GPUs, and a quota for the namespace of the seeds.
-const scheduler::ClusterCapacity& Capacity() {
-  static const auto* capacity = new scheduler::ClusterCapacity{
+const admission::ClusterCapacity& Capacity() {
+  static const auto* capacity = new admission::ClusterCapacity{
       .models = {{"NVIDIA A100-SXM4-80GB", {.largest = GiB(80), .most_on_node = 4}},
                  {"Tesla T4", {.largest = MiB(15109), .most_on_node = 4}}},
       .most_on_node = 4,
@@ -37,7 +37,7 @@ const scheduler::ClusterCapacity& Capacity() {
 
 // What the API server reads of the answer.
 void CheckAnswer(const AdmissionRequest& request, const AdmissionAnswer& answer) {
-  const auto review = ParseJson(scheduler::SerializeAdmissionReview(request.uid, answer));
+  const auto review = ParseJson(admission::SerializeAdmissionReview(request.uid, answer));
   TESSERA_CHECK(review.ok());
   const Json* response = review->Find("response");
   TESSERA_CHECK(response != nullptr && response->StringAt("uid").value() == request.uid);
@@ -71,29 +71,29 @@ std::string ReviewOfText(std::string_view text) {
     }
     (container.phase == device::Phase::kMain ? main : init).Append(std::move(made));
   }
-  return scheduler::testing::ReviewOf(scheduler::testing::CreateOf(Json::MakeObject(
+  return admission::testing::ReviewOf(admission::testing::CreateOf(Json::MakeObject(
       {{"metadata", Json::MakeObject({{"annotations", ObjectOf(pod.annotations)}})},
        {"spec", Json::MakeObject(
                     {{"initContainers", std::move(init)}, {"containers", std::move(main)}})}})));
 }
 
 void CheckReview(std::string_view body) {
-  const auto request = scheduler::ParseAdmissionReview(body);
+  const auto request = admission::ParseAdmissionReview(body);
   if (!request.ok()) {
     const Code code = request.status().code();
     TESSERA_CHECK(code == Code::kInvalidArgument || code == Code::kResourceExhausted);
     return;
   }
-  const Admission admission({.runtime_class = "nvidia"}, [] { return &Capacity(); });
-  CheckAnswer(*request, admission.Validate(*request));
-  const AdmissionAnswer mutated = admission.Mutate(*request);
+  const AdmissionRules rules({.runtime_class = "nvidia"}, [] { return &Capacity(); });
+  CheckAnswer(*request, rules.Validate(*request));
+  const AdmissionAnswer mutated = rules.Mutate(*request);
   CheckAnswer(*request, mutated);
   TESSERA_CHECK(mutated.refusal.ok());
   const auto once = kube::testing::ApplyPatch(request->object, mutated.patch);
   TESSERA_CHECK(once.ok());
   AdmissionRequest again = *request;
   again.object = *once;
-  TESSERA_CHECK(admission.Mutate(again).patch.empty());
+  TESSERA_CHECK(rules.Mutate(again).patch.empty());
 }
 
 }  // namespace

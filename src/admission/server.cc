@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "src/scheduler/admission_server.h"
+#include "src/admission/server.h"
 
 #include <utility>
 
 #include "src/base/log.h"
 
-namespace tessera::scheduler {
+namespace tessera::admission {
 namespace {
 
 // Warnings may be this much behind the cluster; all GPUs are looked at to make them.
@@ -18,7 +18,7 @@ constexpr size_t kConnections = 256;
 AdmissionServer::AdmissionServer(kube::Client& client, AdmissionOptions options, Ledger ledger)
     : clock_(client.runner().clock()),
       ledger_(std::move(ledger)),
-      admission_(std::move(options), [this] { return Capacity(); }) {}
+      rules_(std::move(options), [this] { return Capacity(); }) {}
 
 Result<std::unique_ptr<AdmissionServer>> AdmissionServer::Start(net::IoThread& io,
                                                                 kube::Client& client,
@@ -58,7 +58,7 @@ net::Response AdmissionServer::Answer(const net::Request& request) {
     ++counts_.unreadable;
     return net::TextResponse(400, review.status().message() + "\n");
   }
-  const AdmissionAnswer answer = mutate ? admission_.Mutate(*review) : admission_.Validate(*review);
+  const AdmissionAnswer answer = mutate ? rules_.Mutate(*review) : rules_.Validate(*review);
   ++(answer.refusal.ok() ? counts_.allowed : counts_.refused);
   if (!answer.patch.empty()) ++counts_.changed;
   net::Response response{.body = SerializeAdmissionReview(review->uid, answer)};
@@ -92,4 +92,4 @@ void AdmissionServer::OnTrouble(const Status& status) {
   Log(Severity::kWarning, "webhook: tried again", {{"error", status.ToString()}});
 }
 
-}  // namespace tessera::scheduler
+}  // namespace tessera::admission

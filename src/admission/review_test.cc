@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "src/scheduler/admission_review.h"
+#include "src/admission/review.h"
 
 #include <gtest/gtest.h>
 
+#include "src/admission/testing/reviews.h"
 #include "src/formats/base64.h"
-#include "src/scheduler/testing/reviews.h"
 
-namespace tessera::scheduler {
+namespace tessera::admission {
 namespace {
 
 using testing::CreateOf;
@@ -103,4 +103,4 @@ TEST(AdmissionReviewTest, WarningsAreWhatAHeaderCanHold) {
 }
 
 }  // namespace
-}  // namespace tessera::scheduler
+}  // namespace tessera::admission

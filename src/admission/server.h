@@ -19,13 +19,13 @@
 #include <optional>
 #include <string_view>
 
+#include "src/admission/rules.h"
 #include "src/certificates/certificate_keeper.h"
 #include "src/kube/client.h"
 #include "src/ledger/ledger.h"
 #include "src/net/http_server.h"
-#include "src/scheduler/admission.h"
 
-namespace tessera::scheduler {
+namespace tessera::admission {
 
 inline constexpr std::string_view kMutatePath = "/admission/mutate";
 inline constexpr std::string_view kValidatePath = "/admission/validate";
@@ -72,7 +72,7 @@ class AdmissionServer : private certificates::CertificateKeeper::Delegate {
 
   const Clock& clock_;
   const Ledger ledger_;
-  const Admission admission_;
+  const AdmissionRules rules_;
   std::optional<ClusterCapacity> capacity_;
   MonotonicTime capacity_until_;
   AdmissionCounts counts_;
@@ -81,4 +81,4 @@ class AdmissionServer : private certificates::CertificateKeeper::Delegate {
   std::unique_ptr<certificates::CertificateKeeper> keeper_;
 };
 
-}  // namespace tessera::scheduler
+}  // namespace tessera::admission

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "src/scheduler/testing/reviews.h"
+#include "src/admission/testing/reviews.h"
 
 #include <utility>
 
-namespace tessera::scheduler::testing {
+namespace tessera::admission::testing {
 namespace {
 
 Json ObjectOf(const Texts& texts) {
@@ -62,4 +62,4 @@ std::string ReviewOf(const AdmissionRequest& request) {
       .Serialize();
 }
 
-}  // namespace tessera::scheduler::testing
+}  // namespace tessera::admission::testing

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "src/scheduler/admission.h"
+#include "src/admission/rules.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "src/admission/testing/reviews.h"
 #include "src/base/random.h"
 #include "src/kube/testing/json_patch.h"
-#include "src/scheduler/testing/reviews.h"
 
-namespace tessera::scheduler {
+namespace tessera::admission {
 namespace {
 
 using kube::testing::ApplyPatch;
@@ -23,8 +23,8 @@ using testing::UpdateOf;
 
 class AdmissionTest : public ::testing::Test {
  protected:
-  Admission Make(AdmissionOptions options = {}) const {
-    return Admission(std::move(options), [this] { return capacity_; });
+  AdmissionRules Make(AdmissionOptions options = {}) const {
+    return AdmissionRules(std::move(options), [this] { return capacity_; });
   }
   std::string RefusalOf(const Json& pod) const {
     const AdmissionAnswer answer = Make().Validate(CreateOf(pod));
@@ -99,19 +99,23 @@ TEST_F(AdmissionTest, WhatHasNoEffectIsSaid) {
       ElementsAre(HasSubstr("vcuda-memory has no effect beside whole GPUs")));
   EXPECT_THAT(WarningsOf(PodJson({{"nvidia.com/gpu", "1"}}, {{"tessera.dev/gpu-model", "A100"}})),
               ElementsAre(HasSubstr("tessera.dev/gpu-model means nothing")));
-  EXPECT_THAT(WarningsOf(PodJson({{"nvidia.com/gpu", "1"}}, {{"tessera.dev/memory-limit", "8 Gi"}})),
-              ElementsAre(HasSubstr("tessera.dev/memory-limit has no effect: \"8 Gi\"")));
+  EXPECT_THAT(
+      WarningsOf(PodJson({{"nvidia.com/gpu", "1"}}, {{"tessera.dev/memory-limit", "8 Gi"}})),
+      ElementsAre(HasSubstr("tessera.dev/memory-limit has no effect: \"8 Gi\"")));
   EXPECT_THAT(WarningsOf(PodJson({{"nvidia.com/gpu", "1"}}, {{"tessera.dev/memory-limit", "8Gi"}})),
               ElementsAre());
-  EXPECT_THAT(WarningsOf(PodJson({{"nvidia.com/gpu", "1"}}, {{"tessera.dev/compute-limit", "0.2"}})),
-              ElementsAre(HasSubstr("tessera.dev/compute-limit has no effect: \"0.2\"")));
+  EXPECT_THAT(
+      WarningsOf(PodJson({{"nvidia.com/gpu", "1"}}, {{"tessera.dev/compute-limit", "0.2"}})),
+      ElementsAre(HasSubstr("tessera.dev/compute-limit has no effect: \"0.2\"")));
   const Texts core{{"tencent.com/vcuda-core", "30"}, {"tencent.com/vcuda-memory", "5"}};
-  EXPECT_THAT(WarningsOf(PodJson(core, {{"tessera.dev/compute-class", "urgent"}})),
-              ElementsAre(HasSubstr("tessera.dev/compute-class has no effect: \"urgent\" is none of "
-                                    "high, normal, low")));
+  EXPECT_THAT(
+      WarningsOf(PodJson(core, {{"tessera.dev/compute-class", "urgent"}})),
+      ElementsAre(HasSubstr("tessera.dev/compute-class has no effect: \"urgent\" is none of "
+                            "high, normal, low")));
   EXPECT_THAT(WarningsOf(PodJson(core, {{"tessera.dev/compute-class", "low"}})), IsEmpty());
-  EXPECT_THAT(WarningsOf(PodJson({{"nvidia.com/gpu", "1"}}, {{"tessera.dev/compute-class", "low"}})),
-              ElementsAre(HasSubstr("no container asks for tencent.com/vcuda-core below 100")));
+  EXPECT_THAT(
+      WarningsOf(PodJson({{"nvidia.com/gpu", "1"}}, {{"tessera.dev/compute-class", "low"}})),
+      ElementsAre(HasSubstr("no container asks for tencent.com/vcuda-core below 100")));
   EXPECT_THAT(WarningsOf(PodJson({}, {{"tessera.dev/gpu-models", "A100"}})),
               ElementsAre(HasSubstr("no container asks for GPUs")));
   EXPECT_THAT(
@@ -195,15 +199,15 @@ TEST_F(AdmissionTest, AnUpdateIsJudgedByWhatItChanges) {
 }
 
 TEST_F(AdmissionTest, ARuntimeClassIsNamedWhereToldAndNotNamed) {
-  const Admission admission = Make({.runtime_class = "nvidia"});
+  const AdmissionRules rules = Make({.runtime_class = "nvidia"});
   const Json pod = PodJson({{"nvidia.com/gpu", "1"}});
-  const auto patched = ApplyPatch(pod, admission.Mutate(CreateOf(pod)).patch);
+  const auto patched = ApplyPatch(pod, rules.Mutate(CreateOf(pod)).patch);
   ASSERT_TRUE(patched.ok());
   EXPECT_EQ(patched->Find("spec")->StringAt("runtimeClassName").value(), "nvidia");
   Json other = pod;
   other.Find("spec")->Set("runtimeClassName", Json::String("gvisor"));
-  EXPECT_TRUE(admission.Mutate(CreateOf(other)).patch.empty());
-  EXPECT_TRUE(admission.Mutate(CreateOf(PodJson({{"cpu", "1"}}))).patch.empty());
+  EXPECT_TRUE(rules.Mutate(CreateOf(other)).patch.empty());
+  EXPECT_TRUE(rules.Mutate(CreateOf(PodJson({{"cpu", "1"}}))).patch.empty());
   EXPECT_TRUE(Make().Mutate(CreateOf(pod)).patch.empty());
 }
 
@@ -235,7 +239,7 @@ TEST_F(AdmissionTest, WhatIsNoPodPasses) {
 
 // Webhooks are called again after others, and the API server may come twice.
 TEST_F(AdmissionTest, APatchAppliedTwiceIsThePatchAppliedOnce) {
-  const Admission admission = Make({.runtime_class = "nvidia"});
+  const AdmissionRules rules = Make({.runtime_class = "nvidia"});
   const char* keys[] = {"tessera.dev/assignment",
                         "ALIYUN_COM_GPU_MEM_A/~b",
                         "tencent.com/predicate-~1",
@@ -258,14 +262,14 @@ TEST_F(AdmissionTest, APatchAppliedTwiceIsThePatchAppliedOnce) {
       annotations[keys[random.Below(9)]] = values[random.Below(5)];
     Json pod = PodJson(limits, annotations);
     if (random.Below(4) == 0) pod.Find("spec")->Set("runtimeClassName", Json());
-    const AdmissionAnswer first = admission.Mutate(CreateOf(pod));
+    const AdmissionAnswer first = rules.Mutate(CreateOf(pod));
     const auto once = ApplyPatch(pod, first.patch);
     ASSERT_TRUE(once.ok()) << once.status().ToString() << pod.Serialize();
-    ASSERT_TRUE(admission.Mutate(CreateOf(*once)).patch.empty()) << once->Serialize();
+    ASSERT_TRUE(rules.Mutate(CreateOf(*once)).patch.empty()) << once->Serialize();
     changed += first.patch.empty() ? 0 : 1;
   }
   EXPECT_GT(changed, 1000);
 }
 
 }  // namespace
-}  // namespace tessera::scheduler
+}  // namespace tessera::admission

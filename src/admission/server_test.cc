@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "src/scheduler/admission_server.h"
+#include "src/admission/server.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "src/admission/testing/reviews.h"
 #include "src/formats/base64.h"
 #include "src/kube/testing/object_store.h"
 #include "src/ledger/testing/objects.h"
 #include "src/net/http_client.h"
 #include "src/net/testing/loopback.h"
-#include "src/scheduler/testing/reviews.h"
 
-namespace tessera::scheduler {
+namespace tessera::admission {
 namespace {
 
 using testing::CreateOf;
@@ -148,4 +148,4 @@ TEST_F(AdmissionServerTest, ATakenPortIsSaidAtOnce) {
 }
 
 }  // namespace
-}  // namespace tessera::scheduler
+}  // namespace tessera::admission

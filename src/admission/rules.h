@@ -19,11 +19,11 @@
 #include <functional>
 #include <string>
 
+#include "src/admission/capacity.h"
+#include "src/admission/review.h"
 #include "src/device/dialects.h"
-#include "src/scheduler/admission_capacity.h"
-#include "src/scheduler/admission_review.h"
 
-namespace tessera::scheduler {
+namespace tessera::admission {
 
 struct AdmissionOptions {
   device::MemoryUnit gpu_mem_unit = device::MemoryUnit::kGiB;
@@ -35,10 +35,10 @@ struct AdmissionOptions {
 // Of what people write for us into annotations, together. 300 UUIDs are 12 KiB.
 inline constexpr size_t kMaxAskBytes = 16 << 10;
 
-class Admission {
+class AdmissionRules {
  public:
   using Capacity = std::function<const ClusterCapacity*()>;
-  Admission(AdmissionOptions options, Capacity capacity);
+  AdmissionRules(AdmissionOptions options, Capacity capacity);
 
   // Requests for anything but a pod pass, with a warning: the webhook's configuration is wrong.
   AdmissionAnswer Mutate(const AdmissionRequest& request) const;
@@ -51,4 +51,4 @@ class Admission {
   const Capacity capacity_;
 };
 
-}  // namespace tessera::scheduler
+}  // namespace tessera::admission

@@ -12,15 +12,15 @@
 #include <set>
 
 #include "api/names.h"
+#include "src/admission/server.h"
+#include "src/admission/testing/manifests.h"
+#include "src/admission/testing/reviews.h"
 #include "src/base/strings.h"
 #include "src/kube/config.h"
 #include "src/net/http_client.h"
 #include "src/net/testing/loopback.h"
-#include "src/scheduler/admission_server.h"
-#include "src/scheduler/testing/manifests.h"
-#include "src/scheduler/testing/reviews.h"
 
-namespace tessera::scheduler {
+namespace tessera::admission {
 namespace {
 
 using std::chrono::milliseconds;
@@ -331,4 +331,4 @@ TEST_F(AdmissionApiServerTest, CertificatesRotateUnderLoadWithoutAPodThatSlipsTh
 }
 
 }  // namespace
-}  // namespace tessera::scheduler
+}  // namespace tessera::admission

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // AdmissionReview of admission.k8s.io/v1: the question that the API server asks a webhook, and the
-// answer to it. Not for deciding (admission.h).
+// answer to it. Not for deciding (rules.h).
 //
 // Threads: values and pure functions. Errors: INVALID_ARGUMENT and RESOURCE_EXHAUSTED say what in
 // the body is not as it must be.
@@ -13,7 +13,7 @@
 #include "src/base/status.h"
 #include "src/formats/json.h"
 
-namespace tessera::scheduler {
+namespace tessera::admission {
 
 // The largest object that the API server takes, twice (an update has the old one, too), and the
 // frame around them.
@@ -40,4 +40,4 @@ struct AdmissionAnswer {
 // Long warnings are cut, and too many left out, as the API server would do.
 std::string SerializeAdmissionReview(const std::string& uid, const AdmissionAnswer& answer);
 
-}  // namespace tessera::scheduler
+}  // namespace tessera::admission

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "src/scheduler/admission_capacity.h"
+#include "src/admission/capacity.h"
 
 #include <algorithm>
 #include <optional>
@@ -7,7 +7,7 @@
 
 #include "src/device/model.h"
 
-namespace tessera::scheduler {
+namespace tessera::admission {
 namespace {
 
 using device::ContainerRequest;
@@ -196,4 +196,4 @@ std::vector<std::string> NeverFits(const ledger::PodAsk& ask, const ClusterCapac
   return lines;
 }
 
-}  // namespace tessera::scheduler
+}  // namespace tessera::admission

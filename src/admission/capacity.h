@@ -19,7 +19,7 @@
 #include "src/ledger/pod_ask.h"
 #include "src/placement/quota.h"
 
-namespace tessera::scheduler {
+namespace tessera::admission {
 
 struct ClusterCapacity {
   struct Model {
@@ -41,4 +41,4 @@ ClusterCapacity CapacityOf(const ledger::ClusterLedger& ledger);
 // where the cluster has no GPU that is known: then it says nothing about pods.
 std::vector<std::string> NeverFits(const ledger::PodAsk& ask, const ClusterCapacity& capacity);
 
-}  // namespace tessera::scheduler
+}  // namespace tessera::admission

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "src/scheduler/testing/manifests.h"
+#include "src/admission/testing/manifests.h"
 
 #include <cstdlib>
 
 #include "src/base/file.h"
 #include "src/formats/yaml.h"
 
-namespace tessera::scheduler::testing {
+namespace tessera::admission::testing {
 
 std::string ManifestText(const std::string& name) {
   const char* root = std::getenv("TESSERA_SOURCE_DIR");
@@ -25,4 +25,4 @@ std::vector<Json> ReadManifest(const std::string& name) {
   return documents;
 }
 
-}  // namespace tessera::scheduler::testing
+}  // namespace tessera::admission::testing

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "src/scheduler/admission.h"
+#include "src/admission/rules.h"
 
 #include <algorithm>
 #include <array>
@@ -12,7 +12,7 @@
 #include "src/device/pod_annotations.h"
 #include "src/kube/objects.h"
 
-namespace tessera::scheduler {
+namespace tessera::admission {
 namespace {
 
 using device::ContainerRequest;
@@ -228,10 +228,10 @@ void WarnOfContainers(const Json& pod, const ledger::PodAsk& ask,
 
 }  // namespace
 
-Admission::Admission(AdmissionOptions options, Capacity capacity)
+AdmissionRules::AdmissionRules(AdmissionOptions options, Capacity capacity)
     : options_(std::move(options)), capacity_(std::move(capacity)) {}
 
-AdmissionAnswer Admission::Mutate(const AdmissionRequest& request) const {
+AdmissionAnswer AdmissionRules::Mutate(const AdmissionRequest& request) const {
   AdmissionAnswer answer;
   if (const auto why = PassedOver(request)) {
     answer.warnings.push_back(*why);
@@ -252,7 +252,7 @@ AdmissionAnswer Admission::Mutate(const AdmissionRequest& request) const {
   return answer;
 }
 
-AdmissionAnswer Admission::Validate(const AdmissionRequest& request) const {
+AdmissionAnswer AdmissionRules::Validate(const AdmissionRequest& request) const {
   AdmissionAnswer answer;
   if (const auto why = PassedOver(request)) {
     answer.warnings.push_back(*why);
@@ -268,7 +268,7 @@ AdmissionAnswer Admission::Validate(const AdmissionRequest& request) const {
   return ValidatePod(request);
 }
 
-AdmissionAnswer Admission::ValidatePod(const AdmissionRequest& request) const {
+AdmissionAnswer AdmissionRules::ValidatePod(const AdmissionRequest& request) const {
   AdmissionAnswer answer;
   answer.refusal = CheckSize(AsksOf(request.object));
   if (!answer.refusal.ok()) return answer;
@@ -287,4 +287,4 @@ AdmissionAnswer Admission::ValidatePod(const AdmissionRequest& request) const {
   return answer;
 }
 
-}  // namespace tessera::scheduler
+}  // namespace tessera::admission

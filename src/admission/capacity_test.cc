@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "src/scheduler/admission_capacity.h"
+#include "src/admission/capacity.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "src/ledger/testing/objects.h"
 
-namespace tessera::scheduler {
+namespace tessera::admission {
 namespace {
 
 using ledger::testing::GpuNode;
@@ -147,4 +147,4 @@ TEST_F(CapacityTest, AQuotaThatIsUsedUpIsNotForAdmission) {
 }
 
 }  // namespace
-}  // namespace tessera::scheduler
+}  // namespace tessera::admission

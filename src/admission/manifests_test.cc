@@ -7,10 +7,10 @@
 #include <cstdlib>
 
 #include "api/names.h"
-#include "src/scheduler/admission_server.h"
-#include "src/scheduler/testing/manifests.h"
+#include "src/admission/server.h"
+#include "src/admission/testing/manifests.h"
 
-namespace tessera::scheduler {
+namespace tessera::admission {
 namespace {
 
 using ::testing::HasSubstr;
@@ -140,4 +140,4 @@ TEST(SchedulerManifestsTest, KubeSchedulerShowsACertificate) {
 }
 
 }  // namespace
-}  // namespace tessera::scheduler
+}  // namespace tessera::admission

@@ -9,10 +9,10 @@
 #include <string_view>
 #include <vector>
 
+#include "src/admission/review.h"
 #include "src/formats/json.h"
-#include "src/scheduler/admission_review.h"
 
-namespace tessera::scheduler::testing {
+namespace tessera::admission::testing {
 
 using Texts = std::map<std::string, std::string, std::less<>>;
 
@@ -25,4 +25,4 @@ AdmissionRequest UpdateOf(Json before, Json after);
 // The body that the API server posts for it.
 std::string ReviewOf(const AdmissionRequest& request);
 
-}  // namespace tessera::scheduler::testing
+}  // namespace tessera::admission::testing

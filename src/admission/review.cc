@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "src/scheduler/admission_review.h"
+#include "src/admission/review.h"
 
 #include <algorithm>
 
 #include "src/base/strings.h"
 #include "src/formats/base64.h"
 
-namespace tessera::scheduler {
+namespace tessera::admission {
 namespace {
 
 constexpr std::string_view kVersion = "admission.k8s.io/v1";
@@ -107,4 +107,4 @@ std::string SerializeAdmissionReview(const std::string& uid, const AdmissionAnsw
       .Serialize();
 }
 
-}  // namespace tessera::scheduler
+}  // namespace tessera::admission

@@ -8,11 +8,11 @@
 
 #include "src/formats/json.h"
 
-namespace tessera::scheduler::testing {
+namespace tessera::admission::testing {
 
 // REQUIRES, as all here: the file is there and good.
 std::string ManifestText(const std::string& name);
 // Each of its documents.
 std::vector<Json> ReadManifest(const std::string& name);
 
-}  // namespace tessera::scheduler::testing
+}  // namespace tessera::admission::testing
