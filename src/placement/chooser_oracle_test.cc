@@ -12,8 +12,8 @@
 #include "src/base/file.h"
 #include "src/formats/json.h"
 #include "src/placement/chooser.h"
-#include "src/placement/reference_choice.h"
-#include "src/placement/sample_topologies.h"
+#include "src/placement/testing/reference_choice.h"
+#include "src/placement/testing/sample_topologies.h"
 
 namespace tessera::placement {
 namespace {

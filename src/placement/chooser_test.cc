@@ -8,8 +8,8 @@
 #include <bit>
 #include <random>
 
-#include "src/placement/reference_choice.h"
-#include "src/placement/sample_topologies.h"
+#include "src/placement/testing/reference_choice.h"
+#include "src/placement/testing/sample_topologies.h"
 
 namespace tessera::placement {
 namespace {

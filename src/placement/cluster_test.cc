@@ -8,7 +8,7 @@
 
 #include "src/placement/fit.h"
 #include "src/placement/policy.h"
-#include "src/placement/sample_nodes.h"
+#include "src/placement/testing/sample_nodes.h"
 
 namespace tessera::placement {
 namespace {

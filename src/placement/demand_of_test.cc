@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "src/placement/fit.h"
-#include "src/placement/sample_nodes.h"
+#include "src/placement/testing/sample_nodes.h"
 
 namespace tessera::placement {
 namespace {

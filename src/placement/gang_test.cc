@@ -7,7 +7,7 @@
 #include <random>
 #include <set>
 
-#include "src/placement/sample_nodes.h"
+#include "src/placement/testing/sample_nodes.h"
 
 namespace tessera::placement {
 namespace {

@@ -11,8 +11,8 @@
 #include "src/placement/fit.h"
 #include "src/placement/partition_table.h"
 #include "src/placement/policy.h"
-#include "src/placement/reference_choice.h"
-#include "src/placement/sample_topologies.h"
+#include "src/placement/testing/reference_choice.h"
+#include "src/placement/testing/sample_topologies.h"
 
 namespace tessera::placement {
 namespace {

@@ -6,8 +6,8 @@
 #include <algorithm>
 #include <bit>
 
-#include "src/placement/reference_choice.h"
-#include "src/placement/sample_topologies.h"
+#include "src/placement/testing/reference_choice.h"
+#include "src/placement/testing/sample_topologies.h"
 
 namespace tessera::placement {
 namespace {

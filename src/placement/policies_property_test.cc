@@ -16,8 +16,8 @@
 #include "src/placement/linked_groups.h"
 #include "src/placement/policy.h"
 #include "src/placement/quota.h"
-#include "src/placement/sample_nodes.h"
-#include "src/placement/sample_topologies.h"
+#include "src/placement/testing/sample_nodes.h"
+#include "src/placement/testing/sample_topologies.h"
 
 namespace tessera::placement {
 namespace {

@@ -6,7 +6,7 @@
 #include <map>
 #include <random>
 
-#include "src/placement/sample_nodes.h"
+#include "src/placement/testing/sample_nodes.h"
 
 namespace tessera::placement {
 namespace {

@@ -12,7 +12,7 @@
 
 #include "src/placement/explain.h"
 #include "src/placement/fit.h"
-#include "src/placement/sample_nodes.h"
+#include "src/placement/testing/sample_nodes.h"
 
 namespace tessera::placement {
 namespace {

@@ -9,7 +9,7 @@
 #include <random>
 
 #include "src/placement/gang.h"
-#include "src/placement/sample_nodes.h"
+#include "src/placement/testing/sample_nodes.h"
 
 namespace tessera::placement {
 namespace {

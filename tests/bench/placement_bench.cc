@@ -17,7 +17,7 @@
 #include <vector>
 
 #include "src/placement/policy.h"
-#include "src/placement/sample_nodes.h"
+#include "src/placement/testing/sample_nodes.h"
 
 namespace tessera::placement {
 namespace {

@@ -16,7 +16,7 @@
 
 #include "src/placement/chooser.h"
 #include "src/placement/linked_groups.h"
-#include "src/placement/sample_topologies.h"
+#include "src/placement/testing/sample_topologies.h"
 
 namespace tessera::placement {
 namespace {

@@ -7,7 +7,7 @@
 
 #include "src/placement/policies/forecast.h"
 #include "src/placement/policies/turnover.h"
-#include "src/placement/sample_nodes.h"
+#include "src/placement/testing/sample_nodes.h"
 
 namespace tessera::placement {
 namespace {

@@ -12,8 +12,8 @@
 #include "src/placement/policies/turnover.h"
 #include "src/placement/policies/waste_model.h"
 #include "src/placement/policy.h"
-#include "src/placement/sample_nodes.h"
-#include "src/placement/sample_topologies.h"
+#include "src/placement/testing/sample_nodes.h"
+#include "src/placement/testing/sample_topologies.h"
 
 namespace tessera::placement {
 namespace {

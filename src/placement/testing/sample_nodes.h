@@ -52,8 +52,11 @@ inline std::vector<NodePicture> PictureOf(const Cluster& cluster) {
   for (NodeId node = 0; node < cluster.size(); ++node) {
     const NodeView view = cluster.node(node);
     const auto pods = cluster.pods_of(node);
-    picture.push_back({GpusOf(cluster, node), view->cpu_free, view->memory_free,
-                       view->pods_by_class, {pods.begin(), pods.end()}});
+    picture.push_back({GpusOf(cluster, node),
+                       view->cpu_free,
+                       view->memory_free,
+                       view->pods_by_class,
+                       {pods.begin(), pods.end()}});
   }
   return picture;
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What chooser.h promises, said again without tables: for tests and benchmarks only. Tries every set
-// and every way to divide the rest, so keep to 10 GPUs, or to 16 with patience (kMemo).
+// What chooser.h promises, said again without tables: for tests and benchmarks only. Tries every
+// set and every way to divide the rest, so keep to 10 GPUs, or to 16 with patience (kMemo).
 #pragma once
 
 #include <algorithm>
@@ -26,7 +26,8 @@ class ReferenceChoice {
     int sum = 0;
     for (uint32_t left = set; left != 0; left &= left - 1) {
       for (uint32_t others = left & (left - 1); others != 0; others &= others - 1) {
-        sum += device::ScoreOf(topology_.links.At(std::countr_zero(left), std::countr_zero(others)));
+        sum +=
+            device::ScoreOf(topology_.links.At(std::countr_zero(left), std::countr_zero(others)));
       }
     }
     return sum;

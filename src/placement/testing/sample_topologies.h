@@ -17,8 +17,7 @@ inline Topology MakeTopology(int count, int numa_nodes,
   topology.links = device::LinkMatrix(count);
   for (int i = 0; i < count; ++i) {
     topology.ids.push_back(fmt::format("GPU-12345678-1234-1234-1234-{:012}", i));
-    topology.numa_nodes.push_back(numa_nodes == 0 ? std::optional<int>()
-                                                  : i * numa_nodes / count);
+    topology.numa_nodes.push_back(numa_nodes == 0 ? std::optional<int>() : i * numa_nodes / count);
     for (int j = 0; j < i; ++j) topology.links.Set(j, i, link(j, i));
   }
   return topology;
@@ -55,10 +54,10 @@ inline Topology NvSwitch(int count) {
 
 // The hybrid cube mesh of DGX-1 Volta; blocks of eight of them for more GPUs.
 inline Topology CubeMesh(int count) {
-  static constexpr int kLinks[8][8] = {
-      {0, 1, 1, 2, 2, 0, 0, 0}, {1, 0, 2, 1, 0, 2, 0, 0}, {1, 2, 0, 2, 0, 0, 1, 0},
-      {2, 1, 2, 0, 0, 0, 0, 1}, {2, 0, 0, 0, 0, 1, 1, 2}, {0, 2, 0, 0, 1, 0, 2, 1},
-      {0, 0, 1, 0, 1, 2, 0, 2}, {0, 0, 0, 1, 2, 1, 2, 0}};
+  static constexpr int kLinks[8][8] = {{0, 1, 1, 2, 2, 0, 0, 0}, {1, 0, 2, 1, 0, 2, 0, 0},
+                                       {1, 2, 0, 2, 0, 0, 1, 0}, {2, 1, 2, 0, 0, 0, 0, 1},
+                                       {2, 0, 0, 0, 0, 1, 1, 2}, {0, 2, 0, 0, 1, 0, 2, 1},
+                                       {0, 0, 1, 0, 1, 2, 0, 2}, {0, 0, 0, 1, 2, 1, 2, 0}};
   return MakeTopology(count, 2, [=](int a, int b) {
     const int links = a / 8 == b / 8 ? kLinks[a % 8][b % 8] : 0;
     return device::Link{.pcie = PcieOf(a, b, count), .nvlinks = static_cast<uint8_t>(links)};
