@@ -19,7 +19,7 @@ namespace tessera::agent {
 // Who tells the container which GPUs it has.
 enum class Binding {
   kLate,      // tessera-runtime, which asks the grant service with the token that Allocate gave
-  kAllocate,  // Allocate itself, for engines with NVIDIA's runtime (allocate_binding.h)
+  kAllocate,  // Allocate itself, for engines with NVIDIA's runtime (bound_answers.h)
 };
 
 struct EnvEntry {
