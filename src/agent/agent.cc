@@ -115,7 +115,7 @@ class Agent::Impl {
 
   AgentMetrics metrics_;
   DeviceSetHolder devices_;
-  Admission admission_;
+  AdmissionOrder admission_order_;
   std::optional<grant::TokenSealer> sealer_;
   std::unique_ptr<GrantsThread> grants_;
   std::unique_ptr<KubeNodeApi> node_api_;
@@ -177,8 +177,8 @@ void Agent::Impl::StartPlugins() {
   PluginsOptions plugins;
   plugins.resource = options_.resource;
   plugins.shared_resources = options_.shared_resources;
-  plugins.admission = &admission_;
-  if (options_.binding == Binding::kAllocate) plugins.grants = grants_.get();
+  plugins.admission_order = &admission_order_;
+  if (options_.binding == BindingMode::kAllocate) plugins.grants = grants_.get();
   plugins.device_specs = {.pass_device_specs = options_.pass_device_specs,
                           .dev_root = options_.dev_root,
                           .dev_root_ctr_path = options_.dev_root_ctr_path};
@@ -197,7 +197,7 @@ Status Agent::Impl::StartGrants() {
   grants.service.limits_dir = options_.limits_dir;
   grants.service.limits_fail_open = options_.limits_fail_open;
   grants.service.gpu_mem_unit = options_.gpu_mem_unit;
-  grants.service.admission = &admission_;
+  grants.service.admission_order = &admission_order_;
   grants.service.metrics = &metrics_.grants;
   grants.state_dir = options_.state_dir;
   grants.socket = options_.grant_socket;
@@ -210,7 +210,8 @@ Status Agent::Impl::StartGrants() {
             : JoinPath(DirName(options_.kubelet_socket), names::kKubeletCheckpoint);
     grants.given_before = ReadCheckpoints(kubelet, options_.manager_checkpoint);
     grants.make_pods = [this](TaskRunner* runner) { return MakePods(runner); };
-    if (options_.binding == Binding::kLate) grants.service.on_unredeemed = OnMain(&Impl::OnUnredeemed);
+    if (options_.binding == BindingMode::kLate)
+      grants.service.on_unredeemed = OnMain(&Impl::OnUnredeemed);
   }
   grants.nvml = MakeLoader();
   grants.service.release.bound = options_.release_timeout;

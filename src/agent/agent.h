@@ -24,7 +24,7 @@ struct AgentOptions {
   std::string resource;
   std::vector<std::string> shared_resources;  // beside it
   device::MemoryUnit gpu_mem_unit = device::MemoryUnit::kGiB;
-  Binding binding = Binding::kLate;
+  BindingMode binding = BindingMode::kLate;
   bool pass_device_specs = false;
   bool create_device_nodes = false;
 

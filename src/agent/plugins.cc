@@ -20,8 +20,8 @@ Plugins::Plugins(TaskRunner* runner, const PluginsOptions& options,
         answers.get(), devices, metrics);
     resources_.push_back({name, std::move(answers), std::move(plugin)});
   };
-  add(options.resource,
-      std::make_unique<Allocator>(options.resource, sealer, &runner->clock(), options.admission));
+  add(options.resource, std::make_unique<Allocator>(options.resource, sealer, &runner->clock(),
+                                                    options.admission_order));
   for (const std::string& name : options.shared_resources) {
     add(name, std::make_unique<ShareAllocator>(name, sealer, &runner->clock()));
   }

@@ -22,7 +22,7 @@ namespace tessera::agent {
 struct PluginsOptions {
   std::string resource;                       // of whole GPUs
   std::vector<std::string> shared_resources;  // beside it
-  Admission* admission = nullptr;             // may be null
+  AdmissionOrder* admission_order = nullptr;  // may be null
   KubeletGrants* grants = nullptr;            // null: late binding
   DeviceSpecOptions device_specs;             // otherwise
   std::string kubelet_socket;

@@ -54,7 +54,7 @@ int main(int argc, char** argv) {
   app.add_option("--at-once", options.at_once)->capture_default_str();
   app.add_option("--seed", options.seed)->capture_default_str();
   CLI11_PARSE(app, argc, argv);
-  if (allocate) options.binding = tessera::agent::Binding::kAllocate;
+  if (allocate) options.binding = tessera::agent::BindingMode::kAllocate;
   const auto result = tessera::testing::RunShareDrill(options);
   fmt::print(
       "{} starts of {} GiB on {} GPUs, {} under a name used before: {} on another GPU than "

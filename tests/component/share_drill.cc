@@ -90,7 +90,7 @@ class Drill {
   }
 
  private:
-  bool AtAllocate() const { return options_.binding == agent::Binding::kAllocate; }
+  bool AtAllocate() const { return options_.binding == agent::BindingMode::kAllocate; }
   static std::string Uuid(int gpu) { return "GPU-" + std::to_string(gpu); }
 
   void StartGrants() {

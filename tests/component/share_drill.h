@@ -16,9 +16,9 @@
 namespace tessera::testing {
 
 struct DrillOptions {
-  agent::Binding binding = agent::Binding::kLate;
-  // With Binding::kAllocate: the kubelet does not say whom it is admitting, so the agent can only
-  // go by the order in which it learnt of the pods, which is not the kubelet's.
+  agent::BindingMode binding = agent::BindingMode::kLate;
+  // With BindingMode::kAllocate: the kubelet does not say whom it is admitting, so the agent can
+  // only go by the order in which it learnt of the pods, which is not the kubelet's.
   bool blind = false;
   int gpus = 8;
   int gib_per_gpu = 141;
@@ -34,7 +34,7 @@ struct DrillResult {
   int refused = 0;  // did not start, though they had been assigned a GPU with room
   int remade = 0;   // under the name of a pod before
   std::vector<double> allocate_us;
-  std::vector<double> own_us;    // of Allocate with Binding::kAllocate: not the kubelet's list
+  std::vector<double> own_us;    // of Allocate with BindingMode::kAllocate: not the kubelet's list
   std::vector<double> grant_us;  // or PreStartContainer
   std::vector<double> ping_us;   // of questions that need no decision, among the others
   std::string first_refusal;

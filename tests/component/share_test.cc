@@ -16,7 +16,7 @@ TEST(ShareDrillTest, NoContainerHasAnotherGpuThanAssigned) {
 
 TEST(ShareDrillTest, WithBindingAllocateNoContainerStartsWithAnotherGpuThanAssigned) {
   const DrillResult result =
-      RunShareDrill({.binding = agent::Binding::kAllocate, .at_once = 4, .starts = 600});
+      RunShareDrill({.binding = agent::BindingMode::kAllocate, .at_once = 4, .starts = 600});
   EXPECT_GT(result.remade, 100);
   EXPECT_EQ(result.wrong, 0);
   EXPECT_EQ(result.refused, 0) << result.first_refusal;
@@ -24,7 +24,7 @@ TEST(ShareDrillTest, WithBindingAllocateNoContainerStartsWithAnotherGpuThanAssig
 
 TEST(ShareDrillTest, WithBindingAllocateWhoeverWasTakenForAnotherDoesNotStart) {
   const DrillResult result = RunShareDrill(
-      {.binding = agent::Binding::kAllocate, .blind = true, .at_once = 4, .starts = 600});
+      {.binding = agent::BindingMode::kAllocate, .blind = true, .at_once = 4, .starts = 600});
   EXPECT_GT(result.remade, 100);
   EXPECT_EQ(result.wrong, 0);
   EXPECT_GT(result.refused, 0) << "the order was shuffled";

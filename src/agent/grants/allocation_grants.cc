@@ -154,7 +154,7 @@ std::optional<AllocationGrants::Candidate> AllocationGrants::Next(const Call& ca
   if (again && !told) return std::nullopt;
   std::optional<Candidate> next;
   int pods = 0;
-  for (const auto& pod : service_->view().PodsInOrder()) {
+  for (const auto& pod : service_->occupancy().PodsInOrder()) {
     const auto& containers = pod->request->containers;
     const auto found = std::find_if(containers.begin(), containers.end(),
                                     [&](const auto& one) { return MayBe(call, *pod, one, again); });

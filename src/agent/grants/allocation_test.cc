@@ -107,7 +107,7 @@ TEST_F(AllocationTest, ControlNodesAreGivenWhereTheyExist) {
   ASSERT_TRUE(WriteFileAtomically(dev_.path() + "/dev/nvidiactl", "", 0600).ok());
   const auto allocation = AtAllocate({Uuid(5)}, true);
   ASSERT_TRUE(allocation.ok());
-  EXPECT_EQ(allocation->devices, (std::vector<DeviceNode>{{"/dev/nvidiactl", "/dev/nvidiactl"},
+  EXPECT_EQ(allocation->devices, (std::vector<DeviceSpec>{{"/dev/nvidiactl", "/dev/nvidiactl"},
                                                           {"/dev/nvidia5", "/dev/nvidia5"}}));
 }
 
@@ -148,7 +148,7 @@ class AllocationOracleTest : public AllocationTest {
       EXPECT_EQ(*node.StringAt("permissions"), "rw");
       wanted.emplace(*node.StringAt("container_path"), *node.StringAt("host_path"));
     }
-    for (const DeviceNode& node : ours.devices) got.emplace(node.container_path, node.host_path);
+    for (const DeviceSpec& node : ours.devices) got.emplace(node.container_path, node.host_path);
     EXPECT_EQ(got, wanted) << name;
     EXPECT_TRUE(theirs.Find("mounts")->items().empty());
   }

@@ -73,7 +73,7 @@ GrantService::GrantService(TaskRunner* runner, GrantOptions options, const Devic
       dialects_{.gpu_mem_unit = options_.gpu_mem_unit},
       limits_(options_.limits_dir, options_.limits_fail_open),
       limit_changes_(options_.limits_dir, &limits_, ledger, pods),
-      view_(ledger, pods),
+      occupancy_(ledger, pods),
       ended_(runner, ledger, kubelet, pods, WithMetrics(options_.release, options_.metrics),
              [this] { UseChanged(); }),
       self_(std::make_shared<GrantService*>(this)) {
@@ -157,17 +157,17 @@ void GrantService::Answer(Question question) {
   if (set == nullptr) {
     return question.reply(Status(Code::kUnavailable, "the GPUs of this node are not known yet"));
   }
-  const Result<Decision> decision = DecisionFor(question, set);
-  if (decision.status().code() == Code::kResourceExhausted) {
+  const Result<PlannedGrant> planned = PlanFor(question, set);
+  if (planned.status().code() == Code::kResourceExhausted) {
     auto others = AllOthers(*ledger_, question.who);
-    if (others.empty()) return question.reply(decision.status());
+    if (others.empty()) return question.reply(planned.status());
     return AnswerAfterLook(std::move(question), std::move(others));
   }
-  if (!decision.ok()) return question.reply(decision.status());
+  if (!planned.ok()) return question.reply(planned.status());
   auto conflicts = ledger_->Find(question.who) != nullptr
                        ? std::vector<GrantLedger::Conflict>()
-                       : ledger_->ConflictsOf(decision->entry, set->inventory());
-  if (conflicts.empty()) return question.reply(Bind(question, *decision, *set));
+                       : ledger_->ConflictsOf(planned->entry, set->inventory());
+  if (conflicts.empty()) return question.reply(Bind(question, *planned, *set));
   AnswerAfterLook(std::move(question), std::move(conflicts));
 }
 
@@ -179,9 +179,9 @@ void GrantService::AnswerAfterLook(Question question,
         if (asked->waited != nullptr) *asked->waited += asking;
         const std::shared_ptr<const DeviceSet> set = devices_->Get();
         if (!status.ok()) return asked->reply(status);
-        const Result<Decision> decision = DecisionFor(*asked, set);
+        const Result<PlannedGrant> planned = PlanFor(*asked, set);
         const Result<grant::Grant> grant =
-            decision.ok() ? Bind(*asked, *decision, *set) : Result<grant::Grant>(decision.status());
+            planned.ok() ? Bind(*asked, *planned, *set) : Result<grant::Grant>(planned.status());
         const bool held = grant.status().code() == Code::kFailedPrecondition ||
                           grant.status().code() == Code::kResourceExhausted;
         const auto leaving = held ? ended_.WhyLeaving(conflicts) : std::nullopt;
@@ -196,7 +196,7 @@ void GrantService::AnswerAfterLook(Question question,
       });
 }
 
-Result<GrantService::Decision> GrantService::DecisionFor(
+Result<GrantService::PlannedGrant> GrantService::PlanFor(
     const Question& question, const std::shared_ptr<const DeviceSet>& set) {
   const ContainerRef& who = question.who;
   const GrantLedger::Entry* entry = ledger_->Find(who);
@@ -206,16 +206,16 @@ Result<GrantService::Decision> GrantService::DecisionFor(
                  who.container, who.PodText());
   }
   if (entry != nullptr) {
-    Decision again{*entry, {}};
+    PlannedGrant again{*entry, {}};
     again.entry.claims = question.claims;
     return again;
   }
   if (pods_ == nullptr || !who.named()) {
     ASSIGN_OR_RETURN(const device::Request request,
                      RequestOfTokens(who.container, question.claims, set->shares().gpu_mem_unit()));
-    return DecideLocally(question, request, set);
+    return PlanLocally(question, request, set);
   }
-  const std::shared_ptr<const PodInfo>* found = view_.Find(who.pod_uid);
+  const std::shared_ptr<const PodInfo>* found = occupancy_.Find(who.pod_uid);
   if (found == nullptr) {
     return Error(Code::kFailedPrecondition, "pod {} (uid {}) has been deleted", who.PodText(),
                  who.pod_uid);
@@ -228,33 +228,33 @@ Result<GrantService::Decision> GrantService::DecisionFor(
                  "container {} of pod {} asks for no GPU, but shows a token", who.container,
                  pod.Text());
   }
-  const device::Assignment assignment = view_.AssignmentOf(who.pod_uid, set);
+  const device::Assignment assignment = occupancy_.AssignmentOf(who.pod_uid, set);
   const auto shares = assignment.containers.find(who.container);
   if (shares != assignment.containers.end()) {
-    return DecisionOf(question, *pod.request, *container, shares->second, *set);
+    return PlanOf(question, *pod.request, *container, shares->second, *set);
   }
-  const Status& unreadable = view_.AssignedTo(*found, set).status;
+  const Status& unreadable = occupancy_.AssignedTo(*found, set).status;
   if (!unreadable.ok()) return unreadable.Annotate("pod " + pod.Text());
-  return DecideLocally(question, *pod.request, set);
+  return PlanLocally(question, *pod.request, set);
 }
 
-GrantService::Decision GrantService::DecisionOf(const Question& question,
+GrantService::PlannedGrant GrantService::PlanOf(const Question& question,
                                                 const device::Request& request,
                                                 const device::ContainerRequest& container,
                                                 const std::vector<device::DeviceShare>& shares,
                                                 const DeviceSet& set) const {
-  Decision decision;
-  decision.entry.holder = question.who;
-  decision.entry.phase = container.phase;
-  decision.entry.dialect = container.dialect;
-  decision.entry.shares = shares;
-  decision.entry.env = DialectEnv(request, container, shares, set.inventory(), dialects_);
-  decision.entry.claims = question.claims;
-  decision.entry.guessed = question.guessed;
-  return decision;
+  PlannedGrant planned;
+  planned.entry.holder = question.who;
+  planned.entry.phase = container.phase;
+  planned.entry.dialect = container.dialect;
+  planned.entry.shares = shares;
+  planned.entry.env = DialectEnv(request, container, shares, set.inventory(), dialects_);
+  planned.entry.claims = question.claims;
+  planned.entry.guessed = question.guessed;
+  return planned;
 }
 
-Result<GrantService::Decision> GrantService::DecideLocally(
+Result<GrantService::PlannedGrant> GrantService::PlanLocally(
     const Question& question, const device::Request& request,
     const std::shared_ptr<const DeviceSet>& set) {
   LocalQuestion local{.pod_uid = question.who.pod_uid,
@@ -268,33 +268,33 @@ Result<GrantService::Decision> GrantService::DecideLocally(
     RETURN_IF_ERROR(
         DescribeDevice(options_.description, *set, {.uuid = uuid, .compute = kWholeGpu}).status());
   }
-  local.assigned = view_.AssignmentOf(question.who.pod_uid, set);
-  ASSIGN_OR_RETURN(device::Assignment chosen, ChooseLocally(local, *set, view_.Accounts(set)));
+  local.assigned = occupancy_.AssignmentOf(question.who.pod_uid, set);
+  ASSIGN_OR_RETURN(device::Assignment chosen, ChooseLocally(local, *set, occupancy_.Accounts(set)));
   const device::ContainerRequest* container = FindAsking(request, question.who.container);
   if (container == nullptr || !chosen.containers.contains(question.who.container)) {
     return Error(Code::kInvalidArgument, "container {} of pod {} asks for no GPU of this agent",
                  question.who.container, question.who.PodText());
   }
-  Decision decision = DecisionOf(question, request, *container,
-                                 chosen.containers.find(question.who.container)->second, *set);
-  decision.chosen = std::move(chosen);
-  return decision;
+  PlannedGrant planned = PlanOf(question, request, *container,
+                                chosen.containers.find(question.who.container)->second, *set);
+  planned.chosen = std::move(chosen);
+  return planned;
 }
 
-Result<grant::Grant> GrantService::Bind(const Question& question, const Decision& decision,
+Result<grant::Grant> GrantService::Bind(const Question& question, const PlannedGrant& planned,
                                         const DeviceSet& set) {
   // Before anything is taken: an ill GPU is refused, and taken by nobody.
   ASSIGN_OR_RETURN(grant::Grant grant,
-                   DescribeGrant(options_.description, set, decision.entry.shares));
+                   DescribeGrant(options_.description, set, planned.entry.shares));
   const GrantLedger::Entry* before = ledger_->Find(question.who);
   ASSIGN_OR_RETURN(grant.limits_dir,
-                   WriteLimits(before != nullptr ? *before : decision.entry, grant.devices));
+                   WriteLimits(before != nullptr ? *before : planned.entry, grant.devices));
   const bool fresh = before == nullptr;
-  RETURN_IF_ERROR(ledger_->Bind(decision.entry, decision.chosen ? &*decision.chosen : nullptr,
+  RETURN_IF_ERROR(ledger_->Bind(planned.entry, planned.chosen ? &*planned.chosen : nullptr,
                                 set.inventory(), runner_->clock().WallNow()));
-  for (const auto& [name, value] : decision.entry.env) grant.env.emplace(name, value);
+  for (const auto& [name, value] : planned.entry.env) grant.env.emplace(name, value);
   if (fresh) {
-    if (options_.metrics != nullptr && NamedOthers(decision.entry)) {
+    if (options_.metrics != nullptr && NamedOthers(planned.entry)) {
       options_.metrics->named_other_gpus.Add();
     }
     ended_.PruneLater();
@@ -303,7 +303,7 @@ Result<grant::Grant> GrantService::Bind(const Question& question, const Decision
     runner_->Post([this, uid = question.who.pod_uid, weak = std::weak_ptr<GrantService*>(self_)] {
       if (weak.expired()) return;
       TellPod(uid);
-      const auto* pod = pods_ != nullptr ? view_.Find(uid) : nullptr;
+      const auto* pod = pods_ != nullptr ? occupancy_.Find(uid) : nullptr;
       if (pod != nullptr && !options_.limits_dir.empty()) limit_changes_.OnGranted(**pod);
     });
   }
@@ -315,7 +315,7 @@ Result<std::string> GrantService::WriteLimits(const GrantLedger::Entry& entry,
   const auto disabled = entry.env.find(std::string(names::kEnvCgpuDisable));
   const bool is_disabled = disabled != entry.env.end() && disabled->second == "true";
   if (options_.limits_dir.empty() || is_disabled) return std::string();
-  const auto* pod = pods_ != nullptr ? view_.Find(entry.holder.pod_uid) : nullptr;
+  const auto* pod = pods_ != nullptr ? occupancy_.Find(entry.holder.pod_uid) : nullptr;
   if (pod != nullptr) ApplyLimits(**pod, entry.holder.container, &devices);
   Result<std::string> written = limits_.Write(entry.holder, devices);
   if (written.ok() || !limits_.FailsOpen(entry.holder)) return written;
@@ -357,11 +357,11 @@ void GrantService::OnPod(const std::string& uid) {
   const auto found = pods_->pods().find(uid);
   const bool gone = found == pods_->pods().end();
   if (gone) {
-    view_.Forget(uid);
+    occupancy_.Forget(uid);
     if (options_.earlier != nullptr) options_.earlier->Forget(uid);
     limit_changes_.Forget(uid);
   } else {
-    view_.Came(uid);
+    occupancy_.OnPodAdded(uid);
     EnterEarlier(found->second);
     // What an agent that died had sent may arrive after what its successor wrote.
     if (ledger_->ChosenFor(uid) != nullptr) TellPod(uid);
@@ -391,7 +391,7 @@ void GrantService::OnPodsSynced() {
 void GrantService::EnterEarlier(const std::shared_ptr<const PodInfo>& pod) {
   const auto set = devices_->Get();
   if (set == nullptr || options_.earlier == nullptr) return;
-  if (!options_.earlier->Enter(*pod, view_.AssignedTo(pod, set), *set, dialects_,
+  if (!options_.earlier->Enter(*pod, occupancy_.AssignedTo(pod, set), *set, dialects_,
                                runner_->clock().WallNow())) {
     return;
   }
@@ -442,8 +442,8 @@ void GrantService::OnUnredeemed(std::vector<std::string> containers) {
 // At once: the kubelet may ask right now.
 void GrantService::TellWaiting() {
   const auto set = devices_->Get();
-  if (options_.admission == nullptr || set == nullptr) return;
-  options_.admission->Set(view_.Waiting(set, dialects_.gpu_mem_unit));
+  if (options_.admission_order == nullptr || set == nullptr) return;
+  options_.admission_order->Set(occupancy_.Waiting(set, dialects_.gpu_mem_unit));
 }
 
 void GrantService::UseChanged() {
@@ -462,7 +462,7 @@ void GrantService::TellUse() {
   if (ledger_->entries().empty() && (pods_ == nullptr || pods_->pods().empty())) return PassUse();
   ended_.List([this](const Result<PodDevices>& listed) {
     if (listed.ok()) {
-      view_.SetHeld(*listed);
+      occupancy_.SetHeld(*listed);
       TellWaiting();
     }
     PassUse();
@@ -473,7 +473,7 @@ void GrantService::PassUse() {
   if (!options_.limits_dir.empty()) limits_.RemoveOthers(ledger_->entries());
   const auto set = devices_->Get();
   if (set == nullptr) return;
-  on_use_(std::make_shared<NodeUse>(NodeUse{view_.Accounts(set), view_.ids()}));
+  on_use_(std::make_shared<NodeUse>(NodeUse{occupancy_.Accounts(set), occupancy_.ids()}));
 }
 
 }  // namespace tessera::agent

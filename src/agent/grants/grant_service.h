@@ -35,9 +35,9 @@
 #include "src/agent/grants/grant_ledger.h"
 #include "src/agent/grants/grant_metrics.h"
 #include "src/agent/grants/limit_changes.h"
-#include "src/agent/grants/node_view.h"
+#include "src/agent/grants/node_occupancy.h"
 #include "src/agent/grants/offers.h"
-#include "src/agent/kubelet/admission.h"
+#include "src/agent/kubelet/admission_order.h"
 #include "src/agent/kubelet/device_set.h"
 #include "src/agent/kubelet/kubelet.h"
 #include "src/agent/pods/pods.h"
@@ -60,7 +60,7 @@ struct GrantOptions {
   WallTime here_since{};
   // May be null, as those below.
   EarlierGrants* earlier = nullptr;  // enters what containers got before there was an agent
-  Admission* admission = nullptr;    // is told who waits for the kubelet
+  AdmissionOrder* admission_order = nullptr;  // is told who waits for the kubelet
   GrantMetrics* metrics = nullptr;
 };
 
@@ -102,7 +102,7 @@ class GrantService final : public Pods::Listener {
   // Now it is known whose the grant is that was given to `unnamed`. Errors of the ledger.
   Status Name(const ContainerRef& unnamed, const ContainerRef& who);
 
-  NodeView& view() { return view_; }
+  NodeOccupancy& occupancy() { return occupancy_; }
   EndedPods& ended() { return ended_; }
   // There are other GPUs.
   void OnDevices();
@@ -113,7 +113,7 @@ class GrantService final : public Pods::Listener {
   void OnPodsSynced() override;
 
  private:
-  struct Decision {
+  struct PlannedGrant {
     GrantLedger::Entry entry;
     std::optional<device::Assignment> chosen;
   };
@@ -123,14 +123,14 @@ class GrantService final : public Pods::Listener {
   void Answer(Question question);
   // Once more after pods that are gone were released.
   void AnswerAfterLook(Question question, std::vector<GrantLedger::Conflict> conflicts);
-  Result<Decision> DecisionFor(const Question& question,
+  Result<PlannedGrant> PlanFor(const Question& question,
                                const std::shared_ptr<const DeviceSet>& set);
-  Decision DecisionOf(const Question& question, const device::Request& request,
+  PlannedGrant PlanOf(const Question& question, const device::Request& request,
                       const device::ContainerRequest& container,
                       const std::vector<device::DeviceShare>& shares, const DeviceSet& set) const;
-  Result<Decision> DecideLocally(const Question& question, const device::Request& request,
-                                 const std::shared_ptr<const DeviceSet>& set);
-  Result<grant::Grant> Bind(const Question& question, const Decision& decision,
+  Result<PlannedGrant> PlanLocally(const Question& question, const device::Request& request,
+                                   const std::shared_ptr<const DeviceSet>& set);
+  Result<grant::Grant> Bind(const Question& question, const PlannedGrant& planned,
                             const DeviceSet& set);
   void Wait(Question question);
   void EnterEarlier(const std::shared_ptr<const PodInfo>& pod);
@@ -156,7 +156,7 @@ class GrantService final : public Pods::Listener {
   DialectSettings dialects_;
   ContainerLimits limits_;
   LimitChanges limit_changes_;
-  NodeView view_;
+  NodeOccupancy occupancy_;
   EndedPods ended_;
   std::vector<std::shared_ptr<Question>> waiting_;  // for their pods
   bool use_planned_ = false;

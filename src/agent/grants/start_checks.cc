@@ -122,7 +122,7 @@ Result<ContainerRef> StartChecks::Name(const Entry& entry, const Holders& holder
     who.pod_uid = unnamed.pod_uid;
   } else {
     ASSIGN_OR_RETURN(who, WithUid(std::move(who)));
-    const PodInfo& pod = **service_->view().Find(who.pod_uid);
+    const PodInfo& pod = **service_->occupancy().Find(who.pod_uid);
     RETURN_IF_ERROR(pod.request.status().Annotate("pod " + pod.Text()));
   }
   const std::vector<std::string> has = UuidsOf(entry.shares);
@@ -248,7 +248,7 @@ Result<ContainerRef> StartChecks::WithUid(ContainerRef who) const {
 std::vector<std::string> StartChecks::AssignedTo(const ContainerRef& who) const {
   const auto set = devices_->Get();
   if (set == nullptr) return {};
-  const device::Assignment assignment = service_->view().AssignmentOf(who.pod_uid, set);
+  const device::Assignment assignment = service_->occupancy().AssignmentOf(who.pod_uid, set);
   const auto shares = assignment.containers.find(who.container);
   return shares == assignment.containers.end() ? std::vector<std::string>()
                                                : UuidsOf(shares->second);

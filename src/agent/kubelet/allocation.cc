@@ -18,7 +18,7 @@ constexpr std::string_view kNoDevices = "void";
 // Before the number of the ids that follow the first; no id begins with it.
 constexpr char kMore = '+';
 
-std::vector<std::string> UuidsOf(const Admission::Waiting& waiting) {
+std::vector<std::string> UuidsOf(const AdmissionOrder::Waiting& waiting) {
   std::vector<std::string> uuids;
   for (const device::DeviceShare& share : waiting.shares) uuids.push_back(share.uuid);
   return uuids;
@@ -52,8 +52,11 @@ std::string DevicePath(const std::string& root, int minor) {
 }
 
 Allocator::Allocator(std::string resource, const grant::TokenSealer* sealer, const Clock* clock,
-                     Admission* admission)
-    : resource_(std::move(resource)), sealer_(sealer), clock_(clock), admission_(admission) {}
+                     AdmissionOrder* admission_order)
+    : resource_(std::move(resource)),
+      sealer_(sealer),
+      clock_(clock),
+      admission_order_(admission_order) {}
 
 Status Allocator::CheckIds(const DeviceSet& set, const std::vector<std::string>& ids) const {
   for (const std::string& id : ids) {
@@ -66,7 +69,8 @@ Result<Allocation> Allocator::Allocate(const DeviceSet& set,
                                        const std::vector<std::string>& ids) const {
   RETURN_IF_ERROR(CheckIds(set, ids));
   const std::vector<std::string> unique = WithoutRepeats(ids);
-  if (admission_ != nullptr) admission_->GiveNext(resource_, static_cast<int64_t>(unique.size()));
+  if (admission_order_ != nullptr)
+    admission_order_->GiveNext(resource_, static_cast<int64_t>(unique.size()));
   return TokenAnswer(resource_, sealer_->Seal(resource_, unique, clock_->WallNow()));
 }
 
@@ -83,8 +87,8 @@ Result<std::vector<std::string>> Allocator::Prefer(const DeviceSet& set,
                    list == &available ? "available" : "required", id);
     }
   }
-  if (admission_ != nullptr) {
-    const auto next = admission_->Next(resource_, size);
+  if (admission_order_ != nullptr) {
+    const auto next = admission_order_->Next(resource_, size);
     std::vector<std::string> assigned = next ? UuidsOf(*next) : std::vector<std::string>();
     if (!assigned.empty() && Contains(available, assigned) && Contains(assigned, must_include)) {
       return assigned;

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "src/agent/kubelet/admission.h"
+#include "src/agent/kubelet/admission_order.h"
 #include "src/agent/kubelet/device_set.h"
 #include "src/base/clock.h"
 #include "src/base/status.h"
@@ -16,8 +16,8 @@
 
 namespace tessera::agent {
 
-// Who tells the container which GPUs it has.
-enum class Binding {
+// Which program gives the container its GPUs.
+enum class BindingMode {
   kLate,      // tessera-runtime, which asks the grant service with the token that Allocate gave
   kAllocate,  // Allocate itself, for engines with NVIDIA's runtime (bound_answers.h)
 };
@@ -28,16 +28,16 @@ struct EnvEntry {
   bool operator==(const EnvEntry&) const = default;
 };
 
-struct DeviceNode {
+struct DeviceSpec {
   std::string container_path;
   std::string host_path;
-  bool operator==(const DeviceNode&) const = default;
+  bool operator==(const DeviceSpec&) const = default;
 };
 
 // One container's answer.
 struct Allocation {
   std::vector<EnvEntry> env;
-  std::vector<DeviceNode> devices;
+  std::vector<DeviceSpec> devices;
   std::vector<EnvEntry> annotations;  // of the container at the engine
 };
 
@@ -69,9 +69,9 @@ class PluginAnswers {
 // Whole GPUs.
 class Allocator final : public PluginAnswers {
  public:
-  // All outlive it. `admission` may be null.
+  // All outlive it. `admission_order` may be null.
   Allocator(std::string resource, const grant::TokenSealer* sealer, const Clock* clock,
-            Admission* admission = nullptr);
+            AdmissionOrder* admission_order = nullptr);
 
   Status CheckIds(const DeviceSet& set, const std::vector<std::string>& ids) const override;
   // Errors of CheckIds. Ids given twice count once.
@@ -91,7 +91,7 @@ class Allocator final : public PluginAnswers {
   const std::string resource_;
   const grant::TokenSealer* const sealer_;
   const Clock* const clock_;
-  Admission* const admission_;
+  AdmissionOrder* const admission_order_;
 };
 
 // Units of a resource that shares GPUs (share_units.h).

@@ -332,7 +332,7 @@ class PluginService final : public v1beta1::DevicePlugin::CallbackService {
     for (const EnvEntry& entry : allocation.annotations) {
       (*answer->mutable_annotations())[entry.name] = entry.value;
     }
-    for (const DeviceNode& node : allocation.devices) {
+    for (const DeviceSpec& node : allocation.devices) {
       v1beta1::DeviceSpec* spec = answer->add_devices();
       spec->set_container_path(node.container_path);
       spec->set_host_path(node.host_path);

@@ -133,7 +133,8 @@ agent::AgentOptions ToOptions(const AgentFlags& flags) {
     options.shared_resources.emplace_back(names::kResourceVcudaMemory);
   }
   options.gpu_mem_unit = *device::MemoryUnitFromName(flags.memory_unit);
-  options.binding = flags.binding == "late" ? agent::Binding::kLate : agent::Binding::kAllocate;
+  options.binding =
+      flags.binding == "late" ? agent::BindingMode::kLate : agent::BindingMode::kAllocate;
   options.release_timeout = std::chrono::seconds(flags.release_timeout_s);
   options.xids = gpu::XidPolicy::Parse(EnvOr("DP_DISABLE_HEALTHCHECKS", ""),
                                        EnvOr("DP_ENABLE_HEALTHCHECKS", ""));

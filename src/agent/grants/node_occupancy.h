@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the pods of this node hold and are to hold, from the ledger and from what is written on
-// them. Threads: one.
+// What the pods of this node hold, by the ledger, and what they are assigned and have not been
+// granted yet, by their annotations. Threads: one.
 #pragma once
 
 #include <map>
@@ -13,18 +13,18 @@
 #include "src/agent/grants/assignments.h"
 #include "src/agent/grants/gpu_accounts.h"
 #include "src/agent/grants/grant_ledger.h"
-#include "src/agent/kubelet/admission.h"
+#include "src/agent/kubelet/admission_order.h"
 #include "src/agent/kubelet/kubelet.h"
 #include "src/agent/pods/pods.h"
 
 namespace tessera::agent {
 
-class NodeView {
+class NodeOccupancy {
  public:
   using SetPtr = std::shared_ptr<const DeviceSet>;
 
   // Both outlive it; `pods` may be null.
-  NodeView(const GrantLedger* ledger, const Pods* pods) : ledger_(ledger), pods_(pods) {}
+  NodeOccupancy(const GrantLedger* ledger, const Pods* pods) : ledger_(ledger), pods_(pods) {}
 
   // Null for a pod that is not known.
   const std::shared_ptr<const PodInfo>* Find(const std::string& uid) const;
@@ -32,21 +32,21 @@ class NodeView {
                                           const SetPtr& set) {
     return assignments_.Of(pod, set);
   }
-  // What the agent chose, else what the annotations assign. Empty for a pod that is not known.
+  // The agent's choice, else the assignment of the annotations. Empty for an unknown pod.
   device::Assignment AssignmentOf(const std::string& uid, const SetPtr& set);
-  // What is granted, and what is assigned and not granted yet.
+  // Grants, and assignments that are not granted yet.
   GpuAccounts Accounts(const SetPtr& set);
-  // Containers that have been assigned GPUs, and that neither we nor the kubelet gave any.
-  std::vector<Admission::Waiting> Waiting(const SetPtr& set, device::MemoryUnit gpu_mem_unit);
-  // Those that have not ended and whose request makes sense, in the order in which the kubelet
-  // comes to them: as they come to the node, and those that were there before us by age.
+  // Containers with assigned GPUs to which neither the agent nor the kubelet has given any.
+  std::vector<AdmissionOrder::Waiting> Waiting(const SetPtr& set, device::MemoryUnit gpu_mem_unit);
+  // Pods that have not ended and whose request is valid, in the order in which the kubelet admits
+  // them: as they came to the node; pods that were there before the agent, by age.
   std::vector<std::shared_ptr<const PodInfo>> PodsInOrder() const;
 
-  // What the kubelet has given away, as it says.
+  // The kubelet's list of the devices that it has given away.
   void SetHeld(const PodDevices& listed);
   const std::set<std::string, std::less<>>& ids() const { return ids_; }
-  // The pod is there, maybe for the first time.
-  void Came(const std::string& uid);
+  // The pod was added or changed.
+  void OnPodAdded(const std::string& uid);
   void Forget(const std::string& uid);
 
  private:
@@ -59,8 +59,8 @@ class NodeView {
   std::set<std::tuple<std::string, std::string, std::string>> held_;  // namespace, pod, container
 };
 
-// How many units of which resource the kubelet allocates for it. Memory beside whole GPUs of vcuda
-// is left out: it decides nothing.
+// Units of each resource that the kubelet allocates for the container. Without vcuda memory beside
+// whole GPUs, which decides nothing.
 std::map<std::string, int64_t, std::less<>> AsksOf(const device::ContainerRequest& container,
                                                    device::MemoryUnit gpu_mem_unit);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "src/agent/grants/node_view.h"
+#include "src/agent/grants/node_occupancy.h"
 
 #include <gtest/gtest.h>
 
@@ -12,7 +12,7 @@ namespace {
 
 const std::string kMemName(names::kResourceGpuMem);
 
-TEST(NodeViewTest, WaitingAreThoseWithGpusThatNobodyHasGivenYet) {
+TEST(NodeOccupancyTest, WaitingAreThoseWithGpusThatNobodyHasGivenYet) {
   const auto set = FourGpus();
   FakeApiPods pods;
   size_t skipped = 0;
@@ -25,7 +25,7 @@ TEST(NodeViewTest, WaitingAreThoseWithGpusThatNobodyHasGivenYet) {
     void OnPodsSynced() override {}
   } listener;
   GrantLedger ledger(&log, {}, &skipped);
-  NodeView view(&ledger, &pods);
+  NodeOccupancy occupancy(&ledger, &pods);
   const auto assign = [&](const std::string& name, int second, const std::string& uuid) {
     PodInfo pod = FakeApiPods::Make(name, {{"main", {{kMemName, "8"}}}});
     device::Assignment assignment;
@@ -39,19 +39,19 @@ TEST(NodeViewTest, WaitingAreThoseWithGpusThatNobodyHasGivenYet) {
   assign("old", 1, "GPU-2");
   assign("known", 2, "GPU-3");
   pods.Set(FakeApiPods::Make("past", {{"main", {{kMemName, "8"}}}}));
-  view.SetHeld({.held = {{"default", "known", "main", kMemName, {"m0000"}}}});
-  auto waiting = view.Waiting(set, device::MemoryUnit::kGiB);
+  occupancy.SetHeld({.held = {{"default", "known", "main", kMemName, {"m0000"}}}});
+  auto waiting = occupancy.Waiting(set, device::MemoryUnit::kGiB);
   ASSERT_EQ(waiting.size(), 2u);
   EXPECT_EQ(waiting[0].pod_uid, "uid-old");
   EXPECT_EQ(waiting[1].pod_uid, "uid-young");
   EXPECT_EQ(waiting[0].asks.at(kMemName), 8);
-  EXPECT_EQ(view.Accounts(set).UseOf("GPU-3").memory, GiB(8));
+  EXPECT_EQ(occupancy.Accounts(set).UseOf("GPU-3").memory, GiB(8));
   // From here on the kubelet sees them come as we do.
   pods.Start(&listener);
   pods.Sync();
-  view.Came("uid-young");
-  view.Came("uid-old");
-  waiting = view.Waiting(set, device::MemoryUnit::kGiB);
+  occupancy.OnPodAdded("uid-young");
+  occupancy.OnPodAdded("uid-old");
+  waiting = occupancy.Waiting(set, device::MemoryUnit::kGiB);
   EXPECT_EQ(waiting[0].pod_uid, "uid-young");
 }
 

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "src/agent/kubelet/admission.h"
+#include "src/agent/kubelet/admission_order.h"
 
 #include <algorithm>
 #include <utility>
 
 namespace tessera::agent {
 
-void Admission::Set(std::vector<Waiting> waiting) {
+void AdmissionOrder::Set(std::vector<Waiting> waiting) {
   const std::lock_guard lock(mutex_);
   if (waiting == waiting_) return;
   waiting_ = std::move(waiting);
@@ -19,7 +19,8 @@ void Admission::Set(std::vector<Waiting> waiting) {
                 [&](const Given& given) { return !waits(std::get<0>(given), std::get<1>(given)); });
 }
 
-const Admission::Waiting* Admission::Find(std::string_view resource, int64_t units) const {
+const AdmissionOrder::Waiting* AdmissionOrder::Find(std::string_view resource,
+                                                    int64_t units) const {
   const auto found = std::find_if(waiting_.begin(), waiting_.end(), [&](const Waiting& one) {
     const auto ask = one.asks.find(resource);
     return ask != one.asks.end() && ask->second == units &&
@@ -28,13 +29,14 @@ const Admission::Waiting* Admission::Find(std::string_view resource, int64_t uni
   return found == waiting_.end() ? nullptr : &*found;
 }
 
-std::optional<Admission::Waiting> Admission::Next(std::string_view resource, int64_t units) const {
+std::optional<AdmissionOrder::Waiting> AdmissionOrder::Next(std::string_view resource,
+                                                            int64_t units) const {
   const std::lock_guard lock(mutex_);
   const Waiting* found = Find(resource, units);
   return found == nullptr ? std::nullopt : std::optional(*found);
 }
 
-void Admission::GiveNext(std::string_view resource, int64_t units) {
+void AdmissionOrder::GiveNext(std::string_view resource, int64_t units) {
   const std::lock_guard lock(mutex_);
   const Waiting* found = Find(resource, units);
   if (found != nullptr) given_.insert({found->pod_uid, found->container, std::string(resource)});

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "src/agent/kubelet/admission.h"
+#include "src/agent/kubelet/admission_order.h"
 
 #include <gtest/gtest.h>
 
@@ -13,32 +13,33 @@ namespace {
 const std::string kGpuName(names::kResourceGpu);
 const std::string kMemName(names::kResourceGpuMem);
 
-Admission::Waiting Container(const std::string& pod, int64_t gpus, std::vector<std::string> uuids) {
-  Admission::Waiting waiting{.pod_uid = pod, .container = "main"};
+AdmissionOrder::Waiting Container(const std::string& pod, int64_t gpus,
+                                  std::vector<std::string> uuids) {
+  AdmissionOrder::Waiting waiting{.pod_uid = pod, .container = "main"};
   waiting.asks[kGpuName] = gpus;
   for (std::string& uuid : uuids) waiting.shares.push_back({.uuid = std::move(uuid)});
   return waiting;
 }
 
-TEST(AdmissionTest, TheOldestWhoAsksForSoManyAndHasNoneIsNext) {
-  Admission admission;
-  admission.Set({Container("a", 2, {}), Container("b", 1, {}), Container("c", 1, {})});
-  ASSERT_EQ(admission.Next(kGpuName, 1)->pod_uid, "b");
-  admission.GiveNext(kGpuName, 1);
-  EXPECT_EQ(admission.Next(kGpuName, 1)->pod_uid, "c");
-  EXPECT_EQ(admission.Next(kGpuName, 2)->pod_uid, "a");
-  EXPECT_FALSE(admission.Next(kGpuName, 3));
-  EXPECT_FALSE(admission.Next(kMemName, 1));
+TEST(AdmissionOrderTest, TheOldestWhoAsksForSoManyAndHasNoneIsNext) {
+  AdmissionOrder order;
+  order.Set({Container("a", 2, {}), Container("b", 1, {}), Container("c", 1, {})});
+  ASSERT_EQ(order.Next(kGpuName, 1)->pod_uid, "b");
+  order.GiveNext(kGpuName, 1);
+  EXPECT_EQ(order.Next(kGpuName, 1)->pod_uid, "c");
+  EXPECT_EQ(order.Next(kGpuName, 2)->pod_uid, "a");
+  EXPECT_FALSE(order.Next(kGpuName, 3));
+  EXPECT_FALSE(order.Next(kMemName, 1));
 }
 
-TEST(AdmissionTest, PreferredAllocationNamesWhatTheNextPodWasAssigned) {
+TEST(AdmissionOrderTest, PreferredAllocationNamesWhatTheNextPodWasAssigned) {
   const auto set = FourGpus();
-  Admission admission;
+  AdmissionOrder order;
   SystemClock clock;
   const grant::TokenSealer sealer(std::string(32, 'k'));
-  const Allocator allocator(kGpuName, &sealer, &clock, &admission);
+  const Allocator allocator(kGpuName, &sealer, &clock, &order);
   const std::vector<std::string> all = {"GPU-0", "GPU-1", "GPU-2", "GPU-3"};
-  admission.Set({Container("a", 2, {"GPU-3", "GPU-1"}), Container("b", 2, {"GPU-0", "GPU-2"})});
+  order.Set({Container("a", 2, {"GPU-3", "GPU-1"}), Container("b", 2, {"GPU-0", "GPU-2"})});
   EXPECT_EQ(*allocator.Prefer(*set, all, {}, 2), (std::vector<std::string>{"GPU-3", "GPU-1"}));
   ASSERT_TRUE(allocator.Allocate(*set, {"GPU-3", "GPU-1"}).ok());
   EXPECT_EQ(*allocator.Prefer(*set, all, {}, 2), (std::vector<std::string>{"GPU-0", "GPU-2"}));

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which container the kubelet is allocating for. It never says; but it admits one pod at a time,
-// and a container that has been assigned GPUs and that it has given none yet is the next to come,
-// the first that came to the node. So this is a good guess and not the truth:
-// GetPreferredAllocation follows it, so that PodResources tells what the container gets; where it
-// was wrong, the container gets its assignment all the same.
+// Guesses the container for which the kubelet allocates, because the kubelet does not name it. The
+// kubelet admits one pod at a time, so the guess is the container that has been assigned GPUs, has
+// been given none, and came to the node first. GetPreferredAllocation follows the guess, so that
+// PodResources names the right GPUs; a container gets its assignment also after a wrong guess.
 //
-// Threads: any; the list comes from the grants' thread, questions from those of gRPC.
+// Threads: any. The grants' thread sets the list, gRPC's threads read it.
 #pragma once
 
 #include <map>
@@ -21,7 +20,7 @@
 
 namespace tessera::agent {
 
-class Admission {
+class AdmissionOrder {
  public:
   // A container that has been assigned GPUs.
   struct Waiting {
@@ -33,19 +32,19 @@ class Admission {
     bool operator==(const Waiting&) const = default;
   };
 
-  // All that wait, in the order in which the kubelet will come to them.
+  // All containers that wait, in the order in which the kubelet allocates for them.
   void Set(std::vector<Waiting> waiting);
 
-  // The first that asks for so many of the resource and has not been given any.
+  // The first container that requests `units` of the resource and has been given none.
   std::optional<Waiting> Next(std::string_view resource, int64_t units) const;
-  // The kubelet has allocated for it, if there is one.
+  // Marks that container as given, where there is one.
   void GiveNext(std::string_view resource, int64_t units);
 
  private:
   using Given = std::tuple<std::string, std::string, std::string>;  // UID, container, resource
   const Waiting* Find(std::string_view resource, int64_t units) const;
 
-  // Guards all: the kubelet's questions do not wait for the grants' thread.
+  // Guards all: calls of the kubelet do not wait for the grants' thread.
   mutable std::mutex mutex_;
   std::vector<Waiting> waiting_;
   std::set<Given> given_;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "src/agent/grants/node_view.h"
+#include "src/agent/grants/node_occupancy.h"
 
 #include <algorithm>
 #include <utility>
@@ -32,13 +32,13 @@ std::map<std::string, int64_t, std::less<>> AsksOf(const device::ContainerReques
   return asks;
 }
 
-const std::shared_ptr<const PodInfo>* NodeView::Find(const std::string& uid) const {
+const std::shared_ptr<const PodInfo>* NodeOccupancy::Find(const std::string& uid) const {
   if (pods_ == nullptr) return nullptr;
   const auto found = pods_->pods().find(uid);
   return found == pods_->pods().end() ? nullptr : &found->second;
 }
 
-device::Assignment NodeView::AssignmentOf(const std::string& uid, const SetPtr& set) {
+device::Assignment NodeOccupancy::AssignmentOf(const std::string& uid, const SetPtr& set) {
   device::Assignment assignment;
   if (const auto* chosen = ledger_->ChosenFor(uid)) assignment = *chosen;
   const auto* pod = Find(uid);
@@ -48,7 +48,7 @@ device::Assignment NodeView::AssignmentOf(const std::string& uid, const SetPtr& 
   return assignment;
 }
 
-GpuAccounts NodeView::Accounts(const SetPtr& set) {
+GpuAccounts NodeOccupancy::Accounts(const SetPtr& set) {
   GpuAccounts accounts = ledger_->Accounts();
   if (pods_ == nullptr) return accounts;
   for (const auto& [uid, pod] : pods_->pods()) {
@@ -65,7 +65,7 @@ GpuAccounts NodeView::Accounts(const SetPtr& set) {
   return accounts;
 }
 
-std::vector<std::shared_ptr<const PodInfo>> NodeView::PodsInOrder() const {
+std::vector<std::shared_ptr<const PodInfo>> NodeOccupancy::PodsInOrder() const {
   std::vector<std::shared_ptr<const PodInfo>> pods;
   if (pods_ == nullptr) return pods;
   // The kubelet has the same watch as we, and sorts those that come together by age.
@@ -88,18 +88,18 @@ std::vector<std::shared_ptr<const PodInfo>> NodeView::PodsInOrder() const {
   return pods;
 }
 
-void NodeView::Came(const std::string& uid) {
+void NodeOccupancy::OnPodAdded(const std::string& uid) {
   if (!came_.contains(uid)) came_[uid] = pods_->synced() ? ++last_came_ : 0;
 }
 
-void NodeView::Forget(const std::string& uid) {
+void NodeOccupancy::Forget(const std::string& uid) {
   assignments_.Forget(uid);
   came_.erase(uid);
 }
 
-std::vector<Admission::Waiting> NodeView::Waiting(const SetPtr& set,
-                                                  device::MemoryUnit gpu_mem_unit) {
-  std::vector<Admission::Waiting> waiting;
+std::vector<AdmissionOrder::Waiting> NodeOccupancy::Waiting(const SetPtr& set,
+                                                            device::MemoryUnit gpu_mem_unit) {
+  std::vector<AdmissionOrder::Waiting> waiting;
   for (const auto& pod : PodsInOrder()) {
     const device::Assignment assignment = AssignmentOf(pod->uid, set);
     for (const device::ContainerRequest& container : pod->request->containers) {
@@ -116,7 +116,7 @@ std::vector<Admission::Waiting> NodeView::Waiting(const SetPtr& set,
   return waiting;
 }
 
-void NodeView::SetHeld(const PodDevices& listed) {
+void NodeOccupancy::SetHeld(const PodDevices& listed) {
   ids_.clear();
   held_.clear();
   for (const HeldDevices& held : listed.held) {
