@@ -216,7 +216,8 @@ Status Agent::Impl::StartGrants() {
   grants.nvml = MakeLoader();
   grants.service.release.bound = options_.release_timeout;
   grants.service.release.on_withheld = OnMain(&Impl::OnWithheld);
-  grants.on_use = [this, weak = std::weak_ptr<bool>(alive_)](std::shared_ptr<const NodeUse> use) {
+  grants.on_usage_changed = [this, weak = std::weak_ptr<bool>(alive_)](
+                                std::shared_ptr<const NodeUse> use) {
     runner_->Post([this, weak, use = std::move(use)] {
       if (!weak.expired() && plugins_) plugins_->SetUse(use);
     });
@@ -234,7 +235,7 @@ Status Agent::Impl::StartGrants() {
 void Agent::Impl::KeepLookingAtNode() {
   runner_->PostDelayed(kNodeLook, [this, weak = std::weak_ptr<bool>(alive_)] {
     if (weak.expired()) return;
-    publisher_->LookAgain();
+    publisher_->Recheck();
     KeepLookingAtNode();
   });
 }
@@ -242,7 +243,7 @@ void Agent::Impl::KeepLookingAtNode() {
 // A kubelet that registers its node anew sets the resources to 0 that it does not know.
 void Agent::Impl::LookAtNodeSoon() {
   runner_->PostDelayed(kNodeRegistered, [this, weak = std::weak_ptr<bool>(alive_)] {
-    if (!weak.expired() && publisher_) publisher_->LookAgain();
+    if (!weak.expired() && publisher_) publisher_->Recheck();
   });
 }
 
@@ -276,7 +277,7 @@ void Agent::Impl::StartManagerPage() {
   sources.loader = MakeLoader();
   sources.caller = caller_.get();
   sources.holdings = [this](std::function<void(Holdings)> then) {
-    if (grants_) grants_->TellHoldings(std::move(then));
+    if (grants_) grants_->GetHoldings(std::move(then));
   };
   auto page = ManagerPage::Start(io_, runner_, options_.manager_address, options_.node_name,
                                  std::move(sources));
@@ -317,7 +318,7 @@ void Agent::Impl::StartDeviceNodes() {
                                                             if (name.rfind("nvidia", 0) == 0)
                                                               MakeDeviceNodes();
                                                           },
-                                                      .look = [this] { MakeDeviceNodes(); }});
+                                                      .on_rescan = [this] { MakeDeviceNodes(); }});
   node_watcher_->Start();
   RetryDeviceNodes();
 }
@@ -379,7 +380,7 @@ void Agent::Impl::LoadModule(const std::string& module) {
 void Agent::Impl::Publish() {
   const auto set = devices_.Get();
   if (publisher_ == nullptr || set == nullptr) return;
-  device::NodeInventory told = set->told();
+  device::NodeInventory told = set->PublishedInventory();
   told.runtime_problem = engine_problem_.empty() ? unredeemed_problem_ : engine_problem_;
   publisher_->Publish(told);
 }
@@ -414,10 +415,9 @@ void Agent::Impl::StartDriverRelease() {
   };
   release_watcher_ = std::make_unique<DirWatcher>(
       runner_, DirName(ReleaseFile(options_)),
-      DirWatcher::Events{
-          .appeared = set_if(true), .vanished = set_if(false), .look = [this] {
-            SetDriverReleased(PathExists(ReleaseFile(options_)));
-          }});
+      DirWatcher::Events{.appeared = set_if(true), .vanished = set_if(false), .on_rescan = [this] {
+                           SetDriverReleased(PathExists(ReleaseFile(options_)));
+                         }});
   release_watcher_->Start();
 }
 

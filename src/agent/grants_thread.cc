@@ -69,7 +69,7 @@ struct GrantsThread::State {
         take_over(grants->options_.given_before, &ledger),
         service(&grants->runner_, ServiceOptions(grants->options_, &processes, &take_over),
                 grants->devices_, grants->sealer_, &ledger, &kubelet, pods.get(),
-                grants->options_.on_use),
+                grants->options_.on_usage_changed),
         allocation(&grants->runner_, &service, &ledger, pods.get(),
                    grants->options_.service.gpu_mem_unit, grants->metrics_),
         usage(&grants->runner_, UsageOptions(grants->options_), &ledger, &gpu_processes, &caller,
@@ -85,7 +85,7 @@ struct GrantsThread::State {
         watcher(&grants->runner_, DirName(grants->options_.socket),
                 {.appeared = [](const std::string&) {},
                  .vanished = [this](const std::string&) { Repair(); },
-                 .look = [this] { Repair(); }}),
+                 .on_rescan = [this] { Repair(); }}),
         socket(grants->options_.socket) {}
 
   // Tells the control of compute who is there, and adds what it knows to the uses.
@@ -190,7 +190,7 @@ void GrantsThread::RefreshDriver() {
   });
 }
 
-void GrantsThread::TellHoldings(std::function<void(Holdings)> then) {
+void GrantsThread::GetHoldings(std::function<void(Holdings)> then) {
   runner_.Post([this, then = std::move(then)] {
     if (state_ != nullptr) then(HoldingsOf(state_->ledger, state_->pods.get()));
   });

@@ -33,7 +33,7 @@ struct GrantsThreadOptions {
   std::string proc_root = "/proc";
   // Makes what knows the pods, on the grants' thread; none: no pod is known.
   std::function<std::unique_ptr<Pods>(TaskRunner* runner)> make_pods;
-  GrantService::OnUse on_use;  // called on the grants' thread
+  GrantService::OnUsageChanged on_usage_changed;  // called on the grants' thread
   // What limited containers use, once a second while there are any; on the grants' thread.
   std::function<void(std::shared_ptr<const ContainerUses>)> on_container_uses;
 };
@@ -64,7 +64,7 @@ class GrantsThread final : public KubeletGrants {
   // Whether the node is labelled so. Any thread.
   void SetIsolationDisabled(bool disabled);
   // What containers hold now; `then` runs on the grants' thread. Any thread.
-  void TellHoldings(std::function<void(Holdings)> then);
+  void GetHoldings(std::function<void(Holdings)> then);
   // Runs on the grants' thread.
   void Post(TaskRunner::Task task) { runner_.Post(std::move(task)); }
 

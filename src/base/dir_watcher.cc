@@ -39,7 +39,7 @@ void DirWatcher::Watch() {
   complained_ = false;
   inotify_ = std::move(fd);
   runner_->WatchReadable(inotify_.get(), [this] { Read(); });
-  events_.look();
+  events_.on_rescan();
 }
 
 void DirWatcher::WatchLater() {
@@ -70,7 +70,7 @@ bool DirWatcher::Handle(uint32_t mask, const std::string& name) {
     return false;
   }
   if ((mask & IN_Q_OVERFLOW) != 0) {
-    events_.look();
+    events_.on_rescan();
   } else if ((mask & (IN_CREATE | IN_MOVED_TO)) != 0) {
     events_.appeared(name);
   } else if ((mask & (IN_DELETE | IN_MOVED_FROM)) != 0) {

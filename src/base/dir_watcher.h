@@ -19,7 +19,7 @@ class DirWatcher {
     std::function<void(const std::string& name)> vanished;
     // What happened meanwhile is unknown: at the first watch, after an overflow, and when the
     // directory was made anew. Look at everything.
-    std::function<void()> look;
+    std::function<void()> on_rescan;
     // A file was closed after it was open for writing; may be null.
     std::function<void(const std::string& name)> written = nullptr;
   };

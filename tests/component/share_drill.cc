@@ -271,7 +271,7 @@ class Drill {
 
   bool HoldsForTheGone() {
     std::promise<bool> holds;
-    grants_->TellHoldings([&](const agent::Holdings& now) {
+    grants_->GetHoldings([&](const agent::Holdings& now) {
       holds.set_value(std::any_of(
           now.containers.begin(), now.containers.end(),
           [&](const auto& container) { return !api_->pods().contains(container.who.pod_uid); }));

@@ -50,7 +50,7 @@ bool TakeOver::Enter(const PodInfo& pod, const Assignments::Assigned& annotated,
     entry.env = DialectEnv(*pod.request, container, shares, set.inventory(), settings);
     const Status status = ledger_->Bind(entry, corrects ? &held : nullptr, set.inventory(), now);
     if (!status.ok()) {
-      Tell(pod, name, status);
+      LogOnce(pod, name, status);
       continue;
     }
     taken = true;
@@ -68,7 +68,7 @@ std::vector<device::DeviceShare> TakeOver::HeldBy(const PodInfo& pod,
   if (const auto given = given_.find({pod.uid, container.name}); given != given_.end()) {
     auto shares = SharesOf(given->second, container, inventory);
     if (shares.ok()) return *std::move(shares);
-    Tell(pod, container.name, shares.status().Annotate("checkpoint"));
+    LogOnce(pod, container.name, shares.status().Annotate("checkpoint"));
   }
   // With our own annotation it gets its grant, and with it its entry, when it starts.
   const bool started = pod.container_ids.contains(container.name);
@@ -94,8 +94,8 @@ Result<std::vector<device::DeviceShare>> TakeOver::SharesOf(
   return shares;
 }
 
-void TakeOver::Tell(const PodInfo& pod, const std::string& container, const Status& status) {
-  if (!told_.insert(pod.uid).second) return;
+void TakeOver::LogOnce(const PodInfo& pod, const std::string& container, const Status& status) {
+  if (!logged_.insert(pod.uid).second) return;
   Log(Severity::kWarning,
       "cannot take over the GPU of a container that another device plugin gave it",
       {{"pod", pod.Text()}, {"container", container}, {"error", status.ToString()}});

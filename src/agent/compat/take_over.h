@@ -29,7 +29,7 @@ class TakeOver final : public EarlierGrants {
 
   bool Enter(const PodInfo& pod, const Assignments::Assigned& annotated, const DeviceSet& set,
              const DialectSettings& settings, WallTime now) override;
-  void Forget(const std::string& uid) override { told_.erase(uid); }
+  void Forget(const std::string& uid) override { logged_.erase(uid); }
 
  private:
   std::vector<device::DeviceShare> HeldBy(const PodInfo& pod,
@@ -39,11 +39,11 @@ class TakeOver final : public EarlierGrants {
   Result<std::vector<device::DeviceShare>> SharesOf(const std::vector<int>& minors,
                                                     const device::ContainerRequest& container,
                                                     const device::NodeInventory& inventory) const;
-  void Tell(const PodInfo& pod, const std::string& container, const Status& status);
+  void LogOnce(const PodInfo& pod, const std::string& container, const Status& status);
 
   const device::GivenMinors given_;
   GrantLedger* const ledger_;
-  std::set<std::string> told_;  // UIDs of pods of which it is logged what is wrong
+  std::set<std::string> logged_;  // UIDs of pods of which it is logged what is wrong
 };
 
 // Reads both files, each of which may be "" or not there. Of one that makes no sense the log tells

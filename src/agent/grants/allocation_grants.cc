@@ -204,7 +204,7 @@ void AllocationGrants::GiveByIds(const CallPtr& call) {
   std::vector<Claim> claims = {NewClaim(call->resource, call->ids, runner_->clock().WallNow())};
   const std::optional<Claim> half = std::exchange(half_, std::nullopt);
   if (half && half->resource != call->resource) claims.push_back(*half);
-  const std::string container(kUnnamedContainer);
+  const std::string container(kUnknownContainer);
   if (!RequestOfTokens(container, claims, unit_).ok()) {
     claims.resize(1);
     if (!RequestOfTokens(container, claims, unit_).ok()) {

@@ -29,7 +29,7 @@
 namespace tessera::agent {
 
 // Of whom nobody has told whose the GPUs are; no container has this name.
-inline constexpr std::string_view kUnnamedContainer = "?";
+inline constexpr std::string_view kUnknownContainer = "?";
 
 class AllocationGrants {
  public:

@@ -22,8 +22,8 @@ bool Holds(const PodDevices& pods, const GrantLedger::Entry& entry) {
     return pods.Lists(entry.holder.pod_namespace, entry.holder.pod_name);
   }
   return std::any_of(pods.held.begin(), pods.held.end(), [&](const HeldDevices& held) {
-    if (entry.holder.named() && (held.pod_namespace != entry.holder.pod_namespace ||
-                                 held.pod_name != entry.holder.pod_name)) {
+    if (entry.holder.owner_known() && (held.pod_namespace != entry.holder.pod_namespace ||
+                                       held.pod_name != entry.holder.pod_name)) {
       return false;
     }
     return std::any_of(entry.claims.begin(), entry.claims.end(), [&](const Claim& claim) {
@@ -34,8 +34,8 @@ bool Holds(const PodDevices& pods, const GrantLedger::Entry& entry) {
 }
 
 bool IsListed(const PodDevices& pods, const GrantLedger::Entry& entry) {
-  return entry.holder.named() ? pods.Lists(entry.holder.pod_namespace, entry.holder.pod_name)
-                              : Holds(pods, entry);
+  return entry.holder.owner_known() ? pods.Lists(entry.holder.pod_namespace, entry.holder.pod_name)
+                                    : Holds(pods, entry);
 }
 
 }  // namespace
@@ -116,7 +116,7 @@ Status EndedPods::CanJudge(const std::vector<GrantLedger::Conflict>& conflicts,
                  held, listed.status().message());
   }
   // A kubelet that has just started lists no pod, and the one that asks is certainly there.
-  if (who.named() ? !listed->Lists(who.pod_namespace, who.pod_name) : listed->pods.empty()) {
+  if (who.owner_known() ? !listed->Lists(who.pod_namespace, who.pod_name) : listed->pods.empty()) {
     return Error(Code::kUnavailable, "{}, and the kubelet does not list pod {} yet", held,
                  who.PodText());
   }
@@ -126,7 +126,7 @@ Status EndedPods::CanJudge(const std::vector<GrantLedger::Conflict>& conflicts,
 bool EndedPods::IsGone(const GrantLedger::Entry& entry, const PodDevices& listed,
                        const ContainerRef& who) const {
   // A pod of the same name as the one that asks is its dead predecessor.
-  const bool predecessor = who.named() && entry.holder.PodText() == who.PodText();
+  const bool predecessor = who.owner_known() && entry.holder.PodText() == who.PodText();
   if (pods_ == nullptr) return predecessor || !Holds(listed, entry);
   if (LivesByApi(entry.holder)) return false;
   return predecessor || !IsListed(listed, entry) || NamesakeKnown(entry.holder);
@@ -144,7 +144,7 @@ std::optional<std::string> EndedPods::WhyLeaving(
 }
 
 bool EndedPods::EndedByApi(const ContainerRef& holder) const {
-  if (pods_ == nullptr || !pods_->synced() || !holder.named()) return false;
+  if (pods_ == nullptr || !pods_->synced() || !holder.owner_known()) return false;
   const auto found = pods_->pods().find(holder.pod_uid);
   return found == pods_->pods().end() || found->second->ended;
 }
@@ -164,28 +164,28 @@ bool EndedPods::NamesakeKnown(const ContainerRef& holder) const {
   });
 }
 
-void EndedPods::LookSoon() {
+void EndedPods::ScheduleCheck() {
   pause_ = kFirstPause;
-  LookAfter(kBurst);
+  CheckAfter(kBurst);
 }
 
-void EndedPods::LookAfter(Duration pause) {
-  if (look_planned_) return;
-  look_planned_ = true;
+void EndedPods::CheckAfter(Duration pause) {
+  if (check_planned_) return;
+  check_planned_ = true;
   runner_->PostDelayed(pause, [this, weak = std::weak_ptr<EndedPods*>(self_)] {
     if (weak.expired()) return;
-    look_planned_ = false;
-    Look();
+    check_planned_ = false;
+    Check();
   });
 }
 
-void EndedPods::Look() {
+void EndedPods::Check() {
   // The mirror of a static pod may go and come back.
   std::erase_if(leaving_, [&](const auto& one) {
     const auto entry = ledger_->entries().find(one.first);
     return entry == ledger_->entries().end() || LivesByApi(entry->second.holder);
   });
-  TellWithheld();
+  PublishWithheld();
   const auto& entries = ledger_->entries();
   if (leaving_.empty() && std::none_of(entries.begin(), entries.end(), [&](const auto& entry) {
         return EndedByApi(entry.second.holder);
@@ -199,7 +199,7 @@ void EndedPods::Look() {
     for (const auto& [key, leaving] : leaving_) gone.insert(key);
     ReleaseLeft(std::move(gone), [this, listed_still] {
       if (!listed_still && leaving_.empty()) return;
-      LookAfter(pause_);
+      CheckAfter(pause_);
       pause_ = std::min(2 * pause_, Duration(leaving_.empty() ? kLongestPause : kLeavingPause));
     });
   });
@@ -247,8 +247,8 @@ void EndedPods::Judge(const Keys& gone, const ProcessSightings& seen) {
     }
   }
   std::erase_if(leaving_, [&](const auto& one) { return !ledger_->entries().contains(one.first); });
-  TellWithheld();
-  if (!leaving_.empty()) LookAfter(pause_);
+  PublishWithheld();
+  if (!leaving_.empty()) CheckAfter(pause_);
   if (released) released_();
 }
 
@@ -288,7 +288,7 @@ void EndedPods::Remain(const GrantLedger::Key& key, const GrantLedger::Entry& en
        {"remains", leaving.remains}});
 }
 
-void EndedPods::TellWithheld() {
+void EndedPods::PublishWithheld() {
   WithheldGpus withheld;
   for (const auto& [key, leaving] : leaving_) {
     if (!leaving.withheld) continue;

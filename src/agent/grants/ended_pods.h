@@ -72,7 +72,7 @@ class EndedPods {
   std::optional<std::string> WhyLeaving(const std::vector<GrantLedger::Conflict>& conflicts) const;
   // The API server says that pods have ended or are gone: looks soon, then again until the kubelet
   // agrees and their processes have left.
-  void LookSoon();
+  void ScheduleCheck();
   // Looks each minute while there is anything to look after.
   void PruneLater();
 
@@ -85,8 +85,8 @@ class EndedPods {
   };
 
   void StartList();
-  void LookAfter(Duration pause);
-  void Look();
+  void CheckAfter(Duration pause);
+  void Check();
   void Prune(const Result<PodDevices>& listed);
   // UNAVAILABLE where this list does not tell whether the holders of the conflicts live.
   Status CanJudge(const std::vector<GrantLedger::Conflict>& conflicts, const ContainerRef& who,
@@ -104,7 +104,7 @@ class EndedPods {
   void Judge(const Keys& gone, const ProcessSightings& seen);
   bool Release(const GrantLedger::Key& key);
   void Remain(const GrantLedger::Key& key, const GrantLedger::Entry& entry, std::string remains);
-  void TellWithheld();
+  void PublishWithheld();
 
   TaskRunner* const runner_;
   GrantLedger* const ledger_;
@@ -116,7 +116,7 @@ class EndedPods {
   std::vector<PodsDone> waiting_;
   bool listing_ = false;
   bool prune_planned_ = false;
-  bool look_planned_ = false;
+  bool check_planned_ = false;
   Duration pause_ = kFirstPause;
   Keys missing_;  // their pods were not listed at the last pruning
   std::map<GrantLedger::Key, Leaving> leaving_;

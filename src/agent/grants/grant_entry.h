@@ -23,9 +23,9 @@ struct ContainerRef {
 
   // With binding: allocate GPUs may be given before anybody says to whom; the UID then stands for
   // that one answer.
-  bool named() const { return !pod_name.empty(); }
+  bool owner_known() const { return !pod_name.empty(); }
   std::string PodText() const {
-    return named() ? pod_namespace + "/" + pod_name : "(not named by the kubelet yet)";
+    return owner_known() ? pod_namespace + "/" + pod_name : "(not named by the kubelet yet)";
   }
 };
 

@@ -202,8 +202,8 @@ Status GrantLedger::Bind(const Entry& wanted, const device::Assignment* chosen,
   return Status::Ok();
 }
 
-Status GrantLedger::Name(const Key& key, const ContainerRef& who,
-                         const device::Assignment* chosen) {
+Status GrantLedger::SetHolder(const Key& key, const ContainerRef& who,
+                              const device::Assignment* chosen) {
   const auto found = live_.find(key);
   if (found == live_.end()) return Status(Code::kNotFound, "no such grant");
   LedgerRecord record{.entry = found->second};

@@ -63,7 +63,7 @@ class GrantLedger {
   Status Bind(const Entry& wanted, const device::Assignment* chosen,
               const device::NodeInventory& gpus, WallTime now);
   // The container of this entry is known now. `chosen` as above. NOT_FOUND; errors of the log.
-  Status Name(const Key& key, const ContainerRef& who, const device::Assignment* chosen);
+  Status SetHolder(const Key& key, const ContainerRef& who, const device::Assignment* chosen);
   // The pod of this entry is gone. NOT_FOUND; errors of the log. Does not wait for the disk: pods
   // end in crowds, and whoever starts meanwhile would wait for all of them. A release that a power
   // cut takes back is found out again; one that a later grant relies on is flushed with that grant.

@@ -62,24 +62,24 @@ bool NamedOthers(const GrantLedger::Entry& entry) {
 
 GrantService::GrantService(TaskRunner* runner, GrantOptions options, const DeviceSetHolder* devices,
                            const grant::TokenSealer* sealer, GrantLedger* ledger,
-                           PodResources* kubelet, Pods* pods, OnUse on_use)
+                           PodResources* kubelet, Pods* pods, OnUsageChanged on_usage_changed)
     : runner_(runner),
       options_(std::move(options)),
       devices_(devices),
       sealer_(sealer),
       ledger_(ledger),
       pods_(pods),
-      on_use_(std::move(on_use)),
+      on_usage_changed_(std::move(on_usage_changed)),
       dialects_{.gpu_mem_unit = options_.gpu_mem_unit},
       limits_(options_.limits_dir, options_.limits_fail_open),
       limit_changes_(options_.limits_dir, &limits_, ledger, pods),
       occupancy_(ledger, pods),
       ended_(runner, ledger, kubelet, pods, WithMetrics(options_.release, options_.metrics),
-             [this] { UseChanged(); }),
+             [this] { ScheduleUsage(); }),
       self_(std::make_shared<GrantService*>(this)) {
   if (pods_ != nullptr) pods_->Start(this);
-  if (pods_ != nullptr && options_.on_unredeemed) LookForTokens();
-  UseChanged();
+  if (pods_ != nullptr && options_.on_unredeemed) ScheduleTokenCheck();
+  ScheduleUsage();
 }
 
 GrantService::~GrantService() = default;
@@ -105,23 +105,23 @@ void GrantService::Handle(const grant::Request& request, Reply reply) {
 }
 
 void GrantService::Decide(Question question) {
-  const bool known = pods_ == nullptr || !question.who.named() ||
+  const bool known = pods_ == nullptr || !question.who.owner_known() ||
                      pods_->pods().contains(question.who.pod_uid) ||
                      ledger_->Find(question.who) != nullptr;
   if (known) return Answer(std::move(question));
   Wait(std::move(question));
 }
 
-Status GrantService::Name(const ContainerRef& unnamed, const ContainerRef& who) {
+Status GrantService::SetHolder(const ContainerRef& unnamed, const ContainerRef& who) {
   const GrantLedger::Entry* entry = ledger_->Find(unnamed);
   if (entry == nullptr) return Status(Code::kNotFound, "no such grant");
   device::Assignment chosen;
   if (const auto* before = ledger_->ChosenFor(who.pod_uid)) chosen = *before;
   chosen.containers.erase(unnamed.container);
   chosen.containers[who.container] = entry->shares;
-  RETURN_IF_ERROR(ledger_->Name(GrantLedger::KeyOf(unnamed), who, &chosen));
-  UseChanged();
-  TellPod(who.pod_uid);
+  RETURN_IF_ERROR(ledger_->SetHolder(GrantLedger::KeyOf(unnamed), who, &chosen));
+  ScheduleUsage();
+  PublishAssignment(who.pod_uid);
   return Status::Ok();
 }
 
@@ -210,7 +210,7 @@ Result<GrantService::PlannedGrant> GrantService::PlanFor(
     again.entry.claims = question.claims;
     return again;
   }
-  if (pods_ == nullptr || !who.named()) {
+  if (pods_ == nullptr || !who.owner_known()) {
     ASSIGN_OR_RETURN(const device::Request request,
                      RequestOfTokens(who.container, question.claims, set->shares().gpu_mem_unit()));
     return PlanLocally(question, request, set);
@@ -260,7 +260,7 @@ Result<GrantService::PlannedGrant> GrantService::PlanLocally(
   LocalQuestion local{.pod_uid = question.who.pod_uid,
                       .request = &request,
                       .container = question.who.container,
-                      .phases_known = pods_ != nullptr && question.who.named(),
+                      .phases_known = pods_ != nullptr && question.who.owner_known(),
                       .named = NamedGpus(question.claims),
                       .contested = ContestedGpus(*ledger_, question.who.pod_uid)};
   // Where the kubelet named a GPU that is ill or gone, that is what to say.
@@ -298,11 +298,11 @@ Result<grant::Grant> GrantService::Bind(const Question& question, const PlannedG
       options_.metrics->named_other_gpus.Add();
     }
     ended_.PruneLater();
-    UseChanged();
+    ScheduleUsage();
     // After the answer: the container waits for that, and not for what is written on its pod.
     runner_->Post([this, uid = question.who.pod_uid, weak = std::weak_ptr<GrantService*>(self_)] {
       if (weak.expired()) return;
-      TellPod(uid);
+      PublishAssignment(uid);
       const auto* pod = pods_ != nullptr ? occupancy_.Find(uid) : nullptr;
       if (pod != nullptr && !options_.limits_dir.empty()) limit_changes_.OnGranted(**pod);
     });
@@ -350,7 +350,7 @@ void GrantService::OnDevices() {
   if (pods_ != nullptr) {
     for (const auto& [uid, pod] : pods_->pods()) EnterEarlier(pod);
   }
-  UseChanged();
+  ScheduleUsage();
 }
 
 void GrantService::OnPod(const std::string& uid) {
@@ -364,7 +364,7 @@ void GrantService::OnPod(const std::string& uid) {
     occupancy_.OnPodAdded(uid);
     EnterEarlier(found->second);
     // What an agent that died had sent may arrive after what its successor wrote.
-    if (ledger_->ChosenFor(uid) != nullptr) TellPod(uid);
+    if (ledger_->ChosenFor(uid) != nullptr) PublishAssignment(uid);
     limit_changes_.OnPod(*found->second);
   }
   std::vector<std::shared_ptr<Question>> ready;
@@ -374,18 +374,18 @@ void GrantService::OnPod(const std::string& uid) {
     return true;
   });
   for (const auto& question : ready) Answer(std::move(*question));
-  if (gone || found->second->ended) ended_.LookSoon();
-  TellWaiting();
-  UseChanged();
+  if (gone || found->second->ended) ended_.ScheduleCheck();
+  UpdateAdmissionOrder();
+  ScheduleUsage();
 }
 
 void GrantService::OnPodsSynced() {
   // What was granted while nobody could be told, before a crash too.
   std::set<std::string> uids;
   for (const auto& [key, entry] : ledger_->entries()) uids.insert(key.first);
-  for (const std::string& uid : uids) TellPod(uid);
-  ended_.LookSoon();
-  UseChanged();
+  for (const std::string& uid : uids) PublishAssignment(uid);
+  ended_.ScheduleCheck();
+  ScheduleUsage();
 }
 
 void GrantService::EnterEarlier(const std::shared_ptr<const PodInfo>& pod) {
@@ -396,10 +396,10 @@ void GrantService::EnterEarlier(const std::shared_ptr<const PodInfo>& pod) {
     return;
   }
   ended_.PruneLater();
-  TellPod(pod->uid);
+  PublishAssignment(pod->uid);
 }
 
-void GrantService::TellPod(const std::string& uid) {
+void GrantService::PublishAssignment(const std::string& uid) {
   const auto set = devices_->Get();
   if (pods_ == nullptr || set == nullptr) return;
   const auto found = pods_->pods().find(uid);
@@ -411,10 +411,10 @@ void GrantService::TellPod(const std::string& uid) {
   if (!annotations.empty()) pods_->Annotate(*found->second, annotations);
 }
 
-void GrantService::LookForTokens() {
+void GrantService::ScheduleTokenCheck() {
   runner_->PostDelayed(kTokenInterval, [this, weak = std::weak_ptr<GrantService*>(self_)] {
     if (weak.expired()) return;
-    LookForTokens();
+    ScheduleTokenCheck();
     const bool any = std::any_of(pods_->pods().begin(), pods_->pods().end(), [](const auto& pod) {
       return !pod.second->ended && pod.second->request.ok() &&
              pod.second->request->asks_for_devices();
@@ -440,40 +440,41 @@ void GrantService::OnUnredeemed(std::vector<std::string> containers) {
 }
 
 // At once: the kubelet may ask right now.
-void GrantService::TellWaiting() {
+void GrantService::UpdateAdmissionOrder() {
   const auto set = devices_->Get();
   if (options_.admission_order == nullptr || set == nullptr) return;
   options_.admission_order->Set(occupancy_.Waiting(set, dialects_.gpu_mem_unit));
 }
 
-void GrantService::UseChanged() {
-  if (!on_use_ || use_planned_) return;
-  use_planned_ = true;
+void GrantService::ScheduleUsage() {
+  if (!on_usage_changed_ || usage_planned_) return;
+  usage_planned_ = true;
   // Pods come in bursts, and the kubelet tells the scheduler of it only every ten seconds.
-  runner_->PostDelayed(kUsePause, [this, weak = std::weak_ptr<GrantService*>(self_)] {
+  runner_->PostDelayed(kUsagePause, [this, weak = std::weak_ptr<GrantService*>(self_)] {
     if (weak.expired()) return;
-    use_planned_ = false;
-    TellUse();
+    usage_planned_ = false;
+    RefreshUsage();
   });
 }
 
 // The kubelet is asked first which ids it has given away.
-void GrantService::TellUse() {
-  if (ledger_->entries().empty() && (pods_ == nullptr || pods_->pods().empty())) return PassUse();
+void GrantService::RefreshUsage() {
+  if (ledger_->entries().empty() && (pods_ == nullptr || pods_->pods().empty()))
+    return PublishUsage();
   ended_.List([this](const Result<PodDevices>& listed) {
     if (listed.ok()) {
       occupancy_.SetHeld(*listed);
-      TellWaiting();
+      UpdateAdmissionOrder();
     }
-    PassUse();
+    PublishUsage();
   });
 }
 
-void GrantService::PassUse() {
+void GrantService::PublishUsage() {
   if (!options_.limits_dir.empty()) limits_.RemoveOthers(ledger_->entries());
   const auto set = devices_->Get();
   if (set == nullptr) return;
-  on_use_(std::make_shared<NodeUse>(NodeUse{occupancy_.Accounts(set), occupancy_.ids()}));
+  on_usage_changed_(std::make_shared<NodeUse>(NodeUse{occupancy_.Accounts(set), occupancy_.ids()}));
 }
 
 }  // namespace tessera::agent

@@ -70,16 +70,16 @@ class GrantService final : public Pods::Listener {
   static constexpr Duration kPodPatience = std::chrono::seconds(5);
   // Between looks whether a pod that is gone has left a GPU that the question needs.
   static constexpr Duration kLeavingPause = std::chrono::milliseconds(100);
-  static constexpr Duration kUsePause = std::chrono::milliseconds(50);
+  static constexpr Duration kUsagePause = std::chrono::milliseconds(50);
   static constexpr Duration kTokenInterval = std::chrono::minutes(1);
   using Reply = std::function<void(Result<grant::Grant>)>;
   // What the resources may offer has changed.
-  using OnUse = std::function<void(std::shared_ptr<const NodeUse>)>;
+  using OnUsageChanged = std::function<void(std::shared_ptr<const NodeUse>)>;
 
   // All outlive it. `pods` may be null.
   GrantService(TaskRunner* runner, GrantOptions options, const DeviceSetHolder* devices,
                const grant::TokenSealer* sealer, GrantLedger* ledger, PodResources* kubelet,
-               Pods* pods, OnUse on_use);
+               Pods* pods, OnUsageChanged on_usage_changed);
   ~GrantService() override;
   GrantService(const GrantService&) = delete;
   GrantService& operator=(const GrantService&) = delete;
@@ -100,7 +100,7 @@ class GrantService final : public Pods::Listener {
   // The same, for whoever has no tokens to show.
   void Decide(Question question);
   // Now it is known whose the grant is that was given to `unnamed`. Errors of the ledger.
-  Status Name(const ContainerRef& unnamed, const ContainerRef& who);
+  Status SetHolder(const ContainerRef& unnamed, const ContainerRef& who);
 
   NodeOccupancy& occupancy() { return occupancy_; }
   EndedPods& ended() { return ended_; }
@@ -134,13 +134,13 @@ class GrantService final : public Pods::Listener {
                             const DeviceSet& set);
   void Wait(Question question);
   void EnterEarlier(const std::shared_ptr<const PodInfo>& pod);
-  void TellPod(const std::string& uid);
-  void TellWaiting();
-  void LookForTokens();
+  void PublishAssignment(const std::string& uid);
+  void UpdateAdmissionOrder();
+  void ScheduleTokenCheck();
   void OnUnredeemed(std::vector<std::string> containers);
-  void UseChanged();
-  void TellUse();
-  void PassUse();
+  void ScheduleUsage();
+  void RefreshUsage();
+  void PublishUsage();
   // The folder with the limits of the container, or "".
   Result<std::string> WriteLimits(const GrantLedger::Entry& entry,
                                   std::vector<grant::GrantedDevice> devices);
@@ -151,7 +151,7 @@ class GrantService final : public Pods::Listener {
   const grant::TokenSealer* const sealer_;
   GrantLedger* const ledger_;
   Pods* const pods_;
-  const OnUse on_use_;
+  const OnUsageChanged on_usage_changed_;
 
   DialectSettings dialects_;
   ContainerLimits limits_;
@@ -159,7 +159,7 @@ class GrantService final : public Pods::Listener {
   NodeOccupancy occupancy_;
   EndedPods ended_;
   std::vector<std::shared_ptr<Question>> waiting_;  // for their pods
-  bool use_planned_ = false;
+  bool usage_planned_ = false;
   std::vector<std::string> seen_unredeemed_;  // at the last look
   std::vector<std::string> unredeemed_;       // as reported
   const std::shared_ptr<GrantService*> self_;

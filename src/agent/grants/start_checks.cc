@@ -77,7 +77,7 @@ void StartChecks::Verify(const CallPtr& call, const PodDevices& listed) {
   const Holders holders = HoldersOf(*call, listed);
   const Entry* entry = EntryOf(*call);
   if (entry == nullptr) return CheckStranger(call, holders);
-  if (!entry->holder.named()) {
+  if (!entry->holder.owner_known()) {
     const Result<ContainerRef> who = Name(*entry, holders);
     return who.ok() ? Grant(call, *who) : Finish(call, who.status());
   }
@@ -130,7 +130,7 @@ Result<ContainerRef> StartChecks::Name(const Entry& entry, const Holders& holder
   if (!assigned.empty() && !SameIds(assigned, has)) {
     return Wrong(who, has, "chosen before its assignment was known");
   }
-  RETURN_IF_ERROR(service_->Name(unnamed, who));
+  RETURN_IF_ERROR(service_->SetHolder(unnamed, who));
   return who;
 }
 
@@ -257,7 +257,7 @@ std::vector<std::string> StartChecks::AssignedTo(const ContainerRef& who) const 
 Status StartChecks::Wrong(const ContainerRef& who, const std::vector<std::string>& has,
                           const std::string& why) const {
   std::vector<std::string> assigned;
-  Result<ContainerRef> known = pods_ == nullptr || !who.named() ? who : WithUid(who);
+  Result<ContainerRef> known = pods_ == nullptr || !who.owner_known() ? who : WithUid(who);
   if (known.ok()) assigned = AssignedTo(*known);
   return Error(Code::kFailedPrecondition,
                "{} has {}, {}; it was assigned {}. It does not start: delete pod {}, and its "

@@ -26,7 +26,7 @@ DeviceSet::DeviceSet(std::shared_ptr<const device::NodeInventory> inventory,
   }
 }
 
-device::NodeInventory DeviceSet::told() const {
+device::NodeInventory DeviceSet::PublishedInventory() const {
   device::NodeInventory told = *inventory_;
   // First of the notes, of which only some are kept.
   if (!shares_.note().empty()) told.notes.insert(told.notes.begin(), shares_.note());

@@ -33,7 +33,7 @@ class DeviceSet {
 
   const device::NodeInventory& inventory() const { return *inventory_; }
   // What the node shall say: the inventory, and what is worth knowing of how it is shared.
-  device::NodeInventory told() const;
+  device::NodeInventory PublishedInventory() const;
   // By position in the inventory.
   const std::vector<Offer>& offers() const { return offers_; }
   const std::vector<std::string>& left_out() const { return left_out_; }

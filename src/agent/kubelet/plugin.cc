@@ -70,7 +70,7 @@ class Plugin::Impl {
         watcher_(runner, dir_,
                  {.appeared = [this](const std::string& name) { OnAppeared(name); },
                   .vanished = [this](const std::string& name) { OnVanished(name); },
-                  .look = [this] { registrar_.OnLook(); }}) {
+                  .on_rescan = [this] { registrar_.OnRescan(); }}) {
     RemoveStaleSockets(dir_);
     watcher_.Start();
   }

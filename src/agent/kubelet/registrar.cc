@@ -48,7 +48,7 @@ void Registrar::OnPluginSocketVanished() {
   if (started_) Repair();
 }
 
-void Registrar::OnLook() {
+void Registrar::OnRescan() {
   if (!started_) return;
   Repair();
   OnKubeletSocketAppeared();

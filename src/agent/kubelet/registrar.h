@@ -65,7 +65,7 @@ class Registrar {
   void OnStreamOpened();
   void OnStreamClosed();
   // The state of the folder is unknown.
-  void OnLook();
+  void OnRescan();
 
   // The kubelet has accepted us and reads our list.
   bool registered() const { return registered_; }

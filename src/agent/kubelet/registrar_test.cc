@@ -285,7 +285,7 @@ TEST_F(RegistrarTest, LookFindsAKubeletWhoseEventWasLost) {
   endpoint_.present = false;
   --endpoint_.streams;
   kubelet_.identity = "2";
-  registrar_.OnLook();
+  registrar_.OnRescan();
   EXPECT_TRUE(endpoint_.present);
   EXPECT_EQ(kubelet_.calls, 2);
 }

@@ -101,7 +101,7 @@ void ContainerUsage::Watch() {
   const auto& entries = ledger_->entries();
   std::erase_if(watched_, [&](const auto& one) { return !entries.contains(one.first); });
   for (const auto& [key, entry] : entries) {
-    if (!entry.holder.named() || !IsLimited(entry)) continue;
+    if (!entry.holder.owner_known() || !IsLimited(entry)) continue;
     std::shared_ptr<Watched>& watched = watched_[key];
     if (watched == nullptr) {
       auto region = ContainerRegion::Open(LimitsPath(options_.limits_dir, key));

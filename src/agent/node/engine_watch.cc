@@ -37,12 +37,12 @@ EngineWatch::EngineWatch(TaskRunner* runner, EngineWatchOptions options, Program
       run_(std::move(run)),
       metrics_(metrics),
       on_problem_(std::move(on_problem)) {
-  const auto changed = [this](const std::string&) { CheckSoon(); };
+  const auto changed = [this](const std::string&) { ScheduleCheck(); };
   for (const std::string& folder : options_.folders) {
     watchers_.push_back(std::make_unique<DirWatcher>(
         runner_, folder,
         DirWatcher::Events{
-            .appeared = changed, .vanished = changed, .look = [] {}, .written = changed}));
+            .appeared = changed, .vanished = changed, .on_rescan = [] {}, .written = changed}));
   }
 }
 
@@ -59,7 +59,7 @@ void EngineWatch::CheckRegularly() {
 }
 
 // A tool writes several files.
-void EngineWatch::CheckSoon() {
+void EngineWatch::ScheduleCheck() {
   if (std::exchange(soon_, true)) return;
   runner_->PostDelayed(kBurst, [this, weak = std::weak_ptr<EngineWatch*>(self_)] {
     if (weak.expired()) return;

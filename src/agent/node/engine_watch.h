@@ -51,7 +51,7 @@ class EngineWatch {
   void Start();
 
  private:
-  void CheckSoon();
+  void ScheduleCheck();
   void CheckRegularly();
   void Check();
   void OnChecked(const Result<SubprocessResult>& result);

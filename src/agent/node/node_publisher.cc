@@ -156,7 +156,7 @@ void NodePublisher::Publish(const device::NodeInventory& inventory) {
   if (!busy_) Work();
 }
 
-void NodePublisher::LookAgain() {
+void NodePublisher::Recheck() {
   if (!wanted_) return;
   stale_ = busy_;
   changed_ |= busy_;

@@ -2,7 +2,7 @@
 // Tells the cluster about this node's GPUs: labels nvidia.com/gpu.{present,count,product,memory} as
 // GPU feature discovery writes them, annotation tessera.dev/devices, condition GPUReady, the number
 // of GPUs as aliyun.com/gpu-count, and Events when one of them changes. Writes on change only, its
-// own or one that LookAgain finds, and tries again with growing pauses; the API server being away
+// own or one that Recheck finds, and tries again with growing pauses; the API server being away
 // has no other effect. An Event that cannot be written is lost.
 //
 // Also gaia.tencent.com/gpu-model, by which gpu-admission and whoever selects nodes as gpu-manager
@@ -86,7 +86,7 @@ class NodePublisher {
   // Called with the Node each time that it was read, which is before it is written.
   void OnNode(std::function<void(const Json& node)> on_node) { on_node_ = std::move(on_node); }
   // The kubelet has registered the node anew, and may have written something else in our place.
-  void LookAgain();
+  void Recheck();
 
  private:
   void Work();

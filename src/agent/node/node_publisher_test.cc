@@ -148,7 +148,7 @@ TEST_F(NodePublisherTest, SaysHowManyGpusThereAreAndSaysItAgainWhereSomebodyElse
   EXPECT_EQ(count("allocatable"), "8");
   (*api_.node.ObjectAt("status"))
       ->Set("capacity", *ParseJson(R"({"aliyun.com/gpu-count":"0","cpu":"4"})"));
-  publisher_.LookAgain();
+  publisher_.Recheck();
   runner_.RunUntilIdle();
   EXPECT_EQ(count("capacity"), "8");
   Publish(Broken());
@@ -161,7 +161,7 @@ TEST_F(NodePublisherTest, OverrulesWhoeverWroteOverTheAnnotation) {
   Publish(Node(8));
   Json* annotations = *(*api_.node.ObjectAt("metadata"))->ObjectAt("annotations");
   annotations->Set("tessera.dev/devices", Json::String("{bad"));
-  publisher_.LookAgain();
+  publisher_.Recheck();
   runner_.RunUntilIdle();
   annotations = *(*api_.node.ObjectAt("metadata"))->ObjectAt("annotations");
   EXPECT_EQ(*device::DecodeNodeInventory(*annotations->StringAt("tessera.dev/devices")), Node(8));
