@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// --binding=allocate, for engines that ask nobody afterwards: Allocate itself names the GPUs. The
-// kubelet does not say for which container, so that is found out here, and held against what the
-// kubelet says when the container starts (start_checks.h).
+// With --binding=allocate, for engines without tessera-runtime: Allocate itself answers with GPUs.
+// The kubelet does not name the container, so the agent finds it, and compares it with the
+// kubelet's list when the container starts (start_checks.h).
 //
-//   listed    The kubelet admits one pod at a time, and lists it from then on. So it is the listed
-//             pod that asks for so many of the resource and that nobody has given any.
-//   guessed   Where the kubelet does not answer, the one that came first.
-//   unnamed   A pod that we do not know yet is waited for, for kPatience, while the kubelet's
-//             admission waits. Then GPUs are chosen by the ids alone, and start_checks.h finds out
-//             whose they are; so it is without access to the API server.
+//   listed          The kubelet admits one pod at a time, and lists it from then on. The container
+//                   is in a listed pod, requests as many units, and has been given none.
+//   guessed         Where the kubelet does not answer, the container that came first.
+//   owner unknown   The agent waits for an unknown pod for kPatience, while the kubelet's admission
+//                   waits. Then the IDs alone choose the GPUs, and start_checks.h finds the owner.
+//                   The same holds without access to the API server.
 //
-// Which GPUs a container gets is decided where late binding decides it (grant_service.h), and is in
-// the ledger before it is answered. Threads: lives on `runner`, that of the grants.
+// The same code chooses the GPUs as with late binding (grant_service.h), and the ledger has them
+// before Allocate is answered. Threads: lives on `runner`, the grants' one.
 #pragma once
 
 #include <memory>
@@ -28,15 +28,14 @@
 
 namespace tessera::agent {
 
-// Of whom nobody has told whose the GPUs are; no container has this name.
+// Placeholder while the owning container is unknown; no container can have this name.
 inline constexpr std::string_view kUnknownContainer = "?";
 
 class AllocationGrants {
  public:
   static constexpr Duration kPatience = std::chrono::seconds(2);
   static constexpr Duration kPause = std::chrono::milliseconds(10);
-  // Between attempts at what the kubelet may answer otherwise: it turns away more than 100 lists a
-  // second, and pods end.
+  // Between retries where the kubelet's list may change: it rejects more than 100 lists a second.
   static constexpr Duration kLongPause = std::chrono::milliseconds(50);
 
   // All outlive it. `pods` and `metrics` may be null.
@@ -46,8 +45,8 @@ class AllocationGrants {
   AllocationGrants(const AllocationGrants&) = delete;
   AllocationGrants& operator=(const AllocationGrants&) = delete;
 
-  // Replies once, now or later; not at all when it is destroyed before. Ids are not repeated. A
-  // grant without devices: they come with the answer for the container's other resource.
+  // Calls `reply` once, now or later, and not after the object is destroyed. REQUIRES: no ID twice.
+  // A grant has no devices where the answer for the container's other resource has them.
   void Allocate(const std::string& resource, const std::vector<std::string>& ids,
                 GrantService::Reply reply);
 
@@ -62,13 +61,13 @@ class AllocationGrants {
   void Reply(const CallPtr& call, const Result<grant::Grant>& grant) const;
   void Look(const CallPtr& call);
   void Find(const CallPtr& call);
-  // Tries again after the pause, unless patience is over.
+  // Retries the step after the pause, until kPatience is over.
   bool Again(const CallPtr& call, Duration pause, void (AllocationGrants::*step)(const CallPtr&));
-  // `again`: of those that have been given some, which the kubelet has forgotten.
+  // `again`: among containers that have been given units which the kubelet has forgotten.
   std::optional<Candidate> Next(const Call& call, bool again);
   bool MayBe(const Call& call, const PodInfo& pod, const device::ContainerRequest& container,
              bool again) const;
-  // Of a pod that the kubelet lists and that breaks a rule.
+  // The error of a listed pod whose request is invalid.
   Status BrokenRequest(const Call& call) const;
   void Give(const CallPtr& call, const Candidate& to);
   void Answer(const CallPtr& call, const ContainerRef& who, const Result<grant::Grant>& grant);
@@ -80,13 +79,13 @@ class AllocationGrants {
   const Pods* const pods_;
   const device::MemoryUnit unit_;
   GrantMetrics* const metrics_;
-  std::optional<Claim> half_;  // what came first of an unnamed container with two resources
+  std::optional<Claim> half_;  // the first claim of an unknown container with two resources
   const std::shared_ptr<AllocationGrants*> self_ = std::make_shared<AllocationGrants*>(this);
 };
 
-// What the ledger keeps of the ids of one answer.
+// The claim under which the ledger keeps the IDs of one Allocate call.
 Claim NewClaim(const std::string& resource, const std::vector<std::string>& ids, WallTime now);
-// Whether it is of these ids, in any order.
+// Whether the claim is for these IDs, in any order.
 bool IsOf(const Claim& claim, const std::string& resource, const std::vector<std::string>& ids);
 
 }  // namespace tessera::agent

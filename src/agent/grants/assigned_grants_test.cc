@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Grants by what pods were assigned, and by choice where they came past the scheduler.
+// Grants by assignment, and by the agent's choice for pods that bypass the scheduler.
 #include "src/agent/grants/holdings.h"
 #include "src/agent/grants/testing/grants_fixture.h"
 

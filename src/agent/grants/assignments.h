@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the annotations of pods assign to their containers on this node, by the scheduler or by the
-// older systems; read once for each state of a pod. A user may write annotations, too: so a
-// container has by them what its pod asks for, on a GPU of this node, or an error, and never more.
+// What the annotations of pods assign to their containers on this node, written by the scheduler or
+// by older systems; read once for each state of a pod. A user can write annotations, so an
+// assignment never gives more than the pod requests, on a GPU of this node; otherwise it is an
+// error.
 //
 // Threads: one.
 #pragma once
@@ -23,7 +24,7 @@ class Assignments {
  public:
   struct Assigned {
     Status status;                  // INVALID_ARGUMENT names the annotation
-    device::Assignment assignment;  // of the containers for which it is right
+    device::Assignment assignment;  // of the containers for which it is valid
   };
 
   const Assigned& Of(const std::shared_ptr<const PodInfo>& pod,
@@ -40,7 +41,7 @@ class Assignments {
   std::map<std::string, Known> known_;
 };
 
-// Null where the request names no such container, or it asks for no device.
+// Null where the request has no such container, or the container requests no device.
 const device::ContainerRequest* FindAsking(const device::Request& request,
                                            std::string_view container);
 

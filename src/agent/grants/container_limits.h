@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// The limits of containers, as the files that their limiters read (src/limiter/region.h):
+// Writes the limits of containers as the files that their limiters read (src/limiter/region.h):
 //
 //   <dir>/<pod UID>/<container>/limits
 //
-// A folder is made before the grant is answered, and removed when the container holds nothing any
-// more. Running containers keep what is mounted into them. Not for deciding who gets what. Threads:
-// one; touches the disk, which is a tmpfs (/run).
+// The folder is made before the grant is answered, and removed when the container holds nothing any
+// more. A running container keeps what is mounted into it. Not for deciding grants. Threads: one;
+// writes to a tmpfs (/run).
 #pragma once
 
 #include <map>
@@ -24,14 +24,14 @@ std::string LimitsPath(const std::string& dir, const GrantLedger::Key& key);
 
 class ContainerLimits {
  public:
-  // `dir` is made when it is needed; only root may enter it. `fail_open`: namespaces of pods whose
+  // `dir` is made when it is needed; only root can enter it. `fail_open`: namespaces whose
   // containers may use their GPUs also where they cannot be limited; "*" is all.
   explicit ContainerLimits(std::string dir, std::set<std::string> fail_open = {})
       : dir_(std::move(dir)), fail_open_(std::move(fail_open)) {}
 
-  // Writes the limits of the container's GPUs, and gives its folder; "" where none of them is
-  // limited. What runs in the container follows at once. INVALID_ARGUMENT: a pod UID or container
-  // name that is no name of a file.
+  // Writes the limits of the container's GPUs and returns its folder; "" where no GPU is limited.
+  // Processes of the container follow at once. INVALID_ARGUMENT: a pod UID or container name that
+  // cannot be a file name.
   Result<std::string> Write(const ContainerRef& who,
                             const std::vector<grant::GrantedDevice>& devices);
   bool FailsOpen(const ContainerRef& who) const {

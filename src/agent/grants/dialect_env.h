@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What images of the older systems read in their environment: with gpu-mem ALIYUN_COM_GPU_MEM_* in
-// units of the dialect, and CGPU_DISABLE, as the node is labelled. gpu-manager has none beside
-// NVIDIA_VISIBLE_DEVICES. Pure.
+// Environment variables that images of older systems read. Pods with gpu-mem get
+// ALIYUN_COM_GPU_MEM_* in units of the dialect, and CGPU_DISABLE by the node's label. gpu-manager
+// set none but NVIDIA_VISIBLE_DEVICES. Pure.
 #pragma once
 
 #include <map>
@@ -15,7 +15,7 @@
 namespace tessera::agent {
 
 struct DialectSettings {
-  device::MemoryUnit gpu_mem_unit = device::MemoryUnit::kGiB;  // that pods mean
+  device::MemoryUnit gpu_mem_unit = device::MemoryUnit::kGiB;  // of 1 in a pod
   bool isolation_disabled = false;                             // the node's label
 };
 

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// Finds out which pods are gone, and takes their entries off the ledger. Two things are needed:
+// Finds pods that are gone, and releases their entries from the ledger. Two conditions are needed:
 //
-//   a pod is gone   when the API server has it no more, or says that it has ended, and the kubelet
+//   a pod is gone   when the API server does not have it or says that it has ended, and the kubelet
 //                   does not list it; or when the kubelet does not list it twice in a row, a minute
-//                   apart, and the API server, if it can be asked, does not say that it runs
+//                   apart, and an API server that answers does not say that it runs
 //   it has left     when none of its processes is on the node any more (pod_processes.h)
 //
-// Between the two the pod is leaving: deleted by force, or with a process that hangs in the driver.
-// Its GPUs stay in the ledger, so that no container gets them. After `release_bound` they are
-// withheld, with the process as the reason: the scheduler places nothing there, and what others
-// hold of them goes on. They come back when the processes are gone.
+// Between the two the pod is leaving: it was deleted by force, or a process hangs in the driver.
+// Its GPUs stay in the ledger, so that no container gets them. After ReleaseOptions::bound they are
+// withheld with the process as the reason: the scheduler places nothing there, and other holders of
+// the GPU continue. They come back when the processes are gone.
 //
 // Threads: lives on `runner`.
 #pragma once
@@ -34,12 +34,12 @@ namespace tessera::agent {
 // Why each GPU is withheld, by UUID.
 using WithheldGpus = std::map<std::string, std::string, std::less<>>;
 
-// The inventory with these GPUs withheld; those that are unhealthy anyway stay as they are.
+// The inventory with these GPUs withheld; GPUs that are unhealthy stay as they are.
 std::shared_ptr<const device::NodeInventory> Withhold(
     std::shared_ptr<const device::NodeInventory> inventory, const WithheldGpus& withheld);
 
 struct ReleaseOptions {
-  PodProcesses* processes = nullptr;  // outlives all; null: no process is looked for (tests)
+  PodProcesses* processes = nullptr;  // outlives all; null: processes do not count (tests)
   Duration bound = std::chrono::seconds(30);
   std::function<void(const WithheldGpus&)> on_withheld;  // on each change; may be null
   GrantMetrics* metrics = nullptr;
@@ -48,32 +48,33 @@ struct ReleaseOptions {
 class EndedPods {
  public:
   static constexpr Duration kPruneInterval = std::chrono::seconds(60);
-  // Pods end in bursts; one look for all of them.
+  // Pods end in bursts; one check covers a burst.
   static constexpr Duration kBurst = std::chrono::milliseconds(20);
-  // Between looks at pods that end: the kubelet takes its time.
+  // Between checks of pods that end: the kubelet lists them for a while.
   static constexpr Duration kFirstPause = std::chrono::milliseconds(100);
   static constexpr Duration kLongestPause = std::chrono::seconds(10);
   using PodsDone = std::function<void(const Result<PodDevices>&)>;
 
-  // All outlive it; `pods` may be null. `released` is called after entries have gone.
+  // All outlive it; `pods` may be null. `released` is called after a release.
   EndedPods(TaskRunner* runner, GrantLedger* ledger, PodResources* kubelet, const Pods* pods,
             ReleaseOptions options, std::function<void()> released);
   EndedPods(const EndedPods&) = delete;
   EndedPods& operator=(const EndedPods&) = delete;
 
-  // Asks the kubelet with a call that starts now or later, never with one that is under way: it may
-  // have looked before the asking pod was admitted.
+  // Lists the kubelet's pods by a call that starts now or later. A call that is under way may have
+  // read the list before the requesting pod was admitted.
   void List(PodsDone done);
-  // Releases those of `conflicts` whose pods are gone and have left. UNAVAILABLE while that cannot
-  // be known; OK leaves those whose pods live, or are leaving. `asking`: how long the kubelet took.
+  // Releases the conflicts whose pods are gone and have left. UNAVAILABLE while that cannot be
+  // known; after OK the conflicts of living and leaving pods remain. `asking`: how long the kubelet
+  // took.
   using Resolved = std::function<void(const Status&, Duration asking)>;
   void Resolve(std::vector<GrantLedger::Conflict> conflicts, ContainerRef who, Resolved done);
-  // Why the first of them that is leaving still holds its GPU; nothing where none is leaving.
+  // Why the first leaving pod of the conflicts still holds its GPU; nothing where none is leaving.
   std::optional<std::string> WhyLeaving(const std::vector<GrantLedger::Conflict>& conflicts) const;
-  // The API server says that pods have ended or are gone: looks soon, then again until the kubelet
+  // The API server says that pods have ended or are gone: checks soon, then again until the kubelet
   // agrees and their processes have left.
   void ScheduleCheck();
-  // Looks each minute while there is anything to look after.
+  // Prunes each minute while the ledger knows a container or a spent token.
   void PruneLater();
 
  private:
@@ -88,18 +89,18 @@ class EndedPods {
   void CheckAfter(Duration pause);
   void Check();
   void Prune(const Result<PodDevices>& listed);
-  // UNAVAILABLE where this list does not tell whether the holders of the conflicts live.
+  // UNAVAILABLE where this list does not show whether the holders of the conflicts live.
   Status CanJudge(const std::vector<GrantLedger::Conflict>& conflicts, const ContainerRef& who,
                   const Result<PodDevices>& listed) const;
-  // Of all that the API server says have ended: those that the kubelet does not list either. Sets
-  // `listed_still` where it lists some, or does not answer.
+  // Entries of pods that have ended by the API server and that the kubelet does not list. Sets
+  // `listed_still` where the kubelet lists some of them, or does not answer.
   Keys EndedAndUnlisted(const Result<PodDevices>& listed, bool* listed_still) const;
   bool IsGone(const GrantLedger::Entry& entry, const PodDevices& listed,
               const ContainerRef& who) const;
   bool EndedByApi(const ContainerRef& holder) const;
   bool LivesByApi(const ContainerRef& holder) const;
   bool NamesakeKnown(const ContainerRef& holder) const;
-  // Releases those of `gone` that have left, and follows the others; `done` runs afterwards.
+  // Releases the entries of `gone` whose processes have left and follows the others; then `done`.
   void ReleaseLeft(Keys gone, std::function<void()> done);
   void Judge(const Keys& gone, const ProcessSightings& seen);
   bool Release(const GrantLedger::Key& key);

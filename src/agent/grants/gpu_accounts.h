@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Who holds what of the GPUs of this node, over all dialects: what Conservation is judged by. For
-// every GPU the shares of all pods together are at most what it has, and a whole GPU excludes
-// shares. Containers of one pod that run one after the other hold what the most of them hold at one
-// time, as Kubernetes counts.
+// The oversubscription check of one node, over all dialects. For every GPU the sum of the shares of
+// all pods is at most its capacity, and a whole GPU excludes shares. Containers of one pod that run
+// one after the other count as the most that they hold at one time, as Kubernetes counts.
 //
-// Not for remembering anything (grant_ledger.h) nor for choosing (local_choice.h).
+// Not for recording (grant_ledger.h) or choosing (local_choice.h).
 // Threads: values. Cost: a pass over the holds of one GPU.
 #pragma once
 
@@ -32,7 +31,7 @@ struct Hold {
   bool operator==(const Hold&) const = default;
 };
 
-// What is held of one GPU.
+// The part of one GPU that is held.
 struct GpuUse {
   MilliGpu compute;
   Bytes memory;
@@ -45,16 +44,16 @@ class GpuAccounts {
  public:
   void Add(const std::string& uuid, Hold hold) { holds_[uuid].push_back(std::move(hold)); }
 
-  // By all pods but `except`.
+  // The use by all pods but the one with UID `except`.
   GpuUse UseOf(std::string_view uuid, std::string_view except = {}) const;
-  // By containers of one dialect.
+  // The use by containers of one dialect.
   GpuUse UseOfDialect(std::string_view uuid, device::Dialect dialect) const;
-  // Whether `hold` fits beside what others hold and what its own pod holds at that time. Of a whole
-  // GPU it is not asked when its own pod's containers run: where only the kubelet's ids are known,
-  // nobody could say.
+  // Whether `hold` fits beside the holds of other pods and those of its own pod at that time. For a
+  // whole GPU the phases of its own pod do not count, because with the kubelet's IDs alone they are
+  // unknown.
   bool HasRoom(const device::Gpu& gpu, const Hold& hold) const;
-  // Whether a container of its own pod that runs at the same time has the GPU, and one of the two
-  // wants it whole.
+  // Whether a container of the same pod that runs at the same time holds the GPU, and one of the
+  // two holds it whole.
   bool MeetsItsOwnPod(std::string_view uuid, const Hold& hold) const;
   bool operator==(const GpuAccounts&) const = default;
 
@@ -65,7 +64,7 @@ class GpuAccounts {
   std::map<std::string, std::vector<Hold>, std::less<>> holds_;
 };
 
-// What a pod holds at most at one time, of holds on one GPU.
+// The most that one pod holds at one time. All of `of_one_pod` are on one GPU.
 GpuUse MostAtOnce(const std::vector<const Hold*>& of_one_pod);
 
 }  // namespace tessera::agent

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Turns shares of GPUs into what the runtime is told: device nodes, limits, environment. Refuses
-// GPUs that are ill or gone. Blocks for stat(2) on device nodes. Threads: any.
+// Describes shares of GPUs for the runtime: device nodes, limits, environment. Rejects GPUs that
+// are unhealthy or gone. Blocks for stat(2) on device nodes. Threads: any.
 #pragma once
 
 #include <string>
@@ -20,11 +20,10 @@ struct DescriptionOptions {
   std::string version;
 };
 
-// Fills what the container may use of the GPU, by its share alone. Of a whole one nothing is
-// limited.
+// Sets the limits of the device from the container's share. A whole GPU has no limits.
 void DescribeLimits(const device::DeviceShare& share, grant::GrantedDevice* device);
 
-// NOT_FOUND: it is not on this node any more. UNAVAILABLE: it is unhealthy, and why.
+// NOT_FOUND: the GPU is not on this node any more. UNAVAILABLE: it is unhealthy, with the reason.
 Result<grant::GrantedDevice> DescribeDevice(const DescriptionOptions& options, const DeviceSet& set,
                                             const device::DeviceShare& share);
 // Errors of DescribeDevice.

@@ -21,8 +21,8 @@ struct ContainerRef {
   std::string container;
   bool operator==(const ContainerRef&) const = default;
 
-  // With binding: allocate GPUs may be given before anybody says to whom; the UID then stands for
-  // that one answer.
+  // With binding: allocate GPUs may be given while the owning container is unknown. The UID then
+  // stands for that one answer.
   bool owner_known() const { return !pod_name.empty(); }
   std::string PodText() const {
     return owner_known() ? pod_namespace + "/" + pod_name : "(not named by the kubelet yet)";

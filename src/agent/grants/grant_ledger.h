@@ -1,18 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which container holds which shares of which GPUs, and by which tokens it asked. The truth of the
-// grant service: every change is in the log before it is in memory, so an answer that was given
-// survives a crash.
+// Records which container holds which shares of which GPUs, and the tokens by which it requested
+// them. Every change is in the log before it is in memory, so an answered grant survives a crash.
 //
-//   bound      a token belongs to the first (pod UID, container) that shows it, for ever
-//   held       the container's shares are its pod's until the entry is released
-//   released   the pod is gone; its tokens stay known as spent, so that nobody can show them again
+//   bound      a token belongs for ever to the first (pod UID, container) that shows it
+//   held       the shares of a container are its pod's until the entry is released
+//   released   the pod is gone; its tokens stay known as spent, so that no container can show them
 //
-// A spent token is forgotten when it is older than kTokenLifetime; so an unbound token older than
-// that is refused. Conservation (gpu_accounts.h) holds between all live entries of different pods.
-// What the agent itself has chosen for a pod that came past the scheduler is kept with the pod's
-// entries, so that a choice for all of its containers survives, too.
+// A spent token is forgotten after kTokenLifetime, so an unbound token of that age is rejected. The
+// oversubscription check (gpu_accounts.h) covers all live entries of different pods. The agent's
+// own choice for a pod that bypasses the scheduler is kept with the pod's entries, for all of its
+// containers.
 //
-// Does not know whether a pod lives; its owner asks the kubelet (grant_service.h).
+// Not for whether a pod lives (ended_pods.h).
 // Pure but for the log; threads: one.
 #pragma once
 
@@ -42,54 +41,56 @@ class GrantLedger {
 
   struct Conflict {
     Key key;
-    std::string uuid;  // of the GPU that both want
+    std::string uuid;  // of the GPU
     ContainerRef holder;
   };
 
-  // `records` are those that the log holds; `log` outlives the ledger. Records that make no sense
-  // are skipped and counted in `skipped`.
+  // `records`: what the log holds. `log` outlives the ledger. Invalid records are skipped and
+  // counted in `skipped`.
   GrantLedger(grant::RecordLog* log, const std::vector<std::string>& records, size_t* skipped);
 
-  // OK: `who` may have the token; nothing is written. PERMISSION_DENIED: it is bound to another
-  // container. FAILED_PRECONDITION: too old.
+  // OK: `who` may use the token; nothing is written. PERMISSION_DENIED: the token is bound to
+  // another container. FAILED_PRECONDITION: the token is too old.
   Status Check(const grant::Nonce& nonce, const ContainerRef& who, WallTime now) const;
-  // Live entries of other pods that leave no room for what `wanted` holds.
+  // Live entries of other pods that leave no room for the shares of `wanted`.
   std::vector<Conflict> ConflictsOf(const Entry& wanted, const device::NodeInventory& gpus) const;
 
-  // Takes the shares for the container and binds its tokens, if it has any. Where it has shares
-  // already it keeps those, whatever `wanted` says, and only tokens are added. `chosen`, where not
-  // null, is from now on what the agent has chosen for the pod. Errors of Check,
-  // FAILED_PRECONDITION while there is a conflict, and errors of the log; then nothing has changed.
+  // Takes the shares for the container and binds its tokens, if it has any. A container that has
+  // shares keeps them, whatever `wanted` says, and only its tokens are added. `chosen`, where not
+  // null, becomes the agent's choice for the pod. Errors of Check, FAILED_PRECONDITION while there
+  // is a conflict, and errors of the log; after an error nothing has changed.
   Status Bind(const Entry& wanted, const device::Assignment* chosen,
               const device::NodeInventory& gpus, WallTime now);
-  // The container of this entry is known now. `chosen` as above. NOT_FOUND; errors of the log.
+  // Sets the holder of an entry whose owner was unknown. `chosen` as above. NOT_FOUND; errors of
+  // the log.
   Status SetHolder(const Key& key, const ContainerRef& who, const device::Assignment* chosen);
-  // The pod of this entry is gone. NOT_FOUND; errors of the log. Does not wait for the disk: pods
-  // end in crowds, and whoever starts meanwhile would wait for all of them. A release that a power
-  // cut takes back is found out again; one that a later grant relies on is flushed with that grant.
+  // The pod of this entry is gone. NOT_FOUND; errors of the log. Does not wait for the disk,
+  // because pods end in crowds and containers that start meanwhile would wait for all of them. A
+  // power cut may undo a release, which is then found again; a later grant flushes the releases
+  // that it relies on.
   Status Release(const Key& key);
 
-  // Null where it holds nothing.
+  // Null where the container holds nothing.
   const Entry* Find(const ContainerRef& who) const;
-  // What the agent chose for a pod of which there are entries; null where it did not.
+  // The agent's choice for a pod with entries; null where it made none.
   const device::Assignment* ChosenFor(const std::string& pod_uid) const;
   // Live entries.
   const std::map<Key, Entry>& entries() const { return live_; }
-  // Of them. Valid until the next change.
+  // Of the live entries. Valid until the next change.
   const GpuAccounts& Accounts() const;
   size_t spent() const { return spent_.size(); }
-  // Forgets spent tokens that are too old to be believed anyway, and rewrites the log when most of
-  // it is history. Call it now and then.
+  // Forgets spent tokens that Check rejects by age, and rewrites the log when most of it is
+  // history. To be called about once a minute.
   Status Tidy(WallTime now);
 
  private:
   bool Apply(const std::string& record);
-  // FAILED_PRECONDITION names who holds the GPU.
+  // FAILED_PRECONDITION names the holder of the GPU.
   Status CheckRoom(const Entry& wanted, const device::DeviceShare& share,
                    const device::NodeInventory& gpus) const;
   void Take(Entry entry);
   void Forget(const Key& key);
-  // Its token is no more; with the last one it goes.
+  // Drops the token; the entry goes with its last token.
   void Drop(Key key, const grant::Nonce& nonce);
   using WriteTo = Status (grant::RecordLog::*)(std::string_view record);
   Status Write(const std::string& record, WriteTo write);

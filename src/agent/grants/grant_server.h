@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// The grant socket: takes requests from tessera-runtime, hands them to a handler, sends the answer.
-// Only root may ask. A client that stalls, floods or goes away costs its own connection: sizes,
-// times and the number of connections are bounded. Where all are taken, the longest stalled one
-// goes; where all wait for their answers, further ones wait in the kernel. Threads: lives on
-// `runner`.
+// The grant socket: takes requests from tessera-runtime, passes them to a handler, sends the
+// answers. Only root may connect. Sizes, times and the number of connections are bounded, so a
+// client that stalls, floods or leaves costs its own connection alone. When all connections are
+// taken, the one that has stalled longest is closed; when all wait for their answers, new ones wait
+// in the kernel.
+// Threads: lives on `runner`.
 #pragma once
 
 #include <functional>
@@ -22,14 +23,14 @@ namespace tessera::agent {
 struct GrantServerLimits {
   size_t connections = 64;
   Duration request = std::chrono::seconds(5);  // from accept to the last byte of the request
-  Duration stalled = std::chrono::seconds(1);  // after that it makes room for others
-  uid_t uid = 0;                               // who may ask
+  Duration stalled = std::chrono::seconds(1);  // a connection older than that may be closed
+  uid_t uid = 0;                               // of clients
 };
 
 class GrantServer {
  public:
   using Reply = std::function<void(Result<grant::Grant>)>;
-  // Replies once, on the runner, now or later.
+  // Calls `reply` once, on the runner, now or later.
   using Handler = std::function<void(const grant::Request& request, Reply reply)>;
 
   GrantServer(TaskRunner* runner, GrantServerLimits limits, GrantMetrics* metrics, Handler handler);
@@ -54,7 +55,7 @@ class GrantServer {
   };
 
   void OnConnection(Fd fd);
-  // Stops taking connections where all are taken, until there is room.
+  // Pauses accepting while all connections are taken.
   void MakeRoom();
   void Read(uint64_t id);
   // OK until the request is whole.

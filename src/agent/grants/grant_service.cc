@@ -33,7 +33,7 @@ std::set<std::string, std::less<>> ContestedGpus(const GrantLedger& ledger,
   return contested;
 }
 
-// Entries of all other pods: whoever is gone of them makes room.
+// Entries of all other pods: those that are gone make room.
 std::vector<GrantLedger::Conflict> AllOthers(const GrantLedger& ledger, const ContainerRef& who) {
   std::vector<GrantLedger::Conflict> all;
   for (const auto& [key, entry] : ledger.entries()) {
@@ -112,14 +112,14 @@ void GrantService::Decide(Question question) {
   Wait(std::move(question));
 }
 
-Status GrantService::SetHolder(const ContainerRef& unnamed, const ContainerRef& who) {
-  const GrantLedger::Entry* entry = ledger_->Find(unnamed);
+Status GrantService::SetHolder(const ContainerRef& unknown, const ContainerRef& who) {
+  const GrantLedger::Entry* entry = ledger_->Find(unknown);
   if (entry == nullptr) return Status(Code::kNotFound, "no such grant");
   device::Assignment chosen;
   if (const auto* before = ledger_->ChosenFor(who.pod_uid)) chosen = *before;
-  chosen.containers.erase(unnamed.container);
+  chosen.containers.erase(unknown.container);
   chosen.containers[who.container] = entry->shares;
-  RETURN_IF_ERROR(ledger_->SetHolder(GrantLedger::KeyOf(unnamed), who, &chosen));
+  RETURN_IF_ERROR(ledger_->SetHolder(GrantLedger::KeyOf(unknown), who, &chosen));
   ScheduleUsage();
   PublishAssignment(who.pod_uid);
   return Status::Ok();
@@ -283,7 +283,7 @@ Result<GrantService::PlannedGrant> GrantService::PlanLocally(
 
 Result<grant::Grant> GrantService::Bind(const Question& question, const PlannedGrant& planned,
                                         const DeviceSet& set) {
-  // Before anything is taken: an ill GPU is refused, and taken by nobody.
+  // First, because no entry may take an unhealthy GPU.
   ASSIGN_OR_RETURN(grant::Grant grant,
                    DescribeGrant(options_.description, set, planned.entry.shares));
   const GrantLedger::Entry* before = ledger_->Find(question.who);
@@ -380,7 +380,7 @@ void GrantService::OnPod(const std::string& uid) {
 }
 
 void GrantService::OnPodsSynced() {
-  // What was granted while nobody could be told, before a crash too.
+  // Grants from the time without the API server, also before a crash.
   std::set<std::string> uids;
   for (const auto& [key, entry] : ledger_->entries()) uids.insert(key.first);
   for (const std::string& uid : uids) PublishAssignment(uid);

@@ -1,22 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
-// Decides what the runtime's question gets: checks the seals of the tokens, finds which GPUs the
-// container was assigned, holds them to Conservation, refuses an ill GPU, and writes it down before
-// it answers. Transport is grant_server.h's, memory grant_ledger.h's.
+// Decides a request of the runtime: opens the tokens, finds the GPUs that the container was
+// assigned, rejects oversubscription and unhealthy GPUs, and records the grant before it answers.
+// Transport is in grant_server.h, memory in grant_ledger.h.
 //
-//   granted before      the same again
-//   assigned            by the pod's annotations, whatever ids the kubelet gave: the scheduler sees
-//                       the whole cluster, the kubelet only numbers
-//   not assigned        the pod came past the scheduler: chosen here (local_choice.h), and written
-//                       on the pod afterwards, so that whoever reads the cluster knows
-//   no token            only what was given to it before there was an agent (earlier_grants.h)
-//   not known           the pod is waited for, for kPodPatience: the kubelet may have heard of it
-//                       before we have
-// Without access to the API server all pods are unknown, and what the tokens say is what they ask
-// for.
+//   granted before      the same grant again
+//   assigned            the GPUs of the pod's annotations, whatever IDs the kubelet gave: the
+//                       scheduler sees the whole cluster, the kubelet IDs alone
+//   not assigned        the pod bypasses the scheduler: GPUs are chosen here (local_choice.h), and
+//                       written on the pod, so that the view of the cluster is complete
+//   no token            only what the container got before there was an agent (earlier_grants.h)
+//   unknown pod         the request waits for kPodPatience: the kubelet may have received the pod
+//                       before the agent
+// Without access to the API server all pods are unknown, and a container requests what its tokens
+// say.
 //
-// Room that another pod's entry takes is no conflict if that pod is gone (ended_pods.h).
+// An entry of another pod is no conflict once that pod is gone (ended_pods.h).
 //
-// Threads: lives on `runner`, which may wait for the disk (journal), so not the one of health and
+// Threads: lives on `runner`, which may wait for the disk (journal), so not on that of health and
 // registration. Nothing here waits for NVML or the API server.
 #pragma once
 
@@ -54,8 +54,8 @@ struct GrantOptions {
   std::set<std::string> limits_fail_open;                      // as of ContainerLimits
   device::MemoryUnit gpu_mem_unit = device::MemoryUnit::kGiB;  // that pods mean
   ReleaseOptions release;                                      // its metrics are those below
-  // Containers that run without their GPUs (unredeemed.h), seen at two looks; called when they
-  // change. Null: they are not looked for. `here_since`: pods from before may be another plugin's.
+  // Called with the containers that run without their GPUs (unredeemed.h) by two checks in a row,
+  // when they change. Null: no checks. `here_since`: older pods may belong to another plugin.
   std::function<void(const std::vector<std::string>&)> on_unredeemed;
   WallTime here_since{};
   // May be null, as those below.
@@ -66,14 +66,14 @@ struct GrantOptions {
 
 class GrantService final : public Pods::Listener {
  public:
-  // The runtime asks for longer than that.
+  // The runtime waits for longer.
   static constexpr Duration kPodPatience = std::chrono::seconds(5);
-  // Between looks whether a pod that is gone has left a GPU that the question needs.
+  // Between checks whether a pod that is gone has left a GPU that the request needs.
   static constexpr Duration kLeavingPause = std::chrono::milliseconds(100);
   static constexpr Duration kUsagePause = std::chrono::milliseconds(50);
   static constexpr Duration kTokenInterval = std::chrono::minutes(1);
   using Reply = std::function<void(Result<grant::Grant>)>;
-  // What the resources may offer has changed.
+  // What resources may offer has changed.
   using OnUsageChanged = std::function<void(std::shared_ptr<const NodeUse>)>;
 
   // All outlive it. `pods` may be null.
@@ -84,29 +84,29 @@ class GrantService final : public Pods::Listener {
   GrantService(const GrantService&) = delete;
   GrantService& operator=(const GrantService&) = delete;
 
-  // Whose question it is, and what the kubelet gave it, as far as is known.
+  // A request: the container, and the IDs that the kubelet gave it, as far as they are known.
   struct Question {
     ContainerRef who;
     std::vector<Claim> claims;
-    bool guessed = false;   // maybe it is another one's
-    MonotonicTime until{};  // how long it may wait for a GPU that a pod is leaving
+    bool guessed = false;   // the container may be another one
+    MonotonicTime until{};  // of its wait for a GPU that a pod is leaving
     std::shared_ptr<Duration>
         waited;  // where not null, grows by waits for the kubelet and for pods
     Reply reply;
   };
 
-  // Replies once, now or later; not at all when the service is destroyed before.
+  // Calls `reply` once, now or later, and not after the service is destroyed.
   void Handle(const grant::Request& request, Reply reply);
-  // The same, for whoever has no tokens to show.
+  // The same for a caller without tokens.
   void Decide(Question question);
-  // Now it is known whose the grant is that was given to `unnamed`. Errors of the ledger.
-  Status SetHolder(const ContainerRef& unnamed, const ContainerRef& who);
+  // Sets the holder of the grant whose owner was unknown until now. Errors of the ledger.
+  Status SetHolder(const ContainerRef& unknown, const ContainerRef& who);
 
   NodeOccupancy& occupancy() { return occupancy_; }
   EndedPods& ended() { return ended_; }
-  // There are other GPUs.
+  // The inventory has changed.
   void OnDevices();
-  // Whether the node is labelled so.
+  // By the node's label.
   void SetIsolationDisabled(bool disabled) { dialects_.isolation_disabled = disabled; }
 
   void OnPod(const std::string& uid) override;
@@ -119,9 +119,9 @@ class GrantService final : public Pods::Listener {
   };
 
   Result<std::vector<Claim>> OpenTokens(const grant::Request& request) const;
-  // The pod is known, or nobody can know it.
+  // Answers where the pod is known, or there is no access to pods.
   void Answer(Question question);
-  // Once more after pods that are gone were released.
+  // Retries after pods that are gone have been released.
   void AnswerAfterLook(Question question, std::vector<GrantLedger::Conflict> conflicts);
   Result<PlannedGrant> PlanFor(const Question& question,
                                const std::shared_ptr<const DeviceSet>& set);

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a pod's annotations shall say once a container of it has its GPUs: for a pod that came past
-// the scheduler what the agent chose, in our words and those of its dialect; and for every pod of
-// the older dialects that it is assigned, which their own agents wrote at this point. Pure.
+// The annotations of a pod after a container of it was granted its GPUs. A pod that bypasses the
+// scheduler gets the agent's choice, in our words and in those of its dialect. Every pod of the
+// older dialects gets the mark that it is assigned, which their own agents wrote at this point.
+// Pure.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +14,7 @@
 
 namespace tessera::agent {
 
-// Only what differs from what the pod has. `chosen` is null where the scheduler chose.
+// Only annotations that differ from the pod's. `chosen` is null where the scheduler chose.
 device::Annotations AnnotationsAfterGrant(const PodInfo& pod, const device::Assignment* chosen,
                                           const device::NodeInventory& inventory,
                                           device::MemoryUnit gpu_mem_unit, const std::string& node,

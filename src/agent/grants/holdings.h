@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the containers of this node hold, for pages that show it; init containers only until they
-// end. A copy, so that it can leave the
-// grants' thread.
+// What the containers of this node hold, for pages. Init containers count until they end. A copy,
+// so that it can leave the grants' thread.
 #pragma once
 
 #include <string>
@@ -15,7 +14,7 @@ namespace tessera::agent {
 struct HeldContainer {
   ContainerRef who;
   std::vector<device::DeviceShare> shares;
-  std::string engine_id;  // the container's id at the engine; "" where it is not known (yet)
+  std::string engine_id;  // the container's ID at the engine; "": unknown
 };
 
 struct Holdings {

@@ -4,8 +4,9 @@
 //   {"do":"grant","uid":…,"namespace":…,"pod":…,"container":…,"phase":"main","dialect":…,
 //    "tokens":[{"nonce":…,"resource":…,"ids":[…]}],"shares":[{"gpu":…,"milli":…,"bytes":…}],
 //    "env":{…},"guessed":true,"chosen":"{…}"}
-//                     env: what else it gets; guessed: nobody has told yet that it is this
-//                     container's; chosen: tessera.dev/assignment, where the agent chose
+//                     env: further variables of the container; guessed: the kubelet has not
+//                     confirmed the container; chosen: tessera.dev/assignment, where the agent
+//                     chose
 //   {"do":"release","uid":…,"container":…}
 //   {"do":"spent","nonce":…,"who":…}        in a list that was written anew
 //
@@ -35,7 +36,7 @@ struct LedgerRecord {
 };
 
 std::string EncodeRecord(const LedgerRecord& record);
-// Nothing for a record that makes no sense.
+// Nothing for an invalid record.
 std::optional<LedgerRecord> DecodeRecord(const std::string& text);
 
 }  // namespace tessera::agent

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Follows annotations tessera.dev/memory-limit and tessera.dev/compute-limit of pods
-// (src/device/limit_annotations.h): people lower with them, while a pod runs, what its containers
-// may use of their GPUs.
+// (src/device/limit_annotations.h). Users lower with them the limits of a pod's containers while it
+// runs.
 //
-// The grant is the upper bound. Pods' owners can write the annotations, and a limit above the grant
-// would take what others were granted. What exceeds the grant, or cannot be read, is
-// rejected with an Event, and the grant holds instead. A lower limit stops nothing that runs.
+// The grant is the upper bound, because owners of pods can write the annotations, and a limit above
+// the grant would take from other grants. A limit that exceeds the grant or cannot be read is
+// rejected with an Event, and the grant holds instead. A lower limit stops no running process.
 //
 // Threads: one. Writes files on a tmpfs (container_limits.h).
 #pragma once
@@ -20,20 +20,19 @@
 
 namespace tessera::agent {
 
-// Lowers the limits of `devices` of this container as the annotations say. What is not limited
-// (whole GPUs, compute of a pod that asks for memory alone) and annotations that cannot be read
-// change nothing.
+// Lowers the limits of the container's devices as the annotations say. Devices without a limit
+// (whole GPUs, compute of a pod that requests memory alone) and invalid annotations change nothing.
 void ApplyLimits(const PodInfo& pod, const std::string& container,
                  std::vector<grant::GrantedDevice>* devices);
 
 class LimitChanges {
  public:
-  // All outlive it. `dir`: as of `limits`.
+  // All outlive it. `dir` is that of `limits`.
   LimitChanges(std::string dir, ContainerLimits* limits, const GrantLedger* ledger, Pods* pods);
 
-  // The pod came or changed.
+  // The pod was added or changed.
   void OnPod(const PodInfo& pod);
-  // A container of the pod was granted its GPUs: only now it shows what exceeds the grant.
+  // A container of the pod was granted its GPUs: limits that exceed the grant show now.
   void OnGranted(const PodInfo& pod) { RecordProblems(pod); }
   void Forget(const std::string& uid) { seen_.erase(uid); }
 

@@ -157,7 +157,7 @@ class Choice {
     return Error(
         Code::kResourceExhausted,
         "container \"{}\": no GPU of this node has {} MiB and {} thousandths free for a pod "
-        "that came past the scheduler of Tessera: it starts when others end",
+        "that bypasses the scheduler of Tessera: it starts when others end",
         container.name, ToMiB(hold.memory), hold.compute.count());
   }
 

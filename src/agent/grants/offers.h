@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// What each resource offers to the kubelet right now. Dialects know nothing of each other, and
-// neither does kube-scheduler: it adds up each resource by itself. So what containers of one
-// dialect hold of a GPU is withdrawn from the others, by ids that become Unhealthy, and comes back
-// when they end: as many ids of a resource are healthy as its own pods hold plus as many as still
-// fit.
+// What each resource offers to the kubelet now. Kube-scheduler adds up each resource by itself, so
+// the part of a GPU that containers of one dialect hold is withdrawn from the other dialects: some
+// of their IDs become Unhealthy until those containers end. As many IDs of a resource are healthy
+// as its own pods hold and as still fit.
 //
-// Withdrawn are ids that the kubelet has not given away, those of the GPU itself first: an id that
-// a pod has and that turns Unhealthy would be counted twice, and shown as that pod's misfortune.
+// Only IDs that the kubelet has not given away are withdrawn, first those of the GPU itself. An ID
+// of a running pod that turns Unhealthy would count twice, and would look like a fault of that pod.
 //
 // Pure; any thread.
 #pragma once
@@ -23,12 +22,12 @@
 namespace tessera::agent {
 
 struct NodeUse {
-  GpuAccounts accounts;                    // granted, and assigned to pods of this node
-  std::set<std::string, std::less<>> ids;  // of all resources, that the kubelet has given to pods
+  GpuAccounts accounts;                    // grants, and assignments to pods of this node
+  std::set<std::string, std::less<>> ids;  // of all resources that the kubelet has given to pods
   bool operator==(const NodeUse&) const = default;
 };
 
-// In a fixed order, so that equal offers make equal lists. Empty for a resource that is not served.
+// The order is fixed, so equal offers make equal lists. Empty for a resource that is not served.
 std::vector<DeviceSet::Offer> OffersOf(std::string_view resource, const DeviceSet& set,
                                        const NodeUse& use);
 

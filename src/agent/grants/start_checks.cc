@@ -78,7 +78,7 @@ void StartChecks::Verify(const CallPtr& call, const PodDevices& listed) {
   const Entry* entry = EntryOf(*call);
   if (entry == nullptr) return CheckStranger(call, holders);
   if (!entry->holder.owner_known()) {
-    const Result<ContainerRef> who = Name(*entry, holders);
+    const Result<ContainerRef> who = FindOwner(*entry, holders);
     return who.ok() ? Grant(call, *who) : Finish(call, who.status());
   }
   const Status status = Compare(*entry, holders, listed);
@@ -110,16 +110,16 @@ Status StartChecks::Compare(const Entry& entry, const Holders& holders,
                "and the kubelet does not say that it is this container's");
 }
 
-Result<ContainerRef> StartChecks::Name(const Entry& entry, const Holders& holders) {
-  const ContainerRef unnamed = entry.holder;
-  // Where nobody assigns, an init container has what it was given.
-  if (pods_ == nullptr && holders.empty()) return unnamed;
+Result<ContainerRef> StartChecks::FindOwner(const Entry& entry, const Holders& holders) {
+  const ContainerRef unknown = entry.holder;
+  // Without access to pods an init container has what it was given.
+  if (pods_ == nullptr && holders.empty()) return unknown;
   if (holders.size() != 1 || !holders[0].exact) {
-    return Wrong(unnamed, UuidsOf(entry.shares), "and the kubelet does not say whose they are");
+    return Wrong(unknown, UuidsOf(entry.shares), "and the kubelet does not say whose they are");
   }
   ContainerRef who = holders[0].who;
   if (pods_ == nullptr) {
-    who.pod_uid = unnamed.pod_uid;
+    who.pod_uid = unknown.pod_uid;
   } else {
     ASSIGN_OR_RETURN(who, WithUid(std::move(who)));
     const PodInfo& pod = **service_->occupancy().Find(who.pod_uid);
@@ -130,7 +130,7 @@ Result<ContainerRef> StartChecks::Name(const Entry& entry, const Holders& holder
   if (!assigned.empty() && !SameIds(assigned, has)) {
     return Wrong(who, has, "chosen before its assignment was known");
   }
-  RETURN_IF_ERROR(service_->SetHolder(unnamed, who));
+  RETURN_IF_ERROR(service_->SetHolder(unknown, who));
   return who;
 }
 

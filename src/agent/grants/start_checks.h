@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// --binding=allocate: whether a container may start with what Allocate gave to its ids
-// (allocation_grants.h). By then the kubelet says which container that is. Where it is another one
-// than was meant, or was assigned other GPUs, or nobody can tell, it does not start: what Allocate
-// has answered cannot be taken back, so the pod has to be deleted. Asked each time that a container
-// starts, also after restarts of kubelet and agent; the ledger is the memory.
+// With --binding=allocate: whether a container may start with the GPUs that Allocate gave for its
+// IDs (allocation_grants.h). At this point the kubelet lists the container that holds the IDs. The
+// start is rejected where that is another container than the agent gave the GPUs to, where its
+// assignment has other GPUs, or where neither can be known. Allocate's answer cannot be taken back,
+// so the pod has to be deleted then. The kubelet checks before each start of a container, also
+// after restarts of kubelet and agent; the ledger remembers the grants.
 //
-// The kubelet says names and not UIDs, and nothing of ordinary init containers: those start where
-// Allocate left no doubt. Whole GPUs that a plugin before us gave, by ids that name them, to a
-// container that has run are taken into the ledger here.
+// The kubelet lists pods by name, not by UID, and lists no ordinary init containers: those start
+// where Allocate knew the container for certain. Whole GPUs that an earlier plugin gave, by IDs
+// that name them, to a container that has run enter the ledger here.
 //
-// Threads: lives on `runner`, that of the grants.
+// Threads: lives on `runner`, the grants' one.
 #pragma once
 
 #include <functional>
@@ -40,42 +41,43 @@ class StartChecks {
   StartChecks(const StartChecks&) = delete;
   StartChecks& operator=(const StartChecks&) = delete;
 
-  // Replies once, now or later; not at all when it is destroyed before. FAILED_PRECONDITION: not
-  // with these ids. UNAVAILABLE: not now, and the kubelet asks again; also where a GPU is ill.
+  // Calls `done` once, now or later, and not after the object is destroyed. FAILED_PRECONDITION:
+  // the container must not start with these IDs. UNAVAILABLE: it cannot start now, also while a GPU
+  // is unhealthy; the kubelet retries.
   void Check(const std::string& resource, const std::vector<std::string>& ids, Checked done);
 
  private:
   struct Call;
   using CallPtr = std::shared_ptr<Call>;
   using Entry = GrantLedger::Entry;
-  // A container that has the ids, or some of them, as the kubelet says.
+  // A container that holds the IDs, or some of them, by the kubelet's list.
   struct Holder {
     ContainerRef who;    // without UID
-    bool exact = false;  // these, and no others of the resource
+    bool exact = false;  // these IDs and no others of the resource
   };
   using Holders = std::vector<Holder>;
 
   void Ask(const CallPtr& call);
   void Verify(const CallPtr& call, const PodDevices& listed);
-  // Whether it was meant for the one who holds the ids.
+  // Whether the entry belongs to the container that holds the IDs.
   Status Compare(const Entry& entry, const Holders& holders, const PodDevices& listed) const;
-  // Finds out whose an answer by ids is.
-  Result<ContainerRef> Name(const Entry& entry, const Holders& holders);
-  // Nothing was given to these ids.
+  // Sets the holder of an entry whose owner is unknown, from the holder of its IDs.
+  Result<ContainerRef> FindOwner(const Entry& entry, const Holders& holders);
+  // For IDs that no entry of the ledger has.
   void CheckStranger(const CallPtr& call, const Holders& holders);
   void Adopt(const CallPtr& call, const ContainerRef& holder);
-  // As to a container that late binding starts: what it was given, unless it is ill.
+  // Answers with the container's grant, as late binding does, unless a GPU of it is unhealthy.
   void Grant(const CallPtr& call, const ContainerRef& who);
   void Finish(const CallPtr& call, const Status& status) const;
 
   static Holders HoldersOf(const Call& call, const PodDevices& listed);
-  // The last that was given to the ids; null where nothing was.
+  // The latest entry with these IDs; null where there is none.
   const Entry* EntryOf(const Call& call) const;
-  // With its UID. UNAVAILABLE while the pod is not known.
+  // The same with the pod's UID. UNAVAILABLE while the pod is unknown.
   Result<ContainerRef> WithUid(ContainerRef who) const;
   bool HasRun(const ContainerRef& holder) const;
   std::vector<std::string> AssignedTo(const ContainerRef& who) const;
-  // FAILED_PRECONDITION, for people.
+  // FAILED_PRECONDITION with a text for users.
   Status Wrong(const ContainerRef& who, const std::vector<std::string>& has,
                const std::string& why) const;
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What tokens alone say that a container asks for: their resources, and how many units of each. For
-// agents that cannot see the pod. Pure.
+// The request of a container by its tokens alone: their resources, and the units of each. For
+// agents without access to pods. Pure.
 #pragma once
 
 #include <string>
@@ -12,7 +12,7 @@
 
 namespace tessera::agent {
 
-// Resources whose tokens the agent gives.
+// Resources for which the agent gives tokens.
 const std::vector<std::string>& ServedResources();
 
 // Errors of device::ParseRequest.
@@ -20,7 +20,7 @@ Result<device::Request> RequestOfTokens(const std::string& container,
                                         const std::vector<Claim>& claims,
                                         device::MemoryUnit gpu_mem_unit);
 
-// The GPUs that the kubelet named; nothing where it gave units of shared ones.
+// The GPUs that the kubelet named; empty where it gave units of shared GPUs.
 std::vector<std::string> NamedGpus(const std::vector<Claim>& claims);
 
 }  // namespace tessera::agent
