@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the agent answers to GetPreferredAllocation and Allocate, with late binding: a token. What
-// it answers otherwise is bound_answers.h's. Texts of errors are those of NVIDIA's device plugin,
-// because people and tools search for them. Pure; any thread.
+// The answers to GetPreferredAllocation and Allocate with late binding, where Allocate returns a
+// token; bound_answers.h has the others. Error texts are those of NVIDIA's device plugin, because
+// people and tools search for them. Pure; any thread.
 #pragma once
 
 #include <functional>
@@ -48,17 +48,16 @@ class PluginAnswers {
   using Checked = std::function<void(Status)>;
 
   virtual ~PluginAnswers() = default;
-  // UNKNOWN: an id that is not offered.
+  // UNKNOWN: an ID that is not offered.
   virtual Status CheckIds(const DeviceSet& set, const std::vector<std::string>& ids) const = 0;
-  // Calls `done` once, now or later, on any thread; or drops it when the agent leaves. Errors of
+  // Calls `done` once, now or later, on any thread, or drops it when the agent stops. Errors of
   // CheckIds.
   virtual void Answer(const DeviceSet& set, const std::vector<std::string>& ids,
                       Allocated done) const = 0;
-  // Whether the kubelet shall ask before it starts a container, and what it is told then; `done` as
-  // above.
+  // Whether the kubelet calls PreStartContainer, and the answer to it; `done` as above.
   virtual bool checks() const { return false; }
   virtual void Check(const std::vector<std::string>&, Checked done) const { done(Status::Ok()); }
-  // Whether the kubelet shall ask for preferred allocations.
+  // Whether the kubelet calls GetPreferredAllocation.
   virtual bool prefers() const = 0;
   virtual Result<std::vector<std::string>> Prefer(const DeviceSet& set,
                                                   const std::vector<std::string>& available,
@@ -74,14 +73,14 @@ class Allocator final : public PluginAnswers {
             AdmissionOrder* admission_order = nullptr);
 
   Status CheckIds(const DeviceSet& set, const std::vector<std::string>& ids) const override;
-  // Errors of CheckIds. Ids given twice count once.
+  // Errors of CheckIds. An ID given twice counts once.
   Result<Allocation> Allocate(const DeviceSet& set, const std::vector<std::string>& ids) const;
   void Answer(const DeviceSet& set, const std::vector<std::string>& ids,
               Allocated done) const override {
     done(Allocate(set, ids));
   }
   bool prefers() const override { return true; }
-  // Empty where the question has no answer (fewer available than asked); UNKNOWN for an unknown id.
+  // Empty where fewer IDs are available than requested; UNKNOWN for an unknown ID.
   Result<std::vector<std::string>> Prefer(const DeviceSet& set,
                                           const std::vector<std::string>& available,
                                           const std::vector<std::string>& must_include,
@@ -119,12 +118,12 @@ class ShareAllocator final : public PluginAnswers {
   const Clock* const clock_;
 };
 
-// Without those that repeat one before them.
+// `ids` without duplicates, in order.
 std::vector<std::string> WithoutRepeats(const std::vector<std::string>& ids);
-// What is kept of the ids of a share: the smallest and how many they are, because thousands would
-// not fit into an environment. The kubelet names equal ids in another order each time.
+// The IDs of a share in a token: the smallest ID and how many more there are, because thousands
+// would not fit into an environment. The kubelet passes equal IDs in another order each time.
 std::vector<std::string> ShareTokenIds(const std::vector<std::string>& ids);
-// How many units such ids stand for.
+// The units for which such IDs stand.
 int64_t UnitsOfToken(const std::vector<std::string>& ids);
 
 // "/dev/nvidia3" below `root`.

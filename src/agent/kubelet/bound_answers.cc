@@ -19,7 +19,7 @@ constexpr std::array<std::string_view, 4> kControlNodes = {
 Allocation AllocationOf(const grant::Grant& grant, const DeviceSpecOptions& options) {
   Allocation allocation;
   for (const auto& [name, value] : grant.env) allocation.env.push_back({name, value});
-  // The kubelet keeps the answer, and whoever reads it later knows that it is ours.
+  // The kubelet keeps the answer; the mark shows readers that the agent wrote it.
   allocation.annotations.push_back({std::string(names::kAnnotationAllocated), "true"});
   if (!options.pass_device_specs || grant.devices.empty()) return allocation;
   for (const std::string_view node : kControlNodes) {

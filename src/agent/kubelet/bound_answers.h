@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// What one resource answers to the kubelet with --binding=allocate: the environment and device
+// The answers of one resource to the kubelet with --binding=allocate: the environment and device
 // nodes of the GPUs that the grants' thread gives (allocation_grants.h), and before each start
-// whether they are the container's (start_checks.h). The environment is that of NVIDIA's device
-// plugin, and what the older systems' images read. Any thread.
+// whether the GPUs belong to the container (start_checks.h). The environment has the variables of
+// NVIDIA's device plugin and those of older systems' images. Any thread.
 #pragma once
 
 #include <memory>
@@ -14,7 +14,7 @@
 
 namespace tessera::agent {
 
-// Who gives and checks. Any thread; `done` is called on any, once, or dropped when it is destroyed.
+// Gives and checks GPUs. Any thread; calls `done` on any thread, once, or drops it when destroyed.
 class KubeletGrants {
  public:
   virtual ~KubeletGrants() = default;
@@ -32,7 +32,7 @@ struct DeviceSpecOptions {
 
 class BoundAnswers final : public PluginAnswers {
  public:
-  // `late` knows the ids, and which are better. `grants` outlives it.
+  // `late` checks and prefers IDs. `grants` outlives it.
   BoundAnswers(std::string resource, std::unique_ptr<const PluginAnswers> late,
                DeviceSpecOptions options, KubeletGrants* grants);
 

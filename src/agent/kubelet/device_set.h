@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a node can offer at one moment: the GPUs of one inventory, whole and cut into units, ready
-// for the questions of the kubelet. Not who holds them (offers.h). Immutable, so that the threads
-// of gRPC read it without waiting for anybody.
+// for the kubelet's calls. Not for who holds them (agent/grants/offers.h). Immutable, so gRPC's
+// threads read it without waiting.
 #pragma once
 
 #include <cstdint>
@@ -26,20 +26,20 @@ class DeviceSet {
     bool operator==(const Offer&) const = default;
   };
 
-  // GPUs whose UUID could not travel to the kubelet (not UTF-8, empty, too long) are left out and
-  // named in `left_out`.
+  // A GPU whose UUID cannot be a device ID (not UTF-8, empty, too long) is listed in `left_out`
+  // instead.
   explicit DeviceSet(std::shared_ptr<const device::NodeInventory> inventory,
                      device::MemoryUnit gpu_mem_unit = device::MemoryUnit::kGiB);
 
   const device::NodeInventory& inventory() const { return *inventory_; }
-  // What the node shall say: the inventory, and what is worth knowing of how it is shared.
+  // The inventory as the node publishes it, with a note on how GPUs are shared.
   device::NodeInventory PublishedInventory() const;
   // By position in the inventory.
   const std::vector<Offer>& offers() const { return offers_; }
   const std::vector<std::string>& left_out() const { return left_out_; }
   const SharePlan& shares() const { return shares_; }
 
-  // The offered GPU of that id; null for an unknown one.
+  // The offered GPU with this ID; null for an unknown ID.
   const device::Gpu* Find(std::string_view id) const;
   // Tabulated at the first call, which takes tens of milliseconds on 16 GPUs. Any thread.
   const placement::Chooser& chooser() const;
@@ -60,7 +60,7 @@ class DeviceSetHolder {
   void Set(std::shared_ptr<const DeviceSet> set);
 
  private:
-  // Guards one pointer: written by the runner's thread, copied by those of gRPC and of the grants.
+  // Guards one pointer: the runner's thread writes it, gRPC's and the grants' threads copy it.
   mutable std::mutex mutex_;
   std::shared_ptr<const DeviceSet> set_;
 };

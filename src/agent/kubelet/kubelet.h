@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The two things that we ask of the kubelet: to register a device plugin, and which pods hold which
-// devices. As interfaces, so that the state machines that use them run under virtual time.
+// What the agent requests of the kubelet: registration of a device plugin, and the list of pods and
+// their devices. Interfaces, so that the state machines that use them run under virtual time.
 #pragma once
 
 #include <algorithm>
@@ -17,7 +17,7 @@ namespace tessera::agent {
 struct Registration {
   std::string endpoint;  // base name of our socket
   std::string resource;
-  bool pre_start = false;  // it asks before each start
+  bool pre_start = false;  // the kubelet calls PreStartContainer
 };
 
 // Threads: the runner's. `done` is called on it, once, never from within the call.
@@ -26,9 +26,9 @@ class KubeletRegistry {
   using Done = std::function<void(Status)>;
 
   virtual ~KubeletRegistry() = default;
-  // Names this kubelet's socket: another text is another socket file. Empty while there is none.
+  // Identifies the kubelet's socket file. Empty while there is none.
   virtual std::string SocketIdentity() const = 0;
-  // The kubelet calls back into our server before it answers. UNAVAILABLE: nobody listens.
+  // The kubelet calls our server before it answers. UNAVAILABLE: no kubelet listens.
   virtual void Register(const Registration& registration, Done done) = 0;
 };
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kubelet over gRPC. Every call has a connection of its own that we make ourselves: gRPC would
-// wait a second after a refused one, and a kubelet that starts refuses for some milliseconds,
+// The kubelet over gRPC. Every call has a connection of its own, which the agent makes itself: gRPC
+// waits a second after a refused connection, and a starting kubelet refuses for some milliseconds,
 // because its socket appears before it listens.
 //
 // Threads: live on `runner`. Destroying one cancels its calls; their `done` is not called any more.
@@ -14,7 +14,7 @@
 
 namespace tessera::agent {
 
-// The calls that are under way, so that none outlives what it reports to.
+// The calls that are under way, so that none outlives the object to which it reports.
 class PendingCalls;
 
 class GrpcKubeletRegistry final : public KubeletRegistry {

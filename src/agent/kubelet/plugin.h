@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One resource at the kubelet: the plugin's server, its registration, and the folder in which both
-// meet. Offers nothing until it has been given devices. Threads: lives on `runner`.
+// The device plugin of one resource: its server, its registration, and the watch of the folder with
+// both sockets. Offers nothing before the first Publish. Threads: lives on `runner`.
 #pragma once
 
 #include <functional>
@@ -23,7 +23,7 @@ struct PluginOptions {
 
 class Plugin {
  public:
-  // All outlive it. Removes the sockets of plugins that were killed.
+  // All outlive it. Removes sockets that killed plugins left behind.
   Plugin(TaskRunner* runner, PluginOptions options, const PluginAnswers* answers,
          const DeviceSetHolder* devices, KubeletMetrics* metrics);
   // Leaves the kubelet: the resource becomes unavailable at once.
@@ -31,8 +31,8 @@ class Plugin {
   Plugin(const Plugin&) = delete;
   Plugin& operator=(const Plugin&) = delete;
 
-  // Tells the kubelet; the first time, registers with it. The offers are of the set that `devices`
-  // holds.
+  // Sends the offers to the kubelet; registers at the first call. REQUIRES: the offers are of the
+  // set that `devices` holds.
   void Publish(const std::vector<DeviceSet::Offer>& offers);
   // The kubelet reads our list.
   bool registered() const;

@@ -208,8 +208,8 @@ void StreamHub::Remove(Stream* stream) {
   });
 }
 
-// A call that may be answered later, on any thread; whoever drops it has answered that nobody
-// answers any more. gRPC's objects are valid until Finish.
+// A call that may be answered later, on any thread. Destroying it without an answer answers that
+// the agent stops. gRPC's objects are valid until Finish.
 class PendingCall {
  public:
   PendingCall(grpc::CallbackServerContext* context, std::string_view method,

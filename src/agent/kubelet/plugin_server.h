@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // The device plugin's side of v1beta1 for one resource: a gRPC server on a unix socket with all
-// five calls. Knows nothing of registration (registrar.h) nor of how answers come about
-// (allocation.h).
+// five calls. Not for registration (registrar.h) or for the content of answers (allocation.h).
 //
-// The socket is listened on here and not by gRPC: so it can be made again, under the same name,
-// when somebody has removed it, while the kubelet's connection and its device stream live on.
+// The server listens on the socket itself and passes connections to gRPC, so a removed socket can
+// be made again under its name while the kubelet's connection and its device stream stay open.
 //
-// Threads: lives on `runner`. The kubelet's calls come on gRPC's threads and are answered there,
-// from the immutable DeviceSet, or later by whoever the answers ask; no thread waits, and nobody
-// for the runner, NVML or the API server, because one slow answer stops the admission of every pod.
+// Threads: lives on `runner`. The kubelet's calls come on gRPC's threads and are answered there
+// from the immutable DeviceSet, or later on the thread of the answer. No thread waits for the
+// runner, NVML or the API server, because one slow answer stops the admission of every pod.
 #pragma once
 
 #include <functional>
@@ -35,23 +34,22 @@ class PluginServer {
   // All outlive the server.
   PluginServer(TaskRunner* runner, const PluginAnswers* answers, const DeviceSetHolder* devices,
                KubeletMetrics* metrics, Events events);
-  // Ends all streams and calls; the socket's file goes if it is still ours.
+  // Ends all streams and calls, and removes the socket's file if it is still ours.
   ~PluginServer();
   PluginServer(const PluginServer&) = delete;
   PluginServer& operator=(const PluginServer&) = delete;
 
-  // Serves connections on `path` from now on, in place of the socket that was listened on before.
-  // A file that is there is replaced.
+  // Serves connections on `path` from now on, instead of the socket before. Replaces a file at
+  // `path`.
   Status Listen(const std::string& path);
   // Whether the file at the path of Listen is still our socket.
   bool SocketPresent() const;
 
-  // Sends the list to every stream if it is another one than before; streams that open later get it
-  // first thing.
+  // Sends the list to every stream if it has changed; a new stream begins with it.
   void Publish(const std::vector<DeviceSet::Offer>& offers);
-  // Ends all streams, politely where the peer still reads.
+  // Ends all streams; a peer that still reads gets a regular end.
   void CloseStreams();
-  // Streams that are open, as the runner has been told.
+  // Open streams, by the events that the runner has received.
   int open_streams() const;
 
  private:

@@ -62,8 +62,7 @@ void Registrar::Repair() {
     listened_ = true;
     return;
   }
-  // The folder is not there, or not ours to write. Registering would tell of a socket that nobody
-  // can reach.
+  // The folder is missing or not writable. A registration would name a socket that does not exist.
   Log(Severity::kError, "cannot listen for the kubelet",
       {{"endpoint", registration_.endpoint}, {"error", status.ToString()}});
   runner_->PostDelayed(kLongestPause, [weak = std::weak_ptr<Registrar*>(self_)] {
@@ -79,7 +78,7 @@ void Registrar::Try() {
   UpdateRegistered();
   if (tried_kubelet_.empty()) return;  // its appearance wakes us
   if (!endpoint_->SocketPresent()) return TryLater(Code::kNotFound);
-  // Whoever still holds a stream is not the kubelet that we are about to register with.
+  // A stream that is still open belongs to another kubelet than the one to register with.
   if (endpoint_->open_streams() > 0) endpoint_->CloseStreams();
   in_flight_ = true;
   stream_ended_in_flight_ = false;
@@ -92,7 +91,7 @@ void Registrar::Try() {
 
 void Registrar::OnRegistered(const Status& status) {
   in_flight_ = false;
-  // A socket on which nobody listens yet is no failure to count: it is how a kubelet starts.
+  // Not counted: a starting kubelet has its socket before it listens.
   if (status.code() != Code::kUnavailable) metrics_->registrations.Add(InfoOf(status.code()).name);
   if (!status.ok()) {
     if (status.code() != Code::kUnavailable || pause_ >= kLongestPause) {

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// Keeps one device plugin registered with the kubelet, whatever happens to either: the kubelet
-// starts, stops, restarts, forgets us, or somebody removes our socket.
+// Keeps one device plugin registered with the kubelet while the kubelet starts, stops, restarts or
+// forgets the plugin, or the plugin's socket is removed.
 //
 //   no kubelet.sock            wait for it (inotify); no polling
 //   kubelet.sock appears       try at once, then every 10 ms for two seconds, because it exists
 //                              before it listens; after that with pauses that grow to 1 s
 //   registered, stream open    nothing to do
-//   last stream ends           register again, with the same back-off. Kubelets up to 1.36 drop the
+//   last stream ends           register again with the same back-off. Kubelets up to 1.36 drop the
 //                              new plugin when the stream of an old one ends late, so an end right
 //                              after registering is normal, and the pause grows until it settles
-//   our socket vanishes        listen again under the same name; open streams go on, so the kubelet
-//                              notices nothing
+//   our socket vanishes        listen again under the same name; open streams continue, so the
+//                              kubelet notices nothing
 // Streams are closed before a registration with another kubelet, never while one is in use.
 //
 // Threads: lives on `runner`. Not for what the plugin answers (plugin_server.h).
@@ -42,14 +42,14 @@ class Registrar {
   static constexpr Duration kLongestPause = std::chrono::seconds(1);
   // A kubelet that starts listens right after its socket has appeared.
   static constexpr Duration kStarting = std::chrono::seconds(2);
-  // A stream that lives so long shows that the registration holds.
+  // A stream of this age shows that the registration holds.
   static constexpr Duration kSettled = std::chrono::seconds(5);
-  // The kubelet opens its stream right after registering; sooner than that we look where a stream
-  // has ended meanwhile, which may have been the new one.
+  // The kubelet opens its stream right after registering. The wait is short where a stream has
+  // ended meanwhile, because that may have been the new one.
   static constexpr Duration kStreamWait = std::chrono::seconds(5);
   static constexpr Duration kShortStreamWait = std::chrono::milliseconds(250);
 
-  // All outlive it. `on_change` is told when registered() changes; may be null.
+  // All outlive it. Calls `on_change` when registered() changes; may be null.
   Registrar(TaskRunner* runner, KubeletRegistry* kubelet, PluginEndpoint* endpoint,
             Registration registration, KubeletMetrics* metrics, std::function<void()> on_change);
   ~Registrar();
@@ -64,7 +64,7 @@ class Registrar {
   void OnPluginSocketVanished();
   void OnStreamOpened();
   void OnStreamClosed();
-  // The state of the folder is unknown.
+  // The folder may have changed unseen.
   void OnRescan();
 
   // The kubelet has accepted us and reads our list.
@@ -92,11 +92,11 @@ class Registrar {
   bool accepted_ = false;  // the last registration was accepted and its streams have not ended
   bool registered_ = false;
   bool stream_ended_in_flight_ = false;
-  uint64_t attempt_ = 0;  // what belongs to an earlier attempt does nothing
+  uint64_t attempt_ = 0;  // tasks of earlier attempts do nothing
   Duration pause_ = kFirstPause;
   MonotonicTime starting_until_{};
   std::string tried_kubelet_;  // identity of its socket, at the latest attempt
-  std::string known_kubelet_;  // the one that accepted us last
+  std::string known_kubelet_;  // the kubelet that accepted us last
   const std::shared_ptr<Registrar*> self_;
 };
 

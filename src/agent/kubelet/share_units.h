@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-// How the GPUs of a node are cut into device ids for the resources that share them:
+// How the GPUs of a node are cut into device IDs for the resources that share them:
 //
-//   aliyun.com/gpu-mem        one id for each GiB (or MiB) of a GPU
-//   tencent.com/vcuda-core    100 ids for each GPU
-//   tencent.com/vcuda-memory  one id for each 256 MiB of a GPU
+//   aliyun.com/gpu-mem        one ID for each GiB (or MiB) of a GPU
+//   tencent.com/vcuda-core    100 IDs for each GPU
+//   tencent.com/vcuda-memory  one ID for each 256 MiB of a GPU
 //
-// An id is a letter for the resource, three characters for the GPU, and a number: "m3kf2a". They
-// are short because the kubelet's client stops at 4 MiB for all of them, unlike in all resources
-// because kubelets up to 1.36 mix up equal ones, and the same after a restart. Which id a container
-// has says nothing of which GPU it gets.
+// An ID is a letter for the resource, three characters for the GPU, and a number: "m3kf2a". IDs are
+// short, because the kubelet's client stops at 4 MiB for a whole list. They differ between
+// resources, because kubelets up to 1.36 mix up equal ones, and stay the same after a restart. An
+// ID does not say which GPU its container gets.
 //
-// In MiB, GPUs that together have more than some 30 GiB would make a list above kMaxListBytes. Such
-// a node counts in GiB, and says so: a pod that means MiB then waits for another node, and none
-// gets less or more than it means.
+// Counted in MiB, GPUs of more than some 30 GiB together would make a list above kMaxListBytes.
+// Such a node counts in GiB and publishes that: a pod that counts in MiB waits for another node,
+// and no pod gets less or more than it requests.
 //
 // Threads: immutable values.
 #pragma once
@@ -45,7 +45,7 @@ struct ShareUnits {
   std::vector<PerGpu> gpus;
 
   static std::string IdOf(const PerGpu& gpu, int number);
-  // Whether it is one of the ids.
+  // Whether the ID is one of this resource.
   bool Has(std::string_view id) const;
   int64_t count() const;
 };
@@ -53,7 +53,7 @@ struct ShareUnits {
 class SharePlan {
  public:
   SharePlan() = default;
-  // GPUs in MIG mode, and those whose memory is not known, are not shared.
+  // GPUs in MIG mode and GPUs of unknown memory are not shared.
   SharePlan(const device::NodeInventory& inventory, device::MemoryUnit gpu_mem_unit);
 
   // Null for a resource that is not one of the three.
@@ -61,7 +61,7 @@ class SharePlan {
   const std::vector<ShareUnits>& resources() const { return resources_; }
   // Of aliyun.com/gpu-mem on this node.
   device::MemoryUnit gpu_mem_unit() const { return unit_; }
-  // For people, where that is not the unit that was asked for; else empty.
+  // A text for users where the unit is not the configured one; else empty.
   const std::string& note() const { return note_; }
 
  private:

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The pods of this node through our API client: one watch, and patches of their annotations with
-// growing waits while the server refuses them or is away. Idle cost: a watch, renewed every five to
-// ten minutes. Threads: made, used and destroyed on `runner`'s.
+// The pods of this node over our API client: one watch, and patches of annotations, which are
+// retried with growing pauses. Idle cost: a watch, renewed every five to ten minutes.
+// Threads: made, used and destroyed on `runner`'s thread.
 #pragma once
 
 #include <memory>
@@ -13,16 +13,16 @@
 
 namespace tessera::agent {
 
-// The UID by which kubelet and engine know the pod. A static pod has one of its own, which the API
-// server's copy of it (the mirror pod) names in an annotation.
+// The UID by which kubelet and engine know the pod. For a static pod it differs from that of the
+// API server's copy (the mirror pod), which has it in an annotation.
 std::string NodeUidOf(const kube::ObjectMeta& pod);
 
-// What the agent needs of a pod. `unit` is what the pod means by 1 of aliyun.com/gpu-mem.
+// What the agent needs of a pod. `unit`: the meaning of 1 of aliyun.com/gpu-mem in pods.
 std::shared_ptr<const PodInfo> PodInfoOf(const kube::PodObject& pod, device::MemoryUnit unit);
 
 class KubePods final : public Pods {
  public:
-  // Errors of kube::FindConfig. `gpu_mem_unit` is what pods mean by 1 of aliyun.com/gpu-mem.
+  // Errors of kube::FindConfig. `gpu_mem_unit`: the meaning of 1 of aliyun.com/gpu-mem in pods.
   static Result<std::unique_ptr<KubePods>> Make(net::IoThread* io, TaskRunner* runner,
                                                 const std::string& kubeconfig,
                                                 const std::string& node_name,

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which pods still have processes on this node: the evidence by which a GPU is released. A pod's
-// cgroup is empty when no process of /proc names it, which holds for cgroup v1 and v2 and for both
-// cgroup drivers; a process that hangs in the kernel (state D) or is frozen still counts, a zombie
-// has closed its GPUs and does not. NVML adds processes that have left /proc while the driver still
-// holds their memory.
+// Which pods still have processes on this node: the evidence on which a GPU is released. A pod has
+// left when no process of /proc is in its cgroup, for both cgroup versions and both cgroup drivers.
+// A process that hangs in the kernel (state D) or is frozen counts; a zombie has closed its GPUs
+// and does not count. NVML adds processes that have left /proc while the driver still holds their
+// memory.
 //
-// Not for whether a pod should be there: that is what API server and kubelet say (ended_pods.h).
-// The agent must see the processes of the node: hostPID in its DaemonSet.
+// Not for whether a pod should be there: API server and kubelet say that (ended_pods.h).
+// The agent must see the processes of the node: its DaemonSet sets hostPID.
 #pragma once
 
 #include <functional>
@@ -30,13 +30,13 @@ struct ProcessSightings {
     bool operator==(const Process&) const = default;
   };
 
-  // Why nothing is known: /proc cannot be read.
+  // An error where /proc cannot be read; then the rest is empty.
   Status status;
   std::map<std::string, std::vector<Process>, std::less<>> by_pod;  // by UID, in order of pid
-  // Processes that the driver lists on a GPU, by UUID, and that /proc does not have any more.
+  // Processes that the driver lists on a GPU, by UUID, and that have left /proc.
   std::map<std::string, std::vector<int>, std::less<>> exited_on_gpu;
 
-  // Describes for people the processes that are left of a pod with these shares: "process 4711
+  // Describes for users the remaining processes of a pod with these shares: "process 4711
   // (state D) of it is still there", "2 processes of it are still there, the first is 4711 (state
   // S)"; "" if none is left.
   std::string RemainsOf(const std::string& pod_uid,
@@ -48,16 +48,17 @@ class PodProcesses {
   using Done = std::function<void(const ProcessSightings&)>;
 
   virtual ~PodProcesses() = default;
-  // `done` runs later on the owner's runner, and not after the object is gone.
+  // Calls `done` later on the owner's runner, and not after the object is destroyed.
   virtual void Read(Done done) = 0;
 };
 
-// Reads <proc_root>/<pid>/cgroup of all processes. `gpus` is what the driver lists; blocks for some
-// 10 µs per process.
+// Reads <proc_root>/<pid>/cgroup of all processes. `gpus`: the driver's list of processes. Blocks
+// for some 10 µs per process.
 ProcessSightings SightProcesses(const std::string& proc_root, const gpu::ProcessReport& gpus);
 
-// The real one: asks the driver, then walks /proc on a thread of its own. A driver that is away or
-// hangs adds nothing: its processes are in /proc, too. Threads: lives on `runner`.
+// The processes of this node: lists those of the driver, then walks /proc on a thread of its own. A
+// driver that is away or hangs adds nothing; its processes are in /proc, too. Threads: lives on
+// `runner`.
 class NodeProcesses final : public PodProcesses {
  public:
   // All outlive it.

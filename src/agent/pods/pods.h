@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The pods of this node as the API server has them: what they ask for, and what the scheduler wrote
-// on them. As an interface, so that grants run without a cluster.
+// The pods of this node as the API server has them: their requests, and the annotations that the
+// scheduler wrote. An interface, so that grants run without a cluster.
 //
 // Threads: lives on the grants' runner, and calls back on it.
 #pragma once
@@ -19,22 +19,22 @@
 
 namespace tessera::agent {
 
-// Immutable: a pod that changes is another one.
+// Immutable: a change makes a new PodInfo.
 struct PodInfo {
   std::string uid;  // by which kubelet and engine know it; see kube_pods.h for static pods
   std::string ns;
   std::string name;
-  Result<device::Request> request = device::Request();  // an error: a rule that it breaks
+  Result<device::Request> request = device::Request();  // an error: the rule that the pod breaks
   device::Annotations annotations;                      // those that src/device reads
   bool ended = false;                                   // its containers have ended for good
   kube::StringMap container_ids;                        // by container: "containerd://<id>"
-  std::set<std::string, std::less<>> ended_containers;  // that do not run, or not again yet
+  std::set<std::string, std::less<>> ended_containers;  // ended, and not started again yet
   WallTime created{};
 
   std::string Text() const { return ns + "/" + name; }
 };
 
-// What people see of a pod in `kubectl describe pod`.
+// An Event about a pod, as `kubectl describe pod` shows it.
 struct PodEvent {
   bool warning = false;
   std::string_view reason;  // of api/names.h
@@ -49,24 +49,24 @@ class Pods {
   class Listener {
    public:
     virtual ~Listener() = default;
-    // Came, changed, or is gone.
+    // The pod was added, changed or deleted.
     virtual void OnPod(const std::string& uid) = 0;
-    // All are known from here on.
+    // The first list is complete.
     virtual void OnPodsSynced() = 0;
   };
 
   virtual ~Pods() = default;
-  // Before anything else, once. The listener outlives the pods.
+  // REQUIRES: called once, before anything else. The listener outlives the pods.
   virtual void Start(Listener* listener) = 0;
   virtual const Map& pods() const = 0;
-  // Whether all have come once: who is not there does not exist.
+  // Whether the first list is complete: a pod that is missing then does not exist.
   virtual bool synced() const = 0;
-  // Why they are not known, or not up to date; for people.
+  // Why pods are unknown or out of date, for users.
   virtual Status trouble() const = 0;
-  // Writes the annotations on the pod some time soon, for as long as it exists; a later call for
-  // the same pod adds to it.
+  // Writes the annotations on the pod soon, and retries while the pod exists. A later call for the
+  // same pod adds to them.
   virtual void Annotate(const PodInfo& pod, const device::Annotations& annotations) = 0;
-  // Makes an Event about the pod. It may be lost.
+  // Records an Event about the pod. It may be lost.
   virtual void Record(const PodInfo& pod, const PodEvent& event) = 0;
 };
 

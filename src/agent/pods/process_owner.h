@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Finds the pod (by UID) and the container (by the engine's id) that a process belongs to, from
-// /proc/<pid>/cgroup. Knows the paths of both cgroup drivers and both cgroup versions, and of
-// containerd, CRI-O and Docker. A process cannot choose its cgroup; its environment could say
-// anything.
+// Finds the pod (by UID) and the container (by the engine's ID) of a process, from
+// /proc/<pid>/cgroup. Reads the paths of both cgroup drivers and both cgroup versions, of
+// containerd, CRI-O and Docker. A process cannot choose its cgroup, but it can its environment.
 //
 // Threads: pure, but for reading files of /proc.
 #pragma once
@@ -19,12 +18,12 @@ struct ProcessOwner {
   bool operator==(const ProcessOwner&) const = default;
 };
 
-// Of the text of /proc/<pid>/cgroup; nothing where that is no pod's.
+// From the text of /proc/<pid>/cgroup; nothing for a process outside pods.
 std::optional<ProcessOwner> ParseProcessOwner(std::string_view cgroup);
-// Nothing also where the process is gone. `proc_root`: "/proc".
+// The same; nothing also where the process is gone. `proc_root`: "/proc".
 std::optional<ProcessOwner> OwnerOf(const std::string& proc_root, int pid);
 
-// The pid by which the process knows itself; in a container it is another one than `pid`. Nothing
+// The pid in the process's own PID namespace, which differs from `pid` in a container. Nothing
 // where the process is gone.
 std::optional<int> OwnPidOf(const std::string& proc_root, int pid);
 

@@ -1,18 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// The pods of this node, and their memory: those that ask for devices are written down as they are
-// seen, so that an agent that starts while the API server is away still knows what the pods that
-// were bound before are assigned. What the server says goes first, and once it has said everything,
-// pods that it does not know are forgotten; until then one that ended meanwhile keeps its room from
-// local choices and from what is offered, and nothing else.
+// The pods of this node with a memory: pods that request devices are recorded in a journal, so that
+// an agent that starts while the API server is away knows the assignments of pods that were bound
+// before. The server's state wins, and after its first complete list, pods that are not in it are
+// forgotten. A pod that ended meanwhile keeps its GPUs from local choices and offers until then.
 //
 // The records, as JSON:
 //
 //   {"do":"pod","uid":…,"namespace":…,"pod":…,"created":ns,"annotations":{…},"request":{…}}
 //   {"do":"gone","uid":…}
 //
-// Threads: the grants'. Cost: a record where a pod came, ended, or got other annotations, which
-// does not wait for the disk; a new list when most of it is history. Errors of the disk are logged:
-// then less is remembered.
+// Threads: the grants'. Cost: a record for a pod that was added, ended, or got other annotations,
+// which does not wait for the disk; a new list when most of it is history. Disk errors are logged:
+// fewer pods are remembered then.
 #pragma once
 
 #include <functional>
@@ -28,7 +27,7 @@ namespace tessera::agent {
 
 class RememberedPods final : public Pods, private Pods::Listener {
  public:
-  // `records` are those that the log holds.
+  // `records`: what the log holds.
   RememberedPods(std::unique_ptr<Pods> pods, std::unique_ptr<grant::RecordLog> log,
                  const std::vector<std::string>& records);
 
@@ -56,10 +55,10 @@ class RememberedPods final : public Pods, private Pods::Listener {
   Map known_;
   std::map<std::string, size_t> written_;  // hash of the record of each pod that is in the log
   size_t records_ = 0;                     // in the log
-  bool rewrite_ = false;                   // the log has refused a record and wants a new list
+  bool rewrite_ = false;                   // the log has rejected a record and needs a new list
 };
 
-// Pure. Nothing where the record is of another kind, or of a later version.
+// Pure. Nothing for a record of another kind or of a later version.
 std::string EncodePod(const PodInfo& pod);
 std::shared_ptr<const PodInfo> DecodePod(const std::string& record);
 
