@@ -37,7 +37,7 @@ constexpr Duration kDeviceNodeRetry = std::chrono::seconds(5);
 constexpr Duration kModprobeRetry = std::chrono::minutes(1);
 // A kubelet that takes our registration has registered its node by then.
 constexpr Duration kNodeRegistered = std::chrono::seconds(20);
-// Whoever writes over what the node says is overruled after so long: one request of an idle agent.
+// Another writer's change of the Node is corrected after this time: one request of an idle agent.
 constexpr Duration kNodeLook = std::chrono::minutes(5);
 constexpr Duration kReleaseLook = std::chrono::seconds(1);
 // The engine is given a minute to serve again after a repair.
@@ -67,7 +67,7 @@ class Agent::Impl {
             fmt::format("the driver is closed for maintenance: remove {} to open it again",
                         ReleaseFile(options_)))) {}
 
-  // The kubelet's streams end first: it shall not see a plugin whose GPUs nobody watches.
+  // The kubelet's streams end first: it must not see a plugin whose GPUs are not watched any more.
   ~Impl() { plugins_.reset(); }
 
   Status Start();
@@ -268,8 +268,8 @@ Status Agent::Impl::StartStatusPage() {
   return Status::Ok();
 }
 
-// Whoever still has gpu-manager on the node keeps its page, and the GPUs have an agent all the
-// same.
+// An error of the page does not stop the agent: a gpu-manager that is still on the node keeps the
+// port.
 void Agent::Impl::StartManagerPage() {
   if (options_.manager_address.empty()) return;
   ManagerPage::Sources sources;
@@ -308,7 +308,7 @@ void Agent::Impl::StartPublisher() {
   KeepLookingAtNode();
 }
 
-// Made now, while the driver reports no GPU, when the GPUs change, and when somebody removes one.
+// Made now, while the driver reports no GPU, when the GPUs change, and when a node is removed.
 void Agent::Impl::StartDeviceNodes() {
   node_watcher_ =
       std::make_unique<DirWatcher>(runner_, JoinPath(options_.dev_root_ctr_path, "dev"),

@@ -37,7 +37,7 @@ void WriteMetrics(const AgentMetrics& metrics, std::string_view resource, Metric
   WriteCounter("tessera_kubelet_restarts_total", "Times that the kubelet made its socket anew.",
                metrics.kubelet.kubelet_restarts, text);
   WriteCounter("tessera_plugin_socket_repairs_total",
-               "Times that the plugin's socket was removed by somebody and made again.",
+               "Times that the plugin's socket was removed and made again.",
                metrics.kubelet.socket_repairs, text);
   WriteCounter("tessera_list_and_watch_messages_total", "Device lists sent to the kubelet.",
                metrics.kubelet.list_and_watch_messages, text);
@@ -52,7 +52,7 @@ void WriteMetrics(const AgentMetrics& metrics, std::string_view resource, Metric
                metrics.grants.named_other_gpus, text);
   WriteCounter("tessera_starts_refused_total",
                "With --binding=allocate: times that the kubelet was told not to start a container, "
-               "because it has other GPUs than it was assigned, or nobody can tell.",
+               "because it has other GPUs than it was assigned, or its GPUs are unknown.",
                metrics.grants.starts_refused, text);
   text->Family("tessera_leaving_containers", "gauge",
                "Containers of pods that are gone whose GPUs wait for processes to end.");

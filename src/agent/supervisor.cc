@@ -110,7 +110,7 @@ class Supervisor {
 }  // namespace
 
 int Supervise(const std::function<int()>& agent, const SupervisorOptions& options) {
-  // So that whoever looks for the agent by its name finds the one that works.
+  // So that a search for the agent by name finds the process that works.
   ::prctl(PR_SET_NAME, "tessera-init");
   const auto named = [&agent] {
     ::prctl(PR_SET_NAME, "tessera-agent");

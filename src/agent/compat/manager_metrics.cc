@@ -97,7 +97,7 @@ std::string ManagerMetricPage(const ManagerState& state) {
   MetricsText text;
   const std::vector<const ManagedContainer*> containers = Sorted(state);
   for (const Family& family : Families()) {
-    // A use that nobody knows is not one of 0.
+    // An unknown use is not a use of 0.
     if (containers.empty() || (family.of_use && !state.problem.empty())) continue;
     text.Family(family.name, "gauge", family.help);
     for (const ManagedContainer* container : containers) {

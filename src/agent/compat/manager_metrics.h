@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// What TKEStack's gpu-manager showed on its port 5678, for dashboards that read it: /metric with
-// four series for each container, /usage and /graph in its JSON. Values are the driver's, limits
-// those of the grants, and decimals are exact: 0.3 where gpu-manager wrote 0.30000001192092896.
+// The metrics of TKEStack's gpu-manager on its port 5678, for dashboards that read them: /metric
+// with four series for each container, /usage and /graph in its JSON. Values are the driver's,
+// limits those of the grants, and decimals are exact: 0.3 where gpu-manager wrote
+// 0.30000001192092896.
 //
 //   container_gpu_memory_total{…,gpu_memory="gpu0"|"total"}      MiB in use
 //   container_gpu_utilization{…,gpu="gpu0"|"total"}              percent of a GPU
-//   container_request_gpu_memory{…,req_of_gpu_memory="total"}    MiB that it may use
-//   container_request_gpu_utilization{…,req_of_gpu="total"}      GPUs that it may use, 0.3
+//   container_request_gpu_memory{…,req_of_gpu_memory="total"}    its limit in MiB
+//   container_request_gpu_utilization{…,req_of_gpu="total"}      its limit in GPUs, 0.3
 //
-// Not for our own metrics (status_page.h). Threads: values and pure functions.
+// Not for our own metrics (agent/metrics.h). Threads: values and pure functions.
 #pragma once
 
 #include <cstdint>
@@ -35,7 +36,7 @@ struct ManagedContainer {
   std::string ns;
   std::string pod;
   std::string container;
-  int64_t milli = 0;  // that it may use, of all its GPUs; whole ones count 1000
+  int64_t milli = 0;  // limit over all its GPUs; a whole GPU counts 1000
   Bytes memory;       // likewise
   std::vector<ManagedGpu> gpus;
 };
@@ -46,13 +47,13 @@ struct ManagedNodeGpu {
   std::vector<int> pids;
   Bytes used;  // by processes
   Bytes total;
-  int64_t free_milli = 0;  // that can still be given out
+  int64_t free_milli = 0;  // not granted
   Bytes free;
 };
 
 struct ManagerState {
   std::string node;
-  std::string problem;  // why use is not known; limits still are
+  std::string problem;  // why use is unknown; limits are known
   std::vector<ManagedContainer> containers;
   std::vector<ManagedNodeGpu> gpus;
 };

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Serves what gpu-manager served on port 5678: GET /metric, /usage, /graph, /version. Each answer
-// is made of what the driver says at that moment (process_reader.h) and of what the grants are.
+// Serves gpu-manager's pages on port 5678: GET /metric, /usage, /graph, /version. Each answer is
+// made from the driver's processes at that moment (process_reader.h) and the grants.
 //
-// Threads: the runner's. Cost when nobody asks: a listening socket; the driver is not even loaded.
+// Threads: the runner's. Cost without requests: a listening socket; the driver is not even loaded.
 #pragma once
 
 #include <functional>
@@ -22,8 +22,8 @@ namespace tessera::agent {
 
 using OwnerOfPid = std::function<std::optional<ProcessOwner>(int pid)>;
 
-// A process counts for the container whose cgroup it is in. Where the engine's ids are not known
-// yet, it counts if its pod has only one container with GPUs, else for nobody.
+// A process counts for the container of its cgroup. While the engine's IDs are unknown, it counts
+// for the only container with GPUs of its pod, and for none where the pod has several.
 ManagerState ManagerStateOf(const std::string& node, const Holdings& holdings,
                             const device::NodeInventory& inventory,
                             const gpu::ProcessReport& report, const OwnerOfPid& owner_of);
@@ -34,7 +34,7 @@ class ManagerPage {
     const DeviceSetHolder* devices = nullptr;  // outlives the page, as does the caller
     std::shared_ptr<gpu::NvmlLoader> loader;
     gpu::BlockingCaller* caller = nullptr;
-    // Calls `then` once, on any thread, or never where the grants are gone.
+    // Calls `then` once, on any thread, or never where the grants are destroyed.
     std::function<void(std::function<void(Holdings)> then)> holdings;
     OwnerOfPid owner_of = [](int pid) { return OwnerOf("/proc", pid); };
   };
@@ -45,7 +45,7 @@ class ManagerPage {
                                                     Sources sources);
   const net::Address& address() const { return server_->address(); }
 
-  // The driver may have gone; see ProcessReader.
+  // The driver may be gone; see ProcessReader.
   void RefreshDriver() { reader_.Refresh(); }
 
  private:

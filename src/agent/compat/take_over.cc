@@ -60,7 +60,7 @@ bool TakeOver::Enter(const PodInfo& pod, const Assignments::Assigned& annotated,
   return taken;
 }
 
-// Nothing where it holds nothing, or nobody knows what.
+// Empty where the container holds nothing, or its GPUs are unknown.
 std::vector<device::DeviceShare> TakeOver::HeldBy(const PodInfo& pod,
                                                   const device::ContainerRequest& container,
                                                   const Assignments::Assigned& annotated,

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Enters into the ledger what containers hold that were started on this node before it had an
-// agent, by gpushare's device plugin or gpu-manager. Which GPUs they have say, in this order, the
-// checkpoints that kubelet and gpu-manager left, then the pod's annotations; how much of them, the
-// pod's request. Where the checkpoints say otherwise than the annotations, the entry counts as the
-// agent's choice, so that the pod is told what it really has.
+// Enters into the ledger what containers hold that gpushare's device plugin or gpu-manager started
+// on this node before it had the agent. Their GPUs come from the checkpoints that kubelet and
+// gpu-manager left, else from the pod's annotations; their shares from the pod's request. Where
+// checkpoint and annotations differ, the entry counts as the agent's choice, so that the pod's
+// annotations are corrected.
 //
-// A container is looked at as often as its pod changes, until the ledger knows it: so it does not
-// matter when the API server, the driver or the agent itself come and go. What cannot be taken over
-// stays counted as the pod's annotations say, and is logged once.
+// A container is tried at each change of its pod until the ledger knows it, so API server, driver
+// and agent may come and go meanwhile. A container that cannot be taken over counts as its
+// annotations say, and is logged once.
 //
 // Threads: one.
 #pragma once
@@ -43,11 +43,11 @@ class TakeOver final : public EarlierGrants {
 
   const device::GivenMinors given_;
   GrantLedger* const ledger_;
-  std::set<std::string> logged_;  // UIDs of pods of which it is logged what is wrong
+  std::set<std::string> logged_;  // UIDs of pods whose problem is logged
 };
 
-// Reads both files, each of which may be "" or not there. Of one that makes no sense the log tells
-// what and where, and the rest counts.
+// Reads both files, each of which may be "" or missing. An invalid part is logged with its place,
+// and the rest counts.
 device::GivenMinors ReadCheckpoints(const std::string& kubelet_file,
                                     const std::string& gpu_manager_file);
 

@@ -36,7 +36,7 @@ Status Make(const std::string& path, const Node& node, bool* made) {
       return Error(Code::kFailedPrecondition,
                    "{} is no character device: remove it, then tessera-agent makes the node", path);
     }
-    // Another number is somebody's choice (a simulated driver, another module): not ours to change.
+    // A simulated driver or another module has another number: the node stays as it is.
     return Status::Ok();
   }
   if (errno != ENOENT) return Status::FromErrno(path, errno);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Makes the driver's device nodes where they are missing, as nvidia-modprobe does, so that a GPU is
-// not lost for want of a file, and takes away those that it made for GPUs that are gone. Nodes that
-// are right are not touched; a file of another kind in their place is an error and stays. Not for
-// loading kernel modules. Needs CAP_MKNOD. Blocks a little; threads: one.
+// Makes missing device nodes of the driver, as nvidia-modprobe does, so that no GPU is lost for
+// want of a file, and removes those that it made for GPUs that are gone. Correct nodes stay
+// untouched; a file of another kind in their place is an error and stays. Not for loading kernel
+// modules (kernel_module.h). Needs CAP_MKNOD. Blocks briefly; threads: one.
 #pragma once
 
 #include <sys/types.h>
@@ -19,24 +19,23 @@
 namespace tessera::agent {
 
 struct DeviceNodeOptions {
-  // As this process sees them. /proc of the driver: driver/nvidia/gpus/*/information tells minors.
+  // As this process sees them. The minors are in driver/nvidia/gpus/*/information of /proc.
   std::string proc_root = "/proc";
   std::string dev_root = "/";
-  // Called with the name of a module that has to be loaded; may be empty.
+  // Called with the name of a module to load; may be null.
   std::function<void(const std::string& module)> load_module;
 };
 
 struct DeviceNodeReport {
   std::vector<std::string> made;  // paths
   std::vector<std::string> removed;
-  std::vector<std::string>
-      problems;  // for people: what stands in the way, or why a node is skipped
+  std::vector<std::string> problems;  // for users: what is in the way, or why a node is skipped
 };
 
 class DeviceNodes {
  public:
-  // Goes on after a problem with one node. Removes only what this object made, and only while the
-  // driver tells the minors of all its GPUs: what somebody else made is theirs.
+  // A problem with one node does not stop the others. Removes only nodes that this object made, and
+  // only while the driver lists the minors of all its GPUs.
   DeviceNodeReport Update(const DeviceNodeOptions& options);
 
  private:

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whether the container engine's configuration still starts containers through tessera-runtime. The
-// installer writes it once; a configuration tool or a package upgrade may write over it, and pods
-// would then start without their GPUs.
+// Checks that the container engine's configuration still starts containers through tessera-runtime.
+// The installer writes it once; a configuration tool or a package upgrade may overwrite it, and
+// pods would then start without their GPUs.
 //
 // "tessera-runtime configure --dry-run" judges: it prints what it would change. It runs at the
 // start, after a change in the watched folders, and every kInterval. With `repair` the same command
-// without --dry-run follows, which restarts the engine; at most once in kRepairInterval, so that
+// without --dry-run follows, which restarts the engine, at most once in kRepairInterval, so that
 // two tools that disagree do not restart it in turns.
 //
 // Threads: lives on `runner`; programs run elsewhere.
@@ -39,7 +39,7 @@ class EngineWatch {
   static constexpr Duration kInterval = std::chrono::minutes(5);
   static constexpr Duration kBurst = std::chrono::seconds(1);
   static constexpr Duration kRepairInterval = std::chrono::minutes(10);
-  // "" when all is well again.
+  // "" when the configuration is right again.
   using OnProblem = std::function<void(const std::string& problem)>;
 
   // `metrics` outlives it.
@@ -68,12 +68,12 @@ class EngineWatch {
   bool again_ = false;    // something changed meanwhile
   bool soon_ = false;
   std::string problem_;
-  std::string trouble_;  // why it cannot be judged
+  std::string trouble_;  // why the check failed
   std::optional<MonotonicTime> repaired_at_;
   const std::shared_ptr<EngineWatch*> self_ = std::make_shared<EngineWatch*>(this);
 };
 
-// One thread for each program that runs; there is never more than one at a time.
+// Runs each program on a thread of its own, one at a time.
 ProgramRunner RunOnWorker(TaskRunner* runner, Duration deadline);
 
 }  // namespace tessera::agent

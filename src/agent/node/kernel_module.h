@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Loads a kernel module with the modprobe of a root file system, in which the module's files lie.
-// Blocks for as long as the module takes; any thread. Needs CAP_SYS_MODULE and CAP_SYS_CHROOT.
+// Loads a kernel module with the modprobe of the root file system that holds the module's files.
+// Blocks until the module is loaded; any thread. Needs CAP_SYS_MODULE and CAP_SYS_CHROOT.
 #pragma once
 
 #include <string>
@@ -9,8 +9,8 @@
 
 namespace tessera::agent {
 
-// NOT_FOUND: no modprobe below `root`. FAILED_PRECONDITION: it failed; its exit code and what to
-// do. A module that is loaded already is no error.
+// OK also where the module is loaded already. NOT_FOUND: no modprobe below `root`.
+// FAILED_PRECONDITION: modprobe failed; the message has its exit code and what to do.
 Status LoadKernelModule(const std::string& root, const std::string& module);
 
 }  // namespace tessera::agent

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The Node object of this node through our API client. Threads: lives on `runner`.
+// The Node object of this node over our API client. Threads: lives on `runner`.
 #pragma once
 
 #include <memory>

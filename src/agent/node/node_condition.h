@@ -5,9 +5,9 @@
 //   False  GPUUnhealthy    "1 of 8 GPUs is unhealthy: GPU-…: XID 79: …"; the others are offered
 //          DriverNotReady  why there is no driver
 //          NoGPU           there is a driver, and it reports no GPU
-//          RuntimeNotConfigured  containers would start without their GPUs, and why
+//          RuntimeNotConfigured  why containers would start without their GPUs
 //
-// It has no heartbeat: it is written on change only. Whether the agent lives says its pod.
+// It has no heartbeat and is written on change alone: check the agent's pod for liveness.
 #pragma once
 
 #include <optional>
@@ -28,19 +28,19 @@ struct NodeCondition {
 
 NodeCondition ConditionOf(const device::NodeInventory& inventory);
 
-// The strategic merge patch of nodes/status that brings `node` to `condition`; nothing where it is
-// there already. The time of the last transition moves only with the status.
+// The strategic merge patch of nodes/status that brings `node` to `condition`; nothing where `node`
+// has it. The time of the last transition changes with the status alone.
 std::optional<Json> ConditionPatchFor(const Json& node, const NodeCondition& condition,
                                       WallTime now);
 
-// The merge patch of nodes/status that makes it say how many GPUs it has, as aliyun.com/gpu-count:
-// not a resource that anybody can ask for, so no device plugin; nothing where it says so already.
+// The merge patch of nodes/status that publishes the number of GPUs as aliyun.com/gpu-count, which
+// has no device plugin because pods do not request it; nothing where `node` has it.
 std::optional<Json> GpuCountPatchFor(const Json& node, size_t count);
 
-// "" where it has no such label.
+// "" where the node has no such label.
 std::string LabelOf(const Json& node, std::string_view name);
 
-// Whether the node was once known to have GPUs: it has the condition, or a GPU label.
+// Whether the node ever had GPUs: it has the condition, or a GPU label.
 bool WasGpuNode(const Json& node);
 
 }  // namespace tessera::agent

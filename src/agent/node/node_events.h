@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Events on the Node for what people want to see in `kubectl describe node`: a GPU that became
-// unhealthy or well again, a driver that went or came, a note of the inventory. Pure.
+// Events on the Node for `kubectl describe node`: a GPU that became unhealthy or healthy, a driver
+// that came or went, a note of the inventory. Pure.
 //
-// They follow from what the node said before, which is its annotation, and what it shall say now.
-// So an agent that was restarted repeats nothing, and says what happened while it was away.
+// They follow from the node's annotation, which is its state before, and the new inventory. So an
+// agent that was restarted repeats no Event, and records changes from the time when it was away.
 #pragma once
 
 #include <optional>
@@ -24,12 +24,12 @@ struct NodeEvent {
   bool operator==(const NodeEvent&) const = default;
 };
 
-// `before`: nothing on a node that never said anything. Where the driver goes or comes, that alone
-// is said, not each of its GPUs.
+// `before`: nothing on a node that was never published. A driver that comes or goes makes one
+// Event, not one for each of its GPUs.
 std::vector<NodeEvent> EventsBetween(const std::optional<device::NodeInventory>& before,
                                      const device::NodeInventory& now);
 
-// What annotation tessera.dev/devices of `node` says, if it can be read.
+// The inventory in annotation tessera.dev/devices of `node`; nothing where it cannot be read.
 std::optional<device::NodeInventory> InventoryOn(const Json& node);
 
 // The Event object; its name differs for different `now`. Events on nodes are in this namespace.

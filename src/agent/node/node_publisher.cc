@@ -59,7 +59,7 @@ std::string LegacyModelOf(const device::NodeInventory& inventory) {
   return legacy.empty() ? device::ShortModel(model) : legacy;
 }
 
-// Whether the label is there, and somebody else's: who wrote what stands in the managed fields.
+// Whether the label exists and has another owner, by the managed fields.
 bool IsAnothers(const Json& node, std::string_view label) {
   const auto member = [](const Json* json, std::string_view key) {
     return json != nullptr ? json->Find(key) : nullptr;
@@ -202,7 +202,8 @@ void NodePublisher::WriteMetadata() {
   if (!plan_.metadata) return WriteStatus();
   api_->MergePatch(*plan_.metadata, Counted(Then([this](const Json&) {
     Log(Severity::kInfo, "wrote the node's labels and annotation");
-    // Only now: what the node said before is gone, so nobody would find these changes again.
+    // Only now, because the node's state before is overwritten and these changes cannot be found
+    // again.
     for (Json& event : plan_.events) {
       if (MayWriteEvent()) events_.push_back(std::move(event));
     }

@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tells the cluster about this node's GPUs: labels nvidia.com/gpu.{present,count,product,memory} as
-// GPU feature discovery writes them, annotation tessera.dev/devices, condition GPUReady, the number
-// of GPUs as aliyun.com/gpu-count, and Events when one of them changes. Writes on change only, its
-// own or one that Recheck finds, and tries again with growing pauses; the API server being away
-// has no other effect. An Event that cannot be written is lost.
+// Publishes this node's GPUs: labels nvidia.com/gpu.{present,count,product,memory} as GPU feature
+// discovery writes them, annotation tessera.dev/devices, condition GPUReady, the number of GPUs as
+// aliyun.com/gpu-count, and Events when a GPU changes. Writes after a change of the inventory or
+// one that Recheck finds, and retries with growing pauses. An unreachable API server has no other
+// effect. An Event that cannot be written is lost.
 //
-// Also gaia.tencent.com/gpu-model, by which gpu-admission and whoever selects nodes as gpu-manager
-// had it know the model: as gpu-manager wrote it, or the chip's name where that was nothing. On a
-// node with several models it is not there, because quotas would count all GPUs as one of them; and
-// where somebody else has written it, that stays.
+// Also publishes gaia.tencent.com/gpu-model, by which gpu-admission and node selectors of
+// gpu-manager know the model: as gpu-manager wrote it, or the chip's name where gpu-manager wrote
+// nothing. A node with several models has no such label, because quotas would count all GPUs as one
+// of them. A label that another writer owns stays.
 //
 // On a node with several models the labels are those of the largest group (then the first name).
-// While the driver has a problem, or the inventory is not known, labels stay as they are as long as
-// the PCI bus shows a GPU: it is there, the DaemonSet that brings its driver may select by them,
-// and restarts must not move pods. Without a driver and without a GPU they go. A node that never
-// had one gets no condition either: nothing is wrong with it.
+// While the driver has a problem, or the inventory is unknown, labels stay as long as the PCI bus
+// shows a GPU: the DaemonSet of its driver may select by them, and restarts must not move pods.
+// Without a driver and without a GPU the labels are removed. A node that never had a GPU gets no
+// condition either.
 //
 // Threads: lives on `runner`.
 #pragma once
@@ -42,7 +42,7 @@ class NodeApi {
   using Done = std::function<void(Result<Json>)>;
 
   virtual ~NodeApi() = default;
-  // `done` runs on the runner, never from within; not after the NodeApi is gone.
+  // Calls `done` on the runner, never from within the call, and not after the NodeApi is destroyed.
   virtual void Get(Done done) = 0;
   virtual void MergePatch(const Json& patch, Done done) = 0;
   // Strategic merge: conditions of other types stay.
@@ -59,17 +59,17 @@ struct NodeState {
   NodeCondition condition;
 };
 
-// What the node should say. `has_hardware`: it has a GPU, whatever the driver says. Pure.
+// The state to publish. `has_hardware`: the PCI bus shows a GPU, whatever the driver says. Pure.
 NodeState StateOf(const device::NodeInventory& inventory, bool has_hardware);
-// The merge patch that brings the metadata of `node` to `state`; nothing where it is there already.
+// The merge patch that brings the metadata of `node` to `state`; nothing where `node` has it.
 std::optional<Json> PatchFor(const Json& node, const NodeState& state);
 
 class NodePublisher {
  public:
   static constexpr Duration kFirstPause = std::chrono::seconds(1);
   static constexpr Duration kLongestPause = std::chrono::minutes(2);
-  // A GPU that comes and goes for hours shall not fill the API server: so many Events at once, then
-  // one in each interval.
+  // A GPU that comes and goes for hours must not fill the API server: a burst of Events, then one
+  // in each interval.
   static constexpr int kMaxEventBurst = 32;
   static constexpr Duration kEventInterval = std::chrono::seconds(30);
 
@@ -83,9 +83,9 @@ class NodePublisher {
   NodePublisher& operator=(const NodePublisher&) = delete;
 
   void Publish(const device::NodeInventory& inventory);
-  // Called with the Node each time that it was read, which is before it is written.
+  // Called with the Node each time that it was read, before it is written.
   void OnNode(std::function<void(const Json& node)> on_node) { on_node_ = std::move(on_node); }
-  // The kubelet has registered the node anew, and may have written something else in our place.
+  // Reads the Node again: the kubelet may have registered it anew and overwritten it.
   void Recheck();
 
  private:
@@ -96,13 +96,13 @@ class NodePublisher {
   void WriteEvents();
   void Finish();
   void TryLater(const Status& status);
-  // Goes on with `next` where the call went well, tries all again later where not.
+  // Continues with `next` after success, retries all of it later after an error.
   NodeApi::Done Then(std::function<void(const Json&)> next);
-  // Counts the answer before `done` has it.
+  // Counts the answer, then calls `done`.
   NodeApi::Done Counted(NodeApi::Done done);
   bool MayWriteEvent();
 
-  // What one look at the node showed to be missing.
+  // What the Node lacks, by its latest read.
   struct Plan {
     std::string text;  // of the state that it reaches
     std::optional<Json> metadata;
@@ -117,7 +117,7 @@ class NodePublisher {
   std::function<void(const Json& node)> on_node_;
   std::optional<device::NodeInventory> wanted_;
   NodeState state_;      // that wanted_ asks for
-  std::string written_;  // the state that the server is known to have, as text
+  std::string written_;  // the state that the server has, as text
   Plan plan_;
   std::vector<Json> events_;  // of changes that are written
   WallTime event_time_{};     // of the last one; no two are the same
@@ -125,7 +125,7 @@ class NodePublisher {
   MonotonicTime event_tokens_at_{};
   bool busy_ = false;
   bool changed_ = false;  // while busy
-  bool stale_ = false;    // what is being found out must be found out again
+  bool stale_ = false;    // the read under way must be repeated
   Duration pause_ = kFirstPause;
   const std::shared_ptr<NodePublisher*> self_;
 };
