@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The most that a cluster could ever give to one pod, whoever holds it now: by this, admission
-// warns of pods that would wait for ever. Not for what is free (src/ledger), so it changes only
-// when nodes or quotas do.
+// The most that a cluster could ever give to one pod, whatever is held now. Admission warns by it
+// of pods that would wait for ever. Not for what is free (src/ledger), so it changes with nodes and
+// quotas alone.
 //
-// Threads: values and pure functions. Cost of making one: all GPUs are looked at once.
+// Threads: values and pure functions. Cost of CapacityOf: a pass over all GPUs.
 #pragma once
 
 #include <map>
@@ -23,22 +23,22 @@ namespace tessera::admission {
 
 struct ClusterCapacity {
   struct Model {
-    Bytes largest;         // of GPUs that are not cut up
-    int most_on_node = 0;  // of these
+    Bytes largest;         // of GPUs that are not in MIG mode
+    int most_on_node = 0;  // of these GPUs
   };
   std::map<std::string, Model, std::less<>> models;  // by product name
   int most_on_node = 0;                              // of all models together
   std::set<std::string, std::less<>> mig_profiles;
   std::unordered_set<std::string> uuids;  // of GPUs
-  // What quotas go by: the model of a node's label or of its GPUs, and the node's pool.
+  // The keys of quotas: the model of a node's label or of its GPUs, and the node's pool.
   std::set<std::pair<std::string, std::string>> charged;
   placement::Quota quota;  // with what is used, for the text of a warning
 };
 
 ClusterCapacity CapacityOf(const ledger::ClusterLedger& ledger);
 
-// One line for each reason why the pod could not be placed even if nobody else were there. Nothing
-// where the cluster has no GPU that is known: then it says nothing about pods.
+// One line for each reason why the pod could not be placed even on an empty cluster. Empty while
+// the cluster has no known GPU.
 std::vector<std::string> NeverFits(const ledger::PodAsk& ask, const ClusterCapacity& capacity);
 
 }  // namespace tessera::admission

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// AdmissionReview of admission.k8s.io/v1: the question that the API server asks a webhook, and the
-// answer to it. Not for deciding (rules.h).
+// AdmissionReview of admission.k8s.io/v1: the API server's request to a webhook, and the answer to
+// it.
+// Not for deciding (rules.h).
 //
-// Threads: values and pure functions. Errors: INVALID_ARGUMENT and RESOURCE_EXHAUSTED say what in
-// the body is not as it must be.
+// Threads: values and pure functions. Errors: INVALID_ARGUMENT and RESOURCE_EXHAUSTED name the
+// invalid part of the body.
 #pragma once
 
 #include <string>
@@ -15,8 +16,8 @@
 
 namespace tessera::admission {
 
-// The largest object that the API server takes, twice (an update has the old one, too), and the
-// frame around them.
+// Twice the largest object that the API server accepts, because an update has the old one, too, and
+// the rest of the review.
 inline constexpr size_t kMaxAdmissionBody = 8 << 20;
 
 struct AdmissionRequest {
@@ -27,17 +28,17 @@ struct AdmissionRequest {
   std::string subresource;
   std::string ns;
   std::string user;
-  Json object;      // null where there is none
+  Json object;      // null: none
   Json old_object;  // of an UPDATE
 };
 Result<AdmissionRequest> ParseAdmissionReview(std::string_view body);
 
 struct AdmissionAnswer {
   Status refusal;                     // OK: allowed
-  std::vector<std::string> warnings;  // kubectl prints them, also beside a refusal
+  std::vector<std::string> warnings;  // kubectl prints them, also with a refusal
   Json::Array patch;                  // operations of RFC 6902
 };
-// Long warnings are cut, and too many left out, as the API server would do.
+// Cuts long warnings and drops surplus ones, as the API server would do.
 std::string SerializeAdmissionReview(const std::string& uid, const AdmissionAnswer& answer);
 
 }  // namespace tessera::admission

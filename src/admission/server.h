@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // The admission webhook as a server of its own, over TLS alone, with certificates that it makes and
-// renews itself. Every replica of the scheduler serves it, leader or not: it decides nothing that
-// two could decide differently. Warnings about the cluster need the ledger, which only the leader
-// has: a replica without it answers, too, and closes the connection after each answer, until the
-// API server connects to the leader.
+// renews itself. Every replica of the scheduler serves it, leader or not, because two replicas
+// decide alike. Warnings about the cluster need the ledger, which the leader alone has: a replica
+// without it answers, too, and closes the connection after each answer, until the API server
+// connects to the leader.
 //
-//   POST /admission/mutate, /admission/validate      an AdmissionReview; 400 says what is not one
+//   POST /admission/mutate, /admission/validate      an AdmissionReview; 400 for an invalid one
 //
-// Bounded: bodies of kMaxAdmissionBody, connections and times as net::ServerLimits has them.
+// Bounded: bodies by kMaxAdmissionBody, connections and times by net::ServerLimits.
 //
-// Threads: the client's runner. Ownership: io, client, ledger and delegate outlive it. Idle cost:
-// that of a CertificateKeeper.
+// Threads: the client's runner. Ownership: io, client and ledger outlive it. Idle cost: that of a
+// CertificateKeeper.
 #pragma once
 
 #include <cstdint>
@@ -38,19 +38,19 @@ struct AdmissionServerOptions {
 
 struct AdmissionCounts {
   int64_t allowed = 0;
-  int64_t changed = 0;  // of those that are allowed
+  int64_t changed = 0;  // of the allowed ones
   int64_t refused = 0;
-  int64_t unreadable = 0;  // no AdmissionReview: 400
+  int64_t unreadable = 0;  // invalid AdmissionReview: 400
 };
 
 class AdmissionServer : private certificates::CertificateKeeper::Delegate {
  public:
-  // null while the ledger is not complete; then answers have no warnings about the cluster, and
-  // close their connection.
+  // null while the ledger is incomplete; then answers have no warnings about the cluster, and close
+  // their connection.
   using Ledger = std::function<const ledger::ClusterLedger*()>;
 
-  // Listens when it returns, with a certificate that nobody trusts until the keeper has one. Errors
-  // are those of net::HttpServer::Start.
+  // Listens when it returns, with a certificate that no caller trusts until the keeper has one.
+  // Errors of net::HttpServer::Start.
   static Result<std::unique_ptr<AdmissionServer>> Start(net::IoThread& io, kube::Client& client,
                                                         AdmissionServerOptions options,
                                                         Ledger ledger);

@@ -282,7 +282,8 @@ void Agent::Impl::StartManagerPage() {
   auto page = ManagerPage::Start(io_, runner_, options_.manager_address, options_.node_name,
                                  std::move(sources));
   if (!page.ok()) {
-    Log(Severity::kError, "no page of gpu-manager", {{"error", page.status().ToString()}});
+    Log(Severity::kError, "cannot serve gpu-manager's metrics page",
+        {{"error", page.status().ToString()}});
     return;
   }
   manager_page_ = *std::move(page);

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Who signs the certificates of the extender's port, and when each is made anew. Both sides show
+// Who signs the certificates of the extender's port, and when each is replaced. Both sides show
 // one: tessera-scheduler to kube-scheduler, and kube-scheduler to tessera-scheduler.
 //
-// kube-scheduler reads the authorities that it trusts when it starts, and its own certificate at
-// each new connection. So, unlike the webhook's (certificate_plan.h), an authority lasts for years
-// and its key is kept:
+// kube-scheduler reads the authorities that it trusts at its start, and its own certificate at each
+// new connection. So, unlike the webhook's (certificate_plan.h), an authority lasts for years and
+// its key is kept:
 //
 //   serving   lives 90 days. Each replica signs its own and keeps it in memory
 //   client    lives a year. The newest authority signs it, a third of its life before its end
@@ -33,15 +33,15 @@ struct AuthorityOptions {
 
 struct Authorities {
   net::CertificatePair newest;
-  net::CertificatePair older;  // empty: there is one only
+  net::CertificatePair older;  // empty: there is one authority
   bool operator==(const Authorities&) const = default;
 
   // To be trusted by both sides.
   std::string bundle() const { return newest.certificate + older.certificate; }
 };
 
-// Each gives what takes the place of `now`, nothing where that stays. INTERNAL where no certificate
-// can be made. What cannot be read, or does not match the rest, is made anew.
+// Each returns the replacement of `now`, nothing where `now` stays. A certificate that cannot be
+// read or does not match the rest is replaced. INTERNAL where no certificate can be made.
 Result<std::optional<Authorities>> NextAuthorities(const Authorities& now, WallTime time,
                                                    const AuthorityOptions& options);
 // `names`: DNS names and addresses by which kube-scheduler calls.

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// Keeps the certificates of the webhook: one set for all replicas in a Secret, made and renewed by
-// whichever comes first (certificate_plan.h), and its bundle in the webhook configurations.
+// Keeps the certificates of the webhook: one set for all replicas in a Secret, which the first
+// replica makes and any renews (certificate_plan.h), and its bundle in the webhook configurations.
 //
 // No leader is needed. The Secret is written only in the version that was read, so of two replicas
-// one writes and the other reads what the first one wrote; and from the same Secret all replicas
-// want the same bundle, so they do not undo each other's patches. What somebody else takes away, a
-// `kubectl replace` of the configurations, say, is back within a `period`.
+// one writes and the other reads the result. All replicas want the bundle of that Secret, so they
+// do not undo each other's patches. A bundle that another writer removes, as `kubectl replace`
+// does, is back within a `period`.
 //
-// Threads, callbacks: the client's runner; none after it is gone. Ownership: the client and the
-// delegate outlive it; a delegate must not destroy it inside a call. Cost: a GET of the Secret and
-// of each configuration every `period`. Errors are told and tried again, sooner than that.
+// Threads, callbacks: the client's runner; none after it is destroyed. Ownership: the client and
+// the delegate outlive it; a delegate must not destroy it inside a call. Cost: a GET of the Secret
+// and of each configuration every `period`. Errors are reported and retried sooner than that.
 #pragma once
 
 #include <memory>
@@ -27,7 +27,7 @@ struct CertificateKeeperOptions {
   std::string ns;
   std::string secret;
   CertificateOptions certificate;
-  // Those that there are not are passed over.
+  // Configurations that do not exist are skipped.
   std::vector<kube::ObjectRef> configurations;
   Duration period = std::chrono::seconds(30);
 };
@@ -37,9 +37,9 @@ class CertificateKeeper {
   class Delegate {
    public:
     virtual ~Delegate() = default;
-    // To be shown from now on. It stands in the Secret already.
+    // To be shown from now on. The Secret has it.
     virtual void OnCertificate(const net::CertificatePair& pair) = 0;
-    // For logs: what was done, and what did not work and is tried again.
+    // For logs: what was done, and errors that are retried.
     virtual void OnProgress(const std::string& what) = 0;
     virtual void OnTrouble(const Status& status) = 0;
   };

@@ -9,8 +9,8 @@ namespace {
 using net::CertificatePair;
 using net::Validity;
 
-// Whether it may be shown for a while yet. One that counts only from later is fine: our clock is
-// behind that of whoever made it.
+// Whether the pair may be shown for a while. A pair that is not valid yet is usable: our clock is
+// behind that of the replica that made it.
 bool IsUsable(const CertificatePair& pair, const CertificateSet& set, WallTime time,
               const CertificateOptions& options) {
   if (!net::CheckServerPair(pair, set.bundle, options.names).ok()) return false;
@@ -43,12 +43,12 @@ Result<Fresh> Make(WallTime time, const CertificateOptions& options) {
                    net::CertificateAuthority::Make("Tessera webhook authority", validity));
   Fresh fresh{.authority = authority.certificate()};
   const std::string name = options.names.empty() ? "tessera" : options.names.front();
-  // A common name has at most 64 characters; nobody reads it where there are other names.
+  // A common name has at most 64 characters; clients ignore it where there are other names.
   ASSIGN_OR_RETURN(fresh.pair, authority.Issue(name.substr(0, 64), options.names, validity));
   return fresh;
 }
 
-// When `pair` was made, by the clock of whoever made it.
+// When `pair` was made, by the clock of the replica that made it.
 WallTime MadeAt(const CertificatePair& pair, const CertificateOptions& options) {
   return net::ValidityOf(pair.certificate)->from + options.skew;
 }

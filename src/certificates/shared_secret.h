@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A Secret that all replicas share. It is written only in the version that was read, so of two
-// replicas that write at a time one does, and the other reads what the first one wrote.
+// replicas that write at a time one succeeds, and the other reads the result.
 //
 // Threads, callbacks: the client's runner. Ownership: the client outlives it.
 #pragma once

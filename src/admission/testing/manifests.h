@@ -10,7 +10,7 @@
 
 namespace tessera::admission::testing {
 
-// REQUIRES, as all here: the file is there and good.
+// REQUIRES for both: the file exists and is valid.
 std::string ManifestText(const std::string& name);
 // Each of its documents.
 std::vector<Json> ReadManifest(const std::string& name);

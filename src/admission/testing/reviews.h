@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Pods and requests as the API server sends them to a webhook, and its use of the answer: for tests
-// of this room and tests/fuzz.
+// Pods and requests as the API server sends them to a webhook, for tests.
 #pragma once
 
 #include <initializer_list>
