@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """The judge of the layering: walks every #include below src/, and fails on an edge that goes up,
-on a product that includes another product, and on a library that a room uses without naming it in
-its README.
+on a product that includes another product, on a product's source that includes a header of testing/,
+and on a library that a room uses without naming it in its README.
 
   layering_test.py ROOT   checks the tree; `--self-test` checks the judge with planted offences.
 """
@@ -73,7 +73,8 @@ def agent_edge_offence(source, target):
 
 
 def is_test(path):
-    return path.stem.endswith(("_test", "_benchmark", "_fuzzer")) or "testing" in path.parts
+    return (path.stem.endswith(("_test", "_benchmark", "_fuzzer", "fixture"))
+            or "testing" in path.parts)
 
 
 def edge_offence(source, target, test):
@@ -114,6 +115,8 @@ def offences(root):
                     why = agent_edge_offence(inner, agent_room_of(quoted))
                 if why:
                     found.append(f'{name}: "{quoted}": {why}')
+                if "testing" in pathlib.PurePosixPath(quoted).parts and not is_test(path):
+                    found.append(f'{name}: "{quoted}": only tests include testing/')
                 if quoted in PURE.get(room, []) and not is_test(path):
                     found.append(f'{name}: "{quoted}": {room} is pure')
             for prefix, library in LIBRARIES.items():
@@ -148,6 +151,7 @@ def self_test():
         "src/agent/other/a.cc": ('#include "src/agent/pods/x.h"', "agent/other has no level"),
         "src/agent/pods/b.cc": ("#include <grpcpp/grpcpp.h>",
                                 "src/agent/pods/README.md does not name gRPC"),
+        "src/placement/b.cc": ('#include "src/placement/testing/x.h"', "only tests include testing/"),
         "src/certificates/a.cc": ('#include "src/admission/x.h"',
                                   "certificates may not include admission"),
         "src/admission/a.cc": ('#include "src/scheduler/x.h"',
