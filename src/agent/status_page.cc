@@ -51,7 +51,7 @@ void WriteDevices(const AgentStatus& status, MetricsText* text) {
                text);
   if (status.devices == nullptr) return;
   text->Family("tessera_driver_problem", "gauge",
-               "1 while the driver as a whole is missing or ill.");
+               "1 while the driver as a whole is missing or unhealthy.");
   text->Sample("tessera_driver_problem", "",
                uint64_t{status.devices->inventory().problem.empty() ? 0u : 1u});
 }

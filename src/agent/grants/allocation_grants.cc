@@ -12,7 +12,7 @@
 namespace tessera::agent {
 namespace {
 
-// One without claims was given by another device plugin (take_over.h).
+// An entry without claims is from another device plugin (earlier_grants.h).
 bool HasClaim(const GrantLedger::Entry* entry, const std::string& resource) {
   return entry != nullptr &&
          (entry->claims.empty() ||
@@ -32,7 +32,7 @@ std::vector<std::string> KeptIds(const std::string& resource, std::vector<std::s
   return resource == names::kResourceGpu ? std::move(ids) : ShareTokenIds(ids);
 }
 
-// Errors of now, such as a GPU whose last container still ends.
+// Errors that pass, such as a GPU whose last container still ends.
 bool MayPass(const Status& status) {
   return status.code() == Code::kUnavailable || status.code() == Code::kFailedPrecondition ||
          status.code() == Code::kResourceExhausted;
@@ -133,13 +133,13 @@ void AllocationGrants::Find(const CallPtr& call) {
 
 bool AllocationGrants::MayBe(const Call& call, const PodInfo& pod,
                              const device::ContainerRequest& container, bool again) const {
-  // First what leaves few: most containers of the node have been given theirs.
+  // The most selective test first: most containers of the node have been given their units.
   const auto entry = ledger_->entries().find({pod.uid, container.name});
   const bool known = entry != ledger_->entries().end();
   if (HasClaim(known ? &entry->second : nullptr, call.resource) != again) return false;
   const auto asks = AsksOf(container, unit_);
   const auto ask = asks.find(call.resource);
-  // Memory beside whole GPUs decides nothing, and is as much as it is.
+  // Memory beside whole GPUs decides nothing, so its amount does not matter.
   const bool beside = container.dialect == device::Dialect::kVcuda && container.exclusive &&
                       call.resource == names::kResourceVcudaMemory;
   if (!beside && (ask == asks.end() || ask->second != static_cast<int64_t>(call.ids.size()))) {
@@ -149,9 +149,9 @@ bool AllocationGrants::MayBe(const Call& call, const PodInfo& pod,
 }
 
 std::optional<AllocationGrants::Candidate> AllocationGrants::Next(const Call& call, bool again) {
-  const bool told = call.listed.ok();
-  // A kubelet that has forgotten what it gave is believed only when it speaks.
-  if (again && !told) return std::nullopt;
+  const bool listed = call.listed.ok();
+  // Only a list shows that the kubelet has forgotten what it gave.
+  if (again && !listed) return std::nullopt;
   std::optional<Candidate> next;
   int pods = 0;
   for (const auto& pod : service_->occupancy().PodsInOrder()) {
@@ -159,13 +159,13 @@ std::optional<AllocationGrants::Candidate> AllocationGrants::Next(const Call& ca
     const auto found = std::find_if(containers.begin(), containers.end(),
                                     [&](const auto& one) { return MayBe(call, *pod, one, again); });
     if (found == containers.end()) continue;
-    if (told && !call.listed->Lists(pod->ns, pod->name)) continue;
+    if (listed && !call.listed->Lists(pod->ns, pod->name)) continue;
     next = {{pod->uid, pod->ns, pod->name, found->name}, true};
     ++pods;
-    if (!told) break;
-    // Kubelets before 1.34 also list pods that they have turned away: the last is the one.
+    if (!listed) break;
+    // Kubelets before 1.34 also list pods that they have rejected: the last pod is the right one.
   }
-  if (next) next->guessed = !told || again || pods > 1;
+  if (next) next->guessed = !listed || again || pods > 1;
   return next;
 }
 
@@ -190,7 +190,7 @@ void AllocationGrants::Give(const CallPtr& call, const Candidate& to) {
                     }});
 }
 
-// The kubelet turns a pod away for good that gets an error.
+// The kubelet rejects a pod for good after an error.
 void AllocationGrants::Answer(const CallPtr& call, const ContainerRef& who,
                               const Result<grant::Grant>& grant) {
   if (MayPass(grant.status()) && Again(call, kLongPause, &AllocationGrants::Look)) return;
@@ -198,8 +198,8 @@ void AllocationGrants::Answer(const CallPtr& call, const ContainerRef& who,
   Reply(call, grant);
 }
 
-// A container that asks for two resources is answered with the second, because only both say how
-// much it is.
+// A container that requests two resources gets its GPUs with the second answer, because only both
+// say how much it requests.
 void AllocationGrants::GiveByIds(const CallPtr& call) {
   std::vector<Claim> claims = {NewClaim(call->resource, call->ids, runner_->clock().WallNow())};
   const std::optional<Claim> half = std::exchange(half_, std::nullopt);

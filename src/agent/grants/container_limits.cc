@@ -11,7 +11,7 @@
 namespace tessera::agent {
 namespace {
 
-// Pod UIDs and container names are made of these; anything else could lead out of the folder.
+// The characters of pod UIDs and container names; others could lead out of the folder.
 Status CheckName(const std::string& name) {
   const bool plain = !name.empty() && name.size() <= 253 && std::ranges::all_of(name, [](char c) {
     return std::isalnum(static_cast<unsigned char>(c)) || c == '-' || c == '_' || c == '.';
@@ -41,7 +41,7 @@ Result<std::string> ContainerLimits::Write(const ContainerRef& who,
   RETURN_IF_ERROR(CheckName(who.pod_uid));
   RETURN_IF_ERROR(CheckName(who.container));
   const std::string dir = JoinPath(JoinPath(dir_, who.pod_uid), who.container);
-  // Only root may enter the first one; what is mounted into containers must be readable there.
+  // Only root can enter the first folder; containers must be able to read what is mounted.
   RETURN_IF_ERROR(MakeDirs(dir_, 0700));
   RETURN_IF_ERROR(MakeDirs(dir));
   const std::string path = JoinPath(dir, limiter::kLimitsFile);
@@ -50,7 +50,7 @@ Result<std::string> ContainerLimits::Write(const ContainerRef& who,
   file.SetFailOpen(FailsOpen(who));
   for (const grant::GrantedDevice& device : devices) {
     int error = file.SetMemory(device.uuid.c_str(), static_cast<uint64_t>(device.bytes));
-    // An arbiter may let it have more. 0 and 1000 thousandths are not limited.
+    // The compute control may raise it. 0 and 1000 thousandths are not limited.
     const double rate = device.milli % 1000 / 1000.0;
     if (error == 0) error = file.SetCompute(device.uuid.c_str(), rate, rate);
     if (error != 0) return LimitsError(fmt::format("{}: {}", path, device.uuid), error);
@@ -67,7 +67,7 @@ void ContainerLimits::RemoveOthers(const std::map<GrantLedger::Key, GrantLedger:
       if (entries.contains({pod.path().filename(), container.path().filename()})) continue;
       fs::remove_all(container.path(), inner);
     }
-    fs::remove(pod.path(), inner);  // where it is empty
+    fs::remove(pod.path(), inner);  // fails where it is not empty
   }
 }
 

@@ -25,7 +25,7 @@ std::map<std::string, std::string> DialectEnv(const device::Request& request,
   set(names::kAnnotationGpuMemPod, units(request.OneGpuShare().memory));
   set(names::kEnvGpuMemContainer, units(shares.front().memory));
   set(names::kAnnotationGpuMemDev, units(gpu->memory));
-  // Also where it is not, over what the pod says: gpushare left the variable to it then.
+  // Set in both cases, over the value of the pod: gpushare left the variable to the pod.
   set(names::kEnvCgpuDisable, settings.isolation_disabled ? "true" : "false");
   return env;
 }

@@ -11,12 +11,12 @@
 namespace tessera::agent {
 namespace {
 
-// Between looks at processes that remain: GPUs wait for them.
+// Between checks of remaining processes, for which GPUs wait.
 constexpr Duration kLeavingPause = std::chrono::seconds(2);
 
-// Whether the kubelet says that this pod has what one of the entry's tokens names; any pod, where
-// the holder is not known yet. An entry without tokens is of another device plugin: a pod of that
-// name has it.
+// Whether the kubelet lists the IDs of one of the entry's tokens for this pod, or for any pod while
+// the holder is unknown. An entry without tokens is from another device plugin: any pod with the
+// holder's name counts.
 bool Holds(const PodDevices& pods, const GrantLedger::Entry& entry) {
   if (entry.claims.empty()) {
     return pods.Lists(entry.holder.pod_namespace, entry.holder.pod_name);
@@ -87,7 +87,7 @@ void EndedPods::Resolve(std::vector<GrantLedger::Conflict> conflicts, ContainerR
   List([this, asked, conflicts = std::move(conflicts), who = std::move(who),
         done = std::move(done)](const Result<PodDevices>& listed) {
     const Duration asking = runner_->clock().Now() - asked;
-    // Pods end together, and each question would else ask the kubelet about its own GPU.
+    // Pods end together; otherwise each request would list the kubelet's pods for its own GPU.
     bool listed_still = false;
     Keys gone = EndedAndUnlisted(listed, &listed_still);
     const Status can_judge = CanJudge(conflicts, who, listed);
@@ -115,7 +115,7 @@ Status EndedPods::CanJudge(const std::vector<GrantLedger::Conflict>& conflicts,
     return Error(Code::kUnavailable, "{}, and the kubelet could not be asked whether it lives: {}",
                  held, listed.status().message());
   }
-  // A kubelet that has just started lists no pod, and the one that asks is certainly there.
+  // A kubelet that has just started lists no pod, and the requesting pod certainly exists.
   if (who.owner_known() ? !listed->Lists(who.pod_namespace, who.pod_name) : listed->pods.empty()) {
     return Error(Code::kUnavailable, "{}, and the kubelet does not list pod {} yet", held,
                  who.PodText());
@@ -125,7 +125,7 @@ Status EndedPods::CanJudge(const std::vector<GrantLedger::Conflict>& conflicts,
 
 bool EndedPods::IsGone(const GrantLedger::Entry& entry, const PodDevices& listed,
                        const ContainerRef& who) const {
-  // A pod of the same name as the one that asks is its dead predecessor.
+  // A pod with the name of the requesting pod is its dead predecessor.
   const bool predecessor = who.owner_known() && entry.holder.PodText() == who.PodText();
   if (pods_ == nullptr) return predecessor || !Holds(listed, entry);
   if (LivesByApi(entry.holder)) return false;
@@ -149,7 +149,7 @@ bool EndedPods::EndedByApi(const ContainerRef& holder) const {
   return found == pods_->pods().end() || found->second->ended;
 }
 
-// As far as is known, also while the API server is away.
+// By the last known state, also while the API server is away.
 bool EndedPods::LivesByApi(const ContainerRef& holder) const {
   if (pods_ == nullptr) return false;
   const auto found = pods_->pods().find(holder.pod_uid);
@@ -195,7 +195,7 @@ void EndedPods::Check() {
   List([this](const Result<PodDevices>& listed) {
     bool listed_still = false;
     Keys gone = EndedAndUnlisted(listed, &listed_still);
-    // What was found to be gone before is not asked for again, only for its processes.
+    // Pods found to be gone stay gone; only their processes are checked again.
     for (const auto& [key, leaving] : leaving_) gone.insert(key);
     ReleaseLeft(std::move(gone), [this, listed_still] {
       if (!listed_still && leaving_.empty()) return;

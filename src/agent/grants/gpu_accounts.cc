@@ -75,7 +75,7 @@ bool GpuAccounts::HasRoom(const device::Gpu& gpu, const Hold& hold) const {
   std::vector<const Hold*> own = {&hold};
   if (const auto found = holds_.find(gpu.uuid); found != holds_.end()) {
     for (const Hold& other : found->second) {
-      // A whole GPU passes on within its pod, from an init container to a main one.
+      // Within a pod a whole GPU passes from an init container to a main container.
       if (other.pod_uid == hold.pod_uid && !other.whole()) own.push_back(&other);
     }
   }

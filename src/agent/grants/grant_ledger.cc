@@ -9,11 +9,11 @@
 namespace tessera::agent {
 namespace {
 
-// Rewriting costs a file of all entries; not worth it for less history than this.
+// Less history than this is not worth writing a file of all entries.
 constexpr size_t kMinGrantHistory = 256;
 
-// FNV-1a. Guards nothing by itself: a token is shown only with its seal, and a stranger would have
-// to choose the UID of its pod, which the API server does.
+// FNV-1a. No protection by itself: a token is valid only with its seal, and an attacker would have
+// to choose the UID of a pod, which the API server does.
 uint64_t Fingerprint(const ContainerRef& who) {
   uint64_t hash = 14695981039346656037u;
   for (const std::string* text : {&who.pod_uid, &who.container}) {
@@ -65,14 +65,14 @@ bool GrantLedger::Apply(const std::string& text) {
   return true;
 }
 
-// Also a second record of one container: it has all that they say.
+// A second record of a container adds to the first.
 void GrantLedger::Take(Entry entry) {
   accounts_.reset();
   const Key key = KeyOf(entry.holder);
   for (const Claim& claim : entry.claims) {
     spent_.erase(claim.nonce);
     const auto bound = bound_.find(claim.nonce);
-    // It was given before its container was known.
+    // The grant is older than its container's name.
     if (bound != bound_.end() && bound->second != key) Drop(bound->second, claim.nonce);
     bound_[claim.nonce] = key;
   }
@@ -111,7 +111,7 @@ void GrantLedger::Forget(const Key& key) {
 }
 
 Status GrantLedger::Write(const std::string& record, WriteTo write) {
-  // On a full disk the history takes the room that the present needs: a list without it, and again.
+  // On a full disk a list without history makes room; then the write is retried.
   for (int attempt = rewrite_ ? 1 : 0;; ++attempt) {
     if (rewrite_) RETURN_IF_ERROR(Rewrite());
     const Status status = (log_->*write)(record);
@@ -147,7 +147,7 @@ Status GrantLedger::Check(const grant::Nonce& nonce, const ContainerRef& who, Wa
                  who.pod_uid);
   }
   if (const auto found = spent_.find(nonce); found != spent_.end()) {
-    // The pod was taken for gone and is not: it may have its devices again if they are free.
+    // The pod was held to be gone and is not: it gets its devices again if they are free.
     if (found->second == Fingerprint(who)) return Status::Ok();
     return Error(Code::kPermissionDenied,
                  "the token was used by a container that is gone, and does not pass on to {} of {}",

@@ -15,8 +15,8 @@
 namespace tessera::agent {
 namespace {
 
-// An answer fits into the buffer of a fresh socket, so this does not block; a peer for which it
-// does not fit does not read.
+// An answer fits into the buffer of a fresh socket, so this does not block. Where it does not fit,
+// the peer does not read.
 void Send(int fd, const Result<grant::Grant>& reply) {
   const std::string frame = grant::Frame(grant::EncodeReply(reply));
   (void)::send(fd, frame.data(), frame.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
@@ -85,7 +85,7 @@ void GrantServer::MakeRoom() {
   accept_loop_.Pause();
   const auto oldest = std::find_if(connections_.begin(), connections_.end(),
                                    [](const auto& each) { return !each.second.handling; });
-  // Each answer makes room.
+  // An answer closes its connection, which makes room.
   if (oldest == connections_.end()) return;
   const Duration rest = oldest->second.came + limits_.stalled - runner_->clock().Now();
   if (rest <= Duration::zero()) {

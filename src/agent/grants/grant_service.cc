@@ -17,7 +17,7 @@
 namespace tessera::agent {
 namespace {
 
-// GPUs that pods but `uid` have by tokens that name them.
+// GPUs that other pods than `uid` hold by tokens that name them.
 std::set<std::string, std::less<>> ContestedGpus(const GrantLedger& ledger,
                                                  const std::string& uid) {
   std::set<std::string, std::less<>> contested;
@@ -263,7 +263,7 @@ Result<GrantService::PlannedGrant> GrantService::PlanLocally(
                       .phases_known = pods_ != nullptr && question.who.owner_known(),
                       .named = NamedGpus(question.claims),
                       .contested = ContestedGpus(*ledger_, question.who.pod_uid)};
-  // Where the kubelet named a GPU that is ill or gone, that is what to say.
+  // An unhealthy or missing GPU that the kubelet named is the more useful error.
   for (const std::string& uuid : local.named) {
     RETURN_IF_ERROR(
         DescribeDevice(options_.description, *set, {.uuid = uuid, .compute = kWholeGpu}).status());
@@ -299,7 +299,7 @@ Result<grant::Grant> GrantService::Bind(const Question& question, const PlannedG
     }
     ended_.PruneLater();
     ScheduleUsage();
-    // After the answer: the container waits for that, and not for what is written on its pod.
+    // After the answer, because the container waits for the answer and not for annotations.
     runner_->Post([this, uid = question.who.pod_uid, weak = std::weak_ptr<GrantService*>(self_)] {
       if (weak.expired()) return;
       PublishAssignment(uid);
@@ -363,7 +363,7 @@ void GrantService::OnPod(const std::string& uid) {
   } else {
     occupancy_.OnPodAdded(uid);
     EnterEarlier(found->second);
-    // What an agent that died had sent may arrive after what its successor wrote.
+    // A patch of an agent that died may arrive after its successor's.
     if (ledger_->ChosenFor(uid) != nullptr) PublishAssignment(uid);
     limit_changes_.OnPod(*found->second);
   }
@@ -439,7 +439,7 @@ void GrantService::OnUnredeemed(std::vector<std::string> containers) {
   options_.on_unredeemed(unredeemed_);
 }
 
-// At once: the kubelet may ask right now.
+// At once, because the kubelet may call right now.
 void GrantService::UpdateAdmissionOrder() {
   const auto set = devices_->Get();
   if (options_.admission_order == nullptr || set == nullptr) return;
@@ -449,7 +449,7 @@ void GrantService::UpdateAdmissionOrder() {
 void GrantService::ScheduleUsage() {
   if (!on_usage_changed_ || usage_planned_) return;
   usage_planned_ = true;
-  // Pods come in bursts, and the kubelet tells the scheduler of it only every ten seconds.
+  // Pods come in bursts, and the kubelet updates the Node only every ten seconds.
   runner_->PostDelayed(kUsagePause, [this, weak = std::weak_ptr<GrantService*>(self_)] {
     if (weak.expired()) return;
     usage_planned_ = false;
@@ -457,7 +457,7 @@ void GrantService::ScheduleUsage() {
   });
 }
 
-// The kubelet is asked first which ids it has given away.
+// Reads first which IDs the kubelet has given away.
 void GrantService::RefreshUsage() {
   if (ledger_->entries().empty() && (pods_ == nullptr || pods_->pods().empty()))
     return PublishUsage();

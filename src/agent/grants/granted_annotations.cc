@@ -17,7 +17,7 @@ device::Annotations OfChoice(const PodInfo& pod, const device::Assignment& chose
         device::AnnotationsFor(*pod.request, chosen, inventory, binding);
     if (all.ok()) return *std::move(all);
   }
-  // Not all of its containers have started: the older annotations speak of whole pods.
+  // Not before all containers have started, because the older annotations describe whole pods.
   device::Annotations ours;
   Result<std::string> text = device::EncodeAssignment(chosen);
   if (text.ok()) ours.emplace(names::kAnnotationAssignment, *std::move(text));
@@ -43,7 +43,7 @@ device::Annotations AnnotationsAfterGrant(const PodInfo& pod, const device::Assi
   }
   for (auto entry = wanted.begin(); entry != wanted.end();) {
     const auto there = pod.annotations.find(entry->first);
-    // Times differ each time that they are asked for; the first one stays.
+    // The time differs at each call; the first one stays.
     const bool is_time = entry->first == names::kAnnotationGpuMemAssumeTime ||
                          entry->first == names::kAnnotationPredicateTime;
     const bool same =

@@ -4,14 +4,14 @@
 namespace tessera::agent {
 namespace {
 
-// Null where it is not known.
+// Null for an unknown pod.
 const PodInfo* PodOf(const Pods* pods, const ContainerRef& who) {
   if (pods == nullptr) return nullptr;
   const auto pod = pods->pods().find(who.pod_uid);
   return pod == pods->pods().end() ? nullptr : pod->second.get();
 }
 
-// "containerd://<id>": the part that cgroups are named by.
+// The ID of "containerd://<id>", which names the cgroup.
 std::string EngineIdOf(const PodInfo& pod, const ContainerRef& who) {
   const auto id = pod.container_ids.find(who.container);
   if (id == pod.container_ids.end()) return "";
@@ -25,7 +25,7 @@ Holdings HoldingsOf(const GrantLedger& ledger, const Pods* pods) {
   Holdings holdings{.containers = {}, .accounts = ledger.Accounts()};
   for (const auto& [key, entry] : ledger.entries()) {
     const PodInfo* pod = PodOf(pods, entry.holder);
-    // Its entry stays, as it may start again; what it had, the next container of the pod has now.
+    // Its entry stays because it may start again, but the pod's next container has the GPUs now.
     if (pod != nullptr && entry.phase == device::Phase::kInit &&
         pod->ended_containers.contains(entry.holder.container)) {
       continue;

@@ -52,7 +52,7 @@ void EncodeGrant(const LedgerRecord& record, Json* json) {
   if (entry.guessed) json->Set("guessed", Json::Bool(true));
   if (!record.chosen) return;
   Result<std::string> chosen = device::EncodeAssignment(*record.chosen);
-  // Made of a request that the API server took; one that is too long is known by its grants.
+  // An assignment that is too long to encode is known by its grants.
   if (chosen.ok()) json->Set("chosen", Json::String(*chosen));
 }
 

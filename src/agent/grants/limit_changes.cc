@@ -34,8 +34,8 @@ bool HasContainer(const PodInfo& pod, const std::string& name) {
                              [&](const auto& container) { return container.name == name; });
 }
 
-// One kind of limit: its annotation, and where a granted device has it. MostOf: what a limit cannot
-// exceed.
+// One kind of limit: its annotation and its field in a granted device. MostOf: the most that the
+// limit can be.
 struct MemoryKind {
   using Amount = Bytes;
   static constexpr std::string_view kAnnotation = names::kAnnotationMemoryLimit;
@@ -89,8 +89,8 @@ void Apply(const PodInfo& pod, const std::string& container,
   }
 }
 
-// Why the annotation is not followed: one sentence for each container that it does not fit. Empty
-// if it is followed.
+// Why the annotation is rejected: one sentence for each container that it does not fit. Empty if it
+// is valid.
 template <typename Kind>
 std::vector<std::string> ProblemsOf(const PodInfo& pod, const GrantLedger& ledger) {
   const std::string what = fmt::format("annotation {}", Kind::kAnnotation);
@@ -148,10 +148,10 @@ void LimitChanges::OnPod(const PodInfo& pod) {
   const auto [seen, is_new] = seen_.try_emplace(pod.uid, text);
   if (!is_new && seen->second == text) return;
   seen->second = text;
-  // At the agent's start all pods are new, and what is to be said of them has been said.
+  // At the agent's start all pods are new, and their problems were recorded before.
   const bool tell = !is_new || pods_->synced();
   if (tell) RecordProblems(pod);
-  // Also of a pod that is new: the annotations may have changed while there was no agent.
+  // Also for a new pod: its annotations may have changed while there was no agent.
   Write(pod, !is_new);
 }
 

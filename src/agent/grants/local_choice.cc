@@ -58,7 +58,7 @@ class Choice {
     return container.name == question_.container;
   }
 
-  // What the kubelet named is the starting container's.
+  // The GPUs that the kubelet named are those of the starting container.
   bool IsNamed(const ContainerRequest& container) const {
     return IsStarting(container) && question_.named.size() == static_cast<size_t>(container.count);
   }
@@ -72,8 +72,8 @@ class Choice {
            accounts_.HasRoom(gpu, hold) && !MeetsItsOwnPod(gpu, hold);
   }
 
-  // Those that use the same GPUs as `container`: an init container's are those of a container after
-  // it, as the kubelet gives them and as the scheduler counts them. Itself included.
+  // The containers that use the same GPUs as `container`, itself included. An init container's GPUs
+  // are those of a container after it, as kubelet and scheduler count.
   std::vector<const ContainerRequest*> GroupOf(const ContainerRequest& container) const {
     const std::vector<ContainerRequest>& all = question_.request->containers;
     for (const std::vector<size_t>& group : groups_) {
@@ -96,7 +96,7 @@ class Choice {
       for (const DeviceShare& share : found->second) {
         const Gpu* gpu = set_.inventory().Find(share.uuid);
         if (gpu == nullptr || Contains(uuids, share.uuid) || MeetsItsOwnPod(*gpu, hold)) continue;
-        // What the pod has it need not share with a pod that was assigned the GPU meanwhile.
+        // The pod keeps its GPU also where another pod was assigned it meanwhile.
         const bool enough = share.compute == kWholeGpu ||
                             (share.compute >= hold.compute && share.memory >= hold.memory);
         if (enough || accounts_.HasRoom(*gpu, hold)) uuids.push_back(share.uuid);
@@ -113,7 +113,7 @@ class Choice {
         });
   }
 
-  // That of the pod's other containers, where the dialect keeps them together.
+  // The GPU of the pod's other containers, where the dialect keeps them together.
   const std::string* GpuOfThePod() const {
     for (const ContainerRequest& other : question_.request->containers) {
       if (other.dialect != Dialect::kGpuMem) continue;
@@ -137,7 +137,7 @@ class Choice {
       hold.phase = device::Phase::kMain;
     } else {
       const std::vector<const ContainerRequest*> group = GroupOf(container);
-      // A GPU that has room for the largest of them: they get it one after the other.
+      // A GPU with room for the largest container: they get it one after the other.
       for (const ContainerRequest* member : group) {
         if (member->exclusive) continue;
         hold.compute = std::max(hold.compute, member->per_gpu.compute);
@@ -238,15 +238,15 @@ Hold HoldOf(const std::string& pod_uid, const ContainerRequest& container,
 Result<device::Assignment> ChooseLocally(const LocalQuestion& question, const DeviceSet& set,
                                          GpuAccounts accounts) {
   Choice choice(question, set, std::move(accounts));
-  // Who starts now goes first.
+  // The starting container first.
   for (const bool now : {true, false}) {
     for (const ContainerRequest& container : question.request->containers) {
       if ((container.name == question.container) != now) continue;
       RETURN_IF_ERROR(choice.Place(container, Choice::Whole::kOfStarting));
     }
   }
-  // A pod that cannot have all of its GPUs takes none: it would hold some of them for nothing, and
-  // what it has would not be what the scheduler counts for it.
+  // A pod that cannot have all of its GPUs takes none. Otherwise it would hold some for nothing,
+  // and not those that the scheduler counts.
   Choice all = choice;
   for (const ContainerRequest& container : question.request->containers) {
     RETURN_IF_ERROR(all.Place(container, Choice::Whole::kOfAll));

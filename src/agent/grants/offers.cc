@@ -10,7 +10,7 @@ namespace {
 
 using device::Dialect;
 
-// How many of `units` on one GPU its own dialect's pods hold, and how many more would fit.
+// Units on one GPU that pods of the resource's dialect hold, and units that would still fit.
 int64_t UsableUnits(std::string_view resource, const device::Gpu& gpu, Bytes unit,
                     const NodeUse& use) {
   const bool of_gpu_mem = resource == names::kResourceGpuMem;
@@ -36,7 +36,7 @@ std::vector<DeviceSet::Offer> SharedOffers(const ShareUnits& units, const Device
       of_gpu_mem ? device::SizeOf(set.shares().gpu_mem_unit()) : device::kVcudaMemoryBlock;
   std::vector<DeviceSet::Offer> offers;
   offers.reserve(static_cast<size_t>(units.count()));
-  std::vector<size_t> own_first, others;  // positions of ids that may be withdrawn
+  std::vector<size_t> own_first, others;  // positions of IDs that may be withdrawn
   int64_t to_withdraw = 0;
   for (const ShareUnits::PerGpu& part : units.gpus) {
     const device::Gpu* gpu = set.inventory().Find(part.uuid);

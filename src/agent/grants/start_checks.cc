@@ -89,7 +89,7 @@ Status StartChecks::Compare(const Entry& entry, const Holders& holders,
                             const PodDevices& listed) const {
   const ContainerRef& meant = entry.holder;
   for (const Holder& holder : holders) {
-    // Within a pod the ids of an init container pass on to the next.
+    // Within a pod the next container gets the IDs of an init container.
     const bool same = holder.exact && holder.who.container == meant.container;
     if (SamePod(holder.who, meant) && (same || entry.phase == device::Phase::kInit)) continue;
     return Wrong(holder.who, UuidsOf(entry.shares), "which Allocate gave it for " + TextOf(meant));
@@ -142,7 +142,7 @@ void StartChecks::CheckStranger(const CallPtr& call, const Holders& holders) {
                               call->resource));
   }
   const ContainerRef& who = holders[0].who;
-  // What another device plugin gave, and memory beside whole GPUs, which decides nothing.
+  // GPUs of another device plugin, and memory beside whole GPUs, which decides nothing.
   for (const auto& [key, entry] : ledger_->entries()) {
     const bool whole = !entry.shares.empty() && entry.shares.front().compute == kWholeGpu;
     if ((entry.claims.empty() || (whole && call->resource == names::kResourceVcudaMemory)) &&
@@ -160,7 +160,7 @@ bool StartChecks::HasRun(const ContainerRef& holder) const {
   return who.ok() && pods_->pods().at(who->pod_uid)->container_ids.contains(holder.container);
 }
 
-// One that has run has the GPUs of its ids; one that we kept from starting has those of another.
+// A container that has run has the GPUs of its IDs; a rejected one would have another's.
 void StartChecks::Adopt(const CallPtr& call, const ContainerRef& holder) {
   const ContainerRef who = *WithUid(holder);
   const Claim claim = NewClaim(call->resource, call->ids, runner_->clock().WallNow());
@@ -197,7 +197,7 @@ void StartChecks::Finish(const CallPtr& call, const Status& status) const {
 }
 
 StartChecks::Holders StartChecks::HoldersOf(const Call& call, const PodDevices& listed) {
-  // The kubelet has an entry for each id of a container, or for each NUMA node.
+  // The kubelet has an entry for each ID of a container, or for each NUMA node.
   std::map<std::tuple<std::string, std::string, std::string>, std::set<std::string>> has;
   for (const HeldDevices& held : listed.held) {
     if (held.resource != call.resource) continue;
@@ -214,7 +214,7 @@ StartChecks::Holders StartChecks::HoldersOf(const Call& call, const PodDevices& 
                                  [&](const std::string& id) { return wanted.contains(id); });
     if (any) some.push_back(holder);
   }
-  // Kubelets can give an id twice; who has these and no others is asked for.
+  // Kubelets can give an ID twice, so the holder of exactly these IDs counts.
   return exact.size() == 1 ? exact : some;
 }
 

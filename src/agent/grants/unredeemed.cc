@@ -14,7 +14,7 @@ bool IsOurs(const std::string& resource) {
   return std::find(served.begin(), served.end(), resource) != served.end();
 }
 
-// Null where it is not known.
+// Null for an unknown pod.
 const PodInfo* FindByName(const Pods& pods, const HeldDevices& held) {
   for (const auto& [uid, pod] : pods.pods()) {
     if (!pod->ended && pod->ns == held.pod_namespace && pod->name == held.pod_name) {

@@ -21,17 +21,17 @@ std::string CountText(size_t count) {
 
 // "2 of 8 GPUs are unhealthy: GPU-a: XID 79; GPU-b: XID 48"
 std::string UnhealthyText(const device::NodeInventory& inventory) {
-  const size_t ill = inventory.gpus.size() - inventory.healthy_count();
+  const size_t unhealthy = inventory.gpus.size() - inventory.healthy_count();
   std::string text;
-  if (ill > 0) {
-    text = fmt::format("{} of {} {} unhealthy:", ill, CountText(inventory.gpus.size()),
-                       ill == 1 ? "is" : "are");
+  if (unhealthy > 0) {
+    text = fmt::format("{} of {} {} unhealthy:", unhealthy, CountText(inventory.gpus.size()),
+                       unhealthy == 1 ? "is" : "are");
   }
   size_t named = 0;
   for (const device::Gpu& gpu : inventory.gpus) {
     if (gpu.health.ok()) continue;
     if (named == kMaxGpusNamed) {
-      text += fmt::format("; and {} more", ill - named);
+      text += fmt::format("; and {} more", unhealthy - named);
       break;
     }
     text += fmt::format("{} {}: {}", named == 0 ? "" : ";", gpu.uuid, gpu.health.reason);
