@@ -47,6 +47,25 @@ Result<Token> DecodeToken(const Json& json) {
   return token;
 }
 
+Result<std::map<std::string, std::string>> DecodeVariables(const Json& json) {
+  std::map<std::string, std::string> variables;
+  const Json* object = json.Find("variables");
+  if (object == nullptr) return variables;
+  if (!object->is_object()) return Status(Code::kInvalidArgument, "variables: not an object");
+  if (object->members().size() > kMaxVariables) {
+    return Error(Code::kResourceExhausted, "{} variables, more than {}", object->members().size(),
+                 kMaxVariables);
+  }
+  for (const auto& [name, value] : object->members()) {
+    if (name.size() > kMaxNameLength) {
+      return Error(Code::kResourceExhausted, "variables: a name of {} bytes", name.size());
+    }
+    ASSIGN_OR_RETURN(variables[name],
+                     BoundedString(*object, name, kMaxNameLength).Annotate("variables"));
+  }
+  return variables;
+}
+
 Json EncodeDevice(const GrantedDevice& device) {
   Json json = Json::MakeObject();
   json.Set("uuid", Json::String(device.uuid));
@@ -177,6 +196,10 @@ std::string EncodeRequest(const Request& request) {
     tokens.Append(std::move(item));
   }
   json.Set("tokens", std::move(tokens));
+  if (request.variables.empty()) return json.Serialize();
+  Json variables = Json::MakeObject();
+  for (const auto& [name, value] : request.variables) variables.Set(name, Json::String(value));
+  json.Set("variables", std::move(variables));
   return json.Serialize();
 }
 
@@ -205,6 +228,7 @@ Result<Request> DecodeRequest(std::string_view text) {
     ASSIGN_OR_RETURN(Token token, DecodeToken(item));
     request.tokens.push_back(std::move(token));
   }
+  ASSIGN_OR_RETURN(request.variables, DecodeVariables(json));
   return request;
 }
 

@@ -25,6 +25,8 @@ namespace tessera::grant {
 inline constexpr size_t kMaxMessageSize = 256u << 10;
 inline constexpr size_t kFrameHeaderSize = 4;
 inline constexpr size_t kMaxTokens = 64;
+inline constexpr size_t kMaxVariables = 64;
+inline constexpr std::string_view kLimitVariablePrefix = "CUDA_DEVICE_";
 inline constexpr size_t kMaxNameLength = 1024;
 inline constexpr size_t kMaxTokenLength = 64u << 10;
 
@@ -46,6 +48,9 @@ struct Request {
   std::string pod_name;
   std::string container;
   std::vector<Token> tokens;  // none: what it held before there was an agent
+  // The container's variables with kLimitVariablePrefix: some of them lower its limits
+  // (device/limit_variables.h).
+  std::map<std::string, std::string> variables;
   bool operator==(const Request&) const = default;
 };
 

@@ -82,8 +82,20 @@ TEST(MessageTest, AContainerMayHaveNoToken) {
   EXPECT_EQ(DecodeRequest(EncodeRequest(request)).value(), request);
 }
 
+TEST(MessageTest, CarriesTheVariablesThatLowerLimits) {
+  Request request = SomeRequest();
+  request.variables = {{"CUDA_DEVICE_MEMORY_LIMIT", "3g"}, {"CUDA_DEVICE_SM_LIMIT", ""}};
+  EXPECT_EQ(DecodeRequest(EncodeRequest(request)).value(), request);
+}
+
 TEST(MessageTest, RefusesWhatIsTooMuch) {
   Request request = SomeRequest();
+  for (size_t i = 0; i <= kMaxVariables; ++i) request.variables.emplace(fmt::format("v{}", i), "");
+  EXPECT_EQ(DecodeRequest(EncodeRequest(request)).status().code(), Code::kResourceExhausted);
+  request = SomeRequest();
+  request.variables["CUDA_DEVICE_SM_LIMIT"].assign(kMaxNameLength + 1, '1');
+  EXPECT_EQ(DecodeRequest(EncodeRequest(request)).status().code(), Code::kResourceExhausted);
+  request = SomeRequest();
   request.tokens.resize(kMaxTokens + 1, request.tokens[0]);
   EXPECT_EQ(DecodeRequest(EncodeRequest(request)).status().code(), Code::kResourceExhausted);
   request = SomeRequest();

@@ -221,6 +221,12 @@ Result<Decision> DecideInKubernetes(const ConfigDocument& document, const Identi
   for (auto& [name, value] : document.env().GetPrefix(names::kEnvGrantPrefix)) {
     request.tokens.push_back({name, value});
   }
+  for (auto& [name, value] : document.env().GetPrefix(grant::kLimitVariablePrefix)) {
+    const bool fits = name.size() <= grant::kMaxNameLength &&
+                      value.size() <= grant::kMaxNameLength &&
+                      request.variables.size() < grant::kMaxVariables;
+    if (fits) request.variables[name] = value;
+  }
   if (request.tokens.empty() && !MayBeOfGpushare(document)) {
     return WithoutGrant(document, identity, options);
   }

@@ -94,6 +94,8 @@ TEST_P(KubernetesContainer, APrivilegedOneOfASystemNamespaceSeesAllGpus) {
 TEST_P(KubernetesContainer, GetsWhatItsGrantSays) {
   AddEnv("NVIDIA_VISIBLE_DEVICES=void");
   AddEnv("TESSERA_GRANT_NVIDIA_COM_GPU=v1:00:00:GPU-1");
+  AddEnv("CUDA_DEVICE_MEMORY_LIMIT_0=3g");
+  AddEnv("CUDA_VISIBLE_DEVICES=0");
   OneAnswer agent(path("grant.sock"), GrantOfSecondGpu());
   const SubprocessResult result = Run();
   EXPECT_EQ(result.exit_code, 0) << result.err;
@@ -108,6 +110,7 @@ TEST_P(KubernetesContainer, GetsWhatItsGrantSays) {
   EXPECT_EQ(asked->container, "main");
   ASSERT_EQ(asked->tokens.size(), 1u);
   EXPECT_EQ(asked->tokens[0].value, "v1:00:00:GPU-1");
+  EXPECT_EQ(asked->variables, (std::map<std::string, std::string>{{"CUDA_DEVICE_MEMORY_LIMIT_0", "3g"}}));
 }
 
 TEST_P(KubernetesContainer, ALimitedOneGetsTheLimiterWithItsLimits) {

@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/device/limit_variables.h"
+
+#include <limits>
+#include <optional>
+
+#include "src/base/strings.h"
+
+namespace tessera::device {
+namespace {
+
+constexpr std::string_view kMemory = "CUDA_DEVICE_MEMORY_LIMIT";
+constexpr std::string_view kCompute = "CUDA_DEVICE_SM_LIMIT";
+
+// The number of the GPU that the variable is about; nothing for `base` itself, which is about all.
+// NOT_FOUND: the name is another one.
+Result<std::optional<size_t>> GpuOf(std::string_view name, std::string_view base) {
+  const Status other(Code::kNotFound, "another variable");
+  if (!name.starts_with(base)) return other;
+  name.remove_prefix(base.size());
+  if (name.empty()) return std::optional<size_t>();
+  if (name[0] != '_') return other;
+  const Result<int64_t> number = ParseInt(name.substr(1));
+  if (!number.ok() || *number < 0) return other;
+  return std::optional<size_t>(static_cast<size_t>(*number));
+}
+
+Result<int64_t> ParseSize(std::string_view text) {
+  int shift = 0;
+  if (!text.empty()) {
+    switch (text.back()) {
+      case 'k':
+      case 'K':
+        shift = 10;
+        break;
+      case 'm':
+      case 'M':
+        shift = 20;
+        break;
+      case 'g':
+      case 'G':
+        shift = 30;
+        break;
+      default:
+        break;
+    }
+  }
+  if (shift != 0) text.remove_suffix(1);
+  const Result<int64_t> number = ParseInt(text);
+  if (number.ok() && *number >= 0 && *number <= std::numeric_limits<int64_t>::max() >> shift) {
+    return *number << shift;
+  }
+  return Status(Code::kInvalidArgument, "want bytes, or a number with k, m or g, such as 3g");
+}
+
+Result<int64_t> ParseHundredthsOfGpu(std::string_view text) {
+  const Result<int64_t> hundredths = ParseInt(text);
+  if (hundredths.ok() && *hundredths >= 0) return *hundredths < 100 ? *hundredths * 10 : 0;
+  return Status(Code::kInvalidArgument, "want hundredths of a GPU, such as 30");
+}
+
+template <typename Amount>
+Result<GpuLimits<Amount>> LimitsOf(const Variables& variables,
+                                   const std::vector<DeviceShare>& shares, std::string_view base,
+                                   Result<int64_t> (*parse)(std::string_view)) {
+  GpuLimits<Amount> limits;
+  // The one about all GPUs sorts first, and the last that fits counts.
+  for (const auto& [name, value] : variables) {
+    const auto gpu = GpuOf(name, base);
+    if (!gpu.ok() || (*gpu && **gpu >= shares.size())) continue;
+    ASSIGN_OR_RETURN(const int64_t amount,
+                     parse(Trim(value)).Annotate(fmt::format("{}={:.64}", name, value)));
+    if (amount == 0) continue;
+    limits.push_back({*gpu ? shares[**gpu].uuid : "", Amount(amount)});
+  }
+  return limits;
+}
+
+}  // namespace
+
+bool IsLimitVariable(std::string_view name) {
+  return GpuOf(name, kMemory).ok() || GpuOf(name, kCompute).ok();
+}
+
+Result<GpuLimits<Bytes>> MemoryLimitsOf(const Variables& variables,
+                                        const std::vector<DeviceShare>& shares) {
+  return LimitsOf<Bytes>(variables, shares, kMemory, ParseSize);
+}
+
+Result<GpuLimits<MilliGpu>> ComputeLimitsOf(const Variables& variables,
+                                            const std::vector<DeviceShare>& shares) {
+  return LimitsOf<MilliGpu>(variables, shares, kCompute, ParseHundredthsOfGpu);
+}
+
+}  // namespace tessera::device

@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+// Environment variables of HAMi-core by which a container lowers its own limits:
+//
+//   CUDA_DEVICE_MEMORY_LIMIT=3g      device memory on each of its GPUs: bytes, or with k, m or g
+//   CUDA_DEVICE_MEMORY_LIMIT_1=3g    the same on its second GPU, in the order of its grant
+//   CUDA_DEVICE_SM_LIMIT=30          hundredths of the GPU's time; CUDA_DEVICE_SM_LIMIT_1 likewise
+//
+// 0 is no limit, as with HAMi-core; so is 100 hundredths and more. Like the annotations of
+// limit_annotations.h they say nothing about what was granted, which is an upper bound. Pure; any
+// thread.
+#pragma once
+
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "src/base/status.h"
+#include "src/device/assignment.h"
+#include "src/device/limit_annotations.h"
+
+namespace tessera::device {
+
+bool IsLimitVariable(std::string_view name);
+
+using Variables = std::map<std::string, std::string>;
+
+// The limits that `variables` set on a container with `shares`; other variables, and those
+// of GPUs that it does not have, are ignored. INVALID_ARGUMENT names the variable.
+Result<GpuLimits<Bytes>> MemoryLimitsOf(const Variables& variables,
+                                        const std::vector<DeviceShare>& shares);
+Result<GpuLimits<MilliGpu>> ComputeLimitsOf(const Variables& variables,
+                                            const std::vector<DeviceShare>& shares);
+
+}  // namespace tessera::device
