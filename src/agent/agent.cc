@@ -196,6 +196,7 @@ Status Agent::Impl::StartGrants() {
   grants.service.node_name = options_.node_name;
   grants.service.limits_dir = options_.limits_dir;
   grants.service.limits_fail_open = options_.limits_fail_open;
+  grants.limits_stop_bypass = options_.limits_stop_bypass;
   grants.service.gpu_mem_unit = options_.gpu_mem_unit;
   grants.service.admission_order = &admission_order_;
   grants.service.metrics = &metrics_.grants;
@@ -525,6 +526,21 @@ Agent::~Agent() = default;
 Status Agent::Start() { return impl_->Start(); }
 void Agent::Refresh() { impl_->Refresh(); }
 
+// A process that may run without the limiter must not be killed for it.
+static Status CheckLimitNamespaces(const AgentOptions& options) {
+  const std::set<std::string>& open = options.limits_fail_open;
+  const std::set<std::string>& stop = options.limits_stop_bypass;
+  if (open.empty() || stop.empty()) return Status::Ok();
+  for (const std::string& ns : stop) {
+    if (ns != "*" && !open.contains(ns) && !open.contains("*")) continue;
+    return Error(Code::kInvalidArgument,
+                 "--limits-stop-bypass={}: --limits-fail-open={} lets processes run without a "
+                 "limiter: name each namespace in one of the two",
+                 ns, fmt::join(open, ","));
+  }
+  return Status::Ok();
+}
+
 Status CompleteOptions(AgentOptions* options) {
   if (options->driver_root.empty()) options->driver_root = "/";
   if (options->driver_root_ctr_path.empty()) options->driver_root_ctr_path = options->driver_root;
@@ -547,6 +563,7 @@ Status CompleteOptions(AgentOptions* options) {
       return Error(Code::kInvalidArgument, "{}: \"{}\" is no absolute path", flag, path);
     }
   }
+  RETURN_IF_ERROR(CheckLimitNamespaces(*options));
   if (!options->metrics_address.empty()) {
     RETURN_IF_ERROR(
         net::ParseAddress(options->metrics_address).status().Annotate("--metrics-address"));

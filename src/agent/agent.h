@@ -38,7 +38,8 @@ struct AgentOptions {
   std::string state_dir;
   std::string grant_socket;
   std::string limits_dir;  // for the limits of containers; "": no container is limited
-  std::set<std::string> limits_fail_open;  // namespaces, or "*" (container_limits.h)
+  std::set<std::string> limits_fail_open;    // namespaces, or "*" (container_limits.h)
+  std::set<std::string> limits_stop_bypass;  // the same (limits/container_usage.h)
   std::string metrics_address;     // "": no HTTP
   std::string manager_address;     // of gpu-manager's old page; "": none
   std::string manager_checkpoint;  // what gpu-manager left; "": nothing

@@ -37,6 +37,18 @@ TEST_F(AgentOptionsTest, ABadAddressOfGpuManagersPageFailsBeforeAnythingIsMade) 
   EXPECT_TRUE(ListDir(dir_.path())->empty());
 }
 
+TEST_F(AgentOptionsTest, ANamespaceThatFailsOpenCannotStopBypassingProcesses) {
+  options_.limits_fail_open = {"dev", "playground"};
+  for (const char* stop : {"dev", "*"}) {
+    options_.limits_stop_bypass = {stop};
+    const std::string said = FailureOf();
+    EXPECT_NE(said.find(std::string("--limits-stop-bypass=") + stop +
+                        ": --limits-fail-open=dev,playground lets processes run"),
+              std::string::npos)
+        << said;
+  }
+}
+
 TEST_F(AgentOptionsTest, AStateFolderThatCannotBeMadeIsNamedWithItsFlag) {
   options_.state_dir = "/proc/foo";
   const std::string said = FailureOf();

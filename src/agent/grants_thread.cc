@@ -45,12 +45,18 @@ GrantOptions ServiceOptions(const GrantsThreadOptions& options, PodProcesses* pr
   return service;
 }
 
-// On a node without a driver no process uses a GPU, so there is nothing to look for.
-ContainerUsageOptions UsageOptions(const GrantsThreadOptions& options) {
-  ContainerUsageOptions usage{.limits_dir = options.service.limits_dir,
-                              .find = {.proc_root = options.proc_root}};
-  if (options.nvml == nullptr || !options.on_container_uses) usage.limits_dir.clear();
-  return usage;
+bool HasEnded(const Pods* pods, const ContainerRef& who) {
+  if (pods == nullptr) return false;
+  const auto pod = pods->pods().find(who.pod_uid);
+  return pod != pods->pods().end() &&
+         (pod->second->ended || pod->second->ended_containers.contains(who.container));
+}
+
+ContainerUsageOptions UsageOptions(const GrantsThreadOptions& options, const Pods* pods) {
+  return {.limits_dir = options.service.limits_dir,
+          .find = {.proc_root = options.proc_root},
+          .stop_bypass = options.limits_stop_bypass,
+          .has_ended = [pods](const ContainerRef& who) { return HasEnded(pods, who); }};
 }
 
 }  // namespace
@@ -72,7 +78,7 @@ struct GrantsThread::State {
                 grants->options_.on_usage_changed),
         allocation(&grants->runner_, &service, &ledger, pods.get(),
                    grants->options_.service.gpu_mem_unit, grants->metrics_),
-        usage(&grants->runner_, UsageOptions(grants->options_), &ledger, &gpu_processes, &caller,
+        usage(&grants->runner_, UsageOptions(grants->options_, pods.get()), &ledger, &gpu_processes, &caller,
               {.on_uses = [this, then = grants->options_.on_container_uses](
                               const auto& uses) { then(ControlCompute(*uses)); },
                .on_event = [this](const ContainerRef& who,
@@ -95,6 +101,7 @@ struct GrantsThread::State {
       const auto member =
           std::ranges::find_if(members, [&](const auto& each) { return IsUseOf(use, each); });
       if (member == members.end()) continue;
+      use.compute_class = member->share.priority;
       use.compute_limit = MilliGpu(std::lround(member->share.limit * 1000));
       use.compute_use = control.Used(member->pod_uid, member->container, member->uuid);
     }
@@ -237,7 +244,8 @@ Status GrantsThread::MakeState() {
   RETURN_IF_ERROR(MakeDirs(DirName(options_.socket)));
   RETURN_IF_ERROR(state_->server.Listen(options_.socket));
   state_->watcher.Start();
-  state_->usage.Start();
+  // On a node without a driver no process uses a GPU, so there is nothing to look for.
+  if (options_.nvml != nullptr && options_.on_container_uses) state_->usage.Start();
   return Status::Ok();
 }
 

@@ -34,7 +34,8 @@ struct GrantsThreadOptions {
   // Makes what knows the pods, on the grants' thread; none: no pod is known.
   std::function<std::unique_ptr<Pods>(TaskRunner* runner)> make_pods;
   GrantService::OnUsageChanged on_usage_changed;  // called on the grants' thread
-  // What limited containers use, once a second while there are any; on the grants' thread.
+  NamespaceSet limits_stop_bypass;  // as of ContainerUsage
+  // What containers with a share use, once a second while there are any; on the grants' thread.
   std::function<void(std::shared_ptr<const ContainerUses>)> on_container_uses;
 };
 

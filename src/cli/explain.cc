@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "api/names.h"
 #include "src/cli/commands.h"
 #include "src/cli/explanation.h"
 #include "src/cli/json_of.h"
@@ -172,6 +173,11 @@ class Speaker {
     paper_.Space();
     paper_.Line("What its containers use of their shares:");
     paper_.Add(UsesTable(uses), 2);
+    if (std::ranges::all_of(uses, &GpuUse::limited)) return;
+    paper_.Line(fmt::format(
+        "  Nothing holds a container to its share that is not limited: isolation was off on node {} "
+        "when it started (tessera-agent --limits-dir, node label {}).",
+        found_.pod.node, names::kLabelCgpuDisableIsolation));
   }
 
   void SayCandidates(const std::string& heading) {

@@ -11,6 +11,9 @@
 namespace tessera::cli {
 namespace {
 
+constexpr const char* kUnknown = "-";  // in the place of a number
+constexpr const char* kNotLimited = "not limited";
+
 Result<GpuUse> DecodeUse(const Json& json, const std::string& node) {
   GpuUse use{.node = node};
   const Json* memory = json.Find("memory");
@@ -22,10 +25,19 @@ Result<GpuUse> DecodeUse(const Json& json, const std::string& node) {
         std::pair("container", &use.container), std::pair("uuid", &use.uuid)}) {
     ASSIGN_OR_RETURN(*text, json.StringAt(key));
   }
+  ASSIGN_OR_RETURN(const int64_t granted, memory->IntAt("granted"));
+  use.granted = Bytes(granted);
+  ASSIGN_OR_RETURN(const int64_t milli, json.IntAt("milli"));
+  use.compute = MilliGpu(milli);
+  const Result<int64_t> index = json.IntAt("index");
+  use.gpu = index.ok() ? fmt::format("{}", *index) : kUnknown;
+  // Older agents leave it out, and know limited containers alone.
+  const Json* limited = json.Find("limited");
+  use.limited = limited == nullptr || limited->bool_value();
+  if (!use.limited) return use;
   for (const auto& [key, bytes] :
-       {std::pair("granted", &use.granted), std::pair("limit", &use.limit),
-        std::pair("used", &use.used), std::pair("unaccounted", &use.unaccounted),
-        std::pair("peak", &use.peak)}) {
+       {std::pair("limit", &use.limit), std::pair("used", &use.used),
+        std::pair("unaccounted", &use.unaccounted), std::pair("peak", &use.peak)}) {
     ASSIGN_OR_RETURN(const int64_t count, memory->IntAt(key));
     *bytes = Bytes(count);
   }
@@ -33,8 +45,9 @@ Result<GpuUse> DecodeUse(const Json& json, const std::string& node) {
     ASSIGN_OR_RETURN(const int64_t count, memory->IntAt("driver"));
     use.driver = Bytes(count);
   }
-  ASSIGN_OR_RETURN(const int64_t milli, json.IntAt("milli"));
-  use.compute = MilliGpu(milli);
+  if (json.Find("class") != nullptr) {
+    ASSIGN_OR_RETURN(use.compute_class, json.StringAt("class"));
+  }
   if (json.Find("limit_milli") != nullptr) {
     ASSIGN_OR_RETURN(const int64_t limit, json.IntAt("limit_milli"));
     use.compute_limit = MilliGpu(limit);
@@ -48,8 +61,6 @@ Result<GpuUse> DecodeUse(const Json& json, const std::string& node) {
   }
   ASSIGN_OR_RETURN(use.refused, json.IntAt("refused"));
   ASSIGN_OR_RETURN(use.processes, json.IntAt("processes"));
-  const Result<int64_t> index = json.IntAt("index");
-  use.gpu = index.ok() ? fmt::format("{}", *index) : "-";
   return use;
 }
 
@@ -58,12 +69,24 @@ bool IsFull(const GpuUse& use) { return use.limit > Bytes(0) && use.used >= use.
 constexpr std::array<const char*, 4> kComputeColumns = {"SHARE", "UP TO", "COMPUTE", "WAITING"};
 std::array<std::string, 4> ComputeTexts(const GpuUse& use) {
   const auto cards = [](std::optional<MilliGpu> part) {
-    return part && *part != MilliGpu(0) ? CardsText(part->count()) : "-";
+    return part && *part != MilliGpu(0) ? CardsText(part->count()) : kUnknown;
   };
   return {cards(use.compute), cards(use.compute_limit),
-          use.compute_used ? CardsText(use.compute_used->count()) : "-",
+          use.compute_used ? CardsText(use.compute_used->count()) : kUnknown,
           use.waiting_milli ? fmt::format("{:.2f}", static_cast<double>(*use.waiting_milli) / 1000)
-                            : "-"};
+                            : kUnknown};
+}
+
+// The columns MEMORY, LIMIT, PEAK and REFUSED.
+void AddMemoryCells(const GpuUse& use, std::string limit, std::vector<Cell>* row) {
+  if (!use.limited) {
+    row->insert(row->end(), {kUnknown, Cell(kNotLimited, Tone::kBad), kUnknown, kUnknown});
+    return;
+  }
+  row->emplace_back(MemoryText(use.used), IsFull(use) ? Tone::kBad : Tone::kPlain);
+  row->emplace_back(std::move(limit));
+  row->emplace_back(MemoryText(use.peak));
+  row->emplace_back(fmt::format("{}", use.refused), use.refused > 0 ? Tone::kBad : Tone::kPlain);
 }
 
 std::vector<Cell> RowOf(const GpuUse& use, bool all_namespaces, bool wide) {
@@ -73,16 +96,14 @@ std::vector<Cell> RowOf(const GpuUse& use, bool all_namespaces, bool wide) {
   row.emplace_back(use.container);
   row.emplace_back(use.node);
   row.emplace_back(use.gpu);
-  row.emplace_back(MemoryText(use.used), IsFull(use) ? Tone::kBad : Tone::kPlain);
-  row.emplace_back(MemoryText(use.limit));
-  row.emplace_back(MemoryText(use.peak));
-  row.emplace_back(fmt::format("{}", use.refused), use.refused > 0 ? Tone::kBad : Tone::kPlain);
+  AddMemoryCells(use, MemoryText(use.limit), &row);
   for (std::string& text : ComputeTexts(use)) row.emplace_back(std::move(text));
   if (!wide) return row;
+  row.emplace_back(use.compute_class.empty() ? kUnknown : use.compute_class);
   row.emplace_back(MemoryText(use.granted));
-  row.emplace_back(MemoryText(use.unaccounted));
-  row.emplace_back(use.driver ? MemoryText(*use.driver) : "-");
-  row.emplace_back(fmt::format("{}", use.processes));
+  row.emplace_back(use.limited ? MemoryText(use.unaccounted) : kUnknown);
+  row.emplace_back(use.driver ? MemoryText(*use.driver) : kUnknown);
+  row.emplace_back(use.limited ? fmt::format("{}", use.processes) : kUnknown);
   row.emplace_back(use.uuid);
   return row;
 }
@@ -105,11 +126,13 @@ Result<std::vector<GpuUse>> DecodeUses(std::string_view text) {
 }
 
 Json JsonOfUse(const GpuUse& use) {
-  Json memory = Json::MakeObject({{"granted", Json::Int(use.granted.count())},
-                                  {"limit", Json::Int(use.limit.count())},
-                                  {"used", Json::Int(use.used.count())},
-                                  {"unaccounted", Json::Int(use.unaccounted.count())},
-                                  {"peak", Json::Int(use.peak.count())}});
+  Json memory = Json::MakeObject({{"granted", Json::Int(use.granted.count())}});
+  if (use.limited) {
+    memory.Set("limit", Json::Int(use.limit.count()));
+    memory.Set("used", Json::Int(use.used.count()));
+    memory.Set("unaccounted", Json::Int(use.unaccounted.count()));
+    memory.Set("peak", Json::Int(use.peak.count()));
+  }
   if (use.driver) memory.Set("driver", Json::Int(use.driver->count()));
   Json json = Json::MakeObject({{"namespace", Json::String(use.ns)},
                                 {"pod", Json::String(use.pod)},
@@ -117,11 +140,14 @@ Json JsonOfUse(const GpuUse& use) {
                                 {"node", Json::String(use.node)},
                                 {"gpu", Json::String(use.gpu)},
                                 {"uuid", Json::String(use.uuid)},
+                                {"limited", Json::Bool(use.limited)},
                                 {"milli", Json::Int(use.compute.count())}});
+  if (!use.compute_class.empty()) json.Set("class", Json::String(use.compute_class));
   if (use.compute_limit) json.Set("limit_milli", Json::Int(use.compute_limit->count()));
   if (use.compute_used) json.Set("used_milli", Json::Int(use.compute_used->count()));
   if (use.waiting_milli) json.Set("waiting_milli", Json::Int(*use.waiting_milli));
   json.Set("memory", std::move(memory));
+  if (!use.limited) return json;
   json.Set("refused", Json::Int(use.refused));
   json.Set("processes", Json::Int(use.processes));
   return json;
@@ -145,8 +171,8 @@ std::string ShowTop(const ClusterUses& all, std::string_view ns, Style style, bo
   }
   Paper paper(style.colour);
   if (uses.empty()) {
-    paper.Line(ns.empty() ? "No container is limited to a share of a GPU."
-                          : fmt::format("No container of namespace {} is limited to a share of a "
+    paper.Line(ns.empty() ? "No running container has a share of a GPU."
+                          : fmt::format("No running container of namespace {} has a share of a "
                                         "GPU; -A shows all namespaces.",
                                         ns));
     return paper.Take();
@@ -157,7 +183,7 @@ std::string ShowTop(const ClusterUses& all, std::string_view ns, Style style, bo
                  {"POD", "CONTAINER", "NODE", "GPU", "MEMORY", "LIMIT", "PEAK", "REFUSED"});
   columns.insert(columns.end(), kComputeColumns.begin(), kComputeColumns.end());
   if (style.wide()) {
-    columns.insert(columns.end(), {"GRANTED", "UNACCOUNTED", "DRIVER", "PROCESSES", "UUID"});
+    columns.insert(columns.end(), {"CLASS", "GRANTED", "UNACCOUNTED", "DRIVER", "PROCESSES", "UUID"});
   }
   Table table(std::move(columns));
   for (const GpuUse* use : uses) table.Add(RowOf(*use, ns.empty(), style.wide()));
@@ -167,24 +193,20 @@ std::string ShowTop(const ClusterUses& all, std::string_view ns, Style style, bo
 }
 
 Table UsesTable(const std::vector<GpuUse>& uses) {
-  std::vector<std::string> columns{"CONTAINER", "GPU",     "MEMORY",     "LIMIT",
-                                   "PEAK",      "REFUSED", "UNACCOUNTED"};
+  std::vector<std::string> columns{"CONTAINER", "GPU", "MEMORY", "LIMIT", "PEAK", "REFUSED"};
   columns.insert(columns.end(), kComputeColumns.begin(), kComputeColumns.end());
+  columns.insert(columns.end(), {"CLASS", "UNACCOUNTED"});
   Table table(columns);
   for (const GpuUse& use : uses) {
-    const std::string limit =
+    std::string limit =
         use.limit < use.granted
             ? fmt::format("{} of {} granted", MemoryText(use.limit), MemoryText(use.granted))
             : MemoryText(use.limit);
-    std::vector<Cell> row{
-        use.container,
-        use.gpu,
-        Cell(MemoryText(use.used), IsFull(use) ? Tone::kBad : Tone::kPlain),
-        limit,
-        MemoryText(use.peak),
-        Cell(fmt::format("{}", use.refused), use.refused > 0 ? Tone::kBad : Tone::kPlain),
-        MemoryText(use.unaccounted)};
+    std::vector<Cell> row{use.container, use.gpu};
+    AddMemoryCells(use, std::move(limit), &row);
     for (std::string& text : ComputeTexts(use)) row.emplace_back(std::move(text));
+    row.emplace_back(use.compute_class.empty() ? kUnknown : use.compute_class);
+    row.emplace_back(use.limited ? MemoryText(use.unaccounted) : kUnknown);
     table.Add(std::move(row));
   }
   return table;

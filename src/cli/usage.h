@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What limited containers use of their GPUs, as `tessera top` and `tessera explain` show it. The
+// What containers with a share use of their GPUs, as `tessera top` and `tessera explain` show it. The
 // numbers are the agents' (agents.h). Pure.
 #pragma once
 
@@ -21,10 +21,12 @@ namespace tessera::cli {
 struct GpuUse {
   std::string node, ns, pod, container, uuid;
   std::string gpu;                        // its index; "-" where it is gone
+  bool limited = true;                    // false: isolation is off, and only grants are known
   MilliGpu compute;                       // granted
   std::optional<MilliGpu> compute_limit;  // none: not limited
   std::optional<MilliGpu> compute_used;   // in the last second; none: it is not measured
   std::optional<int64_t> waiting_milli;   // thousandths of a thread that waited, in the last second
+  std::string compute_class;              // "": compute is not limited
   Bytes granted, limit, used, unaccounted, peak;
   std::optional<Bytes> driver;  // what the driver reports, contexts included
   int64_t refused = 0;          // allocations

@@ -12,12 +12,17 @@ namespace {
 // As the agent's usage_page_test.cc shows it.
 constexpr const char* kPage =
     R"({"node":"big","containers":[{"namespace":"default","pod":"nginx","container":"main",)"
-    R"("uuid":"GPU-big-1","index":1,"milli":300,"limit_milli":600,"used_milli":290,"waiting_milli":1250,)"
+    R"("uuid":"GPU-big-1","index":1,"milli":300,"class":"high","limit_milli":600,"used_milli":290,"waiting_milli":1250,)"
     R"("memory":{"granted":5368709120,"limit":4294967296,)"
     R"("used":4294967296,"unaccounted":1073741824,"peak":4294967296,"driver":4831838208},)"
     R"("refused":7,"processes":2},{"namespace":"web","pod":"binpack-2","container":"main",)"
     R"("uuid":"GPU-big-2","milli":0,"memory":{"granted":3221225472,"limit":3221225472,"used":0,)"
     R"("unaccounted":0,"peak":0},"refused":0,"processes":0}]})";
+
+// The same container on a node where isolation is off.
+constexpr const char* kNotLimitedPage =
+    R"({"node":"big","containers":[{"namespace":"default","pod":"nginx","container":"main",)"
+    R"("uuid":"GPU-big-1","index":1,"limited":false,"milli":300,"memory":{"granted":5368709120}}]})";
 
 ClusterUses Uses() { return {.uses = DecodeUses(kPage).value(), .problems = {}}; }
 
@@ -30,11 +35,11 @@ web         binpack-2   main        big    -     0 MiB    3 GiB   0 MiB   0     
 )");
   EXPECT_EQ(
       ShowTop(Uses(), "default", {.format = Format::kWide}, false),
-      "nginx   main   big   1   4 GiB   4 GiB   4 GiB   7   0.3   0.6   0.29   1.25   5 GiB   1 GiB   4.5 GiB   2   "
+      "nginx   main   big   1   4 GiB   4 GiB   4 GiB   7   0.3   0.6   0.29   1.25   high   5 GiB   1 GiB   4.5 GiB   2   "
       "GPU-big-1\n");
   EXPECT_EQ(
       ShowTop(Uses(), "ml", {}, true),
-      "No container of namespace ml is limited to a share of a GPU; -A shows all namespaces.\n");
+      "No running container of namespace ml has a share of a GPU; -A shows all namespaces.\n");
 }
 
 TEST(UsageTest, JsonOfTopHasExactBytesAndWhoDidNotAnswer) {
@@ -44,10 +49,20 @@ TEST(UsageTest, JsonOfTopHasExactBytesAndWhoDidNotAnswer) {
   EXPECT_EQ(
       ParseJson(ShowTop(uses, "", {.format = Format::kJson}, true))->Serialize(),
       R"({"containers":[{"namespace":"default","pod":"nginx","container":"main","node":"big",)"
-      R"("gpu":"1","uuid":"GPU-big-1","milli":300,"limit_milli":600,"used_milli":290,"waiting_milli":1250,)"
-      R"("memory":{"granted":5368709120,)"
+      R"("gpu":"1","uuid":"GPU-big-1","limited":true,"milli":300,"class":"high","limit_milli":600,)"
+      R"("used_milli":290,"waiting_milli":1250,"memory":{"granted":5368709120,)"
       R"("limit":4294967296,"used":4294967296,"unaccounted":1073741824,"peak":4294967296,)"
       R"("driver":4831838208},"refused":7,"processes":2}],"problems":{"n2":"away"}})");
+}
+
+TEST(UsageTest, AContainerThatIsNotLimitedIsShownAsSuch) {
+  const ClusterUses uses{.uses = DecodeUses(kNotLimitedPage).value(), .problems = {}};
+  EXPECT_EQ(ShowTop(uses, "default", {}, false),
+            "nginx   main   big   1   -   not limited   -   -   0.3   -   -   -\n");
+  EXPECT_NE(ParseJson(ShowTop(uses, "", {.format = Format::kJson}, true))
+                ->Serialize()
+                .find(R"("limited":false,"milli":300,"memory":{"granted":5368709120}}])"),
+            std::string::npos);
 }
 
 TEST(UsageTest, APageOfSomethingElseIsAnError) {
@@ -77,12 +92,18 @@ TEST(UsageTest, ExplainShowsLimitsAndUse) {
   const std::string text = Explain(cluster.ledger(), cluster.facts(), pod, {}, &uses);
   EXPECT_NE(text.find(R"(
 What its containers use of their shares:
-  CONTAINER   GPU   MEMORY   LIMIT                    PEAK    REFUSED   UNACCOUNTED   SHARE   UP TO   COMPUTE   WAITING
-  main        1     4 GiB    4 GiB of 5 GiB granted   4 GiB   7         1 GiB         0.3     0.6     0.29      1.25
+  CONTAINER   GPU   MEMORY   LIMIT                    PEAK    REFUSED   SHARE   UP TO   COMPUTE   WAITING   CLASS   UNACCOUNTED
+  main        1     4 GiB    4 GiB of 5 GiB granted   4 GiB   7         0.3     0.6     0.29      1.25      high    1 GiB
 
 How nodes)"),
             std::string::npos)
       << text;
+  const Result<ClusterUses> off =
+      ClusterUses{.uses = DecodeUses(kNotLimitedPage).value(), .problems = {}};
+  EXPECT_NE(Explain(cluster.ledger(), cluster.facts(), pod, {}, &off)
+                .find("Nothing holds a container to its share that is not limited: isolation was "
+                      "off on node big"),
+            std::string::npos);
   const Result<ClusterUses> none = Status(Code::kUnavailable, "agent x is away");
   EXPECT_NE(Explain(cluster.ledger(), cluster.facts(), pod, {}, &none)
                 .find("What it uses of its shares is not known: agent x is away\n"),

@@ -11,6 +11,7 @@
 #include <map>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "src/agent/grants/grant_ledger.h"
@@ -19,14 +20,28 @@
 
 namespace tessera::agent {
 
+// Namespaces by name; "*" is all of them.
+class NamespaceSet {
+ public:
+  NamespaceSet() = default;
+  NamespaceSet(std::set<std::string> names) : names_(std::move(names)) {}  // NOLINT: a plain list
+
+  bool Contains(const std::string& ns) const {
+    return names_.contains("*") || names_.contains(ns);
+  }
+
+ private:
+  std::set<std::string> names_;
+};
+
 // The file of a container below `dir`.
 std::string LimitsPath(const std::string& dir, const GrantLedger::Key& key);
 
 class ContainerLimits {
  public:
-  // `dir` is made when it is needed; only root can enter it. `fail_open`: namespaces whose
-  // containers may use their GPUs also where they cannot be limited; "*" is all.
-  explicit ContainerLimits(std::string dir, std::set<std::string> fail_open = {})
+  // `dir` is made when it is needed; only root may enter it. `fail_open`: namespaces of pods whose
+  // containers may use their GPUs also where they cannot be limited.
+  explicit ContainerLimits(std::string dir, NamespaceSet fail_open = {})
       : dir_(std::move(dir)), fail_open_(std::move(fail_open)) {}
 
   // Writes the limits of the container's GPUs and returns its folder; "" where no GPU is limited.
@@ -35,14 +50,14 @@ class ContainerLimits {
   Result<std::string> Write(const ContainerRef& who,
                             const std::vector<grant::GrantedDevice>& devices);
   bool FailsOpen(const ContainerRef& who) const {
-    return fail_open_.contains("*") || fail_open_.contains(who.pod_namespace);
+    return fail_open_.Contains(who.pod_namespace);
   }
   // Removes the folders of containers that are not among `entries`.
   void RemoveOthers(const std::map<GrantLedger::Key, GrantLedger::Entry>& entries);
 
  private:
   const std::string dir_;
-  const std::set<std::string> fail_open_;
+  const NamespaceSet fail_open_;
 };
 
 }  // namespace tessera::agent

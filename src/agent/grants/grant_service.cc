@@ -304,7 +304,7 @@ Result<grant::Grant> GrantService::Bind(const Question& question, const PlannedG
       if (weak.expired()) return;
       PublishAssignment(uid);
       const auto* pod = pods_ != nullptr ? occupancy_.Find(uid) : nullptr;
-      if (pod != nullptr && !options_.limits_dir.empty()) limit_changes_.OnGranted(**pod);
+      if (pod != nullptr) limit_changes_.OnGranted(**pod);
     });
   }
   return grant;

@@ -51,7 +51,7 @@ struct GrantOptions {
   DescriptionOptions description;
   std::string node_name;
   std::string limits_dir;  // for the limits of containers; "": no container is limited
-  std::set<std::string> limits_fail_open;                      // as of ContainerLimits
+  NamespaceSet limits_fail_open;  // as of ContainerLimits
   device::MemoryUnit gpu_mem_unit = device::MemoryUnit::kGiB;  // that pods mean
   ReleaseOptions release;                                      // its metrics are those below
   // Called with the containers that run without their GPUs (unredeemed.h) by two checks in a row,

@@ -92,7 +92,8 @@ void Apply(const PodInfo& pod, const std::string& container,
 // Why the annotation is rejected: one sentence for each container that it does not fit. Empty if it
 // is valid.
 template <typename Kind>
-std::vector<std::string> ProblemsOf(const PodInfo& pod, const GrantLedger& ledger) {
+std::vector<std::string> ProblemsOf(const PodInfo& pod, const GrantLedger& ledger,
+                                    const std::string& dir) {
   const std::string what = fmt::format("annotation {}", Kind::kAnnotation);
   const auto limits = Kind::Parse(TextOf(pod, Kind::kAnnotation));
   if (!limits.ok()) return {fmt::format("{}: {}", what, limits.status().message())};
@@ -127,6 +128,11 @@ std::string TextOf(const grant::GrantedDevice& device) {
   if (ComputeKind::IsLimited(device)) limits.push_back(ComputeKind::Text(ComputeKind::Of(device)));
   return fmt::format("{}", fmt::join(limits, " and "));
 }
+      } else if (limit && !has_limits) {
+        problems.push_back(fmt::format(
+            "{}: nothing limits container {}, because isolation was off on its node when it "
+            "started: see tessera-agent --limits-dir and node label {}",
+            what, key.second, names::kLabelCgpuDisableIsolation));
 
 }  // namespace
 
@@ -141,7 +147,6 @@ LimitChanges::LimitChanges(std::string dir, ContainerLimits* limits, const Grant
     : dir_(std::move(dir)), limits_(limits), ledger_(ledger), pods_(pods) {}
 
 void LimitChanges::OnPod(const PodInfo& pod) {
-  if (dir_.empty()) return;
   const std::string text = TextOf(pod, MemoryKind::kAnnotation) + ";" +
                            TextOf(pod, ComputeKind::kAnnotation) + ";" +
                            TextOf(pod, names::kAnnotationComputeClass);
@@ -156,8 +161,8 @@ void LimitChanges::OnPod(const PodInfo& pod) {
 }
 
 void LimitChanges::RecordProblems(const PodInfo& pod) {
-  std::vector<std::string> problems = ProblemsOf<MemoryKind>(pod, *ledger_);
-  for (std::string& problem : ProblemsOf<ComputeKind>(pod, *ledger_)) {
+  std::vector<std::string> problems = ProblemsOf<MemoryKind>(pod, *ledger_, dir_);
+  for (std::string& problem : ProblemsOf<ComputeKind>(pod, *ledger_, dir_)) {
     problems.push_back(std::move(problem));
   }
   const std::string text = TextOf(pod, names::kAnnotationComputeClass);
@@ -178,7 +183,7 @@ void LimitChanges::Write(const PodInfo& pod, bool tell) {
   std::vector<std::string> changes;
   for (const auto& [key, entry] : ledger_->entries()) {
     // Containers that are not limited have no file.
-    if (key.first != pod.uid || !PathExists(LimitsPath(dir_, key))) continue;
+    if (key.first != pod.uid || dir_.empty() || !PathExists(LimitsPath(dir_, key))) continue;
     std::vector<grant::GrantedDevice> devices = DevicesOf(entry);
     ApplyLimits(pod, key.second, &devices);
     const auto written = limits_->Write(entry.holder, devices);

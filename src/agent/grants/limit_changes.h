@@ -27,7 +27,7 @@ void ApplyLimits(const PodInfo& pod, const std::string& container,
 
 class LimitChanges {
  public:
-  // All outlive it. `dir` is that of `limits`.
+  // All outlive it. `dir` is that of `limits`; "": no container is limited.
   LimitChanges(std::string dir, ContainerLimits* limits, const GrantLedger* ledger, Pods* pods);
 
   // The pod was added or changed.

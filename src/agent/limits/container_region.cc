@@ -59,6 +59,8 @@ Fd UsageFolderOf(const Fd& process, const struct stat& limits, bool require_tmpf
   return Fd();
 }
 
+Status NotFound() { return Status(Code::kNotFound, "no process of the container is known"); }
+
 }  // namespace
 
 PodProcessMap ListPodProcesses(const std::string& proc_root) {
@@ -103,8 +105,14 @@ Result<std::unique_ptr<ContainerRegion>> ContainerRegion::Open(const std::string
 }
 
 void ContainerRegion::SetFound(FoundContainer found) {
+  Forget();
   found_ = std::move(found);
+}
+
+void ContainerRegion::Forget() {
+  found_.reset();
   usage_.reset();
+  opened_ = NotFound();
 }
 
 const std::string& ContainerRegion::container_id() const {
@@ -114,35 +122,38 @@ const std::string& ContainerRegion::container_id() const {
 
 // The first process that uses a GPU makes it, and a container may make it anew. No mount is
 // crossed: what lies below is the tmpfs.
-void ContainerRegion::OpenUsage() {
+Status ContainerRegion::OpenUsage() {
   struct stat info {};
-  if (usage_ && ::fstat(usage_->get(), &info) == 0 && info.st_nlink > 0) return;
+  if (usage_ && ::fstat(usage_->get(), &info) == 0 && info.st_nlink > 0) return Status::Ok();
   usage_.reset();
   const Fd place = OpenBelow(found_->usage_folder.get(), limiter::kUsageFile, O_PATH,
                              RESOLVE_BENEATH | RESOLVE_NO_XDEV);
-  if (!place.valid() || ::fstat(place.get(), &info) != 0 || !S_ISREG(info.st_mode)) return;
+  // A container can put a link there, or mount something over it.
+  const bool is_replaced = !place.valid() && (errno == ELOOP || errno == EXDEV);
+  if (!place.valid() && !is_replaced) return Status::FromErrno(limiter::kUsageFile, errno);
+  if (is_replaced || ::fstat(place.get(), &info) != 0 || !S_ISREG(info.st_mode)) {
+    return Error(Code::kFailedPrecondition, "{} is not a regular file", limiter::kUsageFile);
+  }
   // Through the descriptor, so that it is the file just looked at.
   const std::string name = fmt::format("/proc/self/fd/{}", place.get());
   Fd usage(::open(name.c_str(), O_RDONLY | O_CLOEXEC | O_NOCTTY));
-  if (usage.valid()) usage_ = std::make_shared<const Fd>(std::move(usage));
+  if (!usage.valid()) return Status::FromErrno(limiter::kUsageFile, errno);
+  usage_ = std::make_shared<const Fd>(std::move(usage));
+  return Status::Ok();
 }
 
 Result<std::vector<UsageReading>> ContainerRegion::Read() {
-  if (!found_) return Status(Code::kNotFound, "no process of the container is known");
+  if (!found_) return NotFound();
   const bool alive = IsAlive(found_->process);
-  OpenUsage();
+  opened_ = OpenUsage();
   Result<std::vector<UsageReading>> readings =
-      usage_ ? ReadUsage(usage_->get(), limits_->limits().gpu_count)
-             : Status(Code::kNotFound, "no process of the container has used a GPU");
-  if (!alive) {
-    found_.reset();
-    usage_.reset();
-  }
+      usage_ ? ReadUsage(usage_->get(), limits_->limits().gpu_count) : opened_;
+  if (!alive) Forget();
   return readings;
 }
 
-std::vector<int> ContainerRegion::ReadPids() const {
-  return usage_ ? agent::ReadPids(usage_->get()).value_or({}) : std::vector<int>();
+Result<std::vector<int>> ContainerRegion::ReadPids() const {
+  return usage_ ? agent::ReadPids(usage_->get()) : opened_;
 }
 
 }  // namespace tessera::agent

@@ -68,21 +68,23 @@ class ContainerRegion {
   // of it runs, or none has used a GPU so far. After the last process has ended the final numbers
   // are given once more, and the container is not found any more.
   Result<std::vector<UsageReading>> Read();
-  // The pids of the container's processes that have a limiter, as ReadPids of usage_file.h gives
-  // them. Empty if the usage file cannot be read.
-  std::vector<int> ReadPids() const;
+  // The pids of the container's processes that have a limiter, and errors, as ReadPids of
+  // usage_file.h gives them. NOT_FOUND: the container has no usage file.
+  Result<std::vector<int>> ReadPids() const;
 
   const std::shared_ptr<limiter::LimitsFile>& limits() const { return limits_; }
   // The file as it is open now; null until a process has used a GPU.
   const std::shared_ptr<const Fd>& usage() const { return usage_; }
 
  private:
-  ContainerRegion() = default;
-  void OpenUsage();
+  ContainerRegion() { Forget(); }
+  Status OpenUsage();
+  void Forget();
 
   const std::shared_ptr<limiter::LimitsFile> limits_ = std::make_shared<limiter::LimitsFile>();
   std::optional<FoundContainer> found_;
   std::shared_ptr<const Fd> usage_;
+  Status opened_;  // why there is no `usage_`
 };
 
 }  // namespace tessera::agent

@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "api/names.h"
-#include "src/agent/grants/container_limits.h"
+#include "src/agent/limits/bypass.h"
 #include "src/base/file.h"
 #include "src/base/log.h"
 #include "src/base/strings.h"
@@ -38,14 +38,16 @@ bool ComesBefore(const ContainerGpuUse& a, const ContainerGpuUse& b) {
 struct ContainerUsage::Watched {
   ContainerRef who;
   std::vector<device::DeviceShare> shares;
+  device::Variables env;
   std::shared_ptr<ContainerRegion> region;
   std::vector<UsageReading> before, after;
-  std::vector<int> pids;  // with a limiter, as they know themselves
+  Result<std::vector<int>> pids = std::vector<int>();  // with a limiter, as they know themselves
   bool readable = false;
   std::string container_id;  // as the jobs knew it in this round
 
   std::optional<FoundContainer> newly_found;
   bool searching = false;
+  bool searched = false;  // at least once: before that it is not known whether it runs
   MonotonicTime next_search{};
   Duration pause = kInterval;
   bool from_before = false;           // what it was refused was before us
@@ -54,7 +56,8 @@ struct ContainerUsage::Watched {
 };
 
 // A process that the driver reports.
-struct ReportedProcess {
+struct ContainerUsage::ReportedProcess {
+  int pid = 0;
   ProcessOwner owner;
   std::optional<int> own_pid;
   std::string name;
@@ -80,7 +83,6 @@ ContainerUsage::ContainerUsage(TaskRunner* runner, ContainerUsageOptions options
 ContainerUsage::~ContainerUsage() = default;
 
 void ContainerUsage::Tick() {
-  if (options_.limits_dir.empty()) return;
   runner_->PostDelayed(kInterval, [this, weak = std::weak_ptr<ContainerUsage*>(self_)] {
     if (!weak.expired()) Tick();
   });
@@ -91,23 +93,47 @@ void ContainerUsage::Tick() {
     busy_ = true;
     return ReadBefore();
   }
-  if (std::exchange(published_, false)) {
-    callbacks_.on_uses(std::make_shared<const ContainerUses>());
+  if (published_ || !unlimited_.empty()) Publish({});
+}
+
+// With those that are not limited.
+void ContainerUsage::Publish(ContainerUses uses) {
+  uses.insert(uses.end(), unlimited_.begin(), unlimited_.end());
+  if (options_.has_ended) {
+    std::erase_if(uses, [this](const ContainerGpuUse& use) {
+      const auto watched = watched_.find(GrantLedger::KeyOf(use.who));
+      const bool runs = watched != watched_.end() && watched->second->region->found();
+      return !runs && options_.has_ended(use.who);
+    });
   }
+  std::ranges::sort(uses, ComesBefore);
+  published_ = !uses.empty();
+  callbacks_.on_uses(std::make_shared<const ContainerUses>(std::move(uses)));
 }
 
 // Containers come with their grant and go with it.
 void ContainerUsage::Watch() {
   const auto& entries = ledger_->entries();
   std::erase_if(watched_, [&](const auto& one) { return !entries.contains(one.first); });
+  unlimited_.clear();
   for (const auto& [key, entry] : entries) {
     if (!entry.holder.owner_known() || !IsLimited(entry)) continue;
     std::shared_ptr<Watched>& watched = watched_[key];
     if (watched == nullptr) {
-      auto region = ContainerRegion::Open(LimitsPath(options_.limits_dir, key));
-      // Isolation may be disabled, or limits are of another version.
+      auto region = options_.limits_dir.empty()
+                        ? Status(Code::kNotFound, "no container is limited")
+                        : ContainerRegion::Open(LimitsPath(options_.limits_dir, key));
+      // Isolation may be off, or limits are of another version.
       if (!region.ok()) {
         watched_.erase(key);
+        for (const device::DeviceShare& share : entry.shares) {
+          if (share.compute == kWholeGpu) continue;
+          unlimited_.push_back({.who = entry.holder,
+                                .uuid = share.uuid,
+                                .compute = share.compute,
+                                .granted = share.memory,
+                                .limited = false});
+        }
         continue;
       }
       watched = std::make_shared<Watched>();
@@ -117,6 +143,7 @@ void ContainerUsage::Watch() {
     }
     watched->who = entry.holder;
     watched->shares = entry.shares;
+    watched->env = entry.env;
     if (!watched->newly_found) continue;
     watched->region->SetFound(*std::move(watched->newly_found));
     watched->newly_found.reset();
@@ -184,7 +211,9 @@ void ContainerUsage::ReadBefore() {
 void ContainerUsage::Search(const Round& round) {
   for (const auto& watched : round.all) {
     const auto processes = round.processes.find(watched->who.pod_uid);
-    if (!round.missing.contains(watched.get()) || processes == round.processes.end()) continue;
+    if (!round.missing.contains(watched.get())) continue;
+    watched->searched |= processes == round.processes.end();
+    if (processes == round.processes.end()) continue;
     watched->searching = true;
     const auto found = std::make_shared<std::optional<FoundContainer>>();
     const auto work = [found, candidates = processes->second, find = options_.find,
@@ -194,6 +223,7 @@ void ContainerUsage::Search(const Round& round) {
     };
     RunJob("usage-search", work, [watched, found] {
       watched->searching = false;
+      watched->searched = true;
       if (*found) watched->newly_found = std::move(**found);
     });
   }
@@ -212,7 +242,7 @@ void ContainerUsage::ReadAfter(const std::shared_ptr<Round>& round) {
       for (const gpu::ProcessUse& process : gpu.processes) {
         auto owner = OwnerOf(root, process.pid);
         if (!owner) continue;
-        round->reported[process.pid] = {*std::move(owner), OwnPidOf(root, process.pid),
+        round->reported[process.pid] = {process.pid, *std::move(owner), OwnPidOf(root, process.pid),
                                         NameOf(root, process.pid)};
       }
     }
@@ -222,15 +252,17 @@ void ContainerUsage::ReadAfter(const std::shared_ptr<Round>& round) {
 
 void ContainerUsage::Finish(const Round& round) {
   busy_ = false;
-  const auto uses = std::make_shared<ContainerUses>();
+  ContainerUses uses;
   for (const auto& watched : round.all) {
     // Released meanwhile: its file may be gone.
     const auto still = watched_.find(GrantLedger::KeyOf(watched->who));
     if (still == watched_.end() || still->second != watched) continue;
     watched->usage = watched->region->usage();
+    const bool is_known = watched->searched && !watched->newly_found;
     for (const device::DeviceShare& share : watched->shares) {
       if (share.compute == kWholeGpu) continue;
-      uses->push_back(Account(watched.get(), share, round));
+      ContainerGpuUse use = Account(watched.get(), share, round);
+      if (is_known) uses.push_back(std::move(use));
     }
     if (watched->readable) watched->from_before = false;
     // It may start again at once.
@@ -239,14 +271,12 @@ void ContainerUsage::Finish(const Round& round) {
       watched->pause = kInterval;
     }
   }
-  std::ranges::sort(*uses, ComesBefore);
-  published_ = true;
-  callbacks_.on_uses(uses);
+  Publish(std::move(uses));
 }
 
-std::optional<std::vector<gpu::ProcessUse>> ContainerUsage::ProcessesOf(const Watched& watched,
-                                                                        const std::string& uuid,
-                                                                        const Round& round) {
+std::optional<ContainerUsage::ProcessUses> ContainerUsage::ProcessesOf(const Watched& watched,
+                                                                       const std::string& uuid,
+                                                                       const Round& round) {
   const ProcessOwner self{watched.who.pod_uid, watched.container_id};
   const auto& gpus = round.report->gpus;
   const auto gpu = std::ranges::find(gpus, uuid, &gpu::ProcessReport::Gpu::uuid);
@@ -304,32 +334,67 @@ ContainerGpuUse ContainerUsage::Account(Watched* watched, const device::DeviceSh
 
 // A process has its limiter before the driver knows it, and may end between the two readings. So it
 // counts when two rounds have seen it.
-void ContainerUsage::CheckBypass(const Watched& watched,
-                                 const std::vector<gpu::ProcessUse>& processes, const Round& round,
-                                 OnGpu* gpu, ContainerGpuUse* use) {
+void ContainerUsage::CheckBypass(const Watched& watched, const ProcessUses& processes,
+                                 const Round& round, OnGpu* gpu, ContainerGpuUse* use) {
   const std::set<int> before = std::exchange(gpu->without_limiter, {});
-  const ReportedProcess* first = nullptr;
-  int first_pid = 0;
+  // A file that is missing or damaged counts no process. Any other error says nothing about them.
+  const Status& status = watched.pids.status();
+  const bool counts_none =
+      status.code() == Code::kNotFound || status.code() == Code::kFailedPrecondition;
+  if (!status.ok() && !counts_none) return;
+  const std::vector<int> counted = status.ok() ? *watched.pids : std::vector<int>();
+  std::vector<ReportedProcess> bypassing;
   for (const gpu::ProcessUse& process : processes) {
     const ReportedProcess& reported = round.reported.at(process.pid);
-    if (!reported.own_pid || std::ranges::count(watched.pids, *reported.own_pid) != 0) continue;
+    if (!reported.own_pid || std::ranges::count(counted, *reported.own_pid) != 0) continue;
     gpu->without_limiter.insert(process.pid);
-    if (!before.contains(process.pid)) continue;
-    ++use->bypassing;
-    if (first == nullptr) first = &reported, first_pid = process.pid;
+    if (before.contains(process.pid)) bypassing.push_back(reported);
   }
+  use->bypassing = static_cast<int>(bypassing.size());
   const MonotonicTime now = runner_->clock().Now();
-  if (first == nullptr ||
-      (gpu->next_bypass_event != MonotonicTime{} && now < gpu->next_bypass_event)) {
-    return;
-  }
-  gpu->next_bypass_event = now + kEventPause;
-  RecordEvent(
-      use->who, names::kReasonLimiterBypassed,
-      fmt::format("process {} ({}) of container {} uses {} without the limiter, so its share "
-                  "does not hold: its program has a libcuda of its own, or calls the kernel "
-                  "driver itself; use the driver's libcuda, or give the pod a whole GPU",
-                  first_pid, first->name, use->who.container, use->uuid));
+  const bool with_event =
+      gpu->next_bypass_event == MonotonicTime{} || now >= gpu->next_bypass_event;
+  const bool stops = options_.stop_bypass.Contains(watched.who.pod_namespace);
+  if (bypassing.empty() || (!with_event && !stops)) return;
+  if (with_event) gpu->next_bypass_event = now + kEventPause;
+  HandleBypass(watched, bypassing, with_event, use->uuid);
+}
+
+void ContainerUsage::HandleBypass(const Watched& watched,
+                                  const std::vector<ReportedProcess>& processes, bool with_event,
+                                  const std::string& uuid) {
+  const ContainerRef& who = watched.who;
+  const bool stops = options_.stop_bypass.Contains(who.pod_namespace);
+  const std::string damage =
+      watched.pids.status().code() == Code::kFailedPrecondition
+          ? fmt::format(
+                "the container has damaged the file in which its processes count what they "
+                "hold ({}); restart the container, and leave that file alone",
+                watched.pids.status().message())
+          : "";
+  const auto outcome = std::make_shared<std::string>();
+  const auto work = [processes, damage, stops, outcome, root = options_.find.proc_root] {
+    const Result<std::string> maps = ReadFile(fmt::format("{}/{}/maps", root, processes[0].pid));
+    *outcome = !damage.empty() ? damage : DescribeBypass(maps.value_or(""));
+    if (!stops) return;
+    int killed = 0;
+    Status problem;
+    for (const ReportedProcess& process : processes) {
+      const Status status = KillProcessOf(process.owner, root, process.pid);
+      killed += status.ok() ? 1 : 0;
+      if (!status.ok() && status.code() != Code::kNotFound) problem = status;
+    }
+    *outcome += problem.ok() ? fmt::format(". --limits-stop-bypass: {} killed", killed)
+                             : fmt::format(". --limits-stop-bypass: {}", problem.message());
+  };
+  RunJob("usage-bypass", work, [this, who, with_event, uuid, outcome, first = processes[0]] {
+    const std::string message = fmt::format(
+        "process {} ({}) of container {} uses {} without the limiter, so its share does not hold: "
+        "{}",
+        first.pid, first.name, who.container, uuid, *outcome);
+    if (with_event) return RecordEvent(who, names::kReasonLimiterBypassed, message);
+    Log(Severity::kWarning, message, {{"pod", who.PodText()}});
+  });
 }
 
 void ContainerUsage::CheckRefusals(const ContainerGpuUse& use, const UsageReading& reading,
@@ -372,7 +437,7 @@ void ContainerUsage::RecordEvent(const ContainerRef& who, std::string_view reaso
 std::vector<ContainerUsage::Files> ContainerUsage::files() const {
   std::vector<Files> all;
   for (const auto& [key, watched] : watched_) {
-    all.push_back({watched->who, watched->shares, watched->region->limits(), watched->usage});
+    all.push_back({watched->who, watched->shares, watched->env, watched->region->limits(), watched->usage});
   }
   return all;
 }

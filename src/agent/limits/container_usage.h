@@ -4,9 +4,10 @@
 // writes the difference into the container's `limits` (unaccounted.h), where the limiters add it to
 // what they hold. It publishes the numbers, and an Event where an allocation was refused, where a
 // container has more than a limit that was lowered, and where a process uses a GPU without a
-// limiter.
+// limiter (bypass.h). In namespaces that `stop_bypass` names it kills such a process.
 //
-// A container that lives for less than a second or two may end unseen.
+// A container that lives for less than a second or two may end unseen. Containers that have ended
+// are not published.
 //
 // Not for writing limits (container_limits.h). Threads: lives on `runner`; files and the driver are
 // read on threads of their own, each with a deadline. While the driver does not answer, what the
@@ -24,6 +25,7 @@
 #include <string>
 #include <vector>
 
+#include "src/agent/grants/container_limits.h"
 #include "src/agent/grants/grant_ledger.h"
 #include "src/agent/limits/compute_control.h"
 #include "src/agent/limits/container_region.h"
@@ -31,24 +33,27 @@
 #include "src/agent/pods/pods.h"
 #include "src/agent/pods/process_owner.h"
 #include "src/base/task_runner.h"
+#include "src/device/limit_variables.h"
 #include "src/gpu/blocking_caller.h"
 #include "src/gpu/process_reader.h"
 
 namespace tessera::agent {
 
-// One limited container on one GPU.
+// One container with a share of one GPU.
 struct ContainerGpuUse {
   ContainerRef who;
   std::string uuid;
   MilliGpu compute;  // granted
   Bytes granted;
-  Bytes limit;                        // at most `granted`
-  Bytes held;                         // as its limiters count
-  Bytes unaccounted;                  // beyond that, and counted against the limit
-  Bytes peak;                         // the most that was counted at once
+  bool limited = true;  // false: isolation is off for it, and the numbers below are not known
+  Bytes limit;          // at most `granted`
+  Bytes held;           // as its limiters count
+  Bytes unaccounted;    // beyond that, and counted against the limit
+  Bytes peak;           // the most that was counted at once
   std::optional<Bytes> reported;      // by NVML, contexts included; nothing while that is not known
   std::optional<double> utilization;  // the part of the GPU in the last second, by NVML
   MilliGpu compute_limit;             // what its limiters let it use at most; 0: not limited
+  limiter::PriorityClass compute_class = limiter::PriorityClass::kNormal;
   std::optional<ComputeUse> compute_use;  // by its limiters, in the last second
   uint64_t refused = 0;                   // allocations, since the container started
   int processes = 0;                      // that hold memory or, by the driver, use the GPU
@@ -63,6 +68,8 @@ using ContainerUses = std::vector<ContainerGpuUse>;
 struct ContainerUsageOptions {
   std::string limits_dir;  // "": no container is limited
   FindOptions find;
+  NamespaceSet stop_bypass;  // whose processes are killed if they use a GPU without a limiter
+  std::function<bool(const ContainerRef&)> has_ended;  // null: no container has
 };
 
 class ContainerUsage {
@@ -94,12 +101,14 @@ class ContainerUsage {
   struct Files {
     ContainerRef who;
     std::vector<device::DeviceShare> shares;
+    device::Variables env;  // as the grant has it
     std::shared_ptr<limiter::LimitsFile> limits;
     std::shared_ptr<const Fd> usage;  // null until a process has used a GPU
   };
   std::vector<Files> files() const;
 
  private:
+  struct ReportedProcess;
   struct OnGpu {
     UnaccountedMemory unaccounted;
     uint64_t refused = 0;  // as it was read last
@@ -111,21 +120,24 @@ class ContainerUsage {
   };
   struct Watched;
   struct Round;
+  using ProcessUses = std::vector<gpu::ProcessUse>;
 
   void Tick();
   void Watch();
+  void Publish(ContainerUses uses);
   static void Resume(const GrantLedger::Entry& entry, Watched* watched);
   void ReadBefore();
   void Search(const Round& round);
   void ReadAfter(const std::shared_ptr<Round>& round);
   void Finish(const Round& round);
   // The processes of the container that NVML reports on the GPU; nothing where that is not known.
-  static std::optional<std::vector<gpu::ProcessUse>> ProcessesOf(const Watched& watched,
-                                                                 const std::string& uuid,
-                                                                 const Round& round);
+  static std::optional<ProcessUses> ProcessesOf(const Watched& watched, const std::string& uuid,
+                                                const Round& round);
   ContainerGpuUse Account(Watched* watched, const device::DeviceShare& share, const Round& round);
-  void CheckBypass(const Watched& watched, const std::vector<gpu::ProcessUse>& processes,
-                   const Round& round, OnGpu* gpu, ContainerGpuUse* use);
+  void CheckBypass(const Watched& watched, const ProcessUses& processes, const Round& round,
+                   OnGpu* gpu, ContainerGpuUse* use);
+  void HandleBypass(const Watched& watched, const std::vector<ReportedProcess>& processes,
+                    bool with_event, const std::string& uuid);
   void CheckRefusals(const ContainerGpuUse& use, const UsageReading& reading, OnGpu* gpu);
   void CheckLimit(const ContainerGpuUse& use, OnGpu* gpu);
   void RecordEvent(const ContainerRef& who, std::string_view reason, std::string message) const;
@@ -138,6 +150,7 @@ class ContainerUsage {
   gpu::BlockingCaller* const caller_;
   const Callbacks callbacks_;
   std::map<GrantLedger::Key, std::shared_ptr<Watched>> watched_;
+  ContainerUses unlimited_;
   bool first_ = true;  // nothing was watched before
   bool busy_ = false;  // a round is under way; jobs have the regions
   bool published_ = false;

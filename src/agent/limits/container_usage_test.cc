@@ -8,6 +8,7 @@
 #include "api/names.h"
 #include "src/agent/grants/container_limits.h"
 #include "src/agent/grants/testing/grants_fixture.h"
+#include "src/agent/limits/testing/paused_process.h"
 #include "src/agent/limits/testing/usage_test_file.h"
 #include "src/gpu/fake_nvml.h"
 
@@ -61,6 +62,9 @@ class ContainerUsageTest : public ::testing::Test {
                                     0644)
                     .ok());
     EXPECT_TRUE(WriteFileAtomically(proc + "/comm", "python\n", 0644).ok());
+    EXPECT_TRUE(
+        WriteFileAtomically(proc + "/maps", "1-2 r-xp 0 0:1 7  /opt/own/libcuda.so.1\n", 0644)
+            .ok());
   }
   // By which the process of a container knows itself.
   static int OwnPid(int pid) { return pid - 70; }
@@ -73,9 +77,13 @@ class ContainerUsageTest : public ::testing::Test {
   }
 
   void Start() {
+    ContainerUsageOptions options;
+    options.limits_dir = limits_dir_;
+    options.find = {temp_.path() + "/proc", false};
+    options.stop_bypass = stop_bypass_;
+    options.has_ended = [this](const ContainerRef& who) { return ended_.contains(who.container); };
     usage_.emplace(
-        &runner_, ContainerUsageOptions{limits_dir_, {temp_.path() + "/proc", false}}, &ledger_,
-        &reader_, &caller_,
+        &runner_, options, &ledger_, &reader_, &caller_,
         ContainerUsage::Callbacks{[this](auto uses) { uses_ = std::move(uses); },
                                   [this](const ContainerRef& who, const PodEvent& event) {
                                     EXPECT_EQ(who.PodText(), "ml/train");
@@ -107,6 +115,8 @@ class ContainerUsageTest : public ::testing::Test {
   MemoryLog log_;
   size_t skipped_ = 0;
   GrantLedger ledger_{&log_, {}, &skipped_};
+  NamespaceSet stop_bypass_;
+  std::set<std::string> ended_;
   std::optional<ContainerUsage> usage_;
   std::shared_ptr<const ContainerUses> uses_;
   std::vector<PodEvent> events_;
@@ -231,11 +241,10 @@ TEST_F(ContainerUsageTest, ARefusedAllocationIsAnEventNowAndThen) {
   Seconds(1);
   ASSERT_EQ(events_.size(), 1u);
   EXPECT_EQ(events_[0].reason, names::kReasonCudaOutOfMemory);
-  EXPECT_EQ(
-      events_[0].message,
-      "CUDA out of memory: container main may use 4096 MiB of " + uuid_ +
-          " and has held up to 3072 MiB; an allocation of 1536.0 MiB was refused, with 1 others: raise "
-          "the pod's request of device memory, or allocate less");
+  EXPECT_EQ(events_[0].message, "CUDA out of memory: container main may use 4096 MiB of " + uuid_ +
+                                    " and has held up to 3072 MiB; an allocation of 1536.0 MiB was "
+                                    "refused, with 1 others: raise "
+                                    "the pod's request of device memory, or allocate less");
   file.Refuse(1536 * kMebi);
   Seconds(100);
   EXPECT_EQ(events_.size(), 1u);
@@ -285,8 +294,11 @@ TEST_F(ContainerUsageTest, AProcessWithoutALimiterIsReportedWhenItIsSeenTwice) {
   EXPECT_EQ(Use().bypassing, 1);
   ASSERT_EQ(events_.size(), 1u);
   EXPECT_EQ(events_[0].reason, names::kReasonLimiterBypassed);
-  EXPECT_EQ(events_[0].message.find("process 75 (python) of container main uses GPU-"), 0u)
-      << events_[0].message;
+  EXPECT_EQ(events_[0].message,
+            "process 75 (python) of container main uses " + uuid_ +
+                " without the limiter, so its share does not hold: it has loaded "
+                "/opt/own/libcuda.so.1, which is not the node's driver; remove that library from "
+                "the image or from its search path");
   Seconds(290);
   EXPECT_EQ(events_.size(), 1u);
   Seconds(15);
@@ -298,6 +310,114 @@ TEST_F(ContainerUsageTest, AProcessWithoutALimiterIsReportedWhenItIsSeenTwice) {
   file.End(3);
   Seconds(2);
   EXPECT_EQ(Use().bypassing, 1) << "the slot is that of a process that has ended";
+}
+
+TEST_F(ContainerUsageTest, AUsageFileThatIsDamagedIsNamedAsTheCause) {
+  AddProcess(71, "aa");
+  UsageTestFile file(UsagePath("aa"));
+  file.Hold(0, 64 * kMebi);
+  Report({{.pid = 71, .memory = Bytes(400 * kMebi)}});
+  Start();
+  Seconds(5);
+  EXPECT_TRUE(events_.empty());
+  file.usage().header.magic = 0;
+  Seconds(3);
+  ASSERT_EQ(events_.size(), 1u);
+  EXPECT_EQ(events_[0].reason, names::kReasonLimiterBypassed);
+  EXPECT_NE(events_[0].message.find("the container has damaged the file in which its processes"),
+            std::string::npos)
+      << events_[0].message;
+}
+
+TEST_F(ContainerUsageTest, ALinkInThePlaceOfTheUsageFileCountsNoProcess) {
+  AddProcess(71, "aa");
+  fs::create_symlink("/etc/hostname", UsagePath("aa"));
+  Report({{.pid = 71, .memory = Bytes(400 * kMebi)}});
+  Start();
+  Seconds(5);
+  EXPECT_EQ(Use().bypassing, 1);
+  ASSERT_EQ(events_.size(), 1u);
+  EXPECT_NE(events_[0].message.find("usage is not a regular file"), std::string::npos)
+      << events_[0].message;
+}
+
+// A process of the container that has no limiter.
+class StopBypassTest : public ContainerUsageTest {
+ protected:
+  void SetUp() override {
+    AddProcess(child_.pid(), "aa");
+    file_.emplace(UsagePath("aa"));
+    Report({{.pid = child_.pid(), .memory = Bytes(400 * kMebi)}});
+  }
+
+  PausedProcess child_;
+  std::optional<UsageTestFile> file_;
+};
+
+TEST_F(StopBypassTest, KillsProcessesWithoutALimiterWhereThePolicySaysSo) {
+  stop_bypass_ = std::set<std::string>{"other", "ml"};
+  Start();
+  Seconds(5);
+  ASSERT_EQ(events_.size(), 1u);
+  EXPECT_NE(events_[0].message.find(". --limits-stop-bypass: 1 killed"), std::string::npos)
+      << events_[0].message;
+  EXPECT_EQ(child_.Signal(), SIGKILL);
+}
+
+TEST_F(StopBypassTest, ReportsThemElsewhere) {
+  stop_bypass_ = std::set<std::string>{"other"};
+  Start();
+  Seconds(5);
+  EXPECT_EQ(events_.size(), 1u);
+  EXPECT_TRUE(child_.IsAlive());
+}
+
+TEST_F(StopBypassTest, LeavesProcessesWithALimiterAlone) {
+  stop_bypass_ = std::set<std::string>{"*"};
+  file_->Hold(0, kMebi);
+  file_->usage().pids[0] = OwnPid(child_.pid());
+  Start();
+  Seconds(5);
+  EXPECT_TRUE(events_.empty());
+  EXPECT_TRUE(child_.IsAlive());
+}
+
+TEST_F(ContainerUsageTest, AContainerThatIsNotLimitedIsShownAsSuch) {
+  fs::remove_all(limits_dir_);
+  Start();
+  Seconds(2);
+  EXPECT_FALSE(Use().limited);
+  EXPECT_EQ(Use().granted, Bytes(4096 * kMebi));
+  ASSERT_TRUE(ledger_.Release({kUid, "main"}).ok());
+  Seconds(1);
+  EXPECT_TRUE(uses_->empty());
+}
+
+TEST_F(ContainerUsageTest, AContainerThatHasEndedIsNotShown) {
+  AddProcess(71, "aa");
+  UsageTestFile file(UsagePath("aa"));
+  file.Hold(0, kMebi);
+  Start();
+  Seconds(3);
+  ended_ = {"main"};
+  Seconds(2);
+  EXPECT_EQ(Use().held, Bytes(kMebi)) << "it runs again, and the API server does not know it yet";
+  EndProcess(71);
+  Seconds(2);
+  EXPECT_TRUE(uses_->empty());
+}
+
+TEST_F(ContainerUsageTest, NothingIsSaidOfAContainerBeforeItHasBeenLookedFor) {
+  AddProcess(71, "aa");
+  UsageTestFile file(UsagePath("aa"));
+  file.Hold(0, 5 * kMebi);
+  Start();
+  for (int i = 0; i < 4; ++i) {
+    Seconds(1);
+    if (uses_ == nullptr || uses_->empty()) continue;
+    EXPECT_EQ(Use().held, Bytes(5 * kMebi));
+  }
+  EXPECT_EQ(Use().held, Bytes(5 * kMebi));
 }
 
 }  // namespace

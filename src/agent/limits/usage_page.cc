@@ -1,8 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/agent/limits/usage_page.h"
 
+#include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <utility>
+
+#include "api/names.h"
 
 namespace tessera::agent {
 namespace {
@@ -21,10 +25,49 @@ void WriteSamples(const ContainerUses& uses, std::string_view name, MetricsText*
   for (const ContainerGpuUse& use : uses) text->Sample(name, LabelsOf(use), uint64_t{value(use)});
 }
 
+std::string_view NameOf(limiter::PriorityClass priority) {
+  switch (priority) {
+    case limiter::PriorityClass::kHigh:
+      return names::kComputeClassHigh;
+    case limiter::PriorityClass::kNormal:
+      return names::kComputeClassNormal;
+    case limiter::PriorityClass::kLow:
+      return names::kComputeClassLow;
+  }
+  return "";
+}
+
+// What is known only of a container that is limited.
+void DescribeUse(const ContainerGpuUse& use, Json* memory, Json* json) {
+  memory->Set("limit", Json::Int(use.limit.count()));
+  memory->Set("used", Json::Int(use.used().count()));
+  memory->Set("unaccounted", Json::Int(use.unaccounted.count()));
+  memory->Set("peak", Json::Int(use.peak.count()));
+  if (use.reported) memory->Set("driver", Json::Int(use.reported->count()));
+  if (use.compute_limit.count() != 0) {
+    json->Set("class", Json::String(std::string(NameOf(use.compute_class))));
+    json->Set("limit_milli", Json::Int(use.compute_limit.count()));
+  }
+  if (use.compute_use) {
+    json->Set("used_milli", Json::Int(std::lround(1000 * use.compute_use->used)));
+    json->Set("waiting_milli", Json::Int(std::lround(1000 * use.compute_use->waiting)));
+  }
+  json->Set("refused", Json::Int(static_cast<int64_t>(use.refused)));
+  json->Set("processes", Json::Int(use.processes));
+  json->Set("without_limiter", Json::Int(use.bypassing));
+}
+
 }  // namespace
 
-void WriteContainerUses(const ContainerUses& uses, MetricsText* text) {
+void WriteContainerUses(const ContainerUses& all, MetricsText* text) {
   using Use = ContainerGpuUse;
+  text->Family("tessera_container_gpu_limited", "gauge",
+               "1: the limiter holds the container to its share of the GPU. 0: isolation was off "
+               "when it started.");
+  WriteSamples(all, "tessera_container_gpu_limited", text,
+               [](const Use& use) { return use.limited ? 1u : 0u; });
+  ContainerUses uses;
+  std::ranges::copy_if(all, std::back_inserter(uses), &Use::limited);
   text->Family("tessera_container_gpu_memory_limit_bytes", "gauge",
                "Device memory that a container with a share may use of a GPU.");
   WriteSamples(uses, "tessera_container_gpu_memory_limit_bytes", text,
@@ -84,29 +127,16 @@ Json JsonOfUses(const std::string& node, const ContainerUses& uses,
                 const device::NodeInventory& inventory) {
   Json containers = Json::MakeArray();
   for (const ContainerGpuUse& use : uses) {
-    Json memory = Json::MakeObject({{"granted", Json::Int(use.granted.count())},
-                                    {"limit", Json::Int(use.limit.count())},
-                                    {"used", Json::Int(use.used().count())},
-                                    {"unaccounted", Json::Int(use.unaccounted.count())},
-                                    {"peak", Json::Int(use.peak.count())}});
-    if (use.reported) memory.Set("driver", Json::Int(use.reported->count()));
     Json json = Json::MakeObject({{"namespace", Json::String(use.who.pod_namespace)},
                                   {"pod", Json::String(use.who.pod_name)},
                                   {"container", Json::String(use.who.container)},
                                   {"uuid", Json::String(use.uuid)}});
     if (const device::Gpu* gpu = inventory.Find(use.uuid)) json.Set("index", Json::Int(gpu->index));
+    json.Set("limited", Json::Bool(use.limited));
     json.Set("milli", Json::Int(use.compute.count()));
-    if (use.compute_limit.count() != 0) {
-      json.Set("limit_milli", Json::Int(use.compute_limit.count()));
-    }
-    if (use.compute_use) {
-      json.Set("used_milli", Json::Int(std::lround(1000 * use.compute_use->used)));
-      json.Set("waiting_milli", Json::Int(std::lround(1000 * use.compute_use->waiting)));
-    }
+    Json memory = Json::MakeObject({{"granted", Json::Int(use.granted.count())}});
+    if (use.limited) DescribeUse(use, &memory, &json);
     json.Set("memory", std::move(memory));
-    json.Set("refused", Json::Int(static_cast<int64_t>(use.refused)));
-    json.Set("processes", Json::Int(use.processes));
-    json.Set("without_limiter", Json::Int(use.bypassing));
     containers.Append(std::move(json));
   }
   return Json::MakeObject({{"node", Json::String(node)}, {"containers", std::move(containers)}});

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What limited containers use of their GPUs, as metrics and as JSON for `tessera top`. Pure.
+// What containers with a share use of their GPUs, as metrics and as JSON for `tessera top`. Pure.
 #pragma once
 
 #include <string>
@@ -16,8 +16,9 @@ void WriteContainerUses(const ContainerUses& uses, MetricsText* text);
 
 // {"node":"n1","containers":[{"namespace":…,"pod":…,"container":…,"uuid":…,"index":0,"milli":300,
 //  "memory":{"granted":…,"limit":…,"used":…,"unaccounted":…,"peak":…,"driver":…},"refused":0,
-//  "processes":1}]}. Memory is in bytes; `driver` is missing while the driver does not answer, and
-// `index` where the GPU is gone.
+//  "processes":1,"limited":true,"class":"normal"}]}. Memory is in bytes; `driver` is missing while
+// the driver does not answer, `class` where compute is not limited, and `index` where the GPU is
+// gone. A container that is not limited has only its names, `milli` and `memory.granted`.
 Json JsonOfUses(const std::string& node, const ContainerUses& uses,
                 const device::NodeInventory& inventory);
 

@@ -58,6 +58,11 @@ void AddSockets(CLI::App* app, agent::AgentOptions* o) {
                   "cannot be limited, or * for all; elsewhere they do not get them")
       ->delimiter(',')
       ->envname("LIMITS_FAIL_OPEN");
+  app->add_option("--limits-stop-bypass", o->limits_stop_bypass,
+                  "namespaces, or * for all, in which the agent kills processes that use a GPU "
+                  "past the limiter of their container; elsewhere it reports them")
+      ->delimiter(',')
+      ->envname("LIMITS_STOP_BYPASS");
   AddText(app, "--metrics-address", &o->metrics_address, "METRICS_ADDRESS",
           "serves /metrics, /healthz and /readyz; \"\" does not");
   AddText(app, "--gpu-manager-address", &o->manager_address, "GPU_MANAGER_ADDRESS",
