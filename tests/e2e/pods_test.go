@@ -57,6 +57,12 @@ func TestDeviceMemoryOfAShareIsEnforced(t *testing.T) {
 	}
 	const gib = 1 << 30
 	within := share("within", "--bytes", fmt.Sprint(4*gib), "--hold", "600").Create(t)
+	// HAMi-core's variable lowers the share of a container.
+	lowered := bed.Pod{Name: "lowered-by-env", Containers: []bed.Container{{
+		Name: "main", Args: []string{"--bytes", fmt.Sprint(4 * gib)},
+		Env:    map[string]string{"CUDA_DEVICE_MEMORY_LIMIT_0": "3g"},
+		Limits: map[string]int{"tencent.com/vcuda-core": 30, "tencent.com/vcuda-memory": 20},
+	}}}.Create(t)
 	beyond := share("beyond", "--bytes", fmt.Sprint(6*gib)).Create(t)
 	bed.WaitPhase(t, within, "Running")
 	bed.Eventually(t, bed.PodTimeout, "the pod within its share computes", func() bool {
@@ -68,6 +74,10 @@ func TestDeviceMemoryOfAShareIsEnforced(t *testing.T) {
 		if !strings.Contains(log, want) {
 			t.Errorf("the log lacks %q: %s", want, log)
 		}
+	}
+	bed.WaitPhase(t, lowered, "Failed")
+	if log := bed.Logs(t, lowered); !strings.Contains(log, "this container may use 3072 MiB of GPU-") {
+		t.Errorf("CUDA_DEVICE_MEMORY_LIMIT_0 does not lower the limit: %s", log)
 	}
 	second, err := bed.TryKubectl("exec", within, "--", "vectoradd", "--bytes", fmt.Sprint(2*gib))
 	if err == nil || !strings.Contains(err.Error(), "CUDA_ERROR_OUT_OF_MEMORY") {
@@ -168,8 +178,9 @@ func TestAProcessWithoutTheLimiterIsReported(t *testing.T) {
 		Limits: map[string]int{"tencent.com/vcuda-core": 30, "tencent.com/vcuda-memory": 20},
 	}}}.Create(t)
 	bed.WaitPhase(t, pod, "Running")
-	bed.Eventually(t, bed.PodTimeout, "an Event GPULimiterBypassed", func() bool {
-		return bed.Kubectl(t, "get", "events", "--field-selector", "involvedObject.name="+pod+",reason=GPULimiterBypassed", "-o", "name") != ""
+	bed.Eventually(t, bed.PodTimeout, "an Event GPULimiterBypassed with its cause", func() bool {
+		message := bed.Kubectl(t, "get", "events", "--field-selector", "involvedObject.name="+pod+",reason=GPULimiterBypassed", "-o", "jsonpath={.items[*].message}")
+		return strings.Contains(message, "it calls /dev/tessera/real/libcuda past the limiter")
 	})
 }
 

@@ -261,6 +261,63 @@ TEST_F(LimitedGrantsTest, ALimitFromBeforeTheGrantHoldsFromTheStart) {
   EXPECT_EQ(pods_.events[0].second.reason, names::kReasonLimitRejected);
 }
 
+TEST_F(LimitedGrantsTest, AContainerLowersItsLimitsByVariables) {
+  pods_.Sync();
+  Assign(FakeApiPods::Make("a", {{"main", {{kCore, "30"}, {kBlocks, "20"}}}}), {{"main", {kUuid}}});
+  variables_ = {{"CUDA_DEVICE_MEMORY_LIMIT_0", "3g"},
+                {"CUDA_DEVICE_ORDER", "PCI_BUS_ID"},
+                {"CUDA_DEVICE_SM_LIMIT", "10"}};
+  const auto grant = Ask("a", {Token(kBlocks, 20), Token(kCore, 30)});
+  ASSERT_TRUE(grant.ok()) << grant.status().ToString();
+  EXPECT_FALSE(grant->env.contains("CUDA_DEVICE_ORDER"));
+  limiter::LimitsFile file;
+  ASSERT_EQ(file.Open((grant->limits_dir + "/limits").c_str()), 0);
+  const auto& floor = file.limits().compute[0].floor;
+  EXPECT_EQ(MemoryIn(grant->limits_dir), uint64_t(3 * kGiB));
+  EXPECT_EQ(floor, static_cast<uint32_t>(0.1 * limiter::kOne));
+  SetLimit("a", "4Gi");
+  EXPECT_EQ(MemoryIn(grant->limits_dir), uint64_t(3 * kGiB)) << "the lowest limit counts";
+  SetLimit("a", "1Gi");
+  EXPECT_EQ(MemoryIn(grant->limits_dir), uint64_t(1 * kGiB));
+  Restart();
+  SetLimit("a", "");
+  EXPECT_EQ(MemoryIn(grant->limits_dir), uint64_t(3 * kGiB)) << "they are in the journal";
+  EXPECT_EQ(floor, static_cast<uint32_t>(0.1 * limiter::kOne));
+}
+
+TEST_F(LimitedGrantsTest, AVariableNeverRaisesALimitAndOneThatCannotBeReadIsReported) {
+  pods_.Sync();
+  AssignShare("a");
+  variables_ = {{"CUDA_DEVICE_MEMORY_LIMIT", "100g"}};
+  const auto grant = Ask("a", {Token(kMem, 6)});
+  ASSERT_TRUE(grant.ok()) << grant.status().ToString();
+  EXPECT_EQ(MemoryIn(grant->limits_dir), uint64_t(6 * kGiB));
+  EXPECT_TRUE(pods_.events.empty());
+  AssignShare("b");
+  variables_ = {{"CUDA_DEVICE_MEMORY_LIMIT", "lots"}};
+  ASSERT_TRUE(Ask("b", {Token(kMem, 6)}).ok());
+  ASSERT_EQ(pods_.events.size(), 1u);
+  EXPECT_EQ(pods_.events[0].second.reason, names::kReasonLimitRejected);
+  EXPECT_EQ(pods_.events[0].second.message,
+            "container main: variable CUDA_DEVICE_MEMORY_LIMIT=lots: want bytes, or a number with "
+            "k, m or g, such as 3g: it limits nothing");
+}
+
+TEST_F(LimitedGrantsTest, ALimitOfAContainerThatIsNotLimitedIsReported) {
+  limits_dir_.clear();
+  Restart();
+  pods_.Sync();
+  AssignShare("a");
+  ASSERT_TRUE(Ask("a", {Token(kMem, 6)}).ok());
+  SetLimit("a", "4Gi");
+  ASSERT_EQ(pods_.events.size(), 1u);
+  EXPECT_EQ(pods_.events[0].second.reason, names::kReasonLimitRejected);
+  EXPECT_EQ(pods_.events[0].second.message,
+            "annotation tessera.dev/memory-limit: nothing limits container main, because isolation "
+            "was off on its node when it started: see tessera-agent --limits-dir and node label "
+            "cgpu.disable.isolation");
+}
+
 TEST_F(LimitedGrantsTest, WithoutAFolderNoContainerIsLimited) {
   limits_dir_ = "";
   Restart();

@@ -92,6 +92,7 @@ void GrantService::Handle(const grant::Request& request, Reply reply) {
   }
   Question question{
       .who = {request.pod_uid, request.pod_namespace, request.pod_name, request.container},
+      .variables = request.variables,
       .until = runner_->clock().Now() + kPodPatience,
       .reply = std::move(reply)};
   Result<std::vector<Claim>> claims = OpenTokens(request);
@@ -249,6 +250,9 @@ GrantService::PlannedGrant GrantService::PlanOf(const Question& question,
   planned.entry.dialect = container.dialect;
   planned.entry.shares = shares;
   planned.entry.env = DialectEnv(request, container, shares, set.inventory(), dialects_);
+  // In the journal with the grant, because a restarted agent needs them again.
+  std::ranges::copy_if(question.variables, std::inserter(planned.entry.env, planned.entry.env.end()),
+                       [](const auto& each) { return device::IsLimitVariable(each.first); });
   planned.entry.claims = question.claims;
   planned.entry.guessed = question.guessed;
   return planned;
@@ -316,7 +320,7 @@ Result<std::string> GrantService::WriteLimits(const GrantLedger::Entry& entry,
   const bool is_disabled = disabled != entry.env.end() && disabled->second == "true";
   if (options_.limits_dir.empty() || is_disabled) return std::string();
   const auto* pod = pods_ != nullptr ? occupancy_.Find(entry.holder.pod_uid) : nullptr;
-  if (pod != nullptr) ApplyLimits(**pod, entry.holder.container, &devices);
+  ApplyLimits(pod != nullptr ? &**pod : nullptr, entry, &devices);
   Result<std::string> written = limits_.Write(entry.holder, devices);
   if (written.ok() || !limits_.FailsOpen(entry.holder)) return written;
   const std::string problem = fmt::format(

@@ -42,6 +42,7 @@
 #include "src/agent/kubelet/kubelet.h"
 #include "src/agent/pods/pods.h"
 #include "src/base/task_runner.h"
+#include "src/device/limit_variables.h"
 #include "src/grant/message.h"
 #include "src/grant/token.h"
 
@@ -88,6 +89,7 @@ class GrantService final : public Pods::Listener {
   struct Question {
     ContainerRef who;
     std::vector<Claim> claims;
+    device::Variables variables;  // of the container, which lower its limits
     bool guessed = false;   // the container may be another one
     MonotonicTime until{};  // of its wait for a GPU that a pod is leaving
     std::shared_ptr<Duration>

@@ -11,6 +11,7 @@
 #include "src/base/file.h"
 #include "src/base/log.h"
 #include "src/device/limit_annotations.h"
+#include "src/device/limit_variables.h"
 
 namespace tessera::agent {
 namespace {
@@ -43,6 +44,7 @@ struct MemoryKind {
   static Result<GpuLimits<Bytes>> Parse(std::string_view text) {
     return device::ParseMemoryLimits(text);
   }
+  static constexpr auto OfVariables = device::MemoryLimitsOf;
   static bool IsLimited(const grant::GrantedDevice& device) { return device.bytes > 0; }
   static Bytes Of(const grant::GrantedDevice& device) { return Bytes(device.bytes); }
   static Bytes MostOf(const PodInfo&, const grant::GrantedDevice& device) { return Of(device); }
@@ -57,6 +59,7 @@ struct ComputeKind {
   static Result<GpuLimits<MilliGpu>> Parse(std::string_view text) {
     return device::ParseComputeLimits(text);
   }
+  static constexpr auto OfVariables = device::ComputeLimitsOf;
   static bool IsLimited(const grant::GrantedDevice& device) { return device.milli % 1000 != 0; }
   static MilliGpu Of(const grant::GrantedDevice& device) { return MilliGpu(device.milli); }
   // A pod may use idle compute beyond its grant.
@@ -79,13 +82,15 @@ std::vector<grant::GrantedDevice> DevicesOf(const GrantLedger::Entry& entry) {
 }
 
 template <typename Kind>
-void Apply(const PodInfo& pod, const std::string& container,
+void Apply(const PodInfo* pod, const GrantLedger::Entry& entry,
            std::vector<grant::GrantedDevice>* devices) {
-  const auto limits = Kind::Parse(TextOf(pod, Kind::kAnnotation));
-  if (!limits.ok()) return;
-  for (grant::GrantedDevice& device : *devices) {
-    const auto limit = device::LimitFor(*limits, container, device.uuid);
-    if (limit && Kind::IsLimited(device)) Kind::Set(&device, std::min(Kind::Of(device), *limit));
+  const auto of_pod = Kind::Parse(pod != nullptr ? TextOf(*pod, Kind::kAnnotation) : "");
+  for (const auto& limits : {of_pod, Kind::OfVariables(entry.env, entry.shares)}) {
+    if (!limits.ok()) continue;
+    for (grant::GrantedDevice& device : *devices) {
+      const auto limit = device::LimitFor(*limits, entry.holder.container, device.uuid);
+      if (limit && Kind::IsLimited(device)) Kind::Set(&device, std::min(Kind::Of(device), *limit));
+    }
   }
 }
 
@@ -104,12 +109,23 @@ std::vector<std::string> ProblemsOf(const PodInfo& pod, const GrantLedger& ledge
   }
   for (const auto& [key, entry] : ledger.entries()) {
     if (key.first != pod.uid) continue;
+    const Status variables = Kind::OfVariables(entry.env, entry.shares).status();
+    if (!variables.ok()) {
+      problems.push_back(fmt::format("container {}: variable {}: it limits nothing", key.second,
+                                     variables.message()));
+    }
+    const bool has_limits = !dir.empty() && PathExists(LimitsPath(dir, key));
     for (const grant::GrantedDevice& device : DevicesOf(entry)) {
       const auto limit = device::LimitFor(*limits, key.second, device.uuid);
       if (limit && !Kind::IsLimited(device)) {
         problems.push_back(
             fmt::format("{}: container {} has no share of the {} of {}: it is not limited", what,
                         key.second, Kind::kNoun, device.uuid));
+      } else if (limit && !has_limits) {
+        problems.push_back(fmt::format(
+            "{}: nothing limits container {}, because isolation was off on its node when it "
+            "started: see tessera-agent --limits-dir and node label {}",
+            what, key.second, names::kLabelCgpuDisableIsolation));
       } else if (limit && *limit > Kind::MostOf(pod, device)) {
         problems.push_back(
             fmt::format("{}: container {} was granted {} of {}, and cannot get {}: the annotation "
@@ -128,18 +144,13 @@ std::string TextOf(const grant::GrantedDevice& device) {
   if (ComputeKind::IsLimited(device)) limits.push_back(ComputeKind::Text(ComputeKind::Of(device)));
   return fmt::format("{}", fmt::join(limits, " and "));
 }
-      } else if (limit && !has_limits) {
-        problems.push_back(fmt::format(
-            "{}: nothing limits container {}, because isolation was off on its node when it "
-            "started: see tessera-agent --limits-dir and node label {}",
-            what, key.second, names::kLabelCgpuDisableIsolation));
 
 }  // namespace
 
-void ApplyLimits(const PodInfo& pod, const std::string& container,
+void ApplyLimits(const PodInfo* pod, const GrantLedger::Entry& entry,
                  std::vector<grant::GrantedDevice>* devices) {
-  Apply<MemoryKind>(pod, container, devices);
-  Apply<ComputeKind>(pod, container, devices);
+  Apply<MemoryKind>(pod, entry, devices);
+  Apply<ComputeKind>(pod, entry, devices);
 }
 
 LimitChanges::LimitChanges(std::string dir, ContainerLimits* limits, const GrantLedger* ledger,
@@ -185,7 +196,7 @@ void LimitChanges::Write(const PodInfo& pod, bool tell) {
     // Containers that are not limited have no file.
     if (key.first != pod.uid || dir_.empty() || !PathExists(LimitsPath(dir_, key))) continue;
     std::vector<grant::GrantedDevice> devices = DevicesOf(entry);
-    ApplyLimits(pod, key.second, &devices);
+    ApplyLimits(&pod, entry, &devices);
     const auto written = limits_->Write(entry.holder, devices);
     if (!written.ok()) {
       Log(Severity::kError, "cannot change the limits of a container",

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Follows annotations tessera.dev/memory-limit and tessera.dev/compute-limit of pods
 // (src/device/limit_annotations.h). Users lower with them the limits of a pod's containers while it
-// runs.
+// runs. A container lowers its own limits by variables of its environment
+// (src/device/limit_variables.h), which hold from its start. The lowest limit counts.
 //
 // The grant is the upper bound, because owners of pods can write the annotations, and a limit above
 // the grant would take from other grants. A limit that exceeds the grant or cannot be read is
@@ -20,9 +21,10 @@
 
 namespace tessera::agent {
 
-// Lowers the limits of the container's devices as the annotations say. Devices without a limit
-// (whole GPUs, compute of a pod that requests memory alone) and invalid annotations change nothing.
-void ApplyLimits(const PodInfo& pod, const std::string& container,
+// Lowers the limits of `devices`, which `entry` holds, as annotations and variables say. Devices
+// without a limit (whole GPUs, compute of a pod that requests memory alone) stay without one, and
+// invalid limits have no effect. `pod` is null while it is unknown.
+void ApplyLimits(const PodInfo* pod, const GrantLedger::Entry& entry,
                  std::vector<grant::GrantedDevice>* devices);
 
 class LimitChanges {

@@ -6,6 +6,7 @@
 
 #include "api/names.h"
 #include "src/device/limit_annotations.h"
+#include "src/device/limit_variables.h"
 
 namespace tessera::agent {
 namespace {
@@ -24,26 +25,31 @@ PriorityClass ClassOf(const PodInfo& pod) {
   return PriorityClass::kNormal;
 }
 
-std::optional<MilliGpu> LimitOf(const PodInfo& pod, const std::string& container,
-                                const std::string& uuid) {
-  const auto text = pod.annotations.find(names::kAnnotationComputeLimit);
-  if (text == pod.annotations.end()) return std::nullopt;
-  const auto limits = device::ParseComputeLimits(text->second);
-  return limits.ok() ? device::LimitFor(*limits, container, uuid) : std::nullopt;
+// Lowers the share of the container on one GPU.
+void Apply(const Result<device::GpuLimits<MilliGpu>>& limits, const std::string& container,
+           const std::string& uuid, ComputeShare* share) {
+  if (!limits.ok()) return;
+  const auto limit = device::LimitFor(*limits, container, uuid);
+  if (!limit) return;
+  share->request = std::min(share->request, PartOfGpu(*limit));
+  share->limit = std::min(share->limit, PartOfGpu(*limit));
 }
 
-ComputeShare ShareOf(const std::string& container, const device::DeviceShare& granted,
+ComputeShare ShareOf(const ContainerUsage::Files& container, const device::DeviceShare& granted,
                      const PodInfo* pod) {
+  const std::string& name = container.who.container;
   ComputeShare share{.request = PartOfGpu(granted.compute), .limit = PartOfGpu(granted.compute)};
-  if (pod == nullptr) return share;
-  share.priority = ClassOf(*pod);
-  if (pod->request.ok() && pod->request->elastic_limit) {
-    share.limit = std::max(share.request, PartOfGpu(*pod->request->elastic_limit));
+  if (pod != nullptr) {
+    share.priority = ClassOf(*pod);
+    if (pod->request.ok() && pod->request->elastic_limit) {
+      share.limit = std::max(share.request, PartOfGpu(*pod->request->elastic_limit));
+    }
+    const auto text = pod->annotations.find(names::kAnnotationComputeLimit);
+    if (text != pod->annotations.end()) {
+      Apply(device::ParseComputeLimits(text->second), name, granted.uuid, &share);
+    }
   }
-  if (const auto lowered = LimitOf(*pod, container, granted.uuid)) {
-    share.request = std::min(share.request, PartOfGpu(*lowered));
-    share.limit = std::min(share.limit, PartOfGpu(*lowered));
-  }
+  Apply(device::ComputeLimitsOf(container.env, container.shares), name, granted.uuid, &share);
   return share;
 }
 
@@ -68,7 +74,7 @@ std::vector<ComputeControl::Member> ComputeMembers(const std::vector<ContainerUs
       ComputeControl::Member member{.pod_uid = one.who.pod_uid,
                                     .container = one.who.container,
                                     .uuid = share.uuid,
-                                    .share = ShareOf(one.who.container, share, pod),
+                                    .share = ShareOf(one, share, pod),
                                     .limits = one.limits,
                                     .usage = one.usage};
       const auto use = std::ranges::find_if(

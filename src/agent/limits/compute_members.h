@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Which containers a ComputeControl divides the GPUs' time between, and what each of them may have:
 //
-//   request   what was granted, or less by tessera.dev/compute-limit
+//   request   what was granted, or less by tessera.dev/compute-limit or CUDA_DEVICE_SM_LIMIT
 //   limit     the same; of a pod that may use idle compute its tencent.com/vcuda-core-limit
 //   class     annotation tessera.dev/compute-class of the pod; normal where it cannot be read
 //

@@ -47,6 +47,14 @@ TEST_F(ComputeMembersTest, AContainerHasWhatItWasGranted) {
       << "also where its pod is not known";
 }
 
+TEST_F(ComputeMembersTest, AVariableOfTheContainerLowersItsShare) {
+  SetPod("", "60", "50");
+  ContainerUsage::Files files = FilesOf("a");
+  files.env = {{"CUDA_DEVICE_SM_LIMIT", "10"}};
+  EXPECT_EQ(ComputeMembers({files}, {}, &pods_).at(0).share,
+            (limiter::ComputeShare{.request = 0.1, .limit = 0.1}));
+}
+
 TEST_F(ComputeMembersTest, AnElasticLimitIsNeverBelowTheGrant) {
   SetPod("", "60");
   EXPECT_EQ(Share().limit, 0.6);

@@ -132,7 +132,8 @@ class GrantsFixture : public ::testing::Test {
                       .pod_namespace = "default",
                       .pod_name = pod,
                       .container = container,
-                      .tokens = std::move(tokens)},
+                      .tokens = std::move(tokens),
+                      .variables = variables_},
                      [answer](Result<grant::Grant> reply) { *answer = std::move(reply); });
     return answer;
   }
@@ -146,6 +147,7 @@ class GrantsFixture : public ::testing::Test {
   ReleaseOptions release_;
   std::string limits_dir_;  // "": nothing is limited
   std::set<std::string> limits_fail_open_;
+  device::Variables variables_;  // of the container that asks
   std::function<void(const std::vector<std::string>&)> on_unredeemed_;
   DeviceSetHolder devices_;
   grant::TokenSealer sealer_{std::string(32, 'k')};
