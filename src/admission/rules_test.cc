@@ -40,7 +40,7 @@ class AdmissionTest : public ::testing::Test {
   const ClusterCapacity* capacity_ = nullptr;
 };
 
-// Every rule of docs/admission.md, with the words that a person gets.
+// Every rule of docs/reference/admission.md, with the words that a person gets.
 TEST_F(AdmissionTest, ARequestThatBreaksARuleIsRefusedWithTheRule) {
   const struct {
     Texts limits;

@@ -3,7 +3,7 @@
 // ran in the trace, and leave. Whenever something is freed, all that wait are tried in the order in
 // which they came; a small one may overtake a large one, but none of its own shape.
 //
-// The default is a steady load on all nodes, made from the list (docs/replay.md).
+// The default is a steady load on all nodes, made from the list (docs/tasks/replay.md).
 //
 // Threads: runs share nothing but the trace, which they only read.
 #pragma once

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The arrivals of one run, and what a cluster makes of a trace: the protocol of the FGD experiments
-// (docs/replay.md). Everything that is drawn comes from the seed of the run.
+// (docs/tasks/replay.md). Everything that is drawn comes from the seed of the run.
 //
 // Threads: pure functions; a Loaded belongs to its cluster's thread.
 #pragma once

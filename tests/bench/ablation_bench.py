@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """What each part of the default policy is worth: the policy without the part beside the whole policy,
-on a list of pods, on lists drawn from it, and with departures. Prints a table for docs/benchmarks.md:
+on a list of pods, on lists drawn from it, and with departures. Prints a table for tests/bench/README.md:
 points of allocation at 100 and 130 percent that are lost without the part, and percent of the
 GPU-hours with departures.
 

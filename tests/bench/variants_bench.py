@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """The default policy beside FGD on lists that are drawn from a list of pods: more sharing, more
-typed requests, more pods of several GPUs, more pods without GPUs. Prints a table for docs/benchmarks.md.
+typed requests, more pods of several GPUs, more pods without GPUs. Prints a table for tests/bench/README.md.
 
   tests/bench/variants_bench.py NODES.csv PODS.csv [--replay build/release/bin/sched-replay] [--seeds 42-51]
 """

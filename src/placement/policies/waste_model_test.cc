@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Examples computed by hand check terminal waste against the formulas of docs/placement.md.
+// Examples computed by hand check terminal waste against docs/concepts/placement.md.
 #include <gtest/gtest.h>
 
 #include <memory>

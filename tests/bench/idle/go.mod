@@ -1,4 +1,4 @@
-// What an agent that has nothing to do costs its API server. Run by hand: docs/benchmarks.md.
+// What an agent that has nothing to do costs its API server. Run by hand: tests/bench/README.md.
 module tessera.dev/tests/bench/idle
 
 go 1.26.0

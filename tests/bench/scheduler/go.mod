@@ -1,4 +1,4 @@
-// What the scheduler costs on a real API server. Run by hand: docs/benchmarks.md.
+// What the scheduler costs on a real API server. Run by hand: tests/bench/README.md.
 module tessera.dev/tests/bench/scheduler
 
 go 1.26.0
