@@ -12,7 +12,7 @@
 // of the whole window, and falls with the first sample that does not support it.
 //
 // A process's context is not counted: it is not known to the limiter, and a share of 256 MiB, which
-// is less than the context of a large GPU, must still serve a program. docs/isolation.md.
+// is less than the context of a large GPU, must still serve a program. docs/concepts/isolation.md.
 //
 // Pure; threads: one.
 #pragma once
