@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "src/base/file.h"
+#include "src/base/open_at2.h"
 #include "src/base/strings.h"
 #include "src/oci/driver_search.h"
 #include "src/oci/elf.h"
@@ -71,7 +72,7 @@ class Finder {
       files_.notes.push_back(fd.status().message());
       return Status::Ok();
     }
-    ASSIGN_OR_RETURN(std::string host_path, PathOf(fd->get()));
+    ASSIGN_OR_RETURN(std::string host_path, PathOfFd(fd->get()));
     const auto same = [&](const DriverLibrary& other) {
       return other.file_name == name || other.host_path == host_path;
     };

@@ -5,7 +5,6 @@
 #include <fcntl.h>
 #include <linux/openat2.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -14,15 +13,9 @@
 #include <climits>
 #include <memory>
 
-namespace tessera::oci {
+#include "src/base/open_at2.h"
 
-Result<std::string> PathOf(int fd) {
-  std::array<char, PATH_MAX> name;
-  const std::string link = "/proc/self/fd/" + std::to_string(fd);
-  const ssize_t length = ::readlink(link.c_str(), name.data(), name.size());
-  if (length < 0) return Status::FromErrno(link, errno);
-  return std::string(name.data(), static_cast<size_t>(length));
-}
+namespace tessera::oci {
 
 Result<RootedDir> RootedDir::Open(const std::string& path) {
   ASSIGN_OR_RETURN(DirFd dir, DirFd::Open(path));
@@ -30,15 +23,10 @@ Result<RootedDir> RootedDir::Open(const std::string& path) {
 }
 
 Result<Fd> RootedDir::Resolve(const std::string& path, uint64_t flags, Links links) const {
-  open_how how{};
-  how.flags = flags | O_CLOEXEC;
-  how.resolve = RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS;
-  if (links == Links::kRefuse) how.resolve |= RESOLVE_NO_SYMLINKS;
-  long fd = -1;
-  do {  // EAGAIN: something was renamed while the kernel walked.
-    fd = ::syscall(SYS_openat2, dir_.get(), path.c_str(), &how, sizeof(how));
-  } while (fd < 0 && (errno == EAGAIN || errno == EINTR));
-  if (fd >= 0) return Fd(static_cast<int>(fd));
+  uint64_t resolve = RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS;
+  if (links == Links::kRefuse) resolve |= RESOLVE_NO_SYMLINKS;
+  Fd fd = OpenAt2(dir_.get(), path, flags, resolve);
+  if (fd.valid()) return fd;
   const std::string name = JoinPath(this->path(), path);
   if (errno == ENOSYS) {
     return Error(Code::kUnimplemented, "{}: this kernel has no openat2; Linux 5.6 has", name);
@@ -102,8 +90,8 @@ Result<std::string> RootedDir::ReadLink(const std::string& path) const {
 
 Result<std::string> RootedDir::RealPath(const std::string& path) const {
   ASSIGN_OR_RETURN(const Fd fd, Resolve(path, O_PATH, Links::kInRoot));
-  ASSIGN_OR_RETURN(const std::string real, PathOf(fd.get()));
-  ASSIGN_OR_RETURN(const std::string root, PathOf(dir_.get()));  // which may be a link itself
+  ASSIGN_OR_RETURN(const std::string real, PathOfFd(fd.get()));
+  ASSIGN_OR_RETURN(const std::string root, PathOfFd(dir_.get()));  // which may be a link itself
   if (root == "/") return real.substr(1);
   if (real == root) return std::string(".");
   if (!real.starts_with(root + "/")) {
@@ -162,7 +150,7 @@ Result<std::string> RootedDir::HostPath(const std::string& path) const {
     return Error(Code::kInvalidArgument, "{}: neither a regular file nor a socket",
                  JoinPath(this->path(), path));
   }
-  return PathOf(fd.get());
+  return PathOfFd(fd.get());
 }
 
 }  // namespace tessera::oci

@@ -60,7 +60,4 @@ class RootedDir {
   DirFd dir_;
 };
 
-// The host's path of what `fd` has open. For files of the host only: the name can change any time.
-Result<std::string> PathOf(int fd);
-
 }  // namespace tessera::oci

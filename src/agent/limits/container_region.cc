@@ -6,7 +6,6 @@
 #include <linux/openat2.h>
 #include <sys/stat.h>
 #include <sys/statfs.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -15,6 +14,7 @@
 #include <utility>
 
 #include "src/agent/pods/process_owner.h"
+#include "src/base/open_at2.h"
 #include "src/base/strings.h"
 
 namespace tessera::agent {
@@ -24,10 +24,7 @@ namespace {
 constexpr std::array<const char*, 2> kPlaces = {"dev/tessera", "run/tessera"};
 
 Fd OpenBelow(int folder, const std::string& path, uint64_t flags, uint64_t resolve) {
-  open_how how{};
-  how.flags = flags | O_CLOEXEC;
-  how.resolve = resolve | RESOLVE_NO_MAGICLINKS | RESOLVE_NO_SYMLINKS;
-  return Fd(static_cast<int>(::syscall(SYS_openat2, folder, path.c_str(), &how, sizeof(how))));
+  return OpenAt2(folder, path, flags, resolve | RESOLVE_NO_MAGICLINKS | RESOLVE_NO_SYMLINKS);
 }
 
 bool IsSame(int fd, const struct stat& file) {

@@ -5,15 +5,14 @@
 #include <glob.h>
 #include <linux/openat2.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
 #include <sys/xattr.h>
 #include <unistd.h>
 
 #include <array>
 #include <cerrno>
-#include <climits>
 
 #include "src/base/file.h"
+#include "src/base/open_at2.h"
 
 namespace tessera::engine {
 namespace {
@@ -23,23 +22,13 @@ constexpr char kLabel[] = "security.selinux";
 
 // openat2 keeps links below the root; kernels before 5.6 lack it, where only the machine's own
 // root can be served.
-int OpenInRoot(const std::string& root, const std::string& path, int flags) {
+Fd OpenInRoot(const std::string& root, const std::string& path, int flags) {
   const Fd dir(::open(root.empty() ? "/" : root.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
-  if (!dir.valid()) return -1;
-  open_how how{};
-  how.flags = static_cast<uint64_t>(flags | O_CLOEXEC);
-  how.resolve = RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS;
-  const long fd = ::syscall(SYS_openat2, dir.get(), path.c_str(), &how, sizeof how);
-  if (fd < 0 && errno == ENOSYS && root.empty()) return ::open(path.c_str(), flags | O_CLOEXEC);
-  return static_cast<int>(fd);
-}
-
-Result<std::string> NameOfFd(int fd) {
-  std::array<char, PATH_MAX> buffer;
-  const std::string link = fmt::format("/proc/self/fd/{}", fd);
-  const ssize_t size = ::readlink(link.c_str(), buffer.data(), buffer.size());
-  if (size < 0) return Status::FromErrno(link, errno);
-  return std::string(buffer.data(), static_cast<size_t>(size));
+  if (!dir.valid()) return Fd();
+  Fd fd = OpenAt2(dir.get(), path, static_cast<uint64_t>(flags),
+                  RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS);
+  if (fd.valid() || errno != ENOSYS || !root.empty()) return fd;
+  return Fd(::open(path.c_str(), flags | O_CLOEXEC));
 }
 
 Status FillAndName(int fd, const FileState& state, const std::string& temporary,
@@ -72,10 +61,10 @@ HostRoot::HostRoot(std::string_view root) : root_(root) {
 }
 
 Result<std::string> HostRoot::Resolve(const std::string& path) const {
-  const Fd file(OpenInRoot(root_, path, O_PATH));
-  if (file.valid()) return NameOfFd(file.get());
+  const Fd file = OpenInRoot(root_, path, O_PATH);
+  if (file.valid()) return PathOfFd(file.get());
   if (errno != ENOENT) return Status::FromErrno(path, errno);
-  const Fd folder(OpenInRoot(root_, DirName(path), O_PATH | O_DIRECTORY));
+  const Fd folder = OpenInRoot(root_, DirName(path), O_PATH | O_DIRECTORY);
   if (!folder.valid() && errno == ENOENT) return Map(path);
   if (!folder.valid()) return Status::FromErrno(path, errno);
   struct stat info{};
@@ -83,17 +72,17 @@ Result<std::string> HostRoot::Resolve(const std::string& path) const {
   if (::fstatat(folder.get(), name.c_str(), &info, AT_SYMLINK_NOFOLLOW) == 0) {
     return Error(Code::kFailedPrecondition, "{} is a symbolic link that leads nowhere", path);
   }
-  ASSIGN_OR_RETURN(const std::string parent, NameOfFd(folder.get()));
+  ASSIGN_OR_RETURN(const std::string parent, PathOfFd(folder.get()));
   return JoinPath(parent, name);
 }
 
 bool HostRoot::Exists(const std::string& path) const {
-  return Fd(OpenInRoot(root_, path, O_PATH)).valid();
+  return OpenInRoot(root_, path, O_PATH).valid();
 }
 
 Result<std::optional<FileState>> HostRoot::Read(const std::string& path) const {
   // Not to hang on a FIFO that somebody put there.
-  const Fd fd(OpenInRoot(root_, path, O_RDONLY | O_NONBLOCK | O_NOCTTY));
+  const Fd fd = OpenInRoot(root_, path, O_RDONLY | O_NONBLOCK | O_NOCTTY);
   if (!fd.valid()) {
     if (errno != ENOENT) return Status::FromErrno(path, errno);
     RETURN_IF_ERROR(Resolve(path).status());
