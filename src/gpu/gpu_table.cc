@@ -24,7 +24,7 @@ void Update(const device::Gpu& report, device::Gpu* gpu) {
 
 }  // namespace
 
-void GpuTable::Resize(int count, std::vector<ProcGpu> proc_gpus) {
+void GpuTable::Resize(int count, std::vector<oci::ProcGpu> proc_gpus) {
   for (int index = count; index < size(); ++index) {
     if (Record* record = At(index)) {
       record->present = false;
@@ -120,8 +120,8 @@ std::string GpuTable::GuessUuid(int index, const std::string& pci_bus_id) const 
     for (const auto& [uuid, record] : records_) {
       if (!record.present && record.gpu.pci_bus_id == pci_bus_id) return uuid;
     }
-    for (const ProcGpu& gpu : proc_gpus_) {
-      if (gpu.pci_bus_id == pci_bus_id && !IsPresent(gpu.uuid)) return gpu.uuid;
+    for (const oci::ProcGpu& gpu : proc_gpus_) {
+      if (gpu.bus_id == pci_bus_id && !IsPresent(gpu.uuid)) return gpu.uuid;
     }
   }
   // Both are in the order of PCI addresses.
@@ -136,8 +136,8 @@ bool GpuTable::IsPresent(const std::string& uuid) const {
   return record != records_.end() && record->second.present;
 }
 
-const ProcGpu* GpuTable::FindProc(const std::string& uuid) const {
-  const auto gpu = std::ranges::find(proc_gpus_, uuid, &ProcGpu::uuid);
+const oci::ProcGpu* GpuTable::FindProc(const std::string& uuid) const {
+  const auto gpu = std::ranges::find(proc_gpus_, uuid, &oci::ProcGpu::uuid);
   return gpu == proc_gpus_.end() ? nullptr : &*gpu;
 }
 
@@ -156,10 +156,10 @@ GpuTable::Record& GpuTable::Bind(int index, const std::string& uuid) {
   record.gpu.index = index;
   const auto remembered = remembered_.find(uuid);
   if (is_new && remembered != remembered_.end()) record.health.Remember(remembered->second);
-  if (const ProcGpu* known = is_new ? FindProc(uuid) : nullptr) {
+  if (const oci::ProcGpu* known = is_new ? FindProc(uuid) : nullptr) {
     record.gpu.minor = known->minor;
     record.gpu.model = known->model;
-    record.gpu.pci_bus_id = known->pci_bus_id;
+    record.gpu.pci_bus_id = known->bus_id;
   }
   return record;
 }

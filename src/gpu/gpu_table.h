@@ -34,7 +34,7 @@ class GpuTable {
       : rules_(rules), remembered_(std::move(remembered)) {}
 
   // The driver counts `count` GPUs; `proc_gpus` is what the kernel module knows.
-  void Resize(int count, std::vector<ProcGpu> proc_gpus);
+  void Resize(int count, std::vector<oci::ProcGpu> proc_gpus);
   int size() const { return static_cast<int>(uuids_.size()); }
 
   // The answer to who is at `index`. A GPU that does not say is taken for the one that was there
@@ -60,14 +60,14 @@ class GpuTable {
  private:
   std::string GuessUuid(int index, const std::string& pci_bus_id) const;
   bool IsPresent(const std::string& uuid) const;
-  const ProcGpu* FindProc(const std::string& uuid) const;
+  const oci::ProcGpu* FindProc(const std::string& uuid) const;
   Record& Bind(int index, const std::string& uuid);
 
   const HealthRules rules_;
   const UnrepairedXids remembered_;
   std::vector<std::string> uuids_;      // by index; empty where nobody knows
   std::vector<std::string> failures_;   // by index: why not
-  std::vector<ProcGpu> proc_gpus_;
+  std::vector<oci::ProcGpu> proc_gpus_;
   std::map<std::string, Record> records_;
 };
 

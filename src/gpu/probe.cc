@@ -3,10 +3,14 @@
 
 #include <utility>
 
+#include "src/base/file.h"
+#include "src/base/strings.h"
+
 namespace tessera::gpu {
 namespace {
 
 constexpr int kMaxGpus = 64;
+constexpr int64_t kMaxNumaNode = 1 << 20;
 
 bool NoSuchIndex(Code code) { return code == Code::kInvalidArgument || code == Code::kNotFound; }
 
@@ -79,7 +83,16 @@ void OpenSession(const std::string& proc_root, CallSite* site, SessionReport* re
     return;
   }
   report->count = *count;
-  report->proc_gpus = ReadProcGpus(proc_root);
+  report->proc_gpus = oci::ReadProcGpus(proc_root).value_or({});
+  std::erase_if(report->proc_gpus, [](const oci::ProcGpu& gpu) { return !gpu.HasUuid(); });
+}
+
+std::optional<int> ReadNumaNode(const std::string& sys_root, const std::string& pci_bus_id) {
+  const Result<std::string> text =
+      ReadFile(fmt::format("{}/bus/pci/devices/{}/numa_node", sys_root, pci_bus_id), 64);
+  const Result<int64_t> node = ParseInt(Trim(text.value_or("")));
+  if (!node.ok() || *node < 0 || *node > kMaxNumaNode) return std::nullopt;
+  return static_cast<int>(*node);
 }
 
 void IdentifyGpu(Nvml& nvml, int index, const std::string& sys_root, CallSite* site,

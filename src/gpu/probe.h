@@ -13,7 +13,7 @@
 #include "src/device/gpu.h"
 #include "src/gpu/nvml.h"
 #include "src/gpu/nvml_status.h"
-#include "src/gpu/proc_info.h"
+#include "src/oci/proc_gpus.h"
 
 namespace tessera::gpu {
 
@@ -63,12 +63,15 @@ struct SessionReport {
   std::string driver_version;
   int cuda_version = 0;
   int count = 0;
-  std::vector<ProcGpu> proc_gpus;
+  std::vector<oci::ProcGpu> proc_gpus;  // with valid UUIDs
   std::vector<std::string> notes;
   NvmlErrors errors;
 };
 // Init, versions and count over `report->nvml`. A count that fails is found by asking for handles.
 void OpenSession(const std::string& proc_root, CallSite* site, SessionReport* report);
+
+// `sys_root`/bus/pci/devices/<bus id>/numa_node; nothing where it is negative or missing. Blocks.
+std::optional<int> ReadNumaNode(const std::string& sys_root, const std::string& pci_bus_id);
 
 // Who the GPU at one index is.
 struct GpuReport {

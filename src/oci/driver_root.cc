@@ -170,17 +170,6 @@ Result<RootedDir> OpenRoot(const std::string& root) {
                dir.status().message());
 }
 
-Result<std::vector<ProcGpu>> ListGpusIn(const std::string& folder) {
-  ASSIGN_OR_RETURN(const std::vector<std::string> bus_ids, ListDir(folder));
-  std::vector<ProcGpu> gpus;
-  for (const std::string& bus_id : bus_ids) {
-    const std::string path = JoinPath(JoinPath(folder, bus_id), "information");
-    ASSIGN_OR_RETURN(const std::string text, ReadFile(path, 64u << 10));
-    gpus.push_back(ParseGpuInformation(bus_id, text));
-  }
-  return gpus;
-}
-
 }  // namespace
 
 Result<DriverFiles> FindDriver(const std::string& root, Capabilities capabilities) {
@@ -192,22 +181,6 @@ Result<std::string> FindDriverLibrary(const std::string& root, std::string_view 
   ASSIGN_OR_RETURN(const RootedDir dir, OpenRoot(root));
   ASSIGN_OR_RETURN(const std::string path, DriverSearch(dir).FindLibrary(stem));
   return dir.HostPath(path);
-}
-
-ProcGpu ParseGpuInformation(std::string bus_id, std::string_view text) {
-  ProcGpu gpu{.bus_id = std::move(bus_id)};
-  for (const std::string_view line : Split(text, '\n')) {
-    const size_t colon = line.find(':');
-    if (colon == std::string_view::npos) continue;
-    const std::string_view key = Trim(line.substr(0, colon));
-    const std::string_view value = Trim(line.substr(colon + 1));
-    if (key == "Model") gpu.model = value;
-    if (key == "GPU UUID") gpu.uuid = value;
-    if (key == "Device Minor") {
-      gpu.minor = static_cast<int>(ParseInt(value).value_or(-1));
-    }
-  }
-  return gpu;
 }
 
 std::vector<std::string> DrmNodes(const std::string& root, const std::string& bus_id) {
@@ -227,9 +200,9 @@ std::vector<std::string> DrmNodes(const std::string& root, const std::string& bu
 }
 
 Result<std::vector<ProcGpu>> ListGpus(const std::string& root) {
-  Result<std::vector<ProcGpu>> gpus = ListGpusIn(JoinPath(root, "proc/driver/nvidia/gpus"));
+  Result<std::vector<ProcGpu>> gpus = ReadProcGpus(JoinPath(root, "proc"));
   // A driver container's root often has no /proc of its own; the kernel's is the same for all.
-  if (!gpus.ok() && root != "/") gpus = ListGpusIn("/proc/driver/nvidia/gpus");
+  if (!gpus.ok() && root != "/") gpus = ReadProcGpus("/proc");
   if (!gpus.ok()) {
     return Error(gpus.status().code(),
                  "no GPU is known: {}: load the driver (modprobe nvidia), or name its root "

@@ -11,6 +11,7 @@
 
 #include "src/base/status.h"
 #include "src/oci/capabilities.h"
+#include "src/oci/proc_gpus.h"
 #include "src/oci/rooted_dir.h"
 
 namespace tessera::oci {
@@ -62,21 +63,10 @@ Result<DriverFiles> FindDriver(const std::string& root, Capabilities capabilitie
 // FindDriver finds it. NOT_FOUND as above.
 Result<std::string> FindDriverLibrary(const std::string& root, std::string_view stem);
 
-// One GPU, as the kernel module describes it.
-struct ProcGpu {
-  std::string bus_id;  // 0000:07:00.0
-  std::string uuid;    // GPU-...
-  std::string model;   // NVIDIA A100-SXM4-80GB
-  int minor = -1;
-};
-
-// From <root>/proc/driver/nvidia/gpus, else from /proc. In the order of bus ids, which is the order
-// of indices that nvidia-smi shows. NOT_FOUND where neither is there.
+// ReadProcGpus of <root>/proc, else of /proc. NOT_FOUND where neither lists GPUs.
 Result<std::vector<ProcGpu>> ListGpus(const std::string& root);
 // A GPU's nodes of the Direct Rendering Manager, below /dev: dri/card1, dri/renderD128. Empty where the
 // module nvidia-drm is not loaded.
 std::vector<std::string> DrmNodes(const std::string& root, const std::string& bus_id);
-// The text of one "information" file.
-ProcGpu ParseGpuInformation(std::string bus_id, std::string_view text);
 
 }  // namespace tessera::oci

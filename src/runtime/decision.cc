@@ -96,7 +96,8 @@ std::vector<DeviceNode> CollectWithheld(const ConfigDocument& document, const st
   std::vector<DeviceNode> withheld;
   if (!document.AllowsAllDevices()) return withheld;
   for (const oci::ProcGpu& gpu : oci::ListGpus(driver_root).value_or({})) {
-    const std::string path = fmt::format("/dev/nvidia{}", gpu.minor);
+    if (!gpu.minor) continue;
+    const std::string path = fmt::format("/dev/nvidia{}", *gpu.minor);
     Result<DeviceNode> node = oci::LookAtDevice(JoinPath(dev_root, path), path);
     if (!node.ok()) continue;
     const bool is_given = std::ranges::any_of(given, [&](const DeviceNode& other) {
@@ -261,7 +262,13 @@ Result<Decision> DecideByEnvironment(const ConfigDocument& document, const Optio
     ASSIGN_OR_RETURN(const auto gpus, oci::ListGpus(options.driver_root));
     ASSIGN_OR_RETURN(const auto selected, SelectGpus(visible, gpus));
     for (const oci::ProcGpu& gpu : selected) {
-      const std::string path = fmt::format("/dev/nvidia{}", gpu.minor);
+      if (!gpu.minor) {
+        return Error(Code::kFailedPrecondition,
+                     "{}: the driver names no device minor for this GPU: run \"nvidia-smi\" on the "
+                     "host, or leave the GPU out of {}",
+                     gpu.bus_id, names::kEnvVisibleDevices);
+      }
+      const std::string path = fmt::format("/dev/nvidia{}", *gpu.minor);
       choice.gpus.push_back({gpu.uuid, path, JoinPath(options.dev_root, path), {}});
     }
   }

@@ -11,6 +11,7 @@
 
 #include "src/base/file.h"
 #include "src/base/strings.h"
+#include "src/oci/proc_gpus.h"
 
 namespace tessera::agent {
 namespace {
@@ -85,37 +86,24 @@ Status Link(const std::string& dev, const std::string& name, std::string* link, 
   return Status::Ok();
 }
 
-// "Device Minor: \t 3" in a GPU's information file.
-std::optional<uint32_t> MinorOf(const std::string& information) {
-  constexpr std::string_view kField = "Device Minor:";
-  for (const std::string_view line : Split(information, '\n')) {
-    if (line.substr(0, kField.size()) != kField) continue;
-    const Result<int64_t> minor = ParseInt(Trim(line.substr(kField.size())));
-    if (minor.ok() && *minor >= 0 && *minor < kModesetMinor) return static_cast<uint32_t>(*minor);
-  }
-  return std::nullopt;
-}
-
 // `complete`: these are all; false where a GPU does not tell its minor.
 std::vector<Node> Wanted(const DeviceNodeOptions& options, DeviceNodeReport* report,
                          bool* complete) {
-  const std::string gpus = JoinPath(options.proc_root, "driver/nvidia/gpus");
   std::vector<Node> nodes;
   *complete = true;
-  const auto folders = ListDir(gpus);
-  if (!folders.ok() || folders->empty()) return nodes;  // no driver: nothing to make
+  const std::vector<oci::ProcGpu> gpus = oci::ReadProcGpus(options.proc_root).value_or({});
+  if (gpus.empty()) return nodes;  // no driver: nothing to make
   std::string devices = ReadFile(JoinPath(options.proc_root, "devices"), kMaxProcFile).value_or("");
   if (devices.empty()) devices = ReadFile("/proc/devices", kMaxProcFile).value_or("");
   const uint32_t gpu_major = FindMajor(devices, {"nvidia", "nvidia-frontend"}).value_or(kGpuMajor);
-  for (const std::string& folder : *folders) {
-    const std::string path = JoinPath(JoinPath(gpus, folder), "information");
-    const auto text = ReadFile(path, kMaxProcFile);
-    const auto minor = text.ok() ? MinorOf(*text) : std::nullopt;
-    if (minor) {
-      nodes.push_back({"nvidia" + std::to_string(*minor), gpu_major, *minor});
+  for (const oci::ProcGpu& gpu : gpus) {
+    if (gpu.minor && *gpu.minor < static_cast<int>(kModesetMinor)) {
+      const auto minor = static_cast<uint32_t>(*gpu.minor);
+      nodes.push_back({"nvidia" + std::to_string(minor), gpu_major, minor});
     } else {
       *complete = false;
-      report->problems.push_back(path + " names no device minor");
+      report->problems.push_back(fmt::format("{}/driver/nvidia/gpus/{}/information names no device minor",
+                                             options.proc_root, gpu.bus_id));
     }
   }
   nodes.push_back({"nvidiactl", gpu_major, kControlMinor});

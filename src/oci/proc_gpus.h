@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+// The GPUs that NVIDIA's kernel module lists in /proc/driver/nvidia/gpus, which also names GPUs
+// that NVML does not answer for. Threads: any; ReadProcGpus reads files.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "src/base/status.h"
+
+namespace tessera::oci {
+
+struct ProcGpu {
+  std::string bus_id;  // the name of its folder: 0000:07:00.0
+  std::string uuid;    // GPU-..., with question marks before the GPU is initialized
+  std::string model;   // NVIDIA A100-SXM4-80GB
+  std::optional<int> minor;
+
+  // False for a GPU that was not initialized yet, or whose file could not be read.
+  bool HasUuid() const;
+};
+
+// The text of one file "information".
+ProcGpu ParseProcGpu(std::string bus_id, std::string_view text);
+
+// All GPUs below `proc_root`, in the order of bus ids, which is the order of the indices that
+// nvidia-smi shows. A GPU whose file cannot be read has only its bus id. NOT_FOUND: the module is
+// not loaded.
+Result<std::vector<ProcGpu>> ReadProcGpus(const std::string& proc_root);
+
+}  // namespace tessera::oci
