@@ -115,8 +115,8 @@ void AgentReader::Answer(const Agent& agent, int http_status, const Status& stat
   } else {
     uses_.problems[agent.node] = uses.status().Annotate("agent " + agent.pod);
   }
-  client_.runner().Post([this, pod = agent.pod, weak = std::weak_ptr<bool>(alive_)] {
-    if (weak.expired() || asked_.erase(pod) == 0) return;
+  client_.runner().Post([this, pod = agent.pod, weak = weak_.Get()] {
+    if (!weak || asked_.erase(pod) == 0) return;
     AskNext();
   });
 }

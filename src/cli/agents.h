@@ -13,6 +13,7 @@
 #include <memory>
 #include <string>
 
+#include "src/base/weak_ptr.h"
 #include "src/cli/usage.h"
 #include "src/kube/client.h"
 
@@ -52,7 +53,7 @@ class AgentReader {
   std::map<std::string, kube::Operation> asked_;  // by pod
   kube::Operation listing_;
   ClusterUses uses_;
-  const std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);
+  WeakPtrFactory<AgentReader> weak_{this};
 };
 
 }  // namespace tessera::cli

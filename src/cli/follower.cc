@@ -18,8 +18,8 @@ Follower::Follower(net::IoThread& io, TaskRunner& runner, SessionOptions options
 }
 
 void Follower::CheckLater() {
-  runner_.PostDelayed(kReload, [this, weak = std::weak_ptr<bool>(alive_)] {
-    if (weak.expired()) return;
+  runner_.PostDelayed(kReload, [this, weak = weak_.Get()] {
+    if (!weak) return;
     Check();
     CheckLater();
   });

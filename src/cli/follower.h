@@ -11,6 +11,7 @@
 #include <optional>
 #include <string>
 
+#include "src/base/weak_ptr.h"
 #include "src/cli/session.h"
 
 namespace tessera::cli {
@@ -46,7 +47,7 @@ class Follower {
   std::unique_ptr<Session> session_;
   std::unique_ptr<Session> next_;  // with the configuration that was read last
   std::optional<bool> noticed_;  // the outage in the last notice: whether credentials were rejected
-  const std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);
+  WeakPtrFactory<Follower> weak_{this};
 };
 
 }  // namespace tessera::cli

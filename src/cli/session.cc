@@ -35,8 +35,8 @@ Session::Session(net::IoThread& io, TaskRunner& runner, SessionOptions options, 
       options_(std::move(options)),
       on_ready_(std::move(on_ready)),
       client_(io, runner, options_.config, ClientOptionsOf(options_.timeout)) {
-  runner_.PostDelayed(options_.timeout, [this, weak = std::weak_ptr<bool>(alive_)] {
-    if (weak.expired()) return;
+  runner_.PostDelayed(options_.timeout, [this, weak = weak_.Get()] {
+    if (!weak) return;
     Finish(Error(Code::kDeadlineExceeded,
                  "{} has not told all nodes and pods within {} s{}{}: "
                  "give it more with --timeout",
@@ -50,8 +50,8 @@ Session::Session(net::IoThread& io, TaskRunner& runner, SessionOptions options, 
 Session::~Session() = default;
 
 void Session::ProbeLater() {
-  runner_.PostDelayed(options_.probe, [this, weak = std::weak_ptr<bool>(alive_)] {
-    if (!weak.expired()) Probe();
+  runner_.PostDelayed(options_.probe, [this, weak = weak_.Get()] {
+    if (weak) Probe();
   });
 }
 
@@ -104,8 +104,8 @@ void Session::Begin(device::MemoryUnit unit, bool with_quota) {
 
 // The feed that calls us may not go meanwhile.
 void Session::BeginLater(device::MemoryUnit unit, bool with_quota) {
-  runner_.Post([this, unit, with_quota, weak = std::weak_ptr<bool>(alive_)] {
-    if (!weak.expired()) Begin(unit, with_quota);
+  runner_.Post([this, unit, with_quota, weak = weak_.Get()] {
+    if (weak) Begin(unit, with_quota);
   });
 }
 
@@ -113,8 +113,8 @@ void Session::Finish(Status status) {
   if (!on_ready_) return;
   // It may destroy us.
   runner_.Post([on_ready = std::exchange(on_ready_, nullptr), status = std::move(status),
-                weak = std::weak_ptr<bool>(alive_)] {
-    if (!weak.expired()) on_ready(status);
+                weak = weak_.Get()] {
+    if (weak) on_ready(status);
   });
 }
 

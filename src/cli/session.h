@@ -19,6 +19,7 @@
 #include "src/base/clock.h"
 #include "src/base/status.h"
 #include "src/base/task_runner.h"
+#include "src/base/weak_ptr.h"
 #include "src/cli/snapshot.h"
 #include "src/cli/view.h"
 #include "src/kube/client.h"
@@ -95,7 +96,7 @@ class Session final : private ledger::ClusterFeed::Delegate {
   std::unique_ptr<ledger::ClusterLedger> ledger_;
   std::unique_ptr<Snapshot> snapshot_;
   std::unique_ptr<ledger::ClusterFeed> feed_;  // instead, where it follows
-  const std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);
+  WeakPtrFactory<Session> weak_{this};
 };
 
 // `kubeconfig` if it is not empty, else the files of $KUBECONFIG, else ~/.kube/config, else the pod's

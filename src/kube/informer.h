@@ -21,6 +21,7 @@
 #include <utility>
 #include <vector>
 
+#include "src/base/weak_ptr.h"
 #include "src/kube/client.h"
 #include "src/kube/objects.h"
 #include "src/kube/uid.h"
@@ -70,7 +71,6 @@ class Informer final : private Watch::Delegate {
     watch_ = std::make_unique<Watch>(client, std::move(what), static_cast<Watch::Delegate&>(*this),
                                      options);
   }
-  ~Informer() override { *alive_ = false; }
 
   // Whether everything has come once.
   bool synced() const { return synced_; }
@@ -103,14 +103,14 @@ class Informer final : private Watch::Delegate {
     for (const auto& [uid, round] : outlines_) {
       if (round != round_) outlines_gone.push_back(uid);
     }
-    const auto alive = alive_;
+    const auto weak = weak_.Get();
     for (const std::string& key : gone) {
       Remove(key);
-      if (!*alive) return;
+      if (!weak) return;
     }
     for (const Uid& uid : outlines_gone) {
       RemoveOutline(uid);
-      if (!*alive) return;
+      if (!weak) return;
     }
     synced_ = true;
     handler_.OnSynced();
@@ -127,24 +127,24 @@ class Informer final : private Watch::Delegate {
       if (outline != outlines_.end()) outline->second = round_;
       return handler_.OnTrouble(status, Duration::zero());
     }
-    const auto alive = alive_;
+    const auto weak = weak_.Get();
     if (is_outline_ != nullptr) {
       const Uid uid = Uid::Of(now.meta.uid);
       if (is_outline_(now)) {
         Remove(key);
-        if (!*alive) return;
+        if (!weak) return;
         outlines_[uid] = round_;
         return handler_.OnOutline(now);
       }
       RemoveOutline(uid);
-      if (!*alive) return;
+      if (!weak) return;
     }
     if (found == entries_.end()) return Insert(key, std::move(now));
     T& known = found->second.object;
     if (known.meta.resource_version == now.meta.resource_version) return;
     if (known.meta.uid != now.meta.uid) {
       Remove(key);
-      if (*alive) Insert(key, std::move(now));
+      if (weak) Insert(key, std::move(now));
       return;
     }
     const T before = std::exchange(known, std::move(now));
@@ -155,9 +155,9 @@ class Informer final : private Watch::Delegate {
     ObjectMeta meta;
     const Status status = DecodeMeta(raw, &meta);
     if (!status.ok()) return handler_.OnTrouble(status, Duration::zero());
-    const auto alive = alive_;
+    const auto weak = weak_.Get();
     Remove(KeyOf(meta));
-    if (*alive) RemoveOutline(Uid::Of(meta.uid));
+    if (weak) RemoveOutline(Uid::Of(meta.uid));
   }
 
   void OnTrouble(const Status& status, Duration retry_in) override {
@@ -190,8 +190,8 @@ class Informer final : private Watch::Delegate {
   std::unordered_map<Uid, uint64_t, Uid::Hash> outlines_;  // the round of each
   uint64_t round_ = 0;
   bool synced_ = false;
-  std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);
   std::unique_ptr<Watch> watch_;
+  WeakPtrFactory<Informer> weak_{this};
 };
 
 }  // namespace tessera::kube

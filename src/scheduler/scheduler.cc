@@ -9,6 +9,7 @@
 #include "api/names.h"
 #include "src/admission/server.h"
 #include "src/base/log.h"
+#include "src/base/weak_ptr.h"
 #include "src/certificates/certificate_plan.h"
 #include "src/kube/config.h"
 #include "src/kube/lease.h"
@@ -76,7 +77,6 @@ class Scheduler::Impl : private kube::LeaderElector::Delegate,
  public:
   Impl(TaskRunner* runner, net::IoThread* io, SchedulerOptions options)
       : runner_(*runner), io_(*io), options_(std::move(options)) {}
-  ~Impl() override { *alive_ = false; }
 
   Status Start();
   void Stop(std::function<void()> on_done);
@@ -149,7 +149,7 @@ class Scheduler::Impl : private kube::LeaderElector::Delegate,
   std::unique_ptr<net::HttpServer> server_, status_server_;
   std::unique_ptr<ExtenderCertificates> certificates_;
   std::unique_ptr<admission::AdmissionServer> admission_;
-  std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);
+  WeakPtrFactory<Impl> weak_{this};
 };
 
 Status Scheduler::Impl::Start() {
@@ -390,25 +390,25 @@ void Scheduler::Impl::Tell(const kube::PodObject& pod, kube::EventKind kind,
 
 void Scheduler::Impl::Tick() {
   if (term_) term_->Tick();
-  runner_.PostDelayed(kTick, [this, alive = alive_] {
-    if (*alive) Tick();
+  runner_.PostDelayed(kTick, [this, weak = weak_.Get()] {
+    if (weak) Tick();
   });
 }
 
 void Scheduler::Impl::Stop(std::function<void()> on_done) {
   stopping_ = true;
-  const auto unanswered = [this, alive = alive_]() -> size_t {
-    return *alive && term_ ? term_->bindings_unanswered() : 0;
+  const auto unanswered = [this, weak = weak_.Get()]() -> size_t {
+    return weak && term_ ? term_->bindings_unanswered() : 0;
   };
-  Drain(runner_, kStopPatience, unanswered, [this, alive = alive_, on_done](size_t left) {
-    if (!*alive) return;
+  Drain(runner_, kStopPatience, unanswered, [this, weak = weak_.Get(), on_done](size_t left) {
+    if (!weak) return;
     if (left > 0) {
       Log(Severity::kWarning,
           "the Lease is not given back: bindings without an answer may still take effect",
           {{"bindings", left}});
     }
-    const auto release = [this, alive, on_done, left] {
-      if (!*alive) return;
+    const auto release = [this, weak, on_done, left] {
+      if (!weak) return;
       if (elector_ && left == 0) return elector_->Release(on_done);
       on_done();
     };
