@@ -22,8 +22,4 @@ struct Identity {
 // Nothing where the container is not of Kubernetes. Members that the engine does not tell are empty.
 std::optional<Identity> FindIdentity(const oci::ConfigDocument& document);
 
-// "/kubepods/burstable/pod5d1c.../x" or "kubepods-pod5d1c_....slice:cri-containerd:x": the UID with
-// dashes; empty where there is none.
-std::string PodUidInCgroup(std::string_view cgroups_path);
-
 }  // namespace tessera::runtime

@@ -90,12 +90,16 @@ TEST(Identity, PodmanIsNotKubernetesThoughItBorrowsNamesOfCrio) {
 
 TEST(Identity, ThePodUidStandsInTheCgroupWhereTheEngineIsOld) {
   const std::string uid = "0f5a1c86-1c4f-4d0e-9b3c-0d6f6a9b1a11";
-  EXPECT_EQ(PodUidInCgroup("/kubepods/burstable/pod" + uid + "/abc"), uid);
-  EXPECT_EQ(PodUidInCgroup("kubepods-besteffort-pod0f5a1c86_1c4f_4d0e_9b3c_0d6f6a9b1a11.slice:"
-                           "cri-containerd:abc"),
+  const auto uid_at = [](const std::string& path) {
+    const auto identity = FindIdentity(Document(R"({"linux":{"cgroupsPath":")" + path + R"("}})"));
+    return identity ? identity->pod_uid : "no pod";
+  };
+  EXPECT_EQ(uid_at("/kubepods/burstable/pod" + uid + "/abc"), uid);
+  EXPECT_EQ(uid_at("kubepods-besteffort-pod0f5a1c86_1c4f_4d0e_9b3c_0d6f6a9b1a11.slice:"
+                   "cri-containerd:abc"),
             uid);
-  EXPECT_EQ(PodUidInCgroup("/kubepods/podx/abc"), "");
-  EXPECT_EQ(PodUidInCgroup("/user/pod" + uid), "");
+  EXPECT_EQ(uid_at("/kubepods/podx/abc"), "");
+  EXPECT_EQ(uid_at("/user/pod" + uid), "no pod");
   EXPECT_TRUE(FindIdentity(Document(R"({"linux":{"cgroupsPath":"/kubepods/x"}})")));
   EXPECT_FALSE(FindIdentity(Document(R"({"linux":{"cgroupsPath":"/docker/x"}})")));
 }

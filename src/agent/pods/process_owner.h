@@ -10,13 +10,11 @@
 #include <string>
 #include <string_view>
 
+#include "src/grant/pod_cgroup.h"
+
 namespace tessera::agent {
 
-struct ProcessOwner {
-  std::string pod_uid;       // "fd3b355a-665c-4c95-8e7f-61fd2111689f"
-  std::string container_id;  // "" for a process of the pod itself
-  bool operator==(const ProcessOwner&) const = default;
-};
+using ProcessOwner = grant::PodCgroup;
 
 // From the text of /proc/<pid>/cgroup; nothing for a process outside pods.
 std::optional<ProcessOwner> ParseProcessOwner(std::string_view cgroup);
