@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Validates and mutates the GPU request of a new pod. docs/admission.md has the rules.
+// Validates and mutates the GPU request of a new pod. docs/reference/admission.md has the rules.
 //
 //   Mutate    removes annotations that say what a pod was given. A new pod was given nothing, so
 //             they are forged, or copied from another pod. Sets a RuntimeClass, if configured.
