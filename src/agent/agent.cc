@@ -24,6 +24,7 @@
 #include "src/base/dir_watcher.h"
 #include "src/base/log.h"
 #include "src/base/version.h"
+#include "src/base/weak_ptr.h"
 #include "src/gpu/driver_files.h"
 #include "src/gpu/driver_gate.h"
 #include "src/gpu/nvml_library.h"
@@ -100,9 +101,9 @@ class Agent::Impl {
   // What calls `method` on our thread, from any.
   template <typename T>
   std::function<void(const T&)> OnMain(void (Impl::*method)(const T&)) {
-    return [this, method, weak = std::weak_ptr<bool>(alive_)](const T& value) {
+    return [this, method, weak = weak_.Get()](const T& value) {
       runner_->Post([this, method, weak, value] {
-        if (!weak.expired()) (this->*method)(value);
+        if (weak) (this->*method)(value);
       });
     };
   }
@@ -138,7 +139,7 @@ class Agent::Impl {
   WithheldGpus withheld_;
   std::shared_ptr<const ContainerUses> container_uses_;
   std::string last_node_problem_;
-  const std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);
+  WeakPtrFactory<Impl> weak_{this};
 };
 
 Status Agent::Impl::Start() {
@@ -217,16 +218,16 @@ Status Agent::Impl::StartGrants() {
   grants.nvml = MakeLoader();
   grants.service.release.bound = options_.release_timeout;
   grants.service.release.on_withheld = OnMain(&Impl::OnWithheld);
-  grants.on_usage_changed = [this, weak = std::weak_ptr<bool>(alive_)](
+  grants.on_usage_changed = [this, weak = weak_.Get()](
                                 std::shared_ptr<const NodeUse> use) {
     runner_->Post([this, weak, use = std::move(use)] {
-      if (!weak.expired() && plugins_) plugins_->SetUse(use);
+      if (weak && plugins_) plugins_->SetUse(use);
     });
   };
-  grants.on_container_uses = [this, weak = std::weak_ptr<bool>(alive_)](
+  grants.on_container_uses = [this, weak = weak_.Get()](
                                  std::shared_ptr<const ContainerUses> uses) {
     runner_->Post([this, weak, uses = std::move(uses)] {
-      if (!weak.expired()) container_uses_ = uses;
+      if (weak) container_uses_ = uses;
     });
   };
   grants_ = std::make_unique<GrantsThread>(grants, &devices_, &*sealer_, &metrics_.grants);
@@ -234,8 +235,8 @@ Status Agent::Impl::StartGrants() {
 }
 
 void Agent::Impl::KeepLookingAtNode() {
-  runner_->PostDelayed(kNodeLook, [this, weak = std::weak_ptr<bool>(alive_)] {
-    if (weak.expired()) return;
+  runner_->PostDelayed(kNodeLook, [this, weak = weak_.Get()] {
+    if (!weak) return;
     publisher_->Recheck();
     KeepLookingAtNode();
   });
@@ -243,8 +244,8 @@ void Agent::Impl::KeepLookingAtNode() {
 
 // A kubelet that registers its node anew sets the resources to 0 that it does not know.
 void Agent::Impl::LookAtNodeSoon() {
-  runner_->PostDelayed(kNodeRegistered, [this, weak = std::weak_ptr<bool>(alive_)] {
-    if (!weak.expired() && publisher_) publisher_->Recheck();
+  runner_->PostDelayed(kNodeRegistered, [this, weak = weak_.Get()] {
+    if (weak && publisher_) publisher_->Recheck();
   });
 }
 
@@ -331,8 +332,8 @@ void Agent::Impl::RetryDeviceNodes() {
   const bool well = snapshot != nullptr && snapshot->problem.empty() && !snapshot->gpus.empty();
   if (well || node_retry_armed_) return;
   node_retry_armed_ = true;
-  runner_->PostDelayed(kDeviceNodeRetry, [this, weak = std::weak_ptr<bool>(alive_)] {
-    if (weak.expired()) return;
+  runner_->PostDelayed(kDeviceNodeRetry, [this, weak = weak_.Get()] {
+    if (!weak) return;
     node_retry_armed_ = false;
     RetryDeviceNodes();
   });
@@ -365,10 +366,10 @@ void Agent::Impl::LoadModule(const std::string& module) {
   next_modprobe_ = now + kModprobeRetry;
   if (!modprobe_) modprobe_ = std::make_unique<Worker>("modprobe");
   modprobe_->Post([this, module, runner = runner_, root = options_.driver_root_ctr_path,
-                   weak = std::weak_ptr<bool>(alive_)] {
+                   weak = weak_.Get()] {
     const Status loaded = LoadKernelModule(root, module);
     runner->Post([this, module, loaded, weak] {
-      if (weak.expired()) return;
+      if (!weak) return;
       if (!loaded.ok()) {
         Log(Severity::kError, "cannot load a kernel module", {{"error", loaded.message()}});
         return;
@@ -431,8 +432,8 @@ void Agent::Impl::SetDriverReleased(bool released) {
   inventory_->PollNow();
   // A session that was being opened is seen at the second look.
   for (const Duration delay : {kReleaseLook, 4 * kReleaseLook}) {
-    runner_->PostDelayed(delay, [this, weak = std::weak_ptr<bool>(alive_)] {
-      if (weak.expired()) return;
+    runner_->PostDelayed(delay, [this, weak = weak_.Get()] {
+      if (!weak) return;
       if (grants_) grants_->RefreshDriver();
       if (manager_page_) manager_page_->RefreshDriver();
     });
@@ -479,8 +480,8 @@ void Agent::Impl::OnInventory(const gpu::InventorySnapshot& reported) {
   Publish();
   // Other GPUs have other nodes, and a driver that left and comes back may wait for them.
   if (options_.create_device_nodes) {
-    runner_->Post([this, weak = std::weak_ptr<bool>(alive_)] {
-      if (!weak.expired()) RetryDeviceNodes();
+    runner_->Post([this, weak = weak_.Get()] {
+      if (weak) RetryDeviceNodes();
     });
   }
   // Tabulated before the kubelet asks, but after it has our list.

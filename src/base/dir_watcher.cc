@@ -15,8 +15,7 @@ namespace tessera {
 DirWatcher::DirWatcher(TaskRunner* runner, std::string dir, Events events)
     : runner_(runner),
       dir_(std::move(dir)),
-      events_(std::move(events)),
-      self_(std::make_shared<DirWatcher*>(this)) {}
+      events_(std::move(events)) {}
 
 DirWatcher::~DirWatcher() {
   if (inotify_.valid()) runner_->Unwatch(inotify_.get());
@@ -43,22 +42,22 @@ void DirWatcher::Watch() {
 }
 
 void DirWatcher::WatchLater() {
-  runner_->PostDelayed(kRetry, [weak = std::weak_ptr<DirWatcher*>(self_)] {
-    if (const auto self = weak.lock()) (*self)->Watch();
+  runner_->PostDelayed(kRetry, [weak = weak_.Get()] {
+    if (weak) weak->Watch();
   });
 }
 
 void DirWatcher::Read() {
   alignas(inotify_event) char buffer[8192];
   const ssize_t count = ::read(inotify_.get(), buffer, sizeof(buffer));
-  const std::weak_ptr<DirWatcher*> weak = self_;
+  const WeakPtr<DirWatcher> weak = weak_.Get();
   for (ssize_t at = 0; at < count;) {
     inotify_event event;
     std::memcpy(&event, buffer + at, sizeof(event));
     const std::string name = event.len > 0 ? buffer + at + sizeof(event) : "";
     at += static_cast<ssize_t>(sizeof(event) + event.len);
     // A handler may destroy the watcher.
-    if (!Handle(event.mask, name) || weak.expired()) return;
+    if (!Handle(event.mask, name) || !weak) return;
   }
 }
 

@@ -9,6 +9,7 @@
 
 #include "src/base/file.h"
 #include "src/base/task_runner.h"
+#include "src/base/weak_ptr.h"
 
 namespace tessera {
 
@@ -45,7 +46,7 @@ class DirWatcher {
   const Events events_;
   Fd inotify_;
   bool complained_ = false;
-  const std::shared_ptr<DirWatcher*> self_;
+  WeakPtrFactory<DirWatcher> weak_{this};
 };
 
 }  // namespace tessera

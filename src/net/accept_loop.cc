@@ -51,8 +51,8 @@ void AcceptLoop::Accept() {
         {{"socket", listener_.path()}, {"error", std::strerror(error)}});
   }
   Pause();
-  runner_->PostDelayed(kPause, [this, weak = std::weak_ptr<AcceptLoop*>(self_)] {
-    if (!weak.expired()) Resume();
+  runner_->PostDelayed(kPause, [this, weak = weak_.Get()] {
+    if (weak) Resume();
   });
 }
 

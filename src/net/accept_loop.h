@@ -9,6 +9,7 @@
 #include <string>
 
 #include "src/base/task_runner.h"
+#include "src/base/weak_ptr.h"
 #include "src/net/unix_listener.h"
 
 namespace tessera::net {
@@ -39,7 +40,7 @@ class AcceptLoop {
   UnixListener listener_;
   bool watching_ = false;
   bool complained_ = false;
-  const std::shared_ptr<AcceptLoop*> self_ = std::make_shared<AcceptLoop*>(this);
+  WeakPtrFactory<AcceptLoop> weak_{this};
 };
 
 }  // namespace tessera::net

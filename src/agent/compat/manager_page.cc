@@ -150,9 +150,9 @@ void ManagerPage::Gather(Write write, const net::HttpServer::Reply& reply) {
     };
     // The holdings come on another thread; whether we still live is looked at on ours.
     sources_.holdings(
-        [answer, runner = runner_, weak = std::weak_ptr<bool>(alive_)](Holdings holdings) {
+        [answer, runner = runner_, weak = weak_.Get()](Holdings holdings) {
           runner->Post([answer, weak, holdings = std::move(holdings)] {
-            if (!weak.expired()) answer(holdings);
+            if (weak) answer(holdings);
           });
         });
   });

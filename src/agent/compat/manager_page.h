@@ -15,6 +15,7 @@
 #include "src/agent/kubelet/device_set.h"
 #include "src/agent/pods/process_owner.h"
 #include "src/base/task_runner.h"
+#include "src/base/weak_ptr.h"
 #include "src/gpu/process_reader.h"
 #include "src/net/http_server.h"
 
@@ -59,8 +60,8 @@ class ManagerPage {
   const std::string node_;
   const Sources sources_;
   gpu::ProcessReader reader_;
-  const std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);
   std::unique_ptr<net::HttpServer> server_;
+  WeakPtrFactory<ManagerPage> weak_{this};
 };
 
 }  // namespace tessera::agent

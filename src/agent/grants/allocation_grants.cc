@@ -115,8 +115,8 @@ bool AllocationGrants::Again(const CallPtr& call, Duration pause,
   const MonotonicTime paused = runner_->clock().Now();
   if (paused >= call->until) return false;
   runner_->PostDelayed(pause,
-                       [this, call, step, paused, weak = std::weak_ptr<AllocationGrants*>(self_)] {
-                         if (weak.expired()) return;
+                       [this, call, step, paused, weak = weak_.Get()] {
+                         if (!weak) return;
                          call->waited += runner_->clock().Now() - paused;
                          (this->*step)(call);
                        });

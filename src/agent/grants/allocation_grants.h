@@ -25,6 +25,7 @@
 #include "src/agent/kubelet/kubelet.h"
 #include "src/agent/pods/pods.h"
 #include "src/base/task_runner.h"
+#include "src/base/weak_ptr.h"
 
 namespace tessera::agent {
 
@@ -80,7 +81,7 @@ class AllocationGrants {
   const device::MemoryUnit unit_;
   GrantMetrics* const metrics_;
   std::optional<Claim> half_;  // the first claim of an unknown container with two resources
-  const std::shared_ptr<AllocationGrants*> self_ = std::make_shared<AllocationGrants*>(this);
+  WeakPtrFactory<AllocationGrants> weak_{this};
 };
 
 // The claim under which the ledger keeps the IDs of one Allocate call.

@@ -73,8 +73,8 @@ void EndedPods::StartList() {
   auto served = std::make_shared<std::vector<PodsDone>>(std::move(waiting_));
   waiting_.clear();
   kubelet_->List(
-      [this, served, weak = std::weak_ptr<EndedPods*>(self_)](const Result<PodDevices>& pods) {
-        if (weak.expired()) return;
+      [this, served, weak = weak_.Get()](const Result<PodDevices>& pods) {
+        if (!weak) return;
         listing_ = false;
         for (const PodsDone& done : *served) done(pods);
         if (!waiting_.empty() && !listing_) StartList();
@@ -172,8 +172,8 @@ void EndedPods::ScheduleCheck() {
 void EndedPods::CheckAfter(Duration pause) {
   if (check_planned_) return;
   check_planned_ = true;
-  runner_->PostDelayed(pause, [this, weak = std::weak_ptr<EndedPods*>(self_)] {
-    if (weak.expired()) return;
+  runner_->PostDelayed(pause, [this, weak = weak_.Get()] {
+    if (!weak) return;
     check_planned_ = false;
     Check();
   });
@@ -224,8 +224,8 @@ void EndedPods::ReleaseLeft(Keys gone, std::function<void()> done) {
     return done();
   }
   options_.processes->Read([this, gone = std::move(gone), done = std::move(done),
-                            weak = std::weak_ptr<EndedPods*>(self_)](const ProcessSightings& seen) {
-    if (weak.expired()) return;
+                            weak = weak_.Get()](const ProcessSightings& seen) {
+    if (!weak) return;
     Judge(gone, seen);
     done();
   });
@@ -307,8 +307,8 @@ void EndedPods::PublishWithheld() {
 void EndedPods::PruneLater() {
   if (prune_planned_ || (ledger_->entries().empty() && ledger_->spent() == 0)) return;
   prune_planned_ = true;
-  runner_->PostDelayed(kPruneInterval, [this, weak = std::weak_ptr<EndedPods*>(self_)] {
-    if (weak.expired()) return;
+  runner_->PostDelayed(kPruneInterval, [this, weak = weak_.Get()] {
+    if (!weak) return;
     prune_planned_ = false;
     const Status tidied = ledger_->Tidy(runner_->clock().WallNow());
     if (!tidied.ok()) Log(Severity::kError, tidied.message());

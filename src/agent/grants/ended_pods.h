@@ -28,6 +28,7 @@
 #include "src/agent/pods/pod_processes.h"
 #include "src/agent/pods/pods.h"
 #include "src/base/task_runner.h"
+#include "src/base/weak_ptr.h"
 
 namespace tessera::agent {
 
@@ -122,7 +123,7 @@ class EndedPods {
   Keys missing_;  // their pods were not listed at the last pruning
   std::map<GrantLedger::Key, Leaving> leaving_;
   WithheldGpus withheld_;
-  const std::shared_ptr<EndedPods*> self_ = std::make_shared<EndedPods*>(this);
+  WeakPtrFactory<EndedPods> weak_{this};
 };
 
 }  // namespace tessera::agent

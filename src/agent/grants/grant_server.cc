@@ -47,8 +47,7 @@ GrantServer::GrantServer(TaskRunner* runner, GrantServerLimits limits, GrantMetr
       limits_(limits),
       metrics_(metrics),
       handler_(std::move(handler)),
-      accept_loop_(runner, [this](Fd fd) { OnConnection(std::move(fd)); }),
-      self_(std::make_shared<GrantServer*>(this)) {}
+      accept_loop_(runner, [this](Fd fd) { OnConnection(std::move(fd)); }) {}
 
 GrantServer::~GrantServer() {
   accept_loop_.Close();
@@ -71,8 +70,8 @@ void GrantServer::OnConnection(Fd fd) {
   connections_[id].fd = std::move(fd);
   connections_[id].came = runner_->clock().Now();
   runner_->WatchReadable(raw, [this, id] { Read(id); });
-  runner_->PostDelayed(limits_.request, [this, id, weak = std::weak_ptr<GrantServer*>(self_)] {
-    if (weak.expired()) return;
+  runner_->PostDelayed(limits_.request, [this, id, weak = weak_.Get()] {
+    if (!weak) return;
     const auto found = connections_.find(id);
     if (found == connections_.end() || found->second.handling) return;
     Answer(id, Status(Code::kDeadlineExceeded, "the request did not come in time"));
@@ -91,8 +90,8 @@ void GrantServer::MakeRoom() {
   if (rest <= Duration::zero()) {
     return Answer(oldest->first, Status(Code::kResourceExhausted, "too many requests at once"));
   }
-  runner_->PostDelayed(rest, [this, weak = std::weak_ptr<GrantServer*>(self_)] {
-    if (!weak.expired()) MakeRoom();
+  runner_->PostDelayed(rest, [this, weak = weak_.Get()] {
+    if (weak) MakeRoom();
   });
 }
 
@@ -132,9 +131,9 @@ void GrantServer::Dispatch(uint64_t id, Connection* connection) {
   const Result<grant::Request> request = grant::DecodeRequest(connection->received);
   if (!request.ok()) return Answer(id, request.status());
   connection->received.clear();
-  handler_(*request, [this, id, weak = std::weak_ptr<GrantServer*>(self_),
+  handler_(*request, [this, id, weak = weak_.Get(),
                       request = *request](const Result<grant::Grant>& reply) {
-    if (weak.expired()) return;
+    if (!weak) return;
     if (request.kind == grant::Request::Kind::kGrant) LogAnswer(request, reply);
     Answer(id, reply);
   });

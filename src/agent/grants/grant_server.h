@@ -15,6 +15,7 @@
 #include "src/agent/grants/grant_metrics.h"
 #include "src/base/file.h"
 #include "src/base/task_runner.h"
+#include "src/base/weak_ptr.h"
 #include "src/grant/message.h"
 #include "src/net/accept_loop.h"
 
@@ -71,7 +72,7 @@ class GrantServer {
   net::AcceptLoop accept_loop_;
   std::map<uint64_t, Connection> connections_;  // by age
   uint64_t next_id_ = 1;
-  const std::shared_ptr<GrantServer*> self_;
+  WeakPtrFactory<GrantServer> weak_{this};
 };
 
 }  // namespace tessera::agent

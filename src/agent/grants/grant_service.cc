@@ -75,8 +75,7 @@ GrantService::GrantService(TaskRunner* runner, GrantOptions options, const Devic
       limit_changes_(options_.limits_dir, &limits_, ledger, pods),
       occupancy_(ledger, pods),
       ended_(runner, ledger, kubelet, pods, WithMetrics(options_.release, options_.metrics),
-             [this] { ScheduleUsage(); }),
-      self_(std::make_shared<GrantService*>(this)) {
+             [this] { ScheduleUsage(); }) {
   if (pods_ != nullptr) pods_->Start(this);
   if (pods_ != nullptr && options_.on_unredeemed) ScheduleTokenCheck();
   ScheduleUsage();
@@ -191,8 +190,8 @@ void GrantService::AnswerAfterLook(Question question,
           return asked->reply(Error(Code::kUnavailable, "{}; the kubelet tries again", *leaving));
         }
         runner_->PostDelayed(kLeavingPause,
-                             [this, asked, weak = std::weak_ptr<GrantService*>(self_)] {
-                               if (!weak.expired()) Answer(std::move(*asked));
+                             [this, asked, weak = weak_.Get()] {
+                               if (weak) Answer(std::move(*asked));
                              });
       });
 }
@@ -304,8 +303,8 @@ Result<grant::Grant> GrantService::Bind(const Question& question, const PlannedG
     ended_.PruneLater();
     ScheduleUsage();
     // After the answer, because the container waits for the answer and not for annotations.
-    runner_->Post([this, uid = question.who.pod_uid, weak = std::weak_ptr<GrantService*>(self_)] {
-      if (weak.expired()) return;
+    runner_->Post([this, uid = question.who.pod_uid, weak = weak_.Get()] {
+      if (!weak) return;
       PublishAssignment(uid);
       const auto* pod = pods_ != nullptr ? occupancy_.Find(uid) : nullptr;
       if (pod != nullptr) limit_changes_.OnGranted(**pod);
@@ -338,8 +337,8 @@ Result<std::string> GrantService::WriteLimits(const GrantLedger::Entry& entry,
 void GrantService::Wait(Question question) {
   const auto waiting = std::make_shared<Question>(std::move(question));
   waiting_.push_back(waiting);
-  runner_->PostDelayed(kPodPatience, [this, waiting, weak = std::weak_ptr<GrantService*>(self_)] {
-    if (weak.expired() || std::erase(waiting_, waiting) == 0) return;
+  runner_->PostDelayed(kPodPatience, [this, waiting, weak = weak_.Get()] {
+    if (!weak || std::erase(waiting_, waiting) == 0) return;
     const Status trouble = pods_->trouble();
     waiting->reply(Error(
         Code::kUnavailable,
@@ -416,8 +415,8 @@ void GrantService::PublishAssignment(const std::string& uid) {
 }
 
 void GrantService::ScheduleTokenCheck() {
-  runner_->PostDelayed(kTokenInterval, [this, weak = std::weak_ptr<GrantService*>(self_)] {
-    if (weak.expired()) return;
+  runner_->PostDelayed(kTokenInterval, [this, weak = weak_.Get()] {
+    if (!weak) return;
     ScheduleTokenCheck();
     const bool any = std::any_of(pods_->pods().begin(), pods_->pods().end(), [](const auto& pod) {
       return !pod.second->ended && pod.second->request.ok() &&
@@ -454,8 +453,8 @@ void GrantService::ScheduleUsage() {
   if (!on_usage_changed_ || usage_planned_) return;
   usage_planned_ = true;
   // Pods come in bursts, and the kubelet updates the Node only every ten seconds.
-  runner_->PostDelayed(kUsagePause, [this, weak = std::weak_ptr<GrantService*>(self_)] {
-    if (weak.expired()) return;
+  runner_->PostDelayed(kUsagePause, [this, weak = weak_.Get()] {
+    if (!weak) return;
     usage_planned_ = false;
     RefreshUsage();
   });

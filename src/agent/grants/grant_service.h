@@ -42,6 +42,7 @@
 #include "src/agent/kubelet/kubelet.h"
 #include "src/agent/pods/pods.h"
 #include "src/base/task_runner.h"
+#include "src/base/weak_ptr.h"
 #include "src/device/limit_variables.h"
 #include "src/grant/message.h"
 #include "src/grant/token.h"
@@ -164,7 +165,7 @@ class GrantService final : public Pods::Listener {
   bool usage_planned_ = false;
   std::vector<std::string> seen_unredeemed_;  // at the last look
   std::vector<std::string> unredeemed_;       // as reported
-  const std::shared_ptr<GrantService*> self_;
+  WeakPtrFactory<GrantService> weak_{this};
 };
 
 }  // namespace tessera::agent

@@ -67,8 +67,8 @@ void StartChecks::Ask(const CallPtr& call) {
                                 "the kubelet could not be asked which container has {}: {}",
                                 call->resource, listed.status().message()));
     }
-    runner_->PostDelayed(kPause, [this, call, weak = std::weak_ptr<StartChecks*>(self_)] {
-      if (!weak.expired()) Ask(call);
+    runner_->PostDelayed(kPause, [this, call, weak = weak_.Get()] {
+      if (weak) Ask(call);
     });
   });
 }

@@ -25,6 +25,7 @@
 #include "src/agent/kubelet/kubelet.h"
 #include "src/agent/pods/pods.h"
 #include "src/base/task_runner.h"
+#include "src/base/weak_ptr.h"
 
 namespace tessera::agent {
 
@@ -87,7 +88,7 @@ class StartChecks {
   const Pods* const pods_;
   const DeviceSetHolder* const devices_;
   GrantMetrics* const metrics_;
-  const std::shared_ptr<StartChecks*> self_ = std::make_shared<StartChecks*>(this);
+  WeakPtrFactory<StartChecks> weak_{this};
 };
 
 }  // namespace tessera::agent

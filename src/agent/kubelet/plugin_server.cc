@@ -12,6 +12,7 @@
 
 #include "deviceplugin_v1beta1.grpc.pb.h"
 #include "src/base/log.h"
+#include "src/base/weak_ptr.h"
 #include "src/net/accept_loop.h"
 
 namespace tessera::agent {
@@ -47,7 +48,7 @@ class StreamHub {
   void Publish(DeviceList list);
   void CloseAll();
   grpc::ServerWriteReactor<DeviceList>* Open(grpc::CallbackServerContext* context);
-  int open() const { return *open_; }
+  int open() const { return open_; }
 
  private:
   friend class Stream;
@@ -58,14 +59,15 @@ class StreamHub {
   TaskRunner* const runner_;
   KubeletMetrics* const metrics_;
   const PluginServer::Events events_;
-  // Runner's thread only. Tasks that run after the hub is gone find it expired.
-  const std::shared_ptr<int> open_ = std::make_shared<int>(0);
+  // Only on the runner's thread.
+  int open_ = 0;
 
   // gRPC calls streams back on its own threads, while the runner publishes.
   std::mutex mutex_;
   std::vector<std::shared_ptr<Stream>> streams_;
   std::shared_ptr<const DeviceList> list_;
   uint64_t version_ = 0;
+  WeakPtrFactory<StreamHub> weak_{this};
 };
 
 // One ListAndWatch call. At most one operation is under way. gRPC's objects are valid until OnDone,
@@ -180,10 +182,9 @@ grpc::ServerWriteReactor<DeviceList>* StreamHub::Open(grpc::CallbackServerContex
     const std::lock_guard lock(mutex_);
     streams_.push_back(stream);
   }
-  runner_->Post([this, weak = std::weak_ptr<int>(open_)] {
-    const auto open = weak.lock();
-    if (open == nullptr) return;
-    ++*open;
+  runner_->Post([this, weak = weak_.Get()] {
+    if (!weak) return;
+    ++open_;
     events_.stream_opened();
   });
   stream->Advance();
@@ -200,10 +201,9 @@ void StreamHub::Remove(Stream* stream) {
     last = std::move(*found);
     streams_.erase(found);
   }
-  runner_->Post([this, weak = std::weak_ptr<int>(open_)] {
-    const auto open = weak.lock();
-    if (open == nullptr) return;
-    --*open;
+  runner_->Post([this, weak = weak_.Get()] {
+    if (!weak) return;
+    --open_;
     events_.stream_closed();
   });
 }

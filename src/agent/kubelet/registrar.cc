@@ -16,8 +16,7 @@ Registrar::Registrar(TaskRunner* runner, KubeletRegistry* kubelet, PluginEndpoin
       endpoint_(endpoint),
       registration_(std::move(registration)),
       metrics_(metrics),
-      on_change_(std::move(on_change)),
-      self_(std::make_shared<Registrar*>(this)) {}
+      on_change_(std::move(on_change)) {}
 
 Registrar::~Registrar() = default;
 
@@ -65,8 +64,8 @@ void Registrar::Repair() {
   // The folder is missing or not writable. A registration would name a socket that does not exist.
   Log(Severity::kError, "cannot listen for the kubelet",
       {{"endpoint", registration_.endpoint}, {"error", status.ToString()}});
-  runner_->PostDelayed(kLongestPause, [weak = std::weak_ptr<Registrar*>(self_)] {
-    if (const auto self = weak.lock()) (*self)->Repair();
+  runner_->PostDelayed(kLongestPause, [weak = weak_.Get()] {
+    if (weak) weak->Repair();
   });
 }
 
@@ -82,10 +81,9 @@ void Registrar::Try() {
   if (endpoint_->open_streams() > 0) endpoint_->CloseStreams();
   in_flight_ = true;
   stream_ended_in_flight_ = false;
-  kubelet_->Register(registration_, [attempt = attempt_, weak = std::weak_ptr<Registrar*>(self_)](
+  kubelet_->Register(registration_, [attempt = attempt_, weak = weak_.Get()](
                                         const Status& status) {
-    const auto self = weak.lock();
-    if (self != nullptr && (*self)->attempt_ == attempt) (*self)->OnRegistered(status);
+    if (weak && weak->attempt_ == attempt) weak->OnRegistered(status);
   });
 }
 
@@ -145,9 +143,8 @@ void Registrar::UpdateRegistered() {
 
 void Registrar::PostForAttempt(Duration delay, std::function<void()> task) {
   runner_->PostDelayed(
-      delay, [weak = std::weak_ptr<Registrar*>(self_), attempt = attempt_, task = std::move(task)] {
-        const auto self = weak.lock();
-        if (self != nullptr && (*self)->attempt_ == attempt) task();
+      delay, [weak = weak_.Get(), attempt = attempt_, task = std::move(task)] {
+        if (weak && weak->attempt_ == attempt) task();
       });
 }
 

@@ -23,6 +23,7 @@
 #include "src/agent/kubelet/kubelet.h"
 #include "src/agent/kubelet/kubelet_metrics.h"
 #include "src/base/task_runner.h"
+#include "src/base/weak_ptr.h"
 
 namespace tessera::agent {
 
@@ -97,7 +98,7 @@ class Registrar {
   MonotonicTime starting_until_{};
   std::string tried_kubelet_;  // identity of its socket, at the latest attempt
   std::string known_kubelet_;  // the kubelet that accepted us last
-  const std::shared_ptr<Registrar*> self_;
+  WeakPtrFactory<Registrar> weak_{this};
 };
 
 }  // namespace tessera::agent

@@ -83,8 +83,8 @@ ContainerUsage::ContainerUsage(TaskRunner* runner, ContainerUsageOptions options
 ContainerUsage::~ContainerUsage() = default;
 
 void ContainerUsage::Tick() {
-  runner_->PostDelayed(kInterval, [this, weak = std::weak_ptr<ContainerUsage*>(self_)] {
-    if (!weak.expired()) Tick();
+  runner_->PostDelayed(kInterval, [this, weak = weak_.Get()] {
+    if (weak) Tick();
   });
   // A job that is overdue still has the regions.
   if (busy_) return;
@@ -168,8 +168,8 @@ void ContainerUsage::RunJob(const char* name, std::function<void()> work,
   job.name = name;
   job.deadline = kDeadline;
   job.work = std::move(work);
-  job.finished = [finished = std::move(finished), weak = std::weak_ptr<ContainerUsage*>(self_)] {
-    if (!weak.expired()) finished();
+  job.finished = [finished = std::move(finished), weak = weak_.Get()] {
+    if (weak) finished();
   };
   job.overdue = [name] {
     Log(Severity::kWarning, "what containers use of their GPUs cannot be read in time",
@@ -199,8 +199,8 @@ void ContainerUsage::ReadBefore() {
   };
   RunJob("usage-before", work, [this, round] {
     Search(*round);
-    gpus_->Read([this, round, weak = std::weak_ptr<ContainerUsage*>(self_)](const auto& report) {
-      if (weak.expired()) return;
+    gpus_->Read([this, round, weak = weak_.Get()](const auto& report) {
+      if (!weak) return;
       round->report = report;
       ReadAfter(round);
     });

@@ -33,6 +33,7 @@
 #include "src/agent/pods/pods.h"
 #include "src/agent/pods/process_owner.h"
 #include "src/base/task_runner.h"
+#include "src/base/weak_ptr.h"
 #include "src/device/limit_variables.h"
 #include "src/gpu/blocking_caller.h"
 #include "src/gpu/process_reader.h"
@@ -154,7 +155,7 @@ class ContainerUsage {
   bool first_ = true;  // nothing was watched before
   bool busy_ = false;  // a round is under way; jobs have the regions
   bool published_ = false;
-  const std::shared_ptr<ContainerUsage*> self_ = std::make_shared<ContainerUsage*>(this);
+  WeakPtrFactory<ContainerUsage> weak_{this};
 };
 
 }  // namespace tessera::agent

@@ -53,16 +53,16 @@ void EngineWatch::Start() {
 
 void EngineWatch::CheckRegularly() {
   Check();
-  runner_->PostDelayed(kInterval, [this, weak = std::weak_ptr<EngineWatch*>(self_)] {
-    if (!weak.expired()) CheckRegularly();
+  runner_->PostDelayed(kInterval, [this, weak = weak_.Get()] {
+    if (weak) CheckRegularly();
   });
 }
 
 // A tool writes several files.
 void EngineWatch::ScheduleCheck() {
   if (std::exchange(soon_, true)) return;
-  runner_->PostDelayed(kBurst, [this, weak = std::weak_ptr<EngineWatch*>(self_)] {
-    if (weak.expired()) return;
+  runner_->PostDelayed(kBurst, [this, weak = weak_.Get()] {
+    if (!weak) return;
     soon_ = false;
     Check();
   });
@@ -75,8 +75,8 @@ void EngineWatch::Check() {
   std::vector<std::string> argv = options_.command;
   argv.emplace_back("--dry-run");
   run_(std::move(argv),
-       [this, weak = std::weak_ptr<EngineWatch*>(self_)](const Result<SubprocessResult>& result) {
-         if (weak.expired()) return;
+       [this, weak = weak_.Get()](const Result<SubprocessResult>& result) {
+         if (!weak) return;
          running_ = false;
          OnChecked(result);
          if (again_) Check();
@@ -114,9 +114,9 @@ void EngineWatch::Repair() {
   repaired_at_ = now;
   running_ = true;
   Log(Severity::kWarning, "configures the container engine again, which restarts it");
-  run_(options_.command, [this, weak = std::weak_ptr<EngineWatch*>(self_)](
+  run_(options_.command, [this, weak = weak_.Get()](
                              const Result<SubprocessResult>& result) {
-    if (weak.expired()) return;
+    if (!weak) return;
     running_ = false;
     const bool well = result.ok() && result->exit_code == 0;
     metrics_->engine_repairs.Add(well ? "OK" : "failed");

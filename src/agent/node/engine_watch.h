@@ -21,6 +21,7 @@
 #include "src/base/dir_watcher.h"
 #include "src/base/subprocess.h"
 #include "src/base/task_runner.h"
+#include "src/base/weak_ptr.h"
 
 namespace tessera::agent {
 
@@ -70,7 +71,7 @@ class EngineWatch {
   std::string problem_;
   std::string trouble_;  // why the check failed
   std::optional<MonotonicTime> repaired_at_;
-  const std::shared_ptr<EngineWatch*> self_ = std::make_shared<EngineWatch*>(this);
+  WeakPtrFactory<EngineWatch> weak_{this};
 };
 
 // Runs each program on a thread of its own, one at a time.

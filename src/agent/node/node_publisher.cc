@@ -144,8 +144,7 @@ NodePublisher::NodePublisher(TaskRunner* runner, NodeApi* api, NodeMetrics* metr
     : runner_(runner),
       api_(api),
       metrics_(metrics),
-      has_hardware_(std::move(has_hardware)),
-      self_(std::make_shared<NodePublisher*>(this)) {}
+      has_hardware_(std::move(has_hardware)) {}
 
 NodePublisher::~NodePublisher() = default;
 
@@ -225,8 +224,8 @@ void NodePublisher::WriteEvents() {
   const Json event = std::move(events_.front());
   events_.erase(events_.begin());
   api_->CreateEvent(
-      event, [this, weak = std::weak_ptr<NodePublisher*>(self_)](const Result<Json>& created) {
-        if (weak.expired()) return;
+      event, [this, weak = weak_.Get()](const Result<Json>& created) {
+        if (!weak) return;
         if (!created.ok()) {
           Log(Severity::kWarning, "cannot write an Event on the node, leaving it out",
               {{"error", created.status().ToString()}});
@@ -244,8 +243,8 @@ void NodePublisher::Finish() {
 
 NodeApi::Done NodePublisher::Counted(NodeApi::Done done) {
   return [metrics = metrics_, done = std::move(done),
-          weak = std::weak_ptr<NodePublisher*>(self_)](const Result<Json>& answer) {
-    if (weak.expired()) return;
+          weak = weak_.Get()](const Result<Json>& answer) {
+    if (!weak) return;
     metrics->node_writes.Add(InfoOf(answer.status().code()).name);
     done(answer);
   };
@@ -253,8 +252,8 @@ NodeApi::Done NodePublisher::Counted(NodeApi::Done done) {
 
 NodeApi::Done NodePublisher::Then(std::function<void(const Json&)> next) {
   return [this, next = std::move(next),
-          weak = std::weak_ptr<NodePublisher*>(self_)](const Result<Json>& answer) {
-    if (weak.expired()) return;
+          weak = weak_.Get()](const Result<Json>& answer) {
+    if (!weak) return;
     if (!answer.ok()) return TryLater(answer.status());
     next(*answer);
   };
@@ -279,8 +278,8 @@ void NodePublisher::TryLater(const Status& status) {
   Log(Severity::kWarning, "cannot write what the node says of its GPUs, trying again",
       {{"error", status.ToString()},
        {"in_s", std::chrono::duration_cast<std::chrono::seconds>(pause_).count()}});
-  runner_->PostDelayed(pause_, [this, weak = std::weak_ptr<NodePublisher*>(self_)] {
-    if (weak.expired()) return;
+  runner_->PostDelayed(pause_, [this, weak = weak_.Get()] {
+    if (!weak) return;
     busy_ = false;
     changed_ = false;
     Work();

@@ -31,6 +31,7 @@
 #include "src/agent/node/node_metrics.h"
 #include "src/base/status.h"
 #include "src/base/task_runner.h"
+#include "src/base/weak_ptr.h"
 #include "src/device/gpu.h"
 #include "src/formats/json.h"
 
@@ -127,7 +128,7 @@ class NodePublisher {
   bool changed_ = false;  // while busy
   bool stale_ = false;    // the read under way must be repeated
   Duration pause_ = kFirstPause;
-  const std::shared_ptr<NodePublisher*> self_;
+  WeakPtrFactory<NodePublisher> weak_{this};
 };
 
 }  // namespace tessera::agent

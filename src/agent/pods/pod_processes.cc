@@ -85,9 +85,9 @@ NodeProcesses::NodeProcesses(std::string proc_root, gpu::ProcessReader* gpus,
     : proc_root_(std::move(proc_root)), gpus_(gpus), caller_(caller) {}
 
 void NodeProcesses::Read(Done done) {
-  gpus_->Read([this, done = std::move(done), weak = std::weak_ptr<NodeProcesses*>(self_)](
+  gpus_->Read([this, done = std::move(done), weak = weak_.Get()](
                   const std::shared_ptr<const gpu::ProcessReport>& gpus) {
-    if (!weak.expired()) Walk(gpus, done);
+    if (weak) Walk(gpus, done);
   });
 }
 
@@ -95,8 +95,8 @@ void NodeProcesses::Walk(const std::shared_ptr<const gpu::ProcessReport>& gpus, 
   const auto sightings = std::make_shared<ProcessSightings>();
   const auto answered = std::make_shared<bool>(false);
   const auto answer = [answered, done = std::move(done),
-                       weak = std::weak_ptr<NodeProcesses*>(self_)](const ProcessSightings& seen) {
-    if (!weak.expired() && !std::exchange(*answered, true)) done(seen);
+                       weak = weak_.Get()](const ProcessSightings& seen) {
+    if (weak && !std::exchange(*answered, true)) done(seen);
   };
   gpu::BlockingCaller::Job job;
   job.name = "pod-processes";

@@ -17,6 +17,7 @@
 
 #include "src/base/status.h"
 #include "src/base/task_runner.h"
+#include "src/base/weak_ptr.h"
 #include "src/device/assignment.h"
 #include "src/gpu/blocking_caller.h"
 #include "src/gpu/process_reader.h"
@@ -71,7 +72,7 @@ class NodeProcesses final : public PodProcesses {
   const std::string proc_root_;
   gpu::ProcessReader* const gpus_;
   gpu::BlockingCaller* const caller_;
-  const std::shared_ptr<NodeProcesses*> self_ = std::make_shared<NodeProcesses*>(this);
+  WeakPtrFactory<NodeProcesses> weak_{this};
 };
 
 }  // namespace tessera::agent
