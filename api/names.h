@@ -108,7 +108,7 @@ inline constexpr std::string_view kAgentSelector = "app.kubernetes.io/name=tesse
 inline constexpr std::string_view kAgentMetricsPort = "9400";  // a pod's proxy knows no names
 inline constexpr std::string_view kContainersPath = "/containers";
 
-// The agent: what it is to servers that log it, in Events, and as the manager of fields that it
+// The agent's name in logs of the API server, in Events, and as the manager of the fields that it
 // writes.
 inline constexpr std::string_view kAgent = "tessera-agent";
 
