@@ -33,15 +33,15 @@
 namespace tessera::agent {
 namespace {
 
-// Device nodes may be what a driver that reports nothing is waiting for.
+// A driver that reports no GPU may wait for device nodes.
 constexpr Duration kDeviceNodeRetry = std::chrono::seconds(5);
 constexpr Duration kModprobeRetry = std::chrono::minutes(1);
-// A kubelet that takes our registration has registered its node by then.
+// By then a kubelet that accepts a registration has registered its node.
 constexpr Duration kNodeRegistered = std::chrono::seconds(20);
 // Another writer's change of the Node is corrected after this time: one request of an idle agent.
 constexpr Duration kNodeLook = std::chrono::minutes(5);
 constexpr Duration kReleaseLook = std::chrono::seconds(1);
-// The engine is given a minute to serve again after a repair.
+// After a repair the engine has a minute to serve again.
 constexpr Duration kEngineDeadline = std::chrono::minutes(2);
 constexpr std::string_view kXidFile = "xids";
 
@@ -49,7 +49,7 @@ std::string ReleaseFile(const AgentOptions& options) {
   return JoinPath(DirName(options.grant_socket), names::kDriverReleaseFile);
 }
 
-// Where the engine's configuration lies, drop-ins included.
+// The folders of the engine's configuration, with its drop-ins.
 std::vector<std::string_view> EngineFolders(std::string_view engine) {
   if (engine == "docker") return {"/etc/docker"};
   if (engine == "crio") return {"/etc/crio", "/etc/crio/crio.conf.d"};
@@ -98,7 +98,7 @@ class Agent::Impl {
   void OnWithheld(const WithheldGpus& withheld);
   void OnUnredeemed(const std::vector<std::string>& containers);
   void Publish();
-  // What calls `method` on our thread, from any.
+  // Returns a function that calls `method` on our thread, from any.
   template <typename T>
   std::function<void(const T&)> OnMain(void (Impl::*method)(const T&)) {
     return [this, method, weak = weak_.Get()](const T& value) {
@@ -144,7 +144,7 @@ class Agent::Impl {
 
 Status Agent::Impl::Start() {
   caller_ = std::make_unique<gpu::ThreadCaller>(runner_);
-  // First what may fail for good: nothing is made for an agent that does not start.
+  // First the steps that can fail, so that an agent that does not start leaves nothing behind.
   RETURN_IF_ERROR(StartStatusPage());
   StartManagerPage();
   RETURN_IF_ERROR(MakeDirs(options_.state_dir, 0700));
@@ -242,7 +242,7 @@ void Agent::Impl::KeepLookingAtNode() {
   });
 }
 
-// A kubelet that registers its node anew sets the resources to 0 that it does not know.
+// A kubelet that registers its node again sets resources that it does not know to 0.
 void Agent::Impl::LookAtNodeSoon() {
   runner_->PostDelayed(kNodeRegistered, [this, weak = weak_.Get()] {
     if (weak && publisher_) publisher_->Recheck();
@@ -295,7 +295,7 @@ void Agent::Impl::StartPublisher() {
   if (options_.node_name.empty()) return;
   auto api = KubeNodeApi::Make(io_, runner_, options_.kubeconfig, options_.node_name);
   if (!api.ok()) {
-    // GPUs are given out without an API server; labels are not worth a crash loop.
+    // Grants work without the API server; labels are not worth a crash loop.
     Log(Severity::kError, "no node labels: cannot talk to the API server",
         {{"error", api.status().ToString()}});
     return;
@@ -359,7 +359,7 @@ void Agent::Impl::MakeDeviceNodes() {
   last_node_problem_ = problems;
 }
 
-// Not where the driver is simulated, and not more than once in a while: the reason may stay.
+// Not with a simulated driver, and rarely, because the reason may stay.
 void Agent::Impl::LoadModule(const std::string& module) {
   const MonotonicTime now = runner_->clock().Now();
   if (!PathExists("/sys/module/nvidia") || now < next_modprobe_) return;
@@ -430,7 +430,7 @@ void Agent::Impl::SetDriverReleased(bool released) {
   Log(Severity::kWarning, released ? "closes the driver for maintenance" : "opens the driver again",
       {{"file", ReleaseFile(options_)}});
   inventory_->PollNow();
-  // A session that was being opened is seen at the second look.
+  // The second check sees a session that was being opened at the first.
   for (const Duration delay : {kReleaseLook, 4 * kReleaseLook}) {
     runner_->PostDelayed(delay, [this, weak = weak_.Get()] {
       if (!weak) return;
@@ -443,7 +443,7 @@ void Agent::Impl::SetDriverReleased(bool released) {
 void Agent::Impl::StartEngineWatch() {
   if (options_.engine.empty()) return;
   EngineWatchOptions watch;
-  // The program that the installer has put there.
+  // The installer puts the program there.
   watch.command = {JoinPath(options_.engine_host_root, names::kRuntimeBinary), "configure",
                    "--engine=" + options_.engine, "--host-root=" + options_.engine_host_root,
                    "--set-as-default"};
@@ -473,18 +473,18 @@ void Agent::Impl::OnInventory(const gpu::InventorySnapshot& reported) {
     Log(Severity::kError, "a GPU has a UUID that cannot be offered", {{"uuid_hex", id}});
   }
   devices_.Set(set);
-  // The installer leaves nodes without GPUs alone.
+  // The installer skips nodes without GPUs.
   if (!snapshot->gpus.empty() && engine_watch_ == nullptr) StartEngineWatch();
   if (plugins_) plugins_->SetDevices(set);
   if (grants_) grants_->OnDevices();
   Publish();
-  // Other GPUs have other nodes, and a driver that left and comes back may wait for them.
+  // Other GPUs have other device nodes, and a driver that returns may wait for them.
   if (options_.create_device_nodes) {
     runner_->Post([this, weak = weak_.Get()] {
       if (weak) RetryDeviceNodes();
     });
   }
-  // Tabulated before the kubelet asks, but after it has our list.
+  // Tabulated before the kubelet's first call, but after it has the list.
   runner_->Post([set] { (void)set->chooser(); });
 }
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The whole node agent, put together: inventory, device plugins, registration, grants, device
-// nodes, node labels, metrics. It decides nothing itself.
+// The whole node agent: inventory, device plugins, registration, grants, device nodes, the Node
+// object, metrics. It connects its parts and decides nothing itself.
 //
 // Threads: the runner's thread owns everything but the grants, which have a runner of their own
-// ("grants"), because they wait for the disk. Between the two go immutable device sets.
+// ("grants") because they wait for the disk. The two exchange immutable device sets.
 #pragma once
 
 #include <memory>
@@ -22,7 +22,7 @@ namespace tessera::agent {
 
 struct AgentOptions {
   std::string resource;
-  std::vector<std::string> shared_resources;  // beside it
+  std::vector<std::string> shared_resources;  // beside `resource`
   device::MemoryUnit gpu_mem_unit = device::MemoryUnit::kGiB;
   BindingMode binding = BindingMode::kLate;
   bool pass_device_specs = false;
@@ -42,34 +42,34 @@ struct AgentOptions {
   std::set<std::string> limits_stop_bypass;  // the same (limits/container_usage.h)
   std::string metrics_address;     // "": no HTTP
   std::string manager_address;     // of gpu-manager's old page; "": none
-  std::string manager_checkpoint;  // what gpu-manager left; "": nothing
+  std::string manager_checkpoint;  // file that gpu-manager left; "": none
   std::string node_name;           // "": do not write the node
   std::string kubeconfig;          // "": the pod's service account
 
   std::string engine;            // whose configuration is watched; "": none
-  std::string engine_host_root = "/";  // below which its files are
+  std::string engine_host_root = "/";  // root of its files
   bool repair_engine = false;
-  // How long GPUs of a pod that is gone wait for its processes before they are withheld.
+  // How long the GPUs of a pod that is gone wait for its processes before they are withheld.
   Duration release_timeout = std::chrono::seconds(30);
   gpu::XidPolicy xids;
 };
 
-// Fills what depends on something else; looks at the file system. INVALID_ARGUMENT names the flag.
+// Sets the options that depend on others; reads the file system. INVALID_ARGUMENT names the flag.
 Status CompleteOptions(AgentOptions* options);
 
 class Agent {
  public:
   // Options as CompleteOptions left them. Runner and io outlive the agent.
   Agent(TaskRunner* runner, net::IoThread* io, AgentOptions options);
-  // Leaves the kubelet: the resource becomes unavailable at once, running pods go on.
+  // Leaves the kubelet: the resource becomes unavailable at once, running pods continue.
   ~Agent();
   Agent(const Agent&) = delete;
   Agent& operator=(const Agent&) = delete;
 
-  // Errors are those that waiting does not mend: no state folder, a port that is taken. What may
-  // come later (driver, kubelet, API server) is waited for.
+  // Fails where waiting does not help: no state folder, a port that is taken. Waits for what may
+  // come later: driver, kubelet, API server.
   Status Start();
-  // Looks at all GPUs now.
+  // Reads all GPUs now.
   void Refresh();
 
  private:
@@ -77,7 +77,8 @@ class Agent {
   std::unique_ptr<Impl> impl_;
 };
 
-// Makes the runner, runs an agent until SIGTERM or SIGINT; SIGHUP refreshes. Gives the exit code.
+// Runs an agent on a runner of its own until SIGTERM or SIGINT; SIGHUP refreshes. Returns the exit
+// code.
 int RunAgent(AgentOptions options);
 
 }  // namespace tessera::agent

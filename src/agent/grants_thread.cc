@@ -61,7 +61,7 @@ ContainerUsageOptions UsageOptions(const GrantsThreadOptions& options, const Pod
 
 }  // namespace
 
-// Lives on the thread. Order is that of use: what comes later uses what comes before.
+// Lives on the thread. Keep the order: each member uses members before it.
 struct GrantsThread::State {
   State(GrantsThread* grants, grant::Journal opened, const std::vector<std::string>& records,
         std::unique_ptr<Pods> known)
@@ -94,7 +94,7 @@ struct GrantsThread::State {
                  .on_rescan = [this] { Repair(); }}),
         socket(grants->options_.socket) {}
 
-  // Tells the control of compute who is there, and adds what it knows to the uses.
+  // Passes the containers to the control of compute, and adds its figures to the uses.
   std::shared_ptr<const ContainerUses> ControlCompute(ContainerUses uses) {
     std::vector<ComputeControl::Member> members = ComputeMembers(usage.files(), uses, pods.get());
     for (ContainerGpuUse& use : uses) {
@@ -117,7 +117,7 @@ struct GrantsThread::State {
     if (pod != pods->pods().end()) pods->Record(*pod->second, event);
   }
 
-  // /run is cleaned by people and by tmpfiles; the runtime must find us all the same.
+  // Users and tmpfiles clean /run; the runtime must find the socket all the same.
   void Repair() {
     if (server.SocketPresent()) return;
     Status status = MakeDirs(DirName(socket));

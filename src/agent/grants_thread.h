@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The grant service with all that belongs to it, on a thread of its own: journal, ledger, socket,
-// connection to the kubelet. Threads: made and destroyed on one, Post from any.
+// The grant service with its journal, ledger, socket and connection to the kubelet, on a thread of
+// its own. Threads: made and destroyed on one thread; Post from any.
 #pragma once
 
 #include <functional>
@@ -27,15 +27,16 @@ struct GrantsThreadOptions {
   std::string state_dir;
   std::string socket;
   std::string pod_resources_socket;
-  uid_t uid = 0;  // who may ask
-  // Asked which processes use a GPU; null: GPUs are released without looking for processes (tests).
+  uid_t uid = 0;  // of clients of the socket
+  // Lists the processes on GPUs; null: GPUs are released without checking processes (tests).
   std::shared_ptr<gpu::NvmlLoader> nvml;
   std::string proc_root = "/proc";
-  // Makes what knows the pods, on the grants' thread; none: no pod is known.
+  // Makes the access to pods on the grants' thread; null: all pods are unknown.
   std::function<std::unique_ptr<Pods>(TaskRunner* runner)> make_pods;
   GrantService::OnUsageChanged on_usage_changed;  // called on the grants' thread
   NamespaceSet limits_stop_bypass;  // as of ContainerUsage
-  // What containers with a share use, once a second while there are any; on the grants' thread.
+  // Called with the use of containers with a share once a second while there are any; on the
+  // grants' thread.
   std::function<void(std::shared_ptr<const ContainerUses>)> on_container_uses;
 };
 
@@ -58,13 +59,13 @@ class GrantsThread final : public KubeletGrants {
                 std::function<void(Result<grant::Grant>)> done) override;
   void Check(const std::string& resource, const std::vector<std::string>& ids,
              std::function<void(Status)> done) override;
-  // There are other GPUs. Any thread.
+  // The inventory has changed. Any thread.
   void OnDevices();
-  // The driver may have gone; see ProcessReader. Any thread.
+  // The driver may be gone; see ProcessReader. Any thread.
   void RefreshDriver();
-  // Whether the node is labelled so. Any thread.
+  // By the node's label. Any thread.
   void SetIsolationDisabled(bool disabled);
-  // What containers hold now; `then` runs on the grants' thread. Any thread.
+  // Passes what containers hold now to `then` on the grants' thread. Any thread.
   void GetHoldings(std::function<void(Holdings)> then);
   // Runs on the grants' thread.
   void Post(TaskRunner::Task task) { runner_.Post(std::move(task)); }

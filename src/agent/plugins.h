@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// All resources at the kubelet: a device plugin for each, and what each of them offers as GPUs and
-// their use change. Threads: lives on `runner`.
+// A device plugin for each resource, and what each offers as GPUs and their use change.
+// Threads: lives on `runner`.
 #pragma once
 
 #include <functional>
@@ -21,24 +21,24 @@ namespace tessera::agent {
 
 struct PluginsOptions {
   std::string resource;                       // of whole GPUs
-  std::vector<std::string> shared_resources;  // beside it
+  std::vector<std::string> shared_resources;  // beside `resource`
   AdmissionOrder* admission_order = nullptr;  // may be null
   KubeletGrants* grants = nullptr;            // null: late binding
-  DeviceSpecOptions device_specs;             // otherwise
+  DeviceSpecOptions device_specs;             // with `grants`
   std::string kubelet_socket;
-  std::function<void()> on_registered;  // a kubelet reads all of our lists
+  std::function<void()> on_registered;  // a kubelet reads the lists of all plugins
 };
 
 class Plugins {
  public:
-  // All outlive it. Leaves the kubelet when it is destroyed.
+  // All outlive it. The destructor leaves the kubelet.
   Plugins(TaskRunner* runner, const PluginsOptions& options, const grant::TokenSealer* sealer,
           const DeviceSetHolder* devices, KubeletMetrics* metrics);
 
-  // `set` is what `devices` holds.
+  // REQUIRES: `set` is what `devices` holds.
   void SetDevices(std::shared_ptr<const DeviceSet> set);
   void SetUse(std::shared_ptr<const NodeUse> use);
-  // The kubelet reads all of our lists.
+  // The kubelet reads the lists of all plugins.
   bool registered() const;
 
  private:

@@ -29,7 +29,7 @@ Fd BlockSignals() {
   return Fd(::signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK));
 }
 
-// Two agents would write one journal. The one before us may still be leaving.
+// Two agents must not write one journal. An earlier agent may still be leaving.
 Result<Fd> LockState(const std::string& dir) {
   RETURN_IF_ERROR(MakeDirs(dir, 0700).Annotate("--state-dir"));
   const std::string path = JoinPath(dir, "agent.lock");
@@ -74,7 +74,7 @@ int RunAgent(AgentOptions options) {
     Log(Severity::kInfo, "tessera-agent starts", {{"version", kTesseraVersion}});
     status = agent.Start();
     if (!status.ok()) runner.Quit();
-    // What starting needed and running does not goes back to the system.
+    // Returns to the system the memory that only the start needed.
     runner.PostDelayed(std::chrono::seconds(2), [] { ::malloc_trim(0); });
   });
   runner.Run();

@@ -9,7 +9,7 @@
 namespace tessera::agent {
 namespace {
 
-// Between a scrape and the next one half a minute is usual.
+// Scrapes usually come every half minute.
 constexpr Duration kIdle = std::chrono::minutes(2);
 
 template <typename Holds>
@@ -136,7 +136,7 @@ Result<std::unique_ptr<StatusPage>> StatusPage::Start(net::IoThread* io, TaskRun
     }
     if (request.path() == "/containers") return reply(ContainersPage(get_status()));
     if (request.path() == "/healthz") {
-      // This thread lives, or we would not be here.
+      // This thread runs, as it answers.
       return post_elsewhere([reply] { reply(net::TextResponse(200, "ok\n")); });
     }
     if (request.path() == "/readyz") {

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the agent says of itself over HTTP: /metrics (Prometheus), /containers (JSON: what limited
-// containers use of their GPUs, for `tessera top`), /healthz (are both threads alive), /readyz (are
-// the GPUs known, and is the kubelet reading our list). Threads: lives on
-// `runner`.
+// The agent's pages over HTTP: /metrics (Prometheus), /containers (JSON: the use of limited
+// containers, for `tessera top`), /healthz (both threads run), /readyz (the GPUs are known, and the
+// kubelet reads the lists). Threads: lives on `runner`.
 #pragma once
 
 #include <functional>
@@ -24,21 +23,21 @@ struct AgentStatus {
   const AgentMetrics* metrics = nullptr;
   std::shared_ptr<const DeviceSet> devices;  // null until the first inventory
   const gpu::InventoryStats* inventory = nullptr;
-  bool registers = false;  // false: told not to
+  bool registers = false;  // by the options
   bool registered = false;
   std::string node;
-  std::shared_ptr<const ContainerUses> container_uses;  // null: not known
+  std::shared_ptr<const ContainerUses> container_uses;  // null: unknown
 };
 
 // The text of /metrics.
 std::string MetricsPage(const AgentStatus& status);
-// Empty when ready, else why not.
+// Empty when ready, else the reason.
 std::string NotReadyReason(const AgentStatus& status);
 
 class StatusPage {
  public:
   using GetStatus = std::function<AgentStatus()>;
-  // Runs a task on the other thread that must be alive.
+  // Posts a task to the grants' thread, which must run, too.
   using PostElsewhere = std::function<void(TaskRunner::Task)>;
 
   // INVALID_ARGUMENT or UNAVAILABLE, naming the address.

@@ -18,13 +18,13 @@ class DirWatcher {
   struct Events {
     std::function<void(const std::string& name)> appeared;
     std::function<void(const std::string& name)> vanished;
-    // What happened meanwhile is unknown: at the first watch, after an overflow, and when the
-    // directory was made anew. Look at everything.
+    // Changes may have been missed, so everything must be read: at the first watch, after an
+    // overflow, and when the directory was made again.
     std::function<void()> on_rescan;
     // A file was closed after it was open for writing; may be null.
     std::function<void(const std::string& name)> written = nullptr;
   };
-  // How often a missing directory is looked for.
+  // Between searches for a missing directory.
   static constexpr Duration kRetry = std::chrono::seconds(1);
 
   DirWatcher(TaskRunner* runner, std::string dir, Events events);

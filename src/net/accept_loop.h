@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Takes connections from a unix socket as they come. Where the process or the machine has no
-// descriptor left, it pauses instead of spinning on a socket that stays readable; the connections
-// wait in the kernel. Threads: lives on `runner`.
+// Accepts the connections of a unix socket. Where the process or the machine has no descriptor
+// left, it pauses instead of spinning on a socket that stays readable; the connections wait in the
+// kernel.
+// Threads: lives on `runner`.
 #pragma once
 
 #include <functional>

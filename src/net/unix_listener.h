@@ -20,8 +20,8 @@ class UnixListener {
   UnixListener(const UnixListener&) = delete;
   UnixListener& operator=(const UnixListener&) = delete;
 
-  // Replaces a file at `path`. The socket takes connections from the instant at which its name
-  // appears: it is bound under another name first.
+  // Replaces a file at `path`. The socket is bound under another name first, so it accepts
+  // connections from the instant at which `path` exists.
   Status Listen(const std::string& path, mode_t mode);
   void Close();
 
@@ -39,11 +39,11 @@ class UnixListener {
   ino_t inode_ = 0;
 };
 
-// Connects without blocking. UNAVAILABLE with the system's words: no such file, nobody listens, a
-// full backlog.
+// Connects without blocking. UNAVAILABLE with the system's words: no such file, no listener, a full
+// backlog.
 Result<Fd> ConnectUnix(const std::string& path);
 
-// Removes the file if it is a socket on which nobody listens.
+// Removes the file if it is a socket without a listener.
 void RemoveSocketIfDead(const std::string& path);
 
 }  // namespace tessera::net

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What chooser.h promises, said again without tables: for tests and benchmarks only. Tries every
-// set and every way to divide the rest, so keep to 10 GPUs, or to 16 with patience (kMemo).
+// The promises of chooser.h by brute force, without tables, for tests and benchmarks alone. Tries
+// every set and every way to divide the rest, so use up to 10 GPUs, or 16 with patience (kMemo).
 #pragma once
 
 #include <algorithm>

@@ -38,7 +38,7 @@ inline std::vector<GpuState> GpusOf(const Cluster& cluster, NodeId node) {
   return {view.gpus.begin(), view.gpus.end()};
 }
 
-// All that placing and removing may change, for comparing before and after; without versions.
+// Everything that placing and removing may change, without versions, for comparing.
 struct NodePicture {
   std::vector<GpuState> gpus;
   int64_t cpu_free = 0, memory_free = 0;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Pods as a test says. Threads: one.
+// The pods of a node as a test sets them. Threads: one.
 #pragma once
 
 #include <map>
@@ -62,7 +62,7 @@ class FakeApiPods final : public Pods {
   }
 
   Status trouble_;
-  bool apply = true;                                     // what is written comes back
+  bool apply = true;                                     // annotations that are written come back
   std::map<std::string, device::Annotations> written;    // by name
   std::vector<std::pair<std::string, PodEvent>> events;  // by name, in order
 
