@@ -30,7 +30,7 @@ struct AdmissionOptions {
   std::string runtime_class;
 };
 
-// Of all annotations with which users constrain a request. 300 UUIDs are 12 KiB.
+// The largest total of the annotations with which users constrain a request. 300 UUIDs are 12 KiB.
 inline constexpr size_t kMaxAskBytes = 16 << 10;
 
 class AdmissionRules {

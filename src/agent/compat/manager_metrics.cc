@@ -18,7 +18,7 @@ double Mib(Bytes bytes) { return static_cast<double>(bytes.count()) / (1 << 20);
 // The shortest decimal that is this number: 0.3, 5120, 0.5.
 std::string Decimal(double value) { return fmt::format("{}", value); }
 
-// Of which sort of value a family is: by GPU and in all, or only in all.
+// The values of a family: by GPU and in total, or in total alone.
 struct Family {
   const char* name;
   const char* help;

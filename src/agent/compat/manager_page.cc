@@ -30,7 +30,7 @@ const HeldContainer* ContainerOf(const Holdings& holdings, const ProcessOwner& o
   return count == 1 && only->engine_id.empty() ? only : nullptr;
 }
 
-// Of one container, without what it uses.
+// One container, without its use.
 ManagedContainer LimitsOf(const HeldContainer& held, const device::NodeInventory& inventory) {
   ManagedContainer managed{.pod_uid = held.who.pod_uid,
                            .ns = held.who.pod_namespace,

@@ -76,7 +76,7 @@ class GrantLedger {
   const device::Assignment* ChosenFor(const std::string& pod_uid) const;
   // Live entries.
   const std::map<Key, Entry>& entries() const { return live_; }
-  // Of the live entries. Valid until the next change.
+  // The accounts of the live entries. Valid until the next change.
   const GpuAccounts& Accounts() const;
   size_t spent() const { return spent_.size(); }
   // Forgets spent tokens that Check rejects by age, and rewrites the log when most of it is

@@ -183,8 +183,8 @@ class Choice {
     }
     if (chosen.size() == count) return chosen;
     return Error(Code::kResourceExhausted,
-                 "container \"{}\": {} GPUs of this node are free, {} are asked for by a pod that "
-                 "came past the scheduler of Tessera: it starts when others end",
+                 "container \"{}\": {} GPUs of this node are free, {} are requested by a pod that "
+                 "bypasses the scheduler of Tessera: it starts when others end",
                  container.name, free.size(), count);
   }
 

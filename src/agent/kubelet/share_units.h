@@ -30,7 +30,7 @@
 
 namespace tessera::agent {
 
-// Of a ListAndWatch message.
+// The largest ListAndWatch message.
 inline constexpr size_t kMaxListBytes = 1 << 20;
 
 // One resource on one node.
@@ -59,7 +59,7 @@ class SharePlan {
   // Null for a resource that is not one of the three.
   const ShareUnits* Find(std::string_view resource) const;
   const std::vector<ShareUnits>& resources() const { return resources_; }
-  // Of aliyun.com/gpu-mem on this node.
+  // The unit of aliyun.com/gpu-mem on this node.
   device::MemoryUnit gpu_mem_unit() const { return unit_; }
   // A text for users where the unit is not the configured one; else empty.
   const std::string& note() const { return note_; }

@@ -16,7 +16,7 @@ void Set(NodeFacts* facts, std::string_view name, std::optional<std::string> val
   (*facts)[std::string(name)] = std::move(value);
 }
 
-// Of the models, the one with most GPUs; the first by name among equals.
+// The model with most GPUs; the first by name among equals.
 struct Group {
   std::string model;
   int count = 0;
