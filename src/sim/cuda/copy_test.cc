@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copies of boxes and fills of rows.
+#include <sys/mman.h>
+
+#include <algorithm>
 #include <vector>
 
 #include "src/sim/cuda/one_gpu_test.h"
@@ -152,6 +155,24 @@ TEST_F(CopyTest, FillsRowsAndLeavesWhatIsBetweenThem) {
   ASSERT_OK(CU(*cuda_, cuMemsetD2D32_v2)(memory_ + 8, 16, 0x01010101, 1, 1));
   for (size_t at = 8; at < 12; ++at) wanted[at] = 1;
   EXPECT_EQ(Contents(), wanted);
+}
+
+TEST_F(CopyTest, ALargeFillWithZeroGivesItsPagesBackToTheHost) {
+  constexpr uint64_t kBytes = 8 << 20, kPages = kBytes / 4096;
+  DevicePtr pointer = 0;
+  ASSERT_OK(CU(*cuda_, cuMemAlloc_v2)(&pointer, kBytes));
+  ASSERT_OK(CU(*cuda_, cuMemsetD8_v2)(pointer, 7, kBytes));
+  ASSERT_OK(CU(*cuda_, cuMemsetD8_v2)(pointer + 100, 0, kBytes - 300));
+  ASSERT_OK(CU(*cuda_, cuCtxSynchronize)());
+  std::vector<unsigned char> resident(kPages);
+  ASSERT_EQ(mincore(reinterpret_cast<void*>(pointer), kBytes, resident.data()), 0);
+  EXPECT_EQ(std::count_if(resident.begin(), resident.end(), [](auto page) { return page & 1; }), 2);
+  std::vector<unsigned char> bytes(kBytes);
+  ASSERT_OK(CU(*cuda_, cuMemcpyDtoH_v2)(bytes.data(), pointer, kBytes));
+  EXPECT_EQ(std::count(bytes.begin(), bytes.begin() + 100, 7), 100);
+  EXPECT_EQ(std::count(bytes.begin() + 100, bytes.end() - 200, 0), int64_t(kBytes - 300));
+  EXPECT_EQ(std::count(bytes.end() - 200, bytes.end(), 7), 200);
+  ASSERT_OK(CU(*cuda_, cuMemFree_v2)(pointer));
 }
 
 TEST_F(CopyTest, RefusesFillsThatDoNotFit) {

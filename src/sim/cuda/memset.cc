@@ -1,5 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Fills of device memory, of one row and of several.
+#include <errno.h>
+#include <string.h>
+#include <sys/mman.h>
+
 #include <algorithm>
 
 #include "src/sim/cuda/copy.h"
@@ -14,6 +18,25 @@ struct Area {
   size_t pitch = 0, width = 0, height = 1;
 };
 
+constexpr uint64_t kPage = 4096;
+constexpr uint64_t kDiscardBytes = 2 << 20;  // fewer are written
+
+// Zeroes device memory by giving its pages back to the host: programs zero more of a GPU than the
+// host may have memory. False: the host refuses, and some pages may be zero already.
+bool Discard(DevicePtr to, uint64_t bytes) {
+  const DevicePtr begin = (to + kPage - 1) / kPage * kPage, end = (to + bytes) / kPage * kPage;
+  void* pages = reinterpret_cast<void*>(begin);
+  // Only memory that processes share has a file (EINVAL: it has none). There MADV_DONTNEED would
+  // keep what is in the file.
+  if (madvise(pages, end - begin, MADV_REMOVE) != 0 &&
+      (errno != EINVAL || madvise(pages, end - begin, MADV_DONTNEED) != 0)) {
+    return false;
+  }
+  memset(reinterpret_cast<void*>(to), 0, begin - to);
+  memset(reinterpret_cast<void*>(end), 0, to + bytes - end);
+  return true;
+}
+
 template <typename T>
 Result PlanFill(ContextCall& call, const Area& area, T value, Command* command) {
   uint64_t row_bytes = 0;
@@ -22,12 +45,13 @@ Result PlanFill(ContextCall& call, const Area& area, T value, Command* command) 
   const bool aligned =
       area.to % sizeof(T) == 0 && (area.height == 1 || area.pitch % sizeof(T) == 0);
   const bool apart = area.height == 1 || area.pitch >= row_bytes;
-  if (!aligned || !apart ||
-      call->FindAllocation(area.to, box.Span({.row = area.pitch})) == nullptr) {
-    return Result::kInvalidValue;
-  }
+  const Allocation* allocation = call->FindAllocation(area.to, box.Span({.row = area.pitch}));
+  if (!aligned || !apart || allocation == nullptr) return Result::kInvalidValue;
+  const bool discard = value == 0 && area.height == 1 && row_bytes >= kDiscardBytes &&
+                       allocation->kind == MemoryKind::kDevice;
   command->left_ns = CopyNs(call->FactsOf(call.context()->device), box.bytes(), false);
-  command->effect = [area, value] {
+  command->effect = [area, value, row_bytes, discard] {
+    if (discard && Discard(area.to, row_bytes)) return;
     for (size_t row = 0; row < area.height; ++row) {
       std::fill_n(reinterpret_cast<T*>(area.to + row * area.pitch), area.width, value);
     }

@@ -76,6 +76,23 @@ TEST_F(VirtualMemoryTest, TwoMappingsSideBySideAreOneArrayForCopies) {
   EXPECT_OK(CU(*cuda_, cuMemAddressFree)(pointer, 2 * kBlock));
 }
 
+TEST_F(VirtualMemoryTest, AFillWithZeroIsSeenThroughEveryMapping) {
+  const DevicePtr pointer = Reserve(2 * kBlock);
+  const PhysicalMemory memory = Create(kBlock);
+  for (DevicePtr at : {pointer, pointer + kBlock}) {
+    ASSERT_OK(CU(*cuda_, cuMemMap)(at, kBlock, 0, memory, 0));
+  }
+  ASSERT_OK(CU(*cuda_, cuMemSetAccess)(pointer, 2 * kBlock, &kReadWrite, 1));
+  ASSERT_OK(CU(*cuda_, cuMemsetD8_v2)(pointer, 7, kBlock));
+  ASSERT_OK(CU(*cuda_, cuMemsetD8_v2)(pointer, 0, kBlock));
+  std::vector<char> bytes(kBlock, 1);
+  ASSERT_OK(CU(*cuda_, cuMemcpyDtoH_v2)(bytes.data(), pointer + kBlock, kBlock));
+  EXPECT_EQ(bytes, std::vector<char>(kBlock));
+  EXPECT_OK(CU(*cuda_, cuMemUnmap)(pointer, 2 * kBlock));
+  EXPECT_OK(CU(*cuda_, cuMemRelease)(memory));
+  EXPECT_OK(CU(*cuda_, cuMemAddressFree)(pointer, 2 * kBlock));
+}
+
 TEST_F(VirtualMemoryTest, AnotherProcessMapsWhatIsExportedAndDoesNotPayForIt) {
   int ready[2];
   ASSERT_EQ(pipe(ready), 0);
