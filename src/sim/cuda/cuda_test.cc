@@ -301,6 +301,17 @@ TEST_F(CudaTest, WhatIsNotImplementedSaysSoAndIsCounted) {
   EXPECT_EQ(count, 1u);
 }
 
+TEST_F(CudaTest, NamesOfOldVersionsDestroyStreamsAndEvents) {
+  Stream stream = nullptr;
+  Event event = nullptr;
+  EXPECT_OK(CU(*cuda_, cuStreamCreate)(&stream, 0));
+  EXPECT_OK(CU(*cuda_, cuEventCreate)(&event, 0));
+  EXPECT_OK(cuda_->Get<fn::cuEventDestroy_v2>("cuEventDestroy")(event));
+  EXPECT_EQ(CU(*cuda_, cuEventQuery)(event), Result::kInvalidHandle);
+  EXPECT_OK(cuda_->Get<fn::cuStreamDestroy_v2>("cuStreamDestroy")(stream));
+  EXPECT_EQ(CU(*cuda_, cuStreamQuery)(stream), Result::kInvalidHandle);
+}
+
 TEST_F(CudaTest, GetProcAddressPicksByVersionAndStreamMode) {
   auto get = CU(*cuda_, cuGetProcAddress_v2);
   const auto symbol = [&](const char* name) { return dlsym(cuda_->handle(), name); };

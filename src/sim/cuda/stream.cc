@@ -66,6 +66,7 @@ CUDA_EXPORT Result cuStreamDestroy_v2(Stream stream) {
   call->DestroyStream(stream);
   return Result::kSuccess;
 }
+CUDA_ALIAS(cuStreamDestroy, cuStreamDestroy_v2)
 
 CUDA_EXPORT Result cuStreamSynchronize(Stream stream) {
   STREAM_ENTER(call, stream);
@@ -177,6 +178,7 @@ CUDA_EXPORT Result cuEventDestroy_v2(Event event) {
   delete event;
   return Result::kSuccess;
 }
+CUDA_ALIAS(cuEventDestroy, cuEventDestroy_v2)
 
 CUDA_EXPORT Result cuEventRecord(Event event, Stream stream) {
   STREAM_ENTER(call, stream);
