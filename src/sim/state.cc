@@ -85,6 +85,28 @@ uint64_t SpanNs(const AtomicU64& since_ns, const AtomicU64& before_ns) {
   return before_ns.load() + (since != 0 ? MonotonicNs() - since : 0);
 }
 
+// The counter of that name, a new one if need be; null: the table is full. Other processes may add
+// counters at the same time.
+AtomicU64* FindCounter(Counter (&counters)[kMaxCounters], const char* name) {
+  uint32_t hash = 2166136261u;
+  for (size_t i = 0; i < sizeof(Counter::name) - 1 && name[i] != '\0'; ++i) {
+    hash = (hash ^ uint8_t(name[i])) * 16777619u;
+  }
+  for (uint32_t step = 0; step < kMaxCounters; ++step) {
+    Counter& counter = counters[(hash + step) % kMaxCounters];
+    uint32_t free = 0;
+    if (counter.ready.load() == 0 && counter.ready.compare_exchange_strong(free, 1)) {
+      strncpy(counter.name, name, sizeof(counter.name) - 1);
+      counter.ready.store(2);
+    }
+    // One that is being named may become ours; then it exists twice, and readers add them up.
+    if (counter.ready.load() == 2 && strncmp(counter.name, name, sizeof(counter.name) - 1) == 0) {
+      return &counter.count;
+    }
+  }
+  return nullptr;
+}
+
 }  // namespace
 
 uint64_t MonotonicNs() {
@@ -339,23 +361,11 @@ bool State::WaitEvent(uint64_t* last, uint32_t timeout_ms, EventView* view) {
 
 void State::CountUnimplemented(const char* function) {
   if (!writable_) return;
-  uint32_t hash = 2166136261u;
-  for (const char* c = function; *c != '\0'; ++c) hash = (hash ^ uint8_t(*c)) * 16777619u;
-  for (uint32_t step = 0; step < kMaxCounters; ++step) {
-    Counter& counter = file_->counters[(hash + step) % kMaxCounters];
-    uint32_t free = 0;
-    if (counter.ready.load() == 0 && counter.ready.compare_exchange_strong(free, 1)) {
-      strncpy(counter.name, function, sizeof(counter.name) - 1);
-      counter.ready.store(2);
-    }
-    // One that is being named may become ours; then it exists twice, and readers add them up.
-    if (counter.ready.load() != 2 ||
-        strncmp(counter.name, function, sizeof(counter.name) - 1) != 0) {
-      continue;
-    }
-    counter.count.fetch_add(1, std::memory_order_relaxed);
-    return;
-  }
+  if (AtomicU64* counter = FindCounter(file_->counters, function)) counter->fetch_add(1);
+}
+
+AtomicU64* State::KernelCounter(const char* name) {
+  return writable_ ? FindCounter(file_->kernel_counters, name) : nullptr;
 }
 
 }  // namespace tessera::sim

@@ -137,6 +137,9 @@ class State {
 
   // Counts a call of something that is not implemented; see `simgpu unimplemented`.
   void CountUnimplemented(const char* function);
+  // Where launches of a kernel are counted that the simulation does not compute, by the first 63
+  // characters of its name. Null: the state is read-only, or there are too many kernels.
+  AtomicU64* KernelCounter(const char* name);
 
   // Pid of who holds a byte of `slots`, -1: nobody. 0: somebody outside of our pid namespace.
   int HolderOf(uint32_t byte);

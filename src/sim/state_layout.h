@@ -13,7 +13,7 @@
 namespace tessera::sim {
 
 inline constexpr uint64_t kStateMagic = 0x3155504753534554;  // "TESSGPU1"
-inline constexpr uint32_t kStateVersion = 4;
+inline constexpr uint32_t kStateVersion = 5;
 inline constexpr uint32_t kMaxGpus = 16;
 inline constexpr uint32_t kMaxLinks = 18;
 inline constexpr uint32_t kMaxSlots = 2048;  // processes that use the GPUs at one time
@@ -231,7 +231,8 @@ struct StateFile {
   GpuLive live[kMaxGpus];
   Event events[kMaxEvents];
   Fault faults[kMaxFaults];
-  Counter counters[kMaxCounters];
+  Counter counters[kMaxCounters];         // calls of functions that are not implemented
+  Counter kernel_counters[kMaxCounters];  // launches of kernels that were not computed
   Slot slots[kMaxSlots];
 };
 

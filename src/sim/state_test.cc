@@ -11,6 +11,7 @@
 #include <functional>
 #include <memory>
 #include <random>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -217,6 +218,23 @@ TEST_F(StateTest, CountsUnimplementedCallsByName) {
     if (strcmp(counter.name, "cuGraphCreate") == 0) graph += counter.count.load();
   }
   EXPECT_EQ(graph, 2u);
+}
+
+TEST_F(StateTest, CountsKernelsApartFromCallsByTheStartOfTheirNames) {
+  const std::string name(100, 'k');
+  AtomicU64* counter = state_.KernelCounter(name.c_str());
+  ASSERT_NE(counter, nullptr);
+  EXPECT_EQ(state_.KernelCounter(name.c_str()), counter);
+  EXPECT_EQ(state_.KernelCounter((name + "2").c_str()), counter);
+  EXPECT_NE(state_.KernelCounter("train"), counter);
+  for (uint32_t i = 0; i < 2 * kMaxCounters; ++i) {
+    (void)state_.KernelCounter(std::to_string(i).c_str());
+  }
+  EXPECT_EQ(state_.KernelCounter("one too many"), nullptr);
+  state_.CountUnimplemented("cuTexRefCreate");
+  uint64_t calls = 0;
+  for (const Counter& other : state_.file().counters) calls += other.count.load();
+  EXPECT_EQ(calls, 1u);
 }
 
 }  // namespace

@@ -301,6 +301,20 @@ TEST_F(CudaTest, WhatIsNotImplementedSaysSoAndIsCounted) {
   EXPECT_EQ(count, 1u);
 }
 
+TEST_F(CudaTest, LaunchesThatComputeNothingAreCountedByKernel) {
+  const auto launches = [](const char* name) {
+    uint64_t count = 0;
+    for (const sim::Counter& counter : node_->state().file().kernel_counters) {
+      if (std::strcmp(counter.name, name) == 0) count += counter.count;
+    }
+    return count;
+  };
+  const uint64_t before = launches("slow");
+  EXPECT_OK(Launch(GetFunction("slow"), 1, nullptr, nullptr));
+  EXPECT_EQ(launches("slow"), before + 1);
+  EXPECT_EQ(launches("fill"), 0u) << "it computes";
+}
+
 TEST_F(CudaTest, NamesOfOldVersionsDestroyStreamsAndEvents) {
   Stream stream = nullptr;
   Event event = nullptr;

@@ -79,6 +79,16 @@ Result Gather(const Entry& entry, void** parameters, void** extra, unsigned char
   return Result::kSuccess;
 }
 
+// For `simgpu unimplemented`: the kernel computes nothing.
+void CountLaunch(Call& call, FunctionTag* function) {
+  static std::atomic<uint64_t> uncounted;  // of kernels beyond those that the state has room for
+  if (function->counter == nullptr) {
+    function->counter = call->state().KernelCounter(function->entry.name.c_str());
+    if (function->counter == nullptr) function->counter = &uncounted;
+  }
+  function->counter->fetch_add(1, std::memory_order_relaxed);
+}
+
 Result LaunchOn(Function handle, const Shape& shape, Stream stream, void** parameters,
                 void** extra) {
   CUDA_ENTER(ContextCall, call);
@@ -152,6 +162,7 @@ Result PlanLaunch(ContextCall& call, Function handle, const Shape& shape, void**
   } else if (parameters != nullptr && extra != nullptr) {
     return Result::kInvalidValue;
   }
+  if (function->known == nullptr) CountLaunch(call, function);
   command->share = ShareOf(gpu, shape);
   command->left_ns = double(DurationOf(gpu, shape, *function, plan.bytes));
   command->fails = plan.result;

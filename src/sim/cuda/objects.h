@@ -3,6 +3,7 @@
 // Threads: REQUIRES the driver's mutex (driver.h).
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -120,6 +121,8 @@ struct tessera::cuda::FunctionTag {
   // Looked up when it is made.
   const KnownKernel* known = nullptr;  // null: it computes nothing
   uint64_t configured_ns = 0;          // duration that the environment sets; 0: none
+  // Of its launches, where it computes nothing. Null before the first one.
+  std::atomic<uint64_t>* counter = nullptr;
   KeptLaunch kept;
 };
 

@@ -209,7 +209,7 @@ void AddViewCommands(CLI::App* app, Flags* flags, Action* action) {
     };
   });
   CLI::App* unimplemented =
-      app->add_subcommand("unimplemented", "Calls that programs made and the simulation does not know");
+      app->add_subcommand("unimplemented", "Calls that the simulation refused, and kernels that it did not compute");
   unimplemented->callback([=] {
     *action = [flags] {
       return WithState(*flags, false, [](State* state) -> Status {

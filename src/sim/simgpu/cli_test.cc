@@ -86,6 +86,18 @@ TEST_F(CliTest, TextInThePlaceOfANumberIsNamed) {
   }
 }
 
+TEST_F(CliTest, ListsCallsThatWereRefusedAndKernelsThatWereNotComputed) {
+  EXPECT_THAT(Run({"unimplemented"}).out, HasSubstr("called nothing"));
+  State& state = node_.state();
+  state.CountUnimplemented("cuTexRefCreate");
+  *state.KernelCounter("train") += 3;
+  *state.KernelCounter("infer") += 7;
+  EXPECT_EQ(Run({"unimplemented"}).out,
+            "         1  cuTexRefCreate\n"
+            "         7  kernel infer (took time, computed nothing)\n"
+            "         3  kernel train (took time, computed nothing)\n");
+}
+
 TEST_F(CliTest, TellsItsVersion) {
   const Outcome version = Run({"--version"});
   EXPECT_EQ(version.code, 0);

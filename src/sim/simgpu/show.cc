@@ -118,6 +118,23 @@ std::string_view HealthOf(State* state, uint32_t gpu) {
   return state->live(gpu).recovery_action != 0 ? "WANTS A RESET" : "well";
 }
 
+// One line for each counter, the largest first.
+std::string Counted(const Counter (&counters)[kMaxCounters], const char* before,
+                    const char* after) {
+  std::map<std::string, uint64_t> sums;
+  for (const Counter& counter : counters) {
+    if (counter.ready == 2) sums[counter.name] += counter.count;
+  }
+  std::vector<std::pair<uint64_t, std::string>> sorted;
+  for (const auto& [name, count] : sums) sorted.emplace_back(count, name);
+  std::ranges::sort(sorted, std::greater());
+  std::string text;
+  for (const auto& [count, name] : sorted) {
+    text += fmt::format("{:>10}  {}{}{}\n", count, before, name, after);
+  }
+  return text;
+}
+
 }  // namespace
 
 std::string ShowText(State* state) {
@@ -161,16 +178,9 @@ std::string ShowUuids(const State& state) {
 }
 
 std::string ShowUnimplemented(const State& state) {
-  std::map<std::string, uint64_t> sums;
-  for (const Counter& counter : state.file().counters) {
-    if (counter.ready == 2) sums[counter.name] += counter.count;
-  }
-  std::vector<std::pair<uint64_t, std::string>> sorted;
-  for (const auto& [name, count] : sums) sorted.emplace_back(count, name);
-  std::ranges::sort(sorted, std::greater());
-  std::string text = sorted.empty() ? "Nothing that is not implemented was called.\n" : "";
-  for (const auto& [count, name] : sorted) text += fmt::format("{:>10}  {}\n", count, name);
-  return text;
+  std::string text = Counted(state.file().counters, "", "");
+  text += Counted(state.file().kernel_counters, "kernel ", " (took time, computed nothing)");
+  return text.empty() ? "Programs called nothing that is not implemented.\n" : text;
 }
 
 }  // namespace tessera::sim
