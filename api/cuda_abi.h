@@ -181,7 +181,7 @@ inline constexpr unsigned kFormatUint8 = 0x01, kFormatUint16 = 0x02, kFormatUint
                           kFormatInt8 = 0x08, kFormatInt16 = 0x09, kFormatInt32 = 0x0a,
                           kFormatHalf = 0x10, kFormatFloat = 0x20;
 // Flags of arrays
-inline constexpr unsigned kArrayLayered = 0x01, kArrayCubemap = 0x04, kArraySparse = 0x40,
+inline constexpr unsigned kArrayLayered = 0x01, kArraySurface = 0x02, kArrayCubemap = 0x04, kArraySparse = 0x40,
                           kArrayDeferredMapping = 0x80;
 
 // Extents are in elements. Those of dimensions that an array does not have are 0.
@@ -204,6 +204,48 @@ struct ArrayDescriptorV1 {
 struct Array3DDescriptorV1 {
   unsigned width, height, depth, format, channels, flags;
 };
+
+// CUresourcetype
+enum class ResourceType : unsigned { kArray = 0, kMipmappedArray = 1, kLinear = 2, kPitched = 3 };
+
+// What a texture or a surface reads. The type says which member of the union counts.
+struct ResourceDescriptor {
+  ResourceType type;
+  union {
+    Array array;
+    MipmappedArray mipmap;
+    struct {
+      DevicePtr pointer;
+      unsigned format, channels;
+      std::size_t bytes;
+    } linear;
+    struct {
+      DevicePtr pointer;
+      unsigned format, channels;
+      std::size_t width, height, pitch;  // pitch in bytes
+    } pitched;
+    int reserved[32];
+  };
+  unsigned flags;
+};
+static_assert(sizeof(ResourceDescriptor) == 144);
+
+struct TextureDescriptor {
+  unsigned address_mode[3], filter_mode, flags, max_anisotropy, mipmap_filter_mode;
+  float mipmap_level_bias, min_mipmap_level, max_mipmap_level, border_color[4];
+  int reserved[12];
+};
+static_assert(sizeof(TextureDescriptor) == 104);
+
+struct ResourceViewDescriptor {
+  unsigned format;
+  std::size_t width, height, depth;
+  unsigned first_level, last_level, first_layer, last_layer, reserved[16];
+};
+static_assert(sizeof(ResourceViewDescriptor) == 112);
+
+using Texture = unsigned long long;
+using Surface = unsigned long long;
 
 struct MemLocation {
   unsigned type;  // 1: device

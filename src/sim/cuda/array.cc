@@ -15,24 +15,6 @@ constexpr uint64_t kTileBytes = 64, kTileRows = 8;
 constexpr uint64_t kMaxExtent = 1 << 20;
 constexpr unsigned kMapped = kArraySparse | kArrayDeferredMapping;
 
-unsigned ElementBytes(const Array3DDescriptor& descriptor) {
-  switch (descriptor.format) {
-    case kFormatUint8:
-    case kFormatInt8:
-      return descriptor.channels;
-    case kFormatUint16:
-    case kFormatInt16:
-    case kFormatHalf:
-      return descriptor.channels * 2;
-    case kFormatUint32:
-    case kFormatInt32:
-    case kFormatFloat:
-      return descriptor.channels * 4;
-    default:
-      return 0;
-  }
-}
-
 Result Check(const Array3DDescriptor& descriptor) {
   const auto& [width, height, depth, format, channels, flags] = descriptor;
   const bool layered = (flags & kArrayLayered) != 0;
@@ -44,7 +26,7 @@ Result Check(const Array3DDescriptor& descriptor) {
     return Result::kInvalidValue;
   }
   // Formats of images and videos.
-  return ElementBytes(descriptor) != 0 ? Result::kSuccess : Result::kNotSupported;
+  return ElementBytes(descriptor.format, descriptor.channels) != 0 ? Result::kSuccess : Result::kNotSupported;
 }
 
 uint64_t RoundUpTo(uint64_t value, uint64_t unit) { return (value + unit - 1) / unit * unit; }
@@ -61,7 +43,7 @@ ArrayTag Describe(ContextTag* context, const Array3DDescriptor& descriptor) {
   ArrayTag array;
   array.context = context;
   array.descriptor = descriptor;
-  array.element_bytes = ElementBytes(descriptor);
+  array.element_bytes = ElementBytes(descriptor.format, descriptor.channels);
   return array;
 }
 
@@ -75,6 +57,24 @@ Array3DDescriptor Halve(Array3DDescriptor descriptor) {
 }
 
 }  // namespace
+
+unsigned ElementBytes(unsigned format, unsigned channels) {
+  switch (format) {
+    case kFormatUint8:
+    case kFormatInt8:
+      return channels;
+    case kFormatUint16:
+    case kFormatInt16:
+    case kFormatHalf:
+      return channels * 2;
+    case kFormatUint32:
+    case kFormatInt32:
+    case kFormatFloat:
+      return channels * 4;
+    default:
+      return 0;
+  }
+}
 
 Result Arrays::Create(Driver* driver, ContextTag* context, const Array3DDescriptor& descriptor,
                       ArrayTag** array) {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Arrays and mipmapped arrays: device memory without an address. Here it has one, which only copies
 // use: rows stand one after the other without gaps, layers and slices after each other. What an
-// array takes of the GPU is the size of the real layout, which pads rows. Not for: textures and
-// surfaces. Threads: REQUIRES the driver's mutex.
+// array takes of the GPU is the size of the real layout, which pads rows. Textures and surfaces:
+// texture.h. Threads: REQUIRES the driver's mutex.
 #pragma once
 
 #include <cstdint>
@@ -36,6 +36,9 @@ struct tessera::cuda::MipmappedArrayTag {
 namespace tessera::cuda {
 
 class Driver;
+
+// 0: a format of images or videos, which has no elements of a fixed size.
+unsigned ElementBytes(unsigned format, unsigned channels);
 
 class Arrays {
  public:

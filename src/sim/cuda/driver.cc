@@ -137,6 +137,7 @@ void Driver::DestroyContext(ContextTag* context, std::unique_lock<std::mutex>* l
     }
   }
   arrays_.Forget(context);
+  textures_.Forget(context);
   for (StreamTag* stream : context->streams) {
     graphs_.Forget(stream);
     streams_.erase(stream);

@@ -24,6 +24,7 @@
 #include "src/sim/cuda/engine.h"
 #include "src/sim/cuda/graph.h"
 #include "src/sim/cuda/objects.h"
+#include "src/sim/cuda/texture.h"
 #include "src/sim/state.h"
 
 #define CUDA_EXPORT extern "C" __attribute__((visibility("default")))
@@ -97,6 +98,7 @@ class Driver {
   Graphs& graphs() { return graphs_; }
   UserObjects& user_objects() { return user_objects_; }
   Arrays& arrays() { return arrays_; }
+  Textures& textures() { return textures_; }
   GraphPools& graph_pools() { return graph_pools_; }
   StreamTag* CreateStream(ContextTag* context, unsigned flags, int priority);
   void DestroyStream(StreamTag* stream);
@@ -180,6 +182,7 @@ class Driver {
   Graphs graphs_;
   UserObjects user_objects_;
   Arrays arrays_;
+  Textures textures_;
   GraphPools graph_pools_{this};
   std::unordered_set<StreamTag*> streams_;
   std::unordered_set<FunctionTag*> functions_;
