@@ -171,6 +171,11 @@ Return nvmlGetExcludedDeviceCount(unsigned* count) {
   NVML_ENTER(call);
   return Put(count, 0U);
 }
+// The name before 450.
+Return nvmlGetBlacklistDeviceCount(unsigned* count) {
+  NVML_ENTER(call);
+  return Put(count, 0U);
+}
 
 // Confidential computing is off.
 Return nvmlSystemGetConfComputeState(ConfComputeState* state) {

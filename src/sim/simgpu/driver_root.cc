@@ -4,12 +4,14 @@
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
+#include <functional>
 
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "src/base/file.h"
 #include "src/sim/simgpu/device_files.h"
+#include "src/sim/simgpu/library_exports.h"
 #include "src/sim/simgpu/pci_files.h"
 #include "src/sim/state.h"
 
@@ -34,7 +36,10 @@ Status Write(const std::string& path, std::string_view text) {
   return WriteFileAtomically(path, text, 0644);
 }
 
-Status Copy(const std::string& from, const std::string& to) {
+using FileEdit = std::function<Status(const std::string& file)>;
+
+// Copies the file, with a change where one is given.
+Status Copy(const std::string& from, const std::string& to, const FileEdit& change = {}) {
   std::error_code error;
   const std::string fresh = to + ".new";
   // Never into the old file: programs may have it mapped.
@@ -42,6 +47,7 @@ Status Copy(const std::string& from, const std::string& to) {
   if (!fs::copy_file(from, fresh, error)) {
     return Error(Code::kUnknown, "copy {} to {}: {}", from, to, error.message());
   }
+  if (change != nullptr) RETURN_IF_ERROR(change(fresh));
   fs::rename(fresh, to, error);
   if (error) return Error(Code::kUnknown, "rename {}: {}", fresh, error.message());
   return {};
@@ -79,6 +85,30 @@ std::vector<std::string> ProgramPlaces(const DriverRootOptions& options) {
   return {here, here + "/../bin"};
 }
 
+// The exports of the profile's driver.
+FileEdit LimitExportsOf(std::string_view library, const Profile& profile) {
+  if (library == "libcuda") {
+    return [&](const std::string& file) { return LimitCudaExports(file, profile.cuda_version); };
+  }
+  if (library == "libnvidia-ml") {
+    return [&](const std::string& file) { return LimitNvmlExports(file, profile.driver_version); };
+  }
+  return {};
+}
+
+// Removes libraries of other driver versions: tools that list a driver root would take both.
+void RemoveOtherVersions(const std::string& folder, std::string_view library,
+                         const std::string& versioned) {
+  std::error_code error;
+  const std::string prefix = fmt::format("{}.so.", library);
+  for (const auto& entry : fs::directory_iterator(folder, error)) {
+    const std::string name = entry.path().filename();
+    if (!entry.is_symlink() && name.starts_with(prefix) && name != versioned) {
+      fs::remove(entry.path(), error);
+    }
+  }
+}
+
 Status PlaceLibraries(const DriverRootOptions& options) {
   const std::string folder = JoinPath(options.root, kLibraryDir);
   RETURN_IF_ERROR(MakeDirs(folder));
@@ -89,9 +119,11 @@ Status PlaceLibraries(const DriverRootOptions& options) {
     if (!source.ok()) return source.status();
     const std::string versioned =
         fmt::format("{}.so.{}", library.name, options.profile.driver_version);
-    RETURN_IF_ERROR(Copy(*source, JoinPath(folder, versioned)));
+    RETURN_IF_ERROR(Copy(*source, JoinPath(folder, versioned),
+                         LimitExportsOf(library.name, options.profile)));
     RETURN_IF_ERROR(MakeLink(JoinPath(folder, soname), versioned));
     RETURN_IF_ERROR(MakeLink(JoinPath(folder, fmt::format("{}.so", library.name)), soname));
+    RemoveOtherVersions(folder, library.name, versioned);
   }
   const std::string programs = JoinPath(options.root, "usr/bin");
   RETURN_IF_ERROR(MakeDirs(programs));

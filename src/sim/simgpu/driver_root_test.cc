@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstdio>
 #include <filesystem>
 
 #include "src/base/file.h"
@@ -30,6 +31,33 @@ TEST(DriverRootTest, LooksLikeARealOne) {
   EXPECT_EQ(*ReadFile(root + "/sys/bus/pci/devices/0000:43:00.0/numa_node"), "1\n");
   EXPECT_EQ(*ReadFile(root + "/sys/bus/pci/devices/0000:43:00.0/class"), "0x030200\n");
   EXPECT_TRUE(PathExists(node.dev_root() + "/dev/nvidia-uvm"));
+}
+
+TEST(DriverRootTest, LibrariesOfAnotherDriverVersionGo) {
+  testing::SimNode node({.profile = "t4", .gpus = 2});
+  const std::string old = node.library("libcuda.so.535.309.01");
+  ASSERT_TRUE(WriteFileAtomically(old, "", 0755).ok());
+  DriverRootOptions options;
+  options.profile = *LoadProfile("t4");
+  options.root = node.driver_root();
+  options.library_dir = node.library("");
+  ASSERT_TRUE(CreateDriverRoot(options).ok());
+  EXPECT_FALSE(PathExists(old));
+  EXPECT_TRUE(PathExists(node.library("libcuda.so.550.163.01")));
+}
+
+TEST(DriverRootTest, NvidiaSmiShowsMemoryAndClocksOfAnOldDriver) {
+  testing::SimNode node({.profile = "base: t4\ndriver: {version: 470.256.02}\n", .gpus = 1});
+  const std::string command =
+      fmt::format("SIMGPU_DEV_ROOT={} LD_LIBRARY_PATH={} {}/usr/bin/nvidia-smi --format=csv,noheader "
+                  "--query-gpu=driver_version,memory.total,clocks_event_reasons.gpu_idle",
+                  node.dev_root(), node.library(""), node.driver_root());
+  FILE* pipe = popen(command.c_str(), "r");
+  ASSERT_NE(pipe, nullptr);
+  char text[200] = {};
+  EXPECT_GT(fread(text, 1, sizeof(text) - 1, pipe), 0u);
+  EXPECT_EQ(pclose(pipe), 0);
+  EXPECT_STREQ(text, "470.256.02, 15360 MiB, Active\n");
 }
 
 TEST(DriverRootTest, LeavesFoldersOfOthersAlone) {

@@ -3,7 +3,24 @@
 
 #include <dlfcn.h>
 
+#include <cstring>
+
 namespace tessera::smi {
+namespace {
+
+// Functions with the same parameters that libraries of older drivers have instead.
+struct OlderName {
+  const char* newer;
+  const char* older;
+};
+constexpr OlderName kOlderNames[] = {
+    {"nvmlDeviceGetComputeRunningProcesses_v3", "nvmlDeviceGetComputeRunningProcesses_v2"},
+    {"nvmlDeviceGetGraphicsRunningProcesses_v3", "nvmlDeviceGetGraphicsRunningProcesses_v2"},
+    {"nvmlDeviceGetCurrentClocksEventReasons", "nvmlDeviceGetCurrentClocksThrottleReasons"},
+    {"nvmlDeviceGetSupportedClocksEventReasons", "nvmlDeviceGetSupportedClocksThrottleReasons"},
+};
+
+}  // namespace
 
 Client::~Client() {
   if (initialised_) NVML_CALL(*this, nvmlShutdown);
@@ -25,7 +42,12 @@ std::string Client::ErrorText(nvml::Return result) const {
 }
 
 void* Client::Symbol(const char* name) const {
-  return library_ == nullptr ? nullptr : dlsym(library_, name);
+  if (library_ == nullptr) return nullptr;
+  void* symbol = dlsym(library_, name);
+  for (const auto& [newer, older] : kOlderNames) {
+    if (symbol == nullptr && std::strcmp(name, newer) == 0) symbol = dlsym(library_, older);
+  }
+  return symbol;
 }
 
 }  // namespace tessera::smi

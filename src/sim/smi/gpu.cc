@@ -210,6 +210,12 @@ Answer<nvml::MemoryV2> Gpu::Memory() const {
   Answer<nvml::MemoryV2> answer;
   answer.value.version = nvml::VersionOf<nvml::MemoryV2>(2);
   answer.result = NVML_CALL(*client_, nvmlDeviceGetMemoryInfo_v2, device_, &answer.value);
+  if (answer.result == Return::kFunctionNotFound) {
+    // Drivers before 510 count what they reserve as used.
+    nvml::Memory memory = {};
+    answer.result = NVML_CALL(*client_, nvmlDeviceGetMemoryInfo, device_, &memory);
+    answer.value = {.total = memory.total, .free = memory.free, .used = memory.used};
+  }
   return answer;
 }
 
