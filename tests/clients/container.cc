@@ -48,6 +48,7 @@ void PlaceLibraries(const fs::path& driver) {
   fs::create_symlink(driver / "libcuda.so.1", dir / "real/libcuda");
   fs::create_symlink(driver / "libnvidia-ml.so.1", dir / "real/libnvidia-ml");
   fs::copy_file(LIMITER_CUDA_LIBRARY, dir / "lib/libcuda.so.1");
+  fs::create_symlink("libcuda.so.1", dir / "lib/libcuda.so");  // compilers look for this name
   fs::copy_file(LIMITER_NVML_LIBRARY, dir / "lib/libnvidia-ml.so.1");
 }
 

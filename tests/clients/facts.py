@@ -35,6 +35,16 @@ def device_bytes():
     return json.loads(shown)["gpus"][0]["used_bytes"]
 
 
+def free_bytes():
+    """What a program that runs alone on the first GPU, or in its share, can still allocate."""
+    shown = subprocess.run(FACTS["show"], check=True, stdout=subprocess.PIPE, text=True).stdout
+    gpu = json.loads(shown)["gpus"][0]
+    used = gpu["used_bytes"]
+    if LIMITED:  # contexts are no part of a share
+        used -= sum(one["contexts"] for one in gpu["processes"]) * FACTS["context"]
+    return FACTS["memory"] - used
+
+
 def hold():
     """Lets run.py see what the device says now; it looks every 50 ms."""
     time.sleep(0.2)

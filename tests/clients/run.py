@@ -42,13 +42,18 @@ CLIENTS = {
     "tinygrad": ("tinygrad_client.py", "requirements.txt"),
     "cuda-core": ("cuda_core_client.py", "requirements-kernels.txt"),
     "numba-cuda": ("numba_client.py", "requirements-kernels.txt"),
+    "gpustat": ("gpustat_client.py", "requirements-monitors.txt"),
+    "drjit": ("drjit_client.py", "requirements-compilers.txt"),
+    "taichi": ("taichi_client.py", "requirements-compilers.txt"),
+    "halide": ("halide_client.py", "requirements-compilers.txt"),
     "go-nvml": None,
     "go-nvlib": None,
     "go-nvcdi": None,
 }
 # Nanoseconds that kernels take, by their names.
 KERNELS = {"cuda-bindings": "spin=2000000", "cuda-core": "spin=2000000", "numba-cuda": "*=2000000",
-           "tinygrad": "*=1000000"}
+           "tinygrad": "*=1000000", "drjit": "*=2000000", "taichi": "*=2000000",
+           "halide": "*=2000000"}
 # What the tools say when there is no network or the registry refuses: nothing that a bug of ours
 # could cause.
 UNREACHABLE = re.compile(
@@ -222,6 +227,8 @@ def settings_of(client, command, folder):
     """Environment variables that the programs themselves read."""
     settings = {"PYTHONDONTWRITEBYTECODE": "1", "XDG_CACHE_HOME": folder,
                 "SIMGPU_KERNEL_NS": KERNELS.get(client, "")}
+    if client == "halide":
+        settings["HL_GPU_DEVICE"] = "0"  # it chooses the last one
     if client == "tinygrad":
         settings.update(DEV="CUDA", NVRTC_PATH=nvrtc_of(command[0]))
     return settings
@@ -231,6 +238,7 @@ def facts_of(node, limited, busy_pid):
     return {
         "limited": limited,
         "memory": SHARE if limited else WHOLE,
+        "context": CONTEXT,
         "compute": COMPUTE_SHARE,
         "show": node.show_command(),
         "uuids": node.call("show", "--uuids").split(),
