@@ -98,6 +98,8 @@ inline constexpr std::uintptr_t kStreamPerThread = 2;
 
 // CUlimit: bytes of a thread's stack, of the buffer of printf, of the heap of malloc in kernels.
 inline constexpr int kLimitStack = 0, kLimitPrintfFifo = 1, kLimitMallocHeap = 2;
+// CUevent_flags
+inline constexpr unsigned kEventNoTiming = 2, kEventInterprocess = 4;
 // CUdevice_attribute
 inline constexpr int kMultiprocessorCount = 16, kMaxThreadsPerMultiprocessor = 39;
 
@@ -283,6 +285,10 @@ static_assert(sizeof(MemAccess) == 12);
 // Given by one process to others by any means. By value in calls of cuIpc*, by address in those of
 // pools.
 struct IpcMemHandle {
+  char reserved[64];
+};
+
+struct IpcEventHandle {
   char reserved[64];
 };
 

@@ -7,6 +7,7 @@
 #include <cmath>
 
 #include "src/sim/cuda/driver.h"
+#include "src/sim/futex.h"
 
 namespace tessera::cuda {
 namespace {
@@ -56,12 +57,21 @@ void Engine::Push(StreamTag* stream, Command command) {
   if (attend) Rouse(stream);
 }
 
-TicketRef Engine::Record(StreamTag* stream) {
+TicketRef Engine::Record(StreamTag* stream, std::function<void()> effect) {
   auto ticket = std::make_shared<Ticket>();
   ticket->stream = stream;
   ticket->cost_before_ns = stream->queue.cost_in;
-  Push(stream, {.kind = Kind::kRecord, .ticket = ticket});
+  Push(stream, {.kind = Kind::kRecord, .ticket = ticket, .effect = std::move(effect)});
   return ticket;
+}
+
+void Engine::Reach(Ticket* ticket) {
+  ticket->timed = ticket->done = true;
+  ticket->at_ns = sim::MonotonicNs();
+  for (std::atomic<uint32_t>* word : {&progress_, &work_}) {
+    word->fetch_add(1);
+    sim::FutexWakeAll(word);
+  }
 }
 
 // Counts the commands after the last free one as free, up to the first that has to wait for

@@ -86,8 +86,11 @@ class Engine {
 
   // Puts a command at the end of the stream.
   void Push(StreamTag* stream, Command command);
-  // A ticket at the end of the stream; one that is done where the stream is idle.
-  TicketRef Record(StreamTag* stream);
+  // A ticket at the end of the stream; one that is done where the stream is idle. `effect` is
+  // carried out when the stream has come there.
+  TicketRef Record(StreamTag* stream, std::function<void()> effect = {});
+  // What a ticket without a stream stood for has happened.
+  void Reach(Ticket* ticket);
   // Brings everything up to now, and deletes abandoned streams that are idle. Releases the lock
   // while it applies effects.
   void Advance(std::unique_lock<std::mutex>* lock);

@@ -118,7 +118,8 @@ uint64_t Engine::EarliestEnd(StreamTag* stream, double cost_ns, uint64_t now_ns,
 }
 
 uint64_t Engine::EarliestDone(const Ticket& ticket, uint64_t now_ns, int depth) {
-  if (ticket.stream == nullptr) return now_ns;
+  // Without a stream, another process decides; who sleeps is woken.
+  if (ticket.stream == nullptr) return ticket.timed ? now_ns : now_ns + kLongestSleepNs;
   const Queue& queue = ticket.stream->queue;
   const double used =
       queue.commands.empty() ? 0 : queue.commands.front().cost_ns - queue.commands.front().left_ns;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory of cuMemAlloc and of pools that other processes open. A handle names the process by its
+// Memory of cuMemAlloc and of pools, and events, that other processes open. A handle names the process by its
 // slot in the state, and the memory by a descriptor of it, which is opened by way of /proc: both
 // processes are of one user and see each other there, as those who use CUDA's IPC in one pod do.
 #include <fcntl.h>
@@ -16,7 +16,8 @@
 namespace tessera::cuda {
 namespace {
 
-constexpr uint64_t kMagic = 0x3143504953534554;  // "TESSIPC1"
+constexpr uint64_t kMagic = 0x3143504953534554;       // "TESSIPC1"
+constexpr uint64_t kEventMagic = 0x3156454953534554;  // "TESSIEV1"
 
 // What is in a handle.
 struct MemoryName {
@@ -28,15 +29,33 @@ struct MemoryName {
 };
 static_assert(sizeof(MemoryName) <= sizeof(IpcMemHandle));
 
-// The memory of the other process, or -1: it has freed it, has ended, or cannot be seen from here.
-int OpenFile(sim::State& state, const MemoryName& name, uint64_t* bytes) {
-  const int pid = state.HolderOf(name.slot);
+// What is in the handle of an event.
+struct EventName {
+  uint64_t magic;
+  uint32_t slot;  // of the process
+  int32_t fd;     // in it
+  uint64_t inode;
+};
+static_assert(sizeof(EventName) <= sizeof(IpcEventHandle));
+
+// The descriptor of another process, opened here; -1: it is closed, its process has ended, or cannot
+// be seen from here.
+int OpenDescriptor(sim::State& state, uint32_t slot, int theirs, struct stat* info) {
+  const int pid = state.HolderOf(slot);
   if (pid <= 0) return -1;
   char path[64];
-  snprintf(path, sizeof(path), "/proc/%d/fd/%d", pid, name.fd);
+  snprintf(path, sizeof(path), "/proc/%d/fd/%d", pid, theirs);
   const int fd = open(path, O_RDWR | O_CLOEXEC);
+  if (fd < 0 || fstat(fd, info) == 0) return fd;
+  close(fd);
+  return -1;
+}
+
+// The memory of the other process, or -1: it has freed it, has ended, or cannot be seen from here.
+int OpenFile(sim::State& state, const MemoryName& name, uint64_t* bytes) {
   struct stat info;
-  if (fd >= 0 && fstat(fd, &info) == 0 && info.st_ino == name.inode &&
+  const int fd = OpenDescriptor(state, name.slot, name.fd, &info);
+  if (fd >= 0 && info.st_ino == name.inode &&
       name.offset + name.bytes <= uint64_t(info.st_size)) {
     *bytes = uint64_t(info.st_size);
     return fd;
@@ -113,6 +132,43 @@ struct PoolName {
 };
 
 }  // namespace
+
+CUDA_EXPORT Result cuIpcGetEventHandle(IpcEventHandle* handle, Event event) {
+  CUDA_ENTER(ContextCall, call);
+  if (!call->events().contains(event)) return Result::kInvalidHandle;
+  if (handle == nullptr || event->shared == nullptr) return Result::kInvalidValue;
+  const EventName name{.magic = kEventMagic,
+                       .slot = call->slot().index(),
+                       .fd = event->shared->fd(),
+                       .inode = event->shared->inode()};
+  *handle = {};
+  memcpy(handle, &name, sizeof(name));
+  return Result::kSuccess;
+}
+
+CUDA_EXPORT Result cuIpcOpenEventHandle(Event* event, IpcEventHandle handle) {
+  CUDA_ENTER(ContextCall, call);
+  EventName name;
+  memcpy(&name, &handle, sizeof(name));
+  if (event == nullptr || name.magic != kEventMagic) return Result::kInvalidValue;
+  // As the real driver: not in the process that has made the handle.
+  if (name.slot == call->slot().index()) return Result::kInvalidContext;
+  struct stat info;
+  const int fd = OpenDescriptor(call->state(), name.slot, name.fd, &info);
+  if (fd >= 0 && info.st_ino != name.inode) {
+    close(fd);
+    return Result::kInvalidValue;
+  }
+  auto shared = fd < 0 ? nullptr : SharedEvent::Open(fd);
+  if (shared == nullptr) return Result::kInvalidValue;
+  auto* made = new EventTag();
+  made->context = call.context();
+  made->flags = kEventNoTiming | kEventInterprocess;
+  made->shared = std::move(shared);
+  call->events().insert(made);
+  *event = made;
+  return Result::kSuccess;
+}
 
 CUDA_EXPORT Result cuIpcGetMemHandle(IpcMemHandle* handle, DevicePtr pointer) {
   CUDA_ENTER(ContextCall, call);

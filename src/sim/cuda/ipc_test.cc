@@ -229,5 +229,107 @@ TEST_F(IpcTest, APoolIsImportedAndPointersOfItAreOpened) {
   EXPECT_EQ(Used(), 0u);
 }
 
+// A kernel of 300 ms, and an event behind it.
+void RecordSlowly(const CudaLibrary& cuda, Event event) {
+  constexpr char kSlow[] =
+      ".version 6.0\n.target sm_50\n.address_size 64\n.visible .entry slow() { ret; }\n";
+  Module module = nullptr;
+  Function function = nullptr;
+  ASSERT_OK(CU(cuda, cuModuleLoadData)(&module, kSlow));
+  ASSERT_OK(CU(cuda, cuModuleGetFunction)(&function, module, "slow"));
+  ASSERT_OK(CU(cuda, cuLaunchKernel)(function, 1, 1, 1, 1, 1, 1, 0, nullptr, nullptr, nullptr));
+  ASSERT_OK(CU(cuda, cuEventRecord)(event, nullptr));
+}
+
+// Processes whose kernel "slow" takes 300 ms, and who share an event.
+class IpcEventTest : public IpcTest {
+ protected:
+  IpcEventTest() { setenv("SIMGPU_KERNEL_NS", "slow=300000000", 1); }
+  ~IpcEventTest() override { unsetenv("SIMGPU_KERNEL_NS"); }
+  Event Create(const CudaLibrary& cuda) {
+    Event event = nullptr;
+    IpcEventHandle handle = {};
+    EXPECT_OK(CU(cuda, cuEventCreate)(&event, kEventNoTiming | kEventInterprocess));
+    EXPECT_OK(CU(cuda, cuIpcGetEventHandle)(&handle, event));
+    Event again = nullptr;
+    EXPECT_EQ(CU(cuda, cuIpcOpenEventHandle)(&again, handle), Result::kInvalidContext);
+    Tell(to_opener_, handle);
+    return event;
+  }
+  Event Open(const CudaLibrary& cuda) {
+    Event event = nullptr;
+    EXPECT_OK(CU(cuda, cuIpcOpenEventHandle)(&event, Hear<IpcEventHandle>(to_opener_)));
+    return event;
+  }
+};
+
+TEST_F(IpcEventTest, BothWaitForWhatTheOtherHasRecorded) {
+  const pid_t exporter = Start([&](const CudaLibrary& cuda) {
+    const Event event = Create(cuda);
+    Hear<char>(to_exporter_);
+    RecordSlowly(cuda, event);
+    Tell(to_opener_, 'r');
+    Hear<char>(to_exporter_);
+    EXPECT_EQ(CU(cuda, cuEventQuery)(event), Result::kNotReady) << "the opener has recorded it";
+    EXPECT_OK(CU(cuda, cuEventSynchronize)(event));
+    EXPECT_OK(CU(cuda, cuEventQuery)(event));
+    EXPECT_OK(CU(cuda, cuEventDestroy_v2)(event));
+  });
+  const pid_t opener = Start([&](const CudaLibrary& cuda) {
+    const Event event = Open(cuda);
+    EXPECT_OK(CU(cuda, cuEventQuery)(event)) << "it was never recorded";
+    Tell(to_exporter_, 'o');
+    Hear<char>(to_opener_);
+    EXPECT_EQ(CU(cuda, cuEventQuery)(event), Result::kNotReady);
+    Stream stream = nullptr;
+    ASSERT_OK(CU(cuda, cuStreamCreate)(&stream, 1));
+    ASSERT_OK(CU(cuda, cuStreamWaitEvent)(stream, event, 0));
+    EXPECT_EQ(CU(cuda, cuStreamQuery)(stream), Result::kNotReady);
+    EXPECT_OK(CU(cuda, cuStreamSynchronize)(stream));
+    EXPECT_OK(CU(cuda, cuEventQuery)(event)) << "the stream has waited";
+    RecordSlowly(cuda, event);
+    Tell(to_exporter_, 'r');
+    EXPECT_EQ(CU(cuda, cuEventQuery)(event), Result::kNotReady);
+    EXPECT_OK(CU(cuda, cuEventSynchronize)(event));
+    EXPECT_OK(CU(cuda, cuEventDestroy_v2)(event));
+  });
+  ExpectWell(exporter);
+  ExpectWell(opener);
+}
+
+TEST_F(IpcEventTest, ARecordOfAProcessThatDiesIsDone) {
+  const pid_t exporter = Start([&](const CudaLibrary& cuda) {
+    const Event event = Create(cuda);
+    Hear<char>(to_exporter_);
+    RecordSlowly(cuda, event);
+    Tell(to_opener_, 'r');
+    Hear<char>(to_exporter_);  // and ends
+  });
+  const pid_t opener = Start([&](const CudaLibrary& cuda) {
+    const Event event = Open(cuda);
+    Tell(to_exporter_, 'o');
+    Hear<char>(to_opener_);
+    ASSERT_OK(CU(cuda, cuStreamWaitEvent)(nullptr, event, 0));
+    Tell(to_exporter_, 'w');
+    EXPECT_OK(CU(cuda, cuStreamSynchronize)(nullptr));
+    EXPECT_OK(CU(cuda, cuEventSynchronize)(event));
+  });
+  ExpectWell(exporter);
+  ExpectWell(opener);
+}
+
+TEST_F(IpcEventTest, OnlyEventsForProcessesHaveHandles) {
+  const pid_t program = Start([&](const CudaLibrary& cuda) {
+    Event event = nullptr;
+    IpcEventHandle handle = {};
+    EXPECT_EQ(CU(cuda, cuEventCreate)(&event, kEventInterprocess), Result::kInvalidValue)
+        << "they measure no time";
+    ASSERT_OK(CU(cuda, cuEventCreate)(&event, kEventNoTiming));
+    EXPECT_EQ(CU(cuda, cuIpcGetEventHandle)(&handle, event), Result::kInvalidValue);
+    EXPECT_EQ(CU(cuda, cuIpcOpenEventHandle)(&event, handle), Result::kInvalidValue);
+  });
+  ExpectWell(program);
+}
+
 }  // namespace
 }  // namespace tessera::cuda

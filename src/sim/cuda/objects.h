@@ -14,6 +14,7 @@
 #include "api/cuda_abi.h"
 #include "src/sim/cuda/engine.h"
 #include "src/sim/cuda/image.h"
+#include "src/sim/cuda/shared_event.h"
 
 namespace tessera::cuda {
 
@@ -108,10 +109,16 @@ struct tessera::cuda::StreamTag {
 struct tessera::cuda::EventTag {
   ContextTag* context = nullptr;
   unsigned flags = 0;  // 2: no timing
-  TicketRef ticket;    // null: not recorded
+  TicketRef ticket;    // null: not recorded by this process
+  // Of an event that other processes may open; null: none may.
+  std::shared_ptr<SharedEvent> shared;
+  uint64_t record = 0;  // of `ticket` in `shared`
   // Where it was recorded in a capture: its id, and the nodes that came before.
   uint64_t capture = 0;
   std::vector<GraphNodeTag*> captured;
+
+  // True: another process has recorded the event last.
+  bool is_remote() const { return shared != nullptr && shared->last_record() != record; }
 };
 
 struct tessera::cuda::FunctionTag {

@@ -3,13 +3,13 @@
 #include <string.h>
 
 #include <algorithm>
+#include <thread>
 
 #include "src/sim/cuda/driver.h"
 
 namespace tessera::cuda {
 namespace {
 
-constexpr unsigned kEventNoTiming = 2;
 constexpr unsigned kEventFlags = 7;
 constexpr int kLastStreamAttribute = 17;  // of CUDA 13
 constexpr int kLeastPriority = 0, kGreatestPriority = -5;
@@ -50,6 +50,17 @@ struct EventCall : Call {
 #define EVENT_ENTER(call, event) \
   EventCall call(event);         \
   if (call.status != Result::kSuccess) return call.status
+
+// A ticket that is reached when the record of another process is done. One thread waits for each.
+TicketRef TicketOf(Driver& driver, const std::shared_ptr<SharedEvent>& event, uint64_t record) {
+  auto ticket = std::make_shared<Ticket>();
+  std::thread([&driver, event, record, ticket] {
+    while (!event->IsDone(record, driver.state())) event->Sleep(record);
+    std::lock_guard lock(driver.mutex());
+    driver.engine().Reach(ticket.get());
+  }).detach();
+  return ticket;
+}
 
 }  // namespace
 
@@ -92,6 +103,12 @@ CUDA_EXPORT Result cuStreamWaitEvent(Stream stream, Event event, unsigned) {
     std::vector<GraphNodeTag*>& last = capture->streams[call.stream];  // joins the capture
     last.insert(last.end(), event->captured.begin(), event->captured.end());
     return Result::kSuccess;
+  }
+  if (event->is_remote()) {
+    const uint64_t record = event->shared->last_record();
+    if (event->shared->IsDone(record, call->state())) return Result::kSuccess;
+    return call.Push(call.stream, {.kind = Command::Kind::kWait,
+                                   .ticket = TicketOf(call.driver(), event->shared, record)});
   }
   if (event->ticket == nullptr || event->ticket->timed) return Result::kSuccess;
   if (call->graphs().CaptureOf(call.stream) != nullptr) return Result::kSuccess;
@@ -164,9 +181,16 @@ CUDA_EXPORT Result cuStreamGetId(Stream stream, unsigned long long* id) {
 CUDA_EXPORT Result cuEventCreate(Event* event, unsigned flags) {
   CUDA_ENTER(ContextCall, call);
   if (event == nullptr || flags > kEventFlags) return Result::kInvalidValue;
+  std::shared_ptr<SharedEvent> shared;
+  if ((flags & kEventInterprocess) != 0) {
+    if ((flags & kEventNoTiming) == 0) return Result::kInvalidValue;
+    shared = SharedEvent::Create();
+    if (shared == nullptr) return Result::kOperatingSystem;
+  }
   auto* made = new EventTag();
   made->context = call.context();
   made->flags = flags;
+  made->shared = std::move(shared);
   call->events().insert(made);
   *event = made;
   return Result::kSuccess;
@@ -194,7 +218,12 @@ CUDA_EXPORT Result cuEventRecord(Event event, Stream stream) {
   if (!call->events().contains(event) || !call->IsStream(call.stream)) {
     return Result::kInvalidHandle;  // destroyed by another thread meanwhile
   }
-  event->ticket = call->engine().Record(call.stream);
+  if (const auto shared = event->shared) {
+    const uint64_t record = event->record = shared->Record(call->slot().index());
+    event->ticket = call->engine().Record(call.stream, [=] { shared->Finish(record); });
+  } else {
+    event->ticket = call->engine().Record(call.stream);
+  }
   return Result::kSuccess;
 }
 CUDA_EXPORT Result cuEventRecordWithFlags(Event event, Stream stream, unsigned flags) {
@@ -205,6 +234,10 @@ CUDA_EXPORT Result cuEventQuery(Event event) {
   EVENT_ENTER(call, event);
   if (call->graphs().Find(event->capture) != nullptr) return Result::kCapturedEvent;
   ContextTag* context = event->context;
+  if (event->is_remote()) {
+    const uint64_t record = event->shared->last_record();
+    return event->shared->IsDone(record, call->state()) ? Result::kSuccess : Result::kNotReady;
+  }
   const TicketRef ticket = event->ticket;
   call->engine().Advance(call.lock());
   if (!call->IsContext(context)) return Result::kContextIsDestroyed;
@@ -217,6 +250,14 @@ CUDA_EXPORT Result cuEventSynchronize(Event event) {
   EVENT_ENTER(call, event);
   if (call->graphs().Find(event->capture) != nullptr) return Result::kCapturedEvent;
   const Result health = call->HealthOf(event->context);
+  if (event->is_remote() && health == Result::kSuccess) {
+    const std::shared_ptr<SharedEvent> shared = event->shared;
+    const uint64_t record = shared->last_record();
+    call.lock()->unlock();
+    while (!shared->IsDone(record, call->state())) shared->Sleep(record);
+    call.lock()->lock();
+    return Result::kSuccess;
+  }
   if (health != Result::kSuccess || event->ticket == nullptr) return health;
   const TicketRef ticket = event->ticket;  // of now: the event may be recorded again
   return call.Wait(event->context, ticket);

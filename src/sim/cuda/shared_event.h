@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+// An event that several processes record and wait for: a page of shared memory that counts records.
+// The last record counts, whichever process made it. A record whose process has died is done.
+// Threads: any.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+
+#include "src/sim/state.h"
+
+namespace tessera::cuda {
+
+class SharedEvent {
+ public:
+  // Null: the system refuses the memory.
+  static std::shared_ptr<SharedEvent> Create();
+  // Takes the descriptor of another process's event. Null: it is none.
+  static std::shared_ptr<SharedEvent> Open(int fd);
+  ~SharedEvent();
+  SharedEvent(const SharedEvent&) = delete;
+  SharedEvent& operator=(const SharedEvent&) = delete;
+
+  int fd() const { return fd_; }
+  uint64_t inode() const { return inode_; }
+
+  // The number of a new record, which the process in that slot of the state ends by Finish().
+  uint64_t Record(uint32_t slot);
+  void Finish(uint64_t record);
+  // 0: never recorded.
+  uint64_t last_record() const { return page_->recorded.load(); }
+  bool IsDone(uint64_t record, sim::State& state) const;
+  // Sleeps until the record is done, at most 10 ms.
+  void Sleep(uint64_t record);
+
+ private:
+  struct Page {
+    std::atomic<uint64_t> recorded, done;
+    std::atomic<uint32_t> slot;    // of the process that has recorded last
+    std::atomic<uint32_t> signal;  // futex: grows with each end of a record
+  };
+
+  SharedEvent(int fd, uint64_t inode, Page* page) : fd_(fd), inode_(inode), page_(page) {}
+
+  const int fd_;
+  const uint64_t inode_;
+  Page* const page_;
+};
+
+}  // namespace tessera::cuda
