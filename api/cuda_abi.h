@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The C ABI of the CUDA driver (libcuda.so.1) on x86-64 Linux, in our own declarations: handles,
-// result codes, structs and the signatures of the functions that Tessera simulates (src/sim), replaces
-// (src/limiter) or calls (samples). Not for: loading the library, nor for any behaviour.
+// result codes, structs and the signatures of the functions that Tessera simulates (src/sim),
+// replaces (src/limiter) or calls (samples). Not for: loading the library, nor for any behaviour.
 //
 // Rules of the ABI: every function returns a Result as int. Every out-parameter may be null where a
 // caller does not want it. A function with a new signature gets a new symbol (_v2, _v3); the names
@@ -183,8 +183,8 @@ inline constexpr unsigned kFormatUint8 = 0x01, kFormatUint16 = 0x02, kFormatUint
                           kFormatInt8 = 0x08, kFormatInt16 = 0x09, kFormatInt32 = 0x0a,
                           kFormatHalf = 0x10, kFormatFloat = 0x20;
 // Flags of arrays
-inline constexpr unsigned kArrayLayered = 0x01, kArraySurface = 0x02, kArrayCubemap = 0x04, kArraySparse = 0x40,
-                          kArrayDeferredMapping = 0x80;
+inline constexpr unsigned kArrayLayered = 0x01, kArraySurface = 0x02, kArrayCubemap = 0x04,
+                          kArraySparse = 0x40, kArrayDeferredMapping = 0x80;
 
 // Extents are in elements. Those of dimensions that an array does not have are 0.
 struct ArrayDescriptor {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The one table of names that others can see: resources, labels, annotations, environment variables,
-// sockets and files. Nothing else in the tree spells them.
+// The one table of names that others can see: resources, labels, annotations, environment
+// variables, sockets and files. Nothing else in the tree spells them.
 #pragma once
 
 #include <string_view>
@@ -35,7 +35,7 @@ inline constexpr std::string_view kAnnotationAllocated =
 inline constexpr std::string_view kAnnotationGpuModels = "tessera.dev/gpu-models";  // any of these
 inline constexpr std::string_view kAnnotationGpuUuids = "tessera.dev/gpu-uuids";    // only these
 inline constexpr std::string_view kAnnotationGpuUuidsExcluded =
-    "tessera.dev/gpu-uuids-excluded";  // none of these
+    "tessera.dev/gpu-uuids-excluded";                                        // none of these
 inline constexpr std::string_view kAnnotationPolicy = "tessera.dev/policy";  // binpack or spread
 
 // Annotations that people put on pods, for the agent: the device memory, and the hundredths of the
@@ -44,8 +44,8 @@ inline constexpr std::string_view kAnnotationPolicy = "tessera.dev/policy";  // 
 inline constexpr std::string_view kAnnotationMemoryLimit = "tessera.dev/memory-limit";
 inline constexpr std::string_view kAnnotationComputeLimit = "tessera.dev/compute-limit";
 
-// Annotation that people put on pods with a share of compute, for the agent, and its values: while a
-// pod of class high works on a GPU, those of class low on it wait, and get less than their share.
+// Annotation that people put on pods with a share of compute, for the agent, and its values: while
+// a pod of class high works on a GPU, those of class low on it wait, and get less than their share.
 inline constexpr std::string_view kAnnotationComputeClass = "tessera.dev/compute-class";
 inline constexpr std::string_view kComputeClassHigh = "high";
 inline constexpr std::string_view kComputeClassNormal = "normal";  // as without the annotation

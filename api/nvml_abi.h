@@ -185,8 +185,8 @@ enum FabricState : unsigned char {
   kFabricCompleted = 3,
 };
 
-// FabricInfoV3::health_mask, two bits for each of bandwidth, recovery of routes, health of routes and
-// recovery from time-outs (2: no trouble), then four for the configuration (1: right).
+// FabricInfoV3::health_mask, two bits for each of bandwidth, recovery of routes, health of routes
+// and recovery from time-outs (2: no trouble), then four for the configuration (1: right).
 inline constexpr unsigned kFabricHealthy = 0x1AA;
 inline constexpr unsigned char kFabricSummaryHealthy = 1;
 

@@ -218,14 +218,12 @@ Status Agent::Impl::StartGrants() {
   grants.nvml = MakeLoader();
   grants.service.release.bound = options_.release_timeout;
   grants.service.release.on_withheld = OnMain(&Impl::OnWithheld);
-  grants.on_usage_changed = [this, weak = weak_.Get()](
-                                std::shared_ptr<const NodeUse> use) {
+  grants.on_usage_changed = [this, weak = weak_.Get()](std::shared_ptr<const NodeUse> use) {
     runner_->Post([this, weak, use = std::move(use)] {
       if (weak && plugins_) plugins_->SetUse(use);
     });
   };
-  grants.on_container_uses = [this, weak = weak_.Get()](
-                                 std::shared_ptr<const ContainerUses> uses) {
+  grants.on_container_uses = [this, weak = weak_.Get()](std::shared_ptr<const ContainerUses> uses) {
     runner_->Post([this, weak, uses = std::move(uses)] {
       if (weak) container_uses_ = uses;
     });
@@ -365,19 +363,19 @@ void Agent::Impl::LoadModule(const std::string& module) {
   if (!PathExists("/sys/module/nvidia") || now < next_modprobe_) return;
   next_modprobe_ = now + kModprobeRetry;
   if (!modprobe_) modprobe_ = std::make_unique<Worker>("modprobe");
-  modprobe_->Post([this, module, runner = runner_, root = options_.driver_root_ctr_path,
-                   weak = weak_.Get()] {
-    const Status loaded = LoadKernelModule(root, module);
-    runner->Post([this, module, loaded, weak] {
-      if (!weak) return;
-      if (!loaded.ok()) {
-        Log(Severity::kError, "cannot load a kernel module", {{"error", loaded.message()}});
-        return;
-      }
-      Log(Severity::kInfo, "loaded a kernel module", {{"module", module}});
-      MakeDeviceNodes();
-    });
-  });
+  modprobe_->Post(
+      [this, module, runner = runner_, root = options_.driver_root_ctr_path, weak = weak_.Get()] {
+        const Status loaded = LoadKernelModule(root, module);
+        runner->Post([this, module, loaded, weak] {
+          if (!weak) return;
+          if (!loaded.ok()) {
+            Log(Severity::kError, "cannot load a kernel module", {{"error", loaded.message()}});
+            return;
+          }
+          Log(Severity::kInfo, "loaded a kernel module", {{"module", module}});
+          MakeDeviceNodes();
+        });
+      });
 }
 
 void Agent::Impl::Publish() {

@@ -40,13 +40,13 @@ struct AgentOptions {
   std::string limits_dir;  // for the limits of containers; "": no container is limited
   std::set<std::string> limits_fail_open;    // namespaces, or "*" (container_limits.h)
   std::set<std::string> limits_stop_bypass;  // the same (limits/container_usage.h)
-  std::string metrics_address;     // "": no HTTP
-  std::string manager_address;     // of gpu-manager's old page; "": none
-  std::string manager_checkpoint;  // file that gpu-manager left; "": none
-  std::string node_name;           // "": do not write the node
-  std::string kubeconfig;          // "": the pod's service account
+  std::string metrics_address;               // "": no HTTP
+  std::string manager_address;               // of gpu-manager's old page; "": none
+  std::string manager_checkpoint;            // file that gpu-manager left; "": none
+  std::string node_name;                     // "": do not write the node
+  std::string kubeconfig;                    // "": the pod's service account
 
-  std::string engine;            // whose configuration is watched; "": none
+  std::string engine;                  // whose configuration is watched; "": none
   std::string engine_host_root = "/";  // root of its files
   bool repair_engine = false;
   // How long the GPUs of a pod that is gone wait for its processes before they are withheld.

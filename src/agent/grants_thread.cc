@@ -78,7 +78,8 @@ struct GrantsThread::State {
                 grants->options_.on_usage_changed),
         allocation(&grants->runner_, &service, &ledger, pods.get(),
                    grants->options_.service.gpu_mem_unit, grants->metrics_),
-        usage(&grants->runner_, UsageOptions(grants->options_, pods.get()), &ledger, &gpu_processes, &caller,
+        usage(&grants->runner_, UsageOptions(grants->options_, pods.get()), &ledger, &gpu_processes,
+              &caller,
               {.on_uses = [this, then = grants->options_.on_container_uses](
                               const auto& uses) { then(ControlCompute(*uses)); },
                .on_event = [this](const ContainerRef& who,

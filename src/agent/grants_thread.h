@@ -34,7 +34,7 @@ struct GrantsThreadOptions {
   // Makes the access to pods on the grants' thread; null: all pods are unknown.
   std::function<std::unique_ptr<Pods>(TaskRunner* runner)> make_pods;
   GrantService::OnUsageChanged on_usage_changed;  // called on the grants' thread
-  NamespaceSet limits_stop_bypass;  // as of ContainerUsage
+  NamespaceSet limits_stop_bypass;                // as of ContainerUsage
   // Called with the use of containers with a share once a second while there are any; on the
   // grants' thread.
   std::function<void(std::shared_ptr<const ContainerUses>)> on_container_uses;

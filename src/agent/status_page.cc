@@ -40,15 +40,15 @@ void WriteDevices(const AgentStatus& status, MetricsText* text) {
   text->Sample("tessera_devices", resource + MetricLabel("state", "healthy"), healthy);
   text->Sample("tessera_devices", resource + MetricLabel("state", "unhealthy"), all - healthy);
   text->Family("tessera_device_unhealthy_info", "gauge", "GPUs that are not offered, and why.");
-  WriteReasons(status, "tessera_device_unhealthy_info",
-               [](const device::Health& health) { return !health.ok(); }, text);
+  WriteReasons(
+      status, "tessera_device_unhealthy_info",
+      [](const device::Health& health) { return !health.ok(); }, text);
   text->Family("tessera_device_suspect_info", "gauge",
                "GPUs that are offered though an error of an application was reported, and which.");
-  WriteReasons(status, "tessera_device_suspect_info",
-               [](const device::Health& health) {
-                 return health.state == device::Health::State::kSuspect;
-               },
-               text);
+  WriteReasons(
+      status, "tessera_device_suspect_info",
+      [](const device::Health& health) { return health.state == device::Health::State::kSuspect; },
+      text);
   if (status.devices == nullptr) return;
   text->Family("tessera_driver_problem", "gauge",
                "1 while the driver as a whole is missing or unhealthy.");
@@ -59,10 +59,10 @@ void WriteDevices(const AgentStatus& status, MetricsText* text) {
 void WriteInventory(const gpu::InventoryStats& stats, MetricsText* text) {
   text->Family("tessera_nvml_errors_total", "counter", "NVML calls that failed.");
   for (const auto& [key, count] : stats.nvml_errors) {
-    text->Sample("tessera_nvml_errors_total",
-                 MetricLabel("call", gpu::NvmlCallName(key.first)) + "," +
-                     MetricLabel("code", key.second),
-                 count);
+    text->Sample(
+        "tessera_nvml_errors_total",
+        MetricLabel("call", gpu::NvmlCallName(key.first)) + "," + MetricLabel("code", key.second),
+        count);
   }
   text->Family("tessera_nvml_hung_calls_total", "counter",
                "NVML calls that did not come back in time.");
@@ -84,9 +84,9 @@ void WriteInventory(const gpu::InventoryStats& stats, MetricsText* text) {
 }
 
 net::Response ContainersPage(const AgentStatus& status) {
-  const Json json = JsonOfUses(
-      status.node, status.container_uses ? *status.container_uses : ContainerUses(),
-      status.devices ? status.devices->inventory() : device::NodeInventory());
+  const Json json =
+      JsonOfUses(status.node, status.container_uses ? *status.container_uses : ContainerUses(),
+                 status.devices ? status.devices->inventory() : device::NodeInventory());
   net::Response response = net::TextResponse(200, json.Serialize() + "\n");
   response.headers.Set("Content-Type", "application/json");
   return response;

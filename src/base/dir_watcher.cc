@@ -13,9 +13,7 @@
 namespace tessera {
 
 DirWatcher::DirWatcher(TaskRunner* runner, std::string dir, Events events)
-    : runner_(runner),
-      dir_(std::move(dir)),
-      events_(std::move(events)) {}
+    : runner_(runner), dir_(std::move(dir)), events_(std::move(events)) {}
 
 DirWatcher::~DirWatcher() {
   if (inotify_.valid()) runner_->Unwatch(inotify_.get());

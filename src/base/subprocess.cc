@@ -83,8 +83,8 @@ Result<pid_t> Spawn(const std::vector<std::string>& argv, int out, int err,
   ::posix_spawn_file_actions_adddup2(&actions, out, STDOUT_FILENO);
   ::posix_spawn_file_actions_adddup2(&actions, err, STDERR_FILENO);
   pid_t pid = -1;
-  const int error = ::posix_spawnp(&pid, pointers[0], &actions, nullptr, pointers.data(),
-                                   environment.data());
+  const int error =
+      ::posix_spawnp(&pid, pointers[0], &actions, nullptr, pointers.data(), environment.data());
   ::posix_spawn_file_actions_destroy(&actions);
   if (error != 0) return Status::FromErrno(argv[0], error);
   return pid;

@@ -30,8 +30,9 @@ class AgentReader {
   AgentReader(const AgentReader&) = delete;
   AgentReader& operator=(const AgentReader&) = delete;
 
-  // Reads the agent of one node, or all agents if `node` is "". Calls `done` once, and not after the
-  // reader is destroyed; a later Read cancels an earlier one. Errors: those of listing the agents.
+  // Reads the agent of one node, or all agents if `node` is "". Calls `done` once, and not after
+  // the reader is destroyed; a later Read cancels an earlier one. Errors: those of listing the
+  // agents.
   void Read(std::string node, Done done);
 
  private:

@@ -14,7 +14,8 @@ namespace {
 constexpr const char* kInspectName = "kubectl-inspect-gpushare";
 constexpr const char* kFooter =
     "Exit codes: 0 answered; 64 a mistake in the command; 65 the quota is none; 66 no such node or "
-    "pod; 69 the API server does not answer;\n75 not in time; 77 not allowed to; 78 no kubeconfig. Colours only on a "
+    "pod; 69 the API server does not answer;\n75 not in time; 77 not allowed to; 78 no kubeconfig. "
+    "Colours only on a "
     "terminal, and not with NO_COLOR.";
 
 const std::map<std::string, Format>& Formats() {
@@ -72,15 +73,19 @@ CLI::App* AddVerb(CLI::App* app, const char* name, const char* help, Verb verb, 
 }
 
 void AddLimit(CLI::App* app, CommandLine* line) {
-  CLI::App* limit = AddVerb(app, "limit", "lower what a pod's containers may use of their GPUs, while "
-                            "they run", Verb::kLimit, line);
+  CLI::App* limit = AddVerb(app, "limit",
+                            "lower what a pod's containers may use of their GPUs, while "
+                            "they run",
+                            Verb::kLimit, line);
   limit->add_option("POD", line->pod, "NAME or NAMESPACE/NAME")->required();
-  limit->add_option("--memory", line->memory,
-                    "device memory on each GPU, at most what was granted: 8Gi, CONTAINER=8Gi, "
-                    "GPU_UUID=8Gi, or a list of them; \"none\": all that was granted")
+  limit
+      ->add_option("--memory", line->memory,
+                   "device memory on each GPU, at most what was granted: 8Gi, CONTAINER=8Gi, "
+                   "GPU_UUID=8Gi, or a list of them; \"none\": all that was granted")
       ->option_text("AMOUNT");
-  limit->add_option("--compute", line->compute,
-                    "hundredths of each GPU's time, likewise: 20, CONTAINER=20, GPU_UUID=20")
+  limit
+      ->add_option("--compute", line->compute,
+                   "hundredths of each GPU's time, likewise: 20, CONTAINER=20, GPU_UUID=20")
       ->option_text("AMOUNT");
   AddNamespace(limit, line, "default: that of the context");
   AddCluster(limit, line);
@@ -105,8 +110,10 @@ void AddVerbs(CLI::App* app, CommandLine* line) {
   CLI::App* quota =
       AddVerb(app, "quota", "GPUs by namespace and model: used, left, limit", Verb::kQuota, line);
   AddNamespace(quota, line, "default: all of them");
-  CLI::App* top = AddVerb(app, "top", "what containers with a share use of their GPUs, as their "
-                          "agents say", Verb::kTop, line);
+  CLI::App* top = AddVerb(app, "top",
+                          "what containers with a share use of their GPUs, as their "
+                          "agents say",
+                          Verb::kTop, line);
   AddNamespace(top, line, "default: that of the context");
   top->add_flag("-A,--all-namespaces", line->all_namespaces, "of all namespaces");
   top->add_flag("--no-headers", line->no_headers, "only rows");

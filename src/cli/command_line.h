@@ -11,7 +11,16 @@
 
 namespace tessera::cli {
 
-enum class Verb : uint8_t { kNodes, kGpus, kPods, kExplain, kQuota, kTop, kLimit, kInspectGpushare };
+enum class Verb : uint8_t {
+  kNodes,
+  kGpus,
+  kPods,
+  kExplain,
+  kQuota,
+  kTop,
+  kLimit,
+  kInspectGpushare
+};
 
 struct CommandLine {
   Verb verb = Verb::kNodes;
@@ -22,7 +31,7 @@ struct CommandLine {
   std::string pod;   // explain, limit: NAME, NAMESPACE/NAME or pod/NAME
   bool details = false;
   bool watch = false;
-  bool no_headers = false;  // top
+  bool no_headers = false;      // top
   std::string memory, compute;  // limit
   std::string kubeconfig;
   std::string context;

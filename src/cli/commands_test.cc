@@ -19,7 +19,8 @@ class CommandsTest : public ::testing::Test {
 };
 
 TEST_F(CommandsTest, NodesShowWhatIsUsedAndWhatIsFree) {
-  EXPECT_EQ(ShowNodes(cluster_.view(), {}), R"(NODE   MODEL   GPUS   FREE   COMPUTE   MEMORY       PODS   STATUS
+  EXPECT_EQ(ShowNodes(cluster_.view(), {}),
+            R"(NODE   MODEL   GPUS   FREE   COMPUTE   MEMORY       PODS   STATUS
 big    A100    4      1      1.3/4     96/320 GiB   4      Ready
 mini   A100    1      1      0/1       0/16 GiB     0      Ready
 old    A100    2      1      0/2       0/32 GiB     0      Ready,Cordoned,1 unhealthy
@@ -27,7 +28,9 @@ old    A100    2      1      0/2       0/32 GiB     0      Ready,Cordoned,1 unhe
 }
 
 TEST_F(CommandsTest, WideNodesAddPoolDriverAndAddress) {
-  EXPECT_EQ(ShowNodes(cluster_.view(), {.format = Format::kWide}), R"(NODE   MODEL   GPUS   FREE   COMPUTE   MEMORY       PODS   POOL   DRIVER       INTERNAL-IP   STATUS
+  EXPECT_EQ(
+      ShowNodes(cluster_.view(), {.format = Format::kWide}),
+      R"(NODE   MODEL   GPUS   FREE   COMPUTE   MEMORY       PODS   POOL   DRIVER       INTERNAL-IP   STATUS
 big    A100    4      1      1.3/4     96/320 GiB   4      -      550.163.01   10.0.0.1      Ready
 mini   A100    1      1      0/1       0/16 GiB     0      -      550.163.01   -             Ready
 old    A100    2      1      0/2       0/32 GiB     0      -      550.163.01   10.0.0.2      Ready,Cordoned,1 unhealthy
@@ -35,7 +38,9 @@ old    A100    2      1      0/2       0/32 GiB     0      -      550.163.01   1
 }
 
 TEST_F(CommandsTest, GpusSayWhoHoldsThem) {
-  EXPECT_EQ(ShowGpus(cluster_.view(), "", {}).value(), R"(NODE   GPU   MODEL   COMPUTE   MEMORY      HELD BY                                            STATUS
+  EXPECT_EQ(
+      ShowGpus(cluster_.view(), "", {}).value(),
+      R"(NODE   GPU   MODEL   COMPUTE   MEMORY      HELD BY                                            STATUS
 big    0     A100    1         80/80 GiB   ml/train (whole)                                   Healthy
 big    1     A100    0.3       5/80 GiB    default/nginx (0.3, 5 GiB)                         Healthy
 big    2     A100    0         11/80 GiB   default/binpack-1 (8 GiB), web/binpack-2 (3 GiB)   Healthy
@@ -48,14 +53,16 @@ old    1     A100    0         0/16 GiB    -                                    
 
 TEST_F(CommandsTest, PodsShowSharesInTheUnitsOfTheirUsers) {
   cluster_.Add(PodIn("ml", "late", {{names::kResourceGpu, "8"}}));
-  EXPECT_EQ(ShowPods(cluster_.view(), "", {}), R"(NAMESPACE   NAME        ASKS FOR                           NODE   GPUS   STATUS
+  EXPECT_EQ(ShowPods(cluster_.view(), "", {}),
+            R"(NAMESPACE   NAME        ASKS FOR                           NODE   GPUS   STATUS
 default     binpack-1   gpu-mem: 8 GiB                     big    2      Placed
 default     nginx       vcuda-core: 30, vcuda-memory: 20   big    1      Placed
 ml          late        gpu: 8                             -      -      Waiting
 ml          train       gpu: 1                             big    0      Placed
 web         binpack-2   gpu-mem: 3 GiB                     big    2      Placed
 )");
-  EXPECT_EQ(ShowPods(cluster_.view(), "web", {}), R"(NAME        ASKS FOR         NODE   GPUS   STATUS
+  EXPECT_EQ(ShowPods(cluster_.view(), "web", {}),
+            R"(NAME        ASKS FOR         NODE   GPUS   STATUS
 binpack-2   gpu-mem: 3 GiB   big    2      Placed
 )");
 }
@@ -65,7 +72,8 @@ TEST_F(CommandsTest, QuotaShowsUsedLeftAndLimit) {
       placement::ParseQuota(
           R"({"ml":{"quota":{"A100":1,"T4":2}},"web":{"pool":["public","spare"]}})")
           .value());
-  EXPECT_EQ(ShowQuota(cluster_.view(), "", {}, {}), R"(NAMESPACE   MODEL                   USED    LEFT   LIMIT   POOLS
+  EXPECT_EQ(ShowQuota(cluster_.view(), "", {}, {}),
+            R"(NAMESPACE   MODEL                   USED    LEFT   LIMIT   POOLS
 default     NVIDIA A100-SXM4-80GB   0.4     -      -       any
 ml          A100                    1       0      1       any
 ml          T4                      0       2      2       any
@@ -102,7 +110,8 @@ TEST_F(CommandsTest, SlicesStandInThePlaceOfTheirGpu) {
     gpu.mig = {{.uuid = "MIG-a", .profile = "1g.10gb", .gpu_instance = 7, .memory = GiB(10)},
                {.uuid = "MIG-b", .profile = "3g.40gb", .gpu_instance = 9, .memory = GiB(40)}};
   });
-  EXPECT_EQ(ShowGpus(cluster_.view(), "sliced", {}).value(), R"(NODE     GPU   MODEL          COMPUTE   MEMORY     HELD BY   STATUS
+  EXPECT_EQ(ShowGpus(cluster_.view(), "sliced", {}).value(),
+            R"(NODE     GPU   MODEL          COMPUTE   MEMORY     HELD BY   STATUS
 sliced   0     A100           0         0/80 GiB   -         Healthy
 sliced   1:7   A100 1g.10gb   0         0/10 GiB   -         Healthy
 sliced   1:9   A100 3g.40gb   0         0/40 GiB   -         Healthy

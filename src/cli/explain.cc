@@ -174,10 +174,11 @@ class Speaker {
     paper_.Line("What its containers use of their shares:");
     paper_.Add(UsesTable(uses), 2);
     if (std::ranges::all_of(uses, &GpuUse::limited)) return;
-    paper_.Line(fmt::format(
-        "  Nothing holds a container to its share that is not limited: isolation was off on node {} "
-        "when it started (tessera-agent --limits-dir, node label {}).",
-        found_.pod.node, names::kLabelCgpuDisableIsolation));
+    paper_.Line(
+        fmt::format("  Nothing holds a container to its share that is not limited: isolation was "
+                    "off on node {} "
+                    "when it started (tessera-agent --limits-dir, node label {}).",
+                    found_.pod.node, names::kLabelCgpuDisableIsolation));
   }
 
   void SayCandidates(const std::string& heading) {

@@ -19,7 +19,9 @@ class InspectTest : public ::testing::Test {
 };
 
 TEST_F(InspectTest, SummaryHasTheColumnsAndTheFooterOfTheOriginal) {
-  EXPECT_EQ(Inspect(), R"(NAME  IPADDRESS  GPU0(Allocated/Total)  GPU1(Allocated/Total)  GPU2(Allocated/Total)  GPU3(Allocated/Total)  GPU Memory(GiB)
+  EXPECT_EQ(
+      Inspect(),
+      R"(NAME  IPADDRESS  GPU0(Allocated/Total)  GPU1(Allocated/Total)  GPU2(Allocated/Total)  GPU3(Allocated/Total)  GPU Memory(GiB)
 big   10.0.0.1   80/80                  5/80                   11/80                  0/80                   96/320
 mini  unknown    0/16                   0/0                    0/0                    0/0                    0/16
 old   10.0.0.2   0/16                   0/16                   0/0                    0/0                    0/32
@@ -52,7 +54,8 @@ TEST_F(InspectTest, APodWithoutAKnownGpuIsPending) {
   kube::PodObject stray = PodIn("default", "stray", {{names::kResourceGpuMem, "2"}});
   stray.node_name = "mini";
   cluster_.Add(stray);
-  EXPECT_EQ(Inspect({.node = "mini"}), R"(NAME  IPADDRESS  GPU0(Allocated/Total)  PENDING(Allocated)  GPU Memory(GiB)
+  EXPECT_EQ(Inspect({.node = "mini"}),
+            R"(NAME  IPADDRESS  GPU0(Allocated/Total)  PENDING(Allocated)  GPU Memory(GiB)
 mini  unknown    0/16                   2                   2/16
 ---------------------------------------------
 Allocated/Total GPU Memory In Cluster:

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // `tessera limit`: changes what containers of a pod may use of their GPUs, by annotations that the
-// agent of the pod's node follows (src/device/limit_annotations.h). They are written with the rights of
-// the person who asks. Pure. Private to this room.
+// agent of the pod's node follows (src/device/limit_annotations.h). They are written with the
+// rights of the person who asks. Pure. Private to this room.
 #pragma once
 
 #include <string>

@@ -83,9 +83,8 @@ Table QuotaTable(const std::vector<QuotaLine>& lines, bool known) {
     std::optional<int64_t> left;
     if (line.limit_milli) left = *line.limit_milli - line.used_milli;
     const Tone tone = left && *left <= 0 ? Tone::kBad : Tone::kPlain;
-    table.Add({line.ns, line.model, CardsText(line.used_milli),
-               Cell(AmountText(left, known), tone), AmountText(line.limit_milli, known),
-               PoolsText(line.pools)});
+    table.Add({line.ns, line.model, CardsText(line.used_milli), Cell(AmountText(left, known), tone),
+               AmountText(line.limit_milli, known), PoolsText(line.pools)});
   }
   return table;
 }

@@ -60,8 +60,8 @@ class Command {
           std::move(load_config), [this](const Status& status) { OnReady(status); });
     });
     runner.Run();
-    // The answer is out. To take the account of a large cluster apart, pod by pod, would only keep a
-    // person waiting.
+    // The answer is out. To take the account of a large cluster apart, pod by pod, would only keep
+    // a person waiting.
     std::fflush(nullptr);
     std::_Exit(exit_code_);
   }

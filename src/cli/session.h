@@ -57,7 +57,8 @@ class Session final : private ledger::ClusterFeed::Delegate {
   const kube::PodObject* FindPod(const std::string& ns, const std::string& name) const;
   // For requests about objects that are not in the ledger; keeps the session's deadline.
   kube::Client& client() { return client_; }
-  // Why quotas are not known: PERMISSION_DENIED, or DATA_LOSS for what is no quota. OK where they are.
+  // Why quotas are not known: PERMISSION_DENIED, or DATA_LOSS for what is no quota. OK where they
+  // are.
   const Status& quota_problem() const { return quota_problem_; }
 
   // Why the ledger does not follow the cluster any more: the server rejects us or is out of reach.
@@ -99,8 +100,8 @@ class Session final : private ledger::ClusterFeed::Delegate {
   WeakPtrFactory<Session> weak_{this};
 };
 
-// `kubeconfig` if it is not empty, else the files of $KUBECONFIG, else ~/.kube/config, else the pod's
-// service account. FAILED_PRECONDITION says where it has looked.
+// `kubeconfig` if it is not empty, else the files of $KUBECONFIG, else ~/.kube/config, else the
+// pod's service account. FAILED_PRECONDITION says where it has looked.
 Result<kube::Config> FindClusterConfig(const std::string& kubeconfig, const std::string& context,
                                        const kube::GetEnv& getenv);
 

@@ -44,13 +44,13 @@ class SessionTest : public ::testing::TestWithParam<bool> {
 
   Status Open(Duration timeout = std::chrono::seconds(10)) {
     std::optional<Status> ready;
-    session_ = std::make_unique<Session>(
-        io_, runner_, SessionOptions{.config = {.server = url_},
-                       .timeout = timeout,
-                       .follow = GetParam(),
-                       .pods_ns = pods_ns_,
-                       .pod = "ns/train"},
-        [&](const Status& status) { ready = status; });
+    session_ = std::make_unique<Session>(io_, runner_,
+                                         SessionOptions{.config = {.server = url_},
+                                                        .timeout = timeout,
+                                                        .follow = GetParam(),
+                                                        .pods_ns = pods_ns_,
+                                                        .pod = "ns/train"},
+                                         [&](const Status& status) { ready = status; });
     EXPECT_TRUE(runner_.RunUntil([&] { return ready.has_value(); }, std::chrono::seconds(20)));
     return ready.value_or(Status(Code::kInternal, "no answer"));
   }
@@ -217,8 +217,7 @@ TEST_F(ClusterConfigTest, CertificatesThatCannotBeUsedAreMistakes) {
   expect(", certificate-authority-data: AAAA", "",
          "certificate-authority-data: TLS: CA bundle inline holds no PEM certificate");
   expect(", certificate-authority: /nowhere/ca.crt", "", "certificate-authority: TLS: /nowhere/");
-  expect(", insecure-skip-tls-verify: true",
-         "client-certificate-data: AAAA, client-key-data: AAAA",
+  expect(", insecure-skip-tls-verify: true", "client-certificate-data: AAAA, client-key-data: AAAA",
          "client-certificate-data: TLS: certificate inline: ");
   // Not used to reach this server.
   EXPECT_TRUE(Find(Write("http", "http://a", ", certificate-authority-data: AAAA")).ok());

@@ -71,14 +71,14 @@ NodeFacts FactsIn(const kube::NodeObject& node) {
 struct Snapshot::State {
   State(kube::Client& client, ledger::ClusterLedger& ledger, Options o, Delegate& delegate)
       : ledger(ledger), options(std::move(o)), delegate(delegate) {
-    nodes.emplace(client, kube::ListQuery{}, ledger::KeepOfNodes(ledger.options().labels),
-                  Collector<kube::NodeObject>::Sink{
-                      [this](const kube::NodeObject& node) { TakeNode(node); },
-                      [this] { EndPart(); }, TroubleWith("nodes")});
-    pods.emplace(client, kube::ListQuery{.ns = options.feed.pods_ns}, ledger::KeepOfPods(),
-                 Collector<kube::PodObject>::Sink{
-                     [this](kube::PodObject pod) { TakePod(std::move(pod)); },
-                     [this] { EndPart(); }, TroubleWith("pods")});
+    nodes.emplace(
+        client, kube::ListQuery{}, ledger::KeepOfNodes(ledger.options().labels),
+        Collector<kube::NodeObject>::Sink{[this](const kube::NodeObject& node) { TakeNode(node); },
+                                          [this] { EndPart(); }, TroubleWith("nodes")});
+    pods.emplace(
+        client, kube::ListQuery{.ns = options.feed.pods_ns}, ledger::KeepOfPods(),
+        Collector<kube::PodObject>::Sink{[this](kube::PodObject pod) { TakePod(std::move(pod)); },
+                                         [this] { EndPart(); }, TroubleWith("pods")});
     if (options.feed.quota_name.empty()) {
       EndPart();
       return;

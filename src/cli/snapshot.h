@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A cluster as it is at one time, for a command that answers and ends: nodes, pods and the quota are
-// read side by side, each object goes into the ledger as it comes, and nothing is kept beside it but
-// what commands ask for and no ledger has. ledger/feed.h follows a cluster instead.
+// A cluster as it is at one time, for a command that answers and ends: nodes, pods and the quota
+// are read side by side, each object goes into the ledger as it comes, and nothing is kept beside
+// it but what commands ask for and no ledger has. ledger/feed.h follows a cluster instead.
 //
 // Threads, callbacks: the client's runner. Ownership: client, ledger and delegate outlive it; the
 // delegate may destroy it later, not inside a call.

@@ -183,7 +183,8 @@ std::string ShowTop(const ClusterUses& all, std::string_view ns, Style style, bo
                  {"POD", "CONTAINER", "NODE", "GPU", "MEMORY", "LIMIT", "PEAK", "REFUSED"});
   columns.insert(columns.end(), kComputeColumns.begin(), kComputeColumns.end());
   if (style.wide()) {
-    columns.insert(columns.end(), {"CLASS", "GRANTED", "UNACCOUNTED", "DRIVER", "PROCESSES", "UUID"});
+    columns.insert(columns.end(),
+                   {"CLASS", "GRANTED", "UNACCOUNTED", "DRIVER", "PROCESSES", "UUID"});
   }
   Table table(std::move(columns));
   for (const GpuUse* use : uses) table.Add(RowOf(*use, ns.empty(), style.wide()));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What containers with a share use of their GPUs, as `tessera top` and `tessera explain` show it. The
-// numbers are the agents' (agents.h). Pure.
+// What containers with a share use of their GPUs, as `tessera top` and `tessera explain` show it.
+// The numbers are the agents' (agents.h). Pure.
 #pragma once
 
 #include <map>

@@ -33,10 +33,10 @@ TEST(UsageTest, TopShowsWhatContainersUseOfTheirLimits) {
 default     nginx       main        big    1     4 GiB    4 GiB   4 GiB   7         0.3     0.6     0.29      1.25
 web         binpack-2   main        big    -     0 MiB    3 GiB   0 MiB   0         -       -       -         -
 )");
-  EXPECT_EQ(
-      ShowTop(Uses(), "default", {.format = Format::kWide}, false),
-      "nginx   main   big   1   4 GiB   4 GiB   4 GiB   7   0.3   0.6   0.29   1.25   high   5 GiB   1 GiB   4.5 GiB   2   "
-      "GPU-big-1\n");
+  EXPECT_EQ(ShowTop(Uses(), "default", {.format = Format::kWide}, false),
+            "nginx   main   big   1   4 GiB   4 GiB   4 GiB   7   0.3   0.6   0.29   1.25   high   "
+            "5 GiB   1 GiB   4.5 GiB   2   "
+            "GPU-big-1\n");
   EXPECT_EQ(
       ShowTop(Uses(), "ml", {}, true),
       "No running container of namespace ml has a share of a GPU; -A shows all namespaces.\n");

@@ -205,8 +205,7 @@ TEST(DialectsTest, AnnotationsConstrainThePod) {
                                {"tessera.dev/policy", "spread"},
                                {"tencent.com/vcuda-core-limit", "60"}}),
                     {});
-  EXPECT_EQ(request.constraints,
-            (Constraints{{"A100", "h100"}, {"GPU-a"}, {"GPU-b", "GPU-c"}}));
+  EXPECT_EQ(request.constraints, (Constraints{{"A100", "h100"}, {"GPU-a"}, {"GPU-b", "GPU-c"}}));
   EXPECT_EQ(request.policy, Policy::kSpread);
   EXPECT_EQ(request.elastic_limit, MilliGpu(600));
 }
@@ -249,26 +248,26 @@ TEST(ParseCardsTest, TakesNaturalNumbersAndTwoDecimalsUpToOne) {
   const struct {
     const char* text;
     int64_t core;
-  } kCases[] = {{"0", 0},      {"0.3", 30},  {"0.56", 56}, {"0.7", 70},     {"0.9", 90},
-                {"1", 100},    {"6", 600},   {"34", 3400}, {"0.1", 10},     {"0.10", 10},
+  } kCases[] = {{"0", 0},      {"0.3", 30},  {"0.56", 56}, {"0.7", 70},      {"0.9", 90},
+                {"1", 100},    {"6", 600},   {"34", 3400}, {"0.1", 10},      {"0.10", 10},
                 {"1.00", 100}, {"2.0", 200}, {"0.99", 99}, {"1024", 102400}, {"000001", 100}};
   for (const auto& test : kCases) EXPECT_EQ(*ParseCards(test.text), test.core) << test.text;
 }
 
 TEST(ParseCardsTest, RefusesEverythingElse) {
-  for (const char* text : {"1.5",   "2.7",
-                           "3.54",  "0.05",
-                           "0.09",  "1.01",
-                           "0.333", "-1",
-                           "-0.3",  "+1",
-                           "",      ".",
-                           ".5",    "5.",
-                           "1e1",   "1,5",
-                           " 1",    "1 ",
-                           "0x1",   "NaN",
-                           "1025",  "99999999999999999999",
-                           "0.3.3", "1.-1",
-                           "-0",    "-0.00",
+  for (const char* text : {"1.5",    "2.7",
+                           "3.54",   "0.05",
+                           "0.09",   "1.01",
+                           "0.333",  "-1",
+                           "-0.3",   "+1",
+                           "",       ".",
+                           ".5",     "5.",
+                           "1e1",    "1,5",
+                           " 1",     "1 ",
+                           "0x1",    "NaN",
+                           "1025",   "99999999999999999999",
+                           "0.3.3",  "1.-1",
+                           "-0",     "-0.00",
                            "0000001"}) {
     EXPECT_EQ(ParseCards(text).status().message(),
               fmt::format("cards: \"{}\" is neither 0.1 to 1 with at most two decimals nor a whole "

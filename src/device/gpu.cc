@@ -50,11 +50,16 @@ bool ParseNvLinks(std::string_view name, Link* link) {
 
 std::string_view NameOf(Health::State state) {
   switch (state) {
-    case Health::State::kHealthy: return "healthy";
-    case Health::State::kSuspect: return "suspect";
-    case Health::State::kRecovering: return "recovering";
-    case Health::State::kWithheld: return "withheld";
-    case Health::State::kUnhealthy: break;
+    case Health::State::kHealthy:
+      return "healthy";
+    case Health::State::kSuspect:
+      return "suspect";
+    case Health::State::kRecovering:
+      return "recovering";
+    case Health::State::kWithheld:
+      return "withheld";
+    case Health::State::kUnhealthy:
+      break;
   }
   return "unhealthy";
 }

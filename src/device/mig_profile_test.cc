@@ -7,9 +7,9 @@ namespace tessera::device {
 namespace {
 
 TEST(MigProfileTest, KnowsProfilesOfEveryGeneration) {
-  for (const char* name : {"1g.5gb", "1g.10gb", "7g.80gb", "3g.71gb", "1g.10gb.me", "1g.24gb-me",
-                           "1g.24gb.me.all", "4g.96gb.gfx", "7g.1536gb", "9g.90gb", "1g.10gb.az",
-                           "1g.10gb.aaaaaaaaaaaaaaa"}) {
+  for (const char* name :
+       {"1g.5gb", "1g.10gb", "7g.80gb", "3g.71gb", "1g.10gb.me", "1g.24gb-me", "1g.24gb.me.all",
+        "4g.96gb.gfx", "7g.1536gb", "9g.90gb", "1g.10gb.az", "1g.10gb.aaaaaaaaaaaaaaa"}) {
     EXPECT_TRUE(IsMigProfile(name)) << name;
   }
 }

@@ -92,9 +92,8 @@ TEST(NodeAnnotationTest, ATextOfNoCharacterIsCutToNothing) {
 
 TEST(NodeAnnotationTest, TheComputeCapabilityIsTwoNumbersAroundAPoint) {
   const auto read = [](std::string_view capability) {
-    return DecodeNodeInventory(
-        fmt::format(R"({{"version":1,"gpus":[{{"uuid":"G","index":0,"bytes":1,"cc":"{}"}}]}})",
-                    capability));
+    return DecodeNodeInventory(fmt::format(
+        R"({{"version":1,"gpus":[{{"uuid":"G","index":0,"bytes":1,"cc":"{}"}}]}})", capability));
   };
   for (const char* text : {"0.0", "0.10", "9.9", "12.0", "8.10"}) {
     const Result<NodeInventory> node = read(text);

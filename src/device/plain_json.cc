@@ -62,9 +62,8 @@ class PlainObject {
 };
 
 bool IsPlain(std::string_view text) {
-  return std::all_of(text.begin(), text.end(), [](char c) {
-    return c != '\\' && static_cast<unsigned char>(c) < 0x80;
-  });
+  return std::all_of(text.begin(), text.end(),
+                     [](char c) { return c != '\\' && static_cast<unsigned char>(c) < 0x80; });
 }
 
 // "8.0"

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Private to this room: annotations as their own encoders write them are read in one pass, because a
-// cluster has tens of thousands. Whatever else a text holds (an unknown member, an escape, an error)
-// gives nothing, and the caller decodes it with json_fields.h, which knows what to say about it. So
-// the result is always that of json_fields.h.
+// Private to this room: annotations as their own encoders write them are read in one pass, because
+// a cluster has tens of thousands. Whatever else a text holds (an unknown member, an escape, an
+// error) gives nothing, and the caller decodes it with json_fields.h, which knows what to say about
+// it. So the result is always that of json_fields.h.
 #pragma once
 
 #include <optional>

@@ -96,10 +96,10 @@ TEST(PodAnnotationsTest, ReadsGpusharesAllocationBeforeItsFive) {
   EXPECT_EQ(
       **AssignmentFrom(annotations, request, Inventory(), MemoryUnit::kMiB),
       (Assignment{{{"a", {{"GPU-b", MilliGpu(0), MiB(5)}, {"GPU-a", MilliGpu(0), MiB(3)}}}}}));
-  EXPECT_EQ(**AssignmentFrom(
-                {{"scheduler.framework.gpushare.allocation", R"({"0":{"0":1048576}})"}}, request,
-                Inventory(), MemoryUnit::kGiB),
-            (Assignment{{{"a", {{"GPU-b", MilliGpu(0), kMaxShareMemory}}}}}));
+  EXPECT_EQ(
+      **AssignmentFrom({{"scheduler.framework.gpushare.allocation", R"({"0":{"0":1048576}})"}},
+                       request, Inventory(), MemoryUnit::kGiB),
+      (Assignment{{{"a", {{"GPU-b", MilliGpu(0), kMaxShareMemory}}}}}));
 }
 
 TEST(PodAnnotationsTest, RefusesOlderAnnotationsThatFitNeitherNodeNorPod) {
@@ -187,16 +187,16 @@ TEST(PodAnnotationsTest, WritesNothingThatThePodDidNotAskFor) {
 }
 
 TEST(PodAnnotationsTest, WhatIsGivenIsToldFromWhatIsAskedFor) {
-  const Request request = RequestOf({Container("a", "aliyun.com/gpu-mem", "8"),
-                                     Container("b", "tencent.com/vcuda-core", "100")});
-  const Assignment assignment{{{"a", {{"GPU-a", MilliGpu(0), GiB(8)}}},
-                               {"b", {{"GPU-b", kWholeGpu, GiB(80)}}}}};
+  const Request request = RequestOf(
+      {Container("a", "aliyun.com/gpu-mem", "8"), Container("b", "tencent.com/vcuda-core", "100")});
+  const Assignment assignment{
+      {{"a", {{"GPU-a", MilliGpu(0), GiB(8)}}}, {"b", {{"GPU-b", kWholeGpu, GiB(80)}}}}};
   const auto written = AnnotationsFor(request, assignment, Inventory(), kBinding);
   ASSERT_TRUE(written.ok()) << written.status().ToString();
   EXPECT_GT(written->size(), 8u);
   for (const auto& [key, value] : *written) EXPECT_TRUE(IsAssignmentKey(key)) << key;
-  for (const char* key : {"scheduler.framework.gpushare.allocation",
-                          "ALIYUN_COM_GPU_MEM_ASSIGN_TIME"}) {
+  for (const char* key :
+       {"scheduler.framework.gpushare.allocation", "ALIYUN_COM_GPU_MEM_ASSIGN_TIME"}) {
     EXPECT_TRUE(IsAssignmentKey(key)) << key;
   }
   for (const char* key : {"tessera.dev/gpu-models", "tessera.dev/gpu-uuids", "tessera.dev/policy",

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Changes a few members of a JSON text that a person or a tool wrote and leaves every other byte
-// alone: order, indentation, the text of numbers, duplicate keys, a byte order mark. What is added is
-// indented like its neighbours. JSON has no comments, and neither have the programs that read these
-// files: a comment is an error that names its line.
+// alone: order, indentation, the text of numbers, duplicate keys, a byte order mark. What is added
+// is indented like its neighbours. JSON has no comments, and neither have the programs that read
+// these files: a comment is an error that names its line.
 //
 // A patch is proved before it is handed out, as in toml_patcher.h. Threads: pure.
 #pragma once

@@ -106,7 +106,8 @@ Result<std::vector<TextEdit>> EditsFromJson(const Json& json) {
       return Error(Code::kInvalidArgument, "an edit has no path");
     }
     for (const Json& key : path->items()) {
-      if (!key.is_string()) return Error(Code::kInvalidArgument, "a path has a key that is no text");
+      if (!key.is_string())
+        return Error(Code::kInvalidArgument, "a path has a key that is no text");
       edit.path.push_back(key.string_value());
     }
     if (const Json* value = one.Find("value")) edit.value = *value;

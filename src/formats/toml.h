@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// TOML 1.0, read into the same Json as everything else: tables become objects, in the order of their
-// keys, not of the file. Floats keep a point ("1.0"), so they never equal an integer; dates, times,
-// inf and nan become strings. Not for writing: toml_patcher.h edits the text that a person wrote.
-// Threads: pure.
+// TOML 1.0, read into the same Json as everything else: tables become objects, in the order of
+// their keys, not of the file. Floats keep a point ("1.0"), so they never equal an integer; dates,
+// times, inf and nan become strings. Not for writing: toml_patcher.h edits the text that a person
+// wrote. Threads: pure.
 #pragma once
 
 #include <string_view>

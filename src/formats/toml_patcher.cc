@@ -11,8 +11,8 @@
 namespace tessera {
 namespace {
 
-using toml_scan::Items;
 using toml_scan::HasPrefix;
+using toml_scan::Items;
 using toml_scan::Span;
 using toml_scan::Statement;
 using Kind = Statement::Kind;
@@ -202,8 +202,9 @@ class TomlPatch {
       }
     }
     const bool first = Trim(std::string_view(text_).substr(0, at)).empty();
-    InsertLines(at, fmt::format("{0}{1}[{2}]{3}{1}{4}{5} = {6}{3}", first ? "" : eol_, indent,
-                                TomlKeyText(table), eol_, child, TomlKeyText({path.back()}), value));
+    InsertLines(at,
+                fmt::format("{0}{1}[{2}]{3}{1}{4}{5} = {6}{3}", first ? "" : eol_, indent,
+                            TomlKeyText(table), eol_, child, TomlKeyText({path.back()}), value));
     return Status::Ok();
   }
 
@@ -278,9 +279,8 @@ class TomlPatch {
   }
 
   bool ItemEquals(Span span, const Json& value) const {
-    const auto parsed =
-        ParseToml(fmt::format("k = {}", std::string_view(text_).substr(
-                                            span.begin, span.end - span.begin)));
+    const auto parsed = ParseToml(
+        fmt::format("k = {}", std::string_view(text_).substr(span.begin, span.end - span.begin)));
     return parsed.ok() && parsed->Find("k") != nullptr && *parsed->Find("k") == value;
   }
 
@@ -407,8 +407,10 @@ std::string TomlKeyText(const KeyPath& path) {
     const bool bare = !key.empty() && std::all_of(key.begin(), key.end(), [](unsigned char c) {
       return std::isalnum(c) || c == '_' || c == '-';
     });
-    if (bare) out += key;
-    else AppendJsonString(key, &out);
+    if (bare)
+      out += key;
+    else
+      AppendJsonString(key, &out);
   }
   return out;
 }

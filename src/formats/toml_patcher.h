@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Changes a few keys of a TOML text that a person wrote and leaves every other byte alone: comments,
-// order, spacing, line ends, a missing last newline. What is added takes the look of its neighbours.
+// Changes a few keys of a TOML text that a person wrote and leaves every other byte alone:
+// comments, order, spacing, line ends, a missing last newline. What is added takes the look of its
+// neighbours.
 //
-// A patch is proved before it is handed out: the text is parsed before and after, and the difference
-// must be the edits and nothing else; else INTERNAL, and no text. Not for making texts look nice.
-// Threads: pure.
+// A patch is proved before it is handed out: the text is parsed before and after, and the
+// difference must be the edits and nothing else; else INTERNAL, and no text. Not for making texts
+// look nice. Threads: pure.
 #pragma once
 
 #include <string>

@@ -67,8 +67,9 @@ TEST(TomlPatcher, InlineTablesAndDottedKeysStayWhatTheyAre) {
 }
 
 TEST(TomlPatcher, QuotedKeysAreUnderstood) {
-  EXPECT_EQ(Patched("[plugins.'io.x'.\"c\\u0064\"]\n", {SetText({"plugins", "io.x", "cd", "k"}, "v")}),
-            "[plugins.'io.x'.\"c\\u0064\"]\nk = \"v\"\n");
+  EXPECT_EQ(
+      Patched("[plugins.'io.x'.\"c\\u0064\"]\n", {SetText({"plugins", "io.x", "cd", "k"}, "v")}),
+      "[plugins.'io.x'.\"c\\u0064\"]\nk = \"v\"\n");
 }
 
 TEST(TomlPatcher, AppendsToArraysInTheirOwnLook) {
@@ -120,9 +121,14 @@ TEST(TomlPatcher, EveryRandomDocumentCanBeEditedAndBack) {
   std::mt19937 random(11);
   const auto pick = [&](size_t n) { return random() % n; };
   const std::vector<std::string> keys = {"a", "\"b.c\"", "'d'", "e-1"};
-  const std::vector<std::string> values = {
-      "1", "'x # y'", "\"q\\\"]\"", "[1, 2,\n 3] # c", "{ k = 1, l = [ {m=1} ] }",
-      "'''\n[x]\n'''", "1979-05-27", "true"};
+  const std::vector<std::string> values = {"1",
+                                           "'x # y'",
+                                           "\"q\\\"]\"",
+                                           "[1, 2,\n 3] # c",
+                                           "{ k = 1, l = [ {m=1} ] }",
+                                           "'''\n[x]\n'''",
+                                           "1979-05-27",
+                                           "true"};
   for (int round = 0; round < 600; ++round) {
     std::string text;
     const std::string eol = pick(4) == 0 ? "\r\n" : "\n";
@@ -145,7 +151,7 @@ TEST(TomlPatcher, EveryRandomDocumentCanBeEditedAndBack) {
     if (!ParseToml(text).ok()) continue;
     const std::vector<TextEdit> edits = {
         SetText({"p", "a", "new", "x"}, "v"), Set({"p", "a", "new", "o", "y"}, Json::Bool(true)),
-        SetText({"p", "name"}, "n"),          Append({"imports"}, "/c/*.toml"),
+        SetText({"p", "name"}, "n"), Append({"imports"}, "/c/*.toml"),
         SetText({"z", "y", "w"}, "v")};
     const auto there = PatchToml(text, edits);
     ASSERT_TRUE(there.ok()) << text << "\n----\n" << there.status().ToString();

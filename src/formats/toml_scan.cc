@@ -126,7 +126,8 @@ class Scanner {
         ASSIGN_OR_RETURN(std::string key, document.StringAt("k"));
         path->push_back(std::move(key));
       } else {
-        while (!AtEnd() && std::string_view(" \t.=]\r\n#").find(text_[at_]) == std::string_view::npos) {
+        while (!AtEnd() &&
+               std::string_view(" \t.=]\r\n#").find(text_[at_]) == std::string_view::npos) {
           ++at_;
         }
         if (at_ == begin) return Lost("a missing key");
@@ -149,8 +150,10 @@ class Scanner {
 // `at` stands on "[".
 Status ReadHeader(Scanner* scanner, Statement* statement) {
   scanner->Take('[');
-  if (scanner->Take('[')) statement->kind = Statement::Kind::kArrayOfTables;
-  else statement->kind = Statement::Kind::kTable;
+  if (scanner->Take('['))
+    statement->kind = Statement::Kind::kArrayOfTables;
+  else
+    statement->kind = Statement::Kind::kTable;
   RETURN_IF_ERROR(scanner->ReadKey(&statement->path));
   statement->own = statement->path.size();
   return scanner->Take(']') ? Status::Ok() : scanner->Lost("a header without \"]\"");

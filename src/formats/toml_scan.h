@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where things stand in a TOML text: statements with the spans of their lines and values. Knows just
-// enough grammar to find its way through a text that a real parser has accepted; on anything else
-// it gives INTERNAL and never reads past the end. Only toml_patcher uses it.
+// Where things stand in a TOML text: statements with the spans of their lines and values. Knows
+// just enough grammar to find its way through a text that a real parser has accepted; on anything
+// else it gives INTERNAL and never reads past the end. Only toml_patcher uses it.
 #pragma once
 
 #include <cstddef>

@@ -37,9 +37,11 @@ TEST(WireReaderTest, AnEmptyMessageIsWellFormed) {
 }
 
 TEST(WireReaderTest, RefusesWhatIsCutShortOrUnknown) {
-  for (const std::string& bad : {"\x08"s, "\x08\x80"s, "\x12\x05gone"s, "\x12"s, "\x19" "1234"s,
-                                 "\x00\x01"s, "\x0b\x0c"s, "\x0e"s,
-                                 "\x08\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01"s}) {
+  for (const std::string& bad :
+       {"\x08"s, "\x08\x80"s, "\x12\x05gone"s, "\x12"s,
+        "\x19"
+        "1234"s,
+        "\x00\x01"s, "\x0b\x0c"s, "\x0e"s, "\x08\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01"s}) {
     WireReader reader(bad);
     while (reader.Next()) {
     }

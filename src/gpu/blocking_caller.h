@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Calls that may never come back (into a driver), with a deadline, off the runner's thread.
-// Not for work that is merely slow: each job has a thread of its own, made for it and gone after it.
+// Not for work that is merely slow: each job has a thread of its own, made for it and gone after
+// it.
 #pragma once
 
 #include <functional>
@@ -17,7 +18,7 @@ namespace tessera::gpu {
 class BlockingCaller {
  public:
   struct Job {
-    std::string name;                // of the thread, 15 characters at most
+    std::string name;  // of the thread, 15 characters at most
     Duration deadline{};
     std::function<void()> work;      // on another thread; owns all that it touches
     std::function<void()> finished;  // on the runner, once work returned, however late

@@ -108,9 +108,9 @@ void GpuTable::Fill(device::NodeInventory* inventory) const {
   for (int index = 0; index < size(); ++index) {
     if (!uuids_[index].empty()) continue;
     ++inventory->unidentified;
-    inventory->notes.push_back(fmt::format("GPU {} did not tell who it is: {}", index,
-                                           failures_[index].empty() ? "no answer yet"
-                                                                    : failures_[index]));
+    inventory->notes.push_back(
+        fmt::format("GPU {} did not tell who it is: {}", index,
+                    failures_[index].empty() ? "no answer yet" : failures_[index]));
   }
 }
 

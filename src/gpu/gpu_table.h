@@ -65,8 +65,8 @@ class GpuTable {
 
   const HealthRules rules_;
   const UnrepairedXids remembered_;
-  std::vector<std::string> uuids_;      // by index; empty where nobody knows
-  std::vector<std::string> failures_;   // by index: why not
+  std::vector<std::string> uuids_;     // by index; empty where nobody knows
+  std::vector<std::string> failures_;  // by index: why not
   std::vector<oci::ProcGpu> proc_gpus_;
   std::map<std::string, Record> records_;
 };

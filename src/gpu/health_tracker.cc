@@ -10,11 +10,16 @@ namespace {
 
 std::string_view TextOf(RecoveryAction action) {
   switch (action) {
-    case RecoveryAction::kNone: return "";
-    case RecoveryAction::kResetGpu: return "the driver asks for a reset of the GPU";
-    case RecoveryAction::kReboot: return "the driver asks for a reboot of the node";
-    case RecoveryAction::kDrainP2p: return "the driver asks to drain peer-to-peer traffic";
-    case RecoveryAction::kDrainAndReset: return "the driver asks to drain and reset the GPU";
+    case RecoveryAction::kNone:
+      return "";
+    case RecoveryAction::kResetGpu:
+      return "the driver asks for a reset of the GPU";
+    case RecoveryAction::kReboot:
+      return "the driver asks for a reboot of the node";
+    case RecoveryAction::kDrainP2p:
+      return "the driver asks to drain peer-to-peer traffic";
+    case RecoveryAction::kDrainAndReset:
+      return "the driver asks to drain and reset the GPU";
   }
   return "";
 }

@@ -2,8 +2,8 @@
 // Health of one GPU from what happened to it. Pure: time comes in. Private to this room.
 //
 //   Healthy     Suspect      an XID of an application; over when none came for `xid_quiet`
-//      |        Unhealthy    an XID that needs a repair or quiet; a failing or hanging call; an action
-//      |                     that the driver asks for; MIG mode
+//      |        Unhealthy    an XID that needs a repair or quiet; a failing or hanging call; an
+//      action |                     that the driver asks for; MIG mode
 //   Recovering               an XID was repaired: `good_polls_after_xid` good answers to go
 //
 // A repair shows in one of: the GPU was lost and answers again; the driver asked for an action and
@@ -24,7 +24,7 @@
 namespace tessera::gpu {
 
 struct HealthRules {
-  bool probes_count = true;    // a GPU that does not answer is unhealthy
+  bool probes_count = true;     // a GPU that does not answer is unhealthy
   bool recovery_counts = true;  // so is one for which the driver asks for an action
   Duration xid_quiet{};
   int good_polls_after_xid = 0;

@@ -74,7 +74,8 @@ void Inventory::Impl::Open() {
   jobs_->Start<SessionReport>(
       "nvml-init", options_.init_deadline,
       [loader = loader_, nvml = std::move(nvml_), set, close, fingerprint = fingerprint_,
-       root = options_.driver_root, proc = options_.proc_root](CallSite* site, SessionReport* report) {
+       root = options_.driver_root,
+       proc = options_.proc_root](CallSite* site, SessionReport* report) {
         report->fingerprint = loader->Fingerprint();
         if (nvml != nullptr && close) CloseSession(nvml.get(), set, site, &report->errors);
         if (nvml != nullptr && report->fingerprint == fingerprint) {
@@ -193,13 +194,13 @@ void Inventory::Impl::StartListener() {
     }
   };
   hooks.trouble = [this] { PollNow(); };
-  listener_ = std::make_shared<XidListener>(
-      runner_, jobs_, nvml_,
-      XidListener::Options{.wait = options_.event_wait,
-                           .call_deadline = options_.call_deadline,
-                           .retry_min = options_.retry_min,
-                           .retry_max = options_.retry_max},
-      std::move(hooks));
+  listener_ =
+      std::make_shared<XidListener>(runner_, jobs_, nvml_,
+                                    XidListener::Options{.wait = options_.event_wait,
+                                                         .call_deadline = options_.call_deadline,
+                                                         .retry_min = options_.retry_min,
+                                                         .retry_max = options_.retry_max},
+                                    std::move(hooks));
 }
 
 void Inventory::Impl::Tick() {
@@ -230,8 +231,8 @@ void Inventory::Impl::CheckDriver() {
         checking_driver_ = false;
         if (!back.current) return;
         if (report.fingerprint.empty()) {
-          // What is mapped goes on answering after its files are gone. Asked twice: a driver that is
-          // being replaced is gone for a moment, too.
+          // What is mapped goes on answering after its files are gone. Asked twice: a driver that
+          // is being replaced is gone for a moment, too.
           if (library_gone_) return OnSessionBroken(Reopen::kSessionDied);
           library_gone_ = true;
           return PostInSession(kLibraryGoneRetry, [this] { CheckDriver(); });
@@ -252,9 +253,8 @@ void Inventory::Impl::CheckDriver() {
 void Inventory::Impl::ReopenForLostGpus() {
   if (stats_.calls_stuck > 0 || phase_ != Phase::kOpen) return;
   if (runner_->clock().Now() - last_reopen_ < kLostReopenInterval) return;
-  const bool some_lost = std::ranges::any_of(slots_, [](const Slot& slot) {
-    return slot.answered && !slot.well;
-  });
+  const bool some_lost =
+      std::ranges::any_of(slots_, [](const Slot& slot) { return slot.answered && !slot.well; });
   if (some_lost) OnSessionBroken(Reopen::kGpuLost);
 }
 
@@ -337,8 +337,8 @@ void Inventory::Impl::PostInSession(Duration delay, std::function<void()> task) 
                        });
 }
 
-Inventory::Inventory(TaskRunner* runner, std::shared_ptr<NvmlLoader> loader,
-                     BlockingCaller* caller, InventoryOptions options, OnChange on_change)
+Inventory::Inventory(TaskRunner* runner, std::shared_ptr<NvmlLoader> loader, BlockingCaller* caller,
+                     InventoryOptions options, OnChange on_change)
     : impl_(std::make_shared<Impl>(runner, std::move(loader), caller, std::move(options),
                                    std::move(on_change))) {}
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The GPUs of this node, from NVML, kept up to date: who they are, how they are linked, whether they
-// are well. One bad GPU, one failing call or one call that never returns costs that GPU, not the
-// node. Not for choosing GPUs (src/placement) nor for offering them to anyone (src/agent).
+// The GPUs of this node, from NVML, kept up to date: who they are, how they are linked, whether
+// they are well. One bad GPU, one failing call or one call that never returns costs that GPU, not
+// the node. Not for choosing GPUs (src/placement) nor for offering them to anyone (src/agent).
 //
 // What makes a GPU unhealthy, and what makes it well again:
 //   an XID that needs a      a repair (health_tracker.h), then `good_polls_after_xid` good answers
@@ -14,8 +14,8 @@
 // A driver that is missing, fails or hangs as a whole gives zero GPUs and `problem`, and is tried
 // again, at least every `retry_max`. A driver that was replaced on disk is loaded anew.
 //
-// Threads: lives on `runner`; NVML is called only through `caller`. Cost when all is well: three NVML
-// calls for each GPU every `poll_interval`, and one thread that sleeps in the driver.
+// Threads: lives on `runner`; NVML is called only through `caller`. Cost when all is well: three
+// NVML calls for each GPU every `poll_interval`, and one thread that sleeps in the driver.
 #pragma once
 
 #include <cstdint>
@@ -62,7 +62,8 @@ struct InventoryOptions {
 
 // For metrics. Counters only grow.
 struct InventoryStats {
-  // By call and the vendor's name of the error, "GPU_IS_LOST". What the driver lacks is not counted.
+  // By call and the vendor's name of the error, "GPU_IS_LOST". What the driver lacks is not
+  // counted.
   std::map<std::pair<NvmlCall, std::string_view>, uint64_t> nvml_errors;
   std::map<NvmlCall, uint64_t> hung_calls;
   std::map<std::pair<std::string, uint64_t>, uint64_t> xids;  // uuid, code

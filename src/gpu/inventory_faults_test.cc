@@ -9,8 +9,8 @@ namespace tessera::gpu {
 namespace {
 
 using std::chrono::seconds;
-using testing::Fault;
 using testing::FakeDriver;
+using testing::Fault;
 using testing::InventoryFixture;
 
 constexpr int kGpus = 4;
@@ -19,13 +19,13 @@ constexpr int kGpus = 4;
 constexpr NvmlCall kIdentityCalls[] = {NvmlCall::kHandleByIndex, NvmlCall::kUuid,
                                        NvmlCall::kMinorNumber};
 // Calls that describe one GPU; one that is merely not supported is no illness.
-constexpr NvmlCall kDescriptionCalls[] = {
-    NvmlCall::kName,           NvmlCall::kPciInfo,         NvmlCall::kMemoryInfo,
-    NvmlCall::kSupportedEvents, NvmlCall::kRegisterEvents, NvmlCall::kComputeCapability};
+constexpr NvmlCall kDescriptionCalls[] = {NvmlCall::kName,           NvmlCall::kPciInfo,
+                                          NvmlCall::kMemoryInfo,     NvmlCall::kSupportedEvents,
+                                          NvmlCall::kRegisterEvents, NvmlCall::kComputeCapability};
 // Calls whose failure costs no GPU.
-constexpr NvmlCall kHarmlessCalls[] = {
-    NvmlCall::kRecoveryAction,   NvmlCall::kCommonAncestor,     NvmlCall::kNvLinkState,
-    NvmlCall::kNvLinkRemoteType, NvmlCall::kNvLinkRemotePciInfo};
+constexpr NvmlCall kHarmlessCalls[] = {NvmlCall::kRecoveryAction, NvmlCall::kCommonAncestor,
+                                       NvmlCall::kNvLinkState, NvmlCall::kNvLinkRemoteType,
+                                       NvmlCall::kNvLinkRemotePciInfo};
 constexpr NvmlCall kHarmlessNodeCalls[] = {NvmlCall::kDriverVersion, NvmlCall::kCudaVersion,
                                            NvmlCall::kEventSetCreate, NvmlCall::kEventSetWait};
 
@@ -173,8 +173,8 @@ INSTANTIATE_TEST_SUITE_P(Calls, FaultOnOneGpu,
                          NameOf);
 INSTANTIATE_TEST_SUITE_P(Calls, IdentityFault, ValuesIn(kIdentityCalls), NameOf);
 INSTANTIATE_TEST_SUITE_P(Calls, FaultOnTheNode, ValuesIn(EveryCall()), NameOf);
-INSTANTIATE_TEST_SUITE_P(Calls, HarmlessFault,
-                         ValuesIn(AllOf(kHarmlessCalls, kHarmlessNodeCalls)), NameOf);
+INSTANTIATE_TEST_SUITE_P(Calls, HarmlessFault, ValuesIn(AllOf(kHarmlessCalls, kHarmlessNodeCalls)),
+                         NameOf);
 
 }  // namespace
 }  // namespace tessera::gpu

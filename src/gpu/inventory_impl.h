@@ -26,8 +26,8 @@ class Inventory::Impl : public std::enable_shared_from_this<Inventory::Impl> {
 
  private:
   enum class Phase {
-    kClosed,    // no driver; a retry is armed
-    kOpening,   // load and Init are under way
+    kClosed,   // no driver; a retry is armed
+    kOpening,  // load and Init are under way
     kOpen,
     kDraining,  // waits for questions under way, so that the session can be closed
     kClosing,   // all are back; Open closes it
@@ -36,12 +36,12 @@ class Inventory::Impl : public std::enable_shared_from_this<Inventory::Impl> {
 
   // What is going on with the GPU at one index.
   struct Slot {
-    bool busy = false;       // a question is under way, and not overdue
-    bool answered = false;   // once, or overdue
-    bool well = false;       // the last answer was good
+    bool busy = false;      // a question is under way, and not overdue
+    bool answered = false;  // once, or overdue
+    bool well = false;      // the last answer was good
     bool retry_armed = false;
     bool links_busy = false;
-    int stuck = 0;           // overdue questions that are not back
+    int stuck = 0;  // overdue questions that are not back
     int link_tries = 0;
     Duration backoff{};
   };
@@ -89,7 +89,7 @@ class Inventory::Impl : public std::enable_shared_from_this<Inventory::Impl> {
   uint64_t session_ = 0;
   std::shared_ptr<Nvml> nvml_;
   std::string fingerprint_;
-  bool library_gone_ = false;     // its file was missing when last looked for
+  bool library_gone_ = false;  // its file was missing when last looked for
   std::string driver_version_;
   int cuda_version_ = 0;
   std::string problem_;
@@ -106,7 +106,7 @@ class Inventory::Impl : public std::enable_shared_from_this<Inventory::Impl> {
   std::vector<Slot> slots_;
   bool settle_by_force_ = false;  // the time to wait for slow GPUs is over
   bool links_started_ = false;
-  bool forget_absent_ = false;    // once all have answered
+  bool forget_absent_ = false;  // once all have answered
   InventorySnapshot snapshot_;
 };
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "src/base/file.h"
 #include "src/gpu/inventory.h"
+#include "src/base/file.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -16,11 +16,11 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 using ::testing::ElementsAre;
-using ::testing::HasSubstr;
-using ::testing::IsEmpty;
 using testing::FakeDriver;
 using testing::FakeNvml;
+using ::testing::HasSubstr;
 using testing::InventoryFixture;
+using ::testing::IsEmpty;
 
 const Status kLost(Code::kDataLoss, "GPU is lost");
 

@@ -31,8 +31,7 @@ class Jobs : public std::enable_shared_from_this<Jobs> {
   // `Report` has NvmlErrors errors. `work` runs elsewhere and must own what it touches.
   template <typename Report>
   void Start(std::string name, Duration deadline, std::function<void(CallSite*, Report*)> work,
-             std::function<void(Report&, Back)> done,
-             std::function<void(NvmlCall, Back)> overdue);
+             std::function<void(Report&, Back)> done, std::function<void(NvmlCall, Back)> overdue);
 
   // Answers to what was asked before are not current any more.
   void NextSession() { ++session_; }
@@ -46,7 +45,8 @@ class Jobs : public std::enable_shared_from_this<Jobs> {
     --in_flight_;
     ++stats_->calls_stuck;
     ++stats_->hung_calls[call];
-    Log(Severity::kError, "NVML call did not return", {{"call", NvmlCallName(call)}, {"thread", name}});
+    Log(Severity::kError, "NVML call did not return",
+        {{"call", NvmlCallName(call)}, {"thread", name}});
   }
 
   BlockingCaller* const caller_;
@@ -57,8 +57,7 @@ class Jobs : public std::enable_shared_from_this<Jobs> {
 };
 
 template <typename Report>
-void Jobs::Start(std::string name, Duration deadline,
-                 std::function<void(CallSite*, Report*)> work,
+void Jobs::Start(std::string name, Duration deadline, std::function<void(CallSite*, Report*)> work,
                  std::function<void(Report&, Back)> done,
                  std::function<void(NvmlCall, Back)> overdue) {
   struct Shared {

@@ -46,8 +46,8 @@ device::LinkMatrix MergeLinks(const std::vector<LinkedGpu>& gpus, std::vector<st
   device::LinkMatrix links(gpus.size());
   for (const LinkedGpu& gpu : gpus) {
     if (gpu.report == nullptr || gpu.report->problem.empty()) continue;
-    notes->push_back(fmt::format("links of GPU {} are not all known: {}", gpu.gpu->index,
-                                 gpu.report->problem));
+    notes->push_back(
+        fmt::format("links of GPU {} are not all known: {}", gpu.gpu->index, gpu.report->problem));
   }
   for (size_t b = 0; b < gpus.size(); ++b) {
     for (size_t a = 0; a < b; ++a) links.Set(a, b, MergePair(gpus[a], gpus[b], notes));

@@ -73,8 +73,8 @@ struct XidEvent {
   uint64_t xid = 0;
 };
 
-// A process that computes on a GPU. Ids are those of the caller's pid namespace; processes outside of
-// it are not told.
+// A process that computes on a GPU. Ids are those of the caller's pid namespace; processes outside
+// of it are not told.
 struct GpuProcess {
   int pid = 0;
   Bytes memory;  // 0 where the driver does not say

@@ -105,13 +105,20 @@ std::string SysfsBusId(const nvml::PciInfo& pci) {
 
 device::PcieLevel LevelOf(unsigned level) {
   switch (level) {
-    case nvml::kTopologyInternal: return device::PcieLevel::kSameBoard;
-    case nvml::kTopologySingle: return device::PcieLevel::kSingleSwitch;
-    case nvml::kTopologyMultiple: return device::PcieLevel::kMultiSwitch;
-    case nvml::kTopologyHostBridge: return device::PcieLevel::kHostBridge;
-    case nvml::kTopologyNode: return device::PcieLevel::kNode;
-    case nvml::kTopologySystem: return device::PcieLevel::kSystem;
-    default: return device::PcieLevel::kUnknown;
+    case nvml::kTopologyInternal:
+      return device::PcieLevel::kSameBoard;
+    case nvml::kTopologySingle:
+      return device::PcieLevel::kSingleSwitch;
+    case nvml::kTopologyMultiple:
+      return device::PcieLevel::kMultiSwitch;
+    case nvml::kTopologyHostBridge:
+      return device::PcieLevel::kHostBridge;
+    case nvml::kTopologyNode:
+      return device::PcieLevel::kNode;
+    case nvml::kTopologySystem:
+      return device::PcieLevel::kSystem;
+    default:
+      return device::PcieLevel::kUnknown;
   }
 }
 
@@ -183,8 +190,8 @@ class NvmlLibrary final : public Nvml {
 
   Result<device::PcieLevel> CommonAncestor(NvmlDevice a, NvmlDevice b) override {
     unsigned level = ~0u;
-    RETURN_IF_ERROR(Call(NvmlCall::kCommonAncestor, symbols_.common_ancestor, Handle(a),
-                         Handle(b), &level));
+    RETURN_IF_ERROR(
+        Call(NvmlCall::kCommonAncestor, symbols_.common_ancestor, Handle(a), Handle(b), &level));
     return LevelOf(level);
   }
   Result<bool> NvLinkActive(NvmlDevice device, int link) override {
@@ -251,8 +258,8 @@ Status NvmlLibrary::RegisterXidEvents(NvmlDevice device, NvmlEventSet set) {
               static_cast<std::uint64_t>(nvml::kEventXid), Handle(set, 0));
 }
 
-// Calls `ask(entries, &count)` with room for more and more until that is enough: processes come and go
-// between the question how many there are and the next one.
+// Calls `ask(entries, &count)` with room for more and more until that is enough: processes come and
+// go between the question how many there are and the next one.
 template <typename Entry, typename Ask>
 Result<std::vector<Entry>> Grow(const Ask& ask) {
   constexpr unsigned kMost = 1 << 16;
@@ -366,10 +373,11 @@ Result<std::shared_ptr<Nvml>> NvmlLibraryLoader::Load() {
   void* handle = ::dlopen(target.c_str(), RTLD_LAZY | RTLD_LOCAL);
   if (handle == nullptr) {
     const char* reason = ::dlerror();
-    return Error(Code::kNotFound,
-                 "cannot load NVML: {}: install the NVIDIA driver again, or set --driver-root to the "
-                 "folder that has its usr/lib",
-                 reason != nullptr ? reason : "unknown reason");
+    return Error(
+        Code::kNotFound,
+        "cannot load NVML: {}: install the NVIDIA driver again, or set --driver-root to the "
+        "folder that has its usr/lib",
+        reason != nullptr ? reason : "unknown reason");
   }
   return std::shared_ptr<Nvml>(std::make_shared<NvmlLibrary>(handle));
 }

@@ -105,8 +105,7 @@ void IdentifyGpu(Nvml& nvml, int index, const std::string& sys_root, CallSite* s
   report->status = handle.status();
   if (!handle.ok()) return;
   report->handle = *handle;
-  const auto uuid =
-      interview.Ask(NvmlCall::kUuid, [&](Nvml& n) { return n.Uuid(report->handle); });
+  const auto uuid = interview.Ask(NvmlCall::kUuid, [&](Nvml& n) { return n.Uuid(report->handle); });
   report->status = uuid.status();
   report->identified = uuid.ok() && !uuid->empty();
   gpu.uuid = uuid.value_or("");
@@ -183,9 +182,8 @@ void ReadLinks(Nvml& nvml, NvmlDevice handle, const std::vector<LinkPeer>& peers
                LinkReport* report) {
   Interview interview{nvml, *site, report->errors};
   for (const LinkPeer& peer : peers) {
-    const auto level = interview.Ask(NvmlCall::kCommonAncestor, [&](Nvml& n) {
-      return n.CommonAncestor(handle, peer.handle);
-    });
+    const auto level = interview.Ask(
+        NvmlCall::kCommonAncestor, [&](Nvml& n) { return n.CommonAncestor(handle, peer.handle); });
     if (level.ok()) {
       report->levels[peer.uuid] = *level;
     } else if (report->problem.empty()) {

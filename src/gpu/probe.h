@@ -75,7 +75,7 @@ std::optional<int> ReadNumaNode(const std::string& sys_root, const std::string& 
 
 // Who the GPU at one index is.
 struct GpuReport {
-  Status status;              // the first thing that makes it unfit to be offered
+  Status status;  // the first thing that makes it unfit to be offered
   NvmlDevice handle = nullptr;
   bool identified = false;    // gpu.uuid is right
   bool polls_memory = false;  // TotalMemory is known to this GPU
@@ -98,10 +98,10 @@ void PollGpu(Nvml& nvml, NvmlDevice handle, bool memory, CallSite* site, PollRep
 
 // What one GPU says about its links.
 struct LinkReport {
-  std::map<std::string, int> nvlinks;                // direct, by PCI address of the other end
-  int switch_links = 0;                              // into NVSwitch
-  std::map<std::string, device::PcieLevel> levels;   // by UUID of the other GPU
-  std::string problem;                               // the first question that failed
+  std::map<std::string, int> nvlinks;               // direct, by PCI address of the other end
+  int switch_links = 0;                             // into NVSwitch
+  std::map<std::string, device::PcieLevel> levels;  // by UUID of the other GPU
+  std::string problem;                              // the first question that failed
   NvmlErrors errors;
 };
 struct LinkPeer {

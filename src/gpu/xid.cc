@@ -41,26 +41,36 @@ const XidInfo* FindXid(uint64_t code) {
 
 std::string DescribeXid(uint64_t code) {
   const XidInfo* info = FindXid(code);
-  return info == nullptr ? fmt::format("XID {}", code) : fmt::format("XID {}: {}", code, info->name);
+  return info == nullptr ? fmt::format("XID {}", code)
+                         : fmt::format("XID {}: {}", code, info->name);
 }
 
 std::string_view XidCauseName(XidCause cause) {
   switch (cause) {
-    case kApplication: return "application";
-    case kHardware: return "hardware";
-    case kDriver: return "driver";
-    case kUnclear: break;
+    case kApplication:
+      return "application";
+    case kHardware:
+      return "hardware";
+    case kDriver:
+      return "driver";
+    case kUnclear:
+      break;
   }
   return "unclear";
 }
 
 std::string_view XidActionName(XidAction action) {
   switch (action) {
-    case kRestartApplication: return "restart the application";
-    case kResetGpu: return "reset the GPU";
-    case kRebootNode: return "reboot the node";
-    case kCheckHardware: return "check the hardware";
-    case kNone: break;
+    case kRestartApplication:
+      return "restart the application";
+    case kResetGpu:
+      return "reset the GPU";
+    case kRebootNode:
+      return "reboot the node";
+    case kCheckHardware:
+      return "check the hardware";
+    case kNone:
+      break;
   }
   return "none";
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The catalogue of XIDs, the driver's numbered error reports, and which of them make a GPU unhealthy.
+// The catalogue of XIDs, the driver's numbered error reports, and which of them make a GPU
+// unhealthy.
 #pragma once
 
 #include <cstdint>
@@ -32,9 +33,9 @@ std::string_view XidActionName(XidAction action);
 // What an XID does to the health of its GPU.
 enum class XidEffect {
   kNone,
-  kSuspect,          // an application's error: the GPU stays on offer
-  kUntilQuiet,       // unhealthy for a while: nothing says that a repair is needed
-  kUntilRepaired,    // unhealthy until a reset, a reboot or a driver that was loaded anew
+  kSuspect,        // an application's error: the GPU stays on offer
+  kUntilQuiet,     // unhealthy for a while: nothing says that a repair is needed
+  kUntilRepaired,  // unhealthy until a reset, a reboot or a driver that was loaded anew
 };
 
 // Which XIDs make a GPU unhealthy: those whose action in the catalogue is more than to restart the

@@ -26,8 +26,8 @@ struct WaitReport {
 
 }  // namespace
 
-XidListener::XidListener(TaskRunner* runner, std::shared_ptr<Jobs> jobs,
-                         std::shared_ptr<Nvml> nvml, Options options, Hooks hooks)
+XidListener::XidListener(TaskRunner* runner, std::shared_ptr<Jobs> jobs, std::shared_ptr<Nvml> nvml,
+                         Options options, Hooks hooks)
     : runner_(runner),
       jobs_(std::move(jobs)),
       nvml_(std::move(nvml)),
@@ -66,8 +66,8 @@ void XidListener::CreateSet() {
       kThreadName, options_.call_deadline,
       [nvml = nvml_](CallSite* site, SetReport* report) {
         Interview interview{*nvml, *site, report->errors};
-        report->set = interview.Ask(NvmlCall::kEventSetCreate,
-                                    [](Nvml& n) { return n.EventSetCreate(); });
+        report->set =
+            interview.Ask(NvmlCall::kEventSetCreate, [](Nvml& n) { return n.EventSetCreate(); });
       },
       [this, weak = weak_from_this()](SetReport& report, Jobs::Back back) {
         if (weak.expired()) return;
@@ -103,9 +103,8 @@ void XidListener::RegisterNext() {
       kThreadName, options_.call_deadline,
       [nvml = nvml_, set = set_, device](CallSite* site, RegisterReport* report) {
         Interview interview{*nvml, *site, report->errors};
-        report->status = interview.Ask(NvmlCall::kRegisterEvents, [&](Nvml& n) {
-          return n.RegisterXidEvents(device, set);
-        });
+        report->status = interview.Ask(NvmlCall::kRegisterEvents,
+                                       [&](Nvml& n) { return n.RegisterXidEvents(device, set); });
       },
       [this, weak = weak_from_this(), device](RegisterReport& report, Jobs::Back back) {
         if (weak.expired()) return;
@@ -138,8 +137,7 @@ void XidListener::Wait() {
         const Code code = report->event.status().code();
         // Nothing happened: not an error.
         if (code == Code::kOk || code == Code::kDeadlineExceeded) return;
-        report->errors.emplace_back(NvmlCall::kEventSetWait,
-                                    NvmlErrorName(report->event.status()));
+        report->errors.emplace_back(NvmlCall::kEventSetWait, NvmlErrorName(report->event.status()));
       },
       [this, weak = weak_from_this(), start](WaitReport& report, Jobs::Back back) {
         if (weak.expired()) return;

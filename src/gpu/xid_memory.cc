@@ -33,7 +33,8 @@ void XidMemory::Save(const UnrepairedXids& xids) {
   for (const auto& [uuid, code] : xids_) text += fmt::format("{} {}\n", uuid, code);
   const Status status = WriteFileAtomically(path_, text, 0600);
   if (status.ok()) return;
-  Log(Severity::kError, "cannot remember XIDs that need a repair: a restart of the agent forgets them",
+  Log(Severity::kError,
+      "cannot remember XIDs that need a repair: a restart of the agent forgets them",
       {{"file", path_}, {"error", status.ToString()}});
 }
 

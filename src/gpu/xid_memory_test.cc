@@ -20,7 +20,8 @@ TEST(XidMemoryTest, RemembersUntilTheNodeIsBooted) {
 TEST(XidMemoryTest, ADamagedFileIsNoFile) {
   const TempDir dir;
   const std::string path = dir.path() + "/xids";
-  ASSERT_TRUE(WriteFileAtomically(path, "boot one\nGPU-a\nGPU-b -4\nGPU-c x\nGPU-d 48\n", 0600).ok());
+  ASSERT_TRUE(
+      WriteFileAtomically(path, "boot one\nGPU-a\nGPU-b -4\nGPU-c x\nGPU-d 48\n", 0600).ok());
   EXPECT_EQ(XidMemory(path, "one").xids(), (UnrepairedXids{{"GPU-d", 48}}));
   ASSERT_TRUE(WriteFileAtomically(path, "\x01", 0600).ok());
   EXPECT_TRUE(XidMemory(path, "one").xids().empty());

@@ -10,8 +10,10 @@ namespace tessera::kube {
 namespace {
 
 net::Response StatusAnswer(int http, const std::string& reason) {
-  return {http, {}, fmt::format(R"({{"kind":"Status","message":"words","reason":"{}","code":{}}})",
-                                reason, http)};
+  return {http,
+          {},
+          fmt::format(R"({{"kind":"Status","message":"words","reason":"{}","code":{}}})", reason,
+                      http)};
 }
 
 TEST(ApiErrorTest, MapsReasonsToCodes) {

@@ -20,11 +20,10 @@ Operation BindPod(Client& client, const PodBinding& binding,
                         {"target", Json::MakeObject({{"apiVersion", Json::String("v1")},
                                                      {"kind", Json::String("Node")},
                                                      {"name", Json::String(binding.node)}})}});
-  return client.Create({kPods, binding.pod, binding.ns, "binding"}, body,
-                       [on_done = std::move(on_done)](const Result<Json>& answer) {
-                         on_done(answer.status());
-                       },
-                       std::move(before_send));
+  return client.Create(
+      {kPods, binding.pod, binding.ns, "binding"}, body,
+      [on_done = std::move(on_done)](const Result<Json>& answer) { on_done(answer.status()); },
+      std::move(before_send));
 }
 
 }  // namespace tessera::kube

@@ -19,9 +19,9 @@ struct PodBinding {
   StringMap annotations;
 };
 
-// ABORTED: the pod is bound already, is being deleted, or is another one than `uid`. NOT_FOUND: it is
-// gone. UNAVAILABLE or DEADLINE_EXCEEDED leave open whether it happened: what a watch says next does
-// not.
+// ABORTED: the pod is bound already, is being deleted, or is another one than `uid`. NOT_FOUND: it
+// is gone. UNAVAILABLE or DEADLINE_EXCEEDED leave open whether it happened: what a watch says next
+// does not.
 Operation BindPod(Client& client, const PodBinding& binding,
                   std::function<void(const Status&)> on_done, BeforeSend before_send = nullptr);
 

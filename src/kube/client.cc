@@ -198,8 +198,8 @@ Operation Client::List(const ListQuery& query, OnPage on_done) {
 Operation Client::Create(const ObjectRef& object, const Json& body, OnObject on_done,
                          BeforeSend before_send) {
   // A subresource (binding, eviction, token) is created under an object's name.
-  std::string path = object.subresource.empty() ? CollectionPath(object.type, object.ns)
-                                                : PathOf(object);
+  std::string path =
+      object.subresource.empty() ? CollectionPath(object.type, object.ns) : PathOf(object);
   return SendForObject(WithBody(MakeRequest("POST", std::move(path)), body, "application/json"),
                        object, false, std::move(on_done), std::move(before_send));
 }
@@ -216,8 +216,8 @@ Operation Client::Patch(const ObjectRef& object, PatchKind kind, const Json& bod
   if (options.force) query.Add("force", "true");
   if (options.dry_run) query.Add("dryRun", "All");
   net::Request request = MakeRequest("PATCH", query.After(PathOf(object)));
-  return SendForObject(WithBody(std::move(request), body, ContentTypeOf(kind)),
-                       object, kind != PatchKind::kJson, std::move(on_done), options.before_send);
+  return SendForObject(WithBody(std::move(request), body, ContentTypeOf(kind)), object,
+                       kind != PatchKind::kJson, std::move(on_done), options.before_send);
 }
 
 Operation Client::Delete(const ObjectRef& object, const Preconditions& preconditions,
@@ -227,8 +227,8 @@ Operation Client::Delete(const ObjectRef& object, const Preconditions& precondit
   if (!preconditions.resource_version.empty()) {
     held.Set("resourceVersion", Json::String(preconditions.resource_version));
   }
-  Json body = Json::MakeObject({{"apiVersion", Json::String("v1")},
-                                {"kind", Json::String("DeleteOptions")}});
+  Json body = Json::MakeObject(
+      {{"apiVersion", Json::String("v1")}, {"kind", Json::String("DeleteOptions")}});
   if (!held.members().empty()) body.Set("preconditions", std::move(held));
   return SendForObject(WithBody(MakeRequest("DELETE", PathOf(object)), body, "application/json"),
                        object, true, std::move(on_done));

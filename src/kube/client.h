@@ -1,21 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
-// Talks to one API server: get, list, create, replace, patch, delete. JSON in and out; lists also in
-// protobuf. Watches are in watch.h. Not for: knowing what is inside an object, or deciding what to do about a conflict.
+// Talks to one API server: get, list, create, replace, patch, delete. JSON in and out; lists also
+// in protobuf. Watches are in watch.h. Not for: knowing what is inside an object, or deciding what
+// to do about a conflict.
 //
-// Trouble is handled here once for all callers, with growing, jittered waits. While the server cannot
-// be reached (broken connections, 502, 503), one request goes ahead and the others wait for it. A
-// priority level that the server rejects (429 of API Priority and Fairness) holds back the requests of
-// that level. Any other 429, and Retry-After, hold back the request that got them.
+// Trouble is handled here once for all callers, with growing, jittered waits. While the server
+// cannot be reached (broken connections, 502, 503), one request goes ahead and the others wait for
+// it. A priority level that the server rejects (429 of API Priority and Fairness) holds back the
+// requests of that level. Any other 429, and Retry-After, hold back the request that got them.
 // Requests that may not be sent twice (create, JSON patch) are retried only when the server refused
 // them unread. A 401 is retried once, with the token read anew.
 //
 // Threads: made, used and destroyed on `runner`'s thread; callbacks run there, later, and never
-// after the Operation or the client is gone. Bounds: `max_in_flight` requests at once, `max_waiting`
-// more in the queue. Idle cost: none.
+// after the Operation or the client is gone. Bounds: `max_in_flight` requests at once,
+// `max_waiting` more in the queue. Idle cost: none.
 //
 // Errors: those of api_error.h for what the server answered; of net/http_client.h for what kept us
-// from an answer; DEADLINE_EXCEEDED after `deadline`, sent or not; RESOURCE_EXHAUSTED where the queue
-// is full. Each begins with the verb and the path.
+// from an answer; DEADLINE_EXCEEDED after `deadline`, sent or not; RESOURCE_EXHAUSTED where the
+// queue is full. Each begins with the verb and the path.
 #pragma once
 
 #include <functional>
@@ -115,8 +116,8 @@ class Client {
   Operation Delete(const ObjectRef& object, const Preconditions& preconditions, OnObject on_done);
 
   // For watch.h: one streamed GET, neither queued nor retried.
-  Operation Stream(const std::string& target, Encoding encoding,
-                   const net::Deadlines& deadlines, net::StreamHandler handler);
+  Operation Stream(const std::string& target, Encoding encoding, const net::Deadlines& deadlines,
+                   net::StreamHandler handler);
 
   TaskRunner& runner();
   const Config& config() const;

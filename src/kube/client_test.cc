@@ -173,9 +173,8 @@ TEST_F(ClientTest, WaitsWhenTheServerAsksForPatience) {
   answers_ = {busy};
   const MonotonicTime began = runner_.clock().Now();
   // Even a create is sent again: 429 means unread.
-  EXPECT_TRUE(Wait([&](auto f) {
-                return client().Create(Pod("ns", ""), Json::MakeObject(), f);
-              }).ok());
+  EXPECT_TRUE(
+      Wait([&](auto f) { return client().Create(Pod("ns", ""), Json::MakeObject(), f); }).ok());
   EXPECT_GE(runner_.clock().Now() - began, seconds(1));
   EXPECT_EQ(seen_.size(), 2u);
 }
@@ -203,8 +202,7 @@ TEST_F(ClientTest, A429OfOneEvictionHoldsBackNothingElse) {
   answers_ = {forbidden};
   ObjectRef eviction = Pod("ns", "p");
   eviction.subresource = "eviction";
-  EXPECT_FALSE(
-      Wait([&](auto f) { return client().Create(eviction, Json::MakeObject(), f); }).ok());
+  EXPECT_FALSE(Wait([&](auto f) { return client().Create(eviction, Json::MakeObject(), f); }).ok());
   const MonotonicTime began = runner_.clock().Now();
   EXPECT_TRUE(GetNode().ok());
   EXPECT_LT(runner_.clock().Now() - began, seconds(5));
@@ -233,10 +231,10 @@ TEST_F(ClientTest, RefreshesItsTokenOnce) {
 
 // A plugin that answers with one more digit each time it runs.
 ExecPlugin CountingPlugin(const TempDir& dir, const std::string& more = "") {
-  const std::string script = fmt::format(
-      R"(printf 1 >> {0}; echo "{{\"apiVersion\":\"client.authentication.k8s.io/v1\",)"
-      R"(\"kind\":\"ExecCredential\",\"status\":{{\"token\":\"t$(cat {0})\"{1}}}}}")",
-      JoinPath(dir.path(), "runs"), more);
+  const std::string script =
+      fmt::format(R"(printf 1 >> {0}; echo "{{\"apiVersion\":\"client.authentication.k8s.io/v1\",)"
+                  R"(\"kind\":\"ExecCredential\",\"status\":{{\"token\":\"t$(cat {0})\"{1}}}}}")",
+                  JoinPath(dir.path(), "runs"), more);
   return {.api_version = "client.authentication.k8s.io/v1", .argv = {"sh", "-c", script}};
 }
 
@@ -281,8 +279,8 @@ TEST_F(ClientTest, APluginThatFailsIsTheError) {
 }
 
 TEST_F(ClientTest, GoesWithoutWaitingForAPluginThatHangs) {
-  config_.exec = ExecPlugin{.api_version = "client.authentication.k8s.io/v1",
-                            .argv = {"sleep", "5"}};
+  config_.exec =
+      ExecPlugin{.api_version = "client.authentication.k8s.io/v1", .argv = {"sleep", "5"}};
   const MonotonicTime began = runner_.clock().Now();
   const Operation operation = client().Get(Node("n1"), [](const Result<Json>&) { FAIL(); });
   runner_.RunFor(milliseconds(50));
@@ -344,7 +342,9 @@ TEST_F(ClientTest, AsksRightBeforeSendingWhetherARequestMayBeSent) {
 
 TEST_F(ClientTest, ADroppedOperationOrClientIsNeverHeardOfAgain) {
   bool called = false;
-  { const Operation dropped = client().Get(Node("n1"), [&](const auto&) { called = true; }); }
+  {
+    const Operation dropped = client().Get(Node("n1"), [&](const auto&) { called = true; });
+  }
   Operation kept = client().Get(Node("n1"), [&](const auto&) { called = true; });
   client_.reset();
   runner_.RunFor(milliseconds(50));
@@ -368,10 +368,11 @@ TEST_F(ClientTest, SurvivesAServerThatRestarts) {
   const Operation operation =
       client().Get(Node("n1"), [&](Result<Json> r) { answer = std::move(r); });
   runner_.RunFor(milliseconds(300));
-  auto server = net::HttpServer::Start(io_, runner_, {.address = address},
-                                       [](const net::Request&, const net::HttpServer::Reply& reply) {
-                                         reply(JsonAnswer(200, "{}"));
-                                       });
+  auto server =
+      net::HttpServer::Start(io_, runner_, {.address = address},
+                             [](const net::Request&, const net::HttpServer::Reply& reply) {
+                               reply(JsonAnswer(200, "{}"));
+                             });
   ASSERT_TRUE(server.ok()) << server.status().ToString();
   ASSERT_TRUE(runner_.RunUntil([&] { return answer.has_value(); }));
   EXPECT_TRUE(answer->ok()) << answer->status().ToString();

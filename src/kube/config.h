@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Where the API server is and who we are there. Read from the pod's service account or from a
 // kubeconfig file: client certificates, tokens and exec plugins, impersonation, proxies (proxy.h).
-// Users with an auth-provider or a password (both gone from Kubernetes) and plugins that want to talk
-// to a person are rejected by name.
-// Threads: functions are safe from any; a Config is a value.
+// Users with an auth-provider or a password (both gone from Kubernetes) and plugins that want to
+// talk to a person are rejected by name. Threads: functions are safe from any; a Config is a value.
 #pragma once
 
 #include <functional>
@@ -49,8 +48,8 @@ Result<Config> InClusterConfig(const GetEnv& getenv, const std::string& dir = kS
 
 // Both also take the proxy of the environment.
 
-// The context of that name, or the current one. Relative file names count from the file's folder. An
-// https server without certificate-authority is checked with the system's (net/tls.h).
+// The context of that name, or the current one. Relative file names count from the file's folder.
+// An https server without certificate-authority is checked with the system's (net/tls.h).
 // INVALID_ARGUMENT names the file, the entry and what is wrong with it.
 Result<Config> LoadKubeconfig(const std::string& path, const std::string& context = "");
 

@@ -130,7 +130,8 @@ TEST_F(ConfigTest, ReadsAKubeconfig) {
 std::string KubeconfigOf(const std::string& cluster, const std::string& user) {
   return fmt::format(
       "current-context: here\nclusters: [{{name: c, cluster: {{server: {}}}}}]\n"
-      "users: [{{name: u, user: {{{}}}}}]\ncontexts: [{{name: here, context: {{cluster: c, user: u}}}}]\n",
+      "users: [{{name: u, user: {{{}}}}}]\ncontexts: [{{name: here, context: {{cluster: c, user: "
+      "u}}}}]\n",
       cluster, user);
 }
 
@@ -146,7 +147,7 @@ TEST_F(ConfigTest, ReadsWhomToActAs) {
   EXPECT_EQ(as.uid, "7");
   EXPECT_EQ(as.groups, (std::vector<std::string>{"dev", "ops"}));
   EXPECT_EQ(as.extra, (std::vector<std::pair<std::string, std::string>>{{"reason", "audit"},
-                                                                       {"reason", "review"}}));
+                                                                        {"reason", "review"}}));
   // It would silently be oneself.
   const Status status =
       ParseKubeconfig(KubeconfigOf("\"http://a\"", "as-groups: [dev]"), "f").status();
@@ -157,9 +158,9 @@ TEST_F(ConfigTest, ReadsWhomToActAs) {
 TEST_F(ConfigTest, ReadsTheProxyOfACluster) {
   const auto with = [](const std::string& server, const std::string& proxy) {
     return ParseKubeconfig(
-        KubeconfigOf(fmt::format("\"{}\", insecure-skip-tls-verify: true, proxy-url: \"{}\"",
-                                 server, proxy),
-                     ""),
+        KubeconfigOf(
+            fmt::format("\"{}\", insecure-skip-tls-verify: true, proxy-url: \"{}\"", server, proxy),
+            ""),
         "f");
   };
   EXPECT_EQ(with("https://a", "http://proxy:3128").value().proxy->address.port, 3128);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Inside the room: what to show the API server with the next request. A fixed token, a file that the
-// kubelet rotates, or an exec plugin, which runs on a thread of its own when its last answer has
-// expired or was refused. Callers that ask meanwhile wait for that one run.
-// Threads: the runner's.
+// Inside the room: what to show the API server with the next request. A fixed token, a file that
+// the kubelet rotates, or an exec plugin, which runs on a thread of its own when its last answer
+// has expired or was refused. Callers that ask meanwhile wait for that one run. Threads: the
+// runner's.
 #pragma once
 
 #include <functional>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Inside the room: events out of the bytes of a watch, wherever these are cut. JSON has an event per
-// line; protobuf has a length in four bytes, then WatchEvent around the object in its envelope.
+// Inside the room: events out of the bytes of a watch, wherever these are cut. JSON has an event
+// per line; protobuf has a length in four bytes, then WatchEvent around the object in its envelope.
 // Threads: one.
 #pragma once
 

@@ -15,8 +15,9 @@ std::string Message(const std::string& version) {
   return WireWriter().Bytes(1, WireWriter().Bytes(6, version).text()).text();
 }
 std::string Line(const std::string& type, const std::string& version) {
-  return fmt::format("{{\"type\":\"{}\",\"object\":{{\"metadata\":{{\"resourceVersion\":\"{}\"}}}}}}\n",
-                     type, version);
+  return fmt::format(
+      "{{\"type\":\"{}\",\"object\":{{\"metadata\":{{\"resourceVersion\":\"{}\"}}}}}}\n", type,
+      version);
 }
 
 // "ADDED 1, BOOKMARK 2": what comes out when the stream is put in pieces.
@@ -42,7 +43,8 @@ TEST(EventReaderTest, EventsMayBeCutAnywhere) {
   const std::string frames = WatchFrame("ADDED", "Pod", Message("1")) +
                              WatchFrame("DELETED", "Pod", Message("2")) +
                              WatchFrame("BOOKMARK", "Pod", Message("3"));
-  const std::string lines = Line("ADDED", "1") + "\n" + Line("DELETED", "2") + Line("BOOKMARK", "3");
+  const std::string lines =
+      Line("ADDED", "1") + "\n" + Line("DELETED", "2") + Line("BOOKMARK", "3");
   for (const auto& [encoding, stream] :
        {std::pair(Encoding::kProtobuf, frames), std::pair(Encoding::kJson, lines)}) {
     for (size_t cut = 0; cut <= stream.size(); ++cut) {
@@ -51,7 +53,8 @@ TEST(EventReaderTest, EventsMayBeCutAnywhere) {
                 "ADDED 1, DELETED 2, BOOKMARK 3, ");
     }
     std::vector<std::string_view> bytes;
-    for (size_t i = 0; i < stream.size(); ++i) bytes.push_back(std::string_view(stream).substr(i, 1));
+    for (size_t i = 0; i < stream.size(); ++i)
+      bytes.push_back(std::string_view(stream).substr(i, 1));
     EXPECT_EQ(Read(encoding, bytes), "ADDED 1, DELETED 2, BOOKMARK 3, ");
   }
 }
@@ -59,7 +62,8 @@ TEST(EventReaderTest, EventsMayBeCutAnywhere) {
 TEST(EventReaderTest, AnEventMayNotBeLongerThanItsLimit) {
   const std::string line = Line("ADDED", std::string(100, '1'));
   EXPECT_EQ(Read(Encoding::kJson, {line}, 50), "RESOURCE_EXHAUSTED");
-  EXPECT_EQ(Read(Encoding::kJson, {std::string_view(line).substr(0, 60)}, 50), "RESOURCE_EXHAUSTED");
+  EXPECT_EQ(Read(Encoding::kJson, {std::string_view(line).substr(0, 60)}, 50),
+            "RESOURCE_EXHAUSTED");
   // The length alone is enough to refuse it: nothing is kept.
   EXPECT_EQ(Read(Encoding::kProtobuf, {"\x7f\xff\xff\xff"}, 50), "RESOURCE_EXHAUSTED");
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Events for people: what `kubectl describe` shows below an object. The same thing said again counts
-// up the event that is there; many alike about one object become one "(combined from similar
+// Events for people: what `kubectl describe` shows below an object. The same thing said again
+// counts up the event that is there; many alike about one object become one "(combined from similar
 // events)"; an object that says too much is cut off, so that a loop cannot flood the server.
 //
 // Not for state: an event may be lost, and is after an hour. Failures to write one are told to
@@ -26,7 +26,8 @@ class EventRecorder {
   struct Options {
     std::string component;  // "tessera-scheduler"
     std::string instance;   // of it: the pod's or node's name
-    // More different messages than that of one reason about one object within `window` are combined.
+    // More different messages than that of one reason about one object within `window` are
+    // combined.
     int max_similar = 10;
     Duration window = std::chrono::minutes(10);
     // Of one object: so many at once, then one per `refill`.
@@ -41,8 +42,8 @@ class EventRecorder {
   EventRecorder(const EventRecorder&) = delete;
   EventRecorder& operator=(const EventRecorder&) = delete;
 
-  // `reason` is a word in camel case that people may filter by. The message is cut at the API's 1024
-  // bytes.
+  // `reason` is a word in camel case that people may filter by. The message is cut at the API's
+  // 1024 bytes.
   void Record(const InvolvedObject& object, EventKind kind, std::string_view reason,
               std::string_view message);
 

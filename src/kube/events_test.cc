@@ -27,8 +27,8 @@ class EventsTest : public ::testing::Test {
     client_ = std::make_unique<Client>(
         io_, runner_, Config{.server = {.address = server_->address()}}, ClientOptions{});
     recorder_ = std::make_unique<EventRecorder>(
-        *client_, EventRecorder::Options{.component = "c", .instance = "i", .max_similar = 2,
-                                         .burst = 5},
+        *client_,
+        EventRecorder::Options{.component = "c", .instance = "i", .max_similar = 2, .burst = 5},
         [this](const Status& status) { error_ = status; });
   }
   void Say(const std::string& message, const std::string& pod = "p") {

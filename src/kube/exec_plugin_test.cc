@@ -12,7 +12,8 @@ constexpr char kV1[] = "client.authentication.k8s.io/v1";
 
 Result<ExecCredential> Parse(const std::string& status) {
   return ParseExecCredential(
-      fmt::format(R"({{"apiVersion":"{}","kind":"ExecCredential","status":{}}})", kV1, status), kV1);
+      fmt::format(R"({{"apiVersion":"{}","kind":"ExecCredential","status":{}}})", kV1, status),
+      kV1);
 }
 
 ExecPlugin Shell(const std::string& script) {
@@ -30,8 +31,8 @@ TEST(ExecPluginTest, ReadsATokenAndWhenItExpires) {
 }
 
 TEST(ExecPluginTest, RefusesNonsenseWithoutQuotingIt) {
-  for (const char* status :
-       {"{}", "[]", R"({"clientKeyData":"secret"})", R"({"token":"secret","expirationTimestamp":"x"})"}) {
+  for (const char* status : {"{}", "[]", R"({"clientKeyData":"secret"})",
+                             R"({"token":"secret","expirationTimestamp":"x"})"}) {
     const Status error = Parse(status).status();
     EXPECT_EQ(error.code(), Code::kInvalidArgument) << status;
     EXPECT_EQ(error.message().find("secret"), std::string::npos) << error.ToString();
@@ -49,9 +50,8 @@ TEST(ExecPluginTest, TellsThePluginAboutTheClusterWhenItAsks) {
   plugin.cluster_config = Json::Int(7);
   const Json info = ParseJson(ExecInfo(plugin, server, tls).value()).value();
   const Json* cluster = info.Find("spec")->Find("cluster");
-  EXPECT_EQ(cluster->Serialize(),
-            R"({"server":"https://a.example","tls-server-name":"n",)"
-            R"("certificate-authority-data":"Y2E=","config":7})");
+  EXPECT_EQ(cluster->Serialize(), R"({"server":"https://a.example","tls-server-name":"n",)"
+                                  R"("certificate-authority-data":"Y2E=","config":7})");
 }
 
 TEST(ExecPluginTest, RunsWithItsEnvironment) {

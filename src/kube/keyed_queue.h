@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Work that is due for things with names, such as "ns/pod": what controllers do with what an informer
-// tells. A key that is added ten times while it waits is worked on once; a key that is added while
-// its work runs is worked on once more afterwards, never twice at a time; a key whose work failed
-// comes again after a wait that grows for this key alone.
+// Work that is due for things with names, such as "ns/pod": what controllers do with what an
+// informer tells. A key that is added ten times while it waits is worked on once; a key that is
+// added while its work runs is worked on once more afterwards, never twice at a time; a key whose
+// work failed comes again after a wait that grows for this key alone.
 //
 // Not for the state of things: the work looks at that when it runs.
 // Threads: the runner's; work starts from a task of its own, never inside Add. `done` may be called

@@ -133,7 +133,8 @@ TEST_F(KeyedQueueTest, DoneMayComeAfterTheQueueIsGone) {
   EXPECT_EQ(log_, "a ");
 }
 
-// Random histories: no key is ever worked on twice at a time, and each addition is followed by work.
+// Random histories: no key is ever worked on twice at a time, and each addition is followed by
+// work.
 TEST_F(KeyedQueueTest, EveryAdditionIsFollowedByWork) {
   Random random(5);
   std::map<std::string, int> changes;

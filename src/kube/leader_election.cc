@@ -63,8 +63,8 @@ struct LeaderElector::Core : public std::enable_shared_from_this<LeaderElector::
     if (answer.ok()) {
       const std::string holder = answer->holder;
       if (!Observe(*answer)) return;
-      const bool free = holder.empty() || holder == options.identity ||
-                        Now() >= observed_at + observed->duration;
+      const bool free =
+          holder.empty() || holder == options.identity || Now() >= observed_at + observed->duration;
       if (free) return Take(*observed);
       if (leads) return StepDown(Error(Code::kAborted, "the lease was taken by {}", holder));
       return Again(Status::Ok());

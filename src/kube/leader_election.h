@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// One of several replicas leads, by a Lease, as client-go has it: whoever holds it renews it; a lease
-// that was not renewed for its duration, by the watcher's own clock, may be taken.
+// One of several replicas leads, by a Lease, as client-go has it: whoever holds it renews it; a
+// lease that was not renewed for its duration, by the watcher's own clock, may be taken.
 //
 // Never two at a time: a leader counts `renew_deadline` from before it sent the renewal that
 // succeeded, others count the longer `lease_duration` from when they saw it. So the old leader has
 // stopped before a new one may start, whatever the network does and however wrong wall clocks are.
-// What this cannot see: a machine that stands still and goes on (suspend), where the monotonic clock
-// stands still too. Writes that must not come from a past leader ask leading() right before.
+// What this cannot see: a machine that stands still and goes on (suspend), where the monotonic
+// clock stands still too. Writes that must not come from a past leader ask leading() right before.
 //
 // Threads: the runner's. Ownership: runner, lease and delegate must outlive it; a delegate may
 // destroy it inside any call. Cost: a request per `retry_period` in each replica.

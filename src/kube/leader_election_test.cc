@@ -38,10 +38,12 @@ class Network final : public LeaseApi {
       : runner_(runner), store_(store), random_(random) {}
 
   void Get(Done done) override {
-    Send([this]() -> Result<LeaseObject> {
-      if (store_.lease) return *store_.lease;
-      return Error(Code::kNotFound, "there is none");
-    }, std::move(done));
+    Send(
+        [this]() -> Result<LeaseObject> {
+          if (store_.lease) return *store_.lease;
+          return Error(Code::kNotFound, "there is none");
+        },
+        std::move(done));
   }
   void Create(const LeaseObject& lease, Done done) override {
     Send([this, lease] { return store_.Write(lease, true); }, std::move(done));
@@ -87,9 +89,8 @@ class Replica : public LeaderElector::Delegate {
     Start();
   }
   void Start() {
-    elector = std::make_unique<LeaderElector>(runner_, network,
-                                              ElectionOptions{.identity = name_}, *this,
-                                              random_.Next());
+    elector = std::make_unique<LeaderElector>(runner_, network, ElectionOptions{.identity = name_},
+                                              *this, random_.Next());
   }
   void Crash() {
     elector.reset();

@@ -41,10 +41,11 @@ void KubeLease::Create(const LeaseObject& lease, Done done) {
 }
 
 void KubeLease::Update(const LeaseObject& lease, Done done) {
-  // A merge patch leaves labels that others put there alone; with a version in it, it conflicts as a
-  // replacement does.
+  // A merge patch leaves labels that others put there alone; with a version in it, it conflicts as
+  // a replacement does.
   const Json patch = Json::MakeObject(
-      {{"metadata", Json::MakeObject({{"resourceVersion", Json::String(lease.meta.resource_version)}})},
+      {{"metadata",
+        Json::MakeObject({{"resourceVersion", Json::String(lease.meta.resource_version)}})},
        {"spec", SpecOf(lease)}});
   operation_ = client_.Patch(object_, PatchKind::kMerge, patch, {}, Decoded(std::move(done)));
 }

@@ -46,8 +46,8 @@ bool LabelSelector::Matches(const StringMap& labels) const {
   return std::all_of(requirements.begin(), requirements.end(), [&](const Requirement& one) {
     const auto label = labels.find(one.key);
     const bool has = label != labels.end();
-    const bool listed = has && std::find(one.values.begin(), one.values.end(), label->second) !=
-                                   one.values.end();
+    const bool listed =
+        has && std::find(one.values.begin(), one.values.end(), label->second) != one.values.end();
     switch (one.op) {
       case Operator::kIn:
         return listed;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The parts of Pods, Nodes, ConfigMaps, Leases and PodDisruptionBudgets that decisions need, read from JSON or protobuf
-// into equal values. What nobody decides by (images, volumes, probes, managed fields) is passed over
-// without a copy, and of labels, annotations and resources only what `Keep` says stays: 20,000 pods
-// are a few tens of MiB.
+// The parts of Pods, Nodes, ConfigMaps, Leases and PodDisruptionBudgets that decisions need, read
+// from JSON or protobuf into equal values. What nobody decides by (images, volumes, probes, managed
+// fields) is passed over without a copy, and of labels, annotations and resources only what `Keep`
+// says stays: 20,000 pods are a few tens of MiB.
 //
 // Not for writing objects back: a patch says what changes (client.h).
 // Threads: values and pure functions. Errors: INVALID_ARGUMENT names the field.
@@ -31,7 +31,7 @@ struct Keep {
   using Predicate = std::function<bool(std::string_view key)>;
   Predicate label;
   Predicate annotation;
-  Predicate resource;  // "cpu", "nvidia.com/gpu", ...
+  Predicate resource;           // "cpu", "nvidia.com/gpu", ...
   bool containers_run = false;  // of pods: ids and ends, that only the node's own agent needs
 };
 
@@ -42,8 +42,8 @@ struct ObjectMeta {
   std::string resource_version;
   StringMap labels;
   StringMap annotations;
-  WallTime created;       // the epoch where it is not said
-  bool deleting = false;  // has a deletionTimestamp: on its way out, its resources still held
+  WallTime created;         // the epoch where it is not said
+  bool deleting = false;    // has a deletionTimestamp: on its way out, its resources still held
   bool controlled = false;  // has a controller, which replaces it when it is gone
   bool operator==(const ObjectMeta&) const = default;
 };

@@ -27,7 +27,9 @@ class Fields {
   int64_t Int(std::string_view key) {
     return Find(key) == nullptr ? 0 : Take(object_->IntAt(key), int64_t{0});
   }
-  bool Flag(std::string_view key) { return Find(key) != nullptr && Take(object_->BoolAt(key), false); }
+  bool Flag(std::string_view key) {
+    return Find(key) != nullptr && Take(object_->BoolAt(key), false);
+  }
   WallTime Time(std::string_view key) {
     const std::string text = Text(key);
     return text.empty() ? WallTime{} : Take(ParseRfc3339(text), WallTime{});
@@ -58,8 +60,8 @@ class Fields {
     const Json* list = Find(key);
     if (list == nullptr) return;
     if (!list->is_array()) {
-      return Fail(Error(Code::kInvalidArgument, "{} is {}, not an array", key,
-                        KindName(list->kind())));
+      return Fail(
+          Error(Code::kInvalidArgument, "{} is {}, not an array", key, KindName(list->kind())));
     }
     for (const Json& item : list->items()) {
       Fields inner(&item);

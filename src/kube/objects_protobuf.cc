@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Field numbers: generated.proto of k8s.io/api (core/v1, coordination/v1, policy/v1) and of k8s.io/apimachinery
-// (pkg/apis/meta/v1, pkg/api/resource), which never change one.
+// Field numbers: generated.proto of k8s.io/api (core/v1, coordination/v1, policy/v1) and of
+// k8s.io/apimachinery (pkg/apis/meta/v1, pkg/api/resource), which never change one.
 #include <iterator>
 #include <utility>
 
@@ -69,14 +69,30 @@ Status ReadMeta(std::string_view message, const Keep& keep, ObjectMeta* out) {
   while (reader.Next()) {
     Status status;
     switch (reader.field()) {
-      case 1: out->name = reader.Bytes(); break;
-      case 3: out->ns = reader.Bytes(); break;
-      case 5: out->uid = reader.Bytes(); break;
-      case 6: out->resource_version = reader.Bytes(); break;
-      case 8: status = ReadTime(reader.Bytes(), &out->created); break;
-      case 9: out->deleting = true; break;
-      case 11: status = AddText(reader.Bytes(), keep.label, &out->labels); break;
-      case 12: status = AddText(reader.Bytes(), keep.annotation, &out->annotations); break;
+      case 1:
+        out->name = reader.Bytes();
+        break;
+      case 3:
+        out->ns = reader.Bytes();
+        break;
+      case 5:
+        out->uid = reader.Bytes();
+        break;
+      case 6:
+        out->resource_version = reader.Bytes();
+        break;
+      case 8:
+        status = ReadTime(reader.Bytes(), &out->created);
+        break;
+      case 9:
+        out->deleting = true;
+        break;
+      case 11:
+        status = AddText(reader.Bytes(), keep.label, &out->labels);
+        break;
+      case 12:
+        status = AddText(reader.Bytes(), keep.annotation, &out->annotations);
+        break;
       case 13: {
         WireReader owner(reader.Bytes());
         while (owner.Next()) {
@@ -85,7 +101,8 @@ Status ReadMeta(std::string_view message, const Keep& keep, ObjectMeta* out) {
         status = owner.status();
         break;
       }
-      default: break;
+      default:
+        break;
     }
     RETURN_IF_ERROR(status);
   }
@@ -119,13 +136,21 @@ Status ReadPodSpec(std::string_view message, const Keep& keep, PodObject* out) {
   while (reader.Next()) {
     Status status;
     switch (reader.field()) {
-      case 2: status = ReadContainer(reader.Bytes(), keep, false, &main.emplace_back()); break;
+      case 2:
+        status = ReadContainer(reader.Bytes(), keep, false, &main.emplace_back());
+        break;
       case 20:
         status = ReadContainer(reader.Bytes(), keep, true, &out->containers.emplace_back());
         break;
-      case 10: out->node_name = reader.Bytes(); break;
-      case 19: out->scheduler_name = reader.Bytes(); break;
-      case 25: out->priority = static_cast<int32_t>(reader.Int()); break;
+      case 10:
+        out->node_name = reader.Bytes();
+        break;
+      case 19:
+        out->scheduler_name = reader.Bytes();
+        break;
+      case 25:
+        out->priority = static_cast<int32_t>(reader.Int());
+        break;
       case 38: {
         WireReader gate(reader.Bytes());
         std::string& name = out->gates.emplace_back();
@@ -135,7 +160,8 @@ Status ReadPodSpec(std::string_view message, const Keep& keep, PodObject* out) {
         status = gate.status();
         break;
       }
-      default: break;
+      default:
+        break;
     }
     RETURN_IF_ERROR(status);
   }
@@ -246,7 +272,8 @@ Status ReadNodeSpec(std::string_view message, NodeObject* out) {
   WireReader reader(message);
   while (reader.Next()) {
     if (reader.field() == 4) out->unschedulable = reader.Bool();
-    if (reader.field() == 5) RETURN_IF_ERROR(ReadTaint(reader.Bytes(), &out->taints.emplace_back()));
+    if (reader.field() == 5)
+      RETURN_IF_ERROR(ReadTaint(reader.Bytes(), &out->taints.emplace_back()));
   }
   return reader.status();
 }
@@ -276,12 +303,23 @@ Status ReadLeaseSpec(std::string_view message, LeaseObject* out) {
   while (reader.Next()) {
     Status status;
     switch (reader.field()) {
-      case 1: out->holder = reader.Bytes(); break;
-      case 2: out->duration = std::chrono::seconds(static_cast<int32_t>(reader.Int())); break;
-      case 3: status = ReadTime(reader.Bytes(), &out->acquired); break;
-      case 4: status = ReadTime(reader.Bytes(), &out->renewed); break;
-      case 5: out->transitions = static_cast<int32_t>(reader.Int()); break;
-      default: break;
+      case 1:
+        out->holder = reader.Bytes();
+        break;
+      case 2:
+        out->duration = std::chrono::seconds(static_cast<int32_t>(reader.Int()));
+        break;
+      case 3:
+        status = ReadTime(reader.Bytes(), &out->acquired);
+        break;
+      case 4:
+        status = ReadTime(reader.Bytes(), &out->renewed);
+        break;
+      case 5:
+        out->transitions = static_cast<int32_t>(reader.Int());
+        break;
+      default:
+        break;
     }
     RETURN_IF_ERROR(status);
   }

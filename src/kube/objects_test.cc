@@ -89,10 +89,10 @@ TEST(ObjectsTest, KeepsOnlyWhatIsAskedFor) {
   const Keep keep{.label = [](std::string_view) { return false; },
                   .annotation = [](std::string_view key) { return key == "tessera.dev/a1"; },
                   .resource = [](std::string_view key) { return key.starts_with("nvidia.com/"); }};
-  PodObject pod{.meta = {.labels = {{"a", "b"}},
-                         .annotations = {{"tessera.dev/a1", "x"}, {"other", "y"}}},
-                .containers = {{.limits = {{"cpu", "1"}, {"nvidia.com/gpu", "2"}},
-                                .requests = {{"cpu", "1"}}}}};
+  PodObject pod{
+      .meta = {.labels = {{"a", "b"}}, .annotations = {{"tessera.dev/a1", "x"}, {"other", "y"}}},
+      .containers = {
+          {.limits = {{"cpu", "1"}, {"nvidia.com/gpu", "2"}}, .requests = {{"cpu", "1"}}}}};
   const std::string message = testing::MessageOf(pod);
   const std::string json = testing::JsonOf(pod);
   pod.meta.labels.clear();
@@ -124,8 +124,9 @@ TEST(ObjectsTest, ErrorsNameTheObjectAndTheField) {
   const auto refuse = [](const char* text) {
     return Decode<PodObject>(RawObject(ParseJson(text).value())).status().message();
   };
-  EXPECT_EQ(refuse(R"({"metadata":{"namespace":"a","name":"b"},"spec":{"nodeName":7}})").substr(0, 14),
-            "pods a/b: spec");
+  EXPECT_EQ(
+      refuse(R"({"metadata":{"namespace":"a","name":"b"},"spec":{"nodeName":7}})").substr(0, 14),
+      "pods a/b: spec");
   EXPECT_NE(refuse(R"({"spec":[]})").find("spec"), std::string::npos);
   EXPECT_NE(refuse(R"({"metadata":{"labels":{"x":[]}}})").find("labels.x"), std::string::npos);
   EXPECT_NE(refuse(R"({"metadata":{"creationTimestamp":"soon"}})").find("soon"), std::string::npos);
@@ -190,8 +191,7 @@ TEST(RawObjectTest, ReadsAStatusInBothEncodings) {
                                   .text();
   const char* json = R"({"kind":"Status","message":"slow","reason":"TooManyRequests","code":429,
                          "details":{"retryAfterSeconds":3}})";
-  for (const auto& status :
-       {ReadStatusMessage(message), ReadStatus(ParseJson(json).value())}) {
+  for (const auto& status : {ReadStatusMessage(message), ReadStatus(ParseJson(json).value())}) {
     ASSERT_TRUE(status.has_value());
     EXPECT_EQ(status->message, "slow");
     EXPECT_EQ(status->reason, "TooManyRequests");

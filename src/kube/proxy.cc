@@ -24,8 +24,10 @@ struct Ip {
 
 Ip ParseIp(const std::string& text) {
   Ip ip;
-  if (::inet_pton(AF_INET, text.c_str(), ip.bytes.data()) == 1) ip.size = 4;
-  else if (::inet_pton(AF_INET6, text.c_str(), ip.bytes.data()) == 1) ip.size = 16;
+  if (::inet_pton(AF_INET, text.c_str(), ip.bytes.data()) == 1)
+    ip.size = 4;
+  else if (::inet_pton(AF_INET6, text.c_str(), ip.bytes.data()) == 1)
+    ip.size = 16;
   return ip;
 }
 
@@ -137,8 +139,8 @@ Result<std::optional<net::Proxy>> ProxyFromEnvironment(
   }
   Result<net::Proxy> proxy = ParseProxy(getenv(variable));
   if (!proxy.ok()) {
-    return proxy.status().Annotate(
-        fmt::format("${} (to reach {} directly, name it in $NO_PROXY)", variable, server.ToString()));
+    return proxy.status().Annotate(fmt::format("${} (to reach {} directly, name it in $NO_PROXY)",
+                                               variable, server.ToString()));
   }
   proxy->setting = fmt::format("${}", variable);
   return std::optional<net::Proxy>(*std::move(proxy));

@@ -58,8 +58,7 @@ TEST(ProxyTest, NoProxyNamesHostsDomainsAddressesAndNetworks) {
 }
 
 TEST(ProxyTest, TheEnvironmentCountsForTlsAlone) {
-  std::map<std::string, std::string> env{{"https_proxy", "http://lower:1"},
-                                         {"no_proxy", "direct"}};
+  std::map<std::string, std::string> env{{"https_proxy", "http://lower:1"}, {"no_proxy", "direct"}};
   const auto proxy = [&](const std::string& server) {
     return ProxyFromEnvironment(
         [&](const char* name) -> const char* {

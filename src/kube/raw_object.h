@@ -2,7 +2,8 @@
 // An object as the API server sent it: JSON, or protobuf without its envelope. What lists and
 // watches hand on, for objects.h to take what is wanted. Also the envelope and its Status.
 //
-// Threads: values. Ownership: a protobuf message is a view; who hands it out says how long it lives.
+// Threads: values. Ownership: a protobuf message is a view; who hands it out says how long it
+// lives.
 #pragma once
 
 #include <cstdint>

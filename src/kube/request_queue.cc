@@ -237,9 +237,9 @@ struct RequestQueue::Core : public std::enable_shared_from_this<RequestQueue::Co
     const bool unread = asked || (answer.ok() && answer->status == 429);
     if (!item->repeatable && !unread) return false;
     // While the server is out of reach its lane spaces the attempts.
-    const Duration own = out_of_reach ? Duration::zero()
-                                      : JitteredWait(Backoff::kFirst, Backoff::kMost,
-                                                     item->attempts - 1, random);
+    const Duration own =
+        out_of_reach ? Duration::zero()
+                     : JitteredWait(Backoff::kFirst, Backoff::kMost, item->attempts - 1, random);
     item->not_before = Now() + std::max(own, asked.value_or(Duration::zero()));
     return std::max(item->not_before, server.not_before()) < item->deadline;
   }
@@ -346,19 +346,19 @@ Operation RequestQueue::Stream(net::Request request, const net::Deadlines& deadl
                                net::StreamHandler handler) {
   const auto state = std::make_shared<StreamState>();
   Core* const core = core_.get();
-  core->credentials.Get([core, state, request = std::move(request), deadlines,
-                         handler = std::move(handler)](
-                            const Result<CredentialSource::Credential>& credential) mutable {
-    if (state->dropped) return;
-    // Without one it is sent all the same: the server's 401 then says what is wrong.
-    core->Dress(&request, credential.value_or({}));
-    handler.on_head = [core, used = credential.value_or({}),
-                       on_head = std::move(handler.on_head)](const net::Response& head) {
-      if (head.status == 401) core->credentials.Refused(used);
-      on_head(head);
-    };
-    state->call = core->transport->Stream(std::move(request), deadlines, std::move(handler));
-  });
+  core->credentials.Get(
+      [core, state, request = std::move(request), deadlines, handler = std::move(handler)](
+          const Result<CredentialSource::Credential>& credential) mutable {
+        if (state->dropped) return;
+        // Without one it is sent all the same: the server's 401 then says what is wrong.
+        core->Dress(&request, credential.value_or({}));
+        handler.on_head = [core, used = credential.value_or({}),
+                           on_head = std::move(handler.on_head)](const net::Response& head) {
+          if (head.status == 401) core->credentials.Refused(used);
+          on_head(head);
+        };
+        state->call = core->transport->Stream(std::move(request), deadlines, std::move(handler));
+      });
   return Operation([state] {
     state->dropped = true;
     state->call.Cancel();

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Inside the room: sends requests with the token of the moment, a bounded number at once, and holds
 // them back after trouble: all of them while the server cannot be reached (then one goes ahead),
-// those of one priority level while the server rejects that level, one that the server asked to come
-// back later. Each request ends at its deadline by a timer of its own, sent or not.
-// Threads: the runner's.
+// those of one priority level while the server rejects that level, one that the server asked to
+// come back later. Each request ends at its deadline by a timer of its own, sent or not. Threads:
+// the runner's.
 #pragma once
 
 #include <functional>
@@ -25,8 +25,8 @@ class RequestQueue {
   ~RequestQueue();
 
   // `repeatable`: sending it twice does no harm. `flow`: verb and resource, such as "POST
-  // pods/eviction": the server puts all requests of a flow on one priority level. `before_send` as in
-  // client.h.
+  // pods/eviction": the server puts all requests of a flow on one priority level. `before_send` as
+  // in client.h.
   Operation Submit(net::Request request, std::string flow, bool repeatable, OnAnswer on_answer,
                    BeforeSend before_send = nullptr);
   // Once, and at once where the credential is known.

@@ -421,8 +421,8 @@ TEST_F(RequestQueueTest, AMissingCredentialIsNotTroubleOfTheServer) {
 TEST_F(RequestQueueTest, ACallbackMayDestroyTheQueueWhileOthersExpire) {
   options_.deadline = seconds(1);
   Submit("/1");
-  Operation destroys = queue_->Submit({.target = "/2"}, "GET pods", false,
-                                      [this](const auto&) { queue_.reset(); });
+  Operation destroys =
+      queue_->Submit({.target = "/2"}, "GET pods", false, [this](const auto&) { queue_.reset(); });
   const Asked& after = Submit("/3");
   runner_.AdvanceTimeAndRun(seconds(2));
   EXPECT_EQ(queue_, nullptr);

@@ -15,8 +15,7 @@ std::string CollectionPath(const ResourceType& type, std::string_view ns) {
 }
 
 std::string PathOf(const ObjectRef& object) {
-  std::string path =
-      CollectionPath(object.type, object.ns) + "/" + net::PercentEncode(object.name);
+  std::string path = CollectionPath(object.type, object.ns) + "/" + net::PercentEncode(object.name);
   if (!object.subresource.empty()) path += "/" + object.subresource;
   return path;
 }

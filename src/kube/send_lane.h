@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Inside the room: requests that share a fate, because they go to the same server or are on the same
-// priority level there. After trouble the lane closes for a growing, jittered time; then one request
-// goes ahead, and its answer opens the lane or closes it again. Threads: one.
+// Inside the room: requests that share a fate, because they go to the same server or are on the
+// same priority level there. After trouble the lane closes for a growing, jittered time; then one
+// request goes ahead, and its answer opens the lane or closes it again. Threads: one.
 #pragma once
 
 #include <algorithm>
@@ -12,12 +12,13 @@ namespace tessera::kube {
 
 class SendLane {
  public:
-  // Half of the renew deadline of leader election (10 s): a leader whose server is back renews in time.
+  // Half of the renew deadline of leader election (10 s): a leader whose server is back renews in
+  // time.
   static constexpr Duration kMostWait = std::chrono::seconds(5);
 
   bool clear() const { return failures_ == 0; }
-  // Whether a request may be sent now. Where only time keeps the lane closed, lowers `*wake` to when
-  // it opens.
+  // Whether a request may be sent now. Where only time keeps the lane closed, lowers `*wake` to
+  // when it opens.
   bool Open(MonotonicTime now, MonotonicTime* wake) const {
     if (failures_ == 0) return true;
     if (probe_ != nullptr) return false;

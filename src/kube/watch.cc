@@ -70,8 +70,8 @@ struct Watch::Core : public std::enable_shared_from_this<Watch::Core> {
     query.limit = 0;
     query.resource_version = version;
     std::uniform_int_distribution<int64_t> jitter(0, options.round.count());
-    const auto round = std::chrono::duration_cast<std::chrono::seconds>(
-        options.round + Duration(jitter(random)));
+    const auto round =
+        std::chrono::duration_cast<std::chrono::seconds>(options.round + Duration(jitter(random)));
     return fmt::format("{}?watch=1&allowWatchBookmarks=true&timeoutSeconds={}{}&{}",
                        CollectionPath(what.type, what.ns), std::max<int64_t>(1, round.count()),
                        initial ? "&sendInitialEvents=true&resourceVersionMatch=NotOlderThan" : "",
@@ -102,8 +102,9 @@ struct Watch::Core : public std::enable_shared_from_this<Watch::Core> {
       const Duration left = self->progress_at + self->options.initial - self->Now();
       if (left > Duration::zero()) return self->CheckProgressIn(left);
       self->pages_until = self->Now() + self->options.pages;
-      self->Break(Error(Code::kDeadlineExceeded,
-                        "the stream of everything stopped before its end: asking for pages instead"));
+      self->Break(
+          Error(Code::kDeadlineExceeded,
+                "the stream of everything stopped before its end: asking for pages instead"));
     });
   }
 
@@ -172,7 +173,8 @@ struct Watch::Core : public std::enable_shared_from_this<Watch::Core> {
       }
       return Retry(refused, RetryAfter(head).value_or(Duration::zero()));
     }
-    // The round is over. The short wait keeps a server that ends each stream at once from spinning us.
+    // The round is over. The short wait keeps a server that ends each stream at once from spinning
+    // us.
     RunLater(backoff.Next());
   }
 

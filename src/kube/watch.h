@@ -6,9 +6,9 @@
 // All of them come in one stream where the server can do that (sendInitialEvents, on by default
 // since Kubernetes 1.34), which costs it megabytes less than a list; else in pages.
 //
-// Not for: keeping the objects (informer.h). Threads, callbacks: the client's runner; never after the Watch is
-// gone. Ownership: the client and the delegate must outlive it. A delegate may destroy the Watch
-// from inside a call. Idle cost: what the server sends, a bookmark a minute.
+// Not for: keeping the objects (informer.h). Threads, callbacks: the client's runner; never after
+// the Watch is gone. Ownership: the client and the delegate must outlive it. A delegate may destroy
+// the Watch from inside a call. Idle cost: what the server sends, a bookmark a minute.
 #pragma once
 
 #include <memory>
@@ -24,8 +24,8 @@ class Watch {
   class Delegate {
    public:
     virtual ~Delegate() = default;
-    // Objects follow as OnObject; where that breaks off, another OnListBegin. Those known from before that are not among them until OnListEnd
-    // do not exist any more.
+    // Objects follow as OnObject; where that breaks off, another OnListBegin. Those known from
+    // before that are not among them until OnListEnd do not exist any more.
     virtual void OnListBegin() = 0;
     virtual void OnListEnd() = 0;
     // Added or changed; may come more than once for the same version.
@@ -43,9 +43,10 @@ class Watch {
     // A stream that is silent for longer is taken for dead. Bookmarks come each minute or so.
     Duration stall = std::chrono::minutes(3);
     size_t max_event = 8 << 20;
-    // Asks for everything in one stream. A server that rejects this, or that is silent for `initial`
-    // before the end (before 1.27 servers ignore the parameter and wait for changes), is asked for
-    // lists in pages, and for a stream again once `pages` has passed: it may have been upgraded.
+    // Asks for everything in one stream. A server that rejects this, or that is silent for
+    // `initial` before the end (before 1.27 servers ignore the parameter and wait for changes), is
+    // asked for lists in pages, and for a stream again once `pages` has passed: it may have been
+    // upgraded.
     bool stream_initial = true;
     Duration initial = std::chrono::minutes(1);
     Duration pages = std::chrono::minutes(30);

@@ -29,11 +29,13 @@ std::string ListOf(int version, const std::string& items, const std::string& mor
   return fmt::format("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{}", body.size(), body);
 }
 constexpr std::string_view kStreamHead = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n";
-std::string Chunk(const std::string& data) { return fmt::format("{:x}\r\n{}\r\n", data.size(), data); }
+std::string Chunk(const std::string& data) {
+  return fmt::format("{:x}\r\n{}\r\n", data.size(), data);
+}
 constexpr std::string_view kLastChunk = "0\r\n\r\n";
 
-// Answers requests in the order of the script, on whatever connection they come; afterwards it holds
-// connections open in silence. An answer that ends in "CLOSE" closes the connection.
+// Answers requests in the order of the script, on whatever connection they come; afterwards it
+// holds connections open in silence. An answer that ends in "CLOSE" closes the connection.
 class FaultServer {
  public:
   explicit FaultServer(std::vector<std::string> script) : script_(std::move(script)) {}
@@ -137,11 +139,10 @@ std::string EndOfInitial(int version) {
 }
 
 TEST_F(WatchTest, GetsEverythingInOneStream) {
-  Follow({.type = kPods},
-      {std::string(kStreamHead) + Chunk(Event("ADDED", Object("a", 900))) +
-           Chunk(Event("ADDED", Object("b", 3)) + EndOfInitial(7)) +
-           Chunk(Event("MODIFIED", Object("b", 8))) + std::string(kLastChunk),
-       std::string(kStreamHead) + Chunk(Event("DELETED", Object("a", 9)))});
+  Follow({.type = kPods}, {std::string(kStreamHead) + Chunk(Event("ADDED", Object("a", 900))) +
+                               Chunk(Event("ADDED", Object("b", 3)) + EndOfInitial(7)) +
+                               Chunk(Event("MODIFIED", Object("b", 8))) + std::string(kLastChunk),
+                           std::string(kStreamHead) + Chunk(Event("DELETED", Object("a", 9)))});
   Until("[+a +b ] +b -a ");
   EXPECT_NE(WatchTarget(0).find("sendInitialEvents=true&resourceVersionMatch=NotOlderThan"),
             std::string::npos);
@@ -151,26 +152,27 @@ TEST_F(WatchTest, GetsEverythingInOneStream) {
 }
 
 TEST_F(WatchTest, BeginsAgainWhenTheFirstStreamBreaksOff) {
-  Follow({.type = kPods}, {std::string(kStreamHead) + Chunk(Event("ADDED", Object("a", 5))) + "CLOSE",
-                        std::string(kStreamHead) + Chunk(Event("ADDED", Object("b", 6))) +
-                            Chunk(EndOfInitial(7))});
+  Follow(
+      {.type = kPods},
+      {std::string(kStreamHead) + Chunk(Event("ADDED", Object("a", 5))) + "CLOSE",
+       std::string(kStreamHead) + Chunk(Event("ADDED", Object("b", 6))) + Chunk(EndOfInitial(7))});
   Until("[+a !UNAVAILABLE [+b ] ");
 }
 
 TEST_F(WatchTest, ListsWhereTheServerCannotStreamEverything) {
   const std::string refusal = R"({"kind":"Status","code":422,"reason":"Invalid","message":"no"})";
-  Follow({.type = kPods}, {fmt::format("HTTP/1.1 422 No\r\nContent-Length: {}\r\n\r\n{}",
-                                    refusal.size(), refusal),
-                        ListOf(5, Object("a", 1)), "HTTP/1.1 410 Gone\r\nContent-Length: 0\r\n\r\n",
-                        ListOf(6, Object("a", 1)), std::string(kStreamHead)});
+  Follow({.type = kPods},
+         {fmt::format("HTTP/1.1 422 No\r\nContent-Length: {}\r\n\r\n{}", refusal.size(), refusal),
+          ListOf(5, Object("a", 1)), "HTTP/1.1 410 Gone\r\nContent-Length: 0\r\n\r\n",
+          ListOf(6, Object("a", 1)), std::string(kStreamHead)});
   Until("[+a ] !OUT_OF_RANGE [+a ] ");
 }
 
 TEST_F(WatchTest, ListsWhereTheStreamOfEverythingHasNoEnd) {
   Follow({.type = kPods},
-      {std::string(kStreamHead) + Chunk(Event("ADDED", Object("a", 5))),
-       ListOf(5, Object("a", 1)), std::string(kStreamHead)},
-      {.initial = milliseconds(50)});
+         {std::string(kStreamHead) + Chunk(Event("ADDED", Object("a", 5))),
+          ListOf(5, Object("a", 1)), std::string(kStreamHead)},
+         {.initial = milliseconds(50)});
   Until("[+a !DEADLINE_EXCEEDED [+a ] ");
 }
 
@@ -197,10 +199,11 @@ TEST_F(WatchTest, AStreamOfEverythingMayTakeLongAsLongAsItMoves) {
 TEST_F(WatchTest, PagesAreNotPermanent) {
   const std::string gone = "HTTP/1.1 410 Gone\r\nContent-Length: 0\r\n\r\n";
   const std::string refusal = "HTTP/1.1 422 No\r\nContent-Length: 0\r\n\r\n";
-  Follow({.type = kPods}, {refusal, ListOf(5, Object("a", 1)), gone,
-                           std::string(kStreamHead) + Chunk(Event("ADDED", Object("b", 6))) +
-                               Chunk(EndOfInitial(7))},
-         {.pages = milliseconds(1)});
+  Follow(
+      {.type = kPods},
+      {refusal, ListOf(5, Object("a", 1)), gone,
+       std::string(kStreamHead) + Chunk(Event("ADDED", Object("b", 6))) + Chunk(EndOfInitial(7))},
+      {.pages = milliseconds(1)});
   Until("[+a ] !OUT_OF_RANGE [+b ] ");
   EXPECT_EQ(recoveries_, 1);
   EXPECT_NE(WatchTarget(3).find("sendInitialEvents"), std::string::npos);
@@ -218,15 +221,17 @@ std::string Message(const std::string& name, const std::string& version, bool en
 }
 
 std::string ProtobufAnswer(const std::string& status, const std::string& body) {
-  return fmt::format("HTTP/1.1 {}\r\nContent-Type: application/vnd.kubernetes.protobuf\r\n"
-                     "Content-Length: {}\r\n\r\n{}",
-                     status, body.size(), body);
+  return fmt::format(
+      "HTTP/1.1 {}\r\nContent-Type: application/vnd.kubernetes.protobuf\r\n"
+      "Content-Length: {}\r\n\r\n{}",
+      status, body.size(), body);
 }
 
 TEST_F(WatchTest, SpeaksProtobuf) {
   const std::string gone = testing::WireWriter().Bytes(4, "Expired").Varint(6, 410).text();
   const std::string busy = testing::WireWriter().Bytes(3, "busy").Varint(6, 429).text();
-  Follow({.type = kPods, .encoding = Encoding::kProtobuf},
+  Follow(
+      {.type = kPods, .encoding = Encoding::kProtobuf},
       {ProtobufAnswer("429 No", testing::Enveloped("Status", busy)),
        std::string(kProtobufHead) + Chunk(testing::WatchFrame("ADDED", "Pod", Message("a", "5"))) +
            Chunk(testing::WatchFrame("BOOKMARK", "Pod", Message("", "7", true))) +
@@ -240,14 +245,15 @@ TEST_F(WatchTest, SpeaksProtobuf) {
 TEST_F(WatchTest, ListsInProtobufPages) {
   const auto page = [](const std::string& more, const std::string& name) {
     const std::string meta = testing::WireWriter().Bytes(2, "5").Bytes(3, more).text();
-    return ProtobufAnswer("200 OK", testing::Enveloped("PodList", testing::WireWriter()
-                                                                      .Bytes(1, meta)
-                                                                      .Bytes(2, Message(name, "1"))
-                                                                      .text()));
+    return ProtobufAnswer(
+        "200 OK",
+        testing::Enveloped(
+            "PodList", testing::WireWriter().Bytes(1, meta).Bytes(2, Message(name, "1")).text()));
   };
   Watch::Options options;
   options.stream_initial = false;
-  Follow({.type = kPods, .encoding = Encoding::kProtobuf},
+  Follow(
+      {.type = kPods, .encoding = Encoding::kProtobuf},
       {page("more", "a"), page("", "b"),
        std::string(kProtobufHead) + Chunk(testing::WatchFrame("ADDED", "Pod", Message("c", "6")))},
       options);
@@ -288,8 +294,8 @@ TEST_F(WatchTest, ListsAgainWhenItsVersionIsGone) {
 }
 
 TEST_F(WatchTest, AServerThatComesBackWithoutItsPastIsNotWaitedForAnyLonger) {
-  Start({ListOf(5, ""), "CLOSE", "CLOSE", "CLOSE",
-         "HTTP/1.1 410 Gone\r\nContent-Length: 0\r\n\r\n"});
+  Start(
+      {ListOf(5, ""), "CLOSE", "CLOSE", "CLOSE", "HTTP/1.1 410 Gone\r\nContent-Length: 0\r\n\r\n"});
   ASSERT_TRUE(Until("!UNAVAILABLE !OUT_OF_RANGE "));
   EXPECT_GE(waits_.rbegin()[1], Backoff::kFirst);
   EXPECT_LE(waits_.back(), Backoff::kFirst);

@@ -282,8 +282,8 @@ Result<ClusterLedger::Assumed> ClusterLedger::Assume(const Question& question,
                  node.problem.empty() ? "" : ": ", node.problem);
   }
   const std::optional<NodeTrial> reserved = WithReserved(ask, node);
-  const std::optional<Pick> pick = reserved ? reserved->PickFor(GpusOnly(question.demand.demand))
-                                            : FreePick(question, node.id);
+  const std::optional<Pick> pick =
+      reserved ? reserved->PickFor(GpusOnly(question.demand.demand)) : FreePick(question, node.id);
   if (!pick && reserved) {
     return Error(Code::kFailedPrecondition,
                  "node {}: its GPUs are reserved for a pod that is nominated to it", name);

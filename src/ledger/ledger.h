@@ -79,7 +79,8 @@ struct NodeEntry {
   // Why its GPUs cannot be counted: no more pods go there, and those there keep what was known.
   std::string problem;
   device::Node node;
-  std::string model_label;  // what a label says its GPUs are, if they do not say so; quotas go by it
+  std::string
+      model_label;  // what a label says its GPUs are, if they do not say so; quotas go by it
 };
 
 struct PodEntry {
@@ -91,11 +92,11 @@ struct PodEntry {
   // By position in its demand, the asks whose GPUs no annotation names: the pod bypassed the
   // scheduler, and its containers have not started.
   std::bitset<placement::kMaxAsks> guessed_asks;
-  std::string nominated;          // the node for which kube-scheduler evicts other pods, for this one
-  kube::StringMap labels;         // of a pod that asks for GPUs
-  WallTime bound_at;              // by the API server's clock; the epoch while it waits
-  bool controlled = false;        // has a controller, which replaces it when it is evicted
-  std::string problem;            // why it asks for GPUs, is bound, and yet holds none here
+  std::string nominated;    // the node for which kube-scheduler evicts other pods, for this one
+  kube::StringMap labels;   // of a pod that asks for GPUs
+  WallTime bound_at;        // by the API server's clock; the epoch while it waits
+  bool controlled = false;  // has a controller, which replaces it when it is evicted
+  std::string problem;      // why it asks for GPUs, is bound, and yet holds none here
   // For the ledger itself.
   device::Annotations annotations;
   std::optional<placement::PodId> place;

@@ -32,8 +32,7 @@ void NodeTrial::Add(const Demand& demand, const Pick& pick) {
     const GpuAsk& ask = demand.asks[n];
     for (uint64_t left = pick.masks[n]; left != 0; left &= left - 1) {
       GpuState& gpu = gpus_[static_cast<size_t>(std::countr_zero(left))];
-      gpu.slack = static_cast<int16_t>(
-          std::max(0, gpu.slack - placement::SlackOf(gpu, ask)));
+      gpu.slack = static_cast<int16_t>(std::max(0, gpu.slack - placement::SlackOf(gpu, ask)));
       gpu.free_milli -= static_cast<int32_t>(ask.milli.count());
       gpu.free_bytes -= ask.whole() ? gpu.total_bytes : ask.bytes.count();
       gpu.held_whole |= ask.whole();

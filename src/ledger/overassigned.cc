@@ -30,8 +30,7 @@ placement::Pick ClusterLedger::AssignedPick(const PodEntry& pod) const {
 // The older binding wins: pods take their GPUs in the order in which they were bound, and those
 // that find no room are in excess. Pods that are being deleted do not count, and neither do GPUs
 // that are only guessed.
-void ClusterLedger::AddOverassigned(const NodeEntry& node,
-                                    std::vector<Overassignment>* all) const {
+void ClusterLedger::AddOverassigned(const NodeEntry& node, std::vector<Overassignment>* all) const {
   std::vector<const PodEntry*> pods;
   for (const std::string& uid : PodsOn(node.node.name)) {
     const PodEntry& pod = pods_.find(uid)->second;

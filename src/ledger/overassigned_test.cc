@@ -27,9 +27,9 @@ class OverassignedTest : public ::testing::Test {
   // As it was bound at that second.
   kube::PodObject Bind(const std::string& name, int second, Share share) {
     const bool whole = share.gib == 80;
-    kube::PodObject pod = whole ? GpuPod(name, {{names::kResourceGpu, "1"}})
-                                : GpuPod(name, {{names::kResourceGpuMem,
-                                                 std::to_string(share.gib)}});
+    kube::PodObject pod = whole
+                              ? GpuPod(name, {{names::kResourceGpu, "1"}})
+                              : GpuPod(name, {{names::kResourceGpuMem, std::to_string(share.gib)}});
     pod.scheduled = WallTime(std::chrono::seconds(second));
     pod = BoundPod(
         pod, "n",
@@ -45,8 +45,8 @@ class OverassignedTest : public ::testing::Test {
     std::vector<std::string> found;
     for (const auto& one : ledger_->Overassigned()) {
       EXPECT_EQ(one.node, "n");
-      found.push_back(fmt::format("{} after {} on {}", one.excess->ask.name, one.older->ask.name,
-                                  one.gpu));
+      found.push_back(
+          fmt::format("{} after {} on {}", one.excess->ask.name, one.older->ask.name, one.gpu));
     }
     return found;
   }

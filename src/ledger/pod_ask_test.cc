@@ -31,9 +31,9 @@ TEST(PodAskTest, CpuAndMemoryAreTheMostThatContainersHoldAtOneTime) {
   EXPECT_EQ(ask.memory, GiB(8));
 }
 
-constexpr std::string_view kGpuResources[] = {names::kResourceGpu, names::kResourceGpuMem,
-                                              names::kResourceVcudaCore,
-                                              names::kResourceVcudaMemory, "nvidia.com/mig-1g.10gb"};
+constexpr std::string_view kGpuResources[] = {
+    names::kResourceGpu, names::kResourceGpuMem, names::kResourceVcudaCore,
+    names::kResourceVcudaMemory, "nvidia.com/mig-1g.10gb"};
 
 TEST(PodAskTest, ALimitOrARequestOfAnyGpuResourceNamesGpus) {
   for (const std::string_view resource : kGpuResources) {

@@ -37,9 +37,8 @@ int64_t CountViolated(const Budgets& budgets, const std::vector<Holder>& holders
 void SortBySparing(std::vector<Holder>* holders) {
   std::sort(holders->begin(), holders->end(), [](const Holder& a, const Holder& b) {
     const auto rank = [](const Holder& holder) {
-      return std::tuple(holder.pod->deleting, !holder.violates,
-                        -int64_t{holder.pod->ask.priority}, holder.proposed,
-                        std::string_view(*holder.uid));
+      return std::tuple(holder.pod->deleting, !holder.violates, -int64_t{holder.pod->ask.priority},
+                        holder.proposed, std::string_view(*holder.uid));
     };
     return rank(a) < rank(b);
   });
@@ -107,8 +106,8 @@ std::optional<ClusterLedger::Eviction> ClusterLedger::Victims(const Question& qu
   eviction.pdb_violations = CountViolated(budgets_, leaving);
   // Labels of pods without GPUs are not known here: what kube-scheduler counted for them stays.
   if (without_gpus > 0) {
-    eviction.pdb_violations += std::max<int64_t>(
-        0, proposed.pdb_violations - CountViolated(budgets_, by_proposal));
+    eviction.pdb_violations +=
+        std::max<int64_t>(0, proposed.pdb_violations - CountViolated(budgets_, by_proposal));
   } else if (!budgets_.known()) {
     eviction.pdb_violations = proposed.pdb_violations;
   }

@@ -11,9 +11,9 @@ namespace tessera::ledger {
 namespace {
 
 using testing::BoundPod;
+using ::testing::ElementsAre;
 using testing::GpuNode;
 using testing::GpuPod;
-using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::UnorderedElementsAre;
 using Eviction = ClusterLedger::Eviction;
@@ -114,11 +114,11 @@ TEST_F(VictimsTest, ViolationsAreCountedForThePodsThatLeave) {
   EXPECT_EQ(ledger_->Victims(Ask(Whole("wants", 10, 3)), "n", {.uids = {"uid-a"}})->pdb_violations,
             2);
   // What kube-scheduler counted for pods that stay does not count.
-  EXPECT_EQ(ledger_
-                ->Victims(Ask(Whole("wants", 10)), "n",
-                          {.uids = {"uid-a", "uid-b"}, .pdb_violations = 1})
-                ->pdb_violations,
-            0);
+  EXPECT_EQ(
+      ledger_
+          ->Victims(Ask(Whole("wants", 10)), "n", {.uids = {"uid-a", "uid-b"}, .pdb_violations = 1})
+          ->pdb_violations,
+      0);
   // A pod without GPUs, of which only kube-scheduler knows.
   EXPECT_EQ(ledger_
                 ->Victims(Ask(Whole("wants", 10)), "n",
@@ -175,8 +175,7 @@ TEST_F(VictimsTest, PodsThatAreLeavingGoFirst) {
   kube::PodObject leaving = Run(Whole("b-leaves", 5));
   Delete(leaving);
   SetBudget("all", "team", "a", 0);
-  EXPECT_EQ(ledger_->Victims(Ask(Whole("wants", 10)), "n", {}),
-            (Eviction{{leaving.meta.uid}, 0}));
+  EXPECT_EQ(ledger_->Victims(Ask(Whole("wants", 10)), "n", {}), (Eviction{{leaving.meta.uid}, 0}));
 }
 
 TEST_F(VictimsTest, GpusOfANominatedPodAreNotForALowerOne) {
@@ -249,8 +248,7 @@ TEST_F(VictimsTest, ANominatedPodKeepsNothingWherePodsOfItsPriorityStay) {
 TEST_F(VictimsTest, ANominatedShareKeepsTheGpuThatItFillsMost) {
   ledger_->SetNode(GpuNode("n", 2));
   const auto share = [](const std::string& name, const char* core, const char* blocks) {
-    return GpuPod(name,
-                  {{names::kResourceVcudaCore, core}, {names::kResourceVcudaMemory, blocks}});
+    return GpuPod(name, {{names::kResourceVcudaCore, core}, {names::kResourceVcudaMemory, blocks}});
   };
   const auto run_on = [&](const kube::PodObject& pod, int gpu, int milli) {
     const device::Assignment on{

@@ -29,7 +29,8 @@ constexpr uint64_t kBytesPerNanosecond = 500;
 // there is a limit.
 template <typename Key>
 [[gnu::always_inline]] inline bool IsFree(Key key) {
-  if (!Throttle::Get().IsCurrent(thread)) [[unlikely]] return false;
+  if (!Throttle::Get().IsCurrent(thread)) [[unlikely]]
+    return false;
   Meter* const meter = thread.meter;
   if (meter == nullptr) return true;
   const uint32_t epoch = meter->gate.books().epoch();
@@ -75,7 +76,8 @@ Result LaunchGraph(GraphExec graph, LaunchStream stream, Call call) {
   const auto launch = [&] {
     return Launch([=] { return limiter::GraphKey(graph); }, kKernelGuess, stream, call);
   };
-  if (!Process::Get().graph_needs().any()) [[likely]] return launch();
+  if (!Process::Get().graph_needs().any()) [[likely]]
+    return launch();
   const Result prepared = limiter::PrepareGraph(graph, stream);
   if (prepared != Result::kSuccess) return prepared;
   const Result result = launch();
@@ -148,21 +150,21 @@ Result OtherContext(Result result) {
 }  // namespace
 
 // A launch that is not free continues in a function of its own, with the same arguments.
-#define KERNEL(name, per_thread_stream, parameters, arguments, grid_x, grid_y, grid_z, stream)   \
-  namespace {                                                                                    \
-  [[gnu::noinline]] Result name##_slowly parameters {                                            \
-    return LaunchSlowly(KernelKey(function, grid_x, grid_y, grid_z), kKernelGuess,               \
-                        {stream, per_thread_stream}, [&] { return driver.name arguments; });     \
-  }                                                                                              \
-  }                                                                                              \
-  LIMITER_EXPORT Result name parameters {                                                        \
-    if (IsFree([=] { return KernelKey(function, grid_x, grid_y, grid_z); })) [[likely]]          \
-      return driver.name arguments;                                                              \
-    return name##_slowly arguments;                                                              \
+#define KERNEL(name, per_thread_stream, parameters, arguments, grid_x, grid_y, grid_z, stream) \
+  namespace {                                                                                  \
+  [[gnu::noinline]] Result name##_slowly parameters {                                          \
+    return LaunchSlowly(KernelKey(function, grid_x, grid_y, grid_z), kKernelGuess,             \
+                        {stream, per_thread_stream}, [&] { return driver.name arguments; });   \
+  }                                                                                            \
+  }                                                                                            \
+  LIMITER_EXPORT Result name parameters {                                                      \
+    if (IsFree([=] { return KernelKey(function, grid_x, grid_y, grid_z); })) [[likely]]        \
+      return driver.name arguments;                                                            \
+    return name##_slowly arguments;                                                            \
   }
 
-#define PARAMETERS                                                                              \
-  (Function function, unsigned x, unsigned y, unsigned z, unsigned block_x, unsigned block_y,   \
+#define PARAMETERS                                                                            \
+  (Function function, unsigned x, unsigned y, unsigned z, unsigned block_x, unsigned block_y, \
    unsigned block_z, unsigned shared_bytes, Stream stream, void** parameters, void** extra)
 #define ARGUMENTS \
   (function, x, y, z, block_x, block_y, block_z, shared_bytes, stream, parameters, extra)
@@ -171,8 +173,8 @@ KERNEL(cuLaunchKernel_ptsz, true, PARAMETERS, ARGUMENTS, x, y, z, stream)
 #undef ARGUMENTS
 #undef PARAMETERS
 
-#define PARAMETERS                                                                              \
-  (Function function, unsigned x, unsigned y, unsigned z, unsigned block_x, unsigned block_y,   \
+#define PARAMETERS                                                                            \
+  (Function function, unsigned x, unsigned y, unsigned z, unsigned block_x, unsigned block_y, \
    unsigned block_z, unsigned shared_bytes, Stream stream, void** parameters)
 #define ARGUMENTS (function, x, y, z, block_x, block_y, block_z, shared_bytes, stream, parameters)
 KERNEL(cuLaunchCooperativeKernel, false, PARAMETERS, ARGUMENTS, x, y, z, stream)
@@ -243,10 +245,10 @@ LIMITER_EXPORT Result cuLibraryUnload(Library library) {
 }
 
 // `width` is the size of an element.
-#define SET(name, type, width, ...)                                                   \
-  LIMITER_EXPORT Result name(DevicePtr to, type value, size_t count) {                \
-    return Move(uint64_t(count) * width, LaunchStream{__VA_ARGS__},                   \
-                [&] { return driver.name(to, value, count); });                       \
+#define SET(name, type, width, ...)                                    \
+  LIMITER_EXPORT Result name(DevicePtr to, type value, size_t count) { \
+    return Move(uint64_t(count) * width, LaunchStream{__VA_ARGS__},    \
+                [&] { return driver.name(to, value, count); });        \
   }
 SET(cuMemsetD8_v2, unsigned char, 1)
 SET(cuMemsetD16_v2, unsigned short, 2)
@@ -372,11 +374,11 @@ LIMITER_EXPORT Result cuCtxSynchronize_v2(Context context) {
   return Wait(Books::Waited::kStream, [&] { return driver.cuCtxSynchronize_v2(context); });
 }
 
-#define CAPTURE(name, parameters, arguments)                           \
-  LIMITER_EXPORT Result name parameters {                              \
-    const Result result = driver.name arguments;                       \
-    if (result == Result::kSuccess) Throttle::Get().BeginCapture();    \
-    return result;                                                     \
+#define CAPTURE(name, parameters, arguments)                        \
+  LIMITER_EXPORT Result name parameters {                           \
+    const Result result = driver.name arguments;                    \
+    if (result == Result::kSuccess) Throttle::Get().BeginCapture(); \
+    return result;                                                  \
   }
 CAPTURE(cuStreamBeginCapture, (Stream stream), (stream))
 CAPTURE(cuStreamBeginCapture_ptsz, (Stream stream), (stream))

@@ -35,9 +35,9 @@ Result AllocateLinear(DevicePtr* pointer, uint64_t bytes, Allocate allocate, Tak
   return Result::kOutOfMemory;
 }
 
-// Whether a pool serves an allocation from memory that it already reserves shows only afterwards. So the
-// whole size is reserved first, for which pools are trimmed near the limit. A pool may also grow by more
-// than the allocation needs; then the limit is checked again.
+// Whether a pool serves an allocation from memory that it already reserves shows only afterwards.
+// So the whole size is reserved first, for which pools are trimmed near the limit. A pool may also
+// grow by more than the allocation needs; then the limit is checked again.
 template <typename Allocate, typename Free>
 Result AllocateFromPool(DevicePtr* pointer, uint64_t bytes, MemPool handle, LaunchStream stream,
                         Allocate allocate, Free free) {

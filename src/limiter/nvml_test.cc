@@ -19,7 +19,6 @@ using cuda::DevicePtr;
 using testing::kMiB;
 using testing::LimitedNode;
 
-
 // NVML as a program of the container finds it.
 class Nvml {
  public:

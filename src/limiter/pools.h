@@ -3,8 +3,8 @@
 // them: a pool keeps freed memory, and grows in steps of its own. So after every call that may
 // change a pool, the limiter reads CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT and charges the difference.
 //
-// The memory of graphs (nodes that allocate) is a pool, too: one of each device, which has functions
-// of its own and no handle. Here its handle is the device, marked by an odd number.
+// The memory of graphs (nodes that allocate) is a pool, too: one of each device, which has
+// functions of its own and no handle. Here its handle is the device, marked by an odd number.
 // Threads: any. No lock is held while the driver is asked.
 #pragma once
 

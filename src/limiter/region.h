@@ -74,14 +74,14 @@ struct ComputeLimit {
   // 0: not limited. Incremented to make every thread give up the GPU time that it has taken in
   // advance. The only word that a launch reads when it is not blocked.
   std::atomic<uint32_t> epoch;
-  std::atomic<uint32_t> flags;     // kComputeStop, kComputeLow
-  std::atomic<int64_t> pool;       // up to where `charged` may grow while the lease lasts
-  std::atomic<int64_t> lease_end;  // afterwards flags and pool are void, and `floor` is the rate
-  std::atomic<uint32_t> bias;      // factor of every charge, which corrects the meter
-  std::atomic<uint32_t> cap;       // rate while the lease lasts; 0: only the pool limits
-  std::atomic<uint32_t> floor;     // rate without a lease
-  std::atomic<uint32_t> slice_us;  // GPU time that a thread takes in advance
-  std::atomic<uint32_t> window_us;  // GPU time that a process may have in flight
+  std::atomic<uint32_t> flags;       // kComputeStop, kComputeLow
+  std::atomic<int64_t> pool;         // up to where `charged` may grow while the lease lasts
+  std::atomic<int64_t> lease_end;    // afterwards flags and pool are void, and `floor` is the rate
+  std::atomic<uint32_t> bias;        // factor of every charge, which corrects the meter
+  std::atomic<uint32_t> cap;         // rate while the lease lasts; 0: only the pool limits
+  std::atomic<uint32_t> floor;       // rate without a lease
+  std::atomic<uint32_t> slice_us;    // GPU time that a thread takes in advance
+  std::atomic<uint32_t> window_us;   // GPU time that a process may have in flight
   std::atomic<uint32_t> quantum_us;  // of the driver's turns between processes
   uint32_t reserved[4];
 };
@@ -92,16 +92,17 @@ inline constexpr uint32_t kComputeLow = 2;   // of a low priority class
 
 // What the agent knows about the share of GPU time that the driver's turns give to one process.
 struct ComputePart {
-  std::atomic<uint32_t> sequence;   // odd while the agent writes
-  std::atomic<uint32_t> part;       // rate at which the process makes progress while it has work
-  std::atomic<int64_t> integral;    // of `part` over time, until `at`
+  std::atomic<uint32_t> sequence;  // odd while the agent writes
+  std::atomic<uint32_t> part;      // rate at which the process makes progress while it has work
+  std::atomic<int64_t> integral;   // of `part` over time, until `at`
   std::atomic<int64_t> at;
   std::atomic<uint32_t> contended;  // not 0: other containers or processes use the GPU
   uint32_t reserved;
 };
 static_assert(sizeof(ComputePart) == 32);
 
-// A process that cannot be limited uses the GPU without a limit. Without this flag it cannot use it.
+// A process that cannot be limited uses the GPU without a limit. Without this flag it cannot use
+// it.
 inline constexpr uint32_t kFailOpen = 1;
 
 struct Limits {
@@ -134,20 +135,20 @@ struct ComputeCharge {
   std::atomic<int64_t> allowance_at;  // until when it has grown
   std::atomic<uint32_t> slots;        // one more than the highest slot with a line below
   uint32_t reserved;
-  std::atomic<int64_t> waited;        // time that threads waited before launches
+  std::atomic<int64_t> waited;  // time that threads waited before launches
   uint64_t reserved_too[3];
 };
 static_assert(sizeof(ComputeCharge) == 64);
 
 // Of one process. Counters only grow; the others are claims about the present.
 struct ComputeSlot {
-  std::atomic<int64_t> metered;      // GPU time of work that has ended
-  std::atomic<int64_t> in_flight;    // estimated GPU time of launches that have not ended
-  std::atomic<int64_t> last_launch;  // when it launched last
-  std::atomic<int64_t> last_long;    // when work of at least 0.4 quanta was last in flight
-  std::atomic<int64_t> last_wait;    // when the pool, a stop or the window last made it wait
-  std::atomic<int64_t> seen;         // when it last wrote this line
-  std::atomic<int64_t> longest;      // length of its longest recent launch
+  std::atomic<int64_t> metered;       // GPU time of work that has ended
+  std::atomic<int64_t> in_flight;     // estimated GPU time of launches that have not ended
+  std::atomic<int64_t> last_launch;   // when it launched last
+  std::atomic<int64_t> last_long;     // when work of at least 0.4 quanta was last in flight
+  std::atomic<int64_t> last_wait;     // when the pool, a stop or the window last made it wait
+  std::atomic<int64_t> seen;          // when it last wrote this line
+  std::atomic<int64_t> longest;       // length of its longest recent launch
   std::atomic<int64_t> last_limited;  // when the limit of its container last made it wait
 };
 static_assert(sizeof(ComputeSlot) == 64);

@@ -192,7 +192,8 @@ TEST_F(ThrottleTest, CopiesAndSetsWithinDeviceMemoryAreCharged) {
   EXPECT_TRUE(node.Run([&](const CudaLibrary& cuda) {
     constexpr size_t kWidth = 4096, kRows = 512;
     constexpr int kCalls = 300;
-    // All calls together take about 1.5 ms; a thread takes GPU time in advance, so not every call shows.
+    // All calls together take about 1.5 ms; a thread takes GPU time in advance, so not every call
+    // shows.
     constexpr int64_t kLeast = kMillisecond / 2;
     cuda::Function function = nullptr;
     cuda::DevicePtr from = 0, to = 0;

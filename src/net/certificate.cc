@@ -108,8 +108,8 @@ class Builder {
 
 bool Has(X509* certificate, const std::string& name) {
   if (IsIpAddress(name)) return X509_check_ip_asc(certificate, name.c_str(), 0) == 1;
-  return X509_check_host(certificate, name.data(), name.size(),
-                         X509_CHECK_FLAG_NEVER_CHECK_SUBJECT, nullptr) == 1;
+  return X509_check_host(certificate, name.data(), name.size(), X509_CHECK_FLAG_NEVER_CHECK_SUBJECT,
+                         nullptr) == 1;
 }
 
 bool SignedByOneOf(X509* certificate, std::string_view authorities) {
@@ -161,8 +161,7 @@ Result<CertificateAuthority> CertificateAuthority::Load(const CertificatePair& p
   if (!match) {
     return Error(Code::kInvalidArgument, "the private key is not the authority certificate's");
   }
-  return CertificateAuthority(
-      std::make_unique<Impl>(Impl{std::move(key), std::move(certificate)}));
+  return CertificateAuthority(std::make_unique<Impl>(Impl{std::move(key), std::move(certificate)}));
 }
 
 CertificatePair CertificateAuthority::pair() const {

@@ -119,8 +119,8 @@ class AddressAttempt : public Attempt, public std::enable_shared_from_this<Addre
   }
 
   void FailTunnel(std::string_view why) {
-    Finish(Error(Code::kUnavailable, "the proxy {} opens no tunnel: {}",
-                 to_.proxy->ToString(), why));
+    Finish(
+        Error(Code::kUnavailable, "the proxy {} opens no tunnel: {}", to_.proxy->ToString(), why));
   }
 
   void Secure() {
@@ -166,15 +166,16 @@ class Connector : public Attempt, public std::enable_shared_from_this<Connector>
     }
     if (!endpoints_.empty()) return TryNext();
     // Asio starts a thread for getaddrinfo here, and only here.
-    resolver_.async_resolve(
-        dialed.host, std::to_string(dialed.port),
-        [self = shared_from_this()](const error_code& error, auto results) {
-          if (error) return self->Finish(ErrorTo(self->to_, "name lookup", error));
-          for (const auto& result : results) self->endpoints_.emplace_back(result.endpoint());
-          if (self->endpoints_.empty()) return self->Finish(self->error_);
-          self->endpoints_ = Interleaved(self->endpoints_);
-          self->TryNext();
-        });
+    resolver_.async_resolve(dialed.host, std::to_string(dialed.port),
+                            [self = shared_from_this()](const error_code& error, auto results) {
+                              if (error)
+                                return self->Finish(ErrorTo(self->to_, "name lookup", error));
+                              for (const auto& result : results)
+                                self->endpoints_.emplace_back(result.endpoint());
+                              if (self->endpoints_.empty()) return self->Finish(self->error_);
+                              self->endpoints_ = Interleaved(self->endpoints_);
+                              self->TryNext();
+                            });
   }
 
   void Cancel() override {

@@ -20,8 +20,8 @@ using std::chrono::milliseconds;
 using testing::RawServer;
 using testing::TestCa;
 
-// Accepts no connection although the port is open: its queue is full, so SYNs are dropped, as behind
-// a firewall or on a machine that is off.
+// Accepts no connection although the port is open: its queue is full, so SYNs are dropped, as
+// behind a firewall or on a machine that is off.
 class DeadAddress {
  public:
   explicit DeadAddress(const std::string& host, uint16_t port = 0) {
@@ -139,8 +139,8 @@ TEST_F(ConnectorTest, WhereAllFailTheErrorNamesTheServer) {
 
 TEST_F(ConnectorTest, CanBeCancelledWhileSeveralAddressesAreTried) {
   const DeadAddress one("127.0.0.2"), two("127.0.0.3");
-  const Outcome outcome = Dial({.address = {.host = "name"}}, {one.address(), two.address()},
-                               milliseconds(400));
+  const Outcome outcome =
+      Dial({.address = {.host = "name"}}, {one.address(), two.address()}, milliseconds(400));
   EXPECT_EQ(outcome.status.code(), Code::kDeadlineExceeded);
 }
 

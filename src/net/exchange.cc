@@ -123,10 +123,10 @@ void Exchange::SendRequest(ConnectionPool::Connection connection) {
   std::string bytes = plan_.may_resend ? plan_.bytes : std::move(plan_.bytes);
   // A failed write is not the end: the server may have answered early and closed (413, 429).
   // Otherwise the read fails as well.
-  transport_->Write(std::move(bytes), [self = shared_from_this(), to = transport_.get()](
-                                          const Status& status) {
-    if (self->transport_.get() == to) self->written_ = status.ok();
-  });
+  transport_->Write(std::move(bytes),
+                    [self = shared_from_this(), to = transport_.get()](const Status& status) {
+                      if (self->transport_.get() == to) self->written_ = status.ok();
+                    });
   ReadMore();
 }
 
@@ -209,8 +209,8 @@ void Exchange::Broken(const Status& status) {
 }
 
 void Exchange::Complete() {
-  const bool clean = written_ && !peer_ended_ && parser_->keep_alive() &&
-                     generation_ == pool_->generation();
+  const bool clean =
+      written_ && !peer_ended_ && parser_->keep_alive() && generation_ == pool_->generation();
   if (clean && parser_->TakeRest().empty()) {
     pool_->Keep({std::exchange(transport_, nullptr), retire_at_});
   }

@@ -70,11 +70,11 @@ class Exchange : public std::enable_shared_from_this<Exchange> {
     HttpParser::Kind kind;
     HttpParser::Limits limits;
     Deadlines deadlines;
-    bool streams;      // pieces instead of one body
-    bool may_resend;   // on a fresh connection, if a kept one was dead
+    bool streams;     // pieces instead of one body
+    bool may_resend;  // on a fresh connection, if a kept one was dead
   };
   struct Sink {
-    std::function<void(Response head)> on_head;    // streams only
+    std::function<void(Response head)> on_head;       // streams only
     std::function<void(std::string piece)> on_piece;  // streams only; Resume asks for the next
     std::function<void(Result<Response>)> on_end;
   };
@@ -109,11 +109,11 @@ class Exchange : public std::enable_shared_from_this<Exchange> {
   TransportPtr transport_;
   MonotonicTime retire_at_{};  // of the connection
   std::unique_ptr<HttpParser> parser_;
-  std::string body_;  // of a stream, what is not delivered yet
+  std::string body_;         // of a stream, what is not delivered yet
   bool delivering_ = false;  // the reader of a stream is busy with a piece
   bool paused_ = false;      // until it asks for more
-  int generation_ = 0;    // of the pool, when the connection was made
-  bool reused_ = false;   // the connection had carried another request before
+  int generation_ = 0;       // of the pool, when the connection was made
+  bool reused_ = false;      // the connection had carried another request before
   bool written_ = false;
   bool peer_ended_ = false;
   bool head_seen_ = false;

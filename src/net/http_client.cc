@@ -15,7 +15,7 @@ struct Call::State {
   TaskRunner* runner = nullptr;
   std::shared_ptr<const bool> client_gone;
   std::weak_ptr<Exchange> exchange;
-  bool finished = false;  // answered or cancelled
+  bool finished = false;                          // answered or cancelled
   std::function<void(Result<Response>)> on_done;  // of Send
   StreamHandler stream;                           // of Stream
 
@@ -59,9 +59,8 @@ Exchange::Sink MakeSink(const StatePtr& state) {
     });
   };
   sink.on_end = [state](Result<Response> result) {
-    state->runner->Post([state, result = std::move(result)]() mutable {
-      End(state, std::move(result));
-    });
+    state->runner->Post(
+        [state, result = std::move(result)]() mutable { End(state, std::move(result)); });
   };
   return sink;
 }
@@ -102,10 +101,8 @@ HttpClient::~HttpClient() {
 }
 
 void HttpClient::SetCertificate(PemSource certificate, PemSource key) {
-  core_->pool->io().Post(
-      [pool = core_->pool, certificate = std::move(certificate), key = std::move(key)] {
-        pool->SetCertificate(certificate, key);
-      });
+  core_->pool->io().Post([pool = core_->pool, certificate = std::move(certificate),
+                          key = std::move(key)] { pool->SetCertificate(certificate, key); });
 }
 
 const HttpClient::Options& HttpClient::options() const { return core_->pool->options(); }
@@ -145,8 +142,7 @@ Call HttpClient::Start(Request request, CallOptions options, StatePtr state) {
       .limits = {.header_bytes = 64 << 10, .body_bytes = options.max_body},
       .deadlines = options.deadlines,
       .streams = state->stream.on_end != nullptr,
-      .may_resend =
-          method == "GET" || method == "HEAD" || method == "PUT" || method == "DELETE",
+      .may_resend = method == "GET" || method == "HEAD" || method == "PUT" || method == "DELETE",
   };
   auto exchange = std::make_shared<Exchange>(core_->pool, std::move(plan), MakeSink(state));
   state->exchange = exchange;

@@ -2,9 +2,9 @@
 // An HTTP/1.1 client for one server: connections are kept and reused, certificates are re-read when
 // they rotate, answers come whole or chunk by chunk. Not for: redirects, cookies, gzip,
 // retries by status (src/kube decides those).
-// Of the server's addresses the first that answers is used, at most 250 ms after the one before it. A
-// connection that is some minutes old is not used again, so that load returns to servers that were
-// away.
+// Of the server's addresses the first that answers is used, at most 250 ms after the one before it.
+// A connection that is some minutes old is not used again, so that load returns to servers that
+// were away.
 //
 // Threads: made, used and destroyed on `runner`'s thread; callbacks run there too, never inside the
 // call that asked for them, and never after the Call or the client is gone. Sockets live on the
@@ -61,8 +61,8 @@ class [[nodiscard]] Call {
 };
 
 // An answer in pieces. After on_head come any number of on_data and one on_end; an error before the
-// header comes as on_end alone. While on_data runs at most half a MiB is read ahead, so a slow reader
-// slows the server and does not fill our memory. `on_end` may drop its own Call.
+// header comes as on_end alone. While on_data runs at most half a MiB is read ahead, so a slow
+// reader slows the server and does not fill our memory. `on_end` may drop its own Call.
 struct StreamHandler {
   std::function<void(const Response& head)> on_head;
   std::function<void(std::string_view piece)> on_data;

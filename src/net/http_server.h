@@ -4,8 +4,8 @@
 //
 // A peer cannot block it: sizes, times and connections are bounded. When all connections are taken,
 // the one whose peer has been slowest is closed for the new one: in the TLS handshake, between two
-// requests, or not reading its answer. Those that wait for the handler stay. When bodies take too much
-// together, the largest that is not complete is refused.
+// requests, or not reading its answer. Those that wait for the handler stay. When bodies take too
+// much together, the largest that is not complete is refused.
 //
 // Threads: made, and destroyed, on `runner`'s thread; the handler runs there, one request of a
 // connection at a time, and never after the server is gone. Sockets live on the IoThread, which the

@@ -24,12 +24,12 @@ class HttpTlsTest : public ::testing::Test {
     return {.certificate = {.text = pair.certificate}, .key = {.text = pair.key}};
   }
   void Start(TlsOptions tls) {
-    auto server = HttpServer::Start(io_, runner_,
-                                    {.address = {.host = "127.0.0.1"}, .tls = std::move(tls)},
-                                    [this](const Request& request, const HttpServer::Reply& reply) {
-                                      certificate_ends_ = request.certificate_ends;
-                                      reply(TextResponse(200, "secret"));
-                                    });
+    auto server =
+        HttpServer::Start(io_, runner_, {.address = {.host = "127.0.0.1"}, .tls = std::move(tls)},
+                          [this](const Request& request, const HttpServer::Reply& reply) {
+                            certificate_ends_ = request.certificate_ends;
+                            reply(TextResponse(200, "secret"));
+                          });
     ASSERT_TRUE(server.ok()) << server.status().ToString();
     server_ = *std::move(server);
   }
@@ -177,10 +177,10 @@ TEST_F(HttpTlsTest, AServerMayAskForAClientsCertificate) {
       AskWith({.ca = ca, .certificate = {.text = client.certificate}, .key = {.text = client.key}})
           .ok());
   const TestCa::Pair stranger = TestCa().Issue("agent", {});
-  EXPECT_FALSE(AskWith({.ca = ca,
-                        .certificate = {.text = stranger.certificate},
-                        .key = {.text = stranger.key}})
-                   .ok());
+  EXPECT_FALSE(
+      AskWith(
+          {.ca = ca, .certificate = {.text = stranger.certificate}, .key = {.text = stranger.key}})
+          .ok());
 }
 
 TEST_F(HttpTlsTest, FollowsABundleThatIsReplaced) {

@@ -46,8 +46,8 @@ Timer::~Timer() { Stop(); }
 
 void Timer::Start(Duration delay, std::function<void()> on_due) {
   state_->timer.expires_after(std::chrono::duration_cast<std::chrono::nanoseconds>(delay));
-  state_->timer.async_wait([state = state_, round = ++state_->round, on_due = std::move(on_due)](
-                               const boost::system::error_code& error) {
+  state_->timer.async_wait([state = state_, round = ++state_->round,
+                            on_due = std::move(on_due)](const boost::system::error_code& error) {
     if (!error && state->round == round) on_due();
   });
 }

@@ -15,8 +15,8 @@ namespace {
 
 using boost::system::error_code;
 using Endpoint = asio::generic::stream_protocol::endpoint;
-using Acceptor = asio::basic_socket_acceptor<asio::generic::stream_protocol,
-                                             asio::io_context::executor_type>;
+using Acceptor =
+    asio::basic_socket_acceptor<asio::generic::stream_protocol, asio::io_context::executor_type>;
 
 // Out of descriptors or memory: trying again at once would only spin.
 constexpr auto kAcceptPause = std::chrono::milliseconds(100);
@@ -24,7 +24,10 @@ constexpr auto kAcceptPause = std::chrono::milliseconds(100);
 class SocketListener : public Listener, public std::enable_shared_from_this<SocketListener> {
  public:
   SocketListener(IoThread& io, Address address)
-      : context_(io.impl().context), acceptor_(context_), pause_(io), address_(std::move(address)) {}
+      : context_(io.impl().context),
+        acceptor_(context_),
+        pause_(io),
+        address_(std::move(address)) {}
   ~SocketListener() override { RemoveFile(); }
 
   Status Bind(const Endpoint& endpoint) {
@@ -93,7 +96,7 @@ class SocketListener : public Listener, public std::enable_shared_from_this<Sock
 
   // What a crashed process left behind. Anything but a socket stays, and bind says why.
   void RemoveStaleSocket() {
-    struct stat file{};
+    struct stat file {};
     if (::lstat(address_.unix_path.c_str(), &file) == 0 && S_ISSOCK(file.st_mode)) {
       ::unlink(address_.unix_path.c_str());
     }
@@ -101,14 +104,14 @@ class SocketListener : public Listener, public std::enable_shared_from_this<Sock
 
   void RememberFile() {
     if (address_.unix_path.empty()) return;
-    struct stat file{};
+    struct stat file {};
     if (::lstat(address_.unix_path.c_str(), &file) == 0) file_ = {file.st_dev, file.st_ino};
   }
 
   // Leaves the file of another server that has bound the path meanwhile. REQUIRES: the socket is
   // open, so that its inode has no second life.
   void RemoveFile() {
-    struct stat file{};
+    struct stat file {};
     if (file_ && ::lstat(address_.unix_path.c_str(), &file) == 0 &&
         *file_ == std::pair(file.st_dev, file.st_ino)) {
       ::unlink(address_.unix_path.c_str());

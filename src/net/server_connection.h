@@ -68,7 +68,7 @@ class ServerConnection : public std::enable_shared_from_this<ServerConnection> {
   bool keep_alive_ = false;
   bool continued_ = false;  // 100 Continue is out
   size_t lingered_ = 0;
-  size_t handled_bytes_ = 0;  // of the body that was handed on last
+  size_t handled_bytes_ = 0;                  // of the body that was handed on last
   std::optional<WallTime> certificate_ends_;  // of the client's
 };
 

@@ -11,8 +11,8 @@
 namespace tessera::net {
 
 // TCP and unix alike; the concrete executor saves a type-erased one per operation.
-using Socket = asio::basic_stream_socket<asio::generic::stream_protocol,
-                                         asio::io_context::executor_type>;
+using Socket =
+    asio::basic_stream_socket<asio::generic::stream_protocol, asio::io_context::executor_type>;
 
 TransportPtr MakePlainTransport(Socket socket);
 

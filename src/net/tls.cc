@@ -125,7 +125,7 @@ TlsContextSource::TlsContextSource(Side side, TlsOptions options)
 std::string TlsContextSource::Fingerprint() const {
   std::string out;
   for (const PemSource* source : {&options_.ca, &options_.certificate, &options_.key}) {
-    struct stat file{};
+    struct stat file {};
     // stat, not lstat: a mounted secret is a link to ..data, which is what gets replaced.
     if (source->file.empty() || ::stat(source->file.c_str(), &file) != 0) continue;
     out += fmt::format("{}:{}:{}.{}:{};", file.st_dev, file.st_ino, file.st_mtim.tv_sec,
@@ -141,7 +141,8 @@ Result<std::shared_ptr<SSL_CTX>> TlsContextSource::Get() {
   std::shared_ptr<SSL_CTX> fresh(SSL_CTX_new(method), &SSL_CTX_free);
   if (!fresh) return Error(Code::kInternal, "TLS: {}", OpenSslWords());
   const Status status = SetUp(fresh.get(), side_, options_);
-  // A certificate whose key is not written yet: the old pair still works, the next call looks again.
+  // A certificate whose key is not written yet: the old pair still works, the next call looks
+  // again.
   if (!status.ok() && context_) return context_;
   if (!status.ok()) return status.Annotate("TLS");
   context_ = fresh;

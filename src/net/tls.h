@@ -36,8 +36,8 @@ struct TlsOptions {
   bool skip_verify = false;  // a client: for kubeconfigs with insecure-skip-tls-verify
 };
 
-// Whether a client can check servers with `ca`, or show `certificate`. The error says which file, or
-// text, cannot be read or used.
+// Whether a client can check servers with `ca`, or show `certificate`. The error says which file,
+// or text, cannot be read or used.
 Status CheckAuthorities(const PemSource& ca);
 Status CheckClientPair(const PemSource& certificate, const PemSource& key);
 

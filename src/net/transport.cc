@@ -34,9 +34,8 @@ class StreamTransport : public Transport,
 
   void Read(OnRead on_read) override {
     stream_.async_read_some(
-        asio::buffer(buffer_),
-        [self = this->shared_from_this(), on_read = std::move(on_read)](const error_code& error,
-                                                                        size_t count) {
+        asio::buffer(buffer_), [self = this->shared_from_this(), on_read = std::move(on_read)](
+                                   const error_code& error, size_t count) {
           if (error && !IsOrderlyEnd(error)) return on_read(FromErrorCode("read", error), {});
           on_read(Status::Ok(), std::string_view(self->buffer_.data(), error ? 0 : count));
         });
@@ -114,7 +113,8 @@ Status HandshakeStatus(SSL* session, const error_code& error) {
   return FromErrorCode("TLS handshake", error);
 }
 
-// Every step is checked: without an expected name OpenSSL accepts each certificate of the authority.
+// Every step is checked: without an expected name OpenSSL accepts each certificate of the
+// authority.
 Status ExpectName(SSL* session, const std::string& name) {
   error_code not_an_address;
   asio::ip::make_address(name, not_an_address);
@@ -153,8 +153,7 @@ class Handshake : public Attempt {
         on_plain_http_(std::move(on_plain_http)) {}
 
   static std::shared_ptr<Attempt> Start(std::shared_ptr<TlsTransport> transport,
-                                        ssl::stream_base::handshake_type side,
-                                        OnTransport on_done,
+                                        ssl::stream_base::handshake_type side, OnTransport on_done,
                                         std::function<void(TransportPtr)> on_plain_http = nullptr) {
     auto self = std::make_shared<Handshake>(std::move(transport), std::move(on_done),
                                             std::move(on_plain_http));

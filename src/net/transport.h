@@ -60,10 +60,10 @@ struct Destination {
   std::string server_name;          // expected in the certificate instead of the address's host
 };
 
-// Looks the host up (that of the proxy where there is one) and tries its addresses, each 250 ms after
-// the one before or when that one fails; the first that is connected, tunnel and TLS included, wins
-// (RFC 8305). `candidates`: addresses to try in this order instead of those of the name.
-// UNAVAILABLE: refused, unreachable, not found, rejected by the proxy. UNAUTHENTICATED: the
+// Looks the host up (that of the proxy where there is one) and tries its addresses, each 250 ms
+// after the one before or when that one fails; the first that is connected, tunnel and TLS
+// included, wins (RFC 8305). `candidates`: addresses to try in this order instead of those of the
+// name. UNAVAILABLE: refused, unreachable, not found, rejected by the proxy. UNAUTHENTICATED: the
 // certificate is not accepted. INVALID_ARGUMENT: the server's name cannot be in a certificate.
 std::shared_ptr<Attempt> Connect(IoThread& io, Destination destination,
                                  const std::vector<Address>& candidates, OnTransport on_done);

@@ -73,9 +73,8 @@ constexpr DriverFile kLibraries[] = {
 };
 // Libraries whose version is not the driver's.
 constexpr std::string_view kOtherVersions[] = {
-    "libnvidia-nvvm70",      "libnvidia-api",          "libnvidia-egl-gbm",
-    "libnvidia-egl-wayland", "libnvidia-egl-wayland2", "libnvidia-egl-xcb",
-    "libnvidia-egl-xlib",
+    "libnvidia-nvvm70",       "libnvidia-api",     "libnvidia-egl-gbm",  "libnvidia-egl-wayland",
+    "libnvidia-egl-wayland2", "libnvidia-egl-xcb", "libnvidia-egl-xlib",
 };
 
 #if defined(__x86_64__)
@@ -98,8 +97,8 @@ constexpr DriverFile kDataFiles[] = {
 };
 
 constexpr DriverPart kNeededParts[] = {
-    {kVideo, "libnvidia-encode"}, {kVideo, "libnvcuvid"},      {kGraphics, "libGLX_nvidia"},
-    {kGraphics, "libEGL_nvidia"}, {kGraphics, kVulkanIcd},     {kGraphics, kEglVendor},
+    {kVideo, "libnvidia-encode"}, {kVideo, "libnvcuvid"},  {kGraphics, "libGLX_nvidia"},
+    {kGraphics, "libEGL_nvidia"}, {kGraphics, kVulkanIcd}, {kGraphics, kEglVendor},
     {kDisplay, "libGLX_nvidia"},
 };
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What parts of the driver a container asks for (NVIDIA_DRIVER_CAPABILITIES), and which files belong
-// to which part. Pure tables; any thread.
+// What parts of the driver a container asks for (NVIDIA_DRIVER_CAPABILITIES), and which files
+// belong to which part. Pure tables; any thread.
 #pragma once
 
 #include <cstdint>
@@ -32,10 +32,11 @@ Result<Capabilities> ParseCapabilities(std::string_view text);
 Capabilities MustWork(Capabilities capabilities);
 std::string CapabilitiesText(Capabilities capabilities);
 
-// Which containers get a library of the driver: by its name without what follows ".so". One that is not
-// known here is for all: newer drivers bring new ones.
+// Which containers get a library of the driver: by its name without what follows ".so". One that is
+// not known here is for all: newer drivers bring new ones.
 Capabilities LibraryNeededBy(std::string_view stem);
-// Is a file a library of the driver `version`? Most end in that version; some have a version of their own.
+// Is a file a library of the driver `version`? Most end in that version; some have a version of
+// their own.
 bool IsDriverLibrary(std::string_view file_name, std::string_view version);
 
 struct DriverFile {
@@ -58,7 +59,7 @@ struct ControlNode {
   std::string_view name;  // below /dev
   Capabilities needed_by;
   Capabilities required_by;  // where one of these must work, the node must be there
-  std::string_view advice;  // how to get it where it is missing
+  std::string_view advice;   // how to get it where it is missing
 };
 std::span<const ControlNode> ControlNodes();
 

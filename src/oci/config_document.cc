@@ -137,11 +137,10 @@ bool ConfigDocument::HasAnnotationPrefix(std::string_view prefix,
                                          std::initializer_list<std::string_view> except) const {
   const Json* all = json_.Find("annotations");
   if (all == nullptr || !all->is_object()) return false;
-  return std::any_of(all->members().begin(), all->members().end(),
-                     [&](const Json::Member& member) {
-                       return member.first.starts_with(prefix) &&
-                              std::find(except.begin(), except.end(), member.first) == except.end();
-                     });
+  return std::any_of(all->members().begin(), all->members().end(), [&](const Json::Member& member) {
+    return member.first.starts_with(prefix) &&
+           std::find(except.begin(), except.end(), member.first) == except.end();
+  });
 }
 
 std::string ConfigDocument::CgroupsPath() const {

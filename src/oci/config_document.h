@@ -3,8 +3,8 @@
 // members of newer runtime specs stay, in place and to the letter. Not for deciding what to edit.
 // Threads: one.
 //
-// The file is replaced by rename in the bundle's folder with its mode and owner, so whoever reads it
-// sees the old or the new one. It is not flushed to the disk: a bundle does not outlive a crash.
+// The file is replaced by rename in the bundle's folder with its mode and owner, so whoever reads
+// it sees the old or the new one. It is not flushed to the disk: a bundle does not outlive a crash.
 #pragma once
 
 #include <initializer_list>
@@ -73,7 +73,8 @@ class ConfigDocument {
   // Removes mounts whose source is `dir` or below it.
   void EraseMountsFrom(std::string_view dir);
 
-  // Removes the nodes /dev/nvidia<number>: an engine gives a privileged container all of the host's.
+  // Removes the nodes /dev/nvidia<number>: an engine gives a privileged container all of the
+  // host's.
   void EraseGpuNodes();
   // Makes the node, replacing one of the same path.
   Status AddDevice(const DeviceNode& node);

@@ -36,9 +36,7 @@ TEST(ConfigDocument, EditsLeaveEverythingElse) {
   EXPECT_THAT(text, HasSubstr(R"("env":["A=4","B=2"])"));
 }
 
-TEST(ConfigDocument, TheLastEntryOfAVariableCounts) {
-  EXPECT_EQ(Sample().env().Get("A"), "3");
-}
+TEST(ConfigDocument, TheLastEntryOfAVariableCounts) { EXPECT_EQ(Sample().env().Get("A"), "3"); }
 
 TEST(ConfigDocument, AMountReplacesOneOfTheSamePlaceHoweverItIsSpelled) {
   ConfigDocument document = Sample();
@@ -137,7 +135,8 @@ TEST(ConfigDocument, MountsAndDevicesWithoutAPlaceAreLeftAlone) {
       "/b");
   EXPECT_EQ(document.Mounts().size(), 2u);
   ASSERT_TRUE(document.AddMount({"/x", "bind", "/y", {}}).ok());
-  EXPECT_EQ(document.json().Find("mounts")->items().size(), 3u) << "it replaced the one without a slash";
+  EXPECT_EQ(document.json().Find("mounts")->items().size(), 3u)
+      << "it replaced the one without a slash";
   ASSERT_TRUE(document.AddDevice({.path = "/dev/nvidia0"}).ok());
   EXPECT_EQ(document.json().Find("linux")->Find("devices")->items().size(), 3u);
 }
@@ -166,7 +165,8 @@ TEST(ConfigDocument, TheRootIsAbsoluteOrInTheBundle) {
 }
 
 TEST(ConfigDocument, AnnotationsAreTextAndFoundByPrefixButForExceptions) {
-  const auto document = *ConfigDocument::Parse(R"({"annotations":{"a.x":"1","a.y":"","n":3}})", "/b");
+  const auto document =
+      *ConfigDocument::Parse(R"({"annotations":{"a.x":"1","a.y":"","n":3}})", "/b");
   EXPECT_EQ(document.Annotation("a.x"), "1");
   EXPECT_EQ(document.Annotation("a.y"), "");
   EXPECT_EQ(document.Annotation("n"), std::nullopt);
@@ -184,10 +184,11 @@ TEST(ConfigDocument, ARuleForEveryDeviceIsTold) {
   };
   EXPECT_TRUE(allows_all(R"({"allow":false,"access":"rwm"},{"allow":true,"access":"rwm"})"));
   EXPECT_TRUE(allows_all(R"({"allow":true,"type":"a","major":-1,"minor":-1,"access":"rw"})"));
-  for (const char* other : {R"({"allow":false,"access":"rwm"})", R"({"allow":true,"type":"c","access":"rwm"})",
-                            R"({"allow":true,"major":195,"access":"rwm"})",
-                            R"({"allow":true,"minor":3,"access":"rwm"})", R"({"allow":true,"access":"m"})",
-                            R"({"access":"rwm"})"}) {
+  for (const char* other :
+       {R"({"allow":false,"access":"rwm"})", R"({"allow":true,"type":"c","access":"rwm"})",
+        R"({"allow":true,"major":195,"access":"rwm"})",
+        R"({"allow":true,"minor":3,"access":"rwm"})", R"({"allow":true,"access":"m"})",
+        R"({"access":"rwm"})"}) {
     EXPECT_FALSE(allows_all(other)) << other;
   }
   EXPECT_FALSE(ConfigDocument::Parse("{}", "/b")->AllowsAllDevices());

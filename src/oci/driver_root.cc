@@ -133,10 +133,11 @@ class Finder {
       }
     }
     if (broken == 0) return Status::Ok();
-    return Error(Code::kFailedPrecondition,
-                 "NVIDIA_DRIVER_CAPABILITIES asks for {0}, but driver {1} in {2} lacks {3}: install "
-                 "these parts of the driver, or leave {0} out of NVIDIA_DRIVER_CAPABILITIES",
-                 CapabilitiesText(broken), files_.version, files_.root, missing);
+    return Error(
+        Code::kFailedPrecondition,
+        "NVIDIA_DRIVER_CAPABILITIES asks for {0}, but driver {1} in {2} lacks {3}: install "
+        "these parts of the driver, or leave {0} out of NVIDIA_DRIVER_CAPABILITIES",
+        CapabilitiesText(broken), files_.version, files_.root, missing);
   }
 
   bool HasPart(std::string_view name) const {
@@ -184,8 +185,8 @@ Result<std::string> FindDriverLibrary(const std::string& root, std::string_view 
 }
 
 std::vector<std::string> DrmNodes(const std::string& root, const std::string& bus_id) {
-  const bool own = PathExists(JoinPath(root, "proc/driver/nvidia")) &&
-                   PathExists(JoinPath(root, "sys/bus/pci"));
+  const bool own =
+      PathExists(JoinPath(root, "proc/driver/nvidia")) && PathExists(JoinPath(root, "sys/bus/pci"));
   const std::string folder =
       fmt::format("{}/bus/pci/devices/{}/drm", own ? JoinPath(root, "sys") : "/sys", bus_id);
   std::vector<std::string> nodes;

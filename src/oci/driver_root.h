@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Finds the driver's files below a root: /, /run/nvidia/driver of a driver container, or a simulated
-// driver. The version is that of libcuda, as links (alternatives too) and the root's linker cache lead to
-// it; a library belongs to the driver if its name ends in that version. No library is loaded. The root belongs to the host and is trusted; links in it are resolved inside of it. Any thread.
+// Finds the driver's files below a root: /, /run/nvidia/driver of a driver container, or a
+// simulated driver. The version is that of libcuda, as links (alternatives too) and the root's
+// linker cache lead to it; a library belongs to the driver if its name ends in that version. No
+// library is loaded. The root belongs to the host and is trusted; links in it are resolved inside
+// of it. Any thread.
 #pragma once
 
 #include <cstdint>
@@ -53,20 +55,20 @@ struct DriverFiles {
   std::vector<std::string> notes;
 };
 
-// NOT_FOUND where the root, or the driver in it, is missing: the message lists the folders searched.
-// INVALID_ARGUMENT where libcuda (compute) or libnvidia-ml (utility) is there but no library.
-// FAILED_PRECONDITION where the driver lacks what video, graphics or display needs; all of the
-// capabilities at once mean what there is.
+// NOT_FOUND where the root, or the driver in it, is missing: the message lists the folders
+// searched. INVALID_ARGUMENT where libcuda (compute) or libnvidia-ml (utility) is there but no
+// library. FAILED_PRECONDITION where the driver lacks what video, graphics or display needs; all of
+// the capabilities at once mean what there is.
 Result<DriverFiles> FindDriver(const std::string& root, Capabilities capabilities);
 
-// The host's path, links resolved, of the file that programs get for <stem>.so.1 ("libnvidia-ml"); found as
-// FindDriver finds it. NOT_FOUND as above.
+// The host's path, links resolved, of the file that programs get for <stem>.so.1 ("libnvidia-ml");
+// found as FindDriver finds it. NOT_FOUND as above.
 Result<std::string> FindDriverLibrary(const std::string& root, std::string_view stem);
 
 // ReadProcGpus of <root>/proc, else of /proc. NOT_FOUND where neither lists GPUs.
 Result<std::vector<ProcGpu>> ListGpus(const std::string& root);
-// A GPU's nodes of the Direct Rendering Manager, below /dev: dri/card1, dri/renderD128. Empty where the
-// module nvidia-drm is not loaded.
+// A GPU's nodes of the Direct Rendering Manager, below /dev: dri/card1, dri/renderD128. Empty where
+// the module nvidia-drm is not loaded.
 std::vector<std::string> DrmNodes(const std::string& root, const std::string& bus_id);
 
 }  // namespace tessera::oci

@@ -94,7 +94,8 @@ TEST_F(DriverRoot, FollowsAlternativesToTheFolderOfTheirVersion) {
   Library("usr/lib/x86_64-linux-gnu/nvidia/current/libcuda.so.610.1.2", "libcuda.so.1");
   fs::create_directories(path("etc/alternatives"));
   for (const std::string name : {"libcuda.so.1", "libnvidia-ml.so.1"}) {
-    fs::create_symlink("/etc/alternatives/nvidia--" + name, path("usr/lib/x86_64-linux-gnu/" + name));
+    fs::create_symlink("/etc/alternatives/nvidia--" + name,
+                       path("usr/lib/x86_64-linux-gnu/" + name));
     fs::create_symlink("/usr/lib/x86_64-linux-gnu/nvidia/tesla-550/" + name,
                        path("etc/alternatives/nvidia--" + name));
   }
@@ -131,7 +132,8 @@ TEST_F(DriverRoot, GraphicsAreGivenWholeOrRefusedWithWhatIsMissing) {
               HasSubstr("asks for graphics,display, but driver 550.54.15 in " + dir_.path() +
                         " lacks libGLX_nvidia, libEGL_nvidia, vulkan/icd.d/nvidia_icd.json, "
                         "glvnd/egl_vendor.d/10_nvidia.json: install"));
-  EXPECT_EQ(FindDriver(dir_.path(), ParseCapabilities("all").value()).value().data_files.size(), 0u);
+  EXPECT_EQ(FindDriver(dir_.path(), ParseCapabilities("all").value()).value().data_files.size(),
+            0u);
   AddGraphics();
   const DriverFiles files = FindDriver(dir_.path(), kGraphics | kDisplay).value();
   ASSERT_EQ(files.data_files.size(), 2u);
@@ -241,7 +243,8 @@ TEST_F(Elf, ReadsTheSoname) {
 
 TEST_F(Elf, EveryTruncationAndEveryFlippedByteOfTheHeadersIsSurvived) {
   const std::string good = MakeLibrary("libcuda.so.1");
-  for (size_t length = 0; length < good.size(); length += 7) (void)Read(good.substr(0, length)).ok();
+  for (size_t length = 0; length < good.size(); length += 7)
+    (void)Read(good.substr(0, length)).ok();
   for (size_t at = 0; at < 400; ++at) {
     std::string bad = good;
     bad[at] = static_cast<char>(bad[at] ^ 0xff);
@@ -322,8 +325,8 @@ TEST_F(DriverRoot, VideoIsGivenWholeOrRefusedUnlessItIsAskedForByAll) {
       return library.file_name.starts_with(stem);
     });
   };
-  for (const char* words : {"video", "compute,utility,video",
-                            "compute,utility,video,graphics,display,ngx"}) {
+  for (const char* words :
+       {"video", "compute,utility,video", "compute,utility,video,graphics,display,ngx"}) {
     const auto refused = find(words);
     EXPECT_EQ(refused.status().code(), Code::kFailedPrecondition) << words;
     EXPECT_THAT(refused.status().message(), HasSubstr("lacks libnvidia-encode, libnvcuvid"));
@@ -341,9 +344,8 @@ TEST_F(DriverRoot, VideoIsGivenWholeOrRefusedUnlessItIsAskedForByAll) {
 }
 
 TEST_F(Elf, StringsAreInASegmentThatIsLoaded) {
-  const auto other = Read(WithSegment(0, [](Elf64_Phdr* segment, size_t) {
-    segment->p_type = PT_NOTE;
-  }));
+  const auto other =
+      Read(WithSegment(0, [](Elf64_Phdr* segment, size_t) { segment->p_type = PT_NOTE; }));
   EXPECT_THAT(other.status().message(), HasSubstr("in no segment"));
 }
 
@@ -358,12 +360,15 @@ std::string WithHeader(const std::function<void(Elf64_Ehdr*)>& change) {
 }
 
 TEST_F(Elf, OtherProgramHeadersAndClassesAreRefused) {
-  EXPECT_THAT(Read(WithHeader([](Elf64_Ehdr* header) { header->e_phentsize = 8; })).status().message(),
-              HasSubstr("program header table"));
-  EXPECT_THAT(Read(WithHeader([](Elf64_Ehdr* header) { header->e_phnum = 513; })).status().message(),
-              HasSubstr("program header table"));
-  EXPECT_THAT(Read(WithHeader([](Elf64_Ehdr* header) { header->e_phnum = 512; })).status().message(),
-              HasSubstr("program headers outside"));
+  EXPECT_THAT(
+      Read(WithHeader([](Elf64_Ehdr* header) { header->e_phentsize = 8; })).status().message(),
+      HasSubstr("program header table"));
+  EXPECT_THAT(
+      Read(WithHeader([](Elf64_Ehdr* header) { header->e_phnum = 513; })).status().message(),
+      HasSubstr("program header table"));
+  EXPECT_THAT(
+      Read(WithHeader([](Elf64_Ehdr* header) { header->e_phnum = 512; })).status().message(),
+      HasSubstr("program headers outside"));
   EXPECT_THAT(Read(WithHeader([](Elf64_Ehdr* header) { header->e_ident[EI_CLASS] = 3; }))
                   .status()
                   .message(),
@@ -402,8 +407,9 @@ TEST(Capabilities, KnowsTheWords) {
   EXPECT_EQ(MustWork(ParseCapabilities("all").value()), kDefaultCapabilities);
   EXPECT_EQ(MustWork(ParseCapabilities("compute,video").value()), kCompute | kVideo);
   EXPECT_EQ(CapabilitiesText(ParseCapabilities("all").value()), "all");
-  EXPECT_EQ(CapabilitiesText(ParseCapabilities("video,utility,graphics,display,ngx,compute").value()),
-            "compute,utility,video,graphics,display,ngx");
+  EXPECT_EQ(
+      CapabilitiesText(ParseCapabilities("video,utility,graphics,display,ngx,compute").value()),
+      "compute,utility,video,graphics,display,ngx");
   EXPECT_EQ(ParseCapabilities("compat32").value(), 0u);
   EXPECT_THAT(ParseCapabilities("compute,cuda").status().message(), HasSubstr("\"cuda\""));
 }

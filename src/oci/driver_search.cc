@@ -99,12 +99,13 @@ Result<std::string> DriverSearch::FindName(std::string_view stem) const {
   if (std::string path = find_in(cached); !path.empty()) return path;
   folders.insert(folders.end(), cached.begin(), cached.end());
   if (std::string path = Newest(folders, stem); !path.empty()) return path;
-  return Error(Code::kNotFound,
-               "driver root {0} holds no driver: there is no {1}.so.1 and no {1}.so.<version> in {2}; "
-               "install the NVIDIA driver, or name its root (driver-root in the runtime's "
-               "configuration, --driver-root of tessera-agent)",
-               root_.path(), stem,
-               folders.empty() ? "any library folder, for it has none" : Joined(folders));
+  return Error(
+      Code::kNotFound,
+      "driver root {0} holds no driver: there is no {1}.so.1 and no {1}.so.<version> in {2}; "
+      "install the NVIDIA driver, or name its root (driver-root in the runtime's "
+      "configuration, --driver-root of tessera-agent)",
+      root_.path(), stem,
+      folders.empty() ? "any library folder, for it has none" : Joined(folders));
 }
 
 Result<std::string> DriverSearch::FindLibrary(std::string_view stem) const {

@@ -21,8 +21,8 @@ constexpr size_t kMaxSonameLength = 255;
 
 Status Bad(std::string_view what) { return Error(Code::kInvalidArgument, "{}", what); }
 
-// Reads at offsets. The headers, and in small libraries all that is asked for, come with the first read:
-// libraries of a driver are read at each start of a container.
+// Reads at offsets. The headers, and in small libraries all that is asked for, come with the first
+// read: libraries of a driver are read at each start of a container.
 class File {
  public:
   static Result<File> Open(int fd) {

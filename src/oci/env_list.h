@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The environment of a process in an OCI document: a JSON array of NAME=VALUE. Both types point into the
-// document, which must outlive them. Where a name stands twice the last entry counts, as it does for the
-// program that runc or crun starts. Threads: one.
+// The environment of a process in an OCI document: a JSON array of NAME=VALUE. Both types point
+// into the document, which must outlive them. Where a name stands twice the last entry counts, as
+// it does for the program that runc or crun starts. Threads: one.
 #pragma once
 
 #include <optional>
@@ -37,7 +37,8 @@ class EnvList : public EnvView {
   void Set(std::string_view name, std::string_view value);
   // Of PATH and its like: puts `folder` at the end, once. A variable that is missing starts as
   // `otherwise`.
-  void AppendFolder(std::string_view name, std::string_view folder, std::string_view otherwise = "");
+  void AppendFolder(std::string_view name, std::string_view folder,
+                    std::string_view otherwise = "");
 
  private:
   Json* list_;

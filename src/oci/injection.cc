@@ -26,12 +26,15 @@ const std::vector<std::string> kReadOnlyTree = {"ro", "nosuid", "nodev", "rbind"
 // another's file.
 const std::vector<std::string> kUsageTmpfs = {"rw",     "nosuid",    "nodev",
                                               "noexec", "mode=1777", "size=8m"};
-const std::vector<std::string> kSharedBind = {"rw", "nosuid", "nodev", "noexec", "bind", "rprivate"};
+const std::vector<std::string> kSharedBind = {"rw",     "nosuid", "nodev",
+                                              "noexec", "bind",   "rprivate"};
 
 #if defined(__x86_64__)
-constexpr std::string_view kGbmFolders = "/usr/lib/x86_64-linux-gnu/gbm:/usr/lib64/gbm:/usr/lib/gbm";
+constexpr std::string_view kGbmFolders =
+    "/usr/lib/x86_64-linux-gnu/gbm:/usr/lib64/gbm:/usr/lib/gbm";
 #elif defined(__aarch64__)
-constexpr std::string_view kGbmFolders = "/usr/lib/aarch64-linux-gnu/gbm:/usr/lib64/gbm:/usr/lib/gbm";
+constexpr std::string_view kGbmFolders =
+    "/usr/lib/aarch64-linux-gnu/gbm:/usr/lib64/gbm:/usr/lib/gbm";
 #endif
 
 // Links that programs expect beside those that a SONAME gives.
@@ -92,9 +95,9 @@ std::optional<Mount> EnginesMountOver(const ConfigDocument& document, const std:
   return over == nullptr ? std::nullopt : std::optional(*over);
 }
 
-// Only a file system that the engine makes for this container, and drops with it, may get new names.
-bool IsPrivate(const ConfigDocument& document, const std::string& tree_dir,
-               std::string_view path) {
+// Only a file system that the engine makes for this container, and drops with it, may get new
+// names.
+bool IsPrivate(const ConfigDocument& document, const std::string& tree_dir, std::string_view path) {
   const std::optional<Mount> over = EnginesMountOver(document, tree_dir, path);
   return over && over->type == "tmpfs";
 }
@@ -147,7 +150,8 @@ class Injector {
     return CheckBoundNode(node);
   }
 
-  // The container has a folder of the host as its /dev. There we make nothing; the node must be there.
+  // The container has a folder of the host as its /dev. There we make nothing; the node must be
+  // there.
   Status CheckBoundNode(const DeviceNode& node) {
     const std::optional<Mount> over = EnginesMountOver(document_, injection_.tree_dir, node.path);
     if (over && over->source.starts_with('/')) {
@@ -178,8 +182,8 @@ class Injector {
     }
     for (const std::string& file : injection_.driver.state_files) {
       tree_.AddPlace(file);
-      on_tree_.push_back({InContainer(file), "bind", JoinPath(injection_.driver.root, file),
-                          kSharedBind});
+      on_tree_.push_back(
+          {InContainer(file), "bind", JoinPath(injection_.driver.root, file), kSharedBind});
     }
     for (const Mount& mount : injection_.mounts) RETURN_IF_ERROR(AddGrantedMount(mount));
     return Status::Ok();
@@ -200,8 +204,8 @@ class Injector {
     on_tree_.push_back({InContainer("usage"), "tmpfs", "tmpfs", kUsageTmpfs});
     std::vector<std::string_view> sonames;
     for (const LimiterLibrary& library : kLimiterLibraries) sonames.push_back(library.soname);
-    for (const ImageLibrary& library : FindImageLibraries(
-             document_, placement_.root, placement_.linker.cache, sonames)) {
+    for (const ImageLibrary& library :
+         FindImageLibraries(document_, placement_.root, placement_.linker.cache, sonames)) {
       on_tree_.push_back({library.path, "bind", LimiterFor(library.soname), kReadOnlyBind});
     }
     return Status::Ok();

@@ -4,16 +4,20 @@
 // container's root file system only what its dynamic linker needs (linker_setup.h).
 //
 //   /dev/nvidia0, ...             linux.devices, with a rule for the cgroup
-//   /dev/tessera/lib, bin, run    one bind mount of the host's shared tree; where there can be none,
+//   /dev/tessera/lib, bin, run    one bind mount of the host's shared tree; where there can be
+//   none,
 //                                 of a staged folder, and on it one for each file of the driver.
 //                                 Read only; SONAMEs are links in it
-//   /dev/tessera/real             of a limited container: the driver's libcuda, in whose place in lib
-//                                 the limiter stands; limits, usage: what the limiter works with. It
-//                                 is also mounted over copies that the image has (image_libraries.h)
-//   /etc/ld.so.cache              a merged cache, written into a writable root or mounted over that of
+//   /dev/tessera/real             of a limited container: the driver's libcuda, in whose place in
+//   lib
+//                                 the limiter stands; limits, usage: what the limiter works with.
+//                                 It is also mounted over copies that the image has
+//                                 (image_libraries.h)
+//   /etc/ld.so.cache              a merged cache, written into a writable root or mounted over that
+//   of
 //                                 a read-only one; else LD_LIBRARY_PATH
-//   /dev/tessera/share            what loaders of Vulkan, EGL and GBM read, named by their variables
-//   PATH                          gets /dev/tessera/bin at the end
+//   /dev/tessera/share            what loaders of Vulkan, EGL and GBM read, named by their
+//   variables PATH                          gets /dev/tessera/bin at the end
 //
 // No path that an image controls is ever the source of a mount. Not for deciding which devices.
 // Threads: one.
@@ -54,7 +58,8 @@ std::string LimiterDirBeside(std::string_view program);
 
 struct Injection {
   std::vector<DeviceNode> devices;
-  std::vector<DeviceNode> withheld;  // GPUs of others; not for containers whose cgroup denies them anyway
+  std::vector<DeviceNode>
+      withheld;  // GPUs of others; not for containers whose cgroup denies them anyway
   DriverFiles driver;
   std::optional<Limiter> limiter;
   std::vector<Mount> mounts;  // of the grant; below /dev/tessera they move with it
@@ -74,15 +79,15 @@ struct Placement {
 std::vector<std::string_view> FolderVariables();
 
 // FAILED_PRECONDITION where the container has no tmpfs at /dev or /run, or its image has a symbolic
-// link there: the message says what to change. What an earlier start of the bundle mounted there, from
-// the stage or from `tree_dir`, does not count.
+// link there: the message says what to change. What an earlier start of the bundle mounted there,
+// from the stage or from `tree_dir`, does not count.
 Result<Placement> FindPlacement(const ConfigDocument& document, const std::string& tree_dir);
 
 // Takes the nodes of all GPUs away, and forbids `gpus` in a cgroup that allows every device.
 Status WithholdGpus(const std::vector<DeviceNode>& gpus, ConfigDocument* document);
 
-// Stages and edits; the document is not saved. Says, for people, how the driver's files get into the
-// container. An error leaves at most the staged folder.
+// Stages and edits; the document is not saved. Says, for people, how the driver's files get into
+// the container. An error leaves at most the staged folder.
 Result<std::string> Inject(const Injection& injection, const Placement& placement,
                            ConfigDocument* document);
 

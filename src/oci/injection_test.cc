@@ -41,8 +41,9 @@ class InjectionTest : public ::testing::Test {
 
   void AddImageCache(const std::string& conf = "include /etc/ld.so.conf.d/*.conf\n") {
     LdCache cache;
-    cache.entries = {{.name = "libc.so.6", .path = "/lib/libc.so.6", .flags = NativeLdCacheFlags()},
-                     {.name = "libcuda.so.1", .path = "/opt/libcuda.so.1", .flags = NativeLdCacheFlags()}};
+    cache.entries = {
+        {.name = "libc.so.6", .path = "/lib/libc.so.6", .flags = NativeLdCacheFlags()},
+        {.name = "libcuda.so.1", .path = "/opt/libcuda.so.1", .flags = NativeLdCacheFlags()}};
     Write("etc/ld.so.cache", WriteLdCache(cache));
     Write("etc/ld.so.conf", conf);
   }
@@ -53,7 +54,9 @@ class InjectionTest : public ::testing::Test {
   // `mounts`: destination, type and source of each.
   using Mounts = std::vector<std::array<std::string, 3>>;
   ConfigDocument Document(const Mounts& mounts, bool read_only = false) {
-    Json json = ParseJson(R"({"process":{"env":["PATH=/bin"]},"root":{"path":"rootfs"},"linux":{}})").value();
+    Json json =
+        ParseJson(R"({"process":{"env":["PATH=/bin"]},"root":{"path":"rootfs"},"linux":{}})")
+            .value();
     json.Find("root")->Set("readonly", Json::Bool(read_only));
     Json list = Json::MakeArray();
     for (const auto& [destination, type, source] : mounts) {
@@ -96,17 +99,22 @@ TEST_F(InjectionTest, DriverFilesGoIntoATmpfsAtDevElseAtRun) {
   EXPECT_EQ(Place({{"/dev/", "tmpfs", "x"}, {"/run", "tmpfs", "x"}}).value(), "/dev/tessera");
   EXPECT_EQ(Place({{"/dev", "bind", "/dev"}, {"/run", "tmpfs", "x"}}).value(), "/run/tessera");
   EXPECT_EQ(Place({{"/run", "tmpfs", "x"}}).value(), "/run/tessera");
-  // The last mount over a path is what the container sees; names that only begin alike are not over it.
-  EXPECT_EQ(Place({{"/dev", "tmpfs", "x"}, {"/dev", "bind", "/dev"}, {"/run", "tmpfs", "x"}}).value(),
+  // The last mount over a path is what the container sees; names that only begin alike are not over
+  // it.
+  EXPECT_EQ(
+      Place({{"/dev", "tmpfs", "x"}, {"/dev", "bind", "/dev"}, {"/run", "tmpfs", "x"}}).value(),
+      "/run/tessera");
+  EXPECT_EQ(Place({{"/dev", "tmpfs", "x"}, {"/dev/tessera", "bind", "/x"}, {"/run", "tmpfs", "x"}})
+                .value(),
             "/run/tessera");
-  EXPECT_EQ(Place({{"/dev", "tmpfs", "x"}, {"/dev/tessera", "bind", "/x"}, {"/run", "tmpfs", "x"}}).value(),
-            "/run/tessera");
-  EXPECT_EQ(Place({{"/dev", "tmpfs", "x"}, {"/dev/tess", "bind", "/x"}, {"/device", "bind", "/x"}}).value(),
+  EXPECT_EQ(Place({{"/dev", "tmpfs", "x"}, {"/dev/tess", "bind", "/x"}, {"/device", "bind", "/x"}})
+                .value(),
             "/dev/tessera");
 }
 
 TEST_F(InjectionTest, WithoutATmpfsTheContainerIsRefused) {
-  for (const Mounts& mounts : {Mounts{}, Mounts{{"/", "tmpfs", "x"}}, Mounts{{"/dev", "bind", "/dev"}}}) {
+  for (const Mounts& mounts :
+       {Mounts{}, Mounts{{"/", "tmpfs", "x"}}, Mounts{{"/dev", "bind", "/dev"}}}) {
     const auto place = Place(mounts);
     EXPECT_EQ(place.status().code(), Code::kFailedPrecondition);
     EXPECT_THAT(place.status().message(), HasSubstr("mount a tmpfs at /run"));
@@ -115,24 +123,31 @@ TEST_F(InjectionTest, WithoutATmpfsTheContainerIsRefused) {
 
 TEST_F(InjectionTest, LinksInTheImageAreRefused) {
   fs::create_symlink("/tmp", rootfs() + "/dev");
-  EXPECT_THAT(Place(OwnDev()).status().message(), HasSubstr("the image has /dev as a symbolic link"));
+  EXPECT_THAT(Place(OwnDev()).status().message(),
+              HasSubstr("the image has /dev as a symbolic link"));
   fs::remove(rootfs() + "/dev");
   fs::create_symlink("/tmp", rootfs() + "/run");
   EXPECT_EQ(Place(OwnDev()).value(), "/dev/tessera") << "/run is not used";
-  EXPECT_THAT(Place({{"/run", "tmpfs", "x"}}).status().message(), HasSubstr("/run as a symbolic link"));
+  EXPECT_THAT(Place({{"/run", "tmpfs", "x"}}).status().message(),
+              HasSubstr("/run as a symbolic link"));
 }
 
 TEST_F(InjectionTest, WhatAnEarlierStartMountedThereDoesNotCount) {
   const std::string trees = path("trees");
-  EXPECT_EQ(Place({{"/dev", "tmpfs", "x"}, {"/dev/tessera", "bind", trees + "/trees/1"}}, trees).value(),
+  EXPECT_EQ(
+      Place({{"/dev", "tmpfs", "x"}, {"/dev/tessera", "bind", trees + "/trees/1"}}, trees).value(),
+      "/dev/tessera");
+  EXPECT_EQ(Place({{"/dev", "tmpfs", "x"}, {"/dev/tessera", "bind", path("bundle/tessera/tree")}})
+                .value(),
             "/dev/tessera");
-  EXPECT_EQ(Place({{"/dev", "tmpfs", "x"}, {"/dev/tessera", "bind", path("bundle/tessera/tree")}}).value(),
-            "/dev/tessera");
-  EXPECT_EQ(Place({{"/run", "tmpfs", "x"}, {"/run/tessera", "bind", trees + "/trees/1"}}, trees).value(),
-            "/run/tessera");
+  EXPECT_EQ(
+      Place({{"/run", "tmpfs", "x"}, {"/run/tessera", "bind", trees + "/trees/1"}}, trees).value(),
+      "/run/tessera");
   // Elsewhere, or from a folder that only begins alike, it is the user's.
-  EXPECT_FALSE(Place({{"/dev", "tmpfs", "x"}, {"/dev/tessera", "bind", trees + "2/x"}}, trees).ok());
-  EXPECT_FALSE(Place({{"/dev", "tmpfs", "x"}, {"/dev/tessera", "bind", path("bundle/tessera2")}}).ok());
+  EXPECT_FALSE(
+      Place({{"/dev", "tmpfs", "x"}, {"/dev/tessera", "bind", trees + "2/x"}}, trees).ok());
+  EXPECT_FALSE(
+      Place({{"/dev", "tmpfs", "x"}, {"/dev/tessera", "bind", path("bundle/tessera2")}}).ok());
   EXPECT_FALSE(Place({{"/dev", "tmpfs", "x"}, {"/dev", "bind", trees + "/x"}}, trees).ok());
   EXPECT_FALSE(Place({{"/dev", "tmpfs", "x"}, {"/dev/tessera", "bind", "relative"}}, trees).ok());
 }
@@ -155,9 +170,11 @@ TEST_F(InjectionTest, TheLinkersFilesAreWrittenIntoAWritableRoot) {
 TEST_F(InjectionTest, EntriesOfAnEarlierDriverLeaveTheCache) {
   AddImageCache();
   LdCache cache;
-  for (const char* old : {"/dev/tessera/lib/libnvidia-old.so.1", "/run/tessera/lib/libnvidia-old.so.1",
-                          "/dev/tesseract/libnvidia-old.so.1"}) {
-    cache.entries.push_back({.name = "libnvidia-old.so.1", .path = old, .flags = NativeLdCacheFlags()});
+  for (const char* old :
+       {"/dev/tessera/lib/libnvidia-old.so.1", "/run/tessera/lib/libnvidia-old.so.1",
+        "/dev/tesseract/libnvidia-old.so.1"}) {
+    cache.entries.push_back(
+        {.name = "libnvidia-old.so.1", .path = old, .flags = NativeLdCacheFlags()});
   }
   Write("etc/ld.so.cache", WriteLdCache(cache));
   Injected(Document(OwnDev()));
@@ -197,8 +214,8 @@ TEST_F(InjectionTest, ElseLibrariesAreFoundThroughTheEnvironment) {
   AddImageCache();
   fs::remove(rootfs() + "/etc/ld.so.cache");
   EXPECT_TRUE(by_environment(OwnDev())) << "no cache, although ldconfig would find the libraries";
-  for (const char* conf : {"/usr/lib\n", "# include ld.so.conf.d/*.conf\n", "include /etc/other/*.conf\n",
-                           "include ld.so.conf.d/*.conf more\n"}) {
+  for (const char* conf : {"/usr/lib\n", "# include ld.so.conf.d/*.conf\n",
+                           "include /etc/other/*.conf\n", "include ld.so.conf.d/*.conf more\n"}) {
     AddImageCache(conf);
     EXPECT_TRUE(by_environment(OwnDev())) << conf;
   }
@@ -211,7 +228,8 @@ TEST_F(InjectionTest, ElseLibrariesAreFoundThroughTheEnvironment) {
 }
 
 TEST_F(InjectionTest, LdSoConfMayNameItsFolderInBothWays) {
-  for (const char* conf : {"include ld.so.conf.d/*.conf\n", "\tinclude\t/etc/ld.so.conf.d/*.conf # all\n"}) {
+  for (const char* conf :
+       {"include ld.so.conf.d/*.conf\n", "\tinclude\t/etc/ld.so.conf.d/*.conf # all\n"}) {
     AddImageCache(conf);
     EXPECT_FALSE(Injected(Document(OwnDev())).env().Get("LD_LIBRARY_PATH").has_value()) << conf;
     fs::remove(rootfs() + "/etc/ld.so.conf.d/00-tessera.conf");
@@ -219,18 +237,21 @@ TEST_F(InjectionTest, LdSoConfMayNameItsFolderInBothWays) {
 }
 
 TEST_F(InjectionTest, NodesAreMadeInADevOfTheContainersOwnAlone) {
-  injection_.devices = {{.path = "/dev/nvidia0", .major_number = 1, .minor_number = 3, .mode = 0660, .gid = 44}};
+  injection_.devices = {
+      {.path = "/dev/nvidia0", .major_number = 1, .minor_number = 3, .mode = 0660, .gid = 44}};
   const ConfigDocument document = Injected(Document(OwnDev()));
   const Json* devices = document.json().Find("linux")->Find("devices");
   ASSERT_NE(devices, nullptr);
   EXPECT_EQ(devices->items().size(), 1u);
-  EXPECT_EQ(document.json().Find("process")->Find("user")->Find("additionalGids")->Serialize(), "[44]");
+  EXPECT_EQ(document.json().Find("process")->Find("user")->Find("additionalGids")->Serialize(),
+            "[44]");
 
   // Of the host's /dev the node must be there, with that number.
   ConfigDocument bound = Document({{"/dev", "bind", path("hostdev")}, {"/run", "tmpfs", "x"}});
   const Placement placement = FindPlacement(bound, "").value();
   const auto refused = Inject(injection_, placement, &bound);
-  EXPECT_THAT(refused.status().message(), HasSubstr("the container's /dev is " + path("hostdev") + " of the host"));
+  EXPECT_THAT(refused.status().message(),
+              HasSubstr("the container's /dev is " + path("hostdev") + " of the host"));
   fs::create_directories(path("hostdev"));
   if (::mknod(path("hostdev/nvidia0").c_str(), S_IFCHR | 0600, makedev(1, 5)) != 0) {
     GTEST_SKIP() << "needs CAP_MKNOD";
@@ -251,7 +272,8 @@ TEST_F(InjectionTest, NoNodeIsMadeInADevOfTheImage) {
 }
 
 TEST_F(InjectionTest, AGroupIsJoinedOnlyWhereTheNodeNeedsIt) {
-  injection_.devices = {{.path = "/dev/a", .mode = 0666, .gid = 44}, {.path = "/dev/b", .mode = 0660, .gid = 0}};
+  injection_.devices = {{.path = "/dev/a", .mode = 0666, .gid = 44},
+                        {.path = "/dev/b", .mode = 0660, .gid = 0}};
   const ConfigDocument document = Injected(Document(OwnDev()));
   EXPECT_EQ(document.json().Find("process")->Find("user"), nullptr);
 }
@@ -270,7 +292,8 @@ TEST_F(InjectionTest, GrantedMountsMoveWithTheDriversFolder) {
 
   injection_.mounts = {{"/dev/tessera/gone", "bind", path("gone"), {}}};
   ConfigDocument again = Document(OwnDev());
-  EXPECT_EQ(Inject(injection_, FindPlacement(again, "").value(), &again).status().code(), Code::kNotFound);
+  EXPECT_EQ(Inject(injection_, FindPlacement(again, "").value(), &again).status().code(),
+            Code::kNotFound);
 }
 
 TEST_F(InjectionTest, ProgramsAndLinksComeWithTheLibraries) {
@@ -284,7 +307,8 @@ TEST_F(InjectionTest, ProgramsAndLinksComeWithTheLibraries) {
 
 TEST_F(InjectionTest, SocketsOfTheDriverNeedAPrivateFolder) {
   injection_.driver.sockets = {{path("socket"), "/run/nvidia-persistenced/socket"}};
-  EXPECT_THAT(Destinations(Injected(Document(OwnDev()))), Not(Contains("/run/nvidia-persistenced/socket")));
+  EXPECT_THAT(Destinations(Injected(Document(OwnDev()))),
+              Not(Contains("/run/nvidia-persistenced/socket")));
   EXPECT_THAT(Destinations(Injected(Document({{"/dev", "tmpfs", "x"}, {"/run", "tmpfs", "x"}}))),
               Contains("/run/nvidia-persistenced/socket"));
 }

@@ -34,7 +34,7 @@ static_assert(sizeof(NewHeader) == 48);
 
 struct NewEntry {
   int32_t flags;
-  uint32_t key;    // both from the start of NewHeader
+  uint32_t key;  // both from the start of NewHeader
   uint32_t value;
   uint32_t os_version;
   uint64_t hwcap;

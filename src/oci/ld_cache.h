@@ -2,9 +2,9 @@
 // glibc's /etc/ld.so.cache, read and written: how a container's dynamic linker finds libraries that
 // are not in its image, without running ldconfig and without writing to the image.
 //
-// Reads the format "glibc-ld.so.cache1.1", with or without the older "ld.so-1.7.0" in front; writes the
-// former alone, which every glibc since 2.2 reads. The extension that lists glibc-hwcaps is kept.
-// Pure: input may come from an image, so every offset is checked. Any thread.
+// Reads the format "glibc-ld.so.cache1.1", with or without the older "ld.so-1.7.0" in front; writes
+// the former alone, which every glibc since 2.2 reads. The extension that lists glibc-hwcaps is
+// kept. Pure: input may come from an image, so every offset is checked. Any thread.
 #pragma once
 
 #include <cstddef>

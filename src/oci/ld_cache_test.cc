@@ -73,8 +73,8 @@ TEST(LdCache, OursReplaceThoseOfTheSameNameAndKind) {
   for (const LdCacheEntry& entry : merged.entries) {
     if (entry.name == "libcuda.so.1") found.push_back(entry.path);
   }
-  EXPECT_THAT(found, ::testing::ElementsAre("/dev/tessera/lib/libcuda.so.1",
-                                            "/usr/lib32/libcuda.so.1"));
+  EXPECT_THAT(found,
+              ::testing::ElementsAre("/dev/tessera/lib/libcuda.so.1", "/usr/lib32/libcuda.so.1"));
 }
 
 TEST(LdCache, ComparesNumbersInNamesAsNumbers) {

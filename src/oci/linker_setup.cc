@@ -46,8 +46,7 @@ Result<LdCache> ReadCache(const RootedDir& root) {
   ASSIGN_OR_RETURN(LdCache cache, ParseLdCache(file));
   // Of an earlier start of this container, or of the one that its image was committed from.
   std::erase_if(cache.entries, [](const LdCacheEntry& entry) {
-    return IsBelow(entry.path, names::kContainerDriverDir) ||
-           IsBelow(entry.path, kOtherDriverDir);
+    return IsBelow(entry.path, names::kContainerDriverDir) || IsBelow(entry.path, kOtherDriverDir);
   });
   return cache;
 }
@@ -70,7 +69,8 @@ LinkerSetup FindLinkerSetup(const RootedDir& root, bool read_only) {
 Status WriteLinkerFiles(const RootedDir& root, std::string_view library_dir,
                         std::string_view cache) {
   const std::string conf = fmt::format(
-      "# Written by tessera-runtime: the GPU driver's libraries, where the container has them.\n{}\n",
+      "# Written by tessera-runtime: the GPU driver's libraries, where the container has "
+      "them.\n{}\n",
       library_dir);
   const auto write = [&](const char* path, std::string_view data) {
     const auto there = root.Read(path, Links::kRefuse, kMaxLdCacheSize);

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// How the dynamic linker of one container finds the driver's libraries, which lie in a folder that no
-// image knows. glibc finds them through /etc/ld.so.cache; that file must stay replaceable, because
-// ldconfig, which package managers run, renames a new one over it. Threads: one.
+// How the dynamic linker of one container finds the driver's libraries, which lie in a folder that
+// no image knows. glibc finds them through /etc/ld.so.cache; that file must stay replaceable,
+// because ldconfig, which package managers run, renames a new one over it. Threads: one.
 //
-//   writable root, glibc image   /etc/ld.so.cache and /etc/ld.so.conf.d/00-tessera.conf are written into
+//   writable root, glibc image   /etc/ld.so.cache and /etc/ld.so.conf.d/00-tessera.conf are written
+//   into
 //                                the container's layer: ldconfig writes the same entries again
-//   read-only root, with cache   the merged cache is mounted over the image's; ldconfig cannot write there
-//   else (musl, no cache)        LD_LIBRARY_PATH
+//   read-only root, with cache   the merged cache is mounted over the image's; ldconfig cannot
+//   write there else (musl, no cache)        LD_LIBRARY_PATH
 //
 // The two files name libraries and hold none, and name none where the driver's folder is missing.
 #pragma once
@@ -29,12 +30,12 @@ struct LinkerSetup {
   std::string why;  // for people: why kEnvironment
 };
 
-// Reads the root file system of a container; changes nothing. An image without a usable cache, or in
-// which ldconfig would not read our file, is no error: it gives kEnvironment.
+// Reads the root file system of a container; changes nothing. An image without a usable cache, or
+// in which ldconfig would not read our file, is no error: it gives kEnvironment.
 LinkerSetup FindLinkerSetup(const RootedDir& root, bool read_only);
 
-// Writes `cache`, and a file that names `library_dir` for ldconfig, into the root file system. No link in
-// it is followed. A cache that is as it should be is not written.
+// Writes `cache`, and a file that names `library_dir` for ldconfig, into the root file system. No
+// link in it is followed. A cache that is as it should be is not written.
 Status WriteLinkerFiles(const RootedDir& root, std::string_view library_dir,
                         std::string_view cache);
 

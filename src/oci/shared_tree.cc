@@ -166,16 +166,15 @@ class Sharer {
       if (entry.kind != TreeEntry::Kind::kDriverFile) continue;
       const std::string place = JoinPath(path_, entry.name);
       RETURN_IF_ERROR(Mount(entry.target.c_str(), place, nullptr, MS_BIND));
-      RETURN_IF_ERROR(Mount(nullptr, place, nullptr,
-                            MS_REMOUNT | MS_BIND | MS_RDONLY | MS_NOSUID | MS_NODEV));
+      RETURN_IF_ERROR(
+          Mount(nullptr, place, nullptr, MS_REMOUNT | MS_BIND | MS_RDONLY | MS_NOSUID | MS_NODEV));
       // Else it would be a peer of the mount that the file lies on.
       RETURN_IF_ERROR(Mount(nullptr, place, nullptr, MS_PRIVATE));
     }
     if (!ShowsTheFiles()) {
       return Error(Code::kAborted, "{}: the driver's files changed meanwhile", path_);
     }
-    return Mount(nullptr, path_, nullptr,
-                 MS_REMOUNT | MS_BIND | MS_RDONLY | MS_NOSUID | MS_NODEV);
+    return Mount(nullptr, path_, nullptr, MS_REMOUNT | MS_BIND | MS_RDONLY | MS_NOSUID | MS_NODEV);
   }
 
   Status MakeRoom() const {
@@ -191,8 +190,8 @@ class Sharer {
                  "{} holds {} trees: unmount them (umount --recursive --lazy)", trees_, left);
   }
 
-  // Does `other` show another file under a name of ours? Names of libraries change with the driver's
-  // version; the links to them do not.
+  // Does `other` show another file under a name of ours? Names of libraries change with the
+  // driver's version; the links to them do not.
   bool IsStale(const std::string& other) const {
     for (size_t i = 0; i < ids_.size(); ++i) {
       if (ids_[i] == FileId{}) continue;
@@ -213,8 +212,8 @@ class Sharer {
 
 }  // namespace
 
-Result<std::string> ShareTree(const Tree& tree, const std::string& family,
-                              const std::string& dir, const std::string& label) {
+Result<std::string> ShareTree(const Tree& tree, const std::string& family, const std::string& dir,
+                              const std::string& label) {
   return Sharer(tree, family, dir, label).Share();
 }
 

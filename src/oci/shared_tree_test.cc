@@ -85,7 +85,8 @@ TEST_F(SharedTree, DroppedTreesLeaveNothingAndContainersKeepTheirs) {
   EXPECT_EQ(DropSharedTrees(path("trees")).value(), 0u) << "before there was one";
   const std::string tree = Share().value();
   fs::create_directory(path("container"));
-  ASSERT_EQ(::mount(tree.c_str(), path("container").c_str(), nullptr, MS_BIND | MS_REC, nullptr), 0);
+  ASSERT_EQ(::mount(tree.c_str(), path("container").c_str(), nullptr, MS_BIND | MS_REC, nullptr),
+            0);
   ASSERT_EQ(DropSharedTrees(path("trees")).value(), 1u);
   EXPECT_EQ(Mounts(), 0);
   EXPECT_FALSE(PathExists(path("trees/trees")));
@@ -182,8 +183,8 @@ TEST_F(SharedTree, ALibraryOfAnotherVersionIsKnownByItsLink) {
 
 TEST_F(SharedTree, AContainerKeepsTheFilesOfADriverThatIsGone) {
   fs::create_directories(path("container"));
-  ASSERT_EQ(::mount(Share()->c_str(), path("container").c_str(), nullptr,
-                    MS_BIND | MS_REC, nullptr), 0);
+  ASSERT_EQ(
+      ::mount(Share()->c_str(), path("container").c_str(), nullptr, MS_BIND | MS_REC, nullptr), 0);
   fs::remove(path("driver/libx.so.1.0"));
   WriteDriver("2.0");
   ASSERT_TRUE(Share().ok());
@@ -278,7 +279,8 @@ TEST_F(SharedTree, WithoutTheRightToMountSaysSo) {
 TEST(LabelForAll, LeavesOutWhatKeepsContainersApart) {
   EXPECT_EQ(LabelForAll("system_u:object_r:container_file_t:s0:c15,c300"),
             "system_u:object_r:container_file_t:s0");
-  EXPECT_EQ(LabelForAll("system_u:object_r:container_file_t:s0"), "system_u:object_r:container_file_t:s0");
+  EXPECT_EQ(LabelForAll("system_u:object_r:container_file_t:s0"),
+            "system_u:object_r:container_file_t:s0");
   for (const char* none : {"", "container_file_t", "a:b:c", "a:b:c\",x:s0", "a:b:c d:s0"}) {
     EXPECT_EQ(LabelForAll(none), "") << none;
   }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// A small folder in the bundle for what is this container's alone: its ld.so.cache, and where the host
-// has no shared tree the places to mount driver files on. It goes with the bundle, so nothing is left in
-// the image's layer. Its presence says that the container was given GPUs. The caller's umask applies.
-// Blocks on the disk; threads: one.
+// A small folder in the bundle for what is this container's alone: its ld.so.cache, and where the
+// host has no shared tree the places to mount driver files on. It goes with the bundle, so nothing
+// is left in the image's layer. Its presence says that the container was given GPUs. The caller's
+// umask applies. Blocks on the disk; threads: one.
 #pragma once
 
 #include <string>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What stands at /dev/tessera in a container: the driver's files, links to them, and places on which
-// further files are mounted. A list only; where it is made on the host, and how it gets into the
-// container, is for Stage and ShareTree. Threads: one.
+// What stands at /dev/tessera in a container: the driver's files, links to them, and places on
+// which further files are mounted. A list only; where it is made on the host, and how it gets into
+// the container, is for Stage and ShareTree. Threads: one.
 #pragma once
 
 #include <sys/types.h>
@@ -29,7 +29,7 @@ class Tree {
  public:
   // The first of two of the same name wins.
   void AddDriverFile(std::string name, std::string host_path);
-  void AddPlace(std::string name);   // an empty file
+  void AddPlace(std::string name);  // an empty file
   // Some low-level runtimes (runc 1.1) give what is mounted on a folder the folder's mode.
   void AddFolder(std::string name, mode_t mode = 0755);
   void AddLink(std::string name, std::string target);

@@ -26,12 +26,18 @@ std::filesystem::path OracleDir() {
 
 device::PcieLevel LevelOfNvmlNumber(int number) {
   switch (number) {
-    case 0: return device::PcieLevel::kSameBoard;
-    case 10: return device::PcieLevel::kSingleSwitch;
-    case 20: return device::PcieLevel::kMultiSwitch;
-    case 30: return device::PcieLevel::kHostBridge;
-    case 40: return device::PcieLevel::kNode;
-    default: return device::PcieLevel::kSystem;
+    case 0:
+      return device::PcieLevel::kSameBoard;
+    case 10:
+      return device::PcieLevel::kSingleSwitch;
+    case 20:
+      return device::PcieLevel::kMultiSwitch;
+    case 30:
+      return device::PcieLevel::kHostBridge;
+    case 40:
+      return device::PcieLevel::kNode;
+    default:
+      return device::PcieLevel::kSystem;
   }
 }
 
@@ -83,8 +89,8 @@ void CompareWith(const std::string& name) {
     const uint32_t available = MaskOf(*question.Find("available"));
     const uint32_t theirs = MaskOf(*question.Find("answer"));
     const int size = static_cast<int>(*question.IntAt("size"));
-    const auto ids = chooser.ChooseDevices(
-        IdsOf(topology, available), IdsOf(topology, MaskOf(*question.Find("must"))), size);
+    const auto ids = chooser.ChooseDevices(IdsOf(topology, available),
+                                           IdsOf(topology, MaskOf(*question.Find("must"))), size);
     ASSERT_TRUE(ids.ok());
     uint32_t ours = 0;
     for (const std::string& id : *ids) {

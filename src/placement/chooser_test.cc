@@ -61,8 +61,7 @@ void ExpectEqualToReference(const Topology& topology, int questions, testing::Se
     const uint32_t available = i % 4 == 0 ? everything : random() & everything;
     const uint32_t must = random() % 3 == 0 ? random() & random() & random() & available : 0;
     const int size = 1 + random() % topology.ids.size();
-    EXPECT_EQ(MaskOf(Ask(chooser, available, must, size)),
-              reference.Choose(available, must, size))
+    EXPECT_EQ(MaskOf(Ask(chooser, available, must, size)), reference.Choose(available, must, size))
         << topology.ids.size() << " GPUs, available " << available << " must " << must << " size "
         << size;
   }

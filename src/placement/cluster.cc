@@ -98,8 +98,8 @@ Status Cluster::CheckSpec(const NodeSpec& spec) const {
         fmt::format("{} GPUs; at most {} can be placed on", spec.gpus.size(), kMaxGpusPerNode));
   }
   if (spec.groups != nullptr && spec.groups->size() > spec.gpus.size()) {
-    return wrong(fmt::format("links of {} GPUs, but it has {}", spec.groups->size(),
-                             spec.gpus.size()));
+    return wrong(
+        fmt::format("links of {} GPUs, but it has {}", spec.groups->size(), spec.gpus.size()));
   }
   for (size_t i = 0; i < spec.gpus.size(); ++i) {
     if (spec.gpus[i].memory < Bytes(0)) return wrong(fmt::format("GPU {} has negative memory", i));
@@ -170,8 +170,7 @@ NodeId Cluster::NewNodeId() {
 
 // Writes state and GPUs into the chunk. The GPUs move to its end when there is no room for more of
 // them where they were.
-void Cluster::Install(NodeId id, NodeSpec spec, NodeState state,
-                      std::vector<GpuState> gpus) {
+void Cluster::Install(NodeId id, NodeSpec spec, NodeState state, std::vector<GpuState> gpus) {
   // Before the old ones are dropped, so that a GPU which stays keeps its number.
   for (size_t i = 0; i < gpus.size(); ++i) {
     gpus[i].id = gpu_names_.Add(spec.gpus[i].uuid, spec.gpus[i].cut_from);

@@ -90,7 +90,7 @@ struct NodeState {
   int64_t memory_free = 0;
   int64_t cpu_total = 0;
   int64_t memory_total = 0;
-  uint64_t version = 0;    // of the cluster when it last changed
+  uint64_t version = 0;                  // of the cluster when it last changed
   const LinkedGroups* groups = nullptr;  // of the spec beside it
   uint32_t first_gpu = 0;                // in its chunk
   uint16_t gpu_count = 0;

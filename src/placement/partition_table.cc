@@ -17,8 +17,8 @@ constexpr int kGroupsOfTheFuture[] = {2, 4, 8};
 static_assert(kMaxCount * (kMaxCount - 1) / 2 * device::kMaxLinkScore / device::kLinkScoreUnit <=
               std::numeric_limits<Score>::max());
 
-// Gives each set that is `chosen` and `missing` more of the bits from `next` on to `visit`. The last
-// bit is chosen in a plain loop: that is where the time goes.
+// Gives each set that is `chosen` and `missing` more of the bits from `next` on to `visit`. The
+// last bit is chosen in a plain loop: that is where the time goes.
 template <typename Visit>
 void ForEachSet(const Mask* next, const Mask* end, int missing, Mask chosen, const Visit& visit) {
   if (missing == 0) return visit(chosen);
@@ -82,15 +82,14 @@ void PartitionTable::FillTotals(int group, int largest) {
   totals.resize(scores_.size());
   for (int size = 0; size <= largest; ++size) {
     for (const Mask set : SetsOf(size)) {
-      totals[set] =
-          size <= group ? scores_[set] : BestSplit(totals, set, group, size % group);
+      totals[set] = size <= group ? scores_[set] : BestSplit(totals, set, group, size % group);
     }
   }
 }
 
 // The lowest position is in a full group, or in the one that is left over.
 Score PartitionTable::BestSplit(const std::vector<Score>& totals, Mask set, int group,
-                                   int left_over) const {
+                                int left_over) const {
   const Mask lowest = set & -set;
   std::array<Mask, kMaxCount> bits;
   Mask* end = bits.data();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Scores of all sets of up to 16 GPUs, and the best totals into which a set can be divided. A set is
-// a bit mask of positions. Private to this room; see linked_groups.h for what it is used for.
+// Scores of all sets of up to 16 GPUs, and the best totals into which a set can be divided. A set
+// is a bit mask of positions. Private to this room; see linked_groups.h for what it is used for.
 //
 // Threads: immutable after construction.
 #pragma once
@@ -46,9 +46,9 @@ class PartitionTable {
   Score BestSplit(const std::vector<Score>& totals, Mask set, int group, int left_over) const;
 
   int count_;
-  std::vector<Score> scores_;     // by set
-  std::vector<Mask> sets_;           // by size
-  std::vector<size_t> first_set_;    // by size, into sets_
+  std::vector<Score> scores_;      // by set
+  std::vector<Mask> sets_;         // by size
+  std::vector<size_t> first_set_;  // by size, into sets_
   // By group, then by set. Empty for groups so large that no set holds two of them: then the best
   // total is the score.
   std::vector<std::vector<Score>> totals_;

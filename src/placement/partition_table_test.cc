@@ -13,9 +13,8 @@ namespace tessera::placement {
 namespace {
 
 PartitionTable TableOf(const Topology& topology) {
-  return PartitionTable(static_cast<int>(topology.ids.size()), [&](int a, int b) {
-    return device::ScoreOf(topology.links.At(a, b));
-  });
+  return PartitionTable(static_cast<int>(topology.ids.size()),
+                        [&](int a, int b) { return device::ScoreOf(topology.links.At(a, b)); });
 }
 
 TEST(PartitionTableTest, ScoresAndTotalsEqualBruteForceForAllSetsOfUpToTen) {

@@ -34,9 +34,8 @@ Result<std::vector<NamespaceQuota::Line>> ParseLines(const std::string& place, c
   std::vector<NamespaceQuota::Line> lines;
   for (const auto& [model, number] : json.members()) {
     const std::string here = fmt::format("{}.{}", place, model);
-    const Result<int64_t> gpus = number.is_number()
-                                     ? number.ToInt()
-                                     : Error(Code::kInvalidArgument, "is no number");
+    const Result<int64_t> gpus =
+        number.is_number() ? number.ToInt() : Error(Code::kInvalidArgument, "is no number");
     if (!gpus.ok()) {
       return Wrong(here, fmt::format("must be a whole number of GPUs, not {}", number.Serialize()));
     }
@@ -122,8 +121,8 @@ std::vector<QuotaCharge> ChargesOf(std::string_view namespace_name, const Cluste
   }
   std::vector<QuotaCharge> charges;
   for (const auto& [model, amount] : amounts) {
-    charges.push_back({std::string(namespace_name), std::string(model), spec.pool,
-                       MilliGpu(amount)});
+    charges.push_back(
+        {std::string(namespace_name), std::string(model), spec.pool, MilliGpu(amount)});
   }
   return charges;
 }
@@ -213,7 +212,7 @@ Status Quota::Refund(std::span<const QuotaCharge> charges) {
   for (const auto& [name, models] : sum) {
     for (const auto& [model, amount] : models) {
       const auto at = used_.find(name);
-      const auto used = at == used_.end() ? int64_t{0}
+      const auto used = at == used_.end()            ? int64_t{0}
                         : at->second.contains(model) ? at->second.find(model)->second
                                                      : 0;
       if (amount >= 0 && amount <= used) continue;

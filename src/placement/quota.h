@@ -54,8 +54,9 @@ struct QuotaCharge {
   bool operator==(const QuotaCharge&) const = default;
 };
 
-// What a pod is charged on this node: shares their compute, or where they ask for memory alone their
-// part of the GPU's memory; whole GPUs 1000; a MIG slice its part of the compute. One charge for each model among its GPUs; none for a pod without GPUs.
+// What a pod is charged on this node: shares their compute, or where they ask for memory alone
+// their part of the GPU's memory; whole GPUs 1000; a MIG slice its part of the compute. One charge
+// for each model among its GPUs; none for a pod without GPUs.
 std::vector<QuotaCharge> ChargesOf(std::string_view namespace_name, const Cluster& cluster,
                                    NodeId node, const Demand& demand, const Pick& pick);
 // The same before GPUs are picked, if all of them are of `model` and have so much memory.

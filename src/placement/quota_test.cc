@@ -55,8 +55,8 @@ TEST(QuotaTest, RefusesWhatCannotBeMeantAndSaysWhere) {
             "GPU quota: namespace \"ml\" quota: \"M40\" occurs twice");
   EXPECT_EQ(why(R"({"ml":{"pool":[""]}})"),
             "GPU quota: namespace \"ml\" pool: must hold names of pools, not \"\"");
-  for (const auto json : {"", "[]", "null", R"({"ml":3})", R"({"ml":{"quota":[]}})",
-                          R"({"":{}})", R"({"ml":{"pool":"public"}})", R"({"ml":{"quota":null}})"}) {
+  for (const auto json : {"", "[]", "null", R"({"ml":3})", R"({"ml":{"quota":[]}})", R"({"":{}})",
+                          R"({"ml":{"pool":"public"}})", R"({"ml":{"quota":null}})"}) {
     EXPECT_EQ(ParseQuota(json).status().code(), Code::kInvalidArgument) << json;
   }
 }

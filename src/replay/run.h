@@ -47,7 +47,7 @@ struct RunResult {
 struct RunOptions {
   std::string policy;
   uint64_t seed = 0;
-  int load = 130;             // percent of capacity that arrives
+  int load = 130;  // percent of capacity that arrives
   ShareOf share_of = ShareOf::kCompute;
   bool fragmentation = true;  // false leaves it out of the points, which is quicker
   bool keep_latencies = false;

@@ -15,9 +15,7 @@ namespace {
 constexpr double kLifeBlur = 0.1;
 
 // Uniform between -1/2 and 1/2.
-double Centred(Random& random) {
-  return static_cast<double>(random.Next() >> 11) * 0x1p-53 - 0.5;
-}
+double Centred(Random& random) { return static_cast<double>(random.Next() >> 11) * 0x1p-53 - 0.5; }
 
 int64_t CutLife(const TracePod& pod) { return std::min(pod.deleted - pod.created, kLongestLife); }
 

@@ -306,11 +306,9 @@ Result<TimelineResult> RunOne(const std::vector<TraceNode>& nodes, const PodList
                               uint64_t seed) {
   Random random(seed);
   ASSIGN_OR_RETURN(Loaded loaded, Load(nodes, list.pods, ShareOf::kCompute, random));
-  Sample sample = options.as_recorded
-                      ? AsRecorded(list.pods)
-                      : Steady(list.pods, CapacityOf(nodes), options.load, random);
-  return Timeline(list.pods, std::move(sample), std::move(loaded), options.moves)
-      .Run(policy, seed);
+  Sample sample = options.as_recorded ? AsRecorded(list.pods)
+                                      : Steady(list.pods, CapacityOf(nodes), options.load, random);
+  return Timeline(list.pods, std::move(sample), std::move(loaded), options.moves).Run(policy, seed);
 }
 
 }  // namespace

@@ -30,7 +30,8 @@ struct TimelinePoint {
 };
 inline constexpr int kTimelinePoints = 200;
 
-// Pods that fitted nowhere when they came. Moves are looked for when nobody of the same shape waits.
+// Pods that fitted nowhere when they came. Moves are looked for when nobody of the same shape
+// waits.
 struct Blocked {
   uint64_t waited = 0;       // all that had to wait
   uint64_t enough_idle = 0;  // of those, while enough GPU was idle in all

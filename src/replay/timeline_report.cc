@@ -119,7 +119,8 @@ void AddWork(const std::vector<Results>& groups, std::string* out) {
   }
   AppendTable(
       "Work in the time that is looked at: GPU-hours given out, the same in % of all, GPUs that\n"
-      "are idle and of no use to the typical pods in % of all; the mean wait in hours, weighted by\n"
+      "are idle and of no use to the typical pods in % of all; the mean wait in hours, weighted "
+      "by\n"
       "the GPUs that pods ask for; and the hour in which the last pod ended",
       {"GPU-hours", "allocated", "fragmented", "wait", "last hour"}, rows, out);
 }

@@ -177,7 +177,8 @@ std::vector<TracePod> Mixed() {
 }
 
 TEST(SampleTest, AsRecordedIsEachPodOnceInOrder) {
-  const Sample sample = AsRecorded({PodOf("b", 1, 5, 9), PodOf("a", 1, 5, 30), PodOf("c", 1, 2, 3)});
+  const Sample sample =
+      AsRecorded({PodOf("b", 1, 5, 9), PodOf("a", 1, 5, 30), PodOf("c", 1, 2, 3)});
   ASSERT_EQ(sample.arrivals.size(), 3u);
   EXPECT_EQ(sample.arrivals[0].pod, 2u);
   EXPECT_EQ(sample.arrivals[1].pod, 1u);

@@ -75,7 +75,7 @@ TEST(ArrivalsTest, TakesAListWithoutGpusAsItIs) {
 }
 
 TEST(TypicalPodsTest, AreTheMostFrequentOnesUntilTheShareIsReached) {
-  std::vector<TracePod> pods = ManyPods();                                 // 100 × half a GPU
+  std::vector<TracePod> pods = ManyPods();                                   // 100 × half a GPU
   for (int i = 0; i < 60; ++i) pods.push_back(MakePod("q", 2000, 2, 1000));  // 60 × two GPUs
   for (int i = 0; i < 5; ++i) pods.push_back(MakePod("r", 3000 + i, 0, 0));
   const auto typical = TypicalPods(pods, 0.95);

@@ -9,21 +9,34 @@ namespace tessera::runtime {
 namespace {
 
 // Of runc 1.1 and crun 1.x; runc takes one dash or two.
-constexpr std::string_view kGlobalWithValue[] = {"root",     "log",           "log-format",
-                                                 "criu",     "cgroup-manager", "log-level"};
-constexpr std::string_view kCreateWithValue[] = {"bundle",       "b",    "config", "f",
+constexpr std::string_view kGlobalWithValue[] = {"root",           "log",      "log-format", "criu",
+                                                 "cgroup-manager", "log-level"};
+constexpr std::string_view kCreateWithValue[] = {"bundle",         "b",        "config",      "f",
                                                  "console-socket", "pid-file", "preserve-fds"};
-constexpr std::string_view kExecWithValue[] = {
-    "process", "p",   "console-socket", "pid-file", "cwd",           "env", "e",
-    "user",    "u",   "additional-gids", "g",       "process-label", "apparmor",
-    "cap",     "c",   "preserve-fds",   "cgroup"};
+constexpr std::string_view kExecWithValue[] = {"process",
+                                               "p",
+                                               "console-socket",
+                                               "pid-file",
+                                               "cwd",
+                                               "env",
+                                               "e",
+                                               "user",
+                                               "u",
+                                               "additional-gids",
+                                               "g",
+                                               "process-label",
+                                               "apparmor",
+                                               "cap",
+                                               "c",
+                                               "preserve-fds",
+                                               "cgroup"};
 
 // The values of its other options are not taken for options of ours.
 constexpr std::string_view kUpdateWithValue[] = {"resources", "r"};
 
 struct Option {
-  std::string_view name;         // without dashes
-  const char* value = nullptr;   // after '='
+  std::string_view name;        // without dashes
+  const char* value = nullptr;  // after '='
 };
 
 Option Read(const char* argument) {

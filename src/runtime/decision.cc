@@ -90,8 +90,8 @@ Result<std::vector<DeviceNode>> CollectNodes(const Choice& choice, Capabilities 
 }
 
 // The GPUs of the node that are not among `given`, for a container that may open any device.
-std::vector<DeviceNode> CollectWithheld(const ConfigDocument& document, const std::string& driver_root,
-                                        const std::string& dev_root,
+std::vector<DeviceNode> CollectWithheld(const ConfigDocument& document,
+                                        const std::string& driver_root, const std::string& dev_root,
                                         const std::vector<DeviceNode>& given) {
   std::vector<DeviceNode> withheld;
   if (!document.AllowsAllDevices()) return withheld;
@@ -205,9 +205,9 @@ bool MayBeOfGpushare(const ConfigDocument& document) {
 // Containers that manage GPUs, or the node, are privileged and have no grant.
 Decision WithoutGrant(const ConfigDocument& document, const Identity& identity,
                       const Options& options) {
-  Decision nothing{
-      "in Kubernetes, without a grant: no GPU, whatever the environment says", {}, {}};
-  if (std::ranges::count(options.privileged_namespaces, identity.pod_namespace) != 0) return nothing;
+  Decision nothing{"in Kubernetes, without a grant: no GPU, whatever the environment says", {}, {}};
+  if (std::ranges::count(options.privileged_namespaces, identity.pod_namespace) != 0)
+    return nothing;
   nothing.withheld = CollectWithheld(document, options.driver_root, options.dev_root, {});
   return nothing;
 }

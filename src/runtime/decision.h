@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What one container gets, and why: by its grant in Kubernetes, by its environment elsewhere. Nothing
-// is changed by deciding. Blocks on the agent for at most Options::grant_timeout. Threads: one.
+// What one container gets, and why: by its grant in Kubernetes, by its environment elsewhere.
+// Nothing is changed by deciding. Blocks on the agent for at most Options::grant_timeout. Threads:
+// one.
 #pragma once
 
 #include <optional>
@@ -15,7 +16,7 @@
 namespace tessera::runtime {
 
 struct Decision {
-  std::string reason;                      // one line, for people
+  std::string reason;                       // one line, for people
   std::optional<oci::Injection> injection;  // nothing: it gets nothing
   std::optional<oci::Placement> placement;  // with an injection
   // Without one: GPUs that a privileged container of Kubernetes would see. Where there are none the

@@ -82,7 +82,8 @@ bool HasStageBeside(std::string_view log) {
   while (folder > 0 && log[folder - 1] != '/') --folder;
   if (folder + kStage.size() + 1 > sizeof(path)) return true;
   for (size_t i = 0; i < folder; ++i) path[i] = log[i];
-  for (size_t i = 0; i <= kStage.size(); ++i) path[folder + i] = i < kStage.size() ? kStage[i] : '\0';
+  for (size_t i = 0; i <= kStage.size(); ++i)
+    path[folder + i] = i < kStage.size() ? kStage[i] : '\0';
   return raw::Access(path, F_OK) != -ENOENT;
 }
 
@@ -151,8 +152,7 @@ void TesseraEarlyStart(long* stack) {
   const std::string_view folders = variable != nullptr ? View(variable) : std::string_view();
   ProgramPath path;
   for (const std::string_view name : kDefaultRuntimes) {
-    if (!FindProgram(folders, name, path) &&
-        !FindProgram(kUsualFolders, name, path)) {
+    if (!FindProgram(folders, name, path) && !FindProgram(kUsualFolders, name, path)) {
       continue;
     }
     char* const own_name = argv[0];

@@ -38,7 +38,8 @@ Result<size_t> IndexOf(const std::string& item, const std::vector<oci::ProcGpu>&
   if (item.find('=') != std::string::npos) {
     return Error(Code::kUnimplemented,
                  "\"{}\": names of the Container Device Interface are resolved by the engine, not "
-                 "here: use --device", item);
+                 "here: use --device",
+                 item);
   }
   if (item.starts_with("MIG-") || item.find(':') != std::string::npos) {
     return Error(Code::kUnimplemented, "\"{}\": MIG devices cannot be given yet: name whole GPUs",
@@ -54,7 +55,8 @@ Result<size_t> IndexOf(const std::string& item, const std::vector<oci::ProcGpu>&
 }  // namespace
 
 bool IsLegacyCudaImage(const oci::ConfigDocument& document) {
-  return !document.env().Get(kCudaVersion).value_or("").empty() && !document.env().Get(kRequireCuda);
+  return !document.env().Get(kCudaVersion).value_or("").empty() &&
+         !document.env().Get(kRequireCuda);
 }
 
 VisibleDevices ReadVisibleDevices(const oci::ConfigDocument& document) {

@@ -27,8 +27,8 @@ struct VisibleDevices {
   std::vector<std::string> items;  // of kListed: indices and UUIDs
 };
 
-// An image from before NVIDIA_REQUIRE_CUDA: CUDA_VERSION is set and NVIDIA_REQUIRE_CUDA is not. Unset
-// then means everything.
+// An image from before NVIDIA_REQUIRE_CUDA: CUDA_VERSION is set and NVIDIA_REQUIRE_CUDA is not.
+// Unset then means everything.
 bool IsLegacyCudaImage(const oci::ConfigDocument& document);
 
 VisibleDevices ReadVisibleDevices(const oci::ConfigDocument& document);

@@ -12,7 +12,8 @@ class ExecProcessTest : public ::testing::Test {
  protected:
   void WriteConfig(const std::string& env) {
     ASSERT_TRUE(WriteFileAtomically(JoinPath(dir_.path(), "config.json"),
-                                    R"({"root":{"path":"rootfs"},"process":{"env":)" + env + "}}", 0600)
+                                    R"({"root":{"path":"rootfs"},"process":{"env":)" + env + "}}",
+                                    0600)
                     .ok());
   }
   std::string Edited(const std::string& process) {
@@ -28,8 +29,10 @@ class ExecProcessTest : public ::testing::Test {
 
 TEST_F(ExecProcessTest, GetsTheDriversFoldersAndTheGrantedDevices) {
   WriteConfig(R"(["PATH=/bin:/dev/tessera/bin","NVIDIA_VISIBLE_DEVICES=GPU-1"])");
-  EXPECT_EQ(Edited(R"({"args":["nvidia-smi"],"env":["PATH=/bin","NVIDIA_VISIBLE_DEVICES=void"],"x":1.0})"),
-            R"({"args":["nvidia-smi"],"env":["PATH=/bin:/dev/tessera/bin","NVIDIA_VISIBLE_DEVICES=GPU-1"],"x":1.0})");
+  EXPECT_EQ(
+      Edited(
+          R"({"args":["nvidia-smi"],"env":["PATH=/bin","NVIDIA_VISIBLE_DEVICES=void"],"x":1.0})"),
+      R"({"args":["nvidia-smi"],"env":["PATH=/bin:/dev/tessera/bin","NVIDIA_VISIBLE_DEVICES=GPU-1"],"x":1.0})");
 }
 
 TEST_F(ExecProcessTest, KeepsWhatTheCallerOfExecSet) {

@@ -102,9 +102,11 @@ std::string DescribeDecision(const Decision& decision) {
   for (const oci::Mount& mount : injection.mounts) {
     text += fmt::format("mount      {} from {}\n", mount.destination, mount.source);
   }
-  for (const auto& [name, value] : injection.env) text += fmt::format("env        {}={}\n", name, value);
+  for (const auto& [name, value] : injection.env)
+    text += fmt::format("env        {}={}\n", name, value);
   text += DescribeLinker(decision.placement->linker);
-  for (const std::string& note : injection.driver.notes) text += fmt::format("note       {}\n", note);
+  for (const std::string& note : injection.driver.notes)
+    text += fmt::format("note       {}\n", note);
   return text;
 }
 

@@ -12,8 +12,8 @@ namespace tessera::runtime {
 // Empty where the table does not know it.
 std::string ArchOfModel(std::string_view model);
 
-// As image authors write it in NVIDIA_REQUIRE_*: tesla, nvidia, quadro, quadrortx, nvidiartx, geforce,
-// geforcertx, titan, titanrtx; "unknown" otherwise.
+// As image authors write it in NVIDIA_REQUIRE_*: tesla, nvidia, quadro, quadrortx, nvidiartx,
+// geforce, geforcertx, titan, titanrtx; "unknown" otherwise.
 std::string BrandOfModel(std::string_view model);
 
 // The newest CUDA that a driver of this version offers: "550.54.15" -> "12.4". Empty for drivers

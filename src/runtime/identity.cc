@@ -28,8 +28,7 @@ std::optional<Identity> FindIdentity(const oci::ConfigDocument& document) {
       "io.kubernetes.", {"io.kubernetes.cri-o.Created", "io.kubernetes.cri-o.TTY"});
   if (!annotated && !is_of_kubelet) return std::nullopt;
   Identity identity;
-  const std::string type =
-      First(document, {names::kCriContainerType, names::kCrioContainerType});
+  const std::string type = First(document, {names::kCriContainerType, names::kCrioContainerType});
   identity.is_sandbox = type == "sandbox";
   identity.pod_uid = First(document, {names::kCriSandboxUid, names::kCrioPodUid});
   if (identity.pod_uid.empty() && is_of_kubelet) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Who a container is in Kubernetes, from what the engine wrote into config.json. containerd and CRI-O
-// write these annotations after the pod's own, so a tenant cannot forge them. Pure; any thread.
+// Who a container is in Kubernetes, from what the engine wrote into config.json. containerd and
+// CRI-O write these annotations after the pod's own, so a tenant cannot forge them. Pure; any
+// thread.
 #pragma once
 
 #include <optional>
@@ -19,7 +20,8 @@ struct Identity {
   std::string container;
 };
 
-// Nothing where the container is not of Kubernetes. Members that the engine does not tell are empty.
+// Nothing where the container is not of Kubernetes. Members that the engine does not tell are
+// empty.
 std::optional<Identity> FindIdentity(const oci::ConfigDocument& document);
 
 }  // namespace tessera::runtime

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Stands in for <iostream> where a library includes it (CLI11, for `configure`): with the header, every
-// start of the program would initialise streams and locales, which costs each exec probe of the node 0.1 ms
-// and 0.8 MiB. Whoever uses the streams then holds a std::ios_base::Init. Included by the compiler
+// Stands in for <iostream> where a library includes it (CLI11, for `configure`): with the header,
+// every start of the program would initialise streams and locales, which costs each exec probe of
+// the node 0.1 ms and 0.8 MiB. Whoever uses the streams then holds a std::ios_base::Init. Included
+// by the compiler
 // (-include), so that it comes first.
 #pragma once
 

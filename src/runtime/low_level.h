@@ -11,7 +11,8 @@
 namespace tessera::runtime {
 
 // The first of `names` that is an executable file: absolute paths as they are, names in the folders
-// of `path_variable` (PATH; may be null) and then in the usual ones. NOT_FOUND lists what was tried.
+// of `path_variable` (PATH; may be null) and then in the usual ones. NOT_FOUND lists what was
+// tried.
 Result<std::string> FindLowLevelRuntime(const std::vector<std::string>& names,
                                         const char* path_variable);
 

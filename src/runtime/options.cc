@@ -62,11 +62,12 @@ class Reader {
       options_.accept_visible_devices_envvar = node.value<bool>().value_or(true);
       return Status::Ok();
     }
-    return Error(Code::kInvalidArgument,
-                 "{}:{}: \"{}\" is no key of this file: correct or remove it (runtimes, "
-                 "driver-root, dev-root, driver-tree-dir, grant-socket, grant-timeout-seconds, log, "
-                 "accept-visible-devices-envvar, privileged-namespaces)",
-                 path_, node.source().begin.line, key);
+    return Error(
+        Code::kInvalidArgument,
+        "{}:{}: \"{}\" is no key of this file: correct or remove it (runtimes, "
+        "driver-root, dev-root, driver-tree-dir, grant-socket, grant-timeout-seconds, log, "
+        "accept-visible-devices-envvar, privileged-namespaces)",
+        path_, node.source().begin.line, key);
   }
 
   Status ReadList(std::string_view key, const toml::node& node, std::string_view wanted,
@@ -113,8 +114,9 @@ Result<Options> LoadOptions(const std::string& path) {
 Result<Options> ParseOptions(const std::string& text, const std::string& path) {
   const toml::parse_result parsed = toml::parse(std::string_view(text), std::string_view(path));
   if (!parsed) {
-    return Error(Code::kInvalidArgument, "{}:{}: {}: correct the line, or remove the file to use the defaults",
-                 path, parsed.error().source().begin.line, parsed.error().description());
+    return Error(Code::kInvalidArgument,
+                 "{}:{}: {}: correct the line, or remove the file to use the defaults", path,
+                 parsed.error().source().begin.line, parsed.error().description());
   }
   return Reader(path).Read(parsed.table());
 }

@@ -19,8 +19,8 @@ struct Options {
   // Where the driver's files and the device nodes are. A grant says it itself.
   std::string driver_root = "/";
   std::string dev_root = "/";
-  // Where trees of driver files are kept, each mounted into all containers that get the same files. Empty:
-  // each container gets a mount for each file.
+  // Where trees of driver files are kept, each mounted into all containers that get the same files.
+  // Empty: each container gets a mount for each file.
   std::string driver_tree_dir{names::kDriverTreeDir};
   std::string grant_socket{names::kGrantSocket};
   Duration grant_timeout = std::chrono::seconds(10);

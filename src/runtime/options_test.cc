@@ -34,7 +34,8 @@ log = "/var/log/x.log"
 accept-visible-devices-envvar = false
 privileged-namespaces = ["gpu-operator"]
 )",
-                                       "f").value();
+                                       "f")
+                              .value();
   EXPECT_THAT(options.runtimes, ElementsAre("/opt/crun"));
   EXPECT_EQ(options.driver_root, "/run/nvidia/driver");
   EXPECT_EQ(options.dev_root, "/run/nvidia");
@@ -61,7 +62,8 @@ TEST(Options, MistakesAreToldWithFileAndLine) {
   EXPECT_THAT(message("privileged-namespaces = \"x\""), HasSubstr("a list of namespaces"));
   EXPECT_THAT(message("\nprivileged-namespaces = [\"a\", 3]"), HasSubstr("/etc/x.toml:2"));
   EXPECT_TRUE(ParseOptions("privileged-namespaces = []", "f")->privileged_namespaces.empty());
-  EXPECT_THAT(message("driver_root = \"/\"\n"), HasSubstr("/etc/x.toml:1: \"driver_root\" is no key"));
+  EXPECT_THAT(message("driver_root = \"/\"\n"),
+              HasSubstr("/etc/x.toml:1: \"driver_root\" is no key"));
   EXPECT_THAT(message("\n\nlog = [\n"), HasSubstr("/etc/x.toml:"));
   EXPECT_THAT(message("dev-root = \"relative\""), HasSubstr("absolute path"));
   EXPECT_THAT(message("grant-timeout-seconds = -1"), HasSubstr("from 0 to 600"));

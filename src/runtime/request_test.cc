@@ -70,9 +70,9 @@ TEST(Identity, OfContainerd) {
 }
 
 TEST(Identity, OfCrioAndOfASandbox) {
-  const auto identity = FindIdentity(
-      Document(R"({"annotations":{"io.kubernetes.cri-o.ContainerType":"sandbox",)"
-               R"("io.kubernetes.pod.uid":"u","io.kubernetes.container.name":"c"}})"));
+  const auto identity =
+      FindIdentity(Document(R"({"annotations":{"io.kubernetes.cri-o.ContainerType":"sandbox",)"
+                            R"("io.kubernetes.pod.uid":"u","io.kubernetes.container.name":"c"}})"));
   ASSERT_TRUE(identity);
   EXPECT_TRUE(identity->is_sandbox);
   EXPECT_EQ(identity->pod_uid, "u");
@@ -134,8 +134,10 @@ TEST(VisibleDevices, AnImageFromBeforeTheVariablesGetsEverything) {
 
 TEST(VisibleDevices, RequirementsCanBeSwitchedOff) {
   EXPECT_TRUE(
-      ReadRequirements(WithEnv({"NVIDIA_REQUIRE_X=cuda>=99", "NVIDIA_DISABLE_REQUIRE=true"})).empty());
-  EXPECT_EQ(ReadRequirements(WithEnv({"NVIDIA_REQUIRE_X=a", "NVIDIA_DISABLE_REQUIRE=0"})).size(), 1u);
+      ReadRequirements(WithEnv({"NVIDIA_REQUIRE_X=cuda>=99", "NVIDIA_DISABLE_REQUIRE=true"}))
+          .empty());
+  EXPECT_EQ(ReadRequirements(WithEnv({"NVIDIA_REQUIRE_X=a", "NVIDIA_DISABLE_REQUIRE=0"})).size(),
+            1u);
   EXPECT_TRUE(ReadRequirements(WithEnv({"NVIDIA_REQUIRE_JETPACK=csv-mounts=all"})).empty());
 }
 

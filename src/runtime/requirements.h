@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // NVIDIA_REQUIRE_*: what an image needs of driver and GPU. A value is alternatives separated by
-// spaces, each of conditions separated by commas that must all hold: "cuda>=12.4 brand=tesla,driver>=470".
-// Every variable must be satisfied, for every GPU. Pure; any thread.
+// spaces, each of conditions separated by commas that must all hold: "cuda>=12.4
+// brand=tesla,driver>=470". Every variable must be satisfied, for every GPU. Pure; any thread.
 #pragma once
 
 #include <string>

@@ -22,8 +22,9 @@ Status Check(const std::string& requirement) {
 }
 
 TEST(Requirements, EveryOperator) {
-  for (const char* holds : {"cuda>=12.4", "cuda<=12.4", "cuda=12.4", "cuda>12.3", "cuda<13.0",
-                            "cuda!=12.3", "driver>=550", "driver<551", "arch>=7.5", "brand!=titan"}) {
+  for (const char* holds :
+       {"cuda>=12.4", "cuda<=12.4", "cuda=12.4", "cuda>12.3", "cuda<13.0", "cuda!=12.3",
+        "driver>=550", "driver<551", "arch>=7.5", "brand!=titan"}) {
     EXPECT_TRUE(Check(holds).ok()) << holds;
   }
   for (const char* fails : {"cuda>=12.10", "cuda<12.4", "cuda=12", "cuda>12.4", "cuda!=12.4",
@@ -49,8 +50,8 @@ TEST(Requirements, TheErrorNamesConditionFoundValueAndGpu) {
 }
 
 TEST(Requirements, WhatCannotBeReadIsAMistakeWhereverItStands) {
-  for (const char* bad : {"cuda", "cuda>=", ">=12", "speed>=3", "brand>tesla", "cuda>=x.y",
-                          "cuda>=1 nonsense"}) {
+  for (const char* bad :
+       {"cuda", "cuda>=", ">=12", "speed>=3", "brand>tesla", "cuda>=x.y", "cuda>=1 nonsense"}) {
     EXPECT_EQ(Check(bad).code(), Code::kInvalidArgument) << bad;
   }
 }

@@ -32,7 +32,8 @@ Status EditBundle(const CommandLine& line, const Result<Options>& loaded) {
   ASSIGN_OR_RETURN(oci::ConfigDocument document,
                    oci::ConfigDocument::Load(line.bundle != nullptr ? line.bundle : ".",
                                              line.config != nullptr ? line.config : "config.json"));
-  // A damaged configuration concerns containers with GPUs alone: pods that would mend it must start.
+  // A damaged configuration concerns containers with GPUs alone: pods that would mend it must
+  // start.
   if (!loaded.ok()) return AsksForGpus(document) ? loaded.status() : Status::Ok();
   const Options& options = *loaded;
   ASSIGN_OR_RETURN(const Decision decision, Decide(document, options));
@@ -65,9 +66,9 @@ Status Run(const CommandLine& line, const Result<Options>& options, int argc, ch
   }
   // A damaged configuration must not keep anybody from stopping, probing or deleting what runs.
   static const Options kDefaults;
-  ASSIGN_OR_RETURN(const std::string path,
-                   FindLowLevelRuntime(options.ok() ? options->runtimes : kDefaults.runtimes,
-                                       ::getenv("PATH")));
+  ASSIGN_OR_RETURN(
+      const std::string path,
+      FindLowLevelRuntime(options.ok() ? options->runtimes : kDefaults.runtimes, ::getenv("PATH")));
   return Become(path, argv);
 }
 

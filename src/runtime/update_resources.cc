@@ -30,7 +30,8 @@ void ReadFromStandardInput(const char* resources, int argc, char** argv) {
 
 Result<std::string> WithoutDeviceRules(std::string_view text) {
   ASSIGN_OR_RETURN(Json resources, ParseJson(text));
-  if (!resources.is_object()) return Error(Code::kInvalidArgument, "the resources are no JSON object");
+  if (!resources.is_object())
+    return Error(Code::kInvalidArgument, "the resources are no JSON object");
   resources.Erase("devices");
   return resources.Serialize();
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The resources that `update` sets. Engines send all that they know of a container, and they do not know the
-// device rules that `create` wrote. runc leaves device rules alone; crun would set those of the engine,
-// and the container would lose its GPU. Threads: one.
+// The resources that `update` sets. Engines send all that they know of a container, and they do not
+// know the device rules that `create` wrote. runc leaves device rules alone; crun would set those
+// of the engine, and the container would lose its GPU. Threads: one.
 #pragma once
 
 #include <string>
@@ -14,8 +14,8 @@ namespace tessera::runtime {
 // The document without its device rules. INVALID_ARGUMENT: not a JSON object.
 Result<std::string> WithoutDeviceRules(std::string_view text);
 
-// Has the low-level runtime read the document `resources`, a file's name or "-", without its device rules:
-// from standard input, as argv says afterwards. `resources` points into argv. What is not
+// Has the low-level runtime read the document `resources`, a file's name or "-", without its device
+// rules: from standard input, as argv says afterwards. `resources` points into argv. What is not
 // understood reaches the low-level runtime as it is.
 Status LeaveDeviceRulesOut(const char* resources, int argc, char** argv);
 

@@ -15,8 +15,9 @@ namespace tessera::runtime {
 namespace {
 
 TEST(UpdateResources, LoseTheirDeviceRulesAndNothingElse) {
-  EXPECT_EQ(WithoutDeviceRules(R"({"devices":[{"allow":false}],"cpu":{"shares":1.50},"x":null})").value(),
-            R"({"cpu":{"shares":1.50},"x":null})");
+  EXPECT_EQ(
+      WithoutDeviceRules(R"({"devices":[{"allow":false}],"cpu":{"shares":1.50},"x":null})").value(),
+      R"({"cpu":{"shares":1.50},"x":null})");
   EXPECT_EQ(WithoutDeviceRules("{}").value(), "{}");
   for (const char* damaged : {"", "[]", "{\"devices\":"}) {
     EXPECT_FALSE(WithoutDeviceRules(damaged).ok()) << damaged;
@@ -56,13 +57,15 @@ TEST_F(LeaveOut, AFileIsReadFromStandardInputInstead) {
             R"(rt --root /r update --resources - id {"pids":{"limit":1}})");
   EXPECT_EQ(Passed({"rt", "update", "id", "--resources=" + file}),
             R"(rt update id --resources=- {"pids":{"limit":1}})");
-  EXPECT_EQ(Passed({"rt", "update", "-r", file, "id"}), R"(rt update -r - id {"pids":{"limit":1}})");
+  EXPECT_EQ(Passed({"rt", "update", "-r", file, "id"}),
+            R"(rt update -r - id {"pids":{"limit":1}})");
 }
 
 TEST_F(LeaveOut, StandardInputIsReplaced) {
   const Fd file(::open(File(R"({"devices":[1],"cpu":{}})").c_str(), O_RDONLY | O_CLOEXEC));
   ASSERT_GE(::dup2(file.get(), STDIN_FILENO), 0);
-  EXPECT_EQ(Passed({"rt", "update", "--resources=-", "id"}), R"(rt update --resources=- id {"cpu":{}})");
+  EXPECT_EQ(Passed({"rt", "update", "--resources=-", "id"}),
+            R"(rt update --resources=- id {"cpu":{}})");
 }
 
 TEST_F(LeaveOut, WhatIsNotUnderstoodIsPassedOnAsItIs) {

@@ -105,9 +105,9 @@ void Binder::GiveUp(const std::string& uid) {
 }
 
 size_t Binder::unanswered() const {
-  return static_cast<size_t>(std::count_if(
-      pending_.begin(), pending_.end(),
-      [](const auto& entry) { return entry.second.state != State::kBound; }));
+  return static_cast<size_t>(std::count_if(pending_.begin(), pending_.end(), [](const auto& entry) {
+    return entry.second.state != State::kBound;
+  }));
 }
 
 std::string Binder::Unsettled(std::string_view uid) const {

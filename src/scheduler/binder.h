@@ -2,7 +2,8 @@
 // Binds pods: takes the GPUs in the ledger, then writes node and annotations to the API server in
 // one request, and keeps or gives back the GPUs by what comes of it.
 //
-//   - Surely failed (it was never sent, the pod is gone, is another one, was bound by somebody): the GPUs are free at
+//   - Surely failed (it was never sent, the pod is gone, is another one, was bound by somebody):
+//   the GPUs are free at
 //     once.
 //   - Unclear (no answer: it may be bound): the GPUs stay taken, and nobody decides about the pod
 //     again, until the API server has said what it has.
@@ -31,8 +32,8 @@ namespace tessera::scheduler {
 class BindingApi {
  public:
   virtual ~BindingApi() = default;
-  // As kube::BindPod. `before_send` is called right before the request is sent, long after this call
-  // where it has to wait; if it is not OK, or is never called, the request was not sent.
+  // As kube::BindPod. `before_send` is called right before the request is sent, long after this
+  // call where it has to wait; if it is not OK, or is never called, the request was not sent.
   virtual kube::Operation Bind(const kube::PodBinding& binding, kube::BeforeSend before_send,
                                std::function<void(const Status&)> on_done) = 0;
   // The pod as it is now, not as a cache has it. NOT_FOUND where there is none of this name.

@@ -13,7 +13,8 @@ using namespace std::chrono_literals;
 class DrainTest : public ::testing::Test {
  protected:
   void Start() {
-    Drain(runner_, 5s, [this] { return left_; }, [this](size_t left) { said_ = left; });
+    Drain(
+        runner_, 5s, [this] { return left_; }, [this](size_t left) { said_ = left; });
   }
   FakeTaskRunner runner_;
   size_t left_ = 2;

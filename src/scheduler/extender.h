@@ -60,9 +60,9 @@ class Extender {
   // Never a node without victims: kube-scheduler drops the whole answer then.
   Victims Preempt(const PreemptionArgs& args);
   // As Binder::Bind, for a pod that asks for GPUs and a node that Filter named for it, both in this
-  // term: INVALID_ARGUMENT or FAILED_PRECONDITION else. kube-scheduler then asks anew, which it also
-  // does when another replica has begun to lead since its filter. A pod that the watch does not
-  // show yet is waited for, half a second at most.
+  // term: INVALID_ARGUMENT or FAILED_PRECONDITION else. kube-scheduler then asks anew, which it
+  // also does when another replica has begun to lead since its filter. A pod that the watch does
+  // not show yet is waited for, half a second at most.
   void Bind(const BindingArgs& args, Binder::Done done);
 
   // The feed has news of the pod.

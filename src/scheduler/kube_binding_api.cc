@@ -29,13 +29,11 @@ kube::Operation KubeEvictionApi::Evict(const std::string& ns, const std::string&
        {"metadata",
         Json::MakeObject({{"name", Json::String(name)}, {"namespace", Json::String(ns)}})},
        {"deleteOptions",
-        Json::MakeObject(
-            {{"preconditions", Json::MakeObject({{"uid", Json::String(uid)}})}})}});
-  return client_.Create({kube::kPods, name, ns, "eviction"}, body,
-                        [on_done = std::move(on_done)](const Result<Json>& answer) {
-                          on_done(answer.status());
-                        },
-                        before_send_);
+        Json::MakeObject({{"preconditions", Json::MakeObject({{"uid", Json::String(uid)}})}})}});
+  return client_.Create(
+      {kube::kPods, name, ns, "eviction"}, body,
+      [on_done = std::move(on_done)](const Result<Json>& answer) { on_done(answer.status()); },
+      before_send_);
 }
 
 }  // namespace tessera::scheduler

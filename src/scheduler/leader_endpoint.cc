@@ -66,16 +66,17 @@ struct LeaderEndpoint::Core : std::enable_shared_from_this<LeaderEndpoint::Core>
 
   // Reads the EndpointSlice, confirms the Lease, and writes over what was read.
   void Write(bool answering, Done on_done) {
-    operation = client.Get(slice, [this, answering, on_done = std::move(on_done)](Result<Json> now) {
-      const Done done = on_done;  // the operation that holds it is replaced
-      if (!now.ok() && now.status().code() != Code::kNotFound) return done(now.status());
-      std::string version;
-      if (now.ok()) version = kube::RawObject(*std::move(now)).ResourceVersion();
-      ConfirmLease([this, answering, version, done](const Status& leading) {
-        const Done then = done;
-        leading.ok() ? Replace(answering, version, then) : then(leading);
-      });
-    });
+    operation =
+        client.Get(slice, [this, answering, on_done = std::move(on_done)](Result<Json> now) {
+          const Done done = on_done;  // the operation that holds it is replaced
+          if (!now.ok() && now.status().code() != Code::kNotFound) return done(now.status());
+          std::string version;
+          if (now.ok()) version = kube::RawObject(*std::move(now)).ResourceVersion();
+          ConfirmLease([this, answering, version, done](const Status& leading) {
+            const Done then = done;
+            leading.ok() ? Replace(answering, version, then) : then(leading);
+          });
+        });
   }
 
   void ConfirmLease(Done on_done) {
@@ -98,14 +99,13 @@ struct LeaderEndpoint::Core : std::enable_shared_from_this<LeaderEndpoint::Core>
       on_done(answer.status());
     };
     const Json body = Body(answering, version);
-    operation = version.empty()
-                    ? client.Create({kube::kEndpointSlices, "", options.ns, ""}, body, written,
-                                    options.before_send)
-                    : client.Patch(slice, kube::PatchKind::kApply, body,
-                                   {.field_manager = options.service,
-                                    .force = true,
-                                    .before_send = options.before_send},
-                                   written);
+    operation = version.empty() ? client.Create({kube::kEndpointSlices, "", options.ns, ""}, body,
+                                                written, options.before_send)
+                                : client.Patch(slice, kube::PatchKind::kApply, body,
+                                               {.field_manager = options.service,
+                                                .force = true,
+                                                .before_send = options.before_send},
+                                               written);
   }
 
   void Publish() {

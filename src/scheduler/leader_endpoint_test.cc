@@ -19,17 +19,16 @@ class LeaderEndpointTest : public ::testing::Test {
  protected:
   std::unique_ptr<LeaderEndpoint> Lead(const char* ip, Duration period = std::chrono::hours(1),
                                        const char* identity = "") {
-    return std::make_unique<LeaderEndpoint>(
-        client_,
-        LeaderEndpointOptions{.ns = "ns",
-                              .service = "svc",
-                              .ip = ip,
-                              .port = 9410,
-                              .period = period,
-                              .lease_ns = "ns",
-                              .lease = "svc",
-                              .identity = identity},
-        [this](const Status& status) { trouble_ = status; });
+    return std::make_unique<LeaderEndpoint>(client_,
+                                            LeaderEndpointOptions{.ns = "ns",
+                                                                  .service = "svc",
+                                                                  .ip = ip,
+                                                                  .port = 9410,
+                                                                  .period = period,
+                                                                  .lease_ns = "ns",
+                                                                  .lease = "svc",
+                                                                  .identity = identity},
+                                            [this](const Status& status) { trouble_ = status; });
   }
   // The addresses that stand there, separated by blanks; "-" where nothing stands.
   std::string Addresses() const {
@@ -43,10 +42,10 @@ class LeaderEndpointTest : public ::testing::Test {
     return text;
   }
   void SetHolder(const char* identity) {
-    store_.Put(kLease,
-               ParseJson(fmt::format(R"({{"metadata":{{}},"spec":{{"holderIdentity":"{}"}}}})",
-                                     identity))
-                   .value());
+    store_.Put(
+        kLease,
+        ParseJson(fmt::format(R"({{"metadata":{{}},"spec":{{"holderIdentity":"{}"}}}})", identity))
+            .value());
   }
   bool Come(const std::string& addresses) {
     return runner_.RunUntil([&] { return Addresses() == addresses; });

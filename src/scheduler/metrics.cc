@@ -82,8 +82,8 @@ std::string MetricsPage(const SchedulerMetrics& metrics, const SchedulerState& s
                "Pods whose GPUs were held and that were not bound in time.", metrics.expired,
                &text);
   WriteLabelled("tessera_scheduler_feed_troubles_total",
-                "Troubles in following nodes, pods, disruption budgets and the quota.", "what", metrics.feed_troubles,
-                &text);
+                "Troubles in following nodes, pods, disruption budgets and the quota.", "what",
+                metrics.feed_troubles, &text);
   WriteLabelled("tessera_scheduler_repairs_total",
                 "Evictions of pods that were assigned a GPU of an older pod.", "result",
                 metrics.repairs, &text);

@@ -40,9 +40,9 @@ struct SchedulerState {
   bool leading = false;
   bool synced = false;
   size_t bindings_under_way = 0;
-  const ledger::ClusterLedger* ledger = nullptr;  // null while it does not lead
+  const ledger::ClusterLedger* ledger = nullptr;          // null while it does not lead
   const admission::AdmissionCounts* admission = nullptr;  // null without a webhook
-  std::optional<WallTime> caller_certificate_ends{};  // what the last caller showed
+  std::optional<WallTime> caller_certificate_ends{};      // what the last caller showed
 };
 
 std::string MetricsPage(const SchedulerMetrics& metrics, const SchedulerState& state);

@@ -45,9 +45,9 @@ void Repair::Tick() {
 }
 
 void Repair::Tell(const ledger::ClusterLedger::Overassignment& one) {
-  const std::string both = fmt::format(
-      "GPU {} of node {} is assigned to pod {} and to pod {}, which was bound later", one.gpu,
-      one.node, one.older->ask.Text(), one.excess->ask.Text());
+  const std::string both =
+      fmt::format("GPU {} of node {} is assigned to pod {} and to pod {}, which was bound later",
+                  one.gpu, one.node, one.older->ask.Text(), one.excess->ask.Text());
   const std::string what =
       one.excess->controlled
           ? "the later one is evicted, so that its controller makes it anew"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Detects GPUs that were assigned beyond what they have, and repairs it: the older binding wins, and
-// the newer pod is evicted, so that its controller makes it anew and it is scheduled again. The
+// Detects GPUs that were assigned beyond what they have, and repairs it: the older binding wins,
+// and the newer pod is evicted, so that its controller makes it anew and it is scheduled again. The
 // agent refuses the newer pod its GPU meanwhile, so no GPU is shared against its limits; without a
 // repair the pod would wait for as long as the older one runs.
 //

@@ -57,8 +57,7 @@ class RepairTest : public ::testing::Test {
   SchedulerMetrics metrics_;
   FakeEvictions api_;
   std::vector<std::string> told_;
-  std::unique_ptr<ledger::ClusterLedger> ledger_ =
-      ledger::ClusterLedger::Make({}, &clock_).value();
+  std::unique_ptr<ledger::ClusterLedger> ledger_ = ledger::ClusterLedger::Make({}, &clock_).value();
   Repair repair_{*ledger_, api_, clock_, metrics_,
                  [this](const kube::PodObject& pod, kube::EventKind, std::string_view reason,
                         const std::string& message) {

@@ -87,7 +87,9 @@ class Scheduler::Impl : private kube::LeaderElector::Delegate,
   // The options of `address`, for now.
   Result<std::optional<net::TlsOptions>> TlsAtStart() const;
   void KeepCertificates();
-  bool makes_certificates() const { return !options_.plain_http && options_.tls.certificate.empty(); }
+  bool makes_certificates() const {
+    return !options_.plain_http && options_.tls.certificate.empty();
+  }
   void NoteCaller(const net::Request& request);
   Status ServeAdmission();
   Status Elect();
@@ -120,9 +122,7 @@ class Scheduler::Impl : private kube::LeaderElector::Delegate,
   }
 
   void OnTls(const net::TlsOptions& tls) override;
-  void OnCertificateProgress(const std::string& what) override {
-    Log(Severity::kInfo, what);
-  }
+  void OnCertificateProgress(const std::string& what) override { Log(Severity::kInfo, what); }
   void OnCertificateTrouble(const Status& status) override {
     Log(Severity::kWarning, "cannot keep the extender's certificates, retrying",
         {{"error", status.ToString()}});

@@ -26,7 +26,8 @@
 namespace tessera::scheduler {
 
 // A binding that is not answered by then has failed; one that was not sent by then never is.
-//   < httpTimeout of the extender in kube-scheduler (5 s in deploy/samples): kube-scheduler gets the
+//   < httpTimeout of the extender in kube-scheduler (5 s in deploy/samples): kube-scheduler gets
+//   the
 //     error, and does not retry while the first attempt still waits to be sent.
 //   < lease_duration - renew_deadline of ElectionOptions (15 s - 10 s): what a leader sends in its
 //     last moment has ended before another replica may lead.
@@ -42,8 +43,8 @@ struct SchedulerOptions {
   ExtenderOptions extender;
   BinderOptions binder;
 
-  std::string kubeconfig;       // "": the pod's service account
-  std::string address;  // the verbs, and the status pages
+  std::string kubeconfig;  // "": the pod's service account
+  std::string address;     // the verbs, and the status pages
   // Of `address`. Without a certificate the replicas make those of both sides themselves
   // (extender_certificates.h).
   net::TlsOptions tls;
@@ -77,8 +78,8 @@ class Scheduler {
   // configuration of the API server. The server itself is waited for.
   Status Start();
   // Answers nothing new, lets bindings end, and gives the Lease back, so that another replica may
-  // lead at once. If a binding stays without an answer, the Lease is not given back: it expires, and
-  // until then no other replica gives the same GPUs away. `on_done` comes within seconds.
+  // lead at once. If a binding stays without an answer, the Lease is not given back: it expires,
+  // and until then no other replica gives the same GPUs away. `on_done` comes within seconds.
   void Stop(std::function<void()> on_done);
 
   // Where it listens, with the ports that the system chose.

@@ -26,9 +26,7 @@ class ServerTest : public ::testing::Test {
   void SetUp() override {
     d_.AddNode(GpuNode("n1", 2));
     deciding_ = {d_.extender.get(), d_.ledger.get()};
-    AddVerbs(
-        [this]() -> Result<Deciders> { return deciding_; },
-        d_.clock, d_.metrics, &router_);
+    AddVerbs([this]() -> Result<Deciders> { return deciding_; }, d_.clock, d_.metrics, &router_);
     net::HttpServer::Options options;
     options.address.host = "127.0.0.1";
     options.limits = LimitsOfVerbs(SchedulerOptions().max_request_bytes);
@@ -58,10 +56,9 @@ class ServerTest : public ::testing::Test {
     });
   }
   inline static const std::string kFilter =
-      Post("filter",
-           R"({"Pod":{"metadata":{"name":"a","uid":"u"},"spec":{"containers":[)"
-           R"({"name":"m","resources":{"limits":{"nvidia.com/gpu":"1"}}}]}},)"
-           R"("NodeNames":["n1"]})");
+      Post("filter", R"({"Pod":{"metadata":{"name":"a","uid":"u"},"spec":{"containers":[)"
+                     R"({"name":"m","resources":{"limits":{"nvidia.com/gpu":"1"}}}]}},)"
+                     R"("NodeNames":["n1"]})");
 
   testing::Decider d_;
   Deciders deciding_;

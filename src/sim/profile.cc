@@ -151,9 +151,14 @@ const std::vector<Field>& GpuFields() {
   static const std::vector<Field> fields = {
       {"name", Text(&F::name)},
       {"brand", Named(&F::brand, {{"quadro", 1}, {"tesla", 2}, {"geforce", 5}, {"nvidia", 14}})},
-      {"architecture", Named(&F::architecture, {{"maxwell", 3}, {"pascal", 4}, {"volta", 5},
-                                                {"turing", 6}, {"ampere", 7}, {"ada", 8},
-                                                {"hopper", 9}, {"blackwell", 10}})},
+      {"architecture", Named(&F::architecture, {{"maxwell", 3},
+                                                {"pascal", 4},
+                                                {"volta", 5},
+                                                {"turing", 6},
+                                                {"ampere", 7},
+                                                {"ada", 8},
+                                                {"hopper", 9},
+                                                {"blackwell", 10}})},
       {"compute_capability", SetComputeCapability},
       {"vbios", Text(&F::vbios)},
       {"part_number", Text(&F::board_part_number)},
@@ -242,7 +247,8 @@ Status SetNvLink(const Json& value, const Place& place, Profile* profile) {
   for (const auto& [key, member] : value.members()) {
     const Place at{place.file, place.field + "." + key, member.line()};
     if (key == "topology") {
-      ASSIGN_OR_RETURN(uint32_t kind, OneOf(member, at, {{"pairs", 1}, {"quads", 2}, {"nvswitch", 3}}));
+      ASSIGN_OR_RETURN(uint32_t kind,
+                       OneOf(member, at, {{"pairs", 1}, {"quads", 2}, {"nvswitch", 3}}));
       profile->topology = LinkTopology(kind);
     } else if (key == "links") {
       ASSIGN_OR_RETURN(uint64_t links, Number(member, at, 1, kMaxLinks));
@@ -258,13 +264,19 @@ Status SetPcie(const Json& value, const Place& place, Profile* profile) {
   if (!value.is_object()) return place.Wrong("wants pair, half and across");
   for (const auto& [key, member] : value.members()) {
     const Place at{place.file, place.field + "." + key, member.line()};
-    ASSIGN_OR_RETURN(uint32_t level, OneOf(member, at, {{"single", 10}, {"multiple", 20},
-                                                        {"host-bridge", 30}, {"node", 40},
-                                                        {"system", 50}}));
-    if (key == "pair") profile->pcie_pair = level;
-    else if (key == "half") profile->pcie_half = level;
-    else if (key == "across") profile->pcie_across = level;
-    else return at.Wrong("is not a field; there are pair, half, across");
+    ASSIGN_OR_RETURN(
+        uint32_t level,
+        OneOf(
+            member, at,
+            {{"single", 10}, {"multiple", 20}, {"host-bridge", 30}, {"node", 40}, {"system", 50}}));
+    if (key == "pair")
+      profile->pcie_pair = level;
+    else if (key == "half")
+      profile->pcie_half = level;
+    else if (key == "across")
+      profile->pcie_across = level;
+    else
+      return at.Wrong("is not a field; there are pair, half, across");
   }
   return {};
 }
@@ -275,7 +287,8 @@ Status SetBuses(const Json& value, const Place& place, Profile* profile) {
   for (const Json& item : value.items()) {
     const Place at{place.file, place.field, item.line()};
     ASSIGN_OR_RETURN(uint32_t bus, HexNumber(item, at, 0xFF));
-    if (std::ranges::count(profile->pci_buses, bus) != 0) return at.Wrong("{:02x} stands twice", bus);
+    if (std::ranges::count(profile->pci_buses, bus) != 0)
+      return at.Wrong("{:02x} stands twice", bus);
     profile->pci_buses.push_back(bus);
   }
   return {};
@@ -296,7 +309,8 @@ Status SetUuids(const Json& value, const Place& place, Profile* profile) {
   for (const Json& item : value.items()) {
     const Place at{place.file, place.field, item.line()};
     ASSIGN_OR_RETURN(std::string text, ScalarText(item, at));
-    if (!IsUuid(text)) return at.Wrong("\"{}\" is not like GPU-xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx", text);
+    if (!IsUuid(text))
+      return at.Wrong("\"{}\" is not like GPU-xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx", text);
     if (std::ranges::count(profile->uuids, text) != 0) return at.Wrong("{} stands twice", text);
     profile->uuids.push_back(text);
   }
@@ -305,8 +319,8 @@ Status SetUuids(const Json& value, const Place& place, Profile* profile) {
 
 const std::vector<Field>& NodeFields() {
   static const std::vector<Field> fields = {
-      {"gpus", SetGpus},        {"numa_nodes", SetNumaNodes}, {"nvlink", SetNvLink},
-      {"pcie", SetPcie},        {"pci_buses", SetBuses},      {"uuids", SetUuids},
+      {"gpus", SetGpus}, {"numa_nodes", SetNumaNodes}, {"nvlink", SetNvLink},
+      {"pcie", SetPcie}, {"pci_buses", SetBuses},      {"uuids", SetUuids},
   };
   return fields;
 }
@@ -316,7 +330,8 @@ Status SetDriverVersion(const Json& value, const Place& place, Profile* profile)
   unsigned major = 0, minor = 0, rev = 0;
   char rest = 0;
   const int parts = std::sscanf(text.c_str(), "%4u.%4u.%4u%c", &major, &minor, &rev, &rest);
-  if (parts < 2 || parts > 3 || text.size() > 20) return place.Wrong("\"{}\" is not like 550.163.01", text);
+  if (parts < 2 || parts > 3 || text.size() > 20)
+    return place.Wrong("\"{}\" is not like 550.163.01", text);
   profile->driver_version = text;
   return {};
 }
@@ -333,7 +348,8 @@ Status SetCudaVersion(const Json& value, const Place& place, Profile* profile) {
 }
 
 const std::vector<Field>& DriverFields() {
-  static const std::vector<Field> fields = {{"version", SetDriverVersion}, {"cuda", SetCudaVersion}};
+  static const std::vector<Field> fields = {{"version", SetDriverVersion},
+                                            {"cuda", SetCudaVersion}};
   return fields;
 }
 
@@ -345,7 +361,8 @@ Status ReadSection(const Json& section, const Place& place, const std::vector<Fi
     const auto field = std::ranges::find(fields, key, &Field::name);
     if (field == fields.end()) {
       std::string names;
-      for (const Field& known : fields) names += fmt::format("{}{}", names.empty() ? "" : ", ", known.name);
+      for (const Field& known : fields)
+        names += fmt::format("{}{}", names.empty() ? "" : ", ", known.name);
       return at.Wrong("is not a field; there are {}", names);
     }
     RETURN_IF_ERROR(field->set(value, at, profile));
@@ -358,13 +375,15 @@ Status CheckWhole(const Profile& profile, const Json& root, std::string_view fil
   const Place at{file, "profile", std::max(root.line(), 1)};
   const GpuFacts& gpu = profile.gpu;
   if (gpu.name[0] == '\0' || gpu.memory_bytes == 0 || gpu.cc_major == 0) {
-    return at.Wrong("gpu.name, gpu.memory_mib and gpu.compute_capability are wanted, or a base: that has them");
+    return at.Wrong(
+        "gpu.name, gpu.memory_mib and gpu.compute_capability are wanted, or a base: that has them");
   }
   if (gpu.reserved_bytes + gpu.context_bytes >= gpu.memory_bytes) {
     return at.Wrong("gpu.reserved_mib and gpu.context_mib leave nothing of gpu.memory_mib");
   }
   if (profile.links > gpu.nvlink_count) {
-    return at.Wrong("node.nvlink.links is {}, but the GPU has {} (gpu.nvlinks)", profile.links, gpu.nvlink_count);
+    return at.Wrong("node.nvlink.links is {}, but the GPU has {} (gpu.nvlinks)", profile.links,
+                    gpu.nvlink_count);
   }
   return {};
 }
@@ -399,10 +418,10 @@ Status ReadDriver(const Json& section, const Place& place, Profile* profile) {
 // Like those of the built-in ones, which are the names of files.
 Status CheckName(std::string_view name, const Place& place) {
   if (name.size() >= sizeof(StateFile::profile)) return place.Wrong("is too long");
-  const bool good = !name.empty() && std::isalnum(uint8_t(name[0])) != 0 &&
-                    std::ranges::all_of(name, [](char c) {
-                      return std::isalnum(uint8_t(c)) != 0 || c == '-' || c == '_' || c == '.';
-                    });
+  const bool good =
+      !name.empty() && std::isalnum(uint8_t(name[0])) != 0 && std::ranges::all_of(name, [](char c) {
+        return std::isalnum(uint8_t(c)) != 0 || c == '-' || c == '_' || c == '.';
+      });
   if (good) return {};
   return place.Wrong("wants letters, digits, \"-\", \"_\" and \".\", a letter or digit first");
 }
@@ -462,8 +481,8 @@ Result<std::string> ProfileText(std::string_view name) {
     if (profile.name == name) return std::string(profile.text);
     names += fmt::format("{}{}", names.empty() ? "" : ", ", profile.name);
   }
-  return Error(Code::kNotFound, "no profile \"{}\"; there are {}; or give a file that ends in .yaml",
-               name, names);
+  return Error(Code::kNotFound,
+               "no profile \"{}\"; there are {}; or give a file that ends in .yaml", name, names);
 }
 
 std::vector<std::string> ProfileNames() {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a simulated node is made of: one model of GPU, how many, how they are linked and where they
-// are plugged in. Read from YAML (see profiles/ for examples, README.md for the fields). Not for the
-// state of a node that runs; MakeState makes its beginning.
+// are plugged in. Read from YAML (see profiles/ for examples, README.md for the fields). Not for
+// the state of a node that runs; MakeState makes its beginning.
 //
 // Errors name file, line and field: "my.yaml:7: gpu.memory_mib: 0 is not in 64..1048576".
 // Threads: values. For simgpu and tests; not linked into the libraries.
@@ -52,9 +52,9 @@ Result<Profile> ParseProfile(std::string_view text, std::string_view file);
 Result<std::string> ProfileText(std::string_view name);
 std::vector<std::string> ProfileNames();
 
-// The state of a fresh node. UUIDs follow from `node_name`, profile and index where the profile does
-// not give them, so that nodes differ and the same node comes back the same. INVALID_ARGUMENT where
-// the lists of the profile are too short, or its links more than the GPU has.
+// The state of a fresh node. UUIDs follow from `node_name`, profile and index where the profile
+// does not give them, so that nodes differ and the same node comes back the same. INVALID_ARGUMENT
+// where the lists of the profile are too short, or its links more than the GPU has.
 Result<std::unique_ptr<StateFile>> MakeState(const Profile& profile, std::string_view node_name);
 
 }  // namespace tessera::sim

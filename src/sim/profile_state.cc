@@ -87,9 +87,11 @@ Status Link(const Profile& profile, StateFile* state) {
   for (const LinkPair& pair : pairs) {
     if (pair.a >= profile.gpus || pair.b >= profile.gpus) continue;  // fewer GPUs were asked for
     if (!Connect(state, pair.a, pair.b, pair.links)) {
-      return Error(Code::kInvalidArgument,
-                   "profile {}: node.nvlink: {} links between GPUs {} and {} are more than the {} of "
-                   "gpu.nvlinks", profile.name, pair.links, pair.a, pair.b, all);
+      return Error(
+          Code::kInvalidArgument,
+          "profile {}: node.nvlink: {} links between GPUs {} and {} are more than the {} of "
+          "gpu.nvlinks",
+          profile.name, pair.links, pair.a, pair.b, all);
     }
   }
   for (uint32_t gpu = 0; gpu < profile.gpus && profile.topology == LinkTopology::kNvSwitch; ++gpu) {

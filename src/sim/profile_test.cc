@@ -7,22 +7,25 @@
 #include <cstring>
 #include <set>
 
-#include "src/formats/json.h"
 #include "src/base/file.h"
+#include "src/formats/json.h"
 
 namespace tessera::sim {
 namespace {
 
-using ::testing::HasSubstr;
 using ::testing::Contains;
+using ::testing::HasSubstr;
 
 // The node of the recorded answers: 8 x A100-SXM4-40GB with given UUIDs.
 std::string OracleNode(const std::string& nvlink) {
-  std::string text = "base: a100-sxm4-40gb\nname: oracle\nnode:\n  gpus: 8\n  numa_nodes: 2\n"
-                     "  pci_buses: [07, 0f, 47, 4e, 87, 90, b7, bd]\n"
-                     "  pcie: {pair: single, half: host-bridge, across: system}\n"
-                     "  nvlink: " + nvlink + "\n  uuids:\n";
-  for (int i = 0; i < 8; ++i) text += fmt::format("    - GPU-12345678-1234-1234-1234-12345678000{}\n", i);
+  std::string text =
+      "base: a100-sxm4-40gb\nname: oracle\nnode:\n  gpus: 8\n  numa_nodes: 2\n"
+      "  pci_buses: [07, 0f, 47, 4e, 87, 90, b7, bd]\n"
+      "  pcie: {pair: single, half: host-bridge, across: system}\n"
+      "  nvlink: " +
+      nvlink + "\n  uuids:\n";
+  for (int i = 0; i < 8; ++i)
+    text += fmt::format("    - GPU-12345678-1234-1234-1234-12345678000{}\n", i);
   return text;
 }
 
@@ -77,7 +80,8 @@ TEST(ProfileTest, TheCudaVersionFollowsFromTheDriverVersion) {
   EXPECT_EQ(cuda("{cuda: 12.6, version: 535.309.01}"), 12060u) << "a profile may say otherwise";
   EXPECT_EQ(cuda("{cuda: 12.6}"), 12060u);
   EXPECT_THAT(ErrorOf("base: t4\ndriver: {version: 700.10}\n"),
-              HasSubstr("my.yaml:2: driver.version: the CUDA version of driver 700 is unknown: give driver.cuda"));
+              HasSubstr("my.yaml:2: driver.version: the CUDA version of driver 700 is unknown: "
+                        "give driver.cuda"));
 }
 
 TEST(ProfileTest, UuidsFollowFromNodeAndIndex) {
@@ -114,19 +118,25 @@ TEST(ProfileTest, DescribesTheNodesOfTheRecordedAnswers) {
 
 TEST(ProfileTest, NamesThatAreNoNamesOrSpanLinesAreRefused) {
   for (const char* name : {"\"a\\nb\"", "a/b", "../x", "\"\"", "a b", "-x"}) {
-    EXPECT_THAT(ErrorOf(fmt::format("base: t4\nname: {}\n", name)), HasSubstr("my.yaml:2: name: wants"))
+    EXPECT_THAT(ErrorOf(fmt::format("base: t4\nname: {}\n", name)),
+                HasSubstr("my.yaml:2: name: wants"))
         << name;
   }
-  EXPECT_THAT(ErrorOf("base: t4\ngpu:\n  name: \"a\\nb\"\n"), HasSubstr("gpu.name: wants one line"));
+  EXPECT_THAT(ErrorOf("base: t4\ngpu:\n  name: \"a\\nb\"\n"),
+              HasSubstr("gpu.name: wants one line"));
   EXPECT_TRUE(ParseProfile("base: t4\nname: My_node-2.0\n", "my.yaml").ok());
 }
 
 TEST(ProfileTest, ErrorsNameFileLineAndField) {
-  EXPECT_THAT(ErrorOf("base: t4\ngpu:\n  memory_mib: 0\n"), HasSubstr("my.yaml:3: gpu.memory_mib: 0"));
-  EXPECT_THAT(ErrorOf("base: t4\ngpu:\n  memory: 5\n"), HasSubstr("my.yaml:3: gpu.memory: is not a field"));
+  EXPECT_THAT(ErrorOf("base: t4\ngpu:\n  memory_mib: 0\n"),
+              HasSubstr("my.yaml:3: gpu.memory_mib: 0"));
+  EXPECT_THAT(ErrorOf("base: t4\ngpu:\n  memory: 5\n"),
+              HasSubstr("my.yaml:3: gpu.memory: is not a field"));
   EXPECT_THAT(ErrorOf("base: t5\n"), HasSubstr("my.yaml:1: base: no profile \"t5\"; there are"));
-  EXPECT_THAT(ErrorOf("base: t4\nnode:\n  gpus: 17\n"), HasSubstr("my.yaml:3: node.gpus: 17 is not in 1..16"));
-  EXPECT_THAT(ErrorOf("base: t4\nnode:\n  pci_buses:\n    - 07\n    - 07\n"), HasSubstr("my.yaml:5"));
+  EXPECT_THAT(ErrorOf("base: t4\nnode:\n  gpus: 17\n"),
+              HasSubstr("my.yaml:3: node.gpus: 17 is not in 1..16"));
+  EXPECT_THAT(ErrorOf("base: t4\nnode:\n  pci_buses:\n    - 07\n    - 07\n"),
+              HasSubstr("my.yaml:5"));
   EXPECT_THAT(ErrorOf("base: t4\nnode:\n  uuids: [GPU-1]\n"), HasSubstr("GPU-1"));
   EXPECT_THAT(ErrorOf("base: a100-sxm4-40gb\nnode:\n  nvlink: [0-1]\n"), HasSubstr("0-1:12"));
   EXPECT_THAT(ErrorOf("base: a100-sxm4-40gb\nnode:\n  nvlink: [\"0-1:12\", \"0-2:1\"]\n"),

@@ -32,8 +32,8 @@ uint64_t BusyBefore(uint64_t total, uint64_t until, uint64_t at) {
   return total > to_come ? total - to_come : 0;
 }
 
-// The descriptor of a `slots` file: the same for all that ask in this process, and never closed (see
-// state.h). A descriptor keeps its inode, so device and inode name the file as long as we do.
+// The descriptor of a `slots` file: the same for all that ask in this process, and never closed
+// (see state.h). A descriptor keeps its inode, so device and inode name the file as long as we do.
 int SharedSlotsFd(const std::string& path) {
   struct Known {
     dev_t device;

@@ -3,8 +3,8 @@
 // simgpu map one file (state_layout.h) and so always agree. This is the only code that reads or
 // writes it concurrently. Not for the rules of CUDA or NVML.
 //
-// It is linked into libraries that are loaded into other people's programs: libc only, no exception,
-// no thread, no log, no signal handler. Functions return 0 or an errno.
+// It is linked into libraries that are loaded into other people's programs: libc only, no
+// exception, no thread, no log, no signal handler. Functions return 0 or an errno.
 //
 // Who is alive. The folder also holds the file `slots`. A process that uses a GPU holds a POSIX
 // record lock on the byte of its slot; the kernel drops it at the process's end, SIGKILL included,
@@ -19,7 +19,8 @@
 // could disagree with it. Check and charge happen under a record lock for each GPU, so that a crash
 // at any instruction frees it and leaves totals right.
 //
-// Threads: all functions may be called from any thread. Ownership: the mapping goes with the object.
+// Threads: all functions may be called from any thread. Ownership: the mapping goes with the
+// object.
 #pragma once
 
 #include <cstdint>
@@ -58,8 +59,8 @@ struct EventView {
 
 class State {
  public:
-  // The folder of the state for the library or program that holds `address`: $SIMGPU_STATE_DIR, else
-  // <A>/run/simgpu below the first ancestor A of its file that has one. "" if there is none.
+  // The folder of the state for the library or program that holds `address`: $SIMGPU_STATE_DIR,
+  // else <A>/run/simgpu below the first ancestor A of its file that has one. "" if there is none.
   static std::string FindDir(const void* address);
 
   State() = default;
@@ -95,8 +96,8 @@ class State {
   // The same while no process can charge more, so never more than the GPU really held at one
   // instant. Processes that charge wait meanwhile.
   uint64_t UsedBytesAtOnce(uint32_t gpu);
-  // Fills at most `capacity` of `views` with the live processes that have a context or memory on the
-  // GPU; returns how many there are. Cost: one system call for each.
+  // Fills at most `capacity` of `views` with the live processes that have a context or memory on
+  // the GPU; returns how many there are. Cost: one system call for each.
   uint32_t Processes(uint32_t gpu, ProcessView* views, uint32_t capacity);
   // Busy in the last second: the turns that processes had. Memory utilisation is half of it.
   Load Utilization(uint32_t gpu);
@@ -118,16 +119,17 @@ class State {
   // Events (XID, ECC). A listener remembers `last` = event_count() when it registers, then waits.
   uint64_t event_count() const { return file_->event_count.load(); }
   void PostEvent(uint32_t gpu, uint64_t type, uint64_t data);
-  // Blocks until there is an event after `*last`, gives it and moves `*last` on. False: `timeout_ms`
-  // passed without (0: does not wait). Events that the ring has lost are skipped.
+  // Blocks until there is an event after `*last`, gives it and moves `*last` on. False:
+  // `timeout_ms` passed without (0: does not wait). Events that the ring has lost are skipped.
   bool WaitEvent(uint64_t* last, uint32_t timeout_ms, EventView* event);
 
   // Injected failures. At the entry of every NVML call: 0, or the nvmlReturn_t to answer at once.
   // Where the call is to hang it blocks until the fault is cleared, then gives 0.
   // `gpu` is kAllGpus for calls without a device. Costs one load when nothing is injected.
   uint32_t CheckFault(const char* function, int32_t gpu) {
-    return file_->active_faults.load(std::memory_order_relaxed) == 0 ? 0
-                                                                     : SlowCheckFault(function, gpu);
+    return file_->active_faults.load(std::memory_order_relaxed) == 0
+               ? 0
+               : SlowCheckFault(function, gpu);
   }
   // ENOSPC when the table is full, EINVAL for a name that is too long.
   int AddFault(const char* function, int32_t gpu, uint32_t result, bool hang, uint64_t after,

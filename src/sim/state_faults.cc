@@ -63,8 +63,7 @@ int State::AddFault(const char* function, int32_t gpu, uint32_t result, bool han
 
 void State::ClearFaults(const char* function, int32_t gpu) {
   for (Fault& fault : file_->faults) {
-    if (function != nullptr &&
-        (strcmp(fault.function, function) != 0 || fault.gpu.load() != gpu)) {
+    if (function != nullptr && (strcmp(fault.function, function) != 0 || fault.gpu.load() != gpu)) {
       continue;
     }
     uint32_t active = 1;

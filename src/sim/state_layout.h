@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the simulated driver keeps in the file <driver root>/run/simgpu/state, byte for byte. All
 // processes of a node map it, in whatever pid and mount namespace they are, so it holds no pointer
-// and nothing that a crash can leave half done: every word that is written after creation stands for
-// itself and is written in one store. For behaviour see state.h.
+// and nothing that a crash can leave half done: every word that is written after creation stands
+// for itself and is written in one store. For behaviour see state.h.
 //
 // Facts (GpuFacts) never change after `simgpu create`. Zero means "none" unless said otherwise.
 #pragma once
@@ -51,7 +51,7 @@ struct GpuFacts {
   char board_part_number[32];
   char board_id_text[32];
   char inforom_image[16], inforom_oem[16], inforom_ecc[16];  // versions; empty: has none
-  uint32_t minor;  // of /dev/nvidia<minor>
+  uint32_t minor;                                            // of /dev/nvidia<minor>
   uint32_t brand;
   uint32_t architecture;
   uint32_t cc_major, cc_minor;
@@ -65,36 +65,36 @@ struct GpuFacts {
   uint32_t max_mig_devices;
   uint32_t ecc_enabled;
   uint32_t display_mode;
-  uint32_t row_banks;         // banks of memory with spare rows; 0: pages are retired instead
+  uint32_t row_banks;  // banks of memory with spare rows; 0: pages are retired instead
 
   PciAddress pci;
-  uint32_t pci_device_id;     // device << 16 | vendor, as in nvmlPciInfo_t
+  uint32_t pci_device_id;  // device << 16 | vendor, as in nvmlPciInfo_t
   uint32_t pci_subsystem_id;
-  uint32_t pci_class;         // 0x030200 (3D controller) or 0x030000 (VGA)
+  uint32_t pci_class;  // 0x030200 (3D controller) or 0x030000 (VGA)
   uint32_t pcie_gen_max, pcie_width_max;
-  int32_t numa_node;          // -1: none
+  int32_t numa_node;  // -1: none
 
-  uint64_t memory_bytes;      // NVML's total
-  uint64_t reserved_bytes;    // of them the driver's; CUDA's total is without
-  uint64_t context_bytes;     // one context of one process
+  uint64_t memory_bytes;    // NVML's total
+  uint64_t reserved_bytes;  // of them the driver's; CUDA's total is without
+  uint64_t context_bytes;   // one context of one process
   uint64_t bar1_bytes;
   uint64_t memory_bytes_per_second;
 
-  uint32_t clock_graphics_max, clock_sm_max, clock_mem_max, clock_video_max;    // MHz
+  uint32_t clock_graphics_max, clock_sm_max, clock_mem_max, clock_video_max;  // MHz
   uint32_t clock_graphics_idle, clock_sm_idle, clock_mem_idle, clock_video_idle;
   uint32_t power_limit_mw, power_min_mw, power_max_mw, power_idle_mw;
   uint32_t temperature_idle_c, temperature_slowdown_c, temperature_shutdown_c;
   uint32_t temperature_memory_max_c;
 
   uint32_t nvlink_version;
-  uint32_t nvlink_mbps;       // one link, one direction
-  uint32_t nvlink_count;      // links that the chip has
+  uint32_t nvlink_mbps;   // one link, one direction
+  uint32_t nvlink_count;  // links that the chip has
   uint32_t pad;
   NvLink links[kMaxLinks];
   // nvmlGpuTopologyLevel_t to each GPU of the node: 10 one switch … 50 across sockets; 0 to itself.
   uint32_t pcie_level[kMaxGpus];
 
-  uint32_t fabric_state;      // 0 not supported, 3 completed
+  uint32_t fabric_state;  // 0 not supported, 3 completed
   uint32_t fabric_clique;
   uint8_t fabric_cluster[16];
 };
@@ -108,14 +108,14 @@ struct BusyMark {
 
 // How a GPU is. Whoever maps the file may read; only simgpu and the two libraries write.
 struct GpuLive {
-  AtomicU32 lost;              // fallen off the bus
-  AtomicU32 recovery_action;   // NVML field 230: 0 none, 1 reset, 2 reboot, 3 drain
-  AtomicU32 poison_epoch;      // contexts made under an older epoch are dead, with poison_result
-  AtomicU32 poison_result;     // CUresult
-  AtomicU32 temperature_c;     // overrides; kDerived: derive from load
+  AtomicU32 lost;             // fallen off the bus
+  AtomicU32 recovery_action;  // NVML field 230: 0 none, 1 reset, 2 reboot, 3 drain
+  AtomicU32 poison_epoch;     // contexts made under an older epoch are dead, with poison_result
+  AtomicU32 poison_result;    // CUresult
+  AtomicU32 temperature_c;    // overrides; kDerived: derive from load
   AtomicU32 memory_temperature_c;
   AtomicU32 power_mw;
-  AtomicU32 utilization_gpu;   // percent
+  AtomicU32 utilization_gpu;  // percent
   AtomicU32 utilization_memory;
   AtomicU32 compute_mode;
   AtomicU32 persistence_mode;
@@ -133,8 +133,8 @@ struct GpuLive {
   AtomicU64 ecc_corrected_aggregate, ecc_uncorrected_aggregate;
   AtomicU64 remapped_corrected, remapped_uncorrected, remapped_pending, remapped_failed;
   AtomicU64 retired_corrected, retired_uncorrected;  // pages
-  // CLOCK_MONOTONIC since when heat or power holds the clocks down, 0: it does not; and for how long
-  // it did before.
+  // CLOCK_MONOTONIC since when heat or power holds the clocks down, 0: it does not; and for how
+  // long it did before.
   AtomicU64 hot_since_ns, hot_before_ns;
   AtomicU64 capped_since_ns, capped_before_ns;
   AtomicU64 pcie_replays;
@@ -144,8 +144,8 @@ struct GpuLive {
   AtomicU32 turn_owner;        // slot + 1 of the process that has the last turn; 0: none yet
   AtomicU64 quantum_start_ns;  // since when the owner has had the GPU without a pause
   AtomicU64 busy_ns;           // the sum of all turns
-  AtomicU64 busy_until_ns;     // CLOCK_MONOTONIC: the end of the last turn, which may be in the future
-  AtomicU64 busy_mark_count;   // ever written; the ring holds the last kBusyMarks
+  AtomicU64 busy_until_ns;  // CLOCK_MONOTONIC: the end of the last turn, which may be in the future
+  AtomicU64 busy_mark_count;  // ever written; the ring holds the last kBusyMarks
   BusyMark busy_marks[kBusyMarks];
 };
 inline constexpr uint32_t kDerived = 0xFFFFFFFF;
@@ -159,12 +159,12 @@ struct KeptTurn {
 // What one process holds and wants of one GPU.
 struct SlotGpu {
   // Written by the process itself.
-  AtomicU64 bytes;      // contexts included
+  AtomicU64 bytes;  // contexts included
   AtomicU32 contexts;
   uint32_t pad;
-  AtomicU64 wanted_ns;  // GPU time, ever; what exceeds `given_ns` waits for a turn
-  AtomicU64 since_ns;   // CLOCK_MONOTONIC: since when it waits
-  AtomicU64 turns_read; // of `turn_count`
+  AtomicU64 wanted_ns;   // GPU time, ever; what exceeds `given_ns` waits for a turn
+  AtomicU64 since_ns;    // CLOCK_MONOTONIC: since when it waits
+  AtomicU64 turns_read;  // of `turn_count`
   // Written by who holds GpuLive::turn_lock.
   AtomicU64 given_ns;    // the sum of its turns
   AtomicU64 turn_count;  // turns ever; the ring holds the last kKeptTurns
@@ -191,14 +191,14 @@ struct Event {
 
 // An injected failure of NVML calls.
 struct Fault {
-  AtomicU32 active;    // written last
-  AtomicI32 gpu;       // kAllGpus
-  AtomicU32 result;    // nvmlReturn_t
-  AtomicU32 hang;      // 1: the call does not return before the fault is cleared
-  AtomicU64 after;     // calls that still go well
-  AtomicU64 times;     // calls that it hits; 0: for ever
-  AtomicU64 calls;     // matching calls so far
-  char function[64];   // "nvmlDeviceGetMemoryInfo"; "*": every one
+  AtomicU32 active;   // written last
+  AtomicI32 gpu;      // kAllGpus
+  AtomicU32 result;   // nvmlReturn_t
+  AtomicU32 hang;     // 1: the call does not return before the fault is cleared
+  AtomicU64 after;    // calls that still go well
+  AtomicU64 times;    // calls that it hits; 0: for ever
+  AtomicU64 calls;    // matching calls so far
+  char function[64];  // "nvmlDeviceGetMemoryInfo"; "*": every one
 };
 
 struct Counter {
@@ -211,21 +211,21 @@ struct Counter {
 struct StateFile {
   uint64_t magic;
   uint32_t version;
-  uint32_t size;               // sizeof(StateFile)
-  AtomicU64 generation;        // the driver was loaded anew
-  uint64_t created_ns;         // CLOCK_REALTIME
+  uint32_t size;         // sizeof(StateFile)
+  AtomicU64 generation;  // the driver was loaded anew
+  uint64_t created_ns;   // CLOCK_REALTIME
   char node_name[64];
   char profile[64];
-  char driver_version[32];     // "550.163.01"
-  char nvml_version[32];       // "12.550.163.01"
-  uint32_t cuda_version;       // 12040
+  char driver_version[32];  // "550.163.01"
+  char nvml_version[32];    // "12.550.163.01"
+  uint32_t cuda_version;    // 12040
   uint32_t gpu_count;
 
-  AtomicU32 event_signal;      // futex: grows with each event
-  AtomicU32 fault_signal;      // futex: grows when faults change
+  AtomicU32 event_signal;  // futex: grows with each event
+  AtomicU32 fault_signal;  // futex: grows when faults change
   AtomicU32 active_faults;
-  AtomicU32 slots_used;        // slots at and above were never claimed
-  AtomicU64 event_count;       // events ever; the ring holds the last kMaxEvents
+  AtomicU32 slots_used;   // slots at and above were never claimed
+  AtomicU64 event_count;  // events ever; the ring holds the last kMaxEvents
 
   GpuFacts facts[kMaxGpus];
   GpuLive live[kMaxGpus];

@@ -138,7 +138,10 @@ TEST_F(StateTest, OpeningTheStateAgainDoesNotFreeTheSlot) {
   ProcessSlot slot;
   ASSERT_EQ(slot.Claim(&state_), 0);
   ASSERT_EQ(slot.Charge(0, kMiB), 0);
-  { State other; ASSERT_EQ(other.Open(folder_.path()), 0); }
+  {
+    State other;
+    ASSERT_EQ(other.Open(folder_.path()), 0);
+  }
   EXPECT_EQ(state_.UsedBytes(0), kMiB);
 }
 

@@ -144,7 +144,8 @@ int main(int argc, char** argv) {
   const int64_t asked = argc > 1 ? tessera::ParseInt(argv[1]).value_or(0) : 1000;
   if (argc > 2 || asked < 1 || asked > 1'000'000) {
     const bool help = argc == 2 && std::string_view(argv[1]) == "--help";
-    fmt::print(help ? stdout : stderr, "usage: allocate_bench [calls of each kind, 1 to 1000000 (1000)]\n");
+    fmt::print(help ? stdout : stderr,
+               "usage: allocate_bench [calls of each kind, 1 to 1000000 (1000)]\n");
     return help ? 0 : 2;
   }
   const int count = static_cast<int>(asked);

@@ -2,8 +2,8 @@
 // How long a person waits for `tessera` on a large cluster: an API server without faults that holds
 // 5,000 nodes of 8 GPUs and 20,000 pods with GPUs, in protobuf and with what objects usually carry,
 // and the program as a person starts it. Prints for each command wall time, processor time and
-// memory of the program alone. The server's own work is in the wall time. The server is a process of
-// its own, because the kernel counts the memory of the process that forks as the program's.
+// memory of the program alone. The server's own work is in the wall time. The server is a process
+// of its own, because the kernel counts the memory of the process that forks as the program's.
 //   cli_bench PATH_OF_TESSERA [nodes, 5000] [pods, 20000] [runs, 5]
 #include <fcntl.h>
 #include <signal.h>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What it costs to take a list of pods in: the same 20,000 pods as JSON and as protobuf, in pages of
-// 500, decoded into what placement needs and kept in a map as an informer does. Each encoding runs in
-// a process of its own, so that the memory is its own.
+// What it costs to take a list of pods in: the same 20,000 pods as JSON and as protobuf, in pages
+// of 500, decoded into what placement needs and kept in a map as an informer does. Each encoding
+// runs in a process of its own, so that the memory is its own.
 //   decode_bench [pods, 20000]
 #include <sys/wait.h>
 #include <unistd.h>
@@ -43,9 +43,10 @@ std::string Page(Encoding encoding, Random& random, int first, std::vector<size_
 }
 
 void Measure(Encoding encoding, int pods) {
-  const Keep keep{.label = [](std::string_view) { return false; },
-                  .annotation = [](std::string_view key) { return key.starts_with("tessera.dev/"); },
-                  .resource = [](std::string_view key) { return key.find('/') != key.npos; }};
+  const Keep keep{
+      .label = [](std::string_view) { return false; },
+      .annotation = [](std::string_view key) { return key.starts_with("tessera.dev/"); },
+      .resource = [](std::string_view key) { return key.find('/') != key.npos; }};
   Random random(1);
   std::unordered_map<std::string, PodObject> store;
   const double before = MemoryMiB();

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A libcuda that does nothing, for limiter_bench: one GPU, one context, and a new address for each allocation.
+// A libcuda that does nothing, for limiter_bench: one GPU, one context, and a new address for each
+// allocation.
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
@@ -19,16 +20,21 @@ int cuMemAlloc_v2(uint64_t* pointer, size_t bytes) {
   return 0;
 }
 int cuMemFree_v2(uint64_t pointer) { return (void)pointer, 0; }
-int cuMemGetInfo_v2(size_t* free_bytes, size_t* total) { return *free_bytes = *total = (size_t)1 << 50, 0; }
-int cuGetProcAddress_v2(const char* symbol, void** function, int version, uint64_t flags, int* status) {
+int cuMemGetInfo_v2(size_t* free_bytes, size_t* total) {
+  return *free_bytes = *total = (size_t)1 << 50, 0;
+}
+int cuGetProcAddress_v2(const char* symbol, void** function, int version, uint64_t flags,
+                        int* status) {
   (void)symbol, (void)version, (void)flags;
   if (status != NULL) *status = 0;
   *function = (void*)&cuMemAlloc_v2;
   return 0;
 }
-int cuLaunchKernel(void* function, unsigned x, unsigned y, unsigned z, unsigned block_x, unsigned block_y, unsigned block_z,
-                   unsigned shared, void* stream, void** parameters, void** extra) {
-  (void)function, (void)x, (void)y, (void)z, (void)block_x, (void)block_y, (void)block_z, (void)shared, (void)stream;
+int cuLaunchKernel(void* function, unsigned x, unsigned y, unsigned z, unsigned block_x,
+                   unsigned block_y, unsigned block_z, unsigned shared, void* stream,
+                   void** parameters, void** extra) {
+  (void)function, (void)x, (void)y, (void)z, (void)block_x, (void)block_y, (void)block_z,
+      (void)shared, (void)stream;
   (void)parameters, (void)extra;
   return 0;
 }

@@ -170,10 +170,11 @@ void MeasureMasks(int count, int questions) {
     scores.micros.push_back(MicrosSince(middle));
     if (std::popcount(chosen) != size || best < groups.ScoreOf(chosen)) std::abort();
   }
-  std::printf("by mask, %d GPUs: choice p50 %.2f us, p99 %.2f us, max %.2f us; "
-              "best score p50 %.2f us, p99 %.2f us, max %.2f us\n",
-              count, choices.At(0.5), choices.At(0.99), choices.At(1), scores.At(0.5),
-              scores.At(0.99), scores.At(1));
+  std::printf(
+      "by mask, %d GPUs: choice p50 %.2f us, p99 %.2f us, max %.2f us; "
+      "best score p50 %.2f us, p99 %.2f us, max %.2f us\n",
+      count, choices.At(0.5), choices.At(0.99), choices.At(1), scores.At(0.5), scores.At(0.99),
+      scores.At(1));
 }
 
 // A cluster of 5,000 nodes of 8 GPUs of three kinds: making the groups, and the best pair of all.
@@ -189,9 +190,10 @@ void MeasureCluster() {
   const auto asked = Clock::now();
   int best = 0;
   for (const auto& node : nodes) best = std::max(best, node->BestScore(random() & 0xff, 2));
-  std::printf("%d nodes of 8 GPUs: %zu tables, found in %.2f ms; best pair of all in %.2f ms (%d "
-              "points)\n",
-              kNodes, cache.size(), made / 1000, MicrosSince(asked) / 1000, best);
+  std::printf(
+      "%d nodes of 8 GPUs: %zu tables, found in %.2f ms; best pair of all in %.2f ms (%d "
+      "points)\n",
+      kNodes, cache.size(), made / 1000, MicrosSince(asked) / 1000, best);
 }
 
 int Main(int argc, char** argv) {
@@ -212,11 +214,13 @@ int Main(int argc, char** argv) {
   for (const int count : {8, 16}) {
     Times all;
     Worst worst;
-    for (const auto& [name, make] : kTopologies) Measure(name, make(count), questions, &all, &worst);
-    std::printf("%d GPUs, all topologies and sizes: p50 %.1f us, p99 %.1f us, max %.1f us\n"
-                "%d GPUs, worst of all: p50 %.1f us (%s), p99 %.1f us (%s)\n\n",
-                count, all.At(0.5), all.At(0.99), all.At(1), count, worst.p50,
-                worst.where_p50.c_str(), worst.p99, worst.where_p99.c_str());
+    for (const auto& [name, make] : kTopologies)
+      Measure(name, make(count), questions, &all, &worst);
+    std::printf(
+        "%d GPUs, all topologies and sizes: p50 %.1f us, p99 %.1f us, max %.1f us\n"
+        "%d GPUs, worst of all: p50 %.1f us (%s), p99 %.1f us (%s)\n\n",
+        count, all.At(0.5), all.At(0.99), all.At(1), count, worst.p50, worst.where_p50.c_str(),
+        worst.p99, worst.where_p99.c_str());
   }
   for (const int count : {8, 16}) MeasureMasks(count, questions);
   MeasureCluster();

@@ -5,14 +5,14 @@
 //   runtime_bench [--runc PATH] [--ours PATH] [--pairs N]      ($TMPDIR, default /dev/shm)
 //
 // Ours is by default the tessera-runtime that lies beside this program.
-// Needs root, and a low-level runtime. Prints median and 90th percentile in milliseconds, the medians of
-// the differences of the pairs, in wall time and in CPU time, and the largest resident set of our process
-// before it becomes runc. "runc's part" runs bare runc on the bundle that we edited. A second table is
-// about our own part alone: in front of a low-level runtime that does nothing, wall and CPU time that we
-// add, and, by stepping through it, what we do until we become that runtime. "null" is a static program
-// that only becomes another.
-// This program is also the container's init (--pause), what exec runs there (--true), that low-level
-// runtime (--root), and the null program (--become).
+// Needs root, and a low-level runtime. Prints median and 90th percentile in milliseconds, the
+// medians of the differences of the pairs, in wall time and in CPU time, and the largest resident
+// set of our process before it becomes runc. "runc's part" runs bare runc on the bundle that we
+// edited. A second table is about our own part alone: in front of a low-level runtime that does
+// nothing, wall and CPU time that we add, and, by stepping through it, what we do until we become
+// that runtime. "null" is a static program that only becomes another. This program is also the
+// container's init (--pause), what exec runs there (--true), that low-level runtime (--root), and
+// the null program (--become).
 #include <sched.h>
 #include <sys/mount.h>
 #include <sys/resource.h>
@@ -44,10 +44,18 @@ using Steady = std::chrono::steady_clock;
 constexpr const char* kConfigVariable = "TESSERA_RUNTIME_CONFIG";
 
 // The libraries and programs of a real driver for "compute,utility".
-const std::vector<std::string> kLibraries = {
-    "cuda",        "cudadebugger",    "nvidia-opencl",   "nvidia-gpucomp",
-    "nvidia-ml",   "nvidia-cfg",      "nvidia-nscq",     "nvidia-ptxjitcompiler",
-    "nvidia-nvvm", "nvidia-allocator", "nvidia-pkcs11-openssl3", "nvidia-tileiras"};
+const std::vector<std::string> kLibraries = {"cuda",
+                                             "cudadebugger",
+                                             "nvidia-opencl",
+                                             "nvidia-gpucomp",
+                                             "nvidia-ml",
+                                             "nvidia-cfg",
+                                             "nvidia-nscq",
+                                             "nvidia-ptxjitcompiler",
+                                             "nvidia-nvvm",
+                                             "nvidia-allocator",
+                                             "nvidia-pkcs11-openssl3",
+                                             "nvidia-tileiras"};
 const std::vector<std::string> kBinaries = {"nvidia-smi", "nvidia-debugdump", "nvidia-persistenced",
                                             "nvidia-cuda-mps-control", "nvidia-cuda-mps-server"};
 
@@ -134,7 +142,9 @@ double Percentile(std::vector<double> values, double part) {
 std::string ConfigText(bool gpu) {
   const std::string env = gpu ? R"(,"NVIDIA_VISIBLE_DEVICES=0")" : "";
   return R"({"ociVersion":"1.0.2","process":{"user":{"uid":0,"gid":0},"args":["/init","--pause"],)"
-         R"("env":["PATH=/bin")" + env + R"(],"cwd":"/"},"root":{"path":"rootfs","readonly":true},)"
+         R"("env":["PATH=/bin")" +
+         env +
+         R"(],"cwd":"/"},"root":{"path":"rootfs","readonly":true},)"
          R"("mounts":[{"destination":"/proc","type":"proc","source":"proc"},)"
          R"({"destination":"/dev","type":"tmpfs","source":"tmpfs","options":["nosuid","mode=755"]}],)"
          R"("linux":{"resources":{"devices":[{"allow":false,"access":"rwm"}]},)"
@@ -176,8 +186,7 @@ class Bench {
     Compare("exec", [&](bool ours) { return Run(Command(ours, {"exec", id, "/init", "--true"})); });
     Compare("kill (signal 0)", [&](bool ours) { return Run(Command(ours, {"kill", id, "0"})); });
     MeasureOurPart();
-    const Sample explain =
-        Run({setup_.ours, "explain", "--bundle", setup_.folder + "/bundle"});
+    const Sample explain = Run({setup_.ours, "explain", "--bundle", setup_.folder + "/bundle"});
     std::printf("resident set of our process, GPU decided: %ld KiB\n", explain.rss_kib);
   }
 
@@ -283,12 +292,13 @@ class Bench {
       ours.push_back((ours_first ? first : second).ms);
       theirs.push_back((ours_first ? second : first).ms);
       added.push_back(ours.back() - theirs.back());
-      const double cpu_us = ours_first ? first.cpu_us - second.cpu_us : second.cpu_us - first.cpu_us;
+      const double cpu_us =
+          ours_first ? first.cpu_us - second.cpu_us : second.cpu_us - first.cpu_us;
       added_cpu.push_back(cpu_us / 1000);
     }
-    std::printf("%-22s %10.2f %10.2f %10.2f %10.2f %+12.2f %+12.2f\n", name, Percentile(theirs, 0.5),
-                Percentile(ours, 0.5), Percentile(theirs, 0.9), Percentile(ours, 0.9),
-                Percentile(added, 0.5), Percentile(added_cpu, 0.5));
+    std::printf("%-22s %10.2f %10.2f %10.2f %10.2f %+12.2f %+12.2f\n", name,
+                Percentile(theirs, 0.5), Percentile(ours, 0.5), Percentile(theirs, 0.9),
+                Percentile(ours, 0.9), Percentile(added, 0.5), Percentile(added_cpu, 0.5));
     std::fflush(stdout);
   }
 
@@ -329,8 +339,8 @@ std::optional<Setup> ReadArguments(int argc, char** argv) {
 }
 
 void CheckSetup(Setup* setup) {
-  for (auto& [option, path] : {std::pair<const char*, std::string*>{"--runc", &setup->runc},
-                               {"--ours", &setup->ours}}) {
+  for (auto& [option, path] :
+       {std::pair<const char*, std::string*>{"--runc", &setup->runc}, {"--ours", &setup->ours}}) {
     if (::access(path->c_str(), X_OK) != 0) {
       Die(fmt::format("there is no program {}: name one with {}", *path, option));
     }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the simulated driver costs a program that uses it: the size of each library, how long loading
-// and initialising it take in a fresh process, how many of the functions that it exports answer, and
-// what the look-ups of a CUDA runtime that starts take.
+// What the simulated driver costs a program that uses it: the size of each library, how long
+// loading and initialising it take in a fresh process, how many of the functions that it exports
+// answer, and what the look-ups of a CUDA runtime that starts take.
 //   sim_bench [processes, 200]
 #include <dlfcn.h>
 #include <elf.h>
@@ -166,9 +166,10 @@ int main(int argc, char** argv) {
   }
   const tessera::sim::testing::SimNode node({.profile = "a100-sxm4-80gb", .gpus = 8});
   const int count = static_cast<int>(processes);
-  fmt::print("| library | size | dlopen / init, p50 of {} processes | functions that answer, of those "
-             "exported |\n|---|---|---|---|\n",
-             count);
+  fmt::print(
+      "| library | size | dlopen / init, p50 of {} processes | functions that answer, of those "
+      "exported |\n|---|---|---|---|\n",
+      count);
   std::fflush(stdout);
   const std::string cuda = node.library("libcuda.so.1"), nvml = node.library("libnvidia-ml.so.1");
   bool ok = tessera::Measure(cuda, "cuInit", true, count);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Counts what a program does by stepping through it: figures that no other work on the machine changes.
-// Slow, some microseconds for each instruction. Threads: one.
+// Counts what a program does by stepping through it: figures that no other work on the machine
+// changes. Slow, some microseconds for each instruction. Threads: one.
 #pragma once
 
 #include <optional>
@@ -15,8 +15,8 @@ struct StepCount {
   long cpuids = 0;  // each leaves a virtual machine, which costs microseconds
 };
 
-// From the start of `argv[0]`, a path, until it becomes another program or ends. Nothing where the machine
-// is no x86-64, or where it cannot be traced.
+// From the start of `argv[0]`, a path, until it becomes another program or ends. Nothing where the
+// machine is no x86-64, or where it cannot be traced.
 std::optional<StepCount> CountSteps(const std::vector<std::string>& argv);
 
 }  // namespace tessera

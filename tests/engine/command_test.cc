@@ -47,7 +47,7 @@ TEST_F(CommandTest, InstallsItselfAndConfiguresAnEmptyHost) {
   ASSERT_EQ(result.exit_code, 0) << result.err;
   EXPECT_EQ(ReadFile(dir_.path() + "/opt/tessera/bin/tessera-runtime").value_or("a"),
             ReadFile(program_).value_or("b"));
-  struct stat info{};
+  struct stat info {};
   ASSERT_EQ(::stat((dir_.path() + "/opt/tessera/bin/tessera-runtime").c_str(), &info), 0);
   EXPECT_EQ(info.st_mode & 07777, 0755u);
   EXPECT_THAT(Text("/etc/tessera/runtime.toml"), HasSubstr("driver-root = \"/run/nvidia/driver\""));
@@ -118,9 +118,9 @@ TEST_F(CommandTest, UndoUnmountsTheTreesOfTheLastEngine) {
 }
 
 TEST_F(CommandTest, UnderstandsNvidiasNames) {
-  const auto result =
-      Run({"--runtime=docker", "--nvidia-runtime-name=gpu", "--nvidia-runtime-path=nvidia-container-runtime",
-           "--nvidia-set-as-default", "--cdi.enabled", "--dry-run"});
+  const auto result = Run({"--runtime=docker", "--nvidia-runtime-name=gpu",
+                           "--nvidia-runtime-path=nvidia-container-runtime",
+                           "--nvidia-set-as-default", "--cdi.enabled", "--dry-run"});
   ASSERT_EQ(result.exit_code, 0) << result.err;
   EXPECT_THAT(result.out, HasSubstr("+    \"default-runtime\": \"gpu\""));
   EXPECT_THAT(result.out, HasSubstr("+            \"path\": \"nvidia-container-runtime\""));
@@ -143,7 +143,8 @@ TEST_F(CommandTest, RefusesARuntimePathThatTheEngineCouldNotFollow) {
   }
   // Only Docker looks a bare name up.
   for (const std::string engine : {"containerd", "crio"}) {
-    EXPECT_NE(Run({"--engine=" + engine, "--runtime-path=tessera-runtime", "--dry-run"}).exit_code, 0);
+    EXPECT_NE(Run({"--engine=" + engine, "--runtime-path=tessera-runtime", "--dry-run"}).exit_code,
+              0);
   }
   EXPECT_NE(Run({"--engine=docker", "--runtime-path=tessera-runtime", "--install"}).exit_code, 0);
   EXPECT_NE(Run({"--engine=docker", "--runtime-path="}).exit_code, 0);
@@ -167,7 +168,8 @@ TEST_F(CommandTest, RefusesWrongFlags) {
   for (const char* other : {"--undo", "--install", "--dry-run"}) {
     EXPECT_NE(Run({"--engine=docker", "--guard", other}).exit_code, 0) << other;
   }
-  EXPECT_THAT(Run({"--engine=docker", "--undo", "--config=daemon.json"}).err, HasSubstr("absolute"));
+  EXPECT_THAT(Run({"--engine=docker", "--undo", "--config=daemon.json"}).err,
+              HasSubstr("absolute"));
   EXPECT_EQ(Run({"--help"}).exit_code, 0);
 }
 

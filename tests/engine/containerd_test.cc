@@ -45,7 +45,7 @@ class Supervisor {
     if (pid_ != 0) return;
     ::prctl(PR_SET_PDEATHSIG, SIGTERM);
     static volatile pid_t child = 0;
-    struct sigaction action{};
+    struct sigaction action {};
     action.sa_handler = [](int) {
       if (child > 0) ::kill(child, SIGKILL);
       ::_exit(0);
@@ -112,9 +112,7 @@ state = "{}"
   static constexpr char kPrivateV2[] =
       "[plugins.\"io.containerd.nri.v1.nri\"]\n  disable = true\n"
       "[plugins.\"io.containerd.internal.v1.opt\"]\n  path = \"{}\"\n";
-  std::string PrivatePlugins() const {
-    return fmt::format(fmt::runtime(kPrivateV2), Path("opt"));
-  }
+  std::string PrivatePlugins() const { return fmt::format(fmt::runtime(kPrivateV2), Path("opt")); }
 
   void Start(const std::string& config) {
     ASSERT_TRUE(WriteFileAtomically(options_.wanted.config, config, 0644).ok());
@@ -186,15 +184,15 @@ INSTANTIATE_TEST_SUITE_P(Engines, ContainerdTest, ::testing::Values("2", "1.7"),
 TEST_P(ContainerdTest, AVersion3FileGetsADropInAndServesTheRuntime) {
   if (Is17()) GTEST_SKIP() << "containerd 1.7 does not know version 3";
   ExpectConfigures(Preamble("version = 3\n") + PrivatePlugins() +
-                       "[plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes.runc]\n"
-                       "  runtime_type = 'io.containerd.runc.v2'  # as ever\n"
-                       "  options = { SystemdCgroup = false }\n");
+                   "[plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes.runc]\n"
+                   "  runtime_type = 'io.containerd.runc.v2'  # as ever\n"
+                   "  options = { SystemdCgroup = false }\n");
 }
 
 TEST_P(ContainerdTest, AVersion2FileGetsADropInOfItsOwnVersion) {
   ExpectConfigures(Preamble("version = 2\n") + PrivatePlugins() +
-                       "[plugins.\"io.containerd.grpc.v1.cri\".containerd.runtimes.runc]\n"
-                       "  runtime_type = \"io.containerd.runc.v2\"\n");
+                   "[plugins.\"io.containerd.grpc.v1.cri\".containerd.runtimes.runc]\n"
+                   "  runtime_type = \"io.containerd.runc.v2\"\n");
 }
 
 TEST_P(ContainerdTest, AFileWithoutVersionIsServedToo) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Container engines that tests run but do not install: those that the test cluster built, and Debian's
-// packages, unpacked into $TESSERA_CACHE.
+// Container engines that tests run but do not install: those that the test cluster built, and
+// Debian's packages, unpacked into $TESSERA_CACHE.
 #pragma once
 
 #include <unistd.h>
@@ -29,7 +29,8 @@ inline std::string BuiltPart(const std::string& part, const std::string& program
   return "";
 }
 
-// The folder with containerd, ctr and the shim that the test cluster uses, else the host's; "" for none.
+// The folder with containerd, ctr and the shim that the test cluster uses, else the host's; "" for
+// none.
 inline std::string BuiltContainerd() {
   const std::string built = BuiltPart("containerd", "ctr");
   if (!built.empty()) return built;
@@ -41,7 +42,8 @@ inline std::string BuiltContainerd() {
   return "";
 }
 
-// "docker" (with the containerd that it starts) or "containerd-1.7"; their folder, or the reason why not.
+// "docker" (with the containerd that it starts) or "containerd-1.7"; their folder, or the reason
+// why not.
 inline Result<std::string> DebianEngine(const std::string& fetch_debs, const std::string& name) {
   const std::string dir = JoinPath(EngineCache(), "engine-packages");
   ASSIGN_OR_RETURN(const SubprocessResult fetched,

@@ -95,13 +95,13 @@ class SimulatedDriverTest : public ::testing::Test {
   }
   void Start() {
     OnRunner([this] {
-      inventory_ = std::make_unique<Inventory>(
-          &runner_, std::make_shared<NvmlLibraryLoader>(root()), caller_.get(), options_,
-          [this](InventorySnapshot snapshot) {
-            std::lock_guard lock(mutex_);
-            latest_ = std::move(snapshot);
-            changed_.notify_all();
-          });
+      inventory_ =
+          std::make_unique<Inventory>(&runner_, std::make_shared<NvmlLibraryLoader>(root()),
+                                      caller_.get(), options_, [this](InventorySnapshot snapshot) {
+                                        std::lock_guard lock(mutex_);
+                                        latest_ = std::move(snapshot);
+                                        changed_.notify_all();
+                                      });
       inventory_->Start();
     });
   }
@@ -112,19 +112,18 @@ class SimulatedDriverTest : public ::testing::Test {
     OnRunner([&] {
       reader = std::make_unique<ProcessReader>(
           &runner_, std::make_shared<NvmlLibraryLoader>(root()), caller_.get());
-      reader->Read([&](const std::shared_ptr<const ProcessReport>& report) {
-        read.set_value(*report);
-      });
+      reader->Read(
+          [&](const std::shared_ptr<const ProcessReport>& report) { read.set_value(*report); });
     });
     ProcessReport report = read.get_future().get();
     OnRunner([&] { reader.reset(); });
     return report;
   }
 
-  // Waits for a snapshot that fulfils `condition`, which looks at snapshot_, and does `meanwhile` now and
-  // then; false after half a minute.
-  bool RunUntil(const std::function<bool()>& condition,
-                const std::function<void()>& meanwhile = [] {}) {
+  // Waits for a snapshot that fulfils `condition`, which looks at snapshot_, and does `meanwhile`
+  // now and then; false after half a minute.
+  bool RunUntil(
+      const std::function<bool()>& condition, const std::function<void()>& meanwhile = [] {}) {
     std::unique_lock lock(mutex_);
     for (int round = 0; round < 300; ++round) {
       const bool fulfilled = changed_.wait_for(lock, milliseconds(100), [&] {
@@ -227,7 +226,8 @@ TEST_F(SimulatedDriverTest, SaysWhereThereIsNoDriverToTellProcesses) {
 TEST_F(SimulatedDriverTest, ADriverThatComesLaterIsFound) {
   Start();
   ASSERT_TRUE(RunUntil([this] { return !snapshot_->problem.empty(); }));
-  EXPECT_THAT(snapshot_->problem, ::testing::HasSubstr("install the NVIDIA driver, or name its root"));
+  EXPECT_THAT(snapshot_->problem,
+              ::testing::HasSubstr("install the NVIDIA driver, or name its root"));
   CreateDriver();
   EXPECT_TRUE(RunUntilHealthy(kGpus)) << Describe();
 }
@@ -249,9 +249,8 @@ TEST_F(SimulatedDriverTest, AnXidIsSeenAndItsGpuRecoversAfterTheReset) {
   ASSERT_TRUE(RunUntilHealthy(kGpus));
   // What happens before a GPU's events are registered is not recorded: report it until it is seen.
   // The driver may be seen to ask for a reset before the XID is heard.
-  ASSERT_TRUE(RunUntil(
-      [this] { return ReasonOf(2).starts_with("XID 95: Uncontained ECC error"); },
-      [this] { sim::InjectXid(&state(), 2, 95); }))
+  ASSERT_TRUE(RunUntil([this] { return ReasonOf(2).starts_with("XID 95: Uncontained ECC error"); },
+                       [this] { sim::InjectXid(&state(), 2, 95); }))
       << Describe();
   EXPECT_EQ(snapshot_->healthy_count(), kGpus - 1);
   // Until each report has been heard, and the driver was seen to ask for a reset: only then is what
@@ -310,18 +309,16 @@ struct CallCase {
   bool shows;
 };
 constexpr CallCase kCallsOfOneGpu[] = {
-    {NvmlCall::kHandleByIndex, true},   {NvmlCall::kUuid, true},
-    {NvmlCall::kMinorNumber, true},     {NvmlCall::kName, true},
-    {NvmlCall::kPciInfo, true},         {NvmlCall::kMemoryInfo, true},
-    {NvmlCall::kComputeCapability, true},
-    {NvmlCall::kRecoveryAction, false}, {NvmlCall::kCommonAncestor, false},
-    {NvmlCall::kNvLinkState, false},    {NvmlCall::kNvLinkRemoteType, false},
-    {NvmlCall::kNvLinkRemotePciInfo, false},
-    {NvmlCall::kSupportedEvents, true}, {NvmlCall::kRegisterEvents, true},
+    {NvmlCall::kHandleByIndex, true},     {NvmlCall::kUuid, true},
+    {NvmlCall::kMinorNumber, true},       {NvmlCall::kName, true},
+    {NvmlCall::kPciInfo, true},           {NvmlCall::kMemoryInfo, true},
+    {NvmlCall::kComputeCapability, true}, {NvmlCall::kRecoveryAction, false},
+    {NvmlCall::kCommonAncestor, false},   {NvmlCall::kNvLinkState, false},
+    {NvmlCall::kNvLinkRemoteType, false}, {NvmlCall::kNvLinkRemotePciInfo, false},
+    {NvmlCall::kSupportedEvents, true},   {NvmlCall::kRegisterEvents, true},
 };
 
-class FaultOnOneGpu : public SimulatedDriverTest,
-                      public ::testing::WithParamInterface<CallCase> {
+class FaultOnOneGpu : public SimulatedDriverTest, public ::testing::WithParamInterface<CallCase> {
  protected:
   void Try(int gpu, uint32_t result, bool hang) {
     const std::string call(NvmlCallName(GetParam().call));

@@ -77,8 +77,8 @@ void ContainerFixture::TearDown() {
 }
 
 void ContainerFixture::MakeImage() {
-  for (const char* dir : {"bin", "etc", "proc", "sys", "dev", "run", "tmp", "lib64",
-                          "lib/x86_64-linux-gnu"}) {
+  for (const char* dir :
+       {"bin", "etc", "proc", "sys", "dev", "run", "tmp", "lib64", "lib/x86_64-linux-gnu"}) {
     fs::create_directories(JoinPath(rootfs(), dir));
   }
   fs::copy(TESSERA_PROBE, rootfs() + "/bin/probe");
@@ -89,8 +89,9 @@ void ContainerFixture::MakeImage() {
 
 void ContainerFixture::AddLinkerCache() {
   fs::create_directories(rootfs() + "/etc/ld.so.conf.d");
-  ASSERT_TRUE(WriteFileAtomically(rootfs() + "/etc/ld.so.conf", "include /etc/ld.so.conf.d/*.conf\n",
-                                  0644).ok());
+  ASSERT_TRUE(
+      WriteFileAtomically(rootfs() + "/etc/ld.so.conf", "include /etc/ld.so.conf.d/*.conf\n", 0644)
+          .ok());
   const auto made = RunProgram({"/sbin/ldconfig", "-r", rootfs()}, std::chrono::seconds(30));
   ASSERT_TRUE(made.ok() && made->exit_code == 0);
 }
@@ -144,8 +145,8 @@ SubprocessResult ContainerFixture::Run() {
 
 SubprocessResult ContainerFixture::RunAsItIs() {
   const std::string id = fmt::format("tessera-test-{}-{}", ::getpid(), ++count_);
-  SubprocessResult result = RunTessera(
-      {"--log", log(), "--log-format", "json", "run", "--bundle", bundle(), id});
+  SubprocessResult result =
+      RunTessera({"--log", log(), "--log-format", "json", "run", "--bundle", bundle(), id});
   RunTessera({"delete", "-f", id});
   return result;
 }
@@ -153,8 +154,14 @@ SubprocessResult ContainerFixture::RunAsItIs() {
 SubprocessResult ContainerFixture::RunTessera(const std::vector<std::string>& arguments) {
   std::vector<std::string> argv;
   if (NeedsV1Cgroups(GetParam())) {
-    argv = {"/usr/bin/unshare", "--mount", "--propagation", "private", "/bin/sh", "-c",
-            "umount -l /sys/fs/cgroup/unified && exec \"$@\"", "sh"};
+    argv = {"/usr/bin/unshare",
+            "--mount",
+            "--propagation",
+            "private",
+            "/bin/sh",
+            "-c",
+            "umount -l /sys/fs/cgroup/unified && exec \"$@\"",
+            "sh"};
   }
   argv.insert(argv.end(), {TESSERA_RUNTIME_PROGRAM, "--root", path("state")});
   argv.insert(argv.end(), arguments.begin(), arguments.end());

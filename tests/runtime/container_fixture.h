@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A bundle with a small image made of this machine's own libc, a driver without a GPU behind it, and
-// the real runc or crun to run it with. Everything goes with the test.
+// A bundle with a small image made of this machine's own libc, a driver without a GPU behind it,
+// and the real runc or crun to run it with. Everything goes with the test.
 #pragma once
 
 #include <gtest/gtest.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Engines of Kubernetes, each in namespaces of its own: configured, used through the kubelet's interface,
-// and put back. cri-run stands in for the kubelet, OneAnswer for the agent.
+// Engines of Kubernetes, each in namespaces of its own: configured, used through the kubelet's
+// interface, and put back. cri-run stands in for the kubelet, OneAnswer for the agent.
 #include <gmock/gmock.h>
 
 #include <filesystem>
@@ -47,25 +47,25 @@ class Cri : public EngineFixture {
                                   : "[plugins.\"io.containerd.grpc.v1.cri\"]\n"
                                     "  restrict_oom_score_adj = true\n  sandbox_image = \"{}\"\n"),
         kImage);
-    return {
-        "containerd", programs,
-        fmt::format("version = {1}\nroot = \"{0}\"\nstate = \"/run/containerd\"\n"
-                    "disabled_plugins = [\"io.containerd.nri.v1.nri\"]\n"
-                    "[grpc]\naddress = \"/run/containerd/containerd.sock\"\n"
-                    "[plugins.\"io.containerd.internal.v1.opt\"]\n  path = \"{0}/opt\"\n"
-                    "{2}",
-                    path("containerd"), version, cri),
-        "/run/containerd/containerd.sock",
-        "while :; do containerd --config etc/config.toml >>engine.log 2>&1; sleep 0.1; done",
-        "ctr -a /run/containerd/containerd.sock -n k8s.io images import probe.tar"};
+    return {"containerd",
+            programs,
+            fmt::format("version = {1}\nroot = \"{0}\"\nstate = \"/run/containerd\"\n"
+                        "disabled_plugins = [\"io.containerd.nri.v1.nri\"]\n"
+                        "[grpc]\naddress = \"/run/containerd/containerd.sock\"\n"
+                        "[plugins.\"io.containerd.internal.v1.opt\"]\n  path = \"{0}/opt\"\n"
+                        "{2}",
+                        path("containerd"), version, cri),
+            "/run/containerd/containerd.sock",
+            "while :; do containerd --config etc/config.toml >>engine.log 2>&1; sleep 0.1; done",
+            "ctr -a /run/containerd/containerd.sock -n k8s.io images import probe.tar"};
   }
 
   CriEngine Crio(const std::string& programs) const {
     const std::string policy = "{\"default\": [{\"type\": \"insecureAcceptAnything\"}]}";
     EXPECT_TRUE(WriteFileAtomically(path("policy.json"), policy, 0644).ok());
-    return {
-        "crio", programs,
-        fmt::format(R"([crio]
+    return {"crio",
+            programs,
+            fmt::format(R"([crio]
 root = "{0}/storage"
 runroot = "/run/storage"
 storage_driver = "vfs"
@@ -96,13 +96,13 @@ plugin_dirs = ["{0}/cni"]
 [crio.nri]
 enable_nri = false
 )",
-                    path(""), programs, kImage),
-        "/run/crio/crio.sock",
-        "while :; do crio --config etc/config.toml --config-dir etc/conf.d >>engine.log 2>&1; "
-        "sleep 0.1; done",
-        fmt::format("podman --root {0}/storage --runroot /run/storage --tmpdir /run/libpod "
-                    "--storage-driver vfs load --quiet --input probe.tar",
-                    path(""))};
+                        path(""), programs, kImage),
+            "/run/crio/crio.sock",
+            "while :; do crio --config etc/config.toml --config-dir etc/conf.d >>engine.log 2>&1; "
+            "sleep 0.1; done",
+            fmt::format("podman --root {0}/storage --runroot /run/storage --tmpdir /run/libpod "
+                        "--storage-driver vfs load --quiet --input probe.tar",
+                        path(""))};
   }
 
   SubprocessResult ConfigureRunUndo(const CriEngine& engine) {
@@ -208,12 +208,14 @@ TEST_P(Cri, Containerd17IsConfiguredGivesTheGrantAndIsPutBack) {
 TEST_P(Cri, CrioIsConfiguredGivesTheGrantAndIsPutBack) {
   const std::string built = BuiltPart("crio", "crio");
   if (built.empty()) {
-    GTEST_SKIP() << "no CRI-O: its build takes four to five CPU minutes; scripts/check --long does it";
+    GTEST_SKIP()
+        << "no CRI-O: its build takes four to five CPU minutes; scripts/check --long does it";
   }
   if (!PathExists("/usr/bin/conmon")) GTEST_SKIP() << "CRI-O needs conmon";
   // SIGHUP would not do, and nothing says that its supervisor starts it again after SIGTERM.
-  EXPECT_THAT(ExpectConfiguredUsedAndPutBack(Crio(built)),
-              AllOf(HasSubstr("crio uses a new runtime only after a restart"), HasSubstr("auto: 78\n")));
+  EXPECT_THAT(
+      ExpectConfiguredUsedAndPutBack(Crio(built)),
+      AllOf(HasSubstr("crio uses a new runtime only after a restart"), HasSubstr("auto: 78\n")));
 }
 
 }  // namespace

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Verbs that make no container, in front of a low-level runtime that says how it was called. They must end
-// the same whether the program decides before or after the C library is set up.
+// Verbs that make no container, in front of a low-level runtime that says how it was called. They
+// must end the same whether the program decides before or after the C library is set up.
 #include <gmock/gmock.h>
 #include <unistd.h>
 
@@ -25,7 +25,8 @@ class EarlyStart : public ::testing::Test {
     path_variable_ = ::getenv("PATH");
     MakeRuntime("first/runc");
     MakeRuntime("second/runc");
-    ::setenv("PATH", (path("empty") + ":relative:" + path("first") + ":" + path("second")).c_str(), 1);
+    ::setenv("PATH", (path("empty") + ":relative:" + path("first") + ":" + path("second")).c_str(),
+             1);
     WriteConfig("driver-root = \"/\"\n");
     ::setenv("TESSERA_RUNTIME_CONFIG", path("runtime.toml").c_str(), 1);
   }
@@ -72,7 +73,8 @@ TEST_F(EarlyStart, APlainVerbBecomesTheFirstRuntimeOfPath) {
 
 TEST_F(EarlyStart, APlainVerbCostsLittle) {
   for (const std::vector<std::string>& verb :
-       {std::vector<std::string>{"state", "x"}, {"delete", "--force", "x"},
+       {std::vector<std::string>{"state", "x"},
+        {"delete", "--force", "x"},
         {"--log", path("bundle/log.json"), "exec", "--process", path("process"), "x"}}) {
     std::vector<std::string> argv = {TESSERA_RUNTIME_PROGRAM};
     argv.insert(argv.end(), verb.begin(), verb.end());

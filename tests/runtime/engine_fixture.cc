@@ -15,9 +15,8 @@ void EngineFixture::SetUp() {
   if (IsSkipped()) return;
   cgroup_ = fmt::format("tessera-engine-{}", ::getpid());
   // Engines do not hand on their environment.
-  const std::string wrapper = fmt::format(
-      "#!/bin/sh\nTESSERA_RUNTIME_CONFIG={} exec {} \"$@\"\n", path("runtime.toml"),
-      TESSERA_RUNTIME_PROGRAM);
+  const std::string wrapper = fmt::format("#!/bin/sh\nTESSERA_RUNTIME_CONFIG={} exec {} \"$@\"\n",
+                                          path("runtime.toml"), TESSERA_RUNTIME_PROGRAM);
   ASSERT_TRUE(WriteFileAtomically(path("runtime"), wrapper, 0755).ok());
 }
 
@@ -31,12 +30,12 @@ void EngineFixture::TearDown() {
 }
 
 SubprocessResult EngineFixture::Shell(const std::string& script) {
-  const auto result = RunProgram(
-      {"/usr/bin/unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc",
-       "--propagation", "private", "/bin/sh", "-c",
-       "mount -t tmpfs tmpfs /run && mount -t tmpfs tmpfs /dev/shm && cd " + path("") + " && " +
-           script},
-      std::chrono::seconds(50));
+  const auto result =
+      RunProgram({"/usr/bin/unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc",
+                  "--propagation", "private", "/bin/sh", "-c",
+                  "mount -t tmpfs tmpfs /run && mount -t tmpfs tmpfs /dev/shm && cd " + path("") +
+                      " && " + script},
+                 std::chrono::seconds(50));
   EXPECT_TRUE(result.ok()) << result.status().message();
   return result.ok() ? *result : SubprocessResult{};
 }

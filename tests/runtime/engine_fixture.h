@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs a container engine in namespaces of its own, so that its processes and mounts end with the test, and
-// its containers below one cgroup, which is removed.
+// Runs a container engine in namespaces of its own, so that its processes and mounts end with the
+// test, and its containers below one cgroup, which is removed.
 #pragma once
 
 #include <filesystem>
@@ -15,8 +15,8 @@ class EngineFixture : public ContainerFixture {
   void SetUp() override;
   void TearDown() override;
 
-  // Runs the script in the test's folder. Process 1 of the namespace ends with the shell, and all others
-  // with it.
+  // Runs the script in the test's folder. Process 1 of the namespace ends with the shell, and all
+  // others with it.
   SubprocessResult Shell(const std::string& script);
 
   // A name below every hierarchy's root.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Engines without Kubernetes in front of tessera-runtime: ctr with a containerd of its own, dockerd and
-// podman.
+// Engines without Kubernetes in front of tessera-runtime: ctr with a containerd of its own, dockerd
+// and podman.
 #include <gmock/gmock.h>
 
 #include <filesystem>
@@ -141,11 +141,11 @@ TEST_P(Engine, CtrGivesTheGpuAskedForAndNoneOtherwise) {
 TEST_P(Engine, FindsALowLevelRuntimeOfCriosPackages) {
   const std::string settings = "runtimes = [\"runc-of-crio\"]\n";
   ASSERT_TRUE(WriteFileAtomically(path("crio.toml"), settings, 0644).ok());
-  const SubprocessResult result = Shell(fmt::format(
-      "mount -t tmpfs tmpfs /usr/libexec && mkdir /usr/libexec/crio && "
-      "cp $(command -v runc) /usr/libexec/crio/runc-of-crio && "
-      "TESSERA_RUNTIME_CONFIG=$PWD/crio.toml {} --version",
-      TESSERA_RUNTIME_PROGRAM));
+  const SubprocessResult result =
+      Shell(fmt::format("mount -t tmpfs tmpfs /usr/libexec && mkdir /usr/libexec/crio && "
+                        "cp $(command -v runc) /usr/libexec/crio/runc-of-crio && "
+                        "TESSERA_RUNTIME_CONFIG=$PWD/crio.toml {} --version",
+                        TESSERA_RUNTIME_PROGRAM));
   EXPECT_EQ(result.exit_code, 0) << result.err;
   EXPECT_THAT(result.out, HasSubstr("version"));
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A real containerd that does not come back with our configuration, while the whole container that
-// changed it is killed. The guard is in another container of the same containerd, as in the DaemonSet.
+// changed it is killed. The guard is in another container of the same containerd, as in the
+// DaemonSet.
 #include <gmock/gmock.h>
 
 #include <filesystem>
@@ -29,8 +30,8 @@ class EngineGuard : public EngineFixture {
     EngineFixture::SetUp();
     if (IsSkipped()) return;
     fs::create_directories(path("etc"));
-    for (const char* folder : {"host/etc/containerd", "host/etc/tessera", "host/opt/tessera",
-                               "host/run/containerd"}) {
+    for (const char* folder :
+         {"host/etc/containerd", "host/etc/tessera", "host/opt/tessera", "host/run/containerd"}) {
       fs::create_directories(JoinPath(rootfs(), folder));
     }
     fs::copy_file(TESSERA_RUNTIME_PROGRAM, rootfs() + "/tessera-runtime");

@@ -113,7 +113,8 @@ TEST_P(HostileImage, WithAFifoOrGarbageAsLinkerCacheIsGivenLibrariesByTheEnviron
   ASSERT_EQ(::mkfifo(cache.c_str(), 0644), 0);
   EXPECT_THAT(Run().out, HasSubstr("env LD_LIBRARY_PATH=/dev/tessera/lib\n"));
   fs::remove(cache);
-  ASSERT_TRUE(WriteFileAtomically(cache, "glibc-ld.so.cache1.1" + std::string(28, '\xff'), 0644).ok());
+  ASSERT_TRUE(
+      WriteFileAtomically(cache, "glibc-ld.so.cache1.1" + std::string(28, '\xff'), 0644).ok());
   EXPECT_THAT(Run().out, HasSubstr("env LD_LIBRARY_PATH=/dev/tessera/lib\n"));
 }
 

@@ -43,22 +43,26 @@ TEST_P(KubernetesContainer, WithoutATokenGetsNothingWhateverItsEnvironmentSays) 
   EXPECT_THAT(result.out, HasSubstr("nvidia-smi missing"));
 }
 
-// As containerd writes it for a privileged container: any device, and nodes of all that the host has.
+// As containerd writes it for a privileged container: any device, and nodes of all that the host
+// has.
 void MakePrivileged(Json* config) {
   Json* linux_part = config->Find("linux");
-  linux_part->Find("resources")->Set(
-      "devices", ParseJson(R"([{"allow":false,"access":"rwm"},{"allow":true,"access":"rwm"}])").value());
+  linux_part->Find("resources")
+      ->Set("devices",
+            ParseJson(R"([{"allow":false,"access":"rwm"},{"allow":true,"access":"rwm"}])").value());
   linux_part->Set("devices", ParseJson(R"([
       {"path":"/dev/nvidia0","type":"c","major":195,"minor":0,"fileMode":438,"uid":0,"gid":0},
       {"path":"/dev/nvidia1","type":"c","major":195,"minor":1,"fileMode":438,"uid":0,"gid":0},
-      {"path":"/dev/fuse","type":"c","major":10,"minor":229,"fileMode":438,"uid":0,"gid":0}])").value());
+      {"path":"/dev/fuse","type":"c","major":10,"minor":229,"fileMode":438,"uid":0,"gid":0}])")
+                                 .value());
 }
 
 TEST_P(KubernetesContainer, APrivilegedOneCanOpenItsOwnGpuAlone) {
   MakePrivileged(&config());
   AddMount("/tmp", "bind", path("driver/dev"), {"bind", "ro"});
   AddEnv("TESSERA_GRANT_NVIDIA_COM_GPU=v1:00:00:GPU-1");
-  SetArgs({"/bin/probe", "/dev/nvidia0", "/dev/nvidia1", "/tmp/nvidia0", "/tmp/nvidia1", "/dev/fuse"});
+  SetArgs(
+      {"/bin/probe", "/dev/nvidia0", "/dev/nvidia1", "/tmp/nvidia0", "/tmp/nvidia1", "/dev/fuse"});
   OneAnswer agent(path("grant.sock"), GrantOfSecondGpu());
   const SubprocessResult result = Run();
   EXPECT_EQ(result.exit_code, 0) << result.err;
@@ -110,7 +114,8 @@ TEST_P(KubernetesContainer, GetsWhatItsGrantSays) {
   EXPECT_EQ(asked->container, "main");
   ASSERT_EQ(asked->tokens.size(), 1u);
   EXPECT_EQ(asked->tokens[0].value, "v1:00:00:GPU-1");
-  EXPECT_EQ(asked->variables, (std::map<std::string, std::string>{{"CUDA_DEVICE_MEMORY_LIMIT_0", "3g"}}));
+  EXPECT_EQ(asked->variables,
+            (std::map<std::string, std::string>{{"CUDA_DEVICE_MEMORY_LIMIT_0", "3g"}}));
 }
 
 TEST_P(KubernetesContainer, ALimitedOneGetsTheLimiterWithItsLimits) {
@@ -125,13 +130,16 @@ TEST_P(KubernetesContainer, ALimitedOneGetsTheLimiterWithItsLimits) {
     const SubprocessResult result = Run();
     EXPECT_EQ(result.exit_code, 0) << result.err;
     EXPECT_THAT(result.out, HasSubstr("library libcuda.so.1 loaded"));
-    EXPECT_THAT(result.out, HasSubstr("cuInit 801\n")) << "the limiter works, and this driver has no cuInit";
+    EXPECT_THAT(result.out, HasSubstr("cuInit 801\n"))
+        << "the limiter works, and this driver has no cuInit";
   }
   {
     // Neither a library of the image's own nor the folder with the driver's comes before it.
     AddEnv("LD_LIBRARY_PATH=/dev/tessera/real:/opt/own");
     ASSERT_TRUE(MakeDirs(rootfs() + "/opt/own").ok());
-    ASSERT_TRUE(WriteFileAtomically(rootfs() + "/opt/own/libcuda.so.1", oci::MakeLibrary("libcuda.so.1"), 0644).ok());
+    ASSERT_TRUE(WriteFileAtomically(rootfs() + "/opt/own/libcuda.so.1",
+                                    oci::MakeLibrary("libcuda.so.1"), 0644)
+                    .ok());
     OneAnswer agent(path("grant.sock"), grant);
     const SubprocessResult result = Run();
     EXPECT_THAT(result.out, HasSubstr("cuInit 801\n")) << result.out << result.err;
@@ -141,7 +149,8 @@ TEST_P(KubernetesContainer, ALimitedOneGetsTheLimiterWithItsLimits) {
   OneAnswer agent(path("grant.sock"), grant);
   const SubprocessResult result = Run();
   EXPECT_THAT(result.out, HasSubstr("cuInit 800\n"));
-  EXPECT_THAT(result.err, HasSubstr("cannot read the limits of this container at /dev/tessera/limits/limits"));
+  EXPECT_THAT(result.err,
+              HasSubstr("cannot read the limits of this container at /dev/tessera/limits/limits"));
 }
 
 // In whatever way a program gets libcuda, and whatever copies of it the image has.
@@ -175,9 +184,10 @@ TEST_P(KubernetesContainer, EveryWayToTheDriverLeadsToTheLimiter) {
   grant.limits_dir = path("limits");
   OneAnswer agent(path("grant.sock"), grant);
   const SubprocessResult result = Run();
-  EXPECT_EQ(result.out,
-            "dlopen 801\ndeepbind 801\ndlmopen 801\nunversioned 801\npath 801\nLD_LIBRARY_PATH 801\n"
-            "env-i 801\nsetuid 801\nrpath 801\nstatic 801\n")
+  EXPECT_EQ(
+      result.out,
+      "dlopen 801\ndeepbind 801\ndlmopen 801\nunversioned 801\npath 801\nLD_LIBRARY_PATH 801\n"
+      "env-i 801\nsetuid 801\nrpath 801\nstatic 801\n")
       << result.err;
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// ldconfig and package managers in containers with GPUs, in a whole Debian: an overlay of this machine's
-// root, so that the container's layer shows what a commit would hold.
+// ldconfig and package managers in containers with GPUs, in a whole Debian: an overlay of this
+// machine's root, so that the container's layer shows what a commit would hold.
 #include <gmock/gmock.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
@@ -93,7 +93,8 @@ TEST_P(Ldconfig, SucceedsAndTheDriverIsFoundBeforeAndAfter) {
 
 TEST_P(Ldconfig, OfTheImagesOwnLibcudaTheDriversIsPreferredAfterwards) {
   const std::string folder = rootfs() + "/usr/lib/x86_64-linux-gnu/";
-  ASSERT_TRUE(WriteFileAtomically(folder + "libcuda.so.1", oci::MakeLibrary("libcuda.so.1"), 0755).ok());
+  ASSERT_TRUE(
+      WriteFileAtomically(folder + "libcuda.so.1", oci::MakeLibrary("libcuda.so.1"), 0755).ok());
   const SubprocessResult result = Shell("ldconfig; ldconfig -p | grep libcuda.so.1 | head -n 1");
   EXPECT_THAT(result.out, HasSubstr("=> /dev/tessera/lib/libcuda.so.1")) << result.err;
 }
@@ -106,7 +107,8 @@ TEST_P(Ldconfig, AptInstallsAPackageWhoseTriggerRunsIt) {
       "echo 'activate-noawait ldconfig' >/package/x/DEBIAN/triggers\n"
       "cp /dev/tessera/lib/libcuda.so.1 /package/x/usr/lib/libtessera-x.so.1\n"
       "dpkg-deb --root-owner-group -b /package/x /package/x.deb\n"
-      "DEBIAN_FRONTEND=noninteractive apt-get -o APT::Sandbox::User=root install -y /package/x.deb\n"
+      "DEBIAN_FRONTEND=noninteractive apt-get -o APT::Sandbox::User=root install -y "
+      "/package/x.deb\n"
       "{}; dpkg --audit; ldconfig -p | grep -c 'nvidia-ml.so.1.*/dev/tessera/lib'",
       kProbe));
   EXPECT_EQ(result.exit_code, 0) << result.out << result.err;
@@ -126,7 +128,8 @@ TEST_P(Ldconfig, ACommittedImageHoldsTwoSmallFilesOfTheRuntimeAndNoLibrary) {
   const SubprocessResult without = Shell("probe; ldconfig; probe; ldconfig -p");
   EXPECT_EQ(without.exit_code, 0) << without.err;
   EXPECT_EQ(without.err, "");
-  EXPECT_THAT(without.out, HasSubstr("library libcuda.so.1 libcuda.so.1: cannot open shared object"));
+  EXPECT_THAT(without.out,
+              HasSubstr("library libcuda.so.1 libcuda.so.1: cannot open shared object"));
   EXPECT_THAT(without.out, Not(HasSubstr("/dev/tessera")));
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Preloaded into crun where root may not raise limits: crun asks for unlimited locked memory before it
-// loads the program of its device rules, which kernels since 5.11 do not need.
+// Preloaded into crun where root may not raise limits: crun asks for unlimited locked memory before
+// it loads the program of its device rules, which kernels since 5.11 do not need.
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <sys/resource.h>

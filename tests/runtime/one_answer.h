@@ -24,8 +24,8 @@ class OneAnswer {
     sockaddr_un address{};
     address.sun_family = AF_UNIX;
     path.copy(address.sun_path, sizeof(address.sun_path) - 1);
-    TESSERA_CHECK(::bind(listener_.get(), reinterpret_cast<sockaddr*>(&address),
-                         sizeof(address)) == 0);
+    TESSERA_CHECK(::bind(listener_.get(), reinterpret_cast<sockaddr*>(&address), sizeof(address)) ==
+                  0);
     TESSERA_CHECK(::listen(listener_.get(), 4) == 0);
     thread_ = std::thread([this, reply = grant::EncodeReply(answer)] { Serve(reply); });
   }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs inside a container and prints what it sees, a fact per line. Arguments: paths of device nodes.
-// With -DPROBE_STATIC it does without the dynamic linker, and "--pause" keeps a pod's namespaces.
+// Runs inside a container and prints what it sees, a fact per line. Arguments: paths of device
+// nodes. With -DPROBE_STATIC it does without the dynamic linker, and "--pause" keeps a pod's
+// namespaces.
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>

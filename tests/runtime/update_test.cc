@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// An engine that changes the limits of a running container sends all resources as it knows them, and it
-// does not know the GPU: the container keeps it all the same.
+// An engine that changes the limits of a running container sends all resources as it knows them,
+// and it does not know the GPU: the container keeps it all the same.
 #include <gmock/gmock.h>
 
 #include "tests/runtime/engine_fixture.h"
@@ -10,7 +10,8 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// As containerd sends it for UpdateContainerResources, which the kubelet's CPU manager calls every ten seconds.
+// As containerd sends it for UpdateContainerResources, which the kubelet's CPU manager calls every
+// ten seconds.
 constexpr char kResources[] =
     R"({"devices":[{"allow":false,"access":"rwm"},
       {"allow":true,"type":"c","major":1,"minor":3,"access":"rwm"}]})";
@@ -51,7 +52,8 @@ INSTANTIATE_TEST_SUITE_P(LowLevel, Update, ::testing::Values("runc", "crun"),
                          [](const auto& info) { return std::string(info.param); });
 
 TEST_P(Update, KeepsTheGpuOnCgroupV1) {
-  if (!PathExists("/sys/fs/cgroup/devices")) GTEST_SKIP() << "no hierarchy of version 1 for devices";
+  if (!PathExists("/sys/fs/cgroup/devices"))
+    GTEST_SKIP() << "no hierarchy of version 1 for devices";
   ExpectKeepsItsGpu(
       UpdateWhileItRuns("[ ! -d /sys/fs/cgroup/unified ] || umount -l /sys/fs/cgroup/unified"));
 }

@@ -59,8 +59,8 @@ class Agent final {
   using OnWithheld = std::function<void(const agent::WithheldGpus&)>;
   using OnOffers = std::function<void(std::shared_ptr<const agent::NodeUse>)>;
 
-  // `kubelet`, `processes` and `devices` outlive it. `on_withheld` as the service calls it, and with
-  // nothing when a process starts.
+  // `kubelet`, `processes` and `devices` outlive it. `on_withheld` as the service calls it, and
+  // with nothing when a process starts.
   Agent(World& world, ApiServer& server, std::string node, agent::PodResources& kubelet,
         agent::PodProcesses& processes, const agent::DeviceSetHolder& devices, OnOffers on_offers,
         OnWithheld on_withheld);

@@ -58,8 +58,7 @@ Duration ApiServer::TimeOfNews() {
   return late ? world_.Between(1s, 20s) : world_.Between(5ms, 200ms);
 }
 
-net::Response ApiServer::Handle(const net::Request& request, bool may_write,
-                                Duration on_its_way) {
+net::Response ApiServer::Handle(const net::Request& request, bool may_write, Duration on_its_way) {
   std::vector<std::string> path;
   for (const std::string_view part : Split(request.path(), '/')) path.emplace_back(part);
   // "", api, v1, namespaces, NS, pods, NAME, SUBRESOURCE
@@ -128,8 +127,9 @@ net::Response ApiServer::HandleObject(const net::Request& request) {
       Merge(&next, body);
     }
   }
-  next.ObjectAt("metadata").value()->Set("resourceVersion",
-                                         Json::String(std::to_string(++object_version_)));
+  next.ObjectAt("metadata")
+      .value()
+      ->Set("resourceVersion", Json::String(std::to_string(++object_version_)));
   objects_[path] = next;
   return Answer(200, next.Serialize());
 }

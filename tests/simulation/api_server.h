@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The API server as far as GPUs are concerned: Nodes and Pods, bindings, evictions, annotations, the
-// Lease, the EndpointSlice, and news of all of it, late, in clumps and with lost watches. Schedulers
-// speak to it as over HTTP (connection.h); kubelets, agents and users call it. A stand-in because
-// the real one cannot be run under virtual time, nor be made to lose exactly one answer.
+// The API server as far as GPUs are concerned: Nodes and Pods, bindings, evictions, annotations,
+// the Lease, the EndpointSlice, and news of all of it, late, in clumps and with lost watches.
+// Schedulers speak to it as over HTTP (connection.h); kubelets, agents and users call it. A
+// stand-in because the real one cannot be run under virtual time, nor be made to lose exactly one
+// answer.
 #pragma once
 
 #include <map>

@@ -33,18 +33,16 @@ kube::Operation Connection::Send(net::Request request, const net::HttpClient::Ca
   const bool answer_lost = server_.Loses();
   // It takes effect although its sender has given it up, or is gone.
   const Duration on_its_way = server_.TimeOfRequest();
-  world_.runner().PostDelayed(
-      on_its_way,
-      [this, &server = server_, weak = std::weak_ptr(life_), term = term_, sent_in = term_(), wanted,
-       on_done, away, answer_lost, on_its_way, request = std::move(request)] {
-        const bool may_write = sent_in != 0 && term() == sent_in;
-        const Result<net::Response> response = server.down()
-                                                   ? Result<net::Response>(away)
-                                                   : server.Handle(request, may_write, on_its_way);
-        if (weak.expired()) return;
-        Answer(wanted, on_done, answer_lost ? Result<net::Response>(away) : response,
-               world_.Between(1ms, answer_lost ? Duration(4s) : Duration(20ms)));
-      });
+  world_.runner().PostDelayed(on_its_way, [this, &server = server_, weak = std::weak_ptr(life_),
+                                           term = term_, sent_in = term_(), wanted, on_done, away,
+                                           answer_lost, on_its_way, request = std::move(request)] {
+    const bool may_write = sent_in != 0 && term() == sent_in;
+    const Result<net::Response> response =
+        server.down() ? Result<net::Response>(away) : server.Handle(request, may_write, on_its_way);
+    if (weak.expired()) return;
+    Answer(wanted, on_done, answer_lost ? Result<net::Response>(away) : response,
+           world_.Between(1ms, answer_lost ? Duration(4s) : Duration(20ms)));
+  });
   return operation;
 }
 
@@ -67,9 +65,8 @@ class Stream final : public std::enable_shared_from_this<Stream> {
   void Start() {
     if (server_.down()) return End(Status(Code::kUnavailable, "connection refused"));
     Later(world_.Between(1ms, 20ms), [this] {
-      handler_.on_head({200,
-                        {{"Content-Type", "application/vnd.kubernetes.protobuf;stream=watch"}},
-                        ""});
+      handler_.on_head(
+          {200, {{"Content-Type", "application/vnd.kubernetes.protobuf;stream=watch"}}, ""});
       if (!initial_ && (server_.Loses() || version_ == 0)) {
         const auto gone = kube::testing::WireWriter().Bytes(3, "too old").Bytes(4, "Expired");
         return Data(kube::testing::WatchFrame(
@@ -92,9 +89,9 @@ class Stream final : public std::enable_shared_from_this<Stream> {
   void Deliver() {
     if (server_.down()) return Plan();
     if (server_.Loses()) return End(Status(Code::kUnavailable, "the connection broke"));
-    const size_t until =
-        server_.calm() ? server_.version()
-                       : std::min(server_.version(), version_ + 1 + world_.random().Below(8));
+    const size_t until = server_.calm()
+                             ? server_.version()
+                             : std::min(server_.version(), version_ + 1 + world_.random().Below(8));
     std::string frames;
     while (version_ < until) frames += server_.FrameOf(kind_, version_++);
     if (!frames.empty()) Data(frames);
@@ -132,8 +129,8 @@ class Stream final : public std::enable_shared_from_this<Stream> {
 
 kube::Operation Connection::Stream(net::Request request, const net::Deadlines&,
                                    net::StreamHandler handler) {
-  auto stream = std::make_shared<simulation::Stream>(world_, server_, process_, request,
-                                                     std::move(handler));
+  auto stream =
+      std::make_shared<simulation::Stream>(world_, server_, process_, request, std::move(handler));
   // Not from inside the call.
   process_.Post([weak = std::weak_ptr(stream)] {
     if (const auto alive = weak.lock()) alive->Start();

@@ -212,19 +212,18 @@ void KubeScheduler::BindSoon(const kube::PodObject& pod, const std::string& node
         Replica* leader = Leader();
         if (leader == nullptr) return once(Status(Code::kUnavailable, "no replica leads"));
         // Should the leader crash or stand still, kube-scheduler gives up.
-        world_.After(kHttpTimeout, life_,
-                     [once] { once(Status(Code::kUnavailable, "timeout")); });
-        leader->Ask([this, pod, node, once,
-                     life = std::weak_ptr(life_)](scheduler::Extender* extender) {
-          if (extender == nullptr) return once(Status(Code::kUnavailable, "does not lead"));
-          extender->Bind({pod.meta.name, pod.meta.ns, pod.meta.uid, node},
-                         [this, once, life](const Status& status) {
-                           if (const Life alive = life.lock()) {
-                             world_.After(world_.Between(1ms, 5ms), alive,
-                                          [once, status] { once(status); });
-                           }
-                         });
-        });
+        world_.After(kHttpTimeout, life_, [once] { once(Status(Code::kUnavailable, "timeout")); });
+        leader->Ask(
+            [this, pod, node, once, life = std::weak_ptr(life_)](scheduler::Extender* extender) {
+              if (extender == nullptr) return once(Status(Code::kUnavailable, "does not lead"));
+              extender->Bind({pod.meta.name, pod.meta.ns, pod.meta.uid, node},
+                             [this, once, life](const Status& status) {
+                               if (const Life alive = life.lock()) {
+                                 world_.After(world_.Between(1ms, 5ms), alive,
+                                              [once, status] { once(status); });
+                               }
+                             });
+            });
       });
 }
 

@@ -28,18 +28,19 @@ Node::Node(World& world, ApiServer& server, Truth& truth, const std::string& nam
           object.meta.annotations.at(std::string(names::kAnnotationDevices)))
           .value());
   server_.Put(object);
-  agent_ = std::make_unique<Agent>(world_, server_, name_, static_cast<agent::PodResources&>(*this),
-                                   static_cast<agent::PodProcesses&>(*this), devices_,
-                                   [this](std::shared_ptr<const agent::NodeUse> use) {
-                                     use_ = std::move(use);
-                                     SetDevices();
-                                   },
-                                   [this](const agent::WithheldGpus& withheld) {
-                                     if (withheld_ == withheld) return;
-                                     withheld_ = withheld;
-                                     SetDevices();
-                                     Publish();
-                                   });
+  agent_ = std::make_unique<Agent>(
+      world_, server_, name_, static_cast<agent::PodResources&>(*this),
+      static_cast<agent::PodProcesses&>(*this), devices_,
+      [this](std::shared_ptr<const agent::NodeUse> use) {
+        use_ = std::move(use);
+        SetDevices();
+      },
+      [this](const agent::WithheldGpus& withheld) {
+        if (withheld_ == withheld) return;
+        withheld_ = withheld;
+        SetDevices();
+        Publish();
+      });
   SetDevices();
   feed_ = std::make_unique<ApiServer::Feed>(world_, server_,
                                             static_cast<ApiServer::Listener&>(*this), name_);

@@ -25,11 +25,9 @@ Replica::~Replica() { Stop(); }
 std::unique_ptr<kube::Client> Replica::ClientFor(size_t in_flight, Duration deadline) {
   const auto term = [leading = leading_] { return leading->term(); };
   return std::make_unique<kube::Client>(
-      *process_, std::make_unique<Connection>(world_, server_, *process_, term),
-      kube::Config{},
-      kube::ClientOptions{.deadline = deadline,
-                          .max_in_flight = in_flight,
-                          .seed = world_.random().Next()});
+      *process_, std::make_unique<Connection>(world_, server_, *process_, term), kube::Config{},
+      kube::ClientOptions{
+          .deadline = deadline, .max_in_flight = in_flight, .seed = world_.random().Next()});
 }
 
 void Replica::Start() {
@@ -48,8 +46,7 @@ void Replica::Start() {
   evictions_ = std::make_unique<scheduler::KubeEvictionApi>(*bind_, check_leading);
   lease_ = std::make_unique<kube::KubeLease>(*lease_client_, kNamespace, kName);
   elector_ = std::make_unique<kube::LeaderElector>(
-      *process_, *lease_,
-      kube::ElectionOptions{.identity = fmt::format("{}-{}", number_, ++runs_)},
+      *process_, *lease_, kube::ElectionOptions{.identity = fmt::format("{}-{}", number_, ++runs_)},
       static_cast<kube::LeaderElector::Delegate&>(*this), world_.random().Next());
   leading_->elector = elector_.get();
   Tick();
@@ -113,20 +110,18 @@ void Replica::OnStartedLeading() {
        .clock = world_.clock(),
        .metrics = metrics_,
        .may_write = [this] { return elector_->leading(); },
-       .tell = [](const kube::PodObject&, kube::EventKind, std::string_view,
-                  const std::string&) {},
+       .tell = [](const kube::PodObject&, kube::EventKind, std::string_view, const std::string&) {},
        .synced =
            [this] {
              endpoint_ = std::make_unique<scheduler::LeaderEndpoint>(
                  *endpoint_client_,
-                 scheduler::LeaderEndpointOptions{
-                     .ns = kNamespace,
-                     .service = kName,
-                     .ip = address(),
-                     .port = 9410,
-                     .lease_ns = kNamespace,
-                     .lease = kName,
-                     .identity = fmt::format("{}-{}", number_, runs_)},
+                 scheduler::LeaderEndpointOptions{.ns = kNamespace,
+                                                  .service = kName,
+                                                  .ip = address(),
+                                                  .port = 9410,
+                                                  .lease_ns = kNamespace,
+                                                  .lease = kName,
+                                                  .identity = fmt::format("{}-{}", number_, runs_)},
                  [](const Status&) {});
            }});
   term_ = *std::move(term);

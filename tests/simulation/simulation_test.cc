@@ -69,10 +69,11 @@ TEST(HistoryTest, TellsOneSeed) {
   const char* seed = std::getenv("TESSERA_SIMULATION_SEED");
   if (seed == nullptr) GTEST_SKIP() << "TESSERA_SIMULATION_SEED names no seed";
   const Outcome outcome = Play(OptionsOf(std::strtoull(seed, nullptr, 10)));
-  std::printf("%s%zu events, %zu containers, %zu grants before the API server was heard of, "
-              "%zu stale bindings, %zu repairs, %zu preemptions\n",
-              Told(outcome).c_str(), outcome.events, outcome.containers, outcome.from_memory,
-              outcome.stale, outcome.repairs, outcome.preemptions);
+  std::printf(
+      "%s%zu events, %zu containers, %zu grants before the API server was heard of, "
+      "%zu stale bindings, %zu repairs, %zu preemptions\n",
+      Told(outcome).c_str(), outcome.events, outcome.containers, outcome.from_memory, outcome.stale,
+      outcome.repairs, outcome.preemptions);
   EXPECT_EQ(outcome.failure, "");
 }
 
@@ -99,10 +100,11 @@ TEST(HistoryTest, PlaysMany) {
     failed += !outcome.failure.empty();
   }
   const std::chrono::duration<double> took = std::chrono::steady_clock::now() - began;
-  std::printf("%d failed; %zu containers, %zu stale bindings, %zu repairs, %zu preemptions; "
-              "%.1f ms a history\n",
-              failed, containers, stale, repairs, preemptions,
-              took.count() * 1000 / static_cast<double>(count));
+  std::printf(
+      "%d failed; %zu containers, %zu stale bindings, %zu repairs, %zu preemptions; "
+      "%.1f ms a history\n",
+      failed, containers, stale, repairs, preemptions,
+      took.count() * 1000 / static_cast<double>(count));
 }
 
 }  // namespace

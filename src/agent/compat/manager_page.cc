@@ -149,12 +149,11 @@ void ManagerPage::Gather(Write write, const net::HttpServer::Reply& reply) {
                                  sources_.owner_of)));
     };
     // The holdings come on another thread; whether we still live is looked at on ours.
-    sources_.holdings(
-        [answer, runner = runner_, weak = weak_.Get()](Holdings holdings) {
-          runner->Post([answer, weak, holdings = std::move(holdings)] {
-            if (weak) answer(holdings);
-          });
-        });
+    sources_.holdings([answer, runner = runner_, weak = weak_.Get()](Holdings holdings) {
+      runner->Post([answer, weak, holdings = std::move(holdings)] {
+        if (weak) answer(holdings);
+      });
+    });
   });
 }
 

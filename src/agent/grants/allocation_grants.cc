@@ -114,12 +114,11 @@ bool AllocationGrants::Again(const CallPtr& call, Duration pause,
                              void (AllocationGrants::*step)(const CallPtr&)) {
   const MonotonicTime paused = runner_->clock().Now();
   if (paused >= call->until) return false;
-  runner_->PostDelayed(pause,
-                       [this, call, step, paused, weak = weak_.Get()] {
-                         if (!weak) return;
-                         call->waited += runner_->clock().Now() - paused;
-                         (this->*step)(call);
-                       });
+  runner_->PostDelayed(pause, [this, call, step, paused, weak = weak_.Get()] {
+    if (!weak) return;
+    call->waited += runner_->clock().Now() - paused;
+    (this->*step)(call);
+  });
   return true;
 }
 

@@ -26,9 +26,7 @@ class NamespaceSet {
   NamespaceSet() = default;
   NamespaceSet(std::set<std::string> names) : names_(std::move(names)) {}  // NOLINT: a plain list
 
-  bool Contains(const std::string& ns) const {
-    return names_.contains("*") || names_.contains(ns);
-  }
+  bool Contains(const std::string& ns) const { return names_.contains("*") || names_.contains(ns); }
 
  private:
   std::set<std::string> names_;
@@ -49,9 +47,7 @@ class ContainerLimits {
   // cannot be a file name.
   Result<std::string> Write(const ContainerRef& who,
                             const std::vector<grant::GrantedDevice>& devices);
-  bool FailsOpen(const ContainerRef& who) const {
-    return fail_open_.Contains(who.pod_namespace);
-  }
+  bool FailsOpen(const ContainerRef& who) const { return fail_open_.Contains(who.pod_namespace); }
   // Removes the folders of containers that are not among `entries`.
   void RemoveOthers(const std::map<GrantLedger::Key, GrantLedger::Entry>& entries);
 

@@ -72,13 +72,12 @@ void EndedPods::StartList() {
   listing_ = true;
   auto served = std::make_shared<std::vector<PodsDone>>(std::move(waiting_));
   waiting_.clear();
-  kubelet_->List(
-      [this, served, weak = weak_.Get()](const Result<PodDevices>& pods) {
-        if (!weak) return;
-        listing_ = false;
-        for (const PodsDone& done : *served) done(pods);
-        if (!waiting_.empty() && !listing_) StartList();
-      });
+  kubelet_->List([this, served, weak = weak_.Get()](const Result<PodDevices>& pods) {
+    if (!weak) return;
+    listing_ = false;
+    for (const PodsDone& done : *served) done(pods);
+    if (!waiting_.empty() && !listing_) StartList();
+  });
 }
 
 void EndedPods::Resolve(std::vector<GrantLedger::Conflict> conflicts, ContainerRef who,

@@ -131,12 +131,12 @@ void GrantServer::Dispatch(uint64_t id, Connection* connection) {
   const Result<grant::Request> request = grant::DecodeRequest(connection->received);
   if (!request.ok()) return Answer(id, request.status());
   connection->received.clear();
-  handler_(*request, [this, id, weak = weak_.Get(),
-                      request = *request](const Result<grant::Grant>& reply) {
-    if (!weak) return;
-    if (request.kind == grant::Request::Kind::kGrant) LogAnswer(request, reply);
-    Answer(id, reply);
-  });
+  handler_(*request,
+           [this, id, weak = weak_.Get(), request = *request](const Result<grant::Grant>& reply) {
+             if (!weak) return;
+             if (request.kind == grant::Request::Kind::kGrant) LogAnswer(request, reply);
+             Answer(id, reply);
+           });
 }
 
 void GrantServer::Answer(uint64_t id, const Result<grant::Grant>& reply) {

@@ -189,10 +189,9 @@ void GrantService::AnswerAfterLook(Question question,
         if (runner_->clock().Now() >= asked->until) {
           return asked->reply(Error(Code::kUnavailable, "{}; the kubelet tries again", *leaving));
         }
-        runner_->PostDelayed(kLeavingPause,
-                             [this, asked, weak = weak_.Get()] {
-                               if (weak) Answer(std::move(*asked));
-                             });
+        runner_->PostDelayed(kLeavingPause, [this, asked, weak = weak_.Get()] {
+          if (weak) Answer(std::move(*asked));
+        });
       });
 }
 
@@ -250,7 +249,8 @@ GrantService::PlannedGrant GrantService::PlanOf(const Question& question,
   planned.entry.shares = shares;
   planned.entry.env = DialectEnv(request, container, shares, set.inventory(), dialects_);
   // In the journal with the grant, because a restarted agent needs them again.
-  std::ranges::copy_if(question.variables, std::inserter(planned.entry.env, planned.entry.env.end()),
+  std::ranges::copy_if(question.variables,
+                       std::inserter(planned.entry.env, planned.entry.env.end()),
                        [](const auto& each) { return device::IsLimitVariable(each.first); });
   planned.entry.claims = question.claims;
   planned.entry.guessed = question.guessed;

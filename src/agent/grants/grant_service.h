@@ -52,7 +52,7 @@ namespace tessera::agent {
 struct GrantOptions {
   DescriptionOptions description;
   std::string node_name;
-  std::string limits_dir;  // for the limits of containers; "": no container is limited
+  std::string limits_dir;         // for the limits of containers; "": no container is limited
   NamespaceSet limits_fail_open;  // as of ContainerLimits
   device::MemoryUnit gpu_mem_unit = device::MemoryUnit::kGiB;  // that pods mean
   ReleaseOptions release;                                      // its metrics are those below
@@ -91,8 +91,8 @@ class GrantService final : public Pods::Listener {
     ContainerRef who;
     std::vector<Claim> claims;
     device::Variables variables;  // of the container, which lower its limits
-    bool guessed = false;   // the container may be another one
-    MonotonicTime until{};  // of its wait for a GPU that a pod is leaving
+    bool guessed = false;         // the container may be another one
+    MonotonicTime until{};        // of its wait for a GPU that a pod is leaving
     std::shared_ptr<Duration>
         waited;  // where not null, grows by waits for the kubelet and for pods
     Reply reply;

@@ -81,8 +81,7 @@ void Registrar::Try() {
   if (endpoint_->open_streams() > 0) endpoint_->CloseStreams();
   in_flight_ = true;
   stream_ended_in_flight_ = false;
-  kubelet_->Register(registration_, [attempt = attempt_, weak = weak_.Get()](
-                                        const Status& status) {
+  kubelet_->Register(registration_, [attempt = attempt_, weak = weak_.Get()](const Status& status) {
     if (weak && weak->attempt_ == attempt) weak->OnRegistered(status);
   });
 }
@@ -142,10 +141,9 @@ void Registrar::UpdateRegistered() {
 }
 
 void Registrar::PostForAttempt(Duration delay, std::function<void()> task) {
-  runner_->PostDelayed(
-      delay, [weak = weak_.Get(), attempt = attempt_, task = std::move(task)] {
-        if (weak && weak->attempt_ == attempt) task();
-      });
+  runner_->PostDelayed(delay, [weak = weak_.Get(), attempt = attempt_, task = std::move(task)] {
+    if (weak && weak->attempt_ == attempt) task();
+  });
 }
 
 }  // namespace tessera::agent

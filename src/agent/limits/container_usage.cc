@@ -437,7 +437,8 @@ void ContainerUsage::RecordEvent(const ContainerRef& who, std::string_view reaso
 std::vector<ContainerUsage::Files> ContainerUsage::files() const {
   std::vector<Files> all;
   for (const auto& [key, watched] : watched_) {
-    all.push_back({watched->who, watched->shares, watched->env, watched->region->limits(), watched->usage});
+    all.push_back(
+        {watched->who, watched->shares, watched->env, watched->region->limits(), watched->usage});
   }
   return all;
 }

@@ -102,8 +102,9 @@ std::vector<Node> Wanted(const DeviceNodeOptions& options, DeviceNodeReport* rep
       nodes.push_back({"nvidia" + std::to_string(minor), gpu_major, minor});
     } else {
       *complete = false;
-      report->problems.push_back(fmt::format("{}/driver/nvidia/gpus/{}/information names no device minor",
-                                             options.proc_root, gpu.bus_id));
+      report->problems.push_back(
+          fmt::format("{}/driver/nvidia/gpus/{}/information names no device minor",
+                      options.proc_root, gpu.bus_id));
     }
   }
   nodes.push_back({"nvidiactl", gpu_major, kControlMinor});

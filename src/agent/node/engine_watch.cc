@@ -74,13 +74,12 @@ void EngineWatch::Check() {
   running_ = true;
   std::vector<std::string> argv = options_.command;
   argv.emplace_back("--dry-run");
-  run_(std::move(argv),
-       [this, weak = weak_.Get()](const Result<SubprocessResult>& result) {
-         if (!weak) return;
-         running_ = false;
-         OnChecked(result);
-         if (again_) Check();
-       });
+  run_(std::move(argv), [this, weak = weak_.Get()](const Result<SubprocessResult>& result) {
+    if (!weak) return;
+    running_ = false;
+    OnChecked(result);
+    if (again_) Check();
+  });
 }
 
 void EngineWatch::OnChecked(const Result<SubprocessResult>& result) {
@@ -114,8 +113,7 @@ void EngineWatch::Repair() {
   repaired_at_ = now;
   running_ = true;
   Log(Severity::kWarning, "configures the container engine again, which restarts it");
-  run_(options_.command, [this, weak = weak_.Get()](
-                             const Result<SubprocessResult>& result) {
+  run_(options_.command, [this, weak = weak_.Get()](const Result<SubprocessResult>& result) {
     if (!weak) return;
     running_ = false;
     const bool well = result.ok() && result->exit_code == 0;

@@ -141,10 +141,7 @@ std::optional<Json> PatchFor(const Json& node, const NodeState& state) {
 
 NodePublisher::NodePublisher(TaskRunner* runner, NodeApi* api, NodeMetrics* metrics,
                              HasHardware has_hardware)
-    : runner_(runner),
-      api_(api),
-      metrics_(metrics),
-      has_hardware_(std::move(has_hardware)) {}
+    : runner_(runner), api_(api), metrics_(metrics), has_hardware_(std::move(has_hardware)) {}
 
 NodePublisher::~NodePublisher() = default;
 
@@ -223,15 +220,14 @@ void NodePublisher::WriteEvents() {
   if (events_.empty()) return Finish();
   const Json event = std::move(events_.front());
   events_.erase(events_.begin());
-  api_->CreateEvent(
-      event, [this, weak = weak_.Get()](const Result<Json>& created) {
-        if (!weak) return;
-        if (!created.ok()) {
-          Log(Severity::kWarning, "cannot write an Event on the node, leaving it out",
-              {{"error", created.status().ToString()}});
-        }
-        WriteEvents();
-      });
+  api_->CreateEvent(event, [this, weak = weak_.Get()](const Result<Json>& created) {
+    if (!weak) return;
+    if (!created.ok()) {
+      Log(Severity::kWarning, "cannot write an Event on the node, leaving it out",
+          {{"error", created.status().ToString()}});
+    }
+    WriteEvents();
+  });
 }
 
 void NodePublisher::Finish() {
@@ -242,17 +238,16 @@ void NodePublisher::Finish() {
 }
 
 NodeApi::Done NodePublisher::Counted(NodeApi::Done done) {
-  return [metrics = metrics_, done = std::move(done),
-          weak = weak_.Get()](const Result<Json>& answer) {
-    if (!weak) return;
-    metrics->node_writes.Add(InfoOf(answer.status().code()).name);
-    done(answer);
-  };
+  return
+      [metrics = metrics_, done = std::move(done), weak = weak_.Get()](const Result<Json>& answer) {
+        if (!weak) return;
+        metrics->node_writes.Add(InfoOf(answer.status().code()).name);
+        done(answer);
+      };
 }
 
 NodeApi::Done NodePublisher::Then(std::function<void(const Json&)> next) {
-  return [this, next = std::move(next),
-          weak = weak_.Get()](const Result<Json>& answer) {
+  return [this, next = std::move(next), weak = weak_.Get()](const Result<Json>& answer) {
     if (!weak) return;
     if (!answer.ok()) return TryLater(answer.status());
     next(*answer);

@@ -85,8 +85,8 @@ NodeProcesses::NodeProcesses(std::string proc_root, gpu::ProcessReader* gpus,
     : proc_root_(std::move(proc_root)), gpus_(gpus), caller_(caller) {}
 
 void NodeProcesses::Read(Done done) {
-  gpus_->Read([this, done = std::move(done), weak = weak_.Get()](
-                  const std::shared_ptr<const gpu::ProcessReport>& gpus) {
+  gpus_->Read([this, done = std::move(done),
+               weak = weak_.Get()](const std::shared_ptr<const gpu::ProcessReport>& gpus) {
     if (weak) Walk(gpus, done);
   });
 }

@@ -17,7 +17,7 @@ struct ReplayFlags {
   std::string policies = "Tessera";
   std::string seeds = "42-51";
   std::optional<int> load;  // percent; none: 130, with --timeline 100
-  int jobs = 0;  // 0: all cores
+  int jobs = 0;             // 0: all cores
   bool json = false, csv = false;
   std::string plot;
   bool shares_by_memory = false;

@@ -52,7 +52,8 @@ void AddSockets(CLI::App* app, agent::AgentOptions* o) {
           "keeps the journal of grants and the token key");
   AddText(app, "--grant-socket", &o->grant_socket, "GRANT_SOCKET", "where tessera-runtime asks");
   AddText(app, "--limits-dir", &o->limits_dir, "LIMITS_DIR",
-          "the host's folder for what containers may use of their GPUs, at the same path here; \"\" limits none");
+          "the host's folder for what containers may use of their GPUs, at the same path here; "
+          "\"\" limits none");
   app->add_option("--limits-fail-open", o->limits_fail_open,
                   "namespaces whose containers may use their GPUs without a limit where they "
                   "cannot be limited, or * for all; elsewhere they do not get them")
@@ -102,9 +103,10 @@ void AddAgentFlags(CLI::App* app, AgentFlags* flags) {
   app->add_flag("--supervise", flags->supervise,
                 "run in a child process and start it again at once when it is killed")
       ->envname("SUPERVISE");
-  app->add_option("--release-timeout", flags->release_timeout_s,
-                  "seconds that the GPUs of a pod that is gone wait for its processes to end; "
-                  "after that they are withheld, with the process as the reason, until it has ended")
+  app->add_option(
+         "--release-timeout", flags->release_timeout_s,
+         "seconds that the GPUs of a pod that is gone wait for its processes to end; "
+         "after that they are withheld, with the process as the reason, until it has ended")
       ->envname("RELEASE_TIMEOUT")
       ->check(CLI::Range(1, 86400))
       ->capture_default_str();
@@ -115,9 +117,10 @@ void AddAgentFlags(CLI::App* app, AgentFlags* flags) {
       ->check(CLI::IsMember({"containerd", "docker", "crio"}));
   AddText(app, "--engine-host-root", &o->engine_host_root, "ENGINE_HOST_ROOT",
           "where the host's root, or its folders of the engine, are mounted");
-  app->add_flag("--repair-engine", o->repair_engine,
-                "configure the engine again where its configuration was changed, which restarts it; "
-                "at most every ten minutes")
+  app->add_flag(
+         "--repair-engine", o->repair_engine,
+         "configure the engine again where its configuration was changed, which restarts it; "
+         "at most every ten minutes")
       ->envname("REPAIR_ENGINE");
   AddSockets(app, o);
   AddText(app, "--node-name", &o->node_name, "NODE_NAME",

@@ -83,8 +83,9 @@ void AddDeciding(CLI::App* app, SchedulerFlags* flags) {
   AddSeconds(app, "--hold", &flags->hold_s,
              "how long a node's GPUs are held from its choice to its binding for a pod that failed "
              "before, unless its nominatedNodeName shows that kube-scheduler goes on with it");
-  AddSeconds(app, "--hold-limit", &flags->hold_limit_s,
-             "how long at most they are held while kube-scheduler keeps a pod in Permit or PreBind");
+  AddSeconds(
+      app, "--hold-limit", &flags->hold_limit_s,
+      "how long at most they are held while kube-scheduler keeps a pod in Permit or PreBind");
 }
 
 void AddAdmission(CLI::App* app, SchedulerFlags* flags) {

@@ -74,11 +74,11 @@ TEST(KubeletCheckpointTest, BothLayoutsNameTheGpusByTheAnswersOfThePlugins) {
 TEST(KubeletCheckpointTest, EachPluginNamesGpusInItsOwnWayAlone) {
   GivenMinors given;
   const std::string both = Variable("ALIYUN_COM_GPU_MEM_IDX", "2") + Node("/dev/nvidia4095");
-  const Status status = AddKubeletCheckpoint(
-      fmt::format(R"({{"Data":{{"PodDeviceEntries":[{},{}]}}}})",
-                  Entry("u1", "main", "tencent.com/vcuda-core", "[]", both),
-                  Entry("u2", "main", "aliyun.com/gpu-mem", "[]", both)),
-      &given);
+  const Status status =
+      AddKubeletCheckpoint(fmt::format(R"({{"Data":{{"PodDeviceEntries":[{},{}]}}}})",
+                                       Entry("u1", "main", "tencent.com/vcuda-core", "[]", both),
+                                       Entry("u2", "main", "aliyun.com/gpu-mem", "[]", both)),
+                           &given);
   EXPECT_TRUE(status.ok()) << status.ToString();
   EXPECT_EQ(given, (GivenMinors{{{"u1", "main"}, {4095}}, {{"u2", "main"}, {2}}}));
 }

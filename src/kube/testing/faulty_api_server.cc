@@ -181,8 +181,8 @@ bool FaultyApiServer::Answer(int fd, const Query& query) {
 }
 
 bool FaultyApiServer::SpoilAnswer(int fd) {
-  const std::string fault = DrawFault({"500", "429", "410", "garbage", "no answer", "half an answer",
-                                       "silence", "compaction"});
+  const std::string fault = DrawFault(
+      {"500", "429", "410", "garbage", "no answer", "half an answer", "silence", "compaction"});
   if (fault.empty()) return false;
   if (fault == "compaction") {
     const std::lock_guard lock(mutex_);
@@ -194,7 +194,8 @@ bool FaultyApiServer::SpoilAnswer(int fd) {
     RawServer::Write(fd, HttpAnswer(429, TypeText(false), StatusText(429, "TooManyRequests"),
                                     "Retry-After: 1\r\n"));
   }
-  if (fault == "410") RawServer::Write(fd, HttpAnswer(410, TypeText(false), StatusText(410, "Gone")));
+  if (fault == "410")
+    RawServer::Write(fd, HttpAnswer(410, TypeText(false), StatusText(410, "Gone")));
   if (fault == "garbage") RawServer::Write(fd, HttpAnswer(200, TypeText(true), "\xff\xff\xff\xff"));
   if (fault == "half an answer") {
     RawServer::Write(fd, "HTTP/1.1 200 OK\r\nContent-Type: app");

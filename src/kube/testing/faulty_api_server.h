@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// For tests: an API server that holds pods, and misbehaves. It is a fake because the real one cannot
-// be made to cut frames at every byte, to stall or to half-close in the middle of an event, to answer
-// 410, 429 and 500 when a seed says so, to send garbage, or frames that are longer than allowed.
-// What it does when it behaves is what apiserver_test.cc holds the real one to.
+// For tests: an API server that holds pods, and misbehaves. It is a fake because the real one
+// cannot be made to cut frames at every byte, to stall or to half-close in the middle of an event,
+// to answer 410, 429 and 500 when a seed says so, to send garbage, or frames that are longer than
+// allowed. What it does when it behaves is what apiserver_test.cc holds the real one to.
 //
 // Serves one connection at a time: one watch and its lists. Threads: any.
 #pragma once

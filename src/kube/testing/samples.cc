@@ -9,7 +9,9 @@ namespace {
 
 constexpr const char* kPhases[] = {"Unknown", "Pending", "Running", "Succeeded", "Failed"};
 
-bool Chance(Random& random, int percent) { return random.Below(100) < static_cast<uint64_t>(percent); }
+bool Chance(Random& random, int percent) {
+  return random.Below(100) < static_cast<uint64_t>(percent);
+}
 
 StringMap SampleMap(Random& random, std::string_view prefix, uint64_t most) {
   StringMap map;
@@ -77,8 +79,8 @@ Json JsonOfMeta(const ObjectMeta& meta) {
     owner.Set("controller", Json::Bool(true));
     out.Set("ownerReferences", Json::MakeArray({std::move(owner), other}));
   }
-  Json manager = Json::MakeObject({{"manager", Json::String("kubelet")},
-                                   {"fieldsV1", ParseJson(ManagedFields()).value()}});
+  Json manager = Json::MakeObject(
+      {{"manager", Json::String("kubelet")}, {"fieldsV1", ParseJson(ManagedFields()).value()}});
   out.Set("managedFields", Json::MakeArray({manager}));
   return out;
 }
@@ -229,10 +231,10 @@ std::string JsonOf(const PodDisruptionBudgetObject& budget) {
       }
       Json values = Json::MakeArray();
       for (const std::string& value : one.values) values.Append(Json::String(value));
-      expressions.Append(Json::MakeObject(
-          {{"key", Json::String(one.key)},
-           {"operator", Json::String(kOperators[static_cast<size_t>(one.op)])},
-           {"values", std::move(values)}}));
+      expressions.Append(
+          Json::MakeObject({{"key", Json::String(one.key)},
+                            {"operator", Json::String(kOperators[static_cast<size_t>(one.op)])},
+                            {"values", std::move(values)}}));
     }
     spec.Set("selector", Json::MakeObject({{"matchLabels", std::move(labels)},
                                            {"matchExpressions", std::move(expressions)}}));
@@ -310,8 +312,8 @@ std::string JsonOf(const NodeObject& node) {
   if (node.unschedulable) spec.Set("unschedulable", Json::Bool(true));
   out.Set("spec", std::move(spec));
   const auto condition = [](std::string_view type, bool holds) {
-    return Json::MakeObject({{"type", Json::String(type)},
-                             {"status", Json::String(holds ? "True" : "False")}});
+    return Json::MakeObject(
+        {{"type", Json::String(type)}, {"status", Json::String(holds ? "True" : "False")}});
   };
   const auto address = [](std::string_view type, std::string_view value) {
     return Json::MakeObject({{"type", Json::String(type)}, {"address", Json::String(value)}});
@@ -338,12 +340,11 @@ std::string JsonOf(const ConfigMapObject& map) {
 
 std::string JsonOf(const LeaseObject& lease) {
   Json out = Made("Lease", lease.meta);
-  out.Set("spec", Json::MakeObject(
-                      {{"holderIdentity", Json::String(lease.holder)},
-                       {"leaseDurationSeconds", Json::Int(lease.duration.count())},
-                       {"acquireTime", Json::String(Rfc3339Micros(lease.acquired))},
-                       {"renewTime", Json::String(Rfc3339Micros(lease.renewed))},
-                       {"leaseTransitions", Json::Int(lease.transitions)}}));
+  out.Set("spec", Json::MakeObject({{"holderIdentity", Json::String(lease.holder)},
+                                    {"leaseDurationSeconds", Json::Int(lease.duration.count())},
+                                    {"acquireTime", Json::String(Rfc3339Micros(lease.acquired))},
+                                    {"renewTime", Json::String(Rfc3339Micros(lease.renewed))},
+                                    {"leaseTransitions", Json::Int(lease.transitions)}}));
   return out.Serialize();
 }
 
@@ -391,8 +392,12 @@ std::string MessageOf(const NodeObject& node) {
   WireWriter spec;
   spec.Bytes(1, "10.1.0.0/24").Varint(4, node.unschedulable ? 1 : 0);
   for (const Taint& taint : node.taints) {
-    spec.Bytes(5, WireWriter().Entry(9, "", "").Bytes(1, taint.key).Bytes(2, taint.value)
-                      .Bytes(3, taint.effect).text());
+    spec.Bytes(5, WireWriter()
+                      .Entry(9, "", "")
+                      .Bytes(1, taint.key)
+                      .Bytes(2, taint.value)
+                      .Bytes(3, taint.effect)
+                      .text());
   }
   WireWriter status;
   AddQuantities(&status, 1, node.capacity);

@@ -30,9 +30,9 @@ constexpr int64_t kLongMemory = 100 * kMillisecond;
 // A process gets less in flight the more containers there are: their turns are shorter then, and a
 // program that waits for its own launches gets more of them. At least two slices.
 constexpr int64_t kLeastWindow = 800 * kMicrosecond;
-// For turns (DecideTurn), in nanoseconds of GPU time. A container gets a turn when it is owed kTurn.
-// It can be owed, or owe, at most kMostOwed, which bounds how much a turn changes the use within a
-// window of a second. Another container takes the turn over if it is owed kTurnLead more.
+// For turns (DecideTurn), in nanoseconds of GPU time. A container gets a turn when it is owed
+// kTurn. It can be owed, or owe, at most kMostOwed, which bounds how much a turn changes the use
+// within a window of a second. Another container takes the turn over if it is owed kTurnLead more.
 constexpr double kTurn = 16e6, kMostOwed = 32e6, kTurnLead = 4e6;
 // One without work for so long gains no claim, and one that has waited for so long without a break
 // has all its work from its pool.

@@ -78,8 +78,7 @@ void Books::GrowAllowance(int64_t rate, int64_t now) {
   // One that waits for its turns during a long kernel of another may make up for that.
   const int64_t most = charge.charged.load(kRelaxed) + Most(kBucket, Least(longest_, kSecond / 5));
   int64_t allowance = charge.allowance.load(kRelaxed);
-  while (allowance > most &&
-         !charge.allowance.compare_exchange_weak(allowance, most, kRelaxed)) {
+  while (allowance > most && !charge.allowance.compare_exchange_weak(allowance, most, kRelaxed)) {
   }
 }
 

@@ -114,8 +114,8 @@ class Books {
   struct Mark {
     std::atomic<int> state;
     bool timed;
-    bool from_idle;   // nothing was in flight at launch
-    bool kept_busy;   // the mark before had not ended at launch
+    bool from_idle;  // nothing was in flight at launch
+    bool kept_busy;  // the mark before had not ended at launch
     bool long_work;
     bool dropped;      // its context has ended before its events were recorded
     uint32_t streams;  // with outstanding marks, its own included
@@ -160,7 +160,8 @@ class Books {
   int64_t metered_ = 0;
   int64_t settled_at_ = 0, settled_integral_ = 0;  // of the last mark that was settled
   int64_t stretch_ = -1;  // from when work was last begun to the end of the last mark; -1: unknown
-  int64_t overlapped_at_ = INT64_MIN / 2;  // when a mark was settled that overlapped with other streams
+  int64_t overlapped_at_ =
+      INT64_MIN / 2;    // when a mark was settled that overlapped with other streams
   bool noisy_ = false;  // the key that was timed last
   // Sums over marks that were settled while streams overlapped: their own GPU time, and what they
   // had been charged. Older marks count less and less.

@@ -33,7 +33,8 @@ TenantOptions Weighted(double weight, const Load& load) {
 }
 
 bool Holds(const SharedGpu::Figures& figures, double wanted) {
-  return std::abs(figures.mean - wanted) <= kTolerancePoints && figures.deviation <= kTolerancePoints;
+  return std::abs(figures.mean - wanted) <= kTolerancePoints &&
+         figures.deviation <= kTolerancePoints;
 }
 
 // Plays the tenants, and expects each mean within `tolerance` points.
@@ -85,10 +86,10 @@ TEST(ComputeModelTest, TwoHardLimitsHoldForKernelsOfAnyLength) {
                               5 * kMs, 20 * kMs, 50 * kMs}) {
     char what[64];
     std::snprintf(what, sizeof(what), "30 / 70, kernels of %.0f us", length / kUs);
-    Expect(what,
-           {.tenants = {Hard(0.3, Steady(length)), Hard(0.7, Steady(length))},
-            .length = 6 * kSeconds},
-           {29.8, 69.5});
+    Expect(
+        what,
+        {.tenants = {Hard(0.3, Steady(length)), Hard(0.7, Steady(length))}, .length = 6 * kSeconds},
+        {29.8, 69.5});
   }
 }
 
@@ -98,11 +99,11 @@ TEST(ComputeModelTest, TenantsWithDifferentKernelsGetTheirShares) {
   Expect("30 of 5 us / 70 of 20 ms",
          {.tenants = {Hard(0.3, Steady(5 * kUs)), Hard(0.7, Steady(20 * kMs))}}, {29.9, 69.3});
   const Load graph{.kernels = {{6 * kMs, 0.05}}};
-  Expect("30 graphs / 70 of 5 us",
-         {.tenants = {Hard(0.3, graph), Hard(0.7, Steady(5 * kUs))}}, {29.8, 69.7});
+  Expect("30 graphs / 70 of 5 us", {.tenants = {Hard(0.3, graph), Hard(0.7, Steady(5 * kUs))}},
+         {29.8, 69.7});
   const Load streams{.kernels = {{100 * kUs}}, .streams = 8};
-  Expect("30 in 8 streams / 70",
-         {.tenants = {Hard(0.3, streams), Hard(0.7, Steady(100 * kUs))}}, {29.8, 69.5});
+  Expect("30 in 8 streams / 70", {.tenants = {Hard(0.3, streams), Hard(0.7, Steady(100 * kUs))}},
+         {29.8, 69.5});
 }
 
 // In each round of the driver's turns such a program gets one batch, which is 1 % of the GPU here.
@@ -126,7 +127,8 @@ TEST(ComputeModelTest, WeightsDivideTheGpu) {
   for (const double length : {5 * kUs, 100 * kUs, 2 * kMs, 20 * kMs}) {
     char what[64];
     std::snprintf(what, sizeof(what), "1:9, kernels of %.0f us", length / kUs);
-    Expect(what, {.tenants = {Weighted(1, Steady(length)), Weighted(9, Steady(length))}}, {10, 89.5});
+    Expect(what, {.tenants = {Weighted(1, Steady(length)), Weighted(9, Steady(length))}},
+           {10, 89.5});
   }
   SharedGpuOptions many;
   for (int i = 0; i < 16; ++i) many.tenants.push_back(Weighted(1, Steady(100 * kUs)));

@@ -44,9 +44,7 @@ void NoteShortest(Price* price, int64_t pair) {
 }
 
 // Launches of one key that differ, so a long sample need not be a cut one.
-bool IsNoisy(const Price& price) {
-  return price.samples >= kTrusted && price.near < kAllNear / 6;
-}
+bool IsNoisy(const Price& price) { return price.samples >= kTrusted && price.near < kAllNear / 6; }
 
 bool MayBeWhole(const Price& price) {
   return price.shortest < kQuantum * 97 / 100 && !IsNoisy(price) && price.samples >= kTrusted;
@@ -76,8 +74,8 @@ int64_t Books::Integral(int64_t now, uint32_t* part) const {
 double Books::PartSince(const Mark& mark, int64_t now) const {
   uint32_t part = 0;
   const int64_t integral = Integral(now, &part);
-  const bool since_settled = mark.kept_busy && settled_at_ > mark.launched &&
-                             now - settled_at_ > 100 * kMicrosecond;
+  const bool since_settled =
+      mark.kept_busy && settled_at_ > mark.launched && now - settled_at_ > 100 * kMicrosecond;
   const int64_t from = since_settled ? settled_at_ : mark.launched;
   const int64_t before = since_settled ? settled_integral_ : mark.integral;
   if (part == 0 || now <= from) return 1;
@@ -193,8 +191,7 @@ bool Books::SettleSegment(const Mark& mark, int64_t own, bool contended, int64_t
   if (price != nullptr) noisy_ = IsNoisy(*price);
   if ((contended && mark.streams <= 1 && !noisy_) || own < 0) return false;
   Correct(own - mark.covers);
-  const bool overlaps =
-      mark.streams > 1 || (!contended && now - overlapped_at_ < kOverlapMemory);
+  const bool overlaps = mark.streams > 1 || (!contended && now - overlapped_at_ < kOverlapMemory);
   if (overlaps) LearnOverlap(mark, own);
   return true;
 }
@@ -217,8 +214,7 @@ void Books::SettleSample(const Mark& mark, const Times& times, int64_t own_since
                          bool corrects, int64_t now) {
   Price* price = prices_->Find(mark.key);
   if (mark.streams > 1) overlapped_at_ = now;
-  const bool overlaps =
-      mark.streams > 1 || (!contended && now - overlapped_at_ < kOverlapMemory);
+  const bool overlaps = mark.streams > 1 || (!contended && now - overlapped_at_ < kOverlapMemory);
   if (price == nullptr || (overlaps && price->samples >= kTrusted)) return;
   int64_t own = Most(times.pair - kNullPair, 300);
   NoteShortest(price, own);

@@ -63,7 +63,7 @@ std::vector<Load> AllLoads() {
   loads.push_back(Bursty(20 * kUs, 10 * kMs, 10 * kMs));
   loads.push_back(Bursty(100 * kUs, 30 * kMs, 70 * kMs));
   loads.push_back(Bursty(1 * kMs, 5 * kMs, 2 * kMs));
-  const std::vector<Load::Kernel> mixed = {{5 * kUs},   {10 * kUs},  {30 * kUs},  {60 * kUs},
+  const std::vector<Load::Kernel> mixed = {{5 * kUs},   {10 * kUs},  {30 * kUs}, {60 * kUs},
                                            {150 * kUs}, {400 * kUs}, {1 * kMs}};
   loads.push_back({.name = "mixed", .kernels = mixed});
   loads.push_back({.name = "mixed bursts", .kernels = mixed, .burst = 20 * kMs, .think = 5 * kMs});

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A statically linked program that opens libcuda.so.1 and allocates as many bytes as it is told. Its exit code is the
-// answer of the first call that fails, or 0; 200 where there is no library.
+// A statically linked program that opens libcuda.so.1 and allocates as many bytes as it is told.
+// Its exit code is the answer of the first call that fails, or 0; 200 where there is no library.
 #include <dlfcn.h>
 #include <stdlib.h>
 
@@ -8,8 +8,10 @@ int main(int argc, char** argv) {
   void* library = dlopen("libcuda.so.1", RTLD_NOW);
   if (argc != 2 || library == NULL) return 200;
   int (*init)(unsigned) = (int (*)(unsigned))dlsym(library, "cuInit");
-  int (*create)(void**, unsigned, int) = (int (*)(void**, unsigned, int))dlsym(library, "cuCtxCreate_v2");
-  int (*allocate)(unsigned long long*, size_t) = (int (*)(unsigned long long*, size_t))dlsym(library, "cuMemAlloc_v2");
+  int (*create)(void**, unsigned, int) =
+      (int (*)(void**, unsigned, int))dlsym(library, "cuCtxCreate_v2");
+  int (*allocate)(unsigned long long*, size_t) =
+      (int (*)(unsigned long long*, size_t))dlsym(library, "cuMemAlloc_v2");
   void* context = NULL;
   unsigned long long pointer = 0;
   int result = init(0);

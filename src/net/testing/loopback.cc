@@ -81,8 +81,8 @@ void TestRunner::Unwatch(int) { CheckFailed(__FILE__, __LINE__, "not in TestRunn
 
 RawClient::RawClient(const Address& to) : fd_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
   const sockaddr_in address = Loopback(to.port);
-  TESSERA_CHECK(::connect(fd_.get(), reinterpret_cast<const sockaddr*>(&address),
-                          sizeof(address)) == 0);
+  TESSERA_CHECK(
+      ::connect(fd_.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)) == 0);
   const timeval patience{.tv_sec = 10, .tv_usec = 0};
   ::setsockopt(fd_.get(), SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience));
 }

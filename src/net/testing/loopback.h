@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// For tests of this room and of rooms above: a runner to wait on, raw sockets to misbehave with, and
-// certificates made on the spot. Threads: the test's.
+// For tests of this room and of rooms above: a runner to wait on, raw sockets to misbehave with,
+// and certificates made on the spot. Threads: the test's.
 #pragma once
 
 #include <functional>

@@ -68,8 +68,14 @@ std::string MakeLibrary(const std::string& soname) {
   image.header.e_phnum = 3;
   image.segments[0] = {PT_LOAD, PF_R | PF_W, 0, 0, 0, sizeof(Image), sizeof(Image), 0x1000};
   const uint64_t dynamic = Offset(&Image::dynamic);
-  image.segments[1] = {PT_DYNAMIC,           PF_R | PF_W,           dynamic, dynamic, dynamic,
-                       sizeof(Image::dynamic), sizeof(Image::dynamic), 8};
+  image.segments[1] = {PT_DYNAMIC,
+                       PF_R | PF_W,
+                       dynamic,
+                       dynamic,
+                       dynamic,
+                       sizeof(Image::dynamic),
+                       sizeof(Image::dynamic),
+                       8};
   image.segments[2] = {PT_GNU_STACK, PF_R | PF_W, 0, 0, 0, 0, 0, 16};
   soname.copy(image.strings + 1, sizeof(image.strings) - 2);
   int at = 0;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// For tests and measurements: a driver root with the files of a real driver and nothing in them. Its
-// libraries are true ELF files without symbols, so the dynamic linker loads them.
+// For tests and measurements: a driver root with the files of a real driver and nothing in them.
+// Its libraries are true ELF files without symbols, so the dynamic linker loads them.
 #pragma once
 
 #include <string>

@@ -68,9 +68,8 @@ Result<std::optional<FileState>> Configurator::WithoutUs(
   auto text = file.format == Format::kToml ? PatchToml(current->text, file.undo)
                                            : PatchJson(current->text, file.undo);
   if (!text.ok()) {
-    return text.status().Annotate(
-        fmt::format("{} was changed since it was configured, and our keys cannot be taken out",
-                    file.path));
+    return text.status().Annotate(fmt::format(
+        "{} was changed since it was configured, and our keys cannot be taken out", file.path));
   }
   FileState state = *current;
   state.text = *std::move(text);
@@ -195,8 +194,8 @@ Result<Outcome> Configurator::Configure() {
 Result<Outcome> Configurator::Undo() {
   RETURN_IF_ERROR(Load());
   if (!record_) {
-    outcome_.notes.push_back(fmt::format("nothing to undo: there is no {}",
-                                         RecordPath(options_.wanted.config)));
+    outcome_.notes.push_back(
+        fmt::format("nothing to undo: there is no {}", RecordPath(options_.wanted.config)));
     return outcome_;
   }
   RETURN_IF_ERROR(AimAtBase());
@@ -326,8 +325,10 @@ Status Configurator::RollBack(const Status& cause, bool reload) {
     }
   }
   if (status.ok()) return cause.Annotate("rolled back, every file is as it was");
-  return Error(Code::kInternal, "{}; and the way back failed: {}. The originals are *.tessera-backup "
-               "in {}", cause.message(), status.message(), DirName(options_.wanted.config));
+  return Error(Code::kInternal,
+               "{}; and the way back failed: {}. The originals are *.tessera-backup "
+               "in {}",
+               cause.message(), status.message(), DirName(options_.wanted.config));
 }
 
 Status Configurator::TakeBack() {
@@ -350,10 +351,11 @@ Status Configurator::TakeBack() {
                  "*.tessera-backup in {}",
                  options_.wanted.config, taken.message(), place);
   }
-  return Error(Code::kAborted,
-               "a run that was cut off had changed {}, and {} has not served since: every file is as "
-               "it was before Tessera. Run it again",
-               place, NameOf(options_.engine));
+  return Error(
+      Code::kAborted,
+      "a run that was cut off had changed {}, and {} has not served since: every file is as "
+      "it was before Tessera. Run it again",
+      place, NameOf(options_.engine));
 }
 
 void Configurator::RemoveFolders(const std::vector<std::string>& folders) const {

@@ -4,9 +4,9 @@
 //   target = base with the plan's edits, or base itself for --undo
 //   back up, validate, write, reload, check; on failure everything is as before, reloaded again.
 // A run that was cut off, even killed, leaves a record that says so: the next run finishes it where
-// the engine serves, and else takes everything back to the base. Where there can be no next run, because
-// the engine that would start it does not serve, Recover does the same from another process (guard.h).
-// The same target again changes nothing and reloads nothing.
+// the engine serves, and else takes everything back to the base. Where there can be no next run,
+// because the engine that would start it does not serve, Recover does the same from another process
+// (guard.h). The same target again changes nothing and reloads nothing.
 //
 // Not for installing programs (install.h). Blocks. Threads: one; runs exclude each other by a lock
 // on the configuration's folder.
@@ -49,8 +49,8 @@ class Configurator {
   Result<Outcome> Configure();
   Result<Outcome> Undo();
   // Takes back a run that was cut off, where the engine does not serve within the timeout: ABORTED
-  // says that all is as it was before Tessera. OK: another run is at work, or none was cut off, or the
-  // engine serves, and the next run finishes it. Holds the lock only while it writes.
+  // says that all is as it was before Tessera. OK: another run is at work, or none was cut off, or
+  // the engine serves, and the next run finishes it. Holds the lock only while it writes.
   Status Recover();
 
  private:

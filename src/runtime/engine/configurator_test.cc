@@ -6,8 +6,8 @@
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <signal.h>
 #include <sched.h>
+#include <signal.h>
 #include <sys/file.h>
 #include <sys/mount.h>
 #include <sys/prctl.h>
@@ -30,9 +30,9 @@ using ::testing::HasSubstr;
 
 enum class Temper {
   kObedient,
-  kDeaf,       // never rereads
-  kAllergic,   // does not answer while its configuration names our runtime
-  kMortal,     // ends on SIGHUP, and nobody starts it again
+  kDeaf,      // never rereads
+  kAllergic,  // does not answer while its configuration names our runtime
+  kMortal,    // ends on SIGHUP, and nobody starts it again
 };
 
 volatile sig_atomic_t g_hangups = 0;
@@ -59,7 +59,7 @@ class FakeDocker {
  private:
   [[noreturn]] static void Serve(int listener, const std::string& config, Temper temper) {
     ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-    struct sigaction action{};
+    struct sigaction action {};
     action.sa_handler = [](int) { g_hangups = g_hangups + 1; };
     if (temper != Temper::kMortal) ::sigaction(SIGHUP, &action, nullptr);
     // dockerd keeps what the file no longer says, and all of it where the file is gone.
@@ -84,11 +84,13 @@ class FakeDocker {
       const ssize_t size = ::recv(peer.get(), request.data(), request.size(), 0);
       const bool info = size > 9 && std::string_view(request.data(), 9) == "GET /info";
       const std::string body =
-          !info ? "OK" : fmt::format(R"({{"ServerVersion":"25.0.1","DefaultRuntime":"{}","Runtimes":{}}})",
-                                     default_runtime,
-                                     knows ? R"({"runc":{},"crun":{},"nvidia":{}})" : R"({"runc":{},"crun":{}})");
-      const std::string answer = fmt::format(
-          "HTTP/1.0 200 OK\r\nX-Reloads: {}\r\n\r\n{}", seen, body);
+          !info ? "OK"
+                : fmt::format(
+                      R"({{"ServerVersion":"25.0.1","DefaultRuntime":"{}","Runtimes":{}}})",
+                      default_runtime,
+                      knows ? R"({"runc":{},"crun":{},"nvidia":{}})" : R"({"runc":{},"crun":{}})");
+      const std::string answer =
+          fmt::format("HTTP/1.0 200 OK\r\nX-Reloads: {}\r\n\r\n{}", seen, body);
       (void)!::send(peer.get(), answer.data(), answer.size(), MSG_NOSIGNAL);
     }
   }
@@ -150,7 +152,8 @@ class ConfiguratorTest : public ::testing::Test {
     const auto names = ListDir(dir_.path() + below);
     if (!names.ok()) {
       const auto state = host_.Read(below);
-      all[below] = state.ok() && *state ? fmt::format("{:o} {}", (*state)->mode, (*state)->text) : "?";
+      all[below] =
+          state.ok() && *state ? fmt::format("{:o} {}", (*state)->mode, (*state)->text) : "?";
       return all;
     }
     all[below] = "/";
@@ -211,7 +214,9 @@ TEST_F(ConfiguratorTest, AfterUndoTheEngineHasTheDefaultRuntimeThatItHad) {
     if (*text != '\0') Put(kConfig, text, 0644);
     const FakeDocker docker(SocketPath(), dir_.path() + kConfig, Temper::kObedient);
     ASSERT_TRUE(Configure(Docker()).ok());
-    const auto ask = [&] { return *AskEngine(Engine::kDocker, SocketPath(), std::chrono::seconds(5)); };
+    const auto ask = [&] {
+      return *AskEngine(Engine::kDocker, SocketPath(), std::chrono::seconds(5));
+    };
     EXPECT_EQ(ask().default_runtime, "nvidia");
     const auto undone = Configurator(Docker(), &host_).Undo();
     ASSERT_TRUE(undone.ok()) << undone.status().ToString();
@@ -405,8 +410,7 @@ TEST_F(ConfiguratorTest, TwoRunsExcludeEachOther) {
 TEST_F(ConfiguratorTest, HostileFilesAreRefusedAndLeftAlone) {
   const std::vector<std::pair<std::string, std::function<void()>>> cases = {
       {"is a folder", [&] { ASSERT_TRUE(MakeDirs(dir_.path() + kConfig).ok()); }},
-      {"leads nowhere",
-       [&] { ASSERT_EQ(::symlink("/gone", (dir_.path() + kConfig).c_str()), 0); }},
+      {"leads nowhere", [&] { ASSERT_EQ(::symlink("/gone", (dir_.path() + kConfig).c_str()), 0); }},
       {"no comments", [&] { Put(kConfig, "{ // x\n}"); }},
       {"line 1", [&] { Put(kConfig, "{\"a\": \"\xFF\"}"); }},
       {"restore the files by hand", [&] { Put("/etc/docker/daemon.json.tessera-record", "torn"); }},
@@ -457,9 +461,12 @@ TEST_F(ConfiguratorTest, UndoIsByteExactForRandomConfigurations) {
   std::mt19937 random(5);
   const auto pick = [&](size_t n) { return random() % n; };
   const std::vector<std::string> versions = {"", "version = 2", "version=3 # x", "version = 4"};
-  const std::vector<std::string> bodies = {
-      "", "# only a comment", "imports = ['/etc/containerd/conf.d/*.toml']", "imports = [\n]",
-      "oom_score = -999", "disabled_plugins = ['cri']"};
+  const std::vector<std::string> bodies = {"",
+                                           "# only a comment",
+                                           "imports = ['/etc/containerd/conf.d/*.toml']",
+                                           "imports = [\n]",
+                                           "oom_score = -999",
+                                           "disabled_plugins = ['cri']"};
   const std::vector<std::string> sections = {
       "", "[debug]\n  level = 'debug'",
       "[plugins.\"io.containerd.grpc.v1.cri\".containerd.runtimes.runc]\nruntime_type = "

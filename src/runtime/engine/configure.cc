@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/runtime/engine/configure.h"
 
-#include <CLI/CLI.hpp>
 #include <poll.h>
 #include <signal.h>
 #include <sys/random.h>
 #include <sys/wait.h>
 #include <unistd.h>
+#include <CLI/CLI.hpp>
 
 #include <chrono>
 #include <cstdio>
@@ -40,11 +40,15 @@ struct Places {
 const Places& PlacesOf(Engine engine) {
   static const std::map<Engine, Places> places = {
       {Engine::kContainerd,
-       {"/etc/containerd/config.toml", "/etc/containerd/conf.d/99-tessera.toml",
-        "/run/containerd/containerd.sock", {"grpc", "address"}}},
+       {"/etc/containerd/config.toml",
+        "/etc/containerd/conf.d/99-tessera.toml",
+        "/run/containerd/containerd.sock",
+        {"grpc", "address"}}},
       {Engine::kDocker, {"/etc/docker/daemon.json", "", "/run/docker.sock", {}}},
       {Engine::kCrio,
-       {"/etc/crio/crio.conf", "/etc/crio/crio.conf.d/99-tessera.toml", "/run/crio/crio.sock",
+       {"/etc/crio/crio.conf",
+        "/etc/crio/crio.conf.d/99-tessera.toml",
+        "/run/crio/crio.sock",
         {"crio", "api", "listen"}}},
   };
   return places.at(engine);
@@ -73,10 +77,11 @@ struct Flags {
   RuntimeSettings settings;
 };
 
-// One of several names. CLI11's own transformer also takes the numbers behind them, and prints those.
+// One of several names. CLI11's own transformer also takes the numbers behind them, and prints
+// those.
 template <typename T>
-CLI::Option* AddChoice(CLI::App* app, const std::string& names, const std::string& description, T* to,
-                       const std::vector<std::pair<std::string, T>>& choices) {
+CLI::Option* AddChoice(CLI::App* app, const std::string& names, const std::string& description,
+                       T* to, const std::vector<std::pair<std::string, T>>& choices) {
   std::string listed;
   for (const auto& [name, value] : choices) listed += (listed.empty() ? "" : ",") + name;
   const auto take = [to, names, choices, listed](const std::string& text) {
@@ -93,10 +98,9 @@ CLI::Option* AddChoice(CLI::App* app, const std::string& names, const std::strin
 }
 
 void AddEngineFlags(CLI::App* app, Flags* flags) {
-  AddChoice<Engine>(app, "--engine,--runtime", "Engine to configure", &flags->engine,
-                    {{"containerd", Engine::kContainerd},
-                     {"docker", Engine::kDocker},
-                     {"crio", Engine::kCrio}})
+  AddChoice<Engine>(
+      app, "--engine,--runtime", "Engine to configure", &flags->engine,
+      {{"containerd", Engine::kContainerd}, {"docker", Engine::kDocker}, {"crio", Engine::kCrio}})
       ->required();
   app->add_option("--config", flags->config, "The engine's main file (its usual place)");
   app->add_option("--drop-in-config", flags->drop_in,
@@ -129,21 +133,24 @@ void AddEngineFlags(CLI::App* app, Flags* flags) {
 void AddOtherFlags(CLI::App* app, Flags* flags) {
   app->add_flag("--dry-run", flags->dry_run, "Print what would change, and change nothing");
   app->add_flag("--undo", flags->undo, "Take back what was configured");
-  app->add_flag("--guard", flags->guard,
-                "Configure nothing, and run until stopped: where another run was killed and the engine "
-                "does not serve within --timeout, put its files back");
+  app->add_flag(
+      "--guard", flags->guard,
+      "Configure nothing, and run until stopped: where another run was killed and the engine "
+      "does not serve within --timeout, put its files back");
   app->add_flag("--only-with-gpu", flags->only_with_gpu,
                 "Do nothing on a node that has no NVIDIA GPU");
-  app->add_option("--spread", flags->spread_s,
-                  "Wait a random part of so many seconds before a change that restarts the engine, so "
-                  "that a rollout does not restart the engines of all nodes at once")
+  app->add_option(
+         "--spread", flags->spread_s,
+         "Wait a random part of so many seconds before a change that restarts the engine, so "
+         "that a rollout does not restart the engines of all nodes at once")
       ->capture_default_str()
       ->check(CLI::Range(0.0, 86400.0));
   app->add_option("--host-root", flags->host_root, "Where the host's root is mounted");
   app->add_flag("--install", flags->install, "First copy this program to --runtime-path");
   app->add_option("--runtime-config", flags->runtime_config, "The runtime's settings on the host")
       ->capture_default_str();
-  app->add_option("--driver-root", flags->settings.driver_root, "Setting: root of the driver's files");
+  app->add_option("--driver-root", flags->settings.driver_root,
+                  "Setting: root of the driver's files");
   app->add_option("--dev-root", flags->settings.dev_root, "Setting: root of the device nodes");
   app->add_option("--grant-socket", flags->settings.grant_socket, "Setting: the agent's socket");
   app->add_option("--low-level-runtime", flags->settings.runtimes,
@@ -186,21 +193,24 @@ ConfigureOptions ToOptions(const Flags& flags, const HostRoot& host) {
   return options;
 }
 
-// Engines start it with folders and PATHs of their own; Docker alone looks a bare name up, in dockerd's PATH.
+// Engines start it with folders and PATHs of their own; Docker alone looks a bare name up, in
+// dockerd's PATH.
 Status CheckRuntimePath(const Flags& flags) {
   const std::string& path = flags.runtime_path;
   const bool bare_name = !path.empty() && path.find('/') == std::string::npos;
   if (path.starts_with('/')) return Status::Ok();
   if (bare_name && flags.engine == Engine::kDocker && !flags.install) return Status::Ok();
-  return Error(Code::kInvalidArgument,
-               "--runtime-path \"{}\" is not an absolute path: give the place of tessera-runtime on the "
-               "host, such as {}",
-               path, kRuntimePath);
+  return Error(
+      Code::kInvalidArgument,
+      "--runtime-path \"{}\" is not an absolute path: give the place of tessera-runtime on the "
+      "host, such as {}",
+      path, kRuntimePath);
 }
 
 Status CheckFlags(const Flags& flags, const ConfigureOptions& options) {
   for (const std::string& path : {options.wanted.config, options.reload.socket}) {
-    if (!path.starts_with('/')) return Error(Code::kInvalidArgument, "{} is not an absolute path", path);
+    if (!path.starts_with('/'))
+      return Error(Code::kInvalidArgument, "{} is not an absolute path", path);
   }
   const std::string& drop_in = options.wanted.drop_in;
   if (!drop_in.empty() && !drop_in.starts_with('/')) {
@@ -214,8 +224,9 @@ Status CheckFlags(const Flags& flags, const ConfigureOptions& options) {
     return Error(Code::kInvalidArgument, "--undo and --install exclude each other");
   }
   if (flags.guard && (flags.undo || flags.install || flags.dry_run)) {
-    return Error(Code::kInvalidArgument,
-                 "--guard excludes --undo, --install and --dry-run: it configures nothing by itself");
+    return Error(
+        Code::kInvalidArgument,
+        "--guard excludes --undo, --install and --dry-run: it configures nothing by itself");
   }
   return Status::Ok();
 }
@@ -232,9 +243,10 @@ Status PrepareHost(const Flags& flags, const HostRoot& host, std::vector<std::st
   }
   if (flags.install && flags.dry_run) return Status::Ok();
   if (flags.runtime_path.starts_with('/') && !host.Exists(flags.runtime_path)) {
-    return Error(Code::kFailedPrecondition,
-                 "{} does not exist{}: no container would start. Use --install, or mount its folder",
-                 flags.runtime_path, host.IsMachine() ? "" : " below " + host.root());
+    return Error(
+        Code::kFailedPrecondition,
+        "{} does not exist{}: no container would start. Use --install, or mount its folder",
+        flags.runtime_path, host.IsMachine() ? "" : " below " + host.root());
   }
   if ((flags.install || flags.settings.Any()) && !flags.dry_run) {
     ASSIGN_OR_RETURN(const bool changed,
@@ -254,7 +266,8 @@ Result<std::string> TreeDirOf(const Flags& flags, const HostRoot& host) {
   return dir->string_value();
 }
 
-// The trees serve containers that are still to come. Where another engine uses the runtime they stay.
+// The trees serve containers that are still to come. Where another engine uses the runtime they
+// stay.
 Status DropTrees(const Flags& flags, const HostRoot& host, std::vector<std::string>* notes) {
   ASSIGN_OR_RETURN(const std::string dir, TreeDirOf(flags, host));
   if (dir.empty() || !host.Exists(dir + "/trees")) return Status::Ok();
@@ -300,8 +313,9 @@ Status WaitForTurn(const Flags& flags, const ConfigureOptions& options, const Ho
   return Status::Ok();
 }
 
-// The work is done by a child: where that is killed, its parent does it again, which finishes or takes
-// back what was begun. Gives the exit code in the parent, and nothing where there is work to do.
+// The work is done by a child: where that is killed, its parent does it again, which finishes or
+// takes back what was begun. Gives the exit code in the parent, and nothing where there is work to
+// do.
 std::optional<int> LeaveToChild() {
   sigset_t passed_on;
   sigset_t before;

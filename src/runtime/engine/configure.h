@@ -5,8 +5,8 @@
 
 namespace tessera::engine {
 
-// argv[0] is the word "configure" or the program's name. Gives the exit code: 0 also where there was
-// nothing to do; else by src/base/status.h, and the reason is on standard error.
+// argv[0] is the word "configure" or the program's name. Gives the exit code: 0 also where there
+// was nothing to do; else by src/base/status.h, and the reason is on standard error.
 int ConfigureMain(int argc, char** argv);
 
 }  // namespace tessera::engine

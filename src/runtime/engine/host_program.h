@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs the host's own programs (containerd, systemctl) where its files may be mounted below a folder:
-// in a child that has made that folder its root. Blocks. Threads: only in a program with one thread.
+// Runs the host's own programs (containerd, systemctl) where its files may be mounted below a
+// folder: in a child that has made that folder its root. Blocks. Threads: only in a program with
+// one thread.
 #pragma once
 
 #include <string>

@@ -67,7 +67,7 @@ Result<std::string> HostRoot::Resolve(const std::string& path) const {
   const Fd folder = OpenInRoot(root_, DirName(path), O_PATH | O_DIRECTORY);
   if (!folder.valid() && errno == ENOENT) return Map(path);
   if (!folder.valid()) return Status::FromErrno(path, errno);
-  struct stat info{};
+  struct stat info {};
   const std::string name = BaseName(path);
   if (::fstatat(folder.get(), name.c_str(), &info, AT_SYMLINK_NOFOLLOW) == 0) {
     return Error(Code::kFailedPrecondition, "{} is a symbolic link that leads nowhere", path);
@@ -88,7 +88,7 @@ Result<std::optional<FileState>> HostRoot::Read(const std::string& path) const {
     RETURN_IF_ERROR(Resolve(path).status());
     return std::optional<FileState>();
   }
-  struct stat info{};
+  struct stat info {};
   if (::fstat(fd.get(), &info) != 0) return Status::FromErrno(path, errno);
   if (!S_ISREG(info.st_mode)) {
     return Error(Code::kFailedPrecondition, "{} is {}, not a regular file", path,
@@ -109,9 +109,11 @@ Result<std::optional<FileState>> HostRoot::Read(const std::string& path) const {
 
 Status HostRoot::Write(const std::string& path, const FileState& state) const {
   ASSIGN_OR_RETURN(const std::string real, Resolve(path));
-  const std::string temporary = JoinPath(DirName(real), fmt::format(".{}.tessera-new", BaseName(real)));
+  const std::string temporary =
+      JoinPath(DirName(real), fmt::format(".{}.tessera-new", BaseName(real)));
   ::unlink(temporary.c_str());  // of a run that was cut off
-  const Fd fd(::open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600));
+  const Fd fd(
+      ::open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600));
   if (!fd.valid()) return Status::FromErrno(temporary, errno);
   const Status status = FillAndName(fd.get(), state, temporary, real);
   if (!status.ok()) {
@@ -125,7 +127,7 @@ Status HostRoot::Write(const std::string& path, const FileState& state) const {
 Status HostRoot::Remove(const std::string& path) const {
   ASSIGN_OR_RETURN(const std::string real, Resolve(path));
   // On a read-only file system unlink fails even for what is not there.
-  struct stat info{};
+  struct stat info {};
   if (::lstat(real.c_str(), &info) != 0 && errno == ENOENT) return Status::Ok();
   if (::unlink(real.c_str()) != 0 && errno != ENOENT) return Status::FromErrno(path, errno);
   SyncFolder(real);

@@ -36,16 +36,16 @@ class HostRoot {
 
   // Where `path` lies for this process, links not followed.
   std::string Map(std::string_view path) const { return root_ + std::string(path); }
-  // The real file behind `path`, for this process. A file that is missing resolves to where it would
-  // be made. FAILED_PRECONDITION: a link that leads nowhere.
+  // The real file behind `path`, for this process. A file that is missing resolves to where it
+  // would be made. FAILED_PRECONDITION: a link that leads nowhere.
   Result<std::string> Resolve(const std::string& path) const;
 
   bool Exists(const std::string& path) const;
   // Nothing for a file that does not exist. FAILED_PRECONDITION: no regular file;
   // RESOURCE_EXHAUSTED: longer than a configuration can be (4 MiB).
   Result<std::optional<FileState>> Read(const std::string& path) const;
-  // Readers, and a crash, see the old or the new file and nothing else. A link stays a link: what it
-  // leads to is replaced. Folders must exist.
+  // Readers, and a crash, see the old or the new file and nothing else. A link stays a link: what
+  // it leads to is replaced. Folders must exist.
   Status Write(const std::string& path, const FileState& state) const;
   Status Remove(const std::string& path) const;
   // Makes the folders above `path`, and gives those that were missing, outermost first.

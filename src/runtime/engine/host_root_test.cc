@@ -40,7 +40,7 @@ TEST_F(HostRootTest, KeepsModeOwnerAndLink) {
   ASSERT_TRUE(host_.Write("/etc/config", **state).ok());
   EXPECT_EQ(Raw("/etc/real/config"), "new");
   EXPECT_EQ(*host_.Read("/etc/config"), *state);
-  struct stat info{};
+  struct stat info {};
   ASSERT_EQ(::lstat((dir_.path() + "/etc/config").c_str(), &info), 0);
   EXPECT_TRUE(S_ISLNK(info.st_mode));
   EXPECT_EQ(ListDir(dir_.path() + "/etc/real").value_or({}), std::vector<std::string>{"config"});
@@ -48,7 +48,8 @@ TEST_F(HostRootTest, KeepsModeOwnerAndLink) {
 
 TEST_F(HostRootTest, ALinkCannotLeadOutOfTheRoot) {
   Put("/etc/passwd", "inside");
-  ASSERT_EQ(::symlink("../../../../../../../../etc/passwd", (dir_.path() + "/etc/config").c_str()), 0);
+  ASSERT_EQ(::symlink("../../../../../../../../etc/passwd", (dir_.path() + "/etc/config").c_str()),
+            0);
   EXPECT_EQ((*host_.Read("/etc/config"))->text, "inside");
 }
 
@@ -83,7 +84,7 @@ TEST_F(HostRootTest, InstallsAProgramOnce) {
   const auto first = InstallProgram(host_, dir_.path() + "/program", "/opt/t/bin/p");
   ASSERT_TRUE(first.ok()) << first.status().ToString();
   EXPECT_TRUE(*first);
-  struct stat info{};
+  struct stat info {};
   ASSERT_EQ(::stat((dir_.path() + "/opt/t/bin/p").c_str(), &info), 0);
   EXPECT_EQ(info.st_mode & 07777, 0755u);
   const auto second = InstallProgram(host_, dir_.path() + "/program", "/opt/t/bin/p");

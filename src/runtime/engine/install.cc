@@ -35,13 +35,14 @@ Result<bool> InstallProgram(const HostRoot& host, const std::string& from, const
   ASSIGN_OR_RETURN(program.text, ReadFile(from, kMaxProgram).Annotate(from));
   program.mode = 0755;
   ASSIGN_OR_RETURN(const std::string real, host.Resolve(to));
-  struct stat info{};
+  struct stat info {};
   if (::stat(real.c_str(), &info) == 0) {
     if (!S_ISREG(info.st_mode)) {
       return Error(Code::kFailedPrecondition, "{} is not a regular file", to);
     }
     const auto there = ReadFile(real, kMaxProgram);
-    if (there.ok() && *there == program.text && (info.st_mode & 07777) == program.mode) return false;
+    if (there.ok() && *there == program.text && (info.st_mode & 07777) == program.mode)
+      return false;
   }
   RETURN_IF_ERROR(host.MakeParents(to).status());
   RETURN_IF_ERROR(host.Write(to, program));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Puts the program that runs, and its settings, onto the host. For a container made from nothing but
-// this program, which has no cp. Threads: one.
+// Puts the program that runs, and its settings, onto the host. For a container made from nothing
+// but this program, which has no cp. Threads: one.
 #pragma once
 
 #include <optional>

@@ -74,7 +74,8 @@ class Search {
 
  private:
   // `handler` is the key below "runtimes" that this is a part of.
-  void Walk(const std::string& path, const Json& json, const std::string& handler, bool in_runtimes) {
+  void Walk(const std::string& path, const Json& json, const std::string& handler,
+            bool in_runtimes) {
     if (!json.is_object()) return;
     for (const auto& [key, value] : json.members()) {
       const std::string& name = in_runtimes ? key : handler;

@@ -20,7 +20,8 @@ Result<Json> Parse(Format format, std::string_view text) {
   return ParseJson(text);
 }
 
-Result<std::string> Patch(Format format, std::string_view text, const std::vector<TextEdit>& edits) {
+Result<std::string> Patch(Format format, std::string_view text,
+                          const std::vector<TextEdit>& edits) {
   return format == Format::kToml ? PatchToml(text, edits) : PatchJson(text, edits);
 }
 

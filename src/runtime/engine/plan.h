@@ -66,7 +66,8 @@ Result<Plan> PlanDocker(const Wanted& wanted, const ConfigTree& tree);
 Result<Plan> PlanCrio(const Wanted& wanted, const ConfigTree& tree);
 Result<Plan> MakePlan(Engine engine, const Wanted& wanted, const ConfigTree& tree);
 
-// dockerd goes on with what a file that it reads again no longer says, and does not read one that is gone.
+// dockerd goes on with what a file that it reads again no longer says, and does not read one that
+// is gone.
 struct DockerReload {
   std::string text;             // daemon.json with Docker's defaults where `text` says nothing
   std::string default_runtime;  // what dockerd then says is its default

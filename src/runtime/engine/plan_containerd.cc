@@ -68,8 +68,7 @@ std::vector<std::string> ImportPatterns(const ConfigFile& root, const Wanted& wa
   for (const Json& item : imports->items()) {
     if (!item.is_string()) continue;
     const std::string& pattern = item.string_value();
-    patterns.push_back(pattern.starts_with('/') ? pattern
-                                                : JoinPath(DirName(root.path), pattern));
+    patterns.push_back(pattern.starts_with('/') ? pattern : JoinPath(DirName(root.path), pattern));
   }
   return patterns;
 }
@@ -118,9 +117,9 @@ class ContainerdPlanner {
     }
     if (root.version < 2 && wanted_.engine_version && *wanted_.engine_version >= kForgetsVersion1) {
       root.version = 3;
-      plan_.notes.push_back(fmt::format(
-          "{} is of version 1: this containerd ignores what it says about runtimes",
-          wanted_.config));
+      plan_.notes.push_back(
+          fmt::format("{} is of version 1: this containerd ignores what it says about runtimes",
+                      wanted_.config));
     }
     const std::vector<std::string> patterns = ImportPatterns(root, wanted_);
     imports_drop_in_ = !wanted_.drop_in.empty() && Covers(patterns, wanted_.drop_in);
@@ -305,13 +304,12 @@ class ContainerdPlanner {
     }
     SortAsImported(&after);
     const Json merged = MergedSection(after);
-    const Json* const path = FindPath(
-        merged, {"containerd", "runtimes", wanted_.runtime_name, "options", "BinaryName"});
+    const Json* const path =
+        FindPath(merged, {"containerd", "runtimes", wanted_.runtime_name, "options", "BinaryName"});
     const Json* const name = FindPath(merged, {"containerd", "default_runtime_name"});
-    const bool effective =
-        path != nullptr && *path == Json::String(wanted_.runtime_path) &&
-        (!wanted_.set_as_default ||
-         (name != nullptr && *name == Json::String(wanted_.runtime_name)));
+    const bool effective = path != nullptr && *path == Json::String(wanted_.runtime_path) &&
+                           (!wanted_.set_as_default ||
+                            (name != nullptr && *name == Json::String(wanted_.runtime_name)));
     for (const ConfigFile& file : after) {
       if (file.path != wanted_.config) plan_.imports.push_back(file.path);
     }
@@ -339,9 +337,10 @@ class ContainerdPlanner {
       if (disabled == nullptr || !disabled->is_array()) continue;
       for (const Json& item : disabled->items()) {
         if (!item.is_string() || item.string_value().find("cri") == std::string::npos) continue;
-        plan_.notes.push_back(fmt::format("{} disables the plugin {}: Kubernetes cannot use this "
-                                          "containerd until disabled_plugins lets it go",
-                                          file.path, item.string_value()));
+        plan_.notes.push_back(
+            fmt::format("{} disables the plugin {}: Kubernetes cannot use this "
+                        "containerd until disabled_plugins lets it go",
+                        file.path, item.string_value()));
       }
     }
   }

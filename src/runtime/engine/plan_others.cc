@@ -60,8 +60,8 @@ Result<Plan> PlanDocker(const Wanted& wanted, const ConfigTree& tree) {
   file.path = wanted.config;
   file.format = Format::kJson;
   if (wanted.set_as_default) {
-    file.edits.push_back({TextEdit::Kind::kSet, {"default-runtime"},
-                          Json::String(wanted.runtime_name)});
+    file.edits.push_back(
+        {TextEdit::Kind::kSet, {"default-runtime"}, Json::String(wanted.runtime_name)});
   }
   const KeyPath runtime = {"runtimes", wanted.runtime_name};
   const Json* const old = FindPath(document, runtime);
@@ -71,7 +71,8 @@ Result<Plan> PlanDocker(const Wanted& wanted, const ConfigTree& tree) {
                           Json::MakeObject({{"args", Json::MakeArray()},
                                             {"path", Json::String(wanted.runtime_path)}})});
   } else {
-    file.edits.push_back({TextEdit::Kind::kSet, {"runtimes", wanted.runtime_name, "path"},
+    file.edits.push_back({TextEdit::Kind::kSet,
+                          {"runtimes", wanted.runtime_name, "path"},
                           Json::String(wanted.runtime_path)});
   }
   if (wanted.enable_cdi) {
@@ -82,7 +83,8 @@ Result<Plan> PlanDocker(const Wanted& wanted, const ConfigTree& tree) {
 
 Result<Plan> PlanCrio(const Wanted& wanted, const ConfigTree& tree) {
   if (wanted.drop_in.empty()) {
-    return Error(Code::kInvalidArgument, "CRI-O is configured by a drop-in: --drop-in-config is empty");
+    return Error(Code::kInvalidArgument,
+                 "CRI-O is configured by a drop-in: --drop-in-config is empty");
   }
   std::vector<std::string> paths = {wanted.config};
   const std::string folder = wanted.drop_in.substr(0, wanted.drop_in.rfind('/'));
@@ -97,9 +99,11 @@ Result<Plan> PlanCrio(const Wanted& wanted, const ConfigTree& tree) {
   file.path = wanted.drop_in;
   file.ours_alone = true;
   file.start =
-      "# Written by \"tessera-runtime configure\"; \"tessera-runtime configure --undo\" removes it.\n";
+      "# Written by \"tessera-runtime configure\"; \"tessera-runtime configure --undo\" removes "
+      "it.\n";
   if (wanted.set_as_default) {
-    file.edits.push_back({TextEdit::Kind::kSet, {"crio", "runtime", "default_runtime"},
+    file.edits.push_back({TextEdit::Kind::kSet,
+                          {"crio", "runtime", "default_runtime"},
                           Json::String(wanted.runtime_name)});
   }
   const KeyPath at = {"crio", "runtime", "runtimes", wanted.runtime_name};
@@ -123,7 +127,8 @@ Result<Plan> PlanCrio(const Wanted& wanted, const ConfigTree& tree) {
   }
   for (const std::string& path : paths) {
     const auto text = tree.read(path);
-    if (path <= wanted.drop_in || path == wanted.config || !text.ok() || !text->has_value()) continue;
+    if (path <= wanted.drop_in || path == wanted.config || !text.ok() || !text->has_value())
+      continue;
     const auto document = ParseToml(**text);
     if (wanted.set_as_default && document.ok() &&
         FindPath(*document, {"crio", "runtime", "default_runtime"}) != nullptr) {

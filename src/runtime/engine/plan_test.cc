@@ -55,9 +55,9 @@ Result<Files> Applied(Engine engine, const Wanted& wanted, const Files& files) {
   Files after = files;
   for (const FilePlan& file : plan.files) {
     const auto old = files.find(file.path);
-    ASSIGN_OR_RETURN(after[file.path],
-                     ApplyFilePlan(file, old == files.end() ? std::optional<std::string>()
-                                                            : old->second));
+    ASSIGN_OR_RETURN(
+        after[file.path],
+        ApplyFilePlan(file, old == files.end() ? std::optional<std::string>() : old->second));
   }
   return after;
 }
@@ -130,8 +130,9 @@ TEST(ContainerdPlan, EditsAVersion2SectionInPlaceBefore21) {
 TEST(ContainerdPlan, UsesADropInOfTheSameVersionFrom21On) {
   const auto after = Applied(Engine::kContainerd, Containerd(k22), {{kMain, kKubeadmV2}});
   ASSERT_TRUE(after.ok()) << after.status().ToString();
-  EXPECT_EQ(after->at(kDropIn),
-            R"(# Written by "tessera-runtime configure"; "tessera-runtime configure --undo" removes it.
+  EXPECT_EQ(
+      after->at(kDropIn),
+      R"(# Written by "tessera-runtime configure"; "tessera-runtime configure --undo" removes it.
 version = 2
 
 [plugins."io.containerd.grpc.v1.cri".containerd]
@@ -165,12 +166,14 @@ TEST(ContainerdPlan, ImportsTheDropInOnlyWhereNothingCoversIt) {
 
 TEST(ContainerdPlan, AppendsToImportsInTheirLook) {
   const std::string text =
-      "version = 3\r\nimports = [\r\n  '/etc/site/*.toml',  # ours\r\n]\r\n[debug]\r\nlevel = 'info'";
+      "version = 3\r\nimports = [\r\n  '/etc/site/*.toml',  # ours\r\n]\r\n[debug]\r\nlevel = "
+      "'info'";
   const auto after = Applied(Engine::kContainerd, Containerd(Version{2, 1}), {{kMain, text}});
   ASSERT_TRUE(after.ok()) << after.status().ToString();
-  EXPECT_EQ(after->at(kMain),
-            "version = 3\r\nimports = [\r\n  '/etc/site/*.toml',\r\n  "
-            "\"/etc/containerd/conf.d/99-tessera.toml\",  # ours\r\n]\r\n[debug]\r\nlevel = 'info'");
+  EXPECT_EQ(
+      after->at(kMain),
+      "version = 3\r\nimports = [\r\n  '/etc/site/*.toml',\r\n  "
+      "\"/etc/containerd/conf.d/99-tessera.toml\",  # ours\r\n]\r\n[debug]\r\nlevel = 'info'");
 }
 
 TEST(ContainerdPlan, MakesBothFilesWhereThereIsNothing) {
@@ -190,7 +193,8 @@ TEST(ContainerdPlan, MakesBothFilesWhereThereIsNothing) {
 
 TEST(ContainerdPlan, Version1IsEditedInPlaceUnderItsOldNames) {
   const std::string text =
-      "[plugins]\n  [plugins.cri]\n    [plugins.cri.containerd]\n      snapshotter = \"overlayfs\"\n";
+      "[plugins]\n  [plugins.cri]\n    [plugins.cri.containerd]\n      snapshotter = "
+      "\"overlayfs\"\n";
   // 2.2 does not read the old names any more.
   const auto newer = Applied(Engine::kContainerd, Containerd(k22), {{kMain, text}});
   ASSERT_TRUE(newer.ok());
@@ -202,9 +206,9 @@ TEST(ContainerdPlan, Version1IsEditedInPlaceUnderItsOldNames) {
   EXPECT_FALSE(after->contains(kDropIn));
   const auto document = ParseToml(after->at(kMain));
   ASSERT_TRUE(document.ok());
-  EXPECT_EQ(FindPath(*document, {"plugins", "cri", "containerd", "default_runtime_name"})
-                ->string_value(),
-            "nvidia");
+  EXPECT_EQ(
+      FindPath(*document, {"plugins", "cri", "containerd", "default_runtime_name"})->string_value(),
+      "nvidia");
   EXPECT_EQ(FindPath(*document, {"plugins", "cri", "containerd", "runtimes", "nvidia", "options",
                                  "BinaryName"})
                 ->string_value(),
@@ -228,7 +232,8 @@ TEST(ContainerdPlan, AnUnknownEngineWithASectionIsEditedInPlace) {
 
 TEST(ContainerdPlan, Before21TheFileWhoseSectionWinsIsEdited) {
   const char kSite[] = "/etc/containerd/conf.d/10-site.toml";
-  const std::string main = std::string("imports = ['/etc/containerd/conf.d/*.toml']\n") + kKubeadmV2;
+  const std::string main =
+      std::string("imports = ['/etc/containerd/conf.d/*.toml']\n") + kKubeadmV2;
   const std::string site =
       "version = 2\n[plugins.'io.containerd.grpc.v1.cri'.containerd.runtimes.runc]\n"
       "runtime_type = 'io.containerd.runc.v2'\n"
@@ -237,9 +242,8 @@ TEST(ContainerdPlan, Before21TheFileWhoseSectionWinsIsEdited) {
   ASSERT_TRUE(after.ok()) << after.status().ToString();
   EXPECT_EQ(after->at(kMain), main);
   const auto document = ParseToml(after->at(kSite));
-  const Json* options =
-      FindPath(*document, {"plugins", "io.containerd.grpc.v1.cri", "containerd", "runtimes",
-                           "nvidia", "options"});
+  const Json* options = FindPath(*document, {"plugins", "io.containerd.grpc.v1.cri", "containerd",
+                                             "runtimes", "nvidia", "options"});
   ASSERT_NE(options, nullptr);
   EXPECT_FALSE(options->Find("SystemdCgroup")->bool_value());
 }
@@ -281,11 +285,10 @@ options.ConfigPath = "/etc/kata.toml"
 
 TEST(ContainerdPlan, RefusesWhatALaterImportWouldOverride) {
   const auto plan = PlanContainerd(
-      Containerd(k22),
-      TreeOf({{kMain, "version = 3\n"},
-              {"/etc/containerd/conf.d/99-zz.toml",
-               "version = 3\n[plugins.'io.containerd.cri.v1.runtime'.containerd]\n"
-               "default_runtime_name = 'runc'\n"}}));
+      Containerd(k22), TreeOf({{kMain, "version = 3\n"},
+                               {"/etc/containerd/conf.d/99-zz.toml",
+                                "version = 3\n[plugins.'io.containerd.cri.v1.runtime'.containerd]\n"
+                                "default_runtime_name = 'runc'\n"}}));
   EXPECT_EQ(plan.status().code(), Code::kFailedPrecondition);
   EXPECT_THAT(plan.status().message(), HasSubstr("99-zz.toml"));
 }
@@ -301,8 +304,8 @@ TEST(ContainerdPlan, ErrorsNameFileAndLine) {
   const auto plan = PlanContainerd(Containerd(k22), TreeOf({{kMain, "version = 2\n[plugins\n"}}));
   EXPECT_EQ(plan.status().code(), Code::kInvalidArgument);
   EXPECT_THAT(plan.status().message(), HasSubstr("/etc/containerd/config.toml: TOML: line 2"));
-  EXPECT_FALSE(PlanContainerd(Containerd(k22), TreeOf({{kMain, "plugins = 1\nversion = 3\n"},
-                                                       {kDropIn, ""}}))
+  EXPECT_FALSE(PlanContainerd(Containerd(k22),
+                              TreeOf({{kMain, "plugins = 1\nversion = 3\n"}, {kDropIn, ""}}))
                    .ok());
 }
 
@@ -363,17 +366,20 @@ TEST(DockerPlan, KeepsOtherFeaturesWhenItEnablesCdi) {
   wanted.enable_cdi = true;
   const auto after = Applied(Engine::kDocker, wanted, {{wanted.config, kArticle}});
   ASSERT_TRUE(after.ok());
-  EXPECT_THAT(after->at(wanted.config), HasSubstr(R"({"containerd-snapshotter": true, "cdi": true})"));
+  EXPECT_THAT(after->at(wanted.config),
+              HasSubstr(R"({"containerd-snapshotter": true, "cdi": true})"));
 }
 
 TEST(DockerPlan, ReplacesOnlyThePathOfARuntimeThatIsThere) {
   Wanted wanted = Docker();
   wanted.set_as_default = false;
-  const std::string text = R"({"runtimes":{"nvidia":{"path":"nvidia-container-runtime","runtimeArgs":["-v"]}}})";
+  const std::string text =
+      R"({"runtimes":{"nvidia":{"path":"nvidia-container-runtime","runtimeArgs":["-v"]}}})";
   const auto after = Applied(Engine::kDocker, wanted, {{wanted.config, text}});
   ASSERT_TRUE(after.ok());
-  EXPECT_EQ(after->at(wanted.config),
-            R"({"runtimes":{"nvidia":{"path":"/opt/tessera/bin/tessera-runtime","runtimeArgs":["-v"]}}})");
+  EXPECT_EQ(
+      after->at(wanted.config),
+      R"({"runtimes":{"nvidia":{"path":"/opt/tessera/bin/tessera-runtime","runtimeArgs":["-v"]}}})");
 }
 
 TEST(DockerPlan, CommentsAreAnErrorWithALine) {
@@ -397,8 +403,9 @@ TEST(CrioPlan, WritesADropInWithTheMonitorOfTheDefaultRuntime) {
         "[crio.runtime]\ndefault_runtime = \"crun\"\n[crio.runtime.runtimes.crun]\n"
         "runtime_path = \"/usr/bin/crun\"\nmonitor_path = \"/usr/libexec/crio/conmon\"\n"}});
   ASSERT_TRUE(after.ok()) << after.status().ToString();
-  EXPECT_EQ(after->at("/etc/crio/crio.conf.d/99-tessera.toml"),
-            R"(# Written by "tessera-runtime configure"; "tessera-runtime configure --undo" removes it.
+  EXPECT_EQ(
+      after->at("/etc/crio/crio.conf.d/99-tessera.toml"),
+      R"(# Written by "tessera-runtime configure"; "tessera-runtime configure --undo" removes it.
 
 [crio.runtime]
 default_runtime = "nvidia"
@@ -411,8 +418,8 @@ monitor_path = "/usr/libexec/crio/conmon"
 }
 
 TEST(CrioPlan, RefusesADefaultThatALaterFileOverrides) {
-  const auto plan = PlanCrio(
-      Crio(), TreeOf({{"/etc/crio/crio.conf.d/99-z.conf", "[crio.runtime]\ndefault_runtime = \"runc\"\n"}}));
+  const auto plan = PlanCrio(Crio(), TreeOf({{"/etc/crio/crio.conf.d/99-z.conf",
+                                              "[crio.runtime]\ndefault_runtime = \"runc\"\n"}}));
   EXPECT_EQ(plan.status().code(), Code::kFailedPrecondition);
 }
 
@@ -466,8 +473,9 @@ TEST(Leftovers, OfDockerAndCrioToo) {
   Wanted docker;
   docker.config = "/etc/docker/daemon.json";
   docker.runtime_path = "/opt/tessera/bin/tessera-runtime";
-  const Files daemon = {{docker.config,
-                         R"({"default-runtime": "old", "runtimes": {"old": {"path": "nvidia-container-runtime"},
+  const Files daemon = {
+      {docker.config,
+       R"({"default-runtime": "old", "runtimes": {"old": {"path": "nvidia-container-runtime"},
                              "nvidia": {"path": "nvidia-container-runtime"}, "crun": {"path": "crun"}}})"}};
   const auto notes = MakePlan(Engine::kDocker, docker, TreeOf(daemon))->notes;
   ASSERT_EQ(notes.size(), 1u);
@@ -477,14 +485,16 @@ TEST(Leftovers, OfDockerAndCrioToo) {
   crio.drop_in = "/etc/crio/crio.conf.d/99-tessera.toml";
   const Files hooks = {
       {"/etc/crio/crio.conf.d/10-nvidia.conf",
-       "[crio.runtime.runtimes.nvidia-legacy]\nruntime_path = \"/usr/bin/nvidia-container-runtime.legacy\"\n"},
+       "[crio.runtime.runtimes.nvidia-legacy]\nruntime_path = "
+       "\"/usr/bin/nvidia-container-runtime.legacy\"\n"},
       {"/usr/share/containers/oci/hooks.d/oci-nvidia-hook.json",
        R"({"version":"1.0.0","hook":{"path":"/usr/bin/nvidia-container-runtime-hook"}})"},
       {"/etc/containers/oci/hooks.d/other.json", R"({"hook":{"path":"/usr/bin/other"}})"}};
   const auto of_crio = MakePlan(Engine::kCrio, crio, TreeOf(hooks))->notes;
   ASSERT_EQ(of_crio.size(), 2u);
   EXPECT_THAT(of_crio[0], HasSubstr("10-nvidia.conf: the runtime handler \"nvidia-legacy\""));
-  EXPECT_THAT(of_crio[1], HasSubstr("oci-nvidia-hook.json runs /usr/bin/nvidia-container-runtime-hook"));
+  EXPECT_THAT(of_crio[1],
+              HasSubstr("oci-nvidia-hook.json runs /usr/bin/nvidia-container-runtime-hook"));
 }
 
 }  // namespace

@@ -70,7 +70,8 @@ class Connection {
     if (size < 0) return Error(Code::kUnavailable, "receive: {}", std::strerror(errno));
     for (cmsghdr* head = CMSG_FIRSTHDR(&message); head != nullptr;
          head = CMSG_NXTHDR(&message, head)) {
-      if (head->cmsg_level != SOL_SOCKET || head->cmsg_type != SCM_CREDENTIALS || size == 0) continue;
+      if (head->cmsg_level != SOL_SOCKET || head->cmsg_type != SCM_CREDENTIALS || size == 0)
+        continue;
       ucred credentials{};
       std::memcpy(&credentials, CMSG_DATA(head), sizeof credentials);
       peer_ = credentials.pid;
@@ -99,7 +100,14 @@ class Connection {
 
 // ---- HTTP/2 (RFC 9113), one unary call
 
-enum FrameType : uint8_t { kData = 0, kHeaders = 1, kReset = 3, kSettings = 4, kPing = 6, kGoAway = 7 };
+enum FrameType : uint8_t {
+  kData = 0,
+  kHeaders = 1,
+  kReset = 3,
+  kSettings = 4,
+  kPing = 6,
+  kGoAway = 7
+};
 constexpr uint8_t kEndStream = 1;  // the same bit is ACK of SETTINGS and PING
 constexpr uint8_t kEndHeaders = 4;
 constexpr uint8_t kPadded = 8;
@@ -143,9 +151,10 @@ class UnaryCall {
     message.append(3, '\0');
     message += static_cast<char>(request.size());
     message += request;
-    RETURN_IF_ERROR(connection_.Send(fmt::format(
-        "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n{}{}{}", Frame(kSettings, 0, 0, ""),
-        Frame(kHeaders, kEndHeaders, 1, RequestHeaders(path)), Frame(kData, kEndStream, 1, message))));
+    RETURN_IF_ERROR(connection_.Send(
+        fmt::format("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n{}{}{}", Frame(kSettings, 0, 0, ""),
+                    Frame(kHeaders, kEndHeaders, 1, RequestHeaders(path)),
+                    Frame(kData, kEndStream, 1, message))));
     while (!done_) {
       ASSIGN_OR_RETURN(const std::string bytes, connection_.Receive());
       if (bytes.empty()) return Error(Code::kDataLoss, "the connection ended before the answer");

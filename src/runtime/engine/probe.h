@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Asks an engine over its socket whether it serves, who it is and which runtimes it knows. Speaks as
-// much HTTP/2 and protobuf as two calls with small answers need, so that the program stays small
+// Asks an engine over its socket whether it serves, who it is and which runtimes it knows. Speaks
+// as much HTTP/2 and protobuf as two calls with small answers need, so that the program stays small
 // and needs none of the engine's tools. Blocks, with a deadline. Threads: any.
 #pragma once
 

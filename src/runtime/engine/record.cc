@@ -27,11 +27,13 @@ Json FileToJson(const RecordedFile& file) {
   return json;
 }
 
-Result<RecordedFile> FileFromJson(const HostRoot& host, const std::string& config, const Json& json) {
+Result<RecordedFile> FileFromJson(const HostRoot& host, const std::string& config,
+                                  const Json& json) {
   RecordedFile file;
   ASSIGN_OR_RETURN(file.path, json.StringAt("path"));
   const Json* const format = json.Find("format");
-  file.format = format != nullptr && *format == Json::String("json") ? Format::kJson : Format::kToml;
+  file.format =
+      format != nullptr && *format == Json::String("json") ? Format::kJson : Format::kToml;
   ASSIGN_OR_RETURN(file.wrote, json.StringAt("wrote"));
   const Json* undo = json.Find("undo");
   ASSIGN_OR_RETURN(file.undo, EditsFromJson(undo != nullptr ? *undo : Json()));

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What "configure" did to an engine's files, kept beside the main file as <config>.tessera-record, so
-// that a later run can take it back byte for byte, or key by key where somebody has changed the file
-// since. The original bytes lie as <name>.tessera-backup in the same folder, for people too.
+// What "configure" did to an engine's files, kept beside the main file as <config>.tessera-record,
+// so that a later run can take it back byte for byte, or key by key where somebody has changed the
+// file since. The original bytes lie as <name>.tessera-backup in the same folder, for people too.
 // Threads: one.
 #pragma once
 
@@ -31,7 +31,8 @@ struct Record {
   std::vector<std::string> folders;  // that did not exist, outermost first
   // So that a run that meets a silent engine plans as the one before.
   std::optional<Version> engine_version;
-  // The engine served the kubelet's interface before the change, so it must serve it after the change.
+  // The engine served the kubelet's interface before the change, so it must serve it after the
+  // change.
   bool served_cri = false;
 
   const RecordedFile* Find(const std::string& path) const;

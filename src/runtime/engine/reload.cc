@@ -62,28 +62,32 @@ Status Reloader::Prepare() {
     words_ = "not reloaded, as --restart-mode=none asks";
     return Status::Ok();
   }
-  if (options_.mode == RestartMode::kSystemd || (options_.mode == RestartMode::kAuto && UnitIsActive())) {
+  if (options_.mode == RestartMode::kSystemd ||
+      (options_.mode == RestartMode::kAuto && UnitIsActive())) {
     how_ = RestartMode::kSystemd;
     words_ = fmt::format("systemctl restart {}", NameOf(options_.engine));
     return Status::Ok();
   }
-  if (!answer.ok() && options_.mode == RestartMode::kAuto && answer.status().code() == Code::kUnavailable) {
+  if (!answer.ok() && options_.mode == RestartMode::kAuto &&
+      answer.status().code() == Code::kUnavailable) {
     words_ = fmt::format("{} does not run ({}): it reads the configuration when it starts",
                          NameOf(options_.engine), answer.status().message());
     return Status::Ok();
   }
   if (!answer.ok()) {
-    return Error(Code::kFailedPrecondition,
-                 "{} does not answer on {}: {}. Is the socket's folder mounted, and --socket right?",
-                 NameOf(options_.engine), options_.socket, answer.status().message());
+    return Error(
+        Code::kFailedPrecondition,
+        "{} does not answer on {}: {}. Is the socket's folder mounted, and --socket right?",
+        NameOf(options_.engine), options_.socket, answer.status().message());
   }
   if (options_.engine == Engine::kCrio && options_.mode == RestartMode::kAuto) {
-    return Error(Code::kFailedPrecondition,
-                 "crio uses a new runtime only after a restart, and there is no active systemd unit of it "
-                 "below {}/. Run with the host's root mounted, or with --restart-mode=signal if its "
-                 "supervisor starts it again after SIGTERM, or with --restart-mode=none and restart it "
-                 "yourself",
-                 host_.root());
+    return Error(
+        Code::kFailedPrecondition,
+        "crio uses a new runtime only after a restart, and there is no active systemd unit of it "
+        "below {}/. Run with the host's root mounted, or with --restart-mode=signal if its "
+        "supervisor starts it again after SIGTERM, or with --restart-mode=none and restart it "
+        "yourself",
+        host_.root());
   }
   return PrepareSignal();
 }
@@ -99,12 +103,13 @@ bool Reloader::AwaitEngine() const {
 
 Status Reloader::PrepareSignal() {
   if (before_->pid <= 1) {
-    return Error(Code::kFailedPrecondition,
-                 "{} cannot be told to reload: its process is {}. Run with hostPID: true, or with the "
-                 "host's root mounted and --restart-mode=systemd, or --restart-mode=none and restart "
-                 "it yourself",
-                 NameOf(options_.engine),
-                 before_->pid == 0 ? "not in this pid namespace" : "the init process");
+    return Error(
+        Code::kFailedPrecondition,
+        "{} cannot be told to reload: its process is {}. Run with hostPID: true, or with the "
+        "host's root mounted and --restart-mode=systemd, or --restart-mode=none and restart "
+        "it yourself",
+        NameOf(options_.engine),
+        before_->pid == 0 ? "not in this pid namespace" : "the init process");
   }
   how_ = RestartMode::kSignal;
   words_ = fmt::format("{} to {} (pid {})", EndsOnReload() ? "SIGTERM" : "SIGHUP",
@@ -116,8 +121,9 @@ bool Reloader::UnitIsActive() const {
   if (!host_.Exists("/run/systemd/system")) return false;
   const std::string systemctl = FindHostProgram(host_, "systemctl");
   if (systemctl.empty()) return false;
-  const auto result = RunOnHost(
-      host_, {systemctl, "is-active", "--quiet", std::string(NameOf(options_.engine))}, kAskDeadline);
+  const auto result =
+      RunOnHost(host_, {systemctl, "is-active", "--quiet", std::string(NameOf(options_.engine))},
+                kAskDeadline);
   return result.ok() && result->exit_code == 0;
 }
 
@@ -143,9 +149,11 @@ Status Reloader::RestartUnit() {
 Status Reloader::Signal() {
   // The pid of now: a rollback meets another process than the one that Prepare saw.
   const auto answer = Ask(std::min(kAskDeadline, options_.timeout));
-  if (!answer.ok() && answer.status().code() == Code::kUnavailable) return Status::Ok();  // starting
+  if (!answer.ok() && answer.status().code() == Code::kUnavailable)
+    return Status::Ok();  // starting
   RETURN_IF_ERROR(answer.status());
-  if (answer->pid <= 1) return Error(Code::kFailedPrecondition, "the engine's process is not visible");
+  if (answer->pid <= 1)
+    return Error(Code::kFailedPrecondition, "the engine's process is not visible");
   const Fd pidfd(static_cast<int>(::syscall(SYS_pidfd_open, answer->pid, 0)));
   if (!pidfd.valid()) return Status::FromErrno("pidfd_open", errno);
   const bool ends = EndsOnReload();
@@ -165,8 +173,7 @@ Status Reloader::WaitUntilServes(const Expectation& expectation, MonotonicTime e
     if (status.ok()) return status;
     if (Left(end) <= Duration::zero()) {
       return Error(Code::kDeadlineExceeded, "{} did not come back within {} s: {}",
-                   NameOf(options_.engine),
-                   std::chrono::duration<double>(options_.timeout).count(),
+                   NameOf(options_.engine), std::chrono::duration<double>(options_.timeout).count(),
                    status.message());
     }
     ::poll(nullptr, 0, kAskEveryMs);

@@ -38,11 +38,13 @@ struct Expectation {
 
 class Reloader {
  public:
-  Reloader(ReloadOptions options, const HostRoot* host) : options_(std::move(options)), host_(*host) {}
+  Reloader(ReloadOptions options, const HostRoot* host)
+      : options_(std::move(options)), host_(*host) {}
 
   // Finds out how, before anything is changed. FAILED_PRECONDITION says what is missing.
   Status Prepare();
-  // The engine serves only if it serves the kubelet's interface. Prepare requires it where it finds it.
+  // The engine serves only if it serves the kubelet's interface. Prepare requires it where it finds
+  // it.
   void RequireCri() { requires_cri_ = true; }
   // Whether the engine serves now.
   bool Serves() const;

@@ -102,8 +102,8 @@ void AppendHunk(const std::vector<Line>& lines, size_t begin, size_t end, std::s
 std::string UnifiedDiff(const std::string& name, const std::optional<std::string>& before,
                         const std::optional<std::string>& after) {
   if (before == after) return "";
-  std::string out = fmt::format("--- {}\n+++ {}\n", before ? name : "/dev/null",
-                                after ? name : "/dev/null");
+  std::string out =
+      fmt::format("--- {}\n+++ {}\n", before ? name : "/dev/null", after ? name : "/dev/null");
   const std::string old_text = before.value_or("");
   const std::string new_text = after.value_or("");
   const std::vector<Line> lines = Diff(old_text, new_text);

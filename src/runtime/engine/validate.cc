@@ -63,20 +63,19 @@ Result<SubprocessResult> Judge(const HostRoot& host, const std::vector<std::stri
                                Duration deadline) {
   ASSIGN_OR_RETURN(SubprocessResult result, RunOnHost(host, argv, deadline));
   if (result.exit_code == 0) return result;
-  return Error(Code::kInvalidArgument, "{} refuses the configuration that would result: {}", argv[0],
-               LastLines(result.err + result.out));
+  return Error(Code::kInvalidArgument, "{} refuses the configuration that would result: {}",
+               argv[0], LastLines(result.err + result.out));
 }
 
 bool KnowsRuntime(const Json& dump, const Wanted& wanted) {
   const Json* plugins = dump.Find("plugins");
   if (plugins == nullptr || !plugins->is_object()) return false;
   for (const auto& [name, plugin] : plugins->members()) {
-    const Json* path = FindPath(
-        plugin, {"containerd", "runtimes", wanted.runtime_name, "options", "BinaryName"});
+    const Json* path =
+        FindPath(plugin, {"containerd", "runtimes", wanted.runtime_name, "options", "BinaryName"});
     if (path == nullptr || !(*path == Json::String(wanted.runtime_path))) continue;
     const Json* used = FindPath(plugin, {"containerd", "default_runtime_name"});
-    if (!wanted.set_as_default ||
-        (used != nullptr && *used == Json::String(wanted.runtime_name))) {
+    if (!wanted.set_as_default || (used != nullptr && *used == Json::String(wanted.runtime_name))) {
       return true;
     }
   }
@@ -130,8 +129,8 @@ Status ValidateDocker(const std::string& program, const HostRoot& host, const Wa
     *validation = {false, program + " is older than 23 and cannot validate"};
     return Status::Ok();
   }
-  return Error(Code::kInvalidArgument, "{} refuses the configuration that would result: {}", program,
-               LastLines(result.err + result.out));
+  return Error(Code::kInvalidArgument, "{} refuses the configuration that would result: {}",
+               program, LastLines(result.err + result.out));
 }
 
 Status ValidateCrio(const std::string& program, const HostRoot& host, const Wanted& wanted,
@@ -146,7 +145,8 @@ Status ValidateCrio(const std::string& program, const HostRoot& host, const Want
   for (const auto& [path, text] : files) {
     if (text && DirName(path) == folder) RETURN_IF_ERROR(stage.Add(BaseName(path), *text).status());
   }
-  return Judge(host, {program, "--config", wanted.config, "--config-dir", stage.PathOf(""), "config"},
+  return Judge(host,
+               {program, "--config", wanted.config, "--config-dir", stage.PathOf(""), "config"},
                deadline)
       .status();
 }
@@ -154,8 +154,8 @@ Status ValidateCrio(const std::string& program, const HostRoot& host, const Want
 }  // namespace
 
 Result<Validation> ValidateByEngine(Engine engine, const HostRoot& host, const Wanted& wanted,
-                                    const Plan& plan, const Files& files,
-                                    const std::string& given, Duration deadline) {
+                                    const Plan& plan, const Files& files, const std::string& given,
+                                    Duration deadline) {
   const std::string name = engine == Engine::kContainerd ? "containerd"
                            : engine == Engine::kDocker   ? "dockerd"
                                                          : "crio";
@@ -177,7 +177,8 @@ Result<Validation> ValidateByEngine(Engine engine, const HostRoot& host, const W
       break;
   }
   // A program that cannot be run here proves nothing either way.
-  const bool cannot_run = status.code() == Code::kPermissionDenied || status.code() == Code::kNotFound;
+  const bool cannot_run =
+      status.code() == Code::kPermissionDenied || status.code() == Code::kNotFound;
   if (cannot_run && given.empty()) return Validation{false, status.message()};
   if (!status.ok()) return status;
   return validation;

@@ -22,10 +22,10 @@ struct Validation {
 // `files`: path → text as it shall be; nothing for a file that shall not exist. `program` is a host
 // path, empty for the usual one. INVALID_ARGUMENT: the engine refuses, in its words;
 // FAILED_PRECONDITION: it accepts, but the runtime would not be there.
-Result<Validation> ValidateByEngine(
-    Engine engine, const HostRoot& host, const Wanted& wanted, const Plan& plan,
-    const std::map<std::string, std::optional<std::string>>& files, const std::string& program,
-    Duration deadline);
+Result<Validation> ValidateByEngine(Engine engine, const HostRoot& host, const Wanted& wanted,
+                                    const Plan& plan,
+                                    const std::map<std::string, std::optional<std::string>>& files,
+                                    const std::string& program, Duration deadline);
 
 // What `containerd --version` says on the host; nothing where there is none, or for other engines,
 // whose files do not depend on it.

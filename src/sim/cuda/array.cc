@@ -26,7 +26,8 @@ Result Check(const Array3DDescriptor& descriptor) {
     return Result::kInvalidValue;
   }
   // Formats of images and videos.
-  return ElementBytes(descriptor.format, descriptor.channels) != 0 ? Result::kSuccess : Result::kNotSupported;
+  return ElementBytes(descriptor.format, descriptor.channels) != 0 ? Result::kSuccess
+                                                                   : Result::kNotSupported;
 }
 
 uint64_t RoundUpTo(uint64_t value, uint64_t unit) { return (value + unit - 1) / unit * unit; }

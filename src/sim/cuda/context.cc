@@ -166,8 +166,10 @@ CUDA_EXPORT Result cuCtxSetCurrent(Context context) {
     return Result::kSuccess;
   }
   if (!call->IsContext(context)) return Result::kInvalidContext;
-  if (stack.empty()) stack.push_back(context);
-  else stack.back() = context;
+  if (stack.empty())
+    stack.push_back(context);
+  else
+    stack.back() = context;
   return Result::kSuccess;
 }
 

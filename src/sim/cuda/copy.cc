@@ -272,8 +272,7 @@ CUDA_EXPORT Result cuMemcpyHtoDAsync_v2(DevicePtr to, const void* from, size_t b
 CUDA_EXPORT Result cuMemcpyDtoHAsync_v2(void* to, DevicePtr from, size_t bytes, Stream stream) {
   return Copy(to, At(from), bytes, Way::kDeviceToHost, stream, false);
 }
-CUDA_EXPORT Result cuMemcpyDtoDAsync_v2(DevicePtr to, DevicePtr from, size_t bytes,
-                                        Stream stream) {
+CUDA_EXPORT Result cuMemcpyDtoDAsync_v2(DevicePtr to, DevicePtr from, size_t bytes, Stream stream) {
   return Copy(At(to), At(from), bytes, Way::kDeviceToDevice, stream, false);
 }
 CUDA_EXPORT Result cuMemcpyPeer(DevicePtr to, Context, DevicePtr from, Context, size_t bytes) {

@@ -11,7 +11,8 @@ namespace tessera::cuda {
 
 class CudaLibrary {
  public:
-  explicit CudaLibrary(const std::string& path) : handle_(dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL)) {
+  explicit CudaLibrary(const std::string& path)
+      : handle_(dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL)) {
     if (handle_ == nullptr) CheckFailed(__FILE__, __LINE__, dlerror());
   }
 

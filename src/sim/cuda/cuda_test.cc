@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The library as a program sees it. One node and one cuInit for all tests: a driver cannot be unloaded.
+// The library as a program sees it. One node and one cuInit for all tests: a driver cannot be
+// unloaded.
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -25,9 +26,11 @@ constexpr char kSmallNode[] =
     "node:\n  gpus: 2\n  nvlink: {topology: pairs}\n";
 constexpr char kPtx[] =
     ".version 6.0\n.target sm_50\n.address_size 64\n"
-    ".visible .entry vectorAdd(.param .u64 a, .param .u64 b, .param .u64 c, .param .u32 n) { ret; }\n"
+    ".visible .entry vectorAdd(.param .u64 a, .param .u64 b, .param .u64 c, .param .u32 n) { ret; "
+    "}\n"
     ".visible .entry fill(.param .u64 p, .param .f32 v, .param .u32 n) { ret; }\n"
-    ".visible .entry _Z5saxpyifPKfPf(.param .u32 n, .param .f32 a, .param .u64 x, .param .u64 y) { ret; }\n"
+    ".visible .entry _Z5saxpyifPKfPf(.param .u32 n, .param .f32 a, .param .u64 x, .param .u64 y) { "
+    "ret; }\n"
     ".visible .entry slow() { ret; }\n";
 
 #define EXPECT_OK(call) EXPECT_EQ(call, Result::kSuccess)
@@ -78,7 +81,8 @@ class CudaTest : public ::testing::Test {
     return function;
   }
   static Result Launch(Function function, unsigned blocks, Stream stream, void** parameters) {
-    return CU(*cuda_, cuLaunchKernel)(function, blocks, 1, 1, 256, 1, 1, 0, stream, parameters, nullptr);
+    return CU(*cuda_, cuLaunchKernel)(function, blocks, 1, 1, 256, 1, 1, 0, stream, parameters,
+                                      nullptr);
   }
 
   static inline sim::testing::SimNode* node_ = nullptr;
@@ -93,8 +97,8 @@ TEST_F(CudaTest, SaysWhichDevicesThereAre) {
   Uuid uuid;
   EXPECT_OK(CU(*cuda_, cuDeviceGetUuid)(&uuid, 1));
   char text[48], id[16];
-  std::snprintf(text, sizeof(text), "GPU-%02x%02x%02x%02x", uint8_t(uuid.bytes[0]), uint8_t(uuid.bytes[1]),
-                uint8_t(uuid.bytes[2]), uint8_t(uuid.bytes[3]));
+  std::snprintf(text, sizeof(text), "GPU-%02x%02x%02x%02x", uint8_t(uuid.bytes[0]),
+                uint8_t(uuid.bytes[1]), uint8_t(uuid.bytes[2]), uint8_t(uuid.bytes[3]));
   EXPECT_TRUE(std::string(node_->state().facts(1).uuid).starts_with(text));
   EXPECT_OK(CU(*cuda_, cuDeviceGetPCIBusId)(id, sizeof(id), 1));
   EXPECT_STREQ(id, "0000:0f:00.0");
@@ -144,7 +148,8 @@ TEST_F(CudaTest, NvmlAgrees) {
   const DevicePtr pointer = Alloc(200 * kMiB);
   nvml::ProcessInfo info[4];
   unsigned count = 4;
-  ASSERT_EQ(NVML(nvmlDeviceGetComputeRunningProcesses_v3)(device, &count, info), nvml::Return::kSuccess);
+  ASSERT_EQ(NVML(nvmlDeviceGetComputeRunningProcesses_v3)(device, &count, info),
+            nvml::Return::kSuccess);
   ASSERT_EQ(count, 1u);
   EXPECT_EQ(info[0].pid, unsigned(getpid()));
   EXPECT_EQ(info[0].used_gpu_memory, 300 * kMiB);
@@ -171,17 +176,23 @@ TEST_F(CudaTest, AddsVectors) {
 TEST_F(CudaTest, KernelsOfALibraryTakeParametersFromABuffer) {
   Library library = nullptr;
   Kernel kernel = nullptr;
-  ASSERT_OK(CU(*cuda_, cuLibraryLoadData)(&library, kPtx, nullptr, nullptr, 0, nullptr, nullptr, 0));
+  ASSERT_OK(
+      CU(*cuda_, cuLibraryLoadData)(&library, kPtx, nullptr, nullptr, 0, nullptr, nullptr, 0));
   EXPECT_EQ(CU(*cuda_, cuLibraryGetKernel)(&kernel, library, "none"), Result::kNotFound);
   ASSERT_OK(CU(*cuda_, cuLibraryGetKernel)(&kernel, library, "_Z5saxpyifPKfPf"));
   DevicePtr x = Alloc(400), y = Alloc(400);
   EXPECT_OK(CU(*cuda_, cuMemsetD32_v2)(x, 0x40000000, 100));  // 2.0f
   EXPECT_OK(CU(*cuda_, cuMemsetD32_v2)(y, 0x3f800000, 100));  // 1.0f
-  struct { int n; float a; DevicePtr x, y; } buffer{100, 3.0f, x, y};
+  struct {
+    int n;
+    float a;
+    DevicePtr x, y;
+  } buffer{100, 3.0f, x, y};
   size_t size = sizeof(buffer);
   void* extra[] = {reinterpret_cast<void*>(kLaunchParamBuffer), &buffer,
                    reinterpret_cast<void*>(kLaunchParamSize), &size, kLaunchParamEnd};
-  EXPECT_OK(CU(*cuda_, cuLaunchKernel)(reinterpret_cast<Function>(kernel), 1, 1, 1, 128, 1, 1, 0, nullptr, nullptr, extra));
+  EXPECT_OK(CU(*cuda_, cuLaunchKernel)(reinterpret_cast<Function>(kernel), 1, 1, 1, 128, 1, 1, 0,
+                                       nullptr, nullptr, extra));
   float first = 0;
   EXPECT_OK(CU(*cuda_, cuMemcpyDtoH_v2)(&first, y, 4));
   EXPECT_EQ(first, 7.0f);
@@ -193,7 +204,8 @@ TEST_F(CudaTest, AModuleOfALibraryIsUnloadedWithItAlone) {
   Kernel kernel = nullptr;
   Module module = nullptr;
   Function function = nullptr;
-  ASSERT_OK(CU(*cuda_, cuLibraryLoadData)(&library, kPtx, nullptr, nullptr, 0, nullptr, nullptr, 0));
+  ASSERT_OK(
+      CU(*cuda_, cuLibraryLoadData)(&library, kPtx, nullptr, nullptr, 0, nullptr, nullptr, 0));
   ASSERT_OK(CU(*cuda_, cuLibraryGetKernel)(&kernel, library, "slow"));
   ASSERT_OK(CU(*cuda_, cuLibraryGetModule)(&module, library));
   EXPECT_EQ(CU(*cuda_, cuModuleUnload)(module), Result::kNotPermitted);
@@ -243,7 +255,8 @@ TEST_F(CudaTest, EventsMeasureWhatStreamsDo) {
 TEST_F(CudaTest, HostFunctionsRunBetweenWhatStandsBeforeAndAfter) {
   static bool ran = false;
   EXPECT_OK(Launch(GetFunction("slow"), 1, nullptr, nullptr));
-  EXPECT_OK(CU(*cuda_, cuLaunchHostFunc)(nullptr, [](void* flag) { *static_cast<bool*>(flag) = true; }, &ran));
+  EXPECT_OK(CU(*cuda_, cuLaunchHostFunc)(
+      nullptr, [](void* flag) { *static_cast<bool*>(flag) = true; }, &ran));
   EXPECT_FALSE(ran);
   EXPECT_OK(CU(*cuda_, cuCtxSynchronize)());
   EXPECT_TRUE(ran);
@@ -366,7 +379,8 @@ TEST_F(CudaTest, GetProcAddressPicksByVersionAndStreamMode) {
 
 TEST_F(CudaTest, GetProcAddressWithoutAStatusFailsForWhatItDoesNotFind) {
   void* function = this;
-  EXPECT_EQ(CU(*cuda_, cuGetProcAddress)("cuMemAllocAsync", &function, 11010, 0), Result::kNotFound);
+  EXPECT_EQ(CU(*cuda_, cuGetProcAddress)("cuMemAllocAsync", &function, 11010, 0),
+            Result::kNotFound);
   EXPECT_EQ(function, this) << "the driver leaves it as it is";
   EXPECT_OK(CU(*cuda_, cuGetProcAddress)("cuMemAllocAsync", &function, 11020, 0));
   EXPECT_EQ(function, dlsym(cuda_->handle(), "cuMemAllocAsync"));
@@ -389,11 +403,15 @@ TEST_F(CudaTest, PoolsAndManagedMemoryAreCharged) {
 
 TEST_F(CudaTest, BadHandlesAreRefused) {
   int local = 0;
-  EXPECT_EQ(CU(*cuda_, cuCtxSetCurrent)(reinterpret_cast<Context>(&local)), Result::kInvalidContext);
-  EXPECT_EQ(CU(*cuda_, cuStreamSynchronize)(reinterpret_cast<Stream>(&local)), Result::kInvalidHandle);
-  EXPECT_EQ(CU(*cuda_, cuEventSynchronize)(reinterpret_cast<Event>(&local)), Result::kInvalidHandle);
+  EXPECT_EQ(CU(*cuda_, cuCtxSetCurrent)(reinterpret_cast<Context>(&local)),
+            Result::kInvalidContext);
+  EXPECT_EQ(CU(*cuda_, cuStreamSynchronize)(reinterpret_cast<Stream>(&local)),
+            Result::kInvalidHandle);
+  EXPECT_EQ(CU(*cuda_, cuEventSynchronize)(reinterpret_cast<Event>(&local)),
+            Result::kInvalidHandle);
   EXPECT_EQ(CU(*cuda_, cuModuleUnload)(reinterpret_cast<Module>(&local)), Result::kInvalidHandle);
-  EXPECT_EQ(Launch(reinterpret_cast<Function>(&local), 1, nullptr, nullptr), Result::kInvalidHandle);
+  EXPECT_EQ(Launch(reinterpret_cast<Function>(&local), 1, nullptr, nullptr),
+            Result::kInvalidHandle);
   EXPECT_EQ(CU(*cuda_, cuMemcpyHtoD_v2)(4096, &local, 4), Result::kInvalidValue);
   EXPECT_OK(CU(*cuda_, cuMemGetInfo_v2)(nullptr, nullptr));
 }

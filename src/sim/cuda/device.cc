@@ -17,16 +17,19 @@ constexpr int kP2pNativeAtomic = 3;
 
 struct DeviceCall : Call {
   explicit DeviceCall(Device device) {
-    if (Call::result() != Result::kSuccess) status = Call::result();
-    else if (!driver().IsDevice(device)) status = Result::kInvalidDevice;
-    else facts = &driver().FactsOf(device);
+    if (Call::result() != Result::kSuccess)
+      status = Call::result();
+    else if (!driver().IsDevice(device))
+      status = Result::kInvalidDevice;
+    else
+      facts = &driver().FactsOf(device);
   }
   Result status = Result::kSuccess;
   const sim::GpuFacts* facts = nullptr;
 };
 
-#define DEVICE_ENTER(call, device)  \
-  DeviceCall call(device);          \
+#define DEVICE_ENTER(call, device) \
+  DeviceCall call(device);         \
   if (call.status != Result::kSuccess) return call.status
 
 bool Linked(const sim::GpuFacts& from, uint32_t to) {
@@ -110,8 +113,16 @@ CUDA_EXPORT Result cuDeviceGetAttribute(int* value, int attribute, Device device
 CUDA_EXPORT Result cuDeviceGetProperties(DeviceProperties* properties, Device device) {
   DEVICE_ENTER(call, device);
   if (properties == nullptr) return Result::kInvalidValue;
-  *properties = {1024, {1024, 1024, 64}, {2147483647, 65535, 65535}, 49152, 65536, 32, 2147483647,
-                 65536, int(call.facts->clock_sm_max * 1000), 512};
+  *properties = {1024,
+                 {1024, 1024, 64},
+                 {2147483647, 65535, 65535},
+                 49152,
+                 65536,
+                 32,
+                 2147483647,
+                 65536,
+                 int(call.facts->clock_sm_max * 1000),
+                 512};
   return Result::kSuccess;
 }
 
@@ -162,10 +173,14 @@ CUDA_EXPORT Result cuDeviceGetP2PAttribute(int* value, int attribute, Device sou
   const uint32_t gpu = call->GpuOf(destination);
   const bool nvlink = Linked(*call.facts, gpu);
   switch (attribute) {
-    case kP2pPerformanceRank: return Put(value, nvlink ? 0 : 1);
-    case kP2pAccess: return Put(value, nvlink || call.facts->pcie_level[gpu] <= 30);
-    case kP2pNativeAtomic: return Put(value, nvlink);
-    default: return attribute >= 1 && attribute <= 5 ? Put(value, 0) : Result::kInvalidValue;
+    case kP2pPerformanceRank:
+      return Put(value, nvlink ? 0 : 1);
+    case kP2pAccess:
+      return Put(value, nvlink || call.facts->pcie_level[gpu] <= 30);
+    case kP2pNativeAtomic:
+      return Put(value, nvlink);
+    default:
+      return attribute >= 1 && attribute <= 5 ? Put(value, 0) : Result::kInvalidValue;
   }
 }
 

@@ -57,29 +57,68 @@ bool DeviceAttribute(const sim::GpuFacts& gpu, int attribute, int* value) {
     if (fixed.attribute == attribute) *value = fixed.value;
   }
   switch (attribute) {
-    case 13: *value = int(gpu.clock_sm_max * 1000); break;
-    case 16: *value = int(gpu.sm_count); break;
-    case 32: *value = int(gpu.ecc_enabled); break;
-    case 33: *value = int(gpu.pci.bus); break;
-    case 34: *value = int(gpu.pci.device); break;
-    case 36: *value = int(gpu.clock_mem_max * 1000); break;
-    case 37: *value = int(gpu.memory_bus_bits); break;
-    case 38: *value = int(gpu.l2_bytes); break;
-    case 39: *value = int(gpu.max_threads_per_sm); break;
-    case 40: *value = int(gpu.async_engines); break;
-    case 50: *value = int(gpu.pci.domain); break;
-    case 75: *value = int(gpu.cc_major); break;
-    case 76: *value = int(gpu.cc_minor); break;
-    case 81: *value = int(gpu.shared_per_sm); break;
-    case 97: *value = int(gpu.shared_per_block_optin); break;
-    case 106: *value = gpu.max_threads_per_sm >= 2048 ? 32 : 16; break;
-    case 111: *value = gpu.cc_major >= 8 ? 1024 : 0; break;
+    case 13:
+      *value = int(gpu.clock_sm_max * 1000);
+      break;
+    case 16:
+      *value = int(gpu.sm_count);
+      break;
+    case 32:
+      *value = int(gpu.ecc_enabled);
+      break;
+    case 33:
+      *value = int(gpu.pci.bus);
+      break;
+    case 34:
+      *value = int(gpu.pci.device);
+      break;
+    case 36:
+      *value = int(gpu.clock_mem_max * 1000);
+      break;
+    case 37:
+      *value = int(gpu.memory_bus_bits);
+      break;
+    case 38:
+      *value = int(gpu.l2_bytes);
+      break;
+    case 39:
+      *value = int(gpu.max_threads_per_sm);
+      break;
+    case 40:
+      *value = int(gpu.async_engines);
+      break;
+    case 50:
+      *value = int(gpu.pci.domain);
+      break;
+    case 75:
+      *value = int(gpu.cc_major);
+      break;
+    case 76:
+      *value = int(gpu.cc_minor);
+      break;
+    case 81:
+      *value = int(gpu.shared_per_sm);
+      break;
+    case 97:
+      *value = int(gpu.shared_per_block_optin);
+      break;
+    case 106:
+      *value = gpu.max_threads_per_sm >= 2048 ? 32 : 16;
+      break;
+    case 111:
+      *value = gpu.cc_major >= 8 ? 1024 : 0;
+      break;
     case 120:
       *value = gpu.cc_major >= 9;
       break;  // clusters
-    case 131: *value = 0; break;
-    case 134: *value = gpu.numa_node; break;
-    default: break;
+    case 131:
+      *value = 0;
+      break;
+    case 134:
+      *value = gpu.numa_node;
+      break;
+    default:
+      break;
   }
   return true;
 }

@@ -13,7 +13,6 @@
 namespace tessera::cuda {
 namespace {
 
-
 // The folder of the state that this library belongs to.
 std::string StateDir() {
   static const char here = 0;
@@ -129,7 +128,8 @@ void Driver::DestroyContext(ContextTag* context, std::unique_lock<std::mutex>* l
   for (DevicePtr pointer : pointers) {
     const Allocation& allocation = allocations_[pointer];
     if (allocation.kind == MemoryKind::kHost || allocation.kind == MemoryKind::kRegistered) {
-      RemoveHostMemory(reinterpret_cast<void*>(pointer), allocation.kind == MemoryKind::kRegistered);
+      RemoveHostMemory(reinterpret_cast<void*>(pointer),
+                       allocation.kind == MemoryKind::kRegistered);
     } else if (allocation.imported) {
       Unimport(pointer);
     } else {
@@ -327,7 +327,8 @@ ContextCall::ContextCall() {
     return;
   }
   context_ = stack.back();
-  result_ = driver().IsContext(context_) ? driver().HealthOf(context_) : Result::kContextIsDestroyed;
+  result_ =
+      driver().IsContext(context_) ? driver().HealthOf(context_) : Result::kContextIsDestroyed;
 }
 
 }  // namespace tessera::cuda

@@ -28,8 +28,8 @@
 #include "src/sim/state.h"
 
 #define CUDA_EXPORT extern "C" __attribute__((visibility("default")))
-// The same function under another name. Per-thread default streams (_ptsz, _ptds) are the legacy one
-// here, which orders more than it must.
+// The same function under another name. Per-thread default streams (_ptsz, _ptds) are the legacy
+// one here, which orders more than it must.
 #define CUDA_ALIAS(other, name) \
   extern "C" decltype(name) other __attribute__((visibility("default"), alias(#name)));
 
@@ -78,8 +78,8 @@ class Driver {
   Result Allocate(ContextTag* context, uint64_t bytes, MemoryKind kind, MemPoolTag* pool,
                   DevicePtr* pointer);
   Result Free(DevicePtr pointer);
-  // The allocation that holds [pointer, pointer + bytes), or the first of several mappings without a
-  // gap; null if there is none.
+  // The allocation that holds [pointer, pointer + bytes), or the first of several mappings without
+  // a gap; null if there is none.
   Allocation* FindAllocation(DevicePtr pointer, uint64_t bytes = 1);
   void AddHostMemory(ContextTag* context, void* pointer, uint64_t bytes, bool registered,
                      unsigned flags);
@@ -169,7 +169,7 @@ class Driver {
   std::set<ContextTag*> contexts_;
   std::map<DevicePtr, Allocation> allocations_;
   std::map<PhysicalMemory, Physical> physical_;
-  std::map<DevicePtr, uint64_t> reservations_;  // of addresses, by their start
+  std::map<DevicePtr, uint64_t> reservations_;   // of addresses, by their start
   std::map<DevicePtr, ExportedMemory> exports_;  // by the start of their blocks
   std::map<DevicePtr, ImportedMemory> imports_;
   struct Unused {

@@ -66,7 +66,8 @@ Result Driver::Map(uint64_t bytes, uint32_t gpu, DevicePtr* pointer) {
   return Result::kSuccess;
 }
 
-// One block more than needed is mapped at first, to start at a block's border as device memory does.
+// One block more than needed is mapped at first, to start at a block's border as device memory
+// does.
 DevicePtr Driver::FindAddresses(uint64_t bytes) {
   void* memory = mmap(nullptr, bytes + kBlockBytes, PROT_READ | PROT_WRITE,
                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);

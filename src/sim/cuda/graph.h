@@ -35,12 +35,12 @@ using NodeParameters = std::variant<std::monostate, std::shared_ptr<const Kernel
 struct tessera::cuda::GraphNodeTag {
   GraphTag* graph = nullptr;
   GraphNodeType type = GraphNodeType::kEmpty;
-  Command command;                  // not of child graphs, empty nodes and event records
+  Command command;  // not of child graphs, empty nodes and event records
   NodeParameters parameters;
-  EventTag* event = nullptr;        // kEventRecord, kWaitEvent
-  std::unique_ptr<GraphTag> child;  // kGraph
+  EventTag* event = nullptr;            // kEventRecord, kWaitEvent
+  std::unique_ptr<GraphTag> child;      // kGraph
   std::shared_ptr<GraphMemory> memory;  // kMemAlloc, kMemFree
-  std::vector<GraphNodeTag*> from;  // what it comes after
+  std::vector<GraphNodeTag*> from;      // what it comes after
   // The node that it was cloned from. The program names the nodes of an instance by those of the
   // graph that it was made of. It may be gone.
   const GraphNodeTag* origin = nullptr;

@@ -36,7 +36,8 @@ class Words {
 
  private:
   static bool IsWord(char c) {
-    return std::isalnum(static_cast<unsigned char>(c)) || c == '_' || c == '$' || c == '.' || c == '%';
+    return std::isalnum(static_cast<unsigned char>(c)) || c == '_' || c == '$' || c == '.' ||
+           c == '%';
   }
 
   void SkipTo(std::string_view end) {
@@ -46,10 +47,14 @@ class Words {
 
   void SkipSpace() {
     while (!rest_.empty()) {
-      if (rest_.starts_with("//")) SkipTo("\n");
-      else if (rest_.starts_with("/*")) SkipTo("*/");
-      else if (std::isspace(static_cast<unsigned char>(rest_[0]))) rest_.remove_prefix(1);
-      else return;
+      if (rest_.starts_with("//"))
+        SkipTo("\n");
+      else if (rest_.starts_with("/*"))
+        SkipTo("*/");
+      else if (std::isspace(static_cast<unsigned char>(rest_[0])))
+        rest_.remove_prefix(1);
+      else
+        return;
     }
   }
 
@@ -85,11 +90,16 @@ std::string_view ReadParameter(Words* words, Parameter* parameter) {
   bool pointee = false;  // after .ptr, .align speaks of what the parameter points at
   std::string_view word = words->Next();
   for (; !word.empty() && word != "," && word != ")"; word = words->Next()) {
-    if (word == ".align" && pointee) words->Next();
-    else if (word == ".align") align = NumberOf(words->Next());
-    else if (word == "[") count = NumberOf(words->Next());
-    else if (word == ".ptr") pointee = true;
-    else if (size == 0) size = SizeOfType(word);
+    if (word == ".align" && pointee)
+      words->Next();
+    else if (word == ".align")
+      align = NumberOf(words->Next());
+    else if (word == "[")
+      count = NumberOf(words->Next());
+    else if (word == ".ptr")
+      pointee = true;
+    else if (size == 0)
+      size = SizeOfType(word);
   }
   parameter->size = size * count;
   parameter->offset = align != 0 ? align : size;  // alignment, until LayOut
@@ -210,7 +220,8 @@ Result ReadPtx(std::string_view text, int cc, int cuda_version, Image* image) {
       ++depth;
     else if (word == "}" || word == ")")
       --depth;
-    else if (word == ".entry" && depth == 0) image->entries.push_back(ReadEntry(&words));
+    else if (word == ".entry" && depth == 0)
+      image->entries.push_back(ReadEntry(&words));
     else if ((word == ".global" || word == ".const") && depth == 0) {
       Global global = ReadGlobal(&words);
       // One of another module, or a reference to a texture, has no memory here.

@@ -25,7 +25,9 @@ TEST(ImageTest, FindsEntriesAndTheirParameters) {
           .param .u64 .ptr .global .align 16 p2, .param .u64 p3) .maxntid 256, 1, 1 { ret; }
       /* .entry norThis */
       .entry packed(.param .u8 a, .param .align 8 .b8 b[12], .param .f64 c) { ret; }
-      .entry empty() { ret; })", 75, kCuda124, &image), Result::kSuccess);
+      .entry empty() { ret; })",
+                    75, kCuda124, &image),
+            Result::kSuccess);
   ASSERT_EQ(image.entries.size(), 3u);
   const Entry* saxpy = image.Find("_Z5saxpyifPKfPf");
   ASSERT_NE(saxpy, nullptr);

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory of cuMemAlloc and of pools, and events, that other processes open. A handle names the process by its
-// slot in the state, and the memory by a descriptor of it, which is opened by way of /proc: both
-// processes are of one user and see each other there, as those who use CUDA's IPC in one pod do.
+// Memory of cuMemAlloc and of pools, and events, that other processes open. A handle names the
+// process by its slot in the state, and the memory by a descriptor of it, which is opened by way of
+// /proc: both processes are of one user and see each other there, as those who use CUDA's IPC in
+// one pod do.
 #include <fcntl.h>
 #include <linux/memfd.h>
 #include <stdio.h>
@@ -38,8 +39,8 @@ struct EventName {
 };
 static_assert(sizeof(EventName) <= sizeof(IpcEventHandle));
 
-// The descriptor of another process, opened here; -1: it is closed, its process has ended, or cannot
-// be seen from here.
+// The descriptor of another process, opened here; -1: it is closed, its process has ended, or
+// cannot be seen from here.
 int OpenDescriptor(sim::State& state, uint32_t slot, int theirs, struct stat* info) {
   const int pid = state.HolderOf(slot);
   if (pid <= 0) return -1;
@@ -55,8 +56,7 @@ int OpenDescriptor(sim::State& state, uint32_t slot, int theirs, struct stat* in
 int OpenFile(sim::State& state, const MemoryName& name, uint64_t* bytes) {
   struct stat info;
   const int fd = OpenDescriptor(state, name.slot, name.fd, &info);
-  if (fd >= 0 && info.st_ino == name.inode &&
-      name.offset + name.bytes <= uint64_t(info.st_size)) {
+  if (fd >= 0 && info.st_ino == name.inode && name.offset + name.bytes <= uint64_t(info.st_size)) {
     *bytes = uint64_t(info.st_size);
     return fd;
   }

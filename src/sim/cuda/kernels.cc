@@ -17,7 +17,8 @@ class Arguments {
   template <typename T>
   T Get(size_t index) const {
     T value{};
-    std::memcpy(&value, launch_.parameters + launch_.entry->parameters[index].offset, sizeof(value));
+    std::memcpy(&value, launch_.parameters + launch_.entry->parameters[index].offset,
+                sizeof(value));
     return value;
   }
 

@@ -105,7 +105,8 @@ Result MaxBlocks(int* blocks, Function handle, int block_size, size_t shared_byt
   if (call->FindFunction(handle, call.context()) == nullptr) return Result::kInvalidHandle;
   if (blocks == nullptr || block_size <= 0) return Result::kInvalidValue;
   const sim::GpuFacts& gpu = call->FactsOf(call.context()->device);
-  uint64_t most = block_size > int(kMaxThreadsPerBlock) ? 0 : gpu.max_threads_per_sm / unsigned(block_size);
+  uint64_t most =
+      block_size > int(kMaxThreadsPerBlock) ? 0 : gpu.max_threads_per_sm / unsigned(block_size);
   most = std::min<uint64_t>(most, gpu.max_threads_per_sm >= 2048 ? 32 : 16);
   if (shared_bytes != 0) most = std::min<uint64_t>(most, gpu.shared_per_sm / shared_bytes);
   *blocks = int(most);
@@ -184,7 +185,8 @@ CUDA_EXPORT Result cuLaunchKernelEx(const LaunchConfig* config, Function functio
   if (config == nullptr) return Result::kInvalidValue;
   return LaunchOn(function,
                   {{config->grid_x, config->grid_y, config->grid_z},
-                   {config->block_x, config->block_y, config->block_z}, config->shared_bytes},
+                   {config->block_x, config->block_y, config->block_z},
+                   config->shared_bytes},
                   config->stream, parameters, extra);
 }
 CUDA_ALIAS(cuLaunchKernelEx_ptsz, cuLaunchKernelEx)
@@ -214,11 +216,8 @@ CUDA_EXPORT Result cuOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, Func
                                                                size_t shared_bytes) {
   return MaxBlocks(blocks, function, block_size, shared_bytes);
 }
-CUDA_EXPORT Result cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int* blocks,
-                                                                        Function function,
-                                                                        int block_size,
-                                                                        size_t shared_bytes,
-                                                                        unsigned) {
+CUDA_EXPORT Result cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(
+    int* blocks, Function function, int block_size, size_t shared_bytes, unsigned) {
   return MaxBlocks(blocks, function, block_size, shared_bytes);
 }
 
@@ -229,7 +228,8 @@ CUDA_EXPORT Result cuOccupancyMaxPotentialBlockSize(int* grid, int* block, Funct
   const int size = limit > 0 ? std::min(limit, int(kMaxThreadsPerBlock)) : int(kMaxThreadsPerBlock);
   int blocks = 0, processors = 0;
   Device device = 0;
-  Result result = MaxBlocks(&blocks, function, size, shared != nullptr ? shared(size) : shared_bytes);
+  Result result =
+      MaxBlocks(&blocks, function, size, shared != nullptr ? shared(size) : shared_bytes);
   if (result == Result::kSuccess) result = cuCtxGetDevice(&device);
   if (result == Result::kSuccess) result = cuDeviceGetAttribute(&processors, 16, device);
   if (result != Result::kSuccess) return result;
@@ -238,7 +238,8 @@ CUDA_EXPORT Result cuOccupancyMaxPotentialBlockSize(int* grid, int* block, Funct
   return Result::kSuccess;
 }
 CUDA_EXPORT Result cuOccupancyMaxPotentialBlockSizeWithFlags(int* grid, int* block,
-                                                             Function function, OccupancySize shared,
+                                                             Function function,
+                                                             OccupancySize shared,
                                                              size_t shared_bytes, int limit,
                                                              unsigned) {
   return cuOccupancyMaxPotentialBlockSize(grid, block, function, shared, shared_bytes, limit);

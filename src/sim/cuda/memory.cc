@@ -84,19 +84,28 @@ Result HostAlloc(void** pointer, size_t bytes, unsigned flags) {
 
 // One attribute of a pointer that we know.
 Result Describe(const Allocation& allocation, int attribute, DevicePtr pointer, void* data) {
-  const bool host = allocation.kind == MemoryKind::kHost || allocation.kind == MemoryKind::kRegistered;
+  const bool host =
+      allocation.kind == MemoryKind::kHost || allocation.kind == MemoryKind::kRegistered;
   switch (attribute) {
-    case kPointerContext: *static_cast<ContextTag**>(data) = allocation.context; break;
+    case kPointerContext:
+      *static_cast<ContextTag**>(data) = allocation.context;
+      break;
     case kPointerMemoryType:
       *static_cast<MemoryType*>(data) = host ? MemoryType::kHost : MemoryType::kDevice;
       break;
-    case kPointerDevice: *static_cast<DevicePtr*>(data) = pointer; break;
+    case kPointerDevice:
+      *static_cast<DevicePtr*>(data) = pointer;
+      break;
     case kPointerHost:
       if (!host && allocation.kind != MemoryKind::kManaged) return Result::kInvalidValue;
       *static_cast<void**>(data) = reinterpret_cast<void*>(pointer);
       break;
-    case kPointerSyncMemops: *static_cast<int*>(data) = 0; break;
-    case kPointerBufferId: *static_cast<unsigned long long*>(data) = allocation.base; break;
+    case kPointerSyncMemops:
+      *static_cast<int*>(data) = 0;
+      break;
+    case kPointerBufferId:
+      *static_cast<unsigned long long*>(data) = allocation.base;
+      break;
     case kPointerIsManaged:
       *static_cast<bool*>(data) = allocation.kind == MemoryKind::kManaged;
       break;
@@ -104,10 +113,17 @@ Result Describe(const Allocation& allocation, int attribute, DevicePtr pointer, 
       *static_cast<int*>(data) =
           allocation.context != nullptr ? allocation.context->device : allocation.device;
       break;
-    case kPointerRangeStart: *static_cast<DevicePtr*>(data) = allocation.base; break;
-    case kPointerRangeSize: *static_cast<size_t*>(data) = allocation.size; break;
-    case kPointerMapped: *static_cast<bool*>(data) = true; break;
-    default: return Result::kNotSupported;
+    case kPointerRangeStart:
+      *static_cast<DevicePtr*>(data) = allocation.base;
+      break;
+    case kPointerRangeSize:
+      *static_cast<size_t*>(data) = allocation.size;
+      break;
+    case kPointerMapped:
+      *static_cast<bool*>(data) = true;
+      break;
+    default:
+      return Result::kNotSupported;
   }
   return Result::kSuccess;
 }
@@ -245,13 +261,28 @@ CUDA_EXPORT Result cuMemPoolGetAttribute(MemPool pool, int attribute, void* valu
   if (!IsPool(call, pool) || value == nullptr) return Result::kInvalidValue;
   auto* number = static_cast<uint64_t*>(value);
   switch (attribute) {
-    case 1: case 2: case 3: *static_cast<int*>(value) = 1; return Result::kSuccess;
-    case kReleaseThreshold: *number = pool->release_threshold; return Result::kSuccess;
-    case kReservedCurrent: *number = pool->reserved; return Result::kSuccess;
-    case kReservedHigh: *number = pool->reserved_high; return Result::kSuccess;
-    case kUsedCurrent: *number = pool->used; return Result::kSuccess;
-    case kUsedHigh: *number = pool->used_high; return Result::kSuccess;
-    default: return Result::kInvalidValue;
+    case 1:
+    case 2:
+    case 3:
+      *static_cast<int*>(value) = 1;
+      return Result::kSuccess;
+    case kReleaseThreshold:
+      *number = pool->release_threshold;
+      return Result::kSuccess;
+    case kReservedCurrent:
+      *number = pool->reserved;
+      return Result::kSuccess;
+    case kReservedHigh:
+      *number = pool->reserved_high;
+      return Result::kSuccess;
+    case kUsedCurrent:
+      *number = pool->used;
+      return Result::kSuccess;
+    case kUsedHigh:
+      *number = pool->used_high;
+      return Result::kSuccess;
+    default:
+      return Result::kInvalidValue;
   }
 }
 
@@ -259,13 +290,21 @@ CUDA_EXPORT Result cuMemPoolSetAttribute(MemPool pool, int attribute, void* valu
   CUDA_ENTER(Call, call);
   if (!IsPool(call, pool) || value == nullptr) return Result::kInvalidValue;
   switch (attribute) {
-    case 1: case 2: case 3: return Result::kSuccess;  // which reuse is allowed: hints
+    case 1:
+    case 2:
+    case 3:
+      return Result::kSuccess;  // which reuse is allowed: hints
     case kReleaseThreshold:
       pool->release_threshold = *static_cast<uint64_t*>(value);
       return Result::kSuccess;
-    case kReservedHigh: pool->reserved_high = pool->reserved; return Result::kSuccess;
-    case kUsedHigh: pool->used_high = pool->used; return Result::kSuccess;
-    default: return Result::kInvalidValue;
+    case kReservedHigh:
+      pool->reserved_high = pool->reserved;
+      return Result::kSuccess;
+    case kUsedHigh:
+      pool->used_high = pool->used;
+      return Result::kSuccess;
+    default:
+      return Result::kInvalidValue;
   }
 }
 
@@ -353,9 +392,12 @@ CUDA_EXPORT Result cuPointerGetAttributes(unsigned count, int* attributes, void*
   const Allocation* allocation = call->FindAllocation(pointer);
   for (unsigned i = 0; i < count; ++i) {
     // Of a pointer that CUDA does not know, the answers are zeros.
-    if (allocation != nullptr) (void)Describe(*allocation, attributes[i], pointer, data[i]);
-    else if (attributes[i] == kPointerMemoryType) *static_cast<unsigned*>(data[i]) = 0;
-    else if (attributes[i] == kPointerContext) *static_cast<void**>(data[i]) = nullptr;
+    if (allocation != nullptr)
+      (void)Describe(*allocation, attributes[i], pointer, data[i]);
+    else if (attributes[i] == kPointerMemoryType)
+      *static_cast<unsigned*>(data[i]) = 0;
+    else if (attributes[i] == kPointerContext)
+      *static_cast<void**>(data[i]) = nullptr;
   }
   return Result::kSuccess;
 }

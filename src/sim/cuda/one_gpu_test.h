@@ -18,7 +18,8 @@ class OneGpuTest : public ::testing::Test {
 
   static void SetUpTestSuite() {
     node_ = new sim::testing::SimNode(
-        {.profile = "base: a100-sxm4-80gb\ndriver: {version: 580.65.06}\ngpu:\n  memory_mib: 1100\n  reserved_mib: 100\n"
+        {.profile = "base: a100-sxm4-80gb\ndriver: {version: 580.65.06}\ngpu:\n  memory_mib: "
+                    "1100\n  reserved_mib: 100\n"
                     "  context_mib: 100\nnode:\n  gpus: 1\n  nvlink: none\n"});
     cuda_ = new CudaLibrary(node_->library("libcuda.so.1"));
     ASSERT_EQ(CU(*cuda_, cuInit)(0), Result::kSuccess);

@@ -29,8 +29,8 @@ constexpr char kNode[] =
 constexpr int kProcesses = 64;
 constexpr int kRounds = 60;
 
-// What a child believes that it holds, told by itself: before a call the most and the least that it may
-// hold while the call runs, after it one number.
+// What a child believes that it holds, told by itself: before a call the most and the least that it
+// may hold while the call runs, after it one number.
 struct Ledger {
   std::atomic<uint64_t> least, most;
   std::atomic<uint64_t> operations;
@@ -64,8 +64,10 @@ struct Ledger {
       DevicePtr pointer = 0;
       ledger->most = sum + bytes;
       const Result result = allocate(&pointer, bytes);
-      if (result == Result::kSuccess) held[pointer] = bytes, sum += bytes;
-      else if (result != Result::kOutOfMemory) ledger->broken = int(result);
+      if (result == Result::kSuccess)
+        held[pointer] = bytes, sum += bytes;
+      else if (result != Result::kOutOfMemory)
+        ledger->broken = int(result);
       ledger->most = sum;
       ledger->least = sum;
     } else {

@@ -15,10 +15,10 @@
 namespace tessera::cuda {
 namespace {
 
-using ::testing::IsEmpty;
-using ::testing::ValuesIn;
 using sim::testing::RecordedAddress;
 using sim::testing::RecordedDriver;
+using ::testing::IsEmpty;
+using ::testing::ValuesIn;
 
 class RecordedDriverTest : public ::testing::TestWithParam<RecordedDriver> {
  protected:
@@ -37,7 +37,8 @@ class RecordedDriverTest : public ::testing::TestWithParam<RecordedDriver> {
             ? CU(cuda_, cuGetProcAddress)(name, &function, version, flags)
             : CU(cuda_, cuGetProcAddress_v2)(name, &function, version, flags, &answer.status);
     answer.result = int(result);
-    // Several symbols of this library can share one address. RecordedSymbolsTest compares the symbols.
+    // Several symbols of this library can share one address. RecordedSymbolsTest compares the
+    // symbols.
     const bool same = function == (question.symbol.empty() ? nullptr : Export(question.symbol));
     if (!same) answer.symbol = "another symbol";
     return answer;

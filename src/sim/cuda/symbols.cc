@@ -9,9 +9,9 @@
 
 // This file must not see api/cuda_abi.h, which declares the same functions with their parameters.
 // Parameters do not matter here: on x86-64 the caller cleans up after itself.
-#define CUDA_SYMBOL(name, since, class_)                                           \
-  extern "C" __attribute__((weak, visibility("default"))) int name() {             \
-    return tessera::cuda::Refuse(#name);                                           \
+#define CUDA_SYMBOL(name, since, class_)                               \
+  extern "C" __attribute__((weak, visibility("default"))) int name() { \
+    return tessera::cuda::Refuse(#name);                               \
   }
 #define CUDA_DEBUGGER_SYMBOL(name)
 #include "api/cuda_symbols.inc"

@@ -23,10 +23,10 @@ int Refuse(const char*) { return 801; }
 
 namespace {
 
+using sim::testing::RecordedDriver;
 using ::testing::AnyOf;
 using ::testing::IsEmpty;
 using ::testing::ValuesIn;
-using sim::testing::RecordedDriver;
 
 struct Row {
   std::string_view symbol;
@@ -134,9 +134,9 @@ TEST_P(RecordedSymbolsTest, TheLookUpFindsTheSymbolsThatTheDriverAnswers) {
 }
 
 TEST(FindSymbolTest, NamesThatAreNoBaseNamesAreNotFound) {
-  for (const char* name : {"", "cuNothing", "cumemalloc", "cuMemAlloc_v2", "cuMemAlloc_v2_ptsz",
-                           "cuLaunchKernel_ptsz", "cuMemcpy_ptds", "cuMemAl",
-                           "cuMemGetAttribute"}) {
+  for (const char* name :
+       {"", "cuNothing", "cumemalloc", "cuMemAlloc_v2", "cuMemAlloc_v2_ptsz", "cuLaunchKernel_ptsz",
+        "cuMemcpy_ptds", "cuMemAl", "cuMemGetAttribute"}) {
     const Found found = FindSymbol(name, false, 12000, 12040);
     EXPECT_EQ(found.function, nullptr) << name;
     EXPECT_EQ(found.status, Lookup::kSymbolNotFound) << name;

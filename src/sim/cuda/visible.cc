@@ -13,8 +13,8 @@
 namespace tessera::cuda {
 namespace {
 
-// The simulation has no kernel module: opening its nodes gives ENXIO where the device cgroup and the
-// mode allow it, which is all that we want to know.
+// The simulation has no kernel module: opening its nodes gives ENXIO where the device cgroup and
+// the mode allow it, which is all that we want to know.
 bool MayOpen(const std::string& path) {
   const int fd = open(path.c_str(), O_RDWR | O_CLOEXEC | O_NONBLOCK);
   if (fd >= 0) close(fd);

@@ -12,8 +12,8 @@ namespace tessera::cuda {
 
 // Indices into the state, in the order that the program counts them.
 std::vector<uint32_t> NodesOf(const sim::State& state);
-// Applies the variable to `gpus`. Null: not set. Indices, UUIDs and prefixes of UUIDs; the list ends
-// at the first entry that names no GPU, or more than one; a GPU that stands twice empties it.
+// Applies the variable to `gpus`. Null: not set. Indices, UUIDs and prefixes of UUIDs; the list
+// ends at the first entry that names no GPU, or more than one; a GPU that stands twice empties it.
 std::vector<uint32_t> ApplyVisibleDevices(const sim::State& state, std::vector<uint32_t> gpus,
                                           const char* value);
 

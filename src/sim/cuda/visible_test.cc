@@ -26,7 +26,9 @@ TEST(VisibleTest, OnlyGpusWithADeviceNode) {
 TEST(VisibleTest, CudaVisibleDevicesFollowsTheDriversRules) {
   sim::testing::SimNode node({.profile = kFourGpus});
   const Gpus all = {0, 1, 2, 3};
-  const auto apply = [&](const char* value) { return ApplyVisibleDevices(node.state(), all, value); };
+  const auto apply = [&](const char* value) {
+    return ApplyVisibleDevices(node.state(), all, value);
+  };
   EXPECT_EQ(apply(nullptr), all);
   EXPECT_EQ(apply(""), Gpus{});
   EXPECT_EQ(apply("2,0"), (Gpus{2, 0}));

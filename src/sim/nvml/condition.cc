@@ -234,12 +234,15 @@ Return nvmlDeviceGetTemperatureThreshold(Device device, unsigned threshold, unsi
   NVML_ENTER_DEVICE(gpu, device);
   NVML_REQUIRE(celsius != nullptr && threshold < kThresholds);
   switch (threshold) {
-    case kShutdown: return Put(celsius, gpu.facts().temperature_shutdown_c);
-    case kSlowdown: return Put(celsius, gpu.facts().temperature_slowdown_c);
+    case kShutdown:
+      return Put(celsius, gpu.facts().temperature_shutdown_c);
+    case kSlowdown:
+      return Put(celsius, gpu.facts().temperature_slowdown_c);
     case kMemoryMax:
       if (!HasMemoryTemperature(gpu)) return Return::kNotSupported;
       return Put(celsius, gpu.facts().temperature_memory_max_c);
-    default: return Return::kNotSupported;
+    default:
+      return Return::kNotSupported;
   }
 }
 

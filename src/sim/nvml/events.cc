@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Event sets. A set remembers how far it has read the node's ring of events, so every set gets every
-// event once, in whatever process it is. Waiting is a futex on the state: no thread, no polling.
+// Event sets. A set remembers how far it has read the node's ring of events, so every set gets
+// every event once, in whatever process it is. Waiting is a futex on the state: no thread, no
+// polling.
 #include <atomic>
 #include <ctime>
 #include <new>

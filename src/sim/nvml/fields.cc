@@ -80,16 +80,28 @@ bool FillZeros(const Gpu& gpu, FieldValue* field) {
 bool FillEcc(const Gpu& gpu, FieldValue* field) {
   const sim::GpuLive& live = gpu.live();
   switch (field->field_id) {
-    case kFieldEccCurrent: PutUnsigned(gpu.facts().ecc_enabled, field); return true;
-    case kFieldEccPending: PutUnsigned(live.ecc_mode_pending, field); return true;
+    case kFieldEccCurrent:
+      PutUnsigned(gpu.facts().ecc_enabled, field);
+      return true;
+    case kFieldEccPending:
+      PutUnsigned(live.ecc_mode_pending, field);
+      return true;
     case kFieldEccSbeVolatile:
-    case kFieldEccSbeVolatileDevice: PutLong(live.ecc_corrected_volatile, field); break;
+    case kFieldEccSbeVolatileDevice:
+      PutLong(live.ecc_corrected_volatile, field);
+      break;
     case kFieldEccDbeVolatile:
-    case kFieldEccDbeVolatileDevice: PutLong(live.ecc_uncorrected_volatile, field); break;
+    case kFieldEccDbeVolatileDevice:
+      PutLong(live.ecc_uncorrected_volatile, field);
+      break;
     case kFieldEccSbeAggregate:
-    case kFieldEccSbeAggregateDevice: PutLong(live.ecc_corrected_aggregate, field); break;
+    case kFieldEccSbeAggregateDevice:
+      PutLong(live.ecc_corrected_aggregate, field);
+      break;
     case kFieldEccDbeAggregate:
-    case kFieldEccDbeAggregateDevice: PutLong(live.ecc_uncorrected_aggregate, field); break;
+    case kFieldEccDbeAggregateDevice:
+      PutLong(live.ecc_uncorrected_aggregate, field);
+      break;
     default:
       if (field->field_id < kFieldEccFirstLocation || field->field_id > kFieldEccLastLocation) {
         return false;
@@ -108,24 +120,39 @@ bool FillRepairs(const Gpu& gpu, FieldValue* field) {
   const sim::GpuLive& live = gpu.live();
   const bool of_rows = field->field_id >= kFieldRemappedCorrectable;
   switch (field->field_id) {
-    case kFieldRetiredSbe: PutLong(live.retired_corrected, field); break;
-    case kFieldRetiredDbe: PutLong(live.retired_uncorrected, field); break;
-    case kFieldRetiredPendingSbe: PutUnsigned(0, field); break;
+    case kFieldRetiredSbe:
+      PutLong(live.retired_corrected, field);
+      break;
+    case kFieldRetiredDbe:
+      PutLong(live.retired_uncorrected, field);
+      break;
+    case kFieldRetiredPendingSbe:
+      PutUnsigned(0, field);
+      break;
     case kFieldRetiredPending:
-    case kFieldRetiredPendingDbe: PutUnsigned(live.retired_pending, field); break;
-    case kFieldRemappedCorrectable: PutUnsigned(Unsigned(live.remapped_corrected), field); break;
+    case kFieldRetiredPendingDbe:
+      PutUnsigned(live.retired_pending, field);
+      break;
+    case kFieldRemappedCorrectable:
+      PutUnsigned(Unsigned(live.remapped_corrected), field);
+      break;
     case kFieldRemappedUncorrectable:
       PutUnsigned(Unsigned(live.remapped_uncorrected), field);
       break;
-    case kFieldRemappedPending: PutUnsigned(live.remapped_pending != 0 ? 1 : 0, field); break;
-    case kFieldRemappedFailure: PutUnsigned(live.remapped_failed != 0 ? 1 : 0, field); break;
+    case kFieldRemappedPending:
+      PutUnsigned(live.remapped_pending != 0 ? 1 : 0, field);
+      break;
+    case kFieldRemappedFailure:
+      PutUnsigned(live.remapped_failed != 0 ? 1 : 0, field);
+      break;
     case kFieldResetStatus:
       PutUnsigned(live.recovery_action == kRecoveryResetGpu ? 1 : 0, field);
       return true;
     case kFieldDrainAndResetStatus:
       PutUnsigned(live.recovery_action == kRecoveryDrainAndReset ? 1 : 0, field);
       return true;
-    default: return false;
+    default:
+      return false;
   }
   const bool has = gpu.facts().ecc_enabled != 0 && of_rows == gpu.remaps_rows();
   if (!has) field->result = Return::kNotSupported;
@@ -140,29 +167,47 @@ bool FillPower(const Gpu& gpu, FieldValue* field) {
       if (!HasMemoryTemperature(gpu)) field->result = Return::kNotSupported;
       return true;
     case kFieldTotalEnergy:
-    case kFieldEnergy: PutLong(EnergyOf(gpu), field); return true;
+    case kFieldEnergy:
+      PutLong(EnergyOf(gpu), field);
+      return true;
     case kFieldPowerAverage:
-    case kFieldPowerInstant: PutUnsigned(PowerOf(gpu), field); return true;
-    case kFieldPowerMinLimit: PutUnsigned(facts.power_min_mw, field); return true;
-    case kFieldPowerMaxLimit: PutUnsigned(facts.power_max_mw, field); return true;
-    case kFieldPowerDefaultLimit: PutUnsigned(facts.power_limit_mw, field); return true;
+    case kFieldPowerInstant:
+      PutUnsigned(PowerOf(gpu), field);
+      return true;
+    case kFieldPowerMinLimit:
+      PutUnsigned(facts.power_min_mw, field);
+      return true;
+    case kFieldPowerMaxLimit:
+      PutUnsigned(facts.power_max_mw, field);
+      return true;
+    case kFieldPowerDefaultLimit:
+      PutUnsigned(facts.power_limit_mw, field);
+      return true;
     case kFieldPowerRequestedLimit:
-    case kFieldPowerCurrentLimit: PutUnsigned(PowerLimitOf(gpu), field); return true;
+    case kFieldPowerCurrentLimit:
+      PutUnsigned(PowerLimitOf(gpu), field);
+      return true;
     case kFieldPcieReplay:
       PutUnsigned(static_cast<unsigned>(gpu.live().pcie_replays.load()), field);
       return true;
-    default: return false;
+    default:
+      return false;
   }
 }
 
 // How long heat and power held the clocks down, in nanoseconds.
 bool FillThrottling(const Gpu& gpu, FieldValue* field) {
   switch (field->field_id) {
-    case kFieldPowerViolation: PutLong(gpu.state().CappedNs(gpu.number()), field); return true;
+    case kFieldPowerViolation:
+      PutLong(gpu.state().CappedNs(gpu.number()), field);
+      return true;
     case kFieldThermalViolation:
     case kFieldHwThermalSlowdown:
-    case kFieldHwThermalSlowdownNew: PutLong(gpu.state().HotNs(gpu.number()), field); return true;
-    default: return false;
+    case kFieldHwThermalSlowdownNew:
+      PutLong(gpu.state().HotNs(gpu.number()), field);
+      return true;
+    default:
+      return false;
   }
 }
 
@@ -170,9 +215,15 @@ bool FillLinks(const Gpu& gpu, FieldValue* field) {
   const sim::NvLink* link = nullptr;
   const bool has = gpu.facts().nvlink_count > 0;
   switch (field->field_id) {
-    case kFieldNvLinkCount: PutUnsigned(gpu.facts().nvlink_count, field); return true;
-    case kFieldNvSwitchConnectedLinks: PutUnsigned(ActiveLinks(gpu, true), field); return true;
-    case kFieldC2cLinkCount: PutUnsigned(0, field); return true;
+    case kFieldNvLinkCount:
+      PutUnsigned(gpu.facts().nvlink_count, field);
+      return true;
+    case kFieldNvSwitchConnectedLinks:
+      PutUnsigned(ActiveLinks(gpu, true), field);
+      return true;
+    case kFieldC2cLinkCount:
+      PutUnsigned(0, field);
+      return true;
     case kFieldNvLinkSpeedCommon:
       PutUnsigned(ActiveLinks(gpu, false) > 0 ? gpu.facts().nvlink_mbps : 0, field);
       break;
@@ -191,7 +242,8 @@ bool FillLinks(const Gpu& gpu, FieldValue* field) {
                                                             : gpu.facts().nvlink_version,
                   field);
       return true;
-    default: return false;
+    default:
+      return false;
   }
   if (!has) field->result = Return::kNotSupported;
   return true;

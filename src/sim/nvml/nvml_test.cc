@@ -259,9 +259,8 @@ TEST_F(NvmlTest, TopologyNamesLinksAndLevels) {
   ASSERT_EQ(NVML(nvmlDeviceGetNvLinkRemotePciInfo_v2)(Handle(2), 0, &remote), Return::kSuccess);
   EXPECT_STREQ(remote.bus_id, "00000000:1F:00.0");
   unsigned count = 0;
-  ASSERT_EQ(
-      NVML(nvmlDeviceGetTopologyNearestGpus)(Handle(0), kTopologySystem, &count, nullptr),
-      Return::kSuccess);
+  ASSERT_EQ(NVML(nvmlDeviceGetTopologyNearestGpus)(Handle(0), kTopologySystem, &count, nullptr),
+            Return::kSuccess);
   EXPECT_EQ(count, 2u);
   unsigned long nodes[1];
   ASSERT_EQ(NVML(nvmlDeviceGetMemoryAffinity)(Handle(3), 1, nodes, 0), Return::kSuccess);
@@ -386,8 +385,7 @@ TEST_F(EventTest, GivesNeitherOldNorUnwantedEvents) {
   EventData data{};
   ASSERT_EQ(NVML(nvmlEventSetWait_v2)(set, &data, 0), Return::kSuccess);
   EXPECT_EQ(data.event_data, 63u);
-  EXPECT_EQ(NVML(nvmlDeviceRegisterEvents)(Handle(0), kEventMigConfig, set),
-            Return::kNotSupported);
+  EXPECT_EQ(NVML(nvmlDeviceRegisterEvents)(Handle(0), kEventMigConfig, set), Return::kNotSupported);
   NVML(nvmlEventSetFree)(set);
 }
 

@@ -193,9 +193,14 @@ Return nvmlDeviceGetP2PStatus(Device a, Device b, unsigned index, unsigned* stat
   const bool pcie = LevelBetween(first, second) < kTopologySystem;
   switch (index) {
     case kP2pNvLink:
-    case kP2pAtomics: *status = nvlink ? kP2pOk : kP2pNotSupported; break;
-    case kP2pPci: *status = pcie ? kP2pOk : kP2pChipsetNotSupported; break;
-    default: *status = nvlink || pcie ? kP2pOk : kP2pChipsetNotSupported;
+    case kP2pAtomics:
+      *status = nvlink ? kP2pOk : kP2pNotSupported;
+      break;
+    case kP2pPci:
+      *status = pcie ? kP2pOk : kP2pChipsetNotSupported;
+      break;
+    default:
+      *status = nvlink || pcie ? kP2pOk : kP2pChipsetNotSupported;
   }
   return Return::kSuccess;
 }

@@ -118,14 +118,21 @@ Return GetEngineUse(const char* function, Device device, unsigned* percent, unsi
 bool SampleOf(const Gpu& gpu, unsigned type, unsigned* value) {
   const sim::Load load = gpu.state().Utilization(gpu.number());
   switch (type) {
-    case kPowerSamples: return *value = PowerOf(gpu), true;
-    case kGpuSamples: return *value = load.gpu, true;
-    case kMemorySamples: return *value = load.memory, true;
+    case kPowerSamples:
+      return *value = PowerOf(gpu), true;
+    case kGpuSamples:
+      return *value = load.gpu, true;
+    case kMemorySamples:
+      return *value = load.memory, true;
     case kEncoderSamples:
-    case kDecoderSamples: return *value = 0, true;
-    case kCoreClockSamples: return ClockOf(gpu, kClockSm, value);
-    case kMemoryClockSamples: return ClockOf(gpu, kClockMem, value);
-    default: return false;
+    case kDecoderSamples:
+      return *value = 0, true;
+    case kCoreClockSamples:
+      return ClockOf(gpu, kClockSm, value);
+    case kMemoryClockSamples:
+      return ClockOf(gpu, kClockMem, value);
+    default:
+      return false;
   }
 }
 

@@ -66,14 +66,16 @@ CLI::Validator WholeNumber() {
   return CLI::Validator(check, "", "");
 }
 
-// Programs that run on a node keep its files mapped; one that takes its place shows them other GPUs.
+// Programs that run on a node keep its files mapped; one that takes its place shows them other
+// GPUs.
 Status CheckNothingReplaced(const Flags& flags) {
   if (flags.force) return {};
   State state;
   if (state.Open(StateDir(flags.root)) != 0) return {};
-  return Error(Code::kAlreadyExists, "{} holds {} x {} already: remove it with \"simgpu destroy\", or "
-               "replace it under whatever runs on it with --force", flags.root, state.gpu_count(),
-               state.file().profile);
+  return Error(Code::kAlreadyExists,
+               "{} holds {} x {} already: remove it with \"simgpu destroy\", or "
+               "replace it under whatever runs on it with --force",
+               flags.root, state.gpu_count(), state.file().profile);
 }
 
 Status Create(const Flags& flags) {
@@ -89,8 +91,8 @@ Status Create(const Flags& flags) {
                          : flags.device_files ? DeviceFiles::kPlain
                                               : DeviceFiles::kNone;
   RETURN_IF_ERROR(CreateDriverRoot(options));
-  fmt::print("{}: {} x {} at {}\n", options.node_name, options.profile.gpus, options.profile.gpu.name,
-             options.root);
+  fmt::print("{}: {} x {} at {}\n", options.node_name, options.profile.gpus,
+             options.profile.gpu.name, options.root);
   return {};
 }
 
@@ -98,8 +100,10 @@ Status Create(const Flags& flags) {
 Status WithState(const Flags& flags, bool wants_write, const std::function<Status(State*)>& body) {
   State state;
   if (const int error = state.Open(StateDir(flags.root)); error != 0) {
-    return Error(Code::kNotFound, "no simulated node at {} ({}): make one with \"simgpu create\", or "
-                 "name it with --root or $SIMGPU_ROOT", flags.root, strerror(error));
+    return Error(Code::kNotFound,
+                 "no simulated node at {} ({}): make one with \"simgpu create\", or "
+                 "name it with --root or $SIMGPU_ROOT",
+                 flags.root, strerror(error));
   }
   if (wants_write && !state.writable()) {
     return Error(Code::kPermissionDenied, "{}/state may not be written", state.dir());
@@ -109,7 +113,8 @@ Status WithState(const Flags& flags, bool wants_write, const std::function<Statu
 
 Status CheckGpu(const State& state, int32_t gpu) {
   if (gpu >= 0 && uint32_t(gpu) < state.gpu_count()) return {};
-  return Error(Code::kOutOfRange, "there is no GPU {}: the node has 0 to {}", gpu, state.gpu_count() - 1);
+  return Error(Code::kOutOfRange, "there is no GPU {}: the node has 0 to {}", gpu,
+               state.gpu_count() - 1);
 }
 
 using Change = std::function<Status(State*, uint32_t)>;
@@ -152,32 +157,40 @@ Status AddFault(const Flags& flags, bool hang) {
     if (!hang) {
       ASSIGN_OR_RETURN(result, NvmlResultFromText(flags.result));
     }
-    const int error = state->AddFault(flags.function.c_str(), gpu, result, hang, flags.after, flags.times);
+    const int error =
+        state->AddFault(flags.function.c_str(), gpu, result, hang, flags.after, flags.times);
     return error == 0 ? Status() : Status::FromErrno("add the failure of " + flags.function, error);
   });
 }
 
 void AddNodeCommands(CLI::App* app, Flags* flags, Action* action) {
   CLI::App* create = app->add_subcommand("create", "Make a node: driver root, state, device files");
-  create->add_option("--profile", flags->profile, "Built-in profile, or a YAML file")->capture_default_str();
+  create->add_option("--profile", flags->profile, "Built-in profile, or a YAML file")
+      ->capture_default_str();
   create->add_option("--gpus", flags->gpus, "How many GPUs; without it, as the profile says")
       ->check(WholeNumber())
       ->check(CLI::Range(1u, kMaxGpus));
-  create->add_option("--name", flags->name, "Name of the node: UUIDs follow from it; without it, the host's");
-  create->add_option("--library-dir", flags->library_dir, "Where libcuda.so.1 and libnvidia-ml.so.1 of the simulation are");
-  create->add_option("--dev-root", flags->dev_root, "Device files go to DIR/dev")->envname("SIMGPU_DEV_ROOT");
-  auto* nodes = create->add_flag("--device-nodes", flags->device_nodes, "Make /dev/nvidia0 … as character devices (root)");
-  create->add_flag("--device-files", flags->device_files, "Make them as plain files")->excludes(nodes);
-  create->add_flag("--force", flags->force, "Replace a node that is there already, also under programs that run on it");
+  create->add_option("--name", flags->name,
+                     "Name of the node: UUIDs follow from it; without it, the host's");
+  create->add_option("--library-dir", flags->library_dir,
+                     "Where libcuda.so.1 and libnvidia-ml.so.1 of the simulation are");
+  create->add_option("--dev-root", flags->dev_root, "Device files go to DIR/dev")
+      ->envname("SIMGPU_DEV_ROOT");
+  auto* nodes = create->add_flag("--device-nodes", flags->device_nodes,
+                                 "Make /dev/nvidia0 … as character devices (root)");
+  create->add_flag("--device-files", flags->device_files, "Make them as plain files")
+      ->excludes(nodes);
+  create->add_flag("--force", flags->force,
+                   "Replace a node that is there already, also under programs that run on it");
   create->callback([=] { *action = [flags] { return Create(*flags); }; });
 
   CLI::App* destroy = app->add_subcommand("destroy", "Remove the node and its device files");
-  destroy->add_option("--dev-root", flags->dev_root,
-                      "Beside those that \"create\" made, also device files of these GPUs in DIR/dev")
+  destroy
+      ->add_option("--dev-root", flags->dev_root,
+                   "Beside those that \"create\" made, also device files of these GPUs in DIR/dev")
       ->envname("SIMGPU_DEV_ROOT");
-  destroy->callback([=] {
-    *action = [flags] { return DestroyDriverRoot(flags->root, flags->dev_root); };
-  });
+  destroy->callback(
+      [=] { *action = [flags] { return DestroyDriverRoot(flags->root, flags->dev_root); }; });
 
   CLI::App* profiles = app->add_subcommand("profiles", "List the built-in profiles, or print one");
   profiles->add_option("NAME", flags->profile_name, "Print this one, as a start for your own");
@@ -196,7 +209,8 @@ void AddNodeCommands(CLI::App* app, Flags* flags, Action* action) {
 
 void AddViewCommands(CLI::App* app, Flags* flags, Action* action) {
   CLI::App* show = app->add_subcommand("show", "Show GPUs, processes and injected failures");
-  show->add_option("-o,--output", flags->output, "text or json")->check(CLI::IsMember({"text", "json"}));
+  show->add_option("-o,--output", flags->output, "text or json")
+      ->check(CLI::IsMember({"text", "json"}));
   show->add_flag("--uuids", flags->uuids, "Only the UUIDs, one line each");
   show->callback([=] {
     *action = [flags] {
@@ -208,8 +222,8 @@ void AddViewCommands(CLI::App* app, Flags* flags, Action* action) {
       });
     };
   });
-  CLI::App* unimplemented =
-      app->add_subcommand("unimplemented", "Calls that the simulation refused, and kernels that it did not compute");
+  CLI::App* unimplemented = app->add_subcommand(
+      "unimplemented", "Calls that the simulation refused, and kernels that it did not compute");
   unimplemented->callback([=] {
     *action = [flags] {
       return WithState(*flags, false, [](State* state) -> Status {
@@ -230,22 +244,31 @@ CLI::App* GpuCommand(CLI::App* parent, Flags* flags, Action* action, const char*
 
 // A value that is otherwise derived from the load.
 void AddValueCommand(CLI::App* inject, Flags* flags, Action* action, const char* name,
-                     const char* help, uint32_t highest, uint32_t factor, AtomicU32 GpuLive::*member) {
-  GpuCommand(inject, flags, action, name, help,
-             Always([=](State* state, uint32_t gpu) {
+                     const char* help, uint32_t highest, uint32_t factor,
+                     AtomicU32 GpuLive::*member) {
+  GpuCommand(inject, flags, action, name, help, Always([=](State* state, uint32_t gpu) {
                state->live(gpu).*member = flags->value * factor;
                state->NoteThrottling(gpu);
              }))
-      ->add_option("--value", flags->value, "The value")->required()->check(WholeNumber())->check(CLI::Range(0u, highest));
+      ->add_option("--value", flags->value, "The value")
+      ->required()
+      ->check(WholeNumber())
+      ->check(CLI::Range(0u, highest));
 }
 
 void AddFaultCommand(CLI::App* inject, Flags* flags, Action* action, bool hang) {
-  CLI::App* command = inject->add_subcommand(
-      hang ? "nvml-hang" : "nvml-fail",
-      hang ? "Calls of an NVML function do not return until \"clear\"" : "Calls of an NVML function fail");
-  command->add_option("FUNCTION", flags->function, "Such as nvmlDeviceGetMemoryInfo; * is every one")->required();
-  command->add_option("--gpu", flags->gpu_or_all, "Index of the GPU, or all")->capture_default_str();
-  if (!hang) command->add_option("--code", flags->result, "NVML error, name or number")->capture_default_str();
+  CLI::App* command =
+      inject->add_subcommand(hang ? "nvml-hang" : "nvml-fail",
+                             hang ? "Calls of an NVML function do not return until \"clear\""
+                                  : "Calls of an NVML function fail");
+  command
+      ->add_option("FUNCTION", flags->function, "Such as nvmlDeviceGetMemoryInfo; * is every one")
+      ->required();
+  command->add_option("--gpu", flags->gpu_or_all, "Index of the GPU, or all")
+      ->capture_default_str();
+  if (!hang)
+    command->add_option("--code", flags->result, "NVML error, name or number")
+        ->capture_default_str();
   command->add_option("--after", flags->after, "So many calls go well first")->check(WholeNumber());
   command->add_option("--times", flags->times, "It hits so many calls; 0: all that follow")
       ->check(WholeNumber());
@@ -264,13 +287,16 @@ void AddInjectCommands(CLI::App* app, Flags* flags, Action* action) {
       ->add_option("--code", flags->code, "Number of the XID, one of NVIDIA's catalogue")
       ->check(WholeNumber())
       ->capture_default_str();
-  GpuCommand(inject, flags, action, "lost", "The GPU falls off the bus (XID 79)", Always(InjectLost));
+  GpuCommand(inject, flags, action, "lost", "The GPU falls off the bus (XID 79)",
+             Always(InjectLost));
   GpuCommand(inject, flags, action, "recover", "The GPU is well again", Always(Recover));
   GpuCommand(inject, flags, action, "mig", "Turn MIG mode on or off; there are no slices",
              [=](State* state, uint32_t gpu) -> Status {
                if (state->facts(gpu).mig_capable == 0) {
-                 return Error(Code::kFailedPrecondition, "GPU {} cannot do MIG: take a node of A100 "
-                              "or newer", gpu);
+                 return Error(Code::kFailedPrecondition,
+                              "GPU {} cannot do MIG: take a node of A100 "
+                              "or newer",
+                              gpu);
                }
                SetMigMode(state, gpu, flags->mig == "on");
                return {};
@@ -278,45 +304,56 @@ void AddInjectCommands(CLI::App* app, Flags* flags, Action* action) {
       ->add_option("--mode", flags->mig, "on or off")
       ->check(CLI::IsMember({"on", "off"}))
       ->capture_default_str();
-  CLI::App* ecc = GpuCommand(inject, flags, action, "ecc", "Memory errors; uncorrected ones end contexts",
-                             [=](State* state, uint32_t gpu) -> Status {
-                               if (flags->corrected == 0 && flags->uncorrected == 0) {
-                                 return Error(Code::kInvalidArgument, "no memory errors to inject: say "
-                                              "how many with --corrected or --uncorrected");
-                               }
-                               InjectEcc(state, gpu, flags->corrected, flags->uncorrected);
-                               return {};
-                             });
+  CLI::App* ecc =
+      GpuCommand(inject, flags, action, "ecc", "Memory errors; uncorrected ones end contexts",
+                 [=](State* state, uint32_t gpu) -> Status {
+                   if (flags->corrected == 0 && flags->uncorrected == 0) {
+                     return Error(Code::kInvalidArgument,
+                                  "no memory errors to inject: say "
+                                  "how many with --corrected or --uncorrected");
+                   }
+                   InjectEcc(state, gpu, flags->corrected, flags->uncorrected);
+                   return {};
+                 });
   ecc->add_option("--corrected", flags->corrected, "How many")->check(WholeNumber());
   ecc->add_option("--uncorrected", flags->uncorrected, "How many")->check(WholeNumber());
-  CLI::App* rows = GpuCommand(
-      inject, flags, action, "rows", "Rows of memory replaced by spare ones; pages retired on a T4",
-      [=](State* state, uint32_t gpu) -> Status {
-        const Repairs& repairs = flags->repairs;
-        if (repairs.correctable == 0 && repairs.uncorrectable == 0 && !repairs.pending &&
-            !repairs.failed) {
-          return Error(Code::kInvalidArgument, "no rows to inject: give --correctable, "
-                       "--uncorrectable, --pending or --failed");
-        }
-        if (repairs.failed && state->facts(gpu).row_banks == 0) {
-          return Error(Code::kFailedPrecondition, "GPU {} retires pages, which cannot fail: take a "
-                       "node of A100 or newer", gpu);
-        }
-        InjectRepairs(state, gpu, repairs);
-        return {};
-      });
+  CLI::App* rows = GpuCommand(inject, flags, action, "rows",
+                              "Rows of memory replaced by spare ones; pages retired on a T4",
+                              [=](State* state, uint32_t gpu) -> Status {
+                                const Repairs& repairs = flags->repairs;
+                                if (repairs.correctable == 0 && repairs.uncorrectable == 0 &&
+                                    !repairs.pending && !repairs.failed) {
+                                  return Error(Code::kInvalidArgument,
+                                               "no rows to inject: give --correctable, "
+                                               "--uncorrectable, --pending or --failed");
+                                }
+                                if (repairs.failed && state->facts(gpu).row_banks == 0) {
+                                  return Error(Code::kFailedPrecondition,
+                                               "GPU {} retires pages, which cannot fail: take a "
+                                               "node of A100 or newer",
+                                               gpu);
+                                }
+                                InjectRepairs(state, gpu, repairs);
+                                return {};
+                              });
   rows->add_option("--correctable", flags->repairs.correctable, "How many, after corrected errors")
       ->check(WholeNumber());
-  rows->add_option("--uncorrectable", flags->repairs.uncorrectable, "How many, after uncorrected errors")
+  rows->add_option("--uncorrectable", flags->repairs.uncorrectable,
+                   "How many, after uncorrected errors")
       ->check(WholeNumber());
   rows->add_flag("--pending", flags->repairs.pending, "One waits for a reset (recover)");
-  rows->add_flag("--failed", flags->repairs.failed, "One failed, since no spare row was left (XID 64)");
-  AddValueCommand(inject, flags, action, "temperature", "Set the temperature, °C", 200, 1, &GpuLive::temperature_c);
-  AddValueCommand(inject, flags, action, "power", "Set the power draw, W", 5000, 1000, &GpuLive::power_mw);
-  AddValueCommand(inject, flags, action, "utilization", "Set the utilisation, %", 100, 1, &GpuLive::utilization_gpu);
+  rows->add_flag("--failed", flags->repairs.failed,
+                 "One failed, since no spare row was left (XID 64)");
+  AddValueCommand(inject, flags, action, "temperature", "Set the temperature, °C", 200, 1,
+                  &GpuLive::temperature_c);
+  AddValueCommand(inject, flags, action, "power", "Set the power draw, W", 5000, 1000,
+                  &GpuLive::power_mw);
+  AddValueCommand(inject, flags, action, "utilization", "Set the utilisation, %", 100, 1,
+                  &GpuLive::utilization_gpu);
   AddFaultCommand(inject, flags, action, false);
   AddFaultCommand(inject, flags, action, true);
-  CLI::App* clear = inject->add_subcommand("clear", "All that was injected is undone, on all GPUs or one");
+  CLI::App* clear =
+      inject->add_subcommand("clear", "All that was injected is undone, on all GPUs or one");
   clear->add_option("--gpu", flags->gpu_or_all, "Index of the GPU, or all")->capture_default_str();
   clear->callback([=] {
     *action = [flags] {
@@ -342,12 +379,15 @@ int RunSimgpu(int argc, char** argv) {
   app.set_version_flag("--version", std::string(TESSERA_VERSION));
   app.require_subcommand(1);
   app.fallthrough();
-  app.add_option("--root", flags.root, "Driver root of the node")->envname("SIMGPU_ROOT")->capture_default_str();
+  app.add_option("--root", flags.root, "Driver root of the node")
+      ->envname("SIMGPU_ROOT")
+      ->capture_default_str();
   AddNodeCommands(&app, &flags, &action);
   AddViewCommands(&app, &flags, &action);
   AddInjectCommands(&app, &flags, &action);
-  app.footer("Example:\n  simgpu create --profile h100-sxm5-80gb --gpus 8 --root /tmp/node/driver\n"
-             "  simgpu inject xid --gpu 3 --code 79 --root /tmp/node/driver");
+  app.footer(
+      "Example:\n  simgpu create --profile h100-sxm5-80gb --gpus 8 --root /tmp/node/driver\n"
+      "  simgpu inject xid --gpu 3 --code 79 --root /tmp/node/driver");
   if (const auto done = ParseFlags(&app, argc, argv)) return *done;
   const Status status = action();
   if (status.ok()) return 0;

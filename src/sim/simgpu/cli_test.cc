@@ -29,7 +29,8 @@ class CliTest : public ::testing::Test {
     ::testing::internal::CaptureStderr();
     const int code = RunSimgpu(int(argv.size()), argv.data());
     fflush(nullptr);
-    return {code, ::testing::internal::GetCapturedStdout(), ::testing::internal::GetCapturedStderr()};
+    return {code, ::testing::internal::GetCapturedStdout(),
+            ::testing::internal::GetCapturedStderr()};
   }
   std::vector<std::string> CreateArgs() const {
     return {"create", "--profile", "t4", "--gpus", "2", "--library-dir", node_.library("")};

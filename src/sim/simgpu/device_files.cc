@@ -52,8 +52,10 @@ Status MakeOne(const DeviceFile& file, bool* made) {
   *made = lstat(file.path.c_str(), &info) != 0;
   if (!*made) {
     if (Is(info, file)) return {};
-    return Error(Code::kAlreadyExists, "{} is there already and is something else: remove it, or "
-                 "give another --dev-root", file.path);
+    return Error(Code::kAlreadyExists,
+                 "{} is there already and is something else: remove it, or "
+                 "give another --dev-root",
+                 file.path);
   }
   RETURN_IF_ERROR(MakeDirs(DirName(file.path)));
   if (mknod(file.path.c_str(), file.type | 0666, file.number) != 0) {

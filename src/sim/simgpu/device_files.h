@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The device files of a simulated node: made, remembered and removed. What was made stands in a file
-// beside the state, with absolute paths, so that it is found again whatever the folder, the options
-// or the number of GPUs are then. What was there before belongs to somebody else, a real driver for
-// one, and is never removed.
+// The device files of a simulated node: made, remembered and removed. What was made stands in a
+// file beside the state, with absolute paths, so that it is found again whatever the folder, the
+// options or the number of GPUs are then. What was there before belongs to somebody else, a real
+// driver for one, and is never removed.
 //
 // Threads: any, one at a time for a node.
 #pragma once

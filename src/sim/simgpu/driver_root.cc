@@ -27,9 +27,8 @@ struct Library {
   std::string_view name;
   bool optional;
 };
-constexpr Library kLibraries[] = {{"libcuda", false},
-                                  {"libnvidia-ml", false},
-                                  {"libnvidia-ptxjitcompiler", true}};
+constexpr Library kLibraries[] = {
+    {"libcuda", false}, {"libnvidia-ml", false}, {"libnvidia-ptxjitcompiler", true}};
 
 Status Write(const std::string& path, std::string_view text) {
   RETURN_IF_ERROR(MakeDirs(DirName(path)));
@@ -67,8 +66,10 @@ Result<std::string> Find(const std::string& name, const std::vector<std::string>
     if (PathExists(path)) return path;
     searched += fmt::format("{}{}", searched.empty() ? "" : ", ", place);
   }
-  return Error(Code::kNotFound, "{} is in none of {}: build the targets sim_cuda, sim_nvml and "
-               "nvidia-smi, or name the folder with --library-dir", name, searched);
+  return Error(Code::kNotFound,
+               "{} is in none of {}: build the targets sim_cuda, sim_nvml and "
+               "nvidia-smi, or name the folder with --library-dir",
+               name, searched);
 }
 
 std::vector<std::string> LibraryPlaces(const DriverRootOptions& options) {
@@ -119,8 +120,8 @@ Status PlaceLibraries(const DriverRootOptions& options) {
     if (!source.ok()) return source.status();
     const std::string versioned =
         fmt::format("{}.so.{}", library.name, options.profile.driver_version);
-    RETURN_IF_ERROR(Copy(*source, JoinPath(folder, versioned),
-                         LimitExportsOf(library.name, options.profile)));
+    RETURN_IF_ERROR(
+        Copy(*source, JoinPath(folder, versioned), LimitExportsOf(library.name, options.profile)));
     RETURN_IF_ERROR(MakeLink(JoinPath(folder, soname), versioned));
     RETURN_IF_ERROR(MakeLink(JoinPath(folder, fmt::format("{}.so", library.name)), soname));
     RemoveOtherVersions(folder, library.name, versioned);
@@ -143,15 +144,19 @@ std::string Information(const GpuFacts& gpu, std::string_view driver_version) {
 
 Status WriteProc(const std::string& root, const StateFile& state) {
   const std::string proc = JoinPath(root, "proc/driver/nvidia");
-  RETURN_IF_ERROR(Write(proc + "/version",
-      fmt::format("NVRM version: NVIDIA UNIX x86_64 Kernel Module  {}  (simulated)\n"
-                  "GCC version:  none\n", state.driver_version)));
+  RETURN_IF_ERROR(
+      Write(proc + "/version",
+            fmt::format("NVRM version: NVIDIA UNIX x86_64 Kernel Module  {}  (simulated)\n"
+                        "GCC version:  none\n",
+                        state.driver_version)));
   // Where the agent finds the numbers of device nodes that it has to make.
-  RETURN_IF_ERROR(Write(JoinPath(root, "proc/devices"),
-      fmt::format("Character devices:\n{} nvidia\n{} nvidia-uvm\n\nBlock devices:\n",
-                  kNvidiaMajor, kUvmMajor)));
-  RETURN_IF_ERROR(Write(proc + "/params",
-      "ModifyDeviceFiles: 1\nDeviceFileUID: 0\nDeviceFileGID: 0\nDeviceFileMode: 438\n"));
+  RETURN_IF_ERROR(
+      Write(JoinPath(root, "proc/devices"),
+            fmt::format("Character devices:\n{} nvidia\n{} nvidia-uvm\n\nBlock devices:\n",
+                        kNvidiaMajor, kUvmMajor)));
+  RETURN_IF_ERROR(
+      Write(proc + "/params",
+            "ModifyDeviceFiles: 1\nDeviceFileUID: 0\nDeviceFileGID: 0\nDeviceFileMode: 438\n"));
   for (uint32_t i = 0; i < state.gpu_count; ++i) {
     const GpuFacts& gpu = state.facts[i];
     RETURN_IF_ERROR(Write(fmt::format("{}/gpus/{}/information", proc, PciAddressText(gpu.pci)),
@@ -164,9 +169,12 @@ Status WriteProc(const std::string& root, const StateFile& state) {
 std::vector<DeviceFile> WantedDeviceFiles(const DriverRootOptions& options,
                                           const StateFile& state) {
   switch (options.device_files) {
-    case DeviceFiles::kNone: return {};
-    case DeviceFiles::kNodes: return DeviceFilesOf(state, options.dev_root, S_IFCHR);
-    case DeviceFiles::kPlain: return DeviceFilesOf(state, options.dev_root, S_IFREG);
+    case DeviceFiles::kNone:
+      return {};
+    case DeviceFiles::kNodes:
+      return DeviceFilesOf(state, options.dev_root, S_IFCHR);
+    case DeviceFiles::kPlain:
+      return DeviceFilesOf(state, options.dev_root, S_IFREG);
   }
   CheckFailed(__FILE__, __LINE__, "unknown kind of device files");
 }
@@ -176,8 +184,10 @@ Status CheckRoot(const std::string& root) {
   if (root.empty()) return Error(Code::kInvalidArgument, "no driver root was given");
   auto names = ListDir(root);
   if (!names.ok() || names->empty() || PathExists(StateDir(root) + "/state")) return {};
-  return Error(Code::kAlreadyExists, "{} holds other things than a simulated driver ({}, …): give "
-               "another folder, or empty it", root, names->front());
+  return Error(Code::kAlreadyExists,
+               "{} holds other things than a simulated driver ({}, …): give "
+               "another folder, or empty it",
+               root, names->front());
 }
 
 // What the kernel would show of the GPUs.
@@ -210,7 +220,8 @@ Status CreateDriverRoot(const DriverRootOptions& options) {
 Status DestroyDriverRoot(const std::string& root, const std::string& dev_root) {
   State state;
   if (const int error = state.Open(StateDir(root)); error != 0) {
-    return Status(Code::kNotFound, fmt::format("no simulated driver at {}: {}", root, strerror(error)));
+    return Status(Code::kNotFound,
+                  fmt::format("no simulated driver at {}: {}", root, strerror(error)));
   }
   // First, lest somebody who sees a device file vanish makes it again for a GPU that is listed.
   RemoveKernelFiles(root);

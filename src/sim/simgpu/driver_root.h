@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Lays out a simulated driver the way a real installation looks: libraries with their version in the
-// name and SONAME links, nvidia-smi, what the kernel module shows in /proc and PCI in /sys, the state
-// of the node, and device nodes. What reads a real driver root reads this one.
+// Lays out a simulated driver the way a real installation looks: libraries with their version in
+// the name and SONAME links, nvidia-smi, what the kernel module shows in /proc and PCI in /sys, the
+// state of the node, and device nodes. What reads a real driver root reads this one.
 //
 // In a test, one call makes a node: CreateDriverRoot({.root = temp.path() + "/driver", ...}).
 // Threads: any, one at a time for a root.

@@ -25,7 +25,8 @@ TEST(DriverRootTest, LooksLikeARealOne) {
     EXPECT_TRUE(PathExists(libraries + name)) << name;
   }
   const std::string root = node.driver_root();
-  EXPECT_THAT(*ReadFile(root + "/proc/driver/nvidia/version"), HasSubstr("Kernel Module  550.163.01  "));
+  EXPECT_THAT(*ReadFile(root + "/proc/driver/nvidia/version"),
+              HasSubstr("Kernel Module  550.163.01  "));
   EXPECT_THAT(*ReadFile(root + "/proc/driver/nvidia/gpus/0000:43:00.0/information"),
               HasSubstr(node.state().facts(1).uuid));
   EXPECT_EQ(*ReadFile(root + "/sys/bus/pci/devices/0000:43:00.0/numa_node"), "1\n");
@@ -48,10 +49,10 @@ TEST(DriverRootTest, LibrariesOfAnotherDriverVersionGo) {
 
 TEST(DriverRootTest, NvidiaSmiShowsMemoryAndClocksOfAnOldDriver) {
   testing::SimNode node({.profile = "base: t4\ndriver: {version: 470.256.02}\n", .gpus = 1});
-  const std::string command =
-      fmt::format("SIMGPU_DEV_ROOT={} LD_LIBRARY_PATH={} {}/usr/bin/nvidia-smi --format=csv,noheader "
-                  "--query-gpu=driver_version,memory.total,clocks_event_reasons.gpu_idle",
-                  node.dev_root(), node.library(""), node.driver_root());
+  const std::string command = fmt::format(
+      "SIMGPU_DEV_ROOT={} LD_LIBRARY_PATH={} {}/usr/bin/nvidia-smi --format=csv,noheader "
+      "--query-gpu=driver_version,memory.total,clocks_event_reasons.gpu_idle",
+      node.dev_root(), node.library(""), node.driver_root());
   FILE* pipe = popen(command.c_str(), "r");
   ASSERT_NE(pipe, nullptr);
   char text[200] = {};

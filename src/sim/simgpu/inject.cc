@@ -95,10 +95,9 @@ void Recover(State* state, uint32_t gpu) {
   live.ecc_uncorrected_volatile = 0;
   live.remapped_uncorrected += live.remapped_pending.exchange(0);
   live.retired_uncorrected += live.retired_pending.exchange(0);
-  for (auto* setting :
-       {&live.power_limit_mw, &live.locked_graphics_min, &live.locked_graphics_max,
-        &live.locked_mem_min, &live.locked_mem_max, &live.application_graphics,
-        &live.application_mem}) {
+  for (auto* setting : {&live.power_limit_mw, &live.locked_graphics_min, &live.locked_graphics_max,
+                        &live.locked_mem_min, &live.locked_mem_max, &live.application_graphics,
+                        &live.application_mem}) {
     setting->store(0);
   }
   state->NoteThrottling(gpu);

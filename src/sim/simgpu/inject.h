@@ -28,9 +28,9 @@ struct Repairs {
 void InjectRepairs(State* state, uint32_t gpu, const Repairs& repairs);
 // MIG mode on or off, without slices. REQUIRES: the GPU can.
 void SetMigMode(State* state, uint32_t gpu, bool on);
-// All is well again, as after a reset: not lost, no action wanted, derived values, volatile counters
-// at zero, pending repairs done, settings of root at their defaults, no faults of this GPU. Contexts
-// from before stay dead.
+// All is well again, as after a reset: not lost, no action wanted, derived values, volatile
+// counters at zero, pending repairs done, settings of root at their defaults, no faults of this
+// GPU. Contexts from before stay dead.
 void Recover(State* state, uint32_t gpu);
 
 // A name of nvmlReturn_t without NVML_ERROR_, or a number.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What may be injected: functions of NVML and XIDs that exist. A fault on a name with a typing error
-// would never hit anything, and nobody would know why. Pure; any thread.
+// What may be injected: functions of NVML and XIDs that exist. A fault on a name with a typing
+// error would never hit anything, and nobody would know why. Pure; any thread.
 #pragma once
 
 #include <cstdint>

@@ -13,7 +13,8 @@ using ::testing::IsEmpty;
 
 TEST(KnownNamesTest, NvmlFunctionsAreThoseOfTheLibrary) {
   EXPECT_TRUE(CheckNvmlFunction("nvmlDeviceGetMemoryInfo").ok());
-  EXPECT_TRUE(CheckNvmlFunction("nvmlDeviceDiscoverGpus").ok()) << "named, though without an answer";
+  EXPECT_TRUE(CheckNvmlFunction("nvmlDeviceDiscoverGpus").ok())
+      << "named, though without an answer";
   EXPECT_TRUE(CheckNvmlFunction("*").ok());
 }
 

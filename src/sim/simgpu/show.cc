@@ -55,8 +55,9 @@ Json GpuJson(State* state, uint32_t index) {
   json.Set("repaired", Json::String(rows ? "rows" : "pages"));
   json.Set("repaired_corrected",
            Json::Int(int64_t((rows ? live.remapped_corrected : live.retired_corrected).load())));
-  json.Set("repaired_uncorrected",
-           Json::Int(int64_t((rows ? live.remapped_uncorrected : live.retired_uncorrected).load())));
+  json.Set(
+      "repaired_uncorrected",
+      Json::Int(int64_t((rows ? live.remapped_uncorrected : live.retired_uncorrected).load())));
   json.Set("repair_pending", Json::Bool(live.remapped_pending != 0 || live.retired_pending != 0));
   json.Set("repair_failed", Json::Bool(live.remapped_failed != 0));
   json.Set("nvlinks", Json::String(LinksOf(gpu)));

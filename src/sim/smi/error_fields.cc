@@ -20,7 +20,7 @@ std::string EccTotal(const Gpu& gpu, const NodeFacts&) {
   return Show(gpu.EccErrors(type, counter));
 }
 
-template <std::uint64_t nvml::EccSramErrorStatus::* member>
+template <std::uint64_t nvml::EccSramErrorStatus::*member>
 std::string Sram(const Gpu& gpu, const NodeFacts&) {
   const Answer<nvml::EccSramErrorStatus> status = gpu.SramErrors();
   return Show(Answer<std::uint64_t>{status.result, status.value.*member});
@@ -31,23 +31,23 @@ std::string SramThreshold(const Gpu& gpu, const NodeFacts&) {
   return ShowYes({status.result, status.value.threshold_exceeded});
 }
 
-template <unsigned RemappedRows::* member>
+template <unsigned RemappedRows::*member>
 Answer<unsigned> RowsPart(const Gpu& gpu) {
   const Answer<RemappedRows> rows = gpu.Rows();
   return {rows.result, rows.value.*member};
 }
 
-template <unsigned RemappedRows::* member>
+template <unsigned RemappedRows::*member>
 std::string RowsCount(const Gpu& gpu, const NodeFacts&) {
   return Show(RowsPart<member>(gpu));
 }
 
-template <unsigned RemappedRows::* member>
+template <unsigned RemappedRows::*member>
 std::string RowsYes(const Gpu& gpu, const NodeFacts&) {
   return ShowYes(RowsPart<member>(gpu));
 }
 
-template <unsigned nvml::RowRemapperHistogram::* member>
+template <unsigned nvml::RowRemapperHistogram::*member>
 std::string Banks(const Gpu& gpu, const NodeFacts&) {
   const Answer<nvml::RowRemapperHistogram> banks = gpu.RowHistogram();
   return Show(Answer<unsigned>{banks.result, banks.value.*member});
@@ -64,6 +64,7 @@ std::string FieldYes(const Gpu& gpu, const NodeFacts&) {
 }
 
 // The counters of one type and one time, by memory.
+// clang-format off
 #define ECC_FIELDS(name, type, counter, words)                                         \
   {name ".device_memory", "", "", words " in the device's memory.",                    \
    EccAt<type, counter, kDram>},                                                       \
@@ -77,76 +78,82 @@ std::string FieldYes(const Gpu& gpu, const NodeFacts&) {
   {name ".cbu", "", "", words " in the CBU.", EccAt<type, counter, kCbu>},             \
   {name ".sram", "", "", words " in SRAM.", EccAt<type, counter, kSram>},              \
   {name ".total", "", "", words " in all.", EccTotal<type, counter>}
+// clang-format on
 
 void AddEcc(std::vector<GpuField>* t) {
   using Status = nvml::EccSramErrorStatus;
-  t->insert(t->end(), {
-    ECC_FIELDS("ecc.errors.corrected.volatile", kCorrected, kVolatile,
-               "Corrected ECC errors since the boot"),
-    ECC_FIELDS("ecc.errors.corrected.aggregate", kCorrected, kAggregate,
-               "Corrected ECC errors over the life"),
-    ECC_FIELDS("ecc.errors.uncorrected.volatile", kUncorrected, kVolatile,
-               "Uncorrected ECC errors since the boot"),
-    ECC_FIELDS("ecc.errors.uncorrected.aggregate", kUncorrected, kAggregate,
-               "Uncorrected ECC errors over the life"),
-    {"ecc.errors.uncorrected.volatile.sram.parity", "", "", "Parity errors since the boot.",
-     Sram<&Status::volatile_unc_parity>},
-    {"ecc.errors.uncorrected.volatile.sram.secded", "", "", "SEC-DED errors since the boot.",
-     Sram<&Status::volatile_unc_secded>},
-    {"ecc.errors.uncorrected.aggregate.sram.parity", "", "", "Parity errors over the life.",
-     Sram<&Status::aggregate_unc_parity>},
-    {"ecc.errors.uncorrected.aggregate.sram.secded", "", "", "SEC-DED errors over the life.",
-     Sram<&Status::aggregate_unc_secded>},
-    {"ecc.errors.uncorrected.aggregate.sram.thresholdExceeded", "", "",
-     "Whether there were more errors than the board may have.", SramThreshold},
-    {"ecc.errors.uncorrected.aggregate.sram.l2", "", "", "Errors in the L2 cache.",
-     Sram<&Status::aggregate_unc_l2>},
-    {"ecc.errors.uncorrected.aggregate.sram.sm", "", "", "Errors in multiprocessors.",
-     Sram<&Status::aggregate_unc_sm>},
-    {"ecc.errors.uncorrected.aggregate.sram.mcu", "", "", "Errors in microcontrollers.",
-     Sram<&Status::aggregate_unc_mcu>},
-    {"ecc.errors.uncorrected.aggregate.sram.pcie", "", "", "Errors in PCIe.",
-     Sram<&Status::aggregate_unc_pcie>},
-    {"ecc.errors.uncorrected.aggregate.sram.other", "", "", "Errors elsewhere.",
-     Sram<&Status::aggregate_unc_other>},
-  });
+  t->insert(t->end(),
+            {
+                ECC_FIELDS("ecc.errors.corrected.volatile", kCorrected, kVolatile,
+                           "Corrected ECC errors since the boot"),
+                ECC_FIELDS("ecc.errors.corrected.aggregate", kCorrected, kAggregate,
+                           "Corrected ECC errors over the life"),
+                ECC_FIELDS("ecc.errors.uncorrected.volatile", kUncorrected, kVolatile,
+                           "Uncorrected ECC errors since the boot"),
+                ECC_FIELDS("ecc.errors.uncorrected.aggregate", kUncorrected, kAggregate,
+                           "Uncorrected ECC errors over the life"),
+                {"ecc.errors.uncorrected.volatile.sram.parity", "", "",
+                 "Parity errors since the boot.", Sram<&Status::volatile_unc_parity>},
+                {"ecc.errors.uncorrected.volatile.sram.secded", "", "",
+                 "SEC-DED errors since the boot.", Sram<&Status::volatile_unc_secded>},
+                {"ecc.errors.uncorrected.aggregate.sram.parity", "", "",
+                 "Parity errors over the life.", Sram<&Status::aggregate_unc_parity>},
+                {"ecc.errors.uncorrected.aggregate.sram.secded", "", "",
+                 "SEC-DED errors over the life.", Sram<&Status::aggregate_unc_secded>},
+                {"ecc.errors.uncorrected.aggregate.sram.thresholdExceeded", "", "",
+                 "Whether there were more errors than the board may have.", SramThreshold},
+                {"ecc.errors.uncorrected.aggregate.sram.l2", "", "", "Errors in the L2 cache.",
+                 Sram<&Status::aggregate_unc_l2>},
+                {"ecc.errors.uncorrected.aggregate.sram.sm", "", "", "Errors in multiprocessors.",
+                 Sram<&Status::aggregate_unc_sm>},
+                {"ecc.errors.uncorrected.aggregate.sram.mcu", "", "", "Errors in microcontrollers.",
+                 Sram<&Status::aggregate_unc_mcu>},
+                {"ecc.errors.uncorrected.aggregate.sram.pcie", "", "", "Errors in PCIe.",
+                 Sram<&Status::aggregate_unc_pcie>},
+                {"ecc.errors.uncorrected.aggregate.sram.other", "", "", "Errors elsewhere.",
+                 Sram<&Status::aggregate_unc_other>},
+            });
 }
 #undef ECC_FIELDS
 
 void AddRepairs(std::vector<GpuField>* t) {
   using Histogram = nvml::RowRemapperHistogram;
-  t->insert(t->end(), {
-    {"retired_pages.single_bit_ecc.count", "retired_pages.sbe", "",
-     "Pages retired after corrected errors.", Retired<0>},
-    {"retired_pages.double_bit.count", "retired_pages.dbe", "",
-     "Pages retired after uncorrected errors.", Retired<1>},
-    {"retired_pages.pending", "", "", "Whether pages wait to be retired.",
-     [](const Gpu& g, const NodeFacts&) {
-       return ShowYes(g.Number("nvmlDeviceGetRetiredPagesPendingStatus"));
-     }},
-    {"remapped_rows.correctable", "", "", "Rows remapped after corrected errors.",
-     RowsCount<&RemappedRows::correctable>},
-    {"remapped_rows.uncorrectable", "", "", "Rows remapped after uncorrected errors.",
-     RowsCount<&RemappedRows::uncorrectable>},
-    {"remapped_rows.pending", "", "", "Whether a row waits to be remapped by a reset.",
-     RowsYes<&RemappedRows::pending>},
-    {"remapped_rows.failure", "", "", "Whether a row could not be remapped.",
-     RowsYes<&RemappedRows::failure>},
-    {"remapped_rows.histogram.max", "", "", "Banks with all spare rows.", Banks<&Histogram::max>},
-    {"remapped_rows.histogram.high", "", "", "Banks with most spare rows.",
-     Banks<&Histogram::high>},
-    {"remapped_rows.histogram.partial", "", "", "Banks with some spare rows.",
-     Banks<&Histogram::partial>},
-    {"remapped_rows.histogram.low", "", "", "Banks with few spare rows.", Banks<&Histogram::low>},
-    {"remapped_rows.histogram.none", "", "", "Banks without spare rows.",
-     Banks<&Histogram::none>},
-    {"reset_status.reset_required", "", "", "Whether the GPU has to be reset.",
-     FieldYes<nvml::kFieldResetStatus>},
-    {"reset_status.drain_and_reset_recommended", "", "",
-     "Whether the GPU should be drained and reset.", FieldYes<nvml::kFieldDrainAndResetStatus>},
-    {"gpu_recovery_action", "", "", "What the driver asks the operator to do.",
-     [](const Gpu& g, const NodeFacts&) { return g.RecoveryAction(); }},
-  });
+  t->insert(t->end(),
+            {
+                {"retired_pages.single_bit_ecc.count", "retired_pages.sbe", "",
+                 "Pages retired after corrected errors.", Retired<0>},
+                {"retired_pages.double_bit.count", "retired_pages.dbe", "",
+                 "Pages retired after uncorrected errors.", Retired<1>},
+                {"retired_pages.pending", "", "", "Whether pages wait to be retired.",
+                 [](const Gpu& g, const NodeFacts&) {
+                   return ShowYes(g.Number("nvmlDeviceGetRetiredPagesPendingStatus"));
+                 }},
+                {"remapped_rows.correctable", "", "", "Rows remapped after corrected errors.",
+                 RowsCount<&RemappedRows::correctable>},
+                {"remapped_rows.uncorrectable", "", "", "Rows remapped after uncorrected errors.",
+                 RowsCount<&RemappedRows::uncorrectable>},
+                {"remapped_rows.pending", "", "", "Whether a row waits to be remapped by a reset.",
+                 RowsYes<&RemappedRows::pending>},
+                {"remapped_rows.failure", "", "", "Whether a row could not be remapped.",
+                 RowsYes<&RemappedRows::failure>},
+                {"remapped_rows.histogram.max", "", "", "Banks with all spare rows.",
+                 Banks<&Histogram::max>},
+                {"remapped_rows.histogram.high", "", "", "Banks with most spare rows.",
+                 Banks<&Histogram::high>},
+                {"remapped_rows.histogram.partial", "", "", "Banks with some spare rows.",
+                 Banks<&Histogram::partial>},
+                {"remapped_rows.histogram.low", "", "", "Banks with few spare rows.",
+                 Banks<&Histogram::low>},
+                {"remapped_rows.histogram.none", "", "", "Banks without spare rows.",
+                 Banks<&Histogram::none>},
+                {"reset_status.reset_required", "", "", "Whether the GPU has to be reset.",
+                 FieldYes<nvml::kFieldResetStatus>},
+                {"reset_status.drain_and_reset_recommended", "", "",
+                 "Whether the GPU should be drained and reset.",
+                 FieldYes<nvml::kFieldDrainAndResetStatus>},
+                {"gpu_recovery_action", "", "", "What the driver asks the operator to do.",
+                 [](const Gpu& g, const NodeFacts&) { return g.RecoveryAction(); }},
+            });
 }
 
 }  // namespace

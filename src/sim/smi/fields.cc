@@ -6,7 +6,7 @@
 namespace tessera::smi {
 namespace {
 
-std::string MemoryPart(const Gpu& gpu, std::uint64_t nvml::MemoryV2::* member) {
+std::string MemoryPart(const Gpu& gpu, std::uint64_t nvml::MemoryV2::*member) {
   const Answer<nvml::MemoryV2> memory = gpu.Memory();
   return memory.ok() ? std::to_string((memory.value.*member) >> 20) : kNotAvailable;
 }
@@ -15,7 +15,7 @@ std::string Watts(const Answer<unsigned>& answer) {
   return answer.ok() ? fmt::format("{:.2f}", answer.value / 1000.0) : kNotAvailable;
 }
 
-Answer<unsigned> UtilizationOf(const Gpu& gpu, unsigned nvml::Utilization::* member) {
+Answer<unsigned> UtilizationOf(const Gpu& gpu, unsigned nvml::Utilization::*member) {
   const Answer<nvml::Utilization> utilization = gpu.Utilization();
   return {utilization.result, utilization.value.*member};
 }
@@ -36,17 +36,15 @@ std::string Microseconds(const Gpu& gpu, unsigned field) {
   return time.ok() ? std::to_string(time.value.value.ull / 1000) : kNotAvailable;
 }
 
-std::string PciClass(const Gpu& gpu, unsigned nvml::PciInfoExt::* member) {
+std::string PciClass(const Gpu& gpu, unsigned nvml::PciInfoExt::*member) {
   nvml::PciInfoExt pci{};
   pci.version = nvml::VersionOf<nvml::PciInfoExt>(1);
-  const nvml::Return result =
-      NVML_CALL(gpu.client(), nvmlDeviceGetPciInfoExt, gpu.handle(), &pci);
+  const nvml::Return result = NVML_CALL(gpu.client(), nvmlDeviceGetPciInfoExt, gpu.handle(), &pci);
   return result == nvml::Return::kSuccess ? Hex(pci.*member, 2) : kNotAvailable;
 }
 
 std::string InforomValid(const Gpu& gpu) {
-  const nvml::Return result =
-      NVML_CALL(gpu.client(), nvmlDeviceValidateInforom, gpu.handle());
+  const nvml::Return result = NVML_CALL(gpu.client(), nvmlDeviceValidateInforom, gpu.handle());
   if (result == nvml::Return::kSuccess) return "valid";
   return result == nvml::Return::kCorruptedInforom ? "invalid" : kNotAvailable;
 }
@@ -56,7 +54,7 @@ std::string DriverModel(const Answer<unsigned>& model) {
   return model.value == 0 ? "WDDM" : "TCC";
 }
 
-std::string EncoderPart(const Gpu& gpu, unsigned nvml::FbcStats::* member) {
+std::string EncoderPart(const Gpu& gpu, unsigned nvml::FbcStats::*member) {
   const Answer<nvml::FbcStats> stats = gpu.Encoder();
   return Show(Answer<unsigned>{stats.result, stats.value.*member});
 }
@@ -69,7 +67,7 @@ std::string Margin(const Gpu& gpu) {
   return result == nvml::Return::kSuccess ? std::to_string(margin.margin) : kNotAvailable;
 }
 
-std::string PciPart(const Gpu& gpu, unsigned nvml::PciInfo::* member, int digits) {
+std::string PciPart(const Gpu& gpu, unsigned nvml::PciInfo::*member, int digits) {
   const Answer<nvml::PciInfo> pci = gpu.Pci();
   return pci.ok() ? Hex(pci.value.*member, digits) : kNotAvailable;
 }
@@ -80,234 +78,255 @@ std::string PciPart(const Gpu& gpu, unsigned nvml::PciInfo::* member, int digits
 #define OF_NODE(...) [](const Gpu&, const NodeFacts& n) -> std::string { return __VA_ARGS__; }
 
 void AddIdentity(std::vector<GpuField>* t) {
-  t->insert(t->end(), {
-    {"timestamp", "", "", "When the query was made.", OF_NODE(n.timestamp)},
-    {"driver_version", "", "", "Version of the installed driver.",
-     OF_NODE(n.driver_version)},
-    {"count", "", "", "Number of GPUs in the system.",
-     OF_NODE(std::to_string(n.gpu_count))},
-    {"name", "gpu_name", "", "Product name of the GPU.", OF_GPU(g.Name())},
-    {"serial", "gpu_serial", "", "Serial number of the board.",
-     OF_GPU(g.Serial())},
-    {"uuid", "gpu_uuid", "", "Globally unique id of the GPU.", OF_GPU(g.Uuid())},
-    {"index", "", "", "Zero based index of the GPU.",
-     OF_GPU(std::to_string(g.index()))},
-    {"pci.bus_id", "gpu_bus_id", "", "PCI bus id, domain:bus:device.function in hex.",
-     OF_GPU(g.BusId())},
-    {"pci.domain", "", "", "PCI domain number, in hex.",
-     OF_GPU(PciPart(g, &nvml::PciInfo::domain, 4))},
-    {"pci.bus", "", "", "PCI bus number, in hex.",
-     OF_GPU(PciPart(g, &nvml::PciInfo::bus, 2))},
-    {"pci.device", "", "", "PCI device number, in hex.",
-     OF_GPU(PciPart(g, &nvml::PciInfo::device, 2))},
-    {"pci.device_id", "", "", "PCI vendor and device id, in hex.",
-     OF_GPU(PciPart(g, &nvml::PciInfo::pci_device_id, 8))},
-    {"pci.sub_device_id", "", "", "PCI subsystem id, in hex.",
-     OF_GPU(PciPart(g, &nvml::PciInfo::pci_subsystem_id, 8))},
-    {"pci.baseClass", "", "", "PCI base class, in hex.",
-     OF_GPU(PciClass(g, &nvml::PciInfoExt::base_class))},
-    {"pci.subClass", "", "", "PCI sub-class, in hex.",
-     OF_GPU(PciClass(g, &nvml::PciInfoExt::sub_class))},
-    {"vbios_version", "", "", "Version of the BIOS of the GPU board.",
-     OF_GPU(g.Vbios())},
-    {"compute_cap", "", "", "CUDA compute capability.",
-     OF_GPU(g.ComputeCapability())},
-    {"inforom.img", "inforom.image", "", "Version of the infoROM image.",
-     OF_GPU(g.InforomImage())},
-    {"inforom.oem", "", "", "Version of the OEM object of the infoROM.", OF_GPU(g.Inforom(0))},
-    {"inforom.ecc", "", "", "Version of the ECC object of the infoROM.", OF_GPU(g.Inforom(1))},
-    {"inforom.pwr", "inforom.power", "", "Version of the power object of the infoROM.",
-     OF_GPU(g.Inforom(2))},
-    {"inforom.checksum_validation", "", "", "Whether the checksum of the infoROM is right.",
-     OF_GPU(InforomValid(g))},
-    {"gsp.mode.current", "", "", "Whether the GPU system processor is in use.",
-     OF_GPU(ShowEnabled(g.First("nvmlDeviceGetGspFirmwareMode")))},
-    {"gsp.mode.default", "", "", "Whether the GPU system processor is used by default.",
-     OF_GPU(ShowEnabled(g.Second("nvmlDeviceGetGspFirmwareMode")))},
-    {"addressing_mode", "", "", "HMM, ATS or none.", OF_GPU(g.AddressingMode())},
-    {"platform.module_id", "", "", "Number of the GPU on its board.",
-     OF_GPU(Show(g.Number("nvmlDeviceGetModuleId")))},
-    {"hostname", "", "", "Host name that was given to the GPU.", OF_GPU(kNotAvailable)},
-  });
+  t->insert(
+      t->end(),
+      {
+          {"timestamp", "", "", "When the query was made.", OF_NODE(n.timestamp)},
+          {"driver_version", "", "", "Version of the installed driver.", OF_NODE(n.driver_version)},
+          {"count", "", "", "Number of GPUs in the system.", OF_NODE(std::to_string(n.gpu_count))},
+          {"name", "gpu_name", "", "Product name of the GPU.", OF_GPU(g.Name())},
+          {"serial", "gpu_serial", "", "Serial number of the board.", OF_GPU(g.Serial())},
+          {"uuid", "gpu_uuid", "", "Globally unique id of the GPU.", OF_GPU(g.Uuid())},
+          {"index", "", "", "Zero based index of the GPU.", OF_GPU(std::to_string(g.index()))},
+          {"pci.bus_id", "gpu_bus_id", "", "PCI bus id, domain:bus:device.function in hex.",
+           OF_GPU(g.BusId())},
+          {"pci.domain", "", "", "PCI domain number, in hex.",
+           OF_GPU(PciPart(g, &nvml::PciInfo::domain, 4))},
+          {"pci.bus", "", "", "PCI bus number, in hex.",
+           OF_GPU(PciPart(g, &nvml::PciInfo::bus, 2))},
+          {"pci.device", "", "", "PCI device number, in hex.",
+           OF_GPU(PciPart(g, &nvml::PciInfo::device, 2))},
+          {"pci.device_id", "", "", "PCI vendor and device id, in hex.",
+           OF_GPU(PciPart(g, &nvml::PciInfo::pci_device_id, 8))},
+          {"pci.sub_device_id", "", "", "PCI subsystem id, in hex.",
+           OF_GPU(PciPart(g, &nvml::PciInfo::pci_subsystem_id, 8))},
+          {"pci.baseClass", "", "", "PCI base class, in hex.",
+           OF_GPU(PciClass(g, &nvml::PciInfoExt::base_class))},
+          {"pci.subClass", "", "", "PCI sub-class, in hex.",
+           OF_GPU(PciClass(g, &nvml::PciInfoExt::sub_class))},
+          {"vbios_version", "", "", "Version of the BIOS of the GPU board.", OF_GPU(g.Vbios())},
+          {"compute_cap", "", "", "CUDA compute capability.", OF_GPU(g.ComputeCapability())},
+          {"inforom.img", "inforom.image", "", "Version of the infoROM image.",
+           OF_GPU(g.InforomImage())},
+          {"inforom.oem", "", "", "Version of the OEM object of the infoROM.",
+           OF_GPU(g.Inforom(0))},
+          {"inforom.ecc", "", "", "Version of the ECC object of the infoROM.",
+           OF_GPU(g.Inforom(1))},
+          {"inforom.pwr", "inforom.power", "", "Version of the power object of the infoROM.",
+           OF_GPU(g.Inforom(2))},
+          {"inforom.checksum_validation", "", "", "Whether the checksum of the infoROM is right.",
+           OF_GPU(InforomValid(g))},
+          {"gsp.mode.current", "", "", "Whether the GPU system processor is in use.",
+           OF_GPU(ShowEnabled(g.First("nvmlDeviceGetGspFirmwareMode")))},
+          {"gsp.mode.default", "", "", "Whether the GPU system processor is used by default.",
+           OF_GPU(ShowEnabled(g.Second("nvmlDeviceGetGspFirmwareMode")))},
+          {"addressing_mode", "", "", "HMM, ATS or none.", OF_GPU(g.AddressingMode())},
+          {"platform.module_id", "", "", "Number of the GPU on its board.",
+           OF_GPU(Show(g.Number("nvmlDeviceGetModuleId")))},
+          {"hostname", "", "", "Host name that was given to the GPU.", OF_GPU(kNotAvailable)},
+      });
 }
 
 void AddModes(std::vector<GpuField>* t) {
-  t->insert(t->end(), {
-    {"persistence_mode", "", "", "Whether the driver stays loaded without clients.",
-     OF_GPU(ShowEnabled(g.Number("nvmlDeviceGetPersistenceMode")))},
-    {"display_mode", "", "", "Whether a display is connected.",
-     OF_GPU(ShowEnabled(g.Number("nvmlDeviceGetDisplayMode")))},
-    {"display_attached", "", "", "Whether a display is connected.",
-     OF_GPU(ShowYes(g.Number("nvmlDeviceGetDisplayMode")))},
-    {"display_active", "", "", "Whether a display is initialised.",
-     OF_GPU(ShowEnabled(g.Number("nvmlDeviceGetDisplayActive")))},
-    {"accounting.mode", "", "", "Whether accounting is on.",
-     OF_GPU(ShowEnabled(g.Number("nvmlDeviceGetAccountingMode")))},
-    {"accounting.buffer_size", "", "", "Processes that accounting keeps.",
-     OF_GPU(Show(g.Number("nvmlDeviceGetAccountingBufferSize")))},
-    {"driver_model.current", "", "", "Driver model in effect; only Windows has one.",
-     OF_GPU(DriverModel(g.First("nvmlDeviceGetDriverModel_v2")))},
-    {"driver_model.pending", "", "", "Driver model after the next reboot; only Windows has one.",
-     OF_GPU(DriverModel(g.Second("nvmlDeviceGetDriverModel_v2")))},
-    {"gom.current", "gpu_operation_mode.current", "", "GPU operation mode in effect.",
-     OF_GPU(kNotAvailable)},
-    {"gom.pending", "gpu_operation_mode.pending", "", "GPU operation mode after the next reboot.",
-     OF_GPU(kNotAvailable)},
-    {"dramEncryption.mode.current", "", "", "Whether memory is encrypted.", OF_GPU(kNotAvailable)},
-    {"dramEncryption.mode.pending", "", "", "Whether memory will be encrypted.",
-     OF_GPU(kNotAvailable)},
-    {"compute_mode", "", "", "Who may make contexts.", OF_GPU(g.ComputeMode())},
-    {"mig.mode.current", "", "", "MIG mode in effect.",
-     OF_GPU(ShowEnabled(g.First("nvmlDeviceGetMigMode")))},
-    {"mig.mode.pending", "", "", "MIG mode after the next reset.",
-     OF_GPU(ShowEnabled(g.Second("nvmlDeviceGetMigMode")))},
-    {"ecc.mode.current", "", "", "ECC mode in effect.",
-     OF_GPU(ShowEnabled(g.First("nvmlDeviceGetEccMode")))},
-    {"ecc.mode.pending", "", "", "ECC mode after the next reboot.",
-     OF_GPU(ShowEnabled(g.Second("nvmlDeviceGetEccMode")))},
-    {"power.management", "", "", "Whether power management is on.",
-     OF_GPU(ShowEnabled(g.Number("nvmlDeviceGetPowerManagementMode")))},
-    {"c2c.mode", "", "", "Whether chip-to-chip links are in use.", OF_GPU(kNotAvailable)},
-    {"fabric.state", "", "", "How far the GPU has registered with its fabric.",
-     OF_GPU(g.FabricState())},
-    {"fabric.status", "", "", "How the registration ended.", OF_GPU(g.FabricStatus())},
-    {"fabric.cliqueId", "", "", "Clique of the GPU in its fabric.", OF_GPU(g.FabricClique())},
-    {"fabric.clusterUuid", "", "", "Cluster of the fabric.", OF_GPU(g.FabricCluster())},
-  });
+  t->insert(
+      t->end(),
+      {
+          {"persistence_mode", "", "", "Whether the driver stays loaded without clients.",
+           OF_GPU(ShowEnabled(g.Number("nvmlDeviceGetPersistenceMode")))},
+          {"display_mode", "", "", "Whether a display is connected.",
+           OF_GPU(ShowEnabled(g.Number("nvmlDeviceGetDisplayMode")))},
+          {"display_attached", "", "", "Whether a display is connected.",
+           OF_GPU(ShowYes(g.Number("nvmlDeviceGetDisplayMode")))},
+          {"display_active", "", "", "Whether a display is initialised.",
+           OF_GPU(ShowEnabled(g.Number("nvmlDeviceGetDisplayActive")))},
+          {"accounting.mode", "", "", "Whether accounting is on.",
+           OF_GPU(ShowEnabled(g.Number("nvmlDeviceGetAccountingMode")))},
+          {"accounting.buffer_size", "", "", "Processes that accounting keeps.",
+           OF_GPU(Show(g.Number("nvmlDeviceGetAccountingBufferSize")))},
+          {"driver_model.current", "", "", "Driver model in effect; only Windows has one.",
+           OF_GPU(DriverModel(g.First("nvmlDeviceGetDriverModel_v2")))},
+          {"driver_model.pending", "", "",
+           "Driver model after the next reboot; only Windows has one.",
+           OF_GPU(DriverModel(g.Second("nvmlDeviceGetDriverModel_v2")))},
+          {"gom.current", "gpu_operation_mode.current", "", "GPU operation mode in effect.",
+           OF_GPU(kNotAvailable)},
+          {"gom.pending", "gpu_operation_mode.pending", "",
+           "GPU operation mode after the next reboot.", OF_GPU(kNotAvailable)},
+          {"dramEncryption.mode.current", "", "", "Whether memory is encrypted.",
+           OF_GPU(kNotAvailable)},
+          {"dramEncryption.mode.pending", "", "", "Whether memory will be encrypted.",
+           OF_GPU(kNotAvailable)},
+          {"compute_mode", "", "", "Who may make contexts.", OF_GPU(g.ComputeMode())},
+          {"mig.mode.current", "", "", "MIG mode in effect.",
+           OF_GPU(ShowEnabled(g.First("nvmlDeviceGetMigMode")))},
+          {"mig.mode.pending", "", "", "MIG mode after the next reset.",
+           OF_GPU(ShowEnabled(g.Second("nvmlDeviceGetMigMode")))},
+          {"ecc.mode.current", "", "", "ECC mode in effect.",
+           OF_GPU(ShowEnabled(g.First("nvmlDeviceGetEccMode")))},
+          {"ecc.mode.pending", "", "", "ECC mode after the next reboot.",
+           OF_GPU(ShowEnabled(g.Second("nvmlDeviceGetEccMode")))},
+          {"power.management", "", "", "Whether power management is on.",
+           OF_GPU(ShowEnabled(g.Number("nvmlDeviceGetPowerManagementMode")))},
+          {"c2c.mode", "", "", "Whether chip-to-chip links are in use.", OF_GPU(kNotAvailable)},
+          {"fabric.state", "", "", "How far the GPU has registered with its fabric.",
+           OF_GPU(g.FabricState())},
+          {"fabric.status", "", "", "How the registration ended.", OF_GPU(g.FabricStatus())},
+          {"fabric.cliqueId", "", "", "Clique of the GPU in its fabric.", OF_GPU(g.FabricClique())},
+          {"fabric.clusterUuid", "", "", "Cluster of the fabric.", OF_GPU(g.FabricCluster())},
+      });
 }
 
 void AddPcie(std::vector<GpuField>* t) {
-  t->insert(t->end(), {
-    {"pcie.link.gen.current", "pcie.link.gen.gpucurrent", "", "PCIe generation in use.",
-     OF_GPU(Show(g.Number("nvmlDeviceGetCurrPcieLinkGeneration")))},
-    {"pcie.link.gen.max", "", "", "Highest PCIe generation of GPU and host together.",
-     OF_GPU(Show(g.Number("nvmlDeviceGetMaxPcieLinkGeneration")))},
-    {"pcie.link.gen.gpumax", "", "", "Highest PCIe generation of the GPU.",
-     OF_GPU(Show(g.Number("nvmlDeviceGetGpuMaxPcieLinkGeneration")))},
-    {"pcie.link.width.current", "", "", "PCIe lanes in use.",
-     OF_GPU(Show(g.Number("nvmlDeviceGetCurrPcieLinkWidth")))},
-    {"pcie.link.width.max", "", "", "Most PCIe lanes.",
-     OF_GPU(Show(g.Number("nvmlDeviceGetMaxPcieLinkWidth")))},
-  });
+  t->insert(t->end(),
+            {
+                {"pcie.link.gen.current", "pcie.link.gen.gpucurrent", "", "PCIe generation in use.",
+                 OF_GPU(Show(g.Number("nvmlDeviceGetCurrPcieLinkGeneration")))},
+                {"pcie.link.gen.max", "", "", "Highest PCIe generation of GPU and host together.",
+                 OF_GPU(Show(g.Number("nvmlDeviceGetMaxPcieLinkGeneration")))},
+                {"pcie.link.gen.gpumax", "", "", "Highest PCIe generation of the GPU.",
+                 OF_GPU(Show(g.Number("nvmlDeviceGetGpuMaxPcieLinkGeneration")))},
+                {"pcie.link.width.current", "", "", "PCIe lanes in use.",
+                 OF_GPU(Show(g.Number("nvmlDeviceGetCurrPcieLinkWidth")))},
+                {"pcie.link.width.max", "", "", "Most PCIe lanes.",
+                 OF_GPU(Show(g.Number("nvmlDeviceGetMaxPcieLinkWidth")))},
+            });
 }
 
 void AddUse(std::vector<GpuField>* t) {
-  t->insert(t->end(), {
-    {"fan.speed", "", "%", "Fan speed, in percent of its maximum.",
-     OF_GPU(Show(g.Number("nvmlDeviceGetFanSpeed")))},
-    {"pstate", "", "", "Performance state, P0 (fastest) to P12.",
-     OF_GPU(g.PerformanceState())},
-    {"clocks_event_reasons.supported", "clocks_throttle_reasons.supported", "",
-     "Bit mask of what can hold the clocks down.",
-     OF_GPU(ReasonMask(g, "nvmlDeviceGetSupportedClocksEventReasons"))},
-    {"clocks_event_reasons.active", "clocks_throttle_reasons.active", "",
-     "Bit mask of what holds the clocks down.",
-     OF_GPU(ReasonMask(g, "nvmlDeviceGetCurrentClocksEventReasons"))},
-    {"clocks_event_reasons.gpu_idle", "clocks_throttle_reasons.gpu_idle", "",
-     "Nothing runs on the GPU.", OF_GPU(g.EventReason(nvml::kReasonGpuIdle))},
-    {"clocks_event_reasons.applications_clocks_setting", "clocks_throttle_reasons.applications_clocks_setting", "",
-     "The chosen application clocks hold the clocks down.", OF_GPU(g.EventReason(nvml::kReasonApplicationsClocks))},
-    {"clocks_event_reasons.sw_power_cap", "clocks_throttle_reasons.sw_power_cap", "",
-     "The power limit holds the clocks down.", OF_GPU(g.EventReason(nvml::kReasonSwPowerCap))},
-    {"clocks_event_reasons.hw_slowdown", "clocks_throttle_reasons.hw_slowdown", "",
-     "The hardware holds the clocks down.", OF_GPU(g.EventReason(nvml::kReasonHwSlowdown))},
-    {"clocks_event_reasons.hw_thermal_slowdown", "clocks_throttle_reasons.hw_thermal_slowdown", "",
-     "The hardware holds the clocks down, since it is too hot.", OF_GPU(g.EventReason(nvml::kReasonHwThermal))},
-    {"clocks_event_reasons.hw_power_brake_slowdown", "clocks_throttle_reasons.hw_power_brake_slowdown", "",
-     "The power supply holds the clocks down.", OF_GPU(g.EventReason(nvml::kReasonHwPowerBrake))},
-    {"clocks_event_reasons.sw_thermal_slowdown", "clocks_throttle_reasons.sw_thermal_slowdown", "",
-     "The driver holds the clocks down, since the GPU is too hot.", OF_GPU(g.EventReason(nvml::kReasonSwThermal))},
-    {"clocks_event_reasons.sync_boost", "clocks_throttle_reasons.sync_boost", "",
-     "Another GPU of the sync boost group holds the clocks down.", OF_GPU(g.EventReason(nvml::kReasonSyncBoost))},
-    {"clocks_event_reasons_counters.sw_power_cap", "", "us",
-     "How long the clocks were held down by the power limit.", OF_GPU(Microseconds(g, 74))},
-    {"clocks_event_reasons_counters.sync_boost", "", "us",
-     "How long the clocks were held down by sync boost.", OF_GPU(Microseconds(g, 76))},
-    {"clocks_event_reasons_counters.sw_thermal_slowdown", "", "us",
-     "How long the clocks were held down by the driver, since it was too hot.", OF_GPU(Microseconds(g, 251))},
-    {"clocks_event_reasons_counters.hw_thermal_slowdown", "", "us",
-     "How long the clocks were held down by the hardware, since it was too hot.", OF_GPU(Microseconds(g, 252))},
-    {"clocks_event_reasons_counters.hw_power_brake_slowdown", "", "us",
-     "How long the clocks were held down by the power supply.", OF_GPU(Microseconds(g, 253))},
-    {"memory.total", "", "MiB", "Total memory.",
-     OF_GPU(MemoryPart(g, &nvml::MemoryV2::total))},
-    {"memory.reserved", "", "MiB", "Memory that the driver keeps.",
-     OF_GPU(MemoryPart(g, &nvml::MemoryV2::reserved))},
-    {"memory.used", "", "MiB", "Memory of the running contexts.",
-     OF_GPU(MemoryPart(g, &nvml::MemoryV2::used))},
-    {"memory.free", "", "MiB", "Free memory.",
-     OF_GPU(MemoryPart(g, &nvml::MemoryV2::free))},
-    {"utilization.gpu", "", "%", "Share of time in which a kernel ran.",
-     OF_GPU(Show(UtilizationOf(g, &nvml::Utilization::gpu)))},
-    {"utilization.memory", "", "%", "Share of time in which memory was read or written.",
-     OF_GPU(Show(UtilizationOf(g, &nvml::Utilization::memory)))},
-    {"utilization.encoder", "", "%", "Use of the encoder.",
-     OF_GPU(Show(g.First("nvmlDeviceGetEncoderUtilization")))},
-    {"utilization.decoder", "", "%", "Use of the decoder.",
-     OF_GPU(Show(g.First("nvmlDeviceGetDecoderUtilization")))},
-    {"utilization.jpeg", "", "%", "Use of the JPEG engine.",
-     OF_GPU(Show(g.First("nvmlDeviceGetJpgUtilization")))},
-    {"utilization.ofa", "", "%", "Use of the optical flow engine.",
-     OF_GPU(Show(g.First("nvmlDeviceGetOfaUtilization")))},
-    {"encoder.stats.sessionCount", "", "", "Encoder sessions.", OF_GPU(EncoderPart(g, &nvml::FbcStats::sessions))},
-    {"encoder.stats.averageFps", "", "", "Frames a second that are encoded.",
-     OF_GPU(EncoderPart(g, &nvml::FbcStats::average_fps))},
-    {"encoder.stats.averageLatency", "", "", "Microseconds that encoding a frame takes.",
-     OF_GPU(EncoderPart(g, &nvml::FbcStats::average_latency))},
-    {"temperature.gpu", "", "", "Temperature of the core, in degrees Celsius.",
-     OF_GPU(Show(g.Number("nvmlDeviceGetTemperature", 0)))},
-    {"temperature.gpu.tlimit", "", "", "Degrees Celsius below the limit.", OF_GPU(Margin(g))},
-    {"temperature.memory", "", "", "Temperature of the memory, in degrees Celsius.",
-     OF_GPU(Show(g.FieldNumber(nvml::kFieldMemoryTemp)))},
-  });
+  t->insert(
+      t->end(),
+      {
+          {"fan.speed", "", "%", "Fan speed, in percent of its maximum.",
+           OF_GPU(Show(g.Number("nvmlDeviceGetFanSpeed")))},
+          {"pstate", "", "", "Performance state, P0 (fastest) to P12.",
+           OF_GPU(g.PerformanceState())},
+          {"clocks_event_reasons.supported", "clocks_throttle_reasons.supported", "",
+           "Bit mask of what can hold the clocks down.",
+           OF_GPU(ReasonMask(g, "nvmlDeviceGetSupportedClocksEventReasons"))},
+          {"clocks_event_reasons.active", "clocks_throttle_reasons.active", "",
+           "Bit mask of what holds the clocks down.",
+           OF_GPU(ReasonMask(g, "nvmlDeviceGetCurrentClocksEventReasons"))},
+          {"clocks_event_reasons.gpu_idle", "clocks_throttle_reasons.gpu_idle", "",
+           "Nothing runs on the GPU.", OF_GPU(g.EventReason(nvml::kReasonGpuIdle))},
+          {"clocks_event_reasons.applications_clocks_setting",
+           "clocks_throttle_reasons.applications_clocks_setting", "",
+           "The chosen application clocks hold the clocks down.",
+           OF_GPU(g.EventReason(nvml::kReasonApplicationsClocks))},
+          {"clocks_event_reasons.sw_power_cap", "clocks_throttle_reasons.sw_power_cap", "",
+           "The power limit holds the clocks down.",
+           OF_GPU(g.EventReason(nvml::kReasonSwPowerCap))},
+          {"clocks_event_reasons.hw_slowdown", "clocks_throttle_reasons.hw_slowdown", "",
+           "The hardware holds the clocks down.", OF_GPU(g.EventReason(nvml::kReasonHwSlowdown))},
+          {"clocks_event_reasons.hw_thermal_slowdown",
+           "clocks_throttle_reasons.hw_thermal_slowdown", "",
+           "The hardware holds the clocks down, since it is too hot.",
+           OF_GPU(g.EventReason(nvml::kReasonHwThermal))},
+          {"clocks_event_reasons.hw_power_brake_slowdown",
+           "clocks_throttle_reasons.hw_power_brake_slowdown", "",
+           "The power supply holds the clocks down.",
+           OF_GPU(g.EventReason(nvml::kReasonHwPowerBrake))},
+          {"clocks_event_reasons.sw_thermal_slowdown",
+           "clocks_throttle_reasons.sw_thermal_slowdown", "",
+           "The driver holds the clocks down, since the GPU is too hot.",
+           OF_GPU(g.EventReason(nvml::kReasonSwThermal))},
+          {"clocks_event_reasons.sync_boost", "clocks_throttle_reasons.sync_boost", "",
+           "Another GPU of the sync boost group holds the clocks down.",
+           OF_GPU(g.EventReason(nvml::kReasonSyncBoost))},
+          {"clocks_event_reasons_counters.sw_power_cap", "", "us",
+           "How long the clocks were held down by the power limit.", OF_GPU(Microseconds(g, 74))},
+          {"clocks_event_reasons_counters.sync_boost", "", "us",
+           "How long the clocks were held down by sync boost.", OF_GPU(Microseconds(g, 76))},
+          {"clocks_event_reasons_counters.sw_thermal_slowdown", "", "us",
+           "How long the clocks were held down by the driver, since it was too hot.",
+           OF_GPU(Microseconds(g, 251))},
+          {"clocks_event_reasons_counters.hw_thermal_slowdown", "", "us",
+           "How long the clocks were held down by the hardware, since it was too hot.",
+           OF_GPU(Microseconds(g, 252))},
+          {"clocks_event_reasons_counters.hw_power_brake_slowdown", "", "us",
+           "How long the clocks were held down by the power supply.", OF_GPU(Microseconds(g, 253))},
+          {"memory.total", "", "MiB", "Total memory.",
+           OF_GPU(MemoryPart(g, &nvml::MemoryV2::total))},
+          {"memory.reserved", "", "MiB", "Memory that the driver keeps.",
+           OF_GPU(MemoryPart(g, &nvml::MemoryV2::reserved))},
+          {"memory.used", "", "MiB", "Memory of the running contexts.",
+           OF_GPU(MemoryPart(g, &nvml::MemoryV2::used))},
+          {"memory.free", "", "MiB", "Free memory.", OF_GPU(MemoryPart(g, &nvml::MemoryV2::free))},
+          {"utilization.gpu", "", "%", "Share of time in which a kernel ran.",
+           OF_GPU(Show(UtilizationOf(g, &nvml::Utilization::gpu)))},
+          {"utilization.memory", "", "%", "Share of time in which memory was read or written.",
+           OF_GPU(Show(UtilizationOf(g, &nvml::Utilization::memory)))},
+          {"utilization.encoder", "", "%", "Use of the encoder.",
+           OF_GPU(Show(g.First("nvmlDeviceGetEncoderUtilization")))},
+          {"utilization.decoder", "", "%", "Use of the decoder.",
+           OF_GPU(Show(g.First("nvmlDeviceGetDecoderUtilization")))},
+          {"utilization.jpeg", "", "%", "Use of the JPEG engine.",
+           OF_GPU(Show(g.First("nvmlDeviceGetJpgUtilization")))},
+          {"utilization.ofa", "", "%", "Use of the optical flow engine.",
+           OF_GPU(Show(g.First("nvmlDeviceGetOfaUtilization")))},
+          {"encoder.stats.sessionCount", "", "", "Encoder sessions.",
+           OF_GPU(EncoderPart(g, &nvml::FbcStats::sessions))},
+          {"encoder.stats.averageFps", "", "", "Frames a second that are encoded.",
+           OF_GPU(EncoderPart(g, &nvml::FbcStats::average_fps))},
+          {"encoder.stats.averageLatency", "", "", "Microseconds that encoding a frame takes.",
+           OF_GPU(EncoderPart(g, &nvml::FbcStats::average_latency))},
+          {"temperature.gpu", "", "", "Temperature of the core, in degrees Celsius.",
+           OF_GPU(Show(g.Number("nvmlDeviceGetTemperature", 0)))},
+          {"temperature.gpu.tlimit", "", "", "Degrees Celsius below the limit.", OF_GPU(Margin(g))},
+          {"temperature.memory", "", "", "Temperature of the memory, in degrees Celsius.",
+           OF_GPU(Show(g.FieldNumber(nvml::kFieldMemoryTemp)))},
+      });
 }
 
 void AddPower(std::vector<GpuField>* t) {
-  t->insert(t->end(), {
-    {"power.draw", "", "W", "Power drawn by the board.",
-     OF_GPU(Watts(g.Number("nvmlDeviceGetPowerUsage")))},
-    {"power.draw.average", "", "W", "Power drawn over the last second.",
-     OF_GPU(Watts(g.FieldNumber(nvml::kFieldPowerAverage)))},
-    {"power.draw.instant", "", "W", "Power drawn now.",
-     OF_GPU(Watts(g.FieldNumber(nvml::kFieldPowerInstant)))},
-    {"power.limit", "", "W", "Power limit that was asked for.",
-     OF_GPU(Watts(g.Number("nvmlDeviceGetPowerManagementLimit")))},
-    {"enforced.power.limit", "", "W", "Power limit in effect.",
-     OF_GPU(Watts(g.Number("nvmlDeviceGetEnforcedPowerLimit")))},
-    {"power.default_limit", "", "W", "Power limit after a reset.",
-     OF_GPU(Watts(g.Number("nvmlDeviceGetPowerManagementDefaultLimit")))},
-    {"power.min_limit", "", "W", "Lowest power limit.", OF_GPU(Limit(g, false))},
-    {"power.max_limit", "", "W", "Highest power limit.", OF_GPU(Limit(g, true))},
-  });
+  t->insert(t->end(),
+            {
+                {"power.draw", "", "W", "Power drawn by the board.",
+                 OF_GPU(Watts(g.Number("nvmlDeviceGetPowerUsage")))},
+                {"power.draw.average", "", "W", "Power drawn over the last second.",
+                 OF_GPU(Watts(g.FieldNumber(nvml::kFieldPowerAverage)))},
+                {"power.draw.instant", "", "W", "Power drawn now.",
+                 OF_GPU(Watts(g.FieldNumber(nvml::kFieldPowerInstant)))},
+                {"power.limit", "", "W", "Power limit that was asked for.",
+                 OF_GPU(Watts(g.Number("nvmlDeviceGetPowerManagementLimit")))},
+                {"enforced.power.limit", "", "W", "Power limit in effect.",
+                 OF_GPU(Watts(g.Number("nvmlDeviceGetEnforcedPowerLimit")))},
+                {"power.default_limit", "", "W", "Power limit after a reset.",
+                 OF_GPU(Watts(g.Number("nvmlDeviceGetPowerManagementDefaultLimit")))},
+                {"power.min_limit", "", "W", "Lowest power limit.", OF_GPU(Limit(g, false))},
+                {"power.max_limit", "", "W", "Highest power limit.", OF_GPU(Limit(g, true))},
+            });
 }
 
 void AddClocks(std::vector<GpuField>* t) {
-  t->insert(t->end(), {
-    {"clocks.current.graphics", "clocks.gr", "MHz", "Graphics clock.",
-     OF_GPU(Show(g.Number("nvmlDeviceGetClockInfo", nvml::kClockGraphics)))},
-    {"clocks.current.sm", "clocks.sm", "MHz", "SM clock.",
-     OF_GPU(Show(g.Number("nvmlDeviceGetClockInfo", nvml::kClockSm)))},
-    {"clocks.current.memory", "clocks.mem", "MHz", "Memory clock.",
-     OF_GPU(Show(g.Number("nvmlDeviceGetClockInfo", nvml::kClockMem)))},
-    {"clocks.current.video", "clocks.video", "MHz", "Video clock.",
-     OF_GPU(Show(g.Number("nvmlDeviceGetClockInfo", nvml::kClockVideo)))},
-    {"clocks.applications.graphics", "clocks.applications.gr", "MHz", "Chosen graphics clock.",
-     OF_GPU(Show(g.Number("nvmlDeviceGetApplicationsClock", nvml::kClockGraphics)))},
-    {"clocks.applications.memory", "clocks.applications.mem", "MHz", "Chosen memory clock.",
-     OF_GPU(Show(g.Number("nvmlDeviceGetApplicationsClock", nvml::kClockMem)))},
-    {"clocks.default_applications.graphics", "clocks.default_applications.gr", "MHz",
-     "Graphics clock after a reset.",
-     OF_GPU(Show(g.Number("nvmlDeviceGetDefaultApplicationsClock", nvml::kClockGraphics)))},
-    {"clocks.default_applications.memory", "clocks.default_applications.mem", "MHz",
-     "Memory clock after a reset.",
-     OF_GPU(Show(g.Number("nvmlDeviceGetDefaultApplicationsClock", nvml::kClockMem)))},
-    {"clocks.max.graphics", "clocks.max.gr", "MHz", "Highest graphics clock.",
-     OF_GPU(Show(g.Number("nvmlDeviceGetMaxClockInfo", nvml::kClockGraphics)))},
-    {"clocks.max.sm", "", "MHz", "Highest SM clock.",
-     OF_GPU(Show(g.Number("nvmlDeviceGetMaxClockInfo", nvml::kClockSm)))},
-    {"clocks.max.memory", "clocks.max.mem", "MHz", "Highest memory clock.",
-     OF_GPU(Show(g.Number("nvmlDeviceGetMaxClockInfo", nvml::kClockMem)))},
-  });
+  t->insert(
+      t->end(),
+      {
+          {"clocks.current.graphics", "clocks.gr", "MHz", "Graphics clock.",
+           OF_GPU(Show(g.Number("nvmlDeviceGetClockInfo", nvml::kClockGraphics)))},
+          {"clocks.current.sm", "clocks.sm", "MHz", "SM clock.",
+           OF_GPU(Show(g.Number("nvmlDeviceGetClockInfo", nvml::kClockSm)))},
+          {"clocks.current.memory", "clocks.mem", "MHz", "Memory clock.",
+           OF_GPU(Show(g.Number("nvmlDeviceGetClockInfo", nvml::kClockMem)))},
+          {"clocks.current.video", "clocks.video", "MHz", "Video clock.",
+           OF_GPU(Show(g.Number("nvmlDeviceGetClockInfo", nvml::kClockVideo)))},
+          {"clocks.applications.graphics", "clocks.applications.gr", "MHz",
+           "Chosen graphics clock.",
+           OF_GPU(Show(g.Number("nvmlDeviceGetApplicationsClock", nvml::kClockGraphics)))},
+          {"clocks.applications.memory", "clocks.applications.mem", "MHz", "Chosen memory clock.",
+           OF_GPU(Show(g.Number("nvmlDeviceGetApplicationsClock", nvml::kClockMem)))},
+          {"clocks.default_applications.graphics", "clocks.default_applications.gr", "MHz",
+           "Graphics clock after a reset.",
+           OF_GPU(Show(g.Number("nvmlDeviceGetDefaultApplicationsClock", nvml::kClockGraphics)))},
+          {"clocks.default_applications.memory", "clocks.default_applications.mem", "MHz",
+           "Memory clock after a reset.",
+           OF_GPU(Show(g.Number("nvmlDeviceGetDefaultApplicationsClock", nvml::kClockMem)))},
+          {"clocks.max.graphics", "clocks.max.gr", "MHz", "Highest graphics clock.",
+           OF_GPU(Show(g.Number("nvmlDeviceGetMaxClockInfo", nvml::kClockGraphics)))},
+          {"clocks.max.sm", "", "MHz", "Highest SM clock.",
+           OF_GPU(Show(g.Number("nvmlDeviceGetMaxClockInfo", nvml::kClockSm)))},
+          {"clocks.max.memory", "clocks.max.mem", "MHz", "Highest memory clock.",
+           OF_GPU(Show(g.Number("nvmlDeviceGetMaxClockInfo", nvml::kClockMem)))},
+      });
 }
 
 #undef OF_GPU

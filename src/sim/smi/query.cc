@@ -165,21 +165,31 @@ bool Query(QueryKind kind, std::string_view fields, const CsvFormat& format, con
            const std::vector<Gpu>& gpus, std::string* out) {
   const Request request = {fields, &format, &node, &gpus};
   switch (kind) {
-    case QueryKind::kComputeApps: return QueryComputeApps(request, out);
-    case QueryKind::kRetiredPages: return QueryRetiredPages(request, out);
-    case QueryKind::kSupportedClocks: return QuerySupportedClocks(request, out);
-    case QueryKind::kRemappedRows: return QueryGpus(RowFields(), request, out);
-    default: return QueryGpus(GpuFields(), request, out);
+    case QueryKind::kComputeApps:
+      return QueryComputeApps(request, out);
+    case QueryKind::kRetiredPages:
+      return QueryRetiredPages(request, out);
+    case QueryKind::kSupportedClocks:
+      return QuerySupportedClocks(request, out);
+    case QueryKind::kRemappedRows:
+      return QueryGpus(RowFields(), request, out);
+    default:
+      return QueryGpus(GpuFields(), request, out);
   }
 }
 
 std::string HelpQuery(QueryKind kind) {
   switch (kind) {
-    case QueryKind::kComputeApps: return FieldHelp(AppFields(), "--query-compute-apps=");
-    case QueryKind::kRetiredPages: return FieldHelp(PageFields(), "--query-retired-pages=");
-    case QueryKind::kSupportedClocks: return FieldHelp(ClockFields(), "--query-supported-clocks=");
-    case QueryKind::kRemappedRows: return FieldHelp(RowFields(), "--query-remapped-rows=");
-    default: return FieldHelp(GpuFields(), "--query-gpu=");
+    case QueryKind::kComputeApps:
+      return FieldHelp(AppFields(), "--query-compute-apps=");
+    case QueryKind::kRetiredPages:
+      return FieldHelp(PageFields(), "--query-retired-pages=");
+    case QueryKind::kSupportedClocks:
+      return FieldHelp(ClockFields(), "--query-supported-clocks=");
+    case QueryKind::kRemappedRows:
+      return FieldHelp(RowFields(), "--query-remapped-rows=");
+    default:
+      return FieldHelp(GpuFields(), "--query-gpu=");
   }
 }
 

@@ -36,16 +36,26 @@ enum ExitCode {
 
 int ExitCodeOf(Return result) {
   switch (result) {
-    case Return::kSuccess: return kExitOk;
-    case Return::kInvalidArgument: return kExitArgument;
-    case Return::kNotSupported: return kExitNotSupported;
-    case Return::kNoPermission: return kExitPermission;
-    case Return::kNotFound: return kExitNotFound;
-    case Return::kDriverNotLoaded: return kExitDriver;
-    case Return::kLibraryNotFound: return kExitLibrary;
-    case Return::kFunctionNotFound: return kExitFunction;
-    case Return::kGpuIsLost: return kExitLost;
-    default: return kExitOther;
+    case Return::kSuccess:
+      return kExitOk;
+    case Return::kInvalidArgument:
+      return kExitArgument;
+    case Return::kNotSupported:
+      return kExitNotSupported;
+    case Return::kNoPermission:
+      return kExitPermission;
+    case Return::kNotFound:
+      return kExitNotFound;
+    case Return::kDriverNotLoaded:
+      return kExitDriver;
+    case Return::kLibraryNotFound:
+      return kExitLibrary;
+    case Return::kFunctionNotFound:
+      return kExitFunction;
+    case Return::kGpuIsLost:
+      return kExitLost;
+    default:
+      return kExitOther;
   }
 }
 
@@ -59,7 +69,8 @@ std::string InitMessage(const Client& client, Return result) {
              "that the NVIDIA Display Driver is properly installed and present in your system.\n"
              "Please also try adding directory that contains libnvidia-ml.so to your system PATH."
              "\n\n";
-    default: return fmt::format("Failed to initialize NVML: {}\n", client.ErrorText(result));
+    default:
+      return fmt::format("Failed to initialize NVML: {}\n", client.ErrorText(result));
   }
 }
 
@@ -183,23 +194,42 @@ int Session::Render(std::string* out) {
   const std::string date = Now("%a %b %e %H:%M:%S %Y");
   bool good = true;
   switch (options_->view) {
-    case View::kList: *out += ListView(gpus_); break;
-    case View::kTopology: *out += TopologyView(gpus_); break;
-    case View::kP2p: *out += P2pView(options_->kinds, gpus_); break;
-    case View::kNvLinkStatus: *out += NvLinkStatusView(gpus_); break;
-    case View::kNvLinkCapabilities: *out += NvLinkCapabilitiesView(gpus_); break;
-    case View::kNvLinkErrors: *out += NvLinkErrorsView(gpus_); break;
+    case View::kList:
+      *out += ListView(gpus_);
+      break;
+    case View::kTopology:
+      *out += TopologyView(gpus_);
+      break;
+    case View::kP2p:
+      *out += P2pView(options_->kinds, gpus_);
+      break;
+    case View::kNvLinkStatus:
+      *out += NvLinkStatusView(gpus_);
+      break;
+    case View::kNvLinkCapabilities:
+      *out += NvLinkCapabilitiesView(gpus_);
+      break;
+    case View::kNvLinkErrors:
+      *out += NvLinkErrorsView(gpus_);
+      break;
     case View::kDeviceMonitor:
-    case View::kProcessMonitor: *out += Monitor(); break;
+    case View::kProcessMonitor:
+      *out += Monitor();
+      break;
     case View::kQuery:
       good = Query(options_->query, options_->fields, options_->format, node, gpus_, out);
       break;
     case View::kLog:
       good = GpuLogText(date, VersionsOf(*client_), gpus_, attached_, options_->displays, out);
       break;
-    case View::kLogXml: *out += GpuLogXml(date, VersionsOf(*client_), gpus_, attached_); break;
-    case View::kChange: return ExitCodeOf(ApplyChange(options_->change, gpus_, out));
-    default: *out += TableView(date, VersionsOf(*client_), gpus_); break;
+    case View::kLogXml:
+      *out += GpuLogXml(date, VersionsOf(*client_), gpus_, attached_);
+      break;
+    case View::kChange:
+      return ExitCodeOf(ApplyChange(options_->change, gpus_, out));
+    default:
+      *out += TableView(date, VersionsOf(*client_), gpus_);
+      break;
   }
   return good ? kExitOk : kExitArgument;
 }

@@ -82,13 +82,13 @@ TEST_F(SmiTest, CsvListsComputeApps) {
   const nvml::GpuUser user(node_.state().dir(), 2, 5ULL << 20);
   const Output output =
       RunSmi("--query-compute-apps=gpu_uuid,pid,used_memory --format=csv,noheader");
-  EXPECT_EQ(output.text, "GPU-12345678-1234-1234-1234-123456780002, " +
-                             std::to_string(user.pid()) + ", 5 MiB\n");
+  EXPECT_EQ(output.text, "GPU-12345678-1234-1234-1234-123456780002, " + std::to_string(user.pid()) +
+                             ", 5 MiB\n");
 }
 
 TEST_F(SmiTest, SelectsByIndexUuidAndBusId) {
-  for (const char* id : {"1", "GPU-12345678-1234-1234-1234-123456780001", "00000000:0F:00.0",
-                         "0000:0f:00.0"}) {
+  for (const char* id :
+       {"1", "GPU-12345678-1234-1234-1234-123456780001", "00000000:0F:00.0", "0000:0f:00.0"}) {
     const Output output = RunSmi(std::string("--query-gpu=index --format=csv,noheader -i ") + id);
     EXPECT_EQ(output.text, "1\n") << id;
   }
@@ -102,11 +102,11 @@ TEST_F(SmiTest, XmlIsBalancedAndHoldsWhatTelegrafReads) {
   const Output output = RunSmi("-q -x");
   EXPECT_EQ(output.code, 0);
   EXPECT_THAT(output.text, HasSubstr("<!DOCTYPE nvidia_smi_log SYSTEM \"nvsmi_device_v12.dtd\">"));
-  for (const char* tag : {"<product_name>NVIDIA A100-SXM4-80GB</product_name>",
-                          "<gpu_temp>30 C</gpu_temp>", "<used>7 MiB</used>",
-                          "<gpu_util>0 %</gpu_util>", "<pcie_gen>", "<process_info>",
-                          "<encoder_stats>", "<session_count>0</session_count>",
-                          "<reset_required>No</reset_required>"}) {
+  for (const char* tag :
+       {"<product_name>NVIDIA A100-SXM4-80GB</product_name>", "<gpu_temp>30 C</gpu_temp>",
+        "<used>7 MiB</used>", "<gpu_util>0 %</gpu_util>", "<pcie_gen>", "<process_info>",
+        "<encoder_stats>", "<session_count>0</session_count>",
+        "<reset_required>No</reset_required>"}) {
     EXPECT_THAT(output.text, HasSubstr(tag));
   }
   size_t opened = 0;
@@ -127,8 +127,7 @@ TEST_F(SmiTest, TopologyCountsNvLinks) {
 TEST_F(SmiTest, P2pMatrixNamesWhatIsMissing) {
   EXPECT_THAT(RunSmi("topo -p2p n").text,
               StartsWith("\tGPU0\tGPU1\tGPU2\tGPU3\t\n GPU0\tX\tOK\tNS\tNS\t\n"));
-  EXPECT_THAT(RunSmi("topo -p2p rn -i 0,2").text,
-              StartsWith("\tGPU0\tGPU2\t\n GPU0\tX\tCNS\t\n"));
+  EXPECT_THAT(RunSmi("topo -p2p rn -i 0,2").text, StartsWith("\tGPU0\tGPU2\t\n GPU0\tX\tCNS\t\n"));
   EXPECT_EQ(RunSmi("topo -p2p x").code, 2);
 }
 
@@ -263,7 +262,8 @@ TEST_F(SmiTest, ALostGpuIsReportedAndTheOthersShown) {
   node_.state().live(0).lost = 1;
   const Output output = RunSmi("-L");
   EXPECT_EQ(output.code, 15);
-  EXPECT_THAT(output.text, HasSubstr("Unable to determine the device handle for GPU0: GPU is lost"));
+  EXPECT_THAT(output.text,
+              HasSubstr("Unable to determine the device handle for GPU0: GPU is lost"));
   EXPECT_THAT(output.text, HasSubstr("GPU 3: "));
 }
 

@@ -46,13 +46,14 @@ std::string GpuRows(const Gpu& gpu) {
                      Shorten(gpu.Name(), 26), OnOff(gpu.Number("nvmlDeviceGetPersistenceMode")),
                      gpu.BusId(), OnOff(gpu.Number("nvmlDeviceGetDisplayActive")),
                      Show(gpu.EccErrors(1, 0)));
-  out += fmt::format("| {:<4} {:>4}    {:<3}          {:>5} / {:>5} | {:>10} / {:>9} | "
-                     "{:>7}  {:>11} |\n",
-                     fan.ok() ? fmt::format("{}%", fan.value) : "N/A",
-                     heat.ok() ? fmt::format("{}C", heat.value) : "N/A", gpu.PerformanceState(),
-                     WholeWatts(gpu.Number("nvmlDeviceGetPowerUsage")),
-                     WholeWatts(gpu.Number("nvmlDeviceGetEnforcedPowerLimit")), used, total,
-                     use.ok() ? fmt::format("{}%", use.value.gpu) : "N/A", ShortComputeMode(gpu));
+  out += fmt::format(
+      "| {:<4} {:>4}    {:<3}          {:>5} / {:>5} | {:>10} / {:>9} | "
+      "{:>7}  {:>11} |\n",
+      fan.ok() ? fmt::format("{}%", fan.value) : "N/A",
+      heat.ok() ? fmt::format("{}C", heat.value) : "N/A", gpu.PerformanceState(),
+      WholeWatts(gpu.Number("nvmlDeviceGetPowerUsage")),
+      WholeWatts(gpu.Number("nvmlDeviceGetEnforcedPowerLimit")), used, total,
+      use.ok() ? fmt::format("{}%", use.value.gpu) : "N/A", ShortComputeMode(gpu));
   out += fmt::format("|{:41}|{:24}| {:>20} |\n", "", "",
                      ShowEnabled(gpu.First("nvmlDeviceGetMigMode")));
   return out;
@@ -90,10 +91,14 @@ std::string TableView(const std::string& date, const Versions& versions,
                      versions.driver, versions.driver, versions.cuda);
   out += kColumnRule;
   out +=
-      "| GPU  Name                 Persistence-M | Bus-Id          Disp.A | Volatile Uncorr. ECC |\n"
-      "| Fan  Temp   Perf          Pwr:Usage/Cap |           Memory-Usage | GPU-Util  Compute M. |\n"
-      "|                                         |                        |               MIG M. |\n"
-      "|=========================================+========================+======================|\n";
+      "| GPU  Name                 Persistence-M | Bus-Id          Disp.A | Volatile Uncorr. ECC "
+      "|\n"
+      "| Fan  Temp   Perf          Pwr:Usage/Cap |           Memory-Usage | GPU-Util  Compute M. "
+      "|\n"
+      "|                                         |                        |               MIG M. "
+      "|\n"
+      "|=========================================+========================+======================|"
+      "\n";
   for (const Gpu& gpu : gpus) {
     out += GpuRows(gpu);
     out += kColumnRule;
@@ -101,10 +106,14 @@ std::string TableView(const std::string& date, const Versions& versions,
   out += '\n';
   out += kThinRule;
   out +=
-      "| Processes:                                                                              |\n"
-      "|  GPU   GI   CI              PID   Type   Process name                        GPU Memory |\n"
-      "|        ID   ID                                                               Usage      |\n"
-      "|=========================================================================================|\n";
+      "| Processes:                                                                              "
+      "|\n"
+      "|  GPU   GI   CI              PID   Type   Process name                        GPU Memory "
+      "|\n"
+      "|        ID   ID                                                               Usage      "
+      "|\n"
+      "|=========================================================================================|"
+      "\n";
   out += ProcessRows(gpus);
   out += kThinRule;
   return out;

@@ -67,11 +67,16 @@ std::string Level(const Gpu& a, const Gpu& b) {
   if (result != nvml::Return::kSuccess) return "N/A";
   switch (level) {
     case nvml::kTopologyInternal:
-    case nvml::kTopologySingle: return "PIX";
-    case nvml::kTopologyMultiple: return "PXB";
-    case nvml::kTopologyHostBridge: return "PHB";
-    case nvml::kTopologyNode: return "NODE";
-    default: return "SYS";
+    case nvml::kTopologySingle:
+      return "PIX";
+    case nvml::kTopologyMultiple:
+      return "PXB";
+    case nvml::kTopologyHostBridge:
+      return "PHB";
+    case nvml::kTopologyNode:
+      return "NODE";
+    default:
+      return "SYS";
   }
 }
 

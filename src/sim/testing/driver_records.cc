@@ -67,8 +67,12 @@ Result<std::vector<RecordedAddress>> RecordedAddresses(std::string_view driver) 
   std::vector<RecordedAddress> answers;
   for (const Row& row : rows) {
     TESSERA_CHECK(row.size() == 5);
-    RecordedAddress answer{row[0], unsigned(std::stoi(row[1])), std::stoi(row[2]), kLastVersion,
-                           std::stoi(row[3]), std::stoi(row[3].substr(row[3].find('/') + 1)),
+    RecordedAddress answer{row[0],
+                           unsigned(std::stoi(row[1])),
+                           std::stoi(row[2]),
+                           kLastVersion,
+                           std::stoi(row[3]),
+                           std::stoi(row[3].substr(row[3].find('/') + 1)),
                            row[4] == "-" ? "" : row[4]};
     if (!answers.empty()) {
       RecordedAddress& last = answers.back();
