@@ -29,15 +29,27 @@ class Scripts(unittest.TestCase):
         return str(self.root / "scripts" / name)
 
     def test_help_is_no_failure(self):
-        for name in ("check", "quickstart", "reference"):
+        for name in ("check", "lint", "quickstart", "reference"):
             answer = run(self.script(name), "--help")
             self.assertEqual((answer.returncode, answer.stderr), (0, ""), name)
             self.assertIn(name, answer.stdout)
 
     def test_a_wrong_argument_is_answered_with_the_usage(self):
-        for name in ("check", "quickstart", "reference"):
+        for name in ("check", "lint", "quickstart", "reference"):
             answer = run(self.script(name), "--wrong", "argument")
             self.assertEqual(answer.returncode, 2, name)
+
+    @unittest.skipUnless(shutil.which("clang-format"), "clang-format is not installed")
+    def test_lint_names_the_file_and_the_remedy(self):
+        (self.root / "bad.cc").write_text("int  x ;\n")
+        (self.root / "bad.sh").write_text("#!/bin/bash\ncd $1\nrm -rf *\n")
+        run("git", "init", "--quiet", cwd=self.root)
+        run("git", "add", ".", cwd=self.root)
+        answer = run(self.script("lint"))
+        self.assertEqual(answer.returncode, 1)
+        self.assertIn("bad.cc\nC++ format: run scripts/lint --fix\n", answer.stdout)
+        if shutil.which("shellcheck"):
+            self.assertIn("shellcheck: mend what it names", answer.stdout)
 
     def test_without_a_cluster_they_say_how_to_get_one(self):
         for command in (("kubectl", "get", "nodes"), ("node", "true")):
