@@ -63,7 +63,8 @@ function(tessera_test)
   # pass on a list.
   list(JOIN ARG_LABELS "-" ARG_LABELS)
   include(GoogleTest)
-  gtest_discover_tests(${ARG_NAME} DISCOVERY_TIMEOUT 60
+  # Names of cases come from the test: of most values GoogleTest would print the bytes.
+  gtest_discover_tests(${ARG_NAME} NO_PRETTY_VALUES DISCOVERY_TIMEOUT 60
                        PROPERTIES TIMEOUT ${ARG_TIMEOUT} LABELS "${ARG_LABELS}"
                                   ENVIRONMENT "${ARG_ENVIRONMENT}")
 endfunction()

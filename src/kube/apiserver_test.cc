@@ -262,11 +262,14 @@ TEST_F(ApiServerTest, OneLeadsAndTheNextWhenItLetsGo) {
 class ApiServerWatchTest : public ApiServerTest,
                            public ::testing::WithParamInterface<std::pair<bool, Encoding>> {};
 
-INSTANTIATE_TEST_SUITE_P(Ways, ApiServerWatchTest,
-                         ::testing::Values(std::pair(false, Encoding::kJson),
-                                         std::pair(true, Encoding::kJson),
-                                         std::pair(false, Encoding::kProtobuf),
-                                         std::pair(true, Encoding::kProtobuf)));
+INSTANTIATE_TEST_SUITE_P(
+    Ways, ApiServerWatchTest,
+    ::testing::Values(std::pair(false, Encoding::kJson), std::pair(true, Encoding::kJson),
+                      std::pair(false, Encoding::kProtobuf), std::pair(true, Encoding::kProtobuf)),
+    [](const auto& info) {
+      const bool is_json = info.param.second == Encoding::kJson;
+      return std::string(info.param.first ? "Stream" : "List") + (is_json ? "Json" : "Protobuf");
+    });
 
 TEST_P(ApiServerWatchTest, SeesChangesAndDeletion) {
   const auto [stream_initial, encoding] = GetParam();
