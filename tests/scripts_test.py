@@ -41,13 +41,14 @@ class Scripts(unittest.TestCase):
 
     @unittest.skipUnless(shutil.which("clang-format"), "clang-format is not installed")
     def test_lint_names_the_file_and_the_remedy(self):
-        (self.root / "bad.cc").write_text("int  x ;\n")
+        (self.root / "bad.cc").write_text("int  x ;\n// " + "word " * 20 + "\n")
         (self.root / "bad.sh").write_text("#!/bin/bash\ncd $1\nrm -rf *\n")
         run("git", "init", "--quiet", cwd=self.root)
         run("git", "add", ".", cwd=self.root)
         answer = run(self.script("lint"))
         self.assertEqual(answer.returncode, 1)
         self.assertIn("bad.cc\nC++ format: run scripts/lint --fix\n", answer.stdout)
+        self.assertIn("bad.cc:2\nC++ comments: break these lines", answer.stdout)
         if shutil.which("shellcheck"):
             self.assertIn("shellcheck: mend what it names", answer.stdout)
 

@@ -3,8 +3,9 @@
 // memory, and how much of the GPU's time, its containers may use on each of their GPUs, while they
 // run. A list of
 //
-//   8Gi            for each container, on each of its GPUs; compute counts in hundredths of a GPU:
-//   20 main=8Gi       for this container GPU-f1e2…=4Gi  for each container on this GPU
+//   8Gi            for each container, on each of its GPUs; compute is in hundredths of a GPU: 20
+//   main=8Gi       for this container
+//   GPU-f1e2…=4Gi  for each container on this GPU
 //
 // of which the last that fits a container and a GPU counts. It says nothing about what the pod was
 // granted, which is an upper bound (agent). Pure; any thread.

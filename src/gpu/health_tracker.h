@@ -2,8 +2,8 @@
 // Health of one GPU from what happened to it. Pure: time comes in. Private to this room.
 //
 //   Healthy     Suspect      an XID of an application; over when none came for `xid_quiet`
-//      |        Unhealthy    an XID that needs a repair or quiet; a failing or hanging call; an
-//      action |                     that the driver asks for; MIG mode
+//      |        Unhealthy    an XID that needs a repair or quiet; a call that fails or hangs; an
+//      |                     action that the driver asks for; MIG mode
 //   Recovering               an XID was repaired: `good_polls_after_xid` good answers to go
 //
 // A repair shows in one of: the GPU was lost and answers again; the driver asked for an action and

@@ -3,9 +3,11 @@
 //
 //   400, 415, 422  INVALID_ARGUMENT      401  UNAUTHENTICATED      403  PERMISSION_DENIED
 //   404            NOT_FOUND             409  ABORTED (Conflict), ALREADY_EXISTS (AlreadyExists)
-//   410            OUT_OF_RANGE: the resource version, or the continue token, is too old; list
-//   again 429            RESOURCE_EXHAUSTED    504, reason Timeout  DEADLINE_EXCEEDED 500 INTERNAL
-//   502, 503             UNAVAILABLE 400 of a TLS port to plain HTTP: FAILED_PRECONDITION
+//   410            OUT_OF_RANGE: the resource version, or the continue token, is too old: list anew
+//   429            RESOURCE_EXHAUSTED    504, reason Timeout  DEADLINE_EXCEEDED
+//   500            INTERNAL              502, 503             UNAVAILABLE
+//   400 of a TLS port to plain HTTP: FAILED_PRECONDITION
+//
 // The message carries the server's words, its reason and the HTTP status.
 #pragma once
 

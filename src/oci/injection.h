@@ -3,21 +3,18 @@
 // in its bundle: no hooks, nothing executed, nothing written into the host's /dev, and into the
 // container's root file system only what its dynamic linker needs (linker_setup.h).
 //
-//   /dev/nvidia0, ...             linux.devices, with a rule for the cgroup
-//   /dev/tessera/lib, bin, run    one bind mount of the host's shared tree; where there can be
-//   none,
-//                                 of a staged folder, and on it one for each file of the driver.
-//                                 Read only; SONAMEs are links in it
-//   /dev/tessera/real             of a limited container: the driver's libcuda, in whose place in
-//   lib
-//                                 the limiter stands; limits, usage: what the limiter works with.
-//                                 It is also mounted over copies that the image has
-//                                 (image_libraries.h)
-//   /etc/ld.so.cache              a merged cache, written into a writable root or mounted over that
-//   of
-//                                 a read-only one; else LD_LIBRARY_PATH
-//   /dev/tessera/share            what loaders of Vulkan, EGL and GBM read, named by their
-//   variables PATH                          gets /dev/tessera/bin at the end
+//   /dev/nvidia0, ...            linux.devices, with a rule for the cgroup
+//   /dev/tessera/lib, bin, run   a bind mount of the host's shared tree. Where there can be none,
+//                                a bind mount of a staged folder, and on it one for each file of
+//                                the driver. Read only; SONAMEs are links in it
+//   /dev/tessera/real            of a limited container: the driver's libcuda. The limiter is in
+//                                its place in lib, and is mounted over copies that the image has
+//                                (image_libraries.h)
+//   /dev/tessera/limits, usage   of a limited container: the files of the limiter
+//   /etc/ld.so.cache             a merged cache, written into a writable root or mounted over that
+//                                of a read-only one; else LD_LIBRARY_PATH
+//   /dev/tessera/share           what loaders of Vulkan, EGL and GBM read, named by their variables
+//   PATH                         gets /dev/tessera/bin at the end
 //
 // No path that an image controls is ever the source of a mount. Not for deciding which devices.
 // Threads: one.

@@ -4,10 +4,10 @@
 // because ldconfig, which package managers run, renames a new one over it. Threads: one.
 //
 //   writable root, glibc image   /etc/ld.so.cache and /etc/ld.so.conf.d/00-tessera.conf are written
-//   into
-//                                the container's layer: ldconfig writes the same entries again
+//                                into the container's layer: ldconfig writes the same entries again
 //   read-only root, with cache   the merged cache is mounted over the image's; ldconfig cannot
-//   write there else (musl, no cache)        LD_LIBRARY_PATH
+//                                write there
+//   else (musl, no cache)        LD_LIBRARY_PATH
 //
 // The two files name libraries and hold none, and name none where the driver's folder is missing.
 #pragma once

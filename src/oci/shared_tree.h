@@ -5,14 +5,12 @@
 //
 //   <dir>/lock
 //   <dir>/trees/                 a tmpfs that hands on no mounts to other namespaces
-//   <dir>/trees/<key>/           a tmpfs: links, and bind mounts of the driver's files; all read
-//   only
+//   <dir>/trees/<key>/           a tmpfs: links, and bind mounts of the driver's files; read only
 //
 // A container gets the tree by a recursive bind, and keeps its own copies of the mounts: what
 // becomes of the tree on the host does not matter to it. The trees are a cache: they may be
-// unmounted at any time
-// ("umount --recursive --lazy <dir>/trees"), are gone after a reboot, and are made again when
-// needed. Nothing is copied, and nothing is written where the driver lies.
+// unmounted at any time ("umount --recursive --lazy <dir>/trees"), are gone after a reboot, and are
+// made again when needed. Nothing is copied, and nothing is written where the driver lies.
 //
 // Not for containers' own files (Stage). Threads and processes: any, at once; makers wait for a
 // lock. Cost: two stat(2) for each file; the first time three mount(2) besides.

@@ -2,11 +2,10 @@
 // Binds pods: takes the GPUs in the ledger, then writes node and annotations to the API server in
 // one request, and keeps or gives back the GPUs by what comes of it.
 //
-//   - Surely failed (it was never sent, the pod is gone, is another one, was bound by somebody):
-//   the GPUs are free at
-//     once.
-//   - Unclear (no answer: it may be bound): the GPUs stay taken, and nobody decides about the pod
-//     again, until the API server has said what it has.
+//   - Failed for sure (never sent; the pod is gone, replaced or bound by another component): the
+//     GPUs are free at once.
+//   - Unclear (no answer: the pod may be bound): the GPUs stay taken, and no new decision is made
+//     for the pod, until the API server shows its state.
 //   - Bound: the GPUs stay taken until the feed shows the pod, or the API server that it is gone.
 //
 // Not for choosing nodes. Threads, callbacks: the runner's. Ownership: ledger, api and clock

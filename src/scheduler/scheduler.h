@@ -25,12 +25,11 @@
 
 namespace tessera::scheduler {
 
-// A binding that is not answered by then has failed; one that was not sent by then never is.
+// A binding without an answer by then has failed; a binding that was not sent by then is not sent.
 //   < httpTimeout of the extender in kube-scheduler (5 s in deploy/samples): kube-scheduler gets
-//   the
-//     error, and does not retry while the first attempt still waits to be sent.
-//   < lease_duration - renew_deadline of ElectionOptions (15 s - 10 s): what a leader sends in its
-//     last moment has ended before another replica may lead.
+//     the error, and does not retry while the first attempt still waits to be sent.
+//   < the lease gap, lease_duration - renew_deadline of ElectionOptions (15 s - 10 s): what a
+//     leader sends in its last moment has ended before another replica may lead.
 //   < kStopPatience: a replica that stops knows what became of each of its bindings.
 inline constexpr Duration kBindDeadline = std::chrono::seconds(4);
 // How long Stop waits for bindings before it gives the Lease back; below the 15 seconds that the
