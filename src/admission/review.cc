@@ -41,7 +41,7 @@ Status CheckType(const Json& review) {
                CutText(kind, 64), CutText(version, 64), kKind, kVersion);
 }
 
-// Answers travel as HTTP headers, which hold no line breaks.
+// The API server sends warnings as HTTP headers, which hold no line breaks.
 std::string WarningText(std::string text) {
   std::replace_if(
       text.begin(), text.end(), [](unsigned char c) { return c < 0x20 || c == 0x7f; }, ' ');

@@ -49,8 +49,8 @@ std::optional<std::string> PassedOver(const AdmissionRequest& request) {
       request.subresource.empty() ? "" : "/", CutText(request.subresource, 16));
 }
 
-// The kubelet's picture of a pod that stands in a file of the node: its kubelet compares it with
-// that file, so nothing may be changed, and refusing it would only hide the pod.
+// The mirror pod of a static pod. The kubelet compares it with the file on its node, so nothing may
+// be changed, and rejecting it would only hide the pod.
 bool IsMirror(const AdmissionRequest& request) {
   const Json* annotations = AnnotationsOf(request.object);
   return request.user.starts_with(kNodeUser) && annotations != nullptr &&
@@ -96,7 +96,7 @@ Result<ledger::PodAsk> AskOf(const Json& object, const AdmissionRequest& request
   return ledger::PodAskOf(pod, {.gpu_mem_unit = options.gpu_mem_unit});
 }
 
-// By key, and only what IsAskKey says.
+// The annotations that request GPUs (IsAskKey), by key.
 using Asks = std::map<std::string, std::string, std::less<>>;
 
 Asks AsksOf(const Json& pod) {

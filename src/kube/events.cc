@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::string_view kCombined = "(combined from similar events): ";
 
-// A map that forgets what was used longest ago.
+// A map that drops the entry that was used longest ago.
 template <typename V>
 class RecentMap {
  public:
@@ -51,7 +51,7 @@ struct Known {
   std::string name;  // "": none yet
   int64_t count = 0;
 };
-// What an object may still say.
+// A token bucket for the Events of one object.
 struct Allowance {
   double left = -1;  // below 0: not used before
   MonotonicTime at{};
@@ -84,7 +84,7 @@ struct EventRecorder::Core : public std::enable_shared_from_this<EventRecorder::
     return true;
   }
 
-  // Whether there were so many others that this one is not worth an event of its own.
+  // Whether there were so many similar Events that this one is aggregated with them.
   bool Combines(const std::string& about, const std::string& message) {
     Similar& recent = similar[about];
     if (recent.messages.empty() || Now() - recent.since > options.window) {
@@ -140,7 +140,7 @@ struct EventRecorder::Core : public std::enable_shared_from_this<EventRecorder::
         {{"count", Json::Int(event.count)},
          {"message", Json::String(message)},
          {"lastTimestamp", Json::String(Rfc3339(client.runner().clock().WallNow()))}});
-    // An event lives an hour: one that has gone is made again.
+    // The API server keeps an Event for an hour. An expired Event is made again.
     Json anew = ObjectOf(event, message, object, kind, reason);
     const int64_t number = ++operations_made;
     operations[number] =

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A listening unix socket that knows whether the file of its name is still its own.
+// A listening unix socket that knows whether its path still leads to it (by device and inode).
 // Not for connecting. Threads: one.
 #pragma once
 

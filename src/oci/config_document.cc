@@ -223,7 +223,7 @@ Status ConfigDocument::AddDevice(const DeviceNode& node) {
 Status ConfigDocument::AddRule(Json rule) {
   ASSIGN_OR_RETURN(Json * resources, MakePath(&json_, {"linux", "resources"}));
   ASSIGN_OR_RETURN(Json * rules, resources->ArrayAt("devices"));
-  // A later rule wins, so it stands behind the one that is for everything.
+  // A later rule wins, so the new rule comes after the rule for all devices.
   std::erase(rules->items(), rule);
   rules->Append(std::move(rule));
   return Status::Ok();

@@ -56,8 +56,8 @@ struct Demand {
   int64_t cpu_milli = 0;
   Bytes memory;
   std::vector<GpuAsk> asks;  // empty for a pod without GPUs; each ask may share GPUs with another
-  ModelSet models;           // of which its GPUs may be; none means any
-  // Ascending: its GPUs are among these, or where `avoid_named` none of them is. Empty: any GPU.
+  ModelSet models;           // allowed models; empty: any model
+  // Ascending. Allowed GPUs; with `avoid_named`, forbidden GPUs. Empty: any GPU.
   std::vector<GpuId> named;
   bool avoid_named = false;
 

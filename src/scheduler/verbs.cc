@@ -72,7 +72,7 @@ class Verbs : public std::enable_shared_from_this<Verbs> {
         };
   }
 
-  // `prefix`: what stands before the name of a node; the page itself is for all.
+  // `prefix`: the path before the name of a node; without a name, the page shows all nodes.
   Router::Handler Inspect(std::string prefix) {
     return [self = shared_from_this(), prefix = std::move(prefix)](const Request& request,
                                                                    HttpServer::Reply reply) {
@@ -127,7 +127,7 @@ net::ServerLimits LimitsOfVerbs(size_t max_request_bytes) {
   net::ServerLimits limits;
   limits.connections = 4096;
   limits.body_bytes = max_request_bytes;
-  // kube-scheduler asks about one pod at a time, and binds a few beside with a few bytes each.
+  // kube-scheduler filters one pod at a time. Bind requests beside it take a few bytes each.
   limits.all_bodies_bytes = 3 * max_request_bytes;
   // kube-scheduler keeps its connection.
   limits.idle = std::chrono::minutes(5);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The metrics of TKEStack's gpu-manager on its port 5678, for dashboards that read them: /metric
-// with four series for each container, /usage and /graph in its JSON. Values are the driver's,
-// limits those of the grants, and decimals are exact: 0.3 where gpu-manager wrote
+// with four series for each container, /usage and /graph in its JSON. Usage comes from the driver,
+// limits come from the grants, and decimals are exact: 0.3 where gpu-manager wrote
 // 0.30000001192092896.
 //
 //   container_gpu_memory_total{…,gpu_memory="gpu0"|"total"}      MiB in use

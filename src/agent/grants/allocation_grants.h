@@ -47,7 +47,7 @@ class AllocationGrants {
   AllocationGrants& operator=(const AllocationGrants&) = delete;
 
   // Calls `reply` once, now or later, and not after the object is destroyed. REQUIRES: no ID twice.
-  // A grant has no devices where the answer for the container's other resource has them.
+  // The grant has no devices if the reply for another resource of the container already had them.
   void Allocate(const std::string& resource, const std::vector<std::string>& ids,
                 GrantService::Reply reply);
 

@@ -11,7 +11,7 @@
 namespace tessera::agent {
 namespace {
 
-// The characters of pod UIDs and container names; others could lead out of the folder.
+// Pod UIDs and container names have these characters alone. Others could traverse the path.
 Status CheckName(const std::string& name) {
   const bool plain = !name.empty() && name.size() <= 253 && std::ranges::all_of(name, [](char c) {
     return std::isalnum(static_cast<unsigned char>(c)) || c == '-' || c == '_' || c == '.';

@@ -15,7 +15,7 @@
 namespace tessera::agent {
 
 struct DialectSettings {
-  device::MemoryUnit gpu_mem_unit = device::MemoryUnit::kGiB;  // of 1 in a pod
+  device::MemoryUnit gpu_mem_unit = device::MemoryUnit::kGiB;  // of one aliyun.com/gpu-mem
   bool isolation_disabled = false;                             // the node's label
 };
 

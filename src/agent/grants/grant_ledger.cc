@@ -9,7 +9,7 @@
 namespace tessera::agent {
 namespace {
 
-// Less history than this is not worth writing a file of all entries.
+// With fewer records of the past than this, the journal is not rewritten.
 constexpr size_t kMinGrantHistory = 256;
 
 // FNV-1a. No protection by itself: a token is valid only with its seal, and an attacker would have
@@ -72,7 +72,7 @@ void GrantLedger::Take(Entry entry) {
   for (const Claim& claim : entry.claims) {
     spent_.erase(claim.nonce);
     const auto bound = bound_.find(claim.nonce);
-    // The grant is older than its container's name.
+    // The container was unknown when it was granted.
     if (bound != bound_.end() && bound->second != key) Drop(bound->second, claim.nonce);
     bound_[claim.nonce] = key;
   }

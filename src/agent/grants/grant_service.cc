@@ -33,7 +33,7 @@ std::set<std::string, std::less<>> ContestedGpus(const GrantLedger& ledger,
   return contested;
 }
 
-// Entries of all other pods: those that are gone make room.
+// Entries of all other pods, which are released if their pods are gone.
 std::vector<GrantLedger::Conflict> AllOthers(const GrantLedger& ledger, const ContainerRef& who) {
   std::vector<GrantLedger::Conflict> all;
   for (const auto& [key, entry] : ledger.entries()) {
@@ -286,7 +286,7 @@ Result<GrantService::PlannedGrant> GrantService::PlanLocally(
 
 Result<grant::Grant> GrantService::Bind(const Question& question, const PlannedGrant& planned,
                                         const DeviceSet& set) {
-  // First, because no entry may take an unhealthy GPU.
+  // Before the entry is made: this rejects unhealthy GPUs.
   ASSIGN_OR_RETURN(grant::Grant grant,
                    DescribeGrant(options_.description, set, planned.entry.shares));
   const GrantLedger::Entry* before = ledger_->Find(question.who);
@@ -383,7 +383,7 @@ void GrantService::OnPod(const std::string& uid) {
 }
 
 void GrantService::OnPodsSynced() {
-  // Grants from the time without the API server, also before a crash.
+  // Grants that were made while the API server was away, also before a crash.
   std::set<std::string> uids;
   for (const auto& [key, entry] : ledger_->entries()) uids.insert(key.first);
   for (const std::string& uid : uids) PublishAssignment(uid);
@@ -430,7 +430,7 @@ void GrantService::ScheduleTokenCheck() {
   });
 }
 
-// Twice in a row: a container may have started between the two lists.
+// Reports what two checks in a row have found: a container may start between the two lists.
 void GrantService::OnUnredeemed(std::vector<std::string> containers) {
   std::vector<std::string> both;
   std::set_intersection(containers.begin(), containers.end(), seen_unredeemed_.begin(),

@@ -17,7 +17,7 @@ device::Annotations OfChoice(const PodInfo& pod, const device::Assignment& chose
         device::AnnotationsFor(*pod.request, chosen, inventory, binding);
     if (all.ok()) return *std::move(all);
   }
-  // Not before all containers have started, because the older annotations describe whole pods.
+  // The older annotations describe whole pods, so they wait until all containers have started.
   device::Annotations ours;
   Result<std::string> text = device::EncodeAssignment(chosen);
   if (text.ok()) ours.emplace(names::kAnnotationAssignment, *std::move(text));

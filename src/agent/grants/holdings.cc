@@ -25,7 +25,8 @@ Holdings HoldingsOf(const GrantLedger& ledger, const Pods* pods) {
   Holdings holdings{.containers = {}, .accounts = ledger.Accounts()};
   for (const auto& [key, entry] : ledger.entries()) {
     const PodInfo* pod = PodOf(pods, entry.holder);
-    // Its entry stays because it may start again, but the pod's next container has the GPUs now.
+    // The entry of an ended init container stays, because the container may start again. The next
+    // container of the pod has the GPUs now.
     if (pod != nullptr && entry.phase == device::Phase::kInit &&
         pod->ended_containers.contains(entry.holder.container)) {
       continue;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Chooses GPUs for a pod that bypasses the scheduler. A share goes to the GPU where it leaves the
-// least behind. Whole GPUs are those that the kubelet named where they are free, else the best
-// linked ones. Containers that use the same GPUs (Request::Groups) keep to those that one of them
-// has already, whatever the kubelet named. Pure.
+// Chooses GPUs for a pod that bypasses the scheduler. A share goes to the GPU with the least room
+// left (best fit). Whole GPUs are those that the kubelet named if they are free, else the GPUs with
+// the best links. Containers that share GPUs (Request::Groups) get the GPUs that one of them
+// already has, whatever the kubelet named. Pure.
 #pragma once
 
 #include <set>

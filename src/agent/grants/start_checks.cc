@@ -89,7 +89,7 @@ Status StartChecks::Compare(const Entry& entry, const Holders& holders,
                             const PodDevices& listed) const {
   const ContainerRef& meant = entry.holder;
   for (const Holder& holder : holders) {
-    // Within a pod the next container gets the IDs of an init container.
+    // The kubelet gives the IDs of an init container to a later container of its pod.
     const bool same = holder.exact && holder.who.container == meant.container;
     if (SamePod(holder.who, meant) && (same || entry.phase == device::Phase::kInit)) continue;
     return Wrong(holder.who, UuidsOf(entry.shares), "which Allocate gave it for " + TextOf(meant));
@@ -142,7 +142,7 @@ void StartChecks::CheckStranger(const CallPtr& call, const Holders& holders) {
                               call->resource));
   }
   const ContainerRef& who = holders[0].who;
-  // GPUs of another device plugin, and memory beside whole GPUs, which decides nothing.
+  // GPUs of another device plugin, and vcuda-memory beside whole GPUs, which does not choose a GPU.
   for (const auto& [key, entry] : ledger_->entries()) {
     const bool whole = !entry.shares.empty() && entry.shares.front().compute == kWholeGpu;
     if ((entry.claims.empty() || (whole && call->resource == names::kResourceVcudaMemory)) &&
@@ -160,7 +160,7 @@ bool StartChecks::HasRun(const ContainerRef& holder) const {
   return who.ok() && pods_->pods().at(who->pod_uid)->container_ids.contains(holder.container);
 }
 
-// A container that has run has the GPUs of its IDs; a rejected one would have another's.
+// A container that has run holds the GPUs of its IDs; a rejected container does not.
 void StartChecks::Adopt(const CallPtr& call, const ContainerRef& holder) {
   const ContainerRef who = *WithUid(holder);
   const Claim claim = NewClaim(call->resource, call->ids, runner_->clock().WallNow());

@@ -2,7 +2,7 @@
 // For tests: an API server that holds pods, and misbehaves. It is a fake because the real one
 // cannot be made to cut frames at every byte, to stall or to half-close in the middle of an event,
 // to answer 410, 429 and 500 when a seed says so, to send garbage, or frames that are longer than
-// allowed. What it does when it behaves is what apiserver_test.cc holds the real one to.
+// allowed. apiserver_test.cc checks the behavior without faults on a real API server.
 //
 // Serves one connection at a time: one watch and its lists. Threads: any.
 #pragma once
@@ -60,7 +60,7 @@ class FaultyApiServer {
   bool SpoilStream(Stream& stream);
   const State& StateAt(int64_t version);
   uint64_t Draw(uint64_t bound);
-  // Whether this fault shall happen now; counts it.
+  // The fault to inject now, which it counts; "" for none.
   std::string DrawFault(const std::vector<std::string>& kinds);
   void WaitForClose(int fd) const;
 

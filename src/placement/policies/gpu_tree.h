@@ -18,11 +18,11 @@ struct NodeLinks;
 
 class GpuTree {
  public:
-  // Of a node with `size` GPUs, of which `links` knows the first; null where nobody knows any.
+  // For a node with `size` GPUs. `links` may cover only the first of them; null: links are unknown.
   GpuTree(size_t size, const NodeLinks* links);
 
-  // `count` of the GPUs in `available`, by position in `gpus`, which are those of the node. 0 where
-  // there are not so many.
+  // Picks `count` of the GPUs in `available`, by position in `gpus`, the GPUs of the node. 0 if
+  // fewer are available.
   uint64_t Fragment(uint64_t available, int count, std::span<const GpuState> gpus) const;
   uint64_t Link(uint64_t available, int count, std::span<const GpuState> gpus) const;
 

@@ -45,7 +45,7 @@ enum class Format { kToml, kJson };
 struct FilePlan {
   std::string path;
   Format format = Format::kToml;
-  // What a file starts from that does not exist, or that is ours alone.
+  // The initial content of a file that does not exist, or that is ours alone.
   std::string start;
   bool ours_alone = false;
   KeyPath owned;  // a table that is ours as a whole if it was not there before
@@ -66,8 +66,8 @@ Result<Plan> PlanDocker(const Wanted& wanted, const ConfigTree& tree);
 Result<Plan> PlanCrio(const Wanted& wanted, const ConfigTree& tree);
 Result<Plan> MakePlan(Engine engine, const Wanted& wanted, const ConfigTree& tree);
 
-// dockerd goes on with what a file that it reads again no longer says, and does not read one that
-// is gone.
+// On a reload dockerd keeps the values of keys that were removed, and ignores a file that was
+// deleted.
 struct DockerReload {
   std::string text;             // daemon.json with Docker's defaults where `text` says nothing
   std::string default_runtime;  // what dockerd then says is its default

@@ -14,7 +14,7 @@ namespace {
 
 using Kind = Command::Kind;
 
-// Rests below it come from rounding.
+// A remainder below this is a rounding error.
 constexpr double kNothingNs = 0.5;
 
 bool IsFree(const Command& command) {
@@ -87,7 +87,7 @@ void Engine::ExtendFree(StreamTag* stream, uint64_t since_ns) {
   if (more > 0) GpuOf(stream).turns->WantMore(uint64_t(std::ceil(more)), since_ns);
 }
 
-// True: what stands before the command in the order of the legacy stream is over, at *since_ns.
+// True: all commands that the legacy stream orders before this one have ended, at *since_ns.
 bool Engine::InOrder(const StreamTag* stream, const Command& command, uint64_t* since_ns) const {
   const auto over = [&](const StreamTag& other) {
     *since_ns = std::max(*since_ns, other.queue.end_ns);

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory that graphs allocate and free by nodes of theirs.
+// Memory that graphs allocate and free by nodes of their own.
 //
 // A node that allocates has an address as long as its graph lives. The GPU's memory behind it is
-// taken when the graph is uploaded or first launched. Nodes that come after one that frees share
-// its memory. It stays with the instance, then in the graph pool of the device, until the
-// program trims that pool. As with the real driver, a graph with such nodes has one instance at a
-// time. Other than there, instances that are launched into one stream share nothing.
+// taken when the graph is uploaded or first launched. A later node reuses memory that an earlier
+// node has freed. The memory stays with the instance, then in the graph pool of the device, until
+// the program trims that pool. As with the real driver, a graph with such nodes has one instance at
+// a time. Unlike with the real driver, instances that are launched into one stream share nothing.
 // Threads: REQUIRES the driver's mutex.
 #pragma once
 

@@ -224,7 +224,7 @@ Result ReadPtx(std::string_view text, int cc, int cuda_version, Image* image) {
       image->entries.push_back(ReadEntry(&words));
     else if ((word == ".global" || word == ".const") && depth == 0) {
       Global global = ReadGlobal(&words);
-      // One of another module, or a reference to a texture, has no memory here.
+      // A variable of another module, or a texture reference, has no memory here.
       if (last != ".extern" && global.size != 0) image->globals.push_back(std::move(global));
     }
   }

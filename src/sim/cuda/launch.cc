@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Launches and occupancy. A known kernel (kernels.h) takes as long as its memory traffic, another
-// one as long as its waves of blocks. $SIMGPU_KERNEL_NS sets durations: "train=2000000,*=50000".
+// Launches and occupancy. A known kernel (kernels.h) takes as long as its memory traffic, any other
+// kernel as long as its waves of blocks. $SIMGPU_KERNEL_NS sets durations: "train=2000000,*=50000".
 #include "src/sim/cuda/launch.h"
 
 #include <string.h>
