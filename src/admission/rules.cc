@@ -19,13 +19,15 @@ using device::ContainerRequest;
 using device::Dialect;
 
 // What people may say to the scheduler in annotations of a pod.
-constexpr std::array kAskKeys = {names::kAnnotationGpuModels, names::kAnnotationGpuUuids,
-                                 names::kAnnotationGpuUuidsExcluded, names::kAnnotationPolicy,
-                                 names::kAnnotationVcudaCoreLimit};
+constexpr std::array kRequestAnnotations = {
+    names::kAnnotationGpuModels, names::kAnnotationGpuUuids, names::kAnnotationGpuUuidsExcluded,
+    names::kAnnotationPolicy, names::kAnnotationVcudaCoreLimit};
 constexpr std::string_view kMirror = "kubernetes.io/config.mirror";
 constexpr std::string_view kNodeUser = "system:node:";
 
-bool IsAskKey(std::string_view key) { return std::ranges::find(kAskKeys, key) != kAskKeys.end(); }
+bool IsRequestAnnotation(std::string_view key) {
+  return std::ranges::find(kRequestAnnotations, key) != kRequestAnnotations.end();
+}
 
 // An object member of an object; null where there is none.
 const Json* Member(const Json* object, std::string_view key) {
@@ -37,7 +39,7 @@ const Json* AnnotationsOf(const Json& pod) {
   return Member(Member(&pod, "metadata"), "annotations");
 }
 
-std::optional<std::string> PassedOver(const AdmissionRequest& request) {
+std::optional<std::string> SkipReason(const AdmissionRequest& request) {
   if (request.resource == "pods" && request.group.empty() && request.subresource.empty() &&
       (request.operation == "CREATE" || request.operation == "UPDATE")) {
     return std::nullopt;
@@ -96,7 +98,7 @@ Result<ledger::PodAsk> AskOf(const Json& object, const AdmissionRequest& request
   return ledger::PodAskOf(pod, {.gpu_mem_unit = options.gpu_mem_unit});
 }
 
-// The annotations that request GPUs (IsAskKey), by key.
+// The annotations that request GPUs (IsRequestAnnotation), by key.
 using Asks = std::map<std::string, std::string, std::less<>>;
 
 Asks AsksOf(const Json& pod) {
@@ -104,7 +106,7 @@ Asks AsksOf(const Json& pod) {
   const Json* annotations = AnnotationsOf(pod);
   if (annotations == nullptr) return asks;
   for (const auto& [key, value] : annotations->members()) {
-    if (IsAskKey(key) && value.is_string()) asks[key] = value.string_value();
+    if (IsRequestAnnotation(key) && value.is_string()) asks[key] = value.string_value();
   }
   return asks;
 }
@@ -153,13 +155,13 @@ void WarnOfAnnotations(const AdmissionRequest& request, const ledger::PodAsk& as
       WarnOfMistake(key, device::ParseComputeLimits(text).status(), warnings);
     } else if (key == names::kAnnotationComputeClass) {
       WarnOfComputeClass(text, shares, warnings);
-    } else if (key.starts_with(names::kAnnotationPrefix) && !IsAskKey(key) &&
+    } else if (key.starts_with(names::kAnnotationPrefix) && !IsRequestAnnotation(key) &&
                !device::IsAssignmentKey(key)) {
-      warnings->push_back(
-          fmt::format("annotation {} means nothing to Tessera; those of pods are: {}, {}, {}, {}",
-                      CutText(key, 64), fmt::join(kAskKeys, ", "), names::kAnnotationMemoryLimit,
-                      names::kAnnotationComputeLimit, names::kAnnotationComputeClass));
-    } else if (IsAskKey(key) && !ask.request.asks_for_devices()) {
+      warnings->push_back(fmt::format(
+          "annotation {} means nothing to Tessera; those of pods are: {}, {}, {}, {}",
+          CutText(key, 64), fmt::join(kRequestAnnotations, ", "), names::kAnnotationMemoryLimit,
+          names::kAnnotationComputeLimit, names::kAnnotationComputeClass));
+    } else if (IsRequestAnnotation(key) && !ask.request.asks_for_devices()) {
       warnings->push_back(
           fmt::format("annotation {} has no effect: no container asks for GPUs", key));
     } else if (key == names::kAnnotationVcudaCoreLimit && !shares) {
@@ -233,7 +235,7 @@ AdmissionRules::AdmissionRules(AdmissionOptions options, Capacity capacity)
 
 AdmissionAnswer AdmissionRules::Mutate(const AdmissionRequest& request) const {
   AdmissionAnswer answer;
-  if (const auto why = PassedOver(request)) {
+  if (const auto why = SkipReason(request)) {
     answer.warnings.push_back(*why);
     return answer;
   }
@@ -254,7 +256,7 @@ AdmissionAnswer AdmissionRules::Mutate(const AdmissionRequest& request) const {
 
 AdmissionAnswer AdmissionRules::Validate(const AdmissionRequest& request) const {
   AdmissionAnswer answer;
-  if (const auto why = PassedOver(request)) {
+  if (const auto why = SkipReason(request)) {
     answer.warnings.push_back(*why);
     return answer;
   }

@@ -16,9 +16,9 @@ constexpr std::string_view kCombined = "(combined from similar events): ";
 
 // A map that drops the entry that was used longest ago.
 template <typename V>
-class RecentMap {
+class LruMap {
  public:
-  explicit RecentMap(size_t most) : most_(most) {}
+  explicit LruMap(size_t most) : most_(most) {}
 
   V& operator[](const std::string& key) {
     const auto found = places_.find(key);
@@ -42,7 +42,7 @@ class RecentMap {
 };
 
 // Of one object and reason: which messages came lately.
-struct Similar {
+struct SimilarEvents {
   MonotonicTime since{};
   std::set<std::string> messages;
 };
@@ -52,7 +52,7 @@ struct Known {
   int64_t count = 0;
 };
 // A token bucket for the Events of one object.
-struct Allowance {
+struct TokenBucket {
   double left = -1;  // below 0: not used before
   MonotonicTime at{};
 };
@@ -66,27 +66,26 @@ struct EventRecorder::Core : public std::enable_shared_from_this<EventRecorder::
         on_error(std::move(f)),
         similar(options.max_objects),
         known(options.max_objects),
-        allowances(options.max_objects) {}
+        buckets(options.max_objects) {}
 
   MonotonicTime Now() const { return client.runner().clock().Now(); }
 
   bool Spend(const std::string& object) {
-    Allowance& allowance = allowances[object];
+    TokenBucket& bucket = buckets[object];
     const MonotonicTime now = Now();
-    const auto refilled = std::chrono::duration<double>(now - allowance.at) /
+    const auto refilled = std::chrono::duration<double>(now - bucket.at) /
                           std::chrono::duration<double>(options.refill);
-    allowance.left = allowance.left < 0
-                         ? options.burst
-                         : std::min<double>(options.burst, allowance.left + refilled);
-    allowance.at = now;
-    if (allowance.left < 1) return false;
-    allowance.left -= 1;
+    bucket.left =
+        bucket.left < 0 ? options.burst : std::min<double>(options.burst, bucket.left + refilled);
+    bucket.at = now;
+    if (bucket.left < 1) return false;
+    bucket.left -= 1;
     return true;
   }
 
   // Whether there were so many similar Events that this one is aggregated with them.
   bool Combines(const std::string& about, const std::string& message) {
-    Similar& recent = similar[about];
+    SimilarEvents& recent = similar[about];
     if (recent.messages.empty() || Now() - recent.since > options.window) {
       recent.messages.clear();
       recent.since = Now();
@@ -156,9 +155,9 @@ struct EventRecorder::Core : public std::enable_shared_from_this<EventRecorder::
   Client& client;
   const Options options;
   const OnError on_error;
-  RecentMap<Similar> similar;       // by object and reason
-  RecentMap<Known> known;           // by object, reason and message
-  RecentMap<Allowance> allowances;  // by object
+  LruMap<SimilarEvents> similar;  // by object and reason
+  LruMap<Known> known;            // by object, reason and message
+  LruMap<TokenBucket> buckets;    // by object
   int64_t serial = 0;
   int64_t operations_made = 0;
   std::unordered_map<int64_t, Operation> operations;

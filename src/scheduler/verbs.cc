@@ -23,7 +23,7 @@ class Verbs : public std::enable_shared_from_this<Verbs> {
 
   using Decide = FilterResult (Extender::*)(const ExtenderArgs&);
   Router::Handler Filter(Decide decide) {
-    return With(Verb::kFilter, [this, decide](Extender& extender, const Request& request) {
+    return WithExtender(Verb::kFilter, [this, decide](Extender& extender, const Request& request) {
       ExtenderArgs& args = args_;
       if (const Status status = ParseExtenderArgs(request.body, &args); !status.ok()) {
         return Bad(Verb::kFilter, status, SerializeFilterError(status.message()));
@@ -34,17 +34,18 @@ class Verbs : public std::enable_shared_from_this<Verbs> {
 
   template <typename Score>
   Router::Handler Prioritize(Score score) {
-    return With(Verb::kPrioritize, [this, score](Extender& extender, const Request& request) {
-      ExtenderArgs& args = args_;
-      if (const Status status = ParseExtenderArgs(request.body, &args); !status.ok()) {
-        return Bad(Verb::kPrioritize, status, "[]");
-      }
-      return JsonResponse(200, SerializePriorities(args, (extender.*score)(args)));
-    });
+    return WithExtender(
+        Verb::kPrioritize, [this, score](Extender& extender, const Request& request) {
+          ExtenderArgs& args = args_;
+          if (const Status status = ParseExtenderArgs(request.body, &args); !status.ok()) {
+            return Bad(Verb::kPrioritize, status, "[]");
+          }
+          return JsonResponse(200, SerializePriorities(args, (extender.*score)(args)));
+        });
   }
 
   Router::Handler Preempt() {
-    return With(Verb::kPreempt, [this](Extender& extender, const Request& request) {
+    return WithExtender(Verb::kPreempt, [this](Extender& extender, const Request& request) {
       const Result<PreemptionArgs> args = ParsePreemptionArgs(request.body);
       if (!args.ok()) return Bad(Verb::kPreempt, args.status(), SerializeVictims({}));
       return JsonResponse(200, SerializeVictims(extender.Preempt(*args)));
@@ -56,7 +57,7 @@ class Verbs : public std::enable_shared_from_this<Verbs> {
     return
         [self = shared_from_this(), error_status](const Request& request, HttpServer::Reply reply) {
           const Result<Deciders> deciders = self->get_();
-          if (!deciders.ok()) return reply(NotNow(deciders.status()));
+          if (!deciders.ok()) return reply(Unavailable(deciders.status()));
           const MonotonicTime began = self->clock_.Now();
           const Binder::Done done = [self, began, error_status,
                                      reply = std::move(reply)](const Status& status) {
@@ -77,7 +78,7 @@ class Verbs : public std::enable_shared_from_this<Verbs> {
     return [self = shared_from_this(), prefix = std::move(prefix)](const Request& request,
                                                                    HttpServer::Reply reply) {
       const Result<Deciders> deciders = self->get_();
-      if (!deciders.ok()) return reply(NotNow(deciders.status()));
+      if (!deciders.ok()) return reply(Unavailable(deciders.status()));
       std::string_view path = request.path();
       path.remove_prefix(std::min(path.size(), prefix.size()));
       const Result<std::string> node = net::PercentDecode(path);
@@ -89,7 +90,7 @@ class Verbs : public std::enable_shared_from_this<Verbs> {
  private:
   // kube-scheduler takes anything but 200 as the extender's failure, and asks again for the pod.
   // The connection is closed, because the next one may lead to the replica that can answer.
-  static Response NotNow(const Status& why) {
+  static Response Unavailable(const Status& why) {
     Response response = net::TextResponse(503, why.message() + "\n");
     response.headers.Set("Connection", "close");
     return response;
@@ -103,11 +104,11 @@ class Verbs : public std::enable_shared_from_this<Verbs> {
   }
 
   template <typename Answer>
-  Router::Handler With(Verb verb, Answer answer) {
+  Router::Handler WithExtender(Verb verb, Answer answer) {
     return
         [self = shared_from_this(), verb, answer](const Request& request, HttpServer::Reply reply) {
           const Result<Deciders> deciders = self->get_();
-          if (!deciders.ok()) return reply(NotNow(deciders.status()));
+          if (!deciders.ok()) return reply(Unavailable(deciders.status()));
           const MonotonicTime began = self->clock_.Now();
           Response response = answer(*deciders->extender, request);
           self->metrics_.of(verb).Observe(self->clock_.Now() - began);

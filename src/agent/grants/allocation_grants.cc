@@ -89,7 +89,7 @@ void AllocationGrants::Allocate(const std::string& resource, const std::vector<s
                                                 .began = now,
                                                 .until = now + kPatience,
                                                 .reply = std::move(reply)});
-  pods_ == nullptr ? GiveByIds(call) : Look(call);
+  pods_ == nullptr ? GiveByIds(call) : ListPods(call);
 }
 
 void AllocationGrants::Reply(const CallPtr& call, const Result<grant::Grant>& grant) const {
@@ -99,19 +99,19 @@ void AllocationGrants::Reply(const CallPtr& call, const Result<grant::Grant>& gr
   call->reply(grant);
 }
 
-void AllocationGrants::Look(const CallPtr& call) {
+void AllocationGrants::ListPods(const CallPtr& call) {
   const MonotonicTime asked = runner_->clock().Now();
   service_->ended().List([this, call, asked](const Result<PodDevices>& listed) {
     call->waited += runner_->clock().Now() - asked;
     const bool busy = listed.status().code() == Code::kResourceExhausted;
-    if (busy && Again(call, kLongPause, &AllocationGrants::Look)) return;
+    if (busy && RetryAfter(call, kLongPause, &AllocationGrants::ListPods)) return;
     call->listed = listed;
     Find(call);
   });
 }
 
-bool AllocationGrants::Again(const CallPtr& call, Duration pause,
-                             void (AllocationGrants::*step)(const CallPtr&)) {
+bool AllocationGrants::RetryAfter(const CallPtr& call, Duration pause,
+                                  void (AllocationGrants::*step)(const CallPtr&)) {
   const MonotonicTime paused = runner_->clock().Now();
   if (paused >= call->until) return false;
   runner_->PostDelayed(pause, [this, call, step, paused, weak = weak_.Get()] {
@@ -124,14 +124,14 @@ bool AllocationGrants::Again(const CallPtr& call, Duration pause,
 
 void AllocationGrants::Find(const CallPtr& call) {
   if (const auto found = Next(*call, false)) return Give(call, *found);
-  if (Again(call, kPause, &AllocationGrants::Find)) return;
+  if (RetryAfter(call, kPause, &AllocationGrants::Find)) return;
   if (const auto found = Next(*call, true)) return Give(call, *found);
   const Status broken = BrokenRequest(*call);
   broken.ok() ? GiveByIds(call) : Reply(call, broken);
 }
 
-bool AllocationGrants::MayBe(const Call& call, const PodInfo& pod,
-                             const device::ContainerRequest& container, bool again) const {
+bool AllocationGrants::Matches(const Call& call, const PodInfo& pod,
+                               const device::ContainerRequest& container, bool again) const {
   // The most selective test first: most containers of the node have been given their units.
   const auto entry = ledger_->entries().find({pod.uid, container.name});
   const bool known = entry != ledger_->entries().end();
@@ -155,8 +155,9 @@ std::optional<AllocationGrants::Candidate> AllocationGrants::Next(const Call& ca
   int pods = 0;
   for (const auto& pod : service_->occupancy().PodsInOrder()) {
     const auto& containers = pod->request->containers;
-    const auto found = std::find_if(containers.begin(), containers.end(),
-                                    [&](const auto& one) { return MayBe(call, *pod, one, again); });
+    const auto found = std::find_if(containers.begin(), containers.end(), [&](const auto& one) {
+      return Matches(call, *pod, one, again);
+    });
     if (found == containers.end()) continue;
     if (listed && !call.listed->Lists(pod->ns, pod->name)) continue;
     next = {{pod->uid, pod->ns, pod->name, found->name}, true};
@@ -179,7 +180,7 @@ Status AllocationGrants::BrokenRequest(const Call& call) const {
 }
 
 void AllocationGrants::Give(const CallPtr& call, const Candidate& to) {
-  half_.reset();
+  unpaired_claim_.reset();
   service_->Decide({.who = to.who,
                     .claims = {NewClaim(call->resource, call->ids, runner_->clock().WallNow())},
                     .guessed = to.guessed,
@@ -192,7 +193,7 @@ void AllocationGrants::Give(const CallPtr& call, const Candidate& to) {
 // The kubelet rejects a pod for good after an error.
 void AllocationGrants::Answer(const CallPtr& call, const ContainerRef& who,
                               const Result<grant::Grant>& grant) {
-  if (MayPass(grant.status()) && Again(call, kLongPause, &AllocationGrants::Look)) return;
+  if (MayPass(grant.status()) && RetryAfter(call, kLongPause, &AllocationGrants::ListPods)) return;
   LogGiven(call->resource, who, grant);
   Reply(call, grant);
 }
@@ -201,13 +202,13 @@ void AllocationGrants::Answer(const CallPtr& call, const ContainerRef& who,
 // say how much it requests.
 void AllocationGrants::GiveByIds(const CallPtr& call) {
   std::vector<Claim> claims = {NewClaim(call->resource, call->ids, runner_->clock().WallNow())};
-  const std::optional<Claim> half = std::exchange(half_, std::nullopt);
+  const std::optional<Claim> half = std::exchange(unpaired_claim_, std::nullopt);
   if (half && half->resource != call->resource) claims.push_back(*half);
   const std::string container(kUnknownContainer);
   if (!RequestOfTokens(container, claims, unit_).ok()) {
     claims.resize(1);
     if (!RequestOfTokens(container, claims, unit_).ok()) {
-      half_ = claims[0];
+      unpaired_claim_ = claims[0];
       return Reply(call, grant::Grant());
     }
   }

@@ -60,14 +60,15 @@ class AllocationGrants {
   };
 
   void Reply(const CallPtr& call, const Result<grant::Grant>& grant) const;
-  void Look(const CallPtr& call);
+  void ListPods(const CallPtr& call);
   void Find(const CallPtr& call);
   // Retries the step after the pause, until kPatience is over.
-  bool Again(const CallPtr& call, Duration pause, void (AllocationGrants::*step)(const CallPtr&));
+  bool RetryAfter(const CallPtr& call, Duration pause,
+                  void (AllocationGrants::*step)(const CallPtr&));
   // `again`: among containers that have been given units which the kubelet has forgotten.
   std::optional<Candidate> Next(const Call& call, bool again);
-  bool MayBe(const Call& call, const PodInfo& pod, const device::ContainerRequest& container,
-             bool again) const;
+  bool Matches(const Call& call, const PodInfo& pod, const device::ContainerRequest& container,
+               bool again) const;
   // The error of a listed pod whose request is invalid.
   Status BrokenRequest(const Call& call) const;
   void Give(const CallPtr& call, const Candidate& to);
@@ -80,7 +81,8 @@ class AllocationGrants {
   const Pods* const pods_;
   const device::MemoryUnit unit_;
   GrantMetrics* const metrics_;
-  std::optional<Claim> half_;  // the first claim of an unknown container with two resources
+  std::optional<Claim>
+      unpaired_claim_;  // the first claim of an unknown container with two resources
   WeakPtrFactory<AllocationGrants> weak_{this};
 };
 

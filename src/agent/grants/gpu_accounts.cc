@@ -6,7 +6,7 @@
 
 namespace tessera::agent {
 
-GpuUse MostAtOnce(const std::vector<const Hold*>& of_one_pod) {
+GpuUse PeakUse(const std::vector<const Hold*>& of_one_pod) {
   GpuUse use;
   MilliGpu sidecars, mains, init;
   Bytes sidecars_memory, mains_memory, init_memory;
@@ -52,7 +52,7 @@ GpuUse GpuAccounts::Sum(std::string_view uuid, const Take& take) const {
     if (take(hold)) pods[hold.pod_uid].push_back(&hold);
   }
   for (const auto& [uid, holds] : pods) {
-    const GpuUse use = MostAtOnce(holds);
+    const GpuUse use = PeakUse(holds);
     sum.compute += use.compute;
     sum.memory += use.memory;
     sum.whole |= use.whole;
@@ -79,11 +79,11 @@ bool GpuAccounts::HasRoom(const device::Gpu& gpu, const Hold& hold) const {
       if (other.pod_uid == hold.pod_uid && !other.whole()) own.push_back(&other);
     }
   }
-  const GpuUse pod = MostAtOnce(own);
+  const GpuUse pod = PeakUse(own);
   return others.compute + pod.compute <= kWholeGpu && others.memory + pod.memory <= gpu.memory;
 }
 
-bool GpuAccounts::MeetsItsOwnPod(std::string_view uuid, const Hold& hold) const {
+bool GpuAccounts::OverlapsWithinPod(std::string_view uuid, const Hold& hold) const {
   const auto found = holds_.find(uuid);
   if (found == holds_.end()) return false;
   return std::any_of(found->second.begin(), found->second.end(), [&](const Hold& other) {

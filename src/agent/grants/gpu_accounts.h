@@ -54,7 +54,7 @@ class GpuAccounts {
   bool HasRoom(const device::Gpu& gpu, const Hold& hold) const;
   // Whether a container of the same pod that runs at the same time holds the GPU, and one of the
   // two holds it whole.
-  bool MeetsItsOwnPod(std::string_view uuid, const Hold& hold) const;
+  bool OverlapsWithinPod(std::string_view uuid, const Hold& hold) const;
   bool operator==(const GpuAccounts&) const = default;
 
  private:
@@ -65,6 +65,6 @@ class GpuAccounts {
 };
 
 // The most that one pod holds at one time. All of `of_one_pod` are on one GPU.
-GpuUse MostAtOnce(const std::vector<const Hold*>& of_one_pod);
+GpuUse PeakUse(const std::vector<const Hold*>& of_one_pod);
 
 }  // namespace tessera::agent

@@ -19,10 +19,10 @@ Hold Share(const char* pod, Phase phase, int milli) {
 TEST(GpuAccountsTest, ContainersThatRunTogetherMeetOnAWholeGpu) {
   GpuAccounts accounts;
   accounts.Add("GPU-0", Whole("a", Phase::kMain));
-  EXPECT_TRUE(accounts.MeetsItsOwnPod("GPU-0", Whole("a", Phase::kMain)));
-  EXPECT_TRUE(accounts.MeetsItsOwnPod("GPU-0", Share("a", Phase::kMain, 100)));
-  EXPECT_TRUE(accounts.MeetsItsOwnPod("GPU-0", Whole("a", Phase::kSidecar)));
-  EXPECT_FALSE(accounts.MeetsItsOwnPod("GPU-0", Whole("b", Phase::kMain)));
+  EXPECT_TRUE(accounts.OverlapsWithinPod("GPU-0", Whole("a", Phase::kMain)));
+  EXPECT_TRUE(accounts.OverlapsWithinPod("GPU-0", Share("a", Phase::kMain, 100)));
+  EXPECT_TRUE(accounts.OverlapsWithinPod("GPU-0", Whole("a", Phase::kSidecar)));
+  EXPECT_FALSE(accounts.OverlapsWithinPod("GPU-0", Whole("b", Phase::kMain)));
   EXPECT_FALSE(accounts.HasRoom(kGpu, Whole("b", Phase::kInit)));
 }
 
@@ -31,9 +31,9 @@ TEST(GpuAccountsTest, AWholeGpuPassesFromAnInitContainerToTheNext) {
   accounts.Add("GPU-0", Whole("a", Phase::kInit));
   for (const Hold& next : {Whole("a", Phase::kInit), Whole("a", Phase::kMain)}) {
     EXPECT_TRUE(accounts.HasRoom(kGpu, next));
-    EXPECT_FALSE(accounts.MeetsItsOwnPod("GPU-0", next));
+    EXPECT_FALSE(accounts.OverlapsWithinPod("GPU-0", next));
   }
-  EXPECT_TRUE(accounts.MeetsItsOwnPod("GPU-0", Whole("a", Phase::kSidecar)));
+  EXPECT_TRUE(accounts.OverlapsWithinPod("GPU-0", Whole("a", Phase::kSidecar)));
   EXPECT_FALSE(accounts.HasRoom(kGpu, Share("b", Phase::kMain, 100)));
 }
 

@@ -49,7 +49,7 @@ bool GrantLedger::Apply(const std::string& text) {
   const std::string uid = record->entry.holder.pod_uid;
   switch (record->kind) {
     case LedgerRecord::Kind::kGrant:
-      Take(std::move(record->entry));
+      ApplyEntry(std::move(record->entry));
       if (record->chosen) chosen_[uid] = *std::move(record->chosen);
       return true;
     case LedgerRecord::Kind::kRelease:
@@ -66,7 +66,7 @@ bool GrantLedger::Apply(const std::string& text) {
 }
 
 // A second record of a container adds to the first.
-void GrantLedger::Take(Entry entry) {
+void GrantLedger::ApplyEntry(Entry entry) {
   accounts_.reset();
   const Key key = KeyOf(entry.holder);
   for (const Claim& claim : entry.claims) {
@@ -112,16 +112,16 @@ void GrantLedger::Forget(const Key& key) {
 
 Status GrantLedger::Write(const std::string& record, WriteTo write) {
   // On a full disk a list without history makes room; then the write is retried.
-  for (int attempt = rewrite_ ? 1 : 0;; ++attempt) {
-    if (rewrite_) RETURN_IF_ERROR(Rewrite());
+  for (int attempt = must_compact_ ? 1 : 0;; ++attempt) {
+    if (must_compact_) RETURN_IF_ERROR(Compact());
     const Status status = (log_->*write)(record);
-    rewrite_ = !status.ok();
+    must_compact_ = !status.ok();
     if (status.ok()) ++records_;
     if (status.ok() || attempt == 1) return status;
   }
 }
 
-Status GrantLedger::Rewrite() {
+Status GrantLedger::Compact() {
   std::vector<std::string> all;
   for (const auto& [key, entry] : live_) {
     LedgerRecord record{.entry = entry};
@@ -133,7 +133,7 @@ Status GrantLedger::Rewrite() {
   }
   RETURN_IF_ERROR(log_->Replace(all));
   records_ = all.size();
-  rewrite_ = false;
+  must_compact_ = false;
   return Status::Ok();
 }
 
@@ -198,7 +198,7 @@ Status GrantLedger::Bind(const Entry& wanted, const device::Assignment* chosen,
   RETURN_IF_ERROR(
       Write(EncodeRecord(record), &grant::RecordLog::Append).Annotate("journal of grants"));
   if (record.chosen) chosen_[wanted.holder.pod_uid] = *record.chosen;
-  Take(std::move(record.entry));
+  ApplyEntry(std::move(record.entry));
   return Status::Ok();
 }
 
@@ -212,7 +212,7 @@ Status GrantLedger::SetHolder(const Key& key, const ContainerRef& who,
   if (chosen != nullptr) record.chosen = *chosen;
   RETURN_IF_ERROR(
       Write(EncodeRecord(record), &grant::RecordLog::Append).Annotate("journal of grants"));
-  Take(std::move(record.entry));
+  ApplyEntry(std::move(record.entry));
   if (chosen != nullptr) chosen_[who.pod_uid] = *chosen;
   return Status::Ok();
 }
@@ -276,8 +276,8 @@ Status GrantLedger::Tidy(WallTime now) {
     spent_.erase(spent_.begin());
   }
   const size_t needed = live_.size() + spent_.size();
-  if (!rewrite_ && records_ <= 2 * needed + kMinGrantHistory) return Status::Ok();
-  return Rewrite().Annotate("journal of grants");
+  if (!must_compact_ && records_ <= 2 * needed + kMinGrantHistory) return Status::Ok();
+  return Compact().Annotate("journal of grants");
 }
 
 }  // namespace tessera::agent

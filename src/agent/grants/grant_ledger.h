@@ -88,13 +88,13 @@ class GrantLedger {
   // FAILED_PRECONDITION names the holder of the GPU.
   Status CheckRoom(const Entry& wanted, const device::DeviceShare& share,
                    const device::NodeInventory& gpus) const;
-  void Take(Entry entry);
+  void ApplyEntry(Entry entry);
   void Forget(const Key& key);
   // Drops the token; the entry goes with its last token.
   void Drop(Key key, const grant::Nonce& nonce);
   using WriteTo = Status (grant::RecordLog::*)(std::string_view record);
   Status Write(const std::string& record, WriteTo write);
-  Status Rewrite();
+  Status Compact();
 
   grant::RecordLog* const log_;
   std::map<Key, Entry> live_;
@@ -103,7 +103,7 @@ class GrantLedger {
   std::map<grant::Nonce, uint64_t> spent_;       // fingerprint of the container it was bound to
   mutable std::optional<GpuAccounts> accounts_;  // of live_, made when asked for
   size_t records_ = 0;                           // in the log
-  bool rewrite_ = false;  // the log has refused a record and wants a new file
+  bool must_compact_ = false;  // the log has refused a record and wants a new file
 };
 
 }  // namespace tessera::agent

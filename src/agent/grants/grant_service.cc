@@ -49,7 +49,7 @@ ReleaseOptions WithMetrics(ReleaseOptions release, GrantMetrics* metrics) {
 }
 
 // Whether the kubelet named other GPUs than the container gets.
-bool NamedOthers(const GrantLedger::Entry& entry) {
+bool KubeletNamedOthers(const GrantLedger::Entry& entry) {
   std::vector<std::string> named = NamedGpus(entry.claims);
   std::vector<std::string> given;
   for (const device::DeviceShare& share : entry.shares) given.push_back(share.uuid);
@@ -161,18 +161,18 @@ void GrantService::Answer(Question question) {
   if (planned.status().code() == Code::kResourceExhausted) {
     auto others = AllOthers(*ledger_, question.who);
     if (others.empty()) return question.reply(planned.status());
-    return AnswerAfterLook(std::move(question), std::move(others));
+    return AnswerAfterRelease(std::move(question), std::move(others));
   }
   if (!planned.ok()) return question.reply(planned.status());
   auto conflicts = ledger_->Find(question.who) != nullptr
                        ? std::vector<GrantLedger::Conflict>()
                        : ledger_->ConflictsOf(planned->entry, set->inventory());
   if (conflicts.empty()) return question.reply(Bind(question, *planned, *set));
-  AnswerAfterLook(std::move(question), std::move(conflicts));
+  AnswerAfterRelease(std::move(question), std::move(conflicts));
 }
 
-void GrantService::AnswerAfterLook(Question question,
-                                   std::vector<GrantLedger::Conflict> conflicts) {
+void GrantService::AnswerAfterRelease(Question question,
+                                      std::vector<GrantLedger::Conflict> conflicts) {
   const auto asked = std::make_shared<Question>(std::move(question));
   ended_.Resolve(
       conflicts, asked->who, [this, asked, conflicts](const Status& status, Duration asking) {
@@ -297,7 +297,7 @@ Result<grant::Grant> GrantService::Bind(const Question& question, const PlannedG
                                 set.inventory(), runner_->clock().WallNow()));
   for (const auto& [name, value] : planned.entry.env) grant.env.emplace(name, value);
   if (fresh) {
-    if (options_.metrics != nullptr && NamedOthers(planned.entry)) {
+    if (options_.metrics != nullptr && KubeletNamedOthers(planned.entry)) {
       options_.metrics->named_other_gpus.Add();
     }
     ended_.PruneLater();
@@ -351,7 +351,7 @@ void GrantService::Wait(Question question) {
 
 void GrantService::OnDevices() {
   if (pods_ != nullptr) {
-    for (const auto& [uid, pod] : pods_->pods()) EnterEarlier(pod);
+    for (const auto& [uid, pod] : pods_->pods()) EnterEarlierGrants(pod);
   }
   ScheduleUsage();
 }
@@ -365,7 +365,7 @@ void GrantService::OnPod(const std::string& uid) {
     limit_changes_.Forget(uid);
   } else {
     occupancy_.OnPodAdded(uid);
-    EnterEarlier(found->second);
+    EnterEarlierGrants(found->second);
     // A patch of an agent that died may arrive after its successor's.
     if (ledger_->ChosenFor(uid) != nullptr) PublishAssignment(uid);
     limit_changes_.OnPod(*found->second);
@@ -391,7 +391,7 @@ void GrantService::OnPodsSynced() {
   ScheduleUsage();
 }
 
-void GrantService::EnterEarlier(const std::shared_ptr<const PodInfo>& pod) {
+void GrantService::EnterEarlierGrants(const std::shared_ptr<const PodInfo>& pod) {
   const auto set = devices_->Get();
   if (set == nullptr || options_.earlier == nullptr) return;
   if (!options_.earlier->Enter(*pod, occupancy_.AssignedTo(pod, set), *set, dialects_,

@@ -125,7 +125,7 @@ class GrantService final : public Pods::Listener {
   // Answers where the pod is known, or there is no access to pods.
   void Answer(Question question);
   // Retries after pods that are gone have been released.
-  void AnswerAfterLook(Question question, std::vector<GrantLedger::Conflict> conflicts);
+  void AnswerAfterRelease(Question question, std::vector<GrantLedger::Conflict> conflicts);
   Result<PlannedGrant> PlanFor(const Question& question,
                                const std::shared_ptr<const DeviceSet>& set);
   PlannedGrant PlanOf(const Question& question, const device::Request& request,
@@ -136,7 +136,7 @@ class GrantService final : public Pods::Listener {
   Result<grant::Grant> Bind(const Question& question, const PlannedGrant& planned,
                             const DeviceSet& set);
   void Wait(Question question);
-  void EnterEarlier(const std::shared_ptr<const PodInfo>& pod);
+  void EnterEarlierGrants(const std::shared_ptr<const PodInfo>& pod);
   void PublishAssignment(const std::string& uid);
   void UpdateAdmissionOrder();
   void ScheduleTokenCheck();

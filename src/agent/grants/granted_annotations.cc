@@ -38,8 +38,8 @@ device::Annotations AnnotationsAfterGrant(const PodInfo& pod, const device::Assi
   }
   for (const std::string_view key :
        {names::kAnnotationGpuMemAssigned, names::kAnnotationGpuAssigned}) {
-    const bool speaks = pod.annotations.contains(key) || wanted.contains(key);
-    if (speaks) wanted[std::string(key)] = "true";
+    const bool has_flag = pod.annotations.contains(key) || wanted.contains(key);
+    if (has_flag) wanted[std::string(key)] = "true";
   }
   for (auto entry = wanted.begin(); entry != wanted.end();) {
     const auto there = pod.annotations.find(entry->first);

@@ -63,13 +63,13 @@ class Choice {
     return IsStarting(container) && question_.named.size() == static_cast<size_t>(container.count);
   }
 
-  bool MeetsItsOwnPod(const Gpu& gpu, const Hold& hold) const {
-    return question_.phases_known && accounts_.MeetsItsOwnPod(gpu.uuid, hold);
+  bool OverlapsWithinPod(const Gpu& gpu, const Hold& hold) const {
+    return question_.phases_known && accounts_.OverlapsWithinPod(gpu.uuid, hold);
   }
 
   bool MayHave(const Gpu& gpu, const Hold& hold) const {
     return gpu.health.ok() && gpu.minor && !gpu.mig && question_.request->constraints.Allow(gpu) &&
-           accounts_.HasRoom(gpu, hold) && !MeetsItsOwnPod(gpu, hold);
+           accounts_.HasRoom(gpu, hold) && !OverlapsWithinPod(gpu, hold);
   }
 
   // The containers that use the same GPUs as `container`, itself included. An init container's GPUs
@@ -95,7 +95,8 @@ class Choice {
       if (found == result_.containers.end()) continue;
       for (const DeviceShare& share : found->second) {
         const Gpu* gpu = set_.inventory().Find(share.uuid);
-        if (gpu == nullptr || Contains(uuids, share.uuid) || MeetsItsOwnPod(*gpu, hold)) continue;
+        if (gpu == nullptr || Contains(uuids, share.uuid) || OverlapsWithinPod(*gpu, hold))
+          continue;
         // The pod keeps its GPU also where another pod was assigned it meanwhile.
         const bool enough = share.compute == kWholeGpu ||
                             (share.compute >= hold.compute && share.memory >= hold.memory);

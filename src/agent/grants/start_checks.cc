@@ -76,7 +76,7 @@ void StartChecks::Ask(const CallPtr& call) {
 void StartChecks::Verify(const CallPtr& call, const PodDevices& listed) {
   const Holders holders = HoldersOf(*call, listed);
   const Entry* entry = EntryOf(*call);
-  if (entry == nullptr) return CheckStranger(call, holders);
+  if (entry == nullptr) return CheckUngranted(call, holders);
   if (!entry->holder.owner_known()) {
     const Result<ContainerRef> who = FindOwner(*entry, holders);
     return who.ok() ? Grant(call, *who) : Finish(call, who.status());
@@ -92,13 +92,14 @@ Status StartChecks::Compare(const Entry& entry, const Holders& holders,
     // The kubelet gives the IDs of an init container to a later container of its pod.
     const bool same = holder.exact && holder.who.container == meant.container;
     if (SamePod(holder.who, meant) && (same || entry.phase == device::Phase::kInit)) continue;
-    return Wrong(holder.who, UuidsOf(entry.shares), "which Allocate gave it for " + TextOf(meant));
+    return MismatchError(holder.who, UuidsOf(entry.shares),
+                         "which Allocate gave it for " + TextOf(meant));
   }
   if (pods_ != nullptr) {
     ASSIGN_OR_RETURN(const ContainerRef known, WithUid(meant));
     if (known.pod_uid != meant.pod_uid) {
-      return Wrong(known, UuidsOf(entry.shares),
-                   "which Allocate gave it for a pod of that name before it");
+      return MismatchError(known, UuidsOf(entry.shares),
+                           "which Allocate gave it for a pod of that name before it");
     }
   }
   if (!holders.empty()) return Status::Ok();
@@ -106,8 +107,8 @@ Status StartChecks::Compare(const Entry& entry, const Holders& holders,
     return Error(Code::kUnavailable, "the kubelet does not list pod {} yet", meant.PodText());
   }
   if (entry.phase == device::Phase::kInit && !entry.guessed) return Status::Ok();
-  return Wrong(meant, UuidsOf(entry.shares),
-               "and the kubelet does not say that it is this container's");
+  return MismatchError(meant, UuidsOf(entry.shares),
+                       "and the kubelet does not say that it is this container's");
 }
 
 Result<ContainerRef> StartChecks::FindOwner(const Entry& entry, const Holders& holders) {
@@ -115,7 +116,8 @@ Result<ContainerRef> StartChecks::FindOwner(const Entry& entry, const Holders& h
   // Without access to pods an init container has what it was given.
   if (pods_ == nullptr && holders.empty()) return unknown;
   if (holders.size() != 1 || !holders[0].exact) {
-    return Wrong(unknown, UuidsOf(entry.shares), "and the kubelet does not say whose they are");
+    return MismatchError(unknown, UuidsOf(entry.shares),
+                         "and the kubelet does not say whose they are");
   }
   ContainerRef who = holders[0].who;
   if (pods_ == nullptr) {
@@ -128,13 +130,13 @@ Result<ContainerRef> StartChecks::FindOwner(const Entry& entry, const Holders& h
   const std::vector<std::string> has = UuidsOf(entry.shares);
   const std::vector<std::string> assigned = AssignedTo(who);
   if (!assigned.empty() && !SameIds(assigned, has)) {
-    return Wrong(who, has, "chosen before its assignment was known");
+    return MismatchError(who, has, "chosen before its assignment was known");
   }
   RETURN_IF_ERROR(service_->SetHolder(unknown, who));
   return who;
 }
 
-void StartChecks::CheckStranger(const CallPtr& call, const Holders& holders) {
+void StartChecks::CheckUngranted(const CallPtr& call, const Holders& holders) {
   if (holders.size() != 1 || !holders[0].exact) {
     return Finish(call, Error(Code::kUnavailable,
                               "nothing was given to these ids of {}, and the kubelet does not say "
@@ -151,7 +153,8 @@ void StartChecks::CheckStranger(const CallPtr& call, const Holders& holders) {
     }
   }
   if (call->resource == names::kResourceGpu && HasRun(who)) return Adopt(call, who);
-  Finish(call, Wrong(who, {}, "as this agent has given nothing to its ids of " + call->resource));
+  Finish(call,
+         MismatchError(who, {}, "as this agent has given nothing to its ids of " + call->resource));
 }
 
 bool StartChecks::HasRun(const ContainerRef& holder) const {
@@ -167,7 +170,7 @@ void StartChecks::Adopt(const CallPtr& call, const ContainerRef& holder) {
   const std::vector<std::string> assigned = AssignedTo(who);
   const std::string why = "by a plugin that knew nothing of its assignment";
   if (!assigned.empty() && !SameIds(assigned, call->ids)) {
-    return Finish(call, Wrong(who, call->ids, why));
+    return Finish(call, MismatchError(who, call->ids, why));
   }
   service_->Decide({.who = who,
                     .claims = {claim},
@@ -178,7 +181,7 @@ void StartChecks::Adopt(const CallPtr& call, const ContainerRef& holder) {
                         return Finish(call, Status::Ok());
                       }
                       const Status released = ledger_->Release(GrantLedger::KeyOf(who));
-                      Finish(call, released.ok() ? Wrong(who, call->ids, why) : released);
+                      Finish(call, released.ok() ? MismatchError(who, call->ids, why) : released);
                     }});
 }
 
@@ -254,8 +257,8 @@ std::vector<std::string> StartChecks::AssignedTo(const ContainerRef& who) const 
                                                : UuidsOf(shares->second);
 }
 
-Status StartChecks::Wrong(const ContainerRef& who, const std::vector<std::string>& has,
-                          const std::string& why) const {
+Status StartChecks::MismatchError(const ContainerRef& who, const std::vector<std::string>& has,
+                                  const std::string& why) const {
   std::vector<std::string> assigned;
   Result<ContainerRef> known = pods_ == nullptr || !who.owner_known() ? who : WithUid(who);
   if (known.ok()) assigned = AssignedTo(*known);

@@ -65,7 +65,7 @@ class StartChecks {
   // Sets the holder of an entry whose owner is unknown, from the holder of its IDs.
   Result<ContainerRef> FindOwner(const Entry& entry, const Holders& holders);
   // For IDs that no entry of the ledger has.
-  void CheckStranger(const CallPtr& call, const Holders& holders);
+  void CheckUngranted(const CallPtr& call, const Holders& holders);
   void Adopt(const CallPtr& call, const ContainerRef& holder);
   // Answers with the container's grant, as late binding does, unless a GPU of it is unhealthy.
   void Grant(const CallPtr& call, const ContainerRef& who);
@@ -79,8 +79,8 @@ class StartChecks {
   bool HasRun(const ContainerRef& holder) const;
   std::vector<std::string> AssignedTo(const ContainerRef& who) const;
   // FAILED_PRECONDITION with a text for users.
-  Status Wrong(const ContainerRef& who, const std::vector<std::string>& has,
-               const std::string& why) const;
+  Status MismatchError(const ContainerRef& who, const std::vector<std::string>& has,
+                       const std::string& why) const;
 
   TaskRunner* const runner_;
   GrantService* const service_;

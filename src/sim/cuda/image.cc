@@ -15,9 +15,9 @@ namespace {
 constexpr uint32_t kFatBinaryWrapperMagic = 0x466243B1;
 
 // PTX in words; comments are space. Punctuation is a word of its own, and so is a quoted string.
-class Words {
+class PtxTokenizer {
  public:
-  explicit Words(std::string_view text) : rest_(text) {}
+  explicit PtxTokenizer(std::string_view text) : rest_(text) {}
 
   // Empty at the end.
   std::string_view Next() {
@@ -85,7 +85,7 @@ uint32_t SizeOfType(std::string_view type) {
 }
 
 // One parameter up to ',' or ')': ".param .align 8 .b8 name[16]". Gives the word that ended it.
-std::string_view ReadParameter(Words* words, Parameter* parameter) {
+std::string_view ReadParameter(PtxTokenizer* words, Parameter* parameter) {
   uint32_t size = 0, align = 0, count = 1;
   bool pointee = false;  // after .ptr, .align speaks of what the parameter points at
   std::string_view word = words->Next();
@@ -118,7 +118,7 @@ void LayOut(Entry* entry) {
   }
 }
 
-Entry ReadEntry(Words* words) {
+Entry ReadEntry(PtxTokenizer* words) {
   Entry entry;
   entry.name = words->Next();
   std::string_view word = words->Next();
@@ -148,7 +148,7 @@ uint64_t ElementOf(std::string_view word) {
 }
 
 // What follows '=', up to ';': "7", "{1, -2}", "generic(other)", "other+8".
-void ReadInitial(Words* words, uint32_t element_bytes, std::string* initial) {
+void ReadInitial(PtxTokenizer* words, uint32_t element_bytes, std::string* initial) {
   bool negative = false, offset = false;
   for (std::string_view word = words->Next(); !word.empty() && word != ";"; word = words->Next()) {
     if (word == "-") negative = true;
@@ -165,7 +165,7 @@ void ReadInitial(Words* words, uint32_t element_bytes, std::string* initial) {
 }
 
 // A variable from behind ".global" or ".const" to its ';': ".align 4 .b8 name[16] = {1, 2}".
-Global ReadGlobal(Words* words) {
+Global ReadGlobal(PtxTokenizer* words) {
   Global global;
   uint32_t element = 0, vector = 1;
   uint64_t count = 1;
@@ -203,7 +203,7 @@ const Entry* Image::Find(std::string_view name) const {
 }
 
 Result ReadPtx(std::string_view text, int cc, int cuda_version, Image* image) {
-  Words words(text);
+  PtxTokenizer words(text);
   if (words.Next() != ".version") return Result::kInvalidImage;
   image->ptx_version = VersionOf(words.Next());
   if (image->ptx_version == 0) return Result::kInvalidPtx;

@@ -52,8 +52,8 @@ uint32_t ShareOf(const sim::GpuFacts& gpu, const Shape& shape) {
 }
 
 // Gathers parameters into one buffer, as the entry lays them out.
-Result Gather(const Entry& entry, void** parameters, void** extra, unsigned char* buffer,
-              bool* have) {
+Result PackParameters(const Entry& entry, void** parameters, void** extra, unsigned char* buffer,
+                      bool* have) {
   *have = false;
   if (parameters != nullptr && extra != nullptr) return Result::kInvalidValue;
   if (parameters != nullptr) {
@@ -100,7 +100,7 @@ Result LaunchOn(Function handle, const Shape& shape, Stream stream, void** param
   return call.Push(queue, std::move(command), GraphNodeType::kKernel);
 }
 
-Result MaxBlocks(int* blocks, Function handle, int block_size, size_t shared_bytes) {
+Result MaxBlocksPerSm(int* blocks, Function handle, int block_size, size_t shared_bytes) {
   CUDA_ENTER(ContextCall, call);
   if (call->FindFunction(handle, call.context()) == nullptr) return Result::kInvalidHandle;
   if (blocks == nullptr || block_size <= 0) return Result::kInvalidValue;
@@ -153,7 +153,7 @@ Result PlanLaunch(ContextCall& call, Function handle, const Shape& shape, void**
   if (function->known != nullptr) {
     unsigned char buffer[kMaxParameterBytes];
     bool have = false;
-    const Result result = Gather(function->entry, parameters, extra, buffer, &have);
+    const Result result = PackParameters(function->entry, parameters, extra, buffer, &have);
     if (result != Result::kSuccess) return result;
     const Launch launch{&function->entry, buffer, uint64_t(shape.grid[0]) * shape.block[0]};
     const CheckRange check = [](void* who, DevicePtr pointer, uint64_t length) {
@@ -197,7 +197,7 @@ CUDA_EXPORT Result cuLaunchCooperativeKernel(Function function, unsigned grid_x,
                                              void** parameters) {
   int blocks = 0;
   const int size = int(block_x * block_y * block_z);
-  const Result result = MaxBlocks(&blocks, function, size, shared_bytes);
+  const Result result = MaxBlocksPerSm(&blocks, function, size, shared_bytes);
   if (result != Result::kSuccess) return result;
   Device device = 0;
   int processors = 0;
@@ -214,11 +214,11 @@ CUDA_ALIAS(cuLaunchCooperativeKernel_ptsz, cuLaunchCooperativeKernel)
 CUDA_EXPORT Result cuOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, Function function,
                                                                int block_size,
                                                                size_t shared_bytes) {
-  return MaxBlocks(blocks, function, block_size, shared_bytes);
+  return MaxBlocksPerSm(blocks, function, block_size, shared_bytes);
 }
 CUDA_EXPORT Result cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(
     int* blocks, Function function, int block_size, size_t shared_bytes, unsigned) {
-  return MaxBlocks(blocks, function, block_size, shared_bytes);
+  return MaxBlocksPerSm(blocks, function, block_size, shared_bytes);
 }
 
 CUDA_EXPORT Result cuOccupancyMaxPotentialBlockSize(int* grid, int* block, Function function,
@@ -229,7 +229,7 @@ CUDA_EXPORT Result cuOccupancyMaxPotentialBlockSize(int* grid, int* block, Funct
   int blocks = 0, processors = 0;
   Device device = 0;
   Result result =
-      MaxBlocks(&blocks, function, size, shared != nullptr ? shared(size) : shared_bytes);
+      MaxBlocksPerSm(&blocks, function, size, shared != nullptr ? shared(size) : shared_bytes);
   if (result == Result::kSuccess) result = cuCtxGetDevice(&device);
   if (result == Result::kSuccess) result = cuDeviceGetAttribute(&processors, 16, device);
   if (result != Result::kSuccess) return result;
@@ -269,7 +269,7 @@ CUDA_EXPORT Result cuOccupancyMaxActiveClusters(int* clusters, Function function
   if (clusters == nullptr || config == nullptr) return Result::kInvalidValue;
   int blocks = 0;
   const unsigned size = config->block_x * config->block_y * config->block_z;
-  const Result result = MaxBlocks(&blocks, function, int(size), config->shared_bytes);
+  const Result result = MaxBlocksPerSm(&blocks, function, int(size), config->shared_bytes);
   if (result != Result::kSuccess) return result;
   CUDA_ENTER(ContextCall, call);
   const int in_cluster = BlocksOfCluster(*config);
