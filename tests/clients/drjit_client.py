@@ -10,8 +10,7 @@ import drjit as dr
 import numpy as np
 from drjit.cuda import Float, TensorXf, Texture2f
 
-from facts import (FACTS, MIB, check, check_equal, check_pace, device_bytes, expect_error,
-                   free_bytes, hold)
+from facts import FACTS, MIB, check, check_equal, check_filling, check_pace, device_bytes
 
 KERNEL_MS = 2.0  # as $SIMGPU_KERNEL_NS says
 PIECE = 2048 * MIB
@@ -36,20 +35,7 @@ def check_memory():
     """Dr.Jit keeps what it has freed, and gives it up where it is short of memory."""
     check_copies()
     dr.flush_malloc_cache()
-    used = device_bytes()
-    fit = free_bytes() // PIECE
-    pieces = [piece() for _ in range(fit)]
-    check_equal(device_bytes() - used, fit * PIECE, "used of the device")
-    for _ in range(2):
-        expect_error(RuntimeError, piece)
-    hold()
-    check(device_bytes() - used <= fit * PIECE + 16 * MIB, "refused memory is not held")
-    pieces.clear()
-    check_copies()  # the program goes on
-    dr.flush_malloc_cache()
-    pieces = [piece() for _ in range(fit)]
-    check(device_bytes() - used <= fit * PIECE + 16 * MIB, "freed memory is not held")
-    pieces.clear()
+    used = check_filling(piece, PIECE, RuntimeError, check_copies, 16 * MIB, dr.flush_malloc_cache)
     dr.flush_malloc_cache()
     check(device_bytes() - used <= 16 * MIB, "memory is given back")
 

@@ -45,6 +45,24 @@ def free_bytes():
     return FACTS["memory"] - used
 
 
+def check_filling(piece, size, error, check_copies, slack, flush=lambda: None):
+    """Fills memory with pieces of `size` until `error` comes, twice. Gives what was used before."""
+    used = device_bytes()
+    fit = free_bytes() // size
+    pieces = [piece() for _ in range(fit)]
+    check_equal(device_bytes() - used, fit * size, "used of the device")
+    for _ in range(2):
+        expect_error(error, piece)
+    hold()
+    check(device_bytes() - used <= fit * size + slack, "refused memory is not held")
+    pieces.clear()
+    check_copies()  # the program goes on
+    flush()
+    pieces = [piece() for _ in range(fit)]
+    check(device_bytes() - used <= fit * size + slack, "freed memory is not held")
+    return used
+
+
 def hold():
     """Lets run.py see what the device says now; it looks every 50 ms."""
     time.sleep(0.2)

@@ -9,8 +9,7 @@ import time
 import numpy as np
 import taichi as ti
 
-from facts import (FACTS, LIMITED, MIB, check, check_equal, device_bytes, expect_error, free_bytes,
-                   hold)
+from facts import FACTS, LIMITED, MIB, check, check_equal, check_filling
 
 KERNEL_SECONDS = 0.002  # as $SIMGPU_KERNEL_NS says
 PIECE = 1024 * MIB
@@ -35,18 +34,7 @@ def check_copies():
 
 def check_memory():
     check_copies()
-    used = device_bytes()
-    fit = free_bytes() // PIECE
-    pieces = [piece() for _ in range(fit)]
-    check_equal(device_bytes() - used, fit * PIECE, "used of the device")
-    for _ in range(2):
-        expect_error(RuntimeError, piece)
-    hold()
-    check(device_bytes() - used <= fit * PIECE + 4 * MIB, "refused memory is not held")
-    pieces.clear()
-    check_copies()  # the program goes on
-    pieces = [piece() for _ in range(fit)]
-    check(device_bytes() - used <= fit * PIECE + 4 * MIB, "freed memory is not held")
+    check_filling(piece, PIECE, RuntimeError, check_copies, 4 * MIB)
 
 
 def check_time():
