@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Time, given in. Whatever decides by time takes a Clock, so that a test can turn it.
+// Injected time. Objects that decide by time take a Clock, so that tests can control it.
 #pragma once
 
 #include <chrono>
@@ -11,10 +11,10 @@ using Duration = std::chrono::nanoseconds;
 using MonotonicTime = std::chrono::time_point<std::chrono::steady_clock, Duration>;
 using WallTime = std::chrono::time_point<std::chrono::system_clock, Duration>;
 
-// "2026-01-31T23:59:59Z", as the Kubernetes API writes times.
+// "2026-01-31T23:59:59Z", the format of times in the Kubernetes API.
 std::string Rfc3339(WallTime time);
 
-// Threads: Now and WallNow may be called from any.
+// Threads: any may call Now and WallNow.
 class Clock {
  public:
   virtual ~Clock() = default;
@@ -28,7 +28,7 @@ class SystemClock : public Clock {
   WallTime WallNow() const override;
 };
 
-// Stands still until it is told to advance; both times move together. Threads: one.
+// Stands still until Advance; both times move together. Threads: one.
 class FakeClock : public Clock {
  public:
   MonotonicTime Now() const override { return now_; }

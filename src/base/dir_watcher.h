@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reports names that appear in and vanish from one directory, and files there that were written,
-// by inotify. Survives the directory being removed and made again. Threads: lives on `runner`.
+// Reports, through inotify, names that appear in and vanish from one directory, and files that were
+// written there. Keeps working when the directory is removed and created again. Threads: lives on
+// `runner`.
 #pragma once
 
 #include <functional>
@@ -18,13 +19,13 @@ class DirWatcher {
   struct Events {
     std::function<void(const std::string& name)> appeared;
     std::function<void(const std::string& name)> vanished;
-    // Changes may have been missed, so everything must be read: at the first watch, after an
-    // overflow, and when the directory was made again.
+    // Changes may have been missed, so read everything: at the first watch, after an overflow, and
+    // when the directory was created again.
     std::function<void()> on_rescan;
-    // A file was closed after it was open for writing; may be null.
+    // A file that was open for writing was closed; may be null.
     std::function<void(const std::string& name)> written = nullptr;
   };
-  // Between searches for a missing directory.
+  // Interval of searches for a missing directory.
   static constexpr Duration kRetry = std::chrono::seconds(1);
 
   DirWatcher(TaskRunner* runner, std::string dir, Events events);
@@ -38,7 +39,7 @@ class DirWatcher {
   void Watch();
   void WatchLater();
   void Read();
-  // False when the watch is gone.
+  // False if the watch is gone.
   bool Handle(uint32_t mask, const std::string& name);
 
   TaskRunner* const runner_;

@@ -5,8 +5,8 @@
 
 namespace tessera {
 
-// A subdomain of RFC 1123 in lower case, at most 253 bytes: what DNS finds, and what Kubernetes
-// takes as the name of most objects. "a.b-1" is one; "", "A", "a..b", "-a" and "a_b" are not.
+// A lower-case subdomain of RFC 1123 with at most 253 bytes, as used by DNS and for the names of
+// most Kubernetes objects. "a.b-1" is valid; "", "A", "a..b", "-a" and "a_b" are not.
 bool IsDnsName(std::string_view text);
 
 }  // namespace tessera

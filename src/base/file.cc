@@ -100,7 +100,7 @@ Result<Fd> OpenOutput(const std::string& path) {
 }
 
 Status WriteOutput(int fd, std::string_view data) {
-  // EINVAL: a pipe or a device has no length.
+  // EINVAL: pipes and devices have no length.
   if (::ftruncate(fd, 0) != 0 && errno != EINVAL) return Status::FromErrno("ftruncate", errno);
   return WriteFd(fd, data);
 }

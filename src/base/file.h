@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Owned descriptors and whole files. Everything that may race with somebody who moves folders is
-// relative to a DirFd. Not for streaming and not for anything that needs a cache.
-// Threads: functions are safe from any thread; an Fd belongs to one.
+// Owned descriptors and whole files. Accesses that may race with renamed folders are relative to a
+// DirFd. Not for streaming or caching.
+// Threads: functions are safe from any thread; an Fd belongs to one thread.
 #pragma once
 
 #include <sys/types.h>
@@ -37,7 +37,7 @@ class Fd {
   int fd_ = -1;
 };
 
-// A folder, opened once; what happens to its name afterwards does not matter.
+// A folder, opened once; later changes of its name do not matter.
 class DirFd {
  public:
   // NOT_FOUND, INVALID_ARGUMENT (not a directory), PERMISSION_DENIED.
@@ -55,21 +55,22 @@ class DirFd {
 
 inline constexpr size_t kDefaultMaxFileSize = 64u << 20;
 
-// RESOURCE_EXHAUSTED if the file is longer than `max_size`; INVALID_ARGUMENT for a directory.
-// Reads files whose size is not known before, too (/proc).
+// RESOURCE_EXHAUSTED if the file is longer than `max_size`; INVALID_ARGUMENT for a directory. Also
+// reads files whose size is unknown in advance (/proc).
 Result<std::string> ReadFile(const std::string& path, size_t max_size = kDefaultMaxFileSize);
 Result<std::string> ReadFd(int fd, size_t max_size = kDefaultMaxFileSize);
 
-// Writes all of it, whatever write(2) does in between.
+// Writes all of `data`, retrying partial writes.
 Status WriteFd(int fd, std::string_view data);
 
-// Puts `data` at `path` so that a reader, or a crash, sees the old or the new file and nothing
-// else: temporary file, fsync, rename, fsync of the folder. On error the old file stands untouched.
+// Replaces the file at `path` atomically: readers, and the disk after a crash, have the old or the
+// new file. Uses a temporary file, fsync, rename, fsync of the folder. On error the old file is
+// unchanged.
 Status WriteFileAtomically(const std::string& path, std::string_view data, mode_t mode);
 
-// For what people ask a program to write, in two steps, so that a path that cannot be written is
-// told before the work is done. As a shell's `>` they follow links and leave pipes and devices what
-// they are; what stands in a file stays until WriteOutput.
+// Write a program's output in two steps, so that an unwritable path is reported before the work
+// starts. Like a shell's `>` they follow links and write to pipes and devices; the content of a
+// file stays until WriteOutput.
 Result<Fd> OpenOutput(const std::string& path);
 Status WriteOutput(int fd, std::string_view data);
 
@@ -82,7 +83,7 @@ std::string JoinPath(std::string_view a, std::string_view b);
 std::string DirName(std::string_view path);
 std::string BaseName(std::string_view path);
 
-// A fresh folder that goes, with all that is in it, when the object goes. For tests and staging.
+// A new folder, deleted with its contents by the destructor. For tests and staging.
 class TempDir {
  public:
   explicit TempDir(std::string_view prefix = "tessera");

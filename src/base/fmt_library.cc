@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// fmt as an archive: Debian packages only the shared library, and programs that go to hosts and
-// into images from scratch must not need one. The list is what callers of fmt's templates leave
-// undefined.
+// fmt as a static library: Debian packages only the shared library, and programs that are copied to
+// hosts and into images from scratch must not need it. The list contains the symbols that users of
+// fmt's templates leave undefined.
 #include <fmt/format-inl.h>
 
 FMT_BEGIN_NAMESPACE

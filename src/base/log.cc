@@ -14,7 +14,7 @@
 namespace tessera {
 namespace {
 
-// Written once before threads start, or by a test.
+// Set once before threads start, or by a test.
 LogOptions options;
 std::function<void(std::string_view)> sink_for_test;
 

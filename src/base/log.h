@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// One line per event on standard error: what happened, then key=value fields.
+// Writes one line per event to standard error: a message, then key=value fields.
 //   Log(Severity::kInfo, "registered", {{"resource", name}, {"took_ms", "12"}});
 //   I1121 11:32:05.123456 registered resource=nvidia.com/gpu took_ms=12
-// Threads: any; one write(2) per line, so lines do not mix. Not for libraries that are loaded into
-// other people's programs.
+// Threads: any; one write(2) per line, so that lines do not mix. Not for libraries that are loaded
+// into foreign programs.
 #pragma once
 
 #include <fmt/format.h>
@@ -35,11 +35,11 @@ void ConfigureLog(LogOptions options);
 
 void Log(Severity severity, std::string_view message, std::initializer_list<LogField> fields = {});
 
-// The line that Log would write, without a newline. `stamp` is the time as it shall read.
+// The line that Log would write, without a newline. `stamp` is the formatted time.
 std::string FormatLogLine(LogFormat format, Severity severity, std::string_view stamp,
                           std::string_view message, std::initializer_list<LogField> fields);
 
-// Sends lines to `sink` instead of standard error while it lives. For tests; one at a time.
+// Redirects log lines from standard error to `sink` during its lifetime. For tests; one at a time.
 class ScopedLogSinkForTest {
  public:
   explicit ScopedLogSinkForTest(std::function<void(std::string_view line)> sink);

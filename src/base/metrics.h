@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Counters and histograms, and their Prometheus text. Not a metrics library: a product has a struct
-// with them as members, and writes their names and help where it makes its page.
+// Counters and histograms, and their Prometheus text. Not a metrics library: a product has them as
+// members of a struct, and writes their names and help with its metrics page.
 //
-// Threads: any. Counting costs one atomic addition, with labels one short lock.
+// Threads: any. Counting costs one atomic addition; with labels, one short lock.
 #pragma once
 
 #include <array>
@@ -33,12 +33,12 @@ class LabelledCounter {
   std::map<std::string, uint64_t> values() const;
 
  private:
-  // Calls come from several threads, a few a second.
+  // Several threads call it, a few times a second.
   mutable std::mutex mutex_;
   std::map<std::string, uint64_t, std::less<>> values_;
 };
 
-// How long calls took.
+// Durations of calls.
 class LatencyHistogram {
  public:
   static constexpr std::array<Duration, 9> kBounds = {
@@ -49,7 +49,7 @@ class LatencyHistogram {
       std::chrono::seconds(1)};
 
   void Observe(Duration took);
-  // Not cumulative; the last one is beyond all bounds.
+  // Not cumulative; the last bucket is beyond all bounds.
   uint64_t bucket(size_t i) const { return buckets_[i].value(); }
   Duration sum() const { return Duration(static_cast<int64_t>(sum_nanos_.value())); }
 
@@ -62,7 +62,7 @@ class LatencyHistogram {
 class MetricsText {
  public:
   void Family(std::string_view name, std::string_view type, std::string_view help);
-  // `labels` as they stand between braces, "" for none.
+  // `labels` without their braces, "" for none.
   void Sample(std::string_view name, std::string_view labels, uint64_t value);
   void Sample(std::string_view name, std::string_view labels, double value);
   std::string Take() { return std::move(text_); }
@@ -71,15 +71,15 @@ class MetricsText {
   std::string text_;
 };
 
-// `name="value"`, with what the format wants escaped.
+// `name="value"`, escaped for the format.
 std::string MetricLabel(std::string_view name, std::string_view value);
 
-// One family each.
+// Each writes one family.
 void WriteCounter(std::string_view name, std::string_view help, const Counter& counter,
                   MetricsText* text);
 void WriteLabelled(std::string_view name, std::string_view help, std::string_view label,
                    const LabelledCounter& counter, MetricsText* text);
-// The samples of one family, which the caller has begun.
+// Writes the samples of a family whose header the caller has written.
 void WriteHistogram(std::string_view name, std::string_view labels,
                     const LatencyHistogram& histogram, MetricsText* text);
 

@@ -17,7 +17,7 @@ Fd OpenAt2(int folder, const std::string& path, uint64_t flags, uint64_t resolve
   how.flags = flags | O_CLOEXEC;
   how.resolve = resolve;
   long fd = -1;
-  do {  // EAGAIN: something was renamed while the kernel walked.
+  do {  // EAGAIN: a rename interfered with the path walk
     fd = ::syscall(SYS_openat2, folder, path.c_str(), &how, sizeof(how));
   } while (fd < 0 && (errno == EAGAIN || errno == EINTR));
   return Fd(static_cast<int>(fd));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Paths resolved by the kernel below a folder, so that no link and no rename leads out of it.
+// Resolves paths by the kernel inside a folder, so that no link and no rename leads outside.
 // Threads: any.
 #pragma once
 
@@ -10,11 +10,11 @@
 
 namespace tessera {
 
-// openat2(2) with O_CLOEXEC, retried while something is renamed under it. `resolve`: RESOLVE_* of
-// <linux/openat2.h>. Not valid on error, which errno has: ENOSYS before Linux 5.6.
+// openat2(2) with O_CLOEXEC, retried if a rename interferes. `resolve`: RESOLVE_* of
+// <linux/openat2.h>. On error the result is invalid and errno is set: ENOSYS before Linux 5.6.
 Fd OpenAt2(int folder, const std::string& path, uint64_t flags, uint64_t resolve);
 
-// The path by which the kernel knows an open file.
+// The kernel's path of an open file.
 Result<std::string> PathOfFd(int fd);
 
 }  // namespace tessera

@@ -12,8 +12,8 @@
 namespace tessera {
 namespace {
 
-// A word that stands where a command has to; "" where there is none. CLI11 says of it that a
-// command is required, and not which word is none.
+// The word in place of a command; "" without such a word. CLI11 only reports that a command is
+// required, not which word is invalid.
 std::string NoCommand(const CLI::App& app) {
   const bool wanted = app.get_require_subcommand_min() > 0 && app.get_subcommands().empty();
   const std::vector<std::string> left = app.remaining();
@@ -29,7 +29,7 @@ std::string TextOfNoCommand(const CLI::App& app, const std::string& word) {
                      word, fmt::join(commands, ", "));
 }
 
-// "--flag=" gives the flag no value. To CLI11 it is a flag whose value is the next argument.
+// "--flag=" gives the flag an empty value; CLI11 would take the next argument as its value.
 std::vector<std::string> WithEmptyValues(int argc, const char* const* argv) {
   std::vector<std::string> arguments;
   for (int i = 0; i < argc; ++i) {
@@ -53,7 +53,7 @@ std::optional<int> ParseFlags(CLI::App* app, int argc, const char* const* argv) 
     app->parse(static_cast<int>(pointers.size()), pointers.data());
     return std::nullopt;
   } catch (const CLI::ParseError& error) {
-    // Not straight to std::cout, which does not tell that a write has failed.
+    // Not directly to std::cout, which does not report failed writes.
     std::ostringstream out, err;
     const std::string word = NoCommand(*app);
     bool asked = word == "help";

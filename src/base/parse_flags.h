@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A program's flags, read alike in every program: the same exit codes for help, mistakes and an
-// output that cannot be written. Not for what the flags are; those are CLI11's.
+// Parses flags alike in every program, with the same exit codes for help, mistakes and output that
+// cannot be written. Each program defines its flags with CLI11.
 // Threads: one. Cost: CLI11 is linked only into programs that call this.
 #pragma once
 
@@ -12,10 +12,10 @@ class App;
 
 namespace tessera {
 
-// Nothing where the program may go on. Else its exit code: 0 after --help, --version or, where the
-// program has commands, help on standard output; that of INVALID_ARGUMENT (64, EX_USAGE) after
-// telling a mistake on standard error; that of the failed write where standard output took no help
-// (a full disk: 75).
+// Nothing if the program may continue, else its exit code: 0 after --help, --version or the help of
+// a program with commands, on standard output; that of INVALID_ARGUMENT (64, EX_USAGE) after an
+// error message on standard error; that of the failed write if standard output is not writable (a
+// full disk: 75).
 std::optional<int> ParseFlags(CLI::App* app, int argc, const char* const* argv);
 
 }  // namespace tessera

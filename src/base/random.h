@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Random numbers that are the same on every machine and with every standard library for one seed:
-// for experiments, simulations and policies that draw. Never for keys or tokens (getrandom).
+// Random numbers that depend only on the seed, on every machine and with every standard library:
+// for experiments, simulations and random policies. Never for keys or tokens (getrandom).
 //
-// Threads: a value belongs to one. Cost: a nanosecond a number.
+// Threads: a value belongs to one thread. Cost: a nanosecond per number.
 #pragma once
 
 #include <cstddef>
@@ -11,7 +11,7 @@
 
 namespace tessera {
 
-// SplitMix64: any seed is as good as another, streams of neighbouring seeds have nothing in common.
+// SplitMix64: all seeds are equally good, and streams of adjacent seeds are independent.
 class Random {
  public:
   explicit Random(uint64_t seed) : state_(seed) {}
@@ -25,14 +25,14 @@ class Random {
 
   // Uniform below `bound`. REQUIRES: bound > 0.
   uint64_t Below(uint64_t bound) {
-    // Numbers below 2^64 mod bound would make some results likelier than others.
+    // Numbers below 2^64 mod bound would bias the result.
     const uint64_t low = -bound % bound;
     uint64_t number = Next();
     while (number < low) number = Next();
     return number % bound;
   }
 
-  // Every order of `items` is as likely as another.
+  // All orders of `items` are equally likely.
   template <typename Items>
   void Shuffle(Items& items) {
     for (size_t i = items.size(); i > 1; --i) std::swap(items[i - 1], items[Below(i)]);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Errors without exceptions. A function that can fail returns Status, or Result<T> when it has
-// something to give. Each layer adds what it was doing with Annotate(), so that the message that a
-// person reads names the thing, the place and the way out.
+// Errors without exceptions. A function that can fail returns Status, or Result<T> if it has a
+// value. Each layer adds its operation with Annotate(), so that the message names the object, the
+// place and the remedy.
 //
 // Cost: an OK Status is one null pointer. Threads: values, share nothing mutable.
 #pragma once
@@ -38,15 +38,15 @@ enum class Code {
   kUnauthenticated = 16,
 };
 
-// Where a code shows outside: one table for names, exit codes and HTTP.
+// One table maps codes to names, exit codes and HTTP status.
 struct CodeInfo {
   Code code;
-  std::string_view name;  // "NOT_FOUND"; also the reason of an Event, in camel case
-  int exit_code;          // of a program that ends with this error (sysexits.h)
+  std::string_view name;  // "NOT_FOUND"; in camel case the reason of an Event
+  int exit_code;          // of a program that fails with this error (sysexits.h)
   int http_status;
 };
 const CodeInfo& InfoOf(Code code);
-// The code whose name is `name`; kUnknown for a name that is not in the table.
+// The code with this name; kUnknown for a name outside the table.
 Code CodeFromName(std::string_view name);
 
 class [[nodiscard]] Status {
@@ -63,7 +63,7 @@ class [[nodiscard]] Status {
   Code code() const { return rep_ ? rep_->code : Code::kOk; }
   const std::string& message() const;
 
-  // Puts "context: " in front of the message of an error; OK stays OK.
+  // Prefixes the message of an error with "context: "; OK stays OK.
   Status Annotate(std::string_view context) const&;
   // "NOT_FOUND: /dev/nvidia0 is missing", or "OK".
   std::string ToString() const;
@@ -81,7 +81,7 @@ Status Error(Code code, fmt::format_string<Args...> format, Args&&... args) {
   return Status(code, fmt::format(format, std::forward<Args>(args)...));
 }
 
-// A value or an error. Reading the value of an error is a broken invariant and ends the program.
+// A value or an error. Reading the value of an error is a broken invariant and aborts the program.
 template <typename T>
 class [[nodiscard]] Result {
  public:
@@ -113,7 +113,7 @@ class [[nodiscard]] Result {
   Status status_;
 };
 
-// Prints `message` with its place and aborts. For our own broken invariants, never for input.
+// Prints `message` with its location and aborts. For our own broken invariants, never for input.
 [[noreturn]] void CheckFailed(const char* file, int line, std::string_view message);
 
 template <typename T>

@@ -70,7 +70,7 @@ int HexDigit(char c) {
   return -1;
 }
 
-// Length of the well-formed sequence at the front of `text`; 0 if there is none (RFC 3629).
+// Length of the well-formed sequence at the start of `text`; 0 if it is not well-formed (RFC 3629).
 size_t Utf8SequenceLength(std::string_view text) {
   const auto at = [&](size_t i) { return static_cast<unsigned char>(text[i]); };
   const unsigned char lead = at(0);
@@ -80,7 +80,7 @@ size_t Utf8SequenceLength(std::string_view text) {
   for (size_t i = 1; i < length; ++i) {
     if ((at(i) & 0xC0) != 0x80) return 0;
   }
-  // Overlong forms, surrogates and code points above U+10FFFF show in the second byte.
+  // The second byte reveals overlong forms, surrogates and code points above U+10FFFF.
   if (lead == 0xE0 && at(1) < 0xA0) return 0;
   if (lead == 0xED && at(1) > 0x9F) return 0;
   if (lead == 0xF0 && at(1) < 0x90) return 0;
@@ -122,7 +122,7 @@ std::string CutText(std::string text, size_t limit) {
 void AppendJsonString(std::string_view text, std::string* out) {
   constexpr std::string_view kDigits = "0123456789abcdef";
   *out += '"';
-  size_t plain = 0;  // from here on nothing was special
+  size_t plain = 0;  // start of the current run of plain characters
   for (size_t i = 0; i < text.size(); ++i) {
     const char c = text[i];
     const auto byte = static_cast<unsigned char>(c);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The few string helpers that several rooms need. Pure; any thread.
+// String helpers that several rooms use. Pure; any thread.
 #pragma once
 
 #include <cstdint>
@@ -11,16 +11,16 @@
 
 namespace tessera {
 
-// Splits at every `separator`; an empty text gives one empty part.
+// Splits at every `separator`; an empty text has one empty part.
 std::vector<std::string_view> Split(std::string_view text, char separator);
-// Splits, trims each part and drops the empty ones: for lists that people write.
+// Splits, trims each part and drops empty parts: for lists written by people.
 std::vector<std::string_view> SplitList(std::string_view text, char separator = ',');
 std::string_view Trim(std::string_view text);
 std::string ToLower(std::string_view text);
-// A decimal digit, whatever the locale.
+// A decimal digit, independent of the locale.
 constexpr bool IsDigit(char c) { return c >= '0' && c <= '9'; }
 
-// The whole text must be one decimal number that fits. INVALID_ARGUMENT quotes the text.
+// Parses one decimal number that is the whole text and fits. INVALID_ARGUMENT quotes the text.
 Result<int64_t> ParseInt(std::string_view text);
 
 std::string HexEncode(std::string_view bytes);
@@ -28,10 +28,10 @@ std::string HexEncode(std::string_view bytes);
 Result<std::string> HexDecode(std::string_view text);
 
 bool IsValidUtf8(std::string_view text);
-// `text` up to `limit` bytes, cut at a character.
+// `text` up to `limit` bytes, truncated between characters.
 std::string CutText(std::string text, size_t limit);
 
-// Appends `text` as a JSON string, quotes included.
+// Appends `text` as a JSON string with its quotes.
 void AppendJsonString(std::string_view text, std::string* out);
 
 }  // namespace tessera

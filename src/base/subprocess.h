@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs another program to its end, with a deadline. Blocks: call it on a Worker. Never through a
-// shell. Uses posix_spawn, so it is safe in programs with threads.
+// Runs another program to its end, with a deadline. Blocks, so call it on a Worker. Never uses a
+// shell. Uses posix_spawn, which is safe in programs with threads.
 #pragma once
 
 #include <string>
@@ -12,14 +12,14 @@
 namespace tessera {
 
 struct SubprocessResult {
-  int exit_code = -1;  // 128 + signal where a signal ended it
-  std::string out;     // standard output, at most 1 MiB; the rest is read and dropped
+  int exit_code = -1;  // 128 + signal if a signal ended it
+  std::string out;     // standard output, at most 1 MiB; the rest is dropped
   std::string err;     // standard error, likewise
 };
 
-// `argv[0]` is looked up in PATH. DEADLINE_EXCEEDED: it was killed, and what it printed stands in
-// the message. NOT_FOUND: no such program. A program that ran and failed is not an error.
-// `extra_env` are "NAME=value"; they go on top of our own environment.
+// `argv[0]` is looked up in PATH. DEADLINE_EXCEEDED: the program was killed; the message contains
+// its output. NOT_FOUND: no such program. A program that ran and failed is not an error.
+// `extra_env` entries, "NAME=value", override our own environment.
 Result<SubprocessResult> RunProgram(const std::vector<std::string>& argv, Duration deadline,
                                     const std::vector<std::string>& extra_env = {});
 

@@ -22,7 +22,7 @@
 
 namespace tessera {
 
-// The mutex guards what other threads post; everything else belongs to the runner's thread.
+// The mutex guards tasks posted by other threads; all other data belongs to the runner's thread.
 struct EpollTaskRunner::Impl {
   Fd epoll{::epoll_create1(EPOLL_CLOEXEC)};
   Fd wake{::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)};
@@ -90,12 +90,12 @@ int EpollTaskRunner::WaitMillis() const {
   if (impl_->tasks.empty()) return -1;
   const Duration left = impl_->tasks.begin()->first.first - clock_.Now();
   if (left <= Duration::zero()) return 0;
-  // Rounded up: waking early would only spin.
+  // Rounded up, because waking early would only spin.
   return static_cast<int>(std::chrono::ceil<std::chrono::milliseconds>(left).count());
 }
 
 void EpollTaskRunner::RunDueTasks() {
-  // Tasks posted meanwhile wait for the next round, so that descriptors get their turn.
+  // Tasks posted meanwhile wait for the next round, so that descriptors are served, too.
   const MonotonicTime now = clock_.Now();
   std::deque<Task> due;
   {
@@ -122,7 +122,7 @@ void EpollTaskRunner::DispatchWatches(int wait_ms) {
     }
     const auto watch = impl_->watches.find(fd);
     if (watch == impl_->watches.end()) continue;
-    // Held here: the callback may unwatch itself.
+    // A copy, because the callback may unwatch itself.
     const std::shared_ptr<Task> on_ready = watch->second;
     (*on_ready)();
   }
@@ -165,7 +165,7 @@ bool FakeTaskRunner::RunOneReadyWatch() {
   return false;
 }
 
-// The mutex hands tasks from posters to the thread.
+// The mutex guards the tasks between posters and the thread.
 struct Worker::Shared {
   std::mutex mutex;
   std::condition_variable changed;

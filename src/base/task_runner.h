@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where single-threaded objects live. A product's state belongs to one TaskRunner; other threads
-// reach it only by posting. Tasks posted from one thread run in the order in which they were
-// posted. Whoever is called back later and may be gone by then hands in a weak pointer.
+// Runs the tasks of single-threaded objects. A product's state belongs to one TaskRunner; other
+// threads reach it only by posting. Tasks posted from one thread run in the order of posting.
+// Callbacks to an object that may be destroyed earlier use a weak pointer.
 #pragma once
 
 #include <cstdint>
@@ -21,13 +21,12 @@ class TaskRunner {
 
   virtual ~TaskRunner() = default;
 
-  // Any thread. What the caller wrote before happens before the task.
+  // Any thread. Writes of the caller before the call are visible to the task.
   virtual void Post(Task task) = 0;
   virtual void PostDelayed(Duration delay, Task task) = 0;
 
-  // Calls `on_ready` on the runner's thread each time that `fd` has something to read or has hung
-  // up. The descriptor stays the caller's, who must Unwatch before closing it. Runner's thread
-  // only.
+  // Calls `on_ready` on the runner's thread each time that `fd` is readable or has hung up. The
+  // caller still owns the descriptor and must Unwatch before closing it. Runner's thread only.
   virtual void WatchReadable(int fd, Task on_ready) = 0;
   virtual void Unwatch(int fd) = 0;
 
@@ -35,7 +34,7 @@ class TaskRunner {
   virtual const Clock& clock() const = 0;
 };
 
-// On epoll, an eventfd and the monotonic clock. Sleeps in the kernel when there is nothing to do.
+// Implementation with epoll, an eventfd and the monotonic clock. Sleeps in the kernel when idle.
 class EpollTaskRunner : public TaskRunner {
  public:
   EpollTaskRunner();
@@ -43,7 +42,7 @@ class EpollTaskRunner : public TaskRunner {
 
   // Runs tasks until Quit. The calling thread becomes the runner's thread.
   void Run();
-  // Any thread. Run returns after the task that is running; tasks that wait are dropped.
+  // Any thread. Run returns after the current task; waiting tasks are dropped.
   void Quit();
 
   void Post(Task task) override;
@@ -64,12 +63,12 @@ class EpollTaskRunner : public TaskRunner {
   std::unique_ptr<Impl> impl_;
 };
 
-// For tests: nothing runs until it is told to, and time moves only by AdvanceTimeAndRun.
-// Threads: one. Watched descriptors are polled by RunUntilIdle.
+// For tests: runs tasks only on request; time moves only by AdvanceTimeAndRun.
+// Threads: one. RunUntilIdle polls watched descriptors.
 class FakeTaskRunner : public TaskRunner {
  public:
   void RunUntilIdle();
-  // Moves time in steps from one due task to the next, so that tasks see the time they asked for.
+  // Moves time from one due task to the next, so that each task sees the time of its deadline.
   void AdvanceTimeAndRun(Duration by);
 
   void Post(Task task) override { PostDelayed(Duration::zero(), std::move(task)); }
@@ -84,15 +83,15 @@ class FakeTaskRunner : public TaskRunner {
   bool RunOneReadyWatch();
 
   FakeClock clock_;
-  // Time, then order of posting.
+  // By time, then by order of posting.
   std::map<std::pair<MonotonicTime, uint64_t>, Task> tasks_;
   std::map<int, Task> watches_;
   uint64_t sequence_ = 0;
 };
 
-// A thread with a name for blocking work (NVML, exec, DNS): runs posted tasks in order. The
-// destructor waits for the task that runs. GiveUp() does not: it leaves the thread to its fate,
-// for a call into a driver that never comes back.
+// A named thread for blocking work (NVML, exec, DNS) that runs posted tasks in order. The
+// destructor waits for the current task. GiveUp() abandons the thread instead, for a call into a
+// driver that never returns.
 class Worker {
  public:
   explicit Worker(std::string name);
@@ -102,7 +101,7 @@ class Worker {
 
   // Any thread.
   void Post(TaskRunner::Task task);
-  // After this nothing that was posted runs any more, and the destructor returns at once.
+  // Drops all tasks that have not started; the destructor then returns at once.
   void GiveUp();
 
  private:

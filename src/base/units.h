@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory and compute as types, so that GiB, 256 MiB blocks and percent cannot be mixed up. Units of
-// the dialects exist only in src/device.
+// Typed memory and compute, so that GiB, 256 MiB blocks and percent cannot be mixed up. The units
+// of the dialects exist only in src/device.
 #pragma once
 
 #include <compare>
@@ -8,7 +8,7 @@
 
 namespace tessera {
 
-// A number with a unit in its type. Arithmetic stays in the unit; leaving it is spelled `.count()`.
+// A number with its unit as a type. Arithmetic keeps the unit; `.count()` drops it.
 template <typename Tag>
 class Quantity {
  public:

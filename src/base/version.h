@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The version of Tessera, from CMake: one for all programs. Threads: any.
+// The version of Tessera, set by CMake for all programs. Threads: any.
 #pragma once
 
 #include <string_view>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A pointer for callbacks that may run after their object is gone.
+// A pointer for callbacks that may run after their object is destroyed.
 //
 //   class Prober {
 //     void Start() {
@@ -7,11 +7,11 @@
 //         if (weak) Probe();
 //       });
 //     }
-//     WeakPtrFactory<Prober> weak_{this};  // keep last: it ends before what callbacks use
+//     WeakPtrFactory<Prober> weak_{this};  // last member, destroyed first
 //   };
 //
-// Threads: a WeakPtr may be copied and destroyed on any thread, and is read on the thread on which
-// its object is destroyed. Cost: one allocation for each object.
+// Threads: a WeakPtr may be copied and destroyed on any thread, but is read only on the thread that
+// destroys its object. Cost: one allocation for each object.
 #pragma once
 
 #include <memory>
@@ -22,12 +22,12 @@ namespace tessera {
 template <typename T>
 class WeakPtr {
  public:
-  WeakPtr() = default;  // to no object
+  WeakPtr() = default;  // null
 
-  // Null when the object is gone.
+  // Null if the object is destroyed.
   T* get() const { return object_ != nullptr ? *object_ : nullptr; }
   explicit operator bool() const { return get() != nullptr; }
-  T* operator->() const { return get(); }  // REQUIRES: the object is there
+  T* operator->() const { return get(); }  // REQUIRES: not null
   T& operator*() const { return *get(); }
 
  private:
@@ -38,7 +38,7 @@ class WeakPtr {
   std::shared_ptr<T*> object_;
 };
 
-// A member of the object that its pointers lead to.
+// A member of the object to which the pointers refer.
 template <typename T>
 class WeakPtrFactory {
  public:
