@@ -21,8 +21,8 @@ Result<std::string> Base64Decode(std::string_view text) {
   std::string out;
   out.reserve(text.size() / 4 * 3);
   uint32_t bits = 0;
-  int waiting = 0;  // how many of `bits` are not yet out
-  int count = 0;    // of characters, padding included
+  int waiting = 0;  // number of `bits` not yet written
+  int count = 0;    // number of characters, with padding
   int padding = 0;
   for (const char c : text) {
     if (c == '\n' || c == '\r' || c == ' ' || c == '\t') continue;

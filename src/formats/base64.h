@@ -9,7 +9,7 @@
 
 namespace tessera {
 
-// White space is skipped. INVALID_ARGUMENT for anything else, or for a wrong length.
+// Ignores white space. INVALID_ARGUMENT for other invalid characters or a wrong length.
 Result<std::string> Base64Decode(std::string_view text);
 // With padding, without line breaks.
 std::string Base64Encode(std::string_view bytes);

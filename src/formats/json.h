@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// A JSON document that survives being read and written: members stay in order, unknown and
-// duplicate members stay, numbers keep their text (1.0 stays 1.0; 18446744073709551616 stays
+// A JSON document that keeps its content when read and written: members keep their order, unknown
+// and duplicate members stay, numbers keep their text (1.0 stays 1.0; 18446744073709551616 stays
 // exact). Not for streams of gigabytes: the whole document is in memory.
 //
-// Where a key occurs twice, Find gives the last one, as Go's decoder (runc, the kubelet) does.
-// Threads: a value belongs to one thread; const access from several is fine.
+// If a key occurs twice, Find returns the last one, like Go's decoder (runc, the kubelet). Threads:
+// a value belongs to one thread; concurrent const access is safe.
 #pragma once
 
 #include <cstddef>
@@ -43,7 +43,7 @@ class Json {
   bool is_array() const { return kind() == Kind::kArray; }
   bool is_object() const { return kind() == Kind::kObject; }
 
-  // REQUIRES: the kind. Reading another kind is a broken invariant.
+  // REQUIRES: the value is of this kind; anything else is a broken invariant.
   bool bool_value() const;
   const std::string& string_value() const;
   const std::string& number_text() const;
@@ -52,39 +52,40 @@ class Json {
   const Object& members() const;
   Object& members();
 
-  // OUT_OF_RANGE or INVALID_ARGUMENT where it is no whole number of 64 bits, or no number.
+  // INVALID_ARGUMENT if it is not a number, OUT_OF_RANGE or INVALID_ARGUMENT if it is not a whole
+  // number of 64 bits.
   Result<int64_t> ToInt() const;
   Result<double> ToDouble() const;
 
-  // Objects. Find gives null where the key, or the object, is missing.
+  // Objects. Find returns null without the key, or if this is not an object.
   const Json* Find(std::string_view key) const;
   Json* Find(std::string_view key);
-  // Replaces the value that Find gives, or appends a member. REQUIRES: object.
+  // Replaces the value that Find returns, or appends a member. REQUIRES: object.
   Json& Set(std::string_view key, Json value);
-  // The member as an object (array), made or replaced if it is missing or null. INVALID_ARGUMENT
-  // if it is something else. REQUIRES: object.
+  // The member as an object (array), created if it is missing or null. INVALID_ARGUMENT if it is of
+  // another kind. REQUIRES: object.
   Result<Json*> ObjectAt(std::string_view key);
   Result<Json*> ArrayAt(std::string_view key);
-  // Removes every member of that name.
+  // Removes every member with that name.
   void Erase(std::string_view key);
   // Arrays. REQUIRES: array.
   void Append(Json value);
 
-  // Typed access for codecs; the error names the key, what was wanted and what is there.
+  // Typed access for codecs; errors name the key, the wanted kind and the actual kind.
   Result<std::string> StringAt(std::string_view key) const;
   Result<int64_t> IntAt(std::string_view key) const;
   Result<bool> BoolAt(std::string_view key) const;
 
-  // 1-based line of the source, where the reader knew it (YAML), else 0.
+  // 1-based line in the source if the reader knows it (YAML), else 0.
   int line() const { return line_; }
   void set_line(int line) { line_ = line; }
 
   // Without white space.
   std::string Serialize() const;
-  // For people, two spaces.
+  // For people, indented by two spaces.
   std::string Pretty() const;
 
-  // Values, not places: line() does not count.
+  // Compares values; ignores line().
   friend bool operator==(const Json& a, const Json& b) { return a.value_ == b.value_; }
 
  private:
@@ -105,8 +106,8 @@ struct JsonLimits {
   size_t max_depth = 64;
 };
 
-// INVALID_ARGUMENT names the offset, line and cause; RESOURCE_EXHAUSTED where a limit is passed.
-// The whole text must be one document.
+// INVALID_ARGUMENT names the offset, line and cause; RESOURCE_EXHAUSTED if the text exceeds a
+// limit. The whole text must be one document.
 Result<Json> ParseJson(std::string_view text, const JsonLimits& limits = {});
 
 }  // namespace tessera

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Boost's SAX parser gives each number with its text, which its own DOM would throw away.
+// Boost's SAX parser passes each number with its text, which Boost's own DOM would drop.
 #include <algorithm>
 #include <boost/json/basic_parser_impl.hpp>
 
@@ -72,7 +72,7 @@ class Builder {
     Place(std::move(value));
     return true;
   }
-  // Only the innermost open value grows, so the pointers to its parents stay good.
+  // Only the innermost open value grows, so pointers to its parents stay valid.
   bool Open(Json value) {
     open_.push_back(Place(std::move(value)));
     return true;

@@ -13,7 +13,7 @@ struct Member {
   std::string key;
   size_t begin = 0;  // the key's quote
   size_t value = 0;
-  size_t end = 0;  // behind the value
+  size_t end = 0;  // after the value
 };
 struct Object {
   std::vector<Member> members;
@@ -40,7 +40,7 @@ class Walker {
     }
     at_ = std::min(at_ + 1, text_.size());
   }
-  // Brackets inside strings do not count, so counting is enough.
+  // Skips strings, so that counting the other brackets suffices.
   void SkipValue() {
     int depth = 0;
     while (at_ < text_.size()) {
@@ -126,7 +126,7 @@ class JsonPatch {
       if (object.members[i].key != path.back()) continue;
       EraseMember(object, i);
       object.members.erase(object.members.begin() + static_cast<ptrdiff_t>(i));
-      return Remove(path);  // a key may stand there twice
+      return Remove(path);  // the key may occur twice
     }
     return Status::Ok();
   }
@@ -144,7 +144,7 @@ class JsonPatch {
     return found == object.members.rend() ? nullptr : &*found;
   }
 
-  // The blanks before `at` where it is the first thing on its line.
+  // The blanks before `at` if they start its line.
   std::optional<std::string> IndentAt(size_t at) const {
     const size_t newline = text_.rfind('\n', at);
     if (newline == std::string::npos) return std::nullopt;
@@ -157,7 +157,7 @@ class JsonPatch {
   void FindUnit(const Object& root) {
     multi_line_ = root.members.empty();
     if (root.members.empty()) return;
-    // The second member is the better witness: some write `{ "first": 1,`.
+    // The second member is more reliable, because some files start with `{ "first": 1,`.
     for (size_t i = root.members.size(); i-- > 0;) {
       const auto indent = IndentAt(root.members[i].begin);
       if (!indent) continue;
@@ -210,7 +210,7 @@ class JsonPatch {
       const auto own = IndentAt(object.members.back().begin);
       if (own) return *own;
     }
-    // The line on which the object opens tells.
+    // Takes the indentation of the line on which the object opens.
     const size_t line = text_.rfind('\n', object.open);
     const size_t begin = line == std::string::npos ? 0 : line + 1;
     const size_t end = std::min(text_.find_first_not_of(" \t", begin), object.open);
@@ -223,7 +223,7 @@ class JsonPatch {
     size_t begin = member.begin;
     size_t end = member.end;
     if (index > 0) {
-      begin = object.members[index - 1].end;  // with the comma before it
+      begin = object.members[index - 1].end;  // includes the preceding comma
     } else if (object.members.size() > 1) {
       end = object.members[1].begin;
     } else {

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Changes a few members of a JSON text that a person or a tool wrote and leaves every other byte
-// alone: order, indentation, the text of numbers, duplicate keys, a byte order mark. What is added
-// is indented like its neighbours. JSON has no comments, and neither have the programs that read
-// these files: a comment is an error that names its line.
+// Changes a few members of an existing JSON text and keeps every other byte: order, indentation,
+// the text of numbers, duplicate keys, a byte order mark. New members are indented like their
+// neighbors. JSON and the programs that read these files have no comments, so a comment is an error
+// that names its line.
 //
-// A patch is proved before it is handed out, as in toml_patcher.h. Threads: pure.
+// Every patch is verified before it is returned, as in toml_patcher.h. Threads: pure.
 #pragma once
 
 #include <string>
@@ -16,9 +16,9 @@
 
 namespace tessera {
 
-// A text of nothing but white space counts as `{}`. Only kSet and kRemove. INVALID_ARGUMENT: the
-// text does not parse, is no object, or an edit goes through something that is no object; INTERNAL:
-// the proof failed.
+// Empty or blank text counts as `{}`. Supports only kSet and kRemove. INVALID_ARGUMENT: the text
+// does not parse, is not an object, or the path of an edit contains a value that is not an object;
+// INTERNAL: the verification failed.
 Result<std::string> PatchJson(std::string_view text, const std::vector<TextEdit>& edits);
 
 }  // namespace tessera

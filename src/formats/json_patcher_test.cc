@@ -79,8 +79,8 @@ TEST(JsonPatcher, RemovesMembersAndTheirCommas) {
   EXPECT_EQ(Patched("{\n  \"a\": 1,\n  \"b\": 1\n}\n", {remove}), "{\n  \"a\": 1\n}\n");
 }
 
-// Random documents: the proof inside PatchJson judges the meaning; here nothing may be refused, and
-// taking out what was put in leaves the same document.
+// Random documents: PatchJson itself verifies the content; here no edit may be rejected, and
+// reverting the edits restores the document.
 TEST(JsonPatcher, EveryRandomDocumentCanBeEditedAndBack) {
   std::mt19937 random(7);
   const auto pick = [&](int n) { return static_cast<int>(random() % n); };

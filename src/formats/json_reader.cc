@@ -13,13 +13,13 @@ namespace {
 
 bool IsSpace(char c) { return c == ' ' || c == '\n' || c == '\r' || c == '\t'; }
 
-// Of numbers, true, false and null.
+// Characters of numbers, true, false and null.
 bool IsWord(char c) {
   return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '-' || c == '+' || c == '.' ||
          c == 'E';
 }
 
-// What ends a run of plain characters of a string.
+// Characters that end a run of plain characters in a string.
 constexpr std::array<bool, 256> kSpecial = [] {
   std::array<bool, 256> special{};
   for (size_t c = 0; c < 0x20; ++c) special[c] = true;
@@ -94,7 +94,7 @@ bool JsonReader::NextMember(std::string_view* key) {
 bool JsonReader::NextItem() { return NextElement(']'); }
 
 bool JsonReader::PassString(bool* escaped) {
-  // Locals: this is where the time goes.
+  // Local copies, because most of the time is spent here.
   const char* const data = text_.data();
   const size_t size = text_.size();
   size_t at = at_;
@@ -127,7 +127,7 @@ void JsonReader::Strings(size_t most, std::vector<std::string_view>* out,
   while (NextItem()) {
     if (out->size() == most) return Fail(fmt::format("no more than {} strings", most));
     out->push_back(String(&quoted->emplace_back()));
-    // As long as they come close together, without white space or escapes.
+    // Fast path for strings without white space or escapes between or in them.
     size_t at = at_;
     while (at + 1 < text_.size() && data[at] == ',' && data[at + 1] == '"' && out->size() < most) {
       size_t end = at + 2;
@@ -160,7 +160,7 @@ std::string_view JsonReader::Skip() {
   Peek();
   if (!status_.ok()) return {};
   const size_t begin = at_;
-  std::string open;  // the brackets that are to come
+  std::string open;  // the closing brackets to come
   do {
     switch (Peek()) {
       case '{':

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Walks over JSON text member by member without building a document: for requests of megabytes of
-// which little is wanted, where json.h would allocate for every word.
+// Walks over JSON text member by member without building a document: for requests of megabytes with
+// few relevant members, where json.h would allocate for every word.
 //
 //   JsonReader reader(text);
 //   std::string_view key;
@@ -11,10 +11,10 @@
 //   }
 //   RETURN_IF_ERROR(reader.Finish());
 //
-// After an error every call gives nothing and false, so loops end by themselves; Finish tells it.
-// What is skipped is held to brackets, strings and words, not to every rule of numbers.
+// After an error every call returns nothing or false, so that loops end; Finish returns the error.
+// Skipped values are checked for brackets, strings and words, but not for all rules of numbers.
 //
-// Threads: one. Ownership: views into the text; a string with escapes is kept by the reader. Cost:
+// Threads: one. Ownership: returns views into the text; the reader owns strings with escapes. Cost:
 // a pass over the text; allocates only for strings with escapes.
 #pragma once
 
@@ -33,20 +33,20 @@ class JsonReader {
  public:
   static constexpr size_t kMaxDepth = 64;
 
-  // Strings with escapes are put into `kept`, where views of them shall outlive the reader.
+  // Stores strings with escapes in `kept`, if views of them have to outlive the reader.
   explicit JsonReader(std::string_view text, std::deque<std::string>* kept = nullptr)
       : text_(text), kept_(kept != nullptr ? kept : &own_) {}
   JsonReader(const JsonReader&) = delete;
   JsonReader& operator=(const JsonReader&) = delete;
 
-  // INVALID_ARGUMENT with the offset and what was expected there.
+  // INVALID_ARGUMENT with the offset and the expected text.
   const Status& status() const { return status_; }
-  // Also an error where more than white space follows.
+  // An error also if anything but white space follows.
   Status Finish();
 
-  // Passes over a null that is next; false where something else is.
+  // Skips a null if it is next; returns false otherwise.
   bool TakeNull();
-  // The next value's first character, 0 at the end: for values of several kinds.
+  // The next value's first character, 0 at the end: for members with values of several kinds.
   char Peek();
 
   bool BeginObject() { return Begin('{', "an object"); }
@@ -55,15 +55,15 @@ class JsonReader {
   bool BeginArray() { return Begin('[', "an array"); }
   bool NextItem();
 
-  // Valid for as long as the text is, and what strings are kept in. `quoted`, where wanted: as it
-  // stands in the text.
+  // Valid as long as the text and the kept strings. Sets `quoted`, if given, to the string as in
+  // the text.
   std::string_view String(std::string_view* quoted = nullptr);
-  // Items of an array that has been begun, all of them strings, to its end; the same as NextItem
-  // and String, in less time. `quoted` as with String. Stops with an error after `most`.
+  // Reads the remaining items of an array, which must be strings; equivalent to NextItem and
+  // String, but faster. `quoted` as in String. Fails after `most` items.
   void Strings(size_t most, std::vector<std::string_view>* out,
                std::vector<std::string_view>* quoted);
   int64_t Int();
-  // Passes over any value and gives its text.
+  // Skips any value and returns its text.
   std::string_view Skip();
 
  private:
@@ -71,7 +71,8 @@ class JsonReader {
   // Whether another element follows; eats the comma, or the bracket.
   bool NextElement(char close);
   void SkipSpace();
-  // Past a string's opening quote; false if it does not end. `escaped` says whether it has escapes.
+  // Skips a string after its opening quote; false if it does not end. Sets `escaped` if it has
+  // escapes.
   bool PassString(bool* escaped);
   bool PassWord();
   void Fail(std::string_view expected);
@@ -81,7 +82,7 @@ class JsonReader {
   std::deque<std::string>* const kept_;
   size_t at_ = 0;
   size_t depth_ = 0;
-  bool first_ = false;  // in a bracket that has just been opened
+  bool first_ = false;  // directly after an opening bracket
   Status status_;
 };
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One change to a key of somebody's configuration file, and what it means on the parsed document.
-// The patchers do the same on the text; ApplyEdit is their judge. Threads: pure.
+// A change to one key of a configuration file, and its effect on the parsed document. The patchers
+// apply it to the text and compare with ApplyEdit. Threads: pure.
 #pragma once
 
 #include <string>
@@ -27,14 +27,14 @@ struct TextEdit {
   bool operator==(const TextEdit&) const = default;
 };
 
-// INVALID_ARGUMENT: the edit goes through something that is no object, or no array.
-// REQUIRES: an object, and a path that is not empty.
+// INVALID_ARGUMENT: the path contains a value that is not an object, or the target is not an array.
+// REQUIRES: an object and a non-empty path.
 Status ApplyEdit(const TextEdit& edit, Json* document);
 
 // The value at `path`, or null.
 const Json* FindPath(const Json& document, const KeyPath& path);
 
-// Edits as JSON, so that they can be undone by a later run. ParseEdits: INVALID_ARGUMENT.
+// Edits as JSON, so that a later run can revert them. EditsFromJson: INVALID_ARGUMENT.
 Json EditsToJson(const std::vector<TextEdit>& edits);
 Result<std::vector<TextEdit>> EditsFromJson(const Json& json);
 

@@ -65,7 +65,7 @@ Json FromNode(const toml::node& node) {
 }  // namespace
 
 Result<Json> ParseToml(std::string_view text) {
-  // The library forgives bytes that are not UTF-8 inside comments; the engines do not.
+  // The library accepts invalid UTF-8 inside comments; the container engines do not.
   if (!IsValidUtf8(text)) return Error(Code::kInvalidArgument, "TOML: the text is not valid UTF-8");
   const toml::parse_result parsed = toml::parse(text);
   if (!parsed) {

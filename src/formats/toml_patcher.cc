@@ -46,7 +46,7 @@ Result<std::string> ValueText(const Json& value) {
   }
 }
 
-// The text under one edit. Spans are fresh for each edit; the files are small.
+// The text under one edit. Spans are computed for each edit, because the files are small.
 class TomlPatch {
  public:
   explicit TomlPatch(std::string* text) : text_(*text) {
@@ -80,7 +80,7 @@ class TomlPatch {
     return Insert(path, text);
   }
 
-  // The span of the value at `path`, in a statement of its own or in an inline table.
+  // The span of the value at `path`, in its own statement or in an inline table.
   Result<std::optional<Span>> FindValue(const KeyPath& path) const {
     for (const Statement& s : statements_) {
       if (s.kind == Kind::kKeyValue && s.path == path && !s.below_array_of_tables) return {s.value};
@@ -126,7 +126,7 @@ class TomlPatch {
     return Status::Ok();
   }
 
-  // The key is nowhere. Looks for the section it belongs into, else makes one.
+  // Adds a missing key to the section to which it belongs, or to a new one.
   Status Insert(const KeyPath& path, const std::string& value) {
     size_t best = 0;  // length of the table that the statement would go into, plus one
     const Statement* after = nullptr;
@@ -156,7 +156,7 @@ class TomlPatch {
     return Status::Ok();
   }
 
-  // Above the first header and the comment that is attached to it.
+  // Inserts above the first header and the comment attached to it.
   Status InsertAtTop(const KeyPath& path, const std::string& value) {
     std::string line = fmt::format("{} = {}{}", TomlKeyText(path), value, eol_);
     const size_t start = text_.starts_with("\xEF\xBB\xBF") ? 3 : 0;
@@ -175,7 +175,7 @@ class TomlPatch {
     return Status::Ok();
   }
 
-  // Behind the last section that is a neighbour: one with the same grandparent.
+  // Inserts after the last neighboring section, which has the same grandparent.
   Status InsertSection(const KeyPath& path, const std::string& value) {
     const KeyPath table = Parent(path);
     const KeyPath around = Parent(table);
@@ -223,7 +223,7 @@ class TomlPatch {
     std::string gap = " ";
     if (line != std::string::npos && line > span->begin &&
         text_.find_first_not_of(" \t", line + 1) == last) {
-      gap.assign(eol_).append(text_, line + 1, last - line - 1);  // an item on a line of its own
+      gap.assign(eol_).append(text_, line + 1, last - line - 1);  // each item has its own line
     }
     if (array.trailing_comma) {
       text_.insert(array.after_comma, gap + text + ",");
@@ -247,7 +247,7 @@ class TomlPatch {
     return Status::Ok();
   }
 
-  // With the comma that separates it; a comment that stands between stays with the other item.
+  // Removes the item with its separating comma; a comment in between stays with the other item.
   void EraseItem(const Items& list, size_t index) {
     Span span = list.items[index].all;
     if (index > 0) {
@@ -270,7 +270,7 @@ class TomlPatch {
     text_.erase(span.begin, span.end - span.begin);
   }
 
-  // The scanner has seen that one is there; comments before it may hold commas of their own.
+  // The scanner has found a comma; comments before it may contain commas.
   size_t CommaAfter(size_t at) const {
     while (at < text_.size() && text_[at] != ',') {
       at = text_[at] == '#' ? std::min(text_.find('\n', at), text_.size()) : at + 1;
@@ -322,7 +322,7 @@ class TomlPatch {
   std::string IndentOf(const Statement& s) const {
     return text_.substr(s.lines.begin, s.text - s.lines.begin);
   }
-  // How far the keys of other sections stand right of their headers.
+  // The extra indentation of keys in other sections.
   std::string ChildIndent(const Statement& header) const {
     const Statement* last = nullptr;
     for (const Statement& s : statements_) {
@@ -361,8 +361,8 @@ class TomlPatch {
   size_t insert_below_ = 0;
 };
 
-// Keys in order, so that equality does not depend on where a key was added; without tables that
-// hold nothing, because a header that loses its last key may take its implicit parents with it.
+// Sorts keys, so that equality does not depend on where a key was added; drops empty tables,
+// because a header that loses its last key may lose its implicit parents, too.
 Json Canonical(const Json& json, bool drop_empty) {
   if (!json.is_object()) return json;
   Json out = Json::MakeObject();
@@ -385,7 +385,7 @@ Result<std::string> PatchToml(std::string_view text, const std::vector<TextEdit>
   for (const TextEdit& edit : edits) {
     Json after = wanted;
     RETURN_IF_ERROR(ApplyEdit(edit, &after));
-    // What is already so keeps its spelling.
+    // An edit that is already in effect keeps the spelling.
     if (after == wanted) continue;
     wanted = std::move(after);
     removes |= edit.kind == TextEdit::Kind::kRemove;

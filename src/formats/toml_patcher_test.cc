@@ -115,7 +115,7 @@ TEST(TomlPatcher, ErrorsNameTheLine) {
   EXPECT_THAT(PatchToml("a = 1\nb = = 2\n", {}).status().message(), ::testing::HasSubstr("line 2"));
 }
 
-// Random documents in every notation: an edit is never refused, and its opposite brings back the
+// Random documents in every notation: an edit is never rejected, and the opposite edit restores the
 // document.
 TEST(TomlPatcher, EveryRandomDocumentCanBeEditedAndBack) {
   std::mt19937 random(11);

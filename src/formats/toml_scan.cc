@@ -29,7 +29,7 @@ class Scanner {
     while (!AtEnd() && text_[at_] != '\n') ++at_;
     Take('\n');
   }
-  // Blanks, line ends and comments, as they may stand between the items of an array.
+  // Skips blanks, line ends and comments between the items of an array.
   void SkipSpace() {
     for (;;) {
       const char c = Peek();
@@ -53,7 +53,7 @@ class Scanner {
         at_ += 2;
       } else if (multi_line ? StartsWith(triple) : text_[at_] == quote) {
         at_ += multi_line ? 3 : 1;
-        // Up to two quotes may stand right before the closing three.
+        // Up to two quotes may precede the closing three.
         while (multi_line && Take(quote)) {
         }
         return Status::Ok();
@@ -77,7 +77,7 @@ class Scanner {
     return at_ > begin ? Status::Ok() : Lost("a missing value");
   }
 
-  // From the opening bracket to behind the closing one.
+  // Reads from the opening bracket to after the closing one.
   Status ReadItems(int depth, Items* items) {
     const bool table = Peek() == '{';
     const char close = table ? '}' : ']';
@@ -120,7 +120,7 @@ class Scanner {
       const size_t begin = at_;
       if (Peek() == '"' || Peek() == '\'') {
         RETURN_IF_ERROR(SkipString());
-        // The library knows the escapes.
+        // The library decodes the escapes.
         const std::string_view quoted = text_.substr(begin, at_ - begin);
         ASSIGN_OR_RETURN(const Json document, ParseToml(fmt::format("k = {}", quoted)));
         ASSIGN_OR_RETURN(std::string key, document.StringAt("k"));
@@ -147,7 +147,7 @@ class Scanner {
   size_t at_;
 };
 
-// `at` stands on "[".
+// `at` is at "[".
 Status ReadHeader(Scanner* scanner, Statement* statement) {
   scanner->Take('[');
   if (scanner->Take('['))

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where things stand in a TOML text: statements with the spans of their lines and values. Knows
-// just enough grammar to find its way through a text that a real parser has accepted; on anything
-// else it gives INTERNAL and never reads past the end. Only toml_patcher uses it.
+// Locates statements in a TOML text, with the spans of their lines and values. Implements only as
+// much grammar as a text needs that a real parser has accepted; for other texts it returns INTERNAL
+// and never reads past the end. Used only by toml_patcher.
 #pragma once
 
 #include <cstddef>
@@ -23,9 +23,9 @@ struct Statement {
   enum class Kind { kTable, kArrayOfTables, kKeyValue };
   Kind kind = Kind::kKeyValue;
   KeyPath path;     // from the root
-  size_t own = 0;   // how many of the last keys of the path the statement itself spells
-  Span lines;       // whole lines, comment and line end included
-  size_t text = 0;  // where the first character that is no blank stands
+  size_t own = 0;   // number of trailing keys of the path in the statement itself
+  Span lines;       // whole lines, with comment and line end
+  size_t text = 0;  // position of the first non-blank character
   Span value;       // kKeyValue
   bool below_array_of_tables = false;
 };
@@ -39,7 +39,7 @@ struct Item {
 struct Items {
   std::vector<Item> items;
   bool trailing_comma = false;
-  size_t after_comma = 0;  // behind the trailing comma
+  size_t after_comma = 0;  // after the trailing comma
   size_t close = 0;        // the closing bracket
 };
 

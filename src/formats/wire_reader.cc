@@ -13,7 +13,7 @@ bool WireReader::ReadVarint(uint64_t* value) {
   for (int shift = 0; shift < 70; shift += 7) {
     if (at_ == message_.size()) return Fail("ends in the middle of a number");
     const auto byte = static_cast<uint8_t>(message_[at_++]);
-    // Bits beyond 64 are dropped, as all decoders do.
+    // Drops bits beyond 64, like all decoders.
     result |= static_cast<uint64_t>(byte & 0x7f) << shift;
     if (byte < 0x80) {
       *value = result;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Reads one protobuf message field by field, without a schema and without copies: texts are views
-// into the message. For decoders that want a few fields of large messages.
+// into the message. For decoders that need a few fields of large messages.
 //
 //   WireReader reader(message);
 //   while (reader.Next()) {
@@ -9,9 +9,9 @@
 //   }
 //   return reader.status();
 //
-// Not for writing, nor for packed repeated numbers and groups (proto2's, refused).
-// Threads: one. Ownership: the message must outlive the reader and its views. Errors: kept until
-// status(), INVALID_ARGUMENT with the offset; Next is false then. Cost: nothing is allocated.
+// Not for writing, packed repeated numbers or groups (proto2's, rejected).
+// Threads: one. Ownership: the message must outlive the reader and its views. Errors: Next returns
+// false and status() INVALID_ARGUMENT with the offset. Cost: no allocation.
 #pragma once
 
 #include <cstdint>
@@ -25,11 +25,11 @@ class WireReader {
  public:
   explicit WireReader(std::string_view message) : message_(message) {}
 
-  // Moves to the next field; one that nobody asks about is passed over.
+  // Moves to the next field; a field that is not read is skipped.
   bool Next();
   uint32_t field() const { return field_; }
 
-  // The value of this field; what it is not is an error, and gives nothing.
+  // The value of this field; for a field of another type an error, and the result is empty or 0.
   std::string_view Bytes();
   uint64_t Varint();
   int64_t Int() { return static_cast<int64_t>(Varint()); }

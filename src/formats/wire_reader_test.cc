@@ -12,7 +12,7 @@ namespace {
 using namespace std::string_literals;
 
 TEST(WireReaderTest, ReadsFieldsInTheirOrder) {
-  // The examples of the encoding's documentation: a varint 150, a text, and fields to pass over.
+  // The examples of the encoding's documentation: a varint 150, a text, and fields to skip.
   const std::string message = "\x08\x96\x01\x12\x07testing\x19"s + "12345678" + "\x25" + "1234" +
                               "\x30\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01";
   WireReader reader(message);
@@ -66,7 +66,7 @@ TEST(WireReaderTest, AValueOfTheWrongTypeIsAnError) {
 TEST(WireReaderTest, NeverReadsPastAnyBytes) {
   std::mt19937 random(1);
   for (int round = 0; round < 20000; ++round) {
-    // On the heap and of its exact size, so that sanitizers see a byte too far.
+    // On the heap with exact size, so that sanitizers detect reading past the end.
     std::string bytes(random() % 24, '\0');
     for (char& byte : bytes) byte = static_cast<char>(random() % 4 ? random() % 32 : random());
     bytes.shrink_to_fit();

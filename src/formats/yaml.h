@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// YAML documents as Json values: reads files that people write (profiles, kubeconfig) and writes
-// what people asked for in YAML. Plain scalars become null, booleans and numbers by the JSON schema
-// of YAML 1.2; quoted ones stay strings. Refused with a line: anchors and aliases, tags, several
-// documents, keys that stand twice or are not scalars. Every value knows its line.
+// Reads YAML documents written by people (profiles, kubeconfig) into Json, and writes Json as YAML.
+// Plain scalars become null, booleans and numbers by the JSON schema of YAML 1.2; quoted ones stay
+// strings. Rejected, with a line: anchors and aliases, tags, several documents, and keys that are
+// repeated or not scalars. Every value has its line.
 #pragma once
 
 #include <string>
@@ -13,11 +13,11 @@
 
 namespace tessera {
 
-// INVALID_ARGUMENT with the line. An empty text gives null.
+// INVALID_ARGUMENT with the line. An empty text is null.
 Result<Json> ParseYaml(std::string_view text);
 
-// The document in block style, with a line end; ParseYaml gives it back. Texts are quoted where
-// they would be read as something else, control characters are escaped. REQUIRES: texts are UTF-8.
+// Writes the document in block style with a final line end; ParseYaml restores it. Quotes texts
+// that would be read as another type and escapes control characters. REQUIRES: texts are UTF-8.
 std::string WriteYaml(const Json& document);
 
 }  // namespace tessera

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// libyaml quotes and folds; this says what is a text and what is not.
+// libyaml quotes and folds; this file decides which scalars are text.
 #include <yaml.h>
 
 #include <algorithm>
@@ -11,7 +11,7 @@
 namespace tessera {
 namespace {
 
-// Whether every reader takes it for text as it stands; those of YAML 1.1 know more words.
+// Whether every reader takes the unquoted word for text; YAML 1.1 has more reserved words.
 bool IsPlain(std::string_view text) {
   constexpr std::string_view kWords[] = {"null", "true", "false", "y",  "n",
                                          "yes",  "no",   "on",    "off"};
@@ -52,7 +52,7 @@ class YamlWriter {
     return 1;
   }
 
-  // `made` is what the call that made the event said.
+  // `made` is the result of the call that created the event.
   void Emit(yaml_event_t& event, int made) {
     TESSERA_CHECK(made == 1);
     if (yaml_emitter_emit(&emitter_, &event) == 1) return;
