@@ -17,7 +17,7 @@ constexpr size_t kMaxUuidLength = 96;
 
 bool IsLowerOrDigit(char c) { return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9'); }
 
-// A DNS label, as Kubernetes wants names of containers.
+// A DNS label, as Kubernetes requires for container names.
 bool IsContainerName(std::string_view name) {
   if (name.empty() || name.size() > kMaxNameLength) return false;
   if (name.front() == '-' || name.back() == '-') return false;
@@ -120,7 +120,7 @@ Result<std::string> EncodeAssignment(const Assignment& assignment) {
                                     {"milli", Json::Int(share.compute.count())},
                                     {"bytes", Json::Int(share.memory.count())}}));
     }
-    // The map has each name once; Set would look for it among all of them.
+    // The map has each name once, so this skips the duplicate search of Set.
     containers.members().emplace_back(name, std::move(list));
   }
   std::string text = Json::MakeObject({{"version", Json::Int(kAssignmentVersion)},

@@ -29,25 +29,25 @@ inline constexpr size_t kMaxAssignmentBytes = 64 << 10;
 // A part of one device, or all of it.
 struct DeviceShare {
   std::string uuid;  // of a GPU, or of a MIG slice
-  MilliGpu compute;  // thousandths of that device; 1000 is a whole one; 0 claims none
-  Bytes memory;      // also of a whole device, so that who reads it needs no inventory
+  MilliGpu compute;  // thousandths of the device; 1000: the whole device; 0: none reserved
+  Bytes memory;      // also set for a whole device, so that readers need no inventory
   bool operator==(const DeviceShare&) const = default;
 };
 
 struct Assignment {
-  // By name of container, init containers included; in the order in which the container shall see
-  // its devices, no device twice.
+  // By container name, including init containers. Devices are in the order in which the container
+  // sees them, each at most once.
   std::map<std::string, std::vector<DeviceShare>, std::less<>> containers;
   bool operator==(const Assignment&) const = default;
 };
 
-// INVALID_ARGUMENT for a value that DecodeAssignment would refuse, RESOURCE_EXHAUSTED above
+// INVALID_ARGUMENT for a value that DecodeAssignment would reject, RESOURCE_EXHAUSTED above
 // kMaxAssignmentBytes.
 Result<std::string> EncodeAssignment(const Assignment& assignment);
 
 // INVALID_ARGUMENT names the field and the reason: "containers.main[1].milli: 1001 is not within 0
-// and 1000". Unknown members are passed over, so that a later version may add some; another version
-// is refused.
+// and 1000". Unknown members are ignored, so that a later version may add some; another version is
+// rejected.
 Result<Assignment> DecodeAssignment(std::string_view text);
 
 }  // namespace tessera::device

@@ -7,11 +7,11 @@
 //   tencent.com/vcuda-core: 30       hundredths of one GPU, or a multiple of 100 for whole ones,
 //   tencent.com/vcuda-memory: 20     with 256 MiB blocks below 100
 //
-// Resources of others (cpu, rdma/hca, …) are passed over. Not for a container's environment
-// (src/runtime) nor for ResourceClaims.
+// Resources of other vendors (cpu, rdma/hca, …) are ignored. Not for a container's environment
+// (src/runtime) or ResourceClaims.
 //
-// Threads: pure functions. Errors: INVALID_ARGUMENT for people, naming the container, the resource,
-// the value and the way out; what a container or pod asks for twice or in two ways is refused.
+// Threads: pure functions. Errors: INVALID_ARGUMENT for people, with the container, the resource,
+// the value and advice. A request that is made twice or in two dialects is rejected.
 #pragma once
 
 #include <cstdint>
@@ -41,7 +41,7 @@ inline constexpr Bytes kVcudaMemoryBlock = MiB(256);
 // What 1 of tencent.com/vcuda-core is.
 inline constexpr MilliGpu kVcudaCore{10};
 
-// One container as its pod's spec has it: names of resources and their quantities as text.
+// A container in its pod's spec: resource names with their quantities as text.
 struct ContainerSpec {
   std::string name;
   Phase phase = Phase::kMain;
@@ -51,18 +51,18 @@ struct ContainerSpec {
 
 struct PodSpec {
   std::vector<ContainerSpec> containers;  // init containers first, in the order of the spec
-  Annotations annotations;                // those of api/names.h are read, others passed over
+  Annotations annotations;                // annotations outside api/names.h are ignored
 };
 
 struct DialectOptions {
   MemoryUnit gpu_mem_unit = MemoryUnit::kGiB;
 };
 
-// kNone where the container asks for nothing, or for 0 of something.
+// Dialect kNone if the container requests nothing, or only zeros.
 Result<ContainerRequest> ParseContainer(const ContainerSpec& spec, const DialectOptions& options);
 
-// All containers, and what annotations say about the pod: models and UUIDs that it may or may not
-// get, the policy, the elastic limit.
+// Parses all containers and the pod's annotations: allowed and excluded models and UUIDs, the
+// policy, the elastic limit.
 Result<Request> ParseRequest(const PodSpec& pod, const DialectOptions& options);
 
 // Cards as people type them into a web form: a natural number, or 0.1 to 1 with at most two

@@ -29,7 +29,7 @@ constexpr int kScorePerNvLink = 100;
 
 const LevelInfo& InfoOf(PcieLevel level) { return kLevels[static_cast<size_t>(level)]; }
 
-// "NV12" or "NVS18" into `link`.
+// Parses "NV12" or "NVS18" into `link`.
 bool ParseNvLinks(std::string_view name, Link* link) {
   if (!name.starts_with("NV")) return false;
   name.remove_prefix(2);

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The vocabulary of GPUs: what one is, how two are linked, and what a node has. Plain values for
-// every room that decides or reports. Not for finding GPUs (src/gpu) nor for choosing some
+// The vocabulary of GPUs: a GPU, the links between two GPUs, and the GPUs of a node. Plain values
+// for every room that decides or reports. Not for finding GPUs (src/gpu) or picking them
 // (src/placement).
 //
-// Threads: values; NodeInventory is handed around as shared_ptr<const>, which any thread may read.
+// Threads: values; NodeInventory is passed as shared_ptr<const>, which any thread may read.
 #pragma once
 
 #include <cstddef>
@@ -22,10 +22,10 @@ namespace tessera::device {
 struct Health {
   enum class State {
     kHealthy,
-    kSuspect,     // offered: an application's error was reported, the GPU itself goes on
+    kSuspect,     // offered: the driver reported an application error; the GPU works
     kUnhealthy,   // not offered
-    kRecovering,  // not offered: repaired, and being checked
-    kWithheld,    // not offered: a pod that is gone still uses it; other holders go on
+    kRecovering,  // not offered: repaired, and under observation
+    kWithheld,    // not offered: a deleted pod still uses it; other holders continue
   };
 
   State state = State::kHealthy;
@@ -33,9 +33,9 @@ struct Health {
 
   static Health Healthy() { return {}; }
   static Health Unhealthy(std::string reason) { return {State::kUnhealthy, std::move(reason)}; }
-  // Whether new pods may get it.
+  // Whether new pods may get the GPU.
   bool ok() const { return state == State::kHealthy || state == State::kSuspect; }
-  // Whether containers that hold it may start again.
+  // Whether containers that hold the GPU may restart.
   bool usable() const { return ok() || state == State::kWithheld; }
   bool operator==(const Health&) const = default;
 };
@@ -49,24 +49,24 @@ struct ComputeCapability {
   bool operator==(const ComputeCapability&) const = default;
 };
 
-// A MIG slice that is offered as a device of its own: one GPU instance with its compute instance.
+// A MIG slice that is offered as a device: one GPU instance with its compute instance.
 struct MigSlice {
-  std::string uuid;      // "MIG-…"; the name of its account, as a GPU's is
-  std::string profile;   // "1g.10gb", "1g.10gb.me": as resource names spell it, see mig_profile.h
+  std::string uuid;      // "MIG-…"; identifies the slice everywhere
+  std::string profile;   // "1g.10gb", "1g.10gb.me": spelled as in resource names, see mig_profile.h
   int gpu_instance = 0;  // the driver's id of the GPU instance, unique on its GPU
   Bytes memory;
-  Health health;  // its own; a slice of an unhealthy GPU is not offered either
+  Health health;  // of the slice alone; slices of an unhealthy GPU are not offered
 
   bool operator==(const MigSlice&) const = default;
 };
 
 struct Gpu {
-  std::string uuid;              // "GPU-…"; the name of its account everywhere
+  std::string uuid;              // "GPU-…"; identifies the GPU everywhere
   int index = 0;                 // in the driver's order, which is PCI order
   std::optional<int> minor;      // N of /dev/nvidiaN; unknown only on an unhealthy GPU
-  std::string model;             // "NVIDIA A100-SXM4-80GB"; empty when the driver does not say
-  Bytes memory;                  // 0 when the driver does not say (integrated GPUs)
-  std::string pci_bus_id;        // "0000:07:00.0", lower case, as sysfs spells it; may be empty
+  std::string model;             // "NVIDIA A100-SXM4-80GB"; empty if the driver does not report it
+  Bytes memory;                  // 0 if the driver does not report it (integrated GPUs)
+  std::string pci_bus_id;        // "0000:07:00.0", lower case as in sysfs; may be empty
   std::optional<int> numa_node;  // none on machines without NUMA
   std::optional<ComputeCapability> compute_capability;
   Health health;
@@ -76,7 +76,7 @@ struct Gpu {
   bool operator==(const Gpu&) const = default;
 };
 
-// What lies between two GPUs on PCIe, near to far; worth in points as NVIDIA's allocator counts it.
+// The PCIe path between two GPUs, near to far, with the points of NVIDIA's allocator.
 enum class PcieLevel : uint8_t {
   kUnknown,       // 0 points
   kSystem,        // 10: across CPU sockets ("SYS")
@@ -87,7 +87,7 @@ enum class PcieLevel : uint8_t {
   kSameBoard,     // 60: one board ("PSB")
 };
 
-// More than any GPU has; a larger number in an annotation is refused.
+// More NVLinks than any GPU has; a larger number in an annotation is rejected.
 inline constexpr int kMaxNvLinks = 36;
 
 struct Link {
@@ -99,14 +99,14 @@ struct Link {
   bool operator==(const Link&) const = default;
 };
 
-// 10 … 60 for the PCIe level plus 100 for each NVLink; 0 for a link that nobody knows. Always a
-// multiple of kLinkScoreUnit and at most kMaxLinkScore.
+// 10 … 60 for the PCIe level plus 100 for each NVLink; 0 for an unknown link. Always a multiple of
+// kLinkScoreUnit and at most kMaxLinkScore.
 int ScoreOf(const Link& link);
 inline constexpr int kLinkScoreUnit = 10;
 inline constexpr int kMaxLinkScore = 60 + 100 * kMaxNvLinks;
 // "NV12", "NVS18" (through NVSwitch), "SYS", "NV4+NODE", "?".
 std::string NameOf(const Link& link);
-// The inverse of NameOf; nothing where `name` is none.
+// The inverse of NameOf; nothing if `name` is not the name of a link.
 std::optional<Link> LinkFromName(std::string_view name);
 
 // Links of all pairs of n GPUs, by position in NodeInventory::gpus. Symmetric by construction.
@@ -133,12 +133,12 @@ struct NodeInventory {
   int cuda_version = 0;            // 12040 is 12.4
   std::vector<Gpu> gpus;           // by index, each UUID once; unhealthy ones included
   LinkMatrix links;                // of size gpus.size()
-  int unidentified = 0;            // GPUs that the driver counts but that never told who they are
-  std::string problem;             // why there is no GPU at all: no driver, or one that hangs
+  int unidentified = 0;            // GPUs that the driver counts but cannot identify
+  std::string problem;             // why the node has no GPU at all: no driver, or a hanging driver
   std::string runtime_problem;     // why containers would start without their GPUs
-  std::vector<std::string> notes;  // what an operator should know though nothing is refused
+  std::vector<std::string> notes;  // hints for operators that block nothing
 
-  // Null where there is none.
+  // Null if the node has no such device.
   const Gpu* Find(std::string_view uuid) const;
   const Gpu* FindMinor(int minor) const;
   const MigSlice* FindMigSlice(std::string_view uuid) const;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Private to this room: reads members of one JSON object of an annotation; errors carry the path to
-// the member, "gpus[3].uuid: …". Unknown members are nobody's business here, so a later version may
+// Private to this room: reads the members of one JSON object of an annotation. Errors contain the
+// path to the member, "gpus[3].uuid: …". Unknown members are ignored, so that a later version may
 // add some. The object must outlive the reader.
 #pragma once
 
@@ -15,15 +15,15 @@
 
 namespace tessera::device {
 
-// What indices, counts and instance ids stay below.
+// Exclusive bound of indices, counts and instance ids.
 inline constexpr int64_t kMaxSmallNumber = 1 << 20;
 
-// A text of at most `max_bytes` that is one JSON object; INVALID_ARGUMENT otherwise.
+// Parses one JSON object of at most `max_bytes`; INVALID_ARGUMENT otherwise.
 Result<Json> ParseAnnotation(std::string_view text, size_t max_bytes);
 
 class JsonFields {
  public:
-  // `path` is what stands before the names of members: "" or "gpus[3].".
+  // `path` is the prefix of the members' names: "" or "gpus[3].".
   JsonFields(const Json& object, std::string path) : object_(object), path_(std::move(path)) {}
 
   template <typename... Args>
@@ -33,18 +33,18 @@ class JsonFields {
   }
 
   bool Has(std::string_view key) const { return object_.Find(key) != nullptr; }
-  // An absent member leaves `out` as it is.
+  // An absent member leaves `out` unchanged.
   Status Text(std::string_view key, std::string* out) const;
   Status SmallNumber(std::string_view key, std::optional<int>* out) const;
-  // Within 0 and max; nothing where the member is absent.
+  // A number within 0 and max; nothing if the member is absent.
   Result<std::optional<int64_t>> Number(std::string_view key, int64_t max) const;
-  // As Number; an absent member is an error.
+  // Like Number, but an absent member is an error.
   Result<int64_t> RequiredNumber(std::string_view key, int64_t max) const;
-  // Empty where the member is absent.
+  // Empty if the member is absent.
   Result<const Json::Array*> Items(std::string_view key) const;
-  // The member "version" must be there and be `known`.
+  // The member "version" must exist and be `known`.
   Status Version(int known) const;
-  // A member that stands twice means two things to two readers.
+  // Rejects a repeated member, because readers disagree on which counts.
   Status Once(std::string_view key) const;
 
  private:

@@ -8,7 +8,7 @@
 namespace tessera::device {
 namespace {
 
-// The driver gives memory in such blocks.
+// The driver allocates memory in blocks of this size.
 constexpr Bytes kBlock{int64_t{2} << 20};
 
 Result<Bytes> ParseBytes(std::string_view text) {

@@ -7,8 +7,8 @@
 //   main=8Gi       for this container
 //   GPU-f1e2…=4Gi  for each container on this GPU
 //
-// of which the last that fits a container and a GPU counts. It says nothing about what the pod was
-// granted, which is an upper bound (agent). Pure; any thread.
+// The last entry that matches a container and a GPU counts. The annotations only lower the grant,
+// which is the upper bound (agent). Pure; any thread.
 #pragma once
 
 #include <optional>
@@ -30,11 +30,11 @@ struct GpuLimit {
 template <typename Amount>
 using GpuLimits = std::vector<GpuLimit<Amount>>;
 
-// "" is no limit. INVALID_ARGUMENT names the entry.
+// "" means no limit. INVALID_ARGUMENT names the entry.
 Result<GpuLimits<Bytes>> ParseMemoryLimits(std::string_view text);
 Result<GpuLimits<MilliGpu>> ParseComputeLimits(std::string_view text);
 
-// Nothing where none of them fits.
+// Nothing if no limit matches.
 template <typename Amount>
 std::optional<Amount> LimitFor(const GpuLimits<Amount>& limits, std::string_view container,
                                std::string_view uuid) {
@@ -47,7 +47,7 @@ std::optional<Amount> LimitFor(const GpuLimits<Amount>& limits, std::string_view
 
 // Annotation tessera.dev/compute-class: which pods wait for which.
 enum class ComputeClass { kNormal, kHigh, kLow };
-// INVALID_ARGUMENT says which there are.
+// INVALID_ARGUMENT lists the valid classes.
 Result<ComputeClass> ParseComputeClass(std::string_view text);
 
 }  // namespace tessera::device

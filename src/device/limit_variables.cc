@@ -12,8 +12,8 @@ namespace {
 constexpr std::string_view kMemory = "CUDA_DEVICE_MEMORY_LIMIT";
 constexpr std::string_view kCompute = "CUDA_DEVICE_SM_LIMIT";
 
-// The number of the GPU that the variable is about; nothing for `base` itself, which is about all.
-// NOT_FOUND: the name is another one.
+// The index of the GPU in the variable's name; nothing for `base` itself, which applies to all
+// GPUs. NOT_FOUND if the name is another variable.
 Result<std::optional<size_t>> GpuOf(std::string_view name, std::string_view base) {
   const Status other(Code::kNotFound, "another variable");
   if (!name.starts_with(base)) return other;
@@ -64,7 +64,7 @@ Result<GpuLimits<Amount>> LimitsOf(const Variables& variables,
                                    const std::vector<DeviceShare>& shares, std::string_view base,
                                    Result<int64_t> (*parse)(std::string_view)) {
   GpuLimits<Amount> limits;
-  // The one about all GPUs sorts first, and the last that fits counts.
+  // The variable for all GPUs sorts first, and the last match counts.
   for (const auto& [name, value] : variables) {
     const auto gpu = GpuOf(name, base);
     if (!gpu.ok() || (*gpu && **gpu >= shares.size())) continue;

@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Environment variables of HAMi-core by which a container lowers its own limits:
+// HAMi-core's environment variables by which a container lowers its own limits:
 //
 //   CUDA_DEVICE_MEMORY_LIMIT=3g      device memory on each of its GPUs: bytes, or with k, m or g
 //   CUDA_DEVICE_MEMORY_LIMIT_1=3g    the same on its second GPU, in the order of its grant
 //   CUDA_DEVICE_SM_LIMIT=30          hundredths of the GPU's time; CUDA_DEVICE_SM_LIMIT_1 likewise
 //
-// 0 is no limit, as with HAMi-core; so is 100 hundredths and more. Like the annotations of
-// limit_annotations.h they say nothing about what was granted, which is an upper bound. Pure; any
-// thread.
+// 0 means no limit, as in HAMi-core; so do 100 hundredths and more. Like the annotations of
+// limit_annotations.h they only lower the grant, which is the upper bound. Pure; any thread.
 #pragma once
 
 #include <map>
@@ -25,8 +24,8 @@ bool IsLimitVariable(std::string_view name);
 
 using Variables = std::map<std::string, std::string>;
 
-// The limits that `variables` set on a container with `shares`; other variables, and those
-// of GPUs that it does not have, are ignored. INVALID_ARGUMENT names the variable.
+// The limits that `variables` set on a container with `shares`. Other variables, and variables for
+// GPUs that the container does not have, are ignored. INVALID_ARGUMENT names the variable.
 Result<GpuLimits<Bytes>> MemoryLimitsOf(const Variables& variables,
                                         const std::vector<DeviceShare>& shares);
 Result<GpuLimits<MilliGpu>> ComputeLimitsOf(const Variables& variables,

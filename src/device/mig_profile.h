@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Names of MIG profiles as resource names and `MigSlice::profile` spell them: "1g.10gb", "7g.80gb",
-// "1g.10gb.me". NVML writes a "+" before an attribute, which a resource name may not hold. Which
-// profiles a GPU has is the driver's to say (src/gpu). Pure; any thread.
+// Names of MIG profiles as used in resource names and `MigSlice::profile`: "1g.10gb", "7g.80gb",
+// "1g.10gb.me". NVML writes a "+" before an attribute, which resource names may not contain. The
+// driver knows which profiles a GPU has (src/gpu). Pure; any thread.
 #pragma once
 
 #include <string>
@@ -13,7 +13,8 @@ namespace tessera::device {
 
 bool IsMigProfile(std::string_view profile);
 
-// From NVML's spelling: "1g.10gb+me" is "1g.10gb.me". INVALID_ARGUMENT quotes what is no profile.
+// Converts NVML's spelling: "1g.10gb+me" is "1g.10gb.me". INVALID_ARGUMENT quotes an invalid
+// profile.
 Result<std::string> MigProfileFromNvml(std::string_view name);
 
 }  // namespace tessera::device

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Names of GPU models: NVML gives "Tesla V100-SXM2-16GB", people write V100, labels may hold
-// neither spaces nor more than 63 characters. Works by rules, so a model that came out yesterday
-// has a name too. Pure; any thread.
+// Names of GPU models: NVML reports "Tesla V100-SXM2-16GB", people write V100, and labels allow
+// neither spaces nor more than 63 characters. Works by rules, so that new models have names, too.
+// Pure; any thread.
 #pragma once
 
 #include <string>
@@ -22,8 +22,8 @@ std::string ProductLabel(std::string_view product);
 // "NVIDIA GeForce RTX 3090" is "GeForce".
 std::string LegacyModel(std::string_view product);
 
-// Whether `wanted` is any of the product's names, in any case: the product itself, or one of the
-// above. "a100" is every A100, "NVIDIA-A100-SXM4-80GB" only that one.
+// Whether `wanted` is any name of the product, ignoring case: the product itself, or a name from
+// the functions above. "a100" matches every A100, "NVIDIA-A100-SXM4-80GB" only that product.
 bool MatchesModel(std::string_view product, std::string_view wanted);
 
 }  // namespace tessera::device

@@ -36,7 +36,7 @@ TEST(ModelTest, NamesTheChipOfEveryProduct) {
       {"NVIDIA RTX 6000 Ada Generation", "RTX-6000-Ada"},
       {"NVIDIA TITAN V", "TITAN-V"},
       {"GRID T4-16Q", "T4"},
-      // Nobody knows these; they have a name all the same.
+      // Unknown products get a name, too.
       {"NVIDIA Graphics Device", "Graphics-Device"},
       {"NVIDIA", "NVIDIA"},
       {"NVIDIA X9000-SXM9-2048GB", "X9000"},

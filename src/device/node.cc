@@ -12,7 +12,7 @@ std::string ValueOr(const NodeObject::Map& map, std::string_view key, std::strin
   return found == map.end() ? std::string(other) : found->second;
 }
 
-// The one that all GPUs have; empty where they differ.
+// The short model that all GPUs have; empty if they differ.
 std::string CommonModel(const NodeInventory& inventory) {
   if (inventory.gpus.empty()) return {};
   const std::string& first = inventory.gpus.front().model;

@@ -26,20 +26,21 @@ struct Node {
   Bytes memory;                                    // allocatable
   std::shared_ptr<const NodeInventory> inventory;  // never null; empty without the annotation
   std::string pool;                                // label; empty: none
-  // Label; without it the short model (model.h) that all of its GPUs have; empty: none, or several.
+  // Label; without it the common short model (model.h) of all its GPUs; empty: no GPUs, or several
+  // models.
   std::string model;
 };
 
-// The parts of a Node object that are read here.
+// The parts of a Node object that ParseNode reads.
 struct NodeObject {
   using Map = std::map<std::string, std::string, std::less<>>;
   std::string name;
-  Map allocatable;  // status.allocatable: quantities by resource; what is missing is 0
+  Map allocatable;  // status.allocatable: quantities by resource; missing ones are 0
   Map labels;
   Map annotations;
 };
 
-// Which labels say pool and model; clusters that come from gpu-manager have them already.
+// The labels for pool and model; clusters with gpu-manager already have them.
 struct NodeLabelKeys {
   std::string pool{names::kLabelLegacyGpuPool};
   std::string model{names::kLabelLegacyGpuModel};

@@ -17,7 +17,7 @@ namespace {
 constexpr size_t kMaxTextBytes = 200;
 constexpr size_t kMaxNotes = 8;
 
-// Cut at a character, so that the JSON stays UTF-8.
+// Truncates between characters, so that the JSON stays UTF-8.
 std::string Cut(std::string_view text) {
   if (text.size() <= kMaxTextBytes) return std::string(text);
   size_t end = kMaxTextBytes;
@@ -33,7 +33,7 @@ void SetNumber(std::string_view key, std::optional<int> number, Json* object) {
   if (number) object->Set(key, Json::Int(*number));
 }
 
-// "unhealthy": the reason, with "state" where that says more; "suspect": the reason.
+// Writes the reason as "unhealthy", with "state" if it tells more, or as "suspect".
 void EncodeHealth(const Health& health, Json* object) {
   if (health.state == Health::State::kHealthy) return;
   object->Set(health.ok() ? "suspect" : "unhealthy", Json::String(Cut(health.reason)));
@@ -104,7 +104,7 @@ Status DecodeHealth(const JsonFields& reader, Health* health) {
   *health = Health::Unhealthy("");
   std::string state;
   RETURN_IF_ERROR(reader.Text("state", &state));
-  // A state that a later version may add is one of not being offered.
+  // States of later versions count as unhealthy, because they are not offered.
   for (const auto known : {Health::State::kRecovering, Health::State::kWithheld}) {
     if (state == NameOf(known)) health->state = known;
   }
@@ -130,7 +130,7 @@ Result<MigSlice> DecodeMigSlice(const Json& json, const std::string& place) {
   return slice;
 }
 
-// No member: MIG is off.
+// Without the member MIG is off.
 Status DecodeMig(const JsonFields& reader, const std::string& place,
                  std::optional<std::vector<MigSlice>>* mig) {
   if (!reader.Has("mig")) return Status::Ok();
@@ -222,7 +222,7 @@ Status DecodeLinkRow(const Json& row, size_t number, LinkMatrix* links) {
   return Status::Ok();
 }
 
-// Without links all of them are unknown.
+// Without the member all links are unknown.
 Status DecodeLinks(const JsonFields& reader, size_t gpu_count, LinkMatrix* links) {
   *links = LinkMatrix(gpu_count);
   if (!reader.Has("links")) return Status::Ok();

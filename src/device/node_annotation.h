@@ -11,8 +11,8 @@
 //    "links":[[],["NV12+PIX"],["SYS","SYS"]],        row i: the links to GPUs 0 … i-1
 //    "unidentified":1,"problem":"…","runtime_problem":"…","notes":["…"]}
 //
-// Members that hold nothing (no NUMA node, healthy, MIG off, …) are left out. Equal inventories
-// give equal text, so that a writer can compare before it writes.
+// Empty members (no NUMA node, healthy, MIG off, …) are omitted. Equal inventories give equal text,
+// so that a writer can compare before it writes.
 #pragma once
 
 #include <cstddef>
@@ -27,15 +27,16 @@ namespace tessera::device {
 inline constexpr int kNodeAnnotationVersion = 1;
 inline constexpr size_t kMaxNodeAnnotationGpus = 64;
 inline constexpr size_t kMaxMigSlices = 16;
-// 64 GPUs of seven slices each fit. Kubernetes allows 256 KiB for all annotations of an object.
+// Enough for 64 GPUs of seven slices each. Kubernetes allows 256 KiB for all annotations of an
+// object.
 inline constexpr size_t kMaxNodeAnnotationBytes = 128 << 10;
 
-// RESOURCE_EXHAUSTED above the three limits. Texts for people (reasons, problem, notes) are cut to
-// 200 bytes each and 8 notes.
+// RESOURCE_EXHAUSTED above these three limits. Texts for people (reasons, problem, notes) are
+// truncated to 200 bytes, and notes to the first 8.
 Result<std::string> EncodeNodeInventory(const NodeInventory& inventory);
 
 // INVALID_ARGUMENT names the field and the reason: "gpus[3].uuid: is missing". Unknown members are
-// passed over, so that a later version may add some; another version is refused.
+// ignored, so that a later version may add some; another version is rejected.
 Result<NodeInventory> DecodeNodeInventory(std::string_view text);
 
 }  // namespace tessera::device

@@ -66,7 +66,7 @@ void CutIntoSlices(Gpu* gpu, int count) {
 
 TEST(NodeAnnotationTest, RoundTripsMigSlices) {
   NodeInventory node = Node(3);
-  node.gpus[0].mig.emplace();  // MIG is on, nothing cut yet
+  node.gpus[0].mig.emplace();  // MIG is on, without slices
   CutIntoSlices(&node.gpus[1], 7);
   node.gpus[1].mig->at(2).health = Health::Unhealthy("XID 94");
   node.gpus[1].mig->at(3).profile = "1g.10gb.me";
@@ -118,7 +118,7 @@ TEST(NodeAnnotationTest, RoundTripsHealthAndWhatIsWrongWithTheRuntime) {
   }
   node.runtime_problem = "config.toml was changed";
   ExpectRoundTrip(node);
-  // What an older reader knows: offered or not.
+  // An older reader only sees whether the GPU is offered.
   const auto text = EncodeNodeInventory(node);
   ASSERT_TRUE(text.ok());
   size_t unhealthy = 0;

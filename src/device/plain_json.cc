@@ -17,8 +17,8 @@ namespace {
 
 constexpr int64_t kMaxNumber = std::numeric_limits<int64_t>::max();
 
-// One object with members that are known, each at most once. A reader that has failed gives nothing
-// more, so errors are asked for at the end.
+// Reads one object with known members, each at most once. After a failure the reader returns
+// nothing more, so callers check for errors only at the end.
 class PlainObject {
  public:
   PlainObject(JsonReader* reader, bool* plain) : reader_(*reader), plain_(*plain) {
@@ -30,7 +30,7 @@ class PlainObject {
     if (!plain_) return false;
     return reader_.NextMember(&key_);
   }
-  // Whether the member is the one of this name, number `bit` of those that are known.
+  // Whether the current member has this name; `bit` is its number among the known members.
   bool Is(std::string_view name, unsigned bit) {
     if (key_ != name) return false;
     if ((seen_ >> bit & 1) != 0) plain_ = false;
@@ -41,7 +41,7 @@ class PlainObject {
   void Unknown() { plain_ = false; }
 
   void Text(std::string* out) { *out = reader_.String(); }
-  // Digits without a zero in front: what every parser reads alike.
+  // Digits without a leading zero, which every parser reads alike.
   int64_t Number(int64_t most) {
     const std::string_view word = reader_.Skip();
     int64_t value = 0;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Private to this room: annotations as their own encoders write them are read in one pass, because
-// a cluster has tens of thousands. Whatever else a text holds (an unknown member, an escape, an
-// error) gives nothing, and the caller decodes it with json_fields.h, which knows what to say about
-// it. So the result is always that of json_fields.h.
+// Private to this room: reads annotations in the exact form of their own encoders in one pass,
+// because a cluster has tens of thousands. For any other text (an unknown member, an escape, an
+// error) the functions return nothing, and the caller decodes it with json_fields.h, which reports
+// errors. The result is always equal to that of json_fields.h.
 #pragma once
 
 #include <optional>
@@ -13,9 +13,9 @@
 
 namespace tessera::device {
 
-// Nothing for an unhealthy GPU, MIG, notes and problems, too.
+// Returns nothing also for an unhealthy GPU, MIG, notes and problems.
 std::optional<NodeInventory> ReadPlainInventory(std::string_view text);
-// Names and amounts are not checked yet.
+// Does not check names and amounts.
 std::optional<Assignment> ReadPlainAssignment(std::string_view text);
 
 }  // namespace tessera::device

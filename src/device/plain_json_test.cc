@@ -32,7 +32,7 @@ Assignment SomeAssignment() {
   return assignment;
 }
 
-// With a member that only json_fields.h reads.
+// Adds a member that only json_fields.h accepts.
 std::string NotPlain(const std::string& text) { return "{\"x\":[]," + text.substr(1); }
 
 TEST(PlainJsonTest, ReadsWhatTheEncodersWrite) {
@@ -94,7 +94,7 @@ TEST(PlainJsonTest, LeavesTheRestToOthers) {
   EXPECT_TRUE(DecodeNodeInventory(NotPlain(*EncodeNodeInventory(node))).ok());
 }
 
-// Whatever it reads, the other decoder reads alike.
+// Both decoders agree on every text that this one accepts.
 TEST(PlainJsonTest, AgreesWithTheOtherDecoderOnDamagedTexts) {
   constexpr std::string_view kBytes = "{}[]:,\"\\ 0189.eE+-tfnaGPU\xc3\xa9";
   const std::string inventory = *EncodeNodeInventory(Inventory(3));

@@ -14,7 +14,7 @@ namespace {
 
 using dialects::RefuseAnnotation;
 
-// The main containers, by which the older systems count.
+// The main containers, which the older systems count.
 std::vector<const ContainerRequest*> MainContainers(const Request& request) {
   std::vector<const ContainerRequest*> main;
   for (const ContainerRequest& container : request.containers) {
@@ -23,7 +23,7 @@ std::vector<const ContainerRequest*> MainContainers(const Request& request) {
   return main;
 }
 
-// Each container has what it asks for, and nobody else has anything.
+// Checks that each container has exactly what it requests, and no unknown container has a device.
 Status Check(const Request& request, const Assignment& assignment, const NodeInventory& inventory) {
   static const std::vector<DeviceShare> kNothing;
   size_t found = 0;
@@ -46,7 +46,7 @@ Status Check(const Request& request, const Assignment& assignment, const NodeInv
                assignment.containers.size(), found);
 }
 
-// REQUIRES: the node has that GPU.
+// REQUIRES: the node has the GPU.
 Result<int> MinorOf(const NodeInventory& inventory, std::string_view uuid) {
   const Gpu* gpu = inventory.Find(uuid);
   TESSERA_CHECK(gpu != nullptr);

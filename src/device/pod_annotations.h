@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// All annotations of one pod that say which devices it has: our own, and those of gpushare and
-// gpu-manager, which speak of minor numbers and units, turned into UUIDs and bytes and back. The
-// scheduler writes them before it binds a pod, so that the older systems' tools still see the
-// cluster, and reads them when it starts, also those that the older systems wrote.
+// Reads and writes all pod annotations that contain assigned devices: ours, and those of gpushare
+// and gpu-manager, which use minor numbers and units instead of UUIDs and bytes. The scheduler
+// writes them before it binds a pod, so that tools of the older systems keep working, and reads
+// them when it starts, including those that the older systems wrote.
 //
 // Threads: pure functions.
 #pragma once
@@ -31,12 +31,12 @@ struct Binding {
   MemoryUnit gpu_mem_unit = MemoryUnit::kGiB;
 };
 
-// What `container` gets on the device of that UUID: of a whole GPU or slice all of its memory.
-// INVALID_ARGUMENT where the node has no such device.
+// The share of `container` on the device with this UUID: of a whole GPU or slice all of its memory.
+// INVALID_ARGUMENT if the node has no such device.
 Result<DeviceShare> ShareOn(const ContainerRequest& container, const NodeInventory& inventory,
                             std::string_view uuid);
 
-// OK where `shares` are what `container` asks for, on devices of `inventory`.
+// OK if `shares` match the request of `container`, on devices of `inventory`.
 Status CheckShares(const ContainerRequest& container, const std::vector<DeviceShare>& shares,
                    const NodeInventory& inventory);
 
@@ -47,11 +47,11 @@ Status CheckShares(const ContainerRequest& container, const std::vector<DeviceSh
 Result<Annotations> AnnotationsFor(const Request& request, const Assignment& assignment,
                                    const NodeInventory& inventory, const Binding& binding);
 
-// What the pod has on the node of `inventory`: by our annotation, else by the older ones, where
-// gpushare's allocation goes before its other five. Nothing where it has none of them. Ours is
-// taken as it is, also with GPUs that the node has no more. INVALID_ARGUMENT where an annotation is
-// malformed, or where an older one names a GPU that the node has not, or not as many as `request`
-// says.
+// The pod's devices on the node of `inventory`: by our annotation, else by the older ones, of which
+// gpushare's allocation precedes its other five. Nothing without any of them. Ours is returned
+// unchanged, even with GPUs that the node no longer has. INVALID_ARGUMENT if an annotation is
+// malformed, or if an older one names a GPU that the node does not have or another number of GPUs
+// than `request`.
 Result<std::optional<Assignment>> AssignmentFrom(const Annotations& annotations,
                                                  const Request& request,
                                                  const NodeInventory& inventory,

@@ -6,7 +6,8 @@
 namespace tessera::device {
 namespace {
 
-// Two GPUs of different size whose minor numbers are not their indices, and one that is cut up.
+// Two GPUs of different size whose minor numbers differ from their indices, and a GPU with MIG
+// slices.
 NodeInventory Inventory() {
   NodeInventory inventory;
   inventory.gpus = {{.uuid = "GPU-a", .index = 0, .minor = 3, .memory = MiB(15109)},
@@ -46,7 +47,7 @@ TEST(PodAnnotationsTest, GpushareSeesItsPod) {
                                       {"ALIYUN_COM_GPU_MEM_DEV", "14"},
                                       {"ALIYUN_COM_GPU_MEM_ASSIGNED", "false"},
                                       {"ALIYUN_COM_GPU_MEM_ASSUME_TIME", "1700000000000000000"}}));
-  // Without ours, which was taken out: what gpushare counts.
+  // Without the annotation of ours, only the containers that gpushare counts are left.
   Assignment counted = assignment;
   counted.containers.erase("init");
   EXPECT_EQ(**AssignmentFrom(annotations, request, Inventory(), MemoryUnit::kGiB), counted);
@@ -178,7 +179,7 @@ TEST(PodAnnotationsTest, WritesNothingThatThePodDidNotAskFor) {
     EXPECT_EQ(annotations.status().code(), Code::kInvalidArgument);
     EXPECT_EQ(annotations.status().message(), test.message);
   }
-  // GPU-d does not tell its minor number, by which gpushare would look for it.
+  // GPU-d has no minor number, which gpushare's annotation needs.
   const DeviceShare silent{"GPU-d", MilliGpu(0), GiB(8)};
   EXPECT_EQ(AnnotationsFor(two, {{{"a", {silent}}, {"b", {silent}}}}, Inventory(), kBinding)
                 .status()

@@ -13,17 +13,17 @@
 namespace tessera::device {
 namespace {
 
-// Longer ones are somebody's attack; the API server itself writes at most 20 digits.
+// Longer texts are hostile; the API server itself writes at most 20 digits.
 constexpr size_t kMaxLength = 128;
-// Kubernetes keeps nine digits behind the point.
+// Kubernetes keeps nine digits after the decimal point.
 constexpr int kNanoDigits = 9;
-// Far beyond both ends of what an int64 can hold, given kMaxLength.
+// Beyond both ends of the range of int64, given kMaxLength.
 constexpr int64_t kFarExponent = 1000;
 
 struct Suffix {
   std::string_view text;
-  int decimal = 0;  // times ten to this
-  int binary = 0;   // times two to this
+  int decimal = 0;  // exponent of ten
+  int binary = 0;   // exponent of two
 };
 constexpr std::array<Suffix, 16> kSuffixes = {{
     {"", 0, 0},
@@ -65,7 +65,7 @@ void Double(std::string* digits) {
   if (carry != 0) digits->insert(digits->begin(), '1');
 }
 
-// Adds one to the last digit.
+// Adds 1 to the last digit.
 void Increment(std::string* digits) {
   for (size_t i = digits->size(); i-- > 0;) {
     if ((*digits)[i] != '9') {
@@ -83,7 +83,7 @@ std::optional<Suffix> ParseSuffix(std::string_view text) {
   if (known != kSuffixes.end()) return *known;
   if (text.size() < 2 || (text[0] != 'e' && text[0] != 'E')) return std::nullopt;
   text.remove_prefix(1);
-  // Go's ParseInt takes a plus, from_chars does not.
+  // Go's ParseInt accepts a plus sign, from_chars does not.
   if (text[0] == '+') {
     text.remove_prefix(1);
     if (text.empty() || !IsDigit(text[0])) return std::nullopt;
@@ -95,7 +95,7 @@ std::optional<Suffix> ParseSuffix(std::string_view text) {
   return Suffix{"e", static_cast<int>(std::clamp(exponent, -kFarExponent, kFarExponent)), 0};
 }
 
-// Nothing where `text` is no quantity.
+// Nothing if `text` is not a quantity.
 std::optional<Decimal> ParseDecimal(std::string_view text) {
   Decimal value;
   if (!text.empty() && (text[0] == '+' || text[0] == '-')) {
@@ -121,7 +121,7 @@ std::optional<Decimal> ParseDecimal(std::string_view text) {
   return value;
 }
 
-// To a multiple of 10^exponent, away from zero: who asks for a little shall get some.
+// Rounds away from zero to a multiple of 10^exponent, so that a tiny request is not zero.
 void RoundUp(int64_t exponent, Decimal* value) {
   if (value->exponent >= exponent || value->digits.empty()) return;
   const auto excess = static_cast<size_t>(exponent - value->exponent);
@@ -133,7 +133,7 @@ void RoundUp(int64_t exponent, Decimal* value) {
   value->exponent = exponent;
 }
 
-// Moves the exponent to 0 if the digits behind the point are zeros.
+// Moves the exponent to 0 if all digits after the decimal point are zeros.
 bool MakeWhole(Decimal* value) {
   while (value->exponent < 0 && !value->digits.empty()) {
     if (value->digits.back() != '0') return false;
@@ -152,7 +152,7 @@ std::optional<int64_t> ToInt(const Decimal& value) {
   return number;
 }
 
-// A quantity that is not negative, in nanos.
+// A non-negative quantity in nanos.
 Result<Decimal> ParseQuantity(std::string_view text) {
   std::optional<Decimal> value;
   if (text.size() <= kMaxLength) value = ParseDecimal(text);

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Quantities as Kubernetes writes them: "2", "2k", "1Gi", "1e3", "500m". Read exactly as the API
-// server does, rounding to nano upwards included, but for two things: what passes 2^63-1 is
-// refused, not cut, and so is what is negative. Pure; any thread.
+// Parses Kubernetes quantities: "2", "2k", "1Gi", "1e3", "500m". Follows the API server exactly,
+// including rounding up to nano, with two exceptions: values above 2^63-1 are rejected instead of
+// clamped, and so are negative values. Pure; any thread.
 //
-// Errors: INVALID_ARGUMENT says why: "\"500m\" is not a whole number".
+// Errors: INVALID_ARGUMENT with the reason: "\"500m\" is not a whole number".
 #pragma once
 
 #include <cstdint>
@@ -17,10 +17,11 @@ namespace tessera::device {
 // Thousandths of one CPU.
 using MilliCpu = Quantity<struct MilliCpuTag>;
 
-// Of an extended resource, which counts in whole numbers. "1000m" and "0.5Gi" are whole.
+// Quantity of an extended resource, which must be whole; "1000m" and "0.5Gi" are whole.
 Result<int64_t> ParseWholeQuantity(std::string_view text);
 
-// Of cpu and memory, which the API server rounds up to whole thousandths and whole bytes.
+// Quantities of cpu and memory, which the API server rounds up to whole thousandths and whole
+// bytes.
 Result<MilliCpu> ParseCpu(std::string_view text);
 Result<Bytes> ParseMemory(std::string_view text);
 

@@ -38,7 +38,7 @@ TEST(QuantityTest, ReadsWhatTheApiServerReads) {
       {"9223372036854775807", INT64_MAX},
       {"0e999999", 0},
       {"10000000000000000000e-1", 1'000'000'000'000'000'000},
-      // Rounded up to nano, which here is a whole number again.
+      // Rounded up to nano, which gives a whole number here.
       {"0.9999999999", 1},
       {"9.99999999999", 10},
   };

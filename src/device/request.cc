@@ -18,14 +18,14 @@ bool AllowsModel(const Constraints& constraints, const Gpu& gpu) {
                      [&](const std::string& wanted) { return MatchesModel(gpu.model, wanted); });
 }
 
-// What the GPUs of a group must have for the largest of its containers.
+// The GPUs that a group needs for the largest of its containers.
 struct GroupSize {
   int count = 0;
   MilliGpu compute;
   Bytes memory;
   std::string_view mig_profile;
 
-  // Thousandths of GPUs that it takes up, by compute and memory; a GPU is one of 80 GiB here.
+  // Thousandths of GPUs that it occupies, by compute and memory; assumes GPUs of 80 GiB.
   int64_t weight() const { return count * (compute.count() + memory.count() / MiB(80).count()); }
 };
 
@@ -42,7 +42,7 @@ GroupSize Both(const GroupSize& a, const GroupSize& b) {
 struct Group {
   std::vector<size_t> containers;
   GroupSize size;
-  bool takes_init = false;  // no: a sidecar would still be there
+  bool takes_init = false;  // false if a sidecar still runs on the GPUs
 };
 
 void AddInit(size_t container, const GroupSize& size, std::vector<Group>* groups) {
@@ -133,7 +133,7 @@ bool Request::asks_for_devices() const {
 
 std::vector<std::vector<size_t>> Request::Stages() const {
   std::vector<std::vector<size_t>> stages;
-  std::vector<size_t> running;  // sidecars first, then the main containers join them
+  std::vector<size_t> running;  // sidecars first, then also the main containers
   for (size_t i = 0; i < containers.size(); ++i) {
     if (containers[i].count == 0) continue;
     if (containers[i].phase != Phase::kInit) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a pod asks for, whatever dialect it was written in (src/device/dialects.h reads them). For
-// whoever decides (placement, admission) and whoever gives (the agent). Says nothing of CPU and
-// memory of the node, and nothing of which GPU it will be.
+// A pod's request for devices, independent of the dialect in which it was written
+// (src/device/dialects.h parses them). Used by placement and admission, which decide, and by the
+// agent, which grants. Contains neither host CPU and memory nor the GPUs that the pod will get.
 //
 // Threads: values. Cost: allocates.
 #pragma once
@@ -18,8 +18,9 @@
 
 namespace tessera::device {
 
-// A part of one device. Compute 0 is no claim: it gets what others leave. Of a whole device compute
-// is 1000 and memory 0, which stands for all of it: sizes differ from GPU to GPU.
+// A part of one device. Compute 0 reserves nothing: the container gets what others leave idle. A
+// whole device has compute 1000 and memory 0, which means all of it, because sizes differ between
+// GPUs.
 struct Share {
   MilliGpu compute;
   Bytes memory;
@@ -37,29 +38,29 @@ enum class Dialect : uint8_t {
 std::string_view NameOf(Dialect dialect);
 std::optional<Dialect> DialectFromName(std::string_view name);
 
-// When a container runs beside the others.
+// When a container runs relative to the others.
 enum class Phase : uint8_t {
-  kInit,     // alone, but for the sidecars before it; done before the next one starts
+  kInit,     // alone or beside earlier sidecars; ends before the next container starts
   kSidecar,  // an init container with restartPolicy Always: from its turn to the end of the pod
-  kMain,     // all of them together, after the last init container
+  kMain,     // together with all others, after the last init container
 };
 // "init", "sidecar", "main".
 std::string_view NameOf(Phase phase);
 std::optional<Phase> PhaseFromName(std::string_view name);
 
-// Which devices a pod may get. Empty lists allow every one.
+// The devices that a pod may get. An empty list allows every device.
 struct Constraints {
-  std::vector<std::string> models;          // any of them, as MatchesModel (model.h) reads it
+  std::vector<std::string> models;          // any of these, by MatchesModel (model.h)
   std::vector<std::string> uuids;           // only these
   std::vector<std::string> excluded_uuids;  // none of these
 
-  // A slice is judged by the model of its GPU and by both UUIDs.
+  // A slice is checked by the model of its GPU and by both UUIDs.
   bool Allow(const Gpu& gpu) const;
   bool Allow(const Gpu& gpu, const MigSlice& slice) const;
   bool operator==(const Constraints&) const = default;
 };
 
-// Bounds that keep every sum over a pod far below what 64 bits hold.
+// Bounds that keep every sum over a pod far below the limits of 64 bits.
 inline constexpr int kMaxDevicesPerContainer = 1024;
 inline constexpr size_t kMaxContainers = 1024;
 inline constexpr Bytes kMaxShareMemory = GiB(1 << 20);
@@ -68,10 +69,10 @@ struct ContainerRequest {
   std::string name;
   Phase phase = Phase::kMain;
   Dialect dialect = Dialect::kNone;
-  int count = 0;           // devices, all different; 0 exactly where the dialect is kNone
-  Share per_gpu;           // of each of them
-  bool exclusive = false;  // nobody else may be on these GPUs. A MIG slice is not: its GPU has more
-  std::string mig_profile;  // "1g.10gb" where the dialect is kNvidiaMig, else empty
+  int count = 0;            // devices, all different; 0 exactly where the dialect is kNone
+  Share per_gpu;            // of each device
+  bool exclusive = false;   // no other pod shares these GPUs; false for MIG slices, which share one
+  std::string mig_profile;  // "1g.10gb" for dialect kNvidiaMig, else empty
 
   bool operator==(const ContainerRequest&) const = default;
 };
@@ -79,18 +80,18 @@ struct ContainerRequest {
 // How the scheduler shall choose for this pod, where it shall not do as it is configured.
 enum class Policy : uint8_t {
   kBinpack,  // fill nodes and GPUs that are in use
-  kSpread,   // take those with the most left
+  kSpread,   // take nodes and GPUs with the most left
 };
 std::string_view NameOf(Policy policy);
 std::optional<Policy> PolicyFromName(std::string_view name);
 
 struct Request {
-  // All containers of the pod in the order of its spec, init containers first, also those that ask
-  // for nothing: older annotations count all of spec.containers, which are those of phase kMain.
+  // All containers of the pod in the order of its spec, init containers first, including containers
+  // without devices: older annotations count all of spec.containers, which have phase kMain.
   std::vector<ContainerRequest> containers;
-  // Containers of dialect kGpuMem get one and the same GPU, which holds their sum.
+  // All containers of dialect kGpuMem get the same GPU, which holds their sum.
   bool one_gpu = false;
-  // Of every container: no dialect can say it for one of them, since annotations are the pod's.
+  // For all containers, because constraints come from the pod's annotations.
   Constraints constraints;
   // Shares may use idle compute up to this (tencent.com/vcuda-core-limit); their compute is then
   // what they have for sure. None: compute is the most that they get.
@@ -98,17 +99,18 @@ struct Request {
   std::optional<Policy> policy;
 
   bool asks_for_devices() const;
-  // Groups of containers, by position, that run at the same time, those without devices left out. A
-  // pod fits where each group fits: Kubernetes counts max(each init container with the sidecars
-  // before it, all sidecars and main containers). A sidecar keeps its devices from group to group,
-  // and an init container's are free for the next group. The last group is that of the main phase.
+  // Groups of containers with devices that run at the same time, by position. A pod fits where each
+  // group fits: Kubernetes computes max(each init container with the sidecars before it, all
+  // sidecars and main containers). A sidecar keeps its devices from group to group; an init
+  // container's devices are free for the next group. The last group is the main phase.
   std::vector<std::vector<size_t>> Stages() const;
-  // Containers that use the same GPUs, by position, those without devices left out. Containers that
-  // run at the same time have groups of their own, except that those of one_gpu share one. An init
-  // container joins the group of the main container that becomes the least larger by it, or has one
-  // of its own where that is less. Placement gives each group its GPUs, and the node keeps to it.
+  // Groups of containers with devices that use the same GPUs, by position. Containers that run at
+  // the same time are in different groups, except that all containers of one_gpu share a group. An
+  // init container joins the group of the main container that grows least by it, or has its own
+  // group if that adds less. Placement picks GPUs for each group, and the agent grants by group.
   std::vector<std::vector<size_t>> Groups() const;
-  // The most memory and compute that one_gpu's containers hold at the same time; 0 without any.
+  // The most memory and compute that the containers of one_gpu hold at the same time; 0 without
+  // such containers.
   Share OneGpuShare() const;
 
   bool operator==(const Request&) const = default;

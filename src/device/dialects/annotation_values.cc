@@ -12,7 +12,7 @@ const std::string* FindAnnotation(const Annotations& annotations, std::string_vi
 
 Result<int64_t> ParseNumber(std::string_view key, std::string_view text, int64_t min, int64_t max) {
   const Result<int64_t> number = ParseInt(text);
-  // One text for each number: "-0" and "01" are nobody's.
+  // Accepts one text for each number: not "-0" or "01".
   const bool plain = number.ok() && std::to_string(*number) == text;
   if (!plain) return RefuseAnnotation(key, "\"{}\" is not a whole number", text.substr(0, 64));
   if (*number < min || *number > max) {

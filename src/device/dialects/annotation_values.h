@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Private to the annotation codecs of the dialects: values of annotations that are plain text. Each
-// is nothing where the annotation is not there; errors name the annotation, the value and what it
-// must be.
+// Private to the dialects' annotation codecs: parses plain-text annotation values. The functions
+// return nothing for a missing annotation; errors name the annotation, the value and the valid
+// values.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@
 
 namespace tessera::device::dialects {
 
-// Larger minors, positions of containers and the like are somebody's mistake.
+// Larger minor numbers, container positions and similar values are mistakes.
 inline constexpr int64_t kMaxPosition = 4095;
 
 const std::string* FindAnnotation(const Annotations& annotations, std::string_view key);

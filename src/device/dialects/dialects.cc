@@ -57,7 +57,7 @@ Result<int64_t> ParseAmount(std::string_view container, std::string_view resourc
   return Refuse(container, resource, "{}: {}", amount.status().message(), parser.whole_hint);
 }
 
-// The API server refuses the same; a webhook comes before it and can say it better.
+// The API server rejects this, too, but a webhook runs first and gives a better message.
 Status CheckRequests(const ContainerSpec& spec) {
   for (const auto& [resource, text] : spec.requests) {
     const Parser* parser = ParserOf(resource);
@@ -108,7 +108,7 @@ Result<ContainerRequest> ParseContainer(const ContainerSpec& spec, const Dialect
     const Parser* owner = ParserOf(resource);
     if (owner == nullptr) continue;
     ASSIGN_OR_RETURN(const int64_t amount, ParseAmount(spec.name, resource, text, *owner));
-    // A dialect with nothing but zeros is none: charts write 0 to say "not this one".
+    // Zeros do not count as a request, because charts write 0 for unused resources.
     if (amount == 0) continue;
     if (parser != nullptr && parser != owner) return RefuseMix(spec, *parser, *owner);
     parser = owner;
@@ -135,7 +135,7 @@ std::vector<std::string> ListAt(const Annotations& annotations, std::string_view
   return list;
 }
 
-// An empty list would allow every GPU, which is not what somebody who wrote the annotation meant.
+// An empty list would allow every GPU, against the author's intention.
 Result<std::vector<std::string>> AllowedAt(const Annotations& annotations, std::string_view key) {
   std::vector<std::string> list = ListAt(annotations, key);
   if (list.empty() && annotations.contains(key)) {
@@ -195,7 +195,7 @@ Result<Request> ParseRequest(const PodSpec& pod, const DialectOptions& options) 
     request.one_gpu = request.one_gpu || container.dialect == Dialect::kGpuMem;
     request.containers.push_back(std::move(container));
   }
-  // Annotations of pods that want no GPU are not our business.
+  // Annotations of pods without GPU requests are ignored.
   if (request.asks_for_devices()) RETURN_IF_ERROR(ParsePodAnnotations(pod.annotations, &request));
   return request;
 }

@@ -17,7 +17,7 @@ using dialects::kMaxPosition;
 using dialects::RefuseAnnotation;
 
 constexpr std::string_view kIndexPrefix = names::kAnnotationPredicateGpuIndexPrefix;
-// More than any node has.
+// More GPUs than any node has.
 constexpr size_t kMaxMinors = 64;
 constexpr size_t kMaxNodeName = 253;
 
@@ -36,7 +36,7 @@ Result<std::vector<int>> ParseMinors(std::string_view key, std::string_view text
   return minors;
 }
 
-// A DNS subdomain, roughly: enough to go into messages and comparisons.
+// Roughly a DNS subdomain, enough for messages and comparisons.
 bool IsNodeName(std::string_view name) {
   if (name.empty() || name.size() > kMaxNodeName) return false;
   return std::all_of(name.begin(), name.end(), [](char c) {

@@ -7,7 +7,7 @@
 //   "0,1" tencent.com/gpu-assigned           "false" when chosen, "true" when given
 //   tencent.com/vcuda-core-limit       1 to 100, up to which shares of the pod may use idle compute
 //
-// They speak of minor numbers; pod_annotations.h turns them into UUIDs.
+// They contain minor numbers; pod_annotations.h turns them into UUIDs.
 //
 // Threads: values and pure functions. Errors: INVALID_ARGUMENT names the annotation and its value.
 #pragma once
@@ -26,16 +26,16 @@ namespace tessera::device {
 
 struct GpuManagerAnnotations {
   std::map<int, std::vector<int>> minors;  // by container; never an empty list, no minor twice
-  std::string node;                        // empty: not said
+  std::string node;                        // empty: unknown
   std::optional<int64_t> time_ns;
   std::optional<bool> assigned;
 
   bool operator==(const GpuManagerAnnotations&) const = default;
 };
 
-// REQUIRES: what DecodeGpuManager gives.
+// REQUIRES: the values satisfy the rules of DecodeGpuManager.
 Annotations EncodeGpuManager(const GpuManagerAnnotations& gpu_manager);
-// Nothing where `annotations` has no prediction for any container.
+// Nothing if `annotations` has no prediction for any container.
 Result<std::optional<GpuManagerAnnotations>> DecodeGpuManager(const Annotations& annotations);
 
 // tencent.com/vcuda-core-limit; nothing where it is not there.

@@ -15,7 +15,7 @@ namespace {
 using dialects::kMaxPosition;
 using dialects::RefuseAnnotation;
 
-// The smaller unit is 1 MiB.
+// The smallest unit is 1 MiB.
 constexpr int64_t kMaxUnits = kMaxShareMemory.count() / MiB(1).count();
 constexpr std::string_view kAllocation = names::kAnnotationGpushareAllocation;
 

@@ -5,11 +5,11 @@
 //   ALIYUN_COM_GPU_MEM_IDX          minor number of the GPU
 //   ALIYUN_COM_GPU_MEM_POD          units of aliyun.com/gpu-mem that the pod has
 //   ALIYUN_COM_GPU_MEM_DEV          units that the GPU has
-//   ALIYUN_COM_GPU_MEM_ASSIGNED     "false" when bound, "true" when given
+//   ALIYUN_COM_GPU_MEM_ASSIGNED     "false" when bound, "true" when granted
 //   ALIYUN_COM_GPU_MEM_ASSUME_TIME  nanoseconds since 1970
 //   scheduler.framework.gpushare.allocation   {"<container>":{"<gpu>":<units>}}, read only
 //
-// They speak of minor numbers and units; pod_annotations.h turns them into UUIDs and bytes.
+// They contain minor numbers and units; pod_annotations.h turns them into UUIDs and bytes.
 //
 // Threads: values and pure functions. Errors: INVALID_ARGUMENT names the annotation and its value.
 #pragma once
@@ -29,7 +29,7 @@ inline constexpr size_t kMaxGpushareAllocationBytes = 16 << 10;
 struct GpushareAnnotations {
   int gpu_minor = 0;
   int64_t pod_units = 0;
-  std::optional<int64_t> gpu_units;  // the last three are not there on every pod
+  std::optional<int64_t> gpu_units;  // the last three are optional
   std::optional<bool> assigned;
   std::optional<int64_t> assume_time_ns;
 
@@ -38,7 +38,7 @@ struct GpushareAnnotations {
 
 // REQUIRES: no number is negative.
 Annotations EncodeGpushare(const GpushareAnnotations& gpushare);
-// Nothing where `annotations` has neither the GPU nor the units.
+// Nothing if `annotations` has neither the GPU nor the units.
 Result<std::optional<GpushareAnnotations>> DecodeGpushare(const Annotations& annotations);
 
 // Units by position of the container in spec.containers, then by minor number.

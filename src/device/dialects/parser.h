@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Private to the dialects: what each of them is made of. A dialect says which resources are its own
-// and what their numbers mean; dialects.cc reads the numbers and keeps dialects apart.
+// Private to the dialects: the parts of a dialect. A dialect names its resources and interprets
+// their amounts; dialects.cc parses the amounts and rejects mixed dialects.
 #pragma once
 
 #include <cstdint>
@@ -15,15 +15,15 @@
 
 namespace tessera::device::dialects {
 
-// The resources of one dialect that one container asks for, by name; none is negative.
+// Non-negative amounts of one dialect's resources that a container requests, by resource name.
 using Amounts = std::map<std::string, int64_t, std::less<>>;
 
 struct Parser {
   Dialect dialect;
   bool (*owns)(std::string_view resource);
-  // Behind "is not a whole number": what to ask for instead.
+  // Appended to the error "is not a whole number": advice on what to request instead.
   std::string_view whole_hint;
-  // Fills count and shares of `request`, whose name, phase and dialect stand already. Some amount
+  // Sets count and shares of `request`, whose name, phase and dialect are set. At least one amount
   // is not 0.
   Status (*parse)(const Amounts& amounts, const DialectOptions& options, ContainerRequest* request);
 };
@@ -41,11 +41,11 @@ Status Refuse(std::string_view container, std::string_view resource,
                fmt::format(format, std::forward<Args>(args)...));
 }
 
-// `amount` × `unit` as the memory of a share; refused above kMaxShareMemory.
+// `amount` × `unit` as the memory of a share; rejected above kMaxShareMemory.
 Result<Bytes> ShareMemory(std::string_view container, std::string_view resource, int64_t amount,
                           Bytes unit);
 
-// Whole devices: the count within its bound, the share that of a whole one.
+// Sets the request to `count` whole devices; rejects a count above kMaxDevicesPerContainer.
 Status SetWhole(std::string_view resource, int64_t count, ContainerRequest* request);
 
 }  // namespace tessera::device::dialects

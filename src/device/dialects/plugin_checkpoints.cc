@@ -15,9 +15,9 @@ namespace tessera::device {
 namespace {
 
 constexpr JsonLimits kLimits = {.max_bytes = kMaxCheckpointBytes, .max_depth = 16};
-// More than any node has.
+// More GPUs than any node has.
 constexpr size_t kMaxGpus = 64;
-// Of a stranger's text in a message.
+// Bound of foreign text that an error quotes.
 constexpr size_t kMaxQuote = 64;
 
 template <typename... Args>
@@ -25,7 +25,7 @@ Status Refuse(fmt::format_string<Args...> format, Args&&... args) {
   return Error(Code::kInvalidArgument, format, std::forward<Args>(args)...);
 }
 
-// Keeps the first and counts the others.
+// Keeps the first error and counts the others.
 class Problems {
  public:
   void Add(const Status& status) {
@@ -50,7 +50,7 @@ std::optional<int> ParseMinor(std::string_view text) {
                                                                 : std::nullopt;
 }
 
-// Of "/dev/nvidia0"; nothing for other devices, such as /dev/nvidiactl.
+// The minor number in "/dev/nvidia0"; nothing for other devices, such as /dev/nvidiactl.
 std::optional<int> MinorOfPath(std::string_view path) {
   constexpr std::string_view kPrefix = "/dev/nvidia";
   return path.starts_with(kPrefix) ? ParseMinor(path.substr(kPrefix.size())) : std::nullopt;
@@ -63,7 +63,7 @@ Status AddMinor(int minor, std::vector<int>* minors) {
   return Status::Ok();
 }
 
-// A field that `message` has once; empty where it has not.
+// A field that occurs once in `message`; empty without it.
 Result<std::string_view> TextAt(std::string_view message, uint32_t field) {
   std::string_view text;
   WireReader reader(message);
@@ -74,20 +74,20 @@ Result<std::string_view> TextAt(std::string_view message, uint32_t field) {
   return text;
 }
 
-// What the entry of a map of variables says of the GPU, if it does.
+// Adds the GPU that an entry of the variables names, if it is such a variable.
 Status AddVariable(std::string_view entry, std::vector<int>* minors) {
   constexpr uint32_t kKey = 1, kValue = 2;
   ASSIGN_OR_RETURN(const std::string_view key, TextAt(entry, kKey));
   if (key != names::kAnnotationGpuMemIndex) return Status::Ok();
   ASSIGN_OR_RETURN(const std::string_view value, TextAt(entry, kValue));
-  if (value == "-1") return Status::Ok();  // how gpushare refuses
+  if (value == "-1") return Status::Ok();  // gpushare's answer to a rejected pod
   const std::optional<int> minor = ParseMinor(value);
   if (minor) return AddMinor(*minor, minors);
   return Refuse("{}: \"{}\" is no minor number of a GPU", key, value.substr(0, kMaxQuote));
 }
 
-// A ContainerAllocateResponse of the device plugin API: gpu-manager names GPUs by device nodes,
-// gpushare by a variable.
+// The GPUs in a ContainerAllocateResponse of the device plugin API: gpu-manager names GPUs by
+// device nodes, gpushare by a variable.
 Result<std::vector<int>> MinorsOfAnswer(std::string_view answer, std::string_view resource) {
   constexpr uint32_t kEnvs = 1, kDevices = 3, kAnnotations = 4;  // of the answer
   constexpr uint32_t kHostPath = 2;                              // of a DeviceSpec
@@ -102,7 +102,8 @@ Result<std::vector<int>> MinorsOfAnswer(std::string_view answer, std::string_vie
     if (!by_node && reader.field() == kEnvs) RETURN_IF_ERROR(AddVariable(reader.Bytes(), &minors));
     if (reader.field() == kAnnotations) {
       ASSIGN_OR_RETURN(const std::string_view key, TextAt(reader.Bytes(), 1));
-      // Ours, by our journal; the second as earlier agents marked their answers.
+      // Answers of our agent are in its journal; earlier agents marked them by the second
+      // annotation.
       if (key == names::kAnnotationAllocated || key == names::kAnnotationAssignment) {
         return std::vector<int>();
       }
@@ -154,7 +155,7 @@ Status AddKubeletCheckpoint(std::string_view text, GivenMinors* given) {
   const Json& body = data != nullptr ? *data : json;
   const Json* entries = body.is_object() ? body.Find("PodDeviceEntries") : nullptr;
   if (entries == nullptr) return Refuse("PodDeviceEntries is missing");
-  if (entries->is_null()) return Status::Ok();  // a kubelet that has given nothing
+  if (entries->is_null()) return Status::Ok();  // the kubelet has granted nothing
   if (!entries->is_array()) return Refuse("PodDeviceEntries must be a list");
   Problems problems;
   for (size_t i = 0; i < entries->items().size(); ++i) {

@@ -1,22 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which GPUs the device plugins of gpushare and gpu-manager gave to containers, from the files that
-// are left of it on a node:
+// Reads which GPUs the device plugins of gpushare and gpu-manager gave to containers, from the
+// files left on a node:
 //
-//   kubelet_internal_checkpoint     of the kubelet, beside its socket:
-//   {"Data":{"PodDeviceEntries":[
-//                                   {"PodUID":…,"ContainerName":…,"ResourceName":…,"DeviceIDs":…,
-//                                   "AllocResp":…}]}}, of older kubelets without "Data". AllocResp
-//                                   is the plugin's answer and names the GPUs; DeviceIDs, one list
-//                                   or one for each NUMA node, are numbers that stand for none.
-//   gpumanager_internal_checkpoint  of gpu-manager: {"PodGPUMapping":{"<pod UID>":{"<container>":
-//                                   {"Devices":["/dev/nvidia0"],"Cores":…,"Memory":…}}}}
+//   kubelet_internal_checkpoint, which the kubelet keeps beside its socket:
+//     {"Data":{"PodDeviceEntries":[{"PodUID":…,"ContainerName":…,"ResourceName":…,"DeviceIDs":…,
+//     "AllocResp":…}]}}, in older kubelets without "Data". AllocResp is the plugin's answer and
+//     names the GPUs; DeviceIDs, one list or one for each NUMA node, do not name GPUs.
+//   gpumanager_internal_checkpoint of gpu-manager:
+//     {"PodGPUMapping":{"<pod UID>":{"<container>":{"Devices":["/dev/nvidia0"],"Cores":…,…}}}}
 //
 // Only which GPUs is taken, not how much of them: that the pod's request says. Answers of our own
 // agent, which annotate the container with tessera.dev/assignment, are passed over.
 //
-// Threads: pure functions. Errors: INVALID_ARGUMENT names the first entry that makes no sense and
-// counts the others, RESOURCE_EXHAUSTED a text that is too long; the entries that do make sense are
-// taken all the same.
+// Threads: pure functions. Errors: INVALID_ARGUMENT names the first invalid entry and counts the
+// others, RESOURCE_EXHAUSTED for a text that is too long; valid entries are read in any case.
 #pragma once
 
 #include <map>
@@ -34,7 +31,7 @@ inline constexpr size_t kMaxCheckpointBytes = 32u << 20;
 // Minor numbers, none twice, by pod UID and container. Who has none is not in it.
 using GivenMinors = std::map<std::pair<std::string, std::string>, std::vector<int>>;
 
-// Both add containers that `given` does not know yet.
+// Both add only containers that are not yet in `given`.
 Status AddKubeletCheckpoint(std::string_view text, GivenMinors* given);
 Status AddGpuManagerCheckpoint(std::string_view text, GivenMinors* given);
 

@@ -44,7 +44,7 @@ Status ParseVcuda(const Amounts& amounts, const DialectOptions&, ContainerReques
                   names::kResourceVcudaMemory, memory);
   }
   if (core < kCoresPerGpu) return ParseShare(core, memory, request);
-  // Memory beside whole GPUs means nothing there: they come with all of theirs.
+  // Whole GPUs come with all their memory, so a memory request beside them is ignored.
   request->exclusive = true;
   RETURN_IF_ERROR(SetWhole(names::kResourceVcudaCore, core / kCoresPerGpu, request));
   const int64_t below = core - core % kCoresPerGpu;
@@ -68,7 +68,7 @@ bool AreDigits(std::string_view text) {
   return std::all_of(text.begin(), text.end(), [](char c) { return c >= '0' && c <= '9'; });
 }
 
-// Hundredths of a card; negative where `text` is no such number.
+// Hundredths of a card; negative if `text` is not such a number.
 int64_t ParseHundredths(std::string_view text) {
   const size_t point = text.find('.');
   const std::string_view whole = text.substr(0, point);
