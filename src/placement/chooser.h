@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which GPUs of one node, by id, to take for a request of `size` whole GPUs: the answer to
-// GetPreferredAllocation. What is best, and what it costs to make and to ask, is said in
-// linked_groups.h. Not for choosing nodes, nor for parts of GPUs.
+// Chooses GPUs of one node by id for a request of `size` whole GPUs: the answer to
+// GetPreferredAllocation. linked_groups.h defines the best choice and its cost. Not for choosing
+// nodes or parts of GPUs.
 //
-// Threads: immutable after construction; any thread may ask.
+// Threads: immutable after construction; callable from any thread.
 #pragma once
 
 #include <cstddef>
@@ -19,7 +19,8 @@
 
 namespace tessera::placement {
 
-// What a choice depends on; the chooser stays right for as long as this stays equal.
+// All inputs of a choice besides the request: a Chooser stays valid while its topology is
+// unchanged.
 struct Topology : NodeLinks {
   std::vector<std::string> ids;  // by position; each once
 
@@ -29,20 +30,20 @@ struct Topology : NodeLinks {
 
 class Chooser {
  public:
-  // REQUIRES: the three members of `topology` are of one size.
+  // REQUIRES: the three members of `topology` have equal sizes.
   explicit Chooser(Topology topology);
 
   const Topology& topology() const { return topology_; }
 
-  // The chosen ids by position. Empty, as with NVIDIA's plugin, where there is no such set: size 0
-  // or below, fewer available than `size`, more in `must_include` than `size`, or one of them not
-  // available. An id that the topology does not have is NOT_FOUND; one given twice counts once.
+  // The chosen ids by position. Empty, as with NVIDIA's plugin, where no such set exists: size <=
+  // 0, fewer than `size` available, more than `size` in `must_include`, or a `must_include` that is
+  // not available. NOT_FOUND for an id that is not in the topology; a repeated id counts once.
   Result<std::vector<std::string>> ChooseDevices(const std::vector<std::string>& available,
                                                  const std::vector<std::string>& must_include,
                                                  int size) const;
 
  private:
-  // Sorted, each once.
+  // Sorted, without repetitions.
   Result<std::vector<size_t>> PositionsOf(const std::vector<std::string>& ids) const;
 
   Topology topology_;

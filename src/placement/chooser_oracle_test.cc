@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Answers of NVIDIA's device plugin, recorded over a simulated node: ours are never worse, neither
-// the set itself nor the best division of all that was available.
+// Compares with recorded answers of NVIDIA's device plugin on simulated nodes: our choice is never
+// worse, neither the set itself nor the best division of all available GPUs.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -41,7 +41,7 @@ device::PcieLevel LevelOfNvmlNumber(int number) {
   }
 }
 
-// "0-1:12,2-3:12" and "pair 10, half 30, across 50".
+// Parses "0-1:12,2-3:12" and "pair 10, half 30, across 50".
 Topology TopologyOf(const std::string& nvlinks, const std::string& levels) {
   int pair = 0, half = 0, across = 0;
   EXPECT_EQ(std::sscanf(levels.c_str(), "pair %d, half %d, across %d", &pair, &half, &across), 3);

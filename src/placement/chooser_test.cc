@@ -103,7 +103,7 @@ TEST(ChooserTest, TwoGpusLeaveTheWholeQuadWhole) {
 }
 
 TEST(ChooserTest, NvSwitchCountsAsNvLinks) {
-  // GPUs 0-5 on the switch, 6 and 7 close to each other on PCIe only.
+  // GPUs 0-5 are on the switch; 6 and 7 are close to each other on PCIe only.
   const Topology topology = testing::MakeTopology(8, 2, [](int a, int b) -> device::Link {
     if (a < 6 && b < 6) return {device::PcieLevel::kSystem, 18, true};
     return {a == 6 ? device::PcieLevel::kSingleSwitch : device::PcieLevel::kSystem, 0, false};

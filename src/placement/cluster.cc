@@ -103,7 +103,7 @@ Status Cluster::CheckSpec(const NodeSpec& spec) const {
   }
   for (size_t i = 0; i < spec.gpus.size(); ++i) {
     if (spec.gpus[i].memory < Bytes(0)) return wrong(fmt::format("GPU {} has negative memory", i));
-    // 2^43 bytes times 1000 still fits where slack is computed.
+    // Computing slack multiplies by 1000, which fits up to 2^43 bytes.
     if (spec.gpus[i].memory.count() > int64_t{1} << 43) {
       return wrong(fmt::format("GPU {} has {} bytes; no GPU has", i, spec.gpus[i].memory.count()));
     }
@@ -168,10 +168,10 @@ NodeId Cluster::NewNodeId() {
   return id;
 }
 
-// Writes state and GPUs into the chunk. The GPUs move to its end when there is no room for more of
-// them where they were.
+// Writes state and GPUs into the chunk. More GPUs than the node has room for there move to the end
+// of the chunk.
 void Cluster::Install(NodeId id, NodeSpec spec, NodeState state, std::vector<GpuState> gpus) {
-  // Before the old ones are dropped, so that a GPU which stays keeps its number.
+  // Adds the new GPUs before dropping the old ones, so that a GPU that stays keeps its number.
   for (size_t i = 0; i < gpus.size(); ++i) {
     gpus[i].id = gpu_names_.Add(spec.gpus[i].uuid, spec.gpus[i].cut_from);
   }
@@ -204,7 +204,7 @@ Status Cluster::UpdateNode(NodeId id, NodeSpec spec) {
   if (spec.name != old.name) {
     return Error(Code::kInvalidArgument, "node \"{}\" cannot become \"{}\"", old.name, spec.name);
   }
-  // Where each GPU goes; those that are gone but held come last, as unhealthy ones.
+  // Maps each GPU to its new position; held GPUs that are gone come last, as unhealthy.
   uint64_t held = 0;
   for (const PodId pod : node_pods_[id]) held |= pods_[NumberOf(pod)].pod.pick.all();
   std::array<size_t, kMaxGpusPerNode> moved_to{};
@@ -338,8 +338,8 @@ Status Cluster::Remove(PodId pod) {
 
 std::span<const PodId> Cluster::pods_of(NodeId id) const { return node_pods_[id]; }
 
-// Takes (1) or gives back (-1) what the pod has. A pod that has a GPU to itself takes all of its
-// memory, so giving back is exact however many adopted pods are on it.
+// Takes (1) or frees (-1) what the pod holds. A pod with a whole GPU takes all of its memory, so
+// that freeing is exact however many adopted pods are on it.
 void Cluster::Apply(const Pod& pod, int sign) {
   const Demand& demand = this->demand(pod.shape);
   NodeChunk& chunk = Writable(pod.node);
@@ -367,9 +367,9 @@ void Cluster::Apply(const Pod& pod, int sign) {
 
 // --- Readers
 
-// A chunk that a snapshot holds is copied before it is written to. A reader that let go of it in
-// another thread did so before we counted: letting go of our own reference comes after, and makes
-// its reads come before our writes.
+// Copies a chunk that a snapshot holds before writing to it. A reader on another thread that
+// released the chunk did so before the count was read: `counted` is released after the count is
+// read, which orders the reader's reads before the writes that follow.
 NodeChunk& Cluster::Writable(NodeId id) {
   std::shared_ptr<NodeChunk>& chunk = chunks_[id / kChunkNodes];
   bool held = false;
@@ -382,8 +382,8 @@ NodeChunk& Cluster::Writable(NodeId id) {
 }
 
 void Cluster::Touch(NodeId id) {
-  // The log must reach back over a pass through the cluster, or a shape that is asked for rarely
-  // looks at every node again.
+  // The log must cover a pass through the cluster; otherwise a rarely used shape rescores every
+  // node each time.
   if (log_.size() < 2 * size_) {
     std::vector<NodeId> larger(log_.size() * 4);
     const uint64_t oldest = version_ < log_.size() ? 0 : version_ - log_.size();

@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // The state that placement decides on: nodes, the free parts of their GPUs, and the pods that hold
-// the rest. Updated in place when one pod or node comes or goes; readers elsewhere get an immutable
-// Snapshot. Not for deciding (policy.h), nor for knowing who a pod is: the caller maps names to
-// ids.
+// the rest. Updated in place as pods and nodes come and go; other readers get an immutable
+// Snapshot. Not for decisions (policy.h), nor for pod identities: the caller maps names to ids.
 //
-// Conservation: Place never gives out more of a GPU or a node than it has, and a whole GPU excludes
-// everybody else. Adopt records what already runs, also where that is too much: then what is free
-// is negative, and nothing more is placed there until it is not.
+// Place never gives out more of a GPU or a node than it has, and a whole GPU excludes all other
+// pods. Adopt records pods that already run, even where they take too much: free amounts are then
+// negative, and nothing more is placed there until they recover.
 //
-// Threads: a Cluster belongs to one thread; a Snapshot may be read and dropped by any.
+// Threads: a Cluster belongs to one thread; a Snapshot may be read and dropped by any thread.
 // Cost: Place and Remove touch one node; with a snapshot alive the first change to a node copies
 // the 64 nodes around it. GetSnapshot copies one pointer for 64 nodes.
 #pragma once
@@ -38,12 +37,12 @@ using PodId = uint64_t;
 inline constexpr NodeId kNoNode = UINT32_MAX;
 
 struct GpuSpec {
-  std::string uuid;  // empty where nobody names GPUs (traces): then its position names it
+  std::string uuid;  // empty in traces: its position identifies it
   std::string model;
-  Bytes memory;             // 0: not known; then it takes nobody who says how much he needs
+  Bytes memory;             // 0: unknown; pods that ask for an amount of memory do not fit
   std::string mig_profile;  // "1g.10gb" for a slice; empty for a GPU
   bool healthy = true;
-  std::string cut_from;  // UUID of the GPU that a slice is part of
+  std::string cut_from;  // UUID of the slice's GPU
 
   bool operator==(const GpuSpec&) const = default;
 };
@@ -53,15 +52,15 @@ struct NodeSpec {
   int64_t cpu_milli = 0;
   Bytes memory;
   std::vector<GpuSpec> gpus;
-  // How the GPUs are linked, by position, the first ones where it knows fewer; null where nobody
-  // knows. Shared by nodes that are alike (LinkedGroupsCache).
+  // Links of the GPUs by position, possibly only of the first ones; null if unknown. Shared by
+  // nodes with equal links (LinkedGroupsCache).
   std::shared_ptr<const LinkedGroups> groups;
   std::string pool;
   bool schedulable = true;
 };
 
-// What is left of one GPU. `slack` is what policies count with: thousandths of the scarcer of
-// compute and memory, 0 when it is unhealthy.
+// The free parts of one GPU. Policies compute with `slack`: thousandths of the scarcer of compute
+// and memory, 0 when it is unhealthy.
 struct GpuState {
   int64_t free_bytes = 0;
   int64_t total_bytes = 0;
@@ -72,7 +71,7 @@ struct GpuState {
   uint8_t model = kNoModel;  // a ModelId
   KindId kind = kWholeDevice;
   bool healthy = true;
-  bool held_whole = false;  // by a pod that has it to itself
+  bool held_whole = false;  // by one pod
 
   bool idle() const { return pods == 0; }
   bool operator==(const GpuState&) const = default;
@@ -80,7 +79,7 @@ struct GpuState {
 static_assert(kMaxModels <= 256);
 static_assert(sizeof(GpuState) == 32, "two in a cache line: decisions read little else");
 
-// What the pods of a node look like, as policies that gather equals want to know it.
+// Classes of pods by their GPUs, for policies that gather pods of one class.
 enum class PodClass : uint8_t { kNoGpu, kShare, kOne, kTwo, kFour, kEight, kOther };
 inline constexpr size_t kPodClasses = 7;
 PodClass ClassOf(const Demand& demand);
@@ -91,18 +90,18 @@ struct NodeState {
   int64_t cpu_total = 0;
   int64_t memory_total = 0;
   uint64_t version = 0;                  // of the cluster when it last changed
-  const LinkedGroups* groups = nullptr;  // of the spec beside it
+  const LinkedGroups* groups = nullptr;  // of its NodeSpec
   uint32_t first_gpu = 0;                // in its chunk
   uint16_t gpu_count = 0;
-  uint16_t gpu_room = 0;     // how many GPUs the chunk has room for there
-  ModelId model = kNoModel;  // of all its GPUs; kNoModel where it has none or they differ
+  uint16_t gpu_room = 0;     // GPUs for which the chunk reserves room
+  ModelId model = kNoModel;  // of all its GPUs; kNoModel without GPUs or if they differ
   bool present = false;      // false once the node is gone
   bool schedulable = false;
   bool mixed_models = false;
   std::array<uint32_t, kPodClasses> pods_by_class{};
 };
 
-// One node to look at; valid until the cluster or snapshot that gave it changes or goes.
+// One node; valid until the cluster or snapshot that returned it changes or is destroyed.
 struct NodeView {
   const NodeState* state;
   std::span<const GpuState> gpus;
@@ -155,26 +154,26 @@ class Cluster {
   // --- Names. RESOURCE_EXHAUSTED above kMaxModels models or 255 MIG profiles.
   Result<ModelId> ModelOf(std::string_view name);
   Result<KindId> KindOf(std::string_view mig_profile);
-  // kNoModel where no node and no demand has named it.
+  // kNoModel if no node and no demand has used the name.
   ModelId FindModel(std::string_view name) const;
-  // Nothing where no node and no demand has named it.
+  // Nothing if no node and no demand has used the name.
   std::optional<KindId> FindKind(std::string_view mig_profile) const;
   std::string_view NameOf(ModelId model) const { return models_[model]; }
   std::string_view NameOfKind(KindId kind) const { return kinds_[kind]; }
   size_t model_count() const { return models_.size(); }
-  // The GPU or MIG slice of this UUID and the slices of that GPU, ascending; empty where no node
-  // has it. Numbers go with the GPU: ask again for each decision.
+  // The GPU or MIG slice of this UUID and the slices of that GPU, ascending; empty if no node has
+  // it. Numbers disappear with the GPU, so look them up for each decision.
   std::vector<GpuId> FindGpus(std::string_view uuid) const { return gpu_names_.Find(uuid); }
 
   // --- Nodes.
   // ALREADY_EXISTS for a name that is present; INVALID_ARGUMENT for negative or impossible numbers.
-  // The id may be that of a node that was removed, so that nodes that come and go take no memory.
+  // Ids of removed nodes are reused, so that nodes that come and go take no memory.
   Result<NodeId> AddNode(NodeSpec spec);
-  // What a node has now: GPUs came, went or fell ill, it was cordoned. Pods stay on their GPUs,
-  // which are known by UUID; a GPU that is gone stays listed as unhealthy for as long as pods hold
-  // it.
+  // Replaces a node's spec: GPUs came, went or became unhealthy, or the node was cordoned. Pods
+  // stay on their GPUs, which are matched by UUID; a GPU that is gone stays listed as unhealthy
+  // while pods hold it.
   Status UpdateNode(NodeId id, NodeSpec spec);
-  // Its pods go with it.
+  // Removes the node and its pods.
   Status RemoveNode(NodeId id);
   NodeId FindNode(std::string_view name) const;  // kNoNode where there is none
 
@@ -183,33 +182,34 @@ class Cluster {
   const NodeSpec& spec(NodeId id) const {
     return *chunks_[id / kChunkNodes]->specs[id % kChunkNodes];
   }
-  // Thousandths of healthy whole-device GPUs: all, and what is not given out.
+  // Thousandths of healthy whole-device GPUs: the total, and the part that no pod holds.
   int64_t total_milli() const { return total_milli_; }
   int64_t free_milli() const { return free_milli_; }
 
-  // --- Shapes: demands that are equal have one id. INVALID_ARGUMENT as Validate(demand).
+  // --- Shapes: equal demands have one id. INVALID_ARGUMENT as Validate(demand).
   Result<ShapeId> Intern(const Demand& demand);
   const Shapes& shapes() const { return shapes_; }
   const Demand& demand(ShapeId shape) const { return shapes_.demand(shape); }
 
   // --- Pods.
-  // Gives `pick` on `node` to a pod. FAILED_PRECONDITION says what is missing; nothing changes
-  // then.
+  // Gives `pick` on `node` to a pod. FAILED_PRECONDITION names what is missing, and nothing
+  // changes.
   Result<PodId> Place(ShapeId shape, NodeId node, const Pick& pick);
-  // Records a pod that runs already, whether there is room for it or not. NOT_FOUND or
-  // INVALID_ARGUMENT where there is no such node or GPU.
+  // Records a pod that already runs, whether there is room for it or not. NOT_FOUND or
+  // INVALID_ARGUMENT if the node or the GPU does not exist.
   Result<PodId> Adopt(ShapeId shape, NodeId node, const Pick& pick);
-  // Gives back exactly what the pod took. NOT_FOUND for a pod that is gone.
+  // Frees exactly what the pod took. NOT_FOUND for a pod that is gone.
   Status Remove(PodId pod);
   const Pod* Find(PodId pod) const;
-  // Pods of one node, in no order.
+  // Pods of one node, unordered.
   std::span<const PodId> pods_of(NodeId node) const;
   size_t pod_count() const { return pod_count_; }
 
   // --- Readers.
   Snapshot GetSnapshot() const;
-  // Grows with every change to a node. ChangesSince(v) gives the nodes that changed after version
-  // v, oldest first, some more than once; false when that is too long ago, so all may have changed.
+  // The version grows with every change to a node. ChangesSince(v) gives the nodes that changed
+  // after version v, oldest first, possibly repeated; false if v is too old, so that all may have
+  // changed.
   uint64_t version() const { return version_; }
   bool ChangesSince(uint64_t version, std::vector<NodeId>* changed) const;
 
@@ -245,7 +245,7 @@ class Cluster {
   int64_t total_milli_ = 0;
   int64_t free_milli_ = 0;
   uint64_t version_ = 0;
-  std::vector<NodeId> log_;  // a ring: the change that made version v is at v modulo its size
+  std::vector<NodeId> log_;  // a ring: node changed by version v is at v modulo its size
 };
 
 }  // namespace tessera::placement

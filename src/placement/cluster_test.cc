@@ -27,7 +27,7 @@ TEST(ClusterTest, AWholeGpuExcludesShares) {
   EXPECT_EQ(cluster.Place(share, node, PickOf(1)).status().code(), Code::kFailedPrecondition);
   ASSERT_TRUE(cluster.Place(share, node, PickOf(2)).ok());
   EXPECT_EQ(cluster.Place(whole, node, PickOf(2)).status().code(), Code::kFailedPrecondition);
-  EXPECT_EQ(cluster.node(node).gpus[1].slack, 900);  // memory is what it is short of
+  EXPECT_EQ(cluster.node(node).gpus[1].slack, 900);  // memory is the scarcer resource
 }
 
 TEST(ClusterTest, PlaceThenRemoveRestoresTheStateExactly) {
@@ -77,7 +77,7 @@ TEST(ClusterTest, PodsStayOnTheirGpuWhenANodeIsUpdated) {
   EXPECT_EQ(cluster.Find(pod)->pick, PickOf(1));
   EXPECT_EQ(cluster.node(node).gpus[0].free_milli, 500);
   EXPECT_EQ(cluster.node(node).gpus[1].free_milli, 1000);
-  // Its GPU goes: it is listed for as long as it is held, and takes nobody.
+  // The held GPU disappears: it stays listed while it is held, and no other pod fits on it.
   spec.gpus.erase(spec.gpus.begin());
   ASSERT_TRUE(cluster.UpdateNode(node, spec).ok());
   ASSERT_EQ(cluster.node(node).gpus.size(), 2u);
@@ -100,7 +100,8 @@ TEST(ClusterTest, AGpuKeepsItsNumberWhileANodeHasIt) {
   ASSERT_TRUE(cluster.UpdateNode(node, spec).ok());
   EXPECT_EQ(cluster.FindGpus("GPU-a-2"), first);
   EXPECT_EQ(cluster.node(node).gpus[0].id, first[0]);
-  // A pod holds it, so it stays when it is gone from the node, and goes when the pod has left.
+  // A pod holds the GPU, so it stays listed after it disappears from the node, until the pod
+  // leaves.
   const PodId pod = *cluster.Place(*cluster.Intern(Ask(1, 500)), node, PickOf(1));
   spec.gpus.erase(spec.gpus.begin());
   ASSERT_TRUE(cluster.UpdateNode(node, spec).ok());
@@ -108,7 +109,7 @@ TEST(ClusterTest, AGpuKeepsItsNumberWhileANodeHasIt) {
   ASSERT_TRUE(cluster.Remove(pod).ok());
   ASSERT_TRUE(cluster.UpdateNode(node, spec).ok());
   EXPECT_TRUE(cluster.FindGpus("GPU-a-2").empty());
-  // It returns on another node, with another number: whoever named it before asks again.
+  // It returns on another node with a new number, so a caller must look the number up again.
   const NodeId other = *cluster.AddNode(MakeNode("b", 1));
   NodeSpec moved = MakeNode("b", 1);
   moved.gpus[0].uuid = "GPU-a-2";

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What one pod asks of the node that it will run on, in the form in which placement computes: host
-// resources, GPU asks and the models that will do. Dialects, containers and names are behind it
-// (src/device/request.h); two pods with equal demands are the same to every policy.
+// What one pod needs from the node that it will run on, as placement computes with it: host
+// resources, GPU asks and allowed models. Dialects, containers and names are left behind in
+// src/device/request.h; to a policy two pods with equal demands are the same.
 //
 // Threads: values.
 #pragma once
@@ -19,29 +19,29 @@
 
 namespace tessera::placement {
 
-// GPU models and MIG profiles, numbered by the Cluster that was asked first about them.
+// GPU models and MIG profiles, numbered by the Cluster in the order in which it first sees them.
 using ModelId = uint16_t;
 using KindId = uint8_t;
 inline constexpr size_t kMaxModels = 256;
-inline constexpr ModelId kNoModel = 0;     // of a node without GPUs, or of a GPU that does not say
-inline constexpr KindId kWholeDevice = 0;  // a GPU that is not cut up; others are MIG profiles
+inline constexpr ModelId kNoModel = 0;     // node without GPUs, or GPU of unknown model
+inline constexpr KindId kWholeDevice = 0;  // a GPU without MIG; other ids are MIG profiles
 using ModelSet = std::bitset<kMaxModels>;
 
-// GPUs and MIG slices, numbered by the Cluster as nodes bring them.
+// GPUs and MIG slices, numbered by the Cluster when it adds their node.
 using GpuId = uint32_t;
-inline constexpr GpuId kNoGpu = 0;                // one without a UUID
-inline constexpr GpuId kUnknownGpu = UINT32_MAX;  // what a pod names and no node has
+inline constexpr GpuId kNoGpu = 0;                // a GPU without a UUID
+inline constexpr GpuId kUnknownGpu = UINT32_MAX;  // a UUID that a pod names and no node has
 
-// As many GPUs as one node annotation may hold; a mask of GPUs fits one word.
+// The most GPUs that one node annotation may hold; a mask of GPUs fits in one word.
 inline constexpr size_t kMaxGpusPerNode = 64;
-// GPU containers of one pod that are placed apart from each other.
+// The most GPU containers of one pod that get separate GPUs.
 inline constexpr size_t kMaxAsks = 16;
 // GPUs that one demand may name: bounds what thousands of idle demands keep.
 inline constexpr size_t kMaxNamedGpus = 1024;
 
-// `count` different GPUs, on each of them `milli` and `bytes`. A whole GPU is one that nobody else
-// uses: milli is 1000, and its memory goes with it, so `bytes` then only says how much it must
-// have.
+// `count` different GPUs, with `milli` and `bytes` on each of them. A whole GPU (milli = 1000) is
+// shared with no other pod and includes all its memory; `bytes` is then the memory that it must at
+// least have.
 struct GpuAsk {
   int count = 1;
   MilliGpu milli;
@@ -74,15 +74,16 @@ struct Demand {
   }
 };
 
-// INVALID_ARGUMENT for what no pod can mean: negative numbers, no GPU in an ask, more than 1000
-// thousandths, more asks or GPUs than the limits above, named GPUs out of order.
+// INVALID_ARGUMENT: negative numbers, an ask without GPUs, more than 1000 thousandths, more asks or
+// GPUs than the limits above, a GPU filter that is not ascending.
 Status Validate(const Demand& demand);
 
 struct DemandHash {
   size_t operator()(const Demand& demand) const;
 };
 
-// GPUs of one node, bit i for its i-th, for each ask of a demand in its order.
+// The GPUs that each ask of a demand gets on one node: one mask per ask, bit i for the node's GPU
+// i.
 struct Pick {
   std::array<uint64_t, kMaxAsks> masks{};
 

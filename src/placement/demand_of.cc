@@ -13,8 +13,8 @@ namespace {
 
 using device::ContainerRequest;
 
-// Names that no node has, for pods that want what nobody here knows. One for all of them: pods must
-// not be able to use up the numbers that nodes need.
+// Placeholder names for models and profiles that no node has. All unknown names share one number,
+// so that pods cannot use up the numbers that nodes need.
 constexpr std::string_view kUnknownModel = "(a model that no node has)";
 constexpr std::string_view kUnknownProfile = "(a profile that no node has)";
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Between what a pod says and what placement computes with: its request as a Demand, and the GPUs
-// that were picked for it as the assignment that its containers are granted.
+// Converts between pods and placement: a pod's request becomes a Demand, and the GPUs picked for it
+// become the Assignment that its containers are granted.
 //
-// Each group of containers that use the same GPUs (Request::Groups) has one ask, which is as large
-// as the largest of them.
+// Each group of containers that use the same GPUs (Request::Groups) becomes one ask, as large as
+// the largest of these containers.
 //
 // Threads: as Cluster. Cost: allocates.
 #pragma once
@@ -23,19 +23,19 @@ namespace tessera::placement {
 
 struct PodDemand {
   Demand demand;
-  // For each ask of the demand, the containers that live on its GPUs, by their position in the
-  // request. A container is in at most one ask.
+  // For each ask of the demand, the containers that use its GPUs, by their position in the request.
+  // A container is in at most one ask.
   std::vector<std::vector<size_t>> containers;
 };
 
-// `cpu_milli` and `memory` are what the whole pod asks of the host. Models, MIG profiles and
-// GPUs are those that the cluster knows now, so ask again for each decision on a pod that waited.
-// INVALID_ARGUMENT as Validate(demand), naming the pod's way out.
+// `cpu_milli` and `memory` are the host resources of the whole pod. Models, MIG profiles and GPUs
+// are resolved to what the cluster knows now, so call it again for each decision on a waiting pod.
+// INVALID_ARGUMENT as Validate(demand), with advice on how to change the pod.
 Result<PodDemand> DemandOf(const device::Request& request, int64_t cpu_milli, Bytes memory,
                            Cluster& names);
 
-// What each container gets of which GPU, in the order of positions on the node. REQUIRES: `pod` is
-// of this request, and `pick` is one for its demand on a node that is as `spec` says.
+// The share of each GPU that each container gets, by position on the node. REQUIRES: `pod` is of
+// this request, and `pick` is for its demand on a node as in `spec`.
 device::Assignment AssignmentOf(const device::Request& request, const PodDemand& pod,
                                 const Pick& pick, const NodeSpec& spec);
 

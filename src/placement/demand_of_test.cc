@@ -159,7 +159,7 @@ TEST_F(DemandOfTest, APodThatAllowsOnlyWhatNobodyHasFitsNowhere) {
   EXPECT_FALSE(Fits(cluster_.node(node_), Demanded(request).demand));
   request.constraints = {.uuids = {"GPU-a-0"}, .excluded_uuids = {"GPU-a-0"}};
   EXPECT_FALSE(Fits(cluster_.node(node_), Demanded(request).demand));
-  // Where it asks for no device, what it names is nothing to it.
+  // A pod that asks for no device ignores the models and GPUs that it names.
   EXPECT_EQ(Demanded({.containers = {{.name = "a"}}, .constraints = request.constraints}).demand,
             Demanded({.containers = {{.name = "a"}}}).demand);
 }

@@ -37,7 +37,7 @@ static_assert(static_cast<size_t>(Lack::kGpuMemory) + 1 == kLacks);
 
 uint8_t& At(NodeLack& lack, Lack what) { return lack.gpus[static_cast<size_t>(what)]; }
 
-// Counts the GPUs for one ask; false where there are enough.
+// Counts the node's GPUs by what they lack for one ask; false where enough GPUs have room.
 bool CountGpus(const NodeView& node, const Demand& demand, size_t n, NodeLack* lack) {
   const GpuAsk& ask = demand.asks[n];
   lack->gpus = {};
@@ -48,7 +48,7 @@ bool CountGpus(const NodeView& node, const Demand& demand, size_t n, NodeLack* l
   return lack->free < ask.count;
 }
 
-// Names the one cause of too few GPUs: the first that, were it not there, would leave enough.
+// Names the one cause of too few GPUs: the first without which enough GPUs would be left.
 void NameCause(const Demand& demand, NodeLack* lack) {
   const GpuAsk& ask = demand.asks[lack->ask];
   int64_t left = lack->gpu_count - At(*lack, Lack::kOtherKind);
@@ -135,7 +135,7 @@ NodeLack WhyNot(const NodeView& node, const Demand& demand) {
     lack.unresolvable = true;
     return lack;
   }
-  // GPUs before CPU: they are what such a pod comes for.
+  // GPUs are checked before CPU, because a GPU pod needs them most.
   for (size_t n = 0; n < demand.asks.size(); ++n) {
     if (!CountGpus(node, demand, n, &lack)) continue;
     NameCause(demand, &lack);

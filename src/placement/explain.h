@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Why a demand does not fit a node, and how a node scored: for the answers of the scheduler, Events
-// and people. Says the same as Fits (fit.h), in words; decides nothing.
+// Explains why a demand does not fit on a node, and how a node scored, for scheduler responses,
+// Events and people. It always agrees with Fits (fit.h) and decides nothing.
 //
 // Cost: WhyNot is a pass over the GPUs of a node without allocation, for 5,000 nodes in one answer;
 // texts allocate. Threads: pure functions; LackCounts is a value.
@@ -20,7 +20,7 @@
 
 namespace tessera::placement {
 
-// What is missing: on a node, on one of its GPUs, or on either.
+// What a node, or one of its GPUs, lacks.
 enum class Lack : uint8_t {
   kNothing,
   // Nodes only.
@@ -28,18 +28,18 @@ enum class Lack : uint8_t {
   kCordoned,
   kCpu,
   kMemory,
-  kNoGpu,     // none of the kind that is asked for
-  kTooFew,    // fewer GPUs of the kind than asked for, were they all free
+  kNoGpu,     // none of the requested kind
+  kTooFew,    // fewer GPUs of the requested kind than asked for, even if all were free
   kBusy,      // enough GPUs, but not enough of them are free
-  kTogether,  // each GPU container would fit, but not all of them at once
-  // GPUs, and nodes where that is why there are not enough of them.
+  kTogether,  // each GPU container fits alone, but not all together
+  // GPUs, and nodes with too few GPUs for this reason.
   kOtherKind,  // a MIG slice of another profile, or a slice instead of a GPU
   kOtherModel,
-  kOtherGpu,  // not of the UUIDs that the pod allows
+  kOtherGpu,  // a UUID that the pod does not allow
   kUnhealthy,
-  kTooSmall,   // less memory in all than asked for, or nobody knows how much
-  kHeldWhole,  // one pod has it to itself
-  kShared,     // whole wanted, but pods have parts of it
+  kTooSmall,   // less total memory than asked for, or unknown memory
+  kHeldWhole,  // one pod holds the whole GPU
+  kShared,     // a whole GPU wanted, but pods hold parts of it
   kCompute,
   kGpuMemory,
 };
@@ -49,16 +49,16 @@ std::string_view IdOf(Lack lack);
 // "other GPU model", as in "0/12 nodes: 12 other GPU model".
 std::string_view PhraseOf(Lack lack);
 
-// What keeps a demand off one node: the first thing that is missing.
+// Why a demand does not fit on one node: the first lack found.
 struct NodeLack {
   Lack lack = Lack::kNothing;
-  // Nobody who leaves makes room: the node itself has not what is wanted. Preemption cannot help.
+  // The node itself is too small, whatever pods leave it; preemption cannot help.
   bool unresolvable = false;
-  uint8_t ask = 0;     // the GPU ask that found too little
+  uint8_t ask = 0;     // the GPU ask that found too few GPUs
   int64_t wanted = 0;  // of CPU (thousandths), memory (bytes) or GPUs (count)
-  int64_t free = 0;    // of the same
+  int64_t free = 0;    // in the unit of `wanted`
   uint16_t gpu_count = 0;
-  // GPUs of the node by what each lacks for that ask; kNothing for those with room.
+  // How many GPUs of the node have each lack for that ask; kNothing counts those with room.
   std::array<uint8_t, kLacks> gpus{};
 
   bool ok() const { return lack == Lack::kNothing; }
@@ -77,13 +77,13 @@ struct GpuLack {
 };
 GpuLack WhyNot(const GpuState& gpu, const GpuAsk& ask, const Demand& demand);
 
-// One line: "3 GPUs wanted, 2 of 8 free: 4 held whole, 1 shared, 1 unhealthy". `names` is the
-// cluster that numbered the models. Empty where nothing is missing.
+// One line: "3 GPUs wanted, 2 of 8 free: 4 held whole, 1 shared, 1 unhealthy"; "" if nothing is
+// missing. `names` is the cluster that numbered the models.
 std::string TextOf(const NodeLack& lack, const Demand& demand, const Cluster& names);
-// "held whole by a pod", "0.3 GPU wanted, 0.2 free". Empty where nothing is missing.
+// "held whole by a pod", "0.3 GPU wanted, 0.2 free"; "" if nothing is missing.
 std::string TextOf(const GpuLack& lack);
 
-// The whole cluster in one line, most frequent first, as kube-scheduler sums up:
+// Summarizes the whole cluster in one line like kube-scheduler, most frequent lack first:
 // "0/1213 nodes have room: 800 insufficient free GPUs, 300 other GPU model, 113 insufficient cpu".
 class LackCounts {
  public:
@@ -94,10 +94,10 @@ class LackCounts {
  private:
   std::array<size_t, kLacks> counts_{};
 };
-// Of all nodes that are present.
+// Counts all present nodes.
 LackCounts CountLacks(const Cluster& cluster, const Demand& demand);
 
-// All there is to say about one node for one demand.
+// The full explanation of one node for one demand.
 struct NodeReport {
   NodeLack lack;
   std::string text;                        // of `lack`
@@ -106,7 +106,7 @@ struct NodeReport {
   std::optional<Pick> pick;
   std::vector<ScoreTerm> terms;
 };
-// REQUIRES: node < cluster.size(). Asks the policy, so it may score all nodes for a new shape.
+// REQUIRES: node < cluster.size(). Calls the policy, which may score all nodes for a new shape.
 NodeReport ExplainNode(const Cluster& cluster, Policy& policy, ShapeId shape, NodeId node);
 
 }  // namespace tessera::placement

@@ -9,7 +9,8 @@
 namespace tessera::placement {
 namespace {
 
-// As FirstBy with the least slack, but whole GPUs all have the same: the first will do.
+// Like FirstBy with the least slack. All idle GPUs have equal slack, so the first ones do for a
+// whole ask.
 uint64_t Tightest(std::span<const GpuState> gpus, const GpuAsk& ask, const Demand& demand) {
   if (!ask.whole()) {
     return FirstBy(gpus, ask, demand,
@@ -26,10 +27,10 @@ uint64_t Tightest(std::span<const GpuState> gpus, const GpuAsk& ask, const Deman
   return 0;
 }
 
-// Whether links between the GPUs of one ask matter.
+// Whether links between the GPUs of the ask matter.
 bool IsGroup(const GpuAsk& ask) { return ask.whole() && ask.kind == kWholeDevice && ask.count > 1; }
 
-// Those of `gpus` that the demand allows by model and UUID.
+// The GPUs in `mask` that the demand allows by model and UUID.
 uint64_t Allowed(std::span<const GpuState> gpus, const Demand& demand, uint64_t mask) {
   for (uint64_t left = mask; left != 0; left &= left - 1) {
     const GpuState& gpu = gpus[std::countr_zero(left)];

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whether a demand fits a node, and on which of its GPUs. The one place that knows the rules; what
-// is best is up to the policies.
+// Decides whether a demand fits on a node, and on which of its GPUs. All rules of fitting are in
+// this file; policies decide which fitting place is best.
 //
 // Cost: a pass over the GPUs of one node; no allocation. Threads: pure functions.
 #pragma once
@@ -13,8 +13,8 @@
 
 namespace tessera::placement {
 
-// Room for one GPU of `ask` beside what is on `gpu` now. What the demand names is not looked
-// at.
+// Whether `gpu` has room now for one GPU of `ask`. Ignores the models and GPUs that the demand
+// allows.
 inline bool HasRoom(const GpuState& gpu, const GpuAsk& ask) {
   if (!gpu.healthy || gpu.kind != ask.kind) return false;
   if (ask.whole()) return gpu.idle() && gpu.total_bytes >= ask.bytes.count();
@@ -22,8 +22,8 @@ inline bool HasRoom(const GpuState& gpu, const GpuAsk& ask) {
          gpu.free_bytes >= ask.bytes.count();
 }
 
-// Says of GPU after GPU whether one of `ask` fits; looks at what the demand names once. Refers to
-// its arguments.
+// Tells for each GPU whether one GPU of `ask` fits on it, and computes only once whether the demand
+// limits models or GPUs. Refers to its arguments.
 class GpuFit {
  public:
   GpuFit(const GpuAsk& ask, const Demand& demand)
@@ -43,15 +43,15 @@ inline bool Fits(const GpuState& gpu, const GpuAsk& ask, const Demand& demand) {
   return GpuFit(ask, demand)(gpu);
 }
 
-// Thousandths that `milli` and `bytes` take of a GPU with `device_memory` bytes: compute and device
-// memory count alike, the scarcer decides. Above 1000 where they do not fit.
+// Thousandths that `milli` and `bytes` take of a GPU with `device_memory` bytes: the larger of the
+// shares of compute and of device memory. Above 1000 where they do not fit.
 inline int MilliOn(int64_t device_memory, int milli, int64_t bytes) {
   if (bytes <= 0) return milli;
   if (bytes > device_memory) return 1001;
   return std::max(milli, static_cast<int>((bytes * 1000 + device_memory - 1) / device_memory));
 }
 
-// Thousandths of this GPU that one GPU of `ask` takes from its slack. REQUIRES: it fits.
+// Thousandths of slack that one GPU of `ask` takes from `gpu`. REQUIRES: it fits.
 inline int SlackOf(const GpuState& gpu, const GpuAsk& ask) {
   const int milli = static_cast<int>(ask.milli.count());
   return ask.whole() ? milli : MilliOn(gpu.total_bytes, milli, ask.bytes.count());
@@ -62,42 +62,40 @@ inline bool HostFits(const NodeState& node, const Demand& demand) {
          node.memory_free >= demand.memory.count();
 }
 
-// Whether the demand fits. For a demand with several asks that may share GPUs, the answer is that
-// of PickTightest, which places the largest first: it can miss a packing that only a search would
-// find.
+// Whether the demand fits. For several asks that may share GPUs the answer is that of PickTightest,
+// which places the largest first and can miss a packing that only a search would find.
 bool Fits(const NodeView& node, const Demand& demand);
 
-// Takes for each ask the GPUs with the least slack that have room, the lowest positions among
-// equals; whole asks first. False, and `pick` is undefined, where it does not fit.
+// Gives each ask the GPUs with room that have the least slack, whole asks first; among equals the
+// lowest positions. Returns false, with `pick` undefined, where the demand does not fit.
 bool PickTightest(const NodeView& node, const Demand& demand, Pick* pick);
 
-// Which GPUs of `node` have room for one of `ask` now: bit i for its i-th.
+// GPUs of `node` that have room for one GPU of `ask` now, bit i for GPU i.
 uint64_t RoomFor(const NodeView& node, const GpuAsk& ask, const Demand& demand);
 
-// Where the links between the GPUs of the node are known, changes the GPUs of whole asks to those
-// that are best linked and whose loss harms the rest least; asks for one GPU take the one that
-// breaks the least. Every policy calls it for the place that it has decided on, so that whole GPUs
-// are picked alike; not for each node that it looks at. REQUIRES: the pick fits.
+// Where the links between the node's GPUs are known, moves whole asks to the best linked GPUs whose
+// loss harms the remaining GPUs least; an ask for one GPU takes the GPU that breaks the fewest
+// links. Every policy calls it once, for the node that it has chosen, so that all of them pick
+// whole GPUs alike. REQUIRES: the pick fits.
 void PreferLinked(const NodeView& node, const Demand& demand, Pick* pick);
 
-// What PreferLinked could give: points (device::ScoreOf) of the best linked GPUs for the demand's
-// largest whole ask of two or more; 0 where there is none, or no link is known. To compare nodes by
-// when one demand shall get the best linked GPUs of the cluster. REQUIRES: the demand fits.
+// Points (device::ScoreOf) of the best linked GPUs that PreferLinked could give to the demand's
+// largest whole ask of two or more GPUs; 0 without such an ask or without known links. Compares
+// nodes when one demand shall get the best linked GPUs of the cluster. REQUIRES: the demand fits.
 int LinkPoints(const NodeView& node, const Demand& demand);
 
-// Whether PreferLinked gives each whole ask of two or more GPUs that all have NVLinks to each
-// other. False where there is no such ask, or no link is known. REQUIRES: the demand fits.
+// Whether PreferLinked gives each whole ask of two or more GPUs a set in which all pairs have
+// NVLinks. False without such an ask or without known links. REQUIRES: the demand fits.
 bool GetsJoined(const NodeView& node, const Demand& demand);
 
-// What remains of the GPUs of `node` after `pick`: `after` has one entry for each. For policies
-// that compare a node before and after. REQUIRES: the pick fits; `after` has room for the node's
-// GPUs.
+// Writes the slack of each GPU of `node` after `pick` to `after`, for policies that compare a node
+// before and after. REQUIRES: the pick fits; `after` has room for the node's GPUs.
 void SlackAfter(const NodeView& node, const Demand& demand, const Pick& pick, int16_t* after);
 
-// FAILED_PRECONDITION says what is missing for this very pick; INVALID_ARGUMENT that it is no pick
-// for this demand.
+// FAILED_PRECONDITION names the resource that this pick lacks on the node; INVALID_ARGUMENT means
+// that the pick does not match the demand.
 Status CheckPick(const NodeView& node, const Demand& demand, const Pick& pick);
-// Only the latter.
+// Checks only that the pick matches the demand.
 Status CheckPickShape(const NodeView& node, const Demand& demand, const Pick& pick);
 
 }  // namespace tessera::placement

@@ -9,8 +9,8 @@
 namespace tessera::placement {
 namespace {
 
-// F depends on such a pod through CPU, model and thousandths alone, so that sums over all of them
-// can be made in advance.
+// F of a regular pod depends only on CPU, model and thousandths, so that sums over all regular pods
+// are computed in advance.
 bool IsRegular(const Demand& demand) {
   if (demand.asks.empty()) return true;
   if (demand.asks.size() > 1 || !demand.named.empty()) return false;
@@ -18,7 +18,7 @@ bool IsRegular(const Demand& demand) {
   return ask.kind == kWholeDevice && ask.bytes <= Bytes(0) && (ask.whole() || ask.count == 1);
 }
 
-// Memory is rounded up where it is taken and down where it is left.
+// Demanded memory is rounded up to thousandths, free memory down.
 int Clamped(int16_t slack) { return std::max<int>(slack, 0); }
 
 }  // namespace
@@ -116,7 +116,8 @@ double Fragmentation::OfRegular(const NodeView& node, int64_t cpu_free, const in
   }
   const float share = shares[rank_[static_cast<size_t>(largest)]];
   const float whole = table.wholes[row * (kMaxGpusPerNode + 1) + full];
-  // Pods that run here count what is on GPUs too full for them; all others count everything.
+  // To pods that run here the idle parts of too full GPUs are useless; to all others everything
+  // idle is.
   float sum = static_cast<float>(idle) * (regular_weight_ - share - whole);
   for (size_t i = 0; i < size; ++i) {
     const int left = Clamped(slack[i]);

@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// How much of a node's idle GPU is of no use to the pods that are expected: the measure of the FGD
-// experiments. For node n and pod m, F_n(m) is all idle thousandths where m cannot run on n for
-// lack of CPU, of enough GPUs with enough left, or of the model; else those on GPUs that have less
-// left than m wants of one. A pod without GPUs counts all. F_n(M) is the mean over the mix M.
+// Measures how much idle GPU of a node is useless to the expected pods, as the FGD experiments
+// define it. For node n and pod m, F_n(m) is all idle thousandths if m cannot run on n for lack of
+// CPU, of enough GPUs with enough left, or of the model; otherwise F_n(m) is the idle thousandths
+// on GPUs that have less left than m wants of one. For a pod without GPUs it is all idle
+// thousandths. F_n(M) is the mean over the mix M.
 //
-// A pod with several asks counts as one with the largest of them and all its GPUs. Host memory does
+// A pod with several asks counts as a pod with its largest ask on all its GPUs. Host memory does
 // not count.
 //
-// Not for deciding (policies/fgd.cc). Threads: one. Cost: 20 … 60 ns a node of 8 GPUs, whatever the
-// size of the mix, where pods ask for thousandths; pods that ask for bytes cost 10 ns each.
+// Not for choosing nodes (policies/fgd.cc). Threads: one. Cost: 20 … 60 ns a node of 8 GPUs for any
+// size of the mix, if pods ask for thousandths; each pod that asks for bytes adds 10 ns.
 #pragma once
 
 #include <array>
@@ -24,13 +25,13 @@ namespace tessera::placement {
 
 class Fragmentation {
  public:
-  // Weights are scaled to a sum of 1. With an empty mix nothing is fragmented.
+  // Scales the weights to a sum of 1. With an empty mix nothing is fragmented.
   Fragmentation(const Cluster& cluster, std::span<const MixEntry> mix);
   ~Fragmentation();
 
   // F_n(M) in thousandths of a GPU.
   double Of(const NodeView& node);
-  // The same as if the node had this CPU and these slacks left, one for each GPU.
+  // F_n(M) if the node had this free CPU and these slacks, one for each GPU.
   double Of(const NodeView& node, int64_t cpu_free, const int16_t* slack);
 
  private:

@@ -92,7 +92,7 @@ TEST_F(FragmentationTest, PodsThatAskForBytesCountByTheirShareOfEachGpu) {
   Demand demand;
   demand.asks = {{.bytes = GiB(24)}};
   const MixEntry entry{*cluster_.Intern(demand), 1};
-  // It fits the second GPU only.
+  // The pod fits on the second GPU only.
   EXPECT_DOUBLE_EQ(Fragmentation(cluster_, {&entry, 1}).Of(cluster_.node(0)), 1000);
 }
 
@@ -125,7 +125,7 @@ TEST_F(FragmentationTest, FgdScoresByWhatAPlacementAddsToIt) {
   }
 }
 
-// One GPU is idle, and 200 are left on the other.
+// One GPU is idle, and 200 thousandths are left on the other.
 class IrregularPodTest : public ::testing::Test {
  protected:
   IrregularPodTest() {

@@ -115,7 +115,7 @@ bool GangPlacer::PlaceInLayout() {
 
 bool GangPlacer::OnOneNode() {
   const std::span<const float> scores = policy_.Scores(gang_.members[order_[0]].shape);
-  std::vector<std::pair<float, NodeId>> nodes;  // scores are void once a pod is placed
+  std::vector<std::pair<float, NodeId>> nodes;  // a copy: placing a pod invalidates the scores
   for (NodeId node = 0; node < scores.size(); ++node) {
     if (scores[node] != kUnfit && HasRoomInSum(node)) nodes.emplace_back(-scores[node], node);
   }
@@ -173,7 +173,7 @@ bool GangPlacer::Attempt(const Chooser& choose, NodeId node) {
         }
         return false;
       }
-      // A policy never names a place where the demand does not fit.
+      // A policy never returns a place where the demand does not fit.
       const PodId pod = *cluster_.Place(shape, decision->node, decision->pick);
       result_.pods.push_back({member, pod, *decision});
     }
@@ -212,7 +212,7 @@ bool GangPlacer::IsUsed(NodeId node) const {
                              [&](const GangPod& pod) { return pod.decision.node == node; });
 }
 
-// What all pods need together is there, so that an attempt is worth its while.
+// Whether the node's free resources cover the sum of all pods, so that an attempt is worthwhile.
 bool GangPlacer::HasRoomInSum(NodeId node) const {
   const NodeView view = cluster_.node(node);
   int64_t cpu = view->cpu_free, memory = view->memory_free, milli = 0;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Numbers for the UUIDs of GPUs and MIG slices that nodes have. A number names one UUID for as long
-// as a node has it, and is not given to another afterwards; a GPU that was gone and returns gets a
-// new one. Only nodes are given numbers: what pods name can use up none of them.
+// Numbers the UUIDs of the GPUs and MIG slices of all nodes. A number names one UUID while any node
+// has it and is never reused; a GPU that disappears and returns gets a new number. Only nodes
+// create numbers, so pods that list UUIDs cannot use them up.
 //
 // Threads: one. Private to this room (Cluster). Cost: a hash of the UUID; allocates.
 #pragma once
@@ -21,10 +21,10 @@ class GpuNames {
   // How many GPUs can still be numbered.
   size_t left() const { return kUnknownGpu - next_; }
 
-  // A node has this GPU, or the slice `uuid` of GPU `cut_from`; once more for each node that says
-  // so. kNoGpu for an empty UUID. REQUIRES: left() > 0.
+  // Counts one node that has this GPU, or the slice `uuid` of GPU `cut_from`, and returns its
+  // number; kNoGpu for an empty UUID. REQUIRES: left() > 0.
   GpuId Add(std::string_view uuid, std::string_view cut_from);
-  // Takes one Add back. REQUIRES: it was added with these names.
+  // Reverts one Add. REQUIRES: an Add with these names.
   void Drop(std::string_view uuid, std::string_view cut_from);
 
   // The GPU or slice of this UUID and the slices that were cut from it, ascending.
@@ -35,7 +35,7 @@ class GpuNames {
     using is_transparent = void;
   };
   struct Entry {
-    GpuId own = kNoGpu;         // kNoGpu while only its slices are there
+    GpuId own = kNoGpu;         // kNoGpu while nodes have only its slices
     size_t uses = 0;            // of `own`
     std::vector<GpuId> slices;  // one for each Add
   };

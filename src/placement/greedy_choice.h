@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The choice on nodes with more GPUs than can be solved exactly. Private to this room.
+// Chooses GPUs on nodes that have too many for the exact search. Private to this room.
 #pragma once
 
 #include <cstddef>
@@ -9,9 +9,9 @@
 
 namespace tessera::placement {
 
-// Grows a set from `required`, or from each of `offered` where nothing is required, by the position
-// that adds the highest score, and gives the set with the highest score; equal ones by NUMA node,
-// then by position. Sorted.
+// Grows a set from `required`, or from each of `offered` if nothing is required, always by the
+// position that adds the highest score. Returns the set with the highest score, sorted; NUMA node
+// and then position decide between equal sets.
 // REQUIRES: `required` and `offered` are sorted, required ⊆ offered, |required| <= size <=
 // |offered|.
 std::vector<size_t> ChooseGreedily(const NodeLinks& links, const std::vector<size_t>& offered,

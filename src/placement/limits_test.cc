@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Demands, picks, shapes and clusters at the limits of what there can be.
+// Demands, picks, shapes and clusters at their limits.
 #include <gtest/gtest.h>
 
 #include <vector>
@@ -48,7 +48,7 @@ TEST(FitTest, ANodeThatTakesNoPodsFitsNoPick) {
             "the node takes no pods");
 }
 
-// A chunk holds 64 nodes: nothing may look behind the last one.
+// A chunk holds 64 nodes: no policy may read past the last node.
 TEST(PoliciesTest, AllAnswerForAFullChunkOfNodes) {
   Cluster cluster;
   for (int i = 0; i < 64; ++i) (void)*cluster.AddNode(MakeNode(fmt::format("n{}", i), 1));

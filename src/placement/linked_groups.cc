@@ -14,7 +14,7 @@
 namespace tessera::placement {
 namespace {
 
-// One bit mask for each NUMA node that is known.
+// One bit mask for each known NUMA node.
 std::vector<Mask> NumaMasks(const NodeLinks& links) {
   std::map<int, Mask> nodes;
   for (size_t i = 0; i < links.size(); ++i) {
@@ -25,7 +25,7 @@ std::vector<Mask> NumaMasks(const NodeLinks& links) {
   return masks;
 }
 
-// True where `a` holds the lowest position in which the two differ.
+// Whether the lowest position in which the two differ is in `a`.
 bool LowerPositions(Mask a, Mask b) {
   const Mask differ = a ^ b;
   return (a & differ & -differ) != 0;
@@ -69,7 +69,7 @@ struct LinkedGroups::Tables {
 
   Mask Choose(Mask available, Mask must_include, int size) const;
 
-  // What decides where total and score are equal; computed only then. More is better.
+  // Decides between sets with equal total and score; computed only for these. Larger is better.
   struct Merit {
     uint32_t future = 0;
     int numa_nodes = 0;  // negative, so that fewer is more

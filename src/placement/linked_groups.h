@@ -1,23 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which whole GPUs of one node go together: by position, as masks, so that all nodes with equal
-// links share one object. Not for names of GPUs (chooser.h), nor for parts of GPUs.
+// Chooses whole GPUs of one node that are well linked. GPUs are positions in a mask, so that all
+// nodes with equal links share one object. Not for names of GPUs (chooser.h) or parts of GPUs.
 //
-// The set S that is chosen (must_include ⊆ S ⊆ available, |S| = size) is first by
+// Among the sets S with must_include ⊆ S ⊆ available and |S| = size, the choice is the first by
 //   1. T(S) = score(S) + the best total score into which the other available GPUs can be divided in
-//      groups of `size` and one group of what is left over. This is the objective of NVIDIA's
-//      "best effort" policy, so groups for later requests of the same size stay good;
+//      groups of `size` and one group of the rest. This is the objective of NVIDIA's "best effort"
+//      policy; it preserves good groups for later requests of the same size;
 //   2. score(S), the sum of the link scores of its pairs (device::ScoreOf);
-//   3. what the GPUs left over are still worth to requests of two, four and eight: the sum of their
-//      best totals in groups of these sizes. Also decides which GPU a request of one breaks off;
-//   4. fewest NUMA nodes in S; then the rest least scattered over NUMA nodes;
+//   3. the value of the remaining GPUs for requests of two, four and eight: the sum of their best
+//      totals in groups of these sizes. It also decides which GPU a request for one GPU gets;
+//   4. fewest NUMA nodes in S; then the remaining GPUs least scattered over NUMA nodes;
 //   5. lowest positions.
-// GPUs whose links nobody knows score 0, so among them NUMA nodes and positions decide.
+// GPUs with unknown links score 0, so NUMA nodes and positions decide among them.
 //
-// Exact for up to kMaxExactGpus GPUs: best totals of all subsets are tabulated when it is made (16
-// GPUs: some tens of milliseconds and 1.2 MiB, so make it on a worker; 8 GPUs: 40 µs), so an answer
-// is one pass over at most 12,870 candidates. Above that a greedy search, from every start.
+// The choice is exact for up to kMaxExactGpus GPUs. The constructor tabulates the best totals of
+// all subsets (8 GPUs: 40 µs; 16 GPUs: some tens of milliseconds and 1.2 MiB, so construct it on a
+// worker), and an answer is one pass over at most 12,870 candidates. Above that size a greedy
+// search runs from every start.
 //
-// Threads: immutable after construction; any thread may ask. LinkedGroupsCache: one thread.
+// Threads: immutable after construction; callable from any thread. LinkedGroupsCache: one thread.
 #pragma once
 
 #include <cstddef>
@@ -32,10 +33,10 @@
 namespace tessera::placement {
 
 inline constexpr size_t kMaxExactGpus = 16;
-// A mask of positions fits one word.
+// A mask of positions fits in one word.
 inline constexpr size_t kMaxLinkedGpus = 64;
 
-// All that a choice depends on, by position; both members are of one size.
+// All inputs of a choice, by position; both members have equal sizes.
 struct NodeLinks {
   std::vector<std::optional<int>> numa_nodes;
   device::LinkMatrix links;
@@ -47,7 +48,7 @@ struct NodeLinks {
 
 class LinkedGroups {
  public:
-  // REQUIRES: the members of `links` are of one size, at most kMaxLinkedGpus. With more than
+  // REQUIRES: the members of `links` have equal sizes, at most kMaxLinkedGpus. With more than
   // `max_exact` GPUs it keeps no tables and searches greedily.
   explicit LinkedGroups(NodeLinks links, size_t max_exact = kMaxExactGpus);
   ~LinkedGroups();
@@ -58,23 +59,24 @@ class LinkedGroups {
   size_t size() const { return links_.size(); }
   bool exact() const { return tables_ != nullptr; }
 
-  // 0 where there is no such set: size 0 or below, fewer available than `size`, more in
-  // `must_include` than `size`, or one of them not available. Positions above size() count as not
-  // available.
+  // 0 where no such set exists: size <= 0, fewer than `size` available, more than `size` in
+  // `must_include`, or a `must_include` that is not available. Positions from size() on count as
+  // not available.
   uint64_t Choose(uint64_t available, uint64_t must_include, int size) const;
 
-  // Points (device::ScoreOf) of all pairs in `set`: 0 for one GPU, and where no link is known.
+  // Points (device::ScoreOf) of all pairs in `set`: 0 for one GPU, and without known links.
   int ScoreOf(uint64_t set) const;
-  // Points of the best linked `size` GPUs among `available`, whatever becomes of the others: what
-  // to compare nodes by. Greedy where Choose is. 0 where there are not so many.
+  // Points of the best linked `size` GPUs among `available`, regardless of the remaining GPUs;
+  // compares nodes. Greedy where Choose is greedy. 0 if fewer than `size` are available.
   int BestScore(uint64_t available, int size) const;
 
-  // Whether every pair of `set` has an NVLink, direct or through NVSwitch. Not for one GPU or none.
+  // Whether every pair of `set` has an NVLink, direct or through NVSwitch. False for fewer than
+  // two.
   bool Joined(uint64_t set) const;
-  // Whether there are GPUs in `set`, and each has an NVLink to another: who takes one breaks a
-  // pair.
+  // Whether `set` is not empty and each GPU in it has an NVLink to another: taking any of them
+  // breaks a pair.
   bool EachHasPartner(uint64_t set) const;
-  // Joined of Choose(available, 0, size), mostly without choosing.
+  // Whether the set of Choose(available, 0, size) is Joined, mostly without choosing it.
   bool ChoosesJoined(uint64_t available, int size) const;
 
  private:
@@ -83,7 +85,7 @@ class LinkedGroups {
   uint64_t everything() const;
 
   NodeLinks links_;
-  std::vector<uint64_t> joined_;          // by position: those with an NVLink to it
+  std::vector<uint64_t> joined_;          // by position: GPUs with an NVLink to it
   std::unique_ptr<const Tables> tables_;  // null above kMaxExactGpus
 };
 

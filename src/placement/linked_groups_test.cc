@@ -38,7 +38,7 @@ uint64_t Chosen(Cluster& cluster, const Demand& demand) {
   return decision ? decision->pick.all() : 0;
 }
 
-// The choice itself is judged in chooser_test.cc; here what only masks can ask.
+// chooser_test.cc checks the choice itself; these tests cover what only masks can express.
 TEST(LinkedGroupsTest, ScoresEqualThoseOfTheReference) {
   std::mt19937 random(3);
   for (const int count : {1, 2, 7, 10, 16}) {
@@ -227,7 +227,7 @@ TEST(LinkedGroupsTest, ASetHasAtLeastOneGpuAndAtMostThoseThatThereAre) {
   }
 }
 
-// GPUs 1 and 2 are linked, as are 0 and 3: what is chosen and what is left are equally good.
+// GPUs 1 and 2 are linked, as are 0 and 3: the chosen and the remaining GPUs are equally good.
 TEST(LinkedGroupsTest, OfEquallyGoodSetsTheOneWithTheLowestPositionIsChosen) {
   const LinkedGroups groups(testing::MakeTopology(4, 0, [](int a, int b) {
     return device::Link{.nvlinks = static_cast<uint8_t>(a + b == 3 ? 4 : 0)};

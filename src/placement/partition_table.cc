@@ -17,8 +17,8 @@ constexpr int kGroupsOfTheFuture[] = {2, 4, 8};
 static_assert(kMaxCount * (kMaxCount - 1) / 2 * device::kMaxLinkScore / device::kLinkScoreUnit <=
               std::numeric_limits<Score>::max());
 
-// Gives each set that is `chosen` and `missing` more of the bits from `next` on to `visit`. The
-// last bit is chosen in a plain loop: that is where the time goes.
+// Calls `visit` with each set that adds `missing` of the bits from `next` on to `chosen`. A plain
+// loop chooses the last bit, because most of the time is spent there.
 template <typename Visit>
 void ForEachSet(const Mask* next, const Mask* end, int missing, Mask chosen, const Visit& visit) {
   if (missing == 0) return visit(chosen);
@@ -76,7 +76,7 @@ void PartitionTable::FillSets() {
   }
 }
 
-// Subsets come before their supersets in the order of sizes, and each set needs only smaller ones.
+// Subsets come before their supersets in the order of sizes, and each set needs only smaller sets.
 void PartitionTable::FillTotals(int group, int largest) {
   std::vector<Score>& totals = totals_[group];
   totals.resize(scores_.size());
@@ -87,7 +87,7 @@ void PartitionTable::FillTotals(int group, int largest) {
   }
 }
 
-// The lowest position is in a full group, or in the one that is left over.
+// The lowest position is in a full group or in the group of the rest.
 Score PartitionTable::BestSplit(const std::vector<Score>& totals, Mask set, int group,
                                 int left_over) const {
   const Mask lowest = set & -set;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Scores of all sets of up to 16 GPUs, and the best totals into which a set can be divided. A set
-// is a bit mask of positions. Private to this room; see linked_groups.h for what it is used for.
+// Scores of all sets of up to 16 GPUs, and the best totals into which each set can be divided, for
+// linked_groups.h. A set is a bit mask of positions. Private to this room.
 //
 // Threads: immutable after construction.
 #pragma once
@@ -13,21 +13,20 @@
 namespace tessera::placement {
 
 using Mask = uint16_t;
-// In units of device::kLinkScoreUnit, so that the total of 16 GPUs fits: half the memory, and twice
-// the speed where two tables share a cache.
+// In units of device::kLinkScoreUnit, so that the total of 16 GPUs fits in 16 bits: this halves the
+// memory and doubles the speed where two tables share a cache.
 using Score = uint16_t;
 
 class PartitionTable {
  public:
-  // `score(a, b)` of the pair of positions a < b < count <= 16, as device::ScoreOf gives it.
+  // `score(a, b)` is the device::ScoreOf of the positions a < b < count <= 16.
   PartitionTable(int count, const std::function<int(int, int)>& score);
 
   // Sum of the scores of all pairs in `set`.
   Score ScoreOf(Mask set) const { return scores_[set]; }
 
-  // The best sum of scores over the ways to divide `set` into groups of `group` positions and one
-  // of what is left over. REQUIRES: |set| <= count - group, or group is 2, 4 or 8 and
-  // |set| < count: nobody asks for more.
+  // The best sum of scores over all divisions of `set` into groups of `group` positions and one
+  // group of the rest. REQUIRES: |set| <= count - group, or group is 2, 4 or 8 and |set| < count.
   Score BestTotal(int group, Mask set) const {
     if (group == 1) return 0;
     const std::vector<Score>& totals = totals_[group];
@@ -49,8 +48,8 @@ class PartitionTable {
   std::vector<Score> scores_;      // by set
   std::vector<Mask> sets_;         // by size
   std::vector<size_t> first_set_;  // by size, into sets_
-  // By group, then by set. Empty for groups so large that no set holds two of them: then the best
-  // total is the score.
+  // By group size, then by set. Empty for groups so large that no set holds two of them; the best
+  // total is then the score.
   std::vector<std::vector<Score>> totals_;
 };
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Policies as other schedulers have them, on the cases by which those are known.
+// Policies of other schedulers, on the cases that characterize them.
 #include <gtest/gtest.h>
 
 #include "src/placement/linked_groups.h"
@@ -15,7 +15,7 @@ using testing::Ask;
 using testing::MakeNode;
 using testing::PickOf;
 
-// Pairs behind one switch each; the first two pairs behind one host bridge, the third elsewhere.
+// Pairs behind one switch each; the first two pairs share a host bridge, the third has its own.
 Topology SixGpus() {
   return testing::MakeTopology(6, 0, [](int a, int b) {
     if (a / 2 == b / 2) return device::Link{.pcie = device::PcieLevel::kSingleSwitch};
@@ -202,7 +202,7 @@ TEST_F(PeerPolicyTest, GpuAdmissionTakesTheNodeWithTheFewestCoresThenTheLeastMem
   EXPECT_EQ(NodeOf("GpuAdmission", Ask(1, 1000)), 2u);
 }
 
-// Without a mix all GPUs are as good.
+// Without a mix all GPUs are equally good.
 TEST_F(PeerPolicyTest, FgdTakesTheFirstOfEquallyGoodGpus) {
   const NodeId node = Add("a", 2);
   Take(node, 0b10, Ask(1, 500));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How GPUs of one node are picked, with the rule of preference left open. Private to this room; see
-// fit.h for what may be picked.
+// Picks GPUs of one node by a preference that the caller passes in. Private to this room; fit.h has
+// the rules of what fits.
 //
 // Threads: pure functions.
 #pragma once
@@ -41,7 +41,7 @@ class Tally {
   std::array<GpuState, kMaxGpusPerNode> gpus_;
 };
 
-// Whole asks first, then by size: what is hard to place goes where it still can.
+// Whole asks first, then by size: the asks that are hardest to place come first.
 inline std::array<uint8_t, kMaxAsks> HardestFirst(const Demand& demand) {
   std::array<uint8_t, kMaxAsks> order;
   std::iota(order.begin(), order.end(), uint8_t{0});
@@ -52,8 +52,8 @@ inline std::array<uint8_t, kMaxAsks> HardestFirst(const Demand& demand) {
   return order;
 }
 
-// The `count` GPUs with room that come first by `before(a, b)`, the lowest positions among equals;
-// 0 where there are not so many.
+// The first `count` GPUs with room in the order of `before(a, b)`, the lowest positions among
+// equals; 0 if fewer have room.
 template <typename Before>
 uint64_t FirstBy(std::span<const GpuState> gpus, const GpuAsk& ask, const Demand& demand,
                  const Before& before) {
@@ -71,8 +71,9 @@ uint64_t FirstBy(std::span<const GpuState> gpus, const GpuAsk& ask, const Demand
   return chosen;
 }
 
-// Gives each ask what `choose(gpus, ask)` takes for it, 0 where it finds too few; the hardest asks
-// first. False, and `pick` is undefined, where one finds none. Looks at GPUs only, not at the host.
+// Gives each ask the GPUs that `choose(gpus, ask)` returns (0 if there are too few), hardest asks
+// first. Returns false, with `pick` undefined, where an ask gets none. Checks only GPUs, not the
+// host.
 template <typename Choose>
 bool PickEach(const NodeView& node, const Demand& demand, Pick* pick, const Choose& choose) {
   *pick = {};
@@ -93,9 +94,9 @@ bool PickEach(const NodeView& node, const Demand& demand, Pick* pick, const Choo
   return true;
 }
 
-// Picks with `choose`; where its order finds no room for several asks that PickTightest does, as
-// that one does, so that a policy with its own taste refuses nothing that fits and takes nothing
-// that does not. False where it does not fit.
+// Picks with `choose`, or like PickTightest where only PickTightest finds room for all asks, so
+// that every policy accepts exactly the demands that fit. Returns false where the demand does not
+// fit.
 template <typename Choose>
 bool PickOrTightest(const NodeView& node, const Demand& demand, Pick* pick, const Choose& choose) {
   Pick tightest;

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What every policy promises (policy.h), over random histories of arrivals, departures and
-// failures: nothing is oversold, nothing that fits is refused, nothing depends on how the answer
-// came about.
+// Properties of every policy (policy.h) over random histories of arrivals, departures and failures:
+// it oversells nothing, refuses nothing that fits, and gives answers that depend only on the state.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -25,8 +24,8 @@ namespace {
 constexpr int kNodes = 10;
 constexpr int64_t kQuotaGpus = 6;
 
-// Tenants from which nobody expects anything good: no GPUs, GPUs of several sizes and models on one
-// node, slices beside GPUs, links or none.
+// Awkward nodes: no GPUs, GPUs of several sizes and models on one node, slices beside GPUs, with
+// links or without.
 NodeSpec RandomNode(std::string name, std::mt19937* random) {
   NodeSpec spec = testing::MakeNode(std::move(name), static_cast<int>((*random)() % 9));
   const bool mixed = (*random)() % 3 == 0;
@@ -39,7 +38,7 @@ NodeSpec RandomNode(std::string name, std::mt19937* random) {
       gpu.memory = GiB(5);
     }
     gpu.healthy = (*random)() % 8 != 0;
-    if ((*random)() % 10 == 0) gpu.memory = Bytes(0);  // not known
+    if ((*random)() % 10 == 0) gpu.memory = Bytes(0);  // unknown
   }
   spec.cpu_milli = 8000 * static_cast<int64_t>((*random)() % 13);
   const int gpus = static_cast<int>(spec.gpus.size());
@@ -76,7 +75,7 @@ Demand RandomDemand(Cluster* cluster, std::mt19937* random) {
   return demand;
 }
 
-// What the pods of a node hold, counted by itself and not by Cluster.
+// Recounts what the pods of a node hold, independently of Cluster.
 void ExpectNothingOversold(const Cluster& cluster, NodeId node) {
   const NodeSpec& spec = cluster.spec(node);
   int64_t cpu = 0, memory = 0;
@@ -109,7 +108,7 @@ void ExpectNothingOversold(const Cluster& cluster, NodeId node) {
   }
 }
 
-// A cluster with a policy, on which things happen.
+// A cluster with a policy, to which random events happen.
 class World {
  public:
   World(std::string_view policy, unsigned seed) : random_(seed) {
@@ -129,7 +128,7 @@ class World {
     if (what >= 20) Arrive();
   }
 
-  // All promises about the answer to one question.
+  // Checks all properties of the answers for one shape.
   void CheckAnswers(ShapeId shape) {
     const Demand& demand = cluster.demand(shape);
     const auto decision = policy_->Choose(shape);
@@ -175,7 +174,7 @@ class World {
     }
   }
 
-  // Who asks for groups of GPUs gets them joined wherever a node would give them so.
+  // Checks that a demand for several GPUs gets joined ones if any node has them free.
   void CheckJoined(ShapeId shape) {
     const Demand& demand = cluster.demand(shape);
     const auto decision = policy_->Choose(shape);
@@ -195,7 +194,8 @@ class World {
     }
   }
 
-  // A policy that was told all that came and went, but never asked, answers as one that was.
+  // A policy that received all arrivals and departures without being called answers like the one in
+  // use.
   void CheckSilent(ShapeId shape) {
     const auto scores = policy_->Scores(shape);
     const std::vector<float> kept(scores.begin(), scores.end());
@@ -306,7 +306,7 @@ class World {
   }
 
   std::mt19937 random_;
-  int added_ = 0;                // nodes, so that each has a name of its own
+  int added_ = 0;                // counts nodes, for unique names
   std::vector<NodeSpec> specs_;  // by node
   std::vector<Held> pods_;
   Quota quota_;
@@ -368,7 +368,7 @@ TEST(TesseraPropertyTest, PodsOfSeveralGpusGetThemJoinedWhereverThereAreSuch) {
   EXPECT_GT(joined, 100);
 }
 
-// The same nodes in another order, with the same pods, in a cluster that numbers its models anew.
+// The same nodes and pods in another order, in a cluster that numbers its models differently.
 class Mirror {
  public:
   explicit Mirror(const Cluster& from) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The policies of the FGD experiments on nodes small enough to reckon by hand.
+// The policies of the FGD experiments on nodes small enough for manual computation.
 #include <gtest/gtest.h>
 
 #include <map>
@@ -94,7 +94,7 @@ TEST_F(PublishedPoliciesTest, RandomDrawsFromAllNodesAndGpusThatFit) {
     policy->Arrived(shape);
     const auto decision = policy->Choose(shape);
     ASSERT_TRUE(decision.has_value());
-    // One answer until the next arrival.
+    // The answer stays the same until the next arrival.
     EXPECT_EQ(policy->Choose(shape)->node, decision->node);
     EXPECT_EQ(policy->PickOn(shape, decision->node), decision->pick);
     ++drawn[{decision->node, decision->pick.masks[0]}];

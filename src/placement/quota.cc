@@ -67,8 +67,8 @@ std::string Join(const std::vector<std::string>& names) {
   return text;
 }
 
-// Of the compute of a GPU: sevenths, or quarters on the A30. Rounded down, so that the slices of
-// one GPU never count more than it.
+// A slice's fraction of the GPU's compute in thousandths: sevenths, or quarters on the A30. Rounded
+// down, so that the slices of one GPU never count more than the GPU.
 int64_t MilliOfSlice(std::string_view profile, std::string_view model) {
   int64_t slices = 0;
   std::from_chars(profile.data(), profile.data() + profile.size(), slices);
@@ -78,7 +78,7 @@ int64_t MilliOfSlice(std::string_view profile, std::string_view model) {
 int64_t MilliOf(const GpuAsk& ask, const Cluster& names, std::string_view model, Bytes memory) {
   if (ask.kind != kWholeDevice) return MilliOfSlice(names.NameOfKind(ask.kind), model);
   if (ask.milli != MilliGpu(0) || memory <= Bytes(0)) return ask.milli.count();
-  // Rounded up: many small shares are not nothing.
+  // Rounded up, because many small shares would otherwise be free.
   const int64_t share = (ask.bytes.count() * 1000 + memory.count() - 1) / memory.count();
   return std::min(share, kWholeGpu.count());
 }

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// How many GPUs of which model the pods of a namespace may hold, and on which pools of nodes. Who
-// was charged stays charged until refunded, bound or not, so two pods that are decided on at the
-// same time cannot both take the last GPU. Not for knowing pods: the caller keeps what it charged.
+// Limits how many GPUs of which model the pods of a namespace may hold, and on which node pools. A
+// charge lasts until it is refunded, whether the pod is bound or not, so that two concurrent
+// decisions cannot both take the last GPU. Not for tracking pods: the caller keeps its charges.
 //
-// A namespace that the configuration does not name is not limited. One that it names may use a
-// model where every line of its quota that means this model holds: used + wanted ≤ GPUs × 1000. A
-// model that no line means is refused; without "quota" models are not limited. With a list of pools
-// only nodes of these pools are allowed.
+// A namespace without an entry is unlimited. A namespace with an entry may use a model if each
+// matching line of its quota has used + wanted ≤ GPUs × 1000. A model that matches no line is
+// refused; without "quota" models are unlimited. With a list of pools only nodes of these pools are
+// allowed.
 //
-// Threads: one. Cost: some string compares; ask once for each model and pool, not for each node.
+// Threads: one. Cost: some string compares; check once for each model and pool, not for each node.
 #pragma once
 
 #include <map>
@@ -37,15 +37,15 @@ struct NamespaceQuota {
 };
 using QuotaConfig = std::map<std::string, NamespaceQuota, std::less<>>;
 
-// More than any cluster has; a larger number is a slip of the pen.
+// More GPUs than any cluster has; a larger number is a typing error.
 inline constexpr int64_t kMaxQuotaGpus = 1'000'000;
 
-// {"ml":{"quota":{"M40":8,"P100":2},"pool":["public"]}}, as gpu-admission's ConfigMap has it.
-// INVALID_ARGUMENT names the namespace, the field and the reason: numbers that are negative,
-// fractional or huge, names that are empty or occur twice, members that nobody knows.
+// Parses {"ml":{"quota":{"M40":8,"P100":2},"pool":["public"]}}, the format of gpu-admission's
+// ConfigMap. INVALID_ARGUMENT names the namespace, the field and the reason: a negative, fractional
+// or huge number, an empty or repeated name, or an unknown member.
 Result<QuotaConfig> ParseQuota(std::string_view json);
 
-// GPUs of one model for one pod or a part of it.
+// GPUs of one model, charged for one pod or for a part of it.
 struct QuotaCharge {
   std::string namespace_name;
   std::string model;  // of the GPU: its product name or a node's label
@@ -54,40 +54,40 @@ struct QuotaCharge {
   bool operator==(const QuotaCharge&) const = default;
 };
 
-// What a pod is charged on this node: shares their compute, or where they ask for memory alone
-// their part of the GPU's memory; whole GPUs 1000; a MIG slice its part of the compute. One charge
-// for each model among its GPUs; none for a pod without GPUs.
+// The charges of a pod on this node, one for each model among its GPUs. A share is charged its
+// compute or, if it asks only for memory, its fraction of the GPU's memory; a whole GPU 1000; a MIG
+// slice its fraction of the compute. Empty for a pod without GPUs.
 std::vector<QuotaCharge> ChargesOf(std::string_view namespace_name, const Cluster& cluster,
                                    NodeId node, const Demand& demand, const Pick& pick);
-// The same before GPUs are picked, if all of them are of `model` and have so much memory.
+// The charge before GPUs are picked, assuming that all of them are of `model` with this memory.
 QuotaCharge ChargeOf(std::string_view namespace_name, const Cluster& names, const Demand& demand,
                      std::string_view model, Bytes gpu_memory, std::string_view pool);
 
 class Quota {
  public:
-  // Changes limits; what is used stays, also where it is now too much.
+  // Changes limits; existing charges stay, even above a new limit.
   void SetConfig(QuotaConfig config) { config_ = std::move(config); }
   const QuotaConfig& config() const { return config_; }
 
-  // Whether all charges together are allowed: those of a pod, or of a gang. RESOURCE_EXHAUSTED says
-  // what is used and what is left; PERMISSION_DENIED that model or pool is not for this namespace.
-  // No amount at all is always allowed.
+  // Whether all charges of a pod or a gang are allowed together. RESOURCE_EXHAUSTED states the used
+  // and remaining amounts; PERMISSION_DENIED means that the namespace may not use the model or the
+  // pool. A charge of zero is always allowed.
   Status Check(std::span<const QuotaCharge> charges) const;
   Status Check(const QuotaCharge& charge) const { return Check({&charge, 1}); }
-  // All of them, or none and the error of Check.
+  // Charges all or, with the error of Check, none.
   Status Charge(std::span<const QuotaCharge> charges);
-  // For pods that run already: charged whether allowed or not.
+  // Charges pods that already run, whether allowed or not.
   void Record(std::span<const QuotaCharge> charges);
-  // Gives back what was charged, all or none. FAILED_PRECONDITION for more than is charged.
+  // Refunds all charges or none. FAILED_PRECONDITION for a refund above the charged amount.
   Status Refund(std::span<const QuotaCharge> charges);
 
-  // "A100: 1 used, 0 left; T4: 2 used, 6 left": of each line of the namespace; "" without any.
+  // "A100: 1 used, 0 left; T4: 2 used, 6 left": each line of the namespace; "" without lines.
   std::string TextOfLines(std::string_view namespace_name) const;
-  // Of GPUs that `model` means, as a line of a quota would.
+  // Amount used of the GPUs that match `model`, as in a line of a quota.
   MilliGpu Used(std::string_view namespace_name, std::string_view model) const;
 
  private:
-  // By namespace, then by model as charged; no zeros.
+  // By namespace, then by charged model; without zeros.
   using Amounts = std::map<std::string, std::map<std::string, int64_t, std::less<>>, std::less<>>;
 
   static Amounts SumOf(std::span<const QuotaCharge> charges);

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Scores of all nodes for each shape, kept from one decision to the next: only nodes that changed
-// since the shape was last asked for are scored again. For policies whose score depends on nothing
-// but the node and the shape, but for an amount that is looked up at decision time (`group`).
+// Caches the scores of all nodes for each shape from one decision to the next: only nodes that
+// changed since the shape's last decision are scored again. For policies whose score depends only
+// on the node and the shape, apart from an amount looked up at decision time (`group`).
 //
-// Memory: six bytes for each node and shape, for at most kMaxShapes shapes (least recently used
-// go). Threads: one.
+// Memory: six bytes for each node and shape, for at most kMaxShapes shapes (the least recently used
+// shape is dropped). Threads: one.
 #pragma once
 
 #include <cstddef>
@@ -29,7 +29,7 @@ class Ranker {
 
   explicit Ranker(const Cluster& cluster) : cluster_(cluster) {}
 
-  // Brings the ranks of `shape` up to date: `evaluate(NodeView, NodeId)` gives the Rank of a node.
+  // Updates the ranks of `shape`: `evaluate(NodeView, NodeId)` gives the Rank of a node.
   template <typename Evaluate>
   void Refresh(ShapeId shape, Evaluate&& evaluate) {
     Table& table = TableOf(shape);
@@ -50,13 +50,13 @@ class Ranker {
     table.valid = true;
   }
 
-  // The node with the highest score, the lowest id among equals; kNoNode where the shape fits
-  // nowhere. REQUIRES: Refresh(shape) just before.
+  // The node with the highest score, the lowest id among equals; kNoNode where the shape fits on no
+  // node. REQUIRES: Refresh(shape) just before.
   NodeId Best() const;
   std::span<const float> scores() const { return current_->scores; }
   std::span<const uint16_t> groups() const { return current_->groups; }
 
-  // All scores are void: the policy has learnt something.
+  // Drops all scores, because the policy has learned something.
   void Invalidate();
 
  private:

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What policies have in common whose score of a node depends on nothing but node and shape: they
-// write Score, this class keeps scores of nodes that did not change, and chooses.
+// Base of policies whose score of a node depends only on the node and the shape. A derived class
+// implements Score; this class caches scores of unchanged nodes and chooses the node.
 //
 // Threads: as Policy. Private to this room.
 #pragma once
@@ -22,9 +22,8 @@ class ScoredPolicy : public Policy {
   std::optional<Pick> PickOn(ShapeId shape, NodeId node) override;
 
  protected:
-  // The score of the node, and in `pick` the GPUs; kUnfit where the demand does not fit. Which of
-  // several whole GPUs it names is changed to those that are well linked (PreferLinked) once the
-  // node is chosen.
+  // Returns the node's score and writes the GPUs to `pick`; kUnfit where the demand does not fit.
+  // Once the node is chosen, PreferLinked replaces whole GPUs by well linked ones.
   virtual float Score(const NodeView& node, ShapeId shape, const Demand& demand, Pick* pick) = 0;
 
   const Cluster& cluster() const { return cluster_; }

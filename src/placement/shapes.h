@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Demands by number, so that pods and caches refer to them cheaply. A number stays valid while a
-// pod uses it or it is among the last kIdleShapes asked for; after that it may name another demand,
-// and its `serial` tells.
+// Numbers demands, so that pods and caches refer to them cheaply. A number stays valid while a pod
+// uses it or while it is among the last kIdleShapes used; after that it may name another demand,
+// which then has another `serial`.
 //
 // Threads: one.
 #pragma once
@@ -21,18 +21,18 @@ using ShapeId = uint32_t;
 
 class Shapes {
  public:
-  // More than any cluster has pod templates in use at a time; bounds what a tenant can make us keep
-  // by asking for ever new amounts.
+  // More pod templates than any cluster uses at a time; bounds the memory that a tenant can occupy
+  // with ever new amounts.
   static constexpr size_t kIdleShapes = 4096;
 
   // REQUIRES: Validate(demand) is OK.
   ShapeId Intern(const Demand& demand);
   const Demand& demand(ShapeId shape) const { return *entries_[shape].demand; }
-  // Another number when the id names another demand.
+  // Changes when the id names another demand.
   uint64_t serial(ShapeId shape) const { return entries_[shape].serial; }
   size_t size() const { return entries_.size(); }  // ids are below it
 
-  // A pod uses the shape, or no longer.
+  // A pod starts or stops using the shape.
   void Ref(ShapeId shape);
   void Unref(ShapeId shape);
 
@@ -46,7 +46,7 @@ class Shapes {
 
   std::unordered_map<Demand, ShapeId, DemandHash> ids_;
   std::vector<Entry> entries_;
-  std::list<ShapeId> idle_;  // least recently asked for first
+  std::list<ShapeId> idle_;  // least recently used first
   uint64_t next_serial_ = 1;
 };
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// BestFit as the FGD experiments define it: int(100 · (1 − Σ ½·(free − asked)/max)) over CPU (max
-// 128 cores) and GPU (max 8), on the tightest GPU.
+// BestFit as defined by the FGD experiments: int(100 · (1 − Σ ½·(free − demanded)/max)) over CPU
+// (max 128 cores) and GPU (max 8), on the tightest GPU.
 #include "src/placement/fit.h"
 #include "src/placement/policies/policies.h"
 #include "src/placement/policies/reference_node.h"

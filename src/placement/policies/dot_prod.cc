@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// DotProd as the FGD experiments define it: free and asked as vectors of CPU (in parts of 128
-// cores) and GPU (in parts of 8), int(100 · (1 − their dot product / 2)), on the tightest GPU. A
-// node whose free resources point elsewhere than the pod's, or are few, comes first.
+// DotProd as defined by the FGD experiments: int(100 · (1 − (free · demanded) / 2)) on the tightest
+// GPU, with vectors of CPU (in units of 128 cores) and GPU (in units of 8). Nodes with few free
+// resources, or with free resources in another proportion than the pod's, come first.
 #include "src/placement/fit.h"
 #include "src/placement/policies/policies.h"
 #include "src/placement/policies/reference_node.h"

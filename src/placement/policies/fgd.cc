@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Fragmentation gradient descent (Weng et al., "Beware of Fragmentation", USENIX ATC 2023): where
-// the expected pods lose the least. int(100 · sigmoid((F before − F after) / 1000)); the rounding
-// is part of the policy, as it lets the first of many nodes that are almost equal win, which fills
-// nodes up.
+// Fragmentation gradient descent (Weng et al., "Beware of Fragmentation", USENIX ATC 2023): the
+// node where fragmentation for the expected pods grows least. The score is int(100 · sigmoid((F
+// before − F after) / 1000)); the rounding is part of the policy, because the first of many almost
+// equal nodes wins, which fills nodes up.
 //
-// Without a mix every place is as good as another, and this is first fit.
+// Without a mix all places are equal, and this is first fit.
 #include <array>
 #include <bit>
 #include <cmath>
@@ -42,7 +42,7 @@ class Fgd : public ScoredPolicy {
     return static_cast<float>(static_cast<int>(100 / (1 + std::exp(-gain / 1000))));
   }
 
-  // A share of one GPU: of all GPUs with room the best one.
+  // Tries all GPUs with room for a share of one GPU, and picks the best.
   float BestGpu(const NodeView& node, const Demand& demand, int16_t* after, Pick* pick) {
     const GpuAsk& ask = demand.asks[0];
     const uint64_t room = RoomFor(node, ask, demand);
@@ -66,7 +66,7 @@ class Fgd : public ScoredPolicy {
     return best;
   }
 
-  // Whether one of `tried` has as much left of as much, so that its score is the same.
+  // Whether a GPU in `tried` has equal slack and memory, and so an equal score.
   static bool HasEqual(const NodeView& node, uint64_t tried, size_t i) {
     const GpuState& b = node.gpus[i];
     for (; tried != 0; tried &= tried - 1) {

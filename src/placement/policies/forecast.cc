@@ -10,20 +10,20 @@
 namespace tessera::placement {
 namespace {
 
-// Sizes are rounded up to these, so that pods which differ by little are one class.
+// Sizes are rounded up to multiples of these, so that pods which differ by little are one class.
 constexpr int64_t kCpuBand = 8000;
 constexpr int64_t kMemoryBand = int64_t{32} << 30;
-// Before anything was seen: in 50 pods, 3 want a whole node of the largest kind. It fades as pods
-// arrive; without it the last empty node could go before the first large pod was seen.
+// The prior: 3 of 50 pods want a whole node of the largest size. It fades as pods arrive; without
+// it small pods could take the last empty node before the first large pod arrives.
 constexpr double kPriorLarge = 3, kPriorPods = 50;
-// Sets of models that pods name; a new set replaces the one with the least demand.
+// Sets of models that pods name; a new set replaces the set with the least demand.
 constexpr size_t kMaxTyped = 64;
-// Old arrivals fade over this many lives of a pod, and no faster than over so many departures.
+// Old arrivals fade over this many pod lifetimes, and over at least this many departures.
 constexpr double kLivesRemembered = 4, kLeastRemembered = 4096;
 
 using NoPromotion = boost::math::policies::policy<boost::math::policies::promote_double<false>>;
 
-// P(D >= slots) when D is negative binomial: `seen` events in `exposure` arrivals, predicted over
+// P(D >= slots) where D is negative binomial: `events` in `exposure` arrivals, predicted over
 // `horizon` arrivals.
 double ChanceOfAtLeast(double slots, double seen, double exposure, double horizon) {
   if (slots <= 0) return 1;
@@ -83,8 +83,8 @@ Forecast::Seen& Forecast::Look(ShapeId shape) {
 
 double LargeClass::demand() const { return seen + (whole_node ? kPriorLarge : 0); }
 
-// A new class starts with the demand seen before of its size and larger. Null where that is no more
-// than the demand of each class there is.
+// A new class starts with the past demand of its size and of larger sizes. Null if that is no more
+// than the demand of each existing class.
 LargeClass* Forecast::ClassOf(const LargeSize& size) {
   const auto known =
       std::ranges::find_if(classes_, [&](const LargeClass& of) { return of.size == size; });
@@ -151,7 +151,7 @@ int64_t Forecast::MilliOn(const Demand& demand, ModelId model) const {
   return sum;
 }
 
-// Over the GPUs of the models that it allows.
+// The mean over the GPUs of all allowed models.
 double Forecast::MeanMilli(const Demand& demand) const {
   double sum = 0, gpus = 0;
   for (ModelId model = 0; model < capacity_.size(); ++model) {
@@ -163,7 +163,7 @@ double Forecast::MeanMilli(const Demand& demand) const {
   return gpus > 0 ? sum / gpus : static_cast<double>(demand.milli());
 }
 
-// Everything in units of now; what weighs nothing any more is forgotten.
+// Rescales all weights to the present and drops shapes whose weight has vanished.
 void Forecast::Fade() {
   for (Seen& seen : seen_) {
     seen.pod.weight /= unit_;
@@ -237,8 +237,8 @@ void Forecast::AddGpu(ModelId model, int slack, int sign) {
   capacity_[model].slack += sign * slack;
 }
 
-// In arrivals. By Little's law a lifetime is as many as there are pods: what arrives later finds
-// others gone. Where there are few pods just now, no shorter than prices stay as they are.
+// The horizon in arrivals. By Little's law one pod lifetime has as many arrivals as there are pods;
+// pods that arrive later find others gone. At least kArrivalsPerPrice, for which prices stay valid.
 double Forecast::Horizon() const {
   int64_t slack = 0;
   for (const Capacity& model : capacity_) slack += model.slack;

@@ -1,22 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
-// Demand that is still to come, and what it makes capacity worth: learned from the pods that
-// arrived and departed, and from nothing else.
+// Forecasts future demand, and prices capacity by it. It learns only from the pods that arrived and
+// departed.
 //
 // Two prices follow, in thousandths of a GPU.
 // - Reservation (Littlewood's rule): a class of large pods needs several whole GPUs, CPU and device
 //   memory on one node; a slot is room for one such pod. With D the number of such pods within the
-//   horizon and K the slots there are, a slot is worth 1000 · GPUs · P(D >= K). Classes are nested:
-//   the demand of a class counts every larger pod (Hall's condition). As in a linear program, what
-//   capacity is worth is the sum over all constraints that it is part of.
-// - Scarcity: a pod that names GPU models can run nowhere else. Everything placed on such a model
+//   horizon and K the number of slots, a slot is worth 1000 · GPUs · P(D >= K). Classes are nested:
+//   the demand of a class counts every larger pod (Hall's condition). As in a linear program, the
+//   value of capacity is the sum over all constraints in which it occurs.
+// - Scarcity: a pod that names GPU models can run nowhere else. Every placement on such a model
 //   costs its own size times the chance that those pods fill the model.
 //
 // D is the posterior predictive of a Poisson rate, a negative binomial, so that a rate learned from
-// few pods is uncertain. The horizon is the number of arrivals until the cluster is full, but where
-// pods depart no more than one pod lifetime.
+// few pods is uncertain. The horizon is the number of arrivals until the cluster is full, limited
+// to one pod lifetime if pods depart.
 //
-// Time is counted in arrivals; departed demand weighs less the longer ago it came. The caller
-// reports which slots and models the cluster has left. Threads: one. Private to this room.
+// Time is counted in arrivals; demand that departed long ago weighs less. The caller reports the
+// cluster's remaining slots and models. Threads: one. Private to this room.
 #pragma once
 
 #include <array>
@@ -40,8 +40,8 @@ struct LargeSize {
   ModelSet models;
 
   bool operator==(const LargeSize&) const = default;
-  // How many slots of size `other` a pod of this size takes: one of eight GPUs takes two of four.
-  // None where it is smaller.
+  // How many slots of size `other` a pod of this size takes: a pod of eight GPUs takes two slots of
+  // four. 0 if this size is smaller.
   int SlotsOf(const LargeSize& other) const;
   bool Allows(ModelId model) const { return models.none() || models.test(model); }
 };
@@ -51,22 +51,22 @@ struct LargeClass {
   // Slots that arrivals of this size or larger took: a pod of eight GPUs takes two of four.
   double seen = 0;
   double departed = 0;      // slots that departures gave back
-  bool whole_node = false;  // the size of a largest node: expected before one was seen
-  int64_t slots = 0;        // how many pods of exactly this size would fit now
+  bool whole_node = false;  // the size of a largest node: expected before the first arrival
+  int64_t slots = 0;        // how many pods of exactly this size fit now
   double price = 0;         // of one slot
 
-  double demand() const;  // `seen`, and what is expected before anything was seen
+  double demand() const;  // `arrived`, and the prior before any arrival
 };
 
-// Bounds what a tenant can make us count by asking for ever new sizes: a class with more demand
-// replaces the one with the least.
+// Bounds the classes that a tenant can create by asking for ever new sizes: a class with more
+// demand replaces the class with the least.
 inline constexpr size_t kMaxClasses = 32;
 using Slots = std::array<uint8_t, kMaxClasses>;  // by class
-// The same in parts of a slot.
+// Slots by class, in units of 1 / kPartsPerSlot.
 inline constexpr int kPartsPerSlot = 64;
 using SlotParts = std::array<uint16_t, kMaxClasses>;
 
-// Prices are set anew after so many arrivals.
+// Prices are recomputed after this many arrivals.
 inline constexpr int64_t kArrivalsPerPrice = 16;
 
 class Forecast {
@@ -84,29 +84,29 @@ class Forecast {
 
   // Whether any pod has departed.
   bool pods_depart() const { return departures_ > 0; }
-  // What an arrival asks for, in thousandths.
+  // Mean demand of an arrival, in thousandths.
   double mean_milli() const { return arrivals_ > 0 ? arrived_milli_ / arrivals_ : 0; }
-  // The mix of what arrived, in no order.
+  // The mix of all arrivals, unordered.
   std::vector<MixPod> Mix() const;
-  // Bytes of one GPU by model; 0 where no node has said.
+  // Bytes of one GPU by model; 0 if no node has reported them.
   const std::vector<int64_t>& device_memory() const { return device_memory_; }
 
   std::span<const LargeClass> classes() const { return classes_; }
-  // How many slots of each class a pod of this shape fills as the pod they are kept for: no loss.
+  // How many reserved slots of each class a pod of this shape fills itself, without loss.
   Slots OwnSlots(ShapeId shape);
-  // How many pods of the class would fit the node as it is.
+  // How many pods of the class fit on the node now.
   uint8_t SlotsOn(const NodeView& node, size_t of_class) const;
   void AddSlots(size_t of_class, int sign, uint8_t slots) {
     classes_[of_class].slots += sign * slots;
   }
-  // One GPU of this model, with this slack, joins (1) or leaves (-1) the capacity.
+  // Adds (1) or removes (-1) one GPU of this model and slack.
   void AddGpu(ModelId model, int slack, int sign);
 
-  // Sets prices for slots and models as they are now.
+  // Sets the prices of slots and models for the current state.
   void Price(const PolicyParts& without);
-  // The chance that pods which must use this model fill it.
+  // The chance that the pods limited to this model fill it.
   double scarcity(ModelId model) const { return model < scarcity_.size() ? scarcity_[model] : 0; }
-  // What a demand takes of GPUs of this model, in thousandths.
+  // Thousandths that the demand takes on GPUs of this model.
   int64_t MilliOn(const Demand& demand, ModelId model) const;
 
  private:

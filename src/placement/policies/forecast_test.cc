@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Examples computed by hand check what is expected to arrive and to leave.
+// Examples computed by hand check the expected arrivals and departures.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -33,7 +33,7 @@ class TurnoverStepsTest : public ::testing::Test {
       pods_.push_back(*cluster_.Adopt(shape_, node_, PickOf(1)));
     }
   }
-  // Returns how many arrivals it takes until FreeOf changes; 0 where `most` do not suffice.
+  // Returns how many arrivals it takes until FreeOf changes; 0 if `most` do not suffice.
   int ArrivalsToChange(int most) {
     for (int i = 1; i <= most; ++i) {
       if (turnover_.Arrived()) return i;
@@ -136,7 +136,7 @@ TEST_F(ForecastTest, OnlyPodsOfSeveralWholeGpusAreLarge) {
 }
 
 TEST_F(ForecastTest, ANewSizeNeedsMoreDemandThanTheRarest) {
-  // None of these sizes is within another: more CPU goes with less memory.
+  // None of these sizes contains another: more CPU comes with less memory.
   const auto size = [](int i) {
     Demand demand = Ask(2, 1000, Bytes(0), 8000 * i);
     demand.memory = GiB(32 * (40 - i));
@@ -253,8 +253,8 @@ TEST_F(ForecastTest, DeparturesPutOffWhenTheClusterIsFull) {
   EXPECT_NEAR(forecast_.scarcity(1), 0.58518, 1e-5);
 }
 
-// The cluster is full after 40 arrivals, which just then ask for the 40,000 there are. Once a pod
-// has departed, 16 arrivals count: 16,000 with a variance of 16 · 1000² · (1 + 16/4), 2.683
+// The cluster is full after 40 arrivals, which request its capacity of 40,000. Once a pod has
+// departed, 16 arrivals count: 16,000 with a variance of 16 · 1000² · (1 + 16/4), 2.683
 // deviations.
 TEST_F(ForecastTest, TheHorizonIsOneLifetimeWherePodsDepart) {
   for (int i = 0; i < 4; ++i) AddTenGpus();
@@ -267,7 +267,7 @@ TEST_F(ForecastTest, TheHorizonIsOneLifetimeWherePodsDepart) {
 }
 
 // Four pairs arrived and one left, 1500 net, so the cluster is full after 20000 / 1500 = 13.33
-// arrivals. Within these 3.33 slots are freed beside the 3 there are. The negative binomial of
+// arrivals. During these, 3.33 slots are freed beside the 3 present ones. The negative binomial of
 // 4 events in 4 arrivals has P(D >= 6.33) = 0.85251 over 13.33 arrivals.
 TEST_F(ForecastTest, ASlotIsWorthTheChanceThatDemandExceedsSupply) {
   for (int i = 0; i < 2; ++i) AddTenGpus();

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// TKEStack's scheduling: gpu-admission takes the first node that fits by (free cores, free memory,
-// name), the fullest first; GPUs are picked by it in the same order ("GpuAdmission"), or by
-// gpu-manager on the node by its modes share, fragment and link ("GpuManager"). Which GPU it will
-// be is then known before the pod is bound, while gpu-manager alone only finds out afterwards.
+// TKEStack's scheduling. gpu-admission takes the first node that fits by (free cores, free memory,
+// name), the fullest first. GPUs are picked in the same order ("GpuAdmission"), or by gpu-manager's
+// modes share, fragment and link ("GpuManager"). Here the GPU is known before the pod is bound;
+// gpu-manager itself only picks it afterwards.
 #include <algorithm>
 #include <string_view>
 #include <tuple>
@@ -18,7 +18,7 @@ namespace {
 
 using Gpus = std::span<const GpuState>;
 
-// As gpu-admission and gpu-manager sort: the tightest first.
+// The order in which gpu-admission and gpu-manager sort GPUs: the tightest first.
 uint64_t TightestByCores(Gpus gpus, const GpuAsk& ask, const Demand& demand) {
   return FirstBy(gpus, ask, demand, [](const GpuState& a, const GpuState& b) {
     return std::tuple(a.free_milli, a.free_bytes, a.pods) <
@@ -32,7 +32,7 @@ bool PickAsAdmission(const NodeView& node, const Demand& demand, Pick* pick) {
   });
 }
 
-// One GPU where a group is broken, several from one group, a share where it is tightest.
+// One GPU from a broken group, several GPUs from one group, a share on the tightest GPU.
 bool PickAsManager(const NodeView& node, const Demand& demand, Pick* pick) {
   const GpuTree tree(node.gpus.size(), node->groups ? &node->groups->links() : nullptr);
   return PickOrTightest(node, demand, pick, [&](Gpus gpus, const GpuAsk& ask) {
@@ -69,7 +69,7 @@ class AdmissionOrder : public Policy {
     return decision;
   }
 
-  // The negative rank: an order by name has no other number.
+  // The score is the negative rank, because an order by name has no other number.
   std::span<const float> Scores(ShapeId shape) override {
     const Demand& demand = cluster_.demand(shape);
     std::vector<std::pair<Key, NodeId>> order;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// GpuClustering as the FGD experiments define it: pods of one class (share, one, two … GPUs)
-// gather. 75 points for a node that has this class alone, 50 where it has others as well, 25 for
-// one without GPU pods, 0 for one with others only; and up to 25 for how full it is. Pods without
-// GPUs go first fit.
+// GpuClustering as defined by the FGD experiments gathers pods of one class (share, one, two …
+// GPUs). A node gets 75 points if it has only this class, 50 if it also has others, 25 without GPU
+// pods, 0 if it has only others; and up to 25 points for how full it is. Pods without GPUs are
+// placed first fit.
 #include "src/placement/fit.h"
 #include "src/placement/policies/policies.h"
 #include "src/placement/policies/reference_node.h"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// GpuPacking as the FGD experiments define it: first GPUs that are in use, the fuller the better
-// (100 … 50 points), then idle GPUs of nodes in use, the fewer the better (50 … 33), then idle
-// nodes, the smaller the better (below 33). Pods without GPUs go first fit.
+// GpuPacking as defined by the FGD experiments: first GPUs in use, the fuller the better (100 … 50
+// points), then idle GPUs of nodes in use, the fewer the better (50 … 33), then idle nodes, the
+// smaller the better (below 33). Pods without GPUs are placed first fit.
 #include <algorithm>
 
 #include "src/placement/fit.h"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// As Alibaba's gpushare: the GPU with the smallest free memory that suffices, whatever its compute.
-// It ranks no nodes, so the first that fits is taken.
+// Alibaba's gpushare: the GPU with the smallest free memory that suffices, regardless of compute.
+// It does not rank nodes, so the first node that fits is taken.
 #include "src/placement/pick_by.h"
 #include "src/placement/policies/policies.h"
 #include "src/placement/scored_policy.h"

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The GPUs of a node as gpu-manager groups them: a tree by what lies between them on PCIe, in which
-// it looks for one GPU in a group that is broken already ("fragment"), or for several close to each
-// other ("link"). It knows nothing of NVLink. Private to this room.
+// Groups the GPUs of a node by their PCIe distance like gpu-manager: a tree in which it looks for a
+// single GPU in a group that is already broken ("fragment" mode), or for several close GPUs ("link"
+// mode). It ignores NVLink. Private to this room.
 //
-// Threads: immutable after construction. Cost: making it compares all pairs.
+// Threads: immutable after construction. Cost: the constructor compares all pairs.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@ struct NodeLinks;
 
 class GpuTree {
  public:
-  // For a node with `size` GPUs. `links` may cover only the first of them; null: links are unknown.
+  // For a node with `size` GPUs. `links` may cover only the first GPUs; null if links are unknown.
   GpuTree(size_t size, const NodeLinks* links);
 
   // Picks `count` of the GPUs in `available`, by position in `gpus`, the GPUs of the node. 0 if

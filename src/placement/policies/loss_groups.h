@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a placement takes from pods that are still to come: slots of large pods, on a GPU model.
-// Placements that take the same are one group, so that a change of prices changes one number for
-// each group, and not one for each node.
+// Groups placements by what they take from future pods: slots of large pods, on one GPU model. A
+// change of prices then changes one number for each group, not for each node.
 //
 // Threads: one. Private to this room.
 #pragma once
@@ -26,11 +25,11 @@ class LossGroups {
   size_t size() const { return groups_.size(); }
   void Clear();
 
-  // Prices changed.
+  // Call when prices have changed.
   void Reprice() { priced_ = 0; }
-  // What the demand is charged in each group: never positive.
+  // The charge of the demand in each group: never positive.
   std::span<const float> Charges(const Forecast& forecast, const Demand& demand);
-  // Of one group, apart.
+  // The reservation charge of one group.
   float ReservationOf(uint16_t group, const Forecast& forecast) const;
   ModelId ModelOf(uint16_t group) const { return groups_[group].model; }
 
@@ -48,7 +47,7 @@ class LossGroups {
   std::unordered_map<Group, uint16_t, Hash> ids_;
   std::vector<int32_t> lossless_;                 // by model; -1 for none
   std::vector<float> reservations_, scarcities_;  // by group
-  size_t priced_ = 0;                             // groups with a price of now
+  size_t priced_ = 0;                             // groups with a current price
   std::vector<float> charges_;
 };
 

@@ -38,7 +38,7 @@ void NodeSummaries::TurnoverChanged() {
   for (NodeSummary& node : nodes_) Keep(node);
 }
 
-// Slots of classes that are new are not known to the forecast yet; CountClasses counts them.
+// The forecast does not count the slots of new classes yet; CountClasses adds them.
 void NodeSummaries::Describe(NodeId id) {
   const NodeView view = cluster_.node(id);
   NodeSummary& node = nodes_[id];
@@ -48,7 +48,7 @@ void NodeSummaries::Describe(NodeId id) {
     if (known >> j & 1) forecast_.AddSlots(j, -1, node.slots[j]);
   }
   for (const auto& [model, slack] : node.counted) forecast_.AddGpu(model, slack, -1);
-  auto counted = std::move(node.counted);  // for its memory
+  auto counted = std::move(node.counted);  // to reuse its allocation
   counted.clear();
   node = {};
   node.counted = std::move(counted);

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the default policy keeps of each node while it does not change: its state for the waste
-// model, and the slots for large pods (forecast.h) that it has and soon will have.
+// Cached facts of each node for the default policy: its state for the waste model, and its present
+// and future slots for large pods (forecast.h).
 //
-// A slot that is there counts one. A slot for which k pods would have to leave counts
+// A present slot counts one. A slot for which k pods would have to leave counts
 // Turnover::FreeOf(k), the expected fraction of the next pod lifetime for which it is free. So
-// small pods keep away from nodes that are nearly empty, and those become empty.
+// small pods avoid nodes that are nearly empty, and these nodes become empty.
 //
 // Threads: one. Private to this room.
 #pragma once
@@ -22,17 +22,18 @@ namespace tessera::placement {
 struct NodeSummary {
   NodeKey key;
   int64_t cpu = -1, memory = -1;  // free; negative where the node takes no pods
-  // With so much left no class loses a slot.
+  // With at least this much left, no class loses a slot.
   int64_t keep_cpu = 0, keep_memory = 0;
   int keep_idle = 0;
   int idle = 0;  // GPUs
-  int gpus = 0;  // that can be idle
+  int gpus = 0;  // GPUs that can be idle
   int pods = 0;
   int64_t cpu_total = 0, memory_total = 0;
-  uint32_t near = 0;    // classes by bit: for one more slot of them few enough pods must leave
+  uint32_t near = 0;    // bits of classes that gain a slot when a few pods leave
   bool paired = false;  // each idle GPU has an NVLink to another
   Slots slots{};        // by class
-  std::vector<std::pair<ModelId, int16_t>> counted;  // GPUs as the forecast knows them
+  std::vector<std::pair<ModelId, int16_t>>
+      counted;  // (model, slack) of GPUs as added to the forecast
 };
 
 class NodeSummaries {
@@ -40,15 +41,15 @@ class NodeSummaries {
   NodeSummaries(const Cluster& cluster, Forecast& forecast, const Turnover& turnover)
       : cluster_(cluster), forecast_(forecast), turnover_(turnover) {}
 
-  // Takes in nodes that changed, and classes that are new. True where there is a new class.
+  // Updates changed nodes and counts new classes. Returns true if there is a new class.
   bool Sync();
-  // Turnover::FreeOf has other values.
+  // Call when the values of Turnover::FreeOf have changed.
   void TurnoverChanged();
 
   const NodeSummary& operator[](NodeId id) const { return nodes_[id]; }
 
-  // Whether a demand that takes `idle_taken` idle GPUs may take slots of some class, and how much
-  // of each, beyond the slots that are its own.
+  // Whether a demand that takes `idle_taken` idle GPUs may take slots of some class; and how much
+  // of each, beyond the slots that are reserved for it.
   bool TakesSlots(const NodeSummary& node, int idle_taken, const Demand& demand) const;
   SlotParts SlotsTaken(const NodeSummary& node, int idle_taken, const Demand& demand,
                        const Slots& own) const;

@@ -16,7 +16,8 @@ using testing::Ask;
 using testing::MakeNode;
 using testing::PickOf;
 
-// Has two turnovers: with `half_` half of the pods leave in half a lifetime, with `still_` none.
+// Has two turnovers: with `half_` half of the pods leave in half a lifetime, with `still_` no pod
+// leaves.
 class SlotsTest : public ::testing::Test {
  protected:
   SlotsTest() : half_(busy_), still_(busy_) {
@@ -53,7 +54,7 @@ class SlotsTest : public ::testing::Test {
     forecast_.Arrived(*cluster_.Intern(demand));
     return forecast_.classes().size() - 1;
   }
-  // A whole node is a class from the start; it is the last one where Expect came before.
+  // The class of a whole node exists from the start; it is the last class after Expect.
   size_t WholeNode() const { return forecast_.classes().size() - 1; }
 
   static constexpr Slots kNotOwn{};
@@ -100,7 +101,7 @@ TEST_F(SlotsTest, UnhealthyGpusAreNoneThatCanBeIdle) {
   EXPECT_EQ(nodes[node_].idle, 6);
 }
 
-// For the whole node one pod must leave (½), and two where one more pod is there (¼).
+// For the whole node one pod must leave (½); with one more pod on it two must leave (¼).
 TEST_F(SlotsTest, APodOnANodeThatIsNearlyEmptyTakesPartOfASlot) {
   AddNode({Host(Ask(1, 1000), 1000, GiB(1))});
   NodeSummaries nodes(cluster_, forecast_, half_);
@@ -116,8 +117,8 @@ TEST_F(SlotsTest, APodOnANodeThatIsNearlyEmptyTakesPartOfASlot) {
   EXPECT_EQ(nodes.SlotsTaken(node, 1, pod, own), SlotParts{});
 }
 
-// The node has room for one pod of four. For a second one, one pod must leave (½), and two where
-// one more pod is there (¼). A third one has no room on eight GPUs.
+// The node has room for one pod of four. For a second one, one pod must leave (½), or two with one
+// more pod on the node (¼). A third one has no room on eight GPUs.
 TEST_F(SlotsTest, SlotsToComeEndWhereTheNodeIsFull) {
   AddNode({Host(Ask(1, 1000), 1000, GiB(1))});
   const size_t fours = Expect(Host(Ask(4, 1000), 8000, GiB(32)));
@@ -127,9 +128,9 @@ TEST_F(SlotsTest, SlotsToComeEndWhereTheNodeIsFull) {
             kPartsPerSlot / 4);
 }
 
-// A pod has half of the CPU (or memory), so one slot is there, and a second one when it leaves (½).
-// Where one more pod has the rest, one of the two must leave for a slot (½), and both for two (¼).
-// A third one has no room.
+// A pod holds half of the CPU (or memory), so one slot is present, and a second one when the pod
+// leaves (½). If another pod holds the rest, one of the two must leave for a slot (½), and both for
+// two slots (¼). A third slot has no room.
 TEST_F(SlotsTest, SlotsToComeEndWhereCpuOrMemoryEnds) {
   for (const bool by_cpu : {true, false}) {
     Cluster cluster;

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Binpack or spread, on nodes and on GPUs apart from each other, as HAMi and Volcano offer it. A
-// node is as full as its GPUs are with this pod on them; one without GPUs, or for a pod without
-// GPUs, as its CPU is.
+// Binpack or spread, separately for nodes and GPUs, as offered by HAMi and Volcano. The fullness of
+// a node is that of its GPUs with this pod; for a node or a pod without GPUs, that of its CPU.
 #include "src/placement/fit.h"
 #include "src/placement/pick_by.h"
 #include "src/placement/policies/policies.h"
@@ -12,7 +11,7 @@ namespace {
 
 enum class Taste { kBinpack, kSpread };
 
-// Thousandths of the node that are used once the pod is there.
+// Thousandths of the node in use with the pod.
 double UsedWith(const NodeView& node, const Demand& demand) {
   if (demand.asks.empty()) {
     if (node->cpu_total == 0) return 0;

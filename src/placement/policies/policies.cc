@@ -39,7 +39,7 @@ std::span<const PolicyInfo> Policies() {
 
 namespace {
 
-// The parts after the first dash of a name.
+// The parts of the default policy that the name excludes after its first dash.
 Result<PolicyParts> LeftOut(std::string_view name) {
   PolicyParts without;
   for (size_t dash = name.find('-'); dash != name.npos; dash = name.find('-')) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Makers of all policies, each in its own file; policies.cc has the table of names. Private to this
-// room.
+// Constructors of all policies, each in a file of its own; policies.cc has the table of names.
+// Private to this room.
 #pragma once
 
 #include <memory>

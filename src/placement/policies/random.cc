@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Any node on which the pod fits, and of its GPUs any with room for a share: what the other
-// policies are compared with. Each arrival draws anew; until the next one all answers are of one
+// Picks a random node on which the pod fits, and a random GPU with room for a share: the baseline
+// of the other policies. Each arrival draws again; until the next arrival all answers come from one
 // draw.
 #include <bit>
 #include <cstdint>
@@ -60,7 +60,7 @@ class RandomPolicy : public Policy {
   }
 
  private:
-  // Another number for each node and arrival.
+  // A different number for each node and arrival.
   uint64_t NumberFor(NodeId node) const { return Random(draw_ + node).Next(); }
 
   static uint64_t AnyOf(uint64_t mask, uint64_t number) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The node that policies of the FGD experiments measure others by. Private to this room.
+// The size of the node to which the policies of the FGD experiments relate. Private to this room.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@ namespace tessera::placement {
 inline constexpr double kReferenceCpu = 128000;
 inline constexpr double kReferenceGpu = 8000;
 
-// Thousandths that are left on all GPUs of a node.
+// Thousandths left on all GPUs of a node.
 inline int64_t SlackOfAll(const NodeView& node) {
   int64_t sum = 0;
   for (const GpuState& gpu : node.gpus) sum += gpu.slack;

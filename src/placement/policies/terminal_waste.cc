@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tessera, the default policy: the node and GPUs where the pod adds least terminal waste
-// (waste_model.h), less what the capacity is worth to pods that are still to come (forecast.h).
+// Tessera, the default policy, chooses the node and GPUs where the pod adds the least terminal
+// waste (waste_model.h), less the value of the capacity to future pods (forecast.h).
 //
 //   score = [W(n) - W(n + p)] - Σ_j price_j · (slots of class j lost) - scarcity(model) · milli(p)
 //           + links(p on n)
@@ -25,11 +25,11 @@
 namespace tessera::placement {
 namespace {
 
-// The first mix is learned after so many pods, the next after twice as many.
+// The first mix is learned after this many pods, the next one after twice as many.
 constexpr int64_t kFirstMix = 8;
-// Where pods depart, it is learned anew after so many pod lifetimes.
+// If pods depart, the mix is learned again after this many pod lifetimes.
 constexpr int64_t kLifetimesPerMix = 2, kLeastLifetime = 1024;
-constexpr int kStepsPerArrival = 2;  // of a model that is being made
+constexpr int kStepsPerArrival = 2;  // of building the next model
 
 // What well linked GPUs are worth to a pod of several: at most half of each of them, and half of
 // that at as many points for a pair as this (device::ScoreOf; five NVLinks).
@@ -50,8 +50,8 @@ struct Asked {
   }
 
   const Demand& demand;
-  Slots own;       // that it fills as the pod they are kept for
-  int linked = 0;  // GPUs of its largest whole ask, where there are several
+  Slots own;       // reserved slots that it fills itself
+  int linked = 0;  // GPUs of its largest whole ask of two or more; else 0
   bool share = false;
 };
 
@@ -105,7 +105,7 @@ class TerminalWaste : public Policy {
   Turnover turnover_;
   NodeSummaries nodes_;
   LossGroups groups_;
-  std::unique_ptr<WasteModel> model_, next_;  // in use; being made
+  std::unique_ptr<WasteModel> model_, next_;  // in use; being built
   int64_t arrived_ = 0, next_mix_ = kFirstMix, departed_ = 0;
   int64_t priced_ = -1;  // arrivals / kArrivalsPerPrice when prices were set
   bool new_turnover_ = false;
@@ -150,7 +150,7 @@ double TerminalWaste::PartThatNeverComes(const std::vector<MixPod>& mix) const {
   return host > gpus ? 1 - gpus / host : 0;
 }
 
-// A departing pod means that the mix may change for ever: then it is learned at intervals.
+// Departures let the mix change without end, so that it is learned again at intervals.
 void TerminalWaste::Departed(ShapeId shape) {
   forecast_.Departed(shape);
   turnover_.Departed();
@@ -304,7 +304,7 @@ std::optional<Pick> TerminalWaste::PickOn(ShapeId shape, NodeId node) {
   return placed.pick;
 }
 
-// The parts of which Scores made the score. Their sum is the score but for rounding.
+// The terms of the score that Scores computes; their sum is the score up to rounding.
 std::vector<ScoreTerm> TerminalWaste::Explain(ShapeId shape, NodeId id) {
   if (Scores(shape)[id] == kUnfit) return {};
   const Asked asked(cluster_.demand(shape), {});

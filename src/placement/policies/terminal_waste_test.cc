@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the default policy promises beyond what policies_property_test.cc holds every policy to.
+// Properties of the default policy beyond those of policies_property_test.cc.
 #include <gtest/gtest.h>
 
 #include <bit>
@@ -30,7 +30,7 @@ std::vector<MixPod> SomeMix() {
 
 constexpr int64_t kDeviceMemory = int64_t{80} << 30;
 
-// Of GPU model 1, without some parts.
+// Builds a model without some parts, with device memory for GPU model 1.
 std::unique_ptr<WasteModel> Model(std::vector<MixPod> mix, PolicyParts without = {}) {
   auto model = std::make_unique<WasteModel>(std::move(mix), std::vector<int64_t>{0, kDeviceMemory},
                                             0.3, without);
@@ -43,7 +43,7 @@ NodeKey Key(const std::vector<int16_t>& slack, int64_t cpu, Bytes memory = GiB(1
   return NodeKey::Of(1, cpu, memory.count(), slack.data(), slack.size());
 }
 
-// Each estimate alone, then both.
+// Runs with each estimate alone, then with both.
 class WasteModelTest : public ::testing::TestWithParam<uint64_t> {
  protected:
   PolicyParts without() const { return GetParam(); }
@@ -65,7 +65,7 @@ TEST_P(WasteModelTest, ARestThatAPodOfTheMixFillsIsLessWaste) {
   EXPECT_NEAR(model->Waste(Key({189}, 1000000)), 189, 1);
 }
 
-// In a roll-out, more CPU may let a large pod in early, and then none of several small ones.
+// In a roll-out more CPU may admit a large pod early, which then leaves no room for small pods.
 TEST(WasteModelPartsTest, MoreCpuIsNeverMoreWasteInTheClosedForm) {
   const auto model = Model(SomeMix(), 1 << kRollOuts);
   float before = 1e9;
@@ -82,7 +82,7 @@ TEST_P(WasteModelTest, ModelsThatNoPodOfTheMixMayUseAreWaste) {
   EXPECT_NEAR(Model(mix, without())->Waste(Key({1000}, 1000000)), 1000, 1);
 }
 
-// The same fraction of compute or of device memory is the same pod.
+// An equal fraction of compute or of device memory is the same pod.
 TEST_P(WasteModelTest, DeviceMemoryCountsLikeCompute) {
   std::vector<MixPod> by_memory = SomeMix();
   for (MixPod& pod : by_memory) {
@@ -102,7 +102,7 @@ TEST_P(WasteModelTest, PodsThatNeedMoreDeviceMemoryThanThereIsFillNothing) {
   EXPECT_EQ(model->Waste(Key({1000}, 1000000)), 1000);
 }
 
-// 190 + 810 fill a GPU; the closed form, which has no sampling noise, knows no CPU-only pods.
+// 190 + 810 fill a GPU; the closed form ignores pods without GPUs and has no sampling noise.
 TEST(WasteModelPartsTest, PodsWithoutGpusCompeteForCpuInRollOuts) {
   std::vector<MixPod> with = SomeMix();
   with.back().weight = 40;
@@ -307,7 +307,7 @@ TEST_F(TesseraTest, PodsOfSeveralGpusGetTheBestLinkedOnesOfTheCluster) {
   EXPECT_TRUE(mask == 0b11 || mask == 0b1100 || mask == 0b110000 || mask == 0b11000000) << mask;
 }
 
-// The nodes of deploy/simulated/nodes.txt, as the profiles of simgpu link their GPUs.
+// The nodes of deploy/simulated/nodes.txt, with the links of simgpu's profiles.
 class TesseraQuickstartTest : public TesseraTest {
  protected:
   TesseraQuickstartTest() {
@@ -401,8 +401,8 @@ TEST_F(TesseraTest, TermsAddUpToTheScore) {
   }
 }
 
-// Every 16th arrival prices are set anew; there a policy that was asked all the time and one that
-// was not agree.
+// Prices are set at every 16th arrival; at that point a policy that was called all the time and a
+// policy that was never called agree.
 TEST_F(TesseraTest, ScoresKeptOverChangesEqualScoresMadeAnew) {
   std::mt19937 random(9);
   for (int i = 0; i < 30; ++i) {
@@ -428,7 +428,7 @@ TEST_F(TesseraTest, ScoresKeptOverChangesEqualScoresMadeAnew) {
       pods_.pop_back();
     }
     if (i % 160 != 0) continue;
-    // Prices follow arrivals: one more, so that both set them for the cluster as it is now.
+    // Prices follow arrivals: 16 more, so that both policies set them for the current cluster.
     for (Policy* policy : {policy_.get(), silent.get()}) {
       for (int n = 0; n < 16; ++n) policy->Arrived(shapes[0]);
     }
@@ -454,7 +454,7 @@ TEST(TurnoverTest, IsTheShareOfThePodsThatLeavesInHalfALife) {
   EXPECT_EQ(turnover.FreeOf(1), 0);
   turnover.Departed();
   (void)turnover.Arrived();
-  // One in four leaves before the 128 arrivals of half a life, and others come.
+  // A quarter of the pods leaves before the 128 arrivals of half a lifetime, and others arrive.
   for (size_t i = 0; i < pods.size(); i += 4) {
     ASSERT_TRUE(cluster.Remove(pods[i]).ok());
     (void)*cluster.Adopt(shape, node, testing::PickOf(1));

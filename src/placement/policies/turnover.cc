@@ -37,7 +37,7 @@ bool Turnover::Arrived() {
   return true;
 }
 
-// Every n-th of all pods.
+// Every n-th pod of the cluster.
 void Turnover::TakeSample() {
   const size_t stride = std::max<size_t>(cluster_.pod_count() / kSample, 1);
   sample_.clear();
@@ -49,7 +49,7 @@ void Turnover::TakeSample() {
   }
 }
 
-// What is gone after half of a time is near to what is gone in the mean of it.
+// The fraction of capacity free at half of the lifetime approximates its mean over the lifetime.
 void Turnover::FillTable() {
   for (size_t i = 0; i < free_.size(); ++i) {
     const double free = std::pow(used_, static_cast<double>(i) / kStepsPerPod);

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// How soon running pods leave, measured: a sample of them is counted again half a pod lifetime
-// later. A lifetime is as many arrivals as there are pods (Little's law). Lifetimes differ widely,
-// so nothing follows from their mean: most of the pods that arrive in an hour leave within the next
-// one, while most of those that run at an instant stay.
+// Measures how soon running pods leave: a sample of them is counted again half a pod lifetime
+// later. One lifetime is as many arrivals as there are pods (Little's law). Lifetimes differ so
+// widely that their mean says little: most of the pods that arrive in an hour leave within the next
+// hour, while most of the pods that run at an instant stay.
 //
-// Not for knowing which pod leaves when. Threads: one. Cost: one pass over the nodes and a few
-// hundred pods, twice in a lifetime. Private to this room.
+// Not for predicting when a particular pod leaves. Threads: one. Cost: one pass over the nodes and
+// a few hundred pods, twice in a lifetime. Private to this room.
 #pragma once
 
 #include <array>
@@ -20,9 +20,9 @@ class Turnover {
  public:
   explicit Turnover(const Cluster& cluster) : cluster_(cluster) { FillTable(); }
 
-  // A pod arrived. True when FreeOf gives other answers now.
+  // A pod arrived. Returns true if the values of FreeOf have changed.
   bool Arrived();
-  // A pod left: before the first one does, none is expected to.
+  // A pod left. Before the first departure no pod is expected to leave.
   void Departed() { pods_leave_ = true; }
 
   // False while FreeOf is 0 for every number of pods but none.
@@ -42,7 +42,7 @@ class Turnover {
 
   const Cluster& cluster_;
   bool pods_leave_ = false;
-  int64_t arrived_ = 0, due_ = 0;  // when the sample is counted again
+  int64_t arrived_ = 0, due_ = 0;  // arrival at which the sample is counted again
   std::vector<PodId> sample_;
   double gone_ = -1;  // part of the pods that leaves within half a life; negative: not known
   double used_ = 0;   // the same as it went into the table

@@ -51,7 +51,7 @@ inline bool Any(const Lanes& lanes) {
   return (words[0] | words[1] | words[2] | words[3]) != 0;
 }
 
-// What chooses between clones runs before ThreadSanitizer does, and would call it.
+// The code that chooses between clones runs before ThreadSanitizer starts, and would call it.
 #if defined(__SANITIZE_THREAD__)
 #define TESSERA_WIDE_AND_NARROW
 #else
@@ -65,7 +65,7 @@ TESSERA_WIDE_AND_NARROW double Pack(const Draw* draws, const NodeKey& key, doubl
   for (int i = 0; i < gpus; ++i) free[i] = Lanes{} + key.slack[i];
   Lanes cpu = Lanes{} + Units(key.cpu_steps * NodeKey::kCpuStep, kCpuUnit);
   Lanes memory = Lanes{} + Units(key.memory_steps * NodeKey::kMemoryStep, kMemoryUnit);
-  Lanes lately{};          // where something was placed by the last draws
+  Lanes lately{};          // lanes in which the last draws placed a pod
   const auto idle = [&] {  // at most 16 · 1000 in each lane
     Lanes lanes{};
     for (int i = 0; i < gpus; ++i) lanes += free[i];
@@ -90,7 +90,7 @@ TESSERA_WIDE_AND_NARROW double Pack(const Draw* draws, const NodeKey& key, doubl
     }
     const Lanes placed = (room >= draw->count) & (cpu >= draw->cpu) & (memory >= draw->memory);
     lately |= placed;
-    // Several GPUs of one pod are whole, so all of them are as tight as the tightest.
+    // All GPUs of a pod of several are whole, so they are equally tight.
     Lanes left = draw->count & placed;
     for (int i = 0; i < gpus; ++i) {
       const Lanes take = (free[i] == tightest) & (left > 0);
@@ -105,7 +105,7 @@ TESSERA_WIDE_AND_NARROW double Pack(const Draw* draws, const NodeKey& key, doubl
 
 }  // namespace
 
-// What one GPU model makes of the mix: the closed form by slack, and the streams of roll-outs.
+// The mix as seen by one GPU model: the closed form by slack, and the streams of roll-outs.
 struct WasteModel::Tables {
   struct Row {
     double waste = 0, cpu = 0, cpu_square = 0, memory = 0, memory_square = 0;
@@ -123,7 +123,7 @@ struct WasteModel::Tables {
   std::vector<Size> sizes;   // ascending
   int next_row = 0;
   double closed_weight = kMostClosed;
-  std::mt19937 random{12345};  // any: see FillDraw
+  std::mt19937 random{12345};  // any seed: see FillDraw
 
   void Start(const std::vector<MixPod>& mix, ModelId model, int64_t device_memory);
   void FillRow(int slack);
@@ -166,7 +166,7 @@ void WasteModel::Tables::Start(const std::vector<MixPod>& mix, ModelId model,
   for (const auto& [milli, size] : by_milli) sizes.push_back(size);
 }
 
-// The recursion of the header, and of the first two moments of CPU and memory.
+// Evaluates the recursion in the header, and the first two moments of CPU and memory.
 void WasteModel::Tables::FillRow(int slack) {
   double chance = 0;
   Row sum;
@@ -195,8 +195,8 @@ void WasteModel::Tables::FillRow(int slack) {
          .memory_square = k * sum.memory_square};
 }
 
-// The 16 lanes take one pod from each sixteenth of the mix, so that together they differ less from
-// the mix than 16 independent draws would.
+// The 16 lanes take one pod from each sixteenth of the mix, so that together they represent the mix
+// better than 16 independent draws.
 void WasteModel::Tables::FillDraw(Draw* draw) {
   std::array<int, kLanes> order;
   for (int lane = 0; lane < kLanes; ++lane) {
@@ -232,7 +232,7 @@ double WasteModel::Tables::ClosedForm(const NodeKey& key) const {
                      (idle - waste);
 }
 
-// A cache of fixed size: what is evicted is computed again, to the same value.
+// A cache of fixed size: evicted values are computed again, with the same result.
 struct WasteModel::Memo {
   struct Entry {
     NodeKey key;
@@ -296,7 +296,8 @@ bool WasteModel::Step() {
   return ++built_ < tables_.size();
 }
 
-// A model that came after the mix was learnt is treated as one that only untyped pods use.
+// A model that appeared after the mix was learned is treated like a model that only untyped pods
+// use.
 const WasteModel::Tables& WasteModel::TablesOf(ModelId model) const {
   return *tables_[model < tables_.size() ? model : kNoModel];
 }

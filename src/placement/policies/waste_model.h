@@ -1,31 +1,31 @@
 // SPDX-License-Identifier: Apache-2.0
 // Terminal waste W(n): the expected idle thousandths of GPU on node n after a long stream of pods,
-// drawn from the mix of recent arrivals, was offered to n alone. Fragmentation asks who fits now;
-// terminal waste asks what is left in the end, so 810 + 190 meet on one GPU, and pods that need
-// many cores go where cores would be left over.
+// drawn from the mix of recent arrivals, was offered to n alone. Fragmentation counts which pods
+// fit now; terminal waste counts what stays idle in the end. So pods of 810 and 190 thousandths
+// share a GPU, and pods that need many cores go to nodes with spare cores.
 //
 // W is a weighted mean of two estimates.
 // - Roll-outs: 16 fixed sequences of 48 pods are packed onto the node, tightest GPU first (common
-//   random numbers). What is idle after 4 pods counts `early_weight`, and what is idle after 48
-//   counts the rest: the cluster may run out of CPU before a node has seen a long stream. Roll-outs
-//   see packing, and that pods without GPUs compete for CPU.
-// - Closed form: each GPU is a renewal process of its own. With r thousandths left, P_r the chance
-//   that the next pod fits, h_r = 1 - (1 - P_r)^40 the chance that one of the next 40 does, and g
-//   what it takes:
+//   random numbers). The idle GPU after 4 pods has the weight `early_weight`, the idle GPU after 48
+//   pods the rest: the cluster may run out of CPU before a node has received a long stream.
+//   Roll-outs model packing, and pods without GPUs that compete for CPU.
+// - Closed form: each GPU is an independent renewal process. With r thousandths left, P_r the
+//   chance that the next pod fits, h_r = 1 - (1 - P_r)^40 the chance that any of the next 40 fits,
+//   and g the thousandths that it takes:
 //       w(r) = (1 - h_r) r + h_r E[w(r - g) | g <= r]
 //   The same recursion gives mean and variance of the CPU and memory that the pods on all GPUs need
-//   (normal distributions). GPU without CPU or memory to feed it is idle, too. The closed form has
-//   no sampling noise, but does not see how pods of several GPUs pack, nor pods without GPUs: its
+//   (normal distributions). A GPU without CPU or memory to feed it counts as idle. The closed form
+//   has no sampling noise, but ignores how pods of several GPUs pack, and pods without GPUs: its
 //   weight is f^1.5, at most half, where pods with GPUs ask for the fraction f of the mix's CPU.
 //
 // Device memory counts like compute: on a GPU model with m bytes, a pod of the mix takes the larger
 // of its thousandths and its bytes / m.
 //
-// W depends on the mix and the node alone, and not on the order of questions. It is kept per node
-// state, so that equal nodes and repeated questions cost a lookup.
+// W depends only on the mix and the node, not on the order of calls. It is cached by node state, so
+// that equal nodes and repeated calls cost a lookup.
 //
-// Not for choosing nodes (terminal_waste.cc). Threads: one. Cost: some ten nanoseconds for a known
-// state, two microseconds for another. Private to this room.
+// Not for choosing nodes (terminal_waste.cc). Threads: one. Cost: some ten nanoseconds for a cached
+// state, two microseconds otherwise. Private to this room.
 #pragma once
 
 #include <array>
@@ -38,7 +38,7 @@
 
 namespace tessera::placement {
 
-// A pod of the mix as the model sees it: `count` GPUs, `milli` and `bytes` on each.
+// A pod of the mix as the model uses it: `count` GPUs, with `milli` and `bytes` on each.
 struct MixPod {
   double weight = 0;  // any scale
   int count = 0;
@@ -51,7 +51,7 @@ struct MixPod {
 
 // The state of a node: GPU model, CPU and memory in steps, slack of its GPUs in ascending order.
 struct NodeKey {
-  static constexpr size_t kMaxGpus = 16;  // of larger nodes the 16 with the most slack count
+  static constexpr size_t kMaxGpus = 16;  // on larger nodes the 16 GPUs with the most slack count
   static constexpr int64_t kCpuStep = 500;
   static constexpr int64_t kMemoryStep = int64_t{2} << 30;
 
@@ -71,15 +71,15 @@ struct NodeKey {
 
 class WasteModel {
  public:
-  // `device_memory` has the bytes of one GPU by model, 0 where unknown. Nothing is computed yet:
-  // Step does, model by model. `early_weight`: the chance that the stream ends early.
+  // `device_memory` has the bytes of one GPU by model, 0 if unknown. `early_weight` is the chance
+  // that the stream ends early. The constructor computes nothing; Step computes model by model.
   WasteModel(std::vector<MixPod> mix, std::vector<int64_t> device_memory, double early_weight,
              PolicyParts without = {});
   ~WasteModel();
   WasteModel(const WasteModel&) = delete;
   WasteModel& operator=(const WasteModel&) = delete;
 
-  // One step of some ten microseconds towards a model that can be asked; false when it can.
+  // Computes one step of some ten microseconds; returns false once the model is complete.
   bool Step();
 
   float Waste(const NodeKey& key);

@@ -138,7 +138,7 @@ TEST(RollOutsTest, GoOnForAsLongAsPodsFit) {
 }
 
 // In each step the 16 lanes take one pod from each sixteenth of the mix, so four steps take four
-// times the mean of the mix, 85, whatever is drawn.
+// times the mean of the mix, 85, for all random numbers.
 TEST(RollOutsTest, StreamsTakeOnePodFromEachSixteenthOfTheMix) {
   std::vector<MixPod> mix;
   for (int i = 1; i <= 16; ++i) mix.push_back(Share(10 * i));
@@ -209,7 +209,7 @@ TEST_F(WorkedPolicyTest, WholeGpusTakeCpuAndMemoryOfTheNode) {
 }
 
 // A step makes the table of one GPU model, and an arrival makes two steps. The nodes have two
-// models; the third one is that of GPUs that do not say theirs.
+// models; the third table is for GPUs of unknown model.
 TEST_F(WorkedPolicyTest, LearningIsSpreadOverArrivals) {
   const NodeId node = AddNode("a", 1, 96000, GiB(384));
   AddNode("b", 1, 96000, GiB(384), "T4");

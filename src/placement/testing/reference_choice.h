@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The promises of chooser.h by brute force, without tables, for tests and benchmarks alone. Tries
-// every set and every way to divide the rest, so use up to 10 GPUs, or 16 with patience (kMemo).
+// Computes the choice of chooser.h by brute force, without tables, for tests and benchmarks. It
+// tries every set and every division of the rest, so use up to 10 GPUs, or 16 with patience
+// (kMemo).
 #pragma once
 
 #include <algorithm>
@@ -33,7 +34,7 @@ class ReferenceChoice {
     return sum;
   }
 
-  // Best sum of scores when `set` is divided into groups of `group` and one of what is left over.
+  // Best sum of scores when `set` is divided into groups of `group` and one group of the rest.
   int BestTotal(uint32_t set, int group) {
     if (group == 1) return 0;
     const int count = std::popcount(set);
@@ -59,7 +60,7 @@ class ReferenceChoice {
     return Score(set) + BestTotal(available ^ set, std::popcount(set));
   }
 
-  // The answer; 0 where there is none.
+  // The chosen set; 0 if no such set exists.
   uint32_t Choose(uint32_t available, uint32_t must_include, int size) {
     using Rank = std::tuple<int, int, int, int, int, std::vector<int>>;
     std::optional<Rank> best;

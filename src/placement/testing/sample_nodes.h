@@ -38,7 +38,7 @@ inline std::vector<GpuState> GpusOf(const Cluster& cluster, NodeId node) {
   return {view.gpus.begin(), view.gpus.end()};
 }
 
-// Everything that placing and removing may change, without versions, for comparing.
+// Everything that placing and removing may change, without versions, for comparisons.
 struct NodePicture {
   std::vector<GpuState> gpus;
   int64_t cpu_free = 0, memory_free = 0;

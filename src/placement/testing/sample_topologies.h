@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Nodes as they are sold, for tests and benchmarks.
+// Common node topologies, for tests and benchmarks.
 #pragma once
 
 #include <functional>
@@ -45,14 +45,14 @@ inline Topology NvLinkQuads(int count) {
   });
 }
 
-// HGX: all through NVSwitch.
+// HGX: all GPUs linked through NVSwitch.
 inline Topology NvSwitch(int count) {
   return MakeTopology(count, 2, [=](int a, int b) {
     return device::Link{.pcie = PcieOf(a, b, count), .nvlinks = 18, .via_nvswitch = true};
   });
 }
 
-// The hybrid cube mesh of DGX-1 Volta; blocks of eight of them for more GPUs.
+// The hybrid cube mesh of DGX-1 Volta; several blocks of eight for more GPUs.
 inline Topology CubeMesh(int count) {
   static constexpr int kLinks[8][8] = {{0, 1, 1, 2, 2, 0, 0, 0}, {1, 0, 2, 1, 0, 2, 0, 0},
                                        {1, 2, 0, 2, 0, 0, 1, 0}, {2, 1, 2, 0, 0, 0, 0, 1},
@@ -69,7 +69,7 @@ inline Topology PcieOnly(int count) {
                       [=](int a, int b) { return device::Link{.pcie = PcieOf(a, b, count)}; });
 }
 
-// Links without any order: the hardest to get right.
+// Random links, the hardest case.
 inline Topology RandomLinks(int count, unsigned seed) {
   std::mt19937 random(seed);
   return MakeTopology(count, static_cast<int>(random() % 3), [&](int, int) {
