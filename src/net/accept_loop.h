@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Accepts the connections of a unix socket. Where the process or the machine has no descriptor
-// left, it pauses instead of spinning on a socket that stays readable; the connections wait in the
-// kernel.
+// Accepts connections of a unix socket. If the process or the machine runs out of descriptors, it
+// pauses instead of spinning on a socket that stays readable; the connections wait in the kernel.
 // Threads: lives on `runner`.
 #pragma once
 
@@ -25,7 +24,7 @@ class AcceptLoop {
   AcceptLoop(const AcceptLoop&) = delete;
   AcceptLoop& operator=(const AcceptLoop&) = delete;
 
-  // As UnixListener::Listen.
+  // Like UnixListener::Listen.
   Status Listen(const std::string& path, mode_t mode);
   void Close();
   bool Present() const { return listener_.Present(); }

@@ -37,7 +37,7 @@ TEST_F(AcceptLoopTest, WithoutADescriptorItPausesAndTakesTheConnectionLater) {
   ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &few), 0);
   std::vector<Fd> all;
   for (Fd fd(::dup(0)); fd.valid(); fd = Fd(::dup(0))) all.push_back(std::move(fd));
-  // Would not end if it spun.
+  // Would never return if the loop spun.
   runner_.RunUntilIdle();
   for (int i = 0; i < 10; ++i) runner_.AdvanceTimeAndRun(AcceptLoop::kPause);
   ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &limit), 0);

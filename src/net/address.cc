@@ -18,7 +18,7 @@ Result<uint16_t> ParsePort(std::string_view text) {
   return static_cast<uint16_t>(port);
 }
 
-// Splits "[::1]:80", "host:80", "host"; `port` stays as it is where the text names none.
+// Splits "[::1]:80", "host:80", "host"; leaves `port` unchanged if the text has none.
 Status ParseHostPort(std::string_view text, Address* address, bool* has_port) {
   std::string_view host = text;
   std::string_view rest;
@@ -56,7 +56,7 @@ Result<Address> ParseAddress(std::string_view text) {
   Address address;
   if (text.substr(0, kUnix.size()) == kUnix) {
     address.unix_path = std::string(text.substr(kUnix.size()));
-    // sun_path holds 108 bytes with its zero (unix(7)).
+    // sun_path holds 108 bytes including its terminating zero (unix(7)).
     if (address.unix_path.empty() || address.unix_path.size() > 107) {
       return Error(Code::kInvalidArgument, "\"{}\": a socket path has 1 to 107 bytes", text);
     }

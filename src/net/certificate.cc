@@ -204,7 +204,7 @@ std::vector<std::string> SplitCertificates(std::string_view pem) {
   std::vector<std::string> certificates;
   const BioPtr bio = OpenText(pem);
   while (const X509Ptr next = NextCertificate(bio.get())) certificates.push_back(PemOf(next.get()));
-  ERR_clear_error();  // The end of the text reads as an error.
+  ERR_clear_error();  // OpenSSL reports the end of the text as an error.
   return certificates;
 }
 

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Makes X.509 certificates, and judges those that it finds: for servers that nobody gives any, such
-// as a webhook. Everything is PEM text; keys are EC P-256. Not for files, and not for knowing when
-// to make a new one.
+// Creates and checks X.509 certificates, for servers such as a webhook that nothing else provides
+// with one. All values are PEM text; keys are EC P-256. Not for files, nor for deciding when to
+// renew.
 //
-// Threads: any; pure but for OpenSSL's random numbers. Errors: INVALID_ARGUMENT says what is wrong
-// with a text; INTERNAL has OpenSSL's words.
+// Threads: any; pure except for OpenSSL's random numbers. Errors: INVALID_ARGUMENT explains why a
+// text is invalid; INTERNAL contains OpenSSL's message.
 #pragma once
 
 #include <memory>
@@ -17,7 +17,7 @@
 
 namespace tessera::net {
 
-// Both ends included.
+// Both times are inclusive.
 struct Validity {
   WallTime from, to;
   bool operator==(const Validity&) const = default;
@@ -33,15 +33,15 @@ struct CertificatePair {
 // INVALID_ARGUMENT: neither an IP address nor a DNS name, which may start with "*.".
 Status CheckCertificateName(const std::string& name);
 
-// What a certificate may be shown as.
+// The purposes for which a certificate is valid.
 enum class CertificateUse { kServerOrClient, kClient };
 
-// Signs certificates. A caller that never asks for its pair throws the key away with the object.
+// Signs certificates. Unless the caller stores pair(), the key is lost with the object.
 class CertificateAuthority {
  public:
-  // No two authorities have the same subject: a serial number is added to the name.
+  // Appends a serial number to the name, so that no two authorities have the same subject.
   static Result<CertificateAuthority> Make(std::string_view common_name, Validity validity);
-  // From what pair() gave. INVALID_ARGUMENT: unreadable, or the key is not the certificate's.
+  // Restores an authority from pair(). INVALID_ARGUMENT: unreadable, or the key does not match.
   static Result<CertificateAuthority> Load(const CertificatePair& pair);
   ~CertificateAuthority();
   CertificateAuthority(CertificateAuthority&& other) noexcept;
@@ -49,7 +49,7 @@ class CertificateAuthority {
 
   const std::string& certificate() const { return certificate_; }
   CertificatePair pair() const;
-  // `names` are DNS names and IP addresses, none of them twice.
+  // `names` are distinct DNS names and IP addresses.
   Result<CertificatePair> Issue(const std::string& common_name,
                                 const std::vector<std::string>& names, Validity validity,
                                 CertificateUse use = CertificateUse::kServerOrClient) const;
@@ -62,14 +62,14 @@ class CertificateAuthority {
   std::string certificate_;
 };
 
-// The certificates in `pem`, one by one and written anew; what is none of them ends the list.
+// The certificates in `pem`, each encoded again; stops at the first invalid one.
 std::vector<std::string> SplitCertificates(std::string_view pem);
-// Of the first certificate.
+// The validity of the first certificate.
 Result<Validity> ValidityOf(std::string_view certificate);
 
-// Whether a server may show `pair` to somebody who trusts `authorities` and asks for any of
-// `names`: the key is the certificate's, one of the authorities signed it, and it has the names.
-// Time does not count. INVALID_ARGUMENT says which of these does not hold.
+// Whether a client that trusts `authorities` accepts `pair` from a server with any of `names`: the
+// key matches the certificate, one of the authorities signed it, and it contains the names. Ignores
+// validity times. INVALID_ARGUMENT names the failed condition.
 Status CheckServerPair(const CertificatePair& pair, std::string_view authorities,
                        const std::vector<std::string>& names);
 

@@ -62,7 +62,7 @@ TEST(CertificateTest, AnAuthorityThatIsKeptGoesOnSigning) {
 }
 
 TEST(CertificateTest, TimesAreReadBackToTheSecond) {
-  // UTCTime ends with 2049; a year later the other form is written.
+  // UTCTime ends in 2049; later times use the other encoding.
   const Validity far{kDay.from, kNow + hours(24) * 365 * 40};
   const CertificateAuthority authority = CertificateAuthority::Make("test", far).value();
   EXPECT_EQ(ValidityOf(authority.certificate()).value(), far);
@@ -96,7 +96,7 @@ TEST(CertificateTest, NamesThatWouldBeReadAsSomethingElseAreRefused) {
   }
 }
 
-// The usages that the certificate allows, as flags XKU_*.
+// The allowed uses of the certificate, as flags XKU_*.
 uint32_t UsesOf(const CertificatePair& pair) {
   const std::unique_ptr<BIO, int (*)(BIO*)> bio(BIO_new_mem_buf(pair.certificate.data(), -1),
                                                 &BIO_free);

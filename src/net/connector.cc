@@ -26,21 +26,21 @@ std::optional<Endpoint> KnownEndpoint(const Address& address) {
   return Endpoint(asio::ip::tcp::endpoint(ip, address.port));
 }
 
-// No effect on unix sockets.
+// Has no effect on unix sockets.
 void TuneTcp(int fd) {
   const auto set = [fd](int level, int option, int value) {
     ::setsockopt(fd, level, option, &value, sizeof(value));
   };
-  // Small requests must not wait for the ACK of the one before.
+  // Small requests must not wait for the ACK of the previous one.
   set(IPPROTO_TCP, TCP_NODELAY, 1);
-  // A server that vanished without a word ends a silent watch within a minute.
+  // Ends a silent watch within a minute after the server has disappeared.
   set(SOL_SOCKET, SO_KEEPALIVE, 1);
   set(IPPROTO_TCP, TCP_KEEPIDLE, 30);
   set(IPPROTO_TCP, TCP_KEEPINTVL, 10);
   set(IPPROTO_TCP, TCP_KEEPCNT, 3);
 }
 
-// The families take turns, in the order of the system's preference (RFC 8305, section 4).
+// Alternates address families in the system's order of preference (RFC 8305, section 4).
 std::vector<Endpoint> Interleaved(const std::vector<Endpoint>& sorted) {
   std::vector<Endpoint> first, second, merged;
   for (const Endpoint& endpoint : sorted) {
@@ -54,13 +54,13 @@ std::vector<Endpoint> Interleaved(const std::vector<Endpoint>& sorted) {
   return merged;
 }
 
-// An error before the tunnel is open names the proxy, where there is one.
+// Before the tunnel is open, an error names the proxy, if any.
 Status ErrorTo(const Destination& to, std::string_view step, const error_code& error) {
   const Status status = FromErrorCode(step, error);
   return to.proxy ? status.Annotate("the proxy " + to.proxy->ToString()) : status;
 }
 
-// One address: TCP (or a unix socket), the proxy's tunnel, TLS.
+// An attempt at one address: TCP (or a unix socket), the proxy's tunnel, TLS.
 class AddressAttempt : public Attempt, public std::enable_shared_from_this<AddressAttempt> {
  public:
   AddressAttempt(asio::io_context& context, const Destination& to, OnTransport on_done)
@@ -91,7 +91,7 @@ class AddressAttempt : public Attempt, public std::enable_shared_from_this<Addre
     if (!to_.proxy->authorization.empty()) {
       request += fmt::format("Proxy-Authorization: {}\r\n", to_.proxy->authorization);
     }
-    // A write that fails lets the read fail, too.
+    // If the write fails, the read fails, too.
     plain_->Write(request + "\r\n", [](const Status&) {});
     ReadTunnelAnswer();
   }
@@ -113,7 +113,7 @@ class AddressAttempt : public Attempt, public std::enable_shared_from_this<Addre
     const std::string line = answer_.substr(0, answer_.find("\r\n"));
     const bool accepted = line.starts_with("HTTP/1.") && line.substr(8, 2) == " 2";
     if (!accepted) return FailTunnel(line);
-    // In TLS the client speaks first.
+    // In TLS the client sends first.
     if (answer_.size() > header_size) return FailTunnel("it sent bytes of its own");
     Secure();
   }
@@ -141,12 +141,12 @@ class AddressAttempt : public Attempt, public std::enable_shared_from_this<Addre
   const Destination to_;
   Socket socket_;
   TransportPtr plain_;
-  std::string answer_;  // of the proxy
+  std::string answer_;  // the proxy's answer
   std::shared_ptr<Attempt> handshake_;
   OnTransport on_done_;  // Empty once called or cancelled.
 };
 
-// All addresses of a destination, one after the other and side by side.
+// An attempt at all addresses of a destination, staggered and in parallel.
 class Connector : public Attempt, public std::enable_shared_from_this<Connector> {
  public:
   Connector(IoThread& io, Destination to, OnTransport on_done)
@@ -165,7 +165,7 @@ class Connector : public Attempt, public std::enable_shared_from_this<Connector>
       if (auto endpoint = KnownEndpoint(dialed)) endpoints_.push_back(*endpoint);
     }
     if (!endpoints_.empty()) return TryNext();
-    // Asio starts a thread for getaddrinfo here, and only here.
+    // Asio starts a thread for getaddrinfo only here.
     resolver_.async_resolve(dialed.host, std::to_string(dialed.port),
                             [self = shared_from_this()](const error_code& error, auto results) {
                               if (error)
@@ -206,7 +206,7 @@ class Connector : public Attempt, public std::enable_shared_from_this<Connector>
   void OnAttemptEnd(Result<TransportPtr> result) {
     --running_;
     if (result.ok()) return Finish(std::move(result));
-    // A certificate that is not accepted tells more than a port that is closed.
+    // A rejected certificate is more informative than a closed port.
     if (error_.code() != Code::kUnauthenticated) error_ = result.status();
     TryNext();
     if (running_ == 0) Finish(error_);

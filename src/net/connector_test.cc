@@ -21,7 +21,7 @@ using testing::RawServer;
 using testing::TestCa;
 
 // Accepts no connection although the port is open: its queue is full, so SYNs are dropped, as
-// behind a firewall or on a machine that is off.
+// behind a firewall or on a machine that is switched off.
 class DeadAddress {
  public:
   explicit DeadAddress(const std::string& host, uint16_t port = 0) {
@@ -55,7 +55,7 @@ class ConnectorTest : public ::testing::Test {
     Status status;
     Duration took{};
   };
-  // How the connection to the first of `candidates` that answers came about.
+  // Connects to the first of `candidates` that answers, and reports how.
   Outcome Dial(const Destination& to, const std::vector<Address>& candidates,
                Duration limit = std::chrono::seconds(5)) {
     std::mutex mutex;  // The IoThread writes, the test reads.

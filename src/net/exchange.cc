@@ -9,8 +9,8 @@ namespace tessera::net {
 
 namespace {
 
-// Of a stream, while its reader is busy with the piece before: both threads work, and pieces are
-// few. TLS alone would make one of every 16 KiB.
+// How far a stream is read ahead while its reader processes a piece: both threads work in parallel
+// on few large pieces. TLS alone would deliver pieces of 16 KiB.
 constexpr size_t kReadAhead = 512 << 10;
 
 }  // namespace
@@ -30,7 +30,7 @@ ConnectionPool::Connection ConnectionPool::TakeIdle() {
 
 ConnectionPool::Connection ConnectionPool::Adopt(TransportPtr fresh) {
   if (options_.max_age <= Duration::zero()) return {std::move(fresh), MonotonicTime::max()};
-  // Clients that connected together do not come back together.
+  // Random ages, so that clients that connected together do not reconnect together.
   std::uniform_int_distribution<int64_t> age(options_.max_age.count() / 4 * 3,
                                              options_.max_age.count());
   return {std::move(fresh), std::chrono::steady_clock::now() + Duration(age(random_))};
@@ -70,7 +70,7 @@ void ConnectionPool::Close() {
   idle_.clear();
   while (!running_.empty()) {
     const std::shared_ptr<Exchange> exchange = running_.begin()->second;
-    exchange->Cancel();  // takes itself out
+    exchange->Cancel();  // removes itself
   }
 }
 
@@ -121,7 +121,7 @@ void Exchange::SendRequest(ConnectionPool::Connection connection) {
   written_ = false;
   StartTimer(&phase_, plan_.deadlines.header, "waiting for the answer's header");
   std::string bytes = plan_.may_resend ? plan_.bytes : std::move(plan_.bytes);
-  // A failed write is not the end: the server may have answered early and closed (413, 429).
+  // A failed write is not fatal, because the server may have answered early and closed (413, 429).
   // Otherwise the read fails as well.
   transport_->Write(std::move(bytes),
                     [self = shared_from_this(), to = transport_.get()](const Status& status) {
@@ -151,7 +151,7 @@ void Exchange::OnRead(const Status& status, std::string_view bytes) {
   Advance();
 }
 
-// 100 Continue and its like come before the answer proper.
+// Skips interim responses such as 100 Continue.
 bool Exchange::SkipInterim() {
   const int status = parser_->response().status;
   if (status < 100 || status >= 200) return false;
@@ -180,7 +180,7 @@ void Exchange::Advance() {
   if (plan_.streams && !delivering_) Deliver();
   if (parser_->done()) return Complete();
   if (peer_ended_) return Broken(Error(Code::kUnavailable, "connection closed before the answer"));
-  // Resume goes on from here.
+  // Resume continues from here.
   paused_ = plan_.streams && body_.size() >= kReadAhead;
   if (!paused_) ReadMore();
 }
@@ -221,7 +221,7 @@ void Exchange::Complete() {
 
 void Exchange::Finish(Result<Response> result) {
   const auto self = shared_from_this();
-  // What came before the end, or the error, is handed over before it.
+  // Data received before the end or the error is delivered first.
   if (plan_.streams && !finished_) Deliver();
   const Sink sink = std::move(sink_);
   Cancel();

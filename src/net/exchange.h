@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Inside the room: one request with its answer, and the connections that a client keeps between
-// requests. Everything happens on the IoThread.
+// Private to this room: one request with its response, and the connections that a client keeps
+// between requests. Everything runs on the IoThread.
 #pragma once
 
 #include <list>
@@ -25,23 +25,23 @@ class ConnectionPool {
   const HttpClient::Options& options() const { return options_; }
   TlsContextSource& tls() { return tls_; }
 
-  // A connection, and when it is too old to be used for another request.
+  // A connection, and the time from which it is too old for another request.
   struct Connection {
     TransportPtr transport;
     MonotonicTime retire_at{};
   };
-  // A kept one that still looks alive, or null.
+  // A kept connection that still looks alive, or null.
   Connection TakeIdle();
   void Keep(Connection connection);
   Connection Adopt(TransportPtr fresh);
-  // Connections that have shown another one are not used again.
+  // Connections that used the old certificate are not reused.
   void SetCertificate(PemSource certificate, PemSource key);
   void Enter(std::shared_ptr<Exchange> exchange);
   void Leave(Exchange* exchange);
-  // Closes what is kept and cancels what runs. Nothing starts afterwards.
+  // Closes kept connections and cancels running exchanges. Nothing starts afterwards.
   void Close();
   bool closed() const { return closed_; }
-  // Changes with the certificate.
+  // Increases with each change of the certificate.
   int generation() const { return generation_; }
 
  private:
@@ -54,15 +54,16 @@ class ConnectionPool {
   IoThread& io_;
   const HttpClient::Options options_;
   TlsContextSource tls_;
-  std::list<Idle> idle_;  // the last one was used last
+  std::list<Idle> idle_;  // least recently used first
   std::minstd_rand random_{std::random_device{}()};
-  // Owns them, so that none ends on another thread, or after the IoThread.
+  // Owns the exchanges, so that none ends on another thread or after the IoThread.
   std::unordered_map<Exchange*, std::shared_ptr<Exchange>> running_;
   bool closed_ = false;
   int generation_ = 0;
 };
 
-// States: connecting -> waiting for the header -> body -> finished. The pool owns it in between.
+// States: connecting -> waiting for the header -> body -> finished. The pool owns it in the
+// meantime.
 class Exchange : public std::enable_shared_from_this<Exchange> {
  public:
   struct Plan {
@@ -70,8 +71,8 @@ class Exchange : public std::enable_shared_from_this<Exchange> {
     HttpParser::Kind kind;
     HttpParser::Limits limits;
     Deadlines deadlines;
-    bool streams;     // pieces instead of one body
-    bool may_resend;  // on a fresh connection, if a kept one was dead
+    bool streams;     // delivers pieces instead of one body
+    bool may_resend;  // on a new connection, if a kept one was dead
   };
   struct Sink {
     std::function<void(Response head)> on_head;       // streams only
@@ -83,7 +84,7 @@ class Exchange : public std::enable_shared_from_this<Exchange> {
 
   void Start();
   void Resume();
-  // No more calls into the sink.
+  // Prevents further calls into the sink.
   void Cancel();
 
  private:
@@ -107,13 +108,13 @@ class Exchange : public std::enable_shared_from_this<Exchange> {
   Timer stall_;
   std::shared_ptr<Attempt> attempt_;
   TransportPtr transport_;
-  MonotonicTime retire_at_{};  // of the connection
+  MonotonicTime retire_at_{};  // for the connection
   std::unique_ptr<HttpParser> parser_;
-  std::string body_;         // of a stream, what is not delivered yet
-  bool delivering_ = false;  // the reader of a stream is busy with a piece
-  bool paused_ = false;      // until it asks for more
-  int generation_ = 0;       // of the pool, when the connection was made
-  bool reused_ = false;      // the connection had carried another request before
+  std::string body_;         // in a stream: the undelivered part
+  bool delivering_ = false;  // the reader of a stream processes a piece
+  bool paused_ = false;      // until Resume
+  int generation_ = 0;       // the pool's generation when the connection was opened
+  bool reused_ = false;      // the connection has carried an earlier request
   bool written_ = false;
   bool peer_ended_ = false;
   bool head_seen_ = false;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Requests and responses of HTTP/1.1 as values. Pure; any thread.
+// HTTP/1.1 requests and responses as values. Pure; any thread.
 #pragma once
 
 #include <initializer_list>
@@ -14,7 +14,7 @@
 
 namespace tessera::net {
 
-// Fields in their order; names compare without regard to case.
+// Fields in their order; names are case-insensitive.
 class Headers {
  public:
   using Field = std::pair<std::string, std::string>;
@@ -22,10 +22,10 @@ class Headers {
   Headers() = default;
   Headers(std::initializer_list<Field> fields) : fields_(fields) {}
 
-  // Empty when there is no such field; the first one when there are several.
+  // The first field with this name; empty without such a field.
   std::string_view Get(std::string_view name) const;
   bool Has(std::string_view name) const;
-  // Replaces all fields of this name.
+  // Replaces all fields with this name.
   void Set(std::string_view name, std::string value);
   void Add(std::string name, std::string value);
 
@@ -42,12 +42,12 @@ struct Request {
   std::string target = "/";  // path and query as on the wire, percent-encoded
   Headers headers;
   std::string body;
-  // Received over TLS with a client certificate: when that one ends.
+  // If received over TLS with a client certificate: when the certificate expires.
   std::optional<WallTime> certificate_ends;
 
-  // The target without its query, not decoded.
+  // The target without its query, not percent-decoded.
   std::string_view path() const;
-  // The decoded value of the first query parameter `name`; "" for one without a value.
+  // The decoded value of the first query parameter `name`; "" for a parameter without a value.
   std::optional<std::string> Query(std::string_view name) const;
 };
 
@@ -55,25 +55,26 @@ struct Response {
   int status = 200;
   Headers headers;
   std::string body;
-  // From a handler of HttpServer: the server closes the connection after this response, and says so
-  // in it, so that the client connects anew for its next request.
+  // Set by a handler of HttpServer: the server announces in the response that it closes the
+  // connection and then closes it, so that the client reconnects for its next request.
   bool close = false;
 };
 
-// A response of plain text.
+// A plain-text response.
 Response TextResponse(int status, std::string body);
 
-// The bytes that travel. Adds Content-Length; INVALID_ARGUMENT where a method, target or field
-// would break the framing (line breaks, spaces, names that are not tokens).
+// The serialized request, with Content-Length. INVALID_ARGUMENT if a method, target or field would
+// break the framing (line breaks, spaces, names that are not tokens).
 Result<std::string> SerializeRequest(const Request& request);
-// Up to the body. Fields that would break the framing are dropped, because there is nobody to tell.
+// The response up to the body. Fields that would break the framing are dropped, because no caller
+// could handle an error.
 std::string SerializeResponseHead(const Response& response, bool keep_alive);
 
 std::string_view ReasonPhrase(int status);
 
-// Everything but unreserved characters becomes %XX: for one path segment or query value.
+// Encodes everything but unreserved characters as %XX: for one path segment or query value.
 std::string PercentEncode(std::string_view text);
-// A '+' stays a '+'. INVALID_ARGUMENT for a % without two hexadecimal digits.
+// Keeps '+'. INVALID_ARGUMENT for a % without two hexadecimal digits.
 Result<std::string> PercentDecode(std::string_view text);
 
 }  // namespace tessera::net

@@ -8,16 +8,16 @@
 
 namespace tessera::net {
 
-// Belongs to the runner's thread, except for `exchange`, `runner` and `io`, which do not change
-// once the request is under way.
+// Used on the runner's thread only, except for `exchange`, `runner` and `io`, which are constant
+// while the request runs.
 struct Call::State {
   IoThread* io = nullptr;
   TaskRunner* runner = nullptr;
   std::shared_ptr<const bool> client_gone;
   std::weak_ptr<Exchange> exchange;
   bool finished = false;                          // answered or cancelled
-  std::function<void(Result<Response>)> on_done;  // of Send
-  StreamHandler stream;                           // of Stream
+  std::function<void(Result<Response>)> on_done;  // for Send
+  StreamHandler stream;                           // for Stream
 
   bool Deaf() const { return finished || *client_gone; }
   void Drop() {

@@ -1,22 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
-// An HTTP/1.1 client for one server: connections are kept and reused, certificates are re-read when
-// they rotate, answers come whole or chunk by chunk. Not for: redirects, cookies, gzip,
-// retries by status (src/kube decides those).
-// Of the server's addresses the first that answers is used, at most 250 ms after the one before it.
-// A connection that is some minutes old is not used again, so that load returns to servers that
-// were away.
+// An HTTP/1.1 client for one server: it keeps and reuses connections, re-reads rotated
+// certificates, and delivers responses as a whole or in pieces. Not for redirects, cookies, gzip or
+// retries by status (src/kube does them).
+// It tries the server's addresses at most 250 ms apart and uses the first that answers. Connections
+// that are some minutes old are not reused, so that load returns to servers that were down.
 //
-// Threads: made, used and destroyed on `runner`'s thread; callbacks run there too, never inside the
-// call that asked for them, and never after the Call or the client is gone. Sockets live on the
-// IoThread. Idle cost: none; a kept connection is closed by one timer after `idle_timeout`.
+// Threads: created, used and destroyed on `runner`'s thread; callbacks run there, too, but never
+// inside the call that requested them, and never after the Call or the client is destroyed. Sockets
+// live on the IoThread. Idle cost: none; one timer closes a kept connection after `idle_timeout`.
 //
-// Errors, for both ways of asking:
+// Errors of both Send and Stream:
 //   INVALID_ARGUMENT    the request cannot be sent as HTTP; the answer is not HTTP
 //   UNAVAILABLE         cannot connect; the connection broke before the answer was complete
 //   UNAUTHENTICATED     the server's certificate is not accepted
 //   DEADLINE_EXCEEDED   one of the Deadlines; the message says which
 //   RESOURCE_EXHAUSTED  the body is longer than `max_body`
-// Any status code of the server is an answer, not an error.
+// Any status code of the server is a response, not an error.
 #pragma once
 
 #include <functional>
@@ -41,7 +40,7 @@ struct Deadlines {
   Duration stall = Duration::zero();            // silence between two pieces of the body
 };
 
-// A request under way. Dropping it cancels: the callback is not called any more.
+// A running request. Its destructor cancels the request and drops the callback.
 class [[nodiscard]] Call {
  public:
   struct State;
@@ -60,9 +59,9 @@ class [[nodiscard]] Call {
   std::shared_ptr<State> state_;
 };
 
-// An answer in pieces. After on_head come any number of on_data and one on_end; an error before the
-// header comes as on_end alone. While on_data runs at most half a MiB is read ahead, so a slow
-// reader slows the server and does not fill our memory. `on_end` may drop its own Call.
+// Receives a response in pieces: on_head, any number of on_data, then on_end; an error before the
+// header calls only on_end. While on_data runs at most half a MiB is read ahead, so that a slow
+// reader slows down the server instead of filling our memory. `on_end` may drop its own Call.
 struct StreamHandler {
   std::function<void(const Response& head)> on_head;
   std::function<void(std::string_view piece)> on_data;
@@ -72,17 +71,18 @@ struct StreamHandler {
 class HttpClient {
  public:
   struct Options {
-    Url server;  // its path goes in front of every target
+    Url server;  // its path precedes every target
     TlsOptions tls;
     std::optional<Proxy> proxy;  // REQUIRES: server.tls
     size_t max_idle_connections = 4;
     Duration idle_timeout = std::chrono::seconds(60);
-    // Between three quarters of this and all of it. Zero: no limit.
+    // Each connection lives for a random time between three quarters of this and all of it. Zero:
+    // no limit.
     Duration max_age = std::chrono::minutes(5);
   };
   struct CallOptions {
     Deadlines deadlines;
-    size_t max_body = 64 << 20;  // of Send; a stream has no end
+    size_t max_body = 64 << 20;  // for Send; streams are unlimited
   };
 
   HttpClient(IoThread& io, TaskRunner& runner, Options options);
@@ -90,12 +90,12 @@ class HttpClient {
   HttpClient(const HttpClient&) = delete;
   HttpClient& operator=(const HttpClient&) = delete;
 
-  // GET, HEAD, PUT and DELETE are sent once more on a fresh connection when a kept one turns out to
-  // be dead before the first byte of an answer.
+  // GET, HEAD, PUT and DELETE are sent again on a new connection if a kept connection turns out to
+  // be dead before the first byte of a response.
   Call Send(Request request, CallOptions options, std::function<void(Result<Response>)> on_done);
   Call Stream(Request request, CallOptions options, StreamHandler handler);
 
-  // Shows the server this certificate from now on; kept connections are closed.
+  // Uses this certificate from now on, and closes kept connections.
   void SetCertificate(PemSource certificate, PemSource key);
 
   const Options& options() const;

@@ -59,7 +59,7 @@ TEST_F(HttpClientTest, AnOldConnectionIsNotUsedAgain) {
   EXPECT_EQ(Send().value().body, "ok");
   EXPECT_EQ(Send().value().body, "ok");
   EXPECT_EQ(server_->connections(), 1);
-  // Idle ones are closed in time, and busy ones are not kept.
+  // Idle connections are closed in time, and old busy ones are not kept.
   runner_.RunFor(milliseconds(1100));
   EXPECT_EQ(Send({.method = "POST"}).value().body, "ok");
   EXPECT_EQ(server_->connections(), 2);
@@ -99,7 +99,7 @@ TEST_F(HttpClientTest, AKeptConnectionThatDiedIsReplacedForGet) {
   Serve([&](int fd) {
     RawServer::ReadHeader(fd);
     RawServer::Write(fd, kOk);
-    // The first connection dies under the second request, before a byte of an answer.
+    // The first connection dies during the second request, before a byte of a response.
     if (++round == 1) RawServer::ReadHeader(fd);
   });
   EXPECT_TRUE(Send().ok());
@@ -125,7 +125,7 @@ TEST_F(HttpClientTest, AConnectionTheServerClosedWhileIdleIsNotUsed) {
     RawServer::Write(fd, kOk);
   });
   EXPECT_TRUE(Send().ok());
-  // Safe for POST too, if the end was seen before sending.
+  // Safe for POST, too, because the end was seen before sending.
   ASSERT_TRUE(runner_.RunUntil([&] { return CodeOf({.method = "POST"}) == Code::kOk; }));
 }
 
@@ -222,7 +222,7 @@ TEST_F(HttpClientTest, StreamsPiecesAsTheyCome) {
 }
 
 TEST_F(HttpClientTest, ASlowReaderSlowsTheServerAndNotOurMemory) {
-  // The server's thread may still send when the test is over.
+  // The server's thread may still send after the test.
   const auto all_sent = std::make_shared<std::atomic<size_t>>(0);
   const std::atomic<size_t>& sent = *all_sent;
   Serve([all_sent](int fd) {
@@ -238,14 +238,14 @@ TEST_F(HttpClientTest, ASlowReaderSlowsTheServerAndNotOurMemory) {
                               {.on_head = [](const Response&) {},
                                .on_data = [&](std::string_view) { ++pieces; },
                                .on_end = [](const Status&) {}});
-  // From here on the runner is busy elsewhere.
+  // From now on the runner is busy with other work.
   ASSERT_TRUE(runner_.RunUntil([&] { return pieces == 1; }));
   size_t before = 0;
   while (before != sent) {
     before = sent;
     std::this_thread::sleep_for(milliseconds(50));
   }
-  EXPECT_LT(sent, size_t{32} << 20);  // What the kernel's socket buffers took.
+  EXPECT_LT(sent, size_t{32} << 20);  // the size of the kernel's socket buffers
   EXPECT_EQ(pieces, 1);
   call.Cancel();
 }
@@ -262,7 +262,7 @@ TEST_F(HttpClientTest, WhatComesWhileTheReaderIsBusyIsHandedOverInOnePiece) {
       std::this_thread::sleep_for(milliseconds(2));
     }
     sent = true;
-    RawServer::Write(fd, "1\r\nc");  // and breaks off
+    RawServer::Write(fd, "1\r\nc");  // then closes
   });
   int pieces = 0;
   std::string data;
@@ -277,7 +277,7 @@ TEST_F(HttpClientTest, WhatComesWhileTheReaderIsBusyIsHandedOverInOnePiece) {
                                      .on_end = [&](const Status& s) { end = s; }});
   ASSERT_TRUE(runner_.RunUntil([&] { return data == "a"; }));
   go = true;
-  while (!sent) std::this_thread::sleep_for(milliseconds(5));  // the runner is busy elsewhere
+  while (!sent) std::this_thread::sleep_for(milliseconds(5));  // the runner is busy
   ASSERT_TRUE(runner_.RunUntil([&] { return end.has_value(); }));
   EXPECT_EQ(data, "a" + std::string(kChunks, 'b') + "c");
   EXPECT_LE(pieces, 5);

@@ -15,12 +15,13 @@ namespace http = boost::beast::http;
 using boost::beast::error_code;
 using boost::beast::string_view;
 
-// Of a body whose length was told. A peer can say anything, so the rest has to come first.
+// Reserved for a body with a declared length. The declaration is untrusted, so memory for more is
+// only reserved as the body arrives.
 constexpr uint64_t kReserved = 256 << 10;
 
 std::string_view View(string_view text) { return {text.data(), text.size()}; }
 
-// Beast calls these while it parses; all they do is to copy.
+// Beast calls these during parsing; they only copy.
 template <bool kIsRequest>
 class Collector final : public http::basic_parser<kIsRequest> {
  public:
@@ -37,7 +38,7 @@ class Collector final : public http::basic_parser<kIsRequest> {
     response_->status = status;
   }
   void on_field_impl(http::field, string_view name, string_view value, error_code&) override {
-    // Trailers come after the body and are nobody's business here.
+    // Ignores trailers, which follow the body.
     if (this->is_header_done()) return;
     Headers& headers = kIsRequest ? request_->headers : response_->headers;
     headers.Add(std::string(View(name)), std::string(View(value)));
@@ -74,7 +75,7 @@ Status FromBeast(const error_code& error, const HttpParser::Limits& limits) {
 
 }  // namespace
 
-// One of the two; the other is empty.
+// Exactly one of the two is set.
 struct HttpParser::Impl {
   std::unique_ptr<http::basic_parser<true>> request;
   std::unique_ptr<http::basic_parser<false>> response;
@@ -96,7 +97,7 @@ HttpParser::HttpParser(Kind kind, Limits limits)
   impl_->Visit([&](auto& parser) {
     parser.eager(true);
     parser.body_limit(limits.body_bytes);
-    // The whole header is in hand before Beast sees it (Put); its own limit is per call.
+    // Put passes the complete header to Beast at once, because Beast's own limit applies per call.
     parser.header_limit(static_cast<uint32_t>(limits.header_bytes) + 4);
   });
 }
@@ -117,7 +118,7 @@ bool HttpParser::keep_alive() const {
 
 Status HttpParser::Put(std::string_view bytes) {
   started_ = started_ || !bytes.empty();
-  // Most of a body comes while nothing waits, and is taken from where it lies.
+  // Fast path: parses most of a body in place, without buffering.
   if (pending_.empty() && header_done()) {
     RETURN_IF_ERROR(Feed(&bytes));
     pending_.assign(bytes);
@@ -151,7 +152,7 @@ Status HttpParser::Feed(std::string_view* bytes) {
     if (in_header && header_done()) RETURN_IF_ERROR(CheckFraming());
     if (error) break;
   }
-  // Chunk extensions and trailers are the only thing that can wait here.
+  // Only chunk extensions and trailers can remain here.
   if (!done() && bytes->size() > limits_.header_bytes) {
     return Error(Code::kOutOfRange, "chunk header is longer than {} bytes", limits_.header_bytes);
   }

@@ -18,7 +18,7 @@ struct Front {
 
 }  // namespace
 
-// The IoThread's part.
+// The state on the IoThread.
 struct HttpServer::Core : public std::enable_shared_from_this<HttpServer::Core> {
   Core(IoThread& io_thread, TaskRunner& task_runner, Options o, Handler h)
       : io(io_thread),
@@ -62,8 +62,8 @@ struct HttpServer::Core : public std::enable_shared_from_this<HttpServer::Core> 
     connection->Start(std::move(transport), std::move(context));
   }
 
-  // Whether there is room now. Without this, idle or malicious peers could shut out the kubelet's
-  // probes, and the kubelet would kill the pod.
+  // Whether there is room now. Otherwise idle or malicious peers could block the kubelet's probes,
+  // and the kubelet would kill the pod.
   bool Evict() {
     ServerConnection* slowest = nullptr;
     for (const auto& [connection, held] : connections) {
@@ -74,14 +74,14 @@ struct HttpServer::Core : public std::enable_shared_from_this<HttpServer::Core> 
     return slowest != nullptr;
   }
 
-  // The largest goes first: whoever asks for little is served whatever others send.
+  // Refuses the largest body first, so that small requests are served regardless of large ones.
   void BoundBodies() {
     size_t all = 0;
     ServerConnection* largest = nullptr;
     for (const auto& [connection, held] : connections) {
       const size_t bytes = connection->body_bytes();
       all += bytes;
-      // One that is being handled cannot be refused any more.
+      // A request that is being handled can no longer be refused.
       if (!connection->evictable() || bytes == 0) continue;
       if (!largest || bytes > largest->body_bytes()) largest = connection;
     }

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// A small HTTP/1.1 server for /metrics, /healthz, webhooks and the like. Keep-alive, HEAD, chunked
-// requests and 100-continue are understood; not for: routing, compression, streaming answers.
+// A small HTTP/1.1 server for /metrics, /healthz, webhooks and the like. Supports keep-alive, HEAD,
+// chunked requests and 100-continue; not for routing, compression or streamed responses.
 //
-// A peer cannot block it: sizes, times and connections are bounded. When all connections are taken,
-// the one whose peer has been slowest is closed for the new one: in the TLS handshake, between two
-// requests, or not reading its answer. Those that wait for the handler stay. When bodies take too
-// much together, the largest that is not complete is refused.
+// No peer can block it: sizes, times and connections are bounded. If all connections are taken, a
+// new one replaces the connection whose peer has been slowest: in the TLS handshake, between two
+// requests, or in reading its response. Connections that wait for the handler stay. If bodies take
+// too much memory together, the largest incomplete one is refused.
 //
-// Threads: made, and destroyed, on `runner`'s thread; the handler runs there, one request of a
-// connection at a time, and never after the server is gone. Sockets live on the IoThread, which the
-// runner must outlive. Idle cost: none.
+// Threads: created and destroyed on `runner`'s thread; the handler runs there, one request of a
+// connection at a time, and never after the server is destroyed. Sockets live on the IoThread,
+// which the runner must outlive. Idle cost: none.
 #pragma once
 
 #include <functional>
@@ -30,13 +30,13 @@ struct ServerLimits {
   size_t connections = 64;
   size_t header_bytes = 16 << 10;  // more: 431
   size_t body_bytes = 1 << 20;     // more: 413
-  // Of all bodies that are being read or handled: 503. 0: four times body_bytes.
+  // All bodies being read or handled: 503. 0: four times body_bytes.
   size_t all_bodies_bytes = 0;
-  // From the first byte of a request, or from accept, to its last byte: 408 and closed.
+  // From accept, or from the first byte of a request, to its last byte: 408 and closed.
   Duration request = std::chrono::seconds(10);
   // Until the handler replies: 503.
   Duration handler = std::chrono::seconds(30);
-  // Until the peer has taken the answer.
+  // Until the peer has received the response.
   Duration write = std::chrono::seconds(30);
   // Between two requests on one connection.
   Duration idle = std::chrono::seconds(60);
@@ -44,7 +44,7 @@ struct ServerLimits {
 
 class HttpServer {
  public:
-  // Answers one request: call it once, from any thread, now or later. Later calls do nothing.
+  // Answers one request: call it once, from any thread, at any time. Later calls do nothing.
   using Reply = std::function<void(Response)>;
   using Handler = std::function<void(const Request& request, Reply reply)>;
 
@@ -54,21 +54,21 @@ class HttpServer {
     std::optional<TlsOptions> tls;
   };
 
-  // Listens when it returns. UNAVAILABLE with the system's words where it cannot; errors of TLS
-  // files as in tls.h.
+  // The server listens when Start returns. UNAVAILABLE with the system's message if it cannot
+  // listen; errors of TLS files as in tls.h.
   static Result<std::unique_ptr<HttpServer>> Start(IoThread& io, TaskRunner& runner,
                                                    Options options, Handler handler);
-  // Closes all connections; a unix socket's file goes with it.
+  // Closes all connections and removes the file of a unix socket.
   ~HttpServer();
   HttpServer(const HttpServer&) = delete;
   HttpServer& operator=(const HttpServer&) = delete;
 
-  // Another certificate to show, and another authority of clients, from the next connection on;
-  // open connections keep theirs. Options that cannot be read close new connections: check them
+  // Uses another certificate, and another authority of clients, for new connections; open
+  // connections keep theirs. With unreadable options new connections are closed, so check them
   // before (certificate.h). REQUIRES: Options::tls.
   void SetTls(TlsOptions tls);
 
-  // With the port that the system chose.
+  // With the port that the system has chosen.
   const Address& address() const;
 
  private:

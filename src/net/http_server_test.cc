@@ -28,7 +28,7 @@ class HttpServerTest : public ::testing::Test {
     server_ = *std::move(server);
   }
   RawClient Dial() { return RawClient(server_->address()); }
-  // What a raw client gets until the server closes, while the runner serves.
+  // Returns the bytes that a raw client receives until the server closes, while the runner serves.
   std::string Talk(RawClient& client) {
     std::string answer;
     std::atomic<bool> closed = false;
@@ -138,7 +138,7 @@ TEST_F(HttpServerTest, ARequestThatTricklesInEndsAtItsDeadline) {
   const std::string answer = Talk(client);
   stop = true;
   trickle.join();
-  // It may also be the header's limit that ends it; either way it does not last.
+  // The limit of the header may end it, too; both bound its duration.
   EXPECT_TRUE(answer.empty() || answer.substr(9, 3) == "408" || answer.substr(9, 3) == "431")
       << answer;
 }
@@ -206,7 +206,7 @@ TEST_F(HttpServerTest, APeerThatReadsOutlivesOneThatDoesNot) {
   stuck.Send("GET /2 HTTP/1.1\r\nConnection: close\r\n\r\n");
   ASSERT_TRUE(runner_.RunUntil([&] { return requests_.size() == 2; }));
   runner_.RunFor(milliseconds(50));
-  // The first one began earlier, but is still moving.
+  // The first peer started earlier, but still makes progress.
   size_t got = 0;
   for (int i = 0; i < 200; ++i) got += reads.Receive().size();
   RawClient probe = Dial();
@@ -257,7 +257,7 @@ TEST_F(HttpServerTest, APeerThatDoesNotReadIsClosed) {
   RawClient client = Dial();
   client.Send("GET / HTTP/1.1\r\n\r\n");
   ASSERT_TRUE(runner_.RunUntil([&] { return !requests_.empty(); }));
-  // Whoever reads at once may have it all in time.
+  // A peer that reads at once may receive everything in time.
   runner_.RunFor(milliseconds(300));
   const std::string got = Talk(client);
   EXPECT_LT(got.size(), size_t{32} << 20);
@@ -295,14 +295,14 @@ TEST_F(HttpServerTest, UnixSocketReplacesAStaleFileAndLeavesNone) {
   const TempDir dir;
   const std::string path = JoinPath(dir.path(), "s.sock");
   Start({.address = {.unix_path = path}});
-  // A second server over the file of the first, as after a crash.
+  // A second server replaces the file of the first, as after a crash.
   Start({.address = {.unix_path = path}});
   HttpClient client(io_, runner_, {.server = {.address = {.unix_path = path}}});
   std::optional<Result<Response>> answer;
   const Call call = client.Send({}, {}, [&](Result<Response> r) { answer = std::move(r); });
   ASSERT_TRUE(runner_.RunUntil([&] { return answer.has_value(); }));
   EXPECT_TRUE(answer->ok()) << answer->status().ToString();
-  // The first server is gone for good; the file is the second one's.
+  // After the first server is destroyed, the file of the second one remains.
   EXPECT_TRUE(PathExists(path));
   server_.reset();
   ASSERT_TRUE(runner_.RunUntil([&] { return !PathExists(path); }));
@@ -327,7 +327,7 @@ TEST_F(HttpServerTest, SleepsWhenNothingHappens) {
   RawClient idle = Dial();
   const int64_t before = VoluntarySwitches();
   runner_.RunFor(milliseconds(300));
-  // Each wake-up of a thread is a voluntary switch: a handful for the dial and our own timer.
+  // Each wake-up of a thread is a voluntary switch: a few for the connection and our own timer.
   EXPECT_LE(VoluntarySwitches() - before, 8);
 }
 

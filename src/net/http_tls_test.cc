@@ -50,7 +50,7 @@ class HttpTlsTest : public ::testing::Test {
   testing::TestRunner runner_;
   IoThread io_;
   TestCa ca_;
-  std::optional<WallTime> certificate_ends_;  // of the last request
+  std::optional<WallTime> certificate_ends_;  // in the last request
   std::unique_ptr<HttpServer> server_;
 };
 
@@ -90,13 +90,14 @@ TEST_F(HttpTlsTest, ACommonNameIsNoName) {
 
 TEST_F(HttpTlsTest, ANameThatCannotBeExpectedIsAnError) {
   Start(ServerTls(ca_, {"api.example"}));
-  // OpenSSL refuses it; unnoticed, each certificate of the authority would be accepted.
+  // OpenSSL rejects the name; if this went unnoticed, each certificate of the authority would be
+  // accepted.
   const std::string name("api.example\0.evil.example", 24);
   const Status status = AskWith({.ca = {.text = ca_.certificate()}, .server_name = name}).status();
   EXPECT_EQ(status.code(), Code::kInvalidArgument) << status.ToString();
 }
 
-// The authority's certificate as another one, which nobody has, would have signed it.
+// The authority's certificate as if an unknown root had signed it.
 std::string AsIntermediate(const std::string& authority) {
   const X509Ptr certificate = NextCertificate(OpenText(authority).get());
   const KeyPtr root(EVP_EC_gen("P-256"), &EVP_PKEY_free);
@@ -159,7 +160,7 @@ TEST_F(HttpTlsTest, ShowsAnotherCertificateOnNewConnectionsOnly) {
   HttpClient client(io_, runner_, To({.ca = {.text = ca_.certificate()}}));
   client.SetCertificate({.text = known.certificate}, {.text = known.key});
   EXPECT_TRUE(Ask(client).ok());
-  // The connection that showed the first one is not used again.
+  // The connection that used the first certificate is not reused.
   client.SetCertificate({.text = stranger.certificate}, {.text = stranger.key});
   EXPECT_FALSE(Ask(client).ok());
   client.SetCertificate({.text = known.certificate}, {.text = known.key});
@@ -220,7 +221,7 @@ TEST_F(HttpTlsTest, ABadBundleIsNamed) {
 TEST_F(HttpTlsTest, AnExplanationAnswersPlainHttp) {
   Start(ServerTls(ca_));
   for (const char* method : {"GET", "POST"}) {
-    // More than one read takes: what is left unread must not destroy the answer.
+    // More bytes than one read takes: unread bytes must not destroy the response.
     HttpClient client(io_, runner_, {.server = {.address = server_->address()}});
     std::optional<Result<Response>> answer;
     const Call call = client.Send({.method = method, .body = std::string(40 << 10, 'x')}, {},

@@ -12,7 +12,7 @@
 namespace tessera::net {
 
 IoThread::IoThread(const std::string& name) : impl_(std::make_unique<Impl>()) {
-  // Signals are the main thread's business.
+  // The main thread handles signals.
   sigset_t all;
   sigset_t before;
   ::sigfillset(&all);
@@ -23,7 +23,7 @@ IoThread::IoThread(const std::string& name) : impl_(std::make_unique<Impl>()) {
 }
 
 IoThread::~IoThread() {
-  // Behind what servers and clients posted when they went.
+  // Runs after the tasks that servers and clients posted in their destructors.
   Post([this] { impl_->context.stop(); });
   impl_->thread.join();
 }

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// The one thread on which a program's sockets live. Servers and clients of this room take it by
-// reference and hand their results to a TaskRunner, so that a product's state stays on its runner:
+// The single thread on which a program's sockets live. Servers and clients of this room refer to it
+// and pass their results to a TaskRunner, so that a product's state stays on its runner:
 //
-//   net::IoThread io;                        // cmd/ makes one
+//   net::IoThread io;                        // cmd/ creates it
 //   net::HttpServer / net::HttpClient (io, runner, ...)
 //
-// It sleeps in epoll_wait when there is nothing to do. Not for blocking work (use base::Worker) and
-// not for a product's own logic.
+// It sleeps in epoll_wait when idle. Not for blocking work (use base::Worker) or a product's own
+// logic.
 //
-// Ownership: must outlive every server and client that was given it. The destructor drops what is
-// under way and joins the thread. Threads: any.
+// Ownership: must outlive every server and client that uses it. The destructor drops running
+// operations and joins the thread. Threads: any.
 #pragma once
 
 #include <functional>
@@ -30,7 +30,7 @@ class IoThread {
   // Runs `task` on the thread. Any thread.
   void Post(std::function<void()> task);
 
-  // Inside the room only.
+  // Private to this room.
   struct Impl;
   Impl& impl() { return *impl_; }
 
@@ -38,8 +38,8 @@ class IoThread {
   std::unique_ptr<Impl> impl_;
 };
 
-// Inside the room: one deadline at a time, on the IoThread only. What was started before Start,
-// Stop or the destructor never fires after it.
+// Private to this room: one deadline at a time, on the IoThread only. A pending callback never runs
+// after Start, Stop or the destructor.
 class Timer {
  public:
   explicit Timer(IoThread& io);

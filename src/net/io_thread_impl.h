@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Inside the room: where Asio shows. Included by connector.cc, io_thread.cc, listener.cc and
-// transport.cc alone, because each inclusion costs seconds of build time.
+// Private to this room: the part of the IoThread that uses Asio. Only connector.cc, io_thread.cc,
+// listener.cc and transport.cc include it, because each inclusion costs seconds of build time.
 #pragma once
 
 #include <boost/asio/executor_work_guard.hpp>

@@ -18,7 +18,7 @@ using Endpoint = asio::generic::stream_protocol::endpoint;
 using Acceptor =
     asio::basic_socket_acceptor<asio::generic::stream_protocol, asio::io_context::executor_type>;
 
-// Out of descriptors or memory: trying again at once would only spin.
+// Without descriptors or memory an immediate retry would only spin.
 constexpr auto kAcceptPause = std::chrono::milliseconds(100);
 
 class SocketListener : public Listener, public std::enable_shared_from_this<SocketListener> {
@@ -39,7 +39,7 @@ class SocketListener : public Listener, public std::enable_shared_from_this<Sock
     } else {
       RemoveStaleSocket();
     }
-    // ":9400" takes IPv4 as well, whatever net.ipv6.bindv6only says.
+    // ":9400" also accepts IPv4, regardless of net.ipv6.bindv6only.
     if (address_.host.empty() && endpoint.protocol().family() == AF_INET6) {
       acceptor_.set_option(asio::ip::v6_only(false), error);
     }
@@ -94,7 +94,7 @@ class SocketListener : public Listener, public std::enable_shared_from_this<Sock
     address_.port = tcp.port();
   }
 
-  // What a crashed process left behind. Anything but a socket stays, and bind says why.
+  // Removes the socket of a crashed process. Other files stay, and bind reports the error.
   void RemoveStaleSocket() {
     struct stat file {};
     if (::lstat(address_.unix_path.c_str(), &file) == 0 && S_ISSOCK(file.st_mode)) {
@@ -108,8 +108,8 @@ class SocketListener : public Listener, public std::enable_shared_from_this<Sock
     if (::lstat(address_.unix_path.c_str(), &file) == 0) file_ = {file.st_dev, file.st_ino};
   }
 
-  // Leaves the file of another server that has bound the path meanwhile. REQUIRES: the socket is
-  // open, so that its inode has no second life.
+  // Keeps the file of another server that has bound the path meanwhile. REQUIRES: the socket is
+  // open, so that its inode cannot be reused.
   void RemoveFile() {
     struct stat file {};
     if (file_ && ::lstat(address_.unix_path.c_str(), &file) == 0 &&
@@ -123,7 +123,7 @@ class SocketListener : public Listener, public std::enable_shared_from_this<Sock
   Acceptor acceptor_;
   Timer pause_;
   Address address_;
-  std::optional<std::pair<dev_t, ino_t>> file_;  // of the unix socket
+  std::optional<std::pair<dev_t, ino_t>> file_;  // device and inode of the unix socket
   bool closed_ = false;
 };
 
@@ -152,7 +152,7 @@ Result<std::shared_ptr<Listener>> Listener::Open(IoThread& io, const Address& ad
   ASSIGN_OR_RETURN(Endpoint endpoint, EndpointOf(address, true));
   Status status = listener->Bind(endpoint);
   if (!status.ok() && address.unix_path.empty() && address.host.empty()) {
-    // A kernel without IPv6.
+    // The kernel has no IPv6.
     listener->Reset();
     ASSIGN_OR_RETURN(endpoint, EndpointOf(address, false));
     status = listener->Bind(endpoint);

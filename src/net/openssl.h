@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Inside the room: OpenSSL's objects with their owners, and its words for what went wrong.
+// Private to this room: owners of OpenSSL's objects, and its error messages.
 #pragma once
 
 #include <openssl/bio.h>
@@ -19,16 +19,16 @@ using BioPtr = std::unique_ptr<BIO, decltype(&BIO_free)>;
 using X509Ptr = std::unique_ptr<X509, decltype(&X509_free)>;
 using KeyPtr = std::unique_ptr<EVP_PKEY, decltype(&EVP_PKEY_free)>;
 
-// The first error of this thread's queue, which is empty afterwards.
+// The first error in this thread's queue; clears the queue.
 std::string OpenSslWords();
 
-// To read from; `text` must outlive it.
+// A reader of `text`, which must outlive it.
 BioPtr OpenText(std::string_view text);
-// The next certificate, or key, of PEM text; null at its end and at what is none.
+// The next certificate, or the key, of PEM text; null at its end and at invalid content.
 X509Ptr NextCertificate(BIO* pem);
 KeyPtr ReadPrivateKey(std::string_view pem);
 
-// INVALID_ARGUMENT: it cannot be read.
+// INVALID_ARGUMENT if it cannot be parsed.
 Result<WallTime> TimeOf(const ASN1_TIME* time);
 
 }  // namespace tessera::net

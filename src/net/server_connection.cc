@@ -8,8 +8,8 @@
 namespace tessera::net {
 namespace {
 
-// What a peer may still send after a refusal before we close on it. Closing at once, with bytes
-// unread, makes the kernel send RST, which can destroy the refusal on its way.
+// How much a peer may still send after a refusal before the connection is closed. Closing at once,
+// with unread bytes, makes the kernel send RST, which can destroy the refusal.
 constexpr size_t kLingerBytes = 256 << 10;
 constexpr Duration kLingerTime = std::chrono::seconds(1);
 
@@ -83,7 +83,7 @@ void ServerConnection::ReadMore() {
 void ServerConnection::OnRead(const Status& status, std::string_view bytes) {
   if (!status.ok() || bytes.empty()) return Close();
   if (!parser_->started()) {
-    // Once per request: bytes that trickle in do not extend it.
+    // Started once per request, so that bytes that trickle in do not extend it.
     StartTimer(limits_.request, [](ServerConnection* self) {
       self->Write(TextResponse(408, "the request took too long\n"), true, false);
     });

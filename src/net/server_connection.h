@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Inside the room: one connection of a server, request after request. Everything happens on the
+// Private to this room: one connection of a server and its requests. Everything runs on the
 // IoThread.
 #pragma once
 
@@ -20,11 +20,11 @@ class ServerConnection : public std::enable_shared_from_this<ServerConnection> {
   using Dispatch =
       std::function<void(Request request, std::shared_ptr<ServerConnection> from, uint64_t round)>;
 
-  // `on_body` is told of every piece of a body that has come, and may refuse this one or another.
+  // `on_body` is called for every received piece of a body, and may refuse this or another one.
   ServerConnection(IoThread& io, const ServerLimits& limits, Dispatch dispatch,
                    std::function<void()> on_body, std::function<void(ServerConnection*)> on_closed);
 
-  // With `tls`, shakes hands first.
+  // With `tls`, starts with the TLS handshake.
   void Start(TransportPtr transport, std::shared_ptr<ssl_ctx_st> tls);
   // Only the first answer to the request of `round` counts.
   void Answer(uint64_t round, Response response);
@@ -33,9 +33,9 @@ class ServerConnection : public std::enable_shared_from_this<ServerConnection> {
   // Since when the peer has made no progress: since it connected, since its last answer, since it
   // last took bytes of an answer. Bytes of a request that trickle in are no progress.
   std::chrono::steady_clock::time_point waiting_since() const;
-  // Of the body that is being read, or of the request that waits for its answer.
+  // Size of the body being read, or of the request being handled.
   size_t body_bytes() const;
-  // REQUIRES: a body is being read. Answers 503 to what has not come to its end.
+  // REQUIRES: a body is being read. Answers the incomplete request with 503.
   void RefuseBody();
   void Close();
 
@@ -66,10 +66,10 @@ class ServerConnection : public std::enable_shared_from_this<ServerConnection> {
   bool reading_ = false;  // a Read is pending
   bool head_only_ = false;
   bool keep_alive_ = false;
-  bool continued_ = false;  // 100 Continue is out
+  bool continued_ = false;  // 100 Continue was sent
   size_t lingered_ = 0;
-  size_t handled_bytes_ = 0;                  // of the body that was handed on last
-  std::optional<WallTime> certificate_ends_;  // of the client's
+  size_t handled_bytes_ = 0;                  // body size of the last dispatched request
+  std::optional<WallTime> certificate_ends_;  // of the client
 };
 
 }  // namespace tessera::net

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Inside the room: the socket type of all streams, shared by transport.cc and listener.cc.
+// Private to this room: the socket type of all streams, shared by transport.cc and listener.cc.
 #pragma once
 
 #include <boost/asio/basic_stream_socket.hpp>
@@ -10,7 +10,7 @@
 
 namespace tessera::net {
 
-// TCP and unix alike; the concrete executor saves a type-erased one per operation.
+// For TCP and unix sockets; the concrete executor saves a type-erased one per operation.
 using Socket =
     asio::basic_stream_socket<asio::generic::stream_protocol, asio::io_context::executor_type>;
 

@@ -34,8 +34,8 @@ Status Trust(SSL_CTX* context, const PemSource& ca) {
     }
     ++count;
   }
-  ERR_clear_error();  // The end of the file reads as an error.
-  // As in Go, and so in kubectl: a bundle may hold an intermediate authority without its root.
+  ERR_clear_error();  // OpenSSL reports the end of the file as an error.
+  // As in Go, and so in kubectl: a bundle may contain an intermediate authority without its root.
   X509_VERIFY_PARAM_set_flags(SSL_CTX_get0_param(context), X509_V_FLAG_PARTIAL_CHAIN);
   if (count > 0) return Status::Ok();
   return Error(Code::kInvalidArgument, "CA bundle {} holds no PEM certificate", NameOf(ca));
@@ -68,7 +68,7 @@ Status SetUp(SSL_CTX* context, TlsContextSource::Side side, const TlsOptions& op
                                 SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER);
   const bool server = side == TlsContextSource::Side::kServer;
   if (server) {
-    // Sessions would be kept in memory for peers that rarely come back.
+    // Sessions would occupy memory for peers that rarely return.
     SSL_CTX_set_session_cache_mode(context, SSL_SESS_CACHE_OFF);
     const unsigned char id[] = "tessera";
     SSL_CTX_set_session_id_context(context, id, sizeof(id) - 1);
@@ -85,8 +85,8 @@ Status SetUp(SSL_CTX* context, TlsContextSource::Side side, const TlsOptions& op
   return Status::Ok();
 }
 
-// Debian and Alpine, Fedora and RHEL, openSUSE, RHEL 6, RHEL 7, BSD: as Go's crypto/x509 looks, and
-// so kubectl.
+// Debian and Alpine, Fedora and RHEL, openSUSE, RHEL 6, RHEL 7, BSD: the list of Go's crypto/x509,
+// and so of kubectl.
 constexpr std::array kRootFiles = {"/etc/ssl/certs/ca-certificates.crt",
                                    "/etc/pki/tls/certs/ca-bundle.crt",
                                    "/etc/ssl/ca-bundle.pem",
@@ -126,7 +126,7 @@ std::string TlsContextSource::Fingerprint() const {
   std::string out;
   for (const PemSource* source : {&options_.ca, &options_.certificate, &options_.key}) {
     struct stat file {};
-    // stat, not lstat: a mounted secret is a link to ..data, which is what gets replaced.
+    // stat, not lstat: a mounted secret is a link to ..data, which Kubernetes replaces.
     if (source->file.empty() || ::stat(source->file.c_str(), &file) != 0) continue;
     out += fmt::format("{}:{}:{}.{}:{};", file.st_dev, file.st_ino, file.st_mtim.tv_sec,
                        file.st_mtim.tv_nsec, file.st_size);
@@ -141,8 +141,7 @@ Result<std::shared_ptr<SSL_CTX>> TlsContextSource::Get() {
   std::shared_ptr<SSL_CTX> fresh(SSL_CTX_new(method), &SSL_CTX_free);
   if (!fresh) return Error(Code::kInternal, "TLS: {}", OpenSslWords());
   const Status status = SetUp(fresh.get(), side_, options_);
-  // A certificate whose key is not written yet: the old pair still works, the next call looks
-  // again.
+  // The key of the new certificate is not written yet: keeps the old pair until the next call.
   if (!status.ok() && context_) return context_;
   if (!status.ok()) return status.Annotate("TLS");
   context_ = fresh;

@@ -16,15 +16,15 @@ namespace {
 namespace ssl = asio::ssl;
 using boost::system::error_code;
 
-// Copying it costs less than a second piece does, which TLS would make a record of its own.
+// Copying a short body is cheaper than a second write, which TLS would make a separate record.
 constexpr size_t kShort = 4 << 10;
 
 bool IsOrderlyEnd(const error_code& error) {
-  // Many peers skip close_notify; HTTP's own framing tells whether a message was cut.
+  // Many peers skip close_notify; HTTP's own framing detects truncated messages.
   return error == asio::error::eof || error == ssl::error::stream_truncated;
 }
 
-// `Stream` is a Socket, or TLS over one.
+// `Stream` is a Socket, or TLS over a Socket.
 template <typename Stream>
 class StreamTransport : public Transport,
                         public std::enable_shared_from_this<StreamTransport<Stream>> {
@@ -49,7 +49,7 @@ class StreamTransport : public Transport,
     const std::array<asio::const_buffer, 2> buffers = {asio::buffer(held->first),
                                                        asio::buffer(held->second)};
     written_at_ = std::chrono::steady_clock::now();
-    // As much at a time as the socket takes; Asio would take 64 KiB.
+    // Writes as much at a time as the socket accepts; Asio would write 64 KiB.
     const auto all = [this](const error_code& error, size_t count) {
       if (count > 0) written_at_ = std::chrono::steady_clock::now();
       return error ? 0 : SIZE_MAX;
@@ -98,7 +98,7 @@ class StreamTransport : public Transport,
 using PlainTransport = StreamTransport<Socket>;
 using TlsTransport = StreamTransport<ssl::stream<Socket>>;
 
-// ssl::stream wants a context object, which takes a reference of its own.
+// ssl::stream needs a context object, which takes its own reference.
 ssl::context Wrap(const std::shared_ptr<SSL_CTX>& context) {
   SSL_CTX_up_ref(context.get());
   return ssl::context(context.get());
@@ -113,13 +113,12 @@ Status HandshakeStatus(SSL* session, const error_code& error) {
   return FromErrorCode("TLS handshake", error);
 }
 
-// Every step is checked: without an expected name OpenSSL accepts each certificate of the
-// authority.
+// Checks every step: without an expected name OpenSSL accepts any certificate of the authority.
 Status ExpectName(SSL* session, const std::string& name) {
   error_code not_an_address;
   asio::ip::make_address(name, not_an_address);
   X509_VERIFY_PARAM* expected = SSL_get0_param(session);
-  // As in Go: names are those of subjectAltName, and a wildcard is a whole label.
+  // As in Go, only names in subjectAltName count, and a wildcard is a whole label.
   X509_VERIFY_PARAM_set_hostflags(
       expected, X509_CHECK_FLAG_NEVER_CHECK_SUBJECT | X509_CHECK_FLAG_NO_PARTIAL_WILDCARDS);
   const bool done = not_an_address
@@ -132,7 +131,7 @@ Status ExpectName(SSL* session, const std::string& name) {
                name, OpenSslWords());
 }
 
-// OpenSSL knows the methods GET, POST, HEAD and PUT.
+// OpenSSL recognizes the methods GET, POST, HEAD and PUT.
 bool IsPlainHttp(const error_code& error) {
   return error.category() == asio::error::get_ssl_category() &&
          ERR_GET_REASON(static_cast<unsigned long>(error.value())) == SSL_R_HTTP_REQUEST;

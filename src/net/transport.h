@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Inside the room: connected byte streams (TCP, unix, TLS over either) and how to get one. Hides
-// Asio and OpenSSL's streams. Everything happens on the IoThread.
+// Private to this room: connected byte streams (TCP, unix, TLS over either), and how to open them.
+// Hides Asio and OpenSSL's streams. Everything runs on the IoThread.
 #pragma once
 
 #include <chrono>
@@ -20,36 +20,36 @@
 
 namespace tessera::net {
 
-// At most one Read and one Write at a time. A pending operation keeps the transport alive and its
+// At most one Read and one Write at a time. A pending operation keeps the transport alive, and its
 // callback runs exactly once; after Close with CANCELLED.
 class Transport {
  public:
-  // `bytes` is valid during the call. OK with empty bytes: the peer closed its side in order.
+  // `bytes` is valid during the call. OK with empty bytes: the peer closed its side properly.
   using OnRead = std::function<void(Status status, std::string_view bytes)>;
   using OnDone = std::function<void(Status status)>;
 
   virtual ~Transport() = default;
   virtual void Read(OnRead on_read) = 0;
-  // One after the other; long ones are not copied.
+  // Writes head, then body; does not copy long ones.
   virtual void Write(std::string head, std::string body, OnDone on_done) = 0;
   void Write(std::string bytes, OnDone on_done) { Write(std::move(bytes), {}, std::move(on_done)); }
   virtual void Close() = 0;
-  // Whether an idle connection was closed, or spoken on, by the peer. Does not block.
+  // Whether the peer has closed, or sent data on, an idle connection. Does not block.
   virtual bool Stale() = 0;
-  // When the certificate ends that the peer showed; nothing without one.
+  // When the peer's certificate expires; nothing without a certificate.
   virtual std::optional<WallTime> PeerCertificateEnds() { return std::nullopt; }
-  // When the system last accepted bytes that were written, because the peer took some before.
+  // When the system last accepted written bytes, because the peer had received some.
   virtual std::chrono::steady_clock::time_point written_at() const = 0;
 };
 
 using TransportPtr = std::shared_ptr<Transport>;
 using OnTransport = std::function<void(Result<TransportPtr>)>;
 
-// Something under way that can be given up. Dropping the pointer does not cancel.
+// A running operation that can be cancelled. Dropping the pointer does not cancel it.
 class Attempt {
  public:
   virtual ~Attempt() = default;
-  // The callback is not called any more.
+  // The callback is not called afterwards.
   virtual void Cancel() = 0;
 };
 
@@ -57,36 +57,36 @@ struct Destination {
   Address address;
   std::optional<Proxy> proxy;       // opens a tunnel to `address`
   std::shared_ptr<ssl_ctx_st> tls;  // null: plain
-  std::string server_name;          // expected in the certificate instead of the address's host
+  std::string server_name;          // expected in the certificate, instead of the address's host
 };
 
-// Looks the host up (that of the proxy where there is one) and tries its addresses, each 250 ms
-// after the one before or when that one fails; the first that is connected, tunnel and TLS
-// included, wins (RFC 8305). `candidates`: addresses to try in this order instead of those of the
-// name. UNAVAILABLE: refused, unreachable, not found, rejected by the proxy. UNAUTHENTICATED: the
-// certificate is not accepted. INVALID_ARGUMENT: the server's name cannot be in a certificate.
+// Looks up the host (or the proxy's host) and tries its addresses, each 250 ms after the previous
+// one or when that fails; the first completed connection, including tunnel and TLS, wins (RFC
+// 8305). `candidates`: addresses to try in this order instead of the lookup. UNAVAILABLE: refused,
+// unreachable, not found, rejected by the proxy. UNAUTHENTICATED: the certificate is not accepted.
+// INVALID_ARGUMENT: the server's name is not valid in a certificate.
 std::shared_ptr<Attempt> Connect(IoThread& io, Destination destination,
                                  const std::vector<Address>& candidates, OnTransport on_done);
 
-// TLS on a connection that carries nothing yet.
+// TLS on a connection without any data so far.
 std::shared_ptr<Attempt> ClientHandshake(TransportPtr plain, std::shared_ptr<ssl_ctx_st> tls,
                                          const std::string& server_name, OnTransport on_done);
-// A peer that speaks plain HTTP instead comes to `on_plain_http`, unencrypted and without the bytes
-// that it has sent, so that it can be told.
+// A peer that speaks plain HTTP is passed to `on_plain_http`, unencrypted and without the bytes
+// that it has sent, so that it gets an explanation.
 std::shared_ptr<Attempt> ServerHandshake(TransportPtr plain, std::shared_ptr<ssl_ctx_st> tls,
                                          OnTransport on_done,
                                          std::function<void(TransportPtr)> on_plain_http);
 
-// Bound and listening when made.
+// Bound and listening after Open.
 class Listener {
  public:
   static Result<std::shared_ptr<Listener>> Open(IoThread& io, const Address& address);
 
   virtual ~Listener() = default;
-  // One connection; call again for the next. Not called after Close.
+  // Accepts one connection; call again for the next. Not called after Close.
   virtual void Accept(OnTransport on_accept) = 0;
   virtual void Close() = 0;
-  // With the port that the system chose.
+  // With the port that the system has chosen.
   virtual const Address& address() const = 0;
 };
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A listening unix socket that knows whether its path still leads to it (by device and inode).
-// Not for connecting. Threads: one.
+// A listening unix socket that knows whether its path still refers to it (by device and inode). Not
+// for connecting. Threads: one.
 #pragma once
 
 #include <sys/types.h>
@@ -20,8 +20,8 @@ class UnixListener {
   UnixListener(const UnixListener&) = delete;
   UnixListener& operator=(const UnixListener&) = delete;
 
-  // Replaces a file at `path`. The socket is bound under another name first, so it accepts
-  // connections from the instant at which `path` exists.
+  // Replaces a file at `path`. Binds the socket under another name first, so that it accepts
+  // connections as soon as `path` exists.
   Status Listen(const std::string& path, mode_t mode);
   void Close();
 
@@ -29,7 +29,7 @@ class UnixListener {
   int fd() const { return fd_.get(); }
   const std::string& path() const { return path_; }
   bool Present() const;
-  // The next connection, non-blocking; not valid when none waits.
+  // The next connection, without blocking; invalid if none waits.
   Fd Accept() const;
 
  private:
@@ -39,8 +39,8 @@ class UnixListener {
   ino_t inode_ = 0;
 };
 
-// Connects without blocking. UNAVAILABLE with the system's words: no such file, no listener, a full
-// backlog.
+// Connects without blocking. UNAVAILABLE with the system's message: no such file, no listener, a
+// full backlog.
 Result<Fd> ConnectUnix(const std::string& path);
 
 // Removes the file if it is a socket without a listener.

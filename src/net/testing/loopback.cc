@@ -29,14 +29,14 @@ sockaddr_in Loopback(uint16_t port) {
 
 }  // namespace
 
-// The mutex hands tasks from other threads to the test's.
+// The mutex guards tasks from other threads.
 struct TestRunner::Queue {
   std::mutex mutex;
   std::condition_variable changed;
   std::map<std::pair<MonotonicTime, uint64_t>, Task> tasks;
   uint64_t sequence = 0;
 
-  // The next task that is due, waiting for it up to `end`.
+  // The next due task; waits for it until `end`.
   Task Take(MonotonicTime end) {
     std::unique_lock lock(mutex);
     while (true) {
@@ -54,7 +54,7 @@ TestRunner::TestRunner() : queue_(std::make_unique<Queue>()) {}
 TestRunner::~TestRunner() = default;
 
 bool TestRunner::RunUntil(const std::function<bool()>& done, Duration limit) {
-  // What `done` looks at may change on other threads, without a task.
+  // Other threads may change the data of `done` without posting a task.
   constexpr Duration kLook = std::chrono::milliseconds(5);
   const MonotonicTime end = clock_.Now() + limit;
   while (!done()) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// For tests of this room and of rooms above: a runner to wait on, raw sockets to misbehave with,
-// and certificates made on the spot. Threads: the test's.
+// For tests of this room and of rooms above: a runner that can wait, raw sockets for misbehaving
+// peers, and test certificates. Threads: the test's.
 #pragma once
 
 #include <functional>
@@ -17,19 +17,19 @@
 
 namespace tessera::net::testing {
 
-// A runner on the test's thread that stops between two tasks and loses none. Real time.
+// A runner on the test's thread that stops only between tasks and loses none. Real time.
 class TestRunner : public TaskRunner {
  public:
   TestRunner();
   ~TestRunner() override;
 
-  // Runs tasks until `done` holds, which is asked after each. False after `limit`.
+  // Runs tasks until `done` holds, checked after each task. False after `limit`.
   bool RunUntil(const std::function<bool()>& done, Duration limit = std::chrono::seconds(10));
   void RunFor(Duration time);
 
   void Post(Task task) override { PostDelayed(Duration::zero(), std::move(task)); }
   void PostDelayed(Duration delay, Task task) override;
-  // Not there: what these tests wait for comes as tasks.
+  // Not supported; these tests wait only for tasks.
   void WatchReadable(int fd, Task on_ready) override;
   void Unwatch(int fd) override;
   bool RunsTasksOnCurrentThread() const override { return true; }
@@ -41,12 +41,12 @@ class TestRunner : public TaskRunner {
   std::unique_ptr<Queue> queue_;
 };
 
-// A blocking TCP connection whose every byte the test decides.
+// A blocking TCP connection whose bytes the test controls.
 class RawClient {
  public:
   explicit RawClient(const Address& to);
   void Send(std::string_view bytes);
-  // Up to `most` bytes, waiting for the first; "" when the peer has closed (or reset).
+  // Up to `most` bytes, blocking for the first; "" if the peer has closed (or reset).
   std::string Receive(size_t most = 64 << 10);
   std::string ReceiveUntilClose();
   void ShutdownWrite();
@@ -56,8 +56,8 @@ class RawClient {
   Fd fd_;
 };
 
-// A server of scripted behaviour: each connection runs `script` with its socket on a thread of the
-// server, one connection after the other, until the object goes.
+// A server with scripted behavior: runs `script` with the socket of each connection, one after the
+// other, on a thread of its own, until the object is destroyed.
 class RawServer {
  public:
   using Script = std::function<void(int fd)>;
@@ -66,9 +66,9 @@ class RawServer {
   Url url() const;
   int connections() const;
 
-  // For scripts: reads one request's header; "" when the peer has closed.
+  // For scripts: reads one request's header; "" if the peer has closed.
   static std::string ReadHeader(int fd);
-  // False: the peer has gone.
+  // False if the peer has closed.
   static bool Write(int fd, std::string_view bytes);
 
  private:
@@ -77,7 +77,7 @@ class RawServer {
   std::thread thread_;
 };
 
-// A certificate authority of one test.
+// A certificate authority for one test.
 class TestCa {
  public:
   TestCa();

@@ -5,7 +5,7 @@
 namespace tessera::net::testing {
 namespace {
 
-// From an hour ago for a day.
+// Valid from an hour ago for a day.
 Validity Today() {
   const WallTime now = SystemClock().WallNow();
   return {now - std::chrono::hours(1), now + std::chrono::hours(23)};
