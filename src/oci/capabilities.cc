@@ -18,7 +18,7 @@ constexpr Word kWords[] = {
     {"display", kDisplay}, {"ngx", kNgx},         {"compat32", 0},   {"all", kAllCapabilities},
 };
 
-// The driver's libraries need each other across the parts: NVENC needs CUDA, GLX the TLS helper.
+// Libraries of different capabilities depend on each other: NVENC on CUDA, GLX on the TLS helper.
 constexpr Capabilities kDrawing = kGraphics | kDisplay;
 constexpr DriverFile kLibraries[] = {
     {"libnvidia-ml", kUtility},
@@ -71,7 +71,7 @@ constexpr DriverFile kLibraries[] = {
     {"libglxserver_nvidia", kDisplay},
     {"libnvidia-ngx", kNgx},
 };
-// Libraries whose version is not the driver's.
+// Libraries with a version other than the driver's.
 constexpr std::string_view kOtherVersions[] = {
     "libnvidia-nvvm70",       "libnvidia-api",     "libnvidia-egl-gbm",  "libnvidia-egl-wayland",
     "libnvidia-egl-wayland2", "libnvidia-egl-xcb", "libnvidia-egl-xlib",

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What parts of the driver a container asks for (NVIDIA_DRIVER_CAPABILITIES), and which files
-// belong to which part. Pure tables; any thread.
+// The driver capabilities that a container requests (NVIDIA_DRIVER_CAPABILITIES), and the files of
+// each. Pure tables; any thread.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@
 
 namespace tessera::oci {
 
-// A set of bits.
+// A bit set.
 using Capabilities = uint32_t;
 inline constexpr Capabilities kCompute = 1;
 inline constexpr Capabilities kUtility = 2;
@@ -25,17 +25,17 @@ inline constexpr Capabilities kDefaultCapabilities = kCompute | kUtility;
 inline constexpr Capabilities kAsFarAsThereIs = 64;
 inline constexpr Capabilities kAllCapabilities = 127;
 
-// "compute,utility", "all"; empty gives the default. compat32 is known, and gives nothing: 32-bit
-// libraries are not placed. INVALID_ARGUMENT names a word that is not known.
+// Parses "compute,utility", "all"; empty text gives the default. compat32 is valid but has no
+// effect, because 32-bit libraries are not supported. INVALID_ARGUMENT names an unknown word.
 Result<Capabilities> ParseCapabilities(std::string_view text);
 // Those of them without which a container must not start: of "all" the default ones.
 Capabilities MustWork(Capabilities capabilities);
 std::string CapabilitiesText(Capabilities capabilities);
 
-// Which containers get a library of the driver: by its name without what follows ".so". One that is
-// not known here is for all: newer drivers bring new ones.
+// The capabilities that need a library of the driver; `stem` is its name before ".so". Unknown
+// libraries are needed by all, because newer drivers have new ones.
 Capabilities LibraryNeededBy(std::string_view stem);
-// Is a file a library of the driver `version`? Most end in that version; some have a version of
+// Whether a file is a library of the driver `version`. Most names end in that version; some have
 // their own.
 bool IsDriverLibrary(std::string_view file_name, std::string_view version);
 
@@ -44,10 +44,10 @@ struct DriverFile {
   Capabilities needed_by;
 };
 std::span<const DriverFile> DriverBinaries();
-// Files by which loaders of Vulkan, EGL and GBM find the driver; below usr/share or etc.
+// Files by which loaders of Vulkan, EGL and GBM find the driver; relative to usr/share or etc.
 std::span<const DriverFile> DriverDataFiles();
 
-// Without it a capability does not work: a library's name without ".so", or a data file.
+// A file that a capability requires: a library's name without ".so", or a data file.
 struct DriverPart {
   Capabilities capability;
   std::string_view name;
@@ -56,10 +56,10 @@ std::span<const DriverPart> NeededParts();
 
 // Device nodes beside /dev/nvidiaN.
 struct ControlNode {
-  std::string_view name;  // below /dev
+  std::string_view name;  // relative to /dev
   Capabilities needed_by;
-  Capabilities required_by;  // where one of these must work, the node must be there
-  std::string_view advice;   // how to get it where it is missing
+  Capabilities required_by;  // if one of these is required, the node must exist
+  std::string_view advice;   // how to create a missing node
 };
 std::span<const ControlNode> ControlNodes();
 

@@ -17,7 +17,7 @@ std::string TextOf(const Json* json) {
   return json != nullptr && json->is_string() ? json->string_value() : std::string();
 }
 
-// Members of members; null where one is missing.
+// Follows a path of members; null if any is missing.
 const Json* FindPath(const Json& json, std::initializer_list<std::string_view> path) {
   const Json* at = &json;
   for (const std::string_view key : path) {

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// One OCI bundle's config.json, read, edited and written back without losing what we do not know:
-// members of newer runtime specs stay, in place and to the letter. Not for deciding what to edit.
+// The config.json of an OCI bundle, read, edited and written back without losing unknown content:
+// members of newer runtime specs stay unchanged and in place. Not for deciding what to edit.
 // Threads: one.
 //
-// The file is replaced by rename in the bundle's folder with its mode and owner, so whoever reads
-// it sees the old or the new one. It is not flushed to the disk: a bundle does not outlive a crash.
+// The file is replaced by rename in the bundle's folder with its mode and owner, so that readers
+// see the old or the new one. It is not flushed to disk, because bundles do not survive a crash.
 #pragma once
 
 #include <initializer_list>
@@ -33,16 +33,16 @@ struct Mount {
 
 // "/dev//x/../shm/" -> "/dev/shm". By text alone; links are not looked at.
 std::string CleanPath(std::string_view path);
-// Is `path` `dir`, or below it? Both clean.
+// Whether `path` is `dir` or below it. Both must be clean.
 bool IsBelow(std::string_view path, std::string_view dir);
-// What a container has at the clean `path`: the last mount at or above it, of those in the order of
-// the document; null: its root file system.
+// The last mount, in document order, at or above the clean `path`; null if the path belongs to the
+// container's root file system.
 const Mount* MountOver(const std::vector<Mount>& mounts, std::string_view path);
 
 class ConfigDocument {
  public:
-  // `file` is config.json's name, in `bundle` unless it is absolute. Errors name the file, and
-  // offset and line where it is not JSON. Nothing is made or changed.
+  // `file` is config.json's name, relative to `bundle` unless it is absolute. Errors name the file,
+  // and for invalid JSON the offset and line. Changes nothing.
   static Result<ConfigDocument> Load(const std::string& bundle,
                                      const std::string& file = "config.json");
   // For tests, and for documents that are never saved.
@@ -50,44 +50,44 @@ class ConfigDocument {
 
   const std::string& bundle() const { return bundle_; }  // absolute
   const std::string& path() const { return path_; }
-  // root.path, absolute. INVALID_ARGUMENT where the document has none.
+  // root.path, absolute. INVALID_ARGUMENT if the document has none.
   Result<std::string> RootPath() const;
   bool IsRootReadOnly() const;
 
   std::optional<std::string> Annotation(std::string_view name) const;
-  // Is there any annotation whose name starts so?
+  // Whether any annotation, except those listed, has this prefix.
   bool HasAnnotationPrefix(std::string_view prefix,
                            std::initializer_list<std::string_view> except = {}) const;
-  std::string CgroupsPath() const;  // empty where it is not said
-  std::string MountLabel() const;   // SELinux's, of this container's files; empty without SELinux
+  std::string CgroupsPath() const;  // empty if not set
+  std::string MountLabel() const;  // SELinux label of this container's files; empty without SELinux
 
   // process.env.
   EnvView env() const;
-  // Makes it where it is missing. INVALID_ARGUMENT where it is no list.
+  // Creates the list if it is missing. INVALID_ARGUMENT if it is not a list.
   Result<EnvList> MutableEnv();
 
-  // What can be read as mounts; entries that make no sense are the low-level runtime's to refuse.
+  // The valid mounts; the low-level runtime rejects invalid entries.
   std::vector<Mount> Mounts() const;
-  // Replaces mounts with the same destination, and appends.
+  // Appends the mount and removes existing mounts with the same destination.
   Status AddMount(const Mount& mount);
   // Removes mounts whose source is `dir` or below it.
   void EraseMountsFrom(std::string_view dir);
 
-  // Removes the nodes /dev/nvidia<number>: an engine gives a privileged container all of the
-  // host's.
+  // Removes the nodes /dev/nvidia<number>, because an engine gives a privileged container all nodes
+  // of the host.
   void EraseGpuNodes();
-  // Makes the node, replacing one of the same path.
+  // Adds the node and replaces a node with the same path.
   Status AddDevice(const DeviceNode& node);
-  // Lets the container's cgroup read and write the device; not mknod it.
+  // Allows the container's cgroup to read and write the device, but not mknod.
   Status AllowDevice(const DeviceNode& node);
-  // A privileged container's cgroup lets it open any device.
+  // Whether the cgroup may open any device, as for privileged containers.
   bool AllowsAllDevices() const;
-  // Behind such a rule: forbids this device.
+  // Forbids this device after a rule that allows all devices.
   Status DenyDevice(const DeviceNode& node);
   Status AddGroup(uint32_t gid);
 
   const Json& json() const { return json_; }
-  // Replaces the file. Errors are of ReplaceFile.
+  // Replaces the file. Errors as from ReplaceFile.
   Status Save() const;
 
  private:

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A device node of the host, as a container shall get it. Any thread.
+// A device node of the host, as it appears in a container. Any thread.
 #pragma once
 
 #include <sys/types.h>

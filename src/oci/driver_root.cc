@@ -65,7 +65,7 @@ class Finder {
 
   static std::string_view StemOf(std::string_view name) { return name.substr(0, name.find(".so")); }
 
-  // The first of a name wins, and of names that lead to one file.
+  // Uses the first of several files with one name, or names of one file.
   Status AddLibrary(const std::string& dir, const std::string& name) {
     const Result<Fd> fd = root_.OpenTrustedFile(JoinPath(dir, name));
     if (!fd.ok()) {
@@ -102,7 +102,7 @@ class Finder {
     }
   }
 
-  // Debian's programs lie in usr/lib/nvidia/current where no alternative leads to them.
+  // Debian's programs are in usr/lib/nvidia/current if no alternative refers to them.
   std::vector<std::string> BinaryDirs() const {
     std::vector<std::string> dirs(kBinaryDirs.begin(), kBinaryDirs.end());
     const std::string& own = place_.dirs[0];
@@ -191,7 +191,7 @@ std::vector<std::string> DrmNodes(const std::string& root, const std::string& bu
       fmt::format("{}/bus/pci/devices/{}/drm", own ? JoinPath(root, "sys") : "/sys", bus_id);
   std::vector<std::string> nodes;
   for (const std::string& name : ListDir(folder).value_or({})) {
-    // Not the connectors of a card: card1-DP-1.
+    // Skips the connectors of a card: card1-DP-1.
     const bool connector = name.find('-') != std::string::npos;
     if ((name.starts_with("card") || name.starts_with("renderD")) && !connector) {
       nodes.push_back("dri/" + name);
@@ -202,7 +202,7 @@ std::vector<std::string> DrmNodes(const std::string& root, const std::string& bu
 
 Result<std::vector<ProcGpu>> ListGpus(const std::string& root) {
   Result<std::vector<ProcGpu>> gpus = ReadProcGpus(JoinPath(root, "proc"));
-  // A driver container's root often has no /proc of its own; the kernel's is the same for all.
+  // A driver container's root often has no /proc; the kernel's /proc is the same for all roots.
   if (!gpus.ok() && root != "/") gpus = ReadProcGpus("/proc");
   if (!gpus.ok()) {
     return Error(gpus.status().code(),

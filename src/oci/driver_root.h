@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Finds the driver's files below a root: /, /run/nvidia/driver of a driver container, or a
-// simulated driver. The version is that of libcuda, as links (alternatives too) and the root's
-// linker cache lead to it; a library belongs to the driver if its name ends in that version. No
-// library is loaded. The root belongs to the host and is trusted; links in it are resolved inside
-// of it. Any thread.
+// simulated driver. The version is that of libcuda, found through links (including alternatives)
+// and the root's linker cache; a library belongs to the driver if its name ends in that version.
+// Loads no library. The root belongs to the host and is trusted; links are resolved inside it. Any
+// thread.
 #pragma once
 
 #include <cstdint>
@@ -35,7 +35,7 @@ struct DriverDataFile {
   std::string name;  // vulkan/icd.d/nvidia_icd.json
 };
 
-// Something of the host that containers talk to.
+// A socket of the host with which containers communicate.
 struct DriverSocket {
   std::string host_path;
   std::string container_path;
@@ -48,24 +48,24 @@ struct DriverFiles {
   std::vector<DriverBinary> binaries;
   std::vector<DriverDataFile> data_files;
   std::vector<DriverSocket> sockets;
-  // The simulated driver's shared state, as paths below the root (run/simgpu/state); empty for real
-  // drivers.
+  // The simulated driver's shared state, as paths relative to the root (run/simgpu/state); empty
+  // for real drivers.
   std::vector<std::string> state_files;
-  // What was left out and why, for people.
+  // Skipped files with the reasons, for people.
   std::vector<std::string> notes;
 };
 
-// NOT_FOUND where the root, or the driver in it, is missing: the message lists the folders
-// searched. INVALID_ARGUMENT where libcuda (compute) or libnvidia-ml (utility) is there but no
-// library. FAILED_PRECONDITION where the driver lacks what video, graphics or display needs; all of
-// the capabilities at once mean what there is.
+// NOT_FOUND if the root, or the driver in it, is missing: the message lists the searched folders.
+// INVALID_ARGUMENT if libcuda (compute) or libnvidia-ml (utility) exists but is not a library.
+// FAILED_PRECONDITION if the driver lacks files for video, graphics or display; "all" accepts what
+// the driver has.
 Result<DriverFiles> FindDriver(const std::string& root, Capabilities capabilities);
 
-// The host's path, links resolved, of the file that programs get for <stem>.so.1 ("libnvidia-ml");
-// found as FindDriver finds it. NOT_FOUND as above.
+// The host path, without links, of the file that programs load as <stem>.so.1 ("libnvidia-ml");
+// searched like FindDriver. NOT_FOUND as above.
 Result<std::string> FindDriverLibrary(const std::string& root, std::string_view stem);
 
-// ReadProcGpus of <root>/proc, else of /proc. NOT_FOUND where neither lists GPUs.
+// ReadProcGpus of <root>/proc, else of /proc. NOT_FOUND if neither lists GPUs.
 Result<std::vector<ProcGpu>> ListGpus(const std::string& root);
 // A GPU's nodes of the Direct Rendering Manager, below /dev: dri/card1, dri/renderD128. Empty where
 // the module nvidia-drm is not loaded.

@@ -254,7 +254,7 @@ TEST_F(Elf, EveryTruncationAndEveryFlippedByteOfTheHeadersIsSurvived) {
   EXPECT_FALSE(Read("#!/bin/sh\nexit 0\n# longer than an identification").ok());
 }
 
-// The library with one of its segments changed: 0 is PT_LOAD, 1 PT_DYNAMIC.
+// The library with one changed segment: 0 is PT_LOAD, 1 is PT_DYNAMIC.
 std::string WithSegment(int index, const std::function<void(Elf64_Phdr*, size_t)>& change) {
   std::string data = MakeLibrary("libcuda.so.1");
   Elf64_Ehdr header;
@@ -332,7 +332,7 @@ TEST_F(DriverRoot, VideoIsGivenWholeOrRefusedUnlessItIsAskedForByAll) {
     EXPECT_THAT(refused.status().message(), HasSubstr("lacks libnvidia-encode, libnvcuvid"));
   }
   EXPECT_TRUE(has(find("all").value(), "libcuda.so"));
-  // One of two is not the whole.
+  // One of two libraries is not enough.
   Library("usr/lib64/libnvcuvid.so.550.54.15", "libnvcuvid.so.1");
   EXPECT_THAT(find("video").status().message(), HasSubstr("lacks libnvidia-encode:"));
   EXPECT_TRUE(has(find("all").value(), "libnvcuvid.so"));
@@ -349,7 +349,7 @@ TEST_F(Elf, StringsAreInASegmentThatIsLoaded) {
   EXPECT_THAT(other.status().message(), HasSubstr("in no segment"));
 }
 
-// The library with this in its header.
+// The library with a changed header.
 std::string WithHeader(const std::function<void(Elf64_Ehdr*)>& change) {
   std::string data = MakeLibrary("libcuda.so.1");
   Elf64_Ehdr header;
@@ -377,7 +377,7 @@ TEST_F(Elf, OtherProgramHeadersAndClassesAreRefused) {
 
 TEST_F(Elf, ASonameEndsWithinItsTable) {
   std::string data = MakeLibrary("libcuda.so.1");
-  // The size of the string table, which MakeLibrary gives as 256.
+  // The size of the string table, which MakeLibrary sets to 256.
   const Elf64_Dyn size{.d_tag = DT_STRSZ, .d_un = {.d_val = 256}};
   const size_t at = data.find(std::string(reinterpret_cast<const char*>(&size), sizeof(size)));
   ASSERT_NE(at, std::string::npos);

@@ -10,7 +10,7 @@
 namespace tessera::oci {
 namespace {
 
-// Below a library folder: each folder in it is a driver of Debian's.
+// In a library folder: each of its subfolders is a driver version of Debian.
 constexpr std::string_view kVersionsDir = "nvidia";
 constexpr int kMaxLinks = 16;
 
@@ -32,7 +32,7 @@ std::string Joined(const std::vector<std::string>& names) {
 
 }  // namespace
 
-// Folders may be links to each other (lib -> usr/lib): each is searched once.
+// Folders may be links to each other (lib -> usr/lib); each is searched once.
 std::vector<std::string> DriverSearch::Folders() const {
   std::vector<std::string> folders;
   const auto add = [&](const std::string& folder) {
@@ -91,7 +91,7 @@ Result<std::string> DriverSearch::FindName(std::string_view stem) const {
     }
     return std::string();
   };
-  // Most drivers are found by one or two steps.
+  // Fast path that finds most drivers.
   if (std::string path = find_in(kLibraryDirs); !path.empty()) return path;
   std::vector<std::string> folders = Folders();
   if (std::string path = find_in(folders); !path.empty()) return path;
@@ -141,7 +141,7 @@ Result<DriverPlace> DriverSearch::FindPlace() const {
       if (why.ok()) why = place.status();
       continue;
     }
-    // Files of one driver may be spread.
+    // Files of one driver may be in several folders.
     for (std::string& folder : Folders()) {
       if (folder != place->dirs[0]) place->dirs.push_back(std::move(folder));
     }

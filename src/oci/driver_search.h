@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where the driver's libraries lie below a root: in a folder of the distribution, in one that links
-// of update-alternatives lead to (Debian: nvidia/current, nvidia/tesla-470), or where the root's
-// linker cache says. Inside of the room; driver_root.h is for others. Threads: one.
+// Locates the driver's libraries below a root: in a folder of the distribution, in the target of
+// links of update-alternatives (Debian: nvidia/current, nvidia/tesla-470), or through the root's
+// linker cache. Private to this room; other rooms use driver_root.h. Threads: one.
 #pragma once
 
 #include <array>
@@ -19,7 +19,7 @@ namespace tessera::oci {
 #elif defined(__aarch64__)
 #define TESSERA_MULTIARCH "aarch64-linux-gnu"
 #endif
-// The library folders of distributions, below a root.
+// The library folders of distributions, relative to a root.
 inline constexpr std::array<std::string_view, 7> kLibraryDirs = {
     "usr/lib/" TESSERA_MULTIARCH,
     "usr/lib64",
@@ -33,22 +33,23 @@ inline constexpr std::array<std::string_view, 7> kLibraryDirs = {
 struct DriverPlace {
   std::string version;  // 550.54.15
   std::vector<std::string>
-      dirs;  // below the root, without links, each once; the driver's own first
+      dirs;  // relative to the root, without links, distinct; the driver's own first
 };
 
 class DriverSearch {
  public:
   explicit DriverSearch(const RootedDir& root) : root_(root) {}
 
-  // libcuda: the file that a program gets for libcuda.so.1, below the root and without links; where
-  // no folder has that name, the newest libcuda.so.<version>. NOT_FOUND names the folders searched.
+  // The file that a program loads as <stem>.so.1, such as libcuda, relative to the root and without
+  // links; if no folder has that name, the newest <stem>.so.<version>. NOT_FOUND names the searched
+  // folders.
   Result<std::string> FindLibrary(std::string_view stem) const;
 
-  // By libcuda, else by libnvidia-ml. NOT_FOUND as above, or where neither carries a version.
+  // Searches for libcuda, else libnvidia-ml. NOT_FOUND as above, or if neither has a version.
   Result<DriverPlace> FindPlace() const;
 
  private:
-  // The name by which FindLibrary found it: still a link, or the versioned file.
+  // The name found by FindLibrary: still a link, or the versioned file.
   Result<std::string> FindName(std::string_view stem) const;
   // Follows links one by one to a name with a version.
   Result<DriverPlace> FollowToVersion(std::string path, std::string_view stem) const;

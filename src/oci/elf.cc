@@ -70,7 +70,7 @@ class File {
   std::array<char, 1024> head_;
 };
 
-// The same walk for both classes; Types names the structures of one.
+// The same algorithm for both classes; the types are the structures of one class.
 template <typename Ehdr, typename Phdr, typename Dyn>
 class Walker {
  public:
@@ -125,7 +125,7 @@ class Walker {
     return StringAt(offset, *name, *table_size - *name);
   }
 
-  // Of an address of the loaded image.
+  // The file offset of an address of the loaded image.
   Result<uint64_t> FileOffset(uint64_t address) const {
     for (const Phdr& segment : segments_) {
       if (segment.p_type != PT_LOAD || address < segment.p_vaddr) continue;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The environment of a process in an OCI document: a JSON array of NAME=VALUE. Both types point
-// into the document, which must outlive them. Where a name stands twice the last entry counts, as
-// it does for the program that runc or crun starts. Threads: one.
+// The environment of a process in an OCI document: a JSON array of NAME=VALUE. Both types refer to
+// the document, which must outlive them. If a name occurs twice the last entry counts, as for the
+// program that runc or crun starts. Threads: one.
 #pragma once
 
 #include <optional>
@@ -14,28 +14,28 @@
 
 namespace tessera::oci {
 
-// To read.
+// Read access.
 class EnvView {
  public:
-  // Null, or what is no array, is an empty environment.
+  // Null, or a value that is not an array, is an empty environment.
   explicit EnvView(const Json* list);
 
   std::optional<std::string> Get(std::string_view name) const;
-  // Name and value of every entry whose name starts so, in order.
+  // Name and value of every entry whose name has this prefix, in order.
   std::vector<std::pair<std::string, std::string>> GetPrefix(std::string_view prefix) const;
 
  private:
   const Json* list_;
 };
 
-// To read and to change.
+// Read and write access.
 class EnvList : public EnvView {
  public:
-  // `list` is an array.
+  // REQUIRES: `list` is an array.
   explicit EnvList(Json* list) : EnvView(list), list_(list) {}
 
   void Set(std::string_view name, std::string_view value);
-  // Of PATH and its like: puts `folder` at the end, once. A variable that is missing starts as
+  // For PATH and similar variables: appends `folder` unless present. A missing variable starts as
   // `otherwise`.
   void AppendFolder(std::string_view name, std::string_view folder,
                     std::string_view otherwise = "");

@@ -15,7 +15,7 @@
 namespace tessera::oci {
 namespace {
 
-// Where NVIDIA's first runtime and cloud providers mount the driver.
+// Folders into which NVIDIA's first runtime and cloud providers mount the driver.
 constexpr std::array<std::string_view, 3> kDriverFolders = {
     "usr/local/nvidia/lib", "usr/local/nvidia/lib64", "opt/nvidia/lib64"};
 // Of cuda-compat, below each /usr/local/cuda*.
@@ -29,7 +29,7 @@ class ImageSearch {
     for (Mount& mount : mounts_) mount.destination = CleanPath(mount.destination);
   }
 
-  // The path of a folder in the container.
+  // `folder` is a path in the container.
   void AddFolder(std::string_view folder) {
     const Result<std::string> real = root_.RealPath(std::string(folder.substr(1)));
     for (std::string path : {CleanPath(folder), real.ok() ? "/" + *real : std::string()}) {
@@ -75,7 +75,7 @@ class ImageSearch {
     return IsBelow(path, names::kContainerDriverDir) || IsBelow(path, kOtherDriverDir);
   }
 
-  // `base` is the source of `mount`; null: the image.
+  // `base` is the source of `mount`, or the image if `mount` is null.
   void LookIn(const RootedDir& base, const std::string& folder, const Mount* mount) {
     const std::string at = mount == nullptr ? "/" : mount->destination;
     const auto names = base.List(folder, [&](std::string_view name) { return HasItsName(name); });
@@ -86,7 +86,7 @@ class ImageSearch {
     }
   }
 
-  // A low-level runtime would make the place of a mount that is not there.
+  // A low-level runtime would create a missing mount point, so the file must exist.
   void LookAt(const RootedDir& base, const std::string& file, std::string path,
               const Mount* mount) {
     if (MountOver(mounts_, path) != mount) return;

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// The copies of the driver's libraries that a container has without us: in its image, such as
-// NVIDIA's cuda-compat packages, and in folders and files that are mounted into it. A program that
-// finds one of them gets past the limiter, so the limiter is mounted over each.
+// Finds the copies of the driver's libraries that a container has already: in its image, such as
+// NVIDIA's cuda-compat packages, and in mounted folders and files. A program that loads such a copy
+// bypasses the limiter, so the limiter is mounted over each.
 //
-// Looked at are the folders in which a dynamic linker looks: those of distributions, of the image's
-// linker cache and of LD_LIBRARY_PATH, those of cuda-compat and of NVIDIA's older runtimes, and
-// every file that is mounted under such a name. A copy elsewhere is found when it runs (the agent
+// The search covers the folders that a dynamic linker searches: those of distributions, of the
+// image's linker cache and of LD_LIBRARY_PATH, those of cuda-compat and of NVIDIA's older runtimes,
+// and every file mounted under such a name. Other copies are detected when they run (the agent
 // reports processes that use a GPU without the limiter). Threads: one.
 #pragma once
 
@@ -25,9 +25,9 @@ struct ImageLibrary {
   bool operator==(const ImageLibrary&) const = default;
 };
 
-// Shared objects for this machine with one of `sonames`, each once, at most kMostImageLibraries.
-// `root` and `cache` are the container's. Mounts that other containers or the host would see too
-// (Bidirectional) are left as they are.
+// Distinct shared objects for this machine with one of `sonames`, at most kMostImageLibraries.
+// `root` and `cache` are the container's. Skips mounts that are visible to other containers or the
+// host (Bidirectional).
 inline constexpr size_t kMostImageLibraries = 32;
 std::vector<ImageLibrary> FindImageLibraries(const ConfigDocument& document, const RootedDir& root,
                                              const LdCache& cache,

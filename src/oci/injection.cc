@@ -22,8 +22,8 @@ constexpr std::string_view kDefaultPath =
     "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 const std::vector<std::string> kReadOnlyBind = {"ro", "nosuid", "nodev", "bind", "rprivate"};
 const std::vector<std::string> kReadOnlyTree = {"ro", "nosuid", "nodev", "rbind", "rprivate"};
-// What the container's processes hold: its own, gone with it. Sticky, so that no user removes
-// another's file.
+// The state of the container's processes, private to the container. Sticky, so that users cannot
+// remove each other's files.
 const std::vector<std::string> kUsageTmpfs = {"rw",     "nosuid",    "nodev",
                                               "noexec", "mode=1777", "size=8m"};
 const std::vector<std::string> kSharedBind = {"rw",     "nosuid", "nodev",
@@ -37,7 +37,7 @@ constexpr std::string_view kGbmFolders =
     "/usr/lib/aarch64-linux-gnu/gbm:/usr/lib64/gbm:/usr/lib/gbm";
 #endif
 
-// Links that programs expect beside those that a SONAME gives.
+// Links that programs expect besides the SONAMEs.
 struct ExtraLink {
   std::string_view name;
   std::string_view soname;
@@ -48,8 +48,8 @@ constexpr ExtraLink kExtraLinks[] = {
     {"libGLX_indirect.so.0", "libGLX_nvidia.so.0"},
 };
 
-// Where a loader looks for files like those in `folder` of the tree, which goes in front. Where the
-// variable is not set the loader looks in `otherwise`, which then has to be named, too.
+// A loader's search path for files like those in `folder` of the tree, which is put in front. An
+// unset variable means the folders `otherwise`, which then have to be named, too.
 struct LoaderPath {
   std::string_view variable;
   std::string_view folder;
@@ -64,8 +64,8 @@ constexpr LoaderPath kLoaderPaths[] = {
     {"GBM_BACKENDS_PATH", "lib/gbm", kGbmFolders},
 };
 
-// The container's user must be able to read what is made, whatever umask the engine runs with. The
-// low-level runtime inherits ours, so it is put back.
+// Makes new files readable for the container's user, regardless of the engine's umask. The
+// low-level runtime inherits the umask, so the destructor restores it.
 class ScopedUmask {
  public:
   ScopedUmask() : old_(::umask(0022)) {}
@@ -77,7 +77,7 @@ class ScopedUmask {
   mode_t old_;
 };
 
-// Did an earlier start of this bundle add it?
+// Whether an earlier start of this bundle added the mount.
 bool IsOurs(const Mount& mount, const std::string& stage, const std::string& tree_dir) {
   if (!mount.source.starts_with('/')) return false;
   const std::string source = CleanPath(mount.source);
@@ -95,15 +95,14 @@ std::optional<Mount> EnginesMountOver(const ConfigDocument& document, const std:
   return over == nullptr ? std::nullopt : std::optional(*over);
 }
 
-// Only a file system that the engine makes for this container, and drops with it, may get new
-// names.
+// Only a file system that the engine creates and drops with this container may get new names.
 bool IsPrivate(const ConfigDocument& document, const std::string& tree_dir, std::string_view path) {
   const std::optional<Mount> over = EnginesMountOver(document, tree_dir, path);
   return over && over->type == "tmpfs";
 }
 
 Status CheckNoLink(const RootedDir& root, const std::string& dir) {
-  // Also a link that leads nowhere in the image: runc 1.1 follows it on the host.
+  // Also rejects a dangling link in the image, because runc 1.1 follows it on the host.
   if (root.IsMissing(dir) || root.HasDir(dir, Links::kRefuse)) return Status::Ok();
   return Error(Code::kFailedPrecondition,
                "the image has /{} as a symbolic link or a file: GPUs are given only to images in "
@@ -128,7 +127,7 @@ class Injector {
         stage_(std::move(stage)),
         document_(*document) {}
 
-  // Says how driver files get into the container.
+  // Returns how driver files get into the container.
   Result<std::string> Run() {
     document_.EraseMountsFrom(stage_.path());
     RETURN_IF_ERROR(WithholdGpus(injection_.withheld, &document_));
@@ -144,14 +143,13 @@ class Injector {
  private:
   Status AddNode(const DeviceNode& node) {
     RETURN_IF_ERROR(document_.AllowDevice(node));
-    // Group access works only for members.
+    // Group access works only for members of the group.
     if ((node.mode & 0006) != 0006 && node.gid != 0) RETURN_IF_ERROR(document_.AddGroup(node.gid));
     if (IsPrivate(document_, injection_.tree_dir, node.path)) return document_.AddDevice(node);
     return CheckBoundNode(node);
   }
 
-  // The container has a folder of the host as its /dev. There we make nothing; the node must be
-  // there.
+  // The container's /dev is a folder of the host, in which nothing is created; the node must exist.
   Status CheckBoundNode(const DeviceNode& node) {
     const std::optional<Mount> over = EnginesMountOver(document_, injection_.tree_dir, node.path);
     if (over && over->source.starts_with('/')) {
@@ -193,7 +191,7 @@ class Injector {
     return JoinPath(placement_.driver_dir, name);
   }
 
-  // The limiter goes over every other copy of the libraries that it replaces, too.
+  // The limiter is also mounted over all other copies of the libraries that it replaces.
   Status AddLimiter() {
     const Limiter& limiter = *injection_.limiter;
     RETURN_IF_ERROR(stage_.Label(limiter.limits_dir));
@@ -211,7 +209,7 @@ class Injector {
     return Status::Ok();
   }
 
-  // Host path of the library that stands in place of the driver's; "" where none does.
+  // Host path of the library that replaces the driver's; "" if none does.
   std::string LimiterFor(std::string_view soname) const {
     const auto* ours = std::ranges::find(kLimiterLibraries, soname, &LimiterLibrary::soname);
     if (!injection_.limiter || ours == std::end(kLimiterLibraries)) return "";
@@ -219,14 +217,14 @@ class Injector {
     return JoinPath(injection_.limiter->library_dir, in_dev ? ours->in_dev : ours->in_run);
   }
 
-  // Of the driver's own library below real/: a name that no linker looks for, so that a search path
-  // that names the folder finds nothing there.
+  // The name of the driver's own library below real/. No linker searches for this name, so that a
+  // search path with this folder finds nothing in it.
   static std::string RealNameOf(const std::string& soname) {
     return soname.substr(0, soname.find('.'));
   }
 
-  // Where the container is limited, the limiter's libraries stand in place of the driver's, which
-  // they need by these very paths.
+  // In a limited container the limiter's libraries replace the driver's, which they load by these
+  // fixed paths.
   std::string FileOf(const DriverLibrary& library) {
     std::string limiter = LimiterFor(library.soname);
     if (limiter.empty()) return library.host_path;
@@ -237,7 +235,7 @@ class Injector {
   void AddLibrary(const DriverLibrary& library) {
     tree_.AddDriverFile("lib/" + library.file_name, FileOf(library));
     AddCacheEntry(library.file_name);
-    // By this name the GBM loader asks for the driver of the kernel module nvidia-drm.
+    // The GBM loader requests the driver of the kernel module nvidia-drm by this name.
     if (library.soname == "libnvidia-allocator.so.1" && !injection_.driver.data_files.empty()) {
       tree_.AddLink("lib/gbm/nvidia-drm_gbm.so", "../" + library.file_name);
     }
@@ -260,7 +258,7 @@ class Injector {
                               .flags = NativeLdCacheFlags()});
   }
 
-  // Trees with and without the limiter show different files as libcuda, and both are in use.
+  // Trees with and without the limiter have different files as libcuda, and both are in use.
   std::string TreeFamily() const {
     const std::string& root = injection_.driver.root;
     return injection_.limiter ? root + " limited by " + injection_.limiter->library_dir : root;
@@ -290,7 +288,7 @@ class Injector {
 
   Status AddSockets() {
     for (const DriverSocket& socket : injection_.driver.sockets) {
-      // In an image's own /run the place for it would stay behind.
+      // In an image's own /run the mount point would remain.
       if (!IsPrivate(document_, injection_.tree_dir, socket.container_path)) continue;
       RETURN_IF_ERROR(
           document_.AddMount({socket.container_path, "bind", socket.host_path, kSharedBind}));

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Puts devices and driver files into one container, by editing its config.json and staging a folder
-// in its bundle: no hooks, nothing executed, nothing written into the host's /dev, and into the
-// container's root file system only what its dynamic linker needs (linker_setup.h).
+// Gives a container devices and driver files by editing its config.json and staging a folder in its
+// bundle. It runs no hooks and no programs, writes nothing to the host's /dev, and writes to the
+// container's root file system only the files of its dynamic linker (linker_setup.h).
 //
 //   /dev/nvidia0, ...            linux.devices, with a rule for the cgroup
 //   /dev/tessera/lib, bin, run   a bind mount of the host's shared tree. Where there can be none,
@@ -35,13 +35,13 @@
 
 namespace tessera::oci {
 
-// What holds a container to its share of a GPU.
+// Enforces a container's share of a GPU.
 struct Limiter {
   std::string library_dir;  // host path of the folder with the libraries below
-  std::string limits_dir;   // host path: what the container may use; mounted read-only
+  std::string limits_dir;   // host path of the container's limits; mounted read-only
 };
-// The libraries that stand in place of the driver's, for containers with their driver files in
-// /dev/tessera, and in /run/tessera.
+// The libraries that replace the driver's, for containers with driver files in /dev/tessera and in
+// /run/tessera.
 struct LimiterLibrary {
   std::string_view soname;
   std::string_view in_dev, in_run;
@@ -56,23 +56,23 @@ std::string LimiterDirBeside(std::string_view program);
 struct Injection {
   std::vector<DeviceNode> devices;
   std::vector<DeviceNode>
-      withheld;  // GPUs of others; not for containers whose cgroup denies them anyway
+      withheld;  // other GPUs, to be denied in a cgroup that allows every device
   DriverFiles driver;
   std::optional<Limiter> limiter;
-  std::vector<Mount> mounts;  // of the grant; below /dev/tessera they move with it
+  std::vector<Mount> mounts;  // of the grant; those below /dev/tessera move with the driver files
   std::vector<std::pair<std::string, std::string>> env;
-  // Where shared trees of driver files are kept on the host; empty for none.
+  // The host's folder for shared trees of driver files; empty: no shared trees.
   std::string tree_dir;
 };
 
 // Where driver files can go in this container, found out before anything is touched.
 struct Placement {
   std::string driver_dir;  // /dev/tessera, or /run/tessera
-  RootedDir root;          // the container's
+  RootedDir root;          // of the container
   LinkerSetup linker;
 };
 
-// Environment variables whose lists of folders may get one of ours.
+// Variables with lists of folders, to which a folder of ours may be added.
 std::vector<std::string_view> FolderVariables();
 
 // FAILED_PRECONDITION where the container has no tmpfs at /dev or /run, or its image has a symbolic
@@ -80,7 +80,7 @@ std::vector<std::string_view> FolderVariables();
 // from the stage or from `tree_dir`, does not count.
 Result<Placement> FindPlacement(const ConfigDocument& document, const std::string& tree_dir);
 
-// Takes the nodes of all GPUs away, and forbids `gpus` in a cgroup that allows every device.
+// Removes the nodes of all GPUs, and denies `gpus` in a cgroup that allows every device.
 Status WithholdGpus(const std::vector<DeviceNode>& gpus, ConfigDocument* document);
 
 // Stages and edits; the document is not saved. Says, for people, how the driver's files get into

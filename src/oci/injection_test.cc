@@ -51,7 +51,7 @@ class InjectionTest : public ::testing::Test {
     ASSERT_TRUE(WriteFileAtomically(JoinPath(rootfs(), name), text, 0644).ok());
   }
 
-  // `mounts`: destination, type and source of each.
+  // `mounts`: destination, type and source of each mount.
   using Mounts = std::vector<std::array<std::string, 3>>;
   ConfigDocument Document(const Mounts& mounts, bool read_only = false) {
     Json json =
@@ -76,7 +76,7 @@ class InjectionTest : public ::testing::Test {
     return placement.driver_dir;
   }
 
-  // With the mounts that a start would add.
+  // The document with the mounts that a start would add.
   ConfigDocument Injected(ConfigDocument document) {
     const Result<Placement> placement = FindPlacement(document, "");
     EXPECT_TRUE(placement.ok()) << placement.status().message();
@@ -99,8 +99,7 @@ TEST_F(InjectionTest, DriverFilesGoIntoATmpfsAtDevElseAtRun) {
   EXPECT_EQ(Place({{"/dev/", "tmpfs", "x"}, {"/run", "tmpfs", "x"}}).value(), "/dev/tessera");
   EXPECT_EQ(Place({{"/dev", "bind", "/dev"}, {"/run", "tmpfs", "x"}}).value(), "/run/tessera");
   EXPECT_EQ(Place({{"/run", "tmpfs", "x"}}).value(), "/run/tessera");
-  // The last mount over a path is what the container sees; names that only begin alike are not over
-  // it.
+  // The container sees the last mount over a path; names that only share a prefix do not match.
   EXPECT_EQ(
       Place({{"/dev", "tmpfs", "x"}, {"/dev", "bind", "/dev"}, {"/run", "tmpfs", "x"}}).value(),
       "/run/tessera");
@@ -143,7 +142,7 @@ TEST_F(InjectionTest, WhatAnEarlierStartMountedThereDoesNotCount) {
   EXPECT_EQ(
       Place({{"/run", "tmpfs", "x"}, {"/run/tessera", "bind", trees + "/trees/1"}}, trees).value(),
       "/run/tessera");
-  // Elsewhere, or from a folder that only begins alike, it is the user's.
+  // Elsewhere, or from a folder that only shares a prefix, the mount is the user's.
   EXPECT_FALSE(
       Place({{"/dev", "tmpfs", "x"}, {"/dev/tessera", "bind", trees + "2/x"}}, trees).ok());
   EXPECT_FALSE(
@@ -246,7 +245,7 @@ TEST_F(InjectionTest, NodesAreMadeInADevOfTheContainersOwnAlone) {
   EXPECT_EQ(document.json().Find("process")->Find("user")->Find("additionalGids")->Serialize(),
             "[44]");
 
-  // Of the host's /dev the node must be there, with that number.
+  // In the host's /dev the node must exist with the same device number.
   ConfigDocument bound = Document({{"/dev", "bind", path("hostdev")}, {"/run", "tmpfs", "x"}});
   const Placement placement = FindPlacement(bound, "").value();
   const auto refused = Inject(injection_, placement, &bound);
@@ -383,7 +382,7 @@ TEST_F(InjectionTest, ALimitedContainerGetsTheLimiterInPlaceOfTheDriversLibrarie
 }
 
 TEST_F(InjectionTest, ASharedTreeIsOneMount) {
-  // The namespace goes with the process, however it ends.
+  // The namespace ends with the process.
   if (::unshare(CLONE_NEWNS) != 0 ||
       ::mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0) {
     GTEST_SKIP() << "mounts need root";

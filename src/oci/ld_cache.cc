@@ -84,7 +84,7 @@ class Reader {
   Status ReadExtension(const NewHeader& header, LdCache* cache) {
     uint32_t magic_and_count[2];
     if (!Copy(header.extension_offset, &magic_and_count)) return BadCache("extension outside");
-    // An extension of another kind: the linker ignores it, and so do we.
+    // The linker ignores unknown extensions, and so does this parser.
     if (magic_and_count[0] != kExtensionMagic) return Status::Ok();
     for (uint32_t i = 0; i < std::min<uint32_t>(magic_and_count[1], 64); ++i) {
       Section section;
@@ -127,7 +127,7 @@ class Reader {
   std::string_view data_;
 };
 
-// Strings, each once, at offsets from the start of the file.
+// Distinct strings, at offsets from the start of the file.
 class StringTable {
  public:
   explicit StringTable(size_t start) : start_(start) {}
@@ -221,7 +221,7 @@ std::string WriteLdCache(const LdCache& cache) {
   for (const LdCacheEntry& entry : cache.entries) {
     if (Known(entry, cache)) sorted.push_back(&entry);
   }
-  // Descending, as ldconfig sorts. Equal names keep their order, in which the linker tries them.
+  // Descending, like ldconfig. Equal names keep their order, in which the linker tries them.
   std::stable_sort(sorted.begin(), sorted.end(), [](const auto* a, const auto* b) {
     return CompareLibraryNames(a->name, b->name) > 0;
   });

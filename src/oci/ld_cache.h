@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// glibc's /etc/ld.so.cache, read and written: how a container's dynamic linker finds libraries that
-// are not in its image, without running ldconfig and without writing to the image.
+// Reads and writes glibc's /etc/ld.so.cache, by which a container's dynamic linker finds libraries
+// outside of its image, without running ldconfig or writing to the image.
 //
-// Reads the format "glibc-ld.so.cache1.1", with or without the older "ld.so-1.7.0" in front; writes
-// the former alone, which every glibc since 2.2 reads. The extension that lists glibc-hwcaps is
-// kept. Pure: input may come from an image, so every offset is checked. Any thread.
+// Reads the format "glibc-ld.so.cache1.1", optionally preceded by the older "ld.so-1.7.0"; writes
+// only the newer one, which every glibc since 2.2 reads. Keeps the extension that lists
+// glibc-hwcaps. Pure: input may come from an image, so every offset is checked. Any thread.
 #pragma once
 
 #include <cstddef>
@@ -23,7 +23,7 @@ struct LdCacheEntry {
   // Kind of library: 0x0303 x86-64, 0x0a03 aarch64, 0x0003 i386; glibc's ldconfig.h.
   int32_t flags = 0;
   uint32_t os_version = 0;
-  uint64_t hwcap = 0;  // with bit 62, the low half is an index into LdCache::hwcaps
+  uint64_t hwcap = 0;  // with bit 62 the low half is an index into LdCache::hwcaps
   bool operator==(const LdCacheEntry&) const = default;
 };
 
@@ -37,16 +37,16 @@ inline constexpr size_t kMaxLdCacheSize = 16u << 20;
 // The flags of libraries for this machine (64 bits), as ldconfig writes them.
 int32_t NativeLdCacheFlags();
 
-// INVALID_ARGUMENT: not a cache, or damaged; the message says where.
+// INVALID_ARGUMENT, with the position: not a cache, or damaged.
 Result<LdCache> ParseLdCache(std::string_view data);
 
-// `ours` in front: entries of `image` with a name and flags of `ours` go.
+// `ours` first; drops entries of `image` with the same name and flags as an entry of `ours`.
 LdCache MergeLdCaches(std::vector<LdCacheEntry> ours, const LdCache& image);
 
-// The file, sorted as glibc's binary search needs it.
+// The file content, sorted for glibc's binary search.
 std::string WriteLdCache(const LdCache& cache);
 
-// glibc's _dl_cache_libcmp: like strcmp, but runs of digits compare as numbers.
+// glibc's _dl_cache_libcmp: like strcmp, but digit sequences compare as numbers.
 int CompareLibraryNames(std::string_view a, std::string_view b);
 
 }  // namespace tessera::oci

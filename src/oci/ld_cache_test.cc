@@ -34,7 +34,7 @@ TEST(LdCache, WhatIsWrittenIsReadBack) {
   const LdCache read = ParseLdCache(WriteLdCache(Sample())).value();
   EXPECT_EQ(read.hwcaps, Sample().hwcaps);
   ASSERT_EQ(read.entries.size(), 5u);
-  // Descending by name; entries of glibc-hwcaps before the plain one.
+  // Descending by name; entries of glibc-hwcaps precede the plain entry.
   EXPECT_EQ(read.entries[0].path, "/lib/glibc-hwcaps/x86-64-v3/libz.so.1");
   EXPECT_EQ(read.entries[1].path, "/lib/libz.so.1");
   EXPECT_EQ(read.entries[4].name, "libc.so.6");
@@ -46,7 +46,7 @@ TEST(LdCache, ReadsTheOlderFormatInFront) {
   old.push_back('\0');
   const uint32_t count = 1;
   old.append(reinterpret_cast<const char*>(&count), 4);
-  old.append(12 + 4, '\0');  // one entry, and up to the next multiple of eight
+  old.append(12 + 4, '\0');  // one entry, and padding to the next multiple of eight
   EXPECT_EQ(ParseLdCache(old + newer).value().entries, ParseLdCache(newer).value().entries);
 }
 
@@ -82,7 +82,7 @@ TEST(LdCache, ComparesNumbersInNamesAsNumbers) {
   EXPECT_GT(CompareLibraryNames("libx.so.10", "libx.so.9"), 0);
   EXPECT_EQ(CompareLibraryNames("libx.so.1", "libx.so.1"), 0);
   EXPECT_LT(CompareLibraryNames("libx.so", "libx.so.1"), 0);
-  EXPECT_GT(CompareLibraryNames("lib1", "liba"), 0);  // a digit sorts behind a letter
+  EXPECT_GT(CompareLibraryNames("lib1", "liba"), 0);  // a digit sorts after a letter
 }
 
 TEST(LdCache, TheMachinesOwnCacheKeepsItsOrder) {

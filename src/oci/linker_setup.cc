@@ -15,11 +15,11 @@ namespace {
 constexpr const char* kCache = "etc/ld.so.cache";
 constexpr const char* kConf = "etc/ld.so.conf";
 constexpr const char* kConfDir = "etc/ld.so.conf.d";
-// ldconfig reads them in the order of their names, and prefers what it finds first.
+// ldconfig reads these files in the order of their names, and prefers entries found first.
 constexpr const char* kOurConf = "etc/ld.so.conf.d/00-tessera.conf";
 constexpr size_t kMaxConfSize = 64u << 10;
 
-// Does ldconfig read the folder in which our file will be?
+// Whether ldconfig reads the folder of our file.
 bool IncludesConfDir(std::string_view conf) {
   const auto lines = Split(conf, '\n');
   return std::any_of(lines.begin(), lines.end(), [](std::string_view line) {
@@ -44,7 +44,8 @@ Status CheckLdconfig(const RootedDir& root) {
 Result<LdCache> ReadCache(const RootedDir& root) {
   ASSIGN_OR_RETURN(const std::string file, root.Read(kCache, Links::kRefuse, kMaxLdCacheSize));
   ASSIGN_OR_RETURN(LdCache cache, ParseLdCache(file));
-  // Of an earlier start of this container, or of the one that its image was committed from.
+  // Entries of an earlier start of this container, or of the container from which its image was
+  // committed.
   std::erase_if(cache.entries, [](const LdCacheEntry& entry) {
     return IsBelow(entry.path, names::kContainerDriverDir) || IsBelow(entry.path, kOtherDriverDir);
   });

@@ -18,16 +18,15 @@ struct ProcGpu {
   std::string model;   // NVIDIA A100-SXM4-80GB
   std::optional<int> minor;
 
-  // False for a GPU that was not initialized yet, or whose file could not be read.
+  // False for a GPU that is not initialized yet, or whose file is not readable.
   bool HasUuid() const;
 };
 
-// The text of one file "information".
+// Parses one file "information".
 ProcGpu ParseProcGpu(std::string bus_id, std::string_view text);
 
-// All GPUs below `proc_root`, in the order of bus ids, which is the order of the indices that
-// nvidia-smi shows. A GPU whose file cannot be read has only its bus id. NOT_FOUND: the module is
-// not loaded.
+// All GPUs below `proc_root`, in the order of bus ids, which is the order of nvidia-smi's indices.
+// A GPU with an unreadable file has only its bus id. NOT_FOUND: the module is not loaded.
 Result<std::vector<ProcGpu>> ReadProcGpus(const std::string& proc_root);
 
 }  // namespace tessera::oci

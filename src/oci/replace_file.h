@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Replaces a file that an engine wrote for one start: a bundle's config.json, the process of an
+// Replaces a file that an engine wrote for one start: a bundle's config.json, or the process of an
 // exec. Any thread.
 #pragma once
 
@@ -10,9 +10,9 @@
 
 namespace tessera::oci {
 
-// `path` is there; the new file gets its owner and mode. Readers see the old or the new one.
-// Nothing is synced to the disk: after a crash of the machine no engine starts from such a file
-// again. NOT_FOUND, PERMISSION_DENIED, RESOURCE_EXHAUSTED (full disk): the old file stands then.
+// `path` must exist; the new file gets its owner and mode. Readers see the old or the new file.
+// Nothing is flushed to disk, because no engine starts from such a file after a crash. NOT_FOUND,
+// PERMISSION_DENIED, RESOURCE_EXHAUSTED (full disk): the old file is unchanged.
 Status ReplaceFile(const std::string& path, std::string_view data);
 
 }  // namespace tessera::oci

@@ -38,7 +38,7 @@ Result<Fd> RootedDir::Resolve(const std::string& path, uint64_t flags, Links lin
 }
 
 Result<Fd> RootedDir::OpenTrustedFile(const std::string& path) const {
-  // Not blocking: should it be a FIFO after all.
+  // Non-blocking, in case it is a FIFO.
   ASSIGN_OR_RETURN(Fd fd, Resolve(path, O_RDONLY | O_NOCTTY | O_NONBLOCK, Links::kInRoot));
   struct stat info;
   if (::fstat(fd.get(), &info) != 0) return Status::FromErrno(path, errno);
@@ -55,7 +55,7 @@ Result<Fd> RootedDir::OpenFile(const std::string& path, Links links) const {
   if (!S_ISREG(info.st_mode)) {
     return Error(Code::kInvalidArgument, "{}: not a regular file", JoinPath(this->path(), path));
   }
-  // Through the descriptor, so that it is the file just looked at.
+  // Opens through the descriptor, so that it is the file that was checked.
   const std::string name = "/proc/self/fd/" + std::to_string(place.get());
   Fd fd(::open(name.c_str(), O_RDONLY | O_CLOEXEC | O_NOCTTY));
   if (!fd.valid()) return Status::FromErrno(JoinPath(this->path(), path), errno);
@@ -91,7 +91,7 @@ Result<std::string> RootedDir::ReadLink(const std::string& path) const {
 Result<std::string> RootedDir::RealPath(const std::string& path) const {
   ASSIGN_OR_RETURN(const Fd fd, Resolve(path, O_PATH, Links::kInRoot));
   ASSIGN_OR_RETURN(const std::string real, PathOfFd(fd.get()));
-  ASSIGN_OR_RETURN(const std::string root, PathOfFd(dir_.get()));  // which may be a link itself
+  ASSIGN_OR_RETURN(const std::string root, PathOfFd(dir_.get()));  // the root may be a link
   if (root == "/") return real.substr(1);
   if (real == root) return std::string(".");
   if (!real.starts_with(root + "/")) {

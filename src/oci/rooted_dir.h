@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A folder that is a file system root of somebody else: a container's, or the driver's. Paths are
-// resolved inside of it by the kernel (openat2), so no symbolic link leads out, whoever swaps it
-// when. Needs Linux 5.6; UNIMPLEMENTED, with a message saying so, below. Any thread.
+// A folder that is a foreign file system root: of a container or of the driver. The kernel resolves
+// paths inside it (openat2), so that no symbolic link leads outside, even if it is swapped
+// concurrently. Needs Linux 5.6; older kernels give UNIMPLEMENTED. Any thread.
 #pragma once
 
 #include <functional>
@@ -15,8 +15,8 @@
 namespace tessera::oci {
 
 enum class Links {
-  kInRoot,  // followed, but as if the folder were /
-  kRefuse,  // any symbolic link on the way is an error
+  kInRoot,  // followed as if the folder were /
+  kRefuse,  // any symbolic link in the path is an error
 };
 
 class RootedDir {
@@ -25,33 +25,35 @@ class RootedDir {
 
   const std::string& path() const { return dir_.path(); }
 
-  // Opens for reading. NOT_FOUND; INVALID_ARGUMENT where a link is refused or the thing found is
-  // not a regular file (it is not opened, so no FIFO blocks and no device is touched).
+  // Opens for reading. NOT_FOUND; INVALID_ARGUMENT for a refused link or a file that is not
+  // regular, which is not opened, so that no FIFO blocks and no device is touched.
   Result<Fd> OpenFile(const std::string& path, Links links) const;
-  // The same in fewer steps, for folders of the host: what is no regular file is opened and closed.
+  // Like OpenFile in fewer steps, for folders of the host: opens and closes files that are not
+  // regular.
   Result<Fd> OpenTrustedFile(const std::string& path) const;
   Result<std::string> Read(const std::string& path, Links links, size_t max_size) const;
   bool HasDir(const std::string& path, Links links) const;
   bool Exists(const std::string& path) const;
-  // There is not even a symbolic link of that name.
+  // Whether not even a symbolic link has this name.
   bool IsMissing(const std::string& path) const;
-  // Where the symbolic link at the end of `path` points to, as it is written.
+  // The target, unresolved, of the symbolic link `path`.
   Result<std::string> ReadLink(const std::string& path) const;
-  // Replaces or makes the regular file `path` in a folder that exists; no symbolic link is
-  // followed. The file gets the owner of the one it replaces, else of its folder, and mode 0644.
-  // Readers see the old or the new content; nothing is synced. INVALID_ARGUMENT where a link is on
-  // the way or `path` is not a regular file; the error that the kernel gave where the file system
-  // cannot be written.
+  // Replaces or creates the regular file `path` in an existing folder, without following symbolic
+  // links. The file gets the owner of the old file, else of its folder, and mode 0644. Readers see
+  // the old or the new content; nothing is flushed to disk. INVALID_ARGUMENT for a link in the
+  // path, or if `path` is not a regular file; the kernel's error if the file system is not
+  // writable.
   Status ReplaceFile(const std::string& path, std::string_view data) const;
-  // `path` below the root, without links in it: usr/lib/libcuda.so.1 ->
+  // `path` relative to the root, without links: usr/lib/libcuda.so.1 ->
   // usr/lib/nvidia/libcuda.so.550.54.15. NOT_FOUND.
   Result<std::string> RealPath(const std::string& path) const;
-  // The names in a folder that `keep` says yes to, sorted; folders may have thousands. NOT_FOUND.
+  // The sorted names in a folder for which `keep` returns true; folders may have thousands.
+  // NOT_FOUND.
   Result<std::vector<std::string>> List(
       const std::string& path, const std::function<bool(std::string_view)>& keep =
                                    [](std::string_view) { return true; }) const;
-  // The host's path of `path`, its links resolved inside the root. NOT_FOUND; INVALID_ARGUMENT
-  // where it is neither a regular file nor a socket.
+  // The host's path of `path`, with links resolved inside the root. NOT_FOUND; INVALID_ARGUMENT if
+  // it is neither a regular file nor a socket.
   Result<std::string> HostPath(const std::string& path) const;
 
  private:

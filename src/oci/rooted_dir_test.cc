@@ -54,7 +54,7 @@ TEST_F(RootedDirTest, MissingIsOnlyWhatHasNotEvenALink) {
   EXPECT_FALSE(root_.IsMissing("folder/file"));
   EXPECT_FALSE(root_.IsMissing("dangling"));
   EXPECT_FALSE(root_.Exists("dangling"));
-  // That nothing can be there is another matter.
+  // A path below a file cannot exist, which is a different case.
   EXPECT_FALSE(root_.IsMissing("folder/file/below"));
 }
 

@@ -25,7 +25,8 @@
 namespace tessera::oci {
 namespace {
 
-// Making a tree takes a millisecond; below the time that an engine gives a container to start.
+// Creating a tree takes a millisecond; the timeout is below the time in which an engine starts a
+// container.
 constexpr std::chrono::seconds kLockTimeout{5};
 constexpr std::chrono::milliseconds kLockRetry{5};
 
@@ -120,7 +121,7 @@ class Sharer {
     return {};
   }
 
-  // The last step of making a tree is that it becomes read only.
+  // Making the tree read only is the last step of its creation.
   bool IsComplete() const {
     struct statfs info;
     if (::statfs(path_.c_str(), &info) != 0) return false;
@@ -137,8 +138,8 @@ class Sharer {
     return true;
   }
 
-  // Without it, trees below a shared /run would appear in, and be unmounted from, the namespaces of
-  // others, at their cost.
+  // A private mount: otherwise trees below a shared /run would propagate to, and be unmounted from,
+  // other namespaces, at their cost.
   Status MakeBase() const {
     if (::mkdir(trees_.c_str(), 0755) != 0 && errno != EEXIST) {
       return Status::FromErrno(trees_, errno);
@@ -152,7 +153,7 @@ class Sharer {
   }
 
   static Status MountTmpfs(const std::string& path, const std::string& label = "") {
-    // Enough for names and links; what others could fill, they cannot reach.
+    // Enough for names and links; other users cannot write to it.
     std::string options = "mode=0755,size=1m,nr_inodes=4k";
     if (!label.empty()) options += fmt::format(",context=\"{}\"", label);
     return Mount("tessera", path, "tmpfs", MS_NOSUID | MS_NODEV, options.c_str());
@@ -168,7 +169,7 @@ class Sharer {
       RETURN_IF_ERROR(Mount(entry.target.c_str(), place, nullptr, MS_BIND));
       RETURN_IF_ERROR(
           Mount(nullptr, place, nullptr, MS_REMOUNT | MS_BIND | MS_RDONLY | MS_NOSUID | MS_NODEV));
-      // Else it would be a peer of the mount that the file lies on.
+      // Otherwise it would be a peer of the mount that contains the file.
       RETURN_IF_ERROR(Mount(nullptr, place, nullptr, MS_PRIVATE));
     }
     if (!ShowsTheFiles()) {
@@ -190,8 +191,8 @@ class Sharer {
                  "{} holds {} trees: unmount them (umount --recursive --lazy)", trees_, left);
   }
 
-  // Does `other` show another file under a name of ours? Names of libraries change with the
-  // driver's version; the links to them do not.
+  // Whether `other` has another file under one of our names. Names of libraries change with the
+  // driver's version, but the links to them do not.
   bool IsStale(const std::string& other) const {
     for (size_t i = 0; i < ids_.size(); ++i) {
       if (ids_[i] == FileId{}) continue;
@@ -207,7 +208,7 @@ class Sharer {
   const std::string trees_;
   std::string prefix_;
   std::string path_;
-  std::vector<FileId> ids_;  // of what the tree's entries show; zero for places and folders
+  std::vector<FileId> ids_;  // of the entries' files; zero for mount points and folders
 };
 
 }  // namespace

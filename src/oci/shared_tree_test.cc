@@ -26,7 +26,7 @@ namespace {
 namespace fs = std::filesystem;
 using ::testing::HasSubstr;
 
-// Once for the process: a namespace goes with the last process in it.
+// Once per process, because a namespace ends with its last process.
 bool HasOwnMounts() {
   static const bool kHas = ::unshare(CLONE_NEWNS) == 0 &&
                            ::mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) == 0;
@@ -48,7 +48,7 @@ class SharedTree : public ::testing::Test {
 
   std::string path(const std::string& name) const { return JoinPath(dir_.path(), name); }
 
-  // As an installer does it: new files, renamed into place.
+  // Writes like an installer: new files, renamed into place.
   void WriteDriver(const std::string& version) {
     version_ = version;
     ASSERT_TRUE(WriteFileAtomically(path("driver/libx.so." + version), "x" + version, 0644).ok());
@@ -106,7 +106,7 @@ TEST_F(SharedTree, ShowsTheDriversFilesAndNothingElse) {
 
 TEST_F(SharedTree, ATreeThatIsThereIsTakenAsItIs) {
   const std::string tree = Share().value();
-  // Held open, so that another tree could not get the number of its file system.
+  // Held open, so that another tree cannot get the number of its file system.
   const Fd held(::open(tree.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   EXPECT_EQ(Share().value(), tree);
   struct stat before, now;
@@ -161,7 +161,7 @@ TEST_F(SharedTree, AnotherSetOfFilesHasAnotherTreeBesideIt) {
 TEST_F(SharedTree, AReplacedDriverGetsANewTreeAndTheOldOneGoes) {
   const std::string old = Share().value();
   const int mounts = Mounts();
-  WriteDriver("1.0");  // the same version and size again
+  WriteDriver("1.0");  // again with the same version and size
   const std::string tree = Share().value();
   EXPECT_NE(tree, old);
   EXPECT_FALSE(PathExists(old));
@@ -200,7 +200,7 @@ TEST_F(SharedTree, OneFromWhichAFileWasUnmountedIsMadeAnew) {
 
 TEST_F(SharedTree, OneWhoseMakerWasCutOffIsMadeAnew) {
   const std::string tree = Share().value();
-  // Everything is there but the last step.
+  // All steps are done except the last one.
   ASSERT_EQ(::mount(nullptr, tree.c_str(), nullptr, MS_REMOUNT | MS_BIND, nullptr), 0);
   const int mounts = Mounts();
   EXPECT_EQ(Share().value(), tree);

@@ -48,7 +48,7 @@ Result<std::string> Stage::AddFile(const std::string& name, std::string_view dat
   return path;
 }
 
-// Low-level runtimes label what they mount themselves, but no bind mounts.
+// Low-level runtimes label their own mounts, but not bind mounts.
 Status Stage::Label(const std::string& path) const {
   if (label_.empty()) return Status::Ok();
   if (::lsetxattr(path.c_str(), "security.selinux", label_.c_str(), label_.size() + 1, 0) == 0) {

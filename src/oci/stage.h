@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// A small folder in the bundle for what is this container's alone: its ld.so.cache, and where the
-// host has no shared tree the places to mount driver files on. It goes with the bundle, so nothing
-// is left in the image's layer. Its presence says that the container was given GPUs. The caller's
-// umask applies. Blocks on the disk; threads: one.
+// A small folder in the bundle for the files of a single container: its ld.so.cache and, if the
+// host has no shared tree, mount points for driver files. It is removed with the bundle, so nothing
+// remains in the image's layer. Its presence shows that the container was given GPUs. The caller's
+// umask applies. Blocks on disk access; threads: one.
 #pragma once
 
 #include <string>
@@ -15,18 +15,18 @@ namespace tessera::oci {
 
 class Stage {
  public:
-  // Makes <bundle>/tessera anew; what an earlier start of the same bundle left there goes.
-  // `label`: SELinux's for what is made, empty without SELinux.
+  // Creates <bundle>/tessera, replacing that of an earlier start of the same bundle. `label`:
+  // SELinux label of new files, empty without SELinux.
   static Result<Stage> Make(const std::string& bundle, const std::string& label = "");
   static std::string PathIn(const std::string& bundle);
 
   const std::string& path() const { return path_; }
 
-  // Makes the tree; driver files are empty in it, to be mounted on. Gives its path.
+  // Creates the tree, with empty files as mount points for driver files. Returns its path.
   Result<std::string> AddTree(const Tree& tree);
-  // A file beside it. Gives its path.
+  // Creates a file beside the tree. Returns its path.
   Result<std::string> AddFile(const std::string& name, std::string_view data);
-  // Gives a file of the host that this container alone reads the container's label.
+  // Gives the container's label to a file of the host that only this container reads.
   Status Label(const std::string& path) const;
 
  private:

@@ -14,7 +14,7 @@
 namespace tessera::oci {
 namespace {
 
-// Of `path`; what is above `root` is there.
+// Creates the parents of `path` below `root`, which exists.
 Status MakeParents(const std::string& root, const std::string& path) {
   for (size_t slash = path.find('/', root.size() + 1); slash != std::string::npos;
        slash = path.find('/', slash + 1)) {
@@ -36,7 +36,7 @@ int Make(const TreeEntry& entry, const std::string& path) {
     default:
       break;
   }
-  // An empty file, by one call instead of open and close.
+  // Creates an empty file by one call instead of open and close.
   return ::mknod(path.c_str(), S_IFREG | 0444, 0);
 }
 

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What stands at /dev/tessera in a container: the driver's files, links to them, and places on
-// which further files are mounted. A list only; where it is made on the host, and how it gets into
-// the container, is for Stage and ShareTree. Threads: one.
+// The content of /dev/tessera in a container: the driver's files, links to them, and mount points
+// for further files. A list only; Stage and ShareTree create it on the host. Threads: one.
 #pragma once
 
 #include <sys/types.h>
@@ -14,20 +13,21 @@
 
 namespace tessera::oci {
 
-// Where the tree stands in a container whose /dev is not its own; else names::kContainerDriverDir.
+// The location of the tree in a container whose /dev is not private; otherwise
+// names::kContainerDriverDir.
 inline constexpr std::string_view kOtherDriverDir = "/run/tessera";
 
 struct TreeEntry {
   enum class Kind { kDriverFile, kPlace, kFolder, kLink };
   Kind kind;
   std::string name;    // relative: lib/libcuda.so.550.54.15
-  std::string target;  // of a driver file its host path; of a link what it says; else empty
-  mode_t mode = 0755;  // of a folder
+  std::string target;  // driver file: its host path; link: its target; else empty
+  mode_t mode = 0755;  // mode of a folder
 };
 
 class Tree {
  public:
-  // The first of two of the same name wins.
+  // If a name is added twice the first entry counts.
   void AddDriverFile(std::string name, std::string host_path);
   void AddPlace(std::string name);  // an empty file
   // Some low-level runtimes (runc 1.1) give what is mounted on a folder the folder's mode.
@@ -36,8 +36,8 @@ class Tree {
 
   const std::vector<TreeEntry>& entries() const { return entries_; }
 
-  // Makes folders, links, and empty files in place of driver files, below `dir`, which is there and
-  // holds none of them. Mounts nothing. The caller's umask applies.
+  // Creates folders, links, and empty files in place of driver files, in `dir`, which exists and
+  // contains none of them. Mounts nothing. The caller's umask applies.
   Status MakeIn(const std::string& dir) const;
 
  private:

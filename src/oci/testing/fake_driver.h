@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// For tests and measurements: a driver root with the files of a real driver and nothing in them.
-// Its libraries are true ELF files without symbols, so the dynamic linker loads them.
+// For tests and benchmarks: a driver root with the files of a real driver, but without content. Its
+// libraries are valid ELF files without symbols, so the dynamic linker loads them.
 #pragma once
 
 #include <string>
@@ -10,7 +10,7 @@
 
 namespace tessera::oci {
 
-// A shared object for this machine, of about 700 bytes. Without a SONAME where it is empty.
+// A shared object for this machine, of about 700 bytes. Without a SONAME if `soname` is empty.
 std::string MakeLibrary(const std::string& soname);
 
 struct FakeGpu {
@@ -22,7 +22,7 @@ struct FakeGpu {
 
 struct FakeDriverOptions {
   std::string version = "550.54.15";
-  // Without "lib" and ".so"; each gets SONAME <name>.so.1.
+  // Names without "lib" and ".so"; each gets SONAME <name>.so.1.
   std::vector<std::string> libraries = {"cuda", "nvidia-ml", "nvidia-ptxjitcompiler"};
   std::vector<std::string> binaries = {"nvidia-smi"};
   std::vector<FakeGpu> gpus;
@@ -31,9 +31,10 @@ struct FakeDriverOptions {
 inline constexpr const char* kFakeLibraryDir = "usr/lib/x86_64-linux-gnu";
 
 Status MakeFakeDriver(const std::string& root, const FakeDriverOptions& options);
-// Character devices 195:minor, 195:255 and 508:0 below <root>/dev. PERMISSION_DENIED without root.
+// Creates the character devices 195:minor, 195:255 and 508:0 below <root>/dev. PERMISSION_DENIED
+// without root.
 Status MakeFakeNodes(const std::string& root, const FakeDriverOptions& options);
-// Two A100 and their bus ids, minors swapped against the order of the bus.
+// Two A100, with minors in the reverse order of their bus ids.
 FakeDriverOptions TwoGpus();
 
 }  // namespace tessera::oci
