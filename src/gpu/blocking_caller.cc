@@ -19,7 +19,7 @@ struct ThreadCaller::State {
   uint64_t next_id = 0;
   int stuck = 0;
 
-  // Threads that come back late may do so after the runner is gone; the mutex orders the two.
+  // Late threads may return after the runner is destroyed; the mutex orders the two.
   std::mutex mutex;
   TaskRunner* runner = nullptr;
 };
@@ -46,7 +46,7 @@ void ThreadCaller::Start(Job job) {
   const auto finish = [weak, id] {
     const std::shared_ptr<State> state = weak.lock();
     if (state == nullptr) return;
-    // Empty when the caller is gone but a thread of another job still holds the state.
+    // Empty if the caller is destroyed while a thread of another job still holds the state.
     auto node = state->jobs.extract(id);
     if (node.empty()) return;
     if (node.mapped().overdue_told) --state->stuck;
@@ -57,10 +57,10 @@ void ThreadCaller::Start(Job job) {
     if (state == nullptr) return;
     const auto job = state->jobs.find(id);
     if (job == state->jobs.end()) return;
-    // The worker stays: on a machine that was asleep or very busy it may not even have begun.
+    // The worker stays, because on a suspended or busy machine it may not have started yet.
     job->second.overdue_told = true;
     ++state->stuck;
-    // Held here: what it calls may start jobs.
+    // A copy, because the callback may start jobs.
     const std::function<void()> overdue = job->second.overdue;
     overdue();
   };

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Calls that may never come back (into a driver), with a deadline, off the runner's thread.
-// Not for work that is merely slow: each job has a thread of its own, made for it and gone after
-// it.
+// Runs calls that may never return (into a driver) off the runner's thread, with a deadline. Not
+// for work that is merely slow, because each job starts and ends a thread of its own.
 #pragma once
 
 #include <functional>
@@ -13,24 +12,24 @@
 
 namespace tessera::gpu {
 
-// Threads: Start on the runner's thread only. An interface, so that tests can let a call hang in
-// virtual time.
+// Threads: Start on the runner's thread only. An interface, so that tests can simulate a hanging
+// call in virtual time.
 class BlockingCaller {
  public:
   struct Job {
     std::string name;  // of the thread, 15 characters at most
     Duration deadline{};
-    std::function<void()> work;      // on another thread; owns all that it touches
-    std::function<void()> finished;  // on the runner, once work returned, however late
-    std::function<void()> overdue;   // on the runner, once, if work is not back at the deadline
+    std::function<void()> work;      // on another thread; owns all data that it accesses
+    std::function<void()> finished;  // on the runner, when work has returned, even late
+    std::function<void()> overdue;  // on the runner, once, if work has not returned by the deadline
   };
 
   virtual ~BlockingCaller() = default;
   virtual void Start(Job job) = 0;
 };
 
-// One Worker a job. A job that is overdue keeps its thread until the call comes back, if ever; no
-// other waits for it. The destructor gives up on all that still run and calls nobody back.
+// Runs each job on a Worker. An overdue job keeps its thread until the call returns, if ever; other
+// jobs do not wait for it. The destructor abandons running jobs and drops their callbacks.
 class ThreadCaller final : public BlockingCaller {
  public:
   // `runner` outlives the caller.
@@ -38,7 +37,7 @@ class ThreadCaller final : public BlockingCaller {
   ~ThreadCaller() override;
 
   void Start(Job job) override;
-  // Jobs that are overdue and have not come back.
+  // Number of overdue jobs that have not returned.
   int stuck() const;
 
  private:

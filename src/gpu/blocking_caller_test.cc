@@ -11,7 +11,7 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
-// Real threads and real time: deadlines that matter are short, the others never come.
+// Real threads and real time: relevant deadlines are short, all others never pass.
 class ThreadCallerTest : public ::testing::Test {
  protected:
   BlockingCaller::Job Quits(Duration deadline, std::function<void()> work) {
@@ -84,7 +84,7 @@ TEST_F(ThreadCallerTest, EndsWithJobsUnderWayAndCallsNobodyBack) {
 TEST_F(ThreadCallerTest, AnAnswerThatWaitsWhenTheCallerEndsIsDropped) {
   std::promise<void> release;
   auto caller = std::make_unique<ThreadCaller>(&runner_);
-  // Holds the caller's state beyond its end.
+  // Keeps the caller's state alive after the caller is destroyed.
   caller->Start(Quits(seconds(60), [wait = release.get_future().share()] { wait.get(); }));
   std::promise<void> answered;
   caller->Start(Quits(seconds(60), [] {}));

@@ -1,16 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where to read the kernel's files about GPUs. A simulated driver brings its own proc/ and sys/
-// below its root; a real one has those of the kernel. Asked anew each time, because a driver comes
-// and goes while we run. Threads: any. Blocks for two looks at the file system.
+// Locates the kernel's files about GPUs. A simulated driver has its own proc/ and sys/ below its
+// root; a real driver uses those of the kernel. Call again before each use, because drivers come
+// and go. Threads: any. Blocks for two file system lookups.
 #pragma once
 
 #include <string>
 
 namespace tessera::gpu {
 
-// `driver_root`/proc where that has driver/nvidia, else `otherwise`. An empty root has nothing.
+// `driver_root`/proc if it contains driver/nvidia, else `otherwise`. An empty root contains
+// nothing.
 std::string ProcRootOf(const std::string& driver_root, const std::string& otherwise = "/proc");
-// `driver_root`/sys where the driver has that and its own proc, else `otherwise`.
+// `driver_root`/sys if the driver has it and its own proc, else `otherwise`.
 std::string SysRootOf(const std::string& driver_root, const std::string& otherwise = "/sys");
 
 }  // namespace tessera::gpu

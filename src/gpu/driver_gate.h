@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Lets an administrator have the driver to himself: while the gate is closed there is no driver to
-// find, so every session with NVML ends and none is opened, and the kernel modules can be unloaded
-// or a GPU reset. Threads: any.
+// Gives an administrator exclusive use of the driver: while the gate is closed no driver is found,
+// so that all sessions with NVML end and none opens. The kernel modules can then be unloaded or a
+// GPU reset. Threads: any.
 #pragma once
 
 #include <atomic>
@@ -15,7 +15,7 @@ namespace tessera::gpu {
 
 class DriverGate {
  public:
-  // `reason` is what users of the driver are told while it is closed.
+  // `reason` is the error message while the gate is closed.
   explicit DriverGate(std::string reason) : reason_(std::move(reason)) {}
 
   void SetClosed(bool closed) { closed_ = closed; }
@@ -27,7 +27,7 @@ class DriverGate {
   std::atomic<bool> closed_{false};
 };
 
-// Another loader behind a gate.
+// Puts a gate in front of another loader.
 class GatedLoader final : public NvmlLoader {
  public:
   GatedLoader(std::shared_ptr<const DriverGate> gate, std::shared_ptr<NvmlLoader> loader)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// NVML with any number of GPUs, any call of which can be told to fail or to hang, for tests in
-// virtual time: a call that hangs throws, and FakeCaller treats its job as one that is not back.
+// NVML with any number of GPUs, for tests in virtual time. Tests can make any call fail or hang: a
+// hanging call throws, and FakeCaller treats its job as not returned.
 #pragma once
 
 #include <map>
@@ -39,7 +39,7 @@ class FakeCaller final : public BlockingCaller {
     runner_->Post([shared] { shared->finished(); });
   }
 
-  // What hangs comes back, and finds what there is to find now.
+  // Lets hanging calls return with the current state.
   void Release() {
     for (auto* list : {&hanging_, &overdue_}) {
       for (const auto& job : std::exchange(*list, {})) {
@@ -65,7 +65,7 @@ struct FakeGpu {
   std::string uuid;
   int minor = 0;
   std::string bus_id;
-  // Links to other GPUs by their address, each entry one NVLink; "switch" for NVSwitch.
+  // Links to other GPUs by their address, one NVLink for each entry; "switch" for NVSwitch.
   std::vector<std::string> nvlinks;
   std::vector<GpuProcess> processes;
   std::vector<ProcessLoad> loads;
@@ -73,13 +73,13 @@ struct FakeGpu {
 };
 
 struct Fault {
-  Status status;  // hangs where it is OK
+  Status status;  // OK: the call hangs
 };
 
-// What all sessions of one fake driver share.
+// State shared by all sessions of one fake driver.
 struct FakeDriver {
   std::vector<FakeGpu> gpus;
-  // By call and GPU; -1 is calls without a GPU, and all GPUs.
+  // By call and GPU; -1 means calls without a GPU, and all GPUs.
   std::map<std::pair<NvmlCall, int>, Fault> faults;
   std::vector<XidEvent> events;
   RecoveryAction recovery = RecoveryAction::kNone;
@@ -150,7 +150,7 @@ class FakeNvml final : public Nvml {
     return Answer(NvmlCall::kRecoveryAction, IndexOf(device), RecoveryAction{driver_->recovery});
   }
   Result<bool> MigEnabled(NvmlDevice device) override {
-    // Also asked with the handle of a GPU that has gone.
+    // Also called with the handle of a removed GPU.
     const auto index = static_cast<size_t>(IndexOf(device));
     return Answer(NvmlCall::kMigMode, IndexOf(device),
                   index < driver_->gpus.size() && driver_->gpus[index].mig);
@@ -227,7 +227,7 @@ class FakeNvml final : public Nvml {
 
 class FakeLoader final : public NvmlLoader {
  public:
-  // Null while there is no driver.
+  // Null without a driver.
   std::shared_ptr<FakeDriver> driver;
   std::string fingerprint = "first";
 

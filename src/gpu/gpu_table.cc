@@ -9,7 +9,7 @@
 namespace tessera::gpu {
 namespace {
 
-// What the report knows; what it does not know, because a question failed, stays as it was.
+// Copies the known fields; fields whose query failed keep their old values.
 void Update(const device::Gpu& report, device::Gpu* gpu) {
   gpu->index = report.index;
   if (report.minor) gpu->minor = report.minor;
@@ -124,7 +124,7 @@ std::string GpuTable::GuessUuid(int index, const std::string& pci_bus_id) const 
       if (gpu.bus_id == pci_bus_id && !IsPresent(gpu.uuid)) return gpu.uuid;
     }
   }
-  // Both are in the order of PCI addresses.
+  // Both lists are in the order of PCI addresses.
   if (proc_gpus_.size() == uuids_.size() && !IsPresent(proc_gpus_[index].uuid)) {
     return proc_gpus_[index].uuid;
   }
@@ -146,7 +146,7 @@ GpuTable::Record& GpuTable::Bind(int index, const std::string& uuid) {
     before->present = false;
     before->health.OnMissing();
   }
-  // It may have been seen at another index, before GPUs in front of it came or went.
+  // The GPU may have had another index before other GPUs appeared or disappeared.
   std::ranges::replace(uuids_, uuid, std::string());
   uuids_[index] = uuid;
   const auto [entry, is_new] = records_.try_emplace(uuid, rules_);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which GPUs this node has: accounts by UUID, and the driver's index at which each was last seen.
-// Remembers a GPU that stops telling who it is. Pure. Private to this room.
+// The GPUs of this node: records by UUID, with the driver's index of each GPU. Keeps the record of
+// a GPU that can no longer be identified, and merges the links that all GPUs report. Pure. Private
+// to this room.
 #pragma once
 
 #include <map>
@@ -21,7 +22,7 @@ class GpuTable {
   struct Record {
     explicit Record(HealthRules rules) : health(rules) {}
 
-    device::Gpu gpu;  // but for its health
+    device::Gpu gpu;  // without its health
     NvmlDevice handle = nullptr;
     bool polls_memory = true;
     bool present = false;  // at gpu.index
@@ -29,32 +30,33 @@ class GpuTable {
     std::optional<LinkReport> links;
   };
 
-  // `remembered`: XIDs that waited for their repair when the agent last ran.
+  // `remembered`: XIDs that needed a repair when the agent last ran.
   explicit GpuTable(HealthRules rules, UnrepairedXids remembered = {})
       : rules_(rules), remembered_(std::move(remembered)) {}
 
-  // The driver counts `count` GPUs; `proc_gpus` is what the kernel module knows.
+  // The driver reports `count` GPUs; `proc_gpus` are the GPUs that the kernel module lists.
   void Resize(int count, std::vector<oci::ProcGpu> proc_gpus);
   int size() const { return static_cast<int>(uuids_.size()); }
 
-  // The answer to who is at `index`. A GPU that does not say is taken for the one that was there
-  // before, or that the kernel module knows at its address or place. Null if nobody knows.
+  // The identity of the GPU at `index`. A GPU that cannot be identified is assumed to be the one
+  // seen at that index before, or the one that the kernel module lists at its address or position.
+  // Null if it stays unknown.
   Record* OnIdentified(int index, const GpuReport& report, MonotonicTime now);
-  // The GPU at `index` hangs in `call`; null if nobody knows which it is.
+  // The GPU at `index` hangs in `call`. Null if its identity is unknown.
   Record* OnHang(int index, NvmlCall call);
 
-  // Null where there is none.
+  // Null without a record.
   Record* At(int index);
   Record* FindHandle(NvmlDevice handle);
   std::map<std::string, Record>& records() { return records_; }
 
-  // Drops GPUs that the driver does not report: it was loaded anew and has spoken for all.
+  // Drops GPUs that the driver does not report; call after a reloaded driver has reported all GPUs.
   void ForgetAbsent();
   bool everyone_known() const;
 
   UnrepairedXids unrepaired() const;
 
-  // gpus, links, unidentified and notes.
+  // Sets gpus, links, unidentified and notes.
   void Fill(device::NodeInventory* inventory) const;
 
  private:
@@ -65,8 +67,8 @@ class GpuTable {
 
   const HealthRules rules_;
   const UnrepairedXids remembered_;
-  std::vector<std::string> uuids_;     // by index; empty where nobody knows
-  std::vector<std::string> failures_;  // by index: why not
+  std::vector<std::string> uuids_;     // by index; empty if unknown
+  std::vector<std::string> failures_;  // by index: why it is unknown
   std::vector<oci::ProcGpu> proc_gpus_;
   std::map<std::string, Record> records_;
 };

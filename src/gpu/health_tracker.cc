@@ -101,7 +101,7 @@ device::Health HealthTracker::health() const {
     if (rules_.recovery_counts && !recovery_.empty()) return recovery_;
     return unwatched_;
   }();
-  // The cause before what follows from it: a GPU that fell off the bus fails every call, too.
+  // The cause comes before its consequences: a GPU that fell off the bus fails every call, too.
   if (xid_ && xid_->repaired && others.empty()) {
     return {device::Health::State::kRecovering, "recovering from " + DescribeXid(xid_->code)};
   }

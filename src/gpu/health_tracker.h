@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// Health of one GPU from what happened to it. Pure: time comes in. Private to this room.
+// Derives the health of one GPU from events. Pure: the caller passes the time. Private to this
+// room.
 //
-//   Healthy     Suspect      an XID of an application; over when none came for `xid_quiet`
-//      |        Unhealthy    an XID that needs a repair or quiet; a call that fails or hangs; an
-//      |                     action that the driver asks for; MIG mode
-//   Recovering               an XID was repaired: `good_polls_after_xid` good answers to go
+//   Healthy     Suspect      an application's XID; ends after `xid_quiet` without another one
+//      |        Unhealthy    an XID that needs a repair or quiet; a call that fails or hangs; a
+//      |                     recovery action that the driver requests; MIG mode
+//   Recovering               an XID was repaired: needs `good_polls_after_xid` good polls
 //
-// A repair shows in one of: the GPU was lost and answers again; the driver asked for an action and
-// asks no more; the driver was loaded anew. An XID that is remembered from before a restart of the
-// agent is repaired, too, when the driver knows recovery actions and asks for none.
+// Any of these proves a repair: a lost GPU answers again; the driver no longer requests its
+// recovery action; the driver was reloaded. An XID remembered from before a restart of the agent
+// also counts as repaired if the driver supports recovery actions and requests none.
 #pragma once
 
 #include <cstdint>
@@ -24,8 +25,8 @@
 namespace tessera::gpu {
 
 struct HealthRules {
-  bool probes_count = true;     // a GPU that does not answer is unhealthy
-  bool recovery_counts = true;  // so is one for which the driver asks for an action
+  bool probes_count = true;     // a GPU that fails to answer is unhealthy
+  bool recovery_counts = true;  // a requested recovery action makes the GPU unhealthy
   Duration xid_quiet{};
   int good_polls_after_xid = 0;
 };
@@ -35,26 +36,26 @@ class HealthTracker {
   explicit HealthTracker(HealthRules rules) : rules_(rules) {}
 
   void OnXid(uint64_t code, XidEffect effect, MonotonicTime now);
-  // An XID that waited for its repair when the agent last ran.
+  // Restores an XID that needed a repair when the agent last ran.
   void Remember(uint64_t code);
-  // The GPU answered, or failed, a poll or the questions who it is; the latter do not ask for the
+  // The GPU answered, or failed, a poll or an identification. An identification does not read the
   // recovery action.
   void OnAnswer(const Status& status, std::optional<RecoveryAction> recovery, MonotonicTime now);
   // The driver knows recovery actions, and asks for none.
   void OnDriverContent();
   // `call` is overdue.
   void OnHang(NvmlCall call);
-  // XID events of this GPU cannot be watched; OK when they can again.
+  // XID events of this GPU cannot be watched, or (OK) can be watched again.
   void OnEventsWatched(const Status& status);
-  // The driver does not report this GPU any more; until it answers again.
+  // The driver no longer reports this GPU; lasts until the GPU answers.
   void OnMissing();
-  // A driver that was loaded anew has reset its GPUs.
+  // A reloaded driver has reset its GPUs.
   void OnDriverReloaded();
   void OnMigMode(bool on) { mig_ = on; }
 
   device::Health health() const;
   bool mig() const { return mig_; }
-  // The XID that waits for its repair, if one does.
+  // The XID that needs a repair, if any.
   std::optional<uint64_t> unrepaired_xid() const;
 
  private:

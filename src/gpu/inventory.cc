@@ -29,7 +29,7 @@ HealthRules RulesOf(const InventoryOptions& options) {
           .good_polls_after_xid = options.good_polls_after_xid};
 }
 
-// Ends the session that `nvml` has, so that Init starts afresh.
+// Ends the session of `nvml`, so that Init starts afresh.
 void CloseSession(Nvml* nvml, NvmlEventSet set, CallSite* site, NvmlErrors* errors) {
   Interview interview{*nvml, *site, *errors};
   if (set != nullptr) {
@@ -62,8 +62,8 @@ void Inventory::Impl::PollNow() {
   for (int index = 0; index < table_.size(); ++index) Probe(index);
 }
 
-// A session that is still there (a GPU was lost) is closed first; one that died, or whose library
-// was replaced, is left behind with whatever hangs in it.
+// Closes a session that still works (after a GPU was lost) first; abandons a dead session, or one
+// whose library was replaced, with its hanging calls.
 void Inventory::Impl::Open() {
   const bool close = phase_ == Phase::kClosing;
   phase_ = Phase::kOpening;
@@ -101,7 +101,7 @@ void Inventory::Impl::Open() {
 }
 
 void Inventory::Impl::OnOpened(SessionReport& report) {
-  // Kept also after a failure: the next try need not load it again.
+  // Kept even after a failure, so that the next attempt need not load the library again.
   nvml_ = report.nvml;
   fingerprint_ = report.fingerprint;
   library_gone_ = false;
@@ -126,7 +126,7 @@ void Inventory::Impl::OnOpened(SessionReport& report) {
   Resettle();
 }
 
-// NVML counts GPUs once, in Init: those whose device nodes come later are seen by another session.
+// NVML counts GPUs once, in Init; device nodes created later are only seen by a new session.
 void Inventory::Impl::OnEmptyNode() {
   slots_.clear();
   Publish();
@@ -231,8 +231,8 @@ void Inventory::Impl::CheckDriver() {
         checking_driver_ = false;
         if (!back.current) return;
         if (report.fingerprint.empty()) {
-          // What is mapped goes on answering after its files are gone. Asked twice: a driver that
-          // is being replaced is gone for a moment, too.
+          // A mapped library keeps answering after its file is removed. Checks twice, because the
+          // file is also missing for a moment while a driver is replaced.
           if (library_gone_) return OnSessionBroken(Reopen::kSessionDied);
           library_gone_ = true;
           return PostInSession(kLibraryGoneRetry, [this] { CheckDriver(); });
@@ -276,7 +276,7 @@ void Inventory::Impl::Resettle() {
 }
 
 void Inventory::Impl::OnDrained() {
-  // A session is not closed under a call that hangs in it: go on with it as it is.
+  // A session with a hanging call cannot be closed, so it stays in use.
   if (stats_.calls_stuck > 0) {
     phase_ = Phase::kOpen;
     StartListener();

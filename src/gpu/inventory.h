@@ -1,20 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
-// The GPUs of this node, from NVML, kept up to date: who they are, how they are linked, whether
-// they are well. One bad GPU, one failing call or one call that never returns costs that GPU, not
-// the node. Not for choosing GPUs (src/placement) nor for offering them to anyone (src/agent).
+// Keeps the GPUs of this node up to date through NVML: their identity, links and health. A bad GPU,
+// a failing call or a hanging call affects only its GPU, not the node. Not for choosing GPUs
+// (src/placement) or offering them to pods (src/agent).
 //
 // What makes a GPU unhealthy, and what makes it well again:
 //   an XID that needs a      a repair (health_tracker.h), then `good_polls_after_xid` good answers
 //   repair, by the catalogue
 //   an unknown XID           `xid_quiet` without another one and as many good answers
 //   MIG mode                 MIG mode off
-//   a call that fails        the same questions answered again
-//   a call that hangs        an answer, to that call or to a later one
-//   not reported any more    reported again; forgotten when the driver was loaded anew
-// A driver that is missing, fails or hangs as a whole gives zero GPUs and `problem`, and is tried
-// again, at least every `retry_max`. A driver that was replaced on disk is loaded anew.
+//   a call that fails        the same queries succeed
+//   a call that hangs        an answer to this call or to a later one
+//   no longer reported       reported again; dropped when the driver was reloaded
+// If the driver is missing, fails or hangs as a whole, the snapshot has zero GPUs and a `problem`,
+// and the inventory retries at least every `retry_max`. A driver that was replaced on disk is
+// reloaded.
 //
-// Threads: lives on `runner`; NVML is called only through `caller`. Cost when all is well: three
+// Threads: lives on `runner`; calls NVML only through `caller`. Cost for healthy GPUs: three NVML
+// calls for each GPU every `poll_interval`, and one thread that sleeps in the driver.
 // NVML calls for each GPU every `poll_interval`, and one thread that sleeps in the driver.
 #pragma once
 
@@ -40,20 +42,21 @@ using InventorySnapshot = std::shared_ptr<const device::NodeInventory>;
 struct InventoryOptions {
   std::string sys_root = "/sys";    // …/bus/pci/devices/<bdf>/numa_node
   std::string proc_root = "/proc";  // …/driver/nvidia/gpus/<bdf>/information, for silent GPUs
-  // A driver that brings its own proc/ and sys/ below this is asked there; see driver_files.h.
+  // Below this root a driver may bring its own proc/ and sys/; see driver_files.h.
   std::string driver_root;
   XidPolicy xids;
   // Remembers which XIDs wait for a repair; "": forgets them when the agent ends.
   std::string xid_file;
 
   Duration poll_interval = std::chrono::seconds(10);
-  // While something is wrong: from retry_min, doubled up to retry_max.
+  // Retry interval on problems: starts at retry_min and doubles up to retry_max.
   Duration retry_min = std::chrono::milliseconds(250);
   Duration retry_max = std::chrono::seconds(2);
-  // A GPU's questions together. Init is longer: it wakes GPUs without persistence mode.
+  // Deadline of all queries of one GPU. Init gets longer, because it wakes GPUs without persistence
+  // mode.
   Duration call_deadline = std::chrono::seconds(5);
   Duration init_deadline = std::chrono::seconds(60);
-  // The first snapshot waits so long for GPUs that are slow. < call_deadline.
+  // How long the first snapshot waits for slow GPUs. < call_deadline.
   Duration first_snapshot_within = std::chrono::seconds(1);
   Duration event_wait = std::chrono::seconds(5);
   Duration xid_quiet = std::chrono::seconds(60);
@@ -62,8 +65,7 @@ struct InventoryOptions {
 
 // For metrics. Counters only grow.
 struct InventoryStats {
-  // By call and the vendor's name of the error, "GPU_IS_LOST". What the driver lacks is not
-  // counted.
+  // By call and the vendor's name of the error, "GPU_IS_LOST". Unsupported calls are not counted.
   std::map<std::pair<NvmlCall, std::string_view>, uint64_t> nvml_errors;
   std::map<NvmlCall, uint64_t> hung_calls;
   std::map<std::pair<std::string, uint64_t>, uint64_t> xids;  // uuid, code
@@ -85,10 +87,10 @@ class Inventory {
   Inventory& operator=(const Inventory&) = delete;
 
   void Start();
-  // Polls every GPU, or looks for the driver, now and not at the next interval: somebody saw an
-  // error, or made device nodes.
+  // Polls every GPU, or looks for the driver, at once instead of at the next interval; call after
+  // an error or after creating device nodes.
   void PollNow();
-  // The latest; null before the first.
+  // The latest snapshot; null before the first one.
   InventorySnapshot snapshot() const;
   const InventoryStats& stats() const;
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every NVML call, on every GPU, with every kind of failure, from the start on and later: the other
-// GPUs stay allocatable, and all is well again when the fault is over.
+// Every NVML call, on every GPU, with every kind of failure, at the start and later: the other GPUs
+// stay allocatable, and all GPUs are healthy again after the fault.
 #include <gtest/gtest.h>
 
 #include "src/gpu/inventory_fixture.h"
@@ -15,10 +15,10 @@ using testing::InventoryFixture;
 
 constexpr int kGpus = 4;
 
-// Calls about one GPU, without which it cannot be given away.
+// Calls about one GPU, without which it cannot be offered.
 constexpr NvmlCall kIdentityCalls[] = {NvmlCall::kHandleByIndex, NvmlCall::kUuid,
                                        NvmlCall::kMinorNumber};
-// Calls that describe one GPU; one that is merely not supported is no illness.
+// Calls that describe one GPU; an unsupported call is not a failure.
 constexpr NvmlCall kDescriptionCalls[] = {NvmlCall::kName,           NvmlCall::kPciInfo,
                                           NvmlCall::kMemoryInfo,     NvmlCall::kSupportedEvents,
                                           NvmlCall::kRegisterEvents, NvmlCall::kComputeCapability};
@@ -64,7 +64,7 @@ void ExpectOthersHealthy(const InventoryFixture& f, int sick) {
     if (gpu == sick) continue;
     EXPECT_EQ(f.ReasonOf(gpu), "") << "GPU " << gpu;
   }
-  // The sick one is listed, or counted.
+  // The faulty GPU is listed, or counted.
   EXPECT_EQ(f.node().gpus.size() + f.node().unidentified, static_cast<size_t>(kGpus));
 }
 
@@ -107,7 +107,7 @@ TEST_P(FaultOnOneGpu, LaterTheOtherGpusStayAllocatable) {
       InventoryFixture f(FakeDriver::WithGpus(kGpus));
       f.Start();
       f.driver().faults[{GetParam(), gpu}] = fault;
-      // In between the session may be opened anew; nobody else may notice at any time.
+      // The session may be reopened in between; the other GPUs must stay unaffected throughout.
       const size_t before = f.snapshots.size();
       f.Advance(seconds(100));
       for (size_t i = before; i < f.snapshots.size(); ++i) {
@@ -154,10 +154,10 @@ TEST_P(IdentityFault, MakesTheGpuUnfitForPods) {
   }
 }
 
-// What tells nothing about a GPU never takes one away.
+// Failures of calls that say nothing about a GPU never make it unavailable.
 TEST_P(HarmlessFault, CostsNoGpu) {
   for (const auto& [name, fault] : kFaults) {
-    if (fault.status.ok()) continue;  // in Init's session a hang is one of the whole driver
+    if (fault.status.ok()) continue;  // a hang in Init's session affects the whole driver
     SCOPED_TRACE(fmt::format("{}: {}", NvmlCallName(GetParam()), name));
     InventoryFixture f(FakeDriver::WithGpus(kGpus));
     f.driver().faults[{GetParam(), -1}] = fault;

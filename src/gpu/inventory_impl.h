@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The inside of Inventory: one session with the driver, and probes of its GPUs. Private to this
-// room. inventory.cc opens and closes sessions and publishes, inventory_probes.cc asks the GPUs.
+// The implementation of Inventory: one session with the driver, and probes of its GPUs. Private to
+// this room. inventory.cc opens and closes sessions and publishes snapshots; inventory_probes.cc
+// queries the GPUs.
 #pragma once
 
 #include <memory>
@@ -29,8 +30,8 @@ class Inventory::Impl : public std::enable_shared_from_this<Inventory::Impl> {
     kClosed,   // no driver; a retry is armed
     kOpening,  // load and Init are under way
     kOpen,
-    kDraining,  // waits for questions under way, so that the session can be closed
-    kClosing,   // all are back; Open closes it
+    kDraining,  // waits for running queries before closing the session
+    kClosing,   // all queries have returned; Open closes the session
   };
   enum class Reopen { kSessionDied, kDriverReplaced, kGpuLost };
 
@@ -41,7 +42,7 @@ class Inventory::Impl : public std::enable_shared_from_this<Inventory::Impl> {
     bool well = false;      // the last answer was good
     bool retry_armed = false;
     bool links_busy = false;
-    int stuck = 0;  // overdue questions that are not back
+    int stuck = 0;  // overdue queries that have not returned
     int link_tries = 0;
     Duration backoff{};
   };
@@ -62,7 +63,7 @@ class Inventory::Impl : public std::enable_shared_from_this<Inventory::Impl> {
   void AfterJob();
   bool Settled() const;
   void Publish();
-  // Runs `task` later on, unless the session or the inventory is over.
+  // Runs `task` later, unless the session or the inventory has ended.
   void PostInSession(Duration delay, std::function<void()> task);
 
   // Probes: inventory_probes.cc.
@@ -89,7 +90,7 @@ class Inventory::Impl : public std::enable_shared_from_this<Inventory::Impl> {
   uint64_t session_ = 0;
   std::shared_ptr<Nvml> nvml_;
   std::string fingerprint_;
-  bool library_gone_ = false;  // its file was missing when last looked for
+  bool library_gone_ = false;  // its file was missing at the last check
   std::string driver_version_;
   int cuda_version_ = 0;
   std::string problem_;
@@ -106,7 +107,7 @@ class Inventory::Impl : public std::enable_shared_from_this<Inventory::Impl> {
   std::vector<Slot> slots_;
   bool settle_by_force_ = false;  // the time to wait for slow GPUs is over
   bool links_started_ = false;
-  bool forget_absent_ = false;  // once all have answered
+  bool forget_absent_ = false;  // when all GPUs have answered
   InventorySnapshot snapshot_;
 };
 

@@ -9,8 +9,8 @@
 namespace tessera::gpu {
 namespace {
 
-// A GPU that hangs is asked again, on another thread, this often at most; earlier when a question
-// comes back.
+// A GPU that hangs is queried again on another thread at this interval, at most kMaxStuckPerGpu
+// times, and earlier if a query returns.
 constexpr Duration kStuckRetry = std::chrono::seconds(30);
 constexpr int kMaxStuckPerGpu = 3;
 constexpr int kMaxLinkTries = 5;
@@ -52,7 +52,7 @@ void Inventory::Impl::OnGpuReport(int index, const GpuReport& report) {
   slot.answered = true;
   slot.well = report.status.ok();
   GpuTable::Record* record = table_.OnIdentified(index, report, runner_->clock().Now());
-  // Perhaps the whole session is dead, but one GPU's word is not enough for that.
+  // The whole session may be dead, but one GPU's answer does not prove it.
   if (report.status.code() == Code::kFailedPrecondition) CheckDriver();
   if (!slot.well || record == nullptr) return ArmRetry(index, NextBackoff(&slot));
   slot.backoff = Duration::zero();
@@ -90,12 +90,12 @@ void Inventory::Impl::OnPollReport(int index, const PollReport& report) {
       record->health.OnDriverContent();
     }
   }
-  // Perhaps the whole session is dead, but one GPU's word is not enough for that.
+  // The whole session may be dead, but one GPU's answer does not prove it.
   if (report.status.code() == Code::kFailedPrecondition) CheckDriver();
   if (!slot.well) return ArmRetry(index, NextBackoff(&slot));
   slot.backoff = Duration::zero();
   if (record->health.health().ok()) return;
-  // Events that could not be watched are asked for again by who the GPU is.
+  // If watching events failed, identifying the GPU retries it.
   if (listener_ != nullptr) listener_->Watch(record->handle);
   ArmRetry(index, options_.retry_max);
 }
@@ -175,8 +175,8 @@ void Inventory::Impl::OnXid(const XidEvent& event) {
   if (effect == XidEffect::kNone) return;
   if (record == nullptr) return critical ? PollNow() : void();
   record->health.OnXid(event.xid, effect, runner_->clock().Now());
-  // Now, while it shows: a GPU that was lost, or wants a reset, is well as soon as that is over;
-  // of one that only reported something we wait for quiet.
+  // Probes at once, while the problem shows: a GPU that was lost or needs a reset then recovers as
+  // soon as that is repaired; a GPU that only reported an error has to stay quiet.
   const int index = record->gpu.index;
   Probe(index);
   ArmRetry(index, options_.retry_max);

@@ -50,7 +50,7 @@ TEST(InventoryTest, SaysNothingNewAndAsksLittleWhenNothingHappens) {
   EXPECT_EQ(f.snapshots.size(), 1u);
   int calls = 0;
   for (const auto& [call, count] : f.driver().calls) calls += count;
-  // Six rounds of three for each of 8 GPUs and a count, and 12 waits.
+  // Six polls of three calls for each of 8 GPUs and a count, and 12 waits.
   EXPECT_LE(calls, 6 * (8 * 3 + 1) + 12);
   EXPECT_LE(f.driver().calls[NvmlCall::kEventSetWait], 12) << "a wait that does not block is paced";
 }
@@ -150,7 +150,7 @@ TEST(InventoryTest, ARestartOfTheAgentDoesNotHealAGpu) {
   EXPECT_EQ(f.ReasonOf(2), "XID 48: Double-bit ECC error; to do: reset the GPU");
   f.Advance(std::chrono::hours(1));
   EXPECT_EQ(f.node().healthy_count(), 3u);
-  // A driver that knows recovery actions and asks for none was reset meanwhile.
+  // A driver that supports recovery actions and requests none has reset the GPU meanwhile.
   f.inventory.reset();
   f.driver().faults.clear();
   f.Start();

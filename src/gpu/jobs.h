@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs questions to NVML through a BlockingCaller and keeps the books: errors, hung calls, what is
-// under way, and whether an answer still belongs to the session that asked. Private to this room.
+// Runs NVML queries through a BlockingCaller and tracks errors, hanging calls, running queries, and
+// whether an answer still belongs to the current session. Private to this room.
 //
-// Threads: one runner. Lives as long as its owner; callbacks are dropped after that.
+// Threads: one runner. Drops the callbacks when the owner is destroyed.
 #pragma once
 
 #include <functional>
@@ -28,12 +28,12 @@ class Jobs : public std::enable_shared_from_this<Jobs> {
   Jobs(BlockingCaller* caller, InventoryStats* stats, std::function<void()> after_each)
       : caller_(caller), stats_(stats), after_each_(std::move(after_each)) {}
 
-  // `Report` has NvmlErrors errors. `work` runs elsewhere and must own what it touches.
+  // `Report` has a member `NvmlErrors errors`. `work` runs on another thread and must own its data.
   template <typename Report>
   void Start(std::string name, Duration deadline, std::function<void(CallSite*, Report*)> work,
              std::function<void(Report&, Back)> done, std::function<void(NvmlCall, Back)> overdue);
 
-  // Answers to what was asked before are not current any more.
+  // Answers to earlier queries are no longer current.
   void NextSession() { ++session_; }
   int in_flight() const { return in_flight_; }
 

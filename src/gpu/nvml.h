@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // The part of NVML that the agent uses, as an interface, so that tests run without a driver.
-// nvml_library.h has the one that calls libnvidia-ml.so.1.
+// nvml_library.h implements it with libnvidia-ml.so.1.
 //
-// Threads: any, at the same time, as NVML itself allows. Every call may block for ever: callers run
-// it through a BlockingCaller.
-// Errors: the message is "nvmlDeviceGetName: GPU is lost"; codes by the table in nvml_status.cc, of
-// which callers may rely on
-//   UNIMPLEMENTED        the GPU or the driver does not know this (not an illness)
-//   DATA_LOSS            the GPU is lost or wants a reset
-//   FAILED_PRECONDITION  the session is dead: Init again, or load the library again
-//   DEADLINE_EXCEEDED    no event within the time given
+// Threads: any, concurrently, as NVML itself allows. Every call may block forever, so callers use a
+// BlockingCaller.
+// Errors: the message is "nvmlDeviceGetName: GPU is lost"; nvml_status.cc maps the codes, of which
+// callers may rely on
+//   UNIMPLEMENTED        the GPU or the driver does not support the call (not a health problem)
+//   DATA_LOSS            the GPU is lost or requires a reset
+//   FAILED_PRECONDITION  the session is dead: call Init again, or load the library again
+//   DEADLINE_EXCEEDED    no event within the timeout
 #pragma once
 
 #include <array>
@@ -26,7 +26,7 @@
 
 namespace tessera::gpu {
 
-// Every NVML function that is called anywhere in this room, in the order of NvmlCallName.
+// Every NVML function that this room calls, in the order of NvmlCallName.
 enum class NvmlCall : uint8_t {
   kInit,
   kShutdown,
@@ -59,11 +59,11 @@ inline constexpr int kNvmlCallCount = static_cast<int>(NvmlCall::kMigMode) + 1;
 // "nvmlDeviceGetName", the symbol in the library.
 std::string_view NvmlCallName(NvmlCall call);
 
-// The library's own pointers; they mean something only to the Nvml that gave them.
+// Opaque pointers of the library, valid only for the Nvml that returned them.
 using NvmlDevice = void*;
 using NvmlEventSet = void*;
 
-// What the driver asks an operator to do (field 230).
+// The recovery that the driver requests from an operator (field 230).
 enum class RecoveryAction { kNone, kResetGpu, kReboot, kDrainP2p, kDrainAndReset };
 
 enum class NvLinkPeer { kGpu, kSwitch, kOther };
@@ -73,11 +73,11 @@ struct XidEvent {
   uint64_t xid = 0;
 };
 
-// A process that computes on a GPU. Ids are those of the caller's pid namespace; processes outside
-// of it are not told.
+// A process that computes on a GPU. Ids are in the caller's pid namespace; processes outside of it
+// are omitted.
 struct GpuProcess {
   int pid = 0;
-  Bytes memory;  // 0 where the driver does not say
+  Bytes memory;  // 0 if the driver does not report it
 };
 struct ProcessLoad {
   int pid = 0;
@@ -103,7 +103,7 @@ class Nvml {
   virtual Result<Bytes> TotalMemory(NvmlDevice device) = 0;
   virtual Result<device::ComputeCapability> Capability(NvmlDevice device) = 0;
   virtual Result<RecoveryAction> Recovery(NvmlDevice device) = 0;
-  // Whether MIG mode is on now. UNIMPLEMENTED where the GPU cannot.
+  // Whether MIG mode is on now. UNIMPLEMENTED if the GPU does not support MIG.
   virtual Result<bool> MigEnabled(NvmlDevice device) = 0;
 
   virtual Result<device::PcieLevel> CommonAncestor(NvmlDevice a, NvmlDevice b) = 0;
@@ -114,23 +114,23 @@ class Nvml {
 
   virtual Result<NvmlEventSet> EventSetCreate() = 0;
   virtual Status EventSetFree(NvmlEventSet set) = 0;
-  // UNIMPLEMENTED where the GPU reports no XIDs.
+  // UNIMPLEMENTED if the GPU reports no XIDs.
   virtual Status RegisterXidEvents(NvmlDevice device, NvmlEventSet set) = 0;
   virtual Result<std::vector<GpuProcess>> ComputeProcesses(NvmlDevice device) = 0;
-  // Of processes that did something after `since`; each once.
+  // Load of each process that was active after `since`.
   virtual Result<std::vector<ProcessLoad>> ProcessLoads(NvmlDevice device, WallTime since) = 0;
 
   // Blocks for up to `timeout`.
   virtual Result<XidEvent> WaitForXid(NvmlEventSet set, Duration timeout) = 0;
 };
 
-// Finds and loads the library; given in, so that tests can let a driver appear and change.
+// Finds and loads the library; injected, so that tests can make a driver appear and change.
 class NvmlLoader {
  public:
   virtual ~NvmlLoader() = default;
-  // Any thread; blocks. NOT_FOUND says where it looked.
+  // Any thread; blocks. NOT_FOUND lists the paths that it tried.
   virtual Result<std::shared_ptr<Nvml>> Load() = 0;
-  // Changes when the driver on disk is another one than before; empty when there is none. Cheap.
+  // Changes when the driver on disk is replaced; empty without a driver. Cheap.
   virtual std::string Fingerprint() = 0;
 };
 

@@ -17,7 +17,7 @@
 namespace tessera::gpu {
 namespace {
 
-// The functions of one loaded library. A null pointer is a symbol that the driver lacks.
+// The functions of one loaded library. A null pointer means that the driver lacks the symbol.
 class Symbols {
  public:
   explicit Symbols(void* handle) : handle_(handle) {
@@ -98,7 +98,8 @@ Status Call(NvmlCall call, Function function, Args... args) {
 nvml::Device Handle(NvmlDevice device) { return static_cast<nvml::Device>(device); }
 nvml::EventSet Handle(NvmlEventSet set, int) { return static_cast<nvml::EventSet>(set); }
 
-// "00000000:07:00.0" as sysfs spells it: "0000:07:00.0". Domains above 16 bits keep eight digits.
+// "00000000:07:00.0" in the spelling of sysfs, "0000:07:00.0". Domains above 16 bits keep eight
+// digits.
 std::string SysfsBusId(const nvml::PciInfo& pci) {
   return fmt::format("{:04x}:{:02x}:{:02x}.0", pci.domain, pci.bus, pci.device);
 }
@@ -258,8 +259,8 @@ Status NvmlLibrary::RegisterXidEvents(NvmlDevice device, NvmlEventSet set) {
               static_cast<std::uint64_t>(nvml::kEventXid), Handle(set, 0));
 }
 
-// Calls `ask(entries, &count)` with room for more and more until that is enough: processes come and
-// go between the question how many there are and the next one.
+// Calls `ask(entries, &count)` with growing arrays until the answer fits: new processes may start
+// between asking for their number and reading them.
 template <typename Entry, typename Ask>
 Result<std::vector<Entry>> Grow(const Ask& ask) {
   constexpr unsigned kMost = 1 << 16;
@@ -310,7 +311,7 @@ Result<std::vector<ProcessLoad>> NvmlLibrary::ProcessLoads(NvmlDevice device, Wa
     return NvmlStatus(kCall, static_cast<int>(*result));
   };
   auto samples = Grow<nvml::ProcessUtilizationSample>(ask);
-  // Nobody did anything.
+  // No process was active.
   if (samples.status().code() == Code::kNotFound) return std::vector<ProcessLoad>();
   if (!samples.ok()) return samples.status();
   std::ranges::sort(*samples, {}, &nvml::ProcessUtilizationSample::timestamp);
@@ -318,7 +319,7 @@ Result<std::vector<ProcessLoad>> NvmlLibrary::ProcessLoads(NvmlDevice device, Wa
   for (const nvml::ProcessUtilizationSample& sample : *samples) last[sample.pid] = sample.sm;
   std::vector<ProcessLoad> loads;
   for (const auto& [pid, percent] : last) {
-    // Old drivers leave entries of nobody, and numbers that are none.
+    // Old drivers leave entries without a process, and invalid percentages.
     if (pid == 0 || percent > 100) continue;
     loads.push_back({.pid = static_cast<int>(pid), .percent = static_cast<int>(percent)});
   }
@@ -344,8 +345,8 @@ std::string IdentityOf(const std::string& path) {
                      info.st_mtim.tv_sec, info.st_mtim.tv_nsec);
 }
 
-// dlopen gives the library it already has for a path it has seen, even if the file is a new one and
-// the old library is still in use by a call that hangs. So each load spells the path differently.
+// dlopen returns the library that it has already loaded for a path, even if the file was replaced
+// and a hanging call keeps the old library in use. So each load spells the path differently.
 std::string Respell(const std::string& path) {
   static std::atomic<int> loads{0};
   std::string spelled;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// NVML by dlopen. The library is found below the driver root as the container runtime finds it
-// (oci/driver_root.h), so the two never disagree. A symbol that an old driver lacks makes its call
-// UNIMPLEMENTED.
+// NVML through dlopen. The library is found below the driver root by the same rules as for
+// containers (oci/driver_root.h), so that both use the same file. A symbol that an old driver lacks
+// makes its call UNIMPLEMENTED.
 #pragma once
 
 #include <memory>
@@ -13,13 +13,13 @@ namespace tessera::gpu {
 
 class NvmlLibraryLoader final : public NvmlLoader {
  public:
-  // `driver_root` as this process sees it (--driver-root-ctr-path).
+  // `driver_root` as seen by this process (--driver-root-ctr-path).
   explicit NvmlLibraryLoader(std::string driver_root);
 
   Result<std::shared_ptr<Nvml>> Load() override;
   std::string Fingerprint() override;
 
-  // The file that Load would open, "" if there is none below the root.
+  // The file that Load would open, "" without a library below the root.
   std::string FindLibrary() const;
 
  private:

@@ -87,7 +87,7 @@ Status NvmlStatus(NvmlCall call, int result) {
 
 std::string_view NvmlErrorName(const Status& status) {
   for (const ReturnInfo& info : kReturns) {
-    // "nvmlDeviceGetName: GPU is lost", whatever stands before it.
+    // Matches "nvmlDeviceGetName: GPU is lost" with any prefix.
     if (info.code != status.code() || !status.message().ends_with(fmt::format(": {}", info.text))) {
       continue;
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// NVML's return codes as Status, and the names of its functions: two tables.
+// Tables of NVML's return codes as Status, and of the names of its functions.
 #pragma once
 
 #include <string_view>
@@ -9,10 +9,10 @@
 
 namespace tessera::gpu {
 
-// `result` is what the function returned; 0 gives OK.
+// `result` is the function's return value; 0 gives OK.
 Status NvmlStatus(NvmlCall call, int result);
-// The vendor's name of an error that NvmlStatus gave, "GPU_IS_LOST": several are one code of ours.
-// For an error from elsewhere the name of its code.
+// The vendor's name of an error from NvmlStatus, "GPU_IS_LOST", because several errors share one
+// code of ours. For other errors the name of the code.
 std::string_view NvmlErrorName(const Status& status);
 
 }  // namespace tessera::gpu

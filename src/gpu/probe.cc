@@ -26,7 +26,7 @@ Result<int> CountByHandles(Interview* interview) {
   return count;
 }
 
-// Takes the answer, or remembers the first failure. What a GPU does not know is no failure.
+// Stores the answer, or the first failure in `status`. An unsupported query is not a failure.
 template <typename T, typename Field>
 void Take(Result<T> answer, Field* field, Status* status) {
   if (answer.ok()) {
@@ -130,7 +130,7 @@ void PollGpu(Nvml& nvml, NvmlDevice handle, bool memory, CallSite* site, PollRep
         interview.Ask(NvmlCall::kUuid, [&](Nvml& n) { return n.Uuid(handle).status(); });
   }
   if (!report->status.ok()) return;
-  // A driver that does not know the field, or fails on it alone, asks for nothing.
+  // No action is requested if the driver does not support this field or only this query fails.
   const auto recovery =
       interview.Ask(NvmlCall::kRecoveryAction, [&](Nvml& n) { return n.Recovery(handle); });
   report->knows_recovery = recovery.ok();
@@ -163,7 +163,7 @@ void ReadNvLinks(Interview* interview, NvmlDevice handle, LinkReport* report) {
       continue;
     }
     if (peer.ok() && *peer == NvLinkPeer::kOther) continue;
-    // Drivers before NVSwitch do not know the question: the address alone tells.
+    // Drivers older than NVSwitch do not support this query; the address alone is used.
     if (!peer.ok() && peer.status().code() != Code::kUnimplemented) fail(peer.status());
     const auto address = interview->Ask(NvmlCall::kNvLinkRemotePciInfo, [&](Nvml& nvml) {
       return nvml.NvLinkRemoteBusId(handle, link);

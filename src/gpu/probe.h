@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The questions that are put to NVML, each a function that blocks and gives a report. They run on
-// another thread and share nothing with the inventory but a CallSite. Private to this room.
+// The queries to NVML, each a blocking function that fills a report. They run on another thread and
+// share only a CallSite with the inventory. Private to this room.
 #pragma once
 
 #include <atomic>
@@ -17,7 +17,7 @@
 
 namespace tessera::gpu {
 
-// Which call a thread is in, so that somebody else can say what did not return.
+// The NVML call that a thread is in, so that another thread can name a hanging call.
 class CallSite {
  public:
   void Enter(NvmlCall call) { call_ = call; }
@@ -27,7 +27,7 @@ class CallSite {
   std::atomic<NvmlCall> call_{NvmlCall::kInit};
 };
 
-// What went wrong, for counting; what the driver merely lacks is left out.
+// Errors for the statistics; unsupported calls are left out.
 using NvmlErrors = std::vector<std::pair<NvmlCall, std::string_view>>;  // of NvmlErrorName
 
 // NVML with a call site and a list of errors around it.
@@ -55,7 +55,7 @@ struct Interview {
   }
 };
 
-// A library that was loaded and initialised, or why not.
+// A library that was loaded and initialized, or the error.
 struct SessionReport {
   Status status;
   std::shared_ptr<Nvml> nvml;
@@ -67,15 +67,16 @@ struct SessionReport {
   std::vector<std::string> notes;
   NvmlErrors errors;
 };
-// Init, versions and count over `report->nvml`. A count that fails is found by asking for handles.
+// Calls Init and reads versions and count through `report->nvml`. If the count fails, it is
+// determined by asking for handles.
 void OpenSession(const std::string& proc_root, CallSite* site, SessionReport* report);
 
 // `sys_root`/bus/pci/devices/<bus id>/numa_node; nothing where it is negative or missing. Blocks.
 std::optional<int> ReadNumaNode(const std::string& sys_root, const std::string& pci_bus_id);
 
-// Who the GPU at one index is.
+// The identity of the GPU at one index.
 struct GpuReport {
-  Status status;  // the first thing that makes it unfit to be offered
+  Status status;  // the first error that keeps it from being offered
   NvmlDevice handle = nullptr;
   bool identified = false;    // gpu.uuid is right
   bool polls_memory = false;  // TotalMemory is known to this GPU
@@ -86,22 +87,22 @@ struct GpuReport {
 void IdentifyGpu(Nvml& nvml, int index, const std::string& sys_root, CallSite* site,
                  GpuReport* report);
 
-// Whether it is still there.
+// Whether the GPU still works.
 struct PollReport {
   Status status;
   RecoveryAction recovery = RecoveryAction::kNone;
-  bool knows_recovery = false;  // the driver has answered; an old one does not know the question
+  bool knows_recovery = false;  // the driver supports recovery actions
   bool mig = false;             // MIG mode is on
   NvmlErrors errors;
 };
 void PollGpu(Nvml& nvml, NvmlDevice handle, bool memory, CallSite* site, PollReport* report);
 
-// What one GPU says about its links.
+// The links that one GPU reports.
 struct LinkReport {
   std::map<std::string, int> nvlinks;               // direct, by PCI address of the other end
   int switch_links = 0;                             // into NVSwitch
   std::map<std::string, device::PcieLevel> levels;  // by UUID of the other GPU
-  std::string problem;                              // the first question that failed
+  std::string problem;                              // the first query that failed
   NvmlErrors errors;
 };
 struct LinkPeer {

@@ -7,7 +7,7 @@
 
 namespace tessera::gpu {
 
-// Touched by one job at a time: there is no other while one hangs.
+// Used by one job at a time: none starts while another one hangs.
 struct ProcessReader::Session {
   std::shared_ptr<NvmlLoader> loader;
   std::shared_ptr<Nvml> nvml;
@@ -38,7 +38,7 @@ struct ProcessReader::Session {
       gpu.processes.push_back({.pid = process.pid, .memory = process.memory});
     }
     std::ranges::sort(gpu.processes, {}, &ProcessUse::pid);
-    // GPUs that do not tell loads (before Maxwell) still have memory to show.
+    // GPUs that do not report loads (before Maxwell) still report memory.
     const Result<std::vector<ProcessLoad>> loads = nvml->ProcessLoads(device, since);
     if (!loads.ok()) return gpu;
     for (const ProcessLoad& load : *loads) {
@@ -58,7 +58,7 @@ struct ProcessReader::Session {
       if (gpu.ok()) report->gpus.push_back(*std::move(gpu));
       if (gpu.status().code() == Code::kFailedPrecondition) report->status = gpu.status();
     }
-    // The session is dead; the next question opens another.
+    // The session is dead; the next request opens a new one.
     if (report->status.code() == Code::kFailedPrecondition) nvml.reset();
   }
 };
@@ -67,7 +67,7 @@ struct ProcessReader::State {
   TaskRunner* runner;
   BlockingCaller* caller;
   std::shared_ptr<Session> session;
-  bool running = false;  // also one that hangs
+  bool running = false;  // true also while a query hangs
   std::vector<OnRead> waiting;
   std::shared_ptr<const ProcessReport> last;
   MonotonicTime last_at{};

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which processes compute on which GPU now, with how much memory and how much load, asked of the
-// driver when somebody wants to know and not otherwise. Not for who these processes are (the
-// agent), nor for whether GPUs are well (inventory.h).
+// Reads which processes compute on which GPU now, with their memory and load. It queries the driver
+// only on request. Not for the owners of these processes (the agent) or the health of GPUs
+// (inventory.h).
 //
-// It has a driver session of its own, opened with the first question, and anew when the driver was
-// replaced or its session died. One question is under way at a time; who asks meanwhile gets the
-// same answer, and so does who asks within kFresh after it, so that a scrape every second by five
-// servers costs the driver one.
+// It opens a driver session of its own with the first request, and again after the driver was
+// replaced or the session died. One query runs at a time; requests during the query and within
+// kFresh after it share its answer, so that five servers that scrape every second cost the driver
+// one query.
 //
-// Threads, callbacks: the runner's. Cost when nobody asks: none.
+// Threads, callbacks: the runner's. Without requests there is no cost.
 #pragma once
 
 #include <functional>
@@ -37,7 +37,8 @@ struct ProcessReport {
     std::string uuid;
     std::vector<ProcessUse> processes;  // by pid
   };
-  // Why there is nothing: no driver, one that hangs. A single GPU that does not answer is left out.
+  // Why the report is empty: a missing or hanging driver. A single GPU that does not answer is left
+  // out.
   Status status;
   std::vector<Gpu> gpus;
 };
@@ -45,22 +46,22 @@ struct ProcessReport {
 class ProcessReader {
  public:
   static constexpr Duration kFresh = std::chrono::milliseconds(500);
-  // Loads are those of this long before.
+  // The period over which loads are measured.
   static constexpr Duration kPeriod = std::chrono::seconds(1);
   static constexpr Duration kDeadline = std::chrono::seconds(3);
 
   using OnRead = std::function<void(std::shared_ptr<const ProcessReport>)>;
 
-  // All outlive it; `loader` is used on other threads.
+  // All arguments outlive the reader; `loader` is used on other threads.
   ProcessReader(TaskRunner* runner, std::shared_ptr<NvmlLoader> loader, BlockingCaller* caller);
   ~ProcessReader();
   ProcessReader(const ProcessReader&) = delete;
   ProcessReader& operator=(const ProcessReader&) = delete;
 
-  // Calls back once, later, and never after the reader is gone. A question that hangs is answered
-  // with DEADLINE_EXCEEDED, and so are those that follow, until the driver is back.
+  // Calls back once, asynchronously, and never after the reader is destroyed. A query that hangs,
+  // and all later ones until the driver works again, are answered with DEADLINE_EXCEEDED.
   void Read(OnRead on_read);
-  // Closes the session where the driver has gone, without waiting for the next question.
+  // Closes the session if the driver has disappeared, without waiting for the next request.
   void Refresh();
 
  private:

@@ -109,7 +109,7 @@ XidEffect XidPolicy::EffectOf(uint64_t xid) const {
   }
   if (enable_all_ || enabled_.contains(xid)) return XidEffect::kUntilQuiet;
   if (disable_all_ || disable_xids_ || disabled_.contains(xid)) return XidEffect::kNone;
-  // A code that a newer driver has: what asks for a repair shows in the driver's recovery action.
+  // A code of a newer driver: the driver's recovery action tells whether it needs a repair.
   if (info == nullptr) return XidEffect::kUntilQuiet;
   return info->action == kRestartApplication ? XidEffect::kSuspect : XidEffect::kNone;
 }

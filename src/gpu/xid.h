@@ -23,14 +23,14 @@ struct XidInfo {
 };
 
 std::span<const XidInfo> XidCatalogue();
-// Null for a code that is not in the catalogue.
+// Null for a code outside the catalogue.
 const XidInfo* FindXid(uint64_t code);
 // "XID 79: GPU has fallen off the bus", "XID 4242".
 std::string DescribeXid(uint64_t code);
 std::string_view XidCauseName(XidCause cause);
 std::string_view XidActionName(XidAction action);
 
-// What an XID does to the health of its GPU.
+// The effect of an XID on the health of its GPU.
 enum class XidEffect {
   kNone,
   kSuspect,        // an application's error: the GPU stays on offer
@@ -41,8 +41,8 @@ enum class XidEffect {
 // Which XIDs make a GPU unhealthy: those whose action in the catalogue is more than to restart the
 // application, and those that are not in it; by the variables that NVIDIA's device plugin reads:
 //   DP_DISABLE_HEALTHCHECKS  "all", "xids", or codes to ignore
-//   DP_ENABLE_HEALTHCHECKS   "all", or codes that make a GPU unhealthy whatever else is said
-// both separated by commas. Unlike there, disabling all and enabling 79 does watch 79.
+//   DP_ENABLE_HEALTHCHECKS   "all", or codes that make a GPU unhealthy in any case
+// Unlike in that plugin, disabling all and enabling 79 does watch 79.
 class XidPolicy {
  public:
   static XidPolicy Parse(std::string_view disable, std::string_view enable);
@@ -50,11 +50,11 @@ class XidPolicy {
   XidEffect EffectOf(uint64_t xid) const;
   // Whether it makes a GPU unhealthy.
   bool IsCritical(uint64_t xid) const { return EffectOf(xid) >= XidEffect::kUntilQuiet; }
-  // False when no XID has an effect, so that no thread needs to listen.
+  // False if no XID has an effect, so that no thread needs to listen.
   bool watches_any() const;
-  // False after "all": then a GPU that does not answer stays healthy too.
+  // False after "all": a GPU that fails to answer then stays healthy, too.
   bool polls() const { return !disable_all_ || enable_all_ || !enabled_.empty(); }
-  // Words that were neither a code nor a keyword.
+  // Words that are neither a code nor a keyword.
   const std::vector<std::string>& warnings() const { return warnings_; }
 
  private:

@@ -8,7 +8,7 @@ namespace tessera::gpu {
 namespace {
 
 constexpr char kThreadName[] = "nvml-events";
-// Threads that hang in the driver are not multiplied without end.
+// Bounds the threads that hang in the driver.
 constexpr int kMaxAbandoned = 3;
 
 struct SetReport {
@@ -82,7 +82,7 @@ void XidListener::CreateSet() {
           return Continue();
         }
         if (report.set.status().code() == Code::kUnimplemented) {
-          stopped_ = true;  // a driver without events
+          stopped_ = true;  // the driver has no events
           return;
         }
         problem_ = report.set.status().message();
@@ -135,7 +135,7 @@ void XidListener::Wait() {
         site->Enter(NvmlCall::kEventSetWait);
         report->event = nvml->WaitForXid(set, wait);
         const Code code = report->event.status().code();
-        // Nothing happened: not an error.
+        // A timeout is not an error.
         if (code == Code::kOk || code == Code::kDeadlineExceeded) return;
         report->errors.emplace_back(NvmlCall::kEventSetWait, NvmlErrorName(report->event.status()));
       },
@@ -164,7 +164,7 @@ void XidListener::OnWaitEnded(const Result<XidEvent>& event, Duration took) {
   }
   if (code == Code::kDeadlineExceeded) {
     backoff_ = Duration::zero();
-    // Some libraries do not block; without a pause they would cost a core.
+    // Some libraries do not block; without a pause the loop would occupy a core.
     if (took < options_.wait / 2) return ContinueAfter(options_.wait - took);
     return Continue();
   }
@@ -172,7 +172,7 @@ void XidListener::OnWaitEnded(const Result<XidEvent>& event, Duration took) {
   hooks_.trouble();
 }
 
-// The set belongs to a call that may still be in it: a new one takes over.
+// The call may still use the set, so a new set replaces it.
 void XidListener::Abandon(NvmlCall call) {
   set_ = nullptr;
   pending_.insert(pending_.end(), registered_.begin(), registered_.end());

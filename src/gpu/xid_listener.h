@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Waits for XID events in the driver, on a thread of its own, for as long as there is a GPU to
-// watch. A GPU that hangs while it is registered costs the event set, which is made anew without
-// it. Private to this room.
+// Waits for XID events in the driver on a thread of its own while any GPU is watched. If a GPU
+// hangs during its registration, the listener creates a new event set without it. Private to this
+// room.
 #pragma once
 
 #include <functional>
@@ -25,10 +25,10 @@ class XidListener : public std::enable_shared_from_this<XidListener> {
   };
   struct Hooks {
     std::function<void(const XidEvent&)> event;
-    // Whether the events of `device` are watched; UNIMPLEMENTED where it has none.
+    // Whether the events of `device` are watched; UNIMPLEMENTED if the GPU has no events.
     std::function<void(NvmlDevice device, const Status&)> watched;
     std::function<void(NvmlDevice device, NvmlCall)> hang;
-    // Waiting failed: somebody should look at all GPUs.
+    // Waiting failed, so all GPUs should be polled.
     std::function<void()> trouble;
   };
 
@@ -36,9 +36,9 @@ class XidListener : public std::enable_shared_from_this<XidListener> {
               Options options, Hooks hooks);
 
   void Watch(NvmlDevice device);
-  // Nothing is asked any more once the question under way is answered.
+  // No query starts after the running one has returned.
   void Stop() { stopped_ = true; }
-  // Why nobody listens; empty when all is well.
+  // Why events are not received; empty while they are.
   const std::string& problem() const { return problem_; }
   NvmlEventSet event_set() const { return set_; }
 
@@ -58,14 +58,14 @@ class XidListener : public std::enable_shared_from_this<XidListener> {
   const Options options_;
   const Hooks hooks_;
   bool stopped_ = false;
-  bool busy_ = false;  // a question is under way, or a pause
+  bool busy_ = false;  // during a query or a pause
   int abandoned_ = 0;
   Duration backoff_{};
   std::string problem_;
   NvmlEventSet set_ = nullptr;
   std::vector<NvmlDevice> pending_;
   std::vector<NvmlDevice> registered_;
-  std::vector<NvmlDevice> hung_;  // until their registration comes back
+  std::vector<NvmlDevice> hung_;  // until their registration returns
 };
 
 }  // namespace tessera::gpu

@@ -9,7 +9,7 @@
 
 namespace tessera::gpu {
 
-// The file: "boot <id>", then a line "<uuid> <xid>" for each GPU.
+// File format: "boot <id>", then a line "<uuid> <xid>" for each GPU.
 XidMemory::XidMemory(std::string path, std::string boot_id)
     : path_(std::move(path)), boot_id_(std::move(boot_id)) {
   if (path_.empty()) return;

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which GPUs had an XID that needs a repair, in a file, so that a restart of the agent heals none.
-// Forgotten when the node was booted: that resets every GPU. Private to this room.
+// Stores in a file which GPUs had an XID that needs a repair, so that a restart of the agent does
+// not make them healthy. A reboot of the node resets every GPU and so clears it. Private to this
+// room.
 //
-// Threads: one. Writes on change only, some tens of bytes.
+// Threads: one. Writes some tens of bytes, only on changes.
 #pragma once
 
 #include <cstdint>
@@ -15,12 +16,12 @@ using UnrepairedXids = std::map<std::string, uint64_t>;  // code by UUID
 
 class XidMemory {
  public:
-  // `path` "": remembers nothing. `boot_id`: of the running kernel; "" where it is not known.
+  // `path` "": stores nothing. `boot_id`: of the running kernel; "" if unknown.
   XidMemory(std::string path, std::string boot_id);
 
   // What was saved since the last boot; nothing where the file is missing or damaged.
   const UnrepairedXids& xids() const { return xids_; }
-  // A failure is logged, once for each change.
+  // Logs a failure once for each change.
   void Save(const UnrepairedXids& xids);
 
  private:
@@ -29,7 +30,7 @@ class XidMemory {
   UnrepairedXids xids_;
 };
 
-// Of the kernel that runs; "" where it does not say.
+// The id of the running kernel's boot; "" if unknown.
 std::string BootId();
 
 }  // namespace tessera::gpu
