@@ -10,7 +10,7 @@ using net::CertificateAuthority;
 using net::CertificatePair;
 using net::Validity;
 
-// Until when the authority can sign; nothing where it cannot.
+// The time until which the authority can sign; nullopt if it cannot.
 std::optional<WallTime> EndOf(const CertificatePair& authority, WallTime time) {
   if (!CertificateAuthority::Load(authority).ok()) return std::nullopt;
   const auto validity = net::ValidityOf(authority.certificate);
@@ -18,7 +18,7 @@ std::optional<WallTime> EndOf(const CertificatePair& authority, WallTime time) {
   return validity->to;
 }
 
-// Whether a certificate for `names` need not be replaced yet.
+// Whether `pair` is valid for `names` and not due for replacement.
 bool IsFresh(const CertificatePair& pair, const Authorities& authorities,
              const std::vector<std::string>& names, Duration lifetime, WallTime time) {
   if (!net::CheckServerPair(pair, authorities.bundle(), names).ok()) return false;
@@ -62,7 +62,7 @@ Result<std::optional<CertificatePair>> NextServing(const CertificatePair& now,
   if (IsFresh(now, authorities, names, options.serving, time)) return {std::nullopt};
   const auto ends = EndOf(authorities.older, time);
   const bool older_signs = ends && *ends >= time + options.serving;
-  // A common name has at most 64 characters; clients read the other names.
+  // A common name has at most 64 characters; clients read the subject alternative names.
   ASSIGN_OR_RETURN(CertificatePair pair,
                    Issue(older_signs ? authorities.older : authorities.newest,
                          names.empty() ? "tessera" : names.front().substr(0, 64), names,

@@ -1,17 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-// Who signs the certificates of the extender's port, and when each is replaced. Both sides show
-// one: tessera-scheduler to kube-scheduler, and kube-scheduler to tessera-scheduler.
+// Decides which authority signs the certificates of the extender's port, and when each is replaced.
+// Both sides present one: tessera-scheduler to kube-scheduler, and kube-scheduler to
+// tessera-scheduler.
 //
-// kube-scheduler reads the authorities that it trusts at its start, and its own certificate at each
-// new connection. So, unlike the webhook's (certificate_plan.h), an authority lasts for years and
-// its key is kept:
+// kube-scheduler reads its trusted authorities at start, and its own certificate at each new
+// connection. So, unlike the webhook's (certificate_plan.h), an authority lasts for years and its
+// key is kept:
 //
-//   serving   lives 90 days. Each replica signs its own and keeps it in memory
-//   client    lives a year. The newest authority signs it, a third of its life before its end
-//   authority lives ten years. A third of its life before its end a newer one is added. The older
-//             one signs what is served as long as it can: kube-scheduler has years to read both
+//   serving   valid for 90 days; each replica signs its own and keeps it in memory
+//   client    valid for a year; the newest authority signs it
+//   authority valid for ten years. When a third of that is left a newer one is added. The older one
+//             signs serving certificates as long as it can: kube-scheduler has years to read both
 //
-// Threads: values and pure functions, but for random numbers. Clocks may differ by `skew`.
+// Each is replaced when a third of its lifetime is left. Threads: values and pure functions, except
+// for random numbers. Clocks may differ by `skew`.
 #pragma once
 
 #include <optional>
@@ -33,18 +35,18 @@ struct AuthorityOptions {
 
 struct Authorities {
   net::CertificatePair newest;
-  net::CertificatePair older;  // empty: there is one authority
+  net::CertificatePair older;  // empty: there is only one authority
   bool operator==(const Authorities&) const = default;
 
-  // To be trusted by both sides.
+  // The authorities that both sides trust.
   std::string bundle() const { return newest.certificate + older.certificate; }
 };
 
-// Each returns the replacement of `now`, nothing where `now` stays. A certificate that cannot be
-// read or does not match the rest is replaced. INTERNAL where no certificate can be made.
+// Each function returns the replacement of `now`, or nullopt if `now` stays. A certificate that
+// does not parse or does not match the others is replaced. INTERNAL: no certificate can be made.
 Result<std::optional<Authorities>> NextAuthorities(const Authorities& now, WallTime time,
                                                    const AuthorityOptions& options);
-// `names`: DNS names and addresses by which kube-scheduler calls.
+// `names`: DNS names and addresses under which kube-scheduler calls the extender.
 Result<std::optional<net::CertificatePair>> NextServing(const net::CertificatePair& now,
                                                         const Authorities& authorities,
                                                         const std::vector<std::string>& names,

@@ -24,7 +24,7 @@ TEST(AuthorityPlanTest, OneAuthoritySignsBothSides) {
   EXPECT_TRUE(net::CheckServerPair(client, made.bundle(), {}).ok());
   EXPECT_EQ(EndOf(serving), kNow + kDay * 90);
   EXPECT_EQ(EndOf(client), kNow + kDay * 365);
-  // Clocks that are a day behind accept both.
+  // Peers whose clocks are a day behind accept both.
   EXPECT_EQ(net::ValidityOf(client.certificate)->from, kNow - kDay);
   EXPECT_FALSE(NextServing(serving, made, kNames, kNow, {}).value().has_value());
   EXPECT_FALSE(NextClient(client, made, kNow, {}).value().has_value());
@@ -75,7 +75,7 @@ TEST(AuthorityPlanTest, WhatIsServedIsTrustedByWhoReadTheFirstBundleForNineYears
     if (auto next = NextAuthorities(authorities, time, {}).value()) authorities = *next;
     if (auto next = NextServing(serving, authorities, kNames, time, {}).value()) serving = *next;
     if (auto next = NextClient(client, authorities, time, {}).value()) client = *next;
-    // The server trusts whatever kube-scheduler was ever given and has not expired.
+    // The server trusts every unexpired certificate that kube-scheduler ever got.
     ASSERT_TRUE(net::CheckServerPair(client, authorities.bundle(), {}).ok());
     ASSERT_GT(EndOf(serving), time);
     if (time < kNow + kDay * (3650 - 90)) {
@@ -83,7 +83,7 @@ TEST(AuthorityPlanTest, WhatIsServedIsTrustedByWhoReadTheFirstBundleForNineYears
     }
   }
   EXPECT_FALSE(authorities.older.empty());
-  // The older one is dropped with its end; the newer one has signed before.
+  // The older authority is dropped when it expires; the newer one signs before that.
   const WallTime later = kNow + kDay * 3651;
   authorities = NextAuthorities(authorities, later, {}).value().value();
   EXPECT_TRUE(authorities.older.empty());

@@ -17,7 +17,7 @@ constexpr std::string_view kKey = "tls.key";
 constexpr std::string_view kNextCertificate = "next.crt";
 constexpr std::string_view kNextKey = "next.key";
 
-// What cannot be read counts as missing: a new one is made in its place.
+// A value that cannot be decoded counts as missing; NextStep replaces it.
 CertificateSet SetOf(const SharedSecret::Found& found) {
   return {.bundle = found.Text(kBundle),
           .serving = {found.Text(kCertificate), found.Text(kKey)},
@@ -34,7 +34,7 @@ SharedSecret::Texts DataOf(const CertificateSet& set) {
 
 }  // namespace
 
-// One round: read the Secret, take a step where one is due, look at each configuration, sleep.
+// One round: read the Secret, take a step if one is due, check each configuration, sleep.
 struct CertificateKeeper::Core : std::enable_shared_from_this<CertificateKeeper::Core> {
   Core(kube::Client& c, CertificateKeeperOptions o, Delegate& d)
       : client(c),

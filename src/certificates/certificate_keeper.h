@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Keeps the certificates of the webhook: one set for all replicas in a Secret, which the first
-// replica makes and any renews (certificate_plan.h), and its bundle in the webhook configurations.
+// Keeps the webhook's certificates: one set for all replicas in a Secret, which any replica creates
+// and renews (certificate_plan.h), and its bundle in the webhook configurations.
 //
-// No leader is needed. The Secret is written only in the version that was read, so of two replicas
-// one writes and the other reads the result. All replicas want the bundle of that Secret, so they
-// do not undo each other's patches. A bundle that another writer removes, as `kubectl replace`
-// does, is back within a `period`.
+// No leader is needed. A write succeeds only on the Secret version that was read, so of two
+// replicas one writes and the other reads the result. All replicas publish the bundle of that
+// Secret, so they do not revert each other's patches. A bundle that another writer removes, as
+// `kubectl replace` does, is restored within a `period`.
 //
 // Threads, callbacks: the client's runner; none after it is destroyed. Ownership: the client and
 // the delegate outlive it; a delegate must not destroy it inside a call. Cost: a GET of the Secret
@@ -37,14 +37,14 @@ class CertificateKeeper {
   class Delegate {
    public:
     virtual ~Delegate() = default;
-    // To be shown from now on. The Secret has it.
+    // Serve `pair` from now on. The Secret contains it.
     virtual void OnCertificate(const net::CertificatePair& pair) = 0;
-    // For logs: what was done, and errors that are retried.
+    // For logs: completed steps, and errors that are retried.
     virtual void OnProgress(const std::string& what) = 0;
     virtual void OnTrouble(const Status& status) = 0;
   };
 
-  // Starts at once, from a task of its own.
+  // Starts at once, in a posted task.
   CertificateKeeper(kube::Client& client, CertificateKeeperOptions options, Delegate& delegate);
   ~CertificateKeeper();
   CertificateKeeper(const CertificateKeeper&) = delete;

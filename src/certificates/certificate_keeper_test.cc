@@ -56,7 +56,7 @@ class CertificateKeeperTest : public ::testing::Test {
     if (secret == nullptr || secret->Find("data") == nullptr) return "";
     return Base64Decode(secret->Find("data")->StringAt(key).value_or("")).value();
   }
-  // Whether every webhook trusts whom the Secret says.
+  // Whether every webhook has the Secret's bundle.
   bool HooksTrust() const {
     for (const Json& hook : store_.Find(kHooks)->Find("webhooks")->items()) {
       const auto bundle = hook.Find("clientConfig")->StringAt("caBundle").value_or("");
@@ -85,7 +85,7 @@ TEST_F(CertificateKeeperTest, MakesASecretAndTellsEveryWebhookOfIt) {
                 ->StringAt("url")
                 .value(),
             "x");
-  // Nothing is left to do.
+  // Nothing is left to write.
   const int writes = store_.writes();
   runner_.RunFor(milliseconds(200));
   EXPECT_EQ(store_.writes(), writes);
@@ -126,7 +126,7 @@ TEST_F(CertificateKeeperTest, WhoeverLosesTheRaceReadsWhatTheOtherWrote) {
   ASSERT_TRUE(runner_.RunUntil([&] { return !other->shown.empty(); }));
   const Json written = *store_.Find(kSecret);
   store_.Put(kSecret, ParseJson(R"({"metadata":{"name":"cert"}})").value());
-  // Between our read and our write.
+  // Another replica writes between our read and our write.
   bool raced = false;
   store_.OnRequest([&](const net::Request& request) {
     if (request.method != "PATCH" || request.path() != kSecret || raced) return;
@@ -157,7 +157,7 @@ TEST_F(CertificateKeeperTest, ARotationWaitsForEveryWebhookToKnowTheNextOne) {
   const auto replica = Start(options);
   bool trusted = true;
   store_.OnRequest([&](const net::Request&) {
-    // At every moment that anybody could see.
+    // Checked at every observable moment.
     if (replica->shown.empty() || !HooksTrust()) return;
     for (const Json& hook : store_.Find(kHooks)->Find("webhooks")->items()) {
       const auto bundle =

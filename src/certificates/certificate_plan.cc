@@ -9,8 +9,8 @@ namespace {
 using net::CertificatePair;
 using net::Validity;
 
-// Whether the pair may be shown for a while. A pair that is not valid yet is usable: our clock is
-// behind that of the replica that made it.
+// Whether the pair can be served. A pair that is not valid yet is usable: our clock is behind the
+// clock of the replica that made it.
 bool IsUsable(const CertificatePair& pair, const CertificateSet& set, WallTime time,
               const CertificateOptions& options) {
   if (!net::CheckServerPair(pair, set.bundle, options.names).ok()) return false;
@@ -18,7 +18,7 @@ bool IsUsable(const CertificatePair& pair, const CertificateSet& set, WallTime t
   return validity.ok() && time < validity->to;
 }
 
-// Newest first, without those that have expired by any clock, and each once.
+// Each authority once, newest first, without authorities that have expired by any replica's clock.
 std::string BundleOf(const std::string& newest, const std::string& others, WallTime time,
                      const CertificateOptions& options) {
   std::vector<std::string> kept = {newest};

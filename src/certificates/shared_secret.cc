@@ -44,7 +44,7 @@ kube::Operation SharedSecret::Write(const Found& found, const Texts& texts,
                                     std::function<void(const Status&)> on_done) const {
   Json data = Json::MakeObject();
   for (const auto& [key, text] : texts) {
-    // In a merge patch null removes.
+    // In a merge patch null removes the key.
     if (found.exists || !text.empty()) {
       data.Set(key, text.empty() ? Json() : Json::String(Base64Encode(text)));
     }
@@ -53,7 +53,7 @@ kube::Operation SharedSecret::Write(const Found& found, const Texts& texts,
     on_done(answer.status());
   };
   if (found.exists) {
-    // With the version in it a merge patch conflicts as a replacement does.
+    // With a resourceVersion a merge patch fails on a conflict, like an update.
     const Json patch = Json::MakeObject(
         {{"metadata", Json::MakeObject({{"resourceVersion", Json::String(found.version)}})},
          {"data", std::move(data)}});

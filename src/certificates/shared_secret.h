@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A Secret that all replicas share. It is written only in the version that was read, so of two
-// replicas that write at a time one succeeds, and the other reads the result.
+// A Secret that all replicas share. A write succeeds only on the version that was read, so of two
+// concurrent writers one succeeds, and the other reads the result.
 //
 // Threads, callbacks: the client's runner. Ownership: the client outlives it.
 #pragma once
@@ -16,22 +16,22 @@ namespace tessera::certificates {
 
 class SharedSecret {
  public:
-  using Texts = std::map<std::string, std::string, std::less<>>;  // by key, decoded
+  using Texts = std::map<std::string, std::string, std::less<>>;  // decoded, by key
 
   struct Found {
     bool exists = false;
     std::string version;
-    Texts data;  // without what cannot be decoded
-    // "" where there is none.
+    Texts data;  // without values that cannot be decoded
+    // "" if the key is missing.
     std::string Text(std::string_view key) const;
   };
 
   SharedSecret(kube::Client& client, std::string ns, std::string name);
 
-  // A Secret that does not exist is an empty one.
+  // A Secret that does not exist reads as empty.
   kube::Operation Read(std::function<void(const Result<Found>&)> on_done) const;
-  // An empty text removes its key; keys that are not named stay. ABORTED or ALREADY_EXISTS: another
-  // replica wrote since `found` was read.
+  // An empty text removes its key; keys not in `data` stay. ABORTED or ALREADY_EXISTS: another
+  // replica has written since `found` was read.
   kube::Operation Write(const Found& found, const Texts& data,
                         std::function<void(const Status&)> on_done) const;
 

@@ -26,7 +26,7 @@ std::optional<Json> BundlePatch(const Json& configuration, const std::string& bu
     if (client->StringAt("caBundle").value_or("") == wanted) continue;
     const std::string path = fmt::format("/webhooks/{}", i);
     patch.push_back(Op("test", path + "/name", *name));
-    // "add" replaces what is there.
+    // "add" also replaces an existing value.
     patch.push_back(Op("add", path + "/clientConfig/caBundle", Json::String(wanted)));
   }
   if (patch.empty()) return std::nullopt;

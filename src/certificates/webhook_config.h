@@ -11,8 +11,8 @@
 
 namespace tessera::certificates {
 
-// A JSON patch that gives every webhook of the configuration this bundle (PEM); nothing where all
-// have it. The patch fails rather than touch another webhook than the one that was looked at.
+// A JSON patch that sets the bundle (PEM) of every webhook of the configuration; nullopt if all
+// have it. The patch fails if the webhooks have been reordered since `configuration` was read.
 std::optional<Json> BundlePatch(const Json& configuration, const std::string& bundle);
 
 }  // namespace tessera::certificates

@@ -25,7 +25,7 @@ std::string WithBundle(const std::string& name, const std::string& bundle) {
                      Base64Encode(bundle));
 }
 
-// The operations that write the bundle into the webhook, as long as it has that name.
+// The operations that write the bundle into the webhook if it still has that name.
 std::string WritesInto(int index, const std::string& name) {
   return fmt::format(R"({{"op":"test","path":"/webhooks/{0}/name","value":"{1}"}},)"
                      R"({{"op":"add","path":"/webhooks/{0}/clientConfig/caBundle","value":"{2}"}})",

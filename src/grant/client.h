@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Asks the agent, from the runtime. Blocking, one connection per question, no threads and nothing
-// but libc below it, so that it can live in a small static program.
+// The runtime's client of the agent. Blocks; opens one connection per request; uses no threads and
+// only libc, so that it fits a small static program.
 //
-// A question may be asked again: the agent gives the same container the same answer. So where the
-// agent is away, or goes away before it has answered, the client tries again until its deadline.
+// Requests are idempotent: the agent gives the same container the same answer. If the agent is
+// unreachable, or closes the connection before it answers, the client retries until its deadline.
 #pragma once
 
 #include <string>
@@ -18,7 +18,7 @@ namespace tessera::grant {
 // deadline; the message names the path. DEADLINE_EXCEEDED: somebody listened and did not answer.
 Result<Grant> Ask(const std::string& socket_path, const Request& request, Duration deadline);
 
-// OK when an agent answers. Errors as above.
+// OK if an agent answers. Errors as above.
 Status Ping(const std::string& socket_path, Duration deadline);
 
 }  // namespace tessera::grant

@@ -18,7 +18,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// Accepts one connection after the other and does to each what it was told to.
+// Accepts one connection after the other and runs the given action on each.
 class FakeAgent {
  public:
   using Behaviour = std::function<void(int fd)>;

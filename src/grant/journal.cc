@@ -53,7 +53,7 @@ std::string Encode(std::string_view payload) {
   return record;
 }
 
-// The payload of the record at the start of `data`, if there is a whole and right one.
+// The payload of the record at the start of `data`; nullopt if it is incomplete or its CRC differs.
 std::optional<std::string_view> Decode(std::string_view data) {
   if (data.size() < kHeaderSize) return std::nullopt;
   const uint32_t length = GetU32(data);
@@ -65,7 +65,7 @@ std::optional<std::string_view> Decode(std::string_view data) {
   return payload;
 }
 
-// Offset of the next right record at or after `from`; npos if none follows.
+// Offset of the next valid record at or after `from`; npos if none follows.
 size_t FindRecord(std::string_view data, size_t from) {
   for (size_t at = from; at + kHeaderSize <= data.size(); ++at) {
     if (Decode(data.substr(at)).has_value()) return at;
@@ -82,7 +82,7 @@ Scan ScanFile(std::string_view data) {
   Scan scan;
   size_t at = kMagic.size();
   if (data.substr(0, kMagic.size()) != kMagic) {
-    // A crash while the file was made, or not our file at all.
+    // The file was torn at its creation, or is not a journal.
     const size_t next = FindRecord(data, 0);
     if (next == std::string_view::npos && kMagic.substr(0, data.size()) == data) {
       scan.recovery.torn_bytes = data.size();
@@ -154,7 +154,7 @@ Result<Journal> Journal::Open(DirFd dir, std::string name, Recovery* recovery) {
   journal.size_ = scan.good_end;
   journal.file_size_ = data.size();
   if (scan.good_end == 0) {
-    // New, or torn before its first record.
+    // The file is new, or torn before its first record.
     RETURN_IF_ERROR(journal.Replace({}).Annotate(path));
   } else if (recovery->damaged_bytes > 0) {
     const std::string kept = journal.name_ + ".damaged";
@@ -192,7 +192,8 @@ void Journal::MakeRoom(size_t bytes) {
   if (WriteAt(fd_.get(), zeros, file_size_).ok()) {
     file_size_ += zeros.size();
   } else {
-    (void)!::ftruncate(fd_.get(), static_cast<off_t>(file_size_));  // what it took of the last room
+    (void)!::ftruncate(fd_.get(),
+                       static_cast<off_t>(file_size_));  // frees the blocks of a partial write
   }
 }
 
@@ -229,7 +230,7 @@ Status Journal::Replace(const std::vector<std::string>& records) {
   std::string data(kMagic);
   for (const std::string& record : records) data += Encode(record);
   const auto write_new = [&]() -> Status {
-    // Not truncated before it is written: that would give its blocks away.
+    // Not truncated before the write: that would free the reserved blocks.
     const Fd fd(::openat(dir_.get(), temporary.c_str(), kNextFlags, 0600));
     if (!fd.valid()) return Status::FromErrno(temporary, errno);
     RETURN_IF_ERROR(WriteFd(fd.get(), data));

@@ -1,23 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
-// A list of records that survives crashes: an append-only file. Knows nothing of what the records
-// mean.
+// A crash-safe list of records in an append-only file. Does not interpret the records.
 //
 //   file   := "TSRJNL1\n" record* zeros
 //   record := length:u32 crc:u32 payload      little endian; crc is CRC-32C of length and payload
 //
-// The zeros are room for records to come: a flush within them writes their blocks and nothing else,
-// while one that lengthens the file waits for the file system's own journal, and so for whatever
-// else the disk is doing (measured: p99 6 ms against 1). On a full disk there are none.
+// The zeros are preallocated for later records. A flush within them writes only their blocks, while
+// a flush that extends the file waits for the file system's journal, and so for other disk traffic
+// (measured: p99 6 ms against 1). On a full disk there are none.
 //
 // What a crash can leave is a torn last record; it was never reported as written, so it is cut off.
 // Damage in the middle comes at most from a power cut among records of AppendSoon: the records
 // around it are kept, and it is reported. A write that fails leaves the records as they were.
 //
-// The file of the next Replace, `name`.new, stands ready with its blocks, so that a full disk does
-// not keep a journal of mostly history from becoming short. Where there is no room for it, so be
-// it.
+// The file of the next Replace, `name`.new, has its blocks reserved, so that even on a full disk a
+// journal of mostly old records can be shortened. This is best effort.
 //
-// Everything is relative to a directory descriptor, so a moved folder cannot race.
+// All paths are relative to a directory descriptor, so a moved folder cannot race.
 // Blocks on the disk. Threads: one at a time.
 #pragma once
 
@@ -31,11 +29,11 @@
 
 namespace tessera::grant {
 
-// Where records go. Implemented by Journal, and in memory by tests.
+// A log to append records to. Implemented by Journal, and in memory by tests.
 class RecordLog {
  public:
   virtual ~RecordLog() = default;
-  // When it returns OK the record is on the disk. On an error it is not in the log.
+  // OK: the record is on the disk. On an error it is not in the log.
   virtual Status Append(std::string_view record) = 0;
   // Takes no time of the disk: a process that dies loses nothing, and a machine that loses power
   // may lose what came since the last Append or Replace. For what is found out again where it is
@@ -50,28 +48,28 @@ class Journal : public RecordLog {
   static constexpr size_t kMaxRecordSize = 1u << 20;
   static constexpr size_t kMaxFileSize = 256u << 20;
 
-  // What Open found.
+  // The result of Open.
   struct Recovery {
     std::vector<std::string> records;
-    uint64_t torn_bytes = 0;     // cut off at the end
+    uint64_t torn_bytes = 0;     // truncated at the end
     uint64_t damaged_bytes = 0;  // skipped in the middle
-    std::string damage;          // for people; empty where nothing was damaged
+    std::string damage;          // for the operator; empty if there is none
   };
 
-  // Opens or makes `name` (mode 0600). A damaged file is kept beside as `name`.damaged, and the
-  // journal goes on with the records that could be read. An error is the disk's.
+  // Opens or creates `name` (mode 0600). A damaged file is kept as `name`.damaged, and the journal
+  // continues with the readable records. Errors are those of the disk.
   static Result<Journal> Open(DirFd dir, std::string name, Recovery* recovery);
 
   Journal(Journal&&) = default;
   Journal& operator=(Journal&&) = default;
 
-  // RESOURCE_EXHAUSTED: too big a record, or a full disk. After a failed flush nobody knows what is
-  // on the disk, so FAILED_PRECONDITION follows until a Replace has worked.
+  // RESOURCE_EXHAUSTED: the record is too large, or the disk is full. After a failed flush the
+  // state of the disk is unknown, so FAILED_PRECONDITION follows until a Replace succeeds.
   Status Append(std::string_view record) override;
   Status AppendSoon(std::string_view record) override;
   Status Replace(const std::vector<std::string>& records) override;
 
-  // Of the records, without the room for more.
+  // The size of the records, without the preallocated zeros.
   uint64_t size() const { return size_; }
 
  private:

@@ -33,7 +33,7 @@ class JournalTest : public ::testing::Test {
     for (const std::string& record : records) ASSERT_TRUE(journal->Append(record).ok());
   }
 
-  // Without the room for more.
+  // Without the preallocated zeros.
   std::string Content() const {
     const std::string all = *ReadFile(path());
     return all.substr(0, all.find_last_not_of('\0') + 1);
@@ -95,7 +95,7 @@ TEST_F(JournalTest, CutsATornRecordOffWhereverItTore) {
   }
 }
 
-// As the format in journal.h says.
+// Encodes by the format in journal.h.
 std::string Encoded(std::string_view payload) {
   const auto u32 = [](uint32_t value) {
     std::string bytes;
@@ -112,7 +112,7 @@ TEST_F(JournalTest, ReadsAndWritesTheFormatThatIsDocumented) {
   EXPECT_EQ(Content(), kStart + Encoded("one") + Encoded("two"));
 }
 
-// A crash may leave any prefix of what was written: whole records stay, the rest is cut off.
+// A crash may leave any prefix of the file: whole records stay, the rest is truncated.
 TEST_F(JournalTest, KeepsTheWholeRecordsOfEveryPrefix) {
   const Records records = {"x", "second record", "third"};
   std::string whole = kStart;
@@ -127,7 +127,7 @@ TEST_F(JournalTest, KeepsTheWholeRecordsOfEveryPrefix) {
       kept.push_back(records[i]);
       good_end = ends[i];
     }
-    // Zeros at the end of a length field look like room for more.
+    // Zeros at the end of a length field look like preallocated zeros.
     const size_t last = prefix.find_last_not_of('\0') + 1;
     {
       auto journal = Open();
@@ -146,7 +146,7 @@ TEST_F(JournalTest, KeepsTheWholeRecordsOfEveryPrefix) {
   }
 }
 
-// What a disk may do to any byte: the record around it is lost, and no other.
+// A damaged byte loses only the record around it.
 TEST_F(JournalTest, LosesOneRecordByDamageOfAnyByte) {
   const Records records = {"first record", "x", "third record"};
   std::string whole = kStart;
@@ -170,7 +170,7 @@ TEST_F(JournalTest, LosesOneRecordByDamageOfAnyByte) {
     Records kept = records;
     kept.erase(kept.begin() + static_cast<long>(hit));
     EXPECT_EQ(recovery_.records, kept) << at;
-    // Damage of the last record cannot be told from one that tore.
+    // A damaged last record looks like a torn one.
     const bool last = hit + 1 == records.size();
     EXPECT_EQ(recovery_.damaged_bytes, last ? 0 : ends[hit] - begin) << at;
     EXPECT_EQ(recovery_.torn_bytes, last ? ends[hit] - begin : 0) << at;
@@ -341,7 +341,7 @@ TEST_F(JournalTest, FullDiskIsAnErrorAndLeavesNoPart) {
   auto journal = Open();
   ASSERT_TRUE(journal->Append("one").ok());
   const std::string before = Content();
-  // The limit makes write(2) stop in the middle of the record, as a full disk does.
+  // The file size limit makes write(2) stop in the middle of the record, like a full disk.
   ::signal(SIGXFSZ, SIG_IGN);
   rlimit old;
   ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &old), 0);

@@ -87,7 +87,7 @@ Result<uint32_t> DeviceNumber(const Json& json, std::string_view key) {
   return static_cast<uint32_t>(value);
 }
 
-// Agents from before there were limits send none.
+// Agents from before limits existed send none.
 Result<int64_t> LimitAt(const Json& json, std::string_view key, int64_t absent, int64_t max) {
   if (json.Find(key) == nullptr) return absent;
   ASSIGN_OR_RETURN(const int64_t value, json.IntAt(key));
@@ -248,7 +248,7 @@ Result<Grant> DecodeReply(std::string_view text) {
   const Json* error = json.Find("error");
   if (error == nullptr || error->is_null()) return DecodeGrant(json).Annotate("grant reply");
   Code code = CodeFromName(OptionalString(*error, "code"));
-  // An error stays an error, whatever a newer agent calls it.
+  // An unknown error code of a newer agent is still an error.
   if (code == Code::kOk) code = Code::kUnknown;
   return Status(code, OptionalString(*error, "message"));
 }

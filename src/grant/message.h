@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// The contract between tessera-agent and tessera-runtime: what is asked over the grant socket, what
-// is answered, and how both travel. One request per connection:
+// The protocol between tessera-agent and tessera-runtime on the grant socket: requests, replies and
+// their framing. One request per connection:
 //
-//   4 bytes length, little endian, then that many bytes of JSON; the answer likewise.
+//   4 bytes length, little endian, then that many bytes of JSON; the reply likewise.
 //
-// Both sides ignore members that they do not know, so that either can be upgraded first. Not for
-// deciding anything; that is the agent's. Pure; any thread.
+// Both sides ignore unknown members, so that either can be upgraded first. The agent decides; this
+// file only encodes. Pure; any thread.
 #pragma once
 
 #include <array>
@@ -20,8 +20,8 @@
 
 namespace tessera::grant {
 
-// A request with 16 tokens of 64 GPUs each stays far below; so does the answer to it. A peer that
-// announces more is refused before a byte of it is read.
+// A request with 16 tokens of 64 GPUs each stays far below, and so does its reply. A message that
+// announces more is rejected before its body is read.
 inline constexpr size_t kMaxMessageSize = 256u << 10;
 inline constexpr size_t kFrameHeaderSize = 4;
 inline constexpr size_t kMaxTokens = 64;
@@ -39,33 +39,33 @@ struct Token {
 
 struct Request {
   enum class Kind {
-    kGrant,  // what was this container granted?
-    kPing,   // are you there? Answered with an empty grant; needs none of the members below.
+    kGrant,  // returns the container's grant
+    kPing,   // returns an empty grant; needs none of the members below
   };
   Kind kind = Kind::kGrant;
   std::string pod_uid;
   std::string pod_namespace;
   std::string pod_name;
   std::string container;
-  std::vector<Token> tokens;  // none: what it held before there was an agent
-  // The container's variables with kLimitVariablePrefix: some of them lower its limits
+  std::vector<Token> tokens;  // none: the container started before there was an agent
+  // The container's variables with kLimitVariablePrefix; some of them lower its limits
   // (device/limit_variables.h).
   std::map<std::string, std::string> variables;
   bool operator==(const Request&) const = default;
 };
 
-// One GPU. Control nodes (nvidiactl, nvidia-uvm, ...) are not listed: which ones a container needs
-// depends on its driver capabilities, which the runtime reads.
+// One GPU. Control nodes (nvidiactl, nvidia-uvm, ...) are not listed, because they depend on the
+// container's driver capabilities, which the runtime reads.
 struct GrantedDevice {
   std::string uuid;
   int minor = 0;          // N of /dev/nvidiaN
   std::string path;       // in the container
   std::string host_path;  // on the host, dev_root included
-  // Numbers of the device node; 0:0 where the agent could not see the node. The runtime then looks.
+  // Numbers of the device node; 0:0 if the agent could not stat it. The runtime then does.
   uint32_t major_number = 0;
   uint32_t minor_number = 0;
-  // What the container may use of it: thousandths of its compute (1000: all; 0: what others leave)
-  // and bytes of its memory (0: all).
+  // The container's limits: thousandths of the GPU's compute (1000: all; 0: only idle time) and
+  // bytes of its device memory (0: all).
   int milli = 1000;
   int64_t bytes = 0;
   bool operator==(const GrantedDevice&) const = default;
@@ -78,30 +78,31 @@ struct GrantedMount {
   bool operator==(const GrantedMount&) const = default;
 };
 
-// What a container gets. The runtime finds the driver's files below driver_root by itself.
+// The devices, mounts and variables of one container. The runtime finds the driver's files below
+// driver_root itself.
 struct Grant {
   std::vector<GrantedDevice> devices;
   std::vector<GrantedMount> mounts;
   std::map<std::string, std::string> env;  // replaces entries of the same name
   std::string driver_root;                 // host path
   std::string dev_root;                    // host path
-  // The host's folder with what limits the container (src/limiter/region.h); empty: nothing does.
+  // Host folder with the container's limits (src/limiter/region.h); empty: no limits.
   std::string limits_dir;
   std::string agent_version;
   bool operator==(const Grant&) const = default;
 };
 
 std::string EncodeRequest(const Request& request);
-// INVALID_ARGUMENT or RESOURCE_EXHAUSTED, naming the member.
+// INVALID_ARGUMENT and RESOURCE_EXHAUSTED name the member.
 Result<Request> DecodeRequest(std::string_view json);
 
-// An error travels as its code and message, and comes out as the same Status.
+// An error is encoded as its code and message, and decoded as the same Status.
 std::string EncodeReply(const Result<Grant>& reply);
 Result<Grant> DecodeReply(std::string_view json);
 
-// Length and body as they travel. REQUIRES: body.size() <= kMaxMessageSize.
+// The encoded length, then the body. REQUIRES: body.size() <= kMaxMessageSize.
 std::string Frame(std::string_view body);
-// The length that a header announces. RESOURCE_EXHAUSTED above kMaxMessageSize, INVALID_ARGUMENT
+// The length in a header. RESOURCE_EXHAUSTED above kMaxMessageSize, INVALID_ARGUMENT
 // for zero.
 Result<size_t> FrameLength(const std::array<unsigned char, kFrameHeaderSize>& header);
 

@@ -126,7 +126,7 @@ TEST(MessageTest, AnErrorOfOtherKindsOfMembersStaysAnError) {
   EXPECT_EQ(decoded.status().message(), "");
 }
 
-// A reply whose one device has this member in place of the one that it had.
+// Decodes a reply in which the device's member `had` is replaced by `has`.
 Result<Grant> WithMember(const std::string& had, const std::string& has) {
   Grant grant = SomeGrant();
   grant.devices[0].milli = 300;

@@ -45,7 +45,7 @@ std::string ContainerIdOf(std::string_view segment) {
 }  // namespace
 
 std::optional<PodCgroup> ParsePodCgroup(std::string_view path) {
-  // A bundle of the systemd driver has "<slice>:<prefix>:<name>".
+  // The systemd driver's cgroupsPath is "<slice>:<prefix>:<name>".
   const size_t colon = path.find(".slice:");
   if (colon != std::string_view::npos) path = path.substr(0, colon + 6);
   const std::vector<std::string_view> segments = Split(path, '/');

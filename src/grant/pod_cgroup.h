@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The pod and the container that a cgroup of the kubelet belongs to. Agent and runtime read both
-// from paths, and must agree. Knows the paths of both cgroup drivers and both cgroup versions, and
-// of containerd, CRI-O and Docker. Pure; any thread.
+// Parses the pod and the container from a cgroup path of the kubelet. Agent and runtime share it,
+// because they must agree. Knows both cgroup drivers, both cgroup versions, and the paths of
+// containerd, CRI-O and Docker. Pure; any thread.
 #pragma once
 
 #include <optional>
@@ -16,8 +16,8 @@ struct PodCgroup {
   bool operator==(const PodCgroup&) const = default;
 };
 
-// `path`: below the root of a cgroup hierarchy, or as `linux.cgroupsPath` of an OCI bundle has it.
-// Nothing where it belongs to no pod.
+// `path` is relative to a cgroup hierarchy's root, or `linux.cgroupsPath` of an OCI bundle. nullopt
+// if it belongs to no pod.
 std::optional<PodCgroup> ParsePodCgroup(std::string_view path);
 
 }  // namespace tessera::grant

@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// What Allocate puts into a container's environment instead of devices, because the kubelet does
-// not tell for which pod it allocates:
+// The token that Allocate puts into a container's environment instead of devices, because the
+// kubelet does not name the pod for which it allocates:
 //
 //   v1:<nonce, hex>:<HMAC-SHA256 of "resource|nonce|ids", hex>:<id>,<id>
 //
-// Allocate writes nothing to disk: everything that the agent must know later is in the token, and
-// the key makes it believe only tokens of its own. The nonce starts with the time at which it was
-// made, so that the agent need not remember spent ones for ever. Pure but for the key file and the
-// random numbers of the kernel; any thread.
+// Allocate writes nothing to disk: the token holds all that the agent needs later, and the key lets
+// it reject forged tokens. The nonce starts with its creation time, so that the agent can forget
+// expired spent nonces. Pure, except for the key file and the kernel's random numbers; any thread.
 #pragma once
 
 #include <array>
