@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The webhook and the policies of deploy/manifests against a real API server, which must reach
+// The webhook and the policies of the chart against a real API server, which must reach
 // ports of this program on 127.0.0.1: TESSERA_TEST_WEBHOOK_KUBECONFIG names a kubeconfig of it,
 // with all rights. Makes a namespace, and the objects of the manifests under names of its own;
 // removes them.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// deploy/manifests say to the API server what this code says to people: names that stand in both
-// must be the same. What the API server makes of them, admission_apiserver_test.cc sees.
+// Names that both the chart and this code write are the same. apiserver_test.cc checks how an API
+// server evaluates the chart's policies.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -4,7 +4,7 @@
 //
 //   kube::Informer<kube::PodObject> pods(client, {.ns = "default"}, keep, *this);
 //
-// An object of which only arrival and end matter can be kept as an outline: its UID alone.
+// An object of which only arrival and end matter can be kept as the digest of its UID, an outline.
 //
 // Not for deciding what to do about a change: put a key into a KeyedQueue (keyed_queue.h).
 // Threads, callbacks: the client's runner. Ownership: client and handler must outlive it; a handler

@@ -8,7 +8,7 @@
 namespace tessera::scheduler {
 namespace {
 
-// The binder itself gives up what it has assumed.
+// The binder itself releases the GPUs it assumed.
 constexpr Duration kForever = std::chrono::hours(24 * 365);
 
 // Codes with which the API server may have bound the pod all the same.
@@ -70,7 +70,7 @@ void Binder::Bind(const kube::PodObject& pod, const std::string& node, Done done
 
 Status Binder::BeforeSend(const std::string& uid) {
   if (!may_write_()) return Error(Code::kUnavailable, "this replica does not lead any more");
-  // Gone where the feed was faster: the API server judges.
+  // The entry is missing if the feed was faster; then the API server decides.
   if (const auto found = pending_.find(uid); found != pending_.end()) {
     found->second.state = State::kSent;
     found->second.sent = clock_.Now();
@@ -153,22 +153,22 @@ void Binder::OnRead(const std::string& uid, const Result<kube::PodObject>& pod) 
   if (found == pending_.end()) return;
   Pending& pending = found->second;
   if (!pod.ok()) {
-    // Another error says nothing of the pod.
+    // Other errors do not show the state of the pod.
     if (pod.status().code() == Code::kNotFound) GiveUp(uid);
     return;
   }
   if (pod->meta.uid != uid || pod->ended()) return GiveUp(uid);
   if (!pod->node_name.empty()) {
-    // Somebody else bound it.
+    // Another component bound it.
     if (pod->node_name != pending.node) return GiveUp(uid);
-    // The ledger hears of it by the feed alone: of a pod that is gone before the feed saw it,
-    // nobody would ever take it off again.
+    // Only the feed adds the pod to the ledger: if a pod disappeared before the feed saw it,
+    // nothing would ever remove it.
     pending.state = State::kBound;
     pending.next_check = clock_.Now() + options_.unseen;
     return;
   }
-  // Not by when the answer is read: if this process stood still, the binding may have taken effect
-  // after the API server answered.
+  // The time of the read counts, not of its answer: if this process stood still, the binding may
+  // have taken effect after the API server answered.
   if (pending.asked - pending.sent >= options_.settle) GiveUp(uid);
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Binds pods: takes the GPUs in the ledger, then writes node and annotations to the API server in
-// one request, and keeps or gives back the GPUs by what comes of it.
+// one request, and keeps or frees the GPUs according to the outcome.
 //
 //   - Failed for sure (never sent; the pod is gone, replaced or bound by another component): the
 //     GPUs are free at once.
@@ -9,7 +9,7 @@
 //   - Bound: the GPUs stay taken until the feed shows the pod, or the API server that it is gone.
 //
 // Not for choosing nodes. Threads, callbacks: the runner's. Ownership: ledger, api and clock
-// outlive it; dropping it leaves bindings under way to their fate. Cost: one request for each pod.
+// outlive it; once it is destroyed, pending bindings may still take effect. Cost: a request a pod.
 #pragma once
 
 #include <functional>
@@ -26,16 +26,16 @@
 
 namespace tessera::scheduler {
 
-// What the binder wants of the API server. Callbacks come later, on the runner, and not after the
-// Operation or the object is gone.
+// The requests of the binder to the API server. Callbacks run later, on the runner, and never after
+// the Operation or the object is destroyed.
 class BindingApi {
  public:
   virtual ~BindingApi() = default;
   // As kube::BindPod. `before_send` is called right before the request is sent, long after this
-  // call where it has to wait; if it is not OK, or is never called, the request was not sent.
+  // call if it has to wait; if it is not OK, or is never called, the request was not sent.
   virtual kube::Operation Bind(const kube::PodBinding& binding, kube::BeforeSend before_send,
                                std::function<void(const Status&)> on_done) = 0;
-  // The pod as it is now, not as a cache has it. NOT_FOUND where there is none of this name.
+  // Reads the current pod, not a cached one. NOT_FOUND: no pod has this name.
   virtual kube::Operation Read(const std::string& ns, const std::string& name,
                                std::function<void(const Result<kube::PodObject>&)> on_done) = 0;
 };
@@ -44,9 +44,9 @@ struct BinderOptions {
   // How long after it was sent a binding without an answer may still take effect. The API server
   // gives up on a request after a minute, but does not begin one whose client is gone.
   Duration settle = std::chrono::seconds(15);
-  // Between two questions what became of a pod.
+  // Time between two reads of a pod whose binding is unclear.
   Duration recheck = std::chrono::seconds(2);
-  // What is bound and not seen by the feed for that long is asked about.
+  // A bound pod that the feed has not shown for this long is read from the API server.
   Duration unseen = std::chrono::seconds(30);
 };
 
@@ -65,13 +65,13 @@ class Binder {
   // `pod` as the API server had it last; `uid` is of the one that was decided about.
   // INVALID_ARGUMENT, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, PERMISSION_DENIED, NOT_FOUND: as
   // ClusterLedger::Assume. ABORTED: bound already, another pod, or being bound. UNAVAILABLE: not
-  // the leader. Else what the API server said, with "unclear" where the outcome is not known.
+  // the leader. Else the API server's error, with "unclear" if the outcome is unknown.
   void Bind(const kube::PodObject& pod, const std::string& node, Done done);
 
   // "" where anything may be decided about the pod; else why not now.
   std::string Unsettled(std::string_view uid) const;
   size_t under_way() const { return pending_.size(); }
-  // Of these, bindings that the API server has not answered: they may still take effect.
+  // Bindings under way that the API server has not answered: they may still take effect.
   size_t unanswered() const;
 
   // The feed has news of the pod.
@@ -86,7 +86,7 @@ class Binder {
     State state = State::kQueued;
     std::string ns, name, node;
     MonotonicTime sent{};
-    MonotonicTime asked{};  // what became of it, the last time
+    MonotonicTime asked{};  // when the last read was sent
     MonotonicTime next_check;
     kube::Operation operation;
   };

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // The verbs of a scheduler extender as decisions on the ledger: which nodes fit, how good they are,
-// who must go for a pod. Nothing of it is written to the API server; binding is binder.h's.
+// which pods preemption must evict. Nothing is written to the API server here; binder.h binds.
 //
-// kube-scheduler asks about the next pod before it has bound the one before. So that it sees that
-// one's GPUs as taken, the best node's are held (holds.h) when it was named: by prioritize, or by
-// filter where only one node fits, because kube-scheduler then asks no more. Another question about
-// the pod, its binding, the end of kube-scheduler's attempt, or time releases them.
+// kube-scheduler filters for the next pod before it has bound the previous pod. Therefore GPUs of
+// the best node are held (holds.h) for a pod as soon as the node is known: by prioritize, or by
+// filter if only one node fits, because kube-scheduler then skips prioritize. Another request about
+// the pod, its binding, the end of kube-scheduler's attempt, or a time limit releases them.
 //
 // Not for HTTP (verbs.h). Threads: the runner's. Ownership: ledger, binder, clock and metrics
-// outlive it. Cost: filter and prioritize are a pass over the nodes that are asked about.
+// outlive it. Cost: filter and prioritize are a pass over the nodes of the request.
 #pragma once
 
 #include <functional>
@@ -30,13 +30,13 @@ namespace tessera::scheduler {
 
 struct ExtenderOptions {
   HoldOptions hold;
-  // The same refusal about the same pod is told as an Event once in this time.
+  // The same rejection of the same pod is recorded as an Event once in this time.
   Duration repeat_event = std::chrono::minutes(1);
 };
 
 class Extender {
  public:
-  // About a pod, for people who look at it.
+  // Records an Event about a pod.
   using Tell = std::function<void(const kube::PodObject& pod, kube::EventKind kind,
                                   std::string_view reason, const std::string& message)>;
   using FindPod = Holds::FindPod;
@@ -49,15 +49,15 @@ class Extender {
   Extender& operator=(const Extender&) = delete;
 
   FilterResult Filter(const ExtenderArgs& args);
-  // As gpu-admission answered: the best node alone, which is held, and the others' refusals in its
-  // words.
+  // Answers like gpu-admission: only the best node, whose GPUs are held, and gpu-admission's
+  // messages for the other nodes.
   FilterResult FilterToOne(const ExtenderArgs& args);
-  // By position: 10 for the best node alone, 0 to 9 for the others by rank, equals alike.
+  // Scores by position: 10 for the best node only, 0 to 9 for the others by rank, ties equal.
   std::vector<int> Prioritize(const ExtenderArgs& args);
-  // CPU nodes before GPU nodes, as gpu-admission had it.
+  // Scores CPU nodes above GPU nodes, like gpu-admission.
   std::vector<int> PrioritizeCpuNodes(const ExtenderArgs& args) const;
-  // Nodes on which the pod gets room if these pods go; those where no eviction helps are left out.
-  // Never a node without victims: kube-scheduler drops the whole answer then.
+  // Returns the nodes on which the pod fits once these victims are evicted, without nodes on which
+  // no eviction helps. Never a node without victims: kube-scheduler then drops the whole answer.
   Victims Preempt(const PreemptionArgs& args);
   // As Binder::Bind, for a pod that asks for GPUs and a node that Filter named for it, both in this
   // term: INVALID_ARGUMENT or FAILED_PRECONDITION else. kube-scheduler then asks anew, which it
@@ -68,7 +68,7 @@ class Extender {
   // The feed has news of the pod.
   void OnPod(const kube::PodObject& pod);
   void OnPodGone(const kube::PodObject& last);
-  // Releases what was held too long. Call it every second or so.
+  // Releases GPUs held for too long. Call it every second or so.
   void Tick();
 
  private:
@@ -83,13 +83,13 @@ class Extender {
     MonotonicTime at;
   };
 
-  // A question about a pod that may be decided about.
+  // Fails if no decision about the pod is allowed now.
   Result<Question> Ask(const kube::PodObject& pod);
   void TellOfQuota(const kube::PodObject& pod, const Question& question);
-  // By position, null for names that nobody knows.
+  // By position; null for unknown names.
   std::vector<const ledger::NodeEntry*> NodesOf(const ExtenderArgs& args) const;
   bool HasGpus(std::string_view node) const;
-  // Scores by position; kUnfit where it does not fit or is not known.
+  // Scores by position; kUnfit if the pod does not fit or the node is unknown.
   std::vector<float> ScoresOf(const ExtenderArgs& args, const Question& question);
 
   ledger::ClusterLedger& ledger_;

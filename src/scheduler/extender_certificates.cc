@@ -23,7 +23,7 @@ certificates::Authorities AuthoritiesIn(const Found& found) {
           .older = {found.Text(kOlder), found.Text(kOlderKey)}};
 }
 
-// "None", which a Service without an address has, is none.
+// A headless Service has the address "None", which is skipped.
 std::vector<std::string> AddressesOf(const Json& service) {
   std::vector<std::string> addresses;
   const Json* spec = service.Find("spec");
@@ -65,7 +65,7 @@ struct ExtenderCertificates::Core : std::enable_shared_from_this<ExtenderCertifi
     delegate.OnCertificateTrouble(status);
     Sleep(std::min<Duration>(backoff.Next(), options.period));
   }
-  // After a write that came to nothing because another replica was faster, or failed.
+  // After a write that failed or conflicted with a faster replica.
   void Retry(const Status& status) {
     certificates::LostRace(status) ? Sleep(backoff.Next()) : Fail(status);
   }
@@ -159,9 +159,9 @@ struct ExtenderCertificates::Core : std::enable_shared_from_this<ExtenderCertifi
   kube::Backoff backoff;
   kube::Operation operation;
   certificates::Authorities authorities;
-  std::vector<std::string> addresses;  // of the Service
+  std::vector<std::string> addresses;  // the Service's
   net::CertificatePair serving;
-  std::string trusted;  // the bundle that was served with last
+  std::string trusted;  // the bundle served last
 };
 
 ExtenderCertificates::ExtenderCertificates(kube::Client& client, ExtenderCertificateOptions options,

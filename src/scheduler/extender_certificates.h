@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Keeps the certificates of the extender's port (authority_plan.h): the authorities in a Secret
-// that all replicas share, what kube-scheduler shows in a Secret for the administrator, and what
-// this replica shows in memory.
+// that all replicas share, kube-scheduler's certificate in a Secret for the administrator, and this
+// replica's own certificate in memory.
 //
 // No leader is needed (shared_secret.h). Threads, callbacks: the client's runner; none after it is
 // gone. Ownership: the client and the delegate outlive it; a delegate must not destroy it inside a
@@ -34,7 +34,7 @@ class ExtenderCertificates {
   class Delegate {
    public:
     virtual ~Delegate() = default;
-    // To serve with from now on; it asks for a client's certificate.
+    // The port serves with `tls` from now on; it requests a client certificate.
     virtual void OnTls(const net::TlsOptions& tls) = 0;
     // For logs.
     virtual void OnCertificateProgress(const std::string& what) = 0;

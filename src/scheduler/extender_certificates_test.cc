@@ -194,7 +194,7 @@ TEST_F(ExtenderPortTest, OnlyTheClientOfTheSecretIsAnswered) {
   const net::TlsOptions client = ClientTls("tessera-scheduler-client");
   const auto answer = BindOverTls(client);
   ASSERT_TRUE(answer.ok()) << answer.status().ToString();
-  EXPECT_EQ(answer->status, 503);  // it does not lead
+  EXPECT_EQ(answer->status, 503);  // it does not decide
   EXPECT_FALSE(BindOverTls({.ca = client.ca}).ok());
   const net::testing::TestCa stranger;
   const auto other = stranger.Issue("kube-scheduler", {});

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Who has how much of which GPU, as gpushare's extender told it:
+// Usage of each GPU by pods, in the format of gpushare's extender:
 //
 //   {"nodes":[{"name","totalGPU","usedGPU","devs":[{"id","totalGPU","usedGPU",
 //                                                   "pods":[{"name","namespace","usedGPU"}]}]}]}
@@ -15,7 +15,7 @@
 
 namespace tessera::scheduler {
 
-// All nodes with GPUs, or `node` alone; one that there is not has "error".
+// All nodes with GPUs, or only `node`; an unknown node has "error".
 std::string Inspect(const ledger::ClusterLedger& ledger, std::string_view node);
 
 }  // namespace tessera::scheduler

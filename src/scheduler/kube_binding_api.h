@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The requests of binder and repair through a client of the API server, which must outlive it.
+// Implements the requests of binder and repair on a kube::Client, which must outlive it.
 #pragma once
 
 #include <functional>

@@ -33,7 +33,7 @@ struct LeaderEndpoint::Core : std::enable_shared_from_this<LeaderEndpoint::Core>
         on_trouble(std::move(t)),
         slice{kube::kEndpointSlices, options.service, options.ns, ""} {}
 
-  // Of the version that was read; "" where there was none.
+  // `version` is the resourceVersion that was read; "" if there was no EndpointSlice.
   Json Body(bool answering, const std::string& version) const {
     Json endpoints = Json::MakeArray({});
     if (answering) {

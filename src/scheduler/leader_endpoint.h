@@ -3,7 +3,7 @@
 // writes while it does. The Service has no selector: so every replica can be ready, and updates of
 // the Deployment go on, though only one of them answers.
 //
-// It is written at once, again after a failure, and every so often, in case somebody spoils it.
+// It is written at once, again after a failure, and periodically, in case another client edits it.
 //
 // A former leader never overwrites what its successor wrote, however long it stood still and
 // however late its request arrives. Each write first reads the EndpointSlice, then the Lease, and
@@ -27,7 +27,7 @@ namespace tessera::scheduler {
 struct LeaderEndpointOptions {
   std::string ns;
   std::string service;  // and the name of the EndpointSlice
-  std::string ip;       // where this replica is reached
+  std::string ip;       // address of this replica
   uint16_t port = 0;
   Duration period = std::chrono::minutes(1);
   // The Lease by which this replica leads, and its identity there; without election "".
@@ -41,16 +41,16 @@ Status CheckIp(const std::string& ip);
 class LeaderEndpoint {
  public:
   using OnTrouble = std::function<void(const Status&)>;
-  // FAILED_PRECONDITION is reported where another replica holds the Lease.
-  // Begins to write. REQUIRES: CheckIp(options.ip).
+  // Begins to write. FAILED_PRECONDITION is reported if another replica holds the Lease.
+  // REQUIRES: CheckIp(options.ip).
   LeaderEndpoint(kube::Client& client, LeaderEndpointOptions options, OnTrouble on_trouble);
-  // Leaves what is written: whoever decides next writes over it.
+  // Leaves the EndpointSlice as it is: the next leader overwrites it.
   ~LeaderEndpoint();
   LeaderEndpoint(const LeaderEndpoint&) = delete;
   LeaderEndpoint& operator=(const LeaderEndpoint&) = delete;
 
-  // Nobody answers any more, until another replica says that it does. `on_done` comes once, whether
-  // that could be written or not.
+  // Writes that no replica serves, until the next leader overwrites it. `on_done` is called once,
+  // whether the write succeeds or not.
   void Withdraw(std::function<void()> on_done);
 
  private:

@@ -36,7 +36,8 @@ Status ReadPod(std::string_view text, kube::PodObject* out) {
   return {};
 }
 
-// metadata.name of a node; empty where there is none.
+// metadata.name of a node, whose text has been passed over once; empty where there is none. API
+// servers write metadata first, so most of the text is not read again.
 std::string_view ReadNodeName(std::string_view node, std::deque<std::string>* kept,
                               std::string_view* quoted) {
   JsonReader reader(node, kept);

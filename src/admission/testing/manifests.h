@@ -10,9 +10,9 @@
 
 namespace tessera::admission::testing {
 
-// REQUIRES for both: the file exists and is valid.
+// REQUIRES for both: the file exists and is valid without its lines of template actions.
 std::string ManifestText(const std::string& name);
-// Each of its documents.
+// The documents of the file.
 std::vector<Json> ReadManifest(const std::string& name);
 
 }  // namespace tessera::admission::testing
