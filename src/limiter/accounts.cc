@@ -7,15 +7,15 @@
 namespace tessera::limiter {
 namespace {
 
-// A reservation that only races with others is retried in rounds, with a pause after each: another
-// process may have been interrupted between two steps. Dead processes are looked for first, and in
-// every tenth round.
+// A reservation that races with others is retried in rounds, with a pause after each round: another
+// process may be interrupted between two steps. The first and every tenth round sweep the slots of
+// dead processes.
 constexpr int kTriesInRound = 100;
 constexpr int kRounds = 1000;
 constexpr int kRoundsToSweep = 10;
-constexpr timespec kPause = {0, 100'000};  // with overshoot about 0.2 s in all
-// A sum that is taken while others free and allocate may be too large, so a refusal is confirmed,
-// with pauses in which the others get on: at most some 20 us for a program that is out of memory.
+constexpr timespec kPause = {0, 100'000};  // with overshoot, all rounds take about 0.2 s
+// A sum that is read while other processes free and allocate may be too large, so a refusal is
+// confirmed, with pauses for the other processes: some 20 us at most without free memory.
 constexpr int kFullAnswers = 16;
 
 }  // namespace
@@ -35,8 +35,8 @@ int Accounts::Find(const uint8_t (&uuid)[16]) const {
   return -1;
 }
 
-// A process adds to `held` before it takes from `pending`. Pending is therefore read first: bytes
-// that move in between are counted twice, never not at all.
+// A process adds to `held` before it subtracts from `pending`. Sum therefore reads `pending` first:
+// bytes that move meanwhile are counted twice, and never missed.
 Accounts::Sums Accounts::Sum(int gpu) const {
   const GpuUsage& of_gpu = usage_->gpus[gpu];
   Sums sums{limits_->gpus[gpu].unaccounted.load(kRelaxed), 0, 0, false};
@@ -74,7 +74,7 @@ bool Accounts::Reserve(int gpu, uint64_t bytes) {
   return ReserveInTurn(gpu, bytes);
 }
 
-// One thread of each process at a time, so that the order of slots decides between those that wait.
+// One thread of each process at a time, so that the order of slots decides who goes first.
 bool Accounts::ReserveInTurn(int gpu, uint64_t bytes) {
   const SpinGuard guard(&turn_);
   int full = 0;
@@ -86,7 +86,7 @@ bool Accounts::ReserveInTurn(int gpu, uint64_t bytes) {
       if (answer == Answer::kFits) return true;
       full = answer == Answer::kFull ? full + 1 : 0;
       if (full == kFullAnswers) return false;
-      // The process with the lower slot retries at once. The others have withdrawn, and yield.
+      // The process with the lowest slot retries at once. The others withdraw and yield.
       if (yield || answer == Answer::kFull) ::sched_yield();
     }
     ::nanosleep(&kPause, nullptr);

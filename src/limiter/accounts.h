@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 // Charges device memory to one process, so that all processes of the container together never
-// exceed the limit of a GPU. Around a call of the driver that allocates:
+// exceed the limit of a GPU. Around a driver call that allocates:
 //
 //   Reserve   counts the bytes against the limit, or refuses
-//   Add       the driver has allocated: the process holds the bytes until Release
-//   Cancel    ends the reservation, after Add or where the driver has refused
+//   Add       after the driver has allocated: the process holds the bytes until Release
+//   Cancel    ends the reservation, after Add or after the driver has refused
 //
-// Exactness. Reserve first publishes its bytes as pending and then sums what all slots hold and
-// reserve. Of two processes that race, the second to publish sees the first, so the sum of all that
-// is held never exceeds the limit at any instant. Two that see each other, and would both be
-// refused although one of them fits, retry: the one with the lower slot goes first.
+// Exactness. Reserve first publishes its bytes as pending and then sums the held and pending bytes
+// of all slots. If two processes race, the second to publish sees the bytes of the first, so the
+// sum of held bytes never exceeds the limit at any instant. If two processes see each other and
+// both would be refused although one fits, they retry: the process with the lower slot goes first.
 //
 // Crashes. Every number belongs to one process. A process that is killed between any two
-// instructions leaves only numbers of its own slot, which are cleared when its lock is found free
-// (slots.h).
+// instructions leaves numbers only in its own slot. Another process clears them when it finds the
+// lock of the slot free (slots.h).
 //
 // Threads: any. No lock is held across a call of the driver. Cost: three atomic additions and one
 // pass over the slots in use; no system call unless the limit is reached.
@@ -28,31 +28,31 @@ namespace tessera::limiter {
 
 class Accounts {
  public:
-  // Once in a process, and once more in a child after fork. `limits` and `usage` stay mapped as
-  // long as the object lives; `slot` is owned by this process. `sweep` clears the slots of dead
-  // processes; it is called before a reservation is refused.
+  // Called once in a process, and again in a child after fork. `limits` and `usage` outlive the
+  // object; this process owns `slot`. Reserve calls `sweep`, which clears the slots of dead
+  // processes, before it refuses.
   using Sweep = void (*)();
   void Open(const Limits* limits, Usage* usage, uint32_t slot, Sweep sweep);
-  // In place of a slot, for a process that only looks.
+  // In place of a slot, for a process that only reads.
   static constexpr uint32_t kNoSlot = UINT32_MAX;
 
   const Limits& limits() const { return *limits_; }
-  // The index of the GPU with this UUID, or -1: nothing is limited on it.
+  // The index of the GPU with this UUID; -1: `limits` does not have it.
   int Find(const uint8_t (&uuid)[16]) const;
 
-  // False: the container would hold more than its limit; nothing is reserved then.
+  // False: the container would exceed its limit; nothing is reserved.
   bool Reserve(int gpu, uint64_t bytes);
   void Cancel(int gpu, uint64_t bytes);
-  // Counts bytes that the driver has allocated, whether or not they were reserved.
+  // Charges bytes that the driver has allocated, with or without a reservation.
   void Add(int gpu, uint64_t bytes);
   void Release(int gpu, uint64_t bytes);
-  // Notes for the agent that the program was told that it is out of memory.
+  // Records for the agent that an allocation was refused.
   void RecordRefusal(int gpu, uint64_t bytes);
 
-  // What all processes of the container hold on the GPU, with what the agent found unaccounted.
+  // Bytes that all processes of the container hold on the GPU, unaccounted bytes included.
   uint64_t Held(int gpu) const;
-  // The same without processes that have ended, for programs that ask how much is left. Makes
-  // system calls only where other processes hold some of it.
+  // Held without processes that have ended, for programs that ask how much is free. Makes system
+  // calls only if other processes hold memory.
   uint64_t HeldByLiving(int gpu) const;
   // 0: not limited.
   uint64_t Limit(int gpu) const {
@@ -63,7 +63,7 @@ class Accounts {
   struct Sums {
     uint64_t held;
     uint64_t held_by_others;
-    uint64_t pending;    // of all slots
+    uint64_t pending;    // sum over all slots
     bool lower_pending;  // a slot before ours reserves
   };
   Sums Sum(int gpu) const;
@@ -76,8 +76,8 @@ class Accounts {
   Usage* usage_ = nullptr;
   uint32_t slot_ = 0;
   Sweep sweep_ = nullptr;
-  // Lets one thread of this process retry at a time. It is held during the pauses between retries,
-  // never across a call of the driver.
+  // Admits one thread of this process at a time to the retries. It is held during the pauses
+  // between retries, never across a driver call.
   SpinLock turn_;
 };
 

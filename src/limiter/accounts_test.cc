@@ -13,7 +13,7 @@ namespace {
 
 constexpr uint64_t kLimit = 1000;
 
-// A region in memory, with an account for each of the processes that share it.
+// A region in memory, and the account of each process that shares it.
 struct Region {
   explicit Region(size_t processes)
       : limits(new Limits()), usage(new Usage()), accounts(processes) {
@@ -105,8 +105,8 @@ TEST(AccountsTest, FindsAGpuByItsUuid) {
   EXPECT_EQ(region.accounts[0]->Find(uuid), 0);
 }
 
-// Each thread is a process, or with an odd number a second thread of the one before. What all of
-// them believe to hold is summed outside of the accounts.
+// A thread with an even number is a process; the next thread is a second thread of that process.
+// The test sums what the threads hold outside of the accounts.
 TEST(AccountsTest, RacingProcessesNeverHoldMoreThanTheLimitAtAnyInstant) {
   constexpr int kThreads = 8;
   Region region(kThreads / 2);
@@ -138,7 +138,7 @@ TEST(AccountsTest, RacingProcessesNeverHoldMoreThanTheLimitAtAnyInstant) {
     EXPECT_EQ(region.usage->gpus[0].pending[i], 0u);
 }
 
-// Any two fit together, so no one may be refused, however they race.
+// Any two reservations fit together, so none may be refused, however they race.
 TEST(AccountsTest, NoReservationThatFitsIsRefusedBecauseOthersRace) {
   constexpr int kThreads = 4;
   Region region(kThreads);
@@ -148,7 +148,7 @@ TEST(AccountsTest, NoReservationThatFitsIsRefusedBecauseOthersRace) {
   for (unsigned i = 0; i < kThreads; ++i) {
     threads.emplace_back([&, i] {
       for (int round = 0; round < 200'000; ++round) {
-        // At most two at a time, by a count of the test's own.
+        // The test's own count admits two threads at a time.
         if (inside.fetch_add(1) >= 2) {
           inside.fetch_sub(1);
           continue;

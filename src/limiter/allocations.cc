@@ -4,8 +4,8 @@
 namespace tessera::limiter {
 namespace {
 
-// Eight neighbors share a hash and stand side by side: blocks of 2 MiB in a row, or parts of one
-// block. The driver aligns what it gives to 256 bytes at least.
+// Eight neighbors share a hash and stand side by side: successive blocks of 2 MiB, or parts of one
+// block. The driver aligns allocations to 256 bytes or more.
 constexpr int kNeighbors = 8;
 
 uint64_t BlockOf(uint64_t pointer) { return pointer >> 21; }

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// What this process has allocated and how much of it is charged, by device pointer, so that a free
-// gives back exactly what its allocation took.
+// The allocations of this process and their charges, by device pointer, so that a free releases
+// exactly the bytes that its allocation was charged.
 //
 // Hash tables in shards, each with a spin lock that is held for a few instructions and never across
-// a call of the driver. Neighbors in device memory are neighbors in the table: programs allocate in
-// a row. Threads: any. Cost: about 10 ns for each call.
+// a driver call. Neighbors in device memory are neighbors in the table, because programs often
+// allocate them in sequence. Threads: any. Cost: about 10 ns for each call.
 #pragma once
 
 #include <cstddef>
@@ -17,8 +17,8 @@ namespace tessera::limiter {
 
 // 8 bytes, so that a table of a million allocations stays small.
 struct Allocation {
-  uint64_t blocks : 24 = 0;   // charged for it alone; 0 for a part of a block and for memory of a
-                              // pool. Of an entry for a block: how many allocations share it
+  uint64_t blocks : 24 = 0;   // charged for this allocation alone; 0 for a part of a block and for
+                              // memory of a pool. In an entry of Join: allocations in the block
   uint64_t context : 26 = 0;  // id of the context that frees it (contexts.h); 0: none
   uint64_t gpu : 5 = 0;       // index in the limits
   uint64_t pool : 9 = 0;      // 1 + index of its pool (pools.h); 0: none
@@ -27,18 +27,18 @@ static_assert(sizeof(Allocation) == 8);
 
 class Allocations {
  public:
-  // Forgets everything, and breaks all locks: for a child after fork, which has no other threads
+  // Removes all entries and resets all locks, in a child after fork, which has no other threads
   // yet.
   void Reset();
   // False: there is no memory for the table.
   bool Insert(uint64_t pointer, const Allocation& allocation);
-  // False: the pointer is not known.
+  // False: the table has no such pointer.
   bool Remove(uint64_t pointer, Allocation* removed);
-  // Counts one more, or one less, allocation that shares the block. True for the first, and for the
+  // Join adds an allocation to a shared block, Leave removes one. True: it was the first, or the
   // last.
   bool Join(uint64_t block, int gpu);
   bool Leave(uint64_t block);
-  // Removes every allocation of a context; calls `each` without a lock held.
+  // Removes every allocation of a context, and calls `each` for it without a lock held.
   void RemoveContext(uint64_t context, void (*each)(void*, uint64_t pointer, const Allocation&),
                      void* argument);
 

@@ -16,7 +16,7 @@ using limiter::MipmapBytes;
 using limiter::Process;
 using limiter::RoundToBlocks;
 
-// A small array may need a block of its own, so a block is reserved for it.
+// Reserves a whole block even for a small array, which may be the first in its block.
 template <typename Handle, typename Create, typename Destroy>
 Result CreateArray(Handle* array, uint64_t bytes, Create create, Destroy destroy) {
   Process& process = Process::Get();
@@ -50,7 +50,7 @@ Result DestroyArray(Handle array, Destroy destroy) {
   return result;
 }
 
-// Those without _v2 have the same fields, and those for two dimensions fewer.
+// Descriptors of functions without _v2 have the same fields; two-dimensional ones lack some.
 template <typename Descriptor>
 uint64_t BytesOf(const Descriptor* of) {
   if (of == nullptr) return 0;
@@ -85,7 +85,7 @@ LIMITER_EXPORT Result cuMipmappedArrayCreate(MipmappedArray* array,
       driver.cuMipmappedArrayDestroy);
 }
 
-// A level of a mipmapped array is not known here; the driver refuses to destroy it.
+// A level of a mipmapped array has no charge; the driver refuses to destroy it.
 LIMITER_EXPORT Result cuArrayDestroy(Array array) {
   return DestroyArray(array, driver.cuArrayDestroy);
 }

@@ -124,7 +124,7 @@ TEST_F(LimitedArrayTest, WhatTheDriverRefusesIsNotCharged) {
     cuda::DevicePtr pointer = 0;
     Array array = nullptr;
     MipmappedArray mipmap = nullptr;
-    // Another tenant, which is not limited, takes nearly all.
+    // Another tenant without a limit allocates nearly all of the GPU.
     ASSERT_OK(CU(real, cuMemAlloc_v2)(&pointer, 3900 * kMiB));
     EXPECT_EQ(Create(cuda, &array, OfMiB(200)), Result::kOutOfMemory);
     const Array3DDescriptor large = OfMiB(200);
@@ -199,7 +199,7 @@ TEST_F(LimitedArrayTest, SparseArraysTakeNothingUntilMemoryIsMapped) {
   }));
 }
 
-// Creates and destroys at random. Small arrays of one size, so that none is lost between others.
+// Creates and destroys at random. Small arrays have one size, so that blocks have no gaps.
 void Churn(const CudaLibrary& cuda, Context context, unsigned seed, int rounds) {
   ASSERT_OK(CU(cuda, cuCtxSetCurrent)(context));
   std::mt19937 random(seed);

@@ -5,10 +5,10 @@ namespace tessera::limiter {
 namespace {
 
 constexpr uint64_t kTileBytes = 64, kTileRows = 8;
-// More than any GPU takes in any dimension, so that no product overflows.
+// Above every GPU's maximum in any dimension, so that no product overflows.
 constexpr uint64_t kMaxExtent = 1 << 20;
 
-// A format that packs or subsamples its channels: what a square of side x side elements takes.
+// Formats that pack or subsample channels: bits of a square of side x side elements.
 struct PackedFormats {
   unsigned first, last;  // CUarray_format
   unsigned side, bits;
@@ -59,7 +59,7 @@ constexpr PackedFormats kPacked[] = {
     {0xcb, 0xcb, 1, 64},
 };
 
-// A format that this version does not know counts as one of 32 bits for each channel.
+// An unknown format counts 32 bits for each channel.
 PackedFormats FormatOf(unsigned format, unsigned channels) {
   for (const PackedFormats& packed : kPacked) {
     if (format >= packed.first && format <= packed.last) return packed;

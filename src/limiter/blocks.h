@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The unit in which the real driver takes device memory. Pure.
+// The unit in which the real driver allocates device memory. Pure.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@ inline constexpr uint64_t kBlockBytes = 2 << 20;
 // Allocations up to this size share a block.
 inline constexpr uint64_t kSmallBytes = 1 << 20;
 
-// 0 where the size is so large that the driver refuses it anyway.
+// 0: the size is so large that the driver refuses it.
 constexpr uint64_t RoundToBlocks(uint64_t bytes) {
   return (bytes + kBlockBytes - 1) / kBlockBytes * kBlockBytes;
 }

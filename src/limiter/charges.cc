@@ -6,7 +6,7 @@
 namespace tessera::limiter {
 namespace {
 
-// The driver aligns what shares a block like this at least.
+// Minimum alignment of allocations that share a block.
 constexpr uint64_t kAlign = 512;
 
 uint64_t Align(uint64_t bytes) { return (bytes + kAlign - 1) / kAlign * kAlign; }
@@ -80,7 +80,7 @@ void Charges::EndCharge(const Held& taken, Accounts* accounts) {
 void Charges::EndContext(uint64_t id, Accounts* accounts) {
   const SpinGuard lock(&lock_);
   for (uint32_t i = 0; i < entries_.capacity(); ++i) {
-    // Another entry may move to where one is erased.
+    // Erase may move another entry to this place.
     while (entries_.At(i)->key != 0 && entries_.At(i)->value.context == id) {
       Uncharge(entries_.At(i)->value, accounts);
       entries_.Erase(entries_.At(i));

@@ -15,10 +15,10 @@ using limiter::driver;
 using limiter::Process;
 using limiter::RoundToBlocks;
 
-// Larger values are the driver's to reject.
+// The driver rejects larger values.
 constexpr uint64_t kMostBytes = uint64_t(1) << 48;
 
-// The device memory that a limit takes for each of its units; 0: none.
+// Device memory that a limit takes for each of its units; 0: none.
 uint64_t BytesOfUnit(int limit) {
   if (limit == kLimitPrintfFifo || limit == kLimitMallocHeap) return 1;
   if (limit != kLimitStack) return 0;
@@ -42,15 +42,15 @@ uint64_t Times(uint64_t value, uint64_t unit) {
 
 uint64_t Above(uint64_t bytes, uint64_t floor) { return bytes > floor ? bytes - floor : 0; }
 
-// Contexts are aligned, so that a limit's number fits into their handles.
+// Context handles are aligned, so the low bits have room for a limit's number.
 const void* KeyOf(Context context, int limit) {
   return reinterpret_cast<const char*>(context) + 1 + limit;
 }
 
 }  // namespace
 
-// Of two threads that set one limit of one context at once, the second takes the first one's value
-// for the default.
+// If two threads set one limit of one context at once, the second takes the first value for the
+// default.
 LIMITER_EXPORT Result cuCtxSetLimit(int limit, size_t value) {
   Process& process = Process::Get();
   const Contexts::Known known = process.CurrentContext();

@@ -67,7 +67,7 @@ TEST_F(LimitedContextTest, AStackIsOneOfEveryThreadThatCanRun) {
     BareContext(cuda);
     const auto set = CU(cuda, cuCtxSetLimit);
     EXPECT_OK(set(cuda::kLimitStack, 4096));
-    // 108 multiprocessors of 2,048 threads, each with 3 KiB more than before.
+    // 108 multiprocessors x 2,048 threads x 3 KiB beyond the default.
     EXPECT_EQ(node.Held(0), 648 * kMiB);
     EXPECT_EQ(node.DeviceBytes(0), 648 * kMiB + kBareContext);
     EXPECT_EQ(set(cuda::kLimitStack, 8192), Result::kOutOfMemory);
@@ -87,7 +87,7 @@ TEST_F(LimitedContextTest, WhatTheDriverRefusesIsNotCharged) {
     const CudaLibrary real(node.node().library("libcuda.so.1"));
     const auto set = CU(cuda, cuCtxSetLimit);
     cuda::DevicePtr pointer = 0;
-    // Another tenant, which is not limited, takes nearly all.
+    // Another tenant without a limit allocates nearly all of the GPU.
     ASSERT_OK(CU(real, cuMemAlloc_v2)(&pointer, 3800 * kMiB));
     EXPECT_OK(set(cuda::kLimitMallocHeap, kDefaultHeap + 100 * kMiB));
     EXPECT_EQ(set(cuda::kLimitMallocHeap, kDefaultHeap + 1000 * kMiB), Result::kOutOfMemory);

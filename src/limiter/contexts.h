@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The contexts of this process that have allocated: of which GPU each is, and an id of its own. The
-// driver may give the handle of a destroyed context to a new one; an id is never used again.
-// Threads: any. Find takes no lock.
+// The contexts of this process that have allocated, each with its GPU and a unique id. The driver
+// may reuse the handle of a destroyed context; an id is unique. Threads: any. Find is lock-free.
 #pragma once
 
 #include <atomic>
@@ -18,14 +17,12 @@ class Contexts {
     int gpu = -1;
   };
 
-  // False: the handle has not been added.
+  // False: the table does not have the handle.
   bool Find(const void* handle, Known* known) const;
-  // Gives the id of the handle, the same one to two threads that add it at once; 0: there is no
-  // room.
+  // Returns the id of the handle, the same to concurrent callers; 0: the table is full.
   uint64_t Add(const void* handle, int gpu);
-  // Puts back what Remove gave.
+  // Puts back an entry that Remove returned.
   void Restore(const void* handle, const Known& known);
-  // False: it was not there.
   bool Remove(const void* handle, Known* removed);
   void Reset();
 
@@ -40,7 +37,7 @@ class Contexts {
   bool Put(uintptr_t handle, const Known& known);  // REQUIRES lock_
   const Entry* Look(uintptr_t handle) const;
 
-  SpinLock lock_;  // of those who change entries
+  SpinLock lock_;  // held while entries change
   uint64_t last_id_ = 0;
   Entry entries_[kCapacity] = {};
 };

@@ -27,7 +27,7 @@ constexpr uint32_t kWrapped = 0
 #undef LIMITER_CALLED
 #undef LIMITER_WRAPPED
 
-// By the driver's address. Open addressing, at most a quarter full.
+// Replacements by the driver's address. Open addressing, at most a quarter full.
 constexpr uint32_t kPlaces = 512;
 static_assert(kWrapped * 4 <= kPlaces);
 struct Replacement {
@@ -45,14 +45,14 @@ void Replace(void* of_driver, void* of_limiter) {
   if (of_driver == nullptr) return;
   uint32_t i = PlaceOf(of_driver);
   while (replacements[i].of_driver != nullptr) {
-    // Two names of one function: the first one listed replaces both, and both behave alike.
+    // If two names have one address, the first name listed replaces both.
     if (replacements[i].of_driver == of_driver) return;
     i = (i + 1) % kPlaces;
   }
   replacements[i] = {of_driver, of_limiter};
 }
 
-// In place of what an older driver lacks: the limiter's function is found by name all the same.
+// Stands for a function that an older driver lacks: programs find the limiter's function by name.
 cuda::Result Missing() { return cuda::Result::kNotSupported; }
 
 template <typename Function>

@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-// The real driver's functions, found by name when this library is loaded. The real library is a
-// dependency of this one by its absolute path, so it is loaded already, in the same namespace
-// (dlmopen), and whatever LD_LIBRARY_PATH says. Threads: any; nothing changes after loading.
+// The real driver's functions, found by name when this library is loaded. This library depends on
+// the real library by its absolute path, so the linker has loaded that already, in the same
+// namespace (dlmopen) and whatever LD_LIBRARY_PATH is. Threads: any; nothing changes after loading.
 #pragma once
 
 #include "api/cuda_abi.h"
 
-// Before the definition of a function that programs find in the place of the driver's.
+// Exports the definition of a function that replaces the driver's function.
 #define LIMITER_EXPORT extern "C" __attribute__((visibility("default")))
 
 namespace tessera::limiter {
 
-// A function that this driver is too old to have answers kNotSupported.
+// A function that the driver is too old to have returns kNotSupported.
 struct Driver {
-  bool found;  // the real library itself
+  bool found;  // the real library is loaded
 #define LIMITER_WRAPPED(name, type) cuda::fn::type name;
 #define LIMITER_CALLED(name, type) cuda::fn::type name;
 #include "src/limiter/functions.inc"
@@ -22,8 +22,8 @@ struct Driver {
 };
 extern Driver driver;
 
-// While a stream is captured, the driver lets no thread ask for events or memory, and ends the
-// capture, unless the thread says that it knows what it does. 2: CU_STREAM_CAPTURE_MODE_RELAXED.
+// While a stream is captured, a call for events or memory in any thread fails and ends the capture,
+// unless the thread has set the relaxed mode. 2: CU_STREAM_CAPTURE_MODE_RELAXED.
 class RelaxedCapture {
  public:
   explicit RelaxedCapture(bool needed = true) : needed_(needed) { Exchange(); }

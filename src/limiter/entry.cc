@@ -16,8 +16,7 @@ LIMITER_EXPORT Result cuInit(unsigned flags) {
   return result == Result::kSuccess ? driver.cuInit(flags) : result;
 }
 
-// The driver decides by name, version and stream mode which function is meant; only its answer is
-// replaced.
+// The driver selects the function by name, version and stream mode; the limiter replaces it.
 LIMITER_EXPORT Result cuGetProcAddress(const char* symbol, void** function, int version,
                                        uint64_t flags) {
   const Result result = driver.cuGetProcAddress(symbol, function, version, flags);
@@ -40,7 +39,7 @@ LIMITER_EXPORT Result cuCtxDestroy_v2(Context context) {
   return Process::Get().DestroyContext(context, [&] { return driver.cuCtxDestroy_v2(context); });
 }
 
-// It takes the current context. Only the last one destroys it, and then it is current no more.
+// Only the current context can be detached. The last detach destroys it; it is not current then.
 LIMITER_EXPORT Result cuCtxDetach(Context context) {
   Result result = Result::kSuccess;
   (void)Process::Get().DestroyContext(context, [&] {

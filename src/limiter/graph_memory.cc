@@ -17,11 +17,11 @@ using cuda::GraphNode;
 using cuda::GraphNodeType;
 using cuda::Result;
 
-// Handles are aligned, so that a GPU's index fits into one.
+// Handles are aligned, so the low bits have room for a GPU's index.
 uint64_t Key(GraphExec exec, int gpu) { return reinterpret_cast<uintptr_t>(exec) | uint64_t(gpu); }
 static_assert(kMaxGpus <= alignof(max_align_t));
 
-// Of one graph, by the GPU's index.
+// Needs of one graph, by the GPU's index.
 struct Uses {
   GraphNeed needs[kMaxGpus] = {};
   bool Has(uint32_t gpu) const { return needs[gpu].most != 0; }
@@ -30,7 +30,7 @@ struct Uses {
   }
 };
 
-// All nodes of a graph, in memory that is not the program's.
+// All nodes of a graph, in memory from mmap instead of the program's allocator.
 class Nodes {
  public:
   explicit Nodes(Graph graph) {
@@ -57,7 +57,7 @@ class Nodes {
   size_t bytes_ = 0;
 };
 
-// Goes through the nodes in their order.
+// Computes needs from the nodes in their order.
 class Measurement {
  public:
   explicit Measurement(Uses* uses) : uses_(uses) {}
@@ -82,7 +82,7 @@ class Measurement {
     if (now_[gpu] > need.least) need.least = now_[gpu];
   }
 
-  // Memory of another graph is not known here.
+  // The node may free memory of another graph, which is ignored.
   void Free(GraphNode node) {
     DevicePtr pointer = 0;
     if (driver.cuGraphMemFreeNodeGetParams(node, &pointer) != Result::kSuccess) return;
@@ -135,7 +135,7 @@ void Refresh(const Uses& uses) {
   }
 }
 
-// What is reserved on all GPUs of a graph.
+// The reservation of a graph on all of its GPUs.
 class Reservation {
  public:
   ~Reservation() {
@@ -143,7 +143,7 @@ class Reservation {
       if (bytes_[gpu] != 0) Process::Get().accounts().Cancel(int(gpu), bytes_[gpu]);
     }
   }
-  // False: it exceeds a limit, which is reported.
+  // False: the reservation exceeds a limit; the refusal is reported.
   bool Take(const Uses& uses) {
     Process& process = Process::Get();
     for (uint32_t gpu = 0; gpu < kMaxGpus; ++gpu) {
@@ -167,8 +167,8 @@ bool ExceedsLimit(int gpu) {
   return limit != 0 && Process::Get().accounts().Held(gpu) > limit;
 }
 
-// Makes a call for which the driver may take what the graph needs. `undo` ends what the call has
-// made, where it turns out that this exceeds the limit.
+// Reserves the needs of the graph around a driver call that may allocate them. If the limit is
+// exceeded afterwards, `undo` reverts the call.
 template <typename Call, typename Undo>
 Result Grow(const Uses& uses, Call call, Undo undo) {
   Process& process = Process::Get();
@@ -190,7 +190,7 @@ Result Grow(const Uses& uses, Call call, Undo undo) {
   return Result::kSuccess;
 }
 
-// A thread's own default stream has the handle of all others.
+// The per-thread default streams of all threads have the same handle, so each thread gets an id.
 uintptr_t IdOf(LaunchStream stream) {
   static thread_local char per_thread;
   const auto handle = reinterpret_cast<uintptr_t>(stream.handle);
@@ -213,7 +213,7 @@ bool IsUploaded(const Uses& uses, uintptr_t stream) {
 
 Result Upload(GraphExec exec, Uses* uses, LaunchStream stream) {
   Process& process = Process::Get();
-  // A trim that another thread begins from now on makes the next launch upload again.
+  // A trim that another thread begins after this makes the next launch upload again.
   for (uint32_t gpu = 0; gpu < kMaxGpus; ++gpu) {
     if (uses->Has(gpu)) uses->needs[gpu].trims = process.pools().TrimsOf(uses->Pool(gpu));
   }
@@ -223,7 +223,7 @@ Result Upload(GraphExec exec, Uses* uses, LaunchStream stream) {
                              : driver.cuGraphUpload(exec, stream.handle);
   };
   const Result result = Grow(*uses, upload, [] {});
-  // Whatever else the driver says of an upload, the launch is its own to answer.
+  // Any other error of the upload is left to the launch to report.
   if (result != Result::kSuccess) {
     return result == Result::kOutOfMemory ? result : Result::kSuccess;
   }
@@ -234,8 +234,8 @@ Result Upload(GraphExec exec, Uses* uses, LaunchStream stream) {
   return Result::kSuccess;
 }
 
-// The driver takes memory here only where it is asked to upload the graph at once. What it keeps is
-// read in any case.
+// The driver allocates here only if the caller asks it to upload the graph at once. The pools are
+// refreshed in any case.
 template <typename Call>
 Result Instantiate(GraphExec* exec, Graph graph, bool uploads, Call call) {
   Process& process = Process::Get();
@@ -361,7 +361,7 @@ LIMITER_EXPORT Result cuGraphInstantiateWithParams_ptsz(GraphExec* exec, Graph g
   });
 }
 
-// A program's own upload is one that the limiter makes for it.
+// The limiter uploads first, with a reservation; the program's own upload then allocates nothing.
 LIMITER_EXPORT Result cuGraphUpload(GraphExec exec, Stream stream) {
   if (Process::Get().graph_needs().any()) {
     const Result result = limiter::PrepareGraph(exec, {stream, false});

@@ -42,7 +42,7 @@ struct Program {
     EXPECT_OK(CU(cuda, cuStreamCreate)(&stream, 1));
     EXPECT_OK(CU(cuda, cuGraphCreate)(&graph, 0));
   }
-  // After the node `from`.
+  // Adds an allocation after the node `from`.
   DevicePtr Alloc(uint64_t bytes, GraphNode from, GraphNode* node) const {
     cuda::MemAllocNodeParameters parameters{.pool = {.alloc_type = 1, .location = {1, device}},
                                             .bytes = bytes};
@@ -70,7 +70,7 @@ struct Program {
   Stream stream = nullptr;
   Graph graph = nullptr;
   GraphNode last = nullptr;
-  cuda::Device device = 0;  // of the nodes that are added
+  cuda::Device device = 0;  // of added nodes
 };
 
 TEST_F(LimitedGraphTest, IsChargedWhatTheDriverKeepsForGraphs) {
@@ -154,7 +154,7 @@ TEST_F(LimitedGraphTest, IsChargedToTheGpuOfTheNodes) {
   }));
 }
 
-// A launch into another stream may take memory of its own.
+// A launch into another stream may allocate again.
 TEST_F(LimitedGraphTest, ALaunchIntoAnotherStreamIsCheckedAgain) {
   LimitedNode node({100 * kMiB});
   EXPECT_TRUE(node.Run([&](const CudaLibrary& cuda) {
@@ -187,7 +187,7 @@ TEST_F(LimitedGraphTest, NodesThatShareMemoryCountOnce) {
   EXPECT_EQ(node.usage(0).refused, 0u);
 }
 
-// Branches that may run side by side share nothing, which only the driver finds out.
+// Branches that may run concurrently share no memory, which only the driver can tell.
 TEST_F(LimitedGraphTest, AGraphThatTurnsOutTooLargeDoesNotRun) {
   LimitedNode node({100 * kMiB});
   EXPECT_TRUE(node.Run([&](const CudaLibrary& cuda) {
@@ -234,7 +234,7 @@ TEST_F(LimitedGraphTest, WhatTheDriverRefusesIsNotCharged) {
     DevicePtr other = 0;
     const DevicePtr pointer = program.Alloc(200 * kMiB);
     const GraphExec exec = program.Instantiate();
-    // Another tenant, which is not limited, takes nearly all.
+    // Another tenant without a limit allocates nearly all of the GPU.
     ASSERT_OK(CU(real, cuMemAlloc_v2)(&other, 3900 * kMiB));
     EXPECT_EQ(program.Launch(exec), Result::kOutOfMemory);
     EXPECT_EQ(CU(cuda, cuGraphUpload)(exec, program.stream), Result::kOutOfMemory);
@@ -288,7 +288,7 @@ TEST_F(LimitedGraphTest, GraphsOfOthersAreNotCharged) {
   }));
 }
 
-// Launches graphs of their own, trims and allocates at random.
+// Launches its own graphs, trims and allocates at random.
 void Churn(const CudaLibrary& cuda, Context context, unsigned seed) {
   ASSERT_OK(CU(cuda, cuCtxSetCurrent)(context));
   std::mt19937 random(seed);

@@ -20,13 +20,12 @@ using limiter::Throttle;
 
 constinit thread_local limiter::ThrottledThread thread;
 
-// Until a launch was timed.
+// Price of a kernel until a launch is timed.
 constexpr int64_t kKernelGuess = 20 * limiter::kMicrosecond;
-// Bytes that a GPU moves within its memory in a nanosecond, at least.
+// Minimum bytes that a GPU moves within its memory in a nanosecond.
 constexpr uint64_t kBytesPerNanosecond = 500;
 
-// Whether the launch may be made at once, which is nearly always so. `key` is computed only where
-// there is a limit.
+// True, the usual case: the launch may be made at once. `key` is called only if the GPU is limited.
 template <typename Key>
 [[gnu::always_inline]] inline bool IsFree(Key key) {
   if (!Throttle::Get().IsCurrent(thread)) [[unlikely]]
@@ -70,7 +69,7 @@ Result LaunchKernel(Function function, uint64_t x, uint64_t y, uint64_t z, Launc
   return Launch([=] { return KernelKey(function, x, y, z); }, kKernelGuess, stream, call);
 }
 
-// Few graphs have nodes that allocate; their memory is there before they are launched.
+// The memory of graphs with nodes that allocate is charged before the launch. Such graphs are rare.
 template <typename Call>
 Result LaunchGraph(GraphExec graph, LaunchStream stream, Call call) {
   const auto launch = [&] {
@@ -85,7 +84,7 @@ Result LaunchGraph(GraphExec graph, LaunchStream stream, Call call) {
   return result;
 }
 
-// Copies and sets within device memory. Sizes of about an eighth of a power of two cost the same.
+// Copies and sets within device memory. Sizes within an eighth of a power of two have one price.
 template <typename Call>
 Result Move(uint64_t bytes, LaunchStream stream, Call call) {
   const int bits = 64 - __builtin_clzll(bytes | 8);
@@ -96,13 +95,13 @@ Result Move(uint64_t bytes, LaunchStream stream, Call call) {
 uint64_t BytesOf(const Memcpy2D& copy) { return uint64_t(copy.width) * copy.height; }
 uint64_t BytesOf(const Memcpy3D& copy) { return uint64_t(copy.width) * copy.height * copy.depth; }
 
-// Whether there may be a limit in this thread's context.
+// False: the GPU of this thread's context has no limit.
 bool MayBeLimited() {
   if (!Throttle::Get().IsCurrent(thread)) return true;
   return thread.meter != nullptr && thread.meter->gate.books().epoch() != 0;
 }
 
-// Asks the driver: only where there is a limit.
+// Calls the driver, so it is used only if the GPU is limited.
 bool IsInDeviceMemory(DevicePtr pointer) {
   constexpr int kPointerMemoryType = 2;
   MemoryType type = {};
@@ -115,7 +114,7 @@ bool IsOnDevice(MemoryType type, DevicePtr pointer) {
          (type == MemoryType::kUnified && IsInDeviceMemory(pointer));
 }
 
-// A copy of rows or planes, which is charged where both sides are in device memory.
+// A copy of rows or planes, which is charged if both sides are in device memory.
 template <typename Copy, typename Call>
 Result MoveBox(const Copy* copy, LaunchStream stream, Call call) {
   const bool within = copy != nullptr && MayBeLimited() &&
@@ -124,14 +123,14 @@ Result MoveBox(const Copy* copy, LaunchStream stream, Call call) {
   return within ? Move(BytesOf(*copy), stream, call) : call();
 }
 
-// The same of a copy that says nothing of its sides but their addresses.
+// A copy whose sides are known only by their addresses.
 template <typename Call>
 Result MoveUnified(DevicePtr to, DevicePtr from, uint64_t bytes, LaunchStream stream, Call call) {
   const bool within = MayBeLimited() && IsInDeviceMemory(to) && IsInDeviceMemory(from);
   return within ? Move(bytes, stream, call) : call();
 }
 
-// A call that waits for work: of all streams, or of one.
+// A call that waits for work of all streams, or of one stream.
 template <typename Call>
 Result Wait(Books::Waited what, Call call) {
   Meter* const meter = Process::Get().limiting() ? thread.meter : nullptr;
@@ -149,7 +148,7 @@ Result OtherContext(Result result) {
 
 }  // namespace
 
-// A launch that is not free continues in a function of its own, with the same arguments.
+// A launch that must wait or be timed continues in a separate function, with the same arguments.
 #define KERNEL(name, per_thread_stream, parameters, arguments, grid_x, grid_y, grid_z, stream) \
   namespace {                                                                                  \
   [[gnu::noinline]] Result name##_slowly parameters {                                          \
@@ -182,7 +181,7 @@ KERNEL(cuLaunchCooperativeKernel_ptsz, true, PARAMETERS, ARGUMENTS, x, y, z, str
 #undef ARGUMENTS
 #undef PARAMETERS
 
-// A configuration that is missing is the driver's to reject.
+// The driver rejects a missing configuration.
 #define PARAMETERS (const LaunchConfig* config, Function function, void** parameters, void** extra)
 #define ARGUMENTS (config, function, parameters, extra)
 #define OF_CONFIG(field) (config == nullptr ? decltype(config->field)() : config->field)
@@ -195,7 +194,7 @@ KERNEL(cuLaunchKernelEx_ptsz, true, PARAMETERS, ARGUMENTS, OF_CONFIG(grid_x), OF
 #undef PARAMETERS
 #undef KERNEL
 
-// For several devices at once: charged to that of the current context.
+// A launch on several devices is charged to the device of the current context.
 LIMITER_EXPORT Result cuLaunchCooperativeKernelMultiDevice(void* launches, unsigned count,
                                                            unsigned flags) {
   const auto call = [&] {
@@ -226,7 +225,7 @@ LIMITER_EXPORT Result cuGraphLaunch_ptsz(GraphExec graph, Stream stream) {
                      [&] { return driver.cuGraphLaunch_ptsz(graph, stream); });
 }
 
-// The driver may give the handle to another thread at once, so it is forgotten before.
+// The handle is forgotten before the driver can give it to another thread.
 LIMITER_EXPORT Result cuGraphExecDestroy(GraphExec graph) {
   if (Process::Get().limiting()) {
     Throttle::Get().ForgetGraph(graph);
@@ -392,7 +391,7 @@ CAPTURE(cuStreamBeginCaptureToGraph_ptsz,
         (stream, graph, nodes, edges, count, mode))
 #undef CAPTURE
 
-// One that was invalidated ends with an error, and has ended all the same.
+// An invalidated capture ends too, with an error.
 constexpr bool EndsCapture(Result result) {
   return result != Result::kNotSupported && result != Result::kInvalidValue &&
          result != Result::kInvalidHandle;

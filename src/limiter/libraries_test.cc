@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the limiter's libraries ask of an image.
+// The libraries and symbols that the limiter needs from an image.
 #include <gmock/gmock.h>
 
 #include "src/sim/testing/elf_file.h"
@@ -15,8 +15,7 @@ using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 using ::testing::StartsWith;
 
-// Images are older than the machine that the libraries are built on, and need not have a C++
-// runtime.
+// Images may be older than the build machine, and need not have a C++ runtime.
 TEST(LibrariesTest, NeedOnlyAnOldCLibraryAndTheDriver) {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
   GTEST_SKIP() << "a sanitizer's library needs its runtime";

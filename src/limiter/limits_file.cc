@@ -20,7 +20,7 @@ int MakeFile(const char* path) {
   ::snprintf(temporary, sizeof(temporary), "%s.new", path);
   const int fd = ::open(temporary, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0644);
   if (fd < 0) return errno;
-  // Every user of the container reads it.
+  // Every user of the container reads the file.
   int error = FillNewFile(fd, sizeof(Limits), kLimitsMagic, 0644);
   if (error == 0 && ::rename(temporary, path) != 0) error = errno;
   ::close(fd);

@@ -14,14 +14,14 @@ using limiter::Process;
 using limiter::RoundToBlocks;
 using limiter::Throttle;
 
-// `allocate` calls the driver, which writes `pointer`. Afterwards `taken` gives the bytes that the
-// driver took, which may be a little more than `bytes`.
+// `allocate` calls the driver, which writes `pointer`. Afterwards `taken` returns the bytes that
+// the driver allocated, which may be a little more than `bytes`.
 template <typename Allocate, typename Taken>
 Result AllocateLinear(DevicePtr* pointer, uint64_t bytes, Allocate allocate, Taken taken) {
   Process& process = Process::Get();
   const Contexts::Known context = process.CurrentContext();
   const uint64_t reserved = RoundToBlocks(bytes);
-  // The driver itself refuses a size that exceeds every device.
+  // The driver refuses a size that exceeds every device.
   if (context.gpu < 0 || pointer == nullptr || reserved == 0) return allocate();
   if (!process.Reserve(context.gpu, reserved)) return Result::kOutOfMemory;
   const Result result = allocate();
@@ -35,19 +35,19 @@ Result AllocateLinear(DevicePtr* pointer, uint64_t bytes, Allocate allocate, Tak
   return Result::kOutOfMemory;
 }
 
-// Whether a pool serves an allocation from memory that it already reserves shows only afterwards.
-// So the whole size is reserved first, for which pools are trimmed near the limit. A pool may also
-// grow by more than the allocation needs; then the limit is checked again.
+// Only after the call is it known whether the pool served the allocation from memory that it
+// already reserves. So the whole size is reserved first, and pools are trimmed if that reaches the
+// limit. A pool may also grow by more than the allocation needs, so the limit is checked again.
 template <typename Allocate, typename Free>
 Result AllocateFromPool(DevicePtr* pointer, uint64_t bytes, MemPool handle, LaunchStream stream,
                         Allocate allocate, Free free) {
   Process& process = Process::Get();
-  // A pool may be of another GPU than the current context.
+  // The pool may belong to another GPU than the current context.
   const int known = process.FindPool(handle);
   const int gpu = known >= 0 ? process.pools().GpuOf(known) : process.CurrentContext().gpu;
   const uint64_t reserved = RoundToBlocks(bytes);
   if (gpu < 0 || pointer == nullptr || handle == nullptr || reserved == 0) return allocate();
-  // It becomes a node of a graph, which takes memory when it is launched (graph_memory.h).
+  // A captured call adds a node to a graph, which allocates when it is launched (graph_memory.h).
   if (Throttle::Get().IsCaptured(stream)) return allocate();
   const int pool = process.pools().Add(handle, gpu);
   if (pool < 0) return Result::kOutOfMemory;
@@ -86,7 +86,7 @@ LIMITER_EXPORT Result cuMemAllocManaged(DevicePtr* pointer, size_t bytes, unsign
       [&] { return bytes; });
 }
 
-// The driver chooses the length of a row; all devices so far choose multiples of 512 bytes.
+// The driver chooses the length of a row, on all devices so far a multiple of 512 bytes.
 LIMITER_EXPORT Result cuMemAllocPitch_v2(DevicePtr* pointer, size_t* pitch, size_t width,
                                          size_t height, unsigned element) {
   constexpr size_t kRow = 512;

@@ -12,7 +12,7 @@
 namespace tessera::limiter {
 namespace {
 
-// At most so many lines in a minute, which begins with its first line.
+// Maximum of lines in a minute, which begins with its first line.
 constexpr int kPerMinute = 10;
 std::atomic<int64_t> minute_start{INT64_MIN / 2};  // seconds
 std::atomic<int> written{0};
@@ -43,7 +43,7 @@ void Message(const char* format, ...) {
   length += kPrefix;
   if (length > int(sizeof(text)) - 2) length = int(sizeof(text)) - 2;
   text[length++] = '\n';
-  // A program that has closed its standard error gets no line; nothing else depends on it.
+  // A program that has closed its standard error gets no message.
   if (::write(STDERR_FILENO, text, size_t(length)) < 0) return;
 }
 

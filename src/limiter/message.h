@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Lines on standard error for the person who runs the program: "tessera: ...". At most ten a
+// Messages on standard error for the user of the program: "tessera: ...". At most ten lines a
 // minute, so that a program that retries does not fill its log. Threads: any.
 #pragma once
 
@@ -9,7 +9,7 @@ namespace tessera::limiter {
 
 void Message(const char* format, ...) __attribute__((format(printf, 1, 2)));
 
-// An allocation that the limit refuses.
+// Writes that the limit has refused an allocation.
 void ReportRefusal(const uint8_t (&uuid)[16], uint64_t bytes, uint64_t held, uint64_t limit);
 
 }  // namespace tessera::limiter

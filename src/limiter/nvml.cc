@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The library that a container with a share finds as libnvidia-ml.so.1: the memory of a GPU is the
-// share, and what is used of it is what the container holds, as in libcuda. nvidia-smi in the
-// container shows it, too. All other functions are the driver's own.
+// The library that a container with a share finds as libnvidia-ml.so.1. As in libcuda, the size of
+// a GPU's memory is the share, and the used memory is what the container holds; nvidia-smi shows
+// the same. All other functions are the driver's own.
 //
-// It owns no slot, so a monitor is no process of the container that uses a GPU. Threads: any.
+// The library owns no slot, so a monitor does not count as a process that uses a GPU. Threads: any.
 #include <dlfcn.h>
 #include <string.h>
 
@@ -35,8 +35,7 @@ __attribute__((constructor)) void FindRealNvml() {
 #undef LIMITER_FIND
 }
 
-// The region, as far as it is there. No process has used CUDA in this container as long as `usage`
-// is missing.
+// The files of the region that exist. `usage` is missing until a process uses CUDA.
 class View {
  public:
   // False: the GPU is not limited.
@@ -69,10 +68,10 @@ class View {
 };
 View view;
 
-// What a process held that has ended is no more in use, although no other has cleared its slot yet.
+// Clears the slots of ended processes, whose memory is free before another process needs it.
 void View::SweepUsage() { (void)SweepSlots(kUsagePath, view.usage_); }
 
-// The share in place of the device: never more than the device has, or has free.
+// Replaces the device's memory by the share, which never exceeds what the device has or has free.
 template <typename Memory>
 void Show(nvml::Device device, Memory* memory) {
   uint64_t limit = 0, held = 0;
@@ -100,7 +99,7 @@ LIMITER_EXPORT Return nvmlDeviceGetMemoryInfo(Device device, Memory* memory) {
   return result;
 }
 
-// The driver's reserve is no part of a share.
+// A share does not include memory that the driver reserves.
 LIMITER_EXPORT Return nvmlDeviceGetMemoryInfo_v2(Device device, MemoryV2* memory) {
   if (real.nvmlDeviceGetMemoryInfo_v2 == nullptr) return Return::kFunctionNotFound;
   const Return result = real.nvmlDeviceGetMemoryInfo_v2(device, memory);

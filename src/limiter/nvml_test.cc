@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What NVML, and nvidia-smi, show in a limited container.
+// The memory that NVML and nvidia-smi show in a limited container.
 #include <dlfcn.h>
 #include <gtest/gtest.h>
 #include <stdlib.h>
@@ -19,7 +19,7 @@ using cuda::DevicePtr;
 using testing::kMiB;
 using testing::LimitedNode;
 
-// NVML as a program of the container finds it.
+// NVML as a program of the container loads it.
 class Nvml {
  public:
   Nvml() : handle_(::dlopen("/run/tessera/lib/libnvidia-ml.so.1", RTLD_NOW | RTLD_LOCAL)) {

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where things stand in a limited container. The runtime puts them below /dev/tessera, or below
-// /run/tessera where the container's /dev is not its own; the library is built once for each of the
-// two.
+// Paths of libraries and files in a limited container. The runtime puts them below /dev/tessera, or
+// below /run/tessera if the container has no /dev of its own. The library is built for both.
 #pragma once
 
 #ifndef TESSERA_CONTAINER_DIR
@@ -10,7 +9,7 @@
 
 namespace tessera::limiter {
 
-// The dependency is written into the library when it is linked, see CMakeLists.txt.
+// CMakeLists.txt also links the library against these two paths.
 inline constexpr char kRealCuda[] = TESSERA_CONTAINER_DIR "/real/libcuda";
 inline constexpr char kRealNvml[] = TESSERA_CONTAINER_DIR "/real/libnvidia-ml";
 inline constexpr char kLimitsPath[] = TESSERA_CONTAINER_DIR "/limits/limits";

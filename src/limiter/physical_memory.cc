@@ -14,7 +14,7 @@ uint64_t PhysicalPieces::Moment() {
   return ++moment_;
 }
 
-// One reference less.
+// Removes one reference.
 EndedCharge PhysicalPieces::Drop(uint64_t handle) {
   auto* piece = pieces_.Find(handle);
   if (piece == nullptr || --piece->value.references != 0) return {};

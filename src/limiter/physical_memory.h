@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Device memory that programs create apart from addresses (cuMemCreate), and where it is mapped. A
-// piece is charged from its creation until the program holds no handle and no mapping of it: only
-// then the driver frees it.
+// Device memory that programs create without addresses (cuMemCreate), and its mappings. A piece is
+// charged from its creation until the program holds no handle and no mapping of it: only then the
+// driver frees it.
 //
-// A handle or an address that the driver has taken back may be given to another thread before this
-// table hears of the end. So all changes follow the driver's answer; who gets a handle or an
-// address that is still in the table ends the old entry; and who ends one names the moment before
-// the driver was asked (Moment), and leaves younger entries alone. Threads: any.
+// The driver may give a released handle or address to another thread before this table removes it.
+// So every change follows the driver's answer; a caller that receives a handle or an address that
+// is still in the table ends the old entry; and a caller that ends an entry passes the Moment from
+// before its driver call, so that younger entries stay. Threads: any.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@
 
 namespace tessera::limiter {
 
-// What is no longer charged.
+// A charge that has ended.
 struct EndedCharge {
   int gpu = -1;
   uint64_t bytes = 0;
@@ -27,20 +27,20 @@ class PhysicalPieces {
   using End = void (*)(void* argument, const EndedCharge& ended);
   // `end` is called without a lock held for each charge that ends.
   void Open(End end, void* argument) { end_ = end, argument_ = argument; }
-  // Forgets everything, in a child after fork.
+  // Removes all entries, in a child after fork.
   void Reset();
 
-  // To be read before the driver is asked to release or to unmap.
+  // Read before the driver call that releases or unmaps.
   uint64_t Moment();
 
-  // The driver has created it. False: there is no memory to remember it.
+  // Adds a piece that the driver has created. False: out of host memory.
   bool Add(uint64_t handle, int gpu, uint64_t bytes);
-  // The program has one more, or one less, handle of it. Unknown handles are not charged here.
+  // Retain adds a handle of a piece, Release removes one. Unknown handles have no effect.
   void Retain(uint64_t handle);
   void Release(uint64_t handle, uint64_t moment);
-  // False: there is no memory to remember it.
+  // False: out of host memory.
   bool Map(uint64_t address, uint64_t handle);
-  // All mappings in the range have ended. They begin at multiples of `step`.
+  // Ends all mappings in the range, which begin at multiples of `step`.
   void Unmap(uint64_t address, uint64_t bytes, uint64_t step, uint64_t moment);
 
  private:

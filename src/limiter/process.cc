@@ -14,7 +14,7 @@
 #include "src/limiter/paths.h"
 #include "src/limiter/slots.h"
 
-// Linux 4.14; older C libraries do not declare it.
+// Since Linux 4.14; older C libraries do not declare it.
 #ifndef MADV_WIPEONFORK
 #define MADV_WIPEONFORK 18
 #endif
@@ -27,11 +27,11 @@ namespace {
 
 using cuda::Result;
 
-// In a page that the kernel fills with zeros in every child, with its lock, which a thread may hold
-// that the child does not have.
+// State in a page that the kernel fills with zeros in every child. The lock is part of it, because
+// a thread that does not exist in the child may hold it at the fork.
 struct Page {
   std::atomic<int> state;
-  std::atomic<int> owner;  // before Linux 4.14, which cannot do so: the process id; else 0
+  std::atomic<int> owner;  // process id on kernels before 4.14, which do not zero the page; else 0
   SpinLock lock;
 };
 Page* page = nullptr;
@@ -41,7 +41,7 @@ Usage* usage = nullptr;
 __attribute__((constructor)) void MakePage() {
   const auto size = size_t(::sysconf(_SC_PAGESIZE));
   void* memory = ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (memory == MAP_FAILED) return;  // cuInit says so
+  if (memory == MAP_FAILED) return;  // cuInit reports it
   page = new (memory) Page();
   if (::madvise(memory, size, MADV_WIPEONFORK) != 0) page->owner.store(::getpid());
 }
@@ -81,7 +81,7 @@ Result Process::Init() {
   return page->state.load() == kRefused ? Result::kNotPermitted : Result::kSuccess;
 }
 
-// A child finds what its parent had, with locks that threads held which it does not have.
+// A child starts with its parent's tables, and with locks of threads that it does not have.
 void Process::Reset() {
   allocations_.Reset();
   blocks_.Reset();
@@ -129,7 +129,7 @@ int Process::GpuOf(cuda::Device device) {
   const int known = gpus_[device].load(std::memory_order_relaxed);
   if (known != 0) return known - 2;
   cuda::Uuid uuid = {};
-  // The first one knows the UUIDs of MIG devices. Where both fail, the next call asks again.
+  // The _v2 function knows the UUIDs of MIG devices. If both fail, the next call retries.
   if (driver.cuDeviceGetUuid_v2(&uuid, device) != Result::kSuccess &&
       driver.cuDeviceGetUuid(&uuid, device) != Result::kSuccess) {
     return -1;
@@ -156,7 +156,7 @@ Contexts::Known Process::CurrentContext() {
 
 bool Process::Reserve(int gpu, uint64_t bytes) {
   if (accounts_.Reserve(gpu, bytes)) return true;
-  // Pools keep what the program has freed.
+  // Pools keep memory that the program has freed.
   pools_.Trim(gpu, &accounts_);
   if (accounts_.Reserve(gpu, bytes)) return true;
   Refuse(gpu, bytes);
@@ -204,7 +204,7 @@ void Process::EndCharge(const Allocation& allocation, uint64_t pointer) {
   }
 }
 
-// An id of 0: nothing but memory of pools was allocated in it, if anything.
+// With id 0, at most memory of pools was allocated in the context.
 void Process::EndContext(uint64_t id) {
   const auto end = [](void* self, uint64_t pointer, const Allocation& allocation) {
     static_cast<Process*>(self)->EndCharge(allocation, pointer);

@@ -1,15 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// The limiter in one process: the region, and what the process holds of each GPU.
+// The limiter in one process: the region, and the device memory that the process holds.
 //
-// Start. Loading the library finds the driver's functions, makes one page, and does nothing else.
+// Start. Loading the library finds the driver's functions, maps one page, and does nothing else.
 // cuInit, without which no other function of CUDA works, maps the region and claims a slot.
 //
-// Fork. CUDA does not survive fork in a child of a process that has initialized it. The kernel
-// wipes the page that says "initialized" in every child, whichever system call made it, so the
-// child starts anew.
+// Fork. CUDA does not work in a child of a process that has initialized it. The kernel wipes the
+// page with the state in every child, whichever system call created it, so the child starts anew.
 //
-// Failure. Where the region cannot be used, one line on standard error says why, and cuInit returns
-// CUDA_ERROR_NOT_PERMITTED; or, where the limits say kFailOpen, the process is not limited. The
+// Failure. If the region cannot be used, one line on standard error gives the reason, and cuInit
+// returns CUDA_ERROR_NOT_PERMITTED; with the flag kFailOpen the process runs without a limit. The
 // limiter never ends the process and installs no signal handler.
 //
 // Threads: any.
@@ -31,43 +30,44 @@ class Process {
  public:
   static Process& Get();
 
-  // Maps the region and claims a slot, once. kNotPermitted: see above.
+  // Maps the region and claims a slot, once. kNotPermitted: see Failure.
   cuda::Result Init();
-  // False: nothing is limited in this process, or cuInit has not been called.
+  // False: the process has no limits, or cuInit has not been called.
   bool limiting() const;
 
-  // The context that is current in this thread, with its GPU's index in the limits; -1: there is no
-  // context, or no limit on that GPU.
+  // The current context of this thread, with its GPU's index in the limits; -1: no context, or no
+  // limit on that GPU.
   Contexts::Known CurrentContext();
-  // The index in the limits, or -1.
+  // The GPU's index in the limits, or -1.
   int GpuOf(cuda::Device device);
 
-  // Reserves what an allocation of `bytes` may take. False: it would exceed the limit, which is
+  // Reserves `bytes` for an allocation. False: they would exceed the limit; the refusal is
   // reported.
   bool Reserve(int gpu, uint64_t bytes);
-  // Notes and reports that the program is told to be out of memory.
+  // Records a refused allocation for the agent, and reports it on standard error.
   void Refuse(int gpu, uint64_t bytes);
-  // The driver has allocated `bytes` at `pointer`, for which `reserved` were reserved. False: there
-  // is no memory to remember it; nothing is charged then, and the caller frees it again.
+  // Charges `bytes` that the driver has allocated at `pointer`, and ends the reservation of
+  // `reserved` bytes. False: out of host memory; nothing is charged, and the caller frees
+  // `pointer`.
   bool Charge(const Contexts::Known& context, cuda::DevicePtr pointer, uint64_t bytes,
               uint64_t reserved);
-  // The same for memory of a pool, which is charged with the pool.
+  // Charge for memory of a pool, which is charged with the pool.
   bool ChargePool(int gpu, cuda::DevicePtr pointer, int pool, uint64_t reserved);
 
-  // Calls `free` of the driver for an allocation, and ends its charge where that succeeds.
+  // Calls the driver's `free` for an allocation, and ends its charge on success.
   template <typename Free>
   cuda::Result Release(cuda::DevicePtr pointer, Free free);
-  // Calls `destroy` of the driver for a context, and ends all of its charges where that succeeds.
+  // Calls the driver's `destroy` for a context, and ends all of its charges on success.
   template <typename Destroy>
   cuda::Result DestroyContext(cuda::Context context, Destroy destroy);
-  // The same for a call that destroys the primary context of a device, or only one reference to it.
+  // DestroyContext for a call that releases or destroys the primary context of a device.
   template <typename Destroy>
   cuda::Result ReleasePrimary(cuda::Device device, Destroy destroy);
   void SetPrimary(cuda::Device device, cuda::Context context);
 
-  // The limit of device memory in bytes of a GPU in the limits; 0 where it has none, and for -1.
+  // The memory limit of a GPU in bytes; 0: no limit, or `gpu` is -1.
   uint64_t LimitOf(int gpu) const { return gpu < 0 ? 0 : accounts_.Limit(gpu); }
-  // The index in pools(), or -1: its memory is not charged.
+  // The index in pools(); -1: memory of the pool is not charged.
   int FindPool(cuda::MemPool pool) const { return limiting() ? pools_.Find(pool) : -1; }
 
   Accounts& accounts() { return accounts_; }
@@ -88,19 +88,18 @@ class Process {
 
   Accounts accounts_;
   Allocations allocations_;
-  Allocations blocks_;  // that small allocations share, by their address
+  Allocations blocks_;  // blocks that small allocations share, by address
   Charges charges_;
   Contexts contexts_;
   Pools pools_;
   GraphNeeds graph_needs_;
   PhysicalPieces physical_;
   // By device ordinal.
-  std::atomic<int> gpus_[kMaxDevices] = {};  // index in the limits + 2, 0: not asked yet
+  std::atomic<int> gpus_[kMaxDevices] = {};  // index in the limits + 2; 0: unknown
   std::atomic<cuda::Context> primaries_[kMaxDevices] = {};
 };
 
-// The entry is removed before the driver is asked: as soon as it has freed the pointer, another
-// thread may get it.
+// The entry is removed before the driver frees the pointer, which another thread may get at once.
 template <typename Free>
 cuda::Result Process::Release(cuda::DevicePtr pointer, Free free) {
   Allocation allocation;
@@ -129,8 +128,8 @@ cuda::Result Process::DestroyContext(cuda::Context context, Destroy destroy) {
   return result;
 }
 
-// Whether the context is gone shows only afterwards. What another thread allocates in a primary
-// context that it retains again in between is not charged.
+// Only after the call is it known whether the context is gone. If another thread retains the
+// primary context again meanwhile, its allocations until then are not charged.
 template <typename Destroy>
 cuda::Result Process::ReleasePrimary(cuda::Device device, Destroy destroy) {
   if (limiting()) Throttle::Get().DropMarks();

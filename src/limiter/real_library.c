@@ -1,2 +1,2 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Stands for the real driver library when the limiter is linked: only its name is taken. */
+/* Stands for the real driver library when the limiter is linked: the linker takes only its name. */

@@ -18,7 +18,7 @@ int FillNewFile(int fd, size_t size, uint32_t magic, mode_t mode) {
 }
 
 int MapFile(int fd, size_t size, uint32_t magic, bool writable, void** mapped) {
-  // Not fstat, which older C libraries do not export.
+  // lseek instead of fstat, which older C libraries do not export.
   if (::lseek(fd, 0, SEEK_END) < off_t(size)) return EPROTO;
   const int protection = writable ? PROT_READ | PROT_WRITE : PROT_READ;
   void* address = ::mmap(nullptr, size, protection, MAP_SHARED, fd, 0);

@@ -13,7 +13,7 @@
 
 #include "src/limiter/region_file.h"
 
-// Older C libraries do not declare them; the kernel has them since 3.15.
+// Older C libraries do not declare these commands; the kernel has them since 3.15.
 #ifndef F_OFD_SETLK
 #define F_OFD_SETLK 37
 #endif
@@ -21,7 +21,7 @@
 namespace tessera::limiter {
 namespace {
 
-// More processes than start at the same instant.
+// More than the processes that start at the same instant.
 constexpr int kMaxNames = 1000;
 
 class Fd {
@@ -64,7 +64,7 @@ bool ReadStat(const char* pid, char* state, uint64_t* start) {
   const ssize_t length = ::read(file.get(), text, sizeof(text) - 1);
   if (length <= 0) return false;
   text[length] = 0;
-  // The program's name is in parentheses and may hold any character; field 3 follows the last one.
+  // The program's name is in parentheses and may hold any character; field 3 follows the last ')'.
   const char* field = ::strrchr(text, ')');
   if (field == nullptr || field[1] == 0) return false;
   field += 2;
@@ -83,7 +83,7 @@ bool IsGone(int32_t pid, uint64_t start) {
   char state = 0;
   uint64_t found = 0;
   if (!ReadStat(text, &state, &found)) return true;
-  // "Z" and "X" have closed their files; with another start it is another process.
+  // A process in state Z or X has closed its files; another start means another process.
   return state == 'Z' || state == 'X' || (start != 0 && found != start);
 }
 
@@ -95,7 +95,7 @@ bool IsEmpty(const Usage& usage, uint32_t slot) {
   return true;
 }
 
-// Only lines that were written are touched: others would take memory of the container's tmpfs.
+// Clears only lines that were written: any other page would take memory of the container's tmpfs.
 void ClearCompute(Usage* usage, uint32_t slot) {
   const uint32_t used = usage->compute_gpus[slot].load();
   for (uint32_t gpu = 0; gpu < kMaxGpus; ++gpu) {
@@ -151,11 +151,11 @@ int ClaimSlot(const char* path, Usage** usage, uint32_t* slot) {
     return error;
   }
   auto* region = static_cast<Usage*>(mapped);
-  // Otherwise a child that never uses a GPU would keep the lock, and with it what its parent held.
+  // Otherwise a child that never uses a GPU would keep the lock, and so the charges of its parent.
   ::madvise(mapped, sizeof(Usage), MADV_DONTFORK);
   for (uint32_t i = 0; i < kMaxSlots; ++i) {
     if (!LockSlot(file, i)) continue;
-    // The owner has lost its lock, and may still be ending.
+    // The owner no longer holds the lock, but may not have closed its files yet.
     if (const int32_t pid = region->pids[i].load();
         pid != 0 && !IsGone(pid, region->starts[i].load())) {
       UnlockSlot(file, i);
@@ -178,8 +178,7 @@ int ClaimSlot(const char* path, Usage** usage, uint32_t* slot) {
 
 int MakeUsage(const char* path) {
   if (::access(path, F_OK) == 0) return 0;
-  // Under a name of its own first: another process may start at the same time, of another pid
-  // namespace maybe.
+  // The temporary name is unique: another process, even of another pid namespace, may do the same.
   char temporary[4200];
   int fd = -1;
   for (int i = 0; i < kMaxNames && fd < 0; ++i) {
@@ -189,7 +188,7 @@ int MakeUsage(const char* path) {
   }
   const Fd file(fd);
   if (fd < 0) return EEXIST;
-  // Processes of all users of the container write it.
+  // Processes of all users of the container write the file.
   int error = FillNewFile(fd, sizeof(Usage), kUsageMagic, 0666);
   if (error == 0 && ::link(temporary, path) != 0 && errno != EEXIST) error = errno;
   ::unlink(temporary);
@@ -197,7 +196,7 @@ int MakeUsage(const char* path) {
 }
 
 int SweepSlots(const char* path, Usage* usage) {
-  // A description of its own: the locks of this process are seen as held, too.
+  // A new file description: locks of this process appear as held, too.
   const Fd file(::open(path, O_RDWR | O_CLOEXEC));
   if (file.get() < 0) return -1;
   uint32_t slots = usage->slots_used.load();

@@ -34,7 +34,7 @@ class SlotsTest : public ::testing::Test {
   }
   int Sweep() { return SweepSlots(usage_path().c_str(), usage_); }
 
-  // A process that claims a slot, holds `bytes`, and lives until it is killed.
+  // Starts a process that claims a slot, holds `bytes`, and runs until it is killed.
   pid_t StartHolder(uint64_t bytes) {
     int ready[2];
     EXPECT_EQ(::pipe(ready), 0);
@@ -81,13 +81,13 @@ TEST_F(SlotsTest, WhatAKilledProcessHeldIsClearedAndThatOfALivingOneStays) {
   Kill(alive);
 }
 
-// It has closed its files only when it is a zombie, or gone.
+// A process has closed its files only when it is a zombie or gone.
 TEST_F(SlotsTest, AnOwnerThatStillRunsKeepsItsSlotEvenWithoutItsLock) {
   usage_->slots_used = 1;
   usage_->pids[0] = ::getpid();
   usage_->gpus[0].held[0] = 9;
   EXPECT_EQ(Sweep(), 0);
-  usage_->starts[0] = 1;  // another process, which had the same id
+  usage_->starts[0] = 1;  // an earlier process with the same id
   EXPECT_EQ(Sweep(), 1);
   EXPECT_EQ(Held(), 0u);
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A lock for a few instructions, never held across a call of the driver or the system. It needs no
+// A lock that is held for a few instructions, never across a driver or system call. It needs no
 // destructor and can be reset in a child after fork. Threads: any.
 #pragma once
 
@@ -13,12 +13,12 @@ class SpinLock {
  public:
   void Lock() {
     for (int spins = 0; locked_.exchange(true, std::memory_order_acquire); ++spins) {
-      // The holder may wait for this very CPU.
+      // The holder may wait for this CPU.
       if (spins > kSpins) ::sched_yield();
     }
   }
   void Unlock() { locked_.store(false, std::memory_order_release); }
-  // For a child after fork: the thread that held it is not there.
+  // For a child after fork: the thread that held the lock does not exist there.
   void Reset() { locked_.store(false); }
 
  private:

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A hash table from addresses or handles of the driver to small values. Its memory comes from mmap,
-// so the program's allocator is not entered. It doubles when it is 70 % full. `Place` gives the
-// slot where a key belongs, modulo the capacity. Keys are not 0. Threads: one at a time.
+// so it never calls the program's allocator. It doubles when it is 70 % full. `Place` returns the
+// slot of a key, modulo the capacity. Keys are not 0. Threads: one at a time.
 #pragma once
 
 #include <sys/mman.h>
@@ -19,17 +19,17 @@ class Table {
   };
 
   uint32_t capacity() const { return capacity_; }
-  // REQUIRES: i < capacity(). Its key is 0 where the place is empty.
+  // REQUIRES: i < capacity(). The key of an empty place is 0.
   Entry* At(uint32_t i) { return &entries_[i]; }
 
-  // Null where the key is not there.
+  // Null: the table does not have the key.
   Entry* Find(uint64_t key) {
     if (count_ == 0) return nullptr;
     Entry* entry = PlaceOf(key);
     return entry->key == 0 ? nullptr : entry;
   }
 
-  // The entry of the key, added with an empty value where it is new (*added). Null: there is no
+  // The entry of the key, added with an empty value if it is new (*added). Null: out of host
   // memory.
   Entry* Add(uint64_t key, bool* added) {
     if (count_ * 10 >= capacity_ * 7 && !Grow()) return nullptr;
@@ -42,7 +42,7 @@ class Table {
     return entry;
   }
 
-  // Moves later entries of the run up, so that no mark of the removed one has to stay.
+  // Moves later entries of the run up, so that the table needs no marks of removed entries.
   void Erase(Entry* entry) {
     const uint32_t mask = capacity_ - 1;
     auto hole = uint32_t(entry - entries_);

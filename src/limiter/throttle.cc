@@ -19,7 +19,7 @@ namespace {
 using cuda::Result;
 
 enum Helper : int { kNone = 0, kAsleep, kAwake, kLeaving };
-// Without work in flight for so many polls, the helper sleeps until there is some.
+// After so many polls without work in flight, the helper sleeps until the next launch.
 constexpr int kIdlePolls = 20;
 
 void Sleep(int64_t nanoseconds) {
@@ -41,7 +41,7 @@ int64_t DriverGpu::Now() {
   return now.tv_sec * kSecond + now.tv_nsec;
 }
 
-// An event belongs to a context. A process that uses several makes it anew for each.
+// An event belongs to a context, so a change of context creates it again.
 bool DriverGpu::Record(int event, LaunchStream stream) {
   Slot& slot = slots_[event];
   if (slot.event == nullptr || slot.context != context_) {
@@ -90,7 +90,7 @@ void Throttle::Open(const Limits* limits, Usage* usage, uint32_t slot) {
   Invalidate();
 }
 
-// The first time that the process uses the GPU: a meter takes memory only then.
+// Called when the process first uses the GPU, because only then a meter takes memory.
 void Throttle::OpenMeter(uint32_t gpu) {
   const SpinGuard guard(&lock_);
   if ((opened_.load() >> gpu & 1) != 0) return;
@@ -145,7 +145,7 @@ void Throttle::Wait(ThrottledThread* thread, const Books::Launch& launch, Launch
   if (*mark != Books::kNoMark) StartHelper();
 }
 
-// A stream that may not even be asked takes part in a capture.
+// If the query fails, the stream takes part in a capture.
 bool Throttle::IsCaptured(LaunchStream stream) const {
   if (captures_.load(std::memory_order_relaxed) == 0) return false;
   const auto ask = stream.per_thread ? driver.cuStreamIsCapturing_ptsz : driver.cuStreamIsCapturing;
@@ -213,8 +213,8 @@ void* LookAfter(void* self) {
   return nullptr;
 }
 
-// pthread_create is looked up, because the C library has moved it and given it a new version. The
-// new thread takes no signal of the program.
+// pthread_create is looked up by name, because the C library has moved it and given it a new
+// version. The new thread blocks all signals.
 void Throttle::StartHelper() {
   int state = helper_.load(std::memory_order_relaxed);
   if (state == kAwake || state == kLeaving) return;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Compute limits in one process: a Gate for each GPU over the real driver, what each thread has
-// taken in advance, and one thread that looks after work in flight.
+// Compute limits in one process: a Gate for each GPU on the real driver, the GPU time that each
+// thread has taken in advance, and a helper thread that settles work in flight.
 //
-// The thread starts with the first launch that a limit has timed, and sleeps while nothing is in
-// flight. Threads: any. No lock is held across a call of the driver.
+// The helper thread starts with the first timed launch, and sleeps while no work is in flight.
+// Threads: any. No lock is held across a driver call.
 #pragma once
 
 #include <atomic>
@@ -15,7 +15,7 @@
 
 namespace tessera::limiter {
 
-// A stream as a function was called with it. Those with _ptsz take 0 for the thread's own stream.
+// The stream argument of a function. In functions with _ptsz, 0 is the thread's own stream.
 struct LaunchStream {
   cuda::Stream handle = nullptr;
   bool per_thread = false;
@@ -30,7 +30,7 @@ class DriverGpu {
   int64_t Elapsed(int start, int end);
   // The context in which the next events are recorded.
   void Enter(uint64_t context) { context_ = context; }
-  // Those of a context that has ended; 0: of all.
+  // Forgets the events of a context that has ended; 0: of all contexts.
   void ForgetEvents(uint64_t context);
 
  private:
@@ -51,18 +51,18 @@ struct Meter {
 
 struct ThrottledThread {
   Books::Thread books;
-  uint32_t serial = 0;  // of what `meter` was found with
+  uint32_t serial = 0;  // value of serial_ when `meter` was found
   Meter* meter = nullptr;
 };
 
 class Throttle {
  public:
-  static Throttle& Get();  // inline: on the path of every launch
+  static Throttle& Get();  // inline, because every launch calls it
 
-  // The region is mapped; again in a child after fork.
+  // Called when the region is mapped, and again in a child after fork.
   void Open(const Limits* limits, Usage* usage, uint32_t slot);
 
-  // True: the thread's meter is that of its current context, and no stream is being captured.
+  // True: the thread's meter belongs to its current context, and no stream is being captured.
   bool IsCurrent(const ThrottledThread& thread) const {
     return thread.serial == serial_.load(std::memory_order_relaxed);
   }
@@ -70,14 +70,14 @@ class Throttle {
   Meter* Find(ThrottledThread* thread);
   // Waits until the launch may be made. `mark`: see Gate::Ask.
   void Wait(ThrottledThread* thread, const Books::Launch& launch, LaunchStream stream, int* mark);
-  // Whether work that is given to the stream becomes part of a graph instead of running.
+  // True: work on the stream becomes part of a graph instead of running.
   bool IsCaptured(LaunchStream stream) const;
 
-  // The context of any thread may be another one, or gone.
+  // Called when the current context of any thread may have changed or ended.
   void Invalidate();
   void BeginCapture();
   void EndCapture();
-  // Around the end of a context: its events go with it, so nothing may ask for them.
+  // Called before a context ends, and with it its events, which must not be queried any more.
   void DropMarks();
   void ForgetContext(uint64_t id);
   void ForgetGraph(const void* graph);
@@ -94,8 +94,8 @@ class Throttle {
   const Limits* limits_ = nullptr;
   Usage* usage_ = nullptr;
   uint32_t slot_ = 0;
-  std::atomic<uint32_t> serial_{1};  // never 0, which marks a thread that knows nothing
-  SpinLock lock_;                    // of OpenMeter
+  std::atomic<uint32_t> serial_{1};  // never 0, which marks a thread without a meter
+  SpinLock lock_;                    // held by OpenMeter
   std::atomic<uint32_t> opened_{0};  // GPUs whose meter was opened, as bits
   std::atomic<int> captures_{0};
   std::atomic<int> helper_{0};

@@ -49,7 +49,7 @@ Result Launch(const CudaLibrary& cuda, cuda::Function function) {
   return CU(cuda, cuLaunchKernel)(function, 1, 1, 1, 1, 1, 1, 0, nullptr, nullptr, nullptr);
 }
 
-// Milliseconds that launches of 1 ms take until all have ended.
+// Milliseconds until `launches` kernels of 1 ms have ended.
 int64_t Work(const CudaLibrary& cuda, cuda::Function function, int launches) {
   const auto start = Clock::now();
   for (int i = 0; i < launches; ++i) EXPECT_EQ(Launch(cuda, function), Result::kSuccess);
@@ -63,13 +63,13 @@ TEST_F(ThrottleTest, AProgramGetsItsPartOfTheTime) {
   EXPECT_TRUE(node.Run([&](const CudaLibrary& cuda) {
     cuda::Function function = nullptr;
     Open(cuda, &function);
-    // 60 ms of work, of which the first may use what the bucket holds.
+    // 60 ms of work, of which the first part may use the saved allowance.
     const int64_t took = Work(cuda, function, 60);
     EXPECT_GE(took, 150);
     const ComputeUsage& used = node.compute(0);
     EXPECT_GE(used.charge.waited, 100 * kMillisecond);
     EXPECT_LE(used.charge.waited, (took + 1) * kMillisecond);
-    // A busy machine may pause the program between an event and its kernel, which counts as work.
+    // A pause of the program between an event and its kernel counts as work.
     EXPECT_GE(used.charge.charged, 54 * kMillisecond);
     EXPECT_LE(used.charge.charged, 120 * kMillisecond);
     EXPECT_GE(used.slots[0].metered, 54 * kMillisecond);
@@ -114,7 +114,7 @@ TEST_F(ThrottleTest, ProcessesOfTheContainerShareOneLimit) {
   }
   EXPECT_GE(Clock::now() - start, std::chrono::milliseconds(170));
   EXPECT_GE(node.compute(0).charge.charged, 108 * kMillisecond);
-  // Without an agent nobody knows how long a launch waited for the turns of the others.
+  // Without an agent, the time that a launch waits for turns of other processes is charged too.
   EXPECT_LE(node.compute(0).charge.charged, 300 * kMillisecond);
 }
 
@@ -159,7 +159,7 @@ TEST_F(ThrottleTest, ManyThreadsLaunchUnderOneLimit) {
   }));
 }
 
-// A stream that is captured gives the GPU nothing to do, and its graph is work like any other.
+// A captured launch is free; the launch of its graph is charged.
 TEST_F(ThrottleTest, GraphsAreChargedWhenTheyAreLaunched) {
   LimitedNode node({100 * kMiB});
   node.SetCompute(0, 0.5);
@@ -192,7 +192,7 @@ TEST_F(ThrottleTest, CopiesAndSetsWithinDeviceMemoryAreCharged) {
   EXPECT_TRUE(node.Run([&](const CudaLibrary& cuda) {
     constexpr size_t kWidth = 4096, kRows = 512;
     constexpr int kCalls = 300;
-    // All calls together take about 1.5 ms; a thread takes GPU time in advance, so not every call
+    // All calls together take about 1.5 ms. A thread takes GPU time in advance, so not every call
     // shows.
     constexpr int64_t kLeast = kMillisecond / 2;
     cuda::Function function = nullptr;
@@ -265,7 +265,7 @@ TEST_F(ThrottleTest, AForkedChildStartsAnew) {
     Open(cuda, &function);
     Work(cuda, function, 10);
     const pid_t child = ::fork();
-    // CUDA does not survive fork; the driver says so, and the limiter touches nothing.
+    // CUDA does not work after fork: the driver refuses, and the limiter changes nothing.
     if (child == 0) ::_exit(Launch(cuda, function) == Result::kSuccess ? 1 : 0);
     int status = -1;
     ::waitpid(child, &status, 0);

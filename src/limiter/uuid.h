@@ -6,7 +6,7 @@
 
 namespace tessera::limiter {
 
-// The 16 bytes after "GPU-" or "MIG-", with dashes anywhere. False: the text is no UUID.
+// Reads the 16 bytes after "GPU-" or "MIG-", with dashes anywhere. False: the text is no UUID.
 bool ParseUuid(const char* text, uint8_t (&uuid)[16]);
 
 }  // namespace tessera::limiter

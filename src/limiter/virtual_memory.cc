@@ -15,7 +15,7 @@ using limiter::RoundToBlocks;
 
 }  // namespace
 
-// The device is that of the properties: programs call this without a context.
+// The properties name the device: programs call this function without a context.
 LIMITER_EXPORT Result cuMemCreate(PhysicalMemory* memory, size_t bytes,
                                   const PhysicalMemoryProperties* properties,
                                   unsigned long long flags) {

@@ -73,7 +73,7 @@ TEST_F(LimitedVirtualMemoryTest, MappedMemoryIsChargedAfterItsHandleIsReleased) 
   }));
 }
 
-// Creates, maps, unmaps, retains and releases at random; what is charged is what the device holds.
+// Creates, maps, unmaps, retains and releases at random.
 void Churn(const CudaLibrary& cuda, unsigned seed, int rounds) {
   constexpr int kPlaces = 8;
   std::mt19937 random(seed);

@@ -10,25 +10,27 @@ namespace tessera::limiter {
 namespace {
 
 constexpr double kQ16 = double(kOne);
-// Half of what a container may hold in advance of the others; at least two ticks.
+// Half of the GPU time that a container may hold in advance; at least two ticks.
 constexpr int64_t kLead = 4 * kMillisecond;
 constexpr int64_t kLeastCap = kMillisecond;
-// With less in flight, the GPU is about to idle.
+// With less work in flight, the GPU is about to idle.
 constexpr int64_t kDrained = kMillisecond / 4;
-// Between two ticks: while containers contend, while one is alone, and while none is active. A stop
-// must reach a low class long before the 10 ms that it has.
+// Time between two ticks while containers contend, and while a low class may have to stop: a stop
+// must reach it long before its 10 ms have passed.
 constexpr int64_t kTick = 2 * kMillisecond, kStopTick = kMillisecond / 2;
-// One that launched within this time may do so again at any time, and its turns must be seen.
+// A container that launched within this time may launch again soon, so its turns must be seen.
 constexpr int64_t kRecent = kSecond;
+// Time between two ticks while one container is alone, and while no container is active.
 constexpr int64_t kAloneTick = 8 * kMillisecond, kIdleTick = 16 * kMillisecond;
-// A container that has launched nothing for so long is read as seldom as while none is active.
+// A container that has launched nothing for this time is read only every kIdleTick.
 constexpr int64_t kAsleep = 100 * kMillisecond;
 constexpr int64_t kRateMemory = 5 * kMillisecond;
 constexpr int64_t kActive = 50 * kMillisecond, kIdle = 10 * kMillisecond;
 constexpr int64_t kHighHold = 5 * kMillisecond;
 constexpr int64_t kLongMemory = 100 * kMillisecond;
-// A process gets less in flight the more containers there are: their turns are shorter then, and a
-// program that waits for its own launches gets more of them. At least two slices.
+// Minimum of the window of a process, which shrinks with the number of containers: with shorter
+// turns of the others, a program that waits for its launches gets more of them. At least two
+// slices.
 constexpr int64_t kLeastWindow = 800 * kMicrosecond;
 // For turns (DecideTurn), in nanoseconds of GPU time. A container gets a turn when it is owed
 // kTurn. It can be owed, or owe, at most kMostOwed, which bounds how much a turn changes the use
@@ -37,23 +39,24 @@ constexpr double kTurn = 16e6, kMostOwed = 32e6, kTurnLead = 4e6;
 // One without work for so long gains no claim, and one that has waited for so long without a break
 // has all its work from its pool.
 constexpr int64_t kAbsent = 200 * kMillisecond, kSaturated = 100 * kMillisecond;
-// Since a launch or a wait for its limit: the program is between two launches, or at its limit.
+// Time since a launch, or since a wait for the limit, in which a program counts as between two
+// launches, or as at its limit.
 constexpr int64_t kBetween = 300 * kMicrosecond, kAtLimit = 5 * kMillisecond;
-// Since a wait that shows a backlog: a tick, and a pause that was just beginning then.
+// A wait within this time shows a backlog: a tick, and a pause that began just before it.
 constexpr int64_t kBacklog = kTick + kMillisecond;
-// A container without work owes at most this much of what it used beyond its share.
+// Maximum debt of a container without work for use beyond its share.
 constexpr int64_t kMostDebt = 20 * kMillisecond;
-// A process that writes nothing for so long has ended or is stopped: what it claims to have in
-// flight counts no longer.
+// A process that writes nothing for this time has ended or is stopped: its work in flight does not
+// count any more.
 constexpr int64_t kSilent = 100 * kMillisecond;
-// For the correction of the meter by NVML (Utilization): how large a difference counts, kernels too
-// long for NVML's samples, how steady the load must be, and the bounds of the correction.
+// Correction of the meter by NVML (Utilization): the difference that counts, kernels too long for
+// NVML's samples, the steadiness of the load, and the bounds of the correction.
 constexpr double kDeadBand = 0.004;  // of the GPU
 constexpr int64_t kTooLongToTrim = 150 * kMillisecond;
 constexpr double kLeastChange = 0.02;
 constexpr double kLeastBias = 0.1, kMostBias = 10;
 
-// Bounds for what a container claims.
+// Bounds for values that a container writes.
 constexpr int64_t kLargest = int64_t(1) << 60;
 constexpr int64_t kMostAtOnce = 16 * kSecond;
 
@@ -75,7 +78,7 @@ void Arbiter::Remove(Id id) {
   DecideWeights();
 }
 
-// Containers without a request divide what the requests leave.
+// Containers without a request divide the rest that the requests leave.
 void Arbiter::DecideWeights() {
   double requested = 0, weights = 0;
   for (const auto& [id, container] : containers_) {
@@ -91,7 +94,7 @@ void Arbiter::DecideWeights() {
 }
 
 void Arbiter::ReadProcess(int64_t now, const ProcessReading& claim, Container* container) {
-  // A time of the future counts as now.
+  // A time in the future counts as now.
   ProcessReading reading = claim;
   for (int64_t* time : {&reading.last_launch, &reading.last_long, &reading.last_wait,
                         &reading.last_limited, &reading.seen}) {
@@ -191,7 +194,7 @@ void Arbiter::DecideStops(int64_t now) {
   for (auto& [id, container] : containers_) {
     const bool low = container.share.priority == PriorityClass::kLow;
     const uint32_t flags = (low ? kComputeLow : 0) | (low && high ? kComputeStop : 0);
-    // What threads have taken in advance is given up at a stop.
+    // At a stop, threads give up the GPU time that they have taken in advance.
     if ((flags & kComputeStop) != 0 && (container.flags & kComputeStop) == 0) ++container.epoch;
     container.flags = flags;
   }
@@ -205,7 +208,7 @@ double Arbiter::Elapsed(int64_t now) const {
   return last_tick_ == 0 ? 0 : double(std::min<int64_t>(now - last_tick_, kLease));
 }
 
-// The GPU time since the last tick that is left to containers with a backlog.
+// The GPU time since the last tick that containers with a backlog may use.
 double Arbiter::Budget(int64_t now) const {
   double budget = Elapsed(now);
   for (const auto& [id, container] : containers_) {
@@ -227,7 +230,7 @@ void Arbiter::DecidePools(int64_t now) {
     const int64_t head = container.pool - container.charged, cap = CapOf(container, weights);
     const bool backlog = now - container.last_denied < kBacklog;
     container.light = container.idle || (head >= cap * 3 / 4 && !backlog);
-    // It keeps its place, and takes part again when it may.
+    // A stopped container keeps its pool, and takes part again after the stop.
     container.stopped = (container.flags & kComputeStop) != 0;
     active += !container.idle && !container.stopped;
     in_flight += container.in_flight;
@@ -256,7 +259,7 @@ void Arbiter::DecidePools(int64_t now) {
   }
 }
 
-// The pool of a container without work: its share of the time repays what it owes.
+// The pool of a container without work: its share of the elapsed time repays its debt.
 int64_t Arbiter::Repaid(const Container& container, double elapsed, double weights) const {
   const double share = container.weight / (weights + container.weight);
   return std::max(container.pool, container.charged - kMostDebt) + int64_t(share * elapsed);
@@ -268,7 +271,7 @@ void Arbiter::DecideOwed(int64_t now) {
   const double elapsed = Elapsed(now);
   std::vector<Container*> present;
   double weights = 0, rest = 1;
-  int64_t in_flight = 0;  // of those that have no turn
+  int64_t in_flight = 0;  // of containers without a turn
   for (auto& [id, container] : containers_) {
     if (id != turn_) in_flight += container.in_flight;
     const int64_t last = std::max(container.last_launch, container.last_wait);
@@ -279,7 +282,7 @@ void Arbiter::DecideOwed(int64_t now) {
   const auto limit = [](const Container* container) {
     return container->share.limit > 0 ? container->share.limit : 1;
   };
-  // Those that reach their limits first come first; what they leave, the others divide.
+  // Containers that reach their limits first come first; the others divide the rest.
   std::ranges::sort(present, {}, [&](const Container* one) { return limit(one) / one->weight; });
   for (Container* container : present) {
     const double part =
@@ -287,7 +290,7 @@ void Arbiter::DecideOwed(int64_t now) {
     rest -= part;
     weights -= container->weight;
     const auto used = double(container->used);
-    // One that leaves the GPU idle in its turn pays for half of the time at least.
+    // A container that leaves the GPU idle in its turn pays for half of the time or more.
     const bool alone = container->has_turn && in_flight < kDrained;
     container->owed += part * elapsed - (alone ? std::max(used, elapsed / 2) : used);
     if (now - container->last_denied > kBacklog) container->last_content = now;
@@ -297,9 +300,9 @@ void Arbiter::DecideOwed(int64_t now) {
   }
 }
 
-// A program that waits for its own launches gets one batch of them in each round of the driver's
-// turns, which is little beside many others or beside long kernels. Once it is owed enough, it gets
-// a turn: the others launch nothing until it has what it is owed.
+// A program that waits for its own launches gets one batch in each round of the driver's turns,
+// which is little beside many processes or long kernels. Once its container is owed enough, it gets
+// a turn: the other containers launch nothing until it has used the time that it is owed.
 void Arbiter::DecideTurn(int64_t now) {
   Container* holder = nullptr;
   Container* next = nullptr;
@@ -387,8 +390,8 @@ const Arbiter::Outcome& Arbiter::Tick(int64_t now, const std::vector<Reading>& r
   return outcome_;
 }
 
-// NVML counts whole percents in samples that are old, so only means over steady seconds are
-// compared, and the bias goes a part of the way.
+// NVML reports old samples in whole percents. So only means over steady seconds are compared, and
+// the bias moves a part of the difference.
 void Arbiter::Utilization(int64_t now, Id id, double used) {
   const auto at = containers_.find(id);
   if (at == containers_.end()) return;
@@ -440,7 +443,7 @@ bool Arbiter::IsDue(int64_t now, Id id) const {
          container.share.priority == PriorityClass::kHigh || now - container.read_at >= kIdleTick;
 }
 
-// The epoch comes last: a thread that sees a new one finds the rest.
+// The epoch is stored last: a thread that reads a new epoch also reads the other new values.
 void WriteGrant(const Arbiter::Grant& grant, ComputeLimit* line) {
   line->flags.store(grant.flags, kRelaxed);
   line->pool.store(grant.pool, kRelaxed);
@@ -452,7 +455,7 @@ void WriteGrant(const Arbiter::Grant& grant, ComputeLimit* line) {
   line->epoch.store(grant.epoch, std::memory_order_release);
 }
 
-// Each store is ordered after the odd number before it. ThreadSanitizer knows no fences.
+// Each store is ordered after the odd sequence number. ThreadSanitizer does not support fences.
 void WritePart(const Arbiter::Part& part, ComputePart* line) {
   constexpr auto kRelease = std::memory_order_release;
   const uint32_t sequence = line->sequence.load(kRelaxed) | 1;

@@ -2,21 +2,20 @@
 // Divides the time of one GPU between the limited containers that use it. The agent drives it:
 //
 //   Set, Remove   when a container with a limit starts, changes or ends
-//   Tick          at the time that the last Tick named, with what was read of every container:
-//                 ComputeUsage of this GPU up to `charge.slots` lines, read with one pread
-//                 of its size (then reads more where `slots` has grown). `Outcome::next` is 0.5 to
-//                 16 ms away; between ticks nothing is read
-//   afterwards    every Grant is written to the ComputeLimit of its container, and every Part to
-//                 its ComputePart (WriteGrant, WritePart)
+//   Tick          at `Outcome::next` of the last Tick, 0.5 to 16 ms later, with a Reading of every
+//                 container that is due: ComputeUsage of this GPU up to `charge.slots` lines, read
+//                 with one pread (and a second pread if `slots` has grown)
+//   afterwards    the caller writes every Grant to the ComputeLimit of its container, and every
+//                 Part to its ComputePart (WriteGrant, WritePart)
 //   Utilization   once a second, with NVML's measure of each container's processes
 //
-// Tick is pure: it has no clock and reads no file. What it reads was written by the containers and
-// may be anything; a container that lies harms itself, and takes from others at most what NVML does
-// not show. A program that waits for its own launches cannot use its share beside others that keep
-// the GPU busy; it gets turns, in which the others launch nothing (DecideTurn).
-// Not for: hard limits without an agent, which the limiter itself keeps by `cap` and
-// `floor`. Threads: one. Cost of a tick: linear in the containers, and quadratic in the processes
-// that were active within the last 50 ms; tests/bench/arbiter_bench.cc measures it.
+// Tick is pure: it has no clock and reads no file. Containers can write any value into their
+// readings. A container that lies harms itself, and takes at most what NVML does not show from the
+// others. A program that waits for its own launches cannot use its share beside programs that keep
+// the GPU busy; it gets turns, in which the other containers launch nothing (DecideTurn).
+// Not for: hard limits without an agent, which the limiter enforces by `cap` and `floor`.
+// Threads: one. Cost of a tick: linear in the containers, and quadratic in the processes that were
+// active within the last 50 ms; tests/bench/arbiter_bench.cc measures it.
 #pragma once
 
 #include <algorithm>
@@ -33,9 +32,9 @@ enum class PriorityClass { kHigh, kNormal, kLow };
 
 // Rates are fractions of the GPU.
 struct ComputeShare {
-  double request = 0;  // what the container gets while it has work; 0: by its weight
-  double limit = 0;    // what it gets at most; 0: whatever others leave (work-conserving)
-  double weight = 1;   // with request 0: its part of what the requests leave
+  double request = 0;  // guaranteed while the container has work; 0: by its weight
+  double limit = 0;    // maximum; 0: all that other containers leave (work-conserving)
+  double weight = 1;   // with request 0: its weight in the rest that the requests leave
   PriorityClass priority = PriorityClass::kNormal;
   bool operator==(const ComputeShare&) const = default;
 };
@@ -68,18 +67,18 @@ class Arbiter {
   };
   struct Outcome {
     std::vector<Grant> grants;  // of all containers
-    std::vector<Part> parts;    // of all processes that were read
+    std::vector<Part> parts;    // of all processes in the readings
     int64_t next = 0;           // when to call Tick again
   };
 
-  // The same share again changes nothing.
+  // An unchanged share has no effect.
   void Set(Id id, const ComputeShare& share);
   void Remove(Id id);
-  // Whether the container has to be read for a tick at this time: one that sleeps seldom is.
+  // True: a tick at this time needs a reading of the container. Idle containers are read rarely.
   bool IsDue(int64_t now, Id id) const;
-  // `readings` may lack containers that are not due or could not be read.
+  // `readings` may lack containers that are not due or that could not be read.
   const Outcome& Tick(int64_t now, const std::vector<Reading>& readings);
-  // Mean part of the GPU that the processes of a container used in the second before `now`.
+  // `used`: mean part of the GPU that the container's processes used in the second before `now`.
   void Utilization(int64_t now, Id id, double used);
 
  private:
@@ -87,7 +86,7 @@ class Arbiter {
 
   struct Process {
     int64_t metered = 0, integral = 0, at = 0, read_at = 0, busy_at = 0;
-    double rate = 0;  // GPU time per time, an exponential mean
+    double rate = 0;  // exponential mean of GPU time per time
     double part = 1;
     int64_t in_flight = 0;
     bool active = false, long_work = false, read = false;
@@ -109,8 +108,8 @@ class Arbiter {
     int64_t in_flight = 0, last_launch = 0, last_wait = 0, last_limited = 0, longest = 0,
             metered = 0;
     bool known = false, idle = true, light = true, stopped = false;
-    // During the turn of another one it is held, and its waits until a little later say nothing
-    // about its own backlog; `last_denied` is the last wait that does.
+    // During the turn of another container this one is held. Its waits then, and shortly after, do
+    // not show a backlog of its own; `last_denied` is the last wait that does.
     bool held = false, has_turn = false;
     int64_t held_until = 0, last_denied = 0, last_content = 0;
     double owed = 0;  // GPU time that it was entitled to and did not use
@@ -137,7 +136,7 @@ class Arbiter {
   std::vector<Process*> active_, short_active_;  // the latter by rate
   double long_active_ = 0;                       // what those with long kernels ask for
   int64_t last_tick_ = 0;
-  Id turn_ = kNoTurn;  // of the container that has a turn
+  Id turn_ = kNoTurn;  // the container that has a turn
   Outcome outcome_;
 };
 

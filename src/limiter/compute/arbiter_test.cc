@@ -109,8 +109,8 @@ TEST(ArbiterTest, ForgetsWhatADeadProcessHadInFlight) {
   EXPECT_EQ(GrantOf(arbiter.Tick(later, {dead}), 2).flags & kComputeStop, 0u);
 }
 
-// One that claims to work, and is charged nothing, is owed its share; it must not hold the others
-// for longer than that.
+// A container that claims to work but is charged nothing is owed its share. It must not hold the
+// others for longer than its share.
 TEST(ArbiterTest, AContainerThatUsesNothingOfItsTurnsTakesLittleFromTheOthers) {
   Arbiter arbiter;
   arbiter.Set(1, {.request = 0.2});
@@ -127,7 +127,7 @@ TEST(ArbiterTest, AContainerThatUsesNothingOfItsTurnsTakesLittleFromTheOthers) {
   EXPECT_GT(double(charged), 0.5 * double(now - kStart));
 }
 
-// Whatever a container writes into its lines, the others keep a lease and sane rates.
+// With any values in the lines of a container, the others keep a lease and sane rates.
 TEST(ArbiterTest, BoundsWhatContainersClaim) {
   std::mt19937_64 random(3);
   const auto number = [&]() -> int64_t {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Before a launch: whether it may be made, and what it is charged. settle.cc has the rest.
+// The part of Books before a launch: permission and charge. settle.cc has the part after it.
 #include "src/limiter/compute/books.h"
 
 #include "src/limiter/compute/tuning.h"
@@ -60,9 +60,9 @@ void Books::Refund(Thread* thread) {
   thread->credit = thread->noted = 0;
 }
 
-// The process that moves `allowance_at` on then adds what the allowance has gained since. If it is
-// killed between the two steps, its container loses that gain, which is no more than what it gains
-// in the pause between two launches.
+// The process that advances `allowance_at` then adds the gain to the allowance. If it is killed
+// between the two steps, its container loses that gain, which is at most the gain of one pause
+// between two launches.
 void Books::GrowAllowance(int64_t rate, int64_t now) {
   ComputeCharge& charge = *lines_.charge;
   int64_t at = charge.allowance_at.load(kRelaxed);
@@ -94,7 +94,7 @@ int64_t Books::WaitForAllowance(int64_t rate, bool leased, int64_t now) {
   if (lack < 0) return 0;
   last_limited_ = now;
   // While work is in flight the pause is short, so that its end is noticed soon: the agent computes
-  // the processes' parts of the GPU from what is in flight.
+  // the processes' parts of the GPU from it.
   const int64_t most = covered_ + unmarked_ > 0 ? kPoolPause : kMaxPause;
   return Most(kMinPause, Least(lack * kOne / Most(rate, 1), most));
 }
@@ -110,7 +110,7 @@ int64_t Books::WaitForWindow(int64_t estimate, uint32_t* random) const {
 }
 
 int64_t Books::WaitFor(Thread* thread, const Price& price, int64_t estimate, int64_t now) {
-  // One launch at a time of a key without a price: its length may be anything.
+  // A key without a price has one launch at a time, because its length is unknown.
   if (price.samples == 0 && price.outstanding > 0) return Pause(&thread->random);
   if (const int64_t wait = WaitForWindow(estimate, &thread->random); wait != 0) {
     last_wait_ = now;
@@ -197,8 +197,8 @@ int Books::Claim(const Launch& launch, int64_t covers, int64_t now) {
   return index;
 }
 
-// REQUIRES lock_. For a thread that will wait: without it the end of its last launches would show
-// only after its next one.
+// REQUIRES lock_. Claims a mark for a thread that will wait: without it, the end of its last
+// launches would show only after its next launch.
 int Books::ClaimTail(uintptr_t stream, int64_t now) {
   if (unmarked_ <= 0) return kNoMark;
   return Claim({.key = 0, .guess = 0, .stream = stream}, unmarked_, now);

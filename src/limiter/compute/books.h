@@ -1,21 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
-// Books of the GPU time that one process uses on one GPU: what its launches are charged, what of
-// them is in flight, and whether the next one has to wait. Pure accounting on the lines of the
-// region: no clock, no sleep, no call of the driver. Gate connects it with those.
+// Books of the GPU time that one process uses on one GPU: the charges of its launches, the work in
+// flight, and whether the next launch has to wait. Pure accounting on the lines of the region: no
+// clock, no sleep, no driver call. Gate provides these.
 //
 // Charging. A launch is charged its price when it is made. A thread takes a slice of GPU time in
-// advance and spends it without asking again; the launch that exhausts a slice is timed by a pair
-// of events and stands for slice / price launches of its key. Its result corrects the price and
-// what was charged, so the books are right on average even while prices are wrong.
+// advance and spends it without a lock; the launch that exhausts a slice is timed by a pair of
+// events and stands for slice / price launches of its key. The measured time corrects the price and
+// the charge, so the charges are right on average even while prices are wrong.
 //
-// Marks. A mark is an end event, with a start event where its launch is timed. It covers the work
-// since the mark before. When its event is done, that work is no longer in flight.
+// Marks. A mark is an end event, with a start event if its launch is timed. It covers the work
+// since the previous mark. When its event is done, that work is no longer in flight.
 //
-// Contention. The events of a launch run on while other processes have the GPU. `Own` says how a
-// sample is corrected for it.
+// Contention. The time between the events of a launch includes the turns of other processes.
+// OwnSince and PartSince correct a sample for them.
 //
-// Threads: any. A spin lock protects the books for a few instructions; Spend takes none. Crashes:
-// see region.h. A process that ends loses at most the slices that its threads had taken.
+// Threads: any. A spin lock protects the books for a few instructions; Spend takes no lock.
+// Crashes: see region.h. A process that ends loses at most the slices that its threads have taken.
 #pragma once
 
 #include <atomic>
@@ -29,12 +29,12 @@ namespace tessera::limiter {
 
 class Books {
  public:
-  // What one thread has taken in advance. All zeros is a valid start.
+  // GPU time that one thread has taken in advance. All zeros is a valid start.
   struct Thread {
     uint32_t epoch = 0;
     uint32_t random = 0;
     int64_t credit = 0;
-    int64_t noted = 0;  // credit when the books last saw it
+    int64_t noted = 0;  // credit at the last update of the books
   };
 
   struct Lines {
@@ -49,28 +49,28 @@ class Books {
 
   struct Launch {
     uint64_t key;
-    int64_t guess;     // price of a key that was never timed
-    uintptr_t stream;  // tells streams apart
+    int64_t guess;     // price while the key has no timed launch
+    uintptr_t stream;  // identifies the stream
   };
 
-  // wait > 0: do not launch, ask again after so many nanoseconds; `mark`, unless kNoMark, wants an
-  // end event after the last launch. wait == 0: launch; `mark` wants an event before and one after.
+  // wait > 0: do not launch, ask again after `wait` nanoseconds; record an end event for `mark`
+  // now. wait == 0: launch; record an event for `mark` before and after the launch. kNoMark: none.
   struct Decision {
     int64_t wait = 0;
     int mark = kNoMark;
   };
 
-  // A result of a mark's events, in nanoseconds. -1: not known.
+  // Times between events of a mark, in nanoseconds. -1: unknown.
   struct Times {
-    int64_t pair = -1;     // from its start to its end event
-    int64_t segment = -1;  // from the end event of the last mark that was settled to its own
+    int64_t pair = -1;     // from start event to end event
+    int64_t segment = -1;  // from the end event of the last settled mark to this end event
   };
 
   void Open(const Lines& lines, Prices* prices);
 
   uint32_t epoch() const { return lines_.limit->epoch.load(std::memory_order_relaxed); }
 
-  // The hot path, in an epoch that is not 0. True: launch; nothing else is to be done.
+  // The hot path, in an epoch that is not 0. True: launch; nothing else is needed.
   bool Spend(Thread* thread, uint64_t key, uint32_t epoch) const {
     if (epoch != thread->epoch) return false;
     const Price* price = prices_->Find(key);
@@ -82,30 +82,30 @@ class Books {
   }
 
   Decision Decide(Thread* thread, const Launch& launch, int64_t now);
-  // The events of a mark were recorded, or could not be.
+  // Ends a Decision with a mark. False: its events could not be recorded.
   void Commit(int mark, bool recorded);
-  // The oldest mark, where its events may be asked for: one thread at a time between Oldest and
-  // the Settle that follows. kNoMark: there is none.
+  // The oldest mark with recorded events; kNoMark: none, or another thread is settling one. Settle
+  // or Leave must follow.
   int Oldest();
-  void Leave() { settling_.store(false, std::memory_order_release); }  // without a Settle
+  void Leave() { settling_.store(false, std::memory_order_release); }
   void Settle(int mark, const Times& times, int64_t now);
   bool IsTimed(int mark) const { return marks_[mark].timed; }
-  // The mark that was settled last, whose end event is kept for `segment`; kNoMark.
+  // The mark that was settled last, whose end event is kept for `segment`, or kNoMark.
   int Previous() const { return previous_; }
 
-  // Around a wait of the thread, in this order: whether all work of the process, or that of a
-  // stream, has ended, or the wait failed.
+  // Called before and after a wait of the thread. kAll, kStream: the work of the process, or of the
+  // stream, has ended; kNot: the wait failed.
   enum class Waited { kNot, kStream, kAll };
   void BeginWait(Thread* thread, int64_t now);
   void EndWait(Thread* thread, Waited waited, int64_t now);
-  // Gives up what the thread has taken in advance.
+  // Returns the GPU time that the thread has taken in advance.
   void Refund(Thread* thread);
-  // Functions or a graph are gone: their handles may be given again.
+  // Removes the price of a graph or function that is gone: its handle may be reused.
   void Forget(uint64_t key);
   void ForgetAll();
-  // The context of all outstanding marks ends, and with it their events.
+  // Called when the context of all outstanding marks ends, and with it their events.
   void DropMarks();
-  // Publishes the present, and ends what is in flight by the clock where no mark will tell.
+  // Publishes the state of the process, and ends work in flight by the clock if no mark covers it.
   void Poll(int64_t now);
   bool idle() const { return covered_ == 0 && unmarked_ == 0; }
 
@@ -115,16 +115,16 @@ class Books {
     std::atomic<int> state;
     bool timed;
     bool from_idle;  // nothing was in flight at launch
-    bool kept_busy;  // the mark before had not ended at launch
+    bool kept_busy;  // the previous mark had not ended at launch
     bool long_work;
-    bool dropped;      // its context has ended before its events were recorded
-    uint32_t streams;  // with outstanding marks, its own included
+    bool dropped;      // its context ended before its events were recorded
+    uint32_t streams;  // streams with outstanding marks, its own included
     uint64_t key;
     uintptr_t stream;
     int64_t estimate, weight, covers, launched, integral;
   };
 
-  bool NoteSpent(Thread* thread);  // false: nothing since the last time
+  bool NoteSpent(Thread* thread);  // false: nothing spent since the last call
   int64_t WaitFor(Thread* thread, const Price& price, int64_t estimate, int64_t now);
   int64_t WaitForAllowance(int64_t rate, bool leased, int64_t now);
   int64_t WaitForWindow(int64_t estimate, uint32_t* random) const;
@@ -155,16 +155,15 @@ class Books {
   uint32_t first_ = 0, count_ = 0;
   int previous_ = kNoMark;
   std::atomic<bool> settling_{false};
-  int64_t covered_ = 0;   // by outstanding marks
-  int64_t unmarked_ = 0;  // launched since the last mark
+  int64_t covered_ = 0;   // GPU time that outstanding marks cover
+  int64_t unmarked_ = 0;  // GPU time launched since the last mark
   int64_t metered_ = 0;
-  int64_t settled_at_ = 0, settled_integral_ = 0;  // of the last mark that was settled
-  int64_t stretch_ = -1;  // from when work was last begun to the end of the last mark; -1: unknown
+  int64_t settled_at_ = 0, settled_integral_ = 0;  // of the last settled mark
+  int64_t stretch_ = -1;  // from the last start after idle to the end of the last mark; -1: unknown
   int64_t overlapped_at_ =
-      INT64_MIN / 2;    // when a mark was settled that overlapped with other streams
-  bool noisy_ = false;  // the key that was timed last
-  // Sums over marks that were settled while streams overlapped: their own GPU time, and what they
-  // had been charged. Older marks count less and less.
+      INT64_MIN / 2;    // when a mark that overlapped with other streams was last settled
+  bool noisy_ = false;  // the launches of the last timed key differ much
+  // Decaying sums over marks that were settled while streams overlapped: own GPU time, and charges.
   double overlap_own_ = 0, overlap_covers_ = 0;
   int64_t last_launch_ = 0, last_wait_ = 0, last_limited_ = 0, last_long_ = 0, longest_ = 0;
   int long_out_ = 0, waiting_ = 0;

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// Connects Books with a GPU: before a launch it decides, records events and waits; afterwards it
-// asks the events. `Gpu` is the driver in the limiter and a model in tests:
+// Connects Books with a GPU: asks the books before a launch, records events, and queries them
+// afterwards. `Gpu` is the driver in the limiter and a model in tests:
 //
 //   int64_t Now();                              nanoseconds of CLOCK_MONOTONIC
-//   bool Record(int event, Stream stream);      false: the event is not recorded
-//   bool Done(int event);                       asks without waiting; an event that failed is done
+//   bool Record(int event, Stream stream);      false: the GPU did not record the event
+//   bool Done(int event);                       does not wait; a failed event is done
 //   int64_t Elapsed(int start, int end);        nanoseconds between two done events; -1: unknown
 //
-// Events are numbers below kEvents. Waiting is the caller's: Ask says for how long.
-// Threads: any. No lock is held across a call of the GPU.
+// Events are numbers below kEvents. The caller waits as long as Ask returns.
+// Threads: any. No lock is held across a GPU call.
 #pragma once
 
 #include <cstdint>
@@ -28,8 +28,8 @@ class Gate {
 
   Books& books() { return books_; }
 
-  // Nanoseconds to wait before asking again, or 0: launch, between Begin and End where `mark` is
-  // not kNoMark.
+  // Nanoseconds to wait before the next Ask. 0: launch, between Begin and End unless `mark` is
+  // kNoMark.
   int64_t Ask(Books::Thread* thread, const Books::Launch& launch, Stream stream, int* mark) {
     const int64_t now = gpu_->Now();
     Harvest(now);
@@ -59,14 +59,14 @@ class Gate {
     }
   }
 
-  // Around a call that waits for work of the thread's stream, or of all streams.
+  // Called around a call that waits for work of the thread's stream, or of all streams.
   void BeginWait(Books::Thread* thread) { books_.BeginWait(thread, gpu_->Now()); }
   void EndWait(Books::Thread* thread, Books::Waited waited) {
     const int64_t now = gpu_->Now();
     Harvest(now);
     books_.EndWait(thread, waited, now);
   }
-  // Every millisecond while work is in flight. False: nothing is.
+  // Called every millisecond while work is in flight. False: no work is in flight.
   bool Poll() {
     const int64_t now = gpu_->Now();
     Harvest(now);

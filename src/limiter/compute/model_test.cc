@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How well compute limits hold on a GPU in virtual time. The programs and mixes that are played by
-// default are a part of all:
-//   TESSERA_COMPUTE_MIXES=<count> limiter_compute_test    plays all programs, and so many mixes
+// Accuracy of compute limits on a GPU in virtual time. By default only some programs and mixes run:
+//   TESSERA_COMPUTE_MIXES=<count> limiter_compute_test    runs all programs, and <count> mixes
 // Figures are percentages of a GPU in windows of a second: error of the mean / standard deviation.
 #include <gtest/gtest.h>
 
@@ -17,7 +16,7 @@ namespace tessera::limiter::testing {
 namespace {
 
 constexpr int64_t kSeconds = 1'000'000'000;
-constexpr double kTolerancePoints = 2;  // points, of the mean and of the deviation
+constexpr double kTolerancePoints = 2;  // for the mean and the deviation
 
 uint64_t Mixes() {
   const char* text = std::getenv("TESSERA_COMPUTE_MIXES");
@@ -37,7 +36,7 @@ bool Holds(const SharedGpu::Figures& figures, double wanted) {
          figures.deviation <= kTolerancePoints;
 }
 
-// Plays the tenants, and expects each mean within `tolerance` points.
+// Runs the tenants, and expects each mean within `tolerance` points.
 void Expect(const char* what, const SharedGpuOptions& options, const std::vector<double>& wanted,
             int64_t from = kSeconds, double tolerance = kTolerancePoints) {
   SharedGpu gpu(options);
@@ -71,7 +70,7 @@ TEST(ComputeModelTest, OneTenantGetsItsHardLimit) {
       ++runs;
       error += std::abs(figures.mean - wanted);
       deviation += figures.deviation;
-      // A burst that needs all of its limit, and more at once than the bucket holds, comes late.
+      // A burst that needs its whole limit, and exceeds the bucket, is late.
       const bool late = loads[i].think > 0 && std::abs(demand - limit) < 1;
       EXPECT_TRUE(holds || late) << loads[i].name << " at " << limit << ": " << figures.mean
                                  << " / " << figures.deviation;
@@ -106,7 +105,7 @@ TEST(ComputeModelTest, TenantsWithDifferentKernelsGetTheirShares) {
          {29.8, 69.5});
 }
 
-// In each round of the driver's turns such a program gets one batch, which is 1 % of the GPU here.
+// Without a turn of its own, the program would get one batch in each round: 1 % of the GPU.
 TEST(ComputeModelTest, AProgramThatWaitsForShortBatchesGetsItsShare) {
   const Load waits{.kernels = {{25 * kUs}}, .sync_every = 5};
   SharedGpuOptions options{.tenants = {Hard(0.2, waits)}};
@@ -197,8 +196,8 @@ TEST(ComputeModelTest, AWrongMeterIsTrimmed) {
   }
 }
 
-// A kernel of 5 ms that has just begun when the high class arrives takes three turns, between
-// which the high class has its own: no limiter can end it sooner.
+// A kernel of 5 ms that has just begun when the high class arrives takes three turns, alternating
+// with turns of the high class: no limiter can end it sooner.
 TEST(ComputeModelTest, ALowClassIsOffTheGpuWithinTenMilliseconds) {
   const Load bursts{.kernels = {{100 * kUs, 0.3}}, .burst = 40 * kMs, .think = 60 * kMs};
   for (const double length : {50 * kUs, 500 * kUs, 2 * kMs, 5 * kMs}) {

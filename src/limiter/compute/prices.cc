@@ -4,8 +4,8 @@
 namespace tessera::limiter {
 namespace {
 
-constexpr uint32_t kMemory = 8;        // samples that a price remembers
-constexpr uint32_t kNoisyMemory = 32;  // the same where they differ much
+constexpr uint32_t kMemory = 8;        // samples in the mean of a price
+constexpr uint32_t kNoisyMemory = 32;  // kMemory if samples differ much
 
 int64_t Distance(int64_t a, int64_t b) { return a < b ? b - a : a - b; }
 
@@ -16,7 +16,8 @@ void Prices::Reset(Price* entry, uint64_t key) {
   entry->deviation = entry->smallest_dropped = entry->shortest = 0;
   entry->near = entry->samples = entry->dropped = entry->outstanding = 0;
   entry->is_long = false;
-  // A reader that finds the key finds no price of the one before it: it compares the key again.
+  // The key is stored last. A reader compares it again after the price, so it never takes the price
+  // of the previous key.
   entry->key.store(key, std::memory_order_release);
 }
 

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the launches of one process cost: GPU time by key, which stands for a function with its
-// grid, an executable graph, or a size of copies. Prices are learned from launches that were timed.
+// Prices of one process's launches: GPU time by key, which stands for a function with its grid, an
+// executable graph, or a size of copies. Prices are learned from timed launches.
 //
-// A fixed table. Where a key finds no room near its place, it replaces the one that was used least.
-// Threads: Find may run in any thread. Everything else needs the caller's lock. Cost of Find: one
-// cache line; no allocation, system call or atomic read-modify-write.
+// The table has a fixed size. A key that finds no room near its place replaces the least used entry
+// there. Threads: any thread may call Find; all other functions need the caller's lock. Cost of
+// Find: one cache line; no allocation, system call or atomic read-modify-write.
 #pragma once
 
 #include <atomic>
@@ -16,16 +16,16 @@ inline constexpr int64_t kUnpriced = INT64_MAX;
 
 struct alignas(64) Price {
   std::atomic<uint64_t> key;   // 0: free
-  std::atomic<int64_t> price;  // nanoseconds; kUnpriced until a launch was timed
-  // Of the lock's owner.
+  std::atomic<int64_t> price;  // nanoseconds; kUnpriced until a launch is timed
+  // The other fields need the lock.
   int64_t deviation;         // mean of |timed - price|
-  int64_t smallest_dropped;  // of the samples that were dropped in a row
-  int64_t shortest;          // of the samples, rising slowly
-  uint32_t near;             // how many samples are about as short, as a running mean
-  uint32_t samples;          // that formed the price
-  uint32_t dropped;          // samples in a row that looked too long
+  int64_t smallest_dropped;  // of the samples dropped in succession
+  int64_t shortest;          // shortest sample, slowly rising
+  uint32_t near;             // running mean of the samples that are about as short
+  uint32_t samples;          // samples in the price
+  uint32_t dropped;          // successive samples that looked too long
   uint32_t outstanding;      // timed launches without a result yet
-  bool is_long;              // about a turn or more, so nearly all samples are cut
+  bool is_long;              // a turn or more, so most samples include others' turns
 };
 static_assert(sizeof(Price) == 64);
 
@@ -33,7 +33,7 @@ class Prices {
  public:
   static constexpr uint32_t kCapacity = 4096;  // 2 to the power of 64 - 52, see Home
 
-  // The entry of the key, or nullptr.
+  // The entry of the key, or null.
   Price* Find(uint64_t key) {
     const uint32_t home = Home(key);
     for (uint32_t i = 0; i < kNear; ++i) {
@@ -42,13 +42,13 @@ class Prices {
     }
     return nullptr;
   }
-  // Makes an entry where Find gives none.
+  // Returns the entry of the key, which is added if it is new.
   Price* Add(uint64_t key);
   void Forget(uint64_t key);
-  // For functions that are gone: their handles may be given again.
+  // Removes all prices when functions are gone, because their handles may be reused.
   void Clear();
 
-  // A timed launch took `own`.
+  // Adds the sample of a timed launch that took `own` nanoseconds.
   static void Learn(Price* entry, int64_t own);
 
  private:
@@ -59,8 +59,8 @@ class Prices {
   Price entries_[kCapacity] = {};
 };
 
-// Never 0. Its high bits depend on all bits of the four. Multiplications that do not wait for each
-// other cost the least.
+// Never 0. Its high bits depend on all bits of the four arguments. Independent multiplications are
+// the fastest way.
 constexpr uint64_t PriceKey(uint64_t a, uint64_t b, uint64_t c = 0, uint64_t d = 0) {
   return (a * 0x9e3779b97f4a7c15u + b * 0xff51afd7ed558ccdu + c * 0xc4ceb9fe1a85ec53u +
           d * 0xd6e8feb86659fd93u) |

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// After a launch: what its events say about its price, and what that corrects.
+// The part of Books after a launch: its events correct its price and its charge.
 #include "src/limiter/compute/books.h"
 
 #include <sched.h>
@@ -11,22 +11,22 @@ namespace {
 
 // GPU time of a pair of events without a launch between them.
 constexpr int64_t kNullPair = 1'500;
-// The part of the GPU above which a process had it for itself.
+// A process with more than this part of the GPU had the GPU to itself.
 constexpr double kAlone = 0.97;
-// How long a process whose streams overlapped is taken to have several.
+// How long a process counts as using several streams after its streams overlapped.
 constexpr int64_t kOverlapMemory = 50 * kMillisecond;
-// Samples that form a price before the contention rules use it.
+// Samples in a price before the contention rules use it.
 constexpr uint32_t kTrusted = 3;
-// After so many samples in a row that looked cut, the price itself is taken to be too low.
+// After so many successive samples that looked cut, the price counts as too low.
 constexpr uint32_t kMaxDropped = 12;
 
-// Price::near where all samples are.
+// Price::near if all samples are near the shortest.
 constexpr uint32_t kAllNear = 4096;
 
 int64_t Clamp(int64_t value, int64_t low, int64_t high) { return Least(Most(value, low), high); }
 
-// GPU time in the first `elapsed` of a stretch of work that began with a turn of the process: whole
-// turns of its own and the others', and then the rest.
+// The process's GPU time in the first `elapsed` of a stretch of work that began with its turn:
+// whole turns of the process and of others, and then the rest.
 int64_t OwnTurns(int64_t elapsed, double part) {
   const double cycle = double(kQuantum) / part;
   const auto turns = double(int64_t(double(elapsed) / cycle));
@@ -34,7 +34,7 @@ int64_t OwnTurns(int64_t elapsed, double part) {
   return int64_t(turns * double(kQuantum) + (rest < double(kQuantum) ? rest : double(kQuantum)));
 }
 
-// Samples of less than a turn are whole where they are about the shortest one, and many are.
+// Samples of less than a turn are whole if many are about as short as the shortest.
 void NoteShortest(Price* price, int64_t pair) {
   if (price->shortest == 0) price->near = kAllNear;
   if (price->shortest == 0 || pair < price->shortest) price->shortest = pair;
@@ -43,7 +43,7 @@ void NoteShortest(Price* price, int64_t pair) {
   if (!is_near) price->shortest += price->shortest / 256;
 }
 
-// Launches of one key that differ, so a long sample need not be a cut one.
+// True: launches of the key differ, so a long sample need not be cut.
 bool IsNoisy(const Price& price) { return price.samples >= kTrusted && price.near < kAllNear / 6; }
 
 bool MayBeWhole(const Price& price) {
@@ -52,8 +52,7 @@ bool MayBeWhole(const Price& price) {
 
 }  // namespace
 
-// The integral of the part until now. A write that does not end, by an agent that was killed in
-// it, counts as no knowledge.
+// The integral of the part until now. If an agent was killed during its write, the part is 0.
 int64_t Books::Integral(int64_t now, uint32_t* part) const {
   const ComputePart& line = *lines_.part;
   for (int tries = 0; tries < 100; ++tries) {
@@ -69,8 +68,8 @@ int64_t Books::Integral(int64_t now, uint32_t* part) const {
   return 0;
 }
 
-// The mean part of the GPU while a mark's work ran, in (0, 1]: since the mark before was settled,
-// where that is not long ago, or else since its launch.
+// The mean part of the GPU while a mark's work ran, in (0, 1]: since the previous mark was settled,
+// if it kept the GPU busy until then, or else since the launch.
 double Books::PartSince(const Mark& mark, int64_t now) const {
   uint32_t part = 0;
   const int64_t integral = Integral(now, &part);
@@ -96,7 +95,7 @@ void Books::Retire(int index) {
   }
 }
 
-// REQUIRES lock_. What a mark without events covers waits for the next one.
+// REQUIRES lock_. The next mark covers the work of a mark without events.
 void Books::DropFailed() {
   while (count_ > 0 && marks_[order_[first_]].state.load(std::memory_order_acquire) == kFailed) {
     const int index = order_[first_];
@@ -125,7 +124,7 @@ void Books::Settle(int index, const Times& times, int64_t now) {
     Mark& mark = marks_[index];
     Retire(index);
     metered_ += mark.covers;
-    // Others may have stopped while it ran.
+    // Other processes may have stopped while the work ran.
     const bool contended =
         lines_.part->contended.load(kRelaxed) != 0 || PartSince(mark, now) < kAlone;
     const int64_t own = OwnSince(mark, times, contended, now);
@@ -134,7 +133,7 @@ void Books::Settle(int index, const Times& times, int64_t now) {
     uint32_t part = 0;
     settled_at_ = now;
     settled_integral_ = Integral(now, &part);
-    // Of marks of several streams, one that was launched later may have ended earlier.
+    // With several streams, a mark that was launched later may have ended earlier.
     const bool is_last = previous_ == kNoMark || times.segment >= 0;
     if (is_last && previous_ != kNoMark) marks_[previous_].state.store(kFree, kRelaxed);
     mark.state.store(is_last ? kPrevious : kFree, kRelaxed);
@@ -144,8 +143,7 @@ void Books::Settle(int index, const Times& times, int64_t now) {
   Leave();
 }
 
-// A sample that is longer than its price, while others use the GPU, was probably cut at the end of
-// a turn.
+// A sample longer than its price while other processes use the GPU was probably cut by a turn.
 bool Books::DropAsCut(Price* price, int64_t own) const {
   const int64_t usual = price->price.load(kRelaxed);
   if (price->samples < kTrusted) return false;
@@ -158,8 +156,8 @@ bool Books::DropAsCut(Price* price, int64_t own) const {
   return ++price->dropped < kMaxDropped;
 }
 
-// GPU time of the process between the ends of the last mark and this one, or of the launch itself
-// where it found nothing in flight. -1: not known.
+// GPU time of the process between the ends of the last mark and of this mark, or of the launch
+// alone if nothing was in flight before. -1: unknown.
 int64_t Books::OwnSince(const Mark& mark, const Times& times, bool contended, int64_t now) {
   const int64_t before = stretch_;
   int64_t length = -1;
@@ -183,9 +181,10 @@ void Books::Correct(int64_t difference) {
   lines_.charge->charged.fetch_add(Biased(difference), kRelaxed);
 }
 
-// While a process does not run dry, the time between the ends of two marks is that of all work
-// between them: no sampling, and no matter how streams overlap. While others use the GPU only a
-// part of that time is its own, which is known on average; for one stream samples tell more.
+// While a process keeps the GPU busy, the time between the ends of two marks is the time of all
+// work between them, without sampling and however streams overlap. While other processes use the
+// GPU, the process's part of that time is known only on average; with one stream, samples are
+// better.
 bool Books::SettleSegment(const Mark& mark, int64_t own, bool contended, int64_t now) {
   const Price* price = mark.timed ? prices_->Find(mark.key) : nullptr;
   if (price != nullptr) noisy_ = IsNoisy(*price);
@@ -196,8 +195,8 @@ bool Books::SettleSegment(const Mark& mark, int64_t own, bool contended, int64_t
   return true;
 }
 
-// A launch that overlaps with others takes longer than it uses. The price of each key that is
-// sampled approaches what all of them together used.
+// A launch that overlaps with others takes longer than the GPU time that it uses. The price of each
+// sampled key is scaled towards the GPU time that all of them used together.
 void Books::LearnOverlap(const Mark& mark, int64_t own) {
   overlap_own_ = overlap_own_ * 7 / 8 + double(own);
   overlap_covers_ = overlap_covers_ * 7 / 8 + double(mark.covers);
@@ -209,7 +208,7 @@ void Books::LearnOverlap(const Mark& mark, int64_t own) {
   price->price.store(Most(1, int64_t(double(old) * (1 + (bounded - 1) / 8))), kRelaxed);
 }
 
-// `corrects`: what was charged, too, not only the price.
+// `corrects`: the sample corrects the charge too, not only the price.
 void Books::SettleSample(const Mark& mark, const Times& times, int64_t own_since, bool contended,
                          bool corrects, int64_t now) {
   Price* price = prices_->Find(mark.key);
@@ -236,13 +235,13 @@ void Books::SettleSample(const Mark& mark, const Times& times, int64_t own_since
   }
   if (corrects) Correct((own - mark.estimate) * mark.weight);
   Prices::Learn(price, own);
-  // Estimates of launches that are cut vary, and must not lead in and out of this state.
+  // The prices of cut launches vary, so entering and leaving this state use different bounds.
   const int64_t learned = price->price.load(kRelaxed);
   price->is_long = learned > kQuantum * (price->is_long ? 5 : 8) / 10;
 }
 
-// What the thread has launched without asking, as programs do that wait for each short batch, is in
-// flight from now on.
+// Counts the work that the thread has launched from its slice as in flight. Programs that wait for
+// each short batch launch only such work.
 void Books::BeginWait(Thread* thread, int64_t now) {
   const SpinGuard guard(&lock_);
   if (NoteSpent(thread)) last_launch_ = now;
@@ -263,8 +262,8 @@ void Books::EndWait(Thread* thread, Waited waited, int64_t now) {
   Publish(now);
 }
 
-// Where no thread waits for it, work after the last mark ends by the clock: at the latest when the
-// process has had its part of the GPU for as long as the work is, with half as much again.
+// If no thread waits for it, work after the last mark ends by the clock: when the process has had
+// its part of the GPU for 1.5 times the length of the work.
 void Books::Poll(int64_t now) {
   const SpinGuard guard(&lock_);
   if (count_ == 0 && unmarked_ > 0 && waiting_ == 0) {
@@ -289,7 +288,7 @@ void Books::ForgetAll() {
   prices_->Clear();
 }
 
-// A thread that asks for the events of a mark is let finish first.
+// Waits until no thread queries the events of a mark.
 void Books::DropMarks() {
   while (settling_.exchange(true, std::memory_order_acquire)) ::sched_yield();
   {

@@ -34,7 +34,7 @@ void GpuModel::Launch(int context, int stream, int64_t length) {
   Push(context, stream, {length, -1});
 }
 
-// Start events have even numbers. The cost of a pair is that of its end event.
+// Start events have even numbers. The end event carries the cost of its pair.
 void GpuModel::Record(int context, int stream, int event) {
   contexts_[size_t(context)].stamps[size_t(event)] = kPending;
   int64_t cost = 0;
@@ -45,7 +45,7 @@ void GpuModel::Record(int context, int stream, int event) {
   Push(context, stream, {cost, event});
 }
 
-// The next context with work, after the one that had the last turn.
+// Gives the turn to the next context with work.
 bool GpuModel::NextTurn() {
   const int count = int(contexts_.size());
   for (int step = 1; step <= count; ++step) {

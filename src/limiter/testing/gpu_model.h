@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// For tests: a GPU in virtual time, as processes that share it see it. Contexts with work take
-// turns of a quantum; a kernel is cut at the end of a turn and goes on in the next one. The streams
-// of a context run side by side and divide its turn. Deterministic by seed.
+// For tests: a GPU in virtual time that processes share. Contexts with work take turns of a
+// quantum; a kernel is cut at the end of a turn and continues in the next turn of its context. The
+// streams of a context run concurrently and divide its turn. Deterministic by seed.
 //
-// An assumption, not a measurement: how a real driver takes turns, and when it stamps events, has
-// to be compared with a GPU.
+// The order of turns and the time of event stamps are assumptions: compare them with a real GPU.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +15,7 @@ namespace tessera::limiter::testing {
 
 struct GpuModelOptions {
   int64_t quantum = 2'000'000;
-  int64_t switch_cost = 10'000;  // between contexts
+  int64_t switch_cost = 10'000;  // of a switch between contexts
   int64_t event_cost = 1'500;    // of a pair of events, on the GPU
   int64_t event_spread = 300;    // the cost is uniform within +- this
   uint64_t seed = 1;
@@ -24,27 +23,27 @@ struct GpuModelOptions {
 
 class GpuModel {
  public:
-  static constexpr int kQueue = 1024;  // launches of a context that the driver takes
+  static constexpr int kQueue = 1024;  // launches of a context that the driver queues
   static constexpr int64_t kPending = -1;
 
   explicit GpuModel(const GpuModelOptions& options) : options_(options), random_(options.seed) {}
 
   int AddContext(int streams, int events);
-  // Ends all work of a context, as the death of its process does.
+  // Ends all work of a context, as if its process had died.
   void Kill(int context);
 
   void Launch(int context, int stream, int64_t length);
   void Record(int context, int stream, int event);
-  // When the event was reached, or kPending.
+  // The time at which the event was reached, or kPending.
   int64_t Stamp(int context, int event) const { return contexts_[context].stamps[event]; }
 
   int queued(int context) const { return contexts_[context].queued; }
   int64_t used(int context) const { return contexts_[context].used; }
-  // GPU time of everything that waits or runs.
+  // GPU time of all queued and running work.
   int64_t backlog(int context) const { return contexts_[context].backlog; }
   int64_t now() const { return now_; }
 
-  // Runs until `time`, or until the end of a launch of a context that is watched.
+  // Runs until `time`, or until a launch of a watched context ends.
   void RunUntil(int64_t time);
   void Watch(int context, bool watched) { contexts_[context].watched = watched; }
 

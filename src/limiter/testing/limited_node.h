@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// For tests: a simulated node, and what a limited container of it sees at /run/tessera. The process
-// gets a mount namespace with a /run of its own, which the kernel drops at its end. Needs root.
+// For tests: a simulated node, and the files of a limited container at /run/tessera. The process
+// gets a mount namespace with its own /run until it ends. Needs root.
 #pragma once
 
 #include <functional>
@@ -15,7 +15,7 @@ namespace tessera::limiter::testing {
 
 class LimitedNode {
  public:
-  // False where the process may not mount.
+  // False: the process may not mount.
   static bool Possible();
 
   // Limits the device memory of the first GPUs of the node; 0: not limited.
@@ -23,23 +23,23 @@ class LimitedNode {
 
   void SetMemory(uint32_t gpu, uint64_t bytes);
   void SetFailOpen() { limits_.SetFailOpen(true); }
-  // A hard limit of the GPU's time, as without an agent; 0: none.
+  // A hard limit of the GPU's time, which needs no agent; 0: none.
   void SetCompute(uint32_t gpu, double share);
-  // The simulated device's own account.
+  // Bytes in use by the account of the simulated device.
   uint64_t DeviceBytes(uint32_t gpu) { return node_.state().UsedBytesAtOnce(gpu); }
-  // What the container's processes hold by the limiter's account.
+  // Bytes that the container's processes hold by the account of the limiter.
   uint64_t Held(uint32_t gpu);
   const GpuUsage& usage(uint32_t gpu);
   const ComputeUsage& compute(uint32_t gpu) { return usage_->compute[gpu]; }
   sim::testing::SimNode& node() { return node_; }
-  // Clears what dead processes have left, as the next process of the container would.
+  // Clears the slots of dead processes, as the next process of the container would.
   void Sweep();
 
   // Starts a process of the container, with the limiter loaded as its libcuda. The process ends
   // when `body` returns, with 0 unless an expectation failed in it.
   using Body = std::function<void(const cuda::CudaLibrary&)>;
   int Start(const Body& body);
-  // The same, and waits: true where no expectation failed.
+  // Starts a process and waits for it. True: no expectation failed.
   bool Run(const Body& body);
 
  private:

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// For tests: what a program gives to the GPU, one step at a time. Deterministic by seed.
+// For tests: the work of a program on the GPU, step by step. Deterministic by seed.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@ struct Load {
     double spread = 0;  // standard deviation of the logarithm
   };
   std::string name;
-  std::vector<Kernel> kernels;  // one of them at random for each launch
+  std::vector<Kernel> kernels;  // each launch picks one at random
   int streams = 1;
   int sync_every = 0;  // launches; 0: never waits
   double burst = 0;    // nanoseconds of GPU time, after which it waits and thinks
@@ -45,9 +45,9 @@ class Program {
   bool thinks_ = false;
 };
 
-// The loads that a single tenant is tried with.
+// Loads for tests with a single tenant.
 std::vector<Load> AllLoads();
-// One at random: kernels from 5 us to 20 ms, with and without pauses, streams and spread.
+// A random load: kernels from 5 us to 20 ms, with and without pauses, streams and spread.
 Load RandomLoad(std::mt19937_64* random);
 
 }  // namespace tessera::limiter::testing

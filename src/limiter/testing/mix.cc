@@ -9,9 +9,9 @@ namespace {
 constexpr double kLostToTurns = 0.007;
 constexpr double kTolerance = 0.02;
 
-// GPU time that a nanosecond of a program's work takes, at least. Before each batch that a program
-// waits for, the GPU turns to its context, or idles for longer than that; no controller that may
-// only delay launches can avoid both.
+// Minimum GPU time for a nanosecond of a program's work. Before each batch that the program waits
+// for, the GPU switches to its context, or idles for longer; a controller that only delays launches
+// can avoid neither.
 double CostOf(const Load& load, const GpuModelOptions& gpu) {
   if (load.sync_every == 0) return 1;
   double mean = 0;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// For tests: random containers on one GPU, and what each of them should get.
+// For tests: random containers on one GPU, and the share that each should get.
 #pragma once
 
 #include <cstdint>
@@ -11,14 +11,14 @@ namespace tessera::limiter::testing {
 
 class Mix {
  public:
-  // 1 to 16 tenants with hard limits, elastic ones and weights.
+  // 1 to 16 tenants with hard limits, elastic limits or weights.
   explicit Mix(uint64_t seed);
 
   SharedGpuOptions& options() { return options_; }
-  // The percentages of the GPU that the tenants should have got. By weight, none more than it may
-  // or wants. A tenant that waits for its own launches more than the others leave it keeps its
-  // claim, which it missed; what it did not use belongs to the others. What the GPU loses between
-  // batches, all lose.
+  // The percentages of the GPU that the tenants should have used: by weight, and none above its
+  // limit or its demand. A tenant that could have used more, but waited for its own launches, keeps
+  // its claim; the other tenants may use the time that it missed. All tenants share the time that
+  // the GPU loses between batches.
   std::vector<double> Expected(const SharedGpu& gpu) const;
 
  private:

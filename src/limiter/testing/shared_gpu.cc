@@ -20,7 +20,7 @@ struct ModelDriver {
   const int64_t* now;
   int context = 0;
   double meter_error = 1;
-  int64_t cost = 0;  // of the calls since it was last set to 0
+  int64_t cost = 0;  // sum over calls since the last reset
 
   int64_t Now() { return *now; }
   bool Record(int event, int stream) {
@@ -42,7 +42,7 @@ struct SharedGpu::Tenant {
   ComputeCharge charge = {};
   std::vector<Process*> processes;
   std::vector<int64_t> used;                            // at each sample
-  std::vector<std::pair<int64_t, double>> utilization;  // of NVML: when, and whole percents
+  std::vector<std::pair<int64_t, double>> utilization;  // by NVML: time, and whole percents
   int64_t nvml_used = 0;
 };
 
@@ -147,7 +147,7 @@ void SharedGpu::Handle(Process* process) {
   }
 }
 
-// Wakes those who wait for the GPU.
+// Wakes the programs that wait for the GPU.
 void SharedGpu::AfterGpu() {
   for (Process* process : processes_) {
     const int context = process->driver.context;
@@ -227,7 +227,7 @@ int64_t SharedGpu::NextTime() const {
   return next;
 }
 
-// A stretch of work of the high class begins with its first launch after 5 ms without any.
+// The high class begins a stretch of work with its first launch after a pause of 5 ms.
 void SharedGpu::WatchDrain() {
   bool high = false;
   int64_t low = 0;

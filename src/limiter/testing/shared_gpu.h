@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // For tests: limited containers on one GPU in virtual time. Every process runs a Program through
-// the limiter's own Gate over a GpuModel; one Arbiter divides the GPU, as the agent would.
+// the limiter's Gate on a GpuModel; one Arbiter divides the GPU, as in the agent.
 #pragma once
 
 #include <cstdint>
@@ -31,7 +31,7 @@ struct SharedGpuOptions {
   uint64_t seed = 1;
   int64_t agent_dies = INT64_MAX;
   double meter_error = 1;  // factor of all times that events report
-  // At `kill_at`, the process with this number of the first tenant is killed.
+  // At `kill_at`, this process of the first tenant is killed.
   int64_t kill_at = INT64_MAX;
   bool trims = true;
 };
@@ -42,14 +42,14 @@ class SharedGpu {
   ~SharedGpu();
   void Run();
 
-  // The part of the GPU that a tenant used in windows of a length, sliding by 100 ms.
+  // The part of the GPU that a tenant used in windows that slide by 100 ms.
   struct Figures {
     double mean = 0, deviation = 0, most = 0;
   };
   Figures Of(size_t tenant, int64_t from = 1'000'000'000, int64_t window = 1'000'000'000) const;
   double bias(size_t tenant) const;
   int64_t ticks() const { return ticks_; }
-  // For each stretch of work of the high class: nanoseconds until no other tenant ran, at most.
+  // For each stretch of work of the high class: nanoseconds until no other tenant ran.
   std::vector<int64_t> drains;
 
  private:
@@ -76,7 +76,7 @@ class SharedGpu {
   int64_t high_since_ = -1, high_until_ = -5'000'000;
 };
 
-// The part of the GPU that a load uses where it is alone and not limited.
+// The part of the GPU that a load uses if it is alone and not limited.
 double DemandOf(const Load& load);
 
 }  // namespace tessera::limiter::testing

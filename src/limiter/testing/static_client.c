@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A statically linked program that opens libcuda.so.1 and allocates as many bytes as it is told.
-// Its exit code is the answer of the first call that fails, or 0; 200 where there is no library.
+// A statically linked program that opens libcuda.so.1 and allocates the bytes of its argument. Its
+// exit code is the result of the first call that fails, or 0; 200: the library is missing.
 #include <dlfcn.h>
 #include <stdlib.h>
 
