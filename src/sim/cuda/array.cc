@@ -9,9 +9,9 @@
 namespace tessera::cuda {
 namespace {
 
-// The layout of textures in NVIDIA's GPUs is made of tiles of 64 bytes and 8 rows.
+// NVIDIA's GPUs store textures in tiles of 64 bytes and 8 rows.
 constexpr uint64_t kTileBytes = 64, kTileRows = 8;
-// Far above what any GPU takes, so that sizes do not overflow.
+// Far above every GPU's maximum, so that sizes do not overflow.
 constexpr uint64_t kMaxExtent = 1 << 20;
 constexpr unsigned kMapped = kArraySparse | kArrayDeferredMapping;
 
@@ -25,14 +25,14 @@ Result Check(const Array3DDescriptor& descriptor) {
   if ((flags & kArrayCubemap) != 0 && (width != height || depth == 0 || depth % 6 != 0)) {
     return Result::kInvalidValue;
   }
-  // Formats of images and videos.
+  // Formats of images and videos are not implemented.
   return ElementBytes(descriptor.format, descriptor.channels) != 0 ? Result::kSuccess
                                                                    : Result::kNotSupported;
 }
 
 uint64_t RoundUpTo(uint64_t value, uint64_t unit) { return (value + unit - 1) / unit * unit; }
 
-// Of the GPU.
+// Device memory of the array.
 uint64_t LayoutBytes(const ArrayTag& array) {
   const Array3DDescriptor& descriptor = array.descriptor;
   return RoundUpTo(array.row_bytes(), kTileBytes) *
@@ -234,8 +234,8 @@ CUDA_EXPORT Result cuArray3DGetDescriptor(Array3DDescriptorV1* descriptor, Array
   return GetFull(descriptor, array);
 }
 
-// As cuMemFree, they wait: nothing that runs may lose its memory. Another thread may destroy the
-// array meanwhile.
+// Like cuMemFree, the functions wait, so that no running command loses its memory. Another thread
+// may destroy the array meanwhile.
 CUDA_EXPORT Result cuArrayDestroy(Array array) {
   CUDA_ENTER(ContextCall, call);
   if (!call->arrays().IsArray(array) || array->mipmap != nullptr) return Result::kInvalidHandle;

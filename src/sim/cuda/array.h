@@ -11,13 +11,13 @@
 
 #include "api/cuda_abi.h"
 
-// Handles of the ABI point at these.
+// ABI handles point at the following types.
 struct tessera::cuda::ArrayTag {
   ContextTag* context = nullptr;
-  MipmappedArrayTag* mipmap = nullptr;  // that it is a level of
+  MipmappedArrayTag* mipmap = nullptr;  // set if the array is a level
   Array3DDescriptor descriptor = {};
   unsigned element_bytes = 0;
-  DevicePtr base = 0;  // 0: it takes no memory, which the program would map
+  DevicePtr base = 0;  // 0: sparse or deferred, without memory
 
   uint64_t row_bytes() const { return descriptor.width * element_bytes; }
   uint64_t rows() const {
@@ -29,7 +29,7 @@ struct tessera::cuda::ArrayTag {
 
 struct tessera::cuda::MipmappedArrayTag {
   ContextTag* context = nullptr;
-  DevicePtr base = 0;  // of all levels
+  DevicePtr base = 0;  // memory of all levels
   std::vector<ArrayTag> levels;
 };
 
@@ -37,7 +37,7 @@ namespace tessera::cuda {
 
 class Driver;
 
-// 0: a format of images or videos, which has no elements of a fixed size.
+// 0: a format of images or videos, whose elements have no fixed size.
 unsigned ElementBytes(unsigned format, unsigned channels);
 
 class Arrays {
@@ -50,11 +50,11 @@ class Arrays {
                       unsigned levels, MipmappedArrayTag** array);
   void Destroy(Driver* driver, ArrayTag* array);
   void Destroy(Driver* driver, MipmappedArrayTag* array);
-  // The context ends. Its memory is freed elsewhere.
+  // Removes the arrays of a context that ends. The caller frees their memory.
   void Forget(ContextTag* context);
 
  private:
-  std::unordered_set<ArrayTag*> arrays_;  // levels included
+  std::unordered_set<ArrayTag*> arrays_;  // with levels
   std::unordered_set<MipmappedArrayTag*> mipmaps_;
 };
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Arrays as image and video programs use them: made, filled, read back, and what they take.
+// Arrays as image and video programs use them: creation, copies, and device memory.
 #include <gtest/gtest.h>
 
 #include <numeric>
@@ -20,7 +20,7 @@ class ArrayTest : public OneGpuTest {
     EXPECT_OK(CU(*cuda_, cuArray3DCreate_v2)(&array, &descriptor));
     return array;
   }
-  // What an array of that kind takes of the GPU.
+  // Device memory of an array with this descriptor.
   static uint64_t Taken(const Array3DDescriptor& descriptor) {
     const Array array = Create(descriptor);
     const uint64_t taken = Used();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What programs ask about devices, streams and the room that kernels have.
+// Attributes of devices and streams, and occupancy.
 #include <cstring>
 
 #include "src/sim/cuda/one_gpu_test.h"

@@ -11,8 +11,8 @@ constexpr size_t kDefaultLimits[kLimits] = {1024, 7 << 20, 8 << 20, 2, 2048, 64,
 
 constexpr size_t kMaxLimit = size_t(1) << 40;
 
-// What a limit takes of the GPU beyond its default, at once: the real driver may wait for a kernel
-// that needs it.
+// Device memory of a limit beyond its default. It is allocated at once; the real driver may wait
+// for a kernel that needs it.
 uint64_t BytesOfLimit(const sim::GpuFacts& gpu, int limit, size_t value) {
   if (limit > kLimitMallocHeap || value <= kDefaultLimits[limit]) return 0;
   const uint64_t more = value - kDefaultLimits[limit];
@@ -33,7 +33,7 @@ Result Create(Context* context, unsigned flags, Device device, unsigned api_vers
 Result ReleasePrimary(Call& call, Primary* primary) {
   ContextTag* context = primary->context;
   (void)call.Wait(context);
-  // Another thread may have released it in the meantime.
+  // Another thread may have released the context meanwhile.
   if (primary->context != context) return Result::kSuccess;
   primary->context = nullptr;
   primary->retained = 0;
@@ -100,7 +100,7 @@ CUDA_EXPORT Result cuCtxCreate_v2(Context* context, unsigned flags, Device devic
 }
 CUDA_EXPORT Result cuCtxCreate_v3(Context* context, void* affinity, int count, unsigned flags,
                                   Device device) {
-  if (affinity != nullptr && count > 0) return Result::kNotSupported;  // wants MPS
+  if (affinity != nullptr && count > 0) return Result::kNotSupported;  // needs MPS
   return Create(context, flags, device, kApiV3);
 }
 CUDA_EXPORT Result cuCtxCreate_v4(Context* context, void* parameters, unsigned flags,
@@ -129,7 +129,7 @@ CUDA_EXPORT Result cuCtxAttach(Context* context, unsigned flags) {
   *context = call.context();
   return Result::kSuccess;
 }
-// The last one destroys the context, which must be current.
+// The last detach destroys the context, which must be current.
 CUDA_EXPORT Result cuCtxDetach(Context context) {
   {
     CUDA_ENTER(ContextCall, call);

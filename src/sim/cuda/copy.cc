@@ -12,7 +12,7 @@ namespace tessera::cuda {
 namespace {
 
 constexpr double kCopyLatencyNs = 3'000;
-constexpr uint64_t kPcieLaneBytesPerSecond = 250'000'000;  // of generation 1; doubles with each
+constexpr uint64_t kPcieLaneBytesPerSecond = 250'000'000;  // generation 1; doubles each time
 
 bool IsDeviceMemory(const Allocation* allocation) {
   return allocation != nullptr &&
@@ -24,8 +24,8 @@ const Allocation* AllocationAt(Call& call, const void* pointer, uint64_t bytes =
   return call->FindAllocation(reinterpret_cast<DevicePtr>(pointer), bytes);
 }
 
-// Host memory that the GPU cannot reach by itself. The driver reads all of it before the call
-// returns, and has written all of it.
+// True: host memory that the GPU cannot access. The driver accesses all of it before the call
+// returns.
 bool IsPageable(const Allocation* allocation) { return allocation == nullptr; }
 
 void MoveBox(const BoxCopy& copy) {
@@ -38,7 +38,7 @@ void MoveBox(const BoxCopy& copy) {
   }
 }
 
-// Reads the source now, into memory without gaps that takes its place. Null: there is no memory.
+// Reads the source now, into memory without gaps that replaces it in `copy`. Null: out of memory.
 std::shared_ptr<void> Snapshot(BoxCopy* copy) {
   std::shared_ptr<void> bytes(malloc(copy->box.bytes()), free);
   if (bytes == nullptr) return nullptr;
@@ -59,7 +59,7 @@ Result Enqueue(ContextCall& call, BoxCopy copy, Stream stream, bool wait) {
   Result result = PlanCopy(call, copy, &command);
   if (result != Result::kSuccess) return result;
   if (wait && call->graphs().Invalidate(queue)) return Result::kStreamCaptureUnsupported;
-  // A graph reads and writes the program's memory when it runs.
+  // A captured copy reads and writes the program's memory when its graph runs.
   if (call->graphs().CaptureOf(queue) == nullptr) {
     if (IsPageable(AllocationAt(call, copy.to))) wait = true;
     if (IsPageable(AllocationAt(call, copy.from)) && !wait) {
@@ -73,7 +73,7 @@ Result Enqueue(ContextCall& call, BoxCopy copy, Stream stream, bool wait) {
   return result == Result::kSuccess && wait ? call.Wait(queue) : result;
 }
 
-// Bytes in a row.
+// Copies contiguous bytes.
 Result Copy(const void* to, const void* from, size_t bytes, Way way, Stream stream, bool wait) {
   CUDA_ENTER(ContextCall, call);
   return Enqueue(call, {.to = const_cast<void*>(to), .from = from, .box = {bytes}, .way = way},
@@ -84,11 +84,11 @@ const void* At(DevicePtr pointer) { return reinterpret_cast<const void*>(pointer
 
 Result CheckArray(Call& call, Array array) {
   if (!call->arrays().IsArray(array)) return Result::kInvalidHandle;
-  // Sparse and deferred arrays have no memory here.
+  // Sparse and deferred arrays have no memory.
   return array->base == 0 ? Result::kInvalidValue : Result::kSuccess;
 }
 
-// Bytes in a row of an array, rows and planes of which follow each other without gaps.
+// Contiguous bytes of an array, whose rows and planes follow each other without gaps.
 struct InArray {
   Array array = nullptr;
   size_t offset = 0;
@@ -119,7 +119,7 @@ Result CopyFromArray(void* to, const InArray& from, size_t bytes, Way way, Strea
   return result == Result::kSuccess ? Enqueue(call, copy, stream, wait) : result;
 }
 
-// One side of a copy in the program's words.
+// One side of a copy as the program describes it.
 struct Side {
   MemoryType type;
   const void* host;
@@ -193,7 +193,7 @@ Result CopyIn2D(const Memcpy2D* copy, Stream stream, bool wait) {
 }  // namespace
 
 double CopyNs(const sim::GpuFacts& gpu, uint64_t bytes, bool over_pcie) {
-  uint64_t rate = gpu.memory_bytes_per_second / 2;  // read and written
+  uint64_t rate = gpu.memory_bytes_per_second / 2;  // reads and writes
   if (over_pcie) {
     const uint32_t doublings = gpu.pcie_gen_max > 0 ? gpu.pcie_gen_max - 1 : 0;
     rate = (kPcieLaneBytesPerSecond << doublings) * gpu.pcie_width_max;
@@ -233,7 +233,7 @@ Result FindBox(Call& call, const Memcpy3D& copy, BoxCopy* found) {
 Result PlanCopy(ContextCall& call, const BoxCopy& copy, Command* command) {
   if (copy.box.bytes() == 0) return Result::kSuccess;
   if (copy.to == nullptr || copy.from == nullptr) return Result::kInvalidValue;
-  // An address of the device side must be one that we gave out, all of it.
+  // The whole range of a device side must be allocated.
   const bool to_device = copy.way == Way::kHostToDevice || copy.way == Way::kDeviceToDevice;
   const bool from_device = copy.way == Way::kDeviceToHost || copy.way == Way::kDeviceToDevice;
   const uint64_t to_span = copy.box.Span(copy.to_pitches);
@@ -290,7 +290,7 @@ CUDA_EXPORT Result cuMemcpy3D_v2(const Memcpy3D* copy) { return CopyIn3D(copy, n
 CUDA_EXPORT Result cuMemcpy3DAsync_v2(const Memcpy3D* copy, Stream stream) {
   return CopyIn3D(copy, stream, false);
 }
-// The contexts of both sides do not matter: there is one address space for all devices.
+// The contexts of both sides are ignored: all devices share one address space.
 CUDA_EXPORT Result cuMemcpy3DPeer(const Memcpy3D* copy) { return CopyIn3D(copy, nullptr, false); }
 CUDA_EXPORT Result cuMemcpy3DPeerAsync(const Memcpy3D* copy, Stream stream) {
   return CopyIn3D(copy, stream, false);

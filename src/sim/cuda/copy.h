@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// Copies of bytes, of rows and of planes of rows between host memory, device memory and arrays.
-// Streams and graphs share them: copy.cc has the functions for streams, graph_nodes.cc those of
-// memcpy nodes. Not for: fills (memset.cc). Threads: REQUIRES the driver's mutex.
+// Copies of bytes, rows and planes between host memory, device memory and arrays, for streams
+// (copy.cc) and for memcpy nodes (graph_nodes.cc). Not for: fills (memset.cc). Threads: REQUIRES
+// the driver's mutex.
 #pragma once
 
 #include "src/sim/cuda/driver.h"
 
 namespace tessera::cuda {
 
-// Which sides must be device memory. kAny: the addresses decide.
+// The sides that must be device memory. kAny: the addresses decide.
 enum class Way { kHostToDevice, kDeviceToHost, kDeviceToDevice, kAny };
 
 // Bytes from one row to the next, and from one plane to the next.
@@ -21,7 +21,7 @@ struct Box {
   uint64_t width = 0, height = 1, depth = 1;
 
   uint64_t bytes() const { return width * height * depth; }
-  // Bytes from the first byte to the last; UINT64_MAX where they are more than any memory has.
+  // Bytes from the first to the last byte; UINT64_MAX: overflow.
   uint64_t Span(const Pitches& pitches) const;
 };
 
@@ -33,13 +33,13 @@ struct BoxCopy {
   Way way = Way::kAny;
 };
 
-// Nanoseconds that a copy takes, over PCIe or within the GPU's memory.
+// Duration of a copy in nanoseconds, over PCIe or within the GPU's memory.
 double CopyNs(const sim::GpuFacts& gpu, uint64_t bytes, bool over_pcie);
 
-// What the descriptor of the program means: kInvalidValue where a side is missing or too small for
-// the box, kInvalidHandle for an array that is none.
+// Reads the program's descriptor. kInvalidValue: a side is missing or too small for the box.
+// kInvalidHandle: not an array.
 Result FindBox(Call& call, const Memcpy3D& copy, BoxCopy* found);
-// The command that carries out the copy. It reads and writes memory when it runs.
+// Creates the command of a copy, which reads and writes memory when it runs.
 Result PlanCopy(ContextCall& call, const BoxCopy& copy, Command* command);
 
 }  // namespace tessera::cuda

@@ -32,7 +32,7 @@ class CopyTest : public OneGpuTest {
   DevicePtr memory_ = 0;
 };
 
-// 2 x 3 x 2 bytes at (1, 2, 1) of a space with rows of 8 bytes and planes of 6 rows.
+// A copy of 2 x 3 x 2 bytes to (1, 2, 1) of memory with rows of 8 bytes and planes of 6 rows.
 Memcpy3D ToBox(DevicePtr memory, const Bytes& host) {
   return {.src_type = MemoryType::kHost,
           .src_host = host.data(),

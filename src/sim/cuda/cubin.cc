@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reads a cubin: an ELF file whose sections say what a kernel takes and which variables there are.
+// Reads a cubin: an ELF file whose sections describe parameters of kernels, and variables.
 #include <elf.h>
 
 #include <algorithm>
@@ -11,10 +11,10 @@ namespace tessera::cuda {
 namespace {
 
 constexpr uint16_t kCudaMachine = 190;
-// From this version of the ABI on, the flags of the header have the architecture in another place.
+// From this ABI version on, the header flags have the architecture in other bits.
 constexpr unsigned char kWideAbi = 8;
-// An attribute in a section .nv.info.<kernel>: its format, its name, and the size of what follows
-// or, in the other formats, a value.
+// An attribute in a section .nv.info.<kernel>: format, name, and, depending on the format, the size
+// of the following data or a value.
 constexpr uint8_t kSizedValue = 4, kParameterInfo = 0x17;
 struct InfoAttribute {
   uint8_t format, name;
@@ -28,8 +28,7 @@ struct InfoOfParameter {
 };
 static_assert(sizeof(InfoOfParameter) == 12);
 
-// The sections of the file. The driver is told an address without a size, so it has to believe what
-// the file says about itself.
+// The sections of the file. The driver gets an address without a size, so it must trust the file.
 class Elf {
  public:
   explicit Elf(const char* data) : data_(data) { std::memcpy(&header_, data, sizeof(header_)); }
@@ -39,7 +38,7 @@ class Elf {
            header_.e_shoff != 0 && header_.e_shentsize == sizeof(Elf64_Shdr) &&
            header_.e_shstrndx < header_.e_shnum;
   }
-  // 80 for sm_80.
+  // The architecture: 80 for sm_80.
   int architecture() const {
     const uint32_t flags = header_.e_flags;
     return int(header_.e_ident[EI_ABIVERSION] >= kWideAbi ? flags >> 8 & 0xff : flags & 0xff);
@@ -64,7 +63,7 @@ class Elf {
   Elf64_Ehdr header_;
 };
 
-// A kernel without parameters has a section without any, too.
+// A section without parameters is valid: the kernel has none.
 void ReadParameters(const Elf& elf, const Elf64_Shdr& section, Entry* entry) {
   entry->parameters_known = true;
   uint64_t at = section.sh_offset;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// For tests: the library as a program gets it, by dlopen and by name.
+// For tests: the library as a program loads it, by dlopen and by name.
 #pragma once
 
 #include <dlfcn.h>
@@ -28,7 +28,7 @@ class CudaLibrary {
   void* handle_;
 };
 
-// CU(library, cuInit)(0)
+// Usage: CU(library, cuInit)(0)
 #define CU(library, name) (library).Get<::tessera::cuda::fn::name>(#name)
 
 }  // namespace tessera::cuda

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The library as a program sees it. One node and one cuInit for all tests: a driver cannot be
+// The library as a program uses it. All tests share one node and one cuInit: a driver cannot be
 // unloaded.
 #include <gtest/gtest.h>
 #include <sys/stat.h>
@@ -20,7 +20,7 @@ namespace tessera::cuda {
 namespace {
 
 constexpr uint64_t kMiB = 1 << 20;
-// 1000 MiB for programs, of which a context takes 100.
+// 1000 MiB for programs; a context takes 100 MiB.
 constexpr char kSmallNode[] =
     "base: a100-sxm4-80gb\ngpu:\n  memory_mib: 1100\n  reserved_mib: 100\n  context_mib: 100\n"
     "node:\n  gpus: 2\n  nvlink: {topology: pairs}\n";
@@ -116,7 +116,7 @@ TEST_F(CudaTest, ChargesContextsAndMemoryToTheByte) {
   EXPECT_EQ(Free(), 900 * kMiB);
   const DevicePtr a = Alloc(300 * kMiB);
   EXPECT_EQ(a % (2 * kMiB), 0u);
-  const DevicePtr b = Alloc(3 * kMiB);  // four: blocks are two
+  const DevicePtr b = Alloc(3 * kMiB);  // charged 4 MiB: blocks have 2 MiB
   EXPECT_EQ(Free(), 596 * kMiB);
   DevicePtr c = 0;
   EXPECT_EQ(CU(*cuda_, cuMemAlloc_v2)(&c, 597 * kMiB), Result::kOutOfMemory);
@@ -209,7 +209,7 @@ TEST_F(CudaTest, AModuleOfALibraryIsUnloadedWithItAlone) {
   ASSERT_OK(CU(*cuda_, cuLibraryGetKernel)(&kernel, library, "slow"));
   ASSERT_OK(CU(*cuda_, cuLibraryGetModule)(&module, library));
   EXPECT_EQ(CU(*cuda_, cuModuleUnload)(module), Result::kNotPermitted);
-  // All that leads to it still does.
+  // Every way to the function still works.
   EXPECT_OK(CU(*cuda_, cuKernelGetFunction)(&function, kernel));
   EXPECT_OK(CU(*cuda_, cuModuleGetFunction)(&function, module, "slow"));
   Module again = nullptr;

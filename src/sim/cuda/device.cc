@@ -60,7 +60,7 @@ bool IsDevicePool(const MemLocation* location, int type) {
 
 CUDA_EXPORT Result cuInit(unsigned flags) { return Driver::Get().Init(flags); }
 
-// Answers before cuInit, too.
+// Works before cuInit, too.
 CUDA_EXPORT Result cuDriverGetVersion(int* version) {
   const unsigned cuda = Driver::Get().CudaVersion();
   return cuda == Driver::kNoNode ? Result::kNoDevice : Put(version, cuda);
@@ -160,7 +160,7 @@ CUDA_EXPORT Result cuDeviceGetByPCIBusId(Device* device, const char* id) {
 CUDA_EXPORT Result cuDeviceCanAccessPeer(int* can, Device device, Device peer) {
   DEVICE_ENTER(call, device);
   if (!call->IsDevice(peer)) return Result::kInvalidDevice;
-  // Over PCIe it takes one root complex; NVLink goes anywhere.
+  // Peers over PCIe need one root complex; NVLink has no such limit.
   const uint32_t gpu = call->GpuOf(peer);
   const bool linked = Linked(*call.facts, gpu) || call.facts->pcie_level[gpu] <= 30;
   return Put(can, device != peer && linked);
@@ -202,7 +202,7 @@ CUDA_EXPORT Result cuDeviceSetMemPool(Device device, MemPool pool) {
   return Result::kSuccess;
 }
 
-// Pools by place, as since CUDA 13. Those of the host and of managed memory are missing.
+// Default pools by location, since CUDA 13. Pools of the host and of managed memory are missing.
 CUDA_EXPORT Result cuMemGetDefaultMemPool(MemPool* pool, const MemLocation* location, int type) {
   if (!IsDevicePool(location, type)) return Result(Refuse("cuMemGetDefaultMemPool"));
   return cuDeviceGetDefaultMemPool(pool, location->id);

@@ -13,7 +13,7 @@ struct Fixed {
   int value;
 };
 
-// The same on each GPU of the last ten years.
+// Attributes with one value on every GPU of the last ten years.
 constexpr Fixed kFixed[] = {
     {1, 1024},                                       // threads of a block
     {2, 1024},                                       // block dimensions
@@ -43,9 +43,9 @@ constexpr Fixed kFixed[] = {
     {95, 1},   // cooperative launch
     {99, 1},   // host registration
     {102, 1},  // virtual memory management
-    {103, 1},  // which is shared by file descriptors
+    {103, 1},  // shared by file descriptors
     {115, 1},  // memory pools
-    {119, 1},  // which are shared by file descriptors
+    {119, 1},  // memory pools shared by file descriptors
 };
 
 }  // namespace

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// What cuDeviceGetAttribute answers.
+// The attributes of cuDeviceGetAttribute.
 #pragma once
 
 #include "src/sim/state_layout.h"
 
 namespace tessera::cuda {
 
-// False: there is no such attribute.
+// False: unknown attribute.
 bool DeviceAttribute(const sim::GpuFacts& gpu, int attribute, int* value);
 
 }  // namespace tessera::cuda

@@ -13,7 +13,7 @@
 namespace tessera::cuda {
 namespace {
 
-// The folder of the state that this library belongs to.
+// The state folder of the node that this library belongs to.
 std::string StateDir() {
   static const char here = 0;
   return sim::State::FindDir(&here);
@@ -83,7 +83,7 @@ Result Driver::FindGpus() {
     const std::string dir = StateDir();
     if (dir.empty() || state_.Open(dir) != 0) return Result::kNoDevice;
   }
-  // As the real driver: without the control node there is no driver, without UVM no memory.
+  // As the real driver: CUDA needs the control node and the UVM node.
   if (!Exists("nvidiactl")) return Result::kNoDevice;
   gpus_ = ApplyVisibleDevices(state_, NodesOf(state_), getenv("CUDA_VISIBLE_DEVICES"));
   if (gpus_.empty()) return Result::kNoDevice;
@@ -93,7 +93,7 @@ Result Driver::FindGpus() {
 Result Driver::CreateContext(Device device, unsigned flags, unsigned api_version,
                              ContextTag** context) {
   const uint32_t gpu = GpuOf(device);
-  // Read before lost, so that a loss in between ends this context.
+  // Read before the check for a lost GPU, so that a loss in between ends this context.
   const uint32_t epoch = state_.live(gpu).poison_epoch.load();
   if (state_.lost(gpu)) return Result::kDeviceUnavailable;
   if (slot_.Charge(gpu, state_.facts(gpu).context_bytes) != 0) return Result::kOutOfMemory;
@@ -235,7 +235,7 @@ KernelTag* Driver::FindKernel(Kernel handle) {
 
 FunctionTag* Driver::FindFunction(Function handle, ContextTag* context) {
   if (functions_.contains(handle)) return handle;
-  // A kernel of a library may stand for its function.
+  // Programs may pass a kernel of a library as a function.
   const KernelTag* kernel = FindKernel(reinterpret_cast<Kernel>(handle));
   ModuleTag* module = nullptr;
   if (kernel == nullptr || ModuleOf(kernel->library, context, &module) != Result::kSuccess) {
@@ -273,7 +273,7 @@ Call::Call() : driver_(Driver::Get()) {
 Result Call::Wait(ContextTag* context, const TicketRef& ticket) {
   while (true) {
     driver_.engine().Advance(&lock_);
-    // Another thread may have destroyed the context in the meantime.
+    // Another thread may have destroyed the context meanwhile.
     if (!driver_.IsContext(context)) return Result::kContextIsDestroyed;
     const Result health = driver_.HealthOf(context);
     if (health != Result::kSuccess || ticket->done) return health;

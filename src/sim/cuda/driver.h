@@ -3,9 +3,8 @@
 // them. The API functions (device.cc, context.cc, memory.cc, module.cc, launch.cc, stream.cc) are
 // thin over this. What the GPUs do, and when, is in engine.h.
 //
-// Threads: any. One mutex guards everything; it is never held while a thread sleeps or runs code of
-// the program. The tables live as long as the process: a thread may still be inside when main
-// returns.
+// Threads: any. One mutex guards everything; no thread holds it while it sleeps or runs code of the
+// program. The tables are never destroyed: a thread may still use them when main returns.
 #pragma once
 
 #include <atomic>
@@ -28,8 +27,8 @@
 #include "src/sim/state.h"
 
 #define CUDA_EXPORT extern "C" __attribute__((visibility("default")))
-// The same function under another name. Per-thread default streams (_ptsz, _ptds) are the legacy
-// one here, which orders more than it must.
+// Exports a function under a second name. Functions for per-thread default streams (_ptsz, _ptds)
+// use the legacy stream here, which orders more than necessary.
 #define CUDA_ALIAS(other, name) \
   extern "C" decltype(name) other __attribute__((visibility("default"), alias(#name)));
 
@@ -43,7 +42,7 @@ struct Primary {
 
 class Driver {
  public:
-  // The one of this process; made at the first call, never destroyed.
+  // The driver of this process, created at the first call and never destroyed.
   static Driver& Get();
 
   Result Init(unsigned flags);
@@ -51,8 +50,8 @@ class Driver {
   // True in a child of a process that had initialised: CUDA does not survive fork.
   bool forked() const;
 
-  // The CUDA version of the driver, such as 12040; read once. Answers before cuInit, too. kNoNode:
-  // there is no simulated node, and every version of CUDA is below this one.
+  // The CUDA version of the driver, such as 12040, also before cuInit. kNoNode, which is above
+  // every version: the simulated node is missing.
   static constexpr unsigned kNoNode = UINT_MAX;
   unsigned CudaVersion();
 
@@ -65,21 +64,21 @@ class Driver {
 
   std::mutex& mutex() { return mutex_; }
 
-  // All below: REQUIRES mutex().
+  // All functions below: REQUIRES mutex().
   Result CreateContext(Device device, unsigned flags, unsigned api_version, ContextTag** context);
   // REQUIRES: `lock` holds mutex(). It is released while effects of the context's commands end.
   void DestroyContext(ContextTag* context, std::unique_lock<std::mutex>* lock);
   const std::set<ContextTag*>& contexts() const { return contexts_; }
   bool IsContext(ContextTag* context) const { return contexts_.contains(context); }
-  // The error that ended the context, if any: a lost GPU, uncorrectable memory.
+  // The error that ended the context: a lost GPU, or an uncorrectable memory error.
   Result HealthOf(ContextTag* context);
   Primary& PrimaryOf(Device device) { return primaries_[size_t(device)]; }
 
   Result Allocate(ContextTag* context, uint64_t bytes, MemoryKind kind, MemPoolTag* pool,
                   DevicePtr* pointer);
   Result Free(DevicePtr pointer);
-  // The allocation that holds [pointer, pointer + bytes), or the first of several mappings without
-  // a gap; null if there is none.
+  // The allocation that contains [pointer, pointer + bytes), or the first of several adjacent
+  // mappings that do; null: none.
   Allocation* FindAllocation(DevicePtr pointer, uint64_t bytes = 1);
   void AddHostMemory(ContextTag* context, void* pointer, uint64_t bytes, bool registered,
                      unsigned flags);
@@ -87,10 +86,10 @@ class Driver {
   MemPoolTag* PoolOf(Device device) { return pools_[size_t(device)]; }
   void SetPool(Device device, MemPoolTag* pool) { pools_[size_t(device)] = pool; }
   MemPoolTag* DefaultPoolOf(Device device) { return &default_pools_[size_t(device)]; }
-  // Gives back to the GPU what the pool keeps, until it reserves at most `keep`.
+  // Frees unused memory of the pool until the pool reserves at most `keep` bytes.
   void Trim(MemPoolTag* pool, uint64_t keep);
 
-  // Unmaps memory now, or later where commands that may touch it are still to come.
+  // Unmaps memory after all queued commands that may touch it.
   void UnmapLater(DevicePtr base, uint64_t bytes);
   void UnmapUnused();
 
@@ -103,23 +102,23 @@ class Driver {
   StreamTag* CreateStream(ContextTag* context, unsigned flags, int priority);
   void DestroyStream(StreamTag* stream);
   bool IsStream(StreamTag* stream) const { return streams_.contains(stream); }
-  // Null for a handle that is none. `stream` 0, 1 and 2 are the legacy stream of `context`.
+  // Null: invalid handle. Handles 0, 1 and 2 are the legacy stream of `context`.
   StreamTag* FindStream(ContextTag* context, Stream stream);
 
   std::unordered_set<EventTag*>& events() { return events_; }
   std::map<PhysicalMemory, Physical>& physical() { return physical_; }
   std::map<DevicePtr, uint64_t>& reservations() { return reservations_; }
-  // The memory at an address and all that shares a block with it, so that others can map it.
+  // Makes the block of the allocation shared, so that other processes can map it.
   Result Export(const Allocation& allocation, ExportedMemory* exported);
-  // By the address of the allocation.
+  // Keys are addresses of the allocations.
   std::map<DevicePtr, ImportedMemory>& imports() { return imports_; }
   void Unimport(DevicePtr pointer);
-  // Addresses for as many bytes, from a block's border on; 0: there are none.
+  // A range of unused addresses, aligned to a block; 0: the system refuses.
   static DevicePtr FindAddresses(uint64_t bytes);
   std::map<DevicePtr, Allocation>& allocations() { return allocations_; }
-  // Takes memory for the variables of the module, with what they begin with.
+  // Allocates and initializes the variables of the module.
   Result PlaceGlobals(ModuleTag* module);
-  // The address of a variable; 0: the module has none of that name.
+  // The address of a variable; 0: the module has no variable of that name.
   static DevicePtr FindGlobal(const ModuleTag& module, std::string_view name, uint64_t* bytes);
   std::map<ModuleTag*, std::unique_ptr<ModuleTag>>& modules() { return modules_; }
   std::map<LibraryTag*, std::unique_ptr<LibraryTag>>& libraries() { return libraries_; }
@@ -127,15 +126,14 @@ class Driver {
   std::set<MemPoolTag*>& made_pools() { return made_pools_; }
   // The function of that name in the module, which has it (`entry`), or answers to any name (null).
   FunctionTag* FunctionOf(ModuleTag* module, const std::string& name, const Entry* entry);
-  // The kernel of that name in the library.
   KernelTag* KernelOf(LibraryTag* library, const std::string& name);
-  // Null for a handle that is none, or where a library's module finds no memory in the context.
+  // Null: invalid handle, or out of memory for a library's module in the context.
   FunctionTag* FindFunction(Function handle, ContextTag* context);
   KernelTag* FindKernel(Kernel handle);
   void Unload(ModuleTag* module);
   void Unload(LibraryTag* library);
-  // The library as a module of the context; lives as long as both do. kOutOfMemory: there is no
-  // room for its variables.
+  // The module of the library in the context, which lives as long as both. kOutOfMemory: no room
+  // for its variables.
   Result ModuleOf(LibraryTag* library, ContextTag* context, ModuleTag** module);
   uint64_t NextId() { return ++last_id_; }
 
@@ -144,8 +142,7 @@ class Driver {
   Result FindGpus();
   Result Map(uint64_t bytes, uint32_t gpu, DevicePtr* pointer);
   void Unmap(DevicePtr base, uint64_t bytes, uint32_t gpu);
-  // Takes whole blocks of the GPU, for a pool or, where it is null, for a context; and gives them
-  // back.
+  // Allocate and free whole blocks of the GPU for a pool, or for a context if `pool` is null.
   Result TakeBlocks(MemPoolTag* pool, uint64_t bytes, uint32_t gpu, uint64_t* taken,
                     DevicePtr* base);
   void GiveBlocks(MemPoolTag* pool, DevicePtr base, uint64_t bytes, uint32_t gpu);
@@ -169,13 +166,13 @@ class Driver {
   std::set<ContextTag*> contexts_;
   std::map<DevicePtr, Allocation> allocations_;
   std::map<PhysicalMemory, Physical> physical_;
-  std::map<DevicePtr, uint64_t> reservations_;   // of addresses, by their start
-  std::map<DevicePtr, ExportedMemory> exports_;  // by the start of their blocks
+  std::map<DevicePtr, uint64_t> reservations_;   // bytes by start address
+  std::map<DevicePtr, ExportedMemory> exports_;  // by start of the block
   std::map<DevicePtr, ImportedMemory> imports_;
   struct Unused {
     DevicePtr base;
     uint64_t bytes;
-    uint64_t order;  // of the last command that may touch it
+    uint64_t order;  // order of the last command that may touch the memory
   };
   std::vector<Unused> unused_;
   Engine engine_{this};
@@ -195,25 +192,25 @@ class Driver {
   uint64_t last_id_ = 0;
 };
 
-// The contexts that this thread has pushed; the last is current.
+// The contexts that this thread has pushed; the last context is current.
 std::vector<ContextTag*>& ContextStack();
 
-// An entered call: initialised, not forked, and the driver's mutex held while it lives.
+// A call of an initialized, not forked process. It holds the driver's mutex.
 class Call {
  public:
   Call();
   Result result() const { return result_; }
   Driver* operator->() { return &driver_; }
   Driver& driver() { return driver_; }
-  // Sleeps without the mutex until all is done that the streams have in their queues now, or until
-  // the context dies; gives the context's health.
+  // Sleeps without the mutex until all commands that are queued now are done, or until the context
+  // dies. Returns the health of the context.
   Result Wait(StreamTag* stream);
   Result Wait(ContextTag* context);
   Result Wait(ContextTag* context, const TicketRef& ticket);
-  // The same for all contexts of the process.
+  // Wait for all contexts of the process.
   void WaitForAll();
-  // Puts a command at the end of the stream when there is room; a dead context takes nothing. Where
-  // the stream is captured, the command becomes a node of that type.
+  // Waits for room in the stream and appends the command; a dead context takes no commands. In a
+  // captured stream, the command becomes a node of that type.
   Result Push(StreamTag* stream, Command command, GraphNodeType type = GraphNodeType::kHost);
   std::unique_lock<std::mutex>* lock() { return &lock_; }
 
@@ -223,7 +220,7 @@ class Call {
   Result result_;
 };
 
-// The same with a context that is current and well.
+// A call that needs a current, healthy context.
 class ContextCall : public Call {
  public:
   ContextCall();
@@ -235,10 +232,10 @@ class ContextCall : public Call {
   Result result_;
 };
 
-// The compute capability: 80 for 8.0.
+// Compute capability: 80 for 8.0.
 inline int CcOf(const sim::GpuFacts& gpu) { return int(gpu.cc_major * 10 + gpu.cc_minor); }
 
-// A pointer that the program wants filled, or does not.
+// Put writes a required result of a function, PutIf an optional result.
 template <typename T, typename V>
 Result Put(T* out, V value) {
   if (out == nullptr) return Result::kInvalidValue;

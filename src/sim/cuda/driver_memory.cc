@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The memory that a process has: what it takes of the GPU, and what the program knows of it.
+// The memory of a process: blocks of the GPU, and the allocations that the program knows.
 #include <errno.h>
 #include <linux/memfd.h>
 #include <stdlib.h>
@@ -16,11 +16,11 @@
 namespace tessera::cuda {
 namespace {
 
-constexpr uint64_t kSmallAlign = 512;  // cuMemAlloc aligns like this at least
+constexpr uint64_t kSmallAlign = 512;  // minimum alignment of cuMemAlloc
 
 uint64_t RoundUp(uint64_t value, uint64_t unit) { return (value + unit - 1) / unit * unit; }
 
-// Copies what is not zero, so that untouched memory stays untouched.
+// Copies bytes that are not zero, so that untouched memory stays untouched.
 bool CopyTo(int fd, DevicePtr base, uint64_t bytes) {
   constexpr uint64_t kPage = 4096;
   static constexpr char kZeros[kPage] = {};
@@ -32,7 +32,7 @@ bool CopyTo(int fd, DevicePtr base, uint64_t bytes) {
   return true;
 }
 
-// Puts a memfd with the same contents in the place of private memory.
+// Replaces private memory by a memfd with the same contents.
 bool MakeShared(DevicePtr base, uint64_t bytes, ExportedMemory* exported) {
   const int fd = int(syscall(SYS_memfd_create, "simgpu", MFD_CLOEXEC));
   struct stat info;
@@ -66,8 +66,7 @@ Result Driver::Map(uint64_t bytes, uint32_t gpu, DevicePtr* pointer) {
   return Result::kSuccess;
 }
 
-// One block more than needed is mapped at first, to start at a block's border as device memory
-// does.
+// Maps one block more than needed at first, so that the range can begin at a block's border.
 DevicePtr Driver::FindAddresses(uint64_t bytes) {
   void* memory = mmap(nullptr, bytes + kBlockBytes, PROT_READ | PROT_WRITE,
                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -109,7 +108,7 @@ Result Driver::TakeBlocks(MemPoolTag* pool, uint64_t bytes, uint32_t gpu, uint64
                           DevicePtr* base) {
   *taken = bytes;
   if (pool == nullptr) return Map(bytes, gpu, base);
-  // A kept block also serves a smaller allocation, unless more than half of it would be wasted.
+  // A kept block also serves a smaller allocation that uses at least half of it.
   if (auto kept = pool->kept.lower_bound(bytes);
       kept != pool->kept.end() && kept->first / 2 <= bytes) {
     *taken = kept->first;
@@ -238,7 +237,7 @@ Result Driver::Free(DevicePtr pointer) {
     return Result::kInvalidValue;
   }
   if (found->second.imported) {
-    if (found->second.pool == nullptr) return Result::kInvalidValue;  // it has to be closed
+    if (found->second.pool == nullptr) return Result::kInvalidValue;  // the program must close it
     if (--imports_[pointer].opened == 0) Unimport(pointer);
     return Result::kSuccess;
   }

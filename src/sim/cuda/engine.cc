@@ -74,8 +74,8 @@ void Engine::Reach(Ticket* ticket) {
   }
 }
 
-// Counts the commands after the last free one as free, up to the first that has to wait for
-// something, and asks for the GPU's time for them.
+// Counts more commands as free, up to the first that has to wait for something other than the GPU,
+// and requests GPU time for them.
 void Engine::ExtendFree(StreamTag* stream, uint64_t since_ns) {
   Queue& queue = stream->queue;
   double more = 0;
@@ -87,7 +87,7 @@ void Engine::ExtendFree(StreamTag* stream, uint64_t since_ns) {
   if (more > 0) GpuOf(stream).turns->WantMore(uint64_t(std::ceil(more)), since_ns);
 }
 
-// True: all commands that the legacy stream orders before this one have ended, at *since_ns.
+// True: commands that the legacy stream orders before this command have ended, at *since_ns.
 bool Engine::InOrder(const StreamTag* stream, const Command& command, uint64_t* since_ns) const {
   const auto over = [&](const StreamTag& other) {
     *since_ns = std::max(*since_ns, other.queue.end_ns);
@@ -100,7 +100,7 @@ bool Engine::InOrder(const StreamTag* stream, const Command& command, uint64_t* 
   });
 }
 
-// The command at the head has ended.
+// Removes the command at the head, which has ended.
 void Engine::Finish(StreamTag* stream, uint64_t at_ns) {
   Queue& queue = stream->queue;
   Due due{stream, std::move(queue.commands.front())};
@@ -189,7 +189,7 @@ void Engine::FindHeads(uint32_t gpu, std::vector<StreamTag*>* heads) {
   }
 }
 
-// For how long the free commands of the streams will keep the GPU busy, about.
+// Estimates how long the free commands of the streams keep the GPU busy.
 uint64_t Engine::WorkOf(const std::vector<StreamTag*>& heads) {
   double longest = 0, sum = 0;
   for (const StreamTag* stream : heads) {
@@ -200,7 +200,7 @@ uint64_t Engine::WorkOf(const std::vector<StreamTag*>& heads) {
   return uint64_t(std::ceil(std::max(longest, sum)));
 }
 
-// Runs the GPU until now, as far as it is our turn. True: a command ended.
+// Runs the GPU until now, during turns of this process. True: a command ended.
 bool Engine::RunGpu(uint32_t index, uint64_t now_ns) {
   Gpu& gpu = gpus_[index];
   bool ended = false;
@@ -216,7 +216,7 @@ bool Engine::RunGpu(uint32_t index, uint64_t now_ns) {
           std::min(first, std::max(stream->queue.commands.front().since_ns, stream->queue.end_ns));
     }
     if (first > gpu.at_ns && gpu.at_ns < gpu.turn.end_ns) {
-      // Nothing to do yet. Where the turn cannot be given back, it passes.
+      // No work yet: returns the turn, or lets it pass.
       gpu.turns->GiveBack(&gpu.turn, gpu.at_ns);
       gpu.at_ns = std::min(first, gpu.turn.end_ns);
     }
@@ -234,7 +234,7 @@ bool Engine::RunGpu(uint32_t index, uint64_t now_ns) {
   }
 }
 
-// Runs until a command ends or another one begins. True: one ended.
+// Runs until a command ends or another command begins. True: a command ended.
 bool Engine::Step(Gpu* gpu, const std::vector<StreamTag*>& heads, uint64_t until_ns) {
   const auto since = [](const StreamTag* stream) {
     return std::max(stream->queue.commands.front().since_ns, stream->queue.end_ns);
@@ -290,7 +290,7 @@ void Engine::DropStream(StreamTag* stream) {
 }
 
 void Engine::Drop(ContextTag* context, std::unique_lock<std::mutex>* lock) {
-  // Effects that run now, and functions of the program, end first.
+  // Waits for effects and functions of the program that run now.
   while (applying_ && due_.front().stream->context == context) {
     lock->unlock();
     sched_yield();

@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the GPUs of this process do, and when: streams are queues of commands, each with a cost in
-// time, an effect on memory, and what it waits for.
+// Execution on the GPUs of this process. Streams are queues of commands; a command has a duration,
+// an effect on memory, and a condition to wait for.
 //
 // Time and effect are separate. Simulate() computes from the clock when each command began and
-// ended, also if that was a while ago; Apply() then carries out the effects (a copy, the sums of a
-// kernel) in the order of their ends. A command counts as done when both have happened. So the
-// threads of the program that ask or wait drive the simulation. A worker thread does it where
-// nobody asks, and runs the program's host functions.
+// ended, even if that was earlier; Apply() then carries out the effects (a copy, the results of a
+// kernel) in the order of their ends. A command is done when both have happened. Threads of the
+// program that query or wait drive the simulation. A worker thread drives it if no thread does, and
+// runs the program's host functions.
 //
-// Kernels of one process run side by side: each takes the part of the GPU that its threads fill,
-// and if the sum is above one, all take longer. Processes take turns (src/sim/turns.h). Copies
-// between host and device use neither; they only take time.
+// Kernels of one process run concurrently: each takes the part of the GPU that its threads fill,
+// and if the sum exceeds one, all take longer. Processes take turns (src/sim/turns.h). Copies
+// between host and device only take time.
 //
-// Threads: REQUIRES the driver's mutex for everything; it is released while effects and functions
-// of the program run.
+// Threads: REQUIRES the driver's mutex, which is released while effects and functions of the
+// program run.
 #pragma once
 
 #include <atomic>
@@ -30,13 +30,13 @@
 
 namespace tessera::cuda {
 
-// A point in a stream. Several may hold it: an event, a stream that waits, a thread.
+// A point in a stream, shared by events, waiting streams and threads.
 struct Ticket {
-  bool timed = false;  // the GPU has reached it, at `at_ns`
-  bool done = false;   // and the effects of what stands before it can be seen
+  bool timed = false;  // the GPU reached the point at `at_ns`
+  bool done = false;   // and all earlier effects are visible
   uint64_t at_ns = 0;
-  StreamTag* stream = nullptr;  // while it is not timed
-  double cost_before_ns = 0;    // Queue::cost_in when it was made
+  StreamTag* stream = nullptr;  // null when timed
+  double cost_before_ns = 0;    // Queue::cost_in at its creation
 };
 using TicketRef = std::shared_ptr<Ticket>;
 
@@ -46,12 +46,12 @@ inline constexpr uint64_t kNever = UINT64_MAX;
 struct Command {
   enum class Kind : uint8_t { kCompute, kTransfer, kRecord, kWait, kHost };
   Kind kind = Kind::kCompute;
-  uint32_t share = kWholeGpu;       // kCompute: of the GPU
-  double left_ns = 0;               // of its cost, for a GPU that does nothing else
-  Result fails = Result::kSuccess;  // ends the context when it is done
+  uint32_t share = kWholeGpu;       // kCompute: part of the GPU
+  double left_ns = 0;               // remaining time on an otherwise idle GPU
+  Result fails = Result::kSuccess;  // error that ends the context at its end
   TicketRef ticket;                 // kRecord, kWait
   std::function<void()> effect;     // may be empty
-  bool attended = false;            // a thread waits for it: the worker need not look
+  bool attended = false;            // a thread waits for it, so the worker need not
 
   // Filled by Engine::Push.
   bool ordered = false;   // not yet known to come after what the legacy stream puts before it
@@ -59,7 +59,7 @@ struct Command {
   uint64_t since_ns = 0;  // when the program asked
   double cost_ns = 0;
 
-  // A thread of the program, or another stream, could notice its end by itself.
+  // True: a thread or another stream may depend on its end without waiting for it.
   bool needs_attention() const {
     return !attended && (effect || (kind != Kind::kCompute && kind != Kind::kRecord));
   }
@@ -68,10 +68,10 @@ struct Command {
 // The queue of a stream.
 struct Queue {
   std::deque<Command> commands;
-  uint64_t end_ns = 0;            // when the last command ended that is no more in the queue
-  uint64_t pushed = 0, done = 0;  // commands ever
+  uint64_t end_ns = 0;            // end of the last removed command
+  uint64_t pushed = 0, done = 0;  // commands so far
   double cost_in = 0, cost_out = 0;
-  // The commands at the head that wait for nothing but the GPU, and their cost.
+  // Commands at the head that wait only for the GPU, and their cost.
   size_t free_commands = 0;
   double free_ns = 0;
   bool in_host_function = false;
@@ -84,38 +84,38 @@ class Engine {
  public:
   explicit Engine(Driver* driver) : driver_(driver) {}
 
-  // Puts a command at the end of the stream.
+  // Appends a command to the stream.
   void Push(StreamTag* stream, Command command);
-  // A ticket at the end of the stream; one that is done where the stream is idle. `effect` is
-  // carried out when the stream has come there.
+  // Returns a ticket for the end of the stream, which is done if the stream is idle. `effect` runs
+  // when the stream reaches it.
   TicketRef Record(StreamTag* stream, std::function<void()> effect = {});
   // What a ticket without a stream stood for has happened.
   void Reach(Ticket* ticket);
   // Brings everything up to now, and deletes abandoned streams that are idle. Releases the lock
   // while it applies effects.
   void Advance(std::unique_lock<std::mutex>* lock);
-  // Sleeps without the lock until the ticket may be done, at most 10 ms. The caller asks again,
-  // also whether the context is still well.
+  // Sleeps without the lock until the ticket may be done, at most 10 ms. The caller then checks the
+  // ticket and the health of the context.
   void Sleep(std::unique_lock<std::mutex>* lock, const Ticket& ticket);
   // Waits until the stream has room for a command, or its context is dead.
   void WaitForRoom(StreamTag* stream, std::unique_lock<std::mutex>* lock);
 
-  // Deletes the stream when it is idle. Its commands are still carried out.
+  // Deletes the stream when it is idle. Its commands still run.
   void Abandon(std::unique_ptr<StreamTag> stream);
-  // Drops what the streams of the context have in their queues; others do not wait for it any more.
+  // Drops the queued commands of the context's streams. Other streams no longer wait for them.
   void Drop(ContextTag* context, std::unique_lock<std::mutex>* lock);
-  // The number of the oldest command that is not done; UINT64_MAX: all are.
+  // The order of the oldest command that is not done; UINT64_MAX: all commands are done.
   uint64_t OldestOrder() const;
   uint64_t last_order() const { return last_order_; }
 
  private:
-  // One GPU: its current turn, and how far it is used.
+  // A GPU: its current turn, and the time until which it is simulated.
   struct Gpu {
     std::unique_ptr<sim::Turns> turns;
     sim::Turn turn;
     uint64_t at_ns = 0;
   };
-  // A command whose time is over.
+  // A command whose time has passed and whose effect is due.
   struct Due {
     StreamTag* stream;
     Command command;
@@ -144,7 +144,7 @@ class Engine {
 
   Driver* const driver_;
   Gpu gpus_[sim::kMaxGpus];
-  std::vector<StreamTag*> active_;  // with commands in their queue
+  std::vector<StreamTag*> active_;  // streams with queued commands
   std::vector<std::unique_ptr<StreamTag>> abandoned_;
   std::deque<Due> due_;
   bool applying_ = false;

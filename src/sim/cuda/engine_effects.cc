@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The part of the engine that meets the real world: effects on memory, threads that wait, and the
+// The part of the engine that acts on the process: effects on memory, waiting threads, and the
 // worker.
 #include <sched.h>
 
@@ -14,11 +14,11 @@ namespace {
 
 using Kind = Command::Kind;
 
-constexpr uint64_t kLongestSleepNs = 10'000'000;  // a lost GPU is noticed so soon
+constexpr uint64_t kLongestSleepNs = 10'000'000;  // maximum delay to notice a lost GPU
 constexpr uint64_t kSpinNs = 10'000;              // shorter sleeps only yield
-constexpr size_t kQueueDepth = 1024;              // commands that a stream takes
+constexpr size_t kQueueDepth = 1024;              // maximum of queued commands
 constexpr size_t kRoomToMake = 128;
-constexpr int kDeepest = 8;  // streams that wait for streams that wait
+constexpr int kDeepest = 8;  // depth of streams that wait for streams
 
 }  // namespace
 
@@ -31,8 +31,8 @@ void Engine::MarkDone(Due* due) {
   if (due->command.fails != Result::kSuccess) due->stream->context->error = due->command.fails;
 }
 
-// Carries out effects in the order in which commands ended. Host functions are left to the worker:
-// they may wait for locks that the calling thread holds.
+// Carries out effects in the order in which commands ended. Only the worker runs host functions,
+// because they may wait for locks that the calling thread holds.
 void Engine::Apply(std::unique_lock<std::mutex>* lock, bool host_functions) {
   bool any = false;
   while (!applying_ && !due_.empty()) {
@@ -65,7 +65,7 @@ void Engine::Apply(std::unique_lock<std::mutex>* lock, bool host_functions) {
   std::erase_if(abandoned_, [](const auto& stream) { return stream->queue.idle(); });
 }
 
-// The command is still at the head of the stream, unless that was dropped meanwhile.
+// Removes the host function at the head of the stream, unless the stream was dropped meanwhile.
 void Engine::EndHostFunction(StreamTag* stream) {
   Queue& queue = stream->queue;
   if (!queue.in_host_function) return;
@@ -84,7 +84,7 @@ void Engine::Advance(std::unique_lock<std::mutex>* lock) {
   Apply(lock, /*host_functions=*/false);
 }
 
-// A moment before which so much cost at the head of the stream cannot be done.
+// A lower bound of the time at which `cost_ns` at the head of the stream is done.
 uint64_t Engine::EarliestEnd(StreamTag* stream, double cost_ns, uint64_t now_ns, int depth) {
   Queue& queue = stream->queue;
   if (queue.commands.empty() || depth == 0) return now_ns;
@@ -147,7 +147,7 @@ void Engine::WaitForRoom(StreamTag* stream, std::unique_lock<std::mutex>* lock) 
   while (stream->queue.commands.size() >= kQueueDepth) {
     Advance(lock);
     if (!driver_->IsStream(stream) || stream->queue.commands.size() < kQueueDepth) return;
-    // Waking for each command would cost the processors more than the GPU takes.
+    // Sleeps until several commands are done: waking for each would cost too much CPU time.
     double cost = 0;
     for (size_t i = 0; i < kRoomToMake; ++i) cost += stream->queue.commands[i].left_ns;
     Ticket room{.stream = stream, .cost_before_ns = stream->queue.cost_out + cost};
@@ -173,7 +173,7 @@ void Engine::StartWorker() {
   std::thread([this] { Work(); }).detach();
 }
 
-// When the first command that needs attention may end.
+// The earliest end of a command that needs attention.
 uint64_t Engine::NextToAttend(uint64_t now_ns) {
   uint64_t next = kNever;
   for (StreamTag* stream : active_) {

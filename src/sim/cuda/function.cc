@@ -45,7 +45,7 @@ Result SetAttribute(const sim::GpuFacts& gpu, int attribute, int value, int* max
 }
 
 Result ParameterInfo(const Entry* entry, size_t index, size_t* offset, size_t* size) {
-  // Nothing is known of what is in a fat binary.
+  // The contents of a fat binary are unknown.
   if (entry == nullptr || !entry->parameters_known) return Result::kNotSupported;
   if (offset == nullptr || index >= entry->parameters.size()) return Result::kInvalidValue;
   *offset = entry->parameters[index].offset;

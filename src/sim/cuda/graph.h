@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Graphs: commands with dependencies, made by hand or by capturing streams, and launched as one.
+// Graphs: commands with dependencies, created by node or by stream capture, and launched together.
 //
-// The commands of a launched graph run one after the other, in an order that their dependencies
-// allow. Threads: REQUIRES the driver's mutex.
+// The commands of a launched graph run sequentially, in an order that their dependencies allow.
+// Threads: REQUIRES the driver's mutex.
 #pragma once
 
 #include <functional>
@@ -16,50 +16,50 @@
 
 namespace tessera::cuda {
 
-// The parameters of a kernel node, and copies of the values that they point at.
+// The parameters of a kernel node, with copies of the values that they point to.
 struct KernelNode {
   KernelNodeParameters parameters = {};
   std::vector<unsigned char> bytes;
   std::vector<void*> values;  // within `bytes`
-  size_t size = 0;            // of `bytes`, for `extra` to point at
+  size_t size = 0;            // size of `bytes`; `extra` points to it
   void* extra[5] = {};
 };
 
-// What the program has said that a node does; nothing for nodes that are captured.
+// The parameters that the program gave a node; none for captured nodes.
 using NodeParameters = std::variant<std::monostate, std::shared_ptr<const KernelNode>, Memcpy3D,
                                     MemsetNodeParameters, HostNodeParameters>;
 
 }  // namespace tessera::cuda
 
-// Handles of the ABI point at these.
+// ABI handles point at the following types.
 struct tessera::cuda::GraphNodeTag {
   GraphTag* graph = nullptr;
   GraphNodeType type = GraphNodeType::kEmpty;
-  Command command;  // not of child graphs, empty nodes and event records
+  Command command;  // unused in child graphs, empty nodes and event records
   NodeParameters parameters;
   EventTag* event = nullptr;            // kEventRecord, kWaitEvent
   std::unique_ptr<GraphTag> child;      // kGraph
   std::shared_ptr<GraphMemory> memory;  // kMemAlloc, kMemFree
-  std::vector<GraphNodeTag*> from;      // what it comes after
-  // The node that it was cloned from. The program names the nodes of an instance by those of the
-  // graph that it was made of. It may be gone.
+  std::vector<GraphNodeTag*> from;      // dependencies
+  // The node that it was cloned from, which may be gone. Programs name the nodes of an instance by
+  // the nodes of its original graph.
   const GraphNodeTag* origin = nullptr;
 };
 
-// Every node stands after those that it comes after.
+// Nodes are sorted: each follows its dependencies.
 struct tessera::cuda::GraphTag {
   std::vector<std::unique_ptr<GraphNodeTag>> nodes;
-  std::map<UserObjectTag*, unsigned> user_objects;  // and how many references it has to each
+  std::map<UserObjectTag*, unsigned> user_objects;  // with the number of references
   bool has_memory() const;
 };
 
 struct tessera::cuda::GraphExecTag {
-  std::shared_ptr<GraphTag> graph;        // a launch that waits for room shares it
-  std::shared_ptr<GraphBacking> backing;  // null: it has no memory nodes
-  bool auto_free = false;                 // what the last launch has left allocated
+  std::shared_ptr<GraphTag> graph;        // shared with a launch that waits for room
+  std::shared_ptr<GraphBacking> backing;  // null: no memory nodes
+  bool auto_free = false;                 // frees allocations of the last launch
 };
 
-// An object of the program, with the function that ends it.
+// An object of the program, with its destructor.
 struct tessera::cuda::UserObjectTag {
   void* object = nullptr;
   HostFunction destroy = nullptr;
@@ -68,11 +68,11 @@ struct tessera::cuda::UserObjectTag {
 
 namespace tessera::cuda {
 
-// The objects of the program that have references.
+// Objects of the program with references.
 class UserObjects {
  public:
-  // Objects without references. Ends them when it is destroyed, which the caller must do without
-  // the driver's mutex.
+  // Objects without references. Its destructor calls theirs, and must run without the driver's
+  // mutex.
   class Ended {
    public:
     Ended() = default;
@@ -88,7 +88,7 @@ class UserObjects {
   UserObjectTag* Create(void* object, HostFunction destroy, unsigned references);
   bool IsObject(UserObjectTag* object) const { return objects_.contains(object); }
   void Release(UserObjectTag* object, unsigned references, Ended* ended);
-  // All references that a graph has, and those of its child graphs.
+  // Adds the references of a graph and of its child graphs.
   void Retain(const GraphTag& graph);
   void Release(const GraphTag& graph, Ended* ended);
 
@@ -96,20 +96,20 @@ class UserObjects {
   std::map<UserObjectTag*, std::unique_ptr<UserObjectTag>> objects_;
 };
 
-// A capture that has begun and not ended.
+// A capture in progress.
 struct Capture {
   uint64_t id = 0;
   StreamTag* origin = nullptr;
   bool invalid = false;
   std::unique_ptr<GraphTag> graph;
-  // The streams that take part, and the last nodes of each.
+  // The streams of the capture, with the last nodes of each.
   std::map<StreamTag*, std::vector<GraphNodeTag*>> streams;
 };
 
-// What all captures, graphs and their instances of the process are.
+// All captures, graphs and instances of the process.
 class Graphs {
  public:
-  // The capture that the stream takes part in, or null.
+  // The capture of the stream, or null.
   Capture* CaptureOf(StreamTag* stream);
   Capture* Find(uint64_t id);
   // Adds the command to the capture instead of the stream's queue.
@@ -117,19 +117,19 @@ class Graphs {
                EventTag* event = nullptr);
   Result AddMemory(Capture* capture, StreamTag* stream, GraphNodeType type,
                    std::shared_ptr<GraphMemory> memory);
-  // Adds a node by hand, after `count` others of the graph.
+  // Adds a node that depends on `count` other nodes of the graph.
   Result AddNode(GraphNodeTag** node, GraphTag* graph, GraphNodeTag* const* from, size_t count,
                  std::unique_ptr<GraphNodeTag> made);
   Capture* Begin(StreamTag* stream, uint64_t id);
-  // The graph that was captured, if every stream that took part has joined the first one again.
+  // Ends the capture. Every stream of the capture must have joined the first stream again.
   Result End(Capture* capture, std::unique_ptr<GraphTag>* graph);
-  // A captured stream cannot be waited for or asked: true where it is captured, and its capture is
-  // invalid from now on.
+  // Called if the program waits for a stream or queries it. True: the stream is captured, and its
+  // capture is now invalid.
   bool Invalidate(StreamTag* stream);
-  // The stream is destroyed.
+  // Removes a stream that is destroyed.
   void Forget(StreamTag* stream);
 
-  // Graphs of child nodes, and nodes in them, included.
+  // Include graphs of child nodes and their nodes.
   bool IsGraph(GraphTag* graph) const;
   bool IsNode(GraphNodeTag* node) const;
   bool IsExec(GraphExecTag* exec) const { return execs_.contains(exec); }

@@ -38,7 +38,7 @@ bool HasUserObjects(const GraphTag& graph) {
   });
 }
 
-// The nodes of a launch that the GPU does without the program are one command.
+// Pushes the nodes of a graph. Adjacent nodes that need only the GPU become one command.
 class Launcher {
  public:
   Launcher(ContextCall* call, StreamTag* stream) : call_(*call), stream_(stream) {}
@@ -158,7 +158,7 @@ CUDA_EXPORT Result cuStreamGetCaptureInfo_v2(Stream stream, int* status, uint64_
   return Put(status, StatusOf(capture));
 }
 CUDA_ALIAS(cuStreamGetCaptureInfo_v2_ptsz, cuStreamGetCaptureInfo_v2)
-// Edges have no data here.
+// The simulation has no edge data.
 CUDA_EXPORT Result cuStreamGetCaptureInfo_v3(Stream stream, int* status, uint64_t* id, Graph* graph,
                                              const GraphNode** from, const void** edges,
                                              size_t* count) {
@@ -171,8 +171,8 @@ CUDA_EXPORT Result cuStreamGetCaptureInfo(Stream stream, int* status, uint64_t* 
 }
 CUDA_ALIAS(cuStreamGetCaptureInfo_ptsz, cuStreamGetCaptureInfo)
 
-// Sets which nodes the next captured operation of the stream depends on: `nodes`, and without
-// kReplaceDependencies also those that it depended on before.
+// Sets the dependencies of the next captured operation of the stream: `nodes`, and without
+// kReplaceDependencies also the previous ones.
 CUDA_EXPORT Result cuStreamUpdateCaptureDependencies(Stream stream, const GraphNode* nodes,
                                                      size_t count, unsigned flags) {
   CUDA_ENTER(ContextCall, call);
@@ -200,7 +200,7 @@ CUDA_EXPORT Result cuStreamUpdateCaptureDependencies_v2(Stream stream, const Gra
 }
 CUDA_ALIAS(cuStreamUpdateCaptureDependencies_v2_ptsz, cuStreamUpdateCaptureDependencies_v2)
 
-// Captures forbid nothing to other threads here.
+// The simulation allows all calls of other threads during a capture.
 CUDA_EXPORT Result cuThreadExchangeStreamCaptureMode(int* mode) {
   static thread_local int current = 0;
   if (mode == nullptr || *mode < 0 || *mode > 2) return Result::kInvalidValue;
@@ -252,7 +252,7 @@ CUDA_EXPORT Result cuGraphInstantiateWithParams(GraphExec* exec, Graph graph,
 }
 CUDA_ALIAS(cuGraphInstantiateWithParams_ptsz, cuGraphInstantiateWithParams)
 
-// Only a graph of the same shape can take the place of the old one.
+// Only a graph of the same shape can replace the old graph.
 CUDA_EXPORT Result cuGraphExecUpdate_v2(GraphExec exec, Graph graph, GraphUpdateResult* update) {
   UserObjects::Ended ended;
   CUDA_ENTER(Call, call);
@@ -288,7 +288,7 @@ CUDA_EXPORT Result cuGraphExecDestroy(GraphExec exec) {
   UserObjects::Ended ended;
   CUDA_ENTER(Call, call);
   if (!call->graphs().IsExec(exec)) return Result::kInvalidValue;
-  // What still runs may need the objects.
+  // Running commands may need the objects.
   if (HasUserObjects(*exec->graph)) call.WaitForAll();
   if (!call->graphs().IsExec(exec)) return Result::kInvalidValue;
   call->user_objects().Release(*exec->graph, &ended);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which nodes a graph has, and which of them come after which.
+// The nodes of a graph and the edges between them.
 #include <algorithm>
 
 #include "src/sim/cuda/driver.h"
@@ -18,7 +18,7 @@ Result List(const std::vector<GraphNode>& found, GraphNode* nodes, size_t* count
 
 }  // namespace
 
-// A node may come after one that was added later; then it moves behind it.
+// A dependency on a node that was added later moves the dependent node behind it.
 CUDA_EXPORT Result cuGraphAddDependencies(Graph graph, const GraphNode* from, const GraphNode* to,
                                           size_t count) {
   CUDA_ENTER(Call, call);

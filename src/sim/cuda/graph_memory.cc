@@ -25,8 +25,7 @@ bool ComesAfter(const GraphNodeTag& node, const GraphNodeTag* earlier) {
   return false;
 }
 
-// What the nodes need at most: one gets the memory of another only where it comes after the node
-// that frees that.
+// The maximum need of the nodes: a node reuses memory only after the node that frees it.
 uint64_t NeedOf(const GraphTag& graph) {
   struct Piece {
     uint64_t bytes;
@@ -178,7 +177,7 @@ Result GraphPools::Free(GraphMemory* memory) {
   return Result::kSuccess;
 }
 
-// What runs keeps its memory, and so does what the program has not freed.
+// Running launches keep their memory, and allocations that the program has not freed keep theirs.
 void GraphPools::Trim(int device) {
   Pool& pool = pools_[device];
   std::erase_if(taken_, [&](const std::shared_ptr<GraphBacking>& backing) {

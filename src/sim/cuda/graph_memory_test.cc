@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Graphs that allocate memory by nodes of their own, or by captured calls, as PyTorch's do.
+// Graphs that allocate memory by nodes or by captured calls, as PyTorch does.
 #include <gtest/gtest.h>
 
 #include <vector>
@@ -32,7 +32,7 @@ class GraphMemoryTest : public OneGpuTest {
     EXPECT_OK(CU(*cuda_, cuDeviceGetGraphMemAttribute)(0, attribute, &value));
     return value;
   }
-  // A node after the last one.
+  // Adds a node after the last node.
   DevicePtr Alloc(uint64_t bytes) {
     MemAllocNodeParameters parameters{.pool = {.alloc_type = 1, .location = {1, 0}},
                                       .bytes = bytes};

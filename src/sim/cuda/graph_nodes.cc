@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The nodes of graphs: adding them, and what they do. Their order is in graph_edges.cc, memory
-// nodes are in graph_memory.cc.
+// Adding and changing the nodes of graphs. Edges are in graph_edges.cc, memory nodes in
+// graph_memory.cc.
 #include <string.h>
 
 #include <algorithm>
@@ -13,13 +13,13 @@
 namespace tessera::cuda {
 namespace {
 
-// What a node will do, as the engine and as the program have it.
+// A node as a command of the engine, and as parameters of the program.
 struct Planned {
   Command command;
   NodeParameters parameters;
 };
 
-// The structure that cuGraphAddKernelNode takes ends before `kernel`.
+// The structure of cuGraphAddKernelNode ends before `kernel`.
 constexpr size_t kKernelParametersV1 = offsetof(KernelNodeParameters, kernel);
 
 const KernelNodeParameters* Widen(const KernelNodeParameters* v1, KernelNodeParameters* wide) {
@@ -28,7 +28,7 @@ const KernelNodeParameters* Widen(const KernelNodeParameters* v1, KernelNodePara
   return wide;
 }
 
-// Copies the values of the launch, as far as the image says what they are.
+// Copies the parameters of the launch whose sizes the image gives.
 std::shared_ptr<const KernelNode> Keep(const Entry& entry, const KernelNodeParameters& parameters) {
   auto node = std::make_shared<KernelNode>();
   node->parameters = parameters;
@@ -128,8 +128,7 @@ Result SetNode(GraphNode node, const Parameters* parameters) {
   return PlanInto(call, *parameters, node);
 }
 
-// The node of the instance that was made of `origin`. A launch that waits for room keeps the graph
-// as it was.
+// The node of the instance that was cloned from `origin`. A waiting launch keeps the old graph.
 GraphNodeTag* NodeToChange(GraphExec exec, const GraphNodeTag* origin) {
   if (exec->graph.use_count() > 1) {
     std::unique_ptr<GraphTag> clone = Clone(*exec->graph);
@@ -151,7 +150,7 @@ Result SetInInstance(GraphExec exec, GraphNode origin, const Parameters* paramet
   return PlanInto(call, *parameters, node);
 }
 
-// Null: it is not a node of this kind, or one that was captured.
+// Null: a node of another kind, or a captured node.
 template <typename Parameters>
 const Parameters* ParametersOf(Call& call, GraphNode node) {
   return call->graphs().IsNode(node) ? std::get_if<Parameters>(&node->parameters) : nullptr;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Nodes of graphs and of their instances, which programs look at and change.
+// Queries and changes of nodes in graphs and instances.
 #include <vector>
 
 #include "src/sim/cuda/graph_test.h"
@@ -7,7 +7,7 @@
 namespace tessera::cuda {
 namespace {
 
-// A graph of one kernel, one copy and one host function, each after the one before.
+// A graph of a kernel, then a copy, then a host function.
 class GraphNodesTest : public GraphTest {
  protected:
   void SetUp() override {
@@ -36,7 +36,7 @@ class GraphNodesTest : public GraphTest {
             .block_z = 1,
             .parameters = values_.data()};
   }
-  // z = what is at `from`
+  // z = *from
   Memcpy3D CopyOf(DevicePtr from) const {
     return {.src_type = MemoryType::kDevice,
             .src_device = from,

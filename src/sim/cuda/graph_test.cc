@@ -83,7 +83,7 @@ TEST_F(GraphTest, AGraphMadeByHandRunsInTheOrderOfItsDependencies) {
   of_kernel.grid_x = of_kernel.grid_y = of_kernel.grid_z = 1;
   of_kernel.block_x = of_kernel.block_y = of_kernel.block_z = 1;
   ASSERT_OK(CU(*cuda_, cuGraphAddKernelNode_v2)(&kernel, graph, &fill, 1, &of_kernel));
-  a = 0;  // read when the node was added
+  a = 0;  // the node has a copy of the old value
   size_t count = 0;
   EXPECT_OK(CU(*cuda_, cuGraphGetNodes)(graph, nullptr, &count));
   EXPECT_EQ(count, 4u);

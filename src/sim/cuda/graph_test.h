@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// For tests of graphs: a program with two streams, a kernel that computes and one that takes time.
+// For tests of graphs: a program with two streams, a kernel that computes and a slow kernel.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -47,7 +47,7 @@ class GraphTest : public ::testing::Test {
     ASSERT_OK(CU(*cuda_, cuMemsetD32_v2)(y_, 0, 1));
     ASSERT_OK(CU(*cuda_, cuCtxSynchronize)());
   }
-  // y += a * x, in the stream.
+  // y += a * x in the stream.
   Result AddTo(Stream stream, float a) {
     int n = 1;
     void* parameters[] = {&n, &a, &x_, &y_};

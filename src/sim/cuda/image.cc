@@ -14,12 +14,12 @@ namespace {
 
 constexpr uint32_t kFatBinaryWrapperMagic = 0x466243B1;
 
-// PTX in words; comments are space. Punctuation is a word of its own, and so is a quoted string.
+// Splits PTX into words. Comments count as space; punctuation and quoted strings are words.
 class PtxTokenizer {
  public:
   explicit PtxTokenizer(std::string_view text) : rest_(text) {}
 
-  // Empty at the end.
+  // The next word; empty at the end.
   std::string_view Next() {
     SkipSpace();
     if (rest_.empty()) return {};
@@ -70,24 +70,24 @@ uint32_t NumberOf(std::string_view text) {
   return value;
 }
 
-// "8.3" as 83.
+// Converts "8.3" to 83.
 int VersionOf(std::string_view text) {
   const size_t dot = text.find('.');
   if (dot == std::string_view::npos) return 0;
   return int(NumberOf(text) * 10 + NumberOf(text.substr(dot + 1)));
 }
 
-// Bytes of ".u64" and its like; 0: no type.
+// Size of a type such as ".u64" in bytes; 0: not a type.
 uint32_t SizeOfType(std::string_view type) {
   if (type == ".pred") return 1;
   if (type.size() < 3 || type[0] != '.' || !std::strchr("busf", type[1])) return 0;
   return NumberOf(type.substr(2)) / 8;
 }
 
-// One parameter up to ',' or ')': ".param .align 8 .b8 name[16]". Gives the word that ended it.
+// Reads a parameter such as ".param .align 8 .b8 name[16]", up to ',' or ')', which it returns.
 std::string_view ReadParameter(PtxTokenizer* words, Parameter* parameter) {
   uint32_t size = 0, align = 0, count = 1;
-  bool pointee = false;  // after .ptr, .align speaks of what the parameter points at
+  bool pointee = false;  // after .ptr, .align is the alignment of the target
   std::string_view word = words->Next();
   for (; !word.empty() && word != "," && word != ")"; word = words->Next()) {
     if (word == ".align" && pointee)
@@ -137,8 +137,8 @@ int NewestPtx(int cuda_version) {
   return major >= 13 ? 90 + minor : major == 12 ? 80 + minor : major == 11 ? 70 + minor : 65;
 }
 
-// Bytes of an element as PTX writes it: a decimal or hexadecimal integer, or the bits of a float
-// ("0f3F800000", "0d" and 16 digits). The address of another variable is not known yet: zeros.
+// The bits of an element: a decimal or hexadecimal integer, or a float ("0f3F800000", "0d" and 16
+// digits). Zero for the address of another variable, which is not known yet.
 uint64_t ElementOf(std::string_view word) {
   if (word.size() > 2 && word[0] == '0' && std::strchr("fFdDxX", word[1]) != nullptr) {
     return std::strtoull(std::string(word.substr(2)).c_str(), nullptr, 16);
@@ -147,7 +147,7 @@ uint64_t ElementOf(std::string_view word) {
   return number ? std::strtoull(std::string(word).c_str(), nullptr, 10) : 0;
 }
 
-// What follows '=', up to ';': "7", "{1, -2}", "generic(other)", "other+8".
+// Reads an initial value after '=', up to ';': "7", "{1, -2}", "generic(other)", "other+8".
 void ReadInitial(PtxTokenizer* words, uint32_t element_bytes, std::string* initial) {
   bool negative = false, offset = false;
   for (std::string_view word = words->Next(); !word.empty() && word != ";"; word = words->Next()) {
@@ -164,7 +164,7 @@ void ReadInitial(PtxTokenizer* words, uint32_t element_bytes, std::string* initi
   }
 }
 
-// A variable from behind ".global" or ".const" to its ';': ".align 4 .b8 name[16] = {1, 2}".
+// Reads a variable after ".global" or ".const", up to ';': ".align 4 .b8 name[16] = {1, 2}".
 Global ReadGlobal(PtxTokenizer* words) {
   Global global;
   uint32_t element = 0, vector = 1;
@@ -224,7 +224,7 @@ Result ReadPtx(std::string_view text, int cc, int cuda_version, Image* image) {
       image->entries.push_back(ReadEntry(&words));
     else if ((word == ".global" || word == ".const") && depth == 0) {
       Global global = ReadGlobal(&words);
-      // A variable of another module, or a texture reference, has no memory here.
+      // External variables and texture references have no memory here.
       if (last != ".extern" && global.size != 0) image->globals.push_back(std::move(global));
     }
   }

@@ -89,7 +89,7 @@ TEST(ImageTest, FindsVariablesOfPtxAndWhatTheyBeginWith) {
   EXPECT_EQ(image.entries.size(), 1u);
 }
 
-// A file as a compiler writes it, with the sections that a test adds.
+// A cubin as a compiler writes it, with the sections of a test.
 class Cubin {
  public:
   explicit Cubin(unsigned flags, unsigned char abi = 7) {
@@ -102,7 +102,7 @@ class Cubin {
     Add("", SHT_NULL, "");
   }
 
-  // Gives the index of the section.
+  // Returns the index of the section.
   unsigned Add(const std::string& name, unsigned type, const std::string& bytes, uint64_t size = 0,
                unsigned link = 0) {
     Elf64_Shdr section{};
@@ -146,7 +146,7 @@ class Cubin {
   std::string names_, contents_;
 };
 
-// As compiled from `__global__ void fill(float* out, float value, int n)`, last parameter first.
+// The attributes of `__global__ void fill(float* out, float value, int n)`, last parameter first.
 const std::string kFillInfo(
     "\x04\x37\x04\x00\x81\x00\x00\x00\x03\x19\x14\x00"
     "\x04\x17\x0c\x00\x00\x00\x00\x00\x02\x00\x0c\x00\x00\xf0\x11\x00"

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory of cuMemAlloc and of pools, and events, that other processes open. A handle names the
-// process by its slot in the state, and the memory by a descriptor of it, which is opened by way of
-// /proc: both processes are of one user and see each other there, as those who use CUDA's IPC in
-// one pod do.
+// Memory of cuMemAlloc and of pools, and events, that other processes open. A handle contains the
+// process's slot in the state and a file descriptor of that process, which is opened through /proc.
+// Both processes must have one user and see each other there, as in a pod that uses CUDA's IPC.
 #include <fcntl.h>
 #include <linux/memfd.h>
 #include <stdio.h>
@@ -20,27 +19,27 @@ namespace {
 constexpr uint64_t kMagic = 0x3143504953534554;       // "TESSIPC1"
 constexpr uint64_t kEventMagic = 0x3156454953534554;  // "TESSIEV1"
 
-// What is in a handle.
+// Contents of a memory handle.
 struct MemoryName {
   uint64_t magic;
-  uint32_t slot;  // of the process
-  int32_t fd;     // in it
+  uint32_t slot;  // slot of the process
+  int32_t fd;     // descriptor in the process
   uint64_t inode;
-  uint64_t offset, bytes;  // of the allocation in the file
+  uint64_t offset, bytes;  // allocation in the file
 };
 static_assert(sizeof(MemoryName) <= sizeof(IpcMemHandle));
 
-// What is in the handle of an event.
+// Contents of an event handle.
 struct EventName {
   uint64_t magic;
-  uint32_t slot;  // of the process
-  int32_t fd;     // in it
+  uint32_t slot;  // slot of the process
+  int32_t fd;     // descriptor in the process
   uint64_t inode;
 };
 static_assert(sizeof(EventName) <= sizeof(IpcEventHandle));
 
-// The descriptor of another process, opened here; -1: it is closed, its process has ended, or
-// cannot be seen from here.
+// Opens the descriptor of another process; -1: the descriptor is closed, or the process has ended
+// or is not visible.
 int OpenDescriptor(sim::State& state, uint32_t slot, int theirs, struct stat* info) {
   const int pid = state.HolderOf(slot);
   if (pid <= 0) return -1;
@@ -52,7 +51,7 @@ int OpenDescriptor(sim::State& state, uint32_t slot, int theirs, struct stat* in
   return -1;
 }
 
-// The memory of the other process, or -1: it has freed it, has ended, or cannot be seen from here.
+// Opens the memory of another process; -1: the memory or the process is gone, or not visible.
 int OpenFile(sim::State& state, const MemoryName& name, uint64_t* bytes) {
   struct stat info;
   const int fd = OpenDescriptor(state, name.slot, name.fd, &info);
@@ -64,7 +63,7 @@ int OpenFile(sim::State& state, const MemoryName& name, uint64_t* bytes) {
   return -1;
 }
 
-// Where the file is mapped; 0: nowhere.
+// Maps the file; 0: the system refuses.
 DevicePtr MapFile(int fd, uint64_t bytes) {
   const DevicePtr base = Driver::FindAddresses(bytes);
   if (base == 0) return 0;
@@ -76,7 +75,7 @@ DevicePtr MapFile(int fd, uint64_t bytes) {
   return 0;
 }
 
-// Writes the name under which other processes open the memory.
+// Writes the handle by which other processes open the memory.
 Result NameOf(Call& call, const Allocation& allocation, void* name, size_t bytes) {
   ExportedMemory exported;
   const Result result = call->Export(allocation, &exported);
@@ -92,14 +91,13 @@ Result NameOf(Call& call, const Allocation& allocation, void* name, size_t bytes
   return Result::kSuccess;
 }
 
-// Maps the memory of that name, or counts one more user of it. `pool` is the one that it was
-// imported from, or null.
+// Maps the memory of a handle, or counts another user of it. `pool`: the imported pool, or null.
 Result OpenNamed(ContextCall& call, const IpcMemHandle& handle, MemPoolTag* pool,
                  DevicePtr* pointer) {
   MemoryName name;
   memcpy(&name, &handle, sizeof(name));
   if (pointer == nullptr || name.magic != kMagic) return Result::kInvalidValue;
-  // As the real driver: not in the process that has made the handle.
+  // As the real driver: the process that created the handle may not open it.
   if (name.slot == call->slot().index()) return Result::kInvalidContext;
   for (auto& [base, known] : call->imports()) {
     if (memcmp(&known.handle, &handle, sizeof(handle)) != 0) continue;
@@ -125,7 +123,7 @@ Result OpenNamed(ContextCall& call, const IpcMemHandle& handle, MemPoolTag* pool
   return Result::kSuccess;
 }
 
-// What the descriptor of a shared pool holds.
+// Contents of the file of a shared pool.
 struct PoolName {
   uint64_t magic;
   uint32_t gpu;
@@ -151,7 +149,7 @@ CUDA_EXPORT Result cuIpcOpenEventHandle(Event* event, IpcEventHandle handle) {
   EventName name;
   memcpy(&name, &handle, sizeof(name));
   if (event == nullptr || name.magic != kEventMagic) return Result::kInvalidValue;
-  // As the real driver: not in the process that has made the handle.
+  // As the real driver: the process that created the handle may not open it.
   if (name.slot == call->slot().index()) return Result::kInvalidContext;
   struct stat info;
   const int fd = OpenDescriptor(call->state(), name.slot, name.fd, &info);
@@ -173,7 +171,7 @@ CUDA_EXPORT Result cuIpcOpenEventHandle(Event* event, IpcEventHandle handle) {
 CUDA_EXPORT Result cuIpcGetMemHandle(IpcMemHandle* handle, DevicePtr pointer) {
   CUDA_ENTER(ContextCall, call);
   if (handle == nullptr) return Result::kInvalidValue;
-  // The pages change their place: nothing may run on them.
+  // The pages move, so no command may use them now.
   call.WaitForAll();
   const Allocation* allocation = call->FindAllocation(pointer);
   if (allocation == nullptr || allocation->kind != MemoryKind::kDevice ||
@@ -198,7 +196,7 @@ CUDA_EXPORT Result cuIpcCloseMemHandle(DevicePtr pointer) {
     return Result::kInvalidValue;
   }
   if (--found->second.opened != 0) return Result::kSuccess;
-  // Nothing that runs may lose its memory.
+  // No running command may lose its memory.
   call.WaitForAll();
   if (call->imports().contains(pointer)) call->Unimport(pointer);
   return Result::kSuccess;
@@ -223,7 +221,7 @@ CUDA_EXPORT Result cuMemPoolExportToShareableHandle(void* shared, MemPool pool,
   return Result::kSuccess;
 }
 
-// A pool that only serves to import pointers of it.
+// Creates a pool that only imports pointers.
 CUDA_EXPORT Result cuMemPoolImportFromShareableHandle(MemPool* pool, void* shared,
                                                       unsigned handle_type,
                                                       unsigned long long flags) {
@@ -249,7 +247,7 @@ CUDA_EXPORT Result cuMemPoolImportFromShareableHandle(MemPool* pool, void* share
 CUDA_EXPORT Result cuMemPoolExportPointer(IpcMemHandle* data, DevicePtr pointer) {
   CUDA_ENTER(ContextCall, call);
   if (data == nullptr) return Result::kInvalidValue;
-  // The pages change their place: nothing may run on them.
+  // The pages move, so no command may use them now.
   call.WaitForAll();
   const Allocation* allocation = call->FindAllocation(pointer);
   if (allocation == nullptr || allocation->pool == nullptr || allocation->imported ||

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory that a process gives to another by a handle, as MPI, NCCL and PyTorch's queues do.
+// Memory that processes share by handles, as MPI, NCCL and PyTorch's queues do.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/wait.h>
@@ -24,7 +24,7 @@ constexpr char kIpcNode[] =
 #define EXPECT_OK(call) EXPECT_EQ(call, Result::kSuccess)
 #define ASSERT_OK(call) ASSERT_EQ(call, Result::kSuccess)
 
-// Two processes that speak in turn.
+// Two processes that exchange messages in turn.
 class IpcTest : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -170,7 +170,7 @@ TEST_F(IpcTest, WhatIsOpenEndsWithItsContext) {
   ExpectWell(exporter);
 }
 
-// The descriptor of the pool goes by inheritance here; programs send it through a socket.
+// The child inherits the descriptor of the pool here; programs send it through a socket.
 TEST_F(IpcTest, APoolIsImportedAndPointersOfItAreOpened) {
   MemPoolProperties properties{
       .alloc_type = 1, .handle_types = kShareByFileDescriptor, .location = {kLocationDevice, 0}};
@@ -229,7 +229,7 @@ TEST_F(IpcTest, APoolIsImportedAndPointersOfItAreOpened) {
   EXPECT_EQ(Used(), 0u);
 }
 
-// A kernel of 300 ms, and an event behind it.
+// Launches a kernel of 300 ms and records an event after it.
 void RecordSlowly(const CudaLibrary& cuda, Event event) {
   constexpr char kSlow[] =
       ".version 6.0\n.target sm_50\n.address_size 64\n.visible .entry slow() { ret; }\n";
@@ -241,7 +241,7 @@ void RecordSlowly(const CudaLibrary& cuda, Event event) {
   ASSERT_OK(CU(cuda, cuEventRecord)(event, nullptr));
 }
 
-// Processes whose kernel "slow" takes 300 ms, and who share an event.
+// Processes that share an event, and whose kernel "slow" takes 300 ms.
 class IpcEventTest : public IpcTest {
  protected:
   IpcEventTest() { setenv("SIMGPU_KERNEL_NS", "slow=300000000", 1); }

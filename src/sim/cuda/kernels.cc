@@ -27,7 +27,7 @@ class Arguments {
     return n <= 0 ? 0 : std::min<uint64_t>(uint64_t(n), launch_.threads);
   }
 
-  // Null where `count` floats from there are not all the program's.
+  // Null: not all of the `count` floats are in memory of the program.
   float* Floats(size_t index, uint64_t count) const {
     const auto pointer = Get<DevicePtr>(index);
     const bool ok = pointer % sizeof(float) == 0 && check_(who_, pointer, count * sizeof(float));

@@ -13,10 +13,10 @@ namespace tessera::cuda {
 namespace {
 
 constexpr uint64_t kLaunchNs = 2'500;
-constexpr uint64_t kWaveNs = 2'000;  // of a kernel that is not known, for each wave of blocks
+constexpr uint64_t kWaveNs = 2'000;  // unknown kernels: duration of a wave of blocks
 constexpr uint64_t kMaxThreadsPerBlock = 1024;
 constexpr unsigned kDefaultShared = 49152;
-constexpr int kMaxClusterBlocks = 8;  // that every GPU with clusters can run
+constexpr int kMaxClusterBlocks = 8;  // maximum on every GPU with clusters
 
 Result CheckShape(const Shape& shape, const FunctionTag& function) {
   if (shape.blocks() == 0 || shape.threads_of_block() == 0) return Result::kInvalidValue;
@@ -44,20 +44,20 @@ uint64_t DurationOf(const sim::GpuFacts& gpu, const Shape& shape, const Function
   return kLaunchNs + waves * kWaveNs;
 }
 
-// The part of the GPU that the kernel fills, in units of 1 / kWholeGpu.
+// The part of the GPU that the kernel fills, as Command::share.
 uint32_t ShareOf(const sim::GpuFacts& gpu, const Shape& shape) {
   const uint64_t threads = shape.blocks() * shape.threads_of_block();
   const uint64_t share = threads * kWholeGpu / ThreadsThatFill(gpu);
   return uint32_t(std::clamp<uint64_t>(share, 1, kWholeGpu));
 }
 
-// Gathers parameters into one buffer, as the entry lays them out.
+// Copies parameters into one buffer in the layout of the entry.
 Result PackParameters(const Entry& entry, void** parameters, void** extra, unsigned char* buffer,
                       bool* have) {
   *have = false;
   if (parameters != nullptr && extra != nullptr) return Result::kInvalidValue;
   if (parameters != nullptr) {
-    if (!entry.parameters_known) return Result::kSuccess;  // how many there are is not known
+    if (!entry.parameters_known) return Result::kSuccess;  // their number is unknown
     for (size_t i = 0; i < entry.parameters.size(); ++i) {
       const Parameter& parameter = entry.parameters[i];
       if (parameters[i] == nullptr) return Result::kInvalidValue;
@@ -79,9 +79,9 @@ Result PackParameters(const Entry& entry, void** parameters, void** extra, unsig
   return Result::kSuccess;
 }
 
-// For `simgpu unimplemented`: the kernel computes nothing.
+// Counts a launch that computes nothing, for `simgpu unimplemented`.
 void CountLaunch(Call& call, FunctionTag* function) {
-  static std::atomic<uint64_t> uncounted;  // of kernels beyond those that the state has room for
+  static std::atomic<uint64_t> uncounted;  // shared by kernels for which the state has no room
   if (function->counter == nullptr) {
     function->counter = call->state().KernelCounter(function->entry.name.c_str());
     if (function->counter == nullptr) function->counter = &uncounted;
@@ -113,7 +113,7 @@ Result MaxBlocksPerSm(int* blocks, Function handle, int block_size, size_t share
   return Result::kSuccess;
 }
 
-// From Hopper on, blocks can run as a cluster on neighboring multiprocessors.
+// Hopper and later run blocks as a cluster on neighboring multiprocessors.
 bool HasClusters(ContextCall& call) { return CcOf(call->FactsOf(call.context()->device)) >= 90; }
 
 int BlocksOfCluster(const LaunchConfig& config) {
@@ -245,7 +245,7 @@ CUDA_EXPORT Result cuOccupancyMaxPotentialBlockSizeWithFlags(int* grid, int* blo
   return cuOccupancyMaxPotentialBlockSize(grid, block, function, shared, shared_bytes, limit);
 }
 
-// The shared memory that each block can have where `blocks` of them run on one multiprocessor.
+// The shared memory available to each of `blocks` blocks on one multiprocessor.
 CUDA_EXPORT Result cuOccupancyAvailableDynamicSMemPerBlock(size_t* bytes, Function function,
                                                            int blocks, int block_size) {
   CUDA_ENTER(ContextCall, call);

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Commands of launches and fills, for streams and for graphs. See launch.cc and copy.cc.
+// Commands of kernel launches (launch.cc) and fills (memset.cc), for streams and graphs.
 #pragma once
 
 #include "src/sim/cuda/driver.h"
 
 namespace tessera::cuda {
 
-inline constexpr size_t kMaxParameterBytes = 4096;  // of a launch
+inline constexpr size_t kMaxParameterBytes = 4096;  // for one launch
 
 struct Shape {
   unsigned grid[3], block[3], shared_bytes;
@@ -14,7 +14,7 @@ struct Shape {
   uint64_t threads_of_block() const { return uint64_t(block[0]) * block[1] * block[2]; }
 };
 
-// The parameters of a launch in one buffer, as `extra` of cuLaunchKernel has them.
+// The buffer of launch parameters that `extra` of cuLaunchKernel describes.
 struct LaunchBuffer {
   bool valid = true;  // false: `extra` has an item of another kind
   const void* bytes = nullptr;
@@ -22,7 +22,7 @@ struct LaunchBuffer {
 };
 LaunchBuffer BufferOf(void* const* extra);
 
-// What a launch of the function will do. The parameters are read now.
+// Creates the command of a launch, and reads its parameters now.
 Result PlanLaunch(ContextCall& call, Function handle, const Shape& shape, void** parameters,
                   void** extra, Command* command);
 Result PlanMemset(ContextCall& call, const MemsetNodeParameters& parameters, Command* command);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The linker of the driver: several pieces become one image. No code is looked at, so pieces of PTX
-// become one text, one piece of another kind is the image itself, and what else is put together
-// answers to any name, like a fat binary.
+// The linker of the driver, which joins pieces into one image. It does not read code: pieces of PTX
+// become one text, a single piece of another kind is the image, and any other combination accepts
+// every name, like a fat binary.
 #include <string.h>
 
 #include "src/sim/cuda/driver.h"
@@ -42,7 +42,7 @@ Result Add(Driver& driver, LinkStateTag* link, int type, std::string piece) {
       link->others.push_back(std::move(piece));
       return Result::kSuccess;
     case kLibrary:
-      return Result::kSuccess;  // only what kernels call is in it
+      return Result::kSuccess;  // a library has only functions that kernels call
     default:
       return Result::kInvalidValue;
   }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What programs advise about managed memory. It changes nothing but what they are told about it:
-// there is one copy of the memory, which host and devices reach at the same address.
+// Advice about managed memory. It only changes the attributes that programs read: the memory has
+// one copy, which host and devices access at the same address.
 #include <string.h>
 
 #include <algorithm>
@@ -20,13 +20,13 @@ constexpr int kReadMostly = 1, kPreferred = 2, kAccessedBy = 3, kLastPrefetch = 
               kPreferredType = 5, kPreferredId = 6, kLastPrefetchType = 7, kLastPrefetchId = 8;
 constexpr unsigned kAttachFlags = 7;  // CUmemAttach_flags: global, host or single
 
-// The managed memory that holds all of the range, or null.
+// The managed memory that contains the whole range, or null.
 Allocation* FindManaged(Call& call, DevicePtr pointer, uint64_t bytes) {
   Allocation* found = call->FindAllocation(pointer, bytes);
   return found != nullptr && found->kind == MemoryKind::kManaged ? found : nullptr;
 }
 
-// As older functions name a place: a device, or kHost.
+// Converts a location to the number that older functions take: a device, or kHost.
 Result ToDevice(Call& call, const MemLocation& location, Device* device) {
   if (location.type == kLocationDevice) {
     *device = location.id;
@@ -58,7 +58,7 @@ Result Advise(DevicePtr pointer, size_t bytes, int advice, const MemLocation& lo
   CUDA_ENTER(ContextCall, call);
   Allocation* managed = FindManaged(call, pointer, bytes);
   if (managed == nullptr) return Result::kInvalidValue;
-  // Advice that names no place ignores the one that is given.
+  // Other kinds of advice ignore the location.
   Device device = kNone;
   const bool has_place = advice >= kSetPreferred && advice != kUnsetPreferred;
   const Result result = has_place ? ToDevice(call, location, &device) : Result::kSuccess;
@@ -158,14 +158,14 @@ CUDA_EXPORT Result cuMemRangeGetAttributes(void** data, size_t* data_bytes, int*
   return Result::kSuccess;
 }
 
-// Which stream or host may touch the memory is the program's to keep to.
+// The simulation does not check which stream or host touches the memory.
 CUDA_EXPORT Result cuStreamAttachMemAsync(Stream stream, DevicePtr pointer, size_t bytes,
                                           unsigned flags) {
   CUDA_ENTER(ContextCall, call);
   if (call->FindStream(call.context(), stream) == nullptr) return Result::kInvalidHandle;
   const bool one_flag = flags != 0 && (flags & (flags - 1)) == 0 && (flags & ~kAttachFlags) == 0;
   const Allocation* managed = FindManaged(call, pointer, 1);
-  // Only the whole of it can be attached; 0 bytes stand for that.
+  // Only a whole allocation can be attached; 0 bytes mean the whole.
   const bool whole =
       managed != nullptr && managed->base == pointer && (bytes == 0 || bytes == managed->size);
   return one_flag && whole ? Result::kSuccess : Result::kInvalidValue;

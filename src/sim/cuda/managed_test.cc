@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What programs advise about managed memory, and are told about it; and who may use a pool.
+// Advice about managed memory and its attributes; access to pools.
 #include "src/sim/cuda/one_gpu_test.h"
 
 namespace tessera::cuda {

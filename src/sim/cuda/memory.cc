@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory: allocating, host memory, pools, what a pointer is. Copies are in copy.cc.
+// Device memory, host memory, pools, and attributes of pointers. Copies are in copy.cc.
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -55,7 +55,7 @@ Result AllocateFromPool(ContextCall& call, DevicePtr* pointer, size_t bytes, Mem
   }
   const Result result = call->Allocate(call.context(), bytes, MemoryKind::kDevice, pool, pointer);
   if (result != Result::kSuccess) return result;
-  // What other streams have freed is ours when they have come there.
+  // Memory that other streams freed is usable when these streams have reached the free.
   for (const TicketRef& end : pool->frees) {
     if (!end->timed && end->stream != queue) {
       call->engine().Push(queue, {.kind = Command::Kind::kWait, .ticket = end});
@@ -82,7 +82,7 @@ Result HostAlloc(void** pointer, size_t bytes, unsigned flags) {
   return Result::kSuccess;
 }
 
-// One attribute of a pointer that we know.
+// One attribute of a pointer into known memory.
 Result Describe(const Allocation& allocation, int attribute, DevicePtr pointer, void* data) {
   const bool host =
       allocation.kind == MemoryKind::kHost || allocation.kind == MemoryKind::kRegistered;
@@ -171,7 +171,7 @@ CUDA_EXPORT Result cuMemAllocPitch_v2(DevicePtr* pointer, size_t* pitch, size_t 
 CUDA_EXPORT Result cuMemFree_v2(DevicePtr pointer) {
   CUDA_ENTER(ContextCall, call);
   if (pointer == 0) return Result::kSuccess;
-  // The real one waits, too: nothing that runs may lose its memory.
+  // The real driver waits, too: no running command may lose its memory.
   const Result waited = call.Wait(call.context());
   return waited == Result::kSuccess ? call->Free(pointer) : waited;
 }
@@ -222,7 +222,7 @@ CUDA_ALIAS(cuMemFreeAsync_ptsz, cuMemFreeAsync)
 CUDA_EXPORT Result cuMemPoolCreate(MemPool* pool, const MemPoolProperties* properties) {
   CUDA_ENTER(Call, call);
   if (pool == nullptr || properties == nullptr) return Result::kInvalidValue;
-  // Pools of host memory.
+  // Pools of host memory are not implemented.
   if (properties->location.type != kLocationDevice) return Result(Refuse("cuMemPoolCreate"));
   if (!call->IsDevice(properties->location.id)) return Result::kInvalidDevice;
   if ((properties->handle_types & ~kShareByFileDescriptor) != 0) return Result::kNotSupported;
@@ -293,7 +293,7 @@ CUDA_EXPORT Result cuMemPoolSetAttribute(MemPool pool, int attribute, void* valu
     case 1:
     case 2:
     case 3:
-      return Result::kSuccess;  // which reuse is allowed: hints
+      return Result::kSuccess;  // rules of reuse are hints
     case kReleaseThreshold:
       pool->release_threshold = *static_cast<uint64_t*>(value);
       return Result::kSuccess;
@@ -308,7 +308,7 @@ CUDA_EXPORT Result cuMemPoolSetAttribute(MemPool pool, int attribute, void* valu
   }
 }
 
-// The device of a pool may always write its memory.
+// The device of a pool always has read and write access.
 CUDA_EXPORT Result cuMemPoolSetAccess(MemPool pool, const MemAccess* access, size_t count) {
   CUDA_ENTER(Call, call);
   if (!IsPool(call, pool) || access == nullptr || count == 0) return Result::kInvalidValue;
@@ -391,7 +391,7 @@ CUDA_EXPORT Result cuPointerGetAttributes(unsigned count, int* attributes, void*
   if (count == 0 || attributes == nullptr || data == nullptr) return Result::kInvalidValue;
   const Allocation* allocation = call->FindAllocation(pointer);
   for (unsigned i = 0; i < count; ++i) {
-    // Of a pointer that CUDA does not know, the answers are zeros.
+    // All attributes of an unknown pointer are zero.
     if (allocation != nullptr)
       (void)Describe(*allocation, attributes[i], pointer, data[i]);
     else if (attributes[i] == kPointerMemoryType)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Fills of device memory, of one row and of several.
+// Fills of device memory, in one row or several.
 #include <errno.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -19,15 +19,14 @@ struct Area {
 };
 
 constexpr uint64_t kPage = 4096;
-constexpr uint64_t kDiscardBytes = 2 << 20;  // fewer are written
+constexpr uint64_t kDiscardBytes = 2 << 20;  // minimum for Discard
 
-// Zeroes device memory by giving its pages back to the host: programs zero more of a GPU than the
-// host may have memory. False: the host refuses, and some pages may be zero already.
+// Zeroes device memory by returning its pages to the host, because programs may zero more memory of
+// a GPU than the host has. False: the host refuses; some pages may be zero already.
 bool Discard(DevicePtr to, uint64_t bytes) {
   const DevicePtr begin = (to + kPage - 1) / kPage * kPage, end = (to + bytes) / kPage * kPage;
   void* pages = reinterpret_cast<void*>(begin);
-  // Only memory that processes share has a file (EINVAL: it has none). There MADV_DONTNEED would
-  // keep what is in the file.
+  // MADV_DONTNEED would keep the contents of shared memory, which has a file. EINVAL: no file.
   if (madvise(pages, end - begin, MADV_REMOVE) != 0 &&
       (errno != EINVAL || madvise(pages, end - begin, MADV_DONTNEED) != 0)) {
     return false;
@@ -88,7 +87,7 @@ Result PlanMemset(ContextCall& call, const MemsetNodeParameters& parameters, Com
   }
 }
 
-// Each width of an element has functions for one row and for several, with and without a stream.
+// The functions of one element width: for one row and several, with and without a stream.
 #define MEMSET(bits, type)                                                                  \
   CUDA_EXPORT Result cuMemsetD##bits##_v2(DevicePtr to, type value, size_t count) {         \
     return Fill({.to = to, .width = count}, value, nullptr);                                \

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Modules and libraries. What is in them is in function.cc and module_globals.cc.
+// Modules and libraries. function.cc has their functions, module_globals.cc their variables.
 #include <algorithm>
 
 #include "src/sim/cuda/driver.h"
@@ -26,7 +26,7 @@ Result LoadLibrary(Library* library, const void* image) {
   CUDA_ENTER(Call, call);
   if (library == nullptr) return Result::kInvalidValue;
   auto made = std::make_unique<LibraryTag>();
-  // A library is for all devices: it must run on the best one; each load checks its own.
+  // A library must run on the device with the highest compute capability; each load checks its own.
   int cc = 0;
   for (int i = 0; i < call->device_count(); ++i) cc = std::max(cc, CcOf(call->FactsOf(i)));
   const int cuda_version = int(call->state().file().cuda_version);
@@ -56,7 +56,7 @@ CUDA_EXPORT Result cuModuleLoad(Module* module, const char* file) {
 CUDA_EXPORT Result cuModuleUnload(Module module) {
   CUDA_ENTER(ContextCall, call);
   if (!call->modules().contains(module)) return Result::kInvalidHandle;
-  // A module from cuLibraryGetModule goes with its library alone.
+  // A module of cuLibraryGetModule is only unloaded with its library.
   if (module->library != nullptr) return Result::kNotPermitted;
   call->Unload(module);
   return Result::kSuccess;
@@ -78,7 +78,7 @@ CUDA_EXPORT Result cuModuleGetFunctionCount(unsigned* count, Module module) {
   return Put(count, module->image.entries.size());
 }
 
-// As many as there are, and no more than `count`, in the order of the image.
+// Writes at most `count` functions, in the order of the image.
 CUDA_EXPORT Result cuModuleEnumerateFunctions(Function* functions, unsigned count, Module module) {
   CUDA_ENTER(ContextCall, call);
   if (functions == nullptr || count == 0) return Result::kInvalidValue;

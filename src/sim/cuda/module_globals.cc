@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The variables of modules: one piece of device memory holds all those of a module.
+// The variables of modules. All variables of a module share one allocation.
 #include <string.h>
 
 #include <algorithm>
@@ -9,8 +9,8 @@
 namespace tessera::cuda {
 namespace {
 
-// Calls `visit` with each variable and its place in the memory of the module; gives the bytes that
-// all of them need.
+// Calls `visit` with each variable and its offset in the memory of the module. Returns the total
+// bytes.
 template <typename Visit>
 uint64_t LayOutGlobals(const Image& image, Visit visit) {
   uint64_t offset = 0;
@@ -41,7 +41,7 @@ Result Driver::PlaceGlobals(ModuleTag* module) {
   if (result != Result::kSuccess) return result;
   Allocation& memory = allocations_[module->globals];
   memory.of_module = true;
-  // Other memory than that of a shared block is fresh, and touched only where it must be.
+  // Memory outside of shared blocks is zero, and stays untouched where the value is zero.
   const bool fresh = memory.block == 0;
   LayOutGlobals(module->image, [&](const Global& global, uint64_t offset) {
     char* const place = reinterpret_cast<char*>(module->globals + offset);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Launches as before CUDA 4.0: a function keeps its block, its shared memory and its parameters,
-// and a launch gives only the grid. Programs of that time still do it.
+// Launch functions of CUDA before 4.0, for old programs: a function keeps its block, shared memory
+// and parameters, and a launch only has the grid.
 #include <string.h>
 
 #include "src/sim/cuda/launch.h"
@@ -8,7 +8,7 @@
 namespace tessera::cuda {
 namespace {
 
-// The function, with what it keeps. Null: a handle that is none, or no context.
+// Applies `change` to the state that the function keeps.
 template <typename Change>
 Result Keep(Function function, Change change) {
   CUDA_ENTER(ContextCall, call);

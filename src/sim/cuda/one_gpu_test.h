@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// For tests of device memory: a program with its context on a node of one GPU. A test ends with all
-// that it took given back.
+// For tests of device memory: a program with its context on a node with one GPU. Every test must
+// free all of its memory.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -33,7 +33,7 @@ class OneGpuTest : public ::testing::Test {
   }
   void TearDown() override { EXPECT_EQ(Used(), 0u); }
 
-  // Bytes of the GPU beyond the context.
+  // Used bytes of the GPU without the context.
   static uint64_t Used() { return node_->state().UsedBytes(0) - 100 * kMiB; }
 
   static inline sim::testing::SimNode* node_ = nullptr;

@@ -28,7 +28,7 @@ CUDA_EXPORT Result cuGetProcAddress_v2(const char* symbol, void** function, int 
   return Result::kSuccess;
 }
 
-// The form without a status. It does not write `function` when it finds nothing.
+// The version without a status. It does not write `function` if it finds no symbol.
 CUDA_EXPORT Result cuGetProcAddress(const char* symbol, void** function, int version,
                                     uint64_t flags) {
   Found found;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Many processes on one node: what they hold is what the node says, whenever any of them is killed.
+// Many processes on one node: its totals equal the sum of the processes, whenever one is killed.
 #include <gtest/gtest.h>
 #include <sched.h>
 #include <signal.h>
@@ -29,22 +29,21 @@ constexpr char kNode[] =
 constexpr int kProcesses = 64;
 constexpr int kRounds = 60;
 
-// What a child believes that it holds, told by itself: before a call the most and the least that it
-// may hold while the call runs, after it one number.
+// Bounds of the memory that a child holds, which the child writes: they differ only during a call.
 struct Ledger {
   std::atomic<uint64_t> least, most;
   std::atomic<uint64_t> operations;
   std::atomic<int> broken;
 };
 
-// Allocates and frees for ever.
+// Allocates and frees until the process is killed.
 [[noreturn]] void Churn(const std::string& library, int gpu, Ledger* ledger, unsigned seed) {
   CudaLibrary cuda(library);
   Context context = nullptr;
   ledger->most = kContext;
   Result made = CU(cuda, cuInit)(0);
   if (made == Result::kSuccess) {
-    // The others may have filled the GPU.
+    // Other processes may have filled the GPU.
     do made = CU(cuda, cuCtxCreate_v2)(&context, 0, gpu);
     while (made == Result::kOutOfMemory);
   }
@@ -109,7 +108,7 @@ class ProcessTest : public ::testing::Test {
     waitpid(children_[index], nullptr, 0);
     children_.erase(index);
   }
-  // Stops all children wherever they are, so that nothing moves while we look.
+  // Stops all children at any point, so that nothing changes during a check.
   void Freeze() {
     for (auto& [index, pid] : children_) kill(pid, SIGSTOP);
     int status = 0;
@@ -143,7 +142,7 @@ TEST_F(ProcessTest, TotalsAreTheSumOfLiveProcessesWhateverIsKilledWhenever) {
   for (int i = 0; i < kProcesses; ++i) Start(i);
   std::mt19937 random(7);
   for (int round = 0; round < kRounds && !HasFatalFailure(); ++round) {
-    usleep(useconds_t(random() % 40'000));  // a random moment, not a wait for anything
+    usleep(useconds_t(random() % 40'000));  // a random moment
     Freeze();
     ExpectTotalsAreTheSumOfTheLiving("while all stand still");
     const int victims = 1 + int(random() % 8);

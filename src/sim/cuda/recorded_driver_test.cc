@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Compares the libraries on a node whose profile names a driver with the answers of that driver.
+// Compares the libraries of a node with the recorded answers of the driver that its profile names.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -26,7 +26,7 @@ class RecordedDriverTest : public ::testing::TestWithParam<RecordedDriver> {
       : node_({.profile = fmt::format("base: t4\ndriver: {{version: {}}}\n", GetParam().version)}),
         cuda_(node_.library("libcuda.so.1")) {}
 
-  // The answer of `cuda_`, or of its cuGetProcAddress without a status if the driver has no other.
+  // Asks cuGetProcAddress of `cuda_`: the version without a status if the driver has no other.
   RecordedAddress Ask(const RecordedAddress& question, int version) const {
     void* function = nullptr;
     RecordedAddress answer = question;
@@ -130,7 +130,7 @@ TEST_P(RecordedDriverTest, NvmlErrorsHaveTheTextsOfTheDriver) {
   EXPECT_EQ(ours, theirs);
 }
 
-// What a library on a node exports and the driver's does not ("+name"), and the other way round.
+// Exports that only the library of the node has ("+name"), or only the driver's ("-name").
 std::set<std::string> Differences(const sim::testing::SimNode& node, std::string_view library,
                                   const std::vector<std::string>& recorded) {
   const auto exported =
@@ -154,10 +154,10 @@ TEST(RecordedExportsTest, LibrariesExportWhatTheDriverExports) {
     const sim::testing::SimNode node(
         {.profile = fmt::format("base: t4\ndriver: {{version: {}}}\n", driver)});
     auto cuda = Differences(node, "libcuda", *sim::testing::RecordedExports("libcuda", driver));
-    cuda.erase("+cuDeviceGetLuid");  // of Windows; 418 alone has left it out
+    cuda.erase("+cuDeviceGetLuid");  // a function of Windows, which only 418 lacks
     EXPECT_THAT(cuda, IsEmpty()) << driver;
     const auto recorded = sim::testing::RecordedExports("libnvidia-ml", driver);
-    if (!recorded.ok()) continue;  // of 390
+    if (!recorded.ok()) continue;  // 390 has no record of NVML
     auto nvml = Differences(node, "libnvidia-ml", *recorded);
     nvml.erase("-nvmlRetry_NvRmControl");  // 470 alone exports it, by mistake
     EXPECT_THAT(nvml, IsEmpty()) << driver;

@@ -14,9 +14,9 @@ namespace tessera::cuda {
 
 class SharedEvent {
  public:
-  // Null: the system refuses the memory.
+  // Null: out of memory.
   static std::shared_ptr<SharedEvent> Create();
-  // Takes the descriptor of another process's event. Null: it is none.
+  // Owns `fd`, the descriptor of another process's event. Null: not an event.
   static std::shared_ptr<SharedEvent> Open(int fd);
   ~SharedEvent();
   SharedEvent(const SharedEvent&) = delete;
@@ -25,7 +25,7 @@ class SharedEvent {
   int fd() const { return fd_; }
   uint64_t inode() const { return inode_; }
 
-  // The number of a new record, which the process in that slot of the state ends by Finish().
+  // Returns the number of a new record. The process in that slot of the state ends it by Finish().
   uint64_t Record(uint32_t slot);
   void Finish(uint64_t record);
   // 0: never recorded.
@@ -37,8 +37,8 @@ class SharedEvent {
  private:
   struct Page {
     std::atomic<uint64_t> recorded, done;
-    std::atomic<uint32_t> slot;    // of the process that has recorded last
-    std::atomic<uint32_t> signal;  // futex: grows with each end of a record
+    std::atomic<uint32_t> slot;    // process of the last record
+    std::atomic<uint32_t> signal;  // futex, incremented at each end of a record
   };
 
   SharedEvent(int fd, uint64_t inode, Page* page) : fd_(fd), inode_(inode), page_(page) {}

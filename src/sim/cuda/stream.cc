@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Streams, events and functions of the program that run in a stream.
+// Streams, events, and functions of the program that run in a stream.
 #include <string.h>
 
 #include <algorithm>
@@ -11,7 +11,7 @@ namespace tessera::cuda {
 namespace {
 
 constexpr unsigned kEventFlags = 7;
-constexpr int kLastStreamAttribute = 17;  // of CUDA 13
+constexpr int kLastStreamAttribute = 17;  // in CUDA 13
 constexpr int kLeastPriority = 0, kGreatestPriority = -5;
 
 Result CreateStream(Stream* stream, unsigned flags, int priority) {
@@ -51,7 +51,7 @@ struct EventCall : Call {
   EventCall call(event);         \
   if (call.status != Result::kSuccess) return call.status
 
-// A ticket that is reached when the record of another process is done. One thread waits for each.
+// Returns a ticket for the record of another process, for which a thread waits.
 TicketRef TicketOf(Driver& driver, const std::shared_ptr<SharedEvent>& event, uint64_t record) {
   auto ticket = std::make_shared<Ticket>();
   std::thread([&driver, event, record, ticket] {
@@ -73,7 +73,7 @@ CUDA_EXPORT Result cuStreamCreateWithPriority(Stream* stream, unsigned flags, in
 
 CUDA_EXPORT Result cuStreamDestroy_v2(Stream stream) {
   STREAM_ENTER(call, stream);
-  if (call.stream != stream) return Result::kInvalidValue;  // the default streams stay
+  if (call.stream != stream) return Result::kInvalidValue;  // default streams cannot be destroyed
   call->DestroyStream(stream);
   return Result::kSuccess;
 }
@@ -144,7 +144,7 @@ CUDA_EXPORT Result cuStreamGetCtx(Stream stream, Context* context) {
 CUDA_EXPORT Result cuStreamGetCtx_v2(Stream stream, Context* context, void** green_context) {
   STREAM_ENTER(call, stream);
   PutIf(context, call.stream->context);
-  if (green_context != nullptr) *green_context = nullptr;  // there are none
+  if (green_context != nullptr) *green_context = nullptr;  // not implemented
   return Result::kSuccess;
 }
 
@@ -158,7 +158,7 @@ CUDA_EXPORT Result cuStreamGetAttribute(Stream stream, int id, StreamAttribute* 
 CUDA_EXPORT Result cuStreamSetAttribute(Stream stream, int id, const StreamAttribute* value) {
   STREAM_ENTER(call, stream);
   if (value == nullptr || id <= 0 || id > kLastStreamAttribute) return Result::kInvalidValue;
-  if (id == kStreamPriority) return Result::kInvalidValue;  // it is fixed when a stream is made
+  if (id == kStreamPriority) return Result::kInvalidValue;  // fixed at creation
   call.stream->attributes[id] = *value;
   return Result::kSuccess;
 }
@@ -259,7 +259,7 @@ CUDA_EXPORT Result cuEventSynchronize(Event event) {
     return Result::kSuccess;
   }
   if (health != Result::kSuccess || event->ticket == nullptr) return health;
-  const TicketRef ticket = event->ticket;  // of now: the event may be recorded again
+  const TicketRef ticket = event->ticket;  // a copy: the event may be recorded again
   return call.Wait(event->context, ticket);
 }
 

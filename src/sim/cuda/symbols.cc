@@ -7,8 +7,8 @@
 #include <cstdint>
 #include <tuple>
 
-// This file must not see api/cuda_abi.h, which declares the same functions with their parameters.
-// Parameters do not matter here: on x86-64 the caller cleans up after itself.
+// This file must not include api/cuda_abi.h, which declares these functions with parameters. They
+// do not matter here: on x86-64 the caller removes its arguments.
 #define CUDA_SYMBOL(name, since, class_)                               \
   extern "C" __attribute__((weak, visibility("default"))) int name() { \
     return tessera::cuda::Refuse(#name);                               \
@@ -36,7 +36,7 @@ struct Symbol {
   AnyFunction function;
 };
 
-// Sorted, so that the symbols of a base name and stream mode stand together, the newest last.
+// Sorted by base name and stream mode, the newest symbol last.
 constexpr auto kSymbols = [] {
   std::array symbols = {
 #define CUDA_SYMBOL(name, since, class_) Symbol(#name, since, &name),
@@ -91,7 +91,7 @@ Found FindSymbol(std::string_view base_name, bool per_thread, unsigned version, 
     const Symbol& symbol = kSymbols[i];
     if (symbol.base != base_name || (symbol.per_thread && !per_thread)) break;
     if (symbol.since == 0 || symbol.since > driver) continue;
-    // The legacy mode stands in only for a driver that has no symbol of the per-thread mode.
+    // The legacy mode is the answer only if the driver has no symbol of the per-thread mode.
     if (symbol.per_thread && !of_thread_mode) found = {};
     of_thread_mode = symbol.per_thread;
     if (symbol.since <= version) {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the library exports and what cuGetProcAddress finds, both from api/cuda_symbols.inc.
+// Exports of the library and the symbols of cuGetProcAddress, both from api/cuda_symbols.inc.
 //
 // Every symbol of the table has a weak definition that refuses with NOT_SUPPORTED. A definition in
-// another file replaces it. Threads: any. Cost of a look-up: one hash of the name, no allocation.
+// another file replaces it. Threads: any. Cost of a lookup: one hash of the name, no allocation.
 #pragma once
 
 #include <string_view>
@@ -19,7 +19,7 @@ struct Found {
   Lookup status = Lookup::kSymbolNotFound;
 };
 
-// The answer of a driver of the CUDA version `driver` to a program that was built for `version`.
+// The answer of a driver with CUDA version `driver` to a program built for `version`.
 Found FindSymbol(std::string_view base_name, bool per_thread, unsigned version, unsigned driver);
 
 // Counts the call of a function without an answer; returns NOT_SUPPORTED, or NOT_INITIALIZED before

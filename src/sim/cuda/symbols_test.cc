@@ -43,7 +43,7 @@ constexpr Row kRows[] = {
 #undef CUDA_DEBUGGER_SYMBOL
 };
 
-// Sets of names, so that a failure says what differs.
+// Sets of names, so that a failure names the differences.
 using Names = std::set<std::string>;
 
 Names Without(const Names& names, const Names& others) {

@@ -6,13 +6,13 @@
 namespace tessera::cuda {
 namespace {
 
-constexpr uint64_t kTextureAlign = 512;   // of linear memory, as attribute 14 of a device says
-constexpr uint64_t kPitchAlign = 32;      // attribute 51
-constexpr uint64_t kMaxTexels = 1 << 27;  // of linear memory
+constexpr uint64_t kTextureAlign = 512;                     // of linear memory, device attribute 14
+constexpr uint64_t kPitchAlign = 32;                        // device attribute 51
+constexpr uint64_t kMaxTexels = 1 << 27;                    // of linear memory
 constexpr uint64_t kMaxWidth = 131072, kMaxHeight = 65000;  // of pitched memory
 constexpr unsigned kLastAddressMode = 3, kLastFilterMode = 1;
 
-// 0: a texture of linear memory has no such texels.
+// Bytes of a texel; 0: invalid for linear memory.
 unsigned TexelBytes(unsigned format, unsigned channels) {
   const bool valid = channels == 1 || channels == 2 || channels == 4;
   return valid ? ElementBytes(format, channels) : 0;
@@ -111,7 +111,7 @@ CUDA_EXPORT Result cuTexObjectCreate(Texture* texture, const ResourceDescriptor*
   }
   const Result result = CheckResource(call, *resource);
   if (result != Result::kSuccess) return result;
-  // A view is of an array: linear memory has its format in the resource.
+  // Only arrays have a view: for linear memory, the resource has the format.
   if (!IsValid(*descriptor) || (view != nullptr && !HasArray(*resource))) {
     return Result::kInvalidValue;
   }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Texture and surface objects: handles that kernels read arrays and linear memory by. A kernel of
-// the simulation reads none of them, so an object is what the program said of it. It takes no
-// memory of the GPU, and its array or memory may end before it, as with the real driver. Threads:
-// REQUIRES the driver's mutex.
+// Texture and surface objects, by which kernels read arrays and linear memory. Kernels of the
+// simulation do not read them, so an object only stores its descriptors. It takes no device memory,
+// and its array or memory may end first, as with the real driver. Threads: REQUIRES the driver's
+// mutex.
 #pragma once
 
 #include <map>
@@ -25,10 +25,10 @@ struct TextureObject {
 class Textures {
  public:
   unsigned long long Add(const TextureObject& object);
-  // Null: there is no texture, or no surface, of that handle.
+  // Null: invalid handle of a texture, or of a surface.
   TextureObject* Find(unsigned long long handle, bool is_surface);
   void Remove(unsigned long long handle) { objects_.erase(handle); }
-  // The context ends.
+  // Removes the objects of a context that ends.
   void Forget(ContextTag* context);
 
  private:

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Texture and surface objects as graphics programs make them of arrays and of linear memory.
+// Texture and surface objects of arrays and of linear memory.
 #include <gtest/gtest.h>
 
 #include <cstring>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the GPU does when: order, effects, and how kernels, streams and processes share its time.
+// Order and effects of commands, and the time of the GPU that kernels, streams and processes share.
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/wait.h>
@@ -24,7 +24,7 @@ constexpr char kPtx[] =
     ".version 6.0\n.target sm_50\n.address_size 64\n"
     ".visible .entry fill(.param .u64 p, .param .f32 v, .param .u32 n) { ret; }\n"
     ".visible .entry slow() { ret; }\n.visible .entry short_one() { ret; }\n";
-// Blocks of 1,024 threads: an A100 holds 216 at once.
+// An A100 runs 216 blocks of 1,024 threads at once.
 constexpr unsigned kWholeGpuBlocks = 216, kTinyBlocks = 1;
 
 #define EXPECT_OK(call) EXPECT_EQ(call, Result::kSuccess)
@@ -82,12 +82,12 @@ struct Program {
   Function slow = nullptr, short_one = nullptr, fill = nullptr;
 };
 
-// Reads what the GPU writes. There is no lock between the two, as in any program that polls memory.
+// Reads memory that the GPU writes, without a lock, as a program that polls memory does.
 __attribute__((no_sanitize("thread"))) float Peek(const float* value) {
   return *static_cast<const volatile float*>(value);
 }
 
-// In the process of the test; a driver cannot be unloaded, so there is one for all tests.
+// All tests share one driver in this process, because a driver cannot be unloaded.
 class TimeTest : public ::testing::Test {
  protected:
   static void SetUpTestSuite() {
@@ -256,8 +256,8 @@ TEST_F(TimeTest, ManyThreadsOnManyStreamsLoseNothing) {
   for (std::thread& thread : threads) thread.join();
 }
 
-// Programs in processes of their own. Their queues are always full, so that what they get does not
-// depend on how often this machine runs them.
+// Programs in separate processes. Their queues are always full, so that their GPU time does not
+// depend on the machine's load.
 class SharedTimeTest : public ::testing::Test {
  protected:
   SharedTimeTest() : node_({.profile = kNode}) {}
@@ -265,7 +265,7 @@ class SharedTimeTest : public ::testing::Test {
     for (pid_t pid : children_) kill(pid, SIGKILL);
     for (pid_t pid : children_) waitpid(pid, nullptr, 0);
   }
-  // Launches kernels for ever; the GPU takes 1,024 of them at once.
+  // Starts a process that launches kernels until it is killed, with at most 1,024 in the queue.
   pid_t Start(const char* kernel_ns) {
     int ready[2];
     EXPECT_EQ(pipe(ready), 0);
@@ -292,12 +292,12 @@ class SharedTimeTest : public ::testing::Test {
     }
     return 0;
   }
-  // Nanoseconds: of the clock, and how long the GPU and each process were busy until then.
+  // Nanoseconds: the clock, and the busy time of the GPU and of each process until then.
   struct Reading {
     double at, gpu, first, second;
   };
-  // The processes write down what the GPU has done when they run, which this machine may put off.
-  // So this takes the most recent of the readings of 200 ms.
+  // The processes update their busy time only when they run, which a loaded machine delays. So this
+  // returns the most recent of the readings of 200 ms.
   Reading Read(pid_t first, pid_t second) {
     Reading latest{0, -1e18, 0, 0};
     for (int i = 0; i < 100; ++i) {

@@ -8,8 +8,8 @@
 namespace tessera::cuda {
 namespace {
 
-constexpr unsigned kNoDestructorSync = 1;  // CUuserObject_flags; the only one, and required
-constexpr unsigned kMove = 1;              // CUuserObjectRetain_flags: the program's own references
+constexpr unsigned kNoDestructorSync = 1;  // CUuserObject_flags; required
+constexpr unsigned kMove = 1;  // CUuserObjectRetain_flags: move the program's references
 
 }  // namespace
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Virtual memory management: addresses are reserved, memory is made, and one is mapped onto the
-// other. The memory is a memfd, which other mappings and other processes share.
+// Virtual memory management: programs reserve addresses, create memory, and map memory at
+// addresses. The memory is a memfd, which several mappings and processes can share.
 #include <fcntl.h>
 #include <linux/memfd.h>
 #include <sys/mman.h>
@@ -38,12 +38,12 @@ int NewMemory(uint64_t bytes) {
   return fd;
 }
 
-// Takes [pointer, pointer + bytes) of addresses back from what is mapped there.
+// Replaces mappings in the range by reserved addresses.
 void* Reserve(void* wanted, uint64_t bytes, int flags) {
   return mmap(wanted, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | flags, -1, 0);
 }
 
-// The program holds no handle and no mapping of it any more.
+// Frees memory without a handle and without a mapping.
 void EndIfUnused(Call& call, PhysicalMemory memory) {
   auto found = call->physical().find(memory);
   const Physical& physical = found->second;
@@ -68,7 +68,7 @@ bool IsReserved(Call& call, DevicePtr pointer, uint64_t bytes) {
   return pointer - base <= size && bytes <= size - (pointer - base);
 }
 
-// The mappings that lie in the range, which must begin and end with one. Empty: it does not.
+// The mappings in the range. Empty: the range does not begin and end with a mapping.
 std::vector<Allocation*> MappingsIn(Call& call, DevicePtr pointer, uint64_t bytes) {
   std::vector<Allocation*> mappings;
   DevicePtr at = pointer;
@@ -121,7 +121,7 @@ CUDA_EXPORT Result cuMemAddressFree(DevicePtr pointer, size_t bytes) {
   if (found == call->reservations().end() || found->second != bytes) return Result::kInvalidValue;
   auto mapping = call->allocations().lower_bound(pointer);
   if (mapping != call->allocations().end() && mapping->first < pointer + bytes) {
-    return Result::kInvalidValue;  // something is still mapped there
+    return Result::kInvalidValue;  // the range still has a mapping
   }
   munmap(reinterpret_cast<void*>(pointer), bytes);
   call->reservations().erase(found);
@@ -183,7 +183,7 @@ CUDA_EXPORT Result cuMemMap(DevicePtr pointer, size_t bytes, size_t offset, Phys
   }
   auto next = call->allocations().lower_bound(pointer);
   if (next != call->allocations().end() && next->first < pointer + bytes) {
-    return Result::kInvalidValue;  // something is mapped there already
+    return Result::kInvalidValue;  // the range has a mapping
   }
   if (mmap(reinterpret_cast<void*>(pointer), bytes, PROT_NONE, MAP_SHARED | MAP_FIXED, physical.fd,
            off_t(offset)) == MAP_FAILED) {
@@ -204,7 +204,7 @@ CUDA_EXPORT Result cuMemUnmap(DevicePtr pointer, size_t bytes) {
   CUDA_ENTER(Call, call);
   const std::vector<Allocation*> mappings = MappingsIn(call, pointer, bytes);
   if (mappings.empty()) return Result::kInvalidValue;
-  // Nothing that runs may lose its memory.
+  // No running command may lose its memory.
   call.WaitForAll();
   (void)Reserve(reinterpret_cast<void*>(pointer), bytes, MAP_FIXED);
   for (Allocation* mapping : MappingsIn(call, pointer, bytes)) {
@@ -221,7 +221,7 @@ CUDA_EXPORT Result cuMemSetAccess(DevicePtr pointer, size_t bytes, const MemAcce
   CUDA_ENTER(Call, call);
   const std::vector<Allocation*> mappings = MappingsIn(call, pointer, bytes);
   if (mappings.empty() || access == nullptr || count == 0) return Result::kInvalidValue;
-  // The widest access wins: there is one address space for all devices here.
+  // The widest access applies, because all devices share one address space here.
   unsigned widest = kAccessNone;
   for (size_t i = 0; i < count; ++i) {
     const unsigned flags = access[i].flags;
@@ -271,7 +271,7 @@ CUDA_EXPORT Result cuMemExportToShareableHandle(void* shared, PhysicalMemory mem
   return Result::kSuccess;
 }
 
-// Who has exported the memory pays for it. Its device is not written in the descriptor: the first.
+// The exporting process stays charged. The descriptor has no device, so device 0 is assumed.
 CUDA_EXPORT Result cuMemImportFromShareableHandle(PhysicalMemory* memory, void* shared,
                                                   unsigned handle_type) {
   CUDA_ENTER(Call, call);

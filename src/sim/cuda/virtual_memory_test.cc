@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Virtual memory management as programs use it: PyTorch's expandable segments, NCCL's buffers.
+// Virtual memory management as PyTorch's expandable segments and NCCL's buffers use it.
 #include <gtest/gtest.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
@@ -101,7 +101,7 @@ TEST_F(VirtualMemoryTest, AnotherProcessMapsWhatIsExportedAndDoesNotPayForIt) {
   ASSERT_OK(CU(*cuda_, cuMemExportToShareableHandle)(&fd, memory, kShareByFileDescriptor, 0));
   const pid_t child = fork();
   if (child == 0) {
-    // CUDA does not survive fork, so the child writes through a mapping of its own.
+    // CUDA does not work after fork, so the child writes through its own mapping.
     char byte = 'x';
     void* memory_here = mmap(nullptr, kBlock, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     if (memory_here == MAP_FAILED) _exit(3);

@@ -13,15 +13,14 @@
 namespace tessera::cuda {
 namespace {
 
-// The simulation has no kernel module: opening its nodes gives ENXIO where the device cgroup and
-// the mode allow it, which is all that we want to know.
+// The simulation has no kernel module, so an allowed open() fails with ENXIO.
 bool MayOpen(const std::string& path) {
   const int fd = open(path.c_str(), O_RDWR | O_CLOEXEC | O_NONBLOCK);
   if (fd >= 0) close(fd);
   return fd >= 0 || errno == ENXIO || errno == ENODEV;
 }
 
-// The index in `gpus` that an entry names; -1 if none, or several.
+// The index in `gpus` of the GPU that an entry names; -1: no GPU, or several.
 int Match(const sim::State& state, const std::vector<uint32_t>& gpus, std::string_view entry) {
   if (entry.starts_with("GPU-")) {
     int found = -1;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which GPUs a CUDA program sees: those whose device node it may open, narrowed by
+// The GPUs that a CUDA program sees: GPUs whose device node it may open, filtered by
 // CUDA_VISIBLE_DEVICES with the driver's rules.
 #pragma once
 
@@ -10,10 +10,10 @@
 
 namespace tessera::cuda {
 
-// Indices into the state, in the order that the program counts them.
+// Indices into the state, in the order of the program's device ordinals.
 std::vector<uint32_t> NodesOf(const sim::State& state);
-// Applies the variable to `gpus`. Null: not set. Indices, UUIDs and prefixes of UUIDs; the list
-// ends at the first entry that names no GPU, or more than one; a GPU that stands twice empties it.
+// Applies CUDA_VISIBLE_DEVICES to `gpus`. Null: not set. Entries are indices, UUIDs and prefixes of
+// UUIDs. The list ends at the first entry that names no GPU or several; a repeated GPU empties it.
 std::vector<uint32_t> ApplyVisibleDevices(const sim::State& state, std::vector<uint32_t> gpus,
                                           const char* value);
 
