@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which CPUs are near which GPU. The simulated node says only the NUMA node of each GPU; the CPUs
-// of the machine that we really run on are dealt out to these nodes in equal blocks, so that
-// pinning to the answer works everywhere. Threads: any.
+// The CPUs near each GPU. The simulated node has only the NUMA node of each GPU. The CPUs of the
+// real machine are assigned to these nodes in equal blocks, so that pinning works everywhere.
+// Threads: any.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How a GPU does: PCIe, clocks, heat, power.
+// The condition of a GPU: PCIe, clocks, heat, power.
 #include "src/sim/nvml/model.h"
 #include "src/sim/nvml/session.h"
 
@@ -52,12 +52,12 @@ Return GetPowerLimit(const char* function, Device device, unsigned* milliwatts) 
   return Put(milliwatts, PowerLimitOf(gpu));
 }
 
-// The states that the GPU has: P0, and below Ampere P8, in which it sleeps.
+// Every GPU has P0; GPUs older than Ampere also have P8, in which they sleep.
 bool HasPerformanceState(const Gpu& gpu, unsigned state) {
   return state == 0 || (state == 8 && !gpu.at_least(kArchAmpere));
 }
 
-// The memory clocks that can be chosen, the highest first; returns how many.
+// Writes the supported memory clocks, the highest first, and returns their number.
 unsigned MemoryClocks(const sim::GpuFacts& facts, unsigned (&mhz)[2]) {
   mhz[0] = facts.clock_mem_max;
   mhz[1] = facts.clock_mem_idle;
@@ -94,7 +94,7 @@ Return nvmlDeviceGetMaxPcieLinkWidth(Device device, unsigned* width) {
 Return nvmlDeviceGetCurrPcieLinkWidth(Device device, unsigned* width) {
   return GetPcieWidth(__func__, device, width);
 }
-// The enumeration of speeds is numbered like the generations.
+// The enumeration of speeds has the numbers of the generations.
 Return nvmlDeviceGetPcieLinkMaxSpeed(Device device, unsigned* speed) {
   return GetPcieGeneration(__func__, device, speed);
 }
@@ -163,7 +163,7 @@ Return nvmlDeviceGetSupportedMemoryClocks(Device device, unsigned* count, unsign
   return Return::kSuccess;
 }
 
-// From the highest down, in the steps of the real chips.
+// Descending, in the steps of the real chips.
 Return nvmlDeviceGetSupportedGraphicsClocks(Device device, unsigned memory_mhz, unsigned* count,
                                             unsigned* mhz) {
   NVML_ENTER_DEVICE(gpu, device);
@@ -197,7 +197,7 @@ Return nvmlDeviceGetSupportedClocksThrottleReasons(Device device, std::uint64_t*
   return GetSupportedReasons(__func__, device, reasons);
 }
 
-// The simulated boards are cooled by their chassis.
+// The simulated boards have no fans: the chassis cools them.
 Return nvmlDeviceGetNumFans(Device device, unsigned* count) {
   NVML_ENTER_DEVICE(gpu, device);
   return Put(count, 0U);
@@ -263,7 +263,7 @@ Return nvmlDeviceGetPowerState(Device device, unsigned* state) {
   return GetPerformanceState(__func__, device, state);
 }
 
-// "Supplied missing elements" of the array are unknown.
+// Unused elements of the array are unknown.
 Return nvmlDeviceGetSupportedPerformanceStates(Device device, unsigned* states, unsigned bytes) {
   NVML_ENTER_DEVICE(gpu, device);
   NVML_REQUIRE(states != nullptr);
@@ -317,7 +317,7 @@ Return nvmlDeviceGetPowerManagementLimitConstraints(Device device, unsigned* min
   return Return::kSuccess;
 }
 
-// Mains, not a battery.
+// The power source is the mains.
 Return nvmlDeviceGetPowerSource(Device device, unsigned* source) {
   NVML_ENTER_DEVICE(gpu, device);
   return Put(source, 0U);

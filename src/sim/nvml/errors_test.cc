@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Errors of the memory and what is done about them: one truth in all views.
+// Memory errors and their repairs agree in all views.
 #include <unistd.h>
 
 #include <array>
@@ -116,7 +116,7 @@ TEST_F(ErrorsTest, FieldsOfLinksNeedNvLink) {
   EXPECT_EQ(Field(0, kReplayTotal).result, Return::kSuccess);
   EXPECT_EQ(Field(3, kReplayTotal).result, Return::kNotSupported);
   EXPECT_EQ(Field(0, kFieldNvLinkSpeedFirst).value.ui, 25000u);
-  EXPECT_EQ(Field(0, kFieldNvLinkSpeedFirst + 5).value.ui, 0u);  // not connected
+  EXPECT_EQ(Field(0, kFieldNvLinkSpeedFirst + 5).value.ui, 0u);  // the link is not connected
   EXPECT_EQ(Field(0, kFieldNvLinkRemoteLink, 2).value.ui, 2u);
   EXPECT_EQ(Field(0, kFieldNvLinkRemoteLink, 7).result, Return::kInvalidArgument);
 }

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Event sets. A set remembers how far it has read the node's ring of events, so every set gets
-// every event once, in whatever process it is. Waiting is a futex on the state: no thread, no
-// polling.
+// Event sets. A set stores its position in the node's ring of events, so every set of every process
+// gets every event once. Waiting uses a futex on the state, without a thread or polling.
 #include <atomic>
 #include <ctime>
 #include <new>
@@ -12,8 +11,8 @@ namespace tessera::nvml {
 
 struct EventSetTag {
   std::uint64_t magic;
-  std::atomic<std::uint64_t> last;  // sequence of the last event that was read
-  // For each GPU: what is wanted of it, and from which event on.
+  std::atomic<std::uint64_t> last;  // sequence of the last read event
+  // For each GPU: registered event types, and the event from which they count.
   std::atomic<std::uint64_t> types[sim::kMaxGpus];
   std::atomic<std::uint64_t> since[sim::kMaxGpus];
 };
@@ -34,7 +33,7 @@ bool Wanted(const EventSetTag& set, const sim::EventView& event) {
          event.sequence > set.since[event.gpu].load();
 }
 
-// Waits for an event that the set wants and that no other thread takes from it.
+// Waits for a registered event that no other thread takes from the set.
 bool WaitWanted(sim::State* state, EventSetTag* set, unsigned timeout_ms, sim::EventView* event) {
   const std::uint64_t start_ms = sim::MonotonicNs() / 1000000;
   while (true) {
@@ -43,7 +42,7 @@ bool WaitWanted(sim::State* state, EventSetTag* set, unsigned timeout_ms, sim::E
     std::uint64_t last = set->last.load();
     std::uint64_t next = last;
     const bool found = state->WaitEvent(&next, rest, event);
-    // Of several threads that read the same event, the one that moves `last` has it.
+    // If several threads read the same event, the thread that advances `last` gets it.
     const bool ours = set->last.compare_exchange_strong(last, next);
     if (!found) return false;
     if (ours && Wanted(*set, *event)) return true;

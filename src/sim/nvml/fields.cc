@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// nvmlDeviceGetFieldValues: many small questions in one call, each with its own result.
+// nvmlDeviceGetFieldValues: many values in one call, each with its own result.
 #include "src/sim/nvml/model.h"
 #include "src/sim/nvml/session.h"
 
@@ -29,17 +29,17 @@ unsigned ActiveLinks(const Gpu& gpu, bool only_switches) {
   return count;
 }
 
-// The link that the field's scope names. False where the GPU has none of that number.
+// The link of the field's scope. False: the GPU does not have the link.
 bool FindLink(const Gpu& gpu, const FieldValue& field, const sim::NvLink** link) {
   if (field.scope_id >= gpu.facts().nvlink_count || field.scope_id >= sim::kMaxLinks) return false;
   *link = &gpu.facts().links[field.scope_id];
   return true;
 }
 
-// Why a field may not be there.
+// A condition for a field.
 enum class Needs : std::uint8_t { kNothing, kNvLink };
 
-// Counters that stay 0, since nothing injects what they count.
+// Counters that stay 0, because no injection changes them.
 struct Zeros {
   unsigned first, last;
   Needs needs;
@@ -56,11 +56,11 @@ constexpr Zeros kZeros[] = {
     {169, 169, Needs::kNothing, false},  // recoveries of the PCIe link
     {173, 183, Needs::kNothing, false},  // errors of PCIe
     {197, 198, Needs::kNothing, true},   // traffic of PCIe
-    {251, 253, Needs::kNothing, true},   // nanoseconds of slowdown, numbered up to NVML 13.0
-    {269, 271, Needs::kNothing, true},   // and since
+    {251, 253, Needs::kNothing, true},  // nanoseconds of slowdown, with the numbers up to NVML 13.0
+    {269, 271, Needs::kNothing, true},  // and with later numbers
 };
 
-// These functions are true if the field is one of theirs; then it is answered.
+// The Fill functions return true if they know the field, and then write its value.
 bool FillZeros(const Gpu& gpu, FieldValue* field) {
   for (const Zeros& zeros : kZeros) {
     if (field->field_id < zeros.first || field->field_id > zeros.last) continue;
@@ -76,7 +76,7 @@ bool FillZeros(const Gpu& gpu, FieldValue* field) {
   return false;
 }
 
-// Injected errors are all of the device's memory.
+// All injected errors are errors of device memory.
 bool FillEcc(const Gpu& gpu, FieldValue* field) {
   const sim::GpuLive& live = gpu.live();
   switch (field->field_id) {
@@ -106,7 +106,7 @@ bool FillEcc(const Gpu& gpu, FieldValue* field) {
       if (field->field_id < kFieldEccFirstLocation || field->field_id > kFieldEccLastLocation) {
         return false;
       }
-      if (gpu.at_least(kArchTuring)) {  // has no counter for each on-chip memory
+      if (gpu.at_least(kArchTuring)) {  // no counter for each on-chip memory
         field->result = Return::kNotSupported;
         return true;
       }
@@ -195,7 +195,7 @@ bool FillPower(const Gpu& gpu, FieldValue* field) {
   }
 }
 
-// How long heat and power held the clocks down, in nanoseconds.
+// The time for which heat and power lowered the clocks, in nanoseconds.
 bool FillThrottling(const Gpu& gpu, FieldValue* field) {
   switch (field->field_id) {
     case kFieldPowerViolation:
@@ -249,7 +249,7 @@ bool FillLinks(const Gpu& gpu, FieldValue* field) {
   return true;
 }
 
-// The speed of one link, which has a field for each of the first twelve.
+// The speed of a link. The first twelve links have a field each.
 bool FillLinkSpeed(const Gpu& gpu, FieldValue* field) {
   const unsigned id = field->field_id;
   unsigned number = 0;
@@ -268,7 +268,7 @@ bool FillLinkSpeed(const Gpu& gpu, FieldValue* field) {
 void Fill(const Gpu& gpu, FieldValue* field) {
   field->timestamp = static_cast<std::int64_t>(NowUs());
   field->latency_us = 0;
-  if (field->field_id == kFieldRecoveryAction) {  // known also of a GPU that is gone
+  if (field->field_id == kFieldRecoveryAction) {  // also known for a lost GPU
     PutUnsigned(gpu.live().recovery_action.load(), field);
   } else if (gpu.state().lost(gpu.number())) {
     field->result = Return::kGpuIsLost;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// GPU performance monitoring, from Hopper on: a client takes two samples of a GPU and asks for
-// rates between them. A sample is the GPU's busy time so far. The simulation knows how long kernels
-// run, not what they do, so pipes, engines and links read 0.
+// GPU performance monitoring, for Hopper and later: a client takes two samples of a GPU and reads
+// rates between them. A sample is the GPU's busy time so far. The simulation knows the duration of
+// kernels, but not their instructions, so pipes, engines and links read 0.
 #include <array>
 #include <new>
 
@@ -12,7 +12,7 @@ namespace tessera::nvml {
 struct GpmSampleTag {
   std::uint64_t magic;
   std::uint32_t gpu;
-  std::uint64_t time_ns;  // CLOCK_MONOTONIC; 0: not taken yet
+  std::uint64_t time_ns;  // CLOCK_MONOTONIC; 0: no sample yet
   std::uint64_t busy_ns;
 };
 
@@ -57,7 +57,8 @@ bool Live(GpmSample sample) { return sample != nullptr && sample->magic == kLive
 
 bool Supported(const Gpu& gpu) { return gpu.at_least(kArchHopper); }
 
-// Percent between the samples, of the whole GPU. Injected values win, as in State::Utilization.
+// Percent of the whole GPU between the samples. Injected values take precedence, as in
+// State::Utilization.
 double BusyPercent(const sim::State& state, const GpmSampleTag& earlier,
                    const GpmSampleTag& later) {
   const std::uint32_t given = state.file().live[later.gpu].utilization_gpu.load();

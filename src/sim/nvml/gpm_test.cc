@@ -22,7 +22,7 @@ class GpmTest : public NvmlTest {
     NVML(nvmlGpmSampleFree)(earlier_);
     NVML(nvmlGpmSampleFree)(later_);
   }
-  // The metrics between the two samples, asked for in one call.
+  // Reads metrics between the two samples in one call.
   Return Ask(std::array<unsigned, 4> ids) {
     static_assert(sizeof(buffer_) >= sizeof(GpmMetrics) + 3 * sizeof(GpmMetric));
     std::memset(buffer_, 0, sizeof(buffer_));

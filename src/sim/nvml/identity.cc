@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Who a GPU is: what never changes while the driver is loaded.
+// The identity of a GPU: values that do not change while the driver is loaded.
 #include "src/sim/nvml/session.h"
 
 namespace tessera::nvml {
@@ -7,7 +7,7 @@ namespace {
 
 constexpr unsigned kBusPcie = 2;
 
-// CUDA cores of one SM, by compute capability.
+// CUDA cores of an SM, by compute capability.
 unsigned CoresPerSm(const sim::GpuFacts& facts) {
   if (facts.cc_major == 8 && facts.cc_minor == 0) return 64;
   return facts.cc_major < 8 ? 64 : 128;
@@ -71,7 +71,7 @@ Return nvmlDeviceGetMultiGpuBoard(Device device, unsigned* multi) {
   return Put(multi, 0U);
 }
 
-// Object 0 of the infoROM is OEM, 1 is ECC; the boards have no version for power and DEN.
+// Object 0 of the infoROM is OEM, 1 is ECC. The boards have no versions of power and DEN.
 Return nvmlDeviceGetInforomVersion(Device device, unsigned object, char* version, unsigned length) {
   NVML_ENTER_DEVICE(gpu, device);
   NVML_REQUIRE(version != nullptr && object < 4);
@@ -84,7 +84,7 @@ Return nvmlDeviceGetInforomImageVersion(Device device, char* version, unsigned l
   return CopyText(gpu.facts().inforom_image, version, length);
 }
 
-// Follows from the image's version.
+// The checksum derives from the image's version.
 Return nvmlDeviceGetInforomConfigurationChecksum(Device device, unsigned* checksum) {
   NVML_ENTER_DEVICE(gpu, device);
   NVML_REQUIRE(checksum != nullptr);

@@ -16,8 +16,8 @@ namespace {
 
 constexpr unsigned kUuidText = 1;
 
-// Gives the handle of the first visible GPU that `matches`. A lost GPU is found, but not given, as
-// with the real library.
+// Returns the handle of the first visible GPU that `matches`. A lost GPU returns an error, as with
+// the real library.
 template <typename Matches>
 Return FindHandle(const char* function, Device* device, Matches matches) {
   const Enter call(function, Faults::kLater);
@@ -49,7 +49,7 @@ Return HandleByUuid(const char* function, const char* uuid, Device* device) {
   });
 }
 
-// domain:bus:device.function, domain:bus:device or bus:device.function, all in hex.
+// Parses domain:bus:device.function, domain:bus:device or bus:device.function, all in hex.
 bool ParseBusId(const char* text, sim::PciAddress* address) {
   *address = {};
   char end = 0;
@@ -171,7 +171,7 @@ Return nvmlGetExcludedDeviceCount(unsigned* count) {
   NVML_ENTER(call);
   return Put(count, 0U);
 }
-// The name before 450.
+// The name of the function before 450.
 Return nvmlGetBlacklistDeviceCount(unsigned* count) {
   NVML_ENTER(call);
   return Put(count, 0U);
@@ -210,7 +210,7 @@ Return nvmlDeviceGetHandleByUUIDV(const Uuid* uuid, Device* device) {
     NVML_ENTER(call);
     return Return::kArgumentVersionMismatch;
   }
-  // The binary form is not used by anyone who is simulated for.
+  // The binary form is not implemented, because no known client uses it.
   if (uuid == nullptr || uuid->type != kUuidText) device = nullptr;
   if (device != nullptr) std::memcpy(text, uuid->value.text, sizeof(uuid->value.text));
   return HandleByUuid(__func__, text, device);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory, modes, and errors of the memory.
+// Memory, modes, and memory errors.
 #include <unistd.h>
 
 #include "src/sim/nvml/session.h"
@@ -19,14 +19,14 @@ std::uint64_t EccCount(const Gpu& gpu, unsigned type, unsigned counter) {
   return counter == kVolatile ? live.ecc_uncorrected_volatile : live.ecc_uncorrected_aggregate;
 }
 
-// Checks that hold for all ECC counters.
+// Checks for all ECC counters.
 Return CheckEcc(const Gpu& gpu, unsigned type, unsigned counter, const void* result) {
   NVML_REQUIRE(type < kErrorTypes && counter < kCounterTypes && result != nullptr);
   return gpu.facts().ecc_enabled != 0 ? Return::kSuccess : Return::kNotSupported;
 }
 
-// The pages retired for `cause`: 0 several corrected errors, 1 an uncorrected one. Which pages they
-// are follows from their number.
+// The pages retired for `cause`: 0 several corrected errors, 1 an uncorrected error. Their
+// addresses derive from their number.
 Return GetRetiredPages(const char* function, Device device, unsigned cause, unsigned* count,
                        std::uint64_t* addresses, std::uint64_t* timestamps) {
   constexpr std::uint64_t kPageBytes = 4096;
@@ -86,7 +86,7 @@ Return nvmlDeviceGetMemoryInfo_v2(Device device, MemoryV2* memory) {
   return Return::kSuccess;
 }
 
-// Nothing maps BAR1 in the simulation.
+// The simulation does not use BAR1.
 Return nvmlDeviceGetBAR1MemoryInfo(Device device, Bar1Memory* memory) {
   NVML_ENTER_DEVICE(gpu, device);
   NVML_REQUIRE(memory != nullptr);
@@ -166,7 +166,7 @@ Return nvmlDeviceGetTotalEccErrors(Device device, unsigned type, unsigned counte
   return result;
 }
 
-// All injected errors are of the device's memory.
+// All injected errors are errors of device memory.
 Return nvmlDeviceGetDetailedEccErrors(Device device, unsigned type, unsigned counter,
                                       EccErrorCounts* counts) {
   NVML_ENTER_DEVICE(gpu, device);
@@ -183,7 +183,7 @@ Return nvmlDeviceGetMemoryErrorCounter(Device device, unsigned type, unsigned co
   NVML_REQUIRE(location < kLocations);
   const Return result = CheckEcc(gpu, type, counter, count);
   if (result != Return::kSuccess) return result;
-  // From Turing on, the on-chip memories are counted as one.
+  // Turing and later count all on-chip memories together.
   const bool on_chip = gpu.at_least(kArchTuring) ? location == kSram : location <= kRegisterFile;
   if (location != kDram && !on_chip) return Return::kNotSupported;
   *count = location == kDram ? EccCount(gpu, type, counter) : 0;
@@ -243,7 +243,7 @@ Return nvmlDeviceGetRemappedRows(Device device, unsigned* correctable, unsigned*
   return Return::kSuccess;
 }
 
-// Each remapped row is of a bank of its own, which then has one spare row fewer.
+// Each remapped row is in a different bank, which then has one spare row less.
 Return nvmlDeviceGetRowRemapperHistogram(Device device, RowRemapperHistogram* values) {
   NVML_ENTER_DEVICE(gpu, device);
   NVML_REQUIRE(values != nullptr);

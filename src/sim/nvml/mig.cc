@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// The questions about MIG: which GPUs could, which are in MIG mode, and that no slice exists.
+// The functions of MIG: a GPU may be in MIG mode, but has no instances.
 #include "src/sim/nvml/session.h"
 
 namespace tessera::nvml {
 namespace {
 
-// Of a question that only makes sense about a MIG slice, asked about a whole GPU.
+// The result of a function for MIG instances on a whole GPU.
 Return NotASlice(const char* function, Device device, const void* target) {
   const Gpu gpu(function, device);
   if (gpu.result() != Return::kSuccess) return gpu.result();
@@ -13,7 +13,7 @@ Return NotASlice(const char* function, Device device, const void* target) {
   return gpu.facts().mig_capable != 0 ? Return::kInvalidArgument : Return::kNotSupported;
 }
 
-// Of a question that needs MIG to be on.
+// The result of a function that needs MIG mode.
 Return MigIsOff(const char* function, Device device, const void* target) {
   const Gpu gpu(function, device);
   if (gpu.result() != Return::kSuccess) return gpu.result();
@@ -21,7 +21,7 @@ Return MigIsOff(const char* function, Device device, const void* target) {
   return Return::kNotSupported;
 }
 
-// Of a question about an instance: nobody was ever given a handle of one.
+// The result of a function on an instance: no valid handle of an instance exists.
 Return NoInstance(const char* function) {
   const Enter call(function);
   return call.result() != Return::kSuccess ? call.result() : Return::kInvalidArgument;

@@ -6,17 +6,16 @@
 namespace tessera::nvml {
 namespace {
 
-// A busy chip takes this share of what lies between idle and its limit.
+// A busy chip takes this share of the range between idle power and the limit.
 constexpr std::uint64_t kBusyPowerPercent = 85;
-// Degrees below slowdown where a busy chip settles.
+// A busy chip settles at this many degrees below slowdown.
 constexpr unsigned kBusyMarginC = 20;
 constexpr unsigned kMemoryOverCoreC = 4;
-// The driver lowers the clocks of a GPU that is too hot, or that reaches its power limit, to these
-// parts of the normal ones.
+// The driver lowers the clocks of a GPU that is too hot, or at its power limit, to this percentage.
 constexpr unsigned kHotClockPercent = 50;
 constexpr unsigned kCappedClockPercent = 90;
 
-// `idle` at no load, `busy` at full load.
+// Interpolates: `idle` at no load, `busy` at full load.
 unsigned Between(unsigned idle, unsigned busy, unsigned percent) {
   if (busy <= idle) return idle;
   return idle + static_cast<unsigned>(std::uint64_t{busy - idle} * percent / 100);
@@ -30,7 +29,7 @@ unsigned BusyPower(const sim::GpuFacts& facts, unsigned limit_mw) {
 
 bool Busy(const Gpu& gpu) { return gpu.state().Utilization(gpu.number()).gpu > 0; }
 
-// `value`, or what root has set in its place.
+// The value that root has set, or `value`.
 unsigned SetOr(const sim::AtomicU32& set, unsigned value) {
   const std::uint32_t chosen = set.load();
   return chosen != 0 ? chosen : value;
@@ -41,7 +40,7 @@ unsigned Clamp(unsigned value, unsigned low, unsigned high) {
   return value < low ? low : value;
 }
 
-// Locked clocks hold for idle GPUs, too.
+// Locked clocks also apply to idle GPUs.
 unsigned Locked(const Gpu& gpu, unsigned type, unsigned mhz) {
   const sim::GpuLive& live = gpu.live();
   if (type == kClockMem) return Clamp(mhz, live.locked_mem_min, live.locked_mem_max);
@@ -88,7 +87,7 @@ unsigned PowerOf(const Gpu& gpu) {
 
 unsigned PowerLimitOf(const Gpu& gpu) { return gpu.state().PowerLimitMw(gpu.number()); }
 
-// At the default power limit: a counter must not fall when root changes the limit.
+// Uses the default power limit, so that the counter does not fall when root changes the limit.
 std::uint64_t EnergyOf(const Gpu& gpu) {
   const sim::GpuFacts& facts = gpu.facts();
   const std::uint64_t created_us = gpu.state().file().created_ns / 1000;
@@ -129,7 +128,7 @@ bool ApplicationClockOf(const Gpu& gpu, unsigned type, unsigned* mhz) {
   return true;
 }
 
-// Chips from Ampere on stay in P0; older ones sleep in P8 without a context.
+// Ampere and later stay in P0; older chips sleep in P8 without a context.
 unsigned PerformanceStateOf(const Gpu& gpu) {
   return gpu.at_least(kArchAmpere) || InUse(gpu) ? 0 : 8;
 }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The few functions of the C++ runtime that std::string, std::mutex and new refer to, so that the
-// library needs none: it is loaded into programs of any age, and a static libstdc++ would ask for
-// the newest glibc and for four times the size. What would throw ends the program: the only cause
-// left is that there is no memory for a path.
+// The functions of the C++ runtime that std::string, std::mutex and new use, so that the library
+// does not need the runtime: programs of any age load it, and a static libstdc++ would need the
+// newest glibc and four times the size. A throw ends the program; its only cause is no memory for a
+// path.
 #include <cstddef>
 #include <cstdlib>
 #include <new>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A test that calls libnvidia-ml.so.1 on a simulated node. For tests only.
+// For tests: a fixture that calls libnvidia-ml.so.1 on a simulated node.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -22,9 +22,9 @@ class NvmlTest : public ::testing::Test {
     EXPECT_EQ(NVML(nvmlDeviceGetHandleByIndex_v2)(index, &device), Return::kSuccess);
     return device;
   }
-  // To be changed before Init.
+  // Facts may change before Init.
   sim::GpuFacts& Facts(unsigned gpu) { return node_.state().file().facts[gpu]; }
-  // The same node with GPUs of another architecture.
+  // Changes the architecture of all GPUs.
   void Become(Architecture architecture) {
     for (std::uint32_t gpu = 0; gpu < node_.state().gpu_count(); ++gpu) {
       Facts(gpu).architecture = architecture;

@@ -28,7 +28,7 @@ constexpr Name kNames[] = {
 #undef NVML_OTHER
 };
 
-// With room for the arguments of every function there is; the callee reads as many as it has.
+// Has enough arguments for every function; the callee reads as many as it takes.
 using AnyFunction = Return (*)(void*, void*, void*, void*, void*, void*);
 
 Return CallWith(const char* name, void* first) {
@@ -95,7 +95,7 @@ TEST_F(NvmlTest, EndsWithTheLastShutdown) {
   EXPECT_EQ(NVML(nvmlDeviceGetCount_v2)(&count), Return::kUninitialized);
 }
 
-// How many descriptors of this process are of that file.
+// Number of descriptors of this process for that file.
 int OpenDescriptors(const std::string& path) {
   const std::string wanted = std::filesystem::canonical(path);
   int count = 0;
@@ -408,7 +408,7 @@ TEST_F(EventTest, WaitingTakesNoProcessorAndWakesAtOnce) {
              std::uint64_t(after.tv_nsec) - std::uint64_t(before.tv_nsec);
   });
   while (!started) std::this_thread::yield();
-  // A wait of its own lets the other thread reach its wait, and shows that timeouts are kept.
+  // This wait lets the other thread reach its wait, and tests the timeout.
   const EventSet idle = NewSet({1});
   EventData data{};
   const std::uint64_t start = sim::MonotonicNs();
@@ -462,7 +462,7 @@ TEST(NvmlLibraryTest, ExportsOnlyItsOwnNames) {
     ++count;
   }
   pclose(names);
-  EXPECT_EQ(count, std::size(kNames) + 1);  // and nvmlErrorString
+  EXPECT_EQ(count, std::size(kNames) + 1);  // plus nvmlErrorString
 }
 
 }  // namespace

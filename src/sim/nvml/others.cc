@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Entry points without an answer, and the texts of the return codes.
+// Unimplemented functions, and the texts of return codes.
 #include "src/sim/nvml/session.h"
 
 namespace tessera::nvml {
@@ -14,7 +14,7 @@ Return CountAndRefuse(const char* function) {
 
 struct Text {
   Return result;
-  unsigned since;  // the CUDA version of the first driver that knows the code; 0: 11.4 or older
+  unsigned since;  // CUDA version of the first driver with the code; 0: 11.4 or older
   const char* text;
 };
 
@@ -61,7 +61,7 @@ const char* nvmlErrorString(Return result) {
   return "Unknown Error";
 }
 
-// Their arguments do not matter: on x86-64 the caller cleans up after itself.
+// Arguments do not matter: on x86-64 the caller removes them.
 extern "C" {
 #define NVML_OTHER(name) \
   NVML_EXPORT Return name() { return CountAndRefuse(__func__); }

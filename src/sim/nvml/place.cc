@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where a GPU sits: PCI, NUMA, topology, NVLink, fabric.
+// The position of a GPU: PCI, NUMA, topology, NVLink, fabric.
 #include <unistd.h>
 
 #include <cstdio>
@@ -32,7 +32,7 @@ Return GetPciInfo(const char* function, Device device, PciInfo* pci) {
   return Return::kSuccess;
 }
 
-// The link `number`, where the GPU has it. A GPU without NVLink does not know the question.
+// Finds the link `number`. A GPU without NVLink does not support the call.
 Return FindLink(const Gpu& gpu, unsigned number, const sim::NvLink** link) {
   const unsigned count = gpu.facts().nvlink_count;
   if (count == 0) return Return::kNotSupported;
@@ -153,8 +153,7 @@ Return nvmlDeviceGetCpuAffinity(Device device, unsigned words, unsigned long* cp
   return GetCpuAffinity(__func__, device, words, cpus);
 }
 
-// Answers only where the GPU's own memory is a NUMA node of the host (Grace), which no simulated
-// node has.
+// Only supported if the GPU's memory is a NUMA node of the host (Grace), as on no simulated node.
 Return nvmlDeviceGetNumaNodeId(Device device, unsigned* node) {
   NVML_ENTER_DEVICE(gpu, device);
   NVML_REQUIRE(node != nullptr);
@@ -237,7 +236,7 @@ Return nvmlDeviceGetNvLinkCapability(Device device, unsigned number, unsigned ca
   const sim::NvLink* link = nullptr;
   const Return result = FindLink(gpu, number, &link);
   if (result != Return::kSuccess) return result;
-  // As recorded of A100 and H100: "valid" is what only the latter says of its links.
+  // As recorded from A100 and H100: only H100 reports its links as "valid".
   const bool can = capability != kNvLinkValid || gpu.at_least(kArchHopper);
   *has = link->active != 0 && can ? 1 : 0;
   return Return::kSuccess;
@@ -291,7 +290,7 @@ Return nvmlDeviceGetGpuFabricInfoV(Device device, FabricInfoV3* info) {
   info->status = Return::kSuccess;
   info->clique_id = gpu.facts().fabric_clique;
   info->state = static_cast<unsigned char>(gpu.facts().fabric_state);
-  // Healthy in all that is known of: bandwidth, routes, time-outs, configuration.
+  // Healthy: bandwidth, routes, timeouts, configuration.
   info->health_mask = gpu.facts().fabric_state == kFabricCompleted ? kFabricHealthy : 0;
   if (version3) info->health_summary = info->health_mask != 0 ? kFabricSummaryHealthy : 0;
   return Return::kSuccess;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Who uses a GPU, and how much. Processes outside of the asker's pid namespace are not listed, as
-// with the real driver.
+// Processes on a GPU, and their use of it. Processes outside of the caller's pid namespace are not
+// listed, as with the real driver.
 #include <memory>
 #include <mutex>
 #include <new>
@@ -25,7 +25,7 @@ enum SampleType : unsigned {
   kSampleTypes = 10,
 };
 
-// The live processes of a GPU that this process may see.
+// The live processes of a GPU in the caller's pid namespace.
 class ProcessList {
  public:
   explicit ProcessList(const Gpu& gpu)
@@ -69,29 +69,29 @@ Return ListCompute(const char* function, Device device, unsigned* count, Info* i
   const unsigned capacity = *count;
   *count = list.size();
   if (list.size() == 0) return Return::kSuccess;
-  // Asking with no room is how clients learn the size; a promised room that is not there is not.
+  // Clients query the size with capacity 0; a null array with another capacity is invalid.
   if (capacity < list.size()) return Return::kInsufficientSize;
   NVML_REQUIRE(infos != nullptr);
   for (unsigned i = 0; i < list.size(); ++i) Fill(list[i], &infos[i]);
   return Return::kSuccess;
 }
 
-// Nothing draws on a simulated GPU, and there is no MPS server.
+// A simulated GPU has no graphics processes and no MPS server.
 Return ListNone(const char* function, Device device, unsigned* count) {
   const Gpu gpu(function, device);
   if (gpu.result() != Return::kSuccess) return gpu.result();
   return Put(count, 0U);
 }
 
-// What a process has been busy with when it was last asked about, by slot. Utilisation of a process
-// is the difference; it is kept here because the shared state has no history for each process.
+// Busy time of a process at its last query, by slot. The utilization of a process is the difference
+// between queries; it is stored here because the shared state has no history for each process.
 struct Seen {
-  std::uint64_t start_ns = 0;  // of the process in the slot, so that a new one is not mistaken
+  std::uint64_t start_ns = 0;  // start of the process, to detect a new process in the slot
   std::uint64_t time_ns = 0;
   std::uint64_t busy_ns = 0;
 };
 Seen g_seen[sim::kMaxGpus][sim::kMaxSlots];
-std::mutex g_seen_mutex;  // clients ask from several threads
+std::mutex g_seen_mutex;  // clients query from several threads
 
 unsigned BusyPercent(const Gpu& gpu, const sim::ProcessView& view) {
   const std::lock_guard lock(g_seen_mutex);
@@ -255,7 +255,7 @@ Return nvmlDeviceGetEncoderStats(Device device, unsigned* sessions, unsigned* fp
   return Return::kSuccess;
 }
 
-// Nothing encodes or captures in the simulation.
+// The simulation has no encoder and no frame capture.
 Return nvmlDeviceGetEncoderSessions(Device device, unsigned* count, void*) {
   NVML_ENTER_DEVICE(gpu, device);
   return Put(count, 0U);
@@ -277,7 +277,7 @@ Return nvmlDeviceGetFBCSessions(Device device, unsigned* count, void*) {
   return Put(count, 0U);
 }
 
-// The driver keeps a ring of samples; here there is always exactly one, of now.
+// The real driver keeps a ring of samples; the simulation returns one current sample.
 Return nvmlDeviceGetSamples(Device device, unsigned type, std::uint64_t last_seen,
                             unsigned* value_type, unsigned* count, Sample* samples) {
   NVML_ENTER_DEVICE(gpu, device);
@@ -306,7 +306,7 @@ Return nvmlDeviceGetAccountingBufferSize(Device device, unsigned* size) {
   return Put(size, 4000U);
 }
 
-// Accounting is off, and nothing turns it on.
+// Accounting is always off.
 Return nvmlDeviceGetAccountingPids(Device device, unsigned* count, unsigned*) {
   NVML_ENTER_DEVICE(gpu, device);
   NVML_REQUIRE(count != nullptr);

@@ -19,7 +19,7 @@
 namespace tessera::nvml {
 namespace {
 
-// One for each state file that this process has seen; never freed, since calls run without a lock.
+// A mapped state file. It is never freed, because calls run without a lock.
 struct Opened {
   sim::State state;
   Opened* earlier = nullptr;
@@ -27,14 +27,14 @@ struct Opened {
 
 DeviceTag g_devices[sim::kMaxGpus];
 Opened* g_opened = nullptr;
-std::atomic<sim::State*> g_state{nullptr};  // of g_opened
+std::atomic<sim::State*> g_state{nullptr};  // an element of g_opened
 std::atomic<unsigned> g_references{0};
 Visible g_visible;  // written while g_references is 0
 ino_t g_inode = 0;
-// The state file, open while g_references is above 0, as the real library keeps /dev/nvidiactl
-// open: so /proc/<pid>/fd shows who uses the driver.
+// The state file, open while g_references > 0, as the real library keeps /dev/nvidiactl open, so
+// that /proc/<pid>/fd shows users of the driver.
 int g_session_fd = -1;
-// nvmlInit and nvmlShutdown may race in a client's threads; the calls between do not take it.
+// nvmlInit and nvmlShutdown may race in a client's threads. Other calls do not take this lock.
 pthread_mutex_t g_mutex = PTHREAD_MUTEX_INITIALIZER;
 
 class Lock {
@@ -45,7 +45,7 @@ class Lock {
   Lock& operator=(const Lock&) = delete;
 };
 
-// Maps the node's state if that is not done, or was made anew since. REQUIRES: Lock.
+// Maps the node's state, unless the current file is mapped. REQUIRES: Lock.
 Return OpenState() {
   const std::string dir = sim::State::FindDir(g_devices);
   if (dir.empty()) return Return::kDriverNotLoaded;
@@ -69,7 +69,7 @@ Return OpenState() {
   return Return::kSuccess;
 }
 
-// The kernel refuses devices outside of a container's cgroup; here the device node decides.
+// The real kernel refuses devices outside of a container's cgroup; here the device node must exist.
 void FindVisible(const sim::State& state) {
   g_visible.count = 0;
   for (std::uint32_t gpu = 0; gpu < state.gpu_count(); ++gpu) {
@@ -78,7 +78,7 @@ void FindVisible(const sim::State& state) {
   }
 }
 
-// The kernel module asks for this capability, so root in an ordinary container may not change GPUs.
+// The kernel module requires this capability, so root in an ordinary container may not change GPUs.
 bool HasSysAdmin() {
   __user_cap_header_struct header = {_LINUX_CAPABILITY_VERSION_3, 0};
   __user_cap_data_struct data[_LINUX_CAPABILITY_U32S_3] = {};
@@ -86,7 +86,7 @@ bool HasSysAdmin() {
   return (data[CAP_TO_INDEX(CAP_SYS_ADMIN)].effective & CAP_TO_MASK(CAP_SYS_ADMIN)) != 0;
 }
 
-// The GPU of a handle that this process was given; false for anything else.
+// Finds the GPU of a handle. False: invalid handle.
 bool FindGpu(Device device, std::uint32_t* gpu) {
   for (std::uint32_t i = 0; i < g_visible.count; ++i) {
     if (device != &g_devices[g_visible.gpus[i]]) continue;
@@ -104,7 +104,7 @@ Return InitSession(const char* function) {
     const Return opened = OpenState();
     if (opened != Return::kSuccess) return opened;
   }
-  // Without the lock, since an injected hang keeps it here.
+  // Called without the lock, because an injected hang blocks here.
   const auto fault = static_cast<Return>(g_state.load()->CheckFault(function, sim::kAllGpus));
   if (fault != Return::kSuccess) return fault;
   const Lock lock;

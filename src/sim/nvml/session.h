@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the simulated NVML keeps in a process between nvmlInit and nvmlShutdown: the mapped state of
-// the node, which of its GPUs this process may see, and their handles. Every exported function goes
-// through Enter or Gpu, so that the order of checks (initialised, handle, injected failure, lost)
-// is the same everywhere.
+// The state of the simulated NVML in a process between nvmlInit and nvmlShutdown: the mapped state
+// of the node, the visible GPUs, and their handles. Every exported function constructs Enter or
+// Gpu, so that the order of checks (initialized, handle, injected failure, lost) is always the
+// same.
 //
 // Threads: any. The state is never unmapped, so a call that races with nvmlShutdown stays safe.
 // Errors: as NVML's. Nothing here throws; allocations that fail are kMemory.
@@ -24,7 +24,7 @@ extern "C" {
 NVML_EXPORT const char* nvmlErrorString(Return result);
 }
 
-// A handle points at one of these; they live as long as the library.
+// The target of a handle, which lives as long as the library.
 struct DeviceTag {
   std::uint32_t gpu;  // index in the state
 };
@@ -38,14 +38,14 @@ struct Visible {
 Return InitSession(const char* function);
 Return ShutdownSession(const char* function);
 
-// The CUDA version of the node's driver, such as 12040; above every version where there is no node.
-// Answers before nvmlInit, too.
+// The CUDA version of the node's driver, such as 12040, also before nvmlInit; above every version
+// without a node.
 unsigned CudaVersion();
 
 enum class Faults { kCheck, kLater };
 
-// An entered call without a device. Calls that find their device themselves check injected failures
-// when they have it (Faults::kLater), so that a failure of one GPU counts once.
+// A call without a device. Calls that look up their device check injected failures afterwards
+// (Faults::kLater), so that a failure of one GPU counts once.
 class Enter {
  public:
   explicit Enter(const char* function, Faults faults = Faults::kCheck);
@@ -61,11 +61,11 @@ class Enter {
 
 enum class WhenLost { kFail, kAnswer };
 
-// An entered call on a device.
+// A call on a device.
 class Gpu {
  public:
   Gpu(const char* function, Device device, WhenLost when_lost = WhenLost::kFail);
-  // The second device of a call: checks only the handle.
+  // For the second device of a call: only checks the handle.
   explicit Gpu(Device device);
 
   Return result() const { return result_; }
@@ -74,7 +74,7 @@ class Gpu {
   const sim::GpuFacts& facts() const { return state_->facts(gpu_); }
   sim::GpuLive& live() const { return state_->live(gpu_); }
   bool at_least(Architecture architecture) const { return facts().architecture >= architecture; }
-  // Ampere and newer replace bad rows of memory by spare ones; older GPUs retire pages.
+  // Ampere and later replace bad rows of memory by spare rows; older GPUs retire pages.
   bool remaps_rows() const { return facts().row_banks != 0; }
 
  private:
@@ -89,7 +89,7 @@ class Gpu {
 #define NVML_ENTER_DEVICE(gpu, device) \
   const Gpu gpu(__func__, device);     \
   if (gpu.result() != Return::kSuccess) return gpu.result()
-// For what the driver knows without asking the GPU.
+// Enters a function whose answer the driver caches, so that it works for a lost GPU.
 #define NVML_ENTER_CACHED(gpu, device)                \
   const Gpu gpu(__func__, device, WhenLost::kAnswer); \
   if (gpu.result() != Return::kSuccess) return gpu.result()
@@ -98,10 +98,10 @@ class Gpu {
 
 Device HandleOf(std::uint32_t gpu);
 
-// Settings change for the whole node, so the real driver lets only processes with CAP_SYS_ADMIN.
+// Settings apply to the whole node, so the real driver requires CAP_SYS_ADMIN.
 Return CheckMayChange(const Gpu& gpu);
 
-// kInsufficientSize where `text` and its NUL do not fit; kNotSupported for an empty text.
+// kInsufficientSize: `text` and its NUL do not fit. kNotSupported: empty text.
 Return CopyText(const char* text, char* buffer, unsigned length);
 
 template <typename T>

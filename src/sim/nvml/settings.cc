@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What root may set: power limit, clocks, ECC. The getters are in condition.cc and memory.cc.
+// Settings of root: power limit, clocks, ECC. The getters are in condition.cc and memory.cc.
 #include "src/sim/nvml/model.h"
 #include "src/sim/nvml/session.h"
 
@@ -15,7 +15,7 @@ Return SetPowerLimit(const Gpu& gpu, unsigned milliwatts) {
   return Return::kSuccess;
 }
 
-// 0 for both unlocks.
+// Locks clocks, or unlocks them if both values are 0.
 Return LockClocks(const Gpu& gpu, sim::AtomicU32* low, sim::AtomicU32* high, unsigned min_mhz,
                   unsigned max_mhz) {
   const Return may = CheckMayChange(gpu);
@@ -30,7 +30,7 @@ Return LockGraphics(const Gpu& gpu, unsigned min_mhz, unsigned max_mhz) {
                     max_mhz);
 }
 
-// Only from Ampere on.
+// Locks memory clocks, which needs Ampere or later.
 Return LockMemory(const Gpu& gpu, unsigned min_mhz, unsigned max_mhz) {
   if (!gpu.at_least(kArchAmpere)) return Return::kNotSupported;
   return LockClocks(gpu, &gpu.live().locked_mem_min, &gpu.live().locked_mem_max, min_mhz, max_mhz);
@@ -59,7 +59,7 @@ Return nvmlDeviceSetPowerManagementLimit_v2(Device device, PowerValue* value) {
   return SetPowerLimit(gpu, value->milliwatts);
 }
 
-// The range may reach beyond the clocks that there are; the GPU takes the nearest.
+// The range may exceed the supported clocks; the GPU takes the nearest.
 Return nvmlDeviceSetGpuLockedClocks(Device device, unsigned min_mhz, unsigned max_mhz) {
   NVML_ENTER_DEVICE(gpu, device);
   const sim::GpuFacts& facts = gpu.facts();
@@ -83,7 +83,7 @@ Return nvmlDeviceResetMemoryLockedClocks(Device device) {
   return LockMemory(gpu, 0, 0);
 }
 
-// Only pairs that the GPU lists are taken.
+// Only accepts supported pairs of clocks.
 Return nvmlDeviceSetApplicationsClocks(Device device, unsigned memory_mhz, unsigned graphics_mhz) {
   NVML_ENTER_DEVICE(gpu, device);
   const sim::GpuFacts& facts = gpu.facts();
@@ -97,7 +97,7 @@ Return nvmlDeviceResetApplicationsClocks(Device device) {
   return SetApplicationClocks(gpu, 0, 0);
 }
 
-// Takes effect with the next boot of a real GPU, so only the pending mode shows it.
+// A real GPU applies the mode at its next boot, so only the pending mode changes.
 Return nvmlDeviceSetEccMode(Device device, unsigned mode) {
   NVML_ENTER_DEVICE(gpu, device);
   NVML_REQUIRE(mode <= kFeatureEnabled);

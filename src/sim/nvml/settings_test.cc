@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What root sets is what the getters show, and what clocks and power follow.
+// Settings of root change getters, clocks and power.
 #include <linux/capability.h>
 #include <sys/syscall.h>
 #include <unistd.h>

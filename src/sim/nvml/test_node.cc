@@ -121,7 +121,7 @@ GpuUser::GpuUser(const std::string& state_dir, std::uint32_t gpu, std::uint64_t 
   TESSERA_CHECK(pipe(ready) == 0);
   pid_ = fork();
   if (pid_ == 0) {
-    auto* state = new sim::State();  // for the life of the child
+    auto* state = new sim::State();  // lives as long as the child
     auto* slot = new sim::ProcessSlot();
     const bool good =
         state->Open(state_dir) == 0 && slot->Claim(state) == 0 && slot->Charge(gpu, bytes) == 0;

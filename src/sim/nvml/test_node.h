@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A simulated node in a temporary folder, and libnvidia-ml.so.1 loaded against it. For tests only.
+// For tests: a simulated node in a temporary folder, and libnvidia-ml.so.1 loaded against it.
 #pragma once
 
 #include <dlfcn.h>
@@ -13,22 +13,22 @@
 
 namespace tessera::nvml {
 
-// Four A100-like GPUs with device nodes 0–3 (a plain file each); 0–1 and 2–3 are joined by four
-// NVLinks and share a NUMA node. The folder goes with the object.
+// Four A100-like GPUs with device nodes 0–3 (plain files). GPUs 0–1 and 2–3 have four NVLinks and
+// share a NUMA node. The destructor removes the folder.
 class TestNode {
  public:
   TestNode();
   ~TestNode();
 
-  // Changes facts before or after; the file is made anew by Write.
+  // The facts, which may change at any time; Write creates the file again.
   sim::StateFile& image() { return *image_; }
   void Write();
 
-  // The mapped state, as simgpu would open it.
+  // The mapped state, as in simgpu.
   sim::State& state() { return state_; }
   void RemoveDeviceNode(int minor);
   const std::string& root() const { return root_; }
-  // Sets the variables through which the libraries find this node.
+  // Sets the environment variables by which libraries find this node.
   void Export() const;
 
  private:
@@ -45,7 +45,7 @@ F Function(const char* name) {
 }
 #define NVML(name) (::tessera::nvml::Function<::tessera::nvml::fn::name>(#name))
 
-// A process that has a context and `bytes` on a GPU until it is told to end.
+// A process that has a context and `bytes` on a GPU until the destructor or Kill.
 class GpuUser {
  public:
   GpuUser(const std::string& state_dir, std::uint32_t gpu, std::uint64_t bytes);
@@ -58,7 +58,7 @@ class GpuUser {
   int pid_ = -1;
 };
 
-// Runs `body` in a child; its exit status, or 128 + the signal that ended it.
+// Runs `body` in a child. Returns its exit status, or 128 + the signal that ended it.
 int InChild(const std::function<int()>& body);
 
 }  // namespace tessera::nvml

@@ -56,7 +56,7 @@ std::string HostName() {
   return name;
 }
 
-// CLI11's own words for text in the place of a number are "Could not convert: --gpu = abc".
+// CLI11's own message for a text that is not a number is "Could not convert: --gpu = abc".
 CLI::Validator WholeNumber() {
   const auto check = [](const std::string& text) -> std::string {
     const Result<int64_t> number = ParseInt(text);
@@ -66,8 +66,7 @@ CLI::Validator WholeNumber() {
   return CLI::Validator(check, "", "");
 }
 
-// Programs that run on a node keep its files mapped; one that takes its place shows them other
-// GPUs.
+// Programs on a node keep its files mapped; after a replacement, new programs would see other GPUs.
 Status CheckNothingReplaced(const Flags& flags) {
   if (flags.force) return {};
   State state;
@@ -96,7 +95,7 @@ Status Create(const Flags& flags) {
   return {};
 }
 
-// Opens the state for `body`; `wants_write`: to change it.
+// Opens the state for `body`. `wants_write`: body changes it.
 Status WithState(const Flags& flags, bool wants_write, const std::function<Status(State*)>& body) {
   State state;
   if (const int error = state.Open(StateDir(flags.root)); error != 0) {
@@ -119,7 +118,7 @@ Status CheckGpu(const State& state, int32_t gpu) {
 
 using Change = std::function<Status(State*, uint32_t)>;
 
-// `change` on one GPU.
+// An action that applies `change` to one GPU.
 Action OnGpu(const Flags& flags, Change change) {
   return [&flags, change] {
     return WithState(flags, true, [&](State* state) -> Status {
@@ -242,7 +241,7 @@ CLI::App* GpuCommand(CLI::App* parent, Flags* flags, Action* action, const char*
   return command;
 }
 
-// A value that is otherwise derived from the load.
+// Adds a command that sets a value, which otherwise derives from the load.
 void AddValueCommand(CLI::App* inject, Flags* flags, Action* action, const char* name,
                      const char* help, uint32_t highest, uint32_t factor,
                      AtomicU32 GpuLive::*member) {

@@ -13,7 +13,7 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-// What one call printed, and its exit code.
+// The output and the exit code of a call.
 struct Outcome {
   int code;
   std::string out, error;
@@ -49,7 +49,7 @@ TEST_F(CliTest, CreateReplacesANodeOnlyByForce) {
   args.push_back("--force");
   EXPECT_EQ(Run(args).code, 0);
   EXPECT_THAT(Run({"show"}).out, HasSubstr("2 x t4"));
-  // The agent makes device nodes of the GPUs that are listed.
+  // The agent creates device nodes of the listed GPUs.
   EXPECT_EQ(ListDir(node_.driver_root() + "/proc/driver/nvidia/gpus")->size(), 2u);
   EXPECT_EQ(ListDir(node_.driver_root() + "/sys/bus/pci/devices")->size(), 2u);
 }

@@ -46,7 +46,7 @@ bool Is(const struct stat& info, const DeviceFile& file) {
   return file.type == S_IFCHR ? info.st_rdev == file.number : info.st_size == 0;
 }
 
-// Makes one; `made` tells whether it was not there.
+// Creates the file if it is missing, and then sets `made`.
 Status MakeOne(const DeviceFile& file, bool* made) {
   struct stat info;
   *made = lstat(file.path.c_str(), &info) != 0;
@@ -63,7 +63,7 @@ Status MakeOne(const DeviceFile& file, bool* made) {
     return Status::FromErrno("make device node " + file.path, errno)
         .Annotate(nodes ? "only root may; --device-files makes plain files" : "");
   }
-  // mknod heeds the umask.
+  // mknod applies the umask.
   if (chmod(file.path.c_str(), 0666) != 0) return Status::FromErrno(file.path, errno);
   return {};
 }
@@ -102,7 +102,7 @@ Status MakeDeviceFiles(const std::string& state_dir, const std::vector<DeviceFil
     if (!status.ok()) break;
     if (made && std::ranges::count(ours, file) == 0) ours.push_back(file);
   }
-  // Also after an error: what was made until then is ours.
+  // Recorded after an error too, so that destroy removes the files created until then.
   RETURN_IF_ERROR(MakeDirs(state_dir));
   RETURN_IF_ERROR(WriteFileAtomically(ListPath(state_dir), ToText(ours), 0644));
   return status;

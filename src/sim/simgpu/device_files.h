@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The device files of a simulated node: made, remembered and removed. What was made stands in a
-// file beside the state, with absolute paths, so that it is found again whatever the folder, the
-// options or the number of GPUs are then. What was there before belongs to somebody else, a real
-// driver for one, and is never removed.
+// Creates, records and removes the device files of a simulated node. A file beside the state
+// records the created files with absolute paths, so that they are found again with any folder,
+// options and number of GPUs. Files that existed before belong to others, such as a real driver,
+// and are never removed.
 //
 // Threads: any, one at a time for a node.
 #pragma once
@@ -20,23 +20,23 @@ namespace tessera::sim {
 struct DeviceFile {
   std::string path;
   mode_t type = 0;   // S_IFCHR or S_IFREG
-  dev_t number = 0;  // of a character device
+  dev_t number = 0;  // for a character device
   bool operator==(const DeviceFile&) const = default;
 };
 
 inline constexpr unsigned kNvidiaMajor = 195;
-inline constexpr unsigned kUvmMajor = 510;  // the kernel gives it out at run time; a usual one
+inline constexpr unsigned kUvmMajor = 510;  // the kernel assigns it at run time; a usual number
 
-// Those of a node, below `dev_root`/dev.
+// The device files of a node, in `dev_root`/dev.
 std::vector<DeviceFile> DeviceFilesOf(const StateFile& state, const std::string& dev_root,
                                       mode_t type);
 
-// Makes `wanted` and removes what was made for this node before and is not wanted any more.
-// ALREADY_EXISTS: there is something else of that name.
+// Creates `wanted`, and removes other files that were created for this node. ALREADY_EXISTS:
+// another file has one of the names.
 Status MakeDeviceFiles(const std::string& state_dir, const std::vector<DeviceFile>& wanted);
-// Removes what was made for this node.
+// Removes all files that were created for this node.
 Status RemoveDeviceFiles(const std::string& state_dir);
-// Removes the file if it is what `file` says: that device, or an empty file.
+// Removes the file if it is the device of `file`, or an empty file.
 void RemoveDeviceFile(const DeviceFile& file);
 
 }  // namespace tessera::sim

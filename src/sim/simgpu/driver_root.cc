@@ -22,7 +22,7 @@ namespace fs = std::filesystem;
 
 constexpr std::string_view kLibraryDir = "usr/lib/x86_64-linux-gnu";
 
-// Its name without version; what is not there is left out if optional.
+// A library, by its name without version. An optional library may be missing.
 struct Library {
   std::string_view name;
   bool optional;
@@ -37,11 +37,11 @@ Status Write(const std::string& path, std::string_view text) {
 
 using FileEdit = std::function<Status(const std::string& file)>;
 
-// Copies the file, with a change where one is given.
+// Copies the file, and applies `change` to the copy.
 Status Copy(const std::string& from, const std::string& to, const FileEdit& change = {}) {
   std::error_code error;
   const std::string fresh = to + ".new";
-  // Never into the old file: programs may have it mapped.
+  // Never writes into the old file, which programs may have mapped.
   fs::remove(fresh, error);
   if (!fs::copy_file(from, fresh, error)) {
     return Error(Code::kUnknown, "copy {} to {}: {}", from, to, error.message());
@@ -58,7 +58,7 @@ Status MakeLink(const std::string& path, const std::string& target) {
   return {};
 }
 
-// The first of `places` that holds `name`.
+// The first of `places` that has `name`.
 Result<std::string> Find(const std::string& name, const std::vector<std::string>& places) {
   std::string searched;
   for (const std::string& place : places) {
@@ -86,7 +86,7 @@ std::vector<std::string> ProgramPlaces(const DriverRootOptions& options) {
   return {here, here + "/../bin"};
 }
 
-// The exports of the profile's driver.
+// An edit that limits exports to those of the profile's driver.
 FileEdit LimitExportsOf(std::string_view library, const Profile& profile) {
   if (library == "libcuda") {
     return [&](const std::string& file) { return LimitCudaExports(file, profile.cuda_version); };
@@ -97,7 +97,7 @@ FileEdit LimitExportsOf(std::string_view library, const Profile& profile) {
   return {};
 }
 
-// Removes libraries of other driver versions: tools that list a driver root would take both.
+// Removes libraries of other driver versions, which tools that list a driver root would use too.
 void RemoveOtherVersions(const std::string& folder, std::string_view library,
                          const std::string& versioned) {
   std::error_code error;
@@ -128,7 +128,7 @@ Status PlaceLibraries(const DriverRootOptions& options) {
   }
   const std::string programs = JoinPath(options.root, "usr/bin");
   RETURN_IF_ERROR(MakeDirs(programs));
-  // A driver root without it is still one: container images leave nvidia-smi out, too.
+  // nvidia-smi is optional: driver roots in container images lack it, too.
   auto smi = Find("nvidia-smi", ProgramPlaces(options));
   return smi.ok() ? Copy(*smi, JoinPath(programs, "nvidia-smi")) : Status();
 }
@@ -149,7 +149,7 @@ Status WriteProc(const std::string& root, const StateFile& state) {
             fmt::format("NVRM version: NVIDIA UNIX x86_64 Kernel Module  {}  (simulated)\n"
                         "GCC version:  none\n",
                         state.driver_version)));
-  // Where the agent finds the numbers of device nodes that it has to make.
+  // The agent reads the numbers of device nodes that it creates from this file.
   RETURN_IF_ERROR(
       Write(JoinPath(root, "proc/devices"),
             fmt::format("Character devices:\n{} nvidia\n{} nvidia-uvm\n\nBlock devices:\n",
@@ -165,7 +165,7 @@ Status WriteProc(const std::string& root, const StateFile& state) {
   return {};
 }
 
-// The device files that the options ask for.
+// The device files of the options.
 std::vector<DeviceFile> WantedDeviceFiles(const DriverRootOptions& options,
                                           const StateFile& state) {
   switch (options.device_files) {
@@ -179,7 +179,7 @@ std::vector<DeviceFile> WantedDeviceFiles(const DriverRootOptions& options,
   CheckFailed(__FILE__, __LINE__, "unknown kind of device files");
 }
 
-// A root is ours, or new, or empty.
+// Accepts a root that is missing, empty, or a simulated driver.
 Status CheckRoot(const std::string& root) {
   if (root.empty()) return Error(Code::kInvalidArgument, "no driver root was given");
   auto names = ListDir(root);
@@ -190,7 +190,7 @@ Status CheckRoot(const std::string& root) {
                root, names->front());
 }
 
-// What the kernel would show of the GPUs.
+// Removes the files that stand for those of the kernel.
 void RemoveKernelFiles(const std::string& root) {
   std::error_code error;
   for (const char* name : {"proc", "sys"}) fs::remove_all(fs::path(root) / name, error);
@@ -204,13 +204,13 @@ Status CreateDriverRoot(const DriverRootOptions& options) {
   RETURN_IF_ERROR(CheckRoot(options.root));
   ASSIGN_OR_RETURN(auto state, MakeState(options.profile, options.node_name));
   RETURN_IF_ERROR(PlaceLibraries(options));
-  // GPUs of a node that was here before: who makes device nodes would make theirs again.
+  // Removes GPUs of the previous node, so that the agent does not create their device nodes again.
   RemoveKernelFiles(options.root);
   RETURN_IF_ERROR(WriteProc(options.root, *state));
   RETURN_IF_ERROR(WritePciFiles(options.root, *state));
   const std::string dir = StateDir(options.root);
   RETURN_IF_ERROR(MakeDeviceFiles(dir, WantedDeviceFiles(options, *state)));
-  // Last: who sees a state sees all that belongs to it.
+  // The state is last: a process that finds it finds all other files.
   if (const int error = State::Create(dir, *state); error != 0) {
     return Status::FromErrno(dir + "/state", error);
   }
@@ -223,7 +223,7 @@ Status DestroyDriverRoot(const std::string& root, const std::string& dev_root) {
     return Status(Code::kNotFound,
                   fmt::format("no simulated driver at {}: {}", root, strerror(error)));
   }
-  // First, lest somebody who sees a device file vanish makes it again for a GPU that is listed.
+  // Removed first, so that the agent does not create the device files of listed GPUs again.
   RemoveKernelFiles(root);
   RETURN_IF_ERROR(RemoveDeviceFiles(StateDir(root)));
   if (!dev_root.empty()) {
@@ -235,7 +235,7 @@ Status DestroyDriverRoot(const std::string& root, const std::string& dev_root) {
   }
   std::error_code error;
   for (const char* name : {"usr", "run"}) fs::remove_all(fs::path(root) / name, error);
-  fs::remove(root, error);  // only when nothing else is there
+  fs::remove(root, error);  // fails unless empty
   return {};
 }
 

@@ -79,7 +79,7 @@ TEST(DriverRootTest, DestroyRemovesTheNodeAndItsDeviceFiles) {
   EXPECT_TRUE(ListDir(node.dev_root() + "/dev")->empty());
 }
 
-// Device files of a node that is made, changed and removed from changing folders.
+// Device files of a node that is created, changed and removed from different folders.
 class DeviceFilesTest : public ::testing::Test {
  protected:
   DeviceFilesTest() {

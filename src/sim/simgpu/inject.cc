@@ -16,11 +16,11 @@ constexpr uint64_t kXidDoubleBit = 48;
 constexpr uint64_t kXidRepaired = 63;
 constexpr uint64_t kXidRepairFailed = 64;
 constexpr uint64_t kXidOffTheBus = 79;
-// CUresult for contexts that were there.
+// CUresult of existing contexts.
 constexpr uint32_t kCudaUnknown = 999;
 constexpr uint32_t kCudaEccUncorrectable = 214;
 
-// XIDs whose remedy, by NVIDIA's catalogue, is to reset the GPU.
+// XIDs for which NVIDIA's catalog requires a reset of the GPU.
 constexpr uint64_t kXidsThatWantReset[] = {48, 64, 74, 79, 95, 119, 120, 140, 143};
 
 void KillContexts(GpuLive* live, uint32_t result) {
@@ -29,7 +29,7 @@ void KillContexts(GpuLive* live, uint32_t result) {
   FutexWakeAll(&live->poison_epoch);  // programs that wait for the GPU
 }
 
-// A bad row or page that the driver has found waits for the next reset.
+// Marks a bad row or page that is repaired at the next reset.
 void SetRepairPending(State* state, uint32_t gpu) {
   GpuLive& live = state->live(gpu);
   if (state->facts(gpu).row_banks != 0) {

@@ -17,7 +17,7 @@ std::string Lower(std::string_view text) {
   return lower;
 }
 
-// How many letters to insert, remove or replace (Levenshtein).
+// Number of letters to insert, remove or replace (Levenshtein).
 size_t Distance(std::string_view a, std::string_view b) {
   std::vector<size_t> row(b.size() + 1);
   std::iota(row.begin(), row.end(), size_t{0});
@@ -58,7 +58,7 @@ std::vector<std::string_view> NearestNames(std::string_view text,
   std::vector<std::pair<size_t, std::string_view>> ranked;
   for (const std::string_view name : names) {
     const std::string lower = Lower(name);
-    // A piece of the name, such as "GetMemoryInfo", is as near as one wrong letter.
+    // A part of the name, such as "GetMemoryInfo", counts as one wrong letter.
     const bool piece = !wanted.empty() && lower.find(wanted) != std::string::npos;
     const size_t distance = piece && wanted != lower ? 1 : Distance(wanted, lower);
     if (distance <= lower.size() / 3) ranked.emplace_back(distance, name);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What may be injected: functions of NVML and XIDs that exist. A fault on a name with a typing
-// error would never hit anything, and nobody would know why. Pure; any thread.
+// Names of NVML functions and XIDs, to check injected failures: a fault for a misspelled name would
+// silently never apply. Pure. Threads: any.
 #pragma once
 
 #include <cstdint>
@@ -12,16 +12,16 @@
 
 namespace tessera::sim {
 
-// Every function that the simulated NVML exports, answered or not.
+// All functions that the simulated NVML exports, implemented or not.
 const std::vector<std::string_view>& NvmlFunctions();
 
-// OK for one of those, and for "*". INVALID_ARGUMENT names the nearest.
+// OK: a function of NvmlFunctions, or "*". INVALID_ARGUMENT: names the nearest functions.
 Status CheckNvmlFunction(std::string_view name);
-// OK for a code of NVIDIA's catalogue. INVALID_ARGUMENT lists them.
+// OK: a code of NVIDIA's catalog. INVALID_ARGUMENT: lists the codes.
 Status CheckXid(uint64_t code);
 
-// Up to three of `names` that look most like `text`, the nearest first; none that is altogether
-// different. Case does not count.
+// Up to three of `names` that are most similar to `text`, the nearest first, without names that are
+// too different. Case is ignored.
 std::vector<std::string_view> NearestNames(std::string_view text,
                                            const std::vector<std::string_view>& names);
 

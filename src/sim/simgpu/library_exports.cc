@@ -18,7 +18,7 @@ struct Since {
   uint32_t version;
 };
 
-// Both are sorted by name.
+// Both tables are sorted by name.
 constexpr Since kCudaSymbols[] = {
 #define CUDA_SYMBOL(name, since, class_) {#name, since},
 #define CUDA_DEBUGGER_SYMBOL(name)
@@ -31,22 +31,22 @@ constexpr Since kNvmlSymbols[] = {
 #include "src/sim/nvml/symbols.inc"
 #undef NVML_SYMBOL
 };
-constexpr uint32_t kOldestBranch = 418;  // of kNvmlSymbols
+constexpr uint32_t kOldestBranch = 418;  // in kNvmlSymbols
 
 bool IsNewer(std::span<const Since> symbols, std::string_view name, uint32_t version) {
   const auto found = std::ranges::lower_bound(symbols, name, {}, &Since::name);
   return found != symbols.end() && found->name == name && found->version > version;
 }
 
-// `count` items of type T in the file's bytes; empty: they reach beyond its end.
+// `count` items of type T in the file's bytes; empty: beyond the end of the file.
 template <typename T>
 std::span<T> Items(std::string& bytes, uint64_t offset, uint64_t count) {
   if (offset > bytes.size() || count > (bytes.size() - offset) / sizeof(T)) return {};
   return {reinterpret_cast<T*>(bytes.data() + offset), count};
 }
 
-// The dynamic loader takes a symbol without a section as one that the library asks for, and looks
-// for its definition elsewhere. The hash table may go on naming it.
+// Removes the section of a symbol: the dynamic loader then looks for the definition in other
+// libraries. The hash table may still have the name.
 void Undefine(Elf64_Sym* symbol) {
   symbol->st_shndx = SHN_UNDEF;
   symbol->st_value = symbol->st_size = 0;

@@ -17,13 +17,13 @@ namespace tessera::sim {
 namespace {
 
 constexpr size_t kConfigBytes = 4096;
-constexpr size_t kRegions = 13;  // 6 base address registers, the ROM, 6 of virtual functions
+constexpr size_t kRegions = 13;  // 6 base address registers, the ROM, 6 for virtual functions
 constexpr size_t kBaseRegisters = 6;
 
 // Bits of a base address register.
 constexpr uint32_t kRegister64Bit = 0x4;
 constexpr uint32_t kRegisterPrefetchable = 0x8;
-// The kernel's flags of a region: memory, aligned to its size; prefetchable; of 64 bits.
+// The kernel's flags of a region: memory, aligned to its size; prefetchable; 64-bit.
 constexpr uint64_t kRegionMemory = 0x40200;
 constexpr uint64_t kRegionPrefetchable = 0x2000;
 constexpr uint64_t kRegion64Bit = 0x100000;
@@ -33,12 +33,12 @@ constexpr uint64_t kPrivateBytes = 32 << 20;  // instance memory
 constexpr uint64_t kControlBase = 0xE0000000;
 constexpr uint64_t kMemoryBase = uint64_t{32} << 40;
 
-// The first two groups are those of the host bridge and the CPU.
+// Groups 0 and 1 are for the host bridge and the CPU.
 constexpr uint32_t kFirstIommuGroup = 2;
 
 struct Region {
   uint64_t start = 0, size = 0;
-  uint32_t bits = 0;  // those of its register
+  uint32_t bits = 0;  // flags of its register
 
   uint64_t flags() const {
     return kRegionMemory | bits | ((bits & kRegisterPrefetchable) != 0 ? kRegionPrefetchable : 0) |
@@ -47,8 +47,8 @@ struct Region {
 };
 using Regions = std::array<Region, kRegions>;
 
-// Up to Ada, the registers of the chip lie below 4 GiB in region 0, the device's memory in 1 and 3;
-// from Hopper on, all regions are of 64 bits and take two registers each.
+// Up to Ada, region 0 has the registers of the chip below 4 GiB, and regions 1 and 3 the device's
+// memory. On Hopper and later, all regions have 64 bits and take two registers each.
 Regions RegionsOf(const GpuFacts& gpu, uint32_t slot) {
   constexpr uint32_t kWide = kRegister64Bit | kRegisterPrefetchable;
   const uint64_t memory = std::bit_ceil(gpu.bar1_bytes);
@@ -67,7 +67,7 @@ Regions RegionsOf(const GpuFacts& gpu, uint32_t slot) {
   return regions;
 }
 
-// A configuration space while it is filled, little-endian as PCI is.
+// Builder of a configuration space, little-endian like PCI.
 class Config {
  public:
   void Put8(size_t at, uint32_t value) { bytes_[at] = char(value & 0xFF); }
@@ -85,7 +85,7 @@ class Config {
   std::string bytes_ = std::string(kConfigBytes, '\0');
 };
 
-// Where the capabilities of NVIDIA's GPUs lie.
+// Offsets of the capabilities of NVIDIA's GPUs.
 enum Capability : uint8_t {
   kPowerManagementAt = 0x60,
   kMsiAt = 0x68,
@@ -120,7 +120,7 @@ void PutRegions(const Regions& regions, Config* config) {
   }
 }
 
-// The link is up at full speed.
+// Writes the PCI Express capability of a link at full speed.
 void PutExpress(const GpuFacts& gpu, Config* config) {
   const uint32_t link = gpu.pcie_gen_max | gpu.pcie_width_max << 4;
   config->Put16(kExpressAt, 0x10 | kVendorAt << 8);
@@ -137,7 +137,7 @@ void PutCapabilities(const GpuFacts& gpu, Config* config) {
   config->Put16(kMsiAt, 0x05 | kExpressAt << 8);
   config->Put16(kMsiAt + 2, 0x0080);  // addresses of 64 bits
   PutExpress(gpu, config);
-  // A vGPU has "VF" here and the version of the host's driver; a physical GPU has neither.
+  // A vGPU has "VF" here, and the version of the host's driver; a physical GPU has neither.
   config->Put16(kVendorAt, 0x09 | kMsixAt << 8);
   config->Put8(kVendorAt + 2, kVendorBytes);
   config->Put8(kVendorAt + 3, 0x01);
@@ -191,7 +191,7 @@ Status WriteText(const std::string& path, std::string_view text) {
   return WriteOutput(file.get(), text).Annotate(path);
 }
 
-// `path` becomes a link to `target`, a folder of the tree that is made, too.
+// Creates `path` as a link to `target`, and the folder `target`.
 Status LinkToFolder(const std::string& path, const std::string& target) {
   RETURN_IF_ERROR(MakeDirs(JoinPath(DirName(path), target)));
   if (symlink(target.c_str(), path.c_str()) != 0) return Status::FromErrno(path, errno);

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the kernel shows of GPUs in /sys: the folder of each PCI device with its numbers,
-// configuration space and memory regions, the driver that it is bound to, and its IOMMU group. Not
-// for /proc/driver/nvidia, which is the driver's (driver_root.h).
+// Writes the kernel's files of GPUs in /sys: the folder of each PCI device with its numbers,
+// configuration space and memory regions, its driver, and its IOMMU group. Not for
+// /proc/driver/nvidia, which the driver writes (driver_root.h).
 //
-// Read by GPU feature discovery (whether a GPU is a vGPU), go-nvlib, node feature discovery, the
+// Readers: GPU feature discovery (to recognize a vGPU), go-nvlib, node feature discovery, the
 // agent. Threads: any, one at a time for a root.
 #pragma once
 
@@ -18,12 +18,11 @@ namespace tessera::sim {
 std::string PciAddressText(const PciAddress& address);
 
 // The 4096 bytes of the configuration space: header, power management, MSI, PCI Express, the empty
-// vendor-specific capability that tells a physical GPU from a vGPU, MSI-X. `slot` is the number of
-// the GPU in its node; addresses of memory regions follow from it.
+// vendor-specific capability that distinguishes a physical GPU from a vGPU, MSI-X. `slot` is the
+// index of the GPU in its node, from which addresses of memory regions derive.
 std::string PciConfigSpace(const GpuFacts& gpu, uint32_t slot);
 
-// The 13 lines of the file `resource`: start, end and flags of each region, as in the registers of
-// PciConfigSpace.
+// The 13 lines of the file `resource`: start, end and flags of each region in PciConfigSpace.
 std::string PciResources(const GpuFacts& gpu, uint32_t slot);
 
 // Writes <root>/sys for all GPUs of the node.

@@ -19,7 +19,7 @@ std::vector<ProcessView> ProcessesOf(State* state, uint32_t gpu) {
   return views;
 }
 
-// "GPU1 ×12, GPU2 ×4" or "NVSwitch ×12".
+// Links as text: "GPU1 ×12, GPU2 ×4" or "NVSwitch ×12".
 std::string LinksOf(const GpuFacts& gpu) {
   std::map<std::string, int> peers;
   for (const NvLink& link : gpu.links) {
@@ -105,7 +105,7 @@ std::string FaultsText(const StateFile& file) {
   return text;
 }
 
-// The worst that a program that asks would find.
+// The worst condition that a program would find.
 std::string_view HealthOf(State* state, uint32_t gpu) {
   if (state->lost(gpu)) return "LOST";
   const auto hit = [&](bool hang) {
@@ -119,7 +119,7 @@ std::string_view HealthOf(State* state, uint32_t gpu) {
   return state->live(gpu).recovery_action != 0 ? "WANTS A RESET" : "well";
 }
 
-// One line for each counter, the largest first.
+// A line for each counter, the largest first.
 std::string Counted(const Counter (&counters)[kMaxCounters], const char* before,
                     const char* after) {
   std::map<std::string, uint64_t> sums;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What `simgpu show` and `simgpu unimplemented` print.
+// The output of `simgpu show` and `simgpu unimplemented`.
 #pragma once
 
 #include <string>
@@ -11,7 +11,7 @@ namespace tessera::sim {
 std::string ShowText(State* state);
 std::string ShowJson(State* state);
 std::string ShowUuids(const State& state);
-// Names and counts, most called first; both libraries together.
+// Names and counts for both libraries, the most frequent first.
 std::string ShowUnimplemented(const State& state);
 
 }  // namespace tessera::sim

@@ -12,10 +12,10 @@ namespace tessera::smi {
 struct ChangeKind {
   std::string_view brief;
   std::string_view full;
-  std::string_view what;  // "Unable to set <what> for GPU"
-  // Null where the option takes no value.
+  std::string_view what;  // for "Unable to set <what> for GPU"
+  // Null: the option has no value.
   bool (*parse)(std::string_view text, Change* change);
-  // On success, *done is what the tool says of the GPU.
+  // On success, *done is the message for the GPU.
   nvml::Return (*apply)(const Change& change, const Gpu& gpu, std::string* done);
 };
 
@@ -33,7 +33,7 @@ bool Number(std::string_view text, unsigned* value) {
   return error == std::errc() && stopped == end;
 }
 
-// One of `names`, or the number of its place.
+// Parses one of `names`, or its index.
 bool Choice(std::string_view text, std::span<const std::string_view> names, unsigned* value) {
   unsigned place = 0;
   for (const std::string_view name : names) {
@@ -61,7 +61,7 @@ bool ParseEccCounter(std::string_view text, Change* change) {
   return Choice(text, kCounterWords, &change->values[0]);
 }
 
-// Watts, with a fraction; kept as milliwatts.
+// Parses watts, with a fraction, to milliwatts.
 bool ParsePower(std::string_view text, Change* change) {
   double watts = 0;
   const char* end = text.data() + text.size();
@@ -71,7 +71,7 @@ bool ParsePower(std::string_view text, Change* change) {
   return true;
 }
 
-// "MIN,MAX"; one number stands for both.
+// Parses "MIN,MAX", or one number for both.
 bool ParseRange(std::string_view text, Change* change) {
   const size_t comma = text.find(',');
   if (!Number(text.substr(0, comma), &change->values[0])) return false;
@@ -79,7 +79,7 @@ bool ParseRange(std::string_view text, Change* change) {
   return comma == std::string_view::npos || Number(text.substr(comma + 1), &change->values[1]);
 }
 
-// "MEMORY,GRAPHICS"
+// Parses "MEMORY,GRAPHICS".
 bool ParsePair(std::string_view text, Change* change) {
   return text.find(',') != std::string_view::npos && ParseRange(text, change);
 }
@@ -172,7 +172,7 @@ constexpr ChangeKind kKinds[] = {
     {"-rac", "--reset-applications-clocks", "applications clocks", nullptr, ResetApplicationClocks},
 };
 
-// The tool's words for a power limit outside of the constraints, which NVML only calls invalid.
+// The tool's message for a power limit outside of the constraints, which NVML reports as invalid.
 std::string WhyInvalid(const Change& change, const Gpu& gpu) {
   if (change.kind->brief != "-pl") return "";
   constexpr const char* kConstraints = "nvmlDeviceGetPowerManagementLimitConstraints";

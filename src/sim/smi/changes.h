@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The options that change GPUs: modes, power limit, clocks, ECC. Only root may.
+// Options that change GPUs, for root: modes, power limit, clocks, ECC.
 #pragma once
 
 #include <string>
@@ -12,20 +12,19 @@ namespace tessera::smi {
 
 struct ChangeKind;
 
-// A change as the command line asks for it.
+// A change that the command line requests.
 struct Change {
   const ChangeKind* kind = nullptr;
-  unsigned values[2] = {};  // such as the lowest and the highest clock
+  unsigned values[2] = {};  // such as minimum and maximum clock
 };
 
-// Starts the change of an option in its short or long spelling, "-pl" or "--power-limit"; false for
-// every other option.
+// Starts the change of an option such as "-pl" or "--power-limit". False: another option.
 bool FindChange(std::string_view option, Change* change);
 bool TakesValue(const Change& change);
-// False for a value that is none of the option's.
+// False: invalid value for the option.
 bool ParseChangeValue(const std::string& text, Change* change);
 
-// Changes one GPU after the other until one fails, and says what was done.
+// Changes the GPUs in order until a change fails, and appends the messages.
 nvml::Return ApplyChange(const Change& change, const std::vector<Gpu>& gpus, std::string* out);
 
 }  // namespace tessera::smi

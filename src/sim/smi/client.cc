@@ -8,7 +8,7 @@
 namespace tessera::smi {
 namespace {
 
-// Functions with the same parameters that libraries of older drivers have instead.
+// Functions with the same parameters in libraries of older drivers.
 struct OlderName {
   const char* newer;
   const char* older;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// NVML as nvidia-smi sees it: the library by dlopen, each function by dlsym at its first use, so
-// that the program also runs on a driver that lacks some. Not for the agent (src/gpu has its own,
-// which survives a library that hangs).
+// NVML for nvidia-smi: the library by dlopen, each function by dlsym at its first use, so that the
+// program also runs on a driver that lacks some functions. Not for the agent (src/gpu has a client
+// that survives a hanging library).
 // Threads: one. Ownership: the Client owns the library's init reference and drops it at its end.
 #pragma once
 
@@ -12,7 +12,7 @@
 
 namespace tessera::smi {
 
-// What a function gave, or why it did not.
+// The value of a function, or the reason why it failed.
 template <typename T>
 struct Answer {
   nvml::Return result = nvml::Return::kUnknown;
@@ -28,10 +28,10 @@ class Client {
   Client(const Client&) = delete;
   Client& operator=(const Client&) = delete;
 
-  // kLibraryNotFound without a library; else what nvmlInit_v2 answers.
+  // kLibraryNotFound: no library; else the result of nvmlInit_v2.
   nvml::Return Open();
 
-  // Calls `name`, whose type is F; kFunctionNotFound where the library lacks it.
+  // Calls `name`, whose type is F. kFunctionNotFound: the library lacks it.
   template <typename F, typename... Args>
   nvml::Return Call(const char* name, Args... args) const {
     auto function = reinterpret_cast<F>(Symbol(name));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Fields about errors of the memory: ECC counters, retired pages, remapped rows.
+// Fields of memory errors: ECC counters, retired pages, remapped rows.
 #include "src/sim/smi/fields.h"
 
 namespace tessera::smi {
@@ -63,7 +63,7 @@ std::string FieldYes(const Gpu& gpu, const NodeFacts&) {
   return ShowYes(gpu.FieldNumber(field));
 }
 
-// The counters of one type and one time, by memory.
+// The counters of one type and period, by memory.
 // clang-format off
 #define ECC_FIELDS(name, type, counter, words)                                         \
   {name ".device_memory", "", "", words " in the device's memory.",                    \

@@ -30,7 +30,7 @@ std::string ReasonMask(const Gpu& gpu, const char* function) {
   return reasons.ok() ? fmt::format("0x{:016X}", reasons.value) : kNotAvailable;
 }
 
-// Nanoseconds of a field as microseconds.
+// A field in nanoseconds as microseconds.
 std::string Microseconds(const Gpu& gpu, unsigned field) {
   const Answer<nvml::FieldValue> time = gpu.Field(field);
   return time.ok() ? std::to_string(time.value.value.ull / 1000) : kNotAvailable;
@@ -72,7 +72,7 @@ std::string PciPart(const Gpu& gpu, unsigned nvml::PciInfo::*member, int digits)
   return pci.ok() ? Hex(pci.value.*member, digits) : kNotAvailable;
 }
 
-// Getters in one expression, of the GPU g or of the node n.
+// Getters that are one expression of the GPU g or of the node n.
 #define OF_GPU(...) \
   []([[maybe_unused]] const Gpu& g, const NodeFacts&) -> std::string { return __VA_ARGS__; }
 #define OF_NODE(...) [](const Gpu&, const NodeFacts& n) -> std::string { return __VA_ARGS__; }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The tables of fields that --query-gpu and the other queries know. Values come without their
-// unit; a value that the driver does not give is kNotAvailable.
+// The tables of fields of --query-gpu and the other queries. Values have no unit; a value that the
+// driver does not provide is kNotAvailable.
 #pragma once
 
 #include <string>
@@ -13,14 +13,14 @@
 namespace tessera::smi {
 
 struct GpuField {
-  std::string_view name;   // the header's
+  std::string_view name;   // in the header
   std::string_view alias;  // "" for none
   std::string_view unit;   // "MiB"; "" for none
   std::string_view help;
   std::string (*value)(const Gpu& gpu, const NodeFacts& node);
 };
 const std::vector<GpuField>& GpuFields();
-// Those about errors of the memory and what was done about them (error_fields.cc).
+// Fields of memory errors and repairs (error_fields.cc).
 void AddErrorFields(std::vector<GpuField>* table);
 
 struct AppField {
@@ -32,7 +32,7 @@ struct AppField {
 };
 const std::vector<AppField>& AppFields();
 
-// One line for a GPU, with all its remapped rows.
+// Fields of a line for each GPU, with all remapped rows.
 const std::vector<GpuField>& RowFields();
 
 struct PageField {

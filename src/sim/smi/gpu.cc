@@ -72,7 +72,7 @@ std::string ProcessName(const Client& client, unsigned pid) {
   return result == Return::kSuccess ? name : "[Unknown Error]";
 }
 
-// Appends the processes that `function` lists.
+// Appends the processes of `function`.
 void AppendProcesses(const Gpu& gpu, const char* function, const char* type,
                      std::vector<Process>* processes) {
   std::vector<nvml::ProcessInfo> infos(64);
@@ -211,7 +211,7 @@ Answer<nvml::MemoryV2> Gpu::Memory() const {
   answer.value.version = nvml::VersionOf<nvml::MemoryV2>(2);
   answer.result = NVML_CALL(*client_, nvmlDeviceGetMemoryInfo_v2, device_, &answer.value);
   if (answer.result == Return::kFunctionNotFound) {
-    // Drivers before 510 count what they reserve as used.
+    // Drivers before 510 count reserved memory as used.
     nvml::Memory memory = {};
     answer.result = NVML_CALL(*client_, nvmlDeviceGetMemoryInfo, device_, &memory);
     answer.value = {.total = memory.total, .free = memory.free, .used = memory.used};

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// One GPU, with every value already in the words that nvidia-smi prints. A value that the driver
-// does not give is "N/A"; which of the others means what is decided here and nowhere else, so that
-// the table, the CSV and the log cannot disagree.
-// Threads: one. Ownership: borrows the Client.
+// A GPU with all values as texts of nvidia-smi. A value that the driver does not provide is "N/A".
+// Only this class converts values, so that the table, the CSV and the log agree. Threads: one.
+// Ownership: borrows the Client.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +21,7 @@ struct Process {
   std::string memory_mib;  // "1024", or N/A
 };
 
-// Clocks that can be chosen together, in MHz.
+// A supported pair of clocks, in MHz.
 struct ClockPair {
   unsigned memory = 0;
   unsigned graphics = 0;
@@ -83,29 +82,29 @@ class Gpu {
   Answer<nvml::FbcStats> Encoder() const;
   Answer<nvml::FbcStats> FrameCapture() const;
 
-  // Of a function (device, unsigned*).
+  // The result of a function (device, unsigned*).
   Answer<unsigned> Number(const char* function) const;
   Answer<unsigned> Number(const char* function, unsigned argument) const;
   Answer<std::uint64_t> Number64(const char* function) const;
-  // The first of a function (device, unsigned*, unsigned*), and the second.
+  // The first and the second result of a function (device, unsigned*, unsigned*).
   Answer<unsigned> First(const char* function) const;
   Answer<unsigned> Second(const char* function) const;
   Answer<std::uint64_t> EccErrors(unsigned type, unsigned counter) const;
   Answer<std::uint64_t> EccErrorsAt(unsigned type, unsigned counter, unsigned location) const;
-  // How many pages were retired for a cause: 0 corrected errors, 1 an uncorrected one; and which.
+  // Number and addresses of pages retired for a cause: 0 corrected errors, 1 an uncorrected error.
   Answer<unsigned> RetiredPageCount(unsigned cause) const;
   std::vector<RetiredPage> RetiredPages() const;
-  // From the highest memory clock down, and for each from the highest graphics clock down.
+  // Sorted by descending memory clock, then by descending graphics clock.
   std::vector<ClockPair> SupportedClocks() const;
   Answer<RemappedRows> Rows() const;
   Answer<nvml::RowRemapperHistogram> RowHistogram() const;
   Answer<nvml::EccSramErrorStatus> SramErrors() const;
-  // `scope` is the link of fields that are of one link.
+  // `scope` is the link, for fields of a link.
   Answer<nvml::FieldValue> Field(unsigned id, unsigned scope = 0) const;
   Answer<unsigned> FieldNumber(unsigned id, unsigned scope = 0) const;
 
   std::vector<Process> Processes() const;
-  // True where the GPU does not answer any more.
+  // True: the GPU does not respond.
   bool Lost() const;
 
  private:

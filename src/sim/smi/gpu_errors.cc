@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Errors of a GPU's memory, and what was done about them.
+// Memory errors of a GPU, and their repairs.
 #include "src/sim/smi/gpu.h"
 
 namespace tessera::smi {
@@ -22,7 +22,7 @@ Answer<unsigned> Gpu::RetiredPageCount(unsigned cause) const {
   Answer<unsigned> answer;
   answer.result =
       NVML_CALL(*client_, nvmlDeviceGetRetiredPages, device_, cause, &answer.value, nullptr);
-  // Asked without room for their addresses.
+  // The call has no room for addresses.
   if (answer.result == nvml::Return::kInsufficientSize) answer.result = nvml::Return::kSuccess;
   return answer;
 }

@@ -13,7 +13,7 @@ namespace {
 
 struct Display {
   std::string_view name;
-  std::string_view sections;  // labels, with ';' between
+  std::string_view sections;  // labels, separated by ';'
 };
 
 constexpr std::array kDisplays = {
@@ -43,7 +43,7 @@ bool Contains(std::string_view list, char separator, std::string_view item) {
   return false;
 }
 
-// The labels that `displays` asks for; false with a message for an unknown one.
+// Finds the labels of `displays`. False: unknown display; *message has the error.
 bool ChooseSections(std::string_view displays, std::string* sections, std::string* message) {
   while (!displays.empty()) {
     const size_t end = displays.find(',');

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// -q and -q -x: everything that is known of each GPU, in the order and under the names of
-// NVIDIA's tool (nvsmi_device_v12), which Telegraf and others parse.
+// -q and -q -x: all values of each GPU, in the order and under the names of NVIDIA's tool
+// (nvsmi_device_v12), which Telegraf and others parse.
 #pragma once
 
 #include <string>
@@ -12,8 +12,8 @@
 
 namespace tessera::smi {
 
-// `displays` is the list of -d ("MEMORY,UTILIZATION"), empty for all. False for an unknown one,
-// with the message in *out.
+// `displays` is the list of -d ("MEMORY,UTILIZATION"), empty for all. False: unknown display; *out
+// has the message.
 bool GpuLogText(const std::string& date, const Versions& versions, const std::vector<Gpu>& gpus,
                 size_t attached, std::string_view displays, std::string* out);
 std::string GpuLogXml(const std::string& date, const Versions& versions,

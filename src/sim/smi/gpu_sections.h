@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The content of one GPU's part of the log.
+// The part of the log for one GPU.
 #pragma once
 
 #include "src/sim/smi/gpu.h"
@@ -7,7 +7,7 @@
 
 namespace tessera::smi {
 
-// A section whose children are the GPU's entries, in the order of the log.
+// A section with the GPU's entries as children, in the order of the log.
 LogNode GpuSections(const Gpu& gpu);
 
 }  // namespace tessera::smi

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Fields of queries about what GPUs have many of: processes, remapped rows, retired pages, clocks.
+// Fields of queries with several lines for a GPU: processes, remapped rows, retired pages, clocks.
 #include <fmt/format.h>
 
 #include <algorithm>

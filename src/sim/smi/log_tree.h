@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The tree behind -q: one node has the words of the text form and the tag of the XML form, so that
-// the two say the same. Not for building it (gpu_log.h).
+// The tree of -q: a node has the name for text and the tag for XML, so that both agree. gpu_log.h
+// builds the tree.
 #pragma once
 
 #include <string>
@@ -13,11 +13,11 @@ namespace tessera::smi {
 struct LogNode {
   std::string label;  // "FB Memory Usage"; "" leaves the node out of the text
   std::string tag;    // "fb_memory_usage"; "" leaves the node out of the XML
-  std::string value;  // of a leaf
+  std::string value;  // set in a leaf
   bool section = false;
   std::vector<LogNode> children;
 
-  // Adds a leaf and returns this node, so that calls can be chained.
+  // Adds a leaf and returns this node, to chain calls.
   LogNode& Add(std::string_view name, std::string_view xml, std::string text);
   // Adds a section and returns it. It is valid until the next Add on this node.
   LogNode& Open(std::string_view name, std::string_view xml);

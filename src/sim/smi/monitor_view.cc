@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// dmon and pmon: one line for each GPU, or for each process, in columns of seven characters.
+// dmon and pmon: a line for each GPU or process, in columns of seven characters.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -11,7 +11,7 @@
 namespace tessera::smi {
 namespace {
 
-// A value, or "-" where the driver gives none.
+// A value, or "-" if the driver provides none.
 std::string Dash(const std::string& value) { return value == kNotAvailable ? "-" : value; }
 std::string Dash(const Answer<unsigned>& answer) { return Dash(Show(answer)); }
 
@@ -46,7 +46,7 @@ bool HasReason(const Gpu& gpu, std::uint64_t bits) {
   return reasons.ok() && (reasons.value & bits) != 0;
 }
 
-// Kilobytes a second as megabytes.
+// Converts kilobytes per second to megabytes.
 std::string Throughput(const Gpu& gpu, unsigned counter) {
   const Answer<unsigned> rate = gpu.Number("nvmlDeviceGetPcieThroughput", counter);
   return rate.ok() ? std::to_string(rate.value / 1000) : "-";
@@ -55,7 +55,7 @@ std::string Throughput(const Gpu& gpu, unsigned counter) {
 std::string EccErrors(const Gpu& gpu, unsigned type) { return Dash(Show(gpu.EccErrors(type, 0))); }
 
 struct Column {
-  char kind;  // the letter of -s
+  char kind;  // letter of -s
   std::string_view name;
   std::string_view unit;
   std::string (*value)(const Gpu& gpu);
@@ -91,7 +91,7 @@ bool Has(const MonitorOptions& options, char kind) {
   return options.kinds.find(kind) != std::string_view::npos;
 }
 
-// The beginning of the two lines of the header: date, time and the GPU's index.
+// The first columns of the two header lines: date, time and index of the GPU.
 std::pair<std::string, std::string> HeaderStart(const MonitorOptions& options) {
   std::string first = "#";
   std::string second = "#";
@@ -114,7 +114,7 @@ std::string LineStart(const MonitorOptions& options, const Gpu& gpu) {
   return out + fmt::format("{:>5}", gpu.index());
 }
 
-// What a process has used of its GPU, in percent.
+// Utilization of the GPU by a process, in percent.
 struct ProcessUse {
   unsigned sm = 0, memory = 0;
 };
@@ -126,7 +126,7 @@ std::map<unsigned, ProcessUse> ProcessUses(const Gpu& gpu) {
                 std::uint64_t{0}) != nvml::Return::kInsufficientSize) {
     return uses;
   }
-  std::vector<nvml::ProcessUtilizationSample> samples(count + 16);  // some may start meanwhile
+  std::vector<nvml::ProcessUtilizationSample> samples(count + 16);  // more may start meanwhile
   count = static_cast<unsigned>(samples.size());
   if (NVML_CALL(gpu.client(), nvmlDeviceGetProcessUtilization, gpu.handle(), samples.data(), &count,
                 std::uint64_t{0}) != nvml::Return::kSuccess) {
@@ -136,7 +136,7 @@ std::map<unsigned, ProcessUse> ProcessUses(const Gpu& gpu) {
   return uses;
 }
 
-// The last part of the path, as pmon shows it.
+// The last part of the path, which pmon shows.
 std::string CommandName(const std::string& name) { return name.substr(name.rfind('/') + 1); }
 
 std::string ProcessLine(const MonitorOptions& options, const Gpu& gpu, const Process* process,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// nvlink -s, -c and -e: what each NVLink of each GPU runs at, can do, and has suffered.
+// nvlink -s, -c and -e: speed, capabilities and errors of each NVLink.
 #include <fmt/format.h>
 
 #include <array>
@@ -15,7 +15,7 @@ struct NamedNumber {
   const char* name;
 };
 
-// In NVML's numbers, in the order of the tool.
+// NVML's numbers in the order of the tool.
 constexpr std::array kCapabilities = {
     NamedNumber{nvml::kNvLinkP2p, "P2P is supported"},
     NamedNumber{nvml::kNvLinkSysmemAccess, "Access to system memory supported"},
@@ -27,7 +27,7 @@ constexpr std::array kErrors = {NamedNumber{nvml::kNvLinkReplayErrors, "Replay"}
                                 NamedNumber{nvml::kNvLinkRecoveryErrors, "Recovery"},
                                 NamedNumber{nvml::kNvLinkCrcFlitErrors, "CRC"}};
 
-// `lines` of each link below the name of its GPU; nothing for a GPU without NVLink.
+// Prints `lines` of each link below the name of its GPU, and skips GPUs without NVLink.
 std::string EachLink(const std::vector<Gpu>& gpus,
                      const std::function<std::string(const Gpu&, unsigned link, bool up)>& lines) {
   std::string out;

@@ -14,7 +14,7 @@ namespace {
 
 struct Spelling {
   std::string_view text;
-  std::string_view option;  // the short name that stands for it below
+  std::string_view option;  // its short name
   bool has_value;
 };
 

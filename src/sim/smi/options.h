@@ -33,27 +33,27 @@ enum class View {
 struct Options {
   View view = View::kTable;
   std::string ids;                    // of -i: index, UUID or bus id, comma separated; "" for all
-  QueryKind query = QueryKind::kGpu;  // of kQuery and kHelpQuery
-  std::string fields;                 // of kQuery
-  std::string displays;               // of -d
+  QueryKind query = QueryKind::kGpu;  // for kQuery and kHelpQuery
+  std::string fields;                 // for kQuery
+  std::string displays;               // value of -d
   CsvFormat format;
-  bool csv = false;      // --format=csv was given
-  Change change;         // of kChange
-  unsigned loop_ms = 0;  // between two rounds
+  bool csv = false;      // --format=csv
+  Change change;         // for kChange
+  unsigned loop_ms = 0;  // time between rounds
   unsigned rounds = 1;   // 0: until the program is interrupted
-  std::string output;    // of -f: a file instead of standard output
-  std::string kinds;     // letters of topo -p2p, and of -s of dmon and pmon
-  std::string stamps;    // letters of -o of dmon and pmon: D date, T time
+  std::string output;    // value of -f: file instead of standard output
+  std::string kinds;     // letters of topo -p2p, or of -s in dmon and pmon
+  std::string stamps;    // letters of -o in dmon and pmon: D date, T time
 };
 
 // False with the tool's message in *error.
 bool ParseOptions(const std::vector<std::string>& arguments, Options* options, std::string* error);
 
-// What the tool says of an argument that it does not know; gives false.
+// Writes the tool's message for an unknown argument, and returns false.
 bool NotRecognized(std::string_view argument, std::string* error);
 
-// The value of the option arguments[*i], which stands behind its "=" or is the next argument; then
-// moves *i on. False with a message where there is none.
+// Takes the value of the option arguments[*i], which follows "=" or is the next argument; then
+// advances *i. False: no value; *error has the message.
 bool TakeValue(const std::vector<std::string>& arguments, size_t* i, std::string* value,
                std::string* error);
 

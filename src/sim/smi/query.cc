@@ -23,7 +23,7 @@ std::vector<std::string_view> SplitFields(std::string_view list) {
   }
 }
 
-// "[N/A]" is how the CSV says that a value is not there.
+// A missing value is "[N/A]" in CSV.
 std::string Cell(const std::string& value, std::string_view unit, const CsvFormat& format) {
   if (value == kNotAvailable) return "[N/A]";
   if (unit.empty()) return value;
@@ -79,7 +79,7 @@ std::string FieldHelp(const std::vector<Field>& table, std::string_view option) 
   return out;
 }
 
-// One line: the fields' values of `subject`, such as a GPU and one of its processes.
+// Appends a line with the fields of `subject`, such as a GPU and one of its processes.
 template <typename Field, typename... Subject>
 void AppendLine(const std::vector<const Field*>& fields, const CsvFormat& format, std::string* out,
                 const Subject&... subject) {
@@ -90,7 +90,7 @@ void AppendLine(const std::vector<const Field*>& fields, const CsvFormat& format
   *out += '\n';
 }
 
-// What a query is asked with.
+// The arguments of a query.
 struct Request {
   std::string_view fields;
   const CsvFormat* format;
@@ -98,7 +98,7 @@ struct Request {
   const std::vector<Gpu>* gpus;
 };
 
-// `lines` appends those of one GPU.
+// `lines` appends the lines of one GPU.
 template <typename Field, typename Lines>
 bool QueryEach(const std::vector<Field>& table, const Request& request, std::string* out,
                Lines lines) {

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // --query-gpu, --query-compute-apps, --query-remapped-rows, --query-retired-pages and
-// --query-supported-clocks: CSV of chosen fields. The tables of fields also make --help-query-gpu
-// and so on. Errors: a name that is not in the table is what the real tool says, exit code 2.
+// --query-supported-clocks: CSV of selected fields. The tables of fields also serve
+// --help-query-gpu and similar options. Errors: an unknown name has the real tool's message, exit
+// code 2.
 #pragma once
 
 #include <string>
@@ -17,7 +18,7 @@ struct CsvFormat {
   bool units = true;
 };
 
-// Of the whole node, for fields that are not a GPU's.
+// Facts of the node, for fields that do not depend on a GPU.
 struct NodeFacts {
   std::string timestamp;  // "2026/11/21 11:41:50.123"
   std::string driver_version;
@@ -26,10 +27,10 @@ struct NodeFacts {
 
 enum class QueryKind { kGpu, kComputeApps, kRemappedRows, kRetiredPages, kSupportedClocks };
 
-// The kind of "--query-gpu" or, as `prefix` says, "--help-query-gpu"; false for other options.
+// Finds the kind of "--query-gpu", or with that `prefix` of "--help-query-gpu". False: neither.
 bool FindQuery(std::string_view option, std::string_view prefix, QueryKind* kind);
 
-// Appends the CSV to *out. On an unknown field: false, and *out holds only the message.
+// Appends the CSV to *out. False: unknown field; *out has only the message.
 bool Query(QueryKind kind, std::string_view fields, const CsvFormat& format, const NodeFacts& node,
            const std::vector<Gpu>& gpus, std::string* out);
 

@@ -107,10 +107,10 @@ bool Matches(const Gpu& gpu, std::string_view id) {
          strcasecmp(pci.value.bus_id_legacy, text.c_str()) == 0;
 }
 
-// One run of the program, from the open library to the output.
+// A run of the program, from the open library to the output.
 class Session {
  public:
-  // `first`: nothing was printed yet.
+  // `first`: no output has been printed yet.
   Session(const Client* client, const Options* options, bool first)
       : client_(client), options_(options), first_(first) {}
 
@@ -130,7 +130,7 @@ class Session {
   bool lost_ = false;
 };
 
-// A GPU without a handle is reported and left out; the others are still worth showing.
+// A GPU without a handle is reported and skipped; the other GPUs are shown.
 int Session::FindGpus(std::string* out) {
   unsigned count = 0;
   const Return result = NVML_CALL(*client_, nvmlDeviceGetCount_v2, &count);
@@ -177,7 +177,7 @@ int Session::Select(std::string* out) {
   return kExitOk;
 }
 
-// Lines below a header that is printed once.
+// Lines, and before the first lines the header.
 std::string Session::Monitor() const {
   const auto stamp = [this](char letter, const char* format) {
     return options_->stamps.find(letter) != std::string::npos ? Now(format) : "";
@@ -268,7 +268,7 @@ int RunOnce(const Client& client, const Options& options, bool first, std::FILE*
   return code;
 }
 
-// What needs no driver; false if the view does.
+// Prints views that need no driver. False: the view needs the driver.
 bool PrintHelp(const Options& options) {
   std::string text;
   if (options.view == View::kHelp) text = Help();

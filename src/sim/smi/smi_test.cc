@@ -25,7 +25,7 @@ struct Output {
   std::string text;
 };
 
-// The built program against the node that the environment names.
+// Runs the built program on the node of the environment.
 Output RunSmi(const std::string& arguments) {
   FILE* pipe = popen(("LD_LIBRARY_PATH=" SIM_NVML_DIR " " NVIDIA_SMI " " + arguments).c_str(), "r");
   Output output{-1, ""};

@@ -8,7 +8,7 @@
 namespace tessera::smi {
 namespace {
 
-constexpr unsigned kMostSeconds = 10;  // between two lines of dmon and pmon
+constexpr unsigned kMostSeconds = 10;  // maximum interval of dmon and pmon
 constexpr unsigned kMostRounds = 1'000'000'000;
 
 bool OnlyLettersOf(std::string_view letters, std::string_view text) {
@@ -102,7 +102,7 @@ const Argument* FindArgument(std::string_view subcommand, std::string_view text)
   return nullptr;
 }
 
-// What holds without any option.
+// Sets the values that hold without options.
 void SetDefaults(std::string_view subcommand, Options* options) {
   if (subcommand != "dmon" && subcommand != "pmon") return;
   options->view = subcommand == "dmon" ? View::kDeviceMonitor : View::kProcessMonitor;

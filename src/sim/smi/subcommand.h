@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Command lines that begin with a word: topo, nvlink, dmon, pmon. Each has options of its own, so
-// that "-c" is a count in dmon and capabilities in nvlink. Not for the options without such a word
-// (options.h).
+// Subcommands: topo, nvlink, dmon, pmon. Each has its own options; "-c" is a count in dmon and
+// capabilities in nvlink. Not for options without a subcommand (options.h).
 #pragma once
 
 #include <string>

@@ -36,10 +36,10 @@ Legend:
 
 )";
 
-// A link's far end, as far as counting needs it.
+// The remote ends of links, to count them.
 struct Links {
   unsigned to_switch = 0;
-  std::vector<std::string> peers;  // bus ids, one per link
+  std::vector<std::string> peers;  // bus ids, one for each link
 };
 
 Links LinksOf(const Gpu& gpu) {
@@ -87,7 +87,7 @@ std::string Connection(const Gpu& a, const Links& a_links, const Gpu& b, const L
   return count > 0 ? fmt::format("NV{}", count) : Level(a, b);
 }
 
-// "0-3,8-11"
+// Formats ranges as "0-3,8-11".
 std::string Ranges(const std::array<unsigned long, kAffinityWords>& bits) {
   auto set = [&bits](unsigned i) {
     return i < kAffinityWords * 64 && ((bits[i / 64] >> (i % 64)) & 1) != 0;
@@ -118,7 +118,7 @@ std::string NumaAffinity(const Gpu& gpu) {
   return result == nvml::Return::kSuccess ? Ranges(bits) : "N/A";
 }
 
-// The first of the asked kinds that does not hold, else OK.
+// The first requested kind that does not hold, else OK.
 std::string P2pStatusOf(std::string_view kinds, const Gpu& a, const Gpu& b) {
   static constexpr const char* kNames[] = {"OK", "CNS", "GNS", "TNS", "DR", "NS", "U"};
   constexpr std::string_view kLetters = "rwnap";  // in the order of NVML's numbers

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The pictures of nvidia-smi that are not CSV or log: the list of -L, the table that it prints
-// without arguments, the matrices of topo, the lists of nvlink, and the lines of dmon and pmon.
+// The views of nvidia-smi other than CSV and log: the list of -L, the table without arguments, the
+// matrices of topo, the lists of nvlink, and the lines of dmon and pmon.
 #pragma once
 
 #include <string>
@@ -21,7 +21,7 @@ std::string ListView(const std::vector<Gpu>& gpus);
 std::string TableView(const std::string& date, const Versions& versions,
                       const std::vector<Gpu>& gpus);
 std::string TopologyView(const std::vector<Gpu>& gpus);
-// `kinds` are letters of r, w, n, a, p. With several, two GPUs are connected if all of them hold.
+// `kinds` are letters of r, w, n, a, p. Two GPUs are connected if all kinds hold.
 std::string P2pView(std::string_view kinds, const std::vector<Gpu>& gpus);
 
 std::string NvLinkStatusView(const std::vector<Gpu>& gpus);
@@ -29,7 +29,7 @@ std::string NvLinkCapabilitiesView(const std::vector<Gpu>& gpus);
 std::string NvLinkErrorsView(const std::vector<Gpu>& gpus);
 
 struct MonitorOptions {
-  std::string_view kinds;  // letters of -s, which choose columns
+  std::string_view kinds;  // letters of -s, which select columns
   std::string date;        // "20261123"; "" for none
   std::string time;        // "13:05:59"; "" for none
 };
