@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Waiting on a word of shared memory. The futexes are not private: their waiters are in other
-// processes, pid namespaces and mounts, and meet in the inode of the state file.
+// Waits on a word of shared memory. The futexes are not private, because their waiters may be in
+// other processes, pid namespaces and mounts, which share the inode of the state file.
 #pragma once
 
 #include <linux/futex.h>
@@ -14,7 +14,7 @@
 
 namespace tessera::sim {
 
-// Returns when woken, when `*word` is not `expected`, after `timeout_ns`, or for no reason.
+// Returns when woken, when `*word` is not `expected`, after `timeout_ns`, or spuriously.
 inline void FutexWait(std::atomic<uint32_t>* word, uint32_t expected, uint64_t timeout_ns) {
   timespec timeout;
   timeout.tv_sec = time_t(timeout_ns / 1'000'000'000);

@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Lets what it is linked into run on glibc 2.17 and later: images are older than the machine on
-// which we build.
+// Makes a library or program run on glibc 2.17 and later: images may be old.
 //
-// glibc keeps the old symbol of each function that has a new one, and links to the new one. Here
-// each such function is defined once more, hidden, and calls the old symbol; functions that came
-// after 2.17 are written out. The definitions also serve the C++ runtime that is linked into the
-// same file, which is the reason why it has to be a static one. What a program does not use, the
-// linker drops (--gc-sections). A test compares the result with glibc 2.17.
+// glibc keeps the old symbol of a function that has a new symbol, and links to the new symbol. Here
+// each such function has a hidden definition that calls the old symbol; functions newer than 2.17
+// are implemented. The definitions also serve the C++ runtime, which therefore must be static. The
+// linker drops unused definitions (--gc-sections). A test compares the result with glibc 2.17.
 //
 // Not for sanitizers: they define some of these functions themselves.
 #include <dlfcn.h>
@@ -22,7 +20,7 @@
 
 #if defined(__x86_64__)
 #define OLD(name) __asm__(".symver old_" #name "," #name "@GLIBC_2.2.5")
-constexpr int kStatVersion = 1;  // of struct stat, as __xstat counts
+constexpr int kStatVersion = 1;  // __xstat's version of struct stat
 #elif defined(__aarch64__)
 #define OLD(name) __asm__(".symver old_" #name "," #name "@GLIBC_2.17")
 constexpr int kStatVersion = 0;
@@ -70,7 +68,7 @@ OLD(pthread_rwlock_wrlock);
 OLD(pthread_rwlock_unlock);
 OLD(__libc_start_main);
 
-// 2.33: before, inline functions of the header called these with the version of struct stat.
+// 2.33: older headers have inline functions that call __xstat with the version of struct stat.
 int stat(const char* path, struct stat* status) { return __xstat(kStatVersion, path, status); }
 int fstat(int file, struct stat* status) { return __fxstat(kStatVersion, file, status); }
 
@@ -94,7 +92,8 @@ int __pthread_key_create(pthread_key_t* key, void (*end)(void*)) {
 }
 int pthread_key_delete(pthread_key_t key) { return old_pthread_key_delete(key); }
 void* pthread_getspecific(pthread_key_t key) { return old_pthread_getspecific(key); }
-// The header says that it reads nothing at `value`, and GCC then takes `value` for uninitialized.
+// The header declares that the function does not read `value`, so GCC warns that it is
+// uninitialized.
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
 int pthread_setspecific(pthread_key_t key, const void* value) {
@@ -105,8 +104,8 @@ int pthread_rwlock_rdlock(pthread_rwlock_t* lock) { return old_pthread_rwlock_rd
 int pthread_rwlock_wrlock(pthread_rwlock_t* lock) { return old_pthread_rwlock_wrlock(lock); }
 int pthread_rwlock_unlock(pthread_rwlock_t* lock) { return old_pthread_rwlock_unlock(lock); }
 
-// 2.34: since then the C library calls a program's constructors itself where `init` is null;
-// before, `init` did.
+// 2.34: if `init` is null, newer C libraries call the constructors of the program; older ones leave
+// them to `init`.
 extern void (*__init_array_start[])(int, char**, char**);
 extern void (*__init_array_end[])(int, char**, char**);
 static void CallConstructors(int argc, char** argv, char** environment) {
@@ -134,10 +133,10 @@ uint32_t arc4random() {
   return number;
 }
 
-// 2.32. False is always right: locks are taken also where there is one thread only.
+// 2.32. False is always correct: it only means that locks are taken.
 char __libc_single_threaded = 0;
 
-// 2.35, by which exceptions find their handlers. There are none: what throws ends the process.
+// 2.35. Exceptions find their handlers by it. There are no handlers: a throw ends the process.
 int _dl_find_object(void*, dl_find_object*) { return -1; }
 
 // 2.18. Destructors of thread_local variables, in reverse order.

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The simulated driver is mounted into containers, so it must run with the C library of an old
-// image.
+// The simulated driver is mounted into containers, so it must run with the C library of old images.
 #include <gmock/gmock.h>
 
 #include "src/sim/testing/elf_file.h"

@@ -370,7 +370,7 @@ Status ReadSection(const Json& section, const Place& place, const std::vector<Fi
   return {};
 }
 
-// What only makes sense together.
+// Checks conditions between fields.
 Status CheckWhole(const Profile& profile, const Json& root, std::string_view file) {
   const Place at{file, "profile", std::max(root.line(), 1)};
   const GpuFacts& gpu = profile.gpu;

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a simulated node is made of: one model of GPU, how many, how they are linked and where they
-// are plugged in. Read from YAML (see profiles/ for examples, README.md for the fields). Not for
-// the state of a node that runs; MakeState makes its beginning.
+// The profile of a simulated node: model, number, links and slots of its GPUs. Read from YAML (see
+// profiles/ for examples, README.md for the fields). Not for the state of a running node; MakeState
+// creates its first state.
 //
-// Errors name file, line and field: "my.yaml:7: gpu.memory_mib: 0 is not in 64..1048576".
-// Threads: values. For simgpu and tests; not linked into the libraries.
+// Errors name file, line and field: "my.yaml:7: gpu.memory_mib: invalid value 0: want 64 to
+// 1048576". Threads: values. For simgpu and tests; not linked into the libraries.
 #pragma once
 
 #include <memory>
@@ -17,7 +17,7 @@
 
 namespace tessera::sim {
 
-// `links` NVLinks between two GPUs.
+// Two GPUs with `links` NVLinks between them.
 struct LinkPair {
   uint32_t a = 0, b = 0, links = 0;
 };
@@ -28,33 +28,33 @@ struct Profile {
   std::string name;
   std::string driver_version = "550.163.01";
   uint32_t cuda_version = 12040;
-  GpuFacts gpu = {};  // of every GPU; what differs by GPU is below
+  GpuFacts gpu = {};  // facts that all GPUs share
 
   uint32_t gpus = 8;
-  uint32_t numa_nodes = 1;  // GPUs are split evenly; 0: the platform does not say
+  uint32_t numa_nodes = 1;  // GPUs are split evenly; 0: the platform reports none
   LinkTopology topology = LinkTopology::kNone;
-  uint32_t links = 0;               // of each pair, or of each GPU to the switches
+  uint32_t links = 0;               // links of each pair, or of each GPU to the switches
   std::vector<LinkPair> link_list;  // kList
   // NVML topology levels: GPUs 2k and 2k+1; the same half of the node; the rest.
   uint32_t pcie_pair = 10, pcie_half = 30, pcie_across = 50;
-  // Where given, at least as many as `gpus`.
+  // Empty, or at least `gpus` entries.
   std::vector<uint32_t> pci_buses;
   std::vector<std::string> uuids;
 };
 
-// A built-in profile by name, or one from a file if `name_or_file` has a '/' or ends in ".yaml".
-// NOT_FOUND names the profiles that there are.
+// Loads a built-in profile by name, or a file if `name_or_file` has a '/' or ends in ".yaml".
+// NOT_FOUND names the built-in profiles.
 Result<Profile> LoadProfile(const std::string& name_or_file);
-// `file` is for messages.
+// Parses YAML; `file` is its name in messages.
 Result<Profile> ParseProfile(std::string_view text, std::string_view file);
 
-// Text of a built-in profile; the names of all.
+// The text of a built-in profile, and the names of all built-in profiles.
 Result<std::string> ProfileText(std::string_view name);
 std::vector<std::string> ProfileNames();
 
-// The state of a fresh node. UUIDs follow from `node_name`, profile and index where the profile
-// does not give them, so that nodes differ and the same node comes back the same. INVALID_ARGUMENT
-// where the lists of the profile are too short, or its links more than the GPU has.
+// Creates the state of a new node. UUIDs that the profile does not give are hashes of `node_name`,
+// profile and index, so that they differ between nodes and stay the same for one node.
+// INVALID_ARGUMENT: lists of the profile are too short, or it has more links than the GPU.
 Result<std::unique_ptr<StateFile>> MakeState(const Profile& profile, std::string_view node_name);
 
 }  // namespace tessera::sim

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// From a profile to the first state of a node.
+// Creates the first state of a node from a profile.
 #include <algorithm>
 #include <cstring>
 #include <ctime>
@@ -14,7 +14,7 @@ constexpr uint32_t kLinkToGpu = 0;
 constexpr uint32_t kLinkToSwitch = 2;
 constexpr uint32_t kFabricCompleted = 3;
 
-// Where HGX boards have their GPUs; enough for sixteen.
+// Buses of the GPUs on HGX boards, for sixteen GPUs.
 constexpr uint32_t kBuses[kMaxGpus] = {0x07, 0x0f, 0x47, 0x4e, 0x87, 0x90, 0xb7, 0xbd,
                                        0xc1, 0xc7, 0xcd, 0xd3, 0xd9, 0xdf, 0xe5, 0xeb};
 
@@ -24,7 +24,7 @@ void Copy(std::string_view text, char (&out)[N]) {
   std::memcpy(out, text.data(), std::min(text.size(), N - 1));
 }
 
-// The 64 bits that follow from a text (FNV-1a, then mixed, so that neighbours differ everywhere).
+// A hash of 64 bits (FNV-1a, then mixed, so that similar texts differ in all bits).
 uint64_t HashOf(std::string_view text) {
   uint64_t hash = 14695981039346656037u;
   for (char c : text) hash = (hash ^ uint8_t(c)) * 1099511628211u;
@@ -67,7 +67,7 @@ void ConnectSwitches(const Profile& profile, StateFile* state, uint32_t gpu) {
   GpuFacts& facts = state->facts[gpu];
   const uint32_t links = profile.links != 0 ? profile.links : facts.nvlink_count;
   for (uint32_t i = 0; i < links; ++i) {
-    // Six switches, as on HGX boards; each sits on a bus of its own below the GPUs'.
+    // Six switches, as on HGX boards, each on a separate bus below the buses of GPUs.
     facts.links[i] = {1, kLinkToSwitch, -1, gpu * kMaxLinks + i, {0, 0x01 + i % 6, 0, 0}};
   }
 }
@@ -85,7 +85,7 @@ Status Link(const Profile& profile, StateFile* state) {
     }
   }
   for (const LinkPair& pair : pairs) {
-    if (pair.a >= profile.gpus || pair.b >= profile.gpus) continue;  // fewer GPUs were asked for
+    if (pair.a >= profile.gpus || pair.b >= profile.gpus) continue;  // the node has fewer GPUs
     if (!Connect(state, pair.a, pair.b, pair.links)) {
       return Error(
           Code::kInvalidArgument,
@@ -121,7 +121,7 @@ void FillGpu(const Profile& profile, std::string_view node_name, uint32_t index,
   for (uint32_t other = 0; other < profile.gpus; ++other) {
     gpu->pcie_level[other] = LevelBetween(profile, index, other);
   }
-  // From Hopper on, the fabric manager brings GPUs behind NVSwitch into a fabric.
+  // On Hopper and later, the fabric manager adds GPUs behind NVSwitch to a fabric.
   if (profile.topology == LinkTopology::kNvSwitch && gpu->cc_major >= 9) {
     gpu->fabric_state = kFabricCompleted;
   }

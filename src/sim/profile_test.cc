@@ -16,7 +16,7 @@ namespace {
 using ::testing::Contains;
 using ::testing::HasSubstr;
 
-// The node of the recorded answers: 8 x A100-SXM4-40GB with given UUIDs.
+// The node of the recorded answers: 8 x A100-SXM4-40GB with fixed UUIDs.
 std::string OracleNode(const std::string& nvlink) {
   std::string text =
       "base: a100-sxm4-40gb\nname: oracle\nnode:\n  gpus: 8\n  numa_nodes: 2\n"

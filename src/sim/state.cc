@@ -26,14 +26,14 @@ uint64_t RealtimeNs() {
   return uint64_t(now.tv_sec) * 1'000'000'000 + uint64_t(now.tv_nsec);
 }
 
-// Of `total` busy time, which ends at `until`, the part before `at`.
+// The part of `total` busy time, which ends at `until`, that lies before `at`.
 uint64_t BusyBefore(uint64_t total, uint64_t until, uint64_t at) {
   const uint64_t to_come = until > at ? until - at : 0;
   return total > to_come ? total - to_come : 0;
 }
 
-// The descriptor of a `slots` file: the same for all that ask in this process, and never closed
-// (see state.h). A descriptor keeps its inode, so device and inode name the file as long as we do.
+// The descriptor of a `slots` file, one for the whole process and never closed (state.h). It keeps
+// the inode alive, so device and inode identify the file.
 int SharedSlotsFd(const std::string& path) {
   struct Known {
     dev_t device;
@@ -69,7 +69,7 @@ bool WriteAll(int fd, const char* data, size_t size) {
   return true;
 }
 
-// A clock that runs while something `holds`.
+// Updates a clock that runs while `holds` is true.
 void NoteSpan(bool holds, AtomicU64* since_ns, AtomicU64* before_ns) {
   if (holds) {
     uint64_t stopped = 0;
@@ -85,8 +85,8 @@ uint64_t SpanNs(const AtomicU64& since_ns, const AtomicU64& before_ns) {
   return before_ns.load() + (since != 0 ? MonotonicNs() - since : 0);
 }
 
-// The counter of that name, a new one if need be; null: the table is full. Other processes may add
-// counters at the same time.
+// The counter of that name, which is added if it is new. Null: the table is full. Other processes
+// may add counters at the same time.
 AtomicU64* FindCounter(Counter (&counters)[kMaxCounters], const char* name) {
   uint32_t hash = 2166136261u;
   for (size_t i = 0; i < sizeof(Counter::name) - 1 && name[i] != '\0'; ++i) {
@@ -99,7 +99,7 @@ AtomicU64* FindCounter(Counter (&counters)[kMaxCounters], const char* name) {
       strncpy(counter.name, name, sizeof(counter.name) - 1);
       counter.ready.store(2);
     }
-    // One that is being named may become ours; then it exists twice, and readers add them up.
+    // Another process may be writing this very name: then it exists twice, and readers add both.
     if (counter.ready.load() == 2 && strncmp(counter.name, name, sizeof(counter.name) - 1) == 0) {
       return &counter.count;
     }
@@ -119,7 +119,7 @@ std::string State::FindDir(const void* address) {
   if (const char* dir = getenv("SIMGPU_STATE_DIR"); dir != nullptr && *dir != '\0') return dir;
   Dl_info info;
   if (dladdr(address, &info) == 0 || info.dli_fname == nullptr) return "";
-  // The real path: a SONAME link may stand elsewhere than the driver root.
+  // The real path, because a SONAME link may be outside of the driver root.
   char* real = realpath(info.dli_fname, nullptr);
   std::string path = real != nullptr ? real : info.dli_fname;
   free(real);
@@ -174,7 +174,7 @@ int State::Open(const std::string& dir) {
 }
 
 int State::Create(const std::string& dir, const StateFile& image) {
-  // Any user of a container may use the GPU that it was given, so the files are open to all.
+  // Every user of a container may use its GPUs, so all users may write the files.
   const std::string slots = dir + "/slots";
   int fd = open(slots.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
   if (fd < 0 || fchmod(fd, 0666) != 0) return errno;
@@ -184,7 +184,7 @@ int State::Create(const std::string& dir, const StateFile& image) {
   fd = open(fresh.c_str(), O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
   if (fd < 0) return errno;
   int error = 0;
-  // Slots are zeros: they stay a hole in the file.
+  // Slots are zero, so they stay a hole in the file.
   const size_t head = offsetof(StateFile, slots);
   if (!WriteAll(fd, reinterpret_cast<const char*>(&image), head) ||
       ftruncate(fd, sizeof(StateFile)) != 0 || fchmod(fd, 0666) != 0 ||
@@ -300,7 +300,7 @@ Load State::Utilization(uint32_t gpu) {
   const uint64_t now = MonotonicNs();
   const uint64_t from = now > kLoadWindowNs ? now - kLoadWindowNs : 0;
   const uint64_t busy_now = BusyNs(gpu);
-  // The last mark at or before the window's start tells what was busy before it.
+  // The last mark at or before the start of the window has the busy time until then.
   uint64_t busy_then = 0;
   const uint64_t marks = live.busy_mark_count.load();
   bool found = false;
@@ -343,7 +343,7 @@ bool State::WaitEvent(uint64_t* last, uint32_t timeout_ms, EventView* view) {
       const uint64_t sequence = event.sequence.load();
       *view = {sequence, event.type.load(), event.data.load(), event.time_ns.load(),
                event.gpu.load()};
-      // A writer may overtake us in the ring; then this was not the event we asked for.
+      // A writer may have overwritten the event meanwhile.
       if (sequence == *last + 1 && event.sequence.load() == sequence) {
         ++*last;
         return true;
@@ -351,7 +351,7 @@ bool State::WaitEvent(uint64_t* last, uint32_t timeout_ms, EventView* view) {
     }
     const uint64_t now = MonotonicNs();
     if (now >= deadline) {
-      // A writer that died between the number and the event must not stop us for ever.
+      // Skips an event whose writer died before it was complete.
       if (count > *last && timeout_ms > 0) ++*last;
       return false;
     }

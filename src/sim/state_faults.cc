@@ -17,7 +17,7 @@ bool Matches(const Fault& fault, const char* function, int32_t gpu) {
   return strcmp(fault.function, "*") == 0 || strcmp(fault.function, function) == 0;
 }
 
-// Counts the call; true if the fault hits it.
+// Counts the call. True: the fault applies to it.
 bool Hits(Fault& fault) {
   const uint64_t call = fault.calls.fetch_add(1) + 1;
   const uint64_t after = fault.after.load();

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the simulated driver keeps in the file <driver root>/run/simgpu/state, byte for byte. All
-// processes of a node map it, in whatever pid and mount namespace they are, so it holds no pointer
-// and nothing that a crash can leave half done: every word that is written after creation stands
-// for itself and is written in one store. For behaviour see state.h.
+// Layout of the file <driver root>/run/simgpu/state. All processes of a node map it, in any pid and
+// mount namespace, so it has no pointer and no data that a crash can leave incomplete: every word
+// that changes after creation is independent of others and written in one store. Behavior: state.h.
 //
 // Facts (GpuFacts) never change after `simgpu create`. Zero means "none" unless said otherwise.
 #pragma once
@@ -42,7 +41,7 @@ struct NvLink {
   PciAddress remote;
 };
 
-// Who a GPU is. Strings are NUL-terminated; enumerations are NVML's numbers.
+// Identity of a GPU. Strings are NUL-terminated; enumerations are NVML's numbers.
 struct GpuFacts {
   char uuid[48];  // "GPU-xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx"
   char name[96];
@@ -75,8 +74,8 @@ struct GpuFacts {
   int32_t numa_node;  // -1: none
 
   uint64_t memory_bytes;    // NVML's total
-  uint64_t reserved_bytes;  // of them the driver's; CUDA's total is without
-  uint64_t context_bytes;   // one context of one process
+  uint64_t reserved_bytes;  // reserved by the driver; not in CUDA's total
+  uint64_t context_bytes;   // taken by one context
   uint64_t bar1_bytes;
   uint64_t memory_bytes_per_second;
 
@@ -99,18 +98,18 @@ struct GpuFacts {
   uint8_t fabric_cluster[16];
 };
 
-// A moment in the history of a GPU's busy time: what utilisation is computed from.
+// A sample of a GPU's busy time, from which utilization is computed.
 struct BusyMark {
   AtomicU64 time_ns;   // CLOCK_MONOTONIC
-  AtomicU64 total_ns;  // GpuLive::busy_ns then
-  AtomicU64 until_ns;  // GpuLive::busy_until_ns then
+  AtomicU64 total_ns;  // GpuLive::busy_ns at `time_ns`
+  AtomicU64 until_ns;  // GpuLive::busy_until_ns at `time_ns`
 };
 
-// How a GPU is. Whoever maps the file may read; only simgpu and the two libraries write.
+// Condition of a GPU. Every process may read it; only simgpu and the two libraries write it.
 struct GpuLive {
   AtomicU32 lost;             // fallen off the bus
   AtomicU32 recovery_action;  // NVML field 230: 0 none, 1 reset, 2 reboot, 3 drain
-  AtomicU32 poison_epoch;     // contexts made under an older epoch are dead, with poison_result
+  AtomicU32 poison_epoch;     // contexts of an older epoch are dead, with poison_result
   AtomicU32 poison_result;    // CUresult
   AtomicU32 temperature_c;    // overrides; kDerived: derive from load
   AtomicU32 memory_temperature_c;
@@ -122,66 +121,66 @@ struct GpuLive {
   AtomicU32 retired_pending;
   AtomicU32 mig_mode;          // 1: on
   AtomicU32 ecc_mode_pending;  // ECC after the next boot, which no simulated node has
-  // What was set in place of the default; 0: nothing.
+  // Settings of root; 0: the default.
   AtomicU32 power_limit_mw;
   AtomicU32 locked_graphics_min, locked_graphics_max;  // MHz
   AtomicU32 locked_mem_min, locked_mem_max;
   AtomicU32 application_graphics, application_mem;
   uint32_t pad;
-  // Since the driver was loaded, and for ever.
+  // volatile: since the driver was loaded. aggregate: for the life of the board.
   AtomicU64 ecc_corrected_volatile, ecc_uncorrected_volatile;
   AtomicU64 ecc_corrected_aggregate, ecc_uncorrected_aggregate;
   AtomicU64 remapped_corrected, remapped_uncorrected, remapped_pending, remapped_failed;
   AtomicU64 retired_corrected, retired_uncorrected;  // pages
-  // CLOCK_MONOTONIC since when heat or power holds the clocks down, 0: it does not; and for how
-  // long it did before.
+  // since: CLOCK_MONOTONIC at which heat or power began to lower the clocks; 0: it does not now.
+  // before: the sum of earlier periods.
   AtomicU64 hot_since_ns, hot_before_ns;
   AtomicU64 capped_since_ns, capped_before_ns;
   AtomicU64 pcie_replays;
   AtomicU64 energy_base_mj;
-  // Whose turn it is: see turns.h. All but `turn_lock` are written by who holds the lock.
+  // Turns (turns.h). Only the holder of `turn_lock` writes the fields after it.
   AtomicU32 turn_lock;         // the holder's slot + 1; 0: free
-  AtomicU32 turn_owner;        // slot + 1 of the process that has the last turn; 0: none yet
-  AtomicU64 quantum_start_ns;  // since when the owner has had the GPU without a pause
+  AtomicU32 turn_owner;        // slot + 1 of the process with the last turn; 0: none yet
+  AtomicU64 quantum_start_ns;  // start of the owner's turns without a pause
   AtomicU64 busy_ns;           // the sum of all turns
-  AtomicU64 busy_until_ns;  // CLOCK_MONOTONIC: the end of the last turn, which may be in the future
-  AtomicU64 busy_mark_count;  // ever written; the ring holds the last kBusyMarks
+  AtomicU64 busy_until_ns;     // CLOCK_MONOTONIC: end of the last turn, maybe in the future
+  AtomicU64 busy_mark_count;   // written so far; the ring has the last kBusyMarks
   BusyMark busy_marks[kBusyMarks];
 };
 inline constexpr uint32_t kDerived = 0xFFFFFFFF;
 
-// A span of time in which a process has a GPU to itself. CLOCK_MONOTONIC.
+// A period in which a process has the whole GPU. CLOCK_MONOTONIC.
 struct KeptTurn {
   AtomicU64 start_ns, end_ns;
   AtomicU64 given_before_ns;  // SlotGpu::given_ns before this turn
 };
 
-// What one process holds and wants of one GPU.
+// Memory and time of one process on one GPU.
 struct SlotGpu {
-  // Written by the process itself.
-  AtomicU64 bytes;  // contexts included
+  // The process writes these fields.
+  AtomicU64 bytes;  // with contexts
   AtomicU32 contexts;
   uint32_t pad;
-  AtomicU64 wanted_ns;   // GPU time, ever; what exceeds `given_ns` waits for a turn
-  AtomicU64 since_ns;    // CLOCK_MONOTONIC: since when it waits
-  AtomicU64 turns_read;  // of `turn_count`
-  // Written by who holds GpuLive::turn_lock.
+  AtomicU64 wanted_ns;   // total GPU time; the part above `given_ns` waits for a turn
+  AtomicU64 since_ns;    // CLOCK_MONOTONIC: start of the wait
+  AtomicU64 turns_read;  // turns that the process has read
+  // The holder of GpuLive::turn_lock writes these fields.
   AtomicU64 given_ns;    // the sum of its turns
-  AtomicU64 turn_count;  // turns ever; the ring holds the last kKeptTurns
+  AtomicU64 turn_count;  // turns so far; the ring has the last kKeptTurns
   KeptTurn turns[kKeptTurns];
 };
 
-// One process. It counts for exactly as long as its record lock in the file `slots` is held, which
-// the kernel ends with the process; what a dead one left here means nothing.
+// One process. The slot is valid while its record lock in the file `slots` is held, which the
+// kernel drops at the end of the process. The contents of an unlocked slot are ignored.
 struct Slot {
-  AtomicU64 owner;  // random; 0: never used or given back
+  AtomicU64 owner;  // random; 0: never used, or released
   AtomicU64 start_ns;
   char name[32];
   SlotGpu gpus[kMaxGpus];
 };
 
 struct Event {
-  AtomicU64 sequence;  // of the event that stands here; 0 while it is being written
+  AtomicU64 sequence;  // number of the event; 0 while it is written
   AtomicU64 type;      // nvmlEventType: 1, 2 ECC; 8 XID
   AtomicU64 data;      // XID number
   AtomicU64 time_ns;   // CLOCK_REALTIME
@@ -195,14 +194,14 @@ struct Fault {
   AtomicI32 gpu;      // kAllGpus
   AtomicU32 result;   // nvmlReturn_t
   AtomicU32 hang;     // 1: the call does not return before the fault is cleared
-  AtomicU64 after;    // calls that still go well
-  AtomicU64 times;    // calls that it hits; 0: for ever
+  AtomicU64 after;    // calls that succeed first
+  AtomicU64 times;    // calls that fail; 0: all
   AtomicU64 calls;    // matching calls so far
-  char function[64];  // "nvmlDeviceGetMemoryInfo"; "*": every one
+  char function[64];  // "nvmlDeviceGetMemoryInfo"; "*": every function
 };
 
 struct Counter {
-  AtomicU32 ready;  // 0 free, 1 being named, 2 in use
+  AtomicU32 ready;  // 0 free, 1 name is being written, 2 in use
   uint32_t pad;
   AtomicU64 count;
   char name[64];
@@ -212,7 +211,7 @@ struct StateFile {
   uint64_t magic;
   uint32_t version;
   uint32_t size;         // sizeof(StateFile)
-  AtomicU64 generation;  // the driver was loaded anew
+  AtomicU64 generation;  // incremented when the driver is loaded again
   uint64_t created_ns;   // CLOCK_REALTIME
   char node_name[64];
   char profile[64];
@@ -221,18 +220,18 @@ struct StateFile {
   uint32_t cuda_version;    // 12040
   uint32_t gpu_count;
 
-  AtomicU32 event_signal;  // futex: grows with each event
-  AtomicU32 fault_signal;  // futex: grows when faults change
+  AtomicU32 event_signal;  // futex, incremented with each event
+  AtomicU32 fault_signal;  // futex, incremented when faults change
   AtomicU32 active_faults;
-  AtomicU32 slots_used;   // slots at and above were never claimed
-  AtomicU64 event_count;  // events ever; the ring holds the last kMaxEvents
+  AtomicU32 slots_used;   // 1 + the highest slot that was ever claimed
+  AtomicU64 event_count;  // events so far; the ring has the last kMaxEvents
 
   GpuFacts facts[kMaxGpus];
   GpuLive live[kMaxGpus];
   Event events[kMaxEvents];
   Fault faults[kMaxFaults];
-  Counter counters[kMaxCounters];         // calls of functions that are not implemented
-  Counter kernel_counters[kMaxCounters];  // launches of kernels that were not computed
+  Counter counters[kMaxCounters];         // calls of unimplemented functions
+  Counter kernel_counters[kMaxCounters];  // launches that computed nothing
   Slot slots[kMaxSlots];
 };
 

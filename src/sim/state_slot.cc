@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The place of a process in the state: claiming it, and charging memory to it.
+// The slot of a process in the state: claims, and charges of memory.
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
@@ -11,7 +11,7 @@
 namespace tessera::sim {
 namespace {
 
-// Bytes of `slots` above the slots themselves.
+// Lock bytes of `slots` after the bytes of slots.
 constexpr uint32_t kClaimByte = kMaxSlots;
 constexpr uint32_t kChargeByte = kMaxSlots + 1;  // + gpu
 
@@ -63,7 +63,7 @@ int ProcessSlot::Claim(State* state) {
   if (claim.error() != 0) return claim.error();
   for (uint32_t i = 0; i < kMaxSlots; ++i) {
     Slot& slot = file.slots[i];
-    // Only a claimer locks a slot, and we are the only one: free now is free until we take it.
+    // Only a claimer locks a slot, and the claim byte is held, so a free slot stays free.
     if (slot.owner.load() != 0 && state->HolderOf(i) >= 0) continue;
     slot.owner.store(0);
     memset(slot.name, 0, sizeof(slot.name));
@@ -113,7 +113,7 @@ int ProcessSlot::Charge(uint32_t gpu, uint64_t bytes) {
   if (bytes > capacity) return ENOMEM;
   State::ByteLock lock(state_, kChargeByte + gpu);
   if (lock.error() != 0) return lock.error();
-  // What the dead left only matters where it is in the way; asking who is alive costs system calls.
+  // Bytes of dead processes only matter if the GPU seems full: a check costs system calls.
   if (state_->SumBytes(gpu, /*only_live=*/false) + bytes > capacity &&
       state_->SumBytes(gpu, /*only_live=*/true) + bytes > capacity) {
     return ENOMEM;

@@ -43,7 +43,7 @@ class StateTest : public ::testing::Test {
     EXPECT_EQ(state_.Open(folder_.path()), 0);
   }
 
-  // A child that runs `body` with its slot and then waits to be killed.
+  // Starts a child that runs `body` with its slot and then waits until it is killed.
   pid_t Child(const std::function<void(ProcessSlot*)>& body) {
     int ready[2];
     EXPECT_EQ(pipe(ready), 0);

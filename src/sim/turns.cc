@@ -10,10 +10,10 @@ namespace {
 
 constexpr uint64_t kBusyMarkSpacingNs = 50'000'000;
 constexpr int kSpinsBeforeDoubt = 1000;
-// One call writes down so many turns at most: 20 s of a GPU. The next call goes on.
+// Maximum of turns in one call: 20 s of a GPU. The next call continues.
 constexpr int kTurnsAtOnce = 10'000;
 
-// Remembers now and then how busy the GPU had been so far.
+// Records a sample of the busy time, at most every kBusyMarkSpacingNs.
 void MarkBusy(GpuLive* live, uint64_t now) {
   const uint64_t count = live->busy_mark_count.load();
   if (count > 0 &&
@@ -36,7 +36,7 @@ class Turns::Lock {
     for (int spins = 1;; ++spins) {
       uint32_t holder = 0;
       if (word_.compare_exchange_weak(holder, mine, std::memory_order_acquire)) return;
-      // Only one thread of a process comes here, so our own number is that of a dead predecessor.
+      // Only one thread of a process calls this, so a lock with this slot is of a dead process.
       const bool stale = holder == mine || (spins % kSpinsBeforeDoubt == 0 && holder != 0 &&
                                             !turns->Alive(holder - 1));
       if (stale && word_.compare_exchange_strong(holder, mine, std::memory_order_acquire)) return;
@@ -63,7 +63,7 @@ uint64_t Turns::Waiting(uint32_t slot) {
   return wanted > given ? wanted - given : 0;
 }
 
-// Alive() costs a system call, so it comes last.
+// Alive() costs a system call, so it is checked last.
 bool Turns::MayHaveTurn(uint32_t slot) {
   const SlotGpu& of = Of(slot);
   return Waiting(slot) != 0 && of.turn_count.load() - of.turns_read.load() < kKeptTurns &&
@@ -112,8 +112,7 @@ void Turns::Give(uint32_t slot, uint64_t start_ns, uint64_t most_ns) {
   gpu.busy_until_ns.store(start_ns + length);
 }
 
-// The process that had the GPU last goes on, if it has had work all the time and a part of its
-// quantum is left.
+// Continues the last turn, if its process has had work without a break and its quantum is not over.
 bool Turns::GoOn(uint64_t from_ns) {
   GpuLive& gpu = live();
   const uint32_t owner = gpu.turn_owner.load();
@@ -126,7 +125,7 @@ bool Turns::GoOn(uint64_t from_ns) {
   return true;
 }
 
-// The next one in the order of slots that waits at `from_ns`; where nobody did, who came first.
+// Gives a turn to the next process by slot that waits at `from_ns`, or to the first to wait later.
 bool Turns::GiveNext(uint64_t from_ns, uint64_t now_ns) {
   GpuLive& gpu = live();
   const uint32_t slots = std::min(slot_->state().file().slots_used.load(), kMaxSlots);
@@ -134,7 +133,7 @@ bool Turns::GiveNext(uint64_t from_ns, uint64_t now_ns) {
   uint64_t first = now_ns + 1;
   uint32_t next = kMaxSlots;
   for (uint32_t i = 0; i < slots && first > from_ns; ++i) {
-    const uint32_t slot = (owner + i) % slots;  // the owner itself comes last
+    const uint32_t slot = (owner + i) % slots;  // the last owner comes last
     const uint64_t since = std::max(Of(slot).since_ns.load(), from_ns);
     if (since < first && MayHaveTurn(slot)) first = since, next = slot;
   }
@@ -166,7 +165,7 @@ bool Turns::Next(uint64_t now_ns, Turn* turn) {
   const KeptTurn& next = mine.turns[turn_ % kKeptTurns];
   *turn = {next.start_ns.load(), next.end_ns.load()};
   used_until_ns_ = turn->start_ns;
-  // The current turn may still become longer, so it counts as not yet read.
+  // The current turn may still become longer, so it counts as unread.
   mine.turns_read.store(turn_++);
   return true;
 }
@@ -194,7 +193,7 @@ uint64_t Turns::EarliestEnd(uint64_t now_ns, uint64_t work_ns) {
   const uint32_t owner = gpu.turn_owner.load();
   const uint64_t until = std::max(gpu.busy_until_ns.load(), now_ns);
   const bool my_turn = owner == slot_->index() + 1;
-  // One round of the others is waited for, or those who come before us in it.
+  // Time of the other processes before the next turn: a whole round, or its rest.
   uint64_t others = 0;
   for (uint32_t i = 0; i < slots; ++i) {
     const uint32_t slot = (owner + i) % slots;

@@ -1,22 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
-// How processes share the time of a GPU: one has it at a time, for at most kQuantumNs while others
-// wait, as with NVIDIA's default time slicing. A kernel that is not finished when the turn ends
-// goes on in the next turn of its process.
+// Time slicing of a GPU. One process has the GPU at a time, for at most kQuantumNs while others
+// wait, as with NVIDIA's default time slicing. A kernel that is not finished when a turn ends
+// continues in the next turn of its process.
 //
-// There is no arbiter. Whose turn was, is and comes next follows from what the processes have
-// written into the state (SlotGpu, GpuLive), and whoever needs to know writes the turns down until
-// now, those of others included. So no GPU time is lost when the threads of a process do not run: a
-// turn lies in the past for a process that comes late, and it computes then what the GPU has done.
+// There is no arbiter. The turns follow from the requests that processes have written to the state
+// (SlotGpu, GpuLive). A process that needs to know its turns computes and writes all turns until
+// now, including those of other processes. So no GPU time is lost while the threads of a process do
+// not run: its turn is then in the past, and it computes what the GPU did.
 //
-//   wanted    every process says how much GPU time it needs, and since when
-//   turns     in the order of slots, round and round; each follows the one before it. A process
-//   that
-//             wants more goes on until its quantum is over
-//   giving back  a process that has nothing more to do ends its turn
+//   requests  every process writes how much GPU time it needs, and since when
+//   turns     follow each other in the order of slots, cyclically. A process that needs more time
+//             continues until its quantum ends
+//   GiveBack  a process without more work ends its turn
 //
-// A process that dies is passed over, as is one that has kKeptTurns turns to catch up with. One
-// that dies while it holds the lock loses it to the next (its record lock in `slots` says who is
-// alive).
+// A dead process gets no turn, nor does a process that has not read its last kKeptTurns turns. If
+// the holder of the lock dies, the next process takes the lock (the record lock in `slots` shows
+// who is alive).
 //
 // Threads: one at a time for each object. Processes: any.
 #pragma once
@@ -34,7 +33,7 @@ struct Turn {
   uint64_t start_ns = 0, end_ns = 0;
 };
 
-// The part of one process in the time of one GPU.
+// The turns of one process on one GPU.
 class Turns {
  public:
   // REQUIRES: `slot` is claimed, and outlives this object.
@@ -43,17 +42,17 @@ class Turns {
   // The process needs `work_ns` after the point `done_ns` of its current turn. If it did not wait
   // before, it waits since `since_ns`.
   void Want(uint64_t work_ns, uint64_t since_ns);
-  // The same, but more than before. Costs two stores.
+  // Adds to the wanted time. Cost: two stores.
   void WantMore(uint64_t work_ns, uint64_t since_ns);
 
-  // Writes turns down until now. True: *turn is longer than it was, or a later one.
+  // Writes all turns until now. True: *turn has become longer, or is now a later turn.
   bool Next(uint64_t now_ns, Turn* turn);
-  // What is used of the current turn, so far.
+  // Sets the time until which the current turn is used.
   void Use(uint64_t until_ns) { used_until_ns_ = until_ns; }
-  // Ends the current turn where nothing is left to do, if no other one has begun.
+  // Ends the current turn at `at_ns`, if no other turn has begun.
   void GiveBack(Turn* turn, uint64_t at_ns);
 
-  // A moment before which `work_ns` more cannot be done; exact where no process comes or goes.
+  // A lower bound of the end of `work_ns` more work; exact if no process starts or ends.
   uint64_t EarliestEnd(uint64_t now_ns, uint64_t work_ns);
 
  private:
@@ -70,7 +69,7 @@ class Turns {
 
   ProcessSlot* const slot_;
   const uint32_t gpu_;
-  uint64_t turn_ = 0;  // the number of the current turn, from 1
+  uint64_t turn_ = 0;  // number of the current turn, from 1
   uint64_t used_until_ns_ = 0;
 };
 

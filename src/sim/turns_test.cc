@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Turns are computed from the times that callers give, so these tests need no clock.
+// Turns are computed from times that callers pass, so these tests need no clock.
 #include "src/sim/turns.h"
 
 #include <gtest/gtest.h>
@@ -19,13 +19,13 @@ namespace {
 
 constexpr uint64_t kMs = 1'000'000;
 
-// A process with work for GPU 0, as far as the GPU's time is concerned.
+// A process with work for GPU 0.
 struct Worker {
   explicit Worker(State* state) {
     EXPECT_EQ(slot.Claim(state), 0);
     turns = std::make_unique<Turns>(&slot, 0);
   }
-  // Takes all turns until `now`, and gives the time that was its own.
+  // Takes all turns until `now`, and returns their total time.
   uint64_t Run(uint64_t now) {
     do {
       const uint64_t end = std::min(turn.end_ns, now);
@@ -123,7 +123,7 @@ TEST_F(TurnsTest, AKilledProcessIsPassedOver) {
     if (state.Open(folder_.path()) != 0 || slot.Claim(&state) != 0) _exit(1);
     Turns turns(&slot, 0);
     turns.Want(1000 * kMs, 0);
-    state.live(0).turn_lock = slot.index() + 1;  // it dies while it holds the lock
+    state.live(0).turn_lock = slot.index() + 1;  // as if it had died with the lock
     if (write(ready[1], "x", 1) != 1) _exit(1);
     while (true) pause();
   }
@@ -136,8 +136,8 @@ TEST_F(TurnsTest, AKilledProcessIsPassedOver) {
   EXPECT_EQ(a.Run(100 * kMs), 100 * kMs);
 }
 
-// Whatever happens when, no two processes have the GPU at one moment, and it never stands still
-// while one of them waits, but for the switches.
+// Two processes never have the GPU at one time, and it is never idle while a process waits, except
+// during switches.
 TEST_F(TurnsTest, RandomProcessesShareWithoutOverlapAndWithoutIdleness) {
   constexpr int kWorkers = 5;
   for (unsigned seed = 1; seed <= 200; ++seed) {
@@ -157,7 +157,7 @@ TEST_F(TurnsTest, RandomProcessesShareWithoutOverlapAndWithoutIdleness) {
       workers[random() % kWorkers]->Run(now);
     }
     now += 10'000 * kMs;
-    // A process that is far behind gets more turns when it has caught up.
+    // A process far behind gets more turns after it has read the old ones.
     for (int round = 0; round < 10; ++round) {
       for (auto& worker : workers) worker->Run(now);
     }

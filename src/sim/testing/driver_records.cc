@@ -9,7 +9,7 @@
 namespace tessera::sim::testing {
 namespace {
 
-// A driver answers every version above its own as its own.
+// A driver treats every version above its own like its own.
 constexpr int kLastVersion = 99990;
 
 using Row = std::vector<std::string>;
@@ -60,8 +60,7 @@ Result<std::vector<std::string>> RecordedExports(std::string_view library,
   return exports;
 }
 
-// Fields: name, flags, first version, result/status, symbol. Rows of a name and its flags follow
-// each other.
+// Fields: name, flags, first version, result/status, symbol. Rows of a name and flags adjoin.
 Result<std::vector<RecordedAddress>> RecordedAddresses(std::string_view driver) {
   ASSIGN_OR_RETURN(const auto rows, ReadRows(fmt::format("getprocaddress-{}.tsv", driver)));
   std::vector<RecordedAddress> answers;

@@ -2,7 +2,7 @@
 // For tests: the recorded exports and answers of NVIDIA's own driver libraries. The records are not
 // part of the tree. They lie in $TESSERA_ORACLES, by default in ../shared/oracles beside it.
 //
-// Errors: a file is absent. A test then skips with the message.
+// Errors: a file is missing. A test then skips with the message.
 #pragma once
 
 #include <ostream>
@@ -14,7 +14,7 @@
 
 namespace tessera::sim::testing {
 
-// The drivers whose answers are recorded, and their CUDA versions.
+// A driver with recorded answers, and its CUDA version.
 struct RecordedDriver {
   const char* version;
   int cuda_version;
@@ -28,18 +28,18 @@ Result<std::vector<std::string>> DriversWithRecordedExports();
 // The sorted exports of `library`, such as libcuda, of a driver.
 Result<std::vector<std::string>> RecordedExports(std::string_view library, std::string_view driver);
 
-// What cuGetProcAddress answered programs built for CUDA `first_version` to `last_version`.
+// The answer of cuGetProcAddress to programs built for CUDA `first_version` to `last_version`.
 struct RecordedAddress {
   std::string name;
   unsigned flags;
   int first_version, last_version;
   int result;
-  int status;          // -1: the driver has no form of the call with a status
+  int status;          // -1: the driver has no version of the call with a status
   std::string symbol;  // empty: none
 };
 Result<std::vector<RecordedAddress>> RecordedAddresses(std::string_view driver);
 
-// A result code and what the driver calls it. `name` is empty for NVML, whose codes have no names.
+// A result code with its name and text. `name` is empty for NVML, whose codes have no names.
 struct RecordedError {
   int code;
   std::string name, text;

@@ -17,7 +17,7 @@ std::istringstream ReadElf(const std::string& what, const std::string& file) {
   return std::istringstream(result.ok() ? result->out : "");
 }
 
-// The last columns of each dynamic symbol: its section, and its name with its version.
+// Calls `visit` with section and versioned name of each dynamic symbol.
 template <typename Visit>
 void ForEachSymbol(const std::string& file, Visit visit) {
   std::istringstream lines = ReadElf("--dyn-syms", file);

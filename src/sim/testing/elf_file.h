@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// For tests: what a program or library asks of the system that loads it, read with readelf (package
-// binutils). Threads: any.
+// For tests: the needs and exports of a program or library, read with readelf (package binutils).
+// Threads: any.
 #pragma once
 
 #include <string>
@@ -8,12 +8,11 @@
 
 namespace tessera::sim::testing {
 
-// The libraries that it names as needed, in order.
+// The needed libraries, in order.
 std::vector<std::string> NeededLibraries(const std::string& file);
-// Those of its symbols that need a version of the C library above glibc 2.`minor`
-// ("stat@GLIBC_2.33").
+// The needed symbols that are newer than glibc 2.`minor`, such as "stat@GLIBC_2.33".
 std::vector<std::string> SymbolsNewerThanGlibc(int minor, const std::string& file);
-// Names that it defines for others, without their versions.
+// The exported names, without versions.
 std::vector<std::string> ExportedSymbols(const std::string& file);
 
 }  // namespace tessera::sim::testing

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// A simulated node for a test: a driver root and device files in a temporary folder, gone with the
-// object. The environment of the process points at it, so what the test loads or runs uses it.
+// A simulated node for a test: a driver root and device files in a temporary folder, which the
+// destructor removes. Environment variables make libraries and programs of the test use it.
 //
 //   sim::testing::SimNode node({.profile = "a100-sxm4-40gb", .gpus = 8});
 //   NvmlLibraryLoader loader(node.driver_root());
 //
-// Threads: made before others start (it sets environment variables).
+// Threads: created before other threads, because it sets environment variables.
 #pragma once
 
 #include <string>
@@ -17,8 +17,8 @@
 namespace tessera::sim::testing {
 
 struct SimNodeOptions {
-  std::string profile = "a100-sxm4-80gb";  // or a YAML file, or the text of one
-  uint32_t gpus = 0;                       // 0: as the profile says
+  std::string profile = "a100-sxm4-80gb";  // a YAML file or its text is also valid
+  uint32_t gpus = 0;                       // 0: as in the profile
   std::string name = "node";
 };
 
@@ -29,7 +29,7 @@ class SimNode {
   SimNode(const SimNode&) = delete;
   SimNode& operator=(const SimNode&) = delete;
 
-  // <temp>/driver, and <temp>, below which dev/nvidia0 … are plain files.
+  // <temp>/driver, and <temp>, where dev/nvidia0 … are plain files.
   std::string driver_root() const { return dir_.path() + "/driver"; }
   std::string dev_root() const { return dir_.path(); }
   std::string library(const std::string& name) const {
