@@ -8,7 +8,7 @@
 namespace tessera::runtime {
 namespace {
 
-// Of runc 1.1 and crun 1.x; runc takes one dash or two.
+// Options of runc 1.1 and crun 1.x; runc accepts one dash or two.
 constexpr std::string_view kGlobalWithValue[] = {"root",           "log",      "log-format", "criu",
                                                  "cgroup-manager", "log-level"};
 constexpr std::string_view kCreateWithValue[] = {"bundle",         "b",        "config",      "f",
@@ -31,7 +31,7 @@ constexpr std::string_view kExecWithValue[] = {"process",
                                                "preserve-fds",
                                                "cgroup"};
 
-// The values of its other options are not taken for options of ours.
+// Other options of update take values too; they are skipped like all arguments.
 constexpr std::string_view kUpdateWithValue[] = {"resources", "r"};
 
 struct Option {
@@ -55,7 +55,8 @@ bool Contains(std::span<const std::string_view> names, std::string_view name) {
   return false;
 }
 
-// Walks options from `at` on; stops at the first argument that is none, at "--", or at the end.
+// Walks the options from `at` on. Stops at "--", at the end or, unless `to_the_end`, at the first
+// argument that is not an option.
 template <typename OnOption>
 int WalkOptions(int argc, const char* const* argv, int at, bool to_the_end,
                 std::span<const std::string_view> with_value, const OnOption& on_option) {

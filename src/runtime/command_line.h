@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-// What an engine asks of an OCI runtime, read the way runc and crun read it: global options, a
-// verb, its options, the container's id. Only what we need is kept; argv itself goes on unchanged.
-// Pure, allocates nothing: it is on the way of every exec probe of a node.
+// Parses the command line of an OCI runtime as runc and crun do: global options, a verb, the verb's
+// options, the container's id. It keeps only the values that Tessera needs; argv is passed on
+// unchanged. Pure; allocates nothing, because every exec probe of a node passes through it.
 #pragma once
 
 namespace tessera::runtime {
 
-// Pointers into argv; null where not given.
+// Pointers into argv; null if not given.
 struct CommandLine {
   const char* verb = nullptr;
-  const char* bundle = nullptr;     // of create and run
-  const char* config = nullptr;     // crun's --config of create and run
-  const char* process = nullptr;    // of exec: the file with the process
-  const char* resources = nullptr;  // of update: the file with what it sets, or "-"
+  const char* bundle = nullptr;     // for create and run
+  const char* config = nullptr;     // crun's --config for create and run
+  const char* process = nullptr;    // for exec: the file with the process document
+  const char* resources = nullptr;  // for update: the file with the limits, or "-"
   const char* log = nullptr;
   bool log_json = false;
 
@@ -20,8 +20,8 @@ struct CommandLine {
   bool makes_container() const;
 };
 
-// Knows the options that take a value, so that no value is taken for a verb: `--root create state
-// x` is a state.
+// Knows which options take a value, so that a value is never read as the verb: the verb of
+// `--root create state x` is state.
 CommandLine ParseCommandLine(int argc, const char* const* argv);
 
 }  // namespace tessera::runtime

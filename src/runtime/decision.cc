@@ -26,7 +26,7 @@ struct ChosenGpu {
   std::string uuid;
   std::string path;  // in the container
   std::string host_path;
-  std::optional<std::pair<uint32_t, uint32_t>> expected;  // major and minor, where somebody said
+  std::optional<std::pair<uint32_t, uint32_t>> expected;  // granted major and minor
 };
 
 struct Choice {
@@ -35,7 +35,7 @@ struct Choice {
   std::string dev_root;
   std::vector<oci::Mount> mounts;
   std::vector<std::pair<std::string, std::string>> env;
-  std::string limits_dir;  // empty: nothing limits the container
+  std::string limits_dir;  // empty: no limits
 };
 
 Result<DeviceNode> LookAtGpu(const ChosenGpu& gpu) {
@@ -89,7 +89,7 @@ Result<std::vector<DeviceNode>> CollectNodes(const Choice& choice, Capabilities 
   return nodes;
 }
 
-// The GPUs of the node that are not among `given`, for a container that may open any device.
+// GPUs of the node that are not in `given`; empty unless the container may open any device.
 std::vector<DeviceNode> CollectWithheld(const ConfigDocument& document,
                                         const std::string& driver_root, const std::string& dev_root,
                                         const std::vector<DeviceNode>& given) {

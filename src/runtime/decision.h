@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What one container gets, and why: by its grant in Kubernetes, by its environment elsewhere.
-// Nothing is changed by deciding. Blocks on the agent for at most Options::grant_timeout. Threads:
-// one.
+// Decides which GPUs one container gets: by its grant in Kubernetes, by its environment elsewhere.
+// Changes nothing. Blocks on the agent for at most Options::grant_timeout. Threads: one.
 #pragma once
 
 #include <optional>
@@ -27,8 +26,8 @@ struct Decision {
 // Whether Decide would look for GPUs at all. Reads nothing but the document.
 bool AsksForGpus(const oci::ConfigDocument& document);
 
-// Errors are of the agent (refused, not there), of the driver root, of the image's requirements, or
-// of a container that has no place for driver files.
+// Fails if the agent rejects the request or is unreachable, if the driver root is unusable, if the
+// image's requirements are not met, or if the container has no place for driver files.
 Result<Decision> Decide(const oci::ConfigDocument& document, const Options& options);
 
 }  // namespace tessera::runtime

@@ -10,19 +10,19 @@
 #include "src/runtime/raw_calls.h"
 
 #if defined(__x86_64__)
-// The stack is aligned at the start, so two pushes keep it so. rdx is the C library's.
+// The stack is aligned at entry; two pushes keep it aligned. The C library needs rdx.
 __asm__(
     ".text\n.globl tessera_start\n.type tessera_start, @function\ntessera_start:\n"
     "  mov %rsp, %rdi\n  push %rdx\n  push %rdx\n  call TesseraEarlyStart\n"
     "  pop %rdx\n  pop %rdx\n  jmp _start\n");
 #elif defined(__aarch64__)
-// x0 is the C library's.
+// The C library needs x0.
 __asm__(
     ".text\n.globl tessera_start\n.type tessera_start, %function\ntessera_start:\n"
     "  mov x19, x0\n  mov x0, sp\n  bl TesseraEarlyStart\n  mov x0, x19\n  b _start\n");
 #endif
 
-// Literals know their length; a conversion from char* would ask the C library.
+// A string_view literal knows its length; a conversion from char* would call strlen.
 using std::literals::operator""sv;
 
 namespace tessera::runtime {
@@ -31,7 +31,7 @@ namespace {
 // They make a container, or change its limits, or are ours.
 constexpr std::string_view kOtherVerbs[] = {"create", "run", "update", "explain", "configure"};
 
-// Not std::strlen and the like: those are chosen by the C library when it is set up.
+// Replaces std::strlen: the C library selects its implementation (IFUNC) only at startup.
 std::string_view View(const char* text) {
   size_t size = 0;
   while (text[size] != '\0') ++size;
@@ -67,14 +67,14 @@ const char* Variable(char** env, std::string_view name) {
   return nullptr;
 }
 
-// Without its dashes; empty for what is no option.
+// The option without its dashes; empty if `word` is not an option.
 std::string_view OptionName(std::string_view word) {
   if (word.size() < 2 || word[0] != '-') return {};
   word.remove_prefix(word[1] == '-' ? 2 : 1);
   return word;
 }
 
-// Is there a stage in the folder of `log`?
+// Whether the folder of `log` has a stage (src/oci/stage.h). True also if that is unknown.
 bool HasStageBeside(std::string_view log) {
   constexpr std::string_view kStage = "tessera";
   ProgramPath path;
@@ -94,7 +94,7 @@ bool IsPlainExec(int argc, char** argv, int verb) {
     has_process = has_process || StartsWith(OptionName(View(argv[i])), "p"sv);
   }
   if (!has_process) return true;
-  // The word could be the value of an option.
+  // "exec" could be the value of an option.
   if (View(argv[verb - 1])[0] == '-') return false;
   std::string_view log;
   for (int i = 1; i < verb; ++i) {
@@ -105,7 +105,7 @@ bool IsPlainExec(int argc, char** argv, int verb) {
   return !HasStageBeside(log);
 }
 
-// Before the low-level runtime's help comes ours.
+// Tessera prints its own help before the low-level runtime's.
 constexpr std::string_view kHelp[] = {"help", "--help", "-h"};
 
 bool IsPlain(int argc, char** argv) {
@@ -140,7 +140,7 @@ bool NamesNoRuntimes(const char* config) {
 }  // namespace tessera::runtime
 
 void TesseraEarlyStart(long* stack) {
-  using namespace tessera::runtime;  // NOLINT: this is its code, under a name for the assembler.
+  using namespace tessera::runtime;  // NOLINT: a C name for the assembler.
   const int argc = static_cast<int>(stack[0]);
   char** argv = reinterpret_cast<char**>(stack + 1);
   char** env = argv + argc + 1;

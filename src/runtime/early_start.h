@@ -1,21 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where the program begins. Each exec probe, state, kill and delete of a node passes through it
-// only to become runc, and setting up the C library is ten times the work of that: relocations,
-// locales, and forty CPUID instructions, each of which leaves a virtual machine. So the plain cases
-// are done before it, with the kernel alone; whatever is not plain returns, and main() begins as
-// ever and decides by the rules of ParseCommandLine, LoadOptions and FindLowLevelRuntime. Linked as
-// the entry point of static programs that need no relocation; others start with main().
+// The program's entry point. Each exec probe, state, kill and delete of a node only passes through
+// to runc, and C library startup costs ten times as much as that: relocations, locales, and forty
+// CPUID instructions, each of which exits a virtual machine. Commands that only pass through are
+// therefore executed before it, with system calls alone. For all others TesseraEarlyStart returns,
+// and main() decides by ParseCommandLine, LoadOptions and FindLowLevelRuntime. Linked as the entry
+// point of static programs that need no relocation; others start with main().
 //
-// Plain is: no word of the command line is a verb that is ours, makes a container or changes its
-// limits, nor is the only one a wish for help; the configuration names no runtimes; and, for exec
-// with a process file, the bundle was given no GPUs.
+// A command passes through if no argument is a verb that Tessera handles, the only argument is not
+// a request for help, the configuration names no runtimes, and, for exec with a process file, the
+// bundle has no GPUs.
 #pragma once
 
 extern "C" {
 
-// The entry point. Jumps to the C library's where TesseraEarlyStart returns.
+// The entry point. Jumps to the C library's if TesseraEarlyStart returns.
 void tessera_start();
 
-// `stack` is what the kernel gave: argc, argv, null, environment, null. Returns to go on as ever.
+// `stack` is the initial stack from the kernel: argc, argv, null, environment, null. Returns if
+// the command must go through main().
 void TesseraEarlyStart(long* stack);
 }

@@ -13,7 +13,7 @@ constexpr std::string_view kCudaVersion = "CUDA_VERSION";
 constexpr std::string_view kRequireCuda = "NVIDIA_REQUIRE_CUDA";
 constexpr std::string_view kRequireJetpack = "NVIDIA_REQUIRE_JETPACK";
 
-// What Go's strconv.ParseBool takes for true.
+// The values that Go's strconv.ParseBool accepts as true.
 bool IsTrue(std::string_view text) {
   return text == "1" || text == "t" || text == "T" || text == "true" || text == "TRUE" ||
          text == "True";

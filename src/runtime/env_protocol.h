@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How containers outside Kubernetes ask for GPUs: the environment variables that NVIDIA's container
-// toolkit made common. Pure; any thread.
+// The environment variables of NVIDIA's container toolkit, by which containers outside Kubernetes
+// request GPUs. Pure; any thread.
 #pragma once
 
 #include <optional>
@@ -15,20 +15,20 @@
 
 namespace tessera::runtime {
 
-// What NVIDIA_VISIBLE_DEVICES says.
+// The value of NVIDIA_VISIBLE_DEVICES.
 struct VisibleDevices {
   enum class Kind {
-    kNothing,     // unset, empty or void: the container is none of our business
-    kDriverOnly,  // none: the driver's files, but no GPU
+    kNothing,     // unset, empty or void: the container is not edited
+    kDriverOnly,  // none: the driver's files without a GPU
     kAll,
     kListed,
   };
   Kind kind = Kind::kNothing;
-  std::vector<std::string> items;  // of kListed: indices and UUIDs
+  std::vector<std::string> items;  // for kListed: indices and UUIDs
 };
 
-// An image from before NVIDIA_REQUIRE_CUDA: CUDA_VERSION is set and NVIDIA_REQUIRE_CUDA is not.
-// Unset then means everything.
+// Whether the image predates NVIDIA_REQUIRE_CUDA: it sets CUDA_VERSION but not NVIDIA_REQUIRE_CUDA.
+// Unset variables then mean all GPUs and all capabilities.
 bool IsLegacyCudaImage(const oci::ConfigDocument& document);
 
 VisibleDevices ReadVisibleDevices(const oci::ConfigDocument& document);
@@ -36,12 +36,12 @@ VisibleDevices ReadVisibleDevices(const oci::ConfigDocument& document);
 // INVALID_ARGUMENT names the variable.
 Result<oci::Capabilities> ReadCapabilities(const oci::ConfigDocument& document);
 
-// Names and values of what the image requires; empty where NVIDIA_DISABLE_REQUIRE says so.
+// Names and values of the image's requirements; empty if NVIDIA_DISABLE_REQUIRE is true.
 std::vector<std::pair<std::string, std::string>> ReadRequirements(
     const oci::ConfigDocument& document);
 
-// NOT_FOUND names the item and the GPUs that there are. UNIMPLEMENTED for MIG devices and names of
-// the Container Device Interface. Each GPU comes once, in the order of `gpus`.
+// Each GPU occurs once, in the order of `gpus`. NOT_FOUND names the item and the node's GPUs.
+// UNIMPLEMENTED for MIG devices and names of the Container Device Interface (CDI).
 Result<std::vector<oci::ProcGpu>> SelectGpus(const VisibleDevices& visible,
                                              const std::vector<oci::ProcGpu>& gpus);
 

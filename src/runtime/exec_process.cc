@@ -19,7 +19,7 @@ namespace {
 
 constexpr std::string_view kVoid = "void";
 
-// Appends the driver's folders of the container's list to the process's.
+// Appends the driver's folders from the container's list to the process's list.
 void AppendDriverFolders(const oci::EnvView& container, std::string_view name, oci::EnvList* env) {
   const std::optional<std::string> wanted = container.Get(name);
   if (!wanted) return;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The process that `exec` starts in a container with GPUs. Engines take its environment from their
-// own copy of the container's, made before `create` edited config.json; without help nvidia-smi
-// would not be found by its name. Threads: one. Cost for containers without GPUs: one system call.
+// Edits the process that `exec` starts in a container with GPUs. Engines copy the container's
+// environment before `create` edits config.json; in a process with that copy PATH would not find
+// nvidia-smi. Threads: one. Cost for containers without GPUs: one system call.
 #pragma once
 
 #include <string>
@@ -10,17 +10,16 @@
 
 namespace tessera::runtime {
 
-// `exec` is not told the bundle. containerd's shim, which Docker uses, too, keeps the log that it
-// names
-// (--log, may be null) in the container's bundle; others run exec in the bundle's folder.
+// `exec` gets no --bundle. containerd's shim, which Docker uses too, keeps the file of --log (may
+// be null) in the bundle; other engines run exec in the bundle's folder.
 std::string BundleOfExec(const char* log);
 
-// Whether `bundle` was given GPUs by `create` or `run`.
+// Whether `create` or `run` gave GPUs to `bundle`.
 bool IsGpuBundle(const std::string& bundle);
 
-// Gives the process document in `file` what config.json in `bundle` got: the driver's folders at
-// the end of PATH and LD_LIBRARY_PATH, and NVIDIA_VISIBLE_DEVICES where it still says what Allocate
-// said. What the caller of exec set stays. On an error the file is as it was.
+// Copies the edits of config.json in `bundle` to the process document in `file`: appends the
+// driver's folders to PATH and LD_LIBRARY_PATH, and sets NVIDIA_VISIBLE_DEVICES if it still has the
+// value from Allocate. Values that the caller of exec set stay. On an error the file is unchanged.
 Status EditExecProcess(const std::string& bundle, const std::string& file);
 
 }  // namespace tessera::runtime

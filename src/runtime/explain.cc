@@ -19,7 +19,7 @@ Options:
   -h,--help                   Print this help message and exit
   -b,--bundle DIR=.           The container's bundle, with its config.json
 )";
-// Of a command line that makes no sense, as for most programs.
+// Invalid command line; most programs use this code.
 constexpr int kExitUsage = 2;
 
 struct Arguments {

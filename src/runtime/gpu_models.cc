@@ -14,7 +14,7 @@ struct ModelWord {
   std::string_view word;
   std::string_view arch;
 };
-// One word of the name decides.
+// One word of the model name decides.
 constexpr ModelWord kWords[] = {
     {"K80", "3.7"},   {"M40", "5.2"},   {"M60", "5.2"},    {"M10", "5.0"},   {"P100", "6.0"},
     {"P40", "6.1"},   {"P4", "6.1"},    {"V100", "7.0"},   {"V100S", "7.0"}, {"T4", "7.5"},

@@ -23,7 +23,7 @@ std::string First(const oci::ConfigDocument& document,
 std::optional<Identity> FindIdentity(const oci::ConfigDocument& document) {
   const std::string path = document.CgroupsPath();
   const bool is_of_kubelet = path.find("kubepods") != std::string::npos;
-  // podman borrows two names of CRI-O; each engine of Kubernetes writes others beside them.
+  // podman writes these two CRI-O annotations too; Kubernetes engines always write others as well.
   const bool annotated = document.HasAnnotationPrefix(
       "io.kubernetes.", {"io.kubernetes.cri-o.Created", "io.kubernetes.cri-o.TTY"});
   if (!annotated && !is_of_kubelet) return std::nullopt;

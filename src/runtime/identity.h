@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Who a container is in Kubernetes, from what the engine wrote into config.json. containerd and
-// CRI-O write these annotations after the pod's own, so a tenant cannot forge them. Pure; any
-// thread.
+// The pod and name of a container in Kubernetes, from config.json. containerd and CRI-O write these
+// annotations after the pod's own, so a tenant cannot forge them. Pure; any thread.
 #pragma once
 
 #include <optional>
@@ -20,7 +19,7 @@ struct Identity {
   std::string container;
 };
 
-// Nothing where the container is not of Kubernetes. Members that the engine does not tell are
+// nullopt if the container is not from Kubernetes. Members that the engine does not write stay
 // empty.
 std::optional<Identity> FindIdentity(const oci::ConfigDocument& document);
 

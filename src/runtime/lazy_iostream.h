@@ -1,16 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// Stands in for <iostream> where a library includes it (CLI11, for `configure`): with the header,
-// every start of the program would initialise streams and locales, which costs each exec probe of
-// the node 0.1 ms and 0.8 MiB. Whoever uses the streams then holds a std::ios_base::Init. Included
-// by the compiler
-// (-include), so that it comes first.
+// Replaces <iostream> for CLI11, which `configure` uses. The real header would initialize streams
+// and locales at every start, which costs each exec probe of the node 0.1 ms and 0.8 MiB. Code that
+// uses the streams must hold a std::ios_base::Init. Included first, by -include.
 #pragma once
 
 #include <istream>
 #include <ostream>
 
 #ifdef __GLIBCXX__
-#define _GLIBCXX_IOSTREAM 1  // libstdc++'s guard of <iostream>
+#define _GLIBCXX_IOSTREAM 1  // libstdc++'s include guard of <iostream>
 namespace std {
 extern istream cin;
 extern ostream cout;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Finds the runtime behind us, runc or crun, and becomes it. Never finds this program itself, under
-// whatever name it is installed.
+// Finds the low-level runtime, runc or crun, and executes it. Never finds this program itself,
+// whatever its name.
 #pragma once
 
 #include <string>
@@ -10,9 +10,9 @@
 
 namespace tessera::runtime {
 
-// The first of `names` that is an executable file: absolute paths as they are, names in the folders
-// of `path_variable` (PATH; may be null) and then in the usual ones. NOT_FOUND lists what was
-// tried.
+// The first of `names` that is an executable file. An absolute path is used as it is; a name is
+// searched in `path_variable` (PATH; may be null), then in kUsualFolders. NOT_FOUND lists the names
+// and folders.
 Result<std::string> FindLowLevelRuntime(const std::vector<std::string>& names,
                                         const char* path_variable);
 

@@ -14,26 +14,26 @@
 namespace tessera::runtime {
 
 struct Options {
-  // Low-level runtimes, names or paths; the first that exists is used.
+  // Names or paths of low-level runtimes; the first that exists is used.
   std::vector<std::string> runtimes{std::begin(kDefaultRuntimes), std::end(kDefaultRuntimes)};
-  // Where the driver's files and the device nodes are. A grant says it itself.
+  // Roots of the driver's files and of the device nodes, unless a grant names others.
   std::string driver_root = "/";
   std::string dev_root = "/";
-  // Where trees of driver files are kept, each mounted into all containers that get the same files.
-  // Empty: each container gets a mount for each file.
+  // Folder of the driver file trees; one tree is mounted into all containers that get the same
+  // files. Empty: each container gets a mount for each file.
   std::string driver_tree_dir{names::kDriverTreeDir};
   std::string grant_socket{names::kGrantSocket};
   Duration grant_timeout = std::chrono::seconds(10);
-  // Gets a line per container that was given GPUs, and per error; empty for none.
+  // Log file: a line for each container that got GPUs and for each error. Empty: no log.
   std::string log;
-  // Whether NVIDIA_VISIBLE_DEVICES gives GPUs outside Kubernetes. In Kubernetes it never does.
+  // Whether NVIDIA_VISIBLE_DEVICES gives GPUs outside Kubernetes. It never does in Kubernetes.
   bool accept_visible_devices_envvar = true;
-  // In Kubernetes, privileged containers of these namespaces see all GPUs without a grant; those of
-  // others see none.
+  // Namespaces whose privileged containers see all GPUs without a grant. Privileged containers of
+  // other namespaces see none.
   std::vector<std::string> privileged_namespaces = {"kube-system", "tessera-system"};
 };
 
-// A missing file gives the defaults. INVALID_ARGUMENT names file, line, key and what to do.
+// A missing file gives the defaults. INVALID_ARGUMENT names file, line, key and the remedy.
 Result<Options> LoadOptions(const std::string& path);
 Result<Options> ParseOptions(const std::string& text, const std::string& path);
 

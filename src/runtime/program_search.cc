@@ -8,7 +8,7 @@
 namespace tessera::runtime {
 namespace {
 
-// "folder/name" with its zero; not where it is too long.
+// Writes "folder/name" and its zero. False if it is too long.
 bool Join(std::string_view folder, std::string_view name, ProgramPath& path) {
   if (folder.size() + name.size() + 2 > sizeof(path)) return false;
   char* to = path;
@@ -35,7 +35,7 @@ bool FindProgram(std::string_view folders, std::string_view name, ProgramPath& p
     if (end < folders.size() && folders[end] != ':') continue;
     const std::string_view folder(folders.data() + start, end - start);
     start = end + 1;
-    // Never what lies in a working folder.
+    // A relative folder would execute a file from the working folder.
     if (folder.empty() || folder[0] != '/') continue;
     if (Join(folder, name, path) && IsOtherProgram(path)) return true;
   }

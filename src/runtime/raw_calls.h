@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// System calls without the C library, for code that runs before it is set up. They give what the
-// kernel gives: a negative number is an error. Only what such code needs.
+// System calls for code that runs before the C library is set up. They return the kernel's result:
+// a negative number is an error.
 #pragma once
 
 #include <fcntl.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tells an engine what went wrong where it looks: the file of --log, in the format of --log-format,
-// and standard error. containerd and CRI-O show the last error of that file in the pod's events.
+// Reports an error to the engine: in the file of --log, in the format of --log-format, and on
+// standard error. containerd and CRI-O show the last error of that file in the pod's Events.
 #pragma once
 
 #include <string>
@@ -11,15 +11,15 @@
 
 namespace tessera::runtime {
 
-// One line as runc logs it; `stamp` in RFC 3339.
+// One line in runc's log format; `stamp` is in RFC 3339.
 std::string LogLine(bool json, std::string_view level, std::string_view message,
                     std::string_view stamp);
 
-// Appends a line; a log that cannot be written is no reason to fail.
+// Appends a line to the log. Ignores errors.
 void AppendLog(const std::string& path, bool json, std::string_view level,
                std::string_view message);
 
-// Gives the exit code.
+// Reports `status` and returns the exit code.
 int ReportFailure(const CommandLine& line, const Status& status, const std::string& own_log);
 
 }  // namespace tessera::runtime

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What engines and images say: argv, annotations, environment.
+// Tests of the inputs from engines and images: argv, annotations, environment.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

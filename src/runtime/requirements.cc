@@ -17,7 +17,7 @@ struct Condition {
   std::string_view value;
 };
 
-// Longer ones first: ">=" is not ">".
+// Longer operators come first, so that ">=" is not read as ">".
 constexpr std::array<std::pair<std::string_view, Operator>, 6> kOperators = {{
     {">=", Operator::kGreaterEqual},
     {"<=", Operator::kLessEqual},
@@ -40,7 +40,7 @@ Result<Condition> ParseCondition(std::string_view text) {
                "\"{}\" is no condition: write property, one of = != < <= > >=, and a value", text);
 }
 
-// 550.54 against 550.54.15: a missing part counts as zero.
+// A missing part counts as zero: 550.54 equals 550.54.0.
 Result<int> CompareVersions(std::string_view a, std::string_view b) {
   const auto left = Split(a, '.');
   const auto right = Split(b, '.');
@@ -128,7 +128,7 @@ Result<std::string> WhyNot(std::string_view requirement, const Facts& facts, con
 
 Status CheckRequirements(const std::vector<std::pair<std::string, std::string>>& requirements,
                          const Facts& facts) {
-  // A container without GPUs still has a driver.
+  // Without GPUs the driver's conditions are still checked.
   static const std::vector<GpuFacts> kNone = {{"", "", "unknown"}};
   for (const auto& [name, value] : requirements) {
     if (SplitList(value, ' ').empty()) continue;

@@ -36,7 +36,7 @@ TEST(Requirements, EveryOperator) {
 TEST(Requirements, SpaceIsOrAndCommaIsAnd) {
   EXPECT_TRUE(Check("cuda>=13.0 driver>=550,driver<551").ok());
   EXPECT_FALSE(Check("cuda>=13.0 driver>=550,driver<550").ok());
-  // Each GPU may hold by another alternative.
+  // Each GPU may satisfy another alternative.
   EXPECT_TRUE(Check("brand=nvidia brand=tesla").ok());
   EXPECT_TRUE(Check("").ok());
 }

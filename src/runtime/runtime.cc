@@ -32,7 +32,7 @@ Status EditBundle(const CommandLine& line, const Result<Options>& loaded) {
   ASSIGN_OR_RETURN(oci::ConfigDocument document,
                    oci::ConfigDocument::Load(line.bundle != nullptr ? line.bundle : ".",
                                              line.config != nullptr ? line.config : "config.json"));
-  // A damaged configuration concerns containers with GPUs alone: pods that would mend it must
+  // An invalid configuration fails only containers that request GPUs: a pod that repairs it must
   // start.
   if (!loaded.ok()) return AsksForGpus(document) ? loaded.status() : Status::Ok();
   const Options& options = *loaded;
@@ -55,7 +55,7 @@ Status Run(const CommandLine& line, const Result<Options>& options, int argc, ch
   if (line.makes_container()) {
     RETURN_IF_ERROR(EditBundle(line, options));
   }
-  // Only a convenience: whoever wants to look into a container must get in.
+  // Best effort: exec into a container must work even if the edit fails.
   if (line.process != nullptr) {
     const std::string bundle = BundleOfExec(line.log);
     if (IsGpuBundle(bundle)) (void)EditExecProcess(bundle, line.process).ok();
@@ -64,7 +64,7 @@ Status Run(const CommandLine& line, const Result<Options>& options, int argc, ch
     // Where the document cannot be read, the low-level runtime says so.
     (void)LeaveDeviceRulesOut(line.resources, argc, argv).ok();
   }
-  // A damaged configuration must not keep anybody from stopping, probing or deleting what runs.
+  // With an invalid configuration, running containers can still be stopped, probed and deleted.
   static const Options kDefaults;
   ASSIGN_OR_RETURN(
       const std::string path,
@@ -87,7 +87,7 @@ bool IsOwnVerb(int argc, char** argv, const char* verb) {
   return argc > 1 && std::strcmp(argv[1], verb) == 0;
 }
 
-// Whatever reads the help of an OCI runtime from a pipe gets that of the low-level runtime alone.
+// A program that reads the help through a pipe expects the low-level runtime's help alone.
 bool WantsOwnHelp(int argc, char** argv) {
   if (argc != 2) return false;
   if (IsOwnVerb(argc, argv, "help")) return true;
@@ -100,7 +100,7 @@ bool WantsOwnHelp(int argc, char** argv) {
 int RuntimeMain(int argc, char** argv) {
   if (WantsOwnHelp(argc, argv)) (void)WriteFd(STDOUT_FILENO, kHelp).ok();
   static char help_option[] = "--help";
-  if (argc == 2 && IsOwnVerb(argc, argv, "help")) argv[1] = help_option;  // crun has no such verb
+  if (argc == 2 && IsOwnVerb(argc, argv, "help")) argv[1] = help_option;  // crun has no verb "help"
 #ifdef TESSERA_WITH_CONFIGURE
   if (IsOwnVerb(argc, argv, "configure")) return engine::ConfigureMain(argc - 1, argv + 1);
 #endif

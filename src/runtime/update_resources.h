@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The resources that `update` sets. Engines send all that they know of a container, and they do not
-// know the device rules that `create` wrote. runc leaves device rules alone; crun would set those
-// of the engine, and the container would lose its GPU. Threads: one.
+// Removes the device rules from the resources of `update`. Engines send their own device rules,
+// without the rules that `create` added. runc ignores device rules in an update; crun would apply
+// the engine's, and the container would lose its GPU. Threads: one.
 #pragma once
 
 #include <string>

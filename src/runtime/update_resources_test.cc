@@ -29,7 +29,7 @@ class LeaveOut : public ::testing::Test {
   LeaveOut() : input_(::dup(STDIN_FILENO)) {}
   ~LeaveOut() override { ::dup2(input_.get(), STDIN_FILENO); }
 
-  // What the low-level runtime reads, after the arguments that it gets.
+  // The low-level runtime's arguments, then its standard input.
   std::string Passed(std::vector<std::string> arguments) {
     std::vector<char*> argv;
     for (std::string& argument : arguments) argv.push_back(argument.data());

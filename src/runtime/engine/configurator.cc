@@ -19,7 +19,7 @@ namespace tessera::engine {
 namespace {
 
 constexpr Duration kValidateDeadline = std::chrono::seconds(30);
-// Longer than Recover holds the lock to read the record.
+// All attempts together take longer than Recover holds the lock to read the record.
 constexpr int kLockAttempts = 20;
 constexpr int kLockPauseMs = 50;
 constexpr int kRecoverPauseMs = 500;
@@ -35,7 +35,7 @@ Status Configurator::Lock() {
   const std::string folder = DirName(options_.wanted.config);
   ASSIGN_OR_RETURN(const std::string real, host_.Resolve(folder));
   lock_ = Fd(::open(real.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  // Without a folder there is nothing to race for; the one that makes it wins.
+  // If the folder is missing there is no lock: of two runs only one succeeds in creating it.
   if (!lock_.valid()) return errno == ENOENT ? Status::Ok() : Status::FromErrno(folder, errno);
   for (int i = 0; i < kLockAttempts; ++i) {
     if (::flock(lock_.get(), LOCK_EX | LOCK_NB) == 0) return Status::Ok();
@@ -51,7 +51,7 @@ Status Configurator::Load() {
   return Status::Ok();
 }
 
-// The one that runs, else the one that was met before, else the one that would run.
+// The version of the running engine, else of the recorded one, else of the installed program.
 std::optional<Version> Configurator::EngineVersion() const {
   if (options_.wanted.engine_version) return options_.wanted.engine_version;
   if (reloader_.before() && reloader_.before()->version) return reloader_.before()->version;
@@ -62,7 +62,7 @@ std::optional<Version> Configurator::EngineVersion() const {
 Result<std::optional<FileState>> Configurator::WithoutUs(
     const RecordedFile& file, const std::optional<FileState>& current) const {
   if (current && current->text == file.wrote) return file.original;
-  // A run that was cut off before it wrote this file.
+  // An interrupted run had not yet written this file.
   if (current == file.original) return current;
   if (!current) return current;
   auto text = file.format == Format::kToml ? PatchToml(current->text, file.undo)
@@ -233,12 +233,12 @@ Status Configurator::Recover() {
     if (!*cut_off) return Status::Ok();
     if (record_->served_cri) reloader_.RequireCri();
     const bool last = SystemClock().Now() >= end;
-    if (!last) lock_.Reset();  // while an engine that hangs is asked
+    if (!last) lock_.Reset();  // the query may block
     if (reloader_.Serves()) return Status::Ok();
     if (last) break;
     ::poll(nullptr, 0, kRecoverPauseMs);
   }
-  // How to make it read the files again, if it answers at all.
+  // Finds the way to reload, if the engine answers at all.
   (void)reloader_.Prepare();
   const Status taken = TakeBack();
   lock_.Reset();
@@ -247,7 +247,7 @@ Status Configurator::Recover() {
 
 Status Configurator::WriteAll(const States& states) const {
   for (const auto& [path, state] : states) {
-    // Those that are right already keep their inode.
+    // Files that are already right keep their inode.
     ASSIGN_OR_RETURN(const std::optional<FileState> now, host_.Read(path));
     if (now == state) continue;
     if (state) {
@@ -360,7 +360,7 @@ Status Configurator::TakeBack() {
 
 void Configurator::RemoveFolders(const std::vector<std::string>& folders) const {
   for (auto folder = folders.rbegin(); folder != folders.rend(); ++folder) {
-    // Those that somebody has used since are not empty, and stay.
+    // Folders that are in use by now are not empty and stay.
     const auto real = host_.Resolve(*folder);
     if (real.ok()) (void)!::rmdir(real->c_str());
   }

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// Brings an engine's configuration from what it is to what it shall be, as one transaction:
-//   base   = the files as they were without us (from the record, else as they are)
+// Changes an engine's configuration files in one transaction:
+//   base   = the files without Tessera's edits (from the record, else the current files)
 //   target = base with the plan's edits, or base itself for --undo
-//   back up, validate, write, reload, check; on failure everything is as before, reloaded again.
-// A run that was cut off, even killed, leaves a record that says so: the next run finishes it where
-// the engine serves, and else takes everything back to the base. Where there can be no next run,
-// because the engine that would start it does not serve, Recover does the same from another process
-// (guard.h). The same target again changes nothing and reloads nothing.
+//   back up, validate, write, reload, check; on a failure, restore the files and reload again.
+// An interrupted run, even a killed one, leaves a pending record. The next run finishes it if the
+// engine serves, and restores the base if not. If the engine is down the kubelet may be unable to
+// start a next run; Recover then restores the base from another process (guard.h). A run whose
+// target is already in place writes and reloads nothing.
 //
-// Not for installing programs (install.h). Blocks. Threads: one; runs exclude each other by a lock
-// on the configuration's folder.
+// Does not install programs (install.h). Blocks. Threads: one; a lock on the configuration's folder
+// serializes runs.
 #pragma once
 
 #include <map>
@@ -30,11 +30,11 @@ struct ConfigureOptions {
   Engine engine = Engine::kContainerd;
   Wanted wanted;
   ReloadOptions reload;
-  std::string validate_program;  // host path; empty: the usual one
+  std::string validate_program;  // host path; empty: searched in the usual folders
   bool dry_run = false;
 };
 
-// For the person: what was done, or would be.
+// A report for the operator: the changes made, or the changes that a dry run would make.
 struct Outcome {
   bool changed = false;
   std::string diff;
@@ -48,9 +48,10 @@ class Configurator {
 
   Result<Outcome> Configure();
   Result<Outcome> Undo();
-  // Takes back a run that was cut off, where the engine does not serve within the timeout: ABORTED
-  // says that all is as it was before Tessera. OK: another run is at work, or none was cut off, or
-  // the engine serves, and the next run finishes it. Holds the lock only while it writes.
+  // Restores the base if an interrupted run left the engine down and it does not serve within the
+  // timeout; ABORTED reports that it did. OK: no run was interrupted, another run is active, or the
+  // engine serves and the next run finishes the change. Holds the lock only while it reads the
+  // record or writes.
   Status Recover();
 
  private:
@@ -75,7 +76,8 @@ class Configurator {
 
   Status Commit(Expectation expectation);
   Status WriteAll(const States& states) const;
-  // Writes what the engine has to read again so that it is as if only `states` had ever been there.
+  // Writes the files whose reload gives the engine the configuration in `states`. Differs from
+  // WriteAll for Docker (DockerReload) and then sets `expectation`.
   Status WriteForReload(const States& states, Expectation* expectation) const;
   // A run before this one was cut off between its first write and the engine's proof.
   bool WasCutOff() const { return record_ && record_->pending && !options_.dry_run; }
@@ -89,7 +91,7 @@ class Configurator {
   Reloader reloader_;
   Fd lock_;
   std::optional<Record> record_;  // of an earlier run
-  std::optional<Record> next_;    // nothing: after this run we were never here
+  std::optional<Record> next_;    // of this run; nullopt: the target is the base
   States targets_;
   States current_;
   Outcome outcome_;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whole runs against real files and an engine that misbehaves: a small process behind a unix socket
-// that speaks Docker's API and rereads its configuration on SIGHUP.
+// Whole runs with real files and a fake engine with faults: a small process behind a unix socket
+// that serves Docker's API and reloads its configuration on SIGHUP.
 #include "src/runtime/engine/configurator.h"
 
 #include <fcntl.h>
@@ -456,7 +456,7 @@ TEST_F(ConfiguratorTest, AFileThatIsAMountPointIsNamed) {
   EXPECT_EQ(Text(kConfig), "{\"a\":1}");
 }
 
-// Any configuration, any engine version: undo gives the same bytes back.
+// For any configuration and engine version, undo restores the same bytes.
 TEST_F(ConfiguratorTest, UndoIsByteExactForRandomConfigurations) {
   std::mt19937 random(5);
   const auto pick = [&](size_t n) { return random() % n; };

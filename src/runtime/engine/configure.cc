@@ -77,8 +77,7 @@ struct Flags {
   RuntimeSettings settings;
 };
 
-// One of several names. CLI11's own transformer also takes the numbers behind them, and prints
-// those.
+// An option with a fixed set of names. CLI11's transformer also accepts and prints their numbers.
 template <typename T>
 CLI::Option* AddChoice(CLI::App* app, const std::string& names, const std::string& description,
                        T* to, const std::vector<std::pair<std::string, T>>& choices) {
@@ -157,7 +156,7 @@ void AddOtherFlags(CLI::App* app, Flags* flags) {
                   "Setting: runtimes to hand over to, the first that exists is used");
 }
 
-// The socket that the engine's own configuration names, if it does.
+// The engine's socket: from the flag, else from the engine's configuration, else the default.
 std::string SocketOf(const Flags& flags, const HostRoot& host, const std::string& config) {
   const Places& places = PlacesOf(flags.engine);
   if (flags.socket) return *flags.socket;
@@ -193,8 +192,8 @@ ConfigureOptions ToOptions(const Flags& flags, const HostRoot& host) {
   return options;
 }
 
-// Engines start it with folders and PATHs of their own; Docker alone looks a bare name up, in
-// dockerd's PATH.
+// The path must be absolute, because engines start it from their own folder. Only Docker looks up a
+// bare name, in dockerd's PATH.
 Status CheckRuntimePath(const Flags& flags) {
   const std::string& path = flags.runtime_path;
   const bool bare_name = !path.empty() && path.find('/') == std::string::npos;
@@ -231,7 +230,7 @@ Status CheckFlags(const Flags& flags, const ConfigureOptions& options) {
   return Status::Ok();
 }
 
-// Before the engine hears of the runtime, it must be there.
+// Installs and checks the runtime before the engine is configured to use it.
 Status PrepareHost(const Flags& flags, const HostRoot& host, std::vector<std::string>* notes) {
   if (flags.install && !flags.dry_run) {
     ASSIGN_OR_RETURN(const bool copied, InstallProgram(host, "/proc/self/exe", flags.runtime_path));
@@ -256,7 +255,7 @@ Status PrepareHost(const Flags& flags, const HostRoot& host, std::vector<std::st
   return Status::Ok();
 }
 
-// Where the runtime keeps trees of driver files; empty where it makes none.
+// The folder of the driver file trees; empty if the runtime makes none.
 Result<std::string> TreeDirOf(const Flags& flags, const HostRoot& host) {
   ASSIGN_OR_RETURN(const std::optional<FileState> state, host.Read(flags.runtime_config));
   if (!state) return std::string(names::kDriverTreeDir);
@@ -266,8 +265,8 @@ Result<std::string> TreeDirOf(const Flags& flags, const HostRoot& host) {
   return dir->string_value();
 }
 
-// The trees serve containers that are still to come. Where another engine uses the runtime they
-// stay.
+// Unmounts the driver file trees, which only new containers need. They stay if another engine uses
+// the runtime.
 Status DropTrees(const Flags& flags, const HostRoot& host, std::vector<std::string>* notes) {
   ASSIGN_OR_RETURN(const std::string dir, TreeDirOf(flags, host));
   if (dir.empty() || !host.Exists(dir + "/trees")) return Status::Ok();
@@ -325,7 +324,7 @@ std::optional<int> LeaveToChild() {
   const pid_t child = ::fork();
   if (child <= 0) {
     ::sigprocmask(SIG_SETMASK, &before, nullptr);
-    return std::nullopt;  // also where there can be no child
+    return std::nullopt;  // the child, or the parent if fork failed
   }
   int status = 0;
   while (::waitpid(child, &status, WNOHANG) != child) {
@@ -355,7 +354,7 @@ Result<Outcome> Run(const Flags& flags) {
   ASSIGN_OR_RETURN(Outcome outcome, flags.undo ? configurator.Undo() : configurator.Configure());
   outcome.notes.insert(outcome.notes.begin(), notes.begin(), notes.end());
   if (flags.undo && !flags.dry_run) {
-    // The engine is as it was, whatever becomes of these.
+    // The undo is complete even if this fails.
     const Status dropped = DropTrees(flags, host, &outcome.notes);
     if (!dropped.ok()) outcome.notes.push_back(dropped.message());
   }

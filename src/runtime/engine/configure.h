@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// `tessera-runtime configure`: makes a container engine use the runtime, and takes it back.
-// README.md of this folder shows how. Threads: call it from a program that has only one.
+// `tessera-runtime configure`: makes a container engine use the runtime, and undoes that. See
+// README.md of this folder. Threads: the program must have only one.
 #pragma once
 
 namespace tessera::engine {
 
-// argv[0] is the word "configure" or the program's name. Gives the exit code: 0 also where there
-// was nothing to do; else by src/base/status.h, and the reason is on standard error.
+// argv[0] is "configure" or the program's name. Returns the exit code: 0 also if there is nothing
+// to change; otherwise by src/base/status.h, with the reason on standard error.
 int ConfigureMain(int argc, char** argv);
 
 }  // namespace tessera::engine

@@ -17,7 +17,7 @@ void GuardEngine(const std::function<ConfigureOptions()>& options, const HostRoo
   for (;; ::poll(nullptr, 0, kIntervalMs)) {
     const ConfigureOptions now = options();
     const Status recovered = Configurator(now, host).Recover();
-    // A damaged record stays until a person removes it: one line is enough.
+    // A damaged record stays until an operator removes it: log it once.
     if (recovered.message() == problem) continue;
     problem = recovered.message();
     if (recovered.ok()) continue;

@@ -19,7 +19,7 @@ constexpr char kPath[] = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbi
 constexpr std::array<std::string_view, 6> kFolders = {
     "/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin"};
 
-// What the child has to tell, in one line of JSON: output may be anything.
+// The child's report to the parent. JSON, because the program's output may contain any bytes.
 std::string Encode(const Result<SubprocessResult>& result) {
   Json json = Json::MakeObject();
   if (!result.ok()) {

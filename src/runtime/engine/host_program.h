@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs the host's own programs (containerd, systemctl) where its files may be mounted below a
-// folder: in a child that has made that folder its root. Blocks. Threads: only in a program with
-// one thread.
+// Runs programs of the host (containerd, systemctl), whose root may be mounted below a folder: in a
+// child process with that folder as its root. Blocks. Threads: the program must have only one.
 #pragma once
 
 #include <string>
@@ -17,7 +16,7 @@ namespace tessera::engine {
 // The host path of a program from the usual folders, or empty.
 std::string FindHostProgram(const HostRoot& host, std::string_view name);
 
-// As RunProgram. PERMISSION_DENIED: chroot is not allowed here.
+// Like RunProgram. PERMISSION_DENIED: the process lacks the right to chroot.
 Result<SubprocessResult> RunOnHost(const HostRoot& host, const std::vector<std::string>& argv,
                                    Duration deadline);
 

@@ -20,8 +20,7 @@ namespace {
 constexpr size_t kMaxConfig = 4u << 20;
 constexpr char kLabel[] = "security.selinux";
 
-// openat2 keeps links below the root; kernels before 5.6 lack it, where only the machine's own
-// root can be served.
+// openat2 keeps links below the root. Kernels before 5.6 lack it; there only an empty root works.
 Fd OpenInRoot(const std::string& root, const std::string& path, int flags) {
   const Fd dir(::open(root.empty() ? "/" : root.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
   if (!dir.valid()) return Fd();
@@ -81,7 +80,7 @@ bool HostRoot::Exists(const std::string& path) const {
 }
 
 Result<std::optional<FileState>> HostRoot::Read(const std::string& path) const {
-  // Not to hang on a FIFO that somebody put there.
+  // O_NONBLOCK: open must not block on a FIFO.
   const Fd fd = OpenInRoot(root_, path, O_RDONLY | O_NONBLOCK | O_NOCTTY);
   if (!fd.valid()) {
     if (errno != ENOENT) return Status::FromErrno(path, errno);
@@ -111,7 +110,7 @@ Status HostRoot::Write(const std::string& path, const FileState& state) const {
   ASSIGN_OR_RETURN(const std::string real, Resolve(path));
   const std::string temporary =
       JoinPath(DirName(real), fmt::format(".{}.tessera-new", BaseName(real)));
-  ::unlink(temporary.c_str());  // of a run that was cut off
+  ::unlink(temporary.c_str());  // left by an interrupted run
   const Fd fd(
       ::open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600));
   if (!fd.valid()) return Status::FromErrno(temporary, errno);
@@ -126,7 +125,7 @@ Status HostRoot::Write(const std::string& path, const FileState& state) const {
 
 Status HostRoot::Remove(const std::string& path) const {
   ASSIGN_OR_RETURN(const std::string real, Resolve(path));
-  // On a read-only file system unlink fails even for what is not there.
+  // On a read-only file system unlink fails even if the file does not exist.
   struct stat info {};
   if (::lstat(real.c_str(), &info) != 0 && errno == ENOENT) return Status::Ok();
   if (::unlink(real.c_str()) != 0 && errno != ENOENT) return Status::FromErrno(path, errno);

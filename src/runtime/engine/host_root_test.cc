@@ -30,7 +30,7 @@ class HostRootTest : public ::testing::Test {
 
 TEST_F(HostRootTest, KeepsModeOwnerAndLink) {
   Put("/etc/real/config", "old");
-  // As the host sees it: absolute, from its own root.
+  // An absolute link, relative to the host's root.
   ASSERT_EQ(::symlink("/etc/real/config", (dir_.path() + "/etc/config").c_str()), 0);
   auto state = host_.Read("/etc/config");
   ASSERT_TRUE(state.ok() && state->has_value());
@@ -138,7 +138,7 @@ TEST_F(HostRootTest, RunsTheHostsProgramsInsideItsRoot) {
   ASSERT_TRUE(WriteFileAtomically(dir_.path() + "/sbin/ldconfig", program, 0755).ok());
   EXPECT_EQ(FindHostProgram(host_, "ldconfig"), "/sbin/ldconfig");
   EXPECT_EQ(FindHostProgram(host_, "containerd"), "");
-  // Writes the cache of what it takes for the machine.
+  // ldconfig writes the cache into the root that it sees.
   const auto result = RunOnHost(host_, {"ldconfig", "-f", "/dev/null"}, std::chrono::seconds(10));
   ASSERT_TRUE(result.ok()) << result.status().ToString();
   EXPECT_EQ(result->exit_code, 0) << result->err;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Puts the program that runs, and its settings, onto the host. For a container made from nothing
-// but this program, which has no cp. Threads: one.
+// Installs this program and its settings on the host. Needed because the container image has no cp.
+// Threads: one.
 #pragma once
 
 #include <optional>
@@ -12,16 +12,15 @@
 
 namespace tessera::engine {
 
-// Copies `from` (this process's view) to `to` (host path). There is never a moment without a whole
-// program at `to`. True if something was written, false if it was there already.
+// Copies `from` (path of this process) to `to` (host path) atomically. Returns whether it wrote:
+// false if `to` is already equal.
 Result<bool> InstallProgram(const HostRoot& host, const std::string& from, const std::string& to);
 
-// The same for the limiter's libraries, which stand in ../lib beside each of the programs `from`
-// and `to`. False also where there are none beside `from`: a program that was installed without
-// them.
+// Copies the limiter's libraries, which are in ../lib of each program's folder. Returns false also
+// if `from` was installed without them.
 Result<bool> InstallLibraries(const HostRoot& host, const std::string& from, const std::string& to);
 
-// Settings of the runtime that were given as flags; nothing: not given.
+// Settings of the runtime from flags; nullopt: flag not given.
 struct RuntimeSettings {
   std::optional<std::string> driver_root;
   std::optional<std::string> dev_root;
@@ -31,8 +30,8 @@ struct RuntimeSettings {
   bool Any() const { return driver_root || dev_root || grant_socket || !runtimes.empty(); }
 };
 
-// Makes runtime.toml, or sets just these keys in the one that is there. True if something changed.
-// A file that does not parse is kept as <path>.damaged, and made anew: with it no container of this
+// Creates runtime.toml, or sets only these keys in an existing one. Returns whether it changed. If
+// the file does not parse, it is kept as <path>.damaged and replaced: with it no container of this
 // node would get a GPU.
 Result<bool> WriteRuntimeSettings(const HostRoot& host, const std::string& path,
                                   const RuntimeSettings& settings);

@@ -15,7 +15,7 @@ constexpr std::array<std::string_view, 6> kPrograms = {
     "nvidia-container-runtime.legacy", "nvidia-container-runtime.experimental",
     "nvidia-container-runtime-hook",   "nvidia-container-toolkit",
 };
-// Of CRI-O and podman.
+// Hook folders of CRI-O and podman.
 constexpr std::array<std::string_view, 2> kHookFolders = {"/etc/containers/oci/hooks.d",
                                                           "/usr/share/containers/oci/hooks.d"};
 constexpr std::array<std::string_view, 2> kCdiFolders = {"/etc/cdi", "/var/run/cdi"};
@@ -73,7 +73,7 @@ class Search {
   std::vector<std::string> Found() { return std::move(found_); }
 
  private:
-  // `handler` is the key below "runtimes" that this is a part of.
+  // `handler` is the key below "runtimes" that contains `json`.
   void Walk(const std::string& path, const Json& json, const std::string& handler,
             bool in_runtimes) {
     if (!json.is_object()) return;

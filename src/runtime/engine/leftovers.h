@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Finds what NVIDIA's container toolkit left in an engine's configuration. Each handler of it gives
-// GPUs by the environment of a container, past Tessera's grants and accounts. Pure; threads: one.
+// Finds entries of NVIDIA's container toolkit in an engine's configuration. Its handlers give GPUs
+// by a container's environment and bypass Tessera's grants and accounting. Pure; threads: one.
 #pragma once
 
 #include <string>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What has to stand in an engine's configuration so that it knows our runtime. Pure: reads through
+// Plans the edits of an engine's configuration that add our runtime. Pure: reads through
 // ConfigTree, changes nothing, runs nothing. Threads: one.
 #pragma once
 
@@ -20,22 +20,22 @@ struct Version {
   int minor = 0;
   auto operator<=>(const Version&) const = default;
 };
-// "2.2.9+unknown", "v1.7.0": nothing where it does not begin with two numbers.
+// Parses "2.2.9+unknown" or "v1.7.0". nullopt if `text` does not begin with two numbers.
 std::optional<Version> ParseVersion(std::string_view text);
 
 struct Wanted {
   std::string config;   // the engine's main file
-  std::string drop_in;  // our own file, where the engine has drop-ins; empty: edit in place
+  std::string drop_in;  // our own file, for engines with drop-ins; empty: edit in place
   std::string runtime_name = "nvidia";
   std::string runtime_path;
   bool set_as_default = false;
   bool enable_cdi = false;
-  std::optional<Version> engine_version;  // unknown: only what every version understands
+  std::optional<Version> engine_version;  // nullopt: plan for every version
 };
 
-// The engine's files as they are without us.
+// The engine's files without Tessera's edits.
 struct ConfigTree {
-  // Nothing for a file that does not exist.
+  // nullopt if the file does not exist.
   std::function<Result<std::optional<std::string>>(const std::string& path)> read;
   std::function<std::vector<std::string>(const std::string& pattern)> glob;
 };
@@ -54,9 +54,9 @@ struct FilePlan {
 
 struct Plan {
   std::vector<FilePlan> files;
-  // The main file with its imports spelled out, for a validation aside: paths in merge order.
+  // All imports of the main file in merge order, for validation of a copy.
   std::vector<std::string> imports;
-  std::vector<std::string> notes;  // for the person
+  std::vector<std::string> notes;  // for the operator
 };
 
 // INVALID_ARGUMENT: a file that does not parse, with its line; FAILED_PRECONDITION: nothing that we
@@ -66,17 +66,17 @@ Result<Plan> PlanDocker(const Wanted& wanted, const ConfigTree& tree);
 Result<Plan> PlanCrio(const Wanted& wanted, const ConfigTree& tree);
 Result<Plan> MakePlan(Engine engine, const Wanted& wanted, const ConfigTree& tree);
 
-// On a reload dockerd keeps the values of keys that were removed, and ignores a file that was
-// deleted.
+// On a reload dockerd keeps the values of removed keys and ignores a deleted file. To remove our
+// keys, their default values are written, reloaded, and then removed from the file.
 struct DockerReload {
-  std::string text;             // daemon.json with Docker's defaults where `text` says nothing
-  std::string default_runtime;  // what dockerd then says is its default
+  std::string text;             // daemon.json with Docker's defaults for missing keys
+  std::string default_runtime;  // the default runtime that dockerd then reports
 };
 Result<DockerReload> ReloadDockerWithout(const std::optional<std::string>& text);
 
-// `text` (nothing: no such file) with the plan's edits in it.
+// `text` (nullopt: no such file) with the plan's edits.
 Result<std::string> ApplyFilePlan(const FilePlan& file, const std::optional<std::string>& text);
-// Edits that take the plan's keys out again and put back what stood there in `text`.
+// Edits that remove the plan's keys and restore their values in `text`.
 Result<std::vector<TextEdit>> UndoEdits(const FilePlan& file,
                                         const std::optional<std::string>& text);
 

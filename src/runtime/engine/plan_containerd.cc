@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// containerd: a main file of version 1, 2, 3 or above, and files that it imports.
+// The plan for containerd: a main file of version 1, 2, 3 or above, and its imports.
 #include <fnmatch.h>
 
 #include <algorithm>
@@ -14,10 +14,10 @@
 namespace tessera::engine {
 namespace {
 
-// From here on tables of several files are merged key by key; before, the last file that has a
-// plugin's section replaces the section as a whole (containerd issue 5837).
+// From this version on containerd merges the tables of all files key by key. Before, the last file
+// with a plugin's section replaces the whole section (containerd issue 5837).
 constexpr Version kMergesDeeply{2, 1};
-// From here on this folder is imported without being asked.
+// From this version on containerd imports kDefaultImports by default.
 constexpr Version kImportsByDefault{2, 2};
 // From here on a file of version 1 passes for one of version 3, and its plugins.cri is lost.
 constexpr Version kForgetsVersion1{2, 2};
@@ -162,7 +162,7 @@ class ContainerdPlanner {
     return MergesDeeply() || !AnySection();
   }
 
-  // What containerd makes of all files together, as far as it is about runtimes.
+  // The CRI plugin's section as containerd merges it from all files.
   Json MergedSection(const std::vector<ConfigFile>& files) const {
     Json merged = Json::MakeObject();
     for (const ConfigFile& file : files) {
@@ -174,8 +174,8 @@ class ContainerdPlanner {
     return merged;
   }
 
-  // The options of the runtime that containers have had so far: with another cgroup driver than
-  // the kubelet's, for one, they would not start.
+  // The current default runtime, whose options ours must keep: with another cgroup driver than the
+  // kubelet's, for example, containers would not start.
   Json SourceRuntime() const {
     const Json merged = MergedSection(files_);
     const Json* name = FindPath(merged, {"containerd", "default_runtime_name"});
@@ -192,7 +192,7 @@ class ContainerdPlanner {
 
   // Scalars and arrays of `from`, each under its own key below `path`.
   static void CopyLeaves(const Json& from, const KeyPath& path, std::vector<TextEdit>* edits) {
-    // What names the program or its kind is ours to say.
+    // RuntimeEdits sets the program and its type.
     static constexpr std::array<std::string_view, 7> kOurs = {
         "runtime_type", "runtime_path", "runtime_engine", "runtime_root",
         "BinaryName",   "Runtime",      "options"};
@@ -260,7 +260,7 @@ class ContainerdPlanner {
     plan_.files.push_back(std::move(drop_in));
   }
 
-  // Into the file whose section wins.
+  // Edits the file whose section takes effect.
   void PlanInPlace() {
     const ConfigFile* target = &root();
     for (const ConfigFile& file : files_) {
@@ -285,8 +285,7 @@ class ContainerdPlanner {
     }
   }
 
-  // Reads what was planned back as containerd will, so that a file that comes later and says
-  // otherwise is found now and not by the first pod.
+  // Merges the planned files as containerd will, and rejects the plan if a later file overrides it.
   Status CheckEffect() {
     std::vector<ConfigFile> after = files_;
     for (const FilePlan& plan : plan_.files) {
@@ -320,7 +319,7 @@ class ContainerdPlanner {
                  after.back().path, wanted_.drop_in);
   }
 
-  // A pattern that covers the drop-in lists it among its neighbours, by name.
+  // An import pattern that matches the drop-in lists it among the files of its folder, by name.
   void SortAsImported(std::vector<ConfigFile>* files) const {
     if (!imports_drop_in_ || files->back().path != wanted_.drop_in) return;
     ConfigFile drop_in = std::move(files->back());

@@ -10,10 +10,10 @@
 namespace tessera::engine {
 namespace {
 
-// The document, {} for a file that is missing or empty.
+// The parsed document; {} if the file is missing or empty.
 Result<Json> ReadJson(const std::string& path, const ConfigTree& tree) {
   ASSIGN_OR_RETURN(const std::optional<std::string> text, tree.read(path));
-  // The patcher words the errors.
+  // The patcher's errors name the line.
   RETURN_IF_ERROR(PatchJson(text.value_or(""), {}).Annotate(path).status());
   std::string_view body = text ? std::string_view(*text) : "";
   if (body.starts_with("\xEF\xBB\xBF")) body.remove_prefix(3);
@@ -21,7 +21,7 @@ Result<Json> ReadJson(const std::string& path, const ConfigTree& tree) {
   return ParseJson(body);
 }
 
-// A key of CRI-O from its main file and drop-ins, the last one wins.
+// The value of a CRI-O key; the last file of `paths` that has it takes effect.
 Json LastValue(const std::vector<std::string>& paths, const ConfigTree& tree, const KeyPath& key) {
   Json last;
   for (const std::string& path : paths) {
@@ -65,7 +65,7 @@ Result<Plan> PlanDocker(const Wanted& wanted, const ConfigTree& tree) {
   }
   const KeyPath runtime = {"runtimes", wanted.runtime_name};
   const Json* const old = FindPath(document, runtime);
-  // A shim of containerd ("runtimeType") and a path exclude each other.
+  // dockerd rejects a runtime with both "runtimeType" (a containerd shim) and a path.
   if (old == nullptr || !old->is_object() || old->Find("runtimeType") != nullptr) {
     file.edits.push_back({TextEdit::Kind::kSet, runtime,
                           Json::MakeObject({{"args", Json::MakeArray()},
@@ -115,7 +115,7 @@ Result<Plan> PlanCrio(const Wanted& wanted, const ConfigTree& tree) {
   };
   set("runtime_path", Json::String(wanted.runtime_path));
   set("runtime_type", Json::String("oci"));
-  // With the monitor and annotations of the runtime that containers have had so far.
+  // Keep the monitor and annotations of the current default runtime.
   const Json name = LastValue(paths, tree, {"crio", "runtime", "default_runtime"});
   const std::string source = name.is_string() ? name.string_value() : "runc";
   static constexpr std::array<std::string_view, 4> kCopied = {

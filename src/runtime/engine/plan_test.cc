@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Configurations as they stand on real nodes, and what becomes of them.
+// Tests of plans for configurations from real nodes.
 #include "src/runtime/engine/plan.h"
 
 #include <fnmatch.h>
@@ -146,7 +146,7 @@ pod_annotations = []
 SystemdCgroup = true
 BinaryName = "/opt/tessera/bin/tessera-runtime"
 )");
-  // 2.2 imports the folder by itself.
+  // Version 2.2 imports the folder by default.
   EXPECT_EQ(after->at(kMain), kKubeadmV2);
 }
 
@@ -183,7 +183,7 @@ TEST(ContainerdPlan, MakesBothFilesWhereThereIsNothing) {
     EXPECT_THAT(after->at(kMain), HasSubstr("version = 3\n"));
     EXPECT_THAT(after->at(kDropIn), HasSubstr("io.containerd.cri.v1.runtime"));
   }
-  // A version that every containerd of today understands.
+  // A version that every supported containerd accepts.
   const auto unknown = Applied(Engine::kContainerd, Containerd(std::nullopt), {});
   ASSERT_TRUE(unknown.ok());
   EXPECT_EQ(unknown->at(kMain),
@@ -195,7 +195,7 @@ TEST(ContainerdPlan, Version1IsEditedInPlaceUnderItsOldNames) {
   const std::string text =
       "[plugins]\n  [plugins.cri]\n    [plugins.cri.containerd]\n      snapshotter = "
       "\"overlayfs\"\n";
-  // 2.2 does not read the old names any more.
+  // Version 2.2 no longer reads the old names.
   const auto newer = Applied(Engine::kContainerd, Containerd(k22), {{kMain, text}});
   ASSERT_TRUE(newer.ok());
   EXPECT_EQ(newer->at(kMain), text);

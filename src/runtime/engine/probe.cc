@@ -25,7 +25,7 @@ class Connection {
     Connection connection;
     connection.end_ = SystemClock().Now() + deadline;
     connection.fd_ = Fd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
-    // Through a descriptor, because paths below a mounted root may be longer than an address.
+    // Through a descriptor: a path below a mounted root may be longer than sun_path.
     const Fd file(::open(path.c_str(), O_PATH | O_CLOEXEC));
     if (!file.valid()) return Error(Code::kUnavailable, "{}: {}", path, std::strerror(errno));
     sockaddr_un address{};
@@ -55,7 +55,7 @@ class Connection {
     return Status::Ok();
   }
 
-  // Some bytes; none at the end of the stream.
+  // Returns the bytes that are available; empty at the end of the stream.
   Result<std::string> Receive() {
     RETURN_IF_ERROR(WaitReadable());
     std::string buffer(16384, '\0');
@@ -98,7 +98,7 @@ class Connection {
   pid_t peer_ = 0;
 };
 
-// ---- HTTP/2 (RFC 9113), one unary call
+// ---- HTTP/2 (RFC 9113) for one unary call
 
 enum FrameType : uint8_t {
   kData = 0,
@@ -126,8 +126,8 @@ std::string Frame(FrameType type, uint8_t flags, uint8_t stream, std::string_vie
   return frame;
 }
 
-// HPACK without tables: literals, names from the static table (RFC 7541, appendix A) where it has
-// them. All lengths here are below 127.
+// HPACK without a dynamic table: literals, with names from the static table (RFC 7541, appendix A)
+// if it has them. All lengths here are below 127, so each takes one byte.
 std::string RequestHeaders(std::string_view path) {
   std::string block = "\x83\x86";  // :method POST, :scheme http
   const auto add = [&block](std::string_view name, std::string_view value) {
@@ -144,8 +144,8 @@ class UnaryCall {
  public:
   explicit UnaryCall(Connection* connection) : connection_(*connection) {}
 
-  // The bytes of the answer's message. UNIMPLEMENTED: the call was refused; the reason is
-  // compressed, and the callers do not need it.
+  // Returns the answer's message. UNIMPLEMENTED: the server rejected the call; its reason is
+  // HPACK-compressed and not decoded.
   Result<std::string> Run(std::string_view path, std::string_view request) {
     std::string message(1, '\0');
     message.append(3, '\0');
@@ -282,7 +282,7 @@ Result<EngineAnswer> AskCrio(const std::string& socket, Duration deadline) {
   return answer;
 }
 
-// HTTP/1.0, so that the answer ends with the connection and is never chunked.
+// Uses HTTP/1.0, so that the answer ends with the connection and is never chunked.
 Result<Reply> Get(const std::string& socket, std::string_view path, Duration deadline) {
   ASSIGN_OR_RETURN(Connection connection, Connection::Open(socket, deadline));
   RETURN_IF_ERROR(connection.Send(fmt::format("GET {} HTTP/1.0\r\nHost: docker\r\n\r\n", path)));

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Asks an engine over its socket whether it serves, who it is and which runtimes it knows. Speaks
-// as much HTTP/2 and protobuf as two calls with small answers need, so that the program stays small
-// and needs none of the engine's tools. Blocks, with a deadline. Threads: any.
+// Queries an engine over its socket: whether it serves, its process, version and runtimes.
+// Implements only the HTTP/2 and protobuf that two small calls need, so that the program stays
+// small and needs no tools of the engine. Blocks until the deadline at most. Threads: any.
 #pragma once
 
 #include <sys/types.h>
@@ -21,9 +21,9 @@ struct EngineAnswer {
   // the process lives in a pid namespace that we do not see.
   pid_t pid = 0;
   std::optional<Version> version;
-  // The kubelet's interface is served. Docker has none: false.
+  // Whether it serves the kubelet's interface (CRI). Always false for Docker.
   bool serves_cri = false;
-  // Handlers; empty where the engine does not tell (containerd before 2.0).
+  // Runtime handlers; empty if the engine does not report them (containerd before 2.0).
   std::vector<std::string> runtimes;
   std::string default_runtime;  // Docker only
 };

@@ -64,7 +64,7 @@ Result<Record> RecordFromText(const HostRoot& host, const std::string& config,
   if (const Json* engine = json.Find("engineVersion"); engine != nullptr && engine->is_string()) {
     record.engine_version = ParseVersion(engine->string_value());
   }
-  // Records of earlier versions do not have it.
+  // Records of earlier versions lack it.
   if (json.Find("servedCri") != nullptr) {
     ASSIGN_OR_RETURN(record.served_cri, json.BoolAt("servedCri"));
   }
@@ -93,7 +93,7 @@ const RecordedFile* Record::Find(const std::string& path) const {
 std::string RecordPath(const std::string& config) { return config + ".tessera-record"; }
 
 std::string BackupPath(const std::string& config, const std::string& file) {
-  // In the main file's folder: CRI-O reads whatever lies in its drop-in folder.
+  // In the main file's folder, because CRI-O reads every file of its drop-in folder.
   return JoinPath(DirName(config), BaseName(file) + ".tessera-backup");
 }
 
@@ -129,7 +129,7 @@ Status SaveRecord(const HostRoot& host, const std::string& config, const Record&
   json.Set("files", std::move(files));
   FileState state;
   state.text = json.Pretty() + "\n";
-  state.mode = 0600;  // it repeats files that may be private
+  state.mode = 0600;  // contains text of files that may be private
   return host.Write(RecordPath(config), state);
 }
 
@@ -143,7 +143,7 @@ Status RemoveBackups(const HostRoot& host, const std::string& config, const Reco
 }
 
 Status RemoveRecord(const HostRoot& host, const std::string& config, const Record& record) {
-  // The record goes first: backups without a record are litter, a record without backups is damage.
+  // The record goes first: a record without its backups would count as damaged.
   RETURN_IF_ERROR(host.Remove(RecordPath(config)));
   return RemoveBackups(host, config, record, {});
 }

@@ -24,7 +24,7 @@ Duration Left(MonotonicTime end) {
   return std::max<Duration>(end - SystemClock().Now(), Duration::zero());
 }
 
-// False: the deadline came first.
+// Returns false at the deadline.
 bool WaitForExit(int pidfd, MonotonicTime end) {
   for (;;) {
     const auto left = std::chrono::ceil<std::chrono::milliseconds>(Left(end)).count();

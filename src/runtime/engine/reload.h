@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Makes a running engine read its configuration, and waits until it serves again.
+// Makes a running engine reload its configuration, and waits until it serves again.
 //
-// containerd reads its configuration only when it starts: it gets SIGTERM and whoever supervises it
-// (systemd, Restart=always) starts it again; containers go on under their shims. Docker reloads
+// containerd reads its configuration only at start: it gets SIGTERM, and its supervisor (systemd,
+// Restart=always) starts it again; containers keep running under their shims. Docker reloads
 // runtimes on SIGHUP. CRI-O lists new runtimes after SIGHUP but starts containers with the old ones
-// (cri-o/cri-o issue 10202, seen with 1.34), so it is restarted: by systemd, because its unit has
-// Restart=on-failure, and so stays down after SIGTERM.
+// (cri-o/cri-o issue 10202, seen with 1.34), so systemd restarts it: its unit has
+// Restart=on-failure, with which it would stay down after SIGTERM.
 //
-// Not for: engines that nobody supervises. They are told to end only if --restart-mode=signal
-// asks for it. Threads: one.
+// Not for engines without a supervisor; --restart-mode=signal terminates even these. Threads: one.
 #pragma once
 
 #include <string>
@@ -30,10 +29,10 @@ struct ReloadOptions {
   Duration timeout = std::chrono::seconds(60);
 };
 
-// What has to be true of the engine after the reload.
+// The engine's state to verify after the reload.
 struct Expectation {
-  std::string runtime;      // empty: nothing about runtimes
-  bool is_default = false;  // Docker tells; the others do not
+  std::string runtime;      // empty: runtimes are not checked
+  bool is_default = false;  // checked only for Docker; other engines do not report it
 };
 
 class Reloader {
@@ -41,17 +40,18 @@ class Reloader {
   Reloader(ReloadOptions options, const HostRoot* host)
       : options_(std::move(options)), host_(*host) {}
 
-  // Finds out how, before anything is changed. FAILED_PRECONDITION says what is missing.
+  // Selects the way to reload, before anything is changed. FAILED_PRECONDITION names the missing
+  // part.
   Status Prepare();
-  // The engine serves only if it serves the kubelet's interface. Prepare requires it where it finds
-  // it.
+  // From now on the engine counts as serving only if it serves the kubelet's interface. Prepare
+  // calls this if the engine serves it.
   void RequireCri() { requires_cri_ = true; }
   // Whether the engine serves now.
   bool Serves() const;
   // Waits for an engine that is starting. False: it did not serve within the timeout.
   bool AwaitEngine() const;
-  // REQUIRES: Prepare gave OK. DEADLINE_EXCEEDED, UNAVAILABLE: it does not serve as it did before,
-  // or does not know the runtime.
+  // REQUIRES: Prepare returned OK. DEADLINE_EXCEEDED, UNAVAILABLE: the engine does not serve as
+  // before, or does not know the runtime.
   Status ReloadAndCheck(const Expectation& expectation);
 
   // Whether the engine will be reloaded at all, and what to tell the person.
@@ -79,7 +79,7 @@ class Reloader {
   bool requires_cri_ = false;
 };
 
-// "containerd", "docker", "crio": names of the systemd units, and of the flag's values.
+// "containerd", "docker" or "crio": the systemd unit and the value of --engine.
 std::string_view NameOf(Engine engine);
 
 }  // namespace tessera::engine

@@ -11,7 +11,7 @@ namespace tessera::engine {
 namespace {
 
 constexpr size_t kContext = 3;
-// Beyond this the middle is shown as replaced: configurations are short.
+// Beyond this size of the table the whole middle is shown as replaced: configurations are short.
 constexpr size_t kMaxCells = 16u << 20;
 
 struct Line {
@@ -31,7 +31,7 @@ std::vector<std::string_view> Lines(std::string_view text) {
 
 using Range = std::vector<std::string_view>;
 
-// The longest common subsequence of the parts that differ.
+// Diffs by the longest common subsequence.
 void DiffMiddle(const Range& a, const Range& b, std::vector<Line>* out) {
   const size_t n = a.size();
   const size_t m = b.size();

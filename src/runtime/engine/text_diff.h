@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A unified diff for people to read. Pure.
+// A unified diff for operators. Pure.
 #pragma once
 
 #include <optional>
@@ -7,7 +7,7 @@
 
 namespace tessera::engine {
 
-// Empty where both are the same. No text stands for a file that does not exist.
+// Empty if both are equal. nullopt means that the file does not exist.
 std::string UnifiedDiff(const std::string& name, const std::optional<std::string>& before,
                         const std::optional<std::string>& after);
 

@@ -29,7 +29,7 @@ class Stage {
   Stage(const Stage&) = delete;
   Stage& operator=(const Stage&) = delete;
 
-  // Gives the host path of the copy.
+  // Returns the host path of the copy.
   Result<std::string> Add(const std::string& name, const std::string& text) {
     const std::string path = JoinPath(folder_, name);
     ASSIGN_OR_RETURN(const std::vector<std::string> made, host_.MakeParents(path));
@@ -176,7 +176,7 @@ Result<Validation> ValidateByEngine(Engine engine, const HostRoot& host, const W
       status = ValidateCrio(program, host, wanted, files, deadline);
       break;
   }
-  // A program that cannot be run here proves nothing either way.
+  // A program that cannot run here neither accepts nor rejects the files.
   const bool cannot_run =
       status.code() == Code::kPermissionDenied || status.code() == Code::kNotFound;
   if (cannot_run && given.empty()) return Validation{false, status.message()};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Lets the engine's own program judge a configuration before it is put in place: a copy is written
-// aside, below the main file's folder, and removed again. Threads: one.
+// Lets the engine's own program validate a configuration before it is written: in a temporary copy
+// below the main file's folder. Threads: one.
 #pragma once
 
 #include <map>
@@ -16,7 +16,7 @@ namespace tessera::engine {
 
 struct Validation {
   bool done = false;
-  std::string note;  // why not, or by what
+  std::string note;  // the reason if not done, else the program
 };
 
 // `files`: path → text as it shall be; nothing for a file that shall not exist. `program` is a host
@@ -27,8 +27,8 @@ Result<Validation> ValidateByEngine(Engine engine, const HostRoot& host, const W
                                     const std::map<std::string, std::optional<std::string>>& files,
                                     const std::string& program, Duration deadline);
 
-// What `containerd --version` says on the host; nothing where there is none, or for other engines,
-// whose files do not depend on it.
+// The result of `containerd --version` on the host; nullopt if it is not installed. Always nullopt
+// for other engines, whose files do not depend on the version.
 std::optional<Version> VersionOfProgram(Engine engine, const HostRoot& host,
                                         const std::string& program);
 
