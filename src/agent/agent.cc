@@ -98,7 +98,7 @@ class Agent::Impl {
   void OnWithheld(const WithheldGpus& withheld);
   void OnUnredeemed(const std::vector<std::string>& containers);
   void Publish();
-  // Returns a function that calls `method` on our thread, from any.
+  // Returns a function for any thread that calls `method` on the runner's thread.
   template <typename T>
   std::function<void(const T&)> OnMain(void (Impl::*method)(const T&)) {
     return [this, method, weak = weak_.Get()](const T& value) {
@@ -247,7 +247,7 @@ void Agent::Impl::LookAtNodeSoon() {
   });
 }
 
-// On the grants' thread.
+// Runs on the grants' thread.
 std::unique_ptr<Pods> Agent::Impl::MakePods(TaskRunner* runner) const {
   auto pods =
       KubePods::Make(io_, runner, options_.kubeconfig, options_.node_name, options_.gpu_mem_unit);
@@ -309,7 +309,8 @@ void Agent::Impl::StartPublisher() {
   KeepLookingAtNode();
 }
 
-// Made now, while the driver reports no GPU, when the GPUs change, and when a node is removed.
+// Device nodes are made now, while the driver reports no GPU, when the GPUs change, and when a node
+// is removed.
 void Agent::Impl::StartDeviceNodes() {
   node_watcher_ =
       std::make_unique<DirWatcher>(runner_, JoinPath(options_.dev_root_ctr_path, "dev"),
@@ -357,7 +358,7 @@ void Agent::Impl::MakeDeviceNodes() {
   last_node_problem_ = problems;
 }
 
-// Not with a simulated driver, and rarely, because the reason may stay.
+// Does nothing with a simulated driver. Retries rarely, because the cause may persist.
 void Agent::Impl::LoadModule(const std::string& module) {
   const MonotonicTime now = runner_->clock().Now();
   if (!PathExists("/sys/module/nvidia") || now < next_modprobe_) return;
@@ -441,7 +442,7 @@ void Agent::Impl::SetDriverReleased(bool released) {
 void Agent::Impl::StartEngineWatch() {
   if (options_.engine.empty()) return;
   EngineWatchOptions watch;
-  // The installer puts the program there.
+  // The installer copies the program to this path.
   watch.command = {JoinPath(options_.engine_host_root, names::kRuntimeBinary), "configure",
                    "--engine=" + options_.engine, "--host-root=" + options_.engine_host_root,
                    "--set-as-default"};
@@ -476,13 +477,13 @@ void Agent::Impl::OnInventory(const gpu::InventorySnapshot& reported) {
   if (plugins_) plugins_->SetDevices(set);
   if (grants_) grants_->OnDevices();
   Publish();
-  // Other GPUs have other device nodes, and a driver that returns may wait for them.
+  // Changed GPUs have other device nodes, and a returning driver may wait for them.
   if (options_.create_device_nodes) {
     runner_->Post([this, weak = weak_.Get()] {
       if (weak) RetryDeviceNodes();
     });
   }
-  // Tabulated before the kubelet's first call, but after it has the list.
+  // The table is made before the kubelet's first call, but after the kubelet has the list.
   runner_->Post([set] { (void)set->chooser(); });
 }
 

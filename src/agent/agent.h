@@ -46,7 +46,7 @@ struct AgentOptions {
   std::string node_name;                     // "": do not write the node
   std::string kubeconfig;                    // "": the pod's service account
 
-  std::string engine;                  // whose configuration is watched; "": none
+  std::string engine;                  // the container engine to watch; "": none
   std::string engine_host_root = "/";  // root of its files
   bool repair_engine = false;
   // How long the GPUs of a pod that is gone wait for its processes before they are withheld.
@@ -66,8 +66,8 @@ class Agent {
   Agent(const Agent&) = delete;
   Agent& operator=(const Agent&) = delete;
 
-  // Fails where waiting does not help: no state folder, a port that is taken. Waits for what may
-  // come later: driver, kubelet, API server.
+  // Fails if waiting does not help: no state folder, a port that is taken. Driver, kubelet and API
+  // server may come later.
   Status Start();
   // Reads all GPUs now.
   void Refresh();

@@ -59,13 +59,13 @@ class GrantsThread final : public KubeletGrants {
                 std::function<void(Result<grant::Grant>)> done) override;
   void Check(const std::string& resource, const std::vector<std::string>& ids,
              std::function<void(Status)> done) override;
-  // The inventory has changed. Any thread.
+  // To be called when the inventory has changed. Any thread.
   void OnDevices();
   // The driver may be gone; see ProcessReader. Any thread.
   void RefreshDriver();
   // By the node's label. Any thread.
   void SetIsolationDisabled(bool disabled);
-  // Passes what containers hold now to `then` on the grants' thread. Any thread.
+  // Passes the holdings of containers to `then` on the grants' thread. Any thread.
   void GetHoldings(std::function<void(Holdings)> then);
   // Runs on the grants' thread.
   void Post(TaskRunner::Task task) { runner_.Post(std::move(task)); }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A device plugin for each resource, and what each offers as GPUs and their use change.
+// A device plugin for each resource, whose offers follow GPUs and their use.
 // Threads: lives on `runner`.
 #pragma once
 
@@ -26,7 +26,7 @@ struct PluginsOptions {
   KubeletGrants* grants = nullptr;            // null: late binding
   DeviceSpecOptions device_specs;             // with `grants`
   std::string kubelet_socket;
-  std::function<void()> on_registered;  // a kubelet reads the lists of all plugins
+  std::function<void()> on_registered;  // called when a kubelet reads the lists of all plugins
 };
 
 class Plugins {
@@ -35,10 +35,10 @@ class Plugins {
   Plugins(TaskRunner* runner, const PluginsOptions& options, const grant::TokenSealer* sealer,
           const DeviceSetHolder* devices, KubeletMetrics* metrics);
 
-  // REQUIRES: `set` is what `devices` holds.
+  // REQUIRES: `devices` holds `set`.
   void SetDevices(std::shared_ptr<const DeviceSet> set);
   void SetUse(std::shared_ptr<const NodeUse> use);
-  // The kubelet reads the lists of all plugins.
+  // Whether the kubelet reads the lists of all plugins.
   bool registered() const;
 
  private:

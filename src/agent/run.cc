@@ -17,19 +17,19 @@
 namespace tessera::agent {
 namespace {
 
-// gRPC would have an arena per thread, each of which keeps what it once had.
+// gRPC's threads would have an arena each, which keeps its freed memory.
 constexpr int kMaxArenas = 1;
 
 Fd BlockSignals() {
   sigset_t set;
   ::sigemptyset(&set);
   for (const int signal : {SIGTERM, SIGINT, SIGQUIT, SIGHUP}) ::sigaddset(&set, signal);
-  // Before any thread is made: they inherit it.
+  // This precedes all threads, because they inherit the mask.
   ::pthread_sigmask(SIG_BLOCK, &set, nullptr);
   return Fd(::signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK));
 }
 
-// Two agents must not write one journal. An earlier agent may still be leaving.
+// Two agents must not write one journal. An earlier agent may still be stopping.
 Result<Fd> LockState(const std::string& dir) {
   RETURN_IF_ERROR(MakeDirs(dir, 0700).Annotate("--state-dir"));
   const std::string path = JoinPath(dir, "agent.lock");
@@ -47,7 +47,7 @@ Result<Fd> LockState(const std::string& dir) {
 
 int RunAgent(AgentOptions options) {
   ::mallopt(M_ARENA_MAX, kMaxArenas);
-  // Nothing here has a channel that lives, so gRPC need not look after any every five seconds.
+  // The agent keeps no channel, so gRPC needs no check of channels every five seconds.
   ::setenv("GRPC_CLIENT_CHANNEL_BACKUP_POLL_INTERVAL_MS", "0", 0);
   Status status = CompleteOptions(&options);
   if (!status.ok()) {

@@ -136,7 +136,7 @@ Result<std::unique_ptr<StatusPage>> StatusPage::Start(net::IoThread* io, TaskRun
     }
     if (request.path() == "/containers") return reply(ContainersPage(get_status()));
     if (request.path() == "/healthz") {
-      // This thread runs, as it answers.
+      // The answer shows that this thread runs, too.
       return post_elsewhere([reply] { reply(net::TextResponse(200, "ok\n")); });
     }
     if (request.path() == "/readyz") {

@@ -31,7 +31,7 @@ struct AgentStatus {
 
 // The text of /metrics.
 std::string MetricsPage(const AgentStatus& status);
-// Empty when ready, else the reason.
+// Empty if ready, else the reason.
 std::string NotReadyReason(const AgentStatus& status);
 
 class StatusPage {

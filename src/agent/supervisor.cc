@@ -59,12 +59,12 @@ class Supervisor {
     if (child_ != 0) return;
     ::sigprocmask(SIG_SETMASK, &before_, nullptr);
     ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-    // It may have died before the line above.
+    // The parent may have died before the prctl.
     if (::getppid() != parent) ::_exit(1);
     ::_exit(agent_());
   }
 
-  // The child's wait status. Meanwhile passes signals on.
+  // Forwards signals until the child ends, and returns its wait status.
   int WaitForChild() {
     while (true) {
       if (const std::optional<int> status = Reap()) return *status;
@@ -75,7 +75,7 @@ class Supervisor {
     }
   }
 
-  // Reaps all that has ended, orphans too.
+  // Reaps all ended children, orphans included.
   std::optional<int> Reap() {
     std::optional<int> ended;
     int status = 0;
@@ -110,7 +110,7 @@ class Supervisor {
 }  // namespace
 
 int Supervise(const std::function<int()>& agent, const SupervisorOptions& options) {
-  // So that a search for the agent by name finds the process that works.
+  // The name differs, so that a search for the agent by name finds the child.
   ::prctl(PR_SET_NAME, "tessera-init");
   const auto named = [&agent] {
     ::prctl(PR_SET_NAME, "tessera-agent");

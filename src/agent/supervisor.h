@@ -3,7 +3,7 @@
 // container that died again (10 s, 20 s, … 5 min), and the node offers no GPU meanwhile. A parent
 // that does nothing else starts the agent again within milliseconds.
 //
-// Covers ends by a signal alone. An agent that exits, for a bad flag or an unusable folder, ends
+// Covers only ends by a signal. An agent that exits, for a bad flag or an unusable folder, ends
 // the container with its exit code, so that kubelet and administrator see it.
 #pragma once
 

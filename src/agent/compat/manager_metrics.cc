@@ -15,15 +15,15 @@ namespace {
 
 double Mib(Bytes bytes) { return static_cast<double>(bytes.count()) / (1 << 20); }
 
-// The shortest decimal that is this number: 0.3, 5120, 0.5.
+// The shortest decimal of this number: 0.3, 5120, 0.5.
 std::string Decimal(double value) { return fmt::format("{}", value); }
 
 // The values of a family: by GPU and in total, or in total alone.
 struct Family {
   const char* name;
   const char* help;
-  const char* label;                                // that says gpu0 or total
-  std::function<double(const ManagedGpu&)> of_use;  // of one GPU; none: a limit, only in all
+  const char* label;                                // its value is gpu0 or total
+  std::function<double(const ManagedGpu&)> of_use;  // of one GPU; null: a limit, in total only
   std::function<double(const ManagedContainer&)> in_all;
 };
 
@@ -97,7 +97,7 @@ std::string ManagerMetricPage(const ManagerState& state) {
   MetricsText text;
   const std::vector<const ManagedContainer*> containers = Sorted(state);
   for (const Family& family : Families()) {
-    // An unknown use is not a use of 0.
+    // Unknown usage is left out, because it is not 0.
     if (containers.empty() || (family.of_use && !state.problem.empty())) continue;
     text.Family(family.name, "gauge", family.help);
     for (const ManagedContainer* container : containers) {

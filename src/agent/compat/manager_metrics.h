@@ -45,7 +45,7 @@ struct ManagedContainer {
 struct ManagedNodeGpu {
   int index = 0;
   std::vector<int> pids;
-  Bytes used;  // by processes
+  Bytes used;  // by all processes
   Bytes total;
   int64_t free_milli = 0;  // not granted
   Bytes free;

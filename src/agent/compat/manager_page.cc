@@ -15,7 +15,7 @@ net::Response JsonResponse(const Json& json) {
   return response;
 }
 
-// Which container a process counts for; null: none that is known.
+// The container that a process counts for; null if it is unknown.
 const HeldContainer* ContainerOf(const Holdings& holdings, const ProcessOwner& owner) {
   const HeldContainer* only = nullptr;
   size_t count = 0;
@@ -30,7 +30,7 @@ const HeldContainer* ContainerOf(const Holdings& holdings, const ProcessOwner& o
   return count == 1 && only->engine_id.empty() ? only : nullptr;
 }
 
-// One container, without its use.
+// The limits of one container.
 ManagedContainer LimitsOf(const HeldContainer& held, const device::NodeInventory& inventory) {
   ManagedContainer managed{.pod_uid = held.who.pod_uid,
                            .ns = held.who.pod_namespace,
@@ -148,7 +148,7 @@ void ManagerPage::Gather(Write write, const net::HttpServer::Reply& reply) {
                                  devices ? devices->inventory() : device::NodeInventory(), *report,
                                  sources_.owner_of)));
     };
-    // The holdings come on another thread; whether we still live is looked at on ours.
+    // The holdings come on another thread; the weak pointer is checked on the runner's thread.
     sources_.holdings([answer, runner = runner_, weak = weak_.Get()](Holdings holdings) {
       runner->Post([answer, weak, holdings = std::move(holdings)] {
         if (weak) answer(holdings);

@@ -24,7 +24,7 @@ namespace tessera::agent {
 using OwnerOfPid = std::function<std::optional<ProcessOwner>(int pid)>;
 
 // A process counts for the container of its cgroup. While the engine's IDs are unknown, it counts
-// for the only container with GPUs of its pod, and for none where the pod has several.
+// for the only container with GPUs of its pod, and for no container if the pod has several.
 ManagerState ManagerStateOf(const std::string& node, const Holdings& holdings,
                             const device::NodeInventory& inventory,
                             const gpu::ProcessReport& report, const OwnerOfPid& owner_of);
@@ -35,7 +35,7 @@ class ManagerPage {
     const DeviceSetHolder* devices = nullptr;  // outlives the page, as does the caller
     std::shared_ptr<gpu::NvmlLoader> loader;
     gpu::BlockingCaller* caller = nullptr;
-    // Calls `then` once, on any thread, or never where the grants are destroyed.
+    // Calls `then` once, on any thread, or never if the grants are destroyed.
     std::function<void(std::function<void(Holdings)> then)> holdings;
     OwnerOfPid owner_of = [](int pid) { return OwnerOf("/proc", pid); };
   };

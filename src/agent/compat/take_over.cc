@@ -60,7 +60,7 @@ bool TakeOver::Enter(const PodInfo& pod, const Assignments::Assigned& annotated,
   return taken;
 }
 
-// Empty where the container holds nothing, or its GPUs are unknown.
+// Empty if the container holds nothing, or its GPUs are unknown.
 std::vector<device::DeviceShare> TakeOver::HeldBy(const PodInfo& pod,
                                                   const device::ContainerRequest& container,
                                                   const Assignments::Assigned& annotated,
@@ -70,7 +70,7 @@ std::vector<device::DeviceShare> TakeOver::HeldBy(const PodInfo& pod,
     if (shares.ok()) return *std::move(shares);
     LogOnce(pod, container.name, shares.status().Annotate("checkpoint"));
   }
-  // With our own annotation it gets its grant, and with it its entry, when it starts.
+  // A container with Tessera's annotation gets its grant and entry when it starts.
   const bool started = pod.container_ids.contains(container.name);
   if (!started || pod.annotations.contains(names::kAnnotationAssignment)) return {};
   const auto said = annotated.assignment.containers.find(container.name);
@@ -103,7 +103,7 @@ void TakeOver::LogOnce(const PodInfo& pod, const std::string& container, const S
 
 device::GivenMinors ReadCheckpoints(const std::string& kubelet_file,
                                     const std::string& gpu_manager_file) {
-  // The kubelet first: gpu-manager could only guess for which pod it was asked.
+  // The kubelet's checkpoint counts first, because gpu-manager could only guess the pod of a call.
   device::GivenMinors given;
   ReadFileInto(kubelet_file, device::AddKubeletCheckpoint, &given);
   ReadFileInto(gpu_manager_file, device::AddGpuManagerCheckpoint, &given);

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Enters into the ledger what containers hold that gpushare's device plugin or gpu-manager started
-// on this node before it had the agent. Their GPUs come from the checkpoints that kubelet and
-// gpu-manager left, else from the pod's annotations; their shares from the pod's request. Where
+// Enters into the ledger the GPUs of containers that gpushare's device plugin or gpu-manager
+// started on this node before it had the agent. Their GPUs come from the checkpoints that kubelet
+// and gpu-manager left, else from the pod's annotations; their shares from the pod's request. If
 // checkpoint and annotations differ, the entry counts as the agent's choice, so that the pod's
 // annotations are corrected.
 //
 // A container is tried at each change of its pod until the ledger knows it, so API server, driver
-// and agent may come and go meanwhile. A container that cannot be taken over counts as its
-// annotations say, and is logged once.
+// and agent may come and go meanwhile. A container that cannot be taken over counts with
+// its annotations, and is logged once.
 //
 // Threads: one.
 #pragma once

@@ -14,7 +14,7 @@ using namespace std::chrono_literals;
 
 constexpr std::string_view kAssigned = "ALIYUN_COM_GPU_MEM_ASSIGNED";
 
-// Whose containers run, as gpushare or gpu-manager left them.
+// The pod with running containers, as gpushare or gpu-manager left it.
 PodInfo Running(PodInfo pod) {
   for (const auto& container : pod.request->containers) {
     pod.container_ids[container.name] = "containerd://1";
@@ -49,7 +49,7 @@ class TakeOverTest : public GrantsFixture {
     take_over_.emplace(given_before_, &*ledger_);
     return &*take_over_;
   }
-  // The first pods that the agent sees are those that were there before it.
+  // The agent's first pods are older than the agent.
   void Begin(const std::vector<PodInfo>& running) {
     Restart();
     for (const PodInfo& pod : running) {
@@ -86,7 +86,7 @@ TEST_F(TakeOverTest, WhatTheAnnotationsOfRunningPodsSayIsInTheLedger) {
   ASSERT_EQ(shown.containers.size(), 3u);
   EXPECT_EQ(shown.containers[1].who.pod_name, "b");
   EXPECT_EQ(shown.containers[1].engine_id, "1") << "by which its processes are found";
-  // Nothing is sold twice, to whoever asks in whatever way.
+  // No GPU is granted twice, however it is requested.
   pods_.Set(FakeApiPods::Make("new", {{"main", {{kMem, "12"}}}}));
   EXPECT_FALSE(Ask("new", {Token(kMem, 12)}).ok());
   pods_.Set(FakeApiPods::Make("small", {{"main", {{kMem, "6"}}}}));
@@ -246,7 +246,7 @@ TEST_F(CheckpointFilesTest, LargeOneIsRefused) {
   EXPECT_NE(logged_.find(Path("kubelet")), std::string::npos) << logged_;
 }
 
-// With binding: allocate.
+// With --binding=allocate.
 class TakeOverAtAllocateTest : public AllocationFixture {
  protected:
   TakeOverAtAllocateTest() {

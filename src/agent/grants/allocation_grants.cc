@@ -32,7 +32,7 @@ std::vector<std::string> KeptIds(const std::string& resource, std::vector<std::s
   return resource == names::kResourceGpu ? std::move(ids) : ShareTokenIds(ids);
 }
 
-// Errors that pass, such as a GPU whose last container still ends.
+// Whether the error may pass, such as that of a GPU whose last container still ends.
 bool MayPass(const Status& status) {
   return status.code() == Code::kUnavailable || status.code() == Code::kFailedPrecondition ||
          status.code() == Code::kResourceExhausted;
@@ -132,7 +132,7 @@ void AllocationGrants::Find(const CallPtr& call) {
 
 bool AllocationGrants::Matches(const Call& call, const PodInfo& pod,
                                const device::ContainerRequest& container, bool again) const {
-  // The most selective test first: most containers of the node have been given their units.
+  // This test comes first, because most containers of the node have been given their units.
   const auto entry = ledger_->entries().find({pod.uid, container.name});
   const bool known = entry != ledger_->entries().end();
   if (HasClaim(known ? &entry->second : nullptr, call.resource) != again) return false;
@@ -149,7 +149,7 @@ bool AllocationGrants::Matches(const Call& call, const PodInfo& pod,
 
 std::optional<AllocationGrants::Candidate> AllocationGrants::Next(const Call& call, bool again) {
   const bool listed = call.listed.ok();
-  // Only a list shows that the kubelet has forgotten what it gave.
+  // Only a list shows that the kubelet has forgotten the units of a container.
   if (again && !listed) return std::nullopt;
   std::optional<Candidate> next;
   int pods = 0;
@@ -199,7 +199,7 @@ void AllocationGrants::Answer(const CallPtr& call, const ContainerRef& who,
 }
 
 // A container that requests two resources gets its GPUs with the second answer, because only both
-// say how much it requests.
+// calls together have its whole request.
 void AllocationGrants::GiveByIds(const CallPtr& call) {
   std::vector<Claim> claims = {NewClaim(call->resource, call->ids, runner_->clock().WallNow())};
   const std::optional<Claim> half = std::exchange(unpaired_claim_, std::nullopt);

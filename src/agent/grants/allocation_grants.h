@@ -10,8 +10,8 @@
 //                   waits. Then the IDs alone choose the GPUs, and start_checks.h finds the owner.
 //                   The same holds without access to the API server.
 //
-// The same code chooses the GPUs as with late binding (grant_service.h), and the ledger has them
-// before Allocate is answered. Threads: lives on `runner`, the grants' one.
+// The same code chooses the GPUs as with late binding (grant_service.h). The ledger records them
+// before Allocate is answered. Threads: lives on `runner`, the grants' runner.
 #pragma once
 
 #include <memory>
@@ -36,7 +36,7 @@ class AllocationGrants {
  public:
   static constexpr Duration kPatience = std::chrono::seconds(2);
   static constexpr Duration kPause = std::chrono::milliseconds(10);
-  // Between retries where the kubelet's list may change: it rejects more than 100 lists a second.
+  // Pause before the kubelet's pods are listed again: it rejects more than 100 lists a second.
   static constexpr Duration kLongPause = std::chrono::milliseconds(50);
 
   // All outlive it. `pods` and `metrics` may be null.
@@ -46,8 +46,9 @@ class AllocationGrants {
   AllocationGrants(const AllocationGrants&) = delete;
   AllocationGrants& operator=(const AllocationGrants&) = delete;
 
-  // Calls `reply` once, now or later, and not after the object is destroyed. REQUIRES: no ID twice.
-  // The grant has no devices if the reply for another resource of the container already had them.
+  // Calls `reply` once, now or later, and not after the object is destroyed. REQUIRES: distinct
+  // IDs. The grant has no devices if the container requests a second resource whose answer has
+  // them.
   void Allocate(const std::string& resource, const std::vector<std::string>& ids,
                 GrantService::Reply reply);
 
@@ -65,7 +66,7 @@ class AllocationGrants {
   // Retries the step after the pause, until kPatience is over.
   bool RetryAfter(const CallPtr& call, Duration pause,
                   void (AllocationGrants::*step)(const CallPtr&));
-  // `again`: among containers that have been given units which the kubelet has forgotten.
+  // `again`: only containers whose units the kubelet has forgotten.
   std::optional<Candidate> Next(const Call& call, bool again);
   bool Matches(const Call& call, const PodInfo& pod, const device::ContainerRequest& container,
                bool again) const;
@@ -86,7 +87,7 @@ class AllocationGrants {
   WeakPtrFactory<AllocationGrants> weak_{this};
 };
 
-// The claim under which the ledger keeps the IDs of one Allocate call.
+// Makes the claim under which the ledger keeps the IDs of one Allocate call.
 Claim NewClaim(const std::string& resource, const std::vector<std::string>& ids, WallTime now);
 // Whether the claim is for these IDs, in any order.
 bool IsOf(const Claim& claim, const std::string& resource, const std::vector<std::string>& ids);

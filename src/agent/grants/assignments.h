@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the annotations of pods assign to their containers on this node, written by the scheduler or
-// by older systems; read once for each state of a pod. A user can write annotations, so an
-// assignment never gives more than the pod requests, on a GPU of this node; otherwise it is an
-// error.
+// Reads the assignments of containers on this node from the annotations of their pods, which the
+// scheduler or an older system wrote; once for each state of a pod. A user can write annotations,
+// so an assignment never gives more than the pod requests, on a GPU of this node; otherwise it is
+// an error.
 //
 // Threads: one.
 #pragma once
@@ -24,7 +24,7 @@ class Assignments {
  public:
   struct Assigned {
     Status status;                  // INVALID_ARGUMENT names the annotation
-    device::Assignment assignment;  // of the containers for which it is valid
+    device::Assignment assignment;  // of containers whose assignment is valid
   };
 
   const Assigned& Of(const std::shared_ptr<const PodInfo>& pod,

@@ -11,7 +11,7 @@
 namespace tessera::agent {
 namespace {
 
-// Pod UIDs and container names have these characters alone. Others could traverse the path.
+// Pod UIDs and container names have only these characters; others could traverse the path.
 Status CheckName(const std::string& name) {
   const bool plain = !name.empty() && name.size() <= 253 && std::ranges::all_of(name, [](char c) {
     return std::isalnum(static_cast<unsigned char>(c)) || c == '-' || c == '_' || c == '.';
@@ -50,7 +50,7 @@ Result<std::string> ContainerLimits::Write(const ContainerRef& who,
   file.SetFailOpen(FailsOpen(who));
   for (const grant::GrantedDevice& device : devices) {
     int error = file.SetMemory(device.uuid.c_str(), static_cast<uint64_t>(device.bytes));
-    // The compute control may raise it. 0 and 1000 thousandths are not limited.
+    // The compute control may raise the rate. 0 and 1000 thousandths are not limited.
     const double rate = device.milli % 1000 / 1000.0;
     if (error == 0) error = file.SetCompute(device.uuid.c_str(), rate, rate);
     if (error != 0) return LimitsError(fmt::format("{}: {}", path, device.uuid), error);
@@ -67,7 +67,7 @@ void ContainerLimits::RemoveOthers(const std::map<GrantLedger::Key, GrantLedger:
       if (entries.contains({pod.path().filename(), container.path().filename()})) continue;
       fs::remove_all(container.path(), inner);
     }
-    fs::remove(pod.path(), inner);  // fails where it is not empty
+    fs::remove(pod.path(), inner);  // fails if it is not empty
   }
 }
 

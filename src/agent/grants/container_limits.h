@@ -4,7 +4,7 @@
 //   <dir>/<pod UID>/<container>/limits
 //
 // The folder is made before the grant is answered, and removed when the container holds nothing any
-// more. A running container keeps what is mounted into it. Not for deciding grants. Threads: one;
+// more. A running container keeps the mounted file. Not for deciding grants. Threads: one;
 // writes to a tmpfs (/run).
 #pragma once
 
@@ -37,13 +37,13 @@ std::string LimitsPath(const std::string& dir, const GrantLedger::Key& key);
 
 class ContainerLimits {
  public:
-  // `dir` is made when it is needed; only root may enter it. `fail_open`: namespaces of pods whose
-  // containers may use their GPUs also where they cannot be limited.
+  // `dir` is made when it is needed; only root may enter it. `fail_open`: namespaces whose
+  // containers may use their GPUs even if they cannot be limited.
   explicit ContainerLimits(std::string dir, NamespaceSet fail_open = {})
       : dir_(std::move(dir)), fail_open_(std::move(fail_open)) {}
 
-  // Writes the limits of the container's GPUs and returns its folder; "" where no GPU is limited.
-  // Processes of the container follow at once. INVALID_ARGUMENT: a pod UID or container name that
+  // Writes the limits of the container's GPUs and returns its folder; "" if no GPU is limited.
+  // Running processes follow at once. INVALID_ARGUMENT: a pod UID or container name that
   // cannot be a file name.
   Result<std::string> Write(const ContainerRef& who,
                             const std::vector<grant::GrantedDevice>& devices);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Environment variables that images of older systems read. Pods with gpu-mem get
 // ALIYUN_COM_GPU_MEM_* in units of the dialect, and CGPU_DISABLE by the node's label. gpu-manager
-// set none but NVIDIA_VISIBLE_DEVICES. Pure.
+// set only NVIDIA_VISIBLE_DEVICES. Pure.
 #pragma once
 
 #include <map>

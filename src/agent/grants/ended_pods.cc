@@ -11,7 +11,7 @@
 namespace tessera::agent {
 namespace {
 
-// Between checks of remaining processes, for which GPUs wait.
+// Pause between checks of remaining processes.
 constexpr Duration kLeavingPause = std::chrono::seconds(2);
 
 // Whether the kubelet lists the IDs of one of the entry's tokens for this pod, or for any pod while
@@ -86,7 +86,7 @@ void EndedPods::Resolve(std::vector<GrantLedger::Conflict> conflicts, ContainerR
   List([this, asked, conflicts = std::move(conflicts), who = std::move(who),
         done = std::move(done)](const Result<PodDevices>& listed) {
     const Duration asking = runner_->clock().Now() - asked;
-    // Pods end together; otherwise each request would list the kubelet's pods for its own GPU.
+    // Pods end together, so one list of the kubelet's pods serves all of them.
     bool listed_still = false;
     Keys gone = EndedAndUnlisted(listed, &listed_still);
     const Status can_judge = CanJudge(conflicts, who, listed);
@@ -148,14 +148,14 @@ bool EndedPods::EndedByApi(const ContainerRef& holder) const {
   return found == pods_->pods().end() || found->second->ended;
 }
 
-// By the last known state, also while the API server is away.
+// Uses the last known state while the API server is away.
 bool EndedPods::LivesByApi(const ContainerRef& holder) const {
   if (pods_ == nullptr) return false;
   const auto found = pods_->pods().find(holder.pod_uid);
   return found != pods_->pods().end() && !found->second->ended;
 }
 
-// The kubelet's list has names only.
+// A pod in the kubelet's list, which has names only, may be a namesake.
 bool EndedPods::NamesakeKnown(const ContainerRef& holder) const {
   return std::any_of(pods_->pods().begin(), pods_->pods().end(), [&](const auto& pod) {
     return pod.first != holder.pod_uid && pod.second->ns == holder.pod_namespace &&
@@ -179,7 +179,7 @@ void EndedPods::CheckAfter(Duration pause) {
 }
 
 void EndedPods::Check() {
-  // The mirror of a static pod may go and come back.
+  // The mirror of a static pod may be deleted and created again.
   std::erase_if(leaving_, [&](const auto& one) {
     const auto entry = ledger_->entries().find(one.first);
     return entry == ledger_->entries().end() || LivesByApi(entry->second.holder);
@@ -194,7 +194,7 @@ void EndedPods::Check() {
   List([this](const Result<PodDevices>& listed) {
     bool listed_still = false;
     Keys gone = EndedAndUnlisted(listed, &listed_still);
-    // Pods found to be gone stay gone; only their processes are checked again.
+    // A pod that is gone stays gone; only its processes are checked again.
     for (const auto& [key, leaving] : leaving_) gone.insert(key);
     ReleaseLeft(std::move(gone), [this, listed_still] {
       if (!listed_still && leaving_.empty()) return;
@@ -322,7 +322,7 @@ void EndedPods::Prune(const Result<PodDevices>& listed) {
     for (const auto& [key, entry] : ledger_->entries()) {
       if (!IsListed(*listed, entry) && !LivesByApi(entry.holder)) missing.insert(key);
     }
-    // Twice in a row: a kubelet that has just started lists no pod.
+    // Two lists in a row must lack a pod, because a kubelet that has just started lists none.
     std::set_intersection(missing.begin(), missing.end(), missing_.begin(), missing_.end(),
                           std::inserter(gone, gone.end()));
   }

@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // Finds pods that are gone, and releases their entries from the ledger. Two conditions are needed:
 //
-//   a pod is gone   when the API server does not have it or says that it has ended, and the kubelet
-//                   does not list it; or when the kubelet does not list it twice in a row, a minute
-//                   apart, and an API server that answers does not say that it runs
-//   it has left     when none of its processes is on the node any more (pod_processes.h)
+//   a pod is gone   if the API server does not have it or reports its end, and the kubelet does not
+//                   list it; or if two lists of the kubelet, a minute apart, lack it, and the API
+//                   server does not report it as running
+//   it has left     if none of its processes is on the node any more (pod_processes.h)
 //
-// Between the two the pod is leaving: it was deleted by force, or a process hangs in the driver.
-// Its GPUs stay in the ledger, so that no container gets them. After ReleaseOptions::bound they are
-// withheld with the process as the reason: the scheduler places nothing there, and other holders of
-// the GPU continue. They come back when the processes are gone.
+// A pod that is gone and has not left is leaving: it was deleted by force, or a process hangs in
+// the driver. Its GPUs stay in the ledger, so that no container gets them. After
+// ReleaseOptions::bound they are withheld with the process as the reason: the scheduler places no
+// pod there, and other holders of the GPU continue. They are offered again when the processes are
+// gone.
 //
 // Threads: lives on `runner`.
 #pragma once
@@ -40,7 +41,7 @@ std::shared_ptr<const device::NodeInventory> Withhold(
     std::shared_ptr<const device::NodeInventory> inventory, const WithheldGpus& withheld);
 
 struct ReleaseOptions {
-  PodProcesses* processes = nullptr;  // outlives all; null: processes do not count (tests)
+  PodProcesses* processes = nullptr;  // outlives EndedPods; null: processes do not count (tests)
   Duration bound = std::chrono::seconds(30);
   std::function<void(const WithheldGpus&)> on_withheld;  // on each change; may be null
   GrantMetrics* metrics = nullptr;
@@ -49,9 +50,9 @@ struct ReleaseOptions {
 class EndedPods {
  public:
   static constexpr Duration kPruneInterval = std::chrono::seconds(60);
-  // Pods end in bursts; one check covers a burst.
+  // Delay of a check, because pods end in bursts.
   static constexpr Duration kBurst = std::chrono::milliseconds(20);
-  // Between checks of pods that end: the kubelet lists them for a while.
+  // First pause between checks of pods that end: the kubelet lists them for a while.
   static constexpr Duration kFirstPause = std::chrono::milliseconds(100);
   static constexpr Duration kLongestPause = std::chrono::seconds(10);
   using PodsDone = std::function<void(const Result<PodDevices>&)>;
@@ -62,8 +63,8 @@ class EndedPods {
   EndedPods(const EndedPods&) = delete;
   EndedPods& operator=(const EndedPods&) = delete;
 
-  // Lists the kubelet's pods by a call that starts now or later. A call that is under way may have
-  // read the list before the requesting pod was admitted.
+  // Lists the kubelet's pods by a call that starts now or later, because a call that is under way
+  // may have read the list before the requesting pod was admitted.
   void List(PodsDone done);
   // Releases the conflicts whose pods are gone and have left. UNAVAILABLE while that cannot be
   // known; after OK the conflicts of living and leaving pods remain. `asking`: how long the kubelet
@@ -72,8 +73,8 @@ class EndedPods {
   void Resolve(std::vector<GrantLedger::Conflict> conflicts, ContainerRef who, Resolved done);
   // Why the first leaving pod of the conflicts still holds its GPU; nothing where none is leaving.
   std::optional<std::string> WhyLeaving(const std::vector<GrantLedger::Conflict>& conflicts) const;
-  // The API server says that pods have ended or are gone: checks soon, then again until the kubelet
-  // agrees and their processes have left.
+  // To be called when the API server reports the end of pods. Checks soon, then again until the
+  // kubelet agrees and their processes have left.
   void ScheduleCheck();
   // Prunes each minute while the ledger knows a container or a spent token.
   void PruneLater();
@@ -82,8 +83,8 @@ class EndedPods {
   using Keys = std::set<GrantLedger::Key>;
   struct Leaving {
     MonotonicTime since;
-    std::string remains;    // of its processes
-    bool withheld = false;  // for longer than the bound
+    std::string remains;    // of its processes, as text
+    bool withheld = false;  // it has been leaving for longer than the bound
   };
 
   void StartList();

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The oversubscription check of one node, over all dialects. For every GPU the sum of the shares of
 // all pods is at most its capacity, and a whole GPU excludes shares. Containers of one pod that run
-// one after the other count as the most that they hold at one time, as Kubernetes counts.
+// one after the other count with the most that they hold at one time, as in Kubernetes.
 //
 // Not for recording (grant_ledger.h) or choosing (local_choice.h).
 // Threads: values. Cost: a pass over the holds of one GPU.
@@ -24,7 +24,7 @@ struct Hold {
   std::string pod_uid;
   device::Phase phase = device::Phase::kMain;
   device::Dialect dialect = device::Dialect::kNvidiaGpu;
-  MilliGpu compute;  // 1000: all of the GPU, whatever the memory says
+  MilliGpu compute;  // 1000: all of the GPU, whatever `memory` is
   Bytes memory;
 
   bool whole() const { return compute == kWholeGpu; }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the ledger knows of one container: who it is, the shares of GPUs that it holds, and the
-// tokens by which it asked. Used by the ledger (grant_ledger.h) and by its records in the journal
-// (ledger_records.h). Threads: values.
+// The ledger's entry of one container: its identity, the shares of GPUs that it holds, and the
+// tokens by which it requested them. Used by the ledger (grant_ledger.h) and by its records in the
+// journal (ledger_records.h). Threads: values.
 #pragma once
 
 #include <map>
@@ -21,15 +21,15 @@ struct ContainerRef {
   std::string container;
   bool operator==(const ContainerRef&) const = default;
 
-  // With binding: allocate GPUs may be given while the owning container is unknown. The UID then
-  // stands for that one answer.
+  // With --binding=allocate, GPUs may be given while the owning container is unknown. The UID then
+  // identifies that answer of Allocate.
   bool owner_known() const { return !pod_name.empty(); }
   std::string PodText() const {
     return owner_known() ? pod_namespace + "/" + pod_name : "(not named by the kubelet yet)";
   }
 };
 
-// One token that a container showed: the ids of a resource that the kubelet gave it.
+// A token of a container: the IDs of one resource that the kubelet gave it.
 struct Claim {
   grant::Nonce nonce;
   std::string resource;
@@ -37,13 +37,13 @@ struct Claim {
   bool operator==(const Claim&) const = default;
 };
 
-// What one container holds.
+// The grant of one container.
 struct GrantEntry {
   ContainerRef holder;
   device::Phase phase = device::Phase::kMain;
   device::Dialect dialect = device::Dialect::kNvidiaGpu;
   std::vector<device::DeviceShare> shares;
-  std::map<std::string, std::string> env;  // that the container gets with them
+  std::map<std::string, std::string> env;  // further variables of the container
   std::vector<Claim> claims;
   bool guessed = false;  // the kubelet has not named the container yet
   bool operator==(const GrantEntry&) const = default;

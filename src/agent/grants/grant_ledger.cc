@@ -9,7 +9,7 @@
 namespace tessera::agent {
 namespace {
 
-// With fewer records of the past than this, the journal is not rewritten.
+// Records of history from which the journal is rewritten.
 constexpr size_t kMinGrantHistory = 256;
 
 // FNV-1a. No protection by itself: a token is valid only with its seal, and an attacker would have

@@ -2,17 +2,17 @@
 // Records which container holds which shares of which GPUs, and the tokens by which it requested
 // them. Every change is in the log before it is in memory, so an answered grant survives a crash.
 //
-//   bound      a token belongs for ever to the first (pod UID, container) that shows it
-//   held       the shares of a container are its pod's until the entry is released
-//   released   the pod is gone; its tokens stay known as spent, so that no container can show them
+//   bound      A token belongs for ever to the first (pod UID, container) that shows it.
+//   held       The shares of a container belong to its pod until the entry is released.
+//   released   The pod is gone. Its tokens stay known as spent, so that no container can show them.
 //
 // A spent token is forgotten after kTokenLifetime, so an unbound token of that age is rejected. The
 // oversubscription check (gpu_accounts.h) covers all live entries of different pods. The agent's
 // own choice for a pod that bypasses the scheduler is kept with the pod's entries, for all of its
 // containers.
 //
-// Not for whether a pod lives (ended_pods.h).
-// Pure but for the log; threads: one.
+// Not for deciding whether a pod is gone (ended_pods.h).
+// Pure but for the log. Threads: one.
 #pragma once
 
 #include <cstdint>
@@ -45,20 +45,20 @@ class GrantLedger {
     ContainerRef holder;
   };
 
-  // `records`: what the log holds. `log` outlives the ledger. Invalid records are skipped and
+  // `records`: the contents of `log`, which outlives the ledger. Invalid records are skipped and
   // counted in `skipped`.
   GrantLedger(grant::RecordLog* log, const std::vector<std::string>& records, size_t* skipped);
 
-  // OK: `who` may use the token; nothing is written. PERMISSION_DENIED: the token is bound to
+  // OK: `requester` may use the token; nothing is written. PERMISSION_DENIED: the token is bound to
   // another container. FAILED_PRECONDITION: the token is too old.
   Status Check(const grant::Nonce& nonce, const ContainerRef& who, WallTime now) const;
   // Live entries of other pods that leave no room for the shares of `wanted`.
   std::vector<Conflict> ConflictsOf(const Entry& wanted, const device::NodeInventory& gpus) const;
 
-  // Takes the shares for the container and binds its tokens, if it has any. A container that has
-  // shares keeps them, whatever `wanted` says, and only its tokens are added. `chosen`, where not
-  // null, becomes the agent's choice for the pod. Errors of Check, FAILED_PRECONDITION while there
-  // is a conflict, and errors of the log; after an error nothing has changed.
+  // Records the shares of the container and binds its tokens, if it has any. A container that has
+  // shares keeps them, and only the tokens of `wanted` are added. `chosen`, unless null, becomes
+  // the agent's choice for the pod. Errors of Check, FAILED_PRECONDITION while there is a conflict,
+  // and errors of the log; after an error nothing has changed.
   Status Bind(const Entry& wanted, const device::Assignment* chosen,
               const device::NodeInventory& gpus, WallTime now);
   // Sets the holder of an entry whose owner was unknown. `chosen` as above. NOT_FOUND; errors of
@@ -66,8 +66,8 @@ class GrantLedger {
   Status SetHolder(const Key& key, const ContainerRef& who, const device::Assignment* chosen);
   // The pod of this entry is gone. NOT_FOUND; errors of the log. Does not wait for the disk,
   // because pods end in crowds and containers that start meanwhile would wait for all of them. A
-  // power cut may undo a release, which is then found again; a later grant flushes the releases
-  // that it relies on.
+  // power cut may undo a release, which is then repeated; a later grant flushes the releases on
+  // which it relies.
   Status Release(const Key& key);
 
   // Null where the container holds nothing.
@@ -79,8 +79,8 @@ class GrantLedger {
   // The accounts of the live entries. Valid until the next change.
   const GpuAccounts& Accounts() const;
   size_t spent() const { return spent_.size(); }
-  // Forgets spent tokens that Check rejects by age, and rewrites the log when most of it is
-  // history. To be called about once a minute.
+  // Forgets spent tokens that Check rejects by age, and rewrites the log if most of it is history.
+  // To be called about once a minute.
   Status Tidy(WallTime now);
 
  private:

@@ -359,9 +359,8 @@ TEST_F(GrantLedgerTest, JournalOfAgentsThatKnewWholeGpusOnlyIsRead) {
   EXPECT_EQ(Bind(*grant::ParseNonce(two), {"GPU-2"}, Container(3)).code(), Code::kPermissionDenied);
 }
 
-// Random pods come, show tokens, replay those of others, and go, while the agent crashes at any
-// byte of any write. Whatever happens: no GPU is given twice, whole or by more
-// shares than it has, and an answer once given stands.
+// Random pods show tokens, replay tokens of others, and end, while the agent crashes at any byte of
+// any write. No GPU is ever given twice or oversubscribed, and no answer is ever withdrawn.
 class LedgerHistory {
  public:
   explicit LedgerHistory(uint32_t seed) : random_(seed) { Open(); }
@@ -446,7 +445,7 @@ class LedgerHistory {
     if (after > before && random_() % 3 == 0) {
       const uint64_t torn = before + random_() % (after - before);
       ASSERT_EQ(::truncate((dir_.path() + "/j").c_str(), static_cast<off_t>(torn)), 0);
-      return Open();  // nobody was answered
+      return Open();  // no caller was answered
     }
     if (status.ok()) answered_[token.claims[0].nonce] = token;
   }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Counters of grants and of their release. Their names and help stand in metrics.cc. Threads: any.
+// Counters of grants and of their release. Names and help texts are in metrics.cc. Threads: any.
 #pragma once
 
 #include <atomic>

@@ -15,8 +15,8 @@
 namespace tessera::agent {
 namespace {
 
-// An answer fits into the buffer of a fresh socket, so this does not block. Where it does not fit,
-// the peer does not read.
+// An answer fits into the buffer of a fresh socket, so this does not block. If it does not fit, the
+// peer does not read.
 void Send(int fd, const Result<grant::Grant>& reply) {
   const std::string frame = grant::Frame(grant::EncodeReply(reply));
   (void)::send(fd, frame.data(), frame.size(), MSG_NOSIGNAL | MSG_DONTWAIT);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The grant socket: takes requests from tessera-runtime, passes them to a handler, sends the
 // answers. Only root may connect. Sizes, times and the number of connections are bounded, so a
-// client that stalls, floods or leaves costs its own connection alone. When all connections are
+// client that stalls, floods or leaves costs only its own connection. When all connections are
 // taken, the one that has stalled longest is closed; when all wait for their answers, new ones wait
 // in the kernel.
 // Threads: lives on `runner`.
@@ -70,7 +70,7 @@ class GrantServer {
   GrantMetrics* const metrics_;
   const Handler handler_;
   net::AcceptLoop accept_loop_;
-  std::map<uint64_t, Connection> connections_;  // by age
+  std::map<uint64_t, Connection> connections_;  // in order of age
   uint64_t next_id_ = 1;
   WeakPtrFactory<GrantServer> weak_{this};
 };

@@ -48,7 +48,7 @@ ReleaseOptions WithMetrics(ReleaseOptions release, GrantMetrics* metrics) {
   return release;
 }
 
-// Whether the kubelet named other GPUs than the container gets.
+// Whether the kubelet named GPUs other than those that the container gets.
 bool KubeletNamedOthers(const GrantLedger::Entry& entry) {
   std::vector<std::string> named = NamedGpus(entry.claims);
   std::vector<std::string> given;
@@ -248,7 +248,7 @@ GrantService::PlannedGrant GrantService::PlanOf(const Question& question,
   planned.entry.dialect = container.dialect;
   planned.entry.shares = shares;
   planned.entry.env = DialectEnv(request, container, shares, set.inventory(), dialects_);
-  // In the journal with the grant, because a restarted agent needs them again.
+  // The journal keeps the variables with the grant, because a restarted agent needs them.
   std::ranges::copy_if(question.variables,
                        std::inserter(planned.entry.env, planned.entry.env.end()),
                        [](const auto& each) { return device::IsLimitVariable(each.first); });
@@ -286,7 +286,7 @@ Result<GrantService::PlannedGrant> GrantService::PlanLocally(
 
 Result<grant::Grant> GrantService::Bind(const Question& question, const PlannedGrant& planned,
                                         const DeviceSet& set) {
-  // Before the entry is made: this rejects unhealthy GPUs.
+  // This rejects unhealthy GPUs, so it precedes the entry.
   ASSIGN_OR_RETURN(grant::Grant grant,
                    DescribeGrant(options_.description, set, planned.entry.shares));
   const GrantLedger::Entry* before = ledger_->Find(question.who);
@@ -430,7 +430,7 @@ void GrantService::ScheduleTokenCheck() {
   });
 }
 
-// Reports what two checks in a row have found: a container may start between the two lists.
+// Reports containers that two checks in a row have found: one may start between the two lists.
 void GrantService::OnUnredeemed(std::vector<std::string> containers) {
   std::vector<std::string> both;
   std::set_intersection(containers.begin(), containers.end(), seen_unredeemed_.begin(),
@@ -442,7 +442,7 @@ void GrantService::OnUnredeemed(std::vector<std::string> containers) {
   options_.on_unredeemed(unredeemed_);
 }
 
-// At once, because the kubelet may call right now.
+// The update is not delayed, because the kubelet may call right now.
 void GrantService::UpdateAdmissionOrder() {
   const auto set = devices_->Get();
   if (options_.admission_order == nullptr || set == nullptr) return;

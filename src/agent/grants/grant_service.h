@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Decides a request of the runtime: opens the tokens, finds the GPUs that the container was
 // assigned, rejects oversubscription and unhealthy GPUs, and records the grant before it answers.
-// Transport is in grant_server.h, memory in grant_ledger.h.
+// The transport is in grant_server.h, the record in grant_ledger.h.
 //
 //   granted before      the same grant again
 //   assigned            the GPUs of the pod's annotations, whatever IDs the kubelet gave: the
@@ -16,8 +16,8 @@
 //
 // An entry of another pod is no conflict once that pod is gone (ended_pods.h).
 //
-// Threads: lives on `runner`, which may wait for the disk (journal), so not on that of health and
-// registration. Nothing here waits for NVML or the API server.
+// Threads: lives on `runner`, which may wait for the disk (journal), so health and registration
+// have another runner. Nothing here waits for NVML or the API server.
 #pragma once
 
 #include <functional>
@@ -56,8 +56,8 @@ struct GrantOptions {
   NamespaceSet limits_fail_open;  // as of ContainerLimits
   device::MemoryUnit gpu_mem_unit = device::MemoryUnit::kGiB;  // that pods mean
   ReleaseOptions release;                                      // its metrics are those below
-  // Called with the containers that run without their GPUs (unredeemed.h) by two checks in a row,
-  // when they change. Null: no checks. `here_since`: older pods may belong to another plugin.
+  // Called when the containers change that two checks in a row found running without their GPUs
+  // (unredeemed.h). Null: no checks. `here_since`: older pods may belong to another plugin.
   std::function<void(const std::vector<std::string>&)> on_unredeemed;
   WallTime here_since{};
   // May be null, as those below.
@@ -75,7 +75,7 @@ class GrantService final : public Pods::Listener {
   static constexpr Duration kUsagePause = std::chrono::milliseconds(50);
   static constexpr Duration kTokenInterval = std::chrono::minutes(1);
   using Reply = std::function<void(Result<grant::Grant>)>;
-  // What resources may offer has changed.
+  // Called when the offers of resources may change.
   using OnUsageChanged = std::function<void(std::shared_ptr<const NodeUse>)>;
 
   // All outlive it. `pods` may be null.
@@ -86,21 +86,20 @@ class GrantService final : public Pods::Listener {
   GrantService(const GrantService&) = delete;
   GrantService& operator=(const GrantService&) = delete;
 
-  // A request: the container, and the IDs that the kubelet gave it, as far as they are known.
+  // A request of a container with the IDs that the kubelet gave it, as far as they are known.
   struct Question {
     ContainerRef who;
     std::vector<Claim> claims;
-    device::Variables variables;  // of the container, which lower its limits
-    bool guessed = false;         // the container may be another one
-    MonotonicTime until{};        // of its wait for a GPU that a pod is leaving
-    std::shared_ptr<Duration>
-        waited;  // where not null, grows by waits for the kubelet and for pods
+    device::Variables variables;       // of the container, which lower its limits
+    bool guessed = false;              // the requester may be wrong
+    MonotonicTime until{};             // end of the wait for leaving pods
+    std::shared_ptr<Duration> waited;  // null, or grows by waits for the kubelet and for pods
     Reply reply;
   };
 
   // Calls `reply` once, now or later, and not after the service is destroyed.
   void Handle(const grant::Request& request, Reply reply);
-  // The same for a caller without tokens.
+  // Decides the request of a caller without tokens.
   void Decide(Question question);
   // Sets the holder of the grant whose owner was unknown until now. Errors of the ledger.
   Status SetHolder(const ContainerRef& unknown, const ContainerRef& who);
@@ -109,7 +108,7 @@ class GrantService final : public Pods::Listener {
   EndedPods& ended() { return ended_; }
   // The inventory has changed.
   void OnDevices();
-  // By the node's label.
+  // Sets the value of the node's label.
   void SetIsolationDisabled(bool disabled) { dialects_.isolation_disabled = disabled; }
 
   void OnPod(const std::string& uid) override;
@@ -122,9 +121,9 @@ class GrantService final : public Pods::Listener {
   };
 
   Result<std::vector<Claim>> OpenTokens(const grant::Request& request) const;
-  // Answers where the pod is known, or there is no access to pods.
+  // REQUIRES: the pod is known, or there is no access to pods.
   void Answer(Question question);
-  // Retries after pods that are gone have been released.
+  // Releases the conflicts of pods that are gone, then answers.
   void AnswerAfterRelease(Question question, std::vector<GrantLedger::Conflict> conflicts);
   Result<PlannedGrant> PlanFor(const Question& question,
                                const std::shared_ptr<const DeviceSet>& set);
@@ -163,7 +162,7 @@ class GrantService final : public Pods::Listener {
   EndedPods ended_;
   std::vector<std::shared_ptr<Question>> waiting_;  // for their pods
   bool usage_planned_ = false;
-  std::vector<std::string> seen_unredeemed_;  // at the last look
+  std::vector<std::string> seen_unredeemed_;  // at the last check
   std::vector<std::string> unredeemed_;       // as reported
   WeakPtrFactory<GrantService> weak_{this};
 };

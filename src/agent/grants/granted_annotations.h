@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The annotations of a pod after a container of it was granted its GPUs. A pod that bypasses the
-// scheduler gets the agent's choice, in our words and in those of its dialect. Every pod of the
-// older dialects gets the mark that it is assigned, which their own agents wrote at this point.
+// scheduler gets the agent's choice, in our annotation and in those of its dialect. Every pod of
+// the older dialects is marked as assigned, as their own agents did at this point.
 // Pure.
 #pragma once
 
@@ -14,7 +14,7 @@
 
 namespace tessera::agent {
 
-// Only annotations that differ from the pod's. `chosen` is null where the scheduler chose.
+// Only annotations that differ from the pod's. `chosen` is null if the scheduler chose.
 device::Annotations AnnotationsAfterGrant(const PodInfo& pod, const device::Assignment* chosen,
                                           const device::NodeInventory& inventory,
                                           device::MemoryUnit gpu_mem_unit, const std::string& node,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the containers of this node hold, for pages. Init containers count until they end. A copy,
-// so that it can leave the grants' thread.
+// The GPUs that the containers of this node hold, for pages. Init containers count until they end.
+// A copy, so that it can leave the grants' thread.
 #pragma once
 
 #include <string>

@@ -8,7 +8,7 @@
 //                     confirmed the container; chosen: tessera.dev/assignment, where the agent
 //                     chose
 //   {"do":"release","uid":…,"container":…}
-//   {"do":"spent","nonce":…,"who":…}        in a list that was written anew
+//   {"do":"spent","nonce":…,"who":…}        in a rewritten journal
 //
 // A phase or dialect that is unknown reads as main and as nvidia.com/gpu. Agents that knew whole
 // GPUs alone wrote one record for each token:
@@ -29,14 +29,14 @@ namespace tessera::agent {
 struct LedgerRecord {
   enum class Kind { kGrant, kRelease, kSpent };
   Kind kind = Kind::kGrant;
-  GrantEntry entry;                          // kGrant; of kRelease the holder's UID and container
+  GrantEntry entry;                          // kGrant; kRelease: the holder's UID and container
   std::optional<device::Assignment> chosen;  // kGrant
   grant::Nonce nonce{};                      // kSpent
   uint64_t who = 0;                          // kSpent
 };
 
 std::string EncodeRecord(const LedgerRecord& record);
-// Nothing for an invalid record.
+// Nullopt for an invalid record.
 std::optional<LedgerRecord> DecodeRecord(const std::string& text);
 
 }  // namespace tessera::agent

@@ -84,9 +84,9 @@ class Choice {
     return {&container};
   }
 
-  // GPUs that containers of the group have already, with room for one more of them. Unhealthy ones,
-  // too: the container waits for them, because the agent keeps what an init container had, and
-  // another GPU would be the pod's beyond what the scheduler counts.
+  // GPUs that containers of the group have already, with room for another container. Unhealthy GPUs
+  // are included: the container waits for them, because the agent keeps the GPUs of an init
+  // container, and another GPU would exceed the pod's GPUs by the scheduler's count.
   std::vector<std::string> Kept(const std::vector<const ContainerRequest*>& group,
                                 const Hold& hold) const {
     std::vector<std::string> uuids;
@@ -97,7 +97,7 @@ class Choice {
         const Gpu* gpu = set_.inventory().Find(share.uuid);
         if (gpu == nullptr || Contains(uuids, share.uuid) || OverlapsWithinPod(*gpu, hold))
           continue;
-        // The pod keeps its GPU also where another pod was assigned it meanwhile.
+        // The pod keeps its GPU even if another pod was assigned it meanwhile.
         const bool enough = share.compute == kWholeGpu ||
                             (share.compute >= hold.compute && share.memory >= hold.memory);
         if (enough || accounts_.HasRoom(*gpu, hold)) uuids.push_back(share.uuid);
@@ -114,7 +114,7 @@ class Choice {
         });
   }
 
-  // The GPU of the pod's other containers, where the dialect keeps them together.
+  // The GPU of the pod's other containers, if the dialect keeps them together.
   const std::string* GpuOfThePod() const {
     for (const ContainerRequest& other : question_.request->containers) {
       if (other.dialect != Dialect::kGpuMem) continue;
@@ -170,7 +170,7 @@ class Choice {
     const auto count = static_cast<size_t>(container.count);
     const std::vector<std::string> kept = Kept(GroupOf(container), hold);
     if (kept.size() > count) return ChooseOfKept(container, kept);
-    // GPUs of the pod's other groups only where there are no others.
+    // GPUs of the pod's other groups are used only if the rest does not suffice.
     std::vector<std::string> free = kept, fresh = kept;
     for (const Gpu& gpu : set_.inventory().gpus) {
       if (set_.Find(gpu.uuid) == nullptr || !MayHave(gpu, hold)) continue;
@@ -189,8 +189,8 @@ class Choice {
                  container.name, free.size(), count);
   }
 
-  // Chooses from `kept`, which has more than enough: healthy GPUs where they suffice, and those
-  // that the kubelet named where they are among them.
+  // Chooses from `kept`, which has more than enough GPUs: healthy GPUs if they suffice, and the
+  // GPUs that the kubelet named if these are among them.
   Result<std::vector<std::string>> ChooseOfKept(const ContainerRequest& container,
                                                 const std::vector<std::string>& kept) const {
     std::vector<std::string> healthy;
@@ -205,8 +205,8 @@ class Choice {
     return set_.chooser().ChooseDevices(those, {}, container.count);
   }
 
-  // Chooses from `free`, which includes `kept`: the GPUs that the kubelet named where they are
-  // among them, else the best linked ones. Empty where `free` does not suffice.
+  // Chooses from `free`, which includes `kept`: the GPUs that the kubelet named if they are in it,
+  // else the GPUs with the best links. Empty if `free` does not suffice.
   Result<std::vector<std::string>> ChooseOf(const ContainerRequest& container,
                                             const std::vector<std::string>& free,
                                             const std::vector<std::string>& kept) const {

@@ -20,11 +20,11 @@ namespace tessera::agent {
 struct LocalQuestion {
   std::string pod_uid;
   const device::Request* request = nullptr;
-  std::string container;           // that starts now
+  std::string container;           // the starting container
   bool phases_known = true;        // false: the tokens alone are known
-  std::vector<std::string> named;  // by the kubelet, where it asks for whole GPUs
-  // GPUs that other pods hold by tokens that name them. The kubelet may name such a GPU again
-  // because it knows that the other pod is gone, so the GPU is not replaced by another.
+  std::vector<std::string> named;  // by the kubelet, for whole GPUs
+  // GPUs that other pods hold by tokens that name them. The kubelet may know that such a pod is
+  // gone and name its GPU again, so the GPU is not replaced by another.
   std::set<std::string, std::less<>> contested;
   device::Assignment assigned;  // to containers of the pod so far
 };

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the pods of this node hold, by the ledger, and what they are assigned and have not been
-// granted yet, by their annotations. Threads: one.
+// The GPUs of this node's pods: grants, from the ledger, and assignments that are not granted yet,
+// from annotations. Threads: one.
 #pragma once
 
 #include <map>
@@ -39,7 +39,7 @@ class NodeOccupancy {
   // Containers with assigned GPUs to which neither the agent nor the kubelet has given any.
   std::vector<AdmissionOrder::Waiting> Waiting(const SetPtr& set, device::MemoryUnit gpu_mem_unit);
   // Pods that have not ended and whose request is valid, in the order in which the kubelet admits
-  // them: as they came to the node; pods that were there before the agent, by age.
+  // them: as they came to the node; pods of the first list by age.
   std::vector<std::shared_ptr<const PodInfo>> PodsInOrder() const;
 
   // The kubelet's list of the devices that it has given away.

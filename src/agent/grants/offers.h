@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// What each resource offers to the kubelet now. Kube-scheduler adds up each resource by itself, so
+// The offers of each resource to the kubelet. Kube-scheduler adds up each resource by itself, so
 // the part of a GPU that containers of one dialect hold is withdrawn from the other dialects: some
 // of their IDs become Unhealthy until those containers end. As many IDs of a resource are healthy
-// as its own pods hold and as still fit.
+// as its own pods hold, plus as many as still fit.
 //
 // Only IDs that the kubelet has not given away are withdrawn, first those of the GPU itself. An ID
 // of a running pod that turns Unhealthy would count twice, and would look like a fault of that pod.

@@ -113,7 +113,7 @@ Status StartChecks::Compare(const Entry& entry, const Holders& holders,
 
 Result<ContainerRef> StartChecks::FindOwner(const Entry& entry, const Holders& holders) {
   const ContainerRef unknown = entry.holder;
-  // Without access to pods an init container has what it was given.
+  // Without access to pods, a container that the kubelet does not list is an init container.
   if (pods_ == nullptr && holders.empty()) return unknown;
   if (holders.size() != 1 || !holders[0].exact) {
     return MismatchError(unknown, UuidsOf(entry.shares),
@@ -217,7 +217,7 @@ StartChecks::Holders StartChecks::HoldersOf(const Call& call, const PodDevices& 
                                  [&](const std::string& id) { return wanted.contains(id); });
     if (any) some.push_back(holder);
   }
-  // Kubelets can give an ID twice, so the holder of exactly these IDs counts.
+  // A kubelet can give an ID twice, so the holder of exactly these IDs counts.
   return exact.size() == 1 ? exact : some;
 }
 

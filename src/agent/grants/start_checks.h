@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// With --binding=allocate: whether a container may start with the GPUs that Allocate gave for its
-// IDs (allocation_grants.h). At this point the kubelet lists the container that holds the IDs. The
-// start is rejected where that is another container than the agent gave the GPUs to, where its
-// assignment has other GPUs, or where neither can be known. Allocate's answer cannot be taken back,
-// so the pod has to be deleted then. The kubelet checks before each start of a container, also
-// after restarts of kubelet and agent; the ledger remembers the grants.
+// Decides with --binding=allocate whether a container may start with the GPUs that Allocate gave
+// for its IDs (allocation_grants.h). At this point the kubelet lists the container that holds the
+// IDs. The agent rejects the start if it gave the GPUs to another container, if the container's
+// assignment has other GPUs, or if neither is known. Allocate's answer cannot be taken back, so the
+// pod must be deleted then. The kubelet asks before each start of a container, also after restarts
+// of kubelet and agent; the ledger remembers the grants.
 //
-// The kubelet lists pods by name, not by UID, and lists no ordinary init containers: those start
-// where Allocate knew the container for certain. Whole GPUs that an earlier plugin gave, by IDs
-// that name them, to a container that has run enter the ledger here.
+// The kubelet lists pods by name, not by UID. It lists no ordinary init container: an init
+// container starts if Allocate knew it for certain. Whole GPUs that another device plugin gave to a
+// container that has run enter the ledger here, because their IDs name them.
 //
 // Threads: lives on `runner`, the grants' one.
 #pragma once
@@ -51,7 +51,7 @@ class StartChecks {
   struct Call;
   using CallPtr = std::shared_ptr<Call>;
   using Entry = GrantLedger::Entry;
-  // A container that holds the IDs, or some of them, by the kubelet's list.
+  // A container that the kubelet lists with some or all of the IDs.
   struct Holder {
     ContainerRef who;    // without UID
     bool exact = false;  // these IDs and no others of the resource
@@ -60,11 +60,11 @@ class StartChecks {
 
   void Ask(const CallPtr& call);
   void Verify(const CallPtr& call, const PodDevices& listed);
-  // Whether the entry belongs to the container that holds the IDs.
+  // OK if the entry belongs to the container that holds the IDs.
   Status Compare(const Entry& entry, const Holders& holders, const PodDevices& listed) const;
-  // Sets the holder of an entry whose owner is unknown, from the holder of its IDs.
+  // Makes the container that holds the IDs the holder of an entry whose owner is unknown.
   Result<ContainerRef> FindOwner(const Entry& entry, const Holders& holders);
-  // For IDs that no entry of the ledger has.
+  // Checks IDs that are in no entry of the ledger.
   void CheckUngranted(const CallPtr& call, const Holders& holders);
   void Adopt(const CallPtr& call, const ContainerRef& holder);
   // Answers with the container's grant, as late binding does, unless a GPU of it is unhealthy.
@@ -72,7 +72,7 @@ class StartChecks {
   void Finish(const CallPtr& call, const Status& status) const;
 
   static Holders HoldersOf(const Call& call, const PodDevices& listed);
-  // The latest entry with these IDs; null where there is none.
+  // The latest entry with these IDs, or null.
   const Entry* EntryOf(const Call& call) const;
   // The same with the pod's UID. UNAVAILABLE while the pod is unknown.
   Result<ContainerRef> WithUid(ContainerRef who) const;

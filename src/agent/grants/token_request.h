@@ -20,7 +20,7 @@ Result<device::Request> RequestOfTokens(const std::string& container,
                                         const std::vector<Claim>& claims,
                                         device::MemoryUnit gpu_mem_unit);
 
-// The GPUs that the kubelet named; empty where it gave units of shared GPUs.
+// The GPUs that the kubelet named; empty if it gave units of shared GPUs.
 std::vector<std::string> NamedGpus(const std::vector<Claim>& claims);
 
 }  // namespace tessera::agent

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Containers that run without their GPUs: the kubelet has given them IDs of ours, so they have
-// tokens, but tessera-runtime has never requested their grants. The engine starts containers
-// without tessera-runtime then. Pure.
+// Finds containers that run without their GPUs: the kubelet has given them our IDs, so they have
+// tokens, but tessera-runtime has never requested their grants, because the engine does not start
+// them through it. Pure.
 #pragma once
 
 #include <string>

@@ -37,14 +37,14 @@ class AdmissionOrder {
 
   // The first container that requests `units` of the resource and has been given none.
   std::optional<Waiting> Next(std::string_view resource, int64_t units) const;
-  // Marks that container as given, where there is one.
+  // Marks the container that Next returns, if any, as given.
   void GiveNext(std::string_view resource, int64_t units);
 
  private:
   using Given = std::tuple<std::string, std::string, std::string>;  // UID, container, resource
   const Waiting* Find(std::string_view resource, int64_t units) const;
 
-  // Guards all: calls of the kubelet do not wait for the grants' thread.
+  // Guards all members, because calls of the kubelet do not wait for the grants' thread.
   mutable std::mutex mutex_;
   std::vector<Waiting> waiting_;
   std::set<Given> given_;

@@ -13,9 +13,9 @@
 namespace tessera::agent {
 namespace {
 
-// A foreign runtime that reads this gives no GPU at all.
+// Another runtime that reads this value gives no GPU.
 constexpr std::string_view kNoDevices = "void";
-// Before the number of the ids that follow the first; no id begins with it.
+// Precedes the number of further IDs; no ID begins with it.
 constexpr char kMore = '+';
 
 std::vector<std::string> UuidsOf(const AdmissionOrder::Waiting& waiting) {
@@ -124,7 +124,7 @@ Result<std::vector<std::string>> ShareAllocator::Prefer(const DeviceSet&,
 
 std::vector<std::string> WithoutRepeats(const std::vector<std::string>& ids) {
   std::vector<std::string> unique;
-  std::unordered_set<std::string_view> seen;  // a share may have thousands of ids
+  std::unordered_set<std::string_view> seen;  // a share may have thousands of IDs
   for (const std::string& id : ids) {
     if (seen.insert(id).second) unique.push_back(id);
   }

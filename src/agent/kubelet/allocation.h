@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The answers to GetPreferredAllocation and Allocate with late binding, where Allocate returns a
-// token; bound_answers.h has the others. Error texts are those of NVIDIA's device plugin, because
-// people and tools search for them. Pure; any thread.
+// The answers to GetPreferredAllocation and Allocate with late binding: Allocate returns a token.
+// bound_answers.h has the answers with --binding=allocate. Error texts are those of NVIDIA's device
+// plugin, because people and tools search for them. Pure; any thread.
 #pragma once
 
 #include <functional>
@@ -18,7 +18,7 @@ namespace tessera::agent {
 
 // Which program gives the container its GPUs.
 enum class BindingMode {
-  kLate,      // tessera-runtime, which asks the grant service with the token that Allocate gave
+  kLate,      // tessera-runtime, which shows the token of Allocate to the grant service
   kAllocate,  // Allocate itself, for engines with NVIDIA's runtime (bound_answers.h)
 };
 
@@ -54,7 +54,7 @@ class PluginAnswers {
   // CheckIds.
   virtual void Answer(const DeviceSet& set, const std::vector<std::string>& ids,
                       Allocated done) const = 0;
-  // Whether the kubelet calls PreStartContainer, and the answer to it; `done` as above.
+  // Whether the kubelet calls PreStartContainer, and its answer; `done` is that of Answer.
   virtual bool checks() const { return false; }
   virtual void Check(const std::vector<std::string>&, Checked done) const { done(Status::Ok()); }
   // Whether the kubelet calls GetPreferredAllocation.
@@ -73,7 +73,7 @@ class Allocator final : public PluginAnswers {
             AdmissionOrder* admission_order = nullptr);
 
   Status CheckIds(const DeviceSet& set, const std::vector<std::string>& ids) const override;
-  // Errors of CheckIds. An ID given twice counts once.
+  // Errors of CheckIds. A repeated ID counts once.
   Result<Allocation> Allocate(const DeviceSet& set, const std::vector<std::string>& ids) const;
   void Answer(const DeviceSet& set, const std::vector<std::string>& ids,
               Allocated done) const override {
@@ -123,7 +123,7 @@ std::vector<std::string> WithoutRepeats(const std::vector<std::string>& ids);
 // The IDs of a share in a token: the smallest ID and how many more there are, because thousands
 // would not fit into an environment. The kubelet passes equal IDs in another order each time.
 std::vector<std::string> ShareTokenIds(const std::vector<std::string>& ids);
-// The units for which such IDs stand.
+// The number of units that the IDs of a share in a token stand for.
 int64_t UnitsOfToken(const std::vector<std::string>& ids);
 
 // "/dev/nvidia3" below `root`.

@@ -10,7 +10,7 @@
 namespace tessera::agent {
 namespace {
 
-// Given where they exist, as NVIDIA's plugin does.
+// Passed to containers if they exist, as NVIDIA's plugin does.
 constexpr std::array<std::string_view, 4> kControlNodes = {
     "/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/nvidia-uvm-tools", "/dev/nvidia-modeset"};
 

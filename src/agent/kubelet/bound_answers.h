@@ -26,8 +26,8 @@ class KubeletGrants {
 
 struct DeviceSpecOptions {
   bool pass_device_specs = false;
-  std::string dev_root = "/";           // as the host names it
-  std::string dev_root_ctr_path = "/";  // as this process sees it
+  std::string dev_root = "/";           // path on the host
+  std::string dev_root_ctr_path = "/";  // path in this process
 };
 
 class BoundAnswers final : public PluginAnswers {

@@ -8,7 +8,7 @@
 namespace tessera::agent {
 namespace {
 
-// The kubelet's API says so, though its code does not check.
+// The kubelet's API documents this limit, although its code does not check it.
 constexpr size_t kMaxIdLength = 63;
 
 }  // namespace
@@ -17,7 +17,7 @@ DeviceSet::DeviceSet(std::shared_ptr<const device::NodeInventory> inventory,
                      device::MemoryUnit gpu_mem_unit)
     : inventory_(std::move(inventory)), shares_(*inventory_, gpu_mem_unit) {
   for (const device::Gpu& gpu : inventory_->gpus) {
-    // The kubelet decodes with a protobuf that refuses the whole list for one bad string.
+    // The kubelet decodes with a protobuf that rejects the whole list for one invalid string.
     if (gpu.uuid.empty() || gpu.uuid.size() > kMaxIdLength || !IsValidUtf8(gpu.uuid)) {
       left_out_.push_back(HexEncode(gpu.uuid));
       continue;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a node can offer at one moment: the GPUs of one inventory, whole and cut into units, ready
-// for the kubelet's calls. Not for who holds them (agent/grants/offers.h). Immutable, so gRPC's
+// The offer of a node at one moment: the GPUs of one inventory, whole and cut into units, ready for
+// the kubelet's calls. Not for their holders (agent/grants/offers.h). Immutable, so gRPC's
 // threads read it without waiting.
 #pragma once
 

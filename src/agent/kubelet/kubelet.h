@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the agent requests of the kubelet: registration of a device plugin, and the list of pods and
-// their devices. Interfaces, so that the state machines that use them run under virtual time.
+// The agent's calls of the kubelet: registration of a device plugin, and the list of pods and their
+// devices. Interfaces, so that the state machines that use them run under virtual time.
 #pragma once
 
 #include <algorithm>
@@ -50,7 +50,7 @@ struct PodDevices {
   }
 };
 
-// Threads as above.
+// Threads: as KubeletRegistry.
 class PodResources {
  public:
   using Done = std::function<void(Result<PodDevices>)>;

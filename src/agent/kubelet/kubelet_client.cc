@@ -19,7 +19,7 @@
 namespace tessera::agent {
 namespace {
 
-// A node full of pods, each with devices of several resources, stays below.
+// A list of a full node, with devices of several resources for each pod, is smaller.
 constexpr int kMaxReply = 64 << 20;
 
 Result<std::shared_ptr<grpc::Channel>> Dial(const std::string& path) {
@@ -27,7 +27,7 @@ Result<std::shared_ptr<grpc::Channel>> Dial(const std::string& path) {
   grpc::ChannelArguments arguments;
   arguments.SetInt(GRPC_ARG_HTTP2_BDP_PROBE, 0);
   arguments.SetMaxReceiveMessageSize(kMaxReply);
-  // The name becomes the :authority of the calls; Go's server wants one that is a host.
+  // The name becomes the :authority of the calls, which Go's server accepts only if it is a host.
   return grpc::CreateCustomInsecureChannelFromFd("localhost", fd.Release(), arguments);
 }
 
@@ -41,7 +41,7 @@ Status FromGrpc(const grpc::Status& status, std::string_view what) {
   return Error(static_cast<Code>(status.error_code()), "{}: {}", what, status.error_message());
 }
 
-// All that must live until gRPC is done with a call. Goes on the runner, not on gRPC's thread.
+// The objects that must live until gRPC ends a call. Destroyed on the runner, not on gRPC's thread.
 template <typename Stub, typename Request, typename Reply>
 struct Call {
   std::shared_ptr<grpc::Channel> channel;
@@ -64,7 +64,7 @@ class PendingCalls {
     contexts_.erase(context);
     changed_.notify_all();
   }
-  // Runner's thread; what is reported after it is dropped.
+  // Runner's thread. Drops later results.
   void CancelAndWait() {
     std::unique_lock lock(mutex_);
     for (grpc::ClientContext* context : contexts_) context->TryCancel();
@@ -101,7 +101,7 @@ void Run(TaskRunner* runner, const std::shared_ptr<PendingCalls>& pending,
   });
 }
 
-// Tells `done` of a call that could not even start.
+// Passes the error of a call that could not start to `done`.
 template <typename Done>
 void Fail(TaskRunner* runner, const std::shared_ptr<PendingCalls>& pending, Status status,
           Done done) {
@@ -121,7 +121,7 @@ PodDevices FromReply(const v1::ListPodResourcesResponse& reply) {
     for (const v1::ContainerResources& container : pod.containers()) {
       HeldDevices* last = nullptr;
       for (const v1::ContainerDevices& held : container.devices()) {
-        // The kubelet has an entry for each id.
+        // The kubelet has an entry for each ID.
         if (last != nullptr && last->resource == held.resource_name()) {
           last->ids.insert(last->ids.end(), held.device_ids().begin(), held.device_ids().end());
           continue;
@@ -150,8 +150,8 @@ GrpcKubeletRegistry::~GrpcKubeletRegistry() { pending_->CancelAndWait(); }
 std::string GrpcKubeletRegistry::SocketIdentity() const {
   struct stat info;
   if (::stat(socket_path_.c_str(), &info) != 0 || !S_ISSOCK(info.st_mode)) return "";
-  // Inode numbers are used again; the time tells such files apart. That of the last modification,
-  // because nothing that is done with a socket afterwards changes it, chmod included.
+  // Inode numbers are used again, so the time distinguishes files. It is the time of the last
+  // modification, because later operations on a socket, chmod included, do not change it.
   return fmt::format("{}:{}:{}.{}", info.st_dev, info.st_ino, info.st_mtim.tv_sec,
                      info.st_mtim.tv_nsec);
 }

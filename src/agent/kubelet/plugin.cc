@@ -17,7 +17,7 @@ namespace {
 
 constexpr std::string_view kSocketPrefix = "tessera-";
 
-// A name of its own for each process: kubelets up to 1.36 mix up plugins that share one.
+// Each process has its own name: kubelets up to 1.36 mix up plugins that share a name.
 std::string NewEndpointName(std::string_view resource) {
   unsigned char random[4] = {};
   TESSERA_CHECK(::getrandom(random, sizeof(random), 0) == sizeof(random));
@@ -26,7 +26,7 @@ std::string NewEndpointName(std::string_view resource) {
          HexEncode({reinterpret_cast<const char*>(random), sizeof(random)}) + ".sock";
 }
 
-// One that still listens belongs to an agent that is leaving.
+// A socket that still listens belongs to an agent that is stopping.
 void RemoveStaleSockets(const std::string& dir) {
   const auto names = ListDir(dir);
   if (!names.ok()) return;
@@ -52,7 +52,7 @@ class Endpoint final : public PluginEndpoint {
 
 }  // namespace
 
-// Members are destroyed from the last to the first: events stop before what they act on goes.
+// Members are destroyed from the last to the first, so events stop before their targets are gone.
 class Plugin::Impl {
  public:
   Impl(TaskRunner* runner, PluginOptions options, const PluginAnswers* answers,

@@ -34,7 +34,7 @@ class Plugin {
   // Sends the offers to the kubelet; registers at the first call. REQUIRES: the offers are of the
   // set that `devices` holds.
   void Publish(const std::vector<DeviceSet::Offer>& offers);
-  // The kubelet reads our list.
+  // Whether the kubelet reads the list.
   bool registered() const;
 
  private:

@@ -38,8 +38,8 @@ DeviceList ListOf(const std::vector<DeviceSet::Offer>& offers) {
 
 class Stream;
 
-// All streams and what they shall show. Each message replaces everything that the kubelet knows of
-// the resource, so a stream that is behind gets only the latest.
+// All streams and their list. Each message replaces the kubelet's whole list of the resource, so a
+// slow stream gets only the latest.
 class StreamHub {
  public:
   StreamHub(TaskRunner* runner, KubeletMetrics* metrics, PluginServer::Events events)
@@ -76,7 +76,7 @@ class Stream final : public grpc::ServerWriteReactor<DeviceList> {
  public:
   Stream(StreamHub* hub, grpc::CallbackServerContext* context) : hub_(hub), context_(context) {}
 
-  // Starts what is due: the end, or the latest list. Any thread.
+  // Ends the stream or sends the latest list, if due. Any thread.
   void Advance() {
     bool finish = false;
     {
@@ -92,7 +92,7 @@ class Stream final : public grpc::ServerWriteReactor<DeviceList> {
         sending_ = hub_->list_;
       }
     }
-    // Outside of the lock: gRPC may call back from within.
+    // The lock is not held, because gRPC may call back from within.
     if (finish) {
       Finish(grpc::Status::OK);
     } else {
@@ -101,7 +101,7 @@ class Stream final : public grpc::ServerWriteReactor<DeviceList> {
     }
   }
 
-  // From our side. A peer that does not read would keep the write, and the stream, for ever.
+  // Ends the stream from our side. A peer that does not read would keep the write for ever.
   void Close() {
     bool stuck = false;
     {
@@ -126,7 +126,7 @@ class Stream final : public grpc::ServerWriteReactor<DeviceList> {
       const std::lock_guard lock(hub_->mutex_);
       if (!ok) closing_ = true;
       write_done_ = true;
-      if (cancelling_) return;  // Close goes on
+      if (cancelling_) return;  // Close continues
       busy_ = write_done_ = false;
     }
     Advance();
@@ -208,7 +208,7 @@ void StreamHub::Remove(Stream* stream) {
   });
 }
 
-// A call that may be answered later, on any thread. Destroying it without an answer answers that
+// A call that may be answered later, on any thread. Destroying it without an answer reports that
 // the agent stops. gRPC's objects are valid until Finish.
 class PendingCall {
  public:
@@ -226,7 +226,7 @@ class PendingCall {
   PendingCall& operator=(const PendingCall&) = delete;
 
   grpc::ServerUnaryReactor* reactor() const { return reactor_; }
-  // Once. The plugin may be gone when it returns.
+  // To be called once. The plugin may be destroyed when it returns.
   void Finish(const Status& status) {
     finished_ = true;
     if (latency_ != nullptr) latency_->Observe(clock_.Now() - start_);
@@ -310,7 +310,7 @@ class PluginService final : public v1beta1::DevicePlugin::CallbackService {
     return Status::Ok();
   }
 
-  // The containers one after the other; the kubelet asks for one at a time.
+  // Answers the containers one after the other; the kubelet sends one container a call.
   void AllocateFrom(int at, const v1beta1::AllocateRequest& request,
                     v1beta1::AllocateResponse* reply, const std::shared_ptr<PendingCall>& call) {
     if (at == request.container_requests_size()) return call->Finish(Status::Ok());

@@ -29,7 +29,7 @@ void Registrar::Start() {
 void Registrar::OnKubeletSocketAppeared() {
   if (!started_) return;
   const std::string identity = kubelet_->SocketIdentity();
-  // The event may come after we have found the socket ourselves: registering twice would make the
+  // The event may come after the registrar has found the socket: registering twice would make the
   // kubelet drop the stream that it has just opened.
   if (identity.empty() || (identity == tried_kubelet_ && (accepted_ || in_flight_))) return;
   if (!known_kubelet_.empty() && identity != tried_kubelet_) {
@@ -38,7 +38,7 @@ void Registrar::OnKubeletSocketAppeared() {
   }
   pause_ = kFirstPause;
   starting_until_ = runner_->clock().Now() + kStarting;
-  // An attempt with the kubelet before this one has no meaning any more.
+  // This ends an attempt with the earlier kubelet.
   in_flight_ = false;
   Try();
 }
@@ -75,7 +75,7 @@ void Registrar::Try() {
   accepted_ = false;
   tried_kubelet_ = kubelet_->SocketIdentity();
   UpdateRegistered();
-  if (tried_kubelet_.empty()) return;  // its appearance wakes us
+  if (tried_kubelet_.empty()) return;  // its event starts the next attempt
   if (!endpoint_->SocketPresent()) return TryLater(Code::kNotFound);
   // A stream that is still open belongs to another kubelet than the one to register with.
   if (endpoint_->open_streams() > 0) endpoint_->CloseStreams();

@@ -3,8 +3,8 @@
 // forgets the plugin, or the plugin's socket is removed.
 //
 //   no kubelet.sock            wait for it (inotify); no polling
-//   kubelet.sock appears       try at once, then every 10 ms for two seconds, because it exists
-//                              before it listens; after that with pauses that grow to 1 s
+//   kubelet.sock appears       try at once, then every 10 ms for two seconds, because the socket
+//                              exists before it listens; then with pauses that grow to 1 s
 //   registered, stream open    nothing to do
 //   last stream ends           register again with the same back-off. Kubelets up to 1.36 drop the
 //                              new plugin when the stream of an old one ends late, so an end right
@@ -27,7 +27,7 @@
 
 namespace tessera::agent {
 
-// What the registrar needs of the plugin's server.
+// The plugin's server, as the registrar uses it.
 class PluginEndpoint {
  public:
   virtual ~PluginEndpoint() = default;
@@ -45,8 +45,8 @@ class Registrar {
   static constexpr Duration kStarting = std::chrono::seconds(2);
   // A stream of this age shows that the registration holds.
   static constexpr Duration kSettled = std::chrono::seconds(5);
-  // The kubelet opens its stream right after registering. The wait is short where a stream has
-  // ended meanwhile, because that may have been the new one.
+  // The kubelet opens its stream right after registering. The wait is short if a stream has ended
+  // meanwhile, because that may have been the new stream.
   static constexpr Duration kStreamWait = std::chrono::seconds(5);
   static constexpr Duration kShortStreamWait = std::chrono::milliseconds(250);
 
@@ -65,10 +65,10 @@ class Registrar {
   void OnPluginSocketVanished();
   void OnStreamOpened();
   void OnStreamClosed();
-  // The folder may have changed unseen.
+  // To be called when events of the folder may have been lost.
   void OnRescan();
 
-  // The kubelet has accepted us and reads our list.
+  // Whether the kubelet has accepted the plugin and reads its list.
   bool registered() const { return registered_; }
 
  private:
@@ -97,7 +97,7 @@ class Registrar {
   Duration pause_ = kFirstPause;
   MonotonicTime starting_until_{};
   std::string tried_kubelet_;  // identity of its socket, at the latest attempt
-  std::string known_kubelet_;  // the kubelet that accepted us last
+  std::string known_kubelet_;  // the kubelet that accepted the plugin last
   WeakPtrFactory<Registrar> weak_{this};
 };
 

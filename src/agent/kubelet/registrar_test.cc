@@ -10,7 +10,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// A kubelet that answers when it is told to.
+// A kubelet that answers when the test calls Answer.
 class FakeRegistry : public KubeletRegistry {
  public:
   std::string SocketIdentity() const override { return identity; }
@@ -73,7 +73,7 @@ class RegistrarTest : public ::testing::Test {
     OpenStream();
     ASSERT_TRUE(registrar_.registered());
   }
-  // The old one dies and a new one makes its socket.
+  // The kubelet dies, and a new kubelet makes its socket.
   void RestartKubelet(const std::string& identity) {
     CloseStream();
     endpoint_.present = false;

@@ -28,8 +28,8 @@ std::string Base36(uint64_t value, size_t width) {
   return text;
 }
 
-// By its UUID, so that it is the same whatever else is on the node; the next free one where two
-// have the same.
+// The name of a GPU follows from its UUID, so it does not depend on other GPUs of the node. If two
+// names are equal, the second GPU gets the next free name.
 std::string NameOf(const std::string& uuid, std::set<uint64_t>* taken) {
   uint64_t hash = 14695981039346656037u;
   for (const char c : uuid) hash = (hash ^ static_cast<uint8_t>(c)) * 1099511628211u;
@@ -38,8 +38,8 @@ std::string NameOf(const std::string& uuid, std::set<uint64_t>* taken) {
   return Base36(hash, kGpuNameLength);
 }
 
-// Each id as protobuf has it: the entry's tag and length, the id's, and those of its health with
-// the longer of the two words.
+// The protobuf size of each ID: tag and length of the entry, of the ID and of its health, with the
+// longer of the two health words.
 size_t ListBytes(const ShareUnits& units) {
   constexpr size_t kBesideId = 2 + 2 + 2 + sizeof("Unhealthy") - 1;
   size_t bytes = 0;
@@ -62,7 +62,7 @@ ShareUnits Cut(const device::NodeInventory& inventory, std::string_view resource
     const bool healthy = gpu.health.ok() && gpu.minor.has_value();
     units.gpus.push_back({gpu.uuid, letter + name, static_cast<int>(count_of(gpu)), healthy});
   }
-  // Beyond what any node has; less is offered then, never something else.
+  // No node has so many GPUs; the plan would offer fewer units then, never other units.
   while (ListBytes(units) > kMaxListBytes && resource != names::kResourceGpuMem) {
     for (ShareUnits::PerGpu& gpu : units.gpus) gpu.count -= gpu.count / 16;
   }

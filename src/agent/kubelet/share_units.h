@@ -37,7 +37,7 @@ inline constexpr size_t kMaxListBytes = 1 << 20;
 struct ShareUnits {
   struct PerGpu {
     std::string uuid;
-    std::string prefix;  // of its ids
+    std::string prefix;  // of its IDs
     int count = 0;
     bool healthy = false;
   };
@@ -56,12 +56,12 @@ class SharePlan {
   // GPUs in MIG mode and GPUs of unknown memory are not shared.
   SharePlan(const device::NodeInventory& inventory, device::MemoryUnit gpu_mem_unit);
 
-  // Null for a resource that is not one of the three.
+  // Null for any other resource.
   const ShareUnits* Find(std::string_view resource) const;
   const std::vector<ShareUnits>& resources() const { return resources_; }
   // The unit of aliyun.com/gpu-mem on this node.
   device::MemoryUnit gpu_mem_unit() const { return unit_; }
-  // A text for users where the unit is not the configured one; else empty.
+  // A text for users if the unit differs from the configured unit; else empty.
   const std::string& note() const { return note_; }
 
  private:

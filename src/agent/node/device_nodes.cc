@@ -16,7 +16,7 @@
 namespace tessera::agent {
 namespace {
 
-// The GPUs' major number is the kernel's constant for NVIDIA; that of nvidia-uvm is given when the
+// The GPUs' major number is the kernel's constant for NVIDIA; that of nvidia-uvm is chosen when the
 // module is loaded.
 constexpr uint32_t kGpuMajor = 195;
 constexpr uint32_t kControlMinor = 255;
@@ -47,7 +47,7 @@ Status Make(const std::string& path, const Node& node, bool* made) {
     return Error(Code::kPermissionDenied, "{} cannot be made ({}): tessera-agent needs CAP_MKNOD",
                  path, std::strerror(errno));
   }
-  // The umask has taken something off.
+  // The umask may have cleared mode bits.
   if (::chmod(path.c_str(), kMode) != 0) return Status::FromErrno("chmod " + path, errno);
   *made = true;
   return Status::Ok();
@@ -60,8 +60,8 @@ bool IsNode(const std::string& path, dev_t number, bool is_link) {
   return failed == 0 && S_ISCHR(info.st_mode) && info.st_rdev == number;
 }
 
-// The link of the node at `path`, which is there. A link that leads to another device, or nowhere,
-// is replaced: numbers are given anew when a module is loaded.
+// Makes the link to the existing node `name`. A link that leads to another device, or nowhere, is
+// replaced, because a module may get another number when it is loaded.
 Status Link(const std::string& dev, const std::string& name, std::string* link, dev_t* number,
             bool* made) {
   struct stat node;
@@ -86,7 +86,7 @@ Status Link(const std::string& dev, const std::string& name, std::string* link, 
   return Status::Ok();
 }
 
-// `complete`: these are all; false where a GPU does not tell its minor.
+// `complete`: false if the minor of a GPU is unknown.
 std::vector<Node> Wanted(const DeviceNodeOptions& options, DeviceNodeReport* report,
                          bool* complete) {
   std::vector<Node> nodes;
@@ -163,7 +163,7 @@ DeviceNodeReport DeviceNodes::Update(const DeviceNodeOptions& options) {
     if (!status.ok()) report.problems.push_back(status.message());
   }
   if (!complete) return report;
-  // A link before its node, by which it is known.
+  // A link is removed before its node, which identifies it.
   std::stable_partition(made_.begin(), made_.end(), [](const Made& made) { return made.is_link; });
   std::erase_if(made_, [&](const Made& old) {
     if (std::ranges::count(wanted, old.path) != 0) return false;

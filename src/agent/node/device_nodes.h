@@ -19,7 +19,7 @@
 namespace tessera::agent {
 
 struct DeviceNodeOptions {
-  // As this process sees them. The minors are in driver/nvidia/gpus/*/information of /proc.
+  // Paths in this process. The minors are in driver/nvidia/gpus/*/information of /proc.
   std::string proc_root = "/proc";
   std::string dev_root = "/";
   // Called with the name of a module to load; may be null.
@@ -29,7 +29,7 @@ struct DeviceNodeOptions {
 struct DeviceNodeReport {
   std::vector<std::string> made;  // paths
   std::vector<std::string> removed;
-  std::vector<std::string> problems;  // for users: what is in the way, or why a node is skipped
+  std::vector<std::string> problems;  // for users: files in the way, reasons of skipped nodes
 };
 
 class DeviceNodes {

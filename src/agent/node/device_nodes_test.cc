@@ -141,7 +141,7 @@ TEST_F(DeviceNodesTest, LinksLeadToTheNumbersThatDevicesHaveNow) {
   AddGpu("0000:07:00.0", "Device Minor: 0\n");
   SetDevices(kDevices);
   ASSERT_TRUE(MakeDirs(Dev("char")).ok());
-  // Of a module that had another number, and one that leads nowhere.
+  // One link is of a module that had another number, one leads nowhere.
   ASSERT_EQ(::mknod(Dev("old").c_str(), S_IFCHR | 0600, ::makedev(1, 3)), 0);
   std::filesystem::create_symlink("../old", Dev("char/195:0"));
   std::filesystem::create_symlink("../nowhere", Dev("char/510:0"));

@@ -40,7 +40,7 @@ class EngineWatch {
   static constexpr Duration kInterval = std::chrono::minutes(5);
   static constexpr Duration kBurst = std::chrono::seconds(1);
   static constexpr Duration kRepairInterval = std::chrono::minutes(10);
-  // "" when the configuration is right again.
+  // "": the configuration is right again.
   using OnProblem = std::function<void(const std::string& problem)>;
 
   // `metrics` outlives it.
@@ -66,7 +66,7 @@ class EngineWatch {
   const OnProblem on_problem_;
   std::vector<std::unique_ptr<DirWatcher>> watchers_;
   bool running_ = false;  // a program
-  bool again_ = false;    // something changed meanwhile
+  bool again_ = false;    // check again when the program ends
   bool soon_ = false;
   std::string problem_;
   std::string trouble_;  // why the check failed

@@ -19,10 +19,10 @@ bool IsPresent(const std::string& path) {
   return ::lstat(path.c_str(), &info) == 0;
 }
 
-// In a child of a program with threads: async-signal-safe calls alone.
+// Runs in a child of a program with threads, so it makes only async-signal-safe calls.
 [[noreturn]] void RunModprobe(const char* root, const char* program, const char* module) {
   if (::chroot(root) == 0 && ::chdir("/") == 0) {
-    // The agent's environment, of credentials and paths, is not modprobe's.
+    // The agent's environment has credentials and paths that modprobe must not get.
     const char* const env[] = {"PATH=/usr/sbin:/usr/bin:/sbin:/bin", nullptr};
     const char* const argv[] = {"modprobe", module, nullptr};
     ::execve(program, const_cast<char* const*>(argv), const_cast<char* const*>(env));
@@ -35,7 +35,7 @@ bool IsPresent(const std::string& path) {
 Status LoadKernelModule(const std::string& root, const std::string& module) {
   const char* program = nullptr;
   for (const char* path : {"/usr/sbin/modprobe", "/sbin/modprobe"}) {
-    // Often a link, to an absolute path, that leads somewhere only inside of the root.
+    // It is often a link to an absolute path that exists only inside the root.
     if (program == nullptr && IsPresent(JoinPath(root, path))) program = path;
   }
   if (program == nullptr) {

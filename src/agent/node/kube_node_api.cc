@@ -11,7 +11,7 @@ namespace tessera::agent {
 struct KubeNodeApi::Impl {
   kube::Client client;
   std::string node;
-  kube::Operation operation;  // the publisher has one at a time
+  kube::Operation operation;  // the publisher starts one operation at a time
 };
 
 KubeNodeApi::KubeNodeApi(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}

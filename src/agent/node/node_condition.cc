@@ -11,7 +11,7 @@
 namespace tessera::agent {
 namespace {
 
-// A node's status is read by every kubectl and every scheduler; a few GPUs tell enough.
+// A node's status is read by every kubectl and every scheduler; a few GPUs suffice.
 constexpr size_t kMaxGpusNamed = 4;
 constexpr size_t kMaxMessage = 1024;
 
@@ -59,7 +59,7 @@ const Json* FindCondition(const Json& node) {
 
 NodeCondition ConditionOf(const device::NodeInventory& inventory) {
   if (!inventory.problem.empty()) {
-    // A driver that is not there has no version.
+    // A missing driver has no version.
     const bool driver = !inventory.driver_version.empty();
     return {false, driver ? names::kReasonNoGpu : names::kReasonDriverNotReady,
             CutText(inventory.problem, kMaxMessage)};

@@ -28,16 +28,16 @@ struct NodeCondition {
 
 NodeCondition ConditionOf(const device::NodeInventory& inventory);
 
-// The strategic merge patch of nodes/status that brings `node` to `condition`; nothing where `node`
-// has it. The time of the last transition changes with the status alone.
+// The strategic merge patch of nodes/status that brings `node` to `condition`; nullopt if
+// `node` has it. The time of the last transition changes with the status alone.
 std::optional<Json> ConditionPatchFor(const Json& node, const NodeCondition& condition,
                                       WallTime now);
 
 // The merge patch of nodes/status that publishes the number of GPUs as aliyun.com/gpu-count, which
-// has no device plugin because pods do not request it; nothing where `node` has it.
+// has no device plugin because pods do not request it; nullopt if `node` has it.
 std::optional<Json> GpuCountPatchFor(const Json& node, size_t count);
 
-// "" where the node has no such label.
+// "" if the node has no such label.
 std::string LabelOf(const Json& node, std::string_view name);
 
 // Whether the node ever had GPUs: it has the condition, or a GPU label.

@@ -34,7 +34,7 @@ void AppendGpuEvents(const device::NodeInventory* before, const device::NodeInve
   }
 }
 
-// As the annotation has them: cut, and not all where they are many.
+// The notes as the annotation has them: shortened, and limited in number.
 std::vector<std::string> NotesOf(const device::NodeInventory& inventory) {
   const auto text = device::EncodeNodeInventory(inventory);
   auto read = text.ok() ? device::DecodeNodeInventory(*text) : text.status();

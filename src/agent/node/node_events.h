@@ -2,8 +2,8 @@
 // Events on the Node for `kubectl describe node`: a GPU that became unhealthy or healthy, a driver
 // that came or went, a note of the inventory. Pure.
 //
-// They follow from the node's annotation, which is its state before, and the new inventory. So an
-// agent that was restarted repeats no Event, and records changes from the time when it was away.
+// Events follow from the node's annotation, which is the earlier state, and the new inventory. So a
+// restarted agent repeats no Event, and records changes since it stopped.
 #pragma once
 
 #include <optional>
@@ -24,7 +24,7 @@ struct NodeEvent {
   bool operator==(const NodeEvent&) const = default;
 };
 
-// `before`: nothing on a node that was never published. A driver that comes or goes makes one
+// `before`: nullopt for a node that was never published. A driver that comes or goes makes one
 // Event, not one for each of its GPUs.
 std::vector<NodeEvent> EventsBetween(const std::optional<device::NodeInventory>& before,
                                      const device::NodeInventory& now);

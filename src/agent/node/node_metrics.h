@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Counters of writes to the Node object and of checks of the container engine. Their names and help
-// stand in metrics.cc. Threads: any.
+// Counters of writes to the Node object and of checks of the container engine. Names and help texts
+// are in metrics.cc. Threads: any.
 #pragma once
 
 #include "src/base/metrics.h"

@@ -48,7 +48,7 @@ std::string TextOf(const NodeState& state) {
   return text.append(state.condition.reason).append(" ").append(state.condition.message);
 }
 
-// Empty where the GPUs are not of one model.
+// Empty if the GPUs are of several models.
 std::string LegacyModelOf(const device::NodeInventory& inventory) {
   if (inventory.gpus.empty()) return {};
   const std::string& model = inventory.gpus.front().model;
@@ -178,7 +178,7 @@ void NodePublisher::PlanFor(const Json& node) {
   if (lacks_gpu && !WasGpuNode(node) && !has_hardware_()) return;
   const WallTime now = runner_->clock().WallNow();
   plan_.status = ConditionPatchFor(node, state_.condition, now);
-  // While there is no driver the GPUs are not known; they may well be there.
+  // Without a driver the number of GPUs is unknown.
   const auto count = wanted_->problem.empty() ? GpuCountPatchFor(node, wanted_->gpus.size())
                                               : std::optional<Json>();
   if (count && plan_.status) {
@@ -198,7 +198,7 @@ void NodePublisher::WriteMetadata() {
   if (!plan_.metadata) return WriteStatus();
   api_->MergePatch(*plan_.metadata, Counted(Then([this](const Json&) {
     Log(Severity::kInfo, "wrote the node's labels and annotation");
-    // Only now, because the node's state before is overwritten and these changes cannot be found
+    // Events follow the write, which overwrites the earlier state, so these changes cannot be found
     // again.
     for (Json& event : plan_.events) {
       if (MayWriteEvent()) events_.push_back(std::move(event));

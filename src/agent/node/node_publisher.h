@@ -10,7 +10,6 @@
 // nothing. A node with several models has no such label, because quotas would count all GPUs as one
 // of them. A label that another writer owns stays.
 //
-// On a node with several models the labels are those of the largest group (then the first name).
 // While the driver has a problem, or the inventory is unknown, labels stay as long as the PCI bus
 // shows a GPU: the DaemonSet of its driver may select by them, and restarts must not move pods.
 // Without a driver and without a GPU the labels are removed. A node that never had a GPU gets no
@@ -84,7 +83,7 @@ class NodePublisher {
   NodePublisher& operator=(const NodePublisher&) = delete;
 
   void Publish(const device::NodeInventory& inventory);
-  // Called with the Node each time that it was read, before it is written.
+  // Sets a callback for each read of the Node, before it is written.
   void OnNode(std::function<void(const Json& node)> on_node) { on_node_ = std::move(on_node); }
   // Reads the Node again: the kubelet may have registered it anew and overwritten it.
   void Recheck();
@@ -97,13 +96,13 @@ class NodePublisher {
   void WriteEvents();
   void Finish();
   void TryLater(const Status& status);
-  // Continues with `next` after success, retries all of it later after an error.
+  // Continues with `next` after success; retries all steps later after an error.
   NodeApi::Done Then(std::function<void(const Json&)> next);
   // Counts the answer, then calls `done`.
   NodeApi::Done Counted(NodeApi::Done done);
   bool MayWriteEvent();
 
-  // What the Node lacks, by its latest read.
+  // The patches that the Node needs, by its latest read.
   struct Plan {
     std::string text;  // of the state that it reaches
     std::optional<Json> metadata;
@@ -117,11 +116,11 @@ class NodePublisher {
   const HasHardware has_hardware_;
   std::function<void(const Json& node)> on_node_;
   std::optional<device::NodeInventory> wanted_;
-  NodeState state_;      // that wanted_ asks for
+  NodeState state_;      // of wanted_
   std::string written_;  // the state that the server has, as text
   Plan plan_;
   std::vector<Json> events_;  // of changes that are written
-  WallTime event_time_{};     // of the last one; no two are the same
+  WallTime event_time_{};     // of the last Event; times differ
   int event_tokens_ = kMaxEventBurst;
   MonotonicTime event_tokens_at_{};
   bool busy_ = false;

@@ -77,7 +77,7 @@ class FakeNodeApi : public NodeApi {
     const Json* value = labels != nullptr ? labels->Find(name) : nullptr;
     return value != nullptr ? value->string_value() : "-";
   }
-  // Who wrote it, as the API server keeps it.
+  // Sets the manager of the label, as the API server records it.
   void Own(const std::string& label, const std::string& manager) {
     node.Find("metadata")
         ->Set(
@@ -268,7 +268,7 @@ TEST_F(NodePublisherTest, ModelThatSomebodyElseSaidStays) {
   Publish(Node(0));
   EXPECT_EQ(api_.AnyLabel(label), "fast");
   EXPECT_EQ(api_.Label("count"), "-");
-  // Whoever takes it away leaves it to us.
+  // The other writer removes its label.
   (*api_.node.Find("metadata")->ObjectAt("labels"))->Erase(label);
   Publish(Node(8));
   EXPECT_EQ(api_.AnyLabel(label), "A100");

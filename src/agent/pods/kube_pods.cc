@@ -21,7 +21,7 @@ constexpr Duration kLongestWait = std::chrono::minutes(2);
 
 std::string NodeUidOf(const kube::ObjectMeta& pod) {
   const auto mirror = pod.annotations.find(names::kAnnotationConfigMirror);
-  // Such a hash is no UID of an API server, so no pod can pose as another one that is not static.
+  // The API server makes no such UID, so a pod can pose as no other pod that is not static.
   constexpr size_t kHashLength = 32;
   const bool is_hash = mirror != pod.annotations.end() && mirror->second.size() == kHashLength &&
                        mirror->second.find_first_not_of("0123456789abcdef") == std::string::npos;
@@ -76,7 +76,7 @@ struct KubePods::Impl final : kube::Informer<kube::PodObject>::Handler {
   void OnRemoved(const kube::PodObject& last) override {
     const std::string uid = NodeUidOf(last.meta);
     const auto known = api_uids.find(uid);
-    // The kubelet has made the mirror of a static pod anew before the old one was gone.
+    // The kubelet has made a new mirror of the static pod before the old mirror was gone.
     if (known == api_uids.end() || known->second != last.meta.uid) return;
     api_uids.erase(known);
     pods.erase(uid);

@@ -14,7 +14,7 @@ namespace {
 
 constexpr Duration kWalkDeadline = std::chrono::seconds(10);
 
-// The state of a process; nothing where it is gone or dead. The line of stat is "pid (name) state
+// The state of a process; nullopt if it is gone or dead. The line of stat is "pid (name) state
 // …", and the name may have spaces and brackets.
 std::optional<char> StateOf(const std::string& proc_root, int pid) {
   const Result<std::string> stat = ReadFile(fmt::format("{}/{}/stat", proc_root, pid));
@@ -23,7 +23,7 @@ std::optional<char> StateOf(const std::string& proc_root, int pid) {
   const std::vector<std::string_view> fields =
       Split(std::string_view(*stat).substr(name_end + 2), ' ');
   const char state = fields[0].empty() ? '?' : fields[0][0];
-  // A zombie whose other threads live keeps what they use: num_threads is field 20 of the line.
+  // A zombie with living threads keeps their GPUs; num_threads is field 20 of the line.
   constexpr size_t kThreads = 20 - 3;
   const bool others =
       fields.size() > kThreads && fields[kThreads] != "0" && fields[kThreads] != "1";

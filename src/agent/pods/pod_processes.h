@@ -5,7 +5,7 @@
 // and does not count. NVML adds processes that have left /proc while the driver still holds their
 // memory.
 //
-// Not for whether a pod should be there: API server and kubelet say that (ended_pods.h).
+// Not for deciding whether a pod is gone, which needs API server and kubelet (ended_pods.h).
 // The agent must see the processes of the node: its DaemonSet sets hostPID.
 #pragma once
 
@@ -31,7 +31,7 @@ struct ProcessSightings {
     bool operator==(const Process&) const = default;
   };
 
-  // An error where /proc cannot be read; then the rest is empty.
+  // An error if /proc cannot be read; then the rest is empty.
   Status status;
   std::map<std::string, std::vector<Process>, std::less<>> by_pod;  // by UID, in order of pid
   // Processes that the driver lists on a GPU, by UUID, and that have left /proc.

@@ -24,11 +24,11 @@ struct PodInfo {
   std::string uid;  // by which kubelet and engine know it; see kube_pods.h for static pods
   std::string ns;
   std::string name;
-  Result<device::Request> request = device::Request();  // an error: the rule that the pod breaks
-  device::Annotations annotations;                      // those that src/device reads
-  bool ended = false;                                   // its containers have ended for good
-  kube::StringMap container_ids;                        // by container: "containerd://<id>"
-  std::set<std::string, std::less<>> ended_containers;  // ended, and not started again yet
+  Result<device::Request> request = device::Request();  // an error: the request is invalid
+  device::Annotations annotations;  // only the annotations that src/device reads
+  bool ended = false;               // its containers have ended for good
+  kube::StringMap container_ids;    // by container: "containerd://<id>"
+  std::set<std::string, std::less<>> ended_containers;  // not started again yet
   WallTime created{};
 
   std::string Text() const { return ns + "/" + name; }

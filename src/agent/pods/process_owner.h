@@ -16,13 +16,13 @@ namespace tessera::agent {
 
 using ProcessOwner = grant::PodCgroup;
 
-// From the text of /proc/<pid>/cgroup; nothing for a process outside pods.
+// From the text of /proc/<pid>/cgroup; nullopt for a process outside pods.
 std::optional<ProcessOwner> ParseProcessOwner(std::string_view cgroup);
-// The same; nothing also where the process is gone. `proc_root`: "/proc".
+// The owner of process `pid`; nullopt also if the process is gone. `proc_root`: "/proc".
 std::optional<ProcessOwner> OwnerOf(const std::string& proc_root, int pid);
 
-// The pid in the process's own PID namespace, which differs from `pid` in a container. Nothing
-// where the process is gone.
+// The pid in the process's own PID namespace, which differs from `pid` in a container. Nullopt
+// if the process is gone.
 std::optional<int> OwnPidOf(const std::string& proc_root, int pid);
 
 }  // namespace tessera::agent

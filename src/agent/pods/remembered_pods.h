@@ -27,7 +27,7 @@ namespace tessera::agent {
 
 class RememberedPods final : public Pods, private Pods::Listener {
  public:
-  // `records`: what the log holds.
+  // `records`: the contents of `log`.
   RememberedPods(std::unique_ptr<Pods> pods, std::unique_ptr<grant::RecordLog> log,
                  const std::vector<std::string>& records);
 
@@ -58,7 +58,7 @@ class RememberedPods final : public Pods, private Pods::Listener {
   bool rewrite_ = false;                   // the log has rejected a record and needs a new list
 };
 
-// Pure. Nothing for a record of another kind or of a later version.
+// Pure. Decoding returns nullopt for a record of another kind or of a later version.
 std::string EncodePod(const PodInfo& pod);
 std::shared_ptr<const PodInfo> DecodePod(const std::string& record);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// binding: allocate for tests, from the kubelet's Allocate to its PreStartContainer.
+// --binding=allocate for tests, from the kubelet's Allocate to its PreStartContainer.
 #pragma once
 
 #include <algorithm>
@@ -64,7 +64,7 @@ class AllocationFixture : public GrantsFixture {
     const auto env = grant->env.find("NVIDIA_VISIBLE_DEVICES");
     return env == grant->env.end() ? "" : env->second;
   }
-  // The answer to Allocate, after all patience.
+  // The answer to Allocate, after all waits.
   std::string Allocate(const std::string& resource, const Ids& ids) {
     const auto answer = Start(resource, ids);
     if (!answer->has_value()) runner_.AdvanceTimeAndRun(AllocationGrants::kPatience);

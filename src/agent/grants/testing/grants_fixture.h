@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The grant service of a node for tests, with a kubelet, pods and a journal as the test says.
+// The grant service of a node for tests, with a kubelet, pods and a journal that the test sets.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -41,7 +41,7 @@ class FakeKubelet : public PodResources {
     std::erase_if(answer->held, [&](const auto& held) { return held.pod_name == name; });
   }
   Result<PodDevices> answer = PodDevices();
-  Status trouble;  // instead of the answer
+  Status trouble;  // replaces the answer
 
  private:
   TaskRunner* const runner_;
@@ -67,7 +67,7 @@ class GrantsFixture : public ::testing::Test {
     Restart();
   }
 
-  // As after a crash: what is not in the log is forgotten.
+  // Restarts the service as after a crash: only the log remains.
   void Restart(bool api = true) {
     service_.reset();
     size_t skipped = 0;
@@ -100,7 +100,7 @@ class GrantsFixture : public ::testing::Test {
     return {grant::TokenVariable(resource), sealer_.Seal(resource, ids, runner_.clock().WallNow())};
   }
 
-  // What the scheduler writes.
+  // Writes the annotations of the scheduler.
   void Assign(PodInfo pod, const std::map<std::string, std::vector<std::string>>& gpus) {
     device::Assignment assignment;
     for (const auto& container : pod.request->containers) {
@@ -147,7 +147,7 @@ class GrantsFixture : public ::testing::Test {
   ReleaseOptions release_;
   std::string limits_dir_;  // "": nothing is limited
   std::set<std::string> limits_fail_open_;
-  device::Variables variables_;  // of the container that asks
+  device::Variables variables_;  // of the requesting container
   std::function<void(const std::vector<std::string>&)> on_unredeemed_;
   DeviceSetHolder devices_;
   grant::TokenSealer sealer_{std::string(32, 'k')};

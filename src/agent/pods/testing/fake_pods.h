@@ -62,7 +62,7 @@ class FakeApiPods final : public Pods {
   }
 
   Status trouble_;
-  bool apply = true;                                     // annotations that are written come back
+  bool apply = true;                                     // written annotations change the pods
   std::map<std::string, device::Annotations> written;    // by name
   std::vector<std::pair<std::string, PodEvent>> events;  // by name, in order
 
