@@ -3,8 +3,9 @@
 // which the API server leads to (pods/proxy). So no port of a node need be open to people, and who
 // may see it is RBAC's: `get` on pods/proxy in the namespace of the agents.
 //
-// An agent that does not answer is a problem of its node, and no error. Threads, callbacks: the
-// client's runner. Ownership: the client outlives it. Bounds: kParallel requests at once.
+// An agent that does not answer is reported as a problem of its node, not as an error. Threads,
+// callbacks: the client's runner. Ownership: the client outlives it. Bounds: kParallel requests at
+// once.
 #pragma once
 
 #include <deque>
@@ -24,15 +25,15 @@ class AgentReader {
   static constexpr size_t kParallel = 16;
   using Done = std::function<void(Result<ClusterUses>)>;
 
-  // Each agent has `patience` to answer.
+  // Each agent has to answer within `patience`.
   AgentReader(kube::Client& client, Duration patience);
   ~AgentReader();
   AgentReader(const AgentReader&) = delete;
   AgentReader& operator=(const AgentReader&) = delete;
 
-  // Reads the agent of one node, or all agents if `node` is "". Calls `done` once, and not after
-  // the reader is destroyed; a later Read cancels an earlier one. Errors: those of listing the
-  // agents.
+  // Reads the agent of one node, or all agents if `node` is "". Calls `done` once, but not after
+  // the reader is destroyed; a later Read cancels an earlier one. Fails only if the agents cannot
+  // be listed.
   void Read(std::string node, Done done);
 
  private:

@@ -9,8 +9,8 @@
 namespace tessera::cli {
 namespace {
 
-// An API server with agents of some nodes; what stands for the API server's own Pod objects is what
-// is read of them.
+// A fake API server with the agents of some nodes. Its Pod objects have only the fields that are
+// read.
 class AgentsTest : public ::testing::Test {
  protected:
   AgentsTest() {

@@ -26,7 +26,7 @@ const std::map<std::string, Format>& Formats() {
   return formats;
 }
 
-// CLI11's own transformer tells a mistake as its table reads: "Check foo value in {table->".
+// CLI11's transformer would print its table in errors: "Check foo value in {table->".
 std::string ToFormat(std::string& text) {
   const auto found = Formats().find(ToLower(text));
   if (found == Formats().end()) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What was typed: `tessera VERB …`, `kubectl tessera VERB …` or `kubectl inspect gpushare …`, told
-// apart by the name of the program.
+// Parses `tessera VERB …`, `kubectl tessera VERB …` and `kubectl inspect gpushare …`, distinguished
+// by the program's name.
 #pragma once
 
 #include <cstdint>
@@ -25,9 +25,9 @@ enum class Verb : uint8_t {
 struct CommandLine {
   Verb verb = Verb::kNodes;
   Format format = Format::kTable;
-  std::string ns;  // "": that of the kubeconfig's context
+  std::string ns;  // "": the namespace of the kubeconfig's context
   bool all_namespaces = false;
-  std::string node;  // gpus, inspect: "" is all
+  std::string node;  // gpus, inspect; "": all nodes
   std::string pod;   // explain, limit: NAME, NAMESPACE/NAME or pod/NAME
   bool details = false;
   bool watch = false;
@@ -39,7 +39,7 @@ struct CommandLine {
   int timeout_s = 30;
 };
 
-// Fills `line`; gives the exit code where that is all (help, version, a mistake, told on stderr).
+// Fills `line`. Returns an exit code if the program must end: after help, version or a usage error.
 std::optional<int> ParseCommandLine(int argc, const char* const* argv, CommandLine* line);
 
 }  // namespace tessera::cli

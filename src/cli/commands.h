@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// What `tessera nodes|gpus|pods|quota|explain` and `kubectl inspect gpushare` print, from the
-// account of a cluster. Rows are sorted, equal clusters give equal text. JSON has the exact
-// numbers: bytes and thousandths.
+// The output of `tessera nodes|gpus|pods|quota|explain` and `kubectl inspect gpushare` for a
+// cluster's ledger. Rows are sorted, so equal clusters give equal text. JSON has the exact numbers:
+// bytes and thousandths.
 //
-// Threads: as the ledger. Errors: NOT_FOUND for a node or pod that there is not, naming the
-// nearest.
+// Threads: as the ledger. Errors: NOT_FOUND for an unknown node or pod, with similar names.
 #pragma once
 
 #include <string>
@@ -27,21 +26,21 @@ struct Style {
   bool for_machines() const { return format == Format::kJson || format == Format::kYaml; }
 };
 
-// As JSON or YAML. REQUIRES: style.for_machines().
+// Serializes as JSON or YAML. REQUIRES: style.for_machines().
 std::string Serialize(const Json& json, Style style);
 
 std::string ShowNodes(const View& view, Style style);
-// Of one node, or of all for "".
+// Shows one node, or all if `node` is "".
 Result<std::string> ShowGpus(const View& view, std::string_view node, Style style);
-// Of one namespace, or of all for "".
+// Shows one namespace, or all if `ns` is "".
 std::string ShowPods(const View& view, std::string_view ns, Style style);
-// Of one namespace, or of all that are limited or have used something for "". With a `problem`, why
-// limits are not known, it says so instead of showing none.
+// Shows one namespace, or all with limits or usage if `ns` is "". If limits are unknown, `problem`
+// is the reason, and is shown instead of them.
 std::string ShowQuota(const View& view, std::string_view ns, const Status& problem, Style style);
 
-// Why the pod is where it is, or why it waits. Asks the ledger as the scheduler does: about a pod
-// that is placed, as if it were not. The ledger is as before afterwards.
-// `uses`: what its containers use of their GPUs; null where that is not asked for.
+// Explains why the pod is on its node, or why it waits. Queries the ledger as the scheduler does, a
+// placed pod as if it were not placed; then restores the ledger. `uses`: the GPU usage of its
+// containers; null if not read.
 struct ClusterUses;
 std::string Explain(ledger::ClusterLedger& ledger, const FactsOf& facts, const kube::PodObject& pod,
                     Style style, const Result<ClusterUses>* uses = nullptr);
@@ -50,7 +49,7 @@ struct InspectOptions {
   bool details = false;
   std::string node;  // "": all
 };
-// As Alibaba's gpushare plugin for kubectl printed it, rows sorted.
+// Prints as Alibaba's gpushare plugin for kubectl did, with sorted rows.
 Result<std::string> InspectGpushare(const View& view, const InspectOptions& options);
 
 }  // namespace tessera::cli

@@ -14,11 +14,10 @@
 namespace tessera::cli {
 namespace {
 
-// A node that fits by its GPUs, but not by CPU or memory, has no score.
+// A node that fits by its GPUs but not by CPU or memory has no score.
 std::string ScoreText(double score) {
   if (!std::isfinite(score)) return "CPU or memory short";
-  // What only breaks ties is nothing to read, and neither is what comes after the point of
-  // thousands.
+  // Omits values that only break ties, and decimals of thousands.
   if (std::abs(score) >= 1000) return fmt::format("{:.0f}", score);
   return fmt::format("{:.4g}", std::abs(score) < 1e-6 ? 0.0 : score);
 }

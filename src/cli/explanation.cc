@@ -44,7 +44,7 @@ int ClassOf(Lack lack) {
   }
 }
 
-// What the GPU with the least to wish for is short of, in parts of what is wanted of it.
+// The smallest lack of any GPU, as a fraction of the demand on it.
 double GapOf(const placement::NodeView& node, const placement::Demand& demand,
              const placement::NodeLack& lack) {
   double least = std::numeric_limits<double>::infinity();
@@ -107,7 +107,7 @@ Explanation Explainer::Explain() {
       ask->request.policy ? std::string(NameOf(*ask->request.policy)) : ledger_.options().policy;
   found_.finding = object_.node_name.empty() ? Finding::kWaits : Finding::kPlaced;
   if (found_.finding == Finding::kPlaced) {
-    // As it is, before it is taken off for the questions below.
+    // Read before the pod is removed from the ledger below.
     found_.devices = View(ledger_, facts_).DevicesOf(found_.pod);
     for (DeviceView& device : found_.devices) device.holders.clear();
   }
@@ -167,7 +167,7 @@ void Explainer::Rank(const ClusterLedger::Question& question,
   for (size_t i = 0; i < all.size(); ++i) {
     all[i].rank = i + 1;
     if (i >= kCandidatesShown && all[i].node != object_.node_name) continue;
-    // Where CPU or memory are short the score says so by being -inf; the report asks without them.
+    // The score is -inf if CPU or memory are short; the report ignores both.
     const Result<placement::NodeReport> report = ledger_.Report(question, all[i].node);
     if (report.ok()) {
       for (const auto& [term, value] : report->terms) all[i].terms.emplace_back(term, value);

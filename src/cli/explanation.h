@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Why a pod is where it is, or waits, as values; explain.cc says it. Private to this room.
+// The reasons why a pod is on its node or waits, as values; explain.cc formats them. Private to
+// this room.
 #pragma once
 
 #include <cstdint>
@@ -18,45 +19,45 @@ namespace tessera::cli {
 
 enum class Finding : uint8_t { kEnded, kNoGpus, kUnreadable, kPlaced, kWaits };
 
-// One node of those that the pod fits.
+// A node that fits the pod.
 struct Candidate {
   std::string node;
-  std::string note;  // " (cordoned)": what else there is to know
+  std::string note;  // such as " (cordoned)"
   float score = 0;
   size_t rank = 0;  // from 1; equal scores by order of nodes
   std::vector<std::pair<std::string, double>> terms;
 };
 
-// One node that it does not fit.
+// A node that does not fit the pod.
 struct Misfit {
   std::string node;
   std::string reason;
-  std::vector<std::pair<std::string, std::string>> gpus;  // name, and why not; "" where it would do
+  std::vector<std::pair<std::string, std::string>> gpus;  // name and reason; "" if it fits
 };
 
 struct Explanation {
   Finding finding = Finding::kWaits;
-  ledger::PodEntry pod;  // as it is
+  ledger::PodEntry pod;  // in its current state
   std::string asks;
-  std::string unreadable;          // kUnreadable: why
-  std::vector<std::string> gates;  // of scheduling, that hold it back
-  std::string nominated_node;      // on which kube-scheduler works on placing it
+  std::string unreadable;          // kUnreadable: the reason
+  std::vector<std::string> gates;  // scheduling gates that hold it back
+  std::string nominated_node;      // where kube-scheduler is placing it
   std::string policy;
-  std::vector<DeviceView> devices;  // kPlaced: those that it has; the uuids are those of `pod`
+  std::vector<DeviceView> devices;  // kPlaced: its devices; the uuids point into `pod`
 
   // The cluster without this pod.
   size_t nodes = 0;  // with GPUs
   size_t fitting = 0;
   std::string summary;                // in one line
-  std::vector<Candidate> candidates;  // the best first, and the node where it is
+  std::vector<Candidate> candidates;  // the best ones first, and its own node
   std::vector<Misfit> nearest;        // the nearest first
-  // Nodes with room that the namespace's quota refuses, and all that it says about them.
+  // Nodes with room that the namespace's quota rejects, and its reasons.
   size_t refused_by_quota = 0;
   std::set<std::string> quota_refusals;
-  std::vector<QuotaLine> quota;  // where the namespace is limited
+  std::vector<QuotaLine> quota;  // lines that limit the namespace
 };
 
-// As Explain (commands.h).
+// See Explain (commands.h).
 Explanation ExplanationOf(ledger::ClusterLedger& ledger, const FactsOf& facts,
                           const kube::PodObject& pod);
 

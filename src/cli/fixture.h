@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// For tests: a made-up cluster, filled from objects as the API server has them.
+// For tests: a fake cluster, filled from API objects.
 #pragma once
 
 #include <map>
@@ -27,7 +27,7 @@ class MadeUpCluster {
     facts_[node.meta.name].internal_ip = node.internal_ip;
     ledger_->SetNode(node);
   }
-  // As Add, with one GPU changed in the node's annotation.
+  // Like Add, with one GPU changed in the node's annotation.
   void AddChanged(kube::NodeObject node, size_t gpu,
                   const std::function<void(device::Gpu&)>& change) {
     std::string& text = node.meta.annotations[std::string(names::kAnnotationDevices)];
@@ -36,7 +36,7 @@ class MadeUpCluster {
     text = device::EncodeNodeInventory(inventory).value();
     Add(node);
   }
-  // Bound to the node with one container's share of one of its GPUs.
+  // Adds `pod`, bound to the node with a share of one GPU for one container.
   kube::PodObject& Place(kube::PodObject pod, const std::string& node, int gpu, int64_t milli,
                          Bytes bytes) {
     device::Assignment assignment;

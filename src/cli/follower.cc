@@ -29,7 +29,7 @@ void Follower::Check() {
   const auto trouble = session_->trouble();
   if (next_ || !trouble || trouble->status.code() != Code::kUnauthenticated) return;
   Result<kube::Config> config = load_config_();
-  if (!config.ok()) return;  // while somebody writes it
+  if (!config.ok()) return;  // it may be half written
   options_.config = *std::move(config);
   next_ = std::make_unique<Session>(io_, runner_, options_,
                                     [this](const Status& status) { OnNextReady(status); });

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The session of a command that goes on (-w). Where the API server rejects the credentials, the
-// configuration is read anew, so that a login in another terminal counts, and another session takes
-// over once it has everything. Until then the old one is shown, and StaleLine says that it is old.
+// The session of a watching command (-w). If the API server rejects the credentials, the
+// configuration is reloaded, so that a login in another terminal takes effect, and a new session
+// replaces the old one once it is synced. Until then StaleLine reports that the old one is stale.
 //
 // Threads, callbacks, ownership: as Session.
 #pragma once
@@ -20,19 +20,19 @@ class Follower {
  public:
   using LoadConfig = std::function<Result<kube::Config>()>;
 
-  // `on_ready` is called once, for the first session, which has `options.config`.
+  // Calls `on_ready` once, for the first session, which uses `options.config`.
   Follower(net::IoThread& io, TaskRunner& runner, SessionOptions options, LoadConfig load_config,
            Session::OnReady on_ready);
 
-  // After OK. Another one after each change of credentials.
+  // REQUIRES: on_ready got OK. Changes with the credentials.
   Session& session() { return *session_; }
-  // "" while what is shown is the cluster as it is: "stale since 10:42:13: …".
+  // "stale since 10:42:13: …", or "" while the session is current.
   std::string StaleLine() const;
-  // StaleLine for a log: once per outage, again when the server begins to reject the credentials,
-  // then "follows the cluster again". "" while there is nothing new.
+  // StaleLine for a log: once per outage, again when the server starts to reject the credentials,
+  // then "follows the cluster again". "" if nothing is new.
   std::string StaleNotice();
 
-  // How often the configuration is read while the credentials are rejected.
+  // Interval of configuration reloads while the credentials are rejected.
   static constexpr Duration kReload = std::chrono::seconds(2);
 
  private:
@@ -45,8 +45,8 @@ class Follower {
   SessionOptions options_;
   const LoadConfig load_config_;
   std::unique_ptr<Session> session_;
-  std::unique_ptr<Session> next_;  // with the configuration that was read last
-  std::optional<bool> noticed_;  // the outage in the last notice: whether credentials were rejected
+  std::unique_ptr<Session> next_;  // with the latest configuration
+  std::optional<bool> noticed_;    // set in an outage: whether its notice was for credentials
   WeakPtrFactory<Follower> weak_{this};
 };
 

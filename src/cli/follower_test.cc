@@ -132,7 +132,7 @@ TEST_F(FollowerTest, ALoginElsewhereCounts) {
   }));
   EXPECT_NE(follower_->StaleLine().find("log in again"), std::string::npos);
   EXPECT_EQ(follower_->session().ledger().nodes().size(), 1u);
-  // The configuration is read, and still holds nothing that the server accepts.
+  // The reloaded configuration still has no credentials that the server accepts.
   ASSERT_TRUE(Until([&] { return loads_ > 0; }));
   EXPECT_TRUE(Stale());
   config_.token = std::string("new");

@@ -8,7 +8,7 @@
 namespace tessera::cli {
 namespace {
 
-// So many fit a line with a few words each; -o wide shows all.
+// This many fit on a line; -o wide shows all.
 constexpr size_t kHoldersShown = 3;
 
 // "ml/train (whole)", "default/nginx (0.3, 5 GiB)", "web/a (8 GiB)".

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// `kubectl inspect gpushare`, column by column as it was: scripts read it. Rows are sorted, where
-// they came in any order, and each GPU has its own size, where the first one's counted for all.
+// `kubectl inspect gpushare` with the original columns, because scripts parse them. Unlike in the
+// original, rows are sorted, and each GPU has its own size instead of the first one's.
 #include <algorithm>
 #include <set>
 
@@ -17,7 +17,7 @@ struct Usage {
   int64_t total = 0;
 };
 
-// One GPU of a node; a GPU that is cut into slices is their sum.
+// One GPU of a node; the sum of its slices if it has MIG slices.
 struct GpuUsage : Usage {
   int index = 0;
 };
@@ -40,7 +40,7 @@ class Inspection {
   int64_t Down(Bytes bytes) const { return bytes.count() / SizeOf(unit_).count(); }
 
   std::vector<GpuUsage> GpusOf(const NodeView& node) const;
-  // What pods are known to have on the node whose GPUs nobody has named yet.
+  // Whether the pod's GPUs on its node are unknown.
   static bool IsPending(const ledger::PodEntry& pod) {
     return pod.guessed() || pod.assignment.containers.empty();
   }
@@ -70,7 +70,7 @@ std::vector<GpuUsage> Inspection::GpusOf(const NodeView& node) const {
     if (device.gpu == nullptr) continue;
     auto& [used, total] = sums[device.gpu->index];
     total += device.memory;
-    // What a pod only may have stands under PENDING, as there.
+    // GPUs that are only assumed for a pod count as PENDING, as in the original.
     for (const Holding& holding : device.holders) {
       if (IsPending(*holding.pod)) continue;
       used += holding.whole() ? device.memory : holding.share.memory;
@@ -88,7 +88,7 @@ int64_t Inspection::AskOf(const NodeView& node, const ledger::PodEntry& pod) con
   Bytes sum = request.OneGpuShare().memory;
   for (const device::ContainerRequest& container : request.containers) {
     if (container.dialect == device::Dialect::kNone) continue;
-    if (container.dialect == device::Dialect::kGpuMem) continue;  // in the sum of its GPU
+    if (container.dialect == device::Dialect::kGpuMem) continue;  // counted in `sum` already
     const Bytes each = container.exclusive && !node.devices.empty() ? node.devices.front().memory
                                                                     : container.per_gpu.memory;
     sum += each * container.count;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What several commands say in JSON. Private to this room.
+// JSON objects that several commands share. Private to this room.
 #pragma once
 
 #include <cstddef>
@@ -11,11 +11,11 @@ namespace tessera::cli {
 
 inline Json JsonOf(size_t number) { return Json::Int(static_cast<int64_t>(number)); }
 
-// uuid, index, model, node, bytes, milli and, where it is not well, why.
+// uuid, index, model, node, bytes, milli and, if unhealthy, the reason.
 Json JsonOfDevice(const DeviceView& device);
-// namespace, name, uid, and what it has of a device.
+// namespace, name, uid, and its share of the device.
 Json JsonOfHolding(const Holding& holding);
-// All that `tessera pods -o json` says of a pod.
+// A pod of `tessera pods -o json`.
 Json JsonOfPod(const View& view, const ledger::PodEntry& pod);
 
 }  // namespace tessera::cli

@@ -26,7 +26,7 @@ bool HasGpu(const ledger::PodEntry& pod, const std::string& uuid) {
   });
 }
 
-// One kind of limit: its flag and annotation, and the most that a share may have of it.
+// One kind of limit: its flag, its annotation, and the maximum for a share.
 struct MemoryKind {
   static constexpr std::string_view kFlag = "--memory";
   static constexpr std::string_view kAnnotation = names::kAnnotationMemoryLimit;
@@ -103,7 +103,7 @@ Status SetAnnotation(const ledger::PodEntry& pod, const std::string& text, Json*
   return Status::Ok();
 }
 
-// What the container may use from now on; "" where the annotation stays as it is.
+// The container's new limit; "" if the annotation is unchanged.
 template <typename Kind>
 std::string TextOf(const ledger::PodEntry& pod, const std::string& container,
                    const device::DeviceShare& share, const std::string& text) {

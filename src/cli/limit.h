@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// `tessera limit`: changes what containers of a pod may use of their GPUs, by annotations that the
-// agent of the pod's node follows (src/device/limit_annotations.h). They are written with the
-// rights of the person who asks. Pure. Private to this room.
+// `tessera limit`: changes the GPU limits of a pod's containers by annotations, which the agent of
+// the node applies (src/device/limit_annotations.h). They are written with the user's credentials.
+// Pure. Private to this room.
 #pragma once
 
 #include <string>
@@ -13,13 +13,13 @@
 
 namespace tessera::cli {
 
-// What to write into each annotation: "" leaves it as it is, "none" takes it away.
+// The value of each annotation: "" leaves it unchanged, "none" removes it.
 struct NewLimits {
   std::string memory, compute;
 };
 
-// The patch of the pod. INVALID_ARGUMENT, with the way out: there is nothing to change, it is no
-// limit, names a container or GPU that the pod does not have, or exceeds what it was granted.
+// The patch of the pod. INVALID_ARGUMENT, with the remedy: no limit is given, a limit is invalid,
+// exceeds the grant, or names a container or GPU that the pod does not have.
 Result<Json> LimitPatch(const ledger::PodEntry& pod, const NewLimits& limits);
 // What the patch means, for people.
 std::string LimitText(const ledger::PodEntry& pod, const NewLimits& limits);

@@ -19,7 +19,7 @@ std::string PoolsText(const std::vector<std::string>& pools) {
   return text.empty() ? "any" : text;
 }
 
-// Of a limit, or of what it leaves. "?" is not "-": there may be one.
+// A limit, or its remainder. "?": unknown; "-": no limit.
 std::string AmountText(std::optional<int64_t> milli, bool known) {
   if (milli) return CardsText(*milli);
   return known ? "-" : "?";
@@ -33,7 +33,7 @@ void SayProblem(const Status& problem, Paper* paper) {
 }  // namespace
 
 std::vector<QuotaLine> QuotaLines(const ledger::ClusterLedger& ledger, std::string_view ns) {
-  // Used by model where no line of a quota says how to count it.
+  // Usage by model that no quota line counts.
   std::map<std::string, std::map<std::string, int64_t>, std::less<>> used;
   for (const auto& [uid, pod] : ledger.pods()) {
     for (const placement::QuotaCharge& charge : pod.charges) {

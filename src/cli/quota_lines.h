@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What namespaces have used and may still use. Private to this room.
+// Quota usage and remainder by namespace. Private to this room.
 #pragma once
 
 #include <cstdint>
@@ -17,15 +17,15 @@ namespace tessera::cli {
 // In thousandths of a GPU.
 struct QuotaLine {
   std::string ns;
-  std::string model;  // as the quota spells it, or as the pods' GPUs are called
+  std::string model;  // as in the quota, else the model of the pods' GPUs
   int64_t used_milli = 0;
-  std::optional<int64_t> limit_milli;  // none: not limited
+  std::optional<int64_t> limit_milli;  // nullopt: not limited
   std::vector<std::string> pools;      // empty: any
 };
 
-// Of one namespace, or of all that are limited or use something for "".
+// Lines of one namespace, or of all with limits or usage if `ns` is "".
 std::vector<QuotaLine> QuotaLines(const ledger::ClusterLedger& ledger, std::string_view ns);
-// Where limits are not `known`, "?" stands for those that there may be.
+// If limits are not `known`, shows "?" for them.
 Table QuotaTable(const std::vector<QuotaLine>& lines, bool known = true);
 Json JsonOfLine(const QuotaLine& line);
 

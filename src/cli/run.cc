@@ -35,7 +35,7 @@ int Fail(const Status& status) {
   return InfoOf(status.code()).exit_code;
 }
 
-// One run of a command: waits for the cluster, prints, and goes on where it watches.
+// Runs one command: waits for the cluster, prints, and repeats if it watches.
 class Command {
  public:
   Command(CommandLine line, std::string default_namespace)
@@ -43,7 +43,7 @@ class Command {
     if (line_.ns.empty()) line_.ns = std::move(default_namespace);
   }
 
-  // Ends the program. `load_config` reads the configuration again.
+  // Ends the program. `load_config` reloads the configuration.
   [[noreturn]] void Run(kube::Config config, Follower::LoadConfig load_config) {
     EpollTaskRunner runner;
     net::IoThread io;
@@ -60,8 +60,7 @@ class Command {
           std::move(load_config), [this](const Status& status) { OnReady(status); });
     });
     runner.Run();
-    // The answer is out. To take the account of a large cluster apart, pod by pod, would only keep
-    // a person waiting.
+    // The output is complete. Skips the destructors: those of a large ledger take noticeable time.
     std::fflush(nullptr);
     std::_Exit(exit_code_);
   }
@@ -166,13 +165,13 @@ class Command {
     }
   }
 
-  // Quotas that are not known are an answer to everything but to the question for them.
+  // Unknown quotas are an error only for `tessera quota`.
   int AnswerCode() const {
     if (line_.verb != Verb::kQuota) return 0;
     return InfoOf(session().quota_problem().code()).exit_code;
   }
 
-  // All pods take GPUs, and quotas are of all namespaces: only a list of pods needs no others.
+  // Only `pods` can omit other namespaces: the GPUs and quotas of a cluster depend on all pods.
   std::string PodsNamespace() const {
     return line_.verb == Verb::kPods && !line_.all_namespaces ? line_.ns : "";
   }
@@ -182,12 +181,12 @@ class Command {
     return one ? kube::KeyOf(PodName().first, PodName().second) : "";
   }
 
-  // Namespace and name, as they were typed.
+  // Namespace and name from the command line.
   std::pair<std::string, std::string> PodName() const {
     const size_t slash = line_.pod.find('/');
     if (slash == std::string::npos) return {line_.ns, line_.pod};
     const std::string before = line_.pod.substr(0, slash);
-    // As kubectl writes it: pod/NAME.
+    // kubectl's notation: pod/NAME.
     const bool is_kind = before == "pod" || before == "pods" || before == "po";
     return {is_kind ? line_.ns : before, line_.pod.substr(slash + 1)};
   }
@@ -205,7 +204,7 @@ class Command {
   }
 
   CommandLine line_;
-  const std::string quota_namespace_ = line_.ns;  // as it was typed
+  const std::string quota_namespace_ = line_.ns;  // as given, without the default
   const Style style_;
   EpollTaskRunner* runner_ = nullptr;
   std::unique_ptr<Follower> follower_;

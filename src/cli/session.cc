@@ -68,7 +68,7 @@ void Session::Probe() {
        .on_data = [](std::string_view) {},
        .on_end =
            [this, sent](const Status& status) {
-             // Whatever else is wrong ends the watches, too.
+             // All other errors end the watches too.
              if (status.code() == Code::kDeadlineExceeded) {
                SetTrouble(kProbePath, status.Annotate(fmt::format("GET {}", kProbePath)), sent);
              }
@@ -102,7 +102,7 @@ void Session::Begin(device::MemoryUnit unit, bool with_quota) {
   }
 }
 
-// The feed that calls us may not go meanwhile.
+// Posted, because the calling feed must not be destroyed inside its callback.
 void Session::BeginLater(device::MemoryUnit unit, bool with_quota) {
   runner_.Post([this, unit, with_quota, weak = weak_.Get()] {
     if (weak) Begin(unit, with_quota);
@@ -111,7 +111,7 @@ void Session::BeginLater(device::MemoryUnit unit, bool with_quota) {
 
 void Session::Finish(Status status) {
   if (!on_ready_) return;
-  // It may destroy us.
+  // on_ready may destroy this object.
   runner_.Post([on_ready = std::exchange(on_ready_, nullptr), status = std::move(status),
                 weak = weak_.Get()] {
     if (weak) on_ready(status);
@@ -181,7 +181,7 @@ void Session::OnTrouble(std::string_view what, const Status& status) {
       status.code() == Code::kPermissionDenied || status.code() == Code::kUnauthenticated;
   if (what == "quota" &&
       (status.code() == Code::kPermissionDenied || status.code() == Code::kInvalidArgument)) {
-    // Not INVALID_ARGUMENT: the mistake is in the cluster, not in the command.
+    // Not INVALID_ARGUMENT: the error is in the cluster, not in the command.
     quota_problem_ = status.code() == Code::kPermissionDenied
                          ? status
                          : Status(Code::kDataLoss, status.message());
@@ -190,7 +190,7 @@ void Session::OnTrouble(std::string_view what, const Status& status) {
     }
     return;
   }
-  // INVALID_ARGUMENT: one object could not be read.
+  // INVALID_ARGUMENT: one object is invalid.
   if (what != "quota" && status.code() != Code::kInvalidArgument) {
     SetTrouble(what, status, runner_.clock().WallNow());
   }

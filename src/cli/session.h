@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// What one command sees of a cluster: the same ledger as the scheduler's. It is filled once
-// (snapshot.h), or follows the cluster by the scheduler's own feed. Not for what is printed
-// (commands.h).
+// A command's view of a cluster: the same ledger as the scheduler's. It is filled once
+// (snapshot.h), or follows the cluster by the scheduler's feed. Does not print (commands.h).
 //
-// Waits for an API server that is slow, and for a while for one that is away; says at once what
-// waiting does not mend. Who may not read the quota's ConfigMap sees the rest.
+// Waits for a slow API server, and for a while for an unreachable one; fails at once on errors that
+// waiting does not fix. Users who may not read the quota's ConfigMap see the rest.
 //
 // Threads, callbacks: the runner's. Ownership: io and runner outlive it.
-// Errors, with the way out: UNAUTHENTICATED, PERMISSION_DENIED, UNAVAILABLE, DEADLINE_EXCEEDED.
+// Errors, with the remedy: UNAUTHENTICATED, PERMISSION_DENIED, UNAVAILABLE, DEADLINE_EXCEEDED.
 #pragma once
 
 #include <functional>
@@ -34,11 +33,11 @@ struct SessionOptions {
   std::string policy = "Tessera";
   Duration timeout = std::chrono::seconds(30);
   bool follow = false;
-  // How long after an answer a session that follows requests the server's version again: a watch
-  // cannot distinguish a server that hangs from one without changes.
+  // Interval at which a following session requests the server's version, because a watch cannot
+  // distinguish a hanging server from one without changes.
   Duration probe = std::chrono::seconds(15);
   std::string pods_ns;  // "": pods of all namespaces
-  std::string pod;      // "ns/name" of the one that FindPod shall find; "" for none
+  std::string pod;      // "ns/name" of the pod to keep for FindPod; "": none
 };
 
 class Session final : private ledger::ClusterFeed::Delegate {
@@ -51,26 +50,26 @@ class Session final : private ledger::ClusterFeed::Delegate {
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;
 
-  // After OK.
+  // REQUIRES: on_ready got OK.
   ledger::ClusterLedger& ledger() { return *ledger_; }
   FactsOf facts() const;
   const kube::PodObject* FindPod(const std::string& ns, const std::string& name) const;
   // For requests about objects that are not in the ledger; keeps the session's deadline.
   kube::Client& client() { return client_; }
-  // Why quotas are not known: PERMISSION_DENIED, or DATA_LOSS for what is no quota. OK where they
-  // are.
+  // Why quotas are unknown: PERMISSION_DENIED, or DATA_LOSS if the ConfigMap is invalid. OK if they
+  // are known.
   const Status& quota_problem() const { return quota_problem_; }
 
-  // Why the ledger does not follow the cluster any more: the server rejects us or is out of reach.
+  // Why the ledger no longer follows the cluster: the server rejects us or is unreachable.
   struct Trouble {
-    Status status;  // with the way out
+    Status status;  // with the remedy
     WallTime since;
   };
-  // Nothing while it follows.
+  // nullopt while it follows.
   std::optional<Trouble> trouble() const;
 
  private:
-  // Begins (anew), with or without quotas.
+  // Reads the cluster from the start, with or without quotas.
   void Begin(device::MemoryUnit unit, bool with_quota);
   void BeginLater(device::MemoryUnit unit, bool with_quota);
   void Finish(Status status);
@@ -92,20 +91,20 @@ class Session final : private ledger::ClusterFeed::Delegate {
   bool with_quota_ = true;
   Status quota_problem_;
   Status last_trouble_;
-  std::map<std::string, Trouble> troubles_;  // of nodes, of pods and of the probe
+  std::map<std::string, Trouble> troubles_;  // by nodes, pods and the probe
   kube::Operation probe_;
   std::unique_ptr<ledger::ClusterLedger> ledger_;
   std::unique_ptr<Snapshot> snapshot_;
-  std::unique_ptr<ledger::ClusterFeed> feed_;  // instead, where it follows
+  std::unique_ptr<ledger::ClusterFeed> feed_;  // replaces snapshot_ if it follows
   WeakPtrFactory<Session> weak_{this};
 };
 
 // `kubeconfig` if it is not empty, else the files of $KUBECONFIG, else ~/.kube/config, else the
-// pod's service account. FAILED_PRECONDITION says where it has looked.
+// pod's service account. FAILED_PRECONDITION lists the places searched.
 Result<kube::Config> FindClusterConfig(const std::string& kubeconfig, const std::string& context,
                                        const kube::GetEnv& getenv);
 
-// NOT_FOUND names pods that are spelled alike, and other namespaces that have one of this name.
+// NOT_FOUND with similar names, or with other namespaces that have a pod of this name.
 Status NoSuchPod(const ledger::ClusterLedger& ledger, const std::string& ns,
                  const std::string& name);
 

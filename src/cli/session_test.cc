@@ -20,7 +20,7 @@ namespace {
 
 using kube::testing::MessageOf;
 
-// Both ways to read a cluster: once, and following it.
+// Runs with both ways to read a cluster: once, and following it.
 class SessionTest : public ::testing::TestWithParam<bool> {
  protected:
   SessionTest() {
@@ -163,7 +163,7 @@ class ClusterConfigTest : public ::testing::Test {
     ::rmdir((dir_ + "/.kube").c_str());
     ::rmdir(dir_.c_str());
   }
-  // `fields` are further ones of the cluster, each after a comma; `user` are those of the user.
+  // `fields`: further fields of the cluster, each after a comma; `user`: fields of the user.
   std::string Write(const std::string& name, const std::string& server,
                     const std::string& fields = "", const std::string& user = "") {
     const std::string path = dir_ + "/" + name;
@@ -219,7 +219,7 @@ TEST_F(ClusterConfigTest, CertificatesThatCannotBeUsedAreMistakes) {
   expect(", certificate-authority: /nowhere/ca.crt", "", "certificate-authority: TLS: /nowhere/");
   expect(", insecure-skip-tls-verify: true", "client-certificate-data: AAAA, client-key-data: AAAA",
          "client-certificate-data: TLS: certificate inline: ");
-  // Not used to reach this server.
+  // The certificate is unused for an http URL.
   EXPECT_TRUE(Find(Write("http", "http://a", ", certificate-authority-data: AAAA")).ok());
 }
 

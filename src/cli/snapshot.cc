@@ -13,7 +13,7 @@
 namespace tessera::cli {
 namespace {
 
-// Hands each object of a collection on, once.
+// Passes each object of a collection to a sink, once.
 template <typename T>
 class Collector final : private kube::Watch::Delegate {
  public:
@@ -122,7 +122,7 @@ struct Snapshot::State {
   ledger::ClusterLedger& ledger;
   const Options options;
   Delegate& delegate;
-  int parts = 3;  // that have not come to their end
+  int parts = 3;  // lists that have not ended
   std::unordered_map<std::string, NodeFacts> facts;
   std::optional<kube::PodObject> pod;
   std::optional<Collector<kube::NodeObject>> nodes;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A cluster as it is at one time, for a command that answers and ends: nodes, pods and the quota
-// are read side by side, each object goes into the ledger as it comes, and nothing is kept beside
-// it but what commands ask for and no ledger has. ledger/feed.h follows a cluster instead.
+// Reads a cluster once, for a command that prints and ends: nodes, pods and the quota in parallel,
+// each object into the ledger as it arrives. Keeps only facts that commands need and the ledger
+// lacks. To follow a cluster see ledger/feed.h.
 //
 // Threads, callbacks: the client's runner. Ownership: client, ledger and delegate outlive it; the
 // delegate may destroy it later, not inside a call.
@@ -20,10 +20,10 @@ class Snapshot {
  public:
   struct Options {
     ledger::FeedOptions feed;
-    std::string pod;  // "ns/name" of the one that FindPod shall find
+    std::string pod;  // "ns/name" of the pod to keep for FindPod
   };
-  // OnSynced is the end. OnTrouble with ABORTED: reading has begun anew, and the ledger may have
-  // objects that are gone.
+  // OnSynced ends the snapshot. OnTrouble with ABORTED: a list has restarted, and the ledger may
+  // have deleted objects.
   using Delegate = ledger::ClusterFeed::Delegate;
 
   Snapshot(kube::Client& client, ledger::ClusterLedger& ledger, Options options,
@@ -40,7 +40,7 @@ class Snapshot {
   std::unique_ptr<State> state_;
 };
 
-// What a Node object says beside what the ledger keeps of it.
+// The facts of a Node object that the ledger does not keep.
 NodeFacts FactsIn(const kube::NodeObject& node);
 
 }  // namespace tessera::cli

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Aligns text with tabs as Go's text/tabwriter does with padding 2: a cell ends with a tab, and
-// cells of adjacent lines that stand above each other are equally wide. Private to this room.
+// Aligns tab-separated text as Go's text/tabwriter does with padding 2: a cell ends with a tab, and
+// the cells of a column in adjacent lines are equally wide. Private to this room.
 #pragma once
 
 #include <string>
@@ -8,7 +8,7 @@
 
 namespace tessera::cli {
 
-// REQUIRES: Printable but for tabs and line ends.
+// REQUIRES: Printable, except for tabs and line ends.
 std::string AlignTabs(std::string_view text);
 
 }  // namespace tessera::cli

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What commands print for people: lines and tables, coloured where a person looks. Everything that
-// goes in is made Printable here, in one place.
+// Formats the output of commands for terminals: lines and tables, with optional colors. All input
+// is made Printable here, in one place.
 //
 // Threads: values.
 #pragma once
@@ -16,7 +16,7 @@ namespace tessera::cli {
 enum class Tone : uint8_t { kPlain, kGood, kBad, kQuiet, kHead };
 
 struct Cell {
-  // NOLINTNEXTLINE(google-explicit-constructor): a table is written as its texts
+  // NOLINTNEXTLINE(google-explicit-constructor): for readable tables
   Cell(std::string text, Tone tone = Tone::kPlain) : text(std::move(text)), tone(tone) {}
   Cell(const char* text) : text(text) {}                    // NOLINT(google-explicit-constructor)
   Cell(std::string_view text) : text(std::string(text)) {}  // NOLINT(google-explicit-constructor)
@@ -48,7 +48,7 @@ class Paper {
 
   void Line(std::string_view text, Tone tone = Tone::kPlain);
   void Space() { text_ += '\n'; }
-  // Columns as wide as their widest cell, three spaces between them, none at the end of a line.
+  // Columns are as wide as their widest cell, separated by three spaces, without trailing spaces.
   void Add(const Table& table, size_t indent = 0);
   std::string Take() { return std::exchange(text_, {}); }
 

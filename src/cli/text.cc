@@ -11,7 +11,7 @@ namespace {
 
 constexpr std::string_view kReplacement = "\xef\xbf\xbd";
 
-// The UTF-8 sequence at the front; 0 where there is none.
+// Length of the UTF-8 sequence at the front; 0 if it is invalid.
 size_t SequenceLength(std::string_view text) {
   const auto lead = static_cast<unsigned char>(text.front());
   const size_t length = lead < 0x80 ? 1 : lead < 0xe0 ? 2 : lead < 0xf0 ? 3 : 4;
@@ -23,7 +23,7 @@ bool IsHarmless(std::string_view sequence) {
   if (sequence.size() == 1) return byte(0) >= 0x20 && byte(0) != 0x7f;
   if (sequence.size() == 2) return byte(0) != 0xc2 || byte(1) >= 0xa0;  // C1
   if (sequence.size() != 3 || byte(0) != 0xe2) return true;
-  // U+200B-200F, U+2028-202E, U+2066-2069: no width, line breaks, directions.
+  // U+200B-200F, U+2028-202E, U+2066-2069: zero width, line breaks, bidirectional controls.
   if (byte(1) == 0x80)
     return !(byte(2) >= 0x8b && byte(2) <= 0x8f) && !(byte(2) >= 0xa8 && byte(2) <= 0xae);
   return byte(1) != 0x81 || byte(2) < 0xa6 || byte(2) > 0xa9;
@@ -73,8 +73,8 @@ std::string PrintableJson(std::string json) {
 }
 
 size_t WidthOf(std::string_view text) {
-  // fmt pads to columns of a terminal: what it adds to reach `text.size()` columns, which are never
-  // fewer than there are, says how many they are.
+  // fmt pads by terminal columns. A text has at most `text.size()` columns, so the padding that fmt
+  // adds to reach them gives the width.
   return 2 * text.size() - fmt::formatted_size("{:<{}}", text, text.size());
 }
 

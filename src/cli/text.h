@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Texts for a terminal: made harmless, measured, amounts as people say them. Annotations and
-// reasons come from whoever may write a Pod or a Node, so nothing of them goes to a terminal but
-// through Printable (Table and Paper do it).
+// Text for a terminal: sanitizing, width, and readable amounts. Annotations and reasons come from
+// any user who may write a Pod or a Node, so they reach a terminal only through Printable, which
+// Table and Paper apply.
 //
 // Threads: pure functions.
 #pragma once
@@ -16,17 +16,17 @@
 
 namespace tessera::cli {
 
-// Control characters (C0, DEL, C1), line breaks, what turns the direction of writing, and bytes
-// that are no UTF-8 become U+FFFD; the rest stays.
+// Replaces control characters (C0, DEL, C1), line breaks, bidirectional controls and invalid UTF-8
+// by U+FFFD.
 std::string Printable(std::string_view text);
-// JSON with the control characters as \u escapes that Json leaves as they are.
+// Escapes, as \u, the control characters that Json does not.
 std::string PrintableJson(std::string json);
-// Columns that a terminal gives it. REQUIRES: Printable.
+// The number of terminal columns. REQUIRES: Printable.
 size_t WidthOf(std::string_view text);
 
 // "5 GiB", "39.6 GiB", "256 MiB", "100 bytes".
 std::string MemoryText(Bytes bytes);
-// "120/640 GiB", both in the unit of the second.
+// "120/640 GiB", both in the unit of `whole`.
 std::string MemoryText(Bytes part, Bytes whole);
 // Thousandths as a decimal without a tail of zeros: 300 is "0.3".
 std::string CardsText(int64_t milli);
@@ -37,7 +37,7 @@ std::string AskText(const device::ContainerRequest& container, device::MemoryUni
 // Of all its containers: "gpu-mem: 4 GiB + gpu-mem: 4 GiB". "none" where it asks for nothing.
 std::string AskText(const device::Request& request, device::MemoryUnit unit);
 
-// "s" but for one.
+// "s" unless n is 1.
 inline std::string_view Plural(size_t n) { return n == 1 ? "" : "s"; }
 
 }  // namespace tessera::cli

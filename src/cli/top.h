@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// `tessera top`: what limited containers use of their GPUs, once or again and again. Unlike other
-// commands it asks the agents and needs no account of the cluster. Ends the program's work with an
-// exit code. Private to this room.
+// `tessera top`: the GPU usage of containers with a share, once or repeatedly. Unlike other
+// commands it reads only the agents and needs no ledger. Private to this room.
 #pragma once
 
 #include <string>
@@ -12,10 +11,10 @@
 
 namespace tessera::cli {
 
-// `style`: of what is printed. `ns`: that of the context.
+// `ns`: the default namespace, from the context. Returns the exit code.
 int RunTop(const CommandLine& line, Style style, const std::string& ns, kube::Config config);
 
-// Why none of the agents tells anything, with the way out; OK where one does.
+// Why no agent has answered, with the remedy; OK if one has.
 Status ProblemOf(const ClusterUses& uses);
 
 }  // namespace tessera::cli

@@ -11,7 +11,7 @@
 namespace tessera::cli {
 namespace {
 
-constexpr const char* kUnknown = "-";  // in the place of a number
+constexpr const char* kUnknown = "-";  // instead of a number
 constexpr const char* kNotLimited = "not limited";
 
 Result<GpuUse> DecodeUse(const Json& json, const std::string& node) {
@@ -31,7 +31,7 @@ Result<GpuUse> DecodeUse(const Json& json, const std::string& node) {
   use.compute = MilliGpu(milli);
   const Result<int64_t> index = json.IntAt("index");
   use.gpu = index.ok() ? fmt::format("{}", *index) : kUnknown;
-  // Older agents leave it out, and know limited containers alone.
+  // Older agents omit it and report only limited containers.
   const Json* limited = json.Find("limited");
   use.limited = limited == nullptr || limited->bool_value();
   if (!use.limited) return use;
@@ -77,7 +77,7 @@ std::array<std::string, 4> ComputeTexts(const GpuUse& use) {
                             : kUnknown};
 }
 
-// The columns MEMORY, LIMIT, PEAK and REFUSED.
+// Adds the columns MEMORY, LIMIT, PEAK and REFUSED.
 void AddMemoryCells(const GpuUse& use, std::string limit, std::vector<Cell>* row) {
   if (!use.limited) {
     row->insert(row->end(), {kUnknown, Cell(kNotLimited, Tone::kBad), kUnknown, kUnknown});

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What containers with a share use of their GPUs, as `tessera top` and `tessera explain` show it.
-// The numbers are the agents' (agents.h). Pure.
+// The GPU usage of containers with a share, for `tessera top` and `tessera explain`, as reported by
+// the agents (agents.h). Pure.
 #pragma once
 
 #include <map>
@@ -20,22 +20,22 @@ namespace tessera::cli {
 // One container on one GPU.
 struct GpuUse {
   std::string node, ns, pod, container, uuid;
-  std::string gpu;                        // its index; "-" where it is gone
-  bool limited = true;                    // false: isolation is off, and only grants are known
+  std::string gpu;                        // its index; "-" if it is gone
+  bool limited = true;                    // false: isolation is off; only the grant is known
   MilliGpu compute;                       // granted
-  std::optional<MilliGpu> compute_limit;  // none: not limited
-  std::optional<MilliGpu> compute_used;   // in the last second; none: it is not measured
+  std::optional<MilliGpu> compute_limit;  // nullopt: not limited
+  std::optional<MilliGpu> compute_used;   // in the last second; nullopt: not measured
   std::optional<int64_t> waiting_milli;   // thousandths of a thread that waited, in the last second
   std::string compute_class;              // "": compute is not limited
   Bytes granted, limit, used, unaccounted, peak;
-  std::optional<Bytes> driver;  // what the driver reports, contexts included
+  std::optional<Bytes> driver;  // as the driver reports it, contexts included
   int64_t refused = 0;          // allocations
   int64_t processes = 0;
 };
 
 struct ClusterUses {
   std::vector<GpuUse> uses;                // by namespace, pod, container, node, GPU
-  std::map<std::string, Status> problems;  // why the agent of a node does not tell
+  std::map<std::string, Status> problems;  // by node: why its agent did not answer
 };
 
 // The page /containers of an agent. INVALID_ARGUMENT: it is another one.
@@ -43,7 +43,7 @@ Result<std::vector<GpuUse>> DecodeUses(std::string_view text);
 
 // The table of `tessera top` for one namespace, or for all if `ns` is "".
 std::string ShowTop(const ClusterUses& uses, std::string_view ns, Style style, bool header);
-// The part of `explain` about what one pod uses.
+// The usage part of `explain` for one pod.
 Table UsesTable(const std::vector<GpuUse>& uses);
 Json JsonOfUse(const GpuUse& use);
 

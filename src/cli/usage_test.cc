@@ -9,7 +9,7 @@
 namespace tessera::cli {
 namespace {
 
-// As the agent's usage_page_test.cc shows it.
+// The page from the agent's usage_page_test.cc.
 constexpr const char* kPage =
     R"({"node":"big","containers":[{"namespace":"default","pod":"nginx","container":"main",)"
     R"("uuid":"GPU-big-1","index":1,"milli":300,"class":"high","limit_milli":600,"used_milli":290,"waiting_milli":1250,)"

@@ -109,7 +109,7 @@ DeviceView View::Describe(const NodeEntry& entry, size_t position) const {
 
 NodeView View::Describe(const NodeEntry& entry) const {
   NodeView view{.entry = &entry, .facts = facts_(entry.node.name)};
-  std::string_view before;  // all GPUs of a node are mostly of one model
+  std::string_view before;  // mostly all GPUs of a node have one model
   for (const device::Gpu& gpu : entry.node.inventory->gpus) {
     if (!view.model.empty() && gpu.model == before) continue;
     before = gpu.model;
@@ -146,7 +146,7 @@ Result<NodeView> View::Node(std::string_view name) const {
 std::vector<const PodEntry*> View::Pods(std::string_view ns) const {
   std::vector<const PodEntry*> pods;
   for (const auto& [uid, pod] : ledger_.pods()) {
-    // What cannot be read asked for something, or it would not be a problem.
+    // An invalid pod requested something, or it would have no problem.
     const bool about_gpus = pod.ask.request.asks_for_devices() || !pod.problem.empty();
     if (about_gpus && (ns.empty() || pod.ask.ns == ns)) pods.push_back(&pod);
   }

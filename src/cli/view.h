@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The account of a cluster as commands show it: by node, by GPU and who holds it, by pod. Reads a
-// ClusterLedger and decides nothing.
+// A ClusterLedger prepared for output: by node, by GPU with its holders, by pod. Decides nothing.
 //
-// Threads: as the ledger. A View is good until its ledger changes. Cost: one pass over all pods.
+// Threads: as the ledger. A View is valid until its ledger changes. Cost: one pass over all pods.
 #pragma once
 
 #include <cstdint>
@@ -17,14 +16,14 @@
 
 namespace tessera::cli {
 
-// What the ledger does not keep of a Node.
+// Facts of a Node that the ledger does not keep.
 struct NodeFacts {
-  std::string internal_ip;         // "" where it is not known
+  std::string internal_ip;         // "" if unknown
   std::optional<int64_t> gpu_mem;  // allocatable aliyun.com/gpu-mem
 };
 using FactsOf = std::function<NodeFacts(const std::string& node)>;
 
-// What one pod has of one device: of a whole device compute is 1000.
+// A pod's share of one device; compute is 1000 for a whole device.
 struct Holding {
   const ledger::PodEntry* pod = nullptr;
   device::Share share;
@@ -32,17 +31,17 @@ struct Holding {
   bool whole() const { return share.compute == kWholeGpu; }
 };
 
-// A GPU, or a MIG slice in its place.
+// A GPU, or one of its MIG slices.
 struct DeviceView {
   std::string_view uuid;
   std::string name;  // "3": its index; "3:7": slice 7 of it; "-": a GPU that is gone
-  const device::Gpu* gpu = nullptr;  // null where it is gone but held
+  const device::Gpu* gpu = nullptr;  // null: gone, but still held
   const device::MigSlice* slice = nullptr;
   Bytes memory;
   Bytes used;
   int64_t used_milli = 0;
-  std::string unhealthy;         // why; "" while it is offered
-  std::string suspect;           // what was reported of a GPU that is offered all the same
+  std::string unhealthy;         // the reason; "" if it is offered
+  std::string suspect;           // a reported problem of a GPU that is still offered
   std::vector<Holding> holders;  // by namespace and name
 
   bool idle() const { return holders.empty(); }
@@ -51,11 +50,11 @@ struct DeviceView {
 struct NodeView {
   const ledger::NodeEntry* entry = nullptr;
   NodeFacts facts;
-  std::string model;  // of all its GPUs, short; "mixed"
+  std::string model;  // short name of its GPUs' model, or "mixed"
   std::vector<DeviceView> devices;
-  std::vector<const ledger::PodEntry*> pods;  // that ask for GPUs; by namespace and name
+  std::vector<const ledger::PodEntry*> pods;  // with GPU requests; by namespace and name
 
-  size_t idle() const;  // that are well, too
+  size_t idle() const;  // idle and healthy
   size_t unhealthy() const;
   int64_t used_milli() const;
   Bytes memory() const;
@@ -67,15 +66,15 @@ class View {
   View(const ledger::ClusterLedger& ledger, FactsOf facts);
 
   const ledger::ClusterLedger& ledger() const { return ledger_; }
-  // Nodes with GPUs, or with something to say about why they have none; by name.
+  // Nodes with GPUs, or with a reported reason why they have none; by name.
   std::vector<NodeView> Nodes() const;
-  // NOT_FOUND names those that are spelled alike.
+  // NOT_FOUND with similar names.
   Result<NodeView> Node(std::string_view name) const;
-  // Pods that ask for GPUs, by namespace and name; "" means all namespaces.
+  // Pods that request GPUs, by namespace and name; all namespaces if `ns` is "".
   std::vector<const ledger::PodEntry*> Pods(std::string_view ns) const;
-  // "3", "0,1", "3:7": the devices that a pod has.
+  // The pod's devices: "3", "0,1", "3:7".
   std::string DeviceNames(const ledger::PodEntry& pod) const;
-  // Of each of its devices.
+  // The view of each of the pod's devices.
   std::vector<DeviceView> DevicesOf(const ledger::PodEntry& pod) const;
 
  private:
@@ -92,8 +91,7 @@ class View {
 // GPUs have GiB, by the first node that offers any. Without any: GiB.
 device::MemoryUnit MemoryUnitOf(const ledger::ClusterLedger& ledger, const FactsOf& facts);
 
-// Up to three of `names` that are spelled like `wanted`, for messages: ": did you mean a, b?", or
-// "".
+// ": did you mean a, b?" with up to three of `names` that are similar to `wanted`, or "".
 std::string DidYouMean(std::string_view wanted, const std::vector<std::string>& names);
 
 }  // namespace tessera::cli

@@ -71,7 +71,7 @@ std::vector<double> Ticks(double least, double most, int count) {
 struct Chart::Scale {
   Box box;
   std::vector<double> xs, ys;  // ticks
-  double left = 0, right = 1;  // of x; y goes from tick to tick
+  double left = 0, right = 1;  // range of x; y ranges from tick to tick
 
   double X(double x) const { return box.x + (x - left) / (right - left) * box.width; }
   double Y(double y) const {
@@ -155,7 +155,7 @@ void Chart::Axes(const PanelOptions& options, const Scale& scale) {
       box.x + box.width / 2, bottom + 40, Escaped(options.x_label));
 }
 
-// Where y is x, as far as the panel shows it; its name is where it leaves at the top.
+// Draws y = x as far as the panel shows it, with its name at the upper end.
 void Chart::Diagonal(std::string_view name, const Scale& scale) {
   Put(&out_, "<line class=\"diagonal\" x1=\"{:.1f}\" y1=\"{:.1f}\" x2=\"{:.1f}\" y2=\"{:.1f}\"/>",
       scale.X(scale.left), scale.Y(scale.left), scale.X(scale.right), scale.Y(scale.right));
@@ -199,7 +199,7 @@ void Chart::Values(const PanelOptions& options, const std::vector<Line>& lines,
   for (size_t n = 1; n < labels.size(); ++n) {
     labels[n].y = std::max(labels[n].y, labels[n - 1].y + kApart);
   }
-  // What was pushed below the axis goes up again.
+  // Moves labels that were pushed below the axis up again.
   double lowest = scale.box.y + scale.box.height + 4;
   for (size_t n = labels.size(); n-- > 0; lowest = labels[n].y - kApart) {
     labels[n].y = std::min(labels[n].y, lowest);

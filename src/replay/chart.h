@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Line charts as SVG: axes with round numbers, bands, values at the ends of lines that do not cover
-// each other. Private to this room. Threads: one.
+// Line charts as SVG, with round axis numbers, bands, and end values that do not overlap. Private
+// to this room. Threads: one.
 #pragma once
 
 #include <cstddef>
@@ -16,7 +16,7 @@ struct Box {
 
 struct LinePoint {
   double x = 0, y = 0;
-  double least = 0, most = 0;  // of the band
+  double least = 0, most = 0;  // bounds of the band
 };
 
 struct Line {
@@ -28,13 +28,12 @@ struct PanelOptions {
   Box box;
   std::string title;
   std::string x_label;
-  bool from_zero = false;     // the y axis begins at 0
-  std::string_view diagonal;  // what y = x means; empty draws none
-  int decimals = 1;           // of the values at the ends
+  bool from_zero = false;     // the y axis starts at 0
+  std::string_view diagonal;  // label of the line y = x; empty: no line
+  int decimals = 1;           // decimals of the end values
 };
 
-// Numbers that people like, 1, 2 or 5 times a power of ten apart, about `count` of them, that
-// enclose least … most.
+// About `count` round numbers, 1, 2 or 5 times a power of ten apart, that enclose least … most.
 std::vector<double> Ticks(double least, double most, int count);
 
 class Chart {
@@ -62,8 +61,8 @@ class Chart {
   int clips_ = 0;
 };
 
-// Two panels beside each other for the same lines, each the mean of so many seeds. The boxes are
-// set here.
+// Two panels side by side with the same lines, each line the mean of `seeds` seeds. Sets the
+// panels' boxes.
 std::string PlotPair(std::string_view title, size_t seeds, PanelOptions left,
                      const std::vector<Line>& left_lines, PanelOptions right,
                      const std::vector<Line>& right_lines);

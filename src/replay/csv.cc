@@ -30,14 +30,14 @@ bool LooksLikeHuge(std::string_view text) {
 
 bool IsBlank(char c) { return c == ' ' || c == '\t' || c == '\r'; }
 
-// Row after row. Nearly all have no quotes, and are split as they stand.
+// Reads row after row. Almost all rows have no quotes and are split without copying.
 class RowReader {
  public:
-  // Keeps in `unquoted` the fields that are not in `text` as they are.
+  // Stores fields that differ from their text in `unquoted`.
   RowReader(std::string_view text, std::string_view file, std::deque<std::string>* unquoted)
       : rest_(text), file_(file), unquoted_(unquoted) {}
 
-  // The line on which the last row began, from 1; 0 before the first.
+  // The line on which the last row started, from 1; 0 before the first row.
   size_t line() const { return line_; }
 
   // False at the end.
@@ -102,8 +102,8 @@ class RowReader {
     return {};
   }
 
-  // Up to the comma or the end of the line. What is between the quotes stays as it is; two of them
-  // are one.
+  // Reads up to the comma or the end of the line. Text between the quotes is kept; a doubled quote
+  // is one quote.
   Status TakeQuoted(size_t number, std::vector<std::string_view>* fields) {
     const size_t opened = next_line_;
     Skip(1);
@@ -148,7 +148,7 @@ class RowReader {
 Result<Csv> Csv::Parse(std::string_view text, std::string_view file) {
   Csv csv;
   csv.file_ = file;
-  if (text.starts_with("\xEF\xBB\xBF")) text.remove_prefix(3);  // as spreadsheets write it
+  if (text.starts_with("\xEF\xBB\xBF")) text.remove_prefix(3);  // written by spreadsheets
   RowReader reader(text, file, &csv.unquoted_);
   std::vector<std::string_view> fields;
   while (true) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The fragmentation of a cluster, kept up to date node by node. Private to this room. Threads: one.
+// The fragmentation of a cluster, updated node by node. Private to this room. Threads: one.
 #pragma once
 
 #include <span>
@@ -17,7 +17,7 @@ class FragmentationMeter {
     for (placement::NodeId node = 0; node < cluster.size(); ++node) Update(node);
   }
 
-  // The node has changed.
+  // Call when the node has changed.
   void Update(placement::NodeId node) {
     const double now = fragmentation_.Of(cluster_.node(node));
     total_ += now - of_node_[node];

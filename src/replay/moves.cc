@@ -32,16 +32,16 @@ int64_t IdleFor(const NodeView& node, const Demand& demand) {
 
 }  // namespace
 
-// A node, and a copy of it on which sets of pods are taken away to see whether that helps.
+// A node, and a copy of it on which removing sets of pods is tried.
 struct Mover::Candidate {
   NodeId node = 0;
   int64_t idle = 0;
   std::unique_ptr<Cluster> copy;
-  ShapeId wanted = 0;               // in the copy
+  ShapeId wanted = 0;               // the wanted shape in the copy
   std::vector<PodId> real, copied;  // the pods that may move, smallest first
-  std::vector<Pod> pods;            // of the copy
+  std::vector<Pod> pods;            // the pods of the copy
 
-  // Whether the pod fits when these are gone; the copy is as before then.
+  // Whether the pod fits without these pods; restores the copy.
   bool FitsWithout(const std::vector<size_t>& set) {
     for (const size_t i : set) TESSERA_CHECK(copy->Remove(copied[i]).ok());
     const bool fits = Fits(copy->node(0), copy->demand(wanted));
@@ -74,7 +74,7 @@ std::vector<Mover::Candidate> Mover::Candidates(ShapeId shape) const {
   for (Candidate& candidate : candidates) {
     candidate.copy = std::make_unique<Cluster>();
     Cluster& copy = *candidate.copy;
-    // Models are numbered as here, so that demands mean the same.
+    // Numbers models as in the cluster, so that demands keep their meaning.
     for (size_t model = 0; model < cluster_.model_count(); ++model) {
       const auto id = copy.ModelOf(cluster_.NameOf(static_cast<placement::ModelId>(model)));
       TESSERA_CHECK(id.ok() && *id == model);
@@ -111,7 +111,7 @@ std::optional<RoomMade> Mover::MakeRoom(ShapeId shape) {
   return std::nullopt;
 }
 
-// All sets of `size` of the node's pods, those with the smallest first.
+// Tries all sets of `size` pods of the node, smallest pods first.
 std::optional<RoomMade> Mover::TrySets(ShapeId shape, Candidate& candidate, int size) {
   const size_t count = candidate.real.size();
   std::vector<size_t> set(static_cast<size_t>(size));
@@ -123,7 +123,7 @@ std::optional<RoomMade> Mover::TrySets(ShapeId shape, Candidate& candidate, int 
       if (Move(shape, candidate.node, &made)) return made;
       for (size_t i = 0; i < set.size(); ++i) candidate.real[set[i]] = made.moved[i];
     }
-    // The next set in lexical order.
+    // The next set in lexicographic order.
     size_t at = set.size();
     while (at > 0 && set[at - 1] == count - (set.size() - at) - 1) --at;
     if (at == 0) break;
@@ -133,8 +133,7 @@ std::optional<RoomMade> Mover::TrySets(ShapeId shape, Candidate& candidate, int 
   return std::nullopt;
 }
 
-// Moves these pods off the node and places one of the shape there; if that cannot be done they
-// stay.
+// Moves these pods off the node and places a pod of the shape there; if that fails, the pods stay.
 bool Mover::Move(ShapeId shape, NodeId node, RoomMade* made) {
   for (const PodId pod : made->moved) {
     made->old_places.push_back(*cluster_.Find(pod));
@@ -143,7 +142,7 @@ bool Mover::Move(ShapeId shape, NodeId node, RoomMade* made) {
   size_t left = made->moved.size();
   if (const auto pick = policy_.PickOn(shape, node)) {
     made->placed = *cluster_.Place(shape, node, *pick);
-    // The largest is the hardest to place.
+    // The largest pod is the hardest to place.
     for (; left > 0; --left) {
       const ShapeId moved = made->old_places[left - 1].shape;
       const auto where = policy_.Choose(moved);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Room for a pod that fits nowhere, made by moving running pods to where they fit now: the fewest,
-// all from one node. It looks at sets of up to kMostMoved of the smallest pods of each node, and
-// nodes with the most idle GPU first, so it may miss a way.
+// Makes room for a pod that fits on no node by moving the fewest running pods, all from one node,
+// to other GPUs. It tries sets of up to kMostMoved of the smallest pods of each node, nodes with
+// the most idle GPU first, so it may miss a solution.
 //
 // Threads: as the cluster. Private to this room.
 #pragma once
@@ -18,27 +18,28 @@ namespace tessera::replay {
 
 struct RoomMade {
   std::optional<placement::PodId> placed;  // the pod that got the room
-  std::vector<placement::PodId> moved;     // with the ids that they have now
-  std::vector<placement::Pod> old_places;  // of those
+  std::vector<placement::PodId> moved;     // with their new ids
+  std::vector<placement::Pod> old_places;  // of the moved pods
 };
 
 class Mover {
  public:
   static constexpr int kMostMoved = 3;
 
-  // `renamed` is called for each pod that has another id than before: those that were moved, and
-  // those that were moved and put back.
+  // `renamed` is called for each pod whose id has changed: pods that were moved, and pods that were
+  // moved and put back.
   using Renamed = std::function<void(placement::PodId before, placement::PodId now)>;
   Mover(placement::Cluster& cluster, placement::Policy& policy, Renamed renamed)
       : cluster_(cluster), policy_(policy), renamed_(std::move(renamed)) {}
 
-  // Whether the GPUs that the demand may use have enough idle thousandths in all.
+  // Whether the GPUs that the demand may use have enough idle thousandths in total.
   bool EnoughIdle(placement::ShapeId shape) const;
 
-  // Moves pods and places one of this shape. Nothing, and all pods are where they were, where no
-  // way was found. Where pods go, the policy decides; that may be another GPU of the same node.
+  // Moves pods and places one of this shape. Returns nothing, with all pods in their places, if it
+  // finds no solution. The policy decides where moved pods go, possibly to another GPU of the same
+  // node.
   std::optional<RoomMade> MakeRoom(placement::ShapeId shape);
-  // Takes the pod away again and puts the others back.
+  // Removes the placed pod and puts the moved pods back.
   void Undo(RoomMade* made);
 
  private:

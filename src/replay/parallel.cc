@@ -13,7 +13,7 @@ void RunJobs(size_t count, int threads, const std::function<void(size_t)>& job,
              const Progress& progress) {
   std::atomic<size_t> next = 0;
   size_t done = 0;
-  std::mutex reporting;  // of `done` and its report; jobs share nothing else
+  std::mutex reporting;  // guards `done` and its report; jobs share nothing else
   const auto work = [&] {
     for (size_t i = next++; i < count; i = next++) {
       job(i);

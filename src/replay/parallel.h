@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Independent jobs on several threads.
+// Runs independent jobs on several threads.
 #pragma once
 
 #include <cstddef>
@@ -7,11 +7,11 @@
 
 namespace tessera::replay {
 
-// Called after each job, by any of the threads but by one at a time.
+// Called after each job by any thread, but never concurrently.
 using Progress = std::function<void(size_t done, size_t all)>;
 
-// Calls job(0) … job(count - 1), each once, on at most `threads` threads, and returns when all are
-// done. REQUIRES: jobs share nothing that they write to.
+// Calls job(0) … job(count - 1), each once, on at most `threads` threads; returns when all are
+// done. REQUIRES: jobs share no data that they write.
 void RunJobs(size_t count, int threads, const std::function<void(size_t)>& job,
              const Progress& progress);
 

@@ -12,10 +12,10 @@ namespace {
 
 using Field = double Point::*;
 
-// Above it policies begin to differ.
+// Policies start to differ at this load.
 constexpr int kFirstLoad = 70;
 
-// The runs of the n-th policy, which stand together.
+// The runs of the n-th policy, which are adjacent.
 std::span<const RunResult> RunsOf(const Study& study, size_t policy) {
   const size_t seeds = study.runs.size() / study.means.size();
   return std::span(study.runs).subspan(policy * seeds, seeds);

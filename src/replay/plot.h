@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A study as a picture: allocation and fragmentation over arrived load, a line for the mean of each
-// policy and a band from its least to its most seed. One SVG file that needs nothing else.
+// A study as a picture: allocation and fragmentation by arrived load, with a line for the mean of
+// each policy and a band between its extreme seeds. One self-contained SVG file.
 //
 // Threads: pure functions.
 #pragma once

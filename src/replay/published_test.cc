@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The published results of the FGD experiments, repeated: allocation at loads 100 and 130, mean of
-// ten seeds. The traces are not part of the project: TESSERA_TRACES names the folder that has
-// openb/, else they are looked for beside the source.
+// Repeats the published results of the FGD experiments: allocation at loads 100 and 130, mean of
+// ten seeds. The traces are not part of the project: TESSERA_TRACES names the folder that contains
+// openb/; the default is a folder beside the source.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -81,7 +81,7 @@ std::filesystem::path TraceDir() {
 constexpr const char* kNoTraces =
     "the traces are not there; TESSERA_TRACES names the folder above openb/";
 
-// What the policies do on a trace, seeds 42 and on; nothing where the traces are not there.
+// Results of the policies on a trace for seeds from 42 on; nothing without the traces.
 std::optional<Result<Study>> StudyOf(std::string_view trace, std::vector<std::string> policies,
                                      uint64_t seeds = kSeeds, ShareOf share_of = ShareOf::kCompute,
                                      int times_without_gpus = 1) {
@@ -154,14 +154,14 @@ TEST_P(DefaultPolicyTest, GainsOverFgd) {
   for (size_t n = 0; n < kLoads.size(); ++n) {
     const double ours = (*study)->means[0].points[kLoads[n]].allocation;
     const double theirs = (*study)->means[1].points[kLoads[n]].allocation;
-    // Fewer seeds, which sanitizers have time for, stray further.
+    // Fewer seeds, as used with sanitizers, have a larger error.
     const double strays = kSeeds < 10 ? 0.3 : 0;
     EXPECT_GE(ours - theirs, GetParam().least[n] - strays) << kLoads[n];
   }
 }
 
-// Shares of device memory are as good as shares of compute: the same list, asked for in the same
-// fractions of device memory, gains as much.
+// Shares of device memory work as well as shares of compute: the same list, with the same fractions
+// of device memory, gains as much.
 class DeviceMemoryTest : public ::testing::TestWithParam<const char*> {};
 
 TEST_P(DeviceMemoryTest, GainsAsMuchAsCompute) {
@@ -176,7 +176,7 @@ TEST_P(DeviceMemoryTest, GainsAsMuchAsCompute) {
   EXPECT_NEAR(gains[0], gains[1], 0.2);
 }
 
-// With four times the pods without GPUs CPU runs out before GPUs do.
+// With four times as many pods without GPUs, CPU runs out before GPUs do.
 TEST(CpuIsShortTest, GpusAreGivenOutThatFgdLeavesWithoutCpu) {
   const auto study = StudyOf("default", {"Tessera", "FGD"}, kFewSeeds, ShareOf::kCompute, 4);
   if (!study.has_value()) GTEST_SKIP() << kNoTraces;

@@ -55,7 +55,7 @@ const Point* PointAt(const Mean& mean, int load) {
   return index < mean.points.size() ? &mean.points[index] : nullptr;
 }
 
-// A table with a row for each policy.
+// A table with one row for each policy.
 template <typename CellOf>
 void AddTable(const Study& study, std::string_view title, const std::vector<std::string>& columns,
               CellOf&& cell_of, std::string* out) {

@@ -34,7 +34,7 @@ class Runner {
     for (const uint32_t i : arrivals) {
       RETURN_IF_ERROR(Arrive(i));
       arrived += pods_[i].milli();
-      // Several percents at once are one state; the last one is only complete with the last pod.
+      // Several percents reached at once share one state; the last point waits for the last pod.
       for (; next < options_.load && arrived * 100 >= capacity_ * next; ++next) AddPoint(next);
     }
     if (arrived * 200 >= capacity_ * (2 * next - 1)) AddPoint(next);
@@ -42,7 +42,7 @@ class Runner {
   }
 
  private:
-  static constexpr int64_t kOnePod = 1000;  // in thousandths, where pods are counted
+  static constexpr int64_t kOnePod = 1000;  // the unit where pods are counted
 
   Status Arrive(uint32_t i) {
     const TracePod& pod = pods_[i];

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// One run: one policy, one seed, one order of arrivals, no departures. What is allocated and what
-// is fragmented, by how much has arrived.
+// One run: one policy, one seed, one order of arrivals, no departures. Reports allocation and
+// fragmentation by arrived load.
 //
-// Threads: runs share nothing but the trace, which they only read.
+// Threads: runs share only the trace, which is read-only.
 #pragma once
 
 #include <array>
@@ -24,24 +24,24 @@ inline constexpr size_t kSizes = 7;
 Size SizeOf(const TracePod& pod);
 std::string_view NameOf(Size size);
 
-// The state when the GPUs asked for by all pods that arrived first reached `load` percent of
-// capacity; for the last point, when all pods had arrived.
+// The state when the GPUs requested by all arrived pods first reached `load` percent of capacity;
+// for the last point, when all pods had arrived.
 struct Point {
   int load = 0;
-  double allocation = 0;       // percent of capacity that pods have
-  double fragmentation = 0;    // percent of capacity that is idle and of no use to the typical pods
-  double idle_fragmented = 0;  // the same in percent of what is idle
-  // GPUs that pods asked for and did not get, by size; of kNoGpu the number of pods.
+  double allocation = 0;       // percent of capacity that pods hold
+  double fragmentation = 0;    // percent of capacity that is idle and useless to typical pods
+  double idle_fragmented = 0;  // the same in percent of the idle GPUs
+  // GPUs requested in vain, by size; for kNoGpu the number of pods.
   std::array<double, kSizes> refused{};
 };
 
 struct RunResult {
   std::string policy;
   uint64_t seed = 0;
-  std::vector<Point> points;          // for loads 0, 1, 2 … up to what arrived
+  std::vector<Point> points;          // for loads 0, 1, 2 … up to the arrived load
   std::vector<uint32_t> decision_ns;  // in order of arrival; empty unless asked for
-  Duration decisions{};               // all of them
-  Duration learning{};                // what the policy learnt from arrivals
+  Duration decisions{};               // time of all decisions
+  Duration learning{};                // time of learning from arrivals
 };
 
 struct RunOptions {
@@ -49,11 +49,11 @@ struct RunOptions {
   uint64_t seed = 0;
   int load = 130;  // percent of capacity that arrives
   ShareOf share_of = ShareOf::kCompute;
-  bool fragmentation = true;  // false leaves it out of the points, which is quicker
+  bool fragmentation = true;  // false: omitted from the points, which is faster
   bool keep_latencies = false;
 };
 
-// INVALID_ARGUMENT for a policy that does not exist or a cluster without GPUs.
+// INVALID_ARGUMENT for an unknown policy or a cluster without GPUs.
 Result<RunResult> Run(const std::vector<TraceNode>& nodes, const std::vector<TracePod>& pods,
                       const RunOptions& options, const Clock& clock);
 

@@ -23,7 +23,7 @@ double WorkOf(const TracePod& pod) {
   return static_cast<double>(pod.milli()) * static_cast<double>(CutLife(pod));
 }
 
-// For each pod, the share of all GPU time that pods created before it have.
+// For each pod, the share of all GPU time that belongs to pods created earlier.
 std::vector<double> Positions(const std::vector<TracePod>& pods) {
   std::vector<uint32_t> order(pods.size());
   std::iota(order.begin(), order.end(), 0u);
@@ -64,7 +64,7 @@ Sample AsRecorded(const std::vector<TracePod>& pods) {
 Sample Steady(const std::vector<TracePod>& pods, int64_t capacity, int load, Random& random) {
   const std::vector<double> positions = Positions(pods);
   Sample sample;
-  std::vector<double> places;  // in the time that is looked at, of 1
+  std::vector<double> places;  // fractions of the observed time
   double work = 0;
   for (const uint32_t i : Arrivals(pods, capacity, 100 * kTurnovers, random)) {
     const double life = static_cast<double>(CutLife(pods[i])) * (1 + kLifeBlur * Centred(random));
@@ -84,7 +84,7 @@ Sample Steady(const std::vector<TracePod>& pods, int64_t capacity, int load, Ran
 }
 
 int64_t PeakMilli(const std::vector<TracePod>& pods, const std::vector<Arrival>& arrivals) {
-  std::vector<std::pair<int64_t, int64_t>> changes;  // by time; what ends comes first
+  std::vector<std::pair<int64_t, int64_t>> changes;  // by time; ends before starts
   for (const Arrival& arrival : arrivals) {
     const int64_t milli = pods[arrival.pod].milli();
     changes.emplace_back(arrival.created, milli);

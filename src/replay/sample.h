@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// When the pods of a list with times come, and for how long they run: as they did, or as a load
-// for a whole cluster, which a trace seldom is: lists of large clusters hold a small part of their
-// pods. Private to this room. Threads: pure functions.
+// Arrival times and lifetimes of the pods of a list with times: as recorded, or as a steady load
+// for a whole cluster, because recorded lists of large clusters often contain only a small part of
+// their pods. Private to this room. Threads: pure functions.
 #pragma once
 
 #include <cstdint>
@@ -20,26 +20,27 @@ struct Arrival {
 
 struct Sample {
   std::vector<Arrival> arrivals;  // in order of time
-  int64_t begin = 0, end = 0;     // of the time that is looked at
+  int64_t begin = 0, end = 0;     // of the observed time
 };
 
-// The list as it is; the time ends with the last deletion.
+// The list unchanged; the observed time ends with the last deletion.
 Sample AsRecorded(const std::vector<TracePod>& pods);
 
-// Pods that ask for this many times all GPUs: the list, and random ones of it once more.
+// Steady samples pods until their requests sum up to this many times all GPUs: the whole
+// list, and random pods of it again.
 inline constexpr int kTurnovers = 20;
-// Longer lives are cut to this: they would outlast the time that is looked at many times over.
+// Longer lifetimes are cut to this value, because they would exceed the observed time many times.
 inline constexpr int64_t kLongestLife = 6 * 3600;
 
-// A steady load: the GPU time that pods ask for is `load` percent of what `capacity` thousandths
-// have in the time in which they come. They come in the order of their creation and at an even
-// rate of GPU time, as the rate of a recorded list changes too much. Times are blurred by kBlur of
-// all, so that copies of one pod do not come together, and lives by a tenth. REQUIRES: some pod has
-// a GPU for some time.
+// A steady load: the requested GPU time is `load` percent of the GPU time of `capacity` thousandths
+// during the arrivals. Pods arrive in the order of their creation at an even rate of GPU time,
+// because recorded rates vary too much. Arrival times are blurred by the fraction kBlur of the
+// whole time, so that copies of a pod do not arrive together, and lifetimes by a tenth. REQUIRES:
+// at least one pod has a GPU for some time.
 inline constexpr double kBlur = 0.1;
 Sample Steady(const std::vector<TracePod>& pods, int64_t capacity, int load, Random& random);
 
-// The most thousandths of GPUs that the pods would have at a time if none of them waited.
+// The peak of thousandths of GPUs in use if no pod had to wait.
 int64_t PeakMilli(const std::vector<TracePod>& pods, const std::vector<Arrival>& arrivals);
 
 }  // namespace tessera::replay

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Many runs and their means: each policy on each seed, on as many threads as wanted. The same study
-// gives the same results on any number of threads.
+// Runs each policy on each seed, on several threads, and computes means. The results do not depend
+// on the number of threads.
 #pragma once
 
 #include <cstdint>
@@ -26,16 +26,16 @@ struct StudyOptions {
   Progress progress;
 };
 
-// How long decisions took; of latencies, which are only known where they were kept, over all runs.
+// Durations of decisions over all runs; percentiles are known only if latencies were kept.
 struct Speed {
   Duration p50{}, p99{}, most{};
-  Duration decisions{}, learning{};  // of a run: deciding, and learning from arrivals
+  Duration decisions{}, learning{};  // per run: deciding, and learning from arrivals
 };
 
 struct Mean {
   std::string policy;
   Speed speed;
-  std::vector<Point> points;  // up to the least load that a run reached
+  std::vector<Point> points;  // up to the lowest load that any run reached
 };
 
 struct Study {
@@ -43,7 +43,7 @@ struct Study {
   std::vector<Mean> means;
 };
 
-// The first error of a run in that order.
+// The error of the first failed run in this order.
 Result<Study> RunStudy(const std::vector<TraceNode>& nodes, const std::vector<TracePod>& pods,
                        const StudyOptions& options, const Clock& clock);
 

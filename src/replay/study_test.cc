@@ -91,7 +91,7 @@ TEST(RunTest, ACpuPodTakesPart) {
     const RunResult run = RunOf(trace, {.policy = "FGD", .seed = seed, .load = 25});
     refused += run.points.back().allocation == 0;
   }
-  // Where it came first it left too little CPU.
+  // When the CPU pod arrives first, it leaves too little CPU.
   EXPECT_GT(refused, 2);
   EXPECT_LT(refused, 18);
 }

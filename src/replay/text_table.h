@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tables of text: a title, names of columns, a name and cells in each row. Private to this room.
+// Plain-text tables: a title, column names, and rows with a name and cells. Private to this room.
 #pragma once
 
 #include <string>
@@ -13,7 +13,7 @@ struct TextRow {
   std::vector<std::string> cells;
 };
 
-// Appends it, after an empty line if there is something before it.
+// Appends the table, after an empty line unless `out` is empty.
 void AppendTable(std::string_view title, const std::vector<std::string>& columns,
                  const std::vector<TextRow>& rows, std::string* out);
 

@@ -24,7 +24,7 @@ using placement::NodeId;
 using placement::PodId;
 using placement::ShapeId;
 
-// Means of some amounts over equal parts of a span of time.
+// Means of several amounts over equal parts of a time span.
 class Averages {
  public:
   static constexpr size_t kAmounts = 3;
@@ -34,7 +34,7 @@ class Averages {
       : part_(std::max(static_cast<double>(span) / kTimelinePoints, 1e-9)),
         sums_(kTimelinePoints) {}
 
-  // The amounts were these from one time to another, both since the beginning of the span.
+  // Adds the amounts between two times, both relative to the start of the span.
   void Add(int64_t from, int64_t to, const Amounts& amounts) {
     const double end = std::min(static_cast<double>(to), part_ * kTimelinePoints);
     for (double at = static_cast<double>(from); at < end;) {
@@ -179,13 +179,13 @@ class Timeline {
     return {};
   }
 
-  // Only what was freed can matter to those that wait.
+  // Only freed resources can help waiting pods.
   bool FitsWhatWasFreed(const Demand& demand) const {
     return std::any_of(freed_.begin(), freed_.end(),
                        [&](NodeId node) { return Fits(cluster_.node(node), demand); });
   }
 
-  // Those that wait in the order in which they came. In one pass things only get fuller, so a kind
+  // Tries waiting pods in their order of arrival. Within one pass resources only shrink, so a shape
   // that does not fit is not tried again.
   Status Retry() {
     if (freed_.empty()) return {};
@@ -235,7 +235,7 @@ class Timeline {
     waits_by_milli_ += milli * static_cast<double>(wait);
   }
 
-  // Whether the pod was started by moving others.
+  // Whether moving other pods let the pod start.
   bool TryMoves(uint32_t arrival, ShapeId shape) {
     if (PodOf(arrival).gpus == 0 || !mover_->EnoughIdle(shape)) return false;
     ++result_.blocked.enough_idle;

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// A trace with times: pods arrive, wait in a queue while they fit nowhere, run for as long as they
-// ran in the trace, and leave. Whenever something is freed, all that wait are tried in the order in
-// which they came; a small one may overtake a large one, but none of its own shape.
+// A trace with times: pods arrive, wait in a queue while they fit on no node, run for their
+// recorded lifetime, and leave. After each departure all waiting pods are tried in their order of
+// arrival; a small pod may overtake a large one, but not a pod of its own shape.
 //
-// The default is a steady load on all nodes, made from the list (docs/tasks/replay.md).
+// By default the load is steady on all nodes, made from the list (docs/tasks/replay.md).
 //
-// Threads: runs share nothing but the trace, which they only read.
+// Threads: runs share only the trace, which is read-only.
 #pragma once
 
 #include <array>
@@ -20,17 +20,17 @@
 
 namespace tessera::replay {
 
-// Means over one of kTimelinePoints equal parts of the time that is looked at: while pods arrive,
-// or as recorded from the first creation to the last deletion in the trace.
+// Means over one of kTimelinePoints equal parts of the observed time: while pods arrive or, as
+// recorded, from the first creation to the last deletion in the trace.
 struct TimelinePoint {
-  double seconds = 0;        // of its end, since the beginning
+  double seconds = 0;        // end of the part, since the start
   double allocation = 0;     // percent of capacity
   double fragmentation = 0;  // percent of capacity
-  double waiting = 0;        // GPUs that waiting pods ask for
+  double waiting = 0;        // GPUs that waiting pods request
 };
 inline constexpr int kTimelinePoints = 200;
 
-// Pods that fitted nowhere when they came. Moves are looked for when nobody of the same shape
+// Pods that fit on no node when they arrived. Moves are tried only if no pod of the same shape
 // waits.
 struct Blocked {
   uint64_t waited = 0;       // all that had to wait
@@ -45,10 +45,10 @@ struct TimelineResult {
   uint64_t seed = 0;
   size_t nodes = 0;
   int64_t capacity_milli = 0;
-  int64_t peak_milli = 0;  // asked for at a time, if no pod waited
-  double span = 0;         // seconds that are looked at
-  size_t pods = 0;         // that arrived
-  double gpu_hours = 0;    // given out in that time
+  int64_t peak_milli = 0;  // peak request if no pod waited
+  double span = 0;         // observed time in seconds
+  size_t pods = 0;         // arrived pods
+  double gpu_hours = 0;    // allocated in the observed time
   double allocation = 0;   // the same in percent of capacity
   double fragmentation = 0;
   double mean_wait = 0;  // seconds, of pods that started, weighted by the GPUs that they ask for
@@ -62,15 +62,15 @@ struct TimelineResult {
 struct TimelineOptions {
   std::vector<std::string> policies;
   std::vector<uint64_t> seeds;
-  int load = 100;            // what pods ask for at a time in the mean, in percent of all GPUs
-  bool as_recorded = false;  // each pod of the list once at its time, and no notice of `load`
-  bool moves = false;        // do what helps; else only count it
+  int load = 100;            // mean concurrent request, in percent of all GPUs
+  bool as_recorded = false;  // each pod once at its recorded time; ignores `load`
+  bool moves = false;        // perform helpful moves; else only count them
   int jobs = 1;
   Progress progress;
 };
 
-// Runs by policy, then seed. FAILED_PRECONDITION for a list without times; INVALID_ARGUMENT for a
-// policy that does not exist, nodes without GPUs, pods that ask for none.
+// Runs by policy, then seed. FAILED_PRECONDITION for a list without times; INVALID_ARGUMENT for an
+// unknown policy, nodes without GPUs, or pods without GPU requests.
 Result<std::vector<TimelineResult>> RunTimelines(const std::vector<TraceNode>& nodes,
                                                  const PodList& list,
                                                  const TimelineOptions& options);

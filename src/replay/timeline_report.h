@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Timelines for people and for programs. Nothing in it differs from one run of the program to the
-// next.
+// Timelines for people and programs. The output is equal for every execution.
 //
 // Threads: pure functions. REQUIRES everywhere: at least one result, by policy.
 #pragma once

@@ -62,8 +62,8 @@ TEST(TimelineTest, APodThatDoesNotFitWaitsAndThenRunsForItsWholeLife) {
 TEST(TimelineTest, GpuHoursAreThoseGivenOutInTheTimeOfTheTrace) {
   const auto result =
       TimelineOf({NodeOf("n", 1)}, {PodOf("a", 1, 3600, 7200), PodOf("b", 1, 3600, 14400, 500)});
-  // a and then b, of which half a GPU for an hour and a half lies behind the end of the trace; b
-  // comes first where it is chosen first.
+  // a and then b; half a GPU for an hour and a half is after the end of the trace. b comes first if
+  // it is drawn first.
   EXPECT_NEAR(result.gpu_hours, 1 + 0.5 * 2, 1e-6);
   EXPECT_NEAR(result.allocation, 100 * 2.0 / 3, 1e-6);
   ASSERT_EQ(result.points.size(), static_cast<size_t>(kTimelinePoints));
@@ -93,7 +93,7 @@ TEST(TimelineTest, PodsThatNoEmptyNodeCouldTakeAreLeftOut) {
   EXPECT_EQ(result.blocked.waited, 0u);
 }
 
-// Two nodes with one idle GPU each, when a pod for two comes.
+// Two nodes with one idle GPU each when a pod for two arrives.
 std::vector<TracePod> Scattered() {
   return {PodOf("a", 1, 0, 10), PodOf("b", 1, 0, 100), PodOf("c", 1, 1, 100), PodOf("d", 1, 1, 10),
           PodOf("e", 2, 20, 50)};
@@ -112,7 +112,7 @@ TEST(TimelineTest, MovesPodsWhereItMay) {
   const auto result = TimelineOf({NodeOf("m", 2), NodeOf("n", 2)}, Scattered(), true);
   EXPECT_THAT(WaitsOf(result, Size::kTwo), ElementsAre(0));
   EXPECT_EQ(result.blocked.moved, 1u);
-  EXPECT_EQ(result.last_end, 100);  // who was moved ends when it would have
+  EXPECT_EQ(result.last_end, 100);  // a moved pod keeps its end
 }
 
 TEST(TimelineTest, IsTheSameEachTimeAndOnAnyNumberOfThreads) {
@@ -214,7 +214,7 @@ TEST(SampleTest, ASteadyLoadKeepsOrderRoughlyAndLivesNearly) {
   const auto pods = Mixed();
   Random random(5);
   const Sample sample = Steady(pods, 500'000, 100, random);
-  double early = 0, late = 0;  // when the first and the last tenth of the list come
+  double early = 0, late = 0;  // mean arrival of the first and last tenth of the list
   size_t early_count = 0, late_count = 0;
   for (const Arrival& arrival : sample.arrivals) {
     const auto life = static_cast<double>(

@@ -11,7 +11,7 @@
 namespace tessera::replay {
 namespace {
 
-// Beyond any machine, and far from where sums over a million rows overflow.
+// More than any machine has, and far below an overflow of sums over a million rows.
 constexpr int64_t kMostCpuMilli = 1'000'000'000;
 constexpr int64_t kMostMemoryMib = int64_t{1} << 33;
 constexpr int64_t kMostGpus = 1'000'000;

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// Cluster traces as the openb traces write them: one CSV file of nodes and one of pods, columns
-// found by the names in the first line.
+// Cluster traces in the format of the openb traces: a CSV file of nodes and one of pods, with
+// columns identified by the names in the first line.
 //
 //   nodes: sn, cpu_milli, memory_mib, gpu, model
 //   pods:  name, cpu_milli, memory_mib, num_gpu, gpu_milli
 //          and, where the file has them, gpu_spec ("T4|P100"), creation_time, deletion_time
 //
-// Fields may be quoted as RFC 4180 has it. Numbers are whole. A row that cannot be true is refused
-// with file, line, column and reason; a pod larger than any node, or for a model that no node has,
-// is a fact.
+// Fields may be quoted as in RFC 4180. Numbers are whole. A contradictory row is rejected with
+// file, line, column and reason; a pod larger than any node, or for a model that no node has, is
+// valid.
 //
 // Threads: pure functions; values.
 #pragma once
@@ -36,9 +36,9 @@ struct TracePod {
   int64_t cpu_milli = 0;
   Bytes memory;
   int gpus = 0;
-  MilliGpu per_gpu;                  // 0 where it wants no GPU
-  std::vector<std::string> models;   // of which its GPUs may be; none means any
-  int64_t created = 0, deleted = 0;  // seconds; of a list with times
+  MilliGpu per_gpu;                  // 0 without GPUs
+  std::vector<std::string> models;   // allowed models; empty: any model
+  int64_t created = 0, deleted = 0;  // seconds; for lists with times
 
   int64_t milli() const { return gpus * per_gpu.count(); }
 };
@@ -48,11 +48,11 @@ struct PodList {
   bool has_times = false;  // the file has creation_time and deletion_time
 };
 
-// `file` is for messages. INVALID_ARGUMENT as above; also for a list without rows.
+// `file` is for messages. INVALID_ARGUMENT as described above, and for a list without rows.
 Result<std::vector<TraceNode>> ParseNodes(std::string_view text, std::string_view file);
 Result<PodList> ParsePods(std::string_view text, std::string_view file);
 
-// The same from files; errors of the file system as ReadFile has them.
+// Read from files; file system errors as from ReadFile.
 Result<std::vector<TraceNode>> ReadNodes(const std::string& path);
 Result<PodList> ReadPods(const std::string& path);
 

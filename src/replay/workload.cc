@@ -19,8 +19,8 @@ using placement::Cluster;
 using placement::Demand;
 using placement::ShapeId;
 
-// Models that no node has are left out of a demand, unless it names no other: then it names one
-// that nothing is, and fits nowhere.
+// Omits models that no node has. A demand with only such models names a placeholder model that fits
+// on no node.
 Result<placement::ModelSet> ModelsOf(const TracePod& pod, Cluster& cluster) {
   placement::ModelSet models;
   for (const std::string& name : pod.models) {
@@ -33,7 +33,7 @@ Result<placement::ModelSet> ModelsOf(const TracePod& pod, Cluster& cluster) {
   return models;
 }
 
-// Traces do not know the device memory of a GPU: a thousand equal parts do for all.
+// Traces do not contain the device memory of GPUs, so every GPU has a thousand equal parts.
 constexpr Bytes kThousandthOfMemory = MiB(16);
 
 Result<std::optional<Demand>> DemandOf(const TracePod& pod, ShareOf share_of, Cluster& cluster) {
@@ -75,9 +75,9 @@ std::vector<uint32_t> Arrivals(const std::vector<TracePod>& pods, int64_t capaci
   random.Shuffle(order);
   int64_t asked = 0;
   for (const TracePod& pod : pods) asked += pod.milli();
-  if (asked == 0) return order;  // no number of them makes a load
+  if (asked == 0) return order;  // pods without GPUs never make up a load
   const int64_t wanted = capacity / 100 * load;
-  // In a random order the last ones are random ones.
+  // The order is random, so removing the last pods removes random ones.
   while (asked > wanted && !order.empty()) {
     asked -= pods[order.back()].milli();
     order.pop_back();

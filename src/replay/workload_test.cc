@@ -46,7 +46,7 @@ TEST(ArrivalsTest, AppendsCopiesOfRandomPodsToALoadThatIsTooLow) {
   const auto pods = ManyPods();
   const auto order = ArrivalsOf(pods, 100'000, 130, 1);
   EXPECT_EQ(AskedFor(pods, order), 130'000);
-  // The originals come first, each once.
+  // The original pods come first, each once.
   EXPECT_EQ(std::set<uint32_t>(order.begin(), order.begin() + 100).size(), 100u);
 }
 

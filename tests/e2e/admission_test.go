@@ -12,7 +12,7 @@ import (
 	"tessera.dev/tests/e2e/bed"
 )
 
-// The admission webhook and the policies of deploy/manifests, judged by the real API server.
+// The admission webhook and the policies of the chart, evaluated by the real API server.
 func TestAdmissionAgainstTheRealServer(t *testing.T) {
 	// One test wants to see what holds without a webhook, and this cluster has one deployed.
 	runAdmissionTests(t, "*ApiServer*-*WithoutTheWebhook*")

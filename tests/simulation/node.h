@@ -36,7 +36,7 @@ class Node final : private ApiServer::Listener,
   // Its Node object is deleted, and made anew by its kubelet.
   void Leave();
   void Join();
-  // UIDs of pods whose containers all run or have ended well.
+  // Pods whose containers all run or have ended well.
   size_t pods() const { return pods_.size(); }
   // Containers that wait for a grant, with the last refusal.
   std::vector<std::string> stuck() const;

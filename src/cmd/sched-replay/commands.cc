@@ -25,7 +25,7 @@ int JobsOf(const ReplayFlags& flags) {
   return static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
 }
 
-// One line that is written over; only for a person who watches.
+// Rewrites one line; only on a terminal.
 void ShowProgress(size_t done, size_t all) {
   if (::isatty(STDERR_FILENO) == 0) return;
   fmt::print(stderr, "\r\x1b[K");
@@ -42,7 +42,7 @@ void NoteUnknownModels(const std::vector<replay::TraceNode>& nodes,
              unknown.pods, unknown.Text());
 }
 
-// Before anything is computed: a path that cannot be written costs no run.
+// Called before the replay, so that an unwritable path fails at once.
 Result<Fd> OpenPlot(const std::string& path) {
   if (path.empty()) return Fd();
   return OpenOutput(path).Annotate("--plot");

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What sched-replay does: read, replay, print.
+// The work of sched-replay: read, replay, print.
 #pragma once
 
 #include "src/base/status.h"
@@ -7,7 +7,7 @@
 
 namespace tessera {
 
-// Prints what the flags ask for.
+// Replays the trace and prints the results.
 Status Replay(const ReplayFlags& flags);
 
 }  // namespace tessera

@@ -16,7 +16,7 @@ struct ReplayFlags {
   std::string nodes, pods;
   std::string policies = "Tessera";
   std::string seeds = "42-51";
-  std::optional<int> load;  // percent; none: 130, with --timeline 100
+  std::optional<int> load;  // percent; default: 130, with --timeline 100
   int jobs = 0;             // 0: all cores
   bool json = false, csv = false;
   std::string plot;
@@ -27,9 +27,9 @@ struct ReplayFlags {
 // `flags` must outlive `app`.
 void AddReplayFlags(CLI::App* app, ReplayFlags* flags);
 
-// Names of placement::Policies() in any case, or "all". INVALID_ARGUMENT lists them.
+// Parses names of placement::Policies(), in any case, or "all". INVALID_ARGUMENT lists them.
 Result<std::vector<std::string>> ParsePolicies(const std::string& text);
-// "42-51", "1,2,7-9". INVALID_ARGUMENT for what is no list of ranges, or too long a one.
+// Parses "42-51" or "1,2,7-9". INVALID_ARGUMENT: not a list of ranges, or too long.
 Result<std::vector<uint64_t>> ParseSeeds(const std::string& text);
 
 }  // namespace tessera

@@ -17,7 +17,7 @@ std::string EnvOr(const char* name, const char* otherwise) {
 
 void AddText(CLI::App* app, const char* flag, std::string* to, const char* env, const char* help) {
   app->add_option(flag, *to, help)->envname(env)->capture_default_str();
-  // CLI11 takes an empty variable for one that is not set.
+  // CLI11 treats an empty variable as unset.
   const char* value = std::getenv(env);
   if (value != nullptr && *value == '\0') to->clear();
 }

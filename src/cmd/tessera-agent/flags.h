@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The command line of tessera-agent. Names and variables are those of NVIDIA's device plugin where
-// it has them; a flag wins over its variable.
+// The command line of tessera-agent. Flags and variables that NVIDIA's device plugin has too keep
+// their names; a flag overrides its variable.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -24,7 +24,7 @@ struct AgentFlags {
 // Sets the defaults of `flags`, which must outlive `app`.
 void AddAgentFlags(CLI::App* app, AgentFlags* flags);
 
-// What was parsed, with the variables that have no flag.
+// The options from `flags` and from the variables that have no flag.
 agent::AgentOptions ToOptions(const AgentFlags& flags);
 
 }  // namespace tessera

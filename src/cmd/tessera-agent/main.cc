@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// tessera-agent: offers a node's GPUs to Kubernetes and tells the container runtime who got what.
+// tessera-agent: offers a node's GPUs to Kubernetes and answers the runtime's grant requests.
 #include <CLI/CLI.hpp>
 #include <string>
 

@@ -21,7 +21,7 @@ void AddText(CLI::App* app, const char* flag, std::string* to, const char* env, 
   app->add_option(flag, *to, help)->envname(env)->capture_default_str();
 }
 
-// "5s", "500ms", "1m"; a number alone is seconds.
+// Accepts "5s", "500ms" and "1m"; a bare number is in seconds.
 void AddSeconds(CLI::App* app, const char* flag, double* to, const char* help) {
   static const std::map<std::string, double> units = {{"ms", 0.001}, {"s", 1}, {"m", 60}};
   app->add_option(flag, *to, help)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The command line of tessera-scheduler. A flag wins over its variable.
+// The command line of tessera-scheduler. A flag overrides its variable.
 #pragma once
 
 #include <CLI/CLI.hpp>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// tessera: the GPUs of a cluster, who holds them, and why; also kubectl-tessera and
+// tessera: shows the GPUs of a cluster and their holders; also kubectl-tessera and
 // kubectl-inspect-gpushare.
 #include "src/cli/run.h"
 
