@@ -8,8 +8,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "src/limiter/region_file.h"
-#include "src/limiter/uuid.h"
+#include "src/limiter/region/region_file.h"
+#include "src/limiter/region/uuid.h"
 
 namespace tessera::limiter {
 namespace {

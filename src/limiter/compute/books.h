@@ -23,7 +23,7 @@
 
 #include "src/limiter/compute/prices.h"
 #include "src/limiter/region.h"
-#include "src/limiter/spin_lock.h"
+#include "src/limiter/region/spin_lock.h"
 
 namespace tessera::limiter {
 

@@ -11,7 +11,7 @@
 #include <cstdlib>
 #include <filesystem>
 
-#include "src/limiter/slots.h"
+#include "src/limiter/region/slots.h"
 
 namespace tessera::limiter::testing {
 namespace {

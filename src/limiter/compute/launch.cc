@@ -1,0 +1,439 @@
+// SPDX-License-Identifier: Apache-2.0
+// The driver's functions that give work to the GPU, wait for it, or change the current context.
+#include "src/limiter/compute/throttle.h"
+#include "src/limiter/compute/tuning.h"
+#include "src/limiter/loader/driver.h"
+#include "src/limiter/memory/graph_memory.h"
+#include "src/limiter/process/process.h"
+
+namespace tessera::cuda {
+namespace {
+
+using limiter::Books;
+using limiter::driver;
+using limiter::LaunchStream;
+using limiter::Meter;
+using limiter::PriceKey;
+using limiter::Process;
+using limiter::Throttle;
+
+constinit thread_local limiter::ThrottledThread thread;
+
+// Price of a kernel until a launch is timed.
+constexpr int64_t kKernelGuess = 20 * limiter::kMicrosecond;
+// Minimum bytes that a GPU moves within its memory in a nanosecond.
+constexpr uint64_t kBytesPerNanosecond = 500;
+
+// True, the usual case: the launch may be made at once. `key` is called only if the GPU is limited.
+template <typename Key>
+[[gnu::always_inline]] inline bool IsFree(Key key) {
+  if (!Throttle::Get().IsCurrent(thread)) [[unlikely]]
+    return false;
+  Meter* const meter = thread.meter;
+  if (meter == nullptr) return true;
+  const uint32_t epoch = meter->gate.books().epoch();
+  return epoch == 0 || meter->gate.books().Spend(&thread.books, key(), epoch);
+}
+
+template <typename Call>
+Result LaunchSlowly(uint64_t key, int64_t guess, LaunchStream stream, Call call) {
+  Throttle& throttle = Throttle::Get();
+  Meter* const meter = throttle.Find(&thread);
+  if (meter == nullptr || meter->gate.books().epoch() == 0) return call();
+  if (throttle.IsCaptured(stream)) return call();
+  const uintptr_t id = stream.handle != nullptr ? reinterpret_cast<uintptr_t>(stream.handle)
+                       : stream.per_thread      ? kStreamPerThread
+                                                : 0;
+  int mark = Books::kNoMark;
+  throttle.Wait(&thread, {key, guess, id}, stream, &mark);
+  if (mark == Books::kNoMark) return call();
+  const bool begun = meter->gate.Begin(mark, stream);
+  const Result result = call();
+  meter->gate.End(mark, stream, begun && result == Result::kSuccess);
+  return result;
+}
+
+template <typename Key, typename Call>
+Result Launch(Key key, int64_t guess, LaunchStream stream, Call call) {
+  return IsFree(key) ? call() : LaunchSlowly(key(), guess, stream, call);
+}
+
+uint64_t KernelKey(Function function, uint64_t x, uint64_t y, uint64_t z) {
+  return PriceKey(reinterpret_cast<uintptr_t>(function), x, y, z);
+}
+
+template <typename Call>
+Result LaunchKernel(Function function, uint64_t x, uint64_t y, uint64_t z, LaunchStream stream,
+                    Call call) {
+  return Launch([=] { return KernelKey(function, x, y, z); }, kKernelGuess, stream, call);
+}
+
+// The memory of graphs with nodes that allocate is charged before the launch. Such graphs are rare.
+template <typename Call>
+Result LaunchGraph(GraphExec graph, LaunchStream stream, Call call) {
+  const auto launch = [&] {
+    return Launch([=] { return limiter::GraphKey(graph); }, kKernelGuess, stream, call);
+  };
+  if (!Process::Get().graph_needs().any()) [[likely]]
+    return launch();
+  const Result prepared = limiter::PrepareGraph(graph, stream);
+  if (prepared != Result::kSuccess) return prepared;
+  const Result result = launch();
+  limiter::RefreshGraphMemory(graph);
+  return result;
+}
+
+// Copies and sets within device memory. Sizes within an eighth of a power of two have one price.
+template <typename Call>
+Result Move(uint64_t bytes, LaunchStream stream, Call call) {
+  const int bits = 64 - __builtin_clzll(bytes | 8);
+  const auto key = [=] { return PriceKey(bytes >> (bits - 4), 0x6d6f7665, uint64_t(bits)); };
+  return Launch(key, int64_t(bytes / kBytesPerNanosecond) + 2'000, stream, call);
+}
+
+uint64_t BytesOf(const Memcpy2D& copy) { return uint64_t(copy.width) * copy.height; }
+uint64_t BytesOf(const Memcpy3D& copy) { return uint64_t(copy.width) * copy.height * copy.depth; }
+
+// False: the GPU of this thread's context has no limit.
+bool MayBeLimited() {
+  if (!Throttle::Get().IsCurrent(thread)) return true;
+  return thread.meter != nullptr && thread.meter->gate.books().epoch() != 0;
+}
+
+// Calls the driver, so it is used only if the GPU is limited.
+bool IsInDeviceMemory(DevicePtr pointer) {
+  constexpr int kPointerMemoryType = 2;
+  MemoryType type = {};
+  return driver.cuPointerGetAttribute(&type, kPointerMemoryType, pointer) == Result::kSuccess &&
+         type == MemoryType::kDevice;
+}
+
+bool IsOnDevice(MemoryType type, DevicePtr pointer) {
+  return type == MemoryType::kDevice || type == MemoryType::kArray ||
+         (type == MemoryType::kUnified && IsInDeviceMemory(pointer));
+}
+
+// A copy of rows or planes, which is charged if both sides are in device memory.
+template <typename Copy, typename Call>
+Result MoveBox(const Copy* copy, LaunchStream stream, Call call) {
+  const bool within = copy != nullptr && MayBeLimited() &&
+                      IsOnDevice(copy->src_type, copy->src_device) &&
+                      IsOnDevice(copy->dst_type, copy->dst_device);
+  return within ? Move(BytesOf(*copy), stream, call) : call();
+}
+
+// A copy whose sides are known only by their addresses.
+template <typename Call>
+Result MoveUnified(DevicePtr to, DevicePtr from, uint64_t bytes, LaunchStream stream, Call call) {
+  const bool within = MayBeLimited() && IsInDeviceMemory(to) && IsInDeviceMemory(from);
+  return within ? Move(bytes, stream, call) : call();
+}
+
+// A call that waits for work of all streams, or of one stream.
+template <typename Call>
+Result Wait(Books::Waited what, Call call) {
+  Meter* const meter = Process::Get().limiting() ? thread.meter : nullptr;
+  if (meter == nullptr || meter->gate.books().epoch() == 0) return call();
+  meter->gate.BeginWait(&thread.books);
+  const Result result = call();
+  meter->gate.EndWait(&thread.books, result == Result::kSuccess ? what : Books::Waited::kNot);
+  return result;
+}
+
+Result OtherContext(Result result) {
+  thread.serial = 0;
+  return result;
+}
+
+}  // namespace
+
+// A launch that must wait or be timed continues in a separate function, with the same arguments.
+#define KERNEL(name, per_thread_stream, parameters, arguments, grid_x, grid_y, grid_z, stream) \
+  namespace {                                                                                  \
+  [[gnu::noinline]] Result name##_slowly parameters {                                          \
+    return LaunchSlowly(KernelKey(function, grid_x, grid_y, grid_z), kKernelGuess,             \
+                        {stream, per_thread_stream}, [&] { return driver.name arguments; });   \
+  }                                                                                            \
+  }                                                                                            \
+  LIMITER_EXPORT Result name parameters {                                                      \
+    if (IsFree([=] { return KernelKey(function, grid_x, grid_y, grid_z); })) [[likely]]        \
+      return driver.name arguments;                                                            \
+    return name##_slowly arguments;                                                            \
+  }
+
+#define PARAMETERS                                                                            \
+  (Function function, unsigned x, unsigned y, unsigned z, unsigned block_x, unsigned block_y, \
+   unsigned block_z, unsigned shared_bytes, Stream stream, void** parameters, void** extra)
+#define ARGUMENTS \
+  (function, x, y, z, block_x, block_y, block_z, shared_bytes, stream, parameters, extra)
+KERNEL(cuLaunchKernel, false, PARAMETERS, ARGUMENTS, x, y, z, stream)
+KERNEL(cuLaunchKernel_ptsz, true, PARAMETERS, ARGUMENTS, x, y, z, stream)
+#undef ARGUMENTS
+#undef PARAMETERS
+
+#define PARAMETERS                                                                            \
+  (Function function, unsigned x, unsigned y, unsigned z, unsigned block_x, unsigned block_y, \
+   unsigned block_z, unsigned shared_bytes, Stream stream, void** parameters)
+#define ARGUMENTS (function, x, y, z, block_x, block_y, block_z, shared_bytes, stream, parameters)
+KERNEL(cuLaunchCooperativeKernel, false, PARAMETERS, ARGUMENTS, x, y, z, stream)
+KERNEL(cuLaunchCooperativeKernel_ptsz, true, PARAMETERS, ARGUMENTS, x, y, z, stream)
+#undef ARGUMENTS
+#undef PARAMETERS
+
+// The driver rejects a missing configuration.
+#define PARAMETERS (const LaunchConfig* config, Function function, void** parameters, void** extra)
+#define ARGUMENTS (config, function, parameters, extra)
+#define OF_CONFIG(field) (config == nullptr ? decltype(config->field)() : config->field)
+KERNEL(cuLaunchKernelEx, false, PARAMETERS, ARGUMENTS, OF_CONFIG(grid_x), OF_CONFIG(grid_y),
+       OF_CONFIG(grid_z), OF_CONFIG(stream))
+KERNEL(cuLaunchKernelEx_ptsz, true, PARAMETERS, ARGUMENTS, OF_CONFIG(grid_x), OF_CONFIG(grid_y),
+       OF_CONFIG(grid_z), OF_CONFIG(stream))
+#undef OF_CONFIG
+#undef ARGUMENTS
+#undef PARAMETERS
+#undef KERNEL
+
+// A launch on several devices is charged to the device of the current context.
+LIMITER_EXPORT Result cuLaunchCooperativeKernelMultiDevice(void* launches, unsigned count,
+                                                           unsigned flags) {
+  const auto call = [&] {
+    return driver.cuLaunchCooperativeKernelMultiDevice(launches, count, flags);
+  };
+  return Launch([=] { return PriceKey(count, 0x6d756c7469); }, kKernelGuess, {}, call);
+}
+
+LIMITER_EXPORT Result cuLaunch(Function function) {
+  return LaunchKernel(function, 1, 1, 1, {}, [&] { return driver.cuLaunch(function); });
+}
+
+LIMITER_EXPORT Result cuLaunchGrid(Function function, int width, int height) {
+  return LaunchKernel(function, unsigned(width), unsigned(height), 1, {},
+                      [&] { return driver.cuLaunchGrid(function, width, height); });
+}
+
+LIMITER_EXPORT Result cuLaunchGridAsync(Function function, int width, int height, Stream stream) {
+  return LaunchKernel(function, unsigned(width), unsigned(height), 1, {stream, false},
+                      [&] { return driver.cuLaunchGridAsync(function, width, height, stream); });
+}
+
+LIMITER_EXPORT Result cuGraphLaunch(GraphExec graph, Stream stream) {
+  return LaunchGraph(graph, {stream, false}, [&] { return driver.cuGraphLaunch(graph, stream); });
+}
+LIMITER_EXPORT Result cuGraphLaunch_ptsz(GraphExec graph, Stream stream) {
+  return LaunchGraph(graph, {stream, true},
+                     [&] { return driver.cuGraphLaunch_ptsz(graph, stream); });
+}
+
+// The handle is forgotten before the driver can give it to another thread.
+LIMITER_EXPORT Result cuGraphExecDestroy(GraphExec graph) {
+  if (Process::Get().limiting()) {
+    Throttle::Get().ForgetGraph(graph);
+    Process::Get().graph_needs().Remove(graph);
+  }
+  return driver.cuGraphExecDestroy(graph);
+}
+
+LIMITER_EXPORT Result cuModuleUnload(Module module) {
+  if (Process::Get().limiting()) Throttle::Get().ForgetFunctions();
+  return driver.cuModuleUnload(module);
+}
+LIMITER_EXPORT Result cuLibraryUnload(Library library) {
+  if (Process::Get().limiting()) Throttle::Get().ForgetFunctions();
+  return driver.cuLibraryUnload(library);
+}
+
+// `width` is the size of an element.
+#define SET(name, type, width, ...)                                    \
+  LIMITER_EXPORT Result name(DevicePtr to, type value, size_t count) { \
+    return Move(uint64_t(count) * width, LaunchStream{__VA_ARGS__},    \
+                [&] { return driver.name(to, value, count); });        \
+  }
+SET(cuMemsetD8_v2, unsigned char, 1)
+SET(cuMemsetD16_v2, unsigned short, 2)
+SET(cuMemsetD32_v2, unsigned, 4)
+SET(cuMemsetD8_v2_ptds, unsigned char, 1, nullptr, true)
+SET(cuMemsetD16_v2_ptds, unsigned short, 2, nullptr, true)
+SET(cuMemsetD32_v2_ptds, unsigned, 4, nullptr, true)
+#undef SET
+
+#define SET(name, type, width, per_thread_stream)                                     \
+  LIMITER_EXPORT Result name(DevicePtr to, type value, size_t count, Stream stream) { \
+    return Move(uint64_t(count) * width, {stream, per_thread_stream},                 \
+                [&] { return driver.name(to, value, count, stream); });               \
+  }
+SET(cuMemsetD8Async, unsigned char, 1, false)
+SET(cuMemsetD16Async, unsigned short, 2, false)
+SET(cuMemsetD32Async, unsigned, 4, false)
+SET(cuMemsetD8Async_ptsz, unsigned char, 1, true)
+SET(cuMemsetD16Async_ptsz, unsigned short, 2, true)
+SET(cuMemsetD32Async_ptsz, unsigned, 4, true)
+#undef SET
+
+#define SET(name, type, width, per_thread_stream)                                    \
+  LIMITER_EXPORT Result name(DevicePtr to, size_t pitch, type value, size_t columns, \
+                             size_t rows) {                                          \
+    return Move(uint64_t(columns) * rows * width, {nullptr, per_thread_stream},      \
+                [&] { return driver.name(to, pitch, value, columns, rows); });       \
+  }
+SET(cuMemsetD2D8_v2, unsigned char, 1, false)
+SET(cuMemsetD2D16_v2, unsigned short, 2, false)
+SET(cuMemsetD2D32_v2, unsigned, 4, false)
+SET(cuMemsetD2D8_v2_ptds, unsigned char, 1, true)
+SET(cuMemsetD2D16_v2_ptds, unsigned short, 2, true)
+SET(cuMemsetD2D32_v2_ptds, unsigned, 4, true)
+#undef SET
+
+#define SET(name, type, width, per_thread_stream)                                                 \
+  LIMITER_EXPORT Result name(DevicePtr to, size_t pitch, type value, size_t columns, size_t rows, \
+                             Stream stream) {                                                     \
+    return Move(uint64_t(columns) * rows * width, {stream, per_thread_stream},                    \
+                [&] { return driver.name(to, pitch, value, columns, rows, stream); });            \
+  }
+SET(cuMemsetD2D8Async, unsigned char, 1, false)
+SET(cuMemsetD2D16Async, unsigned short, 2, false)
+SET(cuMemsetD2D32Async, unsigned, 4, false)
+SET(cuMemsetD2D8Async_ptsz, unsigned char, 1, true)
+SET(cuMemsetD2D16Async_ptsz, unsigned short, 2, true)
+SET(cuMemsetD2D32Async_ptsz, unsigned, 4, true)
+#undef SET
+
+LIMITER_EXPORT Result cuMemcpyDtoD_v2(DevicePtr to, DevicePtr from, size_t bytes) {
+  return Move(bytes, {}, [&] { return driver.cuMemcpyDtoD_v2(to, from, bytes); });
+}
+LIMITER_EXPORT Result cuMemcpyDtoD_v2_ptds(DevicePtr to, DevicePtr from, size_t bytes) {
+  return Move(bytes, {nullptr, true}, [&] { return driver.cuMemcpyDtoD_v2_ptds(to, from, bytes); });
+}
+LIMITER_EXPORT Result cuMemcpyDtoDAsync_v2(DevicePtr to, DevicePtr from, size_t bytes,
+                                           Stream stream) {
+  return Move(bytes, {stream, false},
+              [&] { return driver.cuMemcpyDtoDAsync_v2(to, from, bytes, stream); });
+}
+LIMITER_EXPORT Result cuMemcpyDtoDAsync_v2_ptsz(DevicePtr to, DevicePtr from, size_t bytes,
+                                                Stream stream) {
+  return Move(bytes, {stream, true},
+              [&] { return driver.cuMemcpyDtoDAsync_v2_ptsz(to, from, bytes, stream); });
+}
+
+#define COPY(name, per_thread_stream)                                             \
+  LIMITER_EXPORT Result name(DevicePtr to, DevicePtr from, size_t bytes) {        \
+    return MoveUnified(to, from, bytes, LaunchStream{nullptr, per_thread_stream}, \
+                       [&] { return driver.name(to, from, bytes); });             \
+  }
+COPY(cuMemcpy, false)
+COPY(cuMemcpy_ptds, true)
+#undef COPY
+
+#define COPY(name, per_thread_stream)                                                     \
+  LIMITER_EXPORT Result name(DevicePtr to, DevicePtr from, size_t bytes, Stream stream) { \
+    return MoveUnified(to, from, bytes, LaunchStream{stream, per_thread_stream},          \
+                       [&] { return driver.name(to, from, bytes, stream); });             \
+  }
+COPY(cuMemcpyAsync, false)
+COPY(cuMemcpyAsync_ptsz, true)
+#undef COPY
+
+#define COPY(name, type, per_thread_stream)                        \
+  LIMITER_EXPORT Result name(const type* copy) {                   \
+    return MoveBox(copy, LaunchStream{nullptr, per_thread_stream}, \
+                   [&] { return driver.name(copy); });             \
+  }
+COPY(cuMemcpy2D_v2, Memcpy2D, false)
+COPY(cuMemcpy2D_v2_ptds, Memcpy2D, true)
+COPY(cuMemcpy2DUnaligned_v2, Memcpy2D, false)
+COPY(cuMemcpy2DUnaligned_v2_ptds, Memcpy2D, true)
+COPY(cuMemcpy3D_v2, Memcpy3D, false)
+COPY(cuMemcpy3D_v2_ptds, Memcpy3D, true)
+#undef COPY
+
+#define COPY(name, type, per_thread_stream)                       \
+  LIMITER_EXPORT Result name(const type* copy, Stream stream) {   \
+    return MoveBox(copy, LaunchStream{stream, per_thread_stream}, \
+                   [&] { return driver.name(copy, stream); });    \
+  }
+COPY(cuMemcpy2DAsync_v2, Memcpy2D, false)
+COPY(cuMemcpy2DAsync_v2_ptsz, Memcpy2D, true)
+COPY(cuMemcpy3DAsync_v2, Memcpy3D, false)
+COPY(cuMemcpy3DAsync_v2_ptsz, Memcpy3D, true)
+#undef COPY
+
+LIMITER_EXPORT Result cuStreamSynchronize(Stream stream) {
+  return Wait(Books::Waited::kStream, [&] { return driver.cuStreamSynchronize(stream); });
+}
+LIMITER_EXPORT Result cuStreamSynchronize_ptsz(Stream stream) {
+  return Wait(Books::Waited::kStream, [&] { return driver.cuStreamSynchronize_ptsz(stream); });
+}
+LIMITER_EXPORT Result cuEventSynchronize(Event event) {
+  return Wait(Books::Waited::kStream, [&] { return driver.cuEventSynchronize(event); });
+}
+LIMITER_EXPORT Result cuCtxSynchronize() {
+  return Wait(Books::Waited::kAll, [&] { return driver.cuCtxSynchronize(); });
+}
+LIMITER_EXPORT Result cuCtxSynchronize_v2(Context context) {
+  return Wait(Books::Waited::kStream, [&] { return driver.cuCtxSynchronize_v2(context); });
+}
+
+#define CAPTURE(name, parameters, arguments)                        \
+  LIMITER_EXPORT Result name parameters {                           \
+    const Result result = driver.name arguments;                    \
+    if (result == Result::kSuccess) Throttle::Get().BeginCapture(); \
+    return result;                                                  \
+  }
+CAPTURE(cuStreamBeginCapture, (Stream stream), (stream))
+CAPTURE(cuStreamBeginCapture_ptsz, (Stream stream), (stream))
+CAPTURE(cuStreamBeginCapture_v2, (Stream stream, int mode), (stream, mode))
+CAPTURE(cuStreamBeginCapture_v2_ptsz, (Stream stream, int mode), (stream, mode))
+CAPTURE(cuStreamBeginCaptureToGraph,
+        (Stream stream, void* graph, const void* nodes, const void* edges, size_t count, int mode),
+        (stream, graph, nodes, edges, count, mode))
+CAPTURE(cuStreamBeginCaptureToGraph_ptsz,
+        (Stream stream, void* graph, const void* nodes, const void* edges, size_t count, int mode),
+        (stream, graph, nodes, edges, count, mode))
+#undef CAPTURE
+
+// An invalidated capture ends too, with an error.
+constexpr bool EndsCapture(Result result) {
+  return result != Result::kNotSupported && result != Result::kInvalidValue &&
+         result != Result::kInvalidHandle;
+}
+LIMITER_EXPORT Result cuStreamEndCapture(Stream stream, Graph* graph) {
+  const Result result = driver.cuStreamEndCapture(stream, graph);
+  if (EndsCapture(result)) Throttle::Get().EndCapture();
+  return result;
+}
+LIMITER_EXPORT Result cuStreamEndCapture_ptsz(Stream stream, Graph* graph) {
+  const Result result = driver.cuStreamEndCapture_ptsz(stream, graph);
+  if (EndsCapture(result)) Throttle::Get().EndCapture();
+  return result;
+}
+
+LIMITER_EXPORT Result cuCtxSetCurrent(Context context) {
+  return OtherContext(driver.cuCtxSetCurrent(context));
+}
+LIMITER_EXPORT Result cuCtxPushCurrent(Context context) {
+  return OtherContext(driver.cuCtxPushCurrent(context));
+}
+LIMITER_EXPORT Result cuCtxPushCurrent_v2(Context context) {
+  return OtherContext(driver.cuCtxPushCurrent_v2(context));
+}
+LIMITER_EXPORT Result cuCtxPopCurrent(Context* context) {
+  return OtherContext(driver.cuCtxPopCurrent(context));
+}
+LIMITER_EXPORT Result cuCtxPopCurrent_v2(Context* context) {
+  return OtherContext(driver.cuCtxPopCurrent_v2(context));
+}
+LIMITER_EXPORT Result cuCtxCreate(Context* context, unsigned flags, Device device) {
+  return OtherContext(driver.cuCtxCreate(context, flags, device));
+}
+LIMITER_EXPORT Result cuCtxCreate_v2(Context* context, unsigned flags, Device device) {
+  return OtherContext(driver.cuCtxCreate_v2(context, flags, device));
+}
+LIMITER_EXPORT Result cuCtxCreate_v3(Context* context, void* affinity, int count, unsigned flags,
+                                     Device device) {
+  return OtherContext(driver.cuCtxCreate_v3(context, affinity, count, flags, device));
+}
+LIMITER_EXPORT Result cuCtxCreate_v4(Context* context, void* parameters, unsigned flags,
+                                     Device device) {
+  return OtherContext(driver.cuCtxCreate_v4(context, parameters, flags, device));
+}
+
+}  // namespace tessera::cuda

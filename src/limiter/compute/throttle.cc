@@ -1,0 +1,243 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/limiter/compute/throttle.h"
+
+#include <dlfcn.h>
+#include <linux/futex.h>
+#include <pthread.h>
+#include <signal.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "src/limiter/compute/tuning.h"
+#include "src/limiter/loader/old_symbols.h"
+#include "src/limiter/process/process.h"
+
+namespace tessera::limiter {
+namespace {
+
+using cuda::Result;
+
+enum Helper : int { kNone = 0, kAsleep, kAwake, kLeaving };
+// After so many polls without work in flight, the helper sleeps until the next launch.
+constexpr int kIdlePolls = 20;
+
+void Sleep(int64_t nanoseconds) {
+  const timespec pause = {nanoseconds / kSecond, nanoseconds % kSecond};
+  ::nanosleep(&pause, nullptr);
+}
+
+void Futex(std::atomic<int>* word, int operation, int value) {
+  ::syscall(SYS_futex, word, operation | FUTEX_PRIVATE_FLAG, value, nullptr, nullptr, 0);
+}
+
+}  // namespace
+
+thread_local uint64_t DriverGpu::context_ = 0;
+
+int64_t DriverGpu::Now() {
+  timespec now{};
+  ::clock_gettime(CLOCK_MONOTONIC, &now);
+  return now.tv_sec * kSecond + now.tv_nsec;
+}
+
+// An event belongs to a context, so a change of context creates it again.
+bool DriverGpu::Record(int event, LaunchStream stream) {
+  Slot& slot = slots_[event];
+  if (slot.event == nullptr || slot.context != context_) {
+    if (slot.event != nullptr) driver.cuEventDestroy_v2(slot.event);
+    slot.event = nullptr;
+    if (driver.cuEventCreate(&slot.event, 0) != Result::kSuccess) return false;
+    slot.context = context_;
+  }
+  const auto record = stream.per_thread ? driver.cuEventRecord_ptsz : driver.cuEventRecord;
+  return record(slot.event, stream.handle) == Result::kSuccess;
+}
+
+bool DriverGpu::Done(int event) {
+  return driver.cuEventQuery(slots_[event].event) != Result::kNotReady;
+}
+
+int64_t DriverGpu::Elapsed(int start, int end) {
+  float milliseconds = 0;
+  const Result result =
+      driver.cuEventElapsedTime(&milliseconds, slots_[start].event, slots_[end].event);
+  if (result != Result::kSuccess || !(milliseconds >= 0 && milliseconds < 1e9f)) return -1;
+  return int64_t(double(milliseconds) * kMillisecond);
+}
+
+void DriverGpu::ForgetEvents(uint64_t context) {
+  for (Slot& slot : slots_) {
+    if (context == 0 || slot.context == context) slot = {};
+  }
+}
+
+constinit Throttle process_throttle;
+
+void Throttle::Open(const Limits* limits, Usage* usage, uint32_t slot) {
+  limits_ = limits;
+  usage_ = usage;
+  slot_ = slot;
+  captures_.store(0);
+  const uint32_t inherited = opened_.exchange(0);
+  helper_.store(kNone);
+  lock_.Reset();
+  for (uint32_t gpu = 0; gpu < kMaxGpus; ++gpu) {
+    if ((inherited >> gpu & 1) == 0) continue;
+    meters_[gpu].gpu.ForgetEvents(0);
+    meters_[gpu].prices.Clear();
+  }
+  Invalidate();
+}
+
+// Called when the process first uses the GPU, because only then a meter takes memory.
+void Throttle::OpenMeter(uint32_t gpu) {
+  const SpinGuard guard(&lock_);
+  if ((opened_.load() >> gpu & 1) != 0) return;
+  ComputeUsage& lines = usage_->compute[gpu];
+  Meter& meter = meters_[gpu];
+  meter.gate.books().Open(
+      {&limits_->compute[gpu], &limits_->parts[gpu][slot_], &lines.charge, &lines.slots[slot_]},
+      &meter.prices);
+  usage_->compute_gpus[slot_].fetch_or(1u << gpu);
+  uint32_t seen = lines.charge.slots.load();
+  while (seen < slot_ + 1 && !lines.charge.slots.compare_exchange_weak(seen, slot_ + 1)) {
+  }
+  opened_.fetch_or(1u << gpu);
+}
+
+void Throttle::Invalidate() {
+  if (serial_.fetch_add(1, std::memory_order_relaxed) == UINT32_MAX) serial_.store(1);
+}
+
+Meter* Throttle::Find(ThrottledThread* thread) {
+  Process& process = Process::Get();
+  if (!process.limiting()) return nullptr;
+  const uint32_t serial = serial_.load(std::memory_order_relaxed);
+  const Contexts::Known context = process.CurrentContext();
+  Meter* meter = nullptr;
+  if (context.gpu >= 0 && context.id != 0) {
+    OpenMeter(uint32_t(context.gpu));
+    meter = &meters_[context.gpu];
+  }
+  if (meter != thread->meter) {
+    if (thread->meter != nullptr) thread->meter->gate.books().Refund(&thread->books);
+    thread->books = {};
+    thread->meter = meter;
+  }
+  thread->serial = captures_.load(std::memory_order_relaxed) == 0 ? serial : 0;
+  if (meter != nullptr) meter->gpu.Enter(context.id);
+  return meter;
+}
+
+void Throttle::Wait(ThrottledThread* thread, const Books::Launch& launch, LaunchStream stream,
+                    int* mark) {
+  Meter* const meter = thread->meter;
+  const RelaxedCapture relaxed(captures_.load(std::memory_order_relaxed) != 0);
+  std::atomic<int64_t>& waited = usage_->compute[meter - meters_].charge.waited;
+  int64_t pause = 0;
+  while ((pause = meter->gate.Ask(&thread->books, launch, stream, mark)) > 0) {
+    StartHelper();
+    const int64_t start = meter->gpu.Now();
+    Sleep(pause);
+    waited.fetch_add(meter->gpu.Now() - start, std::memory_order_relaxed);
+  }
+  if (*mark != Books::kNoMark) StartHelper();
+}
+
+// If the query fails, the stream takes part in a capture.
+bool Throttle::IsCaptured(LaunchStream stream) const {
+  if (captures_.load(std::memory_order_relaxed) == 0) return false;
+  const auto ask = stream.per_thread ? driver.cuStreamIsCapturing_ptsz : driver.cuStreamIsCapturing;
+  int status = 0;
+  const Result result = ask(stream.handle, &status);
+  return (result != Result::kSuccess && result != Result::kNotSupported) || status != 0;
+}
+
+void Throttle::BeginCapture() {
+  captures_.fetch_add(1, std::memory_order_relaxed);
+  Invalidate();
+}
+
+void Throttle::EndCapture() {
+  if (captures_.fetch_sub(1, std::memory_order_relaxed) <= 0) captures_.store(0);
+  Invalidate();
+}
+
+void Throttle::DropMarks() {
+  for (Meter& meter : meters_) {
+    if (IsOpen(meter)) meter.gate.books().DropMarks();
+  }
+}
+
+void Throttle::ForgetContext(uint64_t id) {
+  for (Meter& meter : meters_) {
+    if (id != 0 && IsOpen(meter)) meter.gpu.ForgetEvents(id);
+  }
+  Invalidate();
+}
+
+void Throttle::ForgetGraph(const void* graph) {
+  for (Meter& meter : meters_) {
+    if (IsOpen(meter)) meter.gate.books().Forget(GraphKey(graph));
+  }
+}
+
+void Throttle::ForgetFunctions() {
+  for (Meter& meter : meters_) {
+    if (IsOpen(meter)) meter.gate.books().ForgetAll();
+  }
+}
+
+bool Throttle::PollAll() {
+  const RelaxedCapture relaxed(captures_.load(std::memory_order_relaxed) != 0);
+  bool busy = false;
+  for (Meter& meter : meters_) {
+    if (IsOpen(meter)) busy |= meter.gate.Poll();
+  }
+  return busy;
+}
+
+void* LookAfter(void* self) {
+  auto* const throttle = static_cast<Throttle*>(self);
+  std::atomic<int>& state = throttle->helper_;
+  for (int idle = 0; state.load() != kLeaving;) {
+    idle = throttle->PollAll() ? 0 : idle + 1;
+    int awake = kAwake;
+    if (idle > kIdlePolls && state.compare_exchange_strong(awake, kAsleep)) {
+      while (state.load() == kAsleep) Futex(&state, FUTEX_WAIT, kAsleep);
+      idle = 0;
+    }
+    Sleep(kMillisecond);
+  }
+  return nullptr;
+}
+
+// pthread_create is looked up by name, because the C library has moved it and given it a new
+// version. The new thread blocks all signals.
+void Throttle::StartHelper() {
+  int state = helper_.load(std::memory_order_relaxed);
+  if (state == kAwake || state == kLeaving) return;
+  if (!helper_.compare_exchange_strong(state, kAwake)) return;
+  if (state == kAsleep) {
+    Futex(&helper_, FUTEX_WAKE, 1);
+    return;
+  }
+  using Create = int (*)(pthread_t*, const pthread_attr_t*, void* (*)(void*), void*);
+  using Detach = int (*)(pthread_t);
+  const auto create = reinterpret_cast<Create>(::dlsym(RTLD_DEFAULT, "pthread_create"));
+  const auto detach = reinterpret_cast<Detach>(::dlsym(RTLD_DEFAULT, "pthread_detach"));
+  if (create == nullptr || detach == nullptr) return;
+  sigset_t all, before;
+  ::sigfillset(&all);
+  ::sigprocmask(SIG_SETMASK, &all, &before);
+  pthread_t thread;
+  if (create(&thread, nullptr, LookAfter, this) == 0) {
+    detach(thread);
+  } else {
+    helper_.store(kNone);
+  }
+  ::sigprocmask(SIG_SETMASK, &before, nullptr);
+}
+
+}  // namespace tessera::limiter

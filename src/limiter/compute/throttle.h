@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+// Compute limits in one process: a Gate for each GPU on the real driver, the GPU time that each
+// thread has taken in advance, and a helper thread that settles work in flight.
+//
+// The helper thread starts with the first timed launch, and sleeps while no work is in flight.
+// Threads: any. No lock is held across a driver call.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+#include "src/limiter/compute/gate.h"
+#include "src/limiter/loader/driver.h"
+#include "src/limiter/region.h"
+
+namespace tessera::limiter {
+
+// The stream argument of a function. In functions with _ptsz, 0 is the thread's own stream.
+struct LaunchStream {
+  cuda::Stream handle = nullptr;
+  bool per_thread = false;
+};
+
+// The events of a process on one GPU.
+class DriverGpu {
+ public:
+  int64_t Now();
+  bool Record(int event, LaunchStream stream);
+  bool Done(int event);
+  int64_t Elapsed(int start, int end);
+  // The context in which the next events are recorded.
+  void Enter(uint64_t context) { context_ = context; }
+  // Forgets the events of a context that has ended; 0: of all contexts.
+  void ForgetEvents(uint64_t context);
+
+ private:
+  struct Slot {
+    cuda::Event event;
+    uint64_t context;
+  };
+  Slot slots_[2 * Books::kMarks] = {};
+  static thread_local uint64_t context_;
+};
+
+struct Meter {
+  constexpr Meter() : gate(&gpu) {}
+  DriverGpu gpu;
+  Gate<DriverGpu, LaunchStream> gate;
+  Prices prices;
+};
+
+struct ThrottledThread {
+  Books::Thread books;
+  uint32_t serial = 0;  // value of serial_ when `meter` was found
+  Meter* meter = nullptr;
+};
+
+class Throttle {
+ public:
+  static Throttle& Get();  // inline, because every launch calls it
+
+  // Called when the region is mapped, and again in a child after fork.
+  void Open(const Limits* limits, Usage* usage, uint32_t slot);
+
+  // True: the thread's meter belongs to its current context, and no stream is being captured.
+  bool IsCurrent(const ThrottledThread& thread) const {
+    return thread.serial == serial_.load(std::memory_order_relaxed);
+  }
+  // Finds the meter of the thread's current context; nullptr: the GPU is not limited.
+  Meter* Find(ThrottledThread* thread);
+  // Waits until the launch may be made. `mark`: see Gate::Ask.
+  void Wait(ThrottledThread* thread, const Books::Launch& launch, LaunchStream stream, int* mark);
+  // True: work on the stream becomes part of a graph instead of running.
+  bool IsCaptured(LaunchStream stream) const;
+
+  // Called when the current context of any thread may have changed or ended.
+  void Invalidate();
+  void BeginCapture();
+  void EndCapture();
+  // Called before a context ends, and with it its events, which must not be queried any more.
+  void DropMarks();
+  void ForgetContext(uint64_t id);
+  void ForgetGraph(const void* graph);
+  void ForgetFunctions();
+
+ private:
+  friend void* LookAfter(void* self);
+  void OpenMeter(uint32_t gpu);
+  bool IsOpen(const Meter& meter) const { return (opened_.load() >> (&meter - meters_) & 1) != 0; }
+  void StartHelper();
+  bool PollAll();
+
+  Meter meters_[kMaxGpus];
+  const Limits* limits_ = nullptr;
+  Usage* usage_ = nullptr;
+  uint32_t slot_ = 0;
+  std::atomic<uint32_t> serial_{1};  // never 0, which marks a thread without a meter
+  SpinLock lock_;                    // held by OpenMeter
+  std::atomic<uint32_t> opened_{0};  // GPUs whose meter was opened, as bits
+  std::atomic<int> captures_{0};
+  std::atomic<int> helper_{0};
+};
+
+extern constinit Throttle process_throttle;
+inline Throttle& Throttle::Get() { return process_throttle; }
+
+inline uint64_t GraphKey(const void* graph) {
+  return PriceKey(reinterpret_cast<uintptr_t>(graph), 0x6772617068);
+}
+
+}  // namespace tessera::limiter

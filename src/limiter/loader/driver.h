@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+// The real driver's functions, found by name when this library is loaded. This library depends on
+// the real library by its absolute path, so the linker has loaded that already, in the same
+// namespace (dlmopen) and whatever LD_LIBRARY_PATH is. Threads: any; nothing changes after loading.
+#pragma once
+
+#include "api/cuda_abi.h"
+
+// Exports the definition of a function that replaces the driver's function.
+#define LIMITER_EXPORT extern "C" __attribute__((visibility("default")))
+
+namespace tessera::limiter {
+
+// A function that the driver is too old to have returns kNotSupported.
+struct Driver {
+  bool found;  // the real library is loaded
+#define LIMITER_WRAPPED(name, type) cuda::fn::type name;
+#define LIMITER_CALLED(name, type) cuda::fn::type name;
+#include "src/limiter/loader/functions.inc"
+#undef LIMITER_CALLED
+#undef LIMITER_WRAPPED
+};
+extern Driver driver;
+
+// While a stream is captured, a call for events or memory in any thread fails and ends the capture,
+// unless the thread has set the relaxed mode. 2: CU_STREAM_CAPTURE_MODE_RELAXED.
+class RelaxedCapture {
+ public:
+  explicit RelaxedCapture(bool needed = true) : needed_(needed) { Exchange(); }
+  ~RelaxedCapture() { Exchange(); }
+  RelaxedCapture(const RelaxedCapture&) = delete;
+  RelaxedCapture& operator=(const RelaxedCapture&) = delete;
+
+ private:
+  void Exchange() {
+    if (needed_) driver.cuThreadExchangeStreamCaptureMode(&mode_);
+  }
+  const bool needed_;
+  int mode_ = 2;
+};
+
+// The limiter's function in place of the driver's: for a pointer that the driver's cuGetProcAddress
+// gave. Pointers to other functions come back as they are.
+void* InPlaceOf(void* driver_function);
+
+}  // namespace tessera::limiter

@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+// cuCtxSetLimit. A larger stack, heap or buffer of a context makes the driver allocate device
+// memory, at this call or at a later launch. The bytes beyond the driver's defaults are charged at
+// the call. The defaults are part of the context, which is not charged.
+#include "src/limiter/loader/driver.h"
+#include "src/limiter/process/process.h"
+#include "src/limiter/tables/blocks.h"
+
+namespace tessera::cuda {
+namespace {
+
+using limiter::Charges;
+using limiter::Contexts;
+using limiter::driver;
+using limiter::Process;
+using limiter::RoundToBlocks;
+
+// The driver rejects larger values.
+constexpr uint64_t kMostBytes = uint64_t(1) << 48;
+
+// Device memory that a limit takes for each of its units; 0: none.
+uint64_t BytesOfUnit(int limit) {
+  if (limit == kLimitPrintfFifo || limit == kLimitMallocHeap) return 1;
+  if (limit != kLimitStack) return 0;
+  // The driver keeps a stack for every thread that can run at the same time.
+  Device device = -1;
+  int processors = 0, threads = 0;
+  if (driver.cuCtxGetDevice(&device) != Result::kSuccess ||
+      driver.cuDeviceGetAttribute(&processors, kMultiprocessorCount, device) != Result::kSuccess ||
+      driver.cuDeviceGetAttribute(&threads, kMaxThreadsPerMultiprocessor, device) !=
+          Result::kSuccess) {
+    return 0;
+  }
+  return uint64_t(processors) * uint64_t(threads);
+}
+
+uint64_t Times(uint64_t value, uint64_t unit) {
+  uint64_t bytes = 0;
+  const bool too_large = __builtin_mul_overflow(value, unit, &bytes) || bytes > kMostBytes;
+  return too_large ? kMostBytes : bytes;
+}
+
+uint64_t Above(uint64_t bytes, uint64_t floor) { return bytes > floor ? bytes - floor : 0; }
+
+// Context handles are aligned, so the low bits have room for a limit's number.
+const void* KeyOf(Context context, int limit) {
+  return reinterpret_cast<const char*>(context) + 1 + limit;
+}
+
+}  // namespace
+
+// If two threads set one limit of one context at once, the second takes the first value for the
+// default.
+LIMITER_EXPORT Result cuCtxSetLimit(int limit, size_t value) {
+  Process& process = Process::Get();
+  const Contexts::Known known = process.CurrentContext();
+  const uint64_t unit = known.gpu < 0 ? 0 : BytesOfUnit(limit);
+  Context context = nullptr;
+  size_t before = 0;
+  if (unit == 0 || driver.cuCtxGetCurrent(&context) != Result::kSuccess ||
+      driver.cuCtxGetLimit(&before, limit) != Result::kSuccess) {
+    return driver.cuCtxSetLimit(limit, value);
+  }
+  Charges::Held held;
+  const bool charged = process.charges().Take(KeyOf(context, limit), &held);
+  const uint64_t free = charged ? held.free : Times(before, unit);
+  const uint64_t reserved = RoundToBlocks(Above(Times(value, unit), free + held.bytes));
+  Result result = Result::kOutOfMemory;
+  if (reserved == 0 || process.Reserve(known.gpu, reserved)) {
+    result = driver.cuCtxSetLimit(limit, value);
+    size_t now = value;  // the driver may round it
+    (void)driver.cuCtxGetLimit(&now, limit);
+    if (result == Result::kSuccess &&
+        !process.charges().Add(KeyOf(context, limit), known, Above(Times(now, unit), free),
+                               &process.accounts(), free)) {
+      driver.cuCtxSetLimit(limit, before);
+      result = Result::kOutOfMemory;
+    }
+    if (reserved != 0) process.accounts().Cancel(known.gpu, reserved);
+  }
+  if (charged && result == Result::kSuccess) {
+    process.charges().EndCharge(held, &process.accounts());
+  } else if (charged) {
+    process.charges().PutBack(KeyOf(context, limit), held);
+  }
+  return result;
+}
+
+}  // namespace tessera::cuda

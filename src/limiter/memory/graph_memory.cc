@@ -1,0 +1,387 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/limiter/memory/graph_memory.h"
+
+#include <sys/mman.h>
+
+#include "src/limiter/loader/driver.h"
+#include "src/limiter/process/process.h"
+#include "src/limiter/tables/blocks.h"
+
+namespace tessera::limiter {
+namespace {
+
+using cuda::DevicePtr;
+using cuda::Graph;
+using cuda::GraphExec;
+using cuda::GraphNode;
+using cuda::GraphNodeType;
+using cuda::Result;
+
+// Handles are aligned, so the low bits have room for a GPU's index.
+uint64_t Key(GraphExec exec, int gpu) { return reinterpret_cast<uintptr_t>(exec) | uint64_t(gpu); }
+static_assert(kMaxGpus <= alignof(max_align_t));
+
+// Needs of one graph, by the GPU's index.
+struct Uses {
+  GraphNeed needs[kMaxGpus] = {};
+  bool Has(uint32_t gpu) const { return needs[gpu].most != 0; }
+  int Pool(uint32_t gpu) const {
+    return Process::Get().pools().Find(Pools::GraphMemoryOf(needs[gpu].device));
+  }
+};
+
+// All nodes of a graph, in memory from mmap instead of the program's allocator.
+class Nodes {
+ public:
+  explicit Nodes(Graph graph) {
+    if (driver.cuGraphGetNodes(graph, nullptr, &count_) != Result::kSuccess || count_ == 0) return;
+    bytes_ = count_ * sizeof(GraphNode);
+    void* memory =
+        ::mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (memory == MAP_FAILED) return;
+    nodes_ = static_cast<GraphNode*>(memory);
+    if (driver.cuGraphGetNodes(graph, nodes_, &count_) != Result::kSuccess) count_ = 0;
+  }
+  ~Nodes() {
+    if (nodes_ != nullptr) ::munmap(nodes_, bytes_);
+  }
+  Nodes(const Nodes&) = delete;
+  Nodes& operator=(const Nodes&) = delete;
+
+  GraphNode* begin() const { return nodes_; }
+  GraphNode* end() const { return nodes_ == nullptr ? nullptr : nodes_ + count_; }
+
+ private:
+  GraphNode* nodes_ = nullptr;
+  size_t count_ = 0;
+  size_t bytes_ = 0;
+};
+
+// Computes needs from the nodes in their order.
+class Measurement {
+ public:
+  explicit Measurement(Uses* uses) : uses_(uses) {}
+  ~Measurement() { held_.Clear(); }
+  Measurement(const Measurement&) = delete;
+  Measurement& operator=(const Measurement&) = delete;
+
+  void Allocate(GraphNode node) {
+    cuda::MemAllocNodeParameters parameters = {};
+    if (driver.cuGraphMemAllocNodeGetParams(node, &parameters) != Result::kSuccess) return;
+    const cuda::MemLocation& location = parameters.pool.location;
+    const int gpu = location.type == cuda::kLocationDevice ? Process::Get().GpuOf(location.id) : -1;
+    if (gpu < 0) return;
+    const uint64_t bytes = (parameters.bytes + kAlign - 1) / kAlign * kAlign;
+    bool added = false;
+    auto* held = held_.Add(parameters.pointer, &added);
+    if (held != nullptr) held->value = {bytes, gpu};
+    GraphNeed& need = uses_->needs[gpu];
+    need.device = location.id;
+    need.most += bytes;
+    now_[gpu] += bytes;
+    if (now_[gpu] > need.least) need.least = now_[gpu];
+  }
+
+  // The node may free memory of another graph, which is ignored.
+  void Free(GraphNode node) {
+    DevicePtr pointer = 0;
+    if (driver.cuGraphMemFreeNodeGetParams(node, &pointer) != Result::kSuccess) return;
+    auto* held = held_.Find(pointer);
+    if (held == nullptr) return;
+    now_[held->value.gpu] -= held->value.bytes;
+    held_.Erase(held);
+  }
+
+ private:
+  static constexpr uint64_t kAlign = 512;
+  struct Held {
+    uint64_t bytes;
+    int gpu;
+  };
+  static uint32_t Place(uint64_t key) { return uint32_t(key * 0x9e3779b97f4a7c15u >> 32); }
+
+  Uses* const uses_;
+  uint64_t now_[kMaxGpus] = {};
+  Table<Held, Place> held_ = {};
+};
+
+// False: the graph has no nodes that allocate on a GPU in the limits.
+bool Measure(Graph graph, Uses* uses) {
+  Measurement measurement(uses);
+  for (GraphNode node : Nodes(graph)) {
+    GraphNodeType type{};
+    if (driver.cuGraphNodeGetType(node, &type) != Result::kSuccess) continue;
+    if (type == GraphNodeType::kMemAlloc) measurement.Allocate(node);
+    if (type == GraphNodeType::kMemFree) measurement.Free(node);
+  }
+  bool any = false;
+  for (uint32_t gpu = 0; gpu < kMaxGpus; ++gpu) any |= uses->Has(gpu);
+  return any;
+}
+
+bool Find(GraphExec exec, Uses* uses) {
+  bool any = false;
+  for (uint32_t gpu = 0; gpu < Process::Get().accounts().limits().gpu_count && gpu < kMaxGpus;
+       ++gpu) {
+    any |= Process::Get().graph_needs().Find(exec, int(gpu), &uses->needs[gpu]);
+  }
+  return any;
+}
+
+void Refresh(const Uses& uses) {
+  Process& process = Process::Get();
+  for (uint32_t gpu = 0; gpu < kMaxGpus; ++gpu) {
+    if (uses.Has(gpu)) process.pools().Refresh(uses.Pool(gpu), &process.accounts());
+  }
+}
+
+// The reservation of a graph on all of its GPUs.
+class Reservation {
+ public:
+  ~Reservation() {
+    for (uint32_t gpu = 0; gpu < kMaxGpus; ++gpu) {
+      if (bytes_[gpu] != 0) Process::Get().accounts().Cancel(int(gpu), bytes_[gpu]);
+    }
+  }
+  // False: the reservation exceeds a limit; the refusal is reported.
+  bool Take(const Uses& uses) {
+    Process& process = Process::Get();
+    for (uint32_t gpu = 0; gpu < kMaxGpus; ++gpu) {
+      if (!uses.Has(gpu)) continue;
+      uint64_t bytes = RoundToBlocks(uses.needs[gpu].most);
+      if (!process.accounts().Reserve(int(gpu), bytes)) {
+        bytes = RoundToBlocks(uses.needs[gpu].least);
+        if (!process.Reserve(int(gpu), bytes)) return false;
+      }
+      bytes_[gpu] = bytes;
+    }
+    return true;
+  }
+
+ private:
+  uint64_t bytes_[kMaxGpus] = {};
+};
+
+bool ExceedsLimit(int gpu) {
+  const uint64_t limit = Process::Get().LimitOf(gpu);
+  return limit != 0 && Process::Get().accounts().Held(gpu) > limit;
+}
+
+// Reserves the needs of the graph around a driver call that may allocate them. If the limit is
+// exceeded afterwards, `undo` reverts the call.
+template <typename Call, typename Undo>
+Result Grow(const Uses& uses, Call call, Undo undo) {
+  Process& process = Process::Get();
+  Result result;
+  {
+    Reservation reservation;
+    if (!reservation.Take(uses)) return Result::kOutOfMemory;
+    result = call();
+    Refresh(uses);
+  }
+  if (result != Result::kSuccess) return result;
+  for (uint32_t gpu = 0; gpu < kMaxGpus; ++gpu) {
+    if (!uses.Has(gpu) || !ExceedsLimit(int(gpu))) continue;
+    undo();
+    (void)process.pools().Trim(uses.Pool(gpu), 0, &process.accounts());
+    process.Refuse(int(gpu), RoundToBlocks(uses.needs[gpu].most));
+    return Result::kOutOfMemory;
+  }
+  return Result::kSuccess;
+}
+
+// The per-thread default streams of all threads have the same handle, so each thread gets an id.
+uintptr_t IdOf(LaunchStream stream) {
+  static thread_local char per_thread;
+  const auto handle = reinterpret_cast<uintptr_t>(stream.handle);
+  if (handle == cuda::kStreamPerThread || (handle == 0 && stream.per_thread)) {
+    return reinterpret_cast<uintptr_t>(&per_thread);
+  }
+  return handle == 0 ? cuda::kStreamLegacy : handle;
+}
+
+bool IsUploaded(const Uses& uses, uintptr_t stream) {
+  for (uint32_t gpu = 0; gpu < kMaxGpus; ++gpu) {
+    const GraphNeed& need = uses.needs[gpu];
+    if (uses.Has(gpu) &&
+        (need.stream != stream || need.trims != Process::Get().pools().TrimsOf(uses.Pool(gpu)))) {
+      return false;
+    }
+  }
+  return true;
+}
+
+Result Upload(GraphExec exec, Uses* uses, LaunchStream stream) {
+  Process& process = Process::Get();
+  // A trim that another thread begins after this makes the next launch upload again.
+  for (uint32_t gpu = 0; gpu < kMaxGpus; ++gpu) {
+    if (uses->Has(gpu)) uses->needs[gpu].trims = process.pools().TrimsOf(uses->Pool(gpu));
+  }
+  const auto upload = [&] {
+    const RelaxedCapture relaxed;
+    return stream.per_thread ? driver.cuGraphUpload_ptsz(exec, stream.handle)
+                             : driver.cuGraphUpload(exec, stream.handle);
+  };
+  const Result result = Grow(*uses, upload, [] {});
+  // Any other error of the upload is left to the launch to report.
+  if (result != Result::kSuccess) {
+    return result == Result::kOutOfMemory ? result : Result::kSuccess;
+  }
+  for (uint32_t gpu = 0; gpu < kMaxGpus; ++gpu) {
+    if (!uses->Has(gpu)) continue;
+    process.graph_needs().SetUploaded(exec, int(gpu), IdOf(stream), uses->needs[gpu].trims);
+  }
+  return Result::kSuccess;
+}
+
+// The driver allocates here only if the caller asks it to upload the graph at once. The pools are
+// refreshed in any case.
+template <typename Call>
+Result Instantiate(GraphExec* exec, Graph graph, bool uploads, Call call) {
+  Process& process = Process::Get();
+  Uses uses;
+  if (exec == nullptr || !process.limiting() || !Measure(graph, &uses)) return call();
+  for (uint32_t gpu = 0; gpu < kMaxGpus; ++gpu) {
+    if (!uses.Has(gpu)) continue;
+    if (process.pools().Add(Pools::GraphMemoryOf(uses.needs[gpu].device), int(gpu)) < 0) {
+      return Result::kOutOfMemory;
+    }
+  }
+  const auto undo = [&] {
+    process.graph_needs().Remove(*exec);
+    driver.cuGraphExecDestroy(*exec);
+    *exec = nullptr;
+  };
+  const Result result = uploads ? Grow(uses, call, undo) : call();
+  if (result != Result::kSuccess) return result;
+  for (uint32_t gpu = 0; gpu < kMaxGpus; ++gpu) {
+    if (!uses.Has(gpu) || process.graph_needs().Add(*exec, int(gpu), uses.needs[gpu])) continue;
+    undo();
+    return Result::kOutOfMemory;
+  }
+  Refresh(uses);
+  return Result::kSuccess;
+}
+
+}  // namespace
+
+bool GraphNeeds::Add(GraphExec exec, int gpu, const GraphNeed& need) {
+  const SpinGuard lock(&lock_);
+  bool added = false;
+  auto* entry = needs_.Add(Key(exec, gpu), &added);
+  if (entry == nullptr) return false;
+  entry->value = need;
+  if (added) count_.fetch_add(1, std::memory_order_relaxed);
+  return true;
+}
+
+bool GraphNeeds::Find(GraphExec exec, int gpu, GraphNeed* need) {
+  const SpinGuard lock(&lock_);
+  auto* entry = needs_.Find(Key(exec, gpu));
+  if (entry != nullptr) *need = entry->value;
+  return entry != nullptr;
+}
+
+void GraphNeeds::SetUploaded(GraphExec exec, int gpu, uintptr_t stream, uint32_t trims) {
+  const SpinGuard lock(&lock_);
+  auto* entry = needs_.Find(Key(exec, gpu));
+  if (entry == nullptr) return;
+  entry->value.stream = stream;
+  entry->value.trims = trims;
+}
+
+void GraphNeeds::Remove(GraphExec exec) {
+  if (!any()) return;
+  const SpinGuard lock(&lock_);
+  for (uint32_t gpu = 0; gpu < kMaxGpus; ++gpu) {
+    auto* entry = needs_.Find(Key(exec, int(gpu)));
+    if (entry == nullptr) continue;
+    needs_.Erase(entry);
+    count_.fetch_sub(1, std::memory_order_relaxed);
+  }
+}
+
+void GraphNeeds::Reset() {
+  lock_.Reset();
+  needs_.Clear();
+  count_.store(0);
+}
+
+Result PrepareGraph(GraphExec exec, LaunchStream stream) {
+  Uses uses;
+  if (!Process::Get().limiting() || !Find(exec, &uses)) return Result::kSuccess;
+  if (IsUploaded(uses, IdOf(stream)) || Throttle::Get().IsCaptured(stream)) {
+    return Result::kSuccess;
+  }
+  return Upload(exec, &uses, stream);
+}
+
+void RefreshGraphMemory(GraphExec exec) {
+  Uses uses;
+  if (Process::Get().limiting() && Find(exec, &uses)) Refresh(uses);
+}
+
+}  // namespace tessera::limiter
+
+namespace tessera::cuda {
+
+using limiter::driver;
+using limiter::Process;
+
+LIMITER_EXPORT Result cuGraphInstantiate(GraphExec* exec, Graph graph, GraphNode* error_node,
+                                         char* log, size_t bytes) {
+  return limiter::Instantiate(exec, graph, false, [&] {
+    return driver.cuGraphInstantiate(exec, graph, error_node, log, bytes);
+  });
+}
+LIMITER_EXPORT Result cuGraphInstantiate_v2(GraphExec* exec, Graph graph, GraphNode* error_node,
+                                            char* log, size_t bytes) {
+  return limiter::Instantiate(exec, graph, false, [&] {
+    return driver.cuGraphInstantiate_v2(exec, graph, error_node, log, bytes);
+  });
+}
+LIMITER_EXPORT Result cuGraphInstantiateWithFlags(GraphExec* exec, Graph graph,
+                                                  unsigned long long flags) {
+  return limiter::Instantiate(exec, graph, (flags & kInstantiateUpload) != 0, [&] {
+    return driver.cuGraphInstantiateWithFlags(exec, graph, flags);
+  });
+}
+LIMITER_EXPORT Result cuGraphInstantiateWithParams(GraphExec* exec, Graph graph,
+                                                   GraphInstantiateParameters* parameters) {
+  const bool uploads = parameters != nullptr && (parameters->flags & kInstantiateUpload) != 0;
+  return limiter::Instantiate(exec, graph, uploads, [&] {
+    return driver.cuGraphInstantiateWithParams(exec, graph, parameters);
+  });
+}
+LIMITER_EXPORT Result cuGraphInstantiateWithParams_ptsz(GraphExec* exec, Graph graph,
+                                                        GraphInstantiateParameters* parameters) {
+  const bool uploads = parameters != nullptr && (parameters->flags & kInstantiateUpload) != 0;
+  return limiter::Instantiate(exec, graph, uploads, [&] {
+    return driver.cuGraphInstantiateWithParams_ptsz(exec, graph, parameters);
+  });
+}
+
+// The limiter uploads first, with a reservation; the program's own upload then allocates nothing.
+LIMITER_EXPORT Result cuGraphUpload(GraphExec exec, Stream stream) {
+  if (Process::Get().graph_needs().any()) {
+    const Result result = limiter::PrepareGraph(exec, {stream, false});
+    if (result != Result::kSuccess) return result;
+  }
+  return driver.cuGraphUpload(exec, stream);
+}
+LIMITER_EXPORT Result cuGraphUpload_ptsz(GraphExec exec, Stream stream) {
+  if (Process::Get().graph_needs().any()) {
+    const Result result = limiter::PrepareGraph(exec, {stream, true});
+    if (result != Result::kSuccess) return result;
+  }
+  return driver.cuGraphUpload_ptsz(exec, stream);
+}
+
+LIMITER_EXPORT Result cuDeviceGraphMemTrim(Device device) {
+  Process& process = Process::Get();
+  const int pool = process.FindPool(limiter::Pools::GraphMemoryOf(device));
+  if (pool < 0) return driver.cuDeviceGraphMemTrim(device);
+  return process.pools().Trim(pool, 0, &process.accounts());
+}
+
+}  // namespace tessera::cuda

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+// Graphs with nodes that allocate, and the device memory that each graph may need.
+//
+// The driver allocates that memory when such a graph is uploaded or launched into a stream, and
+// keeps it for further launches and other graphs. So before the first launch into a stream the
+// limiter uploads the graph, and reserves memory for the upload as for any allocation. Afterwards
+// it reads and charges the bytes that the driver has allocated (pools.h).
+//
+// These bytes are known only then: a node shares memory with an earlier node that was freed. The
+// limiter reserves the sum of all nodes; if that exceeds the limit, it reserves the least that the
+// nodes need in their order. A graph that proves to need more than the limit does not run, and its
+// memory is returned.
+//
+// Threads: any. No lock is held across a driver call.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+#include "api/cuda_abi.h"
+#include "src/limiter/compute/throttle.h"
+#include "src/limiter/region/spin_lock.h"
+#include "src/limiter/tables/table.h"
+
+namespace tessera::limiter {
+
+// Bytes that a graph may need on one GPU.
+struct GraphNeed {
+  uint64_t most = 0;   // if nodes share no memory
+  uint64_t least = 0;  // if every node reuses freed memory
+  cuda::Device device = 0;
+  // The stream of the last upload, and the number of trims before it.
+  uintptr_t stream = 0;
+  uint32_t trims = 0;
+};
+
+// Needs by graph instance and GPU.
+class GraphNeeds {
+ public:
+  // False, the usual case: no graph with nodes that allocate is known.
+  bool any() const { return count_.load(std::memory_order_relaxed) != 0; }
+  // False: out of host memory.
+  bool Add(cuda::GraphExec exec, int gpu, const GraphNeed& need);
+  bool Find(cuda::GraphExec exec, int gpu, GraphNeed* need);
+  void SetUploaded(cuda::GraphExec exec, int gpu, uintptr_t stream, uint32_t trims);
+  void Remove(cuda::GraphExec exec);
+  // Removes all entries, in a child after fork.
+  void Reset();
+
+ private:
+  static uint32_t Place(uint64_t key) { return uint32_t(key * 0x9e3779b97f4a7c15u >> 32); }
+
+  SpinLock lock_;
+  std::atomic<uint32_t> count_{0};
+  Table<GraphNeed, Place> needs_ = {};
+};
+
+// Called before a launch: uploads the graph if its memory may be missing. An error is the answer to
+// the launch. If another thread trims before the launch, the driver allocates again, and
+// RefreshGraphMemory charges it.
+cuda::Result PrepareGraph(cuda::GraphExec exec, LaunchStream stream);
+// Called after a launch: charges memory that the driver has allocated since the upload.
+void RefreshGraphMemory(cuda::GraphExec exec);
+
+}  // namespace tessera::limiter

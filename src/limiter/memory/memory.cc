@@ -1,0 +1,200 @@
+// SPDX-License-Identifier: Apache-2.0
+// The driver's functions that allocate, free or report device memory.
+#include "src/limiter/loader/driver.h"
+#include "src/limiter/process/process.h"
+#include "src/limiter/tables/blocks.h"
+
+namespace tessera::cuda {
+namespace {
+
+using limiter::Contexts;
+using limiter::driver;
+using limiter::LaunchStream;
+using limiter::Process;
+using limiter::RoundToBlocks;
+using limiter::Throttle;
+
+// `allocate` calls the driver, which writes `pointer`. Afterwards `taken` returns the bytes that
+// the driver allocated, which may be a little more than `bytes`.
+template <typename Allocate, typename Taken>
+Result AllocateLinear(DevicePtr* pointer, uint64_t bytes, Allocate allocate, Taken taken) {
+  Process& process = Process::Get();
+  const Contexts::Known context = process.CurrentContext();
+  const uint64_t reserved = RoundToBlocks(bytes);
+  // The driver refuses a size that exceeds every device.
+  if (context.gpu < 0 || pointer == nullptr || reserved == 0) return allocate();
+  if (!process.Reserve(context.gpu, reserved)) return Result::kOutOfMemory;
+  const Result result = allocate();
+  if (result != Result::kSuccess) {
+    process.accounts().Cancel(context.gpu, reserved);
+    return result;
+  }
+  if (process.Charge(context, *pointer, taken(), reserved)) return Result::kSuccess;
+  driver.cuMemFree_v2(*pointer);
+  *pointer = 0;
+  return Result::kOutOfMemory;
+}
+
+// Only after the call is it known whether the pool served the allocation from memory that it
+// already reserves. So the whole size is reserved first, and pools are trimmed if that reaches the
+// limit. A pool may also grow by more than the allocation needs, so the limit is checked again.
+template <typename Allocate, typename Free>
+Result AllocateFromPool(DevicePtr* pointer, uint64_t bytes, MemPool handle, LaunchStream stream,
+                        Allocate allocate, Free free) {
+  Process& process = Process::Get();
+  // The pool may belong to another GPU than the current context.
+  const int known = process.FindPool(handle);
+  const int gpu = known >= 0 ? process.pools().GpuOf(known) : process.CurrentContext().gpu;
+  const uint64_t reserved = RoundToBlocks(bytes);
+  if (gpu < 0 || pointer == nullptr || handle == nullptr || reserved == 0) return allocate();
+  // A captured call adds a node to a graph, which allocates when it is launched (graph_memory.h).
+  if (Throttle::Get().IsCaptured(stream)) return allocate();
+  const int pool = process.pools().Add(handle, gpu);
+  if (pool < 0) return Result::kOutOfMemory;
+  if (!process.Reserve(gpu, reserved)) return Result::kOutOfMemory;
+  const Result result = allocate();
+  if (result != Result::kSuccess) {
+    process.accounts().Cancel(gpu, reserved);
+    return result;
+  }
+  const bool charged = process.ChargePool(gpu, *pointer, pool, reserved);
+  const uint64_t limit = process.LimitOf(gpu);
+  if (charged && (limit == 0 || process.accounts().Held(gpu) <= limit)) return Result::kSuccess;
+  (void)process.Release(*pointer, [&] { return free(*pointer); });
+  process.pools().Trim(gpu, &process.accounts());
+  *pointer = 0;
+  return Result::kOutOfMemory;
+}
+
+MemPool CurrentPool() {
+  Device device = -1;
+  MemPool pool = nullptr;
+  if (driver.cuCtxGetDevice(&device) != Result::kSuccess) return nullptr;
+  return driver.cuDeviceGetMemPool(&pool, device) == Result::kSuccess ? pool : nullptr;
+}
+
+}  // namespace
+
+LIMITER_EXPORT Result cuMemAlloc_v2(DevicePtr* pointer, size_t bytes) {
+  return AllocateLinear(
+      pointer, bytes, [&] { return driver.cuMemAlloc_v2(pointer, bytes); }, [&] { return bytes; });
+}
+
+LIMITER_EXPORT Result cuMemAllocManaged(DevicePtr* pointer, size_t bytes, unsigned flags) {
+  return AllocateLinear(
+      pointer, bytes, [&] { return driver.cuMemAllocManaged(pointer, bytes, flags); },
+      [&] { return bytes; });
+}
+
+// The driver chooses the length of a row, on all devices so far a multiple of 512 bytes.
+LIMITER_EXPORT Result cuMemAllocPitch_v2(DevicePtr* pointer, size_t* pitch, size_t width,
+                                         size_t height, unsigned element) {
+  constexpr size_t kRow = 512;
+  const auto allocate = [&] {
+    return driver.cuMemAllocPitch_v2(pointer, pitch, width, height, element);
+  };
+  const size_t row = (width + kRow - 1) / kRow * kRow;
+  size_t bytes = 0;
+  if (pitch == nullptr || row < width || __builtin_mul_overflow(row, height, &bytes))
+    return allocate();
+  return AllocateLinear(pointer, bytes, allocate, [&] { return *pitch * height; });
+}
+
+LIMITER_EXPORT Result cuMemFree_v2(DevicePtr pointer) {
+  return Process::Get().Release(pointer, [&] { return driver.cuMemFree_v2(pointer); });
+}
+
+LIMITER_EXPORT Result cuMemAllocAsync(DevicePtr* pointer, size_t bytes, Stream stream) {
+  return AllocateFromPool(
+      pointer, bytes, CurrentPool(), {stream, false},
+      [&] { return driver.cuMemAllocAsync(pointer, bytes, stream); },
+      [&](DevicePtr got) { return driver.cuMemFreeAsync(got, stream); });
+}
+
+LIMITER_EXPORT Result cuMemAllocAsync_ptsz(DevicePtr* pointer, size_t bytes, Stream stream) {
+  return AllocateFromPool(
+      pointer, bytes, CurrentPool(), {stream, true},
+      [&] { return driver.cuMemAllocAsync_ptsz(pointer, bytes, stream); },
+      [&](DevicePtr got) { return driver.cuMemFreeAsync_ptsz(got, stream); });
+}
+
+LIMITER_EXPORT Result cuMemAllocFromPoolAsync(DevicePtr* pointer, size_t bytes, MemPool pool,
+                                              Stream stream) {
+  return AllocateFromPool(
+      pointer, bytes, pool, {stream, false},
+      [&] { return driver.cuMemAllocFromPoolAsync(pointer, bytes, pool, stream); },
+      [&](DevicePtr got) { return driver.cuMemFreeAsync(got, stream); });
+}
+
+LIMITER_EXPORT Result cuMemAllocFromPoolAsync_ptsz(DevicePtr* pointer, size_t bytes, MemPool pool,
+                                                   Stream stream) {
+  return AllocateFromPool(
+      pointer, bytes, pool, {stream, true},
+      [&] { return driver.cuMemAllocFromPoolAsync_ptsz(pointer, bytes, pool, stream); },
+      [&](DevicePtr got) { return driver.cuMemFreeAsync_ptsz(got, stream); });
+}
+
+LIMITER_EXPORT Result cuMemFreeAsync(DevicePtr pointer, Stream stream) {
+  return Process::Get().Release(pointer, [&] { return driver.cuMemFreeAsync(pointer, stream); });
+}
+
+LIMITER_EXPORT Result cuMemFreeAsync_ptsz(DevicePtr pointer, Stream stream) {
+  return Process::Get().Release(pointer,
+                                [&] { return driver.cuMemFreeAsync_ptsz(pointer, stream); });
+}
+
+LIMITER_EXPORT Result cuMemPoolCreate(MemPool* pool, const MemPoolProperties* properties) {
+  constexpr unsigned kOnDevice = 1;
+  const Result result = driver.cuMemPoolCreate(pool, properties);
+  if (result != Result::kSuccess || properties->location.type != kOnDevice) return result;
+  Process& process = Process::Get();
+  const int gpu = process.GpuOf(properties->location.id);
+  if (gpu < 0 || process.pools().Add(*pool, gpu) >= 0) return result;
+  driver.cuMemPoolDestroy(*pool);
+  return Result::kOutOfMemory;
+}
+
+LIMITER_EXPORT Result cuMemPoolTrimTo(MemPool handle, size_t keep) {
+  Process& process = Process::Get();
+  const int pool = process.FindPool(handle);
+  if (pool < 0) return driver.cuMemPoolTrimTo(handle, keep);
+  return process.pools().Trim(pool, keep, &process.accounts());
+}
+
+LIMITER_EXPORT Result cuMemPoolDestroy(MemPool handle) {
+  Process& process = Process::Get();
+  const int pool = process.FindPool(handle);
+  const Result result = driver.cuMemPoolDestroy(handle);
+  if (pool >= 0 && result == Result::kSuccess) process.pools().Remove(pool, &process.accounts());
+  return result;
+}
+
+LIMITER_EXPORT Result cuMemGetInfo_v2(size_t* free, size_t* total) {
+  size_t device_free = 0, device_total = 0;
+  const Result result = driver.cuMemGetInfo_v2(&device_free, &device_total);
+  if (result != Result::kSuccess) return result;
+  Process& process = Process::Get();
+  const int gpu = process.CurrentContext().gpu;
+  const uint64_t limit = process.LimitOf(gpu);
+  if (limit != 0) {
+    const uint64_t held = process.accounts().HeldByLiving(gpu);
+    const uint64_t left = held < limit ? limit - held : 0;
+    if (left < device_free) device_free = left;
+    if (limit < device_total) device_total = limit;
+  }
+  if (free != nullptr) *free = device_free;
+  if (total != nullptr) *total = device_total;
+  return Result::kSuccess;
+}
+
+LIMITER_EXPORT Result cuDeviceTotalMem_v2(size_t* bytes, Device device) {
+  const Result result = driver.cuDeviceTotalMem_v2(bytes, device);
+  if (result != Result::kSuccess || bytes == nullptr) return result;
+  Process& process = Process::Get();
+  const int gpu = process.GpuOf(device);
+  const uint64_t limit = process.LimitOf(gpu);
+  if (limit != 0 && limit < *bytes) *bytes = limit;
+  return Result::kSuccess;
+}
+
+}  // namespace tessera::cuda

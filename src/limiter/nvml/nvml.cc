@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+// The library that a container with a share finds as libnvidia-ml.so.1. As in libcuda, the size of
+// a GPU's memory is the share, and the used memory is what the container holds; nvidia-smi shows
+// the same. All other functions are the driver's own.
+//
+// The library owns no slot, so a monitor does not count as a process that uses a GPU. Threads: any.
+#include <dlfcn.h>
+#include <string.h>
+
+#include "api/nvml_abi.h"
+#include "src/limiter/loader/old_symbols.h"
+#include "src/limiter/loader/paths.h"
+#include "src/limiter/region/accounts.h"
+#include "src/limiter/region/slots.h"
+#include "src/limiter/region/spin_lock.h"
+#include "src/limiter/region/uuid.h"
+
+namespace tessera::limiter {
+namespace {
+
+struct RealNvml {
+  nvml::fn::nvmlDeviceGetMemoryInfo nvmlDeviceGetMemoryInfo;
+  nvml::fn::nvmlDeviceGetMemoryInfo_v2 nvmlDeviceGetMemoryInfo_v2;
+  nvml::fn::nvmlDeviceGetUUID nvmlDeviceGetUUID;
+};
+RealNvml real;
+
+__attribute__((constructor)) void FindRealNvml() {
+  void* library = ::dlopen(kRealNvml, RTLD_LAZY | RTLD_NOLOAD);
+  if (library == nullptr) return;
+#define LIMITER_FIND(name) real.name = reinterpret_cast<nvml::fn::name>(::dlsym(library, #name))
+  LIMITER_FIND(nvmlDeviceGetMemoryInfo);
+  LIMITER_FIND(nvmlDeviceGetMemoryInfo_v2);
+  LIMITER_FIND(nvmlDeviceGetUUID);
+#undef LIMITER_FIND
+}
+
+// The files of the region that exist. `usage` is missing until a process uses CUDA.
+class View {
+ public:
+  // False: the GPU is not limited.
+  bool Of(nvml::Device device, uint64_t* limit, uint64_t* held) {
+    char text[96];
+    uint8_t uuid[16];
+    if (real.nvmlDeviceGetUUID == nullptr ||
+        real.nvmlDeviceGetUUID(device, text, sizeof(text)) != nvml::Return::kSuccess ||
+        !ParseUuid(text, uuid)) {
+      return false;
+    }
+    const SpinGuard guard(&lock_);
+    if (limits_ == nullptr && MapLimits(kLimitsPath, &limits_) != 0) return false;
+    if (usage_ == nullptr) (void)MapUsage(kUsagePath, &usage_);
+    accounts_.Open(limits_, usage_, Accounts::kNoSlot, SweepUsage);
+    const int gpu = accounts_.Find(uuid);
+    if (gpu < 0 || accounts_.Limit(gpu) == 0) return false;
+    *limit = accounts_.Limit(gpu);
+    *held = usage_ != nullptr ? accounts_.HeldByLiving(gpu) : 0;
+    return true;
+  }
+
+ private:
+  static void SweepUsage();
+
+  SpinLock lock_;
+  const Limits* limits_ = nullptr;
+  Usage* usage_ = nullptr;
+  Accounts accounts_;
+};
+View view;
+
+// Clears the slots of ended processes, whose memory is free before another process needs it.
+void View::SweepUsage() { (void)SweepSlots(kUsagePath, view.usage_); }
+
+// Replaces the device's memory by the share, which never exceeds what the device has or has free.
+template <typename Memory>
+void Show(nvml::Device device, Memory* memory) {
+  uint64_t limit = 0, held = 0;
+  if (!view.Of(device, &limit, &held)) return;
+  if (limit < memory->total) memory->total = limit;
+  memory->used = held < memory->total ? held : memory->total;
+  const uint64_t left = memory->total - memory->used;
+  if (left < memory->free) memory->free = left;
+}
+
+}  // namespace
+}  // namespace tessera::limiter
+
+namespace tessera::nvml {
+
+using limiter::real;
+using limiter::Show;
+
+#define LIMITER_EXPORT extern "C" __attribute__((visibility("default")))
+
+LIMITER_EXPORT Return nvmlDeviceGetMemoryInfo(Device device, Memory* memory) {
+  if (real.nvmlDeviceGetMemoryInfo == nullptr) return Return::kFunctionNotFound;
+  const Return result = real.nvmlDeviceGetMemoryInfo(device, memory);
+  if (result == Return::kSuccess) Show(device, memory);
+  return result;
+}
+
+// A share does not include memory that the driver reserves.
+LIMITER_EXPORT Return nvmlDeviceGetMemoryInfo_v2(Device device, MemoryV2* memory) {
+  if (real.nvmlDeviceGetMemoryInfo_v2 == nullptr) return Return::kFunctionNotFound;
+  const Return result = real.nvmlDeviceGetMemoryInfo_v2(device, memory);
+  if (result != Return::kSuccess) return result;
+  const uint64_t total = memory->total;
+  Show(device, memory);
+  if (memory->total != total) memory->reserved = 0;
+  return result;
+}
+
+}  // namespace tessera::nvml

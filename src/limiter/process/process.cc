@@ -1,0 +1,236 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/limiter/process/process.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <new>
+
+#include "src/limiter/loader/driver.h"
+#include "src/limiter/loader/paths.h"
+#include "src/limiter/process/message.h"
+#include "src/limiter/region/slots.h"
+#include "src/limiter/tables/blocks.h"
+
+// Since Linux 4.14; older C libraries do not declare it.
+#ifndef MADV_WIPEONFORK
+#define MADV_WIPEONFORK 18
+#endif
+
+namespace tessera::limiter {
+
+enum Process::State : int { kNew = 0, kLimiting, kNotLimited, kRefused };
+
+namespace {
+
+using cuda::Result;
+
+// State in a page that the kernel fills with zeros in every child. The lock is part of it, because
+// a thread that does not exist in the child may hold it at the fork.
+struct Page {
+  std::atomic<int> state;
+  std::atomic<int> owner;  // process id on kernels before 4.14, which do not zero the page; else 0
+  SpinLock lock;
+};
+Page* page = nullptr;
+constinit Process process;
+Usage* usage = nullptr;
+
+__attribute__((constructor)) void MakePage() {
+  const auto size = size_t(::sysconf(_SC_PAGESIZE));
+  void* memory = ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (memory == MAP_FAILED) return;  // cuInit reports it
+  page = new (memory) Page();
+  if (::madvise(memory, size, MADV_WIPEONFORK) != 0) page->owner.store(::getpid());
+}
+
+// On old kernels the page is a copy of the parent's.
+void ForgetTheParents() {
+  const int owner = page->owner.load(std::memory_order_relaxed);
+  if (owner == 0 || owner == ::getpid()) return;
+  new (page) Page();
+  page->owner.store(::getpid());
+}
+
+void Sweep() { (void)SweepSlots(kUsagePath, usage); }
+
+}  // namespace
+
+Process& Process::Get() { return process; }
+
+bool Process::limiting() const {
+  if (page == nullptr) return false;
+  ForgetTheParents();
+  return page->state.load(std::memory_order_acquire) == kLimiting;
+}
+
+Result Process::Init() {
+  if (!driver.found) {
+    Message("the real driver library is missing at %s: restart the container", kRealCuda);
+    return Result::kNotPermitted;
+  }
+  if (page == nullptr) return Result::kOutOfMemory;
+  ForgetTheParents();
+  const SpinGuard guard(&page->lock);
+  if (page->state.load() == kNew) {
+    Reset();
+    page->state.store(Open());
+  }
+  return page->state.load() == kRefused ? Result::kNotPermitted : Result::kSuccess;
+}
+
+// A child starts with its parent's tables, and with locks of threads that it does not have.
+void Process::Reset() {
+  allocations_.Reset();
+  blocks_.Reset();
+  charges_.Reset();
+  contexts_.Reset();
+  pools_.Reset();
+  graph_needs_.Reset();
+  physical_.Reset();
+  for (auto& gpu : gpus_) gpu.store(0);
+  for (auto& primary : primaries_) primary.store(nullptr);
+}
+
+Process::State Process::Open() {
+  const Limits* limits = nullptr;
+  if (const int error = MapLimits(kLimitsPath, &limits); error != 0) {
+    Message(
+        "cannot read the limits of this container at %s: %s: the GPU is not available; restart the "
+        "container",
+        kLimitsPath, ::strerror(error));
+    return kRefused;
+  }
+  uint32_t slot = 0;
+  int error = MakeUsage(kUsagePath);
+  if (error == 0) error = ClaimSlot(kUsagePath, &usage, &slot);
+  if (error != 0) {
+    const bool goes_on = (limits->flags.load() & kFailOpen) != 0;
+    Message("cannot account for device memory in %s: %s: %s", kUsagePath,
+            error == EAGAIN   ? "4096 processes of this container use it"
+            : error == EPROTO ? "it was damaged; restart the container"
+                              : ::strerror(error),
+            goes_on ? "this process is not limited" : "the GPU is not available");
+    return goes_on ? kNotLimited : kRefused;
+  }
+  accounts_.Open(limits, usage, slot, Sweep);
+  const auto release = [](void* accounts, const EndedCharge& ended) {
+    static_cast<Accounts*>(accounts)->Release(ended.gpu, ended.bytes);
+  };
+  physical_.Open(release, &accounts_);
+  Throttle::Get().Open(limits, usage, slot);
+  return kLimiting;
+}
+
+int Process::GpuOf(cuda::Device device) {
+  if (!limiting() || device < 0 || device >= kMaxDevices) return -1;
+  const int known = gpus_[device].load(std::memory_order_relaxed);
+  if (known != 0) return known - 2;
+  cuda::Uuid uuid = {};
+  // The _v2 function knows the UUIDs of MIG devices. If both fail, the next call retries.
+  if (driver.cuDeviceGetUuid_v2(&uuid, device) != Result::kSuccess &&
+      driver.cuDeviceGetUuid(&uuid, device) != Result::kSuccess) {
+    return -1;
+  }
+  uint8_t bytes[16];
+  ::memcpy(bytes, uuid.bytes, sizeof(bytes));
+  const int gpu = accounts_.Find(bytes);
+  gpus_[device].store(gpu + 2, std::memory_order_relaxed);
+  return gpu;
+}
+
+Contexts::Known Process::CurrentContext() {
+  Contexts::Known known;
+  cuda::Context context = nullptr;
+  if (!limiting() || driver.cuCtxGetCurrent(&context) != Result::kSuccess || context == nullptr)
+    return known;
+  if (contexts_.Find(context, &known)) return known;
+  cuda::Device device = -1;
+  if (driver.cuCtxGetDevice(&device) != Result::kSuccess) return known;
+  known.gpu = GpuOf(device);
+  known.id = contexts_.Add(context, known.gpu);
+  return known;
+}
+
+bool Process::Reserve(int gpu, uint64_t bytes) {
+  if (accounts_.Reserve(gpu, bytes)) return true;
+  // Pools keep memory that the program has freed.
+  pools_.Trim(gpu, &accounts_);
+  if (accounts_.Reserve(gpu, bytes)) return true;
+  Refuse(gpu, bytes);
+  return false;
+}
+
+void Process::Refuse(int gpu, uint64_t bytes) {
+  accounts_.RecordRefusal(gpu, bytes);
+  ReportRefusal(accounts_.limits().gpus[gpu].uuid, bytes, accounts_.Held(gpu),
+                accounts_.Limit(gpu));
+}
+
+bool Process::Charge(const Contexts::Known& context, cuda::DevicePtr pointer, uint64_t bytes,
+                     uint64_t reserved) {
+  const bool in_block = bytes <= kSmallBytes;
+  const uint64_t charged = in_block ? kBlockBytes : RoundToBlocks(bytes);
+  const Allocation allocation{.blocks = in_block ? 0 : charged / kBlockBytes,
+                              .context = context.id,
+                              .gpu = uint64_t(context.gpu)};
+  if (context.id == 0 || !allocations_.Insert(pointer, allocation)) {
+    accounts_.Cancel(context.gpu, reserved);
+    return false;
+  }
+  const bool charge = !in_block || blocks_.Join(pointer / kBlockBytes * kBlockBytes, context.gpu);
+  if (charge) accounts_.Add(context.gpu, charged);
+  accounts_.Cancel(context.gpu, reserved);
+  return true;
+}
+
+bool Process::ChargePool(int gpu, cuda::DevicePtr pointer, int pool, uint64_t reserved) {
+  const bool known =
+      allocations_.Insert(pointer, {.gpu = uint64_t(gpu), .pool = uint64_t(pool) + 1});
+  pools_.Refresh(pool, &accounts_);
+  accounts_.Cancel(gpu, reserved);
+  return known;
+}
+
+void Process::EndCharge(const Allocation& allocation, uint64_t pointer) {
+  if (allocation.pool != 0) {
+    pools_.Refresh(int(allocation.pool) - 1, &accounts_);
+  } else if (allocation.blocks != 0) {
+    accounts_.Release(int(allocation.gpu), allocation.blocks * kBlockBytes);
+  } else if (blocks_.Leave(pointer / kBlockBytes * kBlockBytes)) {
+    accounts_.Release(int(allocation.gpu), kBlockBytes);
+  }
+}
+
+// With id 0, at most memory of pools was allocated in the context.
+void Process::EndContext(uint64_t id) {
+  const auto end = [](void* self, uint64_t pointer, const Allocation& allocation) {
+    static_cast<Process*>(self)->EndCharge(allocation, pointer);
+  };
+  if (id != 0) {
+    allocations_.RemoveContext(id, end, this);
+    charges_.EndContext(id, &accounts_);
+  }
+  pools_.RefreshAll(&accounts_);
+  Throttle::Get().ForgetContext(id);
+}
+
+void Process::SetPrimary(cuda::Device device, cuda::Context context) {
+  if (device >= 0 && device < kMaxDevices) primaries_[device].store(context);
+}
+
+void Process::EndPrimary(cuda::Device device) {
+  int active = 1;
+  if (device < 0 || device >= kMaxDevices) return;
+  if (driver.cuDevicePrimaryCtxGetState(device, nullptr, &active) != Result::kSuccess ||
+      active != 0)
+    return;
+  Contexts::Known known;
+  const cuda::Context context = primaries_[device].exchange(nullptr);
+  if (context != nullptr) (void)contexts_.Remove(context, &known);
+  EndContext(known.id);
+}
+
+}  // namespace tessera::limiter

@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: Apache-2.0
+// The limiter in one process: the region, and the device memory that the process holds.
+//
+// Start. Loading the library finds the driver's functions, maps one page, and does nothing else.
+// cuInit, without which no other function of CUDA works, maps the region and claims a slot.
+//
+// Fork. CUDA does not work in a child of a process that has initialized it. The kernel wipes the
+// page with the state in every child, whichever system call created it, so the child starts anew.
+//
+// Failure. If the region cannot be used, one line on standard error gives the reason, and cuInit
+// returns CUDA_ERROR_NOT_PERMITTED; with the flag kFailOpen the process runs without a limit. The
+// limiter never ends the process and installs no signal handler.
+//
+// Threads: any.
+#pragma once
+
+#include "api/cuda_abi.h"
+#include "src/limiter/compute/throttle.h"
+#include "src/limiter/memory/graph_memory.h"
+#include "src/limiter/region/accounts.h"
+#include "src/limiter/tables/allocations.h"
+#include "src/limiter/tables/charges.h"
+#include "src/limiter/tables/contexts.h"
+#include "src/limiter/tables/physical_memory.h"
+#include "src/limiter/tables/pools.h"
+
+namespace tessera::limiter {
+
+class Process {
+ public:
+  static Process& Get();
+
+  // Maps the region and claims a slot, once. kNotPermitted: see Failure.
+  cuda::Result Init();
+  // False: the process has no limits, or cuInit has not been called.
+  bool limiting() const;
+
+  // The current context of this thread, with its GPU's index in the limits; -1: no context, or no
+  // limit on that GPU.
+  Contexts::Known CurrentContext();
+  // The GPU's index in the limits, or -1.
+  int GpuOf(cuda::Device device);
+
+  // Reserves `bytes` for an allocation. False: they would exceed the limit; the refusal is
+  // reported.
+  bool Reserve(int gpu, uint64_t bytes);
+  // Records a refused allocation for the agent, and reports it on standard error.
+  void Refuse(int gpu, uint64_t bytes);
+  // Charges `bytes` that the driver has allocated at `pointer`, and ends the reservation of
+  // `reserved` bytes. False: out of host memory; nothing is charged, and the caller frees
+  // `pointer`.
+  bool Charge(const Contexts::Known& context, cuda::DevicePtr pointer, uint64_t bytes,
+              uint64_t reserved);
+  // Charge for memory of a pool, which is charged with the pool.
+  bool ChargePool(int gpu, cuda::DevicePtr pointer, int pool, uint64_t reserved);
+
+  // Calls the driver's `free` for an allocation, and ends its charge on success.
+  template <typename Free>
+  cuda::Result Release(cuda::DevicePtr pointer, Free free);
+  // Calls the driver's `destroy` for a context, and ends all of its charges on success.
+  template <typename Destroy>
+  cuda::Result DestroyContext(cuda::Context context, Destroy destroy);
+  // DestroyContext for a call that releases or destroys the primary context of a device.
+  template <typename Destroy>
+  cuda::Result ReleasePrimary(cuda::Device device, Destroy destroy);
+  void SetPrimary(cuda::Device device, cuda::Context context);
+
+  // The memory limit of a GPU in bytes; 0: no limit, or `gpu` is -1.
+  uint64_t LimitOf(int gpu) const { return gpu < 0 ? 0 : accounts_.Limit(gpu); }
+  // The index in pools(); -1: memory of the pool is not charged.
+  int FindPool(cuda::MemPool pool) const { return limiting() ? pools_.Find(pool) : -1; }
+
+  Accounts& accounts() { return accounts_; }
+  Charges& charges() { return charges_; }
+  Pools& pools() { return pools_; }
+  GraphNeeds& graph_needs() { return graph_needs_; }
+  PhysicalPieces& physical() { return physical_; }
+
+ private:
+  static constexpr int kMaxDevices = 64;
+
+  enum State : int;
+  State Open();
+  void Reset();
+  void EndCharge(const Allocation& allocation, uint64_t pointer);
+  void EndContext(uint64_t id);
+  void EndPrimary(cuda::Device device);
+
+  Accounts accounts_;
+  Allocations allocations_;
+  Allocations blocks_;  // blocks that small allocations share, by address
+  Charges charges_;
+  Contexts contexts_;
+  Pools pools_;
+  GraphNeeds graph_needs_;
+  PhysicalPieces physical_;
+  // By device ordinal.
+  std::atomic<int> gpus_[kMaxDevices] = {};  // index in the limits + 2; 0: unknown
+  std::atomic<cuda::Context> primaries_[kMaxDevices] = {};
+};
+
+// The entry is removed before the driver frees the pointer, which another thread may get at once.
+template <typename Free>
+cuda::Result Process::Release(cuda::DevicePtr pointer, Free free) {
+  Allocation allocation;
+  if (!limiting() || !allocations_.Remove(pointer, &allocation)) return free();
+  const cuda::Result result = free();
+  if (result == cuda::Result::kSuccess) {
+    EndCharge(allocation, pointer);
+  } else {
+    allocations_.Insert(pointer, allocation);
+  }
+  return result;
+}
+
+template <typename Destroy>
+cuda::Result Process::DestroyContext(cuda::Context context, Destroy destroy) {
+  if (!limiting()) return destroy();
+  Throttle::Get().DropMarks();
+  Contexts::Known known;
+  const bool is_known = contexts_.Remove(context, &known);
+  const cuda::Result result = destroy();
+  if (result == cuda::Result::kSuccess) {
+    EndContext(known.id);
+  } else if (is_known) {
+    contexts_.Restore(context, known);
+  }
+  return result;
+}
+
+// Only after the call is it known whether the context is gone. If another thread retains the
+// primary context again meanwhile, its allocations until then are not charged.
+template <typename Destroy>
+cuda::Result Process::ReleasePrimary(cuda::Device device, Destroy destroy) {
+  if (limiting()) Throttle::Get().DropMarks();
+  const cuda::Result result = destroy();
+  if (limiting() && result == cuda::Result::kSuccess) EndPrimary(device);
+  return result;
+}
+
+}  // namespace tessera::limiter

@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/limiter/region/accounts.h"
+
+#include <sched.h>
+#include <time.h>
+
+namespace tessera::limiter {
+namespace {
+
+// A reservation that races with others is retried in rounds, with a pause after each round: another
+// process may be interrupted between two steps. The first and every tenth round sweep the slots of
+// dead processes.
+constexpr int kTriesInRound = 100;
+constexpr int kRounds = 1000;
+constexpr int kRoundsToSweep = 10;
+constexpr timespec kPause = {0, 100'000};  // with overshoot, all rounds take about 0.2 s
+// A sum that is read while other processes free and allocate may be too large, so a refusal is
+// confirmed, with pauses for the other processes: some 20 us at most without free memory.
+constexpr int kFullAnswers = 16;
+
+}  // namespace
+
+void Accounts::Open(const Limits* limits, Usage* usage, uint32_t slot, Sweep sweep) {
+  limits_ = limits;
+  usage_ = usage;
+  slot_ = slot;
+  sweep_ = sweep;
+  turn_.Reset();
+}
+
+int Accounts::Find(const uint8_t (&uuid)[16]) const {
+  for (uint32_t i = 0; i < limits_->gpu_count && i < kMaxGpus; ++i) {
+    if (__builtin_memcmp(limits_->gpus[i].uuid, uuid, sizeof(uuid)) == 0) return int(i);
+  }
+  return -1;
+}
+
+// A process adds to `held` before it subtracts from `pending`. Sum therefore reads `pending` first:
+// bytes that move meanwhile are counted twice, and never missed.
+Accounts::Sums Accounts::Sum(int gpu) const {
+  const GpuUsage& of_gpu = usage_->gpus[gpu];
+  Sums sums{limits_->gpus[gpu].unaccounted.load(kRelaxed), 0, 0, false};
+  uint32_t slots = usage_->slots_used.load();
+  if (slots > kMaxSlots) slots = kMaxSlots;
+  for (uint32_t i = 0; i < slots; ++i) {
+    const uint64_t pending = of_gpu.pending[i].load();
+    sums.pending += pending;
+    sums.lower_pending |= pending != 0 && i < slot_;
+    const uint64_t held = of_gpu.held[i].load();
+    sums.held += held;
+    if (i != slot_) sums.held_by_others += held;
+  }
+  return sums;
+}
+
+Accounts::Answer Accounts::TryReserve(int gpu, uint64_t bytes, bool* yield) {
+  const uint64_t limit = Limit(gpu) != 0 ? Limit(gpu) : UINT64_MAX;
+  if (bytes > limit) return Answer::kFull;
+  usage_->gpus[gpu].pending[slot_].fetch_add(bytes);
+  const Sums sums = Sum(gpu);
+  if (sums.held <= limit && sums.pending <= limit - sums.held) {
+    RecordPeak(gpu, sums.held + sums.pending);
+    return Answer::kFits;
+  }
+  Cancel(gpu, bytes);
+  if (sums.held > limit || bytes > limit - sums.held) return Answer::kFull;
+  *yield = sums.lower_pending;
+  return Answer::kContended;
+}
+
+bool Accounts::Reserve(int gpu, uint64_t bytes) {
+  bool yield = false;
+  if (TryReserve(gpu, bytes, &yield) == Answer::kFits) return true;
+  return ReserveInTurn(gpu, bytes);
+}
+
+// One thread of each process at a time, so that the order of slots decides who goes first.
+bool Accounts::ReserveInTurn(int gpu, uint64_t bytes) {
+  const SpinGuard guard(&turn_);
+  int full = 0;
+  for (int round = 0; round < kRounds; ++round) {
+    if (sweep_ != nullptr && round % kRoundsToSweep == 0) sweep_();
+    for (int tries = 0; tries < kTriesInRound; ++tries) {
+      bool yield = false;
+      const Answer answer = TryReserve(gpu, bytes, &yield);
+      if (answer == Answer::kFits) return true;
+      full = answer == Answer::kFull ? full + 1 : 0;
+      if (full == kFullAnswers) return false;
+      // The process with the lowest slot retries at once. The others withdraw and yield.
+      if (yield || answer == Answer::kFull) ::sched_yield();
+    }
+    ::nanosleep(&kPause, nullptr);
+  }
+  return false;
+}
+
+void Accounts::Cancel(int gpu, uint64_t bytes) {
+  usage_->gpus[gpu].pending[slot_].fetch_sub(bytes);
+}
+
+void Accounts::Release(int gpu, uint64_t bytes) { usage_->gpus[gpu].held[slot_].fetch_sub(bytes); }
+
+void Accounts::Add(int gpu, uint64_t bytes) { usage_->gpus[gpu].held[slot_].fetch_add(bytes); }
+
+uint64_t Accounts::Held(int gpu) const { return Sum(gpu).held; }
+
+uint64_t Accounts::HeldByLiving(int gpu) const {
+  const Sums sums = Sum(gpu);
+  if (sweep_ == nullptr || sums.held_by_others == 0) return sums.held;
+  sweep_();
+  return Held(gpu);
+}
+
+void Accounts::RecordPeak(int gpu, uint64_t bytes) {
+  std::atomic<uint64_t>& peak = usage_->gpus[gpu].peak;
+  uint64_t seen = peak.load(kRelaxed);
+  while (bytes > seen && !peak.compare_exchange_weak(seen, bytes, kRelaxed)) {
+  }
+}
+
+void Accounts::RecordRefusal(int gpu, uint64_t bytes) {
+  usage_->gpus[gpu].refused_bytes.store(bytes, kRelaxed);
+  usage_->gpus[gpu].refused.fetch_add(1, kRelaxed);
+}
+
+}  // namespace tessera::limiter

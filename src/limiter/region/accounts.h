@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+// Charges device memory to one process, so that all processes of the container together never
+// exceed the limit of a GPU. Around a driver call that allocates:
+//
+//   Reserve   counts the bytes against the limit, or refuses
+//   Add       after the driver has allocated: the process holds the bytes until Release
+//   Cancel    ends the reservation, after Add or after the driver has refused
+//
+// Exactness. Reserve first publishes its bytes as pending and then sums the held and pending bytes
+// of all slots. If two processes race, the second to publish sees the bytes of the first, so the
+// sum of held bytes never exceeds the limit at any instant. If two processes see each other and
+// both would be refused although one fits, they retry: the process with the lower slot goes first.
+//
+// Crashes. Every number belongs to one process. A process that is killed between any two
+// instructions leaves numbers only in its own slot. Another process clears them when it finds the
+// lock of the slot free (slots.h).
+//
+// Threads: any. No lock is held across a call of the driver. Cost: three atomic additions and one
+// pass over the slots in use; no system call unless the limit is reached.
+#pragma once
+
+#include <cstdint>
+
+#include "src/limiter/region.h"
+#include "src/limiter/region/spin_lock.h"
+
+namespace tessera::limiter {
+
+class Accounts {
+ public:
+  // Called once in a process, and again in a child after fork. `limits` and `usage` outlive the
+  // object; this process owns `slot`. Reserve calls `sweep`, which clears the slots of dead
+  // processes, before it refuses.
+  using Sweep = void (*)();
+  void Open(const Limits* limits, Usage* usage, uint32_t slot, Sweep sweep);
+  // In place of a slot, for a process that only reads.
+  static constexpr uint32_t kNoSlot = UINT32_MAX;
+
+  const Limits& limits() const { return *limits_; }
+  // The index of the GPU with this UUID; -1: `limits` does not have it.
+  int Find(const uint8_t (&uuid)[16]) const;
+
+  // False: the container would exceed its limit; nothing is reserved.
+  bool Reserve(int gpu, uint64_t bytes);
+  void Cancel(int gpu, uint64_t bytes);
+  // Charges bytes that the driver has allocated, with or without a reservation.
+  void Add(int gpu, uint64_t bytes);
+  void Release(int gpu, uint64_t bytes);
+  // Records for the agent that an allocation was refused.
+  void RecordRefusal(int gpu, uint64_t bytes);
+
+  // Bytes that all processes of the container hold on the GPU, unaccounted bytes included.
+  uint64_t Held(int gpu) const;
+  // Held without processes that have ended, for programs that ask how much is free. Makes system
+  // calls only if other processes hold memory.
+  uint64_t HeldByLiving(int gpu) const;
+  // 0: not limited.
+  uint64_t Limit(int gpu) const {
+    return limits_->gpus[gpu].memory.load(std::memory_order_relaxed);
+  }
+
+ private:
+  struct Sums {
+    uint64_t held;
+    uint64_t held_by_others;
+    uint64_t pending;    // sum over all slots
+    bool lower_pending;  // a slot before ours reserves
+  };
+  Sums Sum(int gpu) const;
+  enum class Answer { kFits, kFull, kContended };
+  Answer TryReserve(int gpu, uint64_t bytes, bool* yield);
+  bool ReserveInTurn(int gpu, uint64_t bytes);
+  void RecordPeak(int gpu, uint64_t bytes);
+
+  const Limits* limits_ = nullptr;
+  Usage* usage_ = nullptr;
+  uint32_t slot_ = 0;
+  Sweep sweep_ = nullptr;
+  // Admits one thread of this process at a time to the retries. It is held during the pauses
+  // between retries, never across a driver call.
+  SpinLock turn_;
+};
+
+}  // namespace tessera::limiter

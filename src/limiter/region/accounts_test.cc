@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/limiter/region/accounts.h"
+
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <random>
+#include <thread>
+#include <vector>
+
+namespace tessera::limiter {
+namespace {
+
+constexpr uint64_t kLimit = 1000;
+
+// A region in memory, and the account of each process that shares it.
+struct Region {
+  explicit Region(size_t processes)
+      : limits(new Limits()), usage(new Usage()), accounts(processes) {
+    limits->gpu_count = 1;
+    limits->gpus[0].memory = kLimit;
+    usage->slots_used = uint32_t(processes);
+    for (uint32_t i = 0; i < processes; ++i) {
+      accounts[i] = std::make_unique<Accounts>();
+      accounts[i]->Open(limits.get(), usage.get(), i, nullptr);
+    }
+  }
+  std::unique_ptr<Limits> limits;
+  std::unique_ptr<Usage> usage;
+  std::vector<std::unique_ptr<Accounts>> accounts;
+};
+
+void Hold(Accounts& accounts, uint64_t bytes) {
+  ASSERT_TRUE(accounts.Reserve(0, bytes));
+  accounts.Add(0, bytes);
+  accounts.Cancel(0, bytes);
+}
+
+TEST(AccountsTest, GrantsExactlyTheLimit) {
+  Region region(1);
+  Accounts& accounts = *region.accounts[0];
+  EXPECT_FALSE(accounts.Reserve(0, kLimit + 1));
+  Hold(accounts, kLimit);
+  EXPECT_EQ(accounts.Held(0), kLimit);
+  EXPECT_FALSE(accounts.Reserve(0, 1));
+  accounts.Release(0, 1);
+  EXPECT_TRUE(accounts.Reserve(0, 1));
+}
+
+TEST(AccountsTest, OneLimitHoldsForAllProcessesOfTheContainer) {
+  Region region(3);
+  Hold(*region.accounts[0], 600);
+  EXPECT_FALSE(region.accounts[1]->Reserve(0, 500));
+  Hold(*region.accounts[2], 400);
+  EXPECT_FALSE(region.accounts[0]->Reserve(0, 1));
+}
+
+TEST(AccountsTest, AReservationCountsUntilItIsCanceled) {
+  Region region(2);
+  ASSERT_TRUE(region.accounts[0]->Reserve(0, 700));
+  EXPECT_FALSE(region.accounts[1]->Reserve(0, 400));
+  region.accounts[0]->Cancel(0, 700);
+  EXPECT_TRUE(region.accounts[1]->Reserve(0, 400));
+}
+
+TEST(AccountsTest, WhatTheAgentFindsUnaccountedCountsAgainstTheLimit) {
+  Region region(1);
+  region.limits->gpus[0].unaccounted = 300;
+  EXPECT_FALSE(region.accounts[0]->Reserve(0, 701));
+  EXPECT_TRUE(region.accounts[0]->Reserve(0, 700));
+}
+
+TEST(AccountsTest, ALimitThatShrinksBelowWhatIsHeldRefusesAndTakesNothingAway) {
+  Region region(1);
+  Hold(*region.accounts[0], 800);
+  region.limits->gpus[0].memory = 500;
+  EXPECT_FALSE(region.accounts[0]->Reserve(0, 1));
+  EXPECT_EQ(region.accounts[0]->Held(0), 800u);
+  region.accounts[0]->Release(0, 400);
+  EXPECT_TRUE(region.accounts[0]->Reserve(0, 100));
+}
+
+TEST(AccountsTest, AGpuWithoutALimitIsCountedAndNeverRefused) {
+  Region region(1);
+  region.limits->gpus[0].memory = 0;
+  Hold(*region.accounts[0], 5 * kLimit);
+  EXPECT_EQ(region.accounts[0]->Held(0), 5 * kLimit);
+}
+
+TEST(AccountsTest, ThePeakStaysWhenMemoryIsFreed) {
+  Region region(2);
+  Hold(*region.accounts[0], 600);
+  Hold(*region.accounts[1], 300);
+  region.accounts[0]->Release(0, 600);
+  Hold(*region.accounts[0], 100);
+  EXPECT_EQ(region.usage->gpus[0].peak, 900u);
+}
+
+TEST(AccountsTest, FindsAGpuByItsUuid) {
+  Region region(1);
+  region.limits->gpus[0].uuid[15] = 7;
+  uint8_t uuid[16] = {};
+  EXPECT_EQ(region.accounts[0]->Find(uuid), -1);
+  uuid[15] = 7;
+  EXPECT_EQ(region.accounts[0]->Find(uuid), 0);
+}
+
+// A thread with an even number is a process; the next thread is a second thread of that process.
+// The test sums what the threads hold outside of the accounts.
+TEST(AccountsTest, RacingProcessesNeverHoldMoreThanTheLimitAtAnyInstant) {
+  constexpr int kThreads = 8;
+  Region region(kThreads / 2);
+  std::atomic<uint64_t> held{0}, most{0};
+  std::vector<std::thread> threads;
+  for (unsigned i = 0; i < kThreads; ++i) {
+    threads.emplace_back([&, i] {
+      Accounts& accounts = *region.accounts[i / 2];
+      std::mt19937 random(i);
+      for (int round = 0; round < 200'000; ++round) {
+        const uint64_t bytes = 1 + random() % 400;
+        if (!accounts.Reserve(0, bytes)) continue;
+        const uint64_t now = held.fetch_add(bytes) + bytes;
+        for (uint64_t seen = most; now > seen && !most.compare_exchange_weak(seen, now);) {
+        }
+        accounts.Add(0, bytes);
+        accounts.Cancel(0, bytes);
+        if (random() % 16 == 0) std::this_thread::yield();
+        held.fetch_sub(bytes);
+        accounts.Release(0, bytes);
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_LE(most.load(), kLimit);
+  EXPECT_GT(most.load(), kLimit / 2) << "they did not race";
+  EXPECT_EQ(region.accounts[0]->Held(0), 0u);
+  for (size_t i = 0; i < region.accounts.size(); ++i)
+    EXPECT_EQ(region.usage->gpus[0].pending[i], 0u);
+}
+
+// Any two reservations fit together, so none may be refused, however they race.
+TEST(AccountsTest, NoReservationThatFitsIsRefusedBecauseOthersRace) {
+  constexpr int kThreads = 4;
+  Region region(kThreads);
+  std::atomic<int> refused{0};
+  std::vector<std::thread> threads;
+  std::atomic<int> inside{0};
+  for (unsigned i = 0; i < kThreads; ++i) {
+    threads.emplace_back([&, i] {
+      for (int round = 0; round < 200'000; ++round) {
+        // The test's own count admits two threads at a time.
+        if (inside.fetch_add(1) >= 2) {
+          inside.fetch_sub(1);
+          continue;
+        }
+        if (region.accounts[i]->Reserve(0, kLimit / 2)) {
+          region.accounts[i]->Add(0, kLimit / 2);
+          region.accounts[i]->Cancel(0, kLimit / 2);
+          region.accounts[i]->Release(0, kLimit / 2);
+        } else {
+          ++refused;
+        }
+        inside.fetch_sub(1);
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(refused, 0);
+}
+
+}  // namespace
+}  // namespace tessera::limiter

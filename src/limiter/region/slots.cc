@@ -1,0 +1,217 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/limiter/region/slots.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <initializer_list>
+
+#include "src/limiter/region/region_file.h"
+
+// Older C libraries do not declare these commands; the kernel has them since 3.15.
+#ifndef F_OFD_SETLK
+#define F_OFD_SETLK 37
+#endif
+
+namespace tessera::limiter {
+namespace {
+
+// More than the processes that start at the same instant.
+constexpr int kMaxNames = 1000;
+
+class Fd {
+ public:
+  explicit Fd(int fd) : fd_(fd) {}
+  ~Fd() {
+    if (fd_ >= 0) ::close(fd_);
+  }
+  Fd(const Fd&) = delete;
+  Fd& operator=(const Fd&) = delete;
+  int get() const { return fd_; }
+
+ private:
+  int fd_;
+};
+
+int Map(const Fd& file, size_t size, uint32_t magic, bool writable, void** mapped) {
+  return file.get() < 0 ? errno : MapFile(file.get(), size, magic, writable, mapped);
+}
+
+// `type` is F_WRLCK or F_UNLCK.
+bool SetLock(const Fd& file, uint32_t slot, short type) {
+  struct flock lock = {};
+  lock.l_type = type;
+  lock.l_whence = SEEK_SET;
+  lock.l_start = slot;
+  lock.l_len = 1;
+  return ::fcntl(file.get(), F_OFD_SETLK, &lock) == 0;
+}
+bool LockSlot(const Fd& file, uint32_t slot) { return SetLock(file, slot, F_WRLCK); }
+void UnlockSlot(const Fd& file, uint32_t slot) { (void)SetLock(file, slot, F_UNLCK); }
+
+// The state of a process and its start, from /proc/PID/stat. False: there is no such process.
+bool ReadStat(const char* pid, char* state, uint64_t* start) {
+  char path[64];
+  ::snprintf(path, sizeof(path), "/proc/%s/stat", pid);
+  const Fd file(::open(path, O_RDONLY | O_CLOEXEC));
+  if (file.get() < 0) return false;
+  char text[1024];
+  const ssize_t length = ::read(file.get(), text, sizeof(text) - 1);
+  if (length <= 0) return false;
+  text[length] = 0;
+  // The program's name is in parentheses and may hold any character; field 3 follows the last ')'.
+  const char* field = ::strrchr(text, ')');
+  if (field == nullptr || field[1] == 0) return false;
+  field += 2;
+  *state = *field;
+  for (int number = 3; number < 22 && field != nullptr; ++number) {
+    field = ::strchr(field + 1, ' ');
+    if (field != nullptr) ++field;
+  }
+  *start = field != nullptr ? ::strtoull(field, nullptr, 10) : 0;
+  return true;
+}
+
+bool IsGone(int32_t pid, uint64_t start) {
+  char text[16];
+  ::snprintf(text, sizeof(text), "%d", pid);
+  char state = 0;
+  uint64_t found = 0;
+  if (!ReadStat(text, &state, &found)) return true;
+  // A process in state Z or X has closed its files; another start means another process.
+  return state == 'Z' || state == 'X' || (start != 0 && found != start);
+}
+
+bool IsEmpty(const Usage& usage, uint32_t slot) {
+  if (usage.pids[slot].load() != 0 || usage.compute_gpus[slot].load() != 0) return false;
+  for (const GpuUsage& gpu : usage.gpus) {
+    if (gpu.held[slot].load() != 0 || gpu.pending[slot].load() != 0) return false;
+  }
+  return true;
+}
+
+// Clears only lines that were written: any other page would take memory of the container's tmpfs.
+void ClearCompute(Usage* usage, uint32_t slot) {
+  const uint32_t used = usage->compute_gpus[slot].load();
+  for (uint32_t gpu = 0; gpu < kMaxGpus; ++gpu) {
+    if ((used >> gpu & 1) == 0) continue;
+    ComputeSlot& line = usage->compute[gpu].slots[slot];
+    for (auto* field : {&line.metered, &line.in_flight, &line.last_launch, &line.last_long,
+                        &line.last_wait, &line.seen, &line.longest, &line.last_limited}) {
+      field->store(0);
+    }
+  }
+  usage->compute_gpus[slot].store(0);
+}
+
+void Clear(Usage* usage, uint32_t slot) {
+  for (GpuUsage& gpu : usage->gpus) {
+    gpu.held[slot].store(0);
+    gpu.pending[slot].store(0);
+  }
+  ClearCompute(usage, slot);
+  usage->starts[slot].store(0);
+  usage->pids[slot].store(0);
+}
+
+void RaiseSlotsUsed(Usage* usage, uint32_t count) {
+  uint32_t seen = usage->slots_used.load();
+  while (seen < count && !usage->slots_used.compare_exchange_weak(seen, count)) {
+  }
+}
+
+}  // namespace
+
+int MapLimits(const char* path, const Limits** limits) {
+  const Fd file(::open(path, O_RDONLY | O_CLOEXEC));
+  void* mapped = nullptr;
+  const int error = Map(file, sizeof(Limits), kLimitsMagic, /*writable=*/false, &mapped);
+  if (error == 0) *limits = static_cast<const Limits*>(mapped);
+  return error;
+}
+
+int MapUsage(const char* path, Usage** usage) {
+  const Fd file(::open(path, O_RDWR | O_CLOEXEC));
+  void* mapped = nullptr;
+  const int error = Map(file, sizeof(Usage), kUsageMagic, /*writable=*/true, &mapped);
+  if (error == 0) *usage = static_cast<Usage*>(mapped);
+  return error;
+}
+
+int ClaimSlot(const char* path, Usage** usage, uint32_t* slot) {
+  const Fd file(::open(path, O_RDWR | O_CLOEXEC));
+  void* mapped = nullptr;
+  if (const int error = Map(file, sizeof(Usage), kUsageMagic, /*writable=*/true, &mapped);
+      error != 0) {
+    return error;
+  }
+  auto* region = static_cast<Usage*>(mapped);
+  // Otherwise a child that never uses a GPU would keep the lock, and so the charges of its parent.
+  ::madvise(mapped, sizeof(Usage), MADV_DONTFORK);
+  for (uint32_t i = 0; i < kMaxSlots; ++i) {
+    if (!LockSlot(file, i)) continue;
+    // The owner no longer holds the lock, but may not have closed its files yet.
+    if (const int32_t pid = region->pids[i].load();
+        pid != 0 && !IsGone(pid, region->starts[i].load())) {
+      UnlockSlot(file, i);
+      continue;
+    }
+    Clear(region, i);
+    char state = 0;
+    uint64_t start = 0;
+    ReadStat("self", &state, &start);
+    region->starts[i].store(start);
+    region->pids[i].store(::getpid());
+    RaiseSlotsUsed(region, i + 1);
+    *usage = region;
+    *slot = i;
+    return 0;
+  }
+  ::munmap(mapped, sizeof(Usage));
+  return EAGAIN;
+}
+
+int MakeUsage(const char* path) {
+  if (::access(path, F_OK) == 0) return 0;
+  // The temporary name is unique: another process, even of another pid namespace, may do the same.
+  char temporary[4200];
+  int fd = -1;
+  for (int i = 0; i < kMaxNames && fd < 0; ++i) {
+    ::snprintf(temporary, sizeof(temporary), "%s.%d", path, i);
+    fd = ::open(temporary, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    if (fd < 0 && errno != EEXIST) return errno;
+  }
+  const Fd file(fd);
+  if (fd < 0) return EEXIST;
+  // Processes of all users of the container write the file.
+  int error = FillNewFile(fd, sizeof(Usage), kUsageMagic, 0666);
+  if (error == 0 && ::link(temporary, path) != 0 && errno != EEXIST) error = errno;
+  ::unlink(temporary);
+  return error;
+}
+
+int SweepSlots(const char* path, Usage* usage) {
+  // A new file description: locks of this process appear as held, too.
+  const Fd file(::open(path, O_RDWR | O_CLOEXEC));
+  if (file.get() < 0) return -1;
+  uint32_t slots = usage->slots_used.load();
+  if (slots > kMaxSlots) slots = kMaxSlots;
+  int cleared = 0;
+  for (uint32_t i = 0; i < slots; ++i) {
+    if (IsEmpty(*usage, i) || !LockSlot(file, i)) continue;
+    const int32_t pid = usage->pids[i].load();
+    if (pid == 0 || IsGone(pid, usage->starts[i].load())) {
+      Clear(usage, i);
+      ++cleared;
+    }
+    UnlockSlot(file, i);
+  }
+  return cleared;
+}
+
+}  // namespace tessera::limiter

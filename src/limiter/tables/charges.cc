@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/limiter/tables/charges.h"
+
+#include "src/limiter/tables/blocks.h"
+
+namespace tessera::limiter {
+namespace {
+
+// Minimum alignment of allocations that share a block.
+constexpr uint64_t kAlign = 512;
+
+uint64_t Align(uint64_t bytes) { return (bytes + kAlign - 1) / kAlign * kAlign; }
+uint64_t Key(const void* handle) { return reinterpret_cast<uintptr_t>(handle); }
+
+}  // namespace
+
+bool Charges::Charge(const Held& held, Accounts* accounts) {
+  if (held.bytes == 0) return true;
+  if (held.bytes > kSmallBytes) {
+    accounts->Add(held.gpu, RoundToBlocks(held.bytes));
+    return true;
+  }
+  bool added = false;
+  auto* shared = shared_.Add(held.context, &added);
+  if (shared == nullptr) return false;
+  const uint64_t before = RoundToBlocks(shared->value);
+  shared->value += Align(held.bytes);
+  accounts->Add(held.gpu, RoundToBlocks(shared->value) - before);
+  return true;
+}
+
+void Charges::Uncharge(const Held& held, Accounts* accounts) {
+  if (held.bytes > kSmallBytes) {
+    accounts->Release(held.gpu, RoundToBlocks(held.bytes));
+    return;
+  }
+  auto* shared = shared_.Find(held.context);
+  if (held.bytes == 0 || shared == nullptr) return;
+  const uint64_t before = RoundToBlocks(shared->value);
+  shared->value -= Align(held.bytes);
+  accounts->Release(held.gpu, before - RoundToBlocks(shared->value));
+  if (shared->value == 0) shared_.Erase(shared);
+}
+
+bool Charges::Add(const void* handle, const Contexts::Known& context, uint64_t bytes,
+                  Accounts* accounts, uint64_t free) {
+  const Held held{.bytes = bytes, .context = context.id, .gpu = context.gpu, .free = free};
+  const SpinGuard lock(&lock_);
+  bool added = false;
+  auto* entry = entries_.Add(Key(handle), &added);
+  if (entry == nullptr) return false;
+  if (!added) Uncharge(entry->value, accounts);
+  entry->value = held;
+  if (context.id != 0 && Charge(held, accounts)) return true;
+  entries_.Erase(entry);
+  return false;
+}
+
+bool Charges::Take(const void* handle, Held* taken) {
+  const SpinGuard lock(&lock_);
+  auto* entry = entries_.Find(Key(handle));
+  if (entry == nullptr) return false;
+  *taken = entry->value;
+  entries_.Erase(entry);
+  return true;
+}
+
+void Charges::PutBack(const void* handle, const Held& taken) {
+  const SpinGuard lock(&lock_);
+  bool added = false;
+  auto* entry = entries_.Add(Key(handle), &added);
+  if (entry != nullptr) entry->value = taken;
+}
+
+void Charges::EndCharge(const Held& taken, Accounts* accounts) {
+  const SpinGuard lock(&lock_);
+  Uncharge(taken, accounts);
+}
+
+void Charges::EndContext(uint64_t id, Accounts* accounts) {
+  const SpinGuard lock(&lock_);
+  for (uint32_t i = 0; i < entries_.capacity(); ++i) {
+    // Erase may move another entry to this place.
+    while (entries_.At(i)->key != 0 && entries_.At(i)->value.context == id) {
+      Uncharge(entries_.At(i)->value, accounts);
+      entries_.Erase(entries_.At(i));
+    }
+  }
+}
+
+void Charges::Reset() {
+  lock_.Reset();
+  entries_.Clear();
+  shared_.Clear();
+}
+
+}  // namespace tessera::limiter

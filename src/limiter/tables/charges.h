@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+// Charges of this process for device memory without an address, by handle: arrays, mipmapped
+// arrays, and stacks and heaps of contexts (cuCtxSetLimit).
+//
+// Without addresses, the blocks that small pieces share cannot be told apart. So the small pieces
+// of a context are charged with the sum of their sizes, in whole blocks; gaps that the driver
+// leaves between pieces are not charged.
+//
+// Threads: any. The lock is held for a few instructions, never across a call of the driver.
+#pragma once
+
+#include <cstdint>
+
+#include "src/limiter/region/accounts.h"
+#include "src/limiter/region/spin_lock.h"
+#include "src/limiter/tables/contexts.h"
+#include "src/limiter/tables/table.h"
+
+namespace tessera::limiter {
+
+class Charges {
+ public:
+  struct Held {
+    uint64_t bytes = 0;
+    uint64_t context = 0;  // id of the context that ends the charge
+    int gpu = 0;           // index in the limits
+    uint64_t free = 0;     // for a limit of a context: bytes of the driver's default
+  };
+
+  // Charges an object that the driver has created. False: out of host memory; nothing is charged.
+  // An older charge with the same handle ends: a library that calls the driver directly has
+  // destroyed its object.
+  bool Add(const void* handle, const Contexts::Known& context, uint64_t bytes, Accounts* accounts,
+           uint64_t free = 0);
+  // Forgets a handle before the driver is asked to destroy it: as soon as that is done, another
+  // thread may get the handle. False: it is not known. Afterwards its charge ends, or it is put
+  // back where the driver has refused.
+  bool Take(const void* handle, Held* taken);
+  void PutBack(const void* handle, const Held& taken);
+  void EndCharge(const Held& taken, Accounts* accounts);
+  // The context has ended, and all of it.
+  void EndContext(uint64_t id, Accounts* accounts);
+  // Removes all charges, in a child after fork.
+  void Reset();
+
+ private:
+  static uint32_t Place(uint64_t key) { return uint32_t(key * 0x9e3779b97f4a7c15u >> 32); }
+  // REQUIRES lock_. False: there is no memory.
+  bool Charge(const Held& held, Accounts* accounts);
+  void Uncharge(const Held& held, Accounts* accounts);
+
+  SpinLock lock_;
+  Table<Held, Place> entries_ = {};     // by handle
+  Table<uint64_t, Place> shared_ = {};  // by context: the sum of its small pieces
+};
+
+}  // namespace tessera::limiter

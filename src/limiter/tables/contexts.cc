@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/limiter/tables/contexts.h"
+
+namespace tessera::limiter {
+namespace {
+
+constexpr uintptr_t kNever = 0, kRemoved = 1;
+
+}  // namespace
+
+uint32_t Contexts::Home(uintptr_t handle) {
+  return uint32_t((handle >> 4) * 0x9e3779b97f4a7c15u >> 54);
+}
+static_assert(sizeof(uint64_t) * 8 - 54 == 10, "1,024 entries");
+
+const Contexts::Entry* Contexts::Look(uintptr_t handle) const {
+  uint32_t i = Home(handle);
+  for (uint32_t steps = 0; steps < kCapacity; ++steps, i = (i + 1) % kCapacity) {
+    const uintptr_t found = entries_[i].handle.load(std::memory_order_acquire);
+    if (found == handle) return &entries_[i];
+    if (found == kNever) return nullptr;
+  }
+  return nullptr;
+}
+
+bool Contexts::Find(const void* handle, Known* known) const {
+  const Entry* entry = Look(reinterpret_cast<uintptr_t>(handle));
+  if (entry == nullptr) return false;
+  *known = {entry->id.load(std::memory_order_relaxed), entry->gpu.load(std::memory_order_relaxed)};
+  return true;
+}
+
+bool Contexts::Put(uintptr_t handle, const Known& known) {
+  uint32_t i = Home(handle);
+  for (uint32_t steps = 0; steps < kCapacity; ++steps, i = (i + 1) % kCapacity) {
+    Entry& entry = entries_[i];
+    if (entry.handle.load(std::memory_order_relaxed) > kRemoved) continue;
+    entry.id.store(known.id, std::memory_order_relaxed);
+    entry.gpu.store(known.gpu, std::memory_order_relaxed);
+    entry.handle.store(handle, std::memory_order_release);
+    return true;
+  }
+  return false;
+}
+
+uint64_t Contexts::Add(const void* handle, int gpu) {
+  const SpinGuard guard(&lock_);
+  const auto key = reinterpret_cast<uintptr_t>(handle);
+  if (const Entry* entry = Look(key)) return entry->id.load(std::memory_order_relaxed);
+  return Put(key, {++last_id_, gpu}) ? last_id_ : 0;
+}
+
+void Contexts::Restore(const void* handle, const Known& known) {
+  const SpinGuard guard(&lock_);
+  (void)Put(reinterpret_cast<uintptr_t>(handle), known);
+}
+
+bool Contexts::Remove(const void* handle, Known* removed) {
+  const SpinGuard guard(&lock_);
+  if (!Find(handle, removed)) return false;
+  const Entry* entry = Look(reinterpret_cast<uintptr_t>(handle));
+  entries_[entry - entries_].handle.store(kRemoved, std::memory_order_release);
+  return true;
+}
+
+void Contexts::Reset() {
+  for (Entry& entry : entries_) entry.handle.store(kNever);
+  lock_.Reset();
+}
+
+}  // namespace tessera::limiter

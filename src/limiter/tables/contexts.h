@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+// The contexts of this process that have allocated, each with its GPU and a unique id. The driver
+// may reuse the handle of a destroyed context; an id is unique. Threads: any. Find is lock-free.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+#include "src/limiter/region/spin_lock.h"
+
+namespace tessera::limiter {
+
+class Contexts {
+ public:
+  struct Known {
+    uint64_t id = 0;
+    int gpu = -1;
+  };
+
+  // False: the table does not have the handle.
+  bool Find(const void* handle, Known* known) const;
+  // Returns the id of the handle, the same to concurrent callers; 0: the table is full.
+  uint64_t Add(const void* handle, int gpu);
+  // Puts back an entry that Remove returned.
+  void Restore(const void* handle, const Known& known);
+  bool Remove(const void* handle, Known* removed);
+  void Reset();
+
+ private:
+  static constexpr uint32_t kCapacity = 1024;  // a power of two
+  struct Entry {
+    std::atomic<uintptr_t> handle;  // 0: never used; 1: removed
+    std::atomic<uint64_t> id;
+    std::atomic<int> gpu;
+  };
+  static uint32_t Home(uintptr_t handle);
+  bool Put(uintptr_t handle, const Known& known);  // REQUIRES lock_
+  const Entry* Look(uintptr_t handle) const;
+
+  SpinLock lock_;  // held while entries change
+  uint64_t last_id_ = 0;
+  Entry entries_[kCapacity] = {};
+};
+
+}  // namespace tessera::limiter

@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+// Memory pools are charged with the bytes that they reserve on the device, not with the bytes that
+// the program uses: a pool keeps freed memory, and grows in its own steps. So after every call that
+// may change a pool, the limiter reads CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT and charges the
+// difference.
+//
+// The memory of graphs (nodes that allocate) is also a pool. Each device has one, with separate
+// driver functions and no handle. Here its handle is an odd number made from the device.
+// Threads: any. No lock is held across a driver call.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+#include "api/cuda_abi.h"
+#include "src/limiter/region/accounts.h"
+#include "src/limiter/region/spin_lock.h"
+
+namespace tessera::limiter {
+
+class Pools {
+ public:
+  static cuda::MemPool GraphMemoryOf(cuda::Device device) {
+    return reinterpret_cast<cuda::MemPool>(uintptr_t(device) * 2 + 1);
+  }
+  // Returns the index of the pool, which is added if it is new; -1: the table is full.
+  int Add(cuda::MemPool pool, int gpu);
+  int GpuOf(int index) const { return pools_[index].gpu; }
+  // The index of the pool, or -1 if it was not added.
+  int Find(cuda::MemPool pool) const;
+  // Reads the bytes that the pool reserves, and charges the difference to the last reading.
+  void Refresh(int index, Accounts* accounts);
+  void RefreshAll(Accounts* accounts);
+  // Returns the unused memory of all pools of a GPU to the device.
+  void Trim(int gpu, Accounts* accounts);
+  // Returns the unused memory of one pool beyond `keep` bytes to the device.
+  cuda::Result Trim(int index, uint64_t keep, Accounts* accounts);
+  // Number of trims begun so far; a trim may return memory that was reserved before it.
+  uint32_t TrimsOf(int index) const { return pools_[index].trims.load(); }
+  // Ends the charge of a destroyed pool.
+  void Remove(int index, Accounts* accounts);
+  void Reset();
+
+ private:
+  static constexpr int kCapacity = 256;
+  struct Pool {
+    std::atomic<cuda::MemPool> handle;
+    int gpu;
+    // Readings are numbered before they are made. An outdated reading is dropped.
+    std::atomic<uint64_t> readings;
+    std::atomic<uint32_t> trims;
+    SpinLock lock;  // guards the next two fields
+    uint64_t charged_reading;
+    uint64_t charged;
+  };
+
+  SpinLock lock_;  // held while a pool is added
+  Pool pools_[kCapacity] = {};
+};
+
+}  // namespace tessera::limiter
