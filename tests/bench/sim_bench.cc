@@ -102,7 +102,7 @@ size_t CountExports(const std::string& elf, bool only_weak) {
 }
 
 // The number of exports without an implementation. In libcuda these are the weak definitions of
-// src/sim/cuda/symbols.cc, and cuGetExportTable, which has no table.
+// src/sim/cuda/loader/symbols.cc, and cuGetExportTable, which has no table.
 size_t CountOthers(const std::string& elf, bool cuda) {
   return cuda ? CountExports(elf, true) + 1 : std::size(kNvmlOthers);
 }

@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/sim/cuda/device/device_attributes.h"
+
+#include <cstdint>
+
+namespace tessera::cuda {
+namespace {
+
+constexpr int kLastDeviceAttribute = 150;
+
+struct Fixed {
+  int attribute;
+  int value;
+};
+
+// Attributes with one value on every GPU of the last ten years.
+constexpr Fixed kFixed[] = {
+    {1, 1024},                                       // threads of a block
+    {2, 1024},                                       // block dimensions
+    {3, 1024},        {4, 64},     {5, 2147483647},  // grid dimensions
+    {6, 65535},       {7, 65535},  {8, 49152},       // shared memory of a block
+    {9, 65536},                                      // constant memory
+    {10, 32},                                        // warp
+    {11, 2147483647},                                // pitch
+    {12, 65536},                                     // registers of a block
+    {14, 512},                                       // texture alignment
+    {15, 1},                                         // copies beside kernels
+    {19, 1},                                         // maps host memory
+    {21, 131072},                                    // texture sizes
+    {22, 131072},     {23, 65536}, {24, 16384},     {25, 16384}, {26, 16384},
+    {27, 32768},      {28, 32768}, {29, 2048},      {30, 512},  // surface alignment
+    {31, 1},                                                    // concurrent kernels
+    {41, 1},                                                    // unified addressing
+    {42, 32768},      {43, 2048},  {51, 32},                    // texture pitch alignment
+    {78, 1},                                                    // stream priorities
+    {79, 1},                                                    // caches
+    {80, 1},          {82, 65536},                              // registers of a multiprocessor
+    {83, 1},                                                    // managed memory
+    {87, 2},                                                    // single to double precision
+    {89, 1},                                                    // managed memory beside the CPU
+    {90, 1},                                                    // preemption
+    {91, 1},   // host pointers of registered memory
+    {95, 1},   // cooperative launch
+    {99, 1},   // host registration
+    {102, 1},  // virtual memory management
+    {103, 1},  // shared by file descriptors
+    {115, 1},  // memory pools
+    {119, 1},  // memory pools shared by file descriptors
+};
+
+}  // namespace
+
+bool DeviceAttribute(const sim::GpuFacts& gpu, int attribute, int* value) {
+  if (attribute < 1 || attribute > kLastDeviceAttribute) return false;
+  *value = 0;
+  for (const Fixed& fixed : kFixed) {
+    if (fixed.attribute == attribute) *value = fixed.value;
+  }
+  switch (attribute) {
+    case 13:
+      *value = int(gpu.clock_sm_max * 1000);
+      break;
+    case 16:
+      *value = int(gpu.sm_count);
+      break;
+    case 32:
+      *value = int(gpu.ecc_enabled);
+      break;
+    case 33:
+      *value = int(gpu.pci.bus);
+      break;
+    case 34:
+      *value = int(gpu.pci.device);
+      break;
+    case 36:
+      *value = int(gpu.clock_mem_max * 1000);
+      break;
+    case 37:
+      *value = int(gpu.memory_bus_bits);
+      break;
+    case 38:
+      *value = int(gpu.l2_bytes);
+      break;
+    case 39:
+      *value = int(gpu.max_threads_per_sm);
+      break;
+    case 40:
+      *value = int(gpu.async_engines);
+      break;
+    case 50:
+      *value = int(gpu.pci.domain);
+      break;
+    case 75:
+      *value = int(gpu.cc_major);
+      break;
+    case 76:
+      *value = int(gpu.cc_minor);
+      break;
+    case 81:
+      *value = int(gpu.shared_per_sm);
+      break;
+    case 97:
+      *value = int(gpu.shared_per_block_optin);
+      break;
+    case 106:
+      *value = gpu.max_threads_per_sm >= 2048 ? 32 : 16;
+      break;
+    case 111:
+      *value = gpu.cc_major >= 8 ? 1024 : 0;
+      break;
+    case 120:
+      *value = gpu.cc_major >= 9;
+      break;  // clusters
+    case 131:
+      *value = 0;
+      break;
+    case 134:
+      *value = gpu.numa_node;
+      break;
+    default:
+      break;
+  }
+  return true;
+}
+
+}  // namespace tessera::cuda

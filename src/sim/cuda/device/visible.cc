@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/sim/cuda/device/visible.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <string>
+#include <string_view>
+
+namespace tessera::cuda {
+namespace {
+
+// The simulation has no kernel module, so an allowed open() fails with ENXIO.
+bool MayOpen(const std::string& path) {
+  const int fd = open(path.c_str(), O_RDWR | O_CLOEXEC | O_NONBLOCK);
+  if (fd >= 0) close(fd);
+  return fd >= 0 || errno == ENXIO || errno == ENODEV;
+}
+
+// The index in `gpus` of the GPU that an entry names; -1: no GPU, or several.
+int Match(const sim::State& state, const std::vector<uint32_t>& gpus, std::string_view entry) {
+  if (entry.starts_with("GPU-")) {
+    int found = -1;
+    for (size_t i = 0; i < gpus.size(); ++i) {
+      if (!std::string_view(state.facts(gpus[i]).uuid).starts_with(entry)) continue;
+      if (found >= 0) return -1;
+      found = int(i);
+    }
+    return found;
+  }
+  char* end = nullptr;
+  const std::string text(entry);
+  const long index = strtol(text.c_str(), &end, 10);
+  if (end == text.c_str() || *end != '\0' || index < 0 || size_t(index) >= gpus.size()) return -1;
+  return int(index);
+}
+
+}  // namespace
+
+std::vector<uint32_t> NodesOf(const sim::State& state) {
+  std::vector<uint32_t> gpus;
+  for (uint32_t i = 0; i < state.gpu_count(); ++i) {
+    const std::string name = "nvidia" + std::to_string(state.facts(i).minor);
+    if (MayOpen(sim::State::DevicePath(name.c_str()))) gpus.push_back(i);
+  }
+  return gpus;
+}
+
+std::vector<uint32_t> ApplyVisibleDevices(const sim::State& state, std::vector<uint32_t> gpus,
+                                          const char* value) {
+  if (value == nullptr) return gpus;
+  std::vector<uint32_t> chosen;
+  std::string_view rest = value;
+  while (true) {
+    const size_t comma = rest.find(',');
+    std::string_view entry = rest.substr(0, comma);
+    while (!entry.empty() && entry.front() == ' ') entry.remove_prefix(1);
+    while (!entry.empty() && entry.back() == ' ') entry.remove_suffix(1);
+    const int index = Match(state, gpus, entry);
+    if (index < 0) return chosen;
+    const uint32_t gpu = gpus[size_t(index)];
+    if (std::find(chosen.begin(), chosen.end(), gpu) != chosen.end()) return {};
+    chosen.push_back(gpu);
+    if (comma == std::string_view::npos) return chosen;
+    rest.remove_prefix(comma + 1);
+  }
+}
+
+}  // namespace tessera::cuda

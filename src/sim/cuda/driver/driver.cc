@@ -1,0 +1,334 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/sim/cuda/driver/driver.h"
+
+#include <stdlib.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <new>
+
+#include "src/sim/cuda/device/visible.h"
+#include "src/sim/cuda/stream/kernels.h"
+
+namespace tessera::cuda {
+namespace {
+
+// The state folder of the node that this library belongs to.
+std::string StateDir() {
+  static const char here = 0;
+  return sim::State::FindDir(&here);
+}
+
+// Nanoseconds that $SIMGPU_KERNEL_NS sets for a kernel; 0: none.
+uint64_t ConfiguredNs(std::string_view name) {
+  const char* const setting = getenv("SIMGPU_KERNEL_NS");
+  std::string_view rest = setting == nullptr ? "" : setting;
+  while (!rest.empty()) {
+    const size_t comma = rest.find(',');
+    const std::string_view item = rest.substr(0, comma);
+    rest.remove_prefix(comma == std::string_view::npos ? rest.size() : comma + 1);
+    const size_t equals = item.find('=');
+    if (equals == std::string_view::npos) continue;
+    const std::string_view key = item.substr(0, equals);
+    if (key == "*" || key == name) return strtoull(item.data() + equals + 1, nullptr, 10);
+  }
+  return 0;
+}
+
+bool Exists(const char* device) {
+  return access(sim::State::DevicePath(device).c_str(), F_OK) == 0;
+}
+
+}  // namespace
+
+Driver& Driver::Get() {
+  alignas(Driver) static char place[sizeof(Driver)];
+  static Driver* driver = new (place) Driver();
+  return *driver;
+}
+
+bool Driver::forked() const { return pid_ != getpid(); }
+
+unsigned Driver::CudaVersion() {
+  const unsigned known = cuda_version_.load(std::memory_order_relaxed);
+  if (known != kNoNode) return known;
+  sim::State state;
+  const std::string dir = StateDir();
+  if (dir.empty() || state.Open(dir) != 0) return kNoNode;
+  cuda_version_ = state.file().cuda_version;
+  return cuda_version_;
+}
+
+Result Driver::Init(unsigned flags) {
+  if (flags != 0) return Result::kInvalidValue;
+  std::lock_guard lock(init_mutex_);
+  if (initialised_) return forked() ? Result::kNotInitialized : Result::kSuccess;
+  if (const Result result = FindGpus(); result != Result::kSuccess) return result;
+  const int error = slot_.Claim(&state_);
+  if (error != 0) return Result::kOperatingSystem;
+  default_pools_.resize(gpus_.size());
+  primaries_.resize(gpus_.size());
+  for (size_t i = 0; i < gpus_.size(); ++i) {
+    default_pools_[i].device = int(i);
+    default_pools_[i].built_in = true;
+    pools_.push_back(&default_pools_[i]);
+  }
+  pid_ = getpid();
+  initialised_ = true;
+  return Result::kSuccess;
+}
+
+Result Driver::FindGpus() {
+  if (!state_.valid()) {
+    const std::string dir = StateDir();
+    if (dir.empty() || state_.Open(dir) != 0) return Result::kNoDevice;
+  }
+  // As the real driver: CUDA needs the control node and the UVM node.
+  if (!Exists("nvidiactl")) return Result::kNoDevice;
+  gpus_ = ApplyVisibleDevices(state_, NodesOf(state_), getenv("CUDA_VISIBLE_DEVICES"));
+  if (gpus_.empty()) return Result::kNoDevice;
+  return Exists("nvidia-uvm") ? Result::kSuccess : Result::kUnknown;
+}
+
+Result Driver::CreateContext(Device device, unsigned flags, unsigned api_version,
+                             ContextTag** context) {
+  const uint32_t gpu = GpuOf(device);
+  // Read before the check for a lost GPU, so that a loss in between ends this context.
+  const uint32_t epoch = state_.live(gpu).poison_epoch.load();
+  if (state_.lost(gpu)) return Result::kDeviceUnavailable;
+  if (slot_.Charge(gpu, state_.facts(gpu).context_bytes) != 0) return Result::kOutOfMemory;
+  auto* made = new ContextTag();
+  made->device = device;
+  made->flags = flags;
+  made->api_version = api_version;
+  made->id = NextId();
+  made->epoch = epoch;
+  made->legacy.context = made;
+  made->legacy.id = NextId();
+  contexts_.insert(made);
+  streams_.insert(&made->legacy);
+  slot_.AddContexts(gpu, 1);
+  *context = made;
+  return Result::kSuccess;
+}
+
+void Driver::DestroyContext(ContextTag* context, std::unique_lock<std::mutex>* lock) {
+  const uint32_t gpu = GpuOf(context->device);
+  engine_.Drop(context, lock);
+  std::vector<ModuleTag*> modules;
+  for (const auto& [module, owned] : modules_) {
+    if (module->context == context) modules.push_back(module);
+  }
+  for (ModuleTag* module : modules) Unload(module);
+  for (auto& [handle, library] : libraries_) library->modules.erase(context);
+  std::vector<DevicePtr> pointers;
+  for (const auto& [base, allocation] : allocations_) {
+    if (allocation.context == context) pointers.push_back(base);
+  }
+  for (DevicePtr pointer : pointers) {
+    const Allocation& allocation = allocations_[pointer];
+    if (allocation.kind == MemoryKind::kHost || allocation.kind == MemoryKind::kRegistered) {
+      RemoveHostMemory(reinterpret_cast<void*>(pointer),
+                       allocation.kind == MemoryKind::kRegistered);
+    } else if (allocation.imported) {
+      Unimport(pointer);
+    } else {
+      (void)Free(pointer);
+    }
+  }
+  arrays_.Forget(context);
+  textures_.Forget(context);
+  for (StreamTag* stream : context->streams) {
+    graphs_.Forget(stream);
+    streams_.erase(stream);
+    delete stream;
+  }
+  for (auto event = events_.begin(); event != events_.end();) {
+    const bool dead = (*event)->context == context;
+    if (dead) delete *event;
+    event = dead ? events_.erase(event) : std::next(event);
+  }
+  for (ContextTag* other : contexts_) other->peers.erase(context);
+  contexts_.erase(context);
+  const auto is_here = [context](ContextTag* other) { return other->device == context->device; };
+  if (std::ranges::none_of(contexts_, is_here)) graph_pools_.Trim(context->device);
+  streams_.erase(&context->legacy);
+  for (const auto& [limit, bytes] : context->limit_bytes) slot_.Uncharge(gpu, bytes);
+  delete context;
+  slot_.AddContexts(gpu, -1);
+  slot_.Uncharge(gpu, state_.facts(gpu).context_bytes);
+}
+
+Result Driver::HealthOf(ContextTag* context) {
+  if (context->error != Result::kSuccess) return context->error;
+  sim::GpuLive& live = state_.live(GpuOf(context->device));
+  if (live.poison_epoch.load() != context->epoch) {
+    context->error = static_cast<Result>(live.poison_result.load());
+  }
+  return context->error;
+}
+
+StreamTag* Driver::CreateStream(ContextTag* context, unsigned flags, int priority) {
+  auto* stream = new StreamTag();
+  stream->context = context;
+  stream->flags = flags;
+  stream->priority = priority;
+  stream->id = NextId();
+  context->streams.insert(stream);
+  streams_.insert(stream);
+  return stream;
+}
+
+void Driver::DestroyStream(StreamTag* stream) {
+  graphs_.Forget(stream);
+  stream->context->streams.erase(stream);
+  streams_.erase(stream);
+  engine_.Abandon(std::unique_ptr<StreamTag>(stream));
+}
+
+StreamTag* Driver::FindStream(ContextTag* context, Stream stream) {
+  if (reinterpret_cast<uintptr_t>(stream) <= kStreamPerThread) return &context->legacy;
+  return streams_.contains(stream) ? stream : nullptr;
+}
+
+Result Driver::ModuleOf(LibraryTag* library, ContextTag* context, ModuleTag** module) {
+  if (auto known = library->modules.find(context); known != library->modules.end()) {
+    return Put(module, known->second);
+  }
+  auto made = std::make_unique<ModuleTag>();
+  made->context = context;
+  made->library = library;
+  made->image = library->image;
+  const Result result = PlaceGlobals(made.get());
+  if (result != Result::kSuccess) return result;
+  *module = library->modules[context] = made.get();
+  modules_[made.get()] = std::move(made);
+  return Result::kSuccess;
+}
+
+FunctionTag* Driver::FunctionOf(ModuleTag* module, const std::string& name, const Entry* entry) {
+  std::unique_ptr<FunctionTag>& function = module->functions[name];
+  if (function == nullptr) {
+    function = std::make_unique<FunctionTag>();
+    function->module = module;
+    if (entry != nullptr) function->entry = *entry;
+    function->entry.name = name;
+    function->known = FindKnownKernel(function->entry);
+    function->configured_ns = ConfiguredNs(BareName(name));
+    functions_.insert(function.get());
+  }
+  return function.get();
+}
+
+KernelTag* Driver::KernelOf(LibraryTag* library, const std::string& name) {
+  std::unique_ptr<KernelTag>& kernel = library->kernels[name];
+  if (kernel == nullptr) {
+    kernel = std::make_unique<KernelTag>(KernelTag{library, name, {}});
+    kernels_.insert(kernel.get());
+  }
+  return kernel.get();
+}
+
+KernelTag* Driver::FindKernel(Kernel handle) {
+  return kernels_.contains(handle) ? handle : nullptr;
+}
+
+FunctionTag* Driver::FindFunction(Function handle, ContextTag* context) {
+  if (functions_.contains(handle)) return handle;
+  // Programs may pass a kernel of a library as a function.
+  const KernelTag* kernel = FindKernel(reinterpret_cast<Kernel>(handle));
+  ModuleTag* module = nullptr;
+  if (kernel == nullptr || ModuleOf(kernel->library, context, &module) != Result::kSuccess) {
+    return nullptr;
+  }
+  FunctionTag* function =
+      FunctionOf(module, kernel->name, kernel->library->image.Find(kernel->name));
+  const auto shared = kernel->max_dynamic_shared.find(context->device);
+  if (shared != kernel->max_dynamic_shared.end()) function->max_dynamic_shared = shared->second;
+  return function;
+}
+
+void Driver::Unload(ModuleTag* module) {
+  for (const auto& [name, function] : module->functions) functions_.erase(function.get());
+  if (module->globals != 0) Release(allocations_.find(module->globals));
+  modules_.erase(module);
+}
+
+void Driver::Unload(LibraryTag* library) {
+  for (const auto& [context, module] : library->modules) Unload(module);
+  for (const auto& [name, kernel] : library->kernels) kernels_.erase(kernel.get());
+  libraries_.erase(library);
+}
+
+std::vector<ContextTag*>& ContextStack() {
+  thread_local std::vector<ContextTag*> stack;
+  return stack;
+}
+
+Call::Call() : driver_(Driver::Get()) {
+  result_ = !driver_.initialised() || driver_.forked() ? Result::kNotInitialized : Result::kSuccess;
+  if (result_ == Result::kSuccess) lock_ = std::unique_lock(driver_.mutex());
+}
+
+Result Call::Wait(ContextTag* context, const TicketRef& ticket) {
+  while (true) {
+    driver_.engine().Advance(&lock_);
+    // Another thread may have destroyed the context meanwhile.
+    if (!driver_.IsContext(context)) return Result::kContextIsDestroyed;
+    const Result health = driver_.HealthOf(context);
+    if (health != Result::kSuccess || ticket->done) return health;
+    driver_.engine().Sleep(&lock_, *ticket);
+  }
+}
+
+Result Call::Wait(StreamTag* stream) {
+  if (driver_.graphs().Invalidate(stream)) return Result::kStreamCaptureUnsupported;
+  return Wait(stream->context, driver_.engine().Record(stream));
+}
+
+Result Call::Wait(ContextTag* context) {
+  std::vector<TicketRef> ends;
+  if (!context->legacy.queue.idle()) ends.push_back(driver_.engine().Record(&context->legacy));
+  for (StreamTag* stream : context->streams) {
+    if (!stream->queue.idle()) ends.push_back(driver_.engine().Record(stream));
+  }
+  Result result = driver_.HealthOf(context);
+  for (const TicketRef& end : ends) {
+    if (result == Result::kSuccess) result = Wait(context, end);
+  }
+  return result;
+}
+
+void Call::WaitForAll() {
+  const std::set<ContextTag*> contexts = driver_.contexts();
+  for (ContextTag* context : contexts) {
+    if (driver_.IsContext(context)) (void)Wait(context);
+  }
+}
+
+Result Call::Push(StreamTag* stream, Command command, GraphNodeType type) {
+  ContextTag* context = stream->context;
+  if (Capture* capture = driver_.graphs().CaptureOf(stream)) {
+    return driver_.graphs().AddTo(capture, stream, type, std::move(command));
+  }
+  driver_.engine().WaitForRoom(stream, &lock_);
+  if (!driver_.IsContext(context)) return Result::kContextIsDestroyed;
+  if (const Result health = driver_.HealthOf(context); health != Result::kSuccess) return health;
+  driver_.engine().Push(stream, std::move(command));
+  return Result::kSuccess;
+}
+
+ContextCall::ContextCall() {
+  result_ = Call::result();
+  if (result_ != Result::kSuccess) return;
+  std::vector<ContextTag*>& stack = ContextStack();
+  if (stack.empty() || stack.back() == nullptr) {
+    result_ = Result::kInvalidContext;
+    return;
+  }
+  context_ = stack.back();
+  result_ =
+      driver().IsContext(context_) ? driver().HealthOf(context_) : Result::kContextIsDestroyed;
+}
+
+}  // namespace tessera::cuda

@@ -1,0 +1,318 @@
+// SPDX-License-Identifier: Apache-2.0
+// The memory of a process: blocks of the GPU, and the allocations that the program knows.
+#include <errno.h>
+#include <linux/memfd.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+
+#include "src/sim/cuda/driver/driver.h"
+
+namespace tessera::cuda {
+namespace {
+
+constexpr uint64_t kSmallAlign = 512;  // minimum alignment of cuMemAlloc
+
+uint64_t RoundUp(uint64_t value, uint64_t unit) { return (value + unit - 1) / unit * unit; }
+
+// Copies bytes that are not zero, so that untouched memory stays untouched.
+bool CopyTo(int fd, DevicePtr base, uint64_t bytes) {
+  constexpr uint64_t kPage = 4096;
+  static constexpr char kZeros[kPage] = {};
+  for (uint64_t at = 0; at < bytes; at += kPage) {
+    const void* page = reinterpret_cast<const void*>(base + at);
+    if (memcmp(page, kZeros, kPage) == 0) continue;
+    if (pwrite(fd, page, kPage, off_t(at)) != ssize_t(kPage)) return false;
+  }
+  return true;
+}
+
+// Replaces private memory by a memfd with the same contents.
+bool MakeShared(DevicePtr base, uint64_t bytes, ExportedMemory* exported) {
+  const int fd = int(syscall(SYS_memfd_create, "simgpu", MFD_CLOEXEC));
+  struct stat info;
+  if (fd >= 0 && ftruncate(fd, off_t(bytes)) == 0 && CopyTo(fd, base, bytes) &&
+      fstat(fd, &info) == 0 &&
+      mmap(reinterpret_cast<void*>(base), bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd,
+           0) != MAP_FAILED) {
+    *exported = {fd, info.st_ino};
+    return true;
+  }
+  if (fd >= 0) close(fd);
+  return false;
+}
+
+}  // namespace
+
+Result Driver::Map(uint64_t bytes, uint32_t gpu, DevicePtr* pointer) {
+  switch (slot_.Charge(gpu, bytes)) {
+    case 0:
+      break;
+    case ENOMEM:
+      return Result::kOutOfMemory;
+    default:
+      return Result::kOperatingSystem;
+  }
+  *pointer = FindAddresses(bytes);
+  if (*pointer == 0) {
+    slot_.Uncharge(gpu, bytes);
+    return Result::kOutOfMemory;
+  }
+  return Result::kSuccess;
+}
+
+// Maps one block more than needed at first, so that the range can begin at a block's border.
+DevicePtr Driver::FindAddresses(uint64_t bytes) {
+  void* memory = mmap(nullptr, bytes + kBlockBytes, PROT_READ | PROT_WRITE,
+                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (memory == MAP_FAILED) return 0;
+  const auto begin = reinterpret_cast<uint64_t>(memory);
+  const uint64_t base = RoundUp(begin, kBlockBytes);
+  if (base > begin) munmap(memory, base - begin);
+  if (base < begin + kBlockBytes) {
+    munmap(reinterpret_cast<void*>(base + bytes), begin + kBlockBytes - base);
+  }
+  return base;
+}
+
+void Driver::Unmap(DevicePtr base, uint64_t bytes, uint32_t gpu) {
+  slot_.Uncharge(gpu, bytes);
+  if (auto exported = exports_.find(base); exported != exports_.end()) {
+    close(exported->second.fd);
+    exports_.erase(exported);
+  }
+  UnmapLater(base, bytes);
+}
+
+void Driver::UnmapLater(DevicePtr base, uint64_t bytes) {
+  unused_.push_back({base, bytes, engine_.last_order()});
+  UnmapUnused();
+}
+
+void Driver::UnmapUnused() {
+  if (unused_.empty()) return;
+  const uint64_t oldest = engine_.OldestOrder();
+  std::erase_if(unused_, [oldest](const Unused& unused) {
+    const bool now = oldest > unused.order;
+    if (now) munmap(reinterpret_cast<void*>(unused.base), unused.bytes);
+    return now;
+  });
+}
+
+Result Driver::TakeBlocks(MemPoolTag* pool, uint64_t bytes, uint32_t gpu, uint64_t* taken,
+                          DevicePtr* base) {
+  *taken = bytes;
+  if (pool == nullptr) return Map(bytes, gpu, base);
+  // A kept block also serves a smaller allocation that uses at least half of it.
+  if (auto kept = pool->kept.lower_bound(bytes);
+      kept != pool->kept.end() && kept->first / 2 <= bytes) {
+    *taken = kept->first;
+    *base = kept->second;
+    pool->kept.erase(kept);
+    return Result::kSuccess;
+  }
+  if (pool->max_size != 0 && pool->reserved + bytes > RoundUp(pool->max_size, kBlockBytes))
+    return Result::kOutOfMemory;
+  Result result = Map(bytes, gpu, base);
+  if (result == Result::kOutOfMemory && !pool->kept.empty()) {
+    Trim(pool, 0);
+    result = Map(bytes, gpu, base);
+  }
+  if (result != Result::kSuccess) return result;
+  pool->reserved += bytes;
+  pool->reserved_high = std::max(pool->reserved_high, pool->reserved);
+  return Result::kSuccess;
+}
+
+void Driver::GiveBlocks(MemPoolTag* pool, DevicePtr base, uint64_t bytes, uint32_t gpu) {
+  if (pool == nullptr) return Unmap(base, bytes, gpu);
+  pool->kept.emplace(bytes, base);
+  Trim(pool, pool->release_threshold);
+}
+
+void Driver::Trim(MemPoolTag* pool, uint64_t keep) {
+  while (pool->reserved > keep && !pool->kept.empty()) {
+    const auto kept = pool->kept.begin();
+    Unmap(kept->second, kept->first, GpuOf(pool->device));
+    pool->reserved -= kept->first;
+    pool->kept.erase(kept);
+  }
+}
+
+uint32_t Driver::GpuOf(const Allocation& allocation) const {
+  return GpuOf(allocation.pool != nullptr ? allocation.pool->device : allocation.context->device);
+}
+
+std::map<DevicePtr, Block>& Driver::BlocksOf(const Allocation& allocation) {
+  if (allocation.pool != nullptr) return allocation.pool->blocks;
+  return allocation.kind == MemoryKind::kArray ? allocation.context->array_blocks
+                                               : allocation.context->blocks;
+}
+
+Result Driver::AllocatePart(uint64_t bytes, uint32_t gpu, Allocation* allocation) {
+  const uint64_t size = RoundUp(bytes, kSmallAlign);
+  std::map<DevicePtr, Block>& blocks = BlocksOf(*allocation);
+  for (auto& [base, block] : blocks) {
+    for (auto& [start, length] : block.free) {
+      if (length < size) continue;
+      allocation->base = start;
+      allocation->block = base;
+      const uint64_t left = length - size;
+      const uint64_t at = start;
+      block.free.erase(at);
+      if (left != 0) block.free[at + size] = left;
+      return Result::kSuccess;
+    }
+  }
+  uint64_t taken = 0;
+  DevicePtr base = 0;
+  const Result result = TakeBlocks(allocation->pool, kBlockBytes, gpu, &taken, &base);
+  if (result != Result::kSuccess) return result;
+  Block& block = blocks[base];
+  block.bytes = taken;
+  block.free[base + size] = taken - size;
+  allocation->base = base;
+  allocation->block = base;
+  return Result::kSuccess;
+}
+
+void Driver::FreePart(const Allocation& allocation) {
+  std::map<DevicePtr, Block>& blocks = BlocksOf(allocation);
+  std::map<DevicePtr, uint64_t>& free = blocks[allocation.block].free;
+  auto here = free.emplace(allocation.base, RoundUp(allocation.size, kSmallAlign)).first;
+  if (auto next = std::next(here);
+      next != free.end() && here->first + here->second == next->first) {
+    here->second += next->second;
+    free.erase(next);
+  }
+  if (here != free.begin()) {
+    if (auto before = std::prev(here); before->first + before->second == here->first) {
+      before->second += here->second;
+      free.erase(here);
+    }
+  }
+  const uint64_t bytes = blocks[allocation.block].bytes;
+  if (free.begin()->second != bytes) return;
+  blocks.erase(allocation.block);
+  GiveBlocks(allocation.pool, allocation.block, bytes, GpuOf(allocation));
+}
+
+Result Driver::Allocate(ContextTag* context, uint64_t bytes, MemoryKind kind, MemPoolTag* pool,
+                        DevicePtr* pointer) {
+  if (bytes == 0) return Result::kInvalidValue;
+  Allocation allocation;
+  allocation.size = bytes;
+  allocation.kind = kind;
+  allocation.context = context;
+  allocation.pool = pool;
+  const uint32_t gpu = GpuOf(allocation);
+  if (bytes > state_.facts(gpu).memory_bytes) return Result::kOutOfMemory;
+  Result result;
+  if (bytes <= kSmallBytes) {
+    result = AllocatePart(bytes, gpu, &allocation);
+  } else {
+    result =
+        TakeBlocks(pool, RoundUp(bytes, kBlockBytes), gpu, &allocation.charged, &allocation.base);
+  }
+  if (result != Result::kSuccess) return result;
+  if (pool != nullptr) {
+    pool->used += bytes;
+    pool->used_high = std::max(pool->used_high, pool->used);
+  }
+  allocations_[allocation.base] = allocation;
+  *pointer = allocation.base;
+  return Result::kSuccess;
+}
+
+Result Driver::Free(DevicePtr pointer) {
+  auto found = allocations_.find(pointer);
+  if (found == allocations_.end() || found->second.kind == MemoryKind::kHost ||
+      found->second.kind == MemoryKind::kRegistered || found->second.physical != 0 ||
+      found->second.of_module) {
+    return Result::kInvalidValue;
+  }
+  if (found->second.imported) {
+    if (found->second.pool == nullptr) return Result::kInvalidValue;  // the program must close it
+    if (--imports_[pointer].opened == 0) Unimport(pointer);
+    return Result::kSuccess;
+  }
+  if (found->second.graph != nullptr) return graph_pools_.Free(found->second.graph);
+  Release(found);
+  return Result::kSuccess;
+}
+
+void Driver::Release(std::map<DevicePtr, Allocation>::iterator found) {
+  const Allocation allocation = found->second;
+  allocations_.erase(found);
+  if (allocation.pool != nullptr) allocation.pool->used -= allocation.size;
+  if (allocation.block != 0) {
+    FreePart(allocation);
+  } else {
+    GiveBlocks(allocation.pool, allocation.base, allocation.charged, GpuOf(allocation));
+  }
+}
+
+Result Driver::Export(const Allocation& allocation, ExportedMemory* exported) {
+  const bool in_block = allocation.block != 0;
+  const DevicePtr base = in_block ? allocation.block : allocation.base;
+  const uint64_t bytes = in_block ? BlocksOf(allocation)[base].bytes : allocation.charged;
+  auto known = exports_.find(base);
+  if (known == exports_.end()) {
+    ExportedMemory made;
+    if (!MakeShared(base, bytes, &made)) return Result::kOutOfMemory;
+    known = exports_.emplace(base, made).first;
+  }
+  *exported = known->second;
+  return Result::kSuccess;
+}
+
+void Driver::Unimport(DevicePtr pointer) {
+  const ImportedMemory& memory = imports_[pointer];
+  UnmapLater(memory.mapped, memory.mapped_bytes);
+  allocations_.erase(pointer);
+  imports_.erase(pointer);
+}
+
+Allocation* Driver::FindAllocation(DevicePtr pointer, uint64_t bytes) {
+  auto after = allocations_.upper_bound(pointer);
+  if (after == allocations_.begin()) return nullptr;
+  Allocation& allocation = std::prev(after)->second;
+  const uint64_t offset = pointer - allocation.base;
+  if (offset > allocation.size || (offset == allocation.size && bytes > 0)) return nullptr;
+  uint64_t inside = allocation.size - offset;
+  for (; inside < bytes; ++after) {
+    const bool goes_on = allocation.physical != 0 && after != allocations_.end() &&
+                         after->second.physical != 0 && after->first == pointer + inside &&
+                         after->second.access != kAccessNone;
+    if (!goes_on) return nullptr;
+    inside += after->second.size;
+  }
+  return allocation.access == kAccessNone ? nullptr : &allocation;
+}
+
+void Driver::AddHostMemory(ContextTag* context, void* pointer, uint64_t bytes, bool registered,
+                           unsigned flags) {
+  Allocation allocation;
+  allocation.base = reinterpret_cast<DevicePtr>(pointer);
+  allocation.size = bytes;
+  allocation.kind = registered ? MemoryKind::kRegistered : MemoryKind::kHost;
+  allocation.context = context;
+  allocation.flags = flags;
+  allocations_[allocation.base] = allocation;
+}
+
+bool Driver::RemoveHostMemory(void* pointer, bool registered) {
+  auto found = allocations_.find(reinterpret_cast<DevicePtr>(pointer));
+  const MemoryKind kind = registered ? MemoryKind::kRegistered : MemoryKind::kHost;
+  if (found == allocations_.end() || found->second.kind != kind) return false;
+  allocations_.erase(found);
+  if (!registered) free(pointer);
+  return true;
+}
+
+}  // namespace tessera::cuda

@@ -1,0 +1,198 @@
+// SPDX-License-Identifier: Apache-2.0
+// Objects that the program holds: memory, and the targets of ABI handles. Threads: REQUIRES the
+// driver's mutex (driver.h).
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "api/cuda_abi.h"
+#include "src/sim/cuda/module/image.h"
+#include "src/sim/cuda/stream/engine.h"
+#include "src/sim/cuda/stream/shared_event.h"
+
+namespace tessera::cuda {
+
+struct KnownKernel;  // kernels.h
+
+inline constexpr uint64_t kBlockBytes = 2 << 20;  // unit of charges
+inline constexpr uint64_t kSmallBytes = 1 << 20;  // maximum of allocations that share blocks
+
+enum class MemoryKind { kDevice, kManaged, kArray, kHost, kRegistered };
+
+// The program's advice about managed memory. Devices are ordinals; kHost: the host.
+struct ManagedAdvice {
+  static constexpr int kHost = -1, kNone = -2;
+  bool read_mostly = false;
+  int preferred = kNone;
+  int prefetched = kNone;  // device of the last prefetch
+  std::set<int> accessed_by;
+};
+
+// Memory that the program knows by its address.
+struct Allocation {
+  DevicePtr base = 0;
+  uint64_t size = 0;     // requested bytes
+  uint64_t charged = 0;  // bytes charged to the GPU; 0 for a part of a block
+  MemoryKind kind = MemoryKind::kDevice;
+  ContextTag* context = nullptr;
+  MemPoolTag* pool = nullptr;
+  DevicePtr block = 0;  // shared block that contains it; 0: none
+  unsigned flags = 0;
+  // Set for a mapping of physical memory, which has no context.
+  PhysicalMemory physical = 0;
+  Device device = 0;
+  unsigned access = kAccessReadWrite;
+  bool imported = false;         // memory of another process, which is charged
+  GraphMemory* graph = nullptr;  // set for memory of a graph node, which has no context
+  bool of_module = false;        // variables of a module, freed with it
+  ManagedAdvice advice;
+};
+
+// Memory of this process that others may open: a memfd has replaced its pages.
+struct ExportedMemory {
+  int fd = -1;
+  uint64_t inode = 0;
+};
+
+// Memory of another process that this process has opened.
+struct ImportedMemory {
+  IpcMemHandle handle = {};
+  unsigned opened = 1;  // opens minus closes
+  DevicePtr mapped = 0;
+  uint64_t mapped_bytes = 0;
+};
+
+// Memory of cuMemCreate. It lives as long as a handle or a mapping.
+struct Physical {
+  PhysicalMemoryProperties properties = {};
+  uint64_t bytes = 0;
+  int fd = -1;           // memfd with its contents
+  unsigned handles = 1;  // references that the program holds
+  unsigned mappings = 0;
+  bool charged = false;  // by this process; false for imported memory
+};
+
+// State of a function for the launch functions of CUDA before 4.0.
+struct KeptLaunch {
+  unsigned block[3] = {1, 1, 1};
+  unsigned shared_bytes = 0;
+  std::vector<unsigned char> parameters;
+};
+
+// Device memory that small allocations share.
+struct Block {
+  uint64_t bytes = kBlockBytes;
+  std::map<DevicePtr, uint64_t> free;  // ranges: start, bytes
+};
+
+}  // namespace tessera::cuda
+
+// ABI handles point at the following types.
+struct tessera::cuda::StreamTag {
+  ContextTag* context = nullptr;
+  unsigned flags = 0;  // 1: does not wait for the legacy stream
+  int priority = 0;
+  uint64_t id = 0;
+  std::map<int, StreamAttribute> attributes;  // set by the program
+  Queue queue;
+
+  bool is_legacy() const;
+  bool is_blocking() const { return (flags & 1) == 0; }
+};
+
+struct tessera::cuda::EventTag {
+  ContextTag* context = nullptr;
+  unsigned flags = 0;  // 2: no timing
+  TicketRef ticket;    // null: not recorded by this process
+  // Set if other processes may open the event.
+  std::shared_ptr<SharedEvent> shared;
+  uint64_t record = 0;  // number of `ticket` in `shared`
+  // Set if recorded in a capture: its id, and the nodes before the event.
+  uint64_t capture = 0;
+  std::vector<GraphNodeTag*> captured;
+
+  // True: another process has recorded the event last.
+  bool is_remote() const { return shared != nullptr && shared->last_record() != record; }
+};
+
+struct tessera::cuda::FunctionTag {
+  ModuleTag* module = nullptr;
+  Entry entry;
+  int max_dynamic_shared = 0;
+  const KnownKernel* known = nullptr;  // null: the kernel computes nothing
+  uint64_t configured_ns = 0;          // duration from $SIMGPU_KERNEL_NS; 0: none
+  // Launches of a kernel that computes nothing. Null before the first launch.
+  std::atomic<uint64_t>* counter = nullptr;
+  KeptLaunch kept;
+};
+
+struct tessera::cuda::ModuleTag {
+  ContextTag* context = nullptr;
+  LibraryTag* library = nullptr;  // null: loaded without a library
+  Image image;
+  std::map<std::string, std::unique_ptr<FunctionTag>> functions;
+  DevicePtr globals = 0;  // memory of its variables; 0: none
+};
+
+struct tessera::cuda::KernelTag {
+  LibraryTag* library = nullptr;
+  std::string name;
+  std::map<Device, int> max_dynamic_shared;  // set by the program
+};
+
+struct tessera::cuda::LibraryTag {
+  Image image;
+  std::map<std::string, std::unique_ptr<KernelTag>> kernels;
+  std::map<ContextTag*, ModuleTag*> modules;
+};
+
+// A link in progress or complete. The program may read its image until it is destroyed.
+struct tessera::cuda::LinkStateTag {
+  int cc = 0;
+  std::string ptx;
+  std::vector<std::string> others;  // cubins, fat binaries, objects
+  std::string image;
+};
+
+// `reserved` counts the pool's memory on the GPU: blocks that small allocations share, large
+// allocations, and freed memory that the pool keeps, up to its release threshold.
+struct tessera::cuda::MemPoolTag {
+  int device = 0;
+  bool built_in = false;
+  bool imported = false;      // pool of another process; it allocates nothing here
+  unsigned handle_types = 0;  // types of handles for other processes
+  uint64_t used = 0, used_high = 0;
+  uint64_t reserved = 0, reserved_high = 0;
+  uint64_t max_size = 0;
+  std::map<Device, unsigned> access;  // access of other devices
+  uint64_t release_threshold = 0;
+  std::map<DevicePtr, Block> blocks;
+  std::multimap<uint64_t, DevicePtr> kept;  // freed blocks by size
+  // Ends of streams that freed memory, which the next allocation may reuse.
+  std::vector<TicketRef> frees;
+};
+
+struct tessera::cuda::ContextTag {
+  int device = 0;  // ordinal
+  unsigned flags = 0;
+  uint64_t id = 0;
+  unsigned api_version = 0;
+  unsigned attached = 1;            // cuCtxDetach calls until it is destroyed
+  uint32_t epoch = 0;               // GpuLive::poison_epoch at its creation
+  Result error = Result::kSuccess;  // once dead, always dead
+  StreamTag legacy;
+  std::set<StreamTag*> streams;
+  std::map<DevicePtr, Block> blocks;
+  std::map<DevicePtr, Block> array_blocks;  // arrays share no block with other memory
+  std::set<ContextTag*> peers;
+  std::map<int, size_t> limits;
+  std::map<int, uint64_t> limit_bytes;  // device memory beyond the defaults
+};
+
+inline bool tessera::cuda::StreamTag::is_legacy() const { return this == &context->legacy; }

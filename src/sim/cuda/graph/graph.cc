@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/sim/cuda/graph/graph.h"
+
+#include <algorithm>
+#include <set>
+
+#include "src/sim/cuda/driver/driver.h"
+
+namespace tessera::cuda {
+namespace {
+
+// Whether the condition is true for the graph or for one of a child node.
+bool Holds(const GraphTag& graph, const std::function<bool(const GraphTag&)>& is_it) {
+  return is_it(graph) || std::ranges::any_of(graph.nodes, [&](const auto& node) {
+           return node->child != nullptr && Holds(*node->child, is_it);
+         });
+}
+
+}  // namespace
+
+Capture* Graphs::CaptureOf(StreamTag* stream) {
+  for (const auto& [id, capture] : captures_) {
+    if (capture->streams.contains(stream)) return capture.get();
+  }
+  return nullptr;
+}
+
+Capture* Graphs::Find(uint64_t id) {
+  const auto found = captures_.find(id);
+  return found == captures_.end() ? nullptr : found->second.get();
+}
+
+Capture* Graphs::Begin(StreamTag* stream, uint64_t id) {
+  auto capture = std::make_unique<Capture>();
+  capture->id = id;
+  capture->origin = stream;
+  capture->graph = std::make_unique<GraphTag>();
+  capture->streams[stream];
+  return (captures_[id] = std::move(capture)).get();
+}
+
+Result Graphs::AddTo(Capture* capture, StreamTag* stream, GraphNodeType type, Command command,
+                     EventTag* event) {
+  if (capture->invalid) return Result::kStreamCaptureInvalidated;
+  auto node = std::make_unique<GraphNodeTag>();
+  node->graph = capture->graph.get();
+  node->type = type;
+  node->command = std::move(command);
+  node->event = event;
+  node->from = capture->streams[stream];
+  capture->streams[stream] = {node.get()};
+  capture->graph->nodes.push_back(std::move(node));
+  return Result::kSuccess;
+}
+
+Result Graphs::AddMemory(Capture* capture, StreamTag* stream, GraphNodeType type,
+                         std::shared_ptr<GraphMemory> memory) {
+  const Result result = AddTo(capture, stream, type, {});
+  if (result == Result::kSuccess) capture->graph->nodes.back()->memory = std::move(memory);
+  return result;
+}
+
+Result Graphs::AddNode(GraphNodeTag** node, GraphTag* graph, GraphNodeTag* const* from,
+                       size_t count, std::unique_ptr<GraphNodeTag> made) {
+  if (node == nullptr || !IsGraph(graph)) return Result::kInvalidValue;
+  for (size_t i = 0; i < count; ++i) {
+    if (!IsNode(from[i]) || from[i]->graph != graph) return Result::kInvalidValue;
+    made->from.push_back(from[i]);
+  }
+  made->graph = graph;
+  *node = made.get();
+  graph->nodes.push_back(std::move(made));
+  return Result::kSuccess;
+}
+
+Result Graphs::End(Capture* capture, std::unique_ptr<GraphTag>* graph) {
+  Result result = capture->invalid ? Result::kStreamCaptureInvalidated : Result::kSuccess;
+  std::set<GraphNodeTag*> joined;
+  std::vector<GraphNodeTag*> open = capture->streams[capture->origin];
+  while (!open.empty()) {
+    GraphNodeTag* node = open.back();
+    open.pop_back();
+    if (joined.insert(node).second) open.insert(open.end(), node->from.begin(), node->from.end());
+  }
+  for (const auto& [stream, last] : capture->streams) {
+    const auto is_joined = [&](GraphNodeTag* node) { return joined.contains(node); };
+    if (result == Result::kSuccess && !std::ranges::all_of(last, is_joined)) {
+      result = Result::kStreamCaptureUnjoined;
+    }
+  }
+  *graph = std::move(capture->graph);
+  captures_.erase(capture->id);
+  return result;
+}
+
+bool Graphs::Invalidate(StreamTag* stream) {
+  Capture* capture = CaptureOf(stream);
+  if (capture != nullptr) capture->invalid = true;
+  return capture != nullptr;
+}
+
+void Graphs::Forget(StreamTag* stream) {
+  if (!Invalidate(stream)) return;
+  Capture* capture = CaptureOf(stream);
+  if (capture->origin == stream)
+    captures_.erase(capture->id);
+  else
+    capture->streams.erase(stream);
+}
+
+bool Graphs::IsGraph(GraphTag* graph) const {
+  return Any([graph](const GraphTag& one) { return &one == graph; });
+}
+
+bool Graphs::IsNode(GraphNodeTag* node) const {
+  return Any([node](const GraphTag& graph) {
+    return std::ranges::any_of(graph.nodes, [&](const auto& one) { return one.get() == node; });
+  });
+}
+
+bool Graphs::Any(const std::function<bool(const GraphTag&)>& is_it) const {
+  return std::ranges::any_of(graphs_,
+                             [&](const auto& item) { return Holds(*item.second, is_it); }) ||
+         std::ranges::any_of(captures_,
+                             [&](const auto& item) { return Holds(*item.second->graph, is_it); });
+}
+
+GraphTag* Graphs::Keep(std::unique_ptr<GraphTag> graph) {
+  GraphTag* kept = graph.get();
+  graphs_[kept] = std::move(graph);
+  return kept;
+}
+
+GraphExecTag* Graphs::Keep(std::unique_ptr<GraphExecTag> exec) {
+  GraphExecTag* kept = exec.get();
+  execs_[kept] = std::move(exec);
+  return kept;
+}
+
+std::unique_ptr<GraphTag> Clone(const GraphTag& graph) {
+  auto clone = std::make_unique<GraphTag>();
+  clone->user_objects = graph.user_objects;
+  std::map<const GraphNodeTag*, GraphNodeTag*> clones;
+  for (const auto& node : graph.nodes) {
+    auto copy = std::make_unique<GraphNodeTag>();
+    copy->graph = clone.get();
+    copy->type = node->type;
+    copy->command = node->command;
+    copy->parameters = node->parameters;
+    copy->origin = node.get();
+    copy->event = node->event;
+    copy->memory = node->memory;
+    if (node->child != nullptr) copy->child = Clone(*node->child);
+    for (const GraphNodeTag* from : node->from) copy->from.push_back(clones[from]);
+    clones[node.get()] = copy.get();
+    clone->nodes.push_back(std::move(copy));
+  }
+  return clone;
+}
+
+void TakeOrigins(const GraphTag& graph, GraphTag* clone) {
+  for (size_t i = 0; i < clone->nodes.size() && i < graph.nodes.size(); ++i) {
+    clone->nodes[i]->origin = graph.nodes[i]->origin;
+  }
+}
+
+std::unique_ptr<GraphNodeTag> NewNode(GraphNodeType type, Command command) {
+  auto node = std::make_unique<GraphNodeTag>();
+  node->type = type;
+  node->command = std::move(command);
+  return node;
+}
+
+bool GraphTag::has_memory() const {
+  return std::ranges::any_of(nodes, [](const auto& node) { return node->memory != nullptr; });
+}
+
+}  // namespace tessera::cuda

@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: Apache-2.0
+// Graphs: commands with dependencies, created by node or by stream capture, and launched together.
+//
+// The commands of a launched graph run sequentially, in an order that their dependencies allow.
+// Threads: REQUIRES the driver's mutex.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <variant>
+#include <vector>
+
+#include "src/sim/cuda/graph/graph_memory.h"
+#include "src/sim/cuda/stream/engine.h"
+
+namespace tessera::cuda {
+
+// The parameters of a kernel node, with copies of the values that they point to.
+struct KernelNode {
+  KernelNodeParameters parameters = {};
+  std::vector<unsigned char> bytes;
+  std::vector<void*> values;  // within `bytes`
+  size_t size = 0;            // size of `bytes`; `extra` points to it
+  void* extra[5] = {};
+};
+
+// The parameters that the program gave a node; none for captured nodes.
+using NodeParameters = std::variant<std::monostate, std::shared_ptr<const KernelNode>, Memcpy3D,
+                                    MemsetNodeParameters, HostNodeParameters>;
+
+}  // namespace tessera::cuda
+
+// ABI handles point at the following types.
+struct tessera::cuda::GraphNodeTag {
+  GraphTag* graph = nullptr;
+  GraphNodeType type = GraphNodeType::kEmpty;
+  Command command;  // unused in child graphs, empty nodes and event records
+  NodeParameters parameters;
+  EventTag* event = nullptr;            // kEventRecord, kWaitEvent
+  std::unique_ptr<GraphTag> child;      // kGraph
+  std::shared_ptr<GraphMemory> memory;  // kMemAlloc, kMemFree
+  std::vector<GraphNodeTag*> from;      // dependencies
+  // The node that it was cloned from, which may be gone. Programs name the nodes of an instance by
+  // the nodes of its original graph.
+  const GraphNodeTag* origin = nullptr;
+};
+
+// Nodes are sorted: each follows its dependencies.
+struct tessera::cuda::GraphTag {
+  std::vector<std::unique_ptr<GraphNodeTag>> nodes;
+  std::map<UserObjectTag*, unsigned> user_objects;  // with the number of references
+  bool has_memory() const;
+};
+
+struct tessera::cuda::GraphExecTag {
+  std::shared_ptr<GraphTag> graph;        // shared with a launch that waits for room
+  std::shared_ptr<GraphBacking> backing;  // null: no memory nodes
+  bool auto_free = false;                 // frees allocations of the last launch
+};
+
+// An object of the program, with its destructor.
+struct tessera::cuda::UserObjectTag {
+  void* object = nullptr;
+  HostFunction destroy = nullptr;
+  unsigned references = 0;
+};
+
+namespace tessera::cuda {
+
+// Objects of the program with references.
+class UserObjects {
+ public:
+  // Objects without references. Its destructor calls theirs, and must run without the driver's
+  // mutex.
+  class Ended {
+   public:
+    Ended() = default;
+    ~Ended();
+    Ended(const Ended&) = delete;
+    Ended& operator=(const Ended&) = delete;
+
+   private:
+    friend class UserObjects;
+    std::vector<std::pair<HostFunction, void*>> calls_;
+  };
+
+  UserObjectTag* Create(void* object, HostFunction destroy, unsigned references);
+  bool IsObject(UserObjectTag* object) const { return objects_.contains(object); }
+  void Release(UserObjectTag* object, unsigned references, Ended* ended);
+  // Adds the references of a graph and of its child graphs.
+  void Retain(const GraphTag& graph);
+  void Release(const GraphTag& graph, Ended* ended);
+
+ private:
+  std::map<UserObjectTag*, std::unique_ptr<UserObjectTag>> objects_;
+};
+
+// A capture in progress.
+struct Capture {
+  uint64_t id = 0;
+  StreamTag* origin = nullptr;
+  bool invalid = false;
+  std::unique_ptr<GraphTag> graph;
+  // The streams of the capture, with the last nodes of each.
+  std::map<StreamTag*, std::vector<GraphNodeTag*>> streams;
+};
+
+// All captures, graphs and instances of the process.
+class Graphs {
+ public:
+  // The capture of the stream, or null.
+  Capture* CaptureOf(StreamTag* stream);
+  Capture* Find(uint64_t id);
+  // Adds the command to the capture instead of the stream's queue.
+  Result AddTo(Capture* capture, StreamTag* stream, GraphNodeType type, Command command,
+               EventTag* event = nullptr);
+  Result AddMemory(Capture* capture, StreamTag* stream, GraphNodeType type,
+                   std::shared_ptr<GraphMemory> memory);
+  // Adds a node that depends on `count` other nodes of the graph.
+  Result AddNode(GraphNodeTag** node, GraphTag* graph, GraphNodeTag* const* from, size_t count,
+                 std::unique_ptr<GraphNodeTag> made);
+  Capture* Begin(StreamTag* stream, uint64_t id);
+  // Ends the capture. Every stream of the capture must have joined the first stream again.
+  Result End(Capture* capture, std::unique_ptr<GraphTag>* graph);
+  // Called if the program waits for a stream or queries it. True: the stream is captured, and its
+  // capture is now invalid.
+  bool Invalidate(StreamTag* stream);
+  // Removes a stream that is destroyed.
+  void Forget(StreamTag* stream);
+
+  // Include graphs of child nodes and their nodes.
+  bool IsGraph(GraphTag* graph) const;
+  bool IsNode(GraphNodeTag* node) const;
+  bool IsExec(GraphExecTag* exec) const { return execs_.contains(exec); }
+  GraphTag* Keep(std::unique_ptr<GraphTag> graph);
+  void Destroy(GraphTag* graph) { graphs_.erase(graph); }
+  GraphExecTag* Keep(std::unique_ptr<GraphExecTag> exec);
+  void Destroy(GraphExecTag* exec) { execs_.erase(exec); }
+
+ private:
+  bool Any(const std::function<bool(const GraphTag&)>& is_it) const;
+
+  std::map<uint64_t, std::unique_ptr<Capture>> captures_;
+  std::map<GraphTag*, std::unique_ptr<GraphTag>> graphs_;
+  std::map<GraphExecTag*, std::unique_ptr<GraphExecTag>> execs_;
+};
+
+std::unique_ptr<GraphTag> Clone(const GraphTag& graph);
+// Gives each node the origin of the node in its place in `graph`, which has the same shape.
+void TakeOrigins(const GraphTag& graph, GraphTag* clone);
+std::unique_ptr<GraphNodeTag> NewNode(GraphNodeType type, Command command = {});
+
+}  // namespace tessera::cuda

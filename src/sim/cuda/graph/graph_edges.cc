@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: Apache-2.0
+// The nodes of a graph and the edges between them.
+#include <algorithm>
+
+#include "src/sim/cuda/driver/driver.h"
+#include "src/sim/cuda/graph/graph.h"
+
+namespace tessera::cuda {
+namespace {
+
+Result List(const std::vector<GraphNode>& found, GraphNode* nodes, size_t* count) {
+  if (count == nullptr) return Result::kInvalidValue;
+  if (nodes == nullptr) return Put(count, found.size());
+  for (size_t i = 0; i < *count; ++i) nodes[i] = i < found.size() ? found[i] : nullptr;
+  *count = std::min(*count, found.size());
+  return Result::kSuccess;
+}
+
+}  // namespace
+
+// A dependency on a node that was added later moves the dependent node behind it.
+CUDA_EXPORT Result cuGraphAddDependencies(Graph graph, const GraphNode* from, const GraphNode* to,
+                                          size_t count) {
+  CUDA_ENTER(Call, call);
+  if (!call->graphs().IsGraph(graph)) return Result::kInvalidValue;
+  for (size_t i = 0; i < count; ++i) {
+    if (!call->graphs().IsNode(from[i]) || !call->graphs().IsNode(to[i])) {
+      return Result::kInvalidValue;
+    }
+  }
+  for (size_t i = 0; i < count; ++i) to[i]->from.push_back(from[i]);
+  std::vector<std::unique_ptr<GraphNodeTag>> ordered;
+  const auto is_ordered = [&](const GraphNodeTag* node) {
+    return std::ranges::any_of(ordered, [&](const auto& one) { return one.get() == node; });
+  };
+  bool moved = true;
+  while (moved) {
+    moved = false;
+    for (std::unique_ptr<GraphNodeTag>& node : graph->nodes) {
+      if (node == nullptr || !std::ranges::all_of(node->from, is_ordered)) continue;
+      ordered.push_back(std::move(node));
+      moved = true;
+    }
+  }
+  const bool circle = ordered.size() != graph->nodes.size();
+  for (std::unique_ptr<GraphNodeTag>& node : graph->nodes) {
+    if (node != nullptr) ordered.push_back(std::move(node));
+  }
+  graph->nodes = std::move(ordered);
+  for (size_t i = 0; circle && i < count; ++i) to[i]->from.pop_back();
+  return circle ? Result::kInvalidValue : Result::kSuccess;
+}
+
+CUDA_EXPORT Result cuGraphGetNodes(Graph graph, GraphNode* nodes, size_t* count) {
+  CUDA_ENTER(Call, call);
+  if (!call->graphs().IsGraph(graph)) return Result::kInvalidValue;
+  std::vector<GraphNode> all;
+  for (const auto& node : graph->nodes) all.push_back(node.get());
+  return List(all, nodes, count);
+}
+
+CUDA_EXPORT Result cuGraphGetRootNodes(Graph graph, GraphNode* nodes, size_t* count) {
+  CUDA_ENTER(Call, call);
+  if (!call->graphs().IsGraph(graph)) return Result::kInvalidValue;
+  std::vector<GraphNode> roots;
+  for (const auto& node : graph->nodes) {
+    if (node->from.empty()) roots.push_back(node.get());
+  }
+  return List(roots, nodes, count);
+}
+
+CUDA_EXPORT Result cuGraphNodeGetType(GraphNode node, GraphNodeType* type) {
+  CUDA_ENTER(Call, call);
+  return call->graphs().IsNode(node) ? Put(type, node->type) : Result::kInvalidValue;
+}
+
+CUDA_EXPORT Result cuGraphNodeGetDependencies(GraphNode node, GraphNode* from, size_t* count) {
+  CUDA_ENTER(Call, call);
+  return call->graphs().IsNode(node) ? List(node->from, from, count) : Result::kInvalidValue;
+}
+
+CUDA_EXPORT Result cuGraphNodeGetDependentNodes(GraphNode node, GraphNode* to, size_t* count) {
+  CUDA_ENTER(Call, call);
+  if (!call->graphs().IsNode(node)) return Result::kInvalidValue;
+  std::vector<GraphNode> later;
+  for (const auto& other : node->graph->nodes) {
+    if (std::ranges::count(other->from, node) != 0) later.push_back(other.get());
+  }
+  return List(later, to, count);
+}
+
+CUDA_EXPORT Result cuGraphGetEdges(Graph graph, GraphNode* from, GraphNode* to, size_t* count) {
+  CUDA_ENTER(Call, call);
+  if (count == nullptr || !call->graphs().IsGraph(graph)) return Result::kInvalidValue;
+  std::vector<GraphNode> begins, ends;
+  for (const auto& node : graph->nodes) {
+    begins.insert(begins.end(), node->from.begin(), node->from.end());
+    ends.insert(ends.end(), node->from.size(), node.get());
+  }
+  if (from == nullptr || to == nullptr) return Put(count, begins.size());
+  size_t wanted = *count;
+  (void)List(begins, from, &wanted);
+  return List(ends, to, count);
+}
+
+CUDA_EXPORT Result cuGraphChildGraphNodeGetGraph(GraphNode node, Graph* child) {
+  CUDA_ENTER(Call, call);
+  if (!call->graphs().IsNode(node) || node->child == nullptr) return Result::kInvalidValue;
+  return Put(child, node->child.get());
+}
+
+CUDA_EXPORT Result cuGraphDestroyNode(GraphNode node) {
+  UserObjects::Ended ended;
+  CUDA_ENTER(Call, call);
+  if (!call->graphs().IsNode(node)) return Result::kInvalidValue;
+  // The driver keeps memory nodes as long as their graph.
+  if (node->memory != nullptr) return Result::kNotSupported;
+  if (node->child != nullptr) call->user_objects().Release(*node->child, &ended);
+  std::vector<std::unique_ptr<GraphNodeTag>>& nodes = node->graph->nodes;
+  for (const auto& other : nodes) std::erase(other->from, node);
+  std::erase_if(nodes, [node](const auto& one) { return one.get() == node; });
+  return Result::kSuccess;
+}
+
+}  // namespace tessera::cuda

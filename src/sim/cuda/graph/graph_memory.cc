@@ -1,0 +1,282 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/sim/cuda/graph/graph_memory.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "src/sim/cuda/driver/driver.h"
+
+namespace tessera::cuda {
+namespace {
+
+constexpr uint64_t kNodeAlign = 512;
+
+uint64_t WholeUnits(uint64_t bytes, uint64_t unit) { return (bytes + unit - 1) / unit * unit; }
+
+bool ComesAfter(const GraphNodeTag& node, const GraphNodeTag* earlier) {
+  std::set<const GraphNodeTag*> seen;
+  std::vector<const GraphNodeTag*> open = {&node};
+  while (!open.empty()) {
+    const GraphNodeTag* next = open.back();
+    open.pop_back();
+    if (next == earlier) return true;
+    if (seen.insert(next).second) open.insert(open.end(), next->from.begin(), next->from.end());
+  }
+  return false;
+}
+
+// The maximum need of the nodes: a node reuses memory only after the node that frees it.
+uint64_t NeedOf(const GraphTag& graph) {
+  struct Piece {
+    uint64_t bytes;
+    const GraphMemory* owner;
+    const GraphNodeTag* freed_by;
+  };
+  std::vector<Piece> pieces;
+  for (const auto& node : graph.nodes) {
+    const GraphMemory* memory = node->memory.get();
+    if (node->type == GraphNodeType::kMemAlloc) {
+      const uint64_t bytes = WholeUnits(memory->bytes, kNodeAlign);
+      const auto fits = [&](const Piece& piece) {
+        return piece.bytes >= bytes && piece.freed_by != nullptr &&
+               ComesAfter(*node, piece.freed_by);
+      };
+      auto piece = std::ranges::find_if(pieces, fits);
+      if (piece == pieces.end()) piece = pieces.insert(piece, Piece{bytes, nullptr, nullptr});
+      piece->owner = memory;
+      piece->freed_by = nullptr;
+    } else if (node->type == GraphNodeType::kMemFree) {
+      const auto is_owned = [&](const Piece& piece) { return piece.owner == memory; };
+      const auto piece = std::ranges::find_if(pieces, is_owned);
+      if (piece != pieces.end()) piece->freed_by = node.get();
+    }
+  }
+  uint64_t sum = 0;
+  for (const Piece& piece : pieces) sum += piece.bytes;
+  return WholeUnits(sum, kBlockBytes);
+}
+
+}  // namespace
+
+GraphMemory::~GraphMemory() { Driver::Get().graph_pools().Forget(this); }
+
+Result GraphPools::Create(int device, uint64_t bytes, std::shared_ptr<GraphMemory>* memory) {
+  if (bytes > driver_->FactsOf(device).memory_bytes) return Result::kOutOfMemory;
+  const DevicePtr base = Driver::FindAddresses(WholeUnits(bytes, kBlockBytes));
+  if (base == 0) return Result::kOutOfMemory;
+  *memory = std::make_shared<GraphMemory>();
+  (*memory)->device = device;
+  (*memory)->base = base;
+  (*memory)->bytes = bytes;
+  Allocation allocation;
+  allocation.base = base;
+  allocation.size = bytes;
+  allocation.device = device;
+  allocation.graph = memory->get();
+  driver_->allocations()[base] = allocation;
+  return Result::kSuccess;
+}
+
+void GraphPools::Forget(GraphMemory* memory) {
+  driver_->allocations().erase(memory->base);
+  driver_->UnmapLater(memory->base, WholeUnits(memory->bytes, kBlockBytes));
+}
+
+std::shared_ptr<GraphMemory> GraphPools::Find(DevicePtr pointer) {
+  auto found = driver_->allocations().find(pointer);
+  if (found == driver_->allocations().end() || found->second.graph == nullptr) return nullptr;
+  return found->second.graph->shared_from_this();
+}
+
+Result GraphPools::Instantiate(const GraphTag& graph, std::shared_ptr<GraphBacking>* backing) {
+  if (!graph.has_memory()) return Result::kSuccess;
+  auto made = std::make_shared<GraphBacking>();
+  std::vector<GraphMemory*> memories;
+  for (const auto& node : graph.nodes) {
+    if (node->type != GraphNodeType::kMemAlloc) continue;
+    GraphMemory* memory = node->memory.get();
+    if (memory->backing != nullptr && memory->backing->instance) return Result::kNotSupported;
+    if (!memories.empty() && memory->device != made->device) return Result::kNotSupported;
+    made->device = memory->device;
+    memories.push_back(memory);
+  }
+  for (GraphMemory* memory : memories) memory->backing = made;
+  made->bytes = NeedOf(graph);
+  *backing = made;
+  return Result::kSuccess;
+}
+
+Result GraphPools::Back(const std::shared_ptr<GraphBacking>& backing) {
+  if (backing == nullptr || backing->taken) return Result::kSuccess;
+  Pool& pool = pools_[backing->device];
+  const uint64_t kept = std::min(pool.idle, backing->bytes);
+  const uint64_t more = backing->bytes - kept;
+  const uint32_t gpu = driver_->GpuOf(Device(backing->device));
+  if (more != 0 && driver_->slot().Charge(gpu, more) != 0) return Result::kOutOfMemory;
+  pool.idle -= kept;
+  pool.reserved += more;
+  pool.reserved_high = std::max(pool.reserved_high, pool.reserved);
+  backing->taken = true;
+  taken_.insert(backing);
+  return Result::kSuccess;
+}
+
+void GraphPools::Settle(GraphBacking* backing) {
+  if (!backing->taken || backing->instance || backing->live != 0) return;
+  backing->taken = false;
+  pools_[backing->device].idle += backing->bytes;
+}
+
+void GraphPools::EndInstance(GraphBacking* backing) {
+  backing->instance = false;
+  Settle(backing);
+}
+
+Result GraphPools::Launch(const GraphTag& graph, const std::shared_ptr<GraphBacking>& backing,
+                          bool auto_free) {
+  if (backing == nullptr) return Result::kSuccess;
+  std::set<GraphMemory*> allocated, freed;
+  for (const auto& node : graph.nodes) {
+    GraphMemory* memory = node->memory.get();
+    if (memory == nullptr) continue;
+    if (node->type == GraphNodeType::kMemAlloc) {
+      if (memory->live && !auto_free) return Result::kInvalidValue;
+      allocated.insert(memory);
+    } else {
+      if (!memory->live && !allocated.contains(memory)) return Result::kInvalidValue;
+      freed.insert(memory);
+    }
+  }
+  for (GraphMemory* memory : allocated) {
+    if (memory->live) (void)Free(memory);
+  }
+  const Result result = Back(backing);
+  if (result != Result::kSuccess) return result;
+  for (GraphMemory* memory : freed) {
+    if (memory->live) (void)Free(memory);
+  }
+  for (GraphMemory* memory : allocated) {
+    if (freed.contains(memory)) continue;
+    memory->live = true;
+    live_[memory->base] = memory->shared_from_this();
+    ++memory->backing->live;
+    pools_[memory->device].used += memory->bytes;
+  }
+  Pool& pool = pools_[backing->device];
+  pool.used_high = std::max(pool.used_high, pool.used);
+  return Result::kSuccess;
+}
+
+Result GraphPools::Free(GraphMemory* memory) {
+  if (!memory->live) return Result::kInvalidValue;
+  memory->live = false;
+  pools_[memory->device].used -= memory->bytes;
+  --memory->backing->live;
+  Settle(memory->backing.get());
+  live_.erase(memory->base);  // which may be the end of `memory`
+  return Result::kSuccess;
+}
+
+// Running launches keep their memory, and allocations that the program has not freed keep theirs.
+void GraphPools::Trim(int device) {
+  Pool& pool = pools_[device];
+  std::erase_if(taken_, [&](const std::shared_ptr<GraphBacking>& backing) {
+    if (backing->device != device || !backing->taken) return !backing->taken;
+    if (backing->live != 0 || (backing->last != nullptr && !backing->last->done)) return false;
+    backing->taken = false;
+    pool.idle += backing->bytes;
+    return true;
+  });
+  if (pool.idle != 0) driver_->slot().Uncharge(driver_->GpuOf(Device(device)), pool.idle);
+  pool.reserved -= pool.idle;
+  pool.idle = 0;
+}
+
+CUDA_EXPORT Result cuGraphAddMemAllocNode(GraphNode* node, Graph graph, const GraphNode* from,
+                                          size_t count, MemAllocNodeParameters* parameters) {
+  CUDA_ENTER(ContextCall, call);
+  if (parameters == nullptr || parameters->bytes == 0) return Result::kInvalidValue;
+  if (parameters->pool.location.type != kLocationDevice) return Result::kNotSupported;
+  if (!call->IsDevice(parameters->pool.location.id)) return Result::kInvalidDevice;
+  auto made = NewNode(GraphNodeType::kMemAlloc);
+  Result result =
+      call->graph_pools().Create(parameters->pool.location.id, parameters->bytes, &made->memory);
+  if (result != Result::kSuccess) return result;
+  const DevicePtr pointer = made->memory->base;
+  result = call->graphs().AddNode(node, graph, from, count, std::move(made));
+  if (result == Result::kSuccess) parameters->pointer = pointer;
+  return result;
+}
+
+CUDA_EXPORT Result cuGraphAddMemFreeNode(GraphNode* node, Graph graph, const GraphNode* from,
+                                         size_t count, DevicePtr pointer) {
+  CUDA_ENTER(ContextCall, call);
+  auto made = NewNode(GraphNodeType::kMemFree);
+  made->memory = call->graph_pools().Find(pointer);
+  if (made->memory == nullptr) return Result::kInvalidValue;
+  return call->graphs().AddNode(node, graph, from, count, std::move(made));
+}
+
+CUDA_EXPORT Result cuGraphMemAllocNodeGetParams(GraphNode node,
+                                                MemAllocNodeParameters* parameters) {
+  CUDA_ENTER(Call, call);
+  if (parameters == nullptr || !call->graphs().IsNode(node) ||
+      node->type != GraphNodeType::kMemAlloc) {
+    return Result::kInvalidValue;
+  }
+  *parameters = {.pool = {.alloc_type = 1, .location = {kLocationDevice, node->memory->device}},
+                 .bytes = node->memory->bytes,
+                 .pointer = node->memory->base};
+  return Result::kSuccess;
+}
+
+CUDA_EXPORT Result cuGraphMemFreeNodeGetParams(GraphNode node, DevicePtr* pointer) {
+  CUDA_ENTER(Call, call);
+  if (!call->graphs().IsNode(node) || node->type != GraphNodeType::kMemFree) {
+    return Result::kInvalidValue;
+  }
+  return Put(pointer, node->memory->base);
+}
+
+CUDA_EXPORT Result cuDeviceGetGraphMemAttribute(Device device, int attribute, void* value) {
+  CUDA_ENTER(Call, call);
+  if (!call->IsDevice(device)) return Result::kInvalidDevice;
+  const GraphPools::Pool& pool = call->graph_pools().PoolOf(device);
+  auto* number = static_cast<uint64_t*>(value);
+  switch (attribute) {
+    case kGraphMemUsed:
+      return Put(number, pool.used);
+    case kGraphMemUsedHigh:
+      return Put(number, pool.used_high);
+    case kGraphMemReserved:
+      return Put(number, pool.reserved);
+    case kGraphMemReservedHigh:
+      return Put(number, pool.reserved_high);
+    default:
+      return Result::kInvalidValue;
+  }
+}
+
+CUDA_EXPORT Result cuDeviceSetGraphMemAttribute(Device device, int attribute, void* value) {
+  CUDA_ENTER(Call, call);
+  if (!call->IsDevice(device)) return Result::kInvalidDevice;
+  if (value == nullptr || *static_cast<uint64_t*>(value) != 0) return Result::kInvalidValue;
+  GraphPools::Pool& pool = call->graph_pools().PoolOf(device);
+  if (attribute == kGraphMemUsedHigh) {
+    pool.used_high = pool.used;
+  } else if (attribute == kGraphMemReservedHigh) {
+    pool.reserved_high = pool.reserved;
+  } else {
+    return Result::kInvalidValue;
+  }
+  return Result::kSuccess;
+}
+
+CUDA_EXPORT Result cuDeviceGraphMemTrim(Device device) {
+  CUDA_ENTER(Call, call);
+  if (!call->IsDevice(device)) return Result::kInvalidDevice;
+  call->graph_pools().Trim(device);
+  return Result::kSuccess;
+}
+
+}  // namespace tessera::cuda

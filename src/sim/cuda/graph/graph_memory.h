@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+// Memory that graphs allocate and free by nodes.
+//
+// A node that allocates has an address as long as its graph lives. Its device memory is allocated
+// when the graph is uploaded or first launched. A later node reuses memory that an earlier node has
+// freed. The memory belongs to the instance, then to the graph pool of the device, until the
+// program trims that pool. As with the real driver, a graph with such nodes has one instance at a
+// time. Unlike with the real driver, instances that are launched into one stream share no memory.
+// Threads: REQUIRES the driver's mutex.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <set>
+
+#include "api/cuda_abi.h"
+#include "src/sim/cuda/stream/engine.h"
+
+namespace tessera::cuda {
+
+// The device memory of an instance.
+struct GraphBacking {
+  int device = 0;
+  uint64_t bytes = 0;
+  bool taken = false;
+  bool instance = true;  // the instance is not destroyed
+  unsigned live = 0;     // allocations that a launch has left to the program
+  TicketRef last;        // end of the last launch
+};
+
+// The allocation of a node.
+struct GraphMemory : std::enable_shared_from_this<GraphMemory> {
+  GraphMemory() = default;
+  ~GraphMemory();
+  GraphMemory(const GraphMemory&) = delete;
+  GraphMemory& operator=(const GraphMemory&) = delete;
+
+  int device = 0;
+  DevicePtr base = 0;
+  uint64_t bytes = 0;
+  bool live = false;
+  std::shared_ptr<GraphBacking> backing;  // null: no instance
+};
+
+class GraphPools {
+ public:
+  struct Pool {
+    uint64_t reserved = 0, reserved_high = 0;
+    uint64_t idle = 0;  // reserved without an instance
+    uint64_t used = 0, used_high = 0;
+  };
+
+  explicit GraphPools(Driver* driver) : driver_(driver) {}
+
+  Result Create(int device, uint64_t bytes, std::shared_ptr<GraphMemory>* memory);
+  // Null: no node has an allocation at this address.
+  std::shared_ptr<GraphMemory> Find(DevicePtr pointer);
+  // `backing` stays null for a graph without memory nodes.
+  Result Instantiate(const GraphTag& graph, std::shared_ptr<GraphBacking>* backing);
+  void EndInstance(GraphBacking* backing);
+  // Takes the memory; null: nothing to do.
+  Result Back(const std::shared_ptr<GraphBacking>& backing);
+  // Takes the memory, and decides what is allocated after this launch.
+  Result Launch(const GraphTag& graph, const std::shared_ptr<GraphBacking>& backing,
+                bool auto_free);
+  // Frees an allocation that a launch has left.
+  Result Free(GraphMemory* memory);
+  void Trim(int device);
+  Pool& PoolOf(int device) { return pools_[device]; }
+
+ private:
+  friend struct GraphMemory;
+  void Forget(GraphMemory* memory);
+  // Returns the memory to the pool where nothing needs it any more.
+  void Settle(GraphBacking* backing);
+
+  Driver* const driver_;
+  std::map<int, Pool> pools_;
+  std::map<DevicePtr, std::shared_ptr<GraphMemory>> live_;
+  std::set<std::shared_ptr<GraphBacking>> taken_;
+};
+
+}  // namespace tessera::cuda

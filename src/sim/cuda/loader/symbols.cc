@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/sim/cuda/loader/symbols.h"
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <tuple>
+
+// This file must not include api/cuda_abi.h, which declares these functions with parameters. They
+// do not matter here: on x86-64 the caller removes its arguments.
+#define CUDA_SYMBOL(name, since, class_)                               \
+  extern "C" __attribute__((weak, visibility("default"))) int name() { \
+    return tessera::cuda::Refuse(#name);                               \
+  }
+#define CUDA_DEBUGGER_SYMBOL(name)
+#include "api/cuda_symbols.inc"
+#undef CUDA_SYMBOL
+
+namespace tessera::cuda {
+namespace {
+
+struct Symbol {
+  constexpr Symbol(std::string_view name, unsigned since, AnyFunction function)
+      : base(name), since(since), function(function) {
+    if (base.ends_with("_ptsz") || base.ends_with("_ptds")) {
+      per_thread = true;
+      base.remove_suffix(5);
+    }
+    if (base.size() > 3 && base.substr(base.size() - 3, 2) == "_v") base.remove_suffix(3);
+  }
+
+  std::string_view base;
+  bool per_thread = false;
+  unsigned since;
+  AnyFunction function;
+};
+
+// Sorted by base name and stream mode, the newest symbol last.
+constexpr auto kSymbols = [] {
+  std::array symbols = {
+#define CUDA_SYMBOL(name, since, class_) Symbol(#name, since, &name),
+#include "api/cuda_symbols.inc"
+#undef CUDA_SYMBOL
+#undef CUDA_DEBUGGER_SYMBOL
+  };
+  std::ranges::sort(symbols, {}, [](const Symbol& symbol) {
+    return std::tuple(symbol.base, symbol.per_thread, symbol.since);
+  });
+  return symbols;
+}();
+
+constexpr uint32_t Hash(std::string_view text) {  // FNV-1a
+  uint32_t hash = 2166136261;
+  for (const char c : text) hash = (hash ^ uint8_t(c)) * 16777619;
+  return hash;
+}
+
+// A hash table of base names with linear probing. A slot is the position of a base name's first
+// symbol in kSymbols, or kNone.
+constexpr size_t kSlots = 2048;
+constexpr uint16_t kNone = UINT16_MAX;
+static_assert(kSymbols.size() * 2 < kSlots);
+
+constexpr auto kFirstSymbol = [] {
+  std::array<uint16_t, kSlots> slots;
+  slots.fill(kNone);
+  for (size_t i = 0; i < kSymbols.size(); ++i) {
+    if (i > 0 && kSymbols[i].base == kSymbols[i - 1].base) continue;
+    size_t slot = Hash(kSymbols[i].base) % kSlots;
+    while (slots[slot] != kNone) slot = (slot + 1) % kSlots;
+    slots[slot] = uint16_t(i);
+  }
+  return slots;
+}();
+
+size_t FirstSymbolOf(std::string_view base) {
+  size_t slot = Hash(base) % kSlots;
+  while (kFirstSymbol[slot] != kNone && kSymbols[kFirstSymbol[slot]].base != base) {
+    slot = (slot + 1) % kSlots;
+  }
+  return kFirstSymbol[slot] == kNone ? kSymbols.size() : kFirstSymbol[slot];
+}
+
+}  // namespace
+
+Found FindSymbol(std::string_view base_name, bool per_thread, unsigned version, unsigned driver) {
+  Found found;
+  bool of_thread_mode = false;
+  for (size_t i = FirstSymbolOf(base_name); i < kSymbols.size(); ++i) {
+    const Symbol& symbol = kSymbols[i];
+    if (symbol.base != base_name || (symbol.per_thread && !per_thread)) break;
+    if (symbol.since == 0 || symbol.since > driver) continue;
+    // The legacy mode is the answer only if the driver has no symbol of the per-thread mode.
+    if (symbol.per_thread && !of_thread_mode) found = {};
+    of_thread_mode = symbol.per_thread;
+    if (symbol.since <= version) {
+      found = {symbol.function, Lookup::kFound};
+    } else if (found.status != Lookup::kFound) {
+      found.status = Lookup::kVersionNotSufficient;
+    }
+  }
+  return found;
+}
+
+}  // namespace tessera::cuda

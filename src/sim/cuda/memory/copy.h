@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copies of bytes, rows and planes between host memory, device memory and arrays, for streams
+// (copy.cc) and for memcpy nodes (graph_nodes.cc). Not for: fills (memset.cc). Threads: REQUIRES
+// the driver's mutex.
+#pragma once
+
+#include "src/sim/cuda/driver/driver.h"
+
+namespace tessera::cuda {
+
+// The sides that must be device memory. kAny: the addresses decide.
+enum class Way { kHostToDevice, kDeviceToHost, kDeviceToDevice, kAny };
+
+// Bytes from one row to the next, and from one plane to the next.
+struct Pitches {
+  uint64_t row = 0, plane = 0;
+};
+
+// `depth` planes of `height` rows of `width` bytes.
+struct Box {
+  uint64_t width = 0, height = 1, depth = 1;
+
+  uint64_t bytes() const { return width * height * depth; }
+  // Bytes from the first to the last byte; UINT64_MAX: overflow.
+  uint64_t Span(const Pitches& pitches) const;
+};
+
+struct BoxCopy {
+  void* to = nullptr;
+  const void* from = nullptr;
+  Box box;
+  Pitches to_pitches, from_pitches;
+  Way way = Way::kAny;
+};
+
+// Duration of a copy in nanoseconds, over PCIe or within the GPU's memory.
+double CopyNs(const sim::GpuFacts& gpu, uint64_t bytes, bool over_pcie);
+
+// Reads the program's descriptor. kInvalidValue: a side is missing or too small for the box.
+// kInvalidHandle: not an array.
+Result FindBox(Call& call, const Memcpy3D& copy, BoxCopy* found);
+// Creates the command of a copy, which reads and writes memory when it runs.
+Result PlanCopy(ContextCall& call, const BoxCopy& copy, Command* command);
+
+}  // namespace tessera::cuda

@@ -1,0 +1,294 @@
+// SPDX-License-Identifier: Apache-2.0
+// Virtual memory management: programs reserve addresses, create memory, and map memory at
+// addresses. The memory is a memfd, which several mappings and processes can share.
+#include <fcntl.h>
+#include <linux/memfd.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+
+#include "src/sim/cuda/driver/driver.h"
+
+namespace tessera::cuda {
+namespace {
+
+constexpr unsigned kPinned = 1;
+
+bool IsWholeBlocks(uint64_t bytes) { return bytes != 0 && bytes % kBlockBytes == 0; }
+
+Result CheckProperties(Call& call, const PhysicalMemoryProperties* properties) {
+  if (properties == nullptr || properties->type != kPinned) return Result::kInvalidValue;
+  const MemLocation& location = properties->location;
+  if (location.type < kLocationDevice || location.type > kLocationHostNumaCurrent) {
+    return Result::kInvalidValue;
+  }
+  const bool known = location.type != kLocationDevice || call->IsDevice(location.id);
+  return known ? Result::kSuccess : Result::kInvalidDevice;
+}
+
+int NewMemory(uint64_t bytes) {
+  const int fd = int(syscall(SYS_memfd_create, "simgpu", MFD_CLOEXEC));
+  if (fd >= 0 && ftruncate(fd, off_t(bytes)) != 0) {
+    close(fd);
+    return -1;
+  }
+  return fd;
+}
+
+// Replaces mappings in the range by reserved addresses.
+void* Reserve(void* wanted, uint64_t bytes, int flags) {
+  return mmap(wanted, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | flags, -1, 0);
+}
+
+// Frees memory without a handle and without a mapping.
+void EndIfUnused(Call& call, PhysicalMemory memory) {
+  auto found = call->physical().find(memory);
+  const Physical& physical = found->second;
+  if (physical.handles != 0 || physical.mappings != 0) return;
+  close(physical.fd);
+  if (physical.charged) {
+    call->slot().Uncharge(call->GpuOf(physical.properties.location.id), physical.bytes);
+  }
+  call->physical().erase(found);
+}
+
+PhysicalMemory Add(Call& call, Physical physical) {
+  const PhysicalMemory memory = call->NextId();
+  call->physical().emplace(memory, physical);
+  return memory;
+}
+
+bool IsReserved(Call& call, DevicePtr pointer, uint64_t bytes) {
+  auto after = call->reservations().upper_bound(pointer);
+  if (after == call->reservations().begin()) return false;
+  const auto& [base, size] = *std::prev(after);
+  return pointer - base <= size && bytes <= size - (pointer - base);
+}
+
+// The mappings in the range. Empty: the range does not begin and end with a mapping.
+std::vector<Allocation*> MappingsIn(Call& call, DevicePtr pointer, uint64_t bytes) {
+  std::vector<Allocation*> mappings;
+  DevicePtr at = pointer;
+  while (at < pointer + bytes) {
+    auto found = call->allocations().find(at);
+    if (found == call->allocations().end() || found->second.physical == 0) return {};
+    mappings.push_back(&found->second);
+    at += found->second.size;
+  }
+  if (at != pointer + bytes) return {};
+  return mappings;
+}
+
+int ProtectionOf(unsigned access) {
+  if (access == kAccessNone) return PROT_NONE;
+  return access == kAccessRead ? PROT_READ : PROT_READ | PROT_WRITE;
+}
+
+}  // namespace
+
+CUDA_EXPORT Result cuMemGetAllocationGranularity(size_t* bytes,
+                                                 const PhysicalMemoryProperties* properties,
+                                                 unsigned) {
+  CUDA_ENTER(Call, call);
+  const Result result = CheckProperties(call, properties);
+  return result == Result::kSuccess ? Put(bytes, kBlockBytes) : result;
+}
+
+CUDA_EXPORT Result cuMemAddressReserve(DevicePtr* pointer, size_t bytes, size_t alignment,
+                                       DevicePtr wanted, unsigned long long flags) {
+  CUDA_ENTER(Call, call);
+  if (pointer == nullptr || flags != 0 || !IsWholeBlocks(bytes)) return Result::kInvalidValue;
+  if (alignment == 0) alignment = kBlockBytes;
+  if ((alignment & (alignment - 1)) != 0) return Result::kInvalidValue;
+  if (alignment < kBlockBytes) alignment = kBlockBytes;
+  void* memory = Reserve(reinterpret_cast<void*>(wanted), bytes + alignment, 0);
+  if (memory == MAP_FAILED) return Result::kOutOfMemory;
+  const auto begin = reinterpret_cast<DevicePtr>(memory);
+  const DevicePtr base = (begin + alignment - 1) / alignment * alignment;
+  if (base > begin) munmap(memory, base - begin);
+  munmap(reinterpret_cast<void*>(base + bytes), begin + alignment - base);
+  call->reservations()[base] = bytes;
+  *pointer = base;
+  return Result::kSuccess;
+}
+
+CUDA_EXPORT Result cuMemAddressFree(DevicePtr pointer, size_t bytes) {
+  CUDA_ENTER(Call, call);
+  auto found = call->reservations().find(pointer);
+  if (found == call->reservations().end() || found->second != bytes) return Result::kInvalidValue;
+  auto mapping = call->allocations().lower_bound(pointer);
+  if (mapping != call->allocations().end() && mapping->first < pointer + bytes) {
+    return Result::kInvalidValue;  // the range still has a mapping
+  }
+  munmap(reinterpret_cast<void*>(pointer), bytes);
+  call->reservations().erase(found);
+  return Result::kSuccess;
+}
+
+CUDA_EXPORT Result cuMemCreate(PhysicalMemory* memory, size_t bytes,
+                               const PhysicalMemoryProperties* properties,
+                               unsigned long long flags) {
+  CUDA_ENTER(Call, call);
+  const Result result = CheckProperties(call, properties);
+  if (result != Result::kSuccess) return result;
+  if (memory == nullptr || flags != 0 || !IsWholeBlocks(bytes)) return Result::kInvalidValue;
+  if ((properties->handle_types & ~kShareByFileDescriptor) != 0) return Result::kNotSupported;
+  Physical physical{.properties = *properties, .bytes = bytes};
+  physical.charged = properties->location.type == kLocationDevice;
+  const uint32_t gpu = physical.charged ? call->GpuOf(properties->location.id) : 0;
+  if (physical.charged && call->slot().Charge(gpu, bytes) != 0) return Result::kOutOfMemory;
+  physical.fd = NewMemory(bytes);
+  if (physical.fd < 0) {
+    if (physical.charged) call->slot().Uncharge(gpu, bytes);
+    return Result::kOutOfMemory;
+  }
+  *memory = Add(call, physical);
+  return Result::kSuccess;
+}
+
+CUDA_EXPORT Result cuMemRelease(PhysicalMemory memory) {
+  CUDA_ENTER(Call, call);
+  auto found = call->physical().find(memory);
+  if (found == call->physical().end() || found->second.handles == 0) return Result::kInvalidValue;
+  --found->second.handles;
+  EndIfUnused(call, memory);
+  return Result::kSuccess;
+}
+
+CUDA_EXPORT Result cuMemRetainAllocationHandle(PhysicalMemory* memory, void* pointer) {
+  CUDA_ENTER(Call, call);
+  auto after = call->allocations().upper_bound(reinterpret_cast<DevicePtr>(pointer));
+  if (memory == nullptr || after == call->allocations().begin()) return Result::kInvalidValue;
+  const Allocation& allocation = std::prev(after)->second;
+  const bool inside = reinterpret_cast<DevicePtr>(pointer) - allocation.base < allocation.size;
+  if (!inside || allocation.physical == 0) return Result::kInvalidValue;
+  ++call->physical()[allocation.physical].handles;
+  *memory = allocation.physical;
+  return Result::kSuccess;
+}
+
+CUDA_EXPORT Result cuMemMap(DevicePtr pointer, size_t bytes, size_t offset, PhysicalMemory memory,
+                            unsigned long long flags) {
+  CUDA_ENTER(Call, call);
+  auto found = call->physical().find(memory);
+  if (found == call->physical().end() || found->second.handles == 0) return Result::kInvalidValue;
+  Physical& physical = found->second;
+  if (flags != 0 || !IsWholeBlocks(bytes) || offset % kBlockBytes != 0 ||
+      pointer % kBlockBytes != 0 || offset > physical.bytes || bytes > physical.bytes - offset ||
+      !IsReserved(call, pointer, bytes)) {
+    return Result::kInvalidValue;
+  }
+  auto next = call->allocations().lower_bound(pointer);
+  if (next != call->allocations().end() && next->first < pointer + bytes) {
+    return Result::kInvalidValue;  // the range has a mapping
+  }
+  if (mmap(reinterpret_cast<void*>(pointer), bytes, PROT_NONE, MAP_SHARED | MAP_FIXED, physical.fd,
+           off_t(offset)) == MAP_FAILED) {
+    return Result::kOutOfMemory;
+  }
+  Allocation mapping;
+  mapping.base = pointer;
+  mapping.size = bytes;
+  mapping.physical = memory;
+  mapping.device = physical.properties.location.id;
+  mapping.access = kAccessNone;
+  call->allocations()[pointer] = mapping;
+  ++physical.mappings;
+  return Result::kSuccess;
+}
+
+CUDA_EXPORT Result cuMemUnmap(DevicePtr pointer, size_t bytes) {
+  CUDA_ENTER(Call, call);
+  const std::vector<Allocation*> mappings = MappingsIn(call, pointer, bytes);
+  if (mappings.empty()) return Result::kInvalidValue;
+  // No running command may lose its memory.
+  call.WaitForAll();
+  (void)Reserve(reinterpret_cast<void*>(pointer), bytes, MAP_FIXED);
+  for (Allocation* mapping : MappingsIn(call, pointer, bytes)) {
+    const PhysicalMemory memory = mapping->physical;
+    call->allocations().erase(mapping->base);
+    --call->physical()[memory].mappings;
+    EndIfUnused(call, memory);
+  }
+  return Result::kSuccess;
+}
+
+CUDA_EXPORT Result cuMemSetAccess(DevicePtr pointer, size_t bytes, const MemAccess* access,
+                                  size_t count) {
+  CUDA_ENTER(Call, call);
+  const std::vector<Allocation*> mappings = MappingsIn(call, pointer, bytes);
+  if (mappings.empty() || access == nullptr || count == 0) return Result::kInvalidValue;
+  // The widest access applies, because all devices share one address space here.
+  unsigned widest = kAccessNone;
+  for (size_t i = 0; i < count; ++i) {
+    const unsigned flags = access[i].flags;
+    if (flags != kAccessNone && flags != kAccessRead && flags != kAccessReadWrite) {
+      return Result::kInvalidValue;
+    }
+    if (access[i].location.type == kLocationDevice && !call->IsDevice(access[i].location.id)) {
+      return Result::kInvalidDevice;
+    }
+    widest = std::max(widest, flags);
+  }
+  for (Allocation* mapping : mappings) mapping->access = widest;
+  (void)mprotect(reinterpret_cast<void*>(pointer), bytes, ProtectionOf(widest));
+  return Result::kSuccess;
+}
+
+CUDA_EXPORT Result cuMemGetAccess(unsigned long long* flags, const MemLocation* location,
+                                  DevicePtr pointer) {
+  CUDA_ENTER(Call, call);
+  auto after = call->allocations().upper_bound(pointer);
+  if (location == nullptr || after == call->allocations().begin()) return Result::kInvalidValue;
+  const Allocation& mapping = std::prev(after)->second;
+  const bool inside = pointer - mapping.base < mapping.size && mapping.physical != 0;
+  return inside ? Put(flags, mapping.access) : Result::kInvalidValue;
+}
+
+CUDA_EXPORT Result cuMemGetAllocationPropertiesFromHandle(PhysicalMemoryProperties* properties,
+                                                          PhysicalMemory memory) {
+  CUDA_ENTER(Call, call);
+  auto found = call->physical().find(memory);
+  if (found == call->physical().end()) return Result::kInvalidValue;
+  return Put(properties, found->second.properties);
+}
+
+CUDA_EXPORT Result cuMemExportToShareableHandle(void* shared, PhysicalMemory memory,
+                                                unsigned handle_type, unsigned long long flags) {
+  CUDA_ENTER(Call, call);
+  auto found = call->physical().find(memory);
+  if (shared == nullptr || found == call->physical().end() || flags != 0 ||
+      handle_type != kShareByFileDescriptor ||
+      (found->second.properties.handle_types & handle_type) == 0) {
+    return Result::kInvalidValue;
+  }
+  const int fd = fcntl(found->second.fd, F_DUPFD_CLOEXEC, 0);
+  if (fd < 0) return Result::kOperatingSystem;
+  *static_cast<int*>(shared) = fd;
+  return Result::kSuccess;
+}
+
+// The exporting process stays charged. The descriptor has no device, so device 0 is assumed.
+CUDA_EXPORT Result cuMemImportFromShareableHandle(PhysicalMemory* memory, void* shared,
+                                                  unsigned handle_type) {
+  CUDA_ENTER(Call, call);
+  if (memory == nullptr || handle_type != kShareByFileDescriptor) return Result::kInvalidValue;
+  struct stat info;
+  const int fd = fcntl(int(reinterpret_cast<intptr_t>(shared)), F_DUPFD_CLOEXEC, 0);
+  if (fd < 0) return Result::kInvalidValue;
+  if (fstat(fd, &info) != 0 || !IsWholeBlocks(uint64_t(info.st_size))) {
+    close(fd);
+    return Result::kInvalidValue;
+  }
+  Physical physical{.bytes = uint64_t(info.st_size), .fd = fd};
+  physical.properties = {.type = kPinned,
+                         .handle_types = kShareByFileDescriptor,
+                         .location = {.type = kLocationDevice, .id = 0}};
+  *memory = Add(call, physical);
+  return Result::kSuccess;
+}
+
+}  // namespace tessera::cuda

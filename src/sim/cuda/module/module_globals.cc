@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+// The variables of modules. All variables of a module share one allocation.
+#include <string.h>
+
+#include <algorithm>
+
+#include "src/sim/cuda/driver/driver.h"
+
+namespace tessera::cuda {
+namespace {
+
+// Calls `visit` with each variable and its offset in the memory of the module. Returns the total
+// bytes.
+template <typename Visit>
+uint64_t LayOutGlobals(const Image& image, Visit visit) {
+  uint64_t offset = 0;
+  for (const Global& global : image.globals) {
+    offset = (offset + global.align - 1) / global.align * global.align;
+    visit(global, offset);
+    offset += global.size;
+  }
+  return offset;
+}
+
+Result GetGlobal(const ModuleTag& module, const char* name, DevicePtr* pointer, size_t* bytes) {
+  uint64_t size = 0;
+  const DevicePtr found = Driver::FindGlobal(module, name, &size);
+  if (found == 0) return Result::kNotFound;
+  PutIf(pointer, found);
+  PutIf(bytes, size);
+  return Result::kSuccess;
+}
+
+}  // namespace
+
+Result Driver::PlaceGlobals(ModuleTag* module) {
+  const uint64_t bytes = LayOutGlobals(module->image, [](const Global&, uint64_t) {});
+  if (bytes == 0) return Result::kSuccess;
+  const Result result =
+      Allocate(module->context, bytes, MemoryKind::kDevice, nullptr, &module->globals);
+  if (result != Result::kSuccess) return result;
+  Allocation& memory = allocations_[module->globals];
+  memory.of_module = true;
+  // Memory outside of shared blocks is zero, and stays untouched where the value is zero.
+  const bool fresh = memory.block == 0;
+  LayOutGlobals(module->image, [&](const Global& global, uint64_t offset) {
+    char* const place = reinterpret_cast<char*>(module->globals + offset);
+    const size_t given = std::min<size_t>(global.initial.size(), global.size);
+    memcpy(place, global.initial.data(), given);
+    if (!fresh) memset(place + given, 0, global.size - given);
+  });
+  return Result::kSuccess;
+}
+
+DevicePtr Driver::FindGlobal(const ModuleTag& module, std::string_view name, uint64_t* bytes) {
+  DevicePtr found = 0;
+  LayOutGlobals(module.image, [&](const Global& global, uint64_t offset) {
+    if (global.name != name) return;
+    found = module.globals + offset;
+    *bytes = global.size;
+  });
+  return found;
+}
+
+CUDA_EXPORT Result cuModuleGetGlobal_v2(DevicePtr* pointer, size_t* bytes, Module module,
+                                        const char* name) {
+  CUDA_ENTER(ContextCall, call);
+  if (name == nullptr) return Result::kInvalidValue;
+  if (!call->modules().contains(module)) return Result::kInvalidHandle;
+  return GetGlobal(*module, name, pointer, bytes);
+}
+
+CUDA_EXPORT Result cuLibraryGetGlobal(DevicePtr* pointer, size_t* bytes, Library library,
+                                      const char* name) {
+  CUDA_ENTER(ContextCall, call);
+  if (name == nullptr) return Result::kInvalidValue;
+  if (!call->libraries().contains(library)) return Result::kInvalidHandle;
+  ModuleTag* module = nullptr;
+  const Result result = call->ModuleOf(library, call.context(), &module);
+  return result == Result::kSuccess ? GetGlobal(*module, name, pointer, bytes) : result;
+}
+
+}  // namespace tessera::cuda

@@ -1,0 +1,318 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "src/sim/cuda/stream/engine.h"
+
+#include <sched.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "src/sim/cuda/driver/driver.h"
+#include "src/sim/futex.h"
+
+namespace tessera::cuda {
+namespace {
+
+using Kind = Command::Kind;
+
+// A remainder below this is a rounding error.
+constexpr double kNothingNs = 0.5;
+
+bool IsFree(const Command& command) {
+  const bool kind = command.kind == Kind::kCompute || command.kind == Kind::kRecord;
+  return kind && !command.ordered;
+}
+
+}  // namespace
+
+Engine::Gpu& Engine::GpuOf(const StreamTag* stream) {
+  const uint32_t index = driver_->GpuOf(stream->context->device);
+  Gpu& gpu = gpus_[index];
+  if (gpu.turns == nullptr) {
+    gpu.turns = std::make_unique<sim::Turns>(&driver_->slot(), index);
+  }
+  return gpu;
+}
+
+void Engine::Push(StreamTag* stream, Command command) {
+  Queue& queue = stream->queue;
+  const ContextTag& context = *stream->context;
+  command.order = ++last_order_;
+  command.since_ns = sim::MonotonicNs();
+  command.cost_ns = command.left_ns;
+  if (stream->is_legacy()) {
+    const auto busy = [](const StreamTag* other) {
+      return other->is_blocking() && !other->queue.commands.empty();
+    };
+    command.ordered = std::ranges::any_of(context.streams, busy);
+  } else if (stream->is_blocking()) {
+    command.ordered = !context.legacy.queue.commands.empty();
+  }
+  const bool attend = command.needs_attention();
+  const uint64_t since_ns = command.since_ns;
+  queue.cost_in += command.cost_ns;
+  ++queue.pushed;
+  if (queue.commands.empty()) active_.push_back(stream);
+  queue.commands.push_back(std::move(command));
+  ExtendFree(stream, since_ns);
+  if (attend) Rouse(stream);
+}
+
+TicketRef Engine::Record(StreamTag* stream, std::function<void()> effect) {
+  auto ticket = std::make_shared<Ticket>();
+  ticket->stream = stream;
+  ticket->cost_before_ns = stream->queue.cost_in;
+  Push(stream, {.kind = Kind::kRecord, .ticket = ticket, .effect = std::move(effect)});
+  return ticket;
+}
+
+void Engine::Reach(Ticket* ticket) {
+  ticket->timed = ticket->done = true;
+  ticket->at_ns = sim::MonotonicNs();
+  for (std::atomic<uint32_t>* word : {&progress_, &work_}) {
+    word->fetch_add(1);
+    sim::FutexWakeAll(word);
+  }
+}
+
+// Counts more commands as free, up to the first that has to wait for something other than the GPU,
+// and requests GPU time for them.
+void Engine::ExtendFree(StreamTag* stream, uint64_t since_ns) {
+  Queue& queue = stream->queue;
+  double more = 0;
+  while (queue.free_commands < queue.commands.size() &&
+         IsFree(queue.commands[queue.free_commands])) {
+    more += queue.commands[queue.free_commands++].left_ns;
+  }
+  queue.free_ns += more;
+  if (more > 0) GpuOf(stream).turns->WantMore(uint64_t(std::ceil(more)), since_ns);
+}
+
+// True: commands that the legacy stream orders before this command have ended, at *since_ns.
+bool Engine::InOrder(const StreamTag* stream, const Command& command, uint64_t* since_ns) const {
+  const auto over = [&](const StreamTag& other) {
+    *since_ns = std::max(*since_ns, other.queue.end_ns);
+    return other.queue.commands.empty() || other.queue.commands.front().order > command.order;
+  };
+  const ContextTag& context = *stream->context;
+  if (!stream->is_legacy()) return over(context.legacy);
+  return std::ranges::all_of(context.streams, [&](const StreamTag* other) {
+    return !other->is_blocking() || over(*other);
+  });
+}
+
+// Removes the command at the head, which has ended.
+void Engine::Finish(StreamTag* stream, uint64_t at_ns) {
+  Queue& queue = stream->queue;
+  Due due{stream, std::move(queue.commands.front())};
+  queue.commands.pop_front();
+  queue.end_ns = std::max(queue.end_ns, at_ns);
+  queue.cost_out += due.command.cost_ns;
+  if (queue.free_commands > 0)
+    --queue.free_commands;
+  else
+    ExtendFree(stream, queue.end_ns);
+  if (queue.commands.empty()) {
+    queue.free_ns = 0;
+    std::erase(active_, stream);
+  }
+  if (due.command.kind == Kind::kRecord) {
+    due.command.ticket->timed = true;
+    due.command.ticket->at_ns = queue.end_ns;
+    due.command.ticket->stream = nullptr;
+  }
+  const bool now = due_.empty() && !due.command.effect;
+  if (now)
+    MarkDone(&due);
+  else
+    due_.push_back(std::move(due));
+}
+
+// Ends commands at the head that need no GPU. True: something changed.
+bool Engine::SettleHead(StreamTag* stream, uint64_t now_ns) {
+  Queue& queue = stream->queue;
+  bool changed = false;
+  while (!queue.commands.empty() && !queue.in_host_function) {
+    Command& head = queue.commands.front();
+    uint64_t since = std::max(head.since_ns, queue.end_ns);
+    if (head.ordered) {
+      if (!InOrder(stream, head, &since)) break;
+      head.ordered = false;
+      head.since_ns = since;
+      ExtendFree(stream, since);
+    }
+    if (since > now_ns || head.kind == Kind::kCompute) break;
+    if (head.kind == Kind::kWait) {
+      if (!head.ticket->timed) break;
+      since = std::max(since, head.ticket->at_ns);
+    } else if (head.kind == Kind::kTransfer) {
+      since += uint64_t(head.left_ns);
+      if (since > now_ns) break;
+    } else if (head.kind == Kind::kHost) {
+      queue.in_host_function = true;
+      due_.push_back({stream, std::move(head)});
+      return true;
+    }
+    Finish(stream, since);
+    changed = true;
+  }
+  return changed;
+}
+
+void Engine::Simulate(uint64_t now_ns) {
+  bool changed = true;
+  while (changed && !active_.empty()) {
+    changed = false;
+    for (size_t i = active_.size(); i-- > 0;) {
+      StreamTag* stream = active_[i];
+      if (driver_->HealthOf(stream->context) != Result::kSuccess) {
+        DropStream(stream);
+        changed = true;
+      } else if (SettleHead(stream, now_ns)) {
+        changed = true;
+      }
+      i = std::min(i, active_.size());
+    }
+    for (uint32_t gpu = 0; gpu < sim::kMaxGpus; ++gpu) {
+      if (gpus_[gpu].turns != nullptr && RunGpu(gpu, now_ns)) changed = true;
+    }
+  }
+}
+
+void Engine::FindHeads(uint32_t gpu, std::vector<StreamTag*>* heads) {
+  heads->clear();
+  for (StreamTag* stream : active_) {
+    const Command& head = stream->queue.commands.front();
+    if (head.kind == Kind::kCompute && !head.ordered &&
+        driver_->GpuOf(stream->context->device) == gpu) {
+      heads->push_back(stream);
+    }
+  }
+}
+
+// Estimates how long the free commands of the streams keep the GPU busy.
+uint64_t Engine::WorkOf(const std::vector<StreamTag*>& heads) {
+  double longest = 0, sum = 0;
+  for (const StreamTag* stream : heads) {
+    const Queue& queue = stream->queue;
+    longest = std::max(longest, queue.free_ns);
+    sum += queue.free_ns * queue.commands.front().share / kWholeGpu;
+  }
+  return uint64_t(std::ceil(std::max(longest, sum)));
+}
+
+// Runs the GPU until now, during turns of this process. True: a command ended.
+bool Engine::RunGpu(uint32_t index, uint64_t now_ns) {
+  Gpu& gpu = gpus_[index];
+  bool ended = false;
+  while (true) {
+    FindHeads(index, &heads_);
+    if (heads_.empty()) {
+      if (gpu.at_ns < gpu.turn.end_ns) gpu.turns->GiveBack(&gpu.turn, gpu.at_ns);
+      return ended;
+    }
+    uint64_t first = kNever;
+    for (const StreamTag* stream : heads_) {
+      first =
+          std::min(first, std::max(stream->queue.commands.front().since_ns, stream->queue.end_ns));
+    }
+    if (first > gpu.at_ns && gpu.at_ns < gpu.turn.end_ns) {
+      // No work yet: returns the turn, or lets it pass.
+      gpu.turns->GiveBack(&gpu.turn, gpu.at_ns);
+      gpu.at_ns = std::min(first, gpu.turn.end_ns);
+    }
+    if (gpu.at_ns >= gpu.turn.end_ns) {
+      gpu.turns->Use(gpu.turn.end_ns);
+      gpu.turns->Want(WorkOf(heads_), std::max(first, gpu.turn.end_ns));
+      if (!gpu.turns->Next(now_ns, &gpu.turn)) return ended;
+      gpu.at_ns = std::max(gpu.at_ns, gpu.turn.start_ns);
+      continue;
+    }
+    const uint64_t until = std::min(gpu.turn.end_ns, now_ns);
+    if (gpu.at_ns >= until) return ended;
+    if (Step(&gpu, heads_, until)) ended = true;
+    gpu.turns->Use(gpu.at_ns);
+  }
+}
+
+// Runs until a command ends or another command begins. True: a command ended.
+bool Engine::Step(Gpu* gpu, const std::vector<StreamTag*>& heads, uint64_t until_ns) {
+  const auto since = [](const StreamTag* stream) {
+    return std::max(stream->queue.commands.front().since_ns, stream->queue.end_ns);
+  };
+  uint64_t shares = 0;
+  for (const StreamTag* stream : heads) {
+    if (since(stream) <= gpu->at_ns)
+      shares += stream->queue.commands.front().share;
+    else
+      until_ns = std::min(until_ns, since(stream));
+  }
+  const double rate = shares > kWholeGpu ? double(kWholeGpu) / double(shares) : 1.0;
+  double span = double(until_ns - gpu->at_ns);
+  for (const StreamTag* stream : heads) {
+    if (since(stream) > gpu->at_ns) continue;
+    span = std::min(span, stream->queue.commands.front().left_ns / rate);
+  }
+  const uint64_t end = std::min(until_ns, gpu->at_ns + uint64_t(std::ceil(span)));
+  bool ended = false;
+  for (StreamTag* stream : heads) {
+    if (since(stream) > gpu->at_ns) continue;
+    Queue& queue = stream->queue;
+    const double done = std::min(queue.commands.front().left_ns, double(end - gpu->at_ns) * rate);
+    queue.commands.front().left_ns -= done;
+    queue.free_ns = std::max(0.0, queue.free_ns - done);
+  }
+  const uint64_t began = gpu->at_ns;
+  gpu->at_ns = end;
+  for (StreamTag* stream : heads) {
+    if (since(stream) > began || stream->queue.commands.front().left_ns > kNothingNs) continue;
+    Finish(stream, end);
+    (void)SettleHead(stream, end);
+    ended = true;
+  }
+  return ended;
+}
+
+void Engine::DropStream(StreamTag* stream) {
+  Queue& queue = stream->queue;
+  for (Command& command : queue.commands) {
+    if (command.kind != Kind::kRecord) continue;
+    command.ticket->timed = command.ticket->done = true;
+    command.ticket->at_ns = sim::MonotonicNs();
+    command.ticket->stream = nullptr;
+  }
+  queue.done += queue.commands.size();
+  queue.cost_out = queue.cost_in;
+  queue.commands.clear();
+  queue.free_commands = 0;
+  queue.free_ns = 0;
+  queue.in_host_function = false;
+  std::erase(active_, stream);
+}
+
+void Engine::Drop(ContextTag* context, std::unique_lock<std::mutex>* lock) {
+  // Waits for effects and functions of the program that run now.
+  while (applying_ && due_.front().stream->context == context) {
+    lock->unlock();
+    sched_yield();
+    lock->lock();
+  }
+  std::erase_if(due_, [&](const Due& due) { return due.stream->context == context; });
+  std::erase_if(abandoned_, [&](const auto& stream) {
+    if (stream->context != context) return false;
+    DropStream(stream.get());
+    return true;
+  });
+  DropStream(&context->legacy);
+  for (StreamTag* stream : context->streams) DropStream(stream);
+}
+
+uint64_t Engine::OldestOrder() const {
+  uint64_t oldest = due_.empty() ? kNever : due_.front().command.order;
+  for (const Due& due : due_) oldest = std::min(oldest, due.command.order);
+  for (const StreamTag* stream : active_) {
+    oldest = std::min(oldest, stream->queue.commands.front().order);
+  }
+  return oldest;
+}
+
+}  // namespace tessera::cuda

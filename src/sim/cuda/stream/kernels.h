@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+// Kernels that the simulation computes, identified by name and parameters of their entry function.
+// All other kernels only take time.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+
+#include "src/sim/cuda/module/image.h"
+
+namespace tessera::cuda {
+
+// The parameters and threads of a launch.
+struct Launch {
+  const Entry* entry = nullptr;
+  const unsigned char* parameters = nullptr;  // in the layout of the entry
+  uint64_t threads = 0;                       // along x
+};
+
+// True: the program may access the range of device memory.
+using CheckRange = bool (*)(void* who, DevicePtr pointer, uint64_t bytes);
+
+// The result of checking a launch: error, duration and effect.
+struct Plan {
+  Result result = Result::kSuccess;  // kIllegalAddress: a range is not accessible
+  uint64_t bytes = 0;                // memory traffic
+  std::function<void()> compute;     // does not refer to the launch
+};
+
+// The kernel with this name and these parameters; null: unknown, it only takes time.
+struct KnownKernel;
+const KnownKernel* FindKnownKernel(const Entry& entry);
+Plan PlanKernel(const KnownKernel& kernel, const Launch& launch, CheckRange check, void* who);
+
+}  // namespace tessera::cuda

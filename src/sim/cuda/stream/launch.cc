@@ -1,0 +1,282 @@
+// SPDX-License-Identifier: Apache-2.0
+// Launches and occupancy. The duration of a known kernel (kernels.h) depends on its memory traffic,
+// of any other kernel on its waves of blocks. $SIMGPU_KERNEL_NS sets durations:
+// "train=2000000,*=50000".
+#include "src/sim/cuda/stream/launch.h"
+
+#include <string.h>
+
+#include <algorithm>
+
+#include "src/sim/cuda/stream/kernels.h"
+
+namespace tessera::cuda {
+namespace {
+
+constexpr uint64_t kLaunchNs = 2'500;
+constexpr uint64_t kWaveNs = 2'000;  // unknown kernels: duration of a wave of blocks
+constexpr uint64_t kMaxThreadsPerBlock = 1024;
+constexpr unsigned kDefaultShared = 49152;
+constexpr int kMaxClusterBlocks = 8;  // maximum on every GPU with clusters
+
+Result CheckShape(const Shape& shape, const FunctionTag& function) {
+  if (shape.blocks() == 0 || shape.threads_of_block() == 0) return Result::kInvalidValue;
+  if (shape.grid[0] > 2147483647u || shape.grid[1] > 65535 || shape.grid[2] > 65535 ||
+      shape.block[0] > 1024 || shape.block[1] > 1024 || shape.block[2] > 64 ||
+      shape.threads_of_block() > kMaxThreadsPerBlock) {
+    return Result::kInvalidValue;
+  }
+  const unsigned most = std::max(kDefaultShared, unsigned(function.max_dynamic_shared));
+  return shape.shared_bytes > most ? Result::kInvalidValue : Result::kSuccess;
+}
+
+uint64_t ThreadsThatFill(const sim::GpuFacts& gpu) {
+  return std::max<uint64_t>(1, uint64_t(gpu.sm_count) * gpu.max_threads_per_sm);
+}
+
+uint64_t DurationOf(const sim::GpuFacts& gpu, const Shape& shape, const FunctionTag& function,
+                    uint64_t bytes) {
+  if (function.configured_ns != 0) return function.configured_ns;
+  if (bytes != 0 && gpu.memory_bytes_per_second != 0) {
+    return kLaunchNs + uint64_t(double(bytes) * 1e9 / double(gpu.memory_bytes_per_second));
+  }
+  const uint64_t resident = ThreadsThatFill(gpu);
+  const uint64_t waves = (shape.blocks() * shape.threads_of_block() + resident - 1) / resident;
+  return kLaunchNs + waves * kWaveNs;
+}
+
+// The part of the GPU that the kernel fills, as Command::share.
+uint32_t ShareOf(const sim::GpuFacts& gpu, const Shape& shape) {
+  const uint64_t threads = shape.blocks() * shape.threads_of_block();
+  const uint64_t share = threads * kWholeGpu / ThreadsThatFill(gpu);
+  return uint32_t(std::clamp<uint64_t>(share, 1, kWholeGpu));
+}
+
+// Copies parameters into one buffer in the layout of the entry.
+Result PackParameters(const Entry& entry, void** parameters, void** extra, unsigned char* buffer,
+                      bool* have) {
+  *have = false;
+  if (parameters != nullptr && extra != nullptr) return Result::kInvalidValue;
+  if (parameters != nullptr) {
+    if (!entry.parameters_known) return Result::kSuccess;  // their number is unknown
+    for (size_t i = 0; i < entry.parameters.size(); ++i) {
+      const Parameter& parameter = entry.parameters[i];
+      if (parameters[i] == nullptr) return Result::kInvalidValue;
+      if (parameter.offset + parameter.size > kMaxParameterBytes) return Result::kInvalidValue;
+      memcpy(buffer + parameter.offset, parameters[i], parameter.size);
+    }
+    *have = true;
+    return Result::kSuccess;
+  }
+  const LaunchBuffer given = BufferOf(extra);
+  if (!given.valid || given.size > kMaxParameterBytes) return Result::kInvalidValue;
+  if (given.bytes == nullptr) {
+    return entry.parameters.empty() ? Result::kSuccess : Result::kInvalidValue;
+  }
+  memcpy(buffer, given.bytes, given.size);
+  const bool enough = entry.parameters.empty() ||
+                      given.size >= entry.parameters.back().offset + entry.parameters.back().size;
+  *have = enough && entry.parameters_known;
+  return Result::kSuccess;
+}
+
+// Counts a launch that computes nothing, for `simgpu unimplemented`.
+void CountLaunch(Call& call, FunctionTag* function) {
+  static std::atomic<uint64_t> uncounted;  // shared by kernels for which the state has no room
+  if (function->counter == nullptr) {
+    function->counter = call->state().KernelCounter(function->entry.name.c_str());
+    if (function->counter == nullptr) function->counter = &uncounted;
+  }
+  function->counter->fetch_add(1, std::memory_order_relaxed);
+}
+
+Result LaunchOn(Function handle, const Shape& shape, Stream stream, void** parameters,
+                void** extra) {
+  CUDA_ENTER(ContextCall, call);
+  StreamTag* queue = call->FindStream(call.context(), stream);
+  if (queue == nullptr) return Result::kInvalidHandle;
+  Command command;
+  const Result result = PlanLaunch(call, handle, shape, parameters, extra, &command);
+  if (result != Result::kSuccess) return result;
+  return call.Push(queue, std::move(command), GraphNodeType::kKernel);
+}
+
+Result MaxBlocksPerSm(int* blocks, Function handle, int block_size, size_t shared_bytes) {
+  CUDA_ENTER(ContextCall, call);
+  if (call->FindFunction(handle, call.context()) == nullptr) return Result::kInvalidHandle;
+  if (blocks == nullptr || block_size <= 0) return Result::kInvalidValue;
+  const sim::GpuFacts& gpu = call->FactsOf(call.context()->device);
+  uint64_t most =
+      block_size > int(kMaxThreadsPerBlock) ? 0 : gpu.max_threads_per_sm / unsigned(block_size);
+  most = std::min<uint64_t>(most, gpu.max_threads_per_sm >= 2048 ? 32 : 16);
+  if (shared_bytes != 0) most = std::min<uint64_t>(most, gpu.shared_per_sm / shared_bytes);
+  *blocks = int(most);
+  return Result::kSuccess;
+}
+
+// Hopper and later run blocks as a cluster on neighboring multiprocessors.
+bool HasClusters(ContextCall& call) { return CcOf(call->FactsOf(call.context()->device)) >= 90; }
+
+int BlocksOfCluster(const LaunchConfig& config) {
+  for (unsigned i = 0; i < config.attribute_count; ++i) {
+    const LaunchAttribute& attribute = config.attributes[i];
+    if (attribute.id != kLaunchClusterDimension) continue;
+    unsigned extents[3];
+    memcpy(extents, attribute.value, sizeof(extents));
+    return std::max(1, int(extents[0] * extents[1] * extents[2]));
+  }
+  return 1;
+}
+
+}  // namespace
+
+LaunchBuffer BufferOf(void* const* extra) {
+  LaunchBuffer buffer;
+  for (void* const* item = extra; item != nullptr && *item != kLaunchParamEnd; item += 2) {
+    const auto kind = reinterpret_cast<uintptr_t>(*item);
+    if (kind == kLaunchParamBuffer)
+      buffer.bytes = item[1];
+    else if (kind == kLaunchParamSize)
+      buffer.size = *static_cast<size_t*>(item[1]);
+    else
+      return {.valid = false};
+  }
+  return buffer;
+}
+
+Result PlanLaunch(ContextCall& call, Function handle, const Shape& shape, void** parameters,
+                  void** extra, Command* command) {
+  FunctionTag* function = call->FindFunction(handle, call.context());
+  if (function == nullptr) return Result::kInvalidHandle;
+  if (const Result result = CheckShape(shape, *function); result != Result::kSuccess) return result;
+  const sim::GpuFacts& gpu = call->FactsOf(call.context()->device);
+  Plan plan;
+  if (function->known != nullptr) {
+    unsigned char buffer[kMaxParameterBytes];
+    bool have = false;
+    const Result result = PackParameters(function->entry, parameters, extra, buffer, &have);
+    if (result != Result::kSuccess) return result;
+    const Launch launch{&function->entry, buffer, uint64_t(shape.grid[0]) * shape.block[0]};
+    const CheckRange check = [](void* who, DevicePtr pointer, uint64_t length) {
+      return static_cast<Driver*>(who)->FindAllocation(pointer, length) != nullptr;
+    };
+    if (have) plan = PlanKernel(*function->known, launch, check, &call.driver());
+  } else if (parameters != nullptr && extra != nullptr) {
+    return Result::kInvalidValue;
+  }
+  if (function->known == nullptr) CountLaunch(call, function);
+  command->share = ShareOf(gpu, shape);
+  command->left_ns = double(DurationOf(gpu, shape, *function, plan.bytes));
+  command->fails = plan.result;
+  command->effect = std::move(plan.compute);
+  return Result::kSuccess;
+}
+
+CUDA_EXPORT Result cuLaunchKernel(Function function, unsigned grid_x, unsigned grid_y,
+                                  unsigned grid_z, unsigned block_x, unsigned block_y,
+                                  unsigned block_z, unsigned shared_bytes, Stream stream,
+                                  void** parameters, void** extra) {
+  return LaunchOn(function, {{grid_x, grid_y, grid_z}, {block_x, block_y, block_z}, shared_bytes},
+                  stream, parameters, extra);
+}
+CUDA_ALIAS(cuLaunchKernel_ptsz, cuLaunchKernel)
+
+CUDA_EXPORT Result cuLaunchKernelEx(const LaunchConfig* config, Function function,
+                                    void** parameters, void** extra) {
+  if (config == nullptr) return Result::kInvalidValue;
+  return LaunchOn(function,
+                  {{config->grid_x, config->grid_y, config->grid_z},
+                   {config->block_x, config->block_y, config->block_z},
+                   config->shared_bytes},
+                  config->stream, parameters, extra);
+}
+CUDA_ALIAS(cuLaunchKernelEx_ptsz, cuLaunchKernelEx)
+
+CUDA_EXPORT Result cuLaunchCooperativeKernel(Function function, unsigned grid_x, unsigned grid_y,
+                                             unsigned grid_z, unsigned block_x, unsigned block_y,
+                                             unsigned block_z, unsigned shared_bytes, Stream stream,
+                                             void** parameters) {
+  int blocks = 0;
+  const int size = int(block_x * block_y * block_z);
+  const Result result = MaxBlocksPerSm(&blocks, function, size, shared_bytes);
+  if (result != Result::kSuccess) return result;
+  Device device = 0;
+  int processors = 0;
+  (void)cuCtxGetDevice(&device);
+  (void)cuDeviceGetAttribute(&processors, 16, device);
+  if (uint64_t(grid_x) * grid_y * grid_z > uint64_t(blocks) * uint64_t(processors)) {
+    return Result::kCooperativeLaunchTooLarge;
+  }
+  return LaunchOn(function, {{grid_x, grid_y, grid_z}, {block_x, block_y, block_z}, shared_bytes},
+                  stream, parameters, nullptr);
+}
+CUDA_ALIAS(cuLaunchCooperativeKernel_ptsz, cuLaunchCooperativeKernel)
+
+CUDA_EXPORT Result cuOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, Function function,
+                                                               int block_size,
+                                                               size_t shared_bytes) {
+  return MaxBlocksPerSm(blocks, function, block_size, shared_bytes);
+}
+CUDA_EXPORT Result cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(
+    int* blocks, Function function, int block_size, size_t shared_bytes, unsigned) {
+  return MaxBlocksPerSm(blocks, function, block_size, shared_bytes);
+}
+
+CUDA_EXPORT Result cuOccupancyMaxPotentialBlockSize(int* grid, int* block, Function function,
+                                                    OccupancySize shared, size_t shared_bytes,
+                                                    int limit) {
+  if (grid == nullptr || block == nullptr) return Result::kInvalidValue;
+  const int size = limit > 0 ? std::min(limit, int(kMaxThreadsPerBlock)) : int(kMaxThreadsPerBlock);
+  int blocks = 0, processors = 0;
+  Device device = 0;
+  Result result =
+      MaxBlocksPerSm(&blocks, function, size, shared != nullptr ? shared(size) : shared_bytes);
+  if (result == Result::kSuccess) result = cuCtxGetDevice(&device);
+  if (result == Result::kSuccess) result = cuDeviceGetAttribute(&processors, 16, device);
+  if (result != Result::kSuccess) return result;
+  *block = size;
+  *grid = blocks * processors;
+  return Result::kSuccess;
+}
+CUDA_EXPORT Result cuOccupancyMaxPotentialBlockSizeWithFlags(int* grid, int* block,
+                                                             Function function,
+                                                             OccupancySize shared,
+                                                             size_t shared_bytes, int limit,
+                                                             unsigned) {
+  return cuOccupancyMaxPotentialBlockSize(grid, block, function, shared, shared_bytes, limit);
+}
+
+// The shared memory available to each of `blocks` blocks on one multiprocessor.
+CUDA_EXPORT Result cuOccupancyAvailableDynamicSMemPerBlock(size_t* bytes, Function function,
+                                                           int blocks, int block_size) {
+  CUDA_ENTER(ContextCall, call);
+  if (call->FindFunction(function, call.context()) == nullptr) return Result::kInvalidHandle;
+  if (blocks <= 0 || block_size <= 0) return Result::kInvalidValue;
+  const sim::GpuFacts& gpu = call->FactsOf(call.context()->device);
+  return Put(bytes,
+             std::min<size_t>(gpu.shared_per_block_optin, gpu.shared_per_sm / unsigned(blocks)));
+}
+
+CUDA_EXPORT Result cuOccupancyMaxPotentialClusterSize(int* size, Function function,
+                                                      const LaunchConfig* config) {
+  CUDA_ENTER(ContextCall, call);
+  if (call->FindFunction(function, call.context()) == nullptr) return Result::kInvalidHandle;
+  if (config == nullptr) return Result::kInvalidValue;
+  return Put(size, HasClusters(call) ? kMaxClusterBlocks : 1);
+}
+
+CUDA_EXPORT Result cuOccupancyMaxActiveClusters(int* clusters, Function function,
+                                                const LaunchConfig* config) {
+  if (clusters == nullptr || config == nullptr) return Result::kInvalidValue;
+  int blocks = 0;
+  const unsigned size = config->block_x * config->block_y * config->block_z;
+  const Result result = MaxBlocksPerSm(&blocks, function, int(size), config->shared_bytes);
+  if (result != Result::kSuccess) return result;
+  CUDA_ENTER(ContextCall, call);
+  const int in_cluster = BlocksOfCluster(*config);
+  if (in_cluster > 1 && !HasClusters(call)) return Result::kNotSupported;
+  const sim::GpuFacts& gpu = call->FactsOf(call.context()->device);
+  return Put(clusters, blocks * int(gpu.sm_count) / in_cluster);
+}
+
+}  // namespace tessera::cuda

@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+// Launch functions of CUDA before 4.0, for old programs: a function keeps its block, shared memory
+// and parameters, and a launch only has the grid.
+#include <string.h>
+
+#include "src/sim/cuda/stream/launch.h"
+
+namespace tessera::cuda {
+namespace {
+
+// Applies `change` to the state that the function keeps.
+template <typename Change>
+Result Keep(Function function, Change change) {
+  CUDA_ENTER(ContextCall, call);
+  FunctionTag* found = call->FindFunction(function, call.context());
+  return found == nullptr ? Result::kInvalidHandle : change(&found->kept);
+}
+
+Result KeepParameter(Function function, int offset, const void* value, size_t bytes) {
+  if (value == nullptr || offset < 0 || size_t(offset) + bytes > kMaxParameterBytes) {
+    return Result::kInvalidValue;
+  }
+  return Keep(function, [=](KeptLaunch* kept) {
+    if (kept->parameters.size() < size_t(offset) + bytes)
+      kept->parameters.resize(size_t(offset) + bytes);
+    memcpy(kept->parameters.data() + offset, value, bytes);
+    return Result::kSuccess;
+  });
+}
+
+Result LaunchKept(Function function, int width, int height, Stream stream) {
+  if (width <= 0 || height <= 0) return Result::kInvalidValue;
+  KeptLaunch launch;
+  const Result result = Keep(function, [&](KeptLaunch* kept) {
+    launch = *kept;
+    return Result::kSuccess;
+  });
+  if (result != Result::kSuccess) return result;
+  size_t size = launch.parameters.size();
+  void* extra[] = {reinterpret_cast<void*>(kLaunchParamBuffer), launch.parameters.data(),
+                   reinterpret_cast<void*>(kLaunchParamSize), &size, kLaunchParamEnd};
+  return cuLaunchKernel(function, unsigned(width), unsigned(height), 1, launch.block[0],
+                        launch.block[1], launch.block[2], launch.shared_bytes, stream, nullptr,
+                        size == 0 ? nullptr : extra);
+}
+
+}  // namespace
+
+CUDA_EXPORT Result cuFuncSetBlockShape(Function function, int x, int y, int z) {
+  if (x <= 0 || y <= 0 || z <= 0) return Result::kInvalidValue;
+  return Keep(function, [=](KeptLaunch* kept) {
+    const unsigned block[] = {unsigned(x), unsigned(y), unsigned(z)};
+    memcpy(kept->block, block, sizeof(block));
+    return Result::kSuccess;
+  });
+}
+
+CUDA_EXPORT Result cuFuncSetSharedSize(Function function, unsigned bytes) {
+  return Keep(function, [=](KeptLaunch* kept) {
+    kept->shared_bytes = bytes;
+    return Result::kSuccess;
+  });
+}
+
+CUDA_EXPORT Result cuParamSetSize(Function function, unsigned bytes) {
+  if (bytes > kMaxParameterBytes) return Result::kInvalidValue;
+  return Keep(function, [=](KeptLaunch* kept) {
+    kept->parameters.resize(bytes);
+    return Result::kSuccess;
+  });
+}
+
+CUDA_EXPORT Result cuParamSeti(Function function, int offset, unsigned value) {
+  return KeepParameter(function, offset, &value, sizeof(value));
+}
+CUDA_EXPORT Result cuParamSetf(Function function, int offset, float value) {
+  return KeepParameter(function, offset, &value, sizeof(value));
+}
+CUDA_EXPORT Result cuParamSetv(Function function, int offset, void* value, unsigned bytes) {
+  return KeepParameter(function, offset, value, bytes);
+}
+
+CUDA_EXPORT Result cuLaunch(Function function) { return LaunchKept(function, 1, 1, nullptr); }
+CUDA_EXPORT Result cuLaunchGrid(Function function, int width, int height) {
+  return LaunchKept(function, width, height, nullptr);
+}
+CUDA_EXPORT Result cuLaunchGridAsync(Function function, int width, int height, Stream stream) {
+  return LaunchKept(function, width, height, stream);
+}
+
+}  // namespace tessera::cuda
