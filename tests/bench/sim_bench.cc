@@ -37,7 +37,7 @@ constexpr std::string_view kCudaSymbols[] = {
 // The entry points that are only named.
 constexpr std::string_view kNvmlOthers[] = {
 #define NVML_OTHER(name) #name,
-#include "src/sim/nvml/others.inc"
+#include "src/sim/nvml/unimplemented.inc"
 #undef NVML_OTHER
 };
 

@@ -24,7 +24,7 @@ constexpr Name kNames[] = {
 #include "api/nvml_functions.inc"
 #undef NVML_FUNCTION
 #define NVML_OTHER(name) {#name, true},
-#include "src/sim/nvml/others.inc"
+#include "src/sim/nvml/unimplemented.inc"
 #undef NVML_OTHER
 };
 

@@ -46,7 +46,7 @@ const std::vector<std::string_view>& NvmlFunctions() {
 #include "api/nvml_functions.inc"
 #undef NVML_FUNCTION
 #define NVML_OTHER(name) #name,
-#include "src/sim/nvml/others.inc"
+#include "src/sim/nvml/unimplemented.inc"
 #undef NVML_OTHER
   };
   return kNames;

@@ -65,7 +65,7 @@ const char* nvmlErrorString(Return result) {
 extern "C" {
 #define NVML_OTHER(name) \
   NVML_EXPORT Return name() { return CountAndRefuse(__func__); }
-#include "src/sim/nvml/others.inc"
+#include "src/sim/nvml/unimplemented.inc"
 #undef NVML_OTHER
 }
 
