@@ -24,7 +24,7 @@
 #include "src/base/weak_ptr.h"
 #include "src/kube/client.h"
 #include "src/kube/objects.h"
-#include "src/kube/uid.h"
+#include "src/kube/uid_digest.h"
 #include "src/kube/watch.h"
 
 namespace tessera::kube {
@@ -49,7 +49,7 @@ class Informer final : private Watch::Delegate {
     virtual void OnRemoved(const T& last) = 0;
     // An object that is kept as an outline was added, has changed, or was listed once more.
     virtual void OnOutline(const T& now) { (void)now; }
-    virtual void OnOutlineRemoved(const Uid& uid) { (void)uid; }
+    virtual void OnOutlineRemoved(const UidDigest& digest) { (void)digest; }
     // The store holds everything: after the start, and each time that a list was due again.
     virtual void OnSynced() = 0;
     // For logs and metrics.
@@ -99,17 +99,17 @@ class Informer final : private Watch::Delegate {
     for (const auto& [key, entry] : entries_) {
       if (entry.round != round_) gone.push_back(key);
     }
-    std::vector<Uid> outlines_gone;
-    for (const auto& [uid, round] : outlines_) {
-      if (round != round_) outlines_gone.push_back(uid);
+    std::vector<UidDigest> outlines_gone;
+    for (const auto& [digest, round] : outlines_) {
+      if (round != round_) outlines_gone.push_back(digest);
     }
     const auto weak = weak_.Get();
     for (const std::string& key : gone) {
       Remove(key);
       if (!weak) return;
     }
-    for (const Uid& uid : outlines_gone) {
-      RemoveOutline(uid);
+    for (const UidDigest& digest : outlines_gone) {
+      RemoveOutline(digest);
       if (!weak) return;
     }
     synced_ = true;
@@ -123,20 +123,20 @@ class Informer final : private Watch::Delegate {
     const auto found = entries_.find(key);
     if (found != entries_.end()) found->second.round = round_;
     if (!status.ok()) {
-      const auto outline = outlines_.find(Uid::Of(now.meta.uid));
+      const auto outline = outlines_.find(UidDigest::Of(now.meta.uid));
       if (outline != outlines_.end()) outline->second = round_;
       return handler_.OnTrouble(status, Duration::zero());
     }
     const auto weak = weak_.Get();
     if (is_outline_ != nullptr) {
-      const Uid uid = Uid::Of(now.meta.uid);
+      const UidDigest digest = UidDigest::Of(now.meta.uid);
       if (is_outline_(now)) {
         Remove(key);
         if (!weak) return;
-        outlines_[uid] = round_;
+        outlines_[digest] = round_;
         return handler_.OnOutline(now);
       }
-      RemoveOutline(uid);
+      RemoveOutline(digest);
       if (!weak) return;
     }
     if (found == entries_.end()) return Insert(key, std::move(now));
@@ -157,7 +157,7 @@ class Informer final : private Watch::Delegate {
     if (!status.ok()) return handler_.OnTrouble(status, Duration::zero());
     const auto weak = weak_.Get();
     Remove(KeyOf(meta));
-    if (weak) RemoveOutline(Uid::Of(meta.uid));
+    if (weak) RemoveOutline(UidDigest::Of(meta.uid));
   }
 
   void OnTrouble(const Status& status, Duration retry_in) override {
@@ -179,15 +179,15 @@ class Informer final : private Watch::Delegate {
     handler_.OnRemoved(last);
   }
 
-  void RemoveOutline(const Uid& uid) {
-    if (outlines_.erase(uid) > 0) handler_.OnOutlineRemoved(uid);
+  void RemoveOutline(const UidDigest& digest) {
+    if (outlines_.erase(digest) > 0) handler_.OnOutlineRemoved(digest);
   }
 
   const Keep keep_;
   Handler& handler_;
   const IsOutline is_outline_;
   std::unordered_map<std::string, Entry> entries_;
-  std::unordered_map<Uid, uint64_t, Uid::Hash> outlines_;  // the round of each
+  std::unordered_map<UidDigest, uint64_t, UidDigest::Hash> outlines_;  // the round of each
   uint64_t round_ = 0;
   bool synced_ = false;
   std::unique_ptr<Watch> watch_;

@@ -135,8 +135,8 @@ TEST_F(InformerTest, AnotherObjectOfTheSameNameIsAnotherObject) {
 class OutlineMirror : public Mirror {
  public:
   void OnOutline(const PodObject& now) override { names[now.meta.uid] = KeyOf(now.meta); }
-  void OnOutlineRemoved(const Uid& uid) override {
-    EXPECT_EQ(std::erase_if(names, [&](const auto& name) { return Uid::Of(name.first) == uid; }),
+  void OnOutlineRemoved(const UidDigest& uid) override {
+    EXPECT_EQ(std::erase_if(names, [&](const auto& name) { return UidDigest::Of(name.first) == uid; }),
               1u);
   }
   std::map<std::string, std::string> names;  // of outlines, by UID

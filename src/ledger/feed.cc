@@ -55,7 +55,9 @@ struct ClusterFeed::State {
       if (state.synced) state.delegate.OnPodGone(last);
     }
     void OnOutline(const kube::PodObject& now) override { state.ledger.SetPod(now); }
-    void OnOutlineRemoved(const kube::Uid& uid) override { state.ledger.RemovePlainPod(uid); }
+    void OnOutlineRemoved(const kube::UidDigest& digest) override {
+      state.ledger.RemovePlainPod(digest);
+    }
     void OnSynced() override { state.OnPart(&state.pods_synced); }
     void OnTrouble(const Status& status, Duration) override {
       state.delegate.OnTrouble("pods", status);

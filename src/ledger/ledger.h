@@ -134,7 +134,7 @@ class ClusterLedger {
   void SetPod(const kube::PodObject& pod);
   void RemovePod(std::string_view uid);
   // The same for a pod without GPUs, of which only the UID is known.
-  void RemovePlainPod(const kube::Uid& uid) { plain_pods_->Remove(uid); }
+  void RemovePlainPod(const kube::UidDigest& uid) { plain_pods_->Remove(uid); }
   void SetQuota(placement::QuotaConfig config) { quota_.SetConfig(std::move(config)); }
   Budgets& budgets() { return budgets_; }
 

@@ -109,7 +109,7 @@ void ClusterLedger::Leave(PodEntry& pod) {
 }
 
 void ClusterLedger::RemovePod(std::string_view uid) {
-  RemovePlainPod(kube::Uid::Of(uid));
+  RemovePlainPod(kube::UidDigest::Of(uid));
   const auto known = pods_.find(uid);
   if (known == pods_.end()) return;
   Nominate(known->second, "");
@@ -179,8 +179,8 @@ void ClusterLedger::SetPlain(const kube::PodObject& object, const PodAsk& ask) {
   if (object.node_name.empty()) return;             // it takes nothing yet
   const NodeEntry* node = FindNode(object.node_name);
   const NodeId id = node == nullptr ? placement::kNoNode : node->id;
-  const Status counted =
-      plain_pods_->Set(kube::Uid::Of(ask.uid), object.node_name, id, ask.cpu.count(), ask.memory);
+  const Status counted = plain_pods_->Set(kube::UidDigest::Of(ask.uid), object.node_name, id,
+                                          ask.cpu.count(), ask.memory);
   if (!counted.ok()) SetUnreadable(object, counted);
 }
 

@@ -5,9 +5,9 @@
 
 namespace tessera::ledger {
 
-Status PlainPods::Set(const kube::Uid& uid, const std::string& node, placement::NodeId id,
+Status PlainPods::Set(const kube::UidDigest& digest, const std::string& node, placement::NodeId id,
                       int64_t cpu_milli, Bytes memory) {
-  Plain& pod = pods_[uid];
+  Plain& pod = pods_[digest];
   const bool same_node = pod.node != nullptr && pod.node->first == node;
   if (same_node && pod.cpu_milli == cpu_milli && pod.memory == memory) return {};
   Leave(pod);
@@ -19,8 +19,8 @@ Status PlainPods::Set(const kube::Uid& uid, const std::string& node, placement::
   return id == placement::kNoNode ? Status::Ok() : Place(pod, id);
 }
 
-void PlainPods::Remove(const kube::Uid& uid) {
-  const auto known = pods_.find(uid);
+void PlainPods::Remove(const kube::UidDigest& digest) {
+  const auto known = pods_.find(digest);
   if (known == pods_.end()) return;
   Leave(known->second);
   pods_.erase(known);

@@ -17,7 +17,7 @@
 
 #include "src/base/status.h"
 #include "src/base/units.h"
-#include "src/kube/uid.h"
+#include "src/kube/uid_digest.h"
 #include "src/placement/cluster.h"
 #include "src/placement/policy.h"
 
@@ -31,10 +31,10 @@ class PlainPods {
 
   // A bound pod, and what it takes. `id` is that of its node, kNoNode where that has no GPUs.
   // INVALID_ARGUMENT where the amounts make no sense; it takes nothing then.
-  Status Set(const kube::Uid& uid, const std::string& node, placement::NodeId id, int64_t cpu_milli,
-             Bytes memory);
+  Status Set(const kube::UidDigest& digest, const std::string& node, placement::NodeId id,
+             int64_t cpu_milli, Bytes memory);
   // Nothing happens for a UID that is not here.
-  void Remove(const kube::Uid& uid);
+  void Remove(const kube::UidDigest& digest);
 
   // The node has GPUs now: its pods count there.
   void OnNodeAdded(const std::string& node, placement::NodeId id);
@@ -59,7 +59,7 @@ class PlainPods {
 
   placement::Cluster& cluster_;
   placement::Policy& policy_;
-  std::unordered_map<kube::Uid, Plain, kube::Uid::Hash> pods_;
+  std::unordered_map<kube::UidDigest, Plain, kube::UidDigest::Hash> pods_;
   ByNode by_node_;
 };
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A UID of an object in 16 bytes, for those who keep hundreds of thousands of them. Not for showing
-// or sending one: there is no way back to its text.
+// A UID in 16 bytes, for tables of hundreds of thousands of objects. It cannot be turned back into
+// the UID's text.
 //
 // Threads: values.
 #pragma once
@@ -11,16 +11,16 @@
 
 namespace tessera::kube {
 
-struct Uid {
+struct UidDigest {
   uint64_t high = 0, low = 0;
 
   // A UUID, as the API server makes them, is its 128 bits; any other text is a hash of 128 bits.
-  static Uid Of(std::string_view text);
-  bool operator==(const Uid&) const = default;
+  static UidDigest Of(std::string_view text);
+  bool operator==(const UidDigest&) const = default;
 
   struct Hash {
     // Not to throw spares hash tables a word for each.
-    size_t operator()(const Uid& uid) const noexcept {
+    size_t operator()(const UidDigest& uid) const noexcept {
       return uid.high ^ uid.low * 0x9E3779B97F4A7C15;
     }
   };

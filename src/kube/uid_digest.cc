@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "src/kube/uid.h"
+#include "src/kube/uid_digest.h"
 
 namespace tessera::kube {
 namespace {
@@ -18,10 +18,10 @@ int HexDigit(char c) {
 
 }  // namespace
 
-Uid Uid::Of(std::string_view text) {
-  const Uid hash{HashOf(text, 0xCBF29CE484222325), HashOf(text, 0x84222325CBF29CE4)};
+UidDigest UidDigest::Of(std::string_view text) {
+  const UidDigest hash{HashOf(text, 0xCBF29CE484222325), HashOf(text, 0x84222325CBF29CE4)};
   if (text.size() != 36) return hash;
-  Uid uid;
+  UidDigest uid;
   for (size_t i = 0; i < text.size(); ++i) {
     if (i == 8 || i == 13 || i == 18 || i == 23) {
       if (text[i] != '-') return hash;
