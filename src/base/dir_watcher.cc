@@ -27,7 +27,7 @@ void DirWatcher::Watch() {
                         IN_MOVE_SELF | IN_ONLYDIR | (events_.written ? IN_CLOSE_WRITE : 0);
   if (!fd.valid() || ::inotify_add_watch(fd.get(), dir_.c_str(), mask) < 0) {
     if (!complained_) {
-      Log(Severity::kWarning, "cannot watch the folder, trying again every second",
+      Log(Severity::kWarning, "cannot watch the folder, retrying every second",
           {{"folder", dir_}, {"error", std::strerror(errno)}});
     }
     complained_ = true;

@@ -19,7 +19,7 @@ TEST(LogTest, JsonEscapesControlCharacters) {
             R"({"ts":"t","level":"error","msg":"line\nbreak","k":"\"v\""})");
 }
 
-TEST(LogTest, DebugIsSilentUnlessAskedFor) {
+TEST(LogTest, DebugIsSilentByDefault) {
   std::vector<std::string> lines;
   const ScopedLogSinkForTest sink([&](std::string_view line) { lines.emplace_back(line); });
   Log(Severity::kDebug, "quiet");

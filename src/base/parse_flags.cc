@@ -22,11 +22,12 @@ std::string NoCommand(const CLI::App& app) {
 
 std::string TextOfNoCommand(const CLI::App& app, const std::string& word) {
   std::vector<std::string> commands;
-  for (const CLI::App* one : app.get_subcommands([](const CLI::App*) { return true; })) {
-    commands.push_back(one->get_name());
+  for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; })) {
+    commands.push_back(command->get_name());
   }
-  return fmt::format("\"{}\" is no command: there are {}\nRun with --help for more information.\n",
-                     word, fmt::join(commands, ", "));
+  return fmt::format(
+      "\"{}\" is not a command: there are {}\nRun with --help for more information.\n", word,
+      fmt::join(commands, ", "));
 }
 
 // "--flag=" gives the flag an empty value; CLI11 would take the next argument as its value.
@@ -64,11 +65,11 @@ std::optional<int> ParseFlags(CLI::App* app, int argc, const char* const* argv) 
     } else {
       asked = app->exit(error, out, err) == 0;
     }
-    const Status told = WriteFd(STDOUT_FILENO, out.str());
-    if (!told.ok()) err << app->get_name() << ": standard output: " << told.message() << '\n';
-    // Where this one fails too, the exit code is all there is.
+    const Status written = WriteFd(STDOUT_FILENO, out.str());
+    if (!written.ok()) err << app->get_name() << ": standard output: " << written.message() << '\n';
+    // If this write fails, too, only the exit code reports the error.
     (void)WriteFd(STDERR_FILENO, err.str());
-    return InfoOf(asked ? told.code() : Code::kInvalidArgument).exit_code;
+    return InfoOf(asked ? written.code() : Code::kInvalidArgument).exit_code;
   }
 }
 

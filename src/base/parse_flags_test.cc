@@ -47,21 +47,21 @@ TEST(ParseFlagsTest, AFlagMayBeGivenNoValue) {
   EXPECT_EQ(next, "a=b");
 }
 
-TEST(ParseFlagsTest, AMistakeIsToldOnStandardErrorAndEndsWithUsage) {
+TEST(ParseFlagsTest, AMistakeIsReportedOnStandardErrorWithTheUsageCode) {
   const Outcome outcome = Parse("--unknown");
   EXPECT_EQ(outcome.code, 64);
   EXPECT_NE(outcome.err.find("--unknown"), std::string::npos) << outcome.err;
   EXPECT_EQ(outcome.out, "");
 }
 
-TEST(ParseFlagsTest, HelpGoesToStandardOutputAndEndsWell) {
+TEST(ParseFlagsTest, HelpGoesToStandardOutputWithCodeZero) {
   const Outcome outcome = Parse("--help");
   EXPECT_EQ(outcome.code, 0);
   EXPECT_NE(outcome.out.find("--known"), std::string::npos) << outcome.out;
   EXPECT_EQ(outcome.err, "");
 }
 
-TEST(ParseFlagsTest, AWordThatIsNoCommandIsNamedBesideThoseThatAre) {
+TEST(ParseFlagsTest, AnUnknownCommandIsNamedWithTheValidOnes) {
   const auto parse = [](const char* word) {
     CLI::App app{"Does things.", "thing"};
     app.add_subcommand("make", "makes it");
@@ -71,7 +71,7 @@ TEST(ParseFlagsTest, AWordThatIsNoCommandIsNamedBesideThoseThatAre) {
   };
   const Outcome wrong = parse("bogus");
   EXPECT_EQ(wrong.code, 64);
-  EXPECT_NE(wrong.err.find("\"bogus\" is no command: there are make, break"), std::string::npos)
+  EXPECT_NE(wrong.err.find("\"bogus\" is not a command: there are make, break"), std::string::npos)
       << wrong.err;
   const Outcome help = parse("help");
   EXPECT_EQ(help.code, 0);

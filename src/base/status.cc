@@ -85,8 +85,8 @@ Status::Status(Code code, std::string message)
   TESSERA_CHECK(code != Code::kOk);
 }
 
-Status Status::FromErrno(std::string_view what, int error) {
-  return Status(CodeFromErrno(error), fmt::format("{}: {}", what, ::strerror(error)));
+Status Status::FromErrno(std::string_view operation, int error) {
+  return Status(CodeFromErrno(error), fmt::format("{}: {}", operation, ::strerror(error)));
 }
 
 const std::string& Status::message() const {

@@ -56,8 +56,8 @@ class [[nodiscard]] Status {
   Status(Code code, std::string message);
 
   static Status Ok() { return {}; }
-  // From errno (or `error`): "what: No such file or directory".
-  static Status FromErrno(std::string_view what, int error);
+  // An error from errno (or `error`): "what: No such file or directory".
+  static Status FromErrno(std::string_view operation, int error);
 
   bool ok() const { return rep_ == nullptr; }
   Code code() const { return rep_ ? rep_->code : Code::kOk; }

@@ -22,7 +22,7 @@ TEST(StringsTest, ParseIntWantsTheWholeText) {
   }
 }
 
-TEST(StringsTest, HexRoundTripsAndRefusesWhatIsNotHex) {
+TEST(StringsTest, HexRoundTripsAndRefusesOtherCharacters) {
   const std::string bytes("\x00\x7f\xff", 3);
   EXPECT_EQ(HexEncode(bytes), "007fff");
   EXPECT_EQ(*HexDecode("007FfF"), bytes);

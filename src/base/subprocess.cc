@@ -111,7 +111,7 @@ Result<SubprocessResult> RunProgram(const std::vector<std::string>& argv, Durati
   while (::waitpid(pid, &wait_status, 0) < 0 && errno == EINTR) {
   }
   if (!in_time) {
-    return Error(Code::kDeadlineExceeded, "{} did not end in time and was killed; it said: {}{}",
+    return Error(Code::kDeadlineExceeded, "{} did not end in time and was killed; its output: {}{}",
                  argv[0], result.out, result.err);
   }
   result.exit_code =

@@ -17,7 +17,7 @@ TEST(SubprocessTest, GivesOutputErrorAndExitCode) {
   EXPECT_EQ(result->exit_code, 3);
 }
 
-TEST(SubprocessTest, ASignalShowsAsTheShellShowsIt) {
+TEST(SubprocessTest, ASignalGivesTheShellsExitCode) {
   EXPECT_EQ(RunProgram({"sh", "-c", "kill -9 $$"}, seconds(10))->exit_code, 137);
 }
 

@@ -8,7 +8,7 @@
 namespace tessera {
 namespace {
 
-TEST(UnitsTest, GibibytesAndMebibytesMeetInBytes) {
+TEST(UnitsTest, GibibytesAndMebibytesAddUpInBytes) {
   EXPECT_EQ(GiB(1), MiB(1024));
   EXPECT_EQ(ToMiB(GiB(80)), 81920);
 }

@@ -32,9 +32,9 @@ TEST(WeakPtrTest, ACallbackFindsItsObjectWhileItLives) {
   EXPECT_FALSE(weak);
 }
 
-TEST(WeakPtrTest, WithoutAnObjectItIsNull) { EXPECT_EQ(WeakPtr<int>().get(), nullptr); }
+TEST(WeakPtrTest, ADefaultPointerIsNull) { EXPECT_EQ(WeakPtr<int>().get(), nullptr); }
 
-TEST(WeakPtrTest, AnObjectThatComesNextIsAnotherOne) {
+TEST(WeakPtrTest, ALaterObjectHasOtherPointers) {
   std::optional<Counter> counter;
   counter.emplace();
   const WeakPtr<Counter> first = counter->weak_.Get();

@@ -11,7 +11,7 @@ namespace {
 using boost::json::error_code;
 using boost::json::string_view;
 
-class Builder {
+class JsonBuilder {
  public:
   static constexpr size_t max_array_size = static_cast<size_t>(-1);
   static constexpr size_t max_object_size = static_cast<size_t>(-1);
@@ -104,7 +104,7 @@ Result<Json> ParseJson(std::string_view text, const JsonLimits& limits) {
   }
   boost::json::parse_options options;
   options.max_depth = limits.max_depth;
-  boost::json::basic_parser<Builder> parser(options);
+  boost::json::basic_parser<JsonBuilder> parser(options);
   error_code error;
   const size_t consumed = parser.write_some(false, text.data(), text.size(), error);
   if (error) return ErrorAt(text, consumed, error.message());

@@ -9,22 +9,22 @@
 namespace tessera {
 namespace {
 
-struct Member {
+struct MemberSpan {
   std::string key;
   size_t begin = 0;  // the key's quote
   size_t value = 0;
   size_t end = 0;  // after the value
 };
-struct Object {
-  std::vector<Member> members;
+struct ObjectSpan {
+  std::vector<MemberSpan> members;
   size_t open = 0;
   size_t close = 0;
 };
 
-// Walks a text that the parser has accepted.
-class Walker {
+// Walks over a text that the parser has accepted.
+class JsonWalker {
  public:
-  Walker(std::string_view text, size_t at) : text_(text), at_(at) {}
+  JsonWalker(std::string_view text, size_t at) : text_(text), at_(at) {}
 
   size_t at() const { return at_; }
   char Peek() const { return at_ < text_.size() ? text_[at_] : '\0'; }
@@ -62,11 +62,11 @@ class Walker {
     }
   }
 
-  Result<Object> ReadObject() {
-    Object object;
+  Result<ObjectSpan> ReadObject() {
+    ObjectSpan object;
     object.open = at_++;
     for (SkipSpace(); Peek() == '"'; SkipSpace()) {
-      Member member;
+      MemberSpan member;
       member.begin = at_;
       SkipString();
       ASSIGN_OR_RETURN(const Json key, ParseJson(text_.substr(member.begin, at_ - member.begin)));
@@ -99,27 +99,27 @@ class JsonPatch {
   }
 
   Status Set(const KeyPath& path, const Json& value) {
-    ASSIGN_OR_RETURN(Object object, Root());
+    ASSIGN_OR_RETURN(ObjectSpan object, Root());
     FindUnit(object);
     for (size_t i = 0;; ++i) {
-      const Member* member = Last(object, path[i]);
+      const MemberSpan* member = Last(object, path[i]);
       if (i + 1 == path.size() || member == nullptr || text_[member->value] != '{') {
         Json inner = value;
         for (size_t k = path.size() - 1; k > i; --k) inner = Json::MakeObject({{path[k], inner}});
         Put(object, member, path[i], inner);
         return Status::Ok();
       }
-      Walker walker(text_, member->value);
+      JsonWalker walker(text_, member->value);
       ASSIGN_OR_RETURN(object, walker.ReadObject());
     }
   }
 
   Status Remove(const KeyPath& path) {
-    ASSIGN_OR_RETURN(Object object, Root());
+    ASSIGN_OR_RETURN(ObjectSpan object, Root());
     for (size_t i = 0; i + 1 < path.size(); ++i) {
-      const Member* member = Last(object, path[i]);
+      const MemberSpan* member = Last(object, path[i]);
       if (member == nullptr || text_[member->value] != '{') return Status::Ok();
-      Walker walker(text_, member->value);
+      JsonWalker walker(text_, member->value);
       ASSIGN_OR_RETURN(object, walker.ReadObject());
     }
     for (size_t i = object.members.size(); i-- > 0;) {
@@ -132,15 +132,15 @@ class JsonPatch {
   }
 
  private:
-  Result<Object> Root() const {
-    Walker walker(text_, text_.starts_with("\xEF\xBB\xBF") ? 3 : 0);
+  Result<ObjectSpan> Root() const {
+    JsonWalker walker(text_, text_.starts_with("\xEF\xBB\xBF") ? 3 : 0);
     walker.SkipSpace();
     return walker.ReadObject();
   }
 
-  static const Member* Last(const Object& object, const std::string& key) {
+  static const MemberSpan* Last(const ObjectSpan& object, const std::string& key) {
     const auto found = std::find_if(object.members.rbegin(), object.members.rend(),
-                                    [&](const Member& m) { return m.key == key; });
+                                    [&](const MemberSpan& m) { return m.key == key; });
     return found == object.members.rend() ? nullptr : &*found;
   }
 
@@ -153,8 +153,8 @@ class JsonPatch {
     return blanks;
   }
 
-  // One step of indentation, taken from the first member that stands on a line of its own.
-  void FindUnit(const Object& root) {
+  // Takes one step of indentation from the first member that starts a line.
+  void FindUnit(const ObjectSpan& root) {
     multi_line_ = root.members.empty();
     if (root.members.empty()) return;
     // The second member is more reliable, because some files start with `{ "first": 1,`.
@@ -182,7 +182,8 @@ class JsonPatch {
     return value.Serialize();
   }
 
-  void Put(const Object& object, const Member* member, const std::string& key, const Json& value) {
+  void Put(const ObjectSpan& object, const MemberSpan* member, const std::string& key,
+           const Json& value) {
     const std::string own = MemberIndent(object);
     if (member != nullptr) {
       text_.replace(member->value, member->end - member->value, ValueText(value, own));
@@ -205,7 +206,7 @@ class JsonPatch {
     }
   }
 
-  std::string MemberIndent(const Object& object) const {
+  std::string MemberIndent(const ObjectSpan& object) const {
     if (!object.members.empty()) {
       const auto own = IndentAt(object.members.back().begin);
       if (own) return *own;
@@ -218,8 +219,8 @@ class JsonPatch {
     return outer + unit_;
   }
 
-  void EraseMember(const Object& object, size_t index) {
-    const Member& member = object.members[index];
+  void EraseMember(const ObjectSpan& object, size_t index) {
+    const MemberSpan& member = object.members[index];
     size_t begin = member.begin;
     size_t end = member.end;
     if (index > 0) {
@@ -266,14 +267,14 @@ Result<std::string> PatchJson(std::string_view text, const std::vector<TextEdit>
                  KindName(wanted.kind()));
   }
   for (const TextEdit& edit : edits) {
-    TESSERA_CHECK(edit.kind == TextEdit::Kind::kSet || edit.kind == TextEdit::Kind::kRemove);
+    TESSERA_CHECK(edit.kind == EditKind::kSet || edit.kind == EditKind::kRemove);
     Json after = wanted;
     RETURN_IF_ERROR(ApplyEdit(edit, &after));
     if (after == wanted) continue;
     wanted = std::move(after);
     JsonPatch patch(&patched);
-    RETURN_IF_ERROR(edit.kind == TextEdit::Kind::kSet ? patch.Set(edit.path, edit.value)
-                                                      : patch.Remove(edit.path));
+    RETURN_IF_ERROR(edit.kind == EditKind::kSet ? patch.Set(edit.path, edit.value)
+                                                : patch.Remove(edit.path));
   }
   std::string_view result = patched;
   if (result.starts_with("\xEF\xBB\xBF")) result.remove_prefix(3);

@@ -11,9 +11,9 @@ namespace {
 
 using ::testing::HasSubstr;
 
-const TextEdit kDefault{TextEdit::Kind::kSet, {"default-runtime"}, Json::String("nvidia")};
+const TextEdit kDefault{EditKind::kSet, {"default-runtime"}, Json::String("nvidia")};
 const TextEdit kRuntime{
-    TextEdit::Kind::kSet,
+    EditKind::kSet,
     {"runtimes", "nvidia"},
     Json::MakeObject({{"args", Json::MakeArray()}, {"path", Json::String("/x")}})};
 
@@ -22,7 +22,7 @@ std::string Patched(std::string_view text, const std::vector<TextEdit>& edits) {
   return result.ok() ? *result : result.status().ToString();
 }
 
-TEST(JsonPatcher, MakesADocumentOfNothing) {
+TEST(JsonPatcher, CreatesADocumentFromEmptyText) {
   const std::string wanted =
       "{\n    \"default-runtime\": \"nvidia\",\n    \"runtimes\": {\n        \"nvidia\": {\n"
       "            \"args\": [],\n            \"path\": \"/x\"\n        }\n    }\n}\n";
@@ -38,7 +38,7 @@ TEST(JsonPatcher, KeepsIndentationOrderAndNumbers) {
 
 TEST(JsonPatcher, StaysOnOneLineWhereTheFileIsOneLine) {
   EXPECT_EQ(Patched(R"({"a":1,"features":{"containerd-snapshotter":true}})",
-                    {{TextEdit::Kind::kSet, {"features", "cdi"}, Json::Bool(true)}, kDefault}),
+                    {{EditKind::kSet, {"features", "cdi"}, Json::Bool(true)}, kDefault}),
             R"({"a":1,"features":{"containerd-snapshotter":true,"cdi":true},)"
             R"("default-runtime":"nvidia"})");
 }
@@ -53,7 +53,7 @@ TEST(JsonPatcher, KeepsBomAndCarriageReturns) {
             "\xEF\xBB\xBF{\r\n  \"a\": 1,\r\n  \"default-runtime\": \"nvidia\"\r\n}\r\n");
 }
 
-TEST(JsonPatcher, WhatIsAlreadySoKeepsItsBytes) {
+TEST(JsonPatcher, AnEditInEffectKeepsTheBytes) {
   const std::string text = R"({"default-runtime" : "nvid\u0069a"})";
   EXPECT_EQ(Patched(text, {kDefault}), text);
 }
@@ -65,14 +65,14 @@ TEST(JsonPatcher, NamesTheLineOfAComment) {
   EXPECT_THAT(result.status().message(), HasSubstr("no comments"));
 }
 
-TEST(JsonPatcher, RefusesWhatIsNoObject) {
+TEST(JsonPatcher, RefusesValuesThatAreNotObjects) {
   EXPECT_FALSE(PatchJson("[1]", {kDefault}).ok());
   EXPECT_FALSE(PatchJson(R"({"runtimes": "runc"})", {kRuntime}).ok());
   EXPECT_FALSE(PatchJson(R"({"a": 1)", {kRuntime}).ok());
 }
 
 TEST(JsonPatcher, RemovesMembersAndTheirCommas) {
-  const TextEdit remove{TextEdit::Kind::kRemove, {"b"}, {}};
+  const TextEdit remove{EditKind::kRemove, {"b"}, {}};
   EXPECT_EQ(Patched(R"({"a":1,"b":{"c":[1]},"d":2})", {remove}), R"({"a":1,"d":2})");
   EXPECT_EQ(Patched(R"({"b":1, "d":2})", {remove}), R"({"d":2})");
   EXPECT_EQ(Patched(R"({"b":1, "b":2})", {remove}), R"({})");
@@ -116,12 +116,12 @@ TEST(JsonPatcher, EveryRandomDocumentCanBeEditedAndBack) {
     const std::string text = value(0);
     if (text.front() != '{') continue;
     ++edited;
-    const auto there = PatchJson(text, {kDefault, kRuntime});
-    ASSERT_TRUE(there.ok()) << text << "\n" << there.status().ToString();
-    const auto back = PatchJson(*there, {{TextEdit::Kind::kRemove, {"default-runtime"}, {}},
-                                         {TextEdit::Kind::kRemove, {"runtimes"}, {}}});
-    ASSERT_TRUE(back.ok()) << *there;
-    EXPECT_EQ(*ParseJson(*back), *ParseJson(text)) << text;
+    const auto edited = PatchJson(text, {kDefault, kRuntime});
+    ASSERT_TRUE(edited.ok()) << text << "\n" << edited.status().ToString();
+    const auto reverted = PatchJson(*edited, {{EditKind::kRemove, {"default-runtime"}, {}},
+                                              {EditKind::kRemove, {"runtimes"}, {}}});
+    ASSERT_TRUE(reverted.ok()) << *edited;
+    EXPECT_EQ(*ParseJson(*reverted), *ParseJson(text)) << text;
   }
   EXPECT_GT(edited, 100);
 }

@@ -60,8 +60,8 @@ bool JsonReader::TakeNull() {
   return true;
 }
 
-bool JsonReader::Begin(char bracket, std::string_view what) {
-  if (Peek() != bracket) return Fail(what), false;
+bool JsonReader::Begin(char bracket, std::string_view expected) {
+  if (Peek() != bracket) return Fail(expected), false;
   if (++depth_ > kMaxDepth) return Fail("less depth"), false;
   ++at_;
   first_ = true;

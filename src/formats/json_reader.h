@@ -67,8 +67,8 @@ class JsonReader {
   std::string_view Skip();
 
  private:
-  bool Begin(char bracket, std::string_view what);
-  // Whether another element follows; eats the comma, or the bracket.
+  bool Begin(char bracket, std::string_view expected);
+  // Whether another element follows; consumes the comma or the bracket.
   bool NextElement(char close);
   void SkipSpace();
   // Skips a string after its opening quote; false if it does not end. Sets `escaped` if it has

@@ -63,8 +63,8 @@ TEST(JsonReader, EmptyBracketsHaveNoElements) {
   EXPECT_TRUE(reader.Finish().ok());
 }
 
-// Every loop over a broken text ends, with an error that says where.
-TEST(JsonReader, RefusesWhatIsNotJson) {
+// Every loop over an invalid text ends, with an error that contains the position.
+TEST(JsonReader, RefusesInvalidJson) {
   for (const char* text : {"", "{", "[", "[\"a", "[\"a\"", "[\"a\" \"b\"]", "{\"a\"}", "{\"a\":}",
                            "{\"a\":1,}", "{\"a\":[1,2}", "[1}", "{\"a\":1} x", "[\"\\u12\"]",
                            "[\"\\", "[\"\x01\"]", "nul", "{1:2}"}) {
@@ -102,8 +102,8 @@ TEST(JsonReader, AnIntegerIsAWholeNumber) {
   }
 }
 
-// Against the items one by one.
-TEST(JsonReader, StringsAreWhatTheItemsAre) {
+// Compares Strings with reading the items one by one.
+TEST(JsonReader, StringsEqualTheItems) {
   for (const std::string_view text :
        {R"([])", R"(["a"])", R"(["a","b","c"])", R"([ "a" , "b","c" ])",
         R"(["a","\u0062","c","d"])", R"(["a\"","b"])", R"(["a",)", R"(["a","b)", R"(["a","b\)",

@@ -6,7 +6,7 @@
 namespace tessera {
 namespace {
 
-TEST(JsonTest, WhatIsReadIsWrittenBackToTheLetter) {
+TEST(JsonTest, RoundTripsTheExactText) {
   for (const char* text : {
            R"({"b":1,"a":2,"b":3})",
            R"([1.0,1e400,-0,18446744073709551616,1E+2,0.30000000000000004])",
@@ -43,14 +43,14 @@ TEST(JsonTest, ADuplicateKeyMeansItsLastValueAsInGo) {
   EXPECT_EQ(json.Serialize(), "{}");
 }
 
-TEST(JsonTest, TypedAccessNamesTheFieldAndWhatIsThere) {
+TEST(JsonTest, TypedAccessNamesTheFieldAndItsKind) {
   const auto json = *ParseJson(R"({"n":"x","f":1.5})");
   EXPECT_EQ(json.IntAt("n").status().message(), "\"n\" must be a number, not a string");
   EXPECT_EQ(json.StringAt("m").status().message(), "\"m\" is missing");
   EXPECT_FALSE(json.IntAt("f").ok());
 }
 
-TEST(JsonTest, ObjectAtMakesWhatIsMissingAndRefusesWhatIsSomethingElse) {
+TEST(JsonTest, ObjectAtCreatesMissingMembersAndRefusesOtherKinds) {
   auto json = *ParseJson(R"({"linux":null,"process":3})");
   (*json.ObjectAt("linux"))->Set("x", Json::Bool(true));
   EXPECT_EQ(json.Serialize(), R"({"linux":{"x":true},"process":3})");

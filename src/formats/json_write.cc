@@ -5,10 +5,10 @@
 namespace tessera {
 namespace {
 
-// indent < 0 writes without white space.
-class Writer {
+// indent < 0 means no white space.
+class JsonWriter {
  public:
-  Writer(int indent, std::string* out) : indent_(indent), out_(*out) {}
+  JsonWriter(int indent, std::string* out) : indent_(indent), out_(*out) {}
 
   void Write(const Json& json) {
     switch (json.kind()) {
@@ -43,11 +43,11 @@ class Writer {
     out_ += open;
     ++depth_;
     bool first = true;
-    for (const auto& one : sequence) {
+    for (const auto& item : sequence) {
       if (!first) out_ += ',';
       first = false;
       NewLine();
-      write_one(one);
+      write_one(item);
     }
     --depth_;
     if (!first) NewLine();
@@ -66,13 +66,13 @@ class Writer {
 
 std::string Json::Serialize() const {
   std::string out;
-  Writer(-1, &out).Write(*this);
+  JsonWriter(-1, &out).Write(*this);
   return out;
 }
 
 std::string Json::Pretty() const {
   std::string out;
-  Writer(2, &out).Write(*this);
+  JsonWriter(2, &out).Write(*this);
   return out;
 }
 

@@ -8,8 +8,6 @@
 namespace tessera {
 namespace {
 
-using EditKind = TextEdit::Kind;
-
 constexpr std::array<std::pair<EditKind, std::string_view>, 4> kKindNames = {{
     {EditKind::kSet, "set"},
     {EditKind::kRemove, "remove"},
@@ -30,7 +28,7 @@ Status RemoveItem(const TextEdit& edit, Json* parent) {
   Json* array = parent->Find(edit.path.back());
   if (array == nullptr) return Status::Ok();
   if (!array->is_array()) {
-    return Error(Code::kInvalidArgument, "{} is no array", edit.path.back());
+    return Error(Code::kInvalidArgument, "{} is not an array", edit.path.back());
   }
   std::erase(array->items(), edit.value);
   return Status::Ok();
@@ -45,7 +43,7 @@ Status ApplyEdit(const TextEdit& edit, Json* document) {
       parent = parent->Find(edit.path[i]);
       if (parent == nullptr) return Status::Ok();
       if (!parent->is_object()) {
-        return Error(Code::kInvalidArgument, "{} is no table", edit.path[i]);
+        return Error(Code::kInvalidArgument, "{} is not a table", edit.path[i]);
       }
       continue;
     }
@@ -78,39 +76,39 @@ const Json* FindPath(const Json& document, const KeyPath& path) {
 Json EditsToJson(const std::vector<TextEdit>& edits) {
   Json list = Json::MakeArray();
   for (const TextEdit& edit : edits) {
-    Json one = Json::MakeObject();
+    Json entry = Json::MakeObject();
     for (const auto& [kind, name] : kKindNames) {
-      if (kind == edit.kind) one.Set("do", Json::String(name));
+      if (kind == edit.kind) entry.Set("do", Json::String(name));
     }
-    one.Set("path", Json::Strings(edit.path));
-    if (edit.kind != EditKind::kRemove) one.Set("value", edit.value);
-    list.Append(std::move(one));
+    entry.Set("path", Json::Strings(edit.path));
+    if (edit.kind != EditKind::kRemove) entry.Set("value", edit.value);
+    list.Append(std::move(entry));
   }
   return list;
 }
 
 Result<std::vector<TextEdit>> EditsFromJson(const Json& json) {
-  if (!json.is_array()) return Error(Code::kInvalidArgument, "edits are no array");
+  if (!json.is_array()) return Error(Code::kInvalidArgument, "the edits are not an array");
   std::vector<TextEdit> edits;
-  for (const Json& one : json.items()) {
+  for (const Json& entry : json.items()) {
     TextEdit edit;
-    ASSIGN_OR_RETURN(const std::string name, one.StringAt("do"));
+    ASSIGN_OR_RETURN(const std::string name, entry.StringAt("do"));
     const auto* const found = std::find_if(kKindNames.begin(), kKindNames.end(),
                                            [&](const auto& row) { return row.second == name; });
     if (found == kKindNames.end()) {
       return Error(Code::kInvalidArgument, "unknown edit \"{}\"", name);
     }
     edit.kind = found->first;
-    const Json* path = one.Find("path");
+    const Json* path = entry.Find("path");
     if (path == nullptr || !path->is_array() || path->items().empty()) {
       return Error(Code::kInvalidArgument, "an edit has no path");
     }
     for (const Json& key : path->items()) {
       if (!key.is_string())
-        return Error(Code::kInvalidArgument, "a path has a key that is no text");
+        return Error(Code::kInvalidArgument, "a path has a key that is not a string");
       edit.path.push_back(key.string_value());
     }
-    if (const Json* value = one.Find("value")) edit.value = *value;
+    if (const Json* value = entry.Find("value")) edit.value = *value;
     edits.push_back(std::move(edit));
   }
   return edits;

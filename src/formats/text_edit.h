@@ -13,14 +13,15 @@ namespace tessera {
 
 using KeyPath = std::vector<std::string>;
 
+enum class EditKind {
+  kSet,         // sets the key; creates missing tables
+  kRemove,      // removes the key or table with all below; OK if missing
+  kAppend,      // adds this item to the array; creates a missing array
+  kRemoveItem,  // removes this item from the array; OK if missing
+};
+
 struct TextEdit {
-  enum class Kind {
-    kSet,         // the key has this value, made with its tables where it is missing
-    kRemove,      // the key, or the table with all below it, is gone; fine if it is not there
-    kAppend,      // the array at the key, made where it is missing, has this item
-    kRemoveItem,  // the array has no such item; fine if there is none
-  };
-  Kind kind = Kind::kSet;
+  EditKind kind = EditKind::kSet;
   KeyPath path;
   Json value;
 

@@ -15,7 +15,7 @@ using toml_scan::HasPrefix;
 using toml_scan::Items;
 using toml_scan::Span;
 using toml_scan::Statement;
-using Kind = Statement::Kind;
+using toml_scan::StatementKind;
 
 size_t CommonLength(const KeyPath& a, const KeyPath& b) {
   return std::mismatch(a.begin(), a.end(), b.begin(), b.end()).first - a.begin();
@@ -57,13 +57,13 @@ class TomlPatch {
   Status Apply(const TextEdit& edit) {
     ASSIGN_OR_RETURN(statements_, toml_scan::ScanStatements(text_));
     switch (edit.kind) {
-      case TextEdit::Kind::kSet:
+      case EditKind::kSet:
         return Set(edit.path, edit.value);
-      case TextEdit::Kind::kRemove:
+      case EditKind::kRemove:
         return Remove(edit.path);
-      case TextEdit::Kind::kAppend:
+      case EditKind::kAppend:
         return Append(edit.path, edit.value);
-      case TextEdit::Kind::kRemoveItem:
+      case EditKind::kRemoveItem:
         return RemoveItem(edit.path, edit.value);
     }
     return Status::Ok();
@@ -83,7 +83,8 @@ class TomlPatch {
   // The span of the value at `path`, in its own statement or in an inline table.
   Result<std::optional<Span>> FindValue(const KeyPath& path) const {
     for (const Statement& s : statements_) {
-      if (s.kind == Kind::kKeyValue && s.path == path && !s.below_array_of_tables) return {s.value};
+      if (s.kind == StatementKind::kKeyValue && s.path == path && !s.below_array_of_tables)
+        return {s.value};
     }
     const Statement* inside = InlineTableAround(path);
     if (inside == nullptr) return std::optional<Span>();
@@ -104,8 +105,8 @@ class TomlPatch {
 
   const Statement* InlineTableAround(const KeyPath& path) const {
     for (const Statement& s : statements_) {
-      if (s.kind == Kind::kKeyValue && !s.below_array_of_tables && s.path.size() < path.size() &&
-          HasPrefix(path, s.path)) {
+      if (s.kind == StatementKind::kKeyValue && !s.below_array_of_tables &&
+          s.path.size() < path.size() && HasPrefix(path, s.path)) {
         return &s;
       }
     }
@@ -132,10 +133,11 @@ class TomlPatch {
     const Statement* after = nullptr;
     KeyPath table;
     for (const Statement& s : statements_) {
-      if (s.kind != Kind::kKeyValue) table = s.path;
+      if (s.kind != StatementKind::kKeyValue) table = s.path;
       if (s.below_array_of_tables || !HasPrefix(path, table)) continue;
-      // A table made by dotted keys may only be added to by dotted keys, where it stands.
-      const bool dotted = s.kind == Kind::kKeyValue && CommonLength(s.path, path) > table.size();
+      // A table of dotted keys may only be extended by dotted keys, where it is.
+      const bool dotted =
+          s.kind == StatementKind::kKeyValue && CommonLength(s.path, path) > table.size();
       const bool own_section = table.size() + 1 == path.size();
       if (!dotted && !own_section) continue;
       const size_t rank = table.size() + 1 + (dotted ? CommonLength(s.path, path) : 0);
@@ -151,7 +153,7 @@ class TomlPatch {
 
   Status InsertAfter(const Statement& after, const KeyPath& key, const std::string& value) {
     std::string indent = IndentOf(after);
-    if (after.kind != Kind::kKeyValue) indent += ChildIndent(after);
+    if (after.kind != StatementKind::kKeyValue) indent += ChildIndent(after);
     InsertLines(after.lines.end, fmt::format("{}{} = {}{}", indent, TomlKeyText(key), value, eol_));
     return Status::Ok();
   }
@@ -185,7 +187,7 @@ class TomlPatch {
     size_t closest = 0;
     const Statement* header = nullptr;
     for (const Statement& s : statements_) {
-      if (s.kind != Kind::kKeyValue) header = &s;
+      if (s.kind != StatementKind::kKeyValue) header = &s;
       if (header == nullptr || header->below_array_of_tables) continue;
       const size_t common = CommonLength(header->path, table);
       if (common == 0 || common < closest) continue;
@@ -193,7 +195,7 @@ class TomlPatch {
       if (!around.empty() && HasPrefix(header->path, around)) at = s.lines.end;
       if (header->path.size() == table.size()) {
         indent = IndentOf(*header);
-        if (s.kind == Kind::kKeyValue && IndentOf(s).starts_with(indent)) {
+        if (s.kind == StatementKind::kKeyValue && IndentOf(s).starts_with(indent)) {
           child = IndentOf(s).substr(indent.size());
         }
       } else if (header->path.size() < table.size()) {
@@ -289,7 +291,7 @@ class TomlPatch {
       const Statement& s = statements_[i];
       if (!HasPrefix(s.path, path)) continue;
       size_t begin = s.lines.begin;
-      if (s.kind != Kind::kKeyValue) begin -= BlankLineBefore(begin);
+      if (s.kind != StatementKind::kKeyValue) begin -= BlankLineBefore(begin);
       text_.erase(begin, s.lines.end - begin);
     }
     const Statement* inside = InlineTableAround(path);
@@ -326,7 +328,7 @@ class TomlPatch {
   std::string ChildIndent(const Statement& header) const {
     const Statement* last = nullptr;
     for (const Statement& s : statements_) {
-      if (s.kind != Kind::kKeyValue) {
+      if (s.kind != StatementKind::kKeyValue) {
         last = &s;
       } else if (last != nullptr && last != &header) {
         const std::string outer = IndentOf(*last);
@@ -348,11 +350,11 @@ class TomlPatch {
   }
 
   static Status NoTable(const KeyPath& path) {
-    return Error(Code::kInvalidArgument, "TOML: what should hold {} is no table",
+    return Error(Code::kInvalidArgument, "TOML: the parent of {} is not a table",
                  TomlKeyText(path));
   }
   static Status NoArray(const KeyPath& path) {
-    return Error(Code::kInvalidArgument, "TOML: {} is no array", TomlKeyText(path));
+    return Error(Code::kInvalidArgument, "TOML: {} is not an array", TomlKeyText(path));
   }
 
   std::string& text_;
@@ -388,7 +390,7 @@ Result<std::string> PatchToml(std::string_view text, const std::vector<TextEdit>
     // An edit that is already in effect keeps the spelling.
     if (after == wanted) continue;
     wanted = std::move(after);
-    removes |= edit.kind == TextEdit::Kind::kRemove;
+    removes |= edit.kind == EditKind::kRemove;
     RETURN_IF_ERROR(TomlPatch(&patched).Apply(edit));
   }
   const auto got = ParseToml(patched);

@@ -11,23 +11,23 @@
 namespace tessera {
 namespace {
 
-using Kind = TextEdit::Kind;
-
 std::string Patched(std::string_view text, const std::vector<TextEdit>& edits) {
   auto result = PatchToml(text, edits);
   return result.ok() ? *result : result.status().ToString();
 }
-TextEdit Set(KeyPath path, Json value) { return {Kind::kSet, std::move(path), std::move(value)}; }
+TextEdit Set(KeyPath path, Json value) {
+  return {EditKind::kSet, std::move(path), std::move(value)};
+}
 TextEdit SetText(KeyPath path, std::string_view value) {
   return Set(std::move(path), Json::String(value));
 }
 TextEdit Append(KeyPath path, std::string_view value) {
-  return {Kind::kAppend, std::move(path), Json::String(value)};
+  return {EditKind::kAppend, std::move(path), Json::String(value)};
 }
 TextEdit RemoveItem(KeyPath path, std::string_view value) {
-  return {Kind::kRemoveItem, std::move(path), Json::String(value)};
+  return {EditKind::kRemoveItem, std::move(path), Json::String(value)};
 }
-TextEdit Remove(KeyPath path) { return {Kind::kRemove, std::move(path), {}}; }
+TextEdit Remove(KeyPath path) { return {EditKind::kRemove, std::move(path), {}}; }
 
 TEST(TomlPatcher, ReplacesAValueAndKeepsTheComment) {
   EXPECT_EQ(Patched("a   = 'x'   # why\nb=1\n", {SetText({"a"}, "y")}),
@@ -41,7 +41,7 @@ TEST(TomlPatcher, AddsAKeyBelowItsNeighbours) {
             "[a]\n  y = \"v\"\n[b]\n  x = 1\n");
 }
 
-TEST(TomlPatcher, AddsATableBehindItsSiblings) {
+TEST(TomlPatcher, AddsATableAfterItsSiblings) {
   EXPECT_EQ(Patched("[p.r.runc]\n  x = 1\n[z]\nq = 1", {SetText({"p", "r", "nvidia", "y"}, "v")}),
             "[p.r.runc]\n  x = 1\n\n[p.r.nvidia]\n  y = \"v\"\n[z]\nq = 1");
   EXPECT_EQ(Patched("[z]\nq = 1", {SetText({"p", "y"}, "v")}), "[z]\nq = 1\n\n[p]\ny = \"v\"\n");
@@ -56,7 +56,7 @@ TEST(TomlPatcher, RootKeysGoAboveTheFirstHeaderAndItsComment) {
   EXPECT_EQ(Patched("# only", {SetText({"k"}, "v")}), "# only\nk = \"v\"\n");
 }
 
-TEST(TomlPatcher, InlineTablesAndDottedKeysStayWhatTheyAre) {
+TEST(TomlPatcher, InlineTablesAndDottedKeysKeepTheirForm) {
   EXPECT_EQ(Patched("a = { b = { c = 1 }, d = 2 } # x\n", {SetText({"a", "b", "e"}, "v")}),
             "a = { b = { c = 1, e = \"v\" }, d = 2 } # x\n");
   EXPECT_EQ(Patched("a = {}\n", {SetText({"a", "b", "e"}, "v")}), "a = { b.e = \"v\" }\n");
@@ -72,7 +72,7 @@ TEST(TomlPatcher, QuotedKeysAreUnderstood) {
       "[plugins.'io.x'.\"c\\u0064\"]\nk = \"v\"\n");
 }
 
-TEST(TomlPatcher, AppendsToArraysInTheirOwnLook) {
+TEST(TomlPatcher, AppendsToArraysInTheirStyle) {
   EXPECT_EQ(Patched("i = ['a'] # c\n", {Append({"i"}, "b")}), "i = ['a', \"b\"] # c\n");
   EXPECT_EQ(Patched("i = [\n  'a', # one, two\n]\n", {Append({"i"}, "b")}),
             "i = [\n  'a',\n  \"b\", # one, two\n]\n");
@@ -101,7 +101,7 @@ TEST(TomlPatcher, MultiLineStringsAreOneValue) {
   EXPECT_EQ(Patched(text, {SetText({"b", "x"}, "v")}), text + "x = \"v\"\n");
 }
 
-TEST(TomlPatcher, RefusesWhatIsNoTable) {
+TEST(TomlPatcher, RefusesValuesThatAreNotTables) {
   EXPECT_EQ(PatchToml("a = 1\n", {SetText({"a", "b"}, "v")}).status().code(),
             Code::kInvalidArgument);
   EXPECT_EQ(PatchToml("[[a]]\nx = 1\n", {SetText({"a", "b"}, "v")}).status().code(),
@@ -153,12 +153,12 @@ TEST(TomlPatcher, EveryRandomDocumentCanBeEditedAndBack) {
         SetText({"p", "a", "new", "x"}, "v"), Set({"p", "a", "new", "o", "y"}, Json::Bool(true)),
         SetText({"p", "name"}, "n"), Append({"imports"}, "/c/*.toml"),
         SetText({"z", "y", "w"}, "v")};
-    const auto there = PatchToml(text, edits);
-    ASSERT_TRUE(there.ok()) << text << "\n----\n" << there.status().ToString();
-    EXPECT_EQ(*PatchToml(*there, edits), *there);
-    const auto back = PatchToml(*there, {Remove({"p", "a", "new"}), Remove({"p", "name"}),
-                                         Remove({"imports"}), Remove({"z", "y", "w"})});
-    ASSERT_TRUE(back.ok()) << *there << "\n----\n" << back.status().ToString();
+    const auto edited = PatchToml(text, edits);
+    ASSERT_TRUE(edited.ok()) << text << "\n----\n" << edited.status().ToString();
+    EXPECT_EQ(*PatchToml(*edited, edits), *edited);
+    const auto reverted = PatchToml(*edited, {Remove({"p", "a", "new"}), Remove({"p", "name"}),
+                                              Remove({"imports"}), Remove({"z", "y", "w"})});
+    ASSERT_TRUE(reverted.ok()) << *edited << "\n----\n" << reverted.status().ToString();
   }
 }
 

@@ -20,7 +20,7 @@ class Scanner {
     ++at_;
     return true;
   }
-  bool StartsWith(std::string_view what) const { return text_.substr(at_).starts_with(what); }
+  bool StartsWith(std::string_view prefix) const { return text_.substr(at_).starts_with(prefix); }
 
   void SkipBlanks() {
     while (Peek() == ' ' || Peek() == '\t') ++at_;
@@ -151,9 +151,9 @@ class Scanner {
 Status ReadHeader(Scanner* scanner, Statement* statement) {
   scanner->Take('[');
   if (scanner->Take('['))
-    statement->kind = Statement::Kind::kArrayOfTables;
+    statement->kind = StatementKind::kArrayOfTables;
   else
-    statement->kind = Statement::Kind::kTable;
+    statement->kind = StatementKind::kTable;
   RETURN_IF_ERROR(scanner->ReadKey(&statement->path));
   statement->own = statement->path.size();
   return scanner->Take(']') ? Status::Ok() : scanner->Lost("a header without \"]\"");
@@ -190,7 +190,7 @@ Result<std::vector<Statement>> ScanStatements(std::string_view text) {
     }
     if (c == '[') {
       RETURN_IF_ERROR(ReadHeader(&scanner, &statement));
-      if (statement.kind == Statement::Kind::kArrayOfTables) arrays.push_back(statement.path);
+      if (statement.kind == StatementKind::kArrayOfTables) arrays.push_back(statement.path);
       table = statement.path;
       below_array = IsBelowAny(table, arrays);
     } else {

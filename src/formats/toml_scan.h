@@ -19,9 +19,10 @@ struct Span {
   size_t end = 0;
 };
 
+enum class StatementKind { kTable, kArrayOfTables, kKeyValue };
+
 struct Statement {
-  enum class Kind { kTable, kArrayOfTables, kKeyValue };
-  Kind kind = Kind::kKeyValue;
+  StatementKind kind = StatementKind::kKeyValue;
   KeyPath path;     // from the root
   size_t own = 0;   // number of trailing keys of the path in the statement itself
   Span lines;       // whole lines, with comment and line end

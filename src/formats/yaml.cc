@@ -11,19 +11,19 @@ namespace {
 constexpr size_t kMaxBytes = 4u << 20;
 constexpr int kMaxDepth = 64;
 
-// libyaml's C objects, freed with the scope.
-struct Parser {
-  Parser() { TESSERA_CHECK(yaml_parser_initialize(&c) == 1); }
-  ~Parser() { yaml_parser_delete(&c); }
-  Parser(const Parser&) = delete;
-  Parser& operator=(const Parser&) = delete;
+// libyaml's C objects, freed at the end of the scope.
+struct YamlParser {
+  YamlParser() { TESSERA_CHECK(yaml_parser_initialize(&c) == 1); }
+  ~YamlParser() { yaml_parser_delete(&c); }
+  YamlParser(const YamlParser&) = delete;
+  YamlParser& operator=(const YamlParser&) = delete;
   yaml_parser_t c;
 };
-struct Event {
-  Event() { c.type = YAML_NO_EVENT; }
-  ~Event() { yaml_event_delete(&c); }
-  Event(const Event&) = delete;
-  Event& operator=(const Event&) = delete;
+struct YamlEvent {
+  YamlEvent() { c.type = YAML_NO_EVENT; }
+  ~YamlEvent() { yaml_event_delete(&c); }
+  YamlEvent(const YamlEvent&) = delete;
+  YamlEvent& operator=(const YamlEvent&) = delete;
   int line() const { return static_cast<int>(c.start_mark.line) + 1; }
   yaml_event_t c;
 };
@@ -47,9 +47,9 @@ Json PlainScalar(const std::string& text) {
   return Json::String(text);
 }
 
-class Reader {
+class YamlReader {
  public:
-  explicit Reader(std::string_view text) {
+  explicit YamlReader(std::string_view text) {
     yaml_parser_set_input_string(&parser_.c, reinterpret_cast<const unsigned char*>(text.data()),
                                  text.size());
   }
@@ -58,26 +58,26 @@ class Reader {
     Json root;
     bool seen = false;
     while (true) {
-      Event event;
+      YamlEvent event;
       RETURN_IF_ERROR(Next(&event));
       if (event.c.type == YAML_STREAM_END_EVENT) return root;
       if (event.c.type != YAML_DOCUMENT_START_EVENT) continue;
-      if (seen) return ErrorAt(event.line(), "a second document; one is wanted");
+      if (seen) return ErrorAt(event.line(), "a second document: want only one");
       seen = true;
-      Event first;
+      YamlEvent first;
       RETURN_IF_ERROR(Next(&first));
       ASSIGN_OR_RETURN(root, ReadValue(first, 0));
     }
   }
 
  private:
-  Status Next(Event* event) {
+  Status Next(YamlEvent* event) {
     if (yaml_parser_parse(&parser_.c, &event->c) == 1) return Status::Ok();
     const int line = static_cast<int>(parser_.c.problem_mark.line) + 1;
     return ErrorAt(line, "{}", parser_.c.problem ? parser_.c.problem : "not readable as YAML");
   }
 
-  Result<Json> ReadValue(const Event& event, int depth) {
+  Result<Json> ReadValue(const YamlEvent& event, int depth) {
     if (depth > kMaxDepth) return ErrorAt(event.line(), "nested deeper than {}", kMaxDepth);
     Json json;
     switch (event.c.type) {
@@ -103,7 +103,7 @@ class Reader {
     return json;
   }
 
-  static Result<Json> ReadScalar(const Event& event) {
+  static Result<Json> ReadScalar(const YamlEvent& event) {
     const auto& scalar = event.c.data.scalar;
     if (scalar.anchor) return ErrorAt(event.line(), "anchors are not read");
     if (scalar.tag) return ErrorAt(event.line(), "tags are not read");
@@ -114,7 +114,7 @@ class Reader {
   Result<Json> ReadSequence(int depth) {
     Json json = Json::MakeArray();
     while (true) {
-      Event event;
+      YamlEvent event;
       RETURN_IF_ERROR(Next(&event));
       if (event.c.type == YAML_SEQUENCE_END_EVENT) return json;
       ASSIGN_OR_RETURN(Json item, ReadValue(event, depth + 1));
@@ -125,21 +125,21 @@ class Reader {
   Result<Json> ReadMapping(int depth) {
     Json json = Json::MakeObject();
     while (true) {
-      Event key;
+      YamlEvent key;
       RETURN_IF_ERROR(Next(&key));
       if (key.c.type == YAML_MAPPING_END_EVENT) return json;
       if (key.c.type != YAML_SCALAR_EVENT) return ErrorAt(key.line(), "a key must be a scalar");
       const std::string name(reinterpret_cast<const char*>(key.c.data.scalar.value),
                              key.c.data.scalar.length);
-      if (json.Find(name)) return ErrorAt(key.line(), "\"{}\" stands twice", name);
-      Event value;
+      if (json.Find(name)) return ErrorAt(key.line(), "\"{}\" occurs twice", name);
+      YamlEvent value;
       RETURN_IF_ERROR(Next(&value));
       ASSIGN_OR_RETURN(Json read, ReadValue(value, depth + 1));
       json.Set(name, std::move(read));
     }
   }
 
-  Parser parser_;
+  YamlParser parser_;
 };
 
 }  // namespace
@@ -149,7 +149,7 @@ Result<Json> ParseYaml(std::string_view text) {
     return Error(Code::kResourceExhausted, "{} bytes of YAML, at most {} are read", text.size(),
                  kMaxBytes);
   }
-  return Reader(text).ReadStream();
+  return YamlReader(text).ReadStream();
 }
 
 }  // namespace tessera

@@ -7,7 +7,7 @@
 namespace tessera {
 namespace {
 
-TEST(WriteYamlTest, WritesBlocksAndQuotesWhatIsNoPlainText) {
+TEST(WriteYamlTest, WritesBlocksAndQuotesTextsIfNecessary) {
   const Json json = ParseJson(R"({"name":"n1","count":8,"share":0.30,"ok":true,"none":null,
     "ids":["0","true","no","a b","x: y","- z","",null],"empty":{},"list":[],
     "inner":{"line\n":"tab\t\u001b[31m","utf8":"é"}})")

@@ -54,13 +54,13 @@ Result<bool> WriteRuntimeSettings(const HostRoot& host, const std::string& path,
   ASSIGN_OR_RETURN(const std::optional<FileState> there, host.Read(path));
   std::vector<TextEdit> edits;
   const auto set = [&](const char* key, const std::optional<std::string>& value) {
-    if (value) edits.push_back({TextEdit::Kind::kSet, {key}, Json::String(*value)});
+    if (value) edits.push_back({EditKind::kSet, {key}, Json::String(*value)});
   };
   set("driver-root", settings.driver_root);
   set("dev-root", settings.dev_root);
   set("grant-socket", settings.grant_socket);
   if (!settings.runtimes.empty()) {
-    edits.push_back({TextEdit::Kind::kSet, {"runtimes"}, Json::Strings(settings.runtimes)});
+    edits.push_back({EditKind::kSet, {"runtimes"}, Json::Strings(settings.runtimes)});
   }
   constexpr std::string_view kNew = "# Settings of tessera-runtime.\n";
   FileState state = there.value_or(FileState{});

@@ -68,14 +68,14 @@ Result<std::vector<TextEdit>> UndoEdits(const FilePlan& file,
   std::vector<TextEdit> undo;
   for (const TextEdit& edit : file.edits) {
     const Json* const old = FindPath(before, edit.path);
-    if (edit.kind == TextEdit::Kind::kAppend) {
+    if (edit.kind == EditKind::kAppend) {
       const bool had = old != nullptr && old->is_array() &&
                        std::count(old->items().begin(), old->items().end(), edit.value) > 0;
-      if (!had) undo.push_back({TextEdit::Kind::kRemoveItem, edit.path, edit.value});
+      if (!had) undo.push_back({EditKind::kRemoveItem, edit.path, edit.value});
     } else if (old != nullptr) {
-      undo.push_back({TextEdit::Kind::kSet, edit.path, *old});
+      undo.push_back({EditKind::kSet, edit.path, *old});
     } else {
-      const TextEdit remove{TextEdit::Kind::kRemove, WhatIsOurs(file, before, edit.path), {}};
+      const TextEdit remove{EditKind::kRemove, WhatIsOurs(file, before, edit.path), {}};
       if (std::find(undo.begin(), undo.end(), remove) == undo.end()) undo.push_back(remove);
     }
   }

@@ -203,7 +203,7 @@ class ContainerdPlanner {
       if (value.is_object()) {
         CopyLeaves(value, inner, edits);
       } else {
-        edits->push_back({TextEdit::Kind::kSet, inner, value});
+        edits->push_back({EditKind::kSet, inner, value});
       }
     }
   }
@@ -215,10 +215,10 @@ class ContainerdPlanner {
   std::vector<TextEdit> RuntimeEdits(int64_t version) const {
     std::vector<TextEdit> edits;
     if (wanted_.enable_cdi) {
-      edits.push_back({TextEdit::Kind::kSet, CriPath(version, {"enable_cdi"}), Json::Bool(true)});
+      edits.push_back({EditKind::kSet, CriPath(version, {"enable_cdi"}), Json::Bool(true)});
     }
     if (wanted_.set_as_default) {
-      edits.push_back({TextEdit::Kind::kSet,
+      edits.push_back({EditKind::kSet,
                        CriPath(version, {"containerd", "default_runtime_name"}),
                        Json::String(wanted_.runtime_name)});
     }
@@ -226,14 +226,14 @@ class ContainerdPlanner {
     const Json source = SourceRuntime();
     KeyPath at = runtime;
     at.emplace_back("runtime_type");
-    edits.push_back({TextEdit::Kind::kSet, at, Json::String(kRunc)});
+    edits.push_back({EditKind::kSet, at, Json::String(kRunc)});
     CopyLeaves(source, runtime, &edits);
     at.back() = "options";
     if (const Json* options = source.Find("options"); options != nullptr && options->is_object()) {
       CopyLeaves(*options, at, &edits);
     }
     at.emplace_back("BinaryName");
-    edits.push_back({TextEdit::Kind::kSet, at, Json::String(wanted_.runtime_path)});
+    edits.push_back({EditKind::kSet, at, Json::String(wanted_.runtime_path)});
     return edits;
   }
 
@@ -251,10 +251,10 @@ class ContainerdPlanner {
     FilePlan main;
     main.path = wanted_.config;
     if (fresh_) {
-      main.edits.push_back({TextEdit::Kind::kSet, {"version"}, Json::Int(root().version)});
+      main.edits.push_back({EditKind::kSet, {"version"}, Json::Int(root().version)});
     }
     if (!imports_drop_in_) {
-      main.edits.push_back({TextEdit::Kind::kAppend, {"imports"}, Json::String(wanted_.drop_in)});
+      main.edits.push_back({EditKind::kAppend, {"imports"}, Json::String(wanted_.drop_in)});
     }
     if (!main.edits.empty()) plan_.files.push_back(std::move(main));
     plan_.files.push_back(std::move(drop_in));
@@ -270,7 +270,7 @@ class ContainerdPlanner {
     file.path = target->path;
     file.owned = RuntimeTable(target->version);
     if (fresh_ && target == &root()) {
-      file.edits.push_back({TextEdit::Kind::kSet, {"version"}, Json::Int(target->version)});
+      file.edits.push_back({EditKind::kSet, {"version"}, Json::Int(target->version)});
     }
     for (TextEdit& edit : RuntimeEdits(target->version)) file.edits.push_back(std::move(edit));
     plan_.files.push_back(std::move(file));

@@ -43,10 +43,10 @@ Result<DockerReload> ReloadDockerWithout(const std::optional<std::string>& text)
   std::vector<TextEdit> edits;
   const Json* const name = document.Find("default-runtime");
   if (name == nullptr) {
-    edits.push_back({TextEdit::Kind::kSet, {"default-runtime"}, Json::String("runc")});
+    edits.push_back({EditKind::kSet, {"default-runtime"}, Json::String("runc")});
   }
   if (document.Find("runtimes") == nullptr) {
-    edits.push_back({TextEdit::Kind::kSet, {"runtimes"}, Json::MakeObject()});
+    edits.push_back({EditKind::kSet, {"runtimes"}, Json::MakeObject()});
   }
   DockerReload reload;
   ASSIGN_OR_RETURN(reload.text, PatchJson(text.value_or(""), edits));
@@ -61,22 +61,22 @@ Result<Plan> PlanDocker(const Wanted& wanted, const ConfigTree& tree) {
   file.format = Format::kJson;
   if (wanted.set_as_default) {
     file.edits.push_back(
-        {TextEdit::Kind::kSet, {"default-runtime"}, Json::String(wanted.runtime_name)});
+        {EditKind::kSet, {"default-runtime"}, Json::String(wanted.runtime_name)});
   }
   const KeyPath runtime = {"runtimes", wanted.runtime_name};
   const Json* const old = FindPath(document, runtime);
   // dockerd rejects a runtime with both "runtimeType" (a containerd shim) and a path.
   if (old == nullptr || !old->is_object() || old->Find("runtimeType") != nullptr) {
-    file.edits.push_back({TextEdit::Kind::kSet, runtime,
+    file.edits.push_back({EditKind::kSet, runtime,
                           Json::MakeObject({{"args", Json::MakeArray()},
                                             {"path", Json::String(wanted.runtime_path)}})});
   } else {
-    file.edits.push_back({TextEdit::Kind::kSet,
+    file.edits.push_back({EditKind::kSet,
                           {"runtimes", wanted.runtime_name, "path"},
                           Json::String(wanted.runtime_path)});
   }
   if (wanted.enable_cdi) {
-    file.edits.push_back({TextEdit::Kind::kSet, {"features", "cdi"}, Json::Bool(true)});
+    file.edits.push_back({EditKind::kSet, {"features", "cdi"}, Json::Bool(true)});
   }
   return Plan{{std::move(file)}, {}, {}};
 }
@@ -102,7 +102,7 @@ Result<Plan> PlanCrio(const Wanted& wanted, const ConfigTree& tree) {
       "# Written by \"tessera-runtime configure\"; \"tessera-runtime configure --undo\" removes "
       "it.\n";
   if (wanted.set_as_default) {
-    file.edits.push_back({TextEdit::Kind::kSet,
+    file.edits.push_back({EditKind::kSet,
                           {"crio", "runtime", "default_runtime"},
                           Json::String(wanted.runtime_name)});
   }
@@ -111,7 +111,7 @@ Result<Plan> PlanCrio(const Wanted& wanted, const ConfigTree& tree) {
   const auto set = [&](std::string_view key, Json value) {
     KeyPath path = at;
     path.emplace_back(key);
-    file.edits.push_back({TextEdit::Kind::kSet, std::move(path), std::move(value)});
+    file.edits.push_back({EditKind::kSet, std::move(path), std::move(value)});
   };
   set("runtime_path", Json::String(wanted.runtime_path));
   set("runtime_type", Json::String("oci"));

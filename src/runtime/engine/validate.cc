@@ -104,7 +104,7 @@ Status ValidateContainerd(const std::string& program, const HostRoot& host, cons
     if (main) text = main->text;
   }
   std::vector<TextEdit> edits;
-  if (!imports.items().empty()) edits.push_back({TextEdit::Kind::kSet, {"imports"}, imports});
+  if (!imports.items().empty()) edits.push_back({EditKind::kSet, {"imports"}, imports});
   ASSIGN_OR_RETURN(const std::string main, PatchToml(text, edits));
   ASSIGN_OR_RETURN(const std::string copy, stage.Add("config.toml", main));
   ASSIGN_OR_RETURN(const SubprocessResult result,
