@@ -25,7 +25,8 @@ bool IsContainerName(std::string_view name) {
                      [](char c) { return IsLowerOrDigit(c) || c == '-'; });
 }
 
-// UUIDs go into environments and lists; "MIG-GPU-…/1/0" is an old form of a slice's.
+// UUIDs become parts of environment variables and lists; "MIG-GPU-…/1/0" is an old form of a
+// slice's UUID.
 bool IsUuid(std::string_view uuid) {
   if (uuid.empty() || uuid.size() > kMaxUuidLength) return false;
   return std::all_of(uuid.begin(), uuid.end(), [](char c) {
@@ -52,7 +53,7 @@ Status CheckUuids(std::string_view container, const std::vector<DeviceShare>& sh
                    uuid.substr(0, kMaxUuidLength));
     }
     if (!seen.insert(uuid).second) {
-      return Error(Code::kInvalidArgument, "{}.gpu: {} stands twice", PlaceOf(container, i), uuid);
+      return Error(Code::kInvalidArgument, "{}.gpu: {} occurs twice", PlaceOf(container, i), uuid);
     }
   }
   return Status::Ok();
@@ -151,7 +152,7 @@ Result<Assignment> DecodeAssignment(std::string_view text) {
     RETURN_IF_ERROR(CheckName(name));
     ASSIGN_OR_RETURN(std::vector<DeviceShare> decoded, DecodeShares(name, shares));
     if (!assignment.containers.emplace(name, std::move(decoded)).second) {
-      return fields.Bad("containers", "{} stands twice", name);
+      return fields.Bad("containers", "{} occurs twice", name);
     }
   }
   RETURN_IF_ERROR(Check(assignment));

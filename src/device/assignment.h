@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which devices the containers of a pod have, and its pod annotation tessera.dev/assignment
-// (api/names.h). The scheduler writes it before it binds the pod; for pods that came past the
-// scheduler the agent writes what it granted. JSON, version 1:
+// The devices assigned to the containers of a pod, and the pod annotation tessera.dev/assignment
+// (api/names.h). The scheduler writes it before it binds the pod; for pods that bypass the
+// scheduler, the agent writes what it granted. JSON, version 1:
 //
 //   {"version":1,"containers":{"main":[{"gpu":"GPU-…","milli":300,"bytes":5368709120}, …],
 //                              "side":[{"gpu":"MIG-…","milli":1000,"bytes":10737418240}]}}

@@ -8,7 +8,7 @@
 namespace tessera::device {
 namespace {
 
-TEST(AssignmentTest, IsTheTextThatOthersRead) {
+TEST(AssignmentTest, EncodesTheDocumentedText) {
   const Assignment assignment{
       {{"side", {{"MIG-b", kWholeGpu, GiB(10)}}},
        {"main", {{"GPU-b", MilliGpu(300), GiB(5)}, {"GPU-a", MilliGpu(0), Bytes(0)}}}}};
@@ -36,7 +36,7 @@ TEST(AssignmentTest, NamesTheFieldAndTheReason) {
       {R"([])", "must be a JSON object"},
       {R"({"containers":{}})", "version: is missing"},
       {R"({"version":2,"containers":{}})", "version: 2 is not known here, only 1"},
-      {R"({"version":1,"version":1,"containers":{}})", "version: stands twice"},
+      {R"({"version":1,"version":1,"containers":{}})", "version: occurs twice"},
       {R"({"version":1})", "containers: is missing"},
       {R"({"version":1,"containers":[]})", "containers: must be an object, not an array"},
       {R"({"version":1,"containers":{"A":[]}})",
@@ -58,7 +58,7 @@ TEST(AssignmentTest, NamesTheFieldAndTheReason) {
       {R"({"version":1,"containers":{"a":[{"gpu":"G","milli":1}]}})",
        "containers.a[0].bytes: is missing"},
       {R"({"version":1,"containers":{"a":[{"gpu":"G","milli":1,"bytes":1,"milli":2}]}})",
-       "containers.a[0].milli: stands twice"},
+       "containers.a[0].milli: occurs twice"},
       {R"({"version":1,"containers":{"a":[{"gpu":"G","milli":1001,"bytes":1}]}})",
        "containers.a[0].milli: 1001 is not within 0 and 1000"},
       {R"({"version":1,"containers":{"a":[{"gpu":"G","milli":-1,"bytes":1}]}})",
@@ -71,9 +71,9 @@ TEST(AssignmentTest, NamesTheFieldAndTheReason) {
        "containers.a[0].bytes: must be a whole number"},
       {R"({"version":1,"containers":{"a":[{"gpu":"G","milli":1,"bytes":1},)"
        R"({"gpu":"G","milli":1,"bytes":1}]}})",
-       "containers.a[1].gpu: G stands twice"},
+       "containers.a[1].gpu: G occurs twice"},
       {R"({"version":1,"containers":{"a":[{"gpu":"G","milli":1,"bytes":1}],"a":[]}})",
-       "containers: a stands twice"},
+       "containers: a occurs twice"},
   };
   for (const auto& test : kCases) {
     const Result<Assignment> assignment = DecodeAssignment(test.text);
@@ -82,7 +82,7 @@ TEST(AssignmentTest, NamesTheFieldAndTheReason) {
   }
 }
 
-TEST(AssignmentTest, EncodesNothingThatItWouldNotRead) {
+TEST(AssignmentTest, EncodesOnlyDecodableAssignments) {
   const std::vector<std::pair<std::string, DeviceShare>> kBad = {
       {"A", {"G", MilliGpu(1), Bytes(1)}},
       {std::string(64, 'a'), {"G", MilliGpu(1), Bytes(1)}},
@@ -127,7 +127,7 @@ TEST(AssignmentTest, WritesAndReadsAsManyBytesAsTheLimitAllows) {
   EXPECT_EQ(EncodeAssignment(assignment).status().code(), Code::kResourceExhausted);
 }
 
-TEST(AssignmentTest, RefusesWhatIsTooLarge) {
+TEST(AssignmentTest, RefusesOversizedInput) {
   Assignment assignment;
   for (int i = 0; i < 2000; ++i) {
     assignment.containers[fmt::format("c-{}", i)] = {{"GPU-x", MilliGpu(1), Bytes(1)}};

@@ -29,16 +29,16 @@ namespace tessera::device {
 
 using Annotations = std::map<std::string, std::string, std::less<>>;
 
-// What 1 of aliyun.com/gpu-mem is; a setting of the cluster, or of a node.
+// The size of one unit of aliyun.com/gpu-mem; a setting of the cluster or of a node.
 enum class MemoryUnit : uint8_t { kGiB, kMiB };
 // "GiB" or "MiB".
 std::string_view NameOf(MemoryUnit unit);
 std::optional<MemoryUnit> MemoryUnitFromName(std::string_view name);
 Bytes SizeOf(MemoryUnit unit);
 
-// What 1 of tencent.com/vcuda-memory is.
+// The size of one unit of tencent.com/vcuda-memory.
 inline constexpr Bytes kVcudaMemoryBlock = MiB(256);
-// What 1 of tencent.com/vcuda-core is.
+// The compute of one unit of tencent.com/vcuda-core.
 inline constexpr MilliGpu kVcudaCore{10};
 
 // A container in its pod's spec: resource names with their quantities as text.
@@ -65,8 +65,8 @@ Result<ContainerRequest> ParseContainer(const ContainerSpec& spec, const Dialect
 // policy, the elastic limit.
 Result<Request> ParseRequest(const PodSpec& pod, const DialectOptions& options);
 
-// Cards as people type them into a web form: a natural number, or 0.1 to 1 with at most two
-// decimals. Gives tencent.com/vcuda-core: "0.3" is 30, "6" is 600; "1.5" is refused.
+// Parses cards as typed into a web form: a natural number, or 0.1 to 1 with at most two decimals.
+// Returns units of tencent.com/vcuda-core: "0.3" is 30, "6" is 600; "1.5" is rejected.
 Result<int64_t> ParseCards(std::string_view text);
 
 }  // namespace tessera::device

@@ -118,7 +118,7 @@ TEST(DialectsTest, RefusesNumbersThatAreNotWholeNegativeOrHuge) {
       "whole GPUs, or for a part of one with tencent.com/vcuda-core or aliyun.com/gpu-mem");
 }
 
-TEST(DialectsTest, TakesAsMuchAsTheLargestNodeAndGpuMayHave) {
+TEST(DialectsTest, AcceptsTheLargestNodeAndGpu) {
   EXPECT_EQ(Parse({{"nvidia.com/gpu", "1024"}})->count, 1024);
   EXPECT_EQ(Parse({{"aliyun.com/gpu-mem", "1048576"}})->per_gpu.memory, kMaxShareMemory);
   EXPECT_FALSE(Parse({{"aliyun.com/gpu-mem", "1048577"}}).ok());
@@ -127,7 +127,7 @@ TEST(DialectsTest, TakesAsMuchAsTheLargestNodeAndGpuMayHave) {
   EXPECT_TRUE(ParseRequest(pod, {}).ok());
 }
 
-TEST(DialectsTest, RefusesProfilesThatAreNone) {
+TEST(DialectsTest, RefusesInvalidProfiles) {
   EXPECT_EQ(Refusal({{"nvidia.com/mig-tiny", "1"}}),
             "container \"main\": nvidia.com/mig-tiny: \"tiny\" is not a MIG profile: ask for one "
             "like nvidia.com/mig-1g.10gb");
@@ -153,9 +153,7 @@ TEST(DialectsTest, RefusesTwoDialectsInOneContainer) {
   };
   for (const auto& test : kCases) {
     EXPECT_EQ(Refusal(test.limits),
-              fmt::format("container \"main\": {} stand in one container, and each alone says what "
-                          "it gets: keep one of them",
-                          test.pair));
+              fmt::format("container \"main\": requests both {}: keep one of them", test.pair));
   }
 }
 
@@ -206,22 +204,23 @@ TEST(DialectsTest, AnnotationsConstrainThePod) {
                                {"tencent.com/vcuda-core-limit", "60"}}),
                     {});
   EXPECT_EQ(request.constraints, (Constraints{{"A100", "h100"}, {"GPU-a"}, {"GPU-b", "GPU-c"}}));
-  EXPECT_EQ(request.policy, Policy::kSpread);
+  EXPECT_EQ(request.policy, PackingPolicy::kSpread);
   EXPECT_EQ(request.elastic_limit, MilliGpu(600));
 }
 
-TEST(DialectsTest, RefusesAnnotationsThatSayNothingOrTwoThings) {
+TEST(DialectsTest, RefusesEmptyAndContradictoryAnnotations) {
   const struct {
     Annotations annotations;
     const char* message;
   } kCases[] = {
       {{{"tessera.dev/gpu-models", " , "}},
-       "annotation tessera.dev/gpu-models: names nothing: write a list like a,b or leave it out"},
+       "annotation tessera.dev/gpu-models: is empty: write a list like a,b or leave it out"},
       {{{"tessera.dev/gpu-uuids", "GPU-a"}, {"tessera.dev/gpu-uuids-excluded", "GPU-a"}},
-       "annotation tessera.dev/gpu-uuids-excluded: GPU-a stands in tessera.dev/gpu-uuids too: keep "
-       "one of them"},
+       "annotation tessera.dev/gpu-uuids-excluded: GPU-a is also in tessera.dev/gpu-uuids: keep "
+       "one "
+       "of them"},
       {{{"tessera.dev/policy", "random"}},
-       "annotation tessera.dev/policy: \"random\" is no policy: write binpack or spread"},
+       "annotation tessera.dev/policy: \"random\" is not a policy: write binpack or spread"},
       {{{"tencent.com/vcuda-core-limit", "0"}},
        "annotation tencent.com/vcuda-core-limit: 0 is not within 1 and 100"},
       {{{"tencent.com/vcuda-core-limit", "60%"}},
@@ -234,14 +233,14 @@ TEST(DialectsTest, RefusesAnnotationsThatSayNothingOrTwoThings) {
   }
 }
 
-TEST(DialectsTest, RefusesAPodThatIsNone) {
+TEST(DialectsTest, RefusesInvalidPods) {
   PodSpec pod;
   pod.containers.resize(kMaxContainers + 1);
   EXPECT_EQ(ParseRequest(pod, {}).status().message(),
             "1025 containers in one pod are more than 1024");
   pod.containers = {{.name = "a"}, {.name = "b", .phase = Phase::kSidecar}};
   EXPECT_EQ(ParseRequest(pod, {}).status().message(),
-            "container \"b\": an init container behind a main one");
+            "container \"b\": an init container after a main container");
 }
 
 TEST(ParseCardsTest, TakesNaturalNumbersAndTwoDecimalsUpToOne) {

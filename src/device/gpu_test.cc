@@ -31,7 +31,7 @@ TEST(LinkTest, EveryLinkIsReadBackFromItsName) {
   }
 }
 
-TEST(LinkTest, RefusesNamesThatAreNone) {
+TEST(LinkTest, RefusesInvalidNames) {
   for (const char* name : {"", "NV", "NV0", "NV37", "NV-1", "NV12+", "NV12+?", "NVS", "nv4", "SYS ",
                            "NV04", "NV4+NV4", "X", "NVx", "NV4x", "NVS4x"}) {
     EXPECT_EQ(LinkFromName(name), std::nullopt) << name;
@@ -64,7 +64,7 @@ TEST(LinkMatrixTest, EachPairHasALinkOfItsOwn) {
   }
 }
 
-TEST(LinkMatrixDeathTest, HasNoLinkOfAGpuToItselfOrToOneThatIsNotThere) {
+TEST(LinkMatrixDeathTest, RejectsLinksToTheSameOrAMissingGpu) {
   const LinkMatrix links(4);
   EXPECT_DEATH((void)links.At(1, 1), "");
   EXPECT_DEATH((void)links.At(4, 0), "");
@@ -73,7 +73,7 @@ TEST(LinkMatrixDeathTest, HasNoLinkOfAGpuToItselfOrToOneThatIsNotThere) {
   EXPECT_DEATH((void)links.At(0, 9), "");
 }
 
-TEST(NodeInventoryTest, CountsWhatIsHealthyAndFindsByUuid) {
+TEST(NodeInventoryTest, CountsHealthyGpusAndFindsByUuid) {
   NodeInventory inventory;
   inventory.gpus = {{.uuid = "GPU-a"}, {.uuid = "GPU-b", .health = Health::Unhealthy("lost")}};
   EXPECT_EQ(inventory.healthy_count(), 1u);

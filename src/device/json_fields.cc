@@ -64,7 +64,7 @@ Status JsonFields::Once(std::string_view key) const {
   const Json::Object& members = object_.members();
   const auto count = std::count_if(members.begin(), members.end(),
                                    [&](const Json::Member& member) { return member.first == key; });
-  return count > 1 ? Bad(key, "stands twice") : Status::Ok();
+  return count > 1 ? Bad(key, "occurs twice") : Status::Ok();
 }
 
 }  // namespace tessera::device

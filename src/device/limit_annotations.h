@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Annotations tessera.dev/memory-limit and tessera.dev/compute-limit of a pod: how much device
-// memory, and how much of the GPU's time, its containers may use on each of their GPUs, while they
-// run. A list of
+// Pod annotations tessera.dev/memory-limit and tessera.dev/compute-limit: how much device memory
+// and GPU time the running containers may use on each of their GPUs. Each is a list of
 //
 //   8Gi            for each container, on each of its GPUs; compute is in hundredths of a GPU: 20
 //   main=8Gi       for this container
@@ -45,7 +44,7 @@ std::optional<Amount> LimitFor(const GpuLimits<Amount>& limits, std::string_view
   return amount;
 }
 
-// Annotation tessera.dev/compute-class: which pods wait for which.
+// Annotation tessera.dev/compute-class: GPU work of lower classes waits for higher classes.
 enum class ComputeClass { kNormal, kHigh, kLow };
 // INVALID_ARGUMENT lists the valid classes.
 Result<ComputeClass> ParseComputeClass(std::string_view text);

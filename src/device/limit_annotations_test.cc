@@ -30,7 +30,7 @@ TEST(LimitAnnotationsTest, ThereAreThreeComputeClasses) {
   EXPECT_EQ(ParseComputeClass("High").status().message(), "\"High\" is none of high, normal, low");
 }
 
-TEST(LimitAnnotationsTest, WhatIsNoLimitIsRejected) {
+TEST(LimitAnnotationsTest, InvalidLimitsAreRejected) {
   EXPECT_TRUE(ParseMemoryLimits("")->empty());
   EXPECT_TRUE(ParseComputeLimits("")->empty());
   const auto expect_rejected = [](const Status& status, const char* text) {

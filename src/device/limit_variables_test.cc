@@ -23,7 +23,7 @@ TEST(LimitVariablesTest, MemoryIsBytesOrHasAUnit) {
   }
 }
 
-TEST(LimitVariablesTest, AVariableOfOneGpuCountsBeforeTheOneOfAll) {
+TEST(LimitVariablesTest, AVariableOfOneGpuOverridesThatOfAllGpus) {
   const Variables variables = {{"CUDA_DEVICE_MEMORY_LIMIT", "1g"},
                                {"CUDA_DEVICE_MEMORY_LIMIT_1", "2g"},
                                {"CUDA_DEVICE_MEMORY_LIMIT_7", "9g"},
@@ -44,7 +44,7 @@ TEST(LimitVariablesTest, ZeroIsNoLimit) {
   EXPECT_EQ(Memory({{"CUDA_DEVICE_MEMORY_LIMIT", "0"}}, "GPU-a"), std::nullopt);
 }
 
-TEST(LimitVariablesTest, WhatCannotBeReadIsNamed) {
+TEST(LimitVariablesTest, AnInvalidVariableIsNamed) {
   for (const char* text : {"", "g", "-1", "1.5g", "3gb", "99999999999g", "lots"}) {
     const auto limits = MemoryLimitsOf({{"CUDA_DEVICE_MEMORY_LIMIT_0", text}}, kTwo);
     ASSERT_FALSE(limits.ok()) << text;
@@ -54,7 +54,7 @@ TEST(LimitVariablesTest, WhatCannotBeReadIsNamed) {
   EXPECT_FALSE(ComputeLimitsOf({{"CUDA_DEVICE_SM_LIMIT", "half"}}, kTwo).ok());
 }
 
-TEST(LimitVariablesTest, OnlyTheseVariablesLimit) {
+TEST(LimitVariablesTest, OtherVariablesAreNoLimits) {
   EXPECT_TRUE(IsLimitVariable("CUDA_DEVICE_MEMORY_LIMIT"));
   EXPECT_TRUE(IsLimitVariable("CUDA_DEVICE_SM_LIMIT_3"));
   for (const char* name : {"CUDA_DEVICE_ORDER", "CUDA_DEVICE_MEMORY_LIMIT_x",

@@ -19,7 +19,7 @@ bool IsAlphanumeric(char c) {
 std::vector<std::string_view> Words(std::string_view text) { return SplitList(text, ' '); }
 
 // Keeps what a label value may hold; its ends must be letters or digits.
-std::string ToLabel(std::string_view text) {
+std::string LabelValue(std::string_view text) {
   std::string label;
   for (const char c : text) {
     if (IsAlphanumeric(c) || c == '-' || c == '_' || c == '.') label += c;
@@ -65,22 +65,22 @@ std::string ShortModel(std::string_view product) {
     if (!name.empty()) name += ' ';
     name += word;
   }
-  std::string label = ToLabel(name);
+  std::string label = LabelValue(name);
   return label.empty() ? ProductLabel(product) : label;
 }
 
-std::string ProductLabel(std::string_view product) { return ToLabel(product); }
+std::string ProductLabel(std::string_view product) { return LabelValue(product); }
 
-std::string LegacyModel(std::string_view product) {
+std::string GpuManagerModel(std::string_view product) {
   const std::vector<std::string_view> words = Words(product);
-  return words.size() > 2 ? ToLabel(words[1]) : std::string();
+  return words.size() > 2 ? LabelValue(words[1]) : std::string();
 }
 
 bool MatchesModel(std::string_view product, std::string_view wanted) {
   if (product.empty() || wanted.empty()) return false;
   const std::string lower = ToLower(wanted);
   return lower == ToLower(product) || lower == ToLower(ShortModel(product)) ||
-         lower == ToLower(ProductLabel(product)) || lower == ToLower(LegacyModel(product));
+         lower == ToLower(ProductLabel(product)) || lower == ToLower(GpuManagerModel(product));
 }
 
 }  // namespace tessera::device

@@ -17,10 +17,10 @@ std::string ShortModel(std::string_view product);
 // "NVIDIA-A100-SXM4-80GB". A valid label value.
 std::string ProductLabel(std::string_view product);
 
-// What gpu-manager wrote into gaia.tencent.com/gpu-model, on which quotas are kept: the second word
-// if there are more than two. "Tesla M40 24GB" is "M40", but "NVIDIA A100-SXM4-80GB" is "" and
-// "NVIDIA GeForce RTX 3090" is "GeForce".
-std::string LegacyModel(std::string_view product);
+// The value that gpu-manager wrote into gaia.tencent.com/gpu-model, to which its quotas refer: the
+// second word if there are more than two. "Tesla M40 24GB" is "M40", but "NVIDIA A100-SXM4-80GB" is
+// "" and "NVIDIA GeForce RTX 3090" is "GeForce".
+std::string GpuManagerModel(std::string_view product);
 
 // Whether `wanted` is any name of the product, ignoring case: the product itself, or a name from
 // the functions above. "a100" matches every A100, "NVIDIA-A100-SXM4-80GB" only that product.

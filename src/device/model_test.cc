@@ -47,7 +47,7 @@ TEST(ModelTest, NamesTheChipOfEveryProduct) {
   for (const auto& test : kCases) EXPECT_EQ(ShortModel(test.product), test.model) << test.product;
 }
 
-TEST(ModelTest, LabelsAreValidWhateverTheProductIs) {
+TEST(ModelTest, LabelsAreValidForEveryProduct) {
   EXPECT_EQ(ProductLabel("NVIDIA A100-SXM4-80GB"), "NVIDIA-A100-SXM4-80GB");
   EXPECT_EQ(ProductLabel(" (x) y. "), "x-y");
   EXPECT_EQ(ProductLabel(std::string(200, 'x')), std::string(63, 'x'));
@@ -55,11 +55,11 @@ TEST(ModelTest, LabelsAreValidWhateverTheProductIs) {
 }
 
 TEST(ModelTest, TheLegacyNameIsTheSecondOfMoreThanTwoWords) {
-  EXPECT_EQ(LegacyModel("Tesla M40 24GB"), "M40");
-  EXPECT_EQ(LegacyModel("NVIDIA GeForce RTX 3090"), "GeForce");
-  EXPECT_EQ(LegacyModel("NVIDIA A100-SXM4-80GB"), "");
-  EXPECT_EQ(LegacyModel("Tesla T4"), "");
-  EXPECT_EQ(LegacyModel(""), "");
+  EXPECT_EQ(GpuManagerModel("Tesla M40 24GB"), "M40");
+  EXPECT_EQ(GpuManagerModel("NVIDIA GeForce RTX 3090"), "GeForce");
+  EXPECT_EQ(GpuManagerModel("NVIDIA A100-SXM4-80GB"), "");
+  EXPECT_EQ(GpuManagerModel("Tesla T4"), "");
+  EXPECT_EQ(GpuManagerModel(""), "");
 }
 
 TEST(ModelTest, MatchesEachNameInAnyCaseAndNoOther) {
@@ -74,7 +74,7 @@ TEST(ModelTest, MatchesEachNameInAnyCaseAndNoOther) {
   EXPECT_FALSE(MatchesModel("", ""));
 }
 
-TEST(ModelTest, AProductLabelKeepsWhatALabelMayHold) {
+TEST(ModelTest, AProductLabelKeepsValidCharacters) {
   EXPECT_EQ(ProductLabel("Tesla T4"), "Tesla-T4");
   EXPECT_EQ(ProductLabel("NVIDIA RTX(TM) A6000/48\xc2\xae "), "NVIDIA-RTXTM-A600048");
   EXPECT_EQ(ProductLabel(" -x- "), "x");

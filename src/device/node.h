@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A node as whoever places pods sees it, read from the Node object: what it can give of CPU and
-// memory, its GPUs from annotation tessera.dev/devices, and the labels that quotas go by. Not for
-// what is free (src/placement).
+// A node as placement sees it, read from the Node object: allocatable CPU and memory, the GPUs from
+// annotation tessera.dev/devices, and the labels that quotas refer to. Not for free resources
+// (src/placement).
 //
 // Threads: values; the inventory is shared and immutable. Errors: INVALID_ARGUMENT names the node,
 // the field and the value.

@@ -177,12 +177,12 @@ Result<Gpu> DecodeGpu(const Json& json, const std::string& place) {
 
 Status CheckUuidsOnce(const Gpu& gpu, const std::string& place, std::set<std::string>* seen) {
   if (!seen->insert(gpu.uuid).second) {
-    return Error(Code::kInvalidArgument, "{}.uuid: {} stands twice", place, gpu.uuid);
+    return Error(Code::kInvalidArgument, "{}.uuid: {} occurs twice", place, gpu.uuid);
   }
   if (!gpu.mig) return Status::Ok();
   for (size_t i = 0; i < gpu.mig->size(); ++i) {
     if (seen->insert((*gpu.mig)[i].uuid).second) continue;
-    return Error(Code::kInvalidArgument, "{}.mig[{}].uuid: {} stands twice", place, i,
+    return Error(Code::kInvalidArgument, "{}.mig[{}].uuid: {} occurs twice", place, i,
                  (*gpu.mig)[i].uuid);
   }
   return Status::Ok();

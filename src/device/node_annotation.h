@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The node annotation tessera.dev/devices (api/names.h): what the agent tells the cluster about its
-// GPUs. JSON, version 1:
+// The node annotation tessera.dev/devices (api/names.h), in which the agent publishes its GPUs.
+// JSON, version 1:
 //
 //   {"version":1,"driver":"550.163.01","cuda":12040,
 //    "gpus":[{"uuid":"GPU-…","index":0,"minor":0,"model":"NVIDIA A100-SXM4-80GB",

@@ -34,16 +34,16 @@ void ExpectRoundTrip(const NodeInventory& node) {
   const Result<std::string> text = EncodeNodeInventory(node);
   ASSERT_TRUE(text.ok()) << text.status().ToString();
   EXPECT_LE(text->size(), kMaxNodeAnnotationBytes);
-  const Result<NodeInventory> back = DecodeNodeInventory(*text);
-  ASSERT_TRUE(back.ok()) << back.status().ToString() << "\n" << *text;
-  EXPECT_TRUE(*back == node) << *text;
+  const Result<NodeInventory> decoded = DecodeNodeInventory(*text);
+  ASSERT_TRUE(decoded.ok()) << decoded.status().ToString() << "\n" << *text;
+  EXPECT_TRUE(*decoded == node) << *text;
 }
 
 TEST(NodeAnnotationTest, RoundTripsNodesOfEverySize) {
   for (const size_t count : {0, 1, 2, 8, 16, 64}) ExpectRoundTrip(Node(count));
 }
 
-TEST(NodeAnnotationTest, RoundTripsWhatIsUnknownOrWrong) {
+TEST(NodeAnnotationTest, RoundTripsUnknownsAndProblems) {
   NodeInventory node = Node(3);
   node.gpus[0] = {.uuid = "GPU-x", .index = 0, .health = Health::Unhealthy("no minor number")};
   node.gpus[1].health = Health::Unhealthy("");
@@ -108,7 +108,7 @@ TEST(NodeAnnotationTest, TheComputeCapabilityIsTwoNumbersAroundAPoint) {
   }
 }
 
-TEST(NodeAnnotationTest, RoundTripsHealthAndWhatIsWrongWithTheRuntime) {
+TEST(NodeAnnotationTest, RoundTripsHealthAndRuntimeProblems) {
   using State = Health::State;
   NodeInventory node = Node(5);
   int at = 0;
@@ -154,7 +154,7 @@ TEST(NodeAnnotationTest, NamesTheFieldOfASlice) {
        "gpus[0].mig[0].gi: -1 is not within 0 and 1048576"},
       {R"([{"uuid":"m","profile":"1g.5gb","gi":1}])", "gpus[0].mig[0].bytes: is missing"},
       {R"([{"uuid":"a","profile":"1g.5gb","gi":1,"bytes":1}])",
-       "gpus[0].mig[0].uuid: a stands twice"},
+       "gpus[0].mig[0].uuid: a occurs twice"},
   };
   for (const auto& test : kCases) {
     const Result<NodeInventory> node = DecodeNodeInventory(fmt::format(
@@ -169,10 +169,10 @@ TEST(NodeAnnotationTest, StaysBelowItsLimitsWithSixtyFourGpusThatAllExplainThems
   node.notes.assign(100, std::string(5000, 'n'));
   const Result<std::string> text = EncodeNodeInventory(node);
   ASSERT_TRUE(text.ok()) << text.status().ToString();
-  const Result<NodeInventory> back = DecodeNodeInventory(*text);
-  ASSERT_TRUE(back.ok());
-  EXPECT_EQ(back->gpus[63].health.reason, std::string(200, 'x'));
-  EXPECT_EQ(back->notes.size(), 8u);
+  const Result<NodeInventory> decoded = DecodeNodeInventory(*text);
+  ASSERT_TRUE(decoded.ok());
+  EXPECT_EQ(decoded->gpus[63].health.reason, std::string(200, 'x'));
+  EXPECT_EQ(decoded->notes.size(), 8u);
 }
 
 TEST(NodeAnnotationTest, CutsTextsBetweenCharacters) {
@@ -180,9 +180,9 @@ TEST(NodeAnnotationTest, CutsTextsBetweenCharacters) {
   std::string reason = "a";
   for (int i = 0; i < 150; ++i) reason += "é";
   node.gpus[0].health = Health::Unhealthy(reason);
-  const Result<NodeInventory> back = DecodeNodeInventory(*EncodeNodeInventory(node));
-  ASSERT_TRUE(back.ok());
-  EXPECT_EQ(back->gpus[0].health.reason.size(), 199u);
+  const Result<NodeInventory> decoded = DecodeNodeInventory(*EncodeNodeInventory(node));
+  ASSERT_TRUE(decoded.ok());
+  EXPECT_EQ(decoded->gpus[0].health.reason.size(), 199u);
 }
 
 TEST(NodeAnnotationTest, RefusesMoreGpusThanItHolds) {
@@ -212,7 +212,7 @@ TEST(NodeAnnotationTest, NamesTheFieldAndTheReason) {
        "gpus[0].cc: \"8\" is not like 8.0"},
       {R"({"version":1,"gpus":[{"uuid":"a","index":0,"bytes":1},)"
        R"({"uuid":"a","index":1,"bytes":1}]})",
-       "gpus[1].uuid: a stands twice"},
+       "gpus[1].uuid: a occurs twice"},
       {R"({"version":1,"gpus":[{"uuid":"a","index":0,"bytes":1}],"links":[]})",
        "links: 0 rows for 1 GPUs"},
       {R"({"version":1,"gpus":[{"uuid":"a","index":0,"bytes":1}],"links":[["SYS"]]})",

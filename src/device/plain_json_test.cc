@@ -35,7 +35,7 @@ Assignment SomeAssignment() {
 // Adds a member that only json_fields.h accepts.
 std::string NotPlain(const std::string& text) { return "{\"x\":[]," + text.substr(1); }
 
-TEST(PlainJsonTest, ReadsWhatTheEncodersWrite) {
+TEST(PlainJsonTest, ReadsTheEncodersOutput) {
   for (const size_t gpus : {0, 1, 2, 8, 64}) {
     const std::string text = *EncodeNodeInventory(Inventory(gpus));
     ASSERT_TRUE(ReadPlainInventory(text).has_value()) << text;
@@ -58,7 +58,7 @@ TEST(PlainJsonTest, ReadsAsManyBytesAsTheLimitsAllow) {
   EXPECT_FALSE(ReadPlainAssignment(fill(assignment, kMaxAssignmentBytes + 1)).has_value());
 }
 
-TEST(PlainJsonTest, LeavesTextsWithEscapesAndOtherThanAsciiToOthers) {
+TEST(PlainJsonTest, LeavesEscapesAndNonAsciiToTheFullDecoder) {
   NodeInventory node = Inventory(1);
   for (const char* driver : {"\x80", "\xc3\xa9"}) {
     node.driver_version = driver;
@@ -70,7 +70,7 @@ TEST(PlainJsonTest, LeavesTextsWithEscapesAndOtherThanAsciiToOthers) {
   EXPECT_EQ(*DecodeAssignment(text), SomeAssignment());
 }
 
-TEST(PlainJsonTest, LeavesMoreRowsOfLinksThanGpusToOthers) {
+TEST(PlainJsonTest, LeavesTooManyRowsOfLinksToTheFullDecoder) {
   EXPECT_FALSE(ReadPlainInventory(R"({"version":1,"gpus":[{"uuid":"G","index":0,"bytes":1}],)"
                                   R"("links":[[],["SYS"]]})")
                    .has_value());
@@ -85,7 +85,7 @@ TEST(PlainJsonTest, ReadsComputeCapabilitiesOfAnyTwoDigits) {
   }
 }
 
-TEST(PlainJsonTest, LeavesTheRestToOthers) {
+TEST(PlainJsonTest, LeavesOtherTextsToTheFullDecoder) {
   NodeInventory node = Inventory(2);
   node.gpus[1].health = Health::Unhealthy("XID 79");
   EXPECT_FALSE(ReadPlainInventory(*EncodeNodeInventory(node)).has_value());

@@ -42,7 +42,8 @@ Status Check(const Request& request, const Assignment& assignment, const NodeInv
     one_gpu = &uuid;
   }
   if (found == assignment.containers.size()) return Status::Ok();
-  return Error(Code::kInvalidArgument, "{} containers are assigned devices, {} of them are known",
+  return Error(Code::kInvalidArgument,
+               "{} containers are assigned devices, but the pod has only {} of them",
                assignment.containers.size(), found);
 }
 
@@ -193,15 +194,16 @@ Result<DeviceShare> ShareOn(const ContainerRequest& container, const NodeInvento
 Status CheckShares(const ContainerRequest& container, const std::vector<DeviceShare>& shares,
                    const NodeInventory& inventory) {
   if (shares.size() != static_cast<size_t>(container.count)) {
-    return Error(Code::kInvalidArgument, "container \"{}\": {} devices are assigned, {} asked for",
-                 container.name, shares.size(), container.count);
+    return Error(Code::kInvalidArgument,
+                 "container \"{}\": {} devices are assigned, but it requests {}", container.name,
+                 shares.size(), container.count);
   }
   for (const DeviceShare& share : shares) {
     ASSIGN_OR_RETURN(const DeviceShare expected, ShareOn(container, inventory, share.uuid));
     if (share == expected) continue;
     return Error(Code::kInvalidArgument,
-                 "container \"{}\": {} thousandths and {} bytes of {} are assigned, {} and {} are "
-                 "what it asks for",
+                 "container \"{}\": {} thousandths and {} bytes of {} are assigned, but it "
+                 "requests {} and {}",
                  container.name, share.compute.count(), share.memory.count(), share.uuid,
                  expected.compute.count(), expected.memory.count());
   }
@@ -224,8 +226,8 @@ Result<std::optional<Assignment>> AssignmentFrom(const Annotations& annotations,
                                                  const NodeInventory& inventory,
                                                  MemoryUnit gpu_mem_unit) {
   constexpr std::string_view kOurs = names::kAnnotationAssignment;
-  if (const std::string* ours = dialects::FindAnnotation(annotations, kOurs)) {
-    Result<Assignment> decoded = DecodeAssignment(*ours);
+  if (const std::string* own_text = dialects::FindAnnotation(annotations, kOurs)) {
+    Result<Assignment> decoded = DecodeAssignment(*own_text);
     if (decoded.ok()) return std::optional<Assignment>(*std::move(decoded));
     return RefuseAnnotation(kOurs, "{}", decoded.status().message());
   }

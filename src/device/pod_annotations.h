@@ -21,8 +21,8 @@
 
 namespace tessera::device {
 
-// Whether the annotation is one of these: what a pod was given, which only whoever gives may write.
-// What a pod asks for, such as tessera.dev/gpu-models, is none.
+// Whether the annotation contains an assignment, which only the scheduler and the agent may write.
+// Requests such as tessera.dev/gpu-models do not.
 bool IsAssignmentKey(std::string_view key);
 
 struct Binding {
@@ -40,10 +40,10 @@ Result<DeviceShare> ShareOn(const ContainerRequest& container, const NodeInvento
 Status CheckShares(const ContainerRequest& container, const std::vector<DeviceShare>& shares,
                    const NodeInventory& inventory);
 
-// tessera.dev/assignment, and for containers of kGpuMem and kVcuda what their systems would write.
-// Init containers stand in ours alone: the others never counted them. INVALID_ARGUMENT where
-// `assignment` does not give each container of `request` what it asks for, on devices of
-// `inventory`; FAILED_PRECONDITION where a GPU without minor number would have to be named by it.
+// tessera.dev/assignment and, for containers of kGpuMem and kVcuda, the annotations of their
+// systems. Only ours contains init containers, which the other systems ignore. INVALID_ARGUMENT if
+// `assignment` does not match `request` for each container, on devices of `inventory`;
+// FAILED_PRECONDITION if an annotation needs the minor number of a GPU that has none.
 Result<Annotations> AnnotationsFor(const Request& request, const Assignment& assignment,
                                    const NodeInventory& inventory, const Binding& binding);
 

@@ -72,7 +72,7 @@ TEST(PodAnnotationsTest, GpuManagerSeesItsPod) {
   EXPECT_EQ(**AssignmentFrom(annotations, request, Inventory(), MemoryUnit::kGiB), assignment);
 }
 
-TEST(PodAnnotationsTest, OursGoesFirstAndStandsAloneForWholeGpusAndSlices) {
+TEST(PodAnnotationsTest, OurAnnotationPrecedesOthersAndSufficesForWholeGpusAndSlices) {
   const Request request = RequestOf(
       {Container("gpu", "nvidia.com/gpu", "1"), Container("mig", "nvidia.com/mig-1g.10gb", "1")});
   const Assignment assignment{
@@ -144,7 +144,7 @@ TEST(PodAnnotationsTest, RefusesOlderAnnotationsThatFitNeitherNodeNorPod) {
   }
 }
 
-TEST(PodAnnotationsTest, WritesNothingThatThePodDidNotAskFor) {
+TEST(PodAnnotationsTest, WritesNothingThatThePodDidNotRequest) {
   const Request two = RequestOf(
       {Container("a", "aliyun.com/gpu-mem", "8"), Container("b", "aliyun.com/gpu-mem", "8")});
   const Request mig = RequestOf({Container("a", "nvidia.com/mig-2g.20gb", "1")});
@@ -154,18 +154,17 @@ TEST(PodAnnotationsTest, WritesNothingThatThePodDidNotAskFor) {
     Assignment assignment;
     const char* message;
   } kCases[] = {
-      {two, {{{"a", {share}}}}, "container \"b\": 0 devices are assigned, 1 asked for"},
+      {two, {{{"a", {share}}}}, "container \"b\": 0 devices are assigned, but it requests 1"},
       {two,
        {{{"a", {share}}, {"b", {{"GPU-b", MilliGpu(0), GiB(8)}}}}},
        "container \"b\": GPU-b is assigned, but the pod is on GPU-a"},
       {two,
        {{{"a", {share}}, {"b", {share}}, {"c", {share}}}},
-       "3 containers are assigned devices, 2 of them are known"},
+       "3 containers are assigned devices, but the pod has only 2 of them"},
       {two,
        {{{"a", {share}}, {"b", {{"GPU-a", MilliGpu(1), GiB(8)}}}}},
-       "container \"b\": 1 thousandths and 8589934592 bytes of GPU-a are assigned, 0 and "
-       "8589934592 "
-       "are what it asks for"},
+       "container \"b\": 1 thousandths and 8589934592 bytes of GPU-a are assigned, but it "
+       "requests 0 and 8589934592"},
       {two,
        {{{"a", {{"GPU-x", MilliGpu(0), GiB(8)}}}}},
        "container \"a\": GPU-x is not a GPU of the node"},
@@ -187,7 +186,7 @@ TEST(PodAnnotationsTest, WritesNothingThatThePodDidNotAskFor) {
             Code::kFailedPrecondition);
 }
 
-TEST(PodAnnotationsTest, WhatIsGivenIsToldFromWhatIsAskedFor) {
+TEST(PodAnnotationsTest, AssignmentsAreDistinguishedFromRequests) {
   const Request request = RequestOf(
       {Container("a", "aliyun.com/gpu-mem", "8"), Container("b", "tencent.com/vcuda-core", "100")});
   const Assignment assignment{

@@ -8,7 +8,7 @@
 namespace tessera::device {
 namespace {
 
-TEST(QuantityTest, ReadsWhatTheApiServerReads) {
+TEST(QuantityTest, AgreesWithTheApiServer) {
   const struct {
     const char* text;
     int64_t value;
@@ -54,7 +54,7 @@ TEST(QuantityTest, ReadsUpToAHundredAndTwentyEightCharacters) {
   EXPECT_FALSE(ParseWholeQuantity(std::string(128, '0') + "7").ok());
 }
 
-TEST(QuantityTest, SaysWhyItRefuses) {
+TEST(QuantityTest, NamesTheReasonOfARefusal) {
   const struct {
     std::string text;
     const char* message;
@@ -77,7 +77,7 @@ TEST(QuantityTest, SaysWhyItRefuses) {
   }
 }
 
-TEST(QuantityTest, RefusesWhatIsNoQuantity) {
+TEST(QuantityTest, RefusesInvalidQuantities) {
   for (const std::string& text : std::initializer_list<std::string>{"",
                                                                     " ",
                                                                     "1 ",

@@ -34,30 +34,31 @@ GroupSize SizeOf(const ContainerRequest& container) {
           container.mig_profile};
 }
 
-GroupSize Both(const GroupSize& a, const GroupSize& b) {
+GroupSize LargerOf(const GroupSize& a, const GroupSize& b) {
   return {std::max(a.count, b.count), std::max(a.compute, b.compute), std::max(a.memory, b.memory),
           a.mig_profile};
 }
 
-struct Group {
+struct ContainerGroup {
   std::vector<size_t> containers;
   GroupSize size;
   bool takes_init = false;  // false if a sidecar still runs on the GPUs
 };
 
-void AddInit(size_t container, const GroupSize& size, std::vector<Group>* groups) {
-  Group* best = nullptr;
+void AddInit(size_t container, const GroupSize& size, std::vector<ContainerGroup>* groups) {
+  ContainerGroup* best = nullptr;
   int64_t growth = size.weight();
-  for (Group& group : *groups) {
+  for (ContainerGroup& group : *groups) {
     if (!group.takes_init || group.size.mig_profile != size.mig_profile) continue;
-    const int64_t more = Both(group.size, size).weight() - group.size.weight();
+    const int64_t more = LargerOf(group.size, size).weight() - group.size.weight();
     if (more > growth || (more == growth && best != nullptr)) continue;
     best = &group;
     growth = more;
   }
   if (best == nullptr)
-    best = &groups->emplace_back(Group{.containers = {}, .size = size, .takes_init = true});
-  best->size = Both(best->size, size);
+    best =
+        &groups->emplace_back(ContainerGroup{.containers = {}, .size = size, .takes_init = true});
+  best->size = LargerOf(best->size, size);
   best->containers.push_back(container);
 }
 
@@ -106,10 +107,12 @@ std::optional<Phase> PhaseFromName(std::string_view name) {
   return std::nullopt;
 }
 
-std::string_view NameOf(Policy policy) { return policy == Policy::kBinpack ? "binpack" : "spread"; }
+std::string_view NameOf(PackingPolicy policy) {
+  return policy == PackingPolicy::kBinpack ? "binpack" : "spread";
+}
 
-std::optional<Policy> PolicyFromName(std::string_view name) {
-  for (const Policy policy : {Policy::kBinpack, Policy::kSpread}) {
+std::optional<PackingPolicy> PackingPolicyFromName(std::string_view name) {
+  for (const PackingPolicy policy : {PackingPolicy::kBinpack, PackingPolicy::kSpread}) {
     if (NameOf(policy) == name) return policy;
   }
   return std::nullopt;
@@ -151,8 +154,8 @@ std::vector<std::vector<size_t>> Request::Groups() const {
   const auto on_one_gpu = [&](const ContainerRequest& container) {
     return one_gpu && container.dialect == Dialect::kGpuMem;
   };
-  std::vector<Group> groups;
-  Group together;
+  std::vector<ContainerGroup> groups;
+  ContainerGroup together;
   for (size_t i = 0; i < containers.size(); ++i) {
     const ContainerRequest& container = containers[i];
     if (container.count == 0) continue;
@@ -172,7 +175,7 @@ std::vector<std::vector<size_t>> Request::Groups() const {
   }
   std::vector<std::vector<size_t>> positions;
   positions.reserve(groups.size());
-  for (Group& group : groups) positions.push_back(std::move(group.containers));
+  for (ContainerGroup& group : groups) positions.push_back(std::move(group.containers));
   return positions;
 }
 

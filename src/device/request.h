@@ -77,13 +77,13 @@ struct ContainerRequest {
   bool operator==(const ContainerRequest&) const = default;
 };
 
-// How the scheduler shall choose for this pod, where it shall not do as it is configured.
-enum class Policy : uint8_t {
+// A pod's choice of placement policy, which overrides the scheduler's configuration.
+enum class PackingPolicy : uint8_t {
   kBinpack,  // fill nodes and GPUs that are in use
   kSpread,   // take nodes and GPUs with the most left
 };
-std::string_view NameOf(Policy policy);
-std::optional<Policy> PolicyFromName(std::string_view name);
+std::string_view NameOf(PackingPolicy policy);
+std::optional<PackingPolicy> PackingPolicyFromName(std::string_view name);
 
 struct Request {
   // All containers of the pod in the order of its spec, init containers first, including containers
@@ -93,10 +93,10 @@ struct Request {
   bool one_gpu = false;
   // For all containers, because constraints come from the pod's annotations.
   Constraints constraints;
-  // Shares may use idle compute up to this (tencent.com/vcuda-core-limit); their compute is then
-  // what they have for sure. None: compute is the most that they get.
+  // Shares may use idle compute up to this limit (tencent.com/vcuda-core-limit); their own compute
+  // is then a guarantee. Without a limit their compute is the maximum.
   std::optional<MilliGpu> elastic_limit;
-  std::optional<Policy> policy;
+  std::optional<PackingPolicy> policy;
 
   bool asks_for_devices() const;
   // Groups of containers with devices that run at the same time, by position. A pod fits where each

@@ -59,7 +59,7 @@ ContainerRequest Whole(Phase phase, int count) {
 
 using Groups = std::vector<std::vector<size_t>>;
 
-TEST(RequestTest, AnInitContainerUsesTheGpusOfTheContainerThatItMakesTheLeastLarger) {
+TEST(RequestTest, AnInitContainerJoinsTheGroupThatGrowsLeast) {
   Request request;
   request.containers = {Whole(Phase::kInit, 2), Whole(Phase::kSidecar, 2), Whole(Phase::kInit, 3),
                         {.name = "none"},       Whole(Phase::kMain, 1),    Whole(Phase::kMain, 2)};
@@ -76,7 +76,7 @@ ContainerRequest Vcuda(Phase phase, int milli, int64_t gib) {
           .per_gpu = {MilliGpu(milli), GiB(gib)}};
 }
 
-TEST(RequestTest, AnInitContainerGoesWhereItAddsTheLeastComputeAndMemory) {
+TEST(RequestTest, AnInitContainerAddsTheLeastComputeAndMemory) {
   Request request;
   request.containers = {Vcuda(Phase::kInit, 500, 40), Vcuda(Phase::kMain, 500, 10),
                         Vcuda(Phase::kMain, 100, 40)};
@@ -86,20 +86,20 @@ TEST(RequestTest, AnInitContainerGoesWhereItAddsTheLeastComputeAndMemory) {
   EXPECT_EQ(request.Groups(), (Groups{{1}, {2, 0}})) << "39 GiB are more than 300 thousandths";
 }
 
-TEST(RequestTest, WhatAnInitContainerAddedIsThereForTheNext) {
+TEST(RequestTest, AGroupEnlargedForOneInitContainerServesTheNext) {
   Request request;
   request.containers = {Vcuda(Phase::kInit, 300, 40), Vcuda(Phase::kInit, 300, 40),
                         Vcuda(Phase::kMain, 300, 20), Vcuda(Phase::kMain, 300, 10)};
   EXPECT_EQ(request.Groups(), (Groups{{2, 0, 1}, {3}}));
 }
 
-TEST(RequestTest, AnInitContainerSharesAlsoWhereThatSavesNothing) {
+TEST(RequestTest, AnInitContainerSharesEvenWithoutSavings) {
   Request request;
   request.containers = {GpuMem(Phase::kInit, 8), Whole(Phase::kMain, 1)};
   EXPECT_EQ(request.Groups(), (Groups{{1, 0}}));
 }
 
-TEST(RequestTest, AnInitContainerThatFindsNoneToShareWithHasItsOwnGpus) {
+TEST(RequestTest, AnInitContainerWithoutAMatchingGroupHasItsOwnGpus) {
   Request request;
   request.containers = {Whole(Phase::kInit, 1), Whole(Phase::kInit, 2), Whole(Phase::kSidecar, 1)};
   EXPECT_EQ(request.Groups(), (Groups{{2}, {0, 1}})) << "not those of a sidecar";
@@ -136,7 +136,7 @@ TEST(RequestTest, SumsOfTheLargestPodFitInSixtyFourBits) {
   EXPECT_GT(request.OneGpuShare().memory, Bytes(0));
 }
 
-TEST(ConstraintsTest, AllowWhatIsNamedByModelAndUuid) {
+TEST(ConstraintsTest, AllowDevicesByModelAndUuid) {
   const Gpu a100{.uuid = "GPU-a", .model = "NVIDIA A100-SXM4-80GB"};
   const Gpu unknown{.uuid = "GPU-u"};
   EXPECT_TRUE(Constraints{}.Allow(a100));
@@ -162,10 +162,10 @@ TEST(ConstraintsTest, ASliceIsJudgedByItsGpuToo) {
 }
 
 TEST(PolicyTest, IsReadBackFromItsName) {
-  for (const Policy policy : {Policy::kBinpack, Policy::kSpread}) {
-    EXPECT_EQ(PolicyFromName(NameOf(policy)), policy);
+  for (const PackingPolicy policy : {PackingPolicy::kBinpack, PackingPolicy::kSpread}) {
+    EXPECT_EQ(PackingPolicyFromName(NameOf(policy)), policy);
   }
-  EXPECT_EQ(PolicyFromName("Binpack"), std::nullopt);
+  EXPECT_EQ(PackingPolicyFromName("Binpack"), std::nullopt);
 }
 
 TEST(DialectTest, IsReadBackFromItsName) {

@@ -147,8 +147,9 @@ placement::Policy& ClusterLedger::PolicyFor(const PodAsk& ask) {
     return policy.get();
   };
   if (!ask.request.policy) return *policy_;
-  return *ask.request.policy == device::Policy::kBinpack ? *named(binpack_, "NodeBinpackGpuBinpack")
-                                                         : *named(spread_, "NodeSpreadGpuSpread");
+  return *ask.request.policy == device::PackingPolicy::kBinpack
+             ? *named(binpack_, "NodeBinpackGpuBinpack")
+             : *named(spread_, "NodeSpreadGpuSpread");
 }
 
 Result<ClusterLedger::Question> ClusterLedger::Ask(const kube::PodObject& pod) {

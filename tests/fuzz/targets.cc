@@ -223,7 +223,7 @@ void Names(std::string_view input) {
                        [&](char c) { return plain(c) || c == '-' || c == '_' || c == '.'; });
   };
   for (const std::string& name :
-       {device::ShortModel(input), device::ProductLabel(input), device::LegacyModel(input)}) {
+       {device::ShortModel(input), device::ProductLabel(input), device::GpuManagerModel(input)}) {
     TESSERA_CHECK(is_label(name));
     TESSERA_CHECK(name.empty() || device::MatchesModel(input, name));
   }

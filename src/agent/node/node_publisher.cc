@@ -55,7 +55,7 @@ std::string LegacyModelOf(const device::NodeInventory& inventory) {
   const bool one = std::all_of(inventory.gpus.begin(), inventory.gpus.end(),
                                [&](const device::Gpu& gpu) { return gpu.model == model; });
   if (!one) return {};
-  std::string legacy = device::LegacyModel(model);
+  std::string legacy = device::GpuManagerModel(model);
   return legacy.empty() ? device::ShortModel(model) : legacy;
 }
 

@@ -61,7 +61,7 @@ TEST(GpushareAllocationTest, ReadsUnitsByContainerAndGpu) {
   EXPECT_EQ(*DecodeGpushareAllocation("{}"), GpushareAllocation{});
 }
 
-TEST(GpushareAllocationTest, RefusesWhatIsMalformed) {
+TEST(GpushareAllocationTest, RefusesMalformedInput) {
   const struct {
     const char* text;
     const char* reason;
@@ -70,8 +70,8 @@ TEST(GpushareAllocationTest, RefusesWhatIsMalformed) {
       {R"({"a":{}})", "\"a\" is not a whole number"},
       {R"({"-1":{}})", "-1 is not within 0 and 4095"},
       {R"({"0":[]})", "container 0: must be an object, not an array"},
-      {R"({"0":{},"0":{}})", "container 0: stands twice"},
-      {R"({"0":{"0":1,"0":1}})", "container 0, GPU 0: stands twice"},
+      {R"({"0":{},"0":{}})", "container 0: occurs twice"},
+      {R"({"0":{"0":1,"0":1}})", "container 0, GPU 0: occurs twice"},
       {R"({"0":{"00":1}})", "\"00\" is not a whole number"},
       {R"({"0":{"3":-1}})", "container 0, GPU 3: -1 is not a whole number within 0 and 1073741824"},
       {R"({"0":{"3":"1"}})",
@@ -117,7 +117,7 @@ TEST(GpuManagerTest, NamesTheAnnotationAndTheValue) {
       {"tencent.com/predicate-gpu-idx-0", "", "\"\" is not a whole number"},
       {"tencent.com/predicate-gpu-idx-0", "0,", "\"\" is not a whole number"},
       {"tencent.com/predicate-gpu-idx-0", "0, 1", "\" 1\" is not a whole number"},
-      {"tencent.com/predicate-gpu-idx-0", "1,1", "1 stands twice"},
+      {"tencent.com/predicate-gpu-idx-0", "1,1", "1 occurs twice"},
       {"tencent.com/predicate-gpu-idx-0", "-1", "-1 is not within 0 and 4095"},
       {"tencent.com/predicate-gpu-idx-0", many, "names more than 64 GPUs"},
       {"tencent.com/predicate-gpu-idx-x", "0", "\"x\" is not a whole number"},

@@ -38,20 +38,20 @@ Status SetWhole(std::string_view resource, int64_t count, ContainerRequest* requ
 namespace {
 
 using dialects::Amounts;
-using dialects::Parser;
+using dialects::DialectParser;
 using dialects::Refuse;
 
-const Parser* ParserOf(std::string_view resource) {
-  static constexpr std::array<const Parser*, 4> kParsers = {
+const DialectParser* ParserOf(std::string_view resource) {
+  static constexpr std::array<const DialectParser*, 4> kParsers = {
       &dialects::kNvidiaGpu, &dialects::kNvidiaMig, &dialects::kGpuMem, &dialects::kVcuda};
-  for (const Parser* parser : kParsers) {
+  for (const DialectParser* parser : kParsers) {
     if (parser->owns(resource)) return parser;
   }
   return nullptr;
 }
 
 Result<int64_t> ParseAmount(std::string_view container, std::string_view resource,
-                            std::string_view text, const Parser& parser) {
+                            std::string_view text, const DialectParser& parser) {
   const Result<int64_t> amount = ParseWholeQuantity(text);
   if (amount.ok()) return amount;
   return Refuse(container, resource, "{}: {}", amount.status().message(), parser.whole_hint);
@@ -60,7 +60,7 @@ Result<int64_t> ParseAmount(std::string_view container, std::string_view resourc
 // The API server rejects this, too, but a webhook runs first and gives a better message.
 Status CheckRequests(const ContainerSpec& spec) {
   for (const auto& [resource, text] : spec.requests) {
-    const Parser* parser = ParserOf(resource);
+    const DialectParser* parser = ParserOf(resource);
     if (parser == nullptr) continue;
     ASSIGN_OR_RETURN(const int64_t requested, ParseAmount(spec.name, resource, text, *parser));
     const auto limit = spec.limits.find(resource);
@@ -79,11 +79,11 @@ Status CheckRequests(const ContainerSpec& spec) {
   return Status::Ok();
 }
 
-Status RefuseMix(const ContainerSpec& spec, const Parser& first, const Parser& second) {
+Status RefuseMix(const ContainerSpec& spec, const DialectParser& first,
+                 const DialectParser& second) {
   return Error(Code::kInvalidArgument,
-               "container \"{}\": {} and {} stand in one container, and each alone says what it "
-               "gets: keep one of them",
-               spec.name, NameOf(first.dialect), NameOf(second.dialect));
+               "container \"{}\": requests both {} and {}: keep one of them", spec.name,
+               NameOf(first.dialect), NameOf(second.dialect));
 }
 
 }  // namespace
@@ -102,10 +102,10 @@ Bytes SizeOf(MemoryUnit unit) { return unit == MemoryUnit::kGiB ? GiB(1) : MiB(1
 Result<ContainerRequest> ParseContainer(const ContainerSpec& spec, const DialectOptions& options) {
   RETURN_IF_ERROR(CheckRequests(spec));
   ContainerRequest request{.name = spec.name, .phase = spec.phase};
-  const Parser* parser = nullptr;
+  const DialectParser* parser = nullptr;
   Amounts amounts;
   for (const auto& [resource, text] : spec.limits) {
-    const Parser* owner = ParserOf(resource);
+    const DialectParser* owner = ParserOf(resource);
     if (owner == nullptr) continue;
     ASSIGN_OR_RETURN(const int64_t amount, ParseAmount(spec.name, resource, text, *owner));
     // Zeros do not count as a request, because charts write 0 for unused resources.
@@ -140,7 +140,7 @@ Result<std::vector<std::string>> AllowedAt(const Annotations& annotations, std::
   std::vector<std::string> list = ListAt(annotations, key);
   if (list.empty() && annotations.contains(key)) {
     return Error(Code::kInvalidArgument,
-                 "annotation {}: names nothing: write a list like a,b or leave it out", key);
+                 "annotation {}: is empty: write a list like a,b or leave it out", key);
   }
   return list;
 }
@@ -153,19 +153,19 @@ Result<Constraints> ParseConstraints(const Annotations& annotations) {
   for (const std::string& uuid : constraints.excluded_uuids) {
     const auto& wanted = constraints.uuids;
     if (std::find(wanted.begin(), wanted.end(), uuid) == wanted.end()) continue;
-    return Error(Code::kInvalidArgument, "annotation {}: {} stands in {} too: keep one of them",
+    return Error(Code::kInvalidArgument, "annotation {}: {} is also in {}: keep one of them",
                  names::kAnnotationGpuUuidsExcluded, uuid, names::kAnnotationGpuUuids);
   }
   return constraints;
 }
 
-Status ParsePolicy(const Annotations& annotations, std::optional<Policy>* policy) {
+Status ParsePolicy(const Annotations& annotations, std::optional<PackingPolicy>* policy) {
   const std::string* text = FindAnnotation(annotations, names::kAnnotationPolicy);
   if (text == nullptr) return Status::Ok();
-  *policy = PolicyFromName(*text);
+  *policy = PackingPolicyFromName(*text);
   if (*policy) return Status::Ok();
   return Error(Code::kInvalidArgument,
-               "annotation {}: \"{}\" is no policy: write binpack or spread",
+               "annotation {}: \"{}\" is not a policy: write binpack or spread",
                names::kAnnotationPolicy, text->substr(0, 64));
 }
 
@@ -188,8 +188,8 @@ Result<Request> ParseRequest(const PodSpec& pod, const DialectOptions& options) 
   for (const ContainerSpec& spec : pod.containers) {
     main = main || spec.phase == Phase::kMain;
     if (main && spec.phase != Phase::kMain) {
-      return Error(Code::kInvalidArgument, "container \"{}\": an init container behind a main one",
-                   spec.name);
+      return Error(Code::kInvalidArgument,
+                   "container \"{}\": an init container after a main container", spec.name);
     }
     ASSIGN_OR_RETURN(ContainerRequest container, ParseContainer(spec, options));
     request.one_gpu = request.one_gpu || container.dialect == Dialect::kGpuMem;

@@ -26,7 +26,7 @@ Result<std::vector<int>> ParseMinors(std::string_view key, std::string_view text
   for (const std::string_view part : Split(text, ',')) {
     ASSIGN_OR_RETURN(const int64_t minor, dialects::ParseNumber(key, part, 0, kMaxPosition));
     if (std::find(minors.begin(), minors.end(), minor) != minors.end()) {
-      return RefuseAnnotation(key, "{} stands twice", minor);
+      return RefuseAnnotation(key, "{} occurs twice", minor);
     }
     if (minors.size() == kMaxMinors) {
       return RefuseAnnotation(key, "names more than {} GPUs", kMaxMinors);

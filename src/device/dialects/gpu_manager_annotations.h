@@ -3,8 +3,8 @@
 //
 //   tencent.com/predicate-time         nanoseconds since 1970
 //   tencent.com/predicate-node         name of the node
-//   tencent.com/predicate-gpu-idx-<i>  minor numbers of container i of spec.containers: "0" or
-//   "0,1" tencent.com/gpu-assigned           "false" when chosen, "true" when given
+//   tencent.com/predicate-gpu-idx-<i>  minors of container i of spec.containers: "0" or "0,1"
+//   tencent.com/gpu-assigned           "false" when chosen, "true" when granted
 //   tencent.com/vcuda-core-limit       1 to 100, up to which shares of the pod may use idle compute
 //
 // They contain minor numbers; pod_annotations.h turns them into UUIDs.
@@ -38,7 +38,7 @@ Annotations EncodeGpuManager(const GpuManagerAnnotations& gpu_manager);
 // Nothing if `annotations` has no prediction for any container.
 Result<std::optional<GpuManagerAnnotations>> DecodeGpuManager(const Annotations& annotations);
 
-// tencent.com/vcuda-core-limit; nothing where it is not there.
+// tencent.com/vcuda-core-limit; nothing without the annotation.
 Result<std::optional<MilliGpu>> DecodeElasticLimit(const Annotations& annotations);
 
 }  // namespace tessera::device

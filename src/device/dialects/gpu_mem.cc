@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// aliyun.com/gpu-mem, as Alibaba's gpushare offers it: memory of one GPU, which all containers of
-// the pod share. Compute is not asked for.
+// aliyun.com/gpu-mem, as in Alibaba's gpushare: memory of one GPU that all containers of the pod
+// share, without a compute request.
 #include "api/names.h"
 #include "src/device/dialects/parser.h"
 
@@ -19,7 +19,8 @@ Status Parse(const Amounts& amounts, const DialectOptions& options, ContainerReq
 
 }  // namespace
 
-const Parser kGpuMem = {Dialect::kGpuMem, Owns,
-                        "ask for whole units, which are GiB or MiB as the cluster has it", Parse};
+const DialectParser kGpuMem = {Dialect::kGpuMem, Owns,
+                               "ask for whole units, which are GiB or MiB as the cluster has it",
+                               Parse};
 
 }  // namespace tessera::device::dialects

@@ -33,7 +33,7 @@ Status DecodeUnits(const Json& gpus, int container, std::map<int, int64_t>* unit
                               container, gpu, value.Serialize().substr(0, 64), kMaxUnits);
     }
     if (!units->emplace(static_cast<int>(gpu), *number).second) {
-      return RefuseAnnotation(kAllocation, "container {}, GPU {}: stands twice", container, gpu);
+      return RefuseAnnotation(kAllocation, "container {}, GPU {}: occurs twice", container, gpu);
     }
   }
   return Status::Ok();
@@ -89,7 +89,7 @@ Result<GpushareAllocation> DecodeGpushareAllocation(std::string_view text) {
                      dialects::ParseNumber(kAllocation, key, 0, kMaxPosition));
     const int container = static_cast<int>(number);
     if (allocation.contains(container)) {
-      return RefuseAnnotation(kAllocation, "container {}: stands twice", container);
+      return RefuseAnnotation(kAllocation, "container {}: occurs twice", container);
     }
     RETURN_IF_ERROR(DecodeUnits(gpus, container, &allocation[container]));
   }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// nvidia.com/gpu and nvidia.com/mig-<profile>, as NVIDIA's device plugin offers them.
+// nvidia.com/gpu and nvidia.com/mig-<profile>, as in NVIDIA's device plugin.
 #include "api/names.h"
 #include "src/device/dialects/parser.h"
 #include "src/device/mig_profile.h"
@@ -37,10 +37,10 @@ Status ParseMig(const Amounts& amounts, const DialectOptions&, ContainerRequest*
 
 }  // namespace
 
-const Parser kNvidiaGpu = {
+const DialectParser kNvidiaGpu = {
     Dialect::kNvidiaGpu, OwnsGpu,
     "ask for whole GPUs, or for a part of one with tencent.com/vcuda-core or aliyun.com/gpu-mem",
     ParseGpu};
-const Parser kNvidiaMig = {Dialect::kNvidiaMig, OwnsMig, "ask for whole slices", ParseMig};
+const DialectParser kNvidiaMig = {Dialect::kNvidiaMig, OwnsMig, "ask for whole slices", ParseMig};
 
 }  // namespace tessera::device::dialects

@@ -18,7 +18,7 @@ namespace tessera::device::dialects {
 // Non-negative amounts of one dialect's resources that a container requests, by resource name.
 using Amounts = std::map<std::string, int64_t, std::less<>>;
 
-struct Parser {
+struct DialectParser {
   Dialect dialect;
   bool (*owns)(std::string_view resource);
   // Appended to the error "is not a whole number": advice on what to request instead.
@@ -28,10 +28,10 @@ struct Parser {
   Status (*parse)(const Amounts& amounts, const DialectOptions& options, ContainerRequest* request);
 };
 
-extern const Parser kNvidiaGpu;
-extern const Parser kNvidiaMig;
-extern const Parser kGpuMem;
-extern const Parser kVcuda;
+extern const DialectParser kNvidiaGpu;
+extern const DialectParser kNvidiaMig;
+extern const DialectParser kGpuMem;
+extern const DialectParser kVcuda;
 
 // `container "main": tencent.com/vcuda-core: 150 is …`
 template <typename... Args>

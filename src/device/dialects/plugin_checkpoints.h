@@ -9,8 +9,8 @@
 //   gpumanager_internal_checkpoint of gpu-manager:
 //     {"PodGPUMapping":{"<pod UID>":{"<container>":{"Devices":["/dev/nvidia0"],"Cores":…,…}}}}
 //
-// Only which GPUs is taken, not how much of them: that the pod's request says. Answers of our own
-// agent, which annotate the container with tessera.dev/assignment, are passed over.
+// Only the GPUs are read; the amounts come from the pod's request. Answers of our own agent, which
+// annotate the container with tessera.dev/assignment, are ignored.
 //
 // Threads: pure functions. Errors: INVALID_ARGUMENT names the first invalid entry and counts the
 // others, RESOURCE_EXHAUSTED for a text that is too long; valid entries are read in any case.

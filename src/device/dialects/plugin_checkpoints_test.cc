@@ -37,7 +37,7 @@ const std::string kTwoGpus = Variable("NVIDIA_VISIBLE_DEVICES", "GPU-a,GPU-b") +
 const std::string kSecondGpu =
     Variable("ALIYUN_COM_GPU_MEM_IDX", "2") + Variable("NVIDIA_VISIBLE_DEVICES", "2");
 
-TEST(KubeletCheckpointTest, WhatOurAgentAnsweredIsNotAnotherPluginsGift) {
+TEST(KubeletCheckpointTest, AnswersOfOurAgentAreIgnored) {
   const std::string ours = Field(4, Field(1, "tessera.dev/allocated") + Field(2, "true"));
   const std::string before = Field(4, Field(1, "tessera.dev/assignment") + Field(2, "allocated"));
   GivenMinors given;
@@ -83,7 +83,7 @@ TEST(KubeletCheckpointTest, EachPluginNamesGpusInItsOwnWayAlone) {
   EXPECT_EQ(given, (GivenMinors{{{"u1", "main"}, {4095}}, {{"u2", "main"}, {2}}}));
 }
 
-TEST(KubeletCheckpointTest, WhatNamesNoGpuIsNotTaken) {
+TEST(KubeletCheckpointTest, EntriesWithoutGpusAreIgnored) {
   GivenMinors given;
   const std::string entries =
       Entry("u1", "main", "nvidia.com/gpu", "[]", kTwoGpus) + "," +
@@ -98,7 +98,7 @@ TEST(KubeletCheckpointTest, WhatNamesNoGpuIsNotTaken) {
   EXPECT_TRUE(given.empty());
 }
 
-TEST(KubeletCheckpointTest, NamesTheFirstWrongEntryAndTakesTheOthers) {
+TEST(KubeletCheckpointTest, NamesTheFirstInvalidEntryAndReadsTheOthers) {
   const auto wrong = [](const std::string& entry) {
     GivenMinors given;
     const Status status = AddKubeletCheckpoint(
@@ -127,7 +127,7 @@ TEST(KubeletCheckpointTest, NamesTheFirstWrongEntryAndTakesTheOthers) {
             "PodDeviceEntries[0]: must be an object, not a number; 2 more are wrong");
 }
 
-TEST(KubeletCheckpointTest, RefusesWhatIsNone) {
+TEST(KubeletCheckpointTest, RefusesInvalidInput) {
   GivenMinors given;
   for (const std::string text : {"", "{", "[]", "{}", R"({"Data":3})", R"({"Data":{}})",
                                  R"({"PodDeviceEntries":{}})", R"({"PodDeviceEntries":[)"}) {
@@ -152,7 +152,7 @@ TEST(GpuManagerCheckpointTest, NamesTheGpusByTheirDeviceNodes) {
   EXPECT_TRUE(AddGpuManagerCheckpoint(R"({"PodGPUMapping":{}})", &given).ok());
 }
 
-TEST(GpuManagerCheckpointTest, NamesTheFirstWrongEntryAndTakesTheOthers) {
+TEST(GpuManagerCheckpointTest, NamesTheFirstInvalidEntryAndReadsTheOthers) {
   const auto wrong = [](const std::string& pods) {
     GivenMinors given;
     const Status status = AddGpuManagerCheckpoint(
@@ -182,7 +182,7 @@ TEST(GpuManagerCheckpointTest, NamesTheFirstWrongEntryAndTakesTheOthers) {
               HasSubstr("more than 64 GPUs"));
 }
 
-TEST(GpuManagerCheckpointTest, RefusesWhatIsNone) {
+TEST(GpuManagerCheckpointTest, RefusesInvalidInput) {
   GivenMinors given;
   for (const std::string text :
        {"", "[]", "{}", R"({"PodGPUMapping":[]})", R"({"PodGPUMapping":{"u":)"}) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// tencent.com/vcuda-core and tencent.com/vcuda-memory, as TKEStack's gpu-manager offers them, and
-// the cards of its web form.
+// tencent.com/vcuda-core and tencent.com/vcuda-memory, as in TKEStack's gpu-manager, and the cards
+// of its web form.
 #include <algorithm>
 
 #include "api/names.h"
@@ -56,7 +56,7 @@ Status ParseVcuda(const Amounts& amounts, const DialectOptions&, ContainerReques
 
 }  // namespace
 
-const Parser kVcuda = {Dialect::kVcuda, OwnsVcuda, "ask for whole units", ParseVcuda};
+const DialectParser kVcuda = {Dialect::kVcuda, OwnsVcuda, "ask for whole units", ParseVcuda};
 
 }  // namespace dialects
 
