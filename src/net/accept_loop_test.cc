@@ -23,7 +23,7 @@ class AcceptLoopTest : public ::testing::Test {
   AcceptLoop loop_{&runner_, [this](Fd fd) { taken_.push_back(std::move(fd)); }};
 };
 
-TEST_F(AcceptLoopTest, WithoutADescriptorItPausesAndTakesTheConnectionLater) {
+TEST_F(AcceptLoopTest, WithoutDescriptorsItPausesAndAcceptsLater) {
 #if defined(__SANITIZE_ADDRESS__)
   GTEST_SKIP() << "UndefinedBehaviorSanitizer opens a pipe to check an object's type";
 #endif

@@ -14,7 +14,8 @@ std::string Bracketed(const std::string& host) {
 
 Result<uint16_t> ParsePort(std::string_view text) {
   ASSIGN_OR_RETURN(const int64_t port, ParseInt(text));
-  if (port < 0 || port > 65535) return Error(Code::kInvalidArgument, "port {} is not one", port);
+  if (port < 0 || port > 65535)
+    return Error(Code::kInvalidArgument, "invalid port {}: want 0 to 65535", port);
   return static_cast<uint16_t>(port);
 }
 

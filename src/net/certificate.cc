@@ -20,8 +20,8 @@ namespace {
 
 constexpr size_t kSerialBytes = 16;
 
-Status OpenSslError(std::string_view what) {
-  return Error(Code::kInternal, "{}: {}", what, OpenSslWords());
+Status OpenSslError(std::string_view step) {
+  return Error(Code::kInternal, "{}: {}", step, OpenSslWords());
 }
 
 template <typename Writer>
@@ -50,10 +50,10 @@ bool IsIpAddress(const std::string& name) {
   return address != nullptr;
 }
 
-// What is put together for one certificate; `status` keeps the first thing that failed.
-class Builder {
+// Builds one certificate; `status` keeps the first failure.
+class CertificateBuilder {
  public:
-  Builder(EVP_PKEY* key, Validity validity) : certificate_(X509_new(), &X509_free) {
+  CertificateBuilder(EVP_PKEY* key, Validity validity) : certificate_(X509_new(), &X509_free) {
     std::array<unsigned char, kSerialBytes> serial{};
     Expect(RAND_bytes(serial.data(), kSerialBytes) == 1, "random numbers");
     serial[0] &= 0x7f;  // a serial number is positive
@@ -93,8 +93,8 @@ class Builder {
   }
 
  private:
-  void Expect(bool good, std::string_view what) {
-    if (!good && status_.ok()) status_ = OpenSslError(what);
+  void Expect(bool good, std::string_view step) {
+    if (!good && status_.ok()) status_ = OpenSslError(step);
   }
   void SetTime(ASN1_TIME* at, WallTime time) {
     const auto seconds = std::chrono::floor<std::chrono::seconds>(time.time_since_epoch());
@@ -140,7 +140,7 @@ Result<CertificateAuthority> CertificateAuthority::Make(std::string_view common_
                                                         Validity validity) {
   KeyPtr key(EVP_EC_gen("P-256"), &EVP_PKEY_free);
   if (!key) return OpenSslError("making a key");
-  Builder builder(key.get(), validity);
+  CertificateBuilder builder(key.get(), validity);
   builder.Subject(fmt::format("{} {}", common_name, builder.serial().substr(0, 16)));
   builder.Extend(builder.get(), NID_basic_constraints, "critical,CA:TRUE,pathlen:0");
   builder.Extend(builder.get(), NID_key_usage, "critical,keyCertSign");
@@ -180,7 +180,7 @@ Result<CertificatePair> CertificateAuthority::Issue(const std::string& common_na
   const KeyPtr key(EVP_EC_gen("P-256"), &EVP_PKEY_free);
   if (!key) return OpenSslError("making a key");
   X509* issuer = impl_->certificate.get();
-  Builder builder(key.get(), validity);
+  CertificateBuilder builder(key.get(), validity);
   builder.Subject(common_name);
   builder.Extend(issuer, NID_basic_constraints, "critical,CA:FALSE");
   builder.Extend(issuer, NID_key_usage, "critical,digitalSignature");
@@ -222,15 +222,16 @@ Status CheckServerPair(const CertificatePair& pair, std::string_view authorities
   const X509Ptr certificate = NextCertificate(OpenText(pair.certificate).get());
   const KeyPtr key = ReadPrivateKey(pair.key);
   ERR_clear_error();
-  if (!certificate) return Error(Code::kInvalidArgument, "there is no PEM certificate");
-  if (!key) return Error(Code::kInvalidArgument, "there is no PEM private key");
+  if (!certificate) return Error(Code::kInvalidArgument, "no PEM certificate found");
+  if (!key) return Error(Code::kInvalidArgument, "no PEM private key found");
   if (X509_check_private_key(certificate.get(), key.get()) != 1) {
     ERR_clear_error();
     return Error(Code::kInvalidArgument, "the private key is not the certificate's");
   }
   const bool trusted = SignedByOneOf(certificate.get(), authorities);
   ERR_clear_error();
-  if (!trusted) return Error(Code::kInvalidArgument, "no authority of the bundle signed it");
+  if (!trusted)
+    return Error(Code::kInvalidArgument, "no authority in the bundle signed the certificate");
   for (const std::string& name : names) {
     if (Has(certificate.get(), name)) continue;
     return Error(Code::kInvalidArgument, "the certificate is not for {}", name);

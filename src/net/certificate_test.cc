@@ -17,7 +17,7 @@ const Validity kDay{kNow - hours(1), kNow + hours(23)};
 
 CertificateAuthority Authority() { return CertificateAuthority::Make("test", kDay).value(); }
 
-TEST(CertificateTest, APairIsGoodForWhoeverTrustsItsAuthority) {
+TEST(CertificateTest, APairIsValidForClientsOfItsAuthority) {
   const CertificateAuthority authority = Authority();
   const CertificateAuthority other = Authority();
   const std::vector<std::string> names = {"a.b.svc", "10.0.0.1", "::1"};
@@ -29,7 +29,7 @@ TEST(CertificateTest, APairIsGoodForWhoeverTrustsItsAuthority) {
   EXPECT_EQ(CheckServerPair(*pair, "", names).code(), Code::kInvalidArgument);
 }
 
-TEST(CertificateTest, APairIsForItsNamesAlone) {
+TEST(CertificateTest, APairIsValidForItsNamesOnly) {
   const CertificateAuthority authority = Authority();
   const auto pair = authority.Issue("server", {"a.b.svc", "10.0.0.1"}, kDay).value();
   for (const char* name : {"b.svc", "c.a.b.svc", "10.0.0.2", "server"}) {
@@ -38,7 +38,7 @@ TEST(CertificateTest, APairIsForItsNamesAlone) {
   }
 }
 
-TEST(CertificateTest, AKeyOfAnotherCertificateIsFound) {
+TEST(CertificateTest, AMismatchedKeyIsDetected) {
   const CertificateAuthority authority = Authority();
   auto pair = authority.Issue("server", {"a"}, kDay).value();
   pair.key = authority.Issue("server", {"a"}, kDay)->key;
@@ -46,7 +46,7 @@ TEST(CertificateTest, AKeyOfAnotherCertificateIsFound) {
             std::string::npos);
 }
 
-TEST(CertificateTest, AnAuthorityThatIsKeptGoesOnSigning) {
+TEST(CertificateTest, AStoredAuthorityKeepsSigning) {
   const CertificateAuthority made = Authority();
   const auto loaded = CertificateAuthority::Load(made.pair());
   ASSERT_TRUE(loaded.ok()) << loaded.status().ToString();
@@ -69,18 +69,18 @@ TEST(CertificateTest, TimesAreReadBackToTheSecond) {
   EXPECT_EQ(ValidityOf(authority.Issue("a", {"a"}, kDay)->certificate).value(), kDay);
 }
 
-TEST(CertificateTest, NoTwoAuthoritiesAreAlike) {
+TEST(CertificateTest, AuthoritiesAreDistinct) {
   EXPECT_NE(Authority().certificate(), Authority().certificate());
 }
 
-TEST(CertificateTest, BundlesAreTakenApart) {
+TEST(CertificateTest, BundlesAreSplit) {
   const std::string a = Authority().certificate(), b = Authority().certificate();
   EXPECT_EQ(SplitCertificates(a + "\n# words\n" + b), (std::vector{a, b}));
   EXPECT_TRUE(SplitCertificates("").empty());
   EXPECT_TRUE(SplitCertificates("-----BEGIN CERTIFICATE-----\nrubbish\n").empty());
 }
 
-TEST(CertificateTest, RubbishIsNoCertificate) {
+TEST(CertificateTest, InvalidTextIsRejected) {
   for (const char* text :
        {"", "x", "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----"}) {
     EXPECT_EQ(ValidityOf(text).status().code(), Code::kInvalidArgument);
@@ -88,7 +88,7 @@ TEST(CertificateTest, RubbishIsNoCertificate) {
   }
 }
 
-TEST(CertificateTest, NamesThatWouldBeReadAsSomethingElseAreRefused) {
+TEST(CertificateTest, AmbiguousNamesAreRefused) {
   const CertificateAuthority authority = Authority();
   for (const char* name :
        {"", "a,IP:10.0.0.1", "a\nb", "a b", "a..b", "*", "a.*", "10.0.0.1:443"}) {
@@ -105,7 +105,7 @@ uint32_t UsesOf(const CertificatePair& pair) {
   return X509_get_extended_key_usage(read.get());
 }
 
-TEST(CertificateTest, OneForClientsIsForNoServer) {
+TEST(CertificateTest, AClientCertificateIsInvalidForServers) {
   const CertificateAuthority authority = Authority();
   EXPECT_EQ(UsesOf(authority.Issue("client", {}, kDay, CertificateUse::kClient).value()),
             uint32_t{XKU_SSL_CLIENT});

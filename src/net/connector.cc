@@ -119,8 +119,8 @@ class AddressAttempt : public Attempt, public std::enable_shared_from_this<Addre
   }
 
   void FailTunnel(std::string_view why) {
-    Finish(
-        Error(Code::kUnavailable, "the proxy {} opens no tunnel: {}", to_.proxy->ToString(), why));
+    Finish(Error(Code::kUnavailable, "the proxy {} rejected the tunnel: {}", to_.proxy->ToString(),
+                 why));
   }
 
   void Secure() {

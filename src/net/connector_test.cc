@@ -229,7 +229,7 @@ TEST_F(ProxyTest, AProxyThatRejectsIsNamedWithItsReason) {
   EXPECT_EQ(status.code(), Code::kUnavailable);
   EXPECT_NE(status.message().find(
                 "the proxy " + proxy.address().ToString() +
-                " ($HTTPS_PROXY) opens no tunnel: HTTP/1.1 407 Proxy Authentication Required"),
+                " ($HTTPS_PROXY) rejected the tunnel: HTTP/1.1 407 Proxy Authentication Required"),
             std::string::npos)
       << status.message();
 }

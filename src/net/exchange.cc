@@ -74,7 +74,7 @@ void ConnectionPool::Close() {
   }
 }
 
-Exchange::Exchange(std::shared_ptr<ConnectionPool> pool, Plan plan, Sink sink)
+Exchange::Exchange(std::shared_ptr<ConnectionPool> pool, RequestPlan plan, ResponseSink sink)
     : pool_(std::move(pool)),
       plan_(std::move(plan)),
       sink_(std::move(sink)),
@@ -223,7 +223,7 @@ void Exchange::Finish(Result<Response> result) {
   const auto self = shared_from_this();
   // Data received before the end or the error is delivered first.
   if (plan_.streams && !finished_) Deliver();
-  const Sink sink = std::move(sink_);
+  const ResponseSink sink = std::move(sink_);
   Cancel();
   if (sink.on_end) sink.on_end(std::move(result));
 }
@@ -240,14 +240,14 @@ void Exchange::Cancel() {
   if (transport_) std::exchange(transport_, nullptr)->Close();
 }
 
-void Exchange::StartTimer(Timer* timer, Duration delay, std::string_view what) {
+void Exchange::StartTimer(Timer* timer, Duration delay, std::string_view activity) {
   if (delay <= Duration::zero()) return timer->Stop();
-  timer->Start(delay, [weak = weak_from_this(), delay, what] {
+  timer->Start(delay, [weak = weak_from_this(), delay, activity] {
     const auto self = weak.lock();
     if (!self || self->finished_) return;
     const auto ms = std::chrono::duration_cast<std::chrono::milliseconds>(delay).count();
     self->Finish(Error(Code::kDeadlineExceeded, "{}: gave up after {} ms of {}",
-                       self->pool_->options().server.address.ToString(), ms, what));
+                       self->pool_->options().server.address.ToString(), ms, activity));
   });
 }
 

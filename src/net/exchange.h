@@ -66,21 +66,22 @@ class ConnectionPool {
 // meantime.
 class Exchange : public std::enable_shared_from_this<Exchange> {
  public:
-  struct Plan {
-    std::string bytes;  // the request as it travels
-    HttpParser::Kind kind;
+  struct RequestPlan {
+    std::string bytes;  // the serialized request
+    HttpParser::MessageKind kind;
     HttpParser::Limits limits;
     Deadlines deadlines;
     bool streams;     // delivers pieces instead of one body
     bool may_resend;  // on a new connection, if a kept one was dead
   };
-  struct Sink {
-    std::function<void(Response head)> on_head;       // streams only
-    std::function<void(std::string piece)> on_piece;  // streams only; Resume asks for the next
+  struct ResponseSink {
+    std::function<void(Response head)> on_head;  // streams only
+    std::function<void(std::string piece)>
+        on_piece;  // streams only; Resume requests the next piece
     std::function<void(Result<Response>)> on_end;
   };
 
-  Exchange(std::shared_ptr<ConnectionPool> pool, Plan plan, Sink sink);
+  Exchange(std::shared_ptr<ConnectionPool> pool, RequestPlan plan, ResponseSink sink);
 
   void Start();
   void Resume();
@@ -99,11 +100,11 @@ class Exchange : public std::enable_shared_from_this<Exchange> {
   void Broken(const Status& status);
   void Complete();
   void Finish(Result<Response> result);
-  void StartTimer(Timer* timer, Duration delay, std::string_view what);
+  void StartTimer(Timer* timer, Duration delay, std::string_view activity);
 
   std::shared_ptr<ConnectionPool> pool_;
-  Plan plan_;
-  Sink sink_;
+  RequestPlan plan_;
+  ResponseSink sink_;
   Timer phase_;
   Timer stall_;
   std::shared_ptr<Attempt> attempt_;

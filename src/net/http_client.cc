@@ -40,9 +40,9 @@ void End(const StatePtr& state, Result<Response> result) {
   on_end(result.status());
 }
 
-// Carries what the exchange says from the IoThread to the runner.
-Exchange::Sink MakeSink(const StatePtr& state) {
-  Exchange::Sink sink;
+// Passes the exchange's results from the IoThread to the runner.
+Exchange::ResponseSink MakeSink(const StatePtr& state) {
+  Exchange::ResponseSink sink;
   sink.on_head = [state](Response head) {
     state->runner->Post([state, head = std::move(head)] {
       if (!state->Deaf()) state->stream.on_head(head);
@@ -136,9 +136,10 @@ Call HttpClient::Start(Request request, CallOptions options, StatePtr state) {
     return Call(state);
   }
   const std::string& method = request.method;
-  Exchange::Plan plan{
+  Exchange::RequestPlan plan{
       .bytes = *std::move(bytes),
-      .kind = method == "HEAD" ? HttpParser::Kind::kResponseToHead : HttpParser::Kind::kResponse,
+      .kind = method == "HEAD" ? HttpParser::MessageKind::kResponseToHead
+                               : HttpParser::MessageKind::kResponse,
       .limits = {.header_bytes = 64 << 10, .body_bytes = options.max_body},
       .deadlines = options.deadlines,
       .streams = state->stream.on_end != nullptr,

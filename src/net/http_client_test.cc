@@ -129,7 +129,7 @@ TEST_F(HttpClientTest, AConnectionTheServerClosedWhileIdleIsNotUsed) {
   ASSERT_TRUE(runner_.RunUntil([&] { return CodeOf({.method = "POST"}) == Code::kOk; }));
 }
 
-TEST_F(HttpClientTest, SaysWhichDeadlinePassed) {
+TEST_F(HttpClientTest, NamesTheExceededDeadline) {
   Serve([](int fd) {
     RawServer::ReadHeader(fd);
     RawServer::ReadHeader(fd);  // Until the client leaves.
@@ -179,7 +179,7 @@ TEST_F(HttpClientTest, ARequestThatCannotBeSentIsAnError) {
   EXPECT_EQ(CodeOf({.target = "/a b"}), Code::kInvalidArgument);
 }
 
-TEST_F(HttpClientTest, AHalfClosedServerStillAnswersWhatItSent) {
+TEST_F(HttpClientTest, AHalfClosedServersResponseIsRead) {
   Serve([](int fd) {
     RawServer::ReadHeader(fd);
     RawServer::Write(fd, kOk);
@@ -201,7 +201,7 @@ TEST_F(HttpClientTest, AnEarlyRefusalIsReadAlthoughTheWriteFails) {
   EXPECT_EQ(Send({.method = "POST", .body = std::string(4 << 20, 'x')}).value().status, 413);
 }
 
-TEST_F(HttpClientTest, StreamsPiecesAsTheyCome) {
+TEST_F(HttpClientTest, StreamsPiecesAsTheyArrive) {
   Serve([](int fd) {
     RawServer::ReadHeader(fd);
     RawServer::Write(fd, "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\none\r\n");
@@ -250,7 +250,7 @@ TEST_F(HttpClientTest, ASlowReaderSlowsTheServerAndNotOurMemory) {
   call.Cancel();
 }
 
-TEST_F(HttpClientTest, WhatComesWhileTheReaderIsBusyIsHandedOverInOnePiece) {
+TEST_F(HttpClientTest, DataForABusyReaderIsDeliveredInOnePiece) {
   constexpr int kChunks = 20;
   std::atomic<bool> go = false, sent = false;
   Serve([&](int fd) {
@@ -284,7 +284,7 @@ TEST_F(HttpClientTest, WhatComesWhileTheReaderIsBusyIsHandedOverInOnePiece) {
   EXPECT_EQ(end->code(), Code::kUnavailable);
 }
 
-TEST_F(HttpClientTest, ACancelledCallIsNeverHeardOfAgain) {
+TEST_F(HttpClientTest, ACancelledCallNeverCallsBack) {
   Serve(ServeOk);
   bool called = false;
   for (int i = 0; i < 50; ++i) {
@@ -295,7 +295,7 @@ TEST_F(HttpClientTest, ACancelledCallIsNeverHeardOfAgain) {
   EXPECT_FALSE(called);
 }
 
-TEST_F(HttpClientTest, AClientThatGoesTakesItsCallsAlong) {
+TEST_F(HttpClientTest, ADestroyedClientCancelsItsCalls) {
   Serve([](int fd) { RawServer::ReadHeader(fd); });
   bool called = false;
   const Call call = client_->Send({}, {}, [&](const Result<Response>&) { called = true; });

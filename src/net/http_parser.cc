@@ -86,13 +86,13 @@ struct HttpParser::Impl {
   }
 };
 
-HttpParser::HttpParser(Kind kind, Limits limits)
+HttpParser::HttpParser(MessageKind kind, Limits limits)
     : impl_(std::make_unique<Impl>()), limits_(limits) {
-  if (kind == Kind::kRequest) {
+  if (kind == MessageKind::kRequest) {
     impl_->request = std::make_unique<Collector<true>>(&request_, &response_, &body_);
   } else {
     impl_->response = std::make_unique<Collector<false>>(&request_, &response_, &body_);
-    impl_->response->skip(kind == Kind::kResponseToHead);
+    impl_->response->skip(kind == MessageKind::kResponseToHead);
   }
   impl_->Visit([&](auto& parser) {
     parser.eager(true);

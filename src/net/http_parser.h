@@ -23,13 +23,13 @@ namespace tessera::net {
 
 class HttpParser {
  public:
-  enum class Kind { kRequest, kResponse, kResponseToHead };
+  enum class MessageKind { kRequest, kResponse, kResponseToHead };
   struct Limits {
     size_t header_bytes = 16 << 10;
     uint64_t body_bytes = 1 << 20;
   };
 
-  HttpParser(Kind kind, Limits limits);
+  HttpParser(MessageKind kind, Limits limits);
   ~HttpParser();
 
   Status Put(std::string_view bytes);

@@ -6,7 +6,7 @@
 namespace tessera::net {
 namespace {
 
-using Kind = HttpParser::Kind;
+using MessageKind = HttpParser::MessageKind;
 
 Status PutAll(HttpParser* parser, std::string_view bytes, size_t step) {
   for (size_t at = 0; at < bytes.size(); at += step) {
@@ -20,7 +20,7 @@ TEST(HttpParserTest, ReadsARequestInPiecesOfAnySize) {
       "POST /a?x=1 HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n"
       "5\r\nhello\r\n6;ext=1\r\n world\r\n0\r\nTrailer: t\r\n\r\n";
   for (size_t step = 1; step <= text.size(); ++step) {
-    HttpParser parser(Kind::kRequest, {});
+    HttpParser parser(MessageKind::kRequest, {});
     ASSERT_TRUE(PutAll(&parser, text, step).ok()) << step;
     ASSERT_TRUE(parser.done()) << step;
     EXPECT_EQ(parser.request().method, "POST");
@@ -32,15 +32,15 @@ TEST(HttpParserTest, ReadsARequestInPiecesOfAnySize) {
   }
 }
 
-TEST(HttpParserTest, LeavesWhatFollowsTheMessage) {
-  HttpParser parser(Kind::kRequest, {});
+TEST(HttpParserTest, KeepsTheBytesAfterTheMessage) {
+  HttpParser parser(MessageKind::kRequest, {});
   ASSERT_TRUE(parser.Put("GET / HTTP/1.1\r\n\r\nGET /next HTTP/1.1\r\n\r\n").ok());
   ASSERT_TRUE(parser.done());
   EXPECT_EQ(parser.TakeRest(), "GET /next HTTP/1.1\r\n\r\n");
 }
 
 TEST(HttpParserTest, ReadsAResponseThatEndsWithTheConnection) {
-  HttpParser parser(Kind::kResponse, {});
+  HttpParser parser(MessageKind::kResponse, {});
   ASSERT_TRUE(parser.Put("HTTP/1.1 200 OK\r\n\r\nabc").ok());
   EXPECT_FALSE(parser.done());
   ASSERT_TRUE(parser.PutEof().ok());
@@ -53,14 +53,14 @@ TEST(HttpParserTest, ReportsAMessageThatWasCutOff) {
   for (const std::string_view text :
        {"HTTP/1.1 200", "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nabc",
         "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nab"}) {
-    HttpParser parser(Kind::kResponse, {});
+    HttpParser parser(MessageKind::kResponse, {});
     ASSERT_TRUE(parser.Put(text).ok()) << text;
     EXPECT_EQ(parser.PutEof().code(), Code::kUnavailable) << text;
   }
 }
 
 TEST(HttpParserTest, AnswerToHeadHasNoBody) {
-  HttpParser parser(Kind::kResponseToHead, {});
+  HttpParser parser(MessageKind::kResponseToHead, {});
   ASSERT_TRUE(parser.Put("HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n").ok());
   EXPECT_TRUE(parser.done());
 }
@@ -75,7 +75,7 @@ class HttpParserRefusesTest : public ::testing::TestWithParam<BadCase> {};
 
 TEST_P(HttpParserRefusesTest, InOnePieceAndByteByByte) {
   for (const size_t step : {size_t{1} << 20, size_t{1}}) {
-    HttpParser parser(Kind::kRequest, {.header_bytes = 1024, .body_bytes = 16});
+    HttpParser parser(MessageKind::kRequest, {.header_bytes = 1024, .body_bytes = 16});
     const Status status = PutAll(&parser, GetParam().text, step);
     EXPECT_EQ(status.code(), GetParam().code) << status.ToString();
   }

@@ -10,8 +10,9 @@ namespace tessera::net {
 
 namespace {
 
-// The runner's part. Tasks that wait there hold this alone: sockets must not outlive the IoThread.
-struct Front {
+// The state on the runner's thread. Tasks that wait there own only this, because sockets must not
+// outlive the IoThread.
+struct RunnerSide {
   HttpServer::Handler handler;
   bool gone = false;
 };
@@ -24,7 +25,7 @@ struct HttpServer::Core : public std::enable_shared_from_this<HttpServer::Core> 
       : io(io_thread),
         runner(task_runner),
         options(std::move(o)),
-        front(std::make_shared<Front>(Front{std::move(h)})) {
+        runner_side(std::make_shared<RunnerSide>(RunnerSide{std::move(h)})) {
     if (options.tls) {
       tls = std::make_unique<TlsContextSource>(TlsContextSource::Side::kServer, *options.tls);
     }
@@ -49,8 +50,9 @@ struct HttpServer::Core : public std::enable_shared_from_this<HttpServer::Core> 
     std::weak_ptr<Core> weak = weak_from_this();
     auto connection = std::make_shared<ServerConnection>(
         io, options.limits,
-        [weak](Request request, std::shared_ptr<ServerConnection> from, uint64_t round) {
-          if (const auto self = weak.lock()) self->Dispatch(std::move(request), from, round);
+        [weak](Request request, std::shared_ptr<ServerConnection> from, uint64_t request_number) {
+          if (const auto self = weak.lock())
+            self->Dispatch(std::move(request), from, request_number);
         },
         [weak] {
           if (const auto self = weak.lock()) self->BoundBodies();
@@ -91,16 +93,19 @@ struct HttpServer::Core : public std::enable_shared_from_this<HttpServer::Core> 
     if (all > most && largest) largest->RefuseBody();
   }
 
-  void Dispatch(Request request, const std::shared_ptr<ServerConnection>& from, uint64_t round) {
+  void Dispatch(Request request, const std::shared_ptr<ServerConnection>& from,
+                uint64_t request_number) {
     std::weak_ptr<ServerConnection> weak = from;
-    Reply reply = [&io = io, weak, round](Response response) {
+    Reply reply = [&io = io, weak, request_number](Response response) {
       if (weak.expired()) return;
-      io.Post([weak, round, response = std::move(response)]() mutable {
-        if (const auto connection = weak.lock()) connection->Answer(round, std::move(response));
+      io.Post([weak, request_number, response = std::move(response)]() mutable {
+        if (const auto connection = weak.lock())
+          connection->Answer(request_number, std::move(response));
       });
     };
-    runner.Post([front = front, request = std::move(request), reply = std::move(reply)]() mutable {
-      if (!front->gone) front->handler(request, std::move(reply));
+    runner.Post([runner_side = runner_side, request = std::move(request),
+                 reply = std::move(reply)]() mutable {
+      if (!runner_side->gone) runner_side->handler(request, std::move(reply));
     });
   }
 
@@ -116,7 +121,7 @@ struct HttpServer::Core : public std::enable_shared_from_this<HttpServer::Core> 
   IoThread& io;
   TaskRunner& runner;
   const Options options;
-  const std::shared_ptr<Front> front;
+  const std::shared_ptr<RunnerSide> runner_side;
   std::unique_ptr<TlsContextSource> tls;
   std::shared_ptr<Listener> listener;
   std::unordered_map<ServerConnection*, std::shared_ptr<ServerConnection>> connections;
@@ -136,7 +141,7 @@ Result<std::unique_ptr<HttpServer>> HttpServer::Start(IoThread& io, TaskRunner& 
 }
 
 HttpServer::~HttpServer() {
-  core_->front->gone = true;
+  core_->runner_side->gone = true;
   IoThread& io = core_->io;
   io.Post([core = std::move(core_)] { core->Close(); });
 }

@@ -63,7 +63,7 @@ TEST_F(HttpServerTest, AnswersAndClosesWhenAsked) {
   EXPECT_NE(answer.find("\r\n\r\nGET /metrics "), std::string::npos);
 }
 
-TEST_F(HttpServerTest, ClosesTheConnectionWhereTheHandlerSaysSo) {
+TEST_F(HttpServerTest, ClosesTheConnectionIfTheHandlerRequestsIt) {
   handler_ = [](const Request& request, const HttpServer::Reply& reply) {
     Response response = TextResponse(200, request.target);
     response.close = request.target == "/2";
@@ -104,7 +104,7 @@ TEST_F(HttpServerTest, OldClientsAreClosedAfterTheAnswer) {
   EXPECT_NE(Talk("GET / HTTP/1.0\r\n\r\n").find("200 OK"), std::string::npos);
 }
 
-TEST_F(HttpServerTest, TellsAClientThatWaitsToContinue) {
+TEST_F(HttpServerTest, SendsContinueToAWaitingClient) {
   Start();
   RawClient client = Dial();
   client.Send(
@@ -115,7 +115,7 @@ TEST_F(HttpServerTest, TellsAClientThatWaitsToContinue) {
   EXPECT_NE(Talk(client).find("POST / ok"), std::string::npos);
 }
 
-TEST_F(HttpServerTest, RefusesWhatIsNotHttpOrTooLong) {
+TEST_F(HttpServerTest, RefusesInvalidAndOversizedRequests) {
   Start({.limits = {.header_bytes = 512, .body_bytes = 100}});
   EXPECT_EQ(Talk("\x16\x03\x01garbage\r\n\r\n").substr(9, 3), "400");
   EXPECT_EQ(Talk("GET / HTTP/1.1\r\nX: " + std::string(4000, 'x')).substr(9, 3), "431");
@@ -232,9 +232,9 @@ TEST_F(HttpServerTest, LargeBodiesTogetherAreBoundedAndSmallOnesServed) {
       std::string::npos);
   int refused = 0, late = 0;
   for (RawClient& client : large) {
-    const std::string said = Talk(client);
-    refused += said.starts_with("HTTP/1.1 503 ") ? 1 : 0;
-    late += said.starts_with("HTTP/1.1 408 ") ? 1 : 0;
+    const std::string response = Talk(client);
+    refused += response.starts_with("HTTP/1.1 503 ") ? 1 : 0;
+    late += response.starts_with("HTTP/1.1 408 ") ? 1 : 0;
   }
   EXPECT_EQ(refused, 2);
   EXPECT_EQ(late, 2);
@@ -263,7 +263,7 @@ TEST_F(HttpServerTest, APeerThatDoesNotReadIsClosed) {
   EXPECT_LT(got.size(), size_t{32} << 20);
 }
 
-TEST_F(HttpServerTest, AServerThatGoesWithARequestInHandCallsNobody) {
+TEST_F(HttpServerTest, ADestroyedServerCallsNoHandler) {
   Start();
   HttpServer::Reply held;
   handler_ = [&](const Request&, HttpServer::Reply reply) { held = std::move(reply); };

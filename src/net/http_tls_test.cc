@@ -61,7 +61,7 @@ TEST_F(HttpTlsTest, TalksToAServerItsAuthoritySigned) {
   EXPECT_EQ(answer->body, "secret");
 }
 
-TEST_F(HttpTlsTest, RefusesAStrangersCertificate) {
+TEST_F(HttpTlsTest, RefusesACertificateOfAnUnknownAuthority) {
   Start(ServerTls(TestCa()));
   EXPECT_EQ(AskWith({.ca = {.text = ca_.certificate()}}).status().code(), Code::kUnauthenticated);
 }
@@ -74,7 +74,7 @@ TEST_F(HttpTlsTest, RefusesACertificateForAnotherName) {
   EXPECT_NE(status.message().find("mismatch"), std::string::npos) << status.ToString();
 }
 
-TEST_F(HttpTlsTest, ExpectsTheNameItIsTold) {
+TEST_F(HttpTlsTest, ExpectsTheConfiguredName) {
   Start(ServerTls(ca_, {"api.example"}));
   const PemSource ca{.text = ca_.certificate()};
   EXPECT_TRUE(AskWith({.ca = ca, .server_name = "api.example"}).ok());
@@ -123,7 +123,7 @@ TEST_F(HttpTlsTest, TrustsAnIntermediateAuthorityWithoutItsRoot) {
   EXPECT_FALSE(AskWith({.ca = {.text = AsIntermediate(TestCa().certificate())}}).ok());
 }
 
-TEST_F(HttpTlsTest, InTheHandshakeTheOldestMakesRoom) {
+TEST_F(HttpTlsTest, TheOldestHandshakeMakesRoom) {
   HttpServer::Options options;
   options.address.host = "127.0.0.1";
   options.tls = ServerTls(ca_);
@@ -144,7 +144,7 @@ TEST_F(HttpTlsTest, InTheHandshakeTheOldestMakesRoom) {
   }
 }
 
-TEST_F(HttpTlsTest, SkipsVerificationOnlyWhenTold) {
+TEST_F(HttpTlsTest, SkipsVerificationOnlyIfConfigured) {
   Start(ServerTls(TestCa()));
   EXPECT_TRUE(AskWith({.skip_verify = true}).ok());
   EXPECT_EQ(AskWith({}).status().code(), Code::kInvalidArgument);
@@ -218,7 +218,7 @@ TEST_F(HttpTlsTest, ABadBundleIsNamed) {
   EXPECT_EQ(AskWith({.ca = {.text = "no pem"}}).status().code(), Code::kInvalidArgument);
 }
 
-TEST_F(HttpTlsTest, AnExplanationAnswersPlainHttp) {
+TEST_F(HttpTlsTest, PlainHttpGetsAnExplanation) {
   Start(ServerTls(ca_));
   for (const char* method : {"GET", "POST"}) {
     // More bytes than one read takes: unread bytes must not destroy the response.

@@ -37,7 +37,8 @@ using SteadyTimer = asio::basic_waitable_timer<std::chrono::steady_clock,
 struct Timer::State {
   explicit State(asio::io_context& context) : timer(context) {}
   SteadyTimer timer;
-  uint64_t round = 0;  // of the deadline that counts; cancelled waits may still be in the queue
+  uint64_t generation =
+      0;  // of the deadline that counts; cancelled waits may still be in the queue
 };
 
 Timer::Timer(IoThread& io) : state_(std::make_shared<State>(io.impl().context)) {}
@@ -46,20 +47,20 @@ Timer::~Timer() { Stop(); }
 
 void Timer::Start(Duration delay, std::function<void()> on_due) {
   state_->timer.expires_after(std::chrono::duration_cast<std::chrono::nanoseconds>(delay));
-  state_->timer.async_wait([state = state_, round = ++state_->round,
+  state_->timer.async_wait([state = state_, generation = ++state_->generation,
                             on_due = std::move(on_due)](const boost::system::error_code& error) {
-    if (!error && state->round == round) on_due();
+    if (!error && state->generation == generation) on_due();
   });
 }
 
 void Timer::Stop() {
-  ++state_->round;
+  ++state_->generation;
   state_->timer.cancel();
 }
 
-Status FromErrorCode(std::string_view what, const boost::system::error_code& error) {
+Status FromErrorCode(std::string_view operation, const boost::system::error_code& error) {
   const Code code = error == asio::error::operation_aborted ? Code::kCancelled : Code::kUnavailable;
-  return Error(code, "{}: {}", what, error.message());
+  return Error(code, "{}: {}", operation, error.message());
 }
 
 }  // namespace tessera::net

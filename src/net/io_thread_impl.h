@@ -20,7 +20,7 @@ struct IoThread::Impl {
   std::thread thread;
 };
 
-// CANCELLED for an aborted operation, else UNAVAILABLE with the system's words.
-Status FromErrorCode(std::string_view what, const boost::system::error_code& error);
+// CANCELLED for an aborted operation, else UNAVAILABLE with the system's message.
+Status FromErrorCode(std::string_view operation, const boost::system::error_code& error);
 
 }  // namespace tessera::net

@@ -59,14 +59,14 @@ void ServerConnection::Start(TransportPtr transport, std::shared_ptr<ssl_ctx_st>
 }
 
 void ServerConnection::NextRequest(std::string rest) {
-  state_ = State::kReading;
+  state_ = ConnectionState::kReading;
   waiting_since_ = std::chrono::steady_clock::now();
   continued_ = false;
   parser_ = std::make_unique<HttpParser>(
-      HttpParser::Kind::kRequest,
+      HttpParser::MessageKind::kRequest,
       HttpParser::Limits{.header_bytes = limits_.header_bytes, .body_bytes = limits_.body_bytes});
-  // The first request's clock runs since accept.
-  if (round_ > 0) StartTimer(limits_.idle, [](ServerConnection* self) { self->Close(); });
+  // The time of the first request counts from accept.
+  if (request_number_ > 0) StartTimer(limits_.idle, [](ServerConnection* self) { self->Close(); });
   if (rest.empty()) return ReadMore();
   OnRead(Status::Ok(), rest);
 }
@@ -75,8 +75,8 @@ void ServerConnection::ReadMore() {
   reading_ = true;
   transport_->Read([self = shared_from_this()](const Status& status, std::string_view bytes) {
     self->reading_ = false;
-    if (self->state_ == State::kReading) return self->OnRead(status, bytes);
-    if (self->state_ == State::kLingering) self->OnLingerRead(status, bytes.size());
+    if (self->state_ == ConnectionState::kReading) return self->OnRead(status, bytes);
+    if (self->state_ == ConnectionState::kLingering) self->OnLingerRead(status, bytes.size());
   });
 }
 
@@ -91,16 +91,16 @@ void ServerConnection::OnRead(const Status& status, std::string_view bytes) {
   const Status parsed = parser_->Put(bytes);
   if (!parsed.ok()) return Refuse(parsed);
   if (parser_->body_waiting() > 0) on_body_();
-  if (state_ == State::kReading) Advance();
+  if (state_ == ConnectionState::kReading) Advance();
 }
 
 std::chrono::steady_clock::time_point ServerConnection::waiting_since() const {
-  return state_ == State::kWriting ? transport_->written_at() : waiting_since_;
+  return state_ == ConnectionState::kWriting ? transport_->written_at() : waiting_since_;
 }
 
 size_t ServerConnection::body_bytes() const {
-  if (state_ == State::kHandling) return handled_bytes_;
-  return state_ == State::kReading && parser_ ? parser_->body_waiting() : 0;
+  if (state_ == ConnectionState::kHandling) return handled_bytes_;
+  return state_ == ConnectionState::kReading && parser_ ? parser_->body_waiting() : 0;
 }
 
 void ServerConnection::RefuseBody() {
@@ -116,24 +116,24 @@ void ServerConnection::Advance() {
     handled_bytes_ = request.body.size();
     head_only_ = request.method == "HEAD";
     keep_alive_ = parser_->keep_alive();
-    state_ = State::kHandling;
+    state_ = ConnectionState::kHandling;
     StartTimer(limits_.handler, [](ServerConnection* self) {
-      self->Answer(self->round_, TextResponse(503, "no answer in time\n"));
+      self->Answer(self->request_number_, TextResponse(503, "no answer in time\n"));
     });
-    return dispatch_(std::move(request), shared_from_this(), ++round_);
+    return dispatch_(std::move(request), shared_from_this(), ++request_number_);
   }
   const bool expects = parser_->header_done() && !continued_ &&
                        ToLower(parser_->request().headers.Get("Expect")) == "100-continue";
   if (!expects) return ReadMore();
   continued_ = true;
   transport_->Write("HTTP/1.1 100 Continue\r\n\r\n", [self = shared_from_this()](const Status& s) {
-    if (self->state_ != State::kReading) return;
+    if (self->state_ != ConnectionState::kReading) return;
     s.ok() ? self->ReadMore() : self->Close();
   });
 }
 
-void ServerConnection::Answer(uint64_t round, Response response) {
-  if (state_ != State::kHandling || round != round_) return;
+void ServerConnection::Answer(uint64_t request_number, Response response) {
+  if (state_ != ConnectionState::kHandling || request_number != request_number_) return;
   const bool keep_alive = keep_alive_ && !response.close;
   Write(std::move(response), !head_only_, keep_alive);
 }
@@ -143,12 +143,12 @@ void ServerConnection::Refuse(const Status& status) {
 }
 
 void ServerConnection::Write(Response response, bool with_body, bool keep_alive) {
-  state_ = State::kWriting;
+  state_ = ConnectionState::kWriting;
   StartTimer(limits_.write, [](ServerConnection* self) { self->Close(); });
   std::string head = SerializeResponseHead(response, keep_alive);
   transport_->Write(std::move(head), with_body ? std::move(response.body) : std::string(),
                     [self = shared_from_this(), keep_alive](const Status& status) {
-                      if (self->state_ != State::kWriting) return;
+                      if (self->state_ != ConnectionState::kWriting) return;
                       if (!status.ok()) return self->Close();
                       if (!keep_alive) return self->Linger();
                       self->NextRequest(self->parser_->TakeRest());
@@ -157,7 +157,7 @@ void ServerConnection::Write(Response response, bool with_body, bool keep_alive)
 
 void ServerConnection::Linger() {
   if (parser_ && parser_->done()) return Close();
-  state_ = State::kLingering;
+  state_ = ConnectionState::kLingering;
   StartTimer(kLingerTime, [](ServerConnection* self) { self->Close(); });
   if (!reading_) ReadMore();
 }
@@ -169,8 +169,8 @@ void ServerConnection::OnLingerRead(const Status& status, size_t count) {
 }
 
 void ServerConnection::Close() {
-  if (state_ == State::kClosed) return;
-  state_ = State::kClosed;
+  if (state_ == ConnectionState::kClosed) return;
+  state_ = ConnectionState::kClosed;
   const auto self = shared_from_this();  // on_closed drops the server's reference.
   timer_.Stop();
   if (handshake_) std::exchange(handshake_, nullptr)->Cancel();

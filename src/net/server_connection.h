@@ -16,9 +16,9 @@ namespace tessera::net {
 
 class ServerConnection : public std::enable_shared_from_this<ServerConnection> {
  public:
-  // Hands a complete request on; the answer comes back through Answer with the same `round`.
-  using Dispatch =
-      std::function<void(Request request, std::shared_ptr<ServerConnection> from, uint64_t round)>;
+  // Passes a complete request on; the response comes through Answer with the same `request_number`.
+  using Dispatch = std::function<void(Request request, std::shared_ptr<ServerConnection> from,
+                                      uint64_t request_number)>;
 
   // `on_body` is called for every received piece of a body, and may refuse this or another one.
   ServerConnection(IoThread& io, const ServerLimits& limits, Dispatch dispatch,
@@ -26,12 +26,12 @@ class ServerConnection : public std::enable_shared_from_this<ServerConnection> {
 
   // With `tls`, starts with the TLS handshake.
   void Start(TransportPtr transport, std::shared_ptr<ssl_ctx_st> tls);
-  // Only the first answer to the request of `round` counts.
-  void Answer(uint64_t round, Response response);
-  // Whether it may be closed for another one: no complete request is waiting for the handler.
-  bool evictable() const { return state_ != State::kHandling; }
-  // Since when the peer has made no progress: since it connected, since its last answer, since it
-  // last took bytes of an answer. Bytes of a request that trickle in are no progress.
+  // Only the first response to the request counts.
+  void Answer(uint64_t request_number, Response response);
+  // Whether it may be replaced by a new connection: no complete request waits for the handler.
+  bool evictable() const { return state_ != ConnectionState::kHandling; }
+  // Since when the peer has made no progress: the time of its connection, of its last response, or
+  // when it last received bytes of a response. Bytes of a request that trickle in are not progress.
   std::chrono::steady_clock::time_point waiting_since() const;
   // Size of the body being read, or of the request being handled.
   size_t body_bytes() const;
@@ -40,7 +40,7 @@ class ServerConnection : public std::enable_shared_from_this<ServerConnection> {
   void Close();
 
  private:
-  enum class State { kReading, kHandling, kWriting, kLingering, kClosed };
+  enum class ConnectionState { kReading, kHandling, kWriting, kLingering, kClosed };
 
   void NextRequest(std::string rest);
   void ReadMore();
@@ -60,8 +60,8 @@ class ServerConnection : public std::enable_shared_from_this<ServerConnection> {
   std::shared_ptr<Attempt> handshake_;
   TransportPtr transport_;
   std::unique_ptr<HttpParser> parser_;
-  State state_ = State::kReading;
-  uint64_t round_ = 0;  // counts requests
+  ConnectionState state_ = ConnectionState::kReading;
+  uint64_t request_number_ = 0;  // number of the current request
   std::chrono::steady_clock::time_point waiting_since_{};
   bool reading_ = false;  // a Read is pending
   bool head_only_ = false;

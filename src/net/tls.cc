@@ -56,7 +56,7 @@ Status Show(SSL_CTX* context, const TlsOptions& options) {
   ASSIGN_OR_RETURN(const std::string key_pem, Read(options.key));
   const KeyPtr key = ReadPrivateKey(key_pem);
   if (!key || SSL_CTX_use_PrivateKey(context, key.get()) != 1) {
-    return Error(Code::kInvalidArgument, "private key {} does not go with certificate {}: {}",
+    return Error(Code::kInvalidArgument, "private key {} does not match certificate {}: {}",
                  NameOf(options.key), NameOf(options.certificate), OpenSslWords());
   }
   return Status::Ok();
@@ -78,7 +78,7 @@ Status SetUp(SSL_CTX* context, TlsContextSource::Side side, const TlsOptions& op
   if (server && verify) mode |= SSL_VERIFY_FAIL_IF_NO_PEER_CERT;
   SSL_CTX_set_verify(context, mode, nullptr);
   if (verify && options.ca.empty()) {
-    return Error(Code::kInvalidArgument, "no CA is given to check the server's certificate with");
+    return Error(Code::kInvalidArgument, "no CA is set to check the server's certificate");
   }
   if (verify) RETURN_IF_ERROR(Trust(context, options.ca));
   if (server || !options.certificate.empty()) RETURN_IF_ERROR(Show(context, options));
@@ -106,7 +106,7 @@ Result<PemSource> SystemRoots(const std::function<const char*(const char* name)>
   for (const char* file : kRootFiles) {
     if (::access(file, R_OK) == 0) return PemSource{.file = file};
   }
-  return Error(Code::kNotFound, "the system has no authorities: there is none of {}",
+  return Error(Code::kNotFound, "the system has no authorities: tried {}",
                fmt::join(kRootFiles, ", "));
 }
 
