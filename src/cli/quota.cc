@@ -56,7 +56,7 @@ std::vector<QuotaLine> QuotaLines(const ledger::ClusterLedger& ledger, std::stri
       if (used[name].empty()) lines.push_back({name, "any", 0, {}, pools});
       continue;
     }
-    for (const placement::NamespaceQuota::Line& line : *quota->second.lines) {
+    for (const placement::QuotaLimit& line : *quota->second.lines) {
       lines.push_back({name, line.model, ledger.quota().Used(name, line.model).count(),
                        line.gpus * kWholeGpu.count(), pools});
     }

@@ -91,8 +91,9 @@ TEST(ChooserTest, OneGpuIsTakenWhereNoPairBreaks) {
   const Chooser chooser(testing::NvLinkPairs(8));
   EXPECT_THAT(Ask(chooser, 0b11111101, 0, 1), ElementsAre(0));
   EXPECT_THAT(Ask(chooser, 0b10111111, 0, 1), ElementsAre(7));
-  EXPECT_THAT(Ask(chooser, 0b11001111, 0, 1), ElementsAre(6)) << "0-3 stay whole for four";
-  EXPECT_THAT(Ask(chooser, 0b00110011, 0, 1), ElementsAre(0)) << "all that is left is alike";
+  EXPECT_THAT(Ask(chooser, 0b11001111, 0, 1), ElementsAre(6))
+      << "0-3 stay whole for a request of four";
+  EXPECT_THAT(Ask(chooser, 0b00110011, 0, 1), ElementsAre(0)) << "all remaining GPUs are equal";
 }
 
 TEST(ChooserTest, TwoGpusLeaveTheWholeQuadWhole) {
@@ -123,13 +124,13 @@ TEST(ChooserTest, UnknownLinksAreDecidedByNumaNodeAndPosition) {
               ElementsAre(1, 2));
 }
 
-TEST(ChooserTest, KeepsWhatMustBeIncluded) {
+TEST(ChooserTest, IncludesTheRequiredGpus) {
   const Chooser chooser(testing::NvLinkPairs(8));
   EXPECT_THAT(Ask(chooser, 0xff, 0b101, 2), ElementsAre(0, 2));
   EXPECT_THAT(Ask(chooser, 0xff, 0b100, 2), ElementsAre(2, 3));
 }
 
-TEST(ChooserTest, AnswersNothingWhereThereIsNoSuchSet) {
+TEST(ChooserTest, ReturnsNothingWithoutAValidSet) {
   const Chooser chooser(testing::NvLinkPairs(8));
   EXPECT_THAT(Ask(chooser, 0xff, 0, 0), IsEmpty());
   EXPECT_THAT(Ask(chooser, 0xff, 0, -1), IsEmpty());
@@ -174,7 +175,7 @@ TEST(ChooserTest, ANodeWithoutGpusAnswersNothing) {
   EXPECT_THAT(*chooser.ChooseDevices({}, {}, 1), IsEmpty());
 }
 
-TEST(ChooserTest, AboveSixtyFourGpusASizeThatCannotBeHadGivesNothing) {
+TEST(ChooserTest, AboveSixtyFourGpusAnImpossibleSizeReturnsNothing) {
   const Topology topology = testing::UnknownLinks(65);
   const Chooser chooser(topology);
   const std::vector<std::string> two(topology.ids.begin(), topology.ids.begin() + 2);

@@ -24,11 +24,11 @@ uint32_t NumberOf(PodId pod) { return static_cast<uint32_t>(pod); }
 uint32_t GenerationOf(PodId pod) { return static_cast<uint32_t>(pod >> 32); }
 
 Result<size_t> Number(std::vector<std::string>& names, std::string_view name, size_t limit,
-                      std::string_view what) {
+                      std::string_view category) {
   const auto at = std::find(names.begin(), names.end(), name);
   if (at != names.end()) return static_cast<size_t>(at - names.begin());
   if (names.size() >= limit) {
-    return Error(Code::kResourceExhausted, "{} \"{}\": the cluster already has {} others", what,
+    return Error(Code::kResourceExhausted, "{} \"{}\": the cluster already has {} others", category,
                  name, limit - 1);
   }
   names.emplace_back(name);
@@ -88,14 +88,14 @@ std::optional<KindId> Cluster::FindKind(std::string_view mig_profile) const {
 // --- Nodes
 
 Status Cluster::CheckSpec(const NodeSpec& spec) const {
-  const auto wrong = [&](std::string_view what) {
-    return Error(Code::kInvalidArgument, "node \"{}\": {}", spec.name, what);
+  const auto wrong = [&](std::string_view problem) {
+    return Error(Code::kInvalidArgument, "node \"{}\": {}", spec.name, problem);
   };
   if (spec.name.empty()) return Error(Code::kInvalidArgument, "a node has no name");
   if (spec.cpu_milli < 0 || spec.memory < Bytes(0)) return wrong("negative CPU or memory");
   if (spec.gpus.size() > kMaxGpusPerNode) {
     return wrong(
-        fmt::format("{} GPUs; at most {} can be placed on", spec.gpus.size(), kMaxGpusPerNode));
+        fmt::format("{} GPUs: at most {} are supported", spec.gpus.size(), kMaxGpusPerNode));
   }
   if (spec.groups != nullptr && spec.groups->size() > spec.gpus.size()) {
     return wrong(
@@ -105,7 +105,8 @@ Status Cluster::CheckSpec(const NodeSpec& spec) const {
     if (spec.gpus[i].memory < Bytes(0)) return wrong(fmt::format("GPU {} has negative memory", i));
     // Computing slack multiplies by 1000, which fits up to 2^43 bytes.
     if (spec.gpus[i].memory.count() > int64_t{1} << 43) {
-      return wrong(fmt::format("GPU {} has {} bytes; no GPU has", i, spec.gpus[i].memory.count()));
+      return wrong(
+          fmt::format("GPU {} has {} bytes, more than any GPU", i, spec.gpus[i].memory.count()));
     }
     for (size_t j = 0; j < i && !spec.gpus[i].uuid.empty(); ++j) {
       if (spec.gpus[j].uuid == spec.gpus[i].uuid) {
@@ -114,8 +115,7 @@ Status Cluster::CheckSpec(const NodeSpec& spec) const {
     }
   }
   if (spec.gpus.size() > gpu_names_.left()) {
-    return Error(Code::kResourceExhausted, "node \"{}\": no numbers are left for its GPUs",
-                 spec.name);
+    return Error(Code::kResourceExhausted, "node \"{}\": all GPU numbers are used up", spec.name);
   }
   return {};
 }
@@ -145,7 +145,7 @@ Status Cluster::Describe(const NodeSpec& spec, std::vector<GpuState>* gpus, Node
 Result<NodeId> Cluster::AddNode(NodeSpec spec) {
   RETURN_IF_ERROR(CheckSpec(spec));
   if (by_name_.contains(spec.name)) {
-    return Error(Code::kAlreadyExists, "node \"{}\" is there already", spec.name);
+    return Error(Code::kAlreadyExists, "node \"{}\" already exists", spec.name);
   }
   NodeState state;
   std::vector<GpuState> gpus;
@@ -277,13 +277,13 @@ Result<ShapeId> Cluster::Intern(const Demand& demand) {
 }
 
 Result<PodId> Cluster::Place(ShapeId shape, NodeId id, const Pick& pick) {
-  if (id >= size_) return Error(Code::kNotFound, "there is no node {}", id);
+  if (id >= size_) return Error(Code::kNotFound, "unknown node {}", id);
   RETURN_IF_ERROR(CheckPick(node(id), demand(shape), pick));
   return Record(shape, id, pick);
 }
 
 Result<PodId> Cluster::Adopt(ShapeId shape, NodeId id, const Pick& pick) {
-  if (id >= size_ || !node(id)->present) return Error(Code::kNotFound, "there is no node {}", id);
+  if (id >= size_ || !node(id)->present) return Error(Code::kNotFound, "unknown node {}", id);
   RETURN_IF_ERROR(CheckPickShape(node(id), demand(shape), pick));
   return Record(shape, id, pick);
 }

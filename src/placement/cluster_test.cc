@@ -125,11 +125,11 @@ TEST(ClusterTest, PlaceRefusesAGpuThatThePodDoesNotAllow) {
   Cluster cluster;
   const NodeId node = *cluster.AddNode(MakeNode("a", 2));
   Demand demand = Ask(1, 500);
-  demand.named = cluster.FindGpus("GPU-a-1");
+  demand.gpu_filter = cluster.FindGpus("GPU-a-1");
   const ShapeId only = *cluster.Intern(demand);
   EXPECT_EQ(cluster.Place(only, node, PickOf(1)).status().code(), Code::kFailedPrecondition);
   EXPECT_TRUE(cluster.Place(only, node, PickOf(2)).ok());
-  demand.avoid_named = true;
+  demand.gpu_filter_excludes = true;
   const ShapeId others = *cluster.Intern(demand);
   EXPECT_NE(others, only);
   EXPECT_EQ(cluster.Place(others, node, PickOf(2)).status().code(), Code::kFailedPrecondition);
@@ -173,7 +173,7 @@ TEST(ClusterTest, ASnapshotDoesNotChange) {
   EXPECT_FALSE(cluster.GetSnapshot().node(150)->present);
 }
 
-TEST(ClusterTest, ChangesAreToldSinceAVersionAndNotForever) {
+TEST(ClusterTest, ChangesAreListedSinceARecentVersion) {
   Cluster cluster;
   for (int i = 0; i < 10; ++i) (void)*cluster.AddNode(MakeNode(fmt::format("n{}", i), 1));
   const uint64_t version = cluster.version();
@@ -217,8 +217,8 @@ TEST(ClusterTest, HostileNodesAndDemandsAreRefused) {
   }
   for (std::vector<GpuId> named : {std::vector<GpuId>{2, 1}, {1, 1}, {kNoGpu}, {}}) {
     Demand demand = Ask(1, 1000);
-    demand.avoid_named = named.empty();
-    demand.named = std::move(named);
+    demand.gpu_filter_excludes = named.empty();
+    demand.gpu_filter = std::move(named);
     EXPECT_EQ(cluster.Intern(demand).status().code(), Code::kInvalidArgument);
   }
   for (int i = 0; i < 300; ++i) {
@@ -228,8 +228,8 @@ TEST(ClusterTest, HostileNodesAndDemandsAreRefused) {
   }
 }
 
-// Conservation over random histories, and the ranker against a policy made anew.
-TEST(ClusterTest, NothingIsEverOversoldAndOldScoresEqualNewOnes) {
+// Checks for overselling over random histories, and compares the ranker with a new policy.
+TEST(ClusterTest, NothingIsOversoldAndCachedScoresEqualNewScores) {
   std::mt19937 random(7);
   for (int round = 0; round < 20; ++round) {
     Cluster cluster;
@@ -242,13 +242,13 @@ TEST(ClusterTest, NothingIsEverOversoldAndOldScoresEqualNewOnes) {
     auto policy = *MakePolicy("BestFit", cluster, {});
     std::vector<PodId> pods;
     for (int step = 0; step < 600; ++step) {
-      const int what = static_cast<int>(random() % 10);
-      if (what == 0) {
+      const int event = static_cast<int>(random() % 10);
+      if (event == 0) {
         const NodeId node = random() % specs.size();
         if (!specs[node].gpus.empty())
           specs[node].gpus[random() % specs[node].gpus.size()].healthy ^= 1;
         ASSERT_TRUE(cluster.UpdateNode(node, specs[node]).ok());
-      } else if (what < 4 && !pods.empty()) {
+      } else if (event < 4 && !pods.empty()) {
         std::swap(pods[random() % pods.size()], pods.back());
         ASSERT_TRUE(cluster.Remove(pods.back()).ok());
         pods.pop_back();
@@ -322,7 +322,7 @@ TEST(ClusterTest, TheErrorForTooManyModelsCountsThem) {
             "GPU model \"T4\": the cluster already has 255 others");
 }
 
-TEST(ClusterTest, APodThatWasNeverThereIsNotFound) {
+TEST(ClusterTest, AnUnknownPodIsNotFound) {
   const Cluster cluster;
   EXPECT_EQ(cluster.Find(0), nullptr);
 }

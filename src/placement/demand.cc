@@ -20,7 +20,7 @@ int64_t Demand::milli() const {
 
 Status Validate(const Demand& demand) {
   if (demand.cpu_milli < 0 || demand.memory < Bytes(0)) {
-    return Error(Code::kInvalidArgument, "a pod cannot ask for {} thousandths of CPU and {} bytes",
+    return Error(Code::kInvalidArgument, "invalid request of {} thousandths of CPU and {} bytes",
                  demand.cpu_milli, demand.memory.count());
   }
   if (demand.asks.size() > kMaxAsks) {
@@ -41,16 +41,16 @@ Status Validate(const Demand& demand) {
                    ask.milli.count(), ask.bytes.count());
     }
   }
-  if (demand.named.size() > kMaxNamedGpus) {
+  if (demand.gpu_filter.size() > kMaxFilterGpus) {
     return Error(Code::kInvalidArgument,
-                 "{} GPUs and slices named by UUID: at most {} can be, name models instead",
-                 demand.named.size(), kMaxNamedGpus);
+                 "{} GPUs and slices named by UUID: at most {} are allowed, name models instead",
+                 demand.gpu_filter.size(), kMaxFilterGpus);
   }
-  const bool ascending =
-      std::ranges::adjacent_find(demand.named, std::greater_equal<>()) == demand.named.end();
-  if (!ascending || std::ranges::count(demand.named, kNoGpu) > 0 ||
-      (demand.avoid_named && demand.named.empty())) {
-    return Error(Code::kInvalidArgument, "named GPUs are not in ascending order, or are none");
+  const bool ascending = std::ranges::adjacent_find(demand.gpu_filter, std::greater_equal<>()) ==
+                         demand.gpu_filter.end();
+  if (!ascending || std::ranges::count(demand.gpu_filter, kNoGpu) > 0 ||
+      (demand.gpu_filter_excludes && demand.gpu_filter.empty())) {
+    return Error(Code::kInvalidArgument, "the GPU filter is empty or not in ascending order");
   }
   return {};
 }
@@ -74,8 +74,8 @@ size_t DemandHash::operator()(const Demand& demand) const {
     Mix(hash, static_cast<uint64_t>(ask.bytes.count()));
   }
   if (demand.models.any()) Mix(hash, std::hash<ModelSet>()(demand.models));
-  for (const GpuId gpu : demand.named) Mix(hash, gpu);
-  if (demand.avoid_named) Mix(hash, 1);
+  for (const GpuId gpu : demand.gpu_filter) Mix(hash, gpu);
+  if (demand.gpu_filter_excludes) Mix(hash, 1);
   return hash ^ hash >> 29;
 }
 

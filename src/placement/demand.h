@@ -36,8 +36,8 @@ inline constexpr GpuId kUnknownGpu = UINT32_MAX;  // a UUID that a pod names and
 inline constexpr size_t kMaxGpusPerNode = 64;
 // The most GPU containers of one pod that get separate GPUs.
 inline constexpr size_t kMaxAsks = 16;
-// GPUs that one demand may name: bounds what thousands of idle demands keep.
-inline constexpr size_t kMaxNamedGpus = 1024;
+// The most GPUs that one demand may list; bounds the memory that thousands of idle demands hold.
+inline constexpr size_t kMaxFilterGpus = 1024;
 
 // `count` different GPUs, with `milli` and `bytes` on each of them. A whole GPU (milli = 1000) is
 // shared with no other pod and includes all its memory; `bytes` is then the memory that it must at
@@ -57,20 +57,21 @@ struct Demand {
   Bytes memory;
   std::vector<GpuAsk> asks;  // empty for a pod without GPUs; each ask may share GPUs with another
   ModelSet models;           // allowed models; empty: any model
-  // Ascending. Allowed GPUs; with `avoid_named`, forbidden GPUs. Empty: any GPU.
-  std::vector<GpuId> named;
-  bool avoid_named = false;
+  // GPUs that the demand allows or, with `gpu_filter_excludes`, forbids. Ascending; empty: any GPU.
+  std::vector<GpuId> gpu_filter;
+  bool gpu_filter_excludes = false;
 
   bool operator==(const Demand&) const = default;
 
   // GPUs and thousandths of all asks.
   int gpus() const;
   int64_t milli() const;
-  // Any GPU will do that has room.
-  bool allows_any() const { return models.none() && named.empty(); }
+  // Whether every GPU with room is allowed.
+  bool allows_any() const { return models.none() && gpu_filter.empty(); }
   bool AllowsModel(ModelId model) const { return models.none() || models.test(model); }
   bool AllowsGpu(GpuId gpu) const {
-    return named.empty() || std::binary_search(named.begin(), named.end(), gpu) != avoid_named;
+    return gpu_filter.empty() ||
+           std::binary_search(gpu_filter.begin(), gpu_filter.end(), gpu) != gpu_filter_excludes;
   }
 };
 

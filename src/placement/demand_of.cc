@@ -28,8 +28,8 @@ Result<ModelSet> ModelsOf(const device::Constraints& constraints, Cluster& names
     }
   }
   if (models.any()) return models;
-  ASSIGN_OR_RETURN(const ModelId none, names.ModelOf(kUnknownModel));
-  models.set(none);
+  ASSIGN_OR_RETURN(const ModelId unknown, names.ModelOf(kUnknownModel));
+  models.set(unknown);
   return models;
 }
 
@@ -41,18 +41,18 @@ std::vector<GpuId> GpusOf(const std::vector<std::string>& uuids, const Cluster& 
   return {gpus.begin(), gpus.end()};
 }
 
-// One list says what the two of a pod say: of those that it allows, the ones that it does not
-// exclude; or else those that it excludes.
-void NameGpus(const device::Constraints& constraints, const Cluster& names, Demand* demand) {
+// Merges the pod's lists of allowed and excluded GPUs into one filter: the allowed GPUs that are
+// not excluded or, without an allow list, the excluded GPUs.
+void SetGpuFilter(const device::Constraints& constraints, const Cluster& names, Demand* demand) {
   const std::vector<GpuId> excluded = GpusOf(constraints.excluded_uuids, names);
   if (constraints.uuids.empty()) {
-    demand->named = excluded;
-    demand->avoid_named = !excluded.empty();
+    demand->gpu_filter = excluded;
+    demand->gpu_filter_excludes = !excluded.empty();
     return;
   }
   std::ranges::set_difference(GpusOf(constraints.uuids, names), excluded,
-                              std::back_inserter(demand->named));
-  if (demand->named.empty()) demand->named.push_back(kUnknownGpu);
+                              std::back_inserter(demand->gpu_filter));
+  if (demand->gpu_filter.empty()) demand->gpu_filter.push_back(kUnknownGpu);
 }
 
 Result<GpuAsk> AskOf(const ContainerRequest& container, Cluster& names) {
@@ -69,8 +69,8 @@ Result<GpuAsk> AskOf(const ContainerRequest& container, Cluster& names) {
   return ask;
 }
 
-// The smallest ask on whose GPUs either of the two can live.
-GpuAsk Both(const GpuAsk& a, const GpuAsk& b) {
+// The smallest ask whose GPUs serve either of the two.
+GpuAsk LargerAsk(const GpuAsk& a, const GpuAsk& b) {
   return {std::max(a.count, b.count), std::max(a.milli, b.milli), std::max(a.bytes, b.bytes),
           a.kind};
 }
@@ -84,7 +84,7 @@ Result<PodDemand> DemandOf(const device::Request& request, int64_t cpu_milli, By
   pod.demand.memory = memory;
   if (request.asks_for_devices()) {
     ASSIGN_OR_RETURN(pod.demand.models, ModelsOf(request.constraints, names));
-    NameGpus(request.constraints, names, &pod.demand);
+    SetGpuFilter(request.constraints, names, &pod.demand);
   }
   pod.containers = request.Groups();
   for (const std::vector<size_t>& group : pod.containers) {
@@ -97,7 +97,7 @@ Result<PodDemand> DemandOf(const device::Request& request, int64_t cpu_milli, By
     ASSIGN_OR_RETURN(GpuAsk ask, AskOf(first, names));
     for (size_t i = 1; i < group.size(); ++i) {
       ASSIGN_OR_RETURN(const GpuAsk other, AskOf(request.containers[group[i]], names));
-      ask = Both(ask, other);
+      ask = LargerAsk(ask, other);
     }
     pod.demand.asks.push_back(ask);
   }

@@ -92,7 +92,7 @@ TEST_F(DemandOfTest, ContainersOfGpuMemShareOneGpu) {
   }
 }
 
-TEST_F(DemandOfTest, AnInitContainerUsesTheGpusOfThoseAfterIt) {
+TEST_F(DemandOfTest, AnInitContainerSharesGpusWithLaterContainers) {
   device::Request request{.containers = {Whole("init", 1, Phase::kInit), Whole("main", 2)}};
   EXPECT_EQ(Demanded(request).demand.asks, (std::vector<GpuAsk>{{2, kWholeGpu, Bytes(0)}}));
   EXPECT_EQ(Assigned(request).containers.find("init")->second.size(), 1u);
@@ -116,7 +116,7 @@ TEST_F(DemandOfTest, AnInitContainerThatWouldMakeAllLargerGetsItsOwn) {
   EXPECT_EQ(Demanded(memory).demand.asks.size(), 2u) << "not six times 70 GiB";
 }
 
-TEST_F(DemandOfTest, ModelsAreThoseThatTheClusterKnows) {
+TEST_F(DemandOfTest, ModelsAreResolvedToKnownModels) {
   device::Request request{.containers = {Whole("main", 1)}};
   request.constraints.models = {"a100"};
   EXPECT_TRUE(Fits(cluster_.node(node_), Demanded(request).demand));
@@ -153,7 +153,7 @@ TEST_F(DemandOfTest, GpusAreAllowedAndExcludedByUuid) {
   EXPECT_EQ(Demanded(request).demand, Demanded({.containers = {Whole("main", 1)}}).demand);
 }
 
-TEST_F(DemandOfTest, APodThatAllowsOnlyWhatNobodyHasFitsNowhere) {
+TEST_F(DemandOfTest, APodThatAllowsOnlyUnknownGpusFitsOnNoNode) {
   device::Request request{.containers = {Whole("main", 1)}};
   request.constraints.uuids = {"GPU-elsewhere"};
   EXPECT_FALSE(Fits(cluster_.node(node_), Demanded(request).demand));
@@ -164,7 +164,7 @@ TEST_F(DemandOfTest, APodThatAllowsOnlyWhatNobodyHasFitsNowhere) {
             Demanded({.containers = {{.name = "a"}}}).demand);
 }
 
-TEST_F(DemandOfTest, ASliceIsNamedByItsUuidOrThatOfItsGpu) {
+TEST_F(DemandOfTest, ASliceMatchesItsUuidAndItsGpusUuid) {
   NodeSpec spec = MakeNode("b", 3, GiB(10), "NVIDIA A100-SXM4-80GB");
   for (int i = 0; i < 3; ++i) {
     spec.gpus[i].mig_profile = "1g.10gb";
@@ -189,7 +189,7 @@ TEST_F(DemandOfTest, ASliceIsNamedByItsUuidOrThatOfItsGpu) {
   EXPECT_EQ(uuid({.excluded_uuids = {"GPU-b"}}), "MIG-2");
 }
 
-TEST_F(DemandOfTest, WhatCannotBePlacedOnIsRefused) {
+TEST_F(DemandOfTest, InvalidRequestsAreRefused) {
   const auto code = [&](const device::Request& request) {
     return DemandOf(request, 0, Bytes(0), cluster_).status().code();
   };
@@ -205,7 +205,7 @@ TEST_F(DemandOfTest, WhatCannotBePlacedOnIsRefused) {
   EXPECT_TRUE(Demanded({.containers = {{.name = "none"}}}).demand.asks.empty());
 }
 
-TEST_F(DemandOfTest, ContainersThatUseTheSameGpuAfterEachOtherNeedTheMostOfEither) {
+TEST_F(DemandOfTest, SequentialContainersOnOneGpuNeedTheirMaximum) {
   const device::Request request{
       .containers = {Vcuda("init", 300, GiB(4), Phase::kInit), Vcuda("main", 200, GiB(8))}};
   EXPECT_EQ(Demanded(request).demand.asks, (std::vector<GpuAsk>{{1, MilliGpu(300), GiB(8)}}));

@@ -35,7 +35,7 @@ constexpr std::array<LackInfo, kLacks> kInfo{{
 }};
 static_assert(static_cast<size_t>(Lack::kGpuMemory) + 1 == kLacks);
 
-uint8_t& At(NodeLack& lack, Lack what) { return lack.gpus[static_cast<size_t>(what)]; }
+uint8_t& At(NodeLack& lack, Lack cause) { return lack.gpus[static_cast<size_t>(cause)]; }
 
 // Counts the node's GPUs by what they lack for one ask; false where enough GPUs have room.
 bool CountGpus(const NodeView& node, const Demand& demand, size_t n, NodeLack* lack) {
@@ -96,9 +96,9 @@ std::string AskText(const GpuAsk& ask, const Demand& demand, const Cluster& name
       separator = " or ";
     }
   }
-  if (!demand.named.empty()) {
-    text += fmt::format("{} {} named by UUID", demand.avoid_named ? ", none of" : " among",
-                        demand.named.size());
+  if (!demand.gpu_filter.empty()) {
+    text += fmt::format("{} {} named by UUID", demand.gpu_filter_excludes ? ", none of" : " among",
+                        demand.gpu_filter.size());
   }
   std::string_view separator = " with ";
   if (!ask.whole() && ask.milli > MilliGpu(0)) {
@@ -141,9 +141,9 @@ NodeLack WhyNot(const NodeView& node, const Demand& demand) {
     NameCause(demand, &lack);
     return lack;
   }
-  const auto host = [&](Lack what, int64_t wanted, int64_t free, int64_t total) {
+  const auto host = [&](Lack cause, int64_t wanted, int64_t free, int64_t total) {
     if (wanted <= free) return false;
-    lack.lack = what;
+    lack.lack = cause;
     lack.unresolvable = wanted > total;
     lack.wanted = wanted;
     lack.free = free;

@@ -46,7 +46,7 @@ TEST_F(ExplainTest, CountsTheGpusByWhatTheyLack) {
   EXPECT_EQ(WhyNot(cluster_.node(node), Ask(9, 1000)).lack, Lack::kTooFew);
 }
 
-TEST_F(ExplainTest, AGpuOfUnknownMemoryTakesNobodyWhoSaysHowMuchHeNeeds) {
+TEST_F(ExplainTest, AGpuOfUnknownMemoryFitsNoPodThatRequestsMemory) {
   const NodeId node = Add(MakeNode("a", 1, Bytes(0)));
   const auto why = [&](const Demand& demand) {
     return TextOf(WhyNot(cluster_.node(node).gpus[0], demand.asks[0], demand));
@@ -60,29 +60,29 @@ TEST_F(ExplainTest, AGpuOfUnknownMemoryTakesNobodyWhoSaysHowMuchHeNeeds) {
   }
 }
 
-TEST_F(ExplainTest, SaysThatAPodDoesNotAllowAGpu) {
+TEST_F(ExplainTest, ReportsAGpuThatThePodDoesNotAllow) {
   const NodeId node = Add(MakeNode("a", 4)), other = Add(MakeNode("b", 1));
   Demand demand = Ask(1, 1000);
-  demand.named = cluster_.FindGpus("GPU-a-2");
+  demand.gpu_filter = cluster_.FindGpus("GPU-a-2");
   EXPECT_EQ(Why(node, demand), "");
   EXPECT_EQ(Why(other, demand),
             "1 GPU among 1 named by UUID wanted, 0 of 1 free: 1 not allowed by UUID");
   EXPECT_EQ(WhyNot(cluster_.node(other), demand).lack, Lack::kOtherGpu);
-  EXPECT_TRUE(WhyNot(cluster_.node(other), demand).unresolvable) << "nobody who leaves helps";
+  EXPECT_TRUE(WhyNot(cluster_.node(other), demand).unresolvable) << "no pod that leaves makes room";
   EXPECT_EQ(CountLacks(cluster_, demand).Text(),
             "1/2 nodes have room: 1 GPUs that the pod does not allow");
   Hold(node, demand, 0b100);
   EXPECT_EQ(Why(node, demand),
             "1 GPU among 1 named by UUID wanted, 0 of 4 free: 3 not allowed by UUID, 1 held whole");
   EXPECT_FALSE(WhyNot(cluster_.node(node), demand).unresolvable);
-  demand.avoid_named = true;
+  demand.gpu_filter_excludes = true;
   EXPECT_EQ(Why(node, demand), "");
   demand.asks[0].count = 4;
   EXPECT_EQ(Why(node, demand),
             "4 GPUs, none of 1 named by UUID wanted, 3 of 4 free: 1 not allowed by UUID");
 }
 
-TEST_F(ExplainTest, SaysWhatAShareIsShortOf) {
+TEST_F(ExplainTest, ReportsTheLackingResourceOfAShare) {
   const NodeId node = Add(MakeNode("a", 2));
   Hold(node, Ask(1, 800, GiB(1)), 0b01);
   Hold(node, Ask(1, 0, GiB(70)), 0b10);
@@ -114,7 +114,7 @@ TEST_F(ExplainTest, NamesModelsAndSlices) {
   EXPECT_EQ(Why(node, demand), "2 1g.10gb wanted, 1 of 2 free: 1 of another kind");
 }
 
-TEST_F(ExplainTest, SaysWhatTheHostIsShortOf) {
+TEST_F(ExplainTest, ReportsTheLackingHostResource) {
   const NodeId node = Add(MakeNode("a", 1));
   EXPECT_EQ(Why(node, Ask(1, 1000, Bytes(0), 96500)), "96.5 CPU wanted, 96 free");
   Demand demand = Ask(0, 0);
@@ -129,7 +129,7 @@ TEST_F(ExplainTest, SaysWhatTheHostIsShortOf) {
   EXPECT_EQ(Why(node, Ask(1, 1000)), "the node is gone");
 }
 
-TEST_F(ExplainTest, ContainersThatFitOnlyOneByOneAreToldFromTooFewGpus) {
+TEST_F(ExplainTest, ContainersThatFitOnlyOneByOneAreDistinguished) {
   const NodeId node = Add(MakeNode("a", 3));
   Demand demand = Ask(2, 1000);
   demand.asks.push_back(demand.asks[0]);
@@ -162,7 +162,7 @@ TEST_F(ExplainTest, ReportsScoreAndGpusOfANode) {
   EXPECT_FALSE(not_fit.score.has_value());
 }
 
-TEST_F(ExplainTest, AgreesWithFitsOnWhateverMayCome) {
+TEST_F(ExplainTest, AgreesWithFitsOnRandomNodesAndDemands) {
   std::mt19937 random(5);
   for (int round = 0; round < 3000; ++round) {
     Cluster cluster;
@@ -194,7 +194,7 @@ TEST_F(ExplainTest, AgreesWithFitsOnWhateverMayCome) {
   }
 }
 
-TEST(LackTest, EveryLackHasANameOfItsOwn) {
+TEST(LackTest, EveryLackHasAUniqueName) {
   std::set<std::string_view> ids, phrases;
   for (size_t i = 0; i < kLacks; ++i) {
     EXPECT_TRUE(ids.insert(IdOf(static_cast<Lack>(i))).second);

@@ -142,8 +142,8 @@ Status CheckPickShape(const NodeView& node, const Demand& demand, const Pick& pi
 
 Status CheckPick(const NodeView& node, const Demand& demand, const Pick& pick) {
   RETURN_IF_ERROR(CheckPickShape(node, demand, pick));
-  const auto missing = [](std::string_view what, int64_t wanted, int64_t free) {
-    return Error(Code::kFailedPrecondition, "{}: {} wanted, {} free", what, wanted, free);
+  const auto missing = [](std::string_view resource, int64_t wanted, int64_t free) {
+    return Error(Code::kFailedPrecondition, "{}: {} wanted, {} free", resource, wanted, free);
   };
   if (!node->present || !node->schedulable) {
     return Error(Code::kFailedPrecondition, "the node takes no pods");
@@ -154,12 +154,12 @@ Status CheckPick(const NodeView& node, const Demand& demand, const Pick& pick) {
   if (node->memory_free < demand.memory.count()) {
     return missing("bytes of memory", demand.memory.count(), node->memory_free);
   }
-  Tally tally(node);
+  RemainingGpus remaining(node);
   for (size_t n = 0; n < demand.asks.size(); ++n) {
     const GpuAsk& ask = demand.asks[n];
     for (uint64_t left = pick.masks[n]; left != 0; left &= left - 1) {
       const size_t i = std::countr_zero(left);
-      const GpuState& gpu = tally.gpus()[i];
+      const GpuState& gpu = remaining.gpus()[i];
       if (!Fits(gpu, ask, demand)) {
         return Error(Code::kFailedPrecondition,
                      "GPU {}: {} thousandths and {} bytes wanted, {} and {} free{}", i,
@@ -169,7 +169,7 @@ Status CheckPick(const NodeView& node, const Demand& demand, const Pick& pick) {
                      : !demand.AllowsGpu(gpu.id)      ? ", and the pod does not allow its UUID"
                                                       : "");
       }
-      tally.Take(i, ask);
+      remaining.Take(i, ask);
     }
   }
   return {};

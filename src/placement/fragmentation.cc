@@ -13,7 +13,7 @@ namespace {
 // are computed in advance.
 bool IsRegular(const Demand& demand) {
   if (demand.asks.empty()) return true;
-  if (demand.asks.size() > 1 || !demand.named.empty()) return false;
+  if (demand.asks.size() > 1 || !demand.gpu_filter.empty()) return false;
   const GpuAsk& ask = demand.asks[0];
   return ask.kind == kWholeDevice && ask.bytes <= Bytes(0) && (ask.whole() || ask.count == 1);
 }
@@ -23,9 +23,9 @@ int Clamped(int16_t slack) { return std::max<int>(slack, 0); }
 
 }  // namespace
 
-// Sums of weights over the pods that may use one model, by how much CPU is left: row k is for nodes
-// that have enough for the k cheapest of them.
-struct Fragmentation::Table {
+// Sums of weights over the pods that may use one model, by free CPU: row k is for nodes with enough
+// CPU for the k cheapest pods.
+struct Fragmentation::ModelTable {
   std::vector<int64_t> cpus;  // of these pods, ascending
   std::vector<float> shares;  // row × (ranks + 1): of shares up to this rank
   std::vector<float> wholes;  // row × (kMaxGpusPerNode + 1): of pods with up to so many whole GPUs
@@ -56,11 +56,11 @@ Fragmentation::Fragmentation(const Cluster& cluster, std::span<const MixEntry> m
 
 Fragmentation::~Fragmentation() = default;
 
-const Fragmentation::Table& Fragmentation::TableOf(ModelId model) {
+const Fragmentation::ModelTable& Fragmentation::TableOf(ModelId model) {
   if (model >= tables_.size()) tables_.resize(model + 1);
   if (tables_[model]) return *tables_[model];
-  tables_[model] = std::make_unique<Table>();
-  Table& table = *tables_[model];
+  tables_[model] = std::make_unique<ModelTable>();
+  ModelTable& table = *tables_[model];
   const size_t width = ranks_ + 1, gpus = kMaxGpusPerNode + 1;
   std::vector<float> share(width), whole(gpus);
   const auto add_row = [&] {
@@ -68,7 +68,7 @@ const Fragmentation::Table& Fragmentation::TableOf(ModelId model) {
     table.wholes.insert(table.wholes.end(), whole.begin(), whole.end());
   };
   add_row();
-  for (const Expected& pod : regular_) {
+  for (const ExpectedPod& pod : regular_) {
     if (pod.demand.asks.empty() || !pod.demand.AllowsModel(model)) continue;
     const GpuAsk& ask = pod.demand.asks[0];
     const float weight = static_cast<float>(pod.weight);
@@ -93,16 +93,16 @@ double Fragmentation::Of(const NodeView& node) {
 
 double Fragmentation::Of(const NodeView& node, int64_t cpu_free, const int16_t* slack) {
   double sum = 0;
-  for (const Expected& pod : irregular_) sum += pod.weight * OfOne(node, cpu_free, slack, pod);
+  for (const ExpectedPod& pod : irregular_) sum += pod.weight * OfOne(node, cpu_free, slack, pod);
   if (node->mixed_models) {
-    for (const Expected& pod : regular_) sum += pod.weight * OfOne(node, cpu_free, slack, pod);
+    for (const ExpectedPod& pod : regular_) sum += pod.weight * OfOne(node, cpu_free, slack, pod);
     return sum;
   }
   return sum + OfRegular(node, cpu_free, slack);
 }
 
 double Fragmentation::OfRegular(const NodeView& node, int64_t cpu_free, const int16_t* slack) {
-  const Table& table = TableOf(node->model);
+  const ModelTable& table = TableOf(node->model);
   const size_t row = static_cast<size_t>(
       std::upper_bound(table.cpus.begin(), table.cpus.end(), cpu_free) - table.cpus.begin());
   const float* const shares = table.shares.data() + row * (ranks_ + 1);
@@ -128,7 +128,7 @@ double Fragmentation::OfRegular(const NodeView& node, int64_t cpu_free, const in
 }
 
 double Fragmentation::OfOne(const NodeView& node, int64_t cpu_free, const int16_t* slack,
-                            const Expected& pod) const {
+                            const ExpectedPod& pod) const {
   const Demand& demand = pod.demand;
   const auto size_of = [](const GpuAsk& ask) { return std::pair(ask.milli, ask.bytes); };
   const auto largest = std::max_element(demand.asks.begin(), demand.asks.end(),

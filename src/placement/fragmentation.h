@@ -35,23 +35,23 @@ class Fragmentation {
   double Of(const NodeView& node, int64_t cpu_free, const int16_t* slack);
 
  private:
-  struct Table;
+  struct ModelTable;
 
-  struct Expected {
+  struct ExpectedPod {
     Demand demand;
     double weight = 0;
   };
 
-  const Table& TableOf(ModelId model);
+  const ModelTable& TableOf(ModelId model);
   double OfRegular(const NodeView& node, int64_t cpu_free, const int16_t* slack);
   double OfOne(const NodeView& node, int64_t cpu_free, const int16_t* slack,
-               const Expected& pod) const;
+               const ExpectedPod& pod) const;
 
-  std::vector<Expected> regular_, irregular_;
+  std::vector<ExpectedPod> regular_, irregular_;
   std::array<uint16_t, 1001> rank_{};  // by slack: distinct shares of the mix that fit in it
   size_t ranks_ = 0;
   float regular_weight_ = 0;
-  std::vector<std::unique_ptr<Table>> tables_;  // by model
+  std::vector<std::unique_ptr<ModelTable>> tables_;  // by model
 };
 
 }  // namespace tessera::placement

@@ -11,7 +11,7 @@
 namespace tessera::placement {
 namespace {
 
-// The definition, word by word, for pods that ask for thousandths.
+// F_n(m) as defined in fragmentation.h, for pods that ask for thousandths.
 double ByDefinition(const NodeView& node, const Demand& pod) {
   double idle = 0, useless = 0;
   int enough = 0;
@@ -101,8 +101,8 @@ TEST_F(FragmentationTest, NothingIsFragmentedWithoutAMix) {
   EXPECT_EQ(Fragmentation(cluster_, {}).Of(cluster_.node(0)), 0);
 }
 
-// FGD is that measure before and after, in whole points.
-TEST_F(FragmentationTest, FgdScoresByWhatAPlacementAddsToIt) {
+// FGD is the difference of this measure before and after a placement, in whole points.
+TEST_F(FragmentationTest, FgdScoresTheFragmentationThatAPlacementAdds) {
   for (int n = 0; n < 30; ++n) AddNode(false);
   std::vector<MixEntry> mix;
   for (int n = 0; n < 20; ++n) mix.push_back({*cluster_.Intern(RandomDemand()), 1});
@@ -144,7 +144,7 @@ class IrregularPodTest : public ::testing::Test {
   NodeId node_ = 0;
 };
 
-TEST_F(IrregularPodTest, ARegularOneFindsOnlyTheRestUseless) {
+TEST_F(IrregularPodTest, OnlyTheRestIsUselessToARegularPod) {
   EXPECT_EQ(Fragmented({.asks = {{.milli = MilliGpu(500)}}}), 200);
   EXPECT_EQ(Fragmented({.asks = {{.milli = MilliGpu(200)}}}), 0);
 }
@@ -160,8 +160,9 @@ TEST_F(IrregularPodTest, SharesOfSeveralGpusNeedAllOfThem) {
 }
 
 TEST_F(IrregularPodTest, AGpuThatThePodDoesNotAllowIsUseless) {
-  EXPECT_EQ(Fragmented({.asks = {{.milli = MilliGpu(500)}}, .named = cluster_.FindGpus("GPU-1")}),
-            1200);
+  EXPECT_EQ(
+      Fragmented({.asks = {{.milli = MilliGpu(500)}}, .gpu_filter = cluster_.FindGpus("GPU-1")}),
+      1200);
 }
 
 TEST_F(IrregularPodTest, WholeDevicesAreUselessToAPodThatWantsASlice) {

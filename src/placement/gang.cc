@@ -12,9 +12,9 @@
 namespace tessera::placement {
 namespace {
 
-// Where the next pod of a shape goes; nothing where it goes nowhere.
-using Chooser = std::function<std::optional<Decision>(ShapeId)>;
-using Filter = std::function<bool(NodeId)>;
+// Decides on the next pod of a shape; nothing where it fits on no node.
+using ChoosePlace = std::function<std::optional<Decision>(ShapeId)>;
+using NodeFilter = std::function<bool(NodeId)>;
 
 class GangPlacer {
  public:
@@ -29,11 +29,11 @@ class GangPlacer {
   bool PlaceInLayout();
   bool OnOneNode();
   bool InOnePool();
-  // Tries all pods; on failure takes back what it placed and keeps the reason of the attempt that
-  // came furthest. `node` is set where only that one is tried.
-  bool Attempt(const Chooser& choose, NodeId node = kNoNode);
+  // Tries all pods; on failure removes what it placed and keeps the reason of the attempt that got
+  // furthest. `node` is set if the attempt is limited to this node.
+  bool Attempt(const ChoosePlace& choose, NodeId node = kNoNode);
   void Fail(size_t member, int had_place, NodeId node);
-  std::optional<Decision> BestOf(ShapeId shape, const Filter& allowed);
+  std::optional<Decision> BestOf(ShapeId shape, const NodeFilter& allowed);
   bool IsUsed(NodeId node) const;
   bool HasRoomInSum(NodeId node) const;
 
@@ -92,7 +92,7 @@ GangResult GangPlacer::Place() {
 
 bool GangPlacer::PlaceInLayout() {
   const auto anywhere = [&](ShapeId shape) { return policy_.Choose(shape); };
-  const auto prefer = [&](const Filter& allowed) {
+  const auto prefer = [&](const NodeFilter& allowed) {
     return [this, allowed, anywhere](ShapeId shape) {
       const auto decision = BestOf(shape, allowed);
       return decision || gang_.strict ? decision : anywhere(shape);
@@ -121,15 +121,15 @@ bool GangPlacer::OnOneNode() {
   }
   std::ranges::sort(nodes);
   for (const auto& [score, node] : nodes) {
-    const auto here = [&, node = node](ShapeId shape) -> std::optional<Decision> {
+    const auto on_node = [&, node = node](ShapeId shape) -> std::optional<Decision> {
       const auto pick = policy_.PickOn(shape, node);
       if (!pick) return std::nullopt;
       return Decision{.node = node, .pick = *pick};
     };
-    if (Attempt(here, node)) return true;
+    if (Attempt(on_node, node)) return true;
   }
   if (!nodes.empty()) {
-    result_.why = fmt::format("no node has room for all {} pods; {} came furthest: {}", pods_,
+    result_.why = fmt::format("no node has room for all {} pods; {} got furthest: {}", pods_,
                               result_.had_place, result_.why);
     return false;
   }
@@ -152,7 +152,7 @@ bool GangPlacer::InOnePool() {
   for (const auto& [pool, score] : best) pools.emplace_back(-score, pool);
   std::ranges::sort(pools);
   for (const auto& [score, pool] : pools) {
-    const Filter inside = [&, pool = pool](NodeId node) { return pool_of[node] == pool; };
+    const NodeFilter inside = [&, pool = pool](NodeId node) { return pool_of[node] == pool; };
     if (Attempt([&](ShapeId shape) { return BestOf(shape, inside); })) return true;
   }
   if (pools.empty()) Fail(order_[0], 0, kNoNode);
@@ -160,7 +160,7 @@ bool GangPlacer::InOnePool() {
   return false;
 }
 
-bool GangPlacer::Attempt(const Chooser& choose, NodeId node) {
+bool GangPlacer::Attempt(const ChoosePlace& choose, NodeId node) {
   result_.pods.clear();
   for (const size_t member : order_) {
     for (int i = 0; i < gang_.members[member].count; ++i) {
@@ -193,7 +193,7 @@ void GangPlacer::Fail(size_t member, int had_place, NodeId node) {
   result_.why = fmt::format("pod {} of {}: {}", had_place + 1, pods_, lack);
 }
 
-std::optional<Decision> GangPlacer::BestOf(ShapeId shape, const Filter& allowed) {
+std::optional<Decision> GangPlacer::BestOf(ShapeId shape, const NodeFilter& allowed) {
   const std::span<const float> scores = policy_.Scores(shape);
   Decision best{.score = kUnfit};
   for (NodeId node = 0; node < scores.size(); ++node) {
@@ -228,17 +228,17 @@ bool GangPlacer::HasRoomInSum(NodeId node) const {
   return cpu >= 0 && memory >= 0 && milli >= 0;
 }
 
-// What all pods ask for; nothing where no single pod asks for that.
-std::optional<Demand> Together(const Cluster& cluster, const Gang& gang) {
+// The sum of all pods' demands; nothing if no single pod could ask for it.
+std::optional<Demand> SumOf(const Cluster& cluster, const Gang& gang) {
   Demand all;
   GpuAsk gpus{.count = 0, .milli = kWholeGpu};
   for (const GangMember& member : gang.members) {
-    const Demand& one = cluster.demand(member.shape);
-    if (&member == &gang.members.front()) all.models = one.models;
-    if (one.models != all.models) return std::nullopt;
-    all.cpu_milli += one.cpu_milli * member.count;
-    all.memory += one.memory * member.count;
-    for (const GpuAsk& ask : one.asks) {
+    const Demand& demand = cluster.demand(member.shape);
+    if (&member == &gang.members.front()) all.models = demand.models;
+    if (demand.models != all.models) return std::nullopt;
+    all.cpu_milli += demand.cpu_milli * member.count;
+    all.memory += demand.memory * member.count;
+    for (const GpuAsk& ask : demand.asks) {
       if (!ask.whole() || ask.kind != kWholeDevice) return std::nullopt;
       gpus.count += ask.count * member.count;
       gpus.bytes = std::max(gpus.bytes, ask.bytes);
@@ -253,8 +253,8 @@ std::optional<Demand> Together(const Cluster& cluster, const Gang& gang) {
 
 std::vector<ShapeId> ArrivalsOf(Cluster& cluster, const Gang& gang) {
   if (gang.layout == GangLayout::kOneNode) {
-    if (const auto all = Together(cluster, gang)) {
-      // More GPUs than a node can have are no demand.
+    if (const auto all = SumOf(cluster, gang)) {
+      // A node cannot have more GPUs than kMaxGpusPerNode, so a larger demand is invalid.
       if (const auto shape = cluster.Intern(*all); shape.ok()) return {*shape};
     }
   }

@@ -55,7 +55,7 @@ TEST_F(GangTest, PlacesTheHardestFirstAndAnswersInTheOrderOfTheMembers) {
   }
 }
 
-TEST_F(GangTest, ARefusedGangLeavesNothingBehindAndSaysWhichPodLackedWhat) {
+TEST_F(GangTest, ARefusedGangLeavesNothingBehindAndNamesTheLack) {
   AddNodes(2, 4);
   const auto before = PictureOf(cluster_);
   const GangResult result = Place({.members = {Member(Ask(1, 100), 1), Member(Ask(2, 1000), 5)}});
@@ -68,7 +68,7 @@ TEST_F(GangTest, ARefusedGangLeavesNothingBehindAndSaysWhichPodLackedWhat) {
   EXPECT_THAT(result.pods, ::testing::IsEmpty());
 }
 
-TEST_F(GangTest, OneNodeTakesAllWhereOneHasRoom) {
+TEST_F(GangTest, OneNodeTakesTheWholeGangIfItHasRoom) {
   AddNodes(3, 4);
   AddNodes(1, 8);
   const Gang gang{
@@ -81,7 +81,7 @@ TEST_F(GangTest, OneNodeTakesAllWhereOneHasRoom) {
   EXPECT_EQ(PictureOf(cluster_), before);
 }
 
-TEST_F(GangTest, OneNodeIsAWishUnlessStrict) {
+TEST_F(GangTest, OneNodeIsAPreferenceUnlessStrict) {
   AddNodes(4, 4);
   const GangResult result =
       Place({.members = {Member(Ask(2, 1000), 4)}, .layout = GangLayout::kOneNode});
@@ -90,7 +90,7 @@ TEST_F(GangTest, OneNodeIsAWishUnlessStrict) {
   EXPECT_EQ(std::set<NodeId>(nodes.begin(), nodes.end()).size(), 2u) << "on as few as will do";
 }
 
-TEST_F(GangTest, OneNodeNamesTheNodeThatCameFurthest) {
+TEST_F(GangTest, OneNodeNamesTheNodeThatGotFurthest) {
   AddNodes(2, 4);
   NodeSpec spec = cluster_.spec(1);
   spec.gpus[0].model = spec.gpus[1].model = "B";
@@ -101,7 +101,7 @@ TEST_F(GangTest, OneNodeNamesTheNodeThatCameFurthest) {
       Place({.members = {Member(demand, 3)}, .layout = GangLayout::kOneNode, .strict = true});
   EXPECT_FALSE(result.placed);
   EXPECT_EQ(result.why,
-            "no node has room for all 3 pods; 2 came furthest: pod 3 of 3: n1: 1 GPU of model B "
+            "no node has room for all 3 pods; 2 got furthest: pod 3 of 3: n1: 1 GPU of model B "
             "wanted, 0 of 4 free: 2 of another model, 2 held whole");
 }
 
@@ -188,7 +188,7 @@ TEST_F(GangTest, AllOrNothingOverRandomHistories) {
   EXPECT_GT(refused, 100);
 }
 
-TEST_F(GangTest, ArrivesAsItsPodsOrOnOneNodeAsOnePodOfAllItsGpus) {
+TEST_F(GangTest, ArrivesAsItsPodsOrAsOnePodWithAllGpus) {
   Gang gang{.members = {Member(Ask(2, 1000, GiB(10), 4000), 3), Member(Ask(0, 0), 1)}};
   const ShapeId gpus = gang.members[0].shape, none = gang.members[1].shape;
   EXPECT_THAT(ArrivalsOf(cluster_, gang), ::testing::ElementsAre(gpus, gpus, gpus, none));
@@ -198,7 +198,7 @@ TEST_F(GangTest, ArrivesAsItsPodsOrOnOneNodeAsOnePodOfAllItsGpus) {
   EXPECT_THAT(ArrivalsOf(cluster_, gang), ::testing::ElementsAre(*cluster_.Intern(all)));
 }
 
-TEST_F(GangTest, ArrivesAsItsPodsWhereNoPodAsksForAllOfIt) {
+TEST_F(GangTest, ArrivesAsItsPodsIfNoPodCouldHoldItsSum) {
   Gang shares{.members = {Member(Ask(1, 500), 2)}, .layout = GangLayout::kOneNode};
   EXPECT_EQ(ArrivalsOf(cluster_, shares).size(), 2u);
   Gang large{.members = {Member(Ask(8, 1000), 100)}, .layout = GangLayout::kOneNode};
@@ -251,7 +251,7 @@ TEST_F(GangTest, AGangInOnePoolIsInOnePoolWhereThePolicyWouldSpreadIt) {
   EXPECT_EQ(NodesOf(result), (std::multiset<NodeId>{4, 5, 6}));
 }
 
-TEST_F(GangTest, OfAttemptsThatCameEquallyFarTheFirstIsReported) {
+TEST_F(GangTest, TheFirstOfEquallyFarAttemptsIsReported) {
   AddNodes(2, 2);
   for (NodeId node = 0; node < 2; ++node) {
     ASSERT_TRUE(cluster_.Place(*cluster_.Intern(Ask(2, 500)), node, PickOf(0b11)).ok());

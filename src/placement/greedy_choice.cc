@@ -7,14 +7,14 @@
 namespace tessera::placement {
 namespace {
 
-struct Gain {
+struct SetGain {
   int score = 0;
   int same_numa = 0;  // members of the set that share the candidate's NUMA node
-  auto operator<=>(const Gain&) const = default;
+  auto operator<=>(const SetGain&) const = default;
 };
 
-Gain GainOf(const NodeLinks& links, const std::vector<size_t>& set, size_t candidate) {
-  Gain gain;
+SetGain GainOf(const NodeLinks& links, const std::vector<size_t>& set, size_t candidate) {
+  SetGain gain;
   for (const size_t member : set) {
     gain.score += device::ScoreOf(links.links.At(member, candidate));
     const auto& node = links.numa_nodes[candidate];
@@ -23,16 +23,16 @@ Gain GainOf(const NodeLinks& links, const std::vector<size_t>& set, size_t candi
   return gain;
 }
 
-// Gives the sum of all gains.
-Gain Grow(const NodeLinks& links, const std::vector<size_t>& offered, size_t size,
-          std::vector<size_t>* set) {
-  Gain sum;
+// Returns the sum of all gains.
+SetGain Grow(const NodeLinks& links, const std::vector<size_t>& offered, size_t size,
+             std::vector<size_t>* set) {
+  SetGain sum;
   while (set->size() < size) {
     size_t best = 0;
-    Gain best_gain{-1, -1};
+    SetGain best_gain{-1, -1};
     for (const size_t candidate : offered) {
       if (std::ranges::find(*set, candidate) != set->end()) continue;
-      const Gain gain = GainOf(links, *set, candidate);
+      const SetGain gain = GainOf(links, *set, candidate);
       if (gain <= best_gain) continue;
       best = candidate;
       best_gain = gain;
@@ -55,9 +55,9 @@ std::vector<size_t> ChooseGreedily(const NodeLinks& links, const std::vector<siz
     for (const size_t position : offered) starts.push_back({position});
   }
   std::vector<size_t> best;
-  Gain best_gain{-1, -1};
+  SetGain best_gain{-1, -1};
   for (std::vector<size_t>& set : starts) {
-    const Gain gain = Grow(links, offered, size, &set);
+    const SetGain gain = Grow(links, offered, size, &set);
     if (gain <= best_gain) continue;
     best = std::move(set);
     best_gain = gain;

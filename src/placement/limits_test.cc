@@ -19,11 +19,11 @@ using testing::PickOf;
 TEST(DemandTest, TheLimitsThemselvesAreAllowed) {
   Demand demand;
   demand.asks.assign(kMaxAsks, {.count = 4, .milli = kWholeGpu});
-  for (GpuId gpu = 1; gpu <= kMaxNamedGpus; ++gpu) demand.named.push_back(gpu);
+  for (GpuId gpu = 1; gpu <= kMaxFilterGpus; ++gpu) demand.gpu_filter.push_back(gpu);
   EXPECT_TRUE(Validate(demand).ok());
-  demand.named.push_back(kMaxNamedGpus + 1);
+  demand.gpu_filter.push_back(kMaxFilterGpus + 1);
   EXPECT_FALSE(Validate(demand).ok());
-  demand.named.clear();
+  demand.gpu_filter.clear();
   demand.asks[15].count = 5;
   EXPECT_EQ(Validate(demand).message(), "65 GPUs: a pod with GPUs takes 1 to 64");
   demand.asks = {{.count = 1}, {.count = 64}, {.count = 1}};
@@ -39,7 +39,7 @@ TEST(FitTest, APickNamesTheGpuThatTheNodeDoesNotHave) {
             "GPU 5 picked on a node with 4");
 }
 
-TEST(FitTest, ANodeThatTakesNoPodsFitsNoPick) {
+TEST(FitTest, AnUnschedulableNodeFitsNoPick) {
   Cluster cluster;
   NodeSpec spec = MakeNode("a", 4);
   spec.schedulable = false;

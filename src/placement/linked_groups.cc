@@ -219,10 +219,10 @@ std::shared_ptr<const LinkedGroups> LinkedGroupsCache::Get(const NodeLinks& link
   for (auto at = first; at != last; ++at) {
     if (at->second->links() == links) return at->second;
   }
-  if (groups_.size() >= kMaxKinds) {
+  if (groups_.size() >= kMaxTopologies) {
     std::erase_if(groups_, [](const auto& entry) { return entry.second.use_count() == 1; });
   }
-  if (groups_.size() >= kMaxKinds) return std::make_shared<const LinkedGroups>(links, 0);
+  if (groups_.size() >= kMaxTopologies) return std::make_shared<const LinkedGroups>(links, 0);
   return groups_.emplace(hash, std::make_shared<const LinkedGroups>(links))->second;
 }
 

@@ -89,12 +89,12 @@ class LinkedGroups {
   std::unique_ptr<const Tables> tables_;  // null above kMaxExactGpus
 };
 
-// One LinkedGroups for all nodes with equal links, so that a cluster of 5,000 nodes of three kinds
-// holds three. Bounded: when kMaxKinds different ones are in use, which only broken or lying nodes
-// can bring about, further ones are made without tables and not shared.
+// Shares one LinkedGroups between all nodes with equal links, so that a cluster of 5,000 nodes of
+// three types holds three. Once kMaxTopologies different ones are in use, which takes broken or
+// malicious nodes, the cache returns further ones without tables and does not share them.
 class LinkedGroupsCache {
  public:
-  static constexpr size_t kMaxKinds = 128;
+  static constexpr size_t kMaxTopologies = 128;
 
   // REQUIRES: as the constructor of LinkedGroups.
   std::shared_ptr<const LinkedGroups> Get(const NodeLinks& links);

@@ -90,17 +90,17 @@ TEST(LinkedGroupsTest, NodesWithEqualLinksShareOneObject) {
 TEST(LinkedGroupsTest, NodesThatAllDifferDoNotFillTheMemory) {
   LinkedGroupsCache cache;
   std::vector<std::shared_ptr<const LinkedGroups>> held;
-  for (unsigned i = 0; i < 2 * LinkedGroupsCache::kMaxKinds; ++i) {
+  for (unsigned i = 0; i < 2 * LinkedGroupsCache::kMaxTopologies; ++i) {
     held.push_back(cache.Get(testing::RandomLinks(8, i)));
-    EXPECT_EQ(held.back()->exact(), i < LinkedGroupsCache::kMaxKinds);
+    EXPECT_EQ(held.back()->exact(), i < LinkedGroupsCache::kMaxTopologies);
   }
-  EXPECT_EQ(cache.size(), LinkedGroupsCache::kMaxKinds);
+  EXPECT_EQ(cache.size(), LinkedGroupsCache::kMaxTopologies);
   held.clear();
   EXPECT_TRUE(cache.Get(testing::NvSwitch(8))->exact()) << "kinds that no node has any more go";
   EXPECT_EQ(cache.size(), 1u);
 }
 
-TEST(LinkedGroupsTest, APodOfTwoGetsALinkedPairAndAPodOfOneBreaksNone) {
+TEST(LinkedGroupsTest, APodOfTwoGetsALinkedPairAndASinglePodBreaksNone) {
   Cluster cluster;
   const auto groups = GroupsOf(testing::NvLinkPairs(8));
   const NodeId node = *cluster.AddNode(Node("a", groups));
@@ -149,7 +149,7 @@ TEST(LinkedGroupsTest, JoinedMeansThatEveryPairHasAnNvLink) {
   EXPECT_FALSE(pairs.Joined(0b1111));
   EXPECT_TRUE(quads.Joined(0b1111));
   EXPECT_FALSE(quads.Joined(0b11111));
-  EXPECT_FALSE(quads.Joined(uint64_t{0b11} << 8)) << "nobody knows those";
+  EXPECT_FALSE(quads.Joined(uint64_t{0b11} << 8)) << "positions that the node does not have";
   EXPECT_FALSE(quads.Joined(0b1)) << "one is no group";
   EXPECT_FALSE(pcie.ChoosesJoined(0xff, 2));
   EXPECT_FALSE(unknown.ChoosesJoined(0xff, 2));
@@ -159,7 +159,7 @@ TEST(LinkedGroupsTest, JoinedMeansThatEveryPairHasAnNvLink) {
   EXPECT_FALSE(quads.ChoosesJoined(0b01111110, 4));
 }
 
-TEST(LinkedGroupsTest, SaysWithoutChoosingWhetherItWouldChooseJoinedOnes) {
+TEST(LinkedGroupsTest, ChoosesJoinedPredictsChoose) {
   std::mt19937 random(8);
   for (unsigned seed = 0; seed < 20; ++seed) {
     const LinkedGroups groups(seed % 2 ? testing::RandomLinks(8, seed) : testing::CubeMesh(8));
@@ -172,7 +172,7 @@ TEST(LinkedGroupsTest, SaysWithoutChoosingWhetherItWouldChooseJoinedOnes) {
   }
 }
 
-TEST(LinkedGroupsTest, LinkPointsTellTheNodeWithTheBestPair) {
+TEST(LinkedGroupsTest, LinkPointsFindTheNodeWithTheBestPair) {
   Cluster cluster;
   const NodeId plain = *cluster.AddNode(Node("plain", nullptr));
   const NodeId pcie = *cluster.AddNode(Node("pcie", GroupsOf(testing::PcieOnly(8))));
@@ -217,7 +217,7 @@ TEST(LinkedGroupsTest, ScoresWithoutTablesEqualThoseOfTables) {
   EXPECT_GT(greedy.ScoreOf(0b11), 0);
 }
 
-TEST(LinkedGroupsTest, ASetHasAtLeastOneGpuAndAtMostThoseThatThereAre) {
+TEST(LinkedGroupsTest, ASetHasOneToAllGpus) {
   for (const size_t max_exact : {size_t{0}, kMaxExactGpus}) {
     const LinkedGroups groups(testing::NvLinkPairs(8), max_exact);
     for (const int size : {-1, 0, 9, 20}) {
@@ -235,12 +235,12 @@ TEST(LinkedGroupsTest, OfEquallyGoodSetsTheOneWithTheLowestPositionIsChosen) {
   EXPECT_EQ(groups.Choose(0b1111, 0, 2), 0b1001u);
 }
 
-TEST(LinkedGroupsTest, GpusHavePartnersWhereEachHasOne) {
+TEST(LinkedGroupsTest, EachGpuMustHaveAPartner) {
   const LinkedGroups pairs(testing::NvLinkPairs(8));
   EXPECT_TRUE(pairs.EachHasPartner(0b1111));
   EXPECT_FALSE(pairs.EachHasPartner(0b0111));
   EXPECT_FALSE(pairs.EachHasPartner(0)) << "there is none";
-  EXPECT_FALSE(pairs.EachHasPartner(0b11 | 0b11 << 8)) << "the links of those are not known";
+  EXPECT_FALSE(pairs.EachHasPartner(0b11 | 0b11 << 8)) << "their links are unknown";
 }
 
 TEST(LinkedGroupsTest, AsksForOneGpuNeedNoLinks) {

@@ -70,7 +70,7 @@ TEST_F(PeerPolicyTest, GpusAreFilledOrSpreadOver) {
   EXPECT_EQ(GpusOf("NodeSpreadGpuBinpack", Ask(1, 300)), 0b010u);
 }
 
-TEST_F(PeerPolicyTest, SpreadDoesNotRefuseWhatOnlyBinpackFits) {
+TEST_F(PeerPolicyTest, SpreadAcceptsPodsThatOnlyBinpackFits) {
   const NodeId node = Add("a", 2);
   Take(node, 0b01, Ask(1, 400));
   Take(node, 0b10, Ask(1, 100));
@@ -142,21 +142,21 @@ TEST(GpuTreeTest, AnswersAsGpuManagerDoesOnSixGpus) {
   const std::vector<GpuState> gpus(6);
   const Topology links = SixGpus();
   const GpuTree tree(6, &links);
-  EXPECT_EQ(tree.Link(0b111111, 3, gpus), 0b000111u);
-  EXPECT_EQ(tree.Link(0b111011, 2, gpus), 0b000011u);
-  EXPECT_EQ(tree.Fragment(0b111111, 2, gpus), 0b110000u);
-  EXPECT_EQ(tree.Fragment(0b101111, 1, gpus), 0b100000u);
-  EXPECT_EQ(tree.Link(0b111111, 6, gpus), 0b111111u);
-  EXPECT_EQ(tree.Link(0b111111, 7, gpus), 0u);
+  EXPECT_EQ(tree.PickLinked(0b111111, 3, gpus), 0b000111u);
+  EXPECT_EQ(tree.PickLinked(0b111011, 2, gpus), 0b000011u);
+  EXPECT_EQ(tree.PickFragment(0b111111, 2, gpus), 0b110000u);
+  EXPECT_EQ(tree.PickFragment(0b101111, 1, gpus), 0b100000u);
+  EXPECT_EQ(tree.PickLinked(0b111111, 6, gpus), 0b111111u);
+  EXPECT_EQ(tree.PickLinked(0b111111, 7, gpus), 0u);
 }
 
 TEST(GpuTreeTest, WithoutLinksTheLowestPositionsAreTaken) {
   const std::vector<GpuState> gpus(64);
   const GpuTree tree(64, nullptr);
-  EXPECT_EQ(tree.Fragment(~uint64_t{1}, 2, gpus), 0b110u);
-  EXPECT_EQ(tree.Link(~uint64_t{1}, 2, gpus), 0b110u);
-  EXPECT_EQ(GpuTree(0, nullptr).Link(0, 1, {}), 0u);
-  EXPECT_EQ(GpuTree(1, nullptr).Fragment(1, 1, std::span(gpus).first(1)), 1u);
+  EXPECT_EQ(tree.PickFragment(~uint64_t{1}, 2, gpus), 0b110u);
+  EXPECT_EQ(tree.PickLinked(~uint64_t{1}, 2, gpus), 0b110u);
+  EXPECT_EQ(GpuTree(0, nullptr).PickLinked(0, 1, {}), 0u);
+  EXPECT_EQ(GpuTree(1, nullptr).PickFragment(1, 1, std::span(gpus).first(1)), 1u);
 }
 
 TEST(PoliciesTest, NamesAreFoundInAnyCaseAndOthersAreAnsweredWithAList) {
@@ -164,7 +164,7 @@ TEST(PoliciesTest, NamesAreFoundInAnyCaseAndOthersAreAnsweredWithAList) {
   EXPECT_EQ((*MakePolicy("fgd", cluster, {}))->name(), "FGD");
   const Status unknown = MakePolicy("fdg", cluster, {}).status();
   EXPECT_EQ(unknown.code(), Code::kInvalidArgument);
-  EXPECT_NE(unknown.message().find("there are Tessera, BestFit"), std::string::npos);
+  EXPECT_NE(unknown.message().find("use one of Tessera, BestFit"), std::string::npos);
 }
 
 TEST_F(PeerPolicyTest, AFullerGpuMakesANodeFuller) {
@@ -185,7 +185,7 @@ TEST_F(PeerPolicyTest, ANodeIsAsFullAsItsCpuIsWithThePod) {
   EXPECT_EQ(NodeOf("NodeBinpackGpuBinpack", Ask(0, 0, Bytes(0), 4000)), 0u) << "40 % and 9 %";
 }
 
-TEST_F(PeerPolicyTest, GpuAdmissionSumsWhatIsFreeOnHealthyGpus) {
+TEST_F(PeerPolicyTest, GpuAdmissionSumsFreeResourcesOfHealthyGpus) {
   NodeSpec spec = MakeNode("a", 3);
   spec.gpus[2].healthy = false;
   (void)*cluster_.AddNode(spec);
@@ -245,25 +245,25 @@ TEST(GpuTreeTest, EqualGroupsAreComparedByMemoryThenPodsThenPosition) {
   const Topology links = SixGpus();
   const GpuTree tree(6, &links);
   for (GpuState& gpu : gpus) gpu.free_bytes = 100;
-  EXPECT_EQ(tree.Link(0b111111, 2, gpus), 0b000011u);
+  EXPECT_EQ(tree.PickLinked(0b111111, 2, gpus), 0b000011u);
   gpus[1].pods = 1;
-  EXPECT_EQ(tree.Link(0b111111, 2, gpus), 0b001100u) << "fewer pods";
-  EXPECT_EQ(tree.Fragment(0b001111, 2, gpus), 0b001100u);
+  EXPECT_EQ(tree.PickLinked(0b111111, 2, gpus), 0b001100u) << "fewer pods";
+  EXPECT_EQ(tree.PickFragment(0b001111, 2, gpus), 0b001100u);
   gpus[0].free_bytes = 50;
-  EXPECT_EQ(tree.Link(0b111111, 2, gpus), 0b000011u) << "less memory";
+  EXPECT_EQ(tree.PickLinked(0b111111, 2, gpus), 0b000011u) << "less memory";
   gpus[5].free_bytes = 10;
-  EXPECT_EQ(tree.Link(0b111111, 2, gpus), 0b110000u);
-  EXPECT_EQ(tree.Link(0b011111, 2, gpus), 0b000011u) << "one is not available";
-  EXPECT_EQ(tree.Link(0b111111, 1, gpus), 0b010000u);
+  EXPECT_EQ(tree.PickLinked(0b111111, 2, gpus), 0b110000u);
+  EXPECT_EQ(tree.PickLinked(0b011111, 2, gpus), 0b000011u) << "one is not available";
+  EXPECT_EQ(tree.PickLinked(0b111111, 1, gpus), 0b010000u);
 }
 
-TEST(GpuTreeTest, TooFewGpusAreNone) {
+TEST(GpuTreeTest, TooFewGpusGiveNoPick) {
   const std::vector<GpuState> gpus(6);
   const Topology links = SixGpus();
   const GpuTree tree(6, &links);
-  EXPECT_EQ(tree.Fragment(0b111111, 7, gpus), 0u);
-  EXPECT_EQ(tree.Fragment(0b111111, 0, gpus), 0u);
-  EXPECT_EQ(tree.Link(0b111111, 0, gpus), 0u);
+  EXPECT_EQ(tree.PickFragment(0b111111, 7, gpus), 0u);
+  EXPECT_EQ(tree.PickFragment(0b111111, 0, gpus), 0u);
+  EXPECT_EQ(tree.PickLinked(0b111111, 0, gpus), 0u);
 }
 
 }  // namespace

@@ -19,10 +19,10 @@
 
 namespace tessera::placement {
 
-// GPUs of which earlier asks of the same pod may have taken parts.
-class Tally {
+// The node's GPUs, less what earlier asks of the same pod have taken.
+class RemainingGpus {
  public:
-  explicit Tally(const NodeView& node) : size_(node.gpus.size()) {
+  explicit RemainingGpus(const NodeView& node) : size_(node.gpus.size()) {
     std::copy(node.gpus.begin(), node.gpus.end(), gpus_.begin());
   }
   std::span<const GpuState> gpus() const { return {gpus_.data(), size_}; }
@@ -82,14 +82,15 @@ bool PickEach(const NodeView& node, const Demand& demand, Pick* pick, const Choo
     return pick->masks[0] != 0;
   }
   if (demand.asks.empty()) return true;
-  Tally tally(node);
+  RemainingGpus remaining(node);
   const auto order = HardestFirst(demand);
   for (size_t n = 0; n < demand.asks.size(); ++n) {
     const GpuAsk& ask = demand.asks[order[n]];
-    const uint64_t mask = choose(tally.gpus(), ask);
+    const uint64_t mask = choose(remaining.gpus(), ask);
     if (mask == 0) return false;
     pick->masks[order[n]] = mask;
-    for (uint64_t left = mask; left != 0; left &= left - 1) tally.Take(std::countr_zero(left), ask);
+    for (uint64_t left = mask; left != 0; left &= left - 1)
+      remaining.Take(std::countr_zero(left), ask);
   }
   return true;
 }

@@ -68,8 +68,8 @@ Demand RandomDemand(Cluster* cluster, std::mt19937* random) {
       const NodeView node = cluster->node((*random)() % cluster->size());
       if (!node.gpus.empty()) named.insert(node.gpus[(*random)() % node.gpus.size()].id);
     }
-    demand.named.assign(named.begin(), named.end());
-    demand.avoid_named = !named.empty() && (*random)() % 2;
+    demand.gpu_filter.assign(named.begin(), named.end());
+    demand.gpu_filter_excludes = !named.empty() && (*random)() % 2;
   }
   if ((*random)() % 30 == 0) demand.memory = GiB(1 << 20);  // larger than the cluster
   return demand;
@@ -104,7 +104,7 @@ void ExpectNothingOversold(const Cluster& cluster, NodeId node) {
   for (size_t i = 0; i < spec.gpus.size(); ++i) {
     ASSERT_LE(milli[i], 1000);
     ASSERT_LE(bytes[i], spec.gpus[i].memory.count());
-    ASSERT_TRUE(whole[i] == 0 || pods[i] == 1) << "a whole GPU excludes everybody else";
+    ASSERT_TRUE(whole[i] == 0 || pods[i] == 1) << "a whole GPU excludes all other pods";
   }
 }
 
@@ -120,12 +120,12 @@ class World {
   }
 
   void Step() {
-    const int what = static_cast<int>(random_() % 40);
-    if (what == 0) AddNode();
-    if (what == 1) RemoveNode();
-    if (what >= 2 && what < 7) UpdateNode();
-    if (what >= 7 && what < 20) Leave();
-    if (what >= 20) Arrive();
+    const int event = static_cast<int>(random_() % 40);
+    if (event == 0) AddNode();
+    if (event == 1) RemoveNode();
+    if (event >= 2 && event < 7) UpdateNode();
+    if (event >= 7 && event < 20) Leave();
+    if (event >= 20) Arrive();
   }
 
   // Checks all properties of the answers for one shape.
@@ -145,7 +145,7 @@ class World {
         ASSERT_TRUE(CheckPick(cluster.node(node), demand, *pick).ok());
       }
     }
-    ASSERT_EQ(decision.has_value(), any) << "it refuses nothing that fits";
+    ASSERT_EQ(decision.has_value(), any) << "refused a demand that fits";
     if (!decision) return;
     const auto again = policy_->Choose(shape);
     ASSERT_EQ(again->node, decision->node);
@@ -315,7 +315,7 @@ class World {
 
 class PolicyPropertyTest : public ::testing::TestWithParam<std::string_view> {};
 
-TEST_P(PolicyPropertyTest, NeverOversellsRefusesWhatFitsOrPlacesWhatDoesNot) {
+TEST_P(PolicyPropertyTest, NeverOversellsAndAcceptsExactlyFittingDemands) {
   for (unsigned seed = 0; seed < 8; ++seed) {
     World world(GetParam(), seed);
     for (int step = 0; step < 400 && !HasFatalFailure(); ++step) {
@@ -355,7 +355,7 @@ TEST_P(PolicyPropertyTest, TheTermsOfAScoreSumUpToIt) {
   }
 }
 
-TEST(TesseraPropertyTest, PodsOfSeveralGpusGetThemJoinedWhereverThereAreSuch) {
+TEST(TesseraPropertyTest, PodsOfSeveralGpusGetJoinedGpusIfAvailable) {
   int joined = 0;
   for (unsigned seed = 30; seed < 40 && !::testing::Test::HasFatalFailure(); ++seed) {
     World world("Tessera", seed);
@@ -377,11 +377,11 @@ class Mirror {
     }
     for (NodeId node = 0; node < from.size(); ++node) {
       if (!from.node(node)->present) continue;
-      const NodeId here = cluster.FindNode(from.spec(node).name);
+      const NodeId mirror_node = cluster.FindNode(from.spec(node).name);
       for (const PodId id : from.pods_of(node)) {
         const Pod& pod = *from.Find(id);
         const ShapeId shape = *cluster.Intern(Translate(from, from.demand(pod.shape)));
-        EXPECT_TRUE(cluster.Adopt(shape, here, pod.pick).ok());
+        EXPECT_TRUE(cluster.Adopt(shape, mirror_node, pod.pick).ok());
       }
     }
   }
@@ -393,39 +393,39 @@ class Mirror {
       if (demand.models.test(model)) models.set(*cluster.ModelOf(from.NameOf(model)));
     }
     demand.models = models;
-    demand.named = TranslateGpus(from, demand.named);
-    demand.avoid_named &= !demand.named.empty();
+    demand.gpu_filter = TranslateGpus(from, demand.gpu_filter);
+    demand.gpu_filter_excludes &= !demand.gpu_filter.empty();
     return demand;
   }
 
   std::vector<GpuId> TranslateGpus(const Cluster& from, const std::vector<GpuId>& named) const {
-    std::set<GpuId> here;
+    std::set<GpuId> gpus;
     for (NodeId node = 0; node < from.size(); ++node) {
       const NodeView view = from.node(node);
       for (size_t i = 0; view->present && i < view.gpus.size(); ++i) {
         if (!std::ranges::binary_search(named, view.gpus[i].id)) continue;
-        here.insert(cluster.FindGpus(from.spec(node).gpus[i].uuid).at(0));
+        gpus.insert(cluster.FindGpus(from.spec(node).gpus[i].uuid).at(0));
       }
     }
-    if (here.empty() && !named.empty()) here.insert(kUnknownGpu);
-    return {here.begin(), here.end()};
+    if (gpus.empty() && !named.empty()) gpus.insert(kUnknownGpu);
+    return {gpus.begin(), gpus.end()};
   }
 
   Cluster cluster;
 };
 
 TEST_P(PolicyPropertyTest, ScoresDoNotDependOnTheOrderOfNodes) {
-  if (GetParam() == "Random") GTEST_SKIP() << "it draws by the number of the node";
+  if (GetParam() == "Random") GTEST_SKIP() << "Random draws by the node's number";
   World world(GetParam(), 13);
   for (int step = 0; step < 300; ++step) world.Step();
   Mirror mirror(world.cluster);
-  const auto here = *MakePolicy(GetParam(), world.cluster, {});
-  const auto there = *MakePolicy(GetParam(), mirror.cluster, {});
+  const auto policy = *MakePolicy(GetParam(), world.cluster, {});
+  const auto mirror_policy = *MakePolicy(GetParam(), mirror.cluster, {});
   for (int i = 0; i < 40; ++i) {
     const ShapeId shape = world.RandomShape();
     const Demand mirrored = mirror.Translate(world.cluster, world.cluster.demand(shape));
-    const auto scores = here->Scores(shape);
-    const auto others = there->Scores(*mirror.cluster.Intern(mirrored));
+    const auto scores = policy->Scores(shape);
+    const auto others = mirror_policy->Scores(*mirror.cluster.Intern(mirrored));
     for (NodeId node = 0; node < world.cluster.size(); ++node) {
       if (!world.cluster.node(node)->present) continue;
       const std::string& name = world.cluster.spec(node).name;

@@ -38,7 +38,7 @@ class PublishedPoliciesTest : public ::testing::Test {
   Cluster cluster_;
 };
 
-TEST_F(PublishedPoliciesTest, BestFitScoresWhatIsLeftOfCpuAndGpu) {
+TEST_F(PublishedPoliciesTest, BestFitScoresTheRemainingCpuAndGpu) {
   AddNode(128'000, 8);
   AddNode(64'000, 2);
   const auto scores = ScoresOf("BestFit", ShapeOf(32'000, 1));
@@ -46,7 +46,7 @@ TEST_F(PublishedPoliciesTest, BestFitScoresWhatIsLeftOfCpuAndGpu) {
   EXPECT_EQ(scores[1], 81);  // 100 · (1 − ½ · 32/128 − ½ · 1/8)
 }
 
-TEST_F(PublishedPoliciesTest, DotProdScoresLowWhereMuchOfWhatIsAskedForIsFree) {
+TEST_F(PublishedPoliciesTest, DotProdScoresLowIfTheDemandedResourcesAreFree) {
   AddNode(128'000, 8);
   AddNode(64'000, 2);
   const auto scores = ScoresOf("DotProd", ShapeOf(32'000, 2));

@@ -11,8 +11,8 @@
 namespace tessera::placement {
 namespace {
 
-Status Wrong(std::string_view place, std::string_view what) {
-  return Error(Code::kInvalidArgument, "GPU quota: {}: {}", place, what);
+Status Wrong(std::string_view place, std::string_view problem) {
+  return Error(Code::kInvalidArgument, "GPU quota: {}: {}", place, problem);
 }
 
 Status CheckNames(std::string_view place, const Json& object) {
@@ -28,19 +28,20 @@ Status CheckNames(std::string_view place, const Json& object) {
   return {};
 }
 
-Result<std::vector<NamespaceQuota::Line>> ParseLines(const std::string& place, const Json& json) {
+Result<std::vector<QuotaLimit>> ParseLines(const std::string& place, const Json& json) {
   if (!json.is_object()) return Wrong(place, "must be an object of model and number of GPUs");
   RETURN_IF_ERROR(CheckNames(place, json));
-  std::vector<NamespaceQuota::Line> lines;
+  std::vector<QuotaLimit> lines;
   for (const auto& [model, number] : json.members()) {
-    const std::string here = fmt::format("{}.{}", place, model);
+    const std::string model_place = fmt::format("{}.{}", place, model);
     const Result<int64_t> gpus =
         number.is_number() ? number.ToInt() : Error(Code::kInvalidArgument, "is no number");
     if (!gpus.ok()) {
-      return Wrong(here, fmt::format("must be a whole number of GPUs, not {}", number.Serialize()));
+      return Wrong(model_place,
+                   fmt::format("must be a whole number of GPUs, not {}", number.Serialize()));
     }
     if (*gpus < 0 || *gpus > kMaxQuotaGpus) {
-      return Wrong(here, fmt::format("must be 0 to {} GPUs, not {}", kMaxQuotaGpus, *gpus));
+      return Wrong(model_place, fmt::format("must be 0 to {} GPUs, not {}", kMaxQuotaGpus, *gpus));
     }
     lines.push_back({model, *gpus});
   }
@@ -145,11 +146,11 @@ Quota::Amounts Quota::SumOf(std::span<const QuotaCharge> charges) {
   return sum;
 }
 
-Status Quota::CheckModel(std::string_view name, const std::vector<NamespaceQuota::Line>& lines,
+Status Quota::CheckModel(std::string_view name, const std::vector<QuotaLimit>& lines,
                          const std::string& model, const Amounts& wanted) const {
   bool named = false;
   std::vector<std::string> others;
-  for (const NamespaceQuota::Line& line : lines) {
+  for (const QuotaLimit& line : lines) {
     others.push_back(line.model);
     if (!device::MatchesModel(model, line.model)) continue;
     named = true;
@@ -167,7 +168,7 @@ Status Quota::CheckModel(std::string_view name, const std::vector<NamespaceQuota
   if (named) return {};
   return Error(Code::kPermissionDenied, "namespace \"{}\" has no quota for GPU model \"{}\": {}",
                name, model,
-               others.empty() ? "it has none for any" : "it has some for " + Join(others));
+               others.empty() ? "it has no quota at all" : "it has a quota for " + Join(others));
 }
 
 Status Quota::Check(std::span<const QuotaCharge> charges) const {
@@ -236,7 +237,7 @@ std::string Quota::TextOfLines(std::string_view namespace_name) const {
   std::vector<std::string> texts;
   const auto at = config_.find(namespace_name);
   if (at == config_.end() || !at->second.lines) return "";
-  for (const NamespaceQuota::Line& line : *at->second.lines) {
+  for (const QuotaLimit& line : *at->second.lines) {
     const int64_t used = Used(namespace_name, line.model).count();
     texts.push_back(fmt::format("{}: {} used, {} left", line.model, Cards(used),
                                 Cards(std::max<int64_t>(line.gpus * 1000 - used, 0))));

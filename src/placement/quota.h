@@ -25,13 +25,15 @@
 
 namespace tessera::placement {
 
+// One line of a quota: how many GPUs of a model.
+struct QuotaLimit {
+  std::string model;  // a common name, see device::MatchesModel
+  int64_t gpus = 0;
+  bool operator==(const QuotaLimit&) const = default;
+};
+
 struct NamespaceQuota {
-  struct Line {
-    std::string model;  // as people write it, see device::MatchesModel
-    int64_t gpus = 0;
-    bool operator==(const Line&) const = default;
-  };
-  std::optional<std::vector<Line>> lines;
+  std::optional<std::vector<QuotaLimit>> lines;
   std::vector<std::string> pools;
   bool operator==(const NamespaceQuota&) const = default;
 };
@@ -91,7 +93,7 @@ class Quota {
   using Amounts = std::map<std::string, std::map<std::string, int64_t, std::less<>>, std::less<>>;
 
   static Amounts SumOf(std::span<const QuotaCharge> charges);
-  Status CheckModel(std::string_view name, const std::vector<NamespaceQuota::Line>& lines,
+  Status CheckModel(std::string_view name, const std::vector<QuotaLimit>& lines,
                     const std::string& model, const Amounts& wanted) const;
 
   QuotaConfig config_;

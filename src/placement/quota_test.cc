@@ -26,16 +26,16 @@ Quota Make(std::string_view json) {
 
 constexpr std::string_view kSample = R"({"ml":{"quota":{"M40":8,"P100":2},"pool":["public"]}})";
 
-TEST(QuotaTest, ReadsWhatGpuAdmissionReads) {
+TEST(QuotaTest, ReadsTheFormatOfGpuAdmission) {
   const QuotaConfig config = *ParseQuota(kSample);
   ASSERT_EQ(config.size(), 1u);
   const NamespaceQuota& quota = config.find("ml")->second;
   EXPECT_EQ(quota.pools, std::vector<std::string>{"public"});
-  EXPECT_EQ(*quota.lines, (std::vector<NamespaceQuota::Line>{{"M40", 8}, {"P100", 2}}));
+  EXPECT_EQ(*quota.lines, (std::vector<QuotaLimit>{{"M40", 8}, {"P100", 2}}));
   EXPECT_TRUE(ParseQuota("{}")->empty());
 }
 
-TEST(QuotaTest, RefusesWhatCannotBeMeantAndSaysWhere) {
+TEST(QuotaTest, RefusesInvalidQuotasWithTheirPlace) {
   const auto why = [](std::string_view json) { return ParseQuota(json).status().message(); };
   EXPECT_EQ(why(R"({"ml":{"quota":{"M40":1.5}}})"),
             "GPU quota: namespace \"ml\" quota.M40: must be a whole number of GPUs, not 1.5");
@@ -69,7 +69,7 @@ TEST(QuotaTest, ANamespaceThatIsNotNamedIsNotLimited) {
   EXPECT_TRUE(quota.Check(Of("ml", "V100", 0, "private")).ok()) << "a pod without GPUs";
 }
 
-TEST(QuotaTest, SaysWhatIsUsedAndWhatIsLeft) {
+TEST(QuotaTest, ReportsUsedAndRemainingAmounts) {
   Quota quota = Make(kSample);
   const QuotaCharge first = Of("ml", "M40", 7300);
   ASSERT_TRUE(quota.Charge({&first, 1}).ok());
@@ -78,12 +78,12 @@ TEST(QuotaTest, SaysWhatIsUsedAndWhatIsLeft) {
   EXPECT_EQ(status.message(),
             "namespace \"ml\" may use 8 GPUs of model M40: 7.3 used, 0.7 left, 1 wanted");
   EXPECT_EQ(quota.Check(Of("ml", "V100", 1)).message(),
-            "namespace \"ml\" has no quota for GPU model \"V100\": it has some for M40, P100");
+            "namespace \"ml\" has no quota for GPU model \"V100\": it has a quota for M40, P100");
   EXPECT_EQ(quota.Check(Of("ml", "M40", 1, "private")).message(),
             "namespace \"ml\" may not use GPUs of pool \"private\": only of public");
 }
 
-TEST(QuotaTest, ALineMeansEveryProductOfItsName) {
+TEST(QuotaTest, ALineMatchesEveryProductOfItsName) {
   Quota quota = Make(R"({"ml":{"quota":{"A100":2,"NVIDIA-A100-SXM4-80GB":1}}})");
   const QuotaCharge small = Of("ml", "NVIDIA A100-PCIE-40GB", 1000);
   const QuotaCharge large = Of("ml", "NVIDIA A100-SXM4-80GB", 1000);
@@ -107,7 +107,7 @@ TEST(QuotaTest, AGangIsChargedAllOrNothing) {
   EXPECT_EQ(quota.Refund(gang).code(), Code::kFailedPrecondition);
 }
 
-TEST(QuotaTest, WhatRunsStaysChargedWhenTheLimitIsLowered) {
+TEST(QuotaTest, RunningPodsStayChargedBelowALowerLimit) {
   Quota quota = Make(kSample);
   const QuotaCharge running = Of("ml", "M40", 8000);
   quota.Record({&running, 1});
@@ -120,7 +120,7 @@ TEST(QuotaTest, WhatRunsStaysChargedWhenTheLimitIsLowered) {
   EXPECT_TRUE(quota.Check(Of("ml", "M40", 4000)).ok());
 }
 
-TEST(QuotaTest, APodIsChargedByTheModelsAndSlicesThatItGot) {
+TEST(QuotaTest, APodIsChargedForItsModelsAndSlices) {
   Cluster cluster;
   NodeSpec spec = MakeNode("a", 4);
   spec.pool = "public";
@@ -141,7 +141,7 @@ TEST(QuotaTest, APodIsChargedByTheModelsAndSlicesThatItGot) {
   EXPECT_EQ(ChargeOf("ml", cluster, Ask(3, 250), "A100", GiB(80), "p").amount, MilliGpu(750));
 }
 
-TEST(QuotaTest, AShareOfMemoryAloneIsChargedItsPartOfTheGpu) {
+TEST(QuotaTest, AShareOfMemoryIsChargedItsFractionOfTheGpu) {
   Cluster cluster;
   NodeSpec spec = MakeNode("a", 1);
   spec.gpus[0].memory = GiB(80);
@@ -189,10 +189,10 @@ TEST(QuotaTest, NeverAboveTheLimitAndRefundsRestoreExactly) {
   EXPECT_GT(refused, 1000);
 }
 
-TEST(QuotaTest, NoneAndTheMostAreQuotas) {
+TEST(QuotaTest, ZeroAndTheMaximumAreValidQuotas) {
   const QuotaConfig config = *ParseQuota(R"({"ml":{"quota":{"M40":0,"P100":1000000}}})");
   EXPECT_EQ(*config.find("ml")->second.lines,
-            (std::vector<NamespaceQuota::Line>{{"M40", 0}, {"P100", 1000000}}));
+            (std::vector<QuotaLimit>{{"M40", 0}, {"P100", 1000000}}));
 }
 
 TEST(QuotaTest, AShareOfAGpuOfUnknownMemoryIsChargedItsCompute) {

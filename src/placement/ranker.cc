@@ -5,7 +5,7 @@
 
 namespace tessera::placement {
 
-Ranker::Table& Ranker::TableOf(ShapeId shape) {
+Ranker::ShapeScores& Ranker::ScoresOf(ShapeId shape) {
   if (shape >= slot_of_.size()) slot_of_.resize(cluster_.shapes().size(), 0);
   const uint64_t serial = cluster_.shapes().serial(shape);
   if (slot_of_[shape] == 0) {
@@ -21,7 +21,7 @@ Ranker::Table& Ranker::TableOf(ShapeId shape) {
     slot_of_[shape] = static_cast<uint32_t>(slot + 1);
     tables_[slot].valid = false;
   }
-  Table& table = tables_[slot_of_[shape] - 1];
+  ShapeScores& table = tables_[slot_of_[shape] - 1];
   if (table.serial != serial) {
     table.serial = serial;
     table.valid = false;
@@ -31,8 +31,8 @@ Ranker::Table& Ranker::TableOf(ShapeId shape) {
   return table;
 }
 
-void Ranker::Grow(Table& table) {
-  // New nodes are among the changes, so they are scored next.
+void Ranker::Grow(ShapeScores& table) {
+  // New nodes are among the changes, so Refresh scores them next.
   table.scores.resize(cluster_.size(), kUnfit);
   table.groups.resize(cluster_.size(), 0);
 }
@@ -51,7 +51,7 @@ NodeId Ranker::Best() const {
 }
 
 void Ranker::Invalidate() {
-  for (Table& table : tables_) table.valid = false;
+  for (ShapeScores& table : tables_) table.valid = false;
 }
 
 }  // namespace tessera::placement

@@ -32,19 +32,19 @@ class Ranker {
   // Updates the ranks of `shape`: `evaluate(NodeView, NodeId)` gives the Rank of a node.
   template <typename Evaluate>
   void Refresh(ShapeId shape, Evaluate&& evaluate) {
-    Table& table = TableOf(shape);
-    const bool some = table.valid && cluster_.ChangesSince(table.version, &changed_);
+    ShapeScores& table = ScoresOf(shape);
+    const bool incremental = table.valid && cluster_.ChangesSince(table.version, &changed_);
     if (table.scores.size() < cluster_.size()) Grow(table);
-    if (some) {
-      // A node that changed several times is scored at the last of them.
+    if (incremental) {
+      // A node that changed several times is scored at its last change.
       for (size_t i = 0; i < changed_.size(); ++i) {
         const NodeId node = changed_[i];
         if (cluster_.node(node)->version == table.version + 1 + i) {
-          Evaluate1(table, node, evaluate);
+          EvaluateNode(table, node, evaluate);
         }
       }
     } else {
-      for (NodeId node = 0; node < cluster_.size(); ++node) Evaluate1(table, node, evaluate);
+      for (NodeId node = 0; node < cluster_.size(); ++node) EvaluateNode(table, node, evaluate);
     }
     table.version = cluster_.version();
     table.valid = true;
@@ -60,28 +60,28 @@ class Ranker {
   void Invalidate();
 
  private:
-  struct Table {
-    uint64_t serial = 0;   // of the shape that it is for
-    uint64_t version = 0;  // of the cluster that it is for
+  struct ShapeScores {
+    uint64_t serial = 0;   // of its shape
+    uint64_t version = 0;  // of the cluster at the last Refresh
     uint64_t used = 0;
     bool valid = false;
     std::vector<float> scores;
     std::vector<uint16_t> groups;
   };
 
-  Table& TableOf(ShapeId shape);
-  void Grow(Table& table);
+  ShapeScores& ScoresOf(ShapeId shape);
+  void Grow(ShapeScores& table);
   template <typename Evaluate>
-  void Evaluate1(Table& table, NodeId id, Evaluate&& evaluate) {
+  void EvaluateNode(ShapeScores& table, NodeId id, Evaluate&& evaluate) {
     const Rank rank = evaluate(cluster_.node(id), id);
     table.scores[id] = rank.score;
     table.groups[id] = rank.group;
   }
 
   const Cluster& cluster_;
-  std::vector<Table> tables_;      // by slot
-  std::vector<uint32_t> slot_of_;  // by ShapeId; 0 for none, else slot + 1
-  Table* current_ = nullptr;
+  std::vector<ShapeScores> tables_;  // by slot
+  std::vector<uint32_t> slot_of_;    // by ShapeId; 0 for none, else slot + 1
+  ShapeScores* current_ = nullptr;
   uint64_t clock_ = 0;
   std::vector<NodeId> changed_;
 };

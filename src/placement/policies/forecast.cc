@@ -25,10 +25,10 @@ using NoPromotion = boost::math::policies::policy<boost::math::policies::promote
 
 // P(D >= slots) where D is negative binomial: `events` in `exposure` arrivals, predicted over
 // `horizon` arrivals.
-double ChanceOfAtLeast(double slots, double seen, double exposure, double horizon) {
+double ChanceOfAtLeast(double slots, double events, double exposure, double horizon) {
   if (slots <= 0) return 1;
-  if (seen <= 0 || horizon <= 0) return 0;
-  return boost::math::ibeta(slots, seen, horizon / (exposure + horizon), NoPromotion());
+  if (events <= 0 || horizon <= 0) return 0;
+  return boost::math::ibeta(slots, events, horizon / (exposure + horizon), NoPromotion());
 }
 
 double NormalTail(double z) { return 0.5 * std::erfc(z * M_SQRT1_2); }
@@ -61,27 +61,27 @@ int LargeSize::SlotsOf(const LargeSize& other) const {
   return gpus / other.gpus;
 }
 
-Forecast::Seen& Forecast::Look(ShapeId shape) {
-  if (shape >= seen_.size()) seen_.resize(cluster_.shapes().size());
-  Seen& seen = seen_[shape];
+Forecast::ShapeStats& Forecast::StatsOf(ShapeId shape) {
+  if (shape >= shapes_.size()) shapes_.resize(cluster_.shapes().size());
+  ShapeStats& stats = shapes_[shape];
   const uint64_t serial = cluster_.shapes().serial(shape);
-  if (seen.serial == serial) return seen;
+  if (stats.serial == serial) return stats;
   const Demand& demand = cluster_.demand(shape);
-  seen = {};
-  seen.serial = serial;
-  seen.size = SizeOf(demand);
-  seen.pod.cpu_milli = demand.cpu_milli;
-  seen.pod.memory = demand.memory.count();
-  seen.pod.models = demand.models;
-  seen.pod.count = demand.gpus();
-  if (seen.pod.count == 0) return seen;
-  seen.pod.milli = static_cast<int>(demand.milli() / seen.pod.count);
-  for (const GpuAsk& ask : demand.asks) seen.pod.bytes += ask.count * ask.bytes.count();
-  seen.pod.bytes /= seen.pod.count;
-  return seen;
+  stats = {};
+  stats.serial = serial;
+  stats.size = SizeOf(demand);
+  stats.pod.cpu_milli = demand.cpu_milli;
+  stats.pod.memory = demand.memory.count();
+  stats.pod.models = demand.models;
+  stats.pod.count = demand.gpus();
+  if (stats.pod.count == 0) return stats;
+  stats.pod.milli = static_cast<int>(demand.milli() / stats.pod.count);
+  for (const GpuAsk& ask : demand.asks) stats.pod.bytes += ask.count * ask.bytes.count();
+  stats.pod.bytes /= stats.pod.count;
+  return stats;
 }
 
-double LargeClass::demand() const { return seen + (whole_node ? kPriorLarge : 0); }
+double LargeClass::demand() const { return arrived + (whole_node ? kPriorLarge : 0); }
 
 // A new class starts with the past demand of its size and of larger sizes. Null if that is no more
 // than the demand of each existing class.
@@ -90,7 +90,8 @@ LargeClass* Forecast::ClassOf(const LargeSize& size) {
       std::ranges::find_if(classes_, [&](const LargeClass& of) { return of.size == size; });
   if (known != classes_.end()) return &*known;
   LargeClass added{.size = size};
-  for (const Seen& seen : seen_) added.seen += seen.pod.weight * seen.size.SlotsOf(size);
+  for (const ShapeStats& stats : shapes_)
+    added.arrived += stats.pod.weight * stats.size.SlotsOf(size);
   auto slot = classes_.end();
   if (classes_.size() < kMaxClasses) {
     slot = classes_.insert(slot, added);
@@ -104,17 +105,17 @@ LargeClass* Forecast::ClassOf(const LargeSize& size) {
 }
 
 void Forecast::Arrived(ShapeId shape) {
-  Seen& seen = Look(shape);
+  ShapeStats& stats = StatsOf(shape);
   const double milli = MeanMilli(cluster_.demand(shape));
-  if (seen.size.gpus >= 2) (void)ClassOf(seen.size);
+  if (stats.size.gpus >= 2) (void)ClassOf(stats.size);
   for (LargeClass& known : classes_) {
-    // What serves the larger one is not there for the smaller.
-    known.seen += unit_ * seen.size.SlotsOf(known.size);
+    // The smaller size gains no demand from the slots of a larger pod.
+    known.arrived += unit_ * stats.size.SlotsOf(known.size);
   }
   arrivals_ += unit_;
   arrived_milli_ += unit_ * milli;
-  seen.pod.weight += unit_;
-  if (milli > 0 && seen.pod.models.any()) CountTyped(seen.pod.models, milli);
+  stats.pod.weight += unit_;
+  if (milli > 0 && stats.pod.models.any()) CountTyped(stats.pod.models, milli);
 }
 
 void Forecast::CountTyped(const ModelSet& models, double milli) {
@@ -132,10 +133,10 @@ void Forecast::CountTyped(const ModelSet& models, double milli) {
 }
 
 void Forecast::Departed(ShapeId shape) {
-  const Seen& seen = Look(shape);
+  const ShapeStats& stats = StatsOf(shape);
   departures_ += unit_;
   departed_milli_ += unit_ * MeanMilli(cluster_.demand(shape));
-  for (LargeClass& known : classes_) known.departed += unit_ * seen.size.SlotsOf(known.size);
+  for (LargeClass& known : classes_) known.departed += unit_ * stats.size.SlotsOf(known.size);
   const double lives = kLivesRemembered * static_cast<double>(cluster_.pod_count());
   unit_ *= 1 + 1 / std::max(lives, kLeastRemembered);
   if (unit_ > 1e6) Fade();
@@ -165,12 +166,12 @@ double Forecast::MeanMilli(const Demand& demand) const {
 
 // Rescales all weights to the present and drops shapes whose weight has vanished.
 void Forecast::Fade() {
-  for (Seen& seen : seen_) {
-    seen.pod.weight /= unit_;
-    if (seen.pod.weight < 1e-3) seen.pod.weight = 0;
+  for (ShapeStats& stats : shapes_) {
+    stats.pod.weight /= unit_;
+    if (stats.pod.weight < 1e-3) stats.pod.weight = 0;
   }
   for (LargeClass& known : classes_) {
-    known.seen /= unit_;
+    known.arrived /= unit_;
     known.departed /= unit_;
   }
   for (TypedDemand& typed : typed_) {
@@ -181,7 +182,7 @@ void Forecast::Fade() {
   unit_ = 1;
 }
 
-void Forecast::SawNode(const NodeView& node) {
+void Forecast::NodeChanged(const NodeView& node) {
   if (!node->present) return;
   device_memory_.resize(std::max(device_memory_.size(), cluster_.model_count()), 0);
   for (const GpuState& gpu : node.gpus) {
@@ -201,14 +202,14 @@ void Forecast::SawNode(const NodeView& node) {
 
 std::vector<MixPod> Forecast::Mix() const {
   std::vector<MixPod> mix;
-  for (const Seen& seen : seen_) {
-    if (seen.pod.weight > 0) mix.push_back(seen.pod);
+  for (const ShapeStats& stats : shapes_) {
+    if (stats.pod.weight > 0) mix.push_back(stats.pod);
   }
   return mix;
 }
 
 Slots Forecast::OwnSlots(ShapeId shape) {
-  const LargeSize size = Look(shape).size;
+  const LargeSize size = StatsOf(shape).size;
   Slots own{};
   for (size_t j = 0; j < classes_.size(); ++j) {
     own[j] = static_cast<uint8_t>(size.SlotsOf(classes_[j].size));
@@ -241,7 +242,7 @@ void Forecast::AddGpu(ModelId model, int slack, int sign) {
 // pods that arrive later find others gone. At least kArrivalsPerPrice, for which prices stay valid.
 double Forecast::Horizon() const {
   int64_t slack = 0;
-  for (const Capacity& model : capacity_) slack += model.slack;
+  for (const ModelCapacity& model : capacity_) slack += model.slack;
   const double net = (arrived_milli_ - departed_milli_) / std::max(arrivals_, 1.0);
   const double until_full = static_cast<double>(slack) / std::max(net, 1.0);
   if (departures_ <= 0) return until_full;

@@ -48,8 +48,8 @@ struct LargeSize {
 
 struct LargeClass {
   LargeSize size;
-  // Slots that arrivals of this size or larger took: a pod of eight GPUs takes two of four.
-  double seen = 0;
+  // Slots that arrivals of this or a larger size took: a pod of eight GPUs takes two slots of four.
+  double arrived = 0;
   double departed = 0;      // slots that departures gave back
   bool whole_node = false;  // the size of a largest node: expected before the first arrival
   int64_t slots = 0;        // how many pods of exactly this size fit now
@@ -75,10 +75,11 @@ class Forecast {
 
   void Arrived(ShapeId shape);
   void Departed(ShapeId shape);
-  // A node came or changed: a class of pods that want the largest nodes whole is expected.
-  void SawNode(const NodeView& node);
-  // Bit j: class j is new, in a slot of `classes` that may have held another. Count its slots on
-  // every node and add them with AddSlots. Cleared by the call.
+  // Call for each new or changed node: pods that take a whole node of the largest size become a
+  // class.
+  void NodeChanged(const NodeView& node);
+  // Bit j: class j is new and may reuse the index of a dropped class. The caller counts its slots
+  // on every node and adds them with AddSlots. The call clears the bits.
   uint32_t TakeNewClasses() { return std::exchange(new_classes_, 0); }
   uint32_t new_classes() const { return new_classes_; }
 
@@ -110,8 +111,8 @@ class Forecast {
   int64_t MilliOn(const Demand& demand, ModelId model) const;
 
  private:
-  struct Seen {
-    uint64_t serial = 0;  // of the shape; 0 for none
+  struct ShapeStats {
+    uint64_t serial = 0;  // of the shape; 0: unused
     MixPod pod;
     LargeSize size;
   };
@@ -119,11 +120,11 @@ class Forecast {
     ModelSet models;
     double milli = 0, square = 0;  // sums over arrivals
   };
-  struct Capacity {
+  struct ModelCapacity {
     int64_t gpus = 0, slack = 0;
   };
 
-  Seen& Look(ShapeId shape);
+  ShapeStats& StatsOf(ShapeId shape);
   LargeClass* ClassOf(const LargeSize& size);
   void CountTyped(const ModelSet& models, double milli);
   double MeanMilli(const Demand& demand) const;
@@ -131,18 +132,18 @@ class Forecast {
   double Horizon() const;
 
   const Cluster& cluster_;
-  std::vector<Seen> seen_;  // by ShapeId
-  double unit_ = 1;         // what an arrival weighs now
-  // What is long gone weighs less.
+  std::vector<ShapeStats> shapes_;  // by ShapeId
+  double unit_ = 1;                 // weight of an arrival now
+  // Faded sums: events of long ago weigh less.
   double arrivals_ = 0, arrived_milli_ = 0;
   double departures_ = 0, departed_milli_ = 0;
   std::vector<LargeClass> classes_;
   uint32_t new_classes_ = 0;
   std::vector<TypedDemand> typed_;
-  std::vector<int64_t> device_memory_;  // by model
-  std::vector<Capacity> capacity_;      // by model
-  std::vector<double> scarcity_;        // by model
-  int largest_node_ = 2;                // GPUs
+  std::vector<int64_t> device_memory_;   // by model
+  std::vector<ModelCapacity> capacity_;  // by model
+  std::vector<double> scarcity_;         // by model
+  int largest_node_ = 2;                 // GPUs
 };
 
 }  // namespace tessera::placement

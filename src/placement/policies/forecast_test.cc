@@ -66,7 +66,7 @@ TEST_F(TurnoverStepsTest, ASteadyTurnoverIsNoChange) {
   EXPECT_EQ(turnover_.FreeOf(1), 0.25f);
 }
 
-TEST_F(TurnoverStepsTest, TheMeanOfWhatWasKnownAndWhatIsNewCounts) {
+TEST_F(TurnoverStepsTest, TheMeanOfOldAndNewValuesCounts) {
   Run(256);
   EXPECT_EQ(ArrivalsToChange(128), 0);
   EXPECT_FALSE(turnover_.expected());
@@ -86,7 +86,7 @@ class ForecastTest : public ::testing::Test {
  protected:
   NodeId AddNode(const NodeSpec& spec) {
     const NodeId node = *cluster_.AddNode(spec);
-    forecast_.SawNode(cluster_.node(node));
+    forecast_.NodeChanged(cluster_.node(node));
     return node;
   }
   void Arrive(const Demand& demand, int times = 1) {
@@ -132,7 +132,7 @@ TEST_F(ForecastTest, OnlyPodsOfSeveralWholeGpusAreLarge) {
   EXPECT_TRUE(forecast_.classes().empty());
   Arrive(Ask(2, 1000));
   ASSERT_EQ(forecast_.classes().size(), 1u);
-  EXPECT_EQ(forecast_.classes()[0].seen, 1);
+  EXPECT_EQ(forecast_.classes()[0].arrived, 1);
 }
 
 TEST_F(ForecastTest, ANewSizeNeedsMoreDemandThanTheRarest) {
@@ -220,7 +220,7 @@ TEST_F(ForecastTest, NodesThatTakeNoPodsHaveNoSlots) {
   EXPECT_EQ(forecast_.SlotsOn(cluster_.node(cordoned), 0), 0);
 }
 
-TEST_F(ForecastTest, BeforeTheFirstArrivalOnlyWhatIsFullHasAPrice) {
+TEST_F(ForecastTest, BeforeTheFirstArrivalOnlyFullCapacityHasAPrice) {
   AddNode(MakeNode("a", 8));
   AddTenGpus();
   forecast_.Price({});

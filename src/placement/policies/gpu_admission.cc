@@ -39,8 +39,8 @@ bool PickAsManager(const NodeView& node, const Demand& demand, Pick* pick) {
     if (!ask.whole()) return TightestByCores(gpus, ask, demand);
     const NodeView now{node.state, gpus};
     const uint64_t available = RoomFor(now, ask, demand);
-    return ask.count == 1 ? tree.Fragment(available, 1, gpus)
-                          : tree.Link(available, ask.count, gpus);
+    return ask.count == 1 ? tree.PickFragment(available, 1, gpus)
+                          : tree.PickLinked(available, ask.count, gpus);
   });
 }
 

@@ -30,8 +30,8 @@ int LevelOf(const device::Link& link) {
   return 0;
 }
 
-// The `count` lowest bits; REQUIRES: there are so many.
-uint64_t Lowest(uint64_t mask, int count) {
+// The `count` lowest bits. REQUIRES: the mask has as many.
+uint64_t LowestBits(uint64_t mask, int count) {
   uint64_t chosen = 0;
   for (; count > 0; --count, mask &= mask - 1) chosen |= mask & -mask;
   return chosen;
@@ -39,19 +39,19 @@ uint64_t Lowest(uint64_t mask, int count) {
 
 }  // namespace
 
-// Groups are compared by how many GPUs they have available, then by free memory, pods and position.
-struct GpuTree::Rank {
+// Orders groups by their number of available GPUs, then by free memory, pods and position.
+struct GpuTree::GroupRank {
   int available = 0;
   int64_t free_bytes = 0;
   int pods = 0;
   int position = 0;
-  auto operator<=>(const Rank&) const = default;
+  auto operator<=>(const GroupRank&) const = default;
 };
 
-GpuTree::Rank GpuTree::RankOf(const Group& group, uint64_t available,
-                              std::span<const GpuState> gpus) {
-  Rank rank{.available = std::popcount(group.members & available),
-            .position = std::countr_zero(group.members)};
+GpuTree::GroupRank GpuTree::RankOf(const PcieGroup& group, uint64_t available,
+                                   std::span<const GpuState> gpus) {
+  GroupRank rank{.available = std::popcount(group.members & available),
+                 .position = std::countr_zero(group.members)};
   for (uint64_t left = group.members; left != 0; left &= left - 1) {
     const GpuState& gpu = gpus[std::countr_zero(left)];
     rank.free_bytes += gpu.free_bytes;
@@ -62,18 +62,18 @@ GpuTree::Rank GpuTree::RankOf(const Group& group, uint64_t available,
 
 GpuTree::GpuTree(size_t size, const NodeLinks* links)
     : all_(size == 0 ? 0 : ~uint64_t{0} >> (64 - size)) {
-  if (links != nullptr) Connect(*links);
-  std::ranges::stable_sort(groups_, {}, &Group::level);
+  if (links != nullptr) BuildGroups(*links);
+  std::ranges::stable_sort(groups_, {}, &PcieGroup::level);
 }
 
-// A pair joins the first group of its level that has one of the two.
-void GpuTree::Connect(const NodeLinks& links) {
+// A pair joins the first group of its level that contains either GPU.
+void GpuTree::BuildGroups(const NodeLinks& links) {
   for (size_t a = 0; a < links.size(); ++a) {
     for (size_t b = a + 1; b < links.size(); ++b) {
       const int level = LevelOf(links.links.At(a, b));
       if (level == 0) continue;
       const uint64_t pair = uint64_t{1} << a | uint64_t{1} << b;
-      const auto at = std::ranges::find_if(groups_, [&](const Group& group) {
+      const auto at = std::ranges::find_if(groups_, [&](const PcieGroup& group) {
         return group.level == level && (group.members & pair) != 0;
       });
       if (at != groups_.end()) {
@@ -85,43 +85,45 @@ void GpuTree::Connect(const NodeLinks& links) {
   }
 }
 
-// From the whole node inwards, always into the group with the fewest GPUs available that still has
-// enough. The groups right below where we are: those that no other lies between.
-uint64_t GpuTree::Fragment(uint64_t available, int count, std::span<const GpuState> gpus) const {
+// Descends from the whole node, always into the child group with the fewest available GPUs that
+// still has enough. Children are the groups directly below, with no other group in between.
+uint64_t GpuTree::PickFragment(uint64_t available, int count,
+                               std::span<const GpuState> gpus) const {
   if (count < 1 || std::popcount(available) < count) return 0;
   const auto below = [](uint64_t inner, uint64_t outer) {
     return inner != outer && (inner & ~outer) == 0;
   };
   uint64_t inside = all_;
-  for (const Group* best = nullptr;; inside = best->members, best = nullptr) {
-    Rank best_rank;
-    for (const Group& group : groups_) {
+  for (const PcieGroup* best = nullptr;; inside = best->members, best = nullptr) {
+    GroupRank best_rank;
+    for (const PcieGroup& group : groups_) {
       const bool child =
-          below(group.members, inside) && std::ranges::none_of(groups_, [&](const Group& other) {
+          below(group.members, inside) &&
+          std::ranges::none_of(groups_, [&](const PcieGroup& other) {
             return below(group.members, other.members) && below(other.members, inside);
           });
-      const Rank rank = RankOf(group, available, gpus);
+      const GroupRank rank = RankOf(group, available, gpus);
       if (!child || rank.available < count || (best != nullptr && best_rank <= rank)) continue;
       best = &group;
       best_rank = rank;
     }
-    if (best == nullptr) return Lowest(available & inside, count);
+    if (best == nullptr) return LowestBits(available & inside, count);
   }
 }
 
-// The nearest group with enough GPUs; among equally near ones that with the fewest available.
-uint64_t GpuTree::Link(uint64_t available, int count, std::span<const GpuState> gpus) const {
+// The nearest group with enough GPUs; among equally near groups the one with the fewest available.
+uint64_t GpuTree::PickLinked(uint64_t available, int count, std::span<const GpuState> gpus) const {
   if (count < 1 || std::popcount(available) < count) return 0;
-  const Group* best = nullptr;
-  Rank best_rank;
-  for (const Group& group : groups_) {
+  const PcieGroup* best = nullptr;
+  GroupRank best_rank;
+  for (const PcieGroup& group : groups_) {
     if (best != nullptr && group.level > best->level) break;
-    const Rank rank = RankOf(group, available, gpus);
+    const GroupRank rank = RankOf(group, available, gpus);
     if (rank.available < count || (best != nullptr && best_rank <= rank)) continue;
     best = &group;
     best_rank = rank;
   }
-  return Lowest(best == nullptr ? available : available & best->members, count);
+  return LowestBits(best == nullptr ? available : available & best->members, count);
 }
 
 }  // namespace tessera::placement

@@ -21,23 +21,24 @@ class GpuTree {
   // For a node with `size` GPUs. `links` may cover only the first GPUs; null if links are unknown.
   GpuTree(size_t size, const NodeLinks* links);
 
-  // Picks `count` of the GPUs in `available`, by position in `gpus`, the GPUs of the node. 0 if
-  // fewer are available.
-  uint64_t Fragment(uint64_t available, int count, std::span<const GpuState> gpus) const;
-  uint64_t Link(uint64_t available, int count, std::span<const GpuState> gpus) const;
+  // Both pick `count` of the GPUs in `available`, which are positions in `gpus`, the GPUs of the
+  // node. 0 if fewer are available.
+  uint64_t PickFragment(uint64_t available, int count, std::span<const GpuState> gpus) const;
+  uint64_t PickLinked(uint64_t available, int count, std::span<const GpuState> gpus) const;
 
  private:
-  struct Group {
+  struct PcieGroup {
     uint64_t members = 0;
     int level = 0;  // larger is farther
   };
-  struct Rank;
+  struct GroupRank;
 
-  void Connect(const NodeLinks& links);
-  static Rank RankOf(const Group& group, uint64_t available, std::span<const GpuState> gpus);
+  void BuildGroups(const NodeLinks& links);
+  static GroupRank RankOf(const PcieGroup& group, uint64_t available,
+                          std::span<const GpuState> gpus);
 
   uint64_t all_;
-  std::vector<Group> groups_;  // by level, then as they were found
+  std::vector<PcieGroup> groups_;  // by level, then in the order of discovery
 };
 
 }  // namespace tessera::placement

@@ -6,7 +6,7 @@
 
 namespace tessera::placement {
 
-size_t LossGroups::Hash::operator()(const Group& group) const {
+size_t LossGroups::Hash::operator()(const LossGroup& group) const {
   constexpr size_t kPerWord = sizeof(uint64_t) / sizeof(SlotParts::value_type);
   static_assert(kMaxClasses % kPerWord == 0);
   uint64_t hash = group.model, word;
@@ -18,16 +18,16 @@ size_t LossGroups::Hash::operator()(const Group& group) const {
   return hash;
 }
 
-uint16_t LossGroups::Of(ModelId model, const SlotParts& lost) {
+uint16_t LossGroups::GroupOf(ModelId model, const SlotParts& lost) {
   const auto [at, is_new] =
-      ids_.try_emplace(Group{model, lost}, static_cast<uint16_t>(groups_.size()));
+      ids_.try_emplace(LossGroup{model, lost}, static_cast<uint16_t>(groups_.size()));
   if (is_new) groups_.push_back(at->first);
   return at->second;
 }
 
-uint16_t LossGroups::Lossless(ModelId model) {
+uint16_t LossGroups::LosslessGroupOf(ModelId model) {
   if (model >= lossless_.size()) lossless_.resize(model + 1, -1);
-  if (lossless_[model] < 0) lossless_[model] = Of(model, SlotParts{});
+  if (lossless_[model] < 0) lossless_[model] = GroupOf(model, SlotParts{});
   return static_cast<uint16_t>(lossless_[model]);
 }
 

@@ -16,12 +16,12 @@ namespace tessera::placement {
 
 class LossGroups {
  public:
-  // More groups than this: start again with Clear, and rank again.
-  static constexpr size_t kMany = 60000;
+  // With more groups than this, call Clear and rank all nodes again.
+  static constexpr size_t kMaxGroups = 60000;
 
-  uint16_t Of(ModelId model, const SlotParts& lost);
-  // Of a placement on this model that takes no slot.
-  uint16_t Lossless(ModelId model);
+  uint16_t GroupOf(ModelId model, const SlotParts& lost);
+  // The group of a placement on this model that takes no slot.
+  uint16_t LosslessGroupOf(ModelId model);
   size_t size() const { return groups_.size(); }
   void Clear();
 
@@ -34,17 +34,17 @@ class LossGroups {
   ModelId ModelOf(uint16_t group) const { return groups_[group].model; }
 
  private:
-  struct Group {
+  struct LossGroup {
     ModelId model;
     SlotParts lost;
-    bool operator==(const Group&) const = default;
+    bool operator==(const LossGroup&) const = default;
   };
   struct Hash {
-    size_t operator()(const Group& group) const;
+    size_t operator()(const LossGroup& group) const;
   };
 
-  std::vector<Group> groups_;
-  std::unordered_map<Group, uint16_t, Hash> ids_;
+  std::vector<LossGroup> groups_;
+  std::unordered_map<LossGroup, uint16_t, Hash> ids_;
   std::vector<int32_t> lossless_;                 // by model; -1 for none
   std::vector<float> reservations_, scarcities_;  // by group
   size_t priced_ = 0;                             // groups with a current price

@@ -14,7 +14,7 @@ bool NodeSummaries::Sync() {
     nodes_.resize(cluster_.size());
     const size_t count = some ? changed_.size() : cluster_.size();
     const auto at = [&](size_t i) { return some ? changed_[i] : static_cast<NodeId>(i); };
-    for (size_t i = 0; i < count; ++i) forecast_.SawNode(cluster_.node(at(i)));
+    for (size_t i = 0; i < count; ++i) forecast_.NodeChanged(cluster_.node(at(i)));
     for (size_t i = 0; i < count; ++i) Describe(at(i));
     version_ = cluster_.version();
   }
@@ -95,15 +95,16 @@ void NodeSummaries::Keep(NodeSummary& node) const {
     node.keep_idle = std::max(node.keep_idle, slots * size.gpus);
     node.keep_cpu = std::max(node.keep_cpu, slots * size.cpu_milli);
     node.keep_memory = std::max(node.keep_memory, slots * size.memory);
-    const bool near = FreeFraction(node, size, RoomOf(node), slots + 1) > 0;
+    const bool near = FreeFraction(node, size, FreeIn(node), slots + 1) > 0;
     node.near |= static_cast<uint32_t>(near) << j;
   }
 }
 
-// Expected fraction of the next pod lifetime for which there are so many slots, if no pod comes: as
-// many pods must leave as hold what is missing, if all of them hold the same.
-float NodeSummaries::FreeFraction(const NodeSummary& node, const LargeSize& size, const Room& room,
-                                  int slots) const {
+// Expected fraction of the next pod lifetime for which the node has `slots` slots if no pod
+// arrives. The number of pods that must leave follows from the missing resources, assuming equal
+// pods.
+float NodeSummaries::FreeFraction(const NodeSummary& node, const LargeSize& size,
+                                  const FreeResources& free, int slots) const {
   if (!turnover_.expected() || node.cpu < 0 || node.memory < 0 || !size.Allows(node.key.model)) {
     return 0;
   }
@@ -115,18 +116,18 @@ float NodeSummaries::FreeFraction(const NodeSummary& node, const LargeSize& size
                           : static_cast<float>(wanted - left) / static_cast<float>(total - left);
   };
   const float part =
-      std::max({missing(gpus, room.idle, node.gpus), missing(cpu, room.cpu, node.cpu_total),
-                missing(memory, room.memory, node.memory_total)});
-  return turnover_.FreeOf(part * static_cast<float>(room.pods));
+      std::max({missing(gpus, free.idle, node.gpus), missing(cpu, free.cpu, node.cpu_total),
+                missing(memory, free.memory, node.memory_total)});
+  return turnover_.FreeOf(part * static_cast<float>(free.pods));
 }
 
-// The slots that there are, and parts of those that there will be.
-float NodeSummaries::SlotsSoon(const NodeSummary& node, const LargeSize& size, const Room& room,
-                               int slots) const {
+// Present slots, and the expected fractions of future slots.
+float NodeSummaries::SlotsSoon(const NodeSummary& node, const LargeSize& size,
+                               const FreeResources& free, int slots) const {
   auto sum = static_cast<float>(slots);
   if (!turnover_.expected()) return sum;
   for (int more = slots + 1;; ++more) {
-    const float part = FreeFraction(node, size, room, more);
+    const float part = FreeFraction(node, size, free, more);
     if (part == 0) return sum;
     sum += part;
   }
@@ -141,22 +142,22 @@ bool NodeSummaries::TakesSlots(const NodeSummary& node, int idle_taken,
 
 SlotParts NodeSummaries::SlotsTaken(const NodeSummary& node, int idle_taken, const Demand& demand,
                                     const Slots& own) const {
-  const Room room{.idle = node.idle - idle_taken,
-                  .pods = node.pods + 1,
-                  .cpu = node.cpu - demand.cpu_milli,
-                  .memory = node.memory - demand.memory.count()};
+  const FreeResources rest{.idle = node.idle - idle_taken,
+                           .pods = node.pods + 1,
+                           .cpu = node.cpu - demand.cpu_milli,
+                           .memory = node.memory - demand.memory.count()};
   SlotParts taken{};
   const auto classes = forecast_.classes();
   for (size_t j = 0; j < classes.size(); ++j) {
     const LargeSize& size = classes[j].size;
     if (node.slots[j] == 0 && (node.near >> j & 1) == 0) continue;
     int left = node.slots[j];
-    while (left > 0 && (left * size.gpus > room.idle || left * size.cpu_milli > room.cpu ||
-                        left * size.memory > room.memory)) {
+    while (left > 0 && (left * size.gpus > rest.idle || left * size.cpu_milli > rest.cpu ||
+                        left * size.memory > rest.memory)) {
       --left;
     }
-    const float lost = SlotsSoon(node, size, RoomOf(node), node.slots[j]) -
-                       SlotsSoon(node, size, room, left) - static_cast<float>(own[j]);
+    const float lost = SlotsSoon(node, size, FreeIn(node), node.slots[j]) -
+                       SlotsSoon(node, size, rest, left) - static_cast<float>(own[j]);
     taken[j] = static_cast<uint16_t>(std::max(lost * kPartsPerSlot + 0.5f, 0.0f));
   }
   return taken;

@@ -55,21 +55,21 @@ class NodeSummaries {
                        const Slots& own) const;
 
  private:
-  // What is left of a node, and how many pods have the rest.
-  struct Room {
+  // Free resources of a node, and the number of pods that hold the rest.
+  struct FreeResources {
     int idle, pods;
     int64_t cpu, memory;
   };
-  static Room RoomOf(const NodeSummary& node) {
+  static FreeResources FreeIn(const NodeSummary& node) {
     return {node.idle, node.pods, node.cpu, node.memory};
   }
 
   void CountClasses(uint32_t classes);
   void Describe(NodeId id);
   void Keep(NodeSummary& node) const;
-  float FreeFraction(const NodeSummary& node, const LargeSize& size, const Room& room,
+  float FreeFraction(const NodeSummary& node, const LargeSize& size, const FreeResources& free,
                      int slots) const;
-  float SlotsSoon(const NodeSummary& node, const LargeSize& size, const Room& room,
+  float SlotsSoon(const NodeSummary& node, const LargeSize& size, const FreeResources& free,
                   int slots) const;
 
   const Cluster& cluster_;

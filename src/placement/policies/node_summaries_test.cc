@@ -64,7 +64,7 @@ class SlotsTest : public ::testing::Test {
   NodeId node_ = kNoNode;
 };
 
-TEST_F(SlotsTest, APodThatLeavesEnoughForAllSlotsTakesNone) {
+TEST_F(SlotsTest, APodThatLeavesRoomForAllSlotsTakesNoSlot) {
   AddNode({Host(Ask(1, 1000), 1000, GiB(1))});
   const size_t pairs = Expect(Host(Ask(2, 1000), 8000, GiB(32)));
   NodeSummaries nodes(cluster_, forecast_, still_);
@@ -87,10 +87,11 @@ TEST_F(SlotsTest, APodThatLeavesEnoughForAllSlotsTakesNone) {
   EXPECT_EQ(nodes.SlotsTaken(node, 2, most, kNotOwn)[pairs], kPartsPerSlot);
   Slots own{};
   own[pairs] = 1;
-  EXPECT_EQ(nodes.SlotsTaken(node, 2, most, own), SlotParts{}) << "it is what the slot is for";
+  EXPECT_EQ(nodes.SlotsTaken(node, 2, most, own), SlotParts{})
+      << "the slot is reserved for this shape";
 }
 
-TEST_F(SlotsTest, UnhealthyGpusAreNoneThatCanBeIdle) {
+TEST_F(SlotsTest, UnhealthyGpusNeverCountAsIdle) {
   NodeSpec spec = MakeNode("a", 8);
   spec.gpus[7].healthy = false;
   spec.gpus[6].mig_profile = "1g.10gb";
@@ -150,8 +151,8 @@ TEST_F(SlotsTest, SlotsToComeEndWhereCpuOrMemoryEnds) {
 }
 
 // The scarcest resource decides. Five pods hold five GPUs: one must leave for one slot, all for
-// two. Of six pods two must leave, or all: the loss is ½ + 1/32 - ¼ - 1/64 = 17/64.
-TEST_F(SlotsTest, AsManyPodsMustLeaveAsHoldWhatIsMissing) {
+// two. With six pods two or all must leave: the loss is ½ + 1/32 - ¼ - 1/64 = 17/64.
+TEST_F(SlotsTest, ThePodsThatMustLeaveHoldTheMissingResources) {
   AddNode(std::vector<Demand>(5, Host(Ask(1, 1000), 1000, GiB(1))));
   const size_t fours = Expect(Host(Ask(4, 1000), 8000, GiB(32)));
   NodeSummaries nodes(cluster_, forecast_, half_);

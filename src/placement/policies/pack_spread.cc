@@ -9,7 +9,7 @@
 namespace tessera::placement {
 namespace {
 
-enum class Taste { kBinpack, kSpread };
+enum class Preference { kBinpack, kSpread };
 
 // Thousandths of the node in use with the pod.
 double UsedWith(const NodeView& node, const Demand& demand) {
@@ -29,7 +29,7 @@ double UsedWith(const NodeView& node, const Demand& demand) {
 
 class PackSpread : public ScoredPolicy {
  public:
-  PackSpread(const Cluster& cluster, std::string_view name, Taste nodes, Taste gpus)
+  PackSpread(const Cluster& cluster, std::string_view name, Preference nodes, Preference gpus)
       : ScoredPolicy(cluster), name_(name), nodes_(nodes), gpus_(gpus) {}
   std::string_view name() const override { return name_; }
 
@@ -37,12 +37,12 @@ class PackSpread : public ScoredPolicy {
   float Score(const NodeView& node, ShapeId, const Demand& demand, Pick* pick) override {
     if (!PickGpus(node, demand, pick)) return kUnfit;
     const double used = UsedWith(node, demand);
-    return static_cast<float>(nodes_ == Taste::kBinpack ? used : -used);
+    return static_cast<float>(nodes_ == Preference::kBinpack ? used : -used);
   }
 
  private:
   bool PickGpus(const NodeView& node, const Demand& demand, Pick* pick) const {
-    if (gpus_ == Taste::kBinpack) return PickTightest(node, demand, pick);
+    if (gpus_ == Preference::kBinpack) return PickTightest(node, demand, pick);
     return PickOrTightest(
         node, demand, pick, [&](std::span<const GpuState> gpus, const GpuAsk& ask) {
           return FirstBy(gpus, ask, demand, [](auto& a, auto& b) { return a.slack > b.slack; });
@@ -50,29 +50,29 @@ class PackSpread : public ScoredPolicy {
   }
 
   const std::string_view name_;
-  const Taste nodes_, gpus_;
+  const Preference nodes_, gpus_;
 };
 
 }  // namespace
 
 std::unique_ptr<Policy> MakeBinpackBinpack(Cluster& cluster, const PolicyOptions&) {
-  return std::make_unique<PackSpread>(cluster, "NodeBinpackGpuBinpack", Taste::kBinpack,
-                                      Taste::kBinpack);
+  return std::make_unique<PackSpread>(cluster, "NodeBinpackGpuBinpack", Preference::kBinpack,
+                                      Preference::kBinpack);
 }
 
 std::unique_ptr<Policy> MakeBinpackSpread(Cluster& cluster, const PolicyOptions&) {
-  return std::make_unique<PackSpread>(cluster, "NodeBinpackGpuSpread", Taste::kBinpack,
-                                      Taste::kSpread);
+  return std::make_unique<PackSpread>(cluster, "NodeBinpackGpuSpread", Preference::kBinpack,
+                                      Preference::kSpread);
 }
 
 std::unique_ptr<Policy> MakeSpreadBinpack(Cluster& cluster, const PolicyOptions&) {
-  return std::make_unique<PackSpread>(cluster, "NodeSpreadGpuBinpack", Taste::kSpread,
-                                      Taste::kBinpack);
+  return std::make_unique<PackSpread>(cluster, "NodeSpreadGpuBinpack", Preference::kSpread,
+                                      Preference::kBinpack);
 }
 
 std::unique_ptr<Policy> MakeSpreadSpread(Cluster& cluster, const PolicyOptions&) {
-  return std::make_unique<PackSpread>(cluster, "NodeSpreadGpuSpread", Taste::kSpread,
-                                      Taste::kSpread);
+  return std::make_unique<PackSpread>(cluster, "NodeSpreadGpuSpread", Preference::kSpread,
+                                      Preference::kSpread);
 }
 
 }  // namespace tessera::placement

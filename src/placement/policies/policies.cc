@@ -47,7 +47,7 @@ Result<PolicyParts> LeftOut(std::string_view name) {
     const std::string part = ToLower(name.substr(0, name.find('-')));
     const auto at = std::ranges::find(kPolicyParts, part);
     if (at == kPolicyParts.end()) {
-      return Error(Code::kInvalidArgument, "no policy has a part \"{}\": Tessera has {}", part,
+      return Error(Code::kInvalidArgument, "unknown part \"{}\" of a policy: Tessera has {}", part,
                    fmt::join(kPolicyParts, ", "));
     }
     without.set(static_cast<size_t>(at - kPolicyParts.begin()));
@@ -67,7 +67,7 @@ Result<const PolicyInfo*> FindPolicy(std::string_view name) {
     known += known.empty() ? "" : ", ";
     known += info.name;
   }
-  return Error(Code::kInvalidArgument, "there is no policy \"{}\": there are {}", name, known);
+  return Error(Code::kInvalidArgument, "unknown policy \"{}\": use one of {}", name, known);
 }
 
 Result<std::unique_ptr<Policy>> MakePolicy(std::string_view name, Cluster& cluster,

@@ -5,10 +5,10 @@
 //   score = [W(n) - W(n + p)] - Σ_j price_j · (slots of class j lost) - scarcity(model) · milli(p)
 //           + links(p on n)
 //
-// All terms are thousandths of a GPU, all weights are 1; only that the GPUs of a pod of several are
-// joined by NVLink outweighs all else. Every feasible node is evaluated. The policy knows the pods
-// that arrived and departed and nothing else; before the first mix is learned, W is what is left on
-// GPUs that are partly used.
+// All terms are thousandths of a GPU with weight 1, except that joining the GPUs of one pod by
+// NVLink outweighs all other terms (kNvLinkBonus). Every feasible node is evaluated. The policy
+// knows only the pods that arrived and departed; before the first mix is learned, W is the sum of
+// the free parts of GPUs in use.
 #include <algorithm>
 #include <bit>
 #include <cmath>
@@ -31,18 +31,19 @@ constexpr int64_t kFirstMix = 8;
 constexpr int64_t kLifetimesPerMix = 2, kLeastLifetime = 1024;
 constexpr int kStepsPerArrival = 2;  // of building the next model
 
-// What well linked GPUs are worth to a pod of several: at most half of each of them, and half of
-// that at as many points for a pair as this (device::ScoreOf; five NVLinks).
-constexpr float kLinkWorth = 500, kHalfLinked = 500;
-// Joined by NVLink decides between nodes: more than all terms can differ by, which is 1000 for each
-// GPU of a node in waste (either way), slots and scarcity, and 500 in links.
-constexpr float kJoined = 5000 * kMaxGpusPerNode;
-// What others lose with a GPU that has a link to another idle one, where the pod needs no links.
-constexpr float kPairBroken = 50;
+// Value of good links for a pod of several GPUs, in thousandths per GPU: at most kMostLinkValue,
+// and half of it at kHalfLinkPoints for each pair (device::ScoreOf; five NVLinks).
+constexpr float kMostLinkValue = 500, kHalfLinkPoints = 500;
+// The NVLink weight: added if NVLink joins all GPUs of the pod, which exchange data several times
+// slower over PCIe. It exceeds the largest possible difference of all other terms: for
+// each GPU of a node 1000 in waste (in either direction), slots and scarcity, and 500 in links.
+constexpr float kNvLinkBonus = 5000 * kMaxGpusPerNode;
+// Loss of other pods for each GPU taken from a linked idle pair by a pod that needs no links.
+constexpr float kPairLoss = 50;
 
-// A demand as every node is asked about it.
-struct Asked {
-  Asked(const Demand& demand, const Slots& own) : demand(demand), own(own) {
+// A demand with the facts that evaluating each node needs.
+struct DemandFacts {
+  DemandFacts(const Demand& demand, const Slots& own) : demand(demand), own(own) {
     for (const GpuAsk& ask : demand.asks) {
       if (ask.whole() && ask.count > 1) linked = std::max(linked, ask.count);
     }
@@ -55,14 +56,14 @@ struct Asked {
   bool share = false;
 };
 
-float Remnants(const NodeKey& key) {
+float PartlyUsedMilli(const NodeKey& key) {
   int sum = 0;
   for (const int slack : key.slack) sum += slack % 1000;
   return static_cast<float>(sum);
 }
 
-// A demand placed on a node.
-struct Placed {
+// A trial placement of the demand on a node.
+struct TrialPlacement {
   Pick pick;
   NodeKey key;         // of the node with the demand
   int idle_taken = 0;  // GPUs
@@ -88,15 +89,15 @@ class TerminalWaste : public Policy {
   void Departed(ShapeId shape) override;
 
  private:
-  void Learn();
-  double PartThatNeverComes(const std::vector<MixPod>& mix) const;
-  void Follow();
+  void BuildNextModel();
+  double UnhostableFraction(const std::vector<MixPod>& mix) const;
+  void ApplyChanges();
   void Refresh(ShapeId shape);
-  Rank Evaluate(NodeId id, const Asked& asked);
-  bool Try(NodeId id, const Asked& asked, Placed* placed);
-  bool TryShare(NodeId id, const Demand& demand, Placed* placed);
-  float Waste(const NodeKey& key) { return model_ ? model_->Waste(key) : Remnants(key); }
-  float Links(NodeId id, const Asked& asked, int idle_taken) const;
+  Rank Evaluate(NodeId id, const DemandFacts& facts);
+  bool TryNode(NodeId id, const DemandFacts& facts, TrialPlacement* trial);
+  bool TryShare(NodeId id, const Demand& demand, TrialPlacement* trial);
+  float Waste(const NodeKey& key) { return model_ ? model_->Waste(key) : PartlyUsedMilli(key); }
+  float LinkValue(NodeId id, const DemandFacts& facts, int idle_taken) const;
 
   const Cluster& cluster_;
   const PolicyParts without_;
@@ -120,18 +121,18 @@ void TerminalWaste::Arrived(ShapeId shape) {
     std::vector<int64_t> device_memory = forecast_.device_memory();
     device_memory.resize(cluster_.model_count(), 0);
     std::vector<MixPod> mix = forecast_.Mix();
-    const double never_comes = PartThatNeverComes(mix);
-    next_ = std::make_unique<WasteModel>(std::move(mix), std::move(device_memory), never_comes,
+    const double unhostable = UnhostableFraction(mix);
+    next_ = std::make_unique<WasteModel>(std::move(mix), std::move(device_memory), unhostable,
                                          without_);
     next_mix_ = 2 * arrived_;
   }
-  if (next_) Learn();
-  Follow();
+  if (next_) BuildNextModel();
+  ApplyChanges();
 }
 
-// Where no pod departs and pods of this mix use up the CPU or memory of the cluster before its
-// GPUs: the part of the pods that would fill the GPUs, but for which there is no CPU or memory.
-double TerminalWaste::PartThatNeverComes(const std::vector<MixPod>& mix) const {
+// If no pod departs and pods of this mix use up the CPU or memory of the cluster before its GPUs:
+// the fraction of the pods needed to fill the GPUs for which there is no CPU or memory.
+double TerminalWaste::UnhostableFraction(const std::vector<MixPod>& mix) const {
   if (forecast_.pods_depart()) return 0;
   double weight = 0, cpu = 0, memory = 0, all_cpu = 0, all_memory = 0;
   for (const MixPod& pod : mix) {
@@ -161,7 +162,7 @@ void TerminalWaste::Departed(ShapeId shape) {
   next_mix_ = std::min(next_mix_, arrived_ + 1);
 }
 
-void TerminalWaste::Learn() {
+void TerminalWaste::BuildNextModel() {
   for (int i = 0; i < kStepsPerArrival; ++i) {
     if (next_->Step()) continue;
     model_ = std::move(next_);
@@ -170,12 +171,12 @@ void TerminalWaste::Learn() {
   }
 }
 
-// Takes in what changed in the cluster, and sets prices when they are due.
-void TerminalWaste::Follow() {
+// Applies changes of the cluster, and sets prices when they are due.
+void TerminalWaste::ApplyChanges() {
   bool changed = nodes_.Sync();
   if (new_turnover_) nodes_.TurnoverChanged();
   changed |= std::exchange(new_turnover_, false);
-  if (changed || groups_.size() > LossGroups::kMany) {
+  if (changed || groups_.size() > LossGroups::kMaxGroups) {
     groups_.Clear();
     ranker_.Invalidate();
   }
@@ -187,46 +188,46 @@ void TerminalWaste::Follow() {
 }
 
 void TerminalWaste::Refresh(ShapeId shape) {
-  Follow();
-  const Asked asked(cluster_.demand(shape), forecast_.OwnSlots(shape));
-  ranker_.Refresh(shape, [&](const NodeView&, NodeId id) { return Evaluate(id, asked); });
+  ApplyChanges();
+  const DemandFacts facts(cluster_.demand(shape), forecast_.OwnSlots(shape));
+  ranker_.Refresh(shape, [&](const NodeView&, NodeId id) { return Evaluate(id, facts); });
 }
 
-Rank TerminalWaste::Evaluate(NodeId id, const Asked& asked) {
-  Placed placed;
-  if (!Try(id, asked, &placed)) return {};
+Rank TerminalWaste::Evaluate(NodeId id, const DemandFacts& facts) {
+  TrialPlacement trial;
+  if (!TryNode(id, facts, &trial)) return {};
   const NodeSummary& node = nodes_[id];
   const uint16_t group =
-      nodes_.TakesSlots(node, placed.idle_taken, asked.demand)
-          ? groups_.Of(node.key.model,
-                       nodes_.SlotsTaken(node, placed.idle_taken, asked.demand, asked.own))
-          : groups_.Lossless(node.key.model);
-  return {.score = Waste(node.key) - placed.waste + Links(id, asked, placed.idle_taken),
+      nodes_.TakesSlots(node, trial.idle_taken, facts.demand)
+          ? groups_.GroupOf(node.key.model,
+                            nodes_.SlotsTaken(node, trial.idle_taken, facts.demand, facts.own))
+          : groups_.LosslessGroupOf(node.key.model);
+  return {.score = Waste(node.key) - trial.waste + LinkValue(id, facts, trial.idle_taken),
           .group = group};
 }
 
 // Places the demand on the node: a share on the GPU with the least terminal waste, the tightest of
-// equal ones; all else where it is tightest. False where it does not fit.
-bool TerminalWaste::Try(NodeId id, const Asked& asked, Placed* placed) {
+// equals; all other asks on the tightest GPUs. Returns false where the demand does not fit.
+bool TerminalWaste::TryNode(NodeId id, const DemandFacts& facts, TrialPlacement* trial) {
   const NodeSummary& node = nodes_[id];
-  const Demand& demand = asked.demand;
+  const Demand& demand = facts.demand;
   if (node.cpu < demand.cpu_milli || node.memory < demand.memory.count()) return false;
-  if (asked.share) return TryShare(id, demand, placed);
+  if (facts.share) return TryShare(id, demand, trial);
   const NodeView view = cluster_.node(id);
-  if (!PickTightest(view, demand, &placed->pick)) return false;
+  if (!PickTightest(view, demand, &trial->pick)) return false;
   std::array<int16_t, kMaxGpusPerNode> slack;
-  SlackAfter(view, demand, placed->pick, slack.data());
+  SlackAfter(view, demand, trial->pick, slack.data());
   for (size_t i = 0; i < view.gpus.size(); ++i) {
     slack[i] = std::max<int16_t>(slack[i], 0);
-    placed->idle_taken += view.gpus[i].slack == 1000 && (placed->pick.all() >> i & 1);
+    trial->idle_taken += view.gpus[i].slack == 1000 && (trial->pick.all() >> i & 1);
   }
-  placed->key = NodeKey::Of(view->model, node.cpu - demand.cpu_milli,
-                            node.memory - demand.memory.count(), slack.data(), view.gpus.size());
-  placed->waste = Waste(placed->key);
+  trial->key = NodeKey::Of(view->model, node.cpu - demand.cpu_milli,
+                           node.memory - demand.memory.count(), slack.data(), view.gpus.size());
+  trial->waste = Waste(trial->key);
   return true;
 }
 
-bool TerminalWaste::TryShare(NodeId id, const Demand& demand, Placed* placed) {
+bool TerminalWaste::TryShare(NodeId id, const Demand& demand, TrialPlacement* trial) {
   const NodeSummary& node = nodes_[id];
   const NodeView view = cluster_.node(id);
   const GpuAsk& ask = demand.asks[0];
@@ -256,25 +257,25 @@ bool TerminalWaste::TryShare(NodeId id, const Demand& demand, Placed* placed) {
     if (waste > best || (waste == best && gpu.slack >= best_slack)) continue;
     best = waste;
     best_slack = gpu.slack;
-    placed->pick = {.masks = {uint64_t{1} << i}};
-    placed->key = key;
-    placed->idle_taken = gpu.slack == 1000;
+    trial->pick = {.masks = {uint64_t{1} << i}};
+    trial->key = key;
+    trial->idle_taken = gpu.slack == 1000;
   }
-  placed->waste = best;
+  trial->waste = best;
   return best < std::numeric_limits<float>::infinity();
 }
 
-float TerminalWaste::Links(NodeId id, const Asked& asked, int idle_taken) const {
+float TerminalWaste::LinkValue(NodeId id, const DemandFacts& facts, int idle_taken) const {
   if (without_.test(kLinks)) return 0;
   const NodeView view = cluster_.node(id);
   if (view->groups == nullptr) return 0;
-  if (asked.linked == 0) {
-    return nodes_[id].paired ? -kPairBroken * static_cast<float>(idle_taken) : 0;
+  if (facts.linked == 0) {
+    return nodes_[id].paired ? -kPairLoss * static_cast<float>(idle_taken) : 0;
   }
-  const int pairs = asked.linked * (asked.linked - 1) / 2;
-  const float points = static_cast<float>(LinkPoints(view, asked.demand)) / pairs;
-  return kLinkWorth * asked.linked * points / (points + kHalfLinked) +
-         (GetsJoined(view, asked.demand) ? kJoined : 0);
+  const int pairs = facts.linked * (facts.linked - 1) / 2;
+  const float points = static_cast<float>(LinkPoints(view, facts.demand)) / pairs;
+  return kMostLinkValue * facts.linked * points / (points + kHalfLinkPoints) +
+         (GetsJoined(view, facts.demand) ? kNvLinkBonus : 0);
 }
 
 std::span<const float> TerminalWaste::Scores(ShapeId shape) {
@@ -296,27 +297,27 @@ std::optional<Decision> TerminalWaste::Choose(ShapeId shape) {
 }
 
 std::optional<Pick> TerminalWaste::PickOn(ShapeId shape, NodeId node) {
-  Follow();
+  ApplyChanges();
   const Demand& demand = cluster_.demand(shape);
-  Placed placed;
-  if (!Try(node, Asked(demand, {}), &placed)) return std::nullopt;
-  PreferLinked(cluster_.node(node), demand, &placed.pick);
-  return placed.pick;
+  TrialPlacement trial;
+  if (!TryNode(node, DemandFacts(demand, {}), &trial)) return std::nullopt;
+  PreferLinked(cluster_.node(node), demand, &trial.pick);
+  return trial.pick;
 }
 
 // The terms of the score that Scores computes; their sum is the score up to rounding.
 std::vector<ScoreTerm> TerminalWaste::Explain(ShapeId shape, NodeId id) {
   if (Scores(shape)[id] == kUnfit) return {};
-  const Asked asked(cluster_.demand(shape), {});
-  Placed placed;
-  (void)Try(id, asked, &placed);
+  const DemandFacts facts(cluster_.demand(shape), {});
+  TrialPlacement trial;
+  (void)TryNode(id, facts, &trial);
   const Rank ranked{ranker_.scores()[id], ranker_.groups()[id]};
-  const float links = Links(id, asked, placed.idle_taken);
+  const float links = LinkValue(id, facts, trial.idle_taken);
   const ModelId model = groups_.ModelOf(ranked.group);
   return {{"waste avoided", ranked.score - links},
           {"slots of large pods", -groups_.ReservationOf(ranked.group, forecast_)},
           {"scarce model", -forecast_.scarcity(model) *
-                               static_cast<double>(forecast_.MilliOn(asked.demand, model))},
+                               static_cast<double>(forecast_.MilliOn(facts.demand, model))},
           {"links", links}};
 }
 

@@ -96,7 +96,7 @@ TEST_P(WasteModelTest, DeviceMemoryCountsLikeCompute) {
   }
 }
 
-TEST_P(WasteModelTest, PodsThatNeedMoreDeviceMemoryThanThereIsFillNothing) {
+TEST_P(WasteModelTest, PodsThatNeedTooMuchDeviceMemoryFillNothing) {
   const auto model =
       Model({{.weight = 1, .count = 1, .milli = 100, .bytes = kDeviceMemory + 1}}, without());
   EXPECT_EQ(model->Waste(Key({1000}, 1000000)), 1000);
@@ -113,7 +113,7 @@ TEST(WasteModelPartsTest, PodsWithoutGpusCompeteForCpuInRollOuts) {
   EXPECT_LT(Model(with, closed)->Waste(key), Model(with, rolled)->Waste(key) - 500);
 }
 
-TEST(WasteModelPartsTest, ValuesDoNotDependOnWhatWasAskedBefore) {
+TEST(WasteModelPartsTest, ValuesDoNotDependOnEarlierCalls) {
   std::mt19937 random(5);
   const auto busy = Model(SomeMix());
   std::vector<NodeKey> keys;
@@ -169,7 +169,7 @@ class TesseraTest : public ::testing::Test {
   std::vector<PodId> pods_;
 };
 
-TEST_F(TesseraTest, PodsThatFillAGpuTogetherMeet) {
+TEST_F(TesseraTest, PodsThatFillAGpuTogetherShareIt) {
   for (int i = 0; i < 4; ++i) AddNode(fmt::format("n{}", i), 2, 96000);
   for (int i = 0; i < 40; ++i) {
     Learn(Ask(1, 810), 1);
@@ -186,7 +186,7 @@ TEST_F(TesseraTest, PodsThatFillAGpuTogetherMeet) {
   EXPECT_EQ(other.pick, half.pick);
 }
 
-TEST_F(TesseraTest, PodsHungryForCpuGoWhereItIs) {
+TEST_F(TesseraTest, CpuIntensivePodsGoToNodesWithCpu) {
   const NodeId poor = AddNode("a-poor", 2, 16000);
   const NodeId rich = AddNode("b-rich", 2, 128000);
   for (int i = 0; i < 40; ++i) {
@@ -197,7 +197,7 @@ TEST_F(TesseraTest, PodsHungryForCpuGoWhereItIs) {
   EXPECT_EQ(Arrive(Ask(1, 1000, Bytes(0), 4000))->node, poor);
 }
 
-TEST_F(TesseraTest, TheLastWholeNodeIsKeptForTheLargePodsThatCome) {
+TEST_F(TesseraTest, TheLastWholeNodeIsReservedForLargePods) {
   const NodeId whole = AddNode("a", 8, 96000);
   const NodeId broken = AddNode("b", 8, 96000);
   (void)*cluster_.Adopt(*cluster_.Intern(Ask(1, 1000)), broken, testing::PickOf(1));
@@ -210,8 +210,8 @@ TEST_F(TesseraTest, TheLastWholeNodeIsKeptForTheLargePodsThatCome) {
   EXPECT_EQ(Arrive(Ask(8, 1000, Bytes(0), 64000))->node, whole);
 }
 
-// Where pods leave, a node with few of them is about to be whole; where none does, it is not.
-TEST_F(TesseraTest, ANodeThatIsNearlyWholeIsKeptForTheLargePodsThatCome) {
+// If pods leave, a node with few pods is nearly whole; if none leaves, it is not.
+TEST_F(TesseraTest, ANearlyWholeNodeIsReservedForLargePods) {
   const NodeId few = AddNode("a", 8, 96000);
   const NodeId many = AddNode("b", 8, 96000);
   const Demand one = Ask(1, 1000, Bytes(0), 1000);
@@ -236,7 +236,7 @@ TEST_F(TesseraTest, ANodeThatIsNearlyWholeIsKeptForTheLargePodsThatCome) {
   EXPECT_GT(price(many), price(few) / 2);
 }
 
-TEST_F(TesseraTest, AFittingPodIsNeverRefusedForOnesToCome) {
+TEST_F(TesseraTest, AFittingPodIsNeverRefusedForFuturePods) {
   AddNode("a", 8, 96000);
   Learn(Ask(8, 1000), 100);
   EXPECT_TRUE(Arrive(Ask(1, 10)));
@@ -256,7 +256,7 @@ TEST_F(TesseraTest, UntypedPodsKeepAwayFromModelsThatTypedPodsFill) {
   for (int i = 0; i < 4; ++i) EXPECT_EQ(Arrive(typed)->node, scarce);
 }
 
-TEST_F(TesseraTest, SharesOfDeviceMemoryMeetLikeSharesOfCompute) {
+TEST_F(TesseraTest, SharesOfDeviceMemoryArePackedLikeCompute) {
   const NodeId node = AddNode("a", 4, 96000);
   const Demand half = Ask(1, 0, GiB(40));
   (void)*cluster_.Adopt(*cluster_.Intern(half), node, testing::PickOf(0b1000));
@@ -267,8 +267,8 @@ TEST_F(TesseraTest, SharesOfDeviceMemoryMeetLikeSharesOfCompute) {
   EXPECT_NE(Arrive(half)->pick, first.pick);
 }
 
-// 70 GiB leave 10 that a pod of the mix takes; best fit would put 30 beside 40.
-TEST_F(TesseraTest, DeviceMemoryThatFillsAGpuTogetherMeets) {
+// 70 GiB leave 10 GiB, which a pod of the mix takes; best fit would put 30 GiB beside 40 GiB.
+TEST_F(TesseraTest, PodsWhoseMemoryFillsAGpuShareIt) {
   const NodeId node = AddNode("a", 2, 96000);
   for (int i = 0; i < 60; ++i) {
     Learn(Ask(1, 0, GiB(30)), 1);
@@ -292,7 +292,7 @@ TEST_F(TesseraTest, PodsOfMemoryPayForScarceModels) {
   EXPECT_EQ(Arrive(Ask(1, 0, GiB(80)))->node, plenty);
 }
 
-TEST_F(TesseraTest, PodsOfSeveralGpusGetTheBestLinkedOnesOfTheCluster) {
+TEST_F(TesseraTest, PodsOfSeveralGpusGetTheBestLinkedGpus) {
   const auto add = [&](std::string name, Topology topology) {
     NodeSpec spec = testing::MakeNode(std::move(name), 8);
     spec.groups = std::make_shared<const LinkedGroups>(std::move(topology));
@@ -360,7 +360,7 @@ TEST_F(TesseraQuickstartTest, APairIsWorthTheLastPlaceForEight) {
   EXPECT_EQ(Arrive(Gpus(2))->node, a100_);
 }
 
-TEST_F(TesseraQuickstartTest, WithoutRoomOnLinkedGpusAPairTakesOthers) {
+TEST_F(TesseraQuickstartTest, WithoutFreeLinkedGpusAPairTakesUnlinkedOnes) {
   Fill(h200_, 0b1);
   Fill(a100_, 0b11111110);
   const auto decision = *Arrive(Gpus(2));
@@ -368,7 +368,7 @@ TEST_F(TesseraQuickstartTest, WithoutRoomOnLinkedGpusAPairTakesOthers) {
   EXPECT_FALSE(Joined(decision));
 }
 
-TEST_F(TesseraQuickstartTest, OneGpuAndSharesLeaveLinkedOnesToOthers) {
+TEST_F(TesseraQuickstartTest, SingleGpusAndSharesAvoidLinkedGpus) {
   EXPECT_EQ(Arrive(Gpus(1))->node, t4_);
   EXPECT_EQ(Arrive(Ask(1, 500, Bytes(0), 100))->node, t4_);
   EXPECT_EQ(Arrive(Ask(1, 300, GiB(60), 100))->node, t4_);

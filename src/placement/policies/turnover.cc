@@ -9,14 +9,14 @@
 namespace tessera::placement {
 namespace {
 
-constexpr size_t kSample = 512;
+constexpr size_t kSampleSize = 512;
 constexpr int64_t kLeastWait = 64;  // arrivals
-// A change by less is no reason to rank all nodes again.
-constexpr double kStep = 0.04;
-// Less than this of a slot is none.
+// A smaller change does not justify ranking all nodes again.
+constexpr double kLeastChange = 0.04;
+// A smaller fraction of a slot counts as none.
 constexpr double kLeastFree = 0.5 / kPartsPerSlot;
-// However fast pods leave, a slot that one of them holds is not free.
-constexpr double kMost = 0.9;
+// However fast pods leave, a slot that a pod holds never counts as fully free.
+constexpr double kMostFree = 0.9;
 
 }  // namespace
 
@@ -31,15 +31,16 @@ bool Turnover::Arrived() {
   }
   TakeSample();
   due_ = arrived_ + std::max(static_cast<int64_t>(cluster_.pod_count()) / 2, kLeastWait);
-  if (std::abs(std::min(gone_, kMost) - used_) < kStep || gone_ < 0) return false;
-  used_ = std::min(gone_, kMost);
+  if (std::abs(std::min(gone_, kMostFree) - gone_in_table_) < kLeastChange || gone_ < 0)
+    return false;
+  gone_in_table_ = std::min(gone_, kMostFree);
   FillTable();
   return true;
 }
 
 // Every n-th pod of the cluster.
 void Turnover::TakeSample() {
-  const size_t stride = std::max<size_t>(cluster_.pod_count() / kSample, 1);
+  const size_t stride = std::max<size_t>(cluster_.pod_count() / kSampleSize, 1);
   sample_.clear();
   size_t next = 0;  // in the pods of the node
   for (NodeId node = 0; node < cluster_.size(); ++node) {
@@ -52,7 +53,7 @@ void Turnover::TakeSample() {
 // The fraction of capacity free at half of the lifetime approximates its mean over the lifetime.
 void Turnover::FillTable() {
   for (size_t i = 0; i < free_.size(); ++i) {
-    const double free = std::pow(used_, static_cast<double>(i) / kStepsPerPod);
+    const double free = std::pow(gone_in_table_, static_cast<double>(i) / kStepsPerPod);
     free_[i] = free < kLeastFree ? 0 : static_cast<float>(free);
   }
 }

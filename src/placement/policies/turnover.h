@@ -25,8 +25,8 @@ class Turnover {
   // A pod left. Before the first departure no pod is expected to leave.
   void Departed() { pods_leave_ = true; }
 
-  // False while FreeOf is 0 for every number of pods but none.
-  bool expected() const { return used_ > 0; }
+  // False while FreeOf(pods) is 0 for all pods > 0.
+  bool expected() const { return gone_in_table_ > 0; }
   // Expected fraction of the next pod lifetime for which the capacity held by `pods` running pods
   // is free: 1 for none, 0 for more than a few.
   float FreeOf(float pods) const {
@@ -44,8 +44,8 @@ class Turnover {
   bool pods_leave_ = false;
   int64_t arrived_ = 0, due_ = 0;  // arrival at which the sample is counted again
   std::vector<PodId> sample_;
-  double gone_ = -1;  // part of the pods that leaves within half a life; negative: not known
-  double used_ = 0;   // the same as it went into the table
+  double gone_ = -1;  // fraction of pods that leave within half a lifetime; negative: unknown
+  double gone_in_table_ = 0;  // the fraction in `free_`
   std::array<float, 8 * kStepsPerPod> free_{};
 };
 

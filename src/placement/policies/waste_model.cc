@@ -107,20 +107,20 @@ TESSERA_WIDE_AND_NARROW double Pack(const Draw* draws, const NodeKey& key, doubl
 
 // The mix as seen by one GPU model: the closed form by slack, and the streams of roll-outs.
 struct WasteModel::Tables {
-  struct Row {
+  struct SlackRow {
     double waste = 0, cpu = 0, cpu_square = 0, memory = 0, memory_square = 0;
   };
   // Pods of the mix that take `milli` of a GPU: chance, and moments of CPU and memory per GPU.
-  struct Size {
+  struct ShareSize {
     int milli = 0;
     double chance = 0, cpu = 0, cpu_square = 0, memory = 0, memory_square = 0;
   };
 
-  std::array<Row, 1001> rows;  // by slack of one GPU
+  std::array<SlackRow, 1001> rows;  // by slack of one GPU
   std::array<Draw, kDraws> draws;
-  std::vector<MixPod> pods;  // that this model can host, at what they take of it
-  std::vector<double> ends;  // of their parts of [0, 1)
-  std::vector<Size> sizes;   // ascending
+  std::vector<MixPod> pods;      // that this model can host, with the thousandths they take of it
+  std::vector<double> ends;      // upper ends of their intervals in [0, 1)
+  std::vector<ShareSize> sizes;  // ascending
   int next_row = 0;
   double closed_weight = kMostClosed;
   std::mt19937 random{12345};  // any seed: see FillDraw
@@ -147,13 +147,13 @@ void WasteModel::Tables::Start(const std::vector<MixPod>& mix, ModelId model,
     if (pod.count > 0) cpu_with_gpus += pod_cpu;
   }
   if (cpu > 0) closed_weight = std::min(kMostClosed, std::pow(cpu_with_gpus / cpu, 1.5));
-  std::map<int, Size> by_milli;
+  std::map<int, ShareSize> by_milli;
   double sum = 0;
   for (const MixPod& pod : pods) {
     const double p = pod.weight / total;
     ends.push_back(sum += p);
     if (pod.count == 0 || pod.milli == 0) continue;
-    Size& size = by_milli[pod.milli];
+    ShareSize& size = by_milli[pod.milli];
     size.milli = pod.milli;
     const double cpu = static_cast<double>(pod.cpu_milli) / pod.count;
     const double memory = static_cast<double>(pod.memory) / pod.count;
@@ -169,10 +169,10 @@ void WasteModel::Tables::Start(const std::vector<MixPod>& mix, ModelId model,
 // Evaluates the recursion in the header, and the first two moments of CPU and memory.
 void WasteModel::Tables::FillRow(int slack) {
   double chance = 0;
-  Row sum;
-  for (const Size& size : sizes) {
+  SlackRow sum;
+  for (const ShareSize& size : sizes) {
     if (size.milli > slack) break;
-    const Row& rest = rows[slack - size.milli];
+    const SlackRow& rest = rows[slack - size.milli];
     const double p = size.chance;
     chance += p;
     sum.waste += p * rest.waste;
@@ -182,7 +182,7 @@ void WasteModel::Tables::FillRow(int slack) {
     sum.memory_square +=
         size.memory_square + 2 * size.memory * rest.memory + p * rest.memory_square;
   }
-  Row& row = rows[slack];
+  SlackRow& row = rows[slack];
   if (chance <= 0) {
     row.waste = slack;
     return;
@@ -217,7 +217,7 @@ void WasteModel::Tables::FillDraw(Draw* draw) {
 double WasteModel::Tables::ClosedForm(const NodeKey& key) const {
   double idle = 0, waste = 0, cpu = 0, cpu_variance = 0, memory = 0, memory_variance = 0;
   for (int i = 0; i < key.gpus; ++i) {
-    const Row& row = rows[key.slack[i]];
+    const SlackRow& row = rows[key.slack[i]];
     idle += key.slack[i];
     waste += row.waste;
     cpu += row.cpu;

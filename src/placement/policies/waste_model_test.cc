@@ -48,7 +48,7 @@ MixPod Share(int milli, int64_t cpu = 0, Bytes memory = Bytes(0), double weight 
 }
 
 // One pod of 600 fits, and 400 are left. Where half of its CPU is missing, u = 1/2.
-TEST(ClosedFormTest, GpuWithoutHostResourcesToFeedItIsIdle) {
+TEST(ClosedFormTest, GpuWithoutHostResourcesIsIdle) {
   const std::vector<MixPod> mix = {Share(600, 4000, GiB(8))};
   EXPECT_NEAR(ClosedForm(mix, KeyOf({1000}, 8000)), 400, 0.01);
   EXPECT_NEAR(ClosedForm(mix, KeyOf({1000}, 4000)), 400, 0.01);
@@ -79,7 +79,7 @@ TEST(ClosedFormTest, PodsThatFollowOnAGpuAddTheirNeeds) {
 }
 
 // One pod in a hundred fits, so after 40 offers the GPU is idle with the chance 0.99^40.
-TEST(ClosedFormTest, AGpuIsIdleWhereNoneOfFortyPodsFits) {
+TEST(ClosedFormTest, AGpuIsIdleIfNoneOfFortyPodsFits) {
   EXPECT_NEAR(ClosedForm({Share(1000), {.weight = 99}}, KeyOf({1000}, 0)), 668.97, 0.01);
 }
 
@@ -103,7 +103,7 @@ TEST(ClosedFormTest, AModelIsMadeInBoundedSteps) {
   EXPECT_NEAR(model.Waste(NodeKey::Of(0, 0, 0, &slack, 1)), (400 + 300 + 200 + 100) / 4.0, 0.01);
 }
 
-TEST(NodeKeyTest, AModelThatCameLaterIsOneThatOnlyUntypedPodsUse) {
+TEST(NodeKeyTest, ALaterModelCountsAsUsedByUntypedPodsOnly) {
   std::vector<MixPod> mix = {Share(600), Share(1000)};
   mix[1].models.set(1);
   const auto model = ModelOfMix(mix, 0, kRollOuts);
@@ -114,7 +114,7 @@ TEST(NodeKeyTest, AModelThatCameLaterIsOneThatOnlyUntypedPodsUse) {
   }
 }
 
-TEST(NodeKeyTest, OfMoreThanSixteenGpusThoseWithTheMostSlackCount) {
+TEST(NodeKeyTest, TheSixteenGpusWithTheMostSlackCount) {
   std::vector<int16_t> slack;
   for (int16_t i = 0; i < 20; ++i) slack.push_back(static_cast<int16_t>(1000 - 10 * i));
   const NodeKey key = KeyOf(slack, 1000);
@@ -125,7 +125,7 @@ TEST(NodeKeyTest, OfMoreThanSixteenGpusThoseWithTheMostSlackCount) {
 
 // Ten pods of half a core fit into five cores and leave two of twelve GPUs idle. After the first
 // four pods eight GPUs are idle.
-TEST(RollOutsTest, WhatIsIdleAfterFourPodsCountsWithItsWeight) {
+TEST(RollOutsTest, IdleGpuAfterFourPodsHasItsWeight) {
   const NodeKey key = KeyOf(std::vector<int16_t>(12, 1000), 5000);
   EXPECT_NEAR(RollOuts({Share(1000, 500)}, 0, key), 2000, 0.01);
   EXPECT_NEAR(RollOuts({Share(1000, 500)}, 1, key), 8000, 0.01);
@@ -176,7 +176,7 @@ Demand HostPod(int milli, int64_t cpu, Bytes memory) {
 // cores: ρ = 10/8, β = 0.2. W = ½ closed + ½ (β · idle after 4 pods + (1 - β) · idle in the end)
 // before: ½ · 1000 · 2/10 + ½ (0.2 · 600 + 0.8 · 200) = 240
 // after:  ½ · 900 · 2/9   + ½ (0.2 · 500 + 0.8 · 200) = 230
-TEST_F(WorkedPolicyTest, PodsForWhichThereIsNoCpuNeverCome) {
+TEST_F(WorkedPolicyTest, PodsWithoutCpuNeverArrive) {
   const NodeId node = AddNode("a", 1, 8000, GiB(384));
   const NodeId gone = AddNode("gone", 1, 800000, GiB(384));
   AddNode("without-gpus", 0, 800000, GiB(384));
@@ -188,7 +188,7 @@ TEST_F(WorkedPolicyTest, PodsForWhichThereIsNoCpuNeverCome) {
   EXPECT_NEAR(Avoided(pod, node), 240 - 230, 0.01);
 }
 
-TEST_F(WorkedPolicyTest, PodsForWhichThereIsNoMemoryNeverCome) {
+TEST_F(WorkedPolicyTest, PodsWithoutMemoryNeverArrive) {
   const NodeId node = AddNode("a", 1, 800000, GiB(16));
   const Demand pod = HostPod(100, 1000, GiB(2));
   Arrive(pod, 8);
