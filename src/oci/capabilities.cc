@@ -9,11 +9,11 @@
 namespace tessera::oci {
 namespace {
 
-struct Word {
+struct CapabilityWord {
   std::string_view text;
   Capabilities bits;
 };
-constexpr Word kWords[] = {
+constexpr CapabilityWord kWords[] = {
     {"compute", kCompute}, {"utility", kUtility}, {"video", kVideo}, {"graphics", kGraphics},
     {"display", kDisplay}, {"ngx", kNgx},         {"compat32", 0},   {"all", kAllCapabilities},
 };
@@ -130,7 +130,7 @@ Result<Capabilities> ParseCapabilities(std::string_view text) {
   if (words.empty()) return kDefaultCapabilities;
   for (const std::string_view word : words) {
     bool known = false;
-    for (const Word& entry : kWords) {
+    for (const CapabilityWord& entry : kWords) {
       if (entry.text != word) continue;
       found |= entry.bits;
       known = true;
@@ -145,14 +145,14 @@ Result<Capabilities> ParseCapabilities(std::string_view text) {
   return found;
 }
 
-Capabilities MustWork(Capabilities capabilities) {
-  return (capabilities & kAsFarAsThereIs) != 0 ? kDefaultCapabilities : capabilities;
+Capabilities RequiredOf(Capabilities capabilities) {
+  return (capabilities & kAllAvailable) != 0 ? kDefaultCapabilities : capabilities;
 }
 
 std::string CapabilitiesText(Capabilities capabilities) {
   if (capabilities == kAllCapabilities) return "all";
   std::string text;
-  for (const Word& word : kWords) {
+  for (const CapabilityWord& word : kWords) {
     if (word.bits == 0 || word.bits == kAllCapabilities || !(capabilities & word.bits)) continue;
     if (!text.empty()) text += ',';
     text += word.text;
@@ -176,7 +176,7 @@ bool IsDriverLibrary(std::string_view file_name, std::string_view version) {
 
 std::span<const DriverFile> DriverBinaries() { return kBinaries; }
 std::span<const DriverFile> DriverDataFiles() { return kDataFiles; }
-std::span<const DriverPart> NeededParts() { return kNeededParts; }
+std::span<const DriverPart> RequiredParts() { return kNeededParts; }
 std::span<const ControlNode> ControlNodes() { return kControlNodes; }
 
 }  // namespace tessera::oci

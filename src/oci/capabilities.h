@@ -21,15 +21,15 @@ inline constexpr Capabilities kGraphics = 8;
 inline constexpr Capabilities kDisplay = 16;
 inline constexpr Capabilities kNgx = 32;
 inline constexpr Capabilities kDefaultCapabilities = kCompute | kUtility;
-// "all": each of them, as far as the driver has it. A list that names each of them is not "all".
-inline constexpr Capabilities kAsFarAsThereIs = 64;
+// "all": every capability that the driver supports. A list of all names does not include it.
+inline constexpr Capabilities kAllAvailable = 64;
 inline constexpr Capabilities kAllCapabilities = 127;
 
 // Parses "compute,utility", "all"; empty text gives the default. compat32 is valid but has no
 // effect, because 32-bit libraries are not supported. INVALID_ARGUMENT names an unknown word.
 Result<Capabilities> ParseCapabilities(std::string_view text);
-// Those of them without which a container must not start: of "all" the default ones.
-Capabilities MustWork(Capabilities capabilities);
+// The capabilities without which a container must not start: for "all" the default ones.
+Capabilities RequiredOf(Capabilities capabilities);
 std::string CapabilitiesText(Capabilities capabilities);
 
 // The capabilities that need a library of the driver; `stem` is its name before ".so". Unknown
@@ -52,9 +52,9 @@ struct DriverPart {
   Capabilities capability;
   std::string_view name;
 };
-std::span<const DriverPart> NeededParts();
+std::span<const DriverPart> RequiredParts();
 
-// Device nodes beside /dev/nvidiaN.
+// Device nodes besides /dev/nvidiaN.
 struct ControlNode {
   std::string_view name;  // relative to /dev
   Capabilities needed_by;

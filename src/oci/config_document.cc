@@ -180,10 +180,10 @@ Status ConfigDocument::AddMount(const Mount& mount) {
   ASSIGN_OR_RETURN(Json * list, json_.ArrayAt("mounts"));
   const std::string destination = CleanPath(mount.destination);
   std::erase_if(list->items(), [&](const Json& item) {
-    const std::string there = TextOf(item.Find("destination"));
-    // Cleaning adds at most the slash in front.
-    return !there.empty() && there.size() + 1 >= destination.size() &&
-           CleanPath(there) == destination;
+    const std::string existing = TextOf(item.Find("destination"));
+    // Cleaning adds at most the leading slash.
+    return !existing.empty() && existing.size() + 1 >= destination.size() &&
+           CleanPath(existing) == destination;
   });
   list->Append(MountToJson(mount));
   return Status::Ok();
@@ -213,8 +213,8 @@ Status ConfigDocument::AddDevice(const DeviceNode& node) {
   ASSIGN_OR_RETURN(Json * linux_part, json_.ObjectAt("linux"));
   ASSIGN_OR_RETURN(Json * devices, linux_part->ArrayAt("devices"));
   std::erase_if(devices->items(), [&](const Json& item) {
-    const std::string there = TextOf(item.Find("path"));
-    return !there.empty() && CleanPath(there) == node.path;
+    const std::string existing = TextOf(item.Find("path"));
+    return !existing.empty() && CleanPath(existing) == node.path;
   });
   devices->Append(DeviceToJson(node));
   return Status::Ok();

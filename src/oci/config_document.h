@@ -31,7 +31,7 @@ struct Mount {
   bool operator==(const Mount&) const = default;
 };
 
-// "/dev//x/../shm/" -> "/dev/shm". By text alone; links are not looked at.
+// "/dev//x/../shm/" -> "/dev/shm". Text only; does not resolve links.
 std::string CleanPath(std::string_view path);
 // Whether `path` is `dir` or below it. Both must be clean.
 bool IsBelow(std::string_view path, std::string_view dir);

@@ -20,7 +20,7 @@ constexpr std::string_view kText =
 
 ConfigDocument Sample() { return ConfigDocument::Parse(kText, "/bundle").value(); }
 
-TEST(ConfigDocument, WithoutEditsIsTheSameToTheLetter) {
+TEST(ConfigDocument, WithoutEditsTheTextIsUnchanged) {
   EXPECT_EQ(Sample().json().Serialize(), kText);
 }
 
@@ -38,7 +38,7 @@ TEST(ConfigDocument, EditsLeaveEverythingElse) {
 
 TEST(ConfigDocument, TheLastEntryOfAVariableCounts) { EXPECT_EQ(Sample().env().Get("A"), "3"); }
 
-TEST(ConfigDocument, AMountReplacesOneOfTheSamePlaceHoweverItIsSpelled) {
+TEST(ConfigDocument, AMountReplacesAMountWithAnEquivalentPath) {
   ConfigDocument document = Sample();
   ASSERT_TRUE(document.AddMount({"/dev", "bind", "/host", {}}).ok());
   const auto mounts = document.Mounts();
@@ -128,7 +128,7 @@ TEST(ConfigDocument, ErasesMountsFromAFolderAndNoOthers) {
   EXPECT_EQ(left, "/c/d/e/f");
 }
 
-TEST(ConfigDocument, MountsAndDevicesWithoutAPlaceAreLeftAlone) {
+TEST(ConfigDocument, MountsAndDevicesWithoutAPathAreKept) {
   auto document = *ConfigDocument::Parse(
       R"({"mounts":[{"source":"x"},{"destination":"/"},{"destination":"x"}],)"
       R"("linux":{"devices":[{"type":"c"},{"path":"/dev//nvidia0"},{"path":"/dev/fuse"}]}})",
@@ -141,7 +141,7 @@ TEST(ConfigDocument, MountsAndDevicesWithoutAPlaceAreLeftAlone) {
   EXPECT_EQ(document.json().Find("linux")->Find("devices")->items().size(), 3u);
 }
 
-TEST(ConfigDocument, MountsThatAreNoListAreNoneAndStay) {
+TEST(ConfigDocument, MountsThatAreNotAListAreIgnoredAndKept) {
   for (const char* text : {R"({"mounts":{}})", R"({"mounts":null})", "{}"}) {
     auto document = *ConfigDocument::Parse(text, "/b");
     EXPECT_TRUE(document.Mounts().empty());
@@ -150,7 +150,7 @@ TEST(ConfigDocument, MountsThatAreNoListAreNoneAndStay) {
   }
 }
 
-TEST(ConfigDocument, AMountOfAnEmptyPlaceReplacesNothing) {
+TEST(ConfigDocument, AMountWithAnEmptyPathReplacesNothing) {
   auto document = *ConfigDocument::Parse(R"({"mounts":[{"destination":""}]})", "/b");
   ASSERT_TRUE(document.AddMount({"/", "bind", "/y", {}}).ok());
   EXPECT_EQ(document.json().Find("mounts")->items().size(), 2u);
@@ -177,7 +177,7 @@ TEST(ConfigDocument, AnnotationsAreTextAndFoundByPrefixButForExceptions) {
   EXPECT_FALSE(ConfigDocument::Parse("{}", "/b")->HasAnnotationPrefix(""));
 }
 
-TEST(ConfigDocument, ARuleForEveryDeviceIsTold) {
+TEST(ConfigDocument, ARuleForEveryDeviceIsRecognized) {
   const auto allows_all = [](const std::string& rules) {
     return ConfigDocument::Parse(R"({"linux":{"resources":{"devices":[)" + rules + "]}}}", "/b")
         ->AllowsAllDevices();
@@ -194,7 +194,7 @@ TEST(ConfigDocument, ARuleForEveryDeviceIsTold) {
   EXPECT_FALSE(ConfigDocument::Parse("{}", "/b")->AllowsAllDevices());
 }
 
-TEST(ConfigDocument, ErasesTheGpusThatAnEngineGaveAndNothingElse) {
+TEST(ConfigDocument, ErasesOnlyTheGpusOfTheEngine) {
   auto document = *ConfigDocument::Parse(
       R"({"linux":{"devices":[{"path":"/dev/nvidia0"},{"path":"/dev/nvidia12"},{"path":"/dev/nvidiactl"},)"
       R"({"path":"/dev/fuse"}]}})",

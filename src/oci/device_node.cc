@@ -9,7 +9,7 @@
 
 namespace tessera::oci {
 
-Result<DeviceNode> LookAtDevice(const std::string& host_path, std::string container_path) {
+Result<DeviceNode> ReadDeviceNode(const std::string& host_path, std::string container_path) {
   struct stat info;
   if (::lstat(host_path.c_str(), &info) != 0) return Status::FromErrno(host_path, errno);
   if (!S_ISCHR(info.st_mode)) {

@@ -22,9 +22,9 @@ struct DeviceNode {
   bool operator==(const DeviceNode&) const = default;
 };
 
-// Looks at `host_path`, without opening it (the first open initialises a GPU, which takes seconds).
-// NOT_FOUND where it is missing; INVALID_ARGUMENT where it is no character device. Links are not
-// followed.
-Result<DeviceNode> LookAtDevice(const std::string& host_path, std::string container_path);
+// Reads the attributes of `host_path` without opening it, because the first open initializes a GPU,
+// which takes seconds. NOT_FOUND if it is missing; INVALID_ARGUMENT if it is not a character
+// device. Does not follow links.
+Result<DeviceNode> ReadDeviceNode(const std::string& host_path, std::string container_path);
 
 }  // namespace tessera::oci

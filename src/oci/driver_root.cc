@@ -125,8 +125,8 @@ class Finder {
   Status CheckParts() const {
     std::string missing;
     Capabilities broken = 0;
-    for (const DriverPart& part : NeededParts()) {
-      if (!(part.capability & MustWork(capabilities_)) || HasPart(part.name)) continue;
+    for (const DriverPart& part : RequiredParts()) {
+      if (!(part.capability & RequiredOf(capabilities_)) || HasPart(part.name)) continue;
       broken |= part.capability;
       if (missing.find(part.name) == std::string::npos) {
         missing += (missing.empty() ? "" : ", ") + std::string(part.name);
@@ -206,7 +206,7 @@ Result<std::vector<ProcGpu>> ListGpus(const std::string& root) {
   if (!gpus.ok() && root != "/") gpus = ReadProcGpus("/proc");
   if (!gpus.ok()) {
     return Error(gpus.status().code(),
-                 "no GPU is known: {}: load the driver (modprobe nvidia), or name its root "
+                 "no GPU found: {}: load the driver (modprobe nvidia), or name its root "
                  "(driver-root in the runtime's configuration)",
                  gpus.status().message());
   }

@@ -67,8 +67,8 @@ Result<std::string> FindDriverLibrary(const std::string& root, std::string_view 
 
 // ReadProcGpus of <root>/proc, else of /proc. NOT_FOUND if neither lists GPUs.
 Result<std::vector<ProcGpu>> ListGpus(const std::string& root);
-// A GPU's nodes of the Direct Rendering Manager, below /dev: dri/card1, dri/renderD128. Empty where
-// the module nvidia-drm is not loaded.
+// A GPU's nodes of the Direct Rendering Manager, relative to /dev: dri/card1, dri/renderD128. Empty
+// if the module nvidia-drm is not loaded.
 std::vector<std::string> DrmNodes(const std::string& root, const std::string& bus_id);
 
 }  // namespace tessera::oci

@@ -60,14 +60,14 @@ TEST_F(DriverRoot, FindsVersionLibrariesAndPrograms) {
   EXPECT_EQ(files.binaries[0].name, "nvidia-smi");
 }
 
-TEST_F(DriverRoot, GivesOnlyWhatTheCapabilitiesNeed) {
+TEST_F(DriverRoot, ReturnsOnlyFilesOfTheCapabilities) {
   Make();
   const DriverFiles files = FindDriver(dir_.path(), kUtility).value();
   ASSERT_EQ(files.libraries.size(), 1u);
   EXPECT_EQ(files.libraries[0].soname, "libnvidia-ml.so.1");
 }
 
-TEST_F(DriverRoot, GivesLibrariesOfTheDriversVersionThatItDoesNotKnow) {
+TEST_F(DriverRoot, ReturnsUnknownLibrariesOfTheDriversVersion) {
   Make();
   Library("usr/lib/x86_64-linux-gnu/libnvidia-brandnew.so.550.54.15", "libnvidia-brandnew.so.1");
   Library("usr/lib/x86_64-linux-gnu/libnvidia-brandnew.so.540.1.2", "libnvidia-brandnew.so.1");
@@ -76,7 +76,7 @@ TEST_F(DriverRoot, GivesLibrariesOfTheDriversVersionThatItDoesNotKnow) {
               ElementsAre("libnvidia-brandnew.so.550.54.15", "libnvidia-ml.so.550.54.15"));
 }
 
-TEST_F(DriverRoot, GivesLibrariesThatHaveAVersionOfTheirOwn) {
+TEST_F(DriverRoot, ReturnsLibrariesWithTheirOwnVersion) {
   Make();
   Library("usr/lib/x86_64-linux-gnu/libnvidia-nvvm70.so.4", "libnvidia-nvvm70.so.4");
   EXPECT_THAT(Names(FindDriver(dir_.path(), kCompute)),
@@ -116,7 +116,7 @@ TEST_F(DriverRoot, WithoutAnyLinkTheNewestVersionIsTheDrivers) {
   EXPECT_EQ(files.libraries.size(), 1u);
 }
 
-TEST_F(DriverRoot, ALibraryWithoutAVersionIsTheAgentsButNoDriverForContainers) {
+TEST_F(DriverRoot, ALibraryWithoutAVersionServesTheAgentOnly) {
   Library("usr/lib64/libnvidia-ml.so.1", "libnvidia-ml.so.1");
   EXPECT_EQ(FindDriverLibrary(dir_.path(), "libnvidia-ml").value(),
             path("usr/lib64/libnvidia-ml.so.1"));
@@ -124,7 +124,7 @@ TEST_F(DriverRoot, ALibraryWithoutAVersionIsTheAgentsButNoDriverForContainers) {
   EXPECT_EQ(files.status().code(), Code::kNotFound);
 }
 
-TEST_F(DriverRoot, GraphicsAreGivenWholeOrRefusedWithWhatIsMissing) {
+TEST_F(DriverRoot, GraphicsAreCompleteOrRefusedWithTheMissingFiles) {
   Make();
   const auto lacking = FindDriver(dir_.path(), kGraphics | kDisplay | kUtility);
   EXPECT_EQ(lacking.status().code(), Code::kFailedPrecondition);
@@ -142,7 +142,7 @@ TEST_F(DriverRoot, GraphicsAreGivenWholeOrRefusedWithWhatIsMissing) {
   EXPECT_EQ(FindDriver(dir_.path(), kCompute).value().data_files.size(), 0u);
 }
 
-TEST_F(DriverRoot, DrmNodesAreThoseOfTheGpu) {
+TEST_F(DriverRoot, DrmNodesBelongToTheGpu) {
   Make();
   for (const char* name : {"card1", "renderD129", "controlD65", "card1-DP-1"}) {
     fs::create_directories(path("sys/bus/pci/devices/0000:07:00.0/drm/") + name);
@@ -176,7 +176,7 @@ TEST_F(DriverRoot, ResolvesAbsoluteLinksInsideTheRoot) {
   EXPECT_EQ(files.libraries[0].host_path, path("real/libcuda"));
 }
 
-TEST_F(DriverRoot, WithoutADriverTheErrorSaysWhereItLooked) {
+TEST_F(DriverRoot, WithoutADriverTheErrorListsTheFolders) {
   fs::create_directories(path("usr/lib64"));
   const auto files = FindDriver(dir_.path(), kDefaultCapabilities);
   EXPECT_EQ(files.status().code(), Code::kNotFound);
@@ -300,7 +300,7 @@ TEST_F(Elf, ASonameMayBeLong) {
   EXPECT_EQ(Read(MakeLibrary(soname)).value().soname, soname);
 }
 
-TEST_F(Elf, StringsMayBeginWhereTheirSegmentBeginsAndNotWhereItEnds) {
+TEST_F(Elf, StringsMayStartAtTheStartOfTheirSegmentOnly) {
   const std::string data = MakeLibrary("libcuda.so.1");
   const size_t strings = data.find("libcuda.so.1") - 1;
   const auto read = [&](size_t begin, size_t end) {
@@ -315,7 +315,7 @@ TEST_F(Elf, StringsMayBeginWhereTheirSegmentBeginsAndNotWhereItEnds) {
   EXPECT_THAT(read(0, strings).status().message(), HasSubstr("in no segment"));
 }
 
-TEST_F(DriverRoot, VideoIsGivenWholeOrRefusedUnlessItIsAskedForByAll) {
+TEST_F(DriverRoot, VideoIsCompleteOrRefusedExceptForAll) {
   Make();
   const auto find = [&](std::string_view words) {
     return FindDriver(dir_.path(), ParseCapabilities(words).value());
@@ -343,7 +343,7 @@ TEST_F(DriverRoot, VideoIsGivenWholeOrRefusedUnlessItIsAskedForByAll) {
   }
 }
 
-TEST_F(Elf, StringsAreInASegmentThatIsLoaded) {
+TEST_F(Elf, StringsAreInALoadedSegment) {
   const auto other =
       Read(WithSegment(0, [](Elf64_Phdr* segment, size_t) { segment->p_type = PT_NOTE; }));
   EXPECT_THAT(other.status().message(), HasSubstr("in no segment"));
@@ -404,8 +404,8 @@ TEST(Capabilities, KnowsTheWords) {
   EXPECT_EQ(ParseCapabilities("").value(), kDefaultCapabilities);
   EXPECT_EQ(ParseCapabilities(" video , utility").value(), kVideo | kUtility);
   EXPECT_EQ(ParseCapabilities("all").value(), kAllCapabilities);
-  EXPECT_EQ(MustWork(ParseCapabilities("all").value()), kDefaultCapabilities);
-  EXPECT_EQ(MustWork(ParseCapabilities("compute,video").value()), kCompute | kVideo);
+  EXPECT_EQ(RequiredOf(ParseCapabilities("all").value()), kDefaultCapabilities);
+  EXPECT_EQ(RequiredOf(ParseCapabilities("compute,video").value()), kCompute | kVideo);
   EXPECT_EQ(CapabilitiesText(ParseCapabilities("all").value()), "all");
   EXPECT_EQ(
       CapabilitiesText(ParseCapabilities("video,utility,graphics,display,ngx,compute").value()),

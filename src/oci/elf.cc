@@ -19,16 +19,16 @@ constexpr size_t kMaxProgramHeaders = 512;
 constexpr size_t kMaxDynamicEntries = 4096;
 constexpr size_t kMaxSonameLength = 255;
 
-Status Bad(std::string_view what) { return Error(Code::kInvalidArgument, "{}", what); }
+Status Bad(std::string_view problem) { return Error(Code::kInvalidArgument, "{}", problem); }
 
-// Reads at offsets. The headers, and in small libraries all that is asked for, come with the first
-// read: libraries of a driver are read at each start of a container.
-class File {
+// Reads at offsets. The first read covers the headers, and small libraries completely, because the
+// driver's libraries are read at each start of a container.
+class ElfFile {
  public:
-  static Result<File> Open(int fd) {
+  static Result<ElfFile> Open(int fd) {
     struct stat info;
     if (::fstat(fd, &info) != 0) return Status::FromErrno("fstat", errno);
-    File file(fd, static_cast<uint64_t>(info.st_size));
+    ElfFile file(fd, static_cast<uint64_t>(info.st_size));
     const size_t size = std::min<uint64_t>(file.size_, file.head_.size());
     RETURN_IF_ERROR(file.ReadFrom(0, file.head_.data(), size));
     file.head_size_ = size;
@@ -48,7 +48,7 @@ class File {
   }
 
  private:
-  File(int fd, uint64_t size) : fd_(fd), size_(size) {}
+  ElfFile(int fd, uint64_t size) : fd_(fd), size_(size) {}
 
   Status ReadFrom(uint64_t offset, void* data, size_t size) const {
     auto* to = static_cast<char*>(data);
@@ -72,9 +72,9 @@ class File {
 
 // The same algorithm for both classes; the types are the structures of one class.
 template <typename Ehdr, typename Phdr, typename Dyn>
-class Walker {
+class ElfWalker {
  public:
-  explicit Walker(const File& file) : file_(file) {}
+  explicit ElfWalker(const ElfFile& file) : file_(file) {}
 
   Result<ElfInfo> Walk() {
     Ehdr header;
@@ -147,23 +147,23 @@ class Walker {
     return std::string(text, end);
   }
 
-  const File& file_;
+  const ElfFile& file_;
   std::vector<Phdr> segments_;
 };
 
 }  // namespace
 
 Result<ElfInfo> ReadElf(int fd) {
-  ASSIGN_OR_RETURN(const File file, File::Open(fd));
+  ASSIGN_OR_RETURN(const ElfFile file, ElfFile::Open(fd));
   unsigned char ident[EI_NIDENT];
   RETURN_IF_ERROR(file.ReadAt(0, ident, sizeof(ident)));
   if (std::memcmp(ident, ELFMAG, SELFMAG) != 0) return Bad("is not an ELF file");
   if (ident[EI_DATA] != ELFDATA2LSB) return Bad("is not little endian");
   if (ident[EI_CLASS] == ELFCLASS64) {
-    return Walker<Elf64_Ehdr, Elf64_Phdr, Elf64_Dyn>(file).Walk();
+    return ElfWalker<Elf64_Ehdr, Elf64_Phdr, Elf64_Dyn>(file).Walk();
   }
   if (ident[EI_CLASS] == ELFCLASS32) {
-    return Walker<Elf32_Ehdr, Elf32_Phdr, Elf32_Dyn>(file).Walk();
+    return ElfWalker<Elf32_Ehdr, Elf32_Phdr, Elf32_Dyn>(file).Walk();
   }
   return Bad("is of neither 32 nor 64 bits");
 }

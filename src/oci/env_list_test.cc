@@ -20,7 +20,7 @@ TEST(EnvList, TheLastEntryOfANameCounts) {
   EXPECT_THAT(env.GetPrefix("A"), ElementsAre(Pair("A", "1"), Pair("AB", "2"), Pair("A", "3")));
 }
 
-TEST(EnvList, WhatIsNoListIsEmpty) {
+TEST(EnvList, AValueThatIsNotAListIsEmpty) {
   const Json json = Json::Int(3);
   EXPECT_EQ(EnvView(&json).Get("A"), std::nullopt);
   EXPECT_TRUE(EnvView(nullptr).GetPrefix("").empty());

@@ -18,7 +18,7 @@ namespace {
 // Folders into which NVIDIA's first runtime and cloud providers mount the driver.
 constexpr std::array<std::string_view, 3> kDriverFolders = {
     "usr/local/nvidia/lib", "usr/local/nvidia/lib64", "opt/nvidia/lib64"};
-// Of cuda-compat, below each /usr/local/cuda*.
+// Folders of cuda-compat, relative to each /usr/local/cuda*.
 constexpr std::array<std::string_view, 2> kCompatFolders = {"compat", "compat/lib"};
 
 class ImageSearch {

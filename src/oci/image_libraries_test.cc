@@ -50,13 +50,13 @@ class ImageLibrariesTest : public ::testing::Test {
   LdCache cache_;
 };
 
-TEST_F(ImageLibrariesTest, AnImageWithoutADriverHasNone) {
+TEST_F(ImageLibrariesTest, AnImageWithoutADriverHasNoLibraries) {
   Put("image/usr/lib/libc.so.6", "libc.so.6");
   Put("image/usr/lib/libcudart.so.12", "libcudart.so.12");
   EXPECT_THAT(Found(), IsEmpty());
 }
 
-TEST_F(ImageLibrariesTest, CopiesInFoldersOfLinkersAreFoundOnceWhateverLinksLeadToThem) {
+TEST_F(ImageLibrariesTest, CopiesInLinkerFoldersAreFoundOnceDespiteLinks) {
   Put("image/usr/lib/x86_64-linux-gnu/libcuda.so.535.1");
   fs::create_symlink("libcuda.so.535.1", path("image/usr/lib/x86_64-linux-gnu/libcuda.so.1"));
   fs::create_symlink("usr/lib", path("image/lib"));
@@ -71,7 +71,7 @@ TEST_F(ImageLibrariesTest, CopiesInFoldersOfLinkersAreFoundOnceWhateverLinksLead
                                             "/opt/mine/libcuda.so.1", "/srv/libnvidia-ml.so.1"));
 }
 
-TEST_F(ImageLibrariesTest, WhatOnlyHasTheNameIsLeftAlone) {
+TEST_F(ImageLibrariesTest, FilesThatOnlyHaveTheNameAreIgnored) {
   Put("image/usr/lib/libcuda.so.1", "libother.so.1");
   fs::create_directories(path("image/usr/lib64/libcuda.so.1"));
   fs::create_directories(path("image/lib"));
@@ -80,7 +80,7 @@ TEST_F(ImageLibrariesTest, WhatOnlyHasTheNameIsLeftAlone) {
   EXPECT_THAT(Found(), IsEmpty());
 }
 
-TEST_F(ImageLibrariesTest, FoldersAndFilesThatAreMountedAreLookedAtOnTheHost) {
+TEST_F(ImageLibrariesTest, MountedFoldersAndFilesAreReadOnTheHost) {
   Put("host/lib64/libcuda.so.470.1");
   Put("file");
   Mount("/usr/local/nvidia", path("host"));
@@ -89,7 +89,7 @@ TEST_F(ImageLibrariesTest, FoldersAndFilesThatAreMountedAreLookedAtOnTheHost) {
               ElementsAre("/usr/local/nvidia/lib64/libcuda.so.470.1", "/somewhere/libcuda.so.1"));
 }
 
-TEST_F(ImageLibrariesTest, WhatAMountHidesIsNotThere) {
+TEST_F(ImageLibrariesTest, FilesHiddenByAMountAreIgnored) {
   Put("image/usr/local/nvidia/lib64/libcuda.so.1");
   fs::create_directories(path("host/lib64"));
   Put("hidden/libcuda.so.1");
@@ -100,13 +100,13 @@ TEST_F(ImageLibrariesTest, WhatAMountHidesIsNotThere) {
   EXPECT_THAT(Found(), IsEmpty());
 }
 
-TEST_F(ImageLibrariesTest, AMountThatTheHostWouldSeeIsNotMade) {
+TEST_F(ImageLibrariesTest, NoMountIsAddedThatTheHostWouldSee) {
   Put("host/lib64/libcuda.so.1");
   Mount("/usr/local/nvidia", path("host"), R"(,"rshared")");
   EXPECT_THAT(Found(), IsEmpty());
 }
 
-TEST_F(ImageLibrariesTest, AnImageCannotAskForMountsWithoutEnd) {
+TEST_F(ImageLibrariesTest, TheNumberOfMountsIsBounded) {
   for (int i = 0; i < 100; ++i) Put(fmt::format("image/usr/lib/libcuda.so.{}", i));
   EXPECT_EQ(Found().size(), kMostImageLibraries);
 }

@@ -120,12 +120,9 @@ LinkerSetup FindLinker(const ConfigDocument& document, const RootedDir& root,
 
 class Injector {
  public:
-  Injector(const Injection& injection, const Placement& placement, Stage stage,
+  Injector(const Injection& injection, const InjectionTarget& target, Stage stage,
            ConfigDocument* document)
-      : injection_(injection),
-        placement_(placement),
-        stage_(std::move(stage)),
-        document_(*document) {}
+      : injection_(injection), target_(target), stage_(std::move(stage)), document_(*document) {}
 
   // Returns how driver files get into the container.
   Result<std::string> Run() {
@@ -155,9 +152,9 @@ class Injector {
     if (over && over->source.starts_with('/')) {
       const std::string below = node.path.substr(CleanPath(over->destination).size());
       const std::string host_path = CleanPath(over->source) + below;
-      const Result<DeviceNode> there = LookAtDevice(host_path, node.path);
-      if (there.ok() && there->major_number == node.major_number &&
-          there->minor_number == node.minor_number) {
+      const Result<DeviceNode> existing = ReadDeviceNode(host_path, node.path);
+      if (existing.ok() && existing->major_number == node.major_number &&
+          existing->minor_number == node.minor_number) {
         return Status::Ok();
       }
     }
@@ -179,7 +176,7 @@ class Injector {
       tree_.AddDriverFile("share/" + file.name, file.host_path);
     }
     for (const std::string& file : injection_.driver.state_files) {
-      tree_.AddPlace(file);
+      tree_.AddMountPoint(file);
       on_tree_.push_back(
           {InContainer(file), "bind", JoinPath(injection_.driver.root, file), kSharedBind});
     }
@@ -188,7 +185,7 @@ class Injector {
   }
 
   std::string InContainer(std::string_view name) const {
-    return JoinPath(placement_.driver_dir, name);
+    return JoinPath(target_.driver_dir, name);
   }
 
   // The limiter is also mounted over all other copies of the libraries that it replaces.
@@ -203,7 +200,7 @@ class Injector {
     std::vector<std::string_view> sonames;
     for (const LimiterLibrary& library : kLimiterLibraries) sonames.push_back(library.soname);
     for (const ImageLibrary& library :
-         FindImageLibraries(document_, placement_.root, placement_.linker.cache, sonames)) {
+         FindImageLibraries(document_, target_.root, target_.linker.cache, sonames)) {
       on_tree_.push_back({library.path, "bind", LimiterFor(library.soname), kReadOnlyBind});
     }
     return Status::Ok();
@@ -211,10 +208,11 @@ class Injector {
 
   // Host path of the library that replaces the driver's; "" if none does.
   std::string LimiterFor(std::string_view soname) const {
-    const auto* ours = std::ranges::find(kLimiterLibraries, soname, &LimiterLibrary::soname);
-    if (!injection_.limiter || ours == std::end(kLimiterLibraries)) return "";
-    const bool in_dev = placement_.driver_dir == names::kContainerDriverDir;
-    return JoinPath(injection_.limiter->library_dir, in_dev ? ours->in_dev : ours->in_run);
+    const auto* replacement = std::ranges::find(kLimiterLibraries, soname, &LimiterLibrary::soname);
+    if (!injection_.limiter || replacement == std::end(kLimiterLibraries)) return "";
+    const bool in_dev = target_.driver_dir == names::kContainerDriverDir;
+    return JoinPath(injection_.limiter->library_dir,
+                    in_dev ? replacement->in_dev : replacement->in_run);
   }
 
   // The name of the driver's own library below real/. No linker searches for this name, so that a
@@ -254,7 +252,7 @@ class Injector {
 
   void AddCacheEntry(std::string_view name) {
     cache_entries_.push_back({.name = std::string(name),
-                              .path = fmt::format("{}/lib/{}", placement_.driver_dir, name),
+                              .path = fmt::format("{}/lib/{}", target_.driver_dir, name),
                               .flags = NativeLdCacheFlags()});
   }
 
@@ -270,16 +268,15 @@ class Injector {
       const Result<std::string> shared =
           ShareTree(tree_, TreeFamily(), injection_.tree_dir, LabelForAll(document_.MountLabel()));
       if (shared.ok()) {
-        RETURN_IF_ERROR(
-            document_.AddMount({placement_.driver_dir, "bind", *shared, kReadOnlyTree}));
+        RETURN_IF_ERROR(document_.AddMount({target_.driver_dir, "bind", *shared, kReadOnlyTree}));
         return fmt::format("driver files by one mount of {}", *shared);
       }
       why = shared.status().message();
     }
     ASSIGN_OR_RETURN(const std::string staged, stage_.AddTree(tree_));
-    RETURN_IF_ERROR(document_.AddMount({placement_.driver_dir, "bind", staged, kReadOnlyBind}));
+    RETURN_IF_ERROR(document_.AddMount({target_.driver_dir, "bind", staged, kReadOnlyBind}));
     for (const TreeEntry& entry : tree_.entries()) {
-      if (entry.kind != TreeEntry::Kind::kDriverFile) continue;
+      if (entry.kind != TreeEntryKind::kDriverFile) continue;
       RETURN_IF_ERROR(
           document_.AddMount({InContainer(entry.name), "bind", entry.target, kReadOnlyBind}));
     }
@@ -308,7 +305,7 @@ class Injector {
     if (::stat(mount.source.c_str(), &info) != 0) return Status::FromErrno(mount.source, errno);
     on_tree_.push_back(mount);
     on_tree_.back().destination = InContainer(name);
-    S_ISDIR(info.st_mode) ? tree_.AddFolder(std::move(name)) : tree_.AddPlace(std::move(name));
+    S_ISDIR(info.st_mode) ? tree_.AddFolder(std::move(name)) : tree_.AddMountPoint(std::move(name));
     return Status::Ok();
   }
 
@@ -320,7 +317,7 @@ class Injector {
     }
     for (const LoaderPath& path : kLoaderPaths) AddLoaderPath(path, &env);
     if (cache_entries_.empty()) return Status::Ok();
-    if (placement_.linker.way != LinkerSetup::Way::kEnvironment) return AddCache();
+    if (target_.linker.way != LinkerSetup::Way::kEnvironment) return AddCache();
     env.AppendFolder("LD_LIBRARY_PATH", InContainer("lib"));
     return Status::Ok();
   }
@@ -329,17 +326,17 @@ class Injector {
     const std::string prefix = std::string(path.folder) + "/";
     const auto below = [&](const TreeEntry& entry) { return entry.name.starts_with(prefix); };
     if (std::ranges::none_of(tree_.entries(), below)) return;
-    const std::string ours = InContainer(path.folder);
+    const std::string folder = InContainer(path.folder);
     const std::string list = env->Get(path.variable).value_or(std::string(path.otherwise));
-    if (!list.starts_with(ours)) env->Set(path.variable, fmt::format("{}:{}", ours, list));
+    if (!list.starts_with(folder)) env->Set(path.variable, fmt::format("{}:{}", folder, list));
   }
 
   Status AddCache() {
     const std::string merged =
-        WriteLdCache(MergeLdCaches(std::move(cache_entries_), placement_.linker.cache));
-    // A root that cannot be written for us cannot be written by ldconfig in the container either.
-    if (placement_.linker.way == LinkerSetup::Way::kWrite &&
-        WriteLinkerFiles(placement_.root, InContainer("lib"), merged).ok()) {
+        WriteLdCache(MergeLdCaches(std::move(cache_entries_), target_.linker.cache));
+    // If we cannot write to the root, neither can ldconfig in the container.
+    if (target_.linker.way == LinkerSetup::Way::kWrite &&
+        WriteLinkerFiles(target_.root, InContainer("lib"), merged).ok()) {
       return Status::Ok();
     }
     ASSIGN_OR_RETURN(const std::string path, stage_.AddFile("ld.so.cache", merged));
@@ -347,7 +344,7 @@ class Injector {
   }
 
   const Injection& injection_;
-  const Placement& placement_;
+  const InjectionTarget& target_;
   Stage stage_;
   ConfigDocument& document_;
   Tree tree_;
@@ -367,7 +364,8 @@ std::string LimiterDirBeside(std::string_view program) {
   return JoinPath(DirName(DirName(program)), "lib");
 }
 
-Result<Placement> FindPlacement(const ConfigDocument& document, const std::string& tree_dir) {
+Result<InjectionTarget> FindInjectionTarget(const ConfigDocument& document,
+                                            const std::string& tree_dir) {
   ASSIGN_OR_RETURN(const std::string root_path, document.RootPath());
   Result<RootedDir> root = RootedDir::Open(root_path);
   if (!root.ok()) return root.status().Annotate("root file system of the container");
@@ -384,7 +382,7 @@ Result<Placement> FindPlacement(const ConfigDocument& document, const std::strin
     RETURN_IF_ERROR(CheckNoLink(*root, "run"));
   }
   LinkerSetup linker = FindLinker(document, *root, tree_dir);
-  return Placement{std::move(driver_dir), std::move(*root), std::move(linker)};
+  return InjectionTarget{std::move(driver_dir), std::move(*root), std::move(linker)};
 }
 
 Status WithholdGpus(const std::vector<DeviceNode>& gpus, ConfigDocument* document) {
@@ -394,11 +392,11 @@ Status WithholdGpus(const std::vector<DeviceNode>& gpus, ConfigDocument* documen
   return Status::Ok();
 }
 
-Result<std::string> Inject(const Injection& injection, const Placement& placement,
+Result<std::string> Inject(const Injection& injection, const InjectionTarget& target,
                            ConfigDocument* document) {
   const ScopedUmask umask;
   ASSIGN_OR_RETURN(Stage stage, Stage::Make(document->bundle(), document->MountLabel()));
-  return Injector(injection, placement, std::move(stage), document).Run();
+  return Injector(injection, target, std::move(stage), document).Run();
 }
 
 }  // namespace tessera::oci

@@ -4,17 +4,17 @@
 // container's root file system only the files of its dynamic linker (linker_setup.h).
 //
 //   /dev/nvidia0, ...            linux.devices, with a rule for the cgroup
-//   /dev/tessera/lib, bin, run   a bind mount of the host's shared tree. Where there can be none,
-//                                a bind mount of a staged folder, and on it one for each file of
-//                                the driver. Read only; SONAMEs are links in it
-//   /dev/tessera/real            of a limited container: the driver's libcuda. The limiter is in
-//                                its place in lib, and is mounted over copies that the image has
+//   /dev/tessera/lib, bin, run   a bind mount of the host's shared tree. If that is impossible, a
+//                                bind mount of a staged folder, and in it one bind mount for each
+//                                file of the driver. Read only; SONAMEs are links in it
+//   /dev/tessera/real            in a limited container: the driver's libcuda. The limiter replaces
+//                                it in lib, and is mounted over copies in the image
 //                                (image_libraries.h)
-//   /dev/tessera/limits, usage   of a limited container: the files of the limiter
-//   /etc/ld.so.cache             a merged cache, written into a writable root or mounted over that
-//                                of a read-only one; else LD_LIBRARY_PATH
-//   /dev/tessera/share           what loaders of Vulkan, EGL and GBM read, named by their variables
-//   PATH                         gets /dev/tessera/bin at the end
+//   /dev/tessera/limits, usage   in a limited container: the files of the limiter
+//   /etc/ld.so.cache             a merged cache, written to a writable root or mounted over the
+//                                file of a read-only one; else LD_LIBRARY_PATH
+//   /dev/tessera/share           files for loaders of Vulkan, EGL and GBM, named by their variables
+//   PATH                         ends with /dev/tessera/bin
 //
 // No path that an image controls is ever the source of a mount. Not for deciding which devices.
 // Threads: one.
@@ -50,7 +50,8 @@ inline constexpr LimiterLibrary kLimiterLibraries[] = {
     {"libcuda.so.1", "libtessera-cuda-dev.so", "libtessera-cuda-run.so"},
     {"libnvidia-ml.so.1", "libtessera-nvml-dev.so", "libtessera-nvml-run.so"},
 };
-// The folder in which they are installed for a program: <prefix>/lib for <prefix>/bin/PROGRAM.
+// The folder of the limiter's libraries for an installed program: <prefix>/lib for
+// <prefix>/bin/PROGRAM.
 std::string LimiterDirBeside(std::string_view program);
 
 struct Injection {
@@ -65,8 +66,8 @@ struct Injection {
   std::string tree_dir;
 };
 
-// Where driver files can go in this container, found out before anything is touched.
-struct Placement {
+// The location of driver files in this container, determined before any change.
+struct InjectionTarget {
   std::string driver_dir;  // /dev/tessera, or /run/tessera
   RootedDir root;          // of the container
   LinkerSetup linker;
@@ -75,17 +76,18 @@ struct Placement {
 // Variables with lists of folders, to which a folder of ours may be added.
 std::vector<std::string_view> FolderVariables();
 
-// FAILED_PRECONDITION where the container has no tmpfs at /dev or /run, or its image has a symbolic
-// link there: the message says what to change. What an earlier start of the bundle mounted there,
-// from the stage or from `tree_dir`, does not count.
-Result<Placement> FindPlacement(const ConfigDocument& document, const std::string& tree_dir);
+// FAILED_PRECONDITION if the container has no tmpfs at /dev or /run, or its image has a symbolic
+// link there; the message tells what to change. Ignores mounts from the stage or from `tree_dir`
+// that an earlier start of the bundle added.
+Result<InjectionTarget> FindInjectionTarget(const ConfigDocument& document,
+                                            const std::string& tree_dir);
 
 // Removes the nodes of all GPUs, and denies `gpus` in a cgroup that allows every device.
 Status WithholdGpus(const std::vector<DeviceNode>& gpus, ConfigDocument* document);
 
-// Stages and edits; the document is not saved. Says, for people, how the driver's files get into
-// the container. An error leaves at most the staged folder.
-Result<std::string> Inject(const Injection& injection, const Placement& placement,
+// Stages files and edits the document, but does not save it. Returns, for people, how the driver's
+// files get into the container. After an error at most the staged folder remains.
+Result<std::string> Inject(const Injection& injection, const InjectionTarget& target,
                            ConfigDocument* document);
 
 }  // namespace tessera::oci

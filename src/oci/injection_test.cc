@@ -72,15 +72,15 @@ class InjectionTest : public ::testing::Test {
   static Mounts OwnDev() { return {{"/dev", "tmpfs", "tmpfs"}}; }
 
   Result<std::string> Place(const Mounts& mounts, const std::string& tree_dir = "") {
-    ASSIGN_OR_RETURN(const Placement placement, FindPlacement(Document(mounts), tree_dir));
-    return placement.driver_dir;
+    ASSIGN_OR_RETURN(const InjectionTarget target, FindInjectionTarget(Document(mounts), tree_dir));
+    return target.driver_dir;
   }
 
   // The document with the mounts that a start would add.
   ConfigDocument Injected(ConfigDocument document) {
-    const Result<Placement> placement = FindPlacement(document, "");
-    EXPECT_TRUE(placement.ok()) << placement.status().message();
-    const auto how = Inject(injection_, *placement, &document);
+    const Result<InjectionTarget> target = FindInjectionTarget(document, "");
+    EXPECT_TRUE(target.ok()) << target.status().message();
+    const auto how = Inject(injection_, *target, &document);
     EXPECT_TRUE(how.ok()) << how.status().message();
     return document;
   }
@@ -131,7 +131,7 @@ TEST_F(InjectionTest, LinksInTheImageAreRefused) {
               HasSubstr("/run as a symbolic link"));
 }
 
-TEST_F(InjectionTest, WhatAnEarlierStartMountedThereDoesNotCount) {
+TEST_F(InjectionTest, MountsOfAnEarlierStartDoNotCount) {
   const std::string trees = path("trees");
   EXPECT_EQ(
       Place({{"/dev", "tmpfs", "x"}, {"/dev/tessera", "bind", trees + "/trees/1"}}, trees).value(),
@@ -203,7 +203,7 @@ TEST_F(InjectionTest, AReadOnlyRootNeedsACacheAndNoLdSoConf) {
   EXPECT_EQ(document.env().Get("LD_LIBRARY_PATH"), "/dev/tessera/lib");
 }
 
-TEST_F(InjectionTest, ElseLibrariesAreFoundThroughTheEnvironment) {
+TEST_F(InjectionTest, OtherwiseLibrariesAreFoundThroughTheEnvironment) {
   const auto by_environment = [&](const Mounts& mounts) {
     const ConfigDocument document = Injected(Document(mounts));
     EXPECT_FALSE(PathExists(rootfs() + "/etc/ld.so.conf.d/00-tessera.conf"));
@@ -235,7 +235,7 @@ TEST_F(InjectionTest, LdSoConfMayNameItsFolderInBothWays) {
   }
 }
 
-TEST_F(InjectionTest, NodesAreMadeInADevOfTheContainersOwnAlone) {
+TEST_F(InjectionTest, NodesAreCreatedOnlyInAPrivateDev) {
   injection_.devices = {
       {.path = "/dev/nvidia0", .major_number = 1, .minor_number = 3, .mode = 0660, .gid = 44}};
   const ConfigDocument document = Injected(Document(OwnDev()));
@@ -247,18 +247,18 @@ TEST_F(InjectionTest, NodesAreMadeInADevOfTheContainersOwnAlone) {
 
   // In the host's /dev the node must exist with the same device number.
   ConfigDocument bound = Document({{"/dev", "bind", path("hostdev")}, {"/run", "tmpfs", "x"}});
-  const Placement placement = FindPlacement(bound, "").value();
-  const auto refused = Inject(injection_, placement, &bound);
+  const InjectionTarget target = FindInjectionTarget(bound, "").value();
+  const auto refused = Inject(injection_, target, &bound);
   EXPECT_THAT(refused.status().message(),
               HasSubstr("the container's /dev is " + path("hostdev") + " of the host"));
   fs::create_directories(path("hostdev"));
   if (::mknod(path("hostdev/nvidia0").c_str(), S_IFCHR | 0600, makedev(1, 5)) != 0) {
     GTEST_SKIP() << "needs CAP_MKNOD";
   }
-  EXPECT_FALSE(Inject(injection_, placement, &bound).ok()) << "another device";
+  EXPECT_FALSE(Inject(injection_, target, &bound).ok()) << "another device";
   fs::remove(path("hostdev/nvidia0"));
   ASSERT_EQ(::mknod(path("hostdev/nvidia0").c_str(), S_IFCHR | 0600, makedev(1, 3)), 0);
-  const auto given = Inject(injection_, placement, &bound);
+  const auto given = Inject(injection_, target, &bound);
   EXPECT_TRUE(given.ok()) << given.status().message();
   EXPECT_EQ(bound.json().Find("linux")->Find("devices"), nullptr) << "nothing is made there";
 }
@@ -266,11 +266,11 @@ TEST_F(InjectionTest, NodesAreMadeInADevOfTheContainersOwnAlone) {
 TEST_F(InjectionTest, NoNodeIsMadeInADevOfTheImage) {
   injection_.devices = {{.path = "/dev/nvidia0", .major_number = 1, .minor_number = 3}};
   ConfigDocument document = Document({{"/run", "tmpfs", "x"}});
-  const auto refused = Inject(injection_, FindPlacement(document, "").value(), &document);
+  const auto refused = Inject(injection_, FindInjectionTarget(document, "").value(), &document);
   EXPECT_THAT(refused.status().message(), HasSubstr("/dev is in its root file system"));
 }
 
-TEST_F(InjectionTest, AGroupIsJoinedOnlyWhereTheNodeNeedsIt) {
+TEST_F(InjectionTest, AGroupIsAddedOnlyIfTheNodeNeedsIt) {
   injection_.devices = {{.path = "/dev/a", .mode = 0666, .gid = 44},
                         {.path = "/dev/b", .mode = 0660, .gid = 0}};
   const ConfigDocument document = Injected(Document(OwnDev()));
@@ -291,7 +291,7 @@ TEST_F(InjectionTest, GrantedMountsMoveWithTheDriversFolder) {
 
   injection_.mounts = {{"/dev/tessera/gone", "bind", path("gone"), {}}};
   ConfigDocument again = Document(OwnDev());
-  EXPECT_EQ(Inject(injection_, FindPlacement(again, "").value(), &again).status().code(),
+  EXPECT_EQ(Inject(injection_, FindInjectionTarget(again, "").value(), &again).status().code(),
             Code::kNotFound);
 }
 
@@ -312,7 +312,7 @@ TEST_F(InjectionTest, SocketsOfTheDriverNeedAPrivateFolder) {
               Contains("/run/nvidia-persistenced/socket"));
 }
 
-TEST_F(InjectionTest, WhatIsStagedHasTheContainersSelinuxLabel) {
+TEST_F(InjectionTest, StagedFilesHaveTheContainersSelinuxLabel) {
   AddImageCache();
   ConfigDocument plain = Document(OwnDev(), true);
   Json json = plain.json();
@@ -344,9 +344,9 @@ TEST_F(InjectionTest, WithoutASharedTreeEachFileOfTheDriverIsMountedReadOnly) {
 TEST_F(InjectionTest, ALimitedContainerGetsTheLimiterInPlaceOfTheDriversLibraries) {
   injection_.limiter = Limiter{.library_dir = "/opt/tessera/lib", .limits_dir = path("limits")};
   ConfigDocument document = Injected(Document(OwnDev()));
-  const auto mounts_of = [](const ConfigDocument& one) {
+  const auto mounts_of = [](const ConfigDocument& document) {
     std::map<std::string, Mount> mounts;
-    for (const Mount& mount : one.Mounts()) mounts[mount.destination] = mount;
+    for (const Mount& mount : document.Mounts()) mounts[mount.destination] = mount;
     return mounts;
   };
   auto mounts = mounts_of(document);
@@ -389,7 +389,8 @@ TEST_F(InjectionTest, ASharedTreeIsOneMount) {
   }
   injection_.tree_dir = path("trees");
   ConfigDocument document = Document(OwnDev());
-  const auto how = Inject(injection_, FindPlacement(document, path("trees")).value(), &document);
+  const auto how =
+      Inject(injection_, FindInjectionTarget(document, path("trees")).value(), &document);
   ASSERT_TRUE(how.ok()) << how.status().message();
   if (!how->starts_with("driver files by one mount")) GTEST_SKIP() << *how;
   EXPECT_THAT(Destinations(document), ElementsAre("/dev", "/dev/tessera"));
@@ -409,7 +410,8 @@ TEST_F(InjectionTest, TreesWithAndWithoutTheLimiterAreKeptSideBySide) {
   }
   const auto tree = [&] {
     ConfigDocument document = Document(OwnDev());
-    const auto how = Inject(injection_, FindPlacement(document, path("trees")).value(), &document);
+    const auto how =
+        Inject(injection_, FindInjectionTarget(document, path("trees")).value(), &document);
     EXPECT_TRUE(how.ok()) << how.status().message();
     for (const Mount& mount : document.Mounts()) {
       if (mount.destination == "/dev/tessera") return mount.source;

@@ -10,7 +10,7 @@
 namespace tessera::oci {
 namespace {
 
-// glibc sysdeps/generic/dl-cache.h. All numbers are of the machine's byte order.
+// From glibc's sysdeps/generic/dl-cache.h. All numbers have the machine's byte order.
 constexpr std::string_view kOldMagic = "ld.so-1.7.0";
 constexpr std::string_view kNewMagic = "glibc-ld.so.cache1.1";
 constexpr size_t kOldHeaderSize = 16;
@@ -41,20 +41,20 @@ struct NewEntry {
 };
 static_assert(sizeof(NewEntry) == 24);
 
-struct Section {
+struct CacheSection {
   uint32_t tag;
   uint32_t flags;
   uint32_t offset;
   uint32_t size;
 };
 
-Status BadCache(std::string_view what) {
-  return Error(Code::kInvalidArgument, "damaged ld.so.cache: {}", what);
+Status BadCache(std::string_view problem) {
+  return Error(Code::kInvalidArgument, "damaged ld.so.cache: {}", problem);
 }
 
-class Reader {
+class LdCacheReader {
  public:
-  explicit Reader(std::string_view data) : data_(data) {}
+  explicit LdCacheReader(std::string_view data) : data_(data) {}
 
   Result<LdCache> Read() {
     NewHeader header;
@@ -72,7 +72,7 @@ class Reader {
       Copy(sizeof(header) + i * sizeof(NewEntry), &raw);
       LdCacheEntry entry{{}, {}, raw.flags, raw.os_version, raw.hwcap};
       if (!StringAt(raw.key, &entry.name) || !StringAt(raw.value, &entry.path)) {
-        return Error(Code::kInvalidArgument, "damaged ld.so.cache: entry {} names no string", i);
+        return Error(Code::kInvalidArgument, "damaged ld.so.cache: entry {} has no valid name", i);
       }
       cache.entries.push_back(std::move(entry));
     }
@@ -87,8 +87,8 @@ class Reader {
     // The linker ignores unknown extensions, and so does this parser.
     if (magic_and_count[0] != kExtensionMagic) return Status::Ok();
     for (uint32_t i = 0; i < std::min<uint32_t>(magic_and_count[1], 64); ++i) {
-      Section section;
-      if (!Copy(header.extension_offset + 8 + i * sizeof(Section), &section)) {
+      CacheSection section;
+      if (!Copy(header.extension_offset + 8 + i * sizeof(CacheSection), &section)) {
         return BadCache("extension section outside");
       }
       if (section.tag == kSectionHwcaps) RETURN_IF_ERROR(ReadHwcaps(section, cache));
@@ -96,7 +96,7 @@ class Reader {
     return Status::Ok();
   }
 
-  Status ReadHwcaps(const Section& section, LdCache* cache) {
+  Status ReadHwcaps(const CacheSection& section, LdCache* cache) {
     if (section.size / 4 > kMaxHwcaps) return BadCache("too many glibc-hwcaps");
     for (uint32_t i = 0; i < section.size / 4; ++i) {
       uint32_t offset = 0;
@@ -200,8 +200,8 @@ Result<LdCache> ParseLdCache(std::string_view data) {
     if (end > data.size()) return BadCache("fewer entries than announced");
     data.remove_prefix(end);
   }
-  if (!data.starts_with(kNewMagic)) return BadCache("neither format is known");
-  return Reader(data).Read();
+  if (!data.starts_with(kNewMagic)) return BadCache("unknown format");
+  return LdCacheReader(data).Read();
 }
 
 LdCache MergeLdCaches(std::vector<LdCacheEntry> ours, const LdCache& image) {
@@ -248,8 +248,8 @@ std::string WriteLdCache(const LdCache& cache) {
     tail.assign(header.extension_offset - end, '\0');
     AppendRaw(kExtensionMagic, &tail);
     AppendRaw(uint32_t{1}, &tail);
-    const auto at = static_cast<uint32_t>(header.extension_offset + 8 + sizeof(Section));
-    AppendRaw(Section{kSectionHwcaps, 0, at, static_cast<uint32_t>(hwcaps.size())}, &tail);
+    const auto at = static_cast<uint32_t>(header.extension_offset + 8 + sizeof(CacheSection));
+    AppendRaw(CacheSection{kSectionHwcaps, 0, at, static_cast<uint32_t>(hwcaps.size())}, &tail);
     tail += hwcaps;
   }
   std::string file;

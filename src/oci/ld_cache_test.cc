@@ -30,7 +30,7 @@ LdCache Sample() {
   return cache;
 }
 
-TEST(LdCache, WhatIsWrittenIsReadBack) {
+TEST(LdCache, RoundTrips) {
   const LdCache read = ParseLdCache(WriteLdCache(Sample())).value();
   EXPECT_EQ(read.hwcaps, Sample().hwcaps);
   ASSERT_EQ(read.entries.size(), 5u);
@@ -66,7 +66,7 @@ TEST(LdCache, TheExtensionMayHaveSectionsOfOtherKindsBeforeIts) {
   EXPECT_EQ(ParseLdCache(data).value().hwcaps, Sample().hwcaps);
 }
 
-TEST(LdCache, OursReplaceThoseOfTheSameNameAndKind) {
+TEST(LdCache, OurEntriesReplaceEqualNamesAndKinds) {
   const LdCache merged =
       MergeLdCaches({Entry("libcuda.so.1", "/dev/tessera/lib/libcuda.so.1")}, Sample());
   std::vector<std::string> found;
@@ -121,7 +121,7 @@ TEST(LdCache, EveryTruncationAndEveryFlippedByteIsSurvived) {
   EXPECT_FALSE(ParseLdCache("").ok());
 }
 
-TEST(LdCache, WhatIsCutOffAnywhereIsDamaged) {
+TEST(LdCache, EveryTruncationIsReportedAsDamage) {
   LdCache plain = Sample();
   plain.entries.erase(plain.entries.begin());
   plain.hwcaps.clear();
@@ -139,7 +139,7 @@ TEST(LdCache, WhatIsCutOffAnywhereIsDamaged) {
               HasSubstr("fewer entries than announced"));
 }
 
-TEST(LdCache, MayBeShorterThanAnotherEntry) {
+TEST(LdCache, AnEntryMayBeAPrefixOfAnother) {
   LdCache cache;
   cache.entries = {Entry("a", "/a")};
   EXPECT_EQ(ParseLdCache(WriteLdCache(cache)).value().entries, cache.entries);

@@ -74,8 +74,8 @@ Status WriteLinkerFiles(const RootedDir& root, std::string_view library_dir,
       "them.\n{}\n",
       library_dir);
   const auto write = [&](const char* path, std::string_view data) {
-    const auto there = root.Read(path, Links::kRefuse, kMaxLdCacheSize);
-    return there.ok() && *there == data ? Status::Ok() : root.ReplaceFile(path, data);
+    const auto current = root.Read(path, Links::kRefuse, kMaxLdCacheSize);
+    return current.ok() && *current == data ? Status::Ok() : root.ReplaceFile(path, data);
   };
   RETURN_IF_ERROR(write(kOurConf, conf));
   return write(kCache, cache);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The GPUs that NVIDIA's kernel module lists in /proc/driver/nvidia/gpus, which also names GPUs
-// that NVML does not answer for. Threads: any; ReadProcGpus reads files.
+// The GPUs that NVIDIA's kernel module lists in /proc/driver/nvidia/gpus, including GPUs that do
+// not answer NVML. Threads: any; ReadProcGpus reads files.
 #pragma once
 
 #include <optional>

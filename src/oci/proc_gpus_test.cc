@@ -18,7 +18,7 @@ constexpr char kInfo[] =
     "Device Minor: \t 7\n"
     "GPU Excluded:\t No\n";
 
-TEST(ProcGpusTest, ReadsWhatTheKernelModuleWrites) {
+TEST(ProcGpusTest, ReadsTheKernelModulesFormat) {
   const ProcGpu gpu = ParseProcGpu("0000:bd:00.0", kInfo);
   EXPECT_EQ(gpu.bus_id, "0000:bd:00.0");
   EXPECT_EQ(gpu.uuid, "GPU-12345678-1234-1234-1234-123456780007");
@@ -35,7 +35,7 @@ TEST(ProcGpusTest, AGpuThatWasNotInitializedHasNoUuid) {
   EXPECT_FALSE(ParseProcGpu("0", "").HasUuid());
 }
 
-TEST(ProcGpusTest, AMinorThatIsNoneIsLeftOut) {
+TEST(ProcGpusTest, AnInvalidMinorIsOmitted) {
   for (const char* text : {"", "Device Minor: 255x", "Device Minor: -1", "Device Minor: 1048576",
                            "Device Minor: 99999999999999999999"}) {
     EXPECT_EQ(ParseProcGpu("0", text).minor, std::nullopt) << text;

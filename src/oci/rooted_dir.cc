@@ -29,10 +29,11 @@ Result<Fd> RootedDir::Resolve(const std::string& path, uint64_t flags, Links lin
   if (fd.valid()) return fd;
   const std::string name = JoinPath(this->path(), path);
   if (errno == ENOSYS) {
-    return Error(Code::kUnimplemented, "{}: this kernel has no openat2; Linux 5.6 has", name);
+    return Error(Code::kUnimplemented, "{}: this kernel has no openat2, which needs Linux 5.6",
+                 name);
   }
   if (errno == ELOOP && links == Links::kRefuse) {
-    return Error(Code::kInvalidArgument, "{}: a symbolic link, which is not followed here", name);
+    return Error(Code::kInvalidArgument, "{}: a symbolic link, which is not followed", name);
   }
   return Status::FromErrno(name, errno);
 }

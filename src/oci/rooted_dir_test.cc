@@ -35,11 +35,11 @@ class RootedDirTest : public ::testing::Test {
   const RootedDir root_ = RootedDir::Open(dir_.path()).value();
 };
 
-TEST_F(RootedDirTest, AnErrorTellsALinkThatIsRefusedFromWhatIsNotThere) {
+TEST_F(RootedDirTest, ErrorsDistinguishRefusedLinksFromMissingFiles) {
   EXPECT_EQ(Read("link", Links::kInRoot).value(), "text");
   const Status refused = Read("link", Links::kRefuse).status();
   EXPECT_EQ(refused.code(), Code::kInvalidArgument);
-  EXPECT_THAT(refused.message(), HasSubstr("a symbolic link, which is not followed here"));
+  EXPECT_THAT(refused.message(), HasSubstr("a symbolic link, which is not followed"));
   for (const Links links : {Links::kInRoot, Links::kRefuse}) {
     EXPECT_EQ(Read("folder/none", links).status().code(), Code::kNotFound);
     EXPECT_EQ(Read("folder", links).status().code(), Code::kInvalidArgument);
@@ -48,7 +48,7 @@ TEST_F(RootedDirTest, AnErrorTellsALinkThatIsRefusedFromWhatIsNotThere) {
               ::testing::Not(HasSubstr("not followed here")));
 }
 
-TEST_F(RootedDirTest, MissingIsOnlyWhatHasNotEvenALink) {
+TEST_F(RootedDirTest, ADanglingLinkIsNotMissing) {
   EXPECT_TRUE(root_.IsMissing("none"));
   EXPECT_TRUE(root_.IsMissing("none/below"));
   EXPECT_FALSE(root_.IsMissing("folder/file"));
@@ -71,12 +71,12 @@ TEST_F(RootedDirTest, ListsNamesInOrderWithoutTheFolderItself) {
   EXPECT_EQ(root_.List("none").status().code(), Code::kNotFound);
 }
 
-TEST_F(RootedDirTest, HostPathsAreOfFilesAndSockets) {
+TEST_F(RootedDirTest, HostPathsReferToFilesAndSockets) {
   EXPECT_EQ(root_.HostPath("link").value(), At("folder/file"));
   EXPECT_EQ(root_.HostPath("folder").status().code(), Code::kInvalidArgument);
 }
 
-TEST_F(RootedDirTest, AFileThatCannotBeWrittenWholeIsLeftAsItWas) {
+TEST_F(RootedDirTest, AFileThatCannotBeWrittenStaysUnchanged) {
   rlimit before;
   ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &before), 0);
   rlimit few = before;

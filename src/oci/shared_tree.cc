@@ -48,8 +48,8 @@ Status Mount(const char* source, const std::string& target, const char* type, un
   return Status::FromErrno("mount " + target, errno);
 }
 
-// Running containers have copies of these mounts; they keep them.
-void Drop(const std::string& path) {
+// Running containers keep their copies of these mounts.
+void UnmountAll(const std::string& path) {
   while (::umount2(path.c_str(), MNT_DETACH | UMOUNT_NOFOLLOW) == 0) {
   }
   ::rmdir(path.c_str());
@@ -71,10 +71,10 @@ Result<Fd> Lock(const std::string& dir) {
   return lock;
 }
 
-class Sharer {
+class SharedTreeMaker {
  public:
-  Sharer(const Tree& tree, const std::string& family, const std::string& dir,
-         const std::string& label)
+  SharedTreeMaker(const Tree& tree, const std::string& family, const std::string& dir,
+                  const std::string& label)
       : tree_(tree), dir_(dir), label_(label), trees_(JoinPath(dir, "trees")) {
     prefix_ = fmt::format("{:08x}-", std::hash<std::string>()(family) & 0xffffffff);
   }
@@ -86,11 +86,11 @@ class Sharer {
     ASSIGN_OR_RETURN(const Fd lock, Lock(dir_));
     if (IsComplete()) return path_;
     RETURN_IF_ERROR(MakeBase());
-    Drop(path_);  // of somebody who was cut off
+    UnmountAll(path_);  // left by an interrupted process
     RETURN_IF_ERROR(MakeRoom());
     const Status made = Make();
     if (!made.ok()) {
-      Drop(path_);
+      UnmountAll(path_);
       return made;
     }
     return path_;
@@ -101,9 +101,9 @@ class Sharer {
     std::string content = label_;
     for (const TreeEntry& entry : tree_.entries()) {
       FileId id;
-      if (entry.kind == TreeEntry::Kind::kDriverFile) {
+      if (entry.kind == TreeEntryKind::kDriverFile) {
         ASSIGN_OR_RETURN(id, IdOf(entry.target));
-      } else if (entry.kind == TreeEntry::Kind::kLink) {
+      } else if (entry.kind == TreeEntryKind::kLink) {
         id = IdOfEntry(JoinPath(DirName(entry.name), entry.target));
       }
       ids_.push_back(id);
@@ -131,9 +131,9 @@ class Sharer {
   bool ShowsTheFiles() const {
     for (size_t i = 0; i < ids_.size(); ++i) {
       const TreeEntry& entry = tree_.entries()[i];
-      if (entry.kind != TreeEntry::Kind::kDriverFile) continue;
-      const Result<FileId> there = IdOf(JoinPath(path_, entry.name));
-      if (!there.ok() || *there != ids_[i]) return false;
+      if (entry.kind != TreeEntryKind::kDriverFile) continue;
+      const Result<FileId> mounted = IdOf(JoinPath(path_, entry.name));
+      if (!mounted.ok() || *mounted != ids_[i]) return false;
     }
     return true;
   }
@@ -164,7 +164,7 @@ class Sharer {
     RETURN_IF_ERROR(MountTmpfs(path_, label_));
     RETURN_IF_ERROR(tree_.MakeIn(path_));
     for (const TreeEntry& entry : tree_.entries()) {
-      if (entry.kind != TreeEntry::Kind::kDriverFile) continue;
+      if (entry.kind != TreeEntryKind::kDriverFile) continue;
       const std::string place = JoinPath(path_, entry.name);
       RETURN_IF_ERROR(Mount(entry.target.c_str(), place, nullptr, MS_BIND));
       RETURN_IF_ERROR(
@@ -183,7 +183,7 @@ class Sharer {
     size_t left = others.size();
     for (const std::string& other : others) {
       if (!other.starts_with(prefix_) || !IsStale(JoinPath(trees_, other))) continue;
-      Drop(JoinPath(trees_, other));
+      UnmountAll(JoinPath(trees_, other));
       --left;
     }
     if (left < kMaxSharedTrees) return Status::Ok();
@@ -196,8 +196,8 @@ class Sharer {
   bool IsStale(const std::string& other) const {
     for (size_t i = 0; i < ids_.size(); ++i) {
       if (ids_[i] == FileId{}) continue;
-      const Result<FileId> theirs = IdOf(JoinPath(other, tree_.entries()[i].name));
-      if (theirs.ok() && *theirs != ids_[i]) return true;
+      const Result<FileId> other_id = IdOf(JoinPath(other, tree_.entries()[i].name));
+      if (other_id.ok() && *other_id != ids_[i]) return true;
     }
     return false;
   }
@@ -215,7 +215,7 @@ class Sharer {
 
 Result<std::string> ShareTree(const Tree& tree, const std::string& family, const std::string& dir,
                               const std::string& label) {
-  return Sharer(tree, family, dir, label).Share();
+  return SharedTreeMaker(tree, family, dir, label).Share();
 }
 
 std::string LabelForAll(std::string_view mount_label) {
@@ -233,8 +233,8 @@ Result<size_t> DropSharedTrees(const std::string& dir) {
   if (!PathExists(trees)) return size_t{0};
   ASSIGN_OR_RETURN(const Fd lock, Lock(dir));
   ASSIGN_OR_RETURN(const std::vector<std::string> names, ListDir(trees));
-  for (const std::string& name : names) Drop(JoinPath(trees, name));
-  Drop(trees);
+  for (const std::string& name : names) UnmountAll(JoinPath(trees, name));
+  UnmountAll(trees);
   if (!PathExists(trees)) return names.size();
   return Error(Code::kPermissionDenied,
                "{} could not be unmounted: \"umount --recursive --lazy {}\" as root does it", trees,

@@ -60,7 +60,7 @@ class SharedTree : public ::testing::Test {
     tree.AddDriverFile("lib/libx.so." + version_, path("driver/libx.so." + version_));
     tree.AddLink("lib/libx.so.1", "libx.so." + version_);
     tree.AddDriverFile("bin/smi", path("driver/smi"));
-    tree.AddPlace("run/state");
+    tree.AddMountPoint("run/state");
     return tree;
   }
 
@@ -104,7 +104,7 @@ TEST_F(SharedTree, ShowsTheDriversFilesAndNothingElse) {
   EXPECT_EQ(ListDir(tree + "/lib").value().size(), 2u);
 }
 
-TEST_F(SharedTree, ATreeThatIsThereIsTakenAsItIs) {
+TEST_F(SharedTree, AnExistingTreeIsReused) {
   const std::string tree = Share().value();
   // Held open, so that another tree cannot get the number of its file system.
   const Fd held(::open(tree.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
@@ -158,7 +158,7 @@ TEST_F(SharedTree, AnotherSetOfFilesHasAnotherTreeBesideIt) {
   EXPECT_EQ(ListDir(path("trees/trees")).value().size(), 2u);
 }
 
-TEST_F(SharedTree, AReplacedDriverGetsANewTreeAndTheOldOneGoes) {
+TEST_F(SharedTree, AReplacedDriverGetsANewTreeAndTheOldTreeIsRemoved) {
   const std::string old = Share().value();
   const int mounts = Mounts();
   WriteDriver("1.0");  // again with the same version and size
@@ -192,13 +192,13 @@ TEST_F(SharedTree, AContainerKeepsTheFilesOfADriverThatIsGone) {
   EXPECT_EQ(ReadFile(path("container/bin/smi")).value(), "smi1.0");
 }
 
-TEST_F(SharedTree, OneFromWhichAFileWasUnmountedIsMadeAnew) {
+TEST_F(SharedTree, ATreeWithAnUnmountedFileIsRecreated) {
   const std::string tree = Share().value();
   ASSERT_EQ(::umount2((tree + "/bin/smi").c_str(), MNT_DETACH), 0);
   EXPECT_EQ(ReadFile(Share().value() + "/bin/smi").value(), "smi1.0");
 }
 
-TEST_F(SharedTree, OneWhoseMakerWasCutOffIsMadeAnew) {
+TEST_F(SharedTree, AnIncompleteTreeIsRecreated) {
   const std::string tree = Share().value();
   // All steps are done except the last one.
   ASSERT_EQ(::mount(nullptr, tree.c_str(), nullptr, MS_REMOUNT | MS_BIND, nullptr), 0);
@@ -208,14 +208,14 @@ TEST_F(SharedTree, OneWhoseMakerWasCutOffIsMadeAnew) {
   EXPECT_EQ(Mounts(), mounts);
 }
 
-TEST_F(SharedTree, IsMadeAnewAfterSomebodyUnmountedEverything) {
+TEST_F(SharedTree, IsRecreatedAfterAllMountsAreGone) {
   const std::string tree = Share().value();
   ASSERT_EQ(::umount2(path("trees/trees").c_str(), MNT_DETACH), 0);
   EXPECT_EQ(Share().value(), tree);
   EXPECT_EQ(ReadFile(tree + "/bin/smi").value(), "smi1.0");
 }
 
-TEST_F(SharedTree, ManyAtOnceMakeOne) {
+TEST_F(SharedTree, ConcurrentCallsCreateOneTree) {
   std::vector<pid_t> children;
   for (int i = 0; i < 16; ++i) {
     const pid_t child = ::fork();
@@ -247,12 +247,12 @@ TEST_F(SharedTree, ATreeThatCannotBeFilledLeavesNoMounts) {
   const int mounts = Mounts();
   Tree tree = MakeTree();
   // More names than the tmpfs has inodes.
-  for (int i = 0; i < 5000; ++i) tree.AddPlace(fmt::format("place{}", i));
+  for (int i = 0; i < 5000; ++i) tree.AddMountPoint(fmt::format("place{}", i));
   EXPECT_THAT(Share(tree).status().message(), HasSubstr("No space left"));
   EXPECT_EQ(Mounts(), mounts);
 }
 
-TEST_F(SharedTree, ThereAreNeverMoreThanAreEverNeeded) {
+TEST_F(SharedTree, TheNumberOfTreesIsBounded) {
   for (size_t i = 0; i <= kMaxSharedTrees; ++i) {
     Tree tree;
     tree.AddDriverFile(fmt::format("bin/smi{}", i), path("driver/smi"));
@@ -265,7 +265,7 @@ TEST_F(SharedTree, ThereAreNeverMoreThanAreEverNeeded) {
   }
 }
 
-TEST_F(SharedTree, WithoutTheRightToMountSaysSo) {
+TEST_F(SharedTree, ReportsMissingPermissionToMount) {
   const pid_t child = ::fork();
   if (child == 0) {
     if (::setresuid(65534, 65534, 65534) != 0) ::_exit(2);
@@ -276,7 +276,7 @@ TEST_F(SharedTree, WithoutTheRightToMountSaysSo) {
   EXPECT_EQ(status, 0);
 }
 
-TEST(LabelForAll, LeavesOutWhatKeepsContainersApart) {
+TEST(LabelForAll, DropsTheCategories) {
   EXPECT_EQ(LabelForAll("system_u:object_r:container_file_t:s0:c15,c300"),
             "system_u:object_r:container_file_t:s0");
   EXPECT_EQ(LabelForAll("system_u:object_r:container_file_t:s0"),

@@ -28,10 +28,10 @@ Status MakeParents(const std::string& root, const std::string& path) {
 
 int Make(const TreeEntry& entry, const std::string& path) {
   switch (entry.kind) {
-    case TreeEntry::Kind::kFolder:
-      // The umask takes from the former alone.
+    case TreeEntryKind::kFolder:
+      // The umask affects mkdir, but not chmod.
       return ::mkdir(path.c_str(), 0755) == 0 ? ::chmod(path.c_str(), entry.mode) : -1;
-    case TreeEntry::Kind::kLink:
+    case TreeEntryKind::kLink:
       return ::symlink(entry.target.c_str(), path.c_str());
     default:
       break;
@@ -48,14 +48,16 @@ void Tree::Add(TreeEntry entry) {
 }
 
 void Tree::AddDriverFile(std::string name, std::string host_path) {
-  Add({TreeEntry::Kind::kDriverFile, std::move(name), std::move(host_path)});
+  Add({TreeEntryKind::kDriverFile, std::move(name), std::move(host_path)});
 }
-void Tree::AddPlace(std::string name) { Add({TreeEntry::Kind::kPlace, std::move(name), {}}); }
+void Tree::AddMountPoint(std::string name) {
+  Add({TreeEntryKind::kMountPoint, std::move(name), {}});
+}
 void Tree::AddFolder(std::string name, mode_t mode) {
-  Add({TreeEntry::Kind::kFolder, std::move(name), {}, mode});
+  Add({TreeEntryKind::kFolder, std::move(name), {}, mode});
 }
 void Tree::AddLink(std::string name, std::string target) {
-  Add({TreeEntry::Kind::kLink, std::move(name), std::move(target)});
+  Add({TreeEntryKind::kLink, std::move(name), std::move(target)});
 }
 
 Status Tree::MakeIn(const std::string& dir) const {
@@ -66,9 +68,9 @@ Status Tree::MakeIn(const std::string& dir) const {
       RETURN_IF_ERROR(MakeParents(dir, path));
       failed = Make(entry, path);
     }
-    // A folder may have been made as a parent.
-    const bool there = errno == EEXIST && entry.kind == TreeEntry::Kind::kFolder;
-    if (failed != 0 && !there) return Status::FromErrno(path, errno);
+    // A folder may have been created as a parent.
+    const bool exists = errno == EEXIST && entry.kind == TreeEntryKind::kFolder;
+    if (failed != 0 && !exists) return Status::FromErrno(path, errno);
   }
   return Status::Ok();
 }

@@ -17,9 +17,10 @@ namespace tessera::oci {
 // names::kContainerDriverDir.
 inline constexpr std::string_view kOtherDriverDir = "/run/tessera";
 
+enum class TreeEntryKind { kDriverFile, kMountPoint, kFolder, kLink };
+
 struct TreeEntry {
-  enum class Kind { kDriverFile, kPlace, kFolder, kLink };
-  Kind kind;
+  TreeEntryKind kind;
   std::string name;    // relative: lib/libcuda.so.550.54.15
   std::string target;  // driver file: its host path; link: its target; else empty
   mode_t mode = 0755;  // mode of a folder
@@ -29,8 +30,8 @@ class Tree {
  public:
   // If a name is added twice the first entry counts.
   void AddDriverFile(std::string name, std::string host_path);
-  void AddPlace(std::string name);  // an empty file
-  // Some low-level runtimes (runc 1.1) give what is mounted on a folder the folder's mode.
+  void AddMountPoint(std::string name);  // an empty file
+  // Some low-level runtimes (runc 1.1) give a mount on a folder the folder's mode.
   void AddFolder(std::string name, mode_t mode = 0755);
   void AddLink(std::string name, std::string target);
 

@@ -9,9 +9,9 @@
 namespace tessera::oci {
 namespace {
 
-TEST(TreeTest, AFolderMayHaveBeenMadeForAFileInIt) {
+TEST(TreeTest, AFolderMayAlreadyExistForAFileInIt) {
   Tree tree;
-  tree.AddPlace("a/b/file");
+  tree.AddMountPoint("a/b/file");
   tree.AddFolder("a/b");
   tree.AddFolder("a");
   const TempDir dir;
@@ -19,7 +19,7 @@ TEST(TreeTest, AFolderMayHaveBeenMadeForAFileInIt) {
   EXPECT_TRUE(PathExists(dir.path() + "/a/b/file"));
 }
 
-TEST(TreeTest, AFolderHasItsModeWhateverTheUmaskIs) {
+TEST(TreeTest, AFolderHasItsModeRegardlessOfTheUmask) {
   Tree tree;
   tree.AddFolder("open", 01777);
   tree.AddFolder("plain");
@@ -34,14 +34,14 @@ TEST(TreeTest, AFolderHasItsModeWhateverTheUmaskIs) {
   EXPECT_EQ(info.st_mode & 07777, 0755u);
 }
 
-TEST(TreeTest, NothingElseMayStandInThePlaceOfAnEntry) {
+TEST(TreeTest, AnExistingFileInPlaceOfAnEntryIsAnError) {
   const TempDir dir;
   Tree file_over_folder;
-  file_over_folder.AddPlace("a/file");
+  file_over_folder.AddMountPoint("a/file");
   file_over_folder.AddLink("a", "elsewhere");
   EXPECT_FALSE(file_over_folder.MakeIn(dir.path()).ok());
   Tree folder_below_file;
-  folder_below_file.AddPlace("b");
+  folder_below_file.AddMountPoint("b");
   folder_below_file.AddFolder("b/c");
   EXPECT_FALSE(folder_below_file.MakeIn(dir.path()).ok());
 }

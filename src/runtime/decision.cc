@@ -39,7 +39,7 @@ struct Choice {
 };
 
 Result<DeviceNode> LookAtGpu(const ChosenGpu& gpu) {
-  Result<DeviceNode> node = oci::LookAtDevice(gpu.host_path, gpu.path);
+  Result<DeviceNode> node = oci::ReadDeviceNode(gpu.host_path, gpu.path);
   if (!node.ok()) {
     return Error(node.status().code(),
                  "GPU {}: {}: load the driver (nvidia-modprobe), or let tessera-agent create its "
@@ -62,7 +62,7 @@ void AddDrmNodes(const Choice& choice, std::vector<DeviceNode>* nodes) {
     if (std::ranges::find(choice.gpus, gpu.uuid, &ChosenGpu::uuid) == choice.gpus.end()) continue;
     for (const std::string& name : oci::DrmNodes(choice.driver_root, gpu.bus_id)) {
       const std::string path = "/dev/" + name;
-      Result<DeviceNode> node = oci::LookAtDevice(JoinPath(choice.dev_root, path), path);
+      Result<DeviceNode> node = oci::ReadDeviceNode(JoinPath(choice.dev_root, path), path);
       if (node.ok()) nodes->push_back(std::move(*node));
     }
   }
@@ -79,10 +79,10 @@ Result<std::vector<DeviceNode>> CollectNodes(const Choice& choice, Capabilities 
   for (const oci::ControlNode& control : oci::ControlNodes()) {
     if (!(control.needed_by & capabilities)) continue;
     const std::string path = fmt::format("/dev/{}", control.name);
-    Result<DeviceNode> node = oci::LookAtDevice(JoinPath(choice.dev_root, path), path);
+    Result<DeviceNode> node = oci::ReadDeviceNode(JoinPath(choice.dev_root, path), path);
     if (node.ok()) {
       nodes.push_back(std::move(*node));
-    } else if (control.required_by & oci::MustWork(capabilities)) {
+    } else if (control.required_by & oci::RequiredOf(capabilities)) {
       return Error(node.status().code(), "{}: {}", node.status().message(), control.advice);
     }
   }
@@ -98,7 +98,7 @@ std::vector<DeviceNode> CollectWithheld(const ConfigDocument& document,
   for (const oci::ProcGpu& gpu : oci::ListGpus(driver_root).value_or({})) {
     if (!gpu.minor) continue;
     const std::string path = fmt::format("/dev/nvidia{}", *gpu.minor);
-    Result<DeviceNode> node = oci::LookAtDevice(JoinPath(dev_root, path), path);
+    Result<DeviceNode> node = oci::ReadDeviceNode(JoinPath(dev_root, path), path);
     if (!node.ok()) continue;
     const bool is_given = std::ranges::any_of(given, [&](const DeviceNode& other) {
       return other.major_number == node->major_number && other.minor_number == node->minor_number;
@@ -158,7 +158,7 @@ Result<Decision> DecideWith(const ConfigDocument& document, const Options& optio
   if (!requirements.empty()) {
     RETURN_IF_ERROR(CheckRequirements(requirements, CollectFacts(choice, injection.driver)));
   }
-  ASSIGN_OR_RETURN(decision.placement, oci::FindPlacement(document, options.driver_tree_dir));
+  ASSIGN_OR_RETURN(decision.placement, oci::FindInjectionTarget(document, options.driver_tree_dir));
   injection.mounts = std::move(choice.mounts);
   injection.env = std::move(choice.env);
   if (!choice.limits_dir.empty()) {

@@ -15,11 +15,11 @@
 namespace tessera::runtime {
 
 struct Decision {
-  std::string reason;                       // one line, for people
-  std::optional<oci::Injection> injection;  // nothing: it gets nothing
-  std::optional<oci::Placement> placement;  // with an injection
-  // Without one: GPUs that a privileged container of Kubernetes would see. Where there are none the
-  // container passes untouched.
+  std::string reason;                             // one line for the operator
+  std::optional<oci::Injection> injection;        // nullopt: no GPUs
+  std::optional<oci::InjectionTarget> placement;  // set if `injection` is
+  // Without an injection: GPUs that a privileged container in Kubernetes would otherwise see. If
+  // empty, the bundle is not edited.
   std::vector<oci::DeviceNode> withheld = {};
 };
 
