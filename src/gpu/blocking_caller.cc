@@ -9,13 +9,13 @@
 namespace tessera::gpu {
 
 struct ThreadCaller::State {
-  struct Running {
+  struct RunningJob {
     std::unique_ptr<Worker> worker;
     bool overdue_told = false;
     std::function<void()> finished;
     std::function<void()> overdue;
   };
-  std::map<uint64_t, Running> jobs;  // runner's thread only
+  std::map<uint64_t, RunningJob> jobs;  // runner's thread only
   uint64_t next_id = 0;
   int stuck = 0;
 
@@ -65,7 +65,7 @@ void ThreadCaller::Start(Job job) {
     overdue();
   };
 
-  State::Running& running = state_->jobs[id];
+  State::RunningJob& running = state_->jobs[id];
   running.finished = std::move(job.finished);
   running.overdue = std::move(job.overdue);
   running.worker = std::make_unique<Worker>(job.name);

@@ -64,7 +64,7 @@ TEST_F(ThreadCallerTest, AJobThatHangsDoesNotHoldUpOthers) {
   release.set_value();
 }
 
-TEST_F(ThreadCallerTest, EndsWithJobsUnderWayAndCallsNobodyBack) {
+TEST_F(ThreadCallerTest, EndsWithRunningJobsAndDropsTheirCallbacks) {
   std::promise<void> release;
   {
     ThreadCaller caller(&runner_);

@@ -4,8 +4,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "src/gpu/links.h"
-
 namespace tessera::gpu {
 namespace {
 
@@ -20,6 +18,40 @@ void Update(const device::Gpu& report, device::Gpu* gpu) {
     gpu->numa_node = report.numa_node;
   }
   if (report.compute_capability) gpu->compute_capability = report.compute_capability;
+}
+
+int DirectLinks(const LinkReport& from, const device::Gpu& to) {
+  const auto links = from.nvlinks.find(to.pci_bus_id);
+  return links == from.nvlinks.end() ? 0 : links->second;
+}
+
+device::PcieLevel LevelTo(const LinkReport* from, const device::Gpu& to) {
+  if (from == nullptr) return device::PcieLevel::kUnknown;
+  const auto level = from->levels.find(to.uuid);
+  return level == from->levels.end() ? device::PcieLevel::kUnknown : level->second;
+}
+
+device::Link MergePair(const LinkedGpu& a, const LinkedGpu& b, std::vector<std::string>* notes) {
+  device::Link link;
+  const device::PcieLevel level_from_a = LevelTo(a.report, *b.gpu);
+  const device::PcieLevel level_from_b = LevelTo(b.report, *a.gpu);
+  link.pcie = level_from_a == device::PcieLevel::kUnknown   ? level_from_b
+              : level_from_b == device::PcieLevel::kUnknown ? level_from_a
+                                                            : std::min(level_from_a, level_from_b);
+  if (a.report == nullptr || b.report == nullptr) return link;
+  const int count_from_a = DirectLinks(*a.report, *b.gpu);
+  const int count_from_b = DirectLinks(*b.report, *a.gpu);
+  if (count_from_a != count_from_b) {
+    notes->push_back(fmt::format("GPU {} reports {} NVLinks to GPU {}, which reports {} back",
+                                 a.gpu->index, count_from_a, b.gpu->index, count_from_b));
+  }
+  int count = std::min(count_from_a, count_from_b);
+  if (count == 0) {
+    count = std::min(a.report->switch_links, b.report->switch_links);
+    link.via_nvswitch = count > 0;
+  }
+  link.nvlinks = static_cast<uint8_t>(std::min(count, device::kMaxNvLinks));
+  return link;
 }
 
 }  // namespace
@@ -75,12 +107,12 @@ void GpuTable::ForgetAbsent() {
   std::erase_if(records_, [](const auto& entry) { return !entry.second.present; });
 }
 
-bool GpuTable::everyone_known() const {
+bool GpuTable::all_identified() const {
   return std::ranges::none_of(uuids_, [](const std::string& uuid) { return uuid.empty(); });
 }
 
 UnrepairedXids GpuTable::unrepaired() const {
-  // Of GPUs that have not shown up since, nothing has changed.
+  // GPUs that have not appeared since the restart keep their XIDs.
   UnrepairedXids all = remembered_;
   for (const auto& [uuid, record] : records_) {
     const std::optional<uint64_t> xid = record.health.unrepaired_xid();
@@ -109,7 +141,7 @@ void GpuTable::Fill(device::NodeInventory* inventory) const {
     if (!uuids_[index].empty()) continue;
     ++inventory->unidentified;
     inventory->notes.push_back(
-        fmt::format("GPU {} did not tell who it is: {}", index,
+        fmt::format("cannot identify GPU {}: {}", index,
                     failures_[index].empty() ? "no answer yet" : failures_[index]));
   }
 }
@@ -162,6 +194,19 @@ GpuTable::Record& GpuTable::Bind(int index, const std::string& uuid) {
     record.gpu.pci_bus_id = known->bus_id;
   }
   return record;
+}
+
+device::LinkMatrix MergeLinks(const std::vector<LinkedGpu>& gpus, std::vector<std::string>* notes) {
+  device::LinkMatrix links(gpus.size());
+  for (const LinkedGpu& gpu : gpus) {
+    if (gpu.report == nullptr || gpu.report->problem.empty()) continue;
+    notes->push_back(
+        fmt::format("some links of GPU {} are unknown: {}", gpu.gpu->index, gpu.report->problem));
+  }
+  for (size_t b = 0; b < gpus.size(); ++b) {
+    for (size_t a = 0; a < b; ++a) links.Set(a, b, MergePair(gpus[a], gpus[b], notes));
+  }
+  return links;
 }
 
 }  // namespace tessera::gpu

@@ -52,7 +52,7 @@ class GpuTable {
 
   // Drops GPUs that the driver does not report; call after a reloaded driver has reported all GPUs.
   void ForgetAbsent();
-  bool everyone_known() const;
+  bool all_identified() const;
 
   UnrepairedXids unrepaired() const;
 
@@ -72,5 +72,15 @@ class GpuTable {
   std::vector<oci::ProcGpu> proc_gpus_;
   std::map<std::string, Record> records_;
 };
+
+struct LinkedGpu {
+  const device::Gpu* gpu;
+  const LinkReport* report;  // null until the GPU has answered
+};
+
+// The NVLinks of a pair are the smaller of the numbers that its ends report, of direct links or
+// else of links into NVSwitch; the PCIe level is that of either end. If the ends disagree, or one
+// could not be queried, the pair gets the weaker link and `notes` a line.
+device::LinkMatrix MergeLinks(const std::vector<LinkedGpu>& gpus, std::vector<std::string>* notes);
 
 }  // namespace tessera::gpu

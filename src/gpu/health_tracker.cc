@@ -35,13 +35,13 @@ void HealthTracker::OnXid(uint64_t code, XidEffect effect, MonotonicTime now) {
   }
   good_polls_ = 0;
   const bool needs_repair = effect == XidEffect::kUntilRepaired;
-  // What needs a repair stays the reason.
+  // An XID that needs a repair stays the reason.
   if (!needs_repair && xid_ && xid_->needs_repair) return;
-  xid_ = Xid{.code = code, .needs_repair = needs_repair, .at = now};
+  xid_ = PendingXid{.code = code, .needs_repair = needs_repair, .at = now};
 }
 
 void HealthTracker::Remember(uint64_t code) {
-  xid_ = Xid{.code = code, .needs_repair = true, .remembered = true};
+  xid_ = PendingXid{.code = code, .needs_repair = true, .remembered = true};
 }
 
 void HealthTracker::OnAnswer(const Status& status, std::optional<RecoveryAction> recovery,
@@ -62,7 +62,7 @@ void HealthTracker::OnAnswer(const Status& status, std::optional<RecoveryAction>
   if (xid_->repaired || quiet) xid_.reset();
 }
 
-void HealthTracker::OnDriverContent() {
+void HealthTracker::OnNoRecoveryAction() {
   if (!xid_ || !xid_->remembered || xid_->repaired) return;
   xid_->repaired = true;
   good_polls_ = 0;
@@ -74,10 +74,10 @@ void HealthTracker::OnHang(NvmlCall call) {
 }
 
 void HealthTracker::OnEventsWatched(const Status& status) {
-  unwatched_ = status.ok() ? "" : fmt::format("XIDs cannot be watched: {}", status.message());
+  unwatched_ = status.ok() ? "" : fmt::format("cannot watch XIDs: {}", status.message());
 }
 
-void HealthTracker::OnMissing() { missing_ = "the driver does not report this GPU any more"; }
+void HealthTracker::OnMissing() { missing_ = "the driver no longer reports this GPU"; }
 
 void HealthTracker::OnDriverReloaded() {
   suspect_xid_.reset();

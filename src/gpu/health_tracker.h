@@ -41,8 +41,8 @@ class HealthTracker {
   // The GPU answered, or failed, a poll or an identification. An identification does not read the
   // recovery action.
   void OnAnswer(const Status& status, std::optional<RecoveryAction> recovery, MonotonicTime now);
-  // The driver knows recovery actions, and asks for none.
-  void OnDriverContent();
+  // The driver supports recovery actions and requests none.
+  void OnNoRecoveryAction();
   // `call` is overdue.
   void OnHang(NvmlCall call);
   // XID events of this GPU cannot be watched, or (OK) can be watched again.
@@ -59,7 +59,7 @@ class HealthTracker {
   std::optional<uint64_t> unrepaired_xid() const;
 
  private:
-  struct Xid {
+  struct PendingXid {
     uint64_t code;
     bool needs_repair;
     bool remembered = false;
@@ -74,7 +74,7 @@ class HealthTracker {
   std::string unwatched_;
   std::string recovery_;
   bool mig_ = false;
-  std::optional<Xid> xid_;
+  std::optional<PendingXid> xid_;
   std::optional<uint64_t> suspect_xid_;
   MonotonicTime suspect_at_{};
   int good_polls_ = 0;

@@ -36,7 +36,7 @@ TEST(HealthTrackerTest, AnXidThatNeedsAResetStaysUntilARepairShows) {
   EXPECT_EQ(tracker.health().reason, "XID 48: Double-bit ECC error; to do: reset the GPU");
   for (int second = 10; second < 10000; second += 10) {
     AnswerWell(&tracker, second);
-    tracker.OnDriverContent();
+    tracker.OnNoRecoveryAction();
   }
   EXPECT_EQ(tracker.health().state, State::kUnhealthy) << "no quiet heals a GPU";
   EXPECT_EQ(tracker.unrepaired_xid(), 48u);
@@ -58,7 +58,7 @@ TEST(HealthTrackerTest, AnUnknownXidNeedsQuietAndGoodPolls) {
   EXPECT_TRUE(tracker.health().ok());
 }
 
-TEST(HealthTrackerTest, AnXidOfAnApplicationMakesAGpuSuspectAndItStaysOnOffer) {
+TEST(HealthTrackerTest, AnApplicationsXidMakesAGpuSuspectButOffered) {
   HealthTracker tracker(kRules);
   tracker.OnXid(31, XidEffect::kSuspect, At(0));
   EXPECT_EQ(tracker.health().state, State::kSuspect);
@@ -81,7 +81,7 @@ TEST(HealthTrackerTest, AnXidThatNeedsARepairIsNotReplacedByAHarmlessOne) {
   EXPECT_FALSE(tracker.health().ok());
 }
 
-TEST(HealthTrackerTest, ARememberedXidIsRepairedWhereTheDriverKnowsActionsAndAsksForNone) {
+TEST(HealthTrackerTest, ARememberedXidIsRepairedIfTheDriverRequestsNoAction) {
   HealthTracker silent(kRules);
   HealthTracker content(kRules);
   silent.Remember(48);
@@ -90,7 +90,7 @@ TEST(HealthTrackerTest, ARememberedXidIsRepairedWhereTheDriverKnowsActionsAndAsk
   for (int second = 1; second < 5; ++second) {
     AnswerWell(&silent, second);
     AnswerWell(&content, second);
-    content.OnDriverContent();
+    content.OnNoRecoveryAction();
   }
   EXPECT_FALSE(silent.health().ok());
   EXPECT_TRUE(content.health().ok());
@@ -105,7 +105,7 @@ TEST(HealthTrackerTest, AGpuInMigModeIsUnhealthyUntilItIsOff) {
   EXPECT_TRUE(tracker.health().ok());
 }
 
-TEST(HealthTrackerTest, ADriverThatAsksForAResetIsWaitedFor) {
+TEST(HealthTrackerTest, ARequestedResetMakesTheGpuUnhealthyUntilDone) {
   HealthTracker tracker(kRules);
   for (int second = 100; second < 110; ++second) {
     tracker.OnAnswer(Status::Ok(), RecoveryAction::kResetGpu, At(second));
@@ -174,7 +174,7 @@ TEST(HealthTrackerTest, AHangIsNamedAndEndsWithAnAnswer) {
 TEST(HealthTrackerTest, AMissingGpuComesBackWithAnAnswer) {
   HealthTracker tracker(kRules);
   tracker.OnMissing();
-  EXPECT_EQ(tracker.health().reason, "the driver does not report this GPU any more");
+  EXPECT_EQ(tracker.health().reason, "the driver no longer reports this GPU");
   tracker.OnAnswer(Status::Ok(), std::nullopt, At(1));
   EXPECT_TRUE(tracker.health().ok());
 }
@@ -182,8 +182,7 @@ TEST(HealthTrackerTest, AMissingGpuComesBackWithAnAnswer) {
 TEST(HealthTrackerTest, UnwatchedEventsAreAReason) {
   HealthTracker tracker(kRules);
   tracker.OnEventsWatched(Status(Code::kUnknown, "nvmlDeviceRegisterEvents: unknown error"));
-  EXPECT_EQ(tracker.health().reason,
-            "XIDs cannot be watched: nvmlDeviceRegisterEvents: unknown error");
+  EXPECT_EQ(tracker.health().reason, "cannot watch XIDs: nvmlDeviceRegisterEvents: unknown error");
   tracker.OnEventsWatched(Status::Ok());
   EXPECT_TRUE(tracker.health().ok());
 }

@@ -18,7 +18,7 @@ constexpr int kMaxStuckOpens = 3;
 
 struct DriverReport {
   std::string fingerprint;
-  Result<int> count = Status(Code::kInternal, "not asked");
+  Result<int> count = Status(Code::kInternal, "not called");
   NvmlErrors errors;
 };
 
@@ -31,11 +31,11 @@ HealthRules RulesOf(const InventoryOptions& options) {
 
 // Ends the session of `nvml`, so that Init starts afresh.
 void CloseSession(Nvml* nvml, NvmlEventSet set, CallSite* site, NvmlErrors* errors) {
-  Interview interview{*nvml, *site, *errors};
+  TrackedNvml tracked{*nvml, *site, *errors};
   if (set != nullptr) {
-    (void)interview.Ask(NvmlCall::kEventSetFree, [&](Nvml& n) { return n.EventSetFree(set); });
+    (void)tracked.Call(NvmlCall::kEventSetFree, [&](Nvml& n) { return n.EventSetFree(set); });
   }
-  (void)interview.Ask(NvmlCall::kShutdown, [](Nvml& n) { return n.Shutdown(); });
+  (void)tracked.Call(NvmlCall::kShutdown, [](Nvml& n) { return n.Shutdown(); });
 }
 
 }  // namespace
@@ -56,8 +56,8 @@ void Inventory::Impl::Start() {
 }
 
 void Inventory::Impl::PollNow() {
-  if (phase_ == Phase::kClosed || phase_ == Phase::kClosing) return Open();
-  if (phase_ != Phase::kOpen) return;
+  if (phase_ == SessionPhase::kClosed || phase_ == SessionPhase::kClosing) return Open();
+  if (phase_ != SessionPhase::kOpen) return;
   CheckDriver();
   for (int index = 0; index < table_.size(); ++index) Probe(index);
 }
@@ -65,8 +65,8 @@ void Inventory::Impl::PollNow() {
 // Closes a session that still works (after a GPU was lost) first; abandons a dead session, or one
 // whose library was replaced, with its hanging calls.
 void Inventory::Impl::Open() {
-  const bool close = phase_ == Phase::kClosing;
-  phase_ = Phase::kOpening;
+  const bool close = phase_ == SessionPhase::kClosing;
+  phase_ = SessionPhase::kOpening;
   jobs_->NextSession();
   ++session_;
   const NvmlEventSet set = listener_ != nullptr ? listener_->event_set() : nullptr;
@@ -88,11 +88,11 @@ void Inventory::Impl::Open() {
         }
         OpenSession(ProcRootOf(root, proc), site, report);
       },
-      [this](SessionReport& report, Jobs::Back back) {
-        if (back.late) --opens_stuck_;
-        if (back.current) OnOpened(report);
+      [this](SessionReport& report, Jobs::AnswerState state) {
+        if (state.late) --opens_stuck_;
+        if (state.current) OnOpened(report);
       },
-      [this](NvmlCall call, Jobs::Back) {
+      [this](NvmlCall call, Jobs::AnswerState) {
         ++opens_stuck_;
         OnOpenFailed(fmt::format("NVML call {} did not return", NvmlCallName(call)));
         RetryOpenAfter(kStuckOpenRetry);
@@ -111,7 +111,7 @@ void Inventory::Impl::OnOpened(SessionReport& report) {
     RetryOpenAfter(open_backoff_);
     return;
   }
-  phase_ = Phase::kOpen;
+  phase_ = SessionPhase::kOpen;
   session_started_ = runner_->clock().Now();
   open_backoff_ = Duration::zero();
   ++stats_.driver_loads;
@@ -123,14 +123,14 @@ void Inventory::Impl::OnOpened(SessionReport& report) {
   table_.Resize(report.count, std::move(report.proc_gpus));
   if (report.count == 0) return OnEmptyNode();
   StartListener();
-  Resettle();
+  IdentifyAll();
 }
 
 // NVML counts GPUs once, in Init; device nodes created later are only seen by a new session.
 void Inventory::Impl::OnEmptyNode() {
-  slots_.clear();
+  queries_.clear();
   Publish();
-  phase_ = Phase::kClosing;
+  phase_ = SessionPhase::kClosing;
   PostInSession(options_.retry_max, [this] { Open(); });
 }
 
@@ -138,12 +138,12 @@ void Inventory::Impl::OnOpenFailed(const std::string& problem) {
   if (problem_ != problem) {
     Log(Severity::kWarning, "no NVIDIA driver", {{"reason", problem}});
   }
-  phase_ = Phase::kClosed;
+  phase_ = SessionPhase::kClosed;
   problem_ = problem;
   driver_version_.clear();
   cuda_version_ = 0;
   notes_.clear();
-  slots_.clear();
+  queries_.clear();
   const Status status = Error(Code::kUnavailable, "{}", problem);
   for (auto& [uuid, record] : table_.records()) {
     record.health.OnAnswer(status, std::nullopt, runner_->clock().Now());
@@ -152,27 +152,27 @@ void Inventory::Impl::OnOpenFailed(const std::string& problem) {
 
 void Inventory::Impl::RetryOpenAfter(Duration delay) {
   PostInSession(delay, [this] {
-    if (phase_ != Phase::kClosed) return;
+    if (phase_ != SessionPhase::kClosed) return;
     if (opens_stuck_ >= kMaxStuckOpens) return RetryOpenAfter(kStuckOpenRetry);
     Open();
   });
 }
 
 void Inventory::Impl::OnSessionBroken(Reopen reason) {
-  if (phase_ != Phase::kOpen) return;
+  if (phase_ != SessionPhase::kOpen) return;
   last_reopen_ = runner_->clock().Now();
   if (reason != Reopen::kGpuLost) {
     Log(Severity::kWarning, reason == Reopen::kDriverReplaced
-                                ? "driver was replaced, loading it anew"
-                                : "session with the driver ended, opening another one");
+                                ? "driver was replaced, reloading it"
+                                : "session with the driver ended, opening a new one");
     for (auto& [uuid, record] : table_.records()) {
       record.health.OnDriverReloaded();
       record.links.reset();
     }
   }
   if (reason == Reopen::kDriverReplaced) return Open();
-  // Somebody may be in the middle of a question: AfterJob opens when all are back.
-  phase_ = Phase::kDraining;
+  // Queries may still be running: AfterJob opens the session when all have returned.
+  phase_ = SessionPhase::kDraining;
   if (listener_ != nullptr) listener_->Stop();
 }
 
@@ -207,29 +207,29 @@ void Inventory::Impl::Tick() {
   runner_->PostDelayed(options_.poll_interval, [weak = weak_from_this()] {
     if (const auto self = weak.lock()) self->Tick();
   });
-  if (phase_ != Phase::kOpen) return;
+  if (phase_ != SessionPhase::kOpen) return;
   PollNow();
   ReopenForLostGpus();
   for (int index = 0; index < table_.size(); ++index) {
     const GpuTable::Record* record = table_.At(index);
-    if (record != nullptr && record->links && !record->links->problem.empty()) AskLinks(index);
+    if (record != nullptr && record->links && !record->links->problem.empty()) QueryLinks(index);
   }
 }
 
 void Inventory::Impl::CheckDriver() {
-  if (checking_driver_ || phase_ != Phase::kOpen) return;
+  if (checking_driver_ || phase_ != SessionPhase::kOpen) return;
   checking_driver_ = true;
   jobs_->Start<DriverReport>(
       "nvml-count", options_.call_deadline,
       [loader = loader_, nvml = nvml_](CallSite* site, DriverReport* report) {
         report->fingerprint = loader->Fingerprint();
-        Interview interview{*nvml, *site, report->errors};
+        TrackedNvml tracked{*nvml, *site, report->errors};
         report->count =
-            interview.Ask(NvmlCall::kDeviceCount, [](Nvml& n) { return n.DeviceCount(); });
+            tracked.Call(NvmlCall::kDeviceCount, [](Nvml& n) { return n.DeviceCount(); });
       },
-      [this](DriverReport& report, Jobs::Back back) {
+      [this](DriverReport& report, Jobs::AnswerState state) {
         checking_driver_ = false;
-        if (!back.current) return;
+        if (!state.current) return;
         if (report.fingerprint.empty()) {
           // A mapped library keeps answering after its file is removed. Checks twice, because the
           // file is also missing for a moment while a driver is replaced.
@@ -242,34 +242,36 @@ void Inventory::Impl::CheckDriver() {
         if (report.count.status().code() == Code::kFailedPrecondition) {
           return OnSessionBroken(Reopen::kSessionDied);
         }
-        if (!report.count.ok() || *report.count == table_.size() || phase_ != Phase::kOpen) return;
+        if (!report.count.ok() || *report.count == table_.size() || phase_ != SessionPhase::kOpen)
+          return;
         problem_ = *report.count == 0 ? "the driver reports no GPU" : "";
         table_.Resize(*report.count, {});
-        Resettle();
+        IdentifyAll();
       },
-      [](NvmlCall, Jobs::Back) {});
+      [](NvmlCall, Jobs::AnswerState) {});
 }
 
 void Inventory::Impl::ReopenForLostGpus() {
-  if (stats_.calls_stuck > 0 || phase_ != Phase::kOpen) return;
+  if (stats_.calls_stuck > 0 || phase_ != SessionPhase::kOpen) return;
   if (runner_->clock().Now() - last_reopen_ < kLostReopenInterval) return;
-  const bool some_lost =
-      std::ranges::any_of(slots_, [](const Slot& slot) { return slot.answered && !slot.well; });
+  const bool some_lost = std::ranges::any_of(queries_, [](const GpuQueryState& query_state) {
+    return query_state.answered && !query_state.last_ok;
+  });
   if (some_lost) OnSessionBroken(Reopen::kGpuLost);
 }
 
-// Asks all GPUs who they are; nothing is published until they have answered or time is up.
-void Inventory::Impl::Resettle() {
-  // Late answers to earlier questions must not be taken for answers about the new order.
+// Identifies all GPUs; publishes nothing until all have answered or the wait is over.
+void Inventory::Impl::IdentifyAll() {
+  // Late answers to earlier queries must not be assigned to the new order of GPUs.
   jobs_->NextSession();
   ++session_;
   checking_driver_ = false;
-  slots_.assign(table_.size(), {});
-  settle_by_force_ = false;
+  queries_.assign(table_.size(), {});
+  publish_incomplete_ = false;
   links_started_ = false;
   PostInSession(options_.first_snapshot_within / 2, [this] { StartLinks(); });
   PostInSession(options_.first_snapshot_within, [this] {
-    settle_by_force_ = true;
+    publish_incomplete_ = true;
     AfterJob();
   });
   for (int index = 0; index < table_.size(); ++index) Identify(index);
@@ -278,38 +280,39 @@ void Inventory::Impl::Resettle() {
 void Inventory::Impl::OnDrained() {
   // A session with a hanging call cannot be closed, so it stays in use.
   if (stats_.calls_stuck > 0) {
-    phase_ = Phase::kOpen;
+    phase_ = SessionPhase::kOpen;
     StartListener();
-    return Resettle();
+    return IdentifyAll();
   }
-  // One that dies again at once is not opened in a tight loop.
-  phase_ = Phase::kClosing;
+  // Delays the next Open if the session died at once, to avoid a tight loop.
+  phase_ = SessionPhase::kClosing;
   jobs_->NextSession();
   ++session_;
   const bool again = session_started_ + options_.retry_max > runner_->clock().Now();
   PostInSession(again ? options_.retry_max : Duration::zero(), [this] { Open(); });
 }
 
-bool Inventory::Impl::Settled() const {
-  if (phase_ == Phase::kClosed) return true;
-  if (phase_ == Phase::kOpening || phase_ == Phase::kClosing) return false;
-  if (settle_by_force_) return true;
-  return links_started_ && std::ranges::all_of(slots_, [](const Slot& slot) {
-           return slot.answered && !slot.links_busy;
+bool Inventory::Impl::ReadyToPublish() const {
+  if (phase_ == SessionPhase::kClosed) return true;
+  if (phase_ == SessionPhase::kOpening || phase_ == SessionPhase::kClosing) return false;
+  if (publish_incomplete_) return true;
+  return links_started_ && std::ranges::all_of(queries_, [](const GpuQueryState& query_state) {
+           return query_state.answered && !query_state.links_busy;
          });
 }
 
 void Inventory::Impl::AfterJob() {
-  if (phase_ == Phase::kDraining && jobs_->in_flight() == 0) return OnDrained();
-  if (phase_ == Phase::kOpen &&
-      std::ranges::all_of(slots_, [](const Slot& slot) { return slot.answered; })) {
-    if (forget_absent_ && table_.everyone_known()) {
+  if (phase_ == SessionPhase::kDraining && jobs_->in_flight() == 0) return OnDrained();
+  if (phase_ == SessionPhase::kOpen &&
+      std::ranges::all_of(queries_,
+                          [](const GpuQueryState& query_state) { return query_state.answered; })) {
+    if (forget_absent_ && table_.all_identified()) {
       table_.ForgetAbsent();
       forget_absent_ = false;
     }
     StartLinks();
   }
-  if (Settled()) Publish();
+  if (ReadyToPublish()) Publish();
 }
 
 void Inventory::Impl::Publish() {
@@ -320,7 +323,7 @@ void Inventory::Impl::Publish() {
   next->problem = problem_;
   next->notes = notes_;
   if (listener_ != nullptr && !listener_->problem().empty()) {
-    next->notes.push_back("XIDs are not watched: " + listener_->problem());
+    next->notes.push_back("cannot watch XIDs: " + listener_->problem());
   }
   table_.Fill(next.get());
   if (snapshot_ != nullptr && *snapshot_ == *next) return;

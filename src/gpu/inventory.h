@@ -3,10 +3,10 @@
 // a failing call or a hanging call affects only its GPU, not the node. Not for choosing GPUs
 // (src/placement) or offering them to pods (src/agent).
 //
-// What makes a GPU unhealthy, and what makes it well again:
-//   an XID that needs a      a repair (health_tracker.h), then `good_polls_after_xid` good answers
-//   repair, by the catalogue
-//   an unknown XID           `xid_quiet` without another one and as many good answers
+// What makes a GPU unhealthy, and what makes it healthy again:
+//   an XID that needs a      a repair (health_tracker.h), then `good_polls_after_xid` good polls
+//   repair (see xid.h)
+//   an unknown XID           `xid_quiet` without another XID, then as many good polls
 //   MIG mode                 MIG mode off
 //   a call that fails        the same queries succeed
 //   a call that hangs        an answer to this call or to a later one

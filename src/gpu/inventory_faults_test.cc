@@ -122,7 +122,7 @@ TEST_P(FaultOnOneGpu, LaterTheOtherGpusStayAllocatable) {
   }
 }
 
-TEST_P(FaultOnTheNode, IsSaidAndRecoveredFrom) {
+TEST_P(FaultOnTheNode, IsReportedAndRecoveredFrom) {
   for (const auto& [name, fault] : kFaults) {
     for (const bool from_start : {true, false}) {
       SCOPED_TRACE(fmt::format("{}: {}{}", NvmlCallName(GetParam()), name,
@@ -133,10 +133,10 @@ TEST_P(FaultOnTheNode, IsSaidAndRecoveredFrom) {
       f.driver().faults[{GetParam(), -1}] = fault;
       f.Advance(seconds(100));
       ASSERT_FALSE(f.snapshots.empty());
-      const bool told = f.node().healthy_count() == static_cast<size_t>(kGpus) ||
-                        !f.node().problem.empty() || f.node().unidentified > 0 ||
-                        f.node().healthy_count() < f.node().gpus.size();
-      EXPECT_TRUE(told);
+      const bool reported = f.node().healthy_count() == static_cast<size_t>(kGpus) ||
+                            !f.node().problem.empty() || f.node().unidentified > 0 ||
+                            f.node().healthy_count() < f.node().gpus.size();
+      EXPECT_TRUE(reported);
       ExpectAllWellAfter(&f);
     }
   }

@@ -26,20 +26,20 @@ class Inventory::Impl : public std::enable_shared_from_this<Inventory::Impl> {
   const InventoryStats& stats() const { return stats_; }
 
  private:
-  enum class Phase {
-    kClosed,   // no driver; a retry is armed
-    kOpening,  // load and Init are under way
+  enum class SessionPhase {
+    kClosed,   // no driver; a retry is scheduled
+    kOpening,  // load and Init are in progress
     kOpen,
     kDraining,  // waits for running queries before closing the session
     kClosing,   // all queries have returned; Open closes the session
   };
   enum class Reopen { kSessionDied, kDriverReplaced, kGpuLost };
 
-  // What is going on with the GPU at one index.
-  struct Slot {
-    bool busy = false;      // a question is under way, and not overdue
-    bool answered = false;  // once, or overdue
-    bool well = false;      // the last answer was good
+  // The state of the queries to the GPU at one index.
+  struct GpuQueryState {
+    bool busy = false;      // a query is running and not overdue
+    bool answered = false;  // at least one query has returned or is overdue
+    bool last_ok = false;   // the last answer was a success
     bool retry_armed = false;
     bool links_busy = false;
     int stuck = 0;  // overdue queries that have not returned
@@ -59,9 +59,9 @@ class Inventory::Impl : public std::enable_shared_from_this<Inventory::Impl> {
   void Tick();
   void CheckDriver();
   void ReopenForLostGpus();
-  void Resettle();
+  void IdentifyAll();
   void AfterJob();
-  bool Settled() const;
+  bool ReadyToPublish() const;
   void Publish();
   // Runs `task` later, unless the session or the inventory has ended.
   void PostInSession(Duration delay, std::function<void()> task);
@@ -74,9 +74,9 @@ class Inventory::Impl : public std::enable_shared_from_this<Inventory::Impl> {
   void OnPollReport(int index, const PollReport& report);
   void OnOverdue(int index, NvmlCall call);
   void StartLinks();
-  void AskLinks(int index);
+  void QueryLinks(int index);
   void ArmRetry(int index, Duration delay);
-  Duration NextBackoff(Slot* slot);
+  Duration NextBackoff(GpuQueryState* query_state);
   void OnXid(const XidEvent& event);
 
   TaskRunner* const runner_;
@@ -86,7 +86,7 @@ class Inventory::Impl : public std::enable_shared_from_this<Inventory::Impl> {
   InventoryStats stats_;
   const std::shared_ptr<Jobs> jobs_;
 
-  Phase phase_ = Phase::kClosed;
+  SessionPhase phase_ = SessionPhase::kClosed;
   uint64_t session_ = 0;
   std::shared_ptr<Nvml> nvml_;
   std::string fingerprint_;
@@ -104,8 +104,8 @@ class Inventory::Impl : public std::enable_shared_from_this<Inventory::Impl> {
 
   XidMemory xid_memory_;
   GpuTable table_;
-  std::vector<Slot> slots_;
-  bool settle_by_force_ = false;  // the time to wait for slow GPUs is over
+  std::vector<GpuQueryState> queries_;
+  bool publish_incomplete_ = false;  // the wait for slow GPUs is over
   bool links_started_ = false;
   bool forget_absent_ = false;  // when all GPUs have answered
   InventorySnapshot snapshot_;

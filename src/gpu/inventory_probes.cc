@@ -18,10 +18,10 @@ constexpr int kMaxLinkTries = 5;
 }  // namespace
 
 void Inventory::Impl::Probe(int index) {
-  const Slot& slot = slots_[index];
-  if (slot.busy || slot.stuck >= kMaxStuckPerGpu) return;
+  const GpuQueryState& query_state = queries_[index];
+  if (query_state.busy || query_state.stuck >= kMaxStuckPerGpu) return;
   const GpuTable::Record* record = table_.At(index);
-  if (record != nullptr && slot.well) {
+  if (record != nullptr && query_state.last_ok) {
     Poll(index, *record);
   } else {
     Identify(index);
@@ -29,71 +29,71 @@ void Inventory::Impl::Probe(int index) {
 }
 
 void Inventory::Impl::Identify(int index) {
-  slots_[index].busy = true;
+  queries_[index].busy = true;
   jobs_->Start<GpuReport>(
       fmt::format("nvml-gpu{}", index), options_.call_deadline,
       [nvml = nvml_, index, root = options_.driver_root, sys = options_.sys_root](
           CallSite* site, GpuReport* report) {
         IdentifyGpu(*nvml, index, SysRootOf(root, sys), site, report);
       },
-      [this, index](GpuReport& report, Jobs::Back back) {
-        if (!back.current) return;
-        if (back.late) --slots_[index].stuck;
-        if (!back.late) slots_[index].busy = false;
+      [this, index](GpuReport& report, Jobs::AnswerState state) {
+        if (!state.current) return;
+        if (state.late) --queries_[index].stuck;
+        if (!state.late) queries_[index].busy = false;
         OnGpuReport(index, report);
       },
-      [this, index](NvmlCall call, Jobs::Back back) {
-        if (back.current) OnOverdue(index, call);
+      [this, index](NvmlCall call, Jobs::AnswerState state) {
+        if (state.current) OnOverdue(index, call);
       });
 }
 
 void Inventory::Impl::OnGpuReport(int index, const GpuReport& report) {
-  Slot& slot = slots_[index];
-  slot.answered = true;
-  slot.well = report.status.ok();
+  GpuQueryState& query_state = queries_[index];
+  query_state.answered = true;
+  query_state.last_ok = report.status.ok();
   GpuTable::Record* record = table_.OnIdentified(index, report, runner_->clock().Now());
   // The whole session may be dead, but one GPU's answer does not prove it.
   if (report.status.code() == Code::kFailedPrecondition) CheckDriver();
-  if (!slot.well || record == nullptr) return ArmRetry(index, NextBackoff(&slot));
-  slot.backoff = Duration::zero();
+  if (!query_state.last_ok || record == nullptr) return ArmRetry(index, NextBackoff(&query_state));
+  query_state.backoff = Duration::zero();
   if (listener_ != nullptr) listener_->Watch(record->handle);
-  if (links_started_ && !record->links) AskLinks(index);
+  if (links_started_ && !record->links) QueryLinks(index);
   if (!record->health.health().ok()) ArmRetry(index, options_.retry_max);
 }
 
 void Inventory::Impl::Poll(int index, const GpuTable::Record& record) {
-  slots_[index].busy = true;
+  queries_[index].busy = true;
   jobs_->Start<PollReport>(
       fmt::format("nvml-gpu{}", index), options_.call_deadline,
       [nvml = nvml_, handle = record.handle, memory = record.polls_memory](
           CallSite* site, PollReport* report) { PollGpu(*nvml, handle, memory, site, report); },
-      [this, index](PollReport& report, Jobs::Back back) {
-        if (!back.current) return;
-        if (back.late) --slots_[index].stuck;
-        if (!back.late) slots_[index].busy = false;
+      [this, index](PollReport& report, Jobs::AnswerState state) {
+        if (!state.current) return;
+        if (state.late) --queries_[index].stuck;
+        if (!state.late) queries_[index].busy = false;
         OnPollReport(index, report);
       },
-      [this, index](NvmlCall call, Jobs::Back back) {
-        if (back.current) OnOverdue(index, call);
+      [this, index](NvmlCall call, Jobs::AnswerState state) {
+        if (state.current) OnOverdue(index, call);
       });
 }
 
 void Inventory::Impl::OnPollReport(int index, const PollReport& report) {
-  Slot& slot = slots_[index];
+  GpuQueryState& query_state = queries_[index];
   GpuTable::Record* record = table_.At(index);
   if (record == nullptr) return;
-  slot.well = report.status.ok();
+  query_state.last_ok = report.status.ok();
   record->health.OnAnswer(report.status, report.recovery, runner_->clock().Now());
   if (report.status.ok()) {
     record->health.OnMigMode(report.mig);
     if (report.knows_recovery && report.recovery == RecoveryAction::kNone) {
-      record->health.OnDriverContent();
+      record->health.OnNoRecoveryAction();
     }
   }
   // The whole session may be dead, but one GPU's answer does not prove it.
   if (report.status.code() == Code::kFailedPrecondition) CheckDriver();
-  if (!slot.well) return ArmRetry(index, NextBackoff(&slot));
-  slot.backoff = Duration::zero();
+  if (!query_state.last_ok) return ArmRetry(index, NextBackoff(&query_state));
+  query_state.backoff = Duration::zero();
   if (record->health.health().ok()) return;
   // If watching events failed, identifying the GPU retries it.
   if (listener_ != nullptr) listener_->Watch(record->handle);
@@ -101,11 +101,11 @@ void Inventory::Impl::OnPollReport(int index, const PollReport& report) {
 }
 
 void Inventory::Impl::OnOverdue(int index, NvmlCall call) {
-  Slot& slot = slots_[index];
-  slot.busy = false;
-  slot.answered = true;
-  slot.well = false;
-  ++slot.stuck;
+  GpuQueryState& query_state = queries_[index];
+  query_state.busy = false;
+  query_state.answered = true;
+  query_state.last_ok = false;
+  ++query_state.stuck;
   table_.OnHang(index, call);
   ArmRetry(index, kStuckRetry);
 }
@@ -115,15 +115,15 @@ void Inventory::Impl::StartLinks() {
   links_started_ = true;
   for (int index = 0; index < table_.size(); ++index) {
     const GpuTable::Record* record = table_.At(index);
-    if (record != nullptr && slots_[index].well && !record->links) AskLinks(index);
+    if (record != nullptr && queries_[index].last_ok && !record->links) QueryLinks(index);
   }
 }
 
-void Inventory::Impl::AskLinks(int index) {
-  Slot& slot = slots_[index];
-  if (slot.links_busy || slot.link_tries >= kMaxLinkTries) return;
-  slot.links_busy = true;
-  ++slot.link_tries;
+void Inventory::Impl::QueryLinks(int index) {
+  GpuQueryState& query_state = queries_[index];
+  if (query_state.links_busy || query_state.link_tries >= kMaxLinkTries) return;
+  query_state.links_busy = true;
+  ++query_state.link_tries;
   const GpuTable::Record& asked = *table_.At(index);
   std::vector<LinkPeer> peers;
   for (const auto& [uuid, record] : table_.records()) {
@@ -131,19 +131,19 @@ void Inventory::Impl::AskLinks(int index) {
     peers.push_back({uuid, record.handle});
   }
   const auto keep = [this, index](LinkReport report) {
-    slots_[index].links_busy = false;
+    queries_[index].links_busy = false;
     if (GpuTable::Record* record = table_.At(index)) record->links = std::move(report);
   };
   jobs_->Start<LinkReport>(
       fmt::format("nvml-links{}", index), options_.call_deadline,
       [nvml = nvml_, handle = asked.handle, peers = std::move(peers)](
           CallSite* site, LinkReport* report) { ReadLinks(*nvml, handle, peers, site, report); },
-      [keep](LinkReport& report, Jobs::Back back) {
-        if (back.current) keep(std::move(report));
+      [keep](LinkReport& report, Jobs::AnswerState state) {
+        if (state.current) keep(std::move(report));
       },
-      // Links are good to know; a GPU that truly hangs shows at its next poll.
-      [keep](NvmlCall call, Jobs::Back back) {
-        if (!back.current) return;
+      // Links are optional; the next poll finds a GPU that really hangs.
+      [keep](NvmlCall call, Jobs::AnswerState state) {
+        if (!state.current) return;
         LinkReport report;
         report.problem = fmt::format("NVML call {} did not return", NvmlCallName(call));
         keep(std::move(report));
@@ -151,18 +151,19 @@ void Inventory::Impl::AskLinks(int index) {
 }
 
 void Inventory::Impl::ArmRetry(int index, Duration delay) {
-  Slot& slot = slots_[index];
-  if (slot.retry_armed) return;
-  slot.retry_armed = true;
+  GpuQueryState& query_state = queries_[index];
+  if (query_state.retry_armed) return;
+  query_state.retry_armed = true;
   PostInSession(delay, [this, index] {
-    slots_[index].retry_armed = false;
-    if (phase_ == Phase::kOpen) Probe(index);
+    queries_[index].retry_armed = false;
+    if (phase_ == SessionPhase::kOpen) Probe(index);
   });
 }
 
-Duration Inventory::Impl::NextBackoff(Slot* slot) {
-  slot->backoff = std::clamp(slot->backoff * 2, options_.retry_min, options_.retry_max);
-  return slot->backoff;
+Duration Inventory::Impl::NextBackoff(GpuQueryState* query_state) {
+  query_state->backoff =
+      std::clamp(query_state->backoff * 2, options_.retry_min, options_.retry_max);
+  return query_state->backoff;
 }
 
 void Inventory::Impl::OnXid(const XidEvent& event) {

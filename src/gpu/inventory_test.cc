@@ -24,7 +24,7 @@ using ::testing::IsEmpty;
 
 const Status kLost(Code::kDataLoss, "GPU is lost");
 
-TEST(InventoryTest, TellsAllOfANodeInItsFirstSnapshot) {
+TEST(InventoryTest, TheFirstSnapshotIsComplete) {
   InventoryFixture f(FakeDriver::WithGpus(8));
   f.Start();
   ASSERT_EQ(f.snapshots.size(), 1u);
@@ -41,7 +41,7 @@ TEST(InventoryTest, TellsAllOfANodeInItsFirstSnapshot) {
   EXPECT_EQ(device::NameOf(f.node().links.At(1, 2)), "SYS");
 }
 
-TEST(InventoryTest, SaysNothingNewAndAsksLittleWhenNothingHappens) {
+TEST(InventoryTest, IsQuietAndCheapWhenNothingHappens) {
   InventoryFixture f(FakeDriver::WithGpus(8));
   f.Start();
   f.Advance(seconds(5));
@@ -55,7 +55,7 @@ TEST(InventoryTest, SaysNothingNewAndAsksLittleWhenNothingHappens) {
   EXPECT_LE(f.driver().calls[NvmlCall::kEventSetWait], 12) << "a wait that does not block is paced";
 }
 
-TEST(InventoryTest, WithoutADriverThereIsAReasonAndADriverThatArrivesIsFound) {
+TEST(InventoryTest, ReportsAMissingDriverAndFindsALateOne) {
   InventoryFixture f(nullptr);
   f.Start();
   ASSERT_EQ(f.snapshots.size(), 1u);
@@ -110,7 +110,7 @@ TEST(InventoryTest, AnInitThatHangsIsReportedAndRecoveredFrom) {
   EXPECT_EQ(f.inventory->stats().calls_stuck, 0);
 }
 
-TEST(InventoryTest, AnInitThatNeverReturnsIsTriedAFewTimesOnly) {
+TEST(InventoryTest, AnInitThatNeverReturnsIsRetriedAFewTimesOnly) {
   InventoryFixture f(FakeDriver::WithGpus(2));
   f.driver().faults[{NvmlCall::kInit, -1}] = {};
   f.Start();
@@ -119,7 +119,7 @@ TEST(InventoryTest, AnInitThatNeverReturnsIsTriedAFewTimesOnly) {
   EXPECT_EQ(f.node().problem, "NVML call nvmlInit_v2 did not return");
 }
 
-TEST(InventoryTest, AnXidThatNeedsARepairMakesOneGpuUnhealthyUntilThatShows) {
+TEST(InventoryTest, AnXidThatNeedsARepairMakesOneGpuUnhealthyUntilRepaired) {
   InventoryFixture f(FakeDriver::WithGpus(4));
   f.Start();
   f.driver().events.push_back({FakeNvml::HandleOf(2), 79});
@@ -197,7 +197,7 @@ TEST(InventoryTest, AGpuInMigModeIsWithdrawnWhileItIs) {
   EXPECT_NE(f.ReasonOf(3), "");
 }
 
-TEST(InventoryTest, AnXidOfAnApplicationIsCountedAndNamedAndTheGpuStaysOnOffer) {
+TEST(InventoryTest, AnApplicationsXidIsCountedAndTheGpuStaysOnOffer) {
   InventoryFixture f(FakeDriver::WithGpus(4));
   f.Start();
   f.driver().events = {{FakeNvml::HandleOf(2), 31}, {FakeNvml::HandleOf(2), 31}};
@@ -209,7 +209,7 @@ TEST(InventoryTest, AnXidOfAnApplicationIsCountedAndNamedAndTheGpuStaysOnOffer) 
   EXPECT_EQ(f.ReasonOf(2), "");
 }
 
-TEST(InventoryTest, ADriverThatAsksForAResetKeepsTheGpuOut) {
+TEST(InventoryTest, ARequestedResetMakesTheGpuUnhealthy) {
   InventoryFixture f(FakeDriver::WithGpus(2));
   f.Start();
   f.driver().recovery = RecoveryAction::kResetGpu;
@@ -264,11 +264,11 @@ TEST(InventoryTest, TheFirstSnapshotDoesNotWaitForAGpuThatHangs) {
   EXPECT_EQ(device::NameOf(f.node().links.At(0, 1)), "NV4+PIX");
   f.Advance(seconds(5));
   EXPECT_THAT(f.node().notes,
-              ElementsAre("GPU 2 did not tell who it is: NVML call nvmlDeviceGetHandleByIndex_v2 "
+              ElementsAre("cannot identify GPU 2: NVML call nvmlDeviceGetHandleByIndex_v2 "
                           "did not return"));
 }
 
-TEST(InventoryTest, AGpuThatDoesNotTellIsNamedByTheKernelModule) {
+TEST(InventoryTest, AnUnidentifiedGpuIsNamedByTheKernelModule) {
   const auto root = std::filesystem::temp_directory_path() /
                     fmt::format("tessera-proc-{}", static_cast<int>(::getpid()));
   for (int i = 0; i < 2; ++i) {
@@ -296,7 +296,7 @@ TEST(InventoryTest, AGpuThatTheDriverStopsCountingIsMissingAndComesBack) {
   f.driver().gpus.erase(f.driver().gpus.begin() + 1);
   f.Advance(seconds(11));
   EXPECT_EQ(f.node().healthy_count(), 3u);
-  EXPECT_EQ(f.ReasonOf(1), "the driver does not report this GPU any more");
+  EXPECT_EQ(f.ReasonOf(1), "the driver no longer reports this GPU");
   EXPECT_EQ(f.node().Find(f.UuidOf(2))->index, 1) << "those behind it move up";
   f.driver().gpus.insert(f.driver().gpus.begin() + 1, gone);
   f.Advance(seconds(11));
@@ -399,7 +399,7 @@ TEST(InventoryTest, AnEventWaitThatHangsCostsTheEventsOnly) {
   EXPECT_THAT(f.node().notes, IsEmpty());
 }
 
-TEST(InventoryTest, WithAllChecksOffAGpuStaysHealthyWhateverHappens) {
+TEST(InventoryTest, WithAllChecksOffAGpuStaysHealthy) {
   InventoryFixture f(FakeDriver::WithGpus(4));
   f.options.xids = XidPolicy::Parse("all", "");
   f.Start();

@@ -19,9 +19,9 @@ namespace tessera::gpu {
 
 class Jobs : public std::enable_shared_from_this<Jobs> {
  public:
-  struct Back {
-    bool late;     // overdue was called
-    bool current;  // no NextSession since the question
+  struct AnswerState {
+    bool late;     // `overdue` was called before
+    bool current;  // no NextSession since the query
   };
 
   // `after_each` runs after each callback.
@@ -31,7 +31,8 @@ class Jobs : public std::enable_shared_from_this<Jobs> {
   // `Report` has a member `NvmlErrors errors`. `work` runs on another thread and must own its data.
   template <typename Report>
   void Start(std::string name, Duration deadline, std::function<void(CallSite*, Report*)> work,
-             std::function<void(Report&, Back)> done, std::function<void(NvmlCall, Back)> overdue);
+             std::function<void(Report&, AnswerState)> done,
+             std::function<void(NvmlCall, AnswerState)> overdue);
 
   // Answers to earlier queries are no longer current.
   void NextSession() { ++session_; }
@@ -58,8 +59,8 @@ class Jobs : public std::enable_shared_from_this<Jobs> {
 
 template <typename Report>
 void Jobs::Start(std::string name, Duration deadline, std::function<void(CallSite*, Report*)> work,
-                 std::function<void(Report&, Back)> done,
-                 std::function<void(NvmlCall, Back)> overdue) {
+                 std::function<void(Report&, AnswerState)> done,
+                 std::function<void(NvmlCall, AnswerState)> overdue) {
   struct Shared {
     CallSite site;
     Report report;

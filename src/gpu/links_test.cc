@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "src/gpu/links.h"
+#include "src/gpu/gpu_table.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -36,11 +36,11 @@ TEST_F(LinksTest, DirectLinksAreCountedWhenBothEndsAgree) {
   EXPECT_THAT(notes_, IsEmpty());
 }
 
-TEST_F(LinksTest, AsymmetricLinksAreTheWeakerOnesWithANote) {
+TEST_F(LinksTest, AsymmetricLinksGetTheWeakerCountAndANote) {
   from_a_.nvlinks["0000:02:00.0"] = 12;
   from_b_.nvlinks["0000:01:00.0"] = 11;
   EXPECT_EQ(Merge().nvlinks, 11);
-  EXPECT_THAT(notes_, ElementsAre("GPU 0 sees 12 NVLinks to GPU 1, which sees 11 back"));
+  EXPECT_THAT(notes_, ElementsAre("GPU 0 reports 12 NVLinks to GPU 1, which reports 11 back"));
   from_b_.nvlinks.clear();
   EXPECT_EQ(Merge(), (device::Link{PcieLevel::kSystem, 0, false}));
 }
@@ -60,12 +60,12 @@ TEST_F(LinksTest, OneEndIsEnoughForThePcieLevel) {
   EXPECT_FALSE(Merge().known());
 }
 
-TEST_F(LinksTest, AGpuThatCouldNotBeAskedLeavesItsPairsUnknownAndSaysWhy) {
+TEST_F(LinksTest, AGpuWithoutAnswerLeavesItsPairsUnknownWithANote) {
   from_a_ = {};
   from_a_.problem = "nvmlDeviceGetNvLinkState: unknown error";
   from_b_.levels.clear();
   EXPECT_FALSE(Merge().known());
-  EXPECT_THAT(notes_, ElementsAre("links of GPU 0 are not all known: "
+  EXPECT_THAT(notes_, ElementsAre("some links of GPU 0 are unknown: "
                                   "nvmlDeviceGetNvLinkState: unknown error"));
   EXPECT_FALSE(MergeLinks({{&a_, nullptr}, {&b_, nullptr}}, &notes_).At(0, 1).known());
 }

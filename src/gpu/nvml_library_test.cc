@@ -8,7 +8,7 @@
 namespace tessera::gpu {
 namespace {
 
-TEST(NvmlLibraryTest, AMissingDriverIsSaidWithTheWayOut) {
+TEST(NvmlLibraryTest, AMissingDriverIsReportedWithAdvice) {
   TempDir dir;
   for (const std::string& root : {dir.path(), std::string("/")}) {
     const auto loaded = NvmlLibraryLoader(root).Load();

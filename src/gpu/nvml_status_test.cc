@@ -8,7 +8,7 @@
 namespace tessera::gpu {
 namespace {
 
-TEST(NvmlErrorNameTest, TellsErrorsApartThatAreOneCodeOfOurs) {
+TEST(NvmlErrorNameTest, DistinguishesErrorsThatShareACode) {
   const auto name = [](nvml::Return result) {
     return NvmlErrorName(NvmlStatus(NvmlCall::kName, static_cast<int>(result)));
   };
@@ -27,7 +27,7 @@ TEST(NvmlErrorNameTest, EveryErrorThatHasAMessageOfItsOwnHasItsName) {
   }
 }
 
-TEST(NvmlErrorNameTest, ErrorsFromElsewhereHaveTheNameOfTheirCode) {
+TEST(NvmlErrorNameTest, OtherErrorsHaveTheNameOfTheirCode) {
   EXPECT_EQ(NvmlErrorName(Status(Code::kNotFound, "libnvidia-ml.so.1 is not below /")),
             "NOT_FOUND");
   EXPECT_EQ(NvmlErrorName(NvmlStatus(NvmlCall::kInit, 777)), "UNKNOWN");

@@ -14,11 +14,11 @@ constexpr int64_t kMaxNumaNode = 1 << 20;
 
 bool NoSuchIndex(Code code) { return code == Code::kInvalidArgument || code == Code::kNotFound; }
 
-Result<int> CountByHandles(Interview* interview) {
+Result<int> CountByHandles(TrackedNvml* tracked) {
   int count = 0;
   for (; count < kMaxGpus; ++count) {
-    const auto handle = interview->Ask(NvmlCall::kHandleByIndex,
-                                       [&](Nvml& nvml) { return nvml.HandleByIndex(count); });
+    const auto handle = tracked->Call(NvmlCall::kHandleByIndex,
+                                      [&](Nvml& nvml) { return nvml.HandleByIndex(count); });
     if (handle.ok()) continue;
     if (handle.status().code() == Code::kFailedPrecondition) return handle.status();
     if (NoSuchIndex(handle.status().code())) break;
@@ -37,49 +37,49 @@ void Take(Result<T> answer, Field* field, Status* status) {
 }
 
 // A GPU that cannot, or a driver that fails on this alone, has MIG off.
-bool AskMig(Interview* interview, NvmlDevice handle) {
-  return interview->Ask(NvmlCall::kMigMode, [&](Nvml& nvml) { return nvml.MigEnabled(handle); })
+bool AskMig(TrackedNvml* tracked, NvmlDevice handle) {
+  return tracked->Call(NvmlCall::kMigMode, [&](Nvml& nvml) { return nvml.MigEnabled(handle); })
       .value_or(false);
 }
 
-void Describe(Interview* interview, GpuReport* report) {
+void Describe(TrackedNvml* tracked, GpuReport* report) {
   const NvmlDevice handle = report->handle;
   device::Gpu& gpu = report->gpu;
-  Take(interview->Ask(NvmlCall::kName, [&](Nvml& nvml) { return nvml.Name(handle); }), &gpu.model,
+  Take(tracked->Call(NvmlCall::kName, [&](Nvml& nvml) { return nvml.Name(handle); }), &gpu.model,
        &report->status);
   const auto memory =
-      interview->Ask(NvmlCall::kMemoryInfo, [&](Nvml& nvml) { return nvml.TotalMemory(handle); });
+      tracked->Call(NvmlCall::kMemoryInfo, [&](Nvml& nvml) { return nvml.TotalMemory(handle); });
   report->polls_memory = memory.status().code() != Code::kUnimplemented;
   Take(memory, &gpu.memory, &report->status);
-  Take(interview->Ask(NvmlCall::kComputeCapability,
-                      [&](Nvml& nvml) { return nvml.Capability(handle); }),
+  Take(tracked->Call(NvmlCall::kComputeCapability,
+                     [&](Nvml& nvml) { return nvml.Capability(handle); }),
        &gpu.compute_capability, &report->status);
-  report->mig = AskMig(interview, handle);
+  report->mig = AskMig(tracked, handle);
 }
 
 }  // namespace
 
 void OpenSession(const std::string& proc_root, CallSite* site, SessionReport* report) {
-  Interview interview{*report->nvml, *site, report->errors};
-  report->status = interview.Ask(NvmlCall::kInit, [](Nvml& nvml) { return nvml.Init(); });
+  TrackedNvml tracked{*report->nvml, *site, report->errors};
+  report->status = tracked.Call(NvmlCall::kInit, [](Nvml& nvml) { return nvml.Init(); });
   if (!report->status.ok()) return;
   const auto version =
-      interview.Ask(NvmlCall::kDriverVersion, [](Nvml& nvml) { return nvml.DriverVersion(); });
+      tracked.Call(NvmlCall::kDriverVersion, [](Nvml& nvml) { return nvml.DriverVersion(); });
   if (!version.ok()) report->notes.push_back(version.status().message());
   report->driver_version = version.value_or("");
   const auto cuda =
-      interview.Ask(NvmlCall::kCudaVersion, [](Nvml& nvml) { return nvml.CudaVersion(); });
+      tracked.Call(NvmlCall::kCudaVersion, [](Nvml& nvml) { return nvml.CudaVersion(); });
   if (!cuda.ok()) report->notes.push_back(cuda.status().message());
   report->cuda_version = cuda.value_or(0);
   Result<int> count =
-      interview.Ask(NvmlCall::kDeviceCount, [](Nvml& nvml) { return nvml.DeviceCount(); });
+      tracked.Call(NvmlCall::kDeviceCount, [](Nvml& nvml) { return nvml.DeviceCount(); });
   if (!count.ok() && count.status().code() != Code::kFailedPrecondition) {
     report->notes.push_back(count.status().message());
-    count = CountByHandles(&interview);
+    count = CountByHandles(&tracked);
   }
   report->status = count.status();
   if (!count.ok()) {
-    (void)interview.Ask(NvmlCall::kShutdown, [](Nvml& nvml) { return nvml.Shutdown(); });
+    (void)tracked.Call(NvmlCall::kShutdown, [](Nvml& nvml) { return nvml.Shutdown(); });
     return;
   }
   report->count = *count;
@@ -97,65 +97,65 @@ std::optional<int> ReadNumaNode(const std::string& sys_root, const std::string& 
 
 void IdentifyGpu(Nvml& nvml, int index, const std::string& sys_root, CallSite* site,
                  GpuReport* report) {
-  Interview interview{nvml, *site, report->errors};
+  TrackedNvml tracked{nvml, *site, report->errors};
   device::Gpu& gpu = report->gpu;
   gpu.index = index;
   const auto handle =
-      interview.Ask(NvmlCall::kHandleByIndex, [&](Nvml& n) { return n.HandleByIndex(index); });
+      tracked.Call(NvmlCall::kHandleByIndex, [&](Nvml& n) { return n.HandleByIndex(index); });
   report->status = handle.status();
   if (!handle.ok()) return;
   report->handle = *handle;
-  const auto uuid = interview.Ask(NvmlCall::kUuid, [&](Nvml& n) { return n.Uuid(report->handle); });
+  const auto uuid = tracked.Call(NvmlCall::kUuid, [&](Nvml& n) { return n.Uuid(report->handle); });
   report->status = uuid.status();
   report->identified = uuid.ok() && !uuid->empty();
   gpu.uuid = uuid.value_or("");
   const auto minor =
-      interview.Ask(NvmlCall::kMinorNumber, [&](Nvml& n) { return n.MinorNumber(report->handle); });
+      tracked.Call(NvmlCall::kMinorNumber, [&](Nvml& n) { return n.MinorNumber(report->handle); });
   if (minor.ok()) gpu.minor = *minor;
-  // Without it there is no /dev/nvidiaN to give away, whatever the reason.
+  // Without a minor number there is no /dev/nvidiaN to give to containers.
   if (report->status.ok()) report->status = minor.status();
-  Take(interview.Ask(NvmlCall::kPciInfo, [&](Nvml& n) { return n.PciBusId(report->handle); }),
+  Take(tracked.Call(NvmlCall::kPciInfo, [&](Nvml& n) { return n.PciBusId(report->handle); }),
        &gpu.pci_bus_id, &report->status);
   if (!gpu.pci_bus_id.empty()) gpu.numa_node = ReadNumaNode(sys_root, gpu.pci_bus_id);
-  Describe(&interview, report);
+  Describe(&tracked, report);
 }
 
 void PollGpu(Nvml& nvml, NvmlDevice handle, bool memory, CallSite* site, PollReport* report) {
-  Interview interview{nvml, *site, report->errors};
+  TrackedNvml tracked{nvml, *site, report->errors};
   if (memory) {
-    report->status = interview.Ask(NvmlCall::kMemoryInfo,
-                                   [&](Nvml& n) { return n.TotalMemory(handle).status(); });
+    report->status = tracked.Call(NvmlCall::kMemoryInfo,
+                                  [&](Nvml& n) { return n.TotalMemory(handle).status(); });
   } else {
     report->status =
-        interview.Ask(NvmlCall::kUuid, [&](Nvml& n) { return n.Uuid(handle).status(); });
+        tracked.Call(NvmlCall::kUuid, [&](Nvml& n) { return n.Uuid(handle).status(); });
   }
   if (!report->status.ok()) return;
   // No action is requested if the driver does not support this field or only this query fails.
   const auto recovery =
-      interview.Ask(NvmlCall::kRecoveryAction, [&](Nvml& n) { return n.Recovery(handle); });
+      tracked.Call(NvmlCall::kRecoveryAction, [&](Nvml& n) { return n.Recovery(handle); });
   report->knows_recovery = recovery.ok();
   report->recovery = recovery.value_or(RecoveryAction::kNone);
-  report->mig = AskMig(&interview, handle);
+  report->mig = AskMig(&tracked, handle);
 }
 
 namespace {
 
-void ReadNvLinks(Interview* interview, NvmlDevice handle, LinkReport* report) {
+void ReadNvLinks(TrackedNvml* tracked, NvmlDevice handle, LinkReport* report) {
   const auto fail = [&](const Status& status) {
     if (report->problem.empty()) report->problem = status.message();
   };
   for (int link = 0; link < device::kMaxNvLinks; ++link) {
-    // A link number that the GPU does not have ends the list; that is not worth counting.
-    interview->site.Enter(NvmlCall::kNvLinkState);
-    const Result<bool> active = interview->nvml.NvLinkActive(handle, link);
+    // An invalid link number ends the list and is not counted as an error.
+    tracked->site.Enter(NvmlCall::kNvLinkState);
+    const Result<bool> active = tracked->nvml.NvLinkActive(handle, link);
     const Code code = active.status().code();
     if (code == Code::kUnimplemented || NoSuchIndex(code)) return;
     if (!active.ok()) {
-      interview->errors.emplace_back(NvmlCall::kNvLinkState, NvmlErrorName(active.status()));
+      tracked->errors.emplace_back(NvmlCall::kNvLinkState, NvmlErrorName(active.status()));
       return fail(active.status());
     }
     if (!*active) continue;
-    const auto peer = interview->Ask(NvmlCall::kNvLinkRemoteType, [&](Nvml& nvml) {
+    const auto peer = tracked->Call(NvmlCall::kNvLinkRemoteType, [&](Nvml& nvml) {
       return nvml.NvLinkRemoteType(handle, link);
     });
     if (peer.ok() && *peer == NvLinkPeer::kSwitch) {
@@ -165,7 +165,7 @@ void ReadNvLinks(Interview* interview, NvmlDevice handle, LinkReport* report) {
     if (peer.ok() && *peer == NvLinkPeer::kOther) continue;
     // Drivers older than NVSwitch do not support this query; the address alone is used.
     if (!peer.ok() && peer.status().code() != Code::kUnimplemented) fail(peer.status());
-    const auto address = interview->Ask(NvmlCall::kNvLinkRemotePciInfo, [&](Nvml& nvml) {
+    const auto address = tracked->Call(NvmlCall::kNvLinkRemotePciInfo, [&](Nvml& nvml) {
       return nvml.NvLinkRemoteBusId(handle, link);
     });
     if (address.ok()) {
@@ -180,17 +180,17 @@ void ReadNvLinks(Interview* interview, NvmlDevice handle, LinkReport* report) {
 
 void ReadLinks(Nvml& nvml, NvmlDevice handle, const std::vector<LinkPeer>& peers, CallSite* site,
                LinkReport* report) {
-  Interview interview{nvml, *site, report->errors};
+  TrackedNvml tracked{nvml, *site, report->errors};
   for (const LinkPeer& peer : peers) {
-    const auto level = interview.Ask(
-        NvmlCall::kCommonAncestor, [&](Nvml& n) { return n.CommonAncestor(handle, peer.handle); });
+    const auto level = tracked.Call(NvmlCall::kCommonAncestor,
+                                    [&](Nvml& n) { return n.CommonAncestor(handle, peer.handle); });
     if (level.ok()) {
       report->levels[peer.uuid] = *level;
     } else if (report->problem.empty()) {
       report->problem = level.status().message();
     }
   }
-  ReadNvLinks(&interview, handle, report);
+  ReadNvLinks(&tracked, handle, report);
 }
 
 }  // namespace tessera::gpu

@@ -30,16 +30,16 @@ class CallSite {
 // Errors for the statistics; unsupported calls are left out.
 using NvmlErrors = std::vector<std::pair<NvmlCall, std::string_view>>;  // of NvmlErrorName
 
-// NVML with a call site and a list of errors around it.
-struct Interview {
+// Calls NVML, records the current call and collects errors.
+struct TrackedNvml {
   Nvml& nvml;
   CallSite& site;
   NvmlErrors& errors;
 
-  template <typename Question>
-  auto Ask(NvmlCall call, const Question& question) {
+  template <typename Query>
+  auto Call(NvmlCall call, const Query& query) {
     site.Enter(call);
-    auto answer = question(nvml);
+    auto answer = query(nvml);
     const Status& status = StatusOf(answer);
     if (!status.ok() && status.code() != Code::kUnimplemented) {
       errors.emplace_back(call, NvmlErrorName(status));
@@ -71,7 +71,7 @@ struct SessionReport {
 // determined by asking for handles.
 void OpenSession(const std::string& proc_root, CallSite* site, SessionReport* report);
 
-// `sys_root`/bus/pci/devices/<bus id>/numa_node; nothing where it is negative or missing. Blocks.
+// `sys_root`/bus/pci/devices/<bus id>/numa_node; nothing if it is negative or missing. Blocks.
 std::optional<int> ReadNumaNode(const std::string& sys_root, const std::string& pci_bus_id);
 
 // The identity of the GPU at one index.

@@ -132,7 +132,7 @@ void ProcessReader::Start() {
     if (state == nullptr) return;
     state->Answer(std::make_shared<ProcessReport>(ProcessReport{
         .status =
-            Status(Code::kDeadlineExceeded, "the driver does not say which processes use the GPUs"),
+            Status(Code::kDeadlineExceeded, "the driver did not return the processes on the GPUs"),
         .gpus = {}}));
   };
   state_->caller->Start(std::move(job));

@@ -30,7 +30,7 @@ class ProcessReaderTest : public ::testing::Test {
   ProcessReader reader_{&runner_, loader_, &caller_};
 };
 
-TEST_F(ProcessReaderTest, TellsMemoryAndLoadByProcess) {
+TEST_F(ProcessReaderTest, ReportsMemoryAndLoadByProcess) {
   const auto report = Read();
   ASSERT_TRUE(report->status.ok());
   ASSERT_EQ(report->gpus.size(), 2u);
@@ -39,7 +39,7 @@ TEST_F(ProcessReaderTest, TellsMemoryAndLoadByProcess) {
   EXPECT_EQ(report->gpus[1].processes, (std::vector<ProcessUse>{{8, GiB(1), 0}, {40, MiB(7), 30}}));
 }
 
-TEST_F(ProcessReaderTest, AsksTheDriverOnceForAllWhoAskAtOneTime) {
+TEST_F(ProcessReaderTest, SimultaneousRequestsShareOneQuery) {
   Read();
   Read();
   EXPECT_EQ(Calls(NvmlCall::kDeviceCount), 1);
@@ -49,7 +49,7 @@ TEST_F(ProcessReaderTest, AsksTheDriverOnceForAllWhoAskAtOneTime) {
   EXPECT_EQ(Calls(NvmlCall::kInit), 1) << "the session stays";
 }
 
-TEST_F(ProcessReaderTest, RefreshClosesTheSessionWhereTheDriverHasGoneAndAsksNothingElse) {
+TEST_F(ProcessReaderTest, RefreshOnlyClosesTheSessionOfARemovedDriver) {
   reader_.Refresh();
   runner_.RunUntilIdle();
   EXPECT_EQ(Calls(NvmlCall::kInit), 0) << "there is no session to close";
@@ -95,7 +95,7 @@ TEST_F(ProcessReaderTest, ADeadSessionIsOpenedAnew) {
   EXPECT_TRUE(Read()->status.ok());
 }
 
-TEST_F(ProcessReaderTest, ADriverThatHangsIsSaidToAndAskedOnlyOnce) {
+TEST_F(ProcessReaderTest, AHangingDriverIsReportedAndQueriedOnlyOnce) {
   loader_->driver->faults[{NvmlCall::kComputeProcesses, 1}] = {};
   std::shared_ptr<const ProcessReport> got;
   reader_.Read([&](std::shared_ptr<const ProcessReport> report) { got = std::move(report); });

@@ -85,7 +85,8 @@ XidPolicy XidPolicy::Parse(std::string_view disable, std::string_view enable) {
     } else if (const auto code = ParseCode(word)) {
       policy.disabled_.insert(*code);
     } else {
-      policy.warnings_.push_back(fmt::format("DP_DISABLE_HEALTHCHECKS: \"{}\" is no XID", word));
+      policy.warnings_.push_back(
+          fmt::format("DP_DISABLE_HEALTHCHECKS: \"{}\" is not an XID", word));
     }
   }
   for (const std::string_view word : SplitList(enable)) {
@@ -94,7 +95,7 @@ XidPolicy XidPolicy::Parse(std::string_view disable, std::string_view enable) {
     } else if (const auto code = ParseCode(word)) {
       policy.enabled_.insert(*code);
     } else {
-      policy.warnings_.push_back(fmt::format("DP_ENABLE_HEALTHCHECKS: \"{}\" is no XID", word));
+      policy.warnings_.push_back(fmt::format("DP_ENABLE_HEALTHCHECKS: \"{}\" is not an XID", word));
     }
   }
   return policy;

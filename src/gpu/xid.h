@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The catalogue of XIDs, the driver's numbered error reports, and which of them make a GPU
-// unhealthy.
+// The effect of XIDs, the driver's numbered error reports, on the health of their GPU. api/xids.inc
+// is the catalogue: a new XID is one line in that file.
 #pragma once
 
 #include <cstdint>
@@ -33,13 +33,14 @@ std::string_view XidActionName(XidAction action);
 // The effect of an XID on the health of its GPU.
 enum class XidEffect {
   kNone,
-  kSuspect,        // an application's error: the GPU stays on offer
-  kUntilQuiet,     // unhealthy for a while: nothing says that a repair is needed
-  kUntilRepaired,  // unhealthy until a reset, a reboot or a driver that was loaded anew
+  kSuspect,        // an application's error: the GPU is still offered
+  kUntilQuiet,     // unhealthy for a while: the XID does not require a repair
+  kUntilRepaired,  // unhealthy until a reset, a reboot or a driver reload
 };
 
-// Which XIDs make a GPU unhealthy: those whose action in the catalogue is more than to restart the
-// application, and those that are not in it; by the variables that NVIDIA's device plugin reads:
+// Which XIDs make a GPU unhealthy: those whose action in the catalogue is more than restarting the
+// application, and unknown XIDs. The variables of NVIDIA's device plugin change this by lists
+// separated by commas:
 //   DP_DISABLE_HEALTHCHECKS  "all", "xids", or codes to ignore
 //   DP_ENABLE_HEALTHCHECKS   "all", or codes that make a GPU unhealthy in any case
 // Unlike in that plugin, disabling all and enabling 79 does watch 79.
@@ -48,7 +49,7 @@ class XidPolicy {
   static XidPolicy Parse(std::string_view disable, std::string_view enable);
 
   XidEffect EffectOf(uint64_t xid) const;
-  // Whether it makes a GPU unhealthy.
+  // Whether the XID makes a GPU unhealthy.
   bool IsCritical(uint64_t xid) const { return EffectOf(xid) >= XidEffect::kUntilQuiet; }
   // False if no XID has an effect, so that no thread needs to listen.
   bool watches_any() const;

@@ -12,7 +12,7 @@ constexpr char kThreadName[] = "nvml-events";
 constexpr int kMaxAbandoned = 3;
 
 struct SetReport {
-  Result<NvmlEventSet> set = Status(Code::kInternal, "not asked");
+  Result<NvmlEventSet> set = Status(Code::kInternal, "not called");
   NvmlErrors errors;
 };
 struct RegisterReport {
@@ -20,7 +20,7 @@ struct RegisterReport {
   NvmlErrors errors;
 };
 struct WaitReport {
-  Result<XidEvent> event = Status(Code::kInternal, "not asked");
+  Result<XidEvent> event = Status(Code::kInternal, "not called");
   NvmlErrors errors;
 };
 
@@ -65,13 +65,13 @@ void XidListener::CreateSet() {
   jobs_->Start<SetReport>(
       kThreadName, options_.call_deadline,
       [nvml = nvml_](CallSite* site, SetReport* report) {
-        Interview interview{*nvml, *site, report->errors};
+        TrackedNvml tracked{*nvml, *site, report->errors};
         report->set =
-            interview.Ask(NvmlCall::kEventSetCreate, [](Nvml& n) { return n.EventSetCreate(); });
+            tracked.Call(NvmlCall::kEventSetCreate, [](Nvml& n) { return n.EventSetCreate(); });
       },
-      [this, weak = weak_from_this()](SetReport& report, Jobs::Back back) {
+      [this, weak = weak_from_this()](SetReport& report, Jobs::AnswerState state) {
         if (weak.expired()) return;
-        if (back.late) {
+        if (state.late) {
           --abandoned_;
           return Continue();
         }
@@ -88,7 +88,7 @@ void XidListener::CreateSet() {
         problem_ = report.set.status().message();
         ContinueAfter(NextBackoff());
       },
-      [this, weak = weak_from_this()](NvmlCall call, Jobs::Back) {
+      [this, weak = weak_from_this()](NvmlCall call, Jobs::AnswerState) {
         if (weak.expired()) return;
         ++abandoned_;
         Abandon(call);
@@ -102,14 +102,14 @@ void XidListener::RegisterNext() {
   jobs_->Start<RegisterReport>(
       kThreadName, options_.call_deadline,
       [nvml = nvml_, set = set_, device](CallSite* site, RegisterReport* report) {
-        Interview interview{*nvml, *site, report->errors};
-        report->status = interview.Ask(NvmlCall::kRegisterEvents,
-                                       [&](Nvml& n) { return n.RegisterXidEvents(device, set); });
+        TrackedNvml tracked{*nvml, *site, report->errors};
+        report->status = tracked.Call(NvmlCall::kRegisterEvents,
+                                      [&](Nvml& n) { return n.RegisterXidEvents(device, set); });
       },
-      [this, weak = weak_from_this(), device](RegisterReport& report, Jobs::Back back) {
+      [this, weak = weak_from_this(), device](RegisterReport& report, Jobs::AnswerState state) {
         if (weak.expired()) return;
-        // Registered with a set that is not listened to any more: ask again.
-        if (back.late) {
+        // Registered with an abandoned set, so register again.
+        if (state.late) {
           std::erase(hung_, device);
           return Watch(device);
         }
@@ -118,7 +118,7 @@ void XidListener::RegisterNext() {
         hooks_.watched(device, report.status);
         Continue();
       },
-      [this, weak = weak_from_this(), device](NvmlCall call, Jobs::Back) {
+      [this, weak = weak_from_this(), device](NvmlCall call, Jobs::AnswerState) {
         if (weak.expired()) return;
         hung_.push_back(device);
         hooks_.hang(device, call);
@@ -139,17 +139,17 @@ void XidListener::Wait() {
         if (code == Code::kOk || code == Code::kDeadlineExceeded) return;
         report->errors.emplace_back(NvmlCall::kEventSetWait, NvmlErrorName(report->event.status()));
       },
-      [this, weak = weak_from_this(), start](WaitReport& report, Jobs::Back back) {
+      [this, weak = weak_from_this(), start](WaitReport& report, Jobs::AnswerState state) {
         if (weak.expired()) return;
         if (report.event.ok()) hooks_.event(*report.event);
-        if (back.late) {
+        if (state.late) {
           --abandoned_;
           return Continue();
         }
         busy_ = false;
         OnWaitEnded(report.event, runner_->clock().Now() - start);
       },
-      [this, weak = weak_from_this()](NvmlCall call, Jobs::Back) {
+      [this, weak = weak_from_this()](NvmlCall call, Jobs::AnswerState) {
         if (weak.expired()) return;
         ++abandoned_;
         Abandon(call);

@@ -19,7 +19,7 @@ class XidMemory {
   // `path` "": stores nothing. `boot_id`: of the running kernel; "" if unknown.
   XidMemory(std::string path, std::string boot_id);
 
-  // What was saved since the last boot; nothing where the file is missing or damaged.
+  // The XIDs saved since the last boot; empty if the file is missing or damaged.
   const UnrepairedXids& xids() const { return xids_; }
   // Logs a failure once for each change.
   void Save(const UnrepairedXids& xids);

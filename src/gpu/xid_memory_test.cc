@@ -9,7 +9,7 @@
 namespace tessera::gpu {
 namespace {
 
-TEST(XidMemoryTest, RemembersUntilTheNodeIsBooted) {
+TEST(XidMemoryTest, RemembersUntilTheNodeReboots) {
   const TempDir dir;
   const std::string path = dir.path() + "/xids";
   XidMemory(path, "one").Save({{"GPU-a", 48}, {"GPU-b", 79}});
@@ -17,7 +17,7 @@ TEST(XidMemoryTest, RemembersUntilTheNodeIsBooted) {
   EXPECT_TRUE(XidMemory(path, "two").xids().empty());
 }
 
-TEST(XidMemoryTest, ADamagedFileIsNoFile) {
+TEST(XidMemoryTest, ADamagedFileIsIgnored) {
   const TempDir dir;
   const std::string path = dir.path() + "/xids";
   ASSERT_TRUE(
@@ -27,7 +27,7 @@ TEST(XidMemoryTest, ADamagedFileIsNoFile) {
   EXPECT_TRUE(XidMemory(path, "one").xids().empty());
 }
 
-TEST(XidMemoryTest, WritesOnChangeOnlyAndSurvivesAFolderThatIsNotThere) {
+TEST(XidMemoryTest, WritesOnChangeOnlyAndSurvivesAMissingFolder) {
   const TempDir dir;
   const std::string path = dir.path() + "/xids";
   XidMemory memory(path, "one");

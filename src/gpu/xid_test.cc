@@ -28,7 +28,7 @@ TEST(XidCatalogueTest, DescribesKnownAndUnknownCodes) {
 
 TEST(XidPolicyTest, ByDefaultTheActionOfTheCatalogueDecides) {
   const XidPolicy policy;
-  // A tenant can cause these, and restarting its program is all there is to do.
+  // A tenant can cause these XIDs; the only remedy is to restart the program.
   for (const uint64_t xid : {13, 31, 32, 43, 45, 68, 69, 94}) {
     EXPECT_EQ(policy.EffectOf(xid), XidEffect::kSuspect) << xid;
     EXPECT_FALSE(policy.IsCritical(xid)) << xid;
@@ -78,10 +78,10 @@ TEST(XidPolicyTest, EnablingAllOverridesTheDefaultListToo) {
   EXPECT_TRUE(policy.polls());
 }
 
-TEST(XidPolicyTest, WarnsOfWordsThatAreNoXid) {
+TEST(XidPolicyTest, WarnsOfInvalidWords) {
   EXPECT_THAT(XidPolicy::Parse("79,,foo", "-1").warnings(),
-              ElementsAre("DP_DISABLE_HEALTHCHECKS: \"foo\" is no XID",
-                          "DP_ENABLE_HEALTHCHECKS: \"-1\" is no XID"));
+              ElementsAre("DP_DISABLE_HEALTHCHECKS: \"foo\" is not an XID",
+                          "DP_ENABLE_HEALTHCHECKS: \"-1\" is not an XID"));
   EXPECT_THAT(XidPolicy::Parse("", "").warnings(), IsEmpty());
 }
 
