@@ -117,7 +117,7 @@ class Agent::Impl {
   AgentMetrics metrics_;
   DeviceSetHolder devices_;
   AdmissionOrder admission_order_;
-  std::optional<grant::TokenSealer> sealer_;
+  std::optional<grant::TokenSigner> signer_;
   std::unique_ptr<GrantsThread> grants_;
   std::unique_ptr<KubeNodeApi> node_api_;
   std::unique_ptr<NodePublisher> publisher_;
@@ -149,8 +149,8 @@ Status Agent::Impl::Start() {
   StartManagerPage();
   RETURN_IF_ERROR(MakeDirs(options_.state_dir, 0700));
   ASSIGN_OR_RETURN(const DirFd state, DirFd::Open(options_.state_dir));
-  ASSIGN_OR_RETURN(sealer_, grant::TokenSealer::Load(state, std::string(GrantsThread::kKeyName)));
-  // Device nodes first: without them the driver reports no GPU.
+  ASSIGN_OR_RETURN(signer_, grant::TokenSigner::Load(state, std::string(GrantsThread::kKeyName)));
+  // Device nodes come first, because without them the driver reports no GPU.
   if (options_.create_device_nodes) StartDeviceNodes();
   driver_gate_->SetClosed(PathExists(ReleaseFile(options_)));
   StartInventory();
@@ -185,7 +185,7 @@ void Agent::Impl::StartPlugins() {
                           .dev_root_ctr_path = options_.dev_root_ctr_path};
   plugins.kubelet_socket = options_.kubelet_socket;
   plugins.on_registered = [this] { LookAtNodeSoon(); };
-  plugins_ = std::make_unique<Plugins>(runner_, plugins, &*sealer_, &devices_, &metrics_.kubelet);
+  plugins_ = std::make_unique<Plugins>(runner_, plugins, &*signer_, &devices_, &metrics_.kubelet);
 }
 
 Status Agent::Impl::StartGrants() {
@@ -228,7 +228,7 @@ Status Agent::Impl::StartGrants() {
       if (weak) container_uses_ = uses;
     });
   };
-  grants_ = std::make_unique<GrantsThread>(grants, &devices_, &*sealer_, &metrics_.grants);
+  grants_ = std::make_unique<GrantsThread>(grants, &devices_, &*signer_, &metrics_.grants);
   return grants_->Start();
 }
 

@@ -74,7 +74,7 @@ struct GrantsThread::State {
         processes(grants->options_.proc_root, &gpu_processes, &caller),
         take_over(grants->options_.given_before, &ledger),
         service(&grants->runner_, ServiceOptions(grants->options_, &processes, &take_over),
-                grants->devices_, grants->sealer_, &ledger, &kubelet, pods.get(),
+                grants->devices_, grants->signer_, &ledger, &kubelet, pods.get(),
                 grants->options_.on_usage_changed),
         allocation(&grants->runner_, &service, &ledger, pods.get(),
                    grants->options_.service.gpu_mem_unit, grants->metrics_),
@@ -147,8 +147,8 @@ struct GrantsThread::State {
 };
 
 GrantsThread::GrantsThread(GrantsThreadOptions options, const DeviceSetHolder* devices,
-                           const grant::TokenSealer* sealer, GrantMetrics* metrics)
-    : options_(std::move(options)), devices_(devices), sealer_(sealer), metrics_(metrics) {}
+                           const grant::TokenSigner* signer, GrantMetrics* metrics)
+    : options_(std::move(options)), devices_(devices), signer_(signer), metrics_(metrics) {}
 
 GrantsThread::~GrantsThread() {
   if (!thread_.joinable()) return;

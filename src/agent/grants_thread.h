@@ -48,7 +48,7 @@ class GrantsThread final : public KubeletGrants {
 
   // All outlive it.
   GrantsThread(GrantsThreadOptions options, const DeviceSetHolder* devices,
-               const grant::TokenSealer* sealer, GrantMetrics* metrics);
+               const grant::TokenSigner* signer, GrantMetrics* metrics);
   ~GrantsThread() override;
   GrantsThread(const GrantsThread&) = delete;
   GrantsThread& operator=(const GrantsThread&) = delete;
@@ -77,7 +77,7 @@ class GrantsThread final : public KubeletGrants {
 
   const GrantsThreadOptions options_;
   const DeviceSetHolder* const devices_;
-  const grant::TokenSealer* const sealer_;
+  const grant::TokenSigner* const signer_;
   GrantMetrics* const metrics_;
   EpollTaskRunner runner_;
   std::unique_ptr<State> state_;

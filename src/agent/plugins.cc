@@ -7,7 +7,7 @@
 namespace tessera::agent {
 
 Plugins::Plugins(TaskRunner* runner, const PluginsOptions& options,
-                 const grant::TokenSealer* sealer, const DeviceSetHolder* devices,
+                 const grant::TokenSigner* signer, const DeviceSetHolder* devices,
                  KubeletMetrics* metrics)
     : on_registered_(options.on_registered) {
   const auto add = [&](const std::string& name, std::unique_ptr<const PluginAnswers> answers) {
@@ -20,10 +20,10 @@ Plugins::Plugins(TaskRunner* runner, const PluginsOptions& options,
         answers.get(), devices, metrics);
     resources_.push_back({name, std::move(answers), std::move(plugin)});
   };
-  add(options.resource, std::make_unique<Allocator>(options.resource, sealer, &runner->clock(),
+  add(options.resource, std::make_unique<Allocator>(options.resource, signer, &runner->clock(),
                                                     options.admission_order));
   for (const std::string& name : options.shared_resources) {
-    add(name, std::make_unique<ShareAllocator>(name, sealer, &runner->clock()));
+    add(name, std::make_unique<ShareAllocator>(name, signer, &runner->clock()));
   }
 }
 

@@ -32,7 +32,7 @@ struct PluginsOptions {
 class Plugins {
  public:
   // All outlive it. The destructor leaves the kubelet.
-  Plugins(TaskRunner* runner, const PluginsOptions& options, const grant::TokenSealer* sealer,
+  Plugins(TaskRunner* runner, const PluginsOptions& options, const grant::TokenSigner* signer,
           const DeviceSetHolder* devices, KubeletMetrics* metrics);
 
   // REQUIRES: `devices` holds `set`.

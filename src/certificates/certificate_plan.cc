@@ -48,8 +48,8 @@ Result<Fresh> Make(WallTime time, const CertificateOptions& options) {
   return fresh;
 }
 
-// When `pair` was made, by the clock of the replica that made it.
-WallTime MadeAt(const CertificatePair& pair, const CertificateOptions& options) {
+// The creation time of `pair`, by the clock of the replica that made it.
+WallTime CreationTime(const CertificatePair& pair, const CertificateOptions& options) {
   return net::ValidityOf(pair.certificate)->from + options.skew;
 }
 
@@ -93,7 +93,7 @@ Result<std::optional<CertificateStep>> NextStep(const CertificateSet& now, WallT
                             "made a certificate"}};
   }
   if (next) {
-    if (!bundle_is_out || time < MadeAt(now.next, options) + options.overlap) return {std::nullopt};
+    if (!bundle_is_out || time < CreationTime(now.next, options) + options.overlap) return {std::nullopt};
     return {promoted("took the next certificate")};
   }
   const WallTime ends = net::ValidityOf(now.serving.certificate)->to;

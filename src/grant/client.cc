@@ -43,7 +43,7 @@ Result<Fd> Connect(const std::string& path) {
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
   if (path.size() >= sizeof(address.sun_path)) {
-    return Error(Code::kInvalidArgument, "{}: longer than a socket's name may be", path);
+    return Error(Code::kInvalidArgument, "{}: too long for a socket path", path);
   }
   std::memcpy(address.sun_path, path.data(), path.size());
   Fd fd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
@@ -102,7 +102,8 @@ Result<std::string> Exchange(const std::string& path, std::string_view frame, Mo
 
 }  // namespace
 
-Result<Grant> Ask(const std::string& socket_path, const Request& request, Duration deadline) {
+Result<Grant> RequestGrant(const std::string& socket_path, const Request& request,
+                           Duration deadline) {
   const MonotonicTime end = Now() + deadline;
   const std::string frame = Frame(EncodeRequest(request));
   milliseconds pause = kFirstPause;
@@ -110,10 +111,10 @@ Result<Grant> Ask(const std::string& socket_path, const Request& request, Durati
     Result<std::string> reply = Exchange(socket_path, frame, end);
     if (reply.ok()) return DecodeReply(*reply);
     const Status& status = reply.status();
-    const bool away = status.code() == Code::kUnavailable;
-    if (!away || Now() + pause >= end) {
+    const bool unreachable = status.code() == Code::kUnavailable;
+    if (!unreachable || Now() + pause >= end) {
       return Error(status.code(), "tessera-agent at {}: {}{}", socket_path, status.message(),
-                   away ? ": is tessera-agent running on this node?" : "");
+                   unreachable ? ": check that tessera-agent runs on this node" : "");
     }
     ::poll(nullptr, 0, static_cast<int>(pause.count()));
     pause = std::min(pause * 2, kLongestPause);
@@ -123,7 +124,7 @@ Result<Grant> Ask(const std::string& socket_path, const Request& request, Durati
 Status Ping(const std::string& socket_path, Duration deadline) {
   Request request;
   request.kind = Request::Kind::kPing;
-  return Ask(socket_path, request, deadline).status();
+  return RequestGrant(socket_path, request, deadline).status();
 }
 
 }  // namespace tessera::grant

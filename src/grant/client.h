@@ -14,9 +14,10 @@
 
 namespace tessera::grant {
 
-// The agent's own error where it refused. UNAVAILABLE: nobody listened on `socket_path` until the
-// deadline; the message names the path. DEADLINE_EXCEEDED: somebody listened and did not answer.
-Result<Grant> Ask(const std::string& socket_path, const Request& request, Duration deadline);
+// Returns the agent's error if it rejects the request. UNAVAILABLE: no process listened on
+// `socket_path` until the deadline; the message names the path. DEADLINE_EXCEEDED: no answer.
+Result<Grant> RequestGrant(const std::string& socket_path, const Request& request,
+                           Duration deadline);
 
 // OK if an agent answers. Errors as above.
 Status Ping(const std::string& socket_path, Duration deadline);

@@ -66,27 +66,27 @@ class ClientTest : public ::testing::Test {
   std::string socket_ = dir_.path() + "/grant.sock";
 };
 
-TEST_F(ClientTest, GivesTheAgentsAnswer) {
+TEST_F(ClientTest, ReturnsTheAgentsAnswer) {
   const FakeAgent agent(socket_, {Answer});
-  const auto reply = Ask(socket_, {.kind = Request::Kind::kPing}, 5s);
+  const auto reply = RequestGrant(socket_, {.kind = Request::Kind::kPing}, 5s);
   ASSERT_TRUE(reply.ok()) << reply.status().ToString();
   EXPECT_EQ(reply->agent_version, "1");
 }
 
-TEST_F(ClientTest, GivesTheAgentsRefusalAsItIs) {
+TEST_F(ClientTest, ReturnsTheAgentsErrorUnchanged) {
   const FakeAgent agent(socket_, {[](int fd) {
                           ReadRequest(fd);
                           const auto body =
                               EncodeReply(Status(Code::kPermissionDenied, "replayed"));
                           ASSERT_TRUE(WriteFd(fd, Frame(body)).ok());
                         }});
-  const auto reply = Ask(socket_, {.kind = Request::Kind::kPing}, 5s);
+  const auto reply = RequestGrant(socket_, {.kind = Request::Kind::kPing}, 5s);
   EXPECT_EQ(reply.status().ToString(), "PERMISSION_DENIED: replayed");
 }
 
-TEST_F(ClientTest, AsksWhetherTheAgentRunsOnlyWhereItDidNotAnswer) {
-  const std::string question = "is tessera-agent running on this node?";
-  EXPECT_TRUE(Ping(socket_, 20ms).message().ends_with(question));
+TEST_F(ClientTest, SuggestsToCheckTheAgentOnlyIfItIsUnreachable) {
+  const std::string hint = "check that tessera-agent runs on this node";
+  EXPECT_TRUE(Ping(socket_, 20ms).message().ends_with(hint));
   const FakeAgent agent(socket_, {[](int fd) {
                           ReadRequest(fd);
                           const auto body = EncodeReply(Status(Code::kUnavailable, "in use"));
@@ -95,7 +95,7 @@ TEST_F(ClientTest, AsksWhetherTheAgentRunsOnlyWhereItDidNotAnswer) {
   EXPECT_EQ(Ping(socket_, 5s).ToString(), "UNAVAILABLE: in use");
 }
 
-TEST_F(ClientTest, ALargeRequestIsSentWholeToAnAgentThatReadsLate) {
+TEST_F(ClientTest, SendsALargeRequestToAnAgentThatReadsLate) {
   Request request{.pod_uid = "u", .pod_namespace = "ns", .pod_name = "p", .container = "c"};
   for (const char* variable : {"A", "B", "C", "D"}) {
     request.tokens.push_back({variable, std::string(60 << 10, 'x')});
@@ -110,11 +110,11 @@ TEST_F(ClientTest, ALargeRequestIsSentWholeToAnAgentThatReadsLate) {
                                     static_cast<ssize_t>(body.size()));
                           ASSERT_TRUE(WriteFd(fd, Frame(EncodeReply(Grant()))).ok());
                         }});
-  EXPECT_TRUE(Ask(socket_, request, 5s).ok());
+  EXPECT_TRUE(RequestGrant(socket_, request, 5s).ok());
   EXPECT_EQ(body, EncodeRequest(request));
 }
 
-TEST_F(ClientTest, AnAnswerInPiecesIsPutTogether) {
+TEST_F(ClientTest, ReassemblesAnAnswerInPieces) {
   const FakeAgent agent(socket_, {[](int fd) {
                           ReadRequest(fd);
                           Grant grant;
@@ -125,17 +125,17 @@ TEST_F(ClientTest, AnAnswerInPiecesIsPutTogether) {
                             std::this_thread::sleep_for(100us);
                           }
                         }});
-  const auto reply = Ask(socket_, {.kind = Request::Kind::kPing}, 5s);
+  const auto reply = RequestGrant(socket_, {.kind = Request::Kind::kPing}, 5s);
   ASSERT_TRUE(reply.ok()) << reply.status().ToString();
   EXPECT_EQ(reply->agent_version, "in pieces");
 }
 
-TEST_F(ClientTest, AsksAgainWhenTheAgentDiesBeforeItAnswers) {
+TEST_F(ClientTest, RetriesIfTheAgentDiesBeforeItAnswers) {
   const FakeAgent agent(socket_, {[](int) {}, ReadRequest, Answer});
   EXPECT_TRUE(Ping(socket_, 5s).ok());
 }
 
-TEST_F(ClientTest, NamesTheSocketWhereNobodyListens) {
+TEST_F(ClientTest, NamesTheSocketIfNoAgentListens) {
   const Status status = Ping(socket_, 20ms);
   EXPECT_EQ(status.code(), Code::kUnavailable);
   EXPECT_NE(status.message().find(socket_), std::string::npos) << status.message();
@@ -156,7 +156,7 @@ TEST_F(ClientTest, GivesUpOnAStalledAgentAtItsDeadline) {
   EXPECT_EQ(status.code(), Code::kDeadlineExceeded) << status.ToString();
 }
 
-TEST_F(ClientTest, RefusesAnAnswerThatAnnouncesTooMuch) {
+TEST_F(ClientTest, RejectsAnAnswerThatAnnouncesTooMuch) {
   const FakeAgent agent(socket_, {[](int fd) {
                           ReadRequest(fd);
                           ASSERT_TRUE(WriteFd(fd, "\xff\xff\xff\x7f").ok());
@@ -164,11 +164,11 @@ TEST_F(ClientTest, RefusesAnAnswerThatAnnouncesTooMuch) {
   EXPECT_EQ(Ping(socket_, 5s).code(), Code::kResourceExhausted);
 }
 
-TEST_F(ClientTest, RefusesAPathThatIsTooLong) {
+TEST_F(ClientTest, RejectsAPathThatIsTooLong) {
   EXPECT_EQ(Ping(std::string(200, 'x'), 10ms).code(), Code::kInvalidArgument);
 }
 
-TEST_F(ClientTest, APathIsAsLongAsASocketsNameMayBe) {
+TEST_F(ClientTest, AcceptsTheLongestSocketPath) {
   const std::string longest(sizeof(sockaddr_un::sun_path) - 1, 'x');
   EXPECT_EQ(Ping(longest, 1ms).code(), Code::kUnavailable);
   EXPECT_EQ(Ping(longest + "x", 1ms).code(), Code::kInvalidArgument);

@@ -17,8 +17,8 @@ namespace {
 constexpr std::string_view kMagic = "TSRJNL1\n";
 constexpr size_t kHeaderSize = 8;
 constexpr uint64_t kMinReserve = 64 << 10;
-// About 300 grants: one in as many flushes is a long one.
-constexpr uint64_t kRoom = 128 << 10;
+// Enough for about 300 grants: only one flush in 300 extends the file.
+constexpr uint64_t kPreallocateBytes = 128 << 10;
 
 constexpr std::array<uint32_t, 256> MakeCrcTable() {
   std::array<uint32_t, 256> table{};
@@ -108,7 +108,7 @@ Scan ScanFile(std::string_view data) {
     }
     scan.recovery.damaged_bytes += next - at;
     if (scan.recovery.damage.empty()) {
-      scan.recovery.damage = "no right record at offset " + std::to_string(at);
+      scan.recovery.damage = "no valid record at offset " + std::to_string(at);
     }
     at = next;
   }
@@ -164,7 +164,7 @@ Result<Journal> Journal::Open(DirFd dir, std::string name, Recovery* recovery) {
     }
     RETURN_IF_ERROR(journal.Replace(recovery->records).Annotate(path));
   } else if (recovery->torn_bytes > 0) {
-    RETURN_IF_ERROR(journal.CutTo(scan.good_end).Annotate(path));
+    RETURN_IF_ERROR(journal.TruncateTo(scan.good_end).Annotate(path));
     RETURN_IF_ERROR(SyncData(journal.fd_.get()).Annotate(path));
   }
   journal.ReserveNext();
@@ -177,7 +177,7 @@ Status Journal::OpenFile() {
   return fd_.valid() ? Status::Ok() : Status::FromErrno("open", errno);
 }
 
-Status Journal::CutTo(uint64_t size) {
+Status Journal::TruncateTo(uint64_t size) {
   if (::ftruncate(fd_.get(), static_cast<off_t>(size)) != 0) {
     return Status::FromErrno("ftruncate", errno);
   }
@@ -185,10 +185,10 @@ Status Journal::CutTo(uint64_t size) {
   return Status::Ok();
 }
 
-// Best effort: a full disk may have room for the record alone.
-void Journal::MakeRoom(size_t bytes) {
+// Best effort: a full disk may still have space for the record alone.
+void Journal::Preallocate(size_t bytes) {
   if (size_ + bytes <= file_size_) return;
-  const std::string zeros(size_ + bytes + kRoom - file_size_, '\0');
+  const std::string zeros(size_ + bytes + kPreallocateBytes - file_size_, '\0');
   if (WriteAt(fd_.get(), zeros, file_size_).ok()) {
     file_size_ += zeros.size();
   } else {
@@ -198,26 +198,26 @@ void Journal::MakeRoom(size_t bytes) {
 }
 
 Status Journal::Append(std::string_view record) {
-  RETURN_IF_ERROR(AppendSoon(record));
+  RETURN_IF_ERROR(AppendUnsynced(record));
   const Status synced = SyncData(fd_.get());
-  if (!synced.ok()) in_doubt_ = true;
+  if (!synced.ok()) state_unknown_ = true;
   return synced.Annotate(JoinPath(dir_.path(), name_));
 }
 
-Status Journal::AppendSoon(std::string_view record) {
-  if (in_doubt_) {
-    return Error(Code::kFailedPrecondition, "{} is in doubt after a failed write",
+Status Journal::AppendUnsynced(std::string_view record) {
+  if (state_unknown_) {
+    return Error(Code::kFailedPrecondition, "{}: its state is unknown after a failed write",
                  JoinPath(dir_.path(), name_));
   }
   if (record.empty() || record.size() > kMaxRecordSize) {
     return Error(Code::kResourceExhausted, "a record of {} bytes", record.size());
   }
   const std::string encoded = Encode(record);
-  MakeRoom(encoded.size());
+  Preallocate(encoded.size());
   const Status written = WriteAt(fd_.get(), encoded, size_);
   if (!written.ok()) {
-    // A part of it may stand there; without it the next record would follow on rubbish.
-    if (!CutTo(size_).ok()) in_doubt_ = true;
+    // Truncate a partly written record, or the next record would follow garbage.
+    if (!TruncateTo(size_).ok()) state_unknown_ = true;
     return written.Annotate(JoinPath(dir_.path(), name_));
   }
   size_ += encoded.size();
@@ -244,13 +244,13 @@ Status Journal::Replace(const std::vector<std::string>& records) {
     return Status::Ok();
   };
   RETURN_IF_ERROR(write_new().Annotate(JoinPath(dir_.path(), name_)));
-  // The new file has the name from here on; what the descriptor holds is the old one.
-  in_doubt_ = true;
+  // From here on `name` is the new file, but fd_ is still the old one.
+  state_unknown_ = true;
   RETURN_IF_ERROR(OpenFile());
   size_ = file_size_ = data.size();
-  MakeRoom(1);
+  Preallocate(1);
   if (::fsync(dir_.get()) != 0) return Status::FromErrno("fsync of the folder", errno);
-  in_doubt_ = false;
+  state_unknown_ = false;
   ReserveNext();
   return Status::Ok();
 }

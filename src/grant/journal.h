@@ -8,9 +8,9 @@
 // a flush that extends the file waits for the file system's journal, and so for other disk traffic
 // (measured: p99 6 ms against 1). On a full disk there are none.
 //
-// What a crash can leave is a torn last record; it was never reported as written, so it is cut off.
-// Damage in the middle comes at most from a power cut among records of AppendSoon: the records
-// around it are kept, and it is reported. A write that fails leaves the records as they were.
+// A crash can leave a torn last record; it was never reported as written, so Open truncates it.
+// A power loss among records of AppendUnsynced can damage the middle: the records around it are
+// kept, and the damage is reported. A failed write leaves the records unchanged.
 //
 // The file of the next Replace, `name`.new, has its blocks reserved, so that even on a full disk a
 // journal of mostly old records can be shortened. This is best effort.
@@ -35,10 +35,9 @@ class RecordLog {
   virtual ~RecordLog() = default;
   // OK: the record is on the disk. On an error it is not in the log.
   virtual Status Append(std::string_view record) = 0;
-  // Takes no time of the disk: a process that dies loses nothing, and a machine that loses power
-  // may lose what came since the last Append or Replace. For what is found out again where it is
-  // lost.
-  virtual Status AppendSoon(std::string_view record) { return Append(record); }
+  // Does not wait for the disk. A process crash loses nothing; a power loss may lose all records
+  // since the last Append or Replace. Only for records that can be recovered from elsewhere.
+  virtual Status AppendUnsynced(std::string_view record) { return Append(record); }
   // Replaces all records at once: a crash leaves the old list or the new one.
   virtual Status Replace(const std::vector<std::string>& records) = 0;
 };
@@ -66,7 +65,7 @@ class Journal : public RecordLog {
   // RESOURCE_EXHAUSTED: the record is too large, or the disk is full. After a failed flush the
   // state of the disk is unknown, so FAILED_PRECONDITION follows until a Replace succeeds.
   Status Append(std::string_view record) override;
-  Status AppendSoon(std::string_view record) override;
+  Status AppendUnsynced(std::string_view record) override;
   Status Replace(const std::vector<std::string>& records) override;
 
   // The size of the records, without the preallocated zeros.
@@ -75,8 +74,8 @@ class Journal : public RecordLog {
  private:
   Journal(DirFd dir, std::string name) : dir_(std::move(dir)), name_(std::move(name)) {}
   Status OpenFile();
-  Status CutTo(uint64_t size);
-  void MakeRoom(size_t bytes);
+  Status TruncateTo(uint64_t size);
+  void Preallocate(size_t bytes);
   void ReserveNext() const;
 
   DirFd dir_;
@@ -84,7 +83,7 @@ class Journal : public RecordLog {
   Fd fd_;
   uint64_t size_ = 0;
   uint64_t file_size_ = 0;  // with the zeros
-  bool in_doubt_ = false;
+  bool state_unknown_ = false;
 };
 
 // CRC-32C (Castagnoli), as iSCSI and ext4 use it.

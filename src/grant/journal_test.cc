@@ -48,7 +48,7 @@ class JournalTest : public ::testing::Test {
   Journal::Recovery recovery_;
 };
 
-TEST_F(JournalTest, GivesBackWhatWasWritten) {
+TEST_F(JournalTest, ReadsBackItsRecords) {
   Fill({"one", "two", std::string(100'000, 'x')});
   ASSERT_TRUE(Open().ok());
   EXPECT_EQ(recovery_.records, (Records{"one", "two", std::string(100'000, 'x')}));
@@ -56,26 +56,26 @@ TEST_F(JournalTest, GivesBackWhatWasWritten) {
   EXPECT_TRUE(recovery_.damage.empty());
 }
 
-TEST_F(JournalTest, RecordsThatDoNotWaitForTheDiskStandInTheirPlace) {
+TEST_F(JournalTest, UnsyncedRecordsKeepTheirOrder) {
   {
     auto journal = Open();
     ASSERT_TRUE(journal.ok());
-    ASSERT_TRUE(journal->AppendSoon("one").ok());
+    ASSERT_TRUE(journal->AppendUnsynced("one").ok());
     ASSERT_TRUE(journal->Append("two").ok());
-    ASSERT_TRUE(journal->AppendSoon("three").ok());
+    ASSERT_TRUE(journal->AppendUnsynced("three").ok());
   }
   ASSERT_TRUE(Open().ok());
   EXPECT_EQ(recovery_.records, (Records{"one", "two", "three"}));
 }
 
-TEST_F(JournalTest, FileIsOnlyForItsOwner) {
+TEST_F(JournalTest, OnlyTheOwnerCanReadTheFile) {
   Fill({"one"});
   struct stat info;
   ASSERT_EQ(::stat(path().c_str(), &info), 0);
   EXPECT_EQ(info.st_mode & 0777, 0600u);
 }
 
-TEST_F(JournalTest, CutsATornRecordOffWhereverItTore) {
+TEST_F(JournalTest, TruncatesATornRecordAtAnyOffset) {
   Fill({"first record", "second record"});
   const std::string whole = Content();
   Fill({"third record"});
@@ -107,7 +107,7 @@ std::string Encoded(std::string_view payload) {
 }
 const std::string kStart = "TSRJNL1\n";
 
-TEST_F(JournalTest, ReadsAndWritesTheFormatThatIsDocumented) {
+TEST_F(JournalTest, ReadsAndWritesTheDocumentedFormat) {
   Fill({"one", "two"});
   EXPECT_EQ(Content(), kStart + Encoded("one") + Encoded("two"));
 }
@@ -174,7 +174,7 @@ TEST_F(JournalTest, LosesOneRecordByDamageOfAnyByte) {
     const bool last = hit + 1 == records.size();
     EXPECT_EQ(recovery_.damaged_bytes, last ? 0 : ends[hit] - begin) << at;
     EXPECT_EQ(recovery_.torn_bytes, last ? ends[hit] - begin : 0) << at;
-    EXPECT_EQ(recovery_.damage, last ? "" : fmt::format("no right record at offset {}", begin));
+    EXPECT_EQ(recovery_.damage, last ? "" : fmt::format("no valid record at offset {}", begin));
     EXPECT_EQ(PathExists(path() + ".damaged"), !last) << at;
     ASSERT_TRUE(Open().ok());
     EXPECT_EQ(recovery_.records, kept) << at;
@@ -183,23 +183,23 @@ TEST_F(JournalTest, LosesOneRecordByDamageOfAnyByte) {
 }
 
 TEST_F(JournalTest, AddsUpDamageAndNamesTheFirstPlace) {
-  const std::string junk = "junk that is no record";
+  const std::string junk = "junk without a record";
   SetContent(kStart + junk + Encoded("one") + junk + Encoded("y") + "torn");
   ASSERT_TRUE(Open().ok());
   EXPECT_EQ(recovery_.records, (Records{"one", "y"}));
   EXPECT_EQ(recovery_.damaged_bytes, 2 * junk.size());
   EXPECT_EQ(recovery_.torn_bytes, 4u);
-  EXPECT_EQ(recovery_.damage, "no right record at offset 8");
+  EXPECT_EQ(recovery_.damage, "no valid record at offset 8");
 }
 
-TEST_F(JournalTest, ARecordWithoutContentIsDamage) {
+TEST_F(JournalTest, EmptyRecordIsDamage) {
   SetContent(kStart + Encoded("one") + Encoded("") + Encoded("two"));
   ASSERT_TRUE(Open().ok());
   EXPECT_EQ(recovery_.records, (Records{"one", "two"}));
   EXPECT_EQ(recovery_.damaged_bytes, Encoded("").size());
 }
 
-TEST_F(JournalTest, TakesRecordsUpToTheLimitAndNoneAbove) {
+TEST_F(JournalTest, RejectsRecordsAboveTheLimit) {
   const std::string largest(Journal::kMaxRecordSize, 'x');
   Fill({largest});
   ASSERT_TRUE(Open().ok());
@@ -210,7 +210,7 @@ TEST_F(JournalTest, TakesRecordsUpToTheLimitAndNoneAbove) {
   EXPECT_EQ(recovery_.damaged_bytes, Encoded(largest + "x").size());
 }
 
-TEST_F(JournalTest, ATornRecordInTheRoomForMoreIsCutOff) {
+TEST_F(JournalTest, TruncatesATornRecordInThePreallocatedZeros) {
   const std::string torn = Encoded("a record that tore").substr(0, 15);
   SetContent(kStart + Encoded("one") + torn + std::string(4096, '\0'));
   auto journal = Open();
@@ -220,7 +220,7 @@ TEST_F(JournalTest, ATornRecordInTheRoomForMoreIsCutOff) {
   EXPECT_EQ(std::filesystem::file_size(path()), (kStart + Encoded("one")).size());
 }
 
-TEST_F(JournalTest, ARecordMayEndInZerosLikeTheRoomBehindIt) {
+TEST_F(JournalTest, RecordMayEndInZeros) {
   const std::string record("zeros\0\0\0", 8);
   Fill({record});
   ASSERT_TRUE(Open().ok());
@@ -232,7 +232,7 @@ TEST_F(JournalTest, ARecordMayEndInZerosLikeTheRoomBehindIt) {
   EXPECT_EQ(recovery_.records, (Records{record, "after"}));
 }
 
-TEST_F(JournalTest, TheNextFileHasItsBlocksReserved) {
+TEST_F(JournalTest, ReservesTheBlocksOfTheNextFile) {
   const auto reserved = [&] {
     struct stat info {};
     EXPECT_EQ(::stat((path() + ".new").c_str(), &info), 0);
@@ -247,7 +247,7 @@ TEST_F(JournalTest, TheNextFileHasItsBlocksReserved) {
   EXPECT_GE(journal->size(), 300'000u);
 }
 
-TEST_F(JournalTest, ZerosAtTheEndAreNoRecordAndNoDamage) {
+TEST_F(JournalTest, ZerosAtTheEndAreNotARecordOrDamage) {
   Fill({"one"});
   SetContent(Content() + std::string(4096, '\0'));
   auto journal = Open();
@@ -259,7 +259,7 @@ TEST_F(JournalTest, ZerosAtTheEndAreNoRecordAndNoDamage) {
   EXPECT_EQ(recovery_.records, (Records{"one", "two"}));
 }
 
-TEST_F(JournalTest, FlushesDoNotLengthenTheFileButNowAndThen) {
+TEST_F(JournalTest, FlushesRarelyExtendTheFile) {
   auto journal = Open();
   ASSERT_TRUE(journal.ok());
   std::set<uintmax_t> sizes;
@@ -272,7 +272,7 @@ TEST_F(JournalTest, FlushesDoNotLengthenTheFileButNowAndThen) {
   EXPECT_EQ(recovery_.records.size(), 1000u);
 }
 
-TEST_F(JournalTest, OpeningKeepsTheRoomForMoreAndAppendingBoundsIt) {
+TEST_F(JournalTest, OpenKeepsThePreallocatedZeros) {
   Fill({"one"});
   const auto size = std::filesystem::file_size(path());
   EXPECT_GT(size, Content().size());
@@ -287,7 +287,7 @@ TEST_F(JournalTest, OpeningKeepsTheRoomForMoreAndAppendingBoundsIt) {
   }
 }
 
-TEST_F(JournalTest, KeepsWhatStandsAroundDamageAndSaysSo) {
+TEST_F(JournalTest, KeepsRecordsAroundDamageAndReportsIt) {
   Fill({"first record", "second record", "third record"});
   const std::string whole = Content();
   const size_t start = whole.find("second") - 8;
@@ -337,7 +337,7 @@ TEST_F(JournalTest, CrashDuringReplaceLeavesTheOldList) {
   EXPECT_EQ(recovery_.torn_bytes, 0u);
 }
 
-TEST_F(JournalTest, FullDiskIsAnErrorAndLeavesNoPart) {
+TEST_F(JournalTest, FullDiskIsAnErrorAndLeavesNoPartialRecord) {
   auto journal = Open();
   ASSERT_TRUE(journal->Append("one").ok());
   const std::string before = Content();
@@ -360,7 +360,7 @@ TEST_F(JournalTest, FullDiskIsAnErrorAndLeavesNoPart) {
   EXPECT_EQ(recovery_.records, (Records{"one", "two"}));
 }
 
-TEST_F(JournalTest, AFullDiskHasRoomForAShorterList) {
+TEST_F(JournalTest, ReplaceWithAShorterListWorksOnAFullDisk) {
   if (::mount("tmpfs", dir_.path().c_str(), "tmpfs", 0, "size=512k") != 0) {
     GTEST_SKIP() << "needs CAP_SYS_ADMIN for a small tmpfs";
   }
@@ -386,7 +386,7 @@ TEST_F(JournalTest, AFullDiskHasRoomForAShorterList) {
   EXPECT_EQ(recovery_.records.size(), 21u);
 }
 
-TEST_F(JournalTest, RefusesRecordsThatCouldNotBeRead) {
+TEST_F(JournalTest, RejectsRecordsThatOpenWouldReject) {
   auto journal = Open();
   EXPECT_FALSE(journal->Append("").ok());
   EXPECT_FALSE(journal->Append(std::string(Journal::kMaxRecordSize + 1, 'x')).ok());

@@ -58,7 +58,8 @@ Result<std::map<std::string, std::string>> DecodeVariables(const Json& json) {
   }
   for (const auto& [name, value] : object->members()) {
     if (name.size() > kMaxNameLength) {
-      return Error(Code::kResourceExhausted, "variables: a name of {} bytes", name.size());
+      return Error(Code::kResourceExhausted, "variables: name of {} bytes is too long",
+                   name.size());
     }
     ASSIGN_OR_RETURN(variables[name],
                      BoundedString(*object, name, kMaxNameLength).Annotate("variables"));
@@ -82,7 +83,7 @@ Json EncodeDevice(const GrantedDevice& device) {
 Result<uint32_t> DeviceNumber(const Json& json, std::string_view key) {
   ASSIGN_OR_RETURN(const int64_t value, json.IntAt(key));
   if (value < 0 || value > UINT32_MAX) {
-    return Error(Code::kInvalidArgument, "{} {} is no device number", key, value);
+    return Error(Code::kInvalidArgument, "{}: invalid device number {}", key, value);
   }
   return static_cast<uint32_t>(value);
 }
@@ -92,7 +93,7 @@ Result<int64_t> LimitAt(const Json& json, std::string_view key, int64_t absent, 
   if (json.Find(key) == nullptr) return absent;
   ASSIGN_OR_RETURN(const int64_t value, json.IntAt(key));
   if (value < 0 || value > max) {
-    return Error(Code::kInvalidArgument, "{} {} is not within 0 and {}", key, value, max);
+    return Error(Code::kInvalidArgument, "{}: invalid value {}: want 0 to {}", key, value, max);
   }
   return value;
 }
@@ -166,7 +167,7 @@ Result<Grant> DecodeGrant(const Json& json) {
   }
   if (const Json* env = json.Find("env"); env != nullptr && env->is_object()) {
     for (const auto& [name, value] : env->members()) {
-      if (!value.is_string()) return Error(Code::kInvalidArgument, "env: {} is no string", name);
+      if (!value.is_string()) return Error(Code::kInvalidArgument, "env: {} is not a string", name);
       grant.env[name] = value.string_value();
     }
   }
@@ -213,7 +214,7 @@ Result<Request> DecodeRequest(std::string_view text) {
     return request;
   }
   if (kind != kKindGrant) {
-    return Error(Code::kUnimplemented, "grant request: kind \"{:.32}\" is not known", kind);
+    return Error(Code::kUnimplemented, "grant request: unknown kind \"{:.32}\"", kind);
   }
   ASSIGN_OR_RETURN(request.pod_uid, NonEmptyName(json, "pod_uid"));
   ASSIGN_OR_RETURN(request.pod_namespace, NonEmptyName(json, "pod_namespace"));
@@ -270,7 +271,7 @@ Result<size_t> FrameLength(const std::array<unsigned char, kFrameHeaderSize>& he
   for (size_t i = 0; i < kFrameHeaderSize; ++i) length |= static_cast<size_t>(header[i]) << (8 * i);
   if (length == 0) return Status(Code::kInvalidArgument, "a message of no bytes");
   if (length > kMaxMessageSize) {
-    return Error(Code::kResourceExhausted, "a message of {} bytes, more than {}", length,
+    return Error(Code::kResourceExhausted, "message of {} bytes, want at most {}", length,
                  kMaxMessageSize);
   }
   return length;

@@ -30,7 +30,7 @@ Grant SomeGrant() {
   return grant;
 }
 
-TEST(MessageTest, RequestComesBackAsItWas) {
+TEST(MessageTest, RequestRoundTrips) {
   const auto decoded = DecodeRequest(EncodeRequest(SomeRequest()));
   ASSERT_TRUE(decoded.ok()) << decoded.status().ToString();
   EXPECT_EQ(*decoded, SomeRequest());
@@ -42,19 +42,19 @@ TEST(MessageTest, PingNeedsNothingElse) {
   EXPECT_EQ(decoded->kind, Request::Kind::kPing);
 }
 
-TEST(MessageTest, GrantComesBackAsItWas) {
+TEST(MessageTest, GrantRoundTrips) {
   const auto decoded = DecodeReply(EncodeReply(SomeGrant()));
   ASSERT_TRUE(decoded.ok()) << decoded.status().ToString();
   EXPECT_EQ(*decoded, SomeGrant());
 }
 
-TEST(MessageTest, ErrorComesBackWithItsCodeAndWords) {
+TEST(MessageTest, ErrorRoundTripsWithCodeAndMessage) {
   const auto decoded = DecodeReply(EncodeReply(Status(Code::kPermissionDenied, "held by a/b")));
   EXPECT_EQ(decoded.status().code(), Code::kPermissionDenied);
   EXPECT_EQ(decoded.status().message(), "held by a/b");
 }
 
-TEST(MessageTest, ErrorOfUnknownCodeStaysAnError) {
+TEST(MessageTest, UnknownErrorCodeIsStillAnError) {
   const auto decoded = DecodeReply(R"({"error":{"code":"TIRED","message":"no"}})");
   EXPECT_EQ(decoded.status().code(), Code::kUnknown);
   EXPECT_FALSE(DecodeReply(R"({"error":{"code":"OK","message":"no"}})").ok());
@@ -68,7 +68,7 @@ TEST(MessageTest, IgnoresUnknownMembers) {
   EXPECT_EQ(*decoded, SomeRequest());
 }
 
-TEST(MessageTest, NamesTheMemberThatIsMissing) {
+TEST(MessageTest, NamesTheMissingMember) {
   Request request = SomeRequest();
   request.pod_uid.clear();
   const auto decoded = DecodeRequest(EncodeRequest(request));
@@ -76,7 +76,7 @@ TEST(MessageTest, NamesTheMemberThatIsMissing) {
   EXPECT_NE(decoded.status().message().find("pod_uid"), std::string::npos);
 }
 
-TEST(MessageTest, AContainerMayHaveNoToken) {
+TEST(MessageTest, ContainerMayHaveNoToken) {
   Request request = SomeRequest();
   request.tokens.clear();
   EXPECT_EQ(DecodeRequest(EncodeRequest(request)).value(), request);
@@ -88,7 +88,7 @@ TEST(MessageTest, CarriesTheVariablesThatLowerLimits) {
   EXPECT_EQ(DecodeRequest(EncodeRequest(request)).value(), request);
 }
 
-TEST(MessageTest, RefusesWhatIsTooMuch) {
+TEST(MessageTest, RejectsRequestsAboveTheLimits) {
   Request request = SomeRequest();
   for (size_t i = 0; i <= kMaxVariables; ++i) request.variables.emplace(fmt::format("v{}", i), "");
   EXPECT_EQ(DecodeRequest(EncodeRequest(request)).status().code(), Code::kResourceExhausted);
@@ -103,7 +103,7 @@ TEST(MessageTest, RefusesWhatIsTooMuch) {
   EXPECT_EQ(DecodeRequest(EncodeRequest(request)).status().code(), Code::kResourceExhausted);
 }
 
-TEST(MessageTest, TakesAsMuchAsTheLimitsAllow) {
+TEST(MessageTest, AcceptsRequestsAtTheLimits) {
   Request request = SomeRequest();
   request.pod_name.assign(kMaxNameLength, 'x');
   request.tokens.resize(kMaxTokens, request.tokens[0]);
@@ -112,7 +112,7 @@ TEST(MessageTest, TakesAsMuchAsTheLimitsAllow) {
   EXPECT_EQ(*decoded, request);
 }
 
-TEST(MessageTest, ANullListIsAnEmptyOne) {
+TEST(MessageTest, NullListIsEmpty) {
   const auto decoded = DecodeRequest(
       R"({"kind":"grant","pod_uid":"u","pod_namespace":"n","pod_name":"p","container":"c",)"
       R"("tokens":null})");
@@ -120,7 +120,7 @@ TEST(MessageTest, ANullListIsAnEmptyOne) {
   EXPECT_TRUE(decoded->tokens.empty());
 }
 
-TEST(MessageTest, AnErrorOfOtherKindsOfMembersStaysAnError) {
+TEST(MessageTest, ErrorWithMembersOfOtherTypesIsStillAnError) {
   const auto decoded = DecodeReply(R"({"error":{"code":7,"message":["x"]}})");
   EXPECT_EQ(decoded.status().code(), Code::kUnknown);
   EXPECT_EQ(decoded.status().message(), "");
@@ -145,7 +145,7 @@ TEST(MessageTest, DeviceNumbersHaveThirtyTwoBits) {
             Code::kInvalidArgument);
 }
 
-TEST(MessageTest, LimitsAreWithinAWholeGpuWhichIsWhatAnAbsentOneMeans) {
+TEST(MessageTest, LimitsAreAtMostAWholeGpuWhichIsTheDefault) {
   const auto given = WithMember("", "");
   EXPECT_EQ(given->devices[0].milli, 300);
   EXPECT_EQ(given->devices[0].bytes, 5);
@@ -160,21 +160,21 @@ TEST(MessageTest, LimitsAreWithinAWholeGpuWhichIsWhatAnAbsentOneMeans) {
   EXPECT_EQ(WithMember(had, R"(,"milli":-1)").status().code(), Code::kInvalidArgument);
 }
 
-TEST(MessageTest, RefusesEveryPrefixOfARequest) {
+TEST(MessageTest, RejectsEveryPrefixOfARequest) {
   const std::string whole = EncodeRequest(SomeRequest());
   for (size_t length = 0; length < whole.size(); ++length) {
     EXPECT_FALSE(DecodeRequest(whole.substr(0, length)).ok()) << length;
   }
 }
 
-TEST(MessageTest, RefusesOtherShapes) {
+TEST(MessageTest, RejectsOtherJsonTypes) {
   for (const char* text : {"[]", "null", "{}", R"({"kind":"grant","tokens":{}})", R"({"kind":7})",
                            R"({"kind":"steal"})", "[[[[[[[[[[[[]]]]]]]]]]]]"}) {
     EXPECT_FALSE(DecodeRequest(text).ok()) << text;
   }
 }
 
-TEST(FrameTest, LengthComesBack) {
+TEST(FrameTest, LengthRoundTrips) {
   const std::string frame = Frame("hello");
   std::array<unsigned char, kFrameHeaderSize> header;
   std::copy_n(frame.begin(), header.size(), header.begin());
@@ -182,7 +182,7 @@ TEST(FrameTest, LengthComesBack) {
   EXPECT_EQ(frame.substr(kFrameHeaderSize), "hello");
 }
 
-TEST(FrameTest, HoldsAsMuchAsTheLimitAllows) {
+TEST(FrameTest, HoldsABodyAtTheLimit) {
   const std::string frame = Frame(std::string(kMaxMessageSize, 'x'));
   std::array<unsigned char, kFrameHeaderSize> header;
   std::copy_n(frame.begin(), header.size(), header.begin());
@@ -192,7 +192,7 @@ TEST(FrameTest, HoldsAsMuchAsTheLimitAllows) {
   EXPECT_EQ(FrameLength(header).status().code(), Code::kResourceExhausted);
 }
 
-TEST(FrameTest, RefusesLengthsOutOfBounds) {
+TEST(FrameTest, RejectsLengthsOutOfBounds) {
   EXPECT_FALSE(FrameLength({0, 0, 0, 0}).ok());
   EXPECT_EQ(FrameLength({0xff, 0xff, 0xff, 0xff}).status().code(), Code::kResourceExhausted);
 }

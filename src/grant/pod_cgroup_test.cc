@@ -10,7 +10,7 @@ const std::string kUid = "fd3b355a-665c-4c95-8e7f-61fd2111689f";
 const std::string kSlice = "kubepods-besteffort-podfd3b355a_665c_4c95_8e7f_61fd2111689f.slice";
 const std::string kId(64, 'a');
 
-TEST(PodCgroupTest, ReadsEveryWayInWhichEnginesNameContainers) {
+TEST(PodCgroupTest, ParsesContainerNamesOfEveryEngine) {
   for (const std::string& path : {
            "/kubepods.slice/kubepods-besteffort.slice/" + kSlice + "/cri-containerd-" + kId +
                ".scope",
@@ -24,11 +24,11 @@ TEST(PodCgroupTest, ReadsEveryWayInWhichEnginesNameContainers) {
   }
 }
 
-TEST(PodCgroupTest, ReadsThePathOfABundleOfTheSystemdDriver) {
+TEST(PodCgroupTest, ParsesTheCgroupsPathOfTheSystemdDriver) {
   EXPECT_EQ(ParsePodCgroup(kSlice + ":cri-containerd:" + kId), (PodCgroup{kUid, ""}));
 }
 
-TEST(PodCgroupTest, KnowsStaticPods) {
+TEST(PodCgroupTest, ParsesStaticPods) {
   EXPECT_EQ(ParsePodCgroup("/kubepods/burstable/pod0123456789abcdef0123456789abcdef/" + kId),
             (PodCgroup{"0123456789abcdef0123456789abcdef", kId}));
 }

@@ -59,8 +59,8 @@ Result<Fd> CreateKey(const DirFd& dir, const std::string& name) {
   return fd;
 }
 
-// People put such variables into pods and images, to see what happens.
-Status NoToken() {
+// Users may set such variables in pods and images.
+Status InvalidToken() {
   return Status(
       Code::kInvalidArgument,
       "not a token of tessera-agent, which makes them when the kubelet allocates GPUs: remove the "
@@ -78,7 +78,7 @@ Nonce NewNonce(WallTime now) {
   return nonce;
 }
 
-WallTime MadeAt(const Nonce& nonce) {
+WallTime CreationTime(const Nonce& nonce) {
   uint64_t millis = 0;
   for (size_t i = 0; i < kTimeSize; ++i) millis = millis << 8 | nonce[i];
   // Avoid overflow, although a forged time does not get here.
@@ -107,29 +107,30 @@ std::string TokenVariable(std::string_view resource) {
   return name;
 }
 
-TokenSealer::TokenSealer(std::string key) : key_(std::move(key)) {
+TokenSigner::TokenSigner(std::string key) : key_(std::move(key)) {
   TESSERA_CHECK(key_.size() >= kKeySize);
 }
 
-Result<TokenSealer> TokenSealer::Load(const DirFd& dir, const std::string& name) {
+Result<TokenSigner> TokenSigner::Load(const DirFd& dir, const std::string& name) {
   const std::string path = JoinPath(dir.path(), name);
   Fd fd(::openat(dir.get(), name.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
   if (!fd.valid() && errno != ENOENT) return Status::FromErrno(path, errno);
   if (!fd.valid()) {
-    ASSIGN_OR_RETURN(fd, CreateKey(dir, name).Annotate("making " + path));
+    ASSIGN_OR_RETURN(fd, CreateKey(dir, name).Annotate("creating " + path));
   }
   ASSIGN_OR_RETURN(std::string key, ReadFd(fd.get(), 4096).Annotate(path));
   if (key.size() < kKeySize) {
-    return Error(Code::kDataLoss,
-                 "{} has {} bytes and is no key: put back a copy, or remove it and delete the GPU "
-                 "pods of this node",
-                 path, key.size());
+    return Error(
+        Code::kDataLoss,
+        "{} has {} bytes, too few for a key: restore a copy, or remove it and delete the GPU "
+        "pods of this node",
+        path, key.size());
   }
-  return TokenSealer(std::move(key));
+  return TokenSigner(std::move(key));
 }
 
-std::string TokenSealer::CodeOf(std::string_view resource, std::string_view nonce,
-                                std::string_view ids) const {
+std::string TokenSigner::SignatureOf(std::string_view resource, std::string_view nonce,
+                                     std::string_view ids) const {
   std::string text;
   text.append(resource).append("|").append(nonce).append("|").append(ids);
   std::array<unsigned char, EVP_MAX_MD_SIZE> code;
@@ -141,23 +142,23 @@ std::string TokenSealer::CodeOf(std::string_view resource, std::string_view nonc
   return HexEncode({reinterpret_cast<const char*>(code.data()), size});
 }
 
-std::string TokenSealer::Seal(std::string_view resource, const std::vector<std::string>& ids,
+std::string TokenSigner::Sign(std::string_view resource, const std::vector<std::string>& ids,
                               WallTime now) const {
   const std::string nonce = NonceText(NewNonce(now));
   const std::string list = Join(ids);
   std::string token(kVersion);
-  token.append(":").append(nonce).append(":").append(CodeOf(resource, nonce, list));
+  token.append(":").append(nonce).append(":").append(SignatureOf(resource, nonce, list));
   token.append(":").append(list);
   return token;
 }
 
-Result<TokenContent> TokenSealer::Open(std::string_view resource, std::string_view token) const {
-  // The list is the rest, whatever it holds: an id may have colons.
+Result<TokenContent> TokenSigner::Verify(std::string_view resource, std::string_view token) const {
+  // The list is the whole rest, because an id may contain colons.
   std::array<std::string_view, 3> parts;
   std::string_view rest = token;
   for (std::string_view& part : parts) {
     const size_t colon = rest.find(':');
-    if (colon == std::string_view::npos) return NoToken();
+    if (colon == std::string_view::npos) return InvalidToken();
     part = rest.substr(0, colon);
     rest.remove_prefix(colon + 1);
   }
@@ -165,19 +166,19 @@ Result<TokenContent> TokenSealer::Open(std::string_view resource, std::string_vi
   if (version != kVersion) {
     return Error(
         Code::kUnimplemented,
-        "token version \"{:.8}\": delete the pod, so that the agent of this node makes another",
+        "token version \"{:.8}\": delete the pod, so that the agent of this node creates another",
         version);
   }
   TokenContent content;
   const Result<Nonce> parsed = ParseNonce(nonce);
-  if (!parsed.ok()) return NoToken();
+  if (!parsed.ok()) return InvalidToken();
   content.nonce = *parsed;
-  const std::string right = CodeOf(resource, nonce, rest);
+  const std::string right = SignatureOf(resource, nonce, rest);
   if (code.size() != right.size() || CRYPTO_memcmp(code.data(), right.data(), code.size()) != 0) {
     return Error(
         Code::kPermissionDenied,
         "the token for {} was not made by the agent of this node, or was changed: delete the pod, "
-        "so that the agent makes another",
+        "so that the agent creates another",
         resource);
   }
   for (const std::string_view id : SplitList(rest)) content.ids.emplace_back(id);

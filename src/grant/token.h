@@ -30,33 +30,34 @@ struct TokenContent {
 };
 
 Nonce NewNonce(WallTime now);
-// When the token was made, as its maker's clock stood.
-WallTime MadeAt(const Nonce& nonce);
+// The token's creation time, by the clock of its creator.
+WallTime CreationTime(const Nonce& nonce);
 std::string NonceText(const Nonce& nonce);
 Result<Nonce> ParseNonce(std::string_view hex);
 
 // "nvidia.com/gpu" -> "TESSERA_GRANT_NVIDIA_COM_GPU".
 std::string TokenVariable(std::string_view resource);
 
-// Makes and checks tokens. The key never leaves the object.
-class TokenSealer {
+// Signs and verifies tokens. The key never leaves the object.
+class TokenSigner {
  public:
   // REQUIRES: key.size() >= 32.
-  explicit TokenSealer(std::string key);
+  explicit TokenSigner(std::string key);
 
-  // Reads `name` in `dir`, or makes it (32 random bytes, mode 0600). DATA_LOSS if the file is
-  // shorter than a key: it is not replaced, because tokens that pods carry would no longer be
-  // believed.
-  static Result<TokenSealer> Load(const DirFd& dir, const std::string& name);
+  // Reads the key file `name` in `dir`, or creates it (32 random bytes, mode 0600). DATA_LOSS: the
+  // file is shorter than a key. It is not replaced, because the tokens of all pods would become
+  // invalid.
+  static Result<TokenSigner> Load(const DirFd& dir, const std::string& name);
 
-  std::string Seal(std::string_view resource, const std::vector<std::string>& ids,
+  std::string Sign(std::string_view resource, const std::vector<std::string>& ids,
                    WallTime now) const;
-  // INVALID_ARGUMENT: not a token. PERMISSION_DENIED: a token that is not of our making, or for
-  // another resource. Takes the same time whichever byte of the code is wrong.
-  Result<TokenContent> Open(std::string_view resource, std::string_view token) const;
+  // INVALID_ARGUMENT: not a token. PERMISSION_DENIED: not signed with our key, or for another
+  // resource. Runs in constant time over the bytes of the signature.
+  Result<TokenContent> Verify(std::string_view resource, std::string_view token) const;
 
  private:
-  std::string CodeOf(std::string_view resource, std::string_view nonce, std::string_view ids) const;
+  std::string SignatureOf(std::string_view resource, std::string_view nonce,
+                          std::string_view ids) const;
   std::string key_;
 };
 

@@ -239,7 +239,8 @@ Result<Decision> DecideInKubernetes(const ConfigDocument& document, const Identi
                  "asked for: use containerd 1.6 or CRI-O 1.20 or newer, or set "
                  "binding: allocate in tessera-agent");
   }
-  Result<grant::Grant> grant = grant::Ask(options.grant_socket, request, options.grant_timeout);
+  Result<grant::Grant> grant =
+      grant::RequestGrant(options.grant_socket, request, options.grant_timeout);
   if (request.tokens.empty() && grant.status().code() == Code::kNotFound) {
     return WithoutGrant(document, identity, options);
   }

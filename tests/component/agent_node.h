@@ -71,7 +71,7 @@ class AgentNode {
   static std::string Id(int i) { return "GPU-" + std::to_string(i); }
   agent::KubeletMetrics& metrics() { return metrics_; }
   agent::DeviceSetHolder& devices() { return devices_; }
-  const grant::TokenSealer& sealer() const { return sealer_; }
+  const grant::TokenSigner& signer() const { return signer_; }
 
  private:
   void Run(const std::function<void()>& task) {
@@ -89,9 +89,9 @@ class AgentNode {
   std::thread thread_;
   agent::KubeletMetrics metrics_;
   agent::DeviceSetHolder devices_;
-  grant::TokenSealer sealer_{std::string(32, 'k')};
+  grant::TokenSigner signer_{std::string(32, 'k')};
   SystemClock clock_;
-  agent::Allocator allocator_{kGpu, &sealer_, &clock_};
+  agent::Allocator allocator_{kGpu, &signer_, &clock_};
   std::unique_ptr<agent::Plugin> plugin_;
 };
 

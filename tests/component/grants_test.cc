@@ -46,16 +46,16 @@ class GrantsTest : public ::testing::Test {
   void Start(const std::string& state_dir) {
     grants_.reset();
     grants_ =
-        std::make_unique<agent::GrantsThread>(Options(state_dir), &devices_, &sealer_, &metrics_);
+        std::make_unique<agent::GrantsThread>(Options(state_dir), &devices_, &signer_, &metrics_);
     const Status status = grants_->Start();
     ASSERT_TRUE(status.ok()) << status.ToString();
   }
 
   std::string Token(int gpu) {
-    return sealer_.Seal(kGpu, {"GPU-" + std::to_string(gpu)}, clock_.WallNow());
+    return signer_.Sign(kGpu, {"GPU-" + std::to_string(gpu)}, clock_.WallNow());
   }
   Result<grant::Grant> Ask(const std::string& pod, const std::string& token) {
-    return grant::Ask(socket_,
+    return grant::RequestGrant(socket_,
                       {.pod_uid = "uid-" + pod,
                        .pod_namespace = "default",
                        .pod_name = pod,
@@ -68,7 +68,7 @@ class GrantsTest : public ::testing::Test {
   TempDir dir_;
   std::string socket_ = dir_.path() + "/run/grant.sock";
   SystemClock clock_;
-  grant::TokenSealer sealer_{std::string(32, 'k')};
+  grant::TokenSigner signer_{std::string(32, 'k')};
   agent::DeviceSetHolder devices_;
   agent::GrantMetrics metrics_;
   std::unique_ptr<agent::GrantsThread> grants_;
@@ -223,7 +223,7 @@ TEST_F(GrantsTest, KubeletThatStallsDelaysOnlyThoseWhoNeedIt) {
 }
 
 TEST_F(GrantsTest, StateFolderThatIsMissingIsAnError) {
-  agent::GrantsThread grants(Options(dir_.path() + "/nowhere"), &devices_, &sealer_, &metrics_);
+  agent::GrantsThread grants(Options(dir_.path() + "/nowhere"), &devices_, &signer_, &metrics_);
   const Status status = grants.Start();
   EXPECT_EQ(status.code(), Code::kNotFound);
   EXPECT_NE(status.message().find("nowhere"), std::string::npos);

@@ -104,7 +104,7 @@ class Drill {
       api_ = pods.get();
       return pods;
     };
-    grants_ = std::make_unique<agent::GrantsThread>(grants, &devices_, &sealer_, &grant_metrics_);
+    grants_ = std::make_unique<agent::GrantsThread>(grants, &devices_, &signer_, &grant_metrics_);
     const Status status = grants_->Start();
     if (!status.ok()) CheckFailed(__FILE__, __LINE__, status.ToString());
     OnGrants([this] { api_->Sync(); });
@@ -233,13 +233,13 @@ class Drill {
   }
 
   Result<grant::Grant> Ask(const Pod& pod) const {
-    return grant::Ask(dir_.path() + "/grant.sock",
-                      {.pod_uid = pod.uid,
-                       .pod_namespace = "default",
-                       .pod_name = pod.name,
-                       .container = "main",
-                       .tokens = {{grant::TokenVariable(kMem), pod.token}}},
-                      20s);
+    return grant::RequestGrant(dir_.path() + "/grant.sock",
+                               {.pod_uid = pod.uid,
+                                .pod_namespace = "default",
+                                .pod_name = pod.name,
+                                .container = "main",
+                                .tokens = {{grant::TokenVariable(kMem), pod.token}}},
+                               20s);
   }
 
   void Judge(const Pod& pod, const Result<std::string>& gpu, double took) {
@@ -291,10 +291,10 @@ class Drill {
   agent::KubeletMetrics kubelet_metrics_;
   agent::GrantMetrics grant_metrics_;
   agent::DeviceSetHolder devices_;
-  grant::TokenSealer sealer_{std::string(32, 'k')};
+  grant::TokenSigner signer_{std::string(32, 'k')};
   SystemClock clock_;
   std::unique_ptr<const agent::PluginAnswers> answers_ =
-      std::make_unique<agent::ShareAllocator>(kMem, &sealer_, &clock_);
+      std::make_unique<agent::ShareAllocator>(kMem, &signer_, &clock_);
   std::unique_ptr<agent::Plugin> plugin_;
   std::unique_ptr<agent::GrantsThread> grants_;
   agent::FakeApiPods* api_ = nullptr;  // lives on the grants' thread

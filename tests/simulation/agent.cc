@@ -22,7 +22,7 @@ class Disk::Log final : public grant::RecordLog {
       content_.unflushed = 0;
     });
   }
-  Status AppendSoon(std::string_view record) override {
+  Status AppendUnsynced(std::string_view record) override {
     return disk_.Write([&] {
       content_.records.emplace_back(record);
       ++content_.unflushed;
@@ -141,7 +141,7 @@ Agent::Agent(World& world, ApiServer& server, std::string node, agent::PodResour
       on_offers_(std::move(on_offers)),
       on_withheld_(std::move(on_withheld)),
       disk_(world),
-      sealer_(std::string(32, 'k')) {
+      signer_(std::string(32, 'k')) {
   StartProcess();
 }
 
@@ -168,7 +168,7 @@ void Agent::StartProcess() {
                                                                       });
                                                        }},
                                        .earlier = &*take_over_},
-                   &devices_, &sealer_, &*ledger_, &kubelet_, &*pods_,
+                   &devices_, &signer_, &*ledger_, &kubelet_, &*pods_,
                    [this](std::shared_ptr<const agent::NodeUse> use) {
                      world_.After(1ms, process_, [this, use] { on_offers_(use); });
                    });
@@ -198,8 +198,8 @@ Result<std::vector<grant::Token>> Agent::Allocate(const std::string& resource,
   }
   Result<agent::Allocation> answer =
       resource == names::kResourceGpu
-          ? agent::Allocator(resource, &sealer_, &world_.clock()).Allocate(*set, ids)
-          : agent::ShareAllocator(resource, &sealer_, &world_.clock()).Allocate(*set, ids);
+          ? agent::Allocator(resource, &signer_, &world_.clock()).Allocate(*set, ids)
+          : agent::ShareAllocator(resource, &signer_, &world_.clock()).Allocate(*set, ids);
   if (!answer.ok()) return answer.status();
   std::vector<grant::Token> tokens;
   for (const agent::EnvEntry& entry : answer->env) {

@@ -95,7 +95,7 @@ class Agent final {
   const OnOffers on_offers_;
   const OnWithheld on_withheld_;
   Disk disk_;
-  const grant::TokenSealer sealer_;
+  const grant::TokenSigner signer_;
   size_t granted_from_memory_ = 0;
 
   // Of one process.

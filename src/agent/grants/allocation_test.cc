@@ -51,7 +51,7 @@ class NamedGrants final : public KubeletGrants {
 
 class AllocationTest : public ::testing::Test {
  protected:
-  Allocator Late() const { return Allocator(kResource, &sealer_, &clock_); }
+  Allocator Late() const { return Allocator(kResource, &signer_, &clock_); }
   // As a whole answer of binding: allocate, where the GPUs are those of the ids.
   Result<Allocation> AtAllocate(const Ids& ids, bool device_specs = false) {
     NamedGrants grants(set_);
@@ -64,7 +64,7 @@ class AllocationTest : public ::testing::Test {
   }
 
   FakeClock clock_;
-  grant::TokenSealer sealer_{std::string(32, 'k')};
+  grant::TokenSigner signer_{std::string(32, 'k')};
   DeviceSet set_{Inventory(8)};
   TempDir dev_;
 };
@@ -74,7 +74,7 @@ TEST_F(AllocationTest, LateBindingGivesATokenAndNoDevices) {
   ASSERT_TRUE(allocation.ok());
   ASSERT_EQ(allocation->env.size(), 2u);
   EXPECT_EQ(allocation->env[0].name, "TESSERA_GRANT_NVIDIA_COM_GPU");
-  EXPECT_EQ(sealer_.Open(kResource, allocation->env[0].value)->ids, (Ids{Uuid(3), Uuid(1)}));
+  EXPECT_EQ(signer_.Verify(kResource, allocation->env[0].value)->ids, (Ids{Uuid(3), Uuid(1)}));
   EXPECT_EQ(allocation->env[1], (EnvEntry{"NVIDIA_VISIBLE_DEVICES", "void"}));
   EXPECT_TRUE(allocation->devices.empty());
 }

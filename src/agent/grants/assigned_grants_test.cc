@@ -221,7 +221,7 @@ TEST_F(AssignedGrantsTest, WholeGpusAreThoseThatTheKubeletNamedUnlessAnotherHasT
   Assign(FakeApiPods::Make("b", {{"main", {{kMem, "1"}}}}), {{"main", {"GPU-1"}}});
   pods_.Set(FakeApiPods::Make("c", {{"main", {{kGpu, "1"}}}}));
   const grant::Token one{grant::TokenVariable(kGpu),
-                         sealer_.Seal(kGpu, {"GPU-1"}, runner_.clock().WallNow())};
+                         signer_.Sign(kGpu, {"GPU-1"}, runner_.clock().WallNow())};
   EXPECT_EQ(GpuOf("c", {one}), "GPU-2");
 }
 
@@ -249,7 +249,7 @@ TEST_F(AssignedGrantsTest, AContainerThatAsksForFewerHasSomeOfTheInitContainersG
   pods_.Set(FakeApiPods::Make("a", {{"init", {{kGpu, "3"}}}, {"main", {{kGpu, "1"}}}}));
   const grant::Token three{
       grant::TokenVariable(kGpu),
-      sealer_.Seal(kGpu, {"GPU-1", "GPU-2", "GPU-3"}, runner_.clock().WallNow())};
+      signer_.Sign(kGpu, {"GPU-1", "GPU-2", "GPU-3"}, runner_.clock().WallNow())};
   ASSERT_EQ(GpuOf("a", {three}, "init"), "GPU-1,GPU-2,GPU-3");
   EXPECT_NE(GpuOf("a", {Token(kGpu, 1)}), "GPU-0") << "which the kubelet named";
   EXPECT_TRUE(ledger_->Accounts().UseOf("GPU-0").idle());
@@ -258,7 +258,7 @@ TEST_F(AssignedGrantsTest, AContainerThatAsksForFewerHasSomeOfTheInitContainersG
 TEST_F(AssignedGrantsTest, AContainerThatAsksForMoreHasTheInitContainersGpusAndOthers) {
   pods_.Set(FakeApiPods::Make("a", {{"init", {{kGpu, "1"}}}, {"main", {{kGpu, "2"}}}}));
   const grant::Token last{grant::TokenVariable(kGpu),
-                          sealer_.Seal(kGpu, {"GPU-3"}, runner_.clock().WallNow())};
+                          signer_.Sign(kGpu, {"GPU-3"}, runner_.clock().WallNow())};
   ASSERT_EQ(GpuOf("a", {last}, "init"), "GPU-3");
   const auto grant = Ask("a", {Token(kGpu, 2)});
   ASSERT_TRUE(grant.ok()) << grant.status().ToString();
@@ -309,7 +309,7 @@ TEST_F(AssignedGrantsTest, ContainersThatRunOneAfterTheOtherShareOneGpu) {
 TEST_F(AssignedGrantsTest, AContainerWaitsForAnUnhealthyGpuOfItsInitContainer) {
   pods_.Set(FakeApiPods::Make("a", {{"init", {{kGpu, "1"}}}, {"main", {{kGpu, "1"}}}}));
   const grant::Token last{grant::TokenVariable(kGpu),
-                          sealer_.Seal(kGpu, {"GPU-3"}, runner_.clock().WallNow())};
+                          signer_.Sign(kGpu, {"GPU-3"}, runner_.clock().WallNow())};
   ASSERT_EQ(GpuOf("a", {last}, "init"), "GPU-3");
   const auto well = devices_.Get();
   device::NodeInventory inventory = well->inventory();
@@ -328,7 +328,7 @@ TEST_F(AssignedGrantsTest, RefusesWhatDoesNotFitUntilOthersEnd) {
   for (const std::string name : {"a", "b", "c", "d"}) {
     pods_.Set(FakeApiPods::Make(name, {{"main", {{kMem, "10"}}}}));
     const grant::Token token = Token(kMem, 10);
-    const std::string id = sealer_.Open(kMem, token.value)->ids[0];
+    const std::string id = signer_.Verify(kMem, token.value)->ids[0];
     kubelet_.Admit(name);
     kubelet_.Hold(name, kMem, id);
     ASSERT_TRUE(Ask(name, {token}).ok());

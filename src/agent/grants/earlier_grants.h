@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// GPUs that containers got from another device plugin, before this node had the agent. An
-// interface, so that grants know nothing of other device plugins: take_over.h implements it.
+// The interface to GPUs that containers got from another device plugin before this node had the
+// agent. take_over.h implements it, so that this room does not depend on other device plugins.
 // Threads: the grants'.
 #pragma once
 

@@ -153,7 +153,7 @@ Status GrantLedger::Check(const grant::Nonce& nonce, const ContainerRef& who, Wa
                  "the token was used by a container that is gone, and does not pass on to {} of {}",
                  who.container, who.PodText());
   }
-  if (now - grant::MadeAt(nonce) > kTokenLifetime) {
+  if (now - grant::CreationTime(nonce) > kTokenLifetime) {
     return Error(Code::kFailedPrecondition,
                  "the token of container {} of pod {} was never used and is older than {} days: "
                  "delete the pod and create it again",
@@ -244,7 +244,7 @@ Status GrantLedger::Release(const Key& key) {
   LedgerRecord record{.kind = LedgerRecord::Kind::kRelease};
   record.entry.holder = found->second.holder;
   RETURN_IF_ERROR(
-      Write(EncodeRecord(record), &grant::RecordLog::AppendSoon).Annotate("journal of grants"));
+      Write(EncodeRecord(record), &grant::RecordLog::AppendUnsynced).Annotate("journal of grants"));
   Forget(key);
   return Status::Ok();
 }
@@ -272,7 +272,7 @@ const GpuAccounts& GrantLedger::Accounts() const {
 
 Status GrantLedger::Tidy(WallTime now) {
   // Nonces sort by their time, so the old ones come first.
-  while (!spent_.empty() && now - grant::MadeAt(spent_.begin()->first) > kTokenLifetime) {
+  while (!spent_.empty() && now - grant::CreationTime(spent_.begin()->first) > kTokenLifetime) {
     spent_.erase(spent_.begin());
   }
   const size_t needed = live_.size() + spent_.size();

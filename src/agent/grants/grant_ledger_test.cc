@@ -17,8 +17,8 @@ constexpr const char* kGpuResource = "nvidia.com/gpu";
 const WallTime kStart = WallTime(1'700'000'000s);
 
 grant::Nonce NewNonce(WallTime made) {
-  static const grant::TokenSealer sealer(std::string(32, 'k'));
-  return sealer.Open(kGpuResource, sealer.Seal(kGpuResource, {"x"}, made))->nonce;
+  static const grant::TokenSigner signer(std::string(32, 'k'));
+  return signer.Verify(kGpuResource, signer.Sign(kGpuResource, {"x"}, made))->nonce;
 }
 
 ContainerRef Container(int pod, const std::string& name = "main") {
@@ -35,7 +35,7 @@ class MemoryLog : public grant::RecordLog {
     ++flushed;
     return Status::Ok();
   }
-  Status AppendSoon(std::string_view record) override {
+  Status AppendUnsynced(std::string_view record) override {
     const int before = flushed;
     const Status status = Append(record);
     flushed = before;

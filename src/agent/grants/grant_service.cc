@@ -61,12 +61,12 @@ bool KubeletNamedOthers(const GrantLedger::Entry& entry) {
 }  // namespace
 
 GrantService::GrantService(TaskRunner* runner, GrantOptions options, const DeviceSetHolder* devices,
-                           const grant::TokenSealer* sealer, GrantLedger* ledger,
+                           const grant::TokenSigner* signer, GrantLedger* ledger,
                            PodResources* kubelet, Pods* pods, OnUsageChanged on_usage_changed)
     : runner_(runner),
       options_(std::move(options)),
       devices_(devices),
-      sealer_(sealer),
+      signer_(signer),
       ledger_(ledger),
       pods_(pods),
       on_usage_changed_(std::move(on_usage_changed)),
@@ -146,7 +146,7 @@ Result<std::vector<Claim>> GrantService::OpenTokens(const grant::Request& reques
           token.variable);
     }
     ASSIGN_OR_RETURN(grant::TokenContent content,
-                     sealer_->Open(*resource, token.value).Annotate(token.variable));
+                     signer_->Verify(*resource, token.value).Annotate(token.variable));
     claims.push_back({content.nonce, *resource, std::move(content.ids)});
   }
   return claims;

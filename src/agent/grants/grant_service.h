@@ -80,7 +80,7 @@ class GrantService final : public Pods::Listener {
 
   // All outlive it. `pods` may be null.
   GrantService(TaskRunner* runner, GrantOptions options, const DeviceSetHolder* devices,
-               const grant::TokenSealer* sealer, GrantLedger* ledger, PodResources* kubelet,
+               const grant::TokenSigner* signer, GrantLedger* ledger, PodResources* kubelet,
                Pods* pods, OnUsageChanged on_usage_changed);
   ~GrantService() override;
   GrantService(const GrantService&) = delete;
@@ -150,7 +150,7 @@ class GrantService final : public Pods::Listener {
   TaskRunner* const runner_;
   const GrantOptions options_;
   const DeviceSetHolder* const devices_;
-  const grant::TokenSealer* const sealer_;
+  const grant::TokenSigner* const signer_;
   GrantLedger* const ledger_;
   Pods* const pods_;
   const OnUsageChanged on_usage_changed_;

@@ -54,7 +54,7 @@ class GrantServiceTest : public ::testing::Test {
                                                   .dev_root = "/drv/dev",
                                                   .dev_root_ctr_path = "/nonexistent",
                                                   .version = "1"}},
-                     &devices_, &sealer_, &ledger_, &pods_, nullptr, nullptr);
+                     &devices_, &signer_, &ledger_, &pods_, nullptr, nullptr);
   }
 
   void SetHealth(size_t index, device::Health health) {
@@ -68,7 +68,7 @@ class GrantServiceTest : public ::testing::Test {
   }
 
   std::string Allocate(const std::vector<std::string>& ids) {
-    return sealer_.Seal(kWhole, ids, runner_.clock().WallNow());
+    return signer_.Sign(kWhole, ids, runner_.clock().WallNow());
   }
 
   Result<grant::Grant> Ask(const std::string& pod, const std::string& token,
@@ -87,7 +87,7 @@ class GrantServiceTest : public ::testing::Test {
 
   FakeTaskRunner runner_;
   DeviceSetHolder devices_;
-  grant::TokenSealer sealer_{std::string(32, 'k')};
+  grant::TokenSigner signer_{std::string(32, 'k')};
   FakeLog log_;
   size_t skipped_ = 0;
   GrantLedger ledger_{&log_, {}, &skipped_};
@@ -119,7 +119,7 @@ TEST_F(GrantServiceTest, SameQuestionSameAnswer) {
 
 TEST_F(GrantServiceTest, ForgedTokenIsDenied) {
   const std::string forged =
-      grant::TokenSealer(std::string(32, 'x')).Seal(kWhole, {"GPU-1"}, runner_.clock().WallNow());
+      grant::TokenSigner(std::string(32, 'x')).Sign(kWhole, {"GPU-1"}, runner_.clock().WallNow());
   EXPECT_EQ(Ask("a", forged).status().code(), Code::kPermissionDenied);
   EXPECT_EQ(Ask("a", "v1:00:00:GPU-1").status().code(), Code::kInvalidArgument);
   EXPECT_TRUE(ledger_.entries().empty());

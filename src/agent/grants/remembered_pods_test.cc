@@ -59,7 +59,7 @@ class RememberedPodsTest : public ::testing::Test {
     size_t skipped = 0;
     ledger_.emplace(&grants_, grants_disk_.records, &skipped);
     service_.emplace(&runner_, GrantOptions{.description = {.dev_root_ctr_path = "/nonexistent"}},
-                     &devices_, &sealer_, &*ledger_, &kubelet_, &*pods_, nullptr);
+                     &devices_, &signer_, &*ledger_, &kubelet_, &*pods_, nullptr);
     runner_.RunUntilIdle();
   }
 
@@ -79,7 +79,7 @@ class RememberedPodsTest : public ::testing::Test {
                       .pod_name = pod,
                       .container = "main",
                       .tokens = {{grant::TokenVariable(kMem),
-                                  sealer_.Seal(kMem, {"m0000", "+7"}, runner_.clock().WallNow())}}},
+                                  signer_.Sign(kMem, {"m0000", "+7"}, runner_.clock().WallNow())}}},
                      [&](Result<grant::Grant> reply) { answer = std::move(reply); });
     runner_.AdvanceTimeAndRun(GrantService::kPodPatience);
     return answer ? *answer : Result<grant::Grant>(Status(Code::kAborted, "waits"));
@@ -87,7 +87,7 @@ class RememberedPodsTest : public ::testing::Test {
 
   FakeTaskRunner runner_;
   DeviceSetHolder devices_;
-  grant::TokenSealer sealer_{std::string(32, 'k')};
+  grant::TokenSigner signer_{std::string(32, 'k')};
   Disk disk_, grants_disk_;
   DiskLog grants_{&grants_disk_};
   NoKubelet kubelet_;

@@ -36,8 +36,8 @@ TEST(AdmissionOrderTest, PreferredAllocationNamesWhatTheNextPodWasAssigned) {
   const auto set = FourGpus();
   AdmissionOrder order;
   SystemClock clock;
-  const grant::TokenSealer sealer(std::string(32, 'k'));
-  const Allocator allocator(kGpuName, &sealer, &clock, &order);
+  const grant::TokenSigner signer(std::string(32, 'k'));
+  const Allocator allocator(kGpuName, &signer, &clock, &order);
   const std::vector<std::string> all = {"GPU-0", "GPU-1", "GPU-2", "GPU-3"};
   order.Set({Container("a", 2, {"GPU-3", "GPU-1"}), Container("b", 2, {"GPU-0", "GPU-2"})});
   EXPECT_EQ(*allocator.Prefer(*set, all, {}, 2), (std::vector<std::string>{"GPU-3", "GPU-1"}));

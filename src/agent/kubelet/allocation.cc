@@ -51,10 +51,10 @@ std::string DevicePath(const std::string& root, int minor) {
   return JoinPath(root, "dev/nvidia" + std::to_string(minor));
 }
 
-Allocator::Allocator(std::string resource, const grant::TokenSealer* sealer, const Clock* clock,
+Allocator::Allocator(std::string resource, const grant::TokenSigner* signer, const Clock* clock,
                      AdmissionOrder* admission_order)
     : resource_(std::move(resource)),
-      sealer_(sealer),
+      signer_(signer),
       clock_(clock),
       admission_order_(admission_order) {}
 
@@ -71,7 +71,7 @@ Result<Allocation> Allocator::Allocate(const DeviceSet& set,
   const std::vector<std::string> unique = WithoutRepeats(ids);
   if (admission_order_ != nullptr)
     admission_order_->GiveNext(resource_, static_cast<int64_t>(unique.size()));
-  return TokenAnswer(resource_, sealer_->Seal(resource_, unique, clock_->WallNow()));
+  return TokenAnswer(resource_, signer_->Sign(resource_, unique, clock_->WallNow()));
 }
 
 Result<std::vector<std::string>> Allocator::Prefer(const DeviceSet& set,
@@ -97,9 +97,9 @@ Result<std::vector<std::string>> Allocator::Prefer(const DeviceSet& set,
   return set.chooser().ChooseDevices(available, must_include, size);
 }
 
-ShareAllocator::ShareAllocator(std::string resource, const grant::TokenSealer* sealer,
+ShareAllocator::ShareAllocator(std::string resource, const grant::TokenSigner* signer,
                                const Clock* clock)
-    : resource_(std::move(resource)), sealer_(sealer), clock_(clock) {}
+    : resource_(std::move(resource)), signer_(signer), clock_(clock) {}
 
 Status ShareAllocator::CheckIds(const DeviceSet& set, const std::vector<std::string>& ids) const {
   const ShareUnits* units = set.shares().Find(resource_);
@@ -112,7 +112,7 @@ Status ShareAllocator::CheckIds(const DeviceSet& set, const std::vector<std::str
 Result<Allocation> ShareAllocator::Allocate(const DeviceSet& set,
                                             const std::vector<std::string>& ids) const {
   RETURN_IF_ERROR(CheckIds(set, ids));
-  return TokenAnswer(resource_, sealer_->Seal(resource_, ShareTokenIds(ids), clock_->WallNow()));
+  return TokenAnswer(resource_, signer_->Sign(resource_, ShareTokenIds(ids), clock_->WallNow()));
 }
 
 Result<std::vector<std::string>> ShareAllocator::Prefer(const DeviceSet&,

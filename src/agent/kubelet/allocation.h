@@ -69,7 +69,7 @@ class PluginAnswers {
 class Allocator final : public PluginAnswers {
  public:
   // All outlive it. `admission_order` may be null.
-  Allocator(std::string resource, const grant::TokenSealer* sealer, const Clock* clock,
+  Allocator(std::string resource, const grant::TokenSigner* signer, const Clock* clock,
             AdmissionOrder* admission_order = nullptr);
 
   Status CheckIds(const DeviceSet& set, const std::vector<std::string>& ids) const override;
@@ -88,7 +88,7 @@ class Allocator final : public PluginAnswers {
 
  private:
   const std::string resource_;
-  const grant::TokenSealer* const sealer_;
+  const grant::TokenSigner* const signer_;
   const Clock* const clock_;
   AdmissionOrder* const admission_order_;
 };
@@ -97,7 +97,7 @@ class Allocator final : public PluginAnswers {
 class ShareAllocator final : public PluginAnswers {
  public:
   // Both outlive it.
-  ShareAllocator(std::string resource, const grant::TokenSealer* sealer, const Clock* clock);
+  ShareAllocator(std::string resource, const grant::TokenSigner* signer, const Clock* clock);
 
   Status CheckIds(const DeviceSet& set, const std::vector<std::string>& ids) const override;
   // Errors of CheckIds.
@@ -114,7 +114,7 @@ class ShareAllocator final : public PluginAnswers {
 
  private:
   const std::string resource_;
-  const grant::TokenSealer* const sealer_;
+  const grant::TokenSigner* const signer_;
   const Clock* const clock_;
 };
 

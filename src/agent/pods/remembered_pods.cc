@@ -201,7 +201,7 @@ void RememberedPods::Write(const std::string& record) {
   if (rewrite_ || records_ > 4 * written_.size() + kMinPodHistory) {
     status = Rewrite();
   } else {
-    status = log_->AppendSoon(record);
+    status = log_->AppendUnsynced(record);
     if (status.ok()) ++records_;
   }
   if (!status.ok() && !rewrite_) {

@@ -82,7 +82,7 @@ class GrantsFixture : public ::testing::Test {
                                   .on_unredeemed = on_unredeemed_,
                                   .earlier = MakeEarlierGrants(),
                                   .metrics = &metrics_},
-                     &devices_, &sealer_, &*ledger_, &kubelet_, api ? &pods_ : nullptr,
+                     &devices_, &signer_, &*ledger_, &kubelet_, api ? &pods_ : nullptr,
                      [this](std::shared_ptr<const NodeUse> use) { use_ = std::move(use); });
     runner_.RunUntilIdle();
   }
@@ -97,7 +97,7 @@ class GrantsFixture : public ::testing::Test {
     } else {
       ids = {"m000" + std::to_string(next_id_++), "+" + std::to_string(units - 1)};
     }
-    return {grant::TokenVariable(resource), sealer_.Seal(resource, ids, runner_.clock().WallNow())};
+    return {grant::TokenVariable(resource), signer_.Sign(resource, ids, runner_.clock().WallNow())};
   }
 
   // Writes the annotations of the scheduler.
@@ -150,7 +150,7 @@ class GrantsFixture : public ::testing::Test {
   device::Variables variables_;  // of the requesting container
   std::function<void(const std::vector<std::string>&)> on_unredeemed_;
   DeviceSetHolder devices_;
-  grant::TokenSealer sealer_{std::string(32, 'k')};
+  grant::TokenSigner signer_{std::string(32, 'k')};
   MemoryLog log_;
   FakeApiPods pods_;
   FakeKubelet kubelet_{&runner_};
