@@ -30,7 +30,7 @@ TEST(AuthorityPlanTest, OneAuthoritySignsBothSides) {
   EXPECT_FALSE(NextClient(client, made, kNow, {}).value().has_value());
 }
 
-TEST(AuthorityPlanTest, CertificatesAreReplacedAThirdOfTheirLifeBeforeTheirEnd) {
+TEST(AuthorityPlanTest, CertificatesAreReplacedWhenAThirdOfTheirLifetimeIsLeft) {
   const Authorities made = Made();
   const auto serving = NextServing({}, made, kNames, kNow, {}).value().value();
   EXPECT_FALSE(NextServing(serving, made, kNames, kNow + kDay * 59, {}).value().has_value());
@@ -40,7 +40,7 @@ TEST(AuthorityPlanTest, CertificatesAreReplacedAThirdOfTheirLifeBeforeTheirEnd) 
   EXPECT_TRUE(NextClient(client, made, kNow + kDay * 244, {}).value().has_value());
 }
 
-TEST(AuthorityPlanTest, AnAuthorityIsReplacedAThirdOfItsLifeBeforeItsEnd) {
+TEST(AuthorityPlanTest, AuthorityIsReplacedWhenAThirdOfItsLifetimeIsLeft) {
   const Authorities made = Made();
   const WallTime end = EndOf(made.newest), due = end - AuthorityOptions().lifetime / 3;
   EXPECT_FALSE(NextAuthorities(made, due - hours(1), {}).value().has_value());
@@ -51,13 +51,13 @@ TEST(AuthorityPlanTest, AnAuthorityIsReplacedAThirdOfItsLifeBeforeItsEnd) {
   EXPECT_TRUE(NextAuthorities(made, end, {}).value()->older.empty()) << "it signs no more";
 }
 
-TEST(AuthorityPlanTest, ACertificateCountsFromADayBeforeItIsMade) {
+TEST(AuthorityPlanTest, CertificateIsValidFromADayBeforeItsCreation) {
   const WallTime later = kNow + kDay * 10;
   const auto client = NextClient({}, Made(), later, {}).value().value();
   EXPECT_EQ(net::ValidityOf(client.certificate)->from, later - kDay);
 }
 
-TEST(AuthorityPlanTest, AnotherAddressOfTheServiceWantsAnotherCertificate) {
+TEST(AuthorityPlanTest, NewAddressOfTheServiceReplacesTheCertificate) {
   const Authorities made = Made();
   const auto serving = NextServing({}, made, kNames, kNow, {}).value().value();
   const auto next = NextServing(serving, made, {"tessera-scheduler.ns.svc", "10.0.0.8"}, kNow, {});
@@ -65,9 +65,9 @@ TEST(AuthorityPlanTest, AnotherAddressOfTheServiceWantsAnotherCertificate) {
   EXPECT_TRUE(net::CheckServerPair(**next, made.bundle(), {"10.0.0.8"}).ok());
 }
 
-// A kube-scheduler that never starts again trusts what it read on the first day for as long as an
-// authority of that day can sign.
-TEST(AuthorityPlanTest, WhatIsServedIsTrustedByWhoReadTheFirstBundleForNineYears) {
+// A kube-scheduler that never restarts trusts the bundle of the first day as long as an authority
+// in it can sign.
+TEST(AuthorityPlanTest, ReaderOfTheFirstBundleTrustsServingCertificatesForNineYears) {
   Authorities authorities = Made();
   net::CertificatePair serving, client;
   const std::string first = authorities.newest.certificate;
@@ -90,7 +90,7 @@ TEST(AuthorityPlanTest, WhatIsServedIsTrustedByWhoReadTheFirstBundleForNineYears
   EXPECT_TRUE(net::CheckServerPair(serving, authorities.bundle(), kNames).ok());
 }
 
-TEST(AuthorityPlanTest, WhatCannotBeReadIsMadeAnew) {
+TEST(AuthorityPlanTest, UnreadableAuthorityIsReplaced) {
   const Authorities made = Made();
   Authorities broken = made;
   broken.newest.key = Made().newest.key;

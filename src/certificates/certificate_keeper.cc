@@ -10,7 +10,7 @@
 namespace tessera::certificates {
 namespace {
 
-// Keys of the Secret: those of kubernetes.io/tls, and ours.
+// Keys of the Secret: ca.crt, tls.crt and tls.key are those of kubernetes.io/tls.
 constexpr std::string_view kBundle = "ca.crt";
 constexpr std::string_view kCertificate = "tls.crt";
 constexpr std::string_view kKey = "tls.key";
@@ -45,14 +45,14 @@ struct CertificateKeeper::Core : std::enable_shared_from_this<CertificateKeeper:
 
   // A callback that does nothing once the keeper is gone.
   template <typename F>
-  auto Alive(F f) {
+  auto IfAlive(F f) {
     return [weak = weak_from_this(), f = std::move(f)](auto&&... args) {
       if (const auto self = weak.lock()) f(*self, std::forward<decltype(args)>(args)...);
     };
   }
 
   void Sleep(Duration time) {
-    runner.PostDelayed(time, Alive([](Core& self) { self.Begin(); }));
+    runner.PostDelayed(time, IfAlive([](Core& self) { self.ReadSecret(); }));
   }
 
   void Fail(const Status& status) {
@@ -60,21 +60,21 @@ struct CertificateKeeper::Core : std::enable_shared_from_this<CertificateKeeper:
     Sleep(std::min<Duration>(backoff.Next(), options.period));
   }
 
-  void Begin() {
-    operation = secret.Read(Alive([](Core& self, const Result<SharedSecret::Found>& found) {
+  void ReadSecret() {
+    operation = secret.Read(IfAlive([](Core& self, const Result<SharedSecret::Found>& found) {
       found.ok() ? self.OnSecret(*found) : self.Fail(found.status());
     }));
   }
 
   void OnSecret(const SharedSecret::Found& found) {
     const CertificateSet set = SetOf(found);
-    const bool out = set.bundle == bundle_out;
-    const auto step = NextStep(set, runner.clock().WallNow(), out, options.certificate);
+    const bool is_published = set.bundle == published_bundle;
+    const auto step = NextStep(set, runner.clock().WallNow(), is_published, options.certificate);
     if (!step.ok()) return Fail(step.status());
     if (!*step) return Adopt(set);
     operation = secret.Write(found, DataOf((*step)->set),
-                             Alive([step = **step](Core& self, const Status& status) {
-                               if (LostRace(status)) return self.Sleep(self.backoff.Next());
+                             IfAlive([step = **step](Core& self, const Status& status) {
+                               if (IsWriteConflict(status)) return self.Sleep(self.backoff.Next());
                                if (!status.ok()) return self.Fail(status);
                                self.delegate.OnProgress(step.what);
                                self.Adopt(step.set);
@@ -82,53 +82,53 @@ struct CertificateKeeper::Core : std::enable_shared_from_this<CertificateKeeper:
   }
 
   void Adopt(const CertificateSet& set) {
-    if (!(set.serving == shown)) {
-      shown = set.serving;
-      delegate.OnCertificate(shown);
+    if (!(set.serving == served)) {
+      served = set.serving;
+      delegate.OnCertificate(served);
     }
     bundle = set.bundle;
-    trouble = false;
+    had_error = false;
     CheckConfiguration(0);
   }
 
   void CheckConfiguration(size_t at) {
-    if (at == options.configurations.size()) return End();
-    operation =
-        client.Get(options.configurations[at], Alive([at](Core& self, const Result<Json>& answer) {
-                     if (answer.ok()) return self.Mend(at, *answer);
-                     if (answer.status().code() != Code::kNotFound) {
-                       self.Note(answer.status());
-                     }
-                     self.CheckConfiguration(at + 1);
-                   }));
+    if (at == options.configurations.size()) return FinishRound();
+    operation = client.Get(options.configurations[at],
+                           IfAlive([at](Core& self, const Result<Json>& answer) {
+                             if (answer.ok()) return self.PatchBundle(at, *answer);
+                             if (answer.status().code() != Code::kNotFound) {
+                               self.ReportError(answer.status());
+                             }
+                             self.CheckConfiguration(at + 1);
+                           }));
   }
 
-  void Mend(size_t at, const Json& configuration) {
+  void PatchBundle(size_t at, const Json& configuration) {
     const auto patch = BundlePatch(configuration, bundle);
     if (!patch) return CheckConfiguration(at + 1);
     const kube::ObjectRef& object = options.configurations[at];
     operation =
         client.Patch(object, kube::PatchKind::kJson, *patch, {},
-                     Alive([at](Core& self, const Result<Json>& answer) {
+                     IfAlive([at](Core& self, const Result<Json>& answer) {
                        if (answer.ok()) {
                          self.delegate.OnProgress("wrote the bundle into " +
                                                   kube::PathOf(self.options.configurations[at]));
                        } else {
-                         self.Note(answer.status());
+                         self.ReportError(answer.status());
                        }
                        self.CheckConfiguration(at + 1);
                      }));
   }
 
-  void Note(const Status& status) {
-    trouble = true;
+  void ReportError(const Status& status) {
+    had_error = true;
     delegate.OnTrouble(status);
   }
 
-  void End() {
-    if (trouble) return Sleep(std::min<Duration>(backoff.Next(), options.period));
-    // Only what was seen in every configuration may a certificate rely on.
-    bundle_out = bundle;
+  void FinishRound() {
+    if (had_error) return Sleep(std::min<Duration>(backoff.Next(), options.period));
+    // A certificate may be served only after every configuration was seen with its bundle.
+    published_bundle = bundle;
     backoff.Reset();
     Sleep(options.period);
   }
@@ -140,10 +140,10 @@ struct CertificateKeeper::Core : std::enable_shared_from_this<CertificateKeeper:
   const SharedSecret secret;
   kube::Backoff backoff;
   kube::Operation operation;
-  net::CertificatePair shown;
-  std::string bundle;      // to be in the configurations
-  std::string bundle_out;  // was in all of them
-  bool trouble = false;    // in this round's configurations
+  net::CertificatePair served;
+  std::string bundle;            // to publish in the configurations
+  std::string published_bundle;  // seen in all of them
+  bool had_error = false;        // in this round's configurations
 };
 
 CertificateKeeper::CertificateKeeper(kube::Client& client, CertificateKeeperOptions options,

@@ -70,7 +70,7 @@ class CertificateKeeperTest : public ::testing::Test {
   kube::testing::ObjectStore store_{io_, runner_};
 };
 
-TEST_F(CertificateKeeperTest, MakesASecretAndTellsEveryWebhookOfIt) {
+TEST_F(CertificateKeeperTest, CreatesASecretAndPatchesEveryWebhook) {
   PutHooks("cnViYmlzaA==");
   const auto replica = Start(Options());
   ASSERT_TRUE(runner_.RunUntil([&] { return !replica->shown.empty() && HooksTrust(); }))
@@ -92,7 +92,7 @@ TEST_F(CertificateKeeperTest, MakesASecretAndTellsEveryWebhookOfIt) {
   EXPECT_EQ(replica->shown.size(), 1u);
 }
 
-TEST_F(CertificateKeeperTest, FillsAnEmptySecretThatTheManifestsMade) {
+TEST_F(CertificateKeeperTest, FillsAnEmptySecretFromTheManifests) {
   store_.Put(kSecret, ParseJson(R"({"metadata":{"name":"cert","labels":{"a":"b"}}})").value());
   const auto replica = Start(Options());
   ASSERT_TRUE(runner_.RunUntil([&] { return !replica->shown.empty(); }));
@@ -120,7 +120,7 @@ TEST_F(CertificateKeeperTest, ReplicasThatStartTogetherShareOneCertificate) {
   }
 }
 
-TEST_F(CertificateKeeperTest, WhoeverLosesTheRaceReadsWhatTheOtherWrote) {
+TEST_F(CertificateKeeperTest, LoserOfAWriteRaceReadsTheOthersCertificate) {
   store_.Put(kSecret, ParseJson(R"({"metadata":{"name":"cert"}})").value());
   const auto other = Start(Options());
   ASSERT_TRUE(runner_.RunUntil([&] { return !other->shown.empty(); }));
@@ -139,7 +139,7 @@ TEST_F(CertificateKeeperTest, WhoeverLosesTheRaceReadsWhatTheOtherWrote) {
   EXPECT_EQ(late->shown[0], other->shown[0]);
 }
 
-TEST_F(CertificateKeeperTest, WhatSomebodyTakesAwayComesBack) {
+TEST_F(CertificateKeeperTest, RestoresARemovedBundle) {
   PutHooks();
   const auto replica = Start(Options());
   ASSERT_TRUE(runner_.RunUntil([&] { return HooksTrust(); }));
@@ -149,7 +149,7 @@ TEST_F(CertificateKeeperTest, WhatSomebodyTakesAwayComesBack) {
   EXPECT_TRUE(runner_.RunUntil([&] { return replica->shown.size() == 2 && HooksTrust(); }));
 }
 
-TEST_F(CertificateKeeperTest, ARotationWaitsForEveryWebhookToKnowTheNextOne) {
+TEST_F(CertificateKeeperTest, RotationWaitsUntilEveryWebhookTrustsTheNextAuthority) {
   PutHooks();
   CertificateKeeperOptions options = Options();
   options.certificate.lifetime = std::chrono::seconds(3);
@@ -170,7 +170,7 @@ TEST_F(CertificateKeeperTest, ARotationWaitsForEveryWebhookToKnowTheNextOne) {
   EXPECT_TRUE(trusted);
 }
 
-TEST_F(CertificateKeeperTest, ASecretThatNobodyCanReadIsFilledAnew) {
+TEST_F(CertificateKeeperTest, UnreadableSecretIsReplaced) {
   store_.Put(kSecret, ParseJson(R"({"metadata":{"name":"cert"},
       "data":{"tls.crt":"!","tls.key":7,"ca.crt":"cnViYmlzaA==","next.crt":null}})")
                           .value());

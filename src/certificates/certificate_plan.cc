@@ -32,20 +32,20 @@ std::string BundleOf(const std::string& newest, const std::string& others, WallT
   return bundle;
 }
 
-struct Fresh {
+struct NewCertificate {
   CertificatePair pair;
   std::string authority;
 };
 
-Result<Fresh> Make(WallTime time, const CertificateOptions& options) {
+Result<NewCertificate> Make(WallTime time, const CertificateOptions& options) {
   const Validity validity{time - options.skew, time + options.lifetime};
   ASSIGN_OR_RETURN(const auto authority,
                    net::CertificateAuthority::Make("Tessera webhook authority", validity));
-  Fresh fresh{.authority = authority.certificate()};
+  NewCertificate made{.authority = authority.certificate()};
   const std::string name = options.names.empty() ? "tessera" : options.names.front();
-  // A common name has at most 64 characters; clients ignore it where there are other names.
-  ASSIGN_OR_RETURN(fresh.pair, authority.Issue(name.substr(0, 64), options.names, validity));
-  return fresh;
+  // A common name has at most 64 characters; clients ignore it if there are alternative names.
+  ASSIGN_OR_RETURN(made.pair, authority.Issue(name.substr(0, 64), options.names, validity));
+  return made;
 }
 
 // The creation time of `pair`, by the clock of the replica that made it.
@@ -77,7 +77,7 @@ Result<net::TlsOptions> PlaceholderTls(WallTime now) {
 }
 
 Result<std::optional<CertificateStep>> NextStep(const CertificateSet& now, WallTime time,
-                                                bool bundle_is_out,
+                                                bool bundle_is_published,
                                                 const CertificateOptions& options) {
   const bool serving = IsUsable(now.serving, now, time, options);
   const bool next = !now.next.empty() && IsUsable(now.next, now, time, options);
@@ -86,22 +86,23 @@ Result<std::optional<CertificateStep>> NextStep(const CertificateSet& now, WallT
     return CertificateStep{{BundleOf(newest, now.bundle, time, options), now.next, {}},
                            std::move(what)};
   };
-  if (!serving && next) return {promoted("took the next certificate at once")};
+  if (!serving && next) return {promoted("promoted the next certificate at once")};
   if (!serving) {
-    ASSIGN_OR_RETURN(Fresh fresh, Make(time, options));
-    return {CertificateStep{{BundleOf(fresh.authority, now.bundle, time, options), fresh.pair, {}},
+    ASSIGN_OR_RETURN(NewCertificate made, Make(time, options));
+    return {CertificateStep{{BundleOf(made.authority, now.bundle, time, options), made.pair, {}},
                             "made a certificate"}};
   }
   if (next) {
-    if (!bundle_is_out || time < CreationTime(now.next, options) + options.overlap) return {std::nullopt};
-    return {promoted("took the next certificate")};
+    if (!bundle_is_published || time < CreationTime(now.next, options) + options.overlap)
+      return {std::nullopt};
+    return {promoted("promoted the next certificate")};
   }
   const WallTime ends = net::ValidityOf(now.serving.certificate)->to;
   if (time < ends - options.lifetime / 3) return {std::nullopt};
-  ASSIGN_OR_RETURN(Fresh fresh, Make(time, options));
-  return {CertificateStep{
-      {BundleOf(fresh.authority, now.bundle, time, options), now.serving, fresh.pair},
-      "prepared the next certificate"}};
+  ASSIGN_OR_RETURN(NewCertificate made, Make(time, options));
+  return {
+      CertificateStep{{BundleOf(made.authority, now.bundle, time, options), now.serving, made.pair},
+                      "prepared the next certificate"}};
 }
 
 }  // namespace tessera::certificates

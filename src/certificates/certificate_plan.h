@@ -56,10 +56,10 @@ struct CertificateStep {
   CertificateSet set;
   std::string what;  // for the log, such as "prepared the next certificate"
 };
-// The step from `now` that is due at this time; nothing where none is. `bundle_is_out`: API servers
-// have its bundle. INTERNAL where no certificate can be made.
+// The step from `now` that is due at `time`; nullopt if none is. `bundle_is_published`: every
+// webhook configuration has the bundle of `now`. INTERNAL: no certificate can be made.
 Result<std::optional<CertificateStep>> NextStep(const CertificateSet& now, WallTime time,
-                                                bool bundle_is_out,
+                                                bool bundle_is_published,
                                                 const CertificateOptions& options);
 
 }  // namespace tessera::certificates

@@ -15,9 +15,9 @@ const WallTime kStart{std::chrono::seconds(1'700'000'000)};
 
 class CertificatePlanTest : public ::testing::Test {
  protected:
-  // What happened; "" where nothing did.
-  std::string Step(bool bundle_is_out = true) {
-    const auto step = NextStep(set_, now_, bundle_is_out, options_);
+  // Takes the due step and returns its text; "" if none was due.
+  std::string Step(bool bundle_is_published = true) {
+    const auto step = NextStep(set_, now_, bundle_is_published, options_);
     EXPECT_TRUE(step.ok()) << step.status().ToString();
     if (!step.ok() || !*step) return "";
     set_ = (*step)->set;
@@ -34,12 +34,12 @@ class CertificatePlanTest : public ::testing::Test {
   WallTime now_ = kStart;
 };
 
-TEST_F(CertificatePlanTest, NamesAreThoseByWhichServicesAreCalled) {
+TEST_F(CertificatePlanTest, ServiceNamesAreItsDnsNames) {
   EXPECT_EQ(options_.names, (std::vector<std::string>{"svc.ns.svc", "svc.ns.svc.cluster.local",
                                                       "svc.ns", "svc", "10.0.0.9"}));
 }
 
-TEST_F(CertificatePlanTest, ANewSetIsShownAtOnce) {
+TEST_F(CertificatePlanTest, NewSetIsServedAtOnce) {
   EXPECT_EQ(Step(false), "made a certificate");
   EXPECT_TRUE(Good());
   EXPECT_EQ(Authorities(), 1u);
@@ -49,7 +49,7 @@ TEST_F(CertificatePlanTest, ANewSetIsShownAtOnce) {
   EXPECT_EQ(validity.from, kStart - options_.skew);
 }
 
-TEST_F(CertificatePlanTest, ARotationOverlaps) {
+TEST_F(CertificatePlanTest, RotationOverlaps) {
   Step();
   const auto first = set_.serving;
   now_ += hours(24 * 61);
@@ -59,13 +59,13 @@ TEST_F(CertificatePlanTest, ARotationOverlaps) {
   EXPECT_EQ(Step(), "");
   now_ += minutes(61);
   EXPECT_EQ(Step(false), "") << "API servers do not have the bundle yet";
-  EXPECT_EQ(Step(true), "took the next certificate");
+  EXPECT_EQ(Step(true), "promoted the next certificate");
   EXPECT_TRUE(Good());
   EXPECT_EQ(Authorities(), 2u) << "another replica still shows the old one";
   EXPECT_TRUE(net::CheckServerPair(first, set_.bundle, options_.names).ok());
 }
 
-TEST_F(CertificatePlanTest, TheNextIsPreparedAThirdBeforeTheEndAndTakenAnOverlapLater) {
+TEST_F(CertificatePlanTest, NextIsPreparedWithAThirdLeftAndPromotedAfterOverlap) {
   Step();
   now_ = kStart + hours(24 * 60) - minutes(1);
   EXPECT_EQ(Step(), "");
@@ -74,10 +74,10 @@ TEST_F(CertificatePlanTest, TheNextIsPreparedAThirdBeforeTheEndAndTakenAnOverlap
   now_ += minutes(59);
   EXPECT_EQ(Step(), "");
   now_ += minutes(1);
-  EXPECT_EQ(Step(), "took the next certificate");
+  EXPECT_EQ(Step(), "promoted the next certificate");
 }
 
-TEST_F(CertificatePlanTest, AnAuthorityIsKnownForADayAfterItsEnd) {
+TEST_F(CertificatePlanTest, AuthorityStaysForADayAfterItExpires) {
   Step();
   const CertificateSet first = set_;
   const auto known_after = [&](hours days) {
@@ -91,7 +91,7 @@ TEST_F(CertificatePlanTest, AnAuthorityIsKnownForADayAfterItsEnd) {
   EXPECT_EQ(known_after(hours(24 * 91 + 1)), 1u);
 }
 
-TEST_F(CertificatePlanTest, OldAuthoritiesAreForgotten) {
+TEST_F(CertificatePlanTest, ExpiredAuthoritiesAreRemoved) {
   for (int step = 0; step < 60; ++step, now_ += hours(24 * 10)) {
     Step();
     ASSERT_TRUE(Good());
@@ -99,7 +99,7 @@ TEST_F(CertificatePlanTest, OldAuthoritiesAreForgotten) {
   }
 }
 
-TEST_F(CertificatePlanTest, WhatCannotBeUsedIsReplaced) {
+TEST_F(CertificatePlanTest, UnusablePairIsReplaced) {
   Step();
   const CertificateSet good = set_;
   const auto replaced = [&](const CertificateSet& damaged) {
@@ -116,26 +116,25 @@ TEST_F(CertificatePlanTest, WhatCannotBeUsedIsReplaced) {
   EXPECT_EQ(Authorities(), 1u);
 }
 
-TEST_F(CertificatePlanTest, APreparedPairIsTakenWhenTheOldOneIsGone) {
+TEST_F(CertificatePlanTest, PreparedPairIsPromotedIfTheOldOneIsUnusable) {
   Step();
   now_ += hours(24 * 61);
   Step();
   const auto next = set_.next;
   set_.serving = {};
-  EXPECT_EQ(Step(false), "took the next certificate at once");
+  EXPECT_EQ(Step(false), "promoted the next certificate at once");
   EXPECT_EQ(set_.serving, next);
 }
 
-TEST_F(CertificatePlanTest, AClockThatIsBehindChangesNothing) {
+TEST_F(CertificatePlanTest, ClockBehindTakesNoStep) {
   Step();
   now_ -= hours(24 * 30);
   EXPECT_EQ(Step(), "");
 }
 
-// Replicas with clocks that are hours apart share a set, see each other's writes late, and API
-// servers may have an older bundle than the Secret. Whatever a replica shows is trusted at every
-// moment.
-TEST_F(CertificatePlanTest, WhatAnyReplicaShowsIsAlwaysTrusted) {
+// Replicas with clocks hours apart share a set and see each other's writes late. API servers may
+// have an older bundle than the Secret. Every served certificate must be trusted at every moment.
+TEST_F(CertificatePlanTest, ServedCertificatesAreAlwaysTrusted) {
   options_ = {.names = {"svc"}, .lifetime = hours(240), .overlap = hours(12), .skew = hours(12)};
   struct Replica {
     Duration off;
@@ -152,7 +151,7 @@ TEST_F(CertificatePlanTest, WhatAnyReplicaShowsIsAlwaysTrusted) {
     const auto step = NextStep(set_, now_ + replica.off, replica.out == set_.bundle, options_);
     ASSERT_TRUE(step.ok());
     if (*step) set_ = (*step)->set;
-    if (*step && (*step)->what == "took the next certificate") ++rotations;
+    if (*step && (*step)->what == "promoted the next certificate") ++rotations;
     replica.shown = set_.serving;
     if (random.Below(5) > 0) at_api_servers = replica.out = set_.bundle;
     if (at_api_servers.empty()) continue;

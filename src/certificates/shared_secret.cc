@@ -69,7 +69,7 @@ kube::Operation SharedSecret::Write(const Found& found, const Texts& texts,
   return client_.Create(object_, secret, std::move(on_answer));
 }
 
-bool LostRace(const Status& status) {
+bool IsWriteConflict(const Status& status) {
   return status.code() == Code::kAborted || status.code() == Code::kAlreadyExists;
 }
 

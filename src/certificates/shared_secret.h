@@ -43,7 +43,7 @@ class SharedSecret {
   const kube::ObjectRef object_;
 };
 
-// Whether Write failed because another replica was faster: read again.
-bool LostRace(const Status& status);
+// Whether Write failed because another replica was faster; read again.
+bool IsWriteConflict(const Status& status);
 
 }  // namespace tessera::certificates

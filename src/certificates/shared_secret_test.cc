@@ -6,11 +6,11 @@
 namespace tessera::certificates {
 namespace {
 
-TEST(SharedSecretTest, OnlyAConflictMeansThatAnotherReplicaWasFaster) {
-  EXPECT_TRUE(LostRace(Status(Code::kAborted, "")));
-  EXPECT_TRUE(LostRace(Status(Code::kAlreadyExists, "")));
-  EXPECT_FALSE(LostRace(Status::Ok()));
-  EXPECT_FALSE(LostRace(Status(Code::kUnavailable, "")));
+TEST(SharedSecretTest, RecognizesConflictsWithAnotherWriter) {
+  EXPECT_TRUE(IsWriteConflict(Status(Code::kAborted, "")));
+  EXPECT_TRUE(IsWriteConflict(Status(Code::kAlreadyExists, "")));
+  EXPECT_FALSE(IsWriteConflict(Status::Ok()));
+  EXPECT_FALSE(IsWriteConflict(Status(Code::kUnavailable, "")));
 }
 
 }  // namespace

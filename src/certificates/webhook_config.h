@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The part of a webhook configuration that is ours: whose certificates the API server accepts. What
-// is called when, and by which address, is the administrator's (deploy/manifests).
-// Threads: pure functions.
+// Patches the part of a webhook configuration that is ours: the authorities that the API server
+// trusts. Rules and addresses are the administrator's (deploy/chart). Threads: pure functions.
 #pragma once
 
 #include <optional>

@@ -67,7 +67,7 @@ struct ExtenderCertificates::Core : std::enable_shared_from_this<ExtenderCertifi
   }
   // After a write that failed or conflicted with a faster replica.
   void Retry(const Status& status) {
-    certificates::LostRace(status) ? Sleep(backoff.Next()) : Fail(status);
+    certificates::IsWriteConflict(status) ? Sleep(backoff.Next()) : Fail(status);
   }
 
   void Begin() {
