@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Compute limits on the simulated driver, as programs in a limited container meet them. How well
-// they hold is the matter of compute/model_test.cc.
-#include <gtest/gtest.h>
+// Compute limits on the simulated driver, as programs in a limited container meet them.
+// compute/model_test.cc tests their accuracy.
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -10,7 +9,7 @@
 #include <thread>
 #include <vector>
 
-#include "src/limiter/testing/limited_node.h"
+#include "src/limiter/testing/limiter_fixture.h"
 
 namespace tessera::limiter {
 namespace {
@@ -19,28 +18,26 @@ using cuda::CudaLibrary;
 using cuda::Result;
 using testing::kMiB;
 using testing::LimitedNode;
+using testing::LimiterTest;
+using testing::MakeContext;
 using Clock = std::chrono::steady_clock;
 
 constexpr int64_t kMillisecond = 1'000'000;
 constexpr char kPtx[] =
     ".version 7.0\n.target sm_80\n.address_size 64\n.visible .entry work() { ret; }\n";
 
-#define ASSERT_OK(call) ASSERT_EQ(call, Result::kSuccess)
-
-class ThrottleTest : public ::testing::Test {
+class ThrottleTest : public LimiterTest {
  protected:
   void SetUp() override {
-    if (!LimitedNode::Possible()) GTEST_SKIP() << "needs root for a mount namespace of its own";
+    LimiterTest::SetUp();
     setenv("SIMGPU_KERNEL_NS", "work=1000000", 1);
   }
   void TearDown() override { unsetenv("SIMGPU_KERNEL_NS"); }
 };
 
 void Open(const CudaLibrary& cuda, cuda::Function* function) {
-  cuda::Context context = nullptr;
   cuda::Module module = nullptr;
-  ASSERT_OK(CU(cuda, cuInit)(0));
-  ASSERT_OK(CU(cuda, cuCtxCreate_v2)(&context, 0, 0));
+  MakeContext(cuda);
   ASSERT_OK(CU(cuda, cuModuleLoadData)(&module, kPtx));
   ASSERT_OK(CU(cuda, cuModuleGetFunction)(function, module, "work"));
 }
@@ -87,7 +84,7 @@ TEST_F(ThrottleTest, WithoutALimitNothingIsChargedOrStarted) {
     EXPECT_LT(Work(cuda, function, 20), 1000);
     EXPECT_EQ(node.compute(0).charge.charged, 0);
     node.SetCompute(0, 0.25);
-    EXPECT_GE(Work(cuda, function, 60), 150) << "a limit counts at once for what runs";
+    EXPECT_GE(Work(cuda, function, 60), 150) << "a new limit applies to a running program at once";
     node.SetCompute(0, 0);
     const int64_t charged = node.compute(0).charge.charged;
     Work(cuda, function, 40);
@@ -180,7 +177,8 @@ TEST_F(ThrottleTest, GraphsAreChargedWhenTheyAreLaunched) {
     const auto start = Clock::now();
     for (int i = 0; i < 10; ++i) ASSERT_OK(CU(cuda, cuGraphLaunch)(exec, stream));
     ASSERT_OK(CU(cuda, cuStreamSynchronize)(stream));
-    EXPECT_GE(Clock::now() - start, std::chrono::milliseconds(140)) << "100 ms of work at a half";
+    EXPECT_GE(Clock::now() - start, std::chrono::milliseconds(140))
+        << "100 ms of work at half the rate";
     EXPECT_NEAR(double(node.compute(0).charge.charged), 100.0 * kMillisecond, 15.0 * kMillisecond);
     ASSERT_OK(CU(cuda, cuGraphExecDestroy)(exec));
   }));
@@ -253,7 +251,8 @@ TEST_F(ThrottleTest, CopiesAndSetsWithinDeviceMemoryAreCharged) {
     rows.src_type = cuda::MemoryType::kDevice;
     rows.dst_type = cuda::MemoryType::kHost;
     rows.dst_host = host.data();
-    EXPECT_EQ(charged_by([&] { return CU(cuda, cuMemcpy2D_v2)(&rows); }), 0) << "to the host";
+    EXPECT_EQ(charged_by([&] { return CU(cuda, cuMemcpy2D_v2)(&rows); }), 0)
+        << "a copy to the host is free";
   }));
 }
 

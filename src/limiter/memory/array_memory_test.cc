@@ -1,13 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // The charge of arrays and mipmapped arrays, on the simulated driver.
-#include <gtest/gtest.h>
-
 #include <map>
 #include <random>
 #include <thread>
 #include <vector>
 
-#include "src/limiter/testing/limited_node.h"
+#include "src/limiter/testing/limiter_fixture.h"
 
 namespace tessera::limiter {
 namespace {
@@ -18,63 +16,49 @@ using cuda::Context;
 using cuda::CudaLibrary;
 using cuda::MipmappedArray;
 using cuda::Result;
+using testing::kContextBytes;
 using testing::kMiB;
 using testing::LimitedNode;
+using testing::LimiterTest;
+using testing::MakeContext;
 
-constexpr uint64_t kContextBytes = 10 * kMiB;  // of the node's profile
-
-#define ASSERT_OK(call) ASSERT_EQ(call, Result::kSuccess)
-#define EXPECT_OK(call) EXPECT_EQ(call, Result::kSuccess)
-
-// Takes as many MiB as it has rows, divided by 64.
-constexpr Array3DDescriptor OfMiB(size_t mib) {
+// An array that takes `mib` MiB: 64 rows of 16 KiB for each.
+constexpr Array3DDescriptor ArrayOfMiB(size_t mib) {
   return {.width = 4096, .height = mib * 64, .format = cuda::kFormatUint32, .channels = 1};
 }
 constexpr Array3DDescriptor kSmall = {
     .width = 100, .height = 100, .format = cuda::kFormatUint8, .channels = 1};
 
-class LimitedArrayTest : public ::testing::Test {
- protected:
-  void SetUp() override {
-    if (!LimitedNode::Possible()) GTEST_SKIP() << "needs root for a mount namespace of its own";
-  }
-};
-
-Context NewContext(const CudaLibrary& cuda) {
-  Context context = nullptr;
-  EXPECT_OK(CU(cuda, cuInit)(0));
-  EXPECT_OK(CU(cuda, cuCtxCreate_v2)(&context, 0, 0));
-  return context;
-}
+class LimitedArrayTest : public LimiterTest {};
 
 Result Create(const CudaLibrary& cuda, Array* array, const Array3DDescriptor& descriptor) {
   return CU(cuda, cuArray3DCreate_v2)(array, &descriptor);
 }
 
-TEST_F(LimitedArrayTest, IsRefusedBeyondTheLimitAndFreedWhenDestroyed) {
+TEST_F(LimitedArrayTest, AnArrayIsRefusedBeyondTheLimitAndFreedWhenDestroyed) {
   LimitedNode node({100 * kMiB});
   EXPECT_TRUE(node.Run([&](const CudaLibrary& cuda) {
-    NewContext(cuda);
+    MakeContext(cuda);
     Array array = nullptr, other = nullptr;
-    ASSERT_OK(Create(cuda, &array, OfMiB(60)));
+    ASSERT_OK(Create(cuda, &array, ArrayOfMiB(60)));
     EXPECT_EQ(node.Held(0), 60 * kMiB);
     EXPECT_EQ(node.DeviceBytes(0), 60 * kMiB + kContextBytes);
-    EXPECT_EQ(Create(cuda, &other, OfMiB(41)), Result::kOutOfMemory);
+    EXPECT_EQ(Create(cuda, &other, ArrayOfMiB(41)), Result::kOutOfMemory);
     EXPECT_EQ(node.DeviceBytes(0), 60 * kMiB + kContextBytes);
-    ASSERT_OK(Create(cuda, &other, OfMiB(40)));
+    ASSERT_OK(Create(cuda, &other, ArrayOfMiB(40)));
     EXPECT_EQ(node.Held(0), 100 * kMiB);
     ASSERT_OK(CU(cuda, cuArrayDestroy)(array));
     EXPECT_EQ(node.Held(0), 40 * kMiB);
-    EXPECT_OK(Create(cuda, &array, OfMiB(60)));
+    EXPECT_OK(Create(cuda, &array, ArrayOfMiB(60)));
   }));
   EXPECT_EQ(node.usage(0).refused, 1u);
   EXPECT_EQ(node.usage(0).peak, 100 * kMiB);
 }
 
-TEST_F(LimitedArrayTest, EveryFunctionThatCreatesOneIsCounted) {
+TEST_F(LimitedArrayTest, EveryFunctionThatCreatesAnArrayIsCounted) {
   LimitedNode node({100 * kMiB});
   EXPECT_TRUE(node.Run([&](const CudaLibrary& cuda) {
-    NewContext(cuda);
+    MakeContext(cuda);
     const cuda::ArrayDescriptor flat{4096, 640, cuda::kFormatUint32, 1};
     const cuda::ArrayDescriptorV1 old_flat{4096, 640, cuda::kFormatUint32, 1};
     const cuda::Array3DDescriptorV1 old{1024, 256, 10, cuda::kFormatUint32, 1, 0};
@@ -93,17 +77,17 @@ TEST_F(LimitedArrayTest, EveryFunctionThatCreatesOneIsCounted) {
     Array level = nullptr;
     ASSERT_OK(CU(cuda, cuMipmappedArrayGetLevel)(&level, mipmap, 0));
     EXPECT_EQ(CU(cuda, cuArrayDestroy)(level), Result::kInvalidHandle);
-    EXPECT_EQ(node.Held(0), 62 * kMiB) << "a level is not destroyed alone";
+    EXPECT_EQ(node.Held(0), 62 * kMiB) << "the driver does not destroy a single level";
     for (Array array : arrays) ASSERT_OK(CU(cuda, cuArrayDestroy)(array));
     ASSERT_OK(CU(cuda, cuMipmappedArrayDestroy)(mipmap));
     EXPECT_EQ(node.Held(0), 0u);
   }));
 }
 
-TEST_F(LimitedArrayTest, SmallOnesAreChargedByTheBlocksThatTheyShare) {
+TEST_F(LimitedArrayTest, SmallArraysAreChargedByTheBlocksThatTheyShare) {
   LimitedNode node({100 * kMiB});
   EXPECT_TRUE(node.Run([&](const CudaLibrary& cuda) {
-    const Context context = NewContext(cuda);
+    const Context context = MakeContext(cuda);
     std::vector<Array> arrays(300);
     for (Array& array : arrays) ASSERT_OK(Create(cuda, &array, kSmall));
     EXPECT_EQ(node.Held(0), 4 * kMiB) << "of 13 KiB each";
@@ -116,47 +100,48 @@ TEST_F(LimitedArrayTest, SmallOnesAreChargedByTheBlocksThatTheyShare) {
   }));
 }
 
-TEST_F(LimitedArrayTest, WhatTheDriverRefusesIsNotCharged) {
+TEST_F(LimitedArrayTest, AnArrayThatTheDriverRefusesIsNotCharged) {
   LimitedNode node({3900 * kMiB});
   EXPECT_TRUE(node.Run([&](const CudaLibrary& cuda) {
-    NewContext(cuda);
+    MakeContext(cuda);
     const CudaLibrary real(node.node().library("libcuda.so.1"));
     cuda::DevicePtr pointer = 0;
     Array array = nullptr;
     MipmappedArray mipmap = nullptr;
     // Another tenant without a limit allocates nearly all of the GPU.
     ASSERT_OK(CU(real, cuMemAlloc_v2)(&pointer, 3900 * kMiB));
-    EXPECT_EQ(Create(cuda, &array, OfMiB(200)), Result::kOutOfMemory);
-    const Array3DDescriptor large = OfMiB(200);
+    EXPECT_EQ(Create(cuda, &array, ArrayOfMiB(200)), Result::kOutOfMemory);
+    const Array3DDescriptor large = ArrayOfMiB(200);
     EXPECT_EQ(CU(cuda, cuMipmappedArrayCreate)(&mipmap, &large, 1), Result::kOutOfMemory);
-    Array3DDescriptor wrong = OfMiB(10);
+    Array3DDescriptor wrong = ArrayOfMiB(10);
     wrong.channels = 3;
     EXPECT_EQ(Create(cuda, &array, wrong), Result::kInvalidValue);
     EXPECT_EQ(CU(cuda, cuArray3DCreate_v2)(&array, nullptr), Result::kInvalidValue);
     EXPECT_EQ(CU(cuda, cuArray3DCreate_v2)(nullptr, &wrong), Result::kInvalidValue);
     EXPECT_EQ(node.Held(0), 0u);
     EXPECT_EQ(node.usage(0).pending[0], 0u) << "and its reservation has ended";
-    EXPECT_OK(Create(cuda, &array, OfMiB(60)));
+    EXPECT_OK(Create(cuda, &array, ArrayOfMiB(60)));
     EXPECT_EQ(node.Held(0), 60 * kMiB);
   }));
   EXPECT_EQ(node.usage(0).refused, 0u);
 }
 
-TEST_F(LimitedArrayTest, ArraysOfOthersAndDestroyingInVainChangeNothing) {
+TEST_F(LimitedArrayTest, ForeignArraysAndFailedDestroysChangeNothing) {
   LimitedNode node({100 * kMiB});
   EXPECT_TRUE(node.Run([&](const CudaLibrary& cuda) {
-    NewContext(cuda);
+    MakeContext(cuda);
     const CudaLibrary real(node.node().library("libcuda.so.1"));
     Array ours = nullptr, foreign = nullptr;
-    ASSERT_OK(Create(cuda, &ours, OfMiB(10)));
-    ASSERT_OK(Create(real, &foreign, OfMiB(10))) << "by a library that calls the driver itself";
+    ASSERT_OK(Create(cuda, &ours, ArrayOfMiB(10)));
+    ASSERT_OK(Create(real, &foreign, ArrayOfMiB(10)))
+        << "by a library that calls the driver directly";
     EXPECT_OK(CU(cuda, cuArrayDestroy)(foreign));
     EXPECT_EQ(node.Held(0), 10 * kMiB);
     EXPECT_OK(CU(cuda, cuArrayDestroy)(ours));
     EXPECT_EQ(CU(cuda, cuArrayDestroy)(ours), Result::kInvalidHandle);
     EXPECT_EQ(CU(cuda, cuArrayDestroy)(nullptr), Result::kInvalidHandle);
     EXPECT_EQ(node.Held(0), 0u);
-    const Array3DDescriptor descriptor = OfMiB(10);
+    const Array3DDescriptor descriptor = ArrayOfMiB(10);
     MipmappedArray mipmap = nullptr, other = nullptr;
     ASSERT_OK(CU(cuda, cuMipmappedArrayCreate)(&mipmap, &descriptor, 1));
     ASSERT_OK(CU(real, cuMipmappedArrayCreate)(&other, &descriptor, 1));
@@ -168,13 +153,13 @@ TEST_F(LimitedArrayTest, ArraysOfOthersAndDestroyingInVainChangeNothing) {
   }));
 }
 
-TEST_F(LimitedArrayTest, ADriverThatRefusesToDestroyOneKeepsItsCharge) {
+TEST_F(LimitedArrayTest, AnArrayThatTheDriverDoesNotDestroyStaysCharged) {
   LimitedNode node({100 * kMiB});
   EXPECT_TRUE(node.Run([&](const CudaLibrary& cuda) {
-    NewContext(cuda);
+    MakeContext(cuda);
     Array array = nullptr;
     Context context = nullptr;
-    ASSERT_OK(Create(cuda, &array, OfMiB(10)));
+    ASSERT_OK(Create(cuda, &array, ArrayOfMiB(10)));
     ASSERT_OK(CU(cuda, cuCtxPopCurrent_v2)(&context));
     EXPECT_EQ(CU(cuda, cuArrayDestroy)(array), Result::kInvalidContext);
     EXPECT_EQ(node.Held(0), 10 * kMiB);
@@ -187,9 +172,9 @@ TEST_F(LimitedArrayTest, ADriverThatRefusesToDestroyOneKeepsItsCharge) {
 TEST_F(LimitedArrayTest, SparseArraysTakeNothingUntilMemoryIsMapped) {
   LimitedNode node({100 * kMiB});
   EXPECT_TRUE(node.Run([&](const CudaLibrary& cuda) {
-    NewContext(cuda);
+    MakeContext(cuda);
     Array array = nullptr;
-    Array3DDescriptor descriptor = OfMiB(1000);
+    Array3DDescriptor descriptor = ArrayOfMiB(1000);
     descriptor.flags = cuda::kArraySparse;
     ASSERT_OK(Create(cuda, &array, descriptor));
     EXPECT_EQ(node.Held(0), 0u);
@@ -210,14 +195,14 @@ void Churn(const CudaLibrary& cuda, Context context, unsigned seed, int rounds) 
     if (what == 0) {
       Array array = nullptr;
       const bool small = random() % 2 == 0 && arrays.size() < 20;
-      const Result result = Create(cuda, &array, small ? kSmall : OfMiB(2 + random() % 8));
+      const Result result = Create(cuda, &array, small ? kSmall : ArrayOfMiB(2 + random() % 8));
       if (result == Result::kSuccess)
         arrays.push_back(array);
       else
         ASSERT_EQ(result, Result::kOutOfMemory);
     } else if (what == 1) {
       MipmappedArray mipmap = nullptr;
-      const Array3DDescriptor descriptor = OfMiB(2 + random() % 8);
+      const Array3DDescriptor descriptor = ArrayOfMiB(2 + random() % 8);
       const Result result = CU(cuda, cuMipmappedArrayCreate)(&mipmap, &descriptor, random() % 20);
       if (result == Result::kSuccess)
         mipmaps.push_back(mipmap);
@@ -238,7 +223,7 @@ void Churn(const CudaLibrary& cuda, Context context, unsigned seed, int rounds) 
 TEST_F(LimitedArrayTest, RandomCallsOfManyThreadsAreCountedAsTheDeviceCountsThem) {
   LimitedNode node({100 * kMiB});
   EXPECT_TRUE(node.Run([&](const CudaLibrary& cuda) {
-    const Context context = NewContext(cuda);
+    const Context context = MakeContext(cuda);
     for (unsigned round = 0; round < 10; ++round) {
       std::vector<std::thread> threads;
       for (unsigned t = 0; t < 4; ++t) {

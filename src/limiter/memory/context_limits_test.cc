@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The charge of stacks, heaps and buffers that cuCtxSetLimit sets, on the simulated driver.
-#include <gtest/gtest.h>
-
-#include "src/limiter/testing/limited_node.h"
+#include "src/limiter/testing/limiter_fixture.h"
 
 namespace tessera::limiter {
 namespace {
@@ -10,49 +8,36 @@ namespace {
 using cuda::Context;
 using cuda::CudaLibrary;
 using cuda::Result;
+using testing::kContextBytes;
 using testing::kMiB;
 using testing::LimitedNode;
+using testing::LimiterTest;
+using testing::MakeContext;
 
-constexpr uint64_t kBareContext = 10 * kMiB;  // of the node's profile
 constexpr size_t kDefaultHeap = 8 * kMiB;
 
-#define ASSERT_OK(call) ASSERT_EQ(call, Result::kSuccess)
-#define EXPECT_OK(call) EXPECT_EQ(call, Result::kSuccess)
-
-class LimitedContextTest : public ::testing::Test {
- protected:
-  void SetUp() override {
-    if (!LimitedNode::Possible()) GTEST_SKIP() << "needs root for a mount namespace of its own";
-  }
-};
-
-Context BareContext(const CudaLibrary& cuda) {
-  Context context = nullptr;
-  EXPECT_OK(CU(cuda, cuInit)(0));
-  EXPECT_OK(CU(cuda, cuCtxCreate_v2)(&context, 0, 0));
-  return context;
-}
+class LimitedContextTest : public LimiterTest {};
 
 TEST_F(LimitedContextTest, AHeapIsChargedBeyondItsDefaultUntilTheContextEnds) {
   LimitedNode node({100 * kMiB});
   EXPECT_TRUE(node.Run([&](const CudaLibrary& cuda) {
-    const Context context = BareContext(cuda);
+    const Context context = MakeContext(cuda);
     const auto set = CU(cuda, cuCtxSetLimit);
     EXPECT_OK(set(cuda::kLimitMallocHeap, kDefaultHeap + 60 * kMiB));
     EXPECT_EQ(node.Held(0), 60 * kMiB);
-    EXPECT_EQ(node.DeviceBytes(0), 60 * kMiB + kBareContext);
+    EXPECT_EQ(node.DeviceBytes(0), 60 * kMiB + kContextBytes);
     EXPECT_EQ(set(cuda::kLimitMallocHeap, kDefaultHeap + 101 * kMiB), Result::kOutOfMemory);
     size_t value = 0;
     EXPECT_OK(CU(cuda, cuCtxGetLimit)(&value, cuda::kLimitMallocHeap));
-    EXPECT_EQ(value, kDefaultHeap + 60 * kMiB) << "it stays";
+    EXPECT_EQ(value, kDefaultHeap + 60 * kMiB) << "the value stays";
     EXPECT_EQ(node.Held(0), 60 * kMiB);
     EXPECT_OK(set(cuda::kLimitMallocHeap, kDefaultHeap + 100 * kMiB)) << "only 40 MiB are new";
     EXPECT_EQ(node.Held(0), 100 * kMiB);
     EXPECT_OK(set(cuda::kLimitMallocHeap, kMiB));
     EXPECT_EQ(node.Held(0), 0u);
     EXPECT_OK(set(cuda::kLimitMallocHeap, kDefaultHeap + 30 * kMiB));
-    EXPECT_EQ(node.Held(0), 30 * kMiB) << "counted from the default, not from what it was last";
-    EXPECT_EQ(node.DeviceBytes(0), 30 * kMiB + kBareContext);
+    EXPECT_EQ(node.Held(0), 30 * kMiB) << "counted from the default, not from the last value";
+    EXPECT_EQ(node.DeviceBytes(0), 30 * kMiB + kContextBytes);
     ASSERT_OK(CU(cuda, cuCtxDestroy_v2)(context));
     EXPECT_EQ(node.Held(0), 0u);
     EXPECT_EQ(node.DeviceBytes(0), 0u);
@@ -61,29 +46,29 @@ TEST_F(LimitedContextTest, AHeapIsChargedBeyondItsDefaultUntilTheContextEnds) {
   EXPECT_EQ(node.usage(0).pending[0], 0u);
 }
 
-TEST_F(LimitedContextTest, AStackIsOneOfEveryThreadThatCanRun) {
+TEST_F(LimitedContextTest, AStackIsChargedForEveryThreadThatCanRun) {
   LimitedNode node({1000 * kMiB});
   EXPECT_TRUE(node.Run([&](const CudaLibrary& cuda) {
-    BareContext(cuda);
+    MakeContext(cuda);
     const auto set = CU(cuda, cuCtxSetLimit);
     EXPECT_OK(set(cuda::kLimitStack, 4096));
     // 108 multiprocessors x 2,048 threads x 3 KiB beyond the default.
     EXPECT_EQ(node.Held(0), 648 * kMiB);
-    EXPECT_EQ(node.DeviceBytes(0), 648 * kMiB + kBareContext);
+    EXPECT_EQ(node.DeviceBytes(0), 648 * kMiB + kContextBytes);
     EXPECT_EQ(set(cuda::kLimitStack, 8192), Result::kOutOfMemory);
     EXPECT_EQ(set(cuda::kLimitStack, SIZE_MAX), Result::kOutOfMemory);
     EXPECT_OK(set(cuda::kLimitPrintfFifo, 50 * kMiB));
-    EXPECT_EQ(node.Held(0), node.DeviceBytes(0) - kBareContext);
+    EXPECT_EQ(node.Held(0), node.DeviceBytes(0) - kContextBytes);
     EXPECT_OK(set(cuda::kLimitStack, 1024));
-    EXPECT_EQ(node.Held(0), node.DeviceBytes(0) - kBareContext);
+    EXPECT_EQ(node.Held(0), node.DeviceBytes(0) - kContextBytes);
     EXPECT_LT(node.Held(0), 50 * kMiB);
   }));
 }
 
-TEST_F(LimitedContextTest, WhatTheDriverRefusesIsNotCharged) {
+TEST_F(LimitedContextTest, ALimitThatTheDriverRefusesIsNotCharged) {
   LimitedNode node({3900 * kMiB});
   EXPECT_TRUE(node.Run([&](const CudaLibrary& cuda) {
-    BareContext(cuda);
+    MakeContext(cuda);
     const CudaLibrary real(node.node().library("libcuda.so.1"));
     const auto set = CU(cuda, cuCtxSetLimit);
     cuda::DevicePtr pointer = 0;
@@ -91,7 +76,7 @@ TEST_F(LimitedContextTest, WhatTheDriverRefusesIsNotCharged) {
     ASSERT_OK(CU(real, cuMemAlloc_v2)(&pointer, 3800 * kMiB));
     EXPECT_OK(set(cuda::kLimitMallocHeap, kDefaultHeap + 100 * kMiB));
     EXPECT_EQ(set(cuda::kLimitMallocHeap, kDefaultHeap + 1000 * kMiB), Result::kOutOfMemory);
-    EXPECT_EQ(node.Held(0), 100 * kMiB) << "that of the call before";
+    EXPECT_EQ(node.Held(0), 100 * kMiB) << "the charge of the call before";
     EXPECT_EQ(node.usage(0).pending[0], 0u);
     EXPECT_EQ(set(7, 1), Result::kInvalidValue);
     EXPECT_EQ(set(-1, 1), Result::kInvalidValue);

@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // The charge of memory that graphs allocate by nodes, on the simulated driver.
-#include <gtest/gtest.h>
-
 #include <random>
 #include <thread>
 #include <vector>
 
-#include "src/limiter/testing/limited_node.h"
+#include "src/limiter/testing/limiter_fixture.h"
 
 namespace tessera::limiter {
 namespace {
@@ -19,20 +17,12 @@ using cuda::GraphExec;
 using cuda::GraphNode;
 using cuda::Result;
 using cuda::Stream;
+using testing::kContextBytes;
 using testing::kMiB;
 using testing::LimitedNode;
+using testing::LimiterTest;
 
-constexpr uint64_t kOfContext = 10 * kMiB;  // of the node's profile
-
-#define ASSERT_OK(call) ASSERT_EQ(call, Result::kSuccess)
-#define EXPECT_OK(call) EXPECT_EQ(call, Result::kSuccess)
-
-class LimitedGraphTest : public ::testing::Test {
- protected:
-  void SetUp() override {
-    if (!LimitedNode::Possible()) GTEST_SKIP() << "needs root for a mount namespace of its own";
-  }
-};
+class LimitedGraphTest : public LimiterTest {};
 
 // A program with a graph.
 struct Program {
@@ -73,7 +63,7 @@ struct Program {
   cuda::Device device = 0;  // of added nodes
 };
 
-TEST_F(LimitedGraphTest, IsChargedWhatTheDriverKeepsForGraphs) {
+TEST_F(LimitedGraphTest, MemoryThatTheDriverKeepsForGraphsIsCharged) {
   LimitedNode node({100 * kMiB});
   EXPECT_TRUE(node.Run([&](const CudaLibrary& cuda) {
     Program program(cuda);
@@ -83,7 +73,7 @@ TEST_F(LimitedGraphTest, IsChargedWhatTheDriverKeepsForGraphs) {
     for (int i = 0; i < 3; ++i) {
       EXPECT_OK(program.Launch(exec));
       EXPECT_EQ(node.Held(0), 60 * kMiB);
-      EXPECT_EQ(node.DeviceBytes(0), 60 * kMiB + kOfContext);
+      EXPECT_EQ(node.DeviceBytes(0), 60 * kMiB + kContextBytes);
     }
     EXPECT_OK(CU(cuda, cuGraphExecDestroy)(exec));
     EXPECT_EQ(CU(cuda, cuGraphExecDestroy)(exec), Result::kInvalidValue);
@@ -104,7 +94,7 @@ TEST_F(LimitedGraphTest, ALaunchBeyondTheLimitIsRefusedAndTakesNothing) {
     ASSERT_OK(CU(cuda, cuMemAlloc_v2)(&other, 50 * kMiB));
     EXPECT_EQ(program.Launch(exec), Result::kOutOfMemory);
     EXPECT_EQ(CU(cuda, cuGraphUpload)(exec, program.stream), Result::kOutOfMemory);
-    EXPECT_EQ(node.DeviceBytes(0), 50 * kMiB + kOfContext);
+    EXPECT_EQ(node.DeviceBytes(0), 50 * kMiB + kContextBytes);
     EXPECT_EQ(node.Held(0), 50 * kMiB);
     ASSERT_OK(CU(cuda, cuMemFree_v2)(other));
     EXPECT_OK(CU(cuda, cuGraphUpload)(exec, program.stream));
@@ -126,8 +116,8 @@ TEST_F(LimitedGraphTest, IdleMemoryOfGraphsIsReturnedBeforeAnythingIsRefused) {
     EXPECT_OK(program.Launch(exec));
     EXPECT_OK(CU(cuda, cuMemAlloc_v2)(&other, 90 * kMiB));
     EXPECT_EQ(node.Held(0), 90 * kMiB);
-    EXPECT_EQ(node.DeviceBytes(0), 90 * kMiB + kOfContext);
-    EXPECT_EQ(program.Launch(exec), Result::kOutOfMemory) << "it needs it again";
+    EXPECT_EQ(node.DeviceBytes(0), 90 * kMiB + kContextBytes);
+    EXPECT_EQ(program.Launch(exec), Result::kOutOfMemory) << "the graph needs its memory again";
     EXPECT_OK(CU(cuda, cuMemFree_v2)(other));
     EXPECT_OK(program.Launch(exec));
     EXPECT_EQ(node.Held(0), 60 * kMiB);
@@ -166,9 +156,9 @@ TEST_F(LimitedGraphTest, ALaunchIntoAnotherStreamIsCheckedAgain) {
     ASSERT_OK(CU(cuda, cuMemAlloc_v2)(&other, 40 * kMiB));
     EXPECT_OK(program.Launch(exec)) << "its memory is there";
     ASSERT_OK(CU(cuda, cuStreamCreate)(&program.stream, 1));
-    EXPECT_OK(program.Launch(exec)) << "what is idle is returned, and taken again";
+    EXPECT_OK(program.Launch(exec)) << "idle memory is returned, and allocated again";
     EXPECT_EQ(node.Held(0), 100 * kMiB);
-    EXPECT_EQ(node.DeviceBytes(0), 100 * kMiB + kOfContext);
+    EXPECT_EQ(node.DeviceBytes(0), 100 * kMiB + kContextBytes);
   }));
   EXPECT_EQ(node.usage(0).refused, 0u);
   EXPECT_LE(node.usage(0).peak, 100 * kMiB);
@@ -199,7 +189,7 @@ TEST_F(LimitedGraphTest, AGraphThatTurnsOutTooLargeDoesNotRun) {
     const GraphExec exec = program.Instantiate();
     EXPECT_EQ(program.Launch(exec), Result::kOutOfMemory);
     EXPECT_EQ(node.Held(0), 0u);
-    EXPECT_EQ(node.DeviceBytes(0), kOfContext);
+    EXPECT_EQ(node.DeviceBytes(0), kContextBytes);
     EXPECT_OK(CU(cuda, cuGraphExecDestroy)(exec));
   }));
   EXPECT_EQ(node.usage(0).refused, 1u);
@@ -226,7 +216,7 @@ TEST_F(LimitedGraphTest, AnInstantiationThatUploadsIsRefusedLikeALaunch) {
   }));
 }
 
-TEST_F(LimitedGraphTest, WhatTheDriverRefusesIsNotCharged) {
+TEST_F(LimitedGraphTest, ALaunchThatTheDriverRefusesIsNotCharged) {
   LimitedNode node({3900 * kMiB});
   EXPECT_TRUE(node.Run([&](const CudaLibrary& cuda) {
     Program program(cuda);
@@ -272,7 +262,7 @@ TEST_F(LimitedGraphTest, CapturedAllocationsAreChargedWhenTheyAreLaunched) {
   }));
 }
 
-TEST_F(LimitedGraphTest, GraphsOfOthersAreNotCharged) {
+TEST_F(LimitedGraphTest, GraphsOfAnotherLibraryAreNotCharged) {
   LimitedNode node({100 * kMiB});
   EXPECT_TRUE(node.Run([&](const CudaLibrary& cuda) {
     Program program(cuda);
@@ -280,7 +270,7 @@ TEST_F(LimitedGraphTest, GraphsOfOthersAreNotCharged) {
     program.Free(program.Alloc(200 * kMiB));
     GraphExec exec = nullptr;
     EXPECT_OK(CU(real, cuGraphInstantiateWithFlags)(&exec, program.graph, 0))
-        << "by a library that calls the driver itself";
+        << "by a library that calls the driver directly";
     EXPECT_OK(program.Launch(exec));
     EXPECT_EQ(node.Held(0), 0u);
     EXPECT_OK(CU(cuda, cuGraphExecDestroy)(exec));
@@ -338,7 +328,7 @@ TEST_F(LimitedGraphTest, RandomCallsOfManyThreadsAreCountedAsTheDeviceCountsThem
             [&cuda, &program, seed = round * 4 + t] { Churn(cuda, program.context, seed); });
       }
       for (std::thread& thread : threads) thread.join();
-      ASSERT_EQ(node.Held(0), node.DeviceBytes(0) - kOfContext) << "round " << round;
+      ASSERT_EQ(node.Held(0), node.DeviceBytes(0) - kContextBytes) << "round " << round;
     }
     EXPECT_OK(CU(cuda, cuDeviceGraphMemTrim)(0));
     EXPECT_EQ(node.Held(0), 0u);

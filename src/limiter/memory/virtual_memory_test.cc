@@ -1,40 +1,30 @@
 // SPDX-License-Identifier: Apache-2.0
 // The charge of memory that programs create apart from addresses, on the simulated driver.
-#include <gtest/gtest.h>
-
 #include <map>
 #include <random>
 #include <thread>
 #include <vector>
 
-#include "src/limiter/testing/limited_node.h"
+#include "src/limiter/testing/limiter_fixture.h"
 
 namespace tessera::limiter {
 namespace {
 
 using cuda::CudaLibrary;
 using cuda::DevicePtr;
-using cuda::MemAccess;
 using cuda::PhysicalMemory;
 using cuda::PhysicalMemoryProperties;
 using cuda::Result;
 using testing::kMiB;
 using testing::LimitedNode;
+using testing::LimiterTest;
 
 constexpr uint64_t kBlock = 2 * kMiB;
 constexpr PhysicalMemoryProperties kOnDevice = {.type = 1, .location = {cuda::kLocationDevice, 0}};
 
-#define ASSERT_OK(call) ASSERT_EQ(call, Result::kSuccess)
-#define EXPECT_OK(call) EXPECT_EQ(call, Result::kSuccess)
+class LimitedVirtualMemoryTest : public LimiterTest {};
 
-class LimitedVirtualMemoryTest : public ::testing::Test {
- protected:
-  void SetUp() override {
-    if (!LimitedNode::Possible()) GTEST_SKIP() << "needs root for a mount namespace of its own";
-  }
-};
-
-TEST_F(LimitedVirtualMemoryTest, IsRefusedBeyondTheLimitAlsoWithoutAContext) {
+TEST_F(LimitedVirtualMemoryTest, MemoryIsRefusedBeyondTheLimitAlsoWithoutAContext) {
   LimitedNode node({10 * kMiB});
   EXPECT_TRUE(node.Run([&](const CudaLibrary& cuda) {
     ASSERT_OK(CU(cuda, cuInit)(0));
@@ -44,7 +34,7 @@ TEST_F(LimitedVirtualMemoryTest, IsRefusedBeyondTheLimitAlsoWithoutAContext) {
     EXPECT_EQ(CU(cuda, cuMemCreate)(&more, kBlock, &kOnDevice, 0), Result::kOutOfMemory);
     PhysicalMemoryProperties of_host = kOnDevice;
     of_host.location = {cuda::kLocationHost, 0};
-    EXPECT_OK(CU(cuda, cuMemCreate)(&more, kBlock, &of_host, 0)) << "memory of the host";
+    EXPECT_OK(CU(cuda, cuMemCreate)(&more, kBlock, &of_host, 0)) << "host memory";
     EXPECT_EQ(node.Held(0), 10 * kMiB);
     EXPECT_OK(CU(cuda, cuMemRelease)(memory));
     EXPECT_EQ(node.Held(0), 0u);

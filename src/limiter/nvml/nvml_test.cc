@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The memory that NVML and nvidia-smi show in a limited container.
 #include <dlfcn.h>
-#include <gtest/gtest.h>
 #include <stdlib.h>
 
 #include <cstdio>
@@ -9,7 +8,7 @@
 #include <string>
 
 #include "api/nvml_abi.h"
-#include "src/limiter/testing/limited_node.h"
+#include "src/limiter/testing/limiter_fixture.h"
 
 namespace tessera::limiter {
 namespace {
@@ -18,6 +17,7 @@ using cuda::CudaLibrary;
 using cuda::DevicePtr;
 using testing::kMiB;
 using testing::LimitedNode;
+using testing::LimiterTest;
 
 // NVML as a program of the container loads it.
 class Nvml {
@@ -55,14 +55,9 @@ class Nvml {
   void* const handle_;
 };
 
-class LimitedNvmlTest : public ::testing::Test {
- protected:
-  void SetUp() override {
-    if (!LimitedNode::Possible()) GTEST_SKIP() << "needs root for a mount namespace of its own";
-  }
-};
+class LimitedNvmlTest : public LimiterTest {};
 
-TEST_F(LimitedNvmlTest, ShowsTheShareAndWhatTheContainerHoldsOfIt) {
+TEST_F(LimitedNvmlTest, ShowsTheShareAndTheMemoryHeldOfIt) {
   LimitedNode node({100 * kMiB});
   EXPECT_TRUE(node.Run([&](const CudaLibrary& cuda) {
     const Nvml nvml;
@@ -95,11 +90,11 @@ TEST_F(LimitedNvmlTest, WorksBeforeAnyProcessUsesCudaAndWithoutLimits) {
   std::filesystem::remove("/run/tessera/limits/limits");
   EXPECT_TRUE(node.Run([&](const CudaLibrary&) {
     const Nvml nvml;
-    EXPECT_EQ(nvml.MemoryOf(0).total, 4096 * kMiB) << "what the driver says";
+    EXPECT_EQ(nvml.MemoryOf(0).total, 4096 * kMiB) << "the size of the device";
   }));
 }
 
-TEST_F(LimitedNvmlTest, ShowsNothingOfAProcessThatHasEnded) {
+TEST_F(LimitedNvmlTest, DoesNotCountAProcessThatHasEnded) {
   LimitedNode node({100 * kMiB});
   EXPECT_TRUE(node.Run([](const CudaLibrary& cuda) {
     cuda::Context context = nullptr;

@@ -1,31 +1,28 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory that one process allocates and another opens (CUDA's IPC) is charged once, to the first,
-// on the simulated driver.
-#include <gtest/gtest.h>
+// Memory that one process allocates and another opens by CUDA's IPC is charged to the first process
+// only, on the simulated driver.
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "src/limiter/testing/limited_node.h"
+#include "src/limiter/testing/limiter_fixture.h"
 
 namespace tessera::limiter {
 namespace {
 
-using cuda::Context;
 using cuda::CudaLibrary;
 using cuda::DevicePtr;
 using cuda::IpcMemHandle;
 using cuda::Result;
 using testing::kMiB;
 using testing::LimitedNode;
+using testing::LimiterTest;
+using testing::MakeContext;
 
-#define ASSERT_OK(call) ASSERT_EQ(call, Result::kSuccess)
-#define EXPECT_OK(call) EXPECT_EQ(call, Result::kSuccess)
-
-// Two processes that speak in turn.
-class LimitedIpcTest : public ::testing::Test {
+// Two processes that exchange messages in turn.
+class LimitedIpcTest : public LimiterTest {
  protected:
   void SetUp() override {
-    if (!LimitedNode::Possible()) GTEST_SKIP() << "needs root for a mount namespace of its own";
+    LimiterTest::SetUp();
     ASSERT_EQ(::pipe(to_opener_), 0);
     ASSERT_EQ(::pipe(to_exporter_), 0);
   }
@@ -34,21 +31,16 @@ class LimitedIpcTest : public ::testing::Test {
   }
 
   template <typename T>
-  static void Tell(const int* end, const T& value) {
+  static void Send(const int* end, const T& value) {
     ASSERT_EQ(::write(end[1], &value, sizeof(value)), ssize_t(sizeof(value)));
   }
   template <typename T>
-  static T Hear(const int* end) {
+  static T Receive(const int* end) {
     T value{};
     EXPECT_EQ(::read(end[0], &value, sizeof(value)), ssize_t(sizeof(value)));
     return value;
   }
-  static void Begin(const CudaLibrary& cuda) {
-    Context context = nullptr;
-    ASSERT_OK(CU(cuda, cuInit)(0));
-    ASSERT_OK(CU(cuda, cuCtxCreate_v2)(&context, 0, 0));
-  }
-  static void ExpectWell(int pid) {
+  static void ExpectSuccess(int pid) {
     int status = -1;
     EXPECT_EQ(::waitpid(pid, &status, 0), pid);
     EXPECT_EQ(status, 0);
@@ -57,31 +49,31 @@ class LimitedIpcTest : public ::testing::Test {
   int to_opener_[2] = {}, to_exporter_[2] = {};
 };
 
-TEST_F(LimitedIpcTest, WhoAllocatesPaysUntilItFrees) {
+TEST_F(LimitedIpcTest, TheAllocatingProcessIsChargedUntilItFrees) {
   LimitedNode node({100 * kMiB});
   const int exporter = node.Start([&](const CudaLibrary& cuda) {
-    Begin(cuda);
+    MakeContext(cuda);
     DevicePtr pointer = 0;
     IpcMemHandle handle;
     ASSERT_OK(CU(cuda, cuMemAlloc_v2)(&pointer, 40 * kMiB));
     ASSERT_OK(CU(cuda, cuMemsetD8_v2)(pointer, 7, 40 * kMiB));
     ASSERT_OK(CU(cuda, cuIpcGetMemHandle)(&handle, pointer));
     EXPECT_EQ(node.Held(0), 40 * kMiB);
-    Tell(to_opener_, handle);
-    Hear<char>(to_exporter_);
+    Send(to_opener_, handle);
+    Receive<char>(to_exporter_);
     ASSERT_OK(CU(cuda, cuMemFree_v2)(pointer));
     EXPECT_EQ(CU(cuda, cuMemFree_v2)(pointer), Result::kInvalidValue);
-    EXPECT_EQ(node.Held(0), 60 * kMiB) << "what the opener allocated itself";
-    Tell(to_opener_, 'f');
-    Hear<char>(to_exporter_);
+    EXPECT_EQ(node.Held(0), 60 * kMiB) << "the allocation of the opener";
+    Send(to_opener_, 'f');
+    Receive<char>(to_exporter_);
   });
   const int opener = node.Start([&](const CudaLibrary& cuda) {
-    Begin(cuda);
-    const auto handle = Hear<IpcMemHandle>(to_opener_);
+    MakeContext(cuda);
+    const auto handle = Receive<IpcMemHandle>(to_opener_);
     DevicePtr own = 0, opened = 0, more = 0;
     ASSERT_OK(CU(cuda, cuMemAlloc_v2)(&own, 60 * kMiB));
-    EXPECT_EQ(CU(cuda, cuMemAlloc_v2)(&more, 1), Result::kOutOfMemory) << "nothing is left";
-    ASSERT_OK(CU(cuda, cuIpcOpenMemHandle_v2)(&opened, handle, 1)) << "but this takes nothing";
+    EXPECT_EQ(CU(cuda, cuMemAlloc_v2)(&more, 1), Result::kOutOfMemory) << "no memory is left";
+    ASSERT_OK(CU(cuda, cuIpcOpenMemHandle_v2)(&opened, handle, 1)) << "opening allocates nothing";
     EXPECT_EQ(node.Held(0), 100 * kMiB);
     char value = 0;
     ASSERT_OK(CU(cuda, cuMemcpyDtoH_v2)(&value, opened, 1));
@@ -90,16 +82,16 @@ TEST_F(LimitedIpcTest, WhoAllocatesPaysUntilItFrees) {
     EXPECT_EQ(node.Held(0), 100 * kMiB);
     EXPECT_OK(CU(cuda, cuIpcCloseMemHandle)(opened));
     EXPECT_EQ(CU(cuda, cuIpcCloseMemHandle)(opened), Result::kInvalidValue);
-    EXPECT_EQ(node.Held(0), 100 * kMiB) << "closing gives nothing back";
-    Tell(to_exporter_, 'c');
-    Hear<char>(to_opener_);
+    EXPECT_EQ(node.Held(0), 100 * kMiB) << "closing releases nothing";
+    Send(to_exporter_, 'c');
+    Receive<char>(to_opener_);
     EXPECT_EQ(CU(cuda, cuIpcOpenMemHandle_v2)(&opened, handle, 1), Result::kInvalidValue);
     EXPECT_OK(CU(cuda, cuMemAlloc_v2)(&more, 40 * kMiB));
     EXPECT_EQ(node.Held(0), 100 * kMiB);
-    Tell(to_exporter_, 'e');
+    Send(to_exporter_, 'e');
   });
-  ExpectWell(exporter);
-  ExpectWell(opener);
+  ExpectSuccess(exporter);
+  ExpectSuccess(opener);
   EXPECT_EQ(node.usage(0).peak, 100 * kMiB);
 }
 
@@ -108,25 +100,25 @@ TEST_F(LimitedIpcTest, MemoryOfAnotherContainerIsNotChargedHere) {
   const int exporter = ::fork();
   if (exporter == 0) {
     const CudaLibrary cuda(node.node().library("libcuda.so.1"));
-    Begin(cuda);
+    MakeContext(cuda);
     DevicePtr pointer = 0;
     IpcMemHandle handle;
     EXPECT_OK(CU(cuda, cuMemAlloc_v2)(&pointer, 400 * kMiB));
     EXPECT_OK(CU(cuda, cuIpcGetMemHandle)(&handle, pointer));
-    Tell(to_opener_, handle);
-    Hear<char>(to_exporter_);
+    Send(to_opener_, handle);
+    Receive<char>(to_exporter_);
     ::_exit(::testing::Test::HasFailure() ? 1 : 0);
   }
   EXPECT_TRUE(node.Run([&](const CudaLibrary& cuda) {
-    Begin(cuda);
+    MakeContext(cuda);
     DevicePtr pointer = 0;
-    ASSERT_OK(CU(cuda, cuIpcOpenMemHandle_v2)(&pointer, Hear<IpcMemHandle>(to_opener_), 1));
+    ASSERT_OK(CU(cuda, cuIpcOpenMemHandle_v2)(&pointer, Receive<IpcMemHandle>(to_opener_), 1));
     EXPECT_EQ(node.Held(0), 0u);
     EXPECT_OK(CU(cuda, cuIpcCloseMemHandle)(pointer));
     EXPECT_EQ(node.Held(0), 0u);
-    Tell(to_exporter_, 'e');
+    Send(to_exporter_, 'e');
   }));
-  ExpectWell(exporter);
+  ExpectSuccess(exporter);
 }
 
 }  // namespace

@@ -1,0 +1,292 @@
+// SPDX-License-Identifier: Apache-2.0
+// Limited processes on the simulated driver: at one limit, forked, killed, without a region.
+#include <sched.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cstdlib>
+#include <filesystem>
+#include <new>
+#include <random>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "src/base/subprocess.h"
+#include "src/limiter/testing/limiter_fixture.h"
+
+namespace tessera::limiter {
+namespace {
+
+using cuda::CudaLibrary;
+using cuda::DevicePtr;
+using cuda::Result;
+using testing::kContextBytes;
+using testing::kMiB;
+using testing::LimitedNode;
+using testing::LimiterTest;
+using testing::MakeContext;
+
+TEST_F(LimiterTest, ProcessesShareOneLimitAndADeadProcessHoldsNothing) {
+  LimitedNode node({100 * kMiB});
+  int ready[2];
+  ASSERT_EQ(::pipe(ready), 0);
+  const int holder = node.Start([&](const CudaLibrary& cuda) {
+    DevicePtr pointer = 0;
+    MakeContext(cuda);
+    ASSERT_OK(CU(cuda, cuMemAlloc_v2)(&pointer, 80 * kMiB));
+    ASSERT_EQ(::write(ready[1], "r", 1), 1);
+    while (true) ::pause();
+  });
+  char byte;
+  ASSERT_EQ(::read(ready[0], &byte, 1), 1);
+  EXPECT_TRUE(node.Run([&](const CudaLibrary& cuda) {
+    DevicePtr pointer = 0;
+    MakeContext(cuda);
+    EXPECT_EQ(CU(cuda, cuMemAlloc_v2)(&pointer, 30 * kMiB), Result::kOutOfMemory);
+    ::kill(holder, SIGKILL);
+    siginfo_t ended;
+    // The killed process stays a zombie, with closed files, until its parent waits for it.
+    (void)::waitid(P_PID, id_t(holder), &ended, WEXITED | WNOWAIT);
+    Result result = Result::kOutOfMemory;
+    for (int i = 0; i < 1000 && result != Result::kSuccess; ++i) {
+      result = CU(cuda, cuMemAlloc_v2)(&pointer, 100 * kMiB);
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+    EXPECT_OK(result);
+  }));
+  int status;
+  ::waitpid(holder, &status, 0);
+}
+
+// Other processes clear the slot of an ended process when they need memory. Its memory counts as
+// free even before that.
+TEST_F(LimiterTest, FreeMemoryDoesNotCountProcessesThatHaveEnded) {
+  LimitedNode node({100 * kMiB});
+  int held[2], looked[2];
+  ASSERT_EQ(::pipe(held), 0);
+  ASSERT_EQ(::pipe(looked), 0);
+  char byte;
+  const auto free_memory = [](const CudaLibrary& cuda) {
+    size_t free = 0, total = 0;
+    EXPECT_OK(CU(cuda, cuMemGetInfo_v2)(&free, &total));
+    return free;
+  };
+  // This process starts first, so that the other process does not take over its slot.
+  const int asking = node.Start([&](const CudaLibrary& cuda) {
+    MakeContext(cuda);
+    ASSERT_EQ(::write(looked[1], "s", 1), 1);
+    ASSERT_EQ(::read(held[0], &byte, 1), 1);
+    EXPECT_EQ(free_memory(cuda), 20 * kMiB);
+    ASSERT_EQ(::write(looked[1], "l", 1), 1);
+    ASSERT_EQ(::read(held[0], &byte, 1), 1);
+    EXPECT_EQ(free_memory(cuda), 100 * kMiB);
+  });
+  ASSERT_EQ(::read(looked[0], &byte, 1), 1);
+  EXPECT_TRUE(node.Run([&](const CudaLibrary& cuda) {
+    DevicePtr pointer = 0;
+    MakeContext(cuda);
+    ASSERT_OK(CU(cuda, cuMemAlloc_v2)(&pointer, 80 * kMiB));
+    ASSERT_EQ(::write(held[1], "h", 1), 1);
+    ASSERT_EQ(::read(looked[0], &byte, 1), 1);
+  }));
+  EXPECT_EQ(node.Held(0), 80 * kMiB) << "no process has cleared its slot";
+  ASSERT_EQ(::write(held[1], "e", 1), 1);
+  int status = -1;
+  EXPECT_EQ(::waitpid(asking, &status, 0), asking);
+  EXPECT_EQ(status, 0);
+  for (int end : {held[0], held[1], looked[0], looked[1]}) ::close(end);
+}
+
+TEST_F(LimiterTest, AStaticProgramThatOpensTheLibraryIsLimited) {
+#ifndef LIMITER_STATIC_CLIENT
+  GTEST_SKIP() << "sanitizers do not link statically";
+#else
+  LimitedNode node({100 * kMiB});
+  const auto allocates = [](uint64_t bytes) {
+    const auto result = RunProgram({LIMITER_STATIC_CLIENT, std::to_string(bytes)},
+                                   std::chrono::seconds(60), {"LD_LIBRARY_PATH=/run/tessera/lib"});
+    return result.ok() ? result->exit_code : -1;
+  };
+  EXPECT_EQ(allocates(80 * kMiB), 0);
+  EXPECT_EQ(allocates(120 * kMiB), static_cast<int>(cuda::Result::kOutOfMemory));
+#endif
+}
+
+TEST_F(LimiterTest, AForkedChildStartsAnew) {
+  LimitedNode node({100 * kMiB});
+  EXPECT_TRUE(node.Run([&](const CudaLibrary& cuda) {
+    // A program may fork before it initializes CUDA, and both processes may use the GPU.
+    const pid_t child = ::fork();
+    DevicePtr pointer = 0;
+    MakeContext(cuda);
+    ASSERT_OK(CU(cuda, cuMemAlloc_v2)(&pointer, child == 0 ? 10 * kMiB : 20 * kMiB));
+    if (child == 0) ::_exit(::testing::Test::HasFailure());
+    int status = -1;
+    ::waitpid(child, &status, 0);
+    EXPECT_EQ(status, 0);
+    // A later child may not use CUDA: the driver refuses, and the limiter leaves the parent's
+    // charges as they are.
+    const pid_t late = ::fork();
+    if (late == 0) {
+      if (CU(cuda, cuMemAlloc_v2)(&pointer, kMiB) != Result::kNotInitialized) ::_exit(1);
+      ::_exit(CU(cuda, cuMemFree_v2)(pointer) == Result::kSuccess ? 2 : 0);
+    }
+    ::waitpid(late, &status, 0);
+    EXPECT_EQ(status, 0);
+    DevicePtr rest = 0;
+    EXPECT_OK(CU(cuda, cuMemAlloc_v2)(&rest, 80 * kMiB));
+  }));
+}
+
+TEST_F(LimiterTest, AProgramWithoutARegionGetsNoGpu) {
+  LimitedNode node({100 * kMiB});
+  std::filesystem::remove("/run/tessera/limits/limits");
+  ::testing::internal::CaptureStderr();
+  EXPECT_TRUE(node.Run(
+      [&](const CudaLibrary& cuda) { EXPECT_EQ(CU(cuda, cuInit)(0), Result::kNotPermitted); }));
+  EXPECT_NE(::testing::internal::GetCapturedStderr().find(
+                "tessera: cannot read the limits of this container at /run/tessera/limits/limits: "
+                "No such file"),
+            std::string::npos);
+}
+
+TEST_F(LimiterTest, WithFailOpenAnUncountedProgramGetsTheGpu) {
+  LimitedNode node({100 * kMiB});
+  std::filesystem::remove("/run/tessera/usage/usage");
+  std::filesystem::create_directory("/run/tessera/usage/usage");
+  ::testing::internal::CaptureStderr();
+  EXPECT_TRUE(node.Run(
+      [&](const CudaLibrary& cuda) { EXPECT_EQ(CU(cuda, cuInit)(0), Result::kNotPermitted); }));
+  node.SetFailOpen();
+  EXPECT_TRUE(node.Run([&](const CudaLibrary& cuda) {
+    DevicePtr pointer = 0;
+    MakeContext(cuda);
+    EXPECT_OK(CU(cuda, cuMemAlloc_v2)(&pointer, 200 * kMiB));
+    EXPECT_OK(CU(cuda, cuMemFree_v2)(pointer));
+  }));
+  const std::string log = ::testing::internal::GetCapturedStderr();
+  EXPECT_NE(log.find("Is a directory: the GPU is not available"), std::string::npos) << log;
+  EXPECT_NE(log.find("Is a directory: this process is not limited"), std::string::npos) << log;
+}
+
+TEST_F(LimiterTest, RefusalsNameTheLimitOnStandardErrorAtABoundedRate) {
+  LimitedNode node({100 * kMiB});
+  ::testing::internal::CaptureStderr();
+  EXPECT_TRUE(node.Run([&](const CudaLibrary& cuda) {
+    DevicePtr pointer = 0;
+    MakeContext(cuda);
+    ASSERT_OK(CU(cuda, cuMemAlloc_v2)(&pointer, 40 * kMiB));
+    for (int i = 0; i < 1000; ++i)
+      EXPECT_EQ(CU(cuda, cuMemAlloc_v2)(&pointer, 90 * kMiB), Result::kOutOfMemory);
+  }));
+  const std::string log = ::testing::internal::GetCapturedStderr();
+  EXPECT_NE(log.find("this container may use 100 MiB of GPU-"), std::string::npos) << log;
+  EXPECT_NE(log.find("holds 40 MiB; an allocation of 90.0 MiB is refused"), std::string::npos)
+      << log;
+  EXPECT_LE(std::count(log.begin(), log.end(), '\n'), 10);
+}
+
+// Counters of a process, in memory that it shares with the test.
+struct Shared {
+  std::atomic<uint64_t> operations, refused;
+  std::atomic<bool> stop;
+};
+Shared* MakeShared() {
+  void* memory =
+      ::mmap(nullptr, sizeof(Shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  return new (memory) Shared{};
+}
+
+// Allocates and frees until `stop` is set.
+void Churn(const CudaLibrary& cuda, Shared* shared, unsigned seed) {
+  ::close(STDERR_FILENO);  // most allocations are refused
+  MakeContext(cuda);
+  std::mt19937 random(seed);
+  std::vector<DevicePtr> held;
+  while (!shared->stop.load()) {
+    DevicePtr pointer = 0;
+    if (held.empty() || random() % 5 < 3) {
+      const uint64_t bytes = random() % 3 == 0 ? 1 + random() % 5000 : 1 + random() % (8 * kMiB);
+      const Result result = random() % 4 == 0 ? CU(cuda, cuMemAllocAsync)(&pointer, bytes, nullptr)
+                                              : CU(cuda, cuMemAlloc_v2)(&pointer, bytes);
+      if (result == Result::kSuccess) {
+        held.push_back(pointer);
+      } else {
+        ASSERT_EQ(result, Result::kOutOfMemory);
+        ++shared->refused;
+      }
+    }
+    if (!held.empty() && random() % 5 < 3) {
+      const size_t which = random() % held.size();
+      ASSERT_OK(CU(cuda, cuMemFree_v2)(held[which]));
+      held[which] = held.back();
+      held.pop_back();
+    }
+    ++shared->operations;
+  }
+}
+
+TEST_F(LimiterTest, ManyProcessesAtTheLimitNeverHoldMoreOnTheDevice) {
+  constexpr int kProcesses = 64;
+  constexpr uint64_t kLimit = 300 * kMiB;
+  LimitedNode node({kLimit});
+  Shared* shared = MakeShared();
+  std::vector<int> pids;
+  for (int i = 0; i < kProcesses; ++i) {
+    pids.push_back(node.Start([&](const CudaLibrary& cuda) { Churn(cuda, shared, unsigned(i)); }));
+  }
+  uint64_t most = 0, over = 0, looks = 0;
+  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(5);
+  while (std::chrono::steady_clock::now() < end) {
+    const uint64_t used = node.DeviceBytes(0);
+    ++looks;
+    most = std::max(most, used);
+    // The limit does not include the memory of contexts.
+    if (used > kLimit + kProcesses * kContextBytes) ++over;
+  }
+  shared->stop = true;
+  for (int pid : pids) {
+    int status = -1;
+    ::waitpid(pid, &status, 0);
+    EXPECT_EQ(status, 0);
+  }
+  EXPECT_EQ(over, 0u) << "of " << looks << " looks, at most " << most / kMiB << " MiB";
+  EXPECT_GT(shared->refused.load(), 0u) << "the limit was never reached";
+  EXPECT_LE(node.usage(0).peak, kLimit);
+  node.Sweep();
+  EXPECT_EQ(node.Held(0), 0u);
+}
+
+// TESSERA_LIMITER_KILLS sets the number of killed processes.
+TEST_F(LimiterTest, NothingIsLostWhenProcessesAreKilledAtAnyPoint) {
+  const char* wanted = std::getenv("TESSERA_LIMITER_KILLS");
+  const int kills = wanted != nullptr ? std::atoi(wanted) : 200;
+  LimitedNode node({100 * kMiB});
+  Shared* shared = MakeShared();
+  std::mt19937 random(11);
+  for (int i = 0; i < kills; ++i) {
+    shared->operations = 0;
+    const int pid = node.Start([&](const CudaLibrary& cuda) { Churn(cuda, shared, unsigned(i)); });
+    while (shared->operations.load() < 5) ::sched_yield();
+    ::usleep(random() % 2000);
+    ::kill(pid, SIGKILL);
+    int status;
+    ::waitpid(pid, &status, 0);
+  }
+  EXPECT_TRUE(node.Run([&](const CudaLibrary& cuda) {
+    DevicePtr pointer = 0;
+    MakeContext(cuda);
+    EXPECT_OK(CU(cuda, cuMemAlloc_v2)(&pointer, 100 * kMiB)) << "the whole limit is free again";
+    EXPECT_EQ(node.Held(0), 100 * kMiB);
+    EXPECT_EQ(node.DeviceBytes(0), 100 * kMiB + kContextBytes);
+  }));
+}
+
+}  // namespace
+}  // namespace tessera::limiter
