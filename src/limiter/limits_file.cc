@@ -64,8 +64,8 @@ int LimitsFile::FindOrAdd(const char* text, uint32_t* index) {
   return 0;
 }
 
-// A reader sees a GPU only when it is whole.
-void LimitsFile::Show(uint32_t index) {
+// A reader finds a GPU only after all of its fields are written.
+void LimitsFile::PublishGpu(uint32_t index) {
   if (index == limits_->gpu_count)
     __atomic_store_n(&limits_->gpu_count, index + 1, __ATOMIC_RELEASE);
 }
@@ -76,7 +76,7 @@ int LimitsFile::SetMemory(const char* uuid, uint64_t bytes) {
   uint32_t i = 0;
   if (const int error = FindOrAdd(uuid, &i); error != 0) return error;
   limits_->gpus[i].memory.store(bytes);
-  Show(i);
+  PublishGpu(i);
   return 0;
 }
 
@@ -99,7 +99,7 @@ int LimitsFile::SetCompute(const char* uuid, double cap, double floor) {
   line.cap.store(uint32_t(cap * kOne));
   line.floor.store(uint32_t(floor * kOne));
   line.epoch.store(cap > 0 || floor > 0 ? line.epoch.load() + 1 : 0, std::memory_order_release);
-  Show(i);
+  PublishGpu(i);
   return 0;
 }
 

@@ -42,7 +42,7 @@ class LimitsFile {
 
  private:
   int FindOrAdd(const char* uuid, uint32_t* index);
-  void Show(uint32_t index);
+  void PublishGpu(uint32_t index);
 
   Limits* limits_ = nullptr;
 };

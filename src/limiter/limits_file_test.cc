@@ -15,7 +15,7 @@ namespace {
 
 constexpr char kUuid[] = "GPU-00112233-4455-6677-8899-aabbccddeeff";
 
-TEST(LimitsFileTest, AContainerThatStartsAgainGoesOnWithItsLimits) {
+TEST(LimitsFileTest, ARestartedContainerKeepsItsLimits) {
   const TempDir dir;
   const std::string path = dir.path() + "/limits";
   LimitsFile first, again;
@@ -44,10 +44,10 @@ TEST(LimitsFileTest, OnlyUuidsOfGpusAreLimited) {
               0);
   }
   EXPECT_EQ(file.SetMemory("GPU-ffffffffffffffffffffffffffffffff", 1), ENOSPC);
-  EXPECT_EQ(file.SetMemory(kUuid, 6), 0) << "one that is there";
+  EXPECT_EQ(file.SetMemory(kUuid, 6), 0) << "the GPU has an entry";
 }
 
-TEST(LimitsFileTest, UnaccountedBytesAreOfGpusThatAreLimited) {
+TEST(LimitsFileTest, UnaccountedBytesNeedALimitedGpu) {
   const TempDir dir;
   LimitsFile file;
   ASSERT_EQ(file.Open((dir.path() + "/limits").c_str()), 0);
@@ -60,7 +60,7 @@ TEST(LimitsFileTest, UnaccountedBytesAreOfGpusThatAreLimited) {
   EXPECT_EQ(file.Find("GPU-0"), -1);
 }
 
-TEST(LimitsFileTest, ContainersOfAnyUserMayReadItAndNoOneElseMayWriteIt) {
+TEST(LimitsFileTest, EveryUserReadsTheFileAndOnlyTheOwnerWritesIt) {
   const TempDir dir;
   const std::string path = dir.path() + "/limits";
   const mode_t old = ::umask(0077);
@@ -72,7 +72,7 @@ TEST(LimitsFileTest, ContainersOfAnyUserMayReadItAndNoOneElseMayWriteIt) {
   EXPECT_EQ(info.st_mode & 0777, 0644u);
 }
 
-TEST(LimitsFileTest, AFileOfAnotherVersionIsLeftAlone) {
+TEST(LimitsFileTest, AFileOfAnotherVersionIsNotChanged) {
   const TempDir dir;
   const std::string path = dir.path() + "/limits";
   std::ofstream(path) << "too short";

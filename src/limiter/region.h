@@ -160,9 +160,9 @@ struct Usage {
   Header header;
   std::atomic<uint32_t> slots_used;  // 1 + the highest slot that was ever owned
   uint32_t reserved[11];
-  // By slot, of its owner: the process id in the owner's pid namespace (0: not owned), and its
-  // start in clock ticks since boot (field 22 of /proc/PID/stat), which tells it from a later
-  // process of that id.
+  // By slot: the process id of the owner in its pid namespace (0: not owned), and the start of the
+  // owner in clock ticks since boot (field 22 of /proc/PID/stat), which tells it from a later
+  // process with the same id.
   std::atomic<int32_t> pids[kMaxSlots];
   std::atomic<uint64_t> starts[kMaxSlots];
   // By slot: bit i is set if the owner writes its line in compute[i].

@@ -142,15 +142,16 @@ void Arbiter::Read(int64_t now, const Reading& reading) {
                    now - container.last_wait > kIdle;
 }
 
-// x such that processes with short kernels, which get what they ask for, and those with long ones,
-// which get a turn whenever they have work, fill the GPU together with this process.
-double Arbiter::PartOf(const Process& process) const {
+// Returns x such that processes with short kernels, which get their rate but at most x, and
+// processes with long kernels, which get a turn whenever they have work, fill the GPU with this
+// process.
+double Arbiter::PartOf(const ProcessState& process) const {
   if (active_.size() < 2) return 1;
   double slope = 1 + long_active_, given = 0;
   if (process.active && process.long_work) slope -= process.LongPart();
   slope += double(short_active_.size()) - (process.active && !process.long_work ? 1 : 0);
-  // Those that ask for less than x get it; the others, x.
-  for (const Process* other : short_active_) {
+  // Processes with a rate below x get their rate; the others get x.
+  for (const ProcessState* other : short_active_) {
     if (other == &process) continue;
     if (other->rate * slope >= 1 - given) break;
     given += other->rate;
@@ -174,7 +175,7 @@ void Arbiter::DecideParts(int64_t now) {
       }
     }
   }
-  std::ranges::sort(short_active_, {}, &Process::rate);
+  std::ranges::sort(short_active_, {}, &ProcessState::rate);
   for (auto& [id, container] : containers_) {
     for (auto& [slot, process] : container.processes) {
       if (process.at != 0) process.integral += int64_t(process.part * double(now - process.at));

@@ -84,7 +84,7 @@ class Arbiter {
  private:
   static constexpr Id kNoTurn = ~Id{0};
 
-  struct Process {
+  struct ProcessState {
     int64_t metered = 0, integral = 0, at = 0, read_at = 0, busy_at = 0;
     double rate = 0;  // exponential mean of GPU time per time
     double part = 1;
@@ -100,7 +100,7 @@ class Arbiter {
   };
   struct Container {
     ComputeShare share;
-    std::map<uint32_t, Process> processes;
+    std::map<uint32_t, ProcessState> processes;
     uint32_t epoch = 1, flags = 0;
     double bias = 1, weight = 0;
     int64_t read_at = 0;
@@ -119,7 +119,7 @@ class Arbiter {
   void Read(int64_t now, const Reading& reading);
   void ReadProcess(int64_t now, const ProcessReading& reading, Container* container);
   void DecideWeights();
-  double PartOf(const Process& process) const;
+  double PartOf(const ProcessState& process) const;
   void DecideParts(int64_t now);
   void DecideStops(int64_t now);
   void DecidePools(int64_t now);
@@ -133,8 +133,8 @@ class Arbiter {
   void Write(int64_t now);
 
   std::map<Id, Container> containers_;
-  std::vector<Process*> active_, short_active_;  // the latter by rate
-  double long_active_ = 0;                       // what those with long kernels ask for
+  std::vector<ProcessState*> active_, short_active_;  // short_active_ is sorted by rate
+  double long_active_ = 0;  // sum of LongPart() over processes with long kernels
   int64_t last_tick_ = 0;
   Id turn_ = kNoTurn;  // the container that has a turn
   Outcome outcome_;

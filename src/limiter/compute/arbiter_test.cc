@@ -47,7 +47,7 @@ TEST(ArbiterTest, GrantsRatesAndALeaseToEveryContainer) {
   for (const auto& grant : outcome.grants) EXPECT_EQ(grant.lease_end, kStart + kLease);
 }
 
-TEST(ArbiterTest, OnlyAnotherShareMakesThreadsGiveUpWhatTheyTook) {
+TEST(ArbiterTest, OnlyAChangedShareIncrementsTheEpoch) {
   Arbiter arbiter;
   arbiter.Set(1, {.request = 0.25, .limit = 0.5});
   const uint32_t epoch = GrantOf(arbiter.Tick(kStart, {}), 1).epoch;
@@ -66,9 +66,9 @@ TEST(ArbiterTest, StopsALowClassWhileAHighOneWorks) {
   now += kMillisecond;
   const auto& outcome = arbiter.Tick(now, {Working(1, now, 0), Working(2, now, 0)});
   EXPECT_EQ(GrantOf(outcome, 2).flags, kComputeStop | kComputeLow);
-  EXPECT_EQ(GrantOf(outcome, 2).epoch, before + 1) << "what threads took in advance is given up";
+  EXPECT_EQ(GrantOf(outcome, 2).epoch, before + 1) << "threads give up the time taken in advance";
   EXPECT_EQ(GrantOf(outcome, 1).flags, 0u);
-  EXPECT_LE(outcome.next - now, kMillisecond) << "it looks again soon";
+  EXPECT_LE(outcome.next - now, kMillisecond) << "the next tick is soon";
   now += 20 * kMillisecond;
   EXPECT_EQ(GrantOf(arbiter.Tick(now, {Arbiter::Reading{.id = 1}, Working(2, now, 0)}), 2).flags,
             kComputeLow);
@@ -86,7 +86,7 @@ TEST(ArbiterTest, ReadsASleepingContainerSeldom) {
   Arbiter arbiter;
   arbiter.Set(1, {.weight = 1});
   arbiter.Set(2, {.weight = 1, .priority = PriorityClass::kHigh});
-  EXPECT_TRUE(arbiter.IsDue(kStart, 1)) << "it was never read";
+  EXPECT_TRUE(arbiter.IsDue(kStart, 1)) << "the container was never read";
   Arbiter::Reading reading = Working(1, kStart, 0);
   arbiter.Tick(kStart, {reading});
   EXPECT_TRUE(arbiter.IsDue(kStart + kMillisecond, 1));
@@ -99,7 +99,7 @@ TEST(ArbiterTest, ReadsASleepingContainerSeldom) {
   EXPECT_FALSE(arbiter.IsDue(later, 3));
 }
 
-TEST(ArbiterTest, ForgetsWhatADeadProcessHadInFlight) {
+TEST(ArbiterTest, ForgetsTheWorkInFlightOfADeadProcess) {
   Arbiter arbiter;
   arbiter.Set(1, {.weight = 1, .priority = PriorityClass::kHigh});
   arbiter.Set(2, {.weight = 1, .priority = PriorityClass::kLow});

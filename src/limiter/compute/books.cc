@@ -73,10 +73,10 @@ void Books::GrowAllowance(int64_t rate, int64_t now) {
     return;
   }
   if (now > at && charge.allowance_at.compare_exchange_strong(at, now, kRelaxed)) {
-    charge.allowance.fetch_add(Least(now - at, kSecond) * rate / kOne, kRelaxed);
+    charge.allowance.fetch_add(Min(now - at, kSecond) * rate / kOne, kRelaxed);
   }
-  // One that waits for its turns during a long kernel of another may make up for that.
-  const int64_t most = charge.charged.load(kRelaxed) + Most(kBucket, Least(longest_, kSecond / 5));
+  // A process that waits during a long kernel of another process may save up as much.
+  const int64_t most = charge.charged.load(kRelaxed) + Max(kBucket, Min(longest_, kSecond / 5));
   int64_t allowance = charge.allowance.load(kRelaxed);
   while (allowance > most && !charge.allowance.compare_exchange_weak(allowance, most, kRelaxed)) {
   }
@@ -96,7 +96,7 @@ int64_t Books::WaitForAllowance(int64_t rate, bool leased, int64_t now) {
   // While work is in flight the pause is short, so that its end is noticed soon: the agent computes
   // the processes' parts of the GPU from it.
   const int64_t most = covered_ + unmarked_ > 0 ? kPoolPause : kMaxPause;
-  return Most(kMinPause, Least(lack * kOne / Most(rate, 1), most));
+  return Max(kMinPause, Min(lack * kOne / Max(rate, 1), most));
 }
 
 int64_t Books::WaitForWindow(int64_t estimate, uint32_t* random) const {
@@ -104,8 +104,8 @@ int64_t Books::WaitForWindow(int64_t estimate, uint32_t* random) const {
   const int64_t in_flight = covered_ + unmarked_;
   const int64_t window = int64_t(lines_.limit->window_us.load(kRelaxed)) * kMicrosecond;
   int64_t bound = low ? kLowWindow : window != 0 ? window : kWindow;
-  if (!low) bound = Most(bound, estimate * 11 / 5);
-  if (in_flight <= 0 || in_flight + Least(estimate, bound) <= bound) return 0;
+  if (!low) bound = Max(bound, estimate * 11 / 5);
+  if (in_flight <= 0 || in_flight + Min(estimate, bound) <= bound) return 0;
   return Pause(random);
 }
 
@@ -149,7 +149,7 @@ Books::Decision Books::Decide(Thread* thread, const Launch& launch, int64_t now)
   }
   const int64_t slice = price->deviation > estimate * 3 / 5 ? kNoisySlice : kSlice;
   const int64_t share = slice / 2 + slice * Random(&thread->random) / kOne;
-  const int64_t take = Most(share, estimate);
+  const int64_t take = Max(share, estimate);
   lines_.charge->charged.fetch_add(Biased(take), kRelaxed);
   thread->credit += take - estimate;
   thread->noted = thread->credit;
@@ -160,12 +160,12 @@ Books::Decision Books::Decide(Thread* thread, const Launch& launch, int64_t now)
     Mark& made = marks_[mark];
     made.timed = true;
     made.estimate = estimate;
-    made.weight = priced ? Most(1, slice / Most(estimate, 1)) : 1;
+    made.weight = priced ? Max(1, slice / Max(estimate, 1)) : 1;
     made.long_work = estimate > kQuantum * 2 / 5;
     long_out_ += made.long_work;
     ++price->outstanding;
   }
-  longest_ = Most(estimate, longest_ - longest_ / 64);
+  longest_ = Max(estimate, longest_ - longest_ / 64);
   last_launch_ = now;
   Publish(now);
   return {0, mark};

@@ -163,7 +163,7 @@ TEST(ComputeModelTest, LimitsStayWhenTheAgentDies) {
          4 * kSeconds);
 }
 
-TEST(ComputeModelTest, AStoppedLowClassGoesOnWhenTheAgentDies) {
+TEST(ComputeModelTest, AStoppedLowClassResumesWhenTheAgentDies) {
   const TenantOptions high{.share = {.request = 0.5, .priority = PriorityClass::kHigh},
                            .processes = {Steady(100 * kUs)}};
   const TenantOptions low{.share = {.request = 0.4, .priority = PriorityClass::kLow},

@@ -23,7 +23,7 @@ constexpr uint32_t kMaxDropped = 12;
 // Price::near if all samples are near the shortest.
 constexpr uint32_t kAllNear = 4096;
 
-int64_t Clamp(int64_t value, int64_t low, int64_t high) { return Least(Most(value, low), high); }
+int64_t Clamp(int64_t value, int64_t low, int64_t high) { return Min(Max(value, low), high); }
 
 // The process's GPU time in the first `elapsed` of a stretch of work that began with its turn:
 // whole turns of the process and of others, and then the rest.
@@ -62,7 +62,7 @@ int64_t Books::Integral(int64_t now, uint32_t* part) const {
     *part = line.part.load(kAcquire);
     const int64_t integral = line.integral.load(kAcquire), at = line.at.load(kAcquire);
     if (line.sequence.load(kRelaxed) != sequence) continue;
-    return integral + Most(now - at, 0) * *part / kOne;
+    return integral + Max(now - at, 0) * *part / kOne;
   }
   *part = 0;
   return 0;
@@ -147,7 +147,7 @@ void Books::Settle(int index, const Times& times, int64_t now) {
 bool Books::DropAsCut(Price* price, int64_t own) const {
   const int64_t usual = price->price.load(kRelaxed);
   if (price->samples < kTrusted) return false;
-  const int64_t slack = Most(usual / 5 + 3 * kMicrosecond, price->deviation * 5 / 2);
+  const int64_t slack = Max(usual / 5 + 3 * kMicrosecond, price->deviation * 5 / 2);
   if (own <= usual + slack) {
     price->dropped = 0;
     return false;
@@ -205,7 +205,7 @@ void Books::LearnOverlap(const Mark& mark, int64_t own) {
   const double ratio = overlap_own_ / overlap_covers_;
   const double bounded = ratio < 0.25 ? 0.25 : ratio > 4 ? 4 : ratio;
   const int64_t old = price->price.load(kRelaxed);
-  price->price.store(Most(1, int64_t(double(old) * (1 + (bounded - 1) / 8))), kRelaxed);
+  price->price.store(Max(1, int64_t(double(old) * (1 + (bounded - 1) / 8))), kRelaxed);
 }
 
 // `corrects`: the sample corrects the charge too, not only the price.
@@ -215,7 +215,7 @@ void Books::SettleSample(const Mark& mark, const Times& times, int64_t own_since
   if (mark.streams > 1) overlapped_at_ = now;
   const bool overlaps = mark.streams > 1 || (!contended && now - overlapped_at_ < kOverlapMemory);
   if (price == nullptr || (overlaps && price->samples >= kTrusted)) return;
-  int64_t own = Most(times.pair - kNullPair, 300);
+  int64_t own = Max(times.pair - kNullPair, 300);
   NoteShortest(price, own);
   if (contended) {
     if (!price->is_long && !IsNoisy(*price) && DropAsCut(price, own)) return;
@@ -226,7 +226,7 @@ void Books::SettleSample(const Mark& mark, const Times& times, int64_t own_since
     } else if ((price->is_long || price->samples < kTrusted || IsNoisy(*price)) &&
                own > kQuantum / 2 && !MayBeWhole(*price)) {
       const bool only = own_since >= 0 && mark.covers == mark.estimate;
-      own = only ? Least(own, own_since) : int64_t(double(own) * PartSince(mark, now));
+      own = only ? Min(own, own_since) : int64_t(double(own) * PartSince(mark, now));
     }
   }
   if (mark.weight > 2) {

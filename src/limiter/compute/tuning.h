@@ -27,8 +27,8 @@ inline constexpr int64_t kQuantum = 2 * kMillisecond;
 // How long a grant of the agent is valid without renewal. At least ten ticks.
 inline constexpr int64_t kLease = 50 * kMillisecond;
 
-// The C++ library is not there at run time, so what is used of it is little.
-constexpr int64_t Least(int64_t a, int64_t b) { return a < b ? a : b; }
-constexpr int64_t Most(int64_t a, int64_t b) { return a > b ? a : b; }
+// The C++ library is missing at run time, so the limiter avoids <algorithm>.
+constexpr int64_t Min(int64_t a, int64_t b) { return a < b ? a : b; }
+constexpr int64_t Max(int64_t a, int64_t b) { return a > b ? a : b; }
 
 }  // namespace tessera::limiter

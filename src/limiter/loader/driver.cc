@@ -79,7 +79,7 @@ __attribute__((constructor)) void FindDriver() {
 
 Driver driver;
 
-void* InPlaceOf(void* driver_function) {
+void* ReplacementOf(void* driver_function) {
   for (uint32_t i = PlaceOf(driver_function); replacements[i].of_driver != nullptr;
        i = (i + 1) % kPlaces) {
     if (replacements[i].of_driver == driver_function) return replacements[i].of_limiter;

@@ -39,8 +39,8 @@ class RelaxedCapture {
   int mode_ = 2;
 };
 
-// The limiter's function in place of the driver's: for a pointer that the driver's cuGetProcAddress
-// gave. Pointers to other functions come back as they are.
-void* InPlaceOf(void* driver_function);
+// The limiter's function for a function that the driver's cuGetProcAddress returned, or that
+// function itself if the limiter does not replace it.
+void* ReplacementOf(void* driver_function);
 
 }  // namespace tessera::limiter

@@ -20,14 +20,16 @@ LIMITER_EXPORT Result cuInit(unsigned flags) {
 LIMITER_EXPORT Result cuGetProcAddress(const char* symbol, void** function, int version,
                                        uint64_t flags) {
   const Result result = driver.cuGetProcAddress(symbol, function, version, flags);
-  if (result == Result::kSuccess && function != nullptr) *function = limiter::InPlaceOf(*function);
+  if (result == Result::kSuccess && function != nullptr)
+    *function = limiter::ReplacementOf(*function);
   return result;
 }
 
 LIMITER_EXPORT Result cuGetProcAddress_v2(const char* symbol, void** function, int version,
                                           uint64_t flags, int* status) {
   const Result result = driver.cuGetProcAddress_v2(symbol, function, version, flags, status);
-  if (result == Result::kSuccess && function != nullptr) *function = limiter::InPlaceOf(*function);
+  if (result == Result::kSuccess && function != nullptr)
+    *function = limiter::ReplacementOf(*function);
   return result;
 }
 

@@ -38,7 +38,7 @@ Result CreateArray(Handle* array, uint64_t bytes, Create create, Destroy destroy
 template <typename Handle, typename Destroy>
 Result DestroyArray(Handle array, Destroy destroy) {
   Process& process = Process::Get();
-  Charges::Held taken;
+  Charges::ChargedObject taken;
   const bool known = process.limiting() && process.charges().Take(array, &taken);
   const Result result = destroy(array);
   if (!known) return result;

@@ -14,7 +14,7 @@ uint64_t Square(unsigned format, unsigned channels) {
   return ArrayBytes({.width = 1024, .height = 1024, .format = format, .channels = channels});
 }
 
-TEST(ArraySizeTest, IsThatOfAllElements) {
+TEST(ArraySizeTest, CountsAllElements) {
   EXPECT_EQ(Square(cuda::kFormatUint8, 1), kMiB);
   EXPECT_EQ(Square(cuda::kFormatInt16, 2), 4 * kMiB);
   EXPECT_EQ(Square(cuda::kFormatHalf, 4), 8 * kMiB);
@@ -30,7 +30,7 @@ TEST(ArraySizeTest, PacksChannelsAsTheFormatDoes) {
   EXPECT_EQ(Square(0x91, 4), kMiB / 2) << "BC1";
   EXPECT_EQ(Square(0x9d, 4), kMiB) << "BC7";
   EXPECT_EQ(Square(0xc5, 4), 8 * kMiB) << "four normalized channels of 16 bits";
-  EXPECT_EQ(Square(0x7000, 2), 8 * kMiB) << "a format to come";
+  EXPECT_EQ(Square(0x7000, 2), 8 * kMiB) << "an unknown format";
 }
 
 TEST(ArraySizeTest, RowsArePaddedToTiles) {
@@ -39,7 +39,7 @@ TEST(ArraySizeTest, RowsArePaddedToTiles) {
   EXPECT_EQ(ArrayBytes({.width = 1, .height = 1, .format = 0x91, .channels = 4}), 512u);
 }
 
-TEST(ArraySizeTest, AMipmapHasTheLevelsThatThereCanBe) {
+TEST(ArraySizeTest, AMipmapHasAsManyLevelsAsItsExtentAllows) {
   const Array3DDescriptor descriptor{.width = 1024, .height = 1024, .format = 1, .channels = 4};
   EXPECT_EQ(MipmapBytes(descriptor, 0), 4 * kMiB);
   EXPECT_EQ(MipmapBytes(descriptor, 1), 4 * kMiB);
@@ -53,7 +53,7 @@ TEST(ArraySizeTest, AMipmapHasTheLevelsThatThereCanBe) {
   EXPECT_EQ(MipmapBytes(deep, 2), 10 * kMiB) << "layers stay";
 }
 
-TEST(ArraySizeTest, WhatTheProgramMapsOrTheDriverRefusesTakesNothing) {
+TEST(ArraySizeTest, SparseDeferredAndInvalidArraysTakeNothing) {
   Array3DDescriptor descriptor{.width = 1024, .height = 1024, .format = 1, .channels = 4};
   descriptor.flags = cuda::kArraySparse;
   EXPECT_EQ(ArrayBytes(descriptor), 0u);

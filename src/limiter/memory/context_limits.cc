@@ -61,7 +61,7 @@ LIMITER_EXPORT Result cuCtxSetLimit(int limit, size_t value) {
       driver.cuCtxGetLimit(&before, limit) != Result::kSuccess) {
     return driver.cuCtxSetLimit(limit, value);
   }
-  Charges::Held held;
+  Charges::ChargedObject held;
   const bool charged = process.charges().Take(KeyOf(context, limit), &held);
   const uint64_t free = charged ? held.free : Times(before, unit);
   const uint64_t reserved = RoundToBlocks(Above(Times(value, unit), free + held.bytes));

@@ -94,7 +94,7 @@ class Measurement {
 
  private:
   static constexpr uint64_t kAlign = 512;
-  struct Held {
+  struct NodeMemory {
     uint64_t bytes;
     int gpu;
   };
@@ -102,7 +102,7 @@ class Measurement {
 
   Uses* const uses_;
   uint64_t now_[kMaxGpus] = {};
-  Table<Held, Place> held_ = {};
+  Table<NodeMemory, Place> held_ = {};
 };
 
 // False: the graph has no nodes that allocate on a GPU in the limits.

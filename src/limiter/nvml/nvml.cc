@@ -39,7 +39,7 @@ __attribute__((constructor)) void FindRealNvml() {
 class View {
  public:
   // False: the GPU is not limited.
-  bool Of(nvml::Device device, uint64_t* limit, uint64_t* held) {
+  bool Find(nvml::Device device, uint64_t* limit, uint64_t* held) {
     char text[96];
     uint8_t uuid[16];
     if (real.nvmlDeviceGetUUID == nullptr ||
@@ -73,9 +73,9 @@ void View::SweepUsage() { (void)SweepSlots(kUsagePath, view.usage_); }
 
 // Replaces the device's memory by the share, which never exceeds what the device has or has free.
 template <typename Memory>
-void Show(nvml::Device device, Memory* memory) {
+void ShowShare(nvml::Device device, Memory* memory) {
   uint64_t limit = 0, held = 0;
-  if (!view.Of(device, &limit, &held)) return;
+  if (!view.Find(device, &limit, &held)) return;
   if (limit < memory->total) memory->total = limit;
   memory->used = held < memory->total ? held : memory->total;
   const uint64_t left = memory->total - memory->used;
@@ -88,14 +88,14 @@ void Show(nvml::Device device, Memory* memory) {
 namespace tessera::nvml {
 
 using limiter::real;
-using limiter::Show;
+using limiter::ShowShare;
 
 #define LIMITER_EXPORT extern "C" __attribute__((visibility("default")))
 
 LIMITER_EXPORT Return nvmlDeviceGetMemoryInfo(Device device, Memory* memory) {
   if (real.nvmlDeviceGetMemoryInfo == nullptr) return Return::kFunctionNotFound;
   const Return result = real.nvmlDeviceGetMemoryInfo(device, memory);
-  if (result == Return::kSuccess) Show(device, memory);
+  if (result == Return::kSuccess) ShowShare(device, memory);
   return result;
 }
 
@@ -105,7 +105,7 @@ LIMITER_EXPORT Return nvmlDeviceGetMemoryInfo_v2(Device device, MemoryV2* memory
   const Return result = real.nvmlDeviceGetMemoryInfo_v2(device, memory);
   if (result != Return::kSuccess) return result;
   const uint64_t total = memory->total;
-  Show(device, memory);
+  ShowShare(device, memory);
   if (memory->total != total) memory->reserved = 0;
   return result;
 }

@@ -31,7 +31,7 @@ double MiB(uint64_t bytes) { return double(bytes) / (1 << 20); }
 
 }  // namespace
 
-void Message(const char* format, ...) {
+void WriteMessage(const char* format, ...) {
   if (!MayWrite()) return;
   char text[512] = "tessera: ";
   constexpr int kPrefix = 9;
@@ -48,7 +48,7 @@ void Message(const char* format, ...) {
 }
 
 void ReportRefusal(const uint8_t (&uuid)[16], uint64_t bytes, uint64_t held, uint64_t limit) {
-  Message(
+  WriteMessage(
       "CUDA out of memory: this container may use %.0f MiB of GPU-%02x%02x%02x%02x-... and holds "
       "%.0f MiB; "
       "an allocation of %.1f MiB is refused: raise the pod's request of device memory, or allocate "

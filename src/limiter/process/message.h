@@ -7,7 +7,7 @@
 
 namespace tessera::limiter {
 
-void Message(const char* format, ...) __attribute__((format(printf, 1, 2)));
+void WriteMessage(const char* format, ...) __attribute__((format(printf, 1, 2)));
 
 // Writes that the limit has refused an allocation.
 void ReportRefusal(const uint8_t (&uuid)[16], uint64_t bytes, uint64_t held, uint64_t limit);

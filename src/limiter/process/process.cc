@@ -46,8 +46,8 @@ __attribute__((constructor)) void MakePage() {
   if (::madvise(memory, size, MADV_WIPEONFORK) != 0) page->owner.store(::getpid());
 }
 
-// On old kernels the page is a copy of the parent's.
-void ForgetTheParents() {
+// On kernels before 4.14 a child starts with a copy of its parent's page.
+void ResetAfterFork() {
   const int owner = page->owner.load(std::memory_order_relaxed);
   if (owner == 0 || owner == ::getpid()) return;
   new (page) Page();
@@ -62,17 +62,17 @@ Process& Process::Get() { return process; }
 
 bool Process::limiting() const {
   if (page == nullptr) return false;
-  ForgetTheParents();
+  ResetAfterFork();
   return page->state.load(std::memory_order_acquire) == kLimiting;
 }
 
 Result Process::Init() {
   if (!driver.found) {
-    Message("the real driver library is missing at %s: restart the container", kRealCuda);
+    WriteMessage("the real driver library is missing at %s: restart the container", kRealCuda);
     return Result::kNotPermitted;
   }
   if (page == nullptr) return Result::kOutOfMemory;
-  ForgetTheParents();
+  ResetAfterFork();
   const SpinGuard guard(&page->lock);
   if (page->state.load() == kNew) {
     Reset();
@@ -97,7 +97,7 @@ void Process::Reset() {
 Process::State Process::Open() {
   const Limits* limits = nullptr;
   if (const int error = MapLimits(kLimitsPath, &limits); error != 0) {
-    Message(
+    WriteMessage(
         "cannot read the limits of this container at %s: %s: the GPU is not available; restart the "
         "container",
         kLimitsPath, ::strerror(error));
@@ -108,11 +108,11 @@ Process::State Process::Open() {
   if (error == 0) error = ClaimSlot(kUsagePath, &usage, &slot);
   if (error != 0) {
     const bool goes_on = (limits->flags.load() & kFailOpen) != 0;
-    Message("cannot account for device memory in %s: %s: %s", kUsagePath,
-            error == EAGAIN   ? "4096 processes of this container use it"
-            : error == EPROTO ? "it was damaged; restart the container"
-                              : ::strerror(error),
-            goes_on ? "this process is not limited" : "the GPU is not available");
+    WriteMessage("cannot account for device memory in %s: %s: %s", kUsagePath,
+                 error == EAGAIN   ? "4096 processes of this container use it"
+                 : error == EPROTO ? "the file is damaged; restart the container"
+                                   : ::strerror(error),
+                 goes_on ? "this process is not limited" : "the GPU is not available");
     return goes_on ? kNotLimited : kRefused;
   }
   accounts_.Open(limits, usage, slot, Sweep);

@@ -63,14 +63,14 @@ TEST(AccountsTest, AReservationCountsUntilItIsCanceled) {
   EXPECT_TRUE(region.accounts[1]->Reserve(0, 400));
 }
 
-TEST(AccountsTest, WhatTheAgentFindsUnaccountedCountsAgainstTheLimit) {
+TEST(AccountsTest, UnaccountedBytesCountAgainstTheLimit) {
   Region region(1);
   region.limits->gpus[0].unaccounted = 300;
   EXPECT_FALSE(region.accounts[0]->Reserve(0, 701));
   EXPECT_TRUE(region.accounts[0]->Reserve(0, 700));
 }
 
-TEST(AccountsTest, ALimitThatShrinksBelowWhatIsHeldRefusesAndTakesNothingAway) {
+TEST(AccountsTest, ALimitBelowTheHeldBytesRefusesAndFreesNothing) {
   Region region(1);
   Hold(*region.accounts[0], 800);
   region.limits->gpus[0].memory = 500;
@@ -132,7 +132,7 @@ TEST(AccountsTest, RacingProcessesNeverHoldMoreThanTheLimitAtAnyInstant) {
   }
   for (std::thread& thread : threads) thread.join();
   EXPECT_LE(most.load(), kLimit);
-  EXPECT_GT(most.load(), kLimit / 2) << "they did not race";
+  EXPECT_GT(most.load(), kLimit / 2) << "the threads did not race";
   EXPECT_EQ(region.accounts[0]->Held(0), 0u);
   for (size_t i = 0; i < region.accounts.size(); ++i)
     EXPECT_EQ(region.usage->gpus[0].pending[i], 0u);

@@ -54,7 +54,7 @@ bool SetLock(const Fd& file, uint32_t slot, short type) {
 bool LockSlot(const Fd& file, uint32_t slot) { return SetLock(file, slot, F_WRLCK); }
 void UnlockSlot(const Fd& file, uint32_t slot) { (void)SetLock(file, slot, F_UNLCK); }
 
-// The state of a process and its start, from /proc/PID/stat. False: there is no such process.
+// Reads state and start of a process from /proc/PID/stat. False: no such process.
 bool ReadStat(const char* pid, char* state, uint64_t* start) {
   char path[64];
   ::snprintf(path, sizeof(path), "/proc/%s/stat", pid);

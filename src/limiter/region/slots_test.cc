@@ -72,7 +72,7 @@ TEST_F(SlotsTest, EachProcessGetsASlotOfItsOwn) {
   Kill(second);
 }
 
-TEST_F(SlotsTest, WhatAKilledProcessHeldIsClearedAndThatOfALivingOneStays) {
+TEST_F(SlotsTest, TheSlotOfAKilledProcessIsClearedAndOthersStay) {
   const pid_t dead = StartHolder(100), alive = StartHolder(30);
   Kill(dead);
   EXPECT_EQ(Sweep(), 1);

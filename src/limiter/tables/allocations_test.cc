@@ -69,7 +69,7 @@ TEST(AllocationsTest, ABlockIsChargedWithItsFirstPartAndReleasedWithItsLast) {
   EXPECT_FALSE(blocks.Join(4 << 20, 0));
   EXPECT_FALSE(blocks.Leave(4 << 20));
   EXPECT_TRUE(blocks.Leave(4 << 20));
-  EXPECT_FALSE(blocks.Leave(4 << 20)) << "nothing is left of it";
+  EXPECT_FALSE(blocks.Leave(4 << 20)) << "the block has no parts left";
   EXPECT_TRUE(blocks.Join(4 << 20, 0)) << "the driver may use the address again";
 }
 

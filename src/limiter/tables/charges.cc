@@ -14,7 +14,7 @@ uint64_t Key(const void* handle) { return reinterpret_cast<uintptr_t>(handle); }
 
 }  // namespace
 
-bool Charges::Charge(const Held& held, Accounts* accounts) {
+bool Charges::Charge(const ChargedObject& held, Accounts* accounts) {
   if (held.bytes == 0) return true;
   if (held.bytes > kSmallBytes) {
     accounts->Add(held.gpu, RoundToBlocks(held.bytes));
@@ -29,7 +29,7 @@ bool Charges::Charge(const Held& held, Accounts* accounts) {
   return true;
 }
 
-void Charges::Uncharge(const Held& held, Accounts* accounts) {
+void Charges::Uncharge(const ChargedObject& held, Accounts* accounts) {
   if (held.bytes > kSmallBytes) {
     accounts->Release(held.gpu, RoundToBlocks(held.bytes));
     return;
@@ -44,7 +44,7 @@ void Charges::Uncharge(const Held& held, Accounts* accounts) {
 
 bool Charges::Add(const void* handle, const Contexts::Known& context, uint64_t bytes,
                   Accounts* accounts, uint64_t free) {
-  const Held held{.bytes = bytes, .context = context.id, .gpu = context.gpu, .free = free};
+  const ChargedObject held{.bytes = bytes, .context = context.id, .gpu = context.gpu, .free = free};
   const SpinGuard lock(&lock_);
   bool added = false;
   auto* entry = entries_.Add(Key(handle), &added);
@@ -56,7 +56,7 @@ bool Charges::Add(const void* handle, const Contexts::Known& context, uint64_t b
   return false;
 }
 
-bool Charges::Take(const void* handle, Held* taken) {
+bool Charges::Take(const void* handle, ChargedObject* taken) {
   const SpinGuard lock(&lock_);
   auto* entry = entries_.Find(Key(handle));
   if (entry == nullptr) return false;
@@ -65,14 +65,14 @@ bool Charges::Take(const void* handle, Held* taken) {
   return true;
 }
 
-void Charges::PutBack(const void* handle, const Held& taken) {
+void Charges::PutBack(const void* handle, const ChargedObject& taken) {
   const SpinGuard lock(&lock_);
   bool added = false;
   auto* entry = entries_.Add(Key(handle), &added);
   if (entry != nullptr) entry->value = taken;
 }
 
-void Charges::EndCharge(const Held& taken, Accounts* accounts) {
+void Charges::EndCharge(const ChargedObject& taken, Accounts* accounts) {
   const SpinGuard lock(&lock_);
   Uncharge(taken, accounts);
 }

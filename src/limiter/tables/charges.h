@@ -20,7 +20,7 @@ namespace tessera::limiter {
 
 class Charges {
  public:
-  struct Held {
+  struct ChargedObject {
     uint64_t bytes = 0;
     uint64_t context = 0;  // id of the context that ends the charge
     int gpu = 0;           // index in the limits
@@ -32,26 +32,25 @@ class Charges {
   // destroyed its object.
   bool Add(const void* handle, const Contexts::Known& context, uint64_t bytes, Accounts* accounts,
            uint64_t free = 0);
-  // Forgets a handle before the driver is asked to destroy it: as soon as that is done, another
-  // thread may get the handle. False: it is not known. Afterwards its charge ends, or it is put
-  // back where the driver has refused.
-  bool Take(const void* handle, Held* taken);
-  void PutBack(const void* handle, const Held& taken);
-  void EndCharge(const Held& taken, Accounts* accounts);
-  // The context has ended, and all of it.
+  // Removes a handle before the driver destroys it, because another thread may get the handle at
+  // once. False: the table does not have it. EndCharge follows on success, PutBack on failure.
+  bool Take(const void* handle, ChargedObject* taken);
+  void PutBack(const void* handle, const ChargedObject& taken);
+  void EndCharge(const ChargedObject& taken, Accounts* accounts);
+  // Ends all charges of a destroyed context.
   void EndContext(uint64_t id, Accounts* accounts);
   // Removes all charges, in a child after fork.
   void Reset();
 
  private:
   static uint32_t Place(uint64_t key) { return uint32_t(key * 0x9e3779b97f4a7c15u >> 32); }
-  // REQUIRES lock_. False: there is no memory.
-  bool Charge(const Held& held, Accounts* accounts);
-  void Uncharge(const Held& held, Accounts* accounts);
+  // REQUIRES lock_. False: out of host memory.
+  bool Charge(const ChargedObject& held, Accounts* accounts);
+  void Uncharge(const ChargedObject& held, Accounts* accounts);
 
   SpinLock lock_;
-  Table<Held, Place> entries_ = {};     // by handle
-  Table<uint64_t, Place> shared_ = {};  // by context: the sum of its small pieces
+  Table<ChargedObject, Place> entries_ = {};  // by handle
+  Table<uint64_t, Place> shared_ = {};        // by context: the sum of its small pieces
 };
 
 }  // namespace tessera::limiter
