@@ -32,12 +32,13 @@ constexpr int64_t kLongMemory = 100 * kMillisecond;
 // turns of the others, a program that waits for its launches gets more of them. At least two
 // slices.
 constexpr int64_t kLeastWindow = 800 * kMicrosecond;
-// For turns (DecideTurn), in nanoseconds of GPU time. A container gets a turn when it is owed
-// kTurn. It can be owed, or owe, at most kMostOwed, which bounds how much a turn changes the use
-// within a window of a second. Another container takes the turn over if it is owed kTurnLead more.
-constexpr double kTurn = 16e6, kMostOwed = 32e6, kTurnLead = 4e6;
-// One without work for so long gains no claim, and one that has waited for so long without a break
-// has all its work from its pool.
+// Turns (DecideTurn), in nanoseconds of GPU time. A container gets a turn when it is owed kTurn. It
+// is owed, or owes, at most kMostOwed, which bounds the effect of a turn on a window of a second.
+// Another container takes over the turn if it is owed kTurnLead more. What a container uses of its
+// turns is averaged over kTurnUseMemory.
+constexpr double kTurn = 16e6, kMostOwed = 32e6, kTurnLead = 4e6, kTurnUseMemory = 64e6;
+// A container without work for kAbsent gains no claim. A container that has waited for kSaturated
+// without a break gets all of its work from its pool.
 constexpr int64_t kAbsent = 200 * kMillisecond, kSaturated = 100 * kMillisecond;
 // Time since a launch, or since a wait for the limit, in which a program counts as between two
 // launches, or as at its limit.
@@ -266,8 +267,19 @@ int64_t Arbiter::Repaid(const Container& container, double elapsed, double weigh
   return std::max(container.pool, container.charged - kMostDebt) + int64_t(share * elapsed);
 }
 
-// What each container was entitled to since the last tick, by weight and none above its limit, less
-// what it used.
+// Measures which part of its turns a container uses. The first tick, in which others still run, and
+// the last, after which the container pauses or waits for its limit, do not count.
+void Arbiter::MeasureTurnUse(int64_t now, double elapsed, Container* container) {
+  const bool works = container->in_flight > 0 || now - container->last_launch < kBetween;
+  if (!container->alone || !works || now - container->last_limited <= kAtLimit) return;
+  const double change = double(container->used) - container->turn_use * elapsed;
+  container->turn_use = std::clamp(container->turn_use + change / kTurnUseMemory, 0.0, 1.0);
+}
+
+// Adds to `owed` the GPU time that each container was entitled to since the last tick, by weight
+// and within its limit, minus the time that it used. In its own turn a container is entitled only
+// to what it can use then: otherwise the turn of a large share that leaves the GPU idle between its
+// launches would never end.
 void Arbiter::DecideOwed(int64_t now) {
   const double elapsed = Elapsed(now);
   std::vector<Container*> present;
@@ -293,7 +305,10 @@ void Arbiter::DecideOwed(int64_t now) {
     const auto used = double(container->used);
     // A container that leaves the GPU idle in its turn pays for half of the time or more.
     const bool alone = container->has_turn && in_flight < kDrained;
-    container->owed += part * elapsed - (alone ? std::max(used, elapsed / 2) : used);
+    if (alone) MeasureTurnUse(now, elapsed, container);
+    container->alone = alone;
+    container->owed += part * elapsed * (alone ? container->turn_use : 1);
+    container->owed -= alone ? std::max(used, elapsed / 2) : used;
     if (now - container->last_denied > kBacklog) container->last_content = now;
     const bool gains =
         now - container->last_limited > kAtLimit && now - container->last_content < kSaturated;

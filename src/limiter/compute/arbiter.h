@@ -112,7 +112,9 @@ class Arbiter {
     // not show a backlog of its own; `last_denied` is the last wait that does.
     bool held = false, has_turn = false;
     int64_t held_until = 0, last_denied = 0, last_content = 0;
-    double owed = 0;  // GPU time that it was entitled to and did not use
+    double owed = 0;      // GPU time that the container was entitled to and did not use
+    double turn_use = 1;  // part of the GPU that the container uses in its turns
+    bool alone = false;   // at the last tick, it had a turn and the GPU had no work of others
     Trim trim;
   };
 
@@ -126,6 +128,7 @@ class Arbiter {
   double Elapsed(int64_t now) const;
   double Budget(int64_t now) const;
   int64_t Repaid(const Container& container, double elapsed, double weights) const;
+  static void MeasureTurnUse(int64_t now, double elapsed, Container* container);
   void DecideOwed(int64_t now);
   void DecideTurn(int64_t now);
   int64_t NextTick(int64_t now) const;

@@ -115,7 +115,41 @@ TEST(ComputeModelTest, AProgramThatWaitsForShortBatchesGetsItsShare) {
   Expect("20 in batches of 125 us, 8 others", options, wanted);
 }
 
-// What it uses of others' time after its pause, it must repay.
+// A program that leaves the GPU idle while it launches and waits cannot use a large share. Its
+// neighbor keeps at least `least` all the same.
+TEST(ComputeModelTest, AShareThatItsProgramCannotUseStarvesNoOther) {
+  // Of 235 us, the program uses the GPU for 160 us. It idles within its wait, or after it.
+  const Load in_wait{.kernels = {{20 * kUs}}, .sync_every = 8, .wake = 55 * kUs};
+  const Load after_wait{.kernels = {{20 * kUs}}, .burst = 159 * kUs, .think = 50 * kUs};
+  const Load medium{.kernels = {{100 * kUs}}, .sync_every = 4, .wake = 70 * kUs};
+  const Load single{.kernels = {{1 * kMs}}, .sync_every = 1, .wake = 90 * kUs};
+  const Load long_batch{.kernels = {{2 * kMs}}, .sync_every = 16, .wake = 55 * kUs};
+  const Load long_kernels{.kernels = {{2 * kMs}}, .sync_every = 4, .wake = 55 * kUs};
+  const struct {
+    const char* what;
+    TenantOptions slow, neighbor;
+    double least_slow, least;
+  } cases[] = {
+      {"70: 8 x 20 us / 30: 8 x 20 us", Hard(0.7, in_wait), Hard(0.3, in_wait), 48, 21},
+      {"the same, idle after the wait", Hard(0.7, after_wait), Hard(0.3, after_wait), 48, 21},
+      {"70: 8 x 20 us / 30: 16 x 2 ms", Hard(0.7, in_wait), Hard(0.3, long_batch), 48, 27},
+      {"70: the same, idle after the wait", Hard(0.7, after_wait), Hard(0.3, long_batch), 48, 27},
+      {"90: 8 x 20 us / 10: 4 x 2 ms", Hard(0.9, in_wait), Hard(0.1, long_kernels), 62, 9},
+      {"90: 4 x 100 us / 10: 4 x 2 ms", Hard(0.9, medium), Hard(0.1, long_kernels), 72, 8.5},
+      {"90: 1 x 1 ms / 10: 4 x 2 ms", Hard(0.9, single), Hard(0.1, long_kernels), 80, 8.5},
+      {"weights 7: 8 x 20 us / 3: async", Weighted(7, in_wait), Weighted(3, Steady(100 * kUs)), 48,
+       26},
+  };
+  for (const auto& one : cases) {
+    SharedGpu gpu({.tenants = {one.slow, one.neighbor}, .length = 12 * kSeconds});
+    gpu.Run();
+    std::printf("%-36s %5.1f %5.1f\n", one.what, gpu.Of(0).mean, gpu.Of(1).mean);
+    EXPECT_GE(gpu.Of(0).mean, one.least_slow) << one.what;
+    EXPECT_GE(gpu.Of(1).mean, one.least) << one.what;
+  }
+}
+
+// After its pause, the program must repay the time of others that it used.
 TEST(ComputeModelTest, APauseForgivesNoDebt) {
   const Load pauses{.kernels = {{20 * kMs}}, .burst = 1 * kMs, .think = 2 * kMs};
   Expect("10 by kernels of 20 ms and pauses",

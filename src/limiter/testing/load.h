@@ -19,9 +19,10 @@ struct Load {
   std::string name;
   std::vector<Kernel> kernels;  // each launch picks one at random
   int streams = 1;
-  int sync_every = 0;  // launches; 0: never waits
-  double burst = 0;    // nanoseconds of GPU time, after which it waits and thinks
-  double think = 0;    // nanoseconds
+  int sync_every = 0;      // launches; 0: never waits
+  double burst = 0;        // nanoseconds of GPU time before the program waits and thinks
+  double think = 0;        // nanoseconds
+  double wake = 10 * kUs;  // from the end of the work to the return of the program's wait for it
 };
 
 struct Step {

@@ -9,7 +9,7 @@
 namespace tessera::limiter::testing {
 namespace {
 
-constexpr int64_t kLaunchCost = 2'500, kRecordCost = 1'000, kSyncReturn = 10'000;
+constexpr int64_t kLaunchCost = 2'500, kRecordCost = 1'000;
 constexpr int64_t kOvershoot = 60'000;
 constexpr int64_t kSamplePeriod = 100'000'000;
 constexpr int64_t kNvmlPeriod = 167'000'000, kNvmlAge = 200'000'000;
@@ -48,8 +48,13 @@ struct SharedGpu::Tenant {
 
 struct SharedGpu::Process {
   Process(Tenant* owner, const Load& load, uint64_t seed, const ModelDriver& model)
-      : tenant(owner), program(load, seed), driver(model), gate(&driver) {}
+      : tenant(owner),
+        wake_cost(int64_t(load.wake)),
+        program(load, seed),
+        driver(model),
+        gate(&driver) {}
   Tenant* const tenant;
+  const int64_t wake_cost;
   ComputeSlot slot = {};
   ComputePart part = {};
   Prices prices = {};
@@ -154,7 +159,7 @@ void SharedGpu::AfterGpu() {
     if (process->state == Process::kSyncing && gpu_.backlog(context) == 0 &&
         gpu_.queued(context) == 0) {
       process->state = Process::kSynced;
-      process->wake = now_ + kSyncReturn;
+      process->wake = now_ + process->wake_cost;
     } else if (process->state == Process::kQueueFull && gpu_.queued(context) < GpuModel::kQueue) {
       process->state = Process::kHasStep;
       process->wake = now_;
