@@ -29,7 +29,7 @@ class ArrayTest : public OneGpuTest {
   }
 };
 
-TEST_F(ArrayTest, TakesItsSizeInBlocksWithRowsInTiles) {
+TEST_F(ArrayTest, AnArrayTakesWholeBlocksWithRowsInTiles) {
   EXPECT_EQ(Taken({.width = 1024, .height = 1024, .format = kFormatFloat, .channels = 4}),
             16 * kMiB);
   EXPECT_EQ(Taken({.width = 1025, .height = 1024, .format = kFormatFloat, .channels = 4}),
@@ -45,14 +45,14 @@ TEST_F(ArrayTest, TakesItsSizeInBlocksWithRowsInTiles) {
   EXPECT_EQ(Taken(sparse), 0u);
 }
 
-TEST_F(ArrayTest, SmallOnesShareABlock) {
+TEST_F(ArrayTest, SmallArraysShareABlock) {
   std::vector<Array> arrays;
   DevicePtr other = 0;
   EXPECT_OK(CU(*cuda_, cuMemAlloc_v2)(&other, 1000));
   for (int i = 0; i < 16; ++i) {
     arrays.push_back(Create({.width = 256, .height = 128, .format = kFormatFloat, .channels = 1}));
   }
-  EXPECT_EQ(Used(), 4 * kMiB) << "16 of 128 KiB, and a block of linear memory";
+  EXPECT_EQ(Used(), 4 * kMiB) << "16 arrays of 128 KiB, and a block of linear memory";
   for (Array array : arrays) EXPECT_OK(CU(*cuda_, cuArrayDestroy)(array));
   EXPECT_OK(CU(*cuda_, cuMemFree_v2)(other));
 }
@@ -74,12 +74,13 @@ TEST_F(ArrayTest, AMipmapTakesAllOfItsLevels) {
   EXPECT_OK(CU(*cuda_, cuMipmappedArrayDestroy)(mipmap));
   EXPECT_EQ(CU(*cuda_, cuMipmappedArrayDestroy)(mipmap), Result::kInvalidHandle);
   ASSERT_OK(CU(*cuda_, cuMipmappedArrayCreate)(&mipmap, &descriptor, 100));
-  EXPECT_OK(CU(*cuda_, cuMipmappedArrayGetLevel)(&level, mipmap, 12)) << "of one element";
+  EXPECT_OK(CU(*cuda_, cuMipmappedArrayGetLevel)(&level, mipmap, 12))
+      << "the last level has one element";
   EXPECT_EQ(CU(*cuda_, cuMipmappedArrayGetLevel)(&level, mipmap, 13), Result::kInvalidValue);
   EXPECT_OK(CU(*cuda_, cuMipmappedArrayDestroy)(mipmap));
 }
 
-TEST_F(ArrayTest, DescriptorsComeBack) {
+TEST_F(ArrayTest, DescriptorsCanBeRead) {
   const Array array = Create({.width = 8, .height = 6, .depth = 5, .format = 3, .channels = 2});
   Array3DDescriptor full{};
   Array3DDescriptorV1 old{};
@@ -135,7 +136,7 @@ TEST_F(ArrayTest, TheEndOfAContextEndsItsArrays) {
   EXPECT_EQ(CU(*cuda_, cuArrayDestroy)(array), Result::kInvalidHandle);
 }
 
-TEST_F(ArrayTest, RefusesWhatTheDriverRefuses) {
+TEST_F(ArrayTest, InvalidDescriptorsAreRefused) {
   Array array = nullptr;
   Array3DDescriptor descriptor{.width = 64, .height = 64, .format = 1, .channels = 3};
   const auto create = [&] { return CU(*cuda_, cuArray3DCreate_v2)(&array, &descriptor); };
@@ -143,9 +144,9 @@ TEST_F(ArrayTest, RefusesWhatTheDriverRefuses) {
   descriptor = {.width = 0, .height = 64, .format = 1, .channels = 1};
   EXPECT_EQ(create(), Result::kInvalidValue) << "width";
   descriptor = {.width = 64, .height = 0, .depth = 64, .format = 1, .channels = 1};
-  EXPECT_EQ(create(), Result::kInvalidValue) << "a depth, and no height";
+  EXPECT_EQ(create(), Result::kInvalidValue) << "depth without height";
   descriptor.flags = kArrayLayered;
-  EXPECT_OK(create()) << "layers of one row";
+  EXPECT_OK(create()) << "layers of one row are valid";
   EXPECT_OK(CU(*cuda_, cuArrayDestroy)(array));
   descriptor = {.width = 1 << 17, .height = 1 << 16, .format = kFormatFloat, .channels = 4};
   EXPECT_EQ(create(), Result::kOutOfMemory);

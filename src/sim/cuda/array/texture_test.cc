@@ -39,7 +39,7 @@ class TextureTest : public OneGpuTest {
   }
 };
 
-TEST_F(TextureTest, ATextureRemembersWhatItWasMadeOf) {
+TEST_F(TextureTest, ATextureReturnsItsDescriptors) {
   const Array array = Create(0);
   const uint64_t used = Used();
   const ResourceDescriptor resource = Of(array);
@@ -69,7 +69,7 @@ TEST_F(TextureTest, ATextureRemembersWhatItWasMadeOf) {
   EXPECT_OK(CU(*cuda_, cuArrayDestroy)(array));
 }
 
-TEST_F(TextureTest, LinearMemoryMustBeTheProgramsAndAligned) {
+TEST_F(TextureTest, LinearMemoryMustBeAllocatedAndAligned) {
   DevicePtr pointer = 0;
   ASSERT_OK(CU(*cuda_, cuMemAlloc_v2)(&pointer, 1 << 20));
   Texture texture = 0;
@@ -86,13 +86,14 @@ TEST_F(TextureTest, LinearMemoryMustBeTheProgramsAndAligned) {
   EXPECT_OK(CreateTexture(pitched, &texture));
   EXPECT_OK(CU(*cuda_, cuTexObjectDestroy)(texture));
   pitched.pitched.height = 1025;
-  EXPECT_EQ(CreateTexture(pitched, &texture), Result::kInvalidValue) << "beyond its end";
+  EXPECT_EQ(CreateTexture(pitched, &texture), Result::kInvalidValue)
+      << "beyond the end of the memory";
   pitched.pitched = {pointer, kFormatUint8, 1, 1000, 1, 1008};
   EXPECT_EQ(CreateTexture(pitched, &texture), Result::kInvalidValue) << "pitch";
   EXPECT_OK(CU(*cuda_, cuMemFree_v2)(pointer));
 }
 
-TEST_F(TextureTest, SurfacesAreOfArraysThatAllowThem) {
+TEST_F(TextureTest, ASurfaceNeedsAnArrayThatAllowsIt) {
   const Array array = Create(0), writable = Create(kArraySurface);
   ResourceDescriptor resource = Of(array);
   Surface surface = 0;
@@ -109,7 +110,7 @@ TEST_F(TextureTest, SurfacesAreOfArraysThatAllowThem) {
   EXPECT_OK(CU(*cuda_, cuSurfObjectDestroy)(surface));
   EXPECT_OK(CU(*cuda_, cuTexObjectDestroy)(texture));
   for (Array each : {array, writable}) EXPECT_OK(CU(*cuda_, cuArrayDestroy)(each));
-  EXPECT_EQ(CreateTexture(Of(array), &texture), Result::kInvalidHandle) << "it is gone";
+  EXPECT_EQ(CreateTexture(Of(array), &texture), Result::kInvalidHandle) << "the array is destroyed";
 }
 
 TEST_F(TextureTest, TheEndOfAContextEndsItsTextures) {

@@ -19,8 +19,8 @@ class AttributesTest : public OneGpuTest {
   }
 };
 
-// Programs look here before they call the functions, and do without where it says 0.
-TEST_F(AttributesTest, ADeviceTellsWhatItsDriverCanDo) {
+// Programs read these attributes before they call the functions.
+TEST_F(AttributesTest, ADeviceReportsTheFeaturesOfItsDriver) {
   EXPECT_EQ(Device(102), 1) << "virtual memory management";
   EXPECT_EQ(Device(103), 1) << "memory shared by file descriptors";
   EXPECT_EQ(Device(119), 1) << "pools shared by file descriptors";
@@ -62,7 +62,7 @@ TEST_F(AttributesTest, BlocksOfAMultiprocessorShareItsMemory) {
   ASSERT_OK(CU(*cuda_, cuModuleGetFunction)(&function, module, "k"));
   size_t bytes = 0;
   EXPECT_OK(CU(*cuda_, cuOccupancyAvailableDynamicSMemPerBlock)(&bytes, function, 1, 256));
-  EXPECT_EQ(bytes, 163u << 10) << "what one block may have at most";
+  EXPECT_EQ(bytes, 163u << 10) << "the maximum of one block";
   EXPECT_OK(CU(*cuda_, cuOccupancyAvailableDynamicSMemPerBlock)(&bytes, function, 4, 256));
   EXPECT_EQ(bytes, 41u << 10);
   EXPECT_EQ(CU(*cuda_, cuOccupancyAvailableDynamicSMemPerBlock)(&bytes, function, 0, 256),

@@ -196,7 +196,7 @@ CUDA_EXPORT Result cuDeviceGetMemPool(MemPool* pool, Device device) {
 
 CUDA_EXPORT Result cuDeviceSetMemPool(Device device, MemPool pool) {
   DEVICE_ENTER(call, device);
-  const bool known = pool == call->DefaultPoolOf(device) || call->made_pools().contains(pool);
+  const bool known = pool == call->DefaultPoolOf(device) || call->created_pools().contains(pool);
   if (!known || pool->device != device || pool->imported) return Result::kInvalidValue;
   call->SetPool(device, pool);
   return Result::kSuccess;

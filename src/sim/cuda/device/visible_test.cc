@@ -16,7 +16,7 @@ constexpr char kFourGpus[] =
     " GPU-aaaabbbb-0000-0000-0000-000000000000, GPU-cccccccc-0000-0000-0000-000000000000,"
     " GPU-dddddddd-0000-0000-0000-000000000000]\n";
 
-TEST(VisibleTest, OnlyGpusWithADeviceNode) {
+TEST(VisibleTest, AGpuWithoutADeviceNodeIsNotVisible) {
   sim::testing::SimNode node({.profile = kFourGpus});
   EXPECT_EQ(NodesOf(node.state()), (Gpus{0, 1, 2, 3}));
   ASSERT_EQ(unlink((node.dev_root() + "/dev/nvidia1").c_str()), 0);
@@ -33,12 +33,12 @@ TEST(VisibleTest, CudaVisibleDevicesFollowsTheDriversRules) {
   EXPECT_EQ(apply(""), Gpus{});
   EXPECT_EQ(apply("2,0"), (Gpus{2, 0}));
   EXPECT_EQ(apply("0, 3"), (Gpus{0, 3}));
-  EXPECT_EQ(apply("1,-1,2"), Gpus{1}) << "the list ends at the first that is none";
+  EXPECT_EQ(apply("1,-1,2"), Gpus{1}) << "the list ends at the first invalid entry";
   EXPECT_EQ(apply("1,9,2"), Gpus{1});
-  EXPECT_EQ(apply("0,0"), Gpus{}) << "a GPU that stands twice";
+  EXPECT_EQ(apply("0,0"), Gpus{}) << "a repeated GPU";
   EXPECT_EQ(apply("GPU-cccccccc-0000-0000-0000-000000000000"), Gpus{2});
   EXPECT_EQ(apply("GPU-d,GPU-aaaab"), (Gpus{3, 1}));
-  EXPECT_EQ(apply("GPU-aaaa"), Gpus{}) << "a prefix of two";
+  EXPECT_EQ(apply("GPU-aaaa"), Gpus{}) << "a prefix of two UUIDs";
   EXPECT_EQ(apply("NoDevFiles"), Gpus{});
 }
 

@@ -90,7 +90,7 @@ class CudaTest : public ::testing::Test {
   Context context_ = nullptr;
 };
 
-TEST_F(CudaTest, SaysWhichDevicesThereAre) {
+TEST_F(CudaTest, ListsTheDevices) {
   int count = 0, value = 0;
   EXPECT_OK(CU(*cuda_, cuDeviceGetCount)(&count));
   EXPECT_EQ(count, 2);
@@ -154,7 +154,7 @@ TEST_F(CudaTest, NvmlAgrees) {
   EXPECT_EQ(info[0].pid, unsigned(getpid()));
   EXPECT_EQ(info[0].used_gpu_memory, 300 * kMiB);
   EXPECT_EQ(NVML(nvmlShutdown)(), nvml::Return::kSuccess);
-  EXPECT_EQ(Used(), 300 * kMiB) << "NVML's end must not free what CUDA holds";
+  EXPECT_EQ(Used(), 300 * kMiB) << "nvmlShutdown must not free memory of CUDA";
   EXPECT_OK(CU(*cuda_, cuMemFree_v2)(pointer));
 #undef NVML
 }
@@ -229,7 +229,7 @@ TEST_F(CudaTest, AnAccessOutsideOfMemoryEndsTheContext) {
   EXPECT_EQ(CU(*cuda_, cuMemAlloc_v2)(&p, 4), Result::kIllegalAddress);
 }
 
-TEST_F(CudaTest, EventsMeasureWhatStreamsDo) {
+TEST_F(CudaTest, EventsMeasureTheTimeOfStreams) {
   Stream stream = nullptr;
   Event start = nullptr, end = nullptr;
   ASSERT_OK(CU(*cuda_, cuStreamCreate)(&stream, 1));
@@ -252,7 +252,7 @@ TEST_F(CudaTest, EventsMeasureWhatStreamsDo) {
   EXPECT_OK(CU(*cuda_, cuStreamDestroy_v2)(stream));
 }
 
-TEST_F(CudaTest, HostFunctionsRunBetweenWhatStandsBeforeAndAfter) {
+TEST_F(CudaTest, HostFunctionsRunInTheOrderOfTheirStream) {
   static bool ran = false;
   EXPECT_OK(Launch(GetFunction("slow"), 1, nullptr, nullptr));
   EXPECT_OK(CU(*cuda_, cuLaunchHostFunc)(
@@ -275,7 +275,7 @@ TEST_F(CudaTest, ALostGpuEndsWaitsAndContexts) {
   EXPECT_EQ(CU(*cuda_, cuMemAlloc_v2)(&pointer, 4), Result::kUnknown);
   Context other = nullptr;
   EXPECT_EQ(CU(*cuda_, cuCtxCreate_v2)(&other, 0, 0), Result::kDeviceUnavailable);
-  ASSERT_OK(CU(*cuda_, cuCtxCreate_v2)(&other, 0, 1)) << "the other GPU is well";
+  ASSERT_OK(CU(*cuda_, cuCtxCreate_v2)(&other, 0, 1)) << "the other GPU is healthy";
   EXPECT_OK(CU(*cuda_, cuCtxDestroy_v2)(other));
   sim::Recover(&node_->state(), 0);
   ASSERT_OK(CU(*cuda_, cuCtxCreate_v2)(&other, 0, 0));
@@ -287,7 +287,7 @@ TEST_F(CudaTest, UncorrectableMemoryErrorsEndContexts) {
   EXPECT_EQ(CU(*cuda_, cuCtxSynchronize)(), Result::kEccUncorrectable);
 }
 
-TEST_F(CudaTest, AForkedChildIsNotInitialised) {
+TEST_F(CudaTest, AForkedChildIsNotInitialized) {
   const pid_t child = fork();
   if (child == 0) {
     int count = 0;
@@ -300,7 +300,7 @@ TEST_F(CudaTest, AForkedChildIsNotInitialised) {
   EXPECT_EQ(status, 0);
 }
 
-TEST_F(CudaTest, WhatIsNotImplementedSaysSoAndIsCounted) {
+TEST_F(CudaTest, UnimplementedFunctionsAreRefusedAndCounted) {
   using AnyFunction = Result (*)(void*, int);
   EXPECT_EQ(cuda_->Get<AnyFunction>("cuTexRefCreate")(nullptr, 0), Result::kNotSupported);
   const void* table = this;
@@ -325,7 +325,7 @@ TEST_F(CudaTest, LaunchesThatComputeNothingAreCountedByKernel) {
   const uint64_t before = launches("slow");
   EXPECT_OK(Launch(GetFunction("slow"), 1, nullptr, nullptr));
   EXPECT_EQ(launches("slow"), before + 1);
-  EXPECT_EQ(launches("fill"), 0u) << "it computes";
+  EXPECT_EQ(launches("fill"), 0u) << "the kernel is known and computes";
 }
 
 TEST_F(CudaTest, NamesOfOldVersionsDestroyStreamsAndEvents) {
@@ -356,15 +356,16 @@ TEST_F(CudaTest, GetProcAddressPicksByVersionAndStreamMode) {
   EXPECT_OK(get("cuMemcpyHtoD", &function, 7000, 2, nullptr));
   EXPECT_EQ(function, symbol("cuMemcpyHtoD_v2_ptds"));
   EXPECT_OK(get("cuDeviceGetCount", &function, 12000, 2, nullptr));
-  EXPECT_EQ(function, symbol("cuDeviceGetCount")) << "no variant: the plain one";
+  EXPECT_EQ(function, symbol("cuDeviceGetCount")) << "no variant for the mode: the plain function";
   EXPECT_OK(get("cuGetProcAddress", &function, 11030, 0, nullptr));
   EXPECT_EQ(function, symbol("cuGetProcAddress"));
   EXPECT_OK(get("cuGetProcAddress", &function, 12000, 0, nullptr));
   EXPECT_EQ(function, symbol("cuGetProcAddress_v2"));
   EXPECT_OK(get("cuMemAlloc", &function, 99000, 0, &status));
-  EXPECT_EQ(function, symbol("cuMemAlloc_v2")) << "a driver answers newer versions as its own";
+  EXPECT_EQ(function, symbol("cuMemAlloc_v2"))
+      << "a newer version gets the answer of the driver's version";
   EXPECT_OK(get("cuMemcpyHtoD", &function, 5000, 2, &status));
-  EXPECT_EQ(function, nullptr) << "older than the stream modes";
+  EXPECT_EQ(function, nullptr) << "the version is older than the stream modes";
   EXPECT_EQ(status, 2);
   EXPECT_OK(get("cuMemAllocAsync", &function, 11010, 0, &status));
   EXPECT_EQ(function, nullptr);
@@ -377,11 +378,11 @@ TEST_F(CudaTest, GetProcAddressPicksByVersionAndStreamMode) {
   EXPECT_EQ(get(nullptr, &function, 12000, 0, nullptr), Result::kInvalidValue);
 }
 
-TEST_F(CudaTest, GetProcAddressWithoutAStatusFailsForWhatItDoesNotFind) {
+TEST_F(CudaTest, GetProcAddressWithoutAStatusFailsForUnknownNames) {
   void* function = this;
   EXPECT_EQ(CU(*cuda_, cuGetProcAddress)("cuMemAllocAsync", &function, 11010, 0),
             Result::kNotFound);
-  EXPECT_EQ(function, this) << "the driver leaves it as it is";
+  EXPECT_EQ(function, this) << "the driver does not write the result";
   EXPECT_OK(CU(*cuda_, cuGetProcAddress)("cuMemAllocAsync", &function, 11020, 0));
   EXPECT_EQ(function, dlsym(cuda_->handle(), "cuMemAllocAsync"));
 }

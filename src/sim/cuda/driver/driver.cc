@@ -62,7 +62,7 @@ unsigned Driver::CudaVersion() {
 Result Driver::Init(unsigned flags) {
   if (flags != 0) return Result::kInvalidValue;
   std::lock_guard lock(init_mutex_);
-  if (initialised_) return forked() ? Result::kNotInitialized : Result::kSuccess;
+  if (initialized_) return forked() ? Result::kNotInitialized : Result::kSuccess;
   if (const Result result = FindGpus(); result != Result::kSuccess) return result;
   const int error = slot_.Claim(&state_);
   if (error != 0) return Result::kOperatingSystem;
@@ -74,7 +74,7 @@ Result Driver::Init(unsigned flags) {
     pools_.push_back(&default_pools_[i]);
   }
   pid_ = getpid();
-  initialised_ = true;
+  initialized_ = true;
   return Result::kSuccess;
 }
 
@@ -266,7 +266,7 @@ std::vector<ContextTag*>& ContextStack() {
 }
 
 Call::Call() : driver_(Driver::Get()) {
-  result_ = !driver_.initialised() || driver_.forked() ? Result::kNotInitialized : Result::kSuccess;
+  result_ = !driver_.initialized() || driver_.forked() ? Result::kNotInitialized : Result::kSuccess;
   if (result_ == Result::kSuccess) lock_ = std::unique_lock(driver_.mutex());
 }
 

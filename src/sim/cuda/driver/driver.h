@@ -46,8 +46,8 @@ class Driver {
   static Driver& Get();
 
   Result Init(unsigned flags);
-  bool initialised() const { return initialised_; }
-  // True in a child of a process that had initialised: CUDA does not survive fork.
+  bool initialized() const { return initialized_; }
+  // True in a child of an initialized process: CUDA does not work after fork.
   bool forked() const;
 
   // The CUDA version of the driver, such as 12040, also before cuInit. kNoNode, which is above
@@ -123,8 +123,8 @@ class Driver {
   std::map<ModuleTag*, std::unique_ptr<ModuleTag>>& modules() { return modules_; }
   std::map<LibraryTag*, std::unique_ptr<LibraryTag>>& libraries() { return libraries_; }
   std::map<LinkState, std::unique_ptr<LinkStateTag>>& links() { return links_; }
-  std::set<MemPoolTag*>& made_pools() { return made_pools_; }
-  // The function of that name in the module, which has it (`entry`), or answers to any name (null).
+  std::set<MemPoolTag*>& created_pools() { return created_pools_; }
+  // The function of that name in the module. `entry` is null if the image accepts any name.
   FunctionTag* FunctionOf(ModuleTag* module, const std::string& name, const Entry* entry);
   KernelTag* KernelOf(LibraryTag* library, const std::string& name);
   // Null: invalid handle, or out of memory for a library's module in the context.
@@ -152,7 +152,7 @@ class Driver {
   void FreePart(const Allocation& allocation);
   void Release(std::map<DevicePtr, Allocation>::iterator found);
 
-  std::atomic<bool> initialised_ = false;
+  std::atomic<bool> initialized_ = false;
   std::atomic<unsigned> cuda_version_ = kNoNode;
   int pid_ = 0;
   std::mutex init_mutex_;
@@ -188,7 +188,7 @@ class Driver {
   std::map<ModuleTag*, std::unique_ptr<ModuleTag>> modules_;
   std::map<LibraryTag*, std::unique_ptr<LibraryTag>> libraries_;
   std::map<LinkState, std::unique_ptr<LinkStateTag>> links_;
-  std::set<MemPoolTag*> made_pools_;
+  std::set<MemPoolTag*> created_pools_;
   uint64_t last_id_ = 0;
 };
 

@@ -18,6 +18,7 @@
 
 namespace tessera::cuda {
 
+struct GraphMemory;  // graph_memory.h
 struct KnownKernel;  // kernels.h
 
 inline constexpr uint64_t kBlockBytes = 2 << 20;  // unit of charges

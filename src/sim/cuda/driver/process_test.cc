@@ -138,13 +138,13 @@ class ProcessTest : public ::testing::Test {
   int started_ = 0;
 };
 
-TEST_F(ProcessTest, TotalsAreTheSumOfLiveProcessesWhateverIsKilledWhenever) {
+TEST_F(ProcessTest, TotalsEqualTheSumOfLiveProcessesAfterRandomKills) {
   for (int i = 0; i < kProcesses; ++i) Start(i);
   std::mt19937 random(7);
   for (int round = 0; round < kRounds && !HasFatalFailure(); ++round) {
     usleep(useconds_t(random() % 40'000));  // a random moment
     Freeze();
-    ExpectTotalsAreTheSumOfTheLiving("while all stand still");
+    ExpectTotalsAreTheSumOfTheLiving("while all are stopped");
     const int victims = 1 + int(random() % 8);
     for (int i = 0; i < victims; ++i) {
       const int index = int(random() % kProcesses);
@@ -168,7 +168,7 @@ TEST_F(ProcessTest, TotalsAreTheSumOfLiveProcessesWhateverIsKilledWhenever) {
   EXPECT_LE(node_.state().file().slots_used.load(), uint32_t(kProcesses) + 1);
 }
 
-TEST_F(ProcessTest, AThousandProcessesHaveTheirPlace) {
+TEST_F(ProcessTest, AThousandProcessesGetSlots) {
   constexpr int kMany = 1000;
   std::vector<pid_t> children;
   int ready[2];
@@ -199,8 +199,8 @@ TEST_F(ProcessTest, AThousandProcessesHaveTheirPlace) {
   EXPECT_EQ(node_.state().UsedBytes(0), 0u);
 }
 
-TEST_F(ProcessTest, TheHostSeesProcessesOfAPidNamespaceByItsOwnPids) {
-  if (geteuid() != 0) GTEST_SKIP() << "only root makes pid namespaces";
+TEST_F(ProcessTest, TheHostSeesHostPidsOfProcessesInAPidNamespace) {
+  if (geteuid() != 0) GTEST_SKIP() << "needs root for a pid namespace";
   int ready[2];
   ASSERT_EQ(pipe(ready), 0);
   const pid_t outer = fork();

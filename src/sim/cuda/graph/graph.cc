@@ -9,10 +9,10 @@
 namespace tessera::cuda {
 namespace {
 
-// Whether the condition is true for the graph or for one of a child node.
-bool Holds(const GraphTag& graph, const std::function<bool(const GraphTag&)>& is_it) {
+// True: the condition holds for the graph or for the graph of a child node.
+bool AnyGraph(const GraphTag& graph, const std::function<bool(const GraphTag&)>& is_it) {
   return is_it(graph) || std::ranges::any_of(graph.nodes, [&](const auto& node) {
-           return node->child != nullptr && Holds(*node->child, is_it);
+           return node->child != nullptr && AnyGraph(*node->child, is_it);
          });
 }
 
@@ -120,9 +120,9 @@ bool Graphs::IsNode(GraphNodeTag* node) const {
 
 bool Graphs::Any(const std::function<bool(const GraphTag&)>& is_it) const {
   return std::ranges::any_of(graphs_,
-                             [&](const auto& item) { return Holds(*item.second, is_it); }) ||
-         std::ranges::any_of(captures_,
-                             [&](const auto& item) { return Holds(*item.second->graph, is_it); });
+                             [&](const auto& item) { return AnyGraph(*item.second, is_it); }) ||
+         std::ranges::any_of(
+             captures_, [&](const auto& item) { return AnyGraph(*item.second->graph, is_it); });
 }
 
 GraphTag* Graphs::Keep(std::unique_ptr<GraphTag> graph) {
@@ -158,7 +158,7 @@ std::unique_ptr<GraphTag> Clone(const GraphTag& graph) {
   return clone;
 }
 
-void TakeOrigins(const GraphTag& graph, GraphTag* clone) {
+void CopyOrigins(const GraphTag& graph, GraphTag* clone) {
   for (size_t i = 0; i < clone->nodes.size() && i < graph.nodes.size(); ++i) {
     clone->nodes[i]->origin = graph.nodes[i]->origin;
   }

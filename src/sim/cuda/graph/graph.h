@@ -147,8 +147,8 @@ class Graphs {
 };
 
 std::unique_ptr<GraphTag> Clone(const GraphTag& graph);
-// Gives each node the origin of the node in its place in `graph`, which has the same shape.
-void TakeOrigins(const GraphTag& graph, GraphTag* clone);
+// Copies origins from the nodes of `graph` to the same nodes of `clone`, which has the same shape.
+void CopyOrigins(const GraphTag& graph, GraphTag* clone);
 std::unique_ptr<GraphNodeTag> NewNode(GraphNodeType type, Command command = {});
 
 }  // namespace tessera::cuda

@@ -22,7 +22,7 @@ Result Instantiate(GraphExec* exec, Graph graph, uint64_t flags) {
   auto made = std::make_unique<GraphExecTag>();
   Result result = call->graph_pools().Instantiate(*graph, &made->backing);
   if (result == Result::kSuccess && (flags & kInstantiateUpload) != 0) {
-    result = call->graph_pools().Back(made->backing);
+    result = call->graph_pools().TakeMemory(made->backing);
   }
   if (result != Result::kSuccess) return result;
   made->auto_free = (flags & kInstantiateAutoFree) != 0;
@@ -267,7 +267,7 @@ CUDA_EXPORT Result cuGraphExecUpdate_v2(GraphExec exec, Graph graph, GraphUpdate
   *update = {.result = fits ? 0 : 1, .error_node = nullptr, .error_from_node = nullptr};
   if (!fits) return Result::kGraphExecUpdateFailure;
   std::unique_ptr<GraphTag> updated = Clone(*graph);
-  TakeOrigins(*exec->graph, updated.get());
+  CopyOrigins(*exec->graph, updated.get());
   call->user_objects().Retain(*updated);
   if (HasUserObjects(*exec->graph)) call.WaitForAll();
   if (!call->graphs().IsExec(exec)) return Result::kInvalidValue;
@@ -301,7 +301,7 @@ CUDA_EXPORT Result cuGraphUpload(GraphExec exec, Stream stream) {
   CUDA_ENTER(ContextCall, call);
   if (call->FindStream(call.context(), stream) == nullptr) return Result::kInvalidHandle;
   if (!call->graphs().IsExec(exec)) return Result::kInvalidValue;
-  return call->graph_pools().Back(exec->backing);
+  return call->graph_pools().TakeMemory(exec->backing);
 }
 CUDA_ALIAS(cuGraphUpload_ptsz, cuGraphUpload)
 

@@ -106,7 +106,7 @@ Result GraphPools::Instantiate(const GraphTag& graph, std::shared_ptr<GraphBacki
   return Result::kSuccess;
 }
 
-Result GraphPools::Back(const std::shared_ptr<GraphBacking>& backing) {
+Result GraphPools::TakeMemory(const std::shared_ptr<GraphBacking>& backing) {
   if (backing == nullptr || backing->taken) return Result::kSuccess;
   Pool& pool = pools_[backing->device];
   const uint64_t kept = std::min(pool.idle, backing->bytes);
@@ -121,7 +121,7 @@ Result GraphPools::Back(const std::shared_ptr<GraphBacking>& backing) {
   return Result::kSuccess;
 }
 
-void GraphPools::Settle(GraphBacking* backing) {
+void GraphPools::ReturnUnused(GraphBacking* backing) {
   if (!backing->taken || backing->instance || backing->live != 0) return;
   backing->taken = false;
   pools_[backing->device].idle += backing->bytes;
@@ -129,7 +129,7 @@ void GraphPools::Settle(GraphBacking* backing) {
 
 void GraphPools::EndInstance(GraphBacking* backing) {
   backing->instance = false;
-  Settle(backing);
+  ReturnUnused(backing);
 }
 
 Result GraphPools::Launch(const GraphTag& graph, const std::shared_ptr<GraphBacking>& backing,
@@ -150,7 +150,7 @@ Result GraphPools::Launch(const GraphTag& graph, const std::shared_ptr<GraphBack
   for (GraphMemory* memory : allocated) {
     if (memory->live) (void)Free(memory);
   }
-  const Result result = Back(backing);
+  const Result result = TakeMemory(backing);
   if (result != Result::kSuccess) return result;
   for (GraphMemory* memory : freed) {
     if (memory->live) (void)Free(memory);
@@ -172,8 +172,8 @@ Result GraphPools::Free(GraphMemory* memory) {
   memory->live = false;
   pools_[memory->device].used -= memory->bytes;
   --memory->backing->live;
-  Settle(memory->backing.get());
-  live_.erase(memory->base);  // which may be the end of `memory`
+  ReturnUnused(memory->backing.get());
+  live_.erase(memory->base);  // this may delete `memory`
   return Result::kSuccess;
 }
 

@@ -59,9 +59,9 @@ class GraphPools {
   // `backing` stays null for a graph without memory nodes.
   Result Instantiate(const GraphTag& graph, std::shared_ptr<GraphBacking>* backing);
   void EndInstance(GraphBacking* backing);
-  // Takes the memory; null: nothing to do.
-  Result Back(const std::shared_ptr<GraphBacking>& backing);
-  // Takes the memory, and decides what is allocated after this launch.
+  // Allocates the memory of an instance. Null: no effect.
+  Result TakeMemory(const std::shared_ptr<GraphBacking>& backing);
+  // Allocates the memory, and computes the allocations that exist after this launch.
   Result Launch(const GraphTag& graph, const std::shared_ptr<GraphBacking>& backing,
                 bool auto_free);
   // Frees an allocation that a launch has left.
@@ -72,8 +72,8 @@ class GraphPools {
  private:
   friend struct GraphMemory;
   void Forget(GraphMemory* memory);
-  // Returns the memory to the pool where nothing needs it any more.
-  void Settle(GraphBacking* backing);
+  // Returns the memory to the pool if it is unused.
+  void ReturnUnused(GraphBacking* backing);
 
   Driver* const driver_;
   std::map<int, Pool> pools_;

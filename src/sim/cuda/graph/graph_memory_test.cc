@@ -62,7 +62,7 @@ class GraphMemoryTest : public OneGpuTest {
   GraphNode last_ = nullptr;
 };
 
-TEST_F(GraphMemoryTest, IsTakenAtTheFirstLaunchAndKeptUntilATrim) {
+TEST_F(GraphMemoryTest, MemoryIsAllocatedAtTheFirstLaunchAndKeptUntilATrim) {
   const DevicePtr first = Alloc(20 * kMiB);
   EXPECT_OK(Free(first));
   const DevicePtr second = Alloc(10 * kMiB);
@@ -71,7 +71,7 @@ TEST_F(GraphMemoryTest, IsTakenAtTheFirstLaunchAndKeptUntilATrim) {
   const GraphExec exec = Instantiate();
   EXPECT_EQ(Used(), 0u);
   EXPECT_OK(Launch(exec));
-  EXPECT_EQ(Used(), 20 * kMiB) << "the second node takes what the first one gives back";
+  EXPECT_EQ(Used(), 20 * kMiB) << "the second node reuses the memory of the first";
   EXPECT_EQ(Attribute(kGraphMemReserved), 20 * kMiB);
   EXPECT_EQ(Attribute(kGraphMemUsed), 0u);
   EXPECT_OK(Launch(exec));
@@ -91,17 +91,17 @@ TEST_F(GraphMemoryTest, IsTakenAtTheFirstLaunchAndKeptUntilATrim) {
   EXPECT_EQ(Attribute(kGraphMemReservedHigh), 0u);
 }
 
-TEST_F(GraphMemoryTest, WhatAGraphDoesNotFreeTheProgramFrees) {
+TEST_F(GraphMemoryTest, TheProgramFreesAllocationsThatAGraphLeaves) {
   const DevicePtr pointer = Alloc(20 * kMiB);
   const GraphExec exec = Instantiate();
   EXPECT_EQ(CU(*cuda_, cuMemFree_v2)(pointer), Result::kInvalidValue) << "not allocated yet";
   EXPECT_OK(Launch(exec));
   EXPECT_EQ(Attribute(kGraphMemUsed), 20 * kMiB);
-  EXPECT_EQ(Launch(exec), Result::kInvalidValue) << "it is allocated already";
+  EXPECT_EQ(Launch(exec), Result::kInvalidValue) << "the memory is still allocated";
   EXPECT_OK(CU(*cuda_, cuMemsetD8_v2)(pointer, 7, 20 * kMiB));
   Synchronize();
   EXPECT_OK(CU(*cuda_, cuDeviceGraphMemTrim)(0));
-  EXPECT_EQ(Used(), 20 * kMiB) << "it is in use";
+  EXPECT_EQ(Used(), 20 * kMiB) << "the memory is in use";
   EXPECT_OK(CU(*cuda_, cuMemFreeAsync)(pointer, stream_));
   EXPECT_EQ(CU(*cuda_, cuMemFree_v2)(pointer), Result::kInvalidValue);
   EXPECT_OK(Launch(exec));
@@ -109,12 +109,12 @@ TEST_F(GraphMemoryTest, WhatAGraphDoesNotFreeTheProgramFrees) {
   EXPECT_OK(CU(*cuda_, cuGraphDestroy)(graph_));
   graph_ = nullptr;
   char value = 0;
-  EXPECT_OK(CU(*cuda_, cuMemcpyDtoH_v2)(&value, pointer, 1)) << "it outlives its graph";
+  EXPECT_OK(CU(*cuda_, cuMemcpyDtoH_v2)(&value, pointer, 1)) << "the memory outlives its graph";
   EXPECT_OK(CU(*cuda_, cuMemFree_v2)(pointer));
   EXPECT_EQ(CU(*cuda_, cuMemcpyDtoH_v2)(&value, pointer, 1), Result::kInvalidValue);
 }
 
-TEST_F(GraphMemoryTest, AnInstanceMayFreeWhatItsLastLaunchLeft) {
+TEST_F(GraphMemoryTest, AnInstanceMayFreeAllocationsOfItsLastLaunch) {
   Alloc(20 * kMiB);
   const GraphExec exec = Instantiate(kInstantiateAutoFree);
   EXPECT_OK(Launch(exec));
@@ -123,7 +123,7 @@ TEST_F(GraphMemoryTest, AnInstanceMayFreeWhatItsLastLaunchLeft) {
   Synchronize();
   GraphExec other = nullptr;
   EXPECT_EQ(CU(*cuda_, cuGraphInstantiateWithFlags)(&other, graph_, 0), Result::kNotSupported)
-      << "one at a time";
+      << "a graph has one instance at a time";
   Graph clone = nullptr;
   EXPECT_EQ(CU(*cuda_, cuGraphClone)(&clone, graph_), Result::kNotSupported);
   MemAllocNodeParameters parameters{};
@@ -161,7 +161,7 @@ TEST_F(GraphMemoryTest, CapturedAllocationsBecomeNodes) {
   EXPECT_OK(CU(*cuda_, cuGraphExecDestroy)(exec));
 }
 
-TEST_F(GraphMemoryTest, RefusesWhatTheDriverRefuses) {
+TEST_F(GraphMemoryTest, InvalidCallsAreRefused) {
   const DevicePtr pointer = Alloc(900 * kMiB);
   EXPECT_EQ(Free(pointer + 512), Result::kInvalidValue);
   const GraphExec exec = Instantiate();

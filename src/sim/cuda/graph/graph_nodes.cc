@@ -132,7 +132,7 @@ Result SetNode(GraphNode node, const Parameters* parameters) {
 GraphNodeTag* NodeToChange(GraphExec exec, const GraphNodeTag* origin) {
   if (exec->graph.use_count() > 1) {
     std::unique_ptr<GraphTag> clone = Clone(*exec->graph);
-    TakeOrigins(*exec->graph, clone.get());
+    CopyOrigins(*exec->graph, clone.get());
     exec->graph = std::move(clone);
   }
   for (const auto& node : exec->graph->nodes) {

@@ -74,7 +74,7 @@ TEST_F(GraphNodesTest, CopiesRunBetweenKernelsAndHostFunctions) {
   EXPECT_EQ(called_, 1);
 }
 
-TEST_F(GraphNodesTest, ANodeOfAnInstanceIsChangedByThatOfItsGraph) {
+TEST_F(GraphNodesTest, ANodeOfAnInstanceIsNamedByTheNodeOfItsGraph) {
   const GraphExec exec = Instance(graph_), other = Instance(graph_);
   float more = 5;
   const KernelNodeParameters kernel = KernelOf(&more);
@@ -90,11 +90,11 @@ TEST_F(GraphNodesTest, ANodeOfAnInstanceIsChangedByThatOfItsGraph) {
   EXPECT_EQ(Z(), 1.0f);
   EXPECT_EQ(called_, 10);
   Run(other);
-  EXPECT_EQ(Y(), 7.0f) << "other instances stay as they were";
+  EXPECT_EQ(Y(), 7.0f) << "other instances do not change";
   EXPECT_EQ(Z(), 7.0f);
 }
 
-TEST_F(GraphNodesTest, AnUpdatedInstanceStillKnowsTheNodesOfItsFirstGraph) {
+TEST_F(GraphNodesTest, AnUpdatedInstanceKeepsTheNodesOfItsFirstGraph) {
   const GraphExec exec = Instance(graph_);
   Graph same = nullptr;
   ASSERT_OK(CU(*cuda_, cuGraphClone)(&same, graph_));
@@ -108,7 +108,7 @@ TEST_F(GraphNodesTest, AnUpdatedInstanceStillKnowsTheNodesOfItsFirstGraph) {
   EXPECT_EQ(Z(), 3.0f);
 }
 
-TEST_F(GraphNodesTest, ChangingANodeOfAGraphChangesLaterInstancesAlone) {
+TEST_F(GraphNodesTest, ChangingANodeOfAGraphChangesOnlyLaterInstances) {
   const GraphExec before = Instance(graph_);
   float more = 4;
   const KernelNodeParameters kernel = KernelOf(&more);
@@ -119,8 +119,8 @@ TEST_F(GraphNodesTest, ChangingANodeOfAGraphChangesLaterInstancesAlone) {
   EXPECT_EQ(Z(), 6.0f);
 }
 
-TEST_F(GraphNodesTest, TellsWhatANodeDoes) {
-  a_ = 0;  // was copied when the node was added
+TEST_F(GraphNodesTest, ReturnsTheParametersOfANode) {
+  a_ = 0;  // the node has a copy of the old value
   KernelNodeParameters kernel{};
   ASSERT_OK(CU(*cuda_, cuGraphKernelNodeGetParams_v2)(kernel_, &kernel));
   EXPECT_EQ(kernel.function, saxpy_);
@@ -135,7 +135,7 @@ TEST_F(GraphNodesTest, TellsWhatANodeDoes) {
   EXPECT_EQ(CU(*cuda_, cuGraphHostNodeGetParams)(copy_, &host), Result::kInvalidValue);
 }
 
-TEST_F(GraphNodesTest, TellsWhichNodesComeAfterWhich) {
+TEST_F(GraphNodesTest, ReturnsTheEdgesOfAGraph) {
   size_t count = 2;
   GraphNode from[3] = {}, to[3] = {};
   ASSERT_OK(CU(*cuda_, cuGraphGetEdges)(graph_, nullptr, nullptr, &count));
@@ -219,7 +219,8 @@ TEST_F(GraphNodesTest, AnObjectLivesAsLongAsAGraphOrAnInstanceNeedsIt) {
   const auto end = [](void* by) { ended += *static_cast<int*>(by); };
   static int one = 1;
   ASSERT_OK(CU(*cuda_, cuUserObjectCreate)(&object, &one, end, 2, 1));
-  ASSERT_OK(CU(*cuda_, cuGraphRetainUserObject)(graph_, object, 1, 1)) << "one of the two moves";
+  ASSERT_OK(CU(*cuda_, cuGraphRetainUserObject)(graph_, object, 1, 1))
+      << "one of two references moves";
   const GraphExec exec = Instance(graph_);
   ASSERT_OK(CU(*cuda_, cuUserObjectRelease)(object, 1));
   ASSERT_OK(CU(*cuda_, cuGraphDestroy)(graph_));
@@ -227,7 +228,7 @@ TEST_F(GraphNodesTest, AnObjectLivesAsLongAsAGraphOrAnInstanceNeedsIt) {
   ASSERT_OK(CU(*cuda_, cuGraphLaunch)(exec, stream_));
   ASSERT_OK(CU(*cuda_, cuGraphExecDestroy)(exec));
   EXPECT_EQ(ended, 1);
-  EXPECT_EQ(called_, 1) << "what ran has ended before";
+  EXPECT_EQ(called_, 1) << "running commands ended first";
   EXPECT_EQ(CU(*cuda_, cuUserObjectRetain)(object, 1), Result::kInvalidValue);
 }
 
@@ -246,7 +247,7 @@ TEST_F(GraphNodesTest, ReferencesOfAGraphAreCounted) {
   EXPECT_EQ(ended, 1);
 }
 
-TEST_F(GraphNodesTest, ACaptureGoesOnAfterNodesThatTheProgramNames) {
+TEST_F(GraphNodesTest, ACaptureContinuesAfterNodesThatTheProgramNames) {
   Graph graph = nullptr;
   const GraphNode* last = nullptr;
   size_t count = 0;
@@ -274,7 +275,7 @@ TEST_F(GraphNodesTest, ACaptureGoesOnAfterNodesThatTheProgramNames) {
   EXPECT_EQ(count, 1u);
   EXPECT_EQ(CU(*cuda_, cuStreamUpdateCaptureDependencies)(stream_, nullptr, 0, 0),
             Result::kInvalidValue)
-      << "nothing is captured";
+      << "the stream is not captured";
 }
 
 }  // namespace

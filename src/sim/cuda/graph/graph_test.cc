@@ -20,7 +20,7 @@ TEST_F(GraphTest, ACapturedStreamDoesNothingUntilItsGraphIsLaunched) {
   EXPECT_EQ(status, 0);
   EXPECT_EQ(Y(), 0.0f);
   const GraphExec exec = Instance(graph);
-  EXPECT_OK(CU(*cuda_, cuGraphDestroy)(graph)) << "an instance lives on its own";
+  EXPECT_OK(CU(*cuda_, cuGraphDestroy)(graph)) << "an instance does not need its graph";
   Run(exec);
   EXPECT_EQ(Y(), 3.0f);
   Run(exec);
@@ -29,7 +29,7 @@ TEST_F(GraphTest, ACapturedStreamDoesNothingUntilItsGraphIsLaunched) {
   EXPECT_EQ(CU(*cuda_, cuGraphLaunch)(exec, stream_), Result::kInvalidValue);
 }
 
-TEST_F(GraphTest, OtherStreamsJoinACaptureByEventsAndMustComeBack) {
+TEST_F(GraphTest, OtherStreamsJoinACaptureByEventsAndMustRejoin) {
   Graph graph = nullptr;
   for (const bool back : {true, false}) {
     ASSERT_OK(CU(*cuda_, cuStreamBeginCapture_v2)(stream_, 0));
@@ -60,7 +60,7 @@ TEST_F(GraphTest, WaitingForACapturedStreamEndsItsCapture) {
   EXPECT_EQ(CU(*cuda_, cuStreamBeginCapture_v2)(nullptr, 0), Result::kStreamCaptureUnsupported);
 }
 
-TEST_F(GraphTest, AGraphMadeByHandRunsInTheOrderOfItsDependencies) {
+TEST_F(GraphTest, AGraphRunsInTheOrderOfItsDependencies) {
   static std::vector<int> order;
   static int first = 1, second = 2;
   order.clear();
@@ -73,7 +73,7 @@ TEST_F(GraphTest, AGraphMadeByHandRunsInTheOrderOfItsDependencies) {
   ASSERT_OK(CU(*cuda_, cuGraphAddHostNode)(&early, graph, nullptr, 0, &of_early));
   ASSERT_OK(CU(*cuda_, cuGraphAddDependencies)(graph, &early, &late, 1));
   EXPECT_EQ(CU(*cuda_, cuGraphAddDependencies)(graph, &late, &early, 1), Result::kInvalidValue)
-      << "a circle";
+      << "a cycle";
   const MemsetNodeParameters of_fill{y_, 0, 0x40000000, 4, 1, 1};  // 2.0f
   ASSERT_OK(CU(*cuda_, cuGraphAddMemsetNode)(&fill, graph, &late, 1, &of_fill, context_));
   int n = 1;

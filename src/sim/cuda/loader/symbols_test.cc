@@ -52,7 +52,7 @@ Names Without(const Names& names, const Names& others) {
   return left;
 }
 
-TEST(CudaSymbolsTest, EverySymbolHasAClassAndStandsOnce) {
+TEST(CudaSymbolsTest, EverySymbolHasAClassAndIsUnique) {
   std::string_view last;
   for (const Row& row : kRows) {
     EXPECT_THAT(row.class_name, AnyOf("Allocate", "Free", "Launch", "Wait", "View", "Pass"))
@@ -115,7 +115,7 @@ TEST_P(RecordedSymbolsTest, ADriverExportsTheSymbolsUpToItsCudaVersion) {
   EXPECT_EQ(Without(newer, exported), newer);
 }
 
-TEST_P(RecordedSymbolsTest, TheLookUpFindsTheSymbolsThatTheDriverAnswers) {
+TEST_P(RecordedSymbolsTest, TheLookupFindsTheSymbolsThatTheDriverAnswers) {
   const auto answers = sim::testing::RecordedAddresses(GetParam().version);
   if (!answers.ok()) GTEST_SKIP() << answers.status().message();
   std::map<AnyFunction, std::string_view> names = {{nullptr, ""}};
@@ -133,7 +133,7 @@ TEST_P(RecordedSymbolsTest, TheLookUpFindsTheSymbolsThatTheDriverAnswers) {
   EXPECT_THAT(differences, IsEmpty());
 }
 
-TEST(FindSymbolTest, NamesThatAreNoBaseNamesAreNotFound) {
+TEST(FindSymbolTest, OnlyBaseNamesAreFound) {
   for (const char* name :
        {"", "cuNothing", "cumemalloc", "cuMemAlloc_v2", "cuMemAlloc_v2_ptsz", "cuLaunchKernel_ptsz",
         "cuMemcpy_ptds", "cuMemAl", "cuMemGetAttribute"}) {
@@ -143,7 +143,7 @@ TEST(FindSymbolTest, NamesThatAreNoBaseNamesAreNotFound) {
   }
 }
 
-TEST(FindSymbolTest, ADriverAnswersNewerVersionsAsItsOwn) {
+TEST(FindSymbolTest, ANewerVersionGetsTheAnswerOfTheDriversVersion) {
   EXPECT_EQ(FindSymbol("cuCtxGetDevice", false, UINT_MAX, 12040).function, &cuCtxGetDevice);
   EXPECT_EQ(FindSymbol("cuCtxGetDevice", false, UINT_MAX, 13000).function, &cuCtxGetDevice_v2);
 }

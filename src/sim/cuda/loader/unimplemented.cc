@@ -7,7 +7,7 @@ namespace tessera::cuda {
 
 int Refuse(const char* symbol) {
   Driver& driver = Driver::Get();
-  if (!driver.initialised() || driver.forked()) return int(Result::kNotInitialized);
+  if (!driver.initialized() || driver.forked()) return int(Result::kNotInitialized);
   driver.state().CountUnimplemented(symbol);
   return int(Result::kNotSupported);
 }

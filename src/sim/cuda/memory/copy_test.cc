@@ -48,7 +48,7 @@ Memcpy3D ToBox(DevicePtr memory, const Bytes& host) {
           .depth = 2};
 }
 
-TEST_F(CopyTest, ABoxGoesToItsPlaceInEveryPlane) {
+TEST_F(CopyTest, ABoxIsWrittenAtItsPositionInEveryPlane) {
   ASSERT_OK(CU(*cuda_, cuMemsetD8_v2)(memory_, 0, kBytes));
   const Bytes host = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12};
   const Memcpy3D copy = ToBox(memory_, host);
@@ -61,7 +61,7 @@ TEST_F(CopyTest, ABoxGoesToItsPlaceInEveryPlane) {
   EXPECT_EQ(Contents(), wanted);
 }
 
-TEST_F(CopyTest, ABoxComesBackFromItsPlace) {
+TEST_F(CopyTest, ABoxIsReadFromItsPosition) {
   Bytes all(kBytes), host(12);
   for (size_t i = 0; i < all.size(); ++i) all[i] = static_cast<unsigned char>(i);
   ASSERT_OK(CU(*cuda_, cuMemcpyHtoD_v2)(memory_, all.data(), all.size()));
@@ -84,7 +84,7 @@ TEST_F(CopyTest, ABoxComesBackFromItsPlace) {
   EXPECT_OK(CU(*cuda_, cuStreamDestroy_v2)(stream));
 }
 
-TEST_F(CopyTest, ABoxOfAnArrayIsCountedInItsOwnRowsAndSlices) {
+TEST_F(CopyTest, ABoxOfAnArrayUsesTheRowsAndSlicesOfTheArray) {
   const Array3DDescriptor descriptor{
       .width = 4, .height = 3, .depth = 2, .format = kFormatUint8, .channels = 1};
   Array array = nullptr;
@@ -139,7 +139,7 @@ TEST_F(CopyTest, RefusesBoxesThatDoNotFit) {
   EXPECT_EQ(CU(*cuda_, cuMemcpy3D_v2)(nullptr), Result::kInvalidValue);
 }
 
-TEST_F(CopyTest, FillsRowsAndLeavesWhatIsBetweenThem) {
+TEST_F(CopyTest, FillsRowsAndNotTheBytesBetweenThem) {
   ASSERT_OK(CU(*cuda_, cuMemsetD8_v2)(memory_, 0, kBytes));
   ASSERT_OK(CU(*cuda_, cuMemsetD2D16_v2)(memory_ + 2, 8, 0x0102, 2, 3));
   Bytes wanted(kBytes, 0);
@@ -157,7 +157,7 @@ TEST_F(CopyTest, FillsRowsAndLeavesWhatIsBetweenThem) {
   EXPECT_EQ(Contents(), wanted);
 }
 
-TEST_F(CopyTest, ALargeFillWithZeroGivesItsPagesBackToTheHost) {
+TEST_F(CopyTest, ALargeFillWithZeroReturnsItsPagesToTheHost) {
   constexpr uint64_t kBytes = 8 << 20, kPages = kBytes / 4096;
   DevicePtr pointer = 0;
   ASSERT_OK(CU(*cuda_, cuMemAlloc_v2)(&pointer, kBytes));

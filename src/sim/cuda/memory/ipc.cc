@@ -206,7 +206,7 @@ CUDA_EXPORT Result cuMemPoolExportToShareableHandle(void* shared, MemPool pool,
                                                     unsigned handle_type,
                                                     unsigned long long flags) {
   CUDA_ENTER(Call, call);
-  if (shared == nullptr || flags != 0 || !call->made_pools().contains(pool) || pool->imported ||
+  if (shared == nullptr || flags != 0 || !call->created_pools().contains(pool) || pool->imported ||
       handle_type != kShareByFileDescriptor || (pool->handle_types & handle_type) == 0) {
     return Result::kInvalidValue;
   }
@@ -237,7 +237,7 @@ CUDA_EXPORT Result cuMemPoolImportFromShareableHandle(MemPool* pool, void* share
     auto* made = new MemPoolTag();
     made->device = device;
     made->imported = true;
-    call->made_pools().insert(made);
+    call->created_pools().insert(made);
     *pool = made;
     return Result::kSuccess;
   }
@@ -259,7 +259,7 @@ CUDA_EXPORT Result cuMemPoolExportPointer(IpcMemHandle* data, DevicePtr pointer)
 
 CUDA_EXPORT Result cuMemPoolImportPointer(DevicePtr* pointer, MemPool pool, IpcMemHandle* data) {
   CUDA_ENTER(ContextCall, call);
-  if (data == nullptr || !call->made_pools().contains(pool) || !pool->imported) {
+  if (data == nullptr || !call->created_pools().contains(pool) || !pool->imported) {
     return Result::kInvalidValue;
   }
   return OpenNamed(call, *data, pool, pointer);

@@ -36,11 +36,11 @@ class IpcTest : public ::testing::Test {
   }
 
   template <typename T>
-  static void Tell(const int* end, const T& value) {
+  static void Send(const int* end, const T& value) {
     ASSERT_EQ(write(end[1], &value, sizeof(value)), ssize_t(sizeof(value)));
   }
   template <typename T>
-  static T Hear(const int* end) {
+  static T Receive(const int* end) {
     T value{};
     EXPECT_EQ(read(end[0], &value, sizeof(value)), ssize_t(sizeof(value)));
     return value;
@@ -68,7 +68,7 @@ class IpcTest : public ::testing::Test {
   int to_opener_[2] = {}, to_exporter_[2] = {};
 };
 
-TEST_F(IpcTest, BothSeeTheSameBytesAndTheExporterPays) {
+TEST_F(IpcTest, BothSeeTheSameBytesAndTheExporterIsCharged) {
   const pid_t exporter = Start([&](const CudaLibrary& cuda) {
     DevicePtr large = 0, small = 0, neighbor = 0;
     IpcMemHandle handle, of_small;
@@ -79,32 +79,34 @@ TEST_F(IpcTest, BothSeeTheSameBytesAndTheExporterPays) {
     ASSERT_OK(CU(cuda, cuMemsetD8_v2)(small, 8, 1000));
     ASSERT_OK(CU(cuda, cuMemsetD8_v2)(neighbor, 9, 1000));
     ASSERT_OK(CU(cuda, cuIpcGetMemHandle)(&handle, large));
-    ASSERT_OK(CU(cuda, cuIpcGetMemHandle)(&of_small, small + 5)) << "from within";
+    ASSERT_OK(CU(cuda, cuIpcGetMemHandle)(&of_small, small + 5))
+        << "an address inside the allocation";
     DevicePtr again = 0;
     EXPECT_EQ(CU(cuda, cuIpcOpenMemHandle_v2)(&again, handle, 1), Result::kInvalidContext)
-        << "in the same process";
-    Tell(to_opener_, handle);
-    Tell(to_opener_, of_small);
-    Hear<char>(to_exporter_);
+        << "the exporter cannot open its own handle";
+    Send(to_opener_, handle);
+    Send(to_opener_, of_small);
+    Receive<char>(to_exporter_);
     char value = 0;
     ASSERT_OK(CU(cuda, cuMemcpyDtoH_v2)(&value, large + 12345, 1));
-    EXPECT_EQ(value, 'o') << "what the opener has written";
+    EXPECT_EQ(value, 'o') << "the byte that the opener wrote";
     ASSERT_OK(CU(cuda, cuMemcpyDtoH_v2)(&value, neighbor, 1));
     EXPECT_EQ(value, 9);
     ASSERT_OK(CU(cuda, cuMemFree_v2)(large));
     EXPECT_EQ(Used(), 2 * kIpcContext + 2 * kIpcMiB);
-    Tell(to_opener_, 'f');
-    Hear<char>(to_exporter_);
+    Send(to_opener_, 'f');
+    Receive<char>(to_exporter_);
   });
   const pid_t opener = Start([&](const CudaLibrary& cuda) {
-    const auto handle = Hear<IpcMemHandle>(to_opener_), of_small = Hear<IpcMemHandle>(to_opener_);
+    const auto handle = Receive<IpcMemHandle>(to_opener_),
+               of_small = Receive<IpcMemHandle>(to_opener_);
     DevicePtr large = 0, again = 0, small = 0;
     EXPECT_EQ(CU(cuda, cuIpcOpenMemHandle_v2)(&large, handle, 0), Result::kInvalidValue);
     ASSERT_OK(CU(cuda, cuIpcOpenMemHandle_v2)(&large, handle, 1));
     ASSERT_OK(CU(cuda, cuIpcOpenMemHandle_v2)(&again, handle, 1));
     ASSERT_OK(CU(cuda, cuIpcOpenMemHandle)(&small, of_small, 1));
     EXPECT_EQ(large, again);
-    EXPECT_EQ(Used(), 2 * kIpcContext + 52 * kIpcMiB) << "the opener pays nothing";
+    EXPECT_EQ(Used(), 2 * kIpcContext + 52 * kIpcMiB) << "the opener is charged nothing";
     DevicePtr base = 0;
     size_t size = 0;
     ASSERT_OK(CU(cuda, cuMemGetAddressRange_v2)(&base, &size, small + 1));
@@ -119,20 +121,20 @@ TEST_F(IpcTest, BothSeeTheSameBytesAndTheExporterPays) {
     ASSERT_OK(CU(cuda, cuCtxSynchronize)());
     EXPECT_EQ(CU(cuda, cuMemFree_v2)(large), Result::kInvalidValue);
     EXPECT_OK(CU(cuda, cuIpcCloseMemHandle)(large));
-    EXPECT_OK(CU(cuda, cuIpcCloseMemHandle)(large)) << "it was opened twice";
+    EXPECT_OK(CU(cuda, cuIpcCloseMemHandle)(large)) << "the second of two opens";
     EXPECT_EQ(CU(cuda, cuIpcCloseMemHandle)(large), Result::kInvalidValue);
-    Tell(to_exporter_, 'w');
-    Hear<char>(to_opener_);
+    Send(to_exporter_, 'w');
+    Receive<char>(to_opener_);
     EXPECT_EQ(CU(cuda, cuIpcOpenMemHandle_v2)(&large, handle, 1), Result::kInvalidValue)
-        << "it is freed";
-    Tell(to_exporter_, 'e');
+        << "the memory is freed";
+    Send(to_exporter_, 'e');
   });
   ExpectWell(exporter);
   ExpectWell(opener);
   EXPECT_EQ(Used(), 0u);
 }
 
-TEST_F(IpcTest, OnlyMemoryOfMemAllocHasHandles) {
+TEST_F(IpcTest, OnlyMemoryOfCuMemAllocHasHandles) {
   ExpectWell(Start([&](const CudaLibrary& cuda) {
     DevicePtr managed = 0, of_pool = 0;
     IpcMemHandle handle;
@@ -147,25 +149,25 @@ TEST_F(IpcTest, OnlyMemoryOfMemAllocHasHandles) {
   }));
 }
 
-TEST_F(IpcTest, WhatIsOpenEndsWithItsContext) {
+TEST_F(IpcTest, OpenedMemoryEndsWithItsContext) {
   const pid_t exporter = Start([&](const CudaLibrary& cuda) {
     DevicePtr pointer = 0;
     IpcMemHandle handle;
     ASSERT_OK(CU(cuda, cuMemAlloc_v2)(&pointer, 50 * kIpcMiB));
     ASSERT_OK(CU(cuda, cuIpcGetMemHandle)(&handle, pointer));
-    Tell(to_opener_, handle);
-    Hear<char>(to_exporter_);
+    Send(to_opener_, handle);
+    Receive<char>(to_exporter_);
   });
   ExpectWell(Start([&](const CudaLibrary& cuda) {
     DevicePtr pointer = 0;
     Context context = nullptr;
-    ASSERT_OK(CU(cuda, cuIpcOpenMemHandle_v2)(&pointer, Hear<IpcMemHandle>(to_opener_), 1));
+    ASSERT_OK(CU(cuda, cuIpcOpenMemHandle_v2)(&pointer, Receive<IpcMemHandle>(to_opener_), 1));
     ASSERT_OK(CU(cuda, cuCtxGetCurrent)(&context));
     ASSERT_OK(CU(cuda, cuCtxDestroy_v2)(context));
     ASSERT_OK(CU(cuda, cuCtxCreate_v2)(&context, 0, 0));
     EXPECT_EQ(CU(cuda, cuIpcCloseMemHandle)(pointer), Result::kInvalidValue);
     EXPECT_EQ(Used(), 2 * kIpcContext + 50 * kIpcMiB);
-    Tell(to_exporter_, 'e');
+    Send(to_exporter_, 'e');
   }));
   ExpectWell(exporter);
 }
@@ -191,20 +193,20 @@ TEST_F(IpcTest, APoolIsImportedAndPointersOfItAreOpened) {
     ASSERT_OK(CU(cuda, cuMemAllocFromPoolAsync)(&pointer, 50 * kIpcMiB, pool, nullptr));
     ASSERT_OK(CU(cuda, cuMemsetD8_v2)(pointer, 7, 50 * kIpcMiB));
     ASSERT_OK(CU(cuda, cuMemPoolExportPointer)(&data, pointer));
-    Tell(to_opener_, getpid());
-    Tell(to_opener_, fd);
-    Tell(to_opener_, data);
-    Hear<char>(to_exporter_);
+    Send(to_opener_, getpid());
+    Send(to_opener_, fd);
+    Send(to_opener_, data);
+    Receive<char>(to_exporter_);
     char value = 0;
     ASSERT_OK(CU(cuda, cuMemcpyDtoH_v2)(&value, pointer + 1, 1));
-    EXPECT_EQ(value, 'o') << "what the opener has written";
+    EXPECT_EQ(value, 'o') << "the byte that the opener wrote";
     ASSERT_OK(CU(cuda, cuMemFreeAsync)(pointer, nullptr));
   });
   const pid_t opener = Start([&](const CudaLibrary& cuda) {
-    const auto pid = Hear<pid_t>(to_opener_);
+    const auto pid = Receive<pid_t>(to_opener_);
     const std::string path = "/proc/" + std::to_string(pid) + "/fd/";
-    const int fd = open((path + std::to_string(Hear<int>(to_opener_))).c_str(), O_RDWR);
-    auto data = Hear<IpcMemHandle>(to_opener_);
+    const int fd = open((path + std::to_string(Receive<int>(to_opener_))).c_str(), O_RDWR);
+    auto data = Receive<IpcMemHandle>(to_opener_);
     MemPool pool = nullptr;
     DevicePtr pointer = 0, own = 0;
     ASSERT_OK(CU(cuda, cuMemPoolImportFromShareableHandle)(
@@ -212,7 +214,7 @@ TEST_F(IpcTest, APoolIsImportedAndPointersOfItAreOpened) {
     close(fd);
     EXPECT_EQ(CU(cuda, cuMemAllocFromPoolAsync)(&own, 1000, pool, nullptr), Result::kInvalidValue);
     ASSERT_OK(CU(cuda, cuMemPoolImportPointer)(&pointer, pool, &data));
-    EXPECT_EQ(Used(), 2 * kIpcContext + 50 * kIpcMiB) << "the opener pays nothing";
+    EXPECT_EQ(Used(), 2 * kIpcContext + 50 * kIpcMiB) << "the opener is charged nothing";
     char value = 0;
     ASSERT_OK(CU(cuda, cuMemcpyDtoH_v2)(&value, pointer + 50 * kIpcMiB - 1, 1));
     EXPECT_EQ(value, 7);
@@ -222,7 +224,7 @@ TEST_F(IpcTest, APoolIsImportedAndPointersOfItAreOpened) {
     EXPECT_OK(CU(cuda, cuMemFreeAsync)(pointer, nullptr));
     EXPECT_EQ(CU(cuda, cuMemFreeAsync)(pointer, nullptr), Result::kInvalidValue);
     EXPECT_OK(CU(cuda, cuMemPoolDestroy)(pool));
-    Tell(to_exporter_, 'w');
+    Send(to_exporter_, 'w');
   });
   ExpectWell(exporter);
   ExpectWell(opener);
@@ -253,33 +255,34 @@ class IpcEventTest : public IpcTest {
     EXPECT_OK(CU(cuda, cuIpcGetEventHandle)(&handle, event));
     Event again = nullptr;
     EXPECT_EQ(CU(cuda, cuIpcOpenEventHandle)(&again, handle), Result::kInvalidContext);
-    Tell(to_opener_, handle);
+    Send(to_opener_, handle);
     return event;
   }
   Event Open(const CudaLibrary& cuda) {
     Event event = nullptr;
-    EXPECT_OK(CU(cuda, cuIpcOpenEventHandle)(&event, Hear<IpcEventHandle>(to_opener_)));
+    EXPECT_OK(CU(cuda, cuIpcOpenEventHandle)(&event, Receive<IpcEventHandle>(to_opener_)));
     return event;
   }
 };
 
-TEST_F(IpcEventTest, BothWaitForWhatTheOtherHasRecorded) {
+TEST_F(IpcEventTest, EachProcessWaitsForRecordsOfTheOther) {
   const pid_t exporter = Start([&](const CudaLibrary& cuda) {
     const Event event = Create(cuda);
-    Hear<char>(to_exporter_);
+    Receive<char>(to_exporter_);
     RecordSlowly(cuda, event);
-    Tell(to_opener_, 'r');
-    Hear<char>(to_exporter_);
-    EXPECT_EQ(CU(cuda, cuEventQuery)(event), Result::kNotReady) << "the opener has recorded it";
+    Send(to_opener_, 'r');
+    Receive<char>(to_exporter_);
+    EXPECT_EQ(CU(cuda, cuEventQuery)(event), Result::kNotReady)
+        << "the record of the opener is not done";
     EXPECT_OK(CU(cuda, cuEventSynchronize)(event));
     EXPECT_OK(CU(cuda, cuEventQuery)(event));
     EXPECT_OK(CU(cuda, cuEventDestroy_v2)(event));
   });
   const pid_t opener = Start([&](const CudaLibrary& cuda) {
     const Event event = Open(cuda);
-    EXPECT_OK(CU(cuda, cuEventQuery)(event)) << "it was never recorded";
-    Tell(to_exporter_, 'o');
-    Hear<char>(to_opener_);
+    EXPECT_OK(CU(cuda, cuEventQuery)(event)) << "the event was never recorded";
+    Send(to_exporter_, 'o');
+    Receive<char>(to_opener_);
     EXPECT_EQ(CU(cuda, cuEventQuery)(event), Result::kNotReady);
     Stream stream = nullptr;
     ASSERT_OK(CU(cuda, cuStreamCreate)(&stream, 1));
@@ -288,7 +291,7 @@ TEST_F(IpcEventTest, BothWaitForWhatTheOtherHasRecorded) {
     EXPECT_OK(CU(cuda, cuStreamSynchronize)(stream));
     EXPECT_OK(CU(cuda, cuEventQuery)(event)) << "the stream has waited";
     RecordSlowly(cuda, event);
-    Tell(to_exporter_, 'r');
+    Send(to_exporter_, 'r');
     EXPECT_EQ(CU(cuda, cuEventQuery)(event), Result::kNotReady);
     EXPECT_OK(CU(cuda, cuEventSynchronize)(event));
     EXPECT_OK(CU(cuda, cuEventDestroy_v2)(event));
@@ -300,17 +303,17 @@ TEST_F(IpcEventTest, BothWaitForWhatTheOtherHasRecorded) {
 TEST_F(IpcEventTest, ARecordOfAProcessThatDiesIsDone) {
   const pid_t exporter = Start([&](const CudaLibrary& cuda) {
     const Event event = Create(cuda);
-    Hear<char>(to_exporter_);
+    Receive<char>(to_exporter_);
     RecordSlowly(cuda, event);
-    Tell(to_opener_, 'r');
-    Hear<char>(to_exporter_);  // and ends
+    Send(to_opener_, 'r');
+    Receive<char>(to_exporter_);  // the process ends
   });
   const pid_t opener = Start([&](const CudaLibrary& cuda) {
     const Event event = Open(cuda);
-    Tell(to_exporter_, 'o');
-    Hear<char>(to_opener_);
+    Send(to_exporter_, 'o');
+    Receive<char>(to_opener_);
     ASSERT_OK(CU(cuda, cuStreamWaitEvent)(nullptr, event, 0));
-    Tell(to_exporter_, 'w');
+    Send(to_exporter_, 'w');
     EXPECT_OK(CU(cuda, cuStreamSynchronize)(nullptr));
     EXPECT_OK(CU(cuda, cuEventSynchronize)(event));
   });
@@ -318,12 +321,12 @@ TEST_F(IpcEventTest, ARecordOfAProcessThatDiesIsDone) {
   ExpectWell(opener);
 }
 
-TEST_F(IpcEventTest, OnlyEventsForProcessesHaveHandles) {
+TEST_F(IpcEventTest, OnlyInterprocessEventsHaveHandles) {
   const pid_t program = Start([&](const CudaLibrary& cuda) {
     Event event = nullptr;
     IpcEventHandle handle = {};
     EXPECT_EQ(CU(cuda, cuEventCreate)(&event, kEventInterprocess), Result::kInvalidValue)
-        << "they measure no time";
+        << "an interprocess event measures no time";
     ASSERT_OK(CU(cuda, cuEventCreate)(&event, kEventNoTiming));
     EXPECT_EQ(CU(cuda, cuIpcGetEventHandle)(&handle, event), Result::kInvalidValue);
     EXPECT_EQ(CU(cuda, cuIpcOpenEventHandle)(&event, handle), Result::kInvalidValue);

@@ -60,8 +60,8 @@ Result Advise(DevicePtr pointer, size_t bytes, int advice, const MemLocation& lo
   if (managed == nullptr) return Result::kInvalidValue;
   // Other kinds of advice ignore the location.
   Device device = kNone;
-  const bool has_place = advice >= kSetPreferred && advice != kUnsetPreferred;
-  const Result result = has_place ? ToDevice(call, location, &device) : Result::kSuccess;
+  const bool has_location = advice >= kSetPreferred && advice != kUnsetPreferred;
+  const Result result = has_location ? ToDevice(call, location, &device) : Result::kSuccess;
   if (result != Result::kSuccess) return result;
   ManagedAdvice& known = managed->advice;
   switch (advice) {
@@ -84,17 +84,17 @@ Result Advise(DevicePtr pointer, size_t bytes, int advice, const MemLocation& lo
   }
 }
 
-// Places that are wanted, and kNone in what is left of them.
-Result ListPlaces(const std::set<int>& places, int* data, size_t bytes) {
+// Writes the locations, and kNone to the rest of the array.
+Result ListLocations(const std::set<int>& locations, int* data, size_t bytes) {
   if (bytes == 0 || bytes % sizeof(int) != 0) return Result::kInvalidValue;
   std::fill_n(data, bytes / sizeof(int), kNone);
-  std::copy_n(places.begin(), std::min(places.size(), bytes / sizeof(int)), data);
+  std::copy_n(locations.begin(), std::min(locations.size(), bytes / sizeof(int)), data);
   return Result::kSuccess;
 }
 
 Result Describe(const ManagedAdvice& advice, int attribute, void* data, size_t bytes) {
   int* const number = static_cast<int*>(data);
-  if (attribute == kAccessedBy) return ListPlaces(advice.accessed_by, number, bytes);
+  if (attribute == kAccessedBy) return ListLocations(advice.accessed_by, number, bytes);
   if (bytes != sizeof(int)) return Result::kInvalidValue;
   switch (attribute) {
     case kReadMostly:

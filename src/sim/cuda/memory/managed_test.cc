@@ -8,7 +8,7 @@ namespace {
 #define EXPECT_OK(call) EXPECT_EQ(call, Result::kSuccess)
 #define ASSERT_OK(call) ASSERT_EQ(call, Result::kSuccess)
 
-constexpr int kHostPlace = -1, kNoPlace = -2;
+constexpr int kHostLocation = -1, kNoLocation = -2;
 
 class ManagedTest : public OneGpuTest {
  protected:
@@ -21,7 +21,7 @@ class ManagedTest : public OneGpuTest {
     EXPECT_OK(CU(*cuda_, cuMemFree_v2)(other_));
     OneGpuTest::TearDown();
   }
-  int Told(int attribute) const {
+  int Attribute(int attribute) const {
     int value = 99;
     EXPECT_OK(CU(*cuda_, cuMemRangeGetAttribute)(&value, sizeof(value), attribute, managed_, kMiB));
     return value;
@@ -32,39 +32,39 @@ class ManagedTest : public OneGpuTest {
   DevicePtr managed_ = 0, other_ = 0;
 };
 
-TEST_F(ManagedTest, AdviceIsRememberedUntilItIsTakenBack) {
-  EXPECT_EQ(Told(kReadMostly), 0);
-  EXPECT_EQ(Told(kPreferred), kNoPlace);
-  EXPECT_EQ(Told(kPreferredType), 0);
+TEST_F(ManagedTest, AdviceHoldsUntilItIsRevoked) {
+  EXPECT_EQ(Attribute(kReadMostly), 0);
+  EXPECT_EQ(Attribute(kPreferred), kNoLocation);
+  EXPECT_EQ(Attribute(kPreferredType), 0);
   ASSERT_OK(CU(*cuda_, cuMemAdvise)(managed_, kMiB, 1, 0));
   ASSERT_OK(CU(*cuda_, cuMemAdvise)(managed_, kMiB, 3, 0));
-  EXPECT_EQ(Told(kReadMostly), 1);
-  EXPECT_EQ(Told(kPreferred), 0);
-  EXPECT_EQ(Told(kPreferredType), int(kLocationDevice));
+  EXPECT_EQ(Attribute(kReadMostly), 1);
+  EXPECT_EQ(Attribute(kPreferred), 0);
+  EXPECT_EQ(Attribute(kPreferredType), int(kLocationDevice));
   ASSERT_OK(CU(*cuda_, cuMemAdvise_v2)(managed_, kMiB, 3, {kLocationHost, 0}));
-  EXPECT_EQ(Told(kPreferred), kHostPlace);
+  EXPECT_EQ(Attribute(kPreferred), kHostLocation);
   ASSERT_OK(CU(*cuda_, cuMemAdvise)(managed_, kMiB, 4, 0));
   ASSERT_OK(CU(*cuda_, cuMemAdvise)(managed_, kMiB, 2, 0));
-  EXPECT_EQ(Told(kReadMostly), 0);
-  EXPECT_EQ(Told(kPreferred), kNoPlace);
+  EXPECT_EQ(Attribute(kReadMostly), 0);
+  EXPECT_EQ(Attribute(kPreferred), kNoLocation);
 }
 
-TEST_F(ManagedTest, PlacesThatAccessAreListed) {
+TEST_F(ManagedTest, AccessingLocationsAreListed) {
   ASSERT_OK(CU(*cuda_, cuMemAdvise)(managed_, kMiB, 5, 0));
-  ASSERT_OK(CU(*cuda_, cuMemAdvise)(managed_, kMiB, 5, kHostPlace));
-  int places[3] = {99, 99, 99};
-  ASSERT_OK(
-      CU(*cuda_, cuMemRangeGetAttribute)(places, sizeof(places), kAccessedBy, managed_, kMiB));
-  EXPECT_EQ(places[0], kHostPlace);
-  EXPECT_EQ(places[1], 0);
-  EXPECT_EQ(places[2], kNoPlace);
-  ASSERT_OK(CU(*cuda_, cuMemAdvise)(managed_, kMiB, 6, kHostPlace));
-  EXPECT_EQ(Told(kAccessedBy), 0);
+  ASSERT_OK(CU(*cuda_, cuMemAdvise)(managed_, kMiB, 5, kHostLocation));
+  int locations[3] = {99, 99, 99};
+  ASSERT_OK(CU(*cuda_, cuMemRangeGetAttribute)(locations, sizeof(locations), kAccessedBy, managed_,
+                                               kMiB));
+  EXPECT_EQ(locations[0], kHostLocation);
+  EXPECT_EQ(locations[1], 0);
+  EXPECT_EQ(locations[2], kNoLocation);
+  ASSERT_OK(CU(*cuda_, cuMemAdvise)(managed_, kMiB, 6, kHostLocation));
+  EXPECT_EQ(Attribute(kAccessedBy), 0);
 }
 
-TEST_F(ManagedTest, PrefetchesAreRemembered) {
+TEST_F(ManagedTest, TheLastPrefetchIsAnAttribute) {
   ASSERT_OK(CU(*cuda_, cuMemPrefetchAsync)(managed_, kMiB, 0, nullptr));
-  EXPECT_EQ(Told(kLastPrefetch), 0);
+  EXPECT_EQ(Attribute(kLastPrefetch), 0);
   ASSERT_OK(CU(*cuda_, cuMemPrefetchAsync_v2)(managed_, kMiB, {kLocationHost, 0}, 0, nullptr));
   void* data[2] = {};
   int read_mostly = 99, prefetched = 99, attributes[] = {kReadMostly, kLastPrefetch};
@@ -73,17 +73,17 @@ TEST_F(ManagedTest, PrefetchesAreRemembered) {
   data[1] = &prefetched;
   ASSERT_OK(CU(*cuda_, cuMemRangeGetAttributes)(data, sizes, attributes, 2, managed_, kMiB));
   EXPECT_EQ(read_mostly, 0);
-  EXPECT_EQ(prefetched, kHostPlace);
+  EXPECT_EQ(prefetched, kHostLocation);
 }
 
-TEST_F(ManagedTest, OtherMemoryAndOtherPlacesAreRefused) {
+TEST_F(ManagedTest, OtherMemoryAndInvalidLocationsAreRefused) {
   int value = 0;
   EXPECT_EQ(CU(*cuda_, cuMemAdvise)(other_, kMiB, 1, 0), Result::kInvalidValue);
   EXPECT_EQ(CU(*cuda_, cuMemAdvise)(managed_, 2 * kMiB, 1, 0), Result::kInvalidValue);
   EXPECT_EQ(CU(*cuda_, cuMemAdvise)(managed_, kMiB, 3, 7), Result::kInvalidDevice);
   EXPECT_EQ(CU(*cuda_, cuMemAdvise)(managed_, kMiB, 9, 0), Result::kInvalidValue);
   EXPECT_EQ(CU(*cuda_, cuMemPrefetchAsync)(managed_, kMiB, 7, nullptr), Result::kInvalidDevice);
-  EXPECT_EQ(Told(kLastPrefetch), kNoPlace) << "a refused prefetch changes nothing";
+  EXPECT_EQ(Attribute(kLastPrefetch), kNoLocation) << "a refused prefetch changes nothing";
   EXPECT_EQ(CU(*cuda_, cuMemPrefetchAsync)(other_, kMiB, 0, nullptr), Result::kInvalidValue);
   EXPECT_EQ(CU(*cuda_, cuMemRangeGetAttribute)(&value, 1, kReadMostly, managed_, kMiB),
             Result::kInvalidValue);
@@ -91,7 +91,7 @@ TEST_F(ManagedTest, OtherMemoryAndOtherPlacesAreRefused) {
             Result::kInvalidValue);
 }
 
-TEST_F(ManagedTest, TheWholeOfManagedMemoryIsAttachedToAStream) {
+TEST_F(ManagedTest, OnlyWholeManagedMemoryIsAttachedToAStream) {
   EXPECT_OK(CU(*cuda_, cuStreamAttachMemAsync)(nullptr, managed_, 0, 1));
   EXPECT_OK(CU(*cuda_, cuStreamAttachMemAsync)(nullptr, managed_, kMiB, 4));
   EXPECT_EQ(CU(*cuda_, cuStreamAttachMemAsync)(nullptr, managed_, 4096, 4), Result::kInvalidValue);
@@ -114,7 +114,7 @@ TEST_F(ManagedTest, TheDeviceOfAPoolAlwaysHasAccess) {
   EXPECT_EQ(CU(*cuda_, cuMemPoolSetAccess)(pool, &access, 1), Result::kInvalidDevice);
 }
 
-TEST_F(ManagedTest, ThePoolOfADeviceIsFoundByItsPlace) {
+TEST_F(ManagedTest, ThePoolOfADeviceIsFoundByItsLocation) {
   const MemLocation here{kLocationDevice, 0}, host{kLocationHost, 0};
   constexpr int kPinned = 1;
   MemPool pool = nullptr, by_place = nullptr, made = nullptr;

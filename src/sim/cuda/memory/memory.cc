@@ -65,7 +65,7 @@ Result AllocateFromPool(ContextCall& call, DevicePtr* pointer, size_t bytes, Mem
 }
 
 bool IsPool(Call& call, MemPool pool) {
-  if (call->made_pools().contains(pool)) return true;
+  if (call->created_pools().contains(pool)) return true;
   for (int i = 0; i < call->device_count(); ++i) {
     if (pool == call->DefaultPoolOf(i)) return true;
   }
@@ -230,21 +230,21 @@ CUDA_EXPORT Result cuMemPoolCreate(MemPool* pool, const MemPoolProperties* prope
   made->device = properties->location.id;
   made->max_size = properties->max_size;
   made->handle_types = properties->handle_types;
-  call->made_pools().insert(made);
+  call->created_pools().insert(made);
   *pool = made;
   return Result::kSuccess;
 }
 
 CUDA_EXPORT Result cuMemPoolDestroy(MemPool pool) {
   CUDA_ENTER(Call, call);
-  if (!call->made_pools().contains(pool)) return Result::kInvalidValue;
-  // Its memory lives on; it is not the pool's any more.
+  if (!call->created_pools().contains(pool)) return Result::kInvalidValue;
+  // The real driver keeps the memory beyond the pool, which is not implemented.
   if (pool->used != 0) return Result::kNotSupported;
   if (call->PoolOf(pool->device) == pool) {
     call->SetPool(pool->device, call->DefaultPoolOf(pool->device));
   }
   call->Trim(pool, 0);
-  call->made_pools().erase(pool);
+  call->created_pools().erase(pool);
   delete pool;
   return Result::kSuccess;
 }

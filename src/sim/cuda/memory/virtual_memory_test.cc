@@ -36,14 +36,14 @@ class VirtualMemoryTest : public OneGpuTest {
 
 TEST_F(VirtualMemoryTest, MemoryIsChargedFromItsCreationToItsLastHandleAndMapping) {
   DevicePtr pointer = Reserve(2 * kBlock);
-  EXPECT_EQ(Used(), 0u) << "addresses cost nothing";
+  EXPECT_EQ(Used(), 0u) << "addresses are not charged";
   const PhysicalMemory memory = Create(kBlock);
   EXPECT_EQ(Used(), kBlock);
   EXPECT_OK(CU(*cuda_, cuMemMap)(pointer, kBlock, 0, memory, 0));
   EXPECT_OK(CU(*cuda_, cuMemMap)(pointer + kBlock, kBlock, 0, memory, 0));
   EXPECT_OK(CU(*cuda_, cuMemRelease)(memory));
   EXPECT_EQ(CU(*cuda_, cuMemRelease)(memory), Result::kInvalidValue);
-  EXPECT_EQ(Used(), kBlock) << "it is mapped twice";
+  EXPECT_EQ(Used(), kBlock) << "one of two mappings is left";
   PhysicalMemory again = 0;
   EXPECT_OK(CU(*cuda_, cuMemRetainAllocationHandle)(&again, reinterpret_cast<void*>(pointer + 5)));
   EXPECT_EQ(again, memory);
@@ -55,14 +55,14 @@ TEST_F(VirtualMemoryTest, MemoryIsChargedFromItsCreationToItsLastHandleAndMappin
   EXPECT_OK(CU(*cuda_, cuMemAddressFree)(pointer, 2 * kBlock));
 }
 
-TEST_F(VirtualMemoryTest, TwoMappingsSideBySideAreOneArrayForCopies) {
+TEST_F(VirtualMemoryTest, ACopyMaySpanAdjacentMappings) {
   DevicePtr pointer = Reserve(2 * kBlock);
   const PhysicalMemory first = Create(kBlock), second = Create(kBlock);
   EXPECT_OK(CU(*cuda_, cuMemMap)(pointer, kBlock, 0, first, 0));
   EXPECT_OK(CU(*cuda_, cuMemMap)(pointer + kBlock, kBlock, 0, second, 0));
   const std::vector<char> data(2 * kBlock, 'x');
   EXPECT_EQ(CU(*cuda_, cuMemcpyHtoD_v2)(pointer, data.data(), data.size()), Result::kInvalidValue)
-      << "nobody may access it yet";
+      << "no device has access yet";
   EXPECT_OK(CU(*cuda_, cuMemSetAccess)(pointer, 2 * kBlock, &kReadWrite, 1));
   EXPECT_OK(CU(*cuda_, cuMemcpyHtoD_v2)(pointer, data.data(), data.size()));
   EXPECT_EQ(CU(*cuda_, cuMemcpyHtoD_v2)(pointer + 1, data.data(), data.size()),
@@ -76,7 +76,7 @@ TEST_F(VirtualMemoryTest, TwoMappingsSideBySideAreOneArrayForCopies) {
   EXPECT_OK(CU(*cuda_, cuMemAddressFree)(pointer, 2 * kBlock));
 }
 
-TEST_F(VirtualMemoryTest, AFillWithZeroIsSeenThroughEveryMapping) {
+TEST_F(VirtualMemoryTest, AFillWithZeroIsVisibleThroughEveryMapping) {
   const DevicePtr pointer = Reserve(2 * kBlock);
   const PhysicalMemory memory = Create(kBlock);
   for (DevicePtr at : {pointer, pointer + kBlock}) {
@@ -93,7 +93,7 @@ TEST_F(VirtualMemoryTest, AFillWithZeroIsSeenThroughEveryMapping) {
   EXPECT_OK(CU(*cuda_, cuMemAddressFree)(pointer, 2 * kBlock));
 }
 
-TEST_F(VirtualMemoryTest, AnotherProcessMapsWhatIsExportedAndDoesNotPayForIt) {
+TEST_F(VirtualMemoryTest, AnotherProcessMapsExportedMemoryWithoutACharge) {
   int ready[2];
   ASSERT_EQ(pipe(ready), 0);
   const PhysicalMemory memory = Create(kBlock);
@@ -113,7 +113,7 @@ TEST_F(VirtualMemoryTest, AnotherProcessMapsWhatIsExportedAndDoesNotPayForIt) {
   PhysicalMemory imported = 0;
   ASSERT_OK(CU(*cuda_, cuMemImportFromShareableHandle)(
       &imported, reinterpret_cast<void*>(intptr_t(fd)), kShareByFileDescriptor));
-  EXPECT_EQ(Used(), kBlock) << "who exported it pays";
+  EXPECT_EQ(Used(), kBlock) << "the exporter is charged";
   DevicePtr pointer = Reserve(kBlock);
   EXPECT_OK(CU(*cuda_, cuMemMap)(pointer, kBlock, 0, imported, 0));
   EXPECT_OK(CU(*cuda_, cuMemSetAccess)(pointer, kBlock, &kReadWrite, 1));
@@ -130,7 +130,7 @@ TEST_F(VirtualMemoryTest, AnotherProcessMapsWhatIsExportedAndDoesNotPayForIt) {
   EXPECT_EQ(status, 0);
 }
 
-TEST_F(VirtualMemoryTest, RefusesWhatTheDriverRefuses) {
+TEST_F(VirtualMemoryTest, InvalidCallsAreRefused) {
   PhysicalMemory memory = 0;
   PhysicalMemoryProperties how = kOnDevice;
   EXPECT_EQ(CU(*cuda_, cuMemCreate)(&memory, kMiB, &how, 0), Result::kInvalidValue);
@@ -139,7 +139,7 @@ TEST_F(VirtualMemoryTest, RefusesWhatTheDriverRefuses) {
   EXPECT_EQ(CU(*cuda_, cuMemCreate)(&memory, kBlock, &how, 0), Result::kInvalidDevice);
   how.location = {kLocationHost, 0};
   memory = Create(kBlock, how);
-  EXPECT_EQ(Used(), 0u) << "memory of the host";
+  EXPECT_EQ(Used(), 0u) << "host memory";
   DevicePtr pointer = Reserve(kBlock);
   EXPECT_EQ(CU(*cuda_, cuMemMap)(pointer, 2 * kBlock, 0, memory, 0), Result::kInvalidValue);
   EXPECT_EQ(CU(*cuda_, cuMemMap)(pointer + kBlock, kBlock, 0, memory, 0), Result::kInvalidValue);

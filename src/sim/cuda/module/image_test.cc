@@ -43,7 +43,7 @@ TEST(ImageTest, FindsEntriesAndTheirParameters) {
   EXPECT_EQ(image.Find("notThis"), nullptr);
 }
 
-TEST(ImageTest, FindsVariablesOfPtxAndWhatTheyBeginWith) {
+TEST(ImageTest, FindsVariablesOfPtxAndTheirInitialValues) {
   Image image;
   ASSERT_EQ(ReadPtx(R"(
       .version 7.5
@@ -206,7 +206,7 @@ TEST(ImageTest, ACubinRunsOnItsMajorVersionFromItsMinorVersionOn) {
   EXPECT_EQ(load(0x6007802, 8, 90), Result::kNoBinaryForGpu);
 }
 
-TEST(ImageTest, RefusesWhatTheDriverWouldRefuse) {
+TEST(ImageTest, InvalidImagesAreRefused) {
   Image image;
   EXPECT_EQ(ReadImage("hello", 80, kCuda124, &image), Result::kInvalidImage);
   EXPECT_EQ(ReadImage("", 80, kCuda124, &image), Result::kInvalidImage);
@@ -223,7 +223,7 @@ TEST(ImageTest, RefusesWhatTheDriverWouldRefuse) {
   EXPECT_EQ(ReadImage(nullptr, 80, kCuda124, &image), Result::kInvalidValue);
 }
 
-TEST(ImageTest, BareNamesOfMangledAndPlainOnes) {
+TEST(ImageTest, BareNameUnmanglesFunctions) {
   EXPECT_EQ(BareName("_Z9vectorAddPKfS0_Pfi"), "vectorAdd");
   EXPECT_EQ(BareName("vectorAdd"), "vectorAdd");
   EXPECT_EQ(BareName("_Z99x"), "_Z99x");

@@ -48,7 +48,7 @@ TEST_F(ModuleTest, VariablesBeginWithTheirValuesAndCanBeWritten) {
   EXPECT_OK(CU(*cuda_, cuModuleUnload)(module));
 }
 
-TEST_F(ModuleTest, EitherAnswerOfALookUpMayBeUnwanted) {
+TEST_F(ModuleTest, EitherResultOfALookupMayBeNull) {
   const Module module = Load();
   DevicePtr pointer = 0;
   size_t bytes = 0;
@@ -64,7 +64,7 @@ TEST_F(ModuleTest, EitherAnswerOfALookUpMayBeUnwanted) {
   EXPECT_OK(CU(*cuda_, cuModuleUnload)(module));
 }
 
-TEST_F(ModuleTest, MemoryOfVariablesGoesWithTheModuleAlone) {
+TEST_F(ModuleTest, MemoryOfVariablesIsFreedOnlyWithTheModule) {
   const Module module = Load();
   EXPECT_EQ(Used(), 4 * kMiB) << "whole blocks";
   DevicePtr counter = 0;
@@ -83,7 +83,7 @@ TEST_F(ModuleTest, AModuleWithoutRoomForItsVariablesIsRefused) {
   DevicePtr counter = 0;
   ASSERT_OK(
       CU(*cuda_, cuLibraryLoadData)(&library, kVariables, nullptr, nullptr, 0, nullptr, nullptr, 0))
-      << "a library takes memory in the contexts that use it";
+      << "a library allocates in the contexts that use it";
   EXPECT_EQ(CU(*cuda_, cuLibraryGetGlobal)(&counter, nullptr, library, "counter"),
             Result::kOutOfMemory);
   EXPECT_OK(CU(*cuda_, cuMemFree_v2)(all));
@@ -92,7 +92,7 @@ TEST_F(ModuleTest, AModuleWithoutRoomForItsVariablesIsRefused) {
   EXPECT_OK(CU(*cuda_, cuLibraryUnload)(library));
 }
 
-TEST_F(ModuleTest, EachModuleHasVariablesOfItsOwn) {
+TEST_F(ModuleTest, EachModuleHasItsOwnVariables) {
   const Module one = Load(), other = Load();
   DevicePtr first = 0, second = 0;
   ASSERT_OK(CU(*cuda_, cuModuleGetGlobal_v2)(&first, nullptr, one, "counter"));
@@ -103,7 +103,7 @@ TEST_F(ModuleTest, EachModuleHasVariablesOfItsOwn) {
   EXPECT_OK(CU(*cuda_, cuModuleUnload)(other));
 }
 
-TEST_F(ModuleTest, TellsWhatKernelsTake) {
+TEST_F(ModuleTest, ReportsParametersOfKernels) {
   Library library = nullptr;
   Kernel kernel = nullptr, listed[3] = {};
   constexpr char kKernels[] =
@@ -133,7 +133,7 @@ TEST_F(ModuleTest, TellsWhatKernelsTake) {
   EXPECT_OK(CU(*cuda_, cuLibraryUnload)(library));
 }
 
-TEST_F(ModuleTest, SharedMemoryThatAKernelIsAllowedCanBeLaunchedWith) {
+TEST_F(ModuleTest, ALaunchMayUseTheSharedMemoryAllowedForTheKernel) {
   Library library = nullptr;
   Kernel kernel = nullptr;
   ASSERT_OK(CU(*cuda_, cuLibraryLoadData)(&library, kVariables, nullptr, nullptr, 0, nullptr,
@@ -186,7 +186,7 @@ TEST_F(ModuleTest, PiecesOfPtxAreLinkedIntoOneModule) {
   EXPECT_OK(CU(*cuda_, cuModuleUnload)(module));
 }
 
-TEST_F(ModuleTest, WhatIsLinkedFromOtherPiecesHasFunctionsOfAnyName) {
+TEST_F(ModuleTest, AnImageLinkedFromOtherPiecesAcceptsEveryName) {
   LinkState link = nullptr;
   ASSERT_OK(CU(*cuda_, cuLinkCreate_v2)(0, nullptr, nullptr, &link));
   char piece[] = "a fat binary";
@@ -206,7 +206,7 @@ TEST_F(ModuleTest, WhatIsLinkedFromOtherPiecesHasFunctionsOfAnyName) {
   EXPECT_OK(CU(*cuda_, cuLinkDestroy)(link));
 }
 
-TEST_F(ModuleTest, AFunctionKeepsWhatALaunchOfOldGives) {
+TEST_F(ModuleTest, AFunctionKeepsTheStateOfOldLaunches) {
   constexpr char kFill[] =
       ".version 7.0\n.target sm_70\n"
       ".entry fill(.param .u64 out, .param .f32 value, .param .u32 n) { ret; }\n";
@@ -236,7 +236,7 @@ TEST_F(ModuleTest, AFunctionKeepsWhatALaunchOfOldGives) {
   EXPECT_OK(CU(*cuda_, cuModuleUnload)(module));
 }
 
-TEST_F(ModuleTest, AContextLivesUntilItIsDetachedAsOftenAsItWasAttached) {
+TEST_F(ModuleTest, TheLastDetachDestroysAContext) {
   Context made = nullptr, attached = nullptr, current = nullptr;
   EXPECT_EQ(CU(*cuda_, cuCtxAttach)(nullptr, 0), Result::kInvalidValue);
   ASSERT_OK(CU(*cuda_, cuCtxCreate_v2)(&made, 0, 0));
@@ -249,7 +249,8 @@ TEST_F(ModuleTest, AContextLivesUntilItIsDetachedAsOftenAsItWasAttached) {
   EXPECT_OK(CU(*cuda_, cuCtxGetCurrent)(&current));
   EXPECT_NE(current, made);
   EXPECT_EQ(CU(*cuda_, cuCtxDetach)(made), Result::kInvalidContext);
-  EXPECT_EQ(CU(*cuda_, cuCtxDetach)(current), Result::kInvalidContext) << "a primary one";
+  EXPECT_EQ(CU(*cuda_, cuCtxDetach)(current), Result::kInvalidContext)
+      << "a primary context cannot be detached";
 }
 
 }  // namespace

@@ -19,7 +19,7 @@ constexpr double kNothingNs = 0.5;
 
 bool IsFree(const Command& command) {
   const bool kind = command.kind == Kind::kCompute || command.kind == Kind::kRecord;
-  return kind && !command.ordered;
+  return kind && !command.awaits_order;
 }
 
 }  // namespace
@@ -43,9 +43,9 @@ void Engine::Push(StreamTag* stream, Command command) {
     const auto busy = [](const StreamTag* other) {
       return other->is_blocking() && !other->queue.commands.empty();
     };
-    command.ordered = std::ranges::any_of(context.streams, busy);
+    command.awaits_order = std::ranges::any_of(context.streams, busy);
   } else if (stream->is_blocking()) {
-    command.ordered = !context.legacy.queue.commands.empty();
+    command.awaits_order = !context.legacy.queue.commands.empty();
   }
   const bool attend = command.needs_attention();
   const uint64_t since_ns = command.since_ns;
@@ -54,7 +54,7 @@ void Engine::Push(StreamTag* stream, Command command) {
   if (queue.commands.empty()) active_.push_back(stream);
   queue.commands.push_back(std::move(command));
   ExtendFree(stream, since_ns);
-  if (attend) Rouse(stream);
+  if (attend) WakeWorker(stream);
 }
 
 TicketRef Engine::Record(StreamTag* stream, std::function<void()> effect) {
@@ -65,7 +65,7 @@ TicketRef Engine::Record(StreamTag* stream, std::function<void()> effect) {
   return ticket;
 }
 
-void Engine::Reach(Ticket* ticket) {
+void Engine::MarkReached(Ticket* ticket) {
   ticket->timed = ticket->done = true;
   ticket->at_ns = sim::MonotonicNs();
   for (std::atomic<uint32_t>* word : {&progress_, &work_}) {
@@ -134,9 +134,9 @@ bool Engine::SettleHead(StreamTag* stream, uint64_t now_ns) {
   while (!queue.commands.empty() && !queue.in_host_function) {
     Command& head = queue.commands.front();
     uint64_t since = std::max(head.since_ns, queue.end_ns);
-    if (head.ordered) {
+    if (head.awaits_order) {
       if (!InOrder(stream, head, &since)) break;
-      head.ordered = false;
+      head.awaits_order = false;
       head.since_ns = since;
       ExtendFree(stream, since);
     }
@@ -182,7 +182,7 @@ void Engine::FindHeads(uint32_t gpu, std::vector<StreamTag*>* heads) {
   heads->clear();
   for (StreamTag* stream : active_) {
     const Command& head = stream->queue.commands.front();
-    if (head.kind == Kind::kCompute && !head.ordered &&
+    if (head.kind == Kind::kCompute && !head.awaits_order &&
         driver_->GpuOf(stream->context->device) == gpu) {
       heads->push_back(stream);
     }

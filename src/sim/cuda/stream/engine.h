@@ -54,9 +54,9 @@ struct Command {
   bool attended = false;            // a thread waits for it, so the worker need not
 
   // Filled by Engine::Push.
-  bool ordered = false;   // not yet known to come after what the legacy stream puts before it
-  uint64_t order = 0;     // in the process
-  uint64_t since_ns = 0;  // when the program asked
+  bool awaits_order = false;  // must wait for streams that the legacy stream orders before it
+  uint64_t order = 0;         // number in the process
+  uint64_t since_ns = 0;      // time of the program's call
   double cost_ns = 0;
 
   // True: a thread or another stream may depend on its end without waiting for it.
@@ -89,10 +89,10 @@ class Engine {
   // Returns a ticket for the end of the stream, which is done if the stream is idle. `effect` runs
   // when the stream reaches it.
   TicketRef Record(StreamTag* stream, std::function<void()> effect = {});
-  // What a ticket without a stream stood for has happened.
-  void Reach(Ticket* ticket);
-  // Brings everything up to now, and deletes abandoned streams that are idle. Releases the lock
-  // while it applies effects.
+  // Marks a ticket without a stream as done.
+  void MarkReached(Ticket* ticket);
+  // Simulates until now, applies effects, and deletes idle abandoned streams. Releases the lock
+  // while effects run.
   void Advance(std::unique_lock<std::mutex>* lock);
   // Sleeps without the lock until the ticket may be done, at most 10 ms. The caller then checks the
   // ticket and the health of the context.
@@ -139,7 +139,7 @@ class Engine {
   uint64_t EarliestDone(const Ticket& ticket, uint64_t now_ns, int depth);
   void StartWorker();
   void Work();
-  void Rouse(StreamTag* stream);
+  void WakeWorker(StreamTag* stream);
   uint64_t NextToAttend(uint64_t now_ns);
 
   Driver* const driver_;

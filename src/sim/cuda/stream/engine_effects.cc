@@ -89,8 +89,8 @@ uint64_t Engine::EarliestEnd(StreamTag* stream, double cost_ns, uint64_t now_ns,
   Queue& queue = stream->queue;
   if (queue.commands.empty() || depth == 0) return now_ns;
   const Command& head = queue.commands.front();
-  if (queue.in_host_function) return now_ns + kLongestSleepNs;  // the worker wakes who sleeps
-  if (head.ordered) {
+  if (queue.in_host_function) return now_ns + kLongestSleepNs;  // the worker wakes sleepers
+  if (head.awaits_order) {
     uint64_t latest = now_ns;
     const auto wait_for = [&](StreamTag* other) {
       if (!other->queue.commands.empty() && other->queue.commands.front().order < head.order) {
@@ -118,7 +118,7 @@ uint64_t Engine::EarliestEnd(StreamTag* stream, double cost_ns, uint64_t now_ns,
 }
 
 uint64_t Engine::EarliestDone(const Ticket& ticket, uint64_t now_ns, int depth) {
-  // Without a stream, another process decides; who sleeps is woken.
+  // Without a stream, another process ends the ticket, and MarkReached wakes sleepers.
   if (ticket.stream == nullptr) return ticket.timed ? now_ns : now_ns + kLongestSleepNs;
   const Queue& queue = ticket.stream->queue;
   const double used =
@@ -155,8 +155,8 @@ void Engine::WaitForRoom(StreamTag* stream, std::unique_lock<std::mutex>* lock) 
   }
 }
 
-// The worker sleeps longer than the stream's commands may take.
-void Engine::Rouse(StreamTag* stream) {
+// Wakes the worker if it sleeps longer than the stream's commands may take.
+void Engine::WakeWorker(StreamTag* stream) {
   if (!worker_started_) StartWorker();
   const uint64_t now = sim::MonotonicNs();
   const Queue& queue = stream->queue;

@@ -15,7 +15,7 @@ namespace tessera::cuda {
 namespace {
 
 constexpr size_t kPageBytes = 4096;
-constexpr uint64_t kLongestSleepNs = 10'000'000;  // the death of a process is noticed so soon
+constexpr uint64_t kMaxRecordSleepNs = 10'000'000;  // maximum delay to notice a dead process
 
 }  // namespace
 
@@ -64,7 +64,7 @@ bool SharedEvent::IsDone(uint64_t record, sim::State& state) const {
 
 void SharedEvent::Sleep(uint64_t record) {
   const uint32_t seen = page_->signal.load();
-  if (page_->done.load() < record) sim::FutexWait(&page_->signal, seen, kLongestSleepNs);
+  if (page_->done.load() < record) sim::FutexWait(&page_->signal, seen, kMaxRecordSleepNs);
 }
 
 }  // namespace tessera::cuda

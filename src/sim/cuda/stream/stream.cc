@@ -57,7 +57,7 @@ TicketRef TicketOf(Driver& driver, const std::shared_ptr<SharedEvent>& event, ui
   std::thread([&driver, event, record, ticket] {
     while (!event->IsDone(record, driver.state())) event->Sleep(record);
     std::lock_guard lock(driver.mutex());
-    driver.engine().Reach(ticket.get());
+    driver.engine().MarkReached(ticket.get());
   }).detach();
   return ticket;
 }

@@ -107,7 +107,7 @@ class TimeTest : public ::testing::Test {
   static inline Program* program_ = nullptr;
 };
 
-TEST_F(TimeTest, AnEffectIsSeenWhenItsKernelEndsAndNotBefore) {
+TEST_F(TimeTest, AnEffectIsVisibleOnlyWhenItsKernelEnds) {
   Stream stream = p().NewStream();
   float* value = p().Pinned();
   p().Launch(p().slow, stream);
@@ -117,7 +117,7 @@ TEST_F(TimeTest, AnEffectIsSeenWhenItsKernelEndsAndNotBefore) {
   EXPECT_EQ(*value, 7.0f);
 }
 
-TEST_F(TimeTest, AProgramThatOnlyLooksAtMemorySeesTheEffect) {
+TEST_F(TimeTest, AProgramThatOnlyPollsMemorySeesTheEffect) {
   Stream stream = p().NewStream();
   float* value = p().Pinned();
   p().Launch(p().short_one, stream);
@@ -146,14 +146,14 @@ TEST_F(TimeTest, AStreamWaitsForAnEventOfAnother) {
   p().Fill(value, 7, first);
   Event filled = p().Record(first);
   EXPECT_OK(CU(p().cuda, cuStreamWaitEvent)(second, filled, 0));
-  EXPECT_OK(CU(p().cuda, cuEventRecord)(filled, first)) << "the wait is for the earlier recording";
+  EXPECT_OK(CU(p().cuda, cuEventRecord)(filled, first)) << "the wait is for the earlier record";
   p().Fill(value, 8, second);
   Event end = p().Record(second);
   EXPECT_GE(p().Elapsed(filled, end), 0.0f);
   EXPECT_EQ(*value, 8.0f);
 }
 
-TEST_F(TimeTest, TheLegacyStreamComesAfterAndBeforeBlockingOnes) {
+TEST_F(TimeTest, TheLegacyStreamIsOrderedWithBlockingStreams) {
   Stream stream = p().NewStream(0);
   float* value = p().Pinned();
   p().Launch(p().slow, stream);
@@ -169,7 +169,7 @@ TEST_F(TimeTest, TheLegacyStreamComesAfterAndBeforeBlockingOnes) {
   EXPECT_EQ(*value, 2.0f);
 }
 
-TEST_F(TimeTest, KernelsThatFillTheGpuTakeLongerSideBySideAndSmallOnesDoNot) {
+TEST_F(TimeTest, ConcurrentKernelsTakeLongerOnlyIfTheyFillTheGpu) {
   Stream first = p().NewStream(), second = p().NewStream();
   Event start = p().Record(first);
   p().Launch(p().slow, first, kTinyBlocks);
@@ -202,7 +202,7 @@ TEST_F(TimeTest, ADestroyedStreamEndsItsWork) {
   while (Peek(value) == 0.0f) std::this_thread::yield();
 }
 
-TEST_F(TimeTest, WhatAPoolGetsBackIsNotTakenAwayFromKernelsThatStillUseIt) {
+TEST_F(TimeTest, APoolDoesNotReuseMemoryThatKernelsStillUse) {
   Stream stream = p().NewStream();
   float* value = p().Pinned();
   DevicePtr device = 0;
@@ -313,7 +313,7 @@ class SharedTimeTest : public ::testing::Test {
   std::vector<pid_t> children_;
 };
 
-TEST_F(SharedTimeTest, ProcessesHaveTheGpuInTurnsWhateverTheirKernelsTake) {
+TEST_F(SharedTimeTest, ProcessesGetEqualTurnsWhateverTheirKernelsTake) {
   const pid_t first = Start("slow=1000000"), second = Start("slow=30000000");
   const Reading start = Read(first, second);
   usleep(1'000'000);
