@@ -13,7 +13,7 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Not;
 
-TEST(OldGlibcTest, TheDriverAsksForGlibc217AndNoCppRuntime) {
+TEST(OldGlibcTest, TheDriverNeedsOnlyGlibc217AndNoCppRuntime) {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
   GTEST_SKIP() << "a sanitizer's library needs its runtime";
 #endif

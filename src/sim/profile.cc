@@ -19,43 +19,44 @@ namespace {
 
 constexpr uint64_t kMiB = 1 << 20;
 
-// Where a value stands, for messages.
-struct Place {
+// File, line and field of a value, for messages.
+struct Location {
   std::string_view file;
   std::string field;
   int line = 0;
 
   template <typename... Args>
-  Status Wrong(fmt::format_string<Args...> format, Args&&... args) const {
+  Status Invalid(fmt::format_string<Args...> format, Args&&... args) const {
     return Error(Code::kInvalidArgument, "{}:{}: {}: {}", file, line, field,
                  fmt::format(format, std::forward<Args>(args)...));
   }
 };
 
-// Bus "07" is text for YAML, and "47" a number; here they are the same kind of thing.
-Result<std::string> ScalarText(const Json& value, const Place& place) {
+// YAML reads bus "07" as text and bus "47" as a number; both are valid.
+Result<std::string> ScalarText(const Json& value, const Location& location) {
   if (value.is_string()) return value.string_value();
   if (value.is_number()) return value.number_text();
-  return place.Wrong("wants text or a number, not {}", KindName(value.kind()));
+  return location.Invalid("invalid type: want text or a number, got {}", KindName(value.kind()));
 }
 
-Result<uint64_t> Number(const Json& value, const Place& place, uint64_t low, uint64_t high) {
+Result<uint64_t> Number(const Json& value, const Location& location, uint64_t low, uint64_t high) {
   auto number = value.is_number() ? value.ToInt() : Result<int64_t>(Status(Code::kUnknown, ""));
-  if (!number.ok()) return place.Wrong("wants a whole number");
+  if (!number.ok()) return location.Invalid("invalid value: want a whole number");
   if (*number < 0 || uint64_t(*number) < low || uint64_t(*number) > high) {
-    return place.Wrong("{} is not in {}..{}", *number, low, high);
+    return location.Invalid("invalid value {}: want {} to {}", *number, low, high);
   }
   return uint64_t(*number);
 }
 
-Result<uint32_t> HexNumber(const Json& value, const Place& place, uint32_t high) {
-  ASSIGN_OR_RETURN(std::string text, ScalarText(value, place));
+Result<uint32_t> HexNumber(const Json& value, const Location& location, uint32_t high) {
+  ASSIGN_OR_RETURN(std::string text, ScalarText(value, location));
   const char* begin = text.data() + (text.starts_with("0x") ? 2 : 0);
   const char* end = text.data() + text.size();
   uint32_t number = 0;
   const auto [stopped, error] = std::from_chars(begin, end, number, 16);
   if (error != std::errc() || stopped != end || begin == end || number > high) {
-    return place.Wrong("\"{}\" is not a hexadecimal number up to {:x}", text, high);
+    return location.Invalid("invalid value \"{}\": want a hexadecimal number up to {:x}", text,
+                            high);
   }
   return number;
 }
@@ -65,56 +66,58 @@ struct Choice {
   uint32_t value;
 };
 
-Result<uint32_t> OneOf(const Json& value, const Place& place, const std::vector<Choice>& choices) {
-  ASSIGN_OR_RETURN(std::string text, ScalarText(value, place));
+Result<uint32_t> OneOf(const Json& value, const Location& location,
+                       const std::vector<Choice>& choices) {
+  ASSIGN_OR_RETURN(std::string text, ScalarText(value, location));
   std::string names;
   for (const Choice& choice : choices) {
     if (choice.name == text) return choice.value;
     names += fmt::format("{}{}", names.empty() ? "" : ", ", choice.name);
   }
-  return place.Wrong("\"{}\" is none of {}", text, names);
+  return location.Invalid("invalid value \"{}\": want one of {}", text, names);
 }
 
-using Setter = std::function<Status(const Json& value, const Place& place, Profile* profile)>;
+using Setter = std::function<Status(const Json& value, const Location& location, Profile* profile)>;
 struct Field {
   std::string_view name;
   Setter set;
 };
 
 Setter U32(uint32_t GpuFacts::*member, uint64_t low, uint64_t high, uint32_t factor = 1) {
-  return [=](const Json& value, const Place& place, Profile* profile) -> Status {
-    ASSIGN_OR_RETURN(uint64_t number, Number(value, place, low, high));
+  return [=](const Json& value, const Location& location, Profile* profile) -> Status {
+    ASSIGN_OR_RETURN(uint64_t number, Number(value, location, low, high));
     profile->gpu.*member = uint32_t(number) * factor;
     return {};
   };
 }
 
 Setter U64(uint64_t GpuFacts::*member, uint64_t low, uint64_t high, uint64_t factor) {
-  return [=](const Json& value, const Place& place, Profile* profile) -> Status {
-    ASSIGN_OR_RETURN(uint64_t number, Number(value, place, low, high));
+  return [=](const Json& value, const Location& location, Profile* profile) -> Status {
+    ASSIGN_OR_RETURN(uint64_t number, Number(value, location, low, high));
     profile->gpu.*member = number * factor;
     return {};
   };
 }
 
 Setter Flag(uint32_t GpuFacts::*member) {
-  return [=](const Json& value, const Place& place, Profile* profile) -> Status {
-    if (value.kind() != Json::Kind::kBool) return place.Wrong("wants true or false");
+  return [=](const Json& value, const Location& location, Profile* profile) -> Status {
+    if (value.kind() != Json::Kind::kBool)
+      return location.Invalid("invalid value: want true or false");
     profile->gpu.*member = value.bool_value() ? 1 : 0;
     return {};
   };
 }
 
 Setter Hex(uint32_t GpuFacts::*member, uint32_t high) {
-  return [=](const Json& value, const Place& place, Profile* profile) -> Status {
-    ASSIGN_OR_RETURN(profile->gpu.*member, HexNumber(value, place, high));
+  return [=](const Json& value, const Location& location, Profile* profile) -> Status {
+    ASSIGN_OR_RETURN(profile->gpu.*member, HexNumber(value, location, high));
     return {};
   };
 }
 
 Setter Named(uint32_t GpuFacts::*member, std::vector<Choice> choices) {
-  return [=](const Json& value, const Place& place, Profile* profile) -> Status {
-    ASSIGN_OR_RETURN(profile->gpu.*member, OneOf(value, place, choices));
+  return [=](const Json& value, const Location& location, Profile* profile) -> Status {
+    ASSIGN_OR_RETURN(profile->gpu.*member, OneOf(value, location, choices));
     return {};
   };
 }
@@ -123,23 +126,25 @@ bool IsControl(char c) { return uint8_t(c) < ' ' || c == 0x7F; }
 
 template <size_t N>
 Setter Text(char (GpuFacts::*member)[N]) {
-  return [=](const Json& value, const Place& place, Profile* profile) -> Status {
-    ASSIGN_OR_RETURN(std::string text, ScalarText(value, place));
-    if (text.empty() || text.size() >= N) return place.Wrong("wants 1 to {} characters", N - 1);
-    // It goes into files of lines, as the kernel's are.
-    if (std::ranges::any_of(text, IsControl)) return place.Wrong("wants one line of text");
+  return [=](const Json& value, const Location& location, Profile* profile) -> Status {
+    ASSIGN_OR_RETURN(std::string text, ScalarText(value, location));
+    if (text.empty() || text.size() >= N)
+      return location.Invalid("invalid length: want 1 to {} characters", N - 1);
+    // The text is written to files of lines, like those of the kernel.
+    if (std::ranges::any_of(text, IsControl))
+      return location.Invalid("invalid text: want one line");
     std::memset(profile->gpu.*member, 0, N);
     std::memcpy(profile->gpu.*member, text.data(), text.size());
     return {};
   };
 }
 
-Status SetComputeCapability(const Json& value, const Place& place, Profile* profile) {
-  ASSIGN_OR_RETURN(std::string text, ScalarText(value, place));
+Status SetComputeCapability(const Json& value, const Location& location, Profile* profile) {
+  ASSIGN_OR_RETURN(std::string text, ScalarText(value, location));
   unsigned major = 0, minor = 0;
   char rest = 0;
   if (std::sscanf(text.c_str(), "%2u.%1u%c", &major, &minor, &rest) != 2) {
-    return place.Wrong("\"{}\" is not like 8.0", text);
+    return location.Invalid("invalid compute capability \"{}\": want e.g. 8.0", text);
   }
   profile->gpu.cc_major = major;
   profile->gpu.cc_minor = minor;
@@ -205,47 +210,47 @@ const std::vector<Field>& GpuFields() {
   return fields;
 }
 
-Status SetGpus(const Json& value, const Place& place, Profile* profile) {
-  ASSIGN_OR_RETURN(uint64_t number, Number(value, place, 1, kMaxGpus));
+Status SetGpus(const Json& value, const Location& location, Profile* profile) {
+  ASSIGN_OR_RETURN(uint64_t number, Number(value, location, 1, kMaxGpus));
   profile->gpus = uint32_t(number);
   return {};
 }
 
-Status SetNumaNodes(const Json& value, const Place& place, Profile* profile) {
-  ASSIGN_OR_RETURN(uint64_t number, Number(value, place, 0, 8));
+Status SetNumaNodes(const Json& value, const Location& location, Profile* profile) {
+  ASSIGN_OR_RETURN(uint64_t number, Number(value, location, 0, 8));
   profile->numa_nodes = uint32_t(number);
   return {};
 }
 
 // "0-1:12": twelve links between GPUs 0 and 1.
-Status AddLinkPair(const Json& value, const Place& place, Profile* profile) {
-  ASSIGN_OR_RETURN(std::string text, ScalarText(value, place));
+Status AddLinkPair(const Json& value, const Location& location, Profile* profile) {
+  ASSIGN_OR_RETURN(std::string text, ScalarText(value, location));
   LinkPair pair;
   char rest = 0;
   if (std::sscanf(text.c_str(), "%2u-%2u:%2u%c", &pair.a, &pair.b, &pair.links, &rest) != 3 ||
       pair.a == pair.b || pair.a >= kMaxGpus || pair.b >= kMaxGpus || pair.links == 0) {
-    return place.Wrong("\"{}\" is not like 0-1:12 (GPU-GPU:links)", text);
+    return location.Invalid("invalid link \"{}\": want GPU-GPU:links, e.g. 0-1:12", text);
   }
   profile->link_list.push_back(pair);
   return {};
 }
 
-Status SetNvLink(const Json& value, const Place& place, Profile* profile) {
+Status SetNvLink(const Json& value, const Location& location, Profile* profile) {
   profile->link_list.clear();
   if (value.is_array()) {
     profile->topology = LinkTopology::kList;
     for (const Json& item : value.items()) {
-      RETURN_IF_ERROR(AddLinkPair(item, {place.file, place.field, item.line()}, profile));
+      RETURN_IF_ERROR(AddLinkPair(item, {location.file, location.field, item.line()}, profile));
     }
     return {};
   }
   if (!value.is_object()) {
-    ASSIGN_OR_RETURN(uint32_t none, OneOf(value, place, {{"none", 0}}));
+    ASSIGN_OR_RETURN(uint32_t none, OneOf(value, location, {{"none", 0}}));
     profile->topology = LinkTopology(none);
     return {};
   }
   for (const auto& [key, member] : value.members()) {
-    const Place at{place.file, place.field + "." + key, member.line()};
+    const Location at{location.file, location.field + "." + key, member.line()};
     if (key == "topology") {
       ASSIGN_OR_RETURN(uint32_t kind,
                        OneOf(member, at, {{"pairs", 1}, {"quads", 2}, {"nvswitch", 3}}));
@@ -254,16 +259,17 @@ Status SetNvLink(const Json& value, const Place& place, Profile* profile) {
       ASSIGN_OR_RETURN(uint64_t links, Number(member, at, 1, kMaxLinks));
       profile->links = uint32_t(links);
     } else {
-      return at.Wrong("is not a field; there are topology, links");
+      return at.Invalid("unknown field: want topology or links");
     }
   }
   return {};
 }
 
-Status SetPcie(const Json& value, const Place& place, Profile* profile) {
-  if (!value.is_object()) return place.Wrong("wants pair, half and across");
+Status SetPcie(const Json& value, const Location& location, Profile* profile) {
+  if (!value.is_object())
+    return location.Invalid("invalid value: want fields pair, half and across");
   for (const auto& [key, member] : value.members()) {
-    const Place at{place.file, place.field + "." + key, member.line()};
+    const Location at{location.file, location.field + "." + key, member.line()};
     ASSIGN_OR_RETURN(
         uint32_t level,
         OneOf(
@@ -276,19 +282,20 @@ Status SetPcie(const Json& value, const Place& place, Profile* profile) {
     else if (key == "across")
       profile->pcie_across = level;
     else
-      return at.Wrong("is not a field; there are pair, half, across");
+      return at.Invalid("unknown field: want pair, half or across");
   }
   return {};
 }
 
-Status SetBuses(const Json& value, const Place& place, Profile* profile) {
-  if (!value.is_array()) return place.Wrong("wants a list of hexadecimal bus numbers");
+Status SetBuses(const Json& value, const Location& location, Profile* profile) {
+  if (!value.is_array())
+    return location.Invalid("invalid value: want a list of hexadecimal bus numbers");
   profile->pci_buses.clear();
   for (const Json& item : value.items()) {
-    const Place at{place.file, place.field, item.line()};
+    const Location at{location.file, location.field, item.line()};
     ASSIGN_OR_RETURN(uint32_t bus, HexNumber(item, at, 0xFF));
     if (std::ranges::count(profile->pci_buses, bus) != 0)
-      return at.Wrong("{:02x} stands twice", bus);
+      return at.Invalid("duplicate bus {:02x}", bus);
     profile->pci_buses.push_back(bus);
   }
   return {};
@@ -303,15 +310,15 @@ bool IsUuid(std::string_view text) {
   return true;
 }
 
-Status SetUuids(const Json& value, const Place& place, Profile* profile) {
-  if (!value.is_array()) return place.Wrong("wants a list");
+Status SetUuids(const Json& value, const Location& location, Profile* profile) {
+  if (!value.is_array()) return location.Invalid("invalid value: want a list of UUIDs");
   profile->uuids.clear();
   for (const Json& item : value.items()) {
-    const Place at{place.file, place.field, item.line()};
+    const Location at{location.file, location.field, item.line()};
     ASSIGN_OR_RETURN(std::string text, ScalarText(item, at));
     if (!IsUuid(text))
-      return at.Wrong("\"{}\" is not like GPU-xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx", text);
-    if (std::ranges::count(profile->uuids, text) != 0) return at.Wrong("{} stands twice", text);
+      return at.Invalid("invalid UUID \"{}\": want GPU-xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx", text);
+    if (std::ranges::count(profile->uuids, text) != 0) return at.Invalid("duplicate UUID {}", text);
     profile->uuids.push_back(text);
   }
   return {};
@@ -325,23 +332,23 @@ const std::vector<Field>& NodeFields() {
   return fields;
 }
 
-Status SetDriverVersion(const Json& value, const Place& place, Profile* profile) {
-  ASSIGN_OR_RETURN(std::string text, ScalarText(value, place));
+Status SetDriverVersion(const Json& value, const Location& location, Profile* profile) {
+  ASSIGN_OR_RETURN(std::string text, ScalarText(value, location));
   unsigned major = 0, minor = 0, rev = 0;
   char rest = 0;
   const int parts = std::sscanf(text.c_str(), "%4u.%4u.%4u%c", &major, &minor, &rev, &rest);
   if (parts < 2 || parts > 3 || text.size() > 20)
-    return place.Wrong("\"{}\" is not like 550.163.01", text);
+    return location.Invalid("invalid version \"{}\": want e.g. 550.163.01", text);
   profile->driver_version = text;
   return {};
 }
 
-Status SetCudaVersion(const Json& value, const Place& place, Profile* profile) {
-  ASSIGN_OR_RETURN(std::string text, ScalarText(value, place));
+Status SetCudaVersion(const Json& value, const Location& location, Profile* profile) {
+  ASSIGN_OR_RETURN(std::string text, ScalarText(value, location));
   unsigned major = 0, minor = 0;
   char rest = 0;
   if (std::sscanf(text.c_str(), "%2u.%1u%c", &major, &minor, &rest) != 2) {
-    return place.Wrong("\"{}\" is not like 12.4", text);
+    return location.Invalid("invalid version \"{}\": want e.g. 12.4", text);
   }
   profile->cuda_version = major * 1000 + minor * 10;
   return {};
@@ -353,17 +360,17 @@ const std::vector<Field>& DriverFields() {
   return fields;
 }
 
-Status ReadSection(const Json& section, const Place& place, const std::vector<Field>& fields,
+Status ReadSection(const Json& section, const Location& location, const std::vector<Field>& fields,
                    Profile* profile) {
-  if (!section.is_object()) return place.Wrong("wants fields below it");
+  if (!section.is_object()) return location.Invalid("invalid value: want fields");
   for (const auto& [key, value] : section.members()) {
-    const Place at{place.file, place.field + "." + key, value.line()};
+    const Location at{location.file, location.field + "." + key, value.line()};
     const auto field = std::ranges::find(fields, key, &Field::name);
     if (field == fields.end()) {
       std::string names;
       for (const Field& known : fields)
         names += fmt::format("{}{}", names.empty() ? "" : ", ", known.name);
-      return at.Wrong("is not a field; there are {}", names);
+      return at.Invalid("unknown field: want one of {}", names);
     }
     RETURN_IF_ERROR(field->set(value, at, profile));
   }
@@ -372,18 +379,21 @@ Status ReadSection(const Json& section, const Place& place, const std::vector<Fi
 
 // Checks conditions between fields.
 Status CheckWhole(const Profile& profile, const Json& root, std::string_view file) {
-  const Place at{file, "profile", std::max(root.line(), 1)};
+  const Location at{file, "profile", std::max(root.line(), 1)};
   const GpuFacts& gpu = profile.gpu;
   if (gpu.name[0] == '\0' || gpu.memory_bytes == 0 || gpu.cc_major == 0) {
-    return at.Wrong(
-        "gpu.name, gpu.memory_mib and gpu.compute_capability are wanted, or a base: that has them");
+    return at.Invalid(
+        "missing gpu.name, gpu.memory_mib or gpu.compute_capability: set them, or name a base: "
+        "profile");
   }
   if (gpu.reserved_bytes + gpu.context_bytes >= gpu.memory_bytes) {
-    return at.Wrong("gpu.reserved_mib and gpu.context_mib leave nothing of gpu.memory_mib");
+    return at.Invalid(
+        "gpu.memory_mib is too small: want more than gpu.reserved_mib and gpu.context_mib "
+        "together");
   }
   if (profile.links > gpu.nvlink_count) {
-    return at.Wrong("node.nvlink.links is {}, but the GPU has {} (gpu.nvlinks)", profile.links,
-                    gpu.nvlink_count);
+    return at.Invalid("invalid node.nvlink.links {}: the GPU has {} (gpu.nvlinks)", profile.links,
+                      gpu.nvlink_count);
   }
   return {};
 }
@@ -400,52 +410,54 @@ constexpr DriverBranch kDriverBranches[] = {
     {555, 12050}, {560, 12060}, {565, 12070}, {570, 12080}, {575, 12090}, {580, 13000},
 };
 
-// driver.cuda follows from driver.version where the profile does not give it.
-Status ReadDriver(const Json& section, const Place& place, Profile* profile) {
-  RETURN_IF_ERROR(ReadSection(section, place, DriverFields(), profile));
+// Derives driver.cuda from driver.version if the profile does not give it.
+Status ReadDriver(const Json& section, const Location& location, Profile* profile) {
+  RETURN_IF_ERROR(ReadSection(section, location, DriverFields(), profile));
   const Json* version = section.Find("version");
   if (version == nullptr || section.Find("cuda") != nullptr) return {};
   const int branch = std::atoi(profile->driver_version.c_str());
   const auto* known = std::ranges::find(kDriverBranches, branch, &DriverBranch::branch);
   if (known == std::end(kDriverBranches)) {
-    const Place at{place.file, place.field + ".version", version->line()};
-    return at.Wrong("the CUDA version of driver {} is unknown: give driver.cuda", branch);
+    const Location at{location.file, location.field + ".version", version->line()};
+    return at.Invalid("the CUDA version of driver {} is unknown: set driver.cuda", branch);
   }
   profile->cuda_version = known->cuda_version;
   return {};
 }
 
-// Like those of the built-in ones, which are the names of files.
-Status CheckName(std::string_view name, const Place& place) {
-  if (name.size() >= sizeof(StateFile::profile)) return place.Wrong("is too long");
+// Accepts names like those of built-in profiles, which are file names.
+Status CheckName(std::string_view name, const Location& location) {
+  if (name.size() >= sizeof(StateFile::profile)) return location.Invalid("invalid name: too long");
   const bool good =
       !name.empty() && std::isalnum(uint8_t(name[0])) != 0 && std::ranges::all_of(name, [](char c) {
         return std::isalnum(uint8_t(c)) != 0 || c == '-' || c == '_' || c == '.';
       });
   if (good) return {};
-  return place.Wrong("wants letters, digits, \"-\", \"_\" and \".\", a letter or digit first");
+  return location.Invalid(
+      "invalid name: want letters, digits, \"-\", \"_\" and \".\", beginning with a letter or "
+      "digit");
 }
 
 }  // namespace
 
 Result<Profile> ParseProfile(std::string_view text, std::string_view file) {
   ASSIGN_OR_RETURN(const Json root, ParseYaml(text).Annotate(file));
-  const Place top{file, "profile", std::max(root.line(), 1)};
-  if (!root.is_object()) return top.Wrong("wants gpu:, node: or base:");
+  const Location top{file, "profile", std::max(root.line(), 1)};
+  if (!root.is_object()) return top.Invalid("invalid profile: want gpu:, node: or base:");
   Profile profile;
   if (const Json* base = root.Find("base")) {
-    const Place at{file, "base", base->line()};
+    const Location at{file, "base", base->line()};
     ASSIGN_OR_RETURN(std::string name, ScalarText(*base, at));
     if (name.find('/') != std::string::npos || name.ends_with(".yaml")) {
-      return at.Wrong("\"{}\" is a file: a base is one of the built-in profiles, {}", name,
-                      fmt::join(ProfileNames(), ", "));
+      return at.Invalid("invalid base \"{}\": want a built-in profile, not a file: {}", name,
+                        fmt::join(ProfileNames(), ", "));
     }
     auto text_of_base = ProfileText(name);
-    if (!text_of_base.ok()) return at.Wrong("{}", text_of_base.status().message());
+    if (!text_of_base.ok()) return at.Invalid("{}", text_of_base.status().message());
     ASSIGN_OR_RETURN(profile, ParseProfile(*text_of_base, name));
   }
   for (const auto& [key, value] : root.members()) {
-    const Place at{file, key, value.line()};
+    const Location at{file, key, value.line()};
     if (key == "base") continue;
     if (key == "name") {
       ASSIGN_OR_RETURN(profile.name, ScalarText(value, at));
@@ -457,7 +469,7 @@ Result<Profile> ParseProfile(std::string_view text, std::string_view file) {
     } else if (key == "driver") {
       RETURN_IF_ERROR(ReadDriver(value, at, &profile));
     } else {
-      return at.Wrong("is not a field; there are name, base, driver, gpu, node");
+      return at.Invalid("unknown field: want name, base, driver, gpu or node");
     }
   }
   RETURN_IF_ERROR(CheckWhole(profile, root, file));
@@ -481,8 +493,8 @@ Result<std::string> ProfileText(std::string_view name) {
     if (profile.name == name) return std::string(profile.text);
     names += fmt::format("{}{}", names.empty() ? "" : ", ", profile.name);
   }
-  return Error(Code::kNotFound,
-               "no profile \"{}\"; there are {}; or give a file that ends in .yaml", name, names);
+  return Error(Code::kNotFound, "no profile \"{}\": want one of {}, or a file that ends in .yaml",
+               name, names);
 }
 
 std::vector<std::string> ProfileNames() {

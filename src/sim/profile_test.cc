@@ -46,7 +46,7 @@ std::string ErrorOf(const std::string& text) {
   return profile.ok() ? "" : profile.status().message();
 }
 
-TEST(ProfileTest, AllBuiltInProfilesMakeNodesOfOneToSixteenGpus) {
+TEST(ProfileTest, AllBuiltInProfilesHaveOneToSixteenGpus) {
   EXPECT_THAT(ProfileNames(), Contains("h200-sxm5-141gb"));
   for (const std::string& name : ProfileNames()) {
     auto profile = LoadProfile(name);
@@ -60,7 +60,7 @@ TEST(ProfileTest, AllBuiltInProfilesMakeNodesOfOneToSixteenGpus) {
       uint32_t last_bus = 0;
       for (uint32_t i = 0; i < gpus; ++i) {
         uuids.insert((*state)->facts[i].uuid);
-        EXPECT_GT((*state)->facts[i].pci.bus, last_bus) << "NVML counts in the order of buses";
+        EXPECT_GT((*state)->facts[i].pci.bus, last_bus) << "NVML orders GPUs by bus";
         last_bus = (*state)->facts[i].pci.bus;
       }
       EXPECT_EQ(uuids.size(), gpus);
@@ -77,11 +77,11 @@ TEST(ProfileTest, TheCudaVersionFollowsFromTheDriverVersion) {
   EXPECT_EQ(cuda("{version: 550.163.01}"), 12040u);
   EXPECT_EQ(cuda("{version: 570.211.01}"), 12080u);
   EXPECT_EQ(cuda("{version: 580.95.05}"), 13000u);
-  EXPECT_EQ(cuda("{cuda: 12.6, version: 535.309.01}"), 12060u) << "a profile may say otherwise";
+  EXPECT_EQ(cuda("{cuda: 12.6, version: 535.309.01}"), 12060u) << "a profile may set it";
   EXPECT_EQ(cuda("{cuda: 12.6}"), 12060u);
   EXPECT_THAT(ErrorOf("base: t4\ndriver: {version: 700.10}\n"),
               HasSubstr("my.yaml:2: driver.version: the CUDA version of driver 700 is unknown: "
-                        "give driver.cuda"));
+                        "set driver.cuda"));
 }
 
 TEST(ProfileTest, UuidsFollowFromNodeAndIndex) {
@@ -116,32 +116,32 @@ TEST(ProfileTest, DescribesTheNodesOfTheRecordedAnswers) {
   EXPECT_EQ(LinksBetween(*quad_state, 3, 4), 0);
 }
 
-TEST(ProfileTest, NamesThatAreNoNamesOrSpanLinesAreRefused) {
+TEST(ProfileTest, InvalidNamesAreRefused) {
   for (const char* name : {"\"a\\nb\"", "a/b", "../x", "\"\"", "a b", "-x"}) {
     EXPECT_THAT(ErrorOf(fmt::format("base: t4\nname: {}\n", name)),
-                HasSubstr("my.yaml:2: name: wants"))
+                HasSubstr("my.yaml:2: name: invalid name: want"))
         << name;
   }
   EXPECT_THAT(ErrorOf("base: t4\ngpu:\n  name: \"a\\nb\"\n"),
-              HasSubstr("gpu.name: wants one line"));
+              HasSubstr("gpu.name: invalid text: want one line"));
   EXPECT_TRUE(ParseProfile("base: t4\nname: My_node-2.0\n", "my.yaml").ok());
 }
 
 TEST(ProfileTest, ErrorsNameFileLineAndField) {
   EXPECT_THAT(ErrorOf("base: t4\ngpu:\n  memory_mib: 0\n"),
-              HasSubstr("my.yaml:3: gpu.memory_mib: 0"));
+              HasSubstr("my.yaml:3: gpu.memory_mib: invalid value 0"));
   EXPECT_THAT(ErrorOf("base: t4\ngpu:\n  memory: 5\n"),
-              HasSubstr("my.yaml:3: gpu.memory: is not a field"));
-  EXPECT_THAT(ErrorOf("base: t5\n"), HasSubstr("my.yaml:1: base: no profile \"t5\"; there are"));
+              HasSubstr("my.yaml:3: gpu.memory: unknown field"));
+  EXPECT_THAT(ErrorOf("base: t5\n"), HasSubstr("my.yaml:1: base: no profile \"t5\": want one of"));
   EXPECT_THAT(ErrorOf("base: t4\nnode:\n  gpus: 17\n"),
-              HasSubstr("my.yaml:3: node.gpus: 17 is not in 1..16"));
+              HasSubstr("my.yaml:3: node.gpus: invalid value 17: want 1 to 16"));
   EXPECT_THAT(ErrorOf("base: t4\nnode:\n  pci_buses:\n    - 07\n    - 07\n"),
               HasSubstr("my.yaml:5"));
   EXPECT_THAT(ErrorOf("base: t4\nnode:\n  uuids: [GPU-1]\n"), HasSubstr("GPU-1"));
   EXPECT_THAT(ErrorOf("base: a100-sxm4-40gb\nnode:\n  nvlink: [0-1]\n"), HasSubstr("0-1:12"));
   EXPECT_THAT(ErrorOf("base: a100-sxm4-40gb\nnode:\n  nvlink: [\"0-1:12\", \"0-2:1\"]\n"),
               HasSubstr("more than the 12"));
-  EXPECT_THAT(ErrorOf("base: doc.yaml\n"), HasSubstr("my.yaml:1: base: \"doc.yaml\" is a file"));
+  EXPECT_THAT(ErrorOf("base: doc.yaml\n"), HasSubstr("my.yaml:1: base: invalid base \"doc.yaml\""));
   EXPECT_THAT(ErrorOf("name: x\n"), HasSubstr("gpu.name"));
   EXPECT_THAT(ErrorOf("- 1\n"), HasSubstr("my.yaml"));
   EXPECT_THAT(ErrorOf("a: [\n"), HasSubstr("my.yaml"));

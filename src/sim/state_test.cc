@@ -72,7 +72,7 @@ class StateTest : public ::testing::Test {
   State state_;
 };
 
-TEST_F(StateTest, OpenRefusesAFileThatIsNoState) {
+TEST_F(StateTest, OpenRefusesAFileWithoutAState) {
   TempDir other;
   State state;
   EXPECT_EQ(state.Open(other.path()), ENOENT);
@@ -131,7 +131,7 @@ TEST_F(StateTest, AForkedChildOwnsNothing) {
   int status = -1;
   waitpid(child, &status, 0);
   EXPECT_EQ(status, 0);
-  EXPECT_EQ(slot.Charge(0, 1), 0) << "the child's end must not free the parent's slot";
+  EXPECT_EQ(slot.Charge(0, 1), 0) << "the end of the child must not free the slot of the parent";
 }
 
 TEST_F(StateTest, OpeningTheStateAgainDoesNotFreeTheSlot) {
@@ -145,7 +145,7 @@ TEST_F(StateTest, OpeningTheStateAgainDoesNotFreeTheSlot) {
   EXPECT_EQ(state_.UsedBytes(0), kMiB);
 }
 
-TEST_F(StateTest, SlotsOfTheDeadAreTakenAgain) {
+TEST_F(StateTest, SlotsOfDeadProcessesAreReused) {
   for (int i = 0; i < 20; ++i) Kill(Child([](ProcessSlot*) {}));
   EXPECT_EQ(state_.file().slots_used.load(), 1u);
 }
@@ -181,7 +181,7 @@ TEST_F(StateTest, AWaiterWakesForAnEventOfAnotherProcess) {
   EXPECT_FALSE(state_.WaitEvent(&last, 0, &event));
 }
 
-TEST_F(StateTest, AListenerThatFellBehindGetsTheNewestEventsInOrder) {
+TEST_F(StateTest, ASlowListenerGetsTheNewestEventsInOrder) {
   uint64_t last = 0;
   for (uint32_t i = 1; i <= kMaxEvents + 50; ++i) state_.PostEvent(0, kXid, i);
   EventView event;
@@ -191,7 +191,7 @@ TEST_F(StateTest, AListenerThatFellBehindGetsTheNewestEventsInOrder) {
   EXPECT_EQ(previous, kMaxEvents + 50);
 }
 
-TEST_F(StateTest, FaultsHitAfterNCallsAndSoOften) {
+TEST_F(StateTest, FaultsApplyAfterNCallsAndMTimes) {
   ASSERT_EQ(state_.AddFault("nvmlDeviceGetName", 1, 15, false, /*after=*/1, /*times=*/2), 0);
   EXPECT_EQ(state_.CheckFault("nvmlDeviceGetName", 0), 0u);
   std::vector<uint32_t> answers;

@@ -57,7 +57,7 @@ class TurnsTest : public ::testing::Test {
   State state_;
 };
 
-TEST_F(TurnsTest, AProcessAloneHasTheGpuAsLongAsItWants) {
+TEST_F(TurnsTest, AProcessAloneKeepsTheGpu) {
   Worker worker(&state_);
   worker.turns->Want(50 * kMs, 100 * kMs);
   EXPECT_EQ(worker.Run(1000 * kMs), 50 * kMs);
@@ -66,7 +66,7 @@ TEST_F(TurnsTest, AProcessAloneHasTheGpuAsLongAsItWants) {
   EXPECT_EQ(state_.live(0).busy_ns.load(), 50 * kMs);
 }
 
-TEST_F(TurnsTest, TwoThatWantAllHaveHalfEach) {
+TEST_F(TurnsTest, TwoBusyProcessesGetHalfEach) {
   Worker a(&state_), b(&state_);
   a.turns->Want(10'000 * kMs, 0);
   b.turns->Want(10'000 * kMs, 0);
@@ -75,7 +75,7 @@ TEST_F(TurnsTest, TwoThatWantAllHaveHalfEach) {
   EXPECT_NEAR(double(b.had), 497.5 * kMs, 2.1 * kMs);
 }
 
-TEST_F(TurnsTest, AProcessThatComesLateHasHadItsTurnsAllTheSame) {
+TEST_F(TurnsTest, AProcessThatRunsLateStillHasItsTurns) {
   Worker a(&state_), b(&state_);
   a.turns->Want(10'000 * kMs, 0);
   b.turns->Want(10'000 * kMs, 0);
@@ -84,7 +84,7 @@ TEST_F(TurnsTest, AProcessThatComesLateHasHadItsTurnsAllTheSame) {
   EXPECT_NEAR(double(b.Run(10 * kMs)), 4 * kMs, kMs);
 }
 
-TEST_F(TurnsTest, WhoHasNothingToDoGivesTheRestOfItsTurnBack) {
+TEST_F(TurnsTest, AnIdleProcessGivesBackTheRestOfItsTurn) {
   Worker a(&state_), b(&state_);
   a.turns->Want(10'000 * kMs, 0);
   ASSERT_TRUE(a.turns->Next(kMs / 2, &a.turn));
@@ -98,7 +98,7 @@ TEST_F(TurnsTest, WhoHasNothingToDoGivesTheRestOfItsTurnBack) {
   EXPECT_EQ(state_.live(0).busy_ns.load(), 2 * kMs);
 }
 
-TEST_F(TurnsTest, WhoGetsWorkInItsQuantumGoesOnInIt) {
+TEST_F(TurnsTest, NewWorkWithinAQuantumContinuesTheTurn) {
   Worker a(&state_), b(&state_);
   a.turns->Want(kMs, 0);
   b.turns->Want(5 * kMs, 0);
@@ -107,11 +107,11 @@ TEST_F(TurnsTest, WhoGetsWorkInItsQuantumGoesOnInIt) {
   a.turns->WantMore(5 * kMs, kMs / 2);
   a.turns->Use(kMs);
   ASSERT_TRUE(a.turns->Next(kMs, &a.turn));
-  EXPECT_EQ(a.turn.end_ns, 2 * kMs) << "but not beyond the quantum: the other one waits";
+  EXPECT_EQ(a.turn.end_ns, 2 * kMs) << "the turn ends with the quantum: another process waits";
   EXPECT_EQ(b.Run(5 * kMs), 2 * kMs);
 }
 
-TEST_F(TurnsTest, AKilledProcessIsPassedOver) {
+TEST_F(TurnsTest, AKilledProcessGetsNoTurn) {
   Worker a(&state_);
   a.turns->Want(1000 * kMs, 0);
   int ready[2];

@@ -61,7 +61,7 @@ TEST_F(ErrorsTest, RootClearsCountersOfOneKind) {
   EXPECT_EQ(NVML(nvmlDeviceClearEccErrorCounts)(Handle(0), 2), Return::kInvalidArgument);
 }
 
-TEST_F(ErrorsTest, AmpereRemapsRowsAndRetiresNoPages) {
+TEST_F(ErrorsTest, AmpereRemapsRowsInsteadOfRetiringPages) {
   Init();
   sim::GpuLive& live = node_.state().live(1);
   live.remapped_corrected = 2;
@@ -82,7 +82,7 @@ TEST_F(ErrorsTest, AmpereRemapsRowsAndRetiresNoPages) {
   EXPECT_EQ(Field(1, kFieldRetiredDbe).result, Return::kNotSupported);
 }
 
-TEST_F(ErrorsTest, TuringRetiresPagesAndRemapsNoRows) {
+TEST_F(ErrorsTest, TuringRetiresPagesInsteadOfRemappingRows) {
   Become(kArchTuring);
   node_.state().live(0).retired_uncorrected = 2;
   node_.state().live(0).retired_pending = 1;

@@ -47,7 +47,7 @@ TEST_F(NvmlTest, EveryCallBeforeInitIsUninitialized) {
   EXPECT_EQ(NVML(nvmlShutdown)(), Return::kUninitialized);
 }
 
-TEST_F(NvmlTest, EveryNameBearsNullArguments) {
+TEST_F(NvmlTest, EveryFunctionAcceptsNullArguments) {
   for (const Name& name : kNames) {
     if (StartsOrEnds(name.text)) continue;
     const int status = InChild([&name] {
@@ -60,7 +60,7 @@ TEST_F(NvmlTest, EveryNameBearsNullArguments) {
   }
 }
 
-TEST_F(NvmlTest, EveryDeviceCallBearsAHandleAndNullResults) {
+TEST_F(NvmlTest, EveryDeviceFunctionAcceptsAHandleAndNullResults) {
   for (const Name& name : kNames) {
     if (StartsOrEnds(name.text) || std::strncmp(name.text, "nvmlDevice", 10) != 0) continue;
     const int status = InChild([&name] {
@@ -85,7 +85,7 @@ TEST_F(NvmlTest, UnimplementedCallsAreRefusedAndCounted) {
   EXPECT_EQ(count, 2u);
 }
 
-TEST_F(NvmlTest, EndsWithTheLastShutdown) {
+TEST_F(NvmlTest, TheLastShutdownEndsTheLibrary) {
   Init();
   Init();
   EXPECT_EQ(NVML(nvmlShutdown)(), Return::kSuccess);
@@ -160,7 +160,7 @@ TEST_F(NvmlTest, HandlesAreTheSameByIndexUuidSerialAndBusId) {
   EXPECT_EQ(Handle(2), wanted);
 }
 
-TEST_F(NvmlTest, TextsNeedRoomForTheirEnd) {
+TEST_F(NvmlTest, TextsNeedRoomForTheirTerminator) {
   Init();
   char text[96];
   const auto size = static_cast<unsigned>(std::strlen("NVIDIA A100-SXM4-80GB"));
@@ -179,7 +179,7 @@ TEST_F(NvmlTest, PciInfoHasBothFormsOfTheBusId) {
   EXPECT_EQ(pci.pci_device_id, 0x20B210DEu);
 }
 
-TEST_F(NvmlTest, MemoryIsWhatLiveProcessesHold) {
+TEST_F(NvmlTest, UsedMemoryIsTheSumOfLiveProcesses) {
   Init();
   GpuUser user(node_.state().dir(), 1, 3ULL << 30);
   Memory memory;
@@ -290,7 +290,7 @@ TEST_F(NvmlTest, ALostGpuAnswersOnlyWhatTheDriverKnows) {
   EXPECT_EQ(NVML(nvmlDeviceGetMemoryInfo)(device, &memory), Return::kSuccess);
 }
 
-TEST_F(NvmlTest, FieldsAnswerOneByOne) {
+TEST_F(NvmlTest, EachFieldHasItsOwnResult) {
   Init();
   node_.state().live(0).ecc_uncorrected_volatile = 7;
   FieldValue fields[3] = {};
@@ -316,7 +316,7 @@ TEST_F(NvmlTest, MigIsKnownAndOff) {
   EXPECT_EQ(current, 0u);
 }
 
-TEST_F(NvmlTest, AFaultHitsItsCallAndItsGpuAfterSomeCalls) {
+TEST_F(NvmlTest, AFaultAppliesToItsFunctionAndGpuAfterSomeCalls) {
   Init();
   const auto lost = static_cast<std::uint32_t>(Return::kUnknown);
   ASSERT_EQ(node_.state().AddFault("nvmlDeviceGetUUID", 2, lost, false, 1, 1), 0);

@@ -53,7 +53,7 @@ TEST_F(SettingsTest, APowerLimitHoldsOnlyWithinTheConstraints) {
   EXPECT_EQ(limit, 300000u);
 }
 
-TEST_F(SettingsTest, LockedClocksHoldBusyOrNot) {
+TEST_F(SettingsTest, LockedClocksApplyToBusyAndIdleGpus) {
   ASSERT_EQ(NVML(nvmlDeviceSetGpuLockedClocks)(Handle(0), 900, 1000), Return::kSuccess);
   EXPECT_EQ(Clock(kClockSm), 900u);
   MakeBusy();
@@ -64,7 +64,7 @@ TEST_F(SettingsTest, LockedClocksHoldBusyOrNot) {
   EXPECT_EQ(NVML(nvmlDeviceSetGpuLockedClocks)(Handle(0), 1000, 900), Return::kInvalidArgument);
 }
 
-TEST_F(SettingsTest, ApplicationClocksLimitABusyGpuAndSaySo) {
+TEST_F(SettingsTest, ApplicationClocksLimitABusyGpuWithAReason) {
   EXPECT_EQ(NVML(nvmlDeviceSetApplicationsClocks)(Handle(0), 1234, 1005), Return::kInvalidArgument);
   ASSERT_EQ(NVML(nvmlDeviceSetApplicationsClocks)(Handle(0), 1593, 1005), Return::kSuccess);
   EXPECT_EQ(Reasons(), kReasonGpuIdle);
@@ -82,7 +82,7 @@ TEST_F(SettingsTest, ApplicationClocksLimitABusyGpuAndSaySo) {
   EXPECT_EQ(Reasons(), 0u);
 }
 
-TEST_F(SettingsTest, HeatAndPowerHoldTheClocksDown) {
+TEST_F(SettingsTest, HeatAndPowerLowerTheClocks) {
   MakeBusy();
   node_.state().live(0).temperature_c = 89;
   EXPECT_EQ(Reasons(), kReasonHwSlowdown | kReasonHwThermal);
@@ -94,7 +94,7 @@ TEST_F(SettingsTest, HeatAndPowerHoldTheClocksDown) {
   EXPECT_LT(Clock(kClockSm), 1410u);
 }
 
-TEST_F(SettingsTest, ViolationTimesCountWhatHoldsTheClocksDown) {
+TEST_F(SettingsTest, ViolationTimesCountThrottling) {
   node_.state().live(0).hot_before_ns = 7000;
   node_.state().live(0).power_mw = 300000;
   ViolationTime time{};

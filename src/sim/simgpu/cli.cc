@@ -61,7 +61,7 @@ CLI::Validator WholeNumber() {
   const auto check = [](const std::string& text) -> std::string {
     const Result<int64_t> number = ParseInt(text);
     if (number.ok() && *number >= 0) return "";
-    return fmt::format("\"{}\" is no whole number from 0 on", text);
+    return fmt::format("invalid value \"{}\": want a whole number, 0 or more", text);
   };
   return CLI::Validator(check, "", "");
 }
@@ -72,8 +72,8 @@ Status CheckNothingReplaced(const Flags& flags) {
   State state;
   if (state.Open(StateDir(flags.root)) != 0) return {};
   return Error(Code::kAlreadyExists,
-               "{} holds {} x {} already: remove it with \"simgpu destroy\", or "
-               "replace it under whatever runs on it with --force",
+               "{} already has {} x {}: remove it with \"simgpu destroy\", or replace it with "
+               "--force, even if programs run on it",
                flags.root, state.gpu_count(), state.file().profile);
 }
 
@@ -100,20 +100,20 @@ Status WithState(const Flags& flags, bool wants_write, const std::function<Statu
   State state;
   if (const int error = state.Open(StateDir(flags.root)); error != 0) {
     return Error(Code::kNotFound,
-                 "no simulated node at {} ({}): make one with \"simgpu create\", or "
-                 "name it with --root or $SIMGPU_ROOT",
+                 "no simulated node at {} ({}): create it with \"simgpu create\", or "
+                 "set --root or $SIMGPU_ROOT",
                  flags.root, strerror(error));
   }
   if (wants_write && !state.writable()) {
-    return Error(Code::kPermissionDenied, "{}/state may not be written", state.dir());
+    return Error(Code::kPermissionDenied,
+                 "cannot write {}/state: permission denied: run as its owner", state.dir());
   }
   return body(&state);
 }
 
 Status CheckGpu(const State& state, int32_t gpu) {
   if (gpu >= 0 && uint32_t(gpu) < state.gpu_count()) return {};
-  return Error(Code::kOutOfRange, "there is no GPU {}: the node has 0 to {}", gpu,
-               state.gpu_count() - 1);
+  return Error(Code::kOutOfRange, "no GPU {}: want 0 to {}", gpu, state.gpu_count() - 1);
 }
 
 using Change = std::function<Status(State*, uint32_t)>;
@@ -142,7 +142,7 @@ Result<int32_t> GpuOrAll(const State& state, const std::string& text) {
   if (text == "all") return kAllGpus;
   const Result<int64_t> index = ParseInt(text);
   if (!index.ok() || *index != int32_t(*index)) {
-    return Error(Code::kInvalidArgument, "--gpu: \"{}\" is neither an index nor \"all\"", text);
+    return Error(Code::kInvalidArgument, "invalid --gpu \"{}\": want an index or \"all\"", text);
   }
   RETURN_IF_ERROR(CheckGpu(state, int32_t(*index)));
   return int32_t(*index);
@@ -163,36 +163,37 @@ Status AddFault(const Flags& flags, bool hang) {
 }
 
 void AddNodeCommands(CLI::App* app, Flags* flags, Action* action) {
-  CLI::App* create = app->add_subcommand("create", "Make a node: driver root, state, device files");
+  CLI::App* create =
+      app->add_subcommand("create", "Create a node: driver root, state, device files");
   create->add_option("--profile", flags->profile, "Built-in profile, or a YAML file")
       ->capture_default_str();
-  create->add_option("--gpus", flags->gpus, "How many GPUs; without it, as the profile says")
+  create->add_option("--gpus", flags->gpus, "Number of GPUs; default: as in the profile")
       ->check(WholeNumber())
       ->check(CLI::Range(1u, kMaxGpus));
   create->add_option("--name", flags->name,
-                     "Name of the node: UUIDs follow from it; without it, the host's");
+                     "Name of the node, from which UUIDs derive; default: the host's");
   create->add_option("--library-dir", flags->library_dir,
-                     "Where libcuda.so.1 and libnvidia-ml.so.1 of the simulation are");
-  create->add_option("--dev-root", flags->dev_root, "Device files go to DIR/dev")
+                     "Folder of the simulated libcuda.so.1 and libnvidia-ml.so.1");
+  create->add_option("--dev-root", flags->dev_root, "Create device files in DIR/dev")
       ->envname("SIMGPU_DEV_ROOT");
   auto* nodes = create->add_flag("--device-nodes", flags->device_nodes,
-                                 "Make /dev/nvidia0 … as character devices (root)");
-  create->add_flag("--device-files", flags->device_files, "Make them as plain files")
+                                 "Create /dev/nvidia0 … as character devices (root)");
+  create->add_flag("--device-files", flags->device_files, "Create device files as plain files")
       ->excludes(nodes);
-  create->add_flag("--force", flags->force,
-                   "Replace a node that is there already, also under programs that run on it");
+  create->add_flag("--force", flags->force, "Replace an existing node, even if programs run on it");
   create->callback([=] { *action = [flags] { return Create(*flags); }; });
 
   CLI::App* destroy = app->add_subcommand("destroy", "Remove the node and its device files");
   destroy
       ->add_option("--dev-root", flags->dev_root,
-                   "Beside those that \"create\" made, also device files of these GPUs in DIR/dev")
+                   "Also remove device files of these GPUs in DIR/dev that \"create\" did not make")
       ->envname("SIMGPU_DEV_ROOT");
   destroy->callback(
       [=] { *action = [flags] { return DestroyDriverRoot(flags->root, flags->dev_root); }; });
 
   CLI::App* profiles = app->add_subcommand("profiles", "List the built-in profiles, or print one");
-  profiles->add_option("NAME", flags->profile_name, "Print this one, as a start for your own");
+  profiles->add_option("NAME", flags->profile_name,
+                       "Print this profile, as a template for your own");
   profiles->callback([=] {
     *action = [flags]() -> Status {
       if (flags->profile_name.empty()) {
@@ -221,8 +222,8 @@ void AddViewCommands(CLI::App* app, Flags* flags, Action* action) {
       });
     };
   });
-  CLI::App* unimplemented = app->add_subcommand(
-      "unimplemented", "Calls that the simulation refused, and kernels that it did not compute");
+  CLI::App* unimplemented =
+      app->add_subcommand("unimplemented", "List refused calls, and kernels that computed nothing");
   unimplemented->callback([=] {
     *action = [flags] {
       return WithState(*flags, false, [](State* state) -> Status {
@@ -261,21 +262,23 @@ void AddFaultCommand(CLI::App* inject, Flags* flags, Action* action, bool hang) 
                              hang ? "Calls of an NVML function do not return until \"clear\""
                                   : "Calls of an NVML function fail");
   command
-      ->add_option("FUNCTION", flags->function, "Such as nvmlDeviceGetMemoryInfo; * is every one")
+      ->add_option("FUNCTION", flags->function,
+                   "A function such as nvmlDeviceGetMemoryInfo; * is every function")
       ->required();
   command->add_option("--gpu", flags->gpu_or_all, "Index of the GPU, or all")
       ->capture_default_str();
   if (!hang)
     command->add_option("--code", flags->result, "NVML error, name or number")
         ->capture_default_str();
-  command->add_option("--after", flags->after, "So many calls go well first")->check(WholeNumber());
-  command->add_option("--times", flags->times, "It hits so many calls; 0: all that follow")
+  command->add_option("--after", flags->after, "Number of calls that succeed first")
+      ->check(WholeNumber());
+  command->add_option("--times", flags->times, "Number of calls that fail or hang; 0: all")
       ->check(WholeNumber());
   command->callback([=] { *action = [=] { return AddFault(*flags, hang); }; });
 }
 
 void AddInjectCommands(CLI::App* app, Flags* flags, Action* action) {
-  CLI::App* inject = app->add_subcommand("inject", "Break something on a node that runs");
+  CLI::App* inject = app->add_subcommand("inject", "Inject a failure into a running node");
   inject->require_subcommand(1);
   GpuCommand(inject, flags, action, "xid", "Report an XID",
              [=](State* state, uint32_t gpu) -> Status {
@@ -283,19 +286,17 @@ void AddInjectCommands(CLI::App* app, Flags* flags, Action* action) {
                InjectXid(state, gpu, flags->code);
                return {};
              })
-      ->add_option("--code", flags->code, "Number of the XID, one of NVIDIA's catalogue")
+      ->add_option("--code", flags->code, "Number of the XID, from NVIDIA's catalog")
       ->check(WholeNumber())
       ->capture_default_str();
   GpuCommand(inject, flags, action, "lost", "The GPU falls off the bus (XID 79)",
              Always(InjectLost));
-  GpuCommand(inject, flags, action, "recover", "The GPU is well again", Always(Recover));
-  GpuCommand(inject, flags, action, "mig", "Turn MIG mode on or off; there are no slices",
+  GpuCommand(inject, flags, action, "recover", "The GPU is healthy again", Always(Recover));
+  GpuCommand(inject, flags, action, "mig", "Turn MIG mode on or off; the GPU has no slices",
              [=](State* state, uint32_t gpu) -> Status {
                if (state->facts(gpu).mig_capable == 0) {
                  return Error(Code::kFailedPrecondition,
-                              "GPU {} cannot do MIG: take a node of A100 "
-                              "or newer",
-                              gpu);
+                              "GPU {} does not support MIG: use a profile with A100 or newer", gpu);
                }
                SetMigMode(state, gpu, flags->mig == "on");
                return {};
@@ -304,55 +305,54 @@ void AddInjectCommands(CLI::App* app, Flags* flags, Action* action) {
       ->check(CLI::IsMember({"on", "off"}))
       ->capture_default_str();
   CLI::App* ecc =
-      GpuCommand(inject, flags, action, "ecc", "Memory errors; uncorrected ones end contexts",
+      GpuCommand(inject, flags, action, "ecc", "Add memory errors; uncorrected errors end contexts",
                  [=](State* state, uint32_t gpu) -> Status {
                    if (flags->corrected == 0 && flags->uncorrected == 0) {
                      return Error(Code::kInvalidArgument,
-                                  "no memory errors to inject: say "
-                                  "how many with --corrected or --uncorrected");
+                                  "no memory errors to inject: set --corrected or --uncorrected");
                    }
                    InjectEcc(state, gpu, flags->corrected, flags->uncorrected);
                    return {};
                  });
-  ecc->add_option("--corrected", flags->corrected, "How many")->check(WholeNumber());
-  ecc->add_option("--uncorrected", flags->uncorrected, "How many")->check(WholeNumber());
-  CLI::App* rows = GpuCommand(inject, flags, action, "rows",
-                              "Rows of memory replaced by spare ones; pages retired on a T4",
-                              [=](State* state, uint32_t gpu) -> Status {
-                                const Repairs& repairs = flags->repairs;
-                                if (repairs.correctable == 0 && repairs.uncorrectable == 0 &&
-                                    !repairs.pending && !repairs.failed) {
-                                  return Error(Code::kInvalidArgument,
-                                               "no rows to inject: give --correctable, "
-                                               "--uncorrectable, --pending or --failed");
-                                }
-                                if (repairs.failed && state->facts(gpu).row_banks == 0) {
-                                  return Error(Code::kFailedPrecondition,
-                                               "GPU {} retires pages, which cannot fail: take a "
-                                               "node of A100 or newer",
-                                               gpu);
-                                }
-                                InjectRepairs(state, gpu, repairs);
-                                return {};
-                              });
-  rows->add_option("--correctable", flags->repairs.correctable, "How many, after corrected errors")
+  ecc->add_option("--corrected", flags->corrected, "Number of errors")->check(WholeNumber());
+  ecc->add_option("--uncorrected", flags->uncorrected, "Number of errors")->check(WholeNumber());
+  CLI::App* rows =
+      GpuCommand(inject, flags, action, "rows", "Remap rows of memory; on a T4, retire pages",
+                 [=](State* state, uint32_t gpu) -> Status {
+                   const Repairs& repairs = flags->repairs;
+                   if (repairs.correctable == 0 && repairs.uncorrectable == 0 && !repairs.pending &&
+                       !repairs.failed) {
+                     return Error(Code::kInvalidArgument,
+                                  "no repairs to inject: set --correctable, "
+                                  "--uncorrectable, --pending or --failed");
+                   }
+                   if (repairs.failed && state->facts(gpu).row_banks == 0) {
+                     return Error(Code::kFailedPrecondition,
+                                  "GPU {} retires pages, which cannot fail: use a "
+                                  "profile with A100 or newer",
+                                  gpu);
+                   }
+                   InjectRepairs(state, gpu, repairs);
+                   return {};
+                 });
+  rows->add_option("--correctable", flags->repairs.correctable, "Number after corrected errors")
       ->check(WholeNumber());
   rows->add_option("--uncorrectable", flags->repairs.uncorrectable,
-                   "How many, after uncorrected errors")
+                   "Number after uncorrected errors")
       ->check(WholeNumber());
-  rows->add_flag("--pending", flags->repairs.pending, "One waits for a reset (recover)");
+  rows->add_flag("--pending", flags->repairs.pending, "A repair waits for a reset (recover)");
   rows->add_flag("--failed", flags->repairs.failed,
-                 "One failed, since no spare row was left (XID 64)");
+                 "A repair failed, because no spare row was left (XID 64)");
   AddValueCommand(inject, flags, action, "temperature", "Set the temperature, °C", 200, 1,
                   &GpuLive::temperature_c);
   AddValueCommand(inject, flags, action, "power", "Set the power draw, W", 5000, 1000,
                   &GpuLive::power_mw);
-  AddValueCommand(inject, flags, action, "utilization", "Set the utilisation, %", 100, 1,
+  AddValueCommand(inject, flags, action, "utilization", "Set the utilization, %", 100, 1,
                   &GpuLive::utilization_gpu);
   AddFaultCommand(inject, flags, action, false);
   AddFaultCommand(inject, flags, action, true);
   CLI::App* clear =
-      inject->add_subcommand("clear", "All that was injected is undone, on all GPUs or one");
+      inject->add_subcommand("clear", "Undo all injected failures, on all GPUs or one");
   clear->add_option("--gpu", flags->gpu_or_all, "Index of the GPU, or all")->capture_default_str();
   clear->callback([=] {
     *action = [flags] {
@@ -372,7 +372,7 @@ void AddInjectCommands(CLI::App* app, Flags* flags, Action* action) {
 }  // namespace
 
 int RunSimgpu(int argc, char** argv) {
-  CLI::App app("Makes, shows and breaks simulated GPU nodes", "simgpu");
+  CLI::App app("Creates and shows simulated GPU nodes, and injects failures", "simgpu");
   Flags flags;
   Action action;
   app.set_version_flag("--version", std::string(TESSERA_VERSION));

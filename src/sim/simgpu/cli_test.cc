@@ -42,7 +42,7 @@ class CliTest : public ::testing::Test {
 TEST_F(CliTest, CreateReplacesANodeOnlyByForce) {
   const Outcome refused = Run(CreateArgs());
   EXPECT_NE(refused.code, 0);
-  EXPECT_THAT(refused.error, HasSubstr("holds 3 x t4 already"));
+  EXPECT_THAT(refused.error, HasSubstr("already has 3 x t4"));
   EXPECT_THAT(refused.error, HasSubstr("--force"));
   EXPECT_THAT(Run({"show"}).out, HasSubstr("3 x t4"));
   auto args = CreateArgs();
@@ -61,34 +61,34 @@ TEST_F(CliTest, EccWithoutACountIsRefused) {
   EXPECT_EQ(Run({"inject", "ecc", "--gpu", "1", "--corrected", "2"}).code, 0);
 }
 
-TEST_F(CliTest, ShowTellsWhatIsWrongWithAGpu) {
-  EXPECT_THAT(Run({"show"}).out, HasSubstr("  well\n"));
+TEST_F(CliTest, ShowReportsTheHealthOfAGpu) {
+  EXPECT_THAT(Run({"show"}).out, HasSubstr("  healthy\n"));
   Run({"inject", "nvml-hang", "nvmlDeviceGetName", "--gpu", "0"});
   Run({"inject", "nvml-fail", "nvmlDeviceGetName", "--gpu", "1"});
   Run({"inject", "xid", "--gpu", "2", "--code", "48"});
-  const std::string ill = Run({"show"}).out;
-  for (const char* word : {"  HANGS\n", "  FAILS\n", "  WANTS A RESET\n"}) {
-    EXPECT_THAT(ill, HasSubstr(word));
+  const std::string unhealthy = Run({"show"}).out;
+  for (const char* word : {"  HANGS\n", "  FAILS\n", "  NEEDS A RESET\n"}) {
+    EXPECT_THAT(unhealthy, HasSubstr(word));
   }
-  EXPECT_THAT(ill, Not(HasSubstr("  well\n")));
+  EXPECT_THAT(unhealthy, Not(HasSubstr("  healthy\n")));
   Run({"inject", "clear"});
   EXPECT_THAT(Run({"show"}).out, Not(HasSubstr("HANGS")));
 }
 
-TEST_F(CliTest, TextInThePlaceOfANumberIsNamed) {
+TEST_F(CliTest, ANumberThatIsTextIsNamed) {
   for (const std::vector<std::string>& args :
        {std::vector<std::string>{"inject", "lost", "--gpu", "abc"},
         {"inject", "power", "--gpu", "0", "--value", "abc"},
         {"inject", "nvml-fail", "nvmlDeviceGetName", "--times", "abc"}}) {
     const Outcome refused = Run(args);
     EXPECT_EQ(refused.code, 64);
-    EXPECT_THAT(refused.error, HasSubstr("\"abc\" is no whole number"));
+    EXPECT_THAT(refused.error, HasSubstr("invalid value \"abc\""));
     EXPECT_THAT(refused.error, Not(HasSubstr("Could not convert")));
   }
 }
 
-TEST_F(CliTest, ListsCallsThatWereRefusedAndKernelsThatWereNotComputed) {
-  EXPECT_THAT(Run({"unimplemented"}).out, HasSubstr("called nothing"));
+TEST_F(CliTest, ListsRefusedCallsAndKernelsThatComputedNothing) {
+  EXPECT_THAT(Run({"unimplemented"}).out, HasSubstr("No calls of unimplemented functions"));
   State& state = node_.state();
   state.CountUnimplemented("cuTexRefCreate");
   *state.KernelCounter("train") += 3;
@@ -99,7 +99,7 @@ TEST_F(CliTest, ListsCallsThatWereRefusedAndKernelsThatWereNotComputed) {
             "         3  kernel train (took time, computed nothing)\n");
 }
 
-TEST_F(CliTest, TellsItsVersion) {
+TEST_F(CliTest, PrintsItsVersion) {
   const Outcome version = Run({"--version"});
   EXPECT_EQ(version.code, 0);
   EXPECT_NE(version.out, "");

@@ -17,7 +17,7 @@ namespace {
 
 std::string ListPath(const std::string& state_dir) { return JoinPath(state_dir, "device-files"); }
 
-// One line each: "c 195 0 /dev/nvidia0", "f 0 0 /tmp/node/dev/nvidia0".
+// Writes a line for each file: "c 195 0 /dev/nvidia0", "f 0 0 /tmp/node/dev/nvidia0".
 std::string ToText(const std::vector<DeviceFile>& files) {
   std::string text;
   for (const DeviceFile& file : files) {
@@ -53,15 +53,15 @@ Status MakeOne(const DeviceFile& file, bool* made) {
   if (!*made) {
     if (Is(info, file)) return {};
     return Error(Code::kAlreadyExists,
-                 "{} is there already and is something else: remove it, or "
+                 "{} exists and is another kind of file: remove it, or "
                  "give another --dev-root",
                  file.path);
   }
   RETURN_IF_ERROR(MakeDirs(DirName(file.path)));
   if (mknod(file.path.c_str(), file.type | 0666, file.number) != 0) {
     const bool nodes = file.type == S_IFCHR;
-    return Status::FromErrno("make device node " + file.path, errno)
-        .Annotate(nodes ? "only root may; --device-files makes plain files" : "");
+    return Status::FromErrno("create device node " + file.path, errno)
+        .Annotate(nodes ? "run as root, or use --device-files for plain files" : "");
   }
   // mknod applies the umask.
   if (chmod(file.path.c_str(), 0666) != 0) return Status::FromErrno(file.path, errno);

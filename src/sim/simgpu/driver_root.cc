@@ -67,8 +67,8 @@ Result<std::string> Find(const std::string& name, const std::vector<std::string>
     searched += fmt::format("{}{}", searched.empty() ? "" : ", ", place);
   }
   return Error(Code::kNotFound,
-               "{} is in none of {}: build the targets sim_cuda, sim_nvml and "
-               "nvidia-smi, or name the folder with --library-dir",
+               "{} is missing in {}: build the targets sim_cuda, sim_nvml and "
+               "nvidia-smi, or set --library-dir",
                name, searched);
 }
 
@@ -181,11 +181,11 @@ std::vector<DeviceFile> WantedDeviceFiles(const DriverRootOptions& options,
 
 // Accepts a root that is missing, empty, or a simulated driver.
 Status CheckRoot(const std::string& root) {
-  if (root.empty()) return Error(Code::kInvalidArgument, "no driver root was given");
+  if (root.empty()) return Error(Code::kInvalidArgument, "no driver root: set --root");
   auto names = ListDir(root);
   if (!names.ok() || names->empty() || PathExists(StateDir(root) + "/state")) return {};
   return Error(Code::kAlreadyExists,
-               "{} holds other things than a simulated driver ({}, …): give "
+               "{} is not a simulated driver ({}, …): use "
                "another folder, or empty it",
                root, names->front());
 }

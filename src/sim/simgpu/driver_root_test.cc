@@ -17,7 +17,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-TEST(DriverRootTest, LooksLikeARealOne) {
+TEST(DriverRootTest, HasTheLayoutOfARealDriver) {
   testing::SimNode node({.profile = "h100-sxm5-80gb", .gpus = 2});
   const std::string libraries = node.library("");
   for (const char* name : {"libcuda.so.550.163.01", "libcuda.so.1", "libcuda.so",
@@ -34,7 +34,7 @@ TEST(DriverRootTest, LooksLikeARealOne) {
   EXPECT_TRUE(PathExists(node.dev_root() + "/dev/nvidia-uvm"));
 }
 
-TEST(DriverRootTest, LibrariesOfAnotherDriverVersionGo) {
+TEST(DriverRootTest, LibrariesOfAnotherDriverVersionAreRemoved) {
   testing::SimNode node({.profile = "t4", .gpus = 2});
   const std::string old = node.library("libcuda.so.535.309.01");
   ASSERT_TRUE(WriteFileAtomically(old, "", 0755).ok());
@@ -61,7 +61,7 @@ TEST(DriverRootTest, NvidiaSmiShowsMemoryAndClocksOfAnOldDriver) {
   EXPECT_STREQ(text, "470.256.02, 15360 MiB, Active\n");
 }
 
-TEST(DriverRootTest, LeavesFoldersOfOthersAlone) {
+TEST(DriverRootTest, DoesNotChangeForeignFolders) {
   TempDir dir;
   ASSERT_TRUE(WriteFileAtomically(dir.path() + "/letter", "dear", 0600).ok());
   DriverRootOptions options;
@@ -107,7 +107,7 @@ class DeviceFilesTest : public ::testing::Test {
   std::filesystem::path before_;
 };
 
-TEST_F(DeviceFilesTest, DestroyFindsThemFromAnotherFolderAndWithoutTheirRoot) {
+TEST_F(DeviceFilesTest, DestroyFindsFilesFromAnotherFolderAndWithoutTheirRoot) {
   ASSERT_TRUE(Create(4, "here").ok());
   EXPECT_EQ(FilesIn("here"), 8u);
   std::filesystem::current_path(before_);
@@ -115,13 +115,13 @@ TEST_F(DeviceFilesTest, DestroyFindsThemFromAnotherFolderAndWithoutTheirRoot) {
   EXPECT_EQ(FilesIn("here"), 0u);
 }
 
-TEST_F(DeviceFilesTest, DestroyWithAnotherRootRemovesThemAllTheSame) {
+TEST_F(DeviceFilesTest, DestroyWithAnotherRootStillRemovesTheFiles) {
   ASSERT_TRUE(Create(4, "here").ok());
   ASSERT_TRUE(DestroyDriverRoot("driver", dir_.path() + "/elsewhere").ok());
   EXPECT_EQ(FilesIn("here"), 0u);
 }
 
-TEST_F(DeviceFilesTest, ASmallerNodeLeavesNoneOfTheLargerOne) {
+TEST_F(DeviceFilesTest, ASmallerNodeRemovesFilesOfALargerOne) {
   ASSERT_TRUE(Create(8, "here").ok());
   ASSERT_TRUE(Create(2, "here").ok());
   EXPECT_EQ(FilesIn("here"), 6u);
@@ -132,7 +132,7 @@ TEST_F(DeviceFilesTest, ASmallerNodeLeavesNoneOfTheLargerOne) {
   EXPECT_EQ(FilesIn("there"), 0u);
 }
 
-TEST_F(DeviceFilesTest, WhatWasThereBeforeStays) {
+TEST_F(DeviceFilesTest, FilesThatExistedBeforeStay) {
   ASSERT_TRUE(MakeDirs("here/dev").ok());
   ASSERT_TRUE(WriteFileAtomically("here/dev/nvidia0", "", 0600).ok());
   ASSERT_TRUE(Create(2, "here").ok());
@@ -140,7 +140,7 @@ TEST_F(DeviceFilesTest, WhatWasThereBeforeStays) {
   EXPECT_EQ(*ListDir("here/dev"), std::vector<std::string>{"nvidia0"});
 }
 
-TEST_F(DeviceFilesTest, ANameThatIsTakenIsRefusedAndNamed) {
+TEST_F(DeviceFilesTest, AnExistingNameIsRefusedAndNamed) {
   ASSERT_TRUE(MakeDirs("here/dev").ok());
   ASSERT_TRUE(WriteFileAtomically("here/dev/nvidia1", "precious", 0600).ok());
   const Status status = Create(2, "here");
@@ -148,7 +148,7 @@ TEST_F(DeviceFilesTest, ANameThatIsTakenIsRefusedAndNamed) {
   EXPECT_THAT(status.message(), HasSubstr("here/dev/nvidia1"));
 }
 
-TEST(DriverRootTest, NamesTheLibraryThatIsMissing) {
+TEST(DriverRootTest, NamesAMissingLibrary) {
   TempDir dir;
   DriverRootOptions options;
   options.profile = *LoadProfile("t4");
@@ -186,7 +186,7 @@ TEST(InjectTest, RecoverClearsOnlyTheFaultsOfItsGpu) {
   EXPECT_EQ(state.CheckFault("nvmlDeviceGetName", 1), 0u);
 }
 
-TEST(InjectTest, AnUncorrectedErrorWaitsForTheRepairThatTheGpuCan) {
+TEST(InjectTest, AnUncorrectedErrorWaitsForTheRepairThatTheGpuSupports) {
   testing::SimNode a100({.profile = "a100-sxm4-80gb", .gpus = 1});
   InjectEcc(&a100.state(), 0, 0, 1);
   EXPECT_EQ(a100.state().live(0).remapped_pending.load(), 1u);
@@ -242,7 +242,7 @@ TEST(InjectTest, HeatAndPowerAreTimedUntilTheyEnd) {
   EXPECT_EQ(state.CappedNs(0), 0u);
 }
 
-TEST(InjectTest, RecoverUndoesWhatRootHasSet) {
+TEST(InjectTest, RecoverRevertsSettingsOfRoot) {
   testing::SimNode node({.profile = "t4", .gpus = 1});
   GpuLive& live = node.state().live(0);
   live.power_limit_mw = 65'000;
@@ -252,7 +252,7 @@ TEST(InjectTest, RecoverUndoesWhatRootHasSet) {
   EXPECT_EQ(live.locked_graphics_max.load(), 0u);
 }
 
-TEST(InjectTest, NvmlErrorsGoByNameOrNumber) {
+TEST(InjectTest, NvmlErrorsAreNamesOrNumbers) {
   EXPECT_EQ(*NvmlResultFromText("NVML_ERROR_GPU_IS_LOST"), 15u);
   EXPECT_EQ(*NvmlResultFromText("timeout"), 10u);
   EXPECT_EQ(*NvmlResultFromText("17"), 17u);

@@ -125,8 +125,8 @@ Result<uint32_t> NvmlResultFromText(const std::string& text) {
   for (const nvml::ReturnName& result : nvml::kReturnNames) {
     names += fmt::format("{}{}", names.empty() ? "" : ", ", result.name);
   }
-  return Error(Code::kInvalidArgument, "\"{}\" is no NVML error: give 1 to 999 or one of {}", text,
-               names);
+  return Error(Code::kInvalidArgument, "invalid NVML error \"{}\": want 1 to 999 or one of {}",
+               text, names);
 }
 
 }  // namespace tessera::sim

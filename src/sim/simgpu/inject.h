@@ -10,7 +10,7 @@
 
 namespace tessera::sim {
 
-// An XID as the driver reports it. Those after which the driver asks for a reset set that, too.
+// Reports an XID as the driver does. If the XID requires a reset, sets the recovery action too.
 void InjectXid(State* state, uint32_t gpu, uint64_t code);
 // The GPU falls off the bus: XID 79, NVML returns GPU_IS_LOST, CUDA contexts die.
 void InjectLost(State* state, uint32_t gpu);

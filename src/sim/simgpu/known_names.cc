@@ -75,7 +75,7 @@ Status CheckNvmlFunction(std::string_view name) {
   const std::vector<std::string_view> nearest = NearestNames(name, NvmlFunctions());
   if (nearest.empty()) {
     return Error(Code::kInvalidArgument,
-                 "NVML has no function \"{}\": give a name such as nvmlDeviceGetMemoryInfo, or *",
+                 "NVML has no function \"{}\": want a name such as nvmlDeviceGetMemoryInfo, or *",
                  name);
   }
   return Error(Code::kInvalidArgument, "NVML has no function \"{}\": did you mean {}?", name,
@@ -91,7 +91,8 @@ Status CheckXid(uint64_t code) {
   if (std::ranges::binary_search(kKnown, code)) return {};
   std::string list;
   for (const uint64_t known : kKnown) list += fmt::format("{}{}", list.empty() ? "" : " ", known);
-  return Error(Code::kInvalidArgument, "there is no XID {}: NVIDIA's catalogue has {}", code, list);
+  return Error(Code::kInvalidArgument, "unknown XID {}: want one of NVIDIA's catalog: {}", code,
+               list);
 }
 
 }  // namespace tessera::sim

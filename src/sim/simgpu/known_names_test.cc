@@ -11,10 +11,9 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-TEST(KnownNamesTest, NvmlFunctionsAreThoseOfTheLibrary) {
+TEST(KnownNamesTest, ListsTheFunctionsOfTheLibrary) {
   EXPECT_TRUE(CheckNvmlFunction("nvmlDeviceGetMemoryInfo").ok());
-  EXPECT_TRUE(CheckNvmlFunction("nvmlDeviceDiscoverGpus").ok())
-      << "named, though without an answer";
+  EXPECT_TRUE(CheckNvmlFunction("nvmlDeviceDiscoverGpus").ok()) << "an unimplemented function";
   EXPECT_TRUE(CheckNvmlFunction("*").ok());
 }
 
@@ -29,15 +28,15 @@ TEST(KnownNamesTest, AnUnknownFunctionIsRefusedWithTheNearest) {
   EXPECT_FALSE(CheckNvmlFunction("").ok());
 }
 
-TEST(KnownNamesTest, AnUnknownXidIsRefusedWithTheCatalogue) {
+TEST(KnownNamesTest, AnUnknownXidIsRefusedWithTheCatalog) {
   EXPECT_TRUE(CheckXid(79).ok());
   EXPECT_TRUE(CheckXid(13).ok());
-  EXPECT_THAT(CheckXid(4242).message(), HasSubstr("there is no XID 4242"));
+  EXPECT_THAT(CheckXid(4242).message(), HasSubstr("unknown XID 4242"));
   EXPECT_THAT(CheckXid(4242).message(), HasSubstr(" 48 "));
   EXPECT_FALSE(CheckXid(0).ok());
 }
 
-TEST(NearestNamesTest, OrdersByDistanceAndLeavesStrangersOut) {
+TEST(NearestNamesTest, OrdersByDistanceAndOmitsOtherNames) {
   EXPECT_THAT(NearestNames("kitten", {"mitten", "kitten", "zebra", "sitting", "bitten"}),
               ElementsAre("kitten", "mitten", "bitten"));
   EXPECT_THAT(NearestNames("x", {"kitten"}), IsEmpty());

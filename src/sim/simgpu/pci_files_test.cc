@@ -48,7 +48,7 @@ std::vector<Line> Lines(const std::string& text) {
 
 GpuFacts FactsOf(const std::string& profile) { return LoadProfile(profile)->gpu; }
 
-TEST(PciFilesTest, ConfigSpaceSaysWhatTheTextFilesSay) {
+TEST(PciFilesTest, ConfigSpaceAgreesWithTheTextFiles) {
   const std::string config = PciConfigSpace(FactsOf("t4"), 0);
   ASSERT_EQ(config.size(), 4096u);
   EXPECT_EQ(At<uint16_t>(config, 0x00), 0x10DE);

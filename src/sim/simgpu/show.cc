@@ -116,7 +116,7 @@ std::string_view HealthOf(State* state, uint32_t gpu) {
   };
   if (hit(true)) return "HANGS";
   if (hit(false)) return "FAILS";
-  return state->live(gpu).recovery_action != 0 ? "WANTS A RESET" : "well";
+  return state->live(gpu).recovery_action != 0 ? "NEEDS A RESET" : "healthy";
 }
 
 // A line for each counter, the largest first.
@@ -181,7 +181,7 @@ std::string ShowUuids(const State& state) {
 std::string ShowUnimplemented(const State& state) {
   std::string text = Counted(state.file().counters, "", "");
   text += Counted(state.file().kernel_counters, "kernel ", " (took time, computed nothing)");
-  return text.empty() ? "Programs called nothing that is not implemented.\n" : text;
+  return text.empty() ? "No calls of unimplemented functions.\n" : text;
 }
 
 }  // namespace tessera::sim

@@ -23,7 +23,7 @@ constexpr OlderName kOlderNames[] = {
 }  // namespace
 
 Client::~Client() {
-  if (initialised_) NVML_CALL(*this, nvmlShutdown);
+  if (initialized_) NVML_CALL(*this, nvmlShutdown);
 }
 
 nvml::Return Client::Open() {
@@ -32,7 +32,7 @@ nvml::Return Client::Open() {
   library_ = dlopen("libnvidia-ml.so.1", RTLD_LAZY | RTLD_LOCAL);
   if (library_ == nullptr) return nvml::Return::kLibraryNotFound;
   const nvml::Return result = NVML_CALL(*this, nvmlInit_v2);
-  initialised_ = result == nvml::Return::kSuccess;
+  initialized_ = result == nvml::Return::kSuccess;
   return result;
 }
 

@@ -45,7 +45,7 @@ class Client {
   void* Symbol(const char* name) const;
 
   void* library_ = nullptr;
-  bool initialised_ = false;
+  bool initialized_ = false;
 };
 
 #define NVML_CALL(client, name, ...) \

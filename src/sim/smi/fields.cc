@@ -137,7 +137,7 @@ void AddModes(std::vector<GpuField>* t) {
            OF_GPU(ShowEnabled(g.Number("nvmlDeviceGetDisplayMode")))},
           {"display_attached", "", "", "Whether a display is connected.",
            OF_GPU(ShowYes(g.Number("nvmlDeviceGetDisplayMode")))},
-          {"display_active", "", "", "Whether a display is initialised.",
+          {"display_active", "", "", "Whether a display is initialized.",
            OF_GPU(ShowEnabled(g.Number("nvmlDeviceGetDisplayActive")))},
           {"accounting.mode", "", "", "Whether accounting is on.",
            OF_GPU(ShowEnabled(g.Number("nvmlDeviceGetAccountingMode")))},

@@ -64,7 +64,7 @@ TEST_F(SmiTest, TableHasLinesOfOneLengthAndTheProcesses) {
   }
 }
 
-TEST_F(SmiTest, CsvHasUnitsAndHeaderUnlessToldOtherwise) {
+TEST_F(SmiTest, CsvHasUnitsAndHeaderByDefault) {
   EXPECT_EQ(RunSmi("-i 0 --query-gpu=index,uuid,memory.total,fan.speed --format=csv").text,
             "index, uuid, memory.total [MiB], fan.speed [%]\n"
             "0, GPU-12345678-1234-1234-1234-123456780000, 81920 MiB, [N/A]\n");
@@ -72,7 +72,7 @@ TEST_F(SmiTest, CsvHasUnitsAndHeaderUnlessToldOtherwise) {
             "NVIDIA A100-SXM4-80GB, 81920\n");
 }
 
-TEST_F(SmiTest, CsvRefusesUnknownFieldsInTheToolsWords) {
+TEST_F(SmiTest, CsvRefusesUnknownFieldsWithTheToolsMessage) {
   const Output output = RunSmi("--query-gpu=index,colour --format=csv");
   EXPECT_EQ(output.code, 2);
   EXPECT_EQ(output.text, "Field \"colour\" is not a valid field to query.\n\n");
@@ -97,7 +97,7 @@ TEST_F(SmiTest, SelectsByIndexUuidAndBusId) {
   EXPECT_EQ(none.text, "No devices were found\n");
 }
 
-TEST_F(SmiTest, XmlIsBalancedAndHoldsWhatTelegrafReads) {
+TEST_F(SmiTest, XmlIsBalancedAndHasTheElementsForTelegraf) {
   const nvml::GpuUser user(node_.state().dir(), 0, 7ULL << 20);
   const Output output = RunSmi("-q -x");
   EXPECT_EQ(output.code, 0);
@@ -124,7 +124,7 @@ TEST_F(SmiTest, TopologyCountsNvLinks) {
   EXPECT_THAT(output.text, HasSubstr("GPU0\t X \tNV4\tSYS\tSYS\t"));
 }
 
-TEST_F(SmiTest, P2pMatrixNamesWhatIsMissing) {
+TEST_F(SmiTest, P2pMatrixNamesMissingCapabilities) {
   EXPECT_THAT(RunSmi("topo -p2p n").text,
               StartsWith("\tGPU0\tGPU1\tGPU2\tGPU3\t\n GPU0\tX\tOK\tNS\tNS\t\n"));
   EXPECT_THAT(RunSmi("topo -p2p rn -i 0,2").text, StartsWith("\tGPU0\tGPU2\t\n GPU0\tX\tCNS\t\n"));
@@ -174,7 +174,7 @@ TEST_F(SmiTest, ProcessMonitorNamesTheProcesses) {
   EXPECT_THAT(text, HasSubstr("    0          -     -      -"));
 }
 
-TEST_F(SmiTest, CsvHasTheErrorsOfTheMemory) {
+TEST_F(SmiTest, CsvHasMemoryErrors) {
   node_.state().live(0).ecc_uncorrected_volatile = 2;
   node_.state().live(0).remapped_uncorrected = 1;
   node_.state().live(0).remapped_pending = 1;
@@ -186,7 +186,7 @@ TEST_F(SmiTest, CsvHasTheErrorsOfTheMemory) {
             "2, 2, [N/A], 1, Yes, No, 639, [N/A], [N/A]\n");
 }
 
-TEST_F(SmiTest, LogSaysWhenAGpuWantsAReset) {
+TEST_F(SmiTest, LogShowsThatAGpuNeedsAReset) {
   node_.state().live(1).recovery_action = nvml::kRecoveryResetGpu;
   EXPECT_THAT(RunSmi("-q -i 1 -d RESET_STATUS").text,
               HasSubstr("    GPU Reset Status\n"
@@ -215,7 +215,7 @@ TEST_F(SmiTest, CsvListsRemappedRowsAndRetiredPages) {
   EXPECT_EQ(RunSmi("--query-retired-pages=colour --format=csv").code, 2);
 }
 
-TEST_F(SmiTest, CsvListsTheClocksThatCanBeChosen) {
+TEST_F(SmiTest, CsvListsSupportedClocks) {
   node_.image().facts[0].clock_graphics_idle = 1380;
   node_.Write();
   EXPECT_EQ(RunSmi("-i 0 --format=csv --query-supported-clocks=mem,gr").text,
@@ -246,7 +246,7 @@ TEST_F(SmiTest, LogHasRowsOfOneGpuAndPagesOfTheOther) {
   EXPECT_THAT(RunSmi("-q -x -i 1").text, HasSubstr("<retired_count>3</retired_count>"));
 }
 
-TEST_F(SmiTest, SaysWhyThereIsNothingToShow) {
+TEST_F(SmiTest, ExplainsAMissingDriver) {
   for (int minor = 0; minor < 4; ++minor) node_.RemoveDeviceNode(minor);
   const Output empty = RunSmi("");
   EXPECT_EQ(empty.code, 6);
@@ -290,7 +290,7 @@ TEST_F(SmiTest, SetsPowerLimitAndClocksForRoot) {
   EXPECT_EQ(RunSmi("-i 1 --query-gpu=clocks.sm --format=csv,noheader").text, "210 MHz\n");
 }
 
-TEST_F(SmiTest, SaysBetweenWhichValuesAPowerLimitIsValid) {
+TEST_F(SmiTest, NamesTheValidRangeOfAPowerLimit) {
   const Output output = RunSmi("-i 0 -pl 500");
   EXPECT_EQ(output.code, 2);
   EXPECT_THAT(output.text, StartsWith("Provided power limit 500.00 W is not a valid power limit "
@@ -299,7 +299,7 @@ TEST_F(SmiTest, SaysBetweenWhichValuesAPowerLimitIsValid) {
   EXPECT_EQ(RunSmi("-pl many").text, "Invalid value \"many\" for \"-pl\".\n");
 }
 
-TEST(SmiOptionsTest, RefusesWhatItDoesNotKnow) {
+TEST(SmiOptionsTest, RefusesUnknownArguments) {
   Options options;
   std::string error;
   EXPECT_FALSE(ParseOptions({"--colour"}, &options, &error));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// For tests: the recorded exports and answers of NVIDIA's own driver libraries. The records are not
-// part of the tree. They lie in $TESSERA_ORACLES, by default in ../shared/oracles beside it.
+// For tests: the recorded exports and answers of NVIDIA's driver libraries. The records are not
+// part of the tree. They are in $TESSERA_ORACLES, by default in ../shared/oracles beside it.
 //
 // Errors: a file is missing. A test then skips with the message.
 #pragma once
