@@ -77,7 +77,7 @@ int WalkOptions(int argc, const char* const* argv, int at, bool to_the_end,
 
 }  // namespace
 
-bool CommandLine::makes_container() const {
+bool CommandLine::creates_container() const {
   return verb != nullptr && (std::strcmp(verb, "create") == 0 || std::strcmp(verb, "run") == 0);
 }
 
@@ -102,7 +102,7 @@ CommandLine ParseCommandLine(int argc, const char* const* argv) {
       if (option.name == "resources" || option.name == "r") line.resources = option.value;
     });
   }
-  if (!line.makes_container()) return line;
+  if (!line.creates_container()) return line;
   WalkOptions(argc, argv, verb + 1, true, kCreateWithValue, [&line](const Option& option) {
     if (option.name == "bundle" || option.name == "b") line.bundle = option.value;
     if (option.name == "config" || option.name == "f") line.config = option.value;

@@ -16,8 +16,8 @@ struct CommandLine {
   const char* log = nullptr;
   bool log_json = false;
 
-  // Does the verb start a container from a bundle?
-  bool makes_container() const;
+  // True for create and run.
+  bool creates_container() const;
 };
 
 // Knows which options take a value, so that a value is never read as the verb: the verb of

@@ -21,16 +21,15 @@ using oci::Capabilities;
 using oci::ConfigDocument;
 using oci::DeviceNode;
 
-// One GPU to give: where its node is, and what is known of it.
-struct ChosenGpu {
+struct SelectedGpu {
   std::string uuid;
   std::string path;  // in the container
   std::string host_path;
   std::optional<std::pair<uint32_t, uint32_t>> expected;  // granted major and minor
 };
 
-struct Choice {
-  std::vector<ChosenGpu> gpus;
+struct GpuSelection {
+  std::vector<SelectedGpu> gpus;
   std::string driver_root;
   std::string dev_root;
   std::vector<oci::Mount> mounts;
@@ -38,7 +37,7 @@ struct Choice {
   std::string limits_dir;  // empty: no limits
 };
 
-Result<DeviceNode> LookAtGpu(const ChosenGpu& gpu) {
+Result<DeviceNode> FindGpuNode(const SelectedGpu& gpu) {
   Result<DeviceNode> node = oci::ReadDeviceNode(gpu.host_path, gpu.path);
   if (!node.ok()) {
     return Error(node.status().code(),
@@ -56,30 +55,32 @@ Result<DeviceNode> LookAtGpu(const ChosenGpu& gpu) {
   return node;
 }
 
-// Of the granted GPUs alone. Programs without a screen do without them.
-void AddDrmNodes(const Choice& choice, std::vector<DeviceNode>* nodes) {
-  for (const oci::ProcGpu& gpu : oci::ListGpus(choice.driver_root).value_or({})) {
-    if (std::ranges::find(choice.gpus, gpu.uuid, &ChosenGpu::uuid) == choice.gpus.end()) continue;
-    for (const std::string& name : oci::DrmNodes(choice.driver_root, gpu.bus_id)) {
+// Adds only the nodes of selected GPUs. A missing node is no error: most programs do not draw.
+void AddDrmNodes(const GpuSelection& selection, std::vector<DeviceNode>* nodes) {
+  for (const oci::ProcGpu& gpu : oci::ListGpus(selection.driver_root).value_or({})) {
+    if (std::ranges::find(selection.gpus, gpu.uuid, &SelectedGpu::uuid) == selection.gpus.end())
+      continue;
+    for (const std::string& name : oci::DrmNodes(selection.driver_root, gpu.bus_id)) {
       const std::string path = "/dev/" + name;
-      Result<DeviceNode> node = oci::ReadDeviceNode(JoinPath(choice.dev_root, path), path);
+      Result<DeviceNode> node = oci::ReadDeviceNode(JoinPath(selection.dev_root, path), path);
       if (node.ok()) nodes->push_back(std::move(*node));
     }
   }
 }
 
-Result<std::vector<DeviceNode>> CollectNodes(const Choice& choice, Capabilities capabilities) {
+Result<std::vector<DeviceNode>> CollectNodes(const GpuSelection& selection,
+                                             Capabilities capabilities) {
   std::vector<DeviceNode> nodes;
-  for (const ChosenGpu& gpu : choice.gpus) {
-    ASSIGN_OR_RETURN(DeviceNode node, LookAtGpu(gpu));
+  for (const SelectedGpu& gpu : selection.gpus) {
+    ASSIGN_OR_RETURN(DeviceNode node, FindGpuNode(gpu));
     nodes.push_back(std::move(node));
   }
   if (nodes.empty()) return nodes;
-  if (capabilities & (oci::kGraphics | oci::kDisplay)) AddDrmNodes(choice, &nodes);
+  if (capabilities & (oci::kGraphics | oci::kDisplay)) AddDrmNodes(selection, &nodes);
   for (const oci::ControlNode& control : oci::ControlNodes()) {
     if (!(control.needed_by & capabilities)) continue;
     const std::string path = fmt::format("/dev/{}", control.name);
-    Result<DeviceNode> node = oci::ReadDeviceNode(JoinPath(choice.dev_root, path), path);
+    Result<DeviceNode> node = oci::ReadDeviceNode(JoinPath(selection.dev_root, path), path);
     if (node.ok()) {
       nodes.push_back(std::move(*node));
     } else if (control.required_by & oci::RequiredOf(capabilities)) {
@@ -108,10 +109,10 @@ std::vector<DeviceNode> CollectWithheld(const ConfigDocument& document,
   return withheld;
 }
 
-Facts CollectFacts(const Choice& choice, const oci::DriverFiles& driver) {
+Facts CollectFacts(const GpuSelection& selection, const oci::DriverFiles& driver) {
   Facts facts{.cuda = CudaOfDriver(driver.version), .driver = driver.version};
-  const auto known = oci::ListGpus(choice.driver_root);
-  for (const ChosenGpu& gpu : choice.gpus) {
+  const auto known = oci::ListGpus(selection.driver_root);
+  for (const SelectedGpu& gpu : selection.gpus) {
     GpuFacts fact{gpu.uuid, "", "unknown"};
     if (known.ok()) {
       const auto found = std::find_if(known->begin(), known->end(),
@@ -135,77 +136,78 @@ Result<oci::Limiter> FindLimiter(const std::string& limits_dir) {
     for (const std::string_view name : {library.in_dev, library.in_run}) {
       const std::string path = JoinPath(limiter.library_dir, name);
       if (PathExists(path)) continue;
-      return Error(
-          Code::kFailedPrecondition,
-          "{} is missing, so the container could not be held to its share of the GPU: install it "
-          "again (tessera-runtime configure --install)",
-          path);
+      return Error(Code::kFailedPrecondition,
+                   "{} is missing, so the container's GPU share cannot be enforced: install it "
+                   "again (tessera-runtime configure --install)",
+                   path);
     }
   }
   return limiter;
 }
 
-Result<Decision> DecideWith(const ConfigDocument& document, const Options& options, Choice choice,
-                            std::string reason) {
+Result<Decision> MakeDecision(const ConfigDocument& document, const Options& options,
+                              GpuSelection selection, std::string reason) {
   Decision decision{std::move(reason), {}, {}};
   ASSIGN_OR_RETURN(const Capabilities capabilities, ReadCapabilities(document));
   oci::Injection injection;
-  ASSIGN_OR_RETURN(injection.devices, CollectNodes(choice, capabilities));
+  ASSIGN_OR_RETURN(injection.devices, CollectNodes(selection, capabilities));
   injection.withheld =
-      CollectWithheld(document, choice.driver_root, choice.dev_root, injection.devices);
-  ASSIGN_OR_RETURN(injection.driver, oci::FindDriver(choice.driver_root, capabilities));
+      CollectWithheld(document, selection.driver_root, selection.dev_root, injection.devices);
+  ASSIGN_OR_RETURN(injection.driver, oci::FindDriver(selection.driver_root, capabilities));
   const auto requirements = ReadRequirements(document);
   if (!requirements.empty()) {
-    RETURN_IF_ERROR(CheckRequirements(requirements, CollectFacts(choice, injection.driver)));
+    RETURN_IF_ERROR(CheckRequirements(requirements, CollectFacts(selection, injection.driver)));
   }
   ASSIGN_OR_RETURN(decision.placement, oci::FindInjectionTarget(document, options.driver_tree_dir));
-  injection.mounts = std::move(choice.mounts);
-  injection.env = std::move(choice.env);
-  if (!choice.limits_dir.empty()) {
-    ASSIGN_OR_RETURN(injection.limiter, FindLimiter(choice.limits_dir));
+  injection.mounts = std::move(selection.mounts);
+  injection.env = std::move(selection.env);
+  if (!selection.limits_dir.empty()) {
+    ASSIGN_OR_RETURN(injection.limiter, FindLimiter(selection.limits_dir));
   }
   injection.tree_dir = options.driver_tree_dir;
   decision.injection = std::move(injection);
   return decision;
 }
 
-std::string UuidList(const std::vector<ChosenGpu>& gpus) {
+std::string UuidList(const std::vector<SelectedGpu>& gpus) {
   std::string list;
-  for (const ChosenGpu& gpu : gpus) list += (list.empty() ? "" : ",") + gpu.uuid;
+  for (const SelectedGpu& gpu : gpus) list += (list.empty() ? "" : ",") + gpu.uuid;
   return list;
 }
 
-Choice FromGrant(grant::Grant&& grant, const Options& options) {
-  Choice choice;
-  choice.driver_root = grant.driver_root.empty() ? options.driver_root : grant.driver_root;
-  choice.dev_root = grant.dev_root.empty() ? options.dev_root : grant.dev_root;
+GpuSelection FromGrant(grant::Grant&& grant, const Options& options) {
+  GpuSelection selection;
+  selection.driver_root = grant.driver_root.empty() ? options.driver_root : grant.driver_root;
+  selection.dev_root = grant.dev_root.empty() ? options.dev_root : grant.dev_root;
   for (grant::GrantedDevice& device : grant.devices) {
-    ChosenGpu gpu{std::move(device.uuid), std::move(device.path), std::move(device.host_path), {}};
+    SelectedGpu gpu{
+        std::move(device.uuid), std::move(device.path), std::move(device.host_path), {}};
     if (gpu.path.empty()) gpu.path = fmt::format("/dev/nvidia{}", device.minor);
-    if (gpu.host_path.empty()) gpu.host_path = JoinPath(choice.dev_root, gpu.path);
+    if (gpu.host_path.empty()) gpu.host_path = JoinPath(selection.dev_root, gpu.path);
     if (device.major_number != 0) gpu.expected = {device.major_number, device.minor_number};
-    choice.gpus.push_back(std::move(gpu));
+    selection.gpus.push_back(std::move(gpu));
   }
-  choice.limits_dir = std::move(grant.limits_dir);
+  selection.limits_dir = std::move(grant.limits_dir);
   for (grant::GrantedMount& mount : grant.mounts) {
-    choice.mounts.push_back({mount.container, "bind", mount.host, std::move(mount.options)});
+    selection.mounts.push_back({mount.container, "bind", mount.host, std::move(mount.options)});
   }
-  choice.env.emplace_back(names::kEnvVisibleDevices,
-                          choice.gpus.empty() ? "void" : UuidList(choice.gpus));
-  for (auto& [name, value] : grant.env) choice.env.emplace_back(name, value);
-  return choice;
+  selection.env.emplace_back(names::kEnvVisibleDevices,
+                             selection.gpus.empty() ? "void" : UuidList(selection.gpus));
+  for (auto& [name, value] : grant.env) selection.env.emplace_back(name, value);
+  return selection;
 }
 
-// gpushare's device plugin gave no tokens. The agent knows which of its containers it found on the
-// node; whoever else writes such a variable gets nothing by it.
-bool MayBeOfGpushare(const ConfigDocument& document) {
+// gpushare's device plugin gave no tokens, only this variable. The agent knows the gpushare
+// containers of the node and answers NOT_FOUND for any other container that sets it.
+bool HasGpushareVariable(const ConfigDocument& document) {
   return document.env().Get(names::kAnnotationGpuMemIndex).has_value();
 }
 
-// Containers that manage GPUs, or the node, are privileged and have no grant.
-Decision WithoutGrant(const ConfigDocument& document, const Identity& identity,
-                      const Options& options) {
-  Decision nothing{"in Kubernetes, without a grant: no GPU, whatever the environment says", {}, {}};
+// Privileged containers that manage GPUs or the node have no grant.
+Decision DecideWithoutGrant(const ConfigDocument& document, const Identity& identity,
+                            const Options& options) {
+  Decision nothing{
+      "no GPU: a container in Kubernetes needs a grant, its environment is ignored", {}, {}};
   if (std::ranges::count(options.privileged_namespaces, identity.pod_namespace) != 0)
     return nothing;
   nothing.withheld = CollectWithheld(document, options.driver_root, options.dev_root, {});
@@ -228,37 +230,37 @@ Result<Decision> DecideInKubernetes(const ConfigDocument& document, const Identi
                       request.variables.size() < grant::kMaxVariables;
     if (fits) request.variables[name] = value;
   }
-  if (request.tokens.empty() && !MayBeOfGpushare(document)) {
-    return WithoutGrant(document, identity, options);
+  if (request.tokens.empty() && !HasGpushareVariable(document)) {
+    return DecideWithoutGrant(document, identity, options);
   }
   const std::string who = fmt::format("pod {}/{} ({}), container {}", identity.pod_namespace,
                                       identity.pod_name, identity.pod_uid, identity.container);
   if (identity.pod_uid.empty() || identity.container.empty()) {
     return Error(Code::kFailedPrecondition,
-                 "the engine does not say which pod and container this is, so its grant cannot be "
-                 "asked for: use containerd 1.6 or CRI-O 1.20 or newer, or set "
+                 "cannot ask for the grant: the engine does not name the pod and container: "
+                 "use containerd 1.6 or CRI-O 1.20 or newer, or set "
                  "binding: allocate in tessera-agent");
   }
   Result<grant::Grant> grant =
       grant::RequestGrant(options.grant_socket, request, options.grant_timeout);
   if (request.tokens.empty() && grant.status().code() == Code::kNotFound) {
-    return WithoutGrant(document, identity, options);
+    return DecideWithoutGrant(document, identity, options);
   }
   if (!grant.ok()) return grant.status().Annotate(who);
-  Choice choice = FromGrant(std::move(*grant), options);
-  std::string reason = fmt::format("granted to {}: {}", who, UuidList(choice.gpus));
-  return DecideWith(document, options, std::move(choice), std::move(reason));
+  GpuSelection selection = FromGrant(std::move(*grant), options);
+  std::string reason = fmt::format("granted to {}: {}", who, UuidList(selection.gpus));
+  return MakeDecision(document, options, std::move(selection), std::move(reason));
 }
 
 Result<Decision> DecideByEnvironment(const ConfigDocument& document, const Options& options) {
   using Kind = VisibleDevices::Kind;
   const VisibleDevices visible = ReadVisibleDevices(document);
-  if (visible.kind == Kind::kNothing) return Decision{"no GPU is asked for", {}, {}};
+  if (visible.kind == Kind::kNothing) return Decision{"no GPU requested", {}, {}};
   if (!options.accept_visible_devices_envvar) {
     return Decision{
         "NVIDIA_VISIBLE_DEVICES is not accepted (accept-visible-devices-envvar)", {}, {}};
   }
-  Choice choice{.driver_root = options.driver_root, .dev_root = options.dev_root};
+  GpuSelection selection{.driver_root = options.driver_root, .dev_root = options.dev_root};
   if (visible.kind != Kind::kDriverOnly) {
     ASSIGN_OR_RETURN(const auto gpus, oci::ListGpus(options.driver_root));
     ASSIGN_OR_RETURN(const auto selected, SelectGpus(visible, gpus));
@@ -270,23 +272,23 @@ Result<Decision> DecideByEnvironment(const ConfigDocument& document, const Optio
                      gpu.bus_id, names::kEnvVisibleDevices);
       }
       const std::string path = fmt::format("/dev/nvidia{}", *gpu.minor);
-      choice.gpus.push_back({gpu.uuid, path, JoinPath(options.dev_root, path), {}});
+      selection.gpus.push_back({gpu.uuid, path, JoinPath(options.dev_root, path), {}});
     }
   }
-  // A runtime inside this container must not give what this one was not given.
-  choice.env.emplace_back(names::kEnvVisibleDevices,
-                          choice.gpus.empty() ? "none" : UuidList(choice.gpus));
-  std::string reason = fmt::format("asked for by NVIDIA_VISIBLE_DEVICES: {}",
-                                   choice.gpus.empty() ? "no GPU" : UuidList(choice.gpus));
-  return DecideWith(document, options, std::move(choice), std::move(reason));
+  // A runtime inside this container must not give more GPUs than the container has.
+  selection.env.emplace_back(names::kEnvVisibleDevices,
+                             selection.gpus.empty() ? "none" : UuidList(selection.gpus));
+  std::string reason = fmt::format("requested by NVIDIA_VISIBLE_DEVICES: {}",
+                                   selection.gpus.empty() ? "no GPU" : UuidList(selection.gpus));
+  return MakeDecision(document, options, std::move(selection), std::move(reason));
 }
 
 }  // namespace
 
-bool AsksForGpus(const ConfigDocument& document) {
+bool RequestsGpus(const ConfigDocument& document) {
   if (const auto identity = FindIdentity(document)) {
-    return !identity->is_sandbox &&
-           (!document.env().GetPrefix(names::kEnvGrantPrefix).empty() || MayBeOfGpushare(document));
+    return !identity->is_sandbox && (!document.env().GetPrefix(names::kEnvGrantPrefix).empty() ||
+                                     HasGpushareVariable(document));
   }
   return ReadVisibleDevices(document).kind != VisibleDevices::Kind::kNothing;
 }

@@ -23,8 +23,8 @@ struct Decision {
   std::vector<oci::DeviceNode> withheld = {};
 };
 
-// Whether Decide would look for GPUs at all. Reads nothing but the document.
-bool AsksForGpus(const oci::ConfigDocument& document);
+// Whether the container requests GPUs. Reads only the document.
+bool RequestsGpus(const oci::ConfigDocument& document);
 
 // Fails if the agent rejects the request or is unreachable, if the driver root is unusable, if the
 // image's requirements are not met, or if the container has no place for driver files.

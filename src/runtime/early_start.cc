@@ -28,8 +28,8 @@ using std::literals::operator""sv;
 namespace tessera::runtime {
 namespace {
 
-// They make a container, or change its limits, or are ours.
-constexpr std::string_view kOtherVerbs[] = {"create", "run", "update", "explain", "configure"};
+// Verbs that create a container or change its limits, and our own.
+constexpr std::string_view kHandledVerbs[] = {"create", "run", "update", "explain", "configure"};
 
 // Replaces std::strlen: the C library selects its implementation (IFUNC) only at startup.
 std::string_view View(const char* text) {
@@ -87,8 +87,8 @@ bool HasStageBeside(std::string_view log) {
   return raw::Access(path, F_OK) != -ENOENT;
 }
 
-// `verb` is the place of the word "exec". Options before it are the low-level runtime's.
-bool IsPlainExec(int argc, char** argv, int verb) {
+// `verb` is the index of "exec". Options before it are global options.
+bool IsPassThroughExec(int argc, char** argv, int verb) {
   bool has_process = false;
   for (int i = verb + 1; i < argc; ++i) {
     has_process = has_process || StartsWith(OptionName(View(argv[i])), "p"sv);
@@ -108,7 +108,7 @@ bool IsPlainExec(int argc, char** argv, int verb) {
 // Tessera prints its own help before the low-level runtime's.
 constexpr std::string_view kHelp[] = {"help", "--help", "-h"};
 
-bool IsPlain(int argc, char** argv) {
+bool IsPassThrough(int argc, char** argv) {
   if (argc == 2) {
     for (const std::string_view word : kHelp) {
       if (Same(View(argv[1]), word)) return false;
@@ -116,12 +116,12 @@ bool IsPlain(int argc, char** argv) {
   }
   for (int i = 1; i < argc; ++i) {
     const std::string_view word = View(argv[i]);
-    for (const std::string_view verb : kOtherVerbs) {
+    for (const std::string_view verb : kHandledVerbs) {
       if (Same(word, verb)) return false;
     }
   }
   for (int i = 1; i < argc; ++i) {
-    if (Same(View(argv[i]), "exec"sv)) return IsPlainExec(argc, argv, i);
+    if (Same(View(argv[i]), "exec"sv)) return IsPassThroughExec(argc, argv, i);
   }
   return true;
 }
@@ -144,7 +144,7 @@ void TesseraEarlyStart(long* stack) {
   const int argc = static_cast<int>(stack[0]);
   char** argv = reinterpret_cast<char**>(stack + 1);
   char** env = argv + argc + 1;
-  if (argc < 2 || !IsPlain(argc, argv)) return;
+  if (argc < 2 || !IsPassThrough(argc, argv)) return;
   const char* config = Variable(env, tessera::names::kEnvRuntimeConfig);
   if (config == nullptr || *config == '\0') config = tessera::names::kRuntimeConfigFile.data();
   if (!NamesNoRuntimes(config)) return;

@@ -21,11 +21,11 @@ constexpr std::string_view kVoid = "void";
 
 // Appends the driver's folders from the container's list to the process's list.
 void AppendDriverFolders(const oci::EnvView& container, std::string_view name, oci::EnvList* env) {
-  const std::optional<std::string> wanted = container.Get(name);
-  if (!wanted) return;
-  // Without a list of its own the process would have the container's.
-  if (!env->Get(name)) return env->Set(name, *wanted);
-  for (const std::string_view folder : Split(*wanted, ':')) {
+  const std::optional<std::string> driver_folders = container.Get(name);
+  if (!driver_folders) return;
+  // A process without the variable gets the container's whole list.
+  if (!env->Get(name)) return env->Set(name, *driver_folders);
+  for (const std::string_view folder : Split(*driver_folders, ':')) {
     if (folder.find("/tessera/") != std::string_view::npos) env->AppendFolder(name, folder);
   }
 }
@@ -41,7 +41,7 @@ Status EditExecProcess(const std::string& bundle, const std::string& file) {
   const oci::EnvView container = document.env();
   ASSIGN_OR_RETURN(const std::string text, ReadFile(file));
   ASSIGN_OR_RETURN(Json process, ParseJson(text));
-  if (!process.is_object()) return Error(Code::kInvalidArgument, "{} is no JSON object", file);
+  if (!process.is_object()) return Error(Code::kInvalidArgument, "{} is not a JSON object", file);
   ASSIGN_OR_RETURN(Json * list, process.ArrayAt("env"));
   oci::EnvList env(list);
   for (const std::string_view name : oci::FolderVariables()) {

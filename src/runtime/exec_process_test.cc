@@ -27,7 +27,7 @@ class ExecProcessTest : public ::testing::Test {
   TempDir dir_;
 };
 
-TEST_F(ExecProcessTest, GetsTheDriversFoldersAndTheGrantedDevices) {
+TEST_F(ExecProcessTest, AddsDriverFoldersAndGrantedDevices) {
   WriteConfig(R"(["PATH=/bin:/dev/tessera/bin","NVIDIA_VISIBLE_DEVICES=GPU-1"])");
   EXPECT_EQ(
       Edited(
@@ -35,19 +35,19 @@ TEST_F(ExecProcessTest, GetsTheDriversFoldersAndTheGrantedDevices) {
       R"({"args":["nvidia-smi"],"env":["PATH=/bin:/dev/tessera/bin","NVIDIA_VISIBLE_DEVICES=GPU-1"],"x":1.0})");
 }
 
-TEST_F(ExecProcessTest, KeepsWhatTheCallerOfExecSet) {
+TEST_F(ExecProcessTest, KeepsValuesThatTheCallerSet) {
   WriteConfig(R"(["PATH=/bin:/dev/tessera/bin","NVIDIA_VISIBLE_DEVICES=GPU-1"])");
   EXPECT_EQ(Edited(R"({"env":["PATH=/mine","NVIDIA_VISIBLE_DEVICES=none"]})"),
             R"({"env":["PATH=/mine:/dev/tessera/bin","NVIDIA_VISIBLE_DEVICES=none"]})");
 }
 
-TEST_F(ExecProcessTest, AProcessWithoutEnvironmentGetsTheContainers) {
+TEST_F(ExecProcessTest, ProcessWithoutEnvironmentGetsTheContainers) {
   WriteConfig(R"(["PATH=/bin:/dev/tessera/bin","LD_LIBRARY_PATH=/dev/tessera/lib"])");
   EXPECT_EQ(Edited("{}"),
             R"({"env":["PATH=/bin:/dev/tessera/bin","LD_LIBRARY_PATH=/dev/tessera/lib"]})");
 }
 
-TEST_F(ExecProcessTest, ADamagedDocumentStaysAsItIs) {
+TEST_F(ExecProcessTest, InvalidDocumentIsNotChanged) {
   WriteConfig(R"(["PATH=/dev/tessera/bin"])");
   const std::string file = JoinPath(dir_.path(), "process.json");
   ASSERT_TRUE(WriteFileAtomically(file, "{\"env\":[", 0600).ok());
@@ -55,12 +55,12 @@ TEST_F(ExecProcessTest, ADamagedDocumentStaysAsItIs) {
   EXPECT_EQ(*ReadFile(file), "{\"env\":[");
 }
 
-TEST_F(ExecProcessTest, TheBundleIsWhereTheEngineKeepsItsLog) {
+TEST_F(ExecProcessTest, BundleIsTheFolderOfTheLog) {
   EXPECT_EQ(BundleOfExec("/run/containerd/task/abc/log.json"), "/run/containerd/task/abc");
   EXPECT_EQ(BundleOfExec(nullptr), ".");
 }
 
-TEST_F(ExecProcessTest, OnlyABundleWithAStageIsAGpuBundle) {
+TEST_F(ExecProcessTest, BundleWithAStageIsAGpuBundle) {
   EXPECT_FALSE(IsGpuBundle(dir_.path()));
   ASSERT_TRUE(MakeDirs(JoinPath(dir_.path(), "tessera")).ok());
   EXPECT_TRUE(IsGpuBundle(dir_.path()));

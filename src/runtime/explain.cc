@@ -39,7 +39,7 @@ Result<Arguments> ReadArguments(int argc, char** argv) {
       if (i + 1 == argc) return Error(Code::kInvalidArgument, "{} needs a folder", argument);
       arguments.bundle = argv[++i];
     } else {
-      return Error(Code::kInvalidArgument, "\"{}\" is not known", argument);
+      return Error(Code::kInvalidArgument, "unknown argument \"{}\"", argument);
     }
   }
   return arguments;

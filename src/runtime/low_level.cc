@@ -30,7 +30,7 @@ Result<std::string> FindLowLevelRuntime(const std::vector<std::string>& names,
                tried, kUsualFolders);
 }
 
-Status Become(const std::string& path, char** argv) {
+Status ExecRuntime(const std::string& path, char** argv) {
   argv[0] = const_cast<char*>(path.c_str());
   ::execv(path.c_str(), argv);
   return Status::FromErrno(path, errno);

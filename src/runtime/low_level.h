@@ -16,8 +16,8 @@ namespace tessera::runtime {
 Result<std::string> FindLowLevelRuntime(const std::vector<std::string>& names,
                                         const char* path_variable);
 
-// Replaces this process; argv[0] becomes `path`, the rest and the environment stay. Returns only
-// with an error.
-Status Become(const std::string& path, char** argv);
+// Executes `path` with its name as argv[0], the other arguments and the environment. Returns only
+// on an error.
+Status ExecRuntime(const std::string& path, char** argv);
 
 }  // namespace tessera::runtime

@@ -16,7 +16,7 @@ namespace tessera::runtime {
 namespace {
 
 constexpr size_t kMaxFileSize = 1u << 20;
-constexpr std::string_view kRuntimesWanted =
+constexpr std::string_view kRuntimesFormat =
     "a list of names or absolute paths, [\"runc\", \"crun\"]";
 
 class Reader {
@@ -32,9 +32,9 @@ class Reader {
   Status ReadKey(std::string_view key, const toml::node& node) {
     if (key == "runtimes") {
       if (const auto* list = node.as_array(); list == nullptr || list->empty()) {
-        return Wrong(key, node, kRuntimesWanted);
+        return InvalidValue(key, node, kRuntimesFormat);
       }
-      return ReadList(key, node, kRuntimesWanted, &options_.runtimes);
+      return ReadList(key, node, kRuntimesFormat, &options_.runtimes);
     }
     if (key == "privileged-namespaces") {
       return ReadList(key, node, "a list of namespaces in quotes, or []",
@@ -52,32 +52,32 @@ class Reader {
     if (key == "grant-timeout-seconds") {
       const auto seconds = node.value<int64_t>();
       if (!seconds || *seconds < 0 || *seconds > 600) {
-        return Wrong(key, node, "a number from 0 to 600");
+        return InvalidValue(key, node, "a number from 0 to 600");
       }
       options_.grant_timeout = std::chrono::seconds(*seconds);
       return Status::Ok();
     }
     if (key == "accept-visible-devices-envvar") {
-      if (!node.is_boolean()) return Wrong(key, node, "true or false");
+      if (!node.is_boolean()) return InvalidValue(key, node, "true or false");
       options_.accept_visible_devices_envvar = node.value<bool>().value_or(true);
       return Status::Ok();
     }
     return Error(
         Code::kInvalidArgument,
-        "{}:{}: \"{}\" is no key of this file: correct or remove it (runtimes, "
+        "{}:{}: unknown key \"{}\": correct or remove it (runtimes, "
         "driver-root, dev-root, driver-tree-dir, grant-socket, grant-timeout-seconds, log, "
         "accept-visible-devices-envvar, privileged-namespaces)",
         path_, node.source().begin.line, key);
   }
 
-  Status ReadList(std::string_view key, const toml::node& node, std::string_view wanted,
+  Status ReadList(std::string_view key, const toml::node& node, std::string_view expected,
                   std::vector<std::string>* to) {
     const toml::array* list = node.as_array();
-    if (list == nullptr) return Wrong(key, node, wanted);
+    if (list == nullptr) return InvalidValue(key, node, expected);
     to->clear();
     for (const toml::node& item : *list) {
       const auto name = item.value<std::string>();
-      if (!name || name->empty()) return Wrong(key, item, wanted);
+      if (!name || name->empty()) return InvalidValue(key, item, expected);
       to->push_back(*name);
     }
     return Status::Ok();
@@ -85,14 +85,16 @@ class Reader {
 
   Status ReadPath(std::string_view key, const toml::node& node, std::string* to) {
     const auto text = node.value<std::string>();
-    if (!text || !text->starts_with('/')) return Wrong(key, node, "an absolute path in quotes");
+    if (!text || !text->starts_with('/'))
+      return InvalidValue(key, node, "an absolute path in quotes");
     *to = *text;
     return Status::Ok();
   }
 
-  Status Wrong(std::string_view key, const toml::node& node, std::string_view wanted) const {
+  Status InvalidValue(std::string_view key, const toml::node& node,
+                      std::string_view expected) const {
     return Error(Code::kInvalidArgument, "{}:{}: \"{}\" must be {}", path_,
-                 node.source().begin.line, key, wanted);
+                 node.source().begin.line, key, expected);
   }
 
   const std::string& path_;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// /etc/tessera/runtime.toml. Every key has a default, and so has the whole file. Any thread.
+// Settings from /etc/tessera/runtime.toml. The file and each of its keys are optional. Any thread.
 #pragma once
 
 #include <iterator>

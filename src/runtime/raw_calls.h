@@ -27,7 +27,7 @@ inline long Call(long number, long a, long b, long c, long d) {
   __asm__ volatile("svc 0" : "+r"(x0) : "r"(x8), "r"(x1), "r"(x2), "r"(x3) : "memory");
   return x0;
 #else
-#error "the system calls of this machine are not known"
+#error "no system calls for this architecture"
 #endif
 }
 

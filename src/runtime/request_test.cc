@@ -20,17 +20,17 @@ CommandLine Parse(std::vector<const char*> arguments) {
   return ParseCommandLine(static_cast<int>(arguments.size()), arguments.data());
 }
 
-TEST(CommandLine, ReadsWhatContainerdWrites) {
+TEST(CommandLine, ParsesContainerdsCommandLine) {
   const CommandLine line = Parse({"--root", "/run/x", "--log", "/l.json", "--log-format", "json",
                                   "create", "--bundle", "/b", "--pid-file", "/p", "id"});
   EXPECT_STREQ(line.verb, "create");
   EXPECT_STREQ(line.bundle, "/b");
   EXPECT_STREQ(line.log, "/l.json");
   EXPECT_TRUE(line.log_json);
-  EXPECT_TRUE(line.makes_container());
+  EXPECT_TRUE(line.creates_container());
 }
 
-TEST(CommandLine, KnowsEverySpellingOfBundle) {
+TEST(CommandLine, AcceptsEverySpellingOfBundle) {
   EXPECT_STREQ(Parse({"create", "--bundle=/b", "id"}).bundle, "/b");
   EXPECT_STREQ(Parse({"create", "-b", "/b", "id"}).bundle, "/b");
   EXPECT_STREQ(Parse({"create", "-bundle", "/b", "id"}).bundle, "/b");
@@ -38,12 +38,12 @@ TEST(CommandLine, KnowsEverySpellingOfBundle) {
   EXPECT_EQ(Parse({"create", "id"}).bundle, nullptr);
 }
 
-TEST(CommandLine, AValueOrABundleNamedCreateIsNoVerb) {
-  EXPECT_FALSE(Parse({"--root", "create", "state", "id"}).makes_container());
-  EXPECT_FALSE(Parse({"delete", "create"}).makes_container());
-  EXPECT_FALSE(Parse({"exec", "id", "create", "--bundle", "x"}).makes_container());
-  EXPECT_FALSE(Parse({"--version"}).makes_container());
-  EXPECT_FALSE(Parse({}).makes_container());
+TEST(CommandLine, ValueNamedCreateIsNotTheVerb) {
+  EXPECT_FALSE(Parse({"--root", "create", "state", "id"}).creates_container());
+  EXPECT_FALSE(Parse({"delete", "create"}).creates_container());
+  EXPECT_FALSE(Parse({"exec", "id", "create", "--bundle", "x"}).creates_container());
+  EXPECT_FALSE(Parse({"--version"}).creates_container());
+  EXPECT_FALSE(Parse({}).creates_container());
 }
 
 oci::ConfigDocument Document(const std::string& json) {
@@ -56,7 +56,7 @@ oci::ConfigDocument WithEnv(const std::vector<std::string>& env) {
   return Document(json.Serialize());
 }
 
-TEST(Identity, OfContainerd) {
+TEST(Identity, ReadsContainerdsAnnotations) {
   const auto identity = FindIdentity(Document(
       R"({"annotations":{"io.kubernetes.cri.container-type":"container",)"
       R"("io.kubernetes.cri.sandbox-uid":"u","io.kubernetes.cri.sandbox-name":"p",)"
@@ -69,7 +69,7 @@ TEST(Identity, OfContainerd) {
   EXPECT_EQ(identity->container, "c");
 }
 
-TEST(Identity, OfCrioAndOfASandbox) {
+TEST(Identity, ReadsCriosAnnotationsOfASandbox) {
   const auto identity =
       FindIdentity(Document(R"({"annotations":{"io.kubernetes.cri-o.ContainerType":"sandbox",)"
                             R"("io.kubernetes.pod.uid":"u","io.kubernetes.container.name":"c"}})"));
@@ -79,7 +79,7 @@ TEST(Identity, OfCrioAndOfASandbox) {
   EXPECT_EQ(identity->container, "c");
 }
 
-TEST(Identity, PodmanIsNotKubernetesThoughItBorrowsNamesOfCrio) {
+TEST(Identity, PodmanWithCriosAnnotationsIsNotKubernetes) {
   EXPECT_FALSE(FindIdentity(
       Document(R"({"annotations":{"io.container.manager":"libpod",)"
                R"("io.kubernetes.cri-o.Created":"2022","io.kubernetes.cri-o.TTY":"false"}})")));
@@ -88,7 +88,7 @@ TEST(Identity, PodmanIsNotKubernetesThoughItBorrowsNamesOfCrio) {
                R"("io.kubernetes.cri-o.Name":"x","io.container.manager":"libpod"}})")));
 }
 
-TEST(Identity, ThePodUidStandsInTheCgroupWhereTheEngineIsOld) {
+TEST(Identity, ReadsThePodUidFromTheCgroupForOldEngines) {
   const std::string uid = "0f5a1c86-1c4f-4d0e-9b3c-0d6f6a9b1a11";
   const auto uid_at = [](const std::string& path) {
     const auto identity = FindIdentity(Document(R"({"linux":{"cgroupsPath":")" + path + R"("}})"));
@@ -104,7 +104,7 @@ TEST(Identity, ThePodUidStandsInTheCgroupWhereTheEngineIsOld) {
   EXPECT_FALSE(FindIdentity(Document(R"({"linux":{"cgroupsPath":"/docker/x"}})")));
 }
 
-TEST(VisibleDevices, ReadsEveryWord) {
+TEST(VisibleDevices, ParsesEveryKeyword) {
   const auto kind = [](const std::string& value) {
     return ReadVisibleDevices(WithEnv({"NVIDIA_VISIBLE_DEVICES=" + value})).kind;
   };
@@ -122,7 +122,7 @@ TEST(VisibleDevices, ReadsEveryWord) {
   EXPECT_THAT(listed.items, ElementsAre("0", "GPU-x"));
 }
 
-TEST(VisibleDevices, AnImageFromBeforeTheVariablesGetsEverything) {
+TEST(VisibleDevices, LegacyCudaImageGetsAllGpusAndCapabilities) {
   const auto old = WithEnv({"CUDA_VERSION=9.0.176"});
   EXPECT_EQ(ReadVisibleDevices(old).kind, Kind::kAll);
   EXPECT_EQ(ReadCapabilities(old).value(), oci::kAllCapabilities);
@@ -132,7 +132,7 @@ TEST(VisibleDevices, AnImageFromBeforeTheVariablesGetsEverything) {
   EXPECT_EQ(ReadRequirements(modern).size(), 1u);
 }
 
-TEST(VisibleDevices, RequirementsCanBeSwitchedOff) {
+TEST(VisibleDevices, RequirementsCanBeDisabled) {
   EXPECT_TRUE(
       ReadRequirements(WithEnv({"NVIDIA_REQUIRE_X=cuda>=99", "NVIDIA_DISABLE_REQUIRE=true"}))
           .empty());
@@ -141,7 +141,7 @@ TEST(VisibleDevices, RequirementsCanBeSwitchedOff) {
   EXPECT_TRUE(ReadRequirements(WithEnv({"NVIDIA_REQUIRE_JETPACK=csv-mounts=all"})).empty());
 }
 
-TEST(SelectGpus, ByIndexAndUuidEachOnce) {
+TEST(SelectGpus, SelectsByIndexAndUuidEachOnce) {
   const std::vector<oci::ProcGpu> gpus = {{"07", "GPU-a", "", 1}, {"0f", "GPU-b", "", 0}};
   const auto select = [&](std::vector<std::string> items) {
     return SelectGpus({Kind::kListed, std::move(items)}, gpus);
@@ -156,7 +156,7 @@ TEST(SelectGpus, ByIndexAndUuidEachOnce) {
   EXPECT_EQ(select({"nvidia.com/gpu=0"}).status().code(), Code::kUnimplemented);
 }
 
-TEST(Report, WritesLinesAsRuncDoes) {
+TEST(Report, WritesLinesInRuncsFormat) {
   EXPECT_EQ(LogLine(true, "error", "a \"b\"\n", "T"),
             "{\"level\":\"error\",\"msg\":\"a \\\"b\\\"\\n\",\"time\":\"T\"}\n");
   EXPECT_EQ(LogLine(false, "error", "x", "T"), "time=\"T\" level=error msg=\"x\"\n");

@@ -37,7 +37,8 @@ Result<Condition> ParseCondition(std::string_view text) {
     }
   }
   return Error(Code::kInvalidArgument,
-               "\"{}\" is no condition: write property, one of = != < <= > >=, and a value", text);
+               "invalid condition \"{}\": write a property, one of = != < <= > >=, and a value",
+               text);
 }
 
 // A missing part counts as zero: 550.54 equals 550.54.0.
@@ -70,8 +71,9 @@ bool Holds(Operator op, int order) {
   return false;
 }
 
-// Why a condition does not hold for one GPU; empty where it does.
-Result<std::string> Failure(const Condition& condition, const Facts& facts, const GpuFacts& gpu) {
+// The reason why a condition does not hold for one GPU; empty if it holds.
+Result<std::string> UnmetReason(const Condition& condition, const Facts& facts,
+                                const GpuFacts& gpu) {
   std::string found;
   int order = 0;
   if (condition.property == "brand") {
@@ -89,12 +91,11 @@ Result<std::string> Failure(const Condition& condition, const Facts& facts, cons
       found = gpu.arch;
     } else {
       return Error(Code::kInvalidArgument,
-                   "\"{}\": property \"{}\" is not known: use cuda, driver, arch or brand",
+                   "\"{}\": unknown property \"{}\": use cuda, driver, arch or brand",
                    condition.text, condition.property);
     }
     if (found.empty()) {
-      return fmt::format("{} (the {} of this node is not known)", condition.text,
-                         condition.property);
+      return fmt::format("{} (the {} of this node is unknown)", condition.text, condition.property);
     }
     Result<int> compared = CompareVersions(found, condition.value);
     if (!compared.ok()) return compared.status().Annotate(condition.text);
@@ -104,16 +105,17 @@ Result<std::string> Failure(const Condition& condition, const Facts& facts, cons
   return fmt::format("{} (found {} {})", condition.text, condition.property, found);
 }
 
-// Why no alternative holds for one GPU; empty where one does. Every condition is read, also behind
-// one that holds, so that a mistake is found wherever it stands.
-Result<std::string> WhyNot(std::string_view requirement, const Facts& facts, const GpuFacts& gpu) {
+// The reasons why no alternative holds for one GPU; empty if one holds. Parses every condition, so
+// that an invalid one is found even after an alternative that holds.
+Result<std::string> UnmetReasons(std::string_view requirement, const Facts& facts,
+                                 const GpuFacts& gpu) {
   std::string reasons;
   bool satisfied = false;
   for (const std::string_view alternative : SplitList(requirement, ' ')) {
     std::string reason;
     for (const std::string_view text : SplitList(alternative, ',')) {
       ASSIGN_OR_RETURN(const Condition condition, ParseCondition(text));
-      ASSIGN_OR_RETURN(const std::string failure, Failure(condition, facts, gpu));
+      ASSIGN_OR_RETURN(const std::string failure, UnmetReason(condition, facts, gpu));
       if (reason.empty()) reason = failure;
     }
     satisfied |= reason.empty();
@@ -133,7 +135,7 @@ Status CheckRequirements(const std::vector<std::pair<std::string, std::string>>&
   for (const auto& [name, value] : requirements) {
     if (SplitList(value, ' ').empty()) continue;
     for (const GpuFacts& gpu : facts.gpus.empty() ? kNone : facts.gpus) {
-      Result<std::string> why = WhyNot(value, facts, gpu);
+      Result<std::string> why = UnmetReasons(value, facts, gpu);
       if (!why.ok()) return why.status().Annotate(name);
       if (why->empty()) continue;
       return Error(Code::kFailedPrecondition,

@@ -21,7 +21,7 @@ Status Check(const std::string& requirement) {
   return CheckRequirements({{"NVIDIA_REQUIRE_CUDA", requirement}}, Node());
 }
 
-TEST(Requirements, EveryOperator) {
+TEST(Requirements, SupportsEveryOperator) {
   for (const char* holds :
        {"cuda>=12.4", "cuda<=12.4", "cuda=12.4", "cuda>12.3", "cuda<13.0", "cuda!=12.3",
         "driver>=550", "driver<551", "arch>=7.5", "brand!=titan"}) {
@@ -49,21 +49,21 @@ TEST(Requirements, TheErrorNamesConditionFoundValueAndGpu) {
   EXPECT_THAT(message, HasSubstr("NVIDIA_DISABLE_REQUIRE"));
 }
 
-TEST(Requirements, WhatCannotBeReadIsAMistakeWhereverItStands) {
+TEST(Requirements, InvalidConditionIsRejectedAtAnyPosition) {
   for (const char* bad :
        {"cuda", "cuda>=", ">=12", "speed>=3", "brand>tesla", "cuda>=x.y", "cuda>=1 nonsense"}) {
     EXPECT_EQ(Check(bad).code(), Code::kInvalidArgument) << bad;
   }
 }
 
-TEST(Requirements, WithoutGpusDriverConditionsStillHold) {
+TEST(Requirements, DriverConditionsApplyWithoutGpus) {
   Facts facts = Node();
   facts.gpus.clear();
   EXPECT_TRUE(CheckRequirements({{"X", "cuda>=12.0"}}, facts).ok());
   EXPECT_FALSE(CheckRequirements({{"X", "arch>=7.0"}}, facts).ok());
 }
 
-TEST(GpuModels, OfTheFieldsCommonOnes) {
+TEST(GpuModels, KnowsCommonModelsAndDrivers) {
   EXPECT_EQ(ArchOfModel("Tesla T4"), "7.5");
   EXPECT_EQ(ArchOfModel("NVIDIA A100-SXM4-80GB"), "8.0");
   EXPECT_EQ(ArchOfModel("NVIDIA H100 80GB HBM3"), "9.0");

@@ -34,7 +34,7 @@ Status EditBundle(const CommandLine& line, const Result<Options>& loaded) {
                                              line.config != nullptr ? line.config : "config.json"));
   // An invalid configuration fails only containers that request GPUs: a pod that repairs it must
   // start.
-  if (!loaded.ok()) return AsksForGpus(document) ? loaded.status() : Status::Ok();
+  if (!loaded.ok()) return RequestsGpus(document) ? loaded.status() : Status::Ok();
   const Options& options = *loaded;
   ASSIGN_OR_RETURN(const Decision decision, Decide(document, options));
   if (!decision.injection) {
@@ -52,7 +52,7 @@ Status EditBundle(const CommandLine& line, const Result<Options>& loaded) {
 }
 
 Status Run(const CommandLine& line, const Result<Options>& options, int argc, char** argv) {
-  if (line.makes_container()) {
+  if (line.creates_container()) {
     RETURN_IF_ERROR(EditBundle(line, options));
   }
   // Best effort: exec into a container must work even if the edit fails.
@@ -61,25 +61,25 @@ Status Run(const CommandLine& line, const Result<Options>& options, int argc, ch
     if (IsGpuBundle(bundle)) (void)EditExecProcess(bundle, line.process).ok();
   }
   if (line.resources != nullptr) {
-    // Where the document cannot be read, the low-level runtime says so.
-    (void)LeaveDeviceRulesOut(line.resources, argc, argv).ok();
+    // If the document cannot be read, the low-level runtime reports it.
+    (void)StripDeviceRules(line.resources, argc, argv).ok();
   }
   // With an invalid configuration, running containers can still be stopped, probed and deleted.
   static const Options kDefaults;
   ASSIGN_OR_RETURN(
       const std::string path,
       FindLowLevelRuntime(options.ok() ? options->runtimes : kDefaults.runtimes, ::getenv("PATH")));
-  return Become(path, argv);
+  return ExecRuntime(path, argv);
 }
 
 constexpr std::string_view kHelp =
-    R"(tessera-runtime stands in front of runc or crun: it gives a container its GPUs, then becomes that runtime.
+    R"(tessera-runtime stands in front of runc or crun: it gives a container its GPUs, then executes that runtime.
 
-Of its own it has:
+Its own commands:
   tessera-runtime configure   makes containerd, Docker or CRI-O use it; see configure --help
-  tessera-runtime explain     what a container would get, and why; see explain --help
+  tessera-runtime explain     prints what a container would get, and why; see explain --help
 
-Every other command is that of the runtime behind it, whose help follows.
+All other commands are those of the low-level runtime, whose help follows.
 
 )";
 

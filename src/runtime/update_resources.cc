@@ -15,8 +15,8 @@ namespace {
 
 bool IsStandardInput(const char* resources) { return std::strcmp(resources, "-") == 0; }
 
-// "--resources FILE", "--resources=FILE"
-void ReadFromStandardInput(const char* resources, int argc, char** argv) {
+// Handles "--resources FILE" and "--resources=FILE".
+void ReplaceWithStandardInput(const char* resources, int argc, char** argv) {
   static char standard_input[] = "-";
   static char option[] = "--resources=-";
   for (int i = 1; i < argc; ++i) {
@@ -31,13 +31,13 @@ void ReadFromStandardInput(const char* resources, int argc, char** argv) {
 Result<std::string> WithoutDeviceRules(std::string_view text) {
   ASSIGN_OR_RETURN(Json resources, ParseJson(text));
   if (!resources.is_object())
-    return Error(Code::kInvalidArgument, "the resources are no JSON object");
+    return Error(Code::kInvalidArgument, "the resources are not a JSON object");
   resources.Erase("devices");
   return resources.Serialize();
 }
 
-Status LeaveDeviceRulesOut(const char* resources, int argc, char** argv) {
-  // Nothing has been read yet where one of these fails.
+Status StripDeviceRules(const char* resources, int argc, char** argv) {
+  // Created before standard input is consumed: on an error the low-level runtime can still read it.
   const Fd copy(::memfd_create("resources", MFD_CLOEXEC));
   if (!copy.valid()) return Status::FromErrno("memfd_create", errno);
   ASSIGN_OR_RETURN(const std::string text,
@@ -46,7 +46,7 @@ Status LeaveDeviceRulesOut(const char* resources, int argc, char** argv) {
   if (::lseek(copy.get(), 0, SEEK_SET) != 0 || ::dup2(copy.get(), STDIN_FILENO) < 0) {
     return Status::FromErrno("standard input", errno);
   }
-  if (!IsStandardInput(resources)) ReadFromStandardInput(resources, argc, argv);
+  if (!IsStandardInput(resources)) ReplaceWithStandardInput(resources, argc, argv);
   return Status::Ok();
 }
 

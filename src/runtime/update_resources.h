@@ -14,9 +14,9 @@ namespace tessera::runtime {
 // The document without its device rules. INVALID_ARGUMENT: not a JSON object.
 Result<std::string> WithoutDeviceRules(std::string_view text);
 
-// Has the low-level runtime read the document `resources`, a file's name or "-", without its device
-// rules: from standard input, as argv says afterwards. `resources` points into argv. What is not
-// understood reaches the low-level runtime as it is.
-Status LeaveDeviceRulesOut(const char* resources, int argc, char** argv);
+// Replaces standard input by the document `resources` (a file's name, or "-") without its device
+// rules, and edits argv so that the low-level runtime reads it there. `resources` points into argv.
+// An invalid document is passed on unchanged.
+Status StripDeviceRules(const char* resources, int argc, char** argv);
 
 }  // namespace tessera::runtime

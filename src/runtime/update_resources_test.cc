@@ -14,7 +14,7 @@
 namespace tessera::runtime {
 namespace {
 
-TEST(UpdateResources, LoseTheirDeviceRulesAndNothingElse) {
+TEST(UpdateResources, WithoutDeviceRulesRemovesNothingElse) {
   EXPECT_EQ(
       WithoutDeviceRules(R"({"devices":[{"allow":false}],"cpu":{"shares":1.50},"x":null})").value(),
       R"({"cpu":{"shares":1.50},"x":null})");
@@ -24,10 +24,10 @@ TEST(UpdateResources, LoseTheirDeviceRulesAndNothingElse) {
   }
 }
 
-class LeaveOut : public ::testing::Test {
+class StripDeviceRulesTest : public ::testing::Test {
  protected:
-  LeaveOut() : input_(::dup(STDIN_FILENO)) {}
-  ~LeaveOut() override { ::dup2(input_.get(), STDIN_FILENO); }
+  StripDeviceRulesTest() : input_(::dup(STDIN_FILENO)) {}
+  ~StripDeviceRulesTest() override { ::dup2(input_.get(), STDIN_FILENO); }
 
   // The low-level runtime's arguments, then its standard input.
   std::string Passed(std::vector<std::string> arguments) {
@@ -36,7 +36,7 @@ class LeaveOut : public ::testing::Test {
     const int argc = static_cast<int>(argv.size());
     const CommandLine line = ParseCommandLine(argc, argv.data());
     if (line.resources == nullptr) return "no resources";
-    const Status status = LeaveDeviceRulesOut(line.resources, argc, argv.data());
+    const Status status = StripDeviceRules(line.resources, argc, argv.data());
     EXPECT_TRUE(status.ok()) << status.ToString();
     std::string passed;
     for (const char* argument : argv) passed += std::string(argument) + ' ';
@@ -51,7 +51,7 @@ class LeaveOut : public ::testing::Test {
   Fd input_;
 };
 
-TEST_F(LeaveOut, AFileIsReadFromStandardInputInstead) {
+TEST_F(StripDeviceRulesTest, FileIsReplacedByStandardInput) {
   const std::string file = File(R"({"devices":[],"pids":{"limit":1}})");
   EXPECT_EQ(Passed({"rt", "--root", "/r", "update", "--resources", file, "id"}),
             R"(rt --root /r update --resources - id {"pids":{"limit":1}})");
@@ -61,14 +61,14 @@ TEST_F(LeaveOut, AFileIsReadFromStandardInputInstead) {
             R"(rt update -r - id {"pids":{"limit":1}})");
 }
 
-TEST_F(LeaveOut, StandardInputIsReplaced) {
+TEST_F(StripDeviceRulesTest, StandardInputIsReplaced) {
   const Fd file(::open(File(R"({"devices":[1],"cpu":{}})").c_str(), O_RDONLY | O_CLOEXEC));
   ASSERT_GE(::dup2(file.get(), STDIN_FILENO), 0);
   EXPECT_EQ(Passed({"rt", "update", "--resources=-", "id"}),
             R"(rt update --resources=- id {"cpu":{}})");
 }
 
-TEST_F(LeaveOut, WhatIsNotUnderstoodIsPassedOnAsItIs) {
+TEST_F(StripDeviceRulesTest, InvalidResourcesArePassedOnUnchanged) {
   EXPECT_EQ(Passed({"rt", "update", "--resources", File("{ broken"), "id"}),
             "rt update --resources - id { broken");
   EXPECT_EQ(Passed({"rt", "update", "--memory", "64M", "id"}), "no resources");

@@ -112,7 +112,7 @@ TEST_F(CommandTest, UndoUnmountsTheTreesOfTheLastEngine) {
   EXPECT_TRUE(PathExists(trees + "/key"));
   const auto last = Run({"--engine=crio", "--undo", "--restart-mode=none"});
   EXPECT_EQ(last.exit_code, 0);
-  EXPECT_THAT(last.err, HasSubstr("/run/tessera-runtime/trees unmounted, 1 of them"));
+  EXPECT_THAT(last.err, HasSubstr("/run/tessera-runtime/trees: 1 unmounted"));
   EXPECT_FALSE(PathExists(trees));
   EXPECT_THAT(ReadFile("/proc/self/mountinfo").value(), Not(HasSubstr(trees)));
 }

@@ -82,10 +82,10 @@ class ContainerdTest : public ::testing::TestWithParam<const char*> {
     if (!program.ok()) GTEST_SKIP() << program.status().message();
     program_ = *program;
     ASSERT_TRUE(MakeDirs(Path("etc")).ok());
-    options_.wanted.config = Path("etc/config.toml");
-    options_.wanted.drop_in = Path("etc/conf.d/99-tessera.toml");
-    options_.wanted.runtime_path = "/opt/tessera/bin/tessera-runtime";
-    options_.wanted.set_as_default = true;
+    options_.settings.config = Path("etc/config.toml");
+    options_.settings.drop_in = Path("etc/conf.d/99-tessera.toml");
+    options_.settings.runtime_path = "/opt/tessera/bin/tessera-runtime";
+    options_.settings.set_as_default = true;
     options_.validate_program = program_;
     options_.reload.socket = Path("c.sock");
     options_.reload.mode = RestartMode::kSignal;
@@ -115,13 +115,13 @@ state = "{}"
   std::string PrivatePlugins() const { return fmt::format(fmt::runtime(kPrivateV2), Path("opt")); }
 
   void Start(const std::string& config) {
-    ASSERT_TRUE(WriteFileAtomically(options_.wanted.config, config, 0644).ok());
-    supervisor_.emplace(program_, options_.wanted.config, Path("log"));
+    ASSERT_TRUE(WriteFileAtomically(options_.settings.config, config, 0644).ok());
+    supervisor_.emplace(program_, options_.settings.config, Path("log"));
     for (int i = 0; i < 600 && !Ask().ok(); ++i) ::usleep(50'000);
     ASSERT_TRUE(Ask().ok()) << ReadFile(Path("log")).value_or("");
   }
-  Result<EngineAnswer> Ask() const {
-    return AskEngine(Engine::kContainerd, Path("c.sock"), std::chrono::seconds(5));
+  Result<EngineInfo> Ask() const {
+    return QueryEngine(Engine::kContainerd, Path("c.sock"), std::chrono::seconds(5));
   }
   Result<Outcome> Configure() { return Configurator(options_, &host_).Configure(); }
   Result<Outcome> Undo() { return Configurator(options_, &host_).Undo(); }
@@ -135,14 +135,14 @@ state = "{}"
     ASSERT_TRUE(outcome.ok()) << outcome.status().ToString();
     EXPECT_TRUE(outcome->changed);
     // Before 2.1, a drop-in would replace the section that the main file has.
-    EXPECT_EQ(PathExists(options_.wanted.drop_in), !Is17());
+    EXPECT_EQ(PathExists(options_.settings.drop_in), !Is17());
     const auto answer = Ask();
     ASSERT_TRUE(answer.ok());
     // 1.7 does not say which runtimes it has.
     if (!Is17()) {
       EXPECT_THAT(answer->runtimes, Contains("nvidia"));
     }
-    const auto dump = RunProgram({program_, "--config", options_.wanted.config, "config", "dump"},
+    const auto dump = RunProgram({program_, "--config", options_.settings.config, "config", "dump"},
                                  std::chrono::seconds(20));
     ASSERT_TRUE(dump.ok());
     const auto document = ParseToml(dump->out);
@@ -162,7 +162,7 @@ state = "{}"
 
     const auto undone = Undo();
     ASSERT_TRUE(undone.ok()) << undone.status().ToString();
-    EXPECT_EQ(ReadFile(options_.wanted.config).value_or(""), config);
+    EXPECT_EQ(ReadFile(options_.settings.config).value_or(""), config);
     EXPECT_EQ(*ListDir(Path("etc")), std::vector<std::string>{"config.toml"});
     EXPECT_THAT(Ask()->runtimes, Not(Contains("nvidia")));
   }
@@ -206,11 +206,11 @@ TEST_P(ContainerdTest, ItsRefusalIsReportedBeforeAnythingIsWritten) {
   // Valid TOML that containerd does not understand, only noticed when it reads the file again.
   const std::string broken = Preamble(OwnVersion()) + PrivatePlugins() +
                              "[timeouts]\n  \"io.containerd.timeout.task.state\" = 5\n";
-  ASSERT_TRUE(WriteFileAtomically(options_.wanted.config, broken, 0644).ok());
+  ASSERT_TRUE(WriteFileAtomically(options_.settings.config, broken, 0644).ok());
   const auto outcome = Configure();
   EXPECT_EQ(outcome.status().code(), Code::kInvalidArgument);
-  EXPECT_THAT(outcome.status().message(), HasSubstr("refuses the configuration"));
-  EXPECT_EQ(ReadFile(options_.wanted.config).value_or(""), broken);
+  EXPECT_THAT(outcome.status().message(), HasSubstr("rejects the resulting configuration"));
+  EXPECT_EQ(ReadFile(options_.settings.config).value_or(""), broken);
   EXPECT_EQ(*ListDir(Path("etc")), std::vector<std::string>{"config.toml"});
   EXPECT_EQ(Ask()->pid, pid);
 }

@@ -349,7 +349,7 @@ TEST_P(Container, ExplainHasHelpAndRefusesWhatItDoesNotKnow) {
     const SubprocessResult result = RunOwn(wrong);
     EXPECT_EQ(result.exit_code, 2);
     EXPECT_EQ(result.out, "");
-    EXPECT_THAT(result.err, HasSubstr("explain: \"" + wrong[1] + "\" is not known"));
+    EXPECT_THAT(result.err, HasSubstr("explain: unknown argument \"" + wrong[1] + "\""));
   }
   EXPECT_THAT(RunOwn({"explain", "--bundle"}).err, HasSubstr("needs a folder"));
 }

@@ -238,7 +238,7 @@ TEST_P(KubernetesContainer, DoesNotAskForAnAgentThatAnswered) {
   const SubprocessResult result = Run();
   EXPECT_EQ(result.exit_code, InfoOf(Code::kUnavailable).exit_code);
   EXPECT_THAT(ReadFile(log()).value(), HasSubstr("the kubelet tries again"));
-  EXPECT_THAT(result.err, Not(HasSubstr("is tessera-agent running")));
+  EXPECT_THAT(result.err, Not(HasSubstr("check that tessera-agent runs")));
 }
 
 TEST_P(KubernetesContainer, FailsWithTheSocketsNameWhileTheAgentIsAway) {
@@ -246,7 +246,7 @@ TEST_P(KubernetesContainer, FailsWithTheSocketsNameWhileTheAgentIsAway) {
   const SubprocessResult result = Run();
   EXPECT_EQ(result.exit_code, InfoOf(Code::kUnavailable).exit_code);
   EXPECT_THAT(ReadFile(log()).value(), HasSubstr(path("grant.sock")));
-  EXPECT_THAT(result.err, HasSubstr("is tessera-agent running on this node?"));
+  EXPECT_THAT(result.err, HasSubstr("check that tessera-agent runs on this node"));
 }
 
 TEST_P(KubernetesContainer, ASandboxIsNotAskedFor) {

@@ -32,7 +32,7 @@ Configurator::Configurator(ConfigureOptions options, const HostRoot* host)
     : options_(std::move(options)), host_(*host), reloader_(options_.reload, host) {}
 
 Status Configurator::Lock() {
-  const std::string folder = DirName(options_.wanted.config);
+  const std::string folder = DirName(options_.settings.config);
   ASSIGN_OR_RETURN(const std::string real, host_.Resolve(folder));
   lock_ = Fd(::open(real.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   // If the folder is missing there is no lock: of two runs only one succeeds in creating it.
@@ -47,19 +47,19 @@ Status Configurator::Lock() {
 
 Status Configurator::Load() {
   if (!options_.dry_run) RETURN_IF_ERROR(Lock());
-  ASSIGN_OR_RETURN(record_, LoadRecord(host_, options_.wanted.config));
+  ASSIGN_OR_RETURN(record_, LoadRecord(host_, options_.settings.config));
   return Status::Ok();
 }
 
 // The version of the running engine, else of the recorded one, else of the installed program.
 std::optional<Version> Configurator::EngineVersion() const {
-  if (options_.wanted.engine_version) return options_.wanted.engine_version;
+  if (options_.settings.engine_version) return options_.settings.engine_version;
   if (reloader_.before() && reloader_.before()->version) return reloader_.before()->version;
   if (record_ && record_->engine_version) return record_->engine_version;
   return VersionOfProgram(options_.engine, host_, options_.validate_program);
 }
 
-Result<std::optional<FileState>> Configurator::WithoutUs(
+Result<std::optional<FileState>> Configurator::RemoveOurEdits(
     const RecordedFile& file, const std::optional<FileState>& current) const {
   if (current && current->text == file.wrote) return file.original;
   // An interrupted run had not yet written this file.
@@ -69,7 +69,7 @@ Result<std::optional<FileState>> Configurator::WithoutUs(
                                            : PatchJson(current->text, file.undo);
   if (!text.ok()) {
     return text.status().Annotate(fmt::format(
-        "{} was changed since it was configured, and our keys cannot be taken out", file.path));
+        "{} was changed since it was configured, and our keys cannot be removed", file.path));
   }
   FileState state = *current;
   state.text = *std::move(text);
@@ -80,7 +80,7 @@ Result<std::optional<FileState>> Configurator::BaseOf(const std::string& path) c
   ASSIGN_OR_RETURN(std::optional<FileState> current, host_.Read(path));
   const RecordedFile* const file = record_ ? record_->Find(path) : nullptr;
   if (file == nullptr) return current;
-  return WithoutUs(*file, current);
+  return RemoveOurEdits(*file, current);
 }
 
 ConfigTree Configurator::BaseTree() const {
@@ -94,8 +94,8 @@ ConfigTree Configurator::BaseTree() const {
   return tree;
 }
 
-Status Configurator::AimAt(const Plan& plan) {
-  RETURN_IF_ERROR(AimAtBase());
+Status Configurator::SetTargets(const Plan& plan) {
+  RETURN_IF_ERROR(SetTargetsToBase());
   next_ = Record{};
   if (record_) next_->folders = record_->folders;
   for (const FilePlan& file : plan.files) {
@@ -114,7 +114,7 @@ Status Configurator::AimAt(const Plan& plan) {
   return ReadCurrent();
 }
 
-Status Configurator::AimAtBase() {
+Status Configurator::SetTargetsToBase() {
   targets_.clear();
   if (!record_) return Status::Ok();
   for (const RecordedFile& file : record_->files) {
@@ -148,7 +148,7 @@ Status Configurator::Validate(const Plan& plan) {
     files[path] = target ? std::optional<std::string>(target->text) : std::nullopt;
   }
   ASSIGN_OR_RETURN(const Validation validation,
-                   ValidateByEngine(options_.engine, host_, options_.wanted, plan, files,
+                   ValidateByEngine(options_.engine, host_, options_.settings, plan, files,
                                     options_.validate_program, kValidateDeadline));
   outcome_.notes.push_back(validation.done
                                ? fmt::format("{} accepts the configuration", validation.note)
@@ -158,28 +158,28 @@ Status Configurator::Validate(const Plan& plan) {
 
 Result<Outcome> Configurator::Configure() {
   RETURN_IF_ERROR(Load());
-  if (WasCutOff() && record_->served_cri) reloader_.RequireCri();
+  if (WasInterrupted() && record_->served_cri) reloader_.RequireCri();
   Status prepared = reloader_.Prepare();
-  if (WasCutOff() && !reloader_.Serves()) {
-    if (!reloader_.AwaitEngine()) return TakeBack();
+  if (WasInterrupted() && !reloader_.Serves()) {
+    if (!reloader_.AwaitEngine()) return RestoreOriginals();
     prepared = reloader_.Prepare();
   }
-  Wanted wanted = options_.wanted;
-  wanted.engine_version = EngineVersion();
-  ASSIGN_OR_RETURN(const Plan plan, MakePlan(options_.engine, wanted, BaseTree()));
+  EngineSettings settings = options_.settings;
+  settings.engine_version = EngineVersion();
+  ASSIGN_OR_RETURN(const Plan plan, MakePlan(options_.engine, settings, BaseTree()));
   outcome_.notes = plan.notes;
-  RETURN_IF_ERROR(AimAt(plan));
+  RETURN_IF_ERROR(SetTargets(plan));
   outcome_.diff = DiffText();
   outcome_.changed = AnyChange();
   if (options_.dry_run) return outcome_;
   if (!outcome_.changed && !(record_ && record_->pending)) return outcome_;
   RETURN_IF_ERROR(prepared);
   if (next_) {
-    next_->engine_version = wanted.engine_version;
+    next_->engine_version = settings.engine_version;
     next_->served_cri = (reloader_.before() && reloader_.before()->serves_cri) ||
-                        (WasCutOff() && record_->served_cri);
+                        (WasInterrupted() && record_->served_cri);
   }
-  const auto folders = host_.MakeParents(options_.wanted.config);
+  const auto folders = host_.MakeParents(options_.settings.config);
   RETURN_IF_ERROR(folders.status());
   if (next_) next_->folders.insert(next_->folders.end(), folders->begin(), folders->end());
   const Status valid = Validate(plan);
@@ -187,7 +187,7 @@ Result<Outcome> Configurator::Configure() {
     RemoveFolders(*folders);
     return valid;
   }
-  RETURN_IF_ERROR(Commit({wanted.runtime_name, wanted.set_as_default}));
+  RETURN_IF_ERROR(Commit({settings.runtime_name, settings.set_as_default}));
   return outcome_;
 }
 
@@ -195,17 +195,17 @@ Result<Outcome> Configurator::Undo() {
   RETURN_IF_ERROR(Load());
   if (!record_) {
     outcome_.notes.push_back(
-        fmt::format("nothing to undo: there is no {}", RecordPath(options_.wanted.config)));
+        fmt::format("nothing to undo: there is no {}", RecordPath(options_.settings.config)));
     return outcome_;
   }
-  RETURN_IF_ERROR(AimAtBase());
+  RETURN_IF_ERROR(SetTargetsToBase());
   RETURN_IF_ERROR(ReadCurrent());
   for (const RecordedFile& file : record_->files) {
     const auto& current = current_.at(file.path);
     if (current && current->text == file.wrote) continue;
     outcome_.notes.push_back(fmt::format(
         "{} was {} since it was configured: {}", file.path, current ? "changed" : "removed",
-        current ? "only our keys are taken out, the rest stays as it is" : "it stays away"));
+        current ? "only our keys are removed, the rest stays" : "it is not restored"));
   }
   outcome_.diff = DiffText();
   outcome_.changed = AnyChange();
@@ -215,19 +215,19 @@ Result<Outcome> Configurator::Undo() {
   return outcome_;
 }
 
-Result<bool> Configurator::MeetsCutOffRun() {
-  // Without the lock first, so that a run that begins meanwhile gets it. A run that ends meanwhile
-  // removes the record's backups, which looks like damage.
-  const auto record = LoadRecord(host_, options_.wanted.config);
+Result<bool> Configurator::FindInterruptedRun() {
+  // Reads without the lock first, so that a starting run can take it. An error here may come from a
+  // run that is removing the record's backups; Load then reads again under the lock.
+  const auto record = LoadRecord(host_, options_.settings.config);
   if (record.ok() && !(*record && (*record)->pending)) return false;
   RETURN_IF_ERROR(Load());
-  return WasCutOff();
+  return WasInterrupted();
 }
 
 Status Configurator::Recover() {
   const MonotonicTime end = SystemClock().Now() + options_.reload.timeout;
   for (;;) {
-    const auto cut_off = MeetsCutOffRun();
+    const auto cut_off = FindInterruptedRun();
     if (cut_off.status().code() == Code::kUnavailable) return Status::Ok();
     RETURN_IF_ERROR(cut_off.status());
     if (!*cut_off) return Status::Ok();
@@ -240,7 +240,7 @@ Status Configurator::Recover() {
   }
   // Finds the way to reload, if the engine answers at all.
   (void)reloader_.Prepare();
-  const Status taken = TakeBack();
+  const Status taken = RestoreOriginals();
   lock_.Reset();
   return taken;
 }
@@ -264,7 +264,7 @@ Status Configurator::WriteForReload(const States& states, Expectation* expectati
   States shown = states;
   for (auto& [path, state] : shown) {
     ASSIGN_OR_RETURN(DockerReload reload,
-                     ReloadDockerWithout(state ? std::optional(state->text) : std::nullopt));
+                     MakeDockerReload(state ? std::optional(state->text) : std::nullopt));
     if (!state) state = FileState{};
     state->text = std::move(reload.text);
     *expectation = {std::move(reload.default_runtime), true};
@@ -283,12 +283,12 @@ Status Configurator::Commit(Expectation expectation) {
       next_->folders.insert(next_->folders.end(), made->begin(), made->end());
     }
     next_->pending = true;
-    status = SaveRecord(host_, options_.wanted.config, *next_);
+    status = SaveRecord(host_, options_.settings.config, *next_);
   }
   if (status.ok() && reload) {
     status = WriteForReload(targets_, &expectation);
     if (status.ok()) {
-      outcome_.notes.push_back(reloader_.how());
+      outcome_.notes.push_back(reloader_.reload_description());
       reloaded = true;
       status = reloader_.ReloadAndCheck(expectation);
     }
@@ -297,19 +297,20 @@ Status Configurator::Commit(Expectation expectation) {
   if (!status.ok()) return RollBack(status, reloaded);
   if (next_) {
     next_->pending = false;
-    RETURN_IF_ERROR(SaveRecord(host_, options_.wanted.config, *next_));
-    return record_ ? RemoveBackups(host_, options_.wanted.config, *record_, *next_) : Status::Ok();
+    RETURN_IF_ERROR(SaveRecord(host_, options_.settings.config, *next_));
+    return record_ ? RemoveBackups(host_, options_.settings.config, *record_, *next_)
+                   : Status::Ok();
   }
   if (!record_) return Status::Ok();
-  RETURN_IF_ERROR(RemoveRecord(host_, options_.wanted.config, *record_));
+  RETURN_IF_ERROR(RemoveRecord(host_, options_.settings.config, *record_));
   RemoveFolders(record_->folders);
   return Status::Ok();
 }
 
 Status Configurator::RollBack(const Status& cause, bool reload) {
   Log(Severity::kError, "rolling back", {{"cause", cause.message()}});
-  // What a run that was cut off has written is no state to go back to.
-  if (WasCutOff()) return TakeBack().Annotate(cause.message());
+  // The files of an interrupted run are no state to return to.
+  if (WasInterrupted()) return RestoreOriginals().Annotate(cause.message());
   Expectation expectation;
   Status status = reload ? WriteForReload(current_, &expectation) : Status::Ok();
   if (status.ok() && reload) status = reloader_.ReloadAndCheck(expectation);
@@ -317,44 +318,43 @@ Status Configurator::RollBack(const Status& cause, bool reload) {
   if (status.ok()) status = written;
   if (written.ok()) {
     if (record_) {
-      status = FirstOf(status, SaveRecord(host_, options_.wanted.config, *record_));
+      status = FirstOf(status, SaveRecord(host_, options_.settings.config, *record_));
     } else if (next_) {
-      const Status removed = RemoveRecord(host_, options_.wanted.config, *next_);
+      const Status removed = RemoveRecord(host_, options_.settings.config, *next_);
       if (removed.ok()) RemoveFolders(next_->folders);
       status = FirstOf(status, removed);
     }
   }
   if (status.ok()) return cause.Annotate("rolled back, every file is as it was");
   return Error(Code::kInternal,
-               "{}; and the way back failed: {}. The originals are *.tessera-backup "
-               "in {}",
-               cause.message(), status.message(), DirName(options_.wanted.config));
+               "{}; rollback failed too: {}: restore the originals, *.tessera-backup in {}",
+               cause.message(), status.message(), DirName(options_.settings.config));
 }
 
-Status Configurator::TakeBack() {
-  const std::string place = DirName(options_.wanted.config);
+Status Configurator::RestoreOriginals() {
+  const std::string place = DirName(options_.settings.config);
   const auto take = [&]() -> Status {
-    RETURN_IF_ERROR(AimAtBase());
-    // Its supervisor starts an engine that ends again and again; systemd may have given up.
+    RETURN_IF_ERROR(SetTargetsToBase());
+    // The engine's supervisor may be restarting it in a loop; systemd may have given up.
     Expectation expectation;
     RETURN_IF_ERROR(WriteForReload(targets_, &expectation));
     const Status serves = reloader_.ReloadAndCheck(expectation);
     RETURN_IF_ERROR(WriteAll(targets_));
-    RETURN_IF_ERROR(RemoveRecord(host_, options_.wanted.config, *record_));
+    RETURN_IF_ERROR(RemoveRecord(host_, options_.settings.config, *record_));
     RemoveFolders(record_->folders);
     return serves;
   };
   const Status taken = take();
   if (!taken.ok()) {
     return Error(Code::kInternal,
-                 "{} was left half configured, and the way back failed: {}. The originals are "
+                 "{} was left half configured, and restoring it failed: {}: restore the originals, "
                  "*.tessera-backup in {}",
-                 options_.wanted.config, taken.message(), place);
+                 options_.settings.config, taken.message(), place);
   }
   return Error(
       Code::kAborted,
-      "a run that was cut off had changed {}, and {} has not served since: every file is as "
-      "it was before Tessera. Run it again",
+      "an interrupted run had changed {}, and {} has not served since: every file is as it was "
+      "before Tessera: run it again",
       place, NameOf(options_.engine));
 }
 

@@ -28,7 +28,7 @@ namespace tessera::engine {
 
 struct ConfigureOptions {
   Engine engine = Engine::kContainerd;
-  Wanted wanted;
+  EngineSettings settings;
   ReloadOptions reload;
   std::string validate_program;  // host path; empty: searched in the usual folders
   bool dry_run = false;
@@ -60,15 +60,16 @@ class Configurator {
   Status Lock();
   std::optional<Version> EngineVersion() const;
   Status Load();
-  // Whether the record describes an interrupted run. UNAVAILABLE: another run holds the lock.
-  Result<bool> MeetsCutOffRun();
+  // Loads the record and tells whether its run was interrupted. UNAVAILABLE: another run holds the
+  // lock.
+  Result<bool> FindInterruptedRun();
   Result<std::optional<FileState>> BaseOf(const std::string& path) const;
-  Result<std::optional<FileState>> WithoutUs(const RecordedFile& file,
-                                             const std::optional<FileState>& current) const;
+  Result<std::optional<FileState>> RemoveOurEdits(const RecordedFile& file,
+                                                  const std::optional<FileState>& current) const;
   ConfigTree BaseTree() const;
   // Fills targets_ and next_.
-  Status AimAt(const Plan& plan);
-  Status AimAtBase();
+  Status SetTargets(const Plan& plan);
+  Status SetTargetsToBase();
   Status ReadCurrent();
   bool AnyChange() const { return current_ != targets_; }
   Status Validate(const Plan& plan);
@@ -79,11 +80,12 @@ class Configurator {
   // Writes the files whose reload gives the engine the configuration in `states`. Differs from
   // WriteAll for Docker (DockerReload) and then sets `expectation`.
   Status WriteForReload(const States& states, Expectation* expectation) const;
-  // A run before this one was cut off between its first write and the engine's proof.
-  bool WasCutOff() const { return record_ && record_->pending && !options_.dry_run; }
+  // Whether an earlier run ended between its first write and the check of the engine.
+  bool WasInterrupted() const { return record_ && record_->pending && !options_.dry_run; }
   Status RollBack(const Status& cause, bool reload);
-  // To the files as they were without us, because the engine has not served since.
-  Status TakeBack();
+  // Writes the base, because the engine has not served since an interrupted run. Never OK: ABORTED
+  // if the base is in place and the engine serves.
+  Status RestoreOriginals();
   void RemoveFolders(const std::vector<std::string>& folders) const;
 
   const ConfigureOptions options_;

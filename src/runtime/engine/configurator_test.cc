@@ -28,18 +28,18 @@ namespace {
 
 using ::testing::HasSubstr;
 
-enum class Temper {
-  kObedient,
-  kDeaf,      // never rereads
-  kAllergic,  // does not answer while its configuration names our runtime
-  kMortal,    // ends on SIGHUP, and nobody starts it again
+enum class EngineBehavior {
+  kReloads,
+  kIgnoresReload,     // does not reload
+  kHangsWithTessera,  // does not answer while its configuration names our runtime
+  kExitsOnReload,     // exits on SIGHUP and is not started again
 };
 
 volatile sig_atomic_t g_hangups = 0;
 
 class FakeDocker {
  public:
-  FakeDocker(const std::string& socket_path, const std::string& config, Temper temper) {
+  FakeDocker(const std::string& socket_path, const std::string& config, EngineBehavior behavior) {
     const Fd listener(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
     sockaddr_un address{};
     address.sun_family = AF_UNIX;
@@ -47,7 +47,7 @@ class FakeDocker {
     EXPECT_EQ(::bind(listener.get(), reinterpret_cast<sockaddr*>(&address), sizeof address), 0);
     EXPECT_EQ(::listen(listener.get(), 16), 0);
     pid_ = ::fork();
-    if (pid_ == 0) Serve(listener.get(), config, temper);
+    if (pid_ == 0) Serve(listener.get(), config, behavior);
   }
   ~FakeDocker() {
     ::kill(pid_, SIGKILL);
@@ -57,12 +57,12 @@ class FakeDocker {
   FakeDocker& operator=(const FakeDocker&) = delete;
 
  private:
-  [[noreturn]] static void Serve(int listener, const std::string& config, Temper temper) {
+  [[noreturn]] static void Serve(int listener, const std::string& config, EngineBehavior behavior) {
     ::prctl(PR_SET_PDEATHSIG, SIGKILL);
     struct sigaction action {};
     action.sa_handler = [](int) { g_hangups = g_hangups + 1; };
-    if (temper != Temper::kMortal) ::sigaction(SIGHUP, &action, nullptr);
-    // dockerd keeps what the file no longer says, and all of it where the file is gone.
+    if (behavior != EngineBehavior::kExitsOnReload) ::sigaction(SIGHUP, &action, nullptr);
+    // Like dockerd: keeps the values of removed keys, and all values if the file is missing.
     std::string default_runtime = "runc";
     bool knows = false;
     const auto load = [&] {
@@ -76,10 +76,10 @@ class FakeDocker {
     int seen = 0;
     for (;;) {
       const Fd peer(::accept4(listener, nullptr, nullptr, SOCK_CLOEXEC));
-      if (g_hangups != seen && temper != Temper::kDeaf) load();
+      if (g_hangups != seen && behavior != EngineBehavior::kIgnoresReload) load();
       seen = g_hangups;
       if (!peer.valid()) continue;
-      if (temper == Temper::kAllergic && knows) continue;
+      if (behavior == EngineBehavior::kHangsWithTessera && knows) continue;
       std::array<char, 4096> request;
       const ssize_t size = ::recv(peer.get(), request.data(), request.size(), 0);
       const bool info = size > 9 && std::string_view(request.data(), 9) == "GET /info";
@@ -108,9 +108,9 @@ class ConfiguratorTest : public ::testing::Test {
   ConfigureOptions Docker() const {
     ConfigureOptions options;
     options.engine = Engine::kDocker;
-    options.wanted.config = kConfig;
-    options.wanted.runtime_path = "/opt/tessera/bin/tessera-runtime";
-    options.wanted.set_as_default = true;
+    options.settings.config = kConfig;
+    options.settings.runtime_path = "/opt/tessera/bin/tessera-runtime";
+    options.settings.set_as_default = true;
     options.reload.engine = options.engine;
     options.reload.socket = "/run/docker.sock";
     options.reload.mode = RestartMode::kAuto;
@@ -120,8 +120,8 @@ class ConfiguratorTest : public ::testing::Test {
   ConfigureOptions Containerd() const {
     ConfigureOptions options = Docker();
     options.engine = options.reload.engine = Engine::kContainerd;
-    options.wanted.config = "/etc/containerd/config.toml";
-    options.wanted.drop_in = "/etc/containerd/conf.d/99-tessera.toml";
+    options.settings.config = "/etc/containerd/config.toml";
+    options.settings.drop_in = "/etc/containerd/conf.d/99-tessera.toml";
     options.reload.socket = "/run/containerd.sock";
     return options;
   }
@@ -131,8 +131,8 @@ class ConfiguratorTest : public ::testing::Test {
   Result<Outcome> Undo(const ConfigureOptions& options) const {
     return Configurator(options, &host_).Undo();
   }
-  // As if the last run had been killed before the engine had proved that it serves.
-  void CutOff() const {
+  // Makes the record look as if the last run had been killed before it checked the engine.
+  void InterruptLastRun() const {
     auto record = LoadRecord(host_, kConfig);
     ASSERT_TRUE(record.ok() && record->has_value());
     (*record)->pending = true;
@@ -166,9 +166,9 @@ class ConfiguratorTest : public ::testing::Test {
   HostRoot host_{dir_.path()};
 };
 
-TEST_F(ConfiguratorTest, ReloadsAndSeesThatTheEngineKnowsTheRuntime) {
+TEST_F(ConfiguratorTest, ReloadsAndChecksThatTheEngineKnowsTheRuntime) {
   Put(kConfig, "{\"log-driver\": \"json-file\"}", 0600);
-  const FakeDocker docker(SocketPath(), dir_.path() + kConfig, Temper::kObedient);
+  const FakeDocker docker(SocketPath(), dir_.path() + kConfig, EngineBehavior::kReloads);
   const auto outcome = Configure(Docker());
   ASSERT_TRUE(outcome.ok()) << outcome.status().ToString();
   EXPECT_TRUE(outcome->changed);
@@ -176,8 +176,8 @@ TEST_F(ConfiguratorTest, ReloadsAndSeesThatTheEngineKnowsTheRuntime) {
   EXPECT_THAT(Text(kConfig), HasSubstr("\"default-runtime\":\"nvidia\""));
 }
 
-TEST_F(ConfiguratorTest, ASecondTimeChangesAndReloadsNothing) {
-  const FakeDocker docker(SocketPath(), dir_.path() + kConfig, Temper::kObedient);
+TEST_F(ConfiguratorTest, SecondRunChangesAndReloadsNothing) {
+  const FakeDocker docker(SocketPath(), dir_.path() + kConfig, EngineBehavior::kReloads);
   ASSERT_TRUE(Configure(Docker()).ok());
   const auto before = Everything();
   const auto outcome = Configure(Docker());
@@ -191,7 +191,7 @@ TEST_F(ConfiguratorTest, ASecondTimeChangesAndReloadsNothing) {
 TEST_F(ConfiguratorTest, UndoRestoresBytesModeAndAbsence) {
   Put(kConfig, "{\"a\" :1.0}\r\n", 0640);
   auto before = Everything();
-  const FakeDocker docker(SocketPath(), dir_.path() + kConfig, Temper::kObedient);
+  const FakeDocker docker(SocketPath(), dir_.path() + kConfig, EngineBehavior::kReloads);
   ASSERT_TRUE(Configure(Docker()).ok());
   ASSERT_TRUE(Undo(Docker()).ok());
   EXPECT_EQ(Everything(), before);
@@ -209,13 +209,13 @@ TEST_F(ConfiguratorTest, UndoRestoresBytesModeAndAbsence) {
   EXPECT_THAT(again->notes, ::testing::Contains(HasSubstr("nothing to undo")));
 }
 
-TEST_F(ConfiguratorTest, AfterUndoTheEngineHasTheDefaultRuntimeThatItHad) {
+TEST_F(ConfiguratorTest, UndoRestoresTheEnginesDefaultRuntime) {
   for (const char* text : {"", "{\"default-runtime\": \"crun\", \"runtimes\": {\"crun\": {}}}"}) {
     if (*text != '\0') Put(kConfig, text, 0644);
-    const FakeDocker docker(SocketPath(), dir_.path() + kConfig, Temper::kObedient);
+    const FakeDocker docker(SocketPath(), dir_.path() + kConfig, EngineBehavior::kReloads);
     ASSERT_TRUE(Configure(Docker()).ok());
     const auto ask = [&] {
-      return *AskEngine(Engine::kDocker, SocketPath(), std::chrono::seconds(5));
+      return *QueryEngine(Engine::kDocker, SocketPath(), std::chrono::seconds(5));
     };
     EXPECT_EQ(ask().default_runtime, "nvidia");
     const auto undone = Configurator(Docker(), &host_).Undo();
@@ -229,7 +229,7 @@ TEST_F(ConfiguratorTest, AfterUndoTheEngineHasTheDefaultRuntimeThatItHad) {
 TEST_F(ConfiguratorTest, RollsBackWhenTheEngineDoesNotKnowTheRuntime) {
   Put(kConfig, "{\"a\":1}");
   const auto before = Everything();
-  const FakeDocker docker(SocketPath(), dir_.path() + kConfig, Temper::kDeaf);
+  const FakeDocker docker(SocketPath(), dir_.path() + kConfig, EngineBehavior::kIgnoresReload);
   const auto outcome = Configure(Docker());
   EXPECT_EQ(outcome.status().code(), Code::kDeadlineExceeded);
   EXPECT_THAT(outcome.status().message(), HasSubstr("rolled back, every file is as it was"));
@@ -240,30 +240,30 @@ TEST_F(ConfiguratorTest, RollsBackWhenTheEngineDoesNotKnowTheRuntime) {
 TEST_F(ConfiguratorTest, RollsBackWhenTheEngineStopsAnswering) {
   Put(kConfig, "{\"a\":1}");
   const auto before = Everything();
-  const FakeDocker docker(SocketPath(), dir_.path() + kConfig, Temper::kAllergic);
+  const FakeDocker docker(SocketPath(), dir_.path() + kConfig, EngineBehavior::kHangsWithTessera);
   const auto outcome = Configure(Docker());
   EXPECT_FALSE(outcome.ok());
   EXPECT_EQ(Everything(), before);
 }
 
-TEST_F(ConfiguratorTest, SaysSoWhenTheEngineDoesNotComeBackAtAll) {
+TEST_F(ConfiguratorTest, ReportsAnEngineThatStaysDownAfterRollback) {
   Put(kConfig, "{\"a\":1}");
   const auto before = Everything();
-  const FakeDocker docker(SocketPath(), dir_.path() + kConfig, Temper::kMortal);
+  const FakeDocker docker(SocketPath(), dir_.path() + kConfig, EngineBehavior::kExitsOnReload);
   const auto outcome = Configure(Docker());
   EXPECT_FALSE(outcome.ok());
-  EXPECT_THAT(outcome.status().message(), HasSubstr("the way back failed"));
+  EXPECT_THAT(outcome.status().message(), HasSubstr("rollback failed too"));
   EXPECT_EQ(Everything(), before);
 }
 
-TEST_F(ConfiguratorTest, AnEngineThatDoesNotRunReadsItWhenItStarts) {
+TEST_F(ConfiguratorTest, ConfiguresAnEngineThatIsNotRunning) {
   const auto outcome = Configure(Docker());
   ASSERT_TRUE(outcome.ok()) << outcome.status().ToString();
-  EXPECT_THAT(outcome->notes, ::testing::Contains(HasSubstr("docker does not run")));
+  EXPECT_THAT(outcome->notes, ::testing::Contains(HasSubstr("docker is not running")));
   EXPECT_THAT(Text(kConfig), HasSubstr("nvidia"));
 }
 
-TEST_F(ConfiguratorTest, SignalModeInsistsOnAnEngine) {
+TEST_F(ConfiguratorTest, SignalModeRequiresARunningEngine) {
   ConfigureOptions options = Docker();
   options.reload.mode = RestartMode::kSignal;
   const auto before = Everything();
@@ -282,14 +282,14 @@ TEST_F(ConfiguratorTest, DryRunShowsTheDiffAndTouchesNothing) {
   EXPECT_EQ(Everything(), before);
 }
 
-TEST_F(ConfiguratorTest, UndoKeepsWhatOthersHaveChangedSince) {
+TEST_F(ConfiguratorTest, UndoKeepsLaterChangesByOthers) {
   Put(kConfig, "{\n  \"a\": 1\n}\n");
   ASSERT_TRUE(Configure(Docker()).ok());
   const std::string ours = Text(kConfig);
   Put(kConfig, fmt::format("{{\n  \"debug\": true,{}", ours.substr(1)));
   const auto outcome = Undo(Docker());
   ASSERT_TRUE(outcome.ok()) << outcome.status().ToString();
-  EXPECT_THAT(outcome->notes, ::testing::Contains(HasSubstr("only our keys are taken out")));
+  EXPECT_THAT(outcome->notes, ::testing::Contains(HasSubstr("only our keys are removed")));
   const auto document = ParseJson(Text(kConfig));
   ASSERT_TRUE(document.ok());
   EXPECT_TRUE(document->BoolAt("debug").value_or(false));
@@ -298,12 +298,12 @@ TEST_F(ConfiguratorTest, UndoKeepsWhatOthersHaveChangedSince) {
   EXPECT_EQ(Text("/etc/docker/daemon.json.tessera-record"), "(no file)");
 }
 
-TEST_F(ConfiguratorTest, UndoRefusesWhatItCannotTakeApart) {
+TEST_F(ConfiguratorTest, UndoRejectsAFileThatDoesNotParse) {
   Put(kConfig, "{}");
   ASSERT_TRUE(Configure(Docker()).ok());
   Put(kConfig, "{ broken");
   const auto before = Everything();
-  EXPECT_THAT(Undo(Docker()).status().message(), HasSubstr("our keys cannot be taken out"));
+  EXPECT_THAT(Undo(Docker()).status().message(), HasSubstr("our keys cannot be removed"));
   EXPECT_EQ(Everything(), before);
 }
 
@@ -312,21 +312,21 @@ TEST_F(ConfiguratorTest, ReconfiguringStartsFromTheOriginal) {
   Put(kConfig, original);
   ASSERT_TRUE(Configure(Docker()).ok());
   ConfigureOptions other = Docker();
-  other.wanted.runtime_name = "tessera";
-  other.wanted.set_as_default = false;
+  other.settings.runtime_name = "tessera";
+  other.settings.set_as_default = false;
   ASSERT_TRUE(Configure(other).ok());
   EXPECT_THAT(Text(kConfig), HasSubstr("{\"nvidia\":{\"path\":\"old\"},\"tessera\":"));
   ASSERT_TRUE(Undo(other).ok());
   EXPECT_EQ(Text(kConfig), original);
 }
 
-TEST_F(ConfiguratorTest, ARunThatWasCutOffIsFinishedByTheNext) {
+TEST_F(ConfiguratorTest, NextRunFinishesAnInterruptedRun) {
   Put(kConfig, "{\"a\":1}");
   ASSERT_TRUE(Configure(Docker()).ok());
-  CutOff();
-  // The engine was not told: it still has what it read before.
+  InterruptLastRun();
+  // The engine has not reloaded: it still has its earlier configuration.
   Put("/etc/docker/before.json", "{}");
-  const FakeDocker docker(SocketPath(), dir_.path() + kConfig, Temper::kObedient);
+  const FakeDocker docker(SocketPath(), dir_.path() + kConfig, EngineBehavior::kReloads);
   const auto outcome = Configure(Docker());
   ASSERT_TRUE(outcome.ok()) << outcome.status().ToString();
   EXPECT_FALSE(outcome->changed);
@@ -334,55 +334,56 @@ TEST_F(ConfiguratorTest, ARunThatWasCutOffIsFinishedByTheNext) {
   EXPECT_FALSE((*LoadRecord(host_, kConfig))->pending);
 }
 
-TEST_F(ConfiguratorTest, ARunThatWasCutOffIsTakenBackWhereTheEngineHasNotServedSince) {
-  for (const auto temper : {std::optional<Temper>(), std::optional(Temper::kAllergic)}) {
+TEST_F(ConfiguratorTest, NextRunRestoresTheOriginalsIfTheEngineIsDown) {
+  for (const auto behavior :
+       {std::optional<EngineBehavior>(), std::optional(EngineBehavior::kHangsWithTessera)}) {
     Put(kConfig, "{\"a\":1}");
     const auto before = Everything();
     ASSERT_TRUE(Configure(Docker()).ok());
-    CutOff();
-    // It does not run at all, or does not answer with our configuration.
+    InterruptLastRun();
+    // The engine is not running, or does not answer with our configuration.
     std::optional<FakeDocker> docker;
-    if (temper) docker.emplace(SocketPath(), dir_.path() + kConfig, *temper);
+    if (behavior) docker.emplace(SocketPath(), dir_.path() + kConfig, *behavior);
     const auto outcome = Configure(Docker());
     EXPECT_THAT(outcome.status().message(), HasSubstr("every file is as it was before Tessera"));
     EXPECT_EQ(Everything(), before);
     docker.reset();
     (void)::unlink(SocketPath().c_str());
-    ASSERT_TRUE(Configure(Docker()).ok()) << "the next run begins anew";
+    ASSERT_TRUE(Configure(Docker()).ok()) << "the next run starts from the originals";
     ASSERT_TRUE(Undo(Docker()).ok());
   }
 }
 
-TEST_F(ConfiguratorTest, ARunThatWasCutOffAndCannotBeFinishedIsTakenBack) {
+TEST_F(ConfiguratorTest, NextRunRestoresTheOriginalsIfItCannotFinish) {
   Put(kConfig, "{\"a\":1}");
   const auto before = Everything();
   ASSERT_TRUE(Configure(Docker()).ok());
-  CutOff();
-  // It has the configuration of before, and goes on with it.
+  InterruptLastRun();
+  // The engine keeps its earlier configuration.
   const std::string other = dir_.path() + "/etc/before.json";
-  const FakeDocker docker(SocketPath(), other, Temper::kDeaf);
+  const FakeDocker docker(SocketPath(), other, EngineBehavior::kIgnoresReload);
   const auto outcome = Configure(Docker());
   EXPECT_FALSE(outcome.ok());
   EXPECT_EQ(Everything(), before);
 }
 
-TEST_F(ConfiguratorTest, RecoverTakesBackARunThatWasCutOffWhereTheEngineDoesNotServe) {
+TEST_F(ConfiguratorTest, RecoverRestoresTheOriginalsIfTheEngineIsDown) {
   Put(kConfig, "{\"a\":1}");
   const auto before = Everything();
   EXPECT_TRUE(Configurator(Docker(), &host_).Recover().ok()) << "there was no run";
   ASSERT_TRUE(Configure(Docker()).ok());
   const auto configured = Everything();
-  EXPECT_TRUE(Configurator(Docker(), &host_).Recover().ok()) << "the run came to its end";
+  EXPECT_TRUE(Configurator(Docker(), &host_).Recover().ok()) << "the run was not interrupted";
   EXPECT_EQ(Everything(), configured);
-  CutOff();
+  InterruptLastRun();
   EXPECT_THAT(Configurator(Docker(), &host_).Recover().message(),
               HasSubstr("every file is as it was before Tessera"));
   EXPECT_EQ(Everything(), before);
 }
 
-TEST_F(ConfiguratorTest, RecoverLeavesARunThatIsAtWorkAlone) {
+TEST_F(ConfiguratorTest, RecoverDoesNotTouchAnActiveRun) {
   ASSERT_TRUE(Configure(Docker()).ok());
-  CutOff();
+  InterruptLastRun();
   const auto begun = Everything();
   const Fd held(::open((dir_.path() + "/etc/docker").c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   ASSERT_EQ(::flock(held.get(), LOCK_EX), 0);
@@ -392,9 +393,9 @@ TEST_F(ConfiguratorTest, RecoverLeavesARunThatIsAtWorkAlone) {
 
 TEST_F(ConfiguratorTest, RecoverLeavesAnEngineThatServesToTheNextRun) {
   ASSERT_TRUE(Configure(Docker()).ok());
-  CutOff();
+  InterruptLastRun();
   const auto begun = Everything();
-  const FakeDocker docker(SocketPath(), dir_.path() + kConfig, Temper::kObedient);
+  const FakeDocker docker(SocketPath(), dir_.path() + kConfig, EngineBehavior::kReloads);
   EXPECT_TRUE(Configurator(Docker(), &host_).Recover().ok());
   EXPECT_EQ(Everything(), begun);
   EXPECT_TRUE(Configure(Docker()).ok());
@@ -407,10 +408,10 @@ TEST_F(ConfiguratorTest, TwoRunsExcludeEachOther) {
   EXPECT_EQ(Configure(Docker()).status().code(), Code::kUnavailable);
 }
 
-TEST_F(ConfiguratorTest, HostileFilesAreRefusedAndLeftAlone) {
+TEST_F(ConfiguratorTest, InvalidFilesAreRejectedAndNotChanged) {
   const std::vector<std::pair<std::string, std::function<void()>>> cases = {
       {"is a folder", [&] { ASSERT_TRUE(MakeDirs(dir_.path() + kConfig).ok()); }},
-      {"leads nowhere", [&] { ASSERT_EQ(::symlink("/gone", (dir_.path() + kConfig).c_str()), 0); }},
+      {"dangling", [&] { ASSERT_EQ(::symlink("/gone", (dir_.path() + kConfig).c_str()), 0); }},
       {"no comments", [&] { Put(kConfig, "{ // x\n}"); }},
       {"line 1", [&] { Put(kConfig, "{\"a\": \"\xFF\"}"); }},
       {"restore the files by hand", [&] { Put("/etc/docker/daemon.json.tessera-record", "torn"); }},
@@ -428,7 +429,7 @@ TEST_F(ConfiguratorTest, HostileFilesAreRefusedAndLeftAlone) {
   }
 }
 
-TEST_F(ConfiguratorTest, AReadOnlyFileSystemIsReportedAndNothingHappens) {
+TEST_F(ConfiguratorTest, ReadOnlyFileSystemIsReportedAndNothingChanges) {
   Put(kConfig, "{\"a\":1}");
   const std::string etc = dir_.path() + "/etc";
   if (::unshare(CLONE_NEWNS) != 0 || ::mount("", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0 ||
@@ -438,12 +439,12 @@ TEST_F(ConfiguratorTest, AReadOnlyFileSystemIsReportedAndNothingHappens) {
   ASSERT_EQ(::mount("", etc.c_str(), nullptr, MS_REMOUNT | MS_BIND | MS_RDONLY, nullptr), 0);
   const auto outcome = Configure(Docker());
   EXPECT_THAT(outcome.status().message(), HasSubstr("Read-only file system"));
-  EXPECT_THAT(outcome.status().message(), ::testing::Not(HasSubstr("way back failed")));
+  EXPECT_THAT(outcome.status().message(), ::testing::Not(HasSubstr("rollback failed too")));
   EXPECT_EQ(Text(kConfig), "{\"a\":1}");
   ::umount2(etc.c_str(), MNT_DETACH);
 }
 
-TEST_F(ConfiguratorTest, AFileThatIsAMountPointIsNamed) {
+TEST_F(ConfiguratorTest, FileThatIsAMountPointIsReported) {
   Put(kConfig, "{\"a\":1}");
   const std::string config = dir_.path() + kConfig;
   if (::unshare(CLONE_NEWNS) != 0 || ::mount("", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0 ||
@@ -493,9 +494,9 @@ TEST_F(ConfiguratorTest, UndoIsByteExactForRandomConfigurations) {
     Put("/etc/containerd/config.toml", text, pick(2) ? 0600 : 0644);
     const auto before = Everything();
     ConfigureOptions options = Containerd();
-    options.wanted.engine_version = engines[pick(5)];
-    options.wanted.set_as_default = pick(2) == 0;
-    options.wanted.enable_cdi = pick(2) == 0;
+    options.settings.engine_version = engines[pick(5)];
+    options.settings.set_as_default = pick(2) == 0;
+    options.settings.enable_cdi = pick(2) == 0;
     const auto outcome = Configure(options);
     if (outcome.ok()) {
       ++configured;

@@ -29,16 +29,15 @@ namespace {
 constexpr char kRuntimePath[] = "/opt/tessera/bin/tessera-runtime";
 constexpr char kRuntimeConfig[] = "/etc/tessera/runtime.toml";
 
-// Where an engine keeps things unless it is told otherwise.
-struct Places {
+struct DefaultPaths {
   const char* config;
   const char* drop_in;
   const char* socket;
   KeyPath socket_key;  // in the main file
 };
 
-const Places& PlacesOf(Engine engine) {
-  static const std::map<Engine, Places> places = {
+const DefaultPaths& DefaultPathsOf(Engine engine) {
+  static const std::map<Engine, DefaultPaths> places = {
       {Engine::kContainerd,
        {"/etc/containerd/config.toml",
         "/etc/containerd/conf.d/99-tessera.toml",
@@ -101,50 +100,51 @@ void AddEngineFlags(CLI::App* app, Flags* flags) {
       app, "--engine,--runtime", "Engine to configure", &flags->engine,
       {{"containerd", Engine::kContainerd}, {"docker", Engine::kDocker}, {"crio", Engine::kCrio}})
       ->required();
-  app->add_option("--config", flags->config, "The engine's main file (its usual place)");
+  app->add_option("--config", flags->config, "The engine's main file (default: its usual path)");
   app->add_option("--drop-in-config", flags->drop_in,
-                  "Our own file, where the engine has drop-ins; \"\" edits the main file");
+                  "Our own file, if the engine has drop-ins; \"\" edits the main file");
   app->add_option("--socket", flags->socket, "The engine's socket (from its configuration)");
   app->add_option("--runtime-name,--nvidia-runtime-name", flags->runtime_name,
                   "Name of the runtime handler")
       ->capture_default_str();
   app->add_option("--runtime-path,--nvidia-runtime-path", flags->runtime_path,
-                  "Where the runtime lies on the host")
+                  "Path of the runtime on the host")
       ->capture_default_str();
   app->add_flag("--set-as-default,--nvidia-set-as-default", flags->set_as_default,
                 "Make it the engine's default runtime");
   app->add_flag("--cdi.enabled,--cdi.enable,--enable-cdi", flags->enable_cdi,
                 "Also let the engine inject CDI devices");
-  AddChoice<RestartMode>(app, "--restart-mode", "How the engine is made to read it",
+  AddChoice<RestartMode>(app, "--restart-mode", "How to make the engine reload its configuration",
                          &flags->restart_mode,
                          {{"none", RestartMode::kNone},
                           {"signal", RestartMode::kSignal},
                           {"systemd", RestartMode::kSystemd},
                           {"auto", RestartMode::kAuto}});
-  app->add_option("--timeout", flags->timeout_s,
-                  "Seconds within which the engine must serve again, else all is rolled back")
+  app->add_option(
+         "--timeout", flags->timeout_s,
+         "Seconds within which the engine must serve again, otherwise all changes are rolled back")
       ->capture_default_str()
       ->check(CLI::Range(0.1, 3600.0));
   app->add_option("--validate-command", flags->validate_command,
-                  "The engine's program, to judge the result (found on the host)");
+                  "The engine's program, to validate the result (default: found on the host)");
 }
 
 void AddOtherFlags(CLI::App* app, Flags* flags) {
   app->add_flag("--dry-run", flags->dry_run, "Print what would change, and change nothing");
-  app->add_flag("--undo", flags->undo, "Take back what was configured");
+  app->add_flag("--undo", flags->undo, "Undo the configuration");
   app->add_flag(
       "--guard", flags->guard,
-      "Configure nothing, and run until stopped: where another run was killed and the engine "
-      "does not serve within --timeout, put its files back");
+      "Configure nothing, and run until stopped: if another run was killed and the engine does not "
+      "serve within --timeout, restore its files");
   app->add_flag("--only-with-gpu", flags->only_with_gpu,
                 "Do nothing on a node that has no NVIDIA GPU");
   app->add_option(
          "--spread", flags->spread_s,
-         "Wait a random part of so many seconds before a change that restarts the engine, so "
-         "that a rollout does not restart the engines of all nodes at once")
+         "Wait a random time, at most this many seconds, before a change that restarts the engine, "
+         "so that a rollout does not restart the engines of all nodes at once")
       ->capture_default_str()
       ->check(CLI::Range(0.0, 86400.0));
-  app->add_option("--host-root", flags->host_root, "Where the host's root is mounted");
+  app->add_option("--host-root", flags->host_root, "Folder where the host's root is mounted");
   app->add_flag("--install", flags->install, "First copy this program to --runtime-path");
   app->add_option("--runtime-config", flags->runtime_config, "The runtime's settings on the host")
       ->capture_default_str();
@@ -153,12 +153,12 @@ void AddOtherFlags(CLI::App* app, Flags* flags) {
   app->add_option("--dev-root", flags->settings.dev_root, "Setting: root of the device nodes");
   app->add_option("--grant-socket", flags->settings.grant_socket, "Setting: the agent's socket");
   app->add_option("--low-level-runtime", flags->settings.runtimes,
-                  "Setting: runtimes to hand over to, the first that exists is used");
+                  "Setting: low-level runtimes, the first that exists is used");
 }
 
 // The engine's socket: from the flag, else from the engine's configuration, else the default.
 std::string SocketOf(const Flags& flags, const HostRoot& host, const std::string& config) {
-  const Places& places = PlacesOf(flags.engine);
+  const DefaultPaths& places = DefaultPathsOf(flags.engine);
   if (flags.socket) return *flags.socket;
   if (places.socket_key.empty()) return places.socket;
   const auto state = host.Read(config);
@@ -173,18 +173,18 @@ std::string SocketOf(const Flags& flags, const HostRoot& host, const std::string
 }
 
 ConfigureOptions ToOptions(const Flags& flags, const HostRoot& host) {
-  const Places& places = PlacesOf(flags.engine);
+  const DefaultPaths& places = DefaultPathsOf(flags.engine);
   ConfigureOptions options;
   options.engine = flags.engine;
-  options.wanted.config = flags.config.value_or(places.config);
-  options.wanted.drop_in = flags.drop_in.value_or(places.drop_in);
-  options.wanted.runtime_name = flags.runtime_name;
-  options.wanted.runtime_path = flags.runtime_path;
-  options.wanted.set_as_default = flags.set_as_default;
-  options.wanted.enable_cdi = flags.enable_cdi;
+  options.settings.config = flags.config.value_or(places.config);
+  options.settings.drop_in = flags.drop_in.value_or(places.drop_in);
+  options.settings.runtime_name = flags.runtime_name;
+  options.settings.runtime_path = flags.runtime_path;
+  options.settings.set_as_default = flags.set_as_default;
+  options.settings.enable_cdi = flags.enable_cdi;
   options.reload.engine = flags.engine;
   options.reload.mode = flags.restart_mode;
-  options.reload.socket = SocketOf(flags, host, options.wanted.config);
+  options.reload.socket = SocketOf(flags, host, options.settings.config);
   options.reload.timeout =
       std::chrono::duration_cast<Duration>(std::chrono::duration<double>(flags.timeout_s));
   options.validate_program = flags.validate_command;
@@ -207,11 +207,11 @@ Status CheckRuntimePath(const Flags& flags) {
 }
 
 Status CheckFlags(const Flags& flags, const ConfigureOptions& options) {
-  for (const std::string& path : {options.wanted.config, options.reload.socket}) {
+  for (const std::string& path : {options.settings.config, options.reload.socket}) {
     if (!path.starts_with('/'))
       return Error(Code::kInvalidArgument, "{} is not an absolute path", path);
   }
-  const std::string& drop_in = options.wanted.drop_in;
+  const std::string& drop_in = options.settings.drop_in;
   if (!drop_in.empty() && !drop_in.starts_with('/')) {
     return Error(Code::kInvalidArgument, "--drop-in-config {} is not an absolute path", drop_in);
   }
@@ -244,7 +244,7 @@ Status PrepareHost(const Flags& flags, const HostRoot& host, std::vector<std::st
   if (flags.runtime_path.starts_with('/') && !host.Exists(flags.runtime_path)) {
     return Error(
         Code::kFailedPrecondition,
-        "{} does not exist{}: no container would start. Use --install, or mount its folder",
+        "{} does not exist{}, so no container would start: use --install, or mount its folder",
         flags.runtime_path, host.IsMachine() ? "" : " below " + host.root());
   }
   if ((flags.install || flags.settings.Any()) && !flags.dry_run) {
@@ -271,14 +271,14 @@ Status DropTrees(const Flags& flags, const HostRoot& host, std::vector<std::stri
   ASSIGN_OR_RETURN(const std::string dir, TreeDirOf(flags, host));
   if (dir.empty() || !host.Exists(dir + "/trees")) return Status::Ok();
   for (const Engine engine : {Engine::kContainerd, Engine::kDocker, Engine::kCrio}) {
-    const std::string config = PlacesOf(engine).config;
+    const std::string config = DefaultPathsOf(engine).config;
     if (!host.Exists(RecordPath(config))) continue;
     notes->push_back(fmt::format("{}/trees stays: {} still has the runtime", dir, config));
     return Status::Ok();
   }
   ASSIGN_OR_RETURN(const std::string real, host.Resolve(dir));
   ASSIGN_OR_RETURN(const size_t trees, oci::DropSharedTrees(real));
-  notes->push_back(fmt::format("{}/trees unmounted, {} of them", dir, trees));
+  notes->push_back(fmt::format("{}/trees: {} unmounted", dir, trees));
   return Status::Ok();
 }
 
@@ -295,8 +295,8 @@ bool HasGpu() {
   return false;
 }
 
-// Only where something will change: an engine that is configured is not waited for.
-Status WaitForTurn(const Flags& flags, const ConfigureOptions& options, const HostRoot& host) {
+// Waits a random time if the engine has to be changed.
+Status DelayForSpread(const Flags& flags, const ConfigureOptions& options, const HostRoot& host) {
   if (flags.spread_s <= 0 || flags.dry_run || flags.undo) return Status::Ok();
   ConfigureOptions probe = options;
   probe.dry_run = true;
@@ -306,16 +306,16 @@ Status WaitForTurn(const Flags& flags, const ConfigureOptions& options, const Ho
   TESSERA_CHECK(::getrandom(&random, sizeof(random), 0) == sizeof(random));
   const auto wait = std::chrono::milliseconds(
       static_cast<int64_t>(flags.spread_s * 1000 * (random / 4294967296.0)));
-  Log(Severity::kInfo, "waits before the engine is restarted, so that not all nodes do it at once",
+  Log(Severity::kInfo, "waiting before the engine restart, so that not all nodes restart at once",
       {{"wait_ms", wait.count()}});
   ::poll(nullptr, 0, static_cast<int>(wait.count()));
   return Status::Ok();
 }
 
-// The work is done by a child: where that is killed, its parent does it again, which finishes or
-// takes back what was begun. Gives the exit code in the parent, and nothing where there is work to
-// do.
-std::optional<int> LeaveToChild() {
+// Forks a child to do the work. If the child is killed, the parent does the work again, which
+// finishes or undoes the interrupted run. Returns the exit code in the parent, and nullopt to the
+// process that has to do the work.
+std::optional<int> RunInSupervisedChild() {
   sigset_t passed_on;
   sigset_t before;
   ::sigemptyset(&passed_on);
@@ -334,7 +334,8 @@ std::optional<int> LeaveToChild() {
   ::sigprocmask(SIG_SETMASK, &before, nullptr);
   if (WIFEXITED(status)) return WEXITSTATUS(status);
   if (WTERMSIG(status) == SIGTERM || WTERMSIG(status) == SIGINT) return 128 + WTERMSIG(status);
-  Log(Severity::kError, "was killed while it configured the engine: finishes it, or takes it back",
+  Log(Severity::kError,
+      "the configuring process was killed: its parent finishes or undoes the change",
       {{"signal", WTERMSIG(status)}});
   return std::nullopt;
 }
@@ -345,11 +346,11 @@ Result<Outcome> Run(const Flags& flags) {
   RETURN_IF_ERROR(CheckFlags(flags, options));
   if (flags.guard) GuardEngine([&] { return ToOptions(flags, host); }, &host);
   if (flags.only_with_gpu && !HasGpu()) {
-    return Outcome{.notes = {"this node has no NVIDIA GPU: it is left as it is"}};
+    return Outcome{.notes = {"this node has no NVIDIA GPU: nothing to change"}};
   }
   std::vector<std::string> notes;
   if (!flags.undo) RETURN_IF_ERROR(PrepareHost(flags, host, &notes));
-  RETURN_IF_ERROR(WaitForTurn(flags, options, host));
+  RETURN_IF_ERROR(DelayForSpread(flags, options, host));
   Configurator configurator(std::move(options), &host);
   ASSIGN_OR_RETURN(Outcome outcome, flags.undo ? configurator.Undo() : configurator.Configure());
   outcome.notes.insert(outcome.notes.begin(), notes.begin(), notes.end());
@@ -364,9 +365,9 @@ Result<Outcome> Run(const Flags& flags) {
 }  // namespace
 
 int ConfigureMain(int argc, char** argv) {
-  const std::ios_base::Init streams;  // for CLI11; ../lazy_iostream.h says why here
+  const std::ios_base::Init streams;  // for CLI11, see ../lazy_iostream.h
   Flags flags;
-  CLI::App app("Makes a container engine use tessera-runtime; --undo takes it back",
+  CLI::App app("Makes a container engine use tessera-runtime; --undo reverts that",
                "tessera-runtime configure");
   AddEngineFlags(&app, &flags);
   AddOtherFlags(&app, &flags);
@@ -377,8 +378,8 @@ int ConfigureMain(int argc, char** argv) {
   }
   if (!flags.dry_run && !flags.guard) {
     const pid_t parent = ::getpid();
-    if (const std::optional<int> code = LeaveToChild()) return *code;
-    // What a child has begun does not wait for its turn again.
+    if (const std::optional<int> code = RunInSupervisedChild()) return *code;
+    // The parent of a killed child does not wait again.
     if (::getpid() == parent) flags.spread_s = 0;
   }
   const auto outcome = Run(flags);

@@ -25,8 +25,9 @@ void GuardEngine(const std::function<ConfigureOptions()>& options, const HostRoo
     if (recovered.code() != Code::kAborted) continue;
     const bool serves = Reloader(now.reload, host).AwaitEngine();
     Log(serves ? Severity::kInfo : Severity::kError,
-        fmt::format("{} {}", NameOf(now.engine),
-                    serves ? "serves again" : "does not serve, although its files are as before"));
+        fmt::format(
+            "{} {}", NameOf(now.engine),
+            serves ? "serves again" : "does not serve, although its original files are restored"));
   }
 }
 

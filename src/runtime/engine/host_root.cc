@@ -69,7 +69,7 @@ Result<std::string> HostRoot::Resolve(const std::string& path) const {
   struct stat info {};
   const std::string name = BaseName(path);
   if (::fstatat(folder.get(), name.c_str(), &info, AT_SYMLINK_NOFOLLOW) == 0) {
-    return Error(Code::kFailedPrecondition, "{} is a symbolic link that leads nowhere", path);
+    return Error(Code::kFailedPrecondition, "{} is a dangling symbolic link", path);
   }
   ASSIGN_OR_RETURN(const std::string parent, PathOfFd(folder.get()));
   return JoinPath(parent, name);
@@ -91,7 +91,7 @@ Result<std::optional<FileState>> HostRoot::Read(const std::string& path) const {
   if (::fstat(fd.get(), &info) != 0) return Status::FromErrno(path, errno);
   if (!S_ISREG(info.st_mode)) {
     return Error(Code::kFailedPrecondition, "{} is {}, not a regular file", path,
-                 S_ISDIR(info.st_mode) ? "a folder" : "something special");
+                 S_ISDIR(info.st_mode) ? "a folder" : "a special file");
   }
   FileState state;
   auto text = ReadFd(fd.get(), kMaxConfig);

@@ -46,33 +46,33 @@ TEST_F(HostRootTest, KeepsModeOwnerAndLink) {
   EXPECT_EQ(ListDir(dir_.path() + "/etc/real").value_or({}), std::vector<std::string>{"config"});
 }
 
-TEST_F(HostRootTest, ALinkCannotLeadOutOfTheRoot) {
+TEST_F(HostRootTest, LinkCannotLeadOutOfTheRoot) {
   Put("/etc/passwd", "inside");
   ASSERT_EQ(::symlink("../../../../../../../../etc/passwd", (dir_.path() + "/etc/config").c_str()),
             0);
   EXPECT_EQ((*host_.Read("/etc/config"))->text, "inside");
 }
 
-TEST_F(HostRootTest, ADanglingLinkIsNamed) {
+TEST_F(HostRootTest, DanglingLinkIsNamed) {
   ASSERT_EQ(::symlink("/nowhere/file", (dir_.path() + "/etc/config").c_str()), 0);
   const auto state = host_.Read("/etc/config");
   EXPECT_EQ(state.status().code(), Code::kFailedPrecondition);
-  EXPECT_THAT(state.status().message(), HasSubstr("leads nowhere"));
+  EXPECT_THAT(state.status().message(), HasSubstr("dangling"));
 }
 
-TEST_F(HostRootTest, RefusesWhatIsNoFile) {
+TEST_F(HostRootTest, RejectsFoldersAndSpecialFiles) {
   EXPECT_THAT(host_.Read("/etc/real").status().message(), HasSubstr("is a folder"));
   ASSERT_EQ(::mkfifo((dir_.path() + "/etc/pipe").c_str(), 0600), 0);
   EXPECT_EQ(host_.Read("/etc/pipe").status().code(), Code::kFailedPrecondition);
 }
 
-TEST_F(HostRootTest, RefusesAHugeFile) {
+TEST_F(HostRootTest, RejectsAHugeFile) {
   Put("/etc/config", "");
   ASSERT_EQ(::truncate((dir_.path() + "/etc/config").c_str(), off_t{1} << 40), 0);
   EXPECT_EQ(host_.Read("/etc/config").status().code(), Code::kResourceExhausted);
 }
 
-TEST_F(HostRootTest, LeftoversOfARunThatWasCutOffDoNotHarm) {
+TEST_F(HostRootTest, TemporaryFileOfAnInterruptedRunIsReplaced) {
   Put("/etc/.config.tessera-new", "half");
   ASSERT_TRUE(host_.Write("/etc/config", FileState{.text = "whole"}).ok());
   EXPECT_EQ(Raw("/etc/config"), "whole");
@@ -106,7 +106,7 @@ TEST_F(HostRootTest, InstallsTheLimitersLibrariesBesideTheProgram) {
   EXPECT_FALSE(InstallLibraries(host_, program, "/opt/t/bin/p").value());
 }
 
-TEST_F(HostRootTest, SettingsKeepWhatThePersonWrote) {
+TEST_F(HostRootTest, SettingsKeepTheOperatorsTextAndComments) {
   Put("/etc/runtime.toml", "# mine\nlog = '/x'\ndriver-root = '/old' # why\n");
   RuntimeSettings settings;
   settings.driver_root = "/run/nvidia/driver";
@@ -118,7 +118,7 @@ TEST_F(HostRootTest, SettingsKeepWhatThePersonWrote) {
   EXPECT_FALSE(*WriteRuntimeSettings(host_, "/etc/runtime.toml", settings));
 }
 
-TEST_F(HostRootTest, DamagedSettingsAreKeptAsideAndMadeAnew) {
+TEST_F(HostRootTest, DamagedSettingsAreKeptAsideAndReplaced) {
   Put("/etc/runtime.toml", "driver-root = '/old'\ngarbage = [");
   RuntimeSettings settings;
   settings.driver_root = "/run/nvidia/driver";
@@ -128,7 +128,7 @@ TEST_F(HostRootTest, DamagedSettingsAreKeptAsideAndMadeAnew) {
   EXPECT_EQ(Raw("/etc/runtime.toml.damaged"), "driver-root = '/old'\ngarbage = [");
 }
 
-TEST_F(HostRootTest, RunsTheHostsProgramsInsideItsRoot) {
+TEST_F(HostRootTest, RunsTheHostsProgramsInTheHostsRoot) {
   if (::getuid() != 0) GTEST_SKIP() << "chroot needs root";
   const std::string program = ReadFile("/sbin/ldconfig").value_or("");
   if (program.empty()) GTEST_SKIP() << "no /sbin/ldconfig, a static program, on this machine";

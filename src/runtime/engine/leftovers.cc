@@ -20,17 +20,18 @@ constexpr std::array<std::string_view, 2> kHookFolders = {"/etc/containers/oci/h
                                                           "/usr/share/containers/oci/hooks.d"};
 constexpr std::array<std::string_view, 2> kCdiFolders = {"/etc/cdi", "/var/run/cdi"};
 
-bool IsNvidias(const Json& value) {
+bool IsNvidiaProgram(const Json& value) {
   return value.is_string() &&
          std::ranges::count(kPrograms, std::string_view(BaseName(value.string_value()))) != 0;
 }
 
-class Search {
+class LeftoverFinder {
  public:
-  Search(const Wanted& wanted, const ConfigTree& tree) : wanted_(wanted), tree_(tree) {}
+  LeftoverFinder(const EngineSettings& settings, const ConfigTree& tree)
+      : settings_(settings), tree_(tree) {}
 
   void ReadEngineFile(const std::string& path) {
-    if (path == wanted_.drop_in) return;
+    if (path == settings_.drop_in) return;
     const auto text = tree_.read(path);
     if (!text.ok() || !text->has_value()) return;
     const bool json = path.ends_with(".json");
@@ -45,7 +46,7 @@ class Search {
         const Result<Json> hook =
             text.ok() && text->has_value() ? ParseJson(**text) : Json::MakeObject();
         const Json* program = hook.ok() ? FindPath(*hook, {"hook", "path"}) : nullptr;
-        if (program == nullptr || !IsNvidias(*program)) continue;
+        if (program == nullptr || !IsNvidiaProgram(*program)) continue;
         found_.push_back(fmt::format(
             "{} runs {} for containers of CRI-O and podman, which gives GPUs that Tessera did not "
             "grant: remove the file",
@@ -63,7 +64,7 @@ class Search {
           if ((*text)->find("nvidia.com/gpu") == std::string::npos) continue;
           found_.push_back(fmt::format(
               "{} describes GPUs for the Container Device Interface: an engine gives them to every "
-              "container that names nvidia.com/gpu=..., past Tessera: remove the file",
+              "container that names nvidia.com/gpu=..., bypassing Tessera: remove the file",
               path));
         }
       }
@@ -79,8 +80,8 @@ class Search {
     if (!json.is_object()) return;
     for (const auto& [key, value] : json.members()) {
       const std::string& name = in_runtimes ? key : handler;
-      if (name == wanted_.runtime_name) continue;
-      if (IsNvidias(value)) {
+      if (name == settings_.runtime_name) continue;
+      if (IsNvidiaProgram(value)) {
         found_.push_back(fmt::format(
             "{}: the runtime handler \"{}\" leads to {}, which gives GPUs that Tessera did not "
             "grant: remove it, and RuntimeClasses that name it",
@@ -90,21 +91,21 @@ class Search {
     }
   }
 
-  const Wanted& wanted_;
+  const EngineSettings& settings_;
   const ConfigTree& tree_;
   std::vector<std::string> found_;
 };
 
 }  // namespace
 
-std::vector<std::string> FindLeftovers(const Wanted& wanted, const Plan& plan,
+std::vector<std::string> FindLeftovers(const EngineSettings& settings, const Plan& plan,
                                        const ConfigTree& tree) {
-  Search search(wanted, tree);
-  search.ReadEngineFile(wanted.config);
-  for (const std::string& path : plan.imports) search.ReadEngineFile(path);
-  search.ReadHooks();
-  search.ReadCdi();
-  return search.Found();
+  LeftoverFinder finder(settings, tree);
+  finder.ReadEngineFile(settings.config);
+  for (const std::string& path : plan.imports) finder.ReadEngineFile(path);
+  finder.ReadHooks();
+  finder.ReadCdi();
+  return finder.Found();
 }
 
 }  // namespace tessera::engine

@@ -10,9 +10,9 @@
 
 namespace tessera::engine {
 
-// For people, a line for each: file, what it is, what to do. The handler `wanted.runtime_name` is
-// not one, because it leads to tessera-runtime by then. Files that cannot be read are passed over.
-std::vector<std::string> FindLeftovers(const Wanted& wanted, const Plan& plan,
+// Returns a line for the operator for each entry: file, finding, remedy. Ignores the handler
+// `settings.runtime_name`, which the plan points to tessera-runtime. Skips unreadable files.
+std::vector<std::string> FindLeftovers(const EngineSettings& settings, const Plan& plan,
                                        const ConfigTree& tree);
 
 }  // namespace tessera::engine

@@ -25,11 +25,12 @@ Result<std::string> Patch(Format format, std::string_view text,
   return format == Format::kToml ? PatchToml(text, edits) : PatchJson(text, edits);
 }
 
-// What to take out for a key that was not there: the table that is ours as a whole, else the key.
-const KeyPath& WhatIsOurs(const FilePlan& file, const Json& before, const KeyPath& path) {
-  const bool inside = !file.owned.empty() && path.size() >= file.owned.size() &&
-                      std::equal(file.owned.begin(), file.owned.end(), path.begin());
-  return inside && FindPath(before, file.owned) == nullptr ? file.owned : path;
+// The path that undo removes for a key that `before` lacks: the owned table if that is new too,
+// else the key.
+const KeyPath& PathToRemove(const FilePlan& file, const Json& before, const KeyPath& path) {
+  const bool inside = !file.owned_table.empty() && path.size() >= file.owned_table.size() &&
+                      std::equal(file.owned_table.begin(), file.owned_table.end(), path.begin());
+  return inside && FindPath(before, file.owned_table) == nullptr ? file.owned_table : path;
 }
 
 }  // namespace
@@ -45,26 +46,26 @@ std::optional<Version> ParseVersion(std::string_view text) {
   return version;
 }
 
-Result<Plan> MakePlan(Engine engine, const Wanted& wanted, const ConfigTree& tree) {
-  Result<Plan> plan = engine == Engine::kContainerd ? PlanContainerd(wanted, tree)
-                      : engine == Engine::kDocker   ? PlanDocker(wanted, tree)
-                                                    : PlanCrio(wanted, tree);
+Result<Plan> MakePlan(Engine engine, const EngineSettings& settings, const ConfigTree& tree) {
+  Result<Plan> plan = engine == Engine::kContainerd ? PlanContainerd(settings, tree)
+                      : engine == Engine::kDocker   ? PlanDocker(settings, tree)
+                                                    : PlanCrio(settings, tree);
   if (!plan.ok()) return plan;
-  for (std::string& line : FindLeftovers(wanted, *plan, tree)) {
+  for (std::string& line : FindLeftovers(settings, *plan, tree)) {
     plan->notes.push_back(std::move(line));
   }
   return plan;
 }
 
 Result<std::string> ApplyFilePlan(const FilePlan& file, const std::optional<std::string>& text) {
-  const bool fresh = file.ours_alone || !text;
-  return Patch(file.format, fresh ? file.start : *text, file.edits).Annotate(file.path);
+  const bool is_new = file.is_drop_in || !text;
+  return Patch(file.format, is_new ? file.initial_text : *text, file.edits).Annotate(file.path);
 }
 
 Result<std::vector<TextEdit>> UndoEdits(const FilePlan& file,
                                         const std::optional<std::string>& text) {
-  const bool fresh = file.ours_alone || !text;
-  ASSIGN_OR_RETURN(const Json before, Parse(file.format, fresh ? file.start : *text));
+  const bool is_new = file.is_drop_in || !text;
+  ASSIGN_OR_RETURN(const Json before, Parse(file.format, is_new ? file.initial_text : *text));
   std::vector<TextEdit> undo;
   for (const TextEdit& edit : file.edits) {
     const Json* const old = FindPath(before, edit.path);
@@ -75,7 +76,7 @@ Result<std::vector<TextEdit>> UndoEdits(const FilePlan& file,
     } else if (old != nullptr) {
       undo.push_back({EditKind::kSet, edit.path, *old});
     } else {
-      const TextEdit remove{EditKind::kRemove, WhatIsOurs(file, before, edit.path), {}};
+      const TextEdit remove{EditKind::kRemove, PathToRemove(file, before, edit.path), {}};
       if (std::find(undo.begin(), undo.end(), remove) == undo.end()) undo.push_back(remove);
     }
   }

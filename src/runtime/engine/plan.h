@@ -23,7 +23,7 @@ struct Version {
 // Parses "2.2.9+unknown" or "v1.7.0". nullopt if `text` does not begin with two numbers.
 std::optional<Version> ParseVersion(std::string_view text);
 
-struct Wanted {
+struct EngineSettings {
   std::string config;   // the engine's main file
   std::string drop_in;  // our own file, for engines with drop-ins; empty: edit in place
   std::string runtime_name = "nvidia";
@@ -45,10 +45,10 @@ enum class Format { kToml, kJson };
 struct FilePlan {
   std::string path;
   Format format = Format::kToml;
-  // The initial content of a file that does not exist, or that is ours alone.
-  std::string start;
-  bool ours_alone = false;
-  KeyPath owned;  // a table that is ours as a whole if it was not there before
+  // Content to edit if the file does not exist or is our drop-in.
+  std::string initial_text;
+  bool is_drop_in = false;
+  KeyPath owned_table;  // undo removes this table as a whole if the file did not have it before
   std::vector<TextEdit> edits;
 };
 
@@ -59,12 +59,12 @@ struct Plan {
   std::vector<std::string> notes;  // for the operator
 };
 
-// INVALID_ARGUMENT: a file that does not parse, with its line; FAILED_PRECONDITION: nothing that we
-// could write would take effect.
-Result<Plan> PlanContainerd(const Wanted& wanted, const ConfigTree& tree);
-Result<Plan> PlanDocker(const Wanted& wanted, const ConfigTree& tree);
-Result<Plan> PlanCrio(const Wanted& wanted, const ConfigTree& tree);
-Result<Plan> MakePlan(Engine engine, const Wanted& wanted, const ConfigTree& tree);
+// INVALID_ARGUMENT names the file and line that do not parse; FAILED_PRECONDITION: another file
+// would override our edits.
+Result<Plan> PlanContainerd(const EngineSettings& settings, const ConfigTree& tree);
+Result<Plan> PlanDocker(const EngineSettings& settings, const ConfigTree& tree);
+Result<Plan> PlanCrio(const EngineSettings& settings, const ConfigTree& tree);
+Result<Plan> MakePlan(Engine engine, const EngineSettings& settings, const ConfigTree& tree);
 
 // On a reload dockerd keeps the values of removed keys and ignores a deleted file. To remove our
 // keys, their default values are written, reloaded, and then removed from the file.
@@ -72,7 +72,7 @@ struct DockerReload {
   std::string text;             // daemon.json with Docker's defaults for missing keys
   std::string default_runtime;  // the default runtime that dockerd then reports
 };
-Result<DockerReload> ReloadDockerWithout(const std::optional<std::string>& text);
+Result<DockerReload> MakeDockerReload(const std::optional<std::string>& text);
 
 // `text` (nullopt: no such file) with the plan's edits.
 Result<std::string> ApplyFilePlan(const FilePlan& file, const std::optional<std::string>& text);

@@ -19,8 +19,8 @@ namespace {
 constexpr Version kMergesDeeply{2, 1};
 // From this version on containerd imports kDefaultImports by default.
 constexpr Version kImportsByDefault{2, 2};
-// From here on a file of version 1 passes for one of version 3, and its plugins.cri is lost.
-constexpr Version kForgetsVersion1{2, 2};
+// From this version on containerd reads a file of version 1 as version 3, without its plugins.cri.
+constexpr Version kIgnoresVersion1{2, 2};
 constexpr char kDefaultImports[] = "/etc/containerd/conf.d/*.toml";
 constexpr char kRunc[] = "io.containerd.runc.v2";
 
@@ -48,7 +48,8 @@ Result<ConfigFile> ParseFile(const std::string& path, const std::string& text,
   ConfigFile file{path, *std::move(document), default_version};
   const Json* const plugins = file.document.Find("plugins");
   if (plugins != nullptr && !plugins->is_object()) {
-    return Error(Code::kInvalidArgument, "{}: line {}: plugins is no table", path, plugins->line());
+    return Error(Code::kInvalidArgument, "{}: line {}: plugins is not a table", path,
+                 plugins->line());
   }
   if (file.document.Find("version") != nullptr) {
     auto version = file.document.IntAt("version");
@@ -58,9 +59,9 @@ Result<ConfigFile> ParseFile(const std::string& path, const std::string& text,
   return file;
 }
 
-std::vector<std::string> ImportPatterns(const ConfigFile& root, const Wanted& wanted) {
+std::vector<std::string> ImportPatterns(const ConfigFile& root, const EngineSettings& settings) {
   std::vector<std::string> patterns;
-  if (wanted.engine_version && *wanted.engine_version >= kImportsByDefault) {
+  if (settings.engine_version && *settings.engine_version >= kImportsByDefault) {
     patterns.emplace_back(kDefaultImports);
   }
   const Json* imports = root.document.Find("imports");
@@ -92,7 +93,8 @@ void MergeDeep(const Json& from, Json* into) {
 
 class ContainerdPlanner {
  public:
-  ContainerdPlanner(const Wanted& wanted, const ConfigTree& tree) : wanted_(wanted), tree_(tree) {}
+  ContainerdPlanner(const EngineSettings& settings, const ConfigTree& tree)
+      : settings_(settings), tree_(tree) {}
 
   Result<Plan> Make() {
     RETURN_IF_ERROR(ReadFiles());
@@ -108,21 +110,21 @@ class ContainerdPlanner {
 
  private:
   Status ReadFiles() {
-    ASSIGN_OR_RETURN(const std::optional<std::string> text, tree_.read(wanted_.config));
-    // A file without a version is of version 1; without anything at all we choose.
-    ASSIGN_OR_RETURN(ConfigFile root, ParseFile(wanted_.config, text.value_or(""), 1));
+    ASSIGN_OR_RETURN(const std::optional<std::string> text, tree_.read(settings_.config));
+    // A file without a version has version 1. In an empty file we set one.
+    ASSIGN_OR_RETURN(ConfigFile root, ParseFile(settings_.config, text.value_or(""), 1));
     if (root.document.members().empty()) {
-      fresh_ = true;
-      root.version = wanted_.engine_version && wanted_.engine_version->major >= 2 ? 3 : 2;
+      main_is_empty_ = true;
+      root.version = settings_.engine_version && settings_.engine_version->major >= 2 ? 3 : 2;
     }
-    if (root.version < 2 && wanted_.engine_version && *wanted_.engine_version >= kForgetsVersion1) {
+    if (root.version < 2 && settings_.engine_version &&
+        *settings_.engine_version >= kIgnoresVersion1) {
       root.version = 3;
       plan_.notes.push_back(
-          fmt::format("{} is of version 1: this containerd ignores what it says about runtimes",
-                      wanted_.config));
+          fmt::format("{} has version 1: this containerd ignores its runtimes", settings_.config));
     }
-    const std::vector<std::string> patterns = ImportPatterns(root, wanted_);
-    imports_drop_in_ = !wanted_.drop_in.empty() && Covers(patterns, wanted_.drop_in);
+    const std::vector<std::string> patterns = ImportPatterns(root, settings_);
+    imports_drop_in_ = !settings_.drop_in.empty() && Covers(patterns, settings_.drop_in);
     files_.push_back(std::move(root));
     for (const std::string& pattern : patterns) {
       for (const std::string& path : tree_.glob(pattern)) {
@@ -134,7 +136,7 @@ class ContainerdPlanner {
 
   Status ReadImport(const std::string& path) {
     const auto same = [&](const ConfigFile& file) { return file.path == path; };
-    if (path == wanted_.drop_in || std::any_of(files_.begin(), files_.end(), same)) {
+    if (path == settings_.drop_in || std::any_of(files_.begin(), files_.end(), same)) {
       return Status::Ok();
     }
     ASSIGN_OR_RETURN(const std::optional<std::string> text, tree_.read(path));
@@ -148,7 +150,7 @@ class ContainerdPlanner {
   bool MergesDeeply() const {
     // Version 4 came with containerd 2.3.
     return root().version >= 4 ||
-           (wanted_.engine_version && *wanted_.engine_version >= kMergesDeeply);
+           (settings_.engine_version && *settings_.engine_version >= kMergesDeeply);
   }
   static const Json* Section(const ConfigFile& file) {
     return FindPath(file.document, CriPath(file.version, {}));
@@ -158,7 +160,7 @@ class ContainerdPlanner {
                        [](const ConfigFile& file) { return Section(file) != nullptr; });
   }
   bool UseDropIn() const {
-    if (wanted_.drop_in.empty() || root().version < 2) return false;
+    if (settings_.drop_in.empty() || root().version < 2) return false;
     return MergesDeeply() || !AnySection();
   }
 
@@ -209,18 +211,17 @@ class ContainerdPlanner {
   }
 
   KeyPath RuntimeTable(int64_t version) const {
-    return CriPath(version, {"containerd", "runtimes", wanted_.runtime_name});
+    return CriPath(version, {"containerd", "runtimes", settings_.runtime_name});
   }
 
   std::vector<TextEdit> RuntimeEdits(int64_t version) const {
     std::vector<TextEdit> edits;
-    if (wanted_.enable_cdi) {
+    if (settings_.enable_cdi) {
       edits.push_back({EditKind::kSet, CriPath(version, {"enable_cdi"}), Json::Bool(true)});
     }
-    if (wanted_.set_as_default) {
-      edits.push_back({EditKind::kSet,
-                       CriPath(version, {"containerd", "default_runtime_name"}),
-                       Json::String(wanted_.runtime_name)});
+    if (settings_.set_as_default) {
+      edits.push_back({EditKind::kSet, CriPath(version, {"containerd", "default_runtime_name"}),
+                       Json::String(settings_.runtime_name)});
     }
     const KeyPath runtime = RuntimeTable(version);
     const Json source = SourceRuntime();
@@ -233,28 +234,28 @@ class ContainerdPlanner {
       CopyLeaves(*options, at, &edits);
     }
     at.emplace_back("BinaryName");
-    edits.push_back({EditKind::kSet, at, Json::String(wanted_.runtime_path)});
+    edits.push_back({EditKind::kSet, at, Json::String(settings_.runtime_path)});
     return edits;
   }
 
   void PlanDropIn() {
     FilePlan drop_in;
-    drop_in.path = wanted_.drop_in;
-    drop_in.ours_alone = true;
-    // Never a higher version than the main file's: containerd would not start (NVIDIA/aicr 1688).
-    drop_in.start = fmt::format(
+    drop_in.path = settings_.drop_in;
+    drop_in.is_drop_in = true;
+    // With a higher version than the main file's, containerd would not start (NVIDIA/aicr 1688).
+    drop_in.initial_text = fmt::format(
         "# Written by \"tessera-runtime configure\"; \"tessera-runtime configure --undo\" removes "
         "it.\nversion = {}\n",
         root().version);
     drop_in.edits = RuntimeEdits(root().version);
-    drop_in.owned = RuntimeTable(root().version);
+    drop_in.owned_table = RuntimeTable(root().version);
     FilePlan main;
-    main.path = wanted_.config;
-    if (fresh_) {
+    main.path = settings_.config;
+    if (main_is_empty_) {
       main.edits.push_back({EditKind::kSet, {"version"}, Json::Int(root().version)});
     }
     if (!imports_drop_in_) {
-      main.edits.push_back({EditKind::kAppend, {"imports"}, Json::String(wanted_.drop_in)});
+      main.edits.push_back({EditKind::kAppend, {"imports"}, Json::String(settings_.drop_in)});
     }
     if (!main.edits.empty()) plan_.files.push_back(std::move(main));
     plan_.files.push_back(std::move(drop_in));
@@ -268,19 +269,19 @@ class ContainerdPlanner {
     }
     FilePlan file;
     file.path = target->path;
-    file.owned = RuntimeTable(target->version);
-    if (fresh_ && target == &root()) {
+    file.owned_table = RuntimeTable(target->version);
+    if (main_is_empty_ && target == &root()) {
       file.edits.push_back({EditKind::kSet, {"version"}, Json::Int(target->version)});
     }
     for (TextEdit& edit : RuntimeEdits(target->version)) file.edits.push_back(std::move(edit));
     plan_.files.push_back(std::move(file));
-    if (!wanted_.drop_in.empty()) {
+    if (!settings_.drop_in.empty()) {
       plan_.notes.push_back(fmt::format(
           "{} is edited in place: {}", target->path,
           root().version < 2 ? "a configuration of version 1 has no drop-ins"
-          : wanted_.engine_version
+          : settings_.engine_version
               ? "containerd before 2.1 lets a drop-in replace the whole section"
-              : "the version of containerd is not known, and before 2.1 a drop-in replaces the "
+              : "the version of containerd is unknown, and before 2.1 a drop-in replaces the "
                 "whole section"));
     }
   }
@@ -303,25 +304,25 @@ class ContainerdPlanner {
     }
     SortAsImported(&after);
     const Json merged = MergedSection(after);
-    const Json* const path =
-        FindPath(merged, {"containerd", "runtimes", wanted_.runtime_name, "options", "BinaryName"});
+    const Json* const path = FindPath(
+        merged, {"containerd", "runtimes", settings_.runtime_name, "options", "BinaryName"});
     const Json* const name = FindPath(merged, {"containerd", "default_runtime_name"});
-    const bool effective = path != nullptr && *path == Json::String(wanted_.runtime_path) &&
-                           (!wanted_.set_as_default ||
-                            (name != nullptr && *name == Json::String(wanted_.runtime_name)));
+    const bool effective = path != nullptr && *path == Json::String(settings_.runtime_path) &&
+                           (!settings_.set_as_default ||
+                            (name != nullptr && *name == Json::String(settings_.runtime_name)));
     for (const ConfigFile& file : after) {
-      if (file.path != wanted_.config) plan_.imports.push_back(file.path);
+      if (file.path != settings_.config) plan_.imports.push_back(file.path);
     }
     if (effective) return Status::Ok();
     return Error(Code::kFailedPrecondition,
-                 "{} is imported after {} and says otherwise about the runtimes: rename it so that "
-                 "it sorts before, or give another --drop-in-config",
-                 after.back().path, wanted_.drop_in);
+                 "{} is imported after {} and overrides its runtimes: rename it so that it sorts "
+                 "before, or give another --drop-in-config",
+                 after.back().path, settings_.drop_in);
   }
 
   // An import pattern that matches the drop-in lists it among the files of its folder, by name.
   void SortAsImported(std::vector<ConfigFile>* files) const {
-    if (!imports_drop_in_ || files->back().path != wanted_.drop_in) return;
+    if (!imports_drop_in_ || files->back().path != settings_.drop_in) return;
     ConfigFile drop_in = std::move(files->back());
     files->pop_back();
     const auto later = std::find_if(files->begin() + 1, files->end(), [&](const ConfigFile& file) {
@@ -338,24 +339,24 @@ class ContainerdPlanner {
         if (!item.is_string() || item.string_value().find("cri") == std::string::npos) continue;
         plan_.notes.push_back(
             fmt::format("{} disables the plugin {}: Kubernetes cannot use this "
-                        "containerd until disabled_plugins lets it go",
+                        "containerd until it is removed from disabled_plugins",
                         file.path, item.string_value()));
       }
     }
   }
 
-  const Wanted& wanted_;
+  const EngineSettings& settings_;
   const ConfigTree& tree_;
   std::vector<ConfigFile> files_;  // the main file, then its imports
-  bool fresh_ = false;
+  bool main_is_empty_ = false;
   bool imports_drop_in_ = false;
   Plan plan_;
 };
 
 }  // namespace
 
-Result<Plan> PlanContainerd(const Wanted& wanted, const ConfigTree& tree) {
-  return ContainerdPlanner(wanted, tree).Make();
+Result<Plan> PlanContainerd(const EngineSettings& settings, const ConfigTree& tree) {
+  return ContainerdPlanner(settings, tree).Make();
 }
 
 }  // namespace tessera::engine

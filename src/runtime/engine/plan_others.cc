@@ -36,7 +36,7 @@ Json LastValue(const std::vector<std::string>& paths, const ConfigTree& tree, co
 
 }  // namespace
 
-Result<DockerReload> ReloadDockerWithout(const std::optional<std::string>& text) {
+Result<DockerReload> MakeDockerReload(const std::optional<std::string>& text) {
   ConfigTree tree;
   tree.read = [&](const std::string&) -> Result<std::optional<std::string>> { return text; };
   ASSIGN_OR_RETURN(const Json document, ReadJson("daemon.json", tree));
@@ -54,66 +54,66 @@ Result<DockerReload> ReloadDockerWithout(const std::optional<std::string>& text)
   return reload;
 }
 
-Result<Plan> PlanDocker(const Wanted& wanted, const ConfigTree& tree) {
-  ASSIGN_OR_RETURN(const Json document, ReadJson(wanted.config, tree));
+Result<Plan> PlanDocker(const EngineSettings& settings, const ConfigTree& tree) {
+  ASSIGN_OR_RETURN(const Json document, ReadJson(settings.config, tree));
   FilePlan file;
-  file.path = wanted.config;
+  file.path = settings.config;
   file.format = Format::kJson;
-  if (wanted.set_as_default) {
+  if (settings.set_as_default) {
     file.edits.push_back(
-        {EditKind::kSet, {"default-runtime"}, Json::String(wanted.runtime_name)});
+        {EditKind::kSet, {"default-runtime"}, Json::String(settings.runtime_name)});
   }
-  const KeyPath runtime = {"runtimes", wanted.runtime_name};
+  const KeyPath runtime = {"runtimes", settings.runtime_name};
   const Json* const old = FindPath(document, runtime);
   // dockerd rejects a runtime with both "runtimeType" (a containerd shim) and a path.
   if (old == nullptr || !old->is_object() || old->Find("runtimeType") != nullptr) {
     file.edits.push_back({EditKind::kSet, runtime,
                           Json::MakeObject({{"args", Json::MakeArray()},
-                                            {"path", Json::String(wanted.runtime_path)}})});
+                                            {"path", Json::String(settings.runtime_path)}})});
   } else {
     file.edits.push_back({EditKind::kSet,
-                          {"runtimes", wanted.runtime_name, "path"},
-                          Json::String(wanted.runtime_path)});
+                          {"runtimes", settings.runtime_name, "path"},
+                          Json::String(settings.runtime_path)});
   }
-  if (wanted.enable_cdi) {
+  if (settings.enable_cdi) {
     file.edits.push_back({EditKind::kSet, {"features", "cdi"}, Json::Bool(true)});
   }
   return Plan{{std::move(file)}, {}, {}};
 }
 
-Result<Plan> PlanCrio(const Wanted& wanted, const ConfigTree& tree) {
-  if (wanted.drop_in.empty()) {
+Result<Plan> PlanCrio(const EngineSettings& settings, const ConfigTree& tree) {
+  if (settings.drop_in.empty()) {
     return Error(Code::kInvalidArgument,
                  "CRI-O is configured by a drop-in: --drop-in-config is empty");
   }
-  std::vector<std::string> paths = {wanted.config};
-  const std::string folder = wanted.drop_in.substr(0, wanted.drop_in.rfind('/'));
+  std::vector<std::string> paths = {settings.config};
+  const std::string folder = settings.drop_in.substr(0, settings.drop_in.rfind('/'));
   for (const std::string& path : tree.glob(folder + "/*")) {
-    if (path != wanted.drop_in) paths.push_back(path);
+    if (path != settings.drop_in) paths.push_back(path);
   }
   for (const std::string& path : paths) {
     ASSIGN_OR_RETURN(const std::optional<std::string> text, tree.read(path));
     if (text) RETURN_IF_ERROR(ParseToml(*text).Annotate(path).status());
   }
   FilePlan file;
-  file.path = wanted.drop_in;
-  file.ours_alone = true;
-  file.start =
+  file.path = settings.drop_in;
+  file.is_drop_in = true;
+  file.initial_text =
       "# Written by \"tessera-runtime configure\"; \"tessera-runtime configure --undo\" removes "
       "it.\n";
-  if (wanted.set_as_default) {
+  if (settings.set_as_default) {
     file.edits.push_back({EditKind::kSet,
                           {"crio", "runtime", "default_runtime"},
-                          Json::String(wanted.runtime_name)});
+                          Json::String(settings.runtime_name)});
   }
-  const KeyPath at = {"crio", "runtime", "runtimes", wanted.runtime_name};
-  file.owned = at;
+  const KeyPath at = {"crio", "runtime", "runtimes", settings.runtime_name};
+  file.owned_table = at;
   const auto set = [&](std::string_view key, Json value) {
     KeyPath path = at;
     path.emplace_back(key);
     file.edits.push_back({EditKind::kSet, std::move(path), std::move(value)});
   };
-  set("runtime_path", Json::String(wanted.runtime_path));
+  set("runtime_path", Json::String(settings.runtime_path));
   set("runtime_type", Json::String("oci"));
   // Keep the monitor and annotations of the current default runtime.
   const Json name = LastValue(paths, tree, {"crio", "runtime", "default_runtime"});
@@ -127,19 +127,19 @@ Result<Plan> PlanCrio(const Wanted& wanted, const ConfigTree& tree) {
   }
   for (const std::string& path : paths) {
     const auto text = tree.read(path);
-    if (path <= wanted.drop_in || path == wanted.config || !text.ok() || !text->has_value())
+    if (path <= settings.drop_in || path == settings.config || !text.ok() || !text->has_value())
       continue;
     const auto document = ParseToml(**text);
-    if (wanted.set_as_default && document.ok() &&
+    if (settings.set_as_default && document.ok() &&
         FindPath(*document, {"crio", "runtime", "default_runtime"}) != nullptr) {
       return Error(Code::kFailedPrecondition,
                    "{} is read after {} and sets default_runtime: rename it so that it sorts "
                    "before, or give another --drop-in-config",
-                   path, wanted.drop_in);
+                   path, settings.drop_in);
     }
   }
   Plan plan{{std::move(file)}, {paths.begin() + 1, paths.end()}, {}};
-  if (wanted.enable_cdi) plan.notes.emplace_back("CRI-O always injects CDI devices");
+  if (settings.enable_cdi) plan.notes.emplace_back("CRI-O always injects CDI devices");
   return plan;
 }
 

@@ -40,18 +40,18 @@ ConfigTree TreeOf(const Files& files) {
   return tree;
 }
 
-Wanted Containerd(std::optional<Version> version) {
-  Wanted wanted;
-  wanted.config = kMain;
-  wanted.drop_in = kDropIn;
-  wanted.runtime_path = "/opt/tessera/bin/tessera-runtime";
-  wanted.set_as_default = true;
-  wanted.engine_version = version;
-  return wanted;
+EngineSettings Containerd(std::optional<Version> version) {
+  EngineSettings settings;
+  settings.config = kMain;
+  settings.drop_in = kDropIn;
+  settings.runtime_path = "/opt/tessera/bin/tessera-runtime";
+  settings.set_as_default = true;
+  settings.engine_version = version;
+  return settings;
 }
 
-Result<Files> Applied(Engine engine, const Wanted& wanted, const Files& files) {
-  ASSIGN_OR_RETURN(const Plan plan, MakePlan(engine, wanted, TreeOf(files)));
+Result<Files> Applied(Engine engine, const EngineSettings& settings, const Files& files) {
+  ASSIGN_OR_RETURN(const Plan plan, MakePlan(engine, settings, TreeOf(files)));
   Files after = files;
   for (const FilePlan& file : plan.files) {
     const auto old = files.find(file.path);
@@ -62,8 +62,8 @@ Result<Files> Applied(Engine engine, const Wanted& wanted, const Files& files) {
   return after;
 }
 
-std::string Diff(Engine engine, const Wanted& wanted, const Files& files) {
-  const auto after = Applied(engine, wanted, files);
+std::string Diff(Engine engine, const EngineSettings& settings, const Files& files) {
+  const auto after = Applied(engine, settings, files);
   if (!after.ok()) return after.status().ToString();
   std::string out;
   for (const auto& [path, text] : *after) {
@@ -127,7 +127,7 @@ TEST(ContainerdPlan, EditsAVersion2SectionInPlaceBefore21) {
 )");
 }
 
-TEST(ContainerdPlan, UsesADropInOfTheSameVersionFrom21On) {
+TEST(ContainerdPlan, UsesADropInOfTheSameVersionSince21) {
   const auto after = Applied(Engine::kContainerd, Containerd(k22), {{kMain, kKubeadmV2}});
   ASSERT_TRUE(after.ok()) << after.status().ToString();
   EXPECT_EQ(
@@ -150,7 +150,7 @@ BinaryName = "/opt/tessera/bin/tessera-runtime"
   EXPECT_EQ(after->at(kMain), kKubeadmV2);
 }
 
-TEST(ContainerdPlan, ImportsTheDropInOnlyWhereNothingCoversIt) {
+TEST(ContainerdPlan, ImportsTheDropInOnlyIfNoPatternCoversIt) {
   const Version k21{2, 1};
   const std::string diff = Diff(Engine::kContainerd, Containerd(k21), {{kMain, kKubeadmV2}});
   EXPECT_THAT(diff, HasSubstr(" root = \"/var/lib/containerd\"\n"
@@ -164,7 +164,7 @@ TEST(ContainerdPlan, ImportsTheDropInOnlyWhereNothingCoversIt) {
   }
 }
 
-TEST(ContainerdPlan, AppendsToImportsInTheirLook) {
+TEST(ContainerdPlan, AppendsToImportsInTheirFormat) {
   const std::string text =
       "version = 3\r\nimports = [\r\n  '/etc/site/*.toml',  # ours\r\n]\r\n[debug]\r\nlevel = "
       "'info'";
@@ -176,7 +176,7 @@ TEST(ContainerdPlan, AppendsToImportsInTheirLook) {
       "\"/etc/containerd/conf.d/99-tessera.toml\",  # ours\r\n]\r\n[debug]\r\nlevel = 'info'");
 }
 
-TEST(ContainerdPlan, MakesBothFilesWhereThereIsNothing) {
+TEST(ContainerdPlan, WritesBothFilesForAnEmptyConfiguration) {
   for (const Files& files : {Files{}, Files{{kMain, ""}}, Files{{kMain, "# empty\n"}}}) {
     const auto after = Applied(Engine::kContainerd, Containerd(k22), files);
     ASSERT_TRUE(after.ok()) << after.status().ToString();
@@ -215,22 +215,22 @@ TEST(ContainerdPlan, Version1IsEditedInPlaceUnderItsOldNames) {
             "/opt/tessera/bin/tessera-runtime");
 }
 
-TEST(ContainerdPlan, AFileWithAHigherVersionGetsADropInOfThatVersion) {
+TEST(ContainerdPlan, DropInHasTheVersionOfTheMainFile) {
   const auto after = Applied(Engine::kContainerd, Containerd(std::nullopt),
                              {{kMain, "version = 4\n[plugins.'io.containerd.cri.v1.runtime']\n"}});
   ASSERT_TRUE(after.ok());
   EXPECT_THAT(after->at(kDropIn), HasSubstr("version = 4\n"));
 }
 
-TEST(ContainerdPlan, AnUnknownEngineWithASectionIsEditedInPlace) {
+TEST(ContainerdPlan, EditsASectionInPlaceIfTheEngineVersionIsUnknown) {
   const auto plan = PlanContainerd(Containerd(std::nullopt), TreeOf({{kMain, kKubeadmV2}}));
   ASSERT_TRUE(plan.ok());
   ASSERT_EQ(plan->files.size(), 1u);
   EXPECT_EQ(plan->files[0].path, kMain);
-  EXPECT_THAT(plan->notes.at(0), HasSubstr("version of containerd is not known"));
+  EXPECT_THAT(plan->notes.at(0), HasSubstr("version of containerd is unknown"));
 }
 
-TEST(ContainerdPlan, Before21TheFileWhoseSectionWinsIsEdited) {
+TEST(ContainerdPlan, EditsTheFileWhoseSectionTakesEffectBefore21) {
   const char kSite[] = "/etc/containerd/conf.d/10-site.toml";
   const std::string main =
       std::string("imports = ['/etc/containerd/conf.d/*.toml']\n") + kKubeadmV2;
@@ -248,7 +248,7 @@ TEST(ContainerdPlan, Before21TheFileWhoseSectionWinsIsEdited) {
   EXPECT_FALSE(options->Find("SystemdCgroup")->bool_value());
 }
 
-TEST(ContainerdPlan, TakesOverTheRuntimeOfAnNvidiaInstallation) {
+TEST(ContainerdPlan, ReplacesTheProgramOfAnNvidiaInstallation) {
   const std::string text = R"(version = 3
 [plugins."io.containerd.cri.v1.runtime".containerd]
 default_runtime_name = "nvidia"
@@ -256,9 +256,9 @@ default_runtime_name = "nvidia"
 runtime_type = "io.containerd.runc.v2"
 options = { BinaryName = "/usr/bin/nvidia-container-runtime", SystemdCgroup = true, "Odd Key" = 1.0 }
 )";
-  Wanted wanted = Containerd(k22);
-  wanted.drop_in.clear();
-  EXPECT_EQ(Diff(Engine::kContainerd, wanted, {{kMain, text}}),
+  EngineSettings settings = Containerd(k22);
+  settings.drop_in.clear();
+  EXPECT_EQ(Diff(Engine::kContainerd, settings, {{kMain, text}}),
             R"(--- /etc/containerd/config.toml
 +++ /etc/containerd/config.toml
 @@ -3,4 +3,4 @@
@@ -283,7 +283,7 @@ options.ConfigPath = "/etc/kata.toml"
   EXPECT_EQ(after->at(kDropIn).find("ConfigPath"), std::string::npos);
 }
 
-TEST(ContainerdPlan, RefusesWhatALaterImportWouldOverride) {
+TEST(ContainerdPlan, RejectsAPlanThatALaterImportOverrides) {
   const auto plan = PlanContainerd(
       Containerd(k22), TreeOf({{kMain, "version = 3\n"},
                                {"/etc/containerd/conf.d/99-zz.toml",
@@ -293,7 +293,7 @@ TEST(ContainerdPlan, RefusesWhatALaterImportWouldOverride) {
   EXPECT_THAT(plan.status().message(), HasSubstr("99-zz.toml"));
 }
 
-TEST(ContainerdPlan, SaysThatTheKubeletsInterfaceIsOff) {
+TEST(ContainerdPlan, NotesADisabledCriPlugin) {
   const auto plan =
       PlanContainerd(Containerd(k22), TreeOf({{kMain, "disabled_plugins = [\"cri\"]\n"}}));
   ASSERT_TRUE(plan.ok());
@@ -319,7 +319,7 @@ TEST(ContainerdPlan, ConfiguringTheResultChangesNothing) {
   }
 }
 
-const char kArticle[] = R"({
+const char kDaemonJson[] = R"({
     "exec-opts": [
         "native.cgroupdriver=systemd"
     ],
@@ -332,16 +332,16 @@ const char kArticle[] = R"({
 }
 )";
 
-Wanted Docker() {
-  Wanted wanted;
-  wanted.config = "/etc/docker/daemon.json";
-  wanted.runtime_path = "/opt/tessera/bin/tessera-runtime";
-  wanted.set_as_default = true;
-  return wanted;
+EngineSettings Docker() {
+  EngineSettings settings;
+  settings.config = "/etc/docker/daemon.json";
+  settings.runtime_path = "/opt/tessera/bin/tessera-runtime";
+  settings.set_as_default = true;
+  return settings;
 }
 
-TEST(DockerPlan, AddsRuntimeAndDefaultAsTheArticleShows) {
-  EXPECT_EQ(Diff(Engine::kDocker, Docker(), {{"/etc/docker/daemon.json", kArticle}}),
+TEST(DockerPlan, AddsRuntimeAndDefaultRuntime) {
+  EXPECT_EQ(Diff(Engine::kDocker, Docker(), {{"/etc/docker/daemon.json", kDaemonJson}}),
             R"(--- /etc/docker/daemon.json
 +++ /etc/docker/daemon.json
 @@ -7,5 +7,12 @@
@@ -362,41 +362,41 @@ TEST(DockerPlan, AddsRuntimeAndDefaultAsTheArticleShows) {
 }
 
 TEST(DockerPlan, KeepsOtherFeaturesWhenItEnablesCdi) {
-  Wanted wanted = Docker();
-  wanted.enable_cdi = true;
-  const auto after = Applied(Engine::kDocker, wanted, {{wanted.config, kArticle}});
+  EngineSettings settings = Docker();
+  settings.enable_cdi = true;
+  const auto after = Applied(Engine::kDocker, settings, {{settings.config, kDaemonJson}});
   ASSERT_TRUE(after.ok());
-  EXPECT_THAT(after->at(wanted.config),
+  EXPECT_THAT(after->at(settings.config),
               HasSubstr(R"({"containerd-snapshotter": true, "cdi": true})"));
 }
 
-TEST(DockerPlan, ReplacesOnlyThePathOfARuntimeThatIsThere) {
-  Wanted wanted = Docker();
-  wanted.set_as_default = false;
+TEST(DockerPlan, ReplacesOnlyThePathOfAnExistingRuntime) {
+  EngineSettings settings = Docker();
+  settings.set_as_default = false;
   const std::string text =
       R"({"runtimes":{"nvidia":{"path":"nvidia-container-runtime","runtimeArgs":["-v"]}}})";
-  const auto after = Applied(Engine::kDocker, wanted, {{wanted.config, text}});
+  const auto after = Applied(Engine::kDocker, settings, {{settings.config, text}});
   ASSERT_TRUE(after.ok());
   EXPECT_EQ(
-      after->at(wanted.config),
+      after->at(settings.config),
       R"({"runtimes":{"nvidia":{"path":"/opt/tessera/bin/tessera-runtime","runtimeArgs":["-v"]}}})");
 }
 
-TEST(DockerPlan, CommentsAreAnErrorWithALine) {
+TEST(DockerPlan, RejectsCommentsWithTheirLine) {
   const auto plan =
       PlanDocker(Docker(), TreeOf({{"/etc/docker/daemon.json", "{\n  # mirrors\n}\n"}}));
   EXPECT_THAT(plan.status().message(), HasSubstr("line 2"));
   EXPECT_THAT(plan.status().message(), HasSubstr("/etc/docker/daemon.json"));
 }
 
-Wanted Crio() {
-  Wanted wanted = Docker();
-  wanted.config = "/etc/crio/crio.conf";
-  wanted.drop_in = "/etc/crio/crio.conf.d/99-tessera.toml";
-  return wanted;
+EngineSettings Crio() {
+  EngineSettings settings = Docker();
+  settings.config = "/etc/crio/crio.conf";
+  settings.drop_in = "/etc/crio/crio.conf.d/99-tessera.toml";
+  return settings;
 }
 
-TEST(CrioPlan, WritesADropInWithTheMonitorOfTheDefaultRuntime) {
+TEST(CrioPlan, CopiesTheMonitorOfTheDefaultRuntime) {
   const auto after = Applied(
       Engine::kCrio, Crio(),
       {{"/etc/crio/crio.conf.d/10-crio.conf",
@@ -417,14 +417,14 @@ monitor_path = "/usr/libexec/crio/conmon"
 )");
 }
 
-TEST(CrioPlan, RefusesADefaultThatALaterFileOverrides) {
+TEST(CrioPlan, RejectsADefaultThatALaterFileOverrides) {
   const auto plan = PlanCrio(Crio(), TreeOf({{"/etc/crio/crio.conf.d/99-z.conf",
                                               "[crio.runtime]\ndefault_runtime = \"runc\"\n"}}));
   EXPECT_EQ(plan.status().code(), Code::kFailedPrecondition);
 }
 
-// Whatever was added by others in the meantime: the undo edits take out our keys and nothing else.
-TEST(UndoEdits, TakeOutOurKeysFromAFileThatOthersHaveChanged) {
+// The undo edits remove only our keys, even if others have added keys since.
+TEST(UndoEdits, RemoveOnlyOurKeys) {
   const auto plan = PlanContainerd(Containerd(k16), TreeOf({{kMain, kKubeadmV2}}));
   ASSERT_TRUE(plan.ok());
   const FilePlan& file = plan->files.at(0);
@@ -435,21 +435,21 @@ TEST(UndoEdits, TakeOutOurKeysFromAFileThatOthersHaveChanged) {
             std::string(kKubeadmV2) + "\n[debug]\nlevel = \"debug\"\n");
 }
 
-TEST(Versions, AreReadFromTheirFirstTwoNumbers) {
+TEST(ParseVersion, ReadsTheFirstTwoNumbers) {
   EXPECT_EQ(ParseVersion("2.2.9+unknown"), (Version{2, 2}));
   EXPECT_EQ(ParseVersion("v1.7.0"), (Version{1, 7}));
   EXPECT_EQ(ParseVersion("containerd"), std::nullopt);
   EXPECT_EQ(ParseVersion("2"), std::nullopt);
 }
 
-TEST(Diffs, AreEmptyForEqualTextsAndShowMissingLineEnds) {
+TEST(UnifiedDiff, ShowsMissingLineEnds) {
   EXPECT_EQ(UnifiedDiff("f", "a\n", "a\n"), "");
   EXPECT_EQ(UnifiedDiff("f", "a", "a\n"),
             "--- f\n+++ f\n@@ -1,1 +1,1 @@\n-a\n\\ No newline at end of file\n+a\n");
   EXPECT_EQ(UnifiedDiff("f", std::nullopt, "a\n"), "--- /dev/null\n+++ f\n@@ -0,0 +1,1 @@\n+a\n");
 }
 
-TEST(Leftovers, OfNvidiasToolkitAreNamedWithFileAndRemedy) {
+TEST(FindLeftovers, NamesFileAndRemedy) {
   Files files = {
       {kMain, "version = 3\nimports = [\"/etc/containerd/conf.d/*.toml\"]\n"},
       {"/etc/containerd/conf.d/50-nvidia.toml",
@@ -469,8 +469,8 @@ TEST(Leftovers, OfNvidiasToolkitAreNamedWithFileAndRemedy) {
   EXPECT_THAT(notes[1], HasSubstr("/etc/cdi/nvidia.yaml"));
 }
 
-TEST(Leftovers, OfDockerAndCrioToo) {
-  Wanted docker;
+TEST(FindLeftovers, FindsEntriesOfDockerAndCrio) {
+  EngineSettings docker;
   docker.config = "/etc/docker/daemon.json";
   docker.runtime_path = "/opt/tessera/bin/tessera-runtime";
   const Files daemon = {
@@ -480,7 +480,7 @@ TEST(Leftovers, OfDockerAndCrioToo) {
   const auto notes = MakePlan(Engine::kDocker, docker, TreeOf(daemon))->notes;
   ASSERT_EQ(notes.size(), 1u);
   EXPECT_THAT(notes[0], HasSubstr("handler \"old\" leads to nvidia-container-runtime"));
-  Wanted crio = docker;
+  EngineSettings crio = docker;
   crio.config = "/etc/crio/crio.conf";
   crio.drop_in = "/etc/crio/crio.conf.d/99-tessera.toml";
   const Files hooks = {

@@ -159,30 +159,30 @@ class UnaryCall {
       ASSIGN_OR_RETURN(const std::string bytes, connection_.Receive());
       if (bytes.empty()) return Error(Code::kDataLoss, "the connection ended before the answer");
       buffer_ += bytes;
-      RETURN_IF_ERROR(TakeFrames());
+      RETURN_IF_ERROR(HandleFrames());
     }
     if (body_.size() < 5) return Error(Code::kUnimplemented, "{} is not served", path);
     return body_.substr(5);
   }
 
  private:
-  Status TakeFrames() {
+  Status HandleFrames() {
     while (buffer_.size() >= kFrameHeader && !done_) {
       const auto byte = [&](size_t i) { return static_cast<uint8_t>(buffer_[i]); };
       const size_t size = byte(0) << 16 | byte(1) << 8 | byte(2);
       if (size > kMaxAnswer) return Error(Code::kDataLoss, "the answer is not HTTP/2");
       if (buffer_.size() < kFrameHeader + size) return Status::Ok();
       const std::string payload = buffer_.substr(kFrameHeader, size);
-      RETURN_IF_ERROR(TakeFrame(byte(3), byte(4), payload));
+      RETURN_IF_ERROR(HandleFrame(byte(3), byte(4), payload));
       buffer_.erase(0, kFrameHeader + size);
     }
     return Status::Ok();
   }
 
-  Status TakeFrame(uint8_t type, uint8_t flags, std::string_view payload) {
+  Status HandleFrame(uint8_t type, uint8_t flags, std::string_view payload) {
     switch (type) {
       case kData:
-        if ((flags & kPadded) != 0) return Error(Code::kDataLoss, "a padded answer");
+        if ((flags & kPadded) != 0) return Error(Code::kDataLoss, "the answer is padded");
         body_ += payload;
         done_ = (flags & kEndStream) != 0;
         break;
@@ -199,7 +199,7 @@ class UnaryCall {
         break;
       case kReset:
       case kGoAway:
-        return Error(Code::kDataLoss, "the call was cut off");
+        return Error(Code::kDataLoss, "the server aborted the call");
       default:
         break;
     }
@@ -212,8 +212,8 @@ class UnaryCall {
   bool done_ = false;
 };
 
-// The length-delimited fields of that number. Stops at the first thing it does not understand.
-std::vector<std::string> Fields(std::string_view message, uint64_t wanted) {
+// The length-delimited fields with that number. Stops at the first byte that it cannot parse.
+std::vector<std::string> Fields(std::string_view message, uint64_t field_number) {
   std::vector<std::string> found;
   const auto varint = [&]() -> std::optional<uint64_t> {
     uint64_t value = 0;
@@ -234,7 +234,7 @@ std::vector<std::string> Fields(std::string_view message, uint64_t wanted) {
     }
     const auto size = (*tag & 7) == 2 ? varint() : std::nullopt;
     if (!size || *size > message.size()) break;
-    if (*tag >> 3 == wanted) found.emplace_back(message.substr(0, *size));
+    if (*tag >> 3 == field_number) found.emplace_back(message.substr(0, *size));
     message.remove_prefix(*size);
   }
   return found;
@@ -251,8 +251,8 @@ Result<Reply> Call(const std::string& socket, std::string_view path, Duration de
   return Reply{connection.peer(), std::move(message)};
 }
 
-// The part that containerd and CRI-O have in common.
-void AskCri(const std::string& socket, Duration deadline, EngineAnswer* answer) {
+// Queries the kubelet's interface, which containerd and CRI-O have in common.
+void QueryCri(const std::string& socket, Duration deadline, EngineInfo* answer) {
   const auto status = Call(socket, "/runtime.v1.RuntimeService/Status", deadline);
   if (!status.ok()) return;
   answer->serves_cri = true;
@@ -262,23 +262,23 @@ void AskCri(const std::string& socket, Duration deadline, EngineAnswer* answer) 
   }
 }
 
-Result<EngineAnswer> AskContainerd(const std::string& socket, Duration deadline) {
-  EngineAnswer answer;
+Result<EngineInfo> QueryContainerd(const std::string& socket, Duration deadline) {
+  EngineInfo answer;
   ASSIGN_OR_RETURN(const Reply version,
                    Call(socket, "/containerd.services.version.v1.Version/Version", deadline));
   answer.pid = version.pid;
   for (const std::string& text : Fields(version.message, 1)) answer.version = ParseVersion(text);
-  AskCri(socket, deadline, &answer);
+  QueryCri(socket, deadline, &answer);
   return answer;
 }
 
-Result<EngineAnswer> AskCrio(const std::string& socket, Duration deadline) {
-  EngineAnswer answer;
+Result<EngineInfo> QueryCrio(const std::string& socket, Duration deadline) {
+  EngineInfo answer;
   ASSIGN_OR_RETURN(const Reply version,
                    Call(socket, "/runtime.v1.RuntimeService/Version", deadline));
   answer.pid = version.pid;
   for (const std::string& text : Fields(version.message, 3)) answer.version = ParseVersion(text);
-  AskCri(socket, deadline, &answer);
+  QueryCri(socket, deadline, &answer);
   return answer;
 }
 
@@ -291,7 +291,8 @@ Result<Reply> Get(const std::string& socket, std::string_view path, Duration dea
     ASSIGN_OR_RETURN(const std::string bytes, connection.Receive());
     if (bytes.empty()) break;
     text += bytes;
-    if (text.size() > kMaxAnswer) return Error(Code::kDataLoss, "GET {}: endless answer", path);
+    if (text.size() > kMaxAnswer)
+      return Error(Code::kDataLoss, "GET {}: the answer is too long", path);
   }
   const size_t body = text.find("\r\n\r\n");
   if (!text.starts_with("HTTP/1.") || body == std::string::npos ||
@@ -301,8 +302,8 @@ Result<Reply> Get(const std::string& socket, std::string_view path, Duration dea
   return Reply{connection.peer(), text.substr(body + 4)};
 }
 
-Result<EngineAnswer> AskDocker(const std::string& socket, Duration deadline) {
-  EngineAnswer answer;
+Result<EngineInfo> QueryDocker(const std::string& socket, Duration deadline) {
+  EngineInfo answer;
   ASSIGN_OR_RETURN(const Reply ping, Get(socket, "/_ping", deadline));
   answer.pid = ping.pid;
   const auto info = Get(socket, "/info", deadline);
@@ -320,14 +321,14 @@ Result<EngineAnswer> AskDocker(const std::string& socket, Duration deadline) {
 
 }  // namespace
 
-Result<EngineAnswer> AskEngine(Engine engine, const std::string& socket_path, Duration deadline) {
+Result<EngineInfo> QueryEngine(Engine engine, const std::string& socket_path, Duration deadline) {
   switch (engine) {
     case Engine::kContainerd:
-      return AskContainerd(socket_path, deadline);
+      return QueryContainerd(socket_path, deadline);
     case Engine::kDocker:
-      return AskDocker(socket_path, deadline);
+      return QueryDocker(socket_path, deadline);
     case Engine::kCrio:
-      return AskCrio(socket_path, deadline);
+      return QueryCrio(socket_path, deadline);
   }
   return Error(Code::kInternal, "no such engine");
 }

@@ -16,9 +16,9 @@
 
 namespace tessera::engine {
 
-struct EngineAnswer {
-  // Who sent the answer, not who made the socket: with socket activation that is systemd. 0 where
-  // the process lives in a pid namespace that we do not see.
+struct EngineInfo {
+  // The process that sent the answer. The creator of the socket may be systemd (socket activation).
+  // 0 if the process is in a pid namespace that we do not see.
   pid_t pid = 0;
   std::optional<Version> version;
   // Whether it serves the kubelet's interface (CRI). Always false for Docker.
@@ -28,8 +28,8 @@ struct EngineAnswer {
   std::string default_runtime;  // Docker only
 };
 
-// UNAVAILABLE: nobody listens; DEADLINE_EXCEEDED: it does not answer; DATA_LOSS: what it answers is
-// not the protocol.
-Result<EngineAnswer> AskEngine(Engine engine, const std::string& socket_path, Duration deadline);
+// UNAVAILABLE: no process listens; DEADLINE_EXCEEDED: no answer; DATA_LOSS: the answer violates the
+// protocol.
+Result<EngineInfo> QueryEngine(Engine engine, const std::string& socket_path, Duration deadline);
 
 }  // namespace tessera::engine

@@ -57,7 +57,7 @@ Result<Record> RecordFromText(const HostRoot& host, const std::string& config,
   ASSIGN_OR_RETURN(const Json json, ParseJson(text));
   ASSIGN_OR_RETURN(const int64_t version, json.IntAt("version"));
   if (version != kVersion) {
-    return Error(Code::kUnimplemented, "it was written by another version ({})", version);
+    return Error(Code::kUnimplemented, "unknown record version {}", version);
   }
   Record record;
   ASSIGN_OR_RETURN(record.pending, json.BoolAt("pending"));

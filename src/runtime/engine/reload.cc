@@ -15,10 +15,10 @@
 namespace tessera::engine {
 namespace {
 
-constexpr Duration kAskDeadline = std::chrono::seconds(5);
-// The last question of a wait is worth an answer, too.
-constexpr Duration kLeastAskDeadline = std::chrono::seconds(1);
-constexpr int kAskEveryMs = 50;
+constexpr Duration kQueryDeadline = std::chrono::seconds(5);
+// The last query of a wait gets this long even if the deadline is near.
+constexpr Duration kMinQueryDeadline = std::chrono::seconds(1);
+constexpr int kQueryIntervalMs = 50;
 
 Duration Left(MonotonicTime end) {
   return std::max<Duration>(end - SystemClock().Now(), Duration::zero());
@@ -49,52 +49,52 @@ std::string_view NameOf(Engine engine) {
   return "";
 }
 
-Result<EngineAnswer> Reloader::Ask(Duration deadline) const {
+Result<EngineInfo> Reloader::Query(Duration deadline) const {
   ASSIGN_OR_RETURN(const std::string socket, host_.Resolve(options_.socket));
-  return AskEngine(options_.engine, socket, deadline);
+  return QueryEngine(options_.engine, socket, deadline);
 }
 
 Status Reloader::Prepare() {
-  const auto answer = Ask(std::min(kAskDeadline, options_.timeout));
+  const auto answer = Query(std::min(kQueryDeadline, options_.timeout));
   if (answer.ok()) before_ = *answer;
   if (answer.ok() && answer->serves_cri) RequireCri();
   if (options_.mode == RestartMode::kNone) {
-    words_ = "not reloaded, as --restart-mode=none asks";
+    reload_description_ = "not reloaded because of --restart-mode=none";
     return Status::Ok();
   }
   if (options_.mode == RestartMode::kSystemd ||
       (options_.mode == RestartMode::kAuto && UnitIsActive())) {
-    how_ = RestartMode::kSystemd;
-    words_ = fmt::format("systemctl restart {}", NameOf(options_.engine));
+    method_ = RestartMode::kSystemd;
+    reload_description_ = fmt::format("systemctl restart {}", NameOf(options_.engine));
     return Status::Ok();
   }
   if (!answer.ok() && options_.mode == RestartMode::kAuto &&
       answer.status().code() == Code::kUnavailable) {
-    words_ = fmt::format("{} does not run ({}): it reads the configuration when it starts",
-                         NameOf(options_.engine), answer.status().message());
+    reload_description_ =
+        fmt::format("{} is not running ({}): it reads the configuration when it starts",
+                    NameOf(options_.engine), answer.status().message());
     return Status::Ok();
   }
   if (!answer.ok()) {
-    return Error(
-        Code::kFailedPrecondition,
-        "{} does not answer on {}: {}. Is the socket's folder mounted, and --socket right?",
-        NameOf(options_.engine), options_.socket, answer.status().message());
+    return Error(Code::kFailedPrecondition,
+                 "{} does not answer on {}: {}: check that the socket's folder is mounted and "
+                 "--socket is right",
+                 NameOf(options_.engine), options_.socket, answer.status().message());
   }
   if (options_.engine == Engine::kCrio && options_.mode == RestartMode::kAuto) {
     return Error(
         Code::kFailedPrecondition,
-        "crio uses a new runtime only after a restart, and there is no active systemd unit of it "
-        "below {}/. Run with the host's root mounted, or with --restart-mode=signal if its "
-        "supervisor starts it again after SIGTERM, or with --restart-mode=none and restart it "
-        "yourself",
+        "crio uses a new runtime only after a restart, and it has no active systemd unit below "
+        "{}/: run with the host's root mounted, or with --restart-mode=signal if its supervisor "
+        "starts it again after SIGTERM, or with --restart-mode=none and restart it yourself",
         host_.root());
   }
   return PrepareSignal();
 }
 
 bool Reloader::Serves() const {
-  const auto answer = Ask(std::min(kAskDeadline, options_.timeout));
-  return answer.ok() && Judge(*answer, {}).ok();
+  const auto answer = Query(std::min(kQueryDeadline, options_.timeout));
+  return answer.ok() && CheckExpectation(*answer, {}).ok();
 }
 
 bool Reloader::AwaitEngine() const {
@@ -105,15 +105,15 @@ Status Reloader::PrepareSignal() {
   if (before_->pid <= 1) {
     return Error(
         Code::kFailedPrecondition,
-        "{} cannot be told to reload: its process is {}. Run with hostPID: true, or with the "
+        "cannot signal {}: its process is {}: run with hostPID: true, or with the "
         "host's root mounted and --restart-mode=systemd, or --restart-mode=none and restart "
         "it yourself",
         NameOf(options_.engine),
         before_->pid == 0 ? "not in this pid namespace" : "the init process");
   }
-  how_ = RestartMode::kSignal;
-  words_ = fmt::format("{} to {} (pid {})", EndsOnReload() ? "SIGTERM" : "SIGHUP",
-                       NameOf(options_.engine), before_->pid);
+  method_ = RestartMode::kSignal;
+  reload_description_ = fmt::format("{} to {} (pid {})", ExitsOnReload() ? "SIGTERM" : "SIGHUP",
+                                    NameOf(options_.engine), before_->pid);
   return Status::Ok();
 }
 
@@ -123,14 +123,14 @@ bool Reloader::UnitIsActive() const {
   if (systemctl.empty()) return false;
   const auto result =
       RunOnHost(host_, {systemctl, "is-active", "--quiet", std::string(NameOf(options_.engine))},
-                kAskDeadline);
+                kQueryDeadline);
   return result.ok() && result->exit_code == 0;
 }
 
 Status Reloader::ReloadAndCheck(const Expectation& expectation) {
   if (!will_reload()) return Status::Ok();
   const MonotonicTime end = SystemClock().Now() + options_.timeout;
-  RETURN_IF_ERROR(how_ == RestartMode::kSystemd ? RestartUnit() : Signal());
+  RETURN_IF_ERROR(method_ == RestartMode::kSystemd ? RestartUnit() : Signal());
   return WaitUntilServes(expectation, end);
 }
 
@@ -143,12 +143,13 @@ Status Reloader::RestartUnit() {
                    RunOnHost(host_, {systemctl, "restart", std::string(NameOf(options_.engine))},
                              options_.timeout));
   if (result.exit_code == 0) return Status::Ok();
-  return Error(Code::kUnavailable, "{}: exit code {}: {}", words_, result.exit_code, result.err);
+  return Error(Code::kUnavailable, "{}: exit code {}: {}", reload_description_, result.exit_code,
+               result.err);
 }
 
 Status Reloader::Signal() {
-  // The pid of now: a rollback meets another process than the one that Prepare saw.
-  const auto answer = Ask(std::min(kAskDeadline, options_.timeout));
+  // Queries the pid again: at a rollback it is another process than at Prepare.
+  const auto answer = Query(std::min(kQueryDeadline, options_.timeout));
   if (!answer.ok() && answer.status().code() == Code::kUnavailable)
     return Status::Ok();  // starting
   RETURN_IF_ERROR(answer.status());
@@ -156,33 +157,33 @@ Status Reloader::Signal() {
     return Error(Code::kFailedPrecondition, "the engine's process is not visible");
   const Fd pidfd(static_cast<int>(::syscall(SYS_pidfd_open, answer->pid, 0)));
   if (!pidfd.valid()) return Status::FromErrno("pidfd_open", errno);
-  const bool ends = EndsOnReload();
+  const bool ends = ExitsOnReload();
   if (::syscall(SYS_pidfd_send_signal, pidfd.get(), ends ? SIGTERM : SIGHUP, nullptr, 0) != 0) {
-    return Status::FromErrno(words_, errno);
+    return Status::FromErrno(reload_description_, errno);
   }
   if (ends && !WaitForExit(pidfd.get(), SystemClock().Now() + options_.timeout)) {
-    return Error(Code::kDeadlineExceeded, "{} did not end on SIGTERM", NameOf(options_.engine));
+    return Error(Code::kDeadlineExceeded, "{} did not exit on SIGTERM", NameOf(options_.engine));
   }
   return Status::Ok();
 }
 
 Status Reloader::WaitUntilServes(const Expectation& expectation, MonotonicTime end) const {
   for (;;) {
-    const auto answer = Ask(std::clamp(Left(end), kLeastAskDeadline, kAskDeadline));
-    const Status status = answer.ok() ? Judge(*answer, expectation) : answer.status();
+    const auto answer = Query(std::clamp(Left(end), kMinQueryDeadline, kQueryDeadline));
+    const Status status = answer.ok() ? CheckExpectation(*answer, expectation) : answer.status();
     if (status.ok()) return status;
     if (Left(end) <= Duration::zero()) {
-      return Error(Code::kDeadlineExceeded, "{} did not come back within {} s: {}",
+      return Error(Code::kDeadlineExceeded, "{} did not serve again within {} s: {}",
                    NameOf(options_.engine), std::chrono::duration<double>(options_.timeout).count(),
                    status.message());
     }
-    ::poll(nullptr, 0, kAskEveryMs);
+    ::poll(nullptr, 0, kQueryIntervalMs);
   }
 }
 
-Status Reloader::Judge(const EngineAnswer& answer, const Expectation& expectation) const {
+Status Reloader::CheckExpectation(const EngineInfo& answer, const Expectation& expectation) const {
   if (requires_cri_ && !answer.serves_cri) {
-    return Error(Code::kUnavailable, "the kubelet's interface is not served any more");
+    return Error(Code::kUnavailable, "it no longer serves the kubelet's interface (CRI)");
   }
   if (expectation.runtime.empty() || answer.runtimes.empty()) return Status::Ok();
   if (std::count(answer.runtimes.begin(), answer.runtimes.end(), expectation.runtime) == 0) {

@@ -54,28 +54,28 @@ class Reloader {
   // before, or does not know the runtime.
   Status ReloadAndCheck(const Expectation& expectation);
 
-  // Whether the engine will be reloaded at all, and what to tell the person.
-  bool will_reload() const { return how_ != RestartMode::kNone; }
-  const std::string& how() const { return words_; }
-  // What it answered before the change; nothing if it did not.
-  const std::optional<EngineAnswer>& before() const { return before_; }
+  // Whether the engine will be reloaded, and a description for the operator.
+  bool will_reload() const { return method_ != RestartMode::kNone; }
+  const std::string& reload_description() const { return reload_description_; }
+  // The engine's answer before the change; nullopt if it did not answer.
+  const std::optional<EngineInfo>& before() const { return before_; }
 
  private:
   Status PrepareSignal();
   bool UnitIsActive() const;
-  // Else it reads its configuration while it runs.
-  bool EndsOnReload() const { return options_.engine != Engine::kDocker; }
+  // Whether the engine exits to reload. Docker reloads while it runs.
+  bool ExitsOnReload() const { return options_.engine != Engine::kDocker; }
   Status Signal();
   Status RestartUnit();
   Status WaitUntilServes(const Expectation& expectation, MonotonicTime end) const;
-  Status Judge(const EngineAnswer& answer, const Expectation& expectation) const;
-  Result<EngineAnswer> Ask(Duration deadline) const;
+  Status CheckExpectation(const EngineInfo& answer, const Expectation& expectation) const;
+  Result<EngineInfo> Query(Duration deadline) const;
 
   const ReloadOptions options_;
   const HostRoot& host_;
-  RestartMode how_ = RestartMode::kNone;
-  std::string words_;
-  std::optional<EngineAnswer> before_;
+  RestartMode method_ = RestartMode::kNone;
+  std::string reload_description_;
+  std::optional<EngineInfo> before_;
   bool requires_cri_ = false;
 };
 

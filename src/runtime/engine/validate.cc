@@ -17,17 +17,17 @@ namespace {
 
 using Files = std::map<std::string, std::optional<std::string>>;
 
-// A folder beside the configuration whose files go with the object.
-class Stage {
+// A folder beside the configuration; the destructor removes it.
+class ValidationDir {
  public:
-  Stage(const HostRoot* host, const std::string& config)
+  ValidationDir(const HostRoot* host, const std::string& config)
       : host_(*host), folder_(JoinPath(DirName(config), ".tessera-check")) {}
-  ~Stage() {
+  ~ValidationDir() {
     for (const std::string& path : paths_) (void)!::unlink(path.c_str());
     for (const std::string& path : folders_) (void)!::rmdir(path.c_str());
   }
-  Stage(const Stage&) = delete;
-  Stage& operator=(const Stage&) = delete;
+  ValidationDir(const ValidationDir&) = delete;
+  ValidationDir& operator=(const ValidationDir&) = delete;
 
   // Returns the host path of the copy.
   Result<std::string> Add(const std::string& name, const std::string& text) {
@@ -59,32 +59,34 @@ std::string LastLines(const std::string& text) {
   return std::string(trimmed.substr(trimmed.size() - std::min<size_t>(trimmed.size(), 600)));
 }
 
-Result<SubprocessResult> Judge(const HostRoot& host, const std::vector<std::string>& argv,
-                               Duration deadline) {
+Result<SubprocessResult> RunValidator(const HostRoot& host, const std::vector<std::string>& argv,
+                                      Duration deadline) {
   ASSIGN_OR_RETURN(SubprocessResult result, RunOnHost(host, argv, deadline));
   if (result.exit_code == 0) return result;
-  return Error(Code::kInvalidArgument, "{} refuses the configuration that would result: {}",
-               argv[0], LastLines(result.err + result.out));
+  return Error(Code::kInvalidArgument, "{} rejects the resulting configuration: {}", argv[0],
+               LastLines(result.err + result.out));
 }
 
-bool KnowsRuntime(const Json& dump, const Wanted& wanted) {
+bool KnowsRuntime(const Json& dump, const EngineSettings& settings) {
   const Json* plugins = dump.Find("plugins");
   if (plugins == nullptr || !plugins->is_object()) return false;
   for (const auto& [name, plugin] : plugins->members()) {
-    const Json* path =
-        FindPath(plugin, {"containerd", "runtimes", wanted.runtime_name, "options", "BinaryName"});
-    if (path == nullptr || !(*path == Json::String(wanted.runtime_path))) continue;
+    const Json* path = FindPath(
+        plugin, {"containerd", "runtimes", settings.runtime_name, "options", "BinaryName"});
+    if (path == nullptr || !(*path == Json::String(settings.runtime_path))) continue;
     const Json* used = FindPath(plugin, {"containerd", "default_runtime_name"});
-    if (!wanted.set_as_default || (used != nullptr && *used == Json::String(wanted.runtime_name))) {
+    if (!settings.set_as_default ||
+        (used != nullptr && *used == Json::String(settings.runtime_name))) {
       return true;
     }
   }
   return false;
 }
 
-Status ValidateContainerd(const std::string& program, const HostRoot& host, const Wanted& wanted,
-                          const Plan& plan, const Files& files, Duration deadline) {
-  Stage stage(&host, wanted.config);
+Status ValidateContainerd(const std::string& program, const HostRoot& host,
+                          const EngineSettings& settings, const Plan& plan, const Files& files,
+                          Duration deadline) {
+  ValidationDir dir(&host, settings.config);
   Json imports = Json::MakeArray();
   for (const std::string& path : plan.imports) {
     const auto changed = files.find(path);
@@ -92,36 +94,37 @@ Status ValidateContainerd(const std::string& program, const HostRoot& host, cons
       imports.Append(Json::String(path));
     } else if (changed->second) {
       const std::string name = fmt::format("import-{}.toml", imports.items().size());
-      ASSIGN_OR_RETURN(const std::string copy, stage.Add(name, *changed->second));
+      ASSIGN_OR_RETURN(const std::string copy, dir.Add(name, *changed->second));
       imports.Append(Json::String(copy));
     }
   }
   std::string text;
-  if (const auto changed = files.find(wanted.config); changed != files.end()) {
+  if (const auto changed = files.find(settings.config); changed != files.end()) {
     text = changed->second.value_or("");
   } else {
-    ASSIGN_OR_RETURN(const std::optional<FileState> main, host.Read(wanted.config));
+    ASSIGN_OR_RETURN(const std::optional<FileState> main, host.Read(settings.config));
     if (main) text = main->text;
   }
   std::vector<TextEdit> edits;
   if (!imports.items().empty()) edits.push_back({EditKind::kSet, {"imports"}, imports});
   ASSIGN_OR_RETURN(const std::string main, PatchToml(text, edits));
-  ASSIGN_OR_RETURN(const std::string copy, stage.Add("config.toml", main));
+  ASSIGN_OR_RETURN(const std::string copy, dir.Add("config.toml", main));
   ASSIGN_OR_RETURN(const SubprocessResult result,
-                   Judge(host, {program, "--config", copy, "config", "dump"}, deadline));
+                   RunValidator(host, {program, "--config", copy, "config", "dump"}, deadline));
   ASSIGN_OR_RETURN(const Json dump, ParseToml(result.out).Annotate("config dump"));
-  if (KnowsRuntime(dump, wanted)) return Status::Ok();
+  if (KnowsRuntime(dump, settings)) return Status::Ok();
   return Error(Code::kFailedPrecondition,
-               "{} config dump does not show the runtime {} with {}: another file overrides it",
-               program, wanted.runtime_name, wanted.runtime_path);
+               "{} config dump lacks the runtime {} with {}: another file overrides it", program,
+               settings.runtime_name, settings.runtime_path);
 }
 
-Status ValidateDocker(const std::string& program, const HostRoot& host, const Wanted& wanted,
-                      const Files& files, Duration deadline, Validation* validation) {
-  Stage stage(&host, wanted.config);
-  const auto changed = files.find(wanted.config);
+Status ValidateDocker(const std::string& program, const HostRoot& host,
+                      const EngineSettings& settings, const Files& files, Duration deadline,
+                      Validation* validation) {
+  ValidationDir dir(&host, settings.config);
+  const auto changed = files.find(settings.config);
   if (changed == files.end() || !changed->second) return Status::Ok();
-  ASSIGN_OR_RETURN(const std::string copy, stage.Add("daemon.json", *changed->second));
+  ASSIGN_OR_RETURN(const std::string copy, dir.Add("daemon.json", *changed->second));
   ASSIGN_OR_RETURN(const SubprocessResult result,
                    RunOnHost(host, {program, "--validate", "--config-file=" + copy}, deadline));
   if (result.exit_code == 0) return Status::Ok();
@@ -129,51 +132,52 @@ Status ValidateDocker(const std::string& program, const HostRoot& host, const Wa
     *validation = {false, program + " is older than 23 and cannot validate"};
     return Status::Ok();
   }
-  return Error(Code::kInvalidArgument, "{} refuses the configuration that would result: {}",
-               program, LastLines(result.err + result.out));
+  return Error(Code::kInvalidArgument, "{} rejects the resulting configuration: {}", program,
+               LastLines(result.err + result.out));
 }
 
-Status ValidateCrio(const std::string& program, const HostRoot& host, const Wanted& wanted,
-                    const Files& files, Duration deadline) {
-  Stage stage(&host, wanted.config);
-  const std::string folder = DirName(wanted.drop_in);
+Status ValidateCrio(const std::string& program, const HostRoot& host,
+                    const EngineSettings& settings, const Files& files, Duration deadline) {
+  ValidationDir dir(&host, settings.config);
+  const std::string folder = DirName(settings.drop_in);
   for (const std::string& path : host.Glob(folder + "/*")) {
     if (files.contains(path)) continue;
     ASSIGN_OR_RETURN(const std::optional<FileState> other, host.Read(path));
-    if (other) RETURN_IF_ERROR(stage.Add(BaseName(path), other->text).status());
+    if (other) RETURN_IF_ERROR(dir.Add(BaseName(path), other->text).status());
   }
   for (const auto& [path, text] : files) {
-    if (text && DirName(path) == folder) RETURN_IF_ERROR(stage.Add(BaseName(path), *text).status());
+    if (text && DirName(path) == folder) RETURN_IF_ERROR(dir.Add(BaseName(path), *text).status());
   }
-  return Judge(host,
-               {program, "--config", wanted.config, "--config-dir", stage.PathOf(""), "config"},
-               deadline)
+  return RunValidator(
+             host, {program, "--config", settings.config, "--config-dir", dir.PathOf(""), "config"},
+             deadline)
       .status();
 }
 
 }  // namespace
 
-Result<Validation> ValidateByEngine(Engine engine, const HostRoot& host, const Wanted& wanted,
-                                    const Plan& plan, const Files& files, const std::string& given,
+Result<Validation> ValidateByEngine(Engine engine, const HostRoot& host,
+                                    const EngineSettings& settings, const Plan& plan,
+                                    const Files& files, const std::string& given,
                                     Duration deadline) {
   const std::string name = engine == Engine::kContainerd ? "containerd"
                            : engine == Engine::kDocker   ? "dockerd"
                                                          : "crio";
   const std::string program = given.empty() ? FindHostProgram(host, name) : given;
   if (program.empty()) {
-    return Validation{false, fmt::format("there is no {} below {}/", name, host.root())};
+    return Validation{false, fmt::format("{} not found below {}/", name, host.root())};
   }
   Validation validation{true, program};
   Status status;
   switch (engine) {
     case Engine::kContainerd:
-      status = ValidateContainerd(program, host, wanted, plan, files, deadline);
+      status = ValidateContainerd(program, host, settings, plan, files, deadline);
       break;
     case Engine::kDocker:
-      status = ValidateDocker(program, host, wanted, files, deadline, &validation);
+      status = ValidateDocker(program, host, settings, files, deadline, &validation);
       break;
     case Engine::kCrio:
-      status = ValidateCrio(program, host, wanted, files, deadline);
+      status = ValidateCrio(program, host, settings, files, deadline);
       break;
   }
   // A program that cannot run here neither accepts nor rejects the files.

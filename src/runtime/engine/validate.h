@@ -19,11 +19,11 @@ struct Validation {
   std::string note;  // the reason if not done, else the program
 };
 
-// `files`: path → text as it shall be; nothing for a file that shall not exist. `program` is a host
-// path, empty for the usual one. INVALID_ARGUMENT: the engine refuses, in its words;
-// FAILED_PRECONDITION: it accepts, but the runtime would not be there.
-Result<Validation> ValidateByEngine(Engine engine, const HostRoot& host, const Wanted& wanted,
-                                    const Plan& plan,
+// `files` maps each path to its new text; nullopt removes the file. `program` is a host path; if
+// empty, the usual folders are searched. INVALID_ARGUMENT: the engine rejects the files, with its
+// message; FAILED_PRECONDITION: it accepts them but would not know the runtime.
+Result<Validation> ValidateByEngine(Engine engine, const HostRoot& host,
+                                    const EngineSettings& settings, const Plan& plan,
                                     const std::map<std::string, std::optional<std::string>>& files,
                                     const std::string& program, Duration deadline);
 
