@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "src/agent/kubelet/allocation.h"
+#include "src/agent/kubelet/plugin_answers.h"
 #include "src/base/status.h"
 #include "src/base/task_runner.h"
 #include "src/device/dialects.h"

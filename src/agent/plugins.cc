@@ -20,10 +20,12 @@ Plugins::Plugins(TaskRunner* runner, const PluginsOptions& options,
         answers.get(), devices, metrics);
     resources_.push_back({name, std::move(answers), std::move(plugin)});
   };
-  add(options.resource, std::make_unique<Allocator>(options.resource, signer, &runner->clock(),
-                                                    options.admission_order));
+  add(options.resource,
+      std::make_unique<TokenAnswers>(options.resource, TokenAnswers::Ids::kGpus, signer,
+                                     &runner->clock(), options.admission_order));
   for (const std::string& name : options.shared_resources) {
-    add(name, std::make_unique<ShareAllocator>(name, signer, &runner->clock()));
+    add(name, std::make_unique<TokenAnswers>(name, TokenAnswers::Ids::kShareUnits, signer,
+                                             &runner->clock()));
   }
 }
 

@@ -9,11 +9,11 @@
 #include <vector>
 
 #include "src/agent/grants/offers.h"
-#include "src/agent/kubelet/allocation.h"
 #include "src/agent/kubelet/bound_answers.h"
 #include "src/agent/kubelet/device_set.h"
 #include "src/agent/kubelet/kubelet_metrics.h"
 #include "src/agent/kubelet/plugin.h"
+#include "src/agent/kubelet/plugin_answers.h"
 #include "src/base/task_runner.h"
 #include "src/grant/token.h"
 

@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "src/agent/kubelet/allocation.h"
+#include "src/agent/kubelet/plugin_answers.h"
 
 namespace tessera::testing {
 

@@ -196,10 +196,10 @@ Result<std::vector<grant::Token>> Agent::Allocate(const std::string& resource,
   if (!running() || disk_.killed() || !set) {
     return Status(Code::kUnavailable, "the plugin is not there");
   }
-  Result<agent::Allocation> answer =
-      resource == names::kResourceGpu
-          ? agent::Allocator(resource, &signer_, &world_.clock()).Allocate(*set, ids)
-          : agent::ShareAllocator(resource, &signer_, &world_.clock()).Allocate(*set, ids);
+  using Ids = agent::TokenAnswers::Ids;
+  const Ids kind = resource == names::kResourceGpu ? Ids::kGpus : Ids::kShareUnits;
+  const Result<agent::Allocation> answer =
+      agent::TokenAnswers(resource, kind, &signer_, &world_.clock()).Allocate(*set, ids);
   if (!answer.ok()) return answer.status();
   std::vector<grant::Token> tokens;
   for (const agent::EnvEntry& entry : answer->env) {

@@ -6,7 +6,7 @@
 
 #include "api/names.h"
 #include "src/agent/grants/token_request.h"
-#include "src/agent/kubelet/allocation.h"
+#include "src/agent/kubelet/plugin_answers.h"
 #include "src/base/log.h"
 
 namespace tessera::agent {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "src/agent/kubelet/allocation.h"
+#include "src/agent/kubelet/plugin_answers.h"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -51,12 +51,14 @@ class NamedGrants final : public KubeletGrants {
 
 class AllocationTest : public ::testing::Test {
  protected:
-  Allocator Late() const { return Allocator(kResource, &signer_, &clock_); }
+  TokenAnswers Late() const {
+    return TokenAnswers(kResource, TokenAnswers::Ids::kGpus, &signer_, &clock_);
+  }
   // As a whole answer of binding: allocate, where the GPUs are those of the ids.
   Result<Allocation> AtAllocate(const Ids& ids, bool device_specs = false) {
     NamedGrants grants(set_);
     const BoundAnswers answers(
-        kResource, std::make_unique<Allocator>(Late()),
+        kResource, std::make_unique<TokenAnswers>(Late()),
         {.pass_device_specs = device_specs, .dev_root_ctr_path = dev_.path()}, &grants);
     Result<Allocation> got = Status(Code::kAborted, "later");
     answers.Answer(set_, ids, [&](Result<Allocation> allocation) { got = std::move(allocation); });
@@ -187,7 +189,7 @@ TEST_F(AllocationOracleTest, PreferredAnswersAndErrorsEqualNvidias) {
   if (!oracle.ok()) GTEST_SKIP() << oracle.status().message() << ": set TESSERA_ORACLES";
   Ids all;
   for (int i = 0; i < 8; ++i) all.push_back(Uuid(i));
-  const Allocator allocator = Late();
+  const TokenAnswers allocator = Late();
   const auto ask = [&](const std::string& name) -> Result<Ids> {
     if (name.starts_with("all->")) return allocator.Prefer(set_, all, {}, name[5] - '0');
     if (name.starts_with("must last->")) {

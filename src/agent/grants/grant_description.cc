@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "api/names.h"
-#include "src/agent/kubelet/allocation.h"
+#include "src/agent/kubelet/plugin_answers.h"
 
 namespace tessera::agent {
 

@@ -5,7 +5,7 @@
 
 #include <optional>
 
-#include "src/agent/kubelet/allocation.h"
+#include "src/agent/kubelet/plugin_answers.h"
 
 namespace tessera::agent {
 namespace {

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "src/agent/kubelet/allocation.h"
+#include "src/agent/kubelet/plugin_answers.h"
 #include "src/grant/message.h"
 
 namespace tessera::agent {

@@ -8,9 +8,9 @@
 #include <string>
 #include <vector>
 
-#include "src/agent/kubelet/allocation.h"
 #include "src/agent/kubelet/device_set.h"
 #include "src/agent/kubelet/kubelet_metrics.h"
+#include "src/agent/kubelet/plugin_answers.h"
 #include "src/base/task_runner.h"
 
 namespace tessera::agent {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The device plugin's side of v1beta1 for one resource: a gRPC server on a unix socket with all
-// five calls. Not for registration (registrar.h) or for the content of answers (allocation.h).
+// five calls. Not for registration (registrar.h) or for the content of answers (plugin_answers.h).
 //
 // The server listens on the socket itself and passes connections to gRPC, so a removed socket can
 // be made again under its name while the kubelet's connection and its device stream stay open.
@@ -15,9 +15,9 @@
 #include <string>
 #include <vector>
 
-#include "src/agent/kubelet/allocation.h"
 #include "src/agent/kubelet/device_set.h"
 #include "src/agent/kubelet/kubelet_metrics.h"
+#include "src/agent/kubelet/plugin_answers.h"
 #include "src/base/file.h"
 #include "src/base/task_runner.h"
 

@@ -13,7 +13,7 @@
 
 #include "api/names.h"
 #include "src/agent/grants/grant_service.h"
-#include "src/agent/kubelet/allocation.h"
+#include "src/agent/kubelet/plugin_answers.h"
 #include "src/agent/kubelet/testing/four_gpus.h"
 #include "src/agent/pods/testing/fake_pods.h"
 

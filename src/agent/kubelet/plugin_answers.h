@@ -65,12 +65,17 @@ class PluginAnswers {
                                                   int size) const = 0;
 };
 
-// Whole GPUs.
-class Allocator final : public PluginAnswers {
+// The answers with late binding: Allocate seals the IDs into a token.
+class TokenAnswers final : public PluginAnswers {
  public:
-  // All outlive it. `admission_order` may be null.
-  Allocator(std::string resource, const grant::TokenSigner* signer, const Clock* clock,
-            AdmissionOrder* admission_order = nullptr);
+  enum class Ids {
+    kGpus,        // UUIDs of whole GPUs
+    kShareUnits,  // units of a resource that shares GPUs (share_units.h)
+  };
+
+  // All outlive it. `admission_order` serves whole GPUs and may be null.
+  TokenAnswers(std::string resource, Ids ids, const grant::TokenSigner* signer, const Clock* clock,
+               AdmissionOrder* admission_order = nullptr);
 
   Status CheckIds(const DeviceSet& set, const std::vector<std::string>& ids) const override;
   // Errors of CheckIds. A repeated ID counts once.
@@ -79,8 +84,9 @@ class Allocator final : public PluginAnswers {
               Allocated done) const override {
     done(Allocate(set, ids));
   }
-  bool prefers() const override { return true; }
-  // Empty where fewer IDs are available than requested; UNKNOWN for an unknown ID.
+  // Units of a share are interchangeable.
+  bool prefers() const override { return ids_ == Ids::kGpus; }
+  // Empty if fewer IDs are available than requested; UNKNOWN for an unknown ID.
   Result<std::vector<std::string>> Prefer(const DeviceSet& set,
                                           const std::vector<std::string>& available,
                                           const std::vector<std::string>& must_include,
@@ -88,34 +94,10 @@ class Allocator final : public PluginAnswers {
 
  private:
   const std::string resource_;
+  const Ids ids_;
   const grant::TokenSigner* const signer_;
   const Clock* const clock_;
   AdmissionOrder* const admission_order_;
-};
-
-// Units of a resource that shares GPUs (share_units.h).
-class ShareAllocator final : public PluginAnswers {
- public:
-  // Both outlive it.
-  ShareAllocator(std::string resource, const grant::TokenSigner* signer, const Clock* clock);
-
-  Status CheckIds(const DeviceSet& set, const std::vector<std::string>& ids) const override;
-  // Errors of CheckIds.
-  Result<Allocation> Allocate(const DeviceSet& set, const std::vector<std::string>& ids) const;
-  void Answer(const DeviceSet& set, const std::vector<std::string>& ids,
-              Allocated done) const override {
-    done(Allocate(set, ids));
-  }
-  bool prefers() const override { return false; }
-  Result<std::vector<std::string>> Prefer(const DeviceSet& set,
-                                          const std::vector<std::string>& available,
-                                          const std::vector<std::string>& must_include,
-                                          int size) const override;
-
- private:
-  const std::string resource_;
-  const grant::TokenSigner* const signer_;
-  const Clock* const clock_;
 };
 
 // `ids` without duplicates, in order.

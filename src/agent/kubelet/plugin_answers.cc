@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "src/agent/kubelet/allocation.h"
+#include "src/agent/kubelet/plugin_answers.h"
 
 #include <algorithm>
 #include <string_view>
@@ -30,12 +30,6 @@ bool Contains(const std::vector<std::string>& all, const std::vector<std::string
   });
 }
 
-Status UnknownDevice(const std::string& resource, const std::string& id) {
-  return Error(Code::kUnknown,
-               "invalid allocation request for \"{}\": invalid request: unknown device: {}",
-               resource, id);
-}
-
 // Every resource answers the same for NVIDIA_VISIBLE_DEVICES: the kubelet merges the answers for
 // one container in random order.
 Allocation TokenAnswer(const std::string& resource, std::string token) {
@@ -51,33 +45,45 @@ std::string DevicePath(const std::string& root, int minor) {
   return JoinPath(root, "dev/nvidia" + std::to_string(minor));
 }
 
-Allocator::Allocator(std::string resource, const grant::TokenSigner* signer, const Clock* clock,
-                     AdmissionOrder* admission_order)
+TokenAnswers::TokenAnswers(std::string resource, Ids ids, const grant::TokenSigner* signer,
+                           const Clock* clock, AdmissionOrder* admission_order)
     : resource_(std::move(resource)),
+      ids_(ids),
       signer_(signer),
       clock_(clock),
       admission_order_(admission_order) {}
 
-Status Allocator::CheckIds(const DeviceSet& set, const std::vector<std::string>& ids) const {
+Status TokenAnswers::CheckIds(const DeviceSet& set, const std::vector<std::string>& ids) const {
+  const ShareUnits* units = ids_ == Ids::kShareUnits ? set.shares().Find(resource_) : nullptr;
   for (const std::string& id : ids) {
-    if (set.Find(id) == nullptr) return UnknownDevice(resource_, id);
+    const bool known =
+        ids_ == Ids::kGpus ? set.Find(id) != nullptr : units != nullptr && units->Has(id);
+    if (known) continue;
+    return Error(Code::kUnknown,
+                 "invalid allocation request for \"{}\": invalid request: unknown device: {}",
+                 resource_, id);
   }
   return Status::Ok();
 }
 
-Result<Allocation> Allocator::Allocate(const DeviceSet& set,
-                                       const std::vector<std::string>& ids) const {
+Result<Allocation> TokenAnswers::Allocate(const DeviceSet& set,
+                                          const std::vector<std::string>& ids) const {
   RETURN_IF_ERROR(CheckIds(set, ids));
-  const std::vector<std::string> unique = WithoutRepeats(ids);
+  const std::vector<std::string> token_ids =
+      ids_ == Ids::kGpus ? WithoutRepeats(ids) : ShareTokenIds(ids);
   if (admission_order_ != nullptr)
-    admission_order_->GiveNext(resource_, static_cast<int64_t>(unique.size()));
-  return TokenAnswer(resource_, signer_->Sign(resource_, unique, clock_->WallNow()));
+    admission_order_->GiveNext(resource_, static_cast<int64_t>(token_ids.size()));
+  return TokenAnswer(resource_, signer_->Sign(resource_, token_ids, clock_->WallNow()));
 }
 
-Result<std::vector<std::string>> Allocator::Prefer(const DeviceSet& set,
-                                                   const std::vector<std::string>& available,
-                                                   const std::vector<std::string>& must_include,
-                                                   int size) const {
+Result<std::vector<std::string>> TokenAnswers::Prefer(const DeviceSet& set,
+                                                      const std::vector<std::string>& available,
+                                                      const std::vector<std::string>& must_include,
+                                                      int size) const {
+  if (!prefers()) {
+    return Error(Code::kUnimplemented, "no preferred allocation: units of {} are interchangeable",
+                 resource_);
+  }
   for (const auto* list : {&available, &must_include}) {
     for (const std::string& id : *list) {
       if (set.Find(id) != nullptr) continue;
@@ -95,31 +101,6 @@ Result<std::vector<std::string>> Allocator::Prefer(const DeviceSet& set,
     }
   }
   return set.chooser().ChooseDevices(available, must_include, size);
-}
-
-ShareAllocator::ShareAllocator(std::string resource, const grant::TokenSigner* signer,
-                               const Clock* clock)
-    : resource_(std::move(resource)), signer_(signer), clock_(clock) {}
-
-Status ShareAllocator::CheckIds(const DeviceSet& set, const std::vector<std::string>& ids) const {
-  const ShareUnits* units = set.shares().Find(resource_);
-  for (const std::string& id : ids) {
-    if (units == nullptr || !units->Has(id)) return UnknownDevice(resource_, id);
-  }
-  return Status::Ok();
-}
-
-Result<Allocation> ShareAllocator::Allocate(const DeviceSet& set,
-                                            const std::vector<std::string>& ids) const {
-  RETURN_IF_ERROR(CheckIds(set, ids));
-  return TokenAnswer(resource_, signer_->Sign(resource_, ShareTokenIds(ids), clock_->WallNow()));
-}
-
-Result<std::vector<std::string>> ShareAllocator::Prefer(const DeviceSet&,
-                                                        const std::vector<std::string>&,
-                                                        const std::vector<std::string>&,
-                                                        int) const {
-  return Error(Code::kUnimplemented, "one unit of {} is as good as another", resource_);
 }
 
 std::vector<std::string> WithoutRepeats(const std::vector<std::string>& ids) {
