@@ -37,9 +37,9 @@ WallTime FirstStart(const std::string& state_dir) {
 }
 
 GrantOptions ServiceOptions(const GrantsThreadOptions& options, PodProcesses* processes,
-                            EarlierGrants* earlier) {
+                            OtherPluginGrants* other_plugin_grants) {
   GrantOptions service = options.service;
-  service.earlier = earlier;
+  service.other_plugin_grants = other_plugin_grants;
   service.here_since = FirstStart(options.state_dir);
   if (options.nvml != nullptr) service.release.processes = processes;
   return service;

@@ -15,13 +15,13 @@
 #include <set>
 #include <string>
 
-#include "src/agent/grants/earlier_grants.h"
 #include "src/agent/grants/grant_ledger.h"
+#include "src/agent/grants/other_plugin_grants.h"
 #include "src/device/dialects/plugin_checkpoints.h"
 
 namespace tessera::agent {
 
-class TakeOver final : public EarlierGrants {
+class TakeOver final : public OtherPluginGrants {
  public:
   // The ledger outlives it.
   TakeOver(device::GivenMinors given, GrantLedger* ledger)

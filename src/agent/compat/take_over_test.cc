@@ -45,7 +45,7 @@ PodInfo OfGpuManager(const std::string& name, const std::string& cores, const st
 
 class TakeOverTest : public GrantsFixture {
  protected:
-  EarlierGrants* MakeEarlierGrants() override {
+  OtherPluginGrants* MakeOtherPluginGrants() override {
     take_over_.emplace(given_before_, &*ledger_);
     return &*take_over_;
   }
@@ -253,7 +253,7 @@ class TakeOverAtAllocateTest : public AllocationFixture {
     RestartAll();
     pods_.Sync();
   }
-  EarlierGrants* MakeEarlierGrants() override {
+  OtherPluginGrants* MakeOtherPluginGrants() override {
     take_over_.emplace(device::GivenMinors(), &*ledger_);
     return &*take_over_;
   }

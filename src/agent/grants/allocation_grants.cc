@@ -12,7 +12,7 @@
 namespace tessera::agent {
 namespace {
 
-// An entry without claims is from another device plugin (earlier_grants.h).
+// An entry without claims is from another device plugin (other_plugin_grants.h).
 bool HasClaim(const GrantLedger::Entry* entry, const std::string& resource) {
   return entry != nullptr &&
          (entry->claims.empty() ||

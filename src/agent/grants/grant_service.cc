@@ -351,7 +351,7 @@ void GrantService::Wait(Question question) {
 
 void GrantService::OnDevices() {
   if (pods_ != nullptr) {
-    for (const auto& [uid, pod] : pods_->pods()) EnterEarlierGrants(pod);
+    for (const auto& [uid, pod] : pods_->pods()) EnterOtherPluginGrants(pod);
   }
   ScheduleUsage();
 }
@@ -361,11 +361,11 @@ void GrantService::OnPod(const std::string& uid) {
   const bool gone = found == pods_->pods().end();
   if (gone) {
     occupancy_.Forget(uid);
-    if (options_.earlier != nullptr) options_.earlier->Forget(uid);
+    if (options_.other_plugin_grants != nullptr) options_.other_plugin_grants->Forget(uid);
     limit_changes_.Forget(uid);
   } else {
     occupancy_.OnPodAdded(uid);
-    EnterEarlierGrants(found->second);
+    EnterOtherPluginGrants(found->second);
     // A patch of an agent that died may arrive after its successor's.
     if (ledger_->ChosenFor(uid) != nullptr) PublishAssignment(uid);
     limit_changes_.OnPod(*found->second);
@@ -391,11 +391,11 @@ void GrantService::OnPodsSynced() {
   ScheduleUsage();
 }
 
-void GrantService::EnterEarlierGrants(const std::shared_ptr<const PodInfo>& pod) {
+void GrantService::EnterOtherPluginGrants(const std::shared_ptr<const PodInfo>& pod) {
   const auto set = devices_->Get();
-  if (set == nullptr || options_.earlier == nullptr) return;
-  if (!options_.earlier->Enter(*pod, occupancy_.AssignedTo(pod, set), *set, dialects_,
-                               runner_->clock().WallNow())) {
+  if (set == nullptr || options_.other_plugin_grants == nullptr) return;
+  if (!options_.other_plugin_grants->Enter(*pod, occupancy_.AssignedTo(pod, set), *set, dialects_,
+                                           runner_->clock().WallNow())) {
     return;
   }
   ended_.PruneLater();

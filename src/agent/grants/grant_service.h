@@ -3,16 +3,16 @@
 // assigned, rejects oversubscription and unhealthy GPUs, and records the grant before it answers.
 // The transport is in grant_server.h, the record in grant_ledger.h.
 //
-//   granted before      the same grant again
-//   assigned            the GPUs of the pod's annotations, whatever IDs the kubelet gave: the
-//                       scheduler sees the whole cluster, the kubelet IDs alone
-//   not assigned        the pod bypasses the scheduler: GPUs are chosen here (local_choice.h), and
-//                       written on the pod, so that the view of the cluster is complete
-//   no token            only what the container got before there was an agent (earlier_grants.h)
-//   unknown pod         the request waits for kPodPatience: the kubelet may have received the pod
-//                       before the agent
-// Without access to the API server all pods are unknown, and a container requests what its tokens
-// say.
+//   granted before      The service repeats the grant.
+//   assigned            The container gets the GPUs of the pod's annotations, whatever IDs the
+//                       kubelet gave: the scheduler sees the whole cluster, the kubelet IDs alone.
+//   not assigned        The pod bypasses the scheduler. The service chooses GPUs (local_choice.h),
+//                       and writes them on the pod, so that the scheduler sees them.
+//   no token            The container gets only GPUs that another device plugin gave it
+//                       (other_plugin_grants.h).
+//   unknown pod         The request waits for kPodWait, because the kubelet may receive the pod
+//                       before the agent.
+// Without access to the API server all pods are unknown, and the tokens alone are the request.
 //
 // An entry of another pod is no conflict once that pod is gone (ended_pods.h).
 //
@@ -29,7 +29,6 @@
 
 #include "src/agent/grants/container_limits.h"
 #include "src/agent/grants/dialect_env.h"
-#include "src/agent/grants/earlier_grants.h"
 #include "src/agent/grants/ended_pods.h"
 #include "src/agent/grants/grant_description.h"
 #include "src/agent/grants/grant_ledger.h"
@@ -37,6 +36,7 @@
 #include "src/agent/grants/limit_changes.h"
 #include "src/agent/grants/node_occupancy.h"
 #include "src/agent/grants/offers.h"
+#include "src/agent/grants/other_plugin_grants.h"
 #include "src/agent/kubelet/admission_order.h"
 #include "src/agent/kubelet/device_set.h"
 #include "src/agent/kubelet/kubelet.h"
@@ -60,9 +60,9 @@ struct GrantOptions {
   // (unredeemed.h). Null: no checks. `here_since`: older pods may belong to another plugin.
   std::function<void(const std::vector<std::string>&)> on_unredeemed;
   WallTime here_since{};
-  // May be null, as those below.
-  EarlierGrants* earlier = nullptr;  // enters what containers got before there was an agent
-  AdmissionOrder* admission_order = nullptr;  // is told who waits for the kubelet
+  // Both may be null.
+  OtherPluginGrants* other_plugin_grants = nullptr;
+  AdmissionOrder* admission_order = nullptr;
   GrantMetrics* metrics = nullptr;
 };
 
@@ -135,7 +135,7 @@ class GrantService final : public Pods::Listener {
   Result<grant::Grant> Bind(const Question& question, const PlannedGrant& planned,
                             const DeviceSet& set);
   void Wait(Question question);
-  void EnterEarlierGrants(const std::shared_ptr<const PodInfo>& pod);
+  void EnterOtherPluginGrants(const std::shared_ptr<const PodInfo>& pod);
   void PublishAssignment(const std::string& uid);
   void UpdateAdmissionOrder();
   void ScheduleTokenCheck();

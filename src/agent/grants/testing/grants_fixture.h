@@ -80,7 +80,7 @@ class GrantsFixture : public ::testing::Test {
                                   .limits_fail_open = limits_fail_open_,
                                   .release = release_,
                                   .on_unredeemed = on_unredeemed_,
-                                  .earlier = MakeEarlierGrants(),
+                                  .other_plugin_grants = MakeOtherPluginGrants(),
                                   .metrics = &metrics_},
                      &devices_, &signer_, &*ledger_, &kubelet_, api ? &pods_ : nullptr,
                      [this](std::shared_ptr<const NodeUse> use) { use_ = std::move(use); });
@@ -88,7 +88,7 @@ class GrantsFixture : public ::testing::Test {
   }
 
   // For the service, with `ledger_`; lives until the next call.
-  virtual EarlierGrants* MakeEarlierGrants() { return nullptr; }
+  virtual OtherPluginGrants* MakeOtherPluginGrants() { return nullptr; }
 
   grant::Token Token(const std::string& resource, int units) {
     std::vector<std::string> ids;

@@ -14,12 +14,11 @@
 
 namespace tessera::agent {
 
-class EarlierGrants {
+class OtherPluginGrants {
  public:
-  virtual ~EarlierGrants() = default;
-  // Enters into the ledger what the running containers of the pod hold and the ledger does not
-  // know. `annotated`: what the annotations assign to the pod. True where the ledger has new
-  // entries.
+  virtual ~OtherPluginGrants() = default;
+  // Enters into the ledger the GPUs of running containers of the pod that it lacks. `annotated`:
+  // the pod's assignment by annotations. Returns whether the ledger has new entries.
   virtual bool Enter(const PodInfo& pod, const Assignments::Assigned& annotated,
                      const DeviceSet& set, const DialectSettings& settings, WallTime now) = 0;
   // The pod is gone.
